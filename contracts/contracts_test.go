@@ -1,0 +1,42 @@
+package contracts
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"os"
+	"testing"
+)
+
+func TestArtifactsLoad(t *testing.T) {
+	t.Parallel()
+	if token, err := Token(); err != nil || len(token.ABI) == 0 {
+		t.Errorf("token: %d bytes of ABI, %v", len(token.ABI), err)
+	}
+	if _, err := Multicall3(); err != nil {
+		t.Error(err)
+	}
+	for _, bad := range []string{``, `{}`, `{"deployedBytecode":"0x"}`, `{"deployedBytecode":"zz"}`} {
+		if _, err := parse("bad", []byte(bad)); err == nil {
+			t.Errorf("accepted %q", bad)
+		}
+	}
+}
+
+// Whoever changes Token.sol without compiling it learns so here; build.mjs --check compares the rest.
+func TestTokenIsCompiledFromItsSource(t *testing.T) {
+	t.Parallel()
+	source, err := os.ReadFile("Token.sol")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var artifact struct {
+		SourceSha256 string `json:"sourceSha256"`
+	}
+	if err := json.Unmarshal(tokenJSON, &artifact); err != nil {
+		t.Fatal(err)
+	}
+	if sum := sha256.Sum256(source); hex.EncodeToString(sum[:]) != artifact.SourceSha256 {
+		t.Error(`Token.json was compiled from another Token.sol; run "node build.mjs"`)
+	}
+}

@@ -1,0 +1,265 @@
+package pay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/purserpay/purser/x402"
+)
+
+// Attempt is one call's grip on one payment: a signed payload that may be sent while the
+// lease is held. It belongs to one goroutine; Finish may be called from another, once
+// the others are done with it.
+type Attempt struct {
+	payer   *Payer
+	how     How
+	row     *Payment // the last known row
+	payload x402.Payload
+	hold    *hold // nil for a stored answer
+	caller  context.Context
+
+	shown    bool // a facilitator has seen the payload
+	departed bool // the payload is on its way to the seller, or may be settled
+	started  time.Time
+	done     bool
+	pending  sync.WaitGroup // outcomes being written
+}
+
+// Payment is the payment as last written. Callers must not change it.
+func (a *Attempt) Payment() *Payment { return a.row }
+
+// Payload is what goes into the payment header.
+func (a *Attempt) Payload() x402.Payload { return a.payload }
+
+// Repeats reports whether the payload is that of an earlier call's payment, so that it
+// may have left before.
+func (a *Attempt) Repeats() bool { return a.how != Created }
+
+// Depart must be called once, right before the payload leaves for the first time. If the
+// caller is gone by then nothing may be sent: a new payment is void, an earlier one stays
+// what it is, and the attempt is finished (DESIGN §3.4).
+func (a *Attempt) Depart() error {
+	if a.departed || a.hold == nil {
+		return nil
+	}
+	if a.caller.Err() != nil {
+		a.Abandon(ErrCallerGone.Error())
+		return ErrCallerGone
+	}
+	a.departed, a.started = true, time.Now()
+	return nil
+}
+
+// Abandon ends an attempt whose payload provably never got to the seller, as when the
+// connection could not be made. A new payment that nobody has seen is void.
+func (a *Attempt) Abandon(reason string) {
+	if a.neverLeft() {
+		_ = a.record(a.caller, Outcome{Verdict: VerdictVoid, Reason: reason})
+	}
+	a.finish(false, true)
+}
+
+// neverLeft reports whether nobody but us can know the payload.
+func (a *Attempt) neverLeft() bool { return a.how == Created && a.hold != nil && !a.shown }
+
+// SendContext is what a send runs under: it outlives the caller, ends when the lease is
+// lost, and is bounded by the configured send timeout.
+func (a *Attempt) SendContext() (context.Context, context.CancelFunc) {
+	base := context.WithoutCancel(a.caller)
+	if a.hold != nil {
+		base = a.hold.ctx
+	}
+	return context.WithTimeout(base, a.payer.opts.SendTimeout)
+}
+
+// Finish releases the lease. answered says that the caller got its answer in full and
+// without an error status; anything else leaves the payment to the caller's repeat.
+// Nobody waits for the release to be written.
+func (a *Attempt) Finish(answered bool) { a.finish(answered, false) }
+
+func (a *Attempt) finish(answered, wait bool) {
+	if a.done {
+		return
+	}
+	a.done = true
+	if a.hold == nil {
+		return
+	}
+	if !a.started.IsZero() {
+		a.payer.opts.Observer.Took("send", time.Since(a.started))
+	}
+	if !answered {
+		// From here on a repeat gets this payment; an answered one stays attended until
+		// the release is written, so that the next purchase is a new payment.
+		a.payer.unattend(a.hold)
+	}
+	o := a.outcome(Outcome{Release: true, Answered: answered})
+	release := func() {
+		defer a.payer.background.Done()
+		defer a.payer.letGo(a.hold)
+		a.pending.Wait()
+		ctx, cancel := detached(a.caller, LeaseTime)
+		defer cancel()
+		if _, _, err := a.payer.store.Record(ctx, o); err != nil && !errors.Is(err, ErrQueued) {
+			// The lease lapses by itself; the payment then counts as unanswered.
+			a.payer.log.Warn("lease not released", "payment", a.row.ID, "error", err)
+		}
+	}
+	if wait {
+		release()
+	} else {
+		go release() // waited for by Close through background
+	}
+}
+
+// detached is a context that outlives its caller, for writes that must happen.
+func detached(caller context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(caller), d)
+}
+
+// outcome fills in what every outcome of this attempt carries.
+func (a *Attempt) outcome(o Outcome) Outcome {
+	o.PaymentID, o.At = a.row.ID, a.payer.now().UTC()
+	if a.hold != nil {
+		o.Fence = a.hold.fence
+	}
+	if a.row.Signature != nil {
+		o.Signature = a.row.Signature
+	}
+	return o
+}
+
+// record writes an outcome of this attempt and returns once it is durable, or queued by
+// a store that cannot write at the moment.
+func (a *Attempt) record(ctx context.Context, o Outcome) error {
+	ctx, cancel := detached(ctx, LeaseTime)
+	defer cancel()
+	sig := a.row.Signature
+	row, err := a.payer.record(ctx, a.row, a.outcome(o))
+	if row != nil {
+		a.row = row
+		if a.row.Signature == nil && sig != nil && !row.Retired {
+			a.row.Signature = sig
+		}
+	}
+	return err
+}
+
+// recordSoon writes an outcome without making the caller wait for the disk. The attempt's
+// row shows it at once.
+func (a *Attempt) recordSoon(o Outcome) {
+	o = a.outcome(o)
+	before := a.row
+	after := before.Clone()
+	if _, err := after.Apply(o); err == nil {
+		a.row = after
+	}
+	a.pending.Add(1)
+	go func() { // waited for by Finish through pending, and by Close through background
+		defer a.pending.Done()
+		ctx, cancel := detached(a.caller, LeaseTime)
+		defer cancel()
+		if _, err := a.payer.record(ctx, before, o); err != nil && o.Verdict == VerdictSettled {
+			note := a.outcome(Outcome{Note: "receipt not accepted: " + err.Error()})
+			_, _ = a.payer.record(ctx, before, note)
+		}
+	}()
+}
+
+// record writes an outcome, schedules recovery's next look, and tells the observer. An
+// outcome that the store keeps queued counts as written.
+func (p *Payer) record(ctx context.Context, row *Payment, o Outcome) (*Payment, error) {
+	if o.EventID == "" && (o.Verdict == VerdictSettled || o.Verdict == VerdictDisprove) {
+		id, err := uuid.NewV7()
+		if err != nil {
+			return nil, fmt.Errorf("naming a spend event: %w", err)
+		}
+		o.EventID = id.String()
+	}
+	if o.Check.IsZero() && o.Verdict != Unclear {
+		after := row.Clone()
+		if _, err := after.Apply(o); err == nil {
+			o.Check = p.nextCheck(after, o.At)
+		}
+	}
+	written, fx, err := p.store.Record(ctx, o)
+	if errors.Is(err, ErrQueued) {
+		p.log.Error("outcome kept in memory until the store can write", "payment", o.PaymentID, "outcome", string(o.Verdict), "error", err)
+		err = nil
+	}
+	if err != nil {
+		p.log.Error("outcome not recorded", "payment", o.PaymentID, "outcome", string(o.Verdict), "error", err)
+		return nil, fmt.Errorf("recording outcome %q: %w", o.Verdict, err)
+	}
+	if o.Verdict != Unclear {
+		p.log.Info("payment "+string(o.Verdict), "payment", written.ID, "state", string(written.State), "transaction", written.Transaction, "reason", o.Reason)
+		p.opts.Observer.Changed(written, fx.Was, o.Verdict)
+	}
+	return written, nil
+}
+
+// sign makes the payload. A new payment that cannot be signed is void, because nothing
+// was sent; an earlier one stays open.
+func (a *Attempt) sign(ctx context.Context, w Wallet) error {
+	if a.row.Signature == nil {
+		started := time.Now()
+		sig, err := a.payer.sign(ctx, a.row, w)
+		a.payer.opts.Observer.Took("sign", time.Since(started))
+		if err != nil {
+			if a.how == Created {
+				_ = a.record(ctx, Outcome{Verdict: VerdictVoid, Reason: "not signed: " + err.Error()})
+			}
+			a.payer.log.Error("payment not signed", "payment", a.row.ID, "error", err)
+			return &FailedError{Stage: StageVerify, Payment: a.row, Detail: "the wallet could not sign", Cause: err}
+		}
+		a.row = a.row.Clone()
+		a.row.Signature = &sig
+	}
+	var err error
+	a.payload, err = a.row.Payload()
+	return err
+}
+
+// sign asks the wallet's provider and checks the signature by recovery before it leaves.
+func (p *Payer) sign(ctx context.Context, row *Payment, w Wallet) (x402.Signature, error) {
+	if w.ID != row.WalletID {
+		var err error
+		if w, err = p.store.Wallet(ctx, row.WalletID); err != nil {
+			return x402.Signature{}, err
+		}
+	}
+	n, asset, err := row.asset()
+	if err != nil {
+		return x402.Signature{}, err
+	}
+	sig, err := p.opts.Wallets.Sign(ctx, w, Message{Authorization: row.Authorization, Asset: asset, ChainID: n.ChainID})
+	if err != nil {
+		return x402.Signature{}, fmt.Errorf("signing with wallet %s: %w", w.ProviderID, err)
+	}
+	from, err := x402.Recover(row.Authorization.Digest(asset, n.ChainID), sig)
+	if err != nil {
+		return x402.Signature{}, fmt.Errorf("checking the signature of wallet %s: %w", w.ProviderID, err)
+	}
+	if from != row.Authorization.From {
+		return x402.Signature{}, fmt.Errorf("wallet %s signed for %s instead of %s", w.ProviderID, from, row.Authorization.From)
+	}
+	return sig, nil
+}
+
+// asset looks up the pinned network and asset of the payment's terms.
+func (p *Payment) asset() (x402.Network, x402.Asset, error) {
+	n, ok := x402.NetworkByWire(p.Terms.Network)
+	if !ok {
+		return n, x402.Asset{}, fmt.Errorf("payment %s: unknown network %q", p.ID, p.Terms.Network)
+	}
+	a, ok := n.Asset(p.Terms.Asset)
+	if !ok {
+		return n, a, fmt.Errorf("payment %s: unknown asset %s", p.ID, p.Terms.Asset)
+	}
+	return n, a, nil
+}

@@ -1,0 +1,185 @@
+package pay
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/purserpay/purser/x402"
+)
+
+// Begin is one call's wish to pay: the proposed row, what it would reserve, and how a
+// repeat of it is recognized. A store decides and writes it in one transaction.
+type Begin struct {
+	Now   time.Time
+	Owner string // who would hold the lease
+
+	KeyID          string
+	IdempotencyKey string
+	Fingerprint    Hash
+	Identity       Hash
+	// Resend: for a repeat of a settled payment the door sends the payload once more
+	// (proxy, transport) instead of giving the stored answer (REST).
+	Resend bool
+	// Attended reports whether a payment's first caller is still waiting on this node;
+	// such a payment is nobody else's (DESIGN §3, repeats without a key).
+	Attended func(paymentID string) bool
+
+	// New is the payment to journal; nil when the challenge cannot be paid at all, for
+	// the reason in Declined. A repeat of an earlier payment is served all the same.
+	New *Payment
+	// Declined, with New set, is a policy refusal. It comes after the monthly quota.
+	Declined error
+
+	// Place is the monthly place; Limits are the other reservations, checked in order.
+	Place  Limit
+	Limits []Limit
+	// MaxUnanswered bounds the host's open, unanswered payments; zero: no bound.
+	MaxUnanswered int
+}
+
+// How says what a call got.
+type How int
+
+// The ways a call can go on.
+const (
+	Created How = iota // a new payment, leased to the caller
+	Driven             // an open one: the same payload is sent again, leased to the caller
+	Resent             // a settled one to be sent once more, or an unanswered one to be answered again; leased
+	Stored             // a settled one: the stored answer, without a lease
+	Busy               // the payment is being sent by somebody else: wait and ask again
+	Expired            // open, and too late to send its payload again
+)
+
+// Begun is what Begin decided. Payment is the row as written.
+type Begun struct {
+	How     How
+	Payment *Payment
+}
+
+// Leased reports whether the caller now holds the payment's lease.
+func (b Begun) Leased() bool { return b.How == Created || b.How == Driven || b.How == Resent }
+
+// BeginView is what deciding reads. All of it comes from the transaction that writes.
+type BeginView interface {
+	// ByIdempotencyKey finds the payment that an idempotency key stands for, or nil.
+	ByIdempotencyKey(keyID, idempotencyKey string) (*Payment, error)
+	// VisitAwaited calls visit for the ids of payments that are [Payment.Awaited] with this
+	// identity and whose ValidBefore + RepeatGrace is after now, until visit returns false.
+	VisitAwaited(keyID string, identity Hash, now time.Time, visit func(id string) (bool, error)) error
+	// Payment loads a payment.
+	Payment(id string) (*Payment, error)
+	// CountUnanswered counts payments that [Payment.HoldsHost] and whose ValidBefore is
+	// after now; counting may stop at max.
+	CountUnanswered(keyID, host string, now time.Time, max int) (int, error)
+	// Counter reads a counter.
+	Counter(c Counter) (x402.Amount, error)
+}
+
+// Decide finds what the call gets. When Begun.Leased, the store writes the payment and
+// the changes; otherwise it writes nothing.
+func (b *Begin) Decide(v BeginView) (Begun, []CounterChange, error) {
+	if begun, ok, err := b.repeat(v); err != nil || ok {
+		return begun, nil, err
+	}
+	if b.New == nil {
+		return Begun{}, nil, b.Declined
+	}
+	if err := check(v, b.Place); err != nil {
+		return Begun{}, nil, err
+	}
+	if b.Declined != nil {
+		return Begun{}, nil, b.Declined
+	}
+	if b.MaxUnanswered > 0 {
+		n, err := v.CountUnanswered(b.KeyID, b.New.Host, b.Now, b.MaxUnanswered)
+		if err != nil {
+			return Begun{}, nil, err
+		}
+		if n >= b.MaxUnanswered {
+			return Begun{}, nil, &PolicyError{Rule: "unanswered", Detail: fmt.Sprintf("%d payments to this host wait for an answer", n)}
+		}
+	}
+	for _, l := range b.Limits {
+		if err := check(v, l); err != nil {
+			return Begun{}, nil, err
+		}
+	}
+	p := b.New.Clone()
+	var changes []CounterChange
+	for _, l := range append([]Limit{b.Place}, b.Limits...) {
+		p.Reservations = append(p.Reservations, l.Reservation)
+		changes = append(changes, CounterChange{Counter: l.Counter, Amount: l.Amount, Add: true})
+	}
+	p.Grant(b.Owner, b.Now.Add(LeaseTime))
+	return Begun{How: Created, Payment: p}, changes, nil
+}
+
+// repeat serves a call that an earlier payment answers.
+func (b *Begin) repeat(v BeginView) (Begun, bool, error) {
+	if b.IdempotencyKey != "" {
+		p, err := v.ByIdempotencyKey(b.KeyID, b.IdempotencyKey)
+		if err != nil || p == nil || !p.Lives() || p.Retired {
+			return Begun{}, false, err
+		}
+		if p.Fingerprint != b.Fingerprint {
+			return Begun{}, false, ErrIdempotencyReused
+		}
+		return b.serve(p), true, nil
+	}
+	var found *Begun
+	err := v.VisitAwaited(b.KeyID, b.Identity, b.Now, func(id string) (bool, error) {
+		if b.Attended != nil && b.Attended(id) {
+			return true, nil
+		}
+		p, err := v.Payment(id)
+		if err != nil {
+			return false, err
+		}
+		if !p.Awaited() {
+			return true, nil
+		}
+		begun := b.serve(p)
+		found = &begun
+		return false, nil
+	})
+	if err != nil || found == nil {
+		return Begun{}, false, err
+	}
+	return *found, true, nil
+}
+
+// serve says how a living earlier payment answers this call.
+func (b *Begin) serve(p *Payment) Begun {
+	switch {
+	case p.State == Settled && b.IdempotencyKey != "" && !b.Resend:
+		return Begun{How: Stored, Payment: p}
+	case p.Lease.Live(b.Now):
+		return Begun{How: Busy, Payment: p}
+	case p.State == Open && !p.Sendable(b.Now):
+		return Begun{How: Expired, Payment: p}
+	}
+	p = p.Clone()
+	if p.Lease.Owner != "" {
+		p.Lapse()
+	}
+	p.Grant(b.Owner, b.Now.Add(LeaseTime))
+	if p.State == Open {
+		return Begun{How: Driven, Payment: p}
+	}
+	return Begun{How: Resent, Payment: p}
+}
+
+// check refuses when the reservation would pass its limit.
+func check(v BeginView, l Limit) error {
+	if l.Max == nil {
+		return nil
+	}
+	have, err := v.Counter(l.Counter)
+	if err != nil {
+		return err
+	}
+	if sum, overflow := have.Add(l.Amount); overflow || sum.Cmp(*l.Max) > 0 {
+		return l.Refusal
+	}
+	return nil
+}

@@ -1,0 +1,127 @@
+package pay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/purserpay/purser/x402"
+)
+
+// choice is the requirement that will be paid, and with what.
+type choice struct {
+	index       int
+	requirement x402.Requirement
+	network     x402.Network
+	asset       x402.Asset
+	wallet      Wallet
+	validity    time.Duration
+}
+
+// HeaderError: the challenge has no entry that could be read as a requirement.
+type HeaderError struct{ Cause error }
+
+func (e *HeaderError) Error() string { return "no usable payment requirement: " + e.Cause.Error() }
+func (e *HeaderError) Unwrap() error { return e.Cause }
+
+// choose takes the first requirement that can be paid: known network with a wallet of
+// this key, scheme, pinned asset, policy (DESIGN §3.1). When there is none, the error is
+// that of the entry that came furthest.
+//
+// A policy refusal comes back together with the choice, because the monthly quota is
+// answered before it (DESIGN §5, order of checks).
+func (p *Payer) choose(ctx context.Context, r Request, pol Policy) (choice, error) {
+	var (
+		best     choice
+		bestErr  error = &HeaderError{Cause: errors.New("accepts is empty")}
+		bestRank       = -1
+	)
+	for i, req := range r.Challenge.Accepts {
+		c, rank, err := p.consider(ctx, r, pol, req)
+		if err == nil {
+			c.index = i
+			return c, nil
+		}
+		if rank == rankFault {
+			return choice{}, err
+		}
+		if rank > bestRank {
+			c.index = i
+			best, bestErr, bestRank = c, err, rank
+		}
+	}
+	if bestRank < rankPolicy {
+		best = choice{}
+	}
+	return best, bestErr
+}
+
+// How far a requirement came before it was turned down; rankFault is our own failure.
+const (
+	rankHeader = iota
+	rankWallet
+	rankTerms
+	rankPolicy
+	rankFault
+)
+
+func (p *Payer) consider(ctx context.Context, r Request, pol Policy, req x402.Requirement) (choice, int, error) {
+	c := choice{requirement: req}
+	if req.Network == "" {
+		return c, rankHeader, &HeaderError{Cause: &x402.FieldError{Field: "network", Reason: "missing"}}
+	}
+	network, ok := p.network(req.Network)
+	if !ok {
+		return c, rankWallet, &NoWalletError{Network: x402.NetworkLabel(req.Network)}
+	}
+	wallet, err := p.walletFor(ctx, r.Key, network.Name)
+	var none *NoWalletError
+	if errors.As(err, &none) {
+		return c, rankWallet, err
+	} else if err != nil {
+		return c, rankFault, err
+	}
+	_, asset, err := req.Supports()
+	var unsupported *x402.UnsupportedError
+	if errors.As(err, &unsupported) {
+		return c, rankTerms, err
+	} else if err != nil {
+		return c, rankHeader, &HeaderError{Cause: err}
+	}
+	c.network, c.wallet, c.asset = network, wallet, asset
+	c.validity = p.validity(req.MaxTimeout)
+	if c.validity < minValidity {
+		return c, rankPolicy, &PolicyError{Rule: "validity", Detail: fmt.Sprintf("the requirement is valid for %s, less than %s", c.validity, minValidity)}
+	}
+	if err := pol.allows(r.Door, req.Amount); err != nil {
+		return c, rankPolicy, err
+	}
+	return c, rankPolicy, nil
+}
+
+func (p *Payer) validity(asked time.Duration) time.Duration {
+	if asked <= 0 {
+		asked = defaultValidity
+	}
+	return min(asked, p.opts.MaxValidity)
+}
+
+// hostOf is the host that policy and books know a URL by: lower case, with the port
+// unless it is the scheme's own. "" for what is not an absolute URL.
+func hostOf(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil || u.Host == "" {
+		return ""
+	}
+	host := strings.TrimSuffix(strings.ToLower(u.Host), ".")
+	switch {
+	case u.Scheme == "http":
+		host = strings.TrimSuffix(host, ":80")
+	case u.Scheme == "https":
+		host = strings.TrimSuffix(host, ":443")
+	}
+	return host
+}

@@ -1,0 +1,98 @@
+package pay
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+)
+
+// Errors that stores and the pipeline return. Doors map them to their own answers in
+// one place each.
+var (
+	// ErrKeyNotFound: no key has this secret or id.
+	ErrKeyNotFound = errors.New("key not found")
+	// ErrKeyExists: a supplied secret collides with an existing key.
+	ErrKeyExists = errors.New("that API key already exists")
+	// ErrKeyLimit: the organization's plan has no room for another key.
+	ErrKeyLimit = errors.New("API key limit reached")
+	// ErrWalletNotFound: no live wallet with this id belongs to the key.
+	ErrWalletNotFound = errors.New("wallet not found")
+	// ErrWalletLimit: the plan, or an unclaimed key's bound, has no room for another wallet.
+	ErrWalletLimit = errors.New("wallet limit reached")
+	// ErrPaymentNotFound: no payment with this id, or it belongs to another key.
+	ErrPaymentNotFound = errors.New("payment not found")
+	// ErrEventNotFound: a listing was to go on behind a spend event that the key does not have.
+	ErrEventNotFound = errors.New("spend event not found")
+	// ErrIdempotencyReused: the idempotency key stands for another request.
+	ErrIdempotencyReused = errors.New("idempotencyKey already used for a different request")
+	// ErrQuota: the monthly payment limit is reached.
+	ErrQuota = errors.New("payment limit reached for this month")
+	// ErrLeaseHeld: somebody else holds the payment's lease.
+	ErrLeaseHeld = errors.New("payment is held by another send")
+	// ErrLeaseLost: the lease was taken over or has lapsed; nothing was written.
+	ErrLeaseLost = errors.New("lease lost")
+	// ErrTransactionKnown: the claimed transaction is recorded for another payment.
+	ErrTransactionKnown = errors.New("transaction is recorded for another payment")
+	// ErrUnavailable: the store cannot write at the moment; nothing was written.
+	ErrUnavailable = errors.New("store unavailable")
+	// ErrQueued: the store cannot write at the moment, but keeps the outcome and will
+	// write it before anything else once it can.
+	ErrQueued = errors.New("outcome queued, not yet durable")
+	// ErrNoAddress: the wallet has no address because no wallet provider is configured.
+	ErrNoAddress = errors.New("no wallet provider is configured, so this wallet has no address to pay from")
+	// ErrCallerGone: the caller left before anything was sent; nothing was.
+	ErrCallerGone = errors.New("caller gone before the payment was sent")
+)
+
+// NoWalletError: the key has no wallet for the network of the requirements.
+type NoWalletError struct{ Network string }
+
+func (e *NoWalletError) Error() string { return "No wallet for network " + e.Network }
+
+// InputError: a field of the request is malformed. Field is the REST name.
+type InputError struct{ Field, Reason string }
+
+func (e *InputError) Error() string { return e.Field + ": " + e.Reason }
+
+// PolicyError: a rule refused the payment before anything was signed. Rule is a stable
+// word: "per-payment", "daily-budget", "doors", "validity", "unanswered", …
+type PolicyError struct{ Rule, Detail string }
+
+func (e *PolicyError) Error() string { return "refused by policy (" + e.Rule + "): " + e.Detail }
+
+// Stage names the facilitator call, or what stands for it, that a payment failed at.
+type Stage string
+
+// The stages of SPEC §7's texts.
+const (
+	StageVerify Stage = "verification"
+	StageSettle Stage = "settlement"
+)
+
+// FailedError: the payment was not made, or it is not known whether it was. Payment is
+// nil when nothing was journaled; its state says which of the two it is.
+type FailedError struct {
+	Stage       Stage
+	Payment     *Payment
+	Detail      string
+	Facilitator json.RawMessage // the facilitator's words, nil if it had none
+	Cause       error
+}
+
+func (e *FailedError) Error() string {
+	s := fmt.Sprintf("payment %s failed", e.Stage)
+	if e.Detail != "" {
+		s += ": " + e.Detail
+	}
+	return s
+}
+
+func (e *FailedError) Unwrap() error { return e.Cause }
+
+// OpenError: a repeat met a payment whose outcome is not known yet and that cannot be
+// driven on now: somebody else is sending it, or it has expired.
+type OpenError struct{ Payment *Payment }
+
+func (e *OpenError) Error() string {
+	return fmt.Sprintf("payment %s is open: its outcome is not known yet", e.Payment.ID)
+}

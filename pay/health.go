@@ -1,0 +1,75 @@
+package pay
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/purserpay/purser/x402"
+)
+
+// Health is what GET /health tells (DESIGN §5). Texts carry no secrets and no URLs.
+type Health struct {
+	OK          bool // false when the store fails
+	Store       Probe
+	StoreKind   string
+	Facilitator Probe
+	RPC         Probe
+	Network     x402.Network
+	Wallets     string // provider's name
+}
+
+// Probe is the state of something purser depends on.
+type Probe struct {
+	Configured bool
+	OK         bool
+	Err        error
+}
+
+const healthKept = 10 * time.Second
+
+type healthCache struct {
+	mu                    sync.Mutex
+	until                 time.Time
+	facilitator, rpcProbe Probe
+}
+
+// Health asks the store, and, at most every 10 s, the facilitator and the RPC.
+func (p *Payer) Health(ctx context.Context) Health {
+	network := p.opts.Networks[0]
+	h := Health{StoreKind: p.store.Kind(), Network: network, Wallets: p.opts.Wallets.Name()}
+	err := p.store.Health(ctx)
+	h.Store = Probe{Configured: true, OK: err == nil, Err: err}
+	h.OK = err == nil
+
+	p.health.mu.Lock()
+	defer p.health.mu.Unlock()
+	if now := p.now(); !now.Before(p.health.until) {
+		probe, cancel := context.WithTimeout(ctx, 5*time.Second)
+		defer cancel()
+		p.health.facilitator, p.health.rpcProbe = p.probe(probe, network)
+		if ctx.Err() == nil { // a caller that left proves nothing
+			p.health.until = now.Add(healthKept)
+		}
+	}
+	h.Facilitator, h.RPC = p.health.facilitator, p.health.rpcProbe
+	return h
+}
+
+func (p *Payer) probe(ctx context.Context, n x402.Network) (facilitator, rpc Probe) {
+	var wg sync.WaitGroup
+	if f := p.opts.Facilitator; f != nil {
+		wg.Go(func() {
+			err := f.Probe(ctx)
+			facilitator = Probe{Configured: true, OK: err == nil, Err: err}
+		})
+	}
+	if p.opts.Chain != nil {
+		wg.Go(func() {
+			err := p.checkChain(ctx, n, n.Assets[0])
+			rpc = Probe{Configured: true, OK: err == nil, Err: err}
+		})
+	}
+	wg.Wait()
+	return facilitator, rpc
+}

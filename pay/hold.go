@@ -1,0 +1,122 @@
+package pay
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+// hold is this process's grip on one payment: its lease, renewed until the attempt is
+// finished, and whether its caller is still waiting.
+type hold struct {
+	id    string
+	fence uint64
+	// ctx ends when the lease is lost: whoever is sending must stop.
+	ctx  context.Context
+	lose context.CancelCauseFunc
+	done chan struct{} // closed once the lease is released or given up
+
+	attended bool        // guarded by Payer.mu
+	unwatch  func() bool // stops watching the caller
+
+	mu       sync.Mutex
+	timer    *time.Timer
+	finished bool
+}
+
+// attend registers an attempt for a payment before the store knows it, so that no other
+// call on this node mistakes it for one whose caller has left.
+func (p *Payer) attend(caller context.Context, id string) *hold {
+	h := &hold{id: id, attended: true, done: make(chan struct{})}
+	h.ctx, h.lose = context.WithCancelCause(context.WithoutCancel(caller))
+	p.mu.Lock()
+	p.holds[id] = h
+	p.mu.Unlock()
+	h.unwatch = context.AfterFunc(caller, func() { p.unattend(h) })
+	return h
+}
+
+func (p *Payer) unattend(h *hold) {
+	p.mu.Lock()
+	h.attended = false
+	p.mu.Unlock()
+}
+
+// attended reports whether the caller of a payment is waiting on this node.
+func (p *Payer) attended(id string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	h := p.holds[id]
+	return h != nil && h.attended
+}
+
+// released is closed when this process is done with the payment; nil when it has no
+// grip on it.
+func (p *Payer) released(id string) <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if h := p.holds[id]; h != nil {
+		return h.done
+	}
+	return nil
+}
+
+// letGo ends the grip. The lease is the store's affair.
+func (p *Payer) letGo(h *hold) {
+	h.unwatch()
+	h.mu.Lock()
+	h.finished = true
+	if h.timer != nil && h.timer.Stop() {
+		p.background.Done()
+	}
+	h.mu.Unlock()
+	p.mu.Lock()
+	if p.holds[h.id] == h {
+		delete(p.holds, h.id)
+	}
+	p.mu.Unlock()
+	h.lose(nil)
+	close(h.done)
+}
+
+// keep renews the lease every LeaseRenewal until letGo.
+func (p *Payer) keep(h *hold) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p.schedule(h, LeaseRenewal, p.now().Add(LeaseTime))
+}
+
+// schedule is called with h.mu held.
+func (p *Payer) schedule(h *hold, in time.Duration, until time.Time) {
+	if h.finished {
+		return
+	}
+	p.background.Add(1) // the attempt is counted as well, so the group is not at zero here
+	h.timer = time.AfterFunc(in, func() {
+		defer p.background.Done()
+		p.renew(h, until)
+	})
+}
+
+// renew extends the lease that runs until the given time. While the store cannot write
+// it tries again every second; once the lease has run out the send must stop.
+func (p *Payer) renew(h *hold, until time.Time) {
+	ctx, cancel := context.WithTimeout(h.ctx, LeaseRenewal)
+	defer cancel()
+	next := p.now().Add(LeaseTime)
+	err := p.store.Renew(ctx, h.id, h.fence, next)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case err == nil:
+		p.schedule(h, LeaseRenewal, next)
+	case h.finished:
+	case errors.Is(err, ErrLeaseLost) || !p.now().Before(until):
+		p.log.Error("lease lost, send stopped", "payment", h.id, "error", err)
+		h.lose(ErrLeaseLost)
+	default:
+		p.log.Warn("lease not renewed, trying again", "payment", h.id, "error", err)
+		p.schedule(h, time.Second, until)
+	}
+}

@@ -1,0 +1,101 @@
+package pay
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Key is an API key as purser keeps it. The secret itself is not part of it: stores
+// find keys by a keyed hash and give the plaintext back only once, on creation.
+type Key struct {
+	ID    string // UUIDv7
+	Label string // 0 to 200 characters
+	// OrganizationID is empty while the key is unclaimed (SPEC §3).
+	OrganizationID string
+	Created        time.Time
+	// Policy limits what this key may spend; nil means the defaults of the door.
+	Policy *Policy `json:",omitempty"`
+}
+
+// Claimed reports whether the key belongs to an organization.
+func (k Key) Claimed() bool { return k.OrganizationID != "" }
+
+// Owner names whose monthly count the key's payments fall into: its organization
+// once claimed, else the key itself (SPEC §8.1).
+func (k Key) Owner() string {
+	if k.Claimed() {
+		return "org/" + k.OrganizationID
+	}
+	return "key/" + k.ID
+}
+
+// NewKey is what creating a key needs.
+type NewKey struct {
+	Key
+	// Secret is the plaintext. Stores keep a keyed hash of it, and, for a claimed key,
+	// an encrypted copy for the dashboard.
+	Secret string
+	// Plan, when OrganizationID is set, creates the organization with that plan or
+	// replaces the plan of a known one. Empty keeps a known organization's plan and
+	// means PlanFree for an unknown one (DESIGN §5).
+	Plan PlanName
+}
+
+// Organization groups claimed keys under one plan.
+type Organization struct {
+	ID      string // 1 to 200 visible characters
+	Plan    PlanName
+	Created time.Time
+}
+
+// PlanName is the name of a plan as stored: upper case.
+type PlanName string
+
+// The plans of SPEC §8.
+const (
+	PlanFree      PlanName = "FREE"
+	PlanDeveloper PlanName = "DEVELOPER"
+	PlanAgency    PlanName = "AGENCY"
+)
+
+// ParsePlan reads a plan's name in any case.
+func ParsePlan(s string) (PlanName, error) {
+	switch p := PlanName(strings.ToUpper(s)); p {
+	case PlanFree, PlanDeveloper, PlanAgency:
+		return p, nil
+	default:
+		return "", fmt.Errorf("unknown plan %q: FREE, DEVELOPER or AGENCY", truncate(s, 40))
+	}
+}
+
+// Plan holds a plan's limits.
+type Plan struct {
+	Name     PlanName
+	Keys     int // claimed keys per organization
+	Wallets  int // live wallets per organization
+	Payments int // payments per calendar month (UTC)
+}
+
+// UnclaimedWallets is how many live wallets an unclaimed key may have (DESIGN §5).
+const UnclaimedWallets = 100
+
+// PlanOf returns the limits of SPEC §8 for a plan. An unknown name is the free plan.
+func PlanOf(name PlanName) Plan {
+	switch name {
+	case PlanDeveloper:
+		return Plan{Name: name, Keys: 10, Wallets: 10, Payments: 10_000}
+	case PlanAgency:
+		return Plan{Name: name, Keys: 150, Wallets: 150, Payments: 150_000}
+	default:
+		return Plan{Name: PlanFree, Keys: 3, Wallets: 3, Payments: 3_000}
+	}
+}
+
+// truncate cuts s to at most n bytes for messages; it never splits a UTF-8 sequence.
+func truncate(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return strings.ToValidUTF8(s[:n], "") + "…"
+}

@@ -1,0 +1,224 @@
+package pay
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/purserpay/purser/x402"
+)
+
+// Request is one call to pay a challenge.
+type Request struct {
+	Key        Key
+	Door       Door
+	Task       string
+	Settlement Settlement
+	Challenge  x402.Challenge
+	// URL is what was (or is said to have been) asked for; it goes into the books.
+	URL string
+	// HTTP is set at the doors that send the request themselves, and is what a repeat is
+	// recognized by there. Nil on REST, where URL and terms are.
+	HTTP *HTTPRequest
+	// IdempotencyKey is the caller's, 1 to 255 characters, or empty.
+	IdempotencyKey string
+}
+
+// HTTPRequest identifies a request at the proxy and the transport.
+type HTTPRequest struct {
+	Method string
+	URL    string
+	Body   Hash
+}
+
+// pollRepeat is how often a waiting repeat asks again about a lease that is not ours.
+const pollRepeat = 250 * time.Millisecond
+
+// Open decides, journals and signs: it returns an attempt that holds a payload ready to
+// be sent, new or that of an earlier payment which this call repeats. The caller must
+// end the attempt with Finish.
+//
+// Errors: *HeaderError, *NoWalletError, *x402.UnsupportedError, ErrQuota, *PolicyError,
+// *FailedError, *OpenError, ErrIdempotencyReused, ErrCallerGone, ErrUnavailable.
+func (p *Payer) Open(ctx context.Context, r Request) (*Attempt, error) {
+	if err := p.enter(); err != nil {
+		return nil, err
+	}
+	defer p.background.Done()
+	a, err := p.open(ctx, r)
+	if err != nil {
+		var refused *PolicyError
+		if errors.As(err, &refused) {
+			p.opts.Observer.Refused(r.Door, refused.Rule)
+		}
+		return nil, err
+	}
+	return a, nil
+}
+
+func (p *Payer) open(ctx context.Context, r Request) (*Attempt, error) {
+	deadline := time.NewTimer(p.opts.RepeatWait)
+	defer deadline.Stop()
+	for {
+		a, begun, err := p.try(ctx, r)
+		if err != nil || a != nil {
+			return a, err
+		}
+		select {
+		case <-p.released(begun.Payment.ID):
+		case <-time.After(pollRepeat):
+		case <-deadline.C:
+			return nil, &OpenError{Payment: begun.Payment}
+		case <-ctx.Done():
+			return nil, ErrCallerGone
+		}
+	}
+}
+
+// try makes one pass through the journal. Without an attempt and an error, the payment
+// is busy and the call has to wait.
+func (p *Payer) try(ctx context.Context, r Request) (*Attempt, Begun, error) {
+	b, c, err := p.propose(ctx, r)
+	if err != nil {
+		return nil, Begun{}, err
+	}
+	if ctx.Err() != nil {
+		return nil, Begun{}, ErrCallerGone
+	}
+	var h *hold
+	if b.New != nil {
+		h = p.attend(ctx, b.New.ID)
+	}
+	started := time.Now()
+	begun, err := p.store.Begin(ctx, b)
+	p.opts.Observer.Took("journal", time.Since(started))
+	if h != nil && (err != nil || begun.How != Created) {
+		p.letGo(h)
+		h = nil
+	}
+	if err != nil {
+		return nil, Begun{}, fmt.Errorf("journaling a payment: %w", err)
+	}
+	switch begun.How {
+	case Busy:
+		return nil, begun, nil
+	case Expired:
+		return nil, begun, &OpenError{Payment: begun.Payment}
+	case Stored:
+		a := &Attempt{payer: p, how: Stored, row: begun.Payment, caller: ctx}
+		a.payload, err = begun.Payment.Payload()
+		return a, begun, err
+	case Created:
+		p.opts.Observer.Began(begun.Payment)
+	default:
+		h = p.attend(ctx, begun.Payment.ID)
+	}
+	h.fence = begun.Payment.Lease.Fence
+	p.background.Add(1) // until the lease is released
+	p.keep(h)
+	a := &Attempt{payer: p, how: begun.How, row: begun.Payment, hold: h, caller: ctx}
+	if err := a.sign(ctx, c.wallet); err != nil {
+		a.finish(false, true)
+		return nil, begun, err
+	}
+	return a, begun, nil
+}
+
+// propose builds the journal operation for a call.
+func (p *Payer) propose(ctx context.Context, r Request) (*Begin, choice, error) {
+	now := p.now().UTC()
+	b := &Begin{
+		Now: now, Owner: p.owner, KeyID: r.Key.ID, IdempotencyKey: r.IdempotencyKey,
+		Attended: p.attended, Resend: r.HTTP != nil, MaxUnanswered: MaxUnansweredPerHost,
+	}
+	pol := p.policyOf(r.Key, r.Door)
+	c, err := p.choose(ctx, r, pol)
+	var refused *PolicyError
+	switch {
+	case errors.As(err, &refused):
+		b.Declined = err
+	case err != nil && r.HTTP == nil:
+		return nil, choice{}, err
+	case err != nil:
+		// A repeat at the proxy is served whatever the fresh challenge says.
+		b.Declined = err
+		b.identify(r, Terms{})
+		return b, c, nil
+	}
+	terms := Terms{
+		Settlement: r.Settlement, Network: c.network.Name, Scheme: c.requirement.Scheme,
+		Asset: c.asset.Address, PayTo: c.requirement.PayTo, Amount: c.requirement.Amount,
+	}
+	b.identify(r, terms)
+	if c.wallet.Address == nil {
+		return nil, choice{}, &FailedError{Stage: StageVerify, Detail: ErrNoAddress.Error(), Cause: ErrNoAddress}
+	}
+	if b.New, err = p.row(r, c, terms, now); err != nil {
+		return nil, choice{}, err
+	}
+	b.New.Fingerprint, b.New.Identity = b.Fingerprint, b.Identity
+	if b.Place, err = p.place(ctx, r.Key, now); err != nil {
+		return nil, choice{}, err
+	}
+	n, sum := PendingCounters(r.Key.ID)
+	b.Limits = append(pol.budgets(b.New),
+		Limit{Reservation: Reservation{Counter: n, Amount: x402.NewAmount(1), Release: ReleasePending}},
+		Limit{Reservation: Reservation{Counter: sum, Amount: terms.Amount, Release: ReleasePending}},
+		p.balanceLimit(ctx, c, terms),
+	)
+	return b, c, nil
+}
+
+// identify sets what repeats are recognized by (DESIGN §3).
+func (b *Begin) identify(r Request, t Terms) {
+	if r.HTTP != nil {
+		body, _ := r.HTTP.Body.MarshalText()
+		b.Fingerprint = HashOf("http", r.HTTP.Method, r.HTTP.URL, string(body))
+	} else {
+		b.Fingerprint = HashOf("rest", r.URL, t.String())
+	}
+	b.Identity = HashOf(r.Task, hex.EncodeToString(b.Fingerprint[:]))
+}
+
+// row is the payment as it will be journaled, before its reservations and lease.
+func (p *Payer) row(r Request, c choice, t Terms, now time.Time) (*Payment, error) {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return nil, fmt.Errorf("naming a payment: %w", err)
+	}
+	var nonce x402.Nonce
+	_, _ = rand.Read(nonce[:]) // never fails: crypto/rand ends the process instead
+	row := &Payment{
+		ID: id.String(), KeyID: r.Key.ID, OrganizationID: r.Key.OrganizationID, Door: r.Door, Task: r.Task,
+		RequestURL: r.URL, Host: hostOf(r.URL), Terms: t, Currency: c.asset.Symbol, WalletID: c.wallet.ID,
+		Created: now, IdempotencyKey: r.IdempotencyKey, Offer: r.Challenge.Offer(c.index), State: Open,
+		Authorization: x402.Authorization{
+			From: *c.wallet.Address, To: t.PayTo, Value: t.Amount,
+			ValidAfter: 0, ValidBefore: uint64(now.Add(c.validity).Unix()), Nonce: nonce,
+		},
+	}
+	row.Check = p.nextCheck(row, now)
+	return row, nil
+}
+
+// place is the month's place in the count of the key's owner.
+func (p *Payer) place(ctx context.Context, k Key, now time.Time) (Limit, error) {
+	plan := PlanOf(PlanFree)
+	if k.Claimed() {
+		org, err := p.store.Organization(ctx, k.OrganizationID)
+		if err != nil {
+			return Limit{}, err
+		}
+		plan = PlanOf(org.Plan)
+	}
+	most := x402.NewAmount(uint64(plan.Payments))
+	return Limit{
+		Reservation: Reservation{Counter: PlaceCounter(k.Owner(), now), Amount: x402.NewAmount(1), Release: ReleasePlace},
+		Max:         &most, Refusal: ErrQuota,
+	}, nil
+}

@@ -1,0 +1,224 @@
+package pay
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/purserpay/purser/x402"
+)
+
+// Verdict is what the evidence says about a payment (DESIGN §3, evidence).
+type Verdict string
+
+// The verdicts. Unclear changes no state: the payment stays what it was.
+const (
+	Unclear         Verdict = ""
+	VerdictSettled  Verdict = "settled"
+	VerdictVoid     Verdict = "void"
+	VerdictRefused  Verdict = "refused"        // open + refused
+	VerdictExpired  Verdict = "refusedExpired" // a refused payment's money may be released now
+	VerdictAbsent   Verdict = "unresolved"     // expired, no evidence, no RPC
+	VerdictConfirm  Verdict = "confirmed"      // a settled payment was seen on chain for good
+	VerdictDisprove Verdict = "disputed"       // a settled payment is not on chain for good
+)
+
+// Outcome is one atomic change to a journaled payment: state, spend event, counters,
+// lease. Stores apply it with [Payment.Apply].
+type Outcome struct {
+	PaymentID string
+	// Fence is that of the lease under which the outcome was learned. Zero is an
+	// observer (a posted receipt), who may only settle or note.
+	Fence   uint64
+	At      time.Time
+	Verdict Verdict
+
+	Transaction string // 0x + 64 hex, or ""
+	// ClaimedTransaction: Transaction is somebody's claim (a receipt). If another
+	// payment already has it, nothing is settled: ErrTransactionKnown.
+	ClaimedTransaction bool
+	// EventID names the spend event if this outcome makes one. Always set for
+	// VerdictSettled and VerdictDisprove.
+	EventID string
+
+	Reason string          // kept as the payment's reason unless empty
+	Detail json.RawMessage // kept as the payment's detail unless nil
+	Note   string
+
+	Signature *x402.Signature // stored when the payment has none yet
+	Receipted bool            // the seller's receipt was posted
+	// Check moves recovery's next look; zero leaves it. Looked counts a look.
+	Check  time.Time
+	Looked bool
+	Retire bool // drop payload and idempotency key
+
+	// Release ends the lease named by Fence; Answered says how the caller fared.
+	Release  bool
+	Answered bool
+}
+
+// Effects are what a store writes beside the changed row, in the same transaction.
+type Effects struct {
+	Counters []CounterChange
+	Event    *SpendEvent
+	// Was is the state before, so that observers see transitions once.
+	Was State
+}
+
+// Apply changes the payment as the outcome says and returns what else must change. It
+// is deterministic: a store may run it again on a fresh copy of the row.
+//
+// A settled outcome always wins, whatever lease it comes from. Every other one needs
+// the current fence: ErrLeaseLost.
+func (p *Payment) Apply(o Outcome) (Effects, error) {
+	fx := Effects{Was: p.State}
+	held := o.Fence != 0 && p.Lease.Fence == o.Fence && p.Lease.Owner != ""
+	observing := o.Verdict == Unclear && !o.Release && !o.Retire && o.Signature == nil
+	if o.Verdict != VerdictSettled && !held && !observing {
+		return Effects{}, fmt.Errorf("payment %s, outcome %q under fence %d: %w", p.ID, o.Verdict, o.Fence, ErrLeaseLost)
+	}
+	if err := p.applyVerdict(o, &fx); err != nil {
+		return Effects{}, err
+	}
+	if o.Signature != nil && p.Signature == nil && !p.Retired {
+		sig := *o.Signature
+		p.Signature = &sig
+	}
+	if o.Detail != nil {
+		p.Detail = o.Detail
+	}
+	p.note(o.At, o.Note)
+	if o.Receipted {
+		p.Receipted = true
+		p.Unanswered, p.Answered = false, true
+	}
+	if !o.Check.IsZero() {
+		p.Check = o.Check
+	}
+	if o.Looked {
+		p.Checks++
+	}
+	if o.Retire {
+		p.retire()
+	}
+	if o.Release && held {
+		p.Lease.Owner, p.Lease.Until = "", time.Time{}
+		p.answer(o.Answered)
+	}
+	return fx, nil
+}
+
+func (p *Payment) applyVerdict(o Outcome, fx *Effects) error {
+	switch o.Verdict {
+	case Unclear:
+		if p.State == Open && o.Reason != "" {
+			p.Reason = o.Reason
+		}
+	case VerdictSettled:
+		p.settle(o, fx)
+	case VerdictVoid:
+		if p.State == Open {
+			p.close(Void, o)
+			fx.Counters = p.release(AtVoid)
+		}
+	case VerdictRefused:
+		if p.State == Open && !p.Refused {
+			p.Refused, p.Reason = true, o.Reason
+			fx.Counters = p.release(AtRefused)
+		}
+	case VerdictExpired:
+		if p.State == Open && p.Refused {
+			fx.Counters = p.release(AtRefusedExpired)
+		}
+	case VerdictAbsent:
+		if p.State == Open && !p.Refused && !p.Unresolved {
+			p.Unresolved = true
+			fx.Counters = p.release(AtUnresolved)
+		}
+	case VerdictConfirm:
+		if p.State == Settled {
+			p.Confirmed, p.Disputed = true, false
+			if p.Transaction == "" {
+				p.Transaction = o.Transaction
+			}
+		}
+	case VerdictDisprove:
+		if p.State == Settled && !p.Disputed && !p.Confirmed {
+			p.Disputed, p.Reason = true, o.Reason
+			e := p.event(o)
+			e.Corrects = p.EventID
+			fx.Event = &e
+		}
+	default:
+		return fmt.Errorf("payment %s: unknown verdict %q", p.ID, o.Verdict)
+	}
+	return nil
+}
+
+func (p *Payment) settle(o Outcome, fx *Effects) {
+	if p.State == Settled {
+		if p.Transaction == "" {
+			p.Transaction = o.Transaction
+		} else if o.Transaction != "" && o.Transaction != p.Transaction {
+			p.note(o.At, "another transaction was named for this payment: "+o.Transaction)
+		}
+		return
+	}
+	if p.State == Void {
+		p.note(o.At, "settled after it was void")
+	}
+	p.close(Settled, o)
+	p.Refused, p.Unresolved = false, false
+	p.Transaction = o.Transaction
+	fx.Counters = append(p.release(AtSettled), p.retake(AtSettled)...)
+	p.EventID = o.EventID
+	e := p.event(o)
+	fx.Event = &e
+}
+
+func (p *Payment) close(to State, o Outcome) {
+	p.State, p.Closed, p.Reason = to, o.At.UTC(), o.Reason
+}
+
+func (p *Payment) event(o Outcome) SpendEvent {
+	return SpendEvent{
+		ID: o.EventID, KeyID: p.KeyID, PaymentID: p.ID, Amount: p.Terms.Amount, Currency: p.Currency,
+		RequestURL: p.RequestURL, Task: p.Task, Host: p.Host, Created: o.At.UTC(),
+	}
+}
+
+// answer notes how the caller fared when the lease ended. In seller mode on REST the
+// client still has to buy with the payload, so only its receipt counts as an answer.
+func (p *Payment) answer(ok bool) {
+	waitsForReceipt := p.Door == DoorAPI && p.Terms.Settlement == SettleSeller && !p.Receipted && p.Lives()
+	if ok && !waitsForReceipt {
+		p.Answered, p.Unanswered = true, false
+	} else if !p.Answered {
+		p.Unanswered = true
+	}
+}
+
+// Lapse ends a lease that nobody renewed or whose process is gone: the caller of that
+// payment did not get an answer that we know of.
+func (p *Payment) Lapse() {
+	p.Lease.Owner, p.Lease.Until = "", time.Time{}
+	if !p.Answered {
+		p.Unanswered = true
+	}
+}
+
+// Grant gives the lease to an owner under a new fence. The caller has checked that
+// nobody holds it.
+func (p *Payment) Grant(owner string, until time.Time) {
+	p.Lease = Lease{Owner: owner, Fence: p.Lease.Fence + 1, Until: until}
+}
+
+func (p *Payment) retire() {
+	if p.State == Open {
+		return
+	}
+	p.Retired, p.Signature = true, nil
+	p.Offer = x402.Offer{}
+	p.Detail = nil
+	p.Check = time.Time{}
+}

@@ -1,0 +1,151 @@
+package pay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/purserpay/purser/x402"
+)
+
+// Options configure a Payer. Store and Wallets are required.
+type Options struct {
+	Store       Store
+	Wallets     Wallets
+	Facilitator Facilitator // nil: `payer` payments answer 402 and say so
+	Chain       Chain       // nil: no balances, no evidence from the chain
+	Clock       Clock       // default time.Now
+	Logger      *slog.Logger
+	Observer    Observer
+
+	// Networks that may be paid on. Default: the pinned networks marked as default.
+	Networks []x402.Network
+	// ProxyPolicy is what keys without a policy of their own may spend at the proxy and
+	// the transport. Zero: no limits.
+	ProxyPolicy Policy
+	// MaxValidity caps how long an authorization stays valid. Default: 300 s.
+	MaxValidity time.Duration
+	// SendTimeout bounds one send. Default: 300 s.
+	SendTimeout time.Duration
+	// RepeatWait is how long a repeat waits for the send in flight. Default: 30 s.
+	RepeatWait time.Duration
+}
+
+// Validity of an authorization (DESIGN §3.1).
+const (
+	defaultValidity = 60 * time.Second // when the challenge names none
+	minValidity     = 10 * time.Second // less is declined, rule "validity"
+)
+
+// Payer is the pay core that every door uses. It is safe for concurrent use.
+type Payer struct {
+	opts  Options
+	store Store
+	log   *slog.Logger
+	now   Clock
+	owner string // this process's name in leases
+
+	mu     sync.Mutex
+	holds  map[string]*hold // by payment id: the sends of this process
+	closed bool
+
+	background sync.WaitGroup // sends, releases and recovery in flight
+
+	identity chainIdentity
+	balances balanceCache
+	verified verifiedTerms
+	health   healthCache
+}
+
+// New makes a Payer. Close it to wait for what is in flight.
+func New(o Options) (*Payer, error) {
+	if o.Store == nil || o.Wallets == nil {
+		return nil, errors.New("pay: a store and a wallet provider are required")
+	}
+	if o.Clock == nil {
+		o.Clock = time.Now
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Observer == nil {
+		o.Observer = nobody{}
+	}
+	if len(o.Networks) == 0 {
+		for _, n := range x402.Networks() {
+			if n.Default {
+				o.Networks = append(o.Networks, n)
+			}
+		}
+	}
+	setDefault(&o.MaxValidity, 300*time.Second)
+	setDefault(&o.SendTimeout, 300*time.Second)
+	setDefault(&o.RepeatWait, 30*time.Second)
+	return &Payer{
+		opts: o, store: o.Store, log: o.Logger, now: o.Clock,
+		owner: uuid.NewString(), holds: make(map[string]*hold),
+	}, nil
+}
+
+func setDefault(d *time.Duration, v time.Duration) {
+	if *d <= 0 {
+		*d = v
+	}
+}
+
+// Close refuses new payments and waits for sends, outcomes and releases in flight, until
+// ctx ends. What it leaves behind is open in the journal, and recovery's to close.
+func (p *Payer) Close(ctx context.Context) error {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	done := make(chan struct{})
+	go func() {
+		p.background.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for payments in flight: %w", ctx.Err())
+	}
+}
+
+// begin counts work in flight unless the payer is closed.
+func (p *Payer) enter() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return fmt.Errorf("shutting down: %w", ErrUnavailable)
+	}
+	p.background.Add(1)
+	return nil
+}
+
+// network finds an enabled network by our name or its wire name.
+func (p *Payer) network(wire string) (x402.Network, bool) {
+	n, ok := x402.NetworkByWire(wire)
+	if !ok {
+		return x402.Network{}, false
+	}
+	for _, m := range p.opts.Networks {
+		if m.ChainID == n.ChainID {
+			return m, true
+		}
+	}
+	return x402.Network{}, false
+}
+
+// nobody is the observer that does nothing.
+type nobody struct{}
+
+func (nobody) Changed(*Payment, State, Verdict) {}
+func (nobody) Began(*Payment)                   {}
+func (nobody) Refused(Door, string)             {}
+func (nobody) Took(string, time.Duration)       {}

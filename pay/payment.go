@@ -1,0 +1,249 @@
+package pay
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/purserpay/purser/x402"
+)
+
+// State is a payment's stored state (DESIGN §3).
+type State string
+
+// The three stored states.
+const (
+	Open    State = "open"    // journaled; money may move until the authorization expires
+	Settled State = "settled" // evidence that the money moved
+	Void    State = "void"    // evidence that it did not and cannot
+)
+
+// Settlement says who sends the transfer to the chain.
+type Settlement string
+
+// Who settles (DESIGN §3, facts of x402 §0).
+const (
+	SettlePayer  Settlement = "payer"  // we do, through our facilitator's /settle
+	SettleSeller Settlement = "seller" // the seller does, when it gets the payload
+)
+
+// Door is the surface a payment came through.
+type Door string
+
+// The doors.
+const (
+	DoorAPI       Door = "api"
+	DoorProxy     Door = "proxy"
+	DoorTransport Door = "transport"
+)
+
+// Hash identifies a request for repeats. It is a SHA-256.
+type Hash [sha256.Size]byte
+
+// MarshalText writes the hash in hex.
+func (h Hash) MarshalText() ([]byte, error) { return []byte(hex.EncodeToString(h[:])), nil }
+
+// UnmarshalText reads what MarshalText wrote.
+func (h *Hash) UnmarshalText(b []byte) error {
+	if hex.DecodedLen(len(b)) != len(h) {
+		return fmt.Errorf("hash of %d characters", len(b))
+	}
+	_, err := hex.Decode(h[:], b)
+	return err
+}
+
+// HashOf hashes parts so that no two different lists of parts are equal.
+func HashOf(parts ...string) Hash {
+	d := sha256.New()
+	for _, p := range parts {
+		fmt.Fprintf(d, "%d:", len(p))
+		d.Write([]byte(p))
+	}
+	return Hash(d.Sum(nil))
+}
+
+// Terms are what a payment is for: equal terms are the same purchase.
+type Terms struct {
+	Settlement Settlement
+	Network    string // our name
+	Scheme     string
+	Asset      x402.Address
+	PayTo      x402.Address
+	Amount     x402.Amount
+}
+
+func (t Terms) String() string {
+	return fmt.Sprintf("%s|%s|%s|%s|%s|%s", t.Settlement, t.Network, t.Scheme, t.Asset, t.PayTo, t.Amount)
+}
+
+// Lease is the right to send a payment's payload and to write its outcome. Leases
+// last LeaseTime and are renewed every LeaseRenewal.
+type Lease struct {
+	Owner string    `json:",omitempty"` // the process (and opening of the store) that holds it; empty: released
+	Fence uint64    // grows with every acquisition; an outcome names it
+	Until time.Time `json:",omitzero"`
+}
+
+// Lease durations (DESIGN §3.4).
+const (
+	LeaseTime    = 30 * time.Second
+	LeaseRenewal = 10 * time.Second
+)
+
+// Live reports whether somebody holds the lease.
+func (l Lease) Live(now time.Time) bool { return l.Owner != "" && now.Before(l.Until) }
+
+// Payment is one journaled payment: the row that is written before anything is signed.
+type Payment struct {
+	ID             string // UUIDv7
+	KeyID          string
+	OrganizationID string `json:",omitempty"`
+	Door           Door
+	Task           string `json:",omitempty"`
+	RequestURL     string `json:",omitempty"`
+	Host           string `json:",omitempty"` // lower-case host of RequestURL, with a non-default port
+	Terms          Terms
+	Currency       string // asset symbol, "USDC"
+	WalletID       string // Wallet.ID
+	Created        time.Time
+
+	// Fingerprint is what a repeat under the same idempotency key must match; Identity
+	// is what a repeat without a key is recognized by (DESIGN §3).
+	Fingerprint    Hash
+	Identity       Hash
+	IdempotencyKey string `json:",omitempty"`
+
+	Offer         x402.Offer // what the payload echoes; dropped RetainPayload after closing
+	Authorization x402.Authorization
+	// Signature is kept once known; until then signing again yields the same
+	// authorization (same nonce), which can move money only once.
+	Signature *x402.Signature `json:",omitempty"`
+
+	State      State
+	Refused    bool      `json:",omitempty"` // our facilitator declined; counts as void for repeats
+	Unresolved bool      `json:",omitempty"` // expired without evidence and without an RPC
+	Confirmed  bool      `json:",omitempty"` // seen on chain at a safe block past ValidBefore
+	Disputed   bool      `json:",omitempty"` // claimed settled, disproved by the chain
+	Closed     time.Time `json:",omitzero"`  // when it became settled or void
+
+	Transaction string          `json:",omitempty"` // 0x + 64 hex, "" when unknown
+	Reason      string          `json:",omitempty"` // why it was refused or voided, or what is unclear
+	Detail      json.RawMessage `json:",omitempty"` // the facilitator's words for the caller
+	Notes       []Note          `json:",omitempty"` // what was observed and changed nothing by itself
+	EventID     string          `json:",omitempty"` // its spend event, once settled
+
+	Lease Lease
+	// Answered: the caller got its answer in full and without an error status.
+	Answered bool `json:",omitempty"`
+	// Unanswered: the lease ended and the answer did not arrive (DESIGN §3, repeats without a key).
+	Unanswered bool `json:",omitempty"`
+	// Receipted: the seller's receipt was posted by the payment's key.
+	Receipted bool `json:",omitempty"`
+
+	Reservations []Reservation `json:",omitempty"`
+
+	// Check is when recovery looks at the payment next; zero: never.
+	Check  time.Time `json:",omitzero"`
+	Checks int       `json:",omitempty"` // how often it has looked
+	// Retired: payload dropped and idempotency key forgotten, RetainPayload after closing.
+	Retired bool `json:",omitempty"`
+}
+
+// Note is an observation kept with a payment for whoever reads its story.
+type Note struct {
+	At   time.Time
+	Text string
+}
+
+// maxNotes bounds a payment's story; the first notes matter most.
+const maxNotes = 20
+
+// Timing of repeats (DESIGN §3).
+const (
+	// ResendMargin is how much validity must be left for a payload to be sent again:
+	// facilitators refuse authorizations with less than 6 s.
+	ResendMargin = 6 * time.Second
+	// RepeatGrace is how long after ValidBefore an unanswered payment is still what a
+	// repeat gets, and how long a refused payment keeps its money reserved.
+	RepeatGrace = 120 * time.Second
+	// RetainPayload is how long payload and idempotency key outlive the closing.
+	RetainPayload = 30 * 24 * time.Hour
+)
+
+// ValidBefore is when the authorization expires.
+func (p *Payment) ValidBefore() time.Time {
+	return time.Unix(int64(p.Authorization.ValidBefore), 0).UTC()
+}
+
+// Sendable reports whether the payload may be sent (again) at now.
+func (p *Payment) Sendable(now time.Time) bool {
+	return now.Add(ResendMargin).Before(p.ValidBefore())
+}
+
+// Lives reports whether the payment counts for repeats: not void and not refused.
+func (p *Payment) Lives() bool { return p.State != Void && !(p.State == Open && p.Refused) }
+
+// Awaited reports whether a repeat without an idempotency key may still get this
+// payment; stores index such payments by (KeyID, Identity).
+func (p *Payment) Awaited() bool {
+	return p.IdempotencyKey == "" && p.Lives() && !p.Answered
+}
+
+// HoldsHost reports whether the payment counts against the unanswered payments of its
+// host (DESIGN §7); stores index such payments by (KeyID, Host, ValidBefore).
+func (p *Payment) HoldsHost() bool {
+	return p.State == Open && !p.Refused && p.Unanswered
+}
+
+// Flags lists the payment's flags in the order of DESIGN §3.
+func (p *Payment) Flags() []string {
+	flags := []string{}
+	for _, f := range []struct {
+		set  bool
+		name string
+	}{{p.Refused, "refused"}, {p.Unresolved, "unresolved"}, {p.Confirmed, "confirmed"}, {p.Disputed, "disputed"}} {
+		if f.set {
+			flags = append(flags, f.name)
+		}
+	}
+	return flags
+}
+
+// Labels are the payment's state and flags: what GET /v1/payments?state= filters by.
+func (p *Payment) Labels() []string { return append([]string{string(p.State)}, p.Flags()...) }
+
+// ValidLabel reports whether s is a state or a flag.
+func ValidLabel(s string) bool {
+	switch s {
+	case string(Open), string(Settled), string(Void), "refused", "unresolved", "confirmed", "disputed":
+		return true
+	}
+	return false
+}
+
+// Payload builds what goes into the payment header. It fails before the payment was
+// signed and after its payload was dropped.
+func (p *Payment) Payload() (x402.Payload, error) {
+	if p.Signature == nil || p.Retired {
+		return x402.Payload{}, fmt.Errorf("payment %s has no payload", p.ID)
+	}
+	return p.Offer.Payload(p.Authorization, *p.Signature)
+}
+
+// Clone copies the payment so that changing one does not change the other. Raw JSON is
+// shared: nobody writes into it.
+func (p *Payment) Clone() *Payment {
+	c := *p
+	c.Notes = append([]Note(nil), p.Notes...)
+	c.Reservations = append([]Reservation(nil), p.Reservations...)
+	return &c
+}
+
+func (p *Payment) note(at time.Time, text string) {
+	if text == "" || len(p.Notes) >= maxNotes {
+		return
+	}
+	p.Notes = append(p.Notes, Note{At: at, Text: truncate(text, 400)})
+}

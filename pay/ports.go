@@ -1,0 +1,120 @@
+package pay
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/purserpay/purser/x402"
+)
+
+// Clock tells the time. Tests set their own.
+type Clock func() time.Time
+
+// Wallets is a wallet provider: it makes wallets and signs with them.
+type Wallets interface {
+	// Create makes a new wallet. id is the wallet's own id, for naming it idempotently.
+	Create(ctx context.Context, id, network string) (ProvidedWallet, error)
+	// Sign signs an authorization with the wallet that is its From. Signing twice is
+	// harmless: the nonce is part of the message.
+	Sign(ctx context.Context, w Wallet, m Message) (x402.Signature, error)
+	// Name is the provider's name: "local", "none", "external", "cdp".
+	Name() string
+}
+
+// Message is an authorization in the two forms that signers take.
+type Message struct {
+	Authorization x402.Authorization
+	Asset         x402.Asset
+	ChainID       uint64
+}
+
+// Facilitator is an x402 facilitator (facts of x402 §3). Errors are transport faults
+// and answers without a verdict; they say nothing about the money.
+type Facilitator interface {
+	// Verify asks whether a payload could be settled. It is read-only.
+	Verify(ctx context.Context, x Exchange) (VerifyAnswer, error)
+	// Settle sends the transfer to the chain. Called only for a live caller.
+	Settle(ctx context.Context, x Exchange) (SettleAnswer, error)
+	// Probe asks for /supported, for health only.
+	Probe(ctx context.Context) error
+}
+
+// Exchange is the body of /verify and /settle.
+type Exchange struct {
+	Payload     x402.Payload
+	Requirement json.RawMessage // the accepted requirement as the seller sent it
+}
+
+// VerifyAnswer is a verdict of /verify. Raw is the answer for the caller's eyes: cut to
+// a few KB, without secrets.
+type VerifyAnswer struct {
+	Valid  bool
+	Reason string // invalidReason
+	Payer  string
+	Raw    json.RawMessage
+}
+
+// SettleAnswer is a verdict of /settle.
+type SettleAnswer struct {
+	Success     bool
+	Reason      string // errorReason
+	Transaction string // as answered, not checked
+	Network     string
+	Payer       string
+	Amount      *x402.Amount
+	Raw         json.RawMessage
+}
+
+// Chain reads the network's chain. Every answer that counts as evidence says which
+// chain it comes from; see [ChainIdentity].
+type Chain interface {
+	// Identify asks the RPC who it is: chain id, genesis hash, and the token's
+	// DOMAIN_SEPARATOR, each checked against the pinned table. An error names what differs.
+	Identify(ctx context.Context, n x402.Network, a x402.Asset) (ChainIdentity, error)
+	// Balance is the owner's token balance at the latest block.
+	Balance(ctx context.Context, a x402.Asset, owner x402.Address) (x402.Amount, error)
+	// Trace looks for what became of an authorization.
+	Trace(ctx context.Context, q TraceQuery) (Trace, error)
+}
+
+// ChainIdentity is what an RPC proved to be.
+type ChainIdentity struct {
+	ChainID uint64
+	Genesis string // block 0's hash, 0x + 64 hex
+}
+
+// TraceQuery names an authorization and when it was made, which bounds the search.
+type TraceQuery struct {
+	Asset         x402.Asset
+	Authorization x402.Authorization
+	Created       time.Time
+}
+
+// Trace is what the chain says about an authorization.
+type Trace struct {
+	// Used: AuthorizationUsed with the matching Transfer was found, in Transaction.
+	Used bool
+	// Canceled: AuthorizationCanceled was found.
+	Canceled    bool
+	Transaction string
+	// SafeUsed is authorizationState at the block with the `safe` tag, SafeTime that
+	// block's timestamp. Both come from the same block.
+	SafeUsed bool
+	SafeTime time.Time
+	// SafeLogs: the Used or Canceled above is at or before the safe block.
+	SafeLogs bool
+}
+
+// Observer is told what happens, for metrics and events. Calls are synchronous and must
+// be quick; they carry no secrets.
+type Observer interface {
+	// Changed is called once a change of state or flag is durable.
+	Changed(p *Payment, was State, v Verdict)
+	// Began is called when a payment was journaled.
+	Began(p *Payment)
+	// Refused is called when a payment was refused before anything was journaled.
+	Refused(door Door, rule string)
+	// Took reports how long a stage took: "journal", "sign", "verify", "settle", "send", "total".
+	Took(stage string, d time.Duration)
+}

@@ -1,0 +1,113 @@
+package pay
+
+import (
+	"time"
+
+	"github.com/purserpay/purser/x402"
+)
+
+// Counter names a number in the store that limits or sums payments, such as
+// "place/key/<id>/2026-11". Names carry their window, so old ones just stop mattering.
+type Counter string
+
+// Reservation is one counter that a payment added to when it was journaled. The row
+// keeps exactly what it added, so exactly that is given back, once.
+type Reservation struct {
+	Counter Counter
+	Amount  x402.Amount
+	Release Release
+	// Released is set once the amount was given back.
+	Released bool `json:",omitempty"`
+}
+
+// Release says at which turns of a payment's life a reservation is given back.
+type Release uint8
+
+// The turns. Refused money stays reserved until RefusedExpired, because a facilitator
+// that saw a payload could still settle it until then (DESIGN §3, evidence).
+const (
+	AtSettled Release = 1 << iota
+	AtVoid
+	AtRefused
+	AtRefusedExpired
+	AtUnresolved
+)
+
+// Which reservations a payment makes (DESIGN §3 and §7).
+const (
+	// ReleasePlace is for places in the monthly count.
+	ReleasePlace = AtVoid | AtRefused | AtUnresolved
+	// ReleaseBudget is for money budgets.
+	ReleaseBudget = AtVoid | AtRefusedExpired
+	// ReleaseHold is for a wallet's open amount: once settled the chain's balance has it.
+	ReleaseHold = AtSettled | AtVoid | AtRefusedExpired | AtUnresolved
+	// ReleasePending is for the sums that /v1/spend shows as pending.
+	ReleasePending = AtSettled | AtVoid | AtRefused
+	// ReleaseNever is for rates: an attempt counts whatever becomes of it.
+	ReleaseNever Release = 0
+)
+
+// Limit is a reservation to make, with the most its counter may reach.
+type Limit struct {
+	Reservation
+	// Max is the inclusive bound of the counter after the reservation; nil: none.
+	Max *x402.Amount
+	// Refusal is what the caller gets when the bound would be passed.
+	Refusal error
+}
+
+// CounterChange is one change that a store applies to a counter together with the row.
+type CounterChange struct {
+	Counter Counter
+	Amount  x402.Amount
+	Add     bool // false: subtract, stopping at zero
+}
+
+// release gives back what the turn gives back and is not given back yet.
+func (p *Payment) release(turn Release) []CounterChange {
+	var out []CounterChange
+	for i := range p.Reservations {
+		r := &p.Reservations[i]
+		if r.Release&turn == 0 || r.Released {
+			continue
+		}
+		r.Released = true
+		out = append(out, CounterChange{Counter: r.Counter, Amount: r.Amount})
+	}
+	return out
+}
+
+// retake adds again what was given back although the turn does not give it back: a
+// settlement after a release is counted all the same, even past a limit.
+func (p *Payment) retake(turn Release) []CounterChange {
+	var out []CounterChange
+	for i := range p.Reservations {
+		r := &p.Reservations[i]
+		if r.Release&turn != 0 || !r.Released {
+			continue
+		}
+		r.Released = false
+		out = append(out, CounterChange{Counter: r.Counter, Amount: r.Amount, Add: true})
+	}
+	return out
+}
+
+// PlaceCounter counts an owner's payments in a calendar month (UTC).
+func PlaceCounter(owner string, at time.Time) Counter {
+	return Counter("place/" + owner + "/" + at.UTC().Format("2006-01"))
+}
+
+// PendingCounters are the number and the sum of a key's open payments.
+func PendingCounters(keyID string) (count, amount Counter) {
+	return Counter("pending/n/" + keyID), Counter("pending/sum/" + keyID)
+}
+
+// DailyCounter sums what a key reserved or spent through the budgeted doors in a day (UTC).
+func DailyCounter(keyID string, asset string, at time.Time) Counter {
+	return Counter("day/" + keyID + "/" + asset + "/" + at.UTC().Format("2006-01-02"))
+}
+
+// holdCounter sums the open payments of a wallet in one asset.
+func holdCounter(walletID string, asset string) Counter {
+	return Counter("hold/" + walletID + "/" + asset)
+}

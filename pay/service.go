@@ -1,0 +1,188 @@
+package pay
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+
+	"github.com/purserpay/purser/x402"
+)
+
+// KeyPrefix starts every generated key (SPEC §2).
+const KeyPrefix = "pk_"
+
+// KeyRequest is what POST /api-keys may ask for.
+type KeyRequest struct {
+	Label          string
+	Secret         string // empty: generated
+	OrganizationID string // privileged
+	Plan           PlanName
+	Policy         *Policy
+}
+
+// Resolve finds the key with this secret: ErrKeyNotFound.
+func (p *Payer) Resolve(ctx context.Context, secret string) (Key, error) {
+	if !ValidSecret(secret) {
+		return Key{}, ErrKeyNotFound
+	}
+	return p.store.KeyBySecret(ctx, secret)
+}
+
+// CreateKey makes a key and returns it with its plaintext secret, which nothing gives
+// back later. *InputError, ErrKeyExists, ErrKeyLimit.
+func (p *Payer) CreateKey(ctx context.Context, r KeyRequest) (Key, string, error) {
+	if utf8.RuneCountInString(r.Label) > 200 || !utf8.ValidString(r.Label) {
+		return Key{}, "", &InputError{Field: "label", Reason: "at most 200 characters"}
+	}
+	if r.OrganizationID != "" && !validOrganizationID(r.OrganizationID) {
+		return Key{}, "", &InputError{Field: "organization_id", Reason: "1 to 200 visible characters"}
+	}
+	secret := r.Secret
+	if secret == "" {
+		secret = generateSecret()
+	} else if !ValidSecret(secret) {
+		return Key{}, "", &InputError{Field: "key", Reason: "8 to 256 characters of A-Z a-z 0-9 . _ ~ + / = -"}
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return Key{}, "", fmt.Errorf("naming a key: %w", err)
+	}
+	k, err := p.store.CreateKey(ctx, NewKey{
+		Key: Key{
+			ID: id.String(), Label: r.Label, OrganizationID: r.OrganizationID,
+			Created: p.now().UTC(), Policy: r.Policy,
+		},
+		Secret: secret, Plan: r.Plan,
+	})
+	return k, secret, err
+}
+
+// ValidSecret reports whether s can be an API key (DESIGN §5).
+func ValidSecret(s string) bool {
+	return len(s) >= 8 && len(s) <= 256 && strings.Trim(s, secretAlphabet) == ""
+}
+
+const secretAlphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._~+/=-"
+
+func validOrganizationID(s string) bool {
+	if !utf8.ValidString(s) || utf8.RuneCountInString(s) > 200 {
+		return false
+	}
+	return strings.IndexFunc(s, func(r rune) bool { return r <= ' ' || r == 0x7f || r == utf8.RuneError }) < 0
+}
+
+// generateSecret makes a key of 256 random bits.
+func generateSecret() string {
+	var b [32]byte
+	_, _ = rand.Read(b[:]) // never fails: crypto/rand ends the process instead
+	return KeyPrefix + base64.RawURLEncoding.EncodeToString(b[:])
+}
+
+// CreateWallet makes a wallet for the key. An empty network is base.
+// *InputError for an unknown one, ErrWalletLimit.
+func (p *Payer) CreateWallet(ctx context.Context, k Key, network string) (Wallet, error) {
+	if network == "" {
+		network = "base"
+	}
+	n, ok := p.network(network)
+	if !ok || n.Name != network {
+		return Wallet{}, &InputError{Field: "network", Reason: "Unsupported network " + truncate(network, 64)}
+	}
+	limit, err := p.walletLimit(ctx, k)
+	if err != nil {
+		return Wallet{}, err
+	}
+	// Asked before the provider makes an account that nobody would use; CreateWallet below
+	// is what enforces the limit.
+	if have, err := p.store.WalletCount(ctx, k); err != nil {
+		return Wallet{}, err
+	} else if have >= limit {
+		return Wallet{}, ErrWalletLimit
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return Wallet{}, fmt.Errorf("naming a wallet: %w", err)
+	}
+	made, err := p.opts.Wallets.Create(ctx, id.String(), n.Name)
+	if err != nil {
+		return Wallet{}, fmt.Errorf("creating a wallet with provider %s: %w", p.opts.Wallets.Name(), err)
+	}
+	w := Wallet{
+		ID: id.String(), KeyID: k.ID, ProviderID: made.ProviderID, Network: n.Name,
+		Address: made.Address, Created: p.now().UTC(),
+	}
+	return w, p.store.CreateWallet(ctx, NewWallet{Wallet: w, Secret: made.Secret}, limit)
+}
+
+func (p *Payer) walletLimit(ctx context.Context, k Key) (int, error) {
+	if !k.Claimed() {
+		return UnclaimedWallets, nil
+	}
+	org, err := p.store.Organization(ctx, k.OrganizationID)
+	if err != nil {
+		return 0, err
+	}
+	return PlanOf(org.Plan).Wallets, nil
+}
+
+// ListWallets lists the key's live wallets, oldest first.
+func (p *Payer) ListWallets(ctx context.Context, k Key) ([]Wallet, error) {
+	return p.store.Wallets(ctx, k.ID)
+}
+
+// DeleteWallet hides a wallet of the key and stops its use: ErrWalletNotFound.
+func (p *Payer) DeleteWallet(ctx context.Context, k Key, id string) error {
+	return p.store.DeleteWallet(ctx, k.ID, id, p.now().UTC())
+}
+
+// walletFor is the oldest live wallet of the key on a network: *NoWalletError.
+func (p *Payer) walletFor(ctx context.Context, k Key, network string) (Wallet, error) {
+	ws, err := p.store.Wallets(ctx, k.ID)
+	if err != nil {
+		return Wallet{}, err
+	}
+	for _, w := range ws {
+		if w.Network == network {
+			return w, nil
+		}
+	}
+	return Wallet{}, &NoWalletError{Network: network}
+}
+
+// Payment finds one of the key's payments: ErrPaymentNotFound, also for another key's.
+func (p *Payer) Payment(ctx context.Context, k Key, id string) (*Payment, error) {
+	row, err := p.store.Payment(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if row.KeyID != k.ID {
+		return nil, ErrPaymentNotFound
+	}
+	return row, nil
+}
+
+// Payments lists the key's payments, newest first. label is a state, a flag or "".
+func (p *Payer) Payments(ctx context.Context, k Key, label string, limit int, before string) ([]*Payment, error) {
+	return p.store.Payments(ctx, PaymentQuery{KeyID: k.ID, Label: label, Limit: limit, Before: before})
+}
+
+// Pending is what a key's open payments amount to.
+type Pending struct{ Count, Amount x402.Amount }
+
+// Spend lists the key's spend events, newest first, with what is still pending.
+func (p *Payer) Spend(ctx context.Context, k Key, limit int, before string) ([]SpendEvent, Pending, error) {
+	events, err := p.store.SpendEvents(ctx, k.ID, limit, before)
+	if err != nil {
+		return nil, Pending{}, err
+	}
+	n, sum := PendingCounters(k.ID)
+	count, err1 := p.store.Counter(ctx, n)
+	amount, err2 := p.store.Counter(ctx, sum)
+	return events, Pending{Count: count, Amount: amount}, errors.Join(err1, err2)
+}

@@ -1,0 +1,266 @@
+package pay
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/purserpay/purser/x402"
+)
+
+// ErrNotSent: a facilitator was not reached at all, so that nothing of the request can
+// have got to it.
+var ErrNotSent = errors.New("not sent")
+
+// Pay is the REST door's whole way: open, and settle or hand out the payload. The caller
+// writes its answer and then calls Finish. When Pay returns an error there is no attempt
+// to finish.
+func (p *Payer) Pay(ctx context.Context, r Request) (*Attempt, error) {
+	started := time.Now()
+	defer func() { p.opts.Observer.Took("total", time.Since(started)) }()
+	if r.Settlement == SettlePayer && UsedReason(r.Challenge.Error) {
+		return nil, p.alreadyUsed(ctx, r)
+	}
+	if r.Settlement == SettlePayer && p.opts.Facilitator == nil {
+		return nil, p.noFacilitator(ctx, r)
+	}
+	a, err := p.Open(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	if a.row.State == Settled {
+		return a, nil
+	}
+	if a.row.Terms.Settlement == SettlePayer {
+		err = a.settle()
+	} else {
+		err = a.PrepareSeller()
+	}
+	if err != nil {
+		a.Finish(false)
+		return nil, err
+	}
+	return a, nil
+}
+
+// alreadyUsed refuses to settle again for a seller that settles by itself.
+func (p *Payer) alreadyUsed(ctx context.Context, r Request) error {
+	detail := `the seller says that the authorization is used already: it settles payments itself. Pay it with "settlement":"seller"`
+	rows, err := p.store.Payments(ctx, PaymentQuery{KeyID: r.Key.ID, Limit: 100})
+	if err != nil {
+		return err
+	}
+	for _, row := range rows {
+		if row.RequestURL == r.URL && row.Terms.Settlement == SettlePayer {
+			detail += "; the earlier payment is " + row.ID
+			break
+		}
+	}
+	return &FailedError{Stage: StageVerify, Detail: detail}
+}
+
+// noFacilitator refuses what cannot be settled, after the checks that come before
+// (DESIGN §5, order of checks). A repeat of an earlier payment is refused as well: its
+// payload could not be driven on.
+func (p *Payer) noFacilitator(ctx context.Context, r Request) error {
+	b, _, err := p.propose(ctx, r)
+	if err != nil {
+		return err
+	}
+	have, err := p.store.Counter(ctx, b.Place.Counter)
+	if err != nil {
+		return err
+	}
+	if have.Cmp(*b.Place.Max) >= 0 {
+		return ErrQuota
+	}
+	if b.Declined != nil {
+		return b.Declined
+	}
+	return &FailedError{Stage: StageVerify, Detail: `no facilitator is configured (PURSER_FACILITATOR_URL); "settlement":"seller" works without one`}
+}
+
+// settle is payer mode: /verify, then /settle. It returns nil once the settlement is
+// recorded.
+func (a *Attempt) settle() error {
+	if err := a.Depart(); err != nil {
+		return err
+	}
+	x := Exchange{Payload: a.payload, Requirement: a.row.Offer.Accepted}
+	if err := a.verify(x); err != nil || a.row.State == Settled {
+		return err
+	}
+	if a.caller.Err() != nil {
+		return &FailedError{Stage: StageSettle, Payment: a.row, Detail: "caller gone between verification and settlement", Cause: ErrCallerGone}
+	}
+	ctx, cancel := a.SendContext()
+	defer cancel()
+	started := time.Now()
+	ans, err := a.payer.opts.Facilitator.Settle(ctx, x)
+	a.payer.opts.Observer.Took("settle", time.Since(started))
+	if err != nil {
+		_ = a.record(ctx, Outcome{Reason: "settlement unclear: " + err.Error()})
+		return &FailedError{Stage: StageSettle, Payment: a.row, Detail: err.Error(), Facilitator: faultDetail(err), Cause: err}
+	}
+	o := a.settleOutcome(ctx, ans)
+	if err := a.record(ctx, o); err != nil && o.Verdict == VerdictSettled {
+		// The money moved; losing the write would lose it from the books. The caller has
+		// paid and gets its payload; the journal's open row is recovery's to close.
+		a.payer.log.Error("settlement not recorded", "payment", a.row.ID, "transaction", o.Transaction, "error", err)
+		a.row = a.row.Clone()
+		a.row.State, a.row.Transaction = Settled, o.Transaction
+	}
+	if a.row.State == Settled {
+		return nil
+	}
+	return &FailedError{Stage: StageSettle, Payment: a.row, Detail: ans.Reason, Facilitator: ans.Raw}
+}
+
+// settleOutcome classifies an answer of /settle by the evidence table.
+func (a *Attempt) settleOutcome(ctx context.Context, ans SettleAnswer) Outcome {
+	hasTx := ans.Transaction != ""
+	switch {
+	case ans.Success && ans.Reason == "":
+		o := Outcome{Verdict: VerdictSettled}
+		if x402.ValidTransaction(ans.Transaction) {
+			o.Transaction = strings.ToLower(ans.Transaction)
+		} else {
+			o.Note = "facilitator named no valid transaction: " + truncate(ans.Transaction, 80)
+		}
+		return o
+	case !ans.Success && UsedReason(ans.Reason):
+		o := a.payer.usedOutcome(ctx, a.row, ans.Reason)
+		o.Detail = ans.Raw
+		return o
+	case !ans.Success && !hasTx && !a.Repeats() && PreBroadcastReason(ans.Reason):
+		return Outcome{Verdict: VerdictRefused, Reason: ans.Reason, Detail: ans.Raw}
+	}
+	note := "settlement unclear: " + ans.Reason
+	if hasTx {
+		note += ", transaction " + truncate(ans.Transaction, 80)
+	}
+	return Outcome{Reason: ans.Reason, Detail: ans.Raw, Note: note}
+}
+
+// verify shows the payload to our facilitator. It returns nil when the facilitator
+// accepts it or when it turns out to be settled already.
+//
+// A refusal makes the payment refused only if this attempt made it: a payload that may
+// have left before could be refused because it was settled meanwhile (an emptied
+// balance, an expired window), and must stay open until the evidence is in.
+func (a *Attempt) verify(x Exchange) error {
+	ctx, cancel := a.SendContext()
+	defer cancel()
+	started := time.Now()
+	ans, err := a.payer.opts.Facilitator.Verify(ctx, x)
+	a.payer.opts.Observer.Took("verify", time.Since(started))
+	switch {
+	case err != nil:
+		o := Outcome{Reason: "verification unclear: " + err.Error()}
+		if !errors.Is(err, ErrNotSent) {
+			a.shown = true
+		} else if a.neverLeft() && a.row.Terms.Settlement == SettlePayer {
+			o.Verdict = VerdictVoid
+		}
+		_ = a.record(ctx, o)
+		return &FailedError{Stage: StageVerify, Payment: a.row, Detail: err.Error(), Facilitator: faultDetail(err), Cause: err}
+	case ans.Valid:
+		a.shown = true
+		return nil
+	}
+	a.shown = true
+	o := Outcome{Verdict: VerdictRefused, Reason: ans.Reason, Detail: ans.Raw}
+	switch {
+	case UsedReason(ans.Reason):
+		o = a.payer.usedOutcome(ctx, a.row, ans.Reason)
+		o.Detail = ans.Raw
+	case a.Repeats():
+		o = Outcome{Reason: ans.Reason, Note: "repeated payload refused: " + ans.Reason, Detail: ans.Raw}
+	}
+	_ = a.record(ctx, o)
+	if a.row.State == Settled {
+		return nil
+	}
+	return &FailedError{Stage: StageVerify, Payment: a.row, Detail: ans.Reason, Facilitator: ans.Raw}
+}
+
+// PrepareSeller makes a payload ready to leave in seller mode: without an RPC but with a
+// facilitator it is shown to /verify until one has succeeded for these terms from this
+// wallet; a refusal keeps it here. An unreachable facilitator does not stop it. On error
+// the caller still has to Finish the attempt.
+func (a *Attempt) PrepareSeller() error {
+	p := a.payer
+	if p.opts.Facilitator != nil && p.opts.Chain == nil && !a.Repeats() {
+		known := verifiedKey{wallet: a.row.WalletID, terms: a.row.Terms}
+		if !p.verified.has(known) {
+			if a.caller.Err() != nil {
+				return a.Depart()
+			}
+			err := a.verify(Exchange{Payload: a.payload, Requirement: a.row.Offer.Accepted})
+			var failed *FailedError
+			switch {
+			case err == nil && a.row.State == Open:
+				p.verified.add(known)
+			case errors.As(err, &failed) && failed.Cause != nil && a.row.State == Open:
+				p.log.Warn("facilitator not reached, payload leaves unverified", "payment", a.row.ID, "error", failed.Cause)
+			case err != nil && a.row.State != Settled:
+				return err
+			}
+		}
+	}
+	return a.Depart()
+}
+
+// faultDetail is the `facilitator` object for a call that brought no verdict.
+func faultDetail(err error) json.RawMessage {
+	b, merr := json.Marshal(map[string]string{"error": truncate(err.Error(), 400)})
+	if merr != nil {
+		return nil
+	}
+	return b
+}
+
+// verifiedTerms remembers for which terms a wallet's payload was verified once.
+type verifiedTerms struct {
+	mu   sync.Mutex
+	seen map[verifiedKey]struct{}
+}
+
+type verifiedKey struct {
+	wallet string
+	terms  Terms
+}
+
+// maxVerified bounds the memory; a forgotten entry costs one more /verify.
+const maxVerified = 10_000
+
+func (v *verifiedTerms) has(k verifiedKey) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	_, ok := v.seen[k]
+	return ok
+}
+
+func (v *verifiedTerms) add(k verifiedKey) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.seen == nil || len(v.seen) >= maxVerified {
+		v.seen = make(map[verifiedKey]struct{})
+	}
+	v.seen[k] = struct{}{}
+}
+
+// ParseSettlement reads the body field `settlement`; "" is the given default.
+func ParseSettlement(s string, def Settlement) (Settlement, error) {
+	switch Settlement(s) {
+	case "":
+		return def, nil
+	case SettlePayer, SettleSeller:
+		return Settlement(s), nil
+	}
+	return "", &InputError{Field: "settlement", Reason: fmt.Sprintf("%q is neither payer nor seller", truncate(s, 40))}
+}

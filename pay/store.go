@@ -1,0 +1,103 @@
+package pay
+
+import (
+	"context"
+	"time"
+
+	"github.com/purserpay/purser/x402"
+)
+
+// Store keeps keys, wallets, payments, spend events and counters. Every operation is
+// atomic and durable when it returns nil; every limit on money or count holds inside
+// it, also between nodes that share it. pay/storetest is the suite that any
+// implementation must pass.
+//
+// Any operation may return ErrUnavailable (nothing was written) and the context's error.
+type Store interface {
+	Keys
+	WalletBook
+	Journal
+
+	// World is "sandbox", or the genesis hash (0x…) of the first RPC that answered, or ""
+	// while neither is known (DESIGN §4).
+	World(ctx context.Context) (string, error)
+	// SetWorld records the world if none is recorded and returns the one in force.
+	SetWorld(ctx context.Context, world string) (string, error)
+
+	// Health reports why the store cannot take new payments, or nil.
+	Health(ctx context.Context) error
+	// Kind names the engine: "bolt", "postgres".
+	Kind() string
+}
+
+// Keys keeps API keys and organizations.
+type Keys interface {
+	// CreateKey stores a key and, for a claimed one, creates or updates its organization
+	// in the same step. ErrKeyExists, ErrKeyLimit.
+	CreateKey(ctx context.Context, k NewKey) (Key, error)
+	// KeyBySecret finds a key by its plaintext: ErrKeyNotFound.
+	KeyBySecret(ctx context.Context, secret string) (Key, error)
+	// Key finds a key by id: ErrKeyNotFound.
+	Key(ctx context.Context, id string) (Key, error)
+	// Organization finds an organization; one that does not exist has the free plan.
+	Organization(ctx context.Context, id string) (Organization, error)
+}
+
+// WalletBook keeps wallets.
+type WalletBook interface {
+	// CreateWallet stores a wallet unless its key has `limit` live ones already, counted
+	// over the whole organization for a claimed key: ErrWalletLimit.
+	CreateWallet(ctx context.Context, w NewWallet, limit int) error
+	// WalletCount is the number that CreateWallet compares with its limit.
+	WalletCount(ctx context.Context, k Key) (int, error)
+	// Wallets lists a key's live wallets, oldest first.
+	Wallets(ctx context.Context, keyID string) ([]Wallet, error)
+	// Wallet finds a wallet, deleted or not: ErrWalletNotFound.
+	Wallet(ctx context.Context, id string) (Wallet, error)
+	// DeleteWallet hides a live wallet of the key: ErrWalletNotFound.
+	DeleteWallet(ctx context.Context, keyID, id string, at time.Time) error
+	// WalletSecret decrypts a wallet's key material, of a deleted one too.
+	WalletSecret(ctx context.Context, id string) ([]byte, error)
+}
+
+// Journal keeps payments, spend events and counters.
+type Journal interface {
+	// Begin decides and writes one call's payment: see [Begin.Decide], which does the
+	// deciding inside the store's transaction. Its errors are returned as they are.
+	// New payments also stop, with ErrUnavailable, while free disk is short.
+	Begin(ctx context.Context, b *Begin) (Begun, error)
+	// Acquire takes the lease of a payment that nobody holds: ErrLeaseHeld.
+	Acquire(ctx context.Context, id, owner string, now, until time.Time) (*Payment, error)
+	// Renew extends a lease: ErrLeaseLost when the fence is not current.
+	Renew(ctx context.Context, id string, fence uint64, until time.Time) error
+	// Record applies an outcome: see [Payment.Apply]. It returns the row as written.
+	// ErrLeaseLost, ErrTransactionKnown, ErrPaymentNotFound; ErrQueued when the outcome is
+	// kept in memory because the store cannot write, with the row as it will be.
+	Record(ctx context.Context, o Outcome) (*Payment, Effects, error)
+
+	// Payment finds a payment: ErrPaymentNotFound.
+	Payment(ctx context.Context, id string) (*Payment, error)
+	// Payments lists a key's payments, newest first.
+	Payments(ctx context.Context, q PaymentQuery) ([]*Payment, error)
+	// Due lists payments whose Check has come, the longest due first.
+	Due(ctx context.Context, now time.Time, limit int) ([]*Payment, error)
+	// Lapse ends leases that ran out unreleased, and returns how many.
+	Lapse(ctx context.Context, now time.Time) (int, error)
+	// CountOpen is the number of payments with a label ("open", "unresolved",
+	// "disputed") over all keys, for metrics and alarms.
+	CountOpen(ctx context.Context, label string) (int, error)
+
+	// SpendEvents lists a key's events, newest first. Before is the id of the last event
+	// of the page before, "" for the first page: ErrEventNotFound.
+	SpendEvents(ctx context.Context, keyID string, limit int, before string) ([]SpendEvent, error)
+	// Counter reads a counter; one that was never written is zero.
+	Counter(ctx context.Context, c Counter) (x402.Amount, error)
+}
+
+// PaymentQuery selects payments of one key.
+type PaymentQuery struct {
+	KeyID  string
+	Label  string // a state or flag; "" is any
+	Before string // id of the last payment of the page before; "" for the first
+	Limit  int
+}

@@ -1,0 +1,36 @@
+package pay
+
+import (
+	"time"
+
+	"github.com/purserpay/purser/x402"
+)
+
+// Wallet is an address that pays for one key on one network (SPEC §2).
+type Wallet struct {
+	ID         string // UUIDv7, the id in DELETE /wallets/{id}
+	KeyID      string
+	ProviderID string // wallet_id on REST: "local_…", the provider's own id, or "purser_…" without a provider
+	Network    string // our name: "base"
+	// Address is nil when no wallet provider is configured; such a wallet cannot pay.
+	Address *x402.Address `json:",omitempty"`
+	Created time.Time
+	// Deleted is set once the wallet was deleted: hidden and unused, but recoverable,
+	// because an address can still receive money and open payments may still settle.
+	Deleted *time.Time `json:",omitempty"`
+}
+
+// NewWallet is what storing a wallet needs.
+type NewWallet struct {
+	Wallet
+	// Secret is key material that the provider wants kept, encrypted, by the store;
+	// nil for providers that keep their own.
+	Secret []byte
+}
+
+// ProvidedWallet is what a wallet provider answers when asked for a new wallet.
+type ProvidedWallet struct {
+	ProviderID string
+	Address    *x402.Address
+	Secret     []byte
+}

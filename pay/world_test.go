@@ -1,0 +1,320 @@
+package pay_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ethereum/go-ethereum/crypto"
+
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/x402"
+)
+
+// truth is the chain as it is, whatever anybody says about it: which authorizations moved
+// money, at a clock that tests turn.
+type truth struct {
+	mu    sync.Mutex
+	now   time.Time
+	moved map[x402.Nonce]string // nonce -> transaction
+	sums  x402.Amount
+	lag   time.Duration // how far the RPC's safe block is behind
+	down  bool          // the RPC does not answer
+	gen   string
+}
+
+func newTruth() *truth {
+	return &truth{now: time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC), moved: map[x402.Nonce]string{}, gen: "0x" + fmt.Sprintf("%064d", 1)}
+}
+
+func (c *truth) clock() time.Time { c.mu.Lock(); defer c.mu.Unlock(); return c.now }
+
+func (c *truth) advance(d time.Duration) { c.mu.Lock(); defer c.mu.Unlock(); c.now = c.now.Add(d) }
+
+// move executes an authorization as the token would.
+func (c *truth) move(a x402.Authorization) (string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, used := c.moved[a.Nonce]; used {
+		return "", errors.New("invalid_exact_evm_nonce_already_used")
+	}
+	if !c.now.Before(time.Unix(int64(a.ValidBefore), 0)) {
+		return "", errors.New("invalid_exact_evm_payload_authorization_valid_before")
+	}
+	tx := x402.Nonce(crypto.Keccak256Hash(a.Nonce[:])).String()
+	c.moved[a.Nonce] = tx
+	c.sums, _ = c.sums.Add(a.Value)
+	return tx, nil
+}
+
+func (c *truth) transaction(n x402.Nonce) string { c.mu.Lock(); defer c.mu.Unlock(); return c.moved[n] }
+
+func (c *truth) moves() int { c.mu.Lock(); defer c.mu.Unlock(); return len(c.moved) }
+
+func (c *truth) Identify(_ context.Context, n x402.Network, _ x402.Asset) (pay.ChainIdentity, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.down {
+		return pay.ChainIdentity{}, errors.New("rpc down")
+	}
+	return pay.ChainIdentity{ChainID: n.ChainID, Genesis: c.gen}, nil
+}
+
+func (c *truth) Balance(context.Context, x402.Asset, x402.Address) (x402.Amount, error) {
+	return x402.NewAmount(1_000_000_000), nil
+}
+
+func (c *truth) Trace(_ context.Context, q pay.TraceQuery) (pay.Trace, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.down {
+		return pay.Trace{}, errors.New("rpc down")
+	}
+	tx, used := c.moved[q.Authorization.Nonce]
+	// A lagging RPC knows nothing newer than its safe block; with a lag nothing used is
+	// shown before the window is over, which is as little as it can know.
+	safe := c.now.Add(-c.lag)
+	if used && c.lag > 0 && safe.Before(time.Unix(int64(q.Authorization.ValidBefore), 0)) {
+		return pay.Trace{SafeTime: safe}, nil
+	}
+	return pay.Trace{Used: used, Transaction: tx, SafeUsed: used, SafeLogs: used, SafeTime: safe}, nil
+}
+
+// facilitator answers as its mode says.
+type facilitator struct {
+	mu      sync.Mutex
+	chain   *truth
+	verify  string // "", "refuse", "fail", "unreachable"
+	settle  string // "", "refuse", "fail", "fail-moved", "moved-unclear", "lie", "pending"
+	calls   map[string]int
+	release chan struct{} // when set, /settle waits for it
+	entered chan struct{}
+}
+
+func (f *facilitator) mode(verify, settle string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.verify, f.settle = verify, settle
+}
+
+func (f *facilitator) count(what string) string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.calls == nil {
+		f.calls = map[string]int{}
+	}
+	f.calls[what]++
+	if what == "verify" {
+		return f.verify
+	}
+	return f.settle
+}
+
+func (f *facilitator) called(what string) int { f.mu.Lock(); defer f.mu.Unlock(); return f.calls[what] }
+
+func (f *facilitator) Probe(context.Context) error { return nil }
+
+func (f *facilitator) Verify(_ context.Context, x pay.Exchange) (pay.VerifyAnswer, error) {
+	mode := f.count("verify")
+	a, _, err := x.Payload.Authorization()
+	if err != nil {
+		return pay.VerifyAnswer{}, err
+	}
+	switch mode {
+	case "refuse":
+		return pay.VerifyAnswer{Reason: "insufficient_funds", Raw: json.RawMessage(`{"isValid":false}`)}, nil
+	case "fail":
+		return pay.VerifyAnswer{}, errors.New("timeout")
+	case "unreachable":
+		return pay.VerifyAnswer{}, fmt.Errorf("dial: %w", pay.ErrNotSent)
+	}
+	if f.chain.transaction(a.Nonce) != "" {
+		return pay.VerifyAnswer{Reason: "invalid_exact_evm_nonce_already_used"}, nil
+	}
+	return pay.VerifyAnswer{Valid: true}, nil
+}
+
+func (f *facilitator) Settle(ctx context.Context, x pay.Exchange) (pay.SettleAnswer, error) {
+	mode := f.count("settle")
+	if f.entered != nil {
+		f.entered <- struct{}{}
+	}
+	if f.release != nil {
+		select {
+		case <-f.release:
+		case <-ctx.Done():
+			return pay.SettleAnswer{}, ctx.Err()
+		}
+	}
+	a, _, err := x.Payload.Authorization()
+	if err != nil {
+		return pay.SettleAnswer{}, err
+	}
+	switch mode {
+	case "refuse":
+		return pay.SettleAnswer{Reason: "insufficient_funds"}, nil
+	case "fail":
+		return pay.SettleAnswer{}, errors.New("timeout before sending")
+	case "lie":
+		return pay.SettleAnswer{Success: true, Transaction: x402.Nonce(crypto.Keccak256Hash([]byte("lie"), a.Nonce[:])).String()}, nil
+	}
+	tx, merr := f.chain.move(a)
+	switch {
+	case mode == "fail-moved":
+		return pay.SettleAnswer{}, errors.New("timeout after sending")
+	case mode == "moved-unclear":
+		return pay.SettleAnswer{Reason: "unexpected_settle_error"}, nil
+	case mode == "pending":
+		return pay.SettleAnswer{Reason: "settlement_pending", Transaction: tx}, nil
+	case merr != nil:
+		return pay.SettleAnswer{Reason: merr.Error()}, nil
+	}
+	return pay.SettleAnswer{Success: true, Transaction: tx, Network: "eip155:8453"}, nil
+}
+
+// keyring signs with keys that it keeps.
+type keyring struct {
+	mu   sync.Mutex
+	keys map[string]*ecdsa.PrivateKey
+	fail bool
+	// wrong makes it sign with a key that is not the wallet's.
+	wrong bool
+}
+
+func (k *keyring) Name() string { return "test" }
+
+func (k *keyring) Create(_ context.Context, id, _ string) (pay.ProvidedWallet, error) {
+	sk, err := crypto.GenerateKey()
+	if err != nil {
+		return pay.ProvidedWallet{}, err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.keys[id] = sk
+	addr := x402.Address(crypto.PubkeyToAddress(sk.PublicKey))
+	return pay.ProvidedWallet{ProviderID: "local_" + id, Address: &addr}, nil
+}
+
+func (k *keyring) Sign(_ context.Context, w pay.Wallet, m pay.Message) (x402.Signature, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	sk := k.keys[w.ID]
+	if k.fail {
+		return x402.Signature{}, errors.New("signer is down")
+	}
+	if k.wrong {
+		sk, _ = crypto.GenerateKey()
+	}
+	return x402.Sign(m.Authorization.Digest(m.Asset, m.ChainID), sk)
+}
+
+// world is a payer with everything around it under the test's control.
+type world struct {
+	t     testing.TB
+	chain *truth
+	fac   *facilitator
+	ring  *keyring
+	store *memStore
+	payer *pay.Payer
+	key   pay.Key
+	opts  pay.Options
+}
+
+func newWorld(t testing.TB, change func(*pay.Options)) *world {
+	w := &world{t: t, chain: newTruth(), ring: &keyring{keys: map[string]*ecdsa.PrivateKey{}}, store: newMemStore()}
+	w.fac = &facilitator{chain: w.chain}
+	w.opts = pay.Options{
+		Store: w.store, Wallets: w.ring, Facilitator: w.fac, Chain: w.chain, Clock: w.chain.clock,
+		RepeatWait: 50 * time.Millisecond,
+	}
+	if change != nil {
+		change(&w.opts)
+	}
+	w.restart()
+	var err error
+	if w.key, _, err = w.payer.CreateKey(context.Background(), pay.KeyRequest{Label: "test"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.payer.CreateWallet(context.Background(), w.key, "base"); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// restart replaces the payer as a new process would, over the same store.
+func (w *world) restart() {
+	if w.payer != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		if err := w.payer.Close(ctx); err != nil {
+			w.t.Fatal(err)
+		}
+		w.store.crash()
+	}
+	var err error
+	if w.payer, err = pay.New(w.opts); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+const testSeller = "0x1111111111111111111111111111111111111111"
+
+// challenge is a v2 challenge for an amount.
+func challenge(t testing.TB, amount string) x402.Challenge {
+	t.Helper()
+	c, err := x402.DecodeHeader(fmt.Sprintf(`{"x402Version":2,"error":"Payment required","resource":{"url":"https://api.example.com/r"},
+		"accepts":[{"scheme":"exact","network":"eip155:8453","amount":%q,"asset":"0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913",
+		"payTo":%q,"maxTimeoutSeconds":60,"extra":{"name":"USD Coin","version":"2"}}]}`, amount, testSeller))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func (w *world) rest(settlement pay.Settlement, url, amount, idem string) pay.Request {
+	return pay.Request{
+		Key: w.key, Door: pay.DoorAPI, Settlement: settlement, Challenge: challenge(w.t, amount), URL: url, IdempotencyKey: idem,
+	}
+}
+
+func (w *world) proxied(url, amount, idem string) pay.Request {
+	r := w.rest(pay.SettleSeller, url, amount, idem)
+	r.Door, r.HTTP = pay.DoorProxy, &pay.HTTPRequest{Method: "GET", URL: url}
+	return r
+}
+
+// sellerMoves settles a payload as a seller's facilitator would.
+func (w *world) sellerMoves(p x402.Payload) string {
+	a, _, err := p.Authorization()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	tx, err := w.chain.move(a)
+	if err != nil {
+		return ""
+	}
+	return tx
+}
+
+// recoverAll runs recovery with time passing until it has nothing left that is due.
+func (w *world) recoverAll() {
+	for range 40 {
+		if _, err := w.payer.RecoverOnce(context.Background()); err != nil {
+			w.t.Fatal(err)
+		}
+		w.chain.advance(30 * time.Second)
+	}
+}
+
+func (w *world) payment(id string) *pay.Payment {
+	p, err := w.store.Payment(context.Background(), id)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return p
+}

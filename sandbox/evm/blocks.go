@@ -1,0 +1,160 @@
+package evm
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/miner"
+)
+
+// finalEvery is how many blocks lie between two finalized ones.
+const finalEvery = 32
+
+// produce makes every block of the chain until ctx ends. Only this goroutine adds blocks.
+func (c *Chain) produce(ctx context.Context, arrivals <-chan core.NewTxsEvent) error {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	var asked []chan struct{} // callers of Mine
+	waiting := false          // transactions wait for a block
+	for ctx.Err() == nil {
+		head := c.eth.BlockChain().CurrentBlock()
+		now := c.now()
+		wait := untilNextBlock(head.Time, now, waiting || len(asked) > 0)
+		if wait <= 0 {
+			if err := c.seal(ctx, head, now); err != nil {
+				return fmt.Errorf("make block %d: %w", head.Number.Uint64()+1, err)
+			}
+			for _, done := range asked {
+				close(done)
+			}
+			asked = nil
+			// What did not fit, or came while the block was built, goes into the next one.
+			left, _ := c.eth.TxPool().Stats()
+			waiting = left > 0
+			continue
+		}
+		timer.Reset(min(wait, time.Second)) // at most a second, so that a jump of the clock is seen
+		select {
+		case <-ctx.Done():
+		case <-arrivals:
+			waiting = true
+		case done := <-c.mine:
+			asked = append(asked, done)
+		case <-timer.C:
+		}
+	}
+	return nil
+}
+
+// untilNextBlock says how long to wait before the block after one with time headTime (Unix seconds).
+//
+// Block times are whole seconds and each is later than its parent's. A wanted block comes at once unless the chain is
+// ahead of the clock, which costs at most a second of lead: the first payment after an idle second does not wait, and
+// the chain cannot run away. An unwanted one comes when its second has begun, because an idle chain must not show
+// callers a stale time.
+func untilNextBlock(headTime uint64, now time.Time, wanted bool) time.Duration {
+	due := time.Unix(int64(headTime), 0)
+	if !wanted {
+		due = due.Add(time.Second)
+	}
+	return due.Sub(now)
+}
+
+// seal makes a block of what the pool holds, puts it on top of the chain and tells those who wait for its transactions.
+func (c *Chain) seal(ctx context.Context, head *types.Header, now time.Time) error {
+	args := &miner.BuildPayloadArgs{
+		Parent:      head.Hash(),
+		Timestamp:   nextBlockTime(head.Time, now),
+		Withdrawals: types.Withdrawals{},
+		BeaconRoot:  &common.Hash{},
+	}
+	if _, err := rand.Read(args.Random[:]); err != nil {
+		return fmt.Errorf("draw the block's random value: %w", err)
+	}
+	block, _, err := c.eth.Miner().BuildTestingPayload(args, nil, false, nil)
+	if err != nil {
+		return fmt.Errorf("build: %w", err)
+	}
+	chain := c.eth.BlockChain()
+	if _, err := chain.InsertBlockWithoutSetHead(context.WithoutCancel(ctx), block, false); err != nil {
+		return fmt.Errorf("insert: %w", err)
+	}
+	if _, err := chain.SetCanonical(block); err != nil {
+		return fmt.Errorf("set as head: %w", err)
+	}
+	chain.SetSafe(block.Header())
+	if block.NumberU64()%finalEvery == 0 {
+		chain.SetFinalized(block.Header())
+	}
+	// The pool follows the chain in the background; until it caught up it still offers what this block has taken.
+	if err := c.eth.TxPool().Sync(); err != nil {
+		return fmt.Errorf("wait for the transaction pool: %w", err)
+	}
+	for _, receipt := range chain.GetReceiptsByHash(block.Hash()) {
+		c.announce(receipt)
+	}
+	return nil
+}
+
+// nextBlockTime is the time, in Unix seconds, that a block made now gets.
+func nextBlockTime(headTime uint64, now time.Time) uint64 {
+	return max(headTime+1, uint64(now.Unix()))
+}
+
+// Mine waits for a block that was begun after the call. It comes at once unless the chain is ahead of the clock, else
+// within a second.
+func (c *Chain) Mine(ctx context.Context) error {
+	done := make(chan struct{})
+	select {
+	case c.mine <- done:
+	case <-c.done:
+		return c.stopped()
+	case <-ctx.Done():
+		return fmt.Errorf("ask for a block: %w", ctx.Err())
+	}
+	select {
+	case <-done:
+		return nil
+	case <-c.done:
+		return c.stopped()
+	case <-ctx.Done():
+		return fmt.Errorf("wait for a block: %w", ctx.Err())
+	}
+}
+
+// stopped says why no more blocks come. It must only be called once c.done is closed.
+func (c *Chain) stopped() error {
+	if c.failed != nil {
+		return fmt.Errorf("%w: %w", ErrClosed, c.failed)
+	}
+	return ErrClosed
+}
+
+// await registers interest in a transaction's receipt. It must be called before the transaction can be mined, and
+// forget afterwards.
+func (c *Chain) await(tx common.Hash) <-chan *types.Receipt {
+	ch := make(chan *types.Receipt, 1)
+	c.waitMu.Lock()
+	defer c.waitMu.Unlock()
+	c.waiters[tx] = ch
+	return ch
+}
+
+func (c *Chain) forget(tx common.Hash) {
+	c.waitMu.Lock()
+	defer c.waitMu.Unlock()
+	delete(c.waiters, tx)
+}
+
+func (c *Chain) announce(receipt *types.Receipt) {
+	c.waitMu.Lock()
+	defer c.waitMu.Unlock()
+	if ch, ok := c.waiters[receipt.TxHash]; ok {
+		ch <- receipt // buffered, and a transaction is mined once
+	}
+}

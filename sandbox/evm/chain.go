@@ -1,0 +1,248 @@
+// Package evm is the chain of the sandbox: an EVM chain in this process, with the chain id of Base, a token with USDC's
+// EIP-3009 behaviour at USDC's address on Base, and Multicall3. It answers JSON-RPC on loopback, so that programs which
+// know nothing of purser can pay, verify and settle on it.
+//
+// It knows tokens, authorizations and blocks. It does not know x402, sellers or wallets: those are built on top.
+// Nothing is stored and nothing here has value; the operator's key is public.
+package evm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/big"
+	"net"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/eth"
+	"github.com/ethereum/go-ethereum/eth/ethconfig"
+	"github.com/ethereum/go-ethereum/eth/filters"
+	"github.com/ethereum/go-ethereum/ethclient"
+	"github.com/ethereum/go-ethereum/ethclient/gethclient"
+	"github.com/ethereum/go-ethereum/node"
+	"github.com/ethereum/go-ethereum/p2p"
+	"github.com/ethereum/go-ethereum/params"
+	"github.com/ethereum/go-ethereum/rpc"
+
+	"github.com/purserpay/purser/contracts"
+)
+
+const (
+	// chainID is that of Base.
+	chainID = 8453
+	// tokenAddress is USDC's on Base, part of what a payer signs.
+	tokenAddress = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"
+	// multicallAddress is the same on every chain that has Multicall3.
+	multicallAddress = "0xcA11bde05977b3631167028862bE2a173976CA11"
+	// blockGas leaves room for thousands of payments in a block.
+	blockGas = 500_000_000
+	// poolSlots lets one account, the operator, have that many payments waiting for the next block.
+	poolSlots = 8192
+)
+
+// ErrClosed is returned by calls that wait for a block when the chain stops before the block comes.
+var ErrClosed = errors.New("the sandbox chain is closed")
+
+// Options says where a chain listens and which time it keeps. The zero value works.
+type Options struct {
+	// RPCAddress is the host and port of the JSON-RPC listener. The host must be a loopback address; port 0 picks a
+	// free one. Empty means "127.0.0.1:0".
+	RPCAddress string
+	// Now is the clock that block times follow; nil means time.Now. It must advance as fast as the real clock does; a
+	// jump forward is noticed within a second. The "pending" block that JSON-RPC shows always uses the real clock.
+	Now func() time.Time
+}
+
+// Chain is a running chain. Its methods may be called concurrently.
+type Chain struct {
+	now    func() time.Time
+	stack  *node.Node
+	eth    *eth.Ethereum
+	rpc    *rpc.Client
+	client *ethclient.Client
+	geth   *gethclient.Client
+	token  *token
+	op     *operator
+
+	mine   chan chan struct{} // requests for a block; each is closed when its block is there
+	cancel context.CancelFunc // ends block production
+	done   chan struct{}      // closed when block production has ended
+	failed error              // why block production ended, if it failed; readable once done is closed
+
+	waitMu  sync.Mutex
+	waiters map[common.Hash]chan *types.Receipt // by transaction
+
+	closeOnce sync.Once
+	closeErr  error
+}
+
+// Start builds the genesis block, opens the JSON-RPC listener and begins to make blocks. Blocks stop coming when ctx
+// ends; Close must be called in any case.
+func Start(ctx context.Context, o Options) (*Chain, error) {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	host, port, err := listenAddress(o.RPCAddress)
+	if err != nil {
+		return nil, err
+	}
+	c := &Chain{
+		now:     o.Now,
+		mine:    make(chan chan struct{}),
+		done:    make(chan struct{}),
+		waiters: make(map[common.Hash]chan *types.Receipt),
+	}
+	tokenArtifact, err := contracts.Token()
+	if err != nil {
+		return nil, err
+	}
+	if c.token, err = newToken(tokenArtifact); err != nil {
+		return nil, err
+	}
+	if c.op, err = newOperator(); err != nil {
+		return nil, err
+	}
+	genesis, err := c.genesis(tokenArtifact)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.startNode(genesis, host, port); err != nil {
+		return nil, err
+	}
+	// Subscribed before the caller can send. A transaction that came even earlier goes into the first idle block.
+	arrivals := make(chan core.NewTxsEvent, 256)
+	sub := c.eth.TxPool().SubscribeTransactions(arrivals, false)
+	ctx, c.cancel = context.WithCancel(ctx)
+	go func() {
+		defer close(c.done)
+		defer sub.Unsubscribe()
+		c.failed = c.produce(ctx, arrivals)
+	}()
+	return c, nil
+}
+
+func listenAddress(address string) (host string, port int, err error) {
+	if address == "" {
+		address = "127.0.0.1:0"
+	}
+	host, portText, err := net.SplitHostPort(address)
+	if err != nil {
+		return "", 0, fmt.Errorf("JSON-RPC address %q: %w", address, err)
+	}
+	if ip := net.ParseIP(host); ip == nil || !ip.IsLoopback() {
+		return "", 0, fmt.Errorf("JSON-RPC address %q: the host must be a loopback address", address)
+	}
+	number, err := strconv.ParseUint(portText, 10, 16)
+	if err != nil {
+		return "", 0, fmt.Errorf("JSON-RPC address %q: bad port: %w", address, err)
+	}
+	// A node that fails to start leaves goroutines behind, so the usual reason for that is looked for first.
+	probe, err := net.Listen("tcp", address)
+	if err != nil {
+		return "", 0, fmt.Errorf("JSON-RPC address %q: %w", address, err)
+	}
+	if err := probe.Close(); err != nil {
+		return "", 0, fmt.Errorf("JSON-RPC address %q: %w", address, err)
+	}
+	return host, int(number), nil
+}
+
+// genesis puts the contracts where clients expect them and gives the operator more ether than it can spend.
+func (c *Chain) genesis(tokenArtifact contracts.Artifact) (*core.Genesis, error) {
+	multicall, err := contracts.Multicall3()
+	if err != nil {
+		return nil, err
+	}
+	config := *params.AllDevChainProtocolChanges
+	config.ChainID = big.NewInt(chainID)
+	// The newest fork prices new storage several times higher than Base does; a transfer's usual gas would not suffice.
+	config.BogotaTime = nil
+	// All other forks are active from the first block, and their rules call contracts that must be there then.
+	alloc := core.SystemContractAllocs()
+	maps.Copy(alloc, types.GenesisAlloc{
+		c.TokenAddress():                      {Code: tokenArtifact.DeployedBytecode, Balance: new(big.Int)},
+		common.HexToAddress(multicallAddress): {Code: multicall.DeployedBytecode, Balance: new(big.Int)},
+		c.op.address:                          {Balance: new(big.Int).Lsh(big.NewInt(1), 200)},
+	})
+	return &core.Genesis{
+		Config:    &config,
+		Timestamp: uint64(c.now().Unix()),
+		GasLimit:  blockGas,
+		Alloc:     alloc,
+	}, nil
+}
+
+// startNode assembles the parts that go-ethereum's simulated backend is made of. The backend itself would hide three
+// things that are needed here: the address its listener got, the arrival of other programs' transactions, and the
+// choice of a block's time.
+func (c *Chain) startNode(genesis *core.Genesis, host string, port int) (err error) {
+	nodeConfig := node.DefaultConfig
+	nodeConfig.DataDir = "" // in memory
+	nodeConfig.P2P = p2p.Config{NoDiscovery: true}
+	nodeConfig.HTTPHost, nodeConfig.HTTPPort = host, port
+	nodeConfig.HTTPModules = []string{"eth", "net", "web3"}
+
+	ethConfig := ethconfig.Defaults
+	ethConfig.Genesis = genesis
+	ethConfig.NetworkId = chainID
+	ethConfig.SyncMode = ethconfig.FullSync
+	ethConfig.LogNoHistory = true // logs are found by looking through the blocks
+	ethConfig.Miner.GasCeil = blockGas
+	ethConfig.TxPool.NoLocals = true
+	ethConfig.TxPool.AccountSlots, ethConfig.TxPool.GlobalSlots = poolSlots, poolSlots
+	ethConfig.TxPool.AccountQueue, ethConfig.TxPool.GlobalQueue = poolSlots, poolSlots
+
+	if c.stack, err = node.New(&nodeConfig); err != nil {
+		return fmt.Errorf("assemble the chain's node: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.stack.Close())
+		}
+	}()
+	if c.eth, err = eth.New(c.stack, &ethConfig); err != nil {
+		return fmt.Errorf("assemble the chain: %w", err)
+	}
+	c.stack.RegisterAPIs([]rpc.API{{
+		Namespace: "eth",
+		Service:   filters.NewFilterAPI(filters.NewFilterSystem(c.eth.APIBackend, filters.Config{})),
+	}})
+	head := c.eth.BlockChain().CurrentBlock()
+	c.eth.BlockChain().SetSafe(head)
+	c.eth.BlockChain().SetFinalized(head)
+	if err = c.stack.Start(); err != nil {
+		return fmt.Errorf("start the chain's node on %s: %w", net.JoinHostPort(host, strconv.Itoa(port)), err)
+	}
+	c.eth.SetSynced()
+	c.rpc = c.stack.Attach()
+	c.client = ethclient.NewClient(c.rpc)
+	c.geth = gethclient.New(c.rpc)
+	return nil
+}
+
+// Close stops block production and the listener and frees the chain. Calls that still wait for a block return
+// ErrClosed. Further calls of Close return what the first one returned.
+func (c *Chain) Close() error {
+	c.closeOnce.Do(func() {
+		c.cancel()
+		<-c.done
+		c.rpc.Close()
+		c.closeErr = errors.Join(c.failed, c.stack.Close())
+	})
+	return c.closeErr
+}
+
+// RPCURL is the address of the JSON-RPC listener, as http://host:port.
+func (c *Chain) RPCURL() string { return c.stack.HTTPEndpoint() }
+
+// ChainID is 8453, that of Base.
+func (c *Chain) ChainID() uint64 { return chainID }
+
+// TokenAddress is the token's, which is USDC's on Base.
+func (c *Chain) TokenAddress() common.Address { return common.HexToAddress(tokenAddress) }

@@ -1,0 +1,125 @@
+package evm
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"fmt"
+	"math/big"
+	"sync"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/crypto"
+	"github.com/ethereum/go-ethereum/params"
+)
+
+const (
+	// operatorSeed is hashed to the operator's private key. The key is public on purpose: it owns nothing outside a
+	// sandbox.
+	operatorSeed = "purser sandbox operator"
+	// operatorGas is three times what a transfer with authorization takes.
+	operatorGas = 250_000
+	// operatorTip and operatorFeeCap, in wei per gas, get its transactions into every block.
+	operatorTip    = params.GWei
+	operatorFeeCap = 1000 * params.GWei
+)
+
+// operator is the account that mints tokens (Token.sol names its address), hands out ether and relays authorizations.
+type operator struct {
+	key     *ecdsa.PrivateKey
+	address common.Address
+	signer  types.Signer
+
+	// mu makes taking a nonce and entering the pool one step: an account's transactions run in order of nonce, and a
+	// gap would hold up all that follow.
+	mu    sync.Mutex
+	nonce uint64
+}
+
+func newOperator() (*operator, error) {
+	key, err := crypto.ToECDSA(crypto.Keccak256([]byte(operatorSeed)))
+	if err != nil {
+		return nil, fmt.Errorf("derive the operator's key: %w", err)
+	}
+	return &operator{
+		key:     key,
+		address: crypto.PubkeyToAddress(key.PublicKey),
+		signer:  types.LatestSignerForChainID(big.NewInt(chainID)),
+	}, nil
+}
+
+// submit signs a transaction of the operator and puts it into the pool. The receipt comes through the channel; the
+// caller must forget the transaction when it no longer waits.
+func (c *Chain) submit(to common.Address, value *big.Int, data []byte) (common.Hash, <-chan *types.Receipt, error) {
+	c.op.mu.Lock()
+	defer c.op.mu.Unlock()
+	tx, err := types.SignNewTx(c.op.key, c.op.signer, &types.DynamicFeeTx{
+		ChainID:   big.NewInt(chainID),
+		Nonce:     c.op.nonce,
+		GasTipCap: big.NewInt(operatorTip),
+		GasFeeCap: big.NewInt(operatorFeeCap),
+		Gas:       operatorGas,
+		To:        &to,
+		Value:     value,
+		Data:      data,
+	})
+	if err != nil {
+		return common.Hash{}, nil, fmt.Errorf("sign the operator's transaction: %w", err)
+	}
+	receipt := c.await(tx.Hash())
+	if err := c.eth.TxPool().Add([]*types.Transaction{tx}, false)[0]; err != nil {
+		c.forget(tx.Hash())
+		return common.Hash{}, nil, fmt.Errorf("send the operator's transaction: %w", err)
+	}
+	c.op.nonce++
+	return tx.Hash(), receipt, nil
+}
+
+// transact sends a transaction of the operator and waits until it is mined. An error with a hash means that the
+// transaction was sent: it reverted (*RevertError), or nobody waited for its end.
+func (c *Chain) transact(ctx context.Context, to common.Address, value *big.Int, data []byte) (common.Hash, error) {
+	select {
+	case <-c.done:
+		return common.Hash{}, c.stopped()
+	case <-ctx.Done():
+		return common.Hash{}, ctx.Err()
+	default:
+	}
+	hash, mined, err := c.submit(to, value, data)
+	if err != nil {
+		return common.Hash{}, err
+	}
+	defer c.forget(hash)
+	select {
+	case receipt := <-mined:
+		if receipt.Status != types.ReceiptStatusSuccessful {
+			return hash, &RevertError{Reason: c.revertReason(ctx, receipt, to, value, data), Tx: hash.Hex()}
+		}
+		return hash, nil
+	case <-c.done:
+		return hash, c.stopped()
+	case <-ctx.Done():
+		return hash, fmt.Errorf("wait for transaction %s: %w", hash, ctx.Err())
+	}
+}
+
+// Fund mints amount tokens (in the token's smallest unit) to an account and returns once they are there. The amount
+// must be positive.
+func (c *Chain) Fund(ctx context.Context, to common.Address, amount *big.Int) error {
+	data, err := c.token.pack(sigMint, to, amount)
+	if err != nil {
+		return err
+	}
+	if _, err := c.transact(ctx, c.TokenAddress(), nil, data); err != nil {
+		return fmt.Errorf("fund %s: %w", to, err)
+	}
+	return nil
+}
+
+// FundETH sends wei, the chain's own currency, to an account that is to pay for gas, and returns once it is there.
+func (c *Chain) FundETH(ctx context.Context, to common.Address, wei *big.Int) error {
+	if _, err := c.transact(ctx, to, wei, nil); err != nil {
+		return fmt.Errorf("fund %s with ether: %w", to, err)
+	}
+	return nil
+}

@@ -1,0 +1,117 @@
+package evm
+
+import (
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+)
+
+func TestConcurrentTransfers(t *testing.T) {
+	t.Parallel()
+	const payers, each = 4, 50
+	c := start(t, Options{})
+	ctx := bounded(t)
+	seller := newAccount(t)
+	type payment struct {
+		auth      Authorization
+		signature [65]byte
+	}
+	var payments []payment
+	for range payers {
+		payer := funded(t, c, 1000)
+		for range each {
+			auth := authorize(t, payer.address, seller.address, 20)
+			payments = append(payments, payment{auth, payer.sign(t, auth)})
+		}
+	}
+	var wg sync.WaitGroup
+	began := time.Now()
+	for _, p := range payments {
+		wg.Go(func() {
+			if _, err := c.TransferWithAuthorization(ctx, p.auth, p.signature); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	took := time.Since(began)
+	wantBalance(t, c, seller.address, payers*each*20)
+	transfers, err := c.Transfers(ctx, nil, &seller.address, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(transfers) != payers*each {
+		t.Errorf("%d transfers on chain, want %d", len(transfers), payers*each)
+	}
+	blocks := make(map[uint64]int)
+	for _, transfer := range transfers {
+		blocks[transfer.Block]++
+	}
+	t.Logf("%d concurrent transfers took %s, in %d blocks", payers*each, took, len(blocks))
+	if limit := int(took/time.Second) + 3; len(blocks) > limit {
+		t.Errorf("%d blocks in %s: the transfers did not share blocks", len(blocks), took)
+	}
+}
+
+func TestOneAuthorizationManyRelays(t *testing.T) {
+	t.Parallel()
+	c := start(t, Options{})
+	ctx := bounded(t)
+	payer, seller := funded(t, c, 1000), newAccount(t)
+	auth := authorize(t, payer.address, seller.address, 10)
+	signature := payer.sign(t, auth)
+	errs := make([]error, 16)
+	var wg sync.WaitGroup
+	for i := range errs {
+		wg.Go(func() { _, errs[i] = c.TransferWithAuthorization(ctx, auth, signature) })
+	}
+	wg.Wait()
+	succeeded := 0
+	for _, err := range errs {
+		var revert *RevertError
+		switch {
+		case err == nil:
+			succeeded++
+		case !errors.As(err, &revert) || revert.Reason != usedOrCanceled:
+			t.Errorf("got %v, want %q", err, usedOrCanceled)
+		}
+	}
+	if succeeded != 1 {
+		t.Errorf("%d of %d relays of one authorization succeeded", succeeded, len(errs))
+	}
+	wantBalance(t, c, seller.address, 10)
+}
+
+func TestIdleChainDoesNotMakeAPaymentWait(t *testing.T) {
+	t.Parallel()
+	c := start(t, Options{})
+	client, ctx := dial(t, c), bounded(t)
+	payer := funded(t, c, 1000)
+	best := patience
+	for range 3 { // a busy machine may spoil one attempt
+		from, err := client.BlockNumber(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the chain was idle", func() bool {
+			n, err := client.BlockNumber(ctx)
+			return err == nil && n > from+1
+		})
+		auth := authorize(t, payer.address, common.Address{1}, 1)
+		signature := payer.sign(t, auth)
+		began := time.Now()
+		if _, err := c.TransferWithAuthorization(ctx, auth, signature); err != nil {
+			t.Fatal(err)
+		}
+		if best = min(best, time.Since(began)); best < 250*time.Millisecond {
+			break
+		}
+	}
+	t.Logf("a transfer on an idle chain took %s", best)
+	if best >= 250*time.Millisecond {
+		t.Error("it waited for the next tick")
+	}
+}

@@ -1,0 +1,62 @@
+package evm
+
+import (
+	"context"
+	"errors"
+	"math/big"
+
+	"github.com/ethereum/go-ethereum"
+	"github.com/ethereum/go-ethereum/accounts/abi"
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/common/hexutil"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/rpc"
+)
+
+// unknownReason stands for the text of a revert that has none or whose cause is gone.
+const unknownReason = "execution reverted"
+
+// RevertError says that a contract refused a call.
+type RevertError struct {
+	// Reason is the contract's own text, for instance "FiatTokenV2: authorization is expired".
+	Reason string
+	// Tx is the hash of the mined transaction that reverted; empty if the refusal came before anything was sent.
+	Tx string
+}
+
+func (e *RevertError) Error() string {
+	if e.Tx == "" {
+		return "the call would revert: " + e.Reason
+	}
+	return "transaction " + e.Tx + " reverted: " + e.Reason
+}
+
+// asRevert turns the answer of a refused eth_call into a *RevertError and leaves other errors alone.
+func asRevert(err error) error {
+	var answer rpc.DataError
+	if !errors.As(err, &answer) {
+		return err
+	}
+	text, isText := answer.ErrorData().(string)
+	data, decodeErr := hexutil.Decode(text)
+	if !isText || decodeErr != nil {
+		return err
+	}
+	reason, unpackErr := abi.UnpackRevert(data)
+	if unpackErr != nil {
+		reason = unknownReason // a revert without the Error(string) envelope
+	}
+	return &RevertError{Reason: reason}
+}
+
+// revertReason finds out why a mined transaction of the operator reverted. Receipts do not say; the same call on the
+// state that its block left behind meets the same obstacle, unless a later transaction of that block removed it.
+func (c *Chain) revertReason(ctx context.Context, receipt *types.Receipt, to common.Address, value *big.Int, data []byte) string {
+	msg := ethereum.CallMsg{From: c.op.address, To: &to, Value: value, Data: data}
+	_, err := c.client.CallContract(ctx, msg, receipt.BlockNumber)
+	var revert *RevertError
+	if errors.As(asRevert(err), &revert) {
+		return revert.Reason
+	}
+	return unknownReason
+}

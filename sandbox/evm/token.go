@@ -1,0 +1,248 @@
+package evm
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/big"
+
+	"github.com/ethereum/go-ethereum"
+	"github.com/ethereum/go-ethereum/accounts/abi"
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/crypto"
+	"github.com/ethereum/go-ethereum/ethclient/gethclient"
+
+	"github.com/purserpay/purser/contracts"
+)
+
+// Methods are named by their signatures, because the token overloads some of them.
+const (
+	sigBalanceOf          = "balanceOf(address)"
+	sigMint               = "mint(address,uint256)"
+	sigAuthorizationState = "authorizationState(address,bytes32)"
+	sigTransferWithAuth   = "transferWithAuthorization(address,address,uint256,uint256,uint256,bytes32,uint8,bytes32,bytes32)"
+	sigCancelAuth         = "cancelAuthorization(address,bytes32,uint8,bytes32,bytes32)"
+)
+
+// token packs calls of the token contract and unpacks its answers.
+type token struct{ abi abi.ABI }
+
+func newToken(artifact contracts.Artifact) (*token, error) {
+	parsed, err := abi.JSON(bytes.NewReader(artifact.ABI))
+	if err != nil {
+		return nil, fmt.Errorf("read the token's ABI: %w", err)
+	}
+	return &token{abi: parsed}, nil
+}
+
+func (t *token) method(signature string) (*abi.Method, error) {
+	method, err := t.abi.MethodById(crypto.Keccak256([]byte(signature)))
+	if err != nil {
+		return nil, fmt.Errorf("the token has no method %s: %w", signature, err)
+	}
+	return method, nil
+}
+
+func (t *token) pack(signature string, args ...any) ([]byte, error) {
+	method, err := t.method(signature)
+	if err != nil {
+		return nil, err
+	}
+	for i, arg := range args {
+		// The packer would wrap such a number around, or panic.
+		if n, isInt := arg.(*big.Int); isInt && (n == nil || n.Sign() < 0 || n.BitLen() > 256) {
+			return nil, fmt.Errorf("pack a call of %s: argument %d is not a 256 bit unsigned integer", signature, i+1)
+		}
+	}
+	packed, err := method.Inputs.Pack(args...)
+	if err != nil {
+		return nil, fmt.Errorf("pack a call of %s: %w", signature, err)
+	}
+	return append(bytes.Clone(method.ID), packed...), nil
+}
+
+// read calls a method that returns one value of type T, on the latest block.
+func read[T any](ctx context.Context, c *Chain, signature string, args ...any) (T, error) {
+	var value T
+	data, err := c.token.pack(signature, args...)
+	if err != nil {
+		return value, err
+	}
+	to := c.TokenAddress()
+	answer, err := c.client.CallContract(ctx, ethereum.CallMsg{To: &to, Data: data}, nil)
+	if err != nil {
+		return value, fmt.Errorf("call %s: %w", signature, asRevert(err))
+	}
+	method, err := c.token.method(signature)
+	if err != nil {
+		return value, err
+	}
+	values, err := method.Outputs.Unpack(answer)
+	if err != nil {
+		return value, fmt.Errorf("unpack the answer of %s: %w", signature, err)
+	}
+	value, ok := values[0].(T)
+	if !ok {
+		return value, fmt.Errorf("%s answered a %T", signature, values[0])
+	}
+	return value, nil
+}
+
+// Balance is what an account owns of the token, in its smallest unit, at the latest block.
+func (c *Chain) Balance(ctx context.Context, owner common.Address) (*big.Int, error) {
+	return read[*big.Int](ctx, c, sigBalanceOf, owner)
+}
+
+// AuthorizationState says whether a nonce of an authorizer is used or canceled (EIP-3009), at the latest block.
+func (c *Chain) AuthorizationState(ctx context.Context, authorizer common.Address, nonce [32]byte) (bool, error) {
+	return read[bool](ctx, c, sigAuthorizationState, authorizer, nonce)
+}
+
+// Authorization is an EIP-3009 TransferWithAuthorization: what a payer signs. Value is in the token's smallest unit;
+// ValidAfter and ValidBefore are Unix seconds, both exclusive.
+type Authorization struct {
+	From, To                common.Address
+	Value                   *big.Int
+	ValidAfter, ValidBefore *big.Int
+	Nonce                   [32]byte
+}
+
+// TransferWithAuthorization has the operator relay a signed authorization and returns the hash of the transaction once
+// it is mined. The signature is r, s and v in that order; v is handed to the contract as it is, so it must be 27 or 28.
+//
+// A *RevertError without Tx means that the call was tried on the latest state, refused, and not sent. An error that
+// comes with a hash means that it was sent: a *RevertError that it failed on chain, any other that its outcome is
+// unknown. Concurrent calls share blocks.
+func (c *Chain) TransferWithAuthorization(ctx context.Context, a Authorization, signature [65]byte) (string, error) {
+	data, err := c.packTransfer(a, signature)
+	if err != nil {
+		return "", err
+	}
+	return c.relay(ctx, "transfer with authorization", data)
+}
+
+// CancelAuthorization has the operator relay a signed EIP-3009 CancelAuthorization, which makes a nonce unusable. What
+// it returns means what it means for TransferWithAuthorization.
+func (c *Chain) CancelAuthorization(ctx context.Context, authorizer common.Address, nonce [32]byte, signature [65]byte) (string, error) {
+	r, s, v := split(signature)
+	data, err := c.token.pack(sigCancelAuth, authorizer, nonce, v, r, s)
+	if err != nil {
+		return "", err
+	}
+	return c.relay(ctx, "cancel an authorization", data)
+}
+
+// Simulate tries a transfer with authorization without sending it: on the state of the latest block, at the time that
+// the next block would have now. It returns a *RevertError if the contract refuses.
+func (c *Chain) Simulate(ctx context.Context, a Authorization, signature [65]byte) error {
+	data, err := c.packTransfer(a, signature)
+	if err != nil {
+		return err
+	}
+	return c.try(ctx, "simulate a transfer with authorization", data)
+}
+
+func (c *Chain) packTransfer(a Authorization, signature [65]byte) ([]byte, error) {
+	r, s, v := split(signature)
+	return c.token.pack(sigTransferWithAuth, a.From, a.To, a.Value, a.ValidAfter, a.ValidBefore, a.Nonce, v, r, s)
+}
+
+func split(signature [65]byte) (r, s [32]byte, v uint8) {
+	return [32]byte(signature[:32]), [32]byte(signature[32:64]), signature[64]
+}
+
+// relay tries a call of the token and, if it would succeed, sends it.
+func (c *Chain) relay(ctx context.Context, what string, data []byte) (string, error) {
+	if err := c.try(ctx, what, data); err != nil {
+		return "", err
+	}
+	hash, err := c.transact(ctx, c.TokenAddress(), nil, data)
+	if hash == (common.Hash{}) {
+		return "", fmt.Errorf("%s: %w", what, err)
+	}
+	if err != nil {
+		return hash.Hex(), fmt.Errorf("%s: %w", what, err)
+	}
+	return hash.Hex(), nil
+}
+
+func (c *Chain) try(ctx context.Context, what string, data []byte) error {
+	to := c.TokenAddress()
+	msg := ethereum.CallMsg{From: c.op.address, To: &to, Data: data}
+	at := gethclient.BlockOverrides{Time: nextBlockTime(c.eth.BlockChain().CurrentBlock().Time, c.now())}
+	if _, err := c.geth.CallContractWithBlockOverrides(ctx, msg, nil, nil, at); err != nil {
+		return fmt.Errorf("%s: %w", what, asRevert(err))
+	}
+	return nil
+}
+
+// Transfer is one movement of tokens that the chain recorded. Minted tokens come from the zero address.
+type Transfer struct {
+	From, To common.Address
+	Value    *big.Int // in the token's smallest unit
+	Tx       string   // hash of the transaction
+	Block    uint64
+}
+
+// Transfers lists the token's movements from fromBlock to the latest block, oldest first. A nil from or to means any.
+func (c *Chain) Transfers(ctx context.Context, from, to *common.Address, fromBlock uint64) ([]Transfer, error) {
+	logs, err := c.logs(ctx, fromBlock, "Transfer", indexed(from), indexed(to))
+	if err != nil {
+		return nil, err
+	}
+	transfers := make([]Transfer, len(logs))
+	for i, l := range logs {
+		transfers[i] = Transfer{
+			From:  common.BytesToAddress(l.Topics[1][:]),
+			To:    common.BytesToAddress(l.Topics[2][:]),
+			Value: new(big.Int).SetBytes(l.Data),
+			Tx:    l.TxHash.Hex(),
+			Block: l.BlockNumber,
+		}
+	}
+	return transfers, nil
+}
+
+// UsedAuthorization is an authorization that moved tokens.
+type UsedAuthorization struct {
+	Nonce [32]byte
+	Tx    string // hash of the transaction
+}
+
+// AuthorizationsUsed lists the authorizations of an authorizer that were used, oldest first. Canceled ones are not
+// among them.
+func (c *Chain) AuthorizationsUsed(ctx context.Context, authorizer common.Address) ([]UsedAuthorization, error) {
+	logs, err := c.logs(ctx, 0, "AuthorizationUsed", indexed(&authorizer))
+	if err != nil {
+		return nil, err
+	}
+	used := make([]UsedAuthorization, len(logs))
+	for i, l := range logs {
+		used[i] = UsedAuthorization{Nonce: l.Topics[2], Tx: l.TxHash.Hex()}
+	}
+	return used, nil
+}
+
+// logs finds the token's events of one kind, from a block on, which need not exist yet. Each filter is the values that an indexed field may have; none means any.
+func (c *Chain) logs(ctx context.Context, fromBlock uint64, event string, filters ...[]common.Hash) ([]types.Log, error) {
+	if fromBlock > c.eth.BlockChain().CurrentBlock().Number.Uint64() {
+		return nil, nil // the node calls such a range invalid
+	}
+	logs, err := c.client.FilterLogs(ctx, ethereum.FilterQuery{
+		FromBlock: new(big.Int).SetUint64(fromBlock),
+		Addresses: []common.Address{c.TokenAddress()},
+		Topics:    append([][]common.Hash{{c.token.abi.Events[event].ID}}, filters...),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look for %s events: %w", event, err)
+	}
+	return logs, nil
+}
+
+func indexed(account *common.Address) []common.Hash {
+	if account == nil {
+		return nil
+	}
+	return []common.Hash{common.BytesToHash(account[:])}
+}

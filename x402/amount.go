@@ -1,0 +1,135 @@
+package x402
+
+import (
+	"errors"
+	"fmt"
+	"math/big"
+	"strings"
+
+	"github.com/holiman/uint256"
+)
+
+// maxDecimalDigits is the length of 2^256-1 in decimal.
+const maxDecimalDigits = 78
+
+var errAmount = errors.New("not a whole number of smallest units below 2^256")
+
+// Amount is a number of smallest units of an asset (USDC has 6 decimals), from 0 to 2^256-1. It is comparable with ==
+// and its zero value is 0. In text and JSON it is a canonical decimal string.
+type Amount struct{ n uint256.Int }
+
+// ParseAmount reads a canonical decimal: digits only, without sign, spaces or leading zeros, below 2^256.
+func ParseAmount(s string) (Amount, error) {
+	if !allDigits(s) || len(s) > maxDecimalDigits || (len(s) > 1 && s[0] == '0') {
+		return Amount{}, errAmount
+	}
+	var a Amount
+	if err := a.n.SetFromDecimal(s); err != nil {
+		return Amount{}, errAmount
+	}
+	return a, nil
+}
+
+// NewAmount returns u smallest units.
+func NewAmount(u uint64) Amount {
+	var a Amount
+	a.n.SetUint64(u)
+	return a
+}
+
+// AmountFromBig converts b; false when b is nil, negative or 2^256 and more.
+func AmountFromBig(b *big.Int) (Amount, bool) {
+	if b == nil || b.Sign() < 0 {
+		return Amount{}, false
+	}
+	var a Amount
+	if a.n.SetFromBig(b) {
+		return Amount{}, false
+	}
+	return a, true
+}
+
+// ParseUnits reads an amount in whole units, such as "10" or "0.25" USDC, for an asset with the given number of
+// decimals. More decimals than the asset has are an error, never rounded.
+func ParseUnits(s string, decimals int) (Amount, error) {
+	if decimals < 0 || decimals >= maxDecimalDigits {
+		return Amount{}, fmt.Errorf("%d decimals are out of range", decimals)
+	}
+	whole, fraction, point := strings.Cut(s, ".")
+	if !allDigits(whole) || (point && !allDigits(fraction)) {
+		return Amount{}, errors.New(`not a decimal number like "0.25"`)
+	}
+	if len(fraction) > decimals {
+		return Amount{}, fmt.Errorf("more than %d decimals", decimals)
+	}
+	digits := strings.TrimLeft(whole+fraction+strings.Repeat("0", decimals-len(fraction)), "0")
+	if digits == "" {
+		return Amount{}, nil
+	}
+	return ParseAmount(digits)
+}
+
+// Format writes a in whole units without trailing zeros, such as "1.5".
+func (a Amount) Format(decimals int) string {
+	s := a.String()
+	if decimals <= 0 {
+		return s
+	}
+	if len(s) <= decimals {
+		s = strings.Repeat("0", decimals+1-len(s)) + s
+	}
+	whole, fraction := s[:len(s)-decimals], strings.TrimRight(s[len(s)-decimals:], "0")
+	if fraction == "" {
+		return whole
+	}
+	return whole + "." + fraction
+}
+
+// String is the canonical decimal.
+func (a Amount) String() string { return a.n.Dec() }
+
+// IsZero reports whether a is 0.
+func (a Amount) IsZero() bool { return a.n.IsZero() }
+
+// Cmp is -1, 0 or +1 for a < b, a == b, a > b.
+func (a Amount) Cmp(b Amount) int { return a.n.Cmp(&b.n) }
+
+// Add returns a+b; on overflow the sum is of no use.
+func (a Amount) Add(b Amount) (sum Amount, overflow bool) {
+	_, overflow = sum.n.AddOverflow(&a.n, &b.n)
+	return sum, overflow
+}
+
+// Sub returns a-b; on underflow the difference is of no use.
+func (a Amount) Sub(b Amount) (diff Amount, underflow bool) {
+	_, underflow = diff.n.SubOverflow(&a.n, &b.n)
+	return diff, underflow
+}
+
+// Big returns a as a new big.Int.
+func (a Amount) Big() *big.Int { return a.n.ToBig() }
+
+// Bytes32 is a as a big-endian uint256, the ABI form.
+func (a Amount) Bytes32() [32]byte { return a.n.Bytes32() }
+
+// MarshalText writes the canonical decimal.
+func (a Amount) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
+
+// UnmarshalText is ParseAmount.
+func (a *Amount) UnmarshalText(text []byte) error {
+	parsed, err := ParseAmount(string(text))
+	if err != nil {
+		return err
+	}
+	*a = parsed
+	return nil
+}
+
+func allDigits(s string) bool {
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' {
+			return false
+		}
+	}
+	return s != ""
+}

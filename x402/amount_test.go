@@ -1,0 +1,160 @@
+package x402_test
+
+import (
+	"encoding/json"
+	"math/big"
+	"strings"
+	"testing"
+
+	"github.com/purserpay/purser/x402"
+	"pgregory.net/rapid"
+)
+
+const (
+	maxUint256     = "115792089237316195423570985008687907853269984665640564039457584007913129639935"
+	maxUint256Next = "115792089237316195423570985008687907853269984665640564039457584007913129639936"
+)
+
+func TestParseAmount(t *testing.T) {
+	t.Parallel()
+	for _, s := range []string{"0", "1", "1000000", "18446744073709551616", maxUint256} {
+		a, err := x402.ParseAmount(s)
+		if err != nil || a.String() != s {
+			t.Errorf("ParseAmount(%q) = %v, %v", s, a, err)
+		}
+	}
+	for _, s := range []string{
+		"", "-1", "+1", " 1", "1 ", "1.0", "1e6", "0x10", "00", "01", "1_000", "١", "NaN",
+		maxUint256Next, strings.Repeat("9", 90), strings.Repeat("1", 1<<20),
+	} {
+		if a, err := x402.ParseAmount(s); err == nil {
+			t.Errorf("ParseAmount(%.40q) = %v, want an error", s, a)
+		}
+	}
+}
+
+func TestAmountZeroValueAndEquality(t *testing.T) {
+	t.Parallel()
+	var zero x402.Amount
+	if !zero.IsZero() || zero.String() != "0" || zero != x402.NewAmount(0) {
+		t.Errorf("the zero value is %v, want 0", zero)
+	}
+	if x402.NewAmount(7) != must(x402.ParseAmount("7")) {
+		t.Error("equal amounts differ")
+	}
+}
+
+func TestAmountBounds(t *testing.T) {
+	t.Parallel()
+	top := must(x402.ParseAmount(maxUint256))
+	if _, overflow := top.Add(x402.NewAmount(1)); !overflow {
+		t.Error("2^256-1 + 1 did not overflow")
+	}
+	if _, underflow := x402.NewAmount(1).Sub(x402.NewAmount(2)); !underflow {
+		t.Error("1 - 2 did not underflow")
+	}
+	over, _ := new(big.Int).SetString(maxUint256Next, 10)
+	for _, b := range []*big.Int{nil, big.NewInt(-1), over} {
+		if a, ok := x402.AmountFromBig(b); ok {
+			t.Errorf("AmountFromBig(%v) = %v", b, a)
+		}
+	}
+}
+
+// drawAmount draws from the whole range, small amounts more often than not.
+func drawAmount(t *rapid.T, label string) x402.Amount {
+	b := rapid.SliceOfN(rapid.Byte(), 0, 32).Draw(t, label)
+	a, ok := x402.AmountFromBig(new(big.Int).SetBytes(b))
+	if !ok {
+		t.Fatalf("32 bytes are no amount: %x", b)
+	}
+	return a
+}
+
+func TestAmountAgreesWithBigInt(t *testing.T) {
+	t.Parallel()
+	modulus := new(big.Int).Lsh(big.NewInt(1), 256)
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := drawAmount(t, "a"), drawAmount(t, "b")
+		if again := must(x402.ParseAmount(a.Big().String())); again != a {
+			t.Fatalf("%v came back as %v", a, again)
+		}
+		word := a.Bytes32()
+		if new(big.Int).SetBytes(word[:]).Cmp(a.Big()) != 0 {
+			t.Fatalf("Bytes32 of %v is %x", a, word)
+		}
+		if a.Cmp(b) != a.Big().Cmp(b.Big()) {
+			t.Fatalf("Cmp(%v, %v) = %d", a, b, a.Cmp(b))
+		}
+		want := new(big.Int).Add(a.Big(), b.Big())
+		if sum, overflow := a.Add(b); overflow != (want.Cmp(modulus) >= 0) || (!overflow && sum.Big().Cmp(want) != 0) {
+			t.Fatalf("%v + %v = %v, %v", a, b, sum, overflow)
+		}
+		want = new(big.Int).Sub(a.Big(), b.Big())
+		if diff, underflow := a.Sub(b); underflow != (want.Sign() < 0) || (!underflow && diff.Big().Cmp(want) != 0) {
+			t.Fatalf("%v - %v = %v, %v", a, b, diff, underflow)
+		}
+	})
+}
+
+func TestParseUnits(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ in, units, out string }{
+		{"1", "1000000", "1"}, {"10", "10000000", "10"}, {"0.25", "250000", "0.25"}, {"0", "0", "0"}, {"0.0", "0", "0"},
+		{"1.500000", "1500000", "1.5"}, {"0.000001", "1", "0.000001"}, {"007.1", "7100000", "7.1"},
+	} {
+		a, err := x402.ParseUnits(c.in, 6)
+		if err != nil || a.String() != c.units || a.Format(6) != c.out {
+			t.Errorf("ParseUnits(%q) = %v, %v, formatted %q", c.in, a, err, a.Format(6))
+		}
+	}
+	for _, s := range []string{"", ".", "1.", ".5", "-1", "+1", "1e6", "1,5", "0x1", "1.2.3", "0.0000001", "1.0000000", maxUint256} {
+		if a, err := x402.ParseUnits(s, 6); err == nil {
+			t.Errorf("ParseUnits(%q) = %v, want an error", s, a)
+		}
+	}
+	for _, decimals := range []int{-1, 78, 1 << 30} {
+		if _, err := x402.ParseUnits("1", decimals); err == nil {
+			t.Errorf("ParseUnits with %d decimals succeeded", decimals)
+		}
+	}
+	if got := x402.NewAmount(15).Format(0); got != "15" {
+		t.Errorf("Format(0) = %q", got)
+	}
+}
+
+func TestFormatParsesBack(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		a, decimals := drawAmount(t, "a"), rapid.IntRange(0, 77).Draw(t, "decimals")
+		again, err := x402.ParseUnits(a.Format(decimals), decimals)
+		if err != nil || again != a {
+			t.Fatalf("%v formatted as %q came back as %v, %v", a, a.Format(decimals), again, err)
+		}
+	})
+}
+
+func TestAmountJSON(t *testing.T) {
+	t.Parallel()
+	encoded, err := json.Marshal(map[string]x402.Amount{"a": x402.NewAmount(1500000)})
+	if err != nil || string(encoded) != `{"a":"1500000"}` {
+		t.Fatalf("encoded as %s, %v", encoded, err)
+	}
+	var a x402.Amount
+	if err := json.Unmarshal([]byte(`"42"`), &a); err != nil || a != x402.NewAmount(42) {
+		t.Errorf("decoded as %v, %v", a, err)
+	}
+	for _, bad := range []string{`42`, `"-1"`, `""`, `"1.5"`} {
+		if err := json.Unmarshal([]byte(bad), &a); err == nil {
+			t.Errorf("%s decoded as %v", bad, a)
+		}
+	}
+}
+
+// must is for values that a test knows to be good.
+func must[T any](value T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return value
+}

@@ -1,0 +1,219 @@
+package x402
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+)
+
+// Header names of x402. The V1 ones are those of protocol version 1, whose challenge is the body of the 402.
+const (
+	HeaderRequired   = "PAYMENT-REQUIRED"
+	HeaderSignature  = "PAYMENT-SIGNATURE"
+	HeaderResponse   = "PAYMENT-RESPONSE"
+	HeaderV1Payment  = "X-PAYMENT"
+	HeaderV1Response = "X-PAYMENT-RESPONSE"
+)
+
+// maxAccepts bounds the requirements of one challenge.
+const maxAccepts = 32
+
+var (
+	// ErrNotChallenge says that something is no x402 challenge of a version we know.
+	ErrNotChallenge = errors.New("not an x402 challenge")
+	// ErrTooLarge says that something is beyond the bounds of size, nesting or number.
+	ErrTooLarge = errors.New("too large")
+)
+
+// Challenge is what a 402 asks for. Its entries keep their order; those that cannot be paid say why in Problem.
+type Challenge struct {
+	Version int // 1 or 2
+	// Error is the seller's reason; after a paid attempt, why it refused the payment.
+	Error   string
+	Accepts []Requirement
+	// Resource is the v2 ResourceInfo as received; nil when absent.
+	Resource json.RawMessage
+	// ResourceURL is what is being paid for, by the seller's word; it need not be the URL that was requested.
+	ResourceURL string
+	// Extensions are v2 extensions as received; nil when absent.
+	Extensions json.RawMessage
+	// Bare is set when the challenge was a single requirement without anything around it.
+	Bare bool
+}
+
+// DecodeHeader decodes the value of a challenge header: base64, standard or URL-safe, padded or not, or plain JSON. The
+// content is a v2 PaymentRequired, a v1 body, or one bare requirement. Errors are ErrNotChallenge or ErrTooLarge;
+// a requirement that cannot be paid is not an error.
+func DecodeHeader(value string) (Challenge, error) {
+	text, err := decodeText(value)
+	if err != nil {
+		return Challenge{}, notChallenge(err)
+	}
+	top, err := readObject(text)
+	if err != nil {
+		return Challenge{}, notChallenge(err)
+	}
+	if _, listed := top.get("accepts"); !listed && isBare(top) {
+		return bareChallenge(text, top), nil
+	}
+	version, err := challengeVersion(top)
+	if err != nil {
+		return Challenge{}, err
+	}
+	return listChallenge(top, version)
+}
+
+// DecodeBody decodes the body of a 402: a v1 challenge, or a v2 one that came in the body instead of the header.
+// Anything else is ErrNotChallenge. Errors are as for DecodeHeader.
+func DecodeBody(b []byte) (Challenge, error) {
+	if start := skipSpace(b, 0); start == len(b) || b[start] != '{' {
+		return Challenge{}, notChallenge(errors.New("not an object"))
+	}
+	if len(b) > MaxChallengeBytes {
+		return Challenge{}, notChallenge(fmt.Errorf("%w: over %d bytes", ErrTooLarge, MaxChallengeBytes))
+	}
+	top, err := readObject(bytes.Clone(b)) // the challenge keeps parts of it
+	if err != nil {
+		return Challenge{}, notChallenge(err)
+	}
+	if top.value("x402Version") == nil {
+		return Challenge{}, notChallenge(errors.New("no x402Version"))
+	}
+	version, err := challengeVersion(top)
+	if err != nil {
+		return Challenge{}, err
+	}
+	return listChallenge(top, version)
+}
+
+// FromResponse finds the challenge of a 402: in PAYMENT-REQUIRED, then in the extra headers, then in the body. A
+// PAYMENT-REQUIRED header that cannot be decoded hides the body, as for every x402 client; an extra header that holds
+// something else does not. The bool tells whether there was a challenge at all, even one that could not be decoded.
+func FromResponse(header http.Header, body []byte, extra ...string) (Challenge, bool, error) {
+	value, err := single(header, HeaderRequired)
+	if err != nil {
+		return Challenge{}, true, notChallenge(err)
+	}
+	if value != "" {
+		c, err := DecodeHeader(value)
+		return c, true, err
+	}
+	for _, name := range extra {
+		value, err := single(header, name)
+		if err != nil || value == "" {
+			continue
+		}
+		c, err := DecodeHeader(value)
+		if err == nil || !errors.Is(err, ErrNotChallenge) {
+			return c, true, err
+		}
+	}
+	c, err := DecodeBody(body)
+	if err != nil && !bytes.Contains(body, []byte(`"x402Version"`)) {
+		return Challenge{}, false, nil
+	}
+	return c, true, err
+}
+
+// single returns the only value of a header, "" when there is none. Different values would leave it to each reader
+// which one counts, so they are an error.
+func single(header http.Header, name string) (string, error) {
+	found := ""
+	for _, value := range header.Values(name) {
+		value = strings.TrimSpace(value)
+		if found != "" && value != found {
+			return "", fmt.Errorf("%s has more than one value", name)
+		}
+		found = value
+	}
+	return found, nil
+}
+
+// isBare tells one requirement from other objects without demanding that it be complete.
+func isBare(top object) bool {
+	if top.value("network") == nil {
+		return false
+	}
+	for _, key := range []string{"scheme", "payTo", "amount", "maxAmountRequired"} {
+		if top.value(key) != nil {
+			return true
+		}
+	}
+	return false
+}
+
+func bareChallenge(text []byte, top object) Challenge {
+	r := decodeRequirement(bytes.TrimSpace(text), bareVersion(top))
+	return Challenge{Version: r.Version, Accepts: []Requirement{r}, ResourceURL: r.Resource, Bare: true}
+}
+
+// bareVersion tells the version of a requirement by what only v2 has.
+func bareVersion(o object) int {
+	if _, ok := o.get("amount"); ok {
+		return 2
+	}
+	if network, _ := o.text("network"); strings.Contains(network, ":") {
+		return 2
+	}
+	return 1
+}
+
+// challengeVersion reads x402Version, or tells it by the first requirement when it is absent.
+func challengeVersion(top object) (int, error) {
+	switch string(top.value("x402Version")) {
+	case "1":
+		return 1, nil
+	case "2":
+		return 2, nil
+	case "":
+		if list, err := elements(top.value("accepts"), maxAccepts); err == nil && len(list) > 0 {
+			if first, err := members(list[0]); err == nil {
+				return bareVersion(first), nil
+			}
+		}
+		return 0, notChallenge(errors.New("neither x402Version nor requirements"))
+	}
+	return 0, notChallenge(errors.New("unknown x402Version"))
+}
+
+func listChallenge(top object, version int) (Challenge, error) {
+	list, err := elements(top.value("accepts"), maxAccepts)
+	if err != nil {
+		return Challenge{}, notChallenge(fmt.Errorf("accepts: %w", err))
+	}
+	c := Challenge{Version: version, Accepts: make([]Requirement, 0, len(list))}
+	c.Error, _ = top.text("error") // for people; of another type it says nothing
+	for _, raw := range list {
+		r := decodeRequirement(raw, version)
+		if c.ResourceURL == "" {
+			c.ResourceURL = r.Resource
+		}
+		c.Accepts = append(c.Accepts, r)
+	}
+	if version == 1 {
+		return c, nil
+	}
+	c.Extensions = top.value("extensions")
+	c.Resource = top.value("resource")
+	if url, ok := unquote(c.Resource); ok {
+		c.ResourceURL = url
+	} else if c.Resource != nil {
+		info, err := members(c.Resource)
+		if err != nil {
+			return Challenge{}, notChallenge(fmt.Errorf("resource: %w", err))
+		}
+		c.ResourceURL, _ = info.text("url")
+	}
+	return c, nil
+}
+
+// notChallenge marks err as ErrNotChallenge, unless it is ErrTooLarge already.
+func notChallenge(err error) error {
+	if errors.Is(err, ErrTooLarge) {
+		return fmt.Errorf("decode challenge: %w", err)
+	}
+	return fmt.Errorf("decode challenge: %w: %w", ErrNotChallenge, err)
+}

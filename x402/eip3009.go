@@ -1,0 +1,99 @@
+package x402
+
+import (
+	"encoding/json"
+
+	"github.com/ethereum/go-ethereum/crypto"
+)
+
+// The EIP-712 types of an EIP-3009 transfer, in the order the contract hashes them.
+const (
+	domainType        = "EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)"
+	authorizationType = "TransferWithAuthorization(address from,address to,uint256 value," +
+		"uint256 validAfter,uint256 validBefore,bytes32 nonce)"
+)
+
+// Authorization is an EIP-3009 TransferWithAuthorization message: From lets anybody move Value to To, once, while the
+// block time is after ValidAfter and before ValidBefore (unix seconds). Its JSON is the wire form of x402.
+type Authorization struct {
+	From        Address `json:"from"`
+	To          Address `json:"to"`
+	Value       Amount  `json:"value"`
+	ValidAfter  uint64  `json:"validAfter,string"`
+	ValidBefore uint64  `json:"validBefore,string"`
+	Nonce       Nonce   `json:"nonce"`
+}
+
+// DomainSeparator is the EIP-712 domain hash of a token contract.
+func DomainSeparator(name, version string, chainID uint64, contract Address) [32]byte {
+	return [32]byte(crypto.Keccak256(
+		crypto.Keccak256([]byte(domainType)),
+		crypto.Keccak256([]byte(name)),
+		crypto.Keccak256([]byte(version)),
+		word(chainID),
+		leftPad(contract),
+	))
+}
+
+// Digest is the EIP-712 hash of a in the domain of asset on the chain: what gets signed. The domain is computed from
+// its parts, so that an asset and a chain that don't belong together cannot yield a valid signature.
+func (a Authorization) Digest(asset Asset, chainID uint64) [32]byte {
+	separator := DomainSeparator(asset.Name, asset.Version, chainID, asset.Address)
+	value := a.Value.Bytes32()
+	message := crypto.Keccak256(
+		crypto.Keccak256([]byte(authorizationType)),
+		leftPad(a.From), leftPad(a.To), value[:],
+		word(a.ValidAfter), word(a.ValidBefore), a.Nonce[:],
+	)
+	return [32]byte(crypto.Keccak256([]byte{0x19, 0x01}, separator[:], message))
+}
+
+// TypedData is the message of Digest as EIP-712 JSON, for signers that take eth_signTypedData_v4.
+func (a Authorization) TypedData(asset Asset, chainID uint64) json.RawMessage {
+	type field struct {
+		Name string `json:"name"`
+		Type string `json:"type"`
+	}
+	type domain struct {
+		Name              string  `json:"name"`
+		Version           string  `json:"version"`
+		ChainID           uint64  `json:"chainId"`
+		VerifyingContract Address `json:"verifyingContract"`
+	}
+	encoded, err := json.Marshal(struct {
+		Types       map[string][]field `json:"types"`
+		PrimaryType string             `json:"primaryType"`
+		Domain      domain             `json:"domain"`
+		Message     Authorization      `json:"message"`
+	}{
+		Types: map[string][]field{
+			"EIP712Domain": {
+				{"name", "string"}, {"version", "string"}, {"chainId", "uint256"}, {"verifyingContract", "address"},
+			},
+			"TransferWithAuthorization": {
+				{"from", "address"}, {"to", "address"}, {"value", "uint256"},
+				{"validAfter", "uint256"}, {"validBefore", "uint256"}, {"nonce", "bytes32"},
+			},
+		},
+		PrimaryType: "TransferWithAuthorization",
+		Domain:      domain{asset.Name, asset.Version, chainID, asset.Address},
+		Message:     a,
+	})
+	if err != nil {
+		panic("x402: encode typed data: " + err.Error()) // strings and numbers only: cannot fail
+	}
+	return encoded
+}
+
+// word is n as an ABI uint256.
+func word(n uint64) []byte {
+	b := NewAmount(n).Bytes32()
+	return b[:]
+}
+
+// leftPad is a as an ABI word.
+func leftPad(a Address) []byte {
+	b := make([]byte, 32)
+	copy(b[12:], a[:])
+	return b
+}

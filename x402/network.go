@@ -1,0 +1,148 @@
+package x402
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+)
+
+// Asset is a token with EIP-3009 that purser pays with. Name and Version are its EIP-712 domain; DomainSeparator is
+// what its contract answers to DOMAIN_SEPARATOR().
+type Asset struct {
+	Symbol          string
+	Address         Address
+	Decimals        int
+	Name, Version   string
+	DomainSeparator [32]byte
+}
+
+// Network is a chain that purser pays on. Name is both our name for it outside and its x402 v1 wire name; its v2 wire
+// name is CAIP2. Default networks are offered without being asked for, test networks are not.
+type Network struct {
+	Name    string
+	ChainID uint64
+	Default bool
+	Assets  []Asset
+}
+
+// pinned is the whole of what purser pays on. Names and separators were read from the contracts: "USD Coin" and "USDC"
+// are not interchangeable, a signature under the wrong one is worthless.
+var pinned = []Network{
+	{
+		Name: "base", ChainID: 8453, Default: true,
+		Assets: []Asset{{
+			Symbol: "USDC", Decimals: 6, Name: "USD Coin", Version: "2",
+			Address:         fixed20("0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"),
+			DomainSeparator: fixed32("0x02fa7265e7c5d81118673727957699e4d68f74cd74b7db77da710fe8a2c7834f"),
+		}},
+	},
+	{
+		Name: "base-sepolia", ChainID: 84532,
+		Assets: []Asset{{
+			Symbol: "USDC", Decimals: 6, Name: "USDC", Version: "2",
+			Address:         fixed20("0x036CbD53842c5426634e7929541eC2318f3dCF7e"),
+			DomainSeparator: fixed32("0x71f17a3b2ff373b803d70a5a07c046c1a2bc8e89c09ef722fcb047abe94c9818"),
+		}},
+	},
+}
+
+// otherNames are x402 v1 names of networks that purser does not pay on; they serve messages and comparisons only.
+var otherNames = []struct{ v1, v2 string }{
+	{"ethereum", "eip155:1"}, {"sepolia", "eip155:11155111"},
+	{"polygon", "eip155:137"}, {"polygon-amoy", "eip155:80002"},
+	{"avalanche", "eip155:43114"}, {"avalanche-fuji", "eip155:43113"},
+	{"abstract", "eip155:2741"}, {"abstract-testnet", "eip155:11124"},
+	{"iotex", "eip155:4689"}, {"sei", "eip155:1329"}, {"sei-testnet", "eip155:1328"},
+	{"peaq", "eip155:3338"}, {"story", "eip155:1514"}, {"educhain", "eip155:41923"},
+	{"skale-base-sepolia", "eip155:324705682"}, {"megaeth", "eip155:4326"}, {"monad", "eip155:143"},
+	{"stable", "eip155:988"}, {"stable-testnet", "eip155:2201"}, {"celo", "eip155:42220"}, {"flare", "eip155:14"},
+	{"solana", "solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp"},
+	{"solana-devnet", "solana:EtWTRABZaYq6iMfeYKouRu166VU2xqa1"},
+}
+
+// Networks returns a copy of the pinned table.
+func Networks() []Network {
+	networks := slices.Clone(pinned)
+	for i := range networks {
+		networks[i].Assets = slices.Clone(networks[i].Assets)
+	}
+	return networks
+}
+
+// NetworkByWire finds a pinned network by its v1 name ("base") or v2 name ("eip155:8453"). Only an exact match counts.
+func NetworkByWire(wire string) (Network, bool) {
+	for _, n := range pinned {
+		if wire == n.Name || wire == n.CAIP2() {
+			n.Assets = slices.Clone(n.Assets)
+			return n, true
+		}
+	}
+	return Network{}, false
+}
+
+// CAIP2 is the x402 v2 wire name, such as "eip155:8453".
+func (n Network) CAIP2() string { return "eip155:" + strconv.FormatUint(n.ChainID, 10) }
+
+// Asset finds a pinned asset of n by its contract.
+func (n Network) Asset(a Address) (Asset, bool) {
+	for _, asset := range n.Assets {
+		if asset.Address == a {
+			return asset, true
+		}
+	}
+	return Asset{}, false
+}
+
+// SameNetwork reports whether two wire values name one network, in its v1 or v2 form.
+func SameNetwork(a, b string) bool { return a == b || v1Name(a) == v1Name(b) }
+
+// NetworkLabel is the name of a network in messages: its v1 name when we know it, else the wire value cut to 64
+// printable characters.
+func NetworkLabel(wire string) string { return printable(v1Name(wire)) }
+
+// v1Name returns the v1 name of a known network and any other wire value as it is.
+func v1Name(wire string) string {
+	for _, n := range pinned {
+		if wire == n.CAIP2() {
+			return n.Name
+		}
+	}
+	for _, other := range otherNames {
+		if wire == other.v2 {
+			return other.v1
+		}
+	}
+	return wire
+}
+
+// printable makes a value from outside fit for messages: 64 printable characters at most.
+func printable(s string) string {
+	const limit = 64
+	var out strings.Builder
+	kept := 0
+	for _, r := range s {
+		if kept == limit {
+			break
+		}
+		if r != unicode.ReplacementChar && unicode.IsPrint(r) {
+			out.WriteRune(r)
+			kept++
+		}
+	}
+	return out.String()
+}
+
+func fixed20(s string) (b Address) {
+	if !decodeHex(b[:], s) {
+		panic("x402: bad pinned address " + s)
+	}
+	return b
+}
+
+func fixed32(s string) (b [32]byte) {
+	if !decodeHex(b[:], s) {
+		panic("x402: bad pinned separator " + s)
+	}
+	return b
+}

@@ -1,0 +1,191 @@
+package x402
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"unicode/utf8"
+)
+
+// Offer is the part of a challenge that a payload echoes, byte for byte as received. It can be kept as JSON without
+// losing a byte.
+type Offer struct {
+	Version                        int
+	Accepted, Resource, Extensions json.RawMessage
+}
+
+// offerJSON keeps the echoed parts as strings: as JSON within JSON they would be compacted and escaped.
+type offerJSON struct {
+	Version    int    `json:"version"`
+	Accepted   string `json:"accepted"`
+	Resource   string `json:"resource,omitempty"`
+	Extensions string `json:"extensions,omitempty"`
+}
+
+// Offer returns what a payload for the i-th requirement echoes.
+func (c Challenge) Offer(i int) Offer {
+	r := c.Accepts[i]
+	return Offer{Version: r.Version, Accepted: r.Raw, Resource: c.Resource, Extensions: c.Extensions}
+}
+
+// MarshalJSON writes the lossless form.
+func (o Offer) MarshalJSON() ([]byte, error) {
+	for _, part := range []json.RawMessage{o.Accepted, o.Resource, o.Extensions} {
+		if !utf8.Valid(part) {
+			return nil, errors.New("encode offer: not UTF-8")
+		}
+	}
+	return json.Marshal(offerJSON{o.Version, string(o.Accepted), string(o.Resource), string(o.Extensions)})
+}
+
+// UnmarshalJSON reads the form of MarshalJSON.
+func (o *Offer) UnmarshalJSON(b []byte) error {
+	var kept offerJSON
+	if err := json.Unmarshal(b, &kept); err != nil {
+		return fmt.Errorf("decode offer: %w", err)
+	}
+	*o = Offer{Version: kept.Version, Accepted: raw(kept.Accepted), Resource: raw(kept.Resource), Extensions: raw(kept.Extensions)}
+	return nil
+}
+
+// Payload is a signed payment as it goes to the seller or the facilitator.
+type Payload struct {
+	Version int
+	JSON    json.RawMessage
+}
+
+// Payload joins what the seller wants echoed with the signed authorization.
+func (o Offer) Payload(a Authorization, s Signature) (Payload, error) {
+	signed, err := json.Marshal(struct {
+		Signature     Signature     `json:"signature"`
+		Authorization Authorization `json:"authorization"`
+	}{s, a})
+	if err != nil {
+		return Payload{}, fmt.Errorf("encode payload: %w", err)
+	}
+	accepted, err := readObject(o.Accepted)
+	if err != nil {
+		return Payload{}, fmt.Errorf("encode payload: accepted: %w", err)
+	}
+	scheme, network := accepted.value("scheme"), accepted.value("network")
+	if scheme == nil || network == nil {
+		return Payload{}, errors.New("encode payload: accepted: no scheme or network")
+	}
+	parts := object{{"x402Version", json.RawMessage(strconv.Itoa(o.Version))}}
+	switch o.Version {
+	case 1:
+		parts = append(parts, member{"scheme", scheme}, member{"network", network}, member{"payload", signed})
+	case 2:
+		parts = append(parts,
+			member{"resource", o.Resource}, member{"accepted", o.Accepted}, member{"payload", signed},
+			member{"extensions", o.Extensions})
+	default:
+		return Payload{}, fmt.Errorf("encode payload: unknown x402Version %d", o.Version)
+	}
+	// Written by hand, since json.Marshal would compact and escape what must stay as it is.
+	var out bytes.Buffer
+	for _, part := range parts {
+		if part.value == nil {
+			continue
+		}
+		separator := byte(',')
+		if out.Len() == 0 {
+			separator = '{'
+		}
+		out.WriteByte(separator)
+		fmt.Fprintf(&out, "%q:", part.key)
+		out.Write(part.value)
+	}
+	out.WriteByte('}')
+	if !json.Valid(out.Bytes()) {
+		return Payload{}, errors.New("encode payload: the offer is not valid JSON")
+	}
+	return Payload{o.Version, out.Bytes()}, nil
+}
+
+// DecodePayload reads the value of PAYMENT-SIGNATURE or X-PAYMENT: standard base64 with padding, nothing else, which is
+// what sellers take.
+func DecodePayload(header string) (Payload, error) {
+	if len(header) > MaxHeaderBytes {
+		return Payload{}, fmt.Errorf("decode payload: %w: over %d bytes", ErrTooLarge, MaxHeaderBytes)
+	}
+	text, err := base64.StdEncoding.DecodeString(header)
+	if err != nil {
+		return Payload{}, fmt.Errorf("decode payload: %w", err)
+	}
+	top, err := readObject(text)
+	if err != nil {
+		return Payload{}, fmt.Errorf("decode payload: %w", err)
+	}
+	switch string(top.value("x402Version")) {
+	case "1":
+		return Payload{1, text}, nil
+	case "2":
+		return Payload{2, text}, nil
+	}
+	return Payload{}, errors.New("decode payload: unknown x402Version")
+}
+
+// Header is the value to send: standard base64 with padding, the only form that every seller takes.
+func (p Payload) Header() string { return base64.StdEncoding.EncodeToString(p.JSON) }
+
+// HeaderName is the request header to send it in.
+func (p Payload) HeaderName() string {
+	if p.Version == 1 {
+		return HeaderV1Payment
+	}
+	return HeaderSignature
+}
+
+// Authorization returns the signed message of an EIP-3009 payload. Nothing is verified but its form.
+func (p Payload) Authorization() (Authorization, Signature, error) {
+	top, err := readObject(p.JSON)
+	if err != nil {
+		return Authorization{}, Signature{}, fmt.Errorf("read payload: %w", err)
+	}
+	a, s, err := readSigned(top.value("payload"))
+	if err != nil {
+		return Authorization{}, Signature{}, fmt.Errorf("read payload: %w", err)
+	}
+	return a, s, nil
+}
+
+func readSigned(payload json.RawMessage) (a Authorization, s Signature, err error) {
+	signed, err := members(payload)
+	if err != nil {
+		return a, s, fmt.Errorf("payload: %w", err)
+	}
+	message, err := members(signed.value("authorization"))
+	if err != nil {
+		return a, s, fmt.Errorf("authorization: %w", err)
+	}
+	var errs [7]error
+	s, errs[0] = parsed(signed, "signature", ParseSignature)
+	a.From, errs[1] = parsed(message, "from", ParseAddress)
+	a.To, errs[2] = parsed(message, "to", ParseAddress)
+	a.Value, errs[3] = parsed(message, "value", ParseAmount)
+	a.ValidAfter, errs[4] = parsed(message, "validAfter", parseSeconds)
+	a.ValidBefore, errs[5] = parsed(message, "validBefore", parseSeconds)
+	a.Nonce, errs[6] = parsed(message, "nonce", ParseNonce)
+	return a, s, errors.Join(errs[:]...)
+}
+
+// parseSeconds reads a unix time as payloads carry it.
+func parseSeconds(s string) (uint64, error) {
+	amount, err := ParseAmount(s)
+	if err != nil || !amount.n.IsUint64() {
+		return 0, errors.New("not a unix time in seconds")
+	}
+	return amount.n.Uint64(), nil
+}
+
+// raw is nil for "", so that an absent part stays absent.
+func raw(s string) json.RawMessage {
+	if s == "" {
+		return nil
+	}
+	return json.RawMessage(s)
+}

@@ -1,0 +1,95 @@
+package x402
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+)
+
+// Receipt is the word of a seller or facilitator on a settlement (v2 SettleResponse). Absent fields are "" or nil.
+type Receipt struct {
+	Success     bool   `json:"success"`
+	Transaction string `json:"transaction"`
+	Network     string `json:"network"`
+	Payer       string `json:"payer,omitempty"`
+	ErrorReason string `json:"errorReason,omitempty"`
+	// ErrorMessage is free text, up to several KB.
+	ErrorMessage string          `json:"errorMessage,omitempty"`
+	Amount       *Amount         `json:"amount,omitempty"`
+	Raw          json.RawMessage `json:"-"` // as decoded
+}
+
+// DecodeReceipt reads the value of PAYMENT-RESPONSE or X-PAYMENT-RESPONSE: base64 of any flavour or plain JSON, an object
+// with a boolean success. Unknown members are ignored. A field of the wrong type reads as absent in a refusal and is an
+// error in a success, which is evidence that money moved and must say so properly.
+func DecodeReceipt(value string) (Receipt, error) {
+	text, err := decodeText(value)
+	if err != nil {
+		return Receipt{}, fmt.Errorf("decode receipt: %w", err)
+	}
+	o, err := readObject(text)
+	if err != nil {
+		return Receipt{}, fmt.Errorf("decode receipt: %w", err)
+	}
+	r := Receipt{Raw: text}
+	switch string(o.value("success")) {
+	case "true":
+		r.Success = true
+	case "false":
+	default:
+		return Receipt{}, fmt.Errorf("decode receipt: %w", &FieldError{"success", "not true or false"})
+	}
+	if err := r.read(o); err != nil && r.Success {
+		return Receipt{}, fmt.Errorf("decode receipt: %w", err)
+	}
+	return r, nil
+}
+
+// read fills in what it can and returns the first error.
+func (r *Receipt) read(o object) (first error) {
+	for _, field := range []struct {
+		key    string
+		target *string
+	}{
+		{"transaction", &r.Transaction}, {"network", &r.Network}, {"payer", &r.Payer},
+		{"errorReason", &r.ErrorReason}, {"errorMessage", &r.ErrorMessage},
+	} {
+		var err error
+		if *field.target, err = o.text(field.key); err != nil && first == nil {
+			first = err
+		}
+	}
+	raw := o.value("amount")
+	if raw == nil {
+		return first
+	}
+	text, ok := unquote(raw)
+	if !ok {
+		text = string(raw) // some write it as a number
+	}
+	amount, err := ParseAmount(text)
+	if err != nil {
+		if first == nil {
+			first = &FieldError{"amount", err.Error()}
+		}
+		return first
+	}
+	r.Amount = &amount
+	return first
+}
+
+// ReceiptFromHeader finds the receipt of a response: PAYMENT-RESPONSE first, X-PAYMENT-RESPONSE second. The bool tells
+// whether there was one at all, even one that could not be decoded.
+func ReceiptFromHeader(h http.Header) (Receipt, bool, error) {
+	for _, name := range []string{HeaderResponse, HeaderV1Response} {
+		value, err := single(h, name)
+		if err != nil {
+			return Receipt{}, true, fmt.Errorf("decode receipt: %w", err)
+		}
+		if value != "" {
+			r, err := DecodeReceipt(value)
+			return r, true, err
+		}
+	}
+	return Receipt{}, false, nil
+}

@@ -1,0 +1,68 @@
+package x402
+
+import (
+	"crypto/ecdsa"
+	"errors"
+	"fmt"
+	"math/big"
+
+	"github.com/ethereum/go-ethereum/crypto"
+)
+
+// Signature is r‖s‖v of a secp256k1 signature, with v 27 or 28: the form every facilitator takes. In text it is 0x and
+// 130 lower-case hex digits.
+type Signature [65]byte
+
+// ParseSignature reads 0x and 130 hex digits of any letter case. It does not judge the values; Recover does.
+func ParseSignature(text string) (Signature, error) {
+	var s Signature
+	if !decodeHex(s[:], text) {
+		return Signature{}, fmt.Errorf("not a signature: want 0x and %d hex digits", 2*len(s))
+	}
+	return s, nil
+}
+
+// String is 0x and 130 lower-case hex digits.
+func (s Signature) String() string { return encodeHex(s[:]) }
+
+// MarshalText writes the form of String.
+func (s Signature) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText is ParseSignature.
+func (s *Signature) UnmarshalText(text []byte) error {
+	parsed, err := ParseSignature(string(text))
+	if err != nil {
+		return err
+	}
+	*s = parsed
+	return nil
+}
+
+// Sign signs a digest. The signature is deterministic (RFC 6979), has a low s (EIP-2) and v 27 or 28.
+func Sign(digest [32]byte, key *ecdsa.PrivateKey) (Signature, error) {
+	if key == nil {
+		return Signature{}, errors.New("sign: no key")
+	}
+	raw, err := crypto.Sign(digest[:], key)
+	if err != nil {
+		return Signature{}, fmt.Errorf("sign: %w", err)
+	}
+	s := Signature(raw)
+	s[64] += 27
+	return s, nil
+}
+
+// Recover returns the address whose key made s. It refuses a high s and any v but 27 and 28, which the token contract
+// would refuse too.
+func Recover(digest [32]byte, s Signature) (Address, error) {
+	v := s[64] - 27
+	if !crypto.ValidateSignatureValues(v, new(big.Int).SetBytes(s[:32]), new(big.Int).SetBytes(s[32:64]), true) {
+		return Address{}, errors.New("recover signer: r, s or v out of range")
+	}
+	s[64] = v
+	public, err := crypto.Ecrecover(digest[:], s[:])
+	if err != nil {
+		return Address{}, fmt.Errorf("recover signer: %w", err)
+	}
+	return Address(crypto.Keccak256(public[1:])[12:]), nil
+}
