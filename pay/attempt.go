@@ -93,11 +93,7 @@ func (a *Attempt) finish(answered, wait bool) {
 	if !a.started.IsZero() {
 		a.payer.opts.Observer.Took("send", time.Since(a.started))
 	}
-	if !answered {
-		// From here on a repeat gets this payment; an answered one stays attended until
-		// the release is written, so that the next purchase is a new payment.
-		a.payer.unattend(a.hold)
-	}
+	a.payer.finished(a.hold, answered && !a.row.waitsForReceipt())
 	o := a.outcome(Outcome{Release: true, Answered: answered})
 	release := func() {
 		defer a.payer.background.Done()

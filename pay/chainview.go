@@ -16,11 +16,15 @@ const SandboxWorld = "sandbox"
 // errForeignChain: the RPC answers for another chain than the store's payments are on.
 var errForeignChain = errors.New("the RPC (PURSER_RPC_URL) is on another chain than this store's payments")
 
-// chainIdentity remembers a positive check of the RPC for a while.
+// chainIdentity remembers for a while what checking the RPC for an asset gave.
 type chainIdentity struct {
-	mu    sync.Mutex
+	mu      sync.Mutex
+	checked map[x402.Address]identityCheck // by the asset's address, which is pinned to one network
+}
+
+type identityCheck struct {
 	until time.Time
-	last  error
+	err   error
 }
 
 const (
@@ -34,18 +38,21 @@ func (p *Payer) checkChain(ctx context.Context, n x402.Network, a x402.Asset) er
 	p.identity.mu.Lock()
 	defer p.identity.mu.Unlock()
 	now := p.now()
-	if now.Before(p.identity.until) {
-		return p.identity.last
+	if c, ok := p.identity.checked[a.Address]; ok && now.Before(c.until) {
+		return c.err
 	}
-	p.identity.last = p.identify(ctx, n, a)
-	p.identity.until = now.Add(identityKept)
-	if p.identity.last != nil {
-		p.identity.until = now.Add(identityFailed)
-		if errors.Is(p.identity.last, errForeignChain) {
-			p.log.Error("evidence from the chain is ignored", "error", p.identity.last)
+	c := identityCheck{err: p.identify(ctx, n, a), until: now.Add(identityKept)}
+	if c.err != nil {
+		c.until = now.Add(identityFailed)
+		if errors.Is(c.err, errForeignChain) {
+			p.log.Error("evidence from the chain is ignored", "error", c.err)
 		}
 	}
-	return p.identity.last
+	if p.identity.checked == nil {
+		p.identity.checked = make(map[x402.Address]identityCheck)
+	}
+	p.identity.checked[a.Address] = c
+	return c.err
 }
 
 func (p *Payer) identify(ctx context.Context, n x402.Network, a x402.Asset) error {

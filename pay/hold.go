@@ -17,8 +17,9 @@ type hold struct {
 	lose context.CancelCauseFunc
 	done chan struct{} // closed once the lease is released or given up
 
-	attended bool        // guarded by Payer.mu
-	unwatch  func() bool // stops watching the caller
+	caller context.Context
+	// over is set when the attempt is finished, answered how: guarded by Payer.mu.
+	over, answered bool
 
 	mu       sync.Mutex
 	timer    *time.Timer
@@ -28,27 +29,35 @@ type hold struct {
 // attend registers an attempt for a payment before the store knows it, so that no other
 // call on this node mistakes it for one whose caller has left.
 func (p *Payer) attend(caller context.Context, id string) *hold {
-	h := &hold{id: id, attended: true, done: make(chan struct{})}
+	h := &hold{id: id, caller: caller, done: make(chan struct{})}
 	h.ctx, h.lose = context.WithCancelCause(context.WithoutCancel(caller))
 	p.mu.Lock()
 	p.holds[id] = h
 	p.mu.Unlock()
-	h.unwatch = context.AfterFunc(caller, func() { p.unattend(h) })
 	return h
 }
 
-func (p *Payer) unattend(h *hold) {
-	p.mu.Lock()
-	h.attended = false
-	p.mu.Unlock()
-}
-
-// attended reports whether the caller of a payment is waiting on this node.
+// attended reports whether the first caller of a payment is waiting on this node, or has
+// its answer and only the release is still to be written: the next call is then a
+// purchase of its own. Otherwise a repeat gets the payment.
 func (p *Payer) attended(id string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	h := p.holds[id]
-	return h != nil && h.attended
+	switch {
+	case h == nil:
+		return false
+	case h.over:
+		return h.answered
+	}
+	return h.caller.Err() == nil
+}
+
+// finished notes how the attempt ended, before its release is written.
+func (p *Payer) finished(h *hold, answered bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	h.over, h.answered = true, answered
 }
 
 // released is closed when this process is done with the payment; nil when it has no
@@ -64,7 +73,6 @@ func (p *Payer) released(id string) <-chan struct{} {
 
 // letGo ends the grip. The lease is the store's affair.
 func (p *Payer) letGo(h *hold) {
-	h.unwatch()
 	h.mu.Lock()
 	h.finished = true
 	if h.timer != nil && h.timer.Stop() {

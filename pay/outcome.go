@@ -187,11 +187,15 @@ func (p *Payment) event(o Outcome) SpendEvent {
 	}
 }
 
-// answer notes how the caller fared when the lease ended. In seller mode on REST the
-// client still has to buy with the payload, so only its receipt counts as an answer.
+// waitsForReceipt: in seller mode on REST the client still has to buy with the payload,
+// so only its receipt counts as an answer.
+func (p *Payment) waitsForReceipt() bool {
+	return p.Door == DoorAPI && p.Terms.Settlement == SettleSeller && !p.Receipted && p.Lives()
+}
+
+// answer notes how the caller fared when the lease ended.
 func (p *Payment) answer(ok bool) {
-	waitsForReceipt := p.Door == DoorAPI && p.Terms.Settlement == SettleSeller && !p.Receipted && p.Lives()
-	if ok && !waitsForReceipt {
+	if ok && !p.waitsForReceipt() {
 		p.Answered, p.Unanswered = true, false
 	} else if !p.Answered {
 		p.Unanswered = true

@@ -29,8 +29,8 @@ type Message struct {
 	ChainID       uint64
 }
 
-// Facilitator is an x402 facilitator (facts of x402 §3). Errors are transport faults
-// and answers without a verdict; they say nothing about the money.
+// Facilitator is an x402 facilitator. Errors are transport faults and answers without a
+// verdict; they say nothing about the money, unless they are ErrNotSent.
 type Facilitator interface {
 	// Verify asks whether a payload could be settled. It is read-only.
 	Verify(ctx context.Context, x Exchange) (VerifyAnswer, error)

@@ -178,8 +178,8 @@ func (a *Attempt) verify(x Exchange) error {
 	case UsedReason(ans.Reason):
 		o = a.payer.usedOutcome(ctx, a.row, ans.Reason)
 		o.Detail = ans.Raw
-	case a.Repeats():
-		o = Outcome{Reason: ans.Reason, Note: "repeated payload refused: " + ans.Reason, Detail: ans.Raw}
+	case a.Repeats() || PendingReason(ans.Reason):
+		o = Outcome{Reason: ans.Reason, Note: "verification unclear: " + ans.Reason, Detail: ans.Raw}
 	}
 	_ = a.record(ctx, o)
 	if a.row.State == Settled {

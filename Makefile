@@ -1,0 +1,70 @@
+# purser. `make help` lists the targets.
+GO       ?= go
+NPM      ?= npm
+BIN      := bin
+TOOLS    := tools/bin
+VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS  := -X github.com/purserpay/purser/caddymodule.buildVersion=$(VERSION)
+GOTEST   := $(GO) test -race -timeout 15m
+
+.PHONY: help build sandbox test test-go test-e2e e2e-deps lint fmt fuzz bench contracts contracts-check tools clean
+
+help: ## this list
+	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: ## bin/purser and bin/purser-sandbox
+	@mkdir -p $(BIN)
+	$(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/purser ./cmd/purser-sandbox
+
+sandbox: ## a whole paid world in one process, offline; prints commands to try
+	@mkdir -p $(BIN)
+	@echo "building purser-sandbox (the first build takes a few minutes) …" >&2
+	@$(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/purser-sandbox
+	@exec $(BIN)/purser-sandbox
+
+test: test-go test-e2e contracts-check ## everything: Go with -race, programs nobody here wrote, the contract
+
+test-go: ## unit, property and integration tests
+	$(GO) vet ./...
+	$(GOTEST) $$($(GO) list ./... | grep -v /e2e)
+
+test-e2e: e2e-deps build ## purser against the official packages and real clients
+	PURSER_BIN=$(CURDIR)/$(BIN)/purser PURSER_SANDBOX_BIN=$(CURDIR)/$(BIN)/purser-sandbox $(GOTEST) -count=1 ./e2e/...
+
+e2e-deps: e2e/peers/node_modules/.package-lock.json
+
+e2e/peers/node_modules/.package-lock.json: e2e/peers/package-lock.json
+	cd e2e/peers && $(NPM) ci --no-audit --no-fund
+
+contracts: contracts/node_modules/.package-lock.json ## rebuild contracts/Token.json
+	cd contracts && node build.mjs
+
+contracts-check: contracts/node_modules/.package-lock.json ## does contracts/Token.json match its source?
+	cd contracts && node build.mjs --check
+
+contracts/node_modules/.package-lock.json: contracts/package-lock.json
+	cd contracts && $(NPM) ci --no-audit --no-fund
+
+tools: $(TOOLS)/.done
+
+$(TOOLS)/.done: tools/go.mod tools/go.sum
+	cd tools && GOFLAGS=-mod=mod $(GO) build -o bin/ tool && touch bin/.done
+
+lint: tools ## golangci-lint, gofumpt, and govulncheck where its database can be reached
+	$(TOOLS)/golangci-lint run ./...
+	@test -z "$$($(TOOLS)/gofumpt -l $$(git ls-files '*.go'))" || { $(TOOLS)/gofumpt -l $$(git ls-files '*.go'); echo "run make fmt" >&2; exit 1; }
+	@if out=$$($(TOOLS)/govulncheck ./... 2>&1); then echo "$$out" | tail -3; \
+	elif echo "$$out" | grep -qE 'no such host|fetching vulnerabilities|connection refused|dial tcp|403 Forbidden'; then echo "govulncheck: its database cannot be reached, not checked"; \
+	else echo "$$out"; exit 1; fi
+
+fmt: tools ## format all Go code
+	$(TOOLS)/gofumpt -w $$(git ls-files '*.go')
+
+fuzz: ## every fuzz test for ten seconds
+	@for f in $$(grep -ho 'func Fuzz[A-Za-z0-9]*' x402/*_test.go | sed 's/func //'); do $(GO) test ./x402 -run '^$$' -fuzz "^$$f$$" -fuzztime 10s || exit 1; done
+
+bench: ## benchmarks of the store and the codec
+	$(GO) test -run '^$$' -bench . -benchmem ./x402 ./boltstore
+
+clean: ## what builds and tests left behind
+	rm -rf $(BIN) $(TOOLS) e2e/peers/node_modules contracts/node_modules

@@ -1,0 +1,237 @@
+package chain
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/purserpay/purser/internal/endpoint"
+	"github.com/purserpay/purser/x402"
+)
+
+// Function selectors and event topics of the token (ERC-20, EIP-3009).
+const (
+	selectorBalanceOf          = "70a08231" // balanceOf(address)
+	selectorAuthorizationState = "e94a0102" // authorizationState(address,bytes32)
+	selectorDomainSeparator    = "3644e515" // DOMAIN_SEPARATOR()
+
+	topicTransfer = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef" // Transfer(address,address,uint256)
+	topicUsed     = "0x98de503528ee59b575ef0c0a2576a82497bfc029a5685b209e9ec333479b10a5" // AuthorizationUsed(address,bytes32)
+	topicCanceled = "0x1cdd46ff242716cdaa72d159d339a485b3438398348d68f09d7c8c0a59353d81" // AuthorizationCanceled(address,bytes32)
+)
+
+// word is an ABI word.
+type word = [32]byte
+
+// block is what is needed of a block header.
+type block struct {
+	Number quantity
+	Hash   string
+	Time   quantity
+}
+
+// logEntry is what is needed of a log.
+type logEntry struct {
+	Address     x402.Address
+	Topics      []string
+	Data        string
+	BlockNumber quantity
+	BlockHash   string
+	Transaction string `json:"transactionHash"`
+	Removed     bool
+}
+
+// quantity is a number as JSON-RPC writes it: "0x1b4".
+type quantity uint64
+
+func (q *quantity) UnmarshalText(text []byte) error {
+	digits, ok := strings.CutPrefix(string(text), "0x")
+	n, err := strconv.ParseUint(digits, 16, 64)
+	if err != nil || !ok {
+		return errors.New("not a number in hexadecimal")
+	}
+	*q = quantity(n)
+	return nil
+}
+
+func (q quantity) MarshalText() ([]byte, error) {
+	return strconv.AppendUint([]byte("0x"), uint64(q), 16), nil
+}
+
+// atLatest has a call read the newest state there is.
+const atLatest = "latest"
+
+// at has a call read the state of exactly this block; an RPC that does not have it, or has it no longer on its chain, must refuse
+// (EIP-1898).
+func at(b block) any {
+	return struct {
+		Hash      string `json:"blockHash"`
+		Canonical bool   `json:"requireCanonical"`
+	}{b.Hash, true}
+}
+
+// rpcError is the RPC's refusal of one call.
+type rpcError struct {
+	method  string
+	code    int64
+	message string
+}
+
+func (e *rpcError) Error() string {
+	return fmt.Sprintf("RPC %s: error %d: %s", e.method, e.code, e.message)
+}
+
+// statusError is an HTTP answer that is no JSON-RPC answer.
+type statusError struct {
+	method, text string
+	status       int
+}
+
+func (e *statusError) Error() string { return "RPC " + e.method + ": answered " + e.text }
+
+var errNoBlock = errors.New("the RPC does not have the block")
+
+// call makes one JSON-RPC call. Calls are not batched: providers limit or refuse batches, and little would be saved.
+func (c *Client) call(ctx context.Context, result any, method string, params ...any) error {
+	if params == nil {
+		params = []any{}
+	}
+	body, err := json.Marshal(struct {
+		Version string `json:"jsonrpc"`
+		ID      int    `json:"id"`
+		Method  string `json:"method"`
+		Params  []any  `json:"params"`
+	}{"2.0", 1, method, params})
+	if err != nil {
+		return fmt.Errorf("RPC %s: %w", method, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	got, err := c.endpoint.Call(ctx, http.MethodPost, "", nil, body)
+	if err != nil {
+		return fmt.Errorf("RPC %s: %w", method, err)
+	}
+	var answer struct {
+		ID     json.RawMessage
+		Result json.RawMessage
+		Error  *struct {
+			Code    int64
+			Message string
+		}
+	}
+	if got.Status == http.StatusTooManyRequests {
+		return &statusError{method, got.StatusText(), got.Status}
+	}
+	if err := json.Unmarshal(got.Body, &answer); err != nil || answer.Error == nil && answer.Result == nil {
+		return &statusError{method, got.StatusText() + " without JSON-RPC", got.Status}
+	}
+	if answer.Error != nil { // some refuse with id null
+		return &rpcError{method, answer.Error.Code, c.readable(answer.Error.Message)}
+	}
+	if string(answer.ID) != "1" {
+		return fmt.Errorf("RPC %s: the answer is to another call", method)
+	}
+	if err := json.Unmarshal(answer.Result, result); err != nil {
+		return fmt.Errorf("RPC %s: the answer has another form than expected", method)
+	}
+	return nil
+}
+
+// readable makes the RPC's words fit for an error: without what may be a key, printable, and short.
+func (c *Client) readable(message string) string {
+	const limit = 200
+	message = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, c.endpoint.Scrub(message))
+	if len(message) > limit {
+		message = strings.ToValidUTF8(message[:limit], "") + "…"
+	}
+	return message
+}
+
+func (c *Client) chainID(ctx context.Context) (uint64, error) {
+	var id quantity
+	err := c.call(ctx, &id, "eth_chainId")
+	return uint64(id), err
+}
+
+// block reads a header by tag or number; errNoBlock when the RPC answers null.
+func (c *Client) block(ctx context.Context, tagOrNumber any) (block, error) {
+	var header *struct {
+		Number, Timestamp *quantity
+		Hash              string
+	}
+	if err := c.call(ctx, &header, "eth_getBlockByNumber", tagOrNumber, false); err != nil {
+		return block{}, err
+	}
+	if header == nil {
+		return block{}, fmt.Errorf("RPC eth_getBlockByNumber: %w", errNoBlock)
+	}
+	if header.Number == nil || header.Timestamp == nil || !x402.ValidTransaction(header.Hash) {
+		return block{}, errors.New("RPC eth_getBlockByNumber: the block lacks its number, time or hash")
+	}
+	return block{*header.Number, strings.ToLower(header.Hash), *header.Timestamp}, nil
+}
+
+func (c *Client) blockNumbered(ctx context.Context, n uint64) (block, error) {
+	b, err := c.block(ctx, quantity(n))
+	if err == nil && uint64(b.Number) != n {
+		err = fmt.Errorf("RPC eth_getBlockByNumber: asked for block %d, got %d", n, b.Number)
+	}
+	return b, err
+}
+
+// tokenCall calls a function of a contract that returns one word.
+func (c *Client) tokenCall(ctx context.Context, contract x402.Address, at any, selector string, args ...word) (word, error) {
+	data := "0x" + selector
+	for _, arg := range args {
+		data += hex.EncodeToString(arg[:])
+	}
+	var result string
+	err := c.call(ctx, &result, "eth_call", map[string]string{"to": contract.String(), "data": data}, at)
+	if err != nil {
+		return word{}, err
+	}
+	if result == "0x" {
+		return word{}, fmt.Errorf("RPC eth_call: no token at %s", contract)
+	}
+	value, err := x402.ParseNonce(result) // any 32 bytes
+	if err != nil {
+		return word{}, errors.New("RPC eth_call: the answer is not one word")
+	}
+	return word(value), nil
+}
+
+// logs reads logs by an eth_getLogs filter.
+func (c *Client) logs(ctx context.Context, filter map[string]any) ([]logEntry, error) {
+	var logs []logEntry
+	return logs, c.call(ctx, &logs, "eth_getLogs", filter)
+}
+
+// tooMuch reports whether a smaller range of blocks may be answered. Providers refuse large ranges and large results
+// in many words and codes, so any refusal may be meant that way.
+func tooMuch(err error) bool {
+	if _, refused := errors.AsType[*rpcError](err); refused {
+		return true
+	}
+	if s, ok := errors.AsType[*statusError](err); ok {
+		return s.status == http.StatusBadRequest || s.status == http.StatusRequestEntityTooLarge
+	}
+	return errors.Is(err, endpoint.ErrTooLarge)
+}
+
+func addressWord(a x402.Address) (w word) {
+	copy(w[12:], a[:])
+	return w
+}
+
+func hexOf(b []byte) string { return "0x" + hex.EncodeToString(b) }

@@ -1,0 +1,242 @@
+package chain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/x402"
+)
+
+// Bounds of a search for logs.
+const (
+	// clockMargin is how far our clock may be ahead of the chain's.
+	clockMargin = 10 * time.Minute
+	// startSlack is how much earlier than necessary a search may start.
+	startSlack = 2 * time.Minute
+	// maxRange is how many blocks are asked for at once: more is refused by many RPCs.
+	maxRange = 2000
+	// maxLogCalls bounds a search. At 2,000 blocks a call it reaches over two weeks of Base.
+	maxLogCalls = 400
+	// maxBlockCalls bounds the search for the block to start at: bisection needs at most 2 x 40.
+	maxBlockCalls = 80
+)
+
+// event is an AuthorizationUsed or AuthorizationCanceled that was found.
+type event struct {
+	canceled bool
+	log      logEntry
+}
+
+// Trace looks for what became of an authorization. The state at the safe block is read by that block's hash, so that an
+// RPC that no longer has the block refuses instead of answering about another. A used authorization whose log is not
+// found, or whose log has no matching transfer, is an error.
+//
+// Whether it was used since the safe block is looked up only while that matters: not when the safe block shows it used,
+// and not when the safe block shows it expired, since no later block can use it then.
+func (c *Client) Trace(ctx context.Context, q pay.TraceQuery) (pay.Trace, error) {
+	t, err := c.trace(ctx, q)
+	if err != nil {
+		return pay.Trace{}, fmt.Errorf("trace authorization %s: %w", q.Authorization.Nonce, err)
+	}
+	return t, nil
+}
+
+func (c *Client) trace(ctx context.Context, q pay.TraceQuery) (pay.Trace, error) {
+	safe, err := c.safeBlock(ctx)
+	if err != nil {
+		return pay.Trace{}, err
+	}
+	used, err := c.used(ctx, q, safe)
+	if err != nil {
+		return pay.Trace{}, err
+	}
+	t := pay.Trace{SafeUsed: used, SafeTime: time.Unix(int64(safe.Time), 0).UTC()}
+	var from, to uint64
+	switch {
+	case used:
+		to = uint64(safe.Number)
+		if from, err = c.startOf(ctx, q.Created.Add(-clockMargin), safe); err != nil {
+			return pay.Trace{}, err
+		}
+	case uint64(safe.Time) >= q.Authorization.ValidBefore:
+		return t, nil
+	default:
+		head, err := c.block(ctx, "latest")
+		if err != nil {
+			return pay.Trace{}, err
+		}
+		if head.Number < safe.Number {
+			return pay.Trace{}, fmt.Errorf("the RPC's latest block %d is behind its safe block %d", head.Number, safe.Number)
+		}
+		if used, err = c.used(ctx, q, head); err != nil || !used {
+			return t, err
+		}
+		from, to = uint64(safe.Number)+1, uint64(head.Number)
+	}
+	found, err := c.find(ctx, q, from, to)
+	if err != nil {
+		return pay.Trace{}, err
+	}
+	t.Canceled = found.canceled
+	t.Transaction = found.log.Transaction
+	t.SafeLogs = found.log.BlockNumber <= safe.Number
+	if !found.canceled {
+		if err := c.checkTransfer(ctx, q, found.log); err != nil {
+			return pay.Trace{}, err
+		}
+		t.Used = true
+	}
+	return t, nil
+}
+
+// safeBlock is the block that the RPC holds to be safe, or else the finalized one, which is older.
+func (c *Client) safeBlock(ctx context.Context) (block, error) {
+	b, err := c.block(ctx, "safe")
+	if _, refused := errors.AsType[*rpcError](err); !refused && !errors.Is(err, errNoBlock) {
+		return b, err
+	}
+	c.unsafe.Do(func() { c.log.Info("the RPC knows no safe block, its finalized one is used", "error", err) })
+	return c.block(ctx, "finalized")
+}
+
+// used is authorizationState at exactly one block: true once used or canceled.
+func (c *Client) used(ctx context.Context, q pay.TraceQuery, b block) (bool, error) {
+	got, err := c.tokenCall(ctx, q.Asset.Address, at(b), selectorAuthorizationState,
+		addressWord(q.Authorization.From), word(q.Authorization.Nonce))
+	if err != nil {
+		return false, err
+	}
+	switch got {
+	case word{}:
+		return false, nil
+	case word{31: 1}:
+		return true, nil
+	}
+	return false, errors.New("authorizationState is neither true nor false")
+}
+
+// startOf finds a block at or before a time, at most startSlack before it where block times allow. It interpolates,
+// because most chains make blocks evenly, and bisects every other time, because some do not.
+func (c *Client) startOf(ctx context.Context, moment time.Time, top block) (uint64, error) {
+	goal := uint64(max(0, moment.Unix()))
+	if uint64(top.Time) <= goal {
+		return uint64(top.Number), nil
+	}
+	low, err := c.blockNumbered(ctx, 0)
+	if err != nil {
+		return 0, err
+	}
+	slack := uint64(startSlack / time.Second)
+	for calls := 0; low.Number+1 < top.Number && uint64(low.Time)+slack < goal; calls++ {
+		if calls == maxBlockCalls {
+			return 0, fmt.Errorf("no block of %s found", moment.UTC().Format(time.RFC3339))
+		}
+		n := low.Number + (top.Number-low.Number)/2
+		if calls%2 == 0 && low.Time < top.Time {
+			share := float64(goal-slack/2-uint64(low.Time)) / float64(top.Time-low.Time)
+			n = low.Number + quantity(share*float64(top.Number-low.Number))
+		}
+		n = min(max(n, low.Number+1), top.Number-1)
+		b, err := c.blockNumbered(ctx, uint64(n))
+		if err != nil {
+			return 0, err
+		}
+		if uint64(b.Time) <= goal {
+			low = b
+		} else {
+			top = b
+		}
+	}
+	return uint64(low.Number), nil
+}
+
+// find walks forward from the block in which the authorization can have been used first. Nearly always the first
+// call has it. A cancellation may come at any time.
+func (c *Client) find(ctx context.Context, q pay.TraceQuery, from, to uint64) (event, error) {
+	topics := []any{[]string{topicUsed, topicCanceled}, addressTopic(q.Authorization.From), q.Authorization.Nonce.String()}
+	first, size := from, uint64(maxRange)
+	for calls := 0; from <= to; calls++ {
+		if calls == maxLogCalls {
+			to = from - 1
+			break
+		}
+		last := min(from+size-1, to)
+		logs, err := c.logs(ctx, map[string]any{
+			"address": q.Asset.Address, "topics": topics, "fromBlock": quantity(from), "toBlock": quantity(last),
+		})
+		if err != nil && tooMuch(err) && last > from {
+			size = (last - from + 1) / 2
+			continue
+		}
+		if err != nil {
+			return event{}, err
+		}
+		if len(logs) > 0 {
+			return theEvent(q, logs, from, last)
+		}
+		from = last + 1
+	}
+	return event{}, fmt.Errorf("it is used, but blocks %d to %d have no log of it", first, to)
+}
+
+// theEvent is the only log that was found, if it is what was asked for.
+func theEvent(q pay.TraceQuery, logs []logEntry, from, to uint64) (event, error) {
+	l := logs[0]
+	if len(logs) > 1 {
+		return event{}, fmt.Errorf("%d logs say that it was used", len(logs))
+	}
+	if l.Address != q.Asset.Address || l.Removed || uint64(l.BlockNumber) < from || uint64(l.BlockNumber) > to ||
+		!x402.ValidTransaction(l.Transaction) || !x402.ValidTransaction(l.BlockHash) ||
+		!hasTopics(l, "", addressTopic(q.Authorization.From), q.Authorization.Nonce.String()) {
+		return event{}, errors.New("the RPC answered another log than asked for")
+	}
+	l.Transaction = strings.ToLower(l.Transaction)
+	switch strings.ToLower(l.Topics[0]) {
+	case topicUsed:
+		return event{false, l}, nil
+	case topicCanceled:
+		return event{true, l}, nil
+	}
+	return event{}, errors.New("the RPC answered another log than asked for")
+}
+
+// checkTransfer looks for the transfer that the authorization stands for in the transaction that used it.
+func (c *Client) checkTransfer(ctx context.Context, q pay.TraceQuery, used logEntry) error {
+	from, to := addressTopic(q.Authorization.From), addressTopic(q.Authorization.To)
+	logs, err := c.logs(ctx, map[string]any{
+		"address": q.Asset.Address, "topics": []any{topicTransfer, from, to}, "blockHash": used.BlockHash,
+	})
+	if err != nil {
+		return err
+	}
+	value := q.Authorization.Value.Bytes32()
+	for _, l := range logs {
+		if l.Address == q.Asset.Address && !l.Removed && strings.EqualFold(l.Transaction, used.Transaction) &&
+			hasTopics(l, topicTransfer, from, to) && strings.EqualFold(l.Data, hexOf(value[:])) {
+			return nil
+		}
+	}
+	return fmt.Errorf("it was used in %s, but that transaction has no matching transfer", used.Transaction)
+}
+
+// hasTopics compares a log's topics; "" matches any.
+func hasTopics(l logEntry, want ...string) bool {
+	if len(l.Topics) != len(want) {
+		return false
+	}
+	for i := range want {
+		if want[i] != "" && !strings.EqualFold(l.Topics[i], want[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+func addressTopic(a x402.Address) string {
+	w := addressWord(a)
+	return hexOf(w[:])
+}

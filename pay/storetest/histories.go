@@ -1,0 +1,220 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/x402"
+)
+
+// histories drives a store and the model through the same random life and compares
+// every answer, and at the end everything that can be asked.
+func histories(t *testing.T, fresh func(t testing.TB) Opener) {
+	rapid.Check(t, func(rt *rapid.T) {
+		opener := fresh(t)
+		h := &history{
+			fixture: newFixture(t, opener), rt: rt, model: newModel(), now: noon,
+			keys: []pay.Key{{ID: newID()}, {ID: newID(), OrganizationID: "org"}},
+		}
+		defer opener.Close(t)
+		// Failures must reach rapid, which then looks for a shorter history.
+		h.TB = failing{t, rt}
+		rt.Repeat(map[string]func(*rapid.T){
+			"begin": h.beginAny, "repeat": h.repeatAny, "record": h.recordAny, "record more": h.recordAny,
+			"acquire": h.acquireAny, "renew": h.renewAny, "lapse": h.lapseAny, "wait": h.wait, "reopen": h.reopenAny,
+		})
+		h.compare()
+	})
+}
+
+// failing is a test whose failures end one history of rapid.
+type failing struct {
+	testing.TB
+	rt *rapid.T
+}
+
+func (f failing) Helper()                         { f.rt.Helper() }
+func (f failing) Fatal(args ...any)               { f.rt.Fatal(args...) }
+func (f failing) Fatalf(form string, args ...any) { f.rt.Fatalf(form, args...) }
+func (f failing) Errorf(form string, args ...any) { f.rt.Errorf(form, args...) }
+
+type history struct {
+	*fixture
+	rt    *rapid.T
+	model *model
+	now   time.Time
+	keys  []pay.Key
+	calls []*pay.Begin // made so far
+	ids   []string     // of the payments, in their order
+}
+
+// answer compares what both answered.
+func (h *history) answer(what string, got any, err error, want any, wanted error) {
+	h.Helper()
+	if !alike(err, wanted) {
+		h.Fatalf("%s: error is %v, the model has %v", what, err, wanted)
+	}
+	if err == nil {
+		h.same(what, got, want)
+	}
+}
+
+func (h *history) call(b *pay.Begin) {
+	h.calls = append(h.calls, b)
+	wanted, wantErr := h.model.begin(b)
+	got, err := h.Begin(h.ctx, b)
+	h.answer("begin", got, err, wanted, wantErr)
+	if err == nil && got.How == pay.Created {
+		h.ids = append(h.ids, got.Payment.ID)
+	}
+}
+
+func (h *history) beginAny(rt *rapid.T) {
+	k := rapid.SampledFrom(h.keys).Draw(rt, "key")
+	b := want(k, h.now)
+	what := rapid.IntRange(0, 3).Draw(rt, "what")
+	b.New.Identity = pay.HashOf("identity", fmt.Sprint(what))
+	b.Identity = b.New.Identity
+	b.New.Fingerprint = pay.HashOf("fingerprint", fmt.Sprint(what))
+	b.Fingerprint = b.New.Fingerprint
+	b.New.Host = rapid.SampledFrom([]string{"", "a.example", "b.example"}).Draw(rt, "host")
+	b.New.Door = rapid.SampledFrom([]pay.Door{pay.DoorAPI, pay.DoorProxy}).Draw(rt, "door")
+	b.Resend = b.New.Door == pay.DoorProxy
+	if rapid.Bool().Draw(rt, "with key") {
+		under(b, rapid.SampledFrom([]string{"x", "y"}).Draw(rt, "idempotency key"))
+	}
+	if rapid.Bool().Draw(rt, "checked") {
+		b.New.Check = h.now.Add(time.Minute)
+	}
+	bound(b, placeOf(k), rapid.Uint64Range(0, 6).Draw(rt, "places"), pay.ErrQuota)
+	bound(b, budgetOf(k), rapid.Uint64Range(5, 30).Draw(rt, "budget"), &pay.PolicyError{Rule: "daily-budget"})
+	b.MaxUnanswered = rapid.IntRange(0, 2).Draw(rt, "unanswered")
+	h.call(b)
+}
+
+func (h *history) repeatAny(rt *rapid.T) {
+	if len(h.calls) == 0 {
+		rt.Skip()
+	}
+	h.call(again(rapid.SampledFrom(h.calls).Draw(rt, "call"), h.now))
+}
+
+// row draws a payment.
+func (h *history) row(rt *rapid.T) *pay.Payment {
+	if len(h.ids) == 0 {
+		rt.Skip()
+	}
+	return h.model.rows[rapid.SampledFrom(h.ids).Draw(rt, "payment")]
+}
+
+func (h *history) recordAny(rt *rapid.T) {
+	p := h.row(rt)
+	o := outcome(p, rapid.SampledFrom([]pay.Verdict{
+		pay.Unclear, pay.VerdictSettled, pay.VerdictVoid, pay.VerdictRefused, pay.VerdictExpired,
+		pay.VerdictAbsent, pay.VerdictConfirm, pay.VerdictDisprove,
+	}).Draw(rt, "verdict"))
+	o.At = h.now
+	o.Fence -= min(o.Fence, rapid.SampledFrom([]uint64{0, 0, 0, 0, 1, 9}).Draw(rt, "stale"))
+	if tx := rapid.IntRange(0, 4).Draw(rt, "transaction"); tx > 0 {
+		o.Transaction = transaction(fmt.Sprint(tx))
+		o.ClaimedTransaction = rapid.Bool().Draw(rt, "claimed")
+	}
+	o.Release, o.Answered = rapid.Bool().Draw(rt, "release"), rapid.Bool().Draw(rt, "answered")
+	o.Receipted, o.Looked = rapid.Bool().Draw(rt, "receipted"), rapid.Bool().Draw(rt, "looked")
+	o.Retire = rapid.IntRange(0, 5).Draw(rt, "retire") == 0
+	if rapid.Bool().Draw(rt, "check again") {
+		o.Check = h.now.Add(time.Duration(rapid.IntRange(0, 300).Draw(rt, "in")) * time.Second)
+	}
+	if rapid.Bool().Draw(rt, "signed") {
+		o.Signature = &x402.Signature{1}
+	}
+	wanted, wantErr := h.model.record(o)
+	got, _, err := h.Record(h.ctx, o)
+	h.answer("record", got, err, wanted, wantErr)
+}
+
+func (h *history) acquireAny(rt *rapid.T) {
+	p := h.row(rt)
+	wanted, wantErr := h.model.acquire(p.ID, "node-2", h.now, h.now.Add(pay.LeaseTime))
+	got, err := h.Acquire(h.ctx, p.ID, "node-2", h.now, h.now.Add(pay.LeaseTime))
+	h.answer("acquire", got, err, wanted, wantErr)
+}
+
+func (h *history) renewAny(rt *rapid.T) {
+	p := h.row(rt)
+	fence := p.Lease.Fence - min(p.Lease.Fence, rapid.SampledFrom([]uint64{0, 0, 0, 1}).Draw(rt, "stale"))
+	wantErr := h.model.renew(p.ID, fence, h.now.Add(pay.LeaseTime))
+	h.answer("renew", nil, h.Renew(h.ctx, p.ID, fence, h.now.Add(pay.LeaseTime)), nil, wantErr)
+}
+
+func (h *history) lapseAny(*rapid.T) {
+	n, err := h.Lapse(h.ctx, h.now)
+	h.answer("lapse", n, err, h.model.lapse(h.now), nil)
+}
+
+func (h *history) wait(rt *rapid.T) {
+	h.now = h.now.Add(time.Duration(rapid.IntRange(1, 100).Draw(rt, "seconds")) * time.Second)
+}
+
+// reopenAny first ends all leases, because some stores do and some don't.
+func (h *history) reopenAny(rt *rapid.T) {
+	h.now = h.now.Add(time.Minute)
+	h.lapseAny(rt)
+	h.reopen(rapid.SampledFrom([]func(Opener, testing.TB){(Opener).Close, (Opener).Kill}).Draw(rt, "end"))
+}
+
+// compare asks both everything.
+func (h *history) compare() {
+	h.check()
+	for _, id := range h.ids {
+		h.same("payment", h.find(id), h.model.rows[id])
+	}
+	for _, k := range h.keys {
+		for _, label := range []string{"", "open", "settled", "void", "refused", "unresolved", "confirmed", "disputed"} {
+			h.same("payments with label "+label, h.list(k, label, 3), newestFirst(h.model.sorted(func(p *pay.Payment) bool {
+				return p.KeyID == k.ID && (label == "" || slices.Contains(p.Labels(), label))
+			})...))
+		}
+		events, before := []pay.SpendEvent{}, ""
+		for {
+			page, err := h.SpendEvents(h.ctx, k.ID, 2, before)
+			h.must(err)
+			if len(page) == 0 {
+				break
+			}
+			events = append(events, page...)
+			before = page[len(page)-1].ID
+		}
+		wanted := []pay.SpendEvent{}
+		for _, e := range slices.Backward(h.model.events) {
+			if e.KeyID == k.ID {
+				wanted = append(wanted, e)
+			}
+		}
+		h.same("events", events, wanted)
+	}
+	for c, n := range h.model.counters {
+		got, err := h.Counter(h.ctx, c)
+		h.must(err)
+		h.same(string(c), got, n)
+	}
+	for _, label := range []string{"open", "unresolved", "disputed"} {
+		n, err := h.CountOpen(h.ctx, label)
+		h.must(err)
+		h.same("number of "+label, n, len(h.model.sorted(func(p *pay.Payment) bool { return slices.Contains(p.Labels(), label) })))
+	}
+	due, err := h.Due(h.ctx, h.now, 1000)
+	h.must(err)
+	wanted := h.model.sorted(func(p *pay.Payment) bool { return !p.Check.IsZero() && !p.Check.After(h.now) })
+	slices.SortStableFunc(wanted, func(a, b *pay.Payment) int { return a.Check.Compare(b.Check) })
+	h.same("due", ids(due), ids(wanted))
+	if _, err := h.Payment(h.ctx, newID()); !errors.Is(err, pay.ErrPaymentNotFound) {
+		h.Fatalf("a payment nobody made: %v", err)
+	}
+}

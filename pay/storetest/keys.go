@@ -1,0 +1,126 @@
+package storetest
+
+import (
+	"fmt"
+
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/x402"
+)
+
+var keyTests = map[string]func(*fixture){
+	"found by secret and id": func(f *fixture) {
+		budget := x402.NewAmount(7)
+		n := newKey("")
+		n.Label, n.Policy = "shop <&> \"é\"", &pay.Policy{DailyBudget: &budget, Doors: []pay.Door{pay.DoorProxy}}
+		created, err := f.CreateKey(f.ctx, n)
+		f.must(err)
+		f.same("created", created, n.Key)
+		bySecret, err := f.KeyBySecret(f.ctx, n.Secret)
+		f.must(err)
+		f.same("by secret", bySecret, n.Key)
+		byID, err := f.Key(f.ctx, n.ID)
+		f.must(err)
+		f.same("by id", byID, n.Key)
+	},
+	"unknown": func(f *fixture) {
+		k := f.key()
+		_, err := f.Key(f.ctx, newID())
+		f.fails(err, pay.ErrKeyNotFound)
+		for _, secret := range []string{"", "pk_unknown", k.ID} {
+			_, err = f.KeyBySecret(f.ctx, secret)
+			f.fails(err, pay.ErrKeyNotFound)
+		}
+	},
+	"the same secret twice": func(f *fixture) {
+		first := newKey("")
+		_, err := f.CreateKey(f.ctx, first)
+		f.must(err)
+		second := newKey("org")
+		second.Secret, second.Plan = first.Secret, pay.PlanAgency
+		_, err = f.CreateKey(f.ctx, second)
+		f.fails(err, pay.ErrKeyExists)
+		org, err := f.Organization(f.ctx, "org")
+		f.must(err)
+		f.same("plan after the refusal", org.Plan, pay.PlanFree)
+		found, err := f.KeyBySecret(f.ctx, first.Secret)
+		f.must(err)
+		f.same("owner of the secret", found, first.Key)
+	},
+	"the same secret at once": func(f *fixture) {
+		errs := together(crowd, func(int) error {
+			n := newKey("")
+			n.Secret = "pk_the-same-for-all"
+			_, err := f.CreateKey(f.ctx, n)
+			return err
+		})
+		f.same("created", f.succeeded(errs, pay.ErrKeyExists), 1)
+	},
+	"plans": func(f *fixture) {
+		plan := func(want pay.PlanName) {
+			f.Helper()
+			org, err := f.Organization(f.ctx, "org")
+			f.must(err)
+			f.same("organization", []any{org.ID, org.Plan}, []any{"org", want})
+		}
+		create := func(given pay.PlanName) error {
+			n := newKey("org")
+			n.Plan = given
+			_, err := f.CreateKey(f.ctx, n)
+			return err
+		}
+		plan(pay.PlanFree) // although nobody has heard of it
+		f.must(create(""))
+		plan(pay.PlanFree)
+		f.must(create(pay.PlanDeveloper))
+		plan(pay.PlanDeveloper)
+		f.must(create(""))
+		plan(pay.PlanDeveloper)
+		// With three keys there is no room on the free plan, and the refusal changes nothing.
+		f.fails(create(pay.PlanFree), pay.ErrKeyLimit)
+		plan(pay.PlanDeveloper)
+		f.must(create(""))
+	},
+	"a plan may make room for its own key": func(f *fixture) {
+		for range pay.PlanOf(pay.PlanFree).Keys {
+			_, err := f.CreateKey(f.ctx, newKey("org"))
+			f.must(err)
+		}
+		_, err := f.CreateKey(f.ctx, newKey("org"))
+		f.fails(err, pay.ErrKeyLimit)
+		n := newKey("org")
+		n.Plan = pay.PlanDeveloper
+		_, err = f.CreateKey(f.ctx, n)
+		f.must(err)
+		_, err = f.CreateKey(f.ctx, newKey("another"))
+		f.must(err)
+	},
+	"key limit at once": func(f *fixture) {
+		errs := together(crowd, func(int) error {
+			_, err := f.CreateKey(f.ctx, newKey("org"))
+			return err
+		})
+		f.same("created", f.succeeded(errs, pay.ErrKeyLimit), pay.PlanOf(pay.PlanFree).Keys)
+	},
+	"a refused key leaves nothing": func(f *fixture) {
+		for range pay.PlanOf(pay.PlanFree).Keys {
+			_, err := f.CreateKey(f.ctx, newKey("org"))
+			f.must(err)
+		}
+		n := newKey("org")
+		_, err := f.CreateKey(f.ctx, n)
+		f.fails(err, pay.ErrKeyLimit)
+		_, err = f.KeyBySecret(f.ctx, n.Secret)
+		f.fails(err, pay.ErrKeyNotFound)
+		_, err = f.Key(f.ctx, n.ID)
+		f.fails(err, pay.ErrKeyNotFound)
+	},
+	"organizations with alike names": func(f *fixture) {
+		for i, org := range []string{"a", "a/b", "a b", "ab", "A"} {
+			for range pay.PlanOf(pay.PlanFree).Keys {
+				if _, err := f.CreateKey(f.ctx, newKey(org)); err != nil {
+					f.Fatal(fmt.Errorf("organization %d: %w", i, err))
+				}
+			}
+		}
+	},
+}

@@ -1,0 +1,173 @@
+package storetest
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/x402"
+)
+
+// model is a store without files, indexes or neighbours: it walks all it has. It lets
+// package pay decide, as every store does.
+type model struct {
+	rows     map[string]*pay.Payment
+	counters map[pay.Counter]x402.Amount
+	events   []pay.SpendEvent
+	claimed  map[string]string // transaction -> first payment
+}
+
+func newModel() *model {
+	return &model{rows: map[string]*pay.Payment{}, counters: map[pay.Counter]x402.Amount{}, claimed: map[string]string{}}
+}
+
+// sorted are the rows that a condition holds for, oldest first.
+func (m *model) sorted(which func(*pay.Payment) bool) (list []*pay.Payment) {
+	for _, p := range m.rows {
+		if which(p) {
+			list = append(list, p)
+		}
+	}
+	slices.SortFunc(list, func(a, b *pay.Payment) int { return cmp.Compare(a.ID, b.ID) })
+	return list
+}
+
+func (m *model) ByIdempotencyKey(keyID, idempotencyKey string) (*pay.Payment, error) {
+	list := m.sorted(func(p *pay.Payment) bool {
+		return p.KeyID == keyID && p.IdempotencyKey == idempotencyKey && !p.Retired
+	})
+	if len(list) == 0 {
+		return nil, nil
+	}
+	return list[len(list)-1], nil
+}
+
+func (m *model) VisitAwaited(keyID string, identity pay.Hash, now time.Time, visit func(id string) (bool, error)) error {
+	list := m.sorted(func(p *pay.Payment) bool {
+		return p.KeyID == keyID && p.Identity == identity && p.Awaited() && !p.Retired &&
+			p.ValidBefore().Add(pay.RepeatGrace).After(now)
+	})
+	slices.SortStableFunc(list, func(a, b *pay.Payment) int { return a.ValidBefore().Compare(b.ValidBefore()) })
+	for _, p := range list {
+		if more, err := visit(p.ID); err != nil || !more {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *model) Payment(id string) (*pay.Payment, error) {
+	if p := m.rows[id]; p != nil {
+		return p, nil
+	}
+	return nil, pay.ErrPaymentNotFound
+}
+
+func (m *model) CountUnanswered(keyID, host string, now time.Time, _ int) (int, error) {
+	return len(m.sorted(func(p *pay.Payment) bool {
+		return p.KeyID == keyID && p.Host == host && p.HoldsHost() && p.ValidBefore().After(now)
+	})), nil
+}
+
+func (m *model) Counter(c pay.Counter) (x402.Amount, error) { return m.counters[c], nil }
+
+func (m *model) count(changes []pay.CounterChange) {
+	for _, c := range changes {
+		if c.Add {
+			m.counters[c.Counter], _ = m.counters[c.Counter].Add(c.Amount)
+		} else if less, under := m.counters[c.Counter].Sub(c.Amount); under {
+			m.counters[c.Counter] = x402.Amount{}
+		} else {
+			m.counters[c.Counter] = less
+		}
+	}
+}
+
+func (m *model) begin(b *pay.Begin) (pay.Begun, error) {
+	begun, changes, err := b.Decide(m)
+	if err == nil && begun.Leased() {
+		m.rows[begun.Payment.ID] = begun.Payment
+		m.count(changes)
+	}
+	return begun, err
+}
+
+func (m *model) record(o pay.Outcome) (*pay.Payment, error) {
+	was, err := m.Payment(o.PaymentID)
+	if err != nil {
+		return nil, err
+	}
+	if first, known := m.claimed[o.Transaction]; known && first != was.ID && o.ClaimedTransaction && o.Verdict == pay.VerdictSettled {
+		return nil, pay.ErrTransactionKnown
+	}
+	p := was.Clone()
+	fx, err := p.Apply(o)
+	if err != nil {
+		return nil, err
+	}
+	m.rows[p.ID] = p
+	m.count(fx.Counters)
+	if fx.Event != nil {
+		m.events = append(m.events, *fx.Event)
+	}
+	if _, known := m.claimed[p.Transaction]; p.Transaction != "" && !known {
+		m.claimed[p.Transaction] = p.ID
+	}
+	return p, nil
+}
+
+func (m *model) acquire(id, owner string, now, until time.Time) (*pay.Payment, error) {
+	was, err := m.Payment(id)
+	if err != nil {
+		return nil, err
+	}
+	if was.Lease.Live(now) {
+		return nil, pay.ErrLeaseHeld
+	}
+	p := was.Clone()
+	if p.Lease.Owner != "" {
+		p.Lapse()
+	}
+	p.Grant(owner, until)
+	m.rows[id] = p
+	return p, nil
+}
+
+func (m *model) renew(id string, fence uint64, until time.Time) error {
+	was, err := m.Payment(id)
+	if err != nil {
+		return err
+	}
+	if was.Lease.Owner == "" || was.Lease.Fence != fence {
+		return pay.ErrLeaseLost
+	}
+	p := was.Clone()
+	p.Lease.Until = until
+	m.rows[id] = p
+	return nil
+}
+
+func (m *model) lapse(now time.Time) int {
+	list := m.sorted(func(p *pay.Payment) bool { return p.Lease.Owner != "" && !p.Lease.Live(now) })
+	for _, was := range list {
+		p := was.Clone()
+		p.Lapse()
+		m.rows[p.ID] = p
+	}
+	return len(list)
+}
+
+// alike reports whether two errors mean the same to a caller.
+func alike(got, want error) bool {
+	if got == nil || want == nil {
+		return got == nil && want == nil
+	}
+	for _, class := range []error{pay.ErrLeaseLost, pay.ErrLeaseHeld, pay.ErrTransactionKnown, pay.ErrPaymentNotFound} {
+		if errors.Is(want, class) {
+			return errors.Is(got, class)
+		}
+	}
+	return got.Error() == want.Error()
+}

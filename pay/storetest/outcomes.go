@@ -1,0 +1,223 @@
+package storetest
+
+import (
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/x402"
+)
+
+// books demands the five counters of a key.
+func (f *fixture) books(k pay.Key, place, pending, budget, hold, rate uint64) {
+	f.Helper()
+	f.counts("place", placeOf(k), place)
+	f.counts("pending", pendingOf(k), pending)
+	f.counts("budget", budgetOf(k), budget)
+	f.counts("hold", holdOf(k), hold)
+	f.counts("rate", rateOf(k), rate)
+}
+
+// events lists a key's spend events.
+func (f *fixture) events(k pay.Key) []pay.SpendEvent {
+	f.Helper()
+	list, err := f.SpendEvents(f.ctx, k.ID, 100, "")
+	f.must(err)
+	return list
+}
+
+var outcomeTests = map[string]func(*fixture){
+	"settled": func(f *fixture) {
+		k := f.key()
+		p := f.begin(want(k, noon), pay.Created)
+		f.books(k, 1, 1, 5, 5, 1)
+		o := outcome(p, pay.VerdictSettled)
+		o.Transaction, o.Detail, o.Note = transaction("1"), json.RawMessage(`{"a":1}`), "seen"
+		got, fx, err := f.Record(f.ctx, o)
+		f.must(err)
+		f.same("effects", []any{fx.Was, fx.Event.ID}, []any{pay.Open, o.EventID})
+		f.same("row", []any{got.State, got.Transaction, got.EventID, got.Closed}, []any{pay.Settled, o.Transaction, o.EventID, o.At})
+		f.same("stored", f.find(p.ID), got)
+		f.books(k, 1, 0, 5, 0, 1)
+		f.same("events", f.events(k), []pay.SpendEvent{{
+			ID: o.EventID, KeyID: k.ID, PaymentID: p.ID, Amount: x402.NewAmount(5), Currency: "USDC",
+			RequestURL: p.RequestURL, Task: "crawl", Host: "api.example.com", Created: o.At,
+		}})
+		f.record(outcome(p, pay.VerdictSettled)) // once more
+		f.same("number of events", len(f.events(k)), 1)
+		f.books(k, 1, 0, 5, 0, 1)
+	},
+	"void": func(f *fixture) {
+		k := f.key()
+		f.begin(want(k, noon), pay.Created) // another one, whose reservations stay
+		p := f.begin(want(k, noon), pay.Created)
+		f.books(k, 2, 2, 10, 10, 2)
+		f.same("state", f.record(outcome(p, pay.VerdictVoid)).State, pay.Void)
+		f.books(k, 1, 1, 5, 5, 2)
+		f.record(outcome(p, pay.VerdictVoid))
+		f.books(k, 1, 1, 5, 5, 2)
+		f.same("events", len(f.events(k)), 0)
+	},
+	"settled after void": func(f *fixture) {
+		k := f.key()
+		p := f.begin(bound(want(k, noon), budgetOf(k), 5, errRefused), pay.Created)
+		f.record(outcome(p, pay.VerdictVoid))
+		f.begin(bound(want(k, noon), budgetOf(k), 5, errRefused), pay.Created) // takes what was given back
+		got := f.record(outcome(p, pay.VerdictSettled))
+		f.same("state", got.State, pay.Settled)
+		f.books(k, 2, 1, 10, 5, 2) // past the limit
+		f.same("number of events", len(f.events(k)), 1)
+	},
+	"refused": func(f *fixture) {
+		k := f.key()
+		p := f.begin(want(k, noon), pay.Created)
+		o := outcome(p, pay.VerdictRefused)
+		o.Reason, o.Detail = "insufficient_funds", json.RawMessage(`{"isValid":false}`)
+		got := f.record(o)
+		f.same("row", []any{got.State, got.Refused, got.Reason}, []any{pay.Open, true, "insufficient_funds"})
+		f.books(k, 0, 0, 5, 5, 1) // the money stays reserved
+		f.record(outcome(p, pay.VerdictRefused))
+		f.books(k, 0, 0, 5, 5, 1)
+		f.record(outcome(p, pay.VerdictExpired))
+		f.books(k, 0, 0, 0, 0, 1)
+		f.record(outcome(p, pay.VerdictExpired))
+		f.record(outcome(p, pay.VerdictVoid))
+		f.books(k, 0, 0, 0, 0, 1)
+		got = f.record(outcome(p, pay.VerdictSettled)) // found on chain after all
+		f.same("row", []any{got.State, got.Refused}, []any{pay.Settled, false})
+		f.books(k, 1, 0, 5, 0, 1)
+	},
+	"unresolved": func(f *fixture) {
+		k := f.key()
+		p := f.begin(want(k, noon), pay.Created)
+		f.same("unresolved", f.record(outcome(p, pay.VerdictAbsent)).Unresolved, true)
+		f.books(k, 0, 1, 5, 0, 1)
+		f.record(outcome(p, pay.VerdictAbsent))
+		f.books(k, 0, 1, 5, 0, 1)
+		f.record(outcome(p, pay.VerdictVoid))
+		f.books(k, 0, 0, 0, 0, 1)
+	},
+	"unclear": func(f *fixture) {
+		k := f.key()
+		p := f.begin(want(k, noon), pay.Created)
+		o := outcome(p, pay.Unclear)
+		o.Reason, o.Note, o.Check, o.Looked = "settlement_pending", "no answer", noon.Add(time.Hour), true
+		got := f.record(o)
+		f.same("row", []any{got.State, got.Reason, got.Checks, got.Check, len(got.Notes)}, []any{pay.Open, o.Reason, 1, o.Check, 1})
+		f.same("stored", f.find(p.ID), got)
+		f.books(k, 1, 1, 5, 5, 1)
+		o.Fence = 0 // an observer may note, too
+		f.same("notes", len(f.record(o).Notes), 2)
+	},
+	"signature": func(f *fixture) {
+		p := f.begin(want(f.key(), noon), pay.Created)
+		o := outcome(p, pay.Unclear)
+		o.Signature = &x402.Signature{1, 2, 3}
+		got := f.record(o)
+		f.same("signature", got.Signature, o.Signature)
+		f.same("stored", f.find(p.ID), got)
+		other := o
+		other.Signature = &x402.Signature{9}
+		f.same("the first stays", f.record(other).Signature, o.Signature)
+	},
+	"confirmed": func(f *fixture) {
+		p := f.settle(f.begin(want(f.key(), noon), pay.Created), true)
+		held, err := f.Acquire(f.ctx, p.ID, owner, noon, noon.Add(time.Minute))
+		f.must(err)
+		f.same("flags", f.record(outcome(held, pay.VerdictConfirm)).Flags(), []string{"confirmed"})
+	},
+	"disputed": func(f *fixture) {
+		k := f.key()
+		p := f.begin(want(k, noon), pay.Created)
+		settled := f.record(outcome(p, pay.VerdictSettled))
+		o := outcome(p, pay.VerdictDisprove)
+		f.same("flags", f.record(o).Flags(), []string{"disputed"})
+		events := f.events(k)
+		f.same("events", []any{len(events), events[0].ID, events[0].Corrects, events[0].SignedAmount()},
+			[]any{2, o.EventID, settled.EventID, "-5"})
+		f.record(outcome(p, pay.VerdictDisprove))
+		f.same("number of events", len(f.events(k)), 2)
+	},
+	"retired": func(f *fixture) {
+		p := f.begin(want(f.key(), noon), pay.Created)
+		o := outcome(p, pay.VerdictSettled)
+		o.Signature, o.Check = &x402.Signature{1}, noon.Add(time.Hour)
+		f.record(o)
+		end := outcome(p, pay.Unclear)
+		end.Retire = true
+		got := f.record(end)
+		f.same("payload", []any{got.Retired, got.Signature, got.Check.IsZero(), got.Offer.Version}, []any{true, nil, true, 0})
+		f.same("stored", f.find(p.ID), got)
+		due, err := f.Due(f.ctx, noon.Add(24*time.Hour), 10)
+		f.must(err)
+		f.same("due", len(due), 0)
+	},
+	"unknown payment": func(f *fixture) {
+		_, _, err := f.Record(f.ctx, pay.Outcome{PaymentID: newID(), At: noon, Verdict: pay.VerdictSettled, EventID: newID()})
+		f.fails(err, pay.ErrPaymentNotFound)
+	},
+	"an event needs an id of its own": func(f *fixture) {
+		k := f.key()
+		first := f.settle(f.begin(want(k, noon), pay.Created), true)
+		p := f.begin(want(k, noon), pay.Created)
+		for _, id := range []string{"", first.EventID} {
+			o := outcome(p, pay.VerdictSettled)
+			o.EventID = id
+			if _, _, err := f.Record(f.ctx, o); err == nil {
+				f.Fatalf("settled with event id %q", id)
+			}
+		}
+		f.same("the row", f.find(p.ID), p)
+	},
+	"a claimed transaction settles one payment": func(f *fixture) {
+		k := f.key()
+		a, b := f.begin(want(k, noon), pay.Created), f.begin(want(k, noon), pay.Created)
+		claim := func(p *pay.Payment, hash string) pay.Outcome {
+			o := outcome(p, pay.VerdictSettled)
+			o.Transaction, o.ClaimedTransaction = hash, true
+			return o
+		}
+		hash := transaction("1")
+		f.record(claim(a, hash))
+		f.record(claim(a, hash)) // the same claim again is no news
+		for _, h := range []string{hash, "0x" + strings.ToUpper(hash[2:])} {
+			_, _, err := f.Record(f.ctx, claim(b, h))
+			f.fails(err, pay.ErrTransactionKnown)
+		}
+		f.same("the other row", f.find(b.ID), b)
+		f.same("number of events", len(f.events(k)), 1)
+		empty := claim(b, "")
+		f.same("state", f.record(empty).State, pay.Settled)
+		// Evidence of our own counts although somebody claimed the transaction before.
+		c := f.begin(want(k, noon), pay.Created)
+		own := claim(c, hash)
+		own.ClaimedTransaction = false
+		f.same("state", f.record(own).State, pay.Settled)
+	},
+	"a transaction claimed at once": func(f *fixture) {
+		k := f.key()
+		payments := make([]*pay.Payment, crowd)
+		for i := range payments {
+			payments[i] = f.begin(want(k, noon), pay.Created)
+		}
+		errs := together(crowd, func(i int) error {
+			o := outcome(payments[i], pay.VerdictSettled)
+			o.Transaction, o.ClaimedTransaction = transaction("1"), true
+			_, _, err := f.Record(f.ctx, o)
+			return err
+		})
+		f.same("settled", f.succeeded(errs, pay.ErrTransactionKnown), 1)
+		f.same("number of events", len(f.events(k)), 1)
+	},
+	"settled at once": func(f *fixture) {
+		k := f.key()
+		p := f.begin(want(k, noon), pay.Created)
+		f.must(firstOf(together(crowd, func(int) error {
+			_, _, err := f.Record(f.ctx, outcome(p, pay.VerdictSettled))
+			return err
+		})))
+		f.same("number of events", len(f.events(k)), 1)
+		f.books(k, 1, 0, 5, 0, 1)
+	},
+}

@@ -1,0 +1,116 @@
+package storetest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/purserpay/purser/pay"
+)
+
+var storeTests = map[string]func(*fixture){
+	"world": func(f *fixture) {
+		world := func(want string) {
+			f.Helper()
+			got, err := f.World(f.ctx)
+			f.must(err)
+			f.same("world", got, want)
+		}
+		world("")
+		for _, genesis := range []string{transaction("genesis"), transaction("another")} {
+			got, err := f.SetWorld(f.ctx, genesis)
+			f.must(err)
+			f.same("world in force", got, transaction("genesis"))
+		}
+		world(transaction("genesis"))
+		f.reopen((Opener).Close)
+		world(transaction("genesis"))
+	},
+	"healthy": func(f *fixture) {
+		f.must(f.Health(f.ctx))
+		if f.Kind() == "" {
+			f.Fatal("an engine without a name")
+		}
+	},
+	"a context that ended": func(f *fixture) {
+		k := f.key()
+		ctx, end := context.WithCancel(f.ctx)
+		end()
+		_, err := f.CreateKey(ctx, newKey(""))
+		f.fails(err, context.Canceled)
+		_, err = f.Key(ctx, k.ID)
+		f.fails(err, context.Canceled)
+		_, err = f.Payments(ctx, pay.PaymentQuery{KeyID: k.ID, Limit: 1})
+		f.fails(err, context.Canceled)
+		_, err = f.SpendEvents(ctx, k.ID, 1, "")
+		f.fails(err, context.Canceled)
+		_, err = f.Lapse(ctx, noon)
+		f.fails(err, context.Canceled)
+	},
+	"reopened": func(f *fixture) { f.survives((Opener).Close) },
+	"crashed":  func(f *fixture) { f.survives((Opener).Kill) },
+}
+
+// reopen ends the store one way or the other and opens it again.
+func (f *fixture) reopen(end func(Opener, testing.TB)) {
+	f.Helper()
+	f.check()
+	end(f.open, f)
+	f.Store = f.open.Open(f)
+}
+
+// survives demands that everything is there after the store was opened again.
+func (f *fixture) survives(end func(Opener, testing.TB)) {
+	newClaimed := newKey("org")
+	newClaimed.Plan = pay.PlanDeveloper
+	k, err := f.CreateKey(f.ctx, newClaimed)
+	f.must(err)
+	w := newWallet(k)
+	f.must(f.CreateWallet(f.ctx, w, 10))
+
+	b := under(want(k, noon), "order 1")
+	settled := f.settle(f.begin(b, pay.Created), true)
+	unanswered := want(k, noon)
+	open := f.release(f.begin(unanswered, pay.Created), false)
+	held := f.begin(want(k, noon), pay.Created)
+	o := outcome(held, pay.Unclear)
+	o.Check = noon
+	f.record(o)
+
+	f.reopen(end)
+
+	found, err := f.KeyBySecret(f.ctx, newClaimed.Secret)
+	f.must(err)
+	f.same("key", found, k)
+	org, err := f.Organization(f.ctx, "org")
+	f.must(err)
+	f.same("plan", org.Plan, pay.PlanDeveloper)
+	wallets, err := f.Wallets(f.ctx, k.ID)
+	f.must(err)
+	f.same("wallets", wallets, []pay.Wallet{w.Wallet})
+	secret, err := f.WalletSecret(f.ctx, w.ID)
+	f.must(err)
+	f.same("wallet secret", secret, w.Secret)
+
+	f.same("settled payment", f.find(settled.ID), settled)
+	f.same("open payment", f.find(open.ID), open)
+	f.books(k, 3, 2, 15, 10, 3)
+	f.same("number of events", len(f.events(k)), 1)
+	f.same("open payments", f.list(k, "open", 10), newestFirst(open, held))
+	due, err := f.Due(f.ctx, noon, 10)
+	f.must(err)
+	f.same("due", ids(due), []string{held.ID})
+
+	f.repeats(b, soon, pay.Stored, settled)
+	f.repeats(unanswered, soon, pay.Driven, open)
+
+	// A lease of before is over now or will be.
+	if _, err := f.Lapse(f.ctx, noon.Add(lapsed)); err != nil {
+		f.Fatal(err)
+	}
+	got := f.find(held.ID)
+	f.same("an earlier lease", []any{got.Lease.Owner, got.Lease.Fence, got.Unanswered}, []any{"", 1, true})
+	next, err := f.Acquire(f.ctx, held.ID, "node-2", noon.Add(lapsed), noon.Add(time.Hour))
+	f.must(err)
+	f.same("fence", next.Lease.Fence, 2)
+}

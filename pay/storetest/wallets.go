@@ -1,0 +1,144 @@
+package storetest
+
+import (
+	"bytes"
+	"time"
+
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/x402"
+)
+
+// newWallet is a wallet to be of a key.
+func newWallet(k pay.Key) pay.NewWallet {
+	id := newID()
+	hash := pay.HashOf(id)
+	address := x402.Address(hash[:20])
+	return pay.NewWallet{
+		Wallet: pay.Wallet{ID: id, KeyID: k.ID, ProviderID: "local_" + id, Network: "base", Address: &address, Created: noon},
+		Secret: []byte("secret of " + id),
+	}
+}
+
+// claimed makes a key of an organization.
+func (f *fixture) claimed(org string) pay.Key {
+	f.Helper()
+	k, err := f.CreateKey(f.ctx, newKey(org))
+	f.must(err)
+	return k
+}
+
+var walletTests = map[string]func(*fixture){
+	"kept and listed, oldest first": func(f *fixture) {
+		k, other := f.key(), f.key()
+		var want []pay.Wallet
+		for range 3 {
+			w := newWallet(k)
+			f.must(f.CreateWallet(f.ctx, w, 10))
+			want = append(want, w.Wallet)
+			f.must(f.CreateWallet(f.ctx, newWallet(other), 10))
+		}
+		list, err := f.Wallets(f.ctx, k.ID)
+		f.must(err)
+		f.same("wallets", list, want)
+		got, err := f.Wallet(f.ctx, want[1].ID)
+		f.must(err)
+		f.same("wallet", got, want[1])
+		list, err = f.Wallets(f.ctx, newID())
+		f.must(err)
+		f.same("wallets of nobody", len(list), 0)
+	},
+	"secrets": func(f *fixture) {
+		k := f.key()
+		with, without := newWallet(k), newWallet(k)
+		without.Secret, without.Address = nil, nil
+		f.must(f.CreateWallet(f.ctx, with, 10))
+		f.must(f.CreateWallet(f.ctx, without, 10))
+		secret, err := f.WalletSecret(f.ctx, with.ID)
+		f.must(err)
+		if !bytes.Equal(secret, with.Secret) {
+			f.Fatal("another secret came back")
+		}
+		secret, err = f.WalletSecret(f.ctx, without.ID)
+		f.must(err)
+		if secret != nil {
+			f.Fatal("a secret came back where none was given")
+		}
+		got, err := f.Wallet(f.ctx, without.ID)
+		f.must(err)
+		f.same("wallet without address", got, without.Wallet)
+	},
+	"unknown": func(f *fixture) {
+		k := f.key()
+		_, err := f.Wallet(f.ctx, newID())
+		f.fails(err, pay.ErrWalletNotFound)
+		_, err = f.WalletSecret(f.ctx, newID())
+		f.fails(err, pay.ErrWalletNotFound)
+		f.fails(f.DeleteWallet(f.ctx, k.ID, newID(), noon), pay.ErrWalletNotFound)
+		f.fails(f.CreateWallet(f.ctx, newWallet(pay.Key{ID: newID()}), 10), pay.ErrKeyNotFound)
+	},
+	"deleted": func(f *fixture) {
+		k, other := f.key(), f.key()
+		w := newWallet(k)
+		f.must(f.CreateWallet(f.ctx, w, 1))
+		f.fails(f.DeleteWallet(f.ctx, other.ID, w.ID, noon), pay.ErrWalletNotFound)
+		f.must(f.DeleteWallet(f.ctx, k.ID, w.ID, noon.Add(time.Hour)))
+		f.fails(f.DeleteWallet(f.ctx, k.ID, w.ID, noon), pay.ErrWalletNotFound)
+		list, err := f.Wallets(f.ctx, k.ID)
+		f.must(err)
+		f.same("live wallets", len(list), 0)
+		got, err := f.Wallet(f.ctx, w.ID)
+		f.must(err)
+		if got.Deleted == nil || !got.Deleted.Equal(noon.Add(time.Hour)) {
+			f.Fatalf("deleted at %v", got.Deleted)
+		}
+		secret, err := f.WalletSecret(f.ctx, w.ID)
+		f.must(err)
+		if !bytes.Equal(secret, w.Secret) {
+			f.Fatal("the secret of a deleted wallet is gone")
+		}
+		f.must(f.CreateWallet(f.ctx, newWallet(k), 1)) // there is room again
+	},
+	"limit": func(f *fixture) {
+		k, other := f.key(), f.key()
+		for range 2 {
+			f.must(f.CreateWallet(f.ctx, newWallet(k), 2))
+		}
+		refused := newWallet(k)
+		f.fails(f.CreateWallet(f.ctx, refused, 2), pay.ErrWalletLimit)
+		_, err := f.Wallet(f.ctx, refused.ID)
+		f.fails(err, pay.ErrWalletNotFound)
+		f.must(f.CreateWallet(f.ctx, newWallet(other), 2))
+		f.must(f.CreateWallet(f.ctx, newWallet(k), 3))
+		n, err := f.WalletCount(f.ctx, k)
+		f.must(err)
+		f.same("count", n, 3)
+	},
+	"limit over an organization": func(f *fixture) {
+		a, b, stranger := f.claimed("org"), f.claimed("org"), f.claimed("org2")
+		w := newWallet(a)
+		f.must(f.CreateWallet(f.ctx, w, 3))
+		f.must(f.CreateWallet(f.ctx, newWallet(b), 3))
+		f.must(f.CreateWallet(f.ctx, newWallet(b), 3))
+		f.fails(f.CreateWallet(f.ctx, newWallet(a), 3), pay.ErrWalletLimit)
+		f.must(f.CreateWallet(f.ctx, newWallet(stranger), 3))
+		for _, k := range []pay.Key{a, b} {
+			n, err := f.WalletCount(f.ctx, k)
+			f.must(err)
+			f.same("count", n, 3)
+		}
+		f.must(f.DeleteWallet(f.ctx, a.ID, w.ID, noon))
+		f.must(f.CreateWallet(f.ctx, newWallet(b), 3))
+	},
+	"limit at once": func(f *fixture) {
+		keys := []pay.Key{f.claimed("org"), f.claimed("org"), f.claimed("org")}
+		errs := together(crowd, func(i int) error { return f.CreateWallet(f.ctx, newWallet(keys[i%len(keys)]), 10) })
+		f.same("created", f.succeeded(errs, pay.ErrWalletLimit), 10)
+	},
+	"deleted at once": func(f *fixture) {
+		k := f.key()
+		w := newWallet(k)
+		f.must(f.CreateWallet(f.ctx, w, 1))
+		errs := together(crowd, func(int) error { return f.DeleteWallet(f.ctx, k.ID, w.ID, noon) })
+		f.same("deletions", f.succeeded(errs, pay.ErrWalletNotFound), 1)
+	},
+}

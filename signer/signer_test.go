@@ -1,0 +1,175 @@
+package signer_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/signer"
+	"github.com/purserpay/purser/x402"
+)
+
+// shelf keeps secrets as a store would, giving out copies.
+type shelf struct {
+	secrets map[string][]byte
+	given   [][]byte
+}
+
+func (s *shelf) WalletSecret(ctx context.Context, id string) ([]byte, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	secret, ok := s.secrets[id]
+	if !ok {
+		return nil, pay.ErrWalletNotFound
+	}
+	secret = slices.Clone(secret)
+	s.given = append(s.given, secret)
+	return secret, nil
+}
+
+func newWallet(t testing.TB, s *shelf, p pay.Wallets) pay.Wallet {
+	t.Helper()
+	id := uuid.Must(uuid.NewV7()).String()
+	made, err := p.Create(t.Context(), id, "base")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.secrets == nil {
+		s.secrets = map[string][]byte{}
+	}
+	s.secrets[id] = made.Secret
+	return pay.Wallet{ID: id, ProviderID: made.ProviderID, Network: "base", Address: made.Address}
+}
+
+func message(w pay.Wallet) pay.Message {
+	network, _ := x402.NetworkByWire("base")
+	m := pay.Message{Asset: network.Assets[0], ChainID: network.ChainID}
+	m.Authorization = x402.Authorization{
+		To: x402.Address{19: 1}, Value: x402.NewAmount(10_000), ValidBefore: 1_900_000_000, Nonce: x402.Nonce{7},
+	}
+	if w.Address != nil {
+		m.Authorization.From = *w.Address
+	}
+	return m
+}
+
+func TestLocalWallets(t *testing.T) {
+	t.Parallel()
+	var s shelf
+	local := signer.NewLocal(&s)
+	if local.Name() != "local" {
+		t.Errorf("name %q", local.Name())
+	}
+	a, b := newWallet(t, &s, local), newWallet(t, &s, local)
+	for _, w := range []pay.Wallet{a, b} {
+		id, ok := strings.CutPrefix(w.ProviderID, "local_")
+		if _, err := uuid.Parse(id); err != nil || !ok {
+			t.Errorf("provider id %q", w.ProviderID)
+		}
+		if w.Address == nil || w.Address.IsZero() || len(s.secrets[w.ID]) != 32 {
+			t.Errorf("address %v, %d bytes of secret", w.Address, len(s.secrets[w.ID]))
+		}
+	}
+	if a.ProviderID == b.ProviderID || *a.Address == *b.Address {
+		t.Error("two wallets are alike")
+	}
+}
+
+func TestLocalSigns(t *testing.T) {
+	t.Parallel()
+	var s shelf
+	local := signer.NewLocal(&s)
+	w := newWallet(t, &s, local)
+	m := message(w)
+	for range 2 { // the kept secret must survive a signature
+		signature, err := local.Sign(t.Context(), w, m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		by, err := x402.Recover(m.Authorization.Digest(m.Asset, m.ChainID), signature)
+		if err != nil || by != *w.Address {
+			t.Errorf("recovered %s, %v; want %s", by, err, w.Address)
+		}
+	}
+	for _, secret := range s.given {
+		if !slices.Equal(secret, make([]byte, 32)) {
+			t.Error("a fetched secret was not wiped")
+		}
+	}
+}
+
+func TestLocalRefuses(t *testing.T) {
+	t.Parallel()
+	var s shelf
+	local := signer.NewLocal(&s)
+	w, other := newWallet(t, &s, local), newWallet(t, &s, local)
+	wrongKey, short, zero, unknown, bare := w, w, w, w, w
+	wrongKey.ID, short.ID, zero.ID, unknown.ID = other.ID, "short", "zero", "unknown"
+	bare.Address = nil
+	s.secrets["short"], s.secrets["zero"] = []byte{1, 2, 3}, make([]byte, 32)
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, c := range []struct {
+		name string
+		ctx  context.Context
+		w    pay.Wallet
+		m    pay.Message
+		is   error
+		text string
+	}{
+		{name: "another's authorization", w: w, m: message(other), text: "from " + other.Address.String()},
+		{name: "another's key", w: wrongKey, m: message(w), text: "another address"},
+		{name: "short key", w: short, m: message(w), text: "no key"},
+		{name: "zero key", w: zero, m: message(w), text: "no key"},
+		{name: "unknown", w: unknown, m: message(w), is: pay.ErrWalletNotFound},
+		{name: "no address", w: bare, m: message(w), is: pay.ErrNoAddress},
+		{name: "canceled", ctx: canceled, w: w, m: message(w), is: context.Canceled},
+	} {
+		ctx := c.ctx
+		if ctx == nil {
+			ctx = t.Context()
+		}
+		signature, err := local.Sign(ctx, c.w, c.m)
+		if err == nil || c.is != nil && !errors.Is(err, c.is) || !strings.Contains(err.Error(), c.text) {
+			t.Errorf("%s: error %v", c.name, err)
+		}
+		if signature != (x402.Signature{}) {
+			t.Errorf("%s: a signature came with the error", c.name)
+		}
+	}
+}
+
+func TestNone(t *testing.T) {
+	t.Parallel()
+	none := signer.None{}
+	var s shelf
+	w := newWallet(t, &s, none)
+	if id, ok := strings.CutPrefix(w.ProviderID, "purser_"); !ok || uuid.Validate(id) != nil {
+		t.Errorf("provider id %q", w.ProviderID)
+	}
+	if none.Name() != "none" || w.Address != nil || s.secrets[w.ID] != nil {
+		t.Errorf("name %q, address %v, secret %v", none.Name(), w.Address, s.secrets[w.ID])
+	}
+	if _, err := none.Sign(t.Context(), w, message(w)); !errors.Is(err, pay.ErrNoAddress) {
+		t.Errorf("error %v", err)
+	}
+}
+
+func BenchmarkLocalSign(b *testing.B) {
+	s := shelf{}
+	local := signer.NewLocal(&s)
+	w := newWallet(b, &s, local)
+	m := message(w)
+	for b.Loop() {
+		s.given = s.given[:0]
+		if _, err := local.Sign(b.Context(), w, m); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
