@@ -99,7 +99,7 @@ func (a *Attempt) finish(answered, wait bool) {
 		defer a.payer.background.Done()
 		defer a.payer.letGo(a.hold)
 		a.pending.Wait()
-		ctx, cancel := detached(a.caller, LeaseTime)
+		ctx, cancel := detached(a.caller)
 		defer cancel()
 		if _, _, err := a.payer.store.Record(ctx, o); err != nil && !errors.Is(err, ErrQueued) {
 			// The lease lapses by itself; the payment then counts as unanswered.
@@ -114,8 +114,8 @@ func (a *Attempt) finish(answered, wait bool) {
 }
 
 // detached is a context that outlives its caller, for writes that must happen.
-func detached(caller context.Context, d time.Duration) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(caller), d)
+func detached(caller context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(caller), LeaseTime)
 }
 
 // outcome fills in what every outcome of this attempt carries.
@@ -133,7 +133,7 @@ func (a *Attempt) outcome(o Outcome) Outcome {
 // record writes an outcome of this attempt and returns once it is durable, or queued by
 // a store that cannot write at the moment.
 func (a *Attempt) record(ctx context.Context, o Outcome) error {
-	ctx, cancel := detached(ctx, LeaseTime)
+	ctx, cancel := detached(ctx)
 	defer cancel()
 	sig := a.row.Signature
 	row, err := a.payer.record(ctx, a.row, a.outcome(o))
@@ -158,7 +158,7 @@ func (a *Attempt) recordSoon(o Outcome) {
 	a.pending.Add(1)
 	go func() { // waited for by Finish through pending, and by Close through background
 		defer a.pending.Done()
-		ctx, cancel := detached(a.caller, LeaseTime)
+		ctx, cancel := detached(a.caller)
 		defer cancel()
 		if _, err := a.payer.record(ctx, before, o); err != nil && o.Verdict == VerdictSettled {
 			note := a.outcome(Outcome{Note: "receipt not accepted: " + err.Error()})

@@ -117,10 +117,10 @@ func hostOf(raw string) string {
 		return ""
 	}
 	host := strings.TrimSuffix(strings.ToLower(u.Host), ".")
-	switch {
-	case u.Scheme == "http":
+	switch u.Scheme {
+	case "http":
 		host = strings.TrimSuffix(host, ":80")
-	case u.Scheme == "https":
+	case "https":
 		host = strings.TrimSuffix(host, ":443")
 	}
 	return host

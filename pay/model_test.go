@@ -67,8 +67,10 @@ func TestModel(t *testing.T) {
 	}
 }
 
-var verifyModes = []string{"", "", "", "", "refuse", "fail", "unreachable"}
-var settleModes = []string{"", "", "", "refuse", "fail", "fail-moved", "moved-unclear", "pending", "lie"}
+var (
+	verifyModes = []string{"", "", "", "", "refuse", "fail", "unreachable"}
+	settleModes = []string{"", "", "", "refuse", "fail", "fail-moved", "moved-unclear", "pending", "lie"}
+)
 
 func (m *model) buy(rt *rapid.T) {
 	n := len(m.wants)

@@ -148,7 +148,7 @@ func (p *Payer) propose(ctx context.Context, r Request) (*Begin, choice, error) 
 		// A repeat at the proxy is served whatever the fresh challenge says.
 		b.Declined = err
 		b.identify(r, Terms{})
-		return b, c, nil
+		return b, c, nil //nolint:nilerr // the journal answers with b.Declined after looking for a repeat
 	}
 	terms := Terms{
 		Settlement: r.Settlement, Network: c.network.Name, Scheme: c.requirement.Scheme,

@@ -183,7 +183,7 @@ func (p *Payment) Sendable(now time.Time) bool {
 }
 
 // Lives reports whether the payment counts for repeats: not void and not refused.
-func (p *Payment) Lives() bool { return p.State != Void && !(p.State == Open && p.Refused) }
+func (p *Payment) Lives() bool { return p.State != Void && (p.State != Open || !p.Refused) }
 
 // Awaited reports whether a repeat without an idempotency key may still get this
 // payment; stores index such payments by (KeyID, Identity).

@@ -127,7 +127,7 @@ func (p *Payer) recoverPayment(ctx context.Context, id string) error {
 		o.Check = p.nextCheck(after, o.At)
 	}
 	o.Release, o.Answered = true, row.Answered
-	write, cancelWrite := detached(ctx, LeaseTime)
+	write, cancelWrite := detached(ctx)
 	defer cancelWrite()
 	_, err = p.record(write, row, o)
 	return err

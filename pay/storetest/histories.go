@@ -166,7 +166,7 @@ func (h *history) wait(rt *rapid.T) {
 func (h *history) reopenAny(rt *rapid.T) {
 	h.now = h.now.Add(time.Minute)
 	h.lapseAny(rt)
-	h.reopen(rapid.SampledFrom([]func(Opener, testing.TB){(Opener).Close, (Opener).Kill}).Draw(rt, "end"))
+	h.reopen(rapid.SampledFrom([]func(Opener, testing.TB){Opener.Close, Opener.Kill}).Draw(rt, "end"))
 }
 
 // compare asks both everything.

@@ -62,9 +62,15 @@ var listTests = map[string]func(*fixture){
 		with := map[string][]*pay.Payment{}
 		for range 3 {
 			for _, verdicts := range [][]pay.Verdict{
-				{}, {pay.VerdictSettled}, {pay.VerdictVoid}, {pay.VerdictRefused}, {pay.VerdictAbsent},
-				{pay.VerdictSettled, pay.VerdictConfirm}, {pay.VerdictSettled, pay.VerdictDisprove},
-				{pay.VerdictRefused, pay.VerdictVoid}, {pay.VerdictAbsent, pay.VerdictSettled},
+				{},
+				{pay.VerdictSettled},
+				{pay.VerdictVoid},
+				{pay.VerdictRefused},
+				{pay.VerdictAbsent},
+				{pay.VerdictSettled, pay.VerdictConfirm},
+				{pay.VerdictSettled, pay.VerdictDisprove},
+				{pay.VerdictRefused, pay.VerdictVoid},
+				{pay.VerdictAbsent, pay.VerdictSettled},
 			} {
 				p := f.begin(want(k, noon), pay.Created)
 				for _, v := range verdicts {

@@ -23,7 +23,7 @@ var storeTests = map[string]func(*fixture){
 			f.same("world in force", got, transaction("genesis"))
 		}
 		world(transaction("genesis"))
-		f.reopen((Opener).Close)
+		f.reopen(Opener.Close)
 		world(transaction("genesis"))
 	},
 	"healthy": func(f *fixture) {
@@ -47,8 +47,8 @@ var storeTests = map[string]func(*fixture){
 		_, err = f.Lapse(ctx, noon)
 		f.fails(err, context.Canceled)
 	},
-	"reopened": func(f *fixture) { f.survives((Opener).Close) },
-	"crashed":  func(f *fixture) { f.survives((Opener).Kill) },
+	"reopened": func(f *fixture) { f.survives(Opener.Close) },
+	"crashed":  func(f *fixture) { f.survives(Opener.Kill) },
 }
 
 // reopen ends the store one way or the other and opens it again.

@@ -1,0 +1,150 @@
+package boltstore
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/x402"
+)
+
+// batch is the transaction that operations run in.
+type batch struct {
+	tx *bbolt.Tx
+	// wrote: the running operation has written. changed: any has.
+	wrote, changed bool
+	// rows are the payments as written in this transaction; leased those that the
+	// committer remembers. Both are as stored and not to be changed.
+	rows   map[string]*pay.Payment
+	leased map[string]*pay.Payment
+}
+
+func newBatch(tx *bbolt.Tx, leased map[string]*pay.Payment) *batch {
+	return &batch{tx: tx, rows: map[string]*pay.Payment{}, leased: leased}
+}
+
+// publish tells the committer's memory what became of the leases, after the commit.
+func (b *batch) publish(leased map[string]*pay.Payment) {
+	for id, p := range b.rows {
+		if p.Lease.Owner != "" {
+			leased[id] = p
+		} else {
+			delete(leased, id)
+		}
+	}
+}
+
+// get reads a value, which is good until the next write.
+func (b *batch) get(bucket, key []byte) []byte { return b.tx.Bucket(bucket).Get(key) }
+
+func (b *batch) put(bucket, key, value []byte) error {
+	b.wrote, b.changed = true, true
+	if err := b.tx.Bucket(bucket).Put(key, value); err != nil {
+		return fmt.Errorf("put into %s: %w", bucket, err)
+	}
+	return nil
+}
+
+func (b *batch) delete(bucket, key []byte) error {
+	b.wrote, b.changed = true, true
+	if err := b.tx.Bucket(bucket).Delete(key); err != nil {
+		return fmt.Errorf("delete from %s: %w", bucket, err)
+	}
+	return nil
+}
+
+// load reads a payment, which is not to be changed: pay.ErrPaymentNotFound.
+func (b *batch) load(id string) (*pay.Payment, error) {
+	if p := b.rows[id]; p != nil {
+		return p, nil
+	}
+	if p := b.leased[id]; p != nil {
+		return p, nil
+	}
+	return paymentIn(b.tx, id)
+}
+
+// leasedIDs lists payments whose lease ends at or before until (all if nil), soonest
+// first, at most limit (0: no bound).
+func (b *batch) leasedIDs(until *time.Time, limit int) []string {
+	var ids []string
+	c := b.tx.Bucket(leasesBucket).Cursor()
+	for k, _ := c.First(); k != nil && (limit == 0 || len(ids) < limit); k, _ = c.Next() {
+		if until != nil && bytes.Compare(k[:8], []byte(nanos(*until))) > 0 {
+			break
+		}
+		ids = append(ids, string(k[9:]))
+	}
+	return ids
+}
+
+// counter reads a counter; one that was never written is zero.
+func counterIn(tx *bbolt.Tx, c pay.Counter) (x402.Amount, error) {
+	text := tx.Bucket(countersBucket).Get([]byte(c))
+	if text == nil {
+		return x402.Amount{}, nil
+	}
+	amount, err := x402.ParseAmount(string(text))
+	if err != nil {
+		return x402.Amount{}, fmt.Errorf("counter %s: %w", c, err)
+	}
+	return amount, nil
+}
+
+// count applies changes to counters. A counter at zero takes no room.
+func (b *batch) count(changes []pay.CounterChange) error {
+	for _, change := range changes {
+		if change.Amount.IsZero() {
+			continue
+		}
+		have, err := counterIn(b.tx, change.Counter)
+		if err != nil {
+			return err
+		}
+		var overflow bool
+		if change.Add {
+			have, overflow = have.Add(change.Amount)
+			if overflow {
+				return fmt.Errorf("counter %s: overflow", change.Counter)
+			}
+		} else if less, under := have.Sub(change.Amount); under {
+			have = x402.Amount{}
+		} else {
+			have = less
+		}
+		if have.IsZero() {
+			err = b.delete(countersBucket, []byte(change.Counter))
+		} else {
+			err = b.put(countersBucket, []byte(change.Counter), []byte(have.String()))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// labelCount reads how many payments have a label.
+func labelCount(tx *bbolt.Tx, label string) (int, error) {
+	text := tx.Bucket(labelCountsBucket).Get([]byte(label))
+	if text == nil {
+		return 0, nil
+	}
+	n, err := strconv.Atoi(string(text))
+	if err != nil {
+		return 0, fmt.Errorf("count of %s: %w", label, err)
+	}
+	return n, nil
+}
+
+func (b *batch) countLabel(label string, by int) error {
+	n, err := labelCount(b.tx, label)
+	if err != nil {
+		return err
+	}
+	return b.put(labelCountsBucket, []byte(label), []byte(strconv.Itoa(n+by)))
+}

@@ -1,0 +1,61 @@
+package boltstore
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/pay/storetest"
+	"github.com/purserpay/purser/vault"
+)
+
+var testMaster = vault.MasterKey{1, 2, 3}
+
+// inFolder are the options of a store in dir.
+func inFolder(dir string) Options {
+	return Options{Path: filepath.Join(dir, "purser.db"), MasterKey: vault.Given(testMaster)}
+}
+
+// openIn opens a store that the test closes.
+func openIn(t testing.TB, o Options) *DB {
+	t.Helper()
+	d, err := Open(context.Background(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	return d
+}
+
+// opener opens one file for the conformance suite.
+type opener struct {
+	options Options
+	db      *DB
+}
+
+func (o *opener) Open(t testing.TB) pay.Store {
+	t.Helper()
+	db, err := Open(context.Background(), o.options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.db = db
+	return db
+}
+
+func (o *opener) Close(t testing.TB) {
+	t.Helper()
+	if err := o.db.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Kill lets go of the file without another write, which is what closing bbolt is.
+// crash_test.go kills a real process.
+func (o *opener) Kill(t testing.TB) { o.Close(t) }
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, func(t testing.TB) storetest.Opener { return &opener{options: inFolder(t.TempDir())} })
+}

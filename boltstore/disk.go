@@ -1,0 +1,49 @@
+package boltstore
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/purserpay/purser/pay"
+)
+
+// diskCheck is how long a reading of the free disk space is good for.
+const diskCheck = time.Second
+
+// disk watches the free space of the store's folder.
+type disk struct {
+	dir  string
+	min  uint64
+	read func(string) (uint64, error)
+
+	mu    sync.Mutex
+	at    time.Time
+	state error
+}
+
+func newDisk(dir string, min uint64, read func(string) (uint64, error)) *disk {
+	if min == 0 {
+		min = defaultMinFree
+	}
+	if read == nil {
+		read = freeSpace
+	}
+	return &disk{dir: dir, min: min, read: read}
+}
+
+// short returns pay.ErrUnavailable while there is too little space to begin anything.
+// A failing reading is not held against the disk: a full one fails the commit.
+func (k *disk) short() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	// Paced by the machine's own clock, which tests of the books don't turn.
+	if now := time.Now(); k.at.IsZero() || now.Sub(k.at) >= diskCheck {
+		k.at, k.state = now, nil
+		if free, err := k.read(k.dir); err == nil && free < k.min {
+			k.state = fmt.Errorf("%w: %d MiB of disk are free and %d are kept for outcomes",
+				pay.ErrUnavailable, free>>20, k.min>>20)
+		}
+	}
+	return k.state
+}

@@ -1,0 +1,14 @@
+//go:build linux || darwin || freebsd
+
+package boltstore
+
+import "golang.org/x/sys/unix"
+
+// freeSpace is the number of bytes that an unprivileged process may still write.
+func freeSpace(dir string) (uint64, error) {
+	var s unix.Statfs_t
+	if err := unix.Statfs(dir, &s); err != nil {
+		return 0, err
+	}
+	return uint64(s.Bavail) * uint64(s.Bsize), nil
+}

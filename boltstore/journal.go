@@ -1,0 +1,272 @@
+package boltstore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/x402"
+)
+
+// Begin decides and writes one call's payment. A caller that leaves before its turn
+// begins nothing; later it waits for the commit, which is short. New payments stop
+// while free disk is short; repeats of earlier ones don't.
+func (d *DB) Begin(ctx context.Context, want *pay.Begin) (pay.Begun, error) {
+	var begun pay.Begun
+	o := &op{}
+	o.run = func(b *batch) (err error) {
+		var changes []pay.CounterChange
+		begun, changes, err = want.Decide(view{b})
+		if err != nil || !begun.Leased() {
+			return err
+		}
+		p := begun.Payment
+		var was *pay.Payment
+		if begun.How == pay.Created {
+			if err := d.mayCreate(b, p); err != nil {
+				return err
+			}
+		} else if was, err = b.load(p.ID); err != nil {
+			return err
+		}
+		o.granted, o.created = p, begun.How == pay.Created
+		if err := b.savePayment(was, p); err != nil {
+			return err
+		}
+		return b.count(changes)
+	}
+	if err := d.do(ctx, o); err != nil {
+		return pay.Begun{}, err
+	}
+	begun.Payment = begun.Payment.Clone() // the batch keeps its own
+	return begun, nil
+}
+
+// mayCreate refuses a new payment for which there is no room or whose id is taken.
+func (d *DB) mayCreate(b *batch, p *pay.Payment) error {
+	if err := d.disk.short(); err != nil {
+		return err
+	}
+	if p.ID == "" || b.get(paymentsBucket, []byte(p.ID)) != nil {
+		return fmt.Errorf("payment id %q is empty or taken", p.ID)
+	}
+	return nil
+}
+
+// Acquire takes the lease of a payment that nobody holds.
+func (d *DB) Acquire(ctx context.Context, id, owner string, now, until time.Time) (*pay.Payment, error) {
+	var p *pay.Payment
+	o := &op{}
+	o.run = func(b *batch) error {
+		was, err := b.load(id)
+		if err != nil {
+			return err
+		}
+		if was.Lease.Live(now) {
+			return pay.ErrLeaseHeld
+		}
+		p = was.Clone()
+		if p.Lease.Owner != "" {
+			p.Lapse()
+		}
+		p.Grant(owner, until)
+		o.granted = p
+		return b.savePayment(was, p)
+	}
+	if err := d.do(ctx, o); err != nil {
+		return nil, err
+	}
+	return p.Clone(), nil
+}
+
+// Renew extends a lease. While the store cannot write, the lease is extended in memory,
+// because the send that it stands for goes on: nobody else can take it meanwhile, and
+// it is written before anything else can.
+func (d *DB) Renew(ctx context.Context, id string, fence uint64, until time.Time) error {
+	renewed := func(was *pay.Payment) (*pay.Payment, error) {
+		if was.Lease.Fence != fence || was.Lease.Owner == "" {
+			return nil, pay.ErrLeaseLost
+		}
+		p := was.Clone()
+		p.Lease.Until = until
+		return p, nil
+	}
+	run := func(b *batch) error {
+		was, err := b.load(id)
+		if err != nil {
+			return err
+		}
+		p, err := renewed(was)
+		if err != nil {
+			return err
+		}
+		return b.savePayment(was, p)
+	}
+	down := func(cause error) error {
+		was, err := d.lastKnown(id)
+		if err != nil {
+			return unavailable(cause)
+		}
+		p, err := renewed(was)
+		if err != nil {
+			return err
+		}
+		return d.keepRenewal(p, run)
+	}
+	return d.do(ctx, &op{run: run, down: down})
+}
+
+// Record applies an outcome. Once handed over it is written, even if its caller leaves.
+func (d *DB) Record(ctx context.Context, out pay.Outcome) (*pay.Payment, pay.Effects, error) {
+	var p *pay.Payment
+	var fx pay.Effects
+	run := func(b *batch) (err error) {
+		p, fx, err = b.record(out)
+		return err
+	}
+	down := func(cause error) error {
+		was, err := d.lastKnown(out.PaymentID)
+		if err != nil {
+			return unavailable(fmt.Errorf("%w; read payment: %w", cause, err))
+		}
+		if err := d.claimedWhileDown(out); err != nil {
+			return err
+		}
+		p = was.Clone()
+		if fx, err = p.Apply(out); err != nil {
+			return err
+		}
+		again := func(b *batch) error {
+			_, _, err := b.record(out)
+			return err
+		}
+		if _, err := d.keep(p, "outcome "+string(out.Verdict), again); err != nil {
+			return err
+		}
+		return fmt.Errorf("%w: %w", pay.ErrQueued, cause)
+	}
+	err := d.do(ctx, &op{run: run, down: down, stays: true})
+	switch {
+	case err == nil, errors.Is(err, pay.ErrQueued):
+		return p.Clone(), fx, err
+	default:
+		return nil, pay.Effects{}, err
+	}
+}
+
+// record applies an outcome in the batch. All that may fail comes before the first write.
+func (b *batch) record(out pay.Outcome) (*pay.Payment, pay.Effects, error) {
+	was, err := b.load(out.PaymentID)
+	if err != nil {
+		return nil, pay.Effects{}, err
+	}
+	if claims(out) && claimedIn(b.tx, out) {
+		return nil, pay.Effects{}, pay.ErrTransactionKnown
+	}
+	p := was.Clone()
+	fx, err := p.Apply(out)
+	if err != nil {
+		return nil, pay.Effects{}, err
+	}
+	var event []byte
+	if fx.Event != nil {
+		if event, err = b.newEvent(fx.Event); err != nil {
+			return nil, pay.Effects{}, err
+		}
+	}
+	if err := b.savePayment(was, p); err != nil {
+		return nil, pay.Effects{}, err
+	}
+	if event != nil {
+		if err := b.put(eventsBucket, join(fx.Event.KeyID, fx.Event.ID), event); err != nil {
+			return nil, pay.Effects{}, err
+		}
+	}
+	return p, fx, b.count(fx.Counters)
+}
+
+// claims: the outcome settles by a transaction that somebody only claims.
+func claims(out pay.Outcome) bool {
+	return out.Verdict == pay.VerdictSettled && out.ClaimedTransaction && out.Transaction != ""
+}
+
+// claimedIn reports whether the claimed transaction is recorded for another payment.
+func claimedIn(tx *bbolt.Tx, out pay.Outcome) bool {
+	first := tx.Bucket(transactionsBucket).Get(transactionKey(out.Transaction))
+	return first != nil && string(first) != out.PaymentID
+}
+
+// Lapse ends leases that ran out unreleased.
+func (d *DB) Lapse(ctx context.Context, now time.Time) (int, error) {
+	total := 0
+	for {
+		n := 0
+		err := d.do(ctx, &op{run: func(b *batch) error {
+			ids := b.leasedIDs(&now, maxBatch)
+			for _, id := range ids {
+				if err := b.lapse(id); err != nil {
+					return err
+				}
+			}
+			n = len(ids)
+			return nil
+		}})
+		if err != nil {
+			return total, err
+		}
+		if total += n; n < maxBatch {
+			return total, nil
+		}
+	}
+}
+
+func (b *batch) lapse(id string) error {
+	was, err := b.load(id)
+	if err != nil {
+		return err
+	}
+	p := was.Clone()
+	p.Lapse()
+	return b.savePayment(was, p)
+}
+
+// view is a batch as pay.BeginView.
+type view struct{ *batch }
+
+func (v view) ByIdempotencyKey(keyID, idempotencyKey string) (p *pay.Payment, err error) {
+	attempts := v.tx.Bucket(idempotencyBucket)
+	descend(attempts, within(keyID, hashed(idempotencyKey)), "", func(id, _ []byte) bool {
+		p, err = v.load(string(id))
+		return false // the newest attempt is the one
+	})
+	return p, err
+}
+
+func (v view) VisitAwaited(keyID string, identity pay.Hash, now time.Time, visit func(id string) (bool, error)) error {
+	prefix := within(keyID, string(identity[:]))
+	c := v.tx.Bucket(awaitedBucket).Cursor()
+	for k, _ := c.Seek(append(prefix, after(now)...)); bytes.HasPrefix(k, prefix); k, _ = c.Next() {
+		if more, err := visit(string(k[len(prefix)+9:])); err != nil || !more {
+			return err
+		}
+	}
+	return nil
+}
+
+func (v view) Payment(id string) (*pay.Payment, error) { return v.load(id) }
+
+func (v view) CountUnanswered(keyID, host string, now time.Time, max int) (n int, err error) {
+	prefix := within(keyID, hashed(host))
+	c := v.tx.Bucket(hostsBucket).Cursor()
+	for k, _ := c.Seek(append(prefix, after(now)...)); bytes.HasPrefix(k, prefix) && n < max; k, _ = c.Next() {
+		n++
+	}
+	return n, nil
+}
+
+func (v view) Counter(c pay.Counter) (x402.Amount, error) { return counterIn(v.tx, c) }

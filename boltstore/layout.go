@@ -1,0 +1,102 @@
+package boltstore
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+)
+
+// The buckets. Parts of a key are separated by a zero byte, numbers are 8 bytes
+// big-endian, so that every question is one seek and neighbours are in order.
+var (
+	metaBucket = []byte("meta") // schema, store id, world, wrapped keys
+
+	keysBucket       = []byte("keys")              // key id -> key
+	keyHashBucket    = []byte("keys_by_hash")      // keyed hash of the secret -> key id
+	keySecretsBucket = []byte("key_secrets")       // key id -> sealed secret, claimed keys only
+	orgsBucket       = []byte("organizations")     // organization id -> organization
+	orgKeysBucket    = []byte("organization_keys") // organization id, key id -> nothing
+
+	walletsBucket       = []byte("wallets")        // wallet id -> wallet
+	walletSecretsBucket = []byte("wallet_secrets") // wallet id -> sealed secret
+	liveWalletsBucket   = []byte("wallets_live")   // key id, wallet id -> nothing
+
+	paymentsBucket     = []byte("payments")          // payment id -> payment
+	keyPaymentsBucket  = []byte("payments_by_key")   // key id, payment id -> nothing
+	labelsBucket       = []byte("payments_by_label") // key id, label, payment id -> nothing; sparse labels only
+	awaitedBucket      = []byte("payments_awaited")  // key id, identity, expiry (s), payment id -> nothing
+	hostsBucket        = []byte("payments_by_host")  // key id, host hash, validBefore (s), payment id -> nothing
+	leasesBucket       = []byte("leases")            // until (ns), payment id -> nothing
+	dueBucket          = []byte("payments_due")      // check (ns), payment id -> nothing
+	idempotencyBucket  = []byte("idempotency")       // key id, SHA-256 of the idempotency key, payment id -> nothing; the last one counts
+	transactionsBucket = []byte("transactions")      // transaction in lower case -> first payment id
+	labelCountsBucket  = []byte("label_counts")      // label -> number of payments that have it
+
+	eventsBucket   = []byte("spend")    // key id, event id -> spend event
+	countersBucket = []byte("counters") // counter -> decimal
+)
+
+var allBuckets = [][]byte{
+	metaBucket, keysBucket, keyHashBucket, keySecretsBucket, orgsBucket, orgKeysBucket,
+	walletsBucket, walletSecretsBucket, liveWalletsBucket,
+	paymentsBucket, keyPaymentsBucket, labelsBucket, awaitedBucket, hostsBucket, leasesBucket, dueBucket,
+	idempotencyBucket, transactionsBucket, labelCountsBucket, eventsBucket, countersBucket,
+}
+
+// Keys of the meta bucket.
+var (
+	schemaKey  = []byte("schema")  // number of applied migrations
+	storeIDKey = []byte("id")      // random, tells this file from another at the same path
+	worldKey   = []byte("world")   // see pay.Store
+	vaultKey   = []byte("vault")   // wrapped keys, see package vault
+	resumedKey = []byte("resumed") // when writing last went on after an outage
+)
+
+// join makes a key of parts.
+func join(parts ...string) []byte { return []byte(strings.Join(parts, "\x00")) }
+
+// within is the prefix of all keys that begin with these parts.
+func within(parts ...string) []byte { return append(join(parts...), 0) }
+
+// number is n as it stands in keys.
+func number(n int64) string {
+	return string(binary.BigEndian.AppendUint64(nil, uint64(max(n, 0))))
+}
+
+// nanos is t as it stands in keys. Times out of an int64's range stand at its ends.
+func nanos(t time.Time) string {
+	switch year := t.Year(); {
+	case year < 1970:
+		return number(0)
+	case year > 2261:
+		return number(math.MaxInt64)
+	}
+	return number(t.UnixNano())
+}
+
+// rowVersion is the first byte of every encoded row. A new encoding gets a new number,
+// and readers know all of them.
+const rowVersion = 1
+
+// encodeRow encodes a key, organization, wallet or spend event.
+func encodeRow(row any) ([]byte, error) {
+	text, err := json.Marshal(row)
+	if err != nil {
+		return nil, fmt.Errorf("encode row: %w", err)
+	}
+	return append([]byte{rowVersion}, text...), nil
+}
+
+// decodeRow reads what encodeRow wrote. Nothing in row refers to encoded afterwards.
+func decodeRow(encoded []byte, row any) error {
+	if len(encoded) == 0 || encoded[0] != rowVersion {
+		return fmt.Errorf("row of an unknown encoding")
+	}
+	if err := json.Unmarshal(encoded[1:], row); err != nil {
+		return fmt.Errorf("decode row: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,294 @@
+package boltstore
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"math/bits"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
+
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/vault"
+)
+
+// Sandbox is the world of stores that belong to purser-sandbox.
+const Sandbox = "sandbox"
+
+// Options say how to open a store.
+type Options struct {
+	// Path of the database file; its folder is created if need be.
+	Path string
+	// MasterKey gives the key that wraps the store's secrets. It is called once, while the
+	// file is locked; see [vault.From] and [vault.Given].
+	MasterKey vault.Source
+	// World is what the store must be: "" for an ordinary one, Sandbox for purser-sandbox.
+	World string
+	// Clock tells the time. Default: time.Now.
+	Clock pay.Clock
+	// Logger hears of outages. Default: discarded.
+	Logger *slog.Logger
+	// MinFree is the free disk space in bytes below which nothing new is begun, so that
+	// outcomes still fit. Default: 64 MiB.
+	MinFree uint64
+	// FreeSpace reads the free disk space of a folder. Default: the operating system's.
+	FreeSpace func(dir string) (uint64, error)
+}
+
+const (
+	// mmapSize is reserved at first, so that the file can grow without being mapped anew,
+	// which would wait for readers. It takes addresses, neither memory nor disk.
+	mmapSize = 1 << (20 + 10*(bits.UintSize/64)) // 1 GiB, or 1 MiB of 32 bits
+	// lockWait is how long opening waits for another process to let go of the file.
+	lockWait = 2 * time.Second
+	// fileMode: the file tells who pays whom.
+	fileMode       = 0o600
+	dirMode        = 0o700
+	defaultMinFree = 64 << 20
+)
+
+// Errors of opening.
+var (
+	// ErrLocked: another process has the file open.
+	ErrLocked = errors.New("store is in use")
+	// ErrNewer: the file was written by a newer purser.
+	ErrNewer = errors.New("store has a newer schema")
+	// ErrWorld: the store belongs to another world.
+	ErrWorld = errors.New("store of another world")
+)
+
+// DB is a bbolt file as pay.Store. It is safe for concurrent use.
+type DB struct {
+	path    string
+	id      string // of the file: what a reopened file must still have
+	clock   pay.Clock
+	log     *slog.Logger
+	vault   *vault.Vault
+	sandbox bool
+	disk    *disk
+
+	// handle guards bolt, which the committer replaces after an outage and sets to nil
+	// while the file cannot be opened. Only the committer writes it.
+	handle sync.RWMutex
+	bolt   *bbolt.DB
+
+	ops      chan *op
+	closing  chan struct{}
+	finished chan struct{}
+	closed   sync.Once
+	result   error // of closing; read after finished
+
+	// leased are the rows of the leased payments as stored: the committer's own.
+	leased map[string]*pay.Payment
+	outage *outage                 // the committer's own; nil while writing works
+	health atomic.Pointer[trouble] // what Health tells about the outage
+
+	noSync bool // for measuring without the disk
+	hooks  hooks
+}
+
+// hooks let tests make the disk fail.
+type hooks struct {
+	// commit stands around every commit.
+	commit atomic.Pointer[func(commit func() error) error]
+	// reopen comes before every reopening.
+	reopen atomic.Pointer[func() error]
+}
+
+var _ pay.Store = (*DB)(nil)
+
+// Open opens or creates a store and starts its committer. Leases of an earlier process
+// end here: the file lock proves it gone. The errors are ErrLocked, ErrNewer, ErrWorld,
+// vault.ErrWrongMasterKey, and whatever the file system says.
+func Open(ctx context.Context, o Options) (*DB, error) {
+	db, err := open(ctx, o, false)
+	if err != nil {
+		return nil, fmt.Errorf("open store %s: %w", o.Path, err)
+	}
+	return db, nil
+}
+
+func open(ctx context.Context, o Options, noSync bool) (*DB, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if o.World != "" && o.World != Sandbox {
+		return nil, fmt.Errorf("a store cannot be opened for world %q", o.World)
+	}
+	if o.MasterKey == nil {
+		return nil, errors.New("no master key")
+	}
+	d := &DB{
+		path: o.Path, clock: o.Clock, log: o.Logger, sandbox: o.World == Sandbox,
+		ops: make(chan *op, maxBatch), closing: make(chan struct{}), finished: make(chan struct{}),
+		leased: map[string]*pay.Payment{}, noSync: noSync,
+	}
+	if d.clock == nil {
+		d.clock = time.Now
+	}
+	if d.log == nil {
+		d.log = slog.New(slog.DiscardHandler)
+	}
+	dir := filepath.Dir(o.Path)
+	d.disk = newDisk(dir, o.MinFree, o.FreeSpace)
+	if err := os.MkdirAll(dir, dirMode); err != nil {
+		return nil, err
+	}
+	bolt, err := d.openFile(os.O_CREATE, lockWait)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.prepare(ctx, bolt, o); err != nil {
+		return nil, errors.Join(err, bolt.Close())
+	}
+	d.bolt = bolt
+	go d.commitLoop()
+	return d, nil
+}
+
+// openFile locks and maps the file. create is os.O_CREATE or 0: a file that vanished
+// during an outage must not be replaced by an empty one.
+func (d *DB) openFile(create int, wait time.Duration) (*bbolt.DB, error) {
+	mapped := mmapSize
+	if runtime.GOOS == "windows" {
+		mapped = 0 // there the file itself would grow to it
+	}
+	bolt, err := bbolt.Open(d.path, fileMode, &bbolt.Options{
+		Timeout: wait, InitialMmapSize: mapped, FreelistType: bbolt.FreelistMapType,
+		NoStatistics: true, NoSync: d.noSync,
+		OpenFile: func(name string, flag int, mode os.FileMode) (*os.File, error) {
+			return os.OpenFile(name, flag&^os.O_CREATE|create, mode)
+		},
+	})
+	switch {
+	case errors.Is(err, berrors.ErrTimeout):
+		return nil, fmt.Errorf("%w: the file is locked, probably by another purser process with the same data directory; "+
+			"stop that one or give this one its own PURSER_DATA_DIR", ErrLocked)
+	case errors.Is(err, fs.ErrPermission):
+		return nil, fmt.Errorf("%w (the file must be readable and writable for purser)", err)
+	case err != nil:
+		return nil, err
+	}
+	return bolt, nil
+}
+
+// prepare checks and upgrades the file and unwraps its keys. It judges world, schema
+// and master key before it changes anything in an existing store.
+func (d *DB) prepare(ctx context.Context, bolt *bbolt.DB, o Options) error {
+	schema, world, fresh, err := identify(bolt)
+	if err != nil {
+		return err
+	}
+	if err := d.checkWorld(fresh, world); err != nil {
+		return err
+	}
+	master, err := o.MasterKey(fresh)
+	if err != nil {
+		return err
+	}
+	if err := migrate(bolt, schema, migrations); err != nil {
+		return err
+	}
+	if fresh {
+		if err := d.create(bolt, master); err != nil {
+			return fmt.Errorf("create: %w", err)
+		}
+	}
+	if err := d.unlock(bolt, master); err != nil {
+		return err
+	}
+	return lapseAll(ctx, bolt)
+}
+
+// identify reads what a file is. fresh means that it has no keys yet.
+func identify(bolt *bbolt.DB) (schema int, world string, fresh bool, err error) {
+	fresh = true
+	err = bolt.View(func(tx *bbolt.Tx) error {
+		meta := tx.Bucket(metaBucket)
+		if meta == nil {
+			if first, _ := tx.Cursor().First(); first != nil {
+				return errors.New("this is not a purser store")
+			}
+			return nil
+		}
+		if schema, err = schemaOf(meta); err != nil {
+			return err
+		}
+		world, fresh = string(meta.Get(worldKey)), meta.Get(vaultKey) == nil
+		return nil
+	})
+	return schema, world, fresh, err
+}
+
+func (d *DB) checkWorld(fresh bool, world string) error {
+	switch {
+	case fresh:
+		return nil
+	case !d.sandbox && world == Sandbox:
+		return fmt.Errorf("%w: it belongs to purser-sandbox, and payments signed in the sandbox would be valid on the "+
+			"real network; use purser-sandbox or another data directory", ErrWorld)
+	case d.sandbox && world != Sandbox:
+		return fmt.Errorf("%w: it belongs to an ordinary purser, and purser-sandbox opens only its own stores; "+
+			"use another data directory", ErrWorld)
+	}
+	return nil
+}
+
+// create writes a new store's identity. The wrapped keys come last and in the same
+// transaction, so a store with keys is complete; before that the file's name is made
+// durable, as bbolt does not.
+func (d *DB) create(bolt *bbolt.DB, master vault.MasterKey) error {
+	_, state, err := vault.New(master)
+	if err != nil {
+		return err
+	}
+	if err := vault.SyncDir(filepath.Dir(d.path)); err != nil {
+		return err
+	}
+	return bolt.Update(func(tx *bbolt.Tx) error {
+		meta := tx.Bucket(metaBucket)
+		if d.sandbox {
+			if err := meta.Put(worldKey, []byte(Sandbox)); err != nil {
+				return err
+			}
+		}
+		if err := meta.Put(storeIDKey, []byte(rand.Text())); err != nil {
+			return err
+		}
+		return meta.Put(vaultKey, state)
+	})
+}
+
+// unlock opens the vault with the master key.
+func (d *DB) unlock(bolt *bbolt.DB, master vault.MasterKey) error {
+	return bolt.View(func(tx *bbolt.Tx) (err error) {
+		meta := tx.Bucket(metaBucket)
+		d.id = string(meta.Get(storeIDKey))
+		d.vault, err = vault.Open(master, meta.Get(vaultKey))
+		if errors.Is(err, vault.ErrWrongMasterKey) {
+			err = fmt.Errorf("%w; check PURSER_MASTER_KEY or the master key file", err)
+		}
+		return err
+	})
+}
+
+// Close writes what is queued, ends the committer and closes the file. The error names
+// outcomes that could not be written.
+func (d *DB) Close() error {
+	d.closed.Do(func() { close(d.closing) })
+	<-d.finished
+	return d.result
+}
+
+// Kind is "bolt".
+func (d *DB) Kind() string { return "bolt" }

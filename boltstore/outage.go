@@ -1,0 +1,334 @@
+package boltstore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/purserpay/purser/pay"
+)
+
+const (
+	// retryEvery is how often the committer tries to write again.
+	retryEvery = time.Second
+	// reopenWait is how long it then waits for the file lock; callers wait meanwhile.
+	reopenWait = 100 * time.Millisecond
+	// maxKept bounds the memory that an outage may take.
+	maxKept = 1 << 16
+)
+
+// outage is the time from a failed commit until writing works again. New payments are
+// refused; outcomes and renewals are kept here, because the money they tell of has
+// moved and the sends they belong to go on. The file lock is ours all along (but for
+// the moment of reopening), so a lease that is extended in memory is nobody else's.
+type outage struct {
+	cause error
+	since time.Time
+	next  *time.Timer
+	kept  []*kept
+	// rows are the payments as they will be once everything kept is written.
+	rows map[string]*pay.Payment
+	// renewals are the kept renewals by payment, so that each lease has one at most.
+	renewals map[string]*kept
+}
+
+// kept is a change that waits in memory.
+type kept struct {
+	payment string
+	what    string // for the log
+	run     func(*batch) error
+	// will is the row that the caller was promised, encoded; nil if nobody was.
+	will []byte
+}
+
+// trouble is what others may know of an outage.
+type trouble struct {
+	cause error
+	since time.Time
+	kept  int
+}
+
+// Health is nil while new payments can be taken.
+func (d *DB) Health(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	select {
+	case <-d.finished:
+		return errClosed
+	default:
+	}
+	if t := d.health.Load(); t != nil {
+		return fmt.Errorf("%w since %s, %d outcomes are queued: %w",
+			pay.ErrUnavailable, t.since.UTC().Format(time.RFC3339), t.kept, t.cause)
+	}
+	return d.disk.short()
+}
+
+// beginOutage starts an outage.
+func (d *DB) beginOutage(cause error) {
+	d.log.Error("store: cannot write, new payments are refused", "file", d.path, "error", cause)
+	d.outage = &outage{
+		cause: cause, since: d.clock(), next: time.NewTimer(0),
+		rows: map[string]*pay.Payment{}, renewals: map[string]*kept{},
+	}
+	d.tell()
+}
+
+func (d *DB) tell() {
+	if d.outage == nil {
+		d.health.Store(nil)
+		return
+	}
+	d.health.Store(&trouble{cause: d.outage.cause, since: d.outage.since, kept: len(d.outage.kept)})
+}
+
+// retry fires when it is time to try again; never without an outage.
+func (d *DB) retry() <-chan time.Time {
+	if d.outage == nil {
+		return nil
+	}
+	return d.outage.next.C
+}
+
+// undo keeps, for every operation of a failed commit that granted a lease, the end of
+// that lease: the commit may have reached the disk all the same, but the caller hears
+// that it did not. A payment that was created this way was never signed.
+func (d *DB) undo(ops []*op) {
+	for _, o := range ops {
+		if o.granted == nil {
+			continue
+		}
+		out := pay.Outcome{PaymentID: o.granted.ID, Fence: o.granted.Lease.Fence, At: d.clock(), Release: true}
+		if o.created {
+			out.Verdict, out.Reason = pay.VerdictVoid, "the journal could not be written, so nothing was signed"
+		}
+		owner := o.granted.Lease.Owner
+		d.outage.kept = append(d.outage.kept, &kept{payment: out.PaymentID, what: "undo", run: func(b *batch) error {
+			p, err := b.load(out.PaymentID)
+			if err != nil || p.Lease.Fence != out.Fence || p.Lease.Owner != owner {
+				return nil // it did not reach the disk
+			}
+			_, _, err = b.record(out)
+			return err
+		}})
+	}
+}
+
+// answerDown answers an operation during an outage.
+func (d *DB) answerDown(o *op) {
+	if o.down == nil {
+		o.answer(unavailable(d.outage.cause))
+		return
+	}
+	o.answer(d.guard(func() error { return o.down(d.outage.cause) }))
+	d.tell()
+}
+
+func unavailable(cause error) error { return fmt.Errorf("%w: %w", pay.ErrUnavailable, cause) }
+
+// lastKnown is a payment's row with everything kept applied.
+func (d *DB) lastKnown(id string) (*pay.Payment, error) {
+	if p := d.outage.rows[id]; p != nil {
+		return p, nil
+	}
+	if p := d.leased[id]; p != nil {
+		return p, nil
+	}
+	return d.Payment(context.Background(), id)
+}
+
+// keep keeps a change of a payment whose row will then be p.
+func (d *DB) keep(p *pay.Payment, what string, run func(*batch) error) (*kept, error) {
+	if len(d.outage.kept) >= maxKept {
+		return nil, unavailable(errors.New("too many outcomes are queued"))
+	}
+	will, err := encodePayment(p)
+	if err != nil {
+		return nil, err
+	}
+	k := &kept{payment: p.ID, what: what, run: run, will: will}
+	d.outage.kept = append(d.outage.kept, k)
+	d.outage.rows[p.ID] = p
+	return k, nil
+}
+
+// resume tries to end the outage: it opens the file anew, because after a failed write
+// neither the handle nor the pages in memory can be trusted, writes what is kept, and
+// lets operations through again.
+func (d *DB) resume() {
+	out := d.outage
+	if err := d.reopen(); err != nil {
+		d.stillDown(err)
+		return
+	}
+	if err := d.forgetWritten(); err != nil {
+		d.stillDown(err)
+		return
+	}
+	now := []byte(strconv.FormatInt(d.clock().Unix(), 10))
+	ops := []*op{{
+		run:    func(b *batch) error { return b.put(metaBucket, resumedKey, now) },
+		answer: func(error) {},
+	}}
+	for _, k := range out.kept {
+		ops = append(ops, &op{run: k.run, answer: func(err error) {
+			if err != nil {
+				d.log.Error("store: a kept change no longer applies", "payment", k.payment, "change", k.what, "error", err)
+			}
+		}})
+	}
+	for len(ops) > 0 {
+		n := min(len(ops), maxBatch)
+		unwritten, err := d.write(ops[:n])
+		if err != nil {
+			// What was written is gone from out.kept, in order; the rest stays.
+			rest := len(unwritten) + len(ops) - n
+			out.kept = out.kept[len(out.kept)-min(rest, len(out.kept)):]
+			d.stillDown(err)
+			return
+		}
+		ops = ops[n:]
+	}
+	out.next.Stop()
+	d.outage = nil
+	d.tell()
+	d.log.Info("store: writing again", "file", d.path, "kept", len(out.kept), "after", d.clock().Sub(out.since).String())
+}
+
+func (d *DB) stillDown(cause error) {
+	d.outage.cause = cause
+	d.outage.next.Reset(retryEvery)
+	d.tell()
+}
+
+// reopen closes the file, opens it and checks that it is still the same store.
+func (d *DB) reopen() error {
+	if err := d.closeFile(); err != nil {
+		d.log.Warn("store: closing before reopening", "error", err)
+	}
+	if hook := d.hooks.reopen.Load(); hook != nil {
+		if err := (*hook)(); err != nil {
+			return fmt.Errorf("reopen: %w", err)
+		}
+	}
+	bolt, err := d.openFile(0, reopenWait)
+	if err != nil {
+		return fmt.Errorf("reopen: %w", err)
+	}
+	leased := map[string]*pay.Payment{}
+	err = d.guard(func() error { return bolt.View(func(tx *bbolt.Tx) error { return d.recognize(tx, leased) }) })
+	if err != nil {
+		return errors.Join(fmt.Errorf("reopen: %w", err), bolt.Close())
+	}
+	d.leased = leased
+	d.handle.Lock()
+	defer d.handle.Unlock()
+	d.bolt = bolt
+	return nil
+}
+
+// recognize checks that the file is the store that was open before, and reads its
+// leased payments.
+func (d *DB) recognize(tx *bbolt.Tx, leased map[string]*pay.Payment) error {
+	meta := tx.Bucket(metaBucket)
+	if meta == nil || string(meta.Get(storeIDKey)) != d.id {
+		return errors.New("the file at this path is another one now")
+	}
+	if n, err := schemaOf(meta); err != nil || n != len(migrations) {
+		return errors.Join(errors.New("the schema has changed"), err)
+	}
+	b := newBatch(tx, nil)
+	for _, id := range b.leasedIDs(nil, 0) {
+		p, err := b.load(id)
+		if err != nil {
+			return err
+		}
+		leased[id] = p
+	}
+	return nil
+}
+
+// forgetWritten drops kept changes that a commit, reported as failed, brought to the
+// disk after all: those up to the last one whose promised row is there.
+func (d *DB) forgetWritten() error {
+	out := d.outage
+	done := map[string]int{} // payment -> index of its last written change
+	err := d.view(context.Background(), func(tx *bbolt.Tx) error {
+		payments := tx.Bucket(paymentsBucket)
+		for i, k := range out.kept {
+			if k.will != nil && bytes.Equal(payments.Get([]byte(k.payment)), k.will) {
+				done[k.payment] = i
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	rest := out.kept[:0]
+	for i, k := range out.kept {
+		if last, ok := done[k.payment]; k.will == nil || !ok || i > last {
+			rest = append(rest, k)
+		}
+	}
+	out.kept = rest
+	return nil
+}
+
+// lost is an error that names the outcomes that closing loses.
+func (d *DB) lost() error {
+	if d.outage == nil || len(d.outage.kept) == 0 {
+		return nil
+	}
+	for _, k := range d.outage.kept {
+		d.log.Error("store: lost a change that could not be written", "payment", k.payment, "change", k.what)
+	}
+	return fmt.Errorf("%d changes of payments could not be written: %w", len(d.outage.kept), d.outage.cause)
+}
+
+// keepRenewal keeps a lease's renewal. A later one takes the place of an earlier one.
+func (d *DB) keepRenewal(p *pay.Payment, run func(*batch) error) error {
+	if k := d.outage.renewals[p.ID]; k != nil {
+		k.run = run
+		d.outage.rows[p.ID] = p
+		return nil
+	}
+	k, err := d.keep(p, "renewal", run)
+	if err != nil {
+		return err
+	}
+	k.will = nil // writing a renewal twice is harmless
+	d.outage.renewals[p.ID] = k
+	return nil
+}
+
+// claimedWhileDown looks for a claimed transaction among what is kept and, if the file
+// can be read, in the store. When the outcome is written, the store has the last word.
+func (d *DB) claimedWhileDown(out pay.Outcome) error {
+	if !claims(out) {
+		return nil
+	}
+	for id, p := range d.outage.rows {
+		if id != out.PaymentID && bytes.Equal(transactionKey(p.Transaction), transactionKey(out.Transaction)) {
+			return pay.ErrTransactionKnown
+		}
+	}
+	known := false
+	err := d.view(context.Background(), func(tx *bbolt.Tx) error {
+		known = claimedIn(tx, out)
+		return nil
+	})
+	if known {
+		return pay.ErrTransactionKnown
+	}
+	if err != nil && !errors.Is(err, pay.ErrUnavailable) {
+		return unavailable(err)
+	}
+	return nil
+}

@@ -1,0 +1,166 @@
+package boltstore
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/purserpay/purser/pay"
+)
+
+// scanRows bounds the rows of one read transaction: a long reader pins the pages that
+// writers free. Longer scans go on from where they were.
+const scanRows = 1000
+
+// allLabels in the order of their bits in an encoded payment.
+var allLabels = []string{string(pay.Open), string(pay.Settled), string(pay.Void), "refused", "unresolved", "confirmed", "disputed"}
+
+// labelBits has a bit for each of the labels.
+func labelBits(labels ...string) (bits byte) {
+	for _, label := range labels {
+		if i := slices.Index(allLabels, label); i >= 0 {
+			bits |= 1 << i
+		}
+	}
+	return bits
+}
+
+// encodePayment encodes a payment: version, label bits, JSON. The bits let a filtered
+// listing pass over rows without decoding them.
+func encodePayment(p *pay.Payment) ([]byte, error) {
+	text, err := json.Marshal(p)
+	if err != nil {
+		return nil, fmt.Errorf("encode payment %s: %w", p.ID, err)
+	}
+	return append([]byte{rowVersion, labelBits(p.Labels()...)}, text...), nil
+}
+
+// decodePayment reads what encodePayment wrote and shares nothing with it.
+func decodePayment(encoded []byte) (*pay.Payment, error) {
+	if len(encoded) < 2 || encoded[0] != rowVersion {
+		return nil, fmt.Errorf("payment of an unknown encoding")
+	}
+	p := new(pay.Payment)
+	if err := json.Unmarshal(encoded[2:], p); err != nil {
+		return nil, fmt.Errorf("decode payment: %w", err)
+	}
+	return p, nil
+}
+
+// paymentIn reads a payment: pay.ErrPaymentNotFound.
+func paymentIn(tx *bbolt.Tx, id string) (*pay.Payment, error) {
+	encoded := tx.Bucket(paymentsBucket).Get([]byte(id))
+	if encoded == nil {
+		return nil, pay.ErrPaymentNotFound
+	}
+	p, err := decodePayment(encoded)
+	if err != nil {
+		return nil, fmt.Errorf("payment %s: %w", id, err)
+	}
+	return p, nil
+}
+
+// savePayment writes a payment with everything that refers to it. was is the row as
+// stored, nil for a new one; is belongs to the batch from now on.
+func (b *batch) savePayment(was, is *pay.Payment) error {
+	encoded, err := encodePayment(is)
+	if err != nil {
+		return err
+	}
+	if err := b.put(paymentsBucket, []byte(is.ID), encoded); err != nil {
+		return err
+	}
+	if err := b.reindex(was, is); err != nil {
+		return err
+	}
+	if err := b.remember(was, is); err != nil {
+		return err
+	}
+	b.rows[is.ID] = is
+	return nil
+}
+
+// Payment finds a payment.
+func (d *DB) Payment(ctx context.Context, id string) (p *pay.Payment, err error) {
+	err = d.view(ctx, func(tx *bbolt.Tx) error {
+		p, err = paymentIn(tx, id)
+		return err
+	})
+	return p, err
+}
+
+// Payments lists a key's payments, newest first.
+func (d *DB) Payments(ctx context.Context, q pay.PaymentQuery) ([]*pay.Payment, error) {
+	bucket, prefix := keyPaymentsBucket, within(q.KeyID)
+	var wanted byte // filters what the index does not
+	if slices.Contains(indexed, q.Label) {
+		bucket, prefix = labelsBucket, within(q.KeyID, q.Label)
+	} else if q.Label != "" {
+		if wanted = labelBits(q.Label); wanted == 0 {
+			return nil, nil
+		}
+	}
+	var list []*pay.Payment
+	position, more := q.Before, true
+	for more && len(list) < q.Limit {
+		err := d.view(ctx, func(tx *bbolt.Tx) (err error) {
+			rows, seen := tx.Bucket(paymentsBucket), 0
+			more = false
+			descend(tx.Bucket(bucket), prefix, position, func(id, _ []byte) bool {
+				if seen == scanRows || len(list) == q.Limit {
+					more = true
+					return false
+				}
+				seen++
+				position = string(id)
+				encoded := rows.Get(id)
+				if wanted != 0 && (len(encoded) < 2 || encoded[1]&wanted == 0) {
+					return true
+				}
+				var p *pay.Payment
+				if p, err = decodePayment(encoded); err != nil {
+					err = fmt.Errorf("payment %s: %w", id, err)
+					return false
+				}
+				list = append(list, p)
+				return true
+			})
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+// Due lists payments whose Check has come, the longest due first.
+func (d *DB) Due(ctx context.Context, now time.Time, limit int) (list []*pay.Payment, err error) {
+	limit = min(limit, scanRows)
+	err = d.view(ctx, func(tx *bbolt.Tx) error {
+		until := nanos(now)
+		c := tx.Bucket(dueBucket).Cursor()
+		for k, _ := c.First(); k != nil && len(list) < limit && string(k[:8]) <= until; k, _ = c.Next() {
+			p, err := paymentIn(tx, string(k[9:]))
+			if err != nil {
+				return err
+			}
+			list = append(list, p)
+		}
+		return nil
+	})
+	return list, err
+}
+
+// CountOpen is the number of payments with a label over all keys.
+func (d *DB) CountOpen(ctx context.Context, label string) (n int, err error) {
+	err = d.view(ctx, func(tx *bbolt.Tx) error {
+		n, err = labelCount(tx, label)
+		return err
+	})
+	return n, err
+}

@@ -1,0 +1,169 @@
+package boltstore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/purserpay/purser/pay"
+)
+
+// walletIdentity is what a wallet's key material is bound to.
+func walletIdentity(id string) string { return "wallet/" + id }
+
+// CreateWallet stores a wallet unless its key, or its key's organization, has `limit`
+// live ones already.
+func (d *DB) CreateWallet(ctx context.Context, w pay.NewWallet, limit int) error {
+	if w.ID == "" {
+		return errors.New("create wallet: no id")
+	}
+	row, err := encodeRow(w.Wallet)
+	if err != nil {
+		return err
+	}
+	var sealed []byte
+	if w.Secret != nil {
+		if sealed, err = d.vault.Seal(w.Secret, walletIdentity(w.ID)); err != nil {
+			return fmt.Errorf("create wallet: %w", err)
+		}
+	}
+	return d.do(ctx, &op{run: func(b *batch) error {
+		if err := d.disk.short(); err != nil {
+			return err
+		}
+		k, err := keyIn(b.tx, w.KeyID)
+		if err != nil {
+			return err
+		}
+		if b.get(walletsBucket, []byte(w.ID)) != nil {
+			return fmt.Errorf("create wallet: id %s is taken", w.ID)
+		}
+		if liveWallets(b.tx, k) >= limit {
+			return pay.ErrWalletLimit
+		}
+		if sealed != nil {
+			if err := b.put(walletSecretsBucket, []byte(w.ID), sealed); err != nil {
+				return err
+			}
+		}
+		if err := b.put(walletsBucket, []byte(w.ID), row); err != nil {
+			return err
+		}
+		return b.put(liveWalletsBucket, join(w.KeyID, w.ID), nil)
+	}})
+}
+
+// liveWallets counts the live wallets of a key, or of all keys of its organization.
+// They are counted when asked, which no history can falsify; limits keep them few.
+func liveWallets(tx *bbolt.Tx, k pay.Key) int {
+	if !k.Claimed() {
+		return len(walletsOf(tx, k.ID))
+	}
+	n := 0
+	for _, id := range keysOf(tx, k.OrganizationID) {
+		n += len(walletsOf(tx, id))
+	}
+	return n
+}
+
+// walletsOf lists the ids of a key's live wallets, oldest first.
+func walletsOf(tx *bbolt.Tx, keyID string) (ids []string) {
+	prefix := within(keyID)
+	c := tx.Bucket(liveWalletsBucket).Cursor()
+	for k, _ := c.Seek(prefix); bytes.HasPrefix(k, prefix); k, _ = c.Next() {
+		ids = append(ids, string(k[len(prefix):]))
+	}
+	return ids
+}
+
+func walletIn(tx *bbolt.Tx, id string) (w pay.Wallet, err error) {
+	row := tx.Bucket(walletsBucket).Get([]byte(id))
+	if row == nil {
+		return w, pay.ErrWalletNotFound
+	}
+	if err := decodeRow(row, &w); err != nil {
+		return w, fmt.Errorf("wallet %s: %w", id, err)
+	}
+	return w, nil
+}
+
+// WalletCount is the number that CreateWallet compares with its limit.
+func (d *DB) WalletCount(ctx context.Context, k pay.Key) (n int, err error) {
+	err = d.view(ctx, func(tx *bbolt.Tx) error {
+		n = liveWallets(tx, k)
+		return nil
+	})
+	return n, err
+}
+
+// Wallets lists a key's live wallets, oldest first.
+func (d *DB) Wallets(ctx context.Context, keyID string) (list []pay.Wallet, err error) {
+	err = d.view(ctx, func(tx *bbolt.Tx) error {
+		for _, id := range walletsOf(tx, keyID) {
+			w, err := walletIn(tx, id)
+			if err != nil {
+				return err
+			}
+			list = append(list, w)
+		}
+		return nil
+	})
+	return list, err
+}
+
+// Wallet finds a wallet, deleted or not.
+func (d *DB) Wallet(ctx context.Context, id string) (w pay.Wallet, err error) {
+	err = d.view(ctx, func(tx *bbolt.Tx) error {
+		w, err = walletIn(tx, id)
+		return err
+	})
+	return w, err
+}
+
+// DeleteWallet hides a live wallet of the key. Row and key material stay.
+func (d *DB) DeleteWallet(ctx context.Context, keyID, id string, at time.Time) error {
+	return d.do(ctx, &op{run: func(b *batch) error {
+		w, err := walletIn(b.tx, id)
+		if err != nil {
+			return err
+		}
+		if w.KeyID != keyID || w.Deleted != nil {
+			return pay.ErrWalletNotFound
+		}
+		when := at.UTC()
+		w.Deleted = &when
+		row, err := encodeRow(w)
+		if err != nil {
+			return err
+		}
+		if err := b.put(walletsBucket, []byte(id), row); err != nil {
+			return err
+		}
+		return b.delete(liveWalletsBucket, join(keyID, id))
+	}})
+}
+
+// WalletSecret decrypts a wallet's key material, of a deleted one too; nil if its
+// provider keeps its own.
+func (d *DB) WalletSecret(ctx context.Context, id string) ([]byte, error) {
+	var sealed []byte
+	err := d.view(ctx, func(tx *bbolt.Tx) error {
+		if tx.Bucket(walletsBucket).Get([]byte(id)) == nil {
+			return pay.ErrWalletNotFound
+		}
+		sealed = bytes.Clone(tx.Bucket(walletSecretsBucket).Get([]byte(id)))
+		return nil
+	})
+	if err != nil || sealed == nil {
+		return nil, err
+	}
+	secret, err := d.vault.Unseal(sealed, walletIdentity(id))
+	if err != nil {
+		return nil, fmt.Errorf("wallet %s: %w", id, err)
+	}
+	return secret, nil
+}

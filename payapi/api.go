@@ -1,0 +1,224 @@
+// Package payapi is purser's REST API (SPEC.md, DESIGN §5) as an http.Handler: routes,
+// authentication, reading bodies, writing answers, and the texts of every refusal.
+//
+// What a payment is and what becomes of it is package pay's affair. Listening, TLS, access
+// logs and configuration are the server's; the dashboard is another handler.
+package payapi
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/purserpay/purser/pay"
+)
+
+// Options configure the API. Payer is required.
+type Options struct {
+	Payer *pay.Payer
+	// Version is what /health names.
+	Version string
+	// PublicURL is the address that the outside knows the deployment by.
+	PublicURL string
+	// UpgradeURL is what every 429 names. Default: /dashboard of PublicURL or, without one,
+	// of the address that was asked.
+	UpgradeURL string
+	// InternalSecret allows privileged fields on POST /api-keys. Empty: nothing does.
+	InternalSecret string
+	// AllowedOrigins are the origins whose pages may call the API from a browser.
+	AllowedOrigins []string
+	// DefaultSettlement serves calls to /v1/pay that name none. Default: payer.
+	DefaultSettlement pay.Settlement
+	Logger            *slog.Logger
+	Clock             pay.Clock // default time.Now
+	// LoopbackOnly: the listener is bound to loopback, so that a request for another host's
+	// name comes from a browser that was told a wrong address (DNS rebinding).
+	LoopbackOnly bool
+	// KeyRate is how many keys one client address may create per minute. The address is
+	// that of Request.RemoteAddr. Default: 60; negative: no bound.
+	KeyRate int
+}
+
+const defaultKeyRate = 60
+
+// API serves SPEC.md. It is safe for concurrent use and holds nothing to close.
+type API struct {
+	payer      *pay.Payer
+	version    string
+	publicURL  string // without a slash at the end
+	upgradeURL string
+	// internal is the hash of the internal secret; nil when none is set.
+	internal   *[sha256.Size]byte
+	settlement pay.Settlement
+	log        *slog.Logger
+	now        pay.Clock
+	browsers   browsers
+	keyRate    *addressLimit // nil: no bound
+	routes     []route
+}
+
+// New checks the options. Its errors name the setting at fault and never repeat a secret.
+func New(o Options) (*API, error) {
+	if o.Payer == nil {
+		return nil, errors.New("payapi: a payer is required")
+	}
+	a := &API{
+		payer: o.Payer, version: o.Version, publicURL: strings.TrimRight(o.PublicURL, "/"),
+		upgradeURL: o.UpgradeURL, log: o.Logger, now: o.Clock,
+	}
+	if a.log == nil {
+		a.log = slog.New(slog.DiscardHandler)
+	}
+	if a.now == nil {
+		a.now = time.Now
+	}
+	if a.publicURL != "" && !absoluteURL(a.publicURL) {
+		return nil, errors.New("PURSER_PUBLIC_URL is not an absolute http or https URL")
+	}
+	if a.upgradeURL != "" && !absoluteURL(a.upgradeURL) {
+		return nil, errors.New("PURSER_UPGRADE_URL is not an absolute http or https URL")
+	}
+	if o.InternalSecret != "" {
+		sum := sha256.Sum256([]byte(o.InternalSecret))
+		a.internal = &sum
+	}
+	var err error
+	if a.settlement, err = pay.ParseSettlement(string(o.DefaultSettlement), pay.SettlePayer); err != nil {
+		return nil, fmt.Errorf("PURSER_SETTLEMENT: %w", err)
+	}
+	if a.browsers, err = newBrowsers(a.publicURL, o.AllowedOrigins, o.LoopbackOnly); err != nil {
+		return nil, err
+	}
+	if o.KeyRate == 0 {
+		o.KeyRate = defaultKeyRate
+	}
+	if o.KeyRate > 0 {
+		a.keyRate = newAddressLimit(o.KeyRate)
+	}
+	a.routes = []route{
+		{http.MethodGet, "/", a.root},
+		{http.MethodGet, "/health", a.health},
+		{http.MethodPost, "/api-keys", a.createKey},
+		{http.MethodGet, "/wallets/me", a.keyed(a.listWallets)},
+		{http.MethodPost, "/wallets", a.keyed(a.createWallet)},
+		{http.MethodDelete, "/wallets/{id}", a.keyed(a.deleteWallet)},
+		{http.MethodPost, "/v1/pay", a.keyed(a.pay)},
+		{http.MethodGet, "/v1/payments", a.keyed(a.listPayments)},
+		{http.MethodGet, "/v1/payments/{id}", a.keyed(a.showPayment)},
+		{http.MethodPost, "/v1/payments/{id}/receipt", a.keyed(a.postReceipt)},
+		{http.MethodGet, "/v1/spend", a.keyed(a.spend)},
+	}
+	return a, nil
+}
+
+// handler works out the answer to a request. Only ServeHTTP writes.
+type handler func(*http.Request) (reply, error)
+
+type route struct {
+	method, path string
+	serve        handler
+}
+
+// ServeHTTP answers with JSON, whatever happens. http.ServeMux is not used because it
+// redirects unclean paths and answers a wrong method with a 405 of its own.
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+	a.browsers.share(w.Header(), r)
+	a.write(w, r, a.answer(r))
+}
+
+func (a *API) answer(r *http.Request) (rep reply) {
+	defer func() {
+		if v := recover(); v != nil {
+			a.logPanic(r, v)
+			rep = a.refuse(r, errInternal)
+		}
+	}()
+	if err := a.browsers.check(r); err != nil {
+		return a.refuse(r, err)
+	}
+	if a.browsers.preflight(r) {
+		return reply{status: http.StatusNoContent}
+	}
+	serve := a.route(r)
+	if serve == nil {
+		return a.refuse(r, errNotFound)
+	}
+	rep, err := serve(r)
+	if err != nil {
+		return a.refuse(r, err)
+	}
+	return rep
+}
+
+// route finds the handler for a request, or nil, and sets the request's pattern and path
+// value. HEAD is answered like GET.
+func (a *API) route(r *http.Request) handler {
+	method := r.Method
+	if method == http.MethodHead {
+		method = http.MethodGet
+	}
+	for _, rt := range a.routes {
+		if rt.method != method {
+			continue
+		}
+		if id, ok := rt.match(r.URL.Path); ok {
+			r.SetPathValue("id", id)
+			r.Pattern = rt.path
+			return rt.serve
+		}
+	}
+	return nil
+}
+
+// match compares a path with the route's and finds what stands for its {id}.
+func (rt route) match(path string) (id string, ok bool) {
+	before, after, variable := strings.Cut(rt.path, "{id}")
+	if !variable {
+		return "", path == rt.path
+	}
+	if id, ok = strings.CutPrefix(path, before); !ok {
+		return "", false
+	}
+	id, ok = strings.CutSuffix(id, after)
+	return id, ok && id != "" && !strings.Contains(id, "/")
+}
+
+// keyed resolves the API key before anything else is looked at (SPEC §5).
+func (a *API) keyed(serve func(*http.Request, pay.Key) (reply, error)) handler {
+	return func(r *http.Request) (reply, error) {
+		// Different values would leave it to each reader which one counts.
+		values := r.Header.Values("X-Api-Key")
+		if len(values) != 1 {
+			return reply{}, pay.ErrKeyNotFound
+		}
+		key, err := a.payer.Resolve(r.Context(), values[0])
+		if err != nil {
+			return reply{}, err
+		}
+		return serve(r, key)
+	}
+}
+
+// logPanic tells where it happened. The value itself may hold anything, a key too, so only
+// the runtime's own errors are written out.
+func (a *API) logPanic(r *http.Request, v any) {
+	what := fmt.Sprintf("%T", v)
+	if err, ok := v.(runtime.Error); ok {
+		what = err.Error()
+	}
+	a.log.Error("panic while answering", "method", r.Method, "route", r.Pattern, "panic", what, "stack", string(debug.Stack()))
+}
+
+// absoluteURL reports whether s is an absolute http or https URL with a host.
+func absoluteURL(s string) bool {
+	u, err := url.Parse(s)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != ""
+}

@@ -1,0 +1,166 @@
+package payapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+)
+
+// maxBody bounds a request's body (DESIGN §5).
+const maxBody = 1 << 20
+
+// reply is an answer to be written.
+type reply struct {
+	status int
+	header map[string]string
+	body   any // nil: none
+	// finish, when set, is told whether the answer was written out in full to a caller
+	// that was still there.
+	finish func(ok bool)
+}
+
+// write sends the answer. It is the only place that writes to a client.
+func (a *API) write(w http.ResponseWriter, r *http.Request, rep reply) {
+	delivered := false
+	if rep.finish != nil {
+		defer func() { rep.finish(delivered) }()
+	}
+	body, err := encode(rep.body)
+	if err != nil {
+		a.log.Error("answer not encoded", "method", r.Method, "route", r.Pattern, "error", err)
+		rep = a.refuse(r, errInternal)
+		body, _ = encode(rep.body) // strings only
+	}
+	h := w.Header()
+	h.Set("Cache-Control", "no-store")
+	for name, value := range rep.header {
+		h.Set(name, value)
+	}
+	if rep.body != nil {
+		h.Set("Content-Type", "application/json")
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Content-Length", strconv.Itoa(len(body)))
+	}
+	w.WriteHeader(rep.status)
+	if r.Method == http.MethodHead || rep.body == nil {
+		return
+	}
+	if _, werr := w.Write(body); werr != nil {
+		return
+	}
+	if rep.finish == nil {
+		return
+	}
+	if ferr := http.NewResponseController(w).Flush(); ferr != nil && !errors.Is(ferr, http.ErrNotSupported) {
+		return
+	}
+	delivered = err == nil && r.Context().Err() == nil
+}
+
+func encode(body any) ([]byte, error) {
+	if body == nil {
+		return nil, nil
+	}
+	var buf bytes.Buffer
+	e := json.NewEncoder(&buf)
+	e.SetEscapeHTML(false)
+	err := e.Encode(body)
+	return buf.Bytes(), err
+}
+
+// fields are the members of a JSON object. Names match exactly, null counts as absent.
+type fields map[string]json.RawMessage
+
+// readFields reads the body as a JSON object; an empty body is {}. Anything else is
+// refused with the endpoint's own text, and a body that is too large with a 413.
+func readFields(r *http.Request, text string) (fields, error) {
+	body, err := io.ReadAll(r.Body)
+	if _, large := errors.AsType[*http.MaxBytesError](err); large {
+		return nil, &refusal{status: http.StatusRequestEntityTooLarge, text: "Request body too large"}
+	}
+	if err != nil {
+		return nil, badRequest(text, "the body could not be read")
+	}
+	f := fields{}
+	if len(bytes.TrimSpace(body)) == 0 {
+		return f, nil
+	}
+	// Go would replace broken UTF-8, so that different texts became equal.
+	if !utf8.Valid(body) || json.Unmarshal(body, &f) != nil || f == nil {
+		return nil, badRequest(text, "the body is not a JSON object")
+	}
+	for name, value := range f {
+		if string(value) == "null" {
+			delete(f, name)
+		}
+	}
+	return f, nil
+}
+
+// text reads a string member. Another type is refused with the given text.
+func (f fields) text(name, text string) (value string, given bool, err error) {
+	raw, given := f[name]
+	if !given {
+		return "", false, nil
+	}
+	if json.Unmarshal(raw, &value) != nil {
+		return "", true, badRequest(text, name+" is not a string")
+	}
+	return value, true, nil
+}
+
+// Bounds of listings (SPEC §8.4).
+const (
+	defaultLimit = 100
+	maxLimit     = 500
+)
+
+// page is which part of a listing is asked for.
+type page struct {
+	query  url.Values
+	limit  int
+	before string
+}
+
+// readPage reads the query of a listing.
+func readPage(r *http.Request) (page, error) {
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return page{}, badRequest("Invalid query", "")
+	}
+	p := page{query: query, limit: defaultLimit, before: query.Get("before")}
+	if query.Has("limit") {
+		n, err := strconv.ParseUint(query.Get("limit"), 10, 64)
+		if err != nil && !errors.Is(err, strconv.ErrRange) || n == 0 {
+			return page{}, badRequest("Invalid limit", "a whole number from 1 to 500")
+		}
+		p.limit = int(min(n, maxLimit))
+	}
+	if p.before != "" && !validID(p.before) {
+		return page{}, errBefore
+	}
+	return p, nil
+}
+
+// pathID is the id in a request's path. What cannot be an id is not looked for.
+func pathID(r *http.Request, notFound error) (string, error) {
+	id := r.PathValue("id")
+	if !validID(id) {
+		return "", notFound
+	}
+	return id, nil
+}
+
+// validID reports whether s has the one form of UUID that purser writes.
+func validID(s string) bool { return len(s) == len(uuid.Nil.String()) && uuid.Validate(s) == nil }
+
+// stamp writes a time as RFC 3339 in UTC, to the millisecond.
+func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z07:00") }

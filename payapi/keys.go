@@ -1,0 +1,79 @@
+package payapi
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"net/http"
+
+	"github.com/purserpay/purser/pay"
+)
+
+// createKey is POST /api-keys (SPEC §4).
+func (a *API) createKey(r *http.Request) (reply, error) {
+	if a.keyRate != nil {
+		if wait := a.keyRate.take(r, a.now()); wait > 0 {
+			return reply{}, &refusal{status: http.StatusTooManyRequests, text: "Too many requests", retryAfter: wait}
+		}
+	}
+	f, err := readFields(r, textKeyFailed)
+	if err != nil {
+		return reply{}, err
+	}
+	want, err := a.keyRequest(r, f)
+	if err != nil {
+		return reply{}, err
+	}
+	key, secret, err := a.payer.CreateKey(r.Context(), want)
+	if err != nil {
+		return reply{}, &keyError{err}
+	}
+	a.log.Info("API key created", "key", key.ID, "organization", key.OrganizationID)
+	return reply{status: http.StatusCreated, body: struct {
+		ID    string `json:"id"`
+		Label string `json:"label"`
+		Key   string `json:"key"`
+	}{key.ID, key.Label, secret}}, nil
+}
+
+func (a *API) keyRequest(r *http.Request, f fields) (want pay.KeyRequest, err error) {
+	if want.Label, _, err = f.text("label", textKeyFailed); err != nil {
+		return want, err
+	}
+	if want.Secret, _, err = f.text("key", textKeyFailed); err != nil {
+		return want, err
+	}
+	organization, named, err := f.text("organization_id", textKeyFailed)
+	if err != nil {
+		return want, err
+	}
+	plan, planned, err := f.text("plan", textKeyFailed)
+	if err != nil {
+		return want, err
+	}
+	switch {
+	case !named && !planned:
+		return want, nil
+	case !a.internalCaller(r):
+		return want, badRequest(textKeyFailed, "organization_id and plan need the right X-Internal-Secret")
+	case organization == "":
+		return want, badRequest(textKeyFailed, "organization_id: 1 to 200 visible characters")
+	}
+	want.OrganizationID = organization
+	if planned {
+		if want.Plan, err = pay.ParsePlan(plan); err != nil {
+			return want, badRequest(textKeyFailed, err.Error())
+		}
+	}
+	return want, nil
+}
+
+// internalCaller compares hashes, so that neither the time nor the length of the given
+// value tells anything about the secret.
+func (a *API) internalCaller(r *http.Request) bool {
+	values := r.Header.Values("X-Internal-Secret")
+	if a.internal == nil || len(values) != 1 {
+		return false
+	}
+	given := sha256.Sum256([]byte(values[0]))
+	return subtle.ConstantTimeCompare(given[:], a.internal[:]) == 1
+}

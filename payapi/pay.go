@@ -1,0 +1,126 @@
+package payapi
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/x402"
+)
+
+// Bounds of /v1/pay's fields (DESIGN §3 and §5).
+const (
+	maxRequestURL     = 8 << 10 // bytes
+	maxIdempotencyKey = 255     // characters
+)
+
+// payResult is the payment result of SPEC §2, and what DESIGN §5 adds to it.
+type payResult struct {
+	PaymentSignature string       `json:"paymentSignature"`
+	Settled          bool         `json:"settled"`
+	Transaction      string       `json:"transaction"`
+	PaymentHeader    string       `json:"paymentHeader"`
+	Payment          paymentState `json:"payment"`
+}
+
+// pay is POST /v1/pay.
+func (a *API) pay(r *http.Request, key pay.Key) (reply, error) {
+	want, err := a.payRequest(r)
+	if err != nil {
+		return reply{}, err
+	}
+	want.Key = key
+	attempt, err := a.payer.Pay(r.Context(), want)
+	if err != nil {
+		return reply{}, err
+	}
+	row, payload := attempt.Payment(), attempt.Payload()
+	result := payResult{
+		PaymentSignature: payload.Header(), PaymentHeader: payload.HeaderName(),
+		Settled: row.State == pay.Settled, Transaction: row.Transaction, Payment: newPaymentState(row),
+	}
+	return reply{status: http.StatusOK, body: result, finish: attempt.Finish}, nil
+}
+
+// payRequest reads the body, the challenge first (DESIGN §5, order of checks).
+func (a *API) payRequest(r *http.Request) (want pay.Request, err error) {
+	f, err := readFields(r, textHeader)
+	if err != nil {
+		return want, err
+	}
+	header, _, err := f.text("paymentRequiredHeader", textHeader)
+	if err != nil {
+		return want, err
+	}
+	if want.Challenge, err = decodeChallenge(header); err != nil {
+		return want, err
+	}
+	want.Door = pay.DoorAPI
+	if want.URL, err = requestURL(f, want.Challenge); err != nil {
+		return want, err
+	}
+	if want.IdempotencyKey, err = idempotencyKey(f); err != nil {
+		return want, err
+	}
+	settlement, _, err := f.text("settlement", "Invalid settlement")
+	if err != nil {
+		return want, err
+	}
+	want.Settlement, err = pay.ParseSettlement(settlement, a.settlement)
+	return want, err
+}
+
+// decodeChallenge reads a challenge header, which must be base64 here: plain JSON, which
+// other doors take from sellers, would contradict the text of the refusal.
+func decodeChallenge(header string) (x402.Challenge, error) {
+	header = strings.TrimSpace(header)
+	switch {
+	case header == "":
+		return x402.Challenge{}, &pay.HeaderError{Cause: errors.New("nothing was given")}
+	case header[0] == '{' || header[0] == '[':
+		return x402.Challenge{}, &pay.HeaderError{Cause: errors.New("not base64")}
+	}
+	c, err := x402.DecodeHeader(header)
+	if err != nil {
+		return c, &pay.HeaderError{Cause: err}
+	}
+	if !slices.ContainsFunc(c.Accepts, func(q x402.Requirement) bool { return q.Network != "" }) {
+		return c, &pay.HeaderError{Cause: errors.New("no requirement names a network")}
+	}
+	return c, nil
+}
+
+// requestURL is the URL for the books: the caller's word, else the seller's if it is one.
+func requestURL(f fields, c x402.Challenge) (string, error) {
+	const text = "Invalid requestUrl"
+	given, _, err := f.text("requestUrl", text)
+	switch {
+	case err != nil:
+		return "", err
+	case given == "" && validRequestURL(c.ResourceURL):
+		return c.ResourceURL, nil
+	case given != "" && !validRequestURL(given):
+		return "", badRequest(text, "an absolute http or https URL of at most 8 KiB")
+	}
+	return given, nil
+}
+
+func validRequestURL(s string) bool { return len(s) <= maxRequestURL && absoluteURL(s) }
+
+// idempotencyKey reads the caller's key. An empty one is refused: its caller wants
+// protection that it would not get.
+func idempotencyKey(f fields) (string, error) {
+	const text = "Invalid idempotencyKey"
+	key, given, err := f.text("idempotencyKey", text)
+	if err != nil || !given {
+		return "", err
+	}
+	// Escaped halves of characters all decode to U+FFFD and would be one key.
+	if n := utf8.RuneCountInString(key); n < 1 || n > maxIdempotencyKey || strings.ContainsRune(key, utf8.RuneError) {
+		return "", badRequest(text, "1 to 255 characters")
+	}
+	return key, nil
+}

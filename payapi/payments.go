@@ -1,0 +1,108 @@
+package payapi
+
+import (
+	"net/http"
+
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/x402"
+)
+
+// paymentState is what every answer about a journaled payment says of it.
+type paymentState struct {
+	ID          string   `json:"id"`
+	State       string   `json:"state"`
+	Flags       []string `json:"flags"`
+	ValidBefore string   `json:"validBefore"`
+}
+
+func newPaymentState(p *pay.Payment) paymentState {
+	return paymentState{p.ID, string(p.State), p.Flags(), stamp(p.ValidBefore())}
+}
+
+// payment is a payment in full (DESIGN §5).
+type payment struct {
+	paymentState
+	Settlement  string `json:"settlement"`
+	Amount      string `json:"amount"`
+	Currency    string `json:"currency"`
+	Network     string `json:"network"`
+	PayTo       string `json:"payTo"`
+	RequestURL  string `json:"request_url"`
+	Transaction string `json:"transaction"`
+	CreatedAt   string `json:"created_at"`
+	Reason      string `json:"reason,omitempty"`
+	Task        string `json:"task,omitempty"`
+}
+
+func newPayment(p *pay.Payment) payment {
+	return payment{
+		paymentState: newPaymentState(p), Settlement: string(p.Terms.Settlement),
+		Amount: p.Terms.Amount.String(), Currency: p.Currency, Network: p.Terms.Network,
+		PayTo: p.Terms.PayTo.String(), RequestURL: p.RequestURL, Transaction: p.Transaction,
+		CreatedAt: stamp(p.Created), Reason: p.Reason, Task: p.Task,
+	}
+}
+
+func onePayment(p *pay.Payment) reply {
+	return reply{status: http.StatusOK, body: map[string]payment{"payment": newPayment(p)}}
+}
+
+// showPayment is GET /v1/payments/{id}.
+func (a *API) showPayment(r *http.Request, key pay.Key) (reply, error) {
+	id, err := pathID(r, pay.ErrPaymentNotFound)
+	if err != nil {
+		return reply{}, err
+	}
+	p, err := a.payer.Payment(r.Context(), key, id)
+	if err != nil {
+		return reply{}, err
+	}
+	return onePayment(p), nil
+}
+
+// listPayments is GET /v1/payments: the key's payments, newest first.
+func (a *API) listPayments(r *http.Request, key pay.Key) (reply, error) {
+	pg, err := readPage(r)
+	if err != nil {
+		return reply{}, err
+	}
+	label := pg.query.Get("state")
+	if pg.query.Has("state") && !pay.ValidLabel(label) {
+		return reply{}, badRequest("Invalid state", "a state (open, settled, void) or a flag (refused, unresolved, confirmed, disputed)")
+	}
+	list, err := a.payer.Payments(r.Context(), key, label, pg.limit, pg.before)
+	if err != nil {
+		return reply{}, err
+	}
+	shown := make([]payment, len(list))
+	for i, p := range list {
+		shown[i] = newPayment(p)
+	}
+	return reply{status: http.StatusOK, body: map[string][]payment{"payments": shown}}, nil
+}
+
+// postReceipt is POST /v1/payments/{id}/receipt. A receipt that proves nothing is an
+// answer like any other: the payment shows what came of it.
+func (a *API) postReceipt(r *http.Request, key pay.Key) (reply, error) {
+	f, err := readFields(r, textReceipt)
+	if err != nil {
+		return reply{}, err
+	}
+	value, _, err := f.text("receipt", textReceipt)
+	if err != nil {
+		return reply{}, err
+	}
+	receipt, err := x402.DecodeReceipt(value)
+	if err != nil {
+		return reply{}, badRequest(textReceipt, err.Error())
+	}
+	id, err := pathID(r, pay.ErrPaymentNotFound)
+	if err != nil {
+		return reply{}, err
+	}
+	p, err := a.payer.PostReceipt(r.Context(), key, id, receipt)
+	if err != nil {
+		return reply{}, err
+	}
+	return onePayment(p), nil
+}

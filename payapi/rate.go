@@ -1,0 +1,72 @@
+package payapi
+
+import (
+	"math"
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// maxAddresses bounds each of the two generations that addressLimit remembers.
+const maxAddresses = 10_000
+
+// addressLimit bounds how often each client address may do something. It remembers two
+// generations of addresses: one that was not seen for a whole generation of at least a
+// minute has all of its rate again, so forgetting it loses nothing. Only a flood from very
+// many addresses ends a generation earlier.
+type addressLimit struct {
+	perMinute int
+
+	mu          sync.Mutex
+	young, aged map[netip.Addr]*rate.Limiter
+	since       time.Time // when the young generation began
+}
+
+func newAddressLimit(perMinute int) *addressLimit {
+	return &addressLimit{perMinute: perMinute, young: make(map[netip.Addr]*rate.Limiter)}
+}
+
+// take uses one of the caller's turns, or says how many seconds to wait for the next.
+func (l *addressLimit) take(r *http.Request, now time.Time) (wait int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	turn := l.of(clientAddress(r), now).ReserveN(now, 1)
+	delay := turn.DelayFrom(now)
+	if delay <= 0 {
+		return 0
+	}
+	turn.CancelAt(now)
+	return int(math.Ceil(delay.Seconds()))
+}
+
+func (l *addressLimit) of(addr netip.Addr, now time.Time) *rate.Limiter {
+	if now.Sub(l.since) >= time.Minute || len(l.young) >= maxAddresses {
+		l.young, l.aged, l.since = make(map[netip.Addr]*rate.Limiter), l.young, now
+	}
+	limiter := l.young[addr]
+	if limiter == nil {
+		if limiter = l.aged[addr]; limiter == nil {
+			limiter = rate.NewLimiter(rate.Limit(float64(l.perMinute)/60), l.perMinute)
+		}
+		l.young[addr] = limiter
+	}
+	return limiter
+}
+
+// clientAddress is the peer's address; for IPv6 its /64, which one client has all of.
+// Peers without one, as on a Unix socket, share the zero address.
+func clientAddress(r *http.Request) netip.Addr {
+	peer, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return netip.Addr{}
+	}
+	addr := peer.Addr().Unmap().WithZone("")
+	if addr.Is6() {
+		prefix, _ := addr.Prefix(64) // fails for other widths only
+		return prefix.Addr()
+	}
+	return addr
+}

@@ -1,0 +1,79 @@
+package payapi
+
+import (
+	"crypto/tls"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+)
+
+func TestAddressLimit(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 15, 12, 0, 0, 0, time.UTC)
+	l := newAddressLimit(3)
+	take := func(peer string) int { return l.take(&http.Request{RemoteAddr: peer}, now) }
+	use := func(peers ...string) {
+		t.Helper()
+		for i, peer := range peers {
+			if wait := take(peer); wait != 0 {
+				t.Fatalf("turn %d of %s waits %d s", i, peer, wait)
+			}
+		}
+	}
+	// Ports do not count, a mapped address is itself, and one IPv6 client has a whole /64.
+	use("192.0.2.1:1", "192.0.2.1:2", "[::ffff:192.0.2.1]:3")
+	use("[2001:db8::1]:1", "[2001:db8::2]:1", "[2001:db8::ffff:1%eth0]:1")
+	use("@", "", "not an address")
+	for _, peer := range []string{"192.0.2.1:4", "[2001:db8::3]:1", "@"} {
+		if wait := take(peer); wait != 20 {
+			t.Errorf("%s waits %d s, want 20", peer, wait)
+		}
+	}
+	use("192.0.2.2:1", "[2001:db8:0:1::1]:1")
+	now = now.Add(19500 * time.Millisecond)
+	if wait := take("192.0.2.1:1"); wait != 1 {
+		t.Errorf("waits %d s, want 1", wait)
+	}
+	now = now.Add(time.Second)
+	use("192.0.2.1:1")
+	if take("192.0.2.1:1") == 0 {
+		t.Error("refused turns gave something back")
+	}
+	// A generation that ends forgets nobody who is still waiting.
+	now = now.Add(40 * time.Second) // 1 minute after the first
+	use("192.0.2.1:1", "192.0.2.1:1")
+	if take("192.0.2.1:1") == 0 {
+		t.Error("forgotten with the generation")
+	}
+}
+
+func TestAddressLimitIsBounded(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 15, 12, 0, 0, 0, time.UTC)
+	l := newAddressLimit(1)
+	for i := range 3 * maxAddresses {
+		peer := fmt.Sprintf("10.%d.%d.%d:1", i>>16, i>>8&255, i&255)
+		if wait := l.take(&http.Request{RemoteAddr: peer}, now); wait != 0 {
+			t.Fatalf("%s waits %d s", peer, wait)
+		}
+	}
+	if n := len(l.young) + len(l.aged); n > 2*maxAddresses {
+		t.Errorf("%d addresses are remembered", n)
+	}
+}
+
+func TestOrigin(t *testing.T) {
+	t.Parallel()
+	a := &API{}
+	for want, r := range map[string]*http.Request{
+		"http://127.0.0.1:8402": {Host: "127.0.0.1:8402"},
+		"https://pay.example":   {Host: "pay.example", TLS: &tls.ConnectionState{}},
+		"":                      {},
+		"http://[::1]:8402":     {Host: "[::1]:8402", Header: http.Header{"X-Forwarded-Proto": {"https"}}},
+	} {
+		if got := a.origin(r); got != want {
+			t.Errorf("origin %q, want %q", got, want)
+		}
+	}
+}

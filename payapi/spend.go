@@ -1,0 +1,55 @@
+package payapi
+
+import (
+	"encoding/json"
+	"net/http"
+
+	"github.com/purserpay/purser/pay"
+)
+
+// spendEvent is a spend event as SPEC §2 shows it, and the payment it comes from. An
+// event that takes another one back names it and has a negative amount.
+type spendEvent struct {
+	ID         string `json:"id"`
+	Amount     string `json:"amount"`
+	Currency   string `json:"currency"`
+	RequestURL string `json:"request_url"`
+	CreatedAt  string `json:"created_at"`
+	PaymentID  string `json:"payment_id"`
+	Task       string `json:"task,omitempty"`
+	Corrects   string `json:"corrects,omitempty"`
+}
+
+type spendList struct {
+	Events  []spendEvent `json:"events"`
+	Pending pending      `json:"pending"`
+}
+
+// pending is what the key's open payments amount to.
+type pending struct {
+	Count  json.Number `json:"count"`
+	Amount string      `json:"amount"`
+}
+
+// spend is GET /v1/spend: the key's spend events, newest first.
+func (a *API) spend(r *http.Request, key pay.Key) (reply, error) {
+	pg, err := readPage(r)
+	if err != nil {
+		return reply{}, err
+	}
+	events, open, err := a.payer.Spend(r.Context(), key, pg.limit, pg.before)
+	if err != nil {
+		return reply{}, err
+	}
+	list := spendList{
+		Events:  make([]spendEvent, len(events)),
+		Pending: pending{Count: json.Number(open.Count.String()), Amount: open.Amount.String()},
+	}
+	for i, e := range events {
+		list.Events[i] = spendEvent{
+			ID: e.ID, Amount: e.SignedAmount(), Currency: e.Currency, RequestURL: e.RequestURL,
+			CreatedAt: stamp(e.Created), PaymentID: e.PaymentID, Task: e.Task, Corrects: e.Corrects,
+		}
+	}
+	return reply{status: http.StatusOK, body: list}, nil
+}

@@ -1,0 +1,69 @@
+package payapi
+
+import (
+	"net/http"
+
+	"github.com/purserpay/purser/pay"
+)
+
+// wallet is a wallet as SPEC §2 shows it.
+type wallet struct {
+	ID       string  `json:"id"`
+	WalletID string  `json:"wallet_id"`
+	Network  string  `json:"network"`
+	Address  *string `json:"address"` // null without a wallet provider
+}
+
+func newWallet(w pay.Wallet) wallet {
+	shown := wallet{ID: w.ID, WalletID: w.ProviderID, Network: w.Network}
+	if w.Address != nil {
+		address := w.Address.String()
+		shown.Address = &address
+	}
+	return shown
+}
+
+// listWallets is GET /wallets/me: the key's live wallets, oldest first.
+func (a *API) listWallets(r *http.Request, key pay.Key) (reply, error) {
+	list, err := a.payer.ListWallets(r.Context(), key)
+	if err != nil {
+		return reply{}, err
+	}
+	shown := make([]wallet, len(list))
+	for i, w := range list {
+		shown[i] = newWallet(w)
+	}
+	return reply{status: http.StatusOK, body: map[string][]wallet{"wallets": shown}}, nil
+}
+
+// createWallet is POST /wallets. An omitted network is base.
+func (a *API) createWallet(r *http.Request, key pay.Key) (reply, error) {
+	const malformed = "Invalid JSON body"
+	f, err := readFields(r, malformed)
+	if err != nil {
+		return reply{}, err
+	}
+	network, _, err := f.text("network", malformed)
+	if err != nil {
+		return reply{}, err
+	}
+	w, err := a.payer.CreateWallet(r.Context(), key, network)
+	if err != nil {
+		return reply{}, err
+	}
+	a.log.Info("wallet created", "wallet", w.ID, "key", key.ID)
+	return reply{status: http.StatusCreated, body: newWallet(w)}, nil
+}
+
+// deleteWallet is DELETE /wallets/{id}.
+func (a *API) deleteWallet(r *http.Request, key pay.Key) (reply, error) {
+	id, err := pathID(r, pay.ErrWalletNotFound)
+	if err != nil {
+		return reply{}, err
+	}
+	if err := a.payer.DeleteWallet(r.Context(), key, id); err != nil {
+		return reply{}, err
+	}
+	a.log.Info("wallet deleted", "wallet", id, "key", key.ID)
+	return reply{status: http.StatusNoContent}, nil
+}

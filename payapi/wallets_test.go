@@ -1,0 +1,121 @@
+package payapi_test
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"github.com/purserpay/purser/signer"
+)
+
+func TestWallets(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	key, other := w.newKey(), w.newKey()
+	if a := w.call("GET", "/wallets/me", key, nil).is(200, ""); a.raw != `{"wallets":[]}`+"\n" {
+		t.Error(a.raw)
+	}
+	first := w.call("POST", "/wallets", key, `{"network":"base"}`).is(201, "")
+	second := w.call("POST", "/wallets", key, nil).is(201, "")
+	for _, a := range []answer{first, second} {
+		a.want("network", "base")
+		if uuid.Validate(a.text("id")) != nil || !strings.HasPrefix(a.text("wallet_id"), "local_") ||
+			!regexp.MustCompile(`^0x[0-9a-fA-F]{40}$`).MatchString(a.text("address")) || len(a.body) != 4 {
+			t.Error(a.raw)
+		}
+	}
+	list := w.call("GET", "/wallets/me", key, nil).is(200, "").list("wallets")
+	if len(list) != 2 || list[0]["id"] != first.text("id") || list[1]["address"] != second.text("address") {
+		t.Errorf("listed %v", list)
+	}
+	if got := w.call("GET", "/wallets/me", other, nil).is(200, "").list("wallets"); len(got) != 0 {
+		t.Errorf("another key sees %v", got)
+	}
+	path := "/wallets/" + first.text("id")
+	w.call("DELETE", path, other, nil).is(404, "Wallet not found")
+	w.call("DELETE", "/wallets/"+uuid.NewString(), key, nil).is(404, "Wallet not found")
+	for _, id := range []string{"nonsense", "%00", "{" + first.text("id") + "}", strings.Repeat("x", 40_000)} {
+		w.call("DELETE", "/wallets/"+id, key, nil).is(404, "Wallet not found")
+	}
+	w.call("DELETE", "/wallets/me", key, nil).is(404, "Wallet not found")
+	if a := w.call("DELETE", path, key, nil).is(204, ""); a.raw != "" || a.header.Get("Content-Type") != "" {
+		t.Errorf("204 with %q, %q", a.raw, a.header.Get("Content-Type"))
+	}
+	w.call("DELETE", path, key, nil).is(404, "Wallet not found")
+	if list := w.call("GET", "/wallets/me", key, nil).list("wallets"); len(list) != 1 || list[0]["id"] != second.text("id") {
+		t.Errorf("after deleting: %v", list)
+	}
+}
+
+func TestCreateWalletRefused(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	key := w.newKey()
+	for body, want := range map[string]string{
+		`{"network":"solana"}`:       "Unsupported network solana",
+		`{"network":"BASE"}`:         "Unsupported network BASE",
+		`{"network":"eip155:8453"}`:  "Unsupported network eip155:8453",
+		`{"network":"base-sepolia"}`: "Unsupported network base-sepolia",
+		`{"network":8453}`:           "Invalid JSON body",
+		`{"network":`:                "Invalid JSON body",
+		`[]`:                         "Invalid JSON body",
+		`{}{}`:                       "Invalid JSON body",
+	} {
+		if a := w.call("POST", "/wallets", key, body); a.status != 400 || a.text("error") != want {
+			t.Errorf("%s: %d %s", body, a.status, a.raw)
+		}
+	}
+	w.call("POST", "/wallets", key, `{"network":null}`).is(201, "").want("network", "base")
+}
+
+func TestUnclaimedWalletLimit(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	key := w.newKey()
+	var last string
+	for range 100 {
+		last = w.call("POST", "/wallets", key, nil).is(201, "").text("id")
+	}
+	w.call("POST", "/wallets", key, nil).is(429, "Wallet limit reached for your plan").want("upgradeUrl", w.url+"/dashboard")
+	w.call("DELETE", "/wallets/"+last, key, nil).is(204, "")
+	w.call("POST", "/wallets", key, nil).is(201, "")
+}
+
+func TestWalletsWithoutProvider(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *setup) { s.pay.Wallets = signer.None{} })
+	key := w.newKey()
+	made := w.call("POST", "/wallets", key, nil).is(201, "").want("address", nil)
+	if _, there := made.body["address"]; !there || !strings.HasPrefix(made.text("wallet_id"), "purser_") {
+		t.Error(made.raw)
+	}
+	a := w.call("POST", "/v1/pay", key, order(1)).is(402, "Payment verification failed").want("payment", nil)
+	if !strings.Contains(a.text("detail"), "no wallet provider is configured") {
+		t.Error(a.raw)
+	}
+}
+
+func TestAuthentication(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	key := w.newKey()
+	for name, header := range map[string][]string{
+		"missing": nil, "empty": {"X-Api-Key", ""}, "unknown": {"X-Api-Key", "pk_unknown_key"}, "malformed": {"X-Api-Key", "pk_ \tx"},
+		"twice": {"X-Api-Key", key, "X-Api-Key", key}, "list": {"X-Api-Key", key + ", " + key},
+		"prefix": {"X-Api-Key", key[:len(key)-1]}, "long": {"X-Api-Key", strings.Repeat("k", 5000)},
+		"bearer": {"Authorization", "Bearer " + key},
+	} {
+		for _, route := range []string{
+			"GET /wallets/me", "POST /wallets", "DELETE /wallets/x", "POST /v1/pay", "GET /v1/spend",
+			"GET /v1/payments", "GET /v1/payments/x", "POST /v1/payments/x/receipt",
+		} {
+			method, path, _ := strings.Cut(route, " ")
+			a := w.call(method, path, "", nil, header...)
+			if a.status != 401 || a.text("error") != "API key not resolved" {
+				t.Errorf("%s, %s: %d %s", name, route, a.status, a.raw)
+			}
+		}
+	}
+}

@@ -1,0 +1,185 @@
+package vault
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// MasterKey wraps a store's keys. Who loses it loses the wallets.
+type MasterKey [KeySize]byte
+
+// String hides the key from logs and errors.
+func (MasterKey) String() string { return "[master key]" }
+
+// GoString hides the key too.
+func (MasterKey) GoString() string { return "[master key]" }
+
+// MarshalText hides the key from encoders.
+func (k MasterKey) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+
+// Source gives a store its master key. A source may generate the key only when fresh
+// is true: then the store is new and nothing is wrapped yet.
+type Source func(fresh bool) (MasterKey, error)
+
+// Given is the source of a key that is known already.
+func Given(key MasterKey) Source {
+	return func(bool) (MasterKey, error) { return key, nil }
+}
+
+// From is [LoadMasterKey] as a source.
+func From(value, file, fallbackPath string) Source {
+	return func(fresh bool) (MasterKey, error) { return LoadMasterKey(value, file, fallbackPath, fresh) }
+}
+
+// keyFileMode: whoever reads the file can open the wallets.
+const keyFileMode = 0o600
+
+// maxKeyFile bounds what is read from a key file; a longer file holds something else.
+const maxKeyFile = 4 << 10
+
+// LoadMasterKey finds the master key: value is its text (PURSER_MASTER_KEY), file the
+// path of a file with the same (PURSER_MASTER_KEY_FILE). With neither, the key is read
+// from fallbackPath, and generated there if the store is fresh and the file is missing.
+// An existing file is never overwritten. Errors never contain any of the key.
+func LoadMasterKey(value, file, fallbackPath string, fresh bool) (MasterKey, error) {
+	switch {
+	case value != "" && file != "":
+		return MasterKey{}, errors.New("both PURSER_MASTER_KEY and PURSER_MASTER_KEY_FILE are set: keep one")
+	case value != "":
+		key, err := ParseMasterKey(value)
+		if err != nil {
+			return MasterKey{}, fmt.Errorf("PURSER_MASTER_KEY: %w", err)
+		}
+		return key, nil
+	case file != "":
+		key, err := readKeyFile(file)
+		if err != nil {
+			return MasterKey{}, fmt.Errorf("master key file (PURSER_MASTER_KEY_FILE): %w", err)
+		}
+		return key, nil
+	case fallbackPath == "":
+		return MasterKey{}, errors.New("no master key: set PURSER_MASTER_KEY")
+	}
+	key, err := readKeyFile(fallbackPath)
+	if err == nil {
+		return key, nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return MasterKey{}, fmt.Errorf("master key file (PURSER_MASTER_KEY is not set): %w", err)
+	}
+	if !fresh {
+		return MasterKey{}, fmt.Errorf("the store exists, but its master key file %s is missing: put it back or set "+
+			"PURSER_MASTER_KEY; a new key could not decrypt the wallets that are in the store", fallbackPath)
+	}
+	if err := generate(fallbackPath); err != nil {
+		return MasterKey{}, fmt.Errorf("generate master key file: %w", err)
+	}
+	// Read back what is there: another process may have been first.
+	if key, err = readKeyFile(fallbackPath); err != nil {
+		return MasterKey{}, fmt.Errorf("master key file (PURSER_MASTER_KEY is not set): %w", err)
+	}
+	return key, nil
+}
+
+// ParseMasterKey reads 32 bytes in hex or in base64, standard or URL-safe, padded or not.
+func ParseMasterKey(text string) (MasterKey, error) {
+	text = strings.TrimSpace(text)
+	raw, err := hex.DecodeString(text)
+	if err != nil || len(raw) != KeySize {
+		encoding := base64.RawStdEncoding
+		if strings.ContainsAny(text, "-_") {
+			encoding = base64.RawURLEncoding
+		}
+		raw, err = encoding.DecodeString(strings.TrimRight(text, "="))
+	}
+	if err != nil || len(raw) != KeySize {
+		return MasterKey{}, fmt.Errorf("not a master key: want %d bytes in hex or base64", KeySize)
+	}
+	return MasterKey(raw), nil
+}
+
+func readKeyFile(path string) (MasterKey, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return MasterKey{}, err
+	}
+	if info.Size() > maxKeyFile {
+		return MasterKey{}, fmt.Errorf("%s is too large to be a master key", path)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return MasterKey{}, err
+	}
+	key, err := ParseMasterKey(string(text))
+	if err != nil {
+		return MasterKey{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return key, nil
+}
+
+// generate writes a new key to path unless something is there. The file appears whole
+// and durable or not at all: a store must never be encrypted with a key that a power
+// cut takes away.
+func generate(path string) error {
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	var key MasterKey
+	rand.Read(key[:])                                // never fails
+	temp, err := os.CreateTemp(dir, ".master-key-*") // mode 0600
+	if err != nil {
+		return err
+	}
+	defer os.Remove(temp.Name())
+	if err := fill(temp, key); err != nil {
+		return err
+	}
+	// A hard link, unlike a rename, fails when path exists.
+	err = os.Link(temp.Name(), path)
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		err = createExclusive(path, key) // a file system without hard links
+	}
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return SyncDir(dir)
+}
+
+// fill writes the key's text, makes it durable and closes the file.
+func fill(f *os.File, key MasterKey) error {
+	_, err := f.WriteString(hex.EncodeToString(key[:]) + "\n")
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+func createExclusive(path string, key MasterKey) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, keyFileMode)
+	if err != nil {
+		return err
+	}
+	return fill(f, key)
+}
+
+// SyncDir makes the name of a new file in dir durable. Systems that cannot sync a
+// folder keep names by themselves.
+func SyncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	if err := d.Sync(); err != nil && !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, fs.ErrInvalid) && !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,179 @@
+// Package vault keeps secrets at rest. A master key, which never touches the database,
+// wraps a lookup key and versioned data keys; the wrapped keys are kept by the store.
+//
+// The lookup key finds API keys by a keyed hash and is never replaced. Data keys
+// encrypt what must be read again: claimed API keys and wallet keys. The package does
+// no I/O but for the master key's own file, and knows nothing about the records.
+package vault
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+)
+
+// KeySize is the size of every key in bytes.
+const KeySize = 32
+
+// ErrWrongMasterKey: the master key does not unwrap the store's keys.
+var ErrWrongMasterKey = errors.New("the master key is not the one this store was created with")
+
+// What a wrapped key is for is part of what is authenticated, so that one cannot stand
+// in for another.
+const (
+	lookupPurpose = "purser/lookup-key"
+	dataPurpose   = "purser/data-key/"
+)
+
+// Vault encrypts and finds secrets. It is safe for concurrent use.
+type Vault struct {
+	lookup  []byte
+	data    map[uint32]cipher.AEAD
+	current uint32
+}
+
+// wrapped is how the keys are kept in the store: useless without the master key.
+type wrapped struct {
+	Lookup []byte            `json:"lookup"`
+	Data   map[uint32][]byte `json:"data"` // by version, from 1
+}
+
+// New makes a vault with fresh keys. The state is what [Open] needs beside the master
+// key; the caller keeps it.
+func New(master MasterKey) (v *Vault, state []byte, err error) {
+	w := wrapped{Data: map[uint32][]byte{}}
+	if w.Lookup, err = wrapNew(master, lookupPurpose); err != nil {
+		return nil, nil, fmt.Errorf("make lookup key: %w", err)
+	}
+	if w.Data[1], err = wrapNew(master, dataPurposeOf(1)); err != nil {
+		return nil, nil, fmt.Errorf("make data key: %w", err)
+	}
+	if state, err = json.Marshal(w); err != nil {
+		return nil, nil, fmt.Errorf("encode wrapped keys: %w", err)
+	}
+	v, err = Open(master, state)
+	return v, state, err
+}
+
+// Open unwraps the keys of a state that New or Rotate made: ErrWrongMasterKey.
+func Open(master MasterKey, state []byte) (*Vault, error) {
+	var w wrapped
+	if err := json.Unmarshal(state, &w); err != nil || len(w.Data) == 0 {
+		return nil, errors.New("the wrapped keys are damaged")
+	}
+	wrap, err := gcm(master[:])
+	if err != nil {
+		return nil, err
+	}
+	v := &Vault{data: make(map[uint32]cipher.AEAD, len(w.Data))}
+	if v.lookup, err = open(wrap, w.Lookup, lookupPurpose); err != nil {
+		return nil, ErrWrongMasterKey
+	}
+	for version, sealed := range w.Data {
+		key, err := open(wrap, sealed, dataPurposeOf(version))
+		if err != nil {
+			return nil, fmt.Errorf("data key %d: %w", version, ErrWrongMasterKey)
+		}
+		if v.data[version], err = gcm(key); err != nil {
+			return nil, err
+		}
+		v.current = max(v.current, version)
+	}
+	return v, nil
+}
+
+// Rotate adds a new data key that is used from now on. What older ones sealed stays
+// readable. It returns a new vault and its state.
+func Rotate(master MasterKey, state []byte) (*Vault, []byte, error) {
+	v, err := Open(master, state)
+	if err != nil {
+		return nil, nil, err
+	}
+	var w wrapped
+	if err := json.Unmarshal(state, &w); err != nil {
+		return nil, nil, fmt.Errorf("decode wrapped keys: %w", err)
+	}
+	next := v.current + 1
+	if w.Data[next], err = wrapNew(master, dataPurposeOf(next)); err != nil {
+		return nil, nil, fmt.Errorf("make data key: %w", err)
+	}
+	if state, err = json.Marshal(w); err != nil {
+		return nil, nil, fmt.Errorf("encode wrapped keys: %w", err)
+	}
+	v, err = Open(master, state)
+	return v, state, err
+}
+
+// Lookup is the keyed hash under which a secret is found.
+func (v *Vault) Lookup(secret string) [sha256.Size]byte {
+	mac := hmac.New(sha256.New, v.lookup)
+	mac.Write([]byte(secret))
+	return [sha256.Size]byte(mac.Sum(nil))
+}
+
+// Seal encrypts a secret with the newest data key. The record's identity is
+// authenticated with it: a sealed secret copied to another record does not open.
+func (v *Vault) Seal(secret []byte, identity string) ([]byte, error) {
+	head := binary.BigEndian.AppendUint32(nil, v.current)
+	return seal(v.data[v.current], head, secret, identity)
+}
+
+// Unseal decrypts what Seal made for the same identity.
+func (v *Vault) Unseal(sealed []byte, identity string) ([]byte, error) {
+	if len(sealed) < 4 {
+		return nil, errors.New("sealed secret is too short")
+	}
+	version := binary.BigEndian.Uint32(sealed)
+	key, ok := v.data[version]
+	if !ok {
+		return nil, fmt.Errorf("sealed with data key %d, which this store does not have", version)
+	}
+	secret, err := open(key, sealed[4:], identity)
+	if err != nil {
+		return nil, fmt.Errorf("unseal with data key %d: %w", version, err)
+	}
+	return secret, nil
+}
+
+func dataPurposeOf(version uint32) string { return fmt.Sprintf("%s%d", dataPurpose, version) }
+
+// wrapNew makes a random key and wraps it.
+func wrapNew(master MasterKey, purpose string) ([]byte, error) {
+	wrap, err := gcm(master[:])
+	if err != nil {
+		return nil, err
+	}
+	key := make([]byte, KeySize)
+	rand.Read(key) // never fails
+	return seal(wrap, nil, key, purpose)
+}
+
+func gcm(key []byte) (cipher.AEAD, error) {
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		return nil, fmt.Errorf("set up AES: %w", err)
+	}
+	aead, err := cipher.NewGCMWithRandomNonce(block)
+	if err != nil {
+		return nil, fmt.Errorf("set up GCM: %w", err)
+	}
+	return aead, nil
+}
+
+// seal appends the encrypted secret to head.
+func seal(key cipher.AEAD, head, secret []byte, identity string) ([]byte, error) {
+	if identity == "" {
+		return nil, errors.New("seal: no identity")
+	}
+	return key.Seal(head, nil, secret, []byte(identity)), nil
+}
+
+func open(key cipher.AEAD, sealed []byte, identity string) ([]byte, error) {
+	return key.Open(nil, nil, sealed, []byte(identity))
+}
