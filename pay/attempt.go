@@ -82,6 +82,15 @@ func (a *Attempt) SendContext() (context.Context, context.CancelFunc) {
 // Nobody waits for the release to be written.
 func (a *Attempt) Finish(answered bool) { a.finish(answered, false) }
 
+// finishOnPanic is deferred where others' code runs under the lease: a bug there must not
+// leave a lease that is renewed for ever.
+func (a *Attempt) finishOnPanic() {
+	if v := recover(); v != nil {
+		a.finish(false, false)
+		panic(v)
+	}
+}
+
 func (a *Attempt) finish(answered, wait bool) {
 	if a.done {
 		return

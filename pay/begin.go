@@ -24,10 +24,10 @@ type Begin struct {
 	// such a payment is nobody else's (DESIGN §3, repeats without a key).
 	Attended func(paymentID string) bool
 
-	// New is the payment to journal; nil when the challenge cannot be paid at all, for
-	// the reason in Declined. A repeat of an earlier payment is served all the same.
+	// New is the payment to journal; nil when the challenge cannot be paid at all.
 	New *Payment
-	// Declined, with New set, is a policy refusal. It comes after the monthly quota.
+	// Declined is why no new payment may be made, if so. A repeat of an earlier payment is
+	// served all the same, and the monthly quota, if Place has one, is answered before it.
 	Declined error
 
 	// Place is the monthly place; Limits are the other reservations, checked in order.
@@ -81,13 +81,10 @@ func (b *Begin) Decide(v BeginView) (Begun, []CounterChange, error) {
 	if begun, ok, err := b.repeat(v); err != nil || ok {
 		return begun, nil, err
 	}
-	if b.New == nil {
-		return Begun{}, nil, b.Declined
-	}
 	if err := check(v, b.Place); err != nil {
 		return Begun{}, nil, err
 	}
-	if b.Declined != nil {
+	if b.New == nil || b.Declined != nil {
 		return Begun{}, nil, b.Declined
 	}
 	if b.MaxUnanswered > 0 {

@@ -122,6 +122,7 @@ func (p *Payer) try(ctx context.Context, r Request) (*Attempt, Begun, error) {
 	p.background.Add(1) // until the lease is released
 	p.keep(h)
 	a := &Attempt{payer: p, how: begun.How, row: begun.Payment, hold: h, caller: ctx}
+	defer a.finishOnPanic()
 	if err := a.sign(ctx, c.wallet); err != nil {
 		a.finish(false, true)
 		return nil, begun, err
@@ -155,16 +156,19 @@ func (p *Payer) propose(ctx context.Context, r Request) (*Begin, choice, error) 
 		Asset: c.asset.Address, PayTo: c.requirement.PayTo, Amount: c.requirement.Amount,
 	}
 	b.identify(r, terms)
-	if c.wallet.Address == nil {
-		return nil, choice{}, &FailedError{Stage: StageVerify, Detail: ErrNoAddress.Error(), Cause: ErrNoAddress}
+	if b.Place, err = p.place(ctx, r.Key, now); err != nil {
+		return nil, choice{}, err
+	}
+	if b.Declined == nil {
+		b.Declined = p.unable(r, c)
+	}
+	if b.Declined != nil {
+		return b, c, nil
 	}
 	if b.New, err = p.row(r, c, terms, now); err != nil {
 		return nil, choice{}, err
 	}
 	b.New.Fingerprint, b.New.Identity = b.Fingerprint, b.Identity
-	if b.Place, err = p.place(ctx, r.Key, now); err != nil {
-		return nil, choice{}, err
-	}
 	n, sum := PendingCounters(r.Key.ID)
 	b.Limits = append(pol.budgets(b.New),
 		Limit{Reservation: Reservation{Counter: n, Amount: x402.NewAmount(1), Release: ReleasePending}},
@@ -172,6 +176,17 @@ func (p *Payer) propose(ctx context.Context, r Request) (*Begin, choice, error) 
 		p.balanceLimit(ctx, c, terms),
 	)
 	return b, c, nil
+}
+
+// unable says why a payment that policy allows cannot be made all the same.
+func (p *Payer) unable(r Request, c choice) error {
+	switch {
+	case c.wallet.Address == nil:
+		return &FailedError{Stage: StageVerify, Detail: ErrNoAddress.Error(), Cause: ErrNoAddress}
+	case r.Settlement == SettlePayer && p.opts.Facilitator == nil:
+		return &FailedError{Stage: StageVerify, Detail: detailNoFacilitator}
+	}
+	return nil
 }
 
 // identify sets what repeats are recognized by (DESIGN §3).

@@ -654,3 +654,49 @@ func TestNothingIsSignedWhileTheStoreIsDown(t *testing.T) {
 		t.Fatal("something was sent")
 	}
 }
+
+func TestWithoutAFacilitator(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	r := w.rest(pay.SettlePayer, "https://a.example/x", "100", "k")
+	p := w.mustPay(r)
+	w.opts.Facilitator = nil
+	w.restart()
+	if again := w.mustPay(r); again.ID != p.ID {
+		t.Fatal("the stored answer of a settled payment was not given")
+	}
+	_, err := w.payer.Pay(context.Background(), w.rest(pay.SettlePayer, "https://a.example/y", "100", ""))
+	var f *pay.FailedError
+	if !errors.As(err, &f) || f.Payment != nil || !strings.Contains(f.Detail, "PURSER_FACILITATOR_URL") {
+		t.Fatalf("got %v", err)
+	}
+	if _, err := w.payer.Pay(context.Background(), w.rest(pay.SettleSeller, "https://a.example/y", "100", "")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// panicking is a wallet provider with a bug.
+type panicking struct{ *keyring }
+
+func (panicking) Sign(context.Context, pay.Wallet, pay.Message) (x402.Signature, error) { panic("bug") }
+
+func TestAPanicReleasesTheLease(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	w.opts.Wallets = panicking{w.ring}
+	w.restart()
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("the panic was swallowed")
+			}
+		}()
+		_, _ = w.payer.Pay(context.Background(), w.rest(pay.SettlePayer, "https://a.example/x", "100", ""))
+	}()
+	w.quiet()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if err := w.payer.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+}

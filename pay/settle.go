@@ -25,9 +25,6 @@ func (p *Payer) Pay(ctx context.Context, r Request) (*Attempt, error) {
 	if r.Settlement == SettlePayer && UsedReason(r.Challenge.Error) {
 		return nil, p.alreadyUsed(ctx, r)
 	}
-	if r.Settlement == SettlePayer && p.opts.Facilitator == nil {
-		return nil, p.noFacilitator(ctx, r)
-	}
 	a, err := p.Open(ctx, r)
 	if err != nil {
 		return nil, err
@@ -35,6 +32,7 @@ func (p *Payer) Pay(ctx context.Context, r Request) (*Attempt, error) {
 	if a.row.State == Settled {
 		return a, nil
 	}
+	defer a.finishOnPanic()
 	if a.row.Terms.Settlement == SettlePayer {
 		err = a.settle()
 	} else {
@@ -47,8 +45,22 @@ func (p *Payer) Pay(ctx context.Context, r Request) (*Attempt, error) {
 	return a, nil
 }
 
-// alreadyUsed refuses to settle again for a seller that settles by itself.
+const detailNoFacilitator = `no facilitator is configured (PURSER_FACILITATOR_URL); "settlement":"seller" works without one`
+
+// alreadyUsed refuses to settle again for a seller that settles by itself, after the
+// checks that come before (DESIGN §5, order of checks).
 func (p *Payer) alreadyUsed(ctx context.Context, r Request) error {
+	b, _, err := p.propose(ctx, r)
+	if err != nil {
+		return err
+	}
+	have, err := p.store.Counter(ctx, b.Place.Counter)
+	if err != nil {
+		return err
+	}
+	if have.Cmp(*b.Place.Max) >= 0 {
+		return ErrQuota
+	}
 	detail := `the seller says that the authorization is used already: it settles payments itself. Pay it with "settlement":"seller"`
 	rows, err := p.store.Payments(ctx, PaymentQuery{KeyID: r.Key.ID, Limit: 100})
 	if err != nil {
@@ -63,30 +75,12 @@ func (p *Payer) alreadyUsed(ctx context.Context, r Request) error {
 	return &FailedError{Stage: StageVerify, Detail: detail}
 }
 
-// noFacilitator refuses what cannot be settled, after the checks that come before
-// (DESIGN §5, order of checks). A repeat of an earlier payment is refused as well: its
-// payload could not be driven on.
-func (p *Payer) noFacilitator(ctx context.Context, r Request) error {
-	b, _, err := p.propose(ctx, r)
-	if err != nil {
-		return err
-	}
-	have, err := p.store.Counter(ctx, b.Place.Counter)
-	if err != nil {
-		return err
-	}
-	if have.Cmp(*b.Place.Max) >= 0 {
-		return ErrQuota
-	}
-	if b.Declined != nil {
-		return b.Declined
-	}
-	return &FailedError{Stage: StageVerify, Detail: `no facilitator is configured (PURSER_FACILITATOR_URL); "settlement":"seller" works without one`}
-}
-
 // settle is payer mode: /verify, then /settle. It returns nil once the settlement is
 // recorded.
 func (a *Attempt) settle() error {
+	if a.payer.opts.Facilitator == nil { // a repeat, made when there still was one
+		return &FailedError{Stage: StageVerify, Payment: a.row, Detail: detailNoFacilitator}
+	}
 	if err := a.Depart(); err != nil {
 		return err
 	}
