@@ -77,14 +77,14 @@ func (p *Payment) Apply(o Outcome) (Effects, error) {
 	if o.Verdict != VerdictSettled && !held && !observing {
 		return Effects{}, fmt.Errorf("payment %s, outcome %q under fence %d: %w", p.ID, o.Verdict, o.Fence, ErrLeaseLost)
 	}
-	if err := p.applyVerdict(o, &fx); err != nil {
+	if err := p.applyVerdict(o, held, &fx); err != nil {
 		return Effects{}, err
 	}
 	if o.Signature != nil && p.Signature == nil && !p.Retired {
 		sig := *o.Signature
 		p.Signature = &sig
 	}
-	if o.Detail != nil {
+	if o.Detail != nil && (held || o.Verdict == VerdictSettled) {
 		p.Detail = o.Detail
 	}
 	p.note(o.At, o.Note)
@@ -108,10 +108,10 @@ func (p *Payment) Apply(o Outcome) (Effects, error) {
 	return fx, nil
 }
 
-func (p *Payment) applyVerdict(o Outcome, fx *Effects) error {
+func (p *Payment) applyVerdict(o Outcome, held bool, fx *Effects) error {
 	switch o.Verdict {
 	case Unclear:
-		if p.State == Open && o.Reason != "" {
+		if p.State == Open && o.Reason != "" && held {
 			p.Reason = o.Reason
 		}
 	case VerdictSettled:
@@ -136,8 +136,9 @@ func (p *Payment) applyVerdict(o Outcome, fx *Effects) error {
 			fx.Counters = p.release(AtUnresolved)
 		}
 	case VerdictConfirm:
-		if p.State == Settled {
-			p.Confirmed, p.Disputed = true, false
+		// A dispute is final: past the validity, at a safe block, nothing can move any more.
+		if p.State == Settled && !p.Disputed {
+			p.Confirmed = true
 			if p.Transaction == "" {
 				p.Transaction = o.Transaction
 			}

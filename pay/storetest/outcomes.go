@@ -194,6 +194,7 @@ var outcomeTests = map[string]func(*fixture){
 		own := claim(c, hash)
 		own.ClaimedTransaction = false
 		f.same("state", f.record(own).State, pay.Settled)
+		f.record(claim(a, hash)) // which stays that of the first
 	},
 	"a transaction claimed at once": func(f *fixture) {
 		k := f.key()

@@ -202,6 +202,14 @@ var repeatTests = map[string]func(*fixture){
 		f.release(f.repeats(b, expired, pay.Resent, p), false)
 		f.repeats(b, over, pay.Created, p)
 	},
+	"no key: a retired payment is nobody's": func(f *fixture) {
+		b := want(f.key(), noon)
+		p := f.begin(b, pay.Created)
+		o := outcome(p, pay.VerdictSettled)
+		o.Retire, o.Release = true, true
+		f.record(o)
+		f.repeats(b, soon, pay.Created, p)
+	},
 	"no key: a payment with one is nobody else's": func(f *fixture) {
 		k := f.key()
 		b := under(want(k, noon), "order 1")

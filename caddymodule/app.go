@@ -1,0 +1,199 @@
+package caddymodule
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyevents"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+)
+
+// App is purser: keys, wallets and payments in one store, for the handlers that serve
+// them. Every option that is not set is read from its variable in the environment, so
+// that an empty configuration works; an empty value counts as unset.
+type App struct {
+	// DataDir is the folder of database and generated master key. It is created, for its
+	// owner only, when purser starts. Default: {env.PURSER_DATA_DIR}, else ./purser-data.
+	DataDir string `json:"data_dir,omitempty"`
+	// MasterKey is a reference to the key that wraps the store's secrets: 32 bytes, hex or
+	// base64. Default: {env.PURSER_MASTER_KEY}, else a file generated in the data directory.
+	MasterKey string `json:"master_key,omitempty"`
+	// MasterKeyFile is the file of the master key. Default: {env.PURSER_MASTER_KEY_FILE}.
+	MasterKeyFile string `json:"master_key_file,omitempty"`
+
+	// StoreRaw is the database. Default: the module named by {env.PURSER_STORE}, else bolt.
+	StoreRaw json.RawMessage `json:"store,omitempty" caddy:"namespace=purser.stores inline_key=module"`
+	// WalletsRaw makes wallets and signs. Default: the module named by
+	// {env.PURSER_WALLETS}, else local.
+	WalletsRaw json.RawMessage `json:"wallets,omitempty" caddy:"namespace=purser.wallets inline_key=module"`
+	// FacilitatorRaw verifies and settles. Default: http with its own defaults.
+	FacilitatorRaw json.RawMessage `json:"facilitator,omitempty" caddy:"namespace=purser.facilitators inline_key=module"`
+
+	// RPCURL is the network's JSON-RPC, for balances and evidence. Default:
+	// {env.PURSER_RPC_URL}; without one, what a facilitator or seller does not tell stays unknown.
+	RPCURL string `json:"rpc_url,omitempty"`
+	// Settlement is who settles when POST /v1/pay does not say: payer or seller.
+	// Default: {env.PURSER_SETTLEMENT}, else payer.
+	Settlement string `json:"settlement,omitempty"`
+	// Networks to pay on, such as "base" or "base-sepolia". Default: {env.PURSER_NETWORKS}, else base.
+	Networks string `json:"networks,omitempty"`
+
+	// InternalSecret is a reference to the secret that allows privileged fields on
+	// POST /api-keys. Default: {env.PURSER_INTERNAL_SECRET}; without one nothing does.
+	InternalSecret string `json:"internal_secret,omitempty"`
+	// InternalSecretFile is its file. Default: {env.PURSER_INTERNAL_SECRET_FILE}.
+	InternalSecretFile string `json:"internal_secret_file,omitempty"`
+	// UpgradeURL is what answers about limits point to. Default: {env.PURSER_UPGRADE_URL},
+	// else /dashboard of this purser.
+	UpgradeURL string `json:"upgrade_url,omitempty"`
+	// PublicURL is the address that the outside knows this purser by. Default: {env.PURSER_PUBLIC_URL}.
+	PublicURL string `json:"public_url,omitempty"`
+	// AllowedOrigins are the origins whose pages may call the API, separated by commas or
+	// spaces. Default: {env.PURSER_ALLOWED_ORIGINS}, else none.
+	AllowedOrigins string `json:"allowed_origins,omitempty"`
+
+	// Key is a reference to the deployment's own API key. One that is not known yet is
+	// created with a wallet. Default: {env.PURSER_KEY}, else none.
+	Key string `json:"key,omitempty"`
+	// KeyFile is its file. Default: {env.PURSER_KEY_FILE}.
+	KeyFile string `json:"key_file,omitempty"`
+	// Standin, when "loopback", makes that key pay for proxy clients on loopback that send
+	// none. Default: {env.PURSER_STANDIN}, else off.
+	Standin string `json:"standin,omitempty"`
+	// MaxPayment is the most that one proxied request may cost, in USDC, or off; keys with
+	// limits of their own have those. Default: {env.PURSER_MAX_PAYMENT}, else 1.
+	MaxPayment string `json:"max_payment,omitempty"`
+	// DailyBudget is the most that one key may spend per day through the proxy, in USDC,
+	// or off. Default: {env.PURSER_DAILY_BUDGET}, else 10.
+	DailyBudget string `json:"daily_budget,omitempty"`
+
+	// World is "sandbox" for the program purser-sandbox, which opens only stores of its
+	// own, and empty for everything else. It has no Caddyfile option.
+	World string `json:"world,omitempty"`
+
+	ctx         caddy.Context
+	log         *slog.Logger
+	settings    settings
+	store       StoreModule
+	wallets     WalletsModule
+	facilitator FacilitatorModule
+	events      *caddyevents.App
+
+	doors []door // set while the http app is provisioned
+
+	mu   sync.Mutex // held while opening
+	live atomic.Pointer[running]
+}
+
+// door is a handler that serves through the app.
+type door interface {
+	// site is the server that the handler belongs to, nil when it is not known.
+	site() *caddyhttp.Server
+	// open makes what the door serves with. What must end with the configuration is
+	// added to the tenant's closers.
+	open(t *tenant) error
+}
+
+// CaddyModule returns the Caddy module information.
+func (*App) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "purser", New: func() caddy.Module { return new(App) }}
+}
+
+// Provision resolves and checks the configuration. Nothing is opened or created.
+func (a *App) Provision(ctx caddy.Context) error {
+	a.ctx, a.log = ctx, ctx.Slogger()
+	err := checkEnvironment()
+	if err != nil {
+		return err
+	}
+	if a.settings, err = a.resolve(); err != nil {
+		return err
+	}
+	if err := a.loadGuests(ctx); err != nil {
+		return err
+	}
+	app, err := ctx.App("events")
+	if err != nil {
+		return fmt.Errorf("purser: events: %w", err)
+	}
+	a.events = app.(*caddyevents.App)
+	return registerMetrics(ctx.GetMetricsRegistry(), gauges{app: a})
+}
+
+func (a *App) loadGuests(ctx caddy.Context) error {
+	store, err := loadGuest[StoreModule](ctx, a, "StoreRaw", a.StoreRaw, storeNamespace, "bolt")
+	if err != nil {
+		return err
+	}
+	wallets, err := loadGuest[WalletsModule](ctx, a, "WalletsRaw", a.WalletsRaw, walletsNamespace, "local")
+	if err != nil {
+		return err
+	}
+	facilitator, err := loadGuest[FacilitatorModule](ctx, a, "FacilitatorRaw", a.FacilitatorRaw, facilitatorNamespace, "http")
+	if err != nil {
+		return err
+	}
+	a.store, a.wallets, a.facilitator = store, wallets, facilitator
+	return nil
+}
+
+// attach makes a handler, which is being provisioned, a door of the app. The app need not be configured: without
+// configuration it has its defaults.
+func attach(ctx caddy.Context, d door) (*App, error) {
+	app, err := ctx.App("purser")
+	if err != nil {
+		return nil, err
+	}
+	a, ok := app.(*App)
+	if !ok {
+		return nil, fmt.Errorf("purser: the app is a %T", app)
+	}
+	a.doors = append(a.doors, d)
+	return a, nil
+}
+
+// Start opens the store and checks what only the whole configuration shows.
+func (a *App) Start() error {
+	if err := a.checkListeners(); err != nil {
+		return err
+	}
+	run, err := a.open()
+	if err != nil {
+		return err
+	}
+	if a.settings.rpcURL == "" {
+		a.log.Warn("no RPC (PURSER_RPC_URL): balances are not checked before paying, and a payment whose outcome nobody tells stays unresolved")
+	}
+	run.home.start(run.tenant)
+	return nil
+}
+
+// Stop ends recovery for this configuration. Requests in flight go on.
+func (a *App) Stop() error {
+	if run := a.live.Load(); run != nil {
+		run.home.stop(run.tenant)
+	}
+	return nil
+}
+
+// Cleanup gives the store back.
+func (a *App) Cleanup() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if run := a.live.Load(); run != nil && !run.released {
+		run.released = true
+		run.tenant.retire()
+		run.home.release()
+	}
+	return nil
+}
+
+var (
+	_ caddy.App          = (*App)(nil)
+	_ caddy.Provisioner  = (*App)(nil)
+	_ caddy.CleanerUpper = (*App)(nil)
+)

@@ -1,0 +1,99 @@
+package caddymodule
+
+import (
+	"encoding/json"
+
+	"github.com/caddyserver/caddy/v2/caddyconfig"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
+)
+
+// UnmarshalCaddyfile reads the global option:
+//
+//	purser {
+//	    data_dir    <folder>
+//	    master_key  <reference>
+//	    store       <module> { … }
+//	    wallets     <module> { … }
+//	    facilitator <module> { … }
+//	    rpc_url     <url>
+//	    settlement  payer|seller
+//	    networks    <names>
+//	    internal_secret <reference>
+//	    upgrade_url <url>
+//	    public_url  <url>
+//	    allowed_origins <origins>
+//	    key         <reference>
+//	    standin     loopback|off
+//	    max_payment <usdc>|off
+//	    daily_budget <usdc>|off
+//	}
+//
+// Every option takes one argument; lists are separated by commas. A secret is a reference
+// such as {env.PURSER_KEY}, and has a second option for its file: master_key_file,
+// internal_secret_file, key_file.
+func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	d.Next() // the option's name
+	if d.NextArg() {
+		return d.ArgErr()
+	}
+	guests := map[string]struct {
+		namespace string
+		raw       *json.RawMessage
+	}{
+		"store":       {storeNamespace, &a.StoreRaw},
+		"wallets":     {walletsNamespace, &a.WalletsRaw},
+		"facilitator": {facilitatorNamespace, &a.FacilitatorRaw},
+	}
+	options := map[string]*string{
+		"data_dir": &a.DataDir, "master_key": &a.MasterKey, "master_key_file": &a.MasterKeyFile,
+		"rpc_url": &a.RPCURL, "settlement": &a.Settlement, "networks": &a.Networks,
+		"internal_secret": &a.InternalSecret, "internal_secret_file": &a.InternalSecretFile,
+		"upgrade_url": &a.UpgradeURL, "public_url": &a.PublicURL, "allowed_origins": &a.AllowedOrigins,
+		"key": &a.Key, "key_file": &a.KeyFile, "standin": &a.Standin,
+		"max_payment": &a.MaxPayment, "daily_budget": &a.DailyBudget,
+	}
+	for d.NextBlock(0) {
+		if guest, ok := guests[d.Val()]; ok {
+			if err := parseGuest(d, guest.namespace, guest.raw); err != nil {
+				return err
+			}
+			continue
+		}
+		into, known := options[d.Val()]
+		if !known {
+			return d.Errf("unrecognized subdirective %q", d.Val())
+		}
+		if err := parseOption(d, into); err != nil {
+			return err
+		}
+	}
+	return a.checkReferences(d)
+}
+
+// checkReferences refuses secrets that stand in the Caddyfile themselves, before they get
+// into the configuration. A {$VARIABLE} is one of those: Caddy has replaced it by now.
+func (a *App) checkReferences(d *caddyfile.Dispenser) error {
+	for _, s := range []struct {
+		option
+		given string
+	}{{masterKeyOption, a.MasterKey}, {internalSecretOption, a.InternalSecret}, {keyOption, a.Key}} {
+		if _, err := s.reference(s.given); err != nil {
+			return d.WrapErr(err)
+		}
+	}
+	return nil
+}
+
+func parseApp(d *caddyfile.Dispenser, existing any) (any, error) {
+	if existing != nil {
+		return nil, d.Err("the purser option is given twice")
+	}
+	app := new(App)
+	if err := app.UnmarshalCaddyfile(d); err != nil {
+		return nil, err
+	}
+	return httpcaddyfile.App{Name: "purser", Value: caddyconfig.JSON(app, nil)}, nil
+}
+
+var _ caddyfile.Unmarshaler = (*App)(nil)

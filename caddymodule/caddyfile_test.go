@@ -1,0 +1,291 @@
+package caddymodule
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// adapted is what tests look at in an adapted configuration.
+type adapted struct {
+	Admin struct {
+		Listen string `json:"listen"`
+	} `json:"admin"`
+	Storage struct {
+		Module string `json:"module"`
+		Root   string `json:"root"`
+	} `json:"storage"`
+	Apps struct {
+		Purser map[string]any `json:"purser"`
+		HTTP   struct {
+			Servers map[string]struct {
+				Listen    []string `json:"listen"`
+				Protocols []string `json:"protocols"`
+				MaxHeader int      `json:"max_header_bytes"`
+				Routes    []struct {
+					Match any `json:"match"`
+				} `json:"routes"`
+			} `json:"servers"`
+		} `json:"http"`
+	} `json:"apps"`
+}
+
+func decodeAdapted(t *testing.T, config []byte) adapted {
+	t.Helper()
+	var a adapted
+	if err := json.Unmarshal(config, &a); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func (a adapted) listen() []string {
+	var all []string
+	for _, s := range a.Apps.HTTP.Servers {
+		all = append(all, s.Listen...)
+	}
+	slices.Sort(all)
+	return all
+}
+
+// secretVariables and what they are set to in the test below.
+var secretVariables = []string{
+	"PURSER_MASTER_KEY", "PURSER_KEY", "PURSER_INTERNAL_SECRET", "PURSER_FACILITATOR_KEY", "PURSER_FACILITATOR_URL",
+	"PURSER_RPC_URL", "PURSER_PUBLIC_URL", "PURSER_UPGRADE_URL", "PURSER_ALLOWED_ORIGINS", "PURSER_ALLOW_ADDRESSES",
+	"PURSER_STANDIN", "PURSER_MAX_PAYMENT", "PURSER_DAILY_BUDGET", "PURSER_SETTLEMENT", "PURSER_NETWORKS",
+}
+
+func TestShippedCaddyfile(t *testing.T) {
+	structure := map[string]string{
+		"PURSER_BIND": "127.0.0.2", "PURSER_PORT": "9402", "PURSER_METRICS_BIND": "127.0.0.3", "PURSER_METRICS_PORT": "9407",
+		"PURSER_ADMIN": "unix//run/purser/admin.sock|0600", "PURSER_DATA_DIR": "/var/lib/purser",
+		"PURSER_STORE": "bolt", "PURSER_WALLETS": "none",
+	}
+	set := func(t *testing.T, value func(string) string) {
+		for name := range structure {
+			t.Setenv(name, value(name))
+		}
+		for _, name := range secretVariables {
+			t.Setenv(name, value(name))
+		}
+	}
+	defaults := func(t *testing.T) {
+		config, err := adapt(shipped(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := decodeAdapted(t, config)
+		if got := a.listen(); !slices.Equal(got, []string{"127.0.0.1:8402", "127.0.0.1:8407"}) {
+			t.Errorf("listens on %v", got)
+		}
+		if a.Admin.Listen != "unix/./purser-admin.sock|0600" || a.Storage.Root != "./purser-data" {
+			t.Errorf("admin %+v, storage %+v", a.Admin, a.Storage)
+		}
+		if m := a.Apps.Purser["store"].(map[string]any)["module"]; m != "bolt" {
+			t.Errorf("store %v", m)
+		}
+		if m := a.Apps.Purser["wallets"].(map[string]any)["module"]; m != "local" {
+			t.Errorf("wallets %v", m)
+		}
+		for name, s := range a.Apps.HTTP.Servers {
+			if !slices.Equal(s.Protocols, []string{"h1"}) || s.MaxHeader < 32<<10 {
+				t.Errorf("%s: %+v", name, s)
+			}
+			for _, r := range s.Routes {
+				if r.Match != nil {
+					t.Errorf("%s: a matcher would leave other hosts with an empty 200: %v", name, r.Match)
+				}
+			}
+		}
+	}
+	t.Run("unset", defaults)
+	t.Run("empty", func(t *testing.T) {
+		set(t, func(string) string { return "" })
+		UnsetEmptyVariables() // as the purser binary does; t.Setenv puts them back
+		defaults(t)
+	})
+	t.Run("set", func(t *testing.T) {
+		set(t, func(name string) string {
+			if v, ok := structure[name]; ok {
+				return v
+			}
+			return "visible-" + strings.ToLower(name)
+		})
+		config, err := adapt(shipped(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := decodeAdapted(t, config)
+		if got := a.listen(); !slices.Equal(got, []string{"127.0.0.2:9402", "127.0.0.3:9407"}) {
+			t.Errorf("listens on %v", got)
+		}
+		if a.Admin.Listen != structure["PURSER_ADMIN"] || a.Storage.Root != "/var/lib/purser" {
+			t.Errorf("admin %+v, storage %+v", a.Admin, a.Storage)
+		}
+		if m := a.Apps.Purser["wallets"].(map[string]any)["module"]; m != "none" {
+			t.Errorf("wallets %v", m)
+		}
+		if i := strings.Index(string(config), "visible-"); i >= 0 {
+			t.Errorf("a value from the environment is in the configuration: %.60s", config[i:])
+		}
+	})
+}
+
+// In a Caddy that was built with purser, nobody unsets empty variables. The structure of
+// the configuration may then be wrong: purser says so instead of listening nowhere, or
+// everywhere.
+func TestShippedCaddyfileEmptyVariables(t *testing.T) {
+	text := shipped(t)
+	for _, name := range structural {
+		t.Run(name, func(t *testing.T) {
+			t.Chdir(t.TempDir())
+			t.Setenv("PURSER_ADMIN", "off")
+			t.Setenv(name, "")
+			err := validate(text)
+			if name == "PURSER_DATA_DIR" { // Caddy's own storage does not take it either
+				name = "storage"
+			}
+			if err == nil || !strings.Contains(err.Error(), name) {
+				t.Errorf("error %v does not name %s", err, name)
+			}
+		})
+	}
+}
+
+func TestDirectivesNeedNoOrder(t *testing.T) {
+	t.Parallel()
+	config, err := adapt("http://:1 {\n\treverse_proxy localhost:2\n\tpurser_api\n\tpurser_proxy\n}\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(config)
+	p, a, r := strings.Index(text, "purser_proxy"), strings.Index(text, "purser_api"), strings.Index(text, `"reverse_proxy"`)
+	if p < 0 || p > a || a > r {
+		t.Errorf("order: %s", text)
+	}
+}
+
+func TestCaddyfileOptions(t *testing.T) {
+	t.Parallel()
+	config, err := adapt(`{
+	purser {
+		data_dir /d
+		master_key {env.MK}
+		master_key_file /mk
+		store bolt {
+			path /p
+			min_free 1GiB
+		}
+		wallets none
+		facilitator http {
+			url {env.F}
+			key {file./k}
+			key_file /kf
+			timeout 5s
+		}
+		rpc_url {env.R}
+		settlement seller
+		networks base,base-sepolia
+		internal_secret {env.S}
+		internal_secret_file /s
+		upgrade_url https://u.example
+		public_url https://p.example
+		allowed_origins https://o.example
+		key {env.K}
+		key_file /k
+		standin off
+		max_payment 2
+		daily_budget off
+	}
+}
+http://:1 {
+	route {
+		purser_proxy {
+			allow_http a.example
+			allow_http b.example:81
+			allow_addresses 10.0.0.0/8
+			ports 80,443
+			max_replay 2MiB
+			challenge_header X-A
+			resolve a.test 127.0.0.1
+		}
+		purser_api {
+			key_rate 7
+		}
+	}
+}
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got struct {
+		Apps struct {
+			Purser json.RawMessage `json:"purser"`
+		} `json:"apps"`
+	}
+	if err := json.Unmarshal(config, &got); err != nil {
+		t.Fatal(err)
+	}
+	want := `{"data_dir":"/d","master_key":"{env.MK}","master_key_file":"/mk","store":{"min_free":"1GiB","module":"bolt","path":"/p"},` +
+		`"wallets":{"module":"none"},"facilitator":{"key":"{file./k}","key_file":"/kf","module":"http","timeout":"5s","url":"{env.F}"},` +
+		`"rpc_url":"{env.R}","settlement":"seller","networks":"base,base-sepolia","internal_secret":"{env.S}",` +
+		`"internal_secret_file":"/s","upgrade_url":"https://u.example","public_url":"https://p.example",` +
+		`"allowed_origins":"https://o.example","key":"{env.K}","key_file":"/k","standin":"off","max_payment":"2","daily_budget":"off"}`
+	if string(got.Apps.Purser) != want {
+		t.Errorf("got  %s\nwant %s", got.Apps.Purser, want)
+	}
+	for _, part := range []string{
+		`"allow_http":["a.example","b.example:81"]`, `"allow_addresses":["10.0.0.0/8"]`, `"ports":"80,443"`, `"max_replay":"2MiB"`,
+		`"challenge_headers":["X-A"]`, `"resolve":{"a.test":"127.0.0.1"}`, `"key_rate":7`,
+	} {
+		if !strings.Contains(string(config), part) {
+			t.Errorf("%s is not in %s", part, config)
+		}
+	}
+}
+
+func TestCaddyfileRefuses(t *testing.T) {
+	t.Parallel()
+	app := func(text string) string { return "{\n\tpurser {\n\t\t" + text + "\n\t}\n}\n" }
+	handler := func(name, text string) string { return "http://:1 {\n\t" + name + " {\n\t\t" + text + "\n\t}\n}\n" }
+	for _, c := range []struct{ name, caddyfile, want string }{
+		{"unknown option", app("datadir /d"), `unrecognized subdirective "datadir"`},
+		{"no argument", app("data_dir"), "wrong argument count"},
+		{"two arguments", app("data_dir /a /b"), "wrong argument count"},
+		{"twice", app("data_dir /a\n\t\tdata_dir /b"), "data_dir is set twice"},
+		{"guest twice", app("store bolt\n\t\tstore bolt"), "store is set twice"},
+		{"option twice", "{\n\tpurser\n\tpurser\n}\n", "given twice"},
+		{"argument of the option", "{\n\tpurser x\n}\n", "wrong argument count"},
+		{"secret in clear", app("key pk_0123456789"), "PURSER_KEY"},
+		{"internal secret in clear", app("internal_secret abc"), "PURSER_INTERNAL_SECRET"},
+		{"master key in clear", app("master_key 00112233"), "PURSER_MASTER_KEY"},
+		{"secret with something around", app(`key "a{env.K}"`), "PURSER_KEY"},
+		{"facilitator key in clear", app("facilitator http {\n\t\t\tkey abc\n\t\t}"), "PURSER_FACILITATOR_KEY"},
+		{"store that is not built", app("store postgres"), `PURSER_STORE): there is no module "postgres", only: bolt`},
+		{"wallets that are not built", app("wallets cdp"), `PURSER_WALLETS): there is no module "cdp", only: local, none`},
+		{"unknown option of a guest", app("store bolt {\n\t\t\tfile /x\n\t\t}"), `unrecognized subdirective "file"`},
+		{"option of a guest without options", app("wallets local {\n\t\t\tx y\n\t\t}"), `unrecognized subdirective "x"`},
+		{"argument of a guest", app("store bolt /x"), "wrong argument count"},
+		{"world", app("world sandbox"), `unrecognized subdirective "world"`},
+		{"unknown option of the proxy", handler("purser_proxy", "intercept *"), `unrecognized subdirective "intercept"`},
+		{"two hosts in a line", handler("purser_proxy", "allow_http a b"), "wrong argument count"},
+		{"resolve without address", handler("purser_proxy", "resolve a"), "wrong argument count"},
+		{"unknown option of the API", handler("purser_api", "x y"), `unrecognized subdirective "x"`},
+		{"rate", handler("purser_api", "key_rate many"), "key_rate"},
+	} {
+		if _, err := adapt(c.caddyfile); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: error %v, want %q", c.name, err, c.want)
+		}
+	}
+}
+
+// An option whose argument vanished, because a variable in its place is empty, is not set
+// where a guest is named.
+func TestCaddyfileGuestWithoutName(t *testing.T) {
+	t.Parallel()
+	config, err := adapt("{\n\tpurser {\n\t\tstore {$PURSER_TEST_NOTHING}\n\t\twallets \"\"\n\t}\n}\n")
+	if err != nil || !strings.Contains(string(config), `"purser":{}`) {
+		t.Errorf("%s, %v", config, err)
+	}
+}

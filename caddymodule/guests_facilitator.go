@@ -1,0 +1,97 @@
+package caddymodule
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/purserpay/purser/facilitator"
+	"github.com/purserpay/purser/pay"
+)
+
+// HTTPFacilitator is an x402 facilitator over HTTP.
+type HTTPFacilitator struct {
+	// URL of the facilitator. Default: {env.PURSER_FACILITATOR_URL}; without one there is
+	// no facilitator, and payments that purser would settle itself are refused.
+	URL string `json:"url,omitempty"`
+	// Key is a reference to the facilitator's API key. Default: {env.PURSER_FACILITATOR_KEY}.
+	Key string `json:"key,omitempty"`
+	// KeyFile is the file of the key. Default: {env.PURSER_FACILITATOR_KEY_FILE}.
+	KeyFile string `json:"key_file,omitempty"`
+	// Timeout bounds a settlement, such as "90s". Default: 90 s.
+	Timeout string `json:"timeout,omitempty"`
+
+	url, key string
+	timeout  time.Duration
+}
+
+// CaddyModule returns the Caddy module information.
+func (*HTTPFacilitator) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: facilitatorNamespace + ".http", New: func() caddy.Module { return new(HTTPFacilitator) }}
+}
+
+var (
+	facilitatorURLOption     = option{name: "facilitator http url", variable: "PURSER_FACILITATOR_URL"}
+	facilitatorKeyOption     = option{name: "facilitator http key", variable: "PURSER_FACILITATOR_KEY"}
+	facilitatorTimeoutOption = option{name: "facilitator http timeout", variable: "PURSER_FACILITATOR_TIMEOUT"}
+)
+
+// Provision resolves and checks the options.
+func (f *HTTPFacilitator) Provision(caddy.Context) (err error) {
+	if f.url, err = facilitatorURLOption.value(f.URL); err != nil {
+		return err
+	}
+	if f.key, err = facilitatorKeyOption.secret(f.Key, f.KeyFile); err != nil {
+		return err
+	}
+	timeout, err := facilitatorTimeoutOption.value(f.Timeout)
+	if err != nil {
+		return err
+	}
+	if timeout != "" {
+		if f.timeout, err = caddy.ParseDuration(timeout); err != nil || f.timeout <= 0 {
+			return facilitatorTimeoutOption.errorf("%q is not a duration such as 90s", timeout)
+		}
+	}
+	_, err = f.Facilitator(slog.New(slog.DiscardHandler))
+	return err
+}
+
+// UnmarshalCaddyfile reads:
+//
+//	facilitator http {
+//	    url      <url>
+//	    key      <reference>
+//	    key_file <file>
+//	    timeout  <duration>
+//	}
+func (f *HTTPFacilitator) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	d.Next() // the module's name
+	if d.NextArg() {
+		return d.ArgErr()
+	}
+	err := parseOptions(d, map[string]*string{"url": &f.URL, "key": &f.Key, "key_file": &f.KeyFile, "timeout": &f.Timeout})
+	if err != nil {
+		return err
+	}
+	if _, err := facilitatorKeyOption.reference(f.Key); err != nil {
+		return d.WrapErr(err)
+	}
+	return nil
+}
+
+// Facilitator returns the client, or nil without a URL.
+func (f *HTTPFacilitator) Facilitator(log *slog.Logger) (pay.Facilitator, error) {
+	if f.url == "" {
+		return nil, nil
+	}
+	return facilitator.New(facilitator.Options{URL: f.url, Key: f.key, Timeout: f.timeout, Logger: log})
+}
+
+var (
+	_ FacilitatorModule     = (*HTTPFacilitator)(nil)
+	_ caddy.Provisioner     = (*HTTPFacilitator)(nil)
+	_ caddyfile.Unmarshaler = (*HTTPFacilitator)(nil)
+)

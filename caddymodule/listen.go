@@ -1,0 +1,115 @@
+package caddymodule
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+)
+
+// checkListeners refuses a purser that would run and listen nowhere, and a stand-in key
+// where others than this machine could use it.
+func (a *App) checkListeners() error {
+	listening := false
+	for _, d := range a.doors {
+		s := d.site()
+		if s == nil || len(s.Listen) == 0 {
+			continue
+		}
+		listening = true
+		if _, isProxy := d.(*Proxy); !isProxy || !a.settings.standin {
+			continue
+		}
+		if !loopbackOnly(s.Listen) {
+			return standinOption.errorf("loopback lets everybody who reaches the proxy spend, but it listens on %v "+
+				"(PURSER_BIND): bind it to loopback, or turn the stand-in off", s.Listen)
+		}
+	}
+	if !listening {
+		return errors.New("purser: no server listens for purser_api or purser_proxy: is there a site with one of them, " +
+			"and has it an address (PURSER_BIND, PURSER_PORT)?")
+	}
+	return nil
+}
+
+// loopbackOnly reports whether only programs on this machine can connect to listeners.
+func loopbackOnly(listen []string) bool {
+	for _, l := range listen {
+		addr, err := caddy.ParseNetworkAddress(l)
+		if err != nil {
+			return false
+		}
+		if addr.IsUnixNetwork() {
+			continue
+		}
+		if addr.IsFdNetwork() || !loopbackHost(addr.Host) {
+			return false
+		}
+	}
+	return len(listen) > 0
+}
+
+func loopbackHost(host string) bool {
+	if host == "localhost" {
+		return true
+	}
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.Unmap().IsLoopback()
+}
+
+// siteOf is the server that a handler is being provisioned for.
+func siteOf(ctx caddy.Context) *caddyhttp.Server {
+	s, _ := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
+	return s
+}
+
+// ownListeners are the addresses that the proxy must not dial, whoever asks: all sites,
+// and Caddy's admin endpoint. That is not told to modules; where it usually is counts as
+// ours.
+func (a *App) ownListeners() ([]netip.AddrPort, error) {
+	listen := []string{caddy.DefaultAdminListen, os.Getenv("PURSER_ADMIN"), os.Getenv("CADDY_ADMIN")}
+	if app, err := a.ctx.AppIfConfigured("http"); err == nil {
+		for _, s := range app.(*caddyhttp.App).Servers {
+			listen = append(listen, s.Listen...)
+		}
+	}
+	return addrPorts(listen)
+}
+
+// addrPorts are the TCP addresses that listeners stand for.
+func addrPorts(listen []string) ([]netip.AddrPort, error) {
+	var all []netip.AddrPort
+	for _, l := range listen {
+		if l == "" || l == "off" {
+			continue
+		}
+		addr, err := caddy.ParseNetworkAddress(l)
+		if err != nil {
+			return nil, fmt.Errorf("listener address %q: %w", l, err)
+		}
+		if addr.IsUnixNetwork() || addr.IsFdNetwork() {
+			continue
+		}
+		for port := addr.StartPort; port <= addr.EndPort; port++ {
+			for _, ip := range boundAddresses(addr.Host) {
+				all = append(all, netip.AddrPortFrom(ip, uint16(port)))
+			}
+		}
+	}
+	return all, nil
+}
+
+// boundAddresses are what a listener's host stands for. A name other than localhost may
+// be any address of this machine.
+func boundAddresses(host string) []netip.Addr {
+	if host == "localhost" {
+		return []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()}
+	}
+	if ip, err := netip.ParseAddr(host); err == nil {
+		return []netip.Addr{ip}
+	}
+	return []netip.Addr{netip.IPv4Unspecified()}
+}

@@ -1,0 +1,33 @@
+// Package caddymodule is purser as Caddy modules. It is the only importer of Caddy.
+//
+// The app `purser` (app.go) holds the configuration and, once started, the pay core. The
+// handlers purser_proxy and purser_api are the doors that Caddy's servers open. Stores,
+// wallet providers and facilitators are guest modules (guests.go). An open store outlives
+// reloads (pool.go); everything else belongs to one configuration.
+//
+// No decision about payments is made here; see packages pay, payapi and proxy.
+package caddymodule
+
+import (
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
+)
+
+func init() {
+	caddy.RegisterModule(new(App))
+	caddy.RegisterModule(new(Proxy))
+	caddy.RegisterModule(new(API))
+	caddy.RegisterModule(new(BoltStore))
+	caddy.RegisterModule(new(LocalWallets))
+	caddy.RegisterModule(new(NoWallets))
+	caddy.RegisterModule(new(HTTPFacilitator))
+	caddy.RegisterModule(new(adminAPI))
+
+	httpcaddyfile.RegisterGlobalOption("purser", parseApp)
+	// Each is put right before reverse_proxy, so the first one registered comes first: a
+	// request for somebody else's host must never be taken for one to the API.
+	httpcaddyfile.RegisterHandlerDirective("purser_proxy", parseProxy)
+	httpcaddyfile.RegisterDirectiveOrder("purser_proxy", httpcaddyfile.Before, "reverse_proxy")
+	httpcaddyfile.RegisterHandlerDirective("purser_api", parseAPI)
+	httpcaddyfile.RegisterDirectiveOrder("purser_api", httpcaddyfile.Before, "reverse_proxy")
+}

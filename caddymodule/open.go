@@ -1,0 +1,162 @@
+package caddymodule
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/purserpay/purser/chain"
+	"github.com/purserpay/purser/pay"
+)
+
+// running is an app with its store open.
+type running struct {
+	home   *pooled
+	tenant *tenant
+	// released is guarded by App.mu.
+	released bool
+}
+
+// enter counts a request in, opening the store if need be: Caddy starts apps in random
+// order, so a server may be listening before the app has started. The caller must call
+// leave of the tenant.
+func (a *App) enter() (*tenant, error) {
+	run := a.live.Load()
+	if run == nil {
+		var err error
+		if run, err = a.open(); err != nil {
+			return nil, err
+		}
+	}
+	return run.tenant, run.tenant.enter()
+}
+
+// open opens the store and everything that uses it, once.
+func (a *App) open() (*running, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if run := a.live.Load(); run != nil {
+		return run, nil
+	}
+	if a.ctx.Err() != nil {
+		return nil, errClosing
+	}
+	home, err := a.acquire()
+	if err != nil {
+		return nil, err
+	}
+	t, err := a.newTenant(home)
+	if err == nil {
+		err = a.ensureKey(t.payer)
+	}
+	if err != nil {
+		if t != nil {
+			t.close(a.ctx, a.ctx, a.log)
+		}
+		home.release()
+		return nil, err
+	}
+	run := &running{home: home, tenant: t}
+	home.add(t)
+	a.live.Store(run)
+	return run, nil
+}
+
+// acquire opens the store, or takes the one that the running configuration has open.
+func (a *App) acquire() (*pooled, error) {
+	if err := os.MkdirAll(a.settings.dataDir, dataDirMode); err != nil {
+		return nil, dataDirOption.errorf("%w", err)
+	}
+	place, err := a.store.Place(a.settings.dataDir)
+	if err != nil {
+		return nil, fmt.Errorf("purser: store: %w", err)
+	}
+	shared := a.store.Settings() + " world=" + a.World + " master=" + a.settings.masterKeyPrint
+	home, err := acquire(a.ctx, a.store, place, shared, StoreOptions{
+		MasterKey: a.settings.masterKey, World: a.World, Logger: a.log.With("part", "store"),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("purser: %w", err)
+	}
+	return home, nil
+}
+
+// newTenant makes this configuration's payer and opens its doors.
+func (a *App) newTenant(home *pooled) (*tenant, error) {
+	t := &tenant{log: a.log, emit: caddyEmitter(a.ctx, a.events)}
+	wallets, err := a.wallets.Wallets(home.store, a.log.With("part", "wallets"))
+	if err != nil {
+		return nil, fmt.Errorf("purser: wallets: %w", err)
+	}
+	o := pay.Options{
+		Store: home.store, Wallets: wallets, Logger: a.log.With("part", "pay"), Observer: observer{events: home.events},
+		Networks: a.settings.networks, ProxyPolicy: a.settings.policy,
+	}
+	facilitator, err := a.facilitator.Facilitator(a.log.With("part", "facilitator"))
+	if err != nil {
+		return nil, fmt.Errorf("purser: facilitator: %w", err)
+	}
+	if facilitator != nil {
+		o.Facilitator = facilitator
+		t.closeLater(facilitator)
+	}
+	if a.settings.rpcURL != "" {
+		rpc, err := chain.New(chain.Options{URL: a.settings.rpcURL, Logger: a.log.With("part", "rpc")})
+		if err != nil {
+			return nil, fmt.Errorf("purser: rpc_url: %w", err)
+		}
+		o.Chain = rpc
+		t.closeLater(rpc)
+	}
+	if t.payer, err = pay.New(o); err != nil {
+		return nil, fmt.Errorf("purser: %w", err)
+	}
+	for _, d := range a.doors {
+		if err := d.open(t); err != nil {
+			return t, fmt.Errorf("purser: %w", err)
+		}
+	}
+	return t, nil
+}
+
+// ensureKey makes the deployment's own key known, with a wallet.
+func (a *App) ensureKey(p *pay.Payer) error {
+	if a.settings.key == "" {
+		return nil
+	}
+	key, err := p.Resolve(a.ctx, a.settings.key)
+	if errors.Is(err, pay.ErrKeyNotFound) {
+		key, _, err = p.CreateKey(a.ctx, pay.KeyRequest{Label: "deployment", Secret: a.settings.key})
+		if errors.Is(err, pay.ErrKeyExists) { // another node was first
+			key, err = p.Resolve(a.ctx, a.settings.key)
+		}
+	}
+	if err != nil {
+		return keyOption.errorf("%w", err)
+	}
+	return a.ensureWallet(p, key)
+}
+
+// ensureWallet gives the deployment's key a wallet on the first network if it has none.
+func (a *App) ensureWallet(p *pay.Payer, key pay.Key) error {
+	network := a.settings.networks[0].Name
+	wallets, err := p.ListWallets(a.ctx, key)
+	if err != nil {
+		return keyOption.errorf("%w", err)
+	}
+	for _, w := range wallets {
+		if w.Network == network {
+			return nil
+		}
+	}
+	w, err := p.CreateWallet(a.ctx, key, network)
+	if err != nil {
+		return keyOption.errorf("%w", err)
+	}
+	address := "none, because no wallet provider is configured"
+	if w.Address != nil {
+		address = w.Address.String()
+	}
+	a.log.Info("wallet made for the key of PURSER_KEY; fund it to pay", "key", key.ID, "network", network, "address", address)
+	return nil
+}

@@ -1,0 +1,209 @@
+package caddymodule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+)
+
+// stores are the open databases of this process. A reload finds its database here,
+// because the new configuration starts before the old one stops and a database file can
+// be opened only once.
+var stores = caddy.NewUsagePool()
+
+const (
+	// drainTime is how long a store that nobody needs any more waits for work in flight.
+	drainTime = 10 * time.Second
+	// requestTime is the part of it that requests and tunnels have; payments that they
+	// leave behind have the rest.
+	requestTime = 8 * time.Second
+	// exitTime is requestTime when the process ends. The servers have waited for their
+	// requests by then; what is left are tunnels, which may never end.
+	exitTime = time.Second
+	// tenantKept is how long a tenant is remembered after its configuration was replaced:
+	// requests that its server had already accepted may still come.
+	tenantKept = time.Minute
+)
+
+// errOtherSettings: the running configuration has the store open with other options.
+var errOtherSettings = errors.New("the running configuration has this store open with another master key, world or other " +
+	"options; those change with a restart, not with a reload")
+
+// pooled is one open store and the configurations that use it, its tenants. It owns what
+// runs once per process and database: recovery, and the sending of events.
+type pooled struct {
+	store    Store
+	place    string
+	settings string // what it was opened with
+	log      *slog.Logger
+	logs     follower
+	events   *events
+
+	turn     sync.Mutex // held while recovery changes hands
+	recovery *recovery  // nil while nobody recovers; guarded by turn
+
+	mu      sync.Mutex
+	tenants []*tenant // oldest first
+	active  []*tenant // those started and not stopped, oldest first
+}
+
+// recovery is one run of a payer's recovery loop.
+type recovery struct {
+	tenant *tenant
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+// acquire opens a store or takes the open one. Each acquire needs one release.
+func acquire(ctx context.Context, m StoreModule, place, settings string, o StoreOptions) (*pooled, error) {
+	v, loaded, err := stores.LoadOrNew(place, func() (caddy.Destructor, error) {
+		p := &pooled{place: place, settings: settings, logs: newFollower(o.Logger.Handler())}
+		p.log = slog.New(p.logs)
+		o.Logger = p.log
+		store, err := m.Open(ctx, place, o)
+		if err != nil {
+			return nil, err
+		}
+		p.store, p.events = store, newEvents(p.log)
+		return p, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	p := v.(*pooled)
+	if loaded && p.settings != settings {
+		p.release()
+		return nil, fmt.Errorf("%s: %w", place, errOtherSettings)
+	}
+	return p, nil
+}
+
+// release gives up one acquire. The last one waits for work in flight and closes the store.
+func (p *pooled) release() {
+	if _, err := stores.Delete(p.place); err != nil {
+		p.log.Error("store not closed cleanly", "store", p.place, "error", err)
+	}
+}
+
+// add makes a tenant known and forgets those that nobody can need any more.
+func (p *pooled) add(t *tenant) {
+	p.mu.Lock()
+	p.tenants = append(p.tenants, t)
+	var gone []*tenant
+	p.tenants = slices.DeleteFunc(p.tenants, func(old *tenant) bool {
+		if old.forgettable(time.Now()) {
+			gone = append(gone, old)
+			return true
+		}
+		return false
+	})
+	p.mu.Unlock()
+	for _, old := range gone {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		old.close(ctx, ctx, p.log) // nothing is in flight
+		cancel()
+	}
+}
+
+// start makes a tenant the one that recovers and speaks, until a newer one starts.
+func (p *pooled) start(t *tenant) {
+	p.mu.Lock()
+	p.active = append(p.active, t)
+	p.mu.Unlock()
+	p.logs.follow(t.log.Handler())
+	p.events.speak(t.emit)
+	p.handOver()
+}
+
+// stop ends a tenant's turn. If it was the newest, because a newer configuration failed to
+// start or the process ends, the one before takes over.
+func (p *pooled) stop(t *tenant) {
+	p.mu.Lock()
+	p.active = slices.DeleteFunc(p.active, func(a *tenant) bool { return a == t })
+	var newest *tenant
+	if n := len(p.active); n > 0 {
+		newest = p.active[n-1]
+	}
+	p.mu.Unlock()
+	if newest != nil {
+		p.logs.follow(newest.log.Handler())
+		p.events.speak(newest.emit)
+	}
+	p.handOver()
+}
+
+// handOver makes the newest active tenant the only one that recovers, and waits until
+// the one before has stopped.
+func (p *pooled) handOver() {
+	p.turn.Lock()
+	defer p.turn.Unlock()
+	p.mu.Lock()
+	var newest *tenant
+	if n := len(p.active); n > 0 {
+		newest = p.active[n-1]
+	}
+	p.mu.Unlock()
+	if p.recovery != nil && p.recovery.tenant == newest {
+		return
+	}
+	if p.recovery != nil {
+		p.recovery.cancel()
+		<-p.recovery.done
+		p.recovery = nil
+	}
+	if newest == nil {
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	r := &recovery{tenant: newest, cancel: cancel, done: make(chan struct{})}
+	p.recovery = r
+	go func() { // waited for through done
+		defer close(r.done)
+		newest.payer.Recover(ctx)
+	}()
+}
+
+// newestTenant is the tenant that serves now, or nil.
+func (p *pooled) newestTenant() *tenant {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if n := len(p.active); n > 0 {
+		return p.active[n-1]
+	}
+	return nil
+}
+
+// Destruct waits, for drainTime at most, for the work of all tenants, and closes the store.
+func (p *pooled) Destruct() error {
+	ctx, cancel := context.WithTimeout(context.Background(), drainTime)
+	defer cancel()
+	p.mu.Lock()
+	p.active = nil
+	tenants := p.tenants
+	p.mu.Unlock()
+	p.handOver()
+	patience := requestTime
+	if caddy.Exiting() {
+		patience = exitTime
+	}
+	requests, cancelRequests := context.WithTimeout(ctx, patience)
+	defer cancelRequests()
+	var draining sync.WaitGroup
+	for _, t := range tenants {
+		draining.Go(func() { t.close(ctx, requests, p.log) })
+	}
+	draining.Wait()
+	p.events.close(ctx)
+	if err := p.store.Close(); err != nil {
+		return fmt.Errorf("closing store %s: %w", p.place, err)
+	}
+	return nil
+}
+
+var _ caddy.Destructor = (*pooled)(nil)

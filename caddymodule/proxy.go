@@ -1,0 +1,261 @@
+package caddymodule
+
+import (
+	"math"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/dustin/go-humanize"
+
+	"github.com/purserpay/purser/proxy"
+)
+
+// Proxy is the handler of the paying forward proxy. It serves CONNECT and requests for
+// other hosts, and leaves everything else to the next handler.
+type Proxy struct {
+	// AllowHTTP are hosts that are paid over plain http, where anybody on the path can
+	// forge what is asked for. Default: none but addresses that are private and allowed.
+	AllowHTTP []string `json:"allow_http,omitempty"`
+	// AllowAddresses are CIDRs that may be dialled although they are private. Each may
+	// hold several, separated by commas. Default: {env.PURSER_ALLOW_ADDRESSES}, else none.
+	AllowAddresses []string `json:"allow_addresses,omitempty"`
+	// Ports that may be dialled, such as "80,443,1024-65535", which is the default.
+	Ports string `json:"ports,omitempty"`
+	// MaxReplay is how much of a request body is kept to be sent again with a payment,
+	// such as "1MiB"; larger requests are not paid. Default: 1 MiB.
+	MaxReplay string `json:"max_replay,omitempty"`
+	// ChallengeHeaders are further response headers that carry challenges.
+	ChallengeHeaders []string `json:"challenge_headers,omitempty"`
+	// Resolve gives names fixed addresses instead of asking DNS.
+	Resolve map[string]string `json:"resolve,omitempty"`
+
+	app       *App
+	server    *caddyhttp.Server
+	allow     []netip.Prefix
+	ports     []proxy.PortRange
+	maxReplay int64
+	resolve   map[string]netip.Addr
+	forward   *proxy.Forward
+}
+
+// CaddyModule returns the Caddy module information.
+func (*Proxy) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "http.handlers.purser_proxy", New: func() caddy.Module { return new(Proxy) }}
+}
+
+var (
+	allowAddressesOption = option{name: "purser_proxy allow_addresses", variable: "PURSER_ALLOW_ADDRESSES"}
+	portsOption          = option{name: "purser_proxy ports", variable: "PURSER_PROXY_PORTS"}
+	maxReplayOption      = option{name: "purser_proxy max_replay", variable: "PURSER_PROXY_MAX_REPLAY"}
+	resolveOption        = option{name: "purser_proxy resolve"}
+)
+
+// Provision resolves the options and attaches the handler to the app.
+func (h *Proxy) Provision(ctx caddy.Context) (err error) {
+	if err := h.resolveAddresses(); err != nil {
+		return err
+	}
+	if err := h.resolvePorts(); err != nil {
+		return err
+	}
+	size, err := maxReplayOption.value(h.MaxReplay)
+	if err != nil {
+		return err
+	}
+	if size != "" {
+		n, err := humanize.ParseBytes(size)
+		if err != nil || n == 0 || n > math.MaxInt32 {
+			return maxReplayOption.errorf("%q is not a size such as 1MiB", size)
+		}
+		h.maxReplay = int64(n)
+	}
+	h.server = siteOf(ctx)
+	h.app, err = attach(ctx, h)
+	return err
+}
+
+func (h *Proxy) resolveAddresses() error {
+	given := h.AllowAddresses
+	if len(given) == 0 {
+		given = []string{""} // the variable
+	}
+	for _, g := range given {
+		v, err := allowAddressesOption.value(g)
+		if err != nil {
+			return err
+		}
+		for _, cidr := range list(v) {
+			prefix, err := netip.ParsePrefix(cidr)
+			if err != nil {
+				return allowAddressesOption.errorf("%q is not a CIDR such as 10.0.0.0/8", cidr)
+			}
+			h.allow = append(h.allow, prefix.Masked())
+		}
+	}
+	h.resolve = map[string]netip.Addr{}
+	for name, to := range h.Resolve {
+		ip, err := netip.ParseAddr(to)
+		if err != nil {
+			return resolveOption.errorf("%q is not an IP address", to)
+		}
+		h.resolve[name] = ip
+	}
+	return nil
+}
+
+func (h *Proxy) resolvePorts() error {
+	v, err := portsOption.value(h.Ports)
+	if err != nil {
+		return err
+	}
+	if h.ports, err = proxy.ParsePorts(list(v)...); err != nil {
+		return portsOption.errorf("%w", err)
+	}
+	return nil
+}
+
+func (h *Proxy) site() *caddyhttp.Server { return h.server }
+
+func (h *Proxy) open(t *tenant) error {
+	listeners, err := h.app.ownListeners()
+	if err != nil {
+		return err
+	}
+	own, err := h.ownHost()
+	if err != nil {
+		return err
+	}
+	s := h.app.settings
+	o := proxy.ForwardOptions{
+		Payer: t.payer,
+		Guard: proxy.NewGuard(proxy.GuardOptions{
+			Allow: h.allow, AllowLoopback: h.server != nil && loopbackOnly(h.server.Listen),
+			Own: proxy.OwnListeners(listeners...), Ports: h.ports, Resolve: h.resolve,
+		}),
+		MaxReplay: h.maxReplay, ChallengeHeaders: h.ChallengeHeaders, AllowHTTP: h.AllowHTTP, Own: own,
+		Refused: refusedByProxy, Declined: declinedByProxy, Logger: h.app.log.With("part", "proxy"),
+	}
+	if s.standin {
+		o.StandIn = s.key
+	}
+	if h.forward, err = proxy.NewForward(o); err != nil {
+		return err
+	}
+	t.closers = append(t.closers, h.forward.Close)
+	return nil
+}
+
+// ownHost recognizes this site in absolute-form requests.
+func (h *Proxy) ownHost() (func(host string) bool, error) {
+	var listen []string
+	if h.server != nil {
+		listen = h.server.Listen
+	}
+	listeners, err := addrPorts(listen)
+	if err != nil {
+		return nil, err
+	}
+	listening := proxy.OwnListeners(listeners...)
+	var public string
+	if u, err := url.Parse(h.app.settings.publicURL); err == nil {
+		public = strings.ToLower(u.Host)
+	}
+	return func(host string) bool {
+		if public != "" && host == public {
+			return true
+		}
+		name, port, err := net.SplitHostPort(host)
+		if err != nil {
+			name, port = strings.Trim(host, "[]"), "80"
+		}
+		if name == "localhost" {
+			name = "127.0.0.1"
+		}
+		addr, err := netip.ParseAddrPort(net.JoinHostPort(name, port))
+		return err == nil && listening(addr)
+	}, nil
+}
+
+// ServeHTTP serves proxy traffic and passes the rest on.
+func (h *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	t, err := h.app.enter()
+	if err != nil {
+		h.app.log.Error("request not served", "error", err)
+		writeUnavailable(w)
+		return nil
+	}
+	defer t.leave()
+	h.forward.ServeHTTP(w, r, answering(next, func(err error) {
+		h.app.log.Error("handler behind the proxy failed", "method", r.Method, "error", err)
+	}))
+	return nil
+}
+
+// UnmarshalCaddyfile reads:
+//
+//	purser_proxy [<matcher>] {
+//	    allow_http       <host>
+//	    allow_addresses  <cidr>
+//	    ports            <ports>
+//	    max_replay       <size>
+//	    challenge_header <name>
+//	    resolve          <name> <ip>
+//	}
+//
+// allow_http, allow_addresses, challenge_header and resolve can be repeated.
+func (h *Proxy) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	d.Next() // the directive's name
+	if d.NextArg() {
+		return d.ArgErr()
+	}
+	lists := map[string]*[]string{
+		"allow_http": &h.AllowHTTP, "allow_addresses": &h.AllowAddresses, "challenge_header": &h.ChallengeHeaders,
+	}
+	single := map[string]*string{"ports": &h.Ports, "max_replay": &h.MaxReplay}
+	for d.NextBlock(0) {
+		name := d.Val()
+		switch {
+		case lists[name] != nil:
+			var v string
+			if !d.AllArgs(&v) {
+				return d.ArgErr()
+			}
+			*lists[name] = append(*lists[name], v)
+		case single[name] != nil:
+			if err := parseOption(d, single[name]); err != nil {
+				return err
+			}
+		case name == "resolve":
+			var host, ip string
+			if !d.AllArgs(&host, &ip) {
+				return d.ArgErr()
+			}
+			if h.Resolve == nil {
+				h.Resolve = map[string]string{}
+			}
+			h.Resolve[host] = ip
+		default:
+			return d.Errf("unrecognized subdirective %q", name)
+		}
+	}
+	return nil
+}
+
+func parseProxy(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
+	p := new(Proxy)
+	return p, p.UnmarshalCaddyfile(h.Dispenser)
+}
+
+var (
+	_ caddy.Provisioner           = (*Proxy)(nil)
+	_ caddyhttp.MiddlewareHandler = (*Proxy)(nil)
+	_ caddyfile.Unmarshaler       = (*Proxy)(nil)
+	_ door                        = (*Proxy)(nil)
+)

@@ -1,0 +1,32 @@
+package caddymodule
+
+import (
+	"runtime/debug"
+	"testing"
+)
+
+func TestVersionFrom(t *testing.T) {
+	t.Parallel()
+	vcs := []debug.BuildSetting{{Key: "vcs.revision", Value: "0123456789abcdef"}, {Key: "vcs.modified", Value: "true"}}
+	for _, c := range []struct {
+		name string
+		info debug.BuildInfo
+		want string
+	}{
+		{"release", debug.BuildInfo{Main: debug.Module{Path: modulePath, Version: "v1.2.3"}}, "v1.2.3"},
+		{"checkout", debug.BuildInfo{Main: debug.Module{Path: modulePath, Version: "(devel)"}, Settings: vcs}, "0123456789ab+dirty"},
+		{"no version control", debug.BuildInfo{Main: debug.Module{Path: modulePath, Version: "(devel)"}}, "devel"},
+		{"built into a Caddy", debug.BuildInfo{
+			Main: debug.Module{Path: "caddy"}, Settings: vcs,
+			Deps: []*debug.Module{{Path: modulePath, Version: "v1.2.3"}},
+		}, "v1.2.3"},
+		{"replaced by a folder", debug.BuildInfo{
+			Main: debug.Module{Path: "caddy"},
+			Deps: []*debug.Module{{Path: modulePath, Version: "v1.2.3", Replace: &debug.Module{Path: "/src"}}},
+		}, "devel"},
+	} {
+		if got := versionFrom(&c.info); got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}
