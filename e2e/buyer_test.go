@@ -1,0 +1,145 @@
+package e2e
+
+import (
+	"crypto/ecdsa"
+	"crypto/rand"
+	"encoding/base64"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/crypto"
+
+	"github.com/purserpay/purser/x402"
+)
+
+// buyer pays by itself, with nothing of purser but package x402.
+type buyer struct {
+	key     *ecdsa.PrivateKey
+	address common.Address
+}
+
+func newBuyer(t *testing.T) *buyer {
+	t.Helper()
+	key, err := crypto.GenerateKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &buyer{key, crypto.PubkeyToAddress(key.PublicKey)}
+	env.fund(t, b.address)
+	return b
+}
+
+// pay signs what the first requirement of a challenge asks.
+func (b *buyer) pay(t *testing.T, challenge x402.Challenge) x402.Payload {
+	t.Helper()
+	want := challenge.Accepts[0]
+	network, asset, err := want.Supports()
+	if err != nil {
+		t.Fatalf("requirement %s: %v", want.Raw, err)
+	}
+	authorization := x402.Authorization{
+		From:        x402.Address(b.address),
+		To:          want.PayTo,
+		Value:       want.Amount,
+		ValidBefore: uint64(time.Now().Add(want.MaxTimeout).Unix()),
+	}
+	if _, err := rand.Read(authorization.Nonce[:]); err != nil {
+		t.Fatal(err)
+	}
+	signature, err := x402.Sign(authorization.Digest(asset, network.ChainID), b.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	payload, err := challenge.Offer(0).Payload(authorization, signature)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return payload
+}
+
+// answer is an HTTP response that was read to its end.
+type answer struct {
+	status int
+	header http.Header
+	body   string
+}
+
+// direct talks to sellers without any proxy.
+var direct = &http.Client{Transport: &http.Transport{}, Timeout: 60 * time.Second}
+
+// send makes one request; header holds names and values in turn.
+func send(t *testing.T, client *http.Client, method, url, body string, header ...string) answer {
+	t.Helper()
+	got, err := trySend(t, client, method, url, body, header...)
+	if err != nil {
+		t.Fatalf("%s %s: %v", method, url, err)
+	}
+	return got
+}
+
+// trySend is send for a request that may get no answer.
+func trySend(t *testing.T, client *http.Client, method, url, body string, header ...string) (answer, error) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	if err != nil {
+		return answer{}, err
+	}
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	res, err := client.Do(req)
+	if err != nil {
+		return answer{}, err
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	return answer{res.StatusCode, res.Header, string(text)}, err
+}
+
+// challengeOf decodes the 402 of a seller.
+func challengeOf(t *testing.T, a answer) x402.Challenge {
+	t.Helper()
+	if a.status != http.StatusPaymentRequired {
+		t.Fatalf("status %d, want 402: %s", a.status, a.body)
+	}
+	challenge, found, err := x402.FromResponse(a.header, []byte(a.body))
+	if err != nil || !found {
+		t.Fatalf("no challenge in %v %s: %v", a.header, a.body, err)
+	}
+	return challenge
+}
+
+// requireStatus fails unless an answer has a status.
+func requireStatus(t *testing.T, a answer, want int) {
+	t.Helper()
+	if a.status != want {
+		t.Fatalf("status %d, want %d\n%v\n%s", a.status, want, a.header, a.body)
+	}
+}
+
+// order is one thing to buy from a seller.
+type order struct {
+	method, path, body string
+}
+
+var (
+	getPaid  = order{"GET", "/paid?city=Kiel", ""}
+	postEcho = order{"POST", "/echo", `{"question":"how much is the fish?"}`}
+)
+
+// delivered reports whether a body is what the seller makes for the order.
+func (o order) delivered(body string) bool {
+	if o.method == "POST" {
+		return strings.Contains(body, `how much is the fish?`) && strings.Contains(body, "application/json")
+	}
+	return strings.Contains(body, `"sunny"`)
+}
+
+func base64Of(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }

@@ -1,0 +1,66 @@
+package e2e
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// runLimit ends everything that a run started, whatever happens to the tests.
+const runLimit = 9 * time.Minute
+
+// parallel is the number of tests that run at once.
+const parallel = "12"
+
+// env is what the tests of a run share: one chain and one set of peers on it. Each test has its own payers, so that
+// none sees another's money.
+var env *world
+
+func TestMain(m *testing.M) {
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	ctx, cancel := context.WithTimeout(context.Background(), runLimit)
+	defer cancel()
+	flag.Parse()
+	// Tests wait for blocks, not for a processor: as many at once as the chain has room for.
+	if err := flag.Set("test.parallel", parallel); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	if err := checkPeers(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	var err error
+	if env, err = startWorld(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "start the peers:", err)
+		return 1
+	}
+	code := m.Run()
+	if code != 0 && env.shared != nil {
+		fmt.Fprintf(os.Stderr, "the shared purser said:\n%s\n", env.shared.log)
+	}
+	if err := env.close(); err != nil {
+		fmt.Fprintln(os.Stderr, "stop the peers:", err)
+		return 1
+	}
+	return code
+}
+
+// checkPeers says what to do when node or its packages are missing.
+func checkPeers() error {
+	if _, err := exec.LookPath("node"); err != nil {
+		return fmt.Errorf("these tests need node 20 or newer: %w", err)
+	}
+	if _, err := os.Stat(filepath.Join("peers", "node_modules", "@x402", "express")); err != nil {
+		return fmt.Errorf("the official packages are missing, run `make e2e-deps`: %w", err)
+	}
+	return nil
+}

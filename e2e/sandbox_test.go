@@ -1,0 +1,117 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/big"
+	"net/http"
+	"net/url"
+	"os/exec"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+)
+
+// sandbox is a running purser-sandbox and what it says of itself.
+type sandbox struct {
+	*child
+	API, Proxy, Key, Wallet, Seller, Facilitator, RPC, Token, Data string
+
+	mu    sync.Mutex
+	lines []string // of standard output
+}
+
+func startSandbox(t *testing.T) *sandbox {
+	t.Helper()
+	binary := env.binary(t, "purser-sandbox", "PURSER_SANDBOX_BIN")
+	cmd := exec.Command(binary, "-json", "-port", "0")
+	cmd.Dir = t.TempDir()
+	cmd.Env = baseEnvironment()
+	s := &sandbox{}
+	var err error
+	s.child, err = startChild(env.ctx, "purser-sandbox", cmd, func(line string) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.lines = append(s.lines, line)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.cleanup(t)
+	eventually(t, 60*time.Second, func() string {
+		if len(s.said()) == 0 {
+			return "nothing was printed"
+		}
+		return ""
+	})
+	if err := json.Unmarshal([]byte(s.said()[0]), s); err != nil {
+		t.Fatalf("%q: %v", s.said()[0], err)
+	}
+	return s
+}
+
+func (s *sandbox) said() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lines
+}
+
+// payer is the key that the sandbox made, at the proxy that it names.
+func (s *sandbox) payer(t *testing.T) *payer {
+	t.Helper()
+	proxy, err := url.Parse(s.Proxy)
+	if err != nil || proxy.Host == "" {
+		t.Fatalf("proxy %q: %v", s.Proxy, err)
+	}
+	return &payer{proxy.Host, s.Key, common.HexToAddress(s.Wallet)}
+}
+
+// balance asks the sandbox's own chain what an account owns of the token.
+func (s *sandbox) balance(t *testing.T, account common.Address) *big.Int {
+	t.Helper()
+	call := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"eth_call","params":[{"to":"%s","data":"0x70a08231%064x"},"latest"]}`,
+		s.Token, account.Bytes()) // balanceOf(account)
+	var got struct{ Result string }
+	decode(t, send(t, direct, "POST", s.RPC, call), http.StatusOK, &got)
+	return new(big.Int).SetBytes(common.FromHex(got.Result))
+}
+
+// Two sandboxes side by side, each one a whole paid world: curl gets goods, the token moves, the books say so.
+func TestSandbox(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"one", "other"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := startSandbox(t)
+			payer := s.payer(t)
+			before := s.balance(t, payer.wallet)
+			got := curl(t, payer, order{method: "GET"}, s.Seller+"/weather")
+			requireStatus(t, got, http.StatusOK)
+			if !json.Valid([]byte(got.body)) || got.header.Get("Purser-Payment") == "" || got.header.Get("Purser-Transaction") == "" {
+				t.Errorf("got %+v", got)
+			}
+			price, ok := new(big.Int).SetString(got.header.Get("Purser-Amount"), 10)
+			if !ok || price.Sign() <= 0 {
+				t.Fatalf("Purser-Amount is %q", got.header.Get("Purser-Amount"))
+			}
+			if after := s.balance(t, payer.wallet); new(big.Int).Sub(before, after).Cmp(price) != 0 {
+				t.Errorf("balance went from %s to %s, the price is %s", before, after, price)
+			}
+			eventually(t, 10*time.Second, func() string {
+				if events := payer.spend(t); len(events) != 1 || events[0].Amount != price.String() {
+					return fmt.Sprintf("spend events %+v, want one of %s", events, price)
+				}
+				return ""
+			})
+			if err := s.stop(syscall.SIGINT); err != nil {
+				t.Errorf("after SIGINT: %v", err)
+			}
+			if said := s.said(); len(said) != 1 {
+				t.Errorf("standard output has more than one line: %q", said)
+			}
+		})
+	}
+}

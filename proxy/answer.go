@@ -1,0 +1,157 @@
+package proxy
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/x402"
+)
+
+// paymentHeaders are what a client that pays by itself sends.
+var paymentHeaders = []string{x402.HeaderSignature, x402.HeaderV1Payment}
+
+// problem is the body of every answer that purser gives itself.
+type problem struct {
+	Error   string       `json:"error"`
+	Reason  string       `json:"reason"`
+	Payment *paymentView `json:"payment,omitempty"`
+}
+
+// paymentView is what clients are told of a payment.
+type paymentView struct {
+	ID          string    `json:"id"`
+	State       pay.State `json:"state"`
+	ValidBefore string    `json:"validBefore"` // RFC 3339, UTC
+}
+
+func view(p *pay.Payment) *paymentView {
+	return &paymentView{ID: p.ID, State: p.State, ValidBefore: p.ValidBefore().Format(time.RFC3339)}
+}
+
+// label marks an answer to a request that was sent with a payload.
+func label(h http.Header, p *pay.Payment) {
+	h.Set(HeaderPayment, p.ID)
+	h.Set(HeaderAmount, p.Terms.Amount.String())
+	if p.Transaction != "" {
+		h.Set(HeaderTransaction, p.Transaction)
+	}
+	h.Set("Cache-Control", "private, no-store")
+	for _, name := range []string{"Expires", "Cdn-Cache-Control", "Surrogate-Control"} {
+		h.Del(name)
+	}
+}
+
+// Texts of the 402s that purser answers itself.
+const (
+	textNotDelivered = "The payment was made, but the seller answered 402 again"
+	textOpen         = "A payment for this request was sent and its outcome is not known yet; repeat the same request"
+	textVoid         = "The payment for this request was not made"
+)
+
+// withhold takes the challenge out of a 402: a payload has left, and a client that pays by
+// itself would pay a second time.
+func (t *Transport) withhold(req *http.Request, resp *http.Response, p *pay.Payment, reason string) {
+	text := textOpen
+	switch reason {
+	case DeclinedNotDelivered:
+		text = textNotDelivered
+	case DeclinedVoid:
+		text = textVoid
+	}
+	h := resp.Header
+	for _, name := range t.extra {
+		h.Del(name)
+	}
+	for _, name := range []string{
+		x402.HeaderRequired, "WWW-Authenticate", "Content-Encoding", "Content-Range", "Content-Language", "Content-Location",
+		"Accept-Ranges", "Etag", "Last-Modified", "Content-Digest", "Repr-Digest", "Digest", "Trailer",
+	} {
+		h.Del(name)
+	}
+	_ = resp.Body.Close()
+	resp.Trailer = nil
+	setBody(req, resp, problem{Error: text, Reason: reason, Payment: view(p)})
+	h.Set(HeaderDeclined, reason)
+	label(h, p)
+	if p.State == pay.Open && p.Sendable(t.now()) {
+		h.Set("Retry-After", "5") // the same payload can be sent again
+	}
+}
+
+// setBody gives a response a JSON body of ours.
+func setBody(req *http.Request, resp *http.Response, v problem) {
+	body, err := json.Marshal(v)
+	if err != nil { // strings and times only
+		panic(fmt.Sprintf("proxy: encoding an answer: %v", err))
+	}
+	body = append(body, '\n')
+	resp.Header.Set("Content-Type", "application/json")
+	resp.Header.Set("Content-Length", strconv.Itoa(len(body)))
+	resp.TransferEncoding, resp.Uncompressed = nil, false
+	resp.ContentLength = int64(len(body))
+	resp.Body = io.NopCloser(bytes.NewReader(body))
+	if req.Method == http.MethodHead {
+		resp.Body = http.NoBody
+	}
+}
+
+// ErrorResponse is the answer for an error of [Transport.RoundTrip], without internals:
+// neither names nor addresses that were looked up.
+func ErrorResponse(req *http.Request, err error) *http.Response {
+	status, p := explain(err)
+	resp := ownResponse(req, status, p)
+	var lost *SendError
+	if errors.As(err, &lost) {
+		label(resp.Header, lost.Payment)
+	}
+	return resp
+}
+
+// ownResponse is an answer of ours, not the upstream's.
+func ownResponse(req *http.Request, status int, p problem) *http.Response {
+	resp := &http.Response{
+		StatusCode: status, Status: fmt.Sprintf("%d %s", status, http.StatusText(status)),
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: make(http.Header), Request: req,
+	}
+	resp.Header.Set(HeaderError, p.Reason)
+	setBody(req, resp, p)
+	return resp
+}
+
+// Reasons of answers that purser gives itself, beside those of reasons.go.
+const (
+	reasonUnreachable = "upstream-unreachable"
+	reasonTimeout     = "upstream-timeout"
+)
+
+// explain maps an error of a send to what the client may know of it.
+func explain(err error) (int, problem) {
+	var (
+		lost   *SendError
+		denied *DeniedError
+	)
+	switch {
+	case errors.As(err, &lost):
+		status := http.StatusBadGateway
+		if lost.Timeout {
+			status = http.StatusGatewayTimeout
+		}
+		text := "The paid request was sent, but no answer came back; repeat the same request"
+		if lost.Payment.State == pay.Settled {
+			text = "The payment was made, but no answer came back; repeat the same request"
+		}
+		return status, problem{Error: text, Reason: afterSend(lost.Payment), Payment: view(lost.Payment)}
+	case errors.As(err, &denied):
+		return http.StatusForbidden, problem{Error: "This proxy does not connect to that address", Reason: string(denied.Verdict)}
+	case timedOut(err):
+		return http.StatusGatewayTimeout, problem{Error: "The upstream did not answer in time", Reason: reasonTimeout}
+	}
+	return http.StatusBadGateway, problem{Error: "The upstream could not be reached or broke off", Reason: reasonUnreachable}
+}

@@ -1,0 +1,70 @@
+package proxy
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+)
+
+// guarded keeps what only purser may say, Purser-* headers and trailers, out of a response.
+// It refuses what no server can write.
+func guarded(resp *http.Response) (*http.Response, error) {
+	if resp.StatusCode < 100 || resp.StatusCode > 999 {
+		_ = resp.Body.Close()
+		return nil, fmt.Errorf("upstream answered with status %d", resp.StatusCode)
+	}
+	dropOwn(resp.Header)
+	dropOwn(resp.Trailer) // as announced; what comes is looked at in the end
+	if resp.StatusCode == http.StatusSwitchingProtocols || resp.Body == nil || resp.Body == http.NoBody {
+		return resp, nil
+	}
+	resp.Body = &watched{ReadCloser: resp.Body, resp: resp}
+	return resp, nil
+}
+
+// watched is a response body that looks after its response.
+type watched struct {
+	io.ReadCloser
+	resp    *http.Response
+	onClose func()
+}
+
+func (b *watched) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err == io.EOF { // bodies return it bare; trailers are there from now on
+		dropOwn(b.resp.Trailer)
+	}
+	return n, err
+}
+
+func (b *watched) Close() error {
+	err := b.ReadCloser.Close()
+	if b.onClose != nil {
+		b.onClose()
+	}
+	return err
+}
+
+// onClose calls f once the response's body is closed.
+func onClose(resp *http.Response, f func()) {
+	switch body := resp.Body.(type) {
+	case *watched:
+		body.onClose = f
+	case io.ReadWriteCloser: // a connection that has switched protocols must stay one
+		resp.Body = &switched{ReadWriteCloser: body, onClose: f}
+	default:
+		resp.Body = &watched{ReadCloser: body, resp: resp, onClose: f}
+	}
+}
+
+// switched is a connection that speaks another protocol now.
+type switched struct {
+	io.ReadWriteCloser
+	onClose func()
+}
+
+func (s *switched) Close() error {
+	err := s.ReadWriteCloser.Close()
+	s.onClose()
+	return err
+}

@@ -1,0 +1,151 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/x402"
+)
+
+// Call is one incoming request: who pays for it, and the payment made for it. However
+// often it is sent upstream, there is one payment, with one payload.
+//
+// The door that took the request makes the Call and calls Finish exactly once, when its
+// answer has been written out or has failed.
+type Call struct {
+	Key            pay.Key
+	Task           string // label of the budget, may be empty
+	IdempotencyKey string // the client's, or empty; see [IdempotencyKey]
+	// URL is what the client asked for, where that differs from what is sent, as behind a
+	// load balancer: repeats are recognized by it. Empty: the URL that is sent.
+	URL string
+
+	secrets []string // that must not go upstream
+
+	mu       sync.Mutex
+	caller   context.Context
+	memo     *memo
+	finished bool
+}
+
+// memo is the payment of a call, and what it takes to go on with it.
+type memo struct {
+	attempt   *pay.Attempt
+	over      bool // the attempt has ended without an answer; the payment has not
+	challenge x402.Challenge
+	method    string
+	uri       string // path and query: what the payload buys
+	body      []byte
+	http1     bool // the challenge came over HTTP/1
+}
+
+// unanswered ends the attempt before the client is told that it failed: from here on a
+// repeat gets the payment, however fast it is, and so does a further attempt of this call.
+func (m *memo) unanswered() {
+	m.over = true
+	m.attempt.Finish(false)
+}
+
+// NewCall makes the call of one incoming request.
+func NewCall(key pay.Key, task, idempotencyKey string) *Call {
+	return &Call{Key: key, Task: task, IdempotencyKey: idempotencyKey}
+}
+
+type callKey struct{}
+
+// WithCall gives a request's context the call that it is sent for. ctx must end when the
+// client of the incoming request leaves: that stops a payment that was not sent yet.
+func WithCall(ctx context.Context, c *Call) context.Context {
+	c.mu.Lock()
+	if c.caller == nil {
+		c.caller = ctx
+	}
+	c.mu.Unlock()
+	return context.WithValue(ctx, callKey{}, c)
+}
+
+func callOf(ctx context.Context) *Call {
+	c, _ := ctx.Value(callKey{}).(*Call)
+	return c
+}
+
+// Finish ends the call. answered says that the upstream's answer was written to the client
+// in full. Anything else leaves the payment to the client's repeat; a door that tells its
+// client of a failure of its own calls Finish(false) before it does. (Failed sends and
+// error statuses have been taken for no answer already.) It waits for a send that is under
+// way.
+func (c *Call) Finish(answered bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.finished {
+		return
+	}
+	c.finished = true
+	if m := c.memo; m != nil && !m.over {
+		m.attempt.Finish(answered)
+	}
+}
+
+// answering is for a door whose answer is about to be written: a client that is gone by
+// now does not get it.
+func (c *Call) answering() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if m := c.memo; m != nil && !m.over && c.caller.Err() != nil {
+		m.unanswered()
+	}
+}
+
+// spoilt says that the client gets err instead of the upstream's answer. If a payload has
+// left by then the returned error names its payment.
+func (c *Call) spoilt(err error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var lost *SendError
+	if c.memo == nil || errors.As(err, &lost) {
+		return err
+	}
+	if !c.memo.over {
+		c.memo.unanswered()
+	}
+	return &SendError{Payment: c.memo.attempt.Payment(), Timeout: timedOut(err), cause: err}
+}
+
+// waits reports whether a payment waits for the end of the call.
+func (c *Call) waits() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.memo != nil && !c.memo.over && !c.finished
+}
+
+// Payment is the payment that was made for the call, nil if there was none.
+func (c *Call) Payment() *pay.Payment {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.memo == nil {
+		return nil
+	}
+	return c.memo.attempt.Payment()
+}
+
+// maxIdempotencyKey is the longest Idempotency-Key (DESIGN §3).
+const maxIdempotencyKey = 255
+
+// IdempotencyKey is the request's Idempotency-Key header if it is usable as one: a single
+// value of 1 to 255 visible characters. Otherwise it is "", and repeats are recognized by
+// the request itself.
+func IdempotencyKey(h http.Header) string {
+	values := h.Values("Idempotency-Key")
+	if len(values) != 1 || len(values[0]) > maxIdempotencyKey {
+		return ""
+	}
+	for _, c := range []byte(values[0]) {
+		if c <= ' ' || c >= 0x7f {
+			return ""
+		}
+	}
+	return values[0]
+}

@@ -1,0 +1,80 @@
+package proxy
+
+import (
+	"bytes"
+	"compress/flate"
+	"compress/gzip"
+	"compress/zlib"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/andybalholm/brotli"
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/purserpay/purser/x402"
+)
+
+// readChallenge looks for an x402 challenge in a 402. It reads at most 64 KiB of the body
+// and puts back what it read, so that the response can be handed on as it came. The error
+// says why a challenge that is there cannot be read.
+func readChallenge(resp *http.Response, extra []string) (x402.Challenge, bool, error) {
+	read, err := io.ReadAll(io.LimitReader(resp.Body, x402.MaxChallengeBytes+1))
+	rest := io.Reader(resp.Body)
+	if err != nil {
+		rest = failing{err}
+	}
+	resp.Body = rejoined{io.MultiReader(bytes.NewReader(read), rest), resp.Body}
+	return x402.FromResponse(resp.Header, decoded(read, resp.Header.Get("Content-Encoding")), extra...)
+}
+
+// rejoined is a body with what was read of it in front again.
+type rejoined struct {
+	io.Reader
+	io.Closer
+}
+
+type failing struct{ err error }
+
+func (f failing) Read([]byte) (int, error) { return 0, f.err }
+
+// decoded undoes the content coding that the client asked for and the seller applied: a
+// v1 challenge is in the body. What cannot be undone is returned as it is, and is no
+// challenge then.
+func decoded(body []byte, coding string) []byte {
+	plain, err := decoder(bytes.NewReader(body), strings.ToLower(strings.TrimSpace(coding)))
+	if err != nil || plain == nil {
+		return body
+	}
+	// Cut short it is too large for a challenge, which its reader says.
+	out, err := io.ReadAll(io.LimitReader(plain, x402.MaxChallengeBytes+1))
+	if err != nil && len(out) == 0 {
+		return body
+	}
+	return out
+}
+
+func decoder(body io.Reader, coding string) (io.Reader, error) {
+	switch coding {
+	case "gzip", "x-gzip":
+		return gzip.NewReader(body)
+	case "deflate": // zlib by the standard, bare deflate by some
+		b, err := io.ReadAll(body)
+		if err != nil {
+			return nil, err
+		}
+		if r, err := zlib.NewReader(bytes.NewReader(b)); err == nil {
+			return r, nil
+		}
+		return flate.NewReader(bytes.NewReader(b)), nil
+	case "br":
+		return brotli.NewReader(body), nil
+	case "zstd":
+		r, err := zstd.NewReader(body, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(8<<20))
+		if err != nil {
+			return nil, err
+		}
+		return r, nil // without concurrency nothing runs that would have to be closed
+	}
+	return nil, nil
+}

@@ -1,0 +1,197 @@
+package proxy
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/purserpay/purser/pay"
+)
+
+// ForwardOptions configure a Forward. Payer and Guard are required.
+type ForwardOptions struct {
+	Payer *pay.Payer
+	Guard *Guard
+
+	// As in TransportOptions.
+	MaxReplay        int64
+	ChallengeHeaders []string
+	AllowHTTP        []string
+
+	// StandIn is the secret of the API key that serves clients on this machine which send
+	// no credentials. Empty: nobody is served without.
+	StandIn string
+	// Own recognizes the host of an absolute-form request ("host" or "host:port", lower
+	// case) as purser itself. May be nil.
+	Own func(host string) bool
+	// Refused hears the reason of every proxy request that purser answered itself with a
+	// refusal, and Declined that of every 402 that was not paid, for metrics.
+	Refused, Declined func(reason string)
+
+	Logger *slog.Logger
+	Clock  pay.Clock
+
+	// MaxTunnels bounds the open tunnels, MaxKeyTunnels those of one key.
+	// Defaults: 1024 and 256.
+	MaxTunnels, MaxKeyTunnels int
+	// IdleTunnel ends a tunnel without traffic. Default: 10 min.
+	IdleTunnel time.Duration
+	// HeaderTimeout is how long an upstream may take from the end of the request to its
+	// response headers. Default: 300 s. A paid request is bounded by the Payer's
+	// SendTimeout as well.
+	HeaderTimeout time.Duration
+}
+
+// Forward is the forward proxy for HTTP/1.1: it relays absolute-form requests for http
+// URLs, paying on the way, and tunnels CONNECT. Every proxy request needs credentials.
+type Forward struct {
+	payer     *pay.Payer
+	guard     *Guard
+	standIn   string
+	own       func(string) bool
+	refused   func(string)
+	log       *slog.Logger
+	now       pay.Clock
+	pseudonym string // in Via
+	logins    *logins
+	upstream  *http.Transport
+	transport *Transport
+	relay     *httputil.ReverseProxy
+	tunnels   *tunnels
+}
+
+// NewForward makes a Forward. Close it to end its tunnels.
+func NewForward(o ForwardOptions) (*Forward, error) {
+	if o.Payer == nil || o.Guard == nil {
+		return nil, errors.New("proxy: a payer and a guard are required")
+	}
+	f := &Forward{
+		payer: o.Payer, guard: o.Guard, standIn: o.StandIn, own: o.Own, refused: o.Refused,
+		log: o.Logger, now: o.Clock, logins: newLogins(),
+	}
+	if f.own == nil {
+		f.own = func(string) bool { return false }
+	}
+	if f.refused == nil {
+		f.refused = func(string) {}
+	}
+	if f.log == nil {
+		f.log = slog.New(slog.DiscardHandler)
+	}
+	if f.now == nil {
+		f.now = time.Now
+	}
+	var id [6]byte
+	_, _ = rand.Read(id[:]) // never fails: crypto/rand ends the process instead
+	f.pseudonym = "purser-" + hex.EncodeToString(id[:])
+	f.tunnels = newTunnels(o.MaxTunnels, o.MaxKeyTunnels, o.IdleTunnel)
+	f.upstream = newUpstream(o.Guard, o.HeaderTimeout)
+
+	var err error
+	f.transport, err = NewTransport(TransportOptions{
+		Payer: o.Payer, Next: f.upstream, Door: pay.DoorProxy, MaxReplay: o.MaxReplay,
+		ChallengeHeaders: o.ChallengeHeaders, AllowHTTP: o.AllowHTTP, Declined: o.Declined,
+		Logger: f.log, Clock: f.now,
+	})
+	if err != nil {
+		return nil, err
+	}
+	f.relay = f.newRelay()
+	return f, nil
+}
+
+// ServeHTTP serves proxy requests: CONNECT and absolute-form ones end here, with an answer
+// in any case. An absolute-form request for ourselves becomes an ordinary one and goes to
+// next, as does anything that is not proxy traffic.
+func (f *Forward) ServeHTTP(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	switch {
+	case r.Method == http.MethodConnect:
+		w.Header().Del("Server")
+		f.connect(w, r)
+	case !r.URL.IsAbs():
+		next.ServeHTTP(w, r)
+	case f.isOwn(r.URL):
+		next.ServeHTTP(w, originForm(r))
+	default:
+		w.Header().Del("Server") // the upstream's is relayed
+		f.serveAbsolute(w, r)
+	}
+}
+
+// Close refuses new tunnels and waits for the open ones until ctx ends; what is left then
+// is cut. The returned error says that it had to be.
+func (f *Forward) Close(ctx context.Context) error {
+	err := f.tunnels.close(ctx)
+	f.upstream.CloseIdleConnections()
+	return err
+}
+
+// Tunnels is the number of open tunnels.
+func (f *Forward) Tunnels() int { return f.tunnels.open() }
+
+// isOwn reports whether a URL leads to ourselves. Its scheme must be ours too: what is
+// asked for over TLS is not served without.
+func (f *Forward) isOwn(u *url.URL) bool {
+	return strings.EqualFold(u.Scheme, "http") && f.own(strings.ToLower(u.Host))
+}
+
+// originForm is an absolute-form request as it would have come without a proxy. Its
+// credentials were for the proxy, and the API has its own.
+func originForm(r *http.Request) *http.Request {
+	out := r.Clone(r.Context())
+	out.URL.Scheme, out.URL.Host, out.URL.User = "", "", nil
+	out.RequestURI = out.URL.RequestURI()
+	for name := range out.Header {
+		if strings.HasPrefix(name, "Proxy-") {
+			delete(out.Header, name)
+		}
+	}
+	return out
+}
+
+// refuse answers a proxy request with a refusal and logs it once.
+func (f *Forward) refuse(w http.ResponseWriter, r *http.Request, no *refusal) {
+	f.refused(no.reason)
+	level := slog.LevelInfo
+	if no.status >= http.StatusInternalServerError {
+		level = slog.LevelWarn
+	}
+	f.log.Log(r.Context(), level, "proxy request refused", "method", r.Method, "host", shorten(r.Host),
+		"peer", r.RemoteAddr, "status", no.status, "reason", no.reason, "cause", no.cause)
+	for name, values := range no.header {
+		w.Header()[name] = values
+	}
+	writeResponse(w, ownResponse(r, no.status, problem{Error: no.text, Reason: no.reason}))
+}
+
+// refuseError is refuse for an error of a dial or a send.
+func (f *Forward) refuseError(w http.ResponseWriter, r *http.Request, err error) {
+	if call := callOf(r.Context()); call != nil {
+		err = call.spoilt(err)
+	}
+	_, p := explain(err)
+	f.refused(p.Reason)
+	f.log.Info("proxy request failed", "method", r.Method, "host", shorten(r.Host), "reason", p.Reason, "error", err)
+	writeResponse(w, ErrorResponse(r, err))
+}
+
+func writeResponse(w http.ResponseWriter, resp *http.Response) {
+	for name, values := range resp.Header {
+		w.Header()[name] = values
+	}
+	w.WriteHeader(resp.StatusCode)
+	_, _ = io.Copy(w, resp.Body) // the client may be gone
+}
+
+func badRequest(format string, args ...any) *refusal {
+	return &refusal{status: http.StatusBadRequest, reason: reasonBadRequest, text: fmt.Sprintf(format, args...)}
+}

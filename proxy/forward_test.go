@@ -1,0 +1,312 @@
+package proxy
+
+import (
+	"encoding/base64"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/purserpay/purser/pay"
+)
+
+func basic(user, password string) string {
+	return "Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+password))
+}
+
+func TestCredentials(t *testing.T) {
+	t.Parallel()
+	w, s := newWorld(t), newSeller(t)
+	for _, c := range []struct {
+		name, header string
+		status       int
+		reason       string
+	}{
+		{"none", "", 407, reasonCredentials},
+		{"other scheme", "Proxy-Authorization: Bearer " + w.secret, 407, reasonCredentials},
+		{"not base64", "Proxy-Authorization: Basic %%", 407, reasonCredentials},
+		{"no user", "Proxy-Authorization: " + basic("", "x"), 407, reasonCredentials},
+		{"unknown key", "Proxy-Authorization: " + basic("pk_unknown-key", ""), 407, reasonCredentials},
+		{"two", "Proxy-Authorization: " + basic(w.secret, "") + "\nProxy-Authorization: " + basic(w.secret, ""), 407, reasonCredentials},
+		{"bad task", "Proxy-Authorization: " + basic(w.secret, "a b"), 400, reasonTask},
+		{"long task", "Proxy-Authorization: " + basic(w.secret, strings.Repeat("a", 65)), 400, reasonTask},
+		{"good", "Proxy-Authorization: " + basic(w.secret, ""), 200, ""},
+		{"without colon", "Proxy-Authorization: basic " + base64.StdEncoding.EncodeToString([]byte(w.secret)), 200, ""},
+		{"with task", "Proxy-Authorization: " + basic(w.secret, strings.Repeat("a", 64)), 200, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			a, _, _ := w.raw(fmt.Sprintf("GET %s/x HTTP/1.1\nHost: x\nConnection: close\n%s\n\n", s.URL, c.header), "GET")
+			if a.StatusCode != c.status || a.Header.Get(HeaderError) != c.reason {
+				t.Fatalf("%d %v %s", a.StatusCode, a.Header, a.body)
+			}
+			if c.status == 407 && !strings.HasPrefix(a.Header.Get("Proxy-Authenticate"), "Basic ") {
+				t.Errorf("Proxy-Authenticate: %q", a.Header.Get("Proxy-Authenticate"))
+			}
+			if c.status != 200 && a.problem(t).Reason != c.reason {
+				t.Error(a.body)
+			}
+		})
+	}
+	if _, paid, _ := s.counts(); paid != 3 {
+		t.Errorf("%d paid requests", paid)
+	}
+	if strings.Contains(w.logs.String(), w.secret) {
+		t.Error("the key is in the log")
+	}
+}
+
+func TestStandIn(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *setup) { s.forward.StandIn = "own" })
+	s := newSeller(t)
+	for _, c := range []struct {
+		name, header string
+		status       int
+	}{
+		{"alone", "X-Nothing: 1", 200},
+		{"forwarded", "Forwarded: for=1.2.3.4", 407},
+		{"x-forwarded-for", "X-Forwarded-For: 1.2.3.4", 407},
+		{"x-real-ip", "X-Real-IP: 1.2.3.4", 407},
+		{"via", "Via: 1.1 someone", 407},
+		{"wrong credentials", "Proxy-Authorization: " + basic("pk_unknown-key", ""), 407},
+	} {
+		a, _, _ := w.raw(fmt.Sprintf("GET %s/x HTTP/1.1\nHost: x\nConnection: close\n%s\n\n", s.URL, c.header), "GET")
+		if a.StatusCode != c.status {
+			t.Errorf("%s: %d %s", c.name, a.StatusCode, a.body)
+		}
+	}
+	r := request(t, "GET", s.URL+"/x", nil)
+	for peer, ok := range map[string]bool{
+		"127.0.0.1:1": true, "[::1]:1": true, "[::ffff:127.0.0.1]:1": true,
+		"192.168.1.2:1": false, "203.0.113.1:1": false, "@": false, "": false,
+	} {
+		r.RemoteAddr = peer
+		if _, no := w.forward.authenticate(r); (no == nil) != ok {
+			t.Errorf("peer %q: %v", peer, no)
+		}
+	}
+}
+
+func TestGuessingIsSlowedDown(t *testing.T) {
+	t.Parallel()
+	w, s := newWorld(t), newSeller(t)
+	try := func(secret string) int {
+		return w.do(w.client(url.User(secret)), request(t, "GET", s.URL+"/free", nil)).StatusCode
+	}
+	if got := try(w.secret); got != 200 {
+		t.Fatal(got)
+	}
+	for i := range failuresAtOnce {
+		if got := try(fmt.Sprintf("pk_guess-%d", i)); got != 407 {
+			t.Fatalf("guess %d: %d", i, got)
+		}
+	}
+	if got := try("pk_guess-last"); got != http.StatusTooManyRequests {
+		t.Errorf("after %d guesses: %d", failuresAtOnce, got)
+	}
+	if got := try(w.secret); got != 200 { // who was right lately is not punished for a neighbour
+		t.Errorf("the right key: %d", got)
+	}
+}
+
+func TestLogins(t *testing.T) {
+	t.Parallel()
+	l, now := newLogins(), time.Now()
+	peer, neighbour := netip.MustParseAddr("2001:db8::1"), netip.MustParseAddr("2001:db8::2")
+	guess, known := pay.HashOf("guess"), pay.HashOf("known")
+	l.succeeded(known, now)
+	for range failuresAtOnce {
+		if l.blocked(peer, guess, now) != 0 {
+			t.Fatal("blocked too early")
+		}
+		l.failed(peer, now)
+	}
+	for addr, want := range map[netip.Addr]bool{
+		peer: true, neighbour: true, netip.MustParseAddr("2001:db8:0:1::1"): false, netip.MustParseAddr("192.0.2.1"): false,
+	} {
+		if got := l.blocked(addr, guess, now) > 0; got != want {
+			t.Errorf("%s is blocked: %t", addr, got)
+		}
+	}
+	if l.blocked(peer, known, now) != 0 || l.blocked(peer, known, now.Add(knownFor)) != 0 {
+		t.Error("a right key is blocked")
+	}
+	if wait := l.blocked(peer, guess, now); wait > 2*time.Second || l.blocked(peer, guess, now.Add(wait+time.Millisecond)) != 0 {
+		t.Errorf("blocked for %s", wait)
+	}
+}
+
+// Proxy requests over anything but HTTP/1 cannot be told from others, or not be tunnelled.
+func TestHTTP2FrontIsRefused(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for _, r := range []*http.Request{
+		request(t, "GET", "http://example.com/", nil),
+		{Method: "CONNECT", URL: &url.URL{Host: "example.com:443"}, Host: "example.com:443", Header: http.Header{}},
+	} {
+		r.ProtoMajor = 2
+		rec := httptest.NewRecorder()
+		w.forward.ServeHTTP(rec, r, http.NotFoundHandler())
+		if rec.Code != http.StatusHTTPVersionNotSupported {
+			t.Errorf("%s: %d", r.Method, rec.Code)
+		}
+	}
+}
+
+func TestHeaderHygiene(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s := newSeller(t)
+	s.paid = func(rw http.ResponseWriter, _ *http.Request, n int) {
+		s.receipt(rw, n)
+		rw.Header().Set("Connection", "X-Hop")
+		rw.Header().Set("X-Hop", "1")
+		rw.Header().Set("Keep-Alive", "timeout=5")
+		rw.Header().Set("Proxy-Authenticate", "Basic")
+		rw.Header().Set("Purser-Declined", "forged")
+		rw.Header().Set("Server", "seller")
+		rw.Header().Set("Cache-Control", "public, max-age=9")
+		rw.Header().Set("Expires", "Thu, 01 Jan 2099 00:00:00 GMT")
+	}
+	a := w.get(s.URL+"/a/../b//c%2Fd?x=1;y=%zz",
+		"Connection", "X-Listed", "X-Listed", "1", "Keep-Alive", "timeout=5", "Proxy-Connection", "keep-alive",
+		"Proxy-Anything", "1", "X-Forwarded-For", "1.2.3.4", "X-Forwarded-Proto", "https", "Forwarded", "for=1.2.3.4",
+		"X-Real-Ip", "1.2.3.4", "Purser-Payment", "forged", "X-Api-Key", w.secret, "Authorization", "Bearer "+w.secret,
+		"X-Mine", "kept", "Via", "1.0 fred")
+	a.paid(t)
+	for _, r := range []*http.Request{s.unpaid[0], s.bought[0]} {
+		for _, name := range []string{
+			"Connection", "X-Listed", "Keep-Alive", "Proxy-Connection", "Proxy-Anything", "Proxy-Authorization", "X-Forwarded-For",
+			"X-Forwarded-Proto", "X-Forwarded-Host", "Forwarded", "X-Real-Ip", "Purser-Payment", "X-Api-Key", "Authorization", "Accept-Encoding",
+		} {
+			if v := r.Header.Values(name); len(v) > 0 {
+				t.Errorf("the seller got %s: %q", name, v)
+			}
+		}
+		if r.Header.Get("X-Mine") != "kept" || !slices.Equal(r.Header.Values("Via"), []string{"1.0 fred", "1.1 " + w.forward.pseudonym}) {
+			t.Errorf("the seller got %v", r.Header)
+		}
+		if r.RequestURI != "/a/../b//c%2Fd?x=1;y=%zz" {
+			t.Errorf("the seller got %q", r.RequestURI)
+		}
+	}
+	for _, name := range []string{"X-Hop", "Keep-Alive", "Proxy-Authenticate", HeaderDeclined, "Expires"} {
+		if v := a.Header.Values(name); len(v) > 0 {
+			t.Errorf("the client got %s: %q", name, v)
+		}
+	}
+	if got := a.Header.Values("Server"); !slices.Equal(got, []string{"seller"}) {
+		t.Errorf("Server: %q", got)
+	}
+	if got := a.Header.Values("Cache-Control"); !slices.Equal(got, []string{"private, no-store"}) {
+		t.Errorf("Cache-Control: %q", got)
+	}
+	if a.Header.Get("Via") != "1.1 "+w.forward.pseudonym {
+		t.Errorf("Via: %q", a.Header.Get("Via"))
+	}
+}
+
+// A key of somebody else's service is not ours to take out.
+func TestForeignKeysGoThrough(t *testing.T) {
+	t.Parallel()
+	w, s := newWorld(t), newSeller(t)
+	w.get(s.URL+"/x", "X-Api-Key", "theirs", "Authorization", "Bearer theirs").paid(t)
+	if h := s.bought[0].Header; h.Get("X-Api-Key") != "theirs" || h.Get("Authorization") != "Bearer theirs" {
+		t.Errorf("%v", h)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	auth := "\nProxy-Authorization: " + basic(w.secret, "")
+	for _, c := range []struct {
+		name, text string
+		status     int
+		reason     string
+	}{
+		{"https", "GET https://example.com/ HTTP/1.1\nHost: x" + auth, 400, reasonBadRequest},
+		{"ftp", "GET ftp://example.com/ HTTP/1.1\nHost: x" + auth, 400, reasonBadRequest},
+		{"userinfo", "GET http://u:p@example.com/ HTTP/1.1\nHost: x" + auth, 400, reasonBadRequest},
+		{"short IPv4", "GET http://127.1/ HTTP/1.1\nHost: x" + auth, 400, reasonBadRequest},
+		{"octal IPv4", "GET http://0177.0.0.1/ HTTP/1.1\nHost: x" + auth, 400, reasonBadRequest},
+		{"number", "GET http://2130706433/ HTTP/1.1\nHost: x" + auth, 400, reasonBadRequest},
+		{"zone", "GET http://[fe80::1%25eth0]/ HTTP/1.1\nHost: x" + auth, 400, reasonBadRequest},
+		{"trace", "TRACE http://example.com/ HTTP/1.1\nHost: x" + auth, 405, reasonMethod},
+		{"loop", "GET http://example.com/ HTTP/1.1\nHost: x\nVia: 1.0 a, 1.1 " + w.forward.pseudonym + auth, 508, reasonLoop},
+		{"private", "GET http://10.0.0.1/ HTTP/1.1\nHost: x" + auth, 403, string(DenyPrivate)},
+		{"metadata", "GET http://169.254.169.254/latest HTTP/1.1\nHost: x" + auth, 403, string(DenyLinkLocal)},
+		{"port", "GET http://127.0.0.1:22/ HTTP/1.1\nHost: x" + auth, 403, string(DenyPort)},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			a, _, _ := w.raw(c.text+"\nConnection: close\n\n", "GET")
+			if a.StatusCode != c.status || a.problem(t).Reason != c.reason || a.Header.Get("Server") != "" {
+				t.Errorf("%d %v %s", a.StatusCode, a.Header, a.body)
+			}
+		})
+	}
+}
+
+func TestUnreachable(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := ln.Addr().String()
+	_ = ln.Close()
+	a := w.get("http://" + addr + "/x")
+	if a.StatusCode != http.StatusBadGateway || a.problem(t).Reason != reasonUnreachable || a.problem(t).Payment != nil ||
+		strings.Contains(a.body, "dial") || strings.Contains(a.body, addr) {
+		t.Errorf("%d %s", a.StatusCode, a.body)
+	}
+}
+
+func TestOwnAddress(t *testing.T) {
+	t.Parallel()
+	var own string
+	w := newWorld(t, func(s *setup) {
+		s.forward.Own = func(host string) bool { return host == own }
+		s.next = http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			_, _ = fmt.Fprintf(rw, "%s %s %s|%v|%s", r.Method, r.RequestURI, r.Host, r.URL.IsAbs(), r.Header.Get("Proxy-Authorization"))
+		})
+	})
+	own = w.addr()
+	a := w.do(w.client(nil), request(t, "POST", "http://"+own+"/v1/pay?x=1", strings.NewReader("{}")))
+	if want := "POST /v1/pay?x=1 " + own + "|false|"; a.body != want {
+		t.Errorf("%q, want %q", a.body, want)
+	}
+	a = w.do(w.agent(), request(t, "GET", "http://"+strings.ToUpper(own)+"/health", nil))
+	if !strings.HasPrefix(a.body, "GET /health ") || !strings.HasSuffix(a.body, "|false|") {
+		t.Errorf("%q", a.body)
+	}
+	direct := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	if a := w.do(direct, request(t, "GET", "http://"+own+"/direct", nil)); !strings.HasPrefix(a.body, "GET /direct ") {
+		t.Errorf("%q", a.body)
+	}
+}
+
+// A chain of two proxies works; a proxy that leads to itself is stopped.
+func TestLoop(t *testing.T) {
+	t.Parallel()
+	inner, s := newWorld(t), newSeller(t)
+	outer := newWorld(t)
+	// The outer proxy's upstream connections go through the inner one.
+	outer.forward.upstream.Proxy = http.ProxyURL(&url.URL{Scheme: "http", Host: inner.addr(), User: url.User(inner.secret)})
+	a := outer.get(s.URL + "/x")
+	if a.StatusCode != 200 || a.Header.Get(HeaderPayment) != "" { // paid by the inner one, whose headers do not pass
+		t.Errorf("%d %v", a.StatusCode, a.Header)
+	}
+	inner.forward.upstream.Proxy = http.ProxyURL(&url.URL{Scheme: "http", Host: outer.addr(), User: url.User(outer.secret)})
+	b := outer.get(s.URL + "/y")
+	if b.StatusCode != http.StatusLoopDetected {
+		t.Errorf("%d %s", b.StatusCode, b.body)
+	}
+}

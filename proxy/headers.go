@@ -1,0 +1,75 @@
+package proxy
+
+import (
+	"crypto/subtle"
+	"net/http"
+	"strings"
+)
+
+// looped reports whether a request has been through this proxy already.
+func looped(h http.Header, pseudonym string) bool {
+	for _, line := range h.Values("Via") {
+		for entry := range strings.SplitSeq(line, ",") {
+			if fields := strings.Fields(entry); len(fields) >= 2 && fields[1] == pseudonym {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// addVia names us by a pseudonym that only this process has, so that a request which comes
+// back is recognized, and several pursers can stand in a row.
+func addVia(h http.Header, pseudonym string) {
+	h["Via"] = append(h["Via"], "1.1 "+pseudonym)
+}
+
+// forwarded reports whether somebody stands between the peer and the client.
+func forwarded(h http.Header) bool {
+	for name := range h {
+		switch {
+		case name == "Forwarded", name == "Via", name == "X-Real-Ip", strings.HasPrefix(name, "X-Forwarded-"):
+			return true
+		}
+	}
+	return false
+}
+
+// cleanOutbound takes out what must not go on to the upstream, beside the hop-by-hop
+// headers: anything for proxies, anything about the client's side, purser's own headers,
+// and purser's own keys.
+func cleanOutbound(h http.Header, secrets []string) {
+	for name := range h {
+		if strings.HasPrefix(name, "Proxy-") || strings.HasPrefix(name, "X-Forwarded-") ||
+			strings.HasPrefix(name, ownPrefix) {
+			delete(h, name)
+		}
+	}
+	for _, name := range []string{"Forwarded", "X-Real-Ip", "Expect", "Keep-Alive"} {
+		h.Del(name)
+	}
+	for _, secret := range secrets {
+		dropValue(h, "X-Api-Key", secret)
+		dropValue(h, "Authorization", "Bearer "+secret)
+	}
+}
+
+// keepWebSocketOnly takes out upgrades to anything but WebSocket: what such a connection
+// would carry is not HTTP requests that could be looked at.
+func keepWebSocketOnly(h http.Header) {
+	if u := h.Get("Upgrade"); u != "" && !strings.EqualFold(u, "websocket") {
+		h.Del("Upgrade")
+		h.Del("Connection")
+		h.Del("Http2-Settings")
+	}
+}
+
+// dropValue removes a header that holds a secret of ours.
+func dropValue(h http.Header, name, value string) {
+	for _, v := range h.Values(name) {
+		if subtle.ConstantTimeCompare([]byte(strings.TrimSpace(v)), []byte(value)) == 1 {
+			h.Del(name)
+			return
+		}
+	}
+}

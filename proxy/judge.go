@@ -1,0 +1,132 @@
+package proxy
+
+import (
+	"net/netip"
+	"slices"
+)
+
+// Verdict is the judgement on an address. The words are stable: they are what clients and
+// logs are told.
+type Verdict string
+
+// The verdicts. Whatever is not allowed starts with "deny-".
+const (
+	Allowed     Verdict = "allowed"      // public
+	AllowListed Verdict = "allow-listed" // by the operator's list
+	AllowLocal  Verdict = "allow-loopback"
+
+	DenyHost          Verdict = "deny-host"          // not a usable host name or address
+	DenyPort          Verdict = "deny-port"          // not one of the ports
+	DenyOwn           Verdict = "deny-own-listener"  // purser itself
+	DenyUnspecified   Verdict = "deny-unspecified"   // "this host", which systems connect to loopback
+	DenyLoopback      Verdict = "deny-loopback"      //
+	DenyPrivate       Verdict = "deny-private"       // RFC 1918, unique local
+	DenyLinkLocal     Verdict = "deny-link-local"    // cloud metadata lives here
+	DenyShared        Verdict = "deny-shared"        // carrier-grade NAT
+	DenyMulticast     Verdict = "deny-multicast"     // with broadcast
+	DenyDocumentation Verdict = "deny-documentation" //
+	DenyBenchmarking  Verdict = "deny-benchmarking"  //
+	DenyEmbedded      Verdict = "deny-embedded"      // IPv6 that leads to an IPv4 address: NAT64, 6to4, Teredo
+	DenyReserved      Verdict = "deny-reserved"      // anything else with a special purpose, or not assigned
+)
+
+// OK reports whether the address may be connected to.
+func (v Verdict) OK() bool { return v == Allowed || v == AllowListed || v == AllowLocal }
+
+// Rules are what an address is judged by.
+type Rules struct {
+	// Allow are special addresses that may be connected to all the same.
+	Allow []netip.Prefix
+	// AllowLoopback lets loopback addresses be connected to.
+	AllowLoopback bool
+	// Own recognizes purser's own listeners, which are never connected to. May be nil.
+	Own func(netip.AddrPort) bool
+	// Ports that may be connected to. Empty: 80, 443 and 1024–65535.
+	Ports []PortRange
+}
+
+// special are the blocks of the IANA special-purpose address registries (IPv4 and IPv6)
+// and their like. The first block that contains an address counts.
+var special = []struct {
+	prefix  netip.Prefix
+	verdict Verdict
+}{
+	{netip.MustParsePrefix("0.0.0.0/8"), DenyUnspecified},
+	{netip.MustParsePrefix("10.0.0.0/8"), DenyPrivate},
+	{netip.MustParsePrefix("100.64.0.0/10"), DenyShared},
+	{netip.MustParsePrefix("127.0.0.0/8"), DenyLoopback},
+	{netip.MustParsePrefix("169.254.0.0/16"), DenyLinkLocal},
+	{netip.MustParsePrefix("172.16.0.0/12"), DenyPrivate},
+	{netip.MustParsePrefix("192.0.2.0/24"), DenyDocumentation},
+	{netip.MustParsePrefix("192.0.0.0/24"), DenyReserved},
+	{netip.MustParsePrefix("192.31.196.0/24"), DenyReserved}, // AS112
+	{netip.MustParsePrefix("192.52.193.0/24"), DenyReserved}, // AMT
+	{netip.MustParsePrefix("192.88.99.0/24"), DenyEmbedded},  // 6to4 relays
+	{netip.MustParsePrefix("192.168.0.0/16"), DenyPrivate},
+	{netip.MustParsePrefix("192.175.48.0/24"), DenyReserved}, // AS112
+	{netip.MustParsePrefix("198.18.0.0/15"), DenyBenchmarking},
+	{netip.MustParsePrefix("198.51.100.0/24"), DenyDocumentation},
+	{netip.MustParsePrefix("203.0.113.0/24"), DenyDocumentation},
+	{netip.MustParsePrefix("224.0.0.0/4"), DenyMulticast},
+	{netip.MustParsePrefix("255.255.255.255/32"), DenyMulticast},
+	{netip.MustParsePrefix("240.0.0.0/4"), DenyReserved},
+
+	{netip.MustParsePrefix("::/128"), DenyUnspecified},
+	{netip.MustParsePrefix("::1/128"), DenyLoopback},
+	{netip.MustParsePrefix("::/96"), DenyEmbedded},           // IPv4-compatible
+	{netip.MustParsePrefix("::ffff:0:0:0/96"), DenyEmbedded}, // IPv4-translated
+	{netip.MustParsePrefix("64:ff9b::/96"), DenyEmbedded},
+	{netip.MustParsePrefix("64:ff9b:1::/48"), DenyEmbedded},
+	{netip.MustParsePrefix("2001::/32"), DenyEmbedded}, // Teredo
+	{netip.MustParsePrefix("2001:2::/48"), DenyBenchmarking},
+	{netip.MustParsePrefix("2001:db8::/32"), DenyDocumentation},
+	{netip.MustParsePrefix("2001::/23"), DenyReserved},         // IETF protocols
+	{netip.MustParsePrefix("2002::/16"), DenyEmbedded},         // 6to4
+	{netip.MustParsePrefix("2620:4f:8000::/48"), DenyReserved}, // AS112
+	{netip.MustParsePrefix("3ffe::/16"), DenyReserved},         // 6bone
+	{netip.MustParsePrefix("3fff::/20"), DenyDocumentation},
+	{netip.MustParsePrefix("fc00::/7"), DenyPrivate},
+	{netip.MustParsePrefix("fe80::/10"), DenyLinkLocal},
+	{netip.MustParsePrefix("fec0::/10"), DenyPrivate}, // site-local
+	{netip.MustParsePrefix("ff00::/8"), DenyMulticast},
+}
+
+// unicast6 is what IPv6 addresses are assigned from; the rest is reserved, which covers
+// the discard (100::/64) and segment routing (5f00::/16) blocks as well.
+var unicast6 = netip.MustParsePrefix("2000::/3")
+
+// Judge says whether purser may connect to an address. An IPv4 address in IPv6 clothes
+// is judged as what it is.
+func Judge(addr netip.AddrPort, r Rules) Verdict {
+	ip := addr.Addr().Unmap()
+	switch {
+	case !ip.IsValid() || ip.Zone() != "":
+		return DenyHost
+	case r.Own != nil && r.Own(netip.AddrPortFrom(ip, addr.Port())):
+		return DenyOwn
+	case !portAllowed(r.Ports, addr.Port()):
+		return DenyPort
+	}
+	v := purposeOf(ip)
+	switch {
+	case v == Allowed, v == DenyUnspecified, v == DenyMulticast: // no list opens these
+		return v
+	case slices.ContainsFunc(r.Allow, func(p netip.Prefix) bool { return p.Contains(ip) }):
+		return AllowListed
+	case v == DenyLoopback && r.AllowLoopback:
+		return AllowLocal
+	}
+	return v
+}
+
+func purposeOf(ip netip.Addr) Verdict {
+	for _, s := range special {
+		if s.prefix.Contains(ip) {
+			return s.verdict
+		}
+	}
+	if ip.Is6() && !unicast6.Contains(ip) {
+		return DenyReserved
+	}
+	return Allowed
+}

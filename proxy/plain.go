@@ -1,0 +1,72 @@
+package proxy
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"strings"
+)
+
+// plainRule says what may be paid over plain http, where anybody on the path could have
+// made the challenge up and could read the payload.
+type plainRule struct {
+	hosts map[string]bool // lower case, "name" or "name:port"
+	may   func(netip.Addr) bool
+}
+
+func newPlainRule(hosts []string, may func(netip.Addr) bool) (plainRule, error) {
+	rule := plainRule{hosts: make(map[string]bool, len(hosts)), may: may}
+	if rule.may == nil {
+		rule.may = nearby
+	}
+	for _, entry := range hosts {
+		host, port := entry, ""
+		if h, p, err := net.SplitHostPort(entry); err == nil {
+			host, port = h, ":"+p
+		}
+		host, err := normalHost(host)
+		if err != nil {
+			return plainRule{}, fmt.Errorf("allow_http %q: %w", entry, err)
+		}
+		rule.hosts[host+port] = true
+	}
+	return rule, nil
+}
+
+// nearby are the addresses that traffic reaches without leaving the operator's networks.
+func nearby(a netip.Addr) bool { return a.IsLoopback() || a.IsPrivate() }
+
+// decided reports whether the address does not matter.
+func (r plainRule) decided(u *url.URL) bool {
+	if strings.EqualFold(u.Scheme, "https") {
+		return true
+	}
+	host, err := normalHost(u.Hostname())
+	if err != nil {
+		return false
+	}
+	port := u.Port()
+	if port == "" {
+		port = "80"
+	}
+	return r.hosts[host] || r.hosts[host+":"+port]
+}
+
+// allows decides for a URL whose host answered from this address.
+func (r plainRule) allows(u *url.URL, remote net.Addr) bool {
+	if r.decided(u) {
+		return true
+	}
+	switch a := remote.(type) {
+	case *net.UnixAddr:
+		return true
+	case *net.TCPAddr:
+		return r.may(a.AddrPort().Addr().Unmap())
+	case nil:
+		return false
+	default:
+		addr, err := netip.ParseAddrPort(a.String())
+		return err == nil && r.may(addr.Addr().Unmap())
+	}
+}

@@ -1,0 +1,117 @@
+package proxy
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/x402"
+)
+
+// Headers that purser adds to answers. Those of the same prefix from anybody else are
+// taken out, in both directions.
+const (
+	HeaderPayment     = "Purser-Payment"     // id of the payment whose payload was sent
+	HeaderAmount      = "Purser-Amount"      // what it is for, in the asset's smallest unit
+	HeaderTransaction = "Purser-Transaction" // 0x + 64 hex, once known
+	HeaderDeclined    = "Purser-Declined"    // why a 402 was not paid, or not answered
+	HeaderError       = "Purser-Error"       // marks an answer that purser gave itself, with its reason
+
+	ownPrefix = "Purser-"
+)
+
+// Reasons why a 402 reached the client, the values of Purser-Declined. The rules of
+// policies are reasons as well, by their own names: "per-payment", "daily-budget",
+// "doors", "validity", "unanswered", …
+//
+// With the first group the 402 is the seller's, unchanged: nothing of ours went to it.
+const (
+	DeclinedBodyTooLarge   = "body-too-large"         // the request body is above the replay limit
+	DeclinedBodyIncomplete = "body-incomplete"        // the client's request body could not be read to its end
+	DeclinedPlainHTTP      = "plain-http"             // http to a public address that is not listed in allow_http
+	DeclinedUnreadable     = "challenge-unreadable"   // malformed, contradictory or too large
+	DeclinedUnsupported    = "unsupported"            // no scheme or asset that purser pays with
+	DeclinedNoWallet       = "no-wallet"              // the key has no wallet on the network
+	DeclinedNoProvider     = "no-wallet-provider"     // its wallet has no address
+	DeclinedQuota          = "quota"                  // the plan's payments for this month are used up
+	DeclinedFunds          = "insufficient-funds"     // the wallet holds too little
+	DeclinedRefused        = "verification-refused"   // our facilitator turned the payload down
+	DeclinedNotSigned      = "not-signed"             // the wallet could not sign
+	DeclinedReused         = "idempotency-key-reused" // the Idempotency-Key stands for another request
+	DeclinedUnavailable    = "store-unavailable"      // nothing can be journaled at the moment
+	DeclinedCallerGone     = "caller-gone"            // the client left before anything was sent
+	DeclinedInternal       = "internal"               // our own fault; the log has it
+
+	// With these the payload has left, now or on an earlier call. The 402 carries no
+	// challenge: a client that pays by itself would pay again.
+	DeclinedNotDelivered = "paid-not-delivered" // the money moved, the seller answers 402 all the same
+	DeclinedOpen         = "payment-open"       // not known yet whether the money moved or will
+	DeclinedVoid         = "payment-void"       // the money did not move and cannot any more
+)
+
+// declined is the reason word for an error of the pay core. leave says that the payment
+// in it may have left, or may still settle, so that no challenge may be handed on.
+func declined(err error) (reason string, held *pay.Payment) {
+	var (
+		rule        *pay.PolicyError
+		noWallet    *pay.NoWalletError
+		header      *pay.HeaderError
+		open        *pay.OpenError
+		failed      *pay.FailedError
+		unsupported *x402.UnsupportedError
+	)
+	switch {
+	case errors.As(err, &rule):
+		return rule.Rule, nil
+	case errors.As(err, &open):
+		return DeclinedOpen, open.Payment
+	case errors.As(err, &noWallet):
+		return DeclinedNoWallet, nil
+	case errors.As(err, &unsupported):
+		return DeclinedUnsupported, nil
+	case errors.As(err, &header):
+		return DeclinedUnreadable, nil
+	case errors.Is(err, pay.ErrQuota):
+		return DeclinedQuota, nil
+	case errors.Is(err, pay.ErrNoAddress):
+		return DeclinedNoProvider, nil
+	case errors.Is(err, pay.ErrIdempotencyReused):
+		return DeclinedReused, nil
+	case errors.Is(err, pay.ErrUnavailable):
+		return DeclinedUnavailable, nil
+	case errors.Is(err, pay.ErrCallerGone):
+		return DeclinedCallerGone, nil
+	case errors.As(err, &failed):
+		return failedReason(failed)
+	}
+	return DeclinedInternal, nil
+}
+
+// failedReason looks at a payment that failed before its payload was handed out.
+func failedReason(f *pay.FailedError) (string, *pay.Payment) {
+	if p := f.Payment; p != nil && p.State == pay.Open && !p.Refused {
+		return DeclinedOpen, p
+	}
+	switch {
+	case lacksFunds(f.Detail):
+		return DeclinedFunds, nil
+	case f.Payment != nil && f.Payment.State == pay.Void:
+		return DeclinedNotSigned, nil
+	}
+	return DeclinedRefused, nil
+}
+
+func lacksFunds(detail string) bool {
+	return strings.Contains(detail, "insufficient_funds") || strings.Contains(detail, "insufficient_balance")
+}
+
+// afterSend is the reason word for a payment whose payload has left.
+func afterSend(p *pay.Payment) string {
+	switch {
+	case p.State == pay.Settled:
+		return DeclinedNotDelivered
+	case p.Lives():
+		return DeclinedOpen
+	}
+	return DeclinedVoid
+}

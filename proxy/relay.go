@@ -1,0 +1,147 @@
+package proxy
+
+import (
+	"io"
+	"log"
+	"net/http"
+	"net/http/httputil"
+	"strings"
+	"sync"
+	"time"
+)
+
+// newUpstream is the transport that the proxy sends with. Nothing is added to requests,
+// nothing decoded in answers, and every connection goes through the guard.
+func newUpstream(g *Guard, headerTimeout time.Duration) *http.Transport {
+	if headerTimeout <= 0 {
+		headerTimeout = 300 * time.Second
+	}
+	return &http.Transport{
+		Proxy:                  nil, // another proxy would move the guard's judgement to the wrong address
+		DialContext:            g.DialContext,
+		DisableCompression:     true,
+		TLSHandshakeTimeout:    10 * time.Second,
+		ResponseHeaderTimeout:  headerTimeout,
+		ExpectContinueTimeout:  time.Second,
+		MaxResponseHeaderBytes: 1 << 20,
+		MaxIdleConns:           512,
+		MaxIdleConnsPerHost:    64,
+		IdleConnTimeout:        90 * time.Second,
+	}
+}
+
+// newRelay is the way of an absolute-form request: streaming, upgrades, trailers and
+// informational responses are the standard library's.
+func (f *Forward) newRelay() *httputil.ReverseProxy {
+	return &httputil.ReverseProxy{
+		Transport:  f.transport,
+		BufferPool: &buffers{},
+		ErrorLog:   log.New(io.Discard, "", 0), // errors are answered and logged by ErrorHandler
+		Rewrite: func(p *httputil.ProxyRequest) {
+			p.Out.URL.RawQuery = p.In.URL.RawQuery // as it came, even what cannot be parsed
+			p.Out.Trailer = p.In.Trailer           // filled in while the body is read
+			cleanOutbound(p.Out.Header, callOf(p.In.Context()).secrets)
+			keepWebSocketOnly(p.Out.Header)
+			addVia(p.Out.Header, f.pseudonym)
+		},
+		ModifyResponse: func(resp *http.Response) error {
+			addVia(resp.Header, f.pseudonym)
+			call := callOf(resp.Request.Context())
+			call.answering()
+			if resp.StatusCode == http.StatusSwitchingProtocols {
+				finishOnRead(resp, call)
+			}
+			return nil
+		},
+		ErrorHandler: f.refuseError,
+	}
+}
+
+// serveAbsolute relays an absolute-form request.
+func (f *Forward) serveAbsolute(w http.ResponseWriter, r *http.Request) {
+	if no := f.checkAbsolute(r); no != nil {
+		f.refuse(w, r, no)
+		return
+	}
+	who, no := f.authenticate(r)
+	if no != nil {
+		f.refuse(w, r, no)
+		return
+	}
+	call := NewCall(who.key, who.task, IdempotencyKey(r.Header))
+	written := false
+	defer func() { call.Finish(written) }()
+	call.secrets = []string{who.secret}
+	if f.standIn != "" {
+		call.secrets = append(call.secrets, f.standIn)
+	}
+	// It panics with http.ErrAbortHandler when the answer is cut short.
+	f.relay.ServeHTTP(w, r.WithContext(WithCall(r.Context(), call)))
+	// What is still in a buffer has not been written out.
+	written = !call.waits() || http.NewResponseController(w).Flush() == nil
+}
+
+// checkAbsolute refuses requests that cannot or must not be relayed.
+func (f *Forward) checkAbsolute(r *http.Request) *refusal {
+	u := r.URL
+	switch scheme := strings.ToLower(u.Scheme); {
+	case r.ProtoMajor != 1:
+		return &refusal{status: http.StatusHTTPVersionNotSupported, reason: reasonProtocol, text: "This proxy speaks HTTP/1.1"}
+	case scheme == "https":
+		return badRequest("This proxy does not fetch https:// URLs for its clients: use CONNECT, as HTTPS_PROXY makes clients do")
+	case scheme != "http":
+		return badRequest("Only http:// URLs can be requested in absolute form")
+	case u.User != nil:
+		return badRequest("A URL with credentials cannot be relayed")
+	case u.Host == "" || u.Opaque != "":
+		return badRequest("The URL has no host")
+	case r.Method == http.MethodTrace:
+		return &refusal{status: http.StatusMethodNotAllowed, reason: reasonMethod, text: "TRACE is not relayed"}
+	case looped(r.Header, f.pseudonym):
+		return &refusal{status: http.StatusLoopDetected, reason: reasonLoop, text: "This request has been through this proxy already"}
+	}
+	if _, err := normalHost(u.Hostname()); err != nil {
+		return badRequest("The URL has no usable host")
+	}
+	return nil
+}
+
+// finishOnRead ends a call when its answer is that the connection now speaks another
+// protocol: the first read from upstream comes after that answer was written. How long
+// the connection then lives has nothing to do with the payment.
+func finishOnRead(resp *http.Response, call *Call) {
+	conn, ok := resp.Body.(io.ReadWriteCloser)
+	if !ok {
+		return
+	}
+	resp.Body = &finishing{ReadWriteCloser: conn, finish: func() { call.Finish(true) }}
+}
+
+type finishing struct {
+	io.ReadWriteCloser
+	once   sync.Once
+	finish func()
+}
+
+func (c *finishing) Read(p []byte) (int, error) {
+	c.once.Do(c.finish)
+	return c.ReadWriteCloser.Read(p)
+}
+
+// buffers are the copy buffers of all relayed answers.
+type buffers struct{ pool sync.Pool }
+
+const bufferSize = 32 << 10
+
+func (b *buffers) Get() []byte {
+	if p, ok := b.pool.Get().(*[bufferSize]byte); ok {
+		return p[:]
+	}
+	return new([bufferSize]byte)[:]
+}
+
+func (b *buffers) Put(p []byte) {
+	if len(p) == bufferSize {
+		b.pool.Put((*[bufferSize]byte)(p))
+	}
+}

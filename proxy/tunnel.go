@@ -1,0 +1,107 @@
+package proxy
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// tunnel is one CONNECT: bytes in both directions until both ends are done, somebody
+// breaks off, or nothing has moved for a while.
+type tunnel struct {
+	set   *tunnels
+	keyID string
+
+	once   sync.Once
+	cut    chan struct{} // closed by end
+	active atomic.Int64  // when bytes moved last, in nanoseconds of time.Since(began)
+	began  time.Time
+}
+
+const established = "HTTP/1.1 200 Connection Established\r\n\r\n"
+
+// end breaks the tunnel off.
+func (t *tunnel) end() { t.once.Do(func() { close(t.cut) }) }
+
+// run tells the client that the tunnel is open and moves bytes until it is over. early is
+// what the client sent before it was told. Both connections are closed on return.
+func (t *tunnel) run(client, upstream net.Conn, early []byte) {
+	t.began = time.Now()
+	over := make(chan struct{})
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		select {
+		case <-t.cut:
+		case <-over:
+		}
+		_ = client.Close()
+		_ = upstream.Close()
+	})
+	defer watch.Wait()
+	defer close(over)
+
+	if _, err := io.WriteString(client, established); err != nil {
+		return
+	}
+	if len(early) > 0 {
+		if _, err := upstream.Write(early); err != nil {
+			return
+		}
+	}
+	var up sync.WaitGroup
+	up.Go(func() { t.move(upstream, client) })
+	t.move(client, upstream)
+	up.Wait()
+}
+
+// move copies one direction. At its end it closes the other side for writing only, so
+// that what is still under way the other way arrives; anything else ends the tunnel.
+func (t *tunnel) move(dst, src net.Conn) {
+	buf := make([]byte, bufferSize)
+	for {
+		n, err := t.read(src, buf)
+		if n > 0 {
+			_ = dst.SetWriteDeadline(time.Now().Add(t.set.idle))
+			if _, werr := dst.Write(buf[:n]); werr != nil {
+				t.end()
+				return
+			}
+			t.active.Store(int64(time.Since(t.began)))
+		}
+		switch {
+		case err == nil:
+		case errors.Is(err, io.EOF) && closeWrite(dst):
+			return
+		default:
+			t.end()
+			return
+		}
+	}
+}
+
+// read waits for bytes as long as either direction is not idle.
+func (t *tunnel) read(src net.Conn, buf []byte) (int, error) {
+	for {
+		quiet := time.Since(t.began) - time.Duration(t.active.Load())
+		_ = src.SetReadDeadline(time.Now().Add(t.set.idle - quiet))
+		n, err := src.Read(buf)
+		if n > 0 {
+			t.active.Store(int64(time.Since(t.began)))
+			return n, err
+		}
+		quiet = time.Since(t.began) - time.Duration(t.active.Load())
+		if !errors.Is(err, os.ErrDeadlineExceeded) || quiet >= t.set.idle {
+			return n, err
+		}
+	}
+}
+
+// closeWrite ends one direction of a connection, if it can be ended alone.
+func closeWrite(c net.Conn) bool {
+	half, ok := c.(interface{ CloseWrite() error })
+	return ok && half.CloseWrite() == nil
+}
