@@ -113,6 +113,21 @@ func TestOneTransactionForMany(t *testing.T) {
 	}
 }
 
+func TestEndedLeasesAreForgotten(t *testing.T) {
+	t.Parallel()
+	d := openIn(t, inFolder(t.TempDir()))
+	begun(t, d, "k")
+	if _, _, err := d.Record(t.Context(), settlement(begun(t, d, "k"))); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(d.leased); n != 1 {
+		t.Errorf("%d leased payments are remembered", n)
+	}
+}
+
 func TestLeavingBeforeOnesTurn(t *testing.T) {
 	t.Parallel()
 	d := openIn(t, inFolder(t.TempDir()))

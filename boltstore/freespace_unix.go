@@ -10,5 +10,5 @@ func freeSpace(dir string) (uint64, error) {
 	if err := unix.Statfs(dir, &s); err != nil {
 		return 0, err
 	}
-	return uint64(s.Bavail) * uint64(s.Bsize), nil
+	return uint64(s.Bavail) * uint64(s.Bsize), nil //nolint:unconvert // signed on some systems
 }

@@ -29,12 +29,16 @@ func call(keyID string) *pay.Begin {
 		Terms:    pay.Terms{Settlement: pay.SettleSeller, Network: "base", Scheme: "exact", Asset: x402.Address{0xa5}, PayTo: x402.Address{0x70}, Amount: five},
 		Currency: "USDC", WalletID: "w", Created: noon, State: pay.Open,
 		Fingerprint: pay.HashOf("f", id), Identity: pay.HashOf("i", id),
-		Offer: x402.Offer{Version: 2,
+		Offer: x402.Offer{
+			Version: 2,
 			Accepted: json.RawMessage(`{"scheme":"exact","network":"eip155:8453","amount":"5","asset":"0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913",` +
 				`"payTo":"0x209693Bc6afc0C5328bA36FaF03C514EF312287C","maxTimeoutSeconds":60,"extra":{"name":"USD Coin","version":"2"}}`),
-			Resource: json.RawMessage(`{"url":"https://api.example.com/v1/data","description":"data","mimeType":"application/json"}`)},
-		Authorization: x402.Authorization{From: x402.Address{1}, To: x402.Address{0x70}, Value: five,
-			ValidBefore: uint64(noon.Add(time.Minute).Unix()), Nonce: x402.Nonce(pay.HashOf(id))},
+			Resource: json.RawMessage(`{"url":"https://api.example.com/v1/data","description":"data","mimeType":"application/json"}`),
+		},
+		Authorization: x402.Authorization{
+			From: x402.Address{1}, To: x402.Address{0x70}, Value: five,
+			ValidBefore: uint64(noon.Add(time.Minute).Unix()), Nonce: x402.Nonce(pay.HashOf(id)),
+		},
 	}
 	return &pay.Begin{
 		Now: noon, Owner: "node", KeyID: keyID, Fingerprint: row.Fingerprint, Identity: row.Identity, New: row, MaxUnanswered: 20,
@@ -59,8 +63,10 @@ func begun(t testing.TB, d *DB, keyID string) *pay.Payment {
 // settlement is what settles a payment and ends its lease.
 func settlement(p *pay.Payment) pay.Outcome {
 	sig := x402.Signature{1}
-	return pay.Outcome{PaymentID: p.ID, Fence: p.Lease.Fence, At: noon, Verdict: pay.VerdictSettled, EventID: newID(),
-		Signature: &sig, Release: true, Answered: true}
+	return pay.Outcome{
+		PaymentID: p.ID, Fence: p.Lease.Fence, At: noon, Verdict: pay.VerdictSettled, EventID: newID(),
+		Signature: &sig, Release: true, Answered: true,
+	}
 }
 
 func checked(t testing.TB, d *DB) {

@@ -145,12 +145,11 @@ func descend(bucket *bbolt.Bucket, prefix []byte, before string, visit func(rest
 		from = append(slices.Clone(prefix), before...)
 	}
 	c := bucket.Cursor()
-	k, v := c.Seek(from)
-	if k == nil {
-		k, v = c.Last()
-	} else {
-		k, v = c.Prev()
+	step := c.Prev
+	if k, _ := c.Seek(from); k == nil {
+		step = c.Last
 	}
+	k, v := step()
 	for ; k != nil && bytes.HasPrefix(k, prefix); k, v = c.Prev() {
 		if !visit(k[len(prefix):], v) {
 			return

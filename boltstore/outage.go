@@ -111,7 +111,10 @@ func (d *DB) undo(ops []*op) {
 		owner := o.granted.Lease.Owner
 		d.outage.kept = append(d.outage.kept, &kept{payment: out.PaymentID, what: "undo", run: func(b *batch) error {
 			p, err := b.load(out.PaymentID)
-			if err != nil || p.Lease.Fence != out.Fence || p.Lease.Owner != owner {
+			if err != nil && !errors.Is(err, pay.ErrPaymentNotFound) {
+				return err
+			}
+			if p == nil || p.Lease.Fence != out.Fence || p.Lease.Owner != owner {
 				return nil // it did not reach the disk
 			}
 			_, _, err = b.record(out)

@@ -61,7 +61,7 @@ func TestOutage(t *testing.T) {
 			if p.State != pay.Settled || p.EventID != o.EventID || fx.Event == nil {
 				t.Fatalf("promised %+v", p)
 			}
-			p, _, err = d.Record(ctx, pay.Outcome{PaymentID: released.ID, Fence: 1, At: noon, Verdict: pay.VerdictVoid})
+			_, _, err = d.Record(ctx, pay.Outcome{PaymentID: released.ID, Fence: 1, At: noon, Verdict: pay.VerdictVoid})
 			wantError(t, err, pay.ErrQueued)
 			p, _, err = d.Record(ctx, pay.Outcome{PaymentID: released.ID, Fence: 1, At: noon, Release: true})
 			wantError(t, err, pay.ErrQueued)
@@ -139,6 +139,35 @@ func TestFailingOutcome(t *testing.T) {
 			checked(t, d)
 		})
 	}
+}
+
+// TestFailingRenewal loses the commit of a renewal, which reached the disk all the same.
+func TestFailingRenewal(t *testing.T) {
+	t.Parallel()
+	d := openIn(t, inFolder(t.TempDir()))
+	ctx := t.Context()
+	p := begun(t, d, "k")
+	broken(d, allWritten)
+	for _, until := range []time.Time{noon.Add(time.Hour), noon.Add(2 * time.Hour)} {
+		if err := d.Renew(ctx, p.ID, 1, until); err != nil {
+			t.Fatal(err)
+		}
+	}
+	promised, _, err := d.Record(ctx, pay.Outcome{PaymentID: p.ID, Fence: 1, At: noon, Note: "seen"})
+	wantError(t, err, pay.ErrQueued)
+	if !promised.Lease.Until.Equal(noon.Add(2 * time.Hour)) {
+		t.Errorf("promised lease %+v", promised.Lease)
+	}
+	repaired(t, d)
+	got, err := d.Payment(ctx, p.ID)
+	if err != nil || !got.Lease.Until.Equal(noon.Add(2*time.Hour)) {
+		t.Errorf("lease %+v, %v", got.Lease, err)
+	}
+	checked(t, d)
+	if _, _, err := d.Record(ctx, settlement(p)); err != nil {
+		t.Fatal(err)
+	}
+	checked(t, d)
 }
 
 func TestClaimsDuringAnOutage(t *testing.T) {

@@ -126,8 +126,10 @@ func TestHostileRPC(t *testing.T) {
 		"rate limited": {says(429, `{"jsonrpc":"2.0","id":1,"result":"0x`+strings.Repeat("0", 64)+`"}`), "429 Too Many Requests"},
 		"huge":         {says(200, `{"jsonrpc":"2.0","id":1,"result":"`+strings.Repeat("0", 5<<20)+`"}`), "answer over 4096 KiB"},
 		"refused":      {says(403, `{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"key `+strings.ToUpper(secret)+` \u0007is `+strings.Repeat("x", 999)+`"}}`), "error -32000: key [redacted]"},
-		"redirect":     {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "http://127.0.0.1:1/", 307) }, "redirects are not followed"},
-		"never":        {func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body); <-r.Context().Done() }, "timed out"},
+		"redirect": {func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "http://127.0.0.1:1/", http.StatusTemporaryRedirect)
+		}, "redirects are not followed"},
+		"never": {func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body); <-r.Context().Done() }, "timed out"},
 		"reset": {func(w http.ResponseWriter, r *http.Request) {
 			conn, _, err := http.NewResponseController(w).Hijack()
 			if err == nil {

@@ -24,31 +24,55 @@ func TestTrace(t *testing.T) {
 	}{
 		{name: "unused, expired at safe", change: func(n *node) {}, at: 1_000_100},
 		{name: "unused, not expired", change: func(n *node) { n.safe, n.head = 1_000_005, 1_000_020 }, at: 1_000_005},
-		{name: "last block before the expiry", change: func(n *node) { n.safe, n.head, n.event = 1_000_029, 1_000_031, 1_000_031 }, at: 1_000_029,
-			want: pay.Trace{Used: true, Transaction: transaction}},
+		{
+			name: "last block before the expiry", change: func(n *node) { n.safe, n.head, n.event = 1_000_029, 1_000_031, 1_000_031 }, at: 1_000_029,
+			want: pay.Trace{Used: true, Transaction: transaction},
+		},
 		{name: "first block of the expiry: later ones cannot use it", change: func(n *node) { n.safe, n.head, n.event, n.canceled = 1_000_030, 1_000_031, 1_000_031, true }, at: 1_000_030},
-		{name: "used, safe", change: func(n *node) { n.event = 1_000_007 }, at: 1_000_100,
-			want: pay.Trace{Used: true, Transaction: transaction, SafeUsed: true, SafeLogs: true}},
-		{name: "used in the safe block", change: func(n *node) { n.event = 1_000_100 }, at: 1_000_100,
-			want: pay.Trace{Used: true, Transaction: transaction, SafeUsed: true, SafeLogs: true}},
-		{name: "used before our clock's creation", change: func(n *node) { n.event = 1_000_000 - 299 }, at: 1_000_100,
-			want: pay.Trace{Used: true, Transaction: transaction, SafeUsed: true, SafeLogs: true}},
-		{name: "used, not safe yet", change: func(n *node) { n.safe, n.head, n.event = 1_000_005, 1_000_020, 1_000_006 }, at: 1_000_005,
-			want: pay.Trace{Used: true, Transaction: transaction}},
-		{name: "used in the latest block", change: func(n *node) { n.safe, n.head, n.event = 1_000_005, 1_000_020, 1_000_020 }, at: 1_000_005,
-			want: pay.Trace{Used: true, Transaction: transaction}},
-		{name: "canceled, safe", change: func(n *node) { n.event, n.canceled, n.transfer = 1_000_007, true, 0 }, at: 1_000_100,
-			want: pay.Trace{Canceled: true, Transaction: transaction, SafeUsed: true, SafeLogs: true}},
-		{name: "canceled, not safe yet", change: func(n *node) { n.safe, n.head, n.event, n.canceled = 1_000_005, 1_000_020, 1_000_006, true }, at: 1_000_005,
-			want: pay.Trace{Canceled: true, Transaction: transaction}},
-		{name: "canceled a day later", change: func(n *node) { n.safe, n.head, n.event, n.canceled = 1_043_300, 1_043_400, 1_043_200, true }, at: 1_043_300,
-			want: pay.Trace{Canceled: true, Transaction: transaction, SafeUsed: true, SafeLogs: true}},
-		{name: "no safe tag", change: func(n *node) { n.noSafe, n.event = true, 1_000_007 }, at: 1_000_090,
-			want: pay.Trace{Used: true, Transaction: transaction, SafeUsed: true, SafeLogs: true}},
-		{name: "small ranges only", change: func(n *node) { n.maxRange, n.event = 10, 1_000_007 }, at: 1_000_100,
-			want: pay.Trace{Used: true, Transaction: transaction, SafeUsed: true, SafeLogs: true}},
-		{name: "single blocks only", change: func(n *node) { n.maxRange, n.event = 1, 1_000_007 }, at: 1_000_100,
-			want: pay.Trace{Used: true, Transaction: transaction, SafeUsed: true, SafeLogs: true}},
+		{
+			name: "used, safe", change: func(n *node) { n.event = 1_000_007 }, at: 1_000_100,
+			want: pay.Trace{Used: true, Transaction: transaction, SafeUsed: true, SafeLogs: true},
+		},
+		{
+			name: "used in the safe block", change: func(n *node) { n.event = 1_000_100 }, at: 1_000_100,
+			want: pay.Trace{Used: true, Transaction: transaction, SafeUsed: true, SafeLogs: true},
+		},
+		{
+			name: "used before our clock's creation", change: func(n *node) { n.event = 1_000_000 - 299 }, at: 1_000_100,
+			want: pay.Trace{Used: true, Transaction: transaction, SafeUsed: true, SafeLogs: true},
+		},
+		{
+			name: "used, not safe yet", change: func(n *node) { n.safe, n.head, n.event = 1_000_005, 1_000_020, 1_000_006 }, at: 1_000_005,
+			want: pay.Trace{Used: true, Transaction: transaction},
+		},
+		{
+			name: "used in the latest block", change: func(n *node) { n.safe, n.head, n.event = 1_000_005, 1_000_020, 1_000_020 }, at: 1_000_005,
+			want: pay.Trace{Used: true, Transaction: transaction},
+		},
+		{
+			name: "canceled, safe", change: func(n *node) { n.event, n.canceled, n.transfer = 1_000_007, true, 0 }, at: 1_000_100,
+			want: pay.Trace{Canceled: true, Transaction: transaction, SafeUsed: true, SafeLogs: true},
+		},
+		{
+			name: "canceled, not safe yet", change: func(n *node) { n.safe, n.head, n.event, n.canceled = 1_000_005, 1_000_020, 1_000_006, true }, at: 1_000_005,
+			want: pay.Trace{Canceled: true, Transaction: transaction},
+		},
+		{
+			name: "canceled a day later", change: func(n *node) { n.safe, n.head, n.event, n.canceled = 1_043_300, 1_043_400, 1_043_200, true }, at: 1_043_300,
+			want: pay.Trace{Canceled: true, Transaction: transaction, SafeUsed: true, SafeLogs: true},
+		},
+		{
+			name: "no safe tag", change: func(n *node) { n.noSafe, n.event = true, 1_000_007 }, at: 1_000_090,
+			want: pay.Trace{Used: true, Transaction: transaction, SafeUsed: true, SafeLogs: true},
+		},
+		{
+			name: "small ranges only", change: func(n *node) { n.maxRange, n.event = 10, 1_000_007 }, at: 1_000_100,
+			want: pay.Trace{Used: true, Transaction: transaction, SafeUsed: true, SafeLogs: true},
+		},
+		{
+			name: "single blocks only", change: func(n *node) { n.maxRange, n.event = 1, 1_000_007 }, at: 1_000_100,
+			want: pay.Trace{Used: true, Transaction: transaction, SafeUsed: true, SafeLogs: true},
+		},
 		{name: "a young chain", change: func(n *node) {
 			n.genesisTime, n.safe, n.head, n.event = created.Unix()-20, 60, 60, 12
 		}, at: 60, want: pay.Trace{Used: true, Transaction: transaction, SafeUsed: true, SafeLogs: true}},

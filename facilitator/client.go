@@ -160,8 +160,10 @@ func (c *Client) ask(ctx context.Context, call string, timeout time.Duration, x 
 	}
 	a, err := read(got.Body, verdict, func(s string) string { return c.endpoint.Scrub(s, secrets...) })
 	if err != nil {
-		err = &Error{Call: call, Status: got.Status, cause: err,
-			Reason: fmt.Sprintf("answered %s without a verdict: %s", got.StatusText(), err)}
+		err = &Error{
+			Call: call, Status: got.Status, cause: err,
+			Reason: fmt.Sprintf("answered %s without a verdict: %s", got.StatusText(), err),
+		}
 		c.log.Warn("facilitator gave no verdict", "error", err, "took", time.Since(began))
 		return answer{}, err
 	}

@@ -202,8 +202,10 @@ func TestSettleAnswers(t *testing.T) {
 		want       pay.SettleAnswer
 		fails      string
 	}{
-		{name: "success", status: 200, body: `{"success":true,"transaction":"` + transaction + `","network":"base","payer":"0xabc","amount":"10000"}`,
-			want: pay.SettleAnswer{Success: true, Transaction: transaction, Network: "base", Payer: "0xabc", Amount: &amount}},
+		{
+			name: "success", status: 200, body: `{"success":true,"transaction":"` + transaction + `","network":"base","payer":"0xabc","amount":"10000"}`,
+			want: pay.SettleAnswer{Success: true, Transaction: transaction, Network: "base", Payer: "0xabc", Amount: &amount},
+		},
 		{name: "success as a 500", status: 500, body: `{"success":true,"transaction":"` + transaction + `"}`, want: pay.SettleAnswer{Success: true, Transaction: transaction}},
 		{name: "amount as a number", status: 200, body: `{"success":true,"amount":10000}`, want: pay.SettleAnswer{Success: true, Amount: &amount}},
 		{name: "refusal as a 400", status: 400, body: `{"success":false,"errorReason":"insufficient_funds","transaction":""}`, want: pay.SettleAnswer{Reason: "insufficient_funds"}},

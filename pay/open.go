@@ -138,24 +138,23 @@ func (p *Payer) propose(ctx context.Context, r Request) (*Begin, choice, error) 
 		Attended: p.attended, Resend: r.HTTP != nil, MaxUnanswered: MaxUnansweredPerHost,
 	}
 	pol := p.policyOf(r.Key, r.Door)
-	c, err := p.choose(ctx, r, pol)
+	c, declined := p.choose(ctx, r, pol)
+	b.Declined = declined
 	var refused *PolicyError
-	switch {
-	case errors.As(err, &refused):
-		b.Declined = err
-	case err != nil && r.HTTP == nil:
-		return nil, choice{}, err
-	case err != nil:
+	if declined != nil && !errors.As(declined, &refused) {
+		if r.HTTP == nil {
+			return nil, choice{}, declined
+		}
 		// A repeat at the proxy is served whatever the fresh challenge says.
-		b.Declined = err
 		b.identify(r, Terms{})
-		return b, c, nil //nolint:nilerr // the journal answers with b.Declined after looking for a repeat
+		return b, c, nil
 	}
 	terms := Terms{
 		Settlement: r.Settlement, Network: c.network.Name, Scheme: c.requirement.Scheme,
 		Asset: c.asset.Address, PayTo: c.requirement.PayTo, Amount: c.requirement.Amount,
 	}
 	b.identify(r, terms)
+	var err error
 	if b.Place, err = p.place(ctx, r.Key, now); err != nil {
 		return nil, choice{}, err
 	}

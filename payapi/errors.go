@@ -71,7 +71,7 @@ func (a *API) refuse(r *http.Request, err error) reply {
 		body.UpgradeURL = a.upgrade(r)
 	}
 	switch {
-	case err == errInternal: // whoever made it has logged why
+	case errors.Is(err, errInternal): // whoever made it has logged why
 	case status == http.StatusInternalServerError:
 		a.log.Error("request failed", "method", r.Method, "route", r.Pattern, "error", err)
 	case status == http.StatusServiceUnavailable && r.Context().Err() == nil:

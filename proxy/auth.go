@@ -29,7 +29,7 @@ type refusal struct {
 
 // Reasons of refusals.
 const (
-	reasonCredentials = "proxy-credentials"
+	reasonCredentials = "proxy-credentials" //nolint:gosec // a reason word
 	reasonTask        = "task-label"
 	reasonTooMany     = "too-many-failed-logins"
 	reasonBadRequest  = "bad-request"

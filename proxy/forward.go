@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -170,7 +169,7 @@ func (f *Forward) refuse(w http.ResponseWriter, r *http.Request, no *refusal) {
 	for name, values := range no.header {
 		w.Header()[name] = values
 	}
-	writeResponse(w, ownResponse(r, no.status, problem{Error: no.text, Reason: no.reason}))
+	writeResponse(w, ownResponse(r, no.status, problem{Error: no.text, Reason: no.reason})) //nolint:bodyclose // a body in memory
 }
 
 // refuseError is refuse for an error of a dial or a send.
@@ -181,7 +180,7 @@ func (f *Forward) refuseError(w http.ResponseWriter, r *http.Request, err error)
 	_, p := explain(err)
 	f.refused(p.Reason)
 	f.log.Info("proxy request failed", "method", r.Method, "host", shorten(r.Host), "reason", p.Reason, "error", err)
-	writeResponse(w, ErrorResponse(r, err))
+	writeResponse(w, ErrorResponse(r, err)) //nolint:bodyclose // a body in memory
 }
 
 func writeResponse(w http.ResponseWriter, resp *http.Response) {
@@ -192,6 +191,6 @@ func writeResponse(w http.ResponseWriter, resp *http.Response) {
 	_, _ = io.Copy(w, resp.Body) // the client may be gone
 }
 
-func badRequest(format string, args ...any) *refusal {
-	return &refusal{status: http.StatusBadRequest, reason: reasonBadRequest, text: fmt.Sprintf(format, args...)}
+func badRequest(text string) *refusal {
+	return &refusal{status: http.StatusBadRequest, reason: reasonBadRequest, text: text}
 }

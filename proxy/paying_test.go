@@ -90,8 +90,10 @@ func TestBodyLimit(t *testing.T) {
 		chunked bool
 		paid    bool
 	}{
-		{"at", limit, false, true}, {"at, chunked", limit, true, true},
-		{"above", limit + 1, false, false}, {"above, chunked", limit + 1, true, false},
+		{"at", limit, false, true},
+		{"at, chunked", limit, true, true},
+		{"above", limit + 1, false, false},
+		{"above, chunked", limit + 1, true, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newSeller(t, func(s *seller) {

@@ -47,7 +47,7 @@ func newSeller(t *testing.T, change ...func(*seller)) *seller {
 		f(s)
 	}
 	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(s.serve))
-	s.Server.Start()
+	s.Start()
 	t.Cleanup(s.Close)
 	return s
 }

@@ -74,4 +74,4 @@ func (l *Local) Sign(ctx context.Context, w pay.Wallet, m pay.Message) (x402.Sig
 var errWrongKey = errors.New("the kept key belongs to another address")
 
 // wipe overwrites the private number. Copies that the arithmetic made are out of reach.
-func wipe(key *ecdsa.PrivateKey) { clear(key.D.Bits()) }
+func wipe(key *ecdsa.PrivateKey) { clear(key.D.Bits()) } //nolint:staticcheck // the key is not used afterwards; there is no other way to clear it

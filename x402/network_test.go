@@ -72,9 +72,15 @@ func TestSameNetwork(t *testing.T) {
 		a, b string
 		want bool
 	}{
-		{"base", "eip155:8453", true}, {"eip155:8453", "base", true}, {"base", "base", true},
-		{"polygon", "eip155:137", true}, {"odd", "odd", true},
-		{"base", "base-sepolia", false}, {"base", "eip155:84532", false}, {"base", "", false}, {"base", "BASE", false},
+		{"base", "eip155:8453", true},
+		{"eip155:8453", "base", true},
+		{"base", "base", true},
+		{"polygon", "eip155:137", true},
+		{"odd", "odd", true},
+		{"base", "base-sepolia", false},
+		{"base", "eip155:84532", false},
+		{"base", "", false},
+		{"base", "BASE", false},
 	} {
 		if got := x402.SameNetwork(c.a, c.b); got != c.want {
 			t.Errorf("SameNetwork(%q, %q) = %v", c.a, c.b, got)

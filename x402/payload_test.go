@@ -164,9 +164,18 @@ func TestBadPayloads(t *testing.T) {
 		}
 	}
 	for _, c := range []struct{ old, replacement string }{
-		{`"10000"`, `10000`}, {`"10000"`, `"-1"`}, {`"0"`, `"00"`}, {`"1800000000"`, `"99999999999999999999"`}, {`"1800000000"`, `"1.5"`},
-		{`"nonce"`, `"Nonce"`}, {`"to"`, `"from"`}, {`"signature":"0x04`, `"signature":"0x0404`}, {`"signature"`, `"sig"`},
-		{`"authorization"`, `"permit2Authorization"`}, {`"payload"`, `"payloads"`}, {signedJSON, `null`},
+		{`"10000"`, `10000`},
+		{`"10000"`, `"-1"`},
+		{`"0"`, `"00"`},
+		{`"1800000000"`, `"99999999999999999999"`},
+		{`"1800000000"`, `"1.5"`},
+		{`"nonce"`, `"Nonce"`},
+		{`"to"`, `"from"`},
+		{`"signature":"0x04`, `"signature":"0x0404`},
+		{`"signature"`, `"sig"`},
+		{`"authorization"`, `"permit2Authorization"`},
+		{`"payload"`, `"payloads"`},
+		{signedJSON, `null`},
 	} {
 		p, err := x402.DecodePayload(b64(strings.Replace(good, c.old, c.replacement, 1)))
 		if err != nil {

@@ -51,8 +51,11 @@ func (r *Receipt) read(o object) (first error) {
 		key    string
 		target *string
 	}{
-		{"transaction", &r.Transaction}, {"network", &r.Network}, {"payer", &r.Payer},
-		{"errorReason", &r.ErrorReason}, {"errorMessage", &r.ErrorMessage},
+		{"transaction", &r.Transaction},
+		{"network", &r.Network},
+		{"payer", &r.Payer},
+		{"errorReason", &r.ErrorReason},
+		{"errorMessage", &r.ErrorMessage},
 	} {
 		var err error
 		if *field.target, err = o.text(field.key); err != nil && first == nil {

@@ -84,8 +84,10 @@ func (r *Requirement) readExtra(raw json.RawMessage) {
 		key    string
 		target *string
 	}{
-		{"name", &r.DomainName}, {"version", &r.DomainVersion},
-		{"assetTransferMethod", &r.TransferMethod}, {"paymentFlow", &r.PaymentFlow},
+		{"name", &r.DomainName},
+		{"version", &r.DomainVersion},
+		{"assetTransferMethod", &r.TransferMethod},
+		{"paymentFlow", &r.PaymentFlow},
 	} {
 		*field.target, err = extra.text(field.key)
 		r.note("extra."+field.key, err)
