@@ -109,8 +109,12 @@ func authorize(t *testing.T, from, to common.Address, value int64) Authorization
 }
 
 var transferFields = []apitypes.Type{
-	{Name: "from", Type: "address"}, {Name: "to", Type: "address"}, {Name: "value", Type: "uint256"},
-	{Name: "validAfter", Type: "uint256"}, {Name: "validBefore", Type: "uint256"}, {Name: "nonce", Type: "bytes32"},
+	{Name: "from", Type: "address"},
+	{Name: "to", Type: "address"},
+	{Name: "value", Type: "uint256"},
+	{Name: "validAfter", Type: "uint256"},
+	{Name: "validBefore", Type: "uint256"},
+	{Name: "nonce", Type: "bytes32"},
 }
 
 // signTyped signs a message of the token's EIP-712 domain, with go-ethereum's own hashing of typed data, so that the
@@ -120,8 +124,10 @@ func (a account) signTyped(t *testing.T, primary string, fields []apitypes.Type,
 	digest, _, err := apitypes.TypedDataAndHash(apitypes.TypedData{
 		Types: apitypes.Types{
 			"EIP712Domain": {
-				{Name: "name", Type: "string"}, {Name: "version", Type: "string"},
-				{Name: "chainId", Type: "uint256"}, {Name: "verifyingContract", Type: "address"},
+				{Name: "name", Type: "string"},
+				{Name: "version", Type: "string"},
+				{Name: "chainId", Type: "uint256"},
+				{Name: "verifyingContract", Type: "address"},
 			},
 			primary: fields,
 		},

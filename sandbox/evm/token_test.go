@@ -178,8 +178,10 @@ func TestRefusedAuthorizations(t *testing.T) {
 		}},
 		{name: "empty signature", reason: "ECRecover: invalid signature 'v' value", sign: func(Authorization) [65]byte { return [65]byte{} }},
 		{name: "r of 0", reason: "ECRecover: invalid signature", sign: func(Authorization) [65]byte { return [65]byte{63: 1, 64: 27} }},
-		{name: "time before signature", reason: expired, change: func(a *Authorization) { a.ValidBefore = in(-time.Minute) },
-			sign: func(a Authorization) [65]byte { return stranger.sign(t, a) }},
+		{
+			name: "time before signature", reason: expired, change: func(a *Authorization) { a.ValidBefore = in(-time.Minute) },
+			sign: func(a Authorization) [65]byte { return stranger.sign(t, a) },
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			auth := authorize(t, payer.address, seller.address, 10)

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+)
+
+// about is what a sandbox tells about itself. The fields are described in the help.
+type about struct {
+	API         string `json:"api"`
+	Proxy       string `json:"proxy"`
+	Key         string `json:"key"`
+	Wallet      string `json:"wallet"`
+	Seller      string `json:"seller"`
+	SellerTLS   string `json:"seller_tls"`
+	Facilitator string `json:"facilitator"`
+	RPC         string `json:"rpc"`
+	Token       string `json:"token"`
+	CA          string `json:"ca"`
+	Metrics     string `json:"metrics"`
+	Admin       string `json:"admin"`
+	Data        string `json:"data"`
+
+	sellerDirect string
+}
+
+// example is something to try: shell commands that work as they are.
+type example struct {
+	title string
+	lines []string
+}
+
+// header is a shell filter that finds a header in what curl -i prints.
+func header(name string) string {
+	return fmt.Sprintf(`tr -d '\r' | awk 'tolower($1)=="%s:"{print $2}'`, strings.ToLower(name))
+}
+
+// member is a shell filter that finds a string member of JSON.
+func member(name string) string {
+	return fmt.Sprintf(`sed 's/.*"%s":"\([^"]*\)".*/\1/'`, name)
+}
+
+// examples are the commands that are printed.
+func (a about) examples() []example {
+	key := quote("X-Api-Key: " + a.Key)
+	through := "-x " + quote(a.Proxy)
+	return []example{
+		{
+			"An ordinary client, paid for on the way: 200, Purser-Payment, Purser-Amount, Purser-Transaction",
+			[]string{"curl -i " + through + " " + a.Seller + "/weather"},
+		},
+		{
+			"The same with a body, and as server-sent events",
+			[]string{
+				"curl -i " + through + " -d 'hello' " + a.Seller + "/echo",
+				"curl -iN " + through + " " + a.Seller + "/stream",
+			},
+		},
+		{
+			"Limits hold: 2.50 USDC is more than a proxied request may cost (PURSER_MAX_PAYMENT), so its 402 comes back, with Purser-Declined",
+			[]string{"curl -i " + through + " " + a.Seller + "/report"},
+		},
+		{
+			"https goes through a tunnel that purser does not read: what is behind it is paid over the REST API",
+			[]string{"curl -i " + through + " --cacert " + quote(a.CA) + " " + a.SellerTLS + "/free"},
+		},
+		{
+			"The REST API, where purser settles and the seller delivers for it",
+			[]string{
+				"url=" + a.sellerDirect + "/prepaid",
+				`challenge=$(curl -si "$url" | ` + header("PAYMENT-REQUIRED") + ")",
+				"paid=$(curl -s " + a.API + "/v1/pay -H " + key +
+					` -d "{\"paymentRequiredHeader\":\"$challenge\",\"requestUrl\":\"$url\"}")`,
+				`echo "$paid"`,
+				`curl -i "$url" -H "PAYMENT-SIGNATURE: $(echo "$paid" | ` + member("paymentSignature") + `)"`,
+			},
+		},
+		{
+			"The REST API, where an ordinary seller settles, and purser is told with the seller's receipt",
+			[]string{
+				"url=" + a.sellerDirect + "/weather",
+				`challenge=$(curl -si "$url" | ` + header("PAYMENT-REQUIRED") + ")",
+				"paid=$(curl -s " + a.API + "/v1/pay -H " + key +
+					` -d "{\"paymentRequiredHeader\":\"$challenge\",\"requestUrl\":\"$url\",\"settlement\":\"seller\"}")`,
+				`answer=$(curl -si "$url" -H "PAYMENT-SIGNATURE: $(echo "$paid" | ` + member("paymentSignature") + `)")`,
+				`echo "$answer"`,
+				"curl -s " + a.API + `/v1/payments/$(echo "$paid" | ` + member("id") + ")/receipt -H " + key +
+					` -d "{\"receipt\":\"$(echo "$answer" | ` + header("PAYMENT-RESPONSE") + `)\"}"`,
+			},
+		},
+		{
+			"What was spent, purser's state, and its metrics",
+			[]string{
+				"curl -s -H " + key + " " + a.API + "/v1/spend",
+				"curl -s " + a.API + "/health",
+				"curl -s " + a.Metrics + " | grep ^purser_",
+			},
+		},
+	}
+}
+
+// print writes it all for people. Commands are indented by four spaces.
+func (a about) print(w io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, `
+purser is ready. Nothing here has value: the money is play money on a chain that ends with this program.
+
+  API and proxy  %s
+  key            %s
+  wallet         %s  (%s USDC; never fund this address)
+  paid API       %s  and  %s  (names that purser's proxy knows)
+  without proxy  %s  (GET / lists what it sells)
+  facilitator    %s
+  JSON-RPC       %s  (token %s)
+  data           %s
+
+Things to try:
+`, a.API, a.Key, a.Wallet, funds, a.Seller, a.SellerTLS, a.sellerDirect, a.Facilitator, a.RPC, a.Token, a.Data)
+	for _, e := range a.examples() {
+		fmt.Fprintf(&b, "\n# %s\n", e.title)
+		for _, line := range e.lines {
+			fmt.Fprintf(&b, "    %s\n", line)
+		}
+	}
+	fmt.Fprint(&b, "\nAn agent: HTTP_PROXY=", a.Proxy, "\nCtrl-C ends everything.\n")
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// quote makes one word of the shell.
+func quote(s string) string {
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}

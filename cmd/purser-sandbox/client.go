@@ -1,0 +1,104 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/purserpay/purser/x402"
+)
+
+const (
+	// funds is what the wallet gets, in USDC of the sandbox, and decimals what they are counted in.
+	funds    = "100"
+	decimals = 6
+	// callTime bounds a call of purser's API.
+	callTime = 30 * time.Second
+	// maxAnswer bounds its answer.
+	maxAnswer = 1 << 20
+)
+
+// client calls purser's REST API.
+type client struct{ api string }
+
+// direct goes to purser itself, whatever proxy the environment names.
+var direct = &http.Client{Transport: &http.Transport{Proxy: nil, DisableKeepAlives: true}}
+
+// newKey makes an API key.
+func (c client) newKey(ctx context.Context) (string, error) {
+	var key struct {
+		Key string `json:"key"`
+	}
+	err := c.call(ctx, http.MethodPost, "/api-keys", "", map[string]string{"label": "sandbox"}, http.StatusCreated, &key)
+	return key.Key, err
+}
+
+// newWallet makes a wallet of a key and returns its address.
+func (c client) newWallet(ctx context.Context, key string) (x402.Address, error) {
+	var wallet struct {
+		Address x402.Address `json:"address"`
+	}
+	err := c.call(ctx, http.MethodPost, "/wallets", key, map[string]string{"network": "base"}, http.StatusCreated, &wallet)
+	return wallet.Address, err
+}
+
+// healthy checks that purser reaches its facilitator and its chain.
+func (c client) healthy(ctx context.Context) error {
+	type part struct {
+		OK    bool   `json:"ok"`
+		Error string `json:"error"`
+	}
+	var health struct {
+		Facilitator part `json:"facilitator"`
+		RPC         part `json:"rpc"`
+	}
+	if err := c.call(ctx, http.MethodGet, "/health", "", nil, http.StatusOK, &health); err != nil {
+		return err
+	}
+	if !health.Facilitator.OK || !health.RPC.OK {
+		return fmt.Errorf("purser does not reach its world: facilitator %q, RPC %q", health.Facilitator.Error, health.RPC.Error)
+	}
+	return nil
+}
+
+// call makes one call. An answer with another status than the wanted one is an error.
+func (c client) call(ctx context.Context, method, path, key string, body any, want int, answer any) error {
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	var sent io.Reader
+	if body != nil {
+		text, err := json.Marshal(body)
+		if err != nil {
+			return err
+		}
+		sent = bytes.NewReader(text)
+	}
+	r, err := http.NewRequestWithContext(ctx, method, c.api+path, sent)
+	if err != nil {
+		return err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	if key != "" {
+		r.Header.Set("X-Api-Key", key)
+	}
+	resp, err := direct.Do(r)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return fmt.Errorf("%s %s: %w", method, path, err)
+	}
+	if resp.StatusCode != want {
+		return fmt.Errorf("%s %s: status %d: %s", method, path, resp.StatusCode, text)
+	}
+	if err := json.Unmarshal(text, answer); err != nil {
+		return fmt.Errorf("%s %s: %w", method, path, err)
+	}
+	return nil
+}

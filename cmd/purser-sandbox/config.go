@@ -1,0 +1,82 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+
+	"github.com/purserpay/purser/boltstore"
+	"github.com/purserpay/purser/sandbox"
+)
+
+// place is where purser runs.
+type place struct {
+	api, metrics string // host and port
+	dataDir      string
+	adminSocket  string
+	verbose      bool
+}
+
+// object is a JSON object of Caddy's configuration.
+type object map[string]any
+
+// configuration is purser's Caddy configuration: xcaddy.Caddyfile, with the world plugged in. It is JSON because the
+// app's world has no Caddyfile option.
+func configuration(p place, w *sandbox.World) ([]byte, error) {
+	log := object{"level": "INFO"}
+	if !p.verbose {
+		log = object{"level": "WARN", "exclude": []string{"admin"}} // it takes a socket for an open door
+	}
+	config, err := json.Marshal(object{
+		"admin":   object{"listen": "unix/" + p.adminSocket + "|0600", "config": object{"persist": false}},
+		"logging": object{"logs": object{"default": log}},
+		"storage": object{"module": "file_system", "root": filepath.Join(p.dataDir, "caddy")},
+		"apps": object{
+			"purser": object{
+				"world":       boltstore.Sandbox,
+				"data_dir":    p.dataDir,
+				"store":       object{"module": "bolt"},
+				"wallets":     object{"module": "local"},
+				"facilitator": object{"module": "http", "url": w.FacilitatorURL()},
+				"rpc_url":     w.RPCURL(),
+				"networks":    "base",
+			},
+			"http": object{
+				"grace_period": "2s",
+				"servers": object{
+					"purser":  purserSite(p.api),
+					"metrics": metricsSite(p.metrics),
+				},
+			},
+			// Nothing here has certificates; the storage need not be touched for them.
+			"tls": object{"disable_storage_check": true, "disable_storage_clean": true},
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("write the configuration: %w", err)
+	}
+	return config, nil
+}
+
+func purserSite(listen string) object {
+	return object{
+		"listen": []string{listen}, "protocols": []string{"h1"}, "automatic_https": object{"disable": true},
+		"max_header_bytes": 64 << 10, "read_header_timeout": "30s", "idle_timeout": "5m",
+		"routes": []object{{"handle": []object{
+			{"handler": "purser_proxy", "resolve": map[string]string{
+				sandbox.SellerName: sandbox.SellerIP, sandbox.SellerTLSName: sandbox.SellerIP,
+			}},
+			{"handler": "purser_api"},
+		}}},
+	}
+}
+
+func metricsSite(listen string) object {
+	return object{
+		"listen": []string{listen}, "protocols": []string{"h1"}, "automatic_https": object{"disable": true},
+		"routes": []object{
+			{"match": []object{{"path": []string{"/metrics"}}}, "handle": []object{{"handler": "metrics"}}, "terminal": true},
+			{"handle": []object{{"handler": "static_response", "status_code": 404, "body": "Not found"}}},
+		},
+	}
+}

@@ -1,0 +1,31 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/purserpay/purser/caddymodule"
+)
+
+// heeded are the variables that change how purser behaves, and not where its money, keys and data are.
+var heeded = []string{
+	"PURSER_MAX_PAYMENT", "PURSER_DAILY_BUDGET", "PURSER_SETTLEMENT", "PURSER_INTERNAL_SECRET", "PURSER_INTERNAL_SECRET_FILE",
+	"PURSER_UPGRADE_URL", "PURSER_PUBLIC_URL", "PURSER_ALLOWED_ORIGINS",
+}
+
+// keepEnvironment unsets all other variables of purser and says which: a sandbox that took over a real key, database
+// or facilitator would be none.
+func keepEnvironment(log io.Writer) {
+	caddymodule.UnsetEmptyVariables()
+	for _, entry := range os.Environ() {
+		name, _, _ := strings.Cut(entry, "=")
+		if !strings.HasPrefix(name, "PURSER_") || slices.Contains(heeded, name) {
+			continue
+		}
+		fmt.Fprintf(log, "purser-sandbox: %s is ignored\n", name)
+		_ = os.Unsetenv(name)
+	}
+}

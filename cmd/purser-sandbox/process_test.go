@@ -1,0 +1,220 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/purserpay/purser/chain"
+	"github.com/purserpay/purser/x402"
+)
+
+// patience bounds every wait of the tests.
+const patience = time.Minute
+
+// binary is the program under test, built once.
+var binary string
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		dir, err := os.MkdirTemp("", "purser-sandbox-test-")
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer os.RemoveAll(dir)
+		binary = filepath.Join(dir, "purser-sandbox")
+		if out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "build the program: %v\n%s", err, out)
+			return 1
+		}
+		return m.Run()
+	}())
+}
+
+// text is output that is read while it is written.
+type text struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *text) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *text) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+// process is a running sandbox.
+type process struct {
+	cmd            *exec.Cmd
+	stdout, stderr text
+	temp           string // its folder for temporary files, empty at first
+	done           chan struct{}
+}
+
+// launch starts the program with its own folder for temporary files and no variables of purser but the given ones.
+func launch(t *testing.T, env []string, args ...string) *process {
+	t.Helper()
+	p := &process{cmd: exec.Command(binary, args...), temp: t.TempDir(), done: make(chan struct{})}
+	for _, entry := range os.Environ() {
+		if !strings.HasPrefix(entry, "PURSER_") && !strings.HasPrefix(entry, "TMPDIR=") {
+			p.cmd.Env = append(p.cmd.Env, entry)
+		}
+	}
+	p.cmd.Env = append(append(p.cmd.Env, "TMPDIR="+p.temp), env...)
+	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(p.done)
+		_ = p.cmd.Wait() // the state says it all
+	}()
+	t.Cleanup(func() {
+		_ = p.cmd.Process.Kill() // if it still runs
+		<-p.done
+		if t.Failed() {
+			t.Logf("%s\nstdout: %s\nstderr: %s", p.cmd, &p.stdout, &p.stderr)
+		}
+	})
+	return p
+}
+
+// exits waits for the end and checks the status and that nothing is left behind.
+func (p *process) exits(t *testing.T, status int) {
+	t.Helper()
+	select {
+	case <-p.done:
+	case <-time.After(patience):
+		t.Fatal("it does not end")
+	}
+	if got := p.cmd.ProcessState.ExitCode(); got != status {
+		t.Errorf("exit status %d (%s), want %d", got, p.cmd.ProcessState, status)
+	}
+	left, err := os.ReadDir(p.temp)
+	if err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+func (p *process) signal(t *testing.T, s os.Signal) {
+	t.Helper()
+	if err := p.cmd.Process.Signal(s); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// says waits for something on standard output.
+func (p *process) says(t *testing.T, what string) string {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		out := p.stdout.String()
+		if strings.Contains(out, what) {
+			return out
+		}
+		select {
+		case <-p.done:
+			t.Fatalf("it ended: %s", p.cmd.ProcessState)
+		default:
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("it never said %q", what)
+		}
+	}
+}
+
+// about waits for the line of -json.
+func (p *process) about(t *testing.T) about {
+	t.Helper()
+	line := p.says(t, "\n")
+	d := json.NewDecoder(strings.NewReader(line))
+	d.DisallowUnknownFields()
+	var a about
+	if err := d.Decode(&a); err != nil {
+		t.Fatalf("%q: %v", line, err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		t.Fatalf("more than one line: %q", line)
+	}
+	return a
+}
+
+// balance asks the chain, as anybody could.
+func balance(t *testing.T, rpc, owner string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	client, err := chain.New(chain.Options{URL: rpc})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	address, err := x402.ParseAddress(owner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	base, _ := x402.NetworkByWire("base")
+	amount, err := client.Balance(ctx, base.Assets[0], address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return amount.String()
+}
+
+// freeBase finds a port that is free with all those that follow it in a sandbox.
+func freeBase(t *testing.T) int {
+	t.Helper()
+	for range 100 {
+		first, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		base := first.Addr().(*net.TCPAddr).Port
+		first.Close()
+		free := base <= maxPort
+		for port := base; free && port <= base+65535-maxPort; port++ {
+			l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+			if free = err == nil; free {
+				l.Close()
+			}
+		}
+		if free {
+			return base
+		}
+	}
+	t.Fatal("no free ports")
+	return 0
+}
+
+// shell runs commands as somebody who pasted them would.
+func shell(t *testing.T, commands string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, "sh", "-c", commands).Output()
+	if err != nil {
+		t.Fatalf("%s\n%v\n%s", commands, err, out)
+	}
+	return string(out)
+}
+
+// terminate is the usual way to end a program.
+const terminate = syscall.SIGTERM

@@ -1,0 +1,154 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/purserpay/purser/sandbox"
+	"github.com/purserpay/purser/x402"
+)
+
+const (
+	// attempts is how often free ports are picked, in case somebody else takes one in between.
+	attempts = 5
+	// stopTime is how long purser has to finish what it is doing before the world ends under it.
+	stopTime = 3 * time.Second
+)
+
+// running is a sandbox with everything in it.
+type running struct {
+	about about
+	world *sandbox.World
+	dir   string // a temporary folder of our own
+
+	closing  sync.Once
+	closeErr error
+}
+
+// start starts everything and returns when everything answers. What it returns must be closed even after an error.
+func start(ctx context.Context, f flags, progress io.Writer) (*running, error) {
+	s := new(running)
+	// Caddy's admin endpoint can end the process too.
+	caddy.OnExit(func(context.Context) { _ = s.close() })
+	var err error
+	if s.dir, err = os.MkdirTemp("", "purser-sandbox-"); err != nil {
+		return s, fmt.Errorf("make a folder: %w", err)
+	}
+	ports, err := reserve(ctx, f.port)
+	if err != nil {
+		return s, elsewhere(err)
+	}
+	defer func() { ports.release() }()
+
+	fmt.Fprintln(progress, "starting a chain, a facilitator and a seller …")
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	// Not ctx: the world must outlast purser, which still has payments to finish when the signal comes.
+	s.world, err = sandbox.Start(context.WithoutCancel(ctx), sandbox.Options{Port: f.port, DataDir: s.dir, Logger: log})
+	if err != nil {
+		return s, elsewhere(err)
+	}
+
+	fmt.Fprintln(progress, "starting purser …")
+	p := place{dataDir: f.data, adminSocket: filepath.Join(s.dir, "admin.sock"), verbose: f.verbose}
+	if p.dataDir == "" {
+		p.dataDir = filepath.Join(s.dir, "data")
+	}
+	if p.dataDir, err = filepath.Abs(p.dataDir); err != nil {
+		return s, fmt.Errorf("-data: %w", err)
+	}
+	for try := 1; ; try++ {
+		p.api, p.metrics = ports.api.Addr().String(), ports.metrics.Addr().String()
+		ports.release()
+		if err = load(ctx, p, s.world); err == nil {
+			break
+		}
+		if f.port != 0 || try == attempts || !errors.Is(err, syscall.EADDRINUSE) {
+			return s, elsewhere(err)
+		}
+		if ports, err = reserve(ctx, 0); err != nil {
+			return s, err
+		}
+	}
+
+	s.about = about{
+		API: "http://" + p.api, Seller: s.world.SellerURL(), SellerTLS: s.world.SellerTLSURL(),
+		Facilitator: s.world.FacilitatorURL(), RPC: s.world.RPCURL(), Token: s.world.Token().String(), CA: s.world.CA(),
+		Metrics: "http://" + p.metrics + "/metrics", Admin: "unix/" + p.adminSocket, Data: p.dataDir,
+		sellerDirect: s.world.SellerDirectURL(),
+	}
+	return s, s.furnish(ctx, progress)
+}
+
+// load runs purser.
+func load(ctx context.Context, p place, w *sandbox.World) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	config, err := configuration(p, w)
+	if err != nil {
+		return err
+	}
+	return caddy.Load(config, true)
+}
+
+// furnish makes a key and a wallet with money in it, as anybody would, and checks that all parts answer.
+func (s *running) furnish(ctx context.Context, progress io.Writer) error {
+	fmt.Fprintln(progress, "making a key and a wallet …")
+	c := client{api: s.about.API}
+	var err error
+	if s.about.Key, err = c.newKey(ctx); err != nil {
+		return err
+	}
+	wallet, err := c.newWallet(ctx, s.about.Key)
+	if err != nil {
+		return err
+	}
+	amount, err := x402.ParseUnits(funds, decimals)
+	if err != nil {
+		return err
+	}
+	if err := s.world.Fund(ctx, wallet, amount); err != nil {
+		return err
+	}
+	s.about.Wallet = wallet.String()
+	s.about.Proxy = "http://" + s.about.Key + "@" + s.about.API[len("http://"):]
+	return c.healthy(ctx)
+}
+
+// close ends everything and removes what was made. Later calls wait for the first one.
+func (s *running) close() error {
+	s.closing.Do(func() {
+		stopped := make(chan error, 1)
+		go func() { stopped <- caddy.Stop() }()
+		var errs []error
+		select {
+		case err := <-stopped:
+			errs = append(errs, err)
+		case <-time.After(stopTime): // somebody holds on to a stream or a tunnel
+			errs = append(errs, s.closeWorld(), <-stopped)
+		}
+		errs = append(errs, s.closeWorld())
+		if s.dir != "" {
+			errs = append(errs, os.RemoveAll(s.dir))
+		}
+		s.closeErr = errors.Join(errs...)
+	})
+	return s.closeErr
+}
+
+func (s *running) closeWorld() error {
+	if s.world == nil {
+		return nil
+	}
+	return s.world.Close()
+}

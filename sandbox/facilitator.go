@@ -1,0 +1,163 @@
+package sandbox
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/purserpay/purser/sandbox/evm"
+	"github.com/purserpay/purser/x402"
+)
+
+const (
+	// maxCall bounds the body of a call of the facilitator.
+	maxCall = 1 << 20
+	// settleTime bounds a settlement, which goes on when its caller is gone.
+	settleTime = time.Minute
+)
+
+// Facilitator is an x402 facilitator over HTTP for one chain: POST /verify, POST /settle, GET /supported, in both
+// protocol versions, scheme exact by EIP-3009. It refuses with the words of the reference facilitator (x402 error
+// reasons), always with status 200; status 400 is for calls that are none, 500 for a chain that does not answer.
+type Facilitator struct {
+	chain *evm.Chain
+	now   func() time.Time
+	mux   *http.ServeMux
+}
+
+// NewFacilitator makes a facilitator that judges time by now; nil means time.Now.
+func NewFacilitator(chain *evm.Chain, now func() time.Time) *Facilitator {
+	if now == nil {
+		now = time.Now
+	}
+	f := &Facilitator{chain: chain, now: now, mux: http.NewServeMux()}
+	f.mux.HandleFunc("POST /verify", f.verify)
+	f.mux.HandleFunc("POST /settle", f.settle)
+	f.mux.HandleFunc("GET /supported", f.supported)
+	return f
+}
+
+// ServeHTTP answers the calls.
+func (f *Facilitator) ServeHTTP(w http.ResponseWriter, r *http.Request) { f.mux.ServeHTTP(w, r) }
+
+// supported lists what the facilitator settles.
+func (f *Facilitator) supported(w http.ResponseWriter, _ *http.Request) {
+	type kind struct {
+		Version int    `json:"x402Version"`
+		Scheme  string `json:"scheme"`
+		Network string `json:"network"`
+	}
+	writeJSON(w, http.StatusOK, struct {
+		Kinds      []kind              `json:"kinds"`
+		Extensions []string            `json:"extensions"`
+		Signers    map[string][]string `json:"signers"`
+	}{
+		Kinds:      []kind{{2, scheme, wireNetwork(2)}, {1, scheme, wireNetwork(1)}},
+		Extensions: []string{}, Signers: map[string][]string{},
+	})
+}
+
+// call is the body of /verify and /settle, taken apart.
+type call struct {
+	version         int
+	scheme, network string // the payload's
+	authorization   x402.Authorization
+	signature       x402.Signature
+	required        requirement
+}
+
+// readCall reads a body. An error means that it is no call at all; a refusal, that it is one about something that
+// cannot be paid.
+func readCall(r *http.Request) (c call, no *refusal, err error) {
+	var body struct {
+		Version      int             `json:"x402Version"`
+		Payload      json.RawMessage `json:"paymentPayload"`
+		Requirements json.RawMessage `json:"paymentRequirements"`
+	}
+	if err := readJSON(r.Body, maxCall, &body); err != nil {
+		return c, nil, err
+	}
+	if body.Payload == nil || body.Requirements == nil {
+		return c, nil, errors.New("paymentPayload and paymentRequirements are needed")
+	}
+	var payload struct {
+		Version  int         `json:"x402Version"`
+		Scheme   string      `json:"scheme"`  // version 1
+		Network  string      `json:"network"` // version 1
+		Accepted requirement `json:"accepted"`
+	}
+	if err := json.Unmarshal(body.Payload, &payload); err != nil {
+		return c, nil, fmt.Errorf("paymentPayload: %w", err)
+	}
+	if err := json.Unmarshal(body.Requirements, &c.required); err != nil {
+		return c, nil, fmt.Errorf("paymentRequirements: %w", err)
+	}
+	c.version, c.scheme, c.network = payload.Version, payload.Scheme, payload.Network
+	if c.version == 2 {
+		c.scheme, c.network = payload.Accepted.Scheme, payload.Accepted.Network
+	}
+	if c.version != 1 && c.version != 2 || body.Version != c.version {
+		return c, &refusal{Reason: "invalid_x402_version"}, nil
+	}
+	c.authorization, c.signature, err = x402.Payload{Version: c.version, JSON: body.Payload}.Authorization()
+	if err != nil {
+		return c, &refusal{Reason: "invalid_payload", Message: err.Error()}, nil
+	}
+	return c, nil, nil
+}
+
+func (f *Facilitator) verify(w http.ResponseWriter, r *http.Request) {
+	c, no, err := readCall(r)
+	if err != nil {
+		writeJSON(w, http.StatusBadRequest, map[string]string{"error": err.Error()})
+		return
+	}
+	if no == nil {
+		no = f.judge(c)
+	}
+	if no == nil {
+		no, err = f.simulate(r.Context(), c)
+	}
+	switch {
+	case err != nil:
+		writeJSON(w, http.StatusInternalServerError, map[string]string{"error": err.Error()})
+	case no != nil:
+		writeJSON(w, http.StatusOK, verifyAnswer{InvalidReason: no.Reason, InvalidMessage: no.Message, Payer: c.payer()})
+	default:
+		writeJSON(w, http.StatusOK, verifyAnswer{IsValid: true, Payer: c.payer()})
+	}
+}
+
+func (f *Facilitator) settle(w http.ResponseWriter, r *http.Request) {
+	c, no, err := readCall(r)
+	if err != nil {
+		writeJSON(w, http.StatusBadRequest, map[string]string{"error": err.Error()})
+		return
+	}
+	answer := settleAnswer{Network: c.network, Payer: c.payer()}
+	if no == nil {
+		no = f.judge(c)
+	}
+	if no == nil {
+		// A settlement that began goes on when its caller is gone.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), settleTime)
+		defer cancel()
+		answer.Transaction, no = f.transfer(ctx, c)
+	}
+	if no != nil {
+		answer.ErrorReason, answer.ErrorMessage = no.Reason, no.Message
+	}
+	answer.Success = no == nil
+	writeJSON(w, http.StatusOK, answer)
+}
+
+// payer is who signed, by the call's own word; "" when it has no authorization.
+func (c call) payer() string {
+	if c.authorization.From.IsZero() {
+		return ""
+	}
+	return c.authorization.From.String()
+}

@@ -1,0 +1,146 @@
+package sandbox
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/purserpay/purser/x402"
+)
+
+// flow is when a seller lets the money move.
+type flow string
+
+const (
+	// flowAuthorization verifies, makes the answer, and hands it out once it has settled: what most sellers do.
+	flowAuthorization flow = "authorization"
+	// flowUpfront settles first, so that the answer can be streamed.
+	flowUpfront flow = "upfront"
+	// flowPrepaid delivers once for a payment that the payer has settled.
+	flowPrepaid flow = "prepaid"
+)
+
+// Bounds of what the goods do.
+const (
+	maxEcho     = 32 << 20
+	maxEvents   = 1000
+	maxInterval = time.Minute
+)
+
+// good is something the seller has on offer.
+type good struct {
+	pattern     string      // of http.ServeMux
+	price       x402.Amount // in USDC's smallest unit; 0 is free
+	version     int         // of the protocol it is sold by
+	flow        flow
+	description string
+	mimeType    string
+	serve       http.HandlerFunc
+}
+
+// goods are all there is. The prices are in millionths of a USDC.
+func goods() []good {
+	cent := func(n uint64) x402.Amount { return x402.NewAmount(n * 10_000) }
+	return []good{
+		{"GET /weather", cent(1), 2, flowAuthorization, "The weather of the sandbox", "application/json", weather},
+		{"POST /echo", cent(1), 2, flowAuthorization, "What was sent, sent back", "application/octet-stream", echo},
+		{"GET /stream", cent(2), 2, flowUpfront, "Server-sent events, settled before the first one", "text/event-stream", stream},
+		{"GET /report", cent(250), 2, flowAuthorization, "Dearer than what one proxied request may cost by default", "application/json", report},
+		{"GET /prepaid", cent(1), 2, flowPrepaid, "Delivered once for a payment that its payer has settled", "application/json", weather},
+		{"GET /v1/weather", cent(1), 1, flowAuthorization, "The weather, sold by x402 version 1", "application/json", weather},
+		{"GET /free", x402.Amount{}, 0, "", "Costs nothing", "application/json", free},
+	}
+}
+
+// catalogue lists the goods.
+func catalogue(w http.ResponseWriter, _ *http.Request) {
+	type entry struct {
+		Route       string `json:"route"`
+		Price       string `json:"price_usdc"`
+		Description string `json:"description"`
+		Version     int    `json:"x402Version,omitempty"`
+		Flow        flow   `json:"flow,omitempty"`
+	}
+	_, usdc := network()
+	list := []entry{}
+	for _, g := range goods() {
+		list = append(list, entry{g.pattern, g.price.Format(usdc.Decimals), g.description, g.version, g.flow})
+	}
+	writeJSON(w, http.StatusOK, list)
+}
+
+func weather(w http.ResponseWriter, _ *http.Request) {
+	writeJSON(w, http.StatusOK, map[string]any{"sky": "clear", "celsius": 21, "wind_kmh": 7})
+}
+
+func report(w http.ResponseWriter, _ *http.Request) {
+	writeJSON(w, http.StatusOK, map[string]any{"title": "A very expensive report", "pages": 1})
+}
+
+func free(w http.ResponseWriter, _ *http.Request) {
+	writeJSON(w, http.StatusOK, map[string]any{"price": 0})
+}
+
+// echo answers with the body it got, or with a status that the caller wants to see: ?status=503.
+func echo(w http.ResponseWriter, r *http.Request) {
+	status := http.StatusOK
+	if wanted := r.URL.Query().Get("status"); wanted != "" {
+		n, err := strconv.Atoi(wanted)
+		if err != nil || n < 200 || n > 599 {
+			http.Error(w, "status is not one from 200 to 599", http.StatusBadRequest)
+			return
+		}
+		status = n
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxEcho))
+	if err != nil {
+		http.Error(w, "the body could not be read", http.StatusBadRequest)
+		return
+	}
+	if kind := r.Header.Get("Content-Type"); kind != "" {
+		w.Header().Set("Content-Type", kind)
+	}
+	w.WriteHeader(status)
+	_, _ = w.Write(body)
+}
+
+// stream sends events one by one: ?events=5&interval=200ms.
+func stream(w http.ResponseWriter, r *http.Request) {
+	events, interval := 5, 200*time.Millisecond
+	var err error
+	if s := r.URL.Query().Get("events"); s != "" {
+		if events, err = strconv.Atoi(s); err != nil || events < 0 || events > maxEvents {
+			http.Error(w, fmt.Sprintf("events is not a number up to %d", maxEvents), http.StatusBadRequest)
+			return
+		}
+	}
+	if s := r.URL.Query().Get("interval"); s != "" {
+		if interval, err = time.ParseDuration(s); err != nil || interval < 0 || interval > maxInterval {
+			http.Error(w, fmt.Sprintf("interval is not a duration up to %s", maxInterval), http.StatusBadRequest)
+			return
+		}
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.WriteHeader(http.StatusOK)
+	out := http.NewResponseController(w)
+	for n := 1; n <= events; n++ {
+		text, err := json.Marshal(map[string]int{"event": n, "of": events})
+		if err != nil {
+			return
+		}
+		if _, err := fmt.Fprintf(w, "id: %d\ndata: %s\n\n", n, text); err != nil {
+			return
+		}
+		if err := out.Flush(); err != nil || n == events {
+			return
+		}
+		select {
+		case <-r.Context().Done():
+			return
+		case <-time.After(interval):
+		}
+	}
+}

@@ -1,0 +1,177 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/big"
+	"strings"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+
+	"github.com/purserpay/purser/sandbox/evm"
+	"github.com/purserpay/purser/x402"
+)
+
+// Reasons of refusals: the words of the reference facilitator for scheme exact on EVM chains.
+const (
+	badScheme          = "invalid_exact_evm_scheme"
+	badNetwork         = "invalid_exact_evm_network_mismatch"
+	noDomain           = "invalid_exact_evm_missing_eip712_domain"
+	badSignature       = "invalid_exact_evm_signature"
+	badRecipient       = "invalid_exact_evm_recipient_mismatch"
+	expired            = "invalid_exact_evm_payload_authorization_valid_before"
+	notYetValid        = "invalid_exact_evm_payload_authorization_valid_after"
+	badValueV1         = "invalid_exact_evm_authorization_value"
+	badValueV2         = "invalid_exact_evm_payload_authorization_value_mismatch"
+	noAsset            = "asset_not_deployed_contract"
+	nonceUsed          = "invalid_exact_evm_nonce_already_used"
+	badTokenName       = "invalid_exact_evm_token_name_mismatch"
+	badTokenVersion    = "invalid_exact_evm_token_version_mismatch"
+	tooPoor            = "invalid_exact_evm_insufficient_balance"
+	simulationFailed   = "invalid_exact_evm_transaction_simulation_failed"
+	transactionFailed  = "invalid_exact_evm_transaction_failed"
+	settlementPending  = "settlement_pending"
+	unexpectedAtSettle = "unexpected_settle_error"
+)
+
+// expiryMargin is how long an authorization must still be valid, for the transfer to reach a block in time.
+const expiryMargin = 6 * time.Second
+
+// refusal says why a payment is not taken.
+type refusal struct {
+	Reason  string // one of the words above
+	Message string // for people; may be empty
+}
+
+func refuse(reason string) *refusal { return &refusal{Reason: reason} }
+
+// judge checks what can be checked without the chain, in the order of the reference facilitator.
+func (f *Facilitator) judge(c call) *refusal {
+	chain, token := network()
+	a := c.authorization
+	switch {
+	case c.scheme != scheme || c.required.Scheme != scheme:
+		return refuse(badScheme)
+	case c.required.Extra == nil || c.required.Extra.Name == "" || c.required.Extra.Version == "":
+		return refuse(noDomain)
+	case c.network != c.required.Network || c.network != wireNetwork(c.version):
+		return refuse(badNetwork)
+	}
+	asset, err := x402.ParseAddress(c.required.Asset)
+	if err != nil {
+		return refuse(noAsset)
+	}
+	signed := x402.Asset{Address: asset, Name: c.required.Extra.Name, Version: c.required.Extra.Version}
+	signer, err := x402.Recover(a.Digest(signed, chain.ChainID), c.signature)
+	if err != nil || signer != a.From {
+		return refuse(badSignature)
+	}
+	if payTo, err := x402.ParseAddress(c.required.PayTo); err != nil || payTo != a.To {
+		return refuse(badRecipient)
+	}
+	now := f.now()
+	if a.ValidBefore < uint64(now.Add(expiryMargin).Unix()) {
+		return refuse(expired)
+	}
+	if a.ValidAfter > uint64(now.Unix()) {
+		return refuse(notYetValid)
+	}
+	if price, err := x402.ParseAmount(c.required.price(c.version)); err != nil || price != a.Value {
+		if c.version == 1 {
+			return refuse(badValueV1)
+		}
+		return refuse(badValueV2)
+	}
+	if asset != token.Address {
+		return refuse(noAsset)
+	}
+	return nil
+}
+
+// simulate tries the transfer on the chain's present state and, if that fails, finds out why. The error is the chain's.
+func (f *Facilitator) simulate(ctx context.Context, c call) (*refusal, error) {
+	err := f.chain.Simulate(ctx, onChain(c.authorization), c.signature)
+	var revert *evm.RevertError
+	if !errors.As(err, &revert) {
+		return nil, err
+	}
+	reason, err := f.diagnose(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	return &refusal{Reason: reason, Message: revert.Error()}, nil
+}
+
+// diagnose names what stands in the way of a transfer.
+func (f *Facilitator) diagnose(ctx context.Context, c call) (string, error) {
+	_, token := network()
+	a := c.authorization
+	used, err := f.chain.AuthorizationState(ctx, common.Address(a.From), a.Nonce)
+	if err != nil {
+		return "", fmt.Errorf("look up the nonce: %w", err)
+	}
+	balance, err := f.chain.Balance(ctx, common.Address(a.From))
+	if err != nil {
+		return "", fmt.Errorf("look up the balance: %w", err)
+	}
+	switch {
+	case used:
+		return nonceUsed, nil
+	case c.required.Extra.Name != token.Name:
+		return badTokenName, nil
+	case c.required.Extra.Version != token.Version:
+		return badTokenVersion, nil
+	case balance.Cmp(a.Value.Big()) < 0:
+		return tooPoor, nil
+	}
+	return simulationFailed, nil
+}
+
+// transfer moves the money and returns the transaction. A refusal may come with a transaction too: one that failed, or
+// one that nobody knows the end of.
+func (f *Facilitator) transfer(ctx context.Context, c call) (string, *refusal) {
+	tx, err := f.chain.TransferWithAuthorization(ctx, onChain(c.authorization), c.signature)
+	if err == nil {
+		return tx, nil
+	}
+	no := &refusal{Message: err.Error()}
+	var revert *evm.RevertError
+	switch isRevert := errors.As(err, &revert); {
+	case isRevert && tx == "":
+		no.Reason = reasonOf(revert.Reason)
+	case isRevert:
+		no.Reason = transactionFailed
+	case tx != "":
+		no.Reason = settlementPending
+	default:
+		no.Reason = unexpectedAtSettle
+	}
+	return tx, no
+}
+
+// reasonOf translates the token's own words for refusing a transfer.
+func reasonOf(revert string) string {
+	for _, known := range []struct{ words, reason string }{
+		{"authorization is expired", expired},
+		{"authorization is not yet valid", notYetValid},
+		{"authorization is used or canceled", nonceUsed},
+		{"transfer amount exceeds balance", tooPoor},
+		{"invalid signature", badSignature},
+	} {
+		if strings.Contains(revert, known.words) {
+			return known.reason
+		}
+	}
+	return transactionFailed
+}
+
+// onChain is an authorization as the chain takes it.
+func onChain(a x402.Authorization) evm.Authorization {
+	return evm.Authorization{
+		From: common.Address(a.From), To: common.Address(a.To), Value: a.Value.Big(),
+		ValidAfter: new(big.Int).SetUint64(a.ValidAfter), ValidBefore: new(big.Int).SetUint64(a.ValidBefore),
+		Nonce: a.Nonce,
+	}
+}

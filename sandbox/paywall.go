@@ -1,0 +1,241 @@
+package sandbox
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"reflect"
+
+	"github.com/purserpay/purser/x402"
+)
+
+// paywall sells one good.
+type paywall struct {
+	seller *Seller
+	good   good
+}
+
+// payment is what a buyer sent, with the requirement that it answers.
+type payment struct {
+	payload  x402.Payload
+	required requirement
+}
+
+// noMatch is the word for a payload that answers no requirement of ours.
+const noMatch = "No matching payment requirements"
+
+// ServeHTTP wants to be paid first.
+func (g *paywall) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	name, first := x402.HeaderSignature, "Payment required"
+	if g.good.version == 1 {
+		name, first = x402.HeaderV1Payment, x402.HeaderV1Payment+" header is required"
+	}
+	p := payment{required: g.requirement(r)}
+	var err error
+	if p.payload, err = x402.DecodePayload(r.Header.Get(name)); err != nil || p.payload.Version != g.good.version {
+		g.challenge(w, r, first, "") // what cannot be read counts as nothing
+		return
+	}
+	if !p.matches() {
+		g.challenge(w, r, noMatch, "")
+		return
+	}
+	switch g.good.flow {
+	case flowUpfront:
+		g.upfront(w, r, p)
+	case flowPrepaid:
+		g.prepaid(w, r, p)
+	default:
+		g.authorized(w, r, p)
+	}
+}
+
+// authorized verifies, makes the answer, settles, and only then hands it out. An answer that is an error is not charged.
+func (g *paywall) authorized(w http.ResponseWriter, r *http.Request, p payment) {
+	verdict, err := g.seller.verify(r.Context(), p)
+	if err != nil {
+		g.seller.unavailable(w, r, err)
+		return
+	}
+	if !verdict.IsValid {
+		g.challenge(w, r, verdict.InvalidReason, verdict.Payer)
+		return
+	}
+	goods := newPage()
+	g.good.serve(goods, r)
+	if goods.status >= http.StatusBadRequest {
+		goods.copyTo(w)
+		return
+	}
+	receipt, err := g.seller.settle(r.Context(), p)
+	switch {
+	case err != nil:
+		g.seller.unavailable(w, r, err)
+	case !receipt.Success:
+		g.unsettled(w, r, receipt)
+	default:
+		g.attach(w, receipt)
+		goods.copyTo(w)
+	}
+}
+
+// upfront settles and then serves without holding anything back.
+func (g *paywall) upfront(w http.ResponseWriter, r *http.Request, p payment) {
+	receipt, err := g.seller.settle(r.Context(), p)
+	switch {
+	case err != nil:
+		g.seller.unavailable(w, r, err)
+	case !receipt.Success:
+		g.unsettled(w, r, receipt)
+	default:
+		g.attach(w, receipt)
+		g.good.serve(w, r)
+	}
+}
+
+// prepaid serves once for what the buyer has settled.
+func (g *paywall) prepaid(w http.ResponseWriter, r *http.Request, p payment) {
+	receipt, reason, err := g.seller.claim(r.Context(), p)
+	switch {
+	case err != nil:
+		g.seller.unavailable(w, r, err)
+	case reason != "":
+		g.challenge(w, r, reason, "")
+	default:
+		g.attach(w, receipt)
+		g.good.serve(w, r)
+	}
+}
+
+// requirement is what the good costs.
+func (g *paywall) requirement(r *http.Request) requirement {
+	_, usdc := network()
+	q := requirement{
+		Scheme: scheme, Network: wireNetwork(g.good.version), PayTo: g.seller.o.PayTo.String(), Asset: usdc.Address.String(),
+		MaxTimeoutSeconds: maxTimeoutSeconds, Extra: &extra{Name: usdc.Name, Version: usdc.Version},
+	}
+	if g.good.version == 1 {
+		q.MaxAmountRequired = g.good.price.String()
+		q.Resource, q.Description, q.MimeType = urlOf(r), g.good.description, g.good.mimeType
+		return q
+	}
+	q.Amount = g.good.price.String()
+	if g.good.flow == flowUpfront {
+		q.Extra.PaymentFlow = string(flowUpfront)
+	}
+	return q
+}
+
+// challenge is the 402 that asks for a payment, or says why one was not taken.
+func (g *paywall) challenge(w http.ResponseWriter, r *http.Request, reason, payer string) {
+	w.Header().Set("Cache-Control", "no-store")
+	accepts := []requirement{g.requirement(r)}
+	if g.good.version == 1 {
+		body := map[string]any{"x402Version": 1, "error": reason, "accepts": accepts}
+		if payer != "" {
+			body["payer"] = payer
+		}
+		writeJSON(w, http.StatusPaymentRequired, body)
+		return
+	}
+	value, err := inHeader(map[string]any{
+		"x402Version": 2, "error": reason, "accepts": accepts,
+		"resource": map[string]string{"url": urlOf(r), "description": g.good.description, "mimeType": g.good.mimeType},
+	})
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set(x402.HeaderRequired, value)
+	writeJSON(w, http.StatusPaymentRequired, struct{}{})
+}
+
+// unsettled is the 402 after a settlement that failed: without a challenge in version 2, with nothing but one in
+// version 1.
+func (g *paywall) unsettled(w http.ResponseWriter, r *http.Request, receipt settleAnswer) {
+	if g.good.version == 1 {
+		g.challenge(w, r, receipt.ErrorReason, "")
+		return
+	}
+	g.attach(w, receipt)
+	w.Header().Set("Cache-Control", "no-store")
+	writeJSON(w, http.StatusPaymentRequired, struct{}{})
+}
+
+// attach puts a receipt on an answer.
+func (g *paywall) attach(w http.ResponseWriter, receipt settleAnswer) {
+	name := x402.HeaderResponse
+	if g.good.version == 1 {
+		name = x402.HeaderV1Response
+	}
+	value, err := inHeader(receipt)
+	if err != nil { // never: it is made of strings
+		return
+	}
+	w.Header().Set(name, value)
+	w.Header().Set("Cache-Control", "private")
+}
+
+// urlOf is the URL that the buyer asked for.
+func urlOf(r *http.Request) string {
+	u := *r.URL
+	u.Scheme, u.Host = "http", r.Host
+	if r.TLS != nil {
+		u.Scheme = "https"
+	}
+	return u.String()
+}
+
+// matches tells whether the payload answers our requirement. In version 2 it must echo the requirement; only extra may
+// hold more than we sent. In version 1 it names nothing but scheme and network.
+func (p payment) matches() bool {
+	var echoed struct {
+		Scheme   string         `json:"scheme"`
+		Network  string         `json:"network"`
+		Accepted map[string]any `json:"accepted"`
+	}
+	if err := json.Unmarshal(p.payload.JSON, &echoed); err != nil {
+		return false
+	}
+	if p.payload.Version == 1 {
+		return echoed.Scheme == p.required.Scheme && echoed.Network == p.required.Network
+	}
+	text, err := json.Marshal(p.required)
+	if err != nil {
+		return false
+	}
+	var ours map[string]any
+	if err := json.Unmarshal(text, &ours); err != nil {
+		return false
+	}
+	more, _ := echoed.Accepted["extra"].(map[string]any)
+	least, _ := ours["extra"].(map[string]any)
+	for key, value := range least {
+		if !reflect.DeepEqual(more[key], value) {
+			return false
+		}
+	}
+	delete(echoed.Accepted, "extra")
+	delete(ours, "extra")
+	return reflect.DeepEqual(echoed.Accepted, ours)
+}
+
+// page holds an answer back until it is paid for.
+type page struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+func newPage() *page { return &page{header: http.Header{}, status: http.StatusOK} }
+
+func (p *page) Header() http.Header         { return p.header }
+func (p *page) WriteHeader(status int)      { p.status = status }
+func (p *page) Write(b []byte) (int, error) { return p.body.Write(b) }
+
+func (p *page) copyTo(w http.ResponseWriter) {
+	maps.Copy(w.Header(), p.header)
+	w.WriteHeader(p.status)
+	_, _ = w.Write(p.body.Bytes())
+}

@@ -1,0 +1,177 @@
+package sandbox
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/purserpay/purser/x402"
+)
+
+const (
+	// maxTimeoutSeconds is how long the seller lets payers take.
+	maxTimeoutSeconds = 60
+	// facilitatorTime bounds a call of the facilitator: a settlement and a little more.
+	facilitatorTime = settleTime + 10*time.Second
+	// maxVerdict bounds an answer of the facilitator.
+	maxVerdict = 64 << 10
+)
+
+// SellerOptions say who gets the money, and through whom.
+type SellerOptions struct {
+	// Facilitator is the base URL of an x402 facilitator.
+	Facilitator string
+	// PayTo gets the money.
+	PayTo x402.Address
+	// Settled looks for the transaction that moved what an authorization says; "" means there is none. Without it
+	// nothing can be sold as prepaid.
+	Settled func(ctx context.Context, a x402.Authorization) (transaction string, err error)
+	// Client makes the calls of the facilitator. Default: http.DefaultClient.
+	Client *http.Client
+	// Logger hears why the facilitator could not be used. Default: discarded.
+	Logger *slog.Logger
+}
+
+// Seller is a small paid API: GET / lists what it sells and for how much. It checks and settles payments through its
+// facilitator as reference resource servers do, and tells nothing but the facilitator's word from its refusals.
+type Seller struct {
+	o   SellerOptions
+	mux *http.ServeMux
+
+	mu        sync.Mutex
+	delivered map[delivery]bool // prepaid payments that had their answer
+}
+
+// delivery names a payment: the token lets a nonce of a payer be used once.
+type delivery struct {
+	payer x402.Address
+	nonce x402.Nonce
+}
+
+// NewSeller makes a seller.
+func NewSeller(o SellerOptions) *Seller {
+	if o.Client == nil {
+		o.Client = http.DefaultClient
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	o.Facilitator = strings.TrimSuffix(o.Facilitator, "/")
+	s := &Seller{o: o, mux: http.NewServeMux(), delivered: map[delivery]bool{}}
+	s.mux.HandleFunc("GET /{$}", catalogue)
+	for _, g := range goods() {
+		switch {
+		case g.price.IsZero():
+			s.mux.HandleFunc(g.pattern, g.serve)
+		case g.flow != flowPrepaid || o.Settled != nil:
+			s.mux.Handle(g.pattern, &paywall{seller: s, good: g})
+		}
+	}
+	return s
+}
+
+// ServeHTTP answers.
+func (s *Seller) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
+
+// ask calls the facilitator. Whatever its status, an answer that decodes into verdict counts.
+func (s *Seller) ask(ctx context.Context, path string, p payment, verdict any) error {
+	ctx, cancel := context.WithTimeout(ctx, facilitatorTime)
+	defer cancel()
+	body, err := json.Marshal(map[string]any{
+		"x402Version": p.payload.Version, "paymentPayload": p.payload.JSON, "paymentRequirements": p.required,
+	})
+	if err != nil {
+		return fmt.Errorf("encode a call of %s: %w", path, err)
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.o.Facilitator+path, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	resp, err := s.o.Client.Do(r)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	var answer json.RawMessage
+	if err := readJSON(resp.Body, maxVerdict, &answer); err != nil {
+		return fmt.Errorf("read the answer of %s: %w", path, err)
+	}
+	var seen struct {
+		IsValid *bool `json:"isValid"`
+		Success *bool `json:"success"`
+	}
+	if err := json.Unmarshal(answer, &seen); err != nil {
+		return fmt.Errorf("read the answer of %s: %w", path, err)
+	}
+	if seen.IsValid == nil && seen.Success == nil {
+		return fmt.Errorf("%s answered %d without a verdict", path, resp.StatusCode)
+	}
+	return json.Unmarshal(answer, verdict)
+}
+
+func (s *Seller) verify(ctx context.Context, p payment) (v verifyAnswer, err error) {
+	err = s.ask(ctx, "/verify", p, &v)
+	return v, err
+}
+
+// settle is not given up when the buyer is gone, or nobody would know what became of the money.
+func (s *Seller) settle(ctx context.Context, p payment) (v settleAnswer, err error) {
+	err = s.ask(context.WithoutCancel(ctx), "/settle", p, &v)
+	return v, err
+}
+
+// alreadyDelivered and notSettled are a prepaid seller's own words.
+const (
+	alreadyDelivered = "payment_already_delivered"
+	notSettled       = "payment_not_settled"
+)
+
+// claim takes a prepaid payment that moved the money and had no answer yet. The reason of a refusal is in the words
+// of a challenge.
+func (s *Seller) claim(ctx context.Context, p payment) (receipt settleAnswer, reason string, err error) {
+	a, signature, err := p.payload.Authorization()
+	if err != nil {
+		return receipt, "invalid_payload", nil //nolint:nilerr // the buyer's mistake
+	}
+	chain, usdc := network()
+	signer, err := x402.Recover(a.Digest(usdc, chain.ChainID), signature)
+	switch {
+	case err != nil || signer != a.From: // the chain shows the rest to everybody, so only this proves who paid
+		return receipt, badSignature, nil
+	case a.To != s.o.PayTo:
+		return receipt, badRecipient, nil
+	case a.Value.String() != p.required.Amount:
+		return receipt, badValueV2, nil
+	}
+	transaction, err := s.o.Settled(ctx, a)
+	if err != nil {
+		return receipt, "", err
+	}
+	if transaction == "" {
+		return receipt, notSettled, nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d := delivery{a.From, a.Nonce}
+	if s.delivered[d] {
+		return receipt, alreadyDelivered, nil
+	}
+	s.delivered[d] = true
+	return settleAnswer{Success: true, Transaction: transaction, Network: p.required.Network, Payer: a.From.String()}, "", nil
+}
+
+// unavailable answers when the facilitator cannot be used. It carries no payment header: nobody knows anything.
+func (s *Seller) unavailable(w http.ResponseWriter, r *http.Request, err error) {
+	if !errors.Is(err, context.Canceled) || r.Context().Err() == nil {
+		s.o.Logger.Error("the seller's facilitator failed", "path", r.URL.Path, "error", err)
+	}
+	writeJSON(w, http.StatusBadGateway, map[string]string{"error": "the facilitator could not be used"})
+}

@@ -1,0 +1,110 @@
+package sandbox
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/purserpay/purser/x402"
+)
+
+// The one way to pay here.
+const scheme = "exact"
+
+// network is the pinned network that the sandbox chain stands in for.
+func network() (x402.Network, x402.Asset) {
+	base, _ := x402.NetworkByWire("base") // the first entry of the pinned table
+	return base, base.Assets[0]
+}
+
+// wireNetwork is the network's name in a protocol version.
+func wireNetwork(version int) string {
+	base, _ := network()
+	if version == 1 {
+		return base.Name
+	}
+	return base.CAIP2()
+}
+
+// requirement is one entry of accepts, in either protocol version.
+type requirement struct {
+	Scheme            string `json:"scheme"`
+	Network           string `json:"network"`
+	Amount            string `json:"amount,omitempty"`            // version 2
+	MaxAmountRequired string `json:"maxAmountRequired,omitempty"` // version 1
+	Resource          string `json:"resource,omitempty"`          // version 1, as the next two
+	Description       string `json:"description,omitempty"`
+	MimeType          string `json:"mimeType,omitempty"`
+	PayTo             string `json:"payTo"`
+	Asset             string `json:"asset"`
+	MaxTimeoutSeconds int    `json:"maxTimeoutSeconds"`
+	Extra             *extra `json:"extra,omitempty"`
+}
+
+// price is the amount in the asset's smallest unit, as written.
+func (r requirement) price(version int) string {
+	if version == 1 {
+		return r.MaxAmountRequired
+	}
+	return r.Amount
+}
+
+// extra is the token's EIP-712 domain and, in version 2, when the seller settles.
+type extra struct {
+	Name        string `json:"name,omitempty"`
+	Version     string `json:"version,omitempty"`
+	PaymentFlow string `json:"paymentFlow,omitempty"`
+}
+
+// verifyAnswer is what /verify answers.
+type verifyAnswer struct {
+	IsValid        bool   `json:"isValid"`
+	InvalidReason  string `json:"invalidReason,omitempty"`
+	InvalidMessage string `json:"invalidMessage,omitempty"`
+	Payer          string `json:"payer,omitempty"`
+}
+
+// settleAnswer is what /settle answers, and a seller's receipt.
+type settleAnswer struct {
+	Success      bool   `json:"success"`
+	Transaction  string `json:"transaction"`
+	Network      string `json:"network"`
+	Payer        string `json:"payer,omitempty"`
+	ErrorReason  string `json:"errorReason,omitempty"`
+	ErrorMessage string `json:"errorMessage,omitempty"`
+}
+
+// inHeader is a value as x402 headers carry it: JSON in standard base64.
+func inHeader(v any) (string, error) {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return "", fmt.Errorf("encode a header: %w", err)
+	}
+	return base64.StdEncoding.EncodeToString(text), nil
+}
+
+// writeJSON answers with a status and a value. A caller that is gone is nobody's problem.
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	text, err := json.Marshal(v)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(append(text, '\n'))
+}
+
+// readJSON reads one value of at most limit bytes.
+func readJSON(r io.Reader, limit int64, v any) error {
+	text, err := io.ReadAll(io.LimitReader(r, limit+1))
+	if err != nil {
+		return err
+	}
+	if int64(len(text)) > limit {
+		return fmt.Errorf("over %d bytes", limit)
+	}
+	return json.Unmarshal(text, v)
+}
