@@ -9,9 +9,15 @@ import (
 // modulePath is purser's Go module.
 const modulePath = "github.com/purserpay/purser"
 
+// buildVersion is set by the linker (-X) where the build does not record a version itself.
+var buildVersion string
+
 // Version is purser's version as the build recorded it: a release such as "v1.2.3", the
 // revision it was built from, or "devel".
 var Version = sync.OnceValue(func() string {
+	if buildVersion != "" {
+		return buildVersion
+	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "devel"
