@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -29,23 +30,26 @@ func payOnce(t *testing.T, p *payer, f fate, body string) payResult {
 	return result
 }
 
-// The client of POST /v1/pay is cut off while the facilitator settles.
+// The client of POST /v1/pay is cut off while the facilitator settles, and asks again at once.
 func TestPayRepeatedAfterTheCallerWasGone(t *testing.T) {
 	t.Parallel()
 	p := sharedPurser(t)
 	for name, key := range keyed() {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			payer := p.newPayer(t)
-			url := env.v2.url + "/paid"
-			body := payBody(t, send(t, direct, "GET", url, ""), url, idempotent(key)...)
-			trap := env.settlements.set(settleOf(payer), nothing)
-			got := payOnce(t, payer, fate{cut: trap.sprung}, body)
-			if !got.Settled || got.Transaction != env.paid(t, payer.wallet)[0].Tx {
-				t.Errorf("got %+v", got)
-			}
-			payer.requireOnce(t, env.v2.payTo)
-		})
+		// Several times, because the repeat and the news of the cut race each other to purser.
+		for n := range 3 {
+			t.Run(name+" "+strconv.Itoa(n), func(t *testing.T) {
+				t.Parallel()
+				payer := p.newPayer(t)
+				url := env.v2.url + "/paid"
+				body := payBody(t, send(t, direct, "GET", url, ""), url, idempotent(key)...)
+				trap := env.settlements.set(settleOf(payer), nothing)
+				got := payOnce(t, payer, fate{cut: trap.sprung}, body)
+				if !got.Settled || got.Transaction != env.paid(t, payer.wallet)[0].Tx {
+					t.Errorf("got %s in %s, settled: %v", got.Transaction, got.Payment.ID, got.Settled)
+				}
+				payer.requireOnce(t, env.v2.payTo)
+			})
+		}
 	}
 }
 
@@ -176,6 +180,39 @@ func TestProxyRequestRepeated(t *testing.T) {
 			requireUnpaid(t, send(t, client, what.order.method, url, what.order.body, header...), "paid-not-delivered")
 			payer.requireOnce(t, what.seller.payTo)
 		})
+	}
+}
+
+// The official paying client behind the proxy sees no challenge that it could pay a second time from its own pocket.
+func TestOfficialClientBehindTheProxy(t *testing.T) {
+	t.Parallel()
+	p := sharedPurser(t)
+	for version, s := range map[string]seller{"2": env.v2, "1": env.v1} {
+		for name, lost := range map[string]loss{"delivered": nothing, "answer lost": theAnswer} {
+			t.Run("v"+version+" "+name, func(t *testing.T) {
+				t.Parallel()
+				payer, b, relay := p.newPayer(t), newBuyer(t), startRelay(t, s.url)
+				relay.set(paidRequest, lost)
+				ask := func() clientAnswer {
+					var got clientAnswer
+					runPeer(t, "client.mjs", map[string]string{
+						"URL": relay.url + "/paid", "PRIVATE_KEY": hexKey(b.key), "VERSION": version, "PROXY": payer.proxyURL().String(),
+					}, &got)
+					return got
+				}
+				first := ask()
+				if (first.Status == http.StatusOK) != (lost == nothing) {
+					t.Errorf("got %+v", first)
+				}
+				if lost != nothing {
+					if again := ask(); again.Status == http.StatusOK {
+						t.Errorf("then got %+v", again)
+					}
+				}
+				env.requirePaid(t, b.address, s.payTo, 0)
+				payer.requireOnce(t, s.payTo)
+			})
+		}
 	}
 }
 

@@ -8,6 +8,12 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
+// clientAnswer is what client.mjs prints. Status is 0 if the client gave up with an error.
+type clientAnswer struct {
+	Status               int
+	Body, Receipt, Error string
+}
+
 // The harness itself: if this fails, nothing else here means anything.
 func TestOfficialClientPaysOfficialSeller(t *testing.T) {
 	t.Parallel()
@@ -22,10 +28,7 @@ func TestOfficialClientPaysOfficialSeller(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBuyer(t)
-			var got struct {
-				Status        int
-				Body, Receipt string
-			}
+			var got clientAnswer
 			runPeer(t, "client.mjs", map[string]string{
 				"URL": tt.seller.url + "/paid", "PRIVATE_KEY": hexKey(b.key), "VERSION": tt.version,
 			}, &got)

@@ -7,6 +7,9 @@ import (
 	"net/http"
 	"net/url"
 	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -24,10 +27,11 @@ type sandbox struct {
 	lines []string // of standard output
 }
 
-func startSandbox(t *testing.T) *sandbox {
+// startSandbox starts purser-sandbox on free ports and returns when it has printed a line with the given text.
+func startSandbox(t *testing.T, ready string, arguments ...string) *sandbox {
 	t.Helper()
 	binary := env.binary(t, "purser-sandbox", "PURSER_SANDBOX_BIN")
-	cmd := exec.Command(binary, "-json", "-port", "0")
+	cmd := exec.Command(binary, append(arguments, "-port", "0")...)
 	cmd.Dir = t.TempDir()
 	cmd.Env = baseEnvironment()
 	s := &sandbox{}
@@ -42,21 +46,18 @@ func startSandbox(t *testing.T) *sandbox {
 	}
 	s.cleanup(t)
 	eventually(t, 60*time.Second, func() string {
-		if len(s.said()) == 0 {
-			return "nothing was printed"
+		if said := strings.Join(s.said(), "\n"); !strings.Contains(said, ready) {
+			return fmt.Sprintf("no %q in what was printed: %s", ready, said)
 		}
 		return ""
 	})
-	if err := json.Unmarshal([]byte(s.said()[0]), s); err != nil {
-		t.Fatalf("%q: %v", s.said()[0], err)
-	}
 	return s
 }
 
 func (s *sandbox) said() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.lines
+	return slices.Clone(s.lines)
 }
 
 // payer is the key that the sandbox made, at the proxy that it names.
@@ -85,7 +86,10 @@ func TestSandbox(t *testing.T) {
 	for _, name := range []string{"one", "other"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := startSandbox(t)
+			s := startSandbox(t, "{", "-json")
+			if err := json.Unmarshal([]byte(s.said()[0]), s); err != nil {
+				t.Fatalf("%q: %v", s.said()[0], err)
+			}
 			payer := s.payer(t)
 			before := s.balance(t, payer.wallet)
 			got := curl(t, payer, order{method: "GET"}, s.Seller+"/weather")
@@ -113,5 +117,49 @@ func TestSandbox(t *testing.T) {
 				t.Errorf("standard output has more than one line: %q", said)
 			}
 		})
+	}
+}
+
+// statusLine finds the statuses in what curl -i prints.
+var statusLine = regexp.MustCompile(`(?m)^HTTP/[0-9.]+ ([0-9]{3})`)
+
+// What the sandbox prints for people to try works as it is printed.
+func TestSandboxCommands(t *testing.T) {
+	t.Parallel()
+	s := startSandbox(t, "Ctrl-C ends everything.")
+	var title, script string
+	tried := 0
+	try := func() {
+		if script == "" {
+			return
+		}
+		tried++
+		out, _ := runAgent(t, exec.Command("sh", "-euc", script))
+		for _, status := range statusLine.FindAllStringSubmatch(out, -1) {
+			// A title that names a status announces it.
+			if code := status[1]; code != "200" && !strings.Contains(title, code) {
+				t.Errorf("%s\n%s\ngave\n%s", title, script, out)
+			}
+		}
+		script = ""
+	}
+	for _, line := range s.said() {
+		if command, found := strings.CutPrefix(line, "    "); found && title != "" {
+			script += command + "\n"
+		} else if strings.HasPrefix(line, "# ") {
+			try()
+			title = line
+		}
+	}
+	try()
+	if tried == 0 {
+		t.Errorf("no commands in %q", s.said())
+	}
+	said := strings.Join(s.said(), "\n")
+	if !strings.Contains(said, "never fund") {
+		t.Errorf("no warning in %s", said)
+	}
+	if err := s.stop(syscall.SIGINT); err != nil {
+		t.Errorf("after SIGINT: %v", err)
 	}
 }

@@ -18,11 +18,15 @@ func (a *Attempt) Receipt(r x402.Receipt) {
 }
 
 // Answer402 takes the reason that the seller gave for a 402 after the payload had been
-// sent. Only a used authorization means anything for the money.
+// sent. Only a used authorization means anything for the money. Some sellers do not name
+// it, so a payload that was sent before is looked up on the chain, if there is an RPC.
 func (a *Attempt) Answer402(reason string) {
 	o := Outcome{Note: "seller answered 402: " + reason}
-	if UsedReason(reason) && a.row.State == Open {
-		o = a.payer.usedOutcome(a.caller, a.row, reason)
+	if a.row.State == Open && (UsedReason(reason) || a.Repeats() && a.payer.opts.Chain != nil) {
+		used := a.payer.usedOutcome(a.caller, a.row, reason)
+		if used.Verdict != Unclear || UsedReason(reason) {
+			o = used
+		}
 	}
 	a.recordSoon(o)
 }

@@ -12,6 +12,9 @@ import (
 type hold struct {
 	id    string
 	fence uint64
+	// what repeats without an idempotency key are recognized by
+	keyID    string
+	identity Hash
 	// ctx ends when the lease is lost: whoever is sending must stop.
 	ctx  context.Context
 	lose context.CancelCauseFunc
@@ -28,8 +31,8 @@ type hold struct {
 
 // attend registers an attempt for a payment before the store knows it, so that no other
 // call on this node mistakes it for one whose caller has left.
-func (p *Payer) attend(caller context.Context, id string) *hold {
-	h := &hold{id: id, caller: caller, done: make(chan struct{})}
+func (p *Payer) attend(caller context.Context, id string, b *Begin) *hold {
+	h := &hold{id: id, keyID: b.KeyID, identity: b.Identity, caller: caller, done: make(chan struct{})}
 	h.ctx, h.lose = context.WithCancelCause(context.WithoutCancel(caller))
 	p.mu.Lock()
 	p.holds[id] = h
@@ -51,6 +54,39 @@ func (p *Payer) attended(id string) bool {
 		return h.answered
 	}
 	return h.caller.Err() == nil
+}
+
+// callerGrace is how long a call waits for news of an identical one before it counts as
+// a purchase of its own.
+const callerGrace = 50 * time.Millisecond
+
+// awaitNews gives the end of an identical call's connection time to be noticed. A client
+// that is cut off and repeats at once can get here before the server has told the first
+// call's context; without the wait, its repeat would be a second payment.
+//
+// Only a door that calls straight away needs it: at the proxy a whole exchange with the
+// seller lies in between.
+func (p *Payer) awaitNews(ctx context.Context, b *Begin) {
+	const pause = time.Millisecond
+	for waited := time.Duration(0); waited < callerGrace && p.sameWaits(b); waited += pause {
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// sameWaits reports whether an identical call is waiting on this node.
+func (p *Payer) sameWaits(b *Begin) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, h := range p.holds {
+		if h.keyID == b.KeyID && h.identity == b.Identity && !h.over && h.caller.Err() == nil {
+			return true
+		}
+	}
+	return false
 }
 
 // finished notes how the attempt ended, before its release is written.

@@ -90,9 +90,12 @@ func (p *Payer) try(ctx context.Context, r Request) (*Attempt, Begun, error) {
 	if ctx.Err() != nil {
 		return nil, Begun{}, ErrCallerGone
 	}
+	if r.HTTP == nil && r.IdempotencyKey == "" {
+		p.awaitNews(ctx, b)
+	}
 	var h *hold
 	if b.New != nil {
-		h = p.attend(ctx, b.New.ID)
+		h = p.attend(ctx, b.New.ID, b)
 	}
 	started := time.Now()
 	begun, err := p.store.Begin(ctx, b)
@@ -116,7 +119,7 @@ func (p *Payer) try(ctx context.Context, r Request) (*Attempt, Begun, error) {
 	case Created:
 		p.opts.Observer.Began(begun.Payment)
 	default:
-		h = p.attend(ctx, begun.Payment.ID)
+		h = p.attend(ctx, begun.Payment.ID, b)
 	}
 	h.fence = begun.Payment.Lease.Fence
 	p.background.Add(1) // until the lease is released

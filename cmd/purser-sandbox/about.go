@@ -66,12 +66,12 @@ func (a about) examples() []example {
 			[]string{"curl -i " + through + " --cacert " + quote(a.CA) + " " + a.SellerTLS + "/free"},
 		},
 		{
-			"The REST API, where purser settles and the seller delivers for it",
+			"The REST API, where purser settles and the seller delivers for it; each idempotencyKey is paid once",
 			[]string{
 				"url=" + a.sellerDirect + "/prepaid",
 				`challenge=$(curl -si "$url" | ` + header("PAYMENT-REQUIRED") + ")",
 				"paid=$(curl -s " + a.API + "/v1/pay -H " + key +
-					` -d "{\"paymentRequiredHeader\":\"$challenge\",\"requestUrl\":\"$url\"}")`,
+					` -d "{\"paymentRequiredHeader\":\"$challenge\",\"requestUrl\":\"$url\",\"idempotencyKey\":\"prepaid-$(date +%s)\"}")`,
 				`echo "$paid"`,
 				`curl -i "$url" -H "PAYMENT-SIGNATURE: $(echo "$paid" | ` + member("paymentSignature") + `)"`,
 			},
@@ -82,7 +82,7 @@ func (a about) examples() []example {
 				"url=" + a.sellerDirect + "/weather",
 				`challenge=$(curl -si "$url" | ` + header("PAYMENT-REQUIRED") + ")",
 				"paid=$(curl -s " + a.API + "/v1/pay -H " + key +
-					` -d "{\"paymentRequiredHeader\":\"$challenge\",\"requestUrl\":\"$url\",\"settlement\":\"seller\"}")`,
+					` -d "{\"paymentRequiredHeader\":\"$challenge\",\"requestUrl\":\"$url\",\"settlement\":\"seller\",\"idempotencyKey\":\"weather-$(date +%s)\"}")`,
 				`answer=$(curl -si "$url" -H "PAYMENT-SIGNATURE: $(echo "$paid" | ` + member("paymentSignature") + `)")`,
 				`echo "$answer"`,
 				"curl -s " + a.API + `/v1/payments/$(echo "$paid" | ` + member("id") + ")/receipt -H " + key +

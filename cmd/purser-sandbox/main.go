@@ -35,15 +35,16 @@ func main() {
 
 // run is main with its surroundings given. It returns the exit status.
 func run(args []string, stdout, stderr io.Writer) int {
-	f, err := parse(args, stderr)
+	f, err := parse(args)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
-		fmt.Fprint(stdout, help)
+		fmt.Fprintf(stdout, "%s", help)
 		return 0
 	case err != nil:
 		fmt.Fprintf(stderr, "purser-sandbox: %v\nTry purser-sandbox -h.\n", err)
 		return 2
 	}
+	signal.Ignore(syscall.SIGPIPE) // whoever read our output may go; what was made must still be removed
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	progress := stdout
@@ -65,7 +66,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	interrupted := ctx.Err() != nil
 	stop() // a second signal ends the process at once
 	if interrupted {
-		fmt.Fprintln(progress, "stopping …")
+		fmt.Fprintf(progress, "stopping …\n")
 	}
 	if closeErr := s.close(); closeErr != nil {
 		fmt.Fprintf(stderr, "purser-sandbox: stopping: %v\n", closeErr)
@@ -78,7 +79,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
-func parse(args []string, stderr io.Writer) (flags, error) {
+func parse(args []string) (flags, error) {
 	var f flags
 	set := flag.NewFlagSet("purser-sandbox", flag.ContinueOnError)
 	set.SetOutput(io.Discard) // said by run

@@ -91,13 +91,15 @@ func TestJSON(t *testing.T) {
 		}
 	}
 	for _, x := range []about{a, b} {
-		if got := get(t, x.Proxy, x.Seller+"/weather"); got != 200 {
-			t.Errorf("/weather: %d", got)
+		for _, path := range []string{"/weather", "/v1/weather"} {
+			if got := get(t, x.Proxy, x.Seller+path); got != 200 {
+				t.Errorf("%s: %d", path, got)
+			}
 		}
 		if got := get(t, "", x.Metrics); got != 200 {
 			t.Errorf("metrics: %d", got)
 		}
-		if got := balance(t, x.RPC, x.Wallet); got != "99990000" {
+		if got := balance(t, x.RPC, x.Wallet); got != "99980000" {
 			t.Errorf("balance %s", got)
 		}
 		if _, err := os.Stat(filepath.Join(x.Data, "purser.db")); err != nil {
@@ -303,6 +305,19 @@ func TestSignals(t *testing.T) {
 	p.exits(t, 0)
 	if took := time.Since(began); took > 15*time.Second {
 		t.Errorf("it took %s to end", took)
+	}
+}
+
+// Whoever reads what it prints may go away: it ends, and cleans up.
+func TestNobodyReads(t *testing.T) {
+	t.Parallel()
+	temp := t.TempDir()
+	got := shell(t, "TMPDIR="+quote(temp)+" "+quote(binary)+" -port 0 2>/dev/null | head -n 1")
+	if !strings.Contains(got, "starting a chain") {
+		t.Errorf("%q", got)
+	}
+	if left, err := os.ReadDir(temp); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
 	}
 }
 

@@ -50,7 +50,7 @@ func start(ctx context.Context, f flags, progress io.Writer) (*running, error) {
 	}
 	defer func() { ports.release() }()
 
-	fmt.Fprintln(progress, "starting a chain, a facilitator and a seller …")
+	fmt.Fprintf(progress, "starting a chain, a facilitator and a seller …\n")
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	// Not ctx: the world must outlast purser, which still has payments to finish when the signal comes.
 	s.world, err = sandbox.Start(context.WithoutCancel(ctx), sandbox.Options{Port: f.port, DataDir: s.dir, Logger: log})
@@ -58,7 +58,7 @@ func start(ctx context.Context, f flags, progress io.Writer) (*running, error) {
 		return s, elsewhere(err)
 	}
 
-	fmt.Fprintln(progress, "starting purser …")
+	fmt.Fprintf(progress, "starting purser …\n")
 	p := place{dataDir: f.data, adminSocket: filepath.Join(s.dir, "admin.sock"), verbose: f.verbose}
 	if p.dataDir == "" {
 		p.dataDir = filepath.Join(s.dir, "data")
@@ -103,7 +103,7 @@ func load(ctx context.Context, p place, w *sandbox.World) error {
 
 // furnish makes a key and a wallet with money in it, as anybody would, and checks that all parts answer.
 func (s *running) furnish(ctx context.Context, progress io.Writer) error {
-	fmt.Fprintln(progress, "making a key and a wallet …")
+	fmt.Fprintf(progress, "making a key and a wallet …\n")
 	c := client{api: s.about.API}
 	var err error
 	if s.about.Key, err = c.newKey(ctx); err != nil {
@@ -139,7 +139,7 @@ func (s *running) close() error {
 		}
 		errs = append(errs, s.closeWorld())
 		if s.dir != "" {
-			errs = append(errs, os.RemoveAll(s.dir))
+			errs = append(errs, os.RemoveAll(s.dir)) //nolint:gosec // it is the folder that start made
 		}
 		s.closeErr = errors.Join(errs...)
 	})

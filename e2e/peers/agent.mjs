@@ -1,19 +1,12 @@
 // An agent that knows nothing of payments: undici's fetch through the forward proxy PROXY, once. Prints one line of
 // JSON. Environment: URL, PROXY (http://key@host:port); METHOD, BODY.
 
-import { fetch, ProxyAgent } from "undici";
+import { fetch } from "undici";
 import { env } from "./process.mjs";
-
-const proxy = new URL(env("PROXY"));
-const credentials = Buffer.from(`${decodeURIComponent(proxy.username)}:${decodeURIComponent(proxy.password)}`);
-const dispatcher = new ProxyAgent({
-  uri: proxy.origin,
-  token: `Basic ${credentials.toString("base64")}`,
-  proxyTunnel: false, // plain http in absolute form, as curl and Python send it
-});
+import { throughProxy } from "./proxy.mjs";
 
 const response = await fetch(env("URL"), {
-  dispatcher,
+  dispatcher: throughProxy(env("PROXY")),
   method: env("METHOD", "GET"),
   body: process.env.BODY || undefined,
   headers: process.env.BODY ? { "Content-Type": "application/json" } : {},
