@@ -121,7 +121,7 @@ func (s *running) furnish(ctx context.Context, progress io.Writer) error {
 		return err
 	}
 	s.about.Wallet = wallet.String()
-	s.about.Proxy = "http://" + s.about.Key + "@" + s.about.API[len("http://"):]
+	s.about.Proxy = "http://" + s.about.Key + ":sandbox@" + s.about.API[len("http://"):]
 	return c.healthy(ctx)
 }
 
