@@ -241,8 +241,16 @@ type view struct{ *batch }
 func (v view) ByIdempotencyKey(keyID, idempotencyKey string) (p *pay.Payment, err error) {
 	attempts := v.tx.Bucket(idempotencyBucket)
 	descend(attempts, within(keyID, hashed(idempotencyKey)), "", func(id, _ []byte) bool {
-		p, err = v.load(string(id))
-		return false // the newest attempt is the one
+		q, e := v.load(string(id))
+		if e != nil {
+			err = e
+			return false
+		}
+		// A living attempt is the one, else the newest: ids don't tell which was begun last.
+		if p == nil || q.Lives() {
+			p = q
+		}
+		return !q.Lives()
 	})
 	return p, err
 }

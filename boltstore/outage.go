@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -193,6 +195,7 @@ func (d *DB) resume() {
 			// What was written is gone from out.kept, in order; the rest stays.
 			rest := len(unwritten) + len(ops) - n
 			out.kept = out.kept[len(out.kept)-min(rest, len(out.kept)):]
+			maps.DeleteFunc(out.renewals, func(_ string, k *kept) bool { return !slices.Contains(out.kept, k) })
 			d.stillDown(err)
 			return
 		}

@@ -47,9 +47,16 @@ func (a *Attempt) Depart() error {
 	if a.departed || a.hold == nil {
 		return nil
 	}
-	if a.caller.Err() != nil {
+	switch {
+	case a.caller.Err() != nil:
 		a.Abandon(ErrCallerGone.Error())
 		return ErrCallerGone
+	case a.hold.ctx.Err() != nil:
+		a.finish(false, true)
+		return fmt.Errorf("payment %s: %w", a.row.ID, ErrLeaseLost)
+	case a.row.State == Open && !a.row.Sendable(a.payer.now()):
+		a.Abandon("expired before it could be sent")
+		return &FailedError{Stage: StageVerify, Payment: a.row, Detail: "the authorization expired before it could be sent"}
 	}
 	a.departed, a.started = true, time.Now()
 	return nil
@@ -170,7 +177,7 @@ func (a *Attempt) recordSoon(o Outcome) {
 		ctx, cancel := detached(a.caller)
 		defer cancel()
 		if _, err := a.payer.record(ctx, before, o); err != nil && o.Verdict == VerdictSettled {
-			note := a.outcome(Outcome{Note: "receipt not accepted: " + err.Error()})
+			note := Outcome{PaymentID: o.PaymentID, Fence: o.Fence, At: o.At, Signature: o.Signature, Note: "receipt not accepted: " + err.Error()}
 			_, _ = a.payer.record(ctx, before, note)
 		}
 	}()

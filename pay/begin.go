@@ -17,12 +17,17 @@ type Begin struct {
 	IdempotencyKey string
 	Fingerprint    Hash
 	Identity       Hash
+	// Again: only this payment will do, and no new one.
+	Again string
 	// Resend: for a repeat of a settled payment the door sends the payload once more
 	// (proxy, transport) instead of giving the stored answer (REST).
 	Resend bool
 	// Attended reports whether a payment's first caller is still waiting on this node;
 	// such a payment is nobody else's (DESIGN §3, repeats without a key).
 	Attended func(paymentID string) bool
+	// Held reports whether this node has a grip on a payment's lease, whatever the clock
+	// says of the lease. A clock that jumped must not let a second send begin.
+	Held func(paymentID string) bool
 
 	// New is the payment to journal; nil when the challenge cannot be paid at all.
 	New *Payment
@@ -61,7 +66,9 @@ func (b Begun) Leased() bool { return b.How == Created || b.How == Driven || b.H
 
 // BeginView is what deciding reads. All of it comes from the transaction that writes.
 type BeginView interface {
-	// ByIdempotencyKey finds the payment that an idempotency key stands for, or nil.
+	// ByIdempotencyKey finds the payment that an idempotency key stands for, or nil: of all
+	// unretired attempts under the key the one that [Payment.Lives], else the last one. Ids
+	// do not tell which attempt was begun last.
 	ByIdempotencyKey(keyID, idempotencyKey string) (*Payment, error)
 	// VisitAwaited calls visit for the ids of payments that are [Payment.Awaited] with this
 	// identity and whose ValidBefore + RepeatGrace is after now, until visit returns false.
@@ -113,6 +120,16 @@ func (b *Begin) Decide(v BeginView) (Begun, []CounterChange, error) {
 
 // repeat serves a call that an earlier payment answers.
 func (b *Begin) repeat(v BeginView) (Begun, bool, error) {
+	if b.Again != "" {
+		p, err := v.Payment(b.Again)
+		switch {
+		case err != nil:
+			return Begun{}, false, err
+		case !p.Lives() || p.Retired:
+			return Begun{How: Expired, Payment: p}, true, nil
+		}
+		return b.serve(p), true, nil
+	}
 	if b.IdempotencyKey != "" {
 		p, err := v.ByIdempotencyKey(b.KeyID, b.IdempotencyKey)
 		if err != nil || p == nil || !p.Lives() || p.Retired {
@@ -150,7 +167,7 @@ func (b *Begin) serve(p *Payment) Begun {
 	switch {
 	case p.State == Settled && b.IdempotencyKey != "" && !b.Resend:
 		return Begun{How: Stored, Payment: p}
-	case p.Lease.Live(b.Now):
+	case p.Lease.Live(b.Now) || p.Lease.Owner != "" && b.Held != nil && b.Held(p.ID):
 		return Begun{How: Busy, Payment: p}
 	case p.State == Open && !p.Sendable(b.Now):
 		return Begun{How: Expired, Payment: p}

@@ -110,14 +110,14 @@ const (
 	maxBalances = 10_000
 )
 
-// balanceLimit reserves the wallet's open amount; with an RPC, in seller mode, it may not
-// pass the balance. (In payer mode /verify looks at the balance.) An RPC that does not
-// answer does not stop a payment.
+// balanceLimit reserves the wallet's open amount; with an RPC it may not pass the balance,
+// so that no challenge can tie up more than the wallet has. An RPC that does not answer
+// does not stop a payment.
 func (p *Payer) balanceLimit(ctx context.Context, c choice, t Terms) Limit {
 	l := Limit{Reservation: Reservation{
 		Counter: holdCounter(c.wallet.ID, c.asset.Symbol), Amount: t.Amount, Release: ReleaseHold,
 	}}
-	if p.opts.Chain == nil || t.Settlement != SettleSeller {
+	if p.opts.Chain == nil {
 		return l
 	}
 	have, err := p.balance(ctx, c)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/big"
 	"net/url"
 	"strings"
 	"time"
@@ -59,6 +60,9 @@ func (p *Payer) choose(ctx context.Context, r Request, pol Policy) (choice, erro
 	return best, bestErr
 }
 
+// maxAmount is more than any pinned token has, and so little that sums of it stay below 2^256.
+var maxAmount, _ = x402.AmountFromBig(new(big.Int).Lsh(big.NewInt(1), 128))
+
 // How far a requirement came before it was turned down; rankFault is our own failure.
 const (
 	rankHeader = iota
@@ -90,6 +94,9 @@ func (p *Payer) consider(ctx context.Context, r Request, pol Policy, req x402.Re
 		return c, rankTerms, err
 	} else if err != nil {
 		return c, rankHeader, &HeaderError{Cause: err}
+	}
+	if req.Amount.Cmp(maxAmount) > 0 {
+		return c, rankTerms, &x402.UnsupportedError{Kind: "asset", Value: req.Asset.String(), Detail: "no token has that much"}
 	}
 	c.network, c.wallet, c.asset = network, wallet, asset
 	c.validity = p.validity(req.MaxTimeout)

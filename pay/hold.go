@@ -56,6 +56,20 @@ func (p *Payer) attended(id string) bool {
 	return h.caller.Err() == nil
 }
 
+// held reports whether this process has a grip on the payment.
+func (p *Payer) held(id string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.holds[id] != nil
+}
+
+// heldCount is how many payments this process has a grip on.
+func (p *Payer) heldCount() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.holds)
+}
+
 // callerGrace is how long a call waits for news of an identical one before it counts as
 // a purchase of its own.
 const callerGrace = 50 * time.Millisecond
@@ -125,10 +139,20 @@ func (p *Payer) letGo(h *hold) {
 }
 
 // keep renews the lease every LeaseRenewal until letGo.
-func (p *Payer) keep(h *hold) {
+//
+// A lease that was granted by a clock read long ago (a slow RPC, a slow disk) is renewed
+// at once: until then somebody else may have taken it.
+func (p *Payer) keep(ctx context.Context, h *hold, until time.Time) error {
+	if now := p.now(); until.Sub(now) < LeaseTime-LeaseRenewal/2 {
+		until = now.Add(LeaseTime)
+		if err := p.store.Renew(ctx, h.id, h.fence, until); err != nil {
+			return err
+		}
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	p.schedule(h, LeaseRenewal, p.now().Add(LeaseTime))
+	p.schedule(h, LeaseRenewal, until)
+	return nil
 }
 
 // schedule is called with h.mu held.

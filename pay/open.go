@@ -27,6 +27,9 @@ type Request struct {
 	HTTP *HTTPRequest
 	// IdempotencyKey is the caller's, 1 to 255 characters, or empty.
 	IdempotencyKey string
+	// Again is the payment that this very call has made already: it is driven on, and
+	// never replaced by a new one.
+	Again string
 }
 
 // HTTPRequest identifies a request at the proxy and the transport.
@@ -97,6 +100,7 @@ func (p *Payer) try(ctx context.Context, r Request) (*Attempt, Begun, error) {
 	if b.New != nil {
 		h = p.attend(ctx, b.New.ID, b)
 	}
+	b.Now = p.now().UTC() // others were asked meanwhile; the lease starts now
 	started := time.Now()
 	begun, err := p.store.Begin(ctx, b)
 	p.opts.Observer.Took("journal", time.Since(started))
@@ -114,8 +118,10 @@ func (p *Payer) try(ctx context.Context, r Request) (*Attempt, Begun, error) {
 		return nil, begun, &OpenError{Payment: begun.Payment}
 	case Stored:
 		a := &Attempt{payer: p, how: Stored, row: begun.Payment, caller: ctx}
-		a.payload, err = begun.Payment.Payload()
-		return a, begun, err
+		if err := a.sign(ctx, c.wallet); err != nil { // a crash may have come before its signature was kept
+			return nil, begun, err
+		}
+		return a, begun, nil
 	case Created:
 		p.opts.Observer.Began(begun.Payment)
 	default:
@@ -123,9 +129,12 @@ func (p *Payer) try(ctx context.Context, r Request) (*Attempt, Begun, error) {
 	}
 	h.fence = begun.Payment.Lease.Fence
 	p.background.Add(1) // until the lease is released
-	p.keep(h)
 	a := &Attempt{payer: p, how: begun.How, row: begun.Payment, hold: h, caller: ctx}
 	defer a.finishOnPanic()
+	if err := p.keep(ctx, h, begun.Payment.Lease.Until); err != nil {
+		a.finish(false, true)
+		return nil, begun, fmt.Errorf("renewing a lease: %w", err)
+	}
 	if err := a.sign(ctx, c.wallet); err != nil {
 		a.finish(false, true)
 		return nil, begun, err
@@ -135,10 +144,13 @@ func (p *Payer) try(ctx context.Context, r Request) (*Attempt, Begun, error) {
 
 // propose builds the journal operation for a call.
 func (p *Payer) propose(ctx context.Context, r Request) (*Begin, choice, error) {
-	now := p.now().UTC()
 	b := &Begin{
-		Now: now, Owner: p.owner, KeyID: r.Key.ID, IdempotencyKey: r.IdempotencyKey,
-		Attended: p.attended, Resend: r.HTTP != nil, MaxUnanswered: MaxUnansweredPerHost,
+		Owner: p.owner, KeyID: r.Key.ID, IdempotencyKey: r.IdempotencyKey, Again: r.Again,
+		Attended: p.attended, Held: p.held, Resend: r.HTTP != nil, MaxUnanswered: MaxUnansweredPerHost,
+	}
+	if r.Again != "" {
+		b.identify(r, Terms{})
+		return b, choice{}, nil
 	}
 	pol := p.policyOf(r.Key, r.Door)
 	c, declined := p.choose(ctx, r, pol)
@@ -157,12 +169,17 @@ func (p *Payer) propose(ctx context.Context, r Request) (*Begin, choice, error) 
 		Asset: c.asset.Address, PayTo: c.requirement.PayTo, Amount: c.requirement.Amount,
 	}
 	b.identify(r, terms)
+	if b.Declined == nil {
+		b.Declined = p.unable(r, c)
+	}
+	var balance Limit
+	if b.Declined == nil {
+		balance = p.balanceLimit(ctx, c, terms)
+	}
+	now := p.now().UTC()
 	var err error
 	if b.Place, err = p.place(ctx, r.Key, now); err != nil {
 		return nil, choice{}, err
-	}
-	if b.Declined == nil {
-		b.Declined = p.unable(r, c)
 	}
 	if b.Declined != nil {
 		return b, c, nil
@@ -175,7 +192,7 @@ func (p *Payer) propose(ctx context.Context, r Request) (*Begin, choice, error) 
 	b.Limits = append(pol.budgets(b.New),
 		Limit{Reservation: Reservation{Counter: n, Amount: x402.NewAmount(1), Release: ReleasePending}},
 		Limit{Reservation: Reservation{Counter: sum, Amount: terms.Amount, Release: ReleasePending}},
-		p.balanceLimit(ctx, c, terms),
+		balance,
 	)
 	return b, c, nil
 }

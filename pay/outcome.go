@@ -47,7 +47,8 @@ type Outcome struct {
 
 	Signature *x402.Signature // stored when the payment has none yet
 	Receipted bool            // the seller's receipt was posted
-	// Check moves recovery's next look; zero leaves it. Looked counts a look.
+	// Check moves recovery's next look; zero leaves it, or, with Looked, ends the looking.
+	// Looked counts a look.
 	Check  time.Time
 	Looked bool
 	Retire bool // drop payload and idempotency key
@@ -92,7 +93,7 @@ func (p *Payment) Apply(o Outcome) (Effects, error) {
 		p.Receipted = true
 		p.Unanswered, p.Answered = false, true
 	}
-	if !o.Check.IsZero() {
+	if !o.Check.IsZero() || o.Looked {
 		p.Check = o.Check
 	}
 	if o.Looked {
@@ -119,6 +120,7 @@ func (p *Payment) applyVerdict(o Outcome, held bool, fx *Effects) error {
 	case VerdictVoid:
 		if p.State == Open {
 			p.close(Void, o)
+			p.Unresolved = false
 			fx.Counters = p.release(AtVoid)
 		}
 	case VerdictRefused:
@@ -139,9 +141,10 @@ func (p *Payment) applyVerdict(o Outcome, held bool, fx *Effects) error {
 		// A dispute is final: past the validity, at a safe block, nothing can move any more.
 		if p.State == Settled && !p.Disputed {
 			p.Confirmed = true
-			if p.Transaction == "" {
-				p.Transaction = o.Transaction
+			if p.Transaction != "" && o.Transaction != p.Transaction {
+				p.note(o.At, "the chain has another transaction than was claimed: "+p.Transaction)
 			}
+			p.Transaction = o.Transaction
 		}
 	case VerdictDisprove:
 		if p.State == Settled && !p.Disputed && !p.Confirmed {

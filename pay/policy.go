@@ -23,13 +23,20 @@ const MaxUnansweredPerHost = 20
 // policyOf is the key's own policy, else the door's default. Keys have no limits on
 // REST beyond SPEC.md unless they were given some (SPEC §9.2).
 func (p *Payer) policyOf(k Key, door Door) Policy {
+	var pol Policy
 	if k.Policy != nil {
-		return *k.Policy
+		pol = *k.Policy
 	}
 	if door == DoorAPI {
-		return Policy{}
+		return pol
 	}
-	return p.opts.ProxyPolicy
+	if pol.MaxPayment == nil {
+		pol.MaxPayment = p.opts.ProxyPolicy.MaxPayment
+	}
+	if pol.DailyBudget == nil {
+		pol.DailyBudget = p.opts.ProxyPolicy.DailyBudget
+	}
+	return pol
 }
 
 // allows checks the rules that need no counting.

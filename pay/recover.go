@@ -36,6 +36,8 @@ func (p *Payer) nextCheck(row *Payment, now time.Time) time.Time {
 		return backoff(maxBackoff)
 	case row.Refused && now.Before(row.ValidBefore().Add(RepeatGrace)):
 		return row.ValidBefore().Add(RepeatGrace)
+	case row.Refused && p.opts.Chain == nil:
+		return time.Time{} // refused is all that will ever be known
 	case p.opts.Chain == nil && !expired:
 		return row.ValidBefore()
 	case p.opts.Chain == nil:
@@ -84,7 +86,8 @@ func (p *Payer) RecoverOnce(ctx context.Context) (int, error) {
 	if _, err := p.store.Lapse(ctx, now); err != nil {
 		return 0, fmt.Errorf("ending lapsed leases: %w", err)
 	}
-	due, err := p.store.Due(ctx, now, recoverBatch)
+	// Payments that are being sent now may be due as well; they must not fill the batch.
+	due, err := p.store.Due(ctx, now, recoverBatch+p.heldCount())
 	if err != nil {
 		return 0, fmt.Errorf("listing due payments: %w", err)
 	}
@@ -93,7 +96,7 @@ func (p *Payer) RecoverOnce(ctx context.Context) (int, error) {
 		if ctx.Err() != nil {
 			return looked, ctx.Err()
 		}
-		if row.Lease.Live(now) {
+		if row.Lease.Live(now) || row.Lease.Owner != "" && p.held(row.ID) {
 			continue
 		}
 		switch err := p.recoverPayment(ctx, row.ID); {
@@ -136,9 +139,6 @@ func (p *Payer) recoverPayment(ctx context.Context, id string) error {
 // look gathers the evidence for one payment.
 func (p *Payer) look(ctx context.Context, row *Payment) Outcome {
 	now := p.now()
-	if row.State != Open && !row.Closed.IsZero() && !now.Before(row.Closed.Add(RetainPayload)) {
-		return Outcome{Retire: true}
-	}
 	if p.opts.Chain != nil && (row.State == Open || row.State == Settled && !row.Confirmed && !row.Disputed) {
 		t, err := p.trace(ctx, row)
 		if err == nil {
@@ -150,10 +150,12 @@ func (p *Payer) look(ctx context.Context, row *Payment) Outcome {
 		}
 	}
 	switch {
+	case row.State != Open && !now.Before(row.Closed.Add(RetainPayload)):
+		return Outcome{Retire: true}
 	case row.State != Open:
-	case row.Refused && !now.Before(row.ValidBefore().Add(RepeatGrace)):
+	case row.Refused && row.reserves(AtRefusedExpired) && !now.Before(row.ValidBefore().Add(RepeatGrace)):
 		return Outcome{Verdict: VerdictExpired}
-	case !row.Refused && p.opts.Chain == nil && !now.Before(row.ValidBefore()):
+	case !row.Refused && !row.Unresolved && p.opts.Chain == nil && !now.Before(row.ValidBefore()):
 		return Outcome{Verdict: VerdictAbsent}
 	}
 	return Outcome{}

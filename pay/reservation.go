@@ -1,6 +1,7 @@
 package pay
 
 import (
+	"slices"
 	"time"
 
 	"github.com/purserpay/purser/x402"
@@ -75,6 +76,11 @@ func (p *Payment) release(turn Release) []CounterChange {
 		out = append(out, CounterChange{Counter: r.Counter, Amount: r.Amount})
 	}
 	return out
+}
+
+// reserves reports whether a turn would give something back.
+func (p *Payment) reserves(turn Release) bool {
+	return slices.ContainsFunc(p.Reservations, func(r Reservation) bool { return r.Release&turn != 0 && !r.Released })
 }
 
 // retake adds again what was given back although the turn does not give it back: a

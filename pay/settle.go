@@ -187,6 +187,7 @@ func (a *Attempt) verify(x Exchange) error {
 // wallet; a refusal keeps it here. An unreachable facilitator does not stop it. On error
 // the caller still has to Finish the attempt.
 func (a *Attempt) PrepareSeller() error {
+	defer a.finishOnPanic()
 	p := a.payer
 	if p.opts.Facilitator != nil && p.opts.Chain == nil && !a.Repeats() {
 		known := verifiedKey{wallet: a.row.WalletID, terms: a.row.Terms}

@@ -49,6 +49,9 @@ func (a *API) write(w http.ResponseWriter, r *http.Request, rep reply) {
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Content-Length", strconv.Itoa(len(body)))
 	}
+	// Asked before the answer goes out: a client that has all of it may leave at once, and
+	// was answered all the same.
+	waiting := r.Context().Err() == nil
 	w.WriteHeader(rep.status)
 	if r.Method == http.MethodHead || rep.body == nil {
 		return
@@ -62,7 +65,7 @@ func (a *API) write(w http.ResponseWriter, r *http.Request, rep reply) {
 	if ferr := http.NewResponseController(w).Flush(); ferr != nil && !errors.Is(ferr, http.ErrNotSupported) {
 		return
 	}
-	delivered = err == nil && r.Context().Err() == nil
+	delivered = err == nil && waiting
 }
 
 func encode(body any) ([]byte, error) {

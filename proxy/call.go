@@ -34,6 +34,7 @@ type Call struct {
 // memo is the payment of a call, and what it takes to go on with it.
 type memo struct {
 	attempt   *pay.Attempt
+	left      bool // the payload has been answered once
 	over      bool // the attempt has ended without an answer; the payment has not
 	challenge x402.Challenge
 	method    string

@@ -10,7 +10,7 @@ import (
 
 // open gets the call its payment: a new one, or that of an earlier request which this one
 // repeats. It is ready to be sent then.
-func (t *Transport) open(req *http.Request, call *Call, m *memo) error {
+func (t *Transport) open(req *http.Request, call *Call, m *memo, again string) error {
 	caller := call.caller
 	if caller == nil {
 		caller = req.Context()
@@ -26,7 +26,7 @@ func (t *Transport) open(req *http.Request, call *Call, m *memo) error {
 	}
 	a, err := t.payer.Open(caller, pay.Request{
 		Key: call.Key, Door: t.door, Task: call.Task, Settlement: pay.SettleSeller,
-		Challenge: m.challenge, URL: booked, IdempotencyKey: call.IdempotencyKey,
+		Challenge: m.challenge, Again: again, URL: booked, IdempotencyKey: call.IdempotencyKey,
 		HTTP: &pay.HTTPRequest{Method: m.method, URL: asked, Body: sha256.Sum256(m.body)},
 	})
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
@@ -33,11 +34,12 @@ func (t *Transport) pay(req *http.Request, call *Call, challenged *http.Response
 	m := call.memo
 	resp, seen, err := t.send(req, m)
 	if err == nil {
+		m.left = true
 		closeBody(challenged)
 		return t.answered(req, m, resp), nil
 	}
 	repeats := m.attempt.Repeats()
-	if seen.unconnected() {
+	if seen.unconnected() && !m.left {
 		m.attempt.Abandon("no connection to the seller")
 		m.over = true
 		if !repeats { // nothing has left, ever: there is no payment
@@ -130,6 +132,14 @@ func (t *Transport) paid(req *http.Request, m *memo, seen *trip, ctx context.Con
 		}
 	default:
 		out.Body, out.ContentLength = http.NoBody, 0
+		// http.Transport repeats a bodiless request by itself if it has one of these in
+		// canonical form; on the wire the case does not matter.
+		for _, name := range []string{"Idempotency-Key", "X-Idempotency-Key"} {
+			if v, ok := out.Header[name]; ok {
+				delete(out.Header, name)
+				out.Header[strings.ToLower(name)] = v
+			}
+		}
 	}
 	return out
 }

@@ -129,7 +129,7 @@ func (t *Transport) again(req *http.Request, call *Call) (*http.Response, error)
 		_ = req.Body.Close()
 	}
 	if m := call.memo; m.over {
-		if err := t.open(req, call, m); err != nil {
+		if err := t.open(req, call, m, m.attempt.Payment().ID); err != nil {
 			return nil, t.lost(req, m, err)
 		}
 	}
@@ -196,7 +196,7 @@ func (t *Transport) ask(req *http.Request, call *Call) (*http.Response, error) {
 	}
 	if err := t.open(req, call, &memo{
 		challenge: challenge, method: methodOf(req), uri: req.URL.RequestURI(), body: content, http1: resp.ProtoMajor < 2,
-	}); err != nil {
+	}, ""); err != nil {
 		return t.refuse(req, resp, err), nil
 	}
 	return t.pay(req, call, resp)
@@ -217,6 +217,16 @@ func (t *Transport) decline(req *http.Request, resp *http.Response, reason strin
 // refuse hands on the 402 after the pay core has said no.
 func (t *Transport) refuse(req *http.Request, resp *http.Response, err error) *http.Response {
 	reason, held := declined(err)
+	if reason == DeclinedUnavailable || reason == DeclinedInternal {
+		// The journal could not be asked, so a payload for this request may be out. A client
+		// that knows x402 would pay the seller's challenge again.
+		t.declined(reason)
+		t.log.Error("402 not paid", "host", req.URL.Host, "reason", reason, "error", err)
+		closeBody(resp)
+		out := ownResponse(req, http.StatusServiceUnavailable, problem{Error: "Payments are not possible at the moment; repeat the same request", Reason: reason})
+		out.Header.Set("Retry-After", "5")
+		return out
+	}
 	t.decline(req, resp, reason, err)
 	if held != nil {
 		t.withhold(req, resp, held, reason)

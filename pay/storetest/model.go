@@ -41,6 +41,11 @@ func (m *model) ByIdempotencyKey(keyID, idempotencyKey string) (*pay.Payment, er
 	if len(list) == 0 {
 		return nil, nil
 	}
+	for _, p := range slices.Backward(list) {
+		if p.Lives() {
+			return p, nil
+		}
+	}
 	return list[len(list)-1], nil
 }
 
