@@ -7,7 +7,7 @@ VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev
 LDFLAGS  := -X github.com/purserpay/purser/caddymodule.buildVersion=$(VERSION)
 GOTEST   := $(GO) test -race -timeout 15m
 
-.PHONY: help build sandbox test test-go test-e2e e2e-deps lint fmt fuzz bench contracts contracts-check tools clean
+.PHONY: help build sandbox test test-go test-e2e e2e-deps lint fmt fuzz bench bench-go contracts contracts-check tools clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -63,7 +63,10 @@ fmt: tools ## format all Go code
 fuzz: ## every fuzz test for ten seconds
 	@for f in $$(grep -ho 'func Fuzz[A-Za-z0-9]*' x402/*_test.go | sed 's/func //'); do $(GO) test ./x402 -run '^$$' -fuzz "^$$f$$" -fuzztime 10s || exit 1; done
 
-bench: ## benchmarks of the store and the codec
+bench: e2e-deps ## purser side by side with the reference clients and plain Caddy; writes bench/results.json
+	$(GO) run ./bench
+
+bench-go: ## benchmarks of the codec and the store
 	$(GO) test -run '^$$' -bench . -benchmem ./x402 ./boltstore
 
 clean: ## what builds and tests left behind

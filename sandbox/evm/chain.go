@@ -37,7 +37,7 @@ const (
 	// chainID is that of Base.
 	chainID = 8453
 	// tokenAddress is USDC's on Base, part of what a payer signs.
-	tokenAddress = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"
+	tokenAddress = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913" //nolint:gosec // an address
 	// multicallAddress is the same on every chain that has Multicall3.
 	multicallAddress = "0xcA11bde05977b3631167028862bE2a173976CA11"
 	// blockGas leaves room for thousands of payments in a block.
@@ -143,7 +143,7 @@ func listenAddress(address string) (host string, port int, err error) {
 		return "", 0, fmt.Errorf("JSON-RPC address %q: bad port: %w", address, err)
 	}
 	// A node that fails to start leaves goroutines behind, so the usual reason for that is looked for first.
-	probe, err := net.Listen("tcp", address)
+	probe, err := net.Listen("tcp", address) //nolint:noctx // at once, or not at all
 	if err != nil {
 		return "", 0, fmt.Errorf("JSON-RPC address %q: %w", address, err)
 	}

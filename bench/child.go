@@ -1,0 +1,200 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+// child is a running program of ours.
+type child struct {
+	cmd  *exec.Cmd
+	said *bytes.Buffer // read it only after done
+	done chan struct{} // closed when it has ended
+	err  error         // what Wait returned; readable once done is closed
+
+	url string // where it serves
+	dir string // its working folder
+	api *http.Client
+}
+
+// startServer starts a Caddy with a Caddyfile in a folder of its own and returns when it
+// answers on its port.
+func (b *bench) startServer(ctx context.Context, config, dir string, port int, environment ...string) (*child, error) {
+	config, err := filepath.Abs(config)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(b.binary, "run", "--config", config, "--adapter", "caddyfile") //nolint:gosec,noctx // our own binary; ended by stop, gently
+	cmd.Dir = dir
+	for _, name := range []string{"PATH", "HOME", "TMPDIR"} {
+		cmd.Env = append(cmd.Env, name+"="+os.Getenv(name))
+	}
+	cmd.Env = append(cmd.Env, environment...)
+	c := &child{
+		cmd: cmd, said: new(bytes.Buffer), done: make(chan struct{}), dir: dir,
+		url: "http://127.0.0.1:" + strconv.Itoa(port), api: client(nil),
+	}
+	cmd.Stderr = c.said
+	cmd.WaitDelay = 5 * time.Second // should something it started keep its pipe
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	go func() {
+		c.err = cmd.Wait()
+		close(c.done)
+	}()
+	if err := c.await(ctx); err != nil {
+		c.stop()
+		return nil, fmt.Errorf("%w\n%s", err, tail(c.said.Bytes()))
+	}
+	return c, nil
+}
+
+// await polls until the server answers anything.
+func (c *child) await(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 60*time.Second)
+	defer cancel()
+	for {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.url, nil)
+		if err != nil {
+			return err
+		}
+		res, err := c.api.Do(req)
+		if err == nil {
+			return res.Body.Close()
+		}
+		select {
+		case <-c.done:
+			return fmt.Errorf("server ended: %w", c.err)
+		case <-ctx.Done():
+			return fmt.Errorf("server does not answer: %w", err)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// stop ends the program and returns when it is gone.
+func (c *child) stop() {
+	_ = c.cmd.Process.Signal(syscall.SIGTERM) // fails only if it has ended already
+	select {
+	case <-c.done:
+	case <-time.After(10 * time.Second):
+		_ = c.cmd.Process.Kill()
+		<-c.done
+	}
+	c.api.CloseIdleConnections()
+}
+
+func (c *child) pid() int { return c.cmd.Process.Pid }
+
+func tail(said []byte) []byte { return said[max(0, len(said)-2000):] }
+
+// startPurser starts purser as it is shipped, with a new data folder unless dir has one.
+func (b *bench) startPurser(ctx context.Context, dir string, environment ...string) (*purser, error) {
+	ports, err := freePorts(ctx, 2)
+	if err != nil {
+		return nil, err
+	}
+	p := &purser{secret: rand.Text()}
+	environment = append(environment,
+		"PURSER_PORT="+strconv.Itoa(ports[0]), "PURSER_METRICS_PORT="+strconv.Itoa(ports[1]),
+		"PURSER_DATA_DIR=data", "PURSER_ADMIN=unix/./admin.sock|0600",
+		"PURSER_DAILY_BUDGET=off", "PURSER_INTERNAL_SECRET="+p.secret)
+	p.child, err = b.startServer(ctx, "xcaddy.Caddyfile", dir, ports[0], environment...)
+	if err != nil {
+		return nil, fmt.Errorf("start purser: %w", err)
+	}
+	return p, nil
+}
+
+// purser is a running purser.
+type purser struct {
+	*child
+	secret string // PURSER_INTERNAL_SECRET
+}
+
+// newKeys makes API keys with a wallet, each in an organization of its own whose plan
+// allows 150,000 payments a month.
+func (p *purser) newKeys(ctx context.Context, n int) ([]string, error) {
+	var keys []string
+	for i := range n {
+		body := fmt.Sprintf(`{"label":"bench","organization_id":"bench-%d","plan":"AGENCY"}`, i)
+		_, got, err := ask(ctx, p.api, http.MethodPost, p.url+"/api-keys", body, http.StatusCreated, "X-Internal-Secret", p.secret)
+		if err != nil {
+			return nil, fmt.Errorf("make a key: %w", err)
+		}
+		var made struct{ Key string }
+		if err := json.Unmarshal(got, &made); err != nil || made.Key == "" {
+			return nil, errors.New("make a key: the answer has none")
+		}
+		if err := p.newWallet(ctx, made.Key); err != nil {
+			return nil, err
+		}
+		keys = append(keys, made.Key)
+	}
+	return keys, nil
+}
+
+func (p *purser) newWallet(ctx context.Context, key string) error {
+	if _, _, err := ask(ctx, p.api, http.MethodPost, p.url+"/wallets", "{}", http.StatusCreated, "X-Api-Key", key); err != nil {
+		return fmt.Errorf("make a wallet: %w", err)
+	}
+	return nil
+}
+
+// proxied are clients that send everything through the proxy, one for each key.
+func (p *purser) proxied(keys []string) ([]*http.Client, error) {
+	var clients []*http.Client
+	for _, key := range keys {
+		u, err := url.Parse(p.url)
+		if err != nil {
+			return nil, err
+		}
+		u.User = url.User(key)
+		clients = append(clients, client(u))
+	}
+	return clients, nil
+}
+
+// client is an HTTP client that keeps its connections; proxy may be nil.
+func client(proxy *url.URL) *http.Client {
+	return &http.Client{Transport: &http.Transport{
+		Proxy: http.ProxyURL(proxy), MaxIdleConnsPerHost: maxClients, DisableCompression: true,
+	}}
+}
+
+func closeIdle(clients []*http.Client) {
+	for _, c := range clients {
+		c.CloseIdleConnections()
+	}
+}
+
+// freePorts finds TCP ports that nobody listens on.
+func freePorts(ctx context.Context, n int) ([]int, error) {
+	var ports []int
+	for range n {
+		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = listener.Close() }() // at the end, so that no port is given twice
+		ports = append(ports, listener.Addr().(*net.TCPAddr).Port)
+	}
+	return ports, nil
+}

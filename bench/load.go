@@ -1,0 +1,130 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// warmup precedes every measurement: connections, caches, and the answer to the first
+// request of each key.
+const warmup = 400 * time.Millisecond
+
+// call makes one request for a client and fails unless it got what it wanted. serial
+// differs between all calls of the process; measured is false while warming up.
+type call func(ctx context.Context, client int, serial uint64, measured bool) error
+
+var serials atomic.Uint64
+
+// load is how many clients call again and again, each waiting for its answer and then for
+// the pause, if any.
+type load struct {
+	clients int
+	pause   time.Duration
+}
+
+// drive puts a load on for a while and measures what the clients and the process under
+// test (pid, 0 for none) did. Any failed call spoils the measurement.
+func (b *bench) drive(ctx context.Context, l load, pid int, do call) (measurement, error) {
+	if _, _, err := l.put(ctx, warmup, false, do); err != nil {
+		return measurement{}, err
+	}
+	before, told := processorTime(pid)
+	took, all, err := l.put(ctx, b.length, true, do)
+	if err != nil {
+		return measurement{}, err
+	}
+	m := measurement{Clients: l.clients, Requests: len(all), Rate: float64(len(all)) / took.Seconds()}
+	if after, still := processorTime(pid); told && still {
+		m.CPU = milliseconds(after-before) / float64(len(all))
+	}
+	m.P50, m.P99 = percentiles(all)
+	return m, nil
+}
+
+// put runs the clients and returns the whole time and that of each call, without pauses.
+func (l load) put(ctx context.Context, length time.Duration, measured bool, do call) (time.Duration, []time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, length+time.Minute) // for a call that hangs
+	defer cancel()
+	times := make([][]time.Duration, l.clients)
+	errs := make([]error, l.clients)
+	began := time.Now()
+	end := began.Add(length)
+	var all sync.WaitGroup
+	for client := range l.clients {
+		all.Go(func() {
+			for now := time.Now(); now.Before(end); {
+				if err := do(ctx, client, serials.Add(1), measured); err != nil {
+					errs[client] = err
+					cancel()
+					return
+				}
+				times[client] = append(times[client], time.Since(now))
+				if l.pause > 0 {
+					time.Sleep(l.pause)
+				}
+				now = time.Now()
+			}
+		})
+	}
+	all.Wait()
+	took := time.Since(began)
+	for _, err := range errs { // whose cause is not that another one failed
+		if err != nil && !errors.Is(err, context.Canceled) {
+			return 0, nil, err
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return 0, nil, err
+	}
+	return took, slices.Concat(times...), nil
+}
+
+// percentiles are p50 and p99 in milliseconds. It sorts what it is given.
+func percentiles(times []time.Duration) (p50, p99 float64) {
+	if len(times) == 0 {
+		return 0, 0
+	}
+	slices.Sort(times)
+	return milliseconds(times[len(times)/2]), milliseconds(times[len(times)*99/100])
+}
+
+// ask makes a request and returns the answer's header and body, which it reads to the end
+// so that the connection is used again. Another status than wanted is an error.
+func ask(ctx context.Context, c *http.Client, method, url, body string, status int, header ...string) (http.Header, []byte, error) {
+	req, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
+	if err != nil {
+		return nil, nil, err
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	res, err := c.Do(req)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer res.Body.Close()
+	got, err := io.ReadAll(res.Body)
+	if err != nil {
+		return nil, nil, err
+	}
+	if res.StatusCode != status {
+		return nil, nil, fmt.Errorf("%s %s: %s %s%s, not %d", method, req.URL.Path, res.Status,
+			got[:min(len(got), 300)], declined(res.Header), status)
+	}
+	return res.Header, got, nil
+}
+
+func declined(h http.Header) string {
+	if why := h.Get("Purser-Declined"); why != "" {
+		return " (declined: " + why + ")"
+	}
+	return ""
+}

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// measurement is what one program did under one load. Zero means not measured.
+type measurement struct {
+	Clients  int     `json:"clients"`
+	Requests int     `json:"requests"`
+	Rate     float64 `json:"requests_per_second"`
+	CPU      float64 `json:"cpu_ms_per_request,omitempty"` // of the program, not of the load
+	P50      float64 `json:"p50_ms"`                       // of the whole request, as its client sees it
+	P99      float64 `json:"p99_ms"`
+	GapP50   float64 `json:"gap_p50_ms,omitempty"` // from challenge to paid retry, as the seller sees it
+	GapP99   float64 `json:"gap_p99_ms,omitempty"`
+	OwnMiB   float64 `json:"own_memory_mib,omitempty"`
+	MiB      float64 `json:"memory_mib,omitempty"` // with pages of files
+}
+
+// median is, of several measurements of the same, the one with the middle rate.
+func median(seen []measurement) measurement {
+	slices.SortFunc(seen, func(a, b measurement) int {
+		switch {
+		case a.Rate < b.Rate:
+			return -1
+		case a.Rate > b.Rate:
+			return 1
+		}
+		return 0
+	})
+	return seen[len(seen)/2]
+}
+
+// row is a line of the table.
+type row struct {
+	Case    string `json:"case"`
+	Subject string `json:"subject"`
+	measurement
+}
+
+// comparison is a value with its budget, if the design gives one.
+type comparison struct {
+	What   string  `json:"what"`
+	Value  float64 `json:"value"`
+	Budget string  `json:"budget,omitempty"`
+	Kept   *bool   `json:"kept,omitempty"`
+}
+
+// skipped is a case that could not run.
+type skipped struct {
+	Case string `json:"case"`
+	Why  string `json:"why"`
+}
+
+// busy is the load per core above which something else was running on the machine.
+const busy = 0.75
+
+// report is all that is saved. It names neither the machine nor its folders.
+type report struct {
+	Commit      string       `json:"commit"`
+	At          time.Time    `json:"at"`
+	Go          string       `json:"go"`
+	System      string       `json:"system"`
+	Cores       int          `json:"cores"`
+	Seconds     float64      `json:"seconds"`
+	FsyncMS     float64      `json:"fsync_ms"`
+	Load        float64      `json:"load_before"` // average of the minute before
+	Rows        []row        `json:"cases"`
+	Comparisons []comparison `json:"ratios"`
+	Skipped     []skipped    `json:"skipped,omitempty"`
+
+	events int
+}
+
+func newReport(ctx context.Context, o options) *report {
+	return &report{
+		Commit: commit(ctx), At: time.Now().UTC().Truncate(time.Second), Go: runtime.Version(),
+		System: runtime.GOOS + "/" + runtime.GOARCH, Cores: runtime.NumCPU(), Seconds: o.seconds, Load: loadAverage(), events: o.events,
+	}
+}
+
+func (r *report) add(name, subject string, m measurement) {
+	r.Rows = append(r.Rows, row{name, subject, m})
+}
+
+func (r *report) skip(name, why string) {
+	r.Skipped = append(r.Skipped, skipped{name, strings.TrimSpace(why)})
+}
+
+// hide keeps the folder of the repository out of what is shown and saved.
+func (r *report) hide(root string) {
+	for i := range r.Skipped {
+		r.Skipped[i].Why = strings.ReplaceAll(r.Skipped[i].Why, root, ".")
+	}
+}
+
+// find returns a measurement, or the zero one.
+func (r *report) find(name, subject string, clients int) measurement {
+	for _, row := range r.Rows {
+		if row.Case == name && row.Subject == subject && row.Clients == clients {
+			return row.measurement
+		}
+	}
+	return measurement{}
+}
+
+// print writes the table, the ratios and what is missing.
+func (r *report) print(w io.Writer) {
+	fmt.Fprintf(w, "\npurser %s, %s, %s, %d cores shared by load, seller and the program measured, %g s each, one fsync %.2f ms\n",
+		r.Commit, r.Go, r.System, r.Cores, r.Seconds, r.FsyncMS)
+	if r.Load >= busy*float64(r.Cores) {
+		fmt.Fprintf(w, "The machine was busy before (load %.1f): ratios may be off, budgets are not worth much.\n", r.Load)
+	}
+	fmt.Fprintf(w, "\n")
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(t, "case\tprogram\tclients\treq/s\tCPU ms/req\tp50 ms\tp99 ms\tgap p50\tgap p99\town MiB\tMiB\t\n")
+	for i, row := range r.Rows {
+		if i > 0 && row.Case != r.Rows[i-1].Case {
+			fmt.Fprintf(t, "%s\n", strings.Repeat("\t", 11))
+		}
+		fmt.Fprintf(t, "%s\t%s\t%d\t%.0f\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", row.Case, row.Subject, row.Clients, row.Rate,
+			known("%.3f", row.CPU), known("%.2f", row.P50), known("%.2f", row.P99), known("%.2f", row.GapP50), known("%.2f", row.GapP99),
+			known("%.0f", row.OwnMiB), known("%.0f", row.MiB))
+	}
+	_ = t.Flush() // as with any print
+	fmt.Fprintf(w, "\n")
+	t = tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(t, "ratio\tvalue\tbudget\t\n")
+	for _, c := range r.Comparisons {
+		verdict := ""
+		if c.Kept != nil && *c.Kept {
+			verdict = "kept"
+		} else if c.Kept != nil {
+			verdict = "MISSED"
+		}
+		fmt.Fprintf(t, "%s\t%.2f\t%s\t%s\n", c.What, c.Value, c.Budget, verdict)
+	}
+	_ = t.Flush()
+	for _, s := range r.Skipped {
+		fmt.Fprintf(w, "\nnot measured or not to the end: %s: %s\n", s.Case, s.Why)
+	}
+}
+
+func known(format string, value float64) string {
+	if value == 0 {
+		return "-"
+	}
+	return fmt.Sprintf(format, value)
+}
+
+func (r *report) save(path string) error {
+	text, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, append(text, '\n'), 0o600)
+}

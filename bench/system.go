@@ -1,0 +1,115 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// clockTicks is how many units of /proc/PID/stat make a second: 100 on every Linux.
+const clockTicks = 100
+
+// processorTime is what a process has used so far, in user and system mode; false where
+// the system does not tell.
+func processorTime(pid int) (time.Duration, bool) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, false
+	}
+	// The second field is the program's name in parentheses, which may hold anything.
+	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+	const user, system = 14 - 3, 15 - 3
+	if len(fields) <= system {
+		return 0, false
+	}
+	var ticks int64
+	for _, i := range []int{user, system} {
+		n, err := strconv.ParseInt(string(fields[i]), 10, 64)
+		if err != nil {
+			return 0, false
+		}
+		ticks += n
+	}
+	return time.Duration(ticks) * time.Second / clockTicks, true
+}
+
+// memory is what a process has in memory now, in MiB: of its own, and with the pages of
+// files, such as the database, that the system may take back at any time. Zero where the
+// system does not tell.
+func memory(pid int) (own, all float64) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, 0
+	}
+	for line := range strings.Lines(string(status)) {
+		name, value, _ := strings.Cut(line, ":")
+		kib, err := strconv.ParseFloat(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 64)
+		switch {
+		case err != nil:
+		case name == "RssAnon":
+			own = kib / 1024
+		case name == "VmRSS":
+			all = kib / 1024
+		}
+	}
+	return own, all
+}
+
+// loadAverage is that of the last minute; zero where the system does not tell.
+func loadAverage() float64 {
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return 0
+	}
+	first, _, _ := strings.Cut(string(text), " ")
+	load, _ := strconv.ParseFloat(first, 64)
+	return load
+}
+
+// fsyncTime is how long making 4 KiB durable takes in a folder, in milliseconds (median).
+func fsyncTime(dir string) (float64, error) {
+	f, err := os.Create(filepath.Join(dir, "fsync"))
+	if err != nil {
+		return 0, err
+	}
+	defer func() {
+		_ = f.Close() // both are gone with the folder anyway
+		_ = os.Remove(f.Name())
+	}()
+	page := make([]byte, 4<<10)
+	times := make([]time.Duration, 101)
+	for i := range times {
+		began := time.Now()
+		if _, err := f.Write(page); err != nil {
+			return 0, err
+		}
+		if err := f.Sync(); err != nil {
+			return 0, err
+		}
+		times[i] = time.Since(began)
+	}
+	slices.Sort(times)
+	return milliseconds(times[len(times)/2]), nil
+}
+
+// commit names what is measured, with a + when the tree has changes.
+func commit(ctx context.Context) string {
+	head, err := exec.CommandContext(ctx, "git", "rev-parse", "--short=12", "HEAD").Output()
+	if err != nil {
+		return "unknown"
+	}
+	name := strings.TrimSpace(string(head))
+	if changes, err := exec.CommandContext(ctx, "git", "status", "--porcelain").Output(); err != nil || len(changes) > 0 {
+		name += "+"
+	}
+	return name
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
