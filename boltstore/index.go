@@ -123,9 +123,21 @@ func (b *batch) recount(was, is *pay.Payment) error {
 	return nil
 }
 
-// remember keeps which payment a transaction was recorded for first, for good.
+// remember keeps which payment a transaction was recorded for first, for as long as that
+// payment has it.
 func (b *batch) remember(was, is *pay.Payment) error {
-	if is.Transaction == "" || (was != nil && was.Transaction == is.Transaction) {
+	if was != nil && was.Transaction == is.Transaction {
+		return nil
+	}
+	if was != nil && was.Transaction != "" { // it was a claim that the chain disproved
+		old := transactionKey(was.Transaction)
+		if string(b.get(transactionsBucket, old)) == is.ID {
+			if err := b.delete(transactionsBucket, old); err != nil {
+				return err
+			}
+		}
+	}
+	if is.Transaction == "" {
 		return nil
 	}
 	key := transactionKey(is.Transaction)

@@ -141,10 +141,12 @@ func (p *Payment) applyVerdict(o Outcome, held bool, fx *Effects) error {
 		// A dispute is final: past the validity, at a safe block, nothing can move any more.
 		if p.State == Settled && !p.Disputed {
 			p.Confirmed = true
-			if p.Transaction != "" && o.Transaction != p.Transaction {
-				p.note(o.At, "the chain has another transaction than was claimed: "+p.Transaction)
+			if o.Transaction != "" && o.Transaction != p.Transaction {
+				if p.Transaction != "" {
+					p.note(o.At, "the chain has another transaction than was claimed: "+p.Transaction)
+				}
+				p.Transaction = o.Transaction
 			}
-			p.Transaction = o.Transaction
 		}
 	case VerdictDisprove:
 		if p.State == Settled && !p.Disputed && !p.Confirmed {

@@ -71,6 +71,8 @@ type Journal interface {
 	// Renew extends a lease: ErrLeaseLost when the fence is not current.
 	Renew(ctx context.Context, id string, fence uint64, until time.Time) error
 	// Record applies an outcome: see [Payment.Apply]. It returns the row as written.
+	// A transaction belongs to the first payment it was recorded for, until that payment is
+	// found to have another one.
 	// ErrLeaseLost, ErrTransactionKnown, ErrPaymentNotFound; ErrQueued when the outcome is
 	// kept in memory because the store cannot write, with the row as it will be.
 	Record(ctx context.Context, o Outcome) (*Payment, Effects, error)

@@ -117,6 +117,9 @@ func (m *model) record(o pay.Outcome) (*pay.Payment, error) {
 	if fx.Event != nil {
 		m.events = append(m.events, *fx.Event)
 	}
+	if was.Transaction != p.Transaction && m.claimed[was.Transaction] == p.ID {
+		delete(m.claimed, was.Transaction)
+	}
 	if _, known := m.claimed[p.Transaction]; p.Transaction != "" && !known {
 		m.claimed[p.Transaction] = p.ID
 	}
