@@ -169,6 +169,7 @@ func (a *App) Start() error {
 		a.log.Warn("no RPC (PURSER_RPC_URL): balances are not checked before paying, and a payment whose outcome nobody tells stays unresolved")
 	}
 	run.home.start(run.tenant)
+	a.log.Info("purser is ready", "version", Version(), "listen", a.listens(), "data", a.settings.dataDir)
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"slices"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -33,6 +34,18 @@ func (a *App) checkListeners() error {
 			"and has it an address (PURSER_BIND, PURSER_PORT)?")
 	}
 	return nil
+}
+
+// listens are the addresses of the sites that serve purser's doors.
+func (a *App) listens() []string {
+	var all []string
+	for _, d := range a.doors {
+		if s := d.site(); s != nil {
+			all = append(all, s.Listen...)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // loopbackOnly reports whether only programs on this machine can connect to listeners.

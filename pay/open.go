@@ -157,17 +157,16 @@ func (p *Payer) propose(ctx context.Context, r Request) (*Begin, choice, error) 
 	b.Declined = declined
 	var refused *PolicyError
 	if declined != nil && !errors.As(declined, &refused) {
-		if r.HTTP == nil {
+		// A repeat is served all the same: at the proxy whatever the fresh challenge says, on
+		// REST if it says what it said then, even if the wallet was deleted since.
+		terms, known := p.terms(r)
+		if r.HTTP == nil && !known {
 			return nil, choice{}, declined
 		}
-		// A repeat at the proxy is served whatever the fresh challenge says.
-		b.identify(r, Terms{})
+		b.identify(r, terms)
 		return b, c, nil
 	}
-	terms := Terms{
-		Settlement: r.Settlement, Network: c.network.Name, Scheme: c.requirement.Scheme,
-		Asset: c.asset.Address, PayTo: c.requirement.PayTo, Amount: c.requirement.Amount,
-	}
+	terms := termsOf(r.Settlement, c.network, c.asset, c.requirement)
 	b.identify(r, terms)
 	if b.Declined == nil {
 		b.Declined = p.unable(r, c)
@@ -195,6 +194,22 @@ func (p *Payer) propose(ctx context.Context, r Request) (*Begin, choice, error) 
 		balance,
 	)
 	return b, c, nil
+}
+
+func termsOf(s Settlement, n x402.Network, a x402.Asset, req x402.Requirement) Terms {
+	return Terms{Settlement: s, Network: n.Name, Scheme: req.Scheme, Asset: a.Address, PayTo: req.PayTo, Amount: req.Amount}
+}
+
+// terms are those of the first requirement that could be paid if there were a wallet.
+func (p *Payer) terms(r Request) (Terms, bool) {
+	for _, req := range r.Challenge.Accepts {
+		if _, asset, err := req.Supports(); err == nil {
+			if n, ok := p.network(req.Network); ok {
+				return termsOf(r.Settlement, n, asset, req), true
+			}
+		}
+	}
+	return Terms{}, false
 }
 
 // unable says why a payment that policy allows cannot be made all the same.

@@ -247,3 +247,25 @@ func TestRetiresAfterThirtyDays(t *testing.T) {
 		t.Fatal("the idempotency key still stands for a retired payment")
 	}
 }
+
+func TestARepeatOutlivesItsWallet(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	r := w.rest(pay.SettlePayer, "https://a.example/x", "100", "k")
+	p := w.mustPay(r)
+	if err := w.payer.DeleteWallet(context.Background(), w.key, p.WalletID); err != nil {
+		t.Fatal(err)
+	}
+	if again := w.mustPay(r); again.ID != p.ID {
+		t.Fatal("the stored answer was not given")
+	}
+	r.IdempotencyKey = "other"
+	var none *pay.NoWalletError
+	if _, err := w.payer.Pay(context.Background(), r); !errors.As(err, &none) {
+		t.Fatalf("got %v", err)
+	}
+	r.Challenge.Error = "nonce_already_used"
+	if _, err := w.payer.Pay(context.Background(), r); !errors.As(err, &none) {
+		t.Fatalf("got %v", err)
+	}
+}

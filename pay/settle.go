@@ -54,6 +54,9 @@ func (p *Payer) alreadyUsed(ctx context.Context, r Request) error {
 	if err != nil {
 		return err
 	}
+	if b.Place.Max == nil { // it could not be paid anyway
+		return b.Declined
+	}
 	have, err := p.store.Counter(ctx, b.Place.Counter)
 	if err != nil {
 		return err

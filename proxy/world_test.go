@@ -41,6 +41,7 @@ type world struct {
 // setup changes what a world is made of.
 type setup struct {
 	pay     pay.Options
+	store   func(pay.Store) pay.Store // what the payer gets instead of the real store
 	forward ForwardOptions
 	guard   GuardOptions
 	next    http.Handler // what is not proxy traffic
@@ -70,6 +71,7 @@ func newWorld(t *testing.T, change ...func(*setup)) *world {
 	logger := slog.New(slog.NewTextHandler(w.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	s := &setup{
 		pay:   pay.Options{ProxyPolicy: pay.Policy{MaxPayment: usdc(1), DailyBudget: usdc(10)}, RepeatWait: 5 * time.Second},
+		store: func(s pay.Store) pay.Store { return s },
 		guard: GuardOptions{AllowLoopback: true},
 		next:  http.NotFoundHandler(),
 		wrap:  func(h http.Handler) http.Handler { return h },
@@ -77,7 +79,7 @@ func newWorld(t *testing.T, change ...func(*setup)) *world {
 	for _, f := range change {
 		f(s)
 	}
-	s.pay.Store, s.pay.Wallets, s.pay.Logger = store, signer.NewLocal(store), logger
+	s.pay.Store, s.pay.Wallets, s.pay.Logger = s.store(store), signer.NewLocal(store), logger
 	if w.payer, err = pay.New(s.pay); err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,75 @@
+package house
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/purserpay/purser/"
+
+// What packages must not know, themselves or through others. Tests count where they are
+// listed: those of pay and x402 must start in seconds.
+var forbidden = []struct {
+	packages []string
+	tests    bool
+	imports  []string
+}{
+	{
+		[]string{"x402", "pay"}, true,
+		[]string{
+			"github.com/caddyserver/", "go.etcd.io/bbolt", "github.com/ethereum/go-ethereum/node",
+			"github.com/ethereum/go-ethereum/eth", "github.com/ethereum/go-ethereum/p2p", "github.com/ethereum/go-ethereum/ethclient",
+		},
+	},
+	{
+		[]string{"x402"}, true,
+		[]string{module + "pay"},
+	},
+	{
+		[]string{"pay"}, true,
+		[]string{
+			module + "boltstore", module + "signer", module + "facilitator", module + "chain", module + "payapi",
+			module + "proxy", module + "caddymodule", module + "sandbox", module + "vault",
+		},
+	},
+	{
+		[]string{"payapi", "proxy"}, false,
+		[]string{
+			"github.com/caddyserver/", "go.etcd.io/bbolt", module + "boltstore", module + "signer", module + "facilitator",
+			module + "chain", module + "caddymodule", module + "sandbox",
+		},
+	},
+	{
+		[]string{"boltstore", "signer", "facilitator", "chain", "vault", "sandbox"}, false,
+		[]string{"github.com/caddyserver/", module + "payapi", module + "proxy", module + "caddymodule"},
+	},
+	{
+		[]string{"cmd/purser", "caddymodule"}, false,
+		[]string{module + "sandbox", "github.com/ethereum/go-ethereum/ethclient", "github.com/ethereum/go-ethereum/node"},
+	},
+}
+
+func TestArrowsPointInwards(t *testing.T) {
+	t.Parallel()
+	for _, rule := range forbidden {
+		for _, p := range rule.packages {
+			args := []string{"list", "-deps"}
+			if rule.tests {
+				args = append(args, "-test")
+			}
+			out, err := exec.CommandContext(t.Context(), "go", append(args, module+p)...).Output()
+			if err != nil {
+				t.Fatalf("go %s: %v", strings.Join(args, " "), err)
+			}
+			for dep := range strings.Lines(string(out)) {
+				dep = strings.TrimSpace(dep)
+				for _, no := range rule.imports {
+					if dep == no || strings.HasPrefix(dep, strings.TrimSuffix(no, "/")+"/") {
+						t.Errorf("%s must not know %s", p, dep)
+					}
+				}
+			}
+		}
+	}
+}
