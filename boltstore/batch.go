@@ -69,15 +69,17 @@ func (b *batch) load(id string) (*pay.Payment, error) {
 }
 
 // leasedIDs lists payments whose lease ends at or before until (all if nil), soonest
-// first, at most limit (0: no bound).
-func (b *batch) leasedIDs(until *time.Time, limit int) []string {
+// first, at most limit (0: no bound), without those excepted.
+func (b *batch) leasedIDs(until *time.Time, limit int, except func(id string) bool) []string {
 	var ids []string
 	c := b.tx.Bucket(leasesBucket).Cursor()
 	for k, _ := c.First(); k != nil && (limit == 0 || len(ids) < limit); k, _ = c.Next() {
 		if until != nil && bytes.Compare(k[:8], []byte(nanos(*until))) > 0 {
 			break
 		}
-		ids = append(ids, string(k[9:]))
+		if id := string(k[9:]); except == nil || !except(id) {
+			ids = append(ids, id)
+		}
 	}
 	return ids
 }

@@ -202,12 +202,12 @@ func claimedIn(tx *bbolt.Tx, out pay.Outcome) bool {
 }
 
 // Lapse ends leases that ran out unreleased.
-func (d *DB) Lapse(ctx context.Context, now time.Time) (int, error) {
+func (d *DB) Lapse(ctx context.Context, now time.Time, held func(string) bool) (int, error) {
 	total := 0
 	for {
 		n := 0
 		err := d.do(ctx, &op{run: func(b *batch) error {
-			ids := b.leasedIDs(&now, maxBatch)
+			ids := b.leasedIDs(&now, maxBatch, held)
 			for _, id := range ids {
 				if err := b.lapse(id); err != nil {
 					return err

@@ -250,7 +250,7 @@ func (d *DB) recognize(tx *bbolt.Tx, leased map[string]*pay.Payment) error {
 		return errors.Join(errors.New("the schema has changed"), err)
 	}
 	b := newBatch(tx, nil)
-	for _, id := range b.leasedIDs(nil, 0) {
+	for _, id := range b.leasedIDs(nil, 0, nil) {
 		p, err := b.load(id)
 		if err != nil {
 			return err

@@ -84,7 +84,7 @@ func TestOutage(t *testing.T) {
 			wantError(t, err, pay.ErrUnavailable)
 			_, err = d.Acquire(ctx, released.ID, "node", noon, noon)
 			wantError(t, err, pay.ErrUnavailable)
-			_, err = d.Lapse(ctx, noon.Add(time.Hour))
+			_, err = d.Lapse(ctx, noon.Add(time.Hour), nil)
 			wantError(t, err, pay.ErrUnavailable)
 
 			repaired(t, d)
@@ -98,7 +98,7 @@ func TestOutage(t *testing.T) {
 			if err != nil || len(events) != 1 || events[0].ID != o.EventID {
 				t.Errorf("events %v, %v", events, err)
 			}
-			if n, err := d.Lapse(ctx, noon.Add(time.Hour)); err != nil || n != 0 {
+			if n, err := d.Lapse(ctx, noon.Add(time.Hour), nil); err != nil || n != 0 {
 				t.Errorf("%d leases lapsed although renewed, %v", n, err)
 			}
 			// The call that heard of an error has no payment that could still be sent.

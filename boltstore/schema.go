@@ -62,7 +62,7 @@ func lapseAll(ctx context.Context, bolt *bbolt.DB) error {
 		}
 		err := bolt.Update(func(tx *bbolt.Tx) error {
 			b := newBatch(tx, nil)
-			ids := b.leasedIDs(nil, scanRows)
+			ids := b.leasedIDs(nil, scanRows, nil)
 			more = len(ids) == scanRows
 			for _, id := range ids {
 				if err := b.lapse(id); err != nil {

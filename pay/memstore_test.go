@@ -23,7 +23,7 @@ type memStore struct {
 	wallets  []pay.Wallet
 	walletSK map[string][]byte
 	payments map[string]*pay.Payment
-	idem     map[string]string
+	idem     map[string][]string // key id and idempotency key -> payments, in the order of their beginning
 	events   []pay.SpendEvent
 	txs      map[string]string
 	counters map[pay.Counter]x402.Amount
@@ -34,7 +34,7 @@ type memStore struct {
 func newMemStore() *memStore {
 	return &memStore{
 		keys: map[string]pay.Key{}, secrets: map[string]string{}, orgs: map[string]pay.Organization{},
-		walletSK: map[string][]byte{}, payments: map[string]*pay.Payment{}, idem: map[string]string{},
+		walletSK: map[string][]byte{}, payments: map[string]*pay.Payment{}, idem: map[string][]string{},
 		txs: map[string]string{}, counters: map[pay.Counter]x402.Amount{},
 	}
 }
@@ -158,10 +158,16 @@ func (m *memStore) WalletSecret(_ context.Context, id string) ([]byte, error) {
 type memView struct{ *memStore }
 
 func (v memView) ByIdempotencyKey(keyID, key string) (*pay.Payment, error) {
-	if id, ok := v.idem[keyID+"/"+key]; ok {
-		return v.payments[id].Clone(), nil
+	var last *pay.Payment
+	for _, id := range v.idem[keyID+"/"+key] {
+		if last = v.payments[id]; last.Lives() {
+			break
+		}
 	}
-	return nil, nil
+	if last == nil {
+		return nil, nil
+	}
+	return last.Clone(), nil
 }
 
 func (v memView) VisitAwaited(keyID string, identity pay.Hash, now time.Time, visit func(string) (bool, error)) error {
@@ -225,7 +231,8 @@ func (m *memStore) Begin(_ context.Context, b *pay.Begin) (pay.Begun, error) {
 	m.apply(changes)
 	m.payments[begun.Payment.ID] = begun.Payment.Clone()
 	if begun.How == pay.Created && b.IdempotencyKey != "" {
-		m.idem[b.KeyID+"/"+b.IdempotencyKey] = begun.Payment.ID
+		key := b.KeyID + "/" + b.IdempotencyKey
+		m.idem[key] = append(m.idem[key], begun.Payment.ID)
 	}
 	return begun, nil
 }
@@ -279,7 +286,8 @@ func (m *memStore) Record(_ context.Context, o pay.Outcome) (*pay.Payment, pay.E
 		m.events = append(m.events, *fx.Event)
 	}
 	if p.Retired {
-		delete(m.idem, p.KeyID+"/"+p.IdempotencyKey)
+		key := p.KeyID + "/" + p.IdempotencyKey
+		m.idem[key] = slices.DeleteFunc(m.idem[key], func(id string) bool { return id == p.ID })
 	}
 	return p.Clone(), fx, nil
 }
@@ -316,11 +324,11 @@ func (m *memStore) Due(_ context.Context, now time.Time, limit int) ([]*pay.Paym
 	return out, nil
 }
 
-func (m *memStore) Lapse(_ context.Context, now time.Time) (int, error) {
+func (m *memStore) Lapse(_ context.Context, now time.Time, held func(string) bool) (int, error) {
 	defer m.lock()()
 	n := 0
 	for _, p := range m.payments {
-		if p.Lease.Owner != "" && !p.Lease.Live(now) {
+		if p.Lease.Owner != "" && !p.Lease.Live(now) && (held == nil || !held(p.ID)) {
 			p.Lapse()
 			n++
 		}

@@ -278,6 +278,7 @@ func (m *model) settleDown() {
 }
 
 func (m *model) recoverOnce() {
+	m.settleDown()
 	if _, err := m.payer.RecoverOnce(context.Background()); err != nil {
 		m.rapid.Fatal(err)
 	}
@@ -321,6 +322,7 @@ func (m *model) invariants(rt *rapid.T) {
 
 // end lets time pass and then compares the books with the chain.
 func (m *model) end(withChain bool) {
+	m.settleDown()
 	m.recoverAll()
 	m.invariants(m.rapid)
 	m.store.mu.Lock()

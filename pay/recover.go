@@ -36,8 +36,8 @@ func (p *Payer) nextCheck(row *Payment, now time.Time) time.Time {
 		return backoff(maxBackoff)
 	case row.Refused && now.Before(row.ValidBefore().Add(RepeatGrace)):
 		return row.ValidBefore().Add(RepeatGrace)
-	case row.Refused && p.opts.Chain == nil:
-		return time.Time{} // refused is all that will ever be known
+	case row.Refused && p.opts.Chain == nil && !now.Before(row.Created.Add(RetainPayload)):
+		return time.Time{} // without an RPC, refused is all that will be known
 	case p.opts.Chain == nil && !expired:
 		return row.ValidBefore()
 	case p.opts.Chain == nil:
@@ -83,7 +83,7 @@ func (p *Payer) RecoverOnce(ctx context.Context) (int, error) {
 	}
 	defer p.background.Done()
 	now := p.now().UTC()
-	if _, err := p.store.Lapse(ctx, now); err != nil {
+	if _, err := p.store.Lapse(ctx, now, p.held); err != nil {
 		return 0, fmt.Errorf("ending lapsed leases: %w", err)
 	}
 	// Payments that are being sent now may be due as well; they must not fill the batch.

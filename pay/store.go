@@ -84,7 +84,9 @@ type Journal interface {
 	// Due lists payments whose Check has come, the longest due first.
 	Due(ctx context.Context, now time.Time, limit int) ([]*Payment, error)
 	// Lapse ends leases that ran out unreleased, and returns how many.
-	Lapse(ctx context.Context, now time.Time) (int, error)
+	// Those that held reports are left alone: their sends are under way on this node,
+	// whatever the clock says. held may be nil; it must not call the store.
+	Lapse(ctx context.Context, now time.Time, held func(paymentID string) bool) (int, error)
 	// CountOpen is the number of payments with a label ("open", "unresolved",
 	// "disputed") over all keys, for metrics and alarms.
 	CountOpen(ctx context.Context, label string) (int, error)

@@ -16,36 +16,42 @@ var forbidden = []struct {
 	imports  []string
 }{
 	{
-		[]string{"x402", "pay"}, true,
+		[]string{"x402", "pay"},
+		true,
 		[]string{
 			"github.com/caddyserver/", "go.etcd.io/bbolt", "github.com/ethereum/go-ethereum/node",
 			"github.com/ethereum/go-ethereum/eth", "github.com/ethereum/go-ethereum/p2p", "github.com/ethereum/go-ethereum/ethclient",
 		},
 	},
 	{
-		[]string{"x402"}, true,
+		[]string{"x402"},
+		true,
 		[]string{module + "pay"},
 	},
 	{
-		[]string{"pay"}, true,
+		[]string{"pay"},
+		true,
 		[]string{
 			module + "boltstore", module + "signer", module + "facilitator", module + "chain", module + "payapi",
 			module + "proxy", module + "caddymodule", module + "sandbox", module + "vault",
 		},
 	},
 	{
-		[]string{"payapi", "proxy"}, false,
+		[]string{"payapi", "proxy"},
+		false,
 		[]string{
 			"github.com/caddyserver/", "go.etcd.io/bbolt", module + "boltstore", module + "signer", module + "facilitator",
 			module + "chain", module + "caddymodule", module + "sandbox",
 		},
 	},
 	{
-		[]string{"boltstore", "signer", "facilitator", "chain", "vault", "sandbox"}, false,
+		[]string{"boltstore", "signer", "facilitator", "chain", "vault", "sandbox"},
+		false,
 		[]string{"github.com/caddyserver/", module + "payapi", module + "proxy", module + "caddymodule"},
 	},
 	{
-		[]string{"cmd/purser", "caddymodule"}, false,
+		[]string{"cmd/purser", "caddymodule"},
+		false,
 		[]string{module + "sandbox", "github.com/ethereum/go-ethereum/ethclient", "github.com/ethereum/go-ethereum/node"},
 	},
 }

@@ -154,7 +154,7 @@ func (h *history) renewAny(rt *rapid.T) {
 }
 
 func (h *history) lapseAny(*rapid.T) {
-	n, err := h.Lapse(h.ctx, h.now)
+	n, err := h.Lapse(h.ctx, h.now, nil)
 	h.answer("lapse", n, err, h.model.lapse(h.now), nil)
 }
 

@@ -51,7 +51,7 @@ var leaseTests = map[string]func(*fixture){
 		for _, fence := range []uint64{0, 2} {
 			f.fails(f.Renew(f.ctx, p.ID, fence, until), pay.ErrLeaseLost)
 		}
-		n, err := f.Lapse(f.ctx, noon.Add(lapsed))
+		n, err := f.Lapse(f.ctx, noon.Add(lapsed), nil)
 		f.must(err)
 		f.same("lapsed although renewed", n, 0)
 		f.release(p, true)
@@ -102,7 +102,7 @@ var leaseTests = map[string]func(*fixture){
 		}
 		lapse := func(now time.Time, want int) {
 			f.Helper()
-			n, err := f.Lapse(f.ctx, now)
+			n, err := f.Lapse(f.ctx, now, nil)
 			f.must(err)
 			f.same("lapsed", n, want)
 		}
@@ -125,7 +125,7 @@ var leaseTests = map[string]func(*fixture){
 			f.same("fence", got.Lease.Fence, fence)
 			if fence%2 == 0 {
 				f.release(got, false)
-			} else if _, err := f.Lapse(f.ctx, noon.Add(time.Hour)); err != nil {
+			} else if _, err := f.Lapse(f.ctx, noon.Add(time.Hour), nil); err != nil {
 				f.Fatal(err)
 			}
 		}

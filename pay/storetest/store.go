@@ -44,7 +44,7 @@ var storeTests = map[string]func(*fixture){
 		f.fails(err, context.Canceled)
 		_, err = f.SpendEvents(ctx, k.ID, 1, "")
 		f.fails(err, context.Canceled)
-		_, err = f.Lapse(ctx, noon)
+		_, err = f.Lapse(ctx, noon, nil)
 		f.fails(err, context.Canceled)
 	},
 	"reopened": func(f *fixture) { f.survives(Opener.Close) },
@@ -105,7 +105,7 @@ func (f *fixture) survives(end func(Opener, testing.TB)) {
 	f.repeats(unanswered, soon, pay.Driven, open)
 
 	// A lease of before is over now or will be.
-	if _, err := f.Lapse(f.ctx, noon.Add(lapsed)); err != nil {
+	if _, err := f.Lapse(f.ctx, noon.Add(lapsed), nil); err != nil {
 		f.Fatal(err)
 	}
 	got := f.find(held.ID)

@@ -1,0 +1,187 @@
+package boltstore
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/signer"
+	"github.com/purserpay/purser/x402"
+)
+
+// Sequences that once cost money, or could have, and that need this store to show.
+
+// overtaken is a store that holds up its first Begin.
+type overtaken struct {
+	*DB
+	begins       atomic.Int32
+	held, letOff chan struct{}
+}
+
+func (o *overtaken) Begin(ctx context.Context, b *pay.Begin) (pay.Begun, error) {
+	if o.begins.Add(1) == 1 {
+		close(o.held)
+		<-o.letOff
+	}
+	return o.DB.Begin(ctx, b)
+}
+
+// A call is overtaken by its duplicate, whose caller leaves before anything is sent: the
+// duplicate is void and, by its id, the newest attempt under the idempotency key. A repeat
+// that is judged by it pays a second time.
+func TestRepeatOfACallThatItsDuplicateOvertook(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	d := openIn(t, inFolder(t.TempDir()))
+	store := &overtaken{DB: d, held: make(chan struct{}), letOff: make(chan struct{})}
+	payer, err := pay.New(pay.Options{Store: store, Wallets: signer.NewLocal(d)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := payer.Close(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	key, _, err := payer.CreateKey(ctx, pay.KeyRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := payer.CreateWallet(ctx, key, "base"); err != nil {
+		t.Fatal(err)
+	}
+	challenge, err := x402.DecodeHeader(`{"x402Version":2,"accepts":[{"scheme":"exact","network":"eip155:8453","amount":"1000",
+		"asset":"0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913","payTo":"0x1111111111111111111111111111111111111111",
+		"maxTimeoutSeconds":60,"extra":{"name":"USD Coin","version":"2"}}]}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const url = "https://api.example.com/x"
+	request := pay.Request{
+		Key: key, Door: pay.DoorProxy, Settlement: pay.SettleSeller, Challenge: challenge, URL: url, IdempotencyKey: "order-1",
+		HTTP: &pay.HTTPRequest{Method: "GET", URL: url},
+	}
+	type opened struct {
+		*pay.Attempt
+		err error
+	}
+	first := make(chan opened, 1)
+	go func() {
+		a, err := payer.Open(ctx, request)
+		first <- opened{a, err}
+	}()
+	<-store.held
+	caller, leave := context.WithCancel(ctx)
+	duplicate, err := payer.Open(caller, request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leave()
+	wantError(t, duplicate.PrepareSeller(), pay.ErrCallerGone)
+	close(store.letOff)
+	paid := <-first
+	if paid.err != nil {
+		t.Fatal(paid.err)
+	}
+	if duplicate.Payment().ID <= paid.Payment().ID {
+		t.Fatal("the duplicate's id is not the newer one")
+	}
+	if err := paid.PrepareSeller(); err != nil {
+		t.Fatal(err)
+	}
+	paid.Receipt(x402.Receipt{Success: true, Network: "base", Transaction: "0x" + strings.Repeat("7", 64)})
+	paid.Finish(false) // the answer is lost on its way
+
+	repeat, err := payer.Open(ctx, request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	repeat.Finish(true)
+	if repeat.Payment().ID != paid.Payment().ID || repeat.Payload().Header() != paid.Payload().Header() {
+		t.Errorf("the repeat pays again: %s after %s, which is settled", repeat.Payment().ID, paid.Payment().ID)
+	}
+}
+
+// A refused attempt settles late, after a further one under its idempotency key has become
+// void. The key must stand for the one that moved money, not for the last one.
+func TestRepeatOfALateSettlementBehindAVoidAttempt(t *testing.T) {
+	t.Parallel()
+	d := openIn(t, inFolder(t.TempDir()))
+	ctx := t.Context()
+	attempt := func() *pay.Begin {
+		b := call("k")
+		b.IdempotencyKey, b.New.IdempotencyKey = "order-1", "order-1"
+		b.Fingerprint = pay.HashOf("order-1")
+		b.New.Fingerprint = b.Fingerprint
+		return b
+	}
+	end := func(v pay.Verdict) *pay.Payment {
+		begun, err := d.Begin(ctx, attempt())
+		if err != nil || begun.How != pay.Created {
+			t.Fatalf("%+v, %v", begun, err)
+		}
+		p, _, err := d.Record(ctx, pay.Outcome{PaymentID: begun.Payment.ID, Fence: 1, At: noon, Verdict: v, Reason: "test", Release: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	refused := end(pay.VerdictRefused)
+	end(pay.VerdictVoid)
+	end(pay.VerdictVoid)
+	late := settlement(refused)
+	late.Fence = 0
+	late.Release = false
+	late.Signature = nil
+	if _, _, err := d.Record(ctx, late); err != nil {
+		t.Fatal(err)
+	}
+	begun, err := d.Begin(ctx, attempt())
+	if err != nil || begun.How != pay.Stored || begun.Payment.ID != refused.ID {
+		t.Errorf("the repeat is %+v, %v; want the payment %s", begun, err, refused.ID)
+	}
+	checked(t, d)
+}
+
+// An outage ends half way: the renewals that were written then are done with, and later
+// ones must be kept anew. A renewal that is promised and lost hands the payment to another
+// sender while the first one goes on.
+func TestRenewalAfterHalfAResume(t *testing.T) {
+	t.Parallel()
+	d := openIn(t, inFolder(t.TempDir()))
+	ctx := t.Context()
+	held, other := begun(t, d, "k"), begun(t, d, "k")
+	broken(d, nothingWritten)
+	if err := d.Renew(ctx, held.ID, 1, noon.Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	for range maxBatch { // so that what is kept takes two commits
+		_, _, err := d.Record(ctx, pay.Outcome{PaymentID: other.ID, Fence: 1, At: noon, Note: "seen"})
+		wantError(t, err, pay.ErrQueued)
+	}
+	// The disk takes one commit and fails again.
+	var commits atomic.Int32
+	half := func(commit func() error) error {
+		if commits.Add(1) == 1 {
+			return commit()
+		}
+		return errDisk
+	}
+	d.hooks.commit.Store(&half)
+	d.hooks.reopen.Store(nil)
+	eventually(t, "half a resume", func() bool { return commits.Load() >= 2 })
+	if err := d.Renew(ctx, held.ID, 1, noon.Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	repaired(t, d)
+	p, err := d.Payment(ctx, held.ID)
+	if err != nil || !p.Lease.Until.Equal(noon.Add(time.Hour)) {
+		t.Errorf("the lease ends %s, promised was %s (%v)", p.Lease.Until, noon.Add(time.Hour), err)
+	}
+	checked(t, d)
+}

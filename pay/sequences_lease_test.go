@@ -1,0 +1,277 @@
+package pay_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/x402"
+)
+
+// Sequences around leases, clocks and recovery; see sequences_test.go.
+
+// node is one more process over the world's store.
+func (w *world) node() *pay.Payer {
+	w.t.Helper()
+	p, err := pay.New(w.opts)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return p
+}
+
+// slowChain takes its time to tell a balance.
+type slowChain struct {
+	*truth
+	takes time.Duration
+}
+
+func (s *slowChain) Balance(ctx context.Context, a x402.Asset, o x402.Address) (x402.Amount, error) {
+	s.advance(s.takes)
+	return s.truth.Balance(ctx, a, o)
+}
+
+// slowDisk takes its time to journal a payment.
+type slowDisk struct {
+	pay.Store
+	clock *truth
+	takes time.Duration
+}
+
+func (s *slowDisk) Begin(ctx context.Context, b *pay.Begin) (pay.Begun, error) {
+	begun, err := s.Store.Begin(ctx, b)
+	s.clock.advance(s.takes)
+	return begun, err
+}
+
+// A lease that is counted from before a slow RPC or a slow disk is over when it is granted:
+// a second node then takes the payment while the first one sends, and what the first one
+// learns of the money may no longer be written. A validity so counted is too short.
+func TestLeaseStartsWhenItIsGranted(t *testing.T) {
+	t.Parallel()
+	const late = pay.LeaseTime + time.Second
+	for name, c := range map[string]struct {
+		slow  func(w *truth, o *pay.Options)
+		valid time.Duration
+	}{
+		"slow RPC":  {func(c *truth, o *pay.Options) { o.Chain = &slowChain{c, late} }, 60 * time.Second},
+		"slow disk": {func(c *truth, o *pay.Options) { o.Store = &slowDisk{o.Store, c, late} }, 60*time.Second - late},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, nil)
+			quick := w.node()
+			c.slow(w.chain, &w.opts)
+			r := w.proxied("https://a.example/x", "1", "order-1")
+			a, err := w.node().Open(context.Background(), r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer a.Finish(true)
+			p, now := w.payment(a.Payment().ID), w.chain.clock()
+			if got := p.ValidBefore().Sub(now); got != c.valid {
+				t.Errorf("valid for %s more, want %s", got, c.valid)
+			}
+			b, err := quick.Open(context.Background(), r)
+			var open *pay.OpenError
+			if err == nil {
+				t.Errorf("two nodes hold the payload of %s at once", b.Payment().ID)
+				b.Finish(true)
+			} else if !errors.As(err, &open) || open.Payment.ID != p.ID {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// A clock that jumps past a lease must not make the process forget that it is sending. The
+// seller would get the payload twice at once and serve it once, perhaps to a caller that
+// has left; the other one has paid for nothing.
+func TestClockJumpDuringASend(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	r := w.proxied("https://a.example/x", "1", "order-1")
+	a := w.mustOpen(r)
+	w.chain.advance(pay.LeaseTime + time.Second)
+	b, err := w.payer.Open(context.Background(), r)
+	var open *pay.OpenError
+	if err == nil {
+		t.Errorf("the same process sends %s twice at once", b.Payment().ID)
+		b.Finish(true)
+	} else if !errors.As(err, &open) {
+		t.Error(err)
+	}
+	a.Finish(true)
+	w.quiet()
+	w.mustOpen(r).Finish(true) // once it is over, a repeat gets it
+}
+
+// stolen is a facilitator that hangs; meanwhile something happens.
+type stolen struct {
+	*facilitator
+	meanwhile func()
+}
+
+func (s *stolen) Verify(ctx context.Context, _ pay.Exchange) (pay.VerifyAnswer, error) {
+	s.meanwhile()
+	<-ctx.Done()
+	return pay.VerifyAnswer{}, ctx.Err()
+}
+
+// While /verify hangs, the lease goes to another node. A payload that leaves all the same
+// comes on top of whatever that node has made of the payment since, and nobody may write
+// down what became of it.
+func TestNothingLeavesWithoutTheLease(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) { // renewals run on the real clock, every 10 s
+		w := newWorld(t, func(o *pay.Options) { o.Chain = nil })
+		other := w.node()
+		r := w.proxied("https://a.example/x", "10", "order-1")
+		var theirs *pay.Attempt
+		w.opts.Facilitator = &stolen{w.fac, func() {
+			w.chain.advance(pay.LeaseTime + time.Second) // this node is suspended
+			var err error
+			if theirs, err = other.Open(context.Background(), r); err != nil {
+				t.Error(err)
+			}
+		}}
+		w.restart()
+		a := w.mustOpen(r)
+		if err := a.PrepareSeller(); !errors.Is(err, pay.ErrLeaseLost) {
+			t.Errorf("the payload leaves (error %v)", err)
+		}
+		a.Finish(false)
+		if theirs == nil || theirs.Payment().ID != a.Payment().ID {
+			t.Fatal("the other node has another payment")
+		}
+		if err := theirs.PrepareSeller(); err != nil {
+			t.Error(err)
+		}
+		theirs.Finish(true)
+		w.quiet()
+	})
+}
+
+// A payload that leaves just before it expires buys nothing, and still may be settled:
+// the caller then pays again for what it did not get.
+func TestNothingLeavesTooLate(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	a := w.mustOpen(w.proxied("https://a.example/x", "10", ""))
+	w.chain.advance(60*time.Second - pay.ResendMargin)
+	p := failedState(t, a.PrepareSeller())
+	a.Finish(false)
+	w.quiet()
+	if p = w.payment(p.ID); p.State != pay.Void || w.placeCount() != "0" {
+		t.Errorf("%s, place %s", p.State, w.placeCount())
+	}
+}
+
+// Payments that are being sent come due as well. If long sends fill recovery's batch, a
+// payment that did move money stays out of the books for as long as they last.
+func TestLongSendsDoNotStarveRecovery(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	for range 200 {
+		a := w.mustOpen(w.proxied("https://stream.example/x", "1", ""))
+		defer a.Finish(true)
+	}
+	lost := w.mustOpen(w.proxied("https://a.example/lost", "1", ""))
+	id := lost.Payment().ID
+	w.sellerMoves(lost.Payload())
+	lost.Finish(false)
+	w.released(id)
+	w.chain.advance(25 * time.Second)
+	w.recoverOnce()
+	if p := w.payment(id); p.State != pay.Settled {
+		t.Errorf("the payment that moved money is %s", p.State)
+	}
+}
+
+// released waits until nobody holds the payment's lease.
+func (w *world) released(id string) {
+	w.t.Helper()
+	for end := time.Now().Add(5 * time.Second); w.payment(id).Lease.Owner != ""; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			w.t.Fatal("the lease was not released")
+		}
+	}
+}
+
+// Without an RPC nothing more becomes known of refused payments. Looked at for ever, they
+// pile up until recovery has no turn left for those that moved money. An RPC that is
+// configured within the month still finds a late settlement.
+func TestRefusedPaymentsLeaveRecovery(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(o *pay.Options) { o.Chain = nil })
+	w.fac.mode("refuse", "")
+	var ids []string
+	for i := range 5 {
+		_, err := w.payer.Pay(context.Background(), w.rest(pay.SettlePayer, fmt.Sprintf("https://a.example/%d", i), "1", ""))
+		ids = append(ids, failedState(t, err).ID)
+	}
+	w.quiet()
+	for range 40 {
+		w.chain.advance(24 * time.Hour)
+		w.recoverOnce()
+	}
+	due, err := w.store.Due(context.Background(), w.chain.clock().Add(365*24*time.Hour), 100)
+	if err != nil || len(due) != 0 {
+		t.Errorf("%d are still due, %v", len(due), err)
+	}
+	for _, id := range ids {
+		if p := w.payment(id); p.Checks > 32 || !p.Refused {
+			t.Errorf("%v, looked at %d times", p.Flags(), p.Checks)
+		}
+	}
+	if err := w.store.checkCounters(); err != nil {
+		t.Error(err)
+	}
+}
+
+// watcher counts verdicts.
+type watcher map[pay.Verdict]int
+
+func (watcher) Began(*pay.Payment)                                   {}
+func (watcher) Refused(pay.Door, string)                             {}
+func (watcher) Took(string, time.Duration)                           {}
+func (w watcher) Changed(_ *pay.Payment, _ pay.State, v pay.Verdict) { w[v]++ }
+
+// An unresolved payment is an alarm for a person. One that rings at every look, or goes on
+// after the chain has said that the money did not move, is one that nobody answers.
+func TestUnresolvedIsToldOnceAndEnds(t *testing.T) {
+	t.Parallel()
+	told := watcher{}
+	w := newWorld(t, func(o *pay.Options) { o.Chain, o.Facilitator, o.Observer = nil, nil, told })
+	a := w.mustOpen(w.proxied("https://a.example/x", "1", ""))
+	a.Finish(false)
+	w.quiet()
+	for range 24 * 6 {
+		w.chain.advance(10 * time.Minute)
+		w.recoverOnce()
+	}
+	if n := told[pay.VerdictAbsent]; n != 1 {
+		t.Errorf("told %d times in a day", n)
+	}
+	count := func() int {
+		n, err := w.store.CountOpen(context.Background(), "unresolved")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	if p := w.payment(a.Payment().ID); !p.Unresolved || p.Checks < 2 || count() != 1 {
+		t.Fatalf("%s %v, looked at %d times, %d unresolved", p.State, p.Flags(), p.Checks, count())
+	}
+	w.opts.Chain = w.chain
+	w.restart()
+	w.chain.advance(25 * time.Hour)
+	w.recoverOnce()
+	if p := w.payment(a.Payment().ID); p.State != pay.Void || count() != 0 {
+		t.Errorf("%s %v, %d unresolved", p.State, p.Flags(), count())
+	}
+}

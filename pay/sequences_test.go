@@ -1,0 +1,235 @@
+package pay_test
+
+import (
+	"context"
+	"errors"
+	"math/big"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/x402"
+)
+
+// Sequences of calls, crashes and lies that once cost money, or books that were wrong
+// about it. Those about leases and recovery are in sequences_lease_test.go.
+
+// mustOpen opens an attempt at the proxy's door.
+func (w *world) mustOpen(r pay.Request) *pay.Attempt {
+	w.t.Helper()
+	a, err := w.payer.Open(context.Background(), r)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return a
+}
+
+func (w *world) recoverOnce() {
+	w.t.Helper()
+	if _, err := w.payer.RecoverOnce(context.Background()); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// The money of a payment can move before its signature is in the journal. A repeat that
+// then got an error instead of the payload would make its caller buy elsewhere.
+func TestRepeatAfterACrashBeforeTheSignatureWasKept(t *testing.T) {
+	t.Parallel()
+	for _, settlement := range []pay.Settlement{pay.SettlePayer, pay.SettleSeller} {
+		t.Run(string(settlement), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, nil)
+			r := w.rest(settlement, "https://a.example/x", "1000", "order-1")
+			lost := w.mustOpen(r)
+			defer lost.Finish(false)
+			w.sellerMoves(lost.Payload())
+			w.store.crash()
+			if w.payment(lost.Payment().ID).Signature != nil {
+				t.Fatal("the signature is in the journal already")
+			}
+			w.payer = w.node()
+			w.chain.advance(25 * time.Second)
+			w.recoverOnce()
+			got := w.mustPay(r)
+			if got.ID != lost.Payment().ID || got.State != pay.Settled || w.chain.moves() != 1 {
+				t.Errorf("payment %s is %s, %d moves", got.ID, got.State, w.chain.moves())
+			}
+			a, err := w.payer.Pay(context.Background(), r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			a.Finish(true)
+			if a.Payload().Header() != lost.Payload().Header() {
+				t.Error("the stored answer is another payload")
+			}
+		})
+	}
+}
+
+// A refused attempt may settle late, after a further attempt under its idempotency key
+// has failed. A repeat that sees only the last attempt pays a second time.
+func TestRepeatOfALateSettlementBehindAVoidAttempt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	r := w.rest(pay.SettlePayer, "https://a.example/x", "1000", "order-1")
+	w.fac.mode("", "refuse")
+	_, err := w.payer.Pay(context.Background(), r)
+	first := failedState(t, err)
+	w.fac.mode("unreachable", "")
+	_, err = w.payer.Pay(context.Background(), r)
+	if second := failedState(t, err); !first.Refused || second.ID == first.ID || second.State != pay.Void {
+		t.Fatalf("first %v, second %s", first.Flags(), second.State)
+	}
+	w.quiet()
+	if _, err := w.chain.move(first.Authorization); err != nil {
+		t.Fatal(err)
+	}
+	w.chain.advance(190 * time.Second)
+	w.recoverOnce()
+	w.fac.mode("", "")
+	if got := w.mustPay(r); got.ID != first.ID || w.chain.moves() != 1 {
+		t.Errorf("the repeat got payment %s instead of %s, %d moves", got.ID, first.ID, w.chain.moves())
+	}
+}
+
+// Sums of absurd amounts overflow, and a counter that overflows refuses every later
+// payment of the key. Such a challenge must not get as far as the journal.
+func TestAbsurdAmountBlocksNothing(t *testing.T) {
+	t.Parallel()
+	most := new(big.Int).Lsh(big.NewInt(1), 128)
+	absurd := map[string]string{
+		"all bits":      new(big.Int).Sub(new(big.Int).Lsh(big.NewInt(1), 256), big.NewInt(1)).String(),
+		"one above max": new(big.Int).Add(most, big.NewInt(1)).String(),
+	}
+	for _, settlement := range []pay.Settlement{pay.SettlePayer, pay.SettleSeller} {
+		w := newWorld(t, func(o *pay.Options) { o.Chain = nil })
+		for name, amount := range absurd {
+			_, err := w.payer.Pay(context.Background(), w.rest(settlement, "https://evil.example/x", amount, ""))
+			var unsupported *x402.UnsupportedError
+			if !errors.As(err, &unsupported) {
+				t.Errorf("%s, %s: %v", settlement, name, err)
+			}
+		}
+		if n := len(w.store.payments); n != 0 {
+			t.Errorf("%s: %d payments are in the journal", settlement, n)
+		}
+		w.mustPay(w.rest(pay.SettlePayer, "https://a.example/x", most.String(), ""))
+		w.mustPay(w.rest(pay.SettlePayer, "https://a.example/y", "1000", ""))
+	}
+}
+
+// A challenge for more than the wallet has, refused by the facilitator, once kept that
+// amount reserved: any seller could keep the wallet from paying others.
+func TestRefusedChallengeLocksNoWallet(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	w.fac.mode("refuse", "")
+	_, err := w.payer.Pay(context.Background(), w.rest(pay.SettlePayer, "https://evil.example/x", "999999999999", ""))
+	var failed *pay.FailedError
+	if !errors.As(err, &failed) || !strings.Contains(failed.Detail, "insufficient_funds") {
+		t.Fatalf("got %v", err)
+	}
+	w.mustOpen(w.proxied("https://a.example/x", "10", "")).Finish(true)
+	if n := w.fac.called("verify"); n != 0 {
+		t.Errorf("the facilitator saw %d payloads that the wallet cannot pay", n)
+	}
+}
+
+// A key's own policy that says nothing about amounts must not lift the limits of the
+// proxy, or an agent could spend the whole wallet on one challenge.
+func TestPolicyOfAKeyKeepsTheLimitsOfTheProxy(t *testing.T) {
+	t.Parallel()
+	one, two, three := x402.NewAmount(1_000_000), x402.NewAmount(2_000_000), x402.NewAmount(3_000_000)
+	for name, c := range map[string]struct {
+		own    pay.Policy
+		amount string
+		rule   string // "": paid
+	}{
+		"doors only, too much":     {pay.Policy{Doors: []pay.Door{pay.DoorProxy}}, "1000001", "per-payment"},
+		"doors only, within":       {pay.Policy{Doors: []pay.Door{pay.DoorProxy}}, "1000000", ""},
+		"own limit, default day":   {pay.Policy{MaxPayment: &three}, "2000001", "daily-budget"},
+		"own limits stand":         {pay.Policy{MaxPayment: &three, DailyBudget: &three}, "3000000", ""},
+		"own day, default payment": {pay.Policy{DailyBudget: &three}, "1000001", "per-payment"},
+	} {
+		w := newWorld(t, func(o *pay.Options) { o.ProxyPolicy = pay.Policy{MaxPayment: &one, DailyBudget: &two} })
+		w.key.Policy = &c.own
+		a, err := w.payer.Open(context.Background(), w.proxied("https://a.example/x", c.amount, ""))
+		switch {
+		case err == nil:
+			a.Finish(true)
+			if c.rule != "" {
+				t.Errorf("%s: paid", name)
+			}
+		case !isRule(err, c.rule):
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A receipt may name a transaction that does not exist. What the chain shows later has to
+// replace it, or the books point to a transfer that nobody can find.
+func TestConfirmationCorrectsAClaimedTransaction(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	a := w.mustOpen(w.proxied("https://a.example/x", "10", ""))
+	moved := w.sellerMoves(a.Payload())
+	claimed := "0x" + strings.Repeat("ab", 32)
+	a.Receipt(x402.Receipt{Success: true, Network: "base", Transaction: claimed})
+	a.Finish(true)
+	w.quiet()
+	if p := w.payment(a.Payment().ID); p.State != pay.Settled || p.Transaction != claimed {
+		t.Fatalf("%s by %s", p.State, p.Transaction)
+	}
+	w.recoverAll()
+	p := w.payment(a.Payment().ID)
+	if !p.Confirmed || p.Transaction != moved {
+		t.Errorf("%v, transaction %s, want %s", p.Flags(), p.Transaction, moved)
+	}
+	if n := len(p.Notes); n == 0 || !strings.Contains(p.Notes[n-1].Text, claimed) {
+		t.Errorf("the claim is forgotten: %v", p.Notes)
+	}
+}
+
+// A receipt with another payment's transaction is no evidence. Refusing it happens beside
+// the attempt, which goes on: with -race, they must not write the same row.
+func TestRefusedReceiptBesideItsAttempt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	taken := "0x" + strings.Repeat("ab", 32)
+	w.store.txs[taken] = "another payment"
+	for range 20 {
+		a := w.mustOpen(w.proxied("https://a.example/x", "1", ""))
+		a.Receipt(x402.Receipt{Success: true, Network: "base", Transaction: taken})
+		a.Observe("seller answered 500")
+		a.Finish(true)
+		w.quiet()
+		p := w.payment(a.Payment().ID)
+		story := ""
+		for _, n := range p.Notes {
+			story += n.Text + "\n"
+		}
+		if p.State != pay.Open || p.Transaction != "" || p.Signature == nil ||
+			!strings.Contains(story, "receipt not accepted") || !strings.Contains(story, "seller answered 500") {
+			t.Fatalf("%s by %q: %s", p.State, p.Transaction, story)
+		}
+	}
+}
+
+// A facilitator's lie told while there was no RPC is found out once there is one; else the
+// books count money that never moved, for good.
+func TestLieIsFoundOutByALaterRPC(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(o *pay.Options) { o.Chain = nil })
+	w.fac.mode("", "lie")
+	p := w.mustPay(w.rest(pay.SettlePayer, "https://a.example/x", "1000", ""))
+	w.opts.Chain = w.chain
+	w.restart()
+	for range 40 {
+		w.chain.advance(24 * time.Hour)
+		w.recoverOnce()
+	}
+	if p = w.payment(p.ID); !p.Disputed {
+		t.Errorf("%s %v, retired %v, looked at %d times", p.State, p.Flags(), p.Retired, p.Checks)
+	}
+}

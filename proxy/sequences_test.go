@@ -1,0 +1,210 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/x402"
+)
+
+// Sequences of requests and failures that once cost money at the proxy or the transport.
+
+// A load balancer retries after a send that hung until the payment could no longer be
+// repeated. It is still one incoming request: a new payment would be a second one for it.
+func TestLateRetryOfOneCallPaysOnce(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	var ahead time.Duration
+	w := newWorld(t, func(s *setup) {
+		s.pay.Clock = func() time.Time {
+			mu.Lock()
+			defer mu.Unlock()
+			return time.Now().Add(ahead)
+		}
+	})
+	s := newSeller(t)
+	s.paid = func(rw http.ResponseWriter, _ *http.Request, _ int) {
+		mu.Lock()
+		ahead += 60*time.Second + pay.RepeatGrace + 20*time.Second
+		mu.Unlock()
+		hangUp(rw)
+	}
+	tr, call := w.transport(nil, TransportOptions{}), w.call()
+	var ids []string
+	for range 2 {
+		_, err := w.trip(tr, call, request(t, "GET", s.URL+"/x", nil))
+		var lost *SendError
+		if !errors.As(err, &lost) {
+			t.Fatalf("got %v, want a lost send", err)
+		}
+		ids = append(ids, lost.Payment.ID)
+	}
+	call.Finish(false)
+	if n := len(w.payments()); n != 1 || ids[0] != ids[1] {
+		t.Errorf("%d payments for one incoming request: %v", n, ids)
+	}
+	s.expect(1, 1, 1)
+}
+
+// The first upstream takes the payload and says nothing. The next one asked for the same
+// incoming request gets the same payload; a new one would pay both.
+func TestSecondUpstreamIsNotPaidAgain(t *testing.T) {
+	t.Parallel()
+	w, first, second := newWorld(t), newSeller(t), newSeller(t)
+	first.paid = func(rw http.ResponseWriter, _ *http.Request, _ int) { hangUp(rw) }
+	tr, call := w.transport(nil, TransportOptions{}), w.call()
+	_, err := w.trip(tr, call, request(t, "GET", first.URL+"/x", nil))
+	var lost *SendError
+	if !errors.As(err, &lost) {
+		t.Fatalf("got %v, want a lost send", err)
+	}
+	a, err := w.trip(tr, call, request(t, "GET", second.URL+"/x", nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	call.Finish(true)
+	if id := a.paid(t); id != lost.Payment.ID || len(w.payments()) != 1 {
+		t.Errorf("%d payments for one incoming request: %s, then %s", len(w.payments()), lost.Payment.ID, id)
+	}
+	first.expect(1, 1, 1)
+	second.expect(0, 1, 1)
+}
+
+// A load balancer may not like an answer to the payload, and then not reach the next
+// upstream. The first one has the payload all the same: a void payment would be out of the
+// books although it is settled later, and the client's repeat would pay again.
+func TestNoConnectionAfterAnAnswerIsNotVoid(t *testing.T) {
+	t.Parallel()
+	w, s := newWorld(t), newSeller(t)
+	s.paid = func(rw http.ResponseWriter, _ *http.Request, _ int) { rw.WriteHeader(http.StatusOK) }
+	gone := httptest.NewServer(http.NotFoundHandler())
+	gone.Close()
+	tr, call := w.transport(nil, TransportOptions{}), w.call()
+	a, err := w.trip(tr, call, request(t, "GET", s.URL+"/x", nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := a.paid(t)
+	_, err = w.trip(tr, call, request(t, "GET", gone.URL+"/x", nil))
+	var lost *SendError
+	if !errors.As(err, &lost) || lost.Payment.ID != id {
+		t.Errorf("got %v, want a lost send of %s", err, id)
+	}
+	call.Finish(false)
+	if p := w.closed(id); p.State != pay.Open || p.Answered {
+		t.Errorf("%s (%s), answered %t; the seller has the payload", p.State, p.Reason, p.Answered)
+	}
+	s.expect(1, 1, 1)
+}
+
+// http.Transport repeats a bodiless request with an idempotency key by itself when its
+// connection breaks. A seller that does not know the header would sell twice.
+func TestPaidPostWithoutABodyIsSentOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for _, name := range []string{"Idempotency-Key", "X-Idempotency-Key"} {
+		s := newSeller(t)
+		s.paid = func(rw http.ResponseWriter, _ *http.Request, _ int) { hangUp(rw) }
+		call := w.call()
+		_, err := w.trip(w.transport(nil, TransportOptions{}), call, request(t, "POST", s.URL+"/x", nil, name, "k"))
+		call.Finish(false)
+		var lost *SendError
+		if !errors.As(err, &lost) {
+			t.Errorf("%s: %v", name, err)
+		}
+		s.expect(1, 1, 1)
+		if got := s.bought[0].Header.Get(name); got != "k" {
+			t.Errorf("the seller got %s: %q", name, got)
+		}
+	}
+}
+
+// outage is a store that can be told to take no payments.
+type outage struct {
+	pay.Store
+	on atomic.Bool
+}
+
+func (o *outage) Begin(ctx context.Context, b *pay.Begin) (pay.Begun, error) {
+	if o.on.Load() {
+		return pay.Begun{}, pay.ErrUnavailable
+	}
+	return o.Store.Begin(ctx, b)
+}
+
+// A payload is out, its answer was lost, and the journal cannot be asked when the client
+// repeats. Handed the seller's challenge, a client that knows x402 would pay it as well.
+func TestNoChallengeDuringAnOutage(t *testing.T) {
+	t.Parallel()
+	var store *outage
+	w := newWorld(t, func(s *setup) {
+		s.store = func(real pay.Store) pay.Store {
+			store = &outage{Store: real}
+			return store
+		}
+	})
+	s := newSeller(t)
+	s.paid = func(rw http.ResponseWriter, _ *http.Request, n int) {
+		if n == 1 {
+			hangUp(rw)
+			return
+		}
+		s.receipt(rw, n)
+	}
+	if a := w.get(s.URL + "/x"); a.StatusCode != http.StatusBadGateway {
+		t.Fatalf("got %d %s", a.StatusCode, a.body)
+	}
+	id := w.payments()[0].ID
+	w.closed(id)
+
+	store.on.Store(true)
+	a := w.get(s.URL + "/x")
+	if _, found, _ := x402.FromResponse(a.Header, []byte(a.body)); found || a.StatusCode != http.StatusServiceUnavailable ||
+		a.Header.Get("Retry-After") == "" || a.problem(t).Reason != DeclinedUnavailable {
+		t.Errorf("challenge %t: %d %v %s", found, a.StatusCode, a.Header, a.body)
+	}
+	store.on.Store(false)
+	if again := w.get(s.URL + "/x").paid(t); again != id {
+		t.Errorf("payment %s instead of %s after the outage", again, id)
+	}
+	s.expect(3, 2, 1)
+}
+
+// buggy is a facilitator that panics.
+type buggy struct{ pay.Facilitator }
+
+func (buggy) Verify(context.Context, pay.Exchange) (pay.VerifyAnswer, error) { panic("bug") }
+
+// A panic under the lease must not leave a lease that is renewed for ever: nobody could
+// send or close that payment again, and its money stays reserved.
+func TestPanicBesideTheLeaseReleasesIt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *setup) { s.pay.Facilitator = buggy{} })
+	s := newSeller(t)
+	tr, call := w.transport(nil, TransportOptions{}), w.call()
+	func() {
+		defer func() {
+			if v := recover(); v != "bug" {
+				t.Errorf("panic %v", v)
+			}
+		}()
+		defer call.Finish(false)
+		_, err := w.trip(tr, call, request(t, "GET", s.URL+"/x", nil))
+		t.Errorf("no panic but %v", err)
+	}()
+	list := w.payments()
+	if len(list) != 1 {
+		t.Fatalf("%d payments", len(list))
+	}
+	if p := w.closed(list[0].ID); p.State != pay.Open {
+		t.Errorf("%s (%s)", p.State, p.Reason) // whether the facilitator has kept the payload is not known
+	}
+	s.expect(1, 0, 0)
+}
