@@ -28,6 +28,7 @@ type Attempt struct {
 	started  time.Time
 	done     bool
 	pending  sync.WaitGroup // outcomes being written
+	late     late           // one that waits for the end of the attempt
 }
 
 // Payment is the payment as last written. Callers must not change it.
@@ -111,15 +112,26 @@ func (a *Attempt) finish(answered, wait bool) {
 	}
 	a.payer.finished(a.hold, answered && !a.row.waitsForReceipt())
 	o := a.outcome(Outcome{Release: true, Answered: answered})
+	before, settlement, stopped := a.late.take()
+	if stopped {
+		a.pending.Done()
+	}
 	release := func() {
 		defer a.payer.background.Done()
 		defer a.payer.letGo(a.hold)
 		a.pending.Wait()
 		ctx, cancel := detached(a.caller)
 		defer cancel()
+		if settlement != nil {
+			both := *settlement
+			both.Release, both.Answered = true, answered
+			if a.payer.write(ctx, before, both) {
+				return
+			}
+		}
 		if _, _, err := a.payer.store.Record(ctx, o); err != nil && !errors.Is(err, ErrQueued) {
 			// The lease lapses by itself; the payment then counts as unanswered.
-			a.payer.log.Warn("lease not released", "payment", a.row.ID, "error", err)
+			a.payer.log.Warn("lease not released", "payment", o.PaymentID, "error", err)
 		}
 	}
 	if wait {
@@ -171,16 +183,36 @@ func (a *Attempt) recordSoon(o Outcome) {
 	if _, err := after.Apply(o); err == nil {
 		a.row = after
 	}
+	// Waited for by Finish through pending, and by Close through background.
 	a.pending.Add(1)
-	go func() { // waited for by Finish through pending, and by Close through background
-		defer a.pending.Done()
+	now := func(row *Payment, o Outcome) {
 		ctx, cancel := detached(a.caller)
 		defer cancel()
-		if _, err := a.payer.record(ctx, before, o); err != nil && o.Verdict == VerdictSettled {
-			note := Outcome{PaymentID: o.PaymentID, Fence: o.Fence, At: o.At, Signature: o.Signature, Note: "receipt not accepted: " + err.Error()}
-			_, _ = a.payer.record(ctx, before, note)
+		a.payer.write(ctx, row, o)
+	}
+	if o.Verdict == VerdictSettled && a.late.hold(before, o, func() {
+		defer a.pending.Done()
+		if row, held, _ := a.late.take(); held != nil {
+			now(row, *held)
 		}
+	}) {
+		return
+	}
+	go func() {
+		defer a.pending.Done()
+		now(before, o)
 	}()
+}
+
+// write records an outcome that nobody waits for, and reports whether it was taken. A
+// settlement that is not accepted is at least noted.
+func (p *Payer) write(ctx context.Context, row *Payment, o Outcome) bool {
+	_, err := p.record(ctx, row, o)
+	if err != nil && o.Verdict == VerdictSettled {
+		note := Outcome{PaymentID: o.PaymentID, Fence: o.Fence, At: o.At, Signature: o.Signature, Note: "receipt not accepted: " + err.Error()}
+		_, _ = p.record(ctx, row, note)
+	}
+	return err == nil
 }
 
 // record writes an outcome, schedules recovery's next look, and tells the observer. An

@@ -9,7 +9,8 @@ import (
 
 // Receipt takes the seller's receipt that came back on a send of this attempt's payload.
 // It settles the payment when it fits; anything else is noted (DESIGN §3, evidence). The
-// outcome is written before the lease is released; the caller need not wait for it.
+// outcome is written with the release of the lease or soon, if that takes long; the
+// caller need not wait for it.
 func (a *Attempt) Receipt(r x402.Receipt) {
 	if a.row.State == Settled && a.row.Transaction != "" {
 		return
