@@ -132,7 +132,7 @@ func (p *Payer) try(ctx context.Context, r Request) (*Attempt, Begun, error) {
 	a := &Attempt{payer: p, how: begun.How, row: begun.Payment, hold: h, caller: ctx}
 	defer a.finishOnPanic()
 	if err := p.keep(ctx, h, begun.Payment.Lease.Until); err != nil {
-		a.finish(false, true)
+		a.Abandon("lease not renewed")
 		return nil, begun, fmt.Errorf("renewing a lease: %w", err)
 	}
 	if err := a.sign(ctx, c.wallet); err != nil {
