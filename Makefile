@@ -31,7 +31,11 @@ test-go: ## unit, property and integration tests
 test-e2e: e2e-deps build ## purser against the official packages and real clients
 	PURSER_BIN=$(CURDIR)/$(BIN)/purser PURSER_SANDBOX_BIN=$(CURDIR)/$(BIN)/purser-sandbox $(GOTEST) -count=1 ./e2e/...
 
-e2e-deps: e2e/peers/node_modules/.package-lock.json
+e2e-deps: e2e/peers/node_modules/.package-lock.json e2e/.venv/.done
+
+e2e/.venv/.done: e2e/requirements.txt
+	@python3 -m venv e2e/.venv && e2e/.venv/bin/python3 -m pip install -q --disable-pip-version-check -r e2e/requirements.txt && touch $@ \
+		|| echo "no Python venv: the test with Python's requests uses what is installed, or skips" >&2
 
 e2e/peers/node_modules/.package-lock.json: e2e/peers/package-lock.json
 	cd e2e/peers && $(NPM) ci --no-audit --no-fund
@@ -70,4 +74,4 @@ bench-go: ## benchmarks of the codec and the store
 	$(GO) test -run '^$$' -bench . -benchmem ./x402 ./boltstore
 
 clean: ## what builds and tests left behind
-	rm -rf $(BIN) $(TOOLS) e2e/peers/node_modules contracts/node_modules
+	rm -rf $(BIN) $(TOOLS) e2e/.venv e2e/peers/node_modules contracts/node_modules

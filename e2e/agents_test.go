@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -85,13 +87,23 @@ res = requests.request(e["METHOD"], e["URL"], data=e["BODY"] or None, headers=ki
 print(json.dumps({"status": res.status_code, "headers": dict(res.headers), "body": res.text}))
 `
 
+// python is the interpreter with the packages of requirements.txt, if there is one.
+func python() string {
+	if own, err := filepath.Abs(".venv/bin/python3"); err == nil {
+		if _, err := os.Stat(own); err == nil {
+			return own
+		}
+	}
+	return "python3"
+}
+
 func urllibAgent(t *testing.T, p *payer, o order, target string) answer {
 	return pythonAgent(t, urllibProgram, p, o, target)
 }
 
 func requestsAgent(t *testing.T, p *payer, o order, target string) answer {
-	if exec.Command("python3", "-c", "import requests").Run() != nil {
-		t.Skip("Python has no requests")
+	if exec.Command(python(), "-c", "import requests").Run() != nil {
+		t.Skip("Python has no requests: `make e2e-deps` installs it where venv works")
 	}
 	return pythonAgent(t, requestsProgram, p, o, target)
 }
@@ -102,7 +114,7 @@ func pythonAgent(t *testing.T, program string, p *payer, o order, target string)
 	t.Helper()
 	proxy := p.proxyURL()
 	proxy.User = url.UserPassword(p.key, "python")
-	cmd := exec.Command("python3", "-c", program)
+	cmd := exec.Command(python(), "-c", program)
 	cmd.Env = append(baseEnvironment(), assignments(map[string]string{
 		"http_proxy": proxy.String(), "URL": target, "METHOD": o.method, "BODY": o.body,
 	})...)
