@@ -54,7 +54,8 @@ func (a *Attempt) Depart() error {
 		return ErrCallerGone
 	case a.hold.ctx.Err() != nil:
 		a.finish(false, true)
-		return fmt.Errorf("payment %s: %w", a.row.ID, ErrLeaseLost)
+		// Somebody else may be sending it by now: to the caller that is an open payment.
+		return fmt.Errorf("%w: %w", &OpenError{Payment: a.row}, ErrLeaseLost)
 	case a.row.State == Open && !a.row.Sendable(a.payer.now()):
 		a.Abandon("expired before it could be sent")
 		return &FailedError{Stage: StageVerify, Payment: a.row, Detail: "the authorization expired before it could be sent"}

@@ -23,7 +23,8 @@ const (
 // Settlement says who sends the transfer to the chain.
 type Settlement string
 
-// Who settles (DESIGN §3, facts of x402 §0).
+// Who settles (DESIGN §3). Standard x402 sellers settle by themselves, and refuse a
+// payload that is settled already.
 const (
 	SettlePayer  Settlement = "payer"  // we do, through our facilitator's /settle
 	SettleSeller Settlement = "seller" // the seller does, when it gets the payload

@@ -141,7 +141,9 @@ func TestNothingLeavesWithoutTheLease(t *testing.T) {
 		}}
 		w.restart()
 		a := w.mustOpen(r)
-		if err := a.PrepareSeller(); !errors.Is(err, pay.ErrLeaseLost) {
+		err := a.PrepareSeller()
+		var open *pay.OpenError
+		if !errors.Is(err, pay.ErrLeaseLost) || !errors.As(err, &open) {
 			t.Errorf("the payload leaves (error %v)", err)
 		}
 		a.Finish(false)
