@@ -139,8 +139,10 @@ func (h *Proxy) open(t *tenant) error {
 			Allow: h.allow, AllowLoopback: h.server != nil && loopbackOnly(h.server.Listen),
 			Own: proxy.OwnListeners(listeners...), Ports: h.ports, Resolve: h.resolve,
 		}),
-		MaxReplay: h.maxReplay, ChallengeHeaders: h.ChallengeHeaders, AllowHTTP: h.AllowHTTP, Own: own,
-		Refused: refusedByProxy, Declined: declinedByProxy, Logger: h.app.log.With("part", "proxy"),
+		PayOptions: proxy.PayOptions{
+			MaxReplay: h.maxReplay, ChallengeHeaders: h.ChallengeHeaders, AllowHTTP: h.AllowHTTP, Declined: declinedByProxy,
+		},
+		Own: own, Refused: refusedByProxy, Logger: h.app.log.With("part", "proxy"),
 	}
 	if s.standin {
 		o.StandIn = s.key

@@ -163,10 +163,10 @@ func (a *App) resolvePayments(s *settings) error {
 	if s.settlement, err = pay.ParseSettlement(settlement, pay.SettlePayer); err != nil {
 		return settlementOption.errorf("%q is neither %s nor %s", settlement, pay.SettlePayer, pay.SettleSeller)
 	}
-	if s.policy.MaxPayment, err = maxPaymentOption.amount(a.MaxPayment, defaultMaxPayment); err != nil {
+	if s.policy.MaxPayment, err = maxPaymentOption.cap(a.MaxPayment, defaultMaxPayment); err != nil {
 		return err
 	}
-	if s.policy.DailyBudget, err = dailyBudgetOption.amount(a.DailyBudget, defaultDailyBudget); err != nil {
+	if s.policy.DailyBudget, err = dailyBudgetOption.cap(a.DailyBudget, defaultDailyBudget); err != nil {
 		return err
 	}
 	names, err := networksOption.or(a.Networks, defaultNetworks)
@@ -189,15 +189,18 @@ func (a *App) resolvePayments(s *settings) error {
 // usdcDecimals is how many decimals USDC has on every pinned network.
 const usdcDecimals = 6
 
-// amount is an option in whole USDC, or nil for "off".
-func (o option) amount(given, unset string) (*x402.Amount, error) {
+// cap is an option in whole USDC, or off.
+func (o option) cap(given, unset string) (*pay.Cap, error) {
 	v, err := o.or(given, unset)
-	if err != nil || v == "off" {
+	if err != nil {
 		return nil, err
+	}
+	if v == "off" {
+		return pay.NoCap(), nil
 	}
 	amount, err := x402.ParseUnits(v, usdcDecimals)
 	if err != nil {
 		return nil, o.errorf("%q is not an amount in USDC like 0.25, and not off: %w", v, err)
 	}
-	return &amount, nil
+	return pay.CapOf(amount), nil
 }

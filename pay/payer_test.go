@@ -72,7 +72,7 @@ func TestRefusalGivesThePlaceBackAtOnceAndMoneyLater(t *testing.T) {
 	t.Parallel()
 	limit := x402.NewAmount(1000)
 	w := newWorld(t, func(o *pay.Options) { o.Chain = nil })
-	w.key.Policy = &pay.Policy{DailyBudget: &limit}
+	w.key.Policy = &pay.Policy{DailyBudget: pay.CapOf(limit)}
 	w.fac.mode("refuse", "")
 	_, err := w.payer.Pay(context.Background(), w.rest(pay.SettlePayer, "https://a.example/x", "1000", ""))
 	p := failedState(t, err)
@@ -99,7 +99,7 @@ func TestQuotaAtTheLimitAndBeforePolicy(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	one := x402.NewAmount(10)
-	w.key.Policy = &pay.Policy{MaxPayment: &one}
+	w.key.Policy = &pay.Policy{MaxPayment: pay.CapOf(one)}
 	w.store.counters[pay.PlaceCounter(w.key.Owner(), w.chain.clock())] = x402.NewAmount(2999)
 	if _, err := w.payer.Pay(context.Background(), w.rest(pay.SettlePayer, "https://a.example/1", "11", "")); !isRule(err, "per-payment") {
 		t.Fatalf("got %v", err)
@@ -136,7 +136,9 @@ func TestSignerFailuresVoid(t *testing.T) {
 func TestProxyDefaultsAndDoors(t *testing.T) {
 	t.Parallel()
 	maxPay, day := x402.NewAmount(1_000_000), x402.NewAmount(1_500_000)
-	w := newWorld(t, func(o *pay.Options) { o.ProxyPolicy = pay.Policy{MaxPayment: &maxPay, DailyBudget: &day} })
+	w := newWorld(t, func(o *pay.Options) {
+		o.ProxyPolicy = pay.Policy{MaxPayment: pay.CapOf(maxPay), DailyBudget: pay.CapOf(day)}
+	})
 	open := func(amount string) error {
 		a, err := w.payer.Open(context.Background(), w.proxied("https://a.example/"+amount, amount, ""))
 		if err == nil {

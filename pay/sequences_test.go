@@ -148,11 +148,13 @@ func TestPolicyOfAKeyKeepsTheLimitsOfTheProxy(t *testing.T) {
 	}{
 		"doors only, too much":     {pay.Policy{Doors: []pay.Door{pay.DoorProxy}}, "1000001", "per-payment"},
 		"doors only, within":       {pay.Policy{Doors: []pay.Door{pay.DoorProxy}}, "1000000", ""},
-		"own limit, default day":   {pay.Policy{MaxPayment: &three}, "2000001", "daily-budget"},
-		"own limits stand":         {pay.Policy{MaxPayment: &three, DailyBudget: &three}, "3000000", ""},
-		"own day, default payment": {pay.Policy{DailyBudget: &three}, "1000001", "per-payment"},
+		"own limit, default day":   {pay.Policy{MaxPayment: pay.CapOf(three)}, "2000001", "daily-budget"},
+		"own limits stand":         {pay.Policy{MaxPayment: pay.CapOf(three), DailyBudget: pay.CapOf(three)}, "3000000", ""},
+		"own day, default payment": {pay.Policy{DailyBudget: pay.CapOf(three)}, "1000001", "per-payment"},
 	} {
-		w := newWorld(t, func(o *pay.Options) { o.ProxyPolicy = pay.Policy{MaxPayment: &one, DailyBudget: &two} })
+		w := newWorld(t, func(o *pay.Options) {
+			o.ProxyPolicy = pay.Policy{MaxPayment: pay.CapOf(one), DailyBudget: pay.CapOf(two)}
+		})
 		w.key.Policy = &c.own
 		a, err := w.payer.Open(context.Background(), w.proxied("https://a.example/x", c.amount, ""))
 		switch {

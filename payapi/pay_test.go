@@ -252,7 +252,7 @@ func TestPayPolicy(t *testing.T) {
 	w.call("POST", "/v1/pay", proxyOnly, order(1)).is(402, refused).want("rule", "doors")
 	w.call("GET", "/v1/spend", proxyOnly, nil).is(200, "")
 	most := x402.NewAmount(100)
-	limited := restricted(pay.Policy{MaxPayment: &most, DailyBudget: &most})
+	limited := restricted(pay.Policy{MaxPayment: pay.CapOf(most), DailyBudget: pay.CapOf(most)})
 	a := w.call("POST", "/v1/pay", limited, order(101)).is(402, refused).want("rule", "per-payment")
 	if a.text("detail") == "" {
 		t.Error(a.raw)

@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"crypto/rand"
+	"crypto/x509"
 	"encoding/hex"
 	"errors"
 	"io"
@@ -18,13 +19,14 @@ import (
 
 // ForwardOptions configure a Forward. Payer and Guard are required.
 type ForwardOptions struct {
+	PayOptions
+
 	Payer *pay.Payer
 	Guard *Guard
-
-	// As in TransportOptions.
-	MaxReplay        int64
-	ChallengeHeaders []string
-	AllowHTTP        []string
+	// Interception opens HTTPS; nil: all of CONNECT is tunnelled blind.
+	Interception *Interception
+	// Roots are whom upstreams' certificates are verified against. Default: the system's.
+	Roots *x509.CertPool
 
 	// StandIn is the secret of the API key that serves clients on this machine which send
 	// no credentials. Empty: nobody is served without.
@@ -33,8 +35,8 @@ type ForwardOptions struct {
 	// case) as purser itself. May be nil.
 	Own func(host string) bool
 	// Refused hears the reason of every proxy request that purser answered itself with a
-	// refusal, and Declined that of every 402 that was not paid, for metrics.
-	Refused, Declined func(reason string)
+	// refusal, for metrics.
+	Refused func(reason string)
 
 	Logger *slog.Logger
 	Clock  pay.Clock
@@ -97,9 +99,7 @@ func NewForward(o ForwardOptions) (*Forward, error) {
 
 	var err error
 	f.transport, err = NewTransport(TransportOptions{
-		Payer: o.Payer, Next: f.upstream, Door: pay.DoorProxy, MaxReplay: o.MaxReplay,
-		ChallengeHeaders: o.ChallengeHeaders, AllowHTTP: o.AllowHTTP, Declined: o.Declined,
-		Logger: f.log, Clock: f.now,
+		PayOptions: o.PayOptions, Payer: o.Payer, Next: f.upstream, Door: pay.DoorProxy, Logger: f.log, Clock: f.now,
 	})
 	if err != nil {
 		return nil, err

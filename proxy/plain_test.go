@@ -35,7 +35,7 @@ func TestPlainHTTP(t *testing.T) {
 			allow = append(allow, strings.ReplaceAll(a, "PORT", port))
 		}
 		call := w.call()
-		a, err := w.trip(w.transport(nil, TransportOptions{MayPayPlain: c.may, AllowHTTP: allow}), call, request(t, "GET", s.URL+"/x", nil))
+		a, err := w.trip(w.transport(nil, TransportOptions{MayPayPlain: c.may, PayOptions: PayOptions{AllowHTTP: allow}}), call, request(t, "GET", s.URL+"/x", nil))
 		call.Finish(true)
 		switch {
 		case err != nil:
@@ -47,7 +47,7 @@ func TestPlainHTTP(t *testing.T) {
 			s.expect(1, 0, 0)
 		}
 	}
-	if _, err := NewTransport(TransportOptions{Payer: w.payer, Next: &http.Transport{}, AllowHTTP: []string{"a b"}}); err == nil {
+	if _, err := NewTransport(TransportOptions{Payer: w.payer, Next: &http.Transport{}, PayOptions: PayOptions{AllowHTTP: []string{"a b"}}}); err == nil {
 		t.Error("a host with a blank was taken")
 	}
 }

@@ -12,14 +12,8 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// TransportOptions configure a Transport. Payer and Next are required.
-type TransportOptions struct {
-	Payer *pay.Payer
-	// Next sends requests. It must call net/http/httptrace hooks as http.Transport does:
-	// purser learns from them which address was dialled and whether a payload has left.
-	Next http.RoundTripper
-	// Door is what payments are booked under and what policies name. Default: proxy.
-	Door pay.Door
+// PayOptions say how requests are paid for, at every door that sends them itself.
+type PayOptions struct {
 	// MaxReplay is how much of a request body is kept, in bytes, to send it again with a
 	// payment. A longer one passes, and its 402 is not paid. Default: 1 MiB.
 	MaxReplay int64
@@ -28,13 +22,25 @@ type TransportOptions struct {
 	// AllowHTTP are hosts ("name" or "name:port") that may be paid over plain http although
 	// their address is public.
 	AllowHTTP []string
+	// Declined hears the reason of every 402 that was not paid, for metrics.
+	Declined func(reason string)
+}
+
+// TransportOptions configure a Transport. Payer and Next are required.
+type TransportOptions struct {
+	PayOptions
+
+	Payer *pay.Payer
+	// Next sends requests. It must call net/http/httptrace hooks as http.Transport does:
+	// purser learns from them which address was dialled and whether a payload has left.
+	Next http.RoundTripper
+	// Door is what payments are booked under and what policies name. Default: proxy.
+	Door pay.Door
 	// MayPayPlain says which addresses may be paid over plain http without being listed.
 	// Default: loopback and private ones.
 	MayPayPlain func(remote netip.Addr) bool
-	// Declined hears the reason of every 402 that was not paid, for metrics.
-	Declined func(reason string)
-	Logger   *slog.Logger
-	Clock    pay.Clock
+	Logger      *slog.Logger
+	Clock       pay.Clock
 }
 
 const defaultMaxReplay = 1 << 20

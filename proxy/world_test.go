@@ -48,10 +48,7 @@ type setup struct {
 	wrap    func(http.Handler) http.Handler
 }
 
-func usdc(units uint64) *x402.Amount {
-	a := x402.NewAmount(units * 1_000_000)
-	return &a
-}
+func usdc(units uint64) *pay.Cap { return pay.CapOf(x402.NewAmount(units * 1_000_000)) }
 
 func newWorld(t *testing.T, change ...func(*setup)) *world {
 	t.Helper()

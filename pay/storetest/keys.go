@@ -11,7 +11,7 @@ var keyTests = map[string]func(*fixture){
 	"found by secret and id": func(f *fixture) {
 		budget := x402.NewAmount(7)
 		n := newKey("")
-		n.Label, n.Policy = "shop <&> \"é\"", &pay.Policy{DailyBudget: &budget, Doors: []pay.Door{pay.DoorProxy}}
+		n.Label, n.Policy = "shop <&> \"é\"", &pay.Policy{DailyBudget: pay.CapOf(budget), Doors: []pay.Door{pay.DoorProxy}}
 		created, err := f.CreateKey(f.ctx, n)
 		f.must(err)
 		f.same("created", created, n.Key)
