@@ -107,13 +107,14 @@ func tail(said []byte) []byte { return said[max(0, len(said)-2000):] }
 
 // startPurser starts purser as it is shipped, with a new data folder unless dir has one.
 func (b *bench) startPurser(ctx context.Context, dir string, environment ...string) (*purser, error) {
-	ports, err := freePorts(ctx, 2)
+	ports, err := freePorts(ctx, 3)
 	if err != nil {
 		return nil, err
 	}
 	p := &purser{secret: rand.Text()}
 	environment = append(environment,
 		"PURSER_PORT="+strconv.Itoa(ports[0]), "PURSER_METRICS_PORT="+strconv.Itoa(ports[1]),
+		"PURSER_UPSTREAM_PORT="+strconv.Itoa(ports[2]),
 		"PURSER_DATA_DIR=data", "PURSER_ADMIN=unix/./admin.sock|0600",
 		"PURSER_DAILY_BUDGET=off", "PURSER_INTERNAL_SECRET="+p.secret)
 	p.child, err = b.startServer(ctx, "xcaddy.Caddyfile", dir, ports[0], environment...)

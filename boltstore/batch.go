@@ -100,34 +100,45 @@ func counterIn(tx *bbolt.Tx, c pay.Counter) (x402.Amount, error) {
 // count applies changes to counters. A counter at zero takes no room.
 func (b *batch) count(changes []pay.CounterChange) error {
 	for _, change := range changes {
-		if change.Amount.IsZero() {
+		if change.Amount.IsZero() && !change.Set {
 			continue
 		}
-		have, err := counterIn(b.tx, change.Counter)
+		value, err := b.counted(change)
 		if err != nil {
 			return err
 		}
-		var overflow bool
-		if change.Add {
-			have, overflow = have.Add(change.Amount)
-			if overflow {
-				return fmt.Errorf("counter %s: overflow", change.Counter)
-			}
-		} else if less, under := have.Sub(change.Amount); under {
-			have = x402.Amount{}
-		} else {
-			have = less
-		}
-		if have.IsZero() {
+		if value.IsZero() {
 			err = b.delete(countersBucket, []byte(change.Counter))
 		} else {
-			err = b.put(countersBucket, []byte(change.Counter), []byte(have.String()))
+			err = b.put(countersBucket, []byte(change.Counter), []byte(value.String()))
 		}
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// counted is what a change makes of its counter.
+func (b *batch) counted(change pay.CounterChange) (x402.Amount, error) {
+	if change.Set {
+		return change.Amount, nil
+	}
+	have, err := counterIn(b.tx, change.Counter)
+	if err != nil {
+		return x402.Amount{}, err
+	}
+	if change.Add {
+		sum, overflow := have.Add(change.Amount)
+		if overflow {
+			return x402.Amount{}, fmt.Errorf("counter %s: overflow", change.Counter)
+		}
+		return sum, nil
+	}
+	if less, under := have.Sub(change.Amount); !under {
+		return less, nil
+	}
+	return x402.Amount{}, nil
 }
 
 // labelCount reads how many payments have a label.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"go.etcd.io/bbolt"
 
@@ -25,12 +24,12 @@ const maxFaults = 50
 func (d *DB) Check(ctx context.Context) error {
 	c := &checker{
 		vault: d.vault.Unseal, counters: map[pay.Counter]x402.Amount{},
-		labels: map[string]int{}, found: map[string]int{},
+		prices: map[pay.Counter][]x402.Amount{}, labels: map[string]int{}, found: map[string]int{},
 	}
 	err := d.view(ctx, func(tx *bbolt.Tx) error {
 		c.tx = tx
 		for _, part := range []func(context.Context) error{
-			c.payments, c.indexes, c.events, c.transactions, c.keys, c.wallets,
+			c.payments, c.indexes, c.events, c.keys, c.wallets,
 		} {
 			if err := part(ctx); err != nil {
 				return err
@@ -47,6 +46,7 @@ type checker struct {
 	faults []error
 	// What the rows add up to.
 	counters map[pay.Counter]x402.Amount
+	prices   map[pay.Counter][]x402.Amount // what was paid; the counter has one of them
 	labels   map[string]int
 	found    map[string]int // index entries by bucket
 }
@@ -102,25 +102,24 @@ func (c *checker) payments(ctx context.Context) error {
 				c.counters[r.Counter], _ = c.counters[r.Counter].Add(r.Amount)
 			}
 		}
+		if p.Price != "" && p.State == pay.Settled && !p.Terms.Amount.IsZero() {
+			c.prices[p.Price] = append(c.prices[p.Price], p.Terms.Amount)
+		}
 		if p.State == pay.Settled && !c.has(eventsBucket, join(p.KeyID, p.EventID)) {
 			err = c.fault("payment %s is settled, but its spend event %q is missing", p.ID, p.EventID)
-		}
-		if p.Transaction != "" && !c.has(transactionsBucket, transactionKey(p.Transaction)) {
-			err = c.fault("payment %s is not found by its transaction", p.ID)
 		}
 		return err
 	})
 }
 
-func (c *checker) has(bucket, key []byte) bool {
-	k, _ := c.tx.Bucket(bucket).Cursor().Seek(key)
-	return bytes.Equal(k, key)
-}
+func (c *checker) has(bucket, key []byte) bool { return hasKey(c.tx.Bucket(bucket), key) }
 
 // indexes compares numbers: every entry that must be there is, so an equal number
 // means that there are no others.
 func (c *checker) indexes(ctx context.Context) error {
-	for _, bucket := range [][]byte{keyPaymentsBucket, labelsBucket, awaitedBucket, idempotencyBucket, hostsBucket, leasesBucket, dueBucket} {
+	for _, bucket := range [][]byte{
+		keyPaymentsBucket, labelsBucket, awaitedBucket, idempotencyBucket, hostsBucket, leasesBucket, dueBucket, transactionsBucket,
+	} {
 		n := 0
 		if err := c.each(ctx, bucket, func(_, _ []byte) error { n++; return nil }); err != nil {
 			return err
@@ -148,6 +147,13 @@ func (c *checker) indexes(ctx context.Context) error {
 		if err != nil {
 			return c.fault("%w", err)
 		}
+		if paid := c.prices[name]; paid != nil {
+			delete(c.prices, name)
+			if !slices.Contains(paid, have) {
+				return c.fault("price %s is %s, which was never paid", name, have)
+			}
+			return nil
+		}
 		want := c.counters[name]
 		delete(c.counters, name)
 		if have != want {
@@ -160,11 +166,37 @@ func (c *checker) indexes(ctx context.Context) error {
 			err = c.fault("counter %s is missing, the payments make %s", name, want)
 		}
 	}
+	for _, name := range slices.Sorted(maps.Keys(c.prices)) {
+		if err == nil {
+			err = c.fault("price %s is missing", name)
+		}
+	}
 	return err
 }
 
-// events looks for events of no payment.
+// events looks for events of no payment, and whether they are found by their tasks.
 func (c *checker) events(ctx context.Context) error {
+	labelled, listed := 0, 0
+	err := errors.Join(
+		c.each(ctx, taskEventsBucket, func(_, _ []byte) error { listed++; return nil }),
+		c.eachEvent(ctx, func(e pay.SpendEvent) error {
+			if e.Task == "" {
+				return nil
+			}
+			labelled++
+			if !c.has(taskEventsBucket, join(e.KeyID, e.Task, e.ID)) {
+				return c.fault("spend event %s is not found by its task", e.ID)
+			}
+			return nil
+		}),
+	)
+	if err == nil && labelled != listed {
+		err = c.fault("%d spend events have a task, %d are listed by it", labelled, listed)
+	}
+	return err
+}
+
+func (c *checker) eachEvent(ctx context.Context, visit func(pay.SpendEvent) error) error {
 	return c.each(ctx, eventsBucket, func(k, v []byte) error {
 		var e pay.SpendEvent
 		if err := decodeRow(v, &e); err != nil {
@@ -182,21 +214,7 @@ func (c *checker) events(ctx context.Context) error {
 		case e.Corrects != "" && p.EventID != e.Corrects:
 			return c.fault("spend event %s corrects another one than that of payment %s", e.ID, p.ID)
 		}
-		return nil
-	})
-}
-
-// transactions checks which payments they lead to.
-func (c *checker) transactions(ctx context.Context) error {
-	return c.each(ctx, transactionsBucket, func(k, id []byte) error {
-		p, err := paymentIn(c.tx, string(id))
-		if err != nil {
-			return c.fault("transaction %s: payment %s: %w", k, id, err)
-		}
-		if !strings.EqualFold(p.Transaction, string(k)) {
-			return c.fault("transaction %s leads to payment %s, which does not have it", k, id)
-		}
-		return nil
+		return visit(e)
 	})
 }
 
@@ -216,6 +234,11 @@ func (c *checker) keys(ctx context.Context) error {
 			k, err := keyIn(c.tx, string(id))
 			if err != nil {
 				return c.fault("%w", err)
+			}
+			if n, err := revisionIn(c.tx, k.ID); err != nil || n != k.PolicyRevision {
+				if err := c.fault("key %s has its policy in revision %d, listed is %d, %v", id, k.PolicyRevision, n, err); err != nil {
+					return err
+				}
 			}
 			if !k.Claimed() {
 				return nil

@@ -51,6 +51,9 @@ func entries(p *pay.Payment) []indexEntry {
 	if p.Lease.Owner != "" {
 		add(leasesBucket, nanos(p.Lease.Until), p.ID)
 	}
+	if p.Transaction != "" {
+		add(transactionsBucket, transactionKey(p.Transaction), p.ID)
+	}
 	if !p.Check.IsZero() {
 		add(dueBucket, nanos(p.Check), p.ID)
 	}
@@ -123,31 +126,14 @@ func (b *batch) recount(was, is *pay.Payment) error {
 	return nil
 }
 
-// remember keeps which payment a transaction was recorded for first, for as long as that
-// payment has it.
-func (b *batch) remember(was, is *pay.Payment) error {
-	if was != nil && was.Transaction == is.Transaction {
-		return nil
-	}
-	if was != nil && was.Transaction != "" { // it was a claim that the chain disproved
-		old := transactionKey(was.Transaction)
-		if string(b.get(transactionsBucket, old)) == is.ID {
-			if err := b.delete(transactionsBucket, old); err != nil {
-				return err
-			}
-		}
-	}
-	if is.Transaction == "" {
-		return nil
-	}
-	key := transactionKey(is.Transaction)
-	if b.get(transactionsBucket, key) != nil {
-		return nil
-	}
-	return b.put(transactionsBucket, key, []byte(is.ID))
-}
+func transactionKey(hash string) string { return strings.ToLower(hash) }
 
-func transactionKey(hash string) []byte { return []byte(strings.ToLower(hash)) }
+// hasKey reports whether a bucket has a key. Get does not tell a missing one from an
+// empty value.
+func hasKey(bucket *bbolt.Bucket, key []byte) bool {
+	k, _ := bucket.Cursor().Seek(key)
+	return bytes.Equal(k, key)
+}
 
 // descend walks the entries within prefix from the last one before `before` (from the
 // very last if empty) down, while visit returns true. rest is the key behind prefix.

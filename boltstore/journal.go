@@ -134,7 +134,7 @@ func (d *DB) Record(ctx context.Context, out pay.Outcome) (*pay.Payment, pay.Eff
 		if err != nil {
 			return unavailable(fmt.Errorf("%w; read payment: %w", cause, err))
 		}
-		if err := d.claimedWhileDown(out); err != nil {
+		if err := d.claimedWhileDown(was, out); err != nil {
 			return err
 		}
 		p = was.Clone()
@@ -183,7 +183,7 @@ func (b *batch) record(out pay.Outcome) (*pay.Payment, pay.Effects, error) {
 		return nil, pay.Effects{}, err
 	}
 	if event != nil {
-		if err := b.put(eventsBucket, join(fx.Event.KeyID, fx.Event.ID), event); err != nil {
+		if err := b.addEvent(fx.Event, event); err != nil {
 			return nil, pay.Effects{}, err
 		}
 	}
@@ -195,10 +195,15 @@ func claims(out pay.Outcome) bool {
 	return out.Verdict == pay.VerdictSettled && out.ClaimedTransaction && out.Transaction != ""
 }
 
-// claimedIn reports whether the claimed transaction is recorded for another payment.
+// claimedIn reports whether the claimed transaction is recorded for another payment, and
+// not for this one.
 func claimedIn(tx *bbolt.Tx, out pay.Outcome) bool {
-	first := tx.Bucket(transactionsBucket).Get(transactionKey(out.Transaction))
-	return first != nil && string(first) != out.PaymentID
+	bucket, hash := tx.Bucket(transactionsBucket), transactionKey(out.Transaction)
+	if hasKey(bucket, join(hash, out.PaymentID)) {
+		return false
+	}
+	k, _ := bucket.Cursor().Seek(within(hash))
+	return bytes.HasPrefix(k, within(hash))
 }
 
 // Lapse ends leases that ran out unreleased.
@@ -276,5 +281,7 @@ func (v view) CountUnanswered(keyID, host string, now time.Time, max int) (n int
 	}
 	return n, nil
 }
+
+func (v view) PolicyRevision(keyID string) (uint64, error) { return revisionIn(v.tx, keyID) }
 
 func (v view) Counter(c pay.Counter) (x402.Amount, error) { return counterIn(v.tx, c) }

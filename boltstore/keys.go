@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 
 	"go.etcd.io/bbolt"
 
@@ -122,6 +123,64 @@ func keyIn(tx *bbolt.Tx, id string) (k pay.Key, err error) {
 		return k, fmt.Errorf("key %s: %w", id, err)
 	}
 	return k, nil
+}
+
+// ListKeys lists keys by id from behind one.
+func (d *DB) ListKeys(ctx context.Context, after string, limit int) (list []pay.Key, err error) {
+	limit = min(limit, scanRows)
+	err = d.view(ctx, func(tx *bbolt.Tx) error {
+		c := tx.Bucket(keysBucket).Cursor()
+		id, row := c.Seek([]byte(after))
+		if after != "" && string(id) == after {
+			id, row = c.Next()
+		}
+		for ; id != nil && len(list) < limit; id, row = c.Next() {
+			var k pay.Key
+			if err := decodeRow(row, &k); err != nil {
+				return fmt.Errorf("key %s: %w", id, err)
+			}
+			list = append(list, k)
+		}
+		return nil
+	})
+	return list, err
+}
+
+// SetPolicy replaces a key's policy.
+func (d *DB) SetPolicy(ctx context.Context, keyID string, pol *pay.Policy) (k pay.Key, err error) {
+	err = d.do(ctx, &op{run: func(b *batch) error {
+		if k, err = keyIn(b.tx, keyID); err != nil {
+			return err
+		}
+		k.Policy = pol
+		k.PolicyRevision++
+		row, err := encodeRow(k)
+		if err != nil {
+			return err
+		}
+		if err := b.put(keysBucket, []byte(keyID), row); err != nil {
+			return err
+		}
+		return b.put(revisionsBucket, []byte(keyID), strconv.AppendUint(nil, k.PolicyRevision, 10))
+	}})
+	if err != nil {
+		return pay.Key{}, err
+	}
+	return k, nil
+}
+
+// revisionIn reads how often a key's policy was set. Every new payment asks, so that it
+// stands apart from the policy itself, which may be long.
+func revisionIn(tx *bbolt.Tx, keyID string) (uint64, error) {
+	text := tx.Bucket(revisionsBucket).Get([]byte(keyID))
+	if text == nil {
+		return 0, nil
+	}
+	n, err := strconv.ParseUint(string(text), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("policy revision of key %s: %w", keyID, err)
+	}
+	return n, nil
 }
 
 // KeyBySecret finds a key by its plaintext.

@@ -17,6 +17,7 @@ var (
 	keysBucket       = []byte("keys")              // key id -> key
 	keyHashBucket    = []byte("keys_by_hash")      // keyed hash of the secret -> key id
 	keySecretsBucket = []byte("key_secrets")       // key id -> sealed secret, claimed keys only
+	revisionsBucket  = []byte("policy_revisions")  // key id -> decimal; none: 0
 	orgsBucket       = []byte("organizations")     // organization id -> organization
 	orgKeysBucket    = []byte("organization_keys") // organization id, key id -> nothing
 
@@ -32,11 +33,12 @@ var (
 	leasesBucket       = []byte("leases")            // until (ns), payment id -> nothing
 	dueBucket          = []byte("payments_due")      // check (ns), payment id -> nothing
 	idempotencyBucket  = []byte("idempotency")       // key id, SHA-256 of the idempotency key, payment id -> nothing; the last one counts
-	transactionsBucket = []byte("transactions")      // transaction in lower case -> first payment id
+	transactionsBucket = []byte("payments_by_tx")    // transaction in lower case, payment id -> nothing
 	labelCountsBucket  = []byte("label_counts")      // label -> number of payments that have it
 
-	eventsBucket   = []byte("spend")    // key id, event id -> spend event
-	countersBucket = []byte("counters") // counter -> decimal
+	eventsBucket     = []byte("spend")         // key id, event id -> spend event
+	taskEventsBucket = []byte("spend_by_task") // key id, task, event id -> nothing; events with a task only
+	countersBucket   = []byte("counters")      // counter -> decimal
 )
 
 var allBuckets = [][]byte{
@@ -44,6 +46,7 @@ var allBuckets = [][]byte{
 	walletsBucket, walletSecretsBucket, liveWalletsBucket,
 	paymentsBucket, keyPaymentsBucket, labelsBucket, awaitedBucket, hostsBucket, leasesBucket, dueBucket,
 	idempotencyBucket, transactionsBucket, labelCountsBucket, eventsBucket, countersBucket,
+	revisionsBucket, taskEventsBucket,
 }
 
 // Keys of the meta bucket.

@@ -80,8 +80,8 @@ func TestRefusesForeignFiles(t *testing.T) {
 	t.Run("newer schema", func(t *testing.T) {
 		t.Parallel()
 		o := made(t, "")
-		inside(t, o.Path, func(tx *bbolt.Tx) error { return tx.Bucket(metaBucket).Put(schemaKey, []byte("2")) })
-		refused(t, o, ErrNewer, "schema is 2", "up to 1")
+		inside(t, o.Path, func(tx *bbolt.Tx) error { return tx.Bucket(metaBucket).Put(schemaKey, []byte("3")) })
+		refused(t, o, ErrNewer, "schema is 3", "up to 2")
 	})
 	t.Run("no schema", func(t *testing.T) {
 		t.Parallel()
@@ -260,7 +260,7 @@ func TestLongScans(t *testing.T) {
 	if err != nil || len(list) != many {
 		t.Fatalf("settled: %d payments, %v", len(list), err)
 	}
-	events, err := d.SpendEvents(t.Context(), "k", many+1, "")
+	events, err := d.SpendEvents(t.Context(), "k", pay.SpendQuery{Limit: many + 1})
 	if err != nil || len(events) != many {
 		t.Fatalf("%d events, %v", len(events), err)
 	}
@@ -330,11 +330,11 @@ func TestMigrate(t *testing.T) {
 	}
 	defer file.Close()
 	var ran []int
-	step := func(n int, err error) func(*bbolt.Tx) error {
-		return func(tx *bbolt.Tx) error {
+	step := func(n int, err error) migration {
+		return migration{apply: func(tx *bbolt.Tx) error {
 			ran = append(ran, n)
 			return errors.Join(tx.Bucket(countersBucket).Put([]byte("step"), []byte(strconv.Itoa(n))), err)
-		}
+		}}
 	}
 	state := func() (schema, wrote string) {
 		file.View(func(tx *bbolt.Tx) error {
@@ -343,12 +343,12 @@ func TestMigrate(t *testing.T) {
 		})
 		return schema, wrote
 	}
-	err = migrate(file, 1, []func(*bbolt.Tx) error{step(1, nil), step(2, nil), step(3, errDisk)})
+	err = migrate(file, 1, []migration{step(1, nil), step(2, nil), step(3, errDisk)})
 	wantError(t, err, errDisk)
 	if schema, wrote := state(); schema != "2" || wrote != "2" {
 		t.Errorf("schema %s, written by step %s", schema, wrote)
 	}
-	if err := migrate(file, 2, []func(*bbolt.Tx) error{step(1, nil), step(2, nil), step(3, nil)}); err != nil {
+	if err := migrate(file, 2, []migration{step(1, nil), step(2, nil), step(3, nil)}); err != nil {
 		t.Fatal(err)
 	}
 	if schema, wrote := state(); schema != "3" || wrote != "3" || !slices.Equal(ran, []int{2, 3, 3}) {

@@ -94,7 +94,7 @@ func TestOutage(t *testing.T) {
 					t.Errorf("%s is %s, want %s (%v)", id, p.State, want, err)
 				}
 			}
-			events, err := d.SpendEvents(ctx, "k", 10, "")
+			events, err := d.SpendEvents(ctx, "k", pay.SpendQuery{Limit: 10})
 			if err != nil || len(events) != 1 || events[0].ID != o.EventID {
 				t.Errorf("events %v, %v", events, err)
 			}

@@ -77,9 +77,6 @@ func (b *batch) savePayment(was, is *pay.Payment) error {
 	if err := b.reindex(was, is); err != nil {
 		return err
 	}
-	if err := b.remember(was, is); err != nil {
-		return err
-	}
 	b.rows[is.ID] = is
 	return nil
 }

@@ -1,24 +1,127 @@
 package boltstore
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"strconv"
 
 	"go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
+
+	"github.com/purserpay/purser/pay"
 )
 
 // migrations bring a store to the newest schema, whose number is their count. A
 // released one is never changed; a change of layout is a new one at the end.
-var migrations = []func(*bbolt.Tx) error{
-	createBuckets,
+var migrations = []migration{
+	{apply: createBuckets},
+	{prepare: indexMore, apply: replaceTransactions},
+}
+
+// migration is one step of the schema.
+type migration struct {
+	// prepare does what is too much for one transaction; nil: nothing is. It may be
+	// interrupted and begins anew then, and a purser of before may write in between.
+	prepare func(*bbolt.DB) error
+	// apply runs in the transaction that writes the schema's number.
+	apply func(*bbolt.Tx) error
 }
 
 func createBuckets(tx *bbolt.Tx) error {
 	for _, name := range allBuckets {
 		if _, err := tx.CreateBucketIfNotExists(name); err != nil {
 			return fmt.Errorf("bucket %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// indexMore makes the indexes of schema 2.
+func indexMore(bolt *bbolt.DB) error {
+	if err := indexTasks(bolt); err != nil {
+		return err
+	}
+	return indexTransactions(bolt)
+}
+
+// indexTasks lists the spend events of before by their tasks.
+func indexTasks(bolt *bbolt.DB) error {
+	return buildIndex(bolt, taskEventsBucket, eventsBucket, func(row []byte) (key []byte, err error) {
+		var e pay.SpendEvent
+		if err := decodeRow(row, &e); err != nil || e.Task == "" {
+			return nil, err
+		}
+		return join(e.KeyID, e.Task, e.ID), nil
+	})
+}
+
+// indexTransactions lists the payments of before by their transactions. The index of
+// schema 1 knew one payment for each, and forgot a transaction when that one was found to
+// have another, although others had it too.
+func indexTransactions(bolt *bbolt.DB) error {
+	return buildIndex(bolt, transactionsBucket, paymentsBucket, func(row []byte) (key []byte, err error) {
+		p, err := decodePayment(row)
+		if err != nil || p.Transaction == "" {
+			return nil, err
+		}
+		return join(transactionKey(p.Transaction), p.ID), nil
+	})
+}
+
+// replaceTransactions creates what schema 2 adds and ends the index that it replaces.
+func replaceTransactions(tx *bbolt.Tx) error {
+	if err := createBuckets(tx); err != nil {
+		return err
+	}
+	err := tx.DeleteBucket([]byte("transactions"))
+	if errors.Is(err, berrors.ErrBucketNotFound) { // a new store
+		return nil
+	}
+	return err
+}
+
+// buildIndex makes an index anew, with the key that each row has in it, nil for none. One
+// transaction takes a bounded number of rows.
+func buildIndex(bolt *bbolt.DB, index, rows []byte, keyOf func(row []byte) ([]byte, error)) error {
+	var last []byte
+	for more := true; more; {
+		err := bolt.Update(func(tx *bbolt.Tx) error {
+			if last == nil && tx.Bucket(index) != nil { // an upgrade that was cut off
+				if err := tx.DeleteBucket(index); err != nil {
+					return err
+				}
+			}
+			to, err := tx.CreateBucketIfNotExists(index)
+			if err != nil {
+				return err
+			}
+			c := tx.Bucket(rows).Cursor()
+			k, row := c.Seek(last)
+			if last != nil && bytes.Equal(k, last) {
+				k, row = c.Next()
+			}
+			n := 0
+			for ; k != nil && n < scanRows; k, row = c.Next() {
+				n++
+				last = bytes.Clone(k)
+				key, err := keyOf(row)
+				if err != nil {
+					return fmt.Errorf("%s %q: %w", rows, k, err)
+				}
+				if key == nil {
+					continue
+				}
+				if err := to.Put(key, nil); err != nil {
+					return err
+				}
+			}
+			more = n == scanRows
+			return nil
+		})
+		if err != nil {
+			return err
 		}
 	}
 	return nil
@@ -39,19 +142,27 @@ func schemaOf(meta *bbolt.Bucket) (int, error) {
 
 // migrate applies the steps that the store has not seen, each with its number in one
 // transaction.
-func migrate(bolt *bbolt.DB, have int, steps []func(*bbolt.Tx) error) error {
+func migrate(bolt *bbolt.DB, have int, steps []migration) error {
 	for step := have; step < len(steps); step++ {
-		err := bolt.Update(func(tx *bbolt.Tx) error {
-			if err := steps[step](tx); err != nil {
-				return err
-			}
-			return tx.Bucket(metaBucket).Put(schemaKey, []byte(strconv.Itoa(step+1)))
-		})
-		if err != nil {
+		if err := steps[step].run(bolt, step+1); err != nil {
 			return fmt.Errorf("upgrade schema to %d: %w", step+1, err)
 		}
 	}
 	return nil
+}
+
+func (m migration) run(bolt *bbolt.DB, number int) error {
+	if m.prepare != nil {
+		if err := m.prepare(bolt); err != nil {
+			return err
+		}
+	}
+	return bolt.Update(func(tx *bbolt.Tx) error {
+		if err := m.apply(tx); err != nil {
+			return err
+		}
+		return tx.Bucket(metaBucket).Put(schemaKey, []byte(strconv.Itoa(number)))
+	})
 }
 
 // lapseAll ends the leases that an earlier process left.

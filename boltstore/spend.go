@@ -3,12 +3,24 @@ package boltstore
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"go.etcd.io/bbolt"
 
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
+
+// addEvent writes an event that newEvent has encoded.
+func (b *batch) addEvent(e *pay.SpendEvent, encoded []byte) error {
+	if err := b.put(eventsBucket, join(e.KeyID, e.ID), encoded); err != nil {
+		return err
+	}
+	if e.Task == "" {
+		return nil
+	}
+	return b.put(taskEventsBucket, join(e.KeyID, e.Task, e.ID), nil)
+}
 
 // newEvent encodes an event that is to be written under its own, unused id.
 func (b *batch) newEvent(e *pay.SpendEvent) ([]byte, error) {
@@ -19,23 +31,30 @@ func (b *batch) newEvent(e *pay.SpendEvent) ([]byte, error) {
 }
 
 // SpendEvents lists a key's events, newest first.
-func (d *DB) SpendEvents(ctx context.Context, keyID string, limit int, before string) ([]pay.SpendEvent, error) {
+func (d *DB) SpendEvents(ctx context.Context, keyID string, q pay.SpendQuery) ([]pay.SpendEvent, error) {
+	bucket, prefix := eventsBucket, within(keyID)
+	if q.Task != "" {
+		bucket, prefix = taskEventsBucket, within(keyID, q.Task)
+	}
 	var list []pay.SpendEvent
-	position, more := before, true
-	for more && len(list) < limit {
+	position, more := q.Before, true
+	for more && len(list) < q.Limit {
 		err := d.view(ctx, func(tx *bbolt.Tx) (err error) {
 			events, seen := tx.Bucket(eventsBucket), 0
-			if before != "" && events.Get(join(keyID, before)) == nil {
+			if q.Before != "" && !hasKey(tx.Bucket(bucket), append(slices.Clone(prefix), q.Before...)) {
 				return pay.ErrEventNotFound
 			}
 			more = false
-			descend(events, within(keyID), position, func(id, encoded []byte) bool {
-				if seen == scanRows || len(list) == limit {
+			descend(tx.Bucket(bucket), prefix, position, func(id, encoded []byte) bool {
+				if seen == scanRows || len(list) == q.Limit {
 					more = true
 					return false
 				}
 				seen++
 				position = string(id)
+				if q.Task != "" {
+					encoded = events.Get(join(keyID, position))
+				}
 				var e pay.SpendEvent
 				if err = decodeRow(encoded, &e); err != nil {
 					err = fmt.Errorf("spend event %s: %w", id, err)

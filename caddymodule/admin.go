@@ -1,9 +1,16 @@
 package caddymodule
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"maps"
+	"mime"
 	"net/http"
+	"slices"
+	"strings"
 
 	"github.com/caddyserver/caddy/v2"
 
@@ -20,7 +27,104 @@ func (*adminAPI) CaddyModule() caddy.ModuleInfo {
 
 // Routes are served by the admin endpoint.
 func (a *adminAPI) Routes() []caddy.AdminRoute {
-	return []caddy.AdminRoute{{Pattern: "/purser/status", Handler: caddy.AdminHandlerFunc(a.status)}}
+	var routes []caddy.AdminRoute
+	for pattern, methods := range map[string]map[string]caddy.AdminHandlerFunc{
+		"/purser/status":           {http.MethodGet: a.status},
+		"/purser/exec":             {http.MethodPost: a.exec},
+		"/purser/keys":             {http.MethodGet: a.keys, http.MethodPost: a.createKey},
+		"/purser/keys/{id}":        {http.MethodGet: a.key},
+		"/purser/keys/{id}/policy": {http.MethodPut: a.replacePolicy, http.MethodPatch: a.patchPolicy},
+	} {
+		routes = append(routes, caddy.AdminRoute{Pattern: pattern, Handler: byMethod(methods)})
+	}
+	return routes
+}
+
+// byMethod is the handler of a path. Bodies must say that they are JSON: no page in a
+// browser can send such a request without being asked first.
+func byMethod(methods map[string]caddy.AdminHandlerFunc) caddy.AdminHandler {
+	return caddy.AdminHandlerFunc(func(w http.ResponseWriter, r *http.Request) error {
+		h, known := methods[r.Method]
+		if !known {
+			w.Header().Set("Allow", strings.Join(slices.Sorted(maps.Keys(methods)), ", "))
+			return adminError(http.StatusMethodNotAllowed, "method not allowed")
+		}
+		if r.Method != http.MethodGet {
+			if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind != "application/json" {
+				return adminError(http.StatusUnsupportedMediaType, "Content-Type must be application/json")
+			}
+		}
+		return h(w, r)
+	})
+}
+
+// adminError is an answer with a status. Caddy logs it, so it has no secrets.
+func adminError(status int, format string, args ...any) error {
+	return caddy.APIError{HTTPStatus: status, Err: fmt.Errorf(format, args...)}
+}
+
+// adminFailure is the answer to an error of the pay core.
+func adminFailure(err error) error {
+	var input *pay.InputError
+	switch {
+	case errors.As(err, &input):
+		return adminError(http.StatusBadRequest, "%w", err)
+	case errors.Is(err, pay.ErrKeyNotFound):
+		return adminError(http.StatusNotFound, "%w", err)
+	case errors.Is(err, pay.ErrKeyExists), errors.Is(err, pay.ErrKeyLimit), errors.Is(err, pay.ErrWalletLimit):
+		return adminError(http.StatusConflict, "%w", err)
+	case errors.Is(err, pay.ErrUnavailable), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return adminError(http.StatusServiceUnavailable, "%w", err)
+	}
+	return err
+}
+
+// maxAdminBody bounds the body of a request; the largest policy is far smaller.
+const maxAdminBody = 4 << 20
+
+// readBody reads the JSON of a request. A field that is not known is refused: what it was
+// meant to limit would be without limit.
+func readBody(w http.ResponseWriter, r *http.Request, into any) error {
+	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxAdminBody))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		return adminError(http.StatusBadRequest, "the body: %w", err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return adminError(http.StatusBadRequest, "the body: more than one JSON value")
+	}
+	return nil
+}
+
+func writeBody(w http.ResponseWriter, status int, body any) error {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	return json.NewEncoder(w).Encode(body)
+}
+
+// serving is the tenant that serves now, with its store; both are nil before the start.
+// The open stores are asked and not the configuration: Caddy does not guard its table of
+// apps, which it may be changing at this moment.
+func serving() (home *pooled, t *tenant) {
+	stores.Range(func(_, v any) bool {
+		home = v.(*pooled)
+		t = home.newestTenant()
+		return t == nil // one that does not serve any more is only draining
+	})
+	return home, t
+}
+
+// enterTenant is the tenant that serves now. Its leave must be called.
+func enterTenant() (*tenant, error) {
+	_, t := serving()
+	if t == nil {
+		return nil, adminError(http.StatusServiceUnavailable, "purser has not started")
+	}
+	if err := t.enter(); err != nil {
+		return nil, adminError(http.StatusServiceUnavailable, "%w", err)
+	}
+	return t, nil
 }
 
 // status is what GET /purser/status answers.
@@ -46,24 +150,13 @@ type healthStatus struct {
 	Wallets     string `json:"wallets"`
 }
 
-// status looks at the open stores, not at the configuration: Caddy does not guard its
-// table of apps, which it may be changing while this is asked.
 func (*adminAPI) status(w http.ResponseWriter, r *http.Request) error {
-	if r.Method != http.MethodGet {
-		return caddy.APIError{HTTPStatus: http.StatusMethodNotAllowed, Err: fmt.Errorf("method not allowed")}
-	}
 	s := status{Version: Version()}
-	var home *pooled
-	var t *tenant
-	stores.Range(func(_, v any) bool {
-		p := v.(*pooled)
-		home, t = p, p.newestTenant()
-		return t == nil // one that does not serve any more is only draining
-	})
+	home, t := serving()
 	if t != nil {
 		world, err := home.store.World(r.Context())
 		if err != nil {
-			return caddy.APIError{HTTPStatus: http.StatusServiceUnavailable, Err: fmt.Errorf("reading the store: %w", err)}
+			return adminError(http.StatusServiceUnavailable, "reading the store: %w", err)
 		}
 		h := t.payer.Health(r.Context())
 		s.OK = h.OK
@@ -73,8 +166,7 @@ func (*adminAPI) status(w http.ResponseWriter, r *http.Request) error {
 			Network: h.Network.Name, Wallets: h.Wallets,
 		}
 	}
-	w.Header().Set("Content-Type", "application/json")
-	return json.NewEncoder(w).Encode(s)
+	return writeBody(w, http.StatusOK, s)
 }
 
 func probeText(p pay.Probe) string {

@@ -14,16 +14,23 @@ import (
 // adminCall asks the admin endpoint on a socket.
 func adminCall(t *testing.T, socket, method, path string) (int, string) {
 	t.Helper()
+	return adminSend(t, socket, method, path, "application/json", "")
+}
+
+// adminSend is adminCall with a body.
+func adminSend(t *testing.T, socket, method, path, contentType, body string) (int, string) {
+	t.Helper()
 	client := http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", socket)
 		},
 		DisableKeepAlives: true,
 	}}
-	r, err := http.NewRequestWithContext(t.Context(), method, "http://admin"+path, nil)
+	r, err := http.NewRequestWithContext(t.Context(), method, "http://admin"+path, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
+	r.Header.Set("Content-Type", contentType)
 	resp, err := client.Do(r)
 	if err != nil {
 		t.Fatal(err)

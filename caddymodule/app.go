@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -10,6 +11,8 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyevents"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/purserpay/purser/pay"
 )
 
 // App is purser: keys, wallets and payments in one store, for the handlers that serve
@@ -64,12 +67,8 @@ type App struct {
 	// Standin, when "loopback", makes that key pay for proxy clients on loopback that send
 	// none. Default: {env.PURSER_STANDIN}, else off.
 	Standin string `json:"standin,omitempty"`
-	// MaxPayment is the most that one proxied request may cost, in USDC, or off; keys with
-	// limits of their own have those. Default: {env.PURSER_MAX_PAYMENT}, else 1.
-	MaxPayment string `json:"max_payment,omitempty"`
-	// DailyBudget is the most that one key may spend per day through the proxy, in USDC,
-	// or off. Default: {env.PURSER_DAILY_BUDGET}, else 10.
-	DailyBudget string `json:"daily_budget,omitempty"`
+
+	PolicyOptions
 
 	// World is "sandbox" for the program purser-sandbox, which opens only stores of its
 	// own, and empty for everything else. It has no Caddyfile option.
@@ -154,6 +153,16 @@ func attach(ctx caddy.Context, d door) (*App, error) {
 	}
 	a.doors = append(a.doors, d)
 	return a, nil
+}
+
+// doorKey is the key that pays at a door which has none of its own: the deployment's, else
+// the exec key.
+func (a *App) doorKey(ctx context.Context, p *pay.Payer) (pay.Key, error) {
+	if a.settings.key == "" {
+		key, _, err := a.ensureExecKey(ctx, p)
+		return key, err
+	}
+	return a.ensureKey(p, keyOption, a.settings.key, "deployment")
 }
 
 // Start opens the store and checks what only the whole configuration shows.

@@ -121,6 +121,14 @@ func TestBadValues(t *testing.T) {
 		{name: "ports", route: "purser_proxy {\n\t\t\tports 80-70\n\t\t}", want: "ports"},
 		{name: "replay", route: "purser_proxy {\n\t\t\tmax_replay big\n\t\t}", want: "max_replay"},
 		{name: "fixed name", route: "purser_proxy {\n\t\t\tresolve a.test b\n\t\t}", want: "resolve"},
+		{name: "spool", route: "purser_proxy {\n\t\t\tmax_spool 0\n\t\t}", want: "max_spool"},
+		{name: "prepaid host", route: "purser_proxy {\n\t\t\tprepay a/b\n\t\t}", want: "prepay"},
+		{name: "intercepted host", env: map[string]string{"PURSER_INTERCEPT": "a b,https://c"}, route: "purser_proxy", want: "PURSER_INTERCEPT"},
+		{name: "interception on and off", route: "purser_proxy {\n\t\t\tintercept a.example\n\t\t\tintercept off\n\t\t}", want: "not both"},
+		{name: "no host", env: map[string]string{"PURSER_INTERCEPT": ","}, route: "purser_proxy", want: "PURSER_INTERCEPT"},
+		{name: "tunnelled host", route: "purser_proxy {\n\t\t\ttunnel a/b\n\t\t}", want: "tunnel"},
+		{name: "no file to trust", route: "purser_proxy {\n\t\t\ttrust /nowhere.pem\n\t\t}", want: "trust"},
+		{name: "nothing to trust", route: "purser_proxy {\n\t\t\ttrust " + empty + "\n\t\t}", want: "holds no certificate"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for name, value := range c.env {
@@ -149,6 +157,7 @@ func TestEmptyValues(t *testing.T) {
 	for _, o := range []option{
 		masterKeyOption, rpcURLOption, settlementOption, internalSecretOption, upgradeURLOption, publicURLOption, originsOption,
 		keyOption, standinOption, maxPaymentOption, dailyBudgetOption, networksOption,
+		monthlyBudgetOption, perMinuteOption, priceGuardOption, toOption,
 		facilitatorURLOption, facilitatorKeyOption, facilitatorTimeoutOption, boltPathOption, boltMinFreeOption,
 	} {
 		t.Setenv(o.variable, "")

@@ -2,6 +2,7 @@ package caddymodule
 
 import (
 	"encoding/json"
+	"maps"
 
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -25,11 +26,21 @@ import (
 //	    allowed_origins <origins>
 //	    key         <reference>
 //	    standin     loopback|off
-//	    max_payment <usdc>|off
-//	    daily_budget <usdc>|off
+//	    max_payment    <usdc>|off
+//	    daily_budget   <usdc>|off
+//	    monthly_budget <usdc>|off
+//	    per_minute     <number>|off
+//	    price_guard    <number>|off
+//	    allow_hosts    <patterns>
+//	    deny_hosts     <patterns>
+//	    allow_payees   <addresses>
+//	    deny_payees    <addresses>
+//	    host <pattern> { … }
+//	    task <label>|* { … }
 //	}
 //
-// Every option takes one argument; lists are separated by commas. A secret is a reference
+// host and task can be repeated; their blocks have max_payment, daily_budget and
+// monthly_budget. Every other option takes one argument; lists are separated by commas. A secret is a reference
 // such as {env.PURSER_KEY}, and has a second option for its file: master_key_file,
 // internal_secret_file, key_file.
 func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
@@ -45,17 +56,24 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"wallets":     {walletsNamespace, &a.WalletsRaw},
 		"facilitator": {facilitatorNamespace, &a.FacilitatorRaw},
 	}
-	options := map[string]*string{
+	options := a.single()
+	maps.Copy(options, map[string]*string{
 		"data_dir": &a.DataDir, "master_key": &a.MasterKey, "master_key_file": &a.MasterKeyFile,
 		"rpc_url": &a.RPCURL, "settlement": &a.Settlement, "networks": &a.Networks,
 		"internal_secret": &a.InternalSecret, "internal_secret_file": &a.InternalSecretFile,
 		"upgrade_url": &a.UpgradeURL, "public_url": &a.PublicURL, "allowed_origins": &a.AllowedOrigins,
 		"key": &a.Key, "key_file": &a.KeyFile, "standin": &a.Standin,
-		"max_payment": &a.MaxPayment, "daily_budget": &a.DailyBudget,
-	}
+	})
+	parts := map[string]*map[string]BudgetOptions{"host": &a.Hosts, "task": &a.Tasks}
 	for d.NextBlock(0) {
 		if guest, ok := guests[d.Val()]; ok {
 			if err := parseGuest(d, guest.namespace, guest.raw); err != nil {
+				return err
+			}
+			continue
+		}
+		if part, ok := parts[d.Val()]; ok {
+			if err := parseBudget(d, part); err != nil {
 				return err
 			}
 			continue

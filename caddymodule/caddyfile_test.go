@@ -53,12 +53,14 @@ func (a adapted) listen() []string {
 var secretVariables = []string{
 	"PURSER_MASTER_KEY", "PURSER_KEY", "PURSER_INTERNAL_SECRET", "PURSER_FACILITATOR_KEY", "PURSER_FACILITATOR_URL",
 	"PURSER_RPC_URL", "PURSER_PUBLIC_URL", "PURSER_UPGRADE_URL", "PURSER_ALLOWED_ORIGINS", "PURSER_ALLOW_ADDRESSES",
-	"PURSER_STANDIN", "PURSER_MAX_PAYMENT", "PURSER_DAILY_BUDGET", "PURSER_SETTLEMENT", "PURSER_NETWORKS",
+	"PURSER_STANDIN", "PURSER_MAX_PAYMENT", "PURSER_DAILY_BUDGET", "PURSER_MONTHLY_BUDGET", "PURSER_PER_MINUTE", "PURSER_PRICE_GUARD",
+	"PURSER_SETTLEMENT", "PURSER_NETWORKS", "PURSER_UPSTREAM", "PURSER_INTERCEPT",
 }
 
 func TestShippedCaddyfile(t *testing.T) {
 	structure := map[string]string{
 		"PURSER_BIND": "127.0.0.2", "PURSER_PORT": "9402", "PURSER_METRICS_BIND": "127.0.0.3", "PURSER_METRICS_PORT": "9407",
+		"PURSER_UPSTREAM_BIND": "127.0.0.4", "PURSER_UPSTREAM_PORT": "9406",
 		"PURSER_ADMIN": "unix//run/purser/admin.sock|0600", "PURSER_DATA_DIR": "/var/lib/purser",
 		"PURSER_STORE": "bolt", "PURSER_WALLETS": "none",
 	}
@@ -76,7 +78,7 @@ func TestShippedCaddyfile(t *testing.T) {
 			t.Fatal(err)
 		}
 		a := decodeAdapted(t, config)
-		if got := a.listen(); !slices.Equal(got, []string{"127.0.0.1:8402", "127.0.0.1:8407"}) {
+		if got := a.listen(); !slices.Equal(got, []string{"127.0.0.1:8402", "127.0.0.1:8406", "127.0.0.1:8407"}) {
 			t.Errorf("listens on %v", got)
 		}
 		if a.Admin.Listen != "unix/./purser-admin.sock|0600" || a.Storage.Root != "./purser-data" {
@@ -117,7 +119,7 @@ func TestShippedCaddyfile(t *testing.T) {
 			t.Fatal(err)
 		}
 		a := decodeAdapted(t, config)
-		if got := a.listen(); !slices.Equal(got, []string{"127.0.0.2:9402", "127.0.0.3:9407"}) {
+		if got := a.listen(); !slices.Equal(got, []string{"127.0.0.2:9402", "127.0.0.3:9407", "127.0.0.4:9406"}) {
 			t.Errorf("listens on %v", got)
 		}
 		if a.Admin.Listen != structure["PURSER_ADMIN"] || a.Storage.Root != "/var/lib/purser" {
@@ -197,6 +199,27 @@ func TestCaddyfileOptions(t *testing.T) {
 		standin off
 		max_payment 2
 		daily_budget off
+		monthly_budget 100
+		per_minute 60
+		price_guard off
+		allow_hosts "a.example *.b.example"
+		deny_hosts c.example:81
+		allow_payees 0x209693Bc6afc0C5328bA36FaF03C514EF312287C
+		deny_payees 0x00000000000000000000000000000000000A11cE
+		host a.example {
+			max_payment 0.5
+			daily_budget 1
+			monthly_budget off
+		}
+		host *.b.example {
+			daily_budget 3
+		}
+		task nightly {
+			monthly_budget 4
+		}
+		task * {
+			daily_budget 5
+		}
 	}
 }
 http://:1 {
@@ -209,11 +232,54 @@ http://:1 {
 			max_replay 2MiB
 			challenge_header X-A
 			resolve a.test 127.0.0.1
+			max_spool 3MiB
+			spool_dir /s
+			prepay p.example
+			intercept a.example
+			intercept *.b.example
+			tunnel c.b.example
+			trust /t1
+			trust /t2
 		}
 		purser_api {
 			key_rate 7
 		}
 	}
+}
+http://:2 {
+	reverse_proxy https://d.example {
+		transport purser {
+			key {env.K}
+			key_file /k
+			task t-1
+			allow_http d.example
+			challenge_header X-B
+			max_replay 3MiB
+			max_spool off
+			prepay d.example
+			http {
+				dial_timeout 7s
+				tls_server_name e.example
+			}
+		}
+	}
+}
+http://:3 {
+	reverse_proxy f.example {
+		transport purser
+	}
+}
+http://:4 {
+	purser_upstream {
+		to {env.U}
+		task t-2
+		http {
+			compression off
+		}
+	}
+}
+http://:5 {
+	purser_upstream
 }
 `)
 	if err != nil {
@@ -231,13 +297,23 @@ http://:1 {
 		`"wallets":{"module":"none"},"facilitator":{"key":"{file./k}","key_file":"/kf","module":"http","timeout":"5s","url":"{env.F}"},` +
 		`"rpc_url":"{env.R}","settlement":"seller","networks":"base,base-sepolia","internal_secret":"{env.S}",` +
 		`"internal_secret_file":"/s","upgrade_url":"https://u.example","public_url":"https://p.example",` +
-		`"allowed_origins":"https://o.example","key":"{env.K}","key_file":"/k","standin":"off","max_payment":"2","daily_budget":"off"}`
+		`"allowed_origins":"https://o.example","key":"{env.K}","key_file":"/k","standin":"off","max_payment":"2","daily_budget":"off",` +
+		`"monthly_budget":"100","per_minute":"60","price_guard":"off","allow_hosts":"a.example *.b.example","deny_hosts":"c.example:81",` +
+		`"allow_payees":"0x209693Bc6afc0C5328bA36FaF03C514EF312287C","deny_payees":"0x00000000000000000000000000000000000A11cE",` +
+		`"hosts":{"*.b.example":{"daily_budget":"3"},"a.example":{"max_payment":"0.5","daily_budget":"1","monthly_budget":"off"}},` +
+		`"tasks":{"*":{"daily_budget":"5"},"nightly":{"monthly_budget":"4"}}}`
 	if string(got.Apps.Purser) != want {
 		t.Errorf("got  %s\nwant %s", got.Apps.Purser, want)
 	}
 	for _, part := range []string{
 		`"allow_http":["a.example","b.example:81"]`, `"allow_addresses":["10.0.0.0/8"]`, `"ports":"80,443"`, `"max_replay":"2MiB"`,
-		`"challenge_headers":["X-A"]`, `"resolve":{"a.test":"127.0.0.1"}`, `"key_rate":7`,
+		`"challenge_headers":["X-A"]`, `"resolve":{"a.test":"127.0.0.1"}`, `"max_spool":"3MiB"`, `"spool_dir":"/s"`, `"prepay":["p.example"]`,
+		`"intercept":["a.example","*.b.example"]`, `"tunnel":["c.b.example"]`, `"trust":["/t1","/t2"]`, `"key_rate":7`,
+		`"transport":{"allow_http":["d.example"],"challenge_headers":["X-B"],"http":{"dial_timeout":7000000000,"tls":{"server_name":"e.example"}},` +
+			`"key":"{env.K}","key_file":"/k","max_replay":"3MiB","max_spool":"off","prepay":["d.example"],"protocol":"purser","task":"t-1"}`,
+		`"transport":{"http":{},"protocol":"purser"}`,
+		`{"handler":"purser_upstream","to":"{env.U}","transport":{"http":{"compression":false},"task":"t-2"}}`,
+		`{"handler":"purser_upstream"}`,
 	} {
 		if !strings.Contains(string(config), part) {
 			t.Errorf("%s is not in %s", part, config)
@@ -249,6 +325,9 @@ func TestCaddyfileRefuses(t *testing.T) {
 	t.Parallel()
 	app := func(text string) string { return "{\n\tpurser {\n\t\t" + text + "\n\t}\n}\n" }
 	handler := func(name, text string) string { return "http://:1 {\n\t" + name + " {\n\t\t" + text + "\n\t}\n}\n" }
+	transport := func(text string) string {
+		return handler("reverse_proxy http://a.example", "transport purser {\n\t\t\t"+text+"\n\t\t}")
+	}
 	for _, c := range []struct{ name, caddyfile, want string }{
 		{"unknown option", app("datadir /d"), `unrecognized subdirective "datadir"`},
 		{"no argument", app("data_dir"), "wrong argument count"},
@@ -268,9 +347,30 @@ func TestCaddyfileRefuses(t *testing.T) {
 		{"option of a guest without options", app("wallets local {\n\t\t\tx y\n\t\t}"), `unrecognized subdirective "x"`},
 		{"argument of a guest", app("store bolt /x"), "wrong argument count"},
 		{"world", app("world sandbox"), `unrecognized subdirective "world"`},
-		{"unknown option of the proxy", handler("purser_proxy", "intercept *"), `unrecognized subdirective "intercept"`},
+		{"unknown option of the proxy", handler("purser_proxy", "intercepts *"), `unrecognized subdirective "intercepts"`},
+		{"two intercepted hosts in a line", handler("purser_proxy", "intercept a b"), "wrong argument count"},
+		{"trust without a file", handler("purser_proxy", "trust"), "wrong argument count"},
 		{"two hosts in a line", handler("purser_proxy", "allow_http a b"), "wrong argument count"},
 		{"resolve without address", handler("purser_proxy", "resolve a"), "wrong argument count"},
+		{"two policies in a line", app("per_minute 1 2"), "wrong argument count"},
+		{"budget twice", app("monthly_budget 1\n\t\tmonthly_budget 2"), "monthly_budget is set twice"},
+		{"host without a name", app("host {\n\t\t\tmax_payment 1\n\t\t}"), "wrong argument count"},
+		{"host without a limit", app("host a.example"), "host a.example has no limit"},
+		{"host twice", app("host a.example {\n\t\t\tmax_payment 1\n\t\t}\n\t\thost a.example {\n\t\t\tmax_payment 2\n\t\t}"), "set twice"},
+		{"unknown limit of a task", app("task t {\n\t\t\tper_minute 1\n\t\t}"), `unrecognized subdirective "per_minute"`},
+		{"unknown option of the transport", transport("intercept *"), `unrecognized subdirective "intercept"`},
+		{"argument of the transport", "http://:1 {\n\treverse_proxy a {\n\t\ttransport purser x\n\t}\n}\n", "wrong argument count"},
+		{"transport's key in clear", transport("key pk_0123456789"), "{env.NAME}"},
+		{"transport's key twice", transport("key {env.A}\n\t\t\tkey {env.B}"), "key is set twice"},
+		{"two tasks", transport("task a b"), "wrong argument count"},
+		{"host for prepay missing", transport("prepay"), "wrong argument count"},
+		{"argument of http", transport("http x {\n\t\t\t}"), "wrong argument count"},
+		{"unknown option of http", transport("http {\n\t\t\t\tno_such_thing\n\t\t\t}"), "no_such_thing"},
+		{"TLS options for a plain upstream", transport("http {\n\t\t\t\ttls\n\t\t\t}"), "HTTPS"},
+		{"unknown option of the sidecar door", handler("purser_upstream", "x y"), `unrecognized subdirective "x"`},
+		{"sidecar door with an argument", "http://:1 {\n\tpurser_upstream https://a.example b\n}\n", "wrong argument count"},
+		{"two upstreams", handler("purser_upstream", "to a b"), "wrong argument count"},
+		{"sidecar door's key in clear", handler("purser_upstream", "key pk_0123456789"), "reference"},
 		{"unknown option of the API", handler("purser_api", "x y"), `unrecognized subdirective "x"`},
 		{"rate", handler("purser_api", "key_rate many"), "key_rate"},
 	} {

@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -17,20 +18,27 @@ type option struct {
 	variable string // "PURSER_DAILY_BUDGET"; empty for an option that has none
 }
 
+// String is the option's name with its variable.
+func (o option) String() string {
+	if o.variable == "" {
+		return o.name
+	}
+	return o.name + " (" + o.variable + ")"
+}
+
 // errorf makes an error that names the option and its variable.
 func (o option) errorf(format string, args ...any) error {
-	name := o.name
-	if o.variable != "" {
-		name += " (" + o.variable + ")"
-	}
-	return fmt.Errorf("purser: %s: %w", name, fmt.Errorf(format, args...))
+	return fmt.Errorf("purser: %s: %w", o, fmt.Errorf(format, args...))
 }
 
 // value is what an option is set to, with placeholders replaced. given is what the
-// configuration says; empty means the variable. An empty result is an option that is
-// not set.
+// configuration says; empty means the variable, if it has one. An empty result is an option
+// that is not set.
 func (o option) value(given string) (string, error) {
 	if given == "" {
+		if o.variable == "" {
+			return "", nil
+		}
 		given = "{env." + o.variable + "}"
 	}
 	v, err := caddy.NewReplacer().ReplaceOrErr(given, false, true)
@@ -59,7 +67,8 @@ const maxSecretFile = 64 << 10
 // everybody who may read GET /config/ would see it: given has to be a reference.
 func (o option) reference(given string) (string, error) {
 	if given != "" && !placeholder.MatchString(given) {
-		return "", o.errorf("write a reference like {env.%s}; a secret itself would be visible in the configuration", o.variable)
+		return "", o.errorf("write a reference like {env.%s}; a secret itself would be visible in the configuration",
+			cmp.Or(o.variable, "NAME"))
 	}
 	return o.value(given)
 }
@@ -82,13 +91,19 @@ func (o option) secretOrFile(given, givenFile string) (v, path string, err error
 		return "", "", err
 	}
 	if v != "" && path != "" {
-		return "", "", o.errorf("%s is set as well: keep one", o.file().variable)
+		return "", "", o.errorf("%s is set as well: keep one", cmp.Or(o.file().variable, o.file().name))
 	}
 	return v, path, nil
 }
 
 // file is the option that names a secret's file.
-func (o option) file() option { return option{name: o.name + "_file", variable: o.variable + "_FILE"} }
+func (o option) file() option {
+	f := option{name: o.name + "_file"}
+	if o.variable != "" {
+		f.variable = o.variable + "_FILE"
+	}
+	return f
+}
 
 // read returns the contents of a secret's file. Its errors never contain any of them.
 func (o option) read(path string) (string, error) {
@@ -119,7 +134,8 @@ func list(v string) []string {
 // structural are the variables that the shipped Caddyfile reads while it is parsed,
 // where Caddy takes an empty variable for a value.
 var structural = []string{
-	"PURSER_BIND", "PURSER_PORT", "PURSER_METRICS_BIND", "PURSER_METRICS_PORT", "PURSER_ADMIN", "PURSER_DATA_DIR",
+	"PURSER_BIND", "PURSER_PORT", "PURSER_UPSTREAM_BIND", "PURSER_UPSTREAM_PORT",
+	"PURSER_METRICS_BIND", "PURSER_METRICS_PORT", "PURSER_ADMIN", "PURSER_DATA_DIR",
 }
 
 // checkEnvironment refuses variables that are set to nothing and that Caddy would not

@@ -18,13 +18,21 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig"
+	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	_ "github.com/caddyserver/caddy/v2/modules/standard"
 )
 
 // Tests that load a configuration share Caddy's one global state, so they do not run in
 // parallel.
 
+// asCommand, in its environment, makes the test program purser's command line.
+const asCommand = "CADDYMODULE_TEST_AS_COMMAND"
+
 func TestMain(m *testing.M) {
+	if os.Getenv(asCommand) != "" {
+		caddycmd.Main()
+		return
+	}
 	home, err := os.MkdirTemp("", "purser-caddy")
 	if err != nil {
 		panic(err)

@@ -9,6 +9,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/purserpay/purser/pay"
 )
 
 // checkListeners refuses a purser that would run and listen nowhere, and a stand-in key
@@ -30,10 +32,39 @@ func (a *App) checkListeners() error {
 		}
 	}
 	if !listening {
-		return errors.New("purser: no server listens for purser_api or purser_proxy: is there a site with one of them, " +
-			"and has it an address (PURSER_BIND, PURSER_PORT)?")
+		return errors.New("purser: no server listens for purser_api, purser_proxy or a transport: is there a site with one " +
+			"of them, and has it an address (PURSER_BIND, PURSER_PORT)?")
 	}
 	return nil
+}
+
+// checkBudget refuses a door that lets everybody who reaches it spend with a key, on a
+// listener that is for more than this machine, while nobody has said how much. The shipped
+// default of the daily budget says nothing, and neither does "off".
+func (a *App) checkBudget(s *caddyhttp.Server, k pay.Key) error {
+	if s != nil && loopbackOnly(s.Listen) {
+		return nil
+	}
+	var own pay.Policy
+	if k.Policy != nil {
+		own = *k.Policy
+	}
+	daily, monthly := own.DailyBudget, own.MonthlyBudget
+	if daily == nil && a.settings.dailyGiven {
+		daily = a.settings.policy.DailyBudget
+	}
+	if monthly == nil {
+		monthly = a.settings.policy.MonthlyBudget
+	}
+	if daily.Max() != nil || monthly.Max() != nil {
+		return nil
+	}
+	var listen []string
+	if s != nil {
+		listen = s.Listen
+	}
+	return fmt.Errorf("purser: everybody who reaches %v would spend with key %s, with no budget that was set for it: "+
+		"set %s or %s to an amount in USDC, or bind the site to loopback", listen, k.ID, dailyBudgetOption, monthlyBudgetOption)
 }
 
 // listens are the addresses of the sites that serve purser's doors.

@@ -17,6 +17,8 @@ func init() {
 	caddy.RegisterModule(new(App))
 	caddy.RegisterModule(new(Proxy))
 	caddy.RegisterModule(new(API))
+	caddy.RegisterModule(new(Transport))
+	caddy.RegisterModule(new(Upstream))
 	caddy.RegisterModule(new(BoltStore))
 	caddy.RegisterModule(new(LocalWallets))
 	caddy.RegisterModule(new(NoWallets))
@@ -30,4 +32,8 @@ func init() {
 	httpcaddyfile.RegisterDirectiveOrder("purser_proxy", httpcaddyfile.Before, "reverse_proxy")
 	httpcaddyfile.RegisterHandlerDirective("purser_api", parseAPI)
 	httpcaddyfile.RegisterDirectiveOrder("purser_api", httpcaddyfile.Before, "reverse_proxy")
+	httpcaddyfile.RegisterHandlerDirective("purser_upstream", parseUpstream)
+	httpcaddyfile.RegisterDirectiveOrder("purser_upstream", httpcaddyfile.Before, "reverse_proxy")
+
+	registerCommands()
 }

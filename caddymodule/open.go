@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -46,8 +47,8 @@ func (a *App) open() (*running, error) {
 		return nil, err
 	}
 	t, err := a.newTenant(home)
-	if err == nil {
-		err = a.ensureKey(t.payer)
+	if err == nil && a.settings.key != "" {
+		_, err = a.ensureKey(t.payer, keyOption, a.settings.key, "deployment")
 	}
 	if err != nil {
 		if t != nil {
@@ -83,7 +84,7 @@ func (a *App) acquire() (*pooled, error) {
 
 // newTenant makes this configuration's payer and opens its doors.
 func (a *App) newTenant(home *pooled) (*tenant, error) {
-	t := &tenant{log: a.log, emit: caddyEmitter(a.ctx, a.events)}
+	t := &tenant{app: a, log: a.log, emit: caddyEmitter(a.ctx, a.events)}
 	wallets, err := a.wallets.Wallets(home.store, a.log.With("part", "wallets"))
 	if err != nil {
 		return nil, fmt.Errorf("purser: wallets: %w", err)
@@ -105,7 +106,7 @@ func (a *App) newTenant(home *pooled) (*tenant, error) {
 		if err != nil {
 			return nil, fmt.Errorf("purser: rpc_url: %w", err)
 		}
-		o.Chain = rpc
+		o.Chain, t.chain = rpc, rpc
 		t.closeLater(rpc)
 	}
 	if t.payer, err = pay.New(o); err != nil {
@@ -119,44 +120,45 @@ func (a *App) newTenant(home *pooled) (*tenant, error) {
 	return t, nil
 }
 
-// ensureKey makes the deployment's own key known, with a wallet.
-func (a *App) ensureKey(p *pay.Payer) error {
-	if a.settings.key == "" {
-		return nil
-	}
-	key, err := p.Resolve(a.ctx, a.settings.key)
+// ensureKey makes the key with a configured secret known, with a wallet. The label is for
+// one that has to be created.
+func (a *App) ensureKey(p *pay.Payer, o option, secret, label string) (pay.Key, error) {
+	key, err := p.Resolve(a.ctx, secret)
 	if errors.Is(err, pay.ErrKeyNotFound) {
-		key, _, err = p.CreateKey(a.ctx, pay.KeyRequest{Label: "deployment", Secret: a.settings.key})
+		key, _, err = p.CreateKey(a.ctx, pay.KeyRequest{Label: label, Secret: secret})
 		if errors.Is(err, pay.ErrKeyExists) { // another node was first
-			key, err = p.Resolve(a.ctx, a.settings.key)
+			key, err = p.Resolve(a.ctx, secret)
 		}
 	}
 	if err != nil {
-		return keyOption.errorf("%w", err)
+		return pay.Key{}, o.errorf("%w", err)
 	}
-	return a.ensureWallet(p, key)
+	if _, err := a.ensureWallet(a.ctx, p, key); err != nil {
+		return pay.Key{}, o.errorf("%w", err)
+	}
+	return key, nil
 }
 
-// ensureWallet gives the deployment's key a wallet on the first network if it has none.
-func (a *App) ensureWallet(p *pay.Payer, key pay.Key) error {
+// ensureWallet finds a key's wallet on the first network, or makes it.
+func (a *App) ensureWallet(ctx context.Context, p *pay.Payer, key pay.Key) (pay.Wallet, error) {
 	network := a.settings.networks[0].Name
-	wallets, err := p.ListWallets(a.ctx, key)
+	wallets, err := p.ListWallets(ctx, key)
 	if err != nil {
-		return keyOption.errorf("%w", err)
+		return pay.Wallet{}, err
 	}
 	for _, w := range wallets {
 		if w.Network == network {
-			return nil
+			return w, nil
 		}
 	}
-	w, err := p.CreateWallet(a.ctx, key, network)
+	w, err := p.CreateWallet(ctx, key, network)
 	if err != nil {
-		return keyOption.errorf("%w", err)
+		return pay.Wallet{}, err
 	}
 	address := "none, because no wallet provider is configured"
 	if w.Address != nil {
 		address = w.Address.String()
 	}
-	a.log.Info("wallet made for the key of PURSER_KEY; fund it to pay", "key", key.ID, "network", network, "address", address)
-	return nil
+	a.log.Info("wallet made; fund it to pay", "key", key.ID, "label", key.Label, "network", network, "address", address)
+	return w, nil
 }

@@ -1,7 +1,7 @@
 package caddymodule
 
 import (
-	"math"
+	"crypto/x509"
 	"net"
 	"net/http"
 	"net/netip"
@@ -12,7 +12,6 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-	"github.com/dustin/go-humanize"
 
 	"github.com/purserpay/purser/proxy"
 )
@@ -28,21 +27,45 @@ type Proxy struct {
 	AllowAddresses []string `json:"allow_addresses,omitempty"`
 	// Ports that may be dialled, such as "80,443,1024-65535", which is the default.
 	Ports string `json:"ports,omitempty"`
-	// MaxReplay is how much of a request body is kept to be sent again with a payment,
-	// such as "1MiB"; larger requests are not paid. Default: 1 MiB.
+	// MaxReplay is how much of a request body is kept in memory to be sent again with a
+	// payment, such as "1MiB". Default: 1 MiB.
 	MaxReplay string `json:"max_replay,omitempty"`
+	// MaxSpool is the longest request body, such as "64MiB", that is kept in a file to be sent
+	// again with a payment, or off; larger requests are not paid. Default: 64 MiB.
+	MaxSpool string `json:"max_spool,omitempty"`
+	// SpoolDir is the folder for those files. Default: the system's for temporary files.
+	SpoolDir string `json:"spool_dir,omitempty"`
 	// ChallengeHeaders are further response headers that carry challenges.
 	ChallengeHeaders []string `json:"challenge_headers,omitempty"`
+	// Prepay are hosts whose prices are remembered for a minute, and paid with the first
+	// request instead of after a 402. Default: none.
+	Prepay []string `json:"prepay,omitempty"`
 	// Resolve gives names fixed addresses instead of asking DNS.
 	Resolve map[string]string `json:"resolve,omitempty"`
 
-	app       *App
-	server    *caddyhttp.Server
-	allow     []netip.Prefix
-	ports     []proxy.PortRange
-	maxReplay int64
-	resolve   map[string]netip.Addr
-	forward   *proxy.Forward
+	// Intercept are the hosts whose HTTPS is opened, so that it can be paid for: names,
+	// "*.example.com", "*" for all, or "off". Each may hold several, separated by commas.
+	// Programs must trust the root that GET /ca.crt answers. Default:
+	// {env.PURSER_INTERCEPT}, else *.
+	Intercept []string `json:"intercept,omitempty"`
+	// Tunnel are hosts that are not intercepted although they are on that list.
+	Tunnel []string `json:"tunnel,omitempty"`
+	// Trust are PEM files with roots that upstreams are verified against, beside the
+	// system's.
+	Trust []string `json:"trust,omitempty"`
+
+	app          *App
+	server       *caddyhttp.Server
+	allow        []netip.Prefix
+	ports        []proxy.PortRange
+	maxReplay    int64
+	maxSpool     int64
+	spoolDir     string
+	resolve      map[string]netip.Addr
+	interception *proxy.Interception // nil: off; its certificates come when the proxy opens
+	roots        *x509.CertPool      // nil: the system's
+	authority    *authority          // nil while interception is off
+	forward      *proxy.Forward
 }
 
 // CaddyModule returns the Caddy module information.
@@ -54,6 +77,9 @@ var (
 	allowAddressesOption = option{name: "purser_proxy allow_addresses", variable: "PURSER_ALLOW_ADDRESSES"}
 	portsOption          = option{name: "purser_proxy ports", variable: "PURSER_PROXY_PORTS"}
 	maxReplayOption      = option{name: "purser_proxy max_replay", variable: "PURSER_PROXY_MAX_REPLAY"}
+	maxSpoolOption       = option{name: "purser_proxy max_spool", variable: "PURSER_PROXY_MAX_SPOOL"}
+	spoolDirOption       = option{name: "purser_proxy spool_dir", variable: "PURSER_PROXY_SPOOL_DIR"}
+	prepayOption         = option{name: "purser_proxy prepay"}
 	resolveOption        = option{name: "purser_proxy resolve"}
 )
 
@@ -65,16 +91,23 @@ func (h *Proxy) Provision(ctx caddy.Context) (err error) {
 	if err := h.resolvePorts(); err != nil {
 		return err
 	}
-	size, err := maxReplayOption.value(h.MaxReplay)
-	if err != nil {
+	if h.maxReplay, err = maxReplayOption.size(h.MaxReplay); err != nil {
 		return err
 	}
-	if size != "" {
-		n, err := humanize.ParseBytes(size)
-		if err != nil || n == 0 || n > math.MaxInt32 {
-			return maxReplayOption.errorf("%q is not a size such as 1MiB", size)
-		}
-		h.maxReplay = int64(n)
+	if h.maxSpool, err = maxSpoolOption.sizeOrOff(h.MaxSpool); err != nil {
+		return err
+	}
+	if h.spoolDir, err = spoolDirOption.value(h.SpoolDir); err != nil {
+		return err
+	}
+	if _, err := proxy.ParseHosts(h.Prepay...); err != nil {
+		return prepayOption.errorf("%w", err)
+	}
+	if err := h.resolveInterception(); err != nil {
+		return err
+	}
+	if err := h.resolveTrust(); err != nil {
+		return err
 	}
 	h.server = siteOf(ctx)
 	h.app, err = attach(ctx, h)
@@ -140,17 +173,22 @@ func (h *Proxy) open(t *tenant) error {
 			Own: proxy.OwnListeners(listeners...), Ports: h.ports, Resolve: h.resolve,
 		}),
 		PayOptions: proxy.PayOptions{
-			MaxReplay: h.maxReplay, ChallengeHeaders: h.ChallengeHeaders, AllowHTTP: h.AllowHTTP, Declined: declinedByProxy,
+			MaxReplay: h.maxReplay, MaxSpool: h.maxSpool, SpoolDir: h.spoolDir, Prepay: h.Prepay,
+			ChallengeHeaders: h.ChallengeHeaders, AllowHTTP: h.AllowHTTP, Declined: declinedByProxy,
 		},
 		Own: own, Refused: refusedByProxy, Logger: h.app.log.With("part", "proxy"),
 	}
 	if s.standin {
 		o.StandIn = s.key
 	}
+	if err := h.intercept(t, &o); err != nil {
+		return err
+	}
 	if h.forward, err = proxy.NewForward(o); err != nil {
 		return err
 	}
 	t.closers = append(t.closers, h.forward.Close)
+	t.retirers = append(t.retirers, h.forward.Retire)
 	return nil
 }
 
@@ -194,9 +232,13 @@ func (h *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp
 		return nil
 	}
 	defer t.leave()
-	h.forward.ServeHTTP(w, r, answering(next, func(err error) {
+	rest := answering(next, func(err error) {
 		h.app.log.Error("handler behind the proxy failed", "method", r.Method, "error", err)
-	}))
+	})
+	if h.authority != nil {
+		rest = h.authority.publish(rest)
+	}
+	h.forward.ServeHTTP(w, r, rest)
 	return nil
 }
 
@@ -207,11 +249,17 @@ func (h *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp
 //	    allow_addresses  <cidr>
 //	    ports            <ports>
 //	    max_replay       <size>
+//	    max_spool        <size>|off
+//	    spool_dir        <folder>
+//	    prepay           <host>
 //	    challenge_header <name>
 //	    resolve          <name> <ip>
+//	    intercept        <host>|*.<domain>|*|off
+//	    tunnel           <host>
+//	    trust            <pem file>
 //	}
 //
-// allow_http, allow_addresses, challenge_header and resolve can be repeated.
+// Those that take a host, a CIDR, a header or a PEM file can be repeated, and resolve.
 func (h *Proxy) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next() // the directive's name
 	if d.NextArg() {
@@ -219,8 +267,11 @@ func (h *Proxy) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	}
 	lists := map[string]*[]string{
 		"allow_http": &h.AllowHTTP, "allow_addresses": &h.AllowAddresses, "challenge_header": &h.ChallengeHeaders,
+		"prepay": &h.Prepay, "intercept": &h.Intercept, "tunnel": &h.Tunnel, "trust": &h.Trust,
 	}
-	single := map[string]*string{"ports": &h.Ports, "max_replay": &h.MaxReplay}
+	single := map[string]*string{
+		"ports": &h.Ports, "max_replay": &h.MaxReplay, "max_spool": &h.MaxSpool, "spool_dir": &h.SpoolDir,
+	}
 	for d.NextBlock(0) {
 		name := d.Val()
 		switch {

@@ -45,6 +45,7 @@ func TestShippedCaddyfileRedacts(t *testing.T) {
 	t.Setenv("PURSER_DATA_DIR", dir+"/data")
 	t.Setenv("PURSER_PORT", fmt.Sprint(port))
 	t.Setenv("PURSER_METRICS_PORT", fmt.Sprint(metrics))
+	t.Setenv("PURSER_UPSTREAM_PORT", fmt.Sprint(freePort(t)))
 	everything, access := filepath.Join(dir, "default.log"), filepath.Join(dir, "access.log")
 	text := replaceOnce(t, shipped(t), "\tlog default {\n\t\timport redacted\n",
 		"\tlog default {\n\t\timport redacted\n\t\tlevel DEBUG\n\t\toutput file "+everything+"\n")

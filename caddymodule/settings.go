@@ -25,17 +25,13 @@ var (
 	originsOption        = option{name: "allowed_origins", variable: "PURSER_ALLOWED_ORIGINS"}
 	keyOption            = option{name: "key", variable: "PURSER_KEY"}
 	standinOption        = option{name: "standin", variable: "PURSER_STANDIN"}
-	maxPaymentOption     = option{name: "max_payment", variable: "PURSER_MAX_PAYMENT"}
-	dailyBudgetOption    = option{name: "daily_budget", variable: "PURSER_DAILY_BUDGET"}
 	networksOption       = option{name: "networks", variable: "PURSER_NETWORKS"}
 )
 
 // Defaults.
 const (
-	defaultDataDir     = "./purser-data"
-	defaultMaxPayment  = "1"
-	defaultDailyBudget = "10"
-	defaultNetworks    = "base"
+	defaultDataDir  = "./purser-data"
+	defaultNetworks = "base"
 	// dataDirMode: the folder holds who pays whom, and perhaps the master key.
 	dataDirMode = 0o700
 )
@@ -55,13 +51,14 @@ type settings struct {
 	key            string
 	standin        bool
 	policy         pay.Policy
+	dailyGiven     bool // the daily budget is not the shipped default
 	networks       []x402.Network
 }
 
 // resolve reads all options.
 func (a *App) resolve() (s settings, err error) {
 	steps := []func(*settings) error{
-		a.resolveStore, a.resolveKeys, a.resolveAddresses, a.resolvePayments,
+		a.resolveStore, a.resolveKeys, a.resolveAddresses, a.resolvePayments, a.resolvePolicy,
 	}
 	for _, step := range steps {
 		if err := step(&s); err != nil {
@@ -107,11 +104,11 @@ func (a *App) resolveKeys(s *settings) (err error) {
 	if s.key != "" && !pay.ValidSecret(s.key) {
 		return keyOption.errorf("not an API key: 8 to 256 characters of A-Z a-z 0-9 . _ ~ + / = -")
 	}
-	standin, err := standinOption.or(a.Standin, "off")
+	standin, err := standinOption.or(a.Standin, off)
 	switch {
 	case err != nil:
 		return err
-	case standin == "off":
+	case standin == off:
 	case standin != "loopback":
 		return standinOption.errorf("%q is neither loopback nor off", standin)
 	case s.key == "":
@@ -163,12 +160,6 @@ func (a *App) resolvePayments(s *settings) error {
 	if s.settlement, err = pay.ParseSettlement(settlement, pay.SettlePayer); err != nil {
 		return settlementOption.errorf("%q is neither %s nor %s", settlement, pay.SettlePayer, pay.SettleSeller)
 	}
-	if s.policy.MaxPayment, err = maxPaymentOption.cap(a.MaxPayment, defaultMaxPayment); err != nil {
-		return err
-	}
-	if s.policy.DailyBudget, err = dailyBudgetOption.cap(a.DailyBudget, defaultDailyBudget); err != nil {
-		return err
-	}
 	names, err := networksOption.or(a.Networks, defaultNetworks)
 	if err != nil {
 		return err
@@ -184,23 +175,4 @@ func (a *App) resolvePayments(s *settings) error {
 		return networksOption.errorf("no network is named")
 	}
 	return nil
-}
-
-// usdcDecimals is how many decimals USDC has on every pinned network.
-const usdcDecimals = 6
-
-// cap is an option in whole USDC, or off.
-func (o option) cap(given, unset string) (*pay.Cap, error) {
-	v, err := o.or(given, unset)
-	if err != nil {
-		return nil, err
-	}
-	if v == "off" {
-		return pay.NoCap(), nil
-	}
-	amount, err := x402.ParseUnits(v, usdcDecimals)
-	if err != nil {
-		return nil, o.errorf("%q is not an amount in USDC like 0.25, and not off: %w", v, err)
-	}
-	return pay.CapOf(amount), nil
 }

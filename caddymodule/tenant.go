@@ -17,11 +17,18 @@ var errClosing = errors.New("this configuration has ended")
 // tenant is what one configuration runs on a pooled store: its payer, and the requests
 // that are using it. It outlives its configuration until those are done.
 type tenant struct {
+	app   *App
 	payer *pay.Payer
+	chain pay.Chain // nil without an RPC
 	log   *slog.Logger
 	emit  emitter
+	// authority opens HTTPS; nil until a door has asked for it.
+	authority *authority
 	// closers end what belongs to this configuration besides the payer.
 	closers []func(context.Context) error
+	// retirers are called when another configuration has taken over: what clients keep open
+	// must not go on with this one. They do not wait.
+	retirers []func()
 
 	mu       sync.Mutex
 	requests int
@@ -55,8 +62,11 @@ func (t *tenant) leave() {
 // retire notes that the configuration was replaced.
 func (t *tenant) retire() {
 	t.mu.Lock()
-	defer t.mu.Unlock()
 	t.left = time.Now()
+	t.mu.Unlock()
+	for _, end := range t.retirers {
+		end()
+	}
 }
 
 // forgettable reports whether no request can come any more. It closes the tenant if so.

@@ -29,6 +29,11 @@ type Begin struct {
 	// says of the lease. A clock that jumped must not let a second send begin.
 	Held func(paymentID string) bool
 
+	// Policy is what is in force for the call, in the key's revision of it; nil: nothing. It is
+	// held against New, and is void if the key has got another one meanwhile.
+	Policy         *Policy
+	PolicyRevision uint64
+
 	// New is the payment to journal; nil when the challenge cannot be paid at all.
 	New *Payment
 	// Declined is why no new payment may be made, if so. A repeat of an earlier payment is
@@ -78,21 +83,31 @@ type BeginView interface {
 	// CountUnanswered counts payments that [Payment.HoldsHost] and whose ValidBefore is
 	// after now; counting may stop at max.
 	CountUnanswered(keyID, host string, now time.Time, max int) (int, error)
+	// PolicyRevision is that of a key: see [Key.PolicyRevision]. It is 0 for an unknown key.
+	PolicyRevision(keyID string) (uint64, error)
 	// Counter reads a counter.
 	Counter(c Counter) (x402.Amount, error)
 }
 
 // Decide finds what the call gets. When Begun.Leased, the store writes the payment and
 // the changes; otherwise it writes nothing.
+//
+// Repeats are served whatever the policy says by now: what they get is journaled already.
 func (b *Begin) Decide(v BeginView) (Begun, []CounterChange, error) {
 	if begun, ok, err := b.repeat(v); err != nil || ok {
 		return begun, nil, err
+	}
+	if err := b.current(v); err != nil {
+		return Begun{}, nil, err
 	}
 	if err := check(v, b.Place); err != nil {
 		return Begun{}, nil, err
 	}
 	if b.New == nil || b.Declined != nil {
 		return Begun{}, nil, b.Declined
+	}
+	if err := b.permit(v); err != nil {
+		return Begun{}, nil, err
 	}
 	if b.MaxUnanswered > 0 {
 		n, err := v.CountUnanswered(b.KeyID, b.New.Host, b.Now, b.MaxUnanswered)
@@ -116,6 +131,29 @@ func (b *Begin) Decide(v BeginView) (Begun, []CounterChange, error) {
 	}
 	p.Grant(b.Owner, b.Now.Add(LeaseTime))
 	return Begun{How: Created, Payment: p}, changes, nil
+}
+
+// current refuses a call that was judged by another policy than its key has now.
+func (b *Begin) current(v BeginView) error {
+	if b.Policy == nil {
+		return nil
+	}
+	revision, err := v.PolicyRevision(b.KeyID)
+	if err == nil && revision != b.PolicyRevision {
+		err = ErrPolicyChanged
+	}
+	return err
+}
+
+// permit holds the rules without counting, and the price guard, against the new row.
+func (b *Begin) permit(v BeginView) error {
+	if b.Policy == nil {
+		return nil
+	}
+	if err := b.Policy.refuses(b.New); err != nil {
+		return err
+	}
+	return b.Policy.guard(v, b.New)
 }
 
 // repeat serves a call that an earlier payment answers.

@@ -127,7 +127,7 @@ func (p *Payer) balanceLimit(ctx context.Context, c choice, t Terms) Limit {
 	}
 	l.Max = &have
 	l.Refusal = &FailedError{
-		Stage:  StageVerify,
+		Stage: StageVerify, Funds: true,
 		Detail: fmt.Sprintf("insufficient_funds: wallet %s holds %s, less what is in open payments", c.wallet.Address, have),
 	}
 	return l

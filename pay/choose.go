@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
-	"net/url"
-	"strings"
 	"time"
 
 	"github.com/purserpay/purser/x402"
@@ -40,8 +38,9 @@ func (p *Payer) choose(ctx context.Context, r Request, pol Policy) (choice, erro
 		bestErr  error = &HeaderError{Cause: errors.New("accepts is empty")}
 		bestRank       = -1
 	)
+	at := pol.site(r.URL)
 	for i, req := range r.Challenge.Accepts {
-		c, rank, err := p.consider(ctx, r, pol, req)
+		c, rank, err := p.consider(ctx, r, pol, at, req)
 		if err == nil {
 			c.index = i
 			return c, nil
@@ -72,7 +71,7 @@ const (
 	rankFault
 )
 
-func (p *Payer) consider(ctx context.Context, r Request, pol Policy, req x402.Requirement) (choice, int, error) {
+func (p *Payer) consider(ctx context.Context, r Request, pol Policy, at site, req x402.Requirement) (choice, int, error) {
 	c := choice{requirement: req}
 	if req.Network == "" {
 		return c, rankHeader, &HeaderError{Cause: &x402.FieldError{Field: "network", Reason: "missing"}}
@@ -103,7 +102,7 @@ func (p *Payer) consider(ctx context.Context, r Request, pol Policy, req x402.Re
 	if c.validity < minValidity {
 		return c, rankPolicy, &PolicyError{Rule: "validity", Detail: fmt.Sprintf("the requirement is valid for %s, less than %s", c.validity, minValidity)}
 	}
-	if err := pol.allows(r.Door, req.Amount); err != nil {
+	if err := pol.allows(r.Door, at, r.Task, req.PayTo, req.Amount); err != nil {
 		return c, rankPolicy, err
 	}
 	return c, rankPolicy, nil
@@ -114,21 +113,4 @@ func (p *Payer) validity(asked time.Duration) time.Duration {
 		asked = defaultValidity
 	}
 	return min(asked, p.opts.MaxValidity)
-}
-
-// hostOf is the host that policy and books know a URL by: lower case, with the port
-// unless it is the scheme's own. "" for what is not an absolute URL.
-func hostOf(raw string) string {
-	u, err := url.Parse(raw)
-	if err != nil || u.Host == "" {
-		return ""
-	}
-	host := strings.TrimSuffix(strings.ToLower(u.Host), ".")
-	switch u.Scheme {
-	case "http":
-		host = strings.TrimSuffix(host, ":80")
-	case "https":
-		host = strings.TrimSuffix(host, ":443")
-	}
-	return host
 }

@@ -33,6 +33,8 @@ var (
 	ErrLeaseLost = errors.New("lease lost")
 	// ErrTransactionKnown: the claimed transaction is recorded for another payment.
 	ErrTransactionKnown = errors.New("transaction is recorded for another payment")
+	// ErrPolicyChanged: the key has another policy than the one that the call was judged by.
+	ErrPolicyChanged = errors.New("the key's policy has changed")
 	// ErrUnavailable: the store cannot write at the moment; nothing was written.
 	ErrUnavailable = errors.New("store unavailable")
 	// ErrQueued: the store cannot write at the moment, but keeps the outcome and will
@@ -55,7 +57,10 @@ type InputError struct{ Field, Reason string }
 func (e *InputError) Error() string { return e.Field + ": " + e.Reason }
 
 // PolicyError: a rule refused the payment before anything was signed. Rule is a stable
-// word: "per-payment", "daily-budget", "doors", "validity", "unanswered", …
+// word: doors, validity, hosts, payees, per-payment, daily-budget, monthly-budget,
+// per-minute, price-guard, unanswered, and the limits of a part: host-per-payment,
+// host-daily-budget, host-monthly-budget, task-per-payment, task-daily-budget,
+// task-monthly-budget.
 type PolicyError struct{ Rule, Detail string }
 
 func (e *PolicyError) Error() string { return "refused by policy (" + e.Rule + "): " + e.Detail }
@@ -76,6 +81,7 @@ type FailedError struct {
 	Payment     *Payment
 	Detail      string
 	Facilitator json.RawMessage // the facilitator's words, nil if it had none
+	Funds       bool            // the wallet holds too little
 	Cause       error
 }
 

@@ -16,6 +16,9 @@ type Key struct {
 	Created        time.Time
 	// Policy limits what this key may spend; nil means the defaults of the door.
 	Policy *Policy `json:",omitempty"`
+	// PolicyRevision counts how often the policy was set. It tells a payment that is about to
+	// be journaled whether it was judged by the policy in force.
+	PolicyRevision uint64 `json:",omitempty"`
 }
 
 // Claimed reports whether the key belongs to an organization.

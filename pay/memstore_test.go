@@ -3,6 +3,7 @@ package pay_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sort"
 	"strings"
@@ -82,6 +83,29 @@ func (m *memStore) Key(_ context.Context, id string) (pay.Key, error) {
 	if !ok {
 		return k, pay.ErrKeyNotFound
 	}
+	return k, nil
+}
+
+func (m *memStore) ListKeys(_ context.Context, after string, limit int) ([]pay.Key, error) {
+	defer m.lock()()
+	var out []pay.Key
+	for _, id := range slices.Sorted(maps.Keys(m.keys)) {
+		if id > after && len(out) < limit {
+			out = append(out, m.keys[id])
+		}
+	}
+	return out, nil
+}
+
+func (m *memStore) SetPolicy(_ context.Context, keyID string, pol *pay.Policy) (pay.Key, error) {
+	defer m.lock()()
+	k, ok := m.keys[keyID]
+	if !ok {
+		return k, pay.ErrKeyNotFound
+	}
+	k.Policy = pol
+	k.PolicyRevision++
+	m.keys[keyID] = k
 	return k, nil
 }
 
@@ -193,6 +217,10 @@ func (v memView) CountUnanswered(keyID, host string, now time.Time, _ int) (int,
 	return n, nil
 }
 
+func (v memView) PolicyRevision(keyID string) (uint64, error) {
+	return v.keys[keyID].PolicyRevision, nil
+}
+
 func (v memView) Counter(c pay.Counter) (x402.Amount, error) { return v.counters[c], nil }
 
 func (m *memStore) sorted() []*pay.Payment {
@@ -207,9 +235,12 @@ func (m *memStore) sorted() []*pay.Payment {
 func (m *memStore) apply(changes []pay.CounterChange) {
 	for _, c := range changes {
 		have := m.counters[c.Counter]
-		if c.Add {
+		switch {
+		case c.Set:
+			have = c.Amount
+		case c.Add:
 			have, _ = have.Add(c.Amount)
-		} else {
+		default:
 			var under bool
 			if have, under = have.Sub(c.Amount); under {
 				panic(fmt.Sprintf("counter %s below zero", c.Counter))
@@ -347,13 +378,21 @@ func (m *memStore) CountOpen(_ context.Context, label string) (int, error) {
 	return n, nil
 }
 
-func (m *memStore) SpendEvents(_ context.Context, keyID string, limit int, _ string) ([]pay.SpendEvent, error) {
+func (m *memStore) SpendEvents(_ context.Context, keyID string, q pay.SpendQuery) ([]pay.SpendEvent, error) {
 	defer m.lock()()
 	var out []pay.SpendEvent
+	behind := q.Before == ""
 	for _, e := range slices.Backward(m.events) {
-		if e.KeyID == keyID && len(out) < limit {
+		if e.KeyID != keyID || q.Task != "" && e.Task != q.Task {
+			continue
+		}
+		if behind && len(out) < q.Limit {
 			out = append(out, e)
 		}
+		behind = behind || e.ID == q.Before
+	}
+	if !behind {
+		return nil, pay.ErrEventNotFound
 	}
 	return out, nil
 }
@@ -380,7 +419,11 @@ func (m *memStore) Kind() string                 { return "memory" }
 func (m *memStore) checkCounters() error {
 	defer m.lock()()
 	want := map[pay.Counter]x402.Amount{}
+	prices := map[pay.Counter][]x402.Amount{}
 	for _, p := range m.payments {
+		if p.Price != "" && p.State == pay.Settled {
+			prices[p.Price] = append(prices[p.Price], p.Terms.Amount)
+		}
 		for _, r := range p.Reservations {
 			if !r.Released {
 				want[r.Counter], _ = want[r.Counter].Add(r.Amount)
@@ -389,6 +432,12 @@ func (m *memStore) checkCounters() error {
 	}
 	var bad []string
 	for c, have := range m.counters {
+		if paid := prices[c]; paid != nil {
+			if !slices.Contains(paid, have) {
+				bad = append(bad, fmt.Sprintf("price %s is %s, paid were %v", c, have, paid))
+			}
+			continue
+		}
 		if have != want[c] {
 			bad = append(bad, fmt.Sprintf("%s is %s, rows say %s", c, have, want[c]))
 		}

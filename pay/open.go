@@ -39,6 +39,18 @@ type HTTPRequest struct {
 	Body   Hash
 }
 
+// maxPolicyChanges is how often a call is judged anew because its key's policy has changed
+// in between. More often nobody sets one, so that the store contradicts itself.
+const maxPolicyChanges = 16
+
+// method is that of the request; on REST nobody knows it.
+func (r Request) method() string {
+	if r.HTTP == nil {
+		return ""
+	}
+	return r.HTTP.Method
+}
+
 // pollRepeat is how often a waiting repeat asks again about a lease that is not ours.
 const pollRepeat = 250 * time.Millisecond
 
@@ -46,13 +58,16 @@ const pollRepeat = 250 * time.Millisecond
 // be sent, new or that of an earlier payment which this call repeats. The caller must
 // end the attempt with Finish.
 //
-// Errors: *HeaderError, *NoWalletError, *x402.UnsupportedError, ErrQuota, *PolicyError,
-// *FailedError, *OpenError, ErrIdempotencyReused, ErrCallerGone, ErrUnavailable.
+// Errors: *InputError, *HeaderError, *NoWalletError, *x402.UnsupportedError, ErrQuota,
+// *PolicyError, *FailedError, *OpenError, ErrIdempotencyReused, ErrCallerGone, ErrUnavailable.
 func (p *Payer) Open(ctx context.Context, r Request) (*Attempt, error) {
 	if err := p.enter(); err != nil {
 		return nil, err
 	}
 	defer p.background.Done()
+	if r.Task != "" && !ValidTask(r.Task) {
+		return nil, &InputError{Field: "task", Reason: "1 to 64 characters of A-Z a-z 0-9 . _ -"}
+	}
 	a, err := p.open(ctx, r)
 	if err != nil {
 		var refused *PolicyError
@@ -67,8 +82,17 @@ func (p *Payer) Open(ctx context.Context, r Request) (*Attempt, error) {
 func (p *Payer) open(ctx context.Context, r Request) (*Attempt, error) {
 	deadline := time.NewTimer(p.opts.RepeatWait)
 	defer deadline.Stop()
-	for {
+	for changes := 0; ; {
 		a, begun, err := p.try(ctx, r)
+		if errors.Is(err, ErrPolicyChanged) {
+			if changes++; changes > maxPolicyChanges {
+				return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+			}
+			if r.Key, err = p.store.Key(ctx, r.Key.ID); err != nil {
+				return nil, fmt.Errorf("reading a key's new policy: %w", err)
+			}
+			continue
+		}
 		if err != nil || a != nil {
 			return a, err
 		}
@@ -152,7 +176,8 @@ func (p *Payer) propose(ctx context.Context, r Request) (*Begin, choice, error) 
 		b.identify(r, Terms{})
 		return b, choice{}, nil
 	}
-	pol := p.policyOf(r.Key, r.Door)
+	pol := p.PolicyOf(r.Key, r.Door)
+	b.Policy, b.PolicyRevision = &pol, r.Key.PolicyRevision
 	c, declined := p.choose(ctx, r, pol)
 	b.Declined = declined
 	var refused *PolicyError
@@ -188,7 +213,10 @@ func (p *Payer) propose(ctx context.Context, r Request) (*Begin, choice, error) 
 	}
 	b.New.Fingerprint, b.New.Identity = b.Fingerprint, b.Identity
 	n, sum := PendingCounters(r.Key.ID)
-	b.Limits = append(pol.budgets(b.New),
+	if pol.guards() {
+		b.New.Price = priceCounter(r.Key.ID, c.asset.Symbol, r.method(), r.URL)
+	}
+	b.Limits = append(pol.limits(b.New),
 		Limit{Reservation: Reservation{Counter: n, Amount: x402.NewAmount(1), Release: ReleasePending}},
 		Limit{Reservation: Reservation{Counter: sum, Amount: terms.Amount, Release: ReleasePending}},
 		balance,
@@ -244,7 +272,7 @@ func (p *Payer) row(r Request, c choice, t Terms, now time.Time) (*Payment, erro
 	_, _ = rand.Read(nonce[:]) // never fails: crypto/rand ends the process instead
 	row := &Payment{
 		ID: id.String(), KeyID: r.Key.ID, OrganizationID: r.Key.OrganizationID, Door: r.Door, Task: r.Task,
-		RequestURL: r.URL, Host: hostOf(r.URL), Terms: t, Currency: c.asset.Symbol, WalletID: c.wallet.ID,
+		RequestURL: r.URL, Host: siteOf(r.URL).String(), Terms: t, Currency: c.asset.Symbol, WalletID: c.wallet.ID,
 		Created: now, IdempotencyKey: r.IdempotencyKey, Offer: r.Challenge.Offer(c.index), State: Open,
 		Authorization: x402.Authorization{
 			From: *c.wallet.Address, To: t.PayTo, Value: t.Amount,

@@ -177,6 +177,10 @@ func (p *Payment) settle(o Outcome, fx *Effects) {
 	p.Refused, p.Unresolved = false, false
 	p.Transaction = o.Transaction
 	fx.Counters = append(p.release(AtSettled), p.retake(AtSettled)...)
+	// A free answer is no price: it would let the next one ask anything.
+	if p.Price != "" && !p.Terms.Amount.IsZero() {
+		fx.Counters = append(fx.Counters, CounterChange{Counter: p.Price, Amount: p.Terms.Amount, Set: true})
+	}
 	p.EventID = o.EventID
 	e := p.event(o)
 	fx.Event = &e

@@ -25,8 +25,8 @@ type Options struct {
 
 	// Networks that may be paid on. Default: the pinned networks marked as default.
 	Networks []x402.Network
-	// ProxyPolicy is what keys without a policy of their own may spend at the proxy and
-	// the transport. Zero: no limits.
+	// ProxyPolicy is what keys may spend at the proxy and the transport where they have no
+	// policy of their own: see [Payer.PolicyOf]. Zero: no limits.
 	ProxyPolicy Policy
 	// MaxValidity caps how long an authorization stays valid. Default: 300 s.
 	MaxValidity time.Duration
@@ -66,6 +66,9 @@ type Payer struct {
 func New(o Options) (*Payer, error) {
 	if o.Store == nil || o.Wallets == nil {
 		return nil, errors.New("pay: a store and a wallet provider are required")
+	}
+	if err := o.ProxyPolicy.Validate(); err != nil {
+		return nil, fmt.Errorf("pay: the proxy's policy: %w", err)
 	}
 	if o.Clock == nil {
 		o.Clock = time.Now

@@ -144,6 +144,9 @@ type Payment struct {
 	Receipted bool `json:",omitempty"`
 
 	Reservations []Reservation `json:",omitempty"`
+	// Price is the counter that a settlement sets to the amount, for the price guard; "" while
+	// the guard is off.
+	Price Counter `json:",omitempty"`
 
 	// Check is when recovery looks at the payment next; zero: never.
 	Check  time.Time `json:",omitzero"`

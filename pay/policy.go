@@ -1,7 +1,7 @@
 package pay
 
 import (
-	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/purserpay/purser/x402"
@@ -9,30 +9,37 @@ import (
 
 // Policy limits what a key may spend. A field that is not set falls back, at the proxy
 // and the transport, to the configured defaults; on REST it is no limit. A policy set on
-// the key holds at every door (DESIGN §7).
+// the key holds at every door (DESIGN §7). Days and months are those of UTC.
+//
+// What is spent is counted while a limit on it is in force, so a new limit counts from
+// when it was set.
 type Policy struct {
 	// MaxPayment bounds one payment, DailyBudget and MonthlyBudget what is spent in a day or
 	// a calendar month (UTC).
 	MaxPayment    *Cap `json:"max_payment,omitempty"`
 	DailyBudget   *Cap `json:"daily_budget,omitempty"`
 	MonthlyBudget *Cap `json:"monthly_budget,omitempty"`
-	// PerMinute is how many payments may begin in a minute; 0 is no limit.
+	// PerMinute is how many payments may begin in a minute by the clock; 0 is no limit.
 	PerMinute *int `json:"per_minute,omitempty"`
-	// PriceGuard holds a payment above this many times what the endpoint charged last;
-	// 0 is off.
+	// PriceGuard holds a payment above this many times what the endpoint was last paid: method
+	// (where it is known), scheme, host and path. 0 is off. Its first payment is not held.
 	PriceGuard *int `json:"price_guard,omitempty"`
-	// Doors the key may pay through; empty is all of them.
+	// Doors the key may pay through; empty is all of them. One that may pay through the proxy
+	// may pay through the transport, too: both dial themselves.
 	Doors []Door `json:"doors,omitempty"`
-	// AllowHosts, when set, are the only hosts that are paid: "name", "name:port",
-	// "*.example.com". What DenyHosts has is not paid in any case.
+	// AllowHosts, when set, are the only hosts that are paid: "name" (any port), "name:port",
+	// "*.example.com" (all names below). What DenyHosts has is not paid in any case; those of
+	// the defaults are denied as well.
 	AllowHosts []string `json:"allow_hosts,omitempty"`
 	DenyHosts  []string `json:"deny_hosts,omitempty"`
-	// AllowPayees, when set, are the only addresses that are paid.
+	// AllowPayees, when set, are the only addresses that are paid. What DenyPayees has is not
+	// paid in any case; those of the defaults are denied as well.
 	AllowPayees []x402.Address `json:"allow_payees,omitempty"`
 	DenyPayees  []x402.Address `json:"deny_payees,omitempty"`
-	// Hosts have limits of their own, by the patterns of AllowHosts. Tasks likewise, by
-	// label; "*" is the budget that all labels without an own one share, and calls without
-	// a label.
+	// Hosts have limits of their own, by the patterns of AllowHosts: the most specific one
+	// counts, and hosts under one pattern share its budgets. Tasks likewise, by label; "*" is
+	// what all labels without an own entry share, and calls without a label. Entries of the
+	// defaults hold for the names that the key's own policy does not have.
 	Hosts map[string]Budget `json:"hosts,omitempty"`
 	Tasks map[string]Budget `json:"tasks,omitempty"`
 }
@@ -48,48 +55,97 @@ type Budget struct {
 // unanswered and still valid (DESIGN §7).
 const MaxUnansweredPerHost = 20
 
-// policyOf is the key's own policy, else the door's default. Keys have no limits on
-// REST beyond SPEC.md unless they were given some (SPEC §9.2).
-func (p *Payer) policyOf(k Key, door Door) Policy {
-	var pol Policy
+// otherTasks is the entry of Policy.Tasks for labels without an own one. It is no label.
+const otherTasks = "*"
+
+// PolicyOf is what is in force for a key at a door: its own policy, and, at the doors that
+// dial themselves, the defaults for what it does not set. Keys have no limits on REST
+// beyond SPEC.md unless they were given some (SPEC §9.2). The result shares lists and maps
+// with the key and the defaults: it is not to be changed.
+func (p *Payer) PolicyOf(k Key, door Door) Policy {
+	var own Policy
 	if k.Policy != nil {
-		pol = *k.Policy
+		own = *k.Policy
 	}
 	if door == DoorAPI {
-		return pol
+		return own
 	}
-	if pol.MaxPayment == nil {
-		pol.MaxPayment = p.opts.ProxyPolicy.MaxPayment
+	return own.or(p.opts.ProxyPolicy)
+}
+
+// or fills in what is not set.
+func (pol Policy) or(def Policy) Policy {
+	setUnset(&pol.MaxPayment, def.MaxPayment)
+	setUnset(&pol.DailyBudget, def.DailyBudget)
+	setUnset(&pol.MonthlyBudget, def.MonthlyBudget)
+	setUnset(&pol.PerMinute, def.PerMinute)
+	setUnset(&pol.PriceGuard, def.PriceGuard)
+	if len(pol.Doors) == 0 {
+		pol.Doors = def.Doors
 	}
-	if pol.DailyBudget == nil {
-		pol.DailyBudget = p.opts.ProxyPolicy.DailyBudget
+	if len(pol.AllowHosts) == 0 {
+		pol.AllowHosts = def.AllowHosts
 	}
+	if len(pol.AllowPayees) == 0 {
+		pol.AllowPayees = def.AllowPayees
+	}
+	pol.DenyHosts = slices.Concat(pol.DenyHosts, def.DenyHosts)
+	pol.DenyPayees = slices.Concat(pol.DenyPayees, def.DenyPayees)
+	pol.Hosts = merged(pol.Hosts, def.Hosts)
+	pol.Tasks = merged(pol.Tasks, def.Tasks)
 	return pol
 }
 
-// allows checks the rules that need no counting.
-func (pol Policy) allows(door Door, amount x402.Amount) error {
-	if len(pol.Doors) > 0 && !slices.Contains(pol.Doors, door) {
-		return &PolicyError{Rule: "doors", Detail: fmt.Sprintf("this key may not pay through the %s door", door)}
+func setUnset[T any](field **T, def *T) {
+	if *field == nil {
+		*field = def
 	}
-	if most := pol.MaxPayment.Max(); most != nil && amount.Cmp(*most) > 0 {
-		return &PolicyError{Rule: "per-payment", Detail: fmt.Sprintf("%s is above the limit of %s per payment", amount, most)}
-	}
-	return nil
 }
 
-// budgets are the policy's counted money limits for a payment.
-func (pol Policy) budgets(row *Payment) []Limit {
-	most := pol.DailyBudget.Max()
-	if most == nil {
-		return nil
+// merged has the entries of both; own ones win.
+func merged(own, def map[string]Budget) map[string]Budget {
+	switch {
+	case len(own) == 0:
+		return def
+	case len(def) == 0:
+		return own
 	}
-	return []Limit{{
-		Reservation: Reservation{
-			Counter: DailyCounter(row.KeyID, row.Currency, row.Created),
-			Amount:  row.Terms.Amount, Release: ReleaseBudget,
-		},
-		Max:     most,
-		Refusal: &PolicyError{Rule: "daily-budget", Detail: fmt.Sprintf("the budget of %s per day would be passed", most)},
-	}}
+	all := maps.Clone(def)
+	maps.Copy(all, own)
+	return all
+}
+
+// namesHosts reports whether the policy has rules for hosts.
+func (pol Policy) namesHosts() bool {
+	return len(pol.AllowHosts) > 0 || len(pol.DenyHosts) > 0 || len(pol.Hosts) > 0
+}
+
+// site is where a URL leads, as far as the policy wants to know.
+func (pol Policy) site(raw string) site {
+	if !pol.namesHosts() {
+		return site{}
+	}
+	return siteOf(raw)
+}
+
+// hostBudget is the entry of Hosts that counts for a site, and its pattern.
+func (pol Policy) hostBudget(at site) (pattern string, b Budget, ok bool) {
+	if len(pol.Hosts) == 0 {
+		return "", Budget{}, false
+	}
+	for _, pattern := range at.patterns() {
+		if b, ok := pol.Hosts[pattern]; ok {
+			return pattern, b, true
+		}
+	}
+	return "", Budget{}, false
+}
+
+// taskBudget is the entry of Tasks that counts for a label, and its name.
+func (pol Policy) taskBudget(label string) (name string, b Budget, ok bool) {
+	if b, ok := pol.Tasks[label]; ok {
+		return label, b, true
+	}
+	b, ok = pol.Tasks[otherTasks]
+	return otherTasks, b, ok
 }

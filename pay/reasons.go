@@ -14,6 +14,10 @@ func UsedReason(reason string) bool { return mentions(reason, usedWords) }
 // yet. It counts wherever it stands, like that of UsedReason.
 func PendingReason(reason string) bool { return mentions(reason, pendingWords) }
 
+// FundsReason reports whether a reason says that the wallet holds too little. It counts
+// wherever it stands, like that of UsedReason.
+func FundsReason(reason string) bool { return mentions(reason, fundsWords) }
+
 // PreBroadcastReason reports whether a /settle that refused with this reason, and named
 // no transaction, cannot have sent the transfer to the chain. The reason must be the
 // whole word.
@@ -39,6 +43,12 @@ var pendingWords = []string{
 	// CDP.
 	"transaction_confirmation_timed_out",
 	"failed_to_get_receipt",
+}
+
+var fundsWords = []string{
+	// x402 specification §9; as invalid_exact_evm_insufficient_balance in EVM exact.
+	"insufficient_funds",
+	"insufficient_balance",
 }
 
 // Left out on purpose:

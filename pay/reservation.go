@@ -62,6 +62,7 @@ type CounterChange struct {
 	Counter Counter
 	Amount  x402.Amount
 	Add     bool // false: subtract, stopping at zero
+	Set     bool // neither: the amount is the counter's new value
 }
 
 // release gives back what the turn gives back and is not given back yet.

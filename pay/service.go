@@ -34,6 +34,30 @@ func (p *Payer) Resolve(ctx context.Context, secret string) (Key, error) {
 	return p.store.KeyBySecret(ctx, secret)
 }
 
+// Key finds a key by id: ErrKeyNotFound.
+func (p *Payer) Key(ctx context.Context, id string) (Key, error) { return p.store.Key(ctx, id) }
+
+// Keys lists keys, oldest first, from behind the one with id after ("" is the beginning);
+// at most 1,000 at a time.
+func (p *Payer) Keys(ctx context.Context, after string, limit int) ([]Key, error) {
+	return p.store.ListKeys(ctx, after, limit)
+}
+
+// SetPolicy gives a key a policy of its own, or, with nil, takes it away. No payment that
+// is journaled afterwards goes by the one before. ErrKeyNotFound, *InputError.
+func (p *Payer) SetPolicy(ctx context.Context, keyID string, pol *Policy) (Key, error) {
+	if pol != nil {
+		if err := pol.Validate(); err != nil {
+			return Key{}, err
+		}
+	}
+	k, err := p.store.SetPolicy(ctx, keyID, pol)
+	if err == nil {
+		p.log.Info("policy set", "key", k.ID, "revision", k.PolicyRevision)
+	}
+	return k, err
+}
+
 // CreateKey makes a key and returns it with its plaintext secret, which nothing gives
 // back later. *InputError, ErrKeyExists, ErrKeyLimit.
 func (p *Payer) CreateKey(ctx context.Context, r KeyRequest) (Key, string, error) {
@@ -42,6 +66,11 @@ func (p *Payer) CreateKey(ctx context.Context, r KeyRequest) (Key, string, error
 	}
 	if r.OrganizationID != "" && !validOrganizationID(r.OrganizationID) {
 		return Key{}, "", &InputError{Field: "organization_id", Reason: "1 to 200 visible characters"}
+	}
+	if r.Policy != nil {
+		if err := r.Policy.Validate(); err != nil {
+			return Key{}, "", err
+		}
 	}
 	secret := r.Secret
 	if secret == "" {
@@ -175,9 +204,13 @@ func (p *Payer) Payments(ctx context.Context, k Key, label string, limit int, be
 // Pending is what a key's open payments amount to.
 type Pending struct{ Count, Amount x402.Amount }
 
-// Spend lists the key's spend events, newest first, with what is still pending.
-func (p *Payer) Spend(ctx context.Context, k Key, limit int, before string) ([]SpendEvent, Pending, error) {
-	events, err := p.store.SpendEvents(ctx, k.ID, limit, before)
+// Spend lists the key's spend events, newest first, with what is still pending of the
+// whole key. ErrEventNotFound; *InputError for what cannot be a task label.
+func (p *Payer) Spend(ctx context.Context, k Key, q SpendQuery) ([]SpendEvent, Pending, error) {
+	if q.Task != "" && !ValidTask(q.Task) {
+		return nil, Pending{}, &InputError{Field: "task", Reason: "1 to 64 characters of A-Z a-z 0-9 . _ -"}
+	}
+	events, err := p.store.SpendEvents(ctx, k.ID, q)
 	if err != nil {
 		return nil, Pending{}, err
 	}

@@ -114,7 +114,7 @@ func (a *Attempt) settle() error {
 	if a.row.State == Settled {
 		return nil
 	}
-	return &FailedError{Stage: StageSettle, Payment: a.row, Detail: ans.Reason, Facilitator: ans.Raw}
+	return &FailedError{Stage: StageSettle, Payment: a.row, Detail: ans.Reason, Facilitator: ans.Raw, Funds: FundsReason(ans.Reason)}
 }
 
 // settleOutcome classifies an answer of /settle by the evidence table.
@@ -182,7 +182,7 @@ func (a *Attempt) verify(x Exchange) error {
 	if a.row.State == Settled {
 		return nil
 	}
-	return &FailedError{Stage: StageVerify, Payment: a.row, Detail: ans.Reason, Facilitator: ans.Raw}
+	return &FailedError{Stage: StageVerify, Payment: a.row, Detail: ans.Reason, Facilitator: ans.Raw, Funds: FundsReason(ans.Reason)}
 }
 
 // PrepareSeller makes a payload ready to leave in seller mode: without an RPC but with a

@@ -22,6 +22,13 @@ type SpendEvent struct {
 	Corrects string `json:",omitempty"`
 }
 
+// SpendQuery selects spend events of one key.
+type SpendQuery struct {
+	Task   string // only events with this label; "" is all of them
+	Before string // id of the last event of the page before; "" for the first
+	Limit  int
+}
+
 // SignedAmount is the amount as the API shows it: negative for a correction.
 func (e SpendEvent) SignedAmount() string {
 	if e.Corrects != "" {

@@ -39,6 +39,12 @@ type Keys interface {
 	KeyBySecret(ctx context.Context, secret string) (Key, error)
 	// Key finds a key by id: ErrKeyNotFound.
 	Key(ctx context.Context, id string) (Key, error)
+	// ListKeys lists keys by id, oldest first, from behind the id after ("" is the beginning);
+	// at most 1,000 at a time.
+	ListKeys(ctx context.Context, after string, limit int) ([]Key, error)
+	// SetPolicy replaces a key's policy, nil removing it, and raises its PolicyRevision by
+	// one: ErrKeyNotFound. Begin sees the change at once.
+	SetPolicy(ctx context.Context, keyID string, pol *Policy) (Key, error)
 	// Organization finds an organization; one that does not exist has the free plan.
 	Organization(ctx context.Context, id string) (Organization, error)
 }
@@ -71,8 +77,7 @@ type Journal interface {
 	// Renew extends a lease: ErrLeaseLost when the fence is not current.
 	Renew(ctx context.Context, id string, fence uint64, until time.Time) error
 	// Record applies an outcome: see [Payment.Apply]. It returns the row as written.
-	// A transaction belongs to the first payment it was recorded for, until that payment is
-	// found to have another one.
+	// A transaction that is only claimed settles nothing while another payment has it.
 	// ErrLeaseLost, ErrTransactionKnown, ErrPaymentNotFound; ErrQueued when the outcome is
 	// kept in memory because the store cannot write, with the row as it will be.
 	Record(ctx context.Context, o Outcome) (*Payment, Effects, error)
@@ -91,9 +96,9 @@ type Journal interface {
 	// "disputed") over all keys, for metrics and alarms.
 	CountOpen(ctx context.Context, label string) (int, error)
 
-	// SpendEvents lists a key's events, newest first. Before is the id of the last event
-	// of the page before, "" for the first page: ErrEventNotFound.
-	SpendEvents(ctx context.Context, keyID string, limit int, before string) ([]SpendEvent, error)
+	// SpendEvents lists a key's events, newest first. ErrEventNotFound when q.Before is not
+	// one of those that q lists.
+	SpendEvents(ctx context.Context, keyID string, q SpendQuery) ([]SpendEvent, error)
 	// Counter reads a counter; one that was never written is zero.
 	Counter(ctx context.Context, c Counter) (x402.Amount, error)
 }

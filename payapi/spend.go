@@ -31,13 +31,18 @@ type pending struct {
 	Amount string      `json:"amount"`
 }
 
-// spend is GET /v1/spend: the key's spend events, newest first.
+// spend is GET /v1/spend: the key's spend events, newest first, with ?task= those of one
+// task. What is pending is always that of the key.
 func (a *API) spend(r *http.Request, key pay.Key) (reply, error) {
 	pg, err := readPage(r)
 	if err != nil {
 		return reply{}, err
 	}
-	events, open, err := a.payer.Spend(r.Context(), key, pg.limit, pg.before)
+	task := pg.query.Get("task")
+	if pg.query.Has("task") && !pay.ValidTask(task) {
+		return reply{}, badRequest("Invalid task", "1 to 64 characters of A-Z a-z 0-9 . _ -")
+	}
+	events, open, err := a.payer.Spend(r.Context(), key, pay.SpendQuery{Task: task, Before: pg.before, Limit: pg.limit})
 	if err != nil {
 		return reply{}, err
 	}

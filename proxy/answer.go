@@ -2,12 +2,14 @@ package proxy
 
 import (
 	"bytes"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/purserpay/purser/pay"
@@ -43,8 +45,10 @@ func label(h http.Header, p *pay.Payment) {
 		h.Set(HeaderTransaction, p.Transaction)
 	}
 	h.Set("Cache-Control", "private, no-store")
-	for _, name := range []string{"Expires", "Cdn-Cache-Control", "Surrogate-Control"} {
-		h.Del(name)
+	for name := range h { // what stands in for it at particular caches (RFC 9213)
+		if strings.HasSuffix(name, "-Cache-Control") || name == "Surrogate-Control" {
+			delete(h, name)
+		}
 	}
 }
 
@@ -53,17 +57,22 @@ const (
 	textNotDelivered = "The payment was made, but the seller answered 402 again"
 	textOpen         = "A payment for this request was sent and its outcome is not known yet; repeat the same request"
 	textVoid         = "The payment for this request was not made"
+	textPrepay       = "The payment was sent with the request, and the seller answered 402; its outcome is not known yet"
 )
 
 // withhold takes the challenge out of a 402: a payload has left, and a client that pays by
 // itself would pay a second time.
 func (t *Transport) withhold(req *http.Request, resp *http.Response, p *pay.Payment, reason string) {
 	text := textOpen
-	switch reason {
+	switch afterSend(p) {
 	case DeclinedNotDelivered:
 		text = textNotDelivered
 	case DeclinedVoid:
 		text = textVoid
+	default:
+		if reason == DeclinedPrepay {
+			text = textPrepay
+		}
 	}
 	h := resp.Header
 	for _, name := range t.extra {
@@ -103,7 +112,8 @@ func setBody(req *http.Request, resp *http.Response, v problem) {
 }
 
 // ErrorResponse is the answer for an error of [Transport.RoundTrip], without internals:
-// neither names nor addresses that were looked up.
+// neither names nor addresses that were looked up. A door writes it to its client, after
+// Call.Finish(false), or hands it on as the response to req; its body is in memory.
 func ErrorResponse(req *http.Request, err error) *http.Response {
 	status, p := explain(err)
 	resp := ownResponse(req, status, p)
@@ -129,18 +139,20 @@ func ownResponse(req *http.Request, status int, p problem) *http.Response {
 const (
 	reasonUnreachable = "upstream-unreachable"
 	reasonTimeout     = "upstream-timeout"
+	reasonCertificate = "upstream-certificate" // it is not to be trusted
 )
 
 // explain maps an error of a send to what the client may know of it.
 func explain(err error) (int, problem) {
 	var (
-		lost   *SendError
-		denied *DeniedError
+		lost      *SendError
+		denied    *DeniedError
+		untrusted *tls.CertificateVerificationError
 	)
 	switch {
 	case errors.As(err, &lost):
 		status := http.StatusBadGateway
-		if lost.Timeout {
+		if lost.Timeout() {
 			status = http.StatusGatewayTimeout
 		}
 		text := "The paid request was sent, but no answer came back; repeat the same request"
@@ -150,6 +162,8 @@ func explain(err error) (int, problem) {
 		return status, problem{Error: text, Reason: afterSend(lost.Payment), Payment: view(lost.Payment)}
 	case errors.As(err, &denied):
 		return http.StatusForbidden, problem{Error: "This proxy does not connect to that address", Reason: string(denied.Verdict)}
+	case errors.As(err, &untrusted) && len(untrusted.UnverifiedCertificates) > 0:
+		return http.StatusBadGateway, problem{Error: "The upstream's certificate " + whyUntrusted(untrusted), Reason: reasonCertificate}
 	case timedOut(err):
 		return http.StatusGatewayTimeout, problem{Error: "The upstream did not answer in time", Reason: reasonTimeout}
 	}

@@ -72,7 +72,7 @@ func (f *Forward) authenticate(r *http.Request) (caller, *refusal) {
 	if !ok {
 		return caller{}, needsCredentials
 	}
-	if task != "" && !validTask(task) {
+	if task != "" && !pay.ValidTask(task) {
 		return caller{}, &refusal{
 			status: http.StatusBadRequest, reason: reasonTask,
 			text: "The proxy password is a task label: 1 to 64 characters of A-Z a-z 0-9 . _ -",
@@ -114,13 +114,6 @@ func basicCredentials(value string) (user, password string, ok bool) {
 	user, password, _ = strings.Cut(string(b), ":")
 	return user, password, user != ""
 }
-
-// validTask reports whether s can be a task label (DESIGN §6).
-func validTask(s string) bool {
-	return len(s) >= 1 && len(s) <= 64 && strings.Trim(s, taskAlphabet) == ""
-}
-
-const taskAlphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
 
 // peerOf is the address of the connection's other end; the zero address if it has none.
 func peerOf(r *http.Request) netip.Addr {

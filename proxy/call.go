@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"sync"
 
@@ -14,13 +15,20 @@ import (
 // often it is sent upstream, there is one payment, with one payload.
 //
 // The door that took the request makes the Call and calls Finish exactly once, when its
-// answer has been written out or has failed.
+// answer has been written out or has failed. A Call serves one request only: several
+// RoundTrips of it are attempts at that request, with the same method, path, query and
+// body. An attempt at anything else is sent without a payment.
+//
+// Which host is paid is the host of the URL that is sent, wherever the Host header and URL
+// point to: policies bind where purser dials.
 type Call struct {
 	Key            pay.Key
 	Task           string // label of the budget, may be empty
 	IdempotencyKey string // the client's, or empty; see [IdempotencyKey]
-	// URL is what the client asked for, where that differs from what is sent, as behind a
-	// load balancer: repeats are recognized by it. Empty: the URL that is sent.
+	// URL is what the client asked for, absolute and with its query, where that differs from
+	// what is sent, as behind a load balancer: repeats are recognized by it. A door that may
+	// send the same request to several upstreams must set it, or the client's repeat is a new
+	// payment whenever it goes to another one. Empty: the URL that is sent first.
 	URL string
 
 	secrets []string // that must not go upstream
@@ -29,6 +37,11 @@ type Call struct {
 	caller   context.Context
 	memo     *memo
 	finished bool
+	body     *replay       // of the incoming request; nil: none, or not looked at yet
+	source   io.ReadCloser // what body reads from
+	sent     string        // the URL of the first attempt
+	spare    []io.Closer   // bodies of further attempts that were not needed
+	left     func()        // ends what prepay knows of the call
 }
 
 // memo is the payment of a call, and what it takes to go on with it.
@@ -39,8 +52,11 @@ type memo struct {
 	challenge x402.Challenge
 	method    string
 	uri       string // path and query: what the payload buys
-	body      []byte
-	http1     bool // the challenge came over HTTP/1
+	body      content
+	http1     bool     // the challenge came over HTTP/1
+	endpoint  endpoint // where prepay applies
+	prepaid   bool     // sent before the seller had asked
+	delivered func()   // for an answer that reaches the client in full; may be nil
 }
 
 // unanswered ends the attempt before the client is told that it failed: from here on a
@@ -58,7 +74,9 @@ func NewCall(key pay.Key, task, idempotencyKey string) *Call {
 type callKey struct{}
 
 // WithCall gives a request's context the call that it is sent for. ctx must end when the
-// client of the incoming request leaves: that stops a payment that was not sent yet.
+// client of the incoming request leaves: that stops a payment that was not sent yet, and
+// tells a repeat from a second purchase. For a ctx that can never end nothing is paid. Of
+// several contexts the first is the client's.
 func WithCall(ctx context.Context, c *Call) context.Context {
 	c.mu.Lock()
 	if c.caller == nil {
@@ -87,7 +105,51 @@ func (c *Call) Finish(answered bool) {
 	c.finished = true
 	if m := c.memo; m != nil && !m.over {
 		m.attempt.Finish(answered)
+		if answered && m.delivered != nil {
+			m.delivered()
+		}
 	}
+	if c.left != nil { // after the attempt: from here on a repeat is told from a new purchase
+		c.left()
+	}
+	c.body.release()
+	for _, b := range c.spare {
+		_ = b.Close()
+	}
+}
+
+// content is a reader of the request's body for one more attempt, nil if it has none. If
+// an earlier attempt has used the body up and nothing of it was kept, the error says so:
+// an attempt with a part of it must not be sent.
+func (c *Call) content(req *http.Request, s *spooler) (*reading, error) {
+	if req.Body == nil || req.Body == http.NoBody {
+		return nil, nil
+	}
+	if c.body == nil {
+		c.body, c.source = newReplay(req, s), req.Body
+		return c.body.open()
+	}
+	b, err := c.body.open()
+	switch {
+	case sameBody(req.Body, c.source):
+		return b, err
+	case err == nil:
+		// The copy will do. The new body may read from the same source, so it is not closed yet.
+		c.spare = append(c.spare, req.Body)
+		return b, nil
+	}
+	// A door that keeps bodies itself gives a new one to each attempt.
+	c.body.release()
+	c.body, c.source = newReplay(req, s), req.Body
+	return c.body.open()
+}
+
+// whole is the request's body, all of it, for an attempt with a payment.
+func (c *Call) whole(req *http.Request) (content, error) {
+	if req.Body == nil || req.Body == http.NoBody {
+		return (*replay)(nil).whole()
+	}
+	return c.body.whole()
 }
 
 // answering is for a door whose answer is about to be written: a client that is gone by
@@ -112,7 +174,7 @@ func (c *Call) spoilt(err error) error {
 	if !c.memo.over {
 		c.memo.unanswered()
 	}
-	return &SendError{Payment: c.memo.attempt.Payment(), Timeout: timedOut(err), cause: err}
+	return &SendError{Payment: c.memo.attempt.Payment(), cause: err}
 }
 
 // waits reports whether a payment waits for the end of the call.

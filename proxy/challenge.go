@@ -5,8 +5,10 @@ import (
 	"compress/flate"
 	"compress/gzip"
 	"compress/zlib"
+	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/andybalholm/brotli"
@@ -15,17 +17,42 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// readChallenge looks for an x402 challenge in a 402. It reads at most 64 KiB of the body
-// and puts back what it read, so that the response can be handed on as it came. The error
-// says why a challenge that is there cannot be read.
+// readChallenge looks for an x402 challenge in a 402. It reads the body only if no header
+// has a challenge, at most 64 KiB of it, and puts back what it read, so that the response
+// can be handed on as it came. The error says why a challenge that is there cannot be read.
 func readChallenge(resp *http.Response, extra []string) (x402.Challenge, bool, error) {
-	read, err := io.ReadAll(io.LimitReader(resp.Body, x402.MaxChallengeBytes+1))
+	if c, found, err := x402.FromResponse(resp.Header, nil, extra...); found {
+		return c, true, err
+	}
+	coding := resp.Header.Get("Content-Encoding")
+	read, err := readObject(resp.Body, coding == "")
 	rest := io.Reader(resp.Body)
 	if err != nil {
 		rest = failing{err}
 	}
 	resp.Body = rejoined{io.MultiReader(bytes.NewReader(read), rest), resp.Body}
-	return x402.FromResponse(resp.Header, decoded(read, resp.Header.Get("Content-Encoding")), extra...)
+	return x402.FromResponse(resp.Header, decoded(read, coding), extra...)
+}
+
+// readObject reads as much as may be a challenge. A plain body that does not begin as a
+// JSON object is none, and is not waited for: it may be a page, or a stream.
+func readObject(body io.Reader, plain bool) ([]byte, error) {
+	var b []byte
+	for len(b) <= x402.MaxChallengeBytes {
+		b = slices.Grow(b, 4<<10)
+		n, err := body.Read(b[len(b):min(cap(b), x402.MaxChallengeBytes+1)])
+		b = b[:len(b)+n]
+		if errors.Is(err, io.EOF) {
+			return b, nil
+		}
+		if err != nil {
+			return b, err
+		}
+		if text := bytes.TrimLeft(b, " \t\r\n"); plain && len(text) > 0 && text[0] != '{' {
+			break
+		}
+	}
+	return b, nil
 }
 
 // rejoined is a body with what was read of it in front again.

@@ -2,13 +2,14 @@ package proxy
 
 import (
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"strconv"
 	"time"
 )
 
-// connect serves CONNECT with a blind tunnel.
+// connect serves CONNECT: intercepted where that is asked for, else with a blind tunnel.
 func (f *Forward) connect(w http.ResponseWriter, r *http.Request) {
 	if r.ProtoMajor != 1 {
 		f.refuse(w, r, &refusal{status: http.StatusHTTPVersionNotSupported, reason: reasonProtocol, text: "This proxy speaks HTTP/1.1"})
@@ -36,6 +37,10 @@ func (f *Forward) connect(w http.ResponseWriter, r *http.Request) {
 		})
 		return
 	}
+	if f.interception.opens(host) {
+		f.intercept(w, r, newSession(t, who, host, port, f.now()))
+		return
+	}
 	defer t.release()
 	upstream, err := f.guard.DialContext(r.Context(), "tcp", net.JoinHostPort(host, strconv.Itoa(int(port))))
 	if err != nil {
@@ -43,30 +48,44 @@ func (f *Forward) connect(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer upstream.Close()
-	client, early, err := hijack(w)
+	client, err := f.takeOver(w, r)
+	if err != nil {
+		return
+	}
+	f.log.Debug("tunnel opened", "key", who.key.ID, "host", host, "port", port, "address", upstream.RemoteAddr().String())
+	t.run(client, upstream)
+}
+
+// takeOver takes the connection of a CONNECT over and tells the client that its tunnel is
+// open. An error has been answered, as far as it could be.
+func (f *Forward) takeOver(w http.ResponseWriter, r *http.Request) (*peeked, error) {
+	conn, err := hijack(w)
 	if err != nil {
 		f.log.Error("CONNECT not taken over", "error", err)
 		f.refuse(w, r, &refusal{status: http.StatusInternalServerError, reason: DeclinedInternal, text: "Internal error"})
-		return
+		return nil, err
 	}
-	defer client.Close()
-	f.log.Debug("tunnel opened", "key", who.key.ID, "host", host, "port", port, "address", upstream.RemoteAddr().String())
-	t.run(client, upstream, early)
+	if _, err := io.WriteString(conn, established); err != nil {
+		_ = conn.Close()
+		return nil, fmt.Errorf("answering CONNECT: %w", err)
+	}
+	return conn, nil
 }
 
 // hijack takes the connection over, with what the client has sent already.
-func hijack(w http.ResponseWriter) (conn net.Conn, early []byte, err error) {
+func hijack(w http.ResponseWriter) (*peeked, error) {
 	conn, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {
-		return nil, nil, fmt.Errorf("taking the connection over: %w", err)
+		return nil, fmt.Errorf("taking the connection over: %w", err)
 	}
 	_ = conn.SetDeadline(time.Time{}) // the server's deadlines are for requests
+	client := &peeked{Conn: conn}
 	if n := buffered.Reader.Buffered(); n > 0 {
-		early = make([]byte, n)
-		if _, err := buffered.Read(early); err != nil { // from the buffer alone
+		client.early = make([]byte, n)
+		if _, err := buffered.Read(client.early); err != nil { // from the buffer alone
 			_ = conn.Close()
-			return nil, nil, fmt.Errorf("reading what came early: %w", err)
+			return nil, fmt.Errorf("reading what came early: %w", err)
 		}
 	}
-	return conn, early, nil
+	return client, nil
 }

@@ -4,8 +4,9 @@
 //
 //   - [Transport] pays. It serves the forward proxy, the reverse-proxy transport, and
 //     whatever else sends requests for somebody. A [Call] says for whom.
-//   - [Forward] is the forward proxy: absolute-form http requests go through a Transport,
-//     CONNECT becomes a blind tunnel, anything else is not proxy traffic.
+//   - [Forward] is the forward proxy: absolute-form requests go through a Transport, and so
+//     do those inside a CONNECT whose TLS is opened ([Interception], with certificates of a
+//     [Minter]). Any other CONNECT is a blind tunnel, anything else is not proxy traffic.
 //   - [Guard] dials, and [Judge] is its verdict.
 //
 // The package decides nothing about money: that is the pay core's (DESIGN §3, §6). It knows

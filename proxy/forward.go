@@ -52,8 +52,8 @@ type ForwardOptions struct {
 	HeaderTimeout time.Duration
 }
 
-// Forward is the forward proxy for HTTP/1.1: it relays absolute-form requests for http
-// URLs, paying on the way, and tunnels CONNECT. Every proxy request needs credentials.
+// Forward is the forward proxy for HTTP/1.1: it relays absolute-form requests, paying on
+// the way, and tunnels CONNECT, blind or intercepted. Every proxy request needs credentials.
 type Forward struct {
 	payer     *pay.Payer
 	guard     *Guard
@@ -68,16 +68,22 @@ type Forward struct {
 	transport *Transport
 	relay     *httputil.ReverseProxy
 	tunnels   *tunnels
+
+	interception *Interception // nil: none
+	inside       *inside       // for what is intercepted
 }
 
-// NewForward makes a Forward. Close it to end its tunnels.
+// NewForward makes a Forward. Retire and Close it to end its tunnels.
 func NewForward(o ForwardOptions) (*Forward, error) {
 	if o.Payer == nil || o.Guard == nil {
 		return nil, errors.New("proxy: a payer and a guard are required")
 	}
+	if o.Interception != nil && o.Interception.Leaf == nil {
+		return nil, errors.New("proxy: interception needs certificates")
+	}
 	f := &Forward{
 		payer: o.Payer, guard: o.Guard, standIn: o.StandIn, own: o.Own, refused: o.Refused,
-		log: o.Logger, now: o.Clock, logins: newLogins(),
+		log: o.Logger, now: o.Clock, logins: newLogins(), interception: o.Interception,
 	}
 	if f.own == nil {
 		f.own = func(string) bool { return false }
@@ -95,7 +101,7 @@ func NewForward(o ForwardOptions) (*Forward, error) {
 	_, _ = rand.Read(id[:]) // never fails: crypto/rand ends the process instead
 	f.pseudonym = "purser-" + hex.EncodeToString(id[:])
 	f.tunnels = newTunnels(o.MaxTunnels, o.MaxKeyTunnels, o.IdleTunnel)
-	f.upstream = newUpstream(o.Guard, o.HeaderTimeout)
+	f.upstream = newUpstream(o.Guard, o.Roots, o.HeaderTimeout)
 
 	var err error
 	f.transport, err = NewTransport(TransportOptions{
@@ -105,6 +111,7 @@ func NewForward(o ForwardOptions) (*Forward, error) {
 		return nil, err
 	}
 	f.relay = f.newRelay()
+	f.inside = newInside(http.HandlerFunc(f.serveInside), f.tunnels.idle, f.log)
 	return f, nil
 }
 
@@ -126,15 +133,28 @@ func (f *Forward) ServeHTTP(w http.ResponseWriter, r *http.Request, next http.Ha
 	}
 }
 
-// Close refuses new tunnels and waits for the open ones until ctx ends; what is left then
-// is cut. The returned error says that it had to be.
+// Retire ends intercepted connections cleanly: idle ones at once, the others when their
+// requests are done. It does not wait for that. Blind tunnels stay, and connections that
+// come later are served one request. It is for a Forward whose successor has taken over.
+func (f *Forward) Retire() {
+	f.inside.retire()
+	f.upstream.CloseIdleConnections()
+}
+
+// Close refuses new tunnels, ends intercepted connections as Retire does, and waits for
+// all that are open until ctx ends; what is left then is cut. The returned error says that
+// it had to be. Requests of cut connections that are being paid for are not waited for
+// here: the ServeHTTP of their CONNECT returns when they are done.
 func (f *Forward) Close(ctx context.Context) error {
+	f.tunnels.shut()
+	f.Retire()
 	err := f.tunnels.close(ctx)
+	f.inside.draining.Wait()
 	f.upstream.CloseIdleConnections()
 	return err
 }
 
-// Tunnels is the number of open tunnels.
+// Tunnels is the number of open tunnels, intercepted connections among them.
 func (f *Forward) Tunnels() int { return f.tunnels.open() }
 
 // isOwn reports whether a URL leads to ourselves. Its scheme must be ours too: what is

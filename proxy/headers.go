@@ -19,9 +19,10 @@ func looped(h http.Header, pseudonym string) bool {
 }
 
 // addVia names us by a pseudonym that only this process has, so that a request which comes
-// back is recognized, and several pursers can stand in a row.
-func addVia(h http.Header, pseudonym string) {
-	h["Via"] = append(h["Via"], "1.1 "+pseudonym)
+// back is recognized, and several pursers can stand in a row. proto is what the message
+// came in, such as HTTP/1.1.
+func addVia(h http.Header, proto, pseudonym string) {
+	h["Via"] = append(h["Via"], strings.TrimPrefix(proto, "HTTP/")+" "+pseudonym)
 }
 
 // forwarded reports whether somebody stands between the peer and the client.

@@ -3,12 +3,205 @@ package proxy
 import (
 	"context"
 	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"sync"
+	"time"
 )
 
 // Interception says whose HTTPS is opened on the way, and with what certificates.
 type Interception struct {
 	// Hosts are those whose HTTPS is opened; Except are tunnelled blind all the same.
 	Hosts, Except HostList
-	// Leaf is a certificate, with its chain, for a host: a name or an address in normal form.
+	// Leaf is a certificate, with its chain, for a host: a name or an address in normal
+	// form; see [Minter].
 	Leaf func(ctx context.Context, host string) (*tls.Certificate, error)
+}
+
+// opens reports whether the HTTPS of a host, in normal form, is opened.
+func (i *Interception) opens(host string) bool {
+	return i != nil && i.Hosts.Contains(host) && !i.Except.Contains(host)
+}
+
+const (
+	// silence is how long a client may say nothing after its CONNECT before the upstream
+	// is asked as well. Clients of TLS speak at once; where the server speaks first nobody
+	// else would. Nothing is decided by it: who is only slow is intercepted all the same.
+	silence = 250 * time.Millisecond
+	// helloTimeout bounds a TLS handshake with a client.
+	helloTimeout = 10 * time.Second
+)
+
+// Reasons of interception.
+const (
+	reasonSNI         = "sni-mismatch"
+	reasonHandshake   = "tls-handshake"
+	reasonNoLeaf      = "no-leaf-certificate"
+	reasonMisdirected = "misdirected"
+)
+
+var errClientGone = errors.New("the client has gone")
+
+// intercept serves a CONNECT to a host whose HTTPS is opened. It releases the tunnel, and
+// returns when nothing is under way for the client any more.
+//
+// The upstream is dialled later, by the requests inside; so what it is not dialled for is
+// refused here only if that can be known before, and told inside otherwise.
+func (f *Forward) intercept(w http.ResponseWriter, r *http.Request, s *session) {
+	defer s.wait()
+	defer s.tunnel.release()
+	if err := f.guard.foresee(s.host, s.port); err != nil {
+		f.refuseError(w, r, err)
+		return
+	}
+	conn, err := f.takeOver(w, r)
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	s.peeked = conn
+	target := net.JoinHostPort(s.host, strconv.Itoa(int(s.port)))
+	upstream, err := f.listen(s.tunnel, conn, target)
+	switch {
+	case err == nil && upstream == nil:
+		f.open(r, s)
+	case err == nil:
+		f.log.Debug("tunnel opened: not TLS", "key", s.who.key.ID, "host", s.host, "port", s.port)
+		s.tunnel.run(conn, upstream)
+	case errors.Is(err, errClientGone):
+		f.log.Debug("client left before its tunnel was used", "host", s.host, "error", err)
+	default:
+		_, p := explain(err)
+		f.refused(p.Reason)
+		f.log.Info("tunnel failed", "host", s.host, "port", s.port, "reason", p.Reason, "error", err)
+	}
+}
+
+// foresee is the verdict on an address as far as it is known without asking DNS.
+func (g *Guard) foresee(host string, port uint16) error {
+	addr, err := netip.ParseAddr(host)
+	if fixed, ok := g.fixed[host]; ok {
+		addr, err = fixed, nil
+	}
+	if err == nil {
+		return g.control(netip.AddrPortFrom(addr, port).String())
+	}
+	if !portAllowed(g.rules.Ports, port) {
+		return &DeniedError{Verdict: DenyPort, Address: net.JoinHostPort(host, strconv.Itoa(int(port)))}
+	}
+	return nil
+}
+
+// listen finds out what a tunnel is for. Without an upstream, the client has begun to
+// speak TLS. Otherwise it speaks something else, or the server speaks first.
+func (f *Forward) listen(t *tunnel, client *peeked, target string) (*peeked, error) {
+	err := client.look(time.Now().Add(silence))
+	defer func() { _ = client.SetReadDeadline(time.Time{}) }()
+	switch {
+	case err == nil && client.speaksTLS():
+		return nil, nil
+	case err != nil && !errors.Is(err, io.EOF) && !timedOut(err):
+		return nil, fmt.Errorf("%w: %w", errClientGone, err)
+	}
+	conn, dialErr := f.guard.DialContext(t.life, "tcp", target)
+	if !timedOut(err) {
+		if dialErr != nil {
+			return nil, dialErr
+		}
+		return &peeked{Conn: conn}, nil
+	}
+	// Who is silent for so long is not waited for when the proxy is closed.
+	defer context.AfterFunc(t.set.closing, func() { _ = client.Close() })()
+	if dialErr != nil {
+		// Over TLS the client can be told.
+		if client.look(time.Now().Add(helloTimeout)) == nil && client.speaksTLS() {
+			return nil, nil
+		}
+		return nil, dialErr
+	}
+	upstream := &peeked{Conn: conn}
+	if whoIsFirst(t, client, upstream); client.speaksTLS() && len(upstream.early) == 0 {
+		_ = upstream.Close()
+		return nil, nil
+	}
+	return upstream, nil
+}
+
+// whoIsFirst waits until either side has said something, or has gone, or the tunnel ends.
+func whoIsFirst(t *tunnel, client, upstream *peeked) {
+	stop := context.AfterFunc(t.life, func() {
+		_ = client.Close()
+		_ = upstream.Close()
+	})
+	defer stop()
+	until := time.Now().Add(t.set.idle)
+	_ = client.SetReadDeadline(until)
+	_ = upstream.SetReadDeadline(until)
+	past := time.Unix(1, 0)
+	var server sync.WaitGroup
+	server.Go(func() {
+		_ = upstream.more()
+		_ = client.SetReadDeadline(past)
+	})
+	_ = client.look(time.Time{})
+	_ = upstream.SetReadDeadline(past)
+	server.Wait()
+	_ = upstream.SetReadDeadline(time.Time{})
+}
+
+// open ends the client's TLS here and serves the requests inside.
+func (f *Forward) open(r *http.Request, s *session) {
+	ctx, cancel := context.WithTimeout(s.tunnel.life, helloTimeout)
+	defer cancel()
+	var (
+		offered string // a name that is not the CONNECT's
+		noLeaf  error
+	)
+	conn := tls.Server(s, &tls.Config{
+		MinVersion: tls.VersionTLS12,
+		NextProtos: []string{"h2", "http/1.1"},
+		// A resumed session would not be asked for its name again.
+		SessionTicketsDisabled: true,
+		GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+			if !s.named(hello.ServerName) {
+				offered = hello.ServerName
+				return nil, nil // answered with the alert unrecognized_name
+			}
+			leaf, err := f.interception.Leaf(hello.Context(), s.host)
+			noLeaf = err
+			return leaf, err
+		},
+	})
+	err := conn.HandshakeContext(ctx)
+	switch {
+	case offered != "":
+		f.refused(reasonSNI)
+		f.log.Info("TLS refused: the name is not the CONNECT's", "peer", r.RemoteAddr, "host", s.host, "name", shorten(offered), "reason", reasonSNI)
+	case noLeaf != nil:
+		f.refused(reasonNoLeaf)
+		f.log.Error("no certificate for an intercepted host", "host", s.host, "reason", reasonNoLeaf, "error", noLeaf)
+	case err != nil:
+		// Most often a client that does not know our root.
+		f.refused(reasonHandshake)
+		f.log.Info("TLS with a client failed", "peer", r.RemoteAddr, "host", s.host, "reason", reasonHandshake, "error", err)
+	default:
+		s.tls = conn
+		f.log.Debug("tunnel opened: intercepted", "key", s.who.key.ID, "host", s.host, "port", s.port,
+			"protocol", conn.ConnectionState().NegotiatedProtocol)
+		f.inside.serve(s)
+	}
+}
+
+// named reports whether a name in a ClientHello is the CONNECT's. None is as good.
+func (s *session) named(name string) bool {
+	if name == "" {
+		return true
+	}
+	host, err := normalHost(name)
+	return err == nil && host == s.host
 }

@@ -21,7 +21,8 @@ const (
 	DenyUnspecified   Verdict = "deny-unspecified"   // "this host", which systems connect to loopback
 	DenyLoopback      Verdict = "deny-loopback"      //
 	DenyPrivate       Verdict = "deny-private"       // RFC 1918, unique local
-	DenyLinkLocal     Verdict = "deny-link-local"    // cloud metadata lives here
+	DenyLinkLocal     Verdict = "deny-link-local"    // most clouds' metadata lives here
+	DenyMetadata      Verdict = "deny-metadata"      // a cloud's metadata at a public address
 	DenyShared        Verdict = "deny-shared"        // carrier-grade NAT
 	DenyMulticast     Verdict = "deny-multicast"     // with broadcast
 	DenyDocumentation Verdict = "deny-documentation" //
@@ -55,6 +56,7 @@ var special = []struct {
 	{netip.MustParsePrefix("10.0.0.0/8"), DenyPrivate},
 	{netip.MustParsePrefix("100.64.0.0/10"), DenyShared},
 	{netip.MustParsePrefix("127.0.0.0/8"), DenyLoopback},
+	{netip.MustParsePrefix("168.63.129.16/32"), DenyMetadata}, // Azure's host, inside its machines
 	{netip.MustParsePrefix("169.254.0.0/16"), DenyLinkLocal},
 	{netip.MustParsePrefix("172.16.0.0/12"), DenyPrivate},
 	{netip.MustParsePrefix("192.0.2.0/24"), DenyDocumentation},
@@ -95,12 +97,15 @@ var special = []struct {
 // the discard (100::/64) and segment routing (5f00::/16) blocks as well.
 var unicast6 = netip.MustParsePrefix("2000::/3")
 
+// nat64 is where networks without IPv4 reach it, the IPv4 address being the last 32 bits.
+var nat64 = netip.MustParsePrefix("64:ff9b::/96")
+
 // Judge says whether purser may connect to an address. An IPv4 address in IPv6 clothes
 // is judged as what it is.
 func Judge(addr netip.AddrPort, r Rules) Verdict {
 	ip := addr.Addr().Unmap()
 	switch {
-	case !ip.IsValid() || ip.Zone() != "":
+	case !ip.IsValid() || addr.Addr().Zone() != "":
 		return DenyHost
 	case r.Own != nil && r.Own(netip.AddrPortFrom(ip, addr.Port())):
 		return DenyOwn
@@ -112,6 +117,10 @@ func Judge(addr netip.AddrPort, r Rules) Verdict {
 	case v == Allowed, v == DenyUnspecified, v == DenyMulticast: // no list opens these
 		return v
 	case slices.ContainsFunc(r.Allow, func(p netip.Prefix) bool { return p.Contains(ip) }):
+		if nat64.Contains(ip) { // who opens the way to IPv4 does not open what lies behind it
+			b := ip.As16()
+			return Judge(netip.AddrPortFrom(netip.AddrFrom4([4]byte(b[12:])), addr.Port()), r)
+		}
 		return AllowListed
 	case v == DenyLoopback && r.AllowLoopback:
 		return AllowLocal

@@ -83,7 +83,7 @@ func TestTaskReachesTheBooks(t *testing.T) {
 func TestBodyLimit(t *testing.T) {
 	t.Parallel()
 	const limit = 100_000
-	w := newWorld(t, func(s *setup) { s.forward.MaxReplay = limit })
+	w := newWorld(t, func(s *setup) { s.forward.MaxReplay, s.forward.MaxSpool = limit, -1 })
 	for _, c := range []struct {
 		name    string
 		size    int

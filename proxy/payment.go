@@ -1,33 +1,38 @@
 package proxy
 
 import (
-	"crypto/sha256"
+	"encoding/hex"
+	"errors"
 	"net/http"
 	"net/url"
+	"strings"
 
 	"github.com/purserpay/purser/pay"
 )
 
+// errCallerUnknown: it cannot be told whether the client is still there. A payment for one
+// that has left would be thrown away, and its repeat taken for a second purchase.
+var errCallerUnknown = errors.New("the end of the client's request cannot be seen")
+
 // open gets the call its payment: a new one, or that of an earlier request which this one
 // repeats. It is ready to be sent then.
 func (t *Transport) open(req *http.Request, call *Call, m *memo, again string) error {
-	caller := call.caller
-	if caller == nil {
-		caller = req.Context()
+	if call.caller.Done() == nil {
+		return errCallerUnknown
 	}
 	booked := bookedURL(req.URL)
-	asked := call.URL
-	if asked == "" {
-		asked = booked
-	}
+	asked := call.asked(req)
 	// Sellers behind a TLS proxy often name another URL than they are reached by.
 	if r := m.challenge.ResourceURL; r != "" && r != booked {
 		t.log.Debug("challenge names another resource", "host", req.URL.Host)
 	}
-	a, err := t.payer.Open(caller, pay.Request{
+	if call.left == nil && t.prepay != nil {
+		call.left = t.prepay.enter(call.identity(req, m))
+	}
+	a, err := t.payer.Open(call.caller, pay.Request{
 		Key: call.Key, Door: t.door, Task: call.Task, Settlement: pay.SettleSeller,
 		Challenge: m.challenge, Again: again, URL: booked, IdempotencyKey: call.IdempotencyKey,
-		HTTP: &pay.HTTPRequest{Method: m.method, URL: asked, Body: sha256.Sum256(m.body)},
+		HTTP: &pay.HTTPRequest{Method: m.method, URL: asked, Body: m.body.sum},
 	})
 	if err != nil {
 		return err
@@ -39,6 +44,23 @@ func (t *Transport) open(req *http.Request, call *Call, m *memo, again string) e
 	m.attempt, m.over = a, false
 	call.memo = m
 	return nil
+}
+
+// asked is the URL that repeats of the call are recognized by. It is the same for all
+// attempts, so that what an earlier one has begun is found again.
+func (c *Call) asked(req *http.Request) string {
+	if c.URL != "" {
+		return c.URL
+	}
+	if c.sent == "" {
+		c.sent = bookedURL(req.URL)
+	}
+	return c.sent
+}
+
+// identity is what the pay core recognizes a repeat of the call by.
+func (c *Call) identity(req *http.Request, m *memo) string {
+	return strings.Join([]string{c.Key.ID, c.Task, m.method, c.asked(req), hex.EncodeToString(m.body.sum[:])}, "\n")
 }
 
 // matches reports whether the payload may be sent with this request as well. The host may

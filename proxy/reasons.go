@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"errors"
-	"strings"
 
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
@@ -26,7 +25,8 @@ const (
 //
 // With the first group the 402 is the seller's, unchanged: nothing of ours went to it.
 const (
-	DeclinedBodyTooLarge   = "body-too-large"         // the request body is above the replay limit
+	DeclinedBodyTooLarge   = "body-too-large"         // the request body is above the replay limits
+	DeclinedSpool          = "spool-failed"           // the file that should keep the request body cannot be written
 	DeclinedBodyIncomplete = "body-incomplete"        // the client's request body could not be read to its end
 	DeclinedPlainHTTP      = "plain-http"             // http to a public address that is not listed in allow_http
 	DeclinedUnreadable     = "challenge-unreadable"   // malformed, contradictory or too large
@@ -40,6 +40,7 @@ const (
 	DeclinedReused         = "idempotency-key-reused" // the Idempotency-Key stands for another request
 	DeclinedUnavailable    = "store-unavailable"      // nothing can be journaled at the moment
 	DeclinedCallerGone     = "caller-gone"            // the client left before anything was sent
+	DeclinedCallerUnknown  = "caller-unknown"         // it cannot be seen whether the client is still there
 	DeclinedInternal       = "internal"               // our own fault; the log has it
 
 	// With these the payload has left, now or on an earlier call. The 402 carries no
@@ -47,6 +48,7 @@ const (
 	DeclinedNotDelivered = "paid-not-delivered" // the money moved, the seller answers 402 all the same
 	DeclinedOpen         = "payment-open"       // not known yet whether the money moved or will
 	DeclinedVoid         = "payment-void"       // the money did not move and cannot any more
+	DeclinedPrepay       = "prepay-refused"     // the payment was sent ahead and not taken; what became of it is in the body
 )
 
 // declined is the reason word for an error of the pay core. leave says that the payment
@@ -79,6 +81,8 @@ func declined(err error) (reason string, held *pay.Payment) {
 		return DeclinedReused, nil
 	case errors.Is(err, pay.ErrUnavailable):
 		return DeclinedUnavailable, nil
+	case errors.Is(err, errCallerUnknown):
+		return DeclinedCallerUnknown, nil
 	case errors.Is(err, pay.ErrCallerGone):
 		return DeclinedCallerGone, nil
 	case errors.As(err, &failed):
@@ -93,16 +97,12 @@ func failedReason(f *pay.FailedError) (string, *pay.Payment) {
 		return DeclinedOpen, p
 	}
 	switch {
-	case lacksFunds(f.Detail):
+	case f.Funds:
 		return DeclinedFunds, nil
 	case f.Payment != nil && f.Payment.State == pay.Void:
 		return DeclinedNotSigned, nil
 	}
 	return DeclinedRefused, nil
-}
-
-func lacksFunds(detail string) bool {
-	return strings.Contains(detail, "insufficient_funds") || strings.Contains(detail, "insufficient_balance")
 }
 
 // afterSend is the reason word for a payment whose payload has left.

@@ -1,6 +1,8 @@
 package proxy
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"io"
 	"log"
 	"net/http"
@@ -10,9 +12,14 @@ import (
 	"time"
 )
 
+// upstreamPing is how long an HTTP/2 connection to an upstream may be silent, while it is
+// in use, before it is asked whether it still lives.
+const upstreamPing = 30 * time.Second
+
 // newUpstream is the transport that the proxy sends with. Nothing is added to requests,
-// nothing decoded in answers, and every connection goes through the guard.
-func newUpstream(g *Guard, headerTimeout time.Duration) *http.Transport {
+// nothing decoded in answers, every connection goes through the guard, and every
+// certificate is verified.
+func newUpstream(g *Guard, roots *x509.CertPool, headerTimeout time.Duration) *http.Transport {
 	if headerTimeout <= 0 {
 		headerTimeout = 300 * time.Second
 	}
@@ -20,6 +27,9 @@ func newUpstream(g *Guard, headerTimeout time.Duration) *http.Transport {
 		Proxy:                  nil, // another proxy would move the guard's judgement to the wrong address
 		DialContext:            g.DialContext,
 		DisableCompression:     true,
+		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots},
+		ForceAttemptHTTP2:      true, // as it is not by itself with a dialer and a TLS configuration
+		HTTP2:                  &http.HTTP2Config{SendPingTimeout: upstreamPing},
 		TLSHandshakeTimeout:    10 * time.Second,
 		ResponseHeaderTimeout:  headerTimeout,
 		ExpectContinueTimeout:  time.Second,
@@ -42,10 +52,10 @@ func (f *Forward) newRelay() *httputil.ReverseProxy {
 			p.Out.Trailer = p.In.Trailer           // filled in while the body is read
 			cleanOutbound(p.Out.Header, callOf(p.In.Context()).secrets)
 			keepWebSocketOnly(p.Out.Header)
-			addVia(p.Out.Header, f.pseudonym)
+			addVia(p.Out.Header, p.In.Proto, f.pseudonym)
 		},
 		ModifyResponse: func(resp *http.Response) error {
-			addVia(resp.Header, f.pseudonym)
+			addVia(resp.Header, resp.Proto, f.pseudonym)
 			call := callOf(resp.Request.Context())
 			call.answering()
 			if resp.StatusCode == http.StatusSwitchingProtocols {
@@ -57,7 +67,8 @@ func (f *Forward) newRelay() *httputil.ReverseProxy {
 	}
 }
 
-// serveAbsolute relays an absolute-form request.
+// serveAbsolute relays an absolute-form request. One for an https URL is sent over TLS if
+// the host is one whose HTTPS is opened; clients that send those cannot do it themselves.
 func (f *Forward) serveAbsolute(w http.ResponseWriter, r *http.Request) {
 	if no := f.checkAbsolute(r); no != nil {
 		f.refuse(w, r, no)
@@ -68,6 +79,11 @@ func (f *Forward) serveAbsolute(w http.ResponseWriter, r *http.Request) {
 		f.refuse(w, r, no)
 		return
 	}
+	f.relayFor(w, r, who)
+}
+
+// relayFor relays a request that has passed all checks, and pays for it.
+func (f *Forward) relayFor(w http.ResponseWriter, r *http.Request, who caller) {
 	call := NewCall(who.key, who.task, IdempotencyKey(r.Header))
 	written := false
 	defer func() { call.Finish(written) }()
@@ -84,13 +100,14 @@ func (f *Forward) serveAbsolute(w http.ResponseWriter, r *http.Request) {
 // checkAbsolute refuses requests that cannot or must not be relayed.
 func (f *Forward) checkAbsolute(r *http.Request) *refusal {
 	u := r.URL
+	host, err := normalHost(u.Hostname())
 	switch scheme := strings.ToLower(u.Scheme); {
 	case r.ProtoMajor != 1:
 		return &refusal{status: http.StatusHTTPVersionNotSupported, reason: reasonProtocol, text: "This proxy speaks HTTP/1.1"}
-	case scheme == "https":
+	case scheme == "https" && !f.interception.opens(host):
 		return badRequest("This proxy does not fetch https:// URLs for its clients: use CONNECT, as HTTPS_PROXY makes clients do")
-	case scheme != "http":
-		return badRequest("Only http:// URLs can be requested in absolute form")
+	case scheme != "http" && scheme != "https":
+		return badRequest("Only http:// and https:// URLs can be requested in absolute form")
 	case u.User != nil:
 		return badRequest("A URL with credentials cannot be relayed")
 	case u.Host == "" || u.Opaque != "":
@@ -99,8 +116,7 @@ func (f *Forward) checkAbsolute(r *http.Request) *refusal {
 		return &refusal{status: http.StatusMethodNotAllowed, reason: reasonMethod, text: "TRACE is not relayed"}
 	case looped(r.Header, f.pseudonym):
 		return &refusal{status: http.StatusLoopDetected, reason: reasonLoop, text: "This request has been through this proxy already"}
-	}
-	if _, err := normalHost(u.Hostname()); err != nil {
+	case err != nil:
 		return badRequest("The URL has no usable host")
 	}
 	return nil

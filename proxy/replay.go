@@ -1,131 +1,245 @@
 package proxy
 
 import (
+	"crypto/sha256"
 	"errors"
+	"hash"
 	"io"
 	"net/http"
+	"reflect"
 	"sync"
-	"sync/atomic"
 )
 
 var (
-	errCut      = errors.New("request body taken back for the paid request")
-	errTooLarge = errors.New("request body above the replay limit")
+	errCut  = errors.New("request body taken back for a further attempt")
+	errGone = errors.New("request body was sent in part and is not kept, so it cannot be sent again")
 )
 
-// replay is a request body that is kept, up to a limit, while it is being sent for the
-// first time, so that the request can be sent again with a payment.
+// replay is a request body that is kept while it is being sent for the first time, so
+// that the request can be sent again, with a payment or to another upstream.
 //
-// The first reader may still be reading when the answer is there already, and may close
-// the body while a Read waits for the client. So closing takes no lock, and closes the
-// source only once nobody will want the rest of it.
+// A reader may still be reading when the answer is there already, or when the next one is
+// opened; it gets no more then, and what it was about to get is not lost. It may close
+// the body while a Read waits for the client, so mu is never held while the source is read.
 type replay struct {
-	src   io.ReadCloser
-	limit int64
+	src io.ReadCloser
+	end sync.Once // closes src
 
-	cut    atomic.Bool // the first reader gets no more
-	free   atomic.Bool // not to be sent again: nothing is kept any more
-	closed atomic.Bool // the first reader has closed the body
-	end    sync.Once   // closes src
+	rd sync.Mutex // held while src is read
 
-	mu   sync.Mutex // held while reading
-	kept []byte
-	over bool  // more than limit was read
-	err  error // of the source, io.EOF at its end
+	mu     sync.Mutex
+	cur    *reading // all others are cut
+	kept   kept
+	sum    hash.Hash
+	err    error  // of src, io.EOF at its end
+	lost   error  // why the copy stops short, nil while it does not
+	ahead  []byte // read from src behind the end of such a copy, for the next reader
+	passed bool   // a reader has gone beyond the copy: the body cannot be sent again
+	free   bool   // it will not be sent again: the current reader goes on alone
+}
+
+// reading is one reader of a replay. The last one opened is the only one that gets
+// anything.
+type reading struct {
+	r      *replay
+	pos    int64 // in the copy
+	closed bool
 }
 
 // newReplay wraps the body of req; nil if it has none.
-func newReplay(req *http.Request, limit int64) *replay {
+func newReplay(req *http.Request, s *spooler) *replay {
 	if req.Body == nil || req.Body == http.NoBody {
 		return nil
 	}
-	r := &replay{src: req.Body, limit: limit, over: req.ContentLength > limit}
-	if !r.over && req.ContentLength > 0 {
-		r.kept = make([]byte, 0, min(req.ContentLength, 64<<10))
+	r := &replay{src: req.Body, kept: s.keep(req.ContentLength), sum: sha256.New()}
+	if req.ContentLength > s.most {
+		r.lost = errTooLarge
 	}
 	return r
 }
 
-func (r *replay) Read(p []byte) (int, error) {
+// open starts a reader at the beginning, unless that is gone. It cuts off the others.
+func (r *replay) open() (*reading, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.cut.Load() {
-		return 0, errCut
+	if r.passed || r.free {
+		return nil, errGone
 	}
-	if r.closed.Load() {
-		return 0, http.ErrBodyReadAfterClose
-	}
-	return r.read(p)
+	r.cur = &reading{r: r}
+	return r.cur, nil
 }
 
-// read is called with r.mu held.
-func (r *replay) read(p []byte) (int, error) {
-	if r.err != nil {
-		return 0, r.err
+// Read implements io.Reader.
+func (b *reading) Read(p []byte) (int, error) {
+	r := b.r
+	r.rd.Lock()
+	defer r.rd.Unlock()
+	if n, err := r.stored(b, p); n > 0 || err != nil {
+		return n, err
 	}
 	n, err := r.src.Read(p)
-	r.err = err
-	switch {
-	case r.over || r.free.Load():
-		r.kept = nil
-	case int64(len(r.kept)+n) > r.limit:
-		r.over, r.kept = true, nil
-	default:
-		r.kept = append(r.kept, p[:n]...)
-	}
-	return n, err
+	return r.arrived(b, p[:n], err)
 }
 
-// Close is the first reader's. The source stays open until it is decided that the request
-// is not sent again.
-func (r *replay) Close() error {
-	r.closed.Store(true)
-	if r.free.Load() {
+// Close implements io.Closer. The source stays open until it is decided that the body is
+// not sent again.
+func (b *reading) Close() error {
+	r := b.r
+	r.mu.Lock()
+	b.closed = true
+	last := r.free && r.cur == b
+	if last {
+		r.kept.drop()
+	}
+	r.mu.Unlock()
+	if last {
 		r.closeSource()
 	}
 	return nil
 }
 
-func (r *replay) closeSource() { r.end.Do(func() { _ = r.src.Close() }) }
+// stored reads what is known already. Nothing and no error means that the source is next.
+func (r *replay) stored(b *reading, p []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.cur != b:
+		return 0, errCut
+	case b.closed:
+		return 0, http.ErrBodyReadAfterClose
+	case len(p) == 0:
+		return 0, nil
+	case b.pos < r.kept.size:
+		n, err := r.kept.at(p, b.pos)
+		b.pos += int64(n)
+		return n, err
+	case len(r.ahead) > 0:
+		n := copy(p, r.ahead)
+		r.ahead = r.ahead[n:]
+		r.pass()
+		return n, nil
+	}
+	return 0, r.err
+}
 
-// release decides that the request is not sent again: the first reader goes on alone. It
-// never waits, because the first reader may be waiting for the client.
+// arrived takes what came from the source. It is for the reader b, unless that was cut
+// meanwhile; nil is nobody.
+func (r *replay) arrived(b *reading, p []byte, err error) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.err = err
+	mine := b != nil && r.cur == b
+	n := 0
+	if r.lost == nil && !r.free {
+		_, _ = r.sum.Write(p)
+		n, r.lost = r.kept.add(p)
+	}
+	switch {
+	case !mine:
+		r.ahead = append(r.ahead, p[n:]...)
+		return 0, errCut
+	case n < len(p):
+		r.pass()
+	default:
+		b.pos += int64(n)
+	}
+	return len(p), err
+}
+
+// pass notes that bytes were handed out which nobody can get again. It is called with mu
+// held.
+func (r *replay) pass() {
+	r.passed = true
+	r.kept.drop()
+}
+
+// whole takes the body back from its reader and completes the copy, reading from the
+// client what is missing. The errors are errTooLarge, errSpool, errGone and the source's;
+// the body can still be sent once after them.
+func (r *replay) whole() (content, error) {
+	if r == nil {
+		return content{sum: sha256.Sum256(nil)}, nil
+	}
+	r.mu.Lock()
+	r.cur = nil
+	r.mu.Unlock()
+	r.rd.Lock()
+	defer r.rd.Unlock()
+	var chunk []byte
+	for {
+		r.mu.Lock()
+		passed, lost, err := r.passed || r.free, r.lost, r.err
+		if !passed && lost == nil && err == io.EOF { //nolint:errorlint // readers return it bare
+			defer r.mu.Unlock()
+			return content{replay: r, size: r.kept.size, sum: [sha256.Size]byte(r.sum.Sum(nil))}, nil
+		}
+		r.mu.Unlock()
+		switch {
+		case lost != nil:
+			return content{}, lost
+		case passed:
+			return content{}, errGone
+		case err != nil:
+			return content{}, err
+		}
+		if chunk == nil {
+			chunk = make([]byte, 16<<10)
+		}
+		n, err := r.src.Read(chunk)
+		_, _ = r.arrived(nil, chunk[:n], err) // the loop looks at the result
+	}
+}
+
+// release decides that the body is not sent again: its reader goes on alone. It never
+// waits, because the reader may be waiting for the client.
 func (r *replay) release() {
 	if r == nil {
 		return
 	}
-	r.free.Store(true)
-	if r.closed.Load() || r.cut.Load() {
-		r.closeSource()
+	r.mu.Lock()
+	r.free = true
+	idle := r.cur == nil || r.cur.closed
+	if idle || r.cur.pos >= r.kept.size {
+		r.kept.drop()
 	}
-	if r.mu.TryLock() {
-		r.kept = nil
-		r.mu.Unlock()
+	r.mu.Unlock()
+	if idle {
+		r.closeSource()
 	}
 }
 
-// whole takes the body back from the first reader and returns all of it, reading from the
-// client what is missing. The errors are errTooLarge and the source's.
-func (r *replay) whole() ([]byte, error) {
-	if r == nil {
+func (r *replay) closeSource() { r.end.Do(func() { _ = r.src.Close() }) }
+
+// content is the body of a request that is paid for: all of it is kept.
+type content struct {
+	replay *replay // nil: there is none
+	size   int64
+	sum    [sha256.Size]byte
+}
+
+// gone reports whether the body has been given up, so that it cannot be sent any more.
+func (c content) gone() bool {
+	if c.size == 0 {
+		return false
+	}
+	c.replay.mu.Lock()
+	defer c.replay.mu.Unlock()
+	return c.replay.free
+}
+
+// reader starts a reader of the body, nil if there is nothing in it.
+func (c content) reader() (io.ReadCloser, error) {
+	if c.size == 0 {
 		return nil, nil
 	}
-	r.cut.Store(true)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var chunk []byte
-	for !r.over && r.err == nil {
-		if chunk == nil {
-			chunk = make([]byte, 16<<10)
-		}
-		_, _ = r.read(chunk) // the result is in r.err and r.over
+	return c.replay.open()
+}
+
+// sameBody reports whether two requests have the same body to read from. If that cannot
+// be told, they have.
+func sameBody(a, b io.ReadCloser) bool {
+	if a == nil || b == nil {
+		return a == b
 	}
-	switch {
-	case r.over:
-		return nil, errTooLarge
-	case !errors.Is(r.err, io.EOF):
-		return nil, r.err
-	}
-	r.closeSource()
-	return r.kept, nil
+	return !reflect.ValueOf(a).Comparable() || !reflect.ValueOf(b).Comparable() || a == b
 }

@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,18 +8,21 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
 
 // SendError: the payload of a payment has left, or may have, and no answer came back. The
-// payment stays what it is; a repeat of the request sends the same payload again.
+// payment stays what it is; a repeat of the request sends the same payload again. It is a
+// net.Error.
 type SendError struct {
 	Payment *pay.Payment
-	Timeout bool // the seller did not answer in time
 	cause   error
 }
+
+var _ net.Error = (*SendError)(nil)
 
 func (e *SendError) Error() string {
 	return fmt.Sprintf("no answer to the paid request (payment %s is %s): %v", e.Payment.ID, e.Payment.State, e.cause)
@@ -28,8 +30,15 @@ func (e *SendError) Error() string {
 
 func (e *SendError) Unwrap() error { return e.cause }
 
+// Timeout reports whether the seller did not answer in time.
+func (e *SendError) Timeout() bool { return timedOut(e.cause) }
+
+// Temporary implements net.Error: the same request may be sent again.
+func (e *SendError) Temporary() bool { return true }
+
 // pay sends the request with the call's payload, once, and learns from the answer what
-// became of the payment. challenged is the 402 that asked for it, nil on a further attempt.
+// became of the payment. challenged is the 402 that asked for it, nil on a further attempt
+// and when the payment goes ahead.
 func (t *Transport) pay(req *http.Request, call *Call, challenged *http.Response) (*http.Response, error) {
 	m := call.memo
 	resp, seen, err := t.send(req, m)
@@ -44,25 +53,31 @@ func (t *Transport) pay(req *http.Request, call *Call, challenged *http.Response
 		m.over = true
 		if !repeats { // nothing has left, ever: there is no payment
 			call.memo = nil
-			if seen.astray.Load() && challenged != nil {
+			switch {
+			case seen.astray.Load() && challenged != nil:
 				return t.decline(req, challenged, DeclinedPlainHTTP, nil), nil
+			case seen.astray.Load() && m.prepaid:
+				return t.ask(req, call)
 			}
 			closeBody(challenged)
 			return nil, err
 		}
 	} else {
 		m.attempt.Observe("no answer: " + errorKind(err))
-		m.unanswered()
 	}
 	closeBody(challenged)
 	return nil, t.lost(req, m, err)
 }
 
-// lost is the error for a payload that has left and brought no answer.
+// lost is the error for a payload that has left and brought no answer to this attempt.
 func (t *Transport) lost(req *http.Request, m *memo, cause error) error {
+	if !m.over {
+		m.unanswered()
+	}
+	t.prepay.forget(m.endpoint)
 	p := m.attempt.Payment()
 	t.log.Warn("paid request without an answer", "payment", p.ID, "host", req.URL.Host, "error", cause)
-	return &SendError{Payment: p, Timeout: timedOut(cause), cause: cause}
+	return &SendError{Payment: p, cause: cause}
 }
 
 // send writes the paid request and waits for its response headers.
@@ -87,12 +102,17 @@ func (t *Transport) sendOnce(req *http.Request, m *memo, seen *trip) (*http.Resp
 	sending, endSend := m.attempt.SendContext()
 	stopSending := context.AfterFunc(sending, func() { cancel(context.Cause(sending)) })
 
-	resp, err := t.next.RoundTrip(t.paid(req, m, seen, ctx))
+	var resp *http.Response
+	out, err := t.paid(req, m, seen, ctx)
+	if err == nil {
+		resp, err = t.next.RoundTrip(out)
+	}
 	if err == nil {
 		resp, err = guarded(resp)
 	}
 	if !stopSending() && err != nil {
-		err = fmt.Errorf("%w: %w", context.Cause(sending), err)
+		// Its own error is a cancelled context's, which to doors means that the client left.
+		err = fmt.Errorf("send ended: %w", context.Cause(sending))
 	}
 	endSend()
 	if err != nil {
@@ -108,7 +128,11 @@ func (t *Transport) sendOnce(req *http.Request, m *memo, seen *trip) (*http.Resp
 }
 
 // paid is the request with its payment.
-func (t *Transport) paid(req *http.Request, m *memo, seen *trip, ctx context.Context) *http.Request {
+func (t *Transport) paid(req *http.Request, m *memo, seen *trip, ctx context.Context) (*http.Request, error) {
+	body, err := m.body.reader()
+	if err != nil {
+		return nil, err
+	}
 	var allowed func(net.Addr) bool
 	if !t.plain.decided(req.URL) {
 		allowed = func(remote net.Addr) bool { return t.plain.allows(req.URL, remote) }
@@ -120,8 +144,13 @@ func (t *Transport) paid(req *http.Request, m *memo, seen *trip, ctx context.Con
 	out.Trailer = req.Trailer // filled in while the body was read
 	out.GetBody = nil
 	switch {
-	case len(m.body) > 0 || len(req.Trailer) > 0:
-		out.Body = io.NopCloser(bytes.NewReader(m.body))
+	case body != nil:
+		out.Body = body
+		if out.ContentLength >= 0 {
+			out.ContentLength = m.body.size
+		}
+	case len(req.Trailer) > 0:
+		out.Body = empty{}
 	case usuallyBodiless(out.Method):
 		// An empty body that is not http.NoBody keeps the transport from sending the request
 		// again by itself. Over HTTP/1 it is not seen on the wire; HTTP/2 repeats only what
@@ -141,7 +170,7 @@ func (t *Transport) paid(req *http.Request, m *memo, seen *trip, ctx context.Con
 			}
 		}
 	}
-	return out
+	return out, nil
 }
 
 // empty is a body of nothing.
@@ -168,27 +197,44 @@ func (t *Transport) answered(req *http.Request, m *memo, resp *http.Response) *h
 	case has:
 		a.Observe("receipt not readable: " + err.Error())
 	}
-	if resp.StatusCode == http.StatusPaymentRequired {
-		challenge, found, _ := readChallenge(resp, nil)
-		if challenge.Error == "" {
-			challenge, found, _ = readChallenge(resp, t.extra)
-		}
+	switch {
+	case resp.StatusCode == http.StatusPaymentRequired:
+		challenge, found := t.again402(resp)
 		if found || !has {
 			a.Answer402(challenge.Error)
 		}
 		p := a.Payment()
 		reason := afterSend(p)
+		if m.prepaid {
+			reason = DeclinedPrepay
+		}
 		t.declined(reason)
 		t.log.Warn("402 after the payment was sent", "payment", p.ID, "host", req.URL.Host, "reason", reason, "seller", shorten(challenge.Error))
 		t.withhold(req, resp, p, reason)
-	} else if resp.StatusCode >= http.StatusBadRequest {
+	case resp.StatusCode >= http.StatusBadRequest:
 		a.Observe(fmt.Sprintf("seller answered %d", resp.StatusCode))
+	default:
+		m.body.replay.release() // who is content with the answer does not try again
 	}
+	t.judged(m, resp.StatusCode)
 	label(resp.Header, a.Payment())
 	if resp.StatusCode >= http.StatusBadRequest {
 		m.unanswered()
 	}
 	return resp
+}
+
+// again402 reads what a seller says in a 402 to a payload. One whose body does not end
+// must not keep the payment's lease for ever.
+func (t *Transport) again402(resp *http.Response) (x402.Challenge, bool) {
+	source := resp.Body
+	cut := time.AfterFunc(t.patience, func() { _ = source.Close() })
+	defer cut.Stop()
+	challenge, found, _ := readChallenge(resp, nil)
+	if challenge.Error == "" {
+		challenge, found, _ = readChallenge(resp, t.extra)
+	}
+	return challenge, found
 }
 
 func closeBody(resp *http.Response) {

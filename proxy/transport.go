@@ -2,48 +2,13 @@ package proxy
 
 import (
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
-	"net/netip"
 	"strings"
 	"time"
 
 	"github.com/purserpay/purser/pay"
 )
-
-// PayOptions say how requests are paid for, at every door that sends them itself.
-type PayOptions struct {
-	// MaxReplay is how much of a request body is kept, in bytes, to send it again with a
-	// payment. A longer one passes, and its 402 is not paid. Default: 1 MiB.
-	MaxReplay int64
-	// ChallengeHeaders are more response headers that may hold a challenge.
-	ChallengeHeaders []string
-	// AllowHTTP are hosts ("name" or "name:port") that may be paid over plain http although
-	// their address is public.
-	AllowHTTP []string
-	// Declined hears the reason of every 402 that was not paid, for metrics.
-	Declined func(reason string)
-}
-
-// TransportOptions configure a Transport. Payer and Next are required.
-type TransportOptions struct {
-	PayOptions
-
-	Payer *pay.Payer
-	// Next sends requests. It must call net/http/httptrace hooks as http.Transport does:
-	// purser learns from them which address was dialled and whether a payload has left.
-	Next http.RoundTripper
-	// Door is what payments are booked under and what policies name. Default: proxy.
-	Door pay.Door
-	// MayPayPlain says which addresses may be paid over plain http without being listed.
-	// Default: loopback and private ones.
-	MayPayPlain func(remote netip.Addr) bool
-	Logger      *slog.Logger
-	Clock       pay.Clock
-}
-
-const defaultMaxReplay = 1 << 20
 
 // Transport is an http.RoundTripper that pays. Requests go out as they came; when the
 // answer is an x402 challenge, the payment is made and the request is sent once more with
@@ -58,52 +23,20 @@ const defaultMaxReplay = 1 << 20
 // carry a payment already. That includes the pages that v1 sellers show to browsers (HTML,
 // for a User-Agent with "Mozilla" that accepts text/html): there is no challenge in them.
 type Transport struct {
-	payer     *pay.Payer
-	next      http.RoundTripper
-	door      pay.Door
-	maxReplay int64
-	extra     []string
-	plain     plainRule
-	declined  func(string)
-	log       *slog.Logger
-	now       pay.Clock
+	payer    *pay.Payer
+	next     http.RoundTripper
+	door     pay.Door
+	spool    *spooler
+	prepay   *prepay // nil: off
+	extra    []string
+	plain    plainRule
+	declined func(string)
+	log      *slog.Logger
+	now      pay.Clock
+	patience time.Duration // with a 402 to a payload whose body does not end
 }
 
 var _ http.RoundTripper = (*Transport)(nil)
-
-// NewTransport makes a Transport.
-func NewTransport(o TransportOptions) (*Transport, error) {
-	if o.Payer == nil || o.Next == nil {
-		return nil, errors.New("proxy: a payer and a transport to send with are required")
-	}
-	if o.MaxReplay < 0 {
-		return nil, fmt.Errorf("proxy: replay limit of %d bytes", o.MaxReplay)
-	}
-	plain, err := newPlainRule(o.AllowHTTP, o.MayPayPlain)
-	if err != nil {
-		return nil, err
-	}
-	t := &Transport{
-		payer: o.Payer, next: o.Next, door: o.Door, maxReplay: o.MaxReplay, extra: o.ChallengeHeaders,
-		plain: plain, declined: o.Declined, log: o.Logger, now: o.Clock,
-	}
-	if t.door == "" {
-		t.door = pay.DoorProxy
-	}
-	if t.maxReplay == 0 {
-		t.maxReplay = defaultMaxReplay
-	}
-	if t.declined == nil {
-		t.declined = func(string) {}
-	}
-	if t.log == nil {
-		t.log = slog.New(slog.DiscardHandler)
-	}
-	if t.now == nil {
-		t.now = time.Now
-	}
-	return t, nil
-}
 
 // RoundTrip sends the request and pays for it if need be.
 //
@@ -117,29 +50,65 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	call.mu.Lock()
 	defer call.mu.Unlock()
-	switch {
+	switch m := call.memo; {
+	case m != nil && (call.finished || !m.matches(req)):
+		return t.elsewhere(req, call)
 	case call.finished:
 		return t.pass(req)
-	case call.memo == nil:
-		return t.ask(req, call)
-	case !call.memo.matches(req):
-		return t.pass(req)
+	case m != nil:
+		return t.again(req, call)
 	}
-	return t.again(req, call)
+	if resp, done, err := t.ahead(req, call); done {
+		return resp, err
+	}
+	return t.ask(req, call)
 }
 
 // again is a further attempt at a request that was paid for: the same payload, and no
 // unpaid try before it.
 func (t *Transport) again(req *http.Request, call *Call) (*http.Response, error) {
+	m := call.memo
 	if req.Body != nil {
-		_ = req.Body.Close()
+		call.spare = append(call.spare, req.Body)
 	}
-	if m := call.memo; m.over {
+	if m.body.gone() {
+		return nil, t.lost(req, m, errGone)
+	}
+	if m.over {
 		if err := t.open(req, call, m, m.attempt.Payment().ID); err != nil {
 			return nil, t.lost(req, m, err)
 		}
 	}
 	return t.pay(req, call, nil)
+}
+
+// elsewhere sends an attempt that the call's payment is not for. The payload has left all
+// the same, so a challenge in the answer must not reach the client, who might pay it.
+func (t *Transport) elsewhere(req *http.Request, call *Call) (*http.Response, error) {
+	m := call.memo
+	out := req
+	if !call.finished {
+		body, err := call.content(req, t.spool)
+		if err != nil {
+			return nil, t.lost(req, m, err)
+		}
+		out = withBody(req, body)
+	}
+	resp, err := t.pass(out)
+	if err != nil {
+		return nil, t.lost(req, m, err)
+	}
+	if resp.StatusCode >= http.StatusBadRequest && !m.over {
+		m.unanswered()
+	}
+	if resp.StatusCode == http.StatusPaymentRequired {
+		p := m.attempt.Payment()
+		reason := afterSend(p)
+		t.declined(reason)
+		t.log.Warn("402 to another request of a paid call", "payment", p.ID, "host", req.URL.Host, "reason", reason)
+		t.withhold(req, resp, p, reason)
+	}
+	return resp, nil
 }
 
 // pass sends a request that is not paid for.
@@ -151,49 +120,44 @@ func (t *Transport) pass(req *http.Request) (*http.Response, error) {
 	return guarded(resp)
 }
 
-// ask sends a request for the first time, without a payment, and pays if the answer is a
-// challenge that can be paid.
+// ask sends a request without a payment, and pays if the answer is a challenge that can
+// be paid. The body is kept as long as another attempt may follow.
 func (t *Transport) ask(req *http.Request, call *Call) (*http.Response, error) {
-	body := newReplay(req, t.maxReplay)
-	first := withoutOwnHeaders(req)
+	body, err := call.content(req, t.spool)
+	if err != nil {
+		return nil, err
+	}
+	where := t.endpoint(req, call)
+	decided := t.prepay.enter(where)
+	defer decided()
+	first := withBody(withoutOwnHeaders(req), body)
 	var seen trip
 	if !t.plain.decided(req.URL) {
 		first = first.WithContext(seen.watch(req.Context(), nil))
-	}
-	if body != nil {
-		if first == req {
-			first = req.WithContext(req.Context())
-		}
-		first.Body, first.GetBody = body, nil
 	}
 	resp, err := t.next.RoundTrip(first)
 	if err == nil {
 		resp, err = guarded(resp)
 	}
 	if err != nil {
-		body.release()
 		return nil, err
 	}
 	if resp.StatusCode != http.StatusPaymentRequired {
-		body.release()
+		if resp.StatusCode < http.StatusBadRequest {
+			call.body.release()
+		}
 		return resp, nil
 	}
 	challenge, found, problem := readChallenge(resp, t.extra)
 	if !found {
-		body.release()
 		return resp, nil
 	}
 	if !t.plain.allows(req.URL, seen.remote()) {
-		body.release()
 		return t.decline(req, resp, DeclinedPlainHTTP, nil), nil
 	}
-	content, err := body.whole()
-	body.release()
-	switch {
-	case errors.Is(err, errTooLarge):
-		return t.decline(req, resp, DeclinedBodyTooLarge, nil), nil
-	case err != nil:
-		return t.decline(req, resp, DeclinedBodyIncomplete, err), nil
+	kept, err := call.whole(req)
+	if err != nil {
+		return t.decline(req, resp, bodyReason(err), err), nil
 	}
 	if problem != nil {
 		// An earlier payment may answer this request all the same; a new one cannot be made.
@@ -201,11 +165,24 @@ func (t *Transport) ask(req *http.Request, call *Call) (*http.Response, error) {
 		challenge.Accepts = nil
 	}
 	if err := t.open(req, call, &memo{
-		challenge: challenge, method: methodOf(req), uri: req.URL.RequestURI(), body: content, http1: resp.ProtoMajor < 2,
+		challenge: challenge, method: methodOf(req), uri: req.URL.RequestURI(), body: kept, http1: resp.ProtoMajor < 2,
+		endpoint: where,
 	}, ""); err != nil {
 		return t.refuse(req, resp, err), nil
 	}
+	decided()
 	return t.pay(req, call, resp)
+}
+
+// bodyReason says why a body that could not be kept keeps a 402 from being paid.
+func bodyReason(err error) string {
+	switch {
+	case errors.Is(err, errTooLarge):
+		return DeclinedBodyTooLarge
+	case errors.Is(err, errSpool):
+		return DeclinedSpool
+	}
+	return DeclinedBodyIncomplete
 }
 
 // decline hands the seller's 402 on, with the reason why it was not paid.
@@ -248,6 +225,16 @@ func carriesPayment(h http.Header) bool {
 		}
 	}
 	return false
+}
+
+// withBody is req with another body; req itself if there is none.
+func withBody(req *http.Request, body *reading) *http.Request {
+	if body == nil {
+		return req
+	}
+	out := req.WithContext(req.Context())
+	out.Body, out.GetBody = body, nil
+	return out
 }
 
 // withoutOwnHeaders is req without Purser-* headers from outside; req itself if it has none.

@@ -36,7 +36,11 @@ func (w *world) transport(next *http.Transport, o TransportOptions) *Transport {
 
 func (w *world) trip(tr *Transport, call *Call, r *http.Request) (answer, error) {
 	w.t.Helper()
-	resp, err := tr.RoundTrip(r.WithContext(WithCall(r.Context(), call)))
+	ctx := r.Context()
+	if ctx.Done() == nil {
+		ctx = w.t.Context()
+	}
+	resp, err := tr.RoundTrip(r.WithContext(WithCall(ctx, call)))
 	if err != nil {
 		return answer{}, err
 	}

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -10,48 +11,31 @@ import (
 	"time"
 )
 
-// tunnel is one CONNECT: bytes in both directions until both ends are done, somebody
-// breaks off, or nothing has moved for a while.
+// tunnel is the place of one CONNECT among the tunnels. A blind one moves bytes in both
+// directions until both ends are done, somebody breaks off, or nothing has moved for a while.
 type tunnel struct {
 	set   *tunnels
 	keyID string
 
-	once   sync.Once
-	cut    chan struct{} // closed by end
-	active atomic.Int64  // when bytes moved last, in nanoseconds of time.Since(began)
+	life   context.Context // ends when the tunnel is broken off or released
+	end    context.CancelFunc
+	active atomic.Int64 // when bytes moved last, in nanoseconds of time.Since(began)
 	began  time.Time
 }
 
 const established = "HTTP/1.1 200 Connection Established\r\n\r\n"
 
-// end breaks the tunnel off.
-func (t *tunnel) end() { t.once.Do(func() { close(t.cut) }) }
-
-// run tells the client that the tunnel is open and moves bytes until it is over. early is
-// what the client sent before it was told. Both connections are closed on return.
-func (t *tunnel) run(client, upstream net.Conn, early []byte) {
+// run moves bytes until the tunnel is over. Both connections are closed on return.
+func (t *tunnel) run(client, upstream net.Conn) {
 	t.began = time.Now()
-	over := make(chan struct{})
-	var watch sync.WaitGroup
-	watch.Go(func() {
-		select {
-		case <-t.cut:
-		case <-over:
-		}
+	defer upstream.Close()
+	defer client.Close()
+	stop := context.AfterFunc(t.life, func() {
 		_ = client.Close()
 		_ = upstream.Close()
 	})
-	defer watch.Wait()
-	defer close(over)
+	defer stop()
 
-	if _, err := io.WriteString(client, established); err != nil {
-		return
-	}
-	if len(early) > 0 {
-		if _, err := upstream.Write(early); err != nil {
-			return
-		}
-	}
 	var up sync.WaitGroup
 	up.Go(func() { t.move(upstream, client) })
 	t.move(client, upstream)

@@ -7,16 +7,17 @@ import (
 	"time"
 )
 
-// tunnels counts the open tunnels and can end them.
+// tunnels counts the open tunnels, blind and intercepted ones, and can end them.
 type tunnels struct {
 	max, maxOfKey int
 	idle          time.Duration
+	closing       context.Context // ends when no new tunnels are opened any more
+	refuse        context.CancelFunc
 
-	mu      sync.Mutex
-	all     map[*tunnel]struct{}
-	byKey   map[string]int
-	closing bool
-	empty   chan struct{} // closed when the last tunnel is gone while closing
+	mu    sync.Mutex
+	all   map[*tunnel]struct{}
+	byKey map[string]int
+	empty chan struct{} // closed when the last tunnel is gone while closing
 }
 
 func newTunnels(most, mostOfKey int, idle time.Duration) *tunnels {
@@ -29,26 +30,30 @@ func newTunnels(most, mostOfKey int, idle time.Duration) *tunnels {
 	if idle <= 0 {
 		idle = 10 * time.Minute
 	}
-	return &tunnels{
+	s := &tunnels{
 		max: most, maxOfKey: mostOfKey, idle: idle,
 		all: make(map[*tunnel]struct{}), byKey: make(map[string]int), empty: make(chan struct{}),
 	}
+	s.closing, s.refuse = context.WithCancel(context.Background())
+	return s
 }
 
 // acquire takes a place for a tunnel of the key, before anything is dialled for it.
 func (s *tunnels) acquire(keyID string) (*tunnel, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closing || len(s.all) >= s.max || s.byKey[keyID] >= s.maxOfKey {
+	if s.closing.Err() != nil || len(s.all) >= s.max || s.byKey[keyID] >= s.maxOfKey {
 		return nil, false
 	}
-	t := &tunnel{set: s, keyID: keyID, cut: make(chan struct{})}
+	t := &tunnel{set: s, keyID: keyID}
+	t.life, t.end = context.WithCancel(context.Background())
 	s.all[t] = struct{}{}
 	s.byKey[keyID]++
 	return t, true
 }
 
 func (t *tunnel) release() {
+	t.end()
 	s := t.set
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -56,7 +61,7 @@ func (t *tunnel) release() {
 	if s.byKey[t.keyID]--; s.byKey[t.keyID] == 0 {
 		delete(s.byKey, t.keyID)
 	}
-	if s.closing && len(s.all) == 0 {
+	if s.closing.Err() != nil && len(s.all) == 0 {
 		close(s.empty)
 	}
 }
@@ -67,17 +72,23 @@ func (s *tunnels) open() int {
 	return len(s.all)
 }
 
+// shut refuses new tunnels from here on.
+func (s *tunnels) shut() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing.Err() != nil {
+		return
+	}
+	s.refuse()
+	if len(s.all) == 0 {
+		close(s.empty)
+	}
+}
+
 // close refuses new tunnels, waits for the open ones until ctx ends, cuts the rest, and
 // returns when all are gone.
 func (s *tunnels) close(ctx context.Context) error {
-	s.mu.Lock()
-	if !s.closing {
-		s.closing = true
-		if len(s.all) == 0 {
-			close(s.empty)
-		}
-	}
-	s.mu.Unlock()
+	s.shut()
 	select {
 	case <-s.empty:
 		return nil

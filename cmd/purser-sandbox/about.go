@@ -23,6 +23,7 @@ type about struct {
 	Data        string `json:"data"`
 
 	sellerDirect string
+	purser       string // the program
 }
 
 // example is something to try: shell commands that work as they are.
@@ -62,8 +63,16 @@ func (a about) examples() []example {
 			[]string{"curl -i " + through + " " + a.Seller + "/report"},
 		},
 		{
-			"https goes through a tunnel that purser does not read: what is behind it is paid over the REST API",
-			[]string{"curl -i " + through + " --cacert " + quote(a.CA) + " " + a.SellerTLS + "/free"},
+			"https, which purser opens on the way: the client trusts its root",
+			[]string{"curl -i " + through + " --cacert " + quote(a.CA) + " " + a.SellerTLS + "/weather"},
+		},
+		{
+			"The same without a word about purser: whatever runs so has proxy, key and root in its environment",
+			[]string{quote(a.purser) + " exec --admin " + quote(a.Admin) + " -- curl -i " + a.SellerTLS + "/weather"},
+		},
+		{
+			"What keys may spend",
+			[]string{quote(a.purser) + " limits --admin " + quote(a.Admin)},
 		},
 		{
 			"The REST API, where purser settles and the seller delivers for it; each idempotencyKey is paid once",
@@ -113,17 +122,18 @@ purser is ready. Nothing here has value: the money is play money on a chain that
   without proxy  %s  (GET / lists what it sells)
   facilitator    %s
   JSON-RPC       %s  (token %s)
+  admin          %s
   data           %s
 
 Things to try:
-`, a.API, a.Key, a.Wallet, funds, a.Seller, a.SellerTLS, a.sellerDirect, a.Facilitator, a.RPC, a.Token, a.Data)
+`, a.API, a.Key, a.Wallet, funds, a.Seller, a.SellerTLS, a.sellerDirect, a.Facilitator, a.RPC, a.Token, a.Admin, a.Data)
 	for _, e := range a.examples() {
 		fmt.Fprintf(&b, "\n# %s\n", e.title)
 		for _, line := range e.lines {
 			fmt.Fprintf(&b, "    %s\n", line)
 		}
 	}
-	fmt.Fprint(&b, "\nAn agent: HTTP_PROXY=", a.Proxy, "\nCtrl-C ends everything.\n")
+	fmt.Fprintf(&b, "\nAn agent: %s exec --admin %s -- COMMAND\nCtrl-C ends everything.\n", quote(a.purser), quote(a.Admin))
 	_, err := io.WriteString(w, b.String())
 	return err
 }

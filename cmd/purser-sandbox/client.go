@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"time"
 
@@ -22,11 +23,29 @@ const (
 	maxAnswer = 1 << 20
 )
 
-// client calls purser's REST API.
-type client struct{ api string }
+// client calls purser's REST API, or another HTTP API of it.
+type client struct {
+	api  string
+	http *http.Client // nil: direct
+}
 
 // direct goes to purser itself, whatever proxy the environment names.
 var direct = &http.Client{Transport: &http.Transport{Proxy: nil, DisableKeepAlives: true}}
+
+// execWallet is the wallet of the key that `purser exec` pays with, which purser makes when it is first asked for.
+func execWallet(ctx context.Context, adminSocket string) (x402.Address, error) {
+	c := client{api: "http://admin", http: &http.Client{Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", adminSocket)
+		},
+		DisableKeepAlives: true,
+	}}}
+	var exec struct {
+		Address x402.Address `json:"address"`
+	}
+	err := c.call(ctx, http.MethodPost, "/purser/exec", "", nil, http.StatusOK, &exec)
+	return exec.Address, err
+}
 
 // newKey makes an API key.
 func (c client) newKey(ctx context.Context) (string, error) {
@@ -85,7 +104,11 @@ func (c client) call(ctx context.Context, method, path, key string, body any, wa
 	if key != "" {
 		r.Header.Set("X-Api-Key", key)
 	}
-	resp, err := direct.Do(r)
+	by := c.http
+	if by == nil {
+		by = direct
+	}
+	resp, err := by.Do(r)
 	if err != nil {
 		return err
 	}

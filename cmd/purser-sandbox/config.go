@@ -17,6 +17,9 @@ type place struct {
 	verbose      bool
 }
 
+// root is the file of the interception root, which purser writes.
+func (p place) root() string { return filepath.Join(p.dataDir, "ca.crt") }
+
 // object is a JSON object of Caddy's configuration.
 type object map[string]any
 
@@ -44,7 +47,7 @@ func configuration(p place, w *sandbox.World) ([]byte, error) {
 			"http": object{
 				"grace_period": "2s",
 				"servers": object{
-					"purser":  purserSite(p.api),
+					"purser":  purserSite(p.api, w.CA()),
 					"metrics": metricsSite(p.metrics),
 				},
 			},
@@ -58,14 +61,17 @@ func configuration(p place, w *sandbox.World) ([]byte, error) {
 	return config, nil
 }
 
-func purserSite(listen string) object {
+// purserSite is purser's own site. It opens all HTTPS and verifies the seller's against the
+// world's authority.
+func purserSite(listen, sellerRoot string) object {
 	return object{
 		"listen": []string{listen}, "protocols": []string{"h1"}, "automatic_https": object{"disable": true},
 		"max_header_bytes": 64 << 10, "read_header_timeout": "30s", "idle_timeout": "5m",
 		"routes": []object{{"handle": []object{
-			{"handler": "purser_proxy", "resolve": map[string]string{
-				sandbox.SellerName: sandbox.SellerIP, sandbox.SellerTLSName: sandbox.SellerIP,
-			}},
+			{
+				"handler": "purser_proxy", "intercept": []string{"*"}, "trust": []string{sellerRoot},
+				"resolve": map[string]string{sandbox.SellerName: sandbox.SellerIP, sandbox.SellerTLSName: sandbox.SellerIP},
+			},
 			{"handler": "purser_api"},
 		}}},
 	}

@@ -122,7 +122,7 @@ Nothing in it has value, and its chain ends with it: never fund an address that 
              facilitator  base URL of the facilitator
              rpc          the chain's JSON-RPC; its chain id is that of Base, 8453
              token        address of the token, that of USDC on Base
-             ca           path of a PEM file with the root that signed the certificate of seller_tls
+             ca           path of a PEM file with the root that the proxy opens https with, for its clients to trust
              metrics      URL of the metrics for Prometheus
              admin        Caddy's admin endpoint, as unix//path/of/socket
              data         folder of purser's database

@@ -36,8 +36,9 @@ func TestMain(m *testing.M) {
 		}
 		defer os.RemoveAll(dir)
 		binary = filepath.Join(dir, "purser-sandbox")
-		if out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
-			fmt.Fprintf(os.Stderr, "build the program: %v\n%s", err, out)
+		// purser too: the commands that are printed use it.
+		if out, err := exec.Command("go", "build", "-o", dir, ".", "../purser").CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "build the programs: %v\n%s", err, out)
 			return 1
 		}
 		return m.Run()

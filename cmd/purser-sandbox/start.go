@@ -82,11 +82,11 @@ func start(ctx context.Context, f flags, progress io.Writer) (*running, error) {
 
 	s.about = about{
 		API: "http://" + p.api, Seller: s.world.SellerURL(), SellerTLS: s.world.SellerTLSURL(),
-		Facilitator: s.world.FacilitatorURL(), RPC: s.world.RPCURL(), Token: s.world.Token().String(), CA: s.world.CA(),
+		Facilitator: s.world.FacilitatorURL(), RPC: s.world.RPCURL(), Token: s.world.Token().String(), CA: p.root(),
 		Metrics: "http://" + p.metrics + "/metrics", Admin: "unix/" + p.adminSocket, Data: p.dataDir,
-		sellerDirect: s.world.SellerDirectURL(),
+		sellerDirect: s.world.SellerDirectURL(), purser: purserProgram(),
 	}
-	return s, s.furnish(ctx, progress)
+	return s, s.furnish(ctx, p.adminSocket, progress)
 }
 
 // load runs purser.
@@ -101,8 +101,9 @@ func load(ctx context.Context, p place, w *sandbox.World) error {
 	return caddy.Load(config, true)
 }
 
-// furnish makes a key and a wallet with money in it, as anybody would, and checks that all parts answer.
-func (s *running) furnish(ctx context.Context, progress io.Writer) error {
+// furnish makes a key and a wallet with money in it, as anybody would, gives money to the key of `purser exec`, and
+// checks that all parts answer.
+func (s *running) furnish(ctx context.Context, adminSocket string, progress io.Writer) error {
 	fmt.Fprintf(progress, "making a key and a wallet …\n")
 	c := client{api: s.about.API}
 	var err error
@@ -117,12 +118,32 @@ func (s *running) furnish(ctx context.Context, progress io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if err := s.world.Fund(ctx, wallet, amount); err != nil {
+	execWallet, err := execWallet(ctx, adminSocket)
+	if err != nil {
 		return err
+	}
+	for _, owner := range []x402.Address{wallet, execWallet} {
+		if err := s.world.Fund(ctx, owner, amount); err != nil {
+			return err
+		}
 	}
 	s.about.Wallet = wallet.String()
 	s.about.Proxy = "http://" + s.about.Key + ":sandbox@" + s.about.API[len("http://"):]
 	return c.healthy(ctx)
+}
+
+// purserProgram is how the program purser is called here: it usually lies beside this one.
+func purserProgram() string {
+	const name = "purser"
+	own, err := os.Executable()
+	if err != nil {
+		return name
+	}
+	beside := filepath.Join(filepath.Dir(own), name)
+	if info, err := os.Stat(beside); err != nil || !info.Mode().IsRegular() {
+		return name
+	}
+	return beside
 }
 
 // close ends everything and removes what was made. Later calls wait for the first one.

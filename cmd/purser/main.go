@@ -13,10 +13,20 @@ import (
 	"github.com/purserpay/purser/caddymodule"
 )
 
+const description = `purser pays HTTP 402s for agents. It is Caddy with purser's modules, and has all
+of Caddy's commands beside its own:
+
+  $ purser run --config xcaddy.Caddyfile     the server
+  $ purser exec -- python3 agent.py          runs a program that purser pays for
+  $ eval "$(purser env)"                     the same for everything in this shell
+  $ purser limits                            what keys may spend; also changes it
+  $ purser status                            how the server is
+
+Each command's --help has more.`
+
 func main() {
 	caddy.CustomBinaryName = "purser"
-	caddy.CustomLongDescription = "purser pays HTTP 402s for agents. It is Caddy with purser's modules, and has all of Caddy's commands.\n\n" +
-		"  $ purser run --config xcaddy.Caddyfile"
+	caddy.CustomLongDescription = description
 	caddymodule.UnsetEmptyVariables()
 	if os.Getenv("GOGC") == "" {
 		// The live heap is small, so Go's default would collect all the time. Caddy bounds

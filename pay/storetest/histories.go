@@ -20,14 +20,19 @@ func histories(t *testing.T, fresh func(t testing.TB) Opener) {
 		opener := fresh(t)
 		h := &history{
 			fixture: newFixture(t, opener), rt: rt, model: newModel(), now: noon,
-			keys: []pay.Key{{ID: newID()}, {ID: newID(), OrganizationID: "org"}},
 		}
 		defer opener.Close(t)
+		for _, org := range []string{"", "org"} {
+			k, err := h.CreateKey(h.ctx, newKey(org))
+			h.must(err)
+			h.keys = append(h.keys, k)
+		}
 		// Failures must reach rapid, which then looks for a shorter history.
 		h.TB = failing{t, rt}
 		rt.Repeat(map[string]func(*rapid.T){
 			"begin": h.beginAny, "repeat": h.repeatAny, "record": h.recordAny, "record more": h.recordAny,
 			"acquire": h.acquireAny, "renew": h.renewAny, "lapse": h.lapseAny, "wait": h.wait, "reopen": h.reopenAny,
+			"policy": h.policyAny,
 		})
 		h.compare()
 	})
@@ -92,10 +97,26 @@ func (h *history) beginAny(rt *rapid.T) {
 	if rapid.Bool().Draw(rt, "checked") {
 		b.New.Check = h.now.Add(time.Minute)
 	}
+	b.New.Task = rapid.SampledFrom([]string{"", "a", "b"}).Draw(rt, "task")
+	if rapid.Bool().Draw(rt, "guarded") {
+		two := 2
+		revision := h.model.policies[k.ID]
+		revision -= min(revision, rapid.SampledFrom([]uint64{0, 0, 0, 1}).Draw(rt, "revision"))
+		judged(b, pay.Policy{PriceGuard: &two}, revision, rapid.Uint64Range(0, 9).Draw(rt, "amount"))
+		b.New.Price = priceOf(k)
+	}
 	bound(b, placeOf(k), rapid.Uint64Range(0, 6).Draw(rt, "places"), pay.ErrQuota)
 	bound(b, budgetOf(k), rapid.Uint64Range(5, 30).Draw(rt, "budget"), &pay.PolicyError{Rule: "daily-budget"})
 	b.MaxUnanswered = rapid.IntRange(0, 2).Draw(rt, "unanswered")
 	h.call(b)
+}
+
+func (h *history) policyAny(rt *rapid.T) {
+	k := rapid.SampledFrom(h.keys).Draw(rt, "key")
+	got, err := h.SetPolicy(h.ctx, k.ID, &pay.Policy{})
+	h.must(err)
+	h.model.policies[k.ID]++
+	h.same("revision", got.PolicyRevision, h.model.policies[k.ID])
 }
 
 func (h *history) repeatAny(rt *rapid.T) {
@@ -181,23 +202,9 @@ func (h *history) compare() {
 				return p.KeyID == k.ID && (label == "" || slices.Contains(p.Labels(), label))
 			})...))
 		}
-		events, before := []pay.SpendEvent{}, ""
-		for {
-			page, err := h.SpendEvents(h.ctx, k.ID, 2, before)
-			h.must(err)
-			if len(page) == 0 {
-				break
-			}
-			events = append(events, page...)
-			before = page[len(page)-1].ID
+		for _, task := range []string{"", "a", "b"} {
+			h.compareEvents(k, task)
 		}
-		wanted := []pay.SpendEvent{}
-		for _, e := range slices.Backward(h.model.events) {
-			if e.KeyID == k.ID {
-				wanted = append(wanted, e)
-			}
-		}
-		h.same("events", events, wanted)
 	}
 	for c, n := range h.model.counters {
 		got, err := h.Counter(h.ctx, c)
@@ -217,4 +224,25 @@ func (h *history) compare() {
 	if _, err := h.Payment(h.ctx, newID()); !errors.Is(err, pay.ErrPaymentNotFound) {
 		h.Fatalf("a payment nobody made: %v", err)
 	}
+}
+
+// compareEvents asks both for the spend events of a task; "" is any.
+func (h *history) compareEvents(k pay.Key, task string) {
+	events, before := []pay.SpendEvent{}, ""
+	for {
+		page, err := h.SpendEvents(h.ctx, k.ID, pay.SpendQuery{Task: task, Before: before, Limit: 2})
+		h.must(err)
+		if len(page) == 0 {
+			break
+		}
+		events = append(events, page...)
+		before = page[len(page)-1].ID
+	}
+	wanted := []pay.SpendEvent{}
+	for _, e := range slices.Backward(h.model.events) {
+		if e.KeyID == k.ID && (task == "" || e.Task == task) {
+			wanted = append(wanted, e)
+		}
+	}
+	h.same("events of task "+task, events, wanted)
 }

@@ -83,7 +83,7 @@ var leaseTests = map[string]func(*fixture){
 		f.same("the other's lease", got.Lease, held.Lease)
 		// What its holder learned meanwhile comes too late.
 		f.same("state", f.record(outcome(held, pay.VerdictVoid)).State, pay.Settled)
-		events, err := f.SpendEvents(f.ctx, k.ID, 10, "")
+		events, err := f.SpendEvents(f.ctx, k.ID, pay.SpendQuery{Limit: 10})
 		f.must(err)
 		f.same("events", len(events), 1)
 	},

@@ -148,7 +148,7 @@ var listTests = map[string]func(*fixture){
 		for page := 1; page <= 8; page++ {
 			all, before := []string{}, ""
 			for {
-				part, err := f.SpendEvents(f.ctx, k.ID, page, before)
+				part, err := f.SpendEvents(f.ctx, k.ID, pay.SpendQuery{Limit: page, Before: before})
 				f.must(err)
 				if len(part) == 0 {
 					break
@@ -166,10 +166,10 @@ var listTests = map[string]func(*fixture){
 		f.settle(f.begin(want(k, noon), pay.Created), true)
 		others := f.settle(f.begin(want(other, noon), pay.Created), true).EventID
 		for _, before := range []string{newID(), others, "x"} {
-			_, err := f.SpendEvents(f.ctx, k.ID, 10, before)
+			_, err := f.SpendEvents(f.ctx, k.ID, pay.SpendQuery{Limit: 10, Before: before})
 			f.fails(err, pay.ErrEventNotFound)
 		}
-		list, err := f.SpendEvents(f.ctx, newID(), 10, "")
+		list, err := f.SpendEvents(f.ctx, newID(), pay.SpendQuery{Limit: 10})
 		f.must(err)
 		f.same("events of nobody", len(list), 0)
 	},

@@ -16,11 +16,11 @@ type model struct {
 	rows     map[string]*pay.Payment
 	counters map[pay.Counter]x402.Amount
 	events   []pay.SpendEvent
-	claimed  map[string]string // transaction -> first payment
+	policies map[string]uint64 // key id -> how often its policy was set
 }
 
 func newModel() *model {
-	return &model{rows: map[string]*pay.Payment{}, counters: map[pay.Counter]x402.Amount{}, claimed: map[string]string{}}
+	return &model{rows: map[string]*pay.Payment{}, counters: map[pay.Counter]x402.Amount{}, policies: map[string]uint64{}}
 }
 
 // sorted are the rows that a condition holds for, oldest first.
@@ -78,9 +78,13 @@ func (m *model) CountUnanswered(keyID, host string, now time.Time, _ int) (int, 
 
 func (m *model) Counter(c pay.Counter) (x402.Amount, error) { return m.counters[c], nil }
 
+func (m *model) PolicyRevision(keyID string) (uint64, error) { return m.policies[keyID], nil }
+
 func (m *model) count(changes []pay.CounterChange) {
 	for _, c := range changes {
-		if c.Add {
+		if c.Set {
+			m.counters[c.Counter] = c.Amount
+		} else if c.Add {
 			m.counters[c.Counter], _ = m.counters[c.Counter].Add(c.Amount)
 		} else if less, under := m.counters[c.Counter].Sub(c.Amount); under {
 			m.counters[c.Counter] = x402.Amount{}
@@ -104,8 +108,10 @@ func (m *model) record(o pay.Outcome) (*pay.Payment, error) {
 	if err != nil {
 		return nil, err
 	}
-	if first, known := m.claimed[o.Transaction]; known && first != was.ID && o.ClaimedTransaction && o.Verdict == pay.VerdictSettled {
-		return nil, pay.ErrTransactionKnown
+	if o.ClaimedTransaction && o.Verdict == pay.VerdictSettled && o.Transaction != "" && was.Transaction != o.Transaction {
+		if others := m.sorted(func(p *pay.Payment) bool { return p.Transaction == o.Transaction }); others != nil {
+			return nil, pay.ErrTransactionKnown
+		}
 	}
 	p := was.Clone()
 	fx, err := p.Apply(o)
@@ -116,12 +122,6 @@ func (m *model) record(o pay.Outcome) (*pay.Payment, error) {
 	m.count(fx.Counters)
 	if fx.Event != nil {
 		m.events = append(m.events, *fx.Event)
-	}
-	if was.Transaction != p.Transaction && m.claimed[was.Transaction] == p.ID {
-		delete(m.claimed, was.Transaction)
-	}
-	if _, known := m.claimed[p.Transaction]; p.Transaction != "" && !known {
-		m.claimed[p.Transaction] = p.ID
 	}
 	return p, nil
 }

@@ -22,7 +22,7 @@ func (f *fixture) books(k pay.Key, place, pending, budget, hold, rate uint64) {
 // events lists a key's spend events.
 func (f *fixture) events(k pay.Key) []pay.SpendEvent {
 	f.Helper()
-	list, err := f.SpendEvents(f.ctx, k.ID, 100, "")
+	list, err := f.SpendEvents(f.ctx, k.ID, pay.SpendQuery{Limit: 100})
 	f.must(err)
 	return list
 }
@@ -195,6 +195,28 @@ var outcomeTests = map[string]func(*fixture){
 		own.ClaimedTransaction = false
 		f.same("state", f.record(own).State, pay.Settled)
 		f.record(claim(a, hash)) // which stays that of the first
+	},
+	"a transaction that several payments have": func(f *fixture) {
+		// A false claim, the payment it belongs to, and the end of the false claim: a third one
+		// must not get it.
+		k := f.key()
+		hash := transaction("1")
+		settle := func(claimed bool) (*pay.Payment, error) {
+			o := outcome(f.begin(want(k, noon), pay.Created), pay.VerdictSettled)
+			o.Transaction, o.ClaimedTransaction = hash, claimed
+			p, _, err := f.Record(f.ctx, o)
+			return p, err
+		}
+		liar, err := settle(true)
+		f.must(err)
+		honest, err := settle(false)
+		f.must(err)
+		own := outcome(liar, pay.VerdictConfirm)
+		own.Transaction = transaction("2")
+		f.same("corrected", f.record(own).Transaction, own.Transaction)
+		_, err = settle(true)
+		f.fails(err, pay.ErrTransactionKnown)
+		f.same("the owner", f.find(honest.ID).Transaction, hash)
 	},
 	"a transaction claimed at once": func(f *fixture) {
 		k := f.key()

@@ -42,7 +42,7 @@ var storeTests = map[string]func(*fixture){
 		f.fails(err, context.Canceled)
 		_, err = f.Payments(ctx, pay.PaymentQuery{KeyID: k.ID, Limit: 1})
 		f.fails(err, context.Canceled)
-		_, err = f.SpendEvents(ctx, k.ID, 1, "")
+		_, err = f.SpendEvents(ctx, k.ID, pay.SpendQuery{Limit: 1})
 		f.fails(err, context.Canceled)
 		_, err = f.Lapse(ctx, noon, nil)
 		f.fails(err, context.Canceled)

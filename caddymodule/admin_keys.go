@@ -1,0 +1,288 @@
+package caddymodule
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/purserpay/purser/pay"
+)
+
+// adminKey is a key as the admin endpoint shows it. Its secret is not among it.
+type adminKey struct {
+	ID           string    `json:"id"`
+	Label        string    `json:"label"`
+	Organization string    `json:"organization_id"`
+	Created      time.Time `json:"created_at"`
+	// Policy is the key's own, nil if it has none; InForce is what holds at each door.
+	Policy  *pay.Policy             `json:"policy"`
+	InForce map[pay.Door]pay.Policy `json:"in_force"`
+}
+
+// adminKeys is a page of keys, oldest first. Next is what after must be for the next page;
+// empty on the last.
+type adminKeys struct {
+	Keys []adminKey `json:"keys"`
+	Next string     `json:"next,omitempty"`
+}
+
+// doors are all of them, in the order of tables.
+var doors = []pay.Door{pay.DoorProxy, pay.DoorTransport, pay.DoorAPI}
+
+func shownKey(p *pay.Payer, k pay.Key) adminKey {
+	shown := adminKey{
+		ID: k.ID, Label: k.Label, Organization: k.OrganizationID, Created: k.Created, Policy: k.Policy,
+		InForce: map[pay.Door]pay.Policy{},
+	}
+	for _, d := range doors {
+		shown.InForce[d] = p.PolicyOf(k, d)
+	}
+	return shown
+}
+
+const (
+	defaultKeyPage = 100
+	maxKeyPage     = 500
+)
+
+// keys lists them: GET /purser/keys?after=&limit=.
+func (*adminAPI) keys(w http.ResponseWriter, r *http.Request) error {
+	limit := defaultKeyPage
+	if text := r.URL.Query().Get("limit"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 || n > maxKeyPage {
+			return adminError(http.StatusBadRequest, "limit: a number from 1 to %d", maxKeyPage)
+		}
+		limit = n
+	}
+	t, err := enterTenant()
+	if err != nil {
+		return err
+	}
+	defer t.leave()
+	keys, err := t.payer.Keys(r.Context(), r.URL.Query().Get("after"), limit+1)
+	if err != nil {
+		return adminFailure(err)
+	}
+	page := adminKeys{Keys: []adminKey{}}
+	if len(keys) > limit {
+		keys = keys[:limit]
+		page.Next = keys[limit-1].ID
+	}
+	for _, k := range keys {
+		page.Keys = append(page.Keys, shownKey(t.payer, k))
+	}
+	return writeBody(w, http.StatusOK, page)
+}
+
+// key shows one: GET /purser/keys/{id}.
+func (*adminAPI) key(w http.ResponseWriter, r *http.Request) error {
+	t, err := enterTenant()
+	if err != nil {
+		return err
+	}
+	defer t.leave()
+	k, err := t.find(r.Context(), r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	return writeBody(w, http.StatusOK, shownKey(t.payer, k))
+}
+
+// find is a key by its id; "exec" is the exec key's.
+func (t *tenant) find(ctx context.Context, id string) (k pay.Key, err error) {
+	if id == execLabel {
+		if k, err = t.app.execKey(ctx, t.payer); errors.Is(err, pay.ErrKeyNotFound) {
+			return k, adminError(http.StatusNotFound, "there is no exec key yet: it is made when it is first used or limited")
+		}
+	} else if k, err = t.payer.Key(ctx, id); errors.Is(err, pay.ErrKeyNotFound) {
+		return k, adminError(http.StatusNotFound, "no key has the id %.64q", id)
+	}
+	if err != nil {
+		return k, adminFailure(err)
+	}
+	return k, nil
+}
+
+// newAdminKey is the body of POST /purser/keys.
+type newAdminKey struct {
+	Label  string      `json:"label"`
+	Policy *pay.Policy `json:"policy"`
+	// Network is where the key gets a wallet. Default: the first one that is configured.
+	Network string `json:"network"`
+}
+
+// createdKey is its answer. The secret is not told again.
+type createdKey struct {
+	Key     string  `json:"key"`
+	ID      string  `json:"id"`
+	Label   string  `json:"label"`
+	Network string  `json:"network"`
+	Address *string `json:"address"`
+}
+
+// createKey makes a key with a wallet.
+func (*adminAPI) createKey(w http.ResponseWriter, r *http.Request) error {
+	var want newAdminKey
+	if err := readBody(w, r, &want); err != nil {
+		return err
+	}
+	t, err := enterTenant()
+	if err != nil {
+		return err
+	}
+	defer t.leave()
+	if want.Network == "" {
+		want.Network = t.app.settings.networks[0].Name
+	}
+	// Known before there is a key: its secret would be lost with the error.
+	if !t.app.pays(want.Network) {
+		return adminError(http.StatusBadRequest, "network: %.64q is not one that this purser pays on", want.Network)
+	}
+	key, secret, err := t.payer.CreateKey(r.Context(), pay.KeyRequest{Label: want.Label, Policy: want.Policy})
+	if err != nil {
+		return adminFailure(err)
+	}
+	wallet, err := t.payer.CreateWallet(r.Context(), key, want.Network)
+	if err != nil {
+		return adminFailure(err)
+	}
+	answer := createdKey{Key: secret, ID: key.ID, Label: key.Label, Network: wallet.Network}
+	if wallet.Address != nil {
+		address := wallet.Address.String()
+		answer.Address = &address
+	}
+	return writeBody(w, http.StatusCreated, answer)
+}
+
+// pays reports whether a network is configured.
+func (a *App) pays(network string) bool {
+	for _, n := range a.settings.networks {
+		if n.Name == network {
+			return true
+		}
+	}
+	return false
+}
+
+// replacePolicy sets the whole policy of a key: PUT /purser/keys/{id}/policy. null takes
+// it away, so that the defaults hold again.
+func (a *adminAPI) replacePolicy(w http.ResponseWriter, r *http.Request) error {
+	var body json.RawMessage
+	if err := readBody(w, r, &body); err != nil {
+		return err
+	}
+	return a.changePolicy(w, r, func(json.RawMessage) (json.RawMessage, error) { return body, nil })
+}
+
+// patchPolicy changes a part of it: PATCH, with a JSON merge patch (RFC 7396). Reading and
+// writing are one step, so that of two changes at the same time none is lost.
+func (a *adminAPI) patchPolicy(w http.ResponseWriter, r *http.Request) error {
+	var patch json.RawMessage
+	if err := readBody(w, r, &patch); err != nil {
+		return err
+	}
+	return a.changePolicy(w, r, func(old json.RawMessage) (json.RawMessage, error) { return mergePatch(old, patch) })
+}
+
+func (*adminAPI) changePolicy(w http.ResponseWriter, r *http.Request, change func(json.RawMessage) (json.RawMessage, error)) error {
+	t, err := enterTenant()
+	if err != nil {
+		return err
+	}
+	defer t.leave()
+	if err := keyChanges.take(r.Context()); err != nil {
+		return adminFailure(err)
+	}
+	defer keyChanges.give()
+	id := r.PathValue("id")
+	if id == execLabel {
+		if _, _, err := t.app.makeExecKey(r.Context(), t.payer); err != nil {
+			return adminFailure(err)
+		}
+	}
+	k, err := t.find(r.Context(), id)
+	if err != nil {
+		return err
+	}
+	old, err := json.Marshal(k.Policy)
+	if err != nil {
+		return err
+	}
+	text, err := change(old)
+	if err != nil {
+		return adminError(http.StatusBadRequest, "%w", err)
+	}
+	pol, err := readPolicy(text)
+	if err != nil {
+		return err
+	}
+	if exec, err := t.app.execKey(r.Context(), t.payer); err == nil && exec.ID == k.ID {
+		pol = keepOffREST(pol)
+	}
+	if k, err = t.payer.SetPolicy(r.Context(), k.ID, pol); err != nil {
+		return adminFailure(err)
+	}
+	return writeBody(w, http.StatusOK, shownKey(t.payer, k))
+}
+
+// keepOffREST restricts a policy for the exec key to the proxy unless it names doors: a
+// program that was given that key could spend without limit on REST otherwise.
+func keepOffREST(pol *pay.Policy) *pay.Policy {
+	if pol == nil {
+		return execPolicy()
+	}
+	if len(pol.Doors) == 0 {
+		pol.Doors = execPolicy().Doors
+	}
+	return pol
+}
+
+// readPolicy reads a policy; nil for null.
+func readPolicy(text json.RawMessage) (*pay.Policy, error) {
+	// Go takes MAX_PAYMENT for max_payment, and one of the two when both are there.
+	var members map[string]json.RawMessage
+	_ = json.Unmarshal(text, &members) // what is no object fails below
+	for name := range members {
+		if name != strings.ToLower(name) {
+			return nil, adminError(http.StatusBadRequest, "policy: unknown field %.64q", name)
+		}
+	}
+	var pol *pay.Policy
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&pol); err != nil {
+		return nil, adminError(http.StatusBadRequest, "policy: %w", err)
+	}
+	return pol, nil
+}
+
+// mergePatch applies a JSON merge patch (RFC 7396): members of an object replace those of
+// the same name, null removes them, and objects in objects are merged likewise.
+func mergePatch(target, patch json.RawMessage) (json.RawMessage, error) {
+	var changes map[string]json.RawMessage
+	if err := json.Unmarshal(patch, &changes); err != nil || changes == nil {
+		return patch, nil //nolint:nilerr // what is no object replaces the target
+	}
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(target, &members); err != nil || members == nil {
+		members = map[string]json.RawMessage{}
+	}
+	for name, change := range changes {
+		if string(bytes.TrimSpace(change)) == "null" {
+			delete(members, name)
+			continue
+		}
+		merged, err := mergePatch(members[name], change)
+		if err != nil {
+			return nil, err
+		}
+		members[name] = merged
+	}
+	return json.Marshal(members)
+}

@@ -1,0 +1,88 @@
+package caddymodule
+
+import (
+	"crypto"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddypki"
+
+	"github.com/purserpay/purser/internal/atomicfile"
+)
+
+const (
+	// authorityID names purser's authority among those of Caddy. It is not Caddy's "local"
+	// one: who trusts an agent's proxy need not trust what else Caddy signs.
+	authorityID = "purser"
+	// rootPath is where the root is served, rootFile its name in the data directory.
+	rootPath = "/ca.crt"
+	rootFile = "ca.crt"
+	// rootMode: the root is there to be read by programs of all users.
+	rootMode = 0o644
+)
+
+// authority is the certificate authority that opens HTTPS on the way. Root and keys are in
+// Caddy's storage, and outlive reloads there.
+type authority struct{ ca *caddypki.CA }
+
+// newAuthority loads the authority, or makes it. That is done when purser starts, and not
+// when its configuration is read, so that validating one writes no root. An authority
+// "purser" that the configuration has in Caddy's PKI app is used; otherwise there is one
+// with Caddy's defaults, which touches no system's trust store.
+func newAuthority(ctx caddy.Context) (*authority, error) {
+	if app, err := ctx.AppIfConfigured("pki"); err == nil {
+		if ca, err := app.(*caddypki.PKI).GetCA(ctx, authorityID); err == nil {
+			return &authority{ca: ca}, nil
+		}
+	}
+	install := false
+	ca := &caddypki.CA{Name: authorityID, InstallTrust: &install}
+	app := &caddypki.PKI{CAs: map[string]*caddypki.CA{authorityID: ca}}
+	if err := app.Provision(ctx); err != nil {
+		return nil, fmt.Errorf("interception: %w", err)
+	}
+	// From here on it renews its intermediate certificate, until the configuration ends.
+	if err := app.Start(); err != nil {
+		return nil, fmt.Errorf("interception: %w", err)
+	}
+	return &authority{ca: ca}, nil
+}
+
+// issuer is what certificates are signed with now. It must be asked for each time: the
+// intermediate certificate lives for days.
+func (a *authority) issuer() ([]*x509.Certificate, crypto.Signer, error) {
+	return a.ca.IntermediateCertificateChain(), a.ca.IntermediateKey(), nil
+}
+
+// root is the root certificate in PEM.
+func (a *authority) root() []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.ca.RootCertificate().Raw})
+}
+
+// export writes the root into the data directory unless it is there.
+func (a *authority) export(dataDir string) error {
+	path, root := filepath.Join(dataDir, rootFile), a.root()
+	if have, err := os.ReadFile(path); err == nil && string(have) == string(root) {
+		return nil
+	}
+	return atomicfile.Write(path, root, rootMode)
+}
+
+// publish serves the root, to anybody: nothing about it is secret, and a program that is
+// to use the proxy needs it first.
+func (a *authority) publish(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != rootPath || r.Method != http.MethodGet && r.Method != http.MethodHead {
+			next.ServeHTTP(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", "application/x-pem-file")
+		w.Header().Set("Cache-Control", "no-cache")
+		_, _ = w.Write(a.root())
+	})
+}

@@ -1,0 +1,136 @@
+package caddymodule
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/spf13/cobra"
+)
+
+const (
+	adminVariable = "PURSER_ADMIN"
+	// defaultAdmin is where the shipped Caddyfile has the admin endpoint.
+	defaultAdmin = "unix/./purser-admin.sock"
+	// askTime bounds what a command asks of a running purser.
+	askTime = 5 * time.Second
+	// maxAnswer bounds an answer.
+	maxAnswer = 16 << 20
+)
+
+// adminFlag adds the flag that names the admin endpoint.
+func adminFlag(c *cobra.Command) {
+	c.Flags().String("admin", "", "address of purser's admin endpoint (default: "+adminVariable+", else "+defaultAdmin+")")
+}
+
+// adminClient asks the admin endpoint of a running purser.
+type adminClient struct {
+	address string // for people
+	base    string
+	client  *http.Client
+}
+
+// newAdminClient is a client of the endpoint at an address as Caddy writes it, such as
+// unix//run/purser/admin.sock or localhost:2019.
+func newAdminClient(address string) (*adminClient, error) {
+	if address == "" {
+		address = os.Getenv(adminVariable)
+	}
+	if address == "" {
+		address = defaultAdmin
+	}
+	if address == off {
+		return nil, fmt.Errorf("purser's admin endpoint is off (%s)", adminVariable)
+	}
+	parsed, err := caddy.ParseNetworkAddress(address)
+	if err != nil {
+		return nil, fmt.Errorf("admin address %q: %w", address, err)
+	}
+	network, target := "tcp", parsed.JoinHostPort(0)
+	c := &adminClient{address: address, base: "http://" + target}
+	switch {
+	case parsed.IsUnixNetwork():
+		path, _, _ := strings.Cut(parsed.Host, "|") // the mode that Caddy gives the socket
+		if path, err = filepath.Abs(path); err != nil {
+			return nil, fmt.Errorf("admin address %q: %w", address, err)
+		}
+		network, target = "unix", path
+		c.address, c.base = "unix/"+path, "http://127.0.0.1"
+	case parsed.IsFdNetwork() || parsed.PortRangeSize() != 1:
+		return nil, fmt.Errorf("admin address %q: not one that can be connected to", address)
+	}
+	c.client = &http.Client{Timeout: askTime, Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, network, target)
+		},
+		DisableKeepAlives: true,
+	}}
+	return c, nil
+}
+
+// call makes one request. body and answer may be nil.
+func (c *adminClient) call(ctx context.Context, method, path string, body, answer any) error {
+	var sent io.Reader
+	if body != nil {
+		text, err := json.Marshal(body)
+		if err != nil {
+			return err
+		}
+		sent = bytes.NewReader(text)
+	}
+	r, err := http.NewRequestWithContext(ctx, method, c.base+path, sent)
+	if err != nil {
+		return err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	resp, err := c.client.Do(r)
+	if err != nil {
+		return c.unreachable(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return c.unreachable(err)
+	}
+	if resp.StatusCode >= http.StatusBadRequest {
+		var problem struct{ Error string }
+		if json.Unmarshal(text, &problem) != nil || problem.Error == "" {
+			return fmt.Errorf("%s answered %s: is it a purser of this version?", c.address, resp.Status)
+		}
+		return errors.New(problem.Error)
+	}
+	if answer == nil {
+		return nil
+	}
+	if err := json.Unmarshal(text, answer); err != nil {
+		return fmt.Errorf("%s: the answer is not understood: %w", c.address, err)
+	}
+	return nil
+}
+
+// unreachable says what to do about an endpoint that does not answer.
+func (c *adminClient) unreachable(err error) error {
+	var op *net.OpError
+	if errors.As(err, &op) {
+		err = op.Err
+	}
+	advice := "is purser running? --admin or " + adminVariable + " name another address"
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		advice = "only the user who runs purser may ask it"
+	case strings.HasPrefix(c.address, "unix/") && errors.Is(err, fs.ErrNotExist):
+		advice = "is purser running, and was it started in this folder? --admin or " + adminVariable + " name another address"
+	}
+	return fmt.Errorf("no answer from purser's admin endpoint %s: %w (%s)", c.address, err, advice)
+}

@@ -1,0 +1,169 @@
+package caddymodule
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/purserpay/purser/internal/agentenv"
+)
+
+const execHelp = `
+Runs a program whose HTTP and HTTPS requests go through purser, which pays for
+those that cost something. The program is told by the usual variables of its
+environment where the proxy is, with the API key in its URL, and which root
+certificate to trust; it need not know purser.
+
+Without --key, purser's exec key pays: purser makes it when it is first used,
+with a wallet whose address is printed while there is no money in it. That needs
+purser's admin endpoint. With --key nothing but the proxy is asked.
+
+What the program may spend are the limits of the key; see 'purser limits'. The
+task label divides them further, and is in the list of what was spent.
+
+    $ purser exec -- curl -i https://api.example.com/paid
+    $ purser exec --task nightly python3 agent.py
+    $ purser exec --key "$KEY" --proxy http://10.0.0.5:8402 -- node agent.mjs
+
+curl, git, Python, Node (22.21, 24 or newer), Go, Ruby, Deno, cargo and whatever
+else heeds HTTPS_PROXY and SSL_CERT_FILE work as they are. Java is told the proxy
+and a trust store, but has no option for the proxy's credentials: give it an
+Authenticator, or let purser serve local programs without a key
+(PURSER_STANDIN=loopback). A program that runs as the user who runs purser can
+reach the admin endpoint as well, and with it change its limits: let agents run
+as another user. Purser's own variables (PURSER_…) are not passed on.
+
+purser gives way to the program, so that signals and the exit status are the
+program's. It exits with 125 when it fails itself, with 126 when the program
+cannot be run, and with 127 when it is not found.`
+
+// Exit statuses of `purser exec`, as those of env and of container tools.
+const (
+	execFailed     = 125
+	execNotRunable = 126
+	execNotFound   = 127
+)
+
+func execCommand(c *cobra.Command) {
+	accessFlags(c)
+	c.Flags().SetInterspersed(false) // flags behind the program are the program's
+	c.Args = cobra.ArbitraryArgs
+	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		say(c, "exec: %v (purser exec --help)", err)
+		os.Exit(execFailed)
+		return nil
+	})
+	c.Run = func(c *cobra.Command, args []string) { os.Exit(runExec(c, args)) }
+}
+
+// runExec becomes the program. It returns the exit status if it does not.
+func runExec(c *cobra.Command, args []string) int {
+	if len(args) == 0 {
+		say(c, "exec: which program? (purser exec --help)")
+		return execFailed
+	}
+	// Looked for first: what is misspelt need not wait for anything.
+	path, err := exec.LookPath(args[0])
+	if err != nil && !errors.Is(err, exec.ErrDot) { // a PATH with . is the user's choice
+		return cannotRun(c, args[0], err)
+	}
+	e, err := environment(c)
+	if err != nil {
+		say(c, "%v", err)
+		return execFailed
+	}
+	status, err := become(path, args, e.Apply(withoutOwn(os.Environ())))
+	if err != nil {
+		return cannotRun(c, args[0], err)
+	}
+	return status
+}
+
+// withoutOwn is an environment without purser's own variables: an agent has no business
+// with the master key, or the keys of the deployment.
+func withoutOwn(environ []string) []string {
+	return slices.DeleteFunc(environ, func(entry string) bool { return strings.HasPrefix(entry, "PURSER_") })
+}
+
+func cannotRun(c *cobra.Command, name string, err error) int {
+	var of *exec.Error
+	if errors.As(err, &of) {
+		err = of.Err
+	}
+	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
+		say(c, "exec: %s: not found", name)
+		return execNotFound
+	}
+	say(c, "exec: %s: %v", name, err)
+	return execNotRunable
+}
+
+// environment is what a program gets. What people should know is told.
+func environment(c *cobra.Command) (agentenv.Environment, error) {
+	a, err := findAccess(c)
+	if err != nil {
+		return agentenv.Environment{}, err
+	}
+	e, err := agentenv.New(agentenv.Options{
+		Proxy: a.proxy, Key: a.key, Task: a.task, Root: a.root, Environ: os.Environ(),
+	})
+	if err != nil {
+		return agentenv.Environment{}, err
+	}
+	for _, w := range e.Warnings {
+		say(c, "%s", w)
+	}
+	if a.notice != "" {
+		say(c, "%s", a.notice)
+	}
+	return e, nil
+}
+
+func envHelp() string {
+	return `
+Prints commands that set the environment which 'purser exec' gives to a program,
+for a shell to evaluate. What they name stays as long as the shell does.
+
+    $ eval "$(purser env)"
+    $ purser env --shell fish | source
+    $ purser env --shell powershell | Out-String | Invoke-Expression
+
+To undo it, leave the shell, or unset what was set. JAVA_TOOL_OPTIONS, NO_PROXY
+and variables that name certificates keep what was in them, so set those again
+that had a value before:
+
+    $ unset ` + strings.Join(agentenv.Names(), " ") + `
+
+See 'purser exec --help' for the flags, and for what heeds these variables.`
+}
+
+func envCommand(c *cobra.Command) {
+	accessFlags(c)
+	c.Flags().String("shell", "sh", "what to print: "+strings.Join(agentenv.Shells, ", "))
+	c.Args = cobra.NoArgs
+	run(c, func(c *cobra.Command, _ []string) error {
+		shell, err := c.Flags().GetString("shell")
+		if err != nil {
+			return err
+		}
+		if _, err := (agentenv.Environment{}).Format(shell); err != nil {
+			return err
+		}
+		e, err := environment(c)
+		if err != nil {
+			return err
+		}
+		text, err := e.Format(shell)
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprint(c.OutOrStdout(), text)
+		return err
+	})
+}

@@ -1,0 +1,192 @@
+package caddymodule
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode"
+
+	"github.com/purserpay/purser/pay"
+)
+
+// unlimited is how a limit that is not there is printed.
+const unlimited = "-"
+
+// inUSDC is a limit for people.
+func inUSDC(c *pay.Cap) string {
+	if most := c.Max(); most != nil {
+		return most.Format(usdcDecimals)
+	}
+	if c == nil {
+		return unlimited
+	}
+	return c.String()
+}
+
+// counted is a limit that is a number for people.
+func counted(n *int) string {
+	switch {
+	case n == nil:
+		return unlimited
+	case *n == 0:
+		return off
+	}
+	return strconv.Itoa(*n)
+}
+
+// joined is a list for people.
+func joined[T any](all []T) string {
+	if len(all) == 0 {
+		return unlimited
+	}
+	text := make([]string, len(all))
+	for i, v := range all {
+		text[i] = fmt.Sprint(v)
+	}
+	return strings.Join(text, " ")
+}
+
+// label is a key's label on one line of a terminal.
+func label(text string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return '�'
+		}
+		return r
+	}, text)
+}
+
+// printKeys writes a table of keys with what is in force at the proxy.
+func printKeys(w io.Writer, keys []adminKey) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	cells(t, "KEY", "LABEL", "MAX PAYMENT", "DAILY", "MONTHLY", "PER MINUTE", "DOORS", "MORE")
+	for _, k := range keys {
+		p := k.InForce[pay.DoorProxy]
+		paysThrough := "all"
+		if len(p.Doors) > 0 {
+			paysThrough = joined(p.Doors)
+		}
+		cells(t, k.ID, label(k.Label), inUSDC(p.MaxPayment), inUSDC(p.DailyBudget), inUSDC(p.MonthlyBudget),
+			counted(p.PerMinute), paysThrough, strings.Join(more(p), " "))
+	}
+	return t.Flush()
+}
+
+// more names the limits of a policy that the table has no room for.
+func more(p pay.Policy) []string {
+	var all []string
+	for _, part := range []struct {
+		name string
+		have bool
+	}{
+		{"hosts", len(p.AllowHosts)+len(p.DenyHosts)+len(p.Hosts) > 0},
+		{"payees", len(p.AllowPayees)+len(p.DenyPayees) > 0},
+		{"tasks", len(p.Tasks) > 0},
+		{"price-guard", p.PriceGuard != nil && *p.PriceGuard > 0},
+	} {
+		if part.have {
+			all = append(all, part.name)
+		}
+	}
+	return all
+}
+
+// print writes all limits of a key: its own, and what is in force at each door.
+func (k adminKey) print(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(t, "key\t%s\n", k.ID)
+	if k.Label != "" {
+		fmt.Fprintf(t, "label\t%s\n", label(k.Label))
+	}
+	if k.Organization != "" {
+		fmt.Fprintf(t, "organization\t%s\n", label(k.Organization))
+	}
+	fmt.Fprintf(t, "made\t%s\n\n", k.Created.UTC().Format(time.RFC3339))
+
+	var own pay.Policy
+	if k.Policy != nil {
+		own = *k.Policy
+	}
+	columns, heads := []pay.Policy{own}, []string{"LIMIT", "OWN"}
+	for _, d := range doors {
+		columns, heads = append(columns, k.InForce[d]), append(heads, "AT "+strings.ToUpper(string(d)))
+	}
+	cells(t, heads...)
+	for _, row := range limitRows(columns) {
+		values := []string{row.name}
+		for _, p := range columns {
+			values = append(values, row.value(p))
+		}
+		cells(t, values...)
+	}
+	return t.Flush()
+}
+
+// cells writes a row of a table.
+func cells(t *tabwriter.Writer, values ...string) {
+	fmt.Fprintf(t, "%s\n", strings.Join(values, "\t"))
+}
+
+// limitRow is one limit of several policies.
+type limitRow struct {
+	name  string
+	value func(pay.Policy) string
+}
+
+// limitRows are the limits that at least one of some policies can have.
+func limitRows(policies []pay.Policy) []limitRow {
+	rows := []limitRow{
+		{"max payment", func(p pay.Policy) string { return inUSDC(p.MaxPayment) }},
+		{"daily budget", func(p pay.Policy) string { return inUSDC(p.DailyBudget) }},
+		{"monthly budget", func(p pay.Policy) string { return inUSDC(p.MonthlyBudget) }},
+		{"per minute", func(p pay.Policy) string { return counted(p.PerMinute) }},
+		{"price guard", func(p pay.Policy) string { return counted(p.PriceGuard) }},
+		{"doors", func(p pay.Policy) string { return joined(p.Doors) }},
+		{"allowed hosts", func(p pay.Policy) string { return joined(p.AllowHosts) }},
+		{"denied hosts", func(p pay.Policy) string { return joined(p.DenyHosts) }},
+		{"allowed payees", func(p pay.Policy) string { return joined(p.AllowPayees) }},
+		{"denied payees", func(p pay.Policy) string { return joined(p.DenyPayees) }},
+	}
+	hosts, tasks := map[string]bool{}, map[string]bool{}
+	for _, p := range policies {
+		for name := range p.Hosts {
+			hosts[name] = true
+		}
+		for name := range p.Tasks {
+			tasks[name] = true
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(hosts)) {
+		rows = append(rows, limitRow{"host " + name, func(p pay.Policy) string { return budgetText(p.Hosts, name) }})
+	}
+	for _, name := range slices.Sorted(maps.Keys(tasks)) {
+		rows = append(rows, limitRow{"task " + name, func(p pay.Policy) string { return budgetText(p.Tasks, name) }})
+	}
+	return rows
+}
+
+// budgetText is a part's budget in the form of the flags.
+func budgetText(parts map[string]pay.Budget, name string) string {
+	b, known := parts[name]
+	if !known {
+		return unlimited
+	}
+	var all []string
+	for _, limit := range []struct {
+		name string
+		cap  *pay.Cap
+	}{{"max", b.MaxPayment}, {"daily", b.DailyBudget}, {"monthly", b.MonthlyBudget}} {
+		if limit.cap != nil {
+			all = append(all, limit.name+":"+inUSDC(limit.cap))
+		}
+	}
+	if len(all) == 0 {
+		return unlimited
+	}
+	return strings.Join(all, ",")
+}

@@ -1,0 +1,147 @@
+package caddymodule
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"sync"
+	"sync/atomic"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/purserpay/purser/proxy"
+)
+
+// Variables of a request, for handle_errors and logs.
+const (
+	paymentVar = "purser.payment" // the id of its payment
+	reasonVar  = "purser.reason"  // why there is no answer to it, or why none was made
+)
+
+// exchange is one incoming request and what the transport did for it, however often Caddy
+// sends it upstream.
+//
+// A transport does not learn when the answer has been written. So the exchange ends with
+// the request, and the payment counts as answered if the upstream's body was taken to its
+// end while the client was there. (Afterwards it may have left because it had all of it.)
+// A door that holds the ResponseWriter ends its exchange itself.
+type exchange struct {
+	tenant   *tenant
+	declined string      // why the request must not be paid for, or empty
+	call     *proxy.Call // nil if declined
+	own      bool        // the door ends the exchange itself
+
+	attended bool        // the end of the request ends the exchange
+	answered atomic.Bool // see above
+	once     sync.Once
+}
+
+// String keeps the exchange out of what is made of a request's variables.
+func (*exchange) String() string { return "" }
+
+func (x *exchange) paid() bool { return x.call != nil && x.call.Payment() != nil }
+
+// attend sees to it that the exchange ends with its request, whatever becomes of that.
+func (x *exchange) attend(ctx context.Context) {
+	if x.own || x.attended {
+		return
+	}
+	x.attended = true
+	counted := x.tenant.enter() == nil // false: it is closing, and waits for payments only
+	context.AfterFunc(ctx, func() {
+		if counted {
+			defer x.tenant.leave()
+		}
+		x.end(x.answered.Load())
+	})
+}
+
+// end ends the call, once.
+func (x *exchange) end(answered bool) {
+	if x.call != nil {
+		x.once.Do(func() { x.call.Finish(answered) })
+	}
+}
+
+// failed tells Caddy's error handlers about a payment that has left and brought no answer.
+func (x *exchange) failed(req *http.Request, err error) {
+	var lost *proxy.SendError
+	if !errors.As(err, &lost) {
+		return
+	}
+	caddyhttp.SetVar(req.Context(), paymentVar, lost.Payment.ID)
+	//nolint:bodyclose // a body in memory
+	caddyhttp.SetVar(req.Context(), reasonVar, proxy.ErrorResponse(req, lost).Header.Get(proxy.HeaderError))
+}
+
+// answer watches how an answer to a paid request is taken.
+func (x *exchange) answer(req *http.Request, resp *http.Response) *http.Response {
+	ctx := req.Context()
+	caddyhttp.SetVar(ctx, reasonVar, nil)
+	if reason := resp.Header.Get(proxy.HeaderDeclined); reason != "" {
+		caddyhttp.SetVar(ctx, reasonVar, reason)
+	}
+	payment := x.call.Payment()
+	if payment == nil {
+		return resp
+	}
+	caddyhttp.SetVar(ctx, paymentVar, payment.ID)
+	if conn, ok := resp.Body.(io.ReadWriteCloser); ok && resp.StatusCode == http.StatusSwitchingProtocols {
+		resp.Body = &upgraded{ReadWriteCloser: conn, x: x, ctx: ctx}
+		return resp
+	}
+	// Without a body, the client may have all of the answer before it is looked at.
+	x.answered.Store(bodiless(req, resp) && ctx.Err() == nil)
+	resp.Body = &delivered{ReadCloser: resp.Body, x: x, ctx: ctx}
+	return resp
+}
+
+func bodiless(req *http.Request, resp *http.Response) bool {
+	return req.Method == http.MethodHead || resp.ContentLength == 0 ||
+		resp.StatusCode == http.StatusNoContent || resp.StatusCode == http.StatusNotModified
+}
+
+// delivered is the body of an answer to a paid request.
+type delivered struct {
+	io.ReadCloser
+	x   *exchange
+	ctx context.Context
+}
+
+func (d *delivered) Read(p []byte) (int, error) {
+	n, err := d.ReadCloser.Read(p)
+	switch {
+	case err == nil:
+	case !errors.Is(err, io.EOF):
+		d.x.answered.Store(false)
+		d.x.end(false) // before the client sees that its answer was cut
+	case d.ctx.Err() == nil:
+		d.x.answered.Store(true)
+	}
+	return n, err
+}
+
+// upgraded is a connection that has switched protocols. The first read from the upstream
+// comes after the client was told; how long the connection then lives has nothing to do
+// with the payment.
+type upgraded struct {
+	io.ReadWriteCloser
+	x   *exchange
+	ctx context.Context
+}
+
+func (u *upgraded) Read(p []byte) (int, error) {
+	u.x.end(u.ctx.Err() == nil)
+	return u.ReadWriteCloser.Read(p)
+}
+
+var errNoHalfClose = errors.New("the connection cannot be closed for writing alone")
+
+// CloseWrite passes on that the client has nothing more to say.
+func (u *upgraded) CloseWrite() error {
+	if c, ok := u.ReadWriteCloser.(interface{ CloseWrite() error }); ok {
+		return c.CloseWrite()
+	}
+	return errNoHalfClose
+}

@@ -1,0 +1,349 @@
+package caddymodule
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"sync"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
+
+	"github.com/purserpay/purser/internal/browser"
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/proxy"
+	"github.com/purserpay/purser/x402"
+)
+
+// Transport is a transport of reverse_proxy that pays. Requests go out as through Caddy's
+// own http transport; when the answer is an x402 challenge, the payment is made and the
+// request is sent once more with it. However often Caddy tries, one request is paid once.
+//
+// After a request whose payment has left and brought no answer, the variables
+// {http.vars.purser.payment} and {http.vars.purser.reason} tell handle_errors which payment
+// it was and what is known of it. The latter also says why a 402 was not paid.
+//
+// Everybody who reaches the site spends: on a listener that is not bound to loopback, an
+// explicit budget is required. Pages in a browser do not spend unless their origin is
+// allowed.
+type Transport struct {
+	// HTTPTransport is how the upstream is reached: the options of Caddy's http transport.
+	// Other than there, proxies are not taken from the environment.
+	*reverseproxy.HTTPTransport `json:"http,omitempty"`
+
+	DoorOptions
+
+	app    *App
+	log    *slog.Logger
+	server *caddyhttp.Server
+	door   payingDoor
+	name   string // of the variable that keeps the exchange of a request
+
+	// Set when the app opens.
+	keyID  string
+	guard  *browser.Guard
+	paying *proxy.Transport
+
+	detached sync.Once
+}
+
+// CaddyModule returns the Caddy module information.
+func (*Transport) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{
+		ID:  "http.reverse_proxy.transport.purser",
+		New: func() caddy.Module { return newTransport() },
+	}
+}
+
+func newTransport() *Transport { return &Transport{HTTPTransport: new(reverseproxy.HTTPTransport)} }
+
+// Provision sets the http transport up and attaches the door to the app.
+func (h *Transport) Provision(ctx caddy.Context) (err error) {
+	if h.HTTPTransport == nil { // null in JSON
+		h.HTTPTransport = new(reverseproxy.HTTPTransport)
+	}
+	if h.door, err = h.resolve(); err != nil {
+		return err
+	}
+	if err := h.HTTPTransport.Provision(ctx); err != nil {
+		return err
+	}
+	if !h.viaProxy() {
+		// A proxy that nobody asked for would hide where requests really go, and a purser
+		// that runs behind itself would ask itself.
+		h.Transport.Proxy = nil
+	}
+	h.name = fmt.Sprintf("purser.exchange.%p", h)
+	h.server = siteOf(ctx)
+	if h.app, err = attach(ctx, h); err != nil {
+		return err
+	}
+	h.log = h.app.log.With("part", "transport")
+	return nil
+}
+
+// viaProxy reports whether requests go through another proxy.
+func (h *Transport) viaProxy() bool { return len(h.NetworkProxyRaw) > 0 || h.ForwardProxyURL != "" }
+
+func (h *Transport) site() *caddyhttp.Server { return h.server }
+
+func (h *Transport) open(t *tenant) error {
+	key, err := h.key(t.payer)
+	if err != nil {
+		return err
+	}
+	if err := h.app.checkBudget(h.server, key); err != nil {
+		return err
+	}
+	h.keyID = key.ID
+	s := h.app.settings
+	if h.guard, err = browser.New(s.publicURL, s.origins); err != nil {
+		return err
+	}
+	o := proxy.TransportOptions{
+		PayOptions: h.payOptions(h.door), Payer: t.payer, Next: dialled{h.HTTPTransport}, Door: pay.DoorTransport, Logger: h.log,
+	}
+	if h.viaProxy() { // its address says nothing of the upstream's
+		o.MayPayPlain = func(netip.Addr) bool { return false }
+	}
+	h.paying, err = proxy.NewTransport(o)
+	return err
+}
+
+// key is the key that pays, made known if need be.
+func (h *Transport) key(p *pay.Payer) (pay.Key, error) {
+	if h.door.secret != "" {
+		return h.app.ensureKey(p, doorKeyOption, h.door.secret, "transport")
+	}
+	return h.app.doorKey(h.app.ctx, p)
+}
+
+// RoundTrip sends a request to an upstream, paying for it if need be.
+func (h *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	vars, ok := req.Context().Value(caddyhttp.VarsCtxKey).(map[string]any)
+	if !ok { // no client asked for it: a health check
+		return h.HTTPTransport.RoundTrip(req)
+	}
+	h.SetScheme(req)
+	t, err := h.app.enter()
+	if err != nil {
+		h.log.Error("request not served", "error", err)
+		return nil, caddyhttp.Error(http.StatusServiceUnavailable, err)
+	}
+	defer t.leave()
+	x, err := h.exchange(req, vars, t)
+	if err != nil {
+		h.log.Error("request not served", "error", err)
+		return nil, caddyhttp.Error(http.StatusServiceUnavailable, err)
+	}
+	sent := h.named(req)
+	if x.declined != "" {
+		return h.pass(sent, x)
+	}
+	x.attend(req.Context())
+	resp, err := h.paying.RoundTrip(sent.WithContext(proxy.WithCall(sent.Context(), x.call)))
+	if err != nil {
+		x.failed(req, err)
+		return nil, err
+	}
+	return x.answer(req, resp), nil
+}
+
+// exchange is what a request has been through so far. Caddy shares vars, a request's
+// variables, between all attempts at it.
+func (h *Transport) exchange(req *http.Request, vars map[string]any, t *tenant) (*exchange, error) {
+	if x, ok := vars[h.name].(*exchange); ok {
+		return x, nil
+	}
+	x := &exchange{tenant: t, declined: h.unpaid(req)}
+	if x.declined == "" {
+		key, err := t.payer.Key(req.Context(), h.keyID)
+		if err != nil {
+			return nil, fmt.Errorf("the key that pays: %w", err)
+		}
+		x.call = proxy.NewCall(key, h.door.task, proxy.IdempotencyKey(req.Header))
+		x.call.URL = asked(req.Context())
+	}
+	vars[h.name] = x
+	return x, nil
+}
+
+// Reasons why this door does not pay, beside those of package proxy.
+const (
+	declinedCrossSite = "cross-site" // a page of another site made the request
+	declinedHost      = "host"       // a name that was made to lead to loopback, in a browser perhaps
+)
+
+// unpaid says why a request must not be paid for, whatever it costs; "" if it may.
+func (h *Transport) unpaid(req *http.Request) string {
+	ctx := req.Context()
+	if ctx.Done() == nil {
+		h.detached.Do(func() {
+			h.log.Error("requests are not paid because something in front of this transport detaches them from their " +
+				"clients: a payment could not end with its client")
+		})
+		return proxy.DeclinedCallerUnknown
+	}
+	from := placeholders(ctx)
+	host := from("http.request.hostport")
+	if h.guard.Foreign(host, from("http.request.header.Sec-Fetch-Site"), from("http.request.header.Origin")) {
+		return declinedCrossSite
+	}
+	_, unix := ctx.Value(http.LocalAddrContextKey).(*net.UnixAddr) // which no browser reaches
+	if h.loopback() && !unix && !h.guard.Serves(host) {
+		return declinedHost
+	}
+	return ""
+}
+
+// loopback reports whether the site is for programs of this machine only.
+func (h *Transport) loopback() bool { return h.server != nil && loopbackOnly(h.server.Listen) }
+
+// pass sends a request that must not be paid for.
+func (h *Transport) pass(req *http.Request, x *exchange) (*http.Response, error) {
+	resp, err := h.paying.RoundTrip(req)
+	if err != nil || resp.StatusCode != http.StatusPaymentRequired ||
+		req.Header.Get(x402.HeaderSignature) != "" || req.Header.Get(x402.HeaderV1Payment) != "" {
+		return resp, err
+	}
+	declinedByProxy(x.declined)
+	h.log.Info("402 not paid", "host", req.URL.Host, "reason", x.declined)
+	resp.Header.Set(proxy.HeaderDeclined, x.declined)
+	caddyhttp.SetVar(req.Context(), reasonVar, x.declined)
+	return resp, nil
+}
+
+// placeholders reads what Caddy says of the client's request. What is sent may have other
+// headers and another host.
+func placeholders(ctx context.Context) func(name string) string {
+	repl, ok := ctx.Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
+	return func(name string) string {
+		if !ok {
+			return ""
+		}
+		v, _ := repl.GetString(name)
+		return v
+	}
+}
+
+// asked is the URL as the client asked for it. Its repeats are recognized by that, wherever
+// the load balancer sends them.
+func asked(ctx context.Context) string {
+	original, ok := ctx.Value(caddyhttp.OriginalRequestCtxKey).(http.Request)
+	if !ok || original.URL == nil {
+		return ""
+	}
+	if original.URL.IsAbs() {
+		return original.URL.String()
+	}
+	from := placeholders(ctx)
+	return from("http.request.scheme") + "://" + from("http.request.hostport") + original.URL.RequestURI()
+}
+
+// named is a request whose URL names the upstream, for policy and books, where Caddy writes
+// something else: the client's address as well with the PROXY protocol, a path for a Unix
+// socket.
+func (h *Transport) named(req *http.Request) *http.Request {
+	d, ok := reverseproxy.GetDialInfo(req.Context())
+	if !ok {
+		return req
+	}
+	host := req.URL.Host
+	switch {
+	case strings.HasPrefix(d.Network, "unix"):
+		host = "localhost"
+	case h.ProxyProtocolEnabled():
+		host = d.Address
+	}
+	if host == req.URL.Host {
+		return req
+	}
+	out := req.WithContext(context.WithValue(req.Context(), dialledKey{}, req.URL.Host))
+	out.URL = withHost(req.URL, host)
+	return out
+}
+
+type dialledKey struct{}
+
+// dialled sends requests with the URLs that Caddy gave them.
+type dialled struct{ *reverseproxy.HTTPTransport }
+
+func (d dialled) RoundTrip(req *http.Request) (*http.Response, error) {
+	if host, ok := req.Context().Value(dialledKey{}).(string); ok {
+		out := *req
+		out.URL = withHost(req.URL, host)
+		req = &out
+	}
+	return d.HTTPTransport.RoundTrip(req)
+}
+
+func withHost(u *url.URL, host string) *url.URL {
+	c := *u
+	c.Host = host
+	return &c
+}
+
+// UnmarshalCaddyfile reads:
+//
+//	transport purser {
+//	    key              <reference>
+//	    key_file         <file>
+//	    task             <label>
+//	    allow_http       <host>
+//	    challenge_header <name>
+//	    max_replay       <size>
+//	    max_spool        <size>|off
+//	    prepay           <host>
+//	    http {
+//	        <options of transport http>
+//	    }
+//	}
+//
+// allow_http, challenge_header and prepay can be repeated.
+func (h *Transport) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	d.Next() // the transport's name
+	if d.NextArg() {
+		return d.ArgErr()
+	}
+	for d.NextBlock(0) {
+		if err := h.parse(d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// parse reads one subdirective.
+func (h *Transport) parse(d *caddyfile.Dispenser) error {
+	known, err := h.DoorOptions.parse(d)
+	switch {
+	case err != nil || known:
+		return err
+	case d.Val() == "http":
+		if d.NextArg() {
+			return d.ArgErr()
+		}
+		return h.HTTPTransport.UnmarshalCaddyfile(d.NewFromNextSegment())
+	}
+	return d.Errf("unrecognized subdirective %q", d.Val())
+}
+
+var (
+	_ caddy.Provisioner                                = (*Transport)(nil)
+	_ caddy.CleanerUpper                               = (*Transport)(nil)
+	_ caddyfile.Unmarshaler                            = (*Transport)(nil)
+	_ http.RoundTripper                                = (*Transport)(nil)
+	_ door                                             = (*Transport)(nil)
+	_ reverseproxy.TLSTransport                        = (*Transport)(nil)
+	_ reverseproxy.H2CTransport                        = (*Transport)(nil)
+	_ reverseproxy.ProxyProtocolTransport              = (*Transport)(nil)
+	_ reverseproxy.RequestHeaderOpsTransport           = (*Transport)(nil)
+	_ reverseproxy.HealthCheckSchemeOverriderTransport = (*Transport)(nil)
+)

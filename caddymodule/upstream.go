@@ -1,0 +1,259 @@
+package caddymodule
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp/headers"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
+
+	"github.com/purserpay/purser/proxy"
+)
+
+// Upstream is the handler of the sidecar door: it reverse-proxies one paid API, with
+// Caddy's reverse proxy and the transport purser, so that a program only needs another base
+// URL. It ends the route.
+type Upstream struct {
+	// To is the URL of the paid API; a path in it comes before the paths of requests.
+	// Default: {env.PURSER_UPSTREAM}; without one every request is answered with 503.
+	To string `json:"to,omitempty"`
+	// Transport has the options of the transport purser.
+	Transport *Transport `json:"transport,omitempty"`
+
+	app    *App
+	server *caddyhttp.Server
+	to     *url.URL              // nil: not configured
+	proxy  *reverseproxy.Handler // nil as well then
+}
+
+// CaddyModule returns the Caddy module information.
+func (*Upstream) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "http.handlers.purser_upstream", New: func() caddy.Module { return new(Upstream) }}
+}
+
+var toOption = option{name: "purser_upstream to", variable: "PURSER_UPSTREAM"}
+
+// Provision sets up the reverse proxy.
+func (h *Upstream) Provision(ctx caddy.Context) (err error) {
+	h.server = siteOf(ctx)
+	if h.app, err = attach(ctx, h); err != nil {
+		return err
+	}
+	if h.to, err = h.target(); err != nil || h.to == nil {
+		return err
+	}
+	if h.Transport == nil {
+		h.Transport = newTransport()
+	}
+	if h.to.Scheme == "https" && (h.Transport.HTTPTransport == nil || !h.Transport.TLSEnabled()) {
+		if h.Transport.HTTPTransport == nil {
+			h.Transport.HTTPTransport = new(reverseproxy.HTTPTransport)
+		}
+		if err := h.Transport.EnableTLS(new(reverseproxy.TLSConfig)); err != nil {
+			return toOption.errorf("%w", err)
+		}
+	}
+	if err := h.Transport.Provision(ctx); err != nil {
+		return err
+	}
+	if h.to.Scheme == "http" && h.Transport.TLSEnabled() {
+		return toOption.errorf("is an http:// URL, but options of TLS are set")
+	}
+	h.proxy = &reverseproxy.Handler{
+		Transport: h.Transport,
+		Upstreams: reverseproxy.UpstreamPool{{Dial: net.JoinHostPort(h.to.Hostname(), portOf(h.to))}},
+		Headers: &headers.Handler{Request: &headers.HeaderOps{
+			Set: http.Header{"Host": {h.to.Host}},
+			// They tell of this machine, and sellers make the URLs of their challenges from them.
+			Delete: []string{"X-Forwarded-*", "Forwarded", "X-Real-Ip"},
+		}},
+	}
+	return h.proxy.Provision(ctx)
+}
+
+// target is the upstream's URL, nil if there is none.
+func (h *Upstream) target() (*url.URL, error) {
+	v, err := toOption.value(h.To)
+	if err != nil || v == "" {
+		return nil, err
+	}
+	// Errors do not repeat the value, which may hold a password.
+	u, err := url.Parse(v)
+	switch {
+	case err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Hostname() == "" || strings.ContainsAny(u.Host, "{}"):
+		return nil, toOption.errorf("not an absolute http or https URL such as https://api.example.com")
+	case u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
+		return nil, toOption.errorf("a URL with credentials, a query or a fragment cannot be used")
+	}
+	u.Path, u.RawPath = strings.TrimRight(u.Path, "/"), strings.TrimRight(u.RawPath, "/")
+	return u, h.checkLoop(u)
+}
+
+// checkLoop refuses an upstream that is this very site.
+func (h *Upstream) checkLoop(u *url.URL) error {
+	if h.server == nil {
+		return nil
+	}
+	listeners, err := addrPorts(h.server.Listen)
+	if err != nil {
+		return err
+	}
+	host := u.Hostname()
+	if host == "localhost" {
+		host = "127.0.0.1"
+	}
+	addr, err := netip.ParseAddrPort(net.JoinHostPort(host, portOf(u)))
+	if err == nil && proxy.OwnListeners(listeners...)(addr) {
+		return toOption.errorf("leads back to the site that it is for")
+	}
+	return nil
+}
+
+func portOf(u *url.URL) string {
+	switch port := u.Port(); {
+	case port != "":
+		return port
+	case u.Scheme == "https":
+		return "443"
+	}
+	return "80"
+}
+
+func (h *Upstream) site() *caddyhttp.Server { return h.server }
+
+// open has nothing to do: the transport is a door by itself.
+func (h *Upstream) open(*tenant) error { return nil }
+
+// Cleanup closes what is left of upgraded connections, and idle ones.
+func (h *Upstream) Cleanup() error {
+	if h.proxy == nil {
+		return nil
+	}
+	return errors.Join(h.proxy.Cleanup(), h.Transport.Cleanup())
+}
+
+// ServeHTTP answers every request.
+func (h *Upstream) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
+	if h.proxy == nil {
+		writeError(w, http.StatusServiceUnavailable, "No upstream is configured: set "+toOption.variable+" to the URL of the paid API")
+		return nil
+	}
+	if r.URL.IsAbs() || r.Method == http.MethodConnect && r.ProtoMajor == 1 {
+		writeError(w, http.StatusBadRequest, "This is one API and no proxy: request it by its paths")
+		return nil
+	}
+	t, err := h.app.enter()
+	if err != nil {
+		h.app.log.Error("request not served", "error", err)
+		writeUnavailable(w)
+		return nil
+	}
+	defer t.leave()
+	vars, _ := r.Context().Value(caddyhttp.VarsCtxKey).(map[string]any)
+	x, err := h.Transport.exchange(r, vars, t)
+	if err != nil {
+		h.Transport.log.Error("request not served", "error", err)
+		writeUnavailable(w)
+		return nil
+	}
+	h.serve(w, r, x)
+	return nil
+}
+
+// serve relays a request and ends its exchange once the answer is written out.
+func (h *Upstream) serve(w http.ResponseWriter, r *http.Request, x *exchange) {
+	x.own = true
+	answered := false
+	// The reverse proxy panics with http.ErrAbortHandler when an answer is cut short.
+	defer func() { x.end(answered) }()
+	if err := h.proxy.ServeHTTP(w, h.aim(r), nil); err != nil {
+		x.end(false) // before the client is told
+		h.fail(w, r, x, err)
+		return
+	}
+	// What is still in a buffer has not been written out.
+	answered = x.answered.Load() && http.NewResponseController(w).Flush() == nil
+}
+
+// aim puts the path of the upstream's URL before the request's, and changes nothing in it.
+func (h *Upstream) aim(r *http.Request) *http.Request {
+	if h.to.Path == "" {
+		return r
+	}
+	u := *r.URL
+	if u.RawPath != "" || h.to.RawPath != "" {
+		u.RawPath = h.to.EscapedPath() + r.URL.EscapedPath()
+	}
+	u.Path = h.to.Path + r.URL.Path
+	out := r.WithContext(r.Context())
+	out.URL = &u
+	return out
+}
+
+// fail answers for an upstream that did not.
+func (h *Upstream) fail(w http.ResponseWriter, r *http.Request, x *exchange, err error) {
+	var lost *proxy.SendError
+	if !errors.As(err, &lost) && x.paid() { // an answer came that could not be handed on
+		err = errors.Join(err, &proxy.SendError{Payment: x.call.Payment()})
+	}
+	resp := proxy.ErrorResponse(r, err)
+	defer func() { _ = resp.Body.Close() }()
+	reason := resp.Header.Get(proxy.HeaderError)
+	refusedByProxy(reason)
+	h.Transport.log.Info("request failed", "method", r.Method, "host", h.to.Host, "reason", reason, "error", err)
+	for name, values := range resp.Header {
+		w.Header()[name] = values
+	}
+	w.WriteHeader(resp.StatusCode)
+	_, _ = io.Copy(w, resp.Body) // the client may be gone
+}
+
+// UnmarshalCaddyfile reads:
+//
+//	purser_upstream [<matcher>] {
+//	    to <url>
+//	    <options of transport purser>
+//	}
+func (h *Upstream) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	d.Next() // the directive's name
+	if d.NextArg() {
+		return d.ArgErr()
+	}
+	for d.NextBlock(0) {
+		if d.Val() == "to" {
+			if err := parseOption(d, &h.To); err != nil {
+				return err
+			}
+			continue
+		}
+		if h.Transport == nil {
+			h.Transport = newTransport()
+		}
+		if err := h.Transport.parse(d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func parseUpstream(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
+	u := new(Upstream)
+	return u, u.UnmarshalCaddyfile(h.Dispenser)
+}
+
+var (
+	_ caddy.Provisioner           = (*Upstream)(nil)
+	_ caddy.CleanerUpper          = (*Upstream)(nil)
+	_ caddyhttp.MiddlewareHandler = (*Upstream)(nil)
+	_ caddyfile.Unmarshaler       = (*Upstream)(nil)
+	_ door                        = (*Upstream)(nil)
+)

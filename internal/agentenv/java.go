@@ -1,0 +1,126 @@
+package agentenv
+
+import (
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/url"
+	"os"
+	"strings"
+
+	"software.sslmate.com/src/go-pkcs12"
+
+	"github.com/purserpay/purser/internal/atomicfile"
+)
+
+const (
+	javaOptions = "JAVA_TOOL_OPTIONS"
+	// trustPassword guards nothing: there are only public certificates in a trust store,
+	// but Java wants one. It is the one that Java's own stores have.
+	trustPassword = "changeit"
+)
+
+// setJava appends to the options of Java. Java prints them, and has none for the proxy's
+// credentials, so they do without the key.
+func (e *Environment) setJava(proxy *url.URL, direct []string, trust, old string) {
+	port := proxy.Port()
+	if port == "" {
+		port = "80"
+	}
+	options := []string{
+		"-Dhttp.proxyHost=" + proxy.Hostname(), "-Dhttp.proxyPort=" + port,
+		"-Dhttps.proxyHost=" + proxy.Hostname(), "-Dhttps.proxyPort=" + port,
+		"-Dhttp.nonProxyHosts=" + strings.Join(javaHosts(direct, proxy.Host), "|"),
+		// Java does not send Basic credentials with CONNECT unless this is empty.
+		"-Djdk.http.auth.tunneling.disabledSchemes=",
+	}
+	if trust != "" {
+		if strings.Contains(old, "-Djavax.net.ssl.trustStore=") && !strings.Contains(old, trust) {
+			e.warn(javaOptions + " names a trust store, which is replaced by one with the system's roots and purser's")
+		}
+		options = append(options, "-Djavax.net.ssl.trustStore="+trust, "-Djavax.net.ssl.trustStoreType=PKCS12",
+			"-Djavax.net.ssl.trustStorePassword="+trustPassword)
+	}
+	for i, o := range options {
+		options[i] = javaQuote(o)
+	}
+	added := strings.Join(options, " ")
+	switch {
+	case old == "":
+		e.set(javaOptions, added)
+	case strings.Contains(old, added):
+		e.set(javaOptions, old)
+	default:
+		e.set(javaOptions, old+" "+added)
+	}
+}
+
+// javaHosts are entries of NO_PROXY as Java has them: names and addresses with "*" at one
+// end, without ports. purser's own address is left out, because that would be all of its
+// host; purser serves its API to proxy clients too. With an empty list Java sends
+// everything to the proxy, loopback as well.
+func javaHosts(direct []string, own string) []string {
+	var hosts []string
+	for _, entry := range direct {
+		if entry == own || strings.Contains(entry, "/") { // Java has no networks
+			continue
+		}
+		if host, _, err := net.SplitHostPort(entry); err == nil {
+			entry = host
+		}
+		if strings.HasPrefix(entry, ".") {
+			entry = "*" + entry
+		}
+		hosts = append(hosts, entry)
+	}
+	return hosts
+}
+
+// javaQuote makes one word of JAVA_TOOL_OPTIONS, which Java splits at white space outside
+// of quotes, and where it knows no escapes.
+func javaQuote(s string) string {
+	switch {
+	case !strings.ContainsAny(s, " \t\"'"):
+		return s
+	case !strings.Contains(s, `"`):
+		return `"` + s + `"`
+	default:
+		return "'" + s + "'"
+	}
+}
+
+// trustStore makes a trust store for Java of a bundle and returns its path.
+func (f files) trustStore(bundle []byte) (string, error) {
+	// Encoded twice, the same certificates differ, so the file is named for the bundle.
+	path := f.path("trust", ".p12", bundle)
+	if _, err := os.Stat(path); err == nil || !errors.Is(err, fs.ErrNotExist) {
+		return path, err
+	}
+	content, err := pkcs12.Modern.EncodeTrustStoreEntries(entries(bundle), trustPassword)
+	if err != nil {
+		return "", fmt.Errorf("making a trust store for Java: %w", err)
+	}
+	return path, atomicfile.Write(path, content, fileMode)
+}
+
+// entries are the certificates in a bundle that can be read. Their names must differ, or
+// Java keeps one of them.
+func entries(bundle []byte) []pkcs12.TrustStoreEntry {
+	var all []pkcs12.TrustStoreEntry
+	seen := map[string]bool{}
+	for {
+		var block *pem.Block
+		if block, bundle = pem.Decode(bundle); block == nil {
+			return all
+		}
+		name := fmt.Sprintf("%x", sha256.Sum256(block.Bytes))
+		if c, err := x509.ParseCertificate(block.Bytes); err == nil && !seen[name] {
+			seen[name] = true
+			all = append(all, pkcs12.TrustStoreEntry{Cert: c, FriendlyName: name})
+		}
+	}
+}

@@ -1,0 +1,131 @@
+package agentenv
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+)
+
+// bundles are the variables that name files of root certificates.
+var bundles = []struct {
+	name string
+	// adds: the roots of the file count beside those that the program has; the others
+	// replace those.
+	adds bool
+	// ifSet: it is set only where it was set before, because it wins over SSL_CERT_FILE.
+	ifSet bool
+}{
+	{name: "SSL_CERT_FILE"}, // OpenSSL, Python, Ruby, Go, curl on some systems
+	{name: "REQUESTS_CA_BUNDLE"},
+	{name: "CURL_CA_BUNDLE"},
+	{name: "GIT_SSL_CAINFO"},
+	{name: "PIP_CERT"},
+	{name: "AWS_CA_BUNDLE"},
+	{name: "CARGO_HTTP_CAINFO"},
+	{name: "NODE_EXTRA_CA_CERTS", adds: true},
+	{name: "DENO_CERT", adds: true},
+	{name: "NIX_SSL_CERT_FILE", ifSet: true},
+	{name: "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH", ifSet: true},
+	{name: "HTTPLIB2_CA_CERTS", ifSet: true},
+}
+
+// systemRoots are where systems keep their roots in one file.
+var systemRoots = []string{
+	"/etc/ssl/certs/ca-certificates.crt",                // Debian, Alpine, Arch
+	"/etc/pki/tls/certs/ca-bundle.crt",                  // Fedora, RHEL
+	"/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem", // RHEL
+	"/etc/ssl/ca-bundle.pem",                            // openSUSE
+	"/etc/ssl/cert.pem",                                 // macOS, OpenBSD, Alpine
+	"/usr/local/etc/ssl/cert.pem",                       // FreeBSD
+	"/usr/local/share/certs/ca-root-nss.crt",            // FreeBSD
+}
+
+// maxBundle bounds what is read of a file of roots; the usual one has 250 KB.
+const maxBundle = 16 << 20
+
+// setRoots sets the variables about certificates: each names a file with what the program
+// would have trusted otherwise, and purser's root. It returns what Java is to trust: all
+// of it in one file, or "".
+func (e *Environment) setRoots(o Options, old map[string]string) (trust string, err error) {
+	if len(o.Root) == 0 {
+		return "", nil
+	}
+	places := o.SystemRoots
+	if places == nil {
+		places = systemRoots
+	}
+	base := e.base(old["SSL_CERT_FILE"], places)
+	files, err := openFiles(o.Dir)
+	if err != nil {
+		return "", err
+	}
+	for _, b := range bundles {
+		path := old[b.name]
+		if b.ifSet && path == "" {
+			continue
+		}
+		content := base
+		if b.adds {
+			content = nil
+		}
+		if path != "" && b.name != "SSL_CERT_FILE" {
+			theirs, err := readBundle(path)
+			if err != nil {
+				e.warn(fmt.Sprintf("%s is replaced, because its file is not readable: %v", b.name, err))
+			} else {
+				content = theirs
+			}
+		}
+		if path, err = files.keep("roots", ".pem", join(content, o.Root)); err != nil {
+			return "", err
+		}
+		e.set(b.name, path)
+	}
+	return files.trustStore(join(base, o.Root))
+}
+
+// base is what a program trusts without purser: the file of SSL_CERT_FILE, else the
+// system's roots.
+func (e *Environment) base(own string, places []string) []byte {
+	if own != "" {
+		content, err := readBundle(own)
+		if err == nil {
+			return content
+		}
+		e.warn(fmt.Sprintf("SSL_CERT_FILE is replaced, because its file is not readable: %v", err))
+	}
+	for _, path := range places {
+		if content, err := readBundle(path); err == nil {
+			return content
+		}
+	}
+	e.warn("the system's root certificates were not found: hosts that purser does not intercept will not be trusted; " +
+		"set SSL_CERT_FILE to a file with them")
+	return nil
+}
+
+// readBundle reads a file of certificates.
+func readBundle(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular() || info.Size() > maxBundle:
+		return nil, fmt.Errorf("%s is not a file of certificates", path)
+	}
+	return os.ReadFile(path)
+}
+
+// join adds a root to a bundle, unless it is there already, as in a program that runs in
+// such an environment itself.
+func join(bundle, root []byte) []byte {
+	bundle, root = bytes.TrimSpace(bundle), bytes.TrimSpace(root)
+	var all []byte
+	if len(bundle) > 0 {
+		all = append(append(all, bundle...), '\n')
+	}
+	if !bytes.Contains(bundle, root) {
+		all = append(append(all, root...), '\n')
+	}
+	return all
+}

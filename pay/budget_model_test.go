@@ -1,0 +1,225 @@
+package pay_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/x402"
+)
+
+// The model of budgets: many payments under way at once, through all doors, to several
+// hosts and for several tasks, which settle, fail, are refused, vanish or are cleared away
+// as time goes by, over the ends of minutes, days and months. It adds up rows and knows
+// nothing of counters: every budget must hold, and no payment that fits is refused.
+type budgets struct {
+	*world
+	pol    pay.Policy
+	flying []*pay.Attempt
+	n      int
+}
+
+func TestBudgetsHold(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		w := newWorld(t, func(o *pay.Options) { o.Chain = nil })
+		m := &budgets{world: w}
+		m.setAny(rt)
+		begin := func(rt *rapid.T) { m.begin(rt) }
+		rt.Repeat(map[string]func(*rapid.T){
+			"begin": begin, "begin more": begin, "and more": begin,
+			"end": m.end, "end more": m.end,
+			"recover": func(*rapid.T) {
+				if _, err := m.payer.RecoverOnce(context.Background()); err != nil {
+					rt.Fatal(err)
+				}
+			},
+			"time": func(rt *rapid.T) {
+				steps := []time.Duration{time.Second, 20 * time.Second, time.Minute, 6 * time.Minute, 24 * time.Hour, 31 * 24 * time.Hour}
+				m.chain.advance(rapid.SampledFrom(steps).Draw(rt, "step"))
+			},
+			"": m.hold,
+		})
+		for _, a := range m.flying {
+			a.Finish(true)
+		}
+		w.quiet()
+		if err := w.store.checkCounters(); err != nil {
+			rt.Fatal(err)
+		}
+	})
+}
+
+var (
+	modelHosts = []string{"api.example.com", "b.example.com", "c.d.example.com:8443", "other.org"}
+	modelTasks = []string{"", "crawl", "made-up-1", "made-up-2"}
+)
+
+// setAny draws a policy whose every limit is somewhere.
+func (m *budgets) setAny(rt *rapid.T) {
+	limit := func(name string) *pay.Cap {
+		if n := rapid.Uint64Range(0, 60).Draw(rt, name); n > 0 {
+			return usdc(n)
+		}
+		return nil
+	}
+	part := func(name string) pay.Budget {
+		return pay.Budget{DailyBudget: limit(name + " day"), MonthlyBudget: limit(name + " month")}
+	}
+	m.pol = pay.Policy{
+		DailyBudget: limit("day"), MonthlyBudget: limit("month"), AllowPayees: []x402.Address{testPayee},
+		Hosts: map[string]pay.Budget{"*.example.com": part("*.example.com"), "api.example.com": part("api.example.com")},
+		Tasks: map[string]pay.Budget{"*": part("*"), "crawl": part("crawl")},
+	}
+	if n := rapid.IntRange(0, 8).Draw(rt, "per minute"); n > 0 {
+		m.pol.PerMinute = &n
+	}
+	m.set(m.pol)
+}
+
+// broken are the rules that do not hold once a payment that begins now is counted as well;
+// without one, those that do not hold as it is.
+func (m *budgets) broken(next *buy) (rules []string) {
+	type part struct {
+		rule string
+		most *pay.Cap
+		of   func(host, task string) bool
+		win  string
+	}
+	hostOf := func(host string) string {
+		switch host {
+		case "api.example.com":
+			return host
+		case "other.org":
+			return ""
+		}
+		return "*.example.com"
+	}
+	taskOf := func(task string) string {
+		if task == "crawl" {
+			return task
+		}
+		return "*"
+	}
+	any := func(string, string) bool { return true }
+	const day, month = "2006-01-02", "2006-01"
+	parts := []part{{"daily-budget", m.pol.DailyBudget, any, day}, {"monthly-budget", m.pol.MonthlyBudget, any, month}}
+	for name, b := range m.pol.Hosts {
+		of := func(host, _ string) bool { return hostOf(host) == name }
+		parts = append(parts, part{"host-daily-budget", b.DailyBudget, of, day}, part{"host-monthly-budget", b.MonthlyBudget, of, month})
+	}
+	for name, b := range m.pol.Tasks {
+		of := func(_, task string) bool { return taskOf(task) == name }
+		parts = append(parts, part{"task-daily-budget", b.DailyBudget, of, day}, part{"task-monthly-budget", b.MonthlyBudget, of, month})
+	}
+	m.store.mu.Lock()
+	defer m.store.mu.Unlock()
+	now := m.chain.clock()
+	sums := map[string]uint64{}
+	add := func(host, task string, at time.Time, amount uint64) {
+		for i, p := range parts {
+			if p.of(host, task) {
+				sums[fmt.Sprint(i, at.Format(p.win))] += amount
+			}
+		}
+		sums["minute"+at.Format("2006-01-02 15:04")]++
+	}
+	for _, p := range m.store.payments {
+		amount := p.Terms.Amount.Big().Uint64()
+		if p.State == pay.Void || p.Refused && releasedAll(p) {
+			amount = 0 // it began all the same
+		}
+		add(p.Host, p.Task, p.Created, amount)
+	}
+	asked := func(part) bool { return true }
+	if next != nil {
+		host := next.url[len("https://") : len(next.url)-len(fmt.Sprintf("/%d", m.n))]
+		add(host, next.task, now, next.amount)
+		asked = func(p part) bool { return p.of(host, next.task) } // the others cannot be what refuses it
+	}
+	for i, p := range parts {
+		for key, sum := range sums {
+			if p.most != nil && asked(p) && key == fmt.Sprint(i, now.Format(p.win)) && sum > p.most.Max().Big().Uint64() {
+				rules = append(rules, p.rule)
+			}
+		}
+	}
+	if m.pol.PerMinute != nil && sums["minute"+now.Format("2006-01-02 15:04")] > uint64(*m.pol.PerMinute) {
+		rules = append(rules, "per-minute")
+	}
+	return rules
+}
+
+// releasedAll: a refused payment's money was given back after its time.
+func releasedAll(p *pay.Payment) bool {
+	return !slices.ContainsFunc(p.Reservations, func(r pay.Reservation) bool { return r.Release == pay.ReleaseBudget && !r.Released })
+}
+
+func (m *budgets) hold(rt *rapid.T) {
+	if rules := m.broken(nil); rules != nil {
+		rt.Fatalf("passed: %v", rules)
+	}
+}
+
+func (m *budgets) begin(rt *rapid.T) {
+	m.n++
+	b := buy{
+		door:   rapid.SampledFrom(allDoors).Draw(rt, "door"),
+		url:    fmt.Sprintf("https://%s/%d", rapid.SampledFrom(modelHosts).Draw(rt, "host"), m.n),
+		task:   rapid.SampledFrom(modelTasks).Draw(rt, "task"),
+		amount: rapid.Uint64Range(0, 20).Draw(rt, "amount"),
+	}
+	broken := m.broken(&b)
+	a, err := m.payer.Open(context.Background(), m.request(b))
+	switch got := rule(err); {
+	case err == nil && broken != nil:
+		rt.Fatalf("%+v was begun in spite of %v", b, broken)
+	case err == nil:
+		m.flying = append(m.flying, a)
+	case got == "unanswered":
+	case !slices.Contains(broken, got):
+		rt.Fatalf("%+v: %v, broken are %v", b, err, broken)
+	}
+}
+
+// end brings one of the payments under way to one of its ends.
+func (m *budgets) end(rt *rapid.T) {
+	if len(m.flying) == 0 {
+		rt.Skip()
+	}
+	i := rapid.IntRange(0, len(m.flying)-1).Draw(rt, "which")
+	a := m.flying[i]
+	m.flying = slices.Delete(m.flying, i, i+1)
+	switch rapid.SampledFrom([]string{"settle", "settle", "abandon", "refuse", "open", "gone"}).Draw(rt, "how") {
+	case "settle":
+		if tx := m.sellerMoves(a.Payload()); tx != "" {
+			a.Receipt(x402.Receipt{Success: true, Network: "base", Transaction: tx})
+		}
+		a.Finish(true)
+	case "abandon":
+		a.Abandon("no connection")
+	case "refuse":
+		m.fac.mode("refuse", "")
+		if err := a.PrepareSeller(); err == nil {
+			rt.Fatal("not refused")
+		}
+		m.fac.mode("", "")
+		a.Finish(false)
+	case "open":
+		a.Finish(true)
+	case "gone":
+		a.Finish(false)
+	}
+	// Its release is written behind our back; the model looks at rows.
+	id := a.Payment().ID
+	for deadline := time.Now().Add(5 * time.Second); m.payment(id).Lease.Owner != ""; time.Sleep(50 * time.Microsecond) {
+		if time.Now().After(deadline) {
+			rt.Fatal("a lease was not released")
+		}
+	}
+}

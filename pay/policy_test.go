@@ -1,0 +1,348 @@
+package pay_test
+
+import (
+	"context"
+	"encoding/json"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/x402"
+)
+
+// Every rule refuses at every door where it is in force: the key's own policy at all of
+// them, the defaults at those that dial themselves.
+func TestEveryRuleAtEveryDoor(t *testing.T) {
+	t.Parallel()
+	two := 2
+	const host = "api.example.com"
+	part := func(b pay.Budget) map[string]pay.Budget { return map[string]pay.Budget{host: b, "crawl": b} }
+	only := func(name string, b pay.Budget) map[string]pay.Budget {
+		return map[string]pay.Budget{name: part(b)[name]}
+	}
+	payees := []x402.Address{testPayee} // host rules on REST need it
+	for _, c := range []struct {
+		rule  string
+		pol   pay.Policy
+		good  []buy // paid one after the other, at whichever door
+		bad   buy
+		words string // in the refusal's detail
+	}{
+		{
+			"per-payment",
+			pay.Policy{MaxPayment: usdc(100)},
+			[]buy{{amount: 100}, {amount: 100}},
+			buy{amount: 101},
+			"101 is above the limit of 100",
+		},
+		{
+			"daily-budget",
+			pay.Policy{DailyBudget: usdc(100)},
+			[]buy{{amount: 60}, {amount: 40}},
+			buy{amount: 1},
+			"100 per day",
+		},
+		{
+			"monthly-budget",
+			pay.Policy{MonthlyBudget: usdc(100)},
+			[]buy{{amount: 60}, {amount: 39}},
+			buy{amount: 2},
+			"100 per month",
+		},
+		{
+			"per-minute",
+			pay.Policy{PerMinute: &two},
+			[]buy{{amount: 1}, {amount: 1}},
+			buy{amount: 1},
+			"2 payments",
+		},
+		{
+			"hosts",
+			pay.Policy{AllowHosts: []string{"*.example.com", "other.org:8443"}, AllowPayees: payees},
+			[]buy{{amount: 1}, {amount: 1, url: "https://other.org:8443/x"}},
+			buy{amount: 1, url: "https://evil-example.com/x"},
+			"evil-example.com",
+		},
+		{
+			"hosts",
+			pay.Policy{AllowHosts: []string{"*.example.com"}, AllowPayees: payees},
+			[]buy{{amount: 1}},
+			buy{amount: 1, url: "http://[2001:db8::1]/x"},
+			"[2001:db8::1]",
+		},
+		{
+			"hosts",
+			pay.Policy{DenyHosts: []string{"*.evil.org"}, AllowPayees: payees},
+			[]buy{{amount: 1}, {amount: 1, url: "https://evil.org/x"}},
+			buy{amount: 1, url: "https://a.EVIL.org.:443/x"},
+			"a.evil.org is denied",
+		},
+		{
+			"hosts",
+			pay.Policy{AllowHosts: []string{"*.example.com"}, DenyHosts: []string{"bad.example.com"}, AllowPayees: payees},
+			[]buy{{amount: 1}},
+			buy{amount: 1, url: "https://bad.example.com/x"},
+			"denied", // deny beats allow
+		},
+		{
+			"payees",
+			pay.Policy{AllowPayees: payees},
+			[]buy{{amount: 1}},
+			buy{amount: 1, payTo: otherSeller},
+			otherSeller,
+		},
+		{
+			"payees",
+			pay.Policy{DenyPayees: []x402.Address{otherPayee}},
+			[]buy{{amount: 1}},
+			buy{amount: 1, payTo: otherSeller},
+			"denied",
+		},
+		{
+			"payees",
+			pay.Policy{AllowPayees: []x402.Address{testPayee, otherPayee}, DenyPayees: []x402.Address{otherPayee}},
+			[]buy{{amount: 1}},
+			buy{amount: 1, payTo: otherSeller},
+			"denied",
+		},
+		{
+			"host-per-payment",
+			pay.Policy{Hosts: only(host, pay.Budget{MaxPayment: usdc(100)}), AllowPayees: payees},
+			[]buy{{amount: 100}, {amount: 101, url: "https://b.example.com/"}},
+			buy{amount: 101},
+			host,
+		},
+		{
+			"host-daily-budget",
+			pay.Policy{Hosts: only(host, pay.Budget{DailyBudget: usdc(100)}), AllowPayees: payees},
+			[]buy{{amount: 99}, {amount: 101, url: "https://b.example.com/"}},
+			buy{amount: 2},
+			host,
+		},
+		{
+			"host-monthly-budget",
+			pay.Policy{Hosts: only(host, pay.Budget{MonthlyBudget: usdc(100)}), AllowPayees: payees},
+			[]buy{{amount: 99}, {amount: 101, url: "https://b.example.com/"}},
+			buy{amount: 2},
+			host,
+		},
+		{
+			"task-per-payment",
+			pay.Policy{Tasks: only("crawl", pay.Budget{MaxPayment: usdc(100)})},
+			[]buy{{amount: 100, task: "crawl"}, {amount: 101}},
+			buy{amount: 101, task: "crawl"},
+			"crawl",
+		},
+		{
+			"task-daily-budget",
+			pay.Policy{Tasks: only("crawl", pay.Budget{DailyBudget: usdc(100)})},
+			[]buy{{amount: 99, task: "crawl"}, {amount: 101}},
+			buy{amount: 2, task: "crawl"},
+			"crawl",
+		},
+		{
+			"task-monthly-budget",
+			pay.Policy{Tasks: only("crawl", pay.Budget{MonthlyBudget: usdc(100)})},
+			[]buy{{amount: 99, task: "crawl"}, {amount: 101, task: "other"}},
+			buy{amount: 2, task: "crawl"},
+			"crawl",
+		},
+		{
+			"price-guard",
+			pay.Policy{PriceGuard: &two},
+			[]buy{{amount: 999}, {amount: 100}},
+			buy{amount: 201},
+			"201 is more than 2 times the 100",
+		},
+	} {
+		for _, door := range allDoors {
+			for _, own := range []bool{true, false} {
+				w := newWorld(t, func(o *pay.Options) {
+					if !own {
+						o.ProxyPolicy = c.pol
+					}
+				})
+				if own {
+					w.set(c.pol)
+				}
+				for i, b := range append(c.good, c.bad) {
+					if b.door = door; b.url == "" {
+						b.url = numbered(i)
+					}
+					if i < len(c.good) {
+						w.settle(b)
+						continue
+					}
+					_, err := w.open(b)
+					want := c.rule
+					if !own && door == pay.DoorAPI {
+						want = ""
+					}
+					if got := rule(err); got != want || want != "" && !strings.Contains(err.Error(), c.words) {
+						t.Errorf("%s at %s (own policy: %t): %v", c.rule, door, own, err)
+					}
+					if err != nil && (!refusedCleanly(w, len(c.good))) {
+						t.Errorf("%s at %s: the refused payment left something", c.rule, door)
+					}
+				}
+				if err := w.store.checkCounters(); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	}
+}
+
+// refusedCleanly: nothing but the payments made before is in the journal.
+func refusedCleanly(w *world, payments int) bool {
+	list, err := w.store.Payments(context.Background(), pay.PaymentQuery{KeyID: w.key.ID, Limit: 1000})
+	return err == nil && len(list) == payments
+}
+
+func TestDoors(t *testing.T) {
+	t.Parallel()
+	const api, proxy, transport = pay.DoorAPI, pay.DoorProxy, pay.DoorTransport
+	for _, c := range []struct {
+		doors []pay.Door
+		may   []pay.Door
+	}{
+		{nil, allDoors},
+		{[]pay.Door{api}, []pay.Door{api}},
+		{[]pay.Door{proxy}, []pay.Door{proxy, transport}},
+		{[]pay.Door{transport}, []pay.Door{transport}},
+		{[]pay.Door{api, transport}, []pay.Door{api, transport}},
+		{[]pay.Door{api, proxy}, allDoors},
+	} {
+		w := newWorld(t, nil)
+		w.set(pay.Policy{Doors: c.doors})
+		may := []pay.Door{}
+		for i, door := range allDoors {
+			switch _, err := w.open(buy{door: door, url: numbered(i), amount: 1}); rule(err) {
+			case "":
+				may = append(may, door)
+			case "doors":
+			default:
+				t.Fatal(err)
+			}
+		}
+		if !reflect.DeepEqual(may, c.may) {
+			t.Errorf("doors %v: may pay through %v", c.doors, may)
+		}
+	}
+}
+
+// On REST the host is only claimed, so a rule for hosts does not stand without one for
+// payees; with one it holds for the claim.
+func TestHostRulesOnREST(t *testing.T) {
+	t.Parallel()
+	for name, pol := range map[string]pay.Policy{
+		"allowed": {AllowHosts: []string{"api.example.com"}},
+		"denied":  {DenyHosts: []string{"evil.org"}},
+		"limited": {Hosts: map[string]pay.Budget{"api.example.com": {DailyBudget: usdc(10)}}},
+		"payees that are denied are no payee rule": {DenyHosts: []string{"evil.org"}, DenyPayees: []x402.Address{otherPayee}},
+	} {
+		w := newWorld(t, nil)
+		w.set(pol)
+		_, err := w.open(buy{door: pay.DoorAPI, url: numbered(1), amount: 1})
+		if rule(err) != "payees" || !strings.Contains(err.Error(), "allow_payees") || !strings.Contains(err.Error(), "requestUrl") {
+			t.Errorf("%s: %v", name, err)
+		}
+		for _, door := range allDoors[1:] {
+			if _, err := w.open(buy{door: door, url: numbered(2), amount: 1}); err != nil {
+				t.Errorf("%s at %s: %v", name, door, err)
+			}
+		}
+		pol.AllowPayees = []x402.Address{testPayee}
+		w.set(pol)
+		if _, err := w.open(buy{door: pay.DoorAPI, url: numbered(3), amount: 1}); err != nil {
+			t.Errorf("%s with payees: %v", name, err)
+		}
+	}
+	w := newWorld(t, nil)
+	w.set(pay.Policy{AllowHosts: []string{"api.example.com"}, AllowPayees: []x402.Address{testPayee}})
+	if _, err := w.open(buy{door: pay.DoorAPI, amount: 1}); rule(err) != "hosts" || !strings.Contains(err.Error(), "no URL") {
+		t.Errorf("without a URL: %v", err)
+	}
+}
+
+func TestPolicyOf(t *testing.T) {
+	t.Parallel()
+	three, five, zero := 3, 5, 0
+	def := pay.Policy{
+		MaxPayment: usdc(1), DailyBudget: usdc(2), MonthlyBudget: usdc(3), PerMinute: &three, PriceGuard: &three,
+		Doors: []pay.Door{pay.DoorProxy}, AllowHosts: []string{"def.example"}, DenyHosts: []string{"bad.example"},
+		AllowPayees: []x402.Address{testPayee}, DenyPayees: []x402.Address{{1}},
+		Hosts: map[string]pay.Budget{"a.example": {MaxPayment: usdc(1), DailyBudget: usdc(1)}, "b.example": {MaxPayment: usdc(2)}},
+		Tasks: map[string]pay.Budget{"*": {DailyBudget: usdc(4)}},
+	}
+	own := pay.Policy{
+		MaxPayment: usdc(10), DailyBudget: pay.NoCap(), PerMinute: &zero, PriceGuard: &five,
+		Doors: []pay.Door{pay.DoorAPI, pay.DoorProxy}, DenyHosts: []string{"own.example"}, DenyPayees: []x402.Address{{2}},
+		Hosts: map[string]pay.Budget{"a.example": {DailyBudget: usdc(7)}}, Tasks: map[string]pay.Budget{"crawl": {DailyBudget: usdc(5)}},
+	}
+	both := pay.Policy{
+		MaxPayment: usdc(10), DailyBudget: pay.NoCap(), MonthlyBudget: usdc(3), PerMinute: &zero, PriceGuard: &five,
+		Doors: own.Doors, AllowHosts: def.AllowHosts, DenyHosts: []string{"own.example", "bad.example"},
+		AllowPayees: def.AllowPayees, DenyPayees: []x402.Address{{2}, {1}},
+		Hosts: map[string]pay.Budget{"a.example": {DailyBudget: usdc(7)}, "b.example": {MaxPayment: usdc(2)}},
+		Tasks: map[string]pay.Budget{"*": {DailyBudget: usdc(4)}, "crawl": {DailyBudget: usdc(5)}},
+	}
+	w := newWorld(t, func(o *pay.Options) { o.ProxyPolicy = def })
+	before := jsonOf(def) + jsonOf(own)
+	for name, c := range map[string]struct {
+		own  *pay.Policy
+		door pay.Door
+		want pay.Policy
+	}{
+		"nothing of its own, REST":      {nil, pay.DoorAPI, pay.Policy{}},
+		"nothing of its own, proxy":     {nil, pay.DoorProxy, def},
+		"nothing of its own, transport": {nil, pay.DoorTransport, def},
+		"its own, REST":                 {&own, pay.DoorAPI, own},
+		"its own, proxy":                {&own, pay.DoorProxy, both},
+		"its own, transport":            {&own, pay.DoorTransport, both},
+		"an empty one":                  {&pay.Policy{}, pay.DoorProxy, def},
+	} {
+		if got := w.payer.PolicyOf(pay.Key{Policy: c.own}, c.door); jsonOf(got) != jsonOf(c.want) {
+			t.Errorf("%s:\n got %s\nwant %s", name, jsonOf(got), jsonOf(c.want))
+		}
+	}
+	allow := pay.Policy{AllowHosts: []string{"mine.example"}, AllowPayees: []x402.Address{otherPayee}}
+	if got := w.payer.PolicyOf(pay.Key{Policy: &allow}, pay.DoorProxy); got.AllowHosts[0] != "mine.example" || len(got.AllowHosts) != 1 ||
+		len(got.AllowPayees) != 1 || got.AllowPayees[0] != otherPayee {
+		t.Errorf("own allowances became %v, %v", got.AllowHosts, got.AllowPayees)
+	}
+	if jsonOf(def)+jsonOf(own) != before {
+		t.Error("a policy was changed")
+	}
+}
+
+func jsonOf(v any) string { return string(must(json.Marshal(v))) }
+
+// What a rule without counting refuses does not hide what it allows.
+func TestChoosesWhatPolicyAllows(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		pol         pay.Policy
+		first, then buy
+	}{
+		"cheaper":      {pay.Policy{MaxPayment: usdc(10)}, buy{amount: 11}, buy{amount: 10}},
+		"for the host": {pay.Policy{Hosts: map[string]pay.Budget{"*.example.com": {MaxPayment: usdc(10)}}}, buy{amount: 11}, buy{amount: 10}},
+		"for the task": {pay.Policy{Tasks: map[string]pay.Budget{"*": {MaxPayment: usdc(10)}}}, buy{amount: 11}, buy{amount: 10}},
+		"for a task of its own": {
+			pay.Policy{Tasks: map[string]pay.Budget{"crawl": {MaxPayment: usdc(10)}}}, buy{amount: 11, task: "crawl"}, buy{amount: 10},
+		},
+		"another payee": {pay.Policy{AllowPayees: []x402.Address{testPayee}}, buy{amount: 1, payTo: otherSeller}, buy{amount: 2}},
+		"a payee that is not denied": {
+			pay.Policy{DenyPayees: []x402.Address{testPayee}}, buy{amount: 1}, buy{amount: 2, payTo: otherSeller},
+		},
+	} {
+		w := newWorld(t, nil)
+		w.set(c.pol)
+		c.first.door, c.first.url = pay.DoorProxy, numbered(1)
+		p, err := w.open(c.first, c.then)
+		if err != nil || p.Terms.Amount != x402.NewAmount(c.then.amount) {
+			t.Errorf("%s: %v, %v", name, p, err)
+		}
+	}
+}

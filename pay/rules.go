@@ -1,0 +1,166 @@
+package pay
+
+import (
+	"encoding/hex"
+	"fmt"
+	"math/big"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/purserpay/purser/x402"
+)
+
+// The rules of a policy. Those that need no counting (refuses) choose among a challenge's
+// requirements and hold again for the row that is journaled; those that count (limits) and
+// the price guard are decided in the journal operation alone.
+
+// refusal is a rule's no.
+func refusal(rule, format string, args ...any) error {
+	return &PolicyError{Rule: rule, Detail: fmt.Sprintf(format, args...)}
+}
+
+// refuses checks the row that is to be journaled by what will be signed. Counted limits
+// are those of limits.
+func (pol Policy) refuses(row *Payment) error {
+	return pol.allows(row.Door, pol.site(row.RequestURL), row.Task, row.Authorization.To, row.Authorization.Value)
+}
+
+// allows checks the rules that need no counting.
+func (pol Policy) allows(door Door, at site, task string, payee x402.Address, amount x402.Amount) error {
+	if !pol.opens(door) {
+		return refusal("doors", "this key may not pay through the %s door", door)
+	}
+	if err := pol.allowsHost(door, at); err != nil {
+		return err
+	}
+	if err := pol.allowsPayee(payee); err != nil {
+		return err
+	}
+	if above(amount, pol.MaxPayment) {
+		return refusal("per-payment", "%s is above the limit of %s per payment", amount, pol.MaxPayment)
+	}
+	if pattern, b, ok := pol.hostBudget(at); ok && above(amount, b.MaxPayment) {
+		return refusal("host-per-payment", "%s is above the limit of %s per payment to %s", amount, b.MaxPayment, pattern)
+	}
+	if name, b, ok := pol.taskBudget(task); ok && above(amount, b.MaxPayment) {
+		return refusal("task-per-payment", "%s is above the limit of %s per payment of task %s", amount, b.MaxPayment, name)
+	}
+	return nil
+}
+
+func above(amount x402.Amount, most *Cap) bool {
+	return most.Max() != nil && amount.Cmp(*most.Max()) > 0
+}
+
+func (pol Policy) opens(door Door) bool {
+	return len(pol.Doors) == 0 || slices.Contains(pol.Doors, door) ||
+		door == DoorTransport && slices.Contains(pol.Doors, DoorProxy)
+}
+
+// allowsHost checks the host rules. On REST nobody dials, so the host is only what the
+// caller says: a rule on it means nothing without one on who gets the money.
+func (pol Policy) allowsHost(door Door, at site) error {
+	if !pol.namesHosts() {
+		return nil
+	}
+	if door == DoorAPI && len(pol.AllowPayees) == 0 {
+		return refusal("payees", "this key has rules for hosts, and on REST requestUrl is only the caller's word: "+
+			"it may pay here once it has allow_payees as well, or else through the proxy")
+	}
+	matching := at.patterns()
+	listed := func(pattern string) bool { return slices.Contains(matching, pattern) }
+	switch {
+	case slices.ContainsFunc(pol.DenyHosts, listed):
+		return refusal("hosts", "%s is denied", at)
+	case len(pol.AllowHosts) == 0 || slices.ContainsFunc(pol.AllowHosts, listed):
+		return nil
+	case at.name == "":
+		return refusal("hosts", "no URL is named, and this key pays only certain hosts")
+	}
+	return refusal("hosts", "%s is not among the hosts that this key pays", at)
+}
+
+func (pol Policy) allowsPayee(payee x402.Address) error {
+	switch {
+	case slices.Contains(pol.DenyPayees, payee):
+		return refusal("payees", "%s is denied", payee)
+	case len(pol.AllowPayees) > 0 && !slices.Contains(pol.AllowPayees, payee):
+		return refusal("payees", "%s is not among the payees that this key pays", payee)
+	}
+	return nil
+}
+
+// limits are the counted limits in force for a payment; nothing else is counted.
+func (pol Policy) limits(row *Payment) []Limit {
+	const day, month, minute = time.DateOnly, "2006-01", "2006-01-02T15:04"
+	at, amount := row.Created.UTC(), row.Authorization.Value
+	var list []Limit
+	budget := func(rule string, most *Cap, c Counter, of string) {
+		if most.Max() != nil {
+			list = append(list, Limit{
+				Reservation: Reservation{Counter: c, Amount: amount, Release: ReleaseBudget},
+				Max:         most.Max(),
+				Refusal:     refusal(rule, "the budget of %s %s would be passed", most, of),
+			})
+		}
+	}
+	part := func(kind, name, window string) Counter {
+		return Counter(kind + "/" + row.KeyID + "/" + name + "/" + row.Currency + "/" + at.Format(window))
+	}
+	budget("daily-budget", pol.DailyBudget, DailyCounter(row.KeyID, row.Currency, at), "per day")
+	budget("monthly-budget", pol.MonthlyBudget, Counter("month/"+row.KeyID+"/"+row.Currency+"/"+at.Format(month)), "per month")
+	if pattern, b, ok := pol.hostBudget(pol.site(row.RequestURL)); ok {
+		budget("host-daily-budget", b.DailyBudget, part("host-day", pattern, day), "per day for "+pattern)
+		budget("host-monthly-budget", b.MonthlyBudget, part("host-month", pattern, month), "per month for "+pattern)
+	}
+	if name, b, ok := pol.taskBudget(row.Task); ok {
+		budget("task-daily-budget", b.DailyBudget, part("task-day", name, day), "per day for task "+name)
+		budget("task-monthly-budget", b.MonthlyBudget, part("task-month", name, month), "per month for task "+name)
+	}
+	if n := pol.PerMinute; n != nil && *n > 0 {
+		most := x402.NewAmount(uint64(*n))
+		list = append(list, Limit{
+			Reservation: Reservation{
+				Counter: Counter("minute/" + row.KeyID + "/" + at.Format(minute)), Amount: x402.NewAmount(1), Release: ReleaseNever,
+			},
+			Max:     &most,
+			Refusal: refusal("per-minute", "%d payments have begun in this minute", *n),
+		})
+	}
+	return list
+}
+
+// guards reports whether the price guard is on.
+func (pol Policy) guards() bool { return pol.PriceGuard != nil && *pol.PriceGuard > 0 }
+
+// priceCounter is what a key last paid an endpoint. Sellers put what they like into a
+// query, so it is left out.
+func priceCounter(keyID, asset, method, raw string) Counter {
+	endpoint := HashOf(method, "") // on REST without a URL: an endpoint as well
+	if u, err := url.Parse(raw); err == nil && u.Hostname() != "" {
+		path := u.EscapedPath()
+		if path == "" {
+			path = "/"
+		}
+		endpoint = HashOf(method, u.Scheme, siteIn(u).String(), path)
+	}
+	return Counter("price/" + keyID + "/" + asset + "/" + hex.EncodeToString(endpoint[:]))
+}
+
+// guard holds a payment that asks much more than was paid last.
+func (pol Policy) guard(v BeginView, row *Payment) error {
+	if !pol.guards() || row.Price == "" {
+		return nil
+	}
+	last, err := v.Counter(row.Price)
+	if err != nil || last.IsZero() {
+		return err
+	}
+	most := new(big.Int).Mul(last.Big(), big.NewInt(int64(*pol.PriceGuard)))
+	if row.Authorization.Value.Big().Cmp(most) <= 0 {
+		return nil
+	}
+	return refusal("price-guard", "%s is more than %d times the %s that this endpoint was last paid",
+		row.Authorization.Value, *pol.PriceGuard, last)
+}

@@ -1,0 +1,132 @@
+package pay
+
+import (
+	"errors"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// site is where a URL leads, in the one form in which hosts are compared.
+type site struct {
+	// name is in lower case and without a trailing dot; an address in its shortest form, an
+	// IPv6 one in brackets. "" is no site.
+	name    string
+	port    string // also when it is the scheme's own
+	address bool
+	implied bool // the port is the scheme's own
+}
+
+// siteOf reads a URL; the zero site for what is not an absolute one.
+func siteOf(raw string) site {
+	u, err := url.Parse(raw)
+	if err != nil || u.Hostname() == "" {
+		return site{}
+	}
+	return siteIn(u)
+}
+
+func siteIn(u *url.URL) site {
+	var s site
+	s.name, s.address = normalName(u.Hostname())
+	s.port = u.Port()
+	if n, err := strconv.ParseUint(s.port, 10, 64); err == nil { // 0443 leads where 443 does
+		s.port = strconv.FormatUint(n, 10)
+	}
+	own := map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	if s.port == "" {
+		s.port = own
+	}
+	s.implied = s.port == own
+	return s
+}
+
+// normalName is a host in the form of site.name. Host is without brackets.
+func normalName(host string) (name string, address bool) {
+	name = strings.TrimSuffix(strings.ToLower(host), ".")
+	addr, err := netip.ParseAddr(name)
+	if err != nil {
+		return name, false
+	}
+	addr = addr.Unmap() // [::ffff:192.0.2.1] leads where 192.0.2.1 does
+	if addr.Is6() {
+		return "[" + addr.String() + "]", true
+	}
+	return addr.String(), true
+}
+
+// String is the host as policy and books show it: with the port unless it is the scheme's.
+func (s site) String() string {
+	if s.implied || s.port == "" {
+		return s.name
+	}
+	return s.name + ":" + s.port
+}
+
+// patterns are all patterns that match the site, the most specific first: its name with
+// the port, its name, and the wildcards from the longest to the shortest. A name is not
+// below itself, and an address is below nothing.
+func (s site) patterns() []string {
+	if s.name == "" {
+		return nil
+	}
+	list := make([]string, 0, 6)
+	if s.port != "" {
+		list = append(list, s.name+":"+s.port)
+	}
+	list = append(list, s.name)
+	if s.address {
+		return list
+	}
+	for above := s.name; ; {
+		var ok bool
+		if _, above, ok = strings.Cut(above, "."); !ok || above == "" {
+			return list
+		}
+		list = append(list, "*."+above)
+	}
+}
+
+var errPattern = errors.New(`neither "name", "name:port" nor "*.example.com"`)
+
+// normalPattern is a pattern in the form that site.patterns has.
+func normalPattern(p string) (string, error) {
+	host, below := strings.CutPrefix(p, "*.")
+	port := ""
+	if i := strings.LastIndexByte(host, ':'); i >= 0 && !strings.HasSuffix(host, "]") {
+		n, err := strconv.ParseUint(host[i+1:], 10, 16)
+		if err != nil || n == 0 || below {
+			return "", errPattern
+		}
+		host, port = host[:i], ":"+strconv.FormatUint(n, 10)
+	}
+	inside, closed := strings.CutSuffix(host, "]")
+	inside, bracketed := strings.CutPrefix(inside, "[")
+	name, address := normalName(inside)
+	switch {
+	case closed != bracketed,
+		bracketed && (!address || !strings.Contains(inside, ":") || strings.Contains(inside, "%")),
+		!bracketed && strings.Contains(inside, ":"),
+		address && below,
+		!address && !validName(name):
+		return "", errPattern
+	case below:
+		return "*." + name, nil
+	}
+	return name + port, nil
+}
+
+// validName reports whether s is a DNS name in lower case; international ones are in
+// their xn-- form.
+func validName(s string) bool {
+	if len(s) > 253 {
+		return false
+	}
+	for label := range strings.SplitSeq(s, ".") {
+		if label == "" || len(label) > 63 || strings.Trim(label, "abcdefghijklmnopqrstuvwxyz0123456789-_") != "" {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,160 @@
+package pay
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestSites(t *testing.T) {
+	t.Parallel()
+	for url, want := range map[string]string{
+		"https://api.example.com/x":           "api.example.com",
+		"HTTPS://API.Example.COM/x":           "api.example.com",
+		"https://api.example.com./x":          "api.example.com",
+		"https://api.example.com:443/x":       "api.example.com",
+		"https://api.example.com.:443/x":      "api.example.com",
+		"https://api.example.com:0443/x":      "api.example.com",
+		"https://api.example.com:/x":          "api.example.com",
+		"https://api.example.com:80":          "api.example.com:80",
+		"http://api.example.com:80/x":         "api.example.com",
+		"http://api.example.com:443":          "api.example.com:443",
+		"https://api.example.com.:8443/":      "api.example.com:8443",
+		"https://user:pw@api.example.com/":    "api.example.com",
+		"https://api%2eexample.com/":          "", // no URL
+		"https://ap%69.example.com/":          "",
+		"https://192.0.2.1/":                  "192.0.2.1",
+		"https://[2001:DB8:0::1]/":            "[2001:db8::1]",
+		"https://[2001:db8::1]:443/":          "[2001:db8::1]",
+		"https://[2001:db8::1]:8443/":         "[2001:db8::1]:8443",
+		"https://[::443]/":                    "[::443]", // no port
+		"https://[::ffff:192.0.2.1]/":         "192.0.2.1",
+		"http://[0:0:0:0:0:0:0:1]:80/":        "[::1]",
+		"https://evil.example@good.example/":  "good.example",
+		"https://good.example#@evil.example/": "good.example",
+		"ftp://api.example.com:21/":           "api.example.com:21",
+		"":                                    "",
+		"api.example.com":                     "",
+		"/path":                               "",
+		"https:///path":                       "",
+		"https://:443/":                       "",
+		"mailto:a@example.com":                "",
+		"https://a b/":                        "",
+		"https://[::1":                        "",
+	} {
+		if got := siteOf(url).String(); got != want {
+			t.Errorf("%q leads to %q, want %q", url, got, want)
+		}
+	}
+}
+
+func TestPatternsMatch(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		pattern string
+		matches []string
+		others  []string
+	}{
+		{
+			pattern: "example.com",
+			matches: []string{"https://example.com/", "http://EXAMPLE.com.:80/a?b", "https://example.com:8443/", "https://x@example.com"},
+			others: []string{
+				"https://evil-example.com/", "https://example.com.evil/", "https://api.example.com/", "https://example.co/",
+				"https://example.com.evil.org/", "https://com/", "https://example.com@evil.org/", "https://evil.org/example.com",
+				"https://evil.org/?example.com", "https://evil.org#example.com", "https://example.com%2eevil.org/", "https://xexample.com", "",
+			},
+		},
+		{
+			pattern: "*.example.com",
+			matches: []string{"https://api.example.com/", "https://a.b.c.example.com:8443/", "http://API.EXAMPLE.COM./"},
+			others: []string{
+				"https://example.com/", "https://evil-example.com/", "https://api.example.com.evil/", "https://apiexample.com/",
+				"https://api.evil-example.com/", "https://example.com.evil.org/",
+			},
+		},
+		{
+			pattern: "example.com:8443",
+			matches: []string{"https://example.com:8443/", "https://example.com.:08443/"},
+			others:  []string{"https://example.com/", "https://example.com:443", "https://example.com:84430/", "https://example.com:844/"},
+		},
+		{
+			pattern: "example.com:443",
+			matches: []string{"https://example.com/", "https://example.com:443/", "http://example.com:443/"},
+			others:  []string{"http://example.com/", "https://example.com:80/"},
+		},
+		{
+			pattern: "example.com:80",
+			matches: []string{"http://example.com/", "https://example.com:80/"},
+			others:  []string{"https://example.com/"},
+		},
+		{
+			pattern: "[::1]",
+			matches: []string{"http://[::1]/", "http://[::1]:8080/", "https://[0:0::0:1]:443/"},
+			others:  []string{"http://[::1:8080]/", "http://[::2]/", "http://[::]/", "http://1/"},
+		},
+		{
+			pattern: "[::1]:8080",
+			matches: []string{"http://[::1]:8080/"},
+			others:  []string{"http://[::1]/", "http://[::1:8080]/"},
+		},
+		{
+			pattern: "192.0.2.1",
+			matches: []string{"http://192.0.2.1/", "http://[::ffff:192.0.2.1]:9/", "http://192.0.2.1./"},
+			others:  []string{"http://192.0.2.10/", "http://1.192.0.2.1/", "http://192.0.2.1.evil/"},
+		},
+		{pattern: "*.0.2.1", others: []string{"http://192.0.2.1/"}}, // an address is below nothing
+		{pattern: "*.com", matches: []string{"https://example.com"}, others: []string{"https://com", "https://example.org"}},
+	} {
+		for _, url := range c.matches {
+			if !slices.Contains(siteOf(url).patterns(), c.pattern) {
+				t.Errorf("%s does not match %q, but %q", c.pattern, url, siteOf(url).patterns())
+			}
+		}
+		for _, url := range c.others {
+			if slices.Contains(siteOf(url).patterns(), c.pattern) {
+				t.Errorf("%s matches %q", c.pattern, url)
+			}
+		}
+	}
+}
+
+func TestMostSpecificPattern(t *testing.T) {
+	t.Parallel()
+	all := []string{"a.b.example.com:8443", "a.b.example.com", "*.b.example.com", "*.example.com", "*.com"}
+	if got := siteOf("https://A.b.example.com:8443/").patterns(); !slices.Equal(got, all) {
+		t.Fatalf("patterns are %q", got)
+	}
+	for i := range all {
+		pol := Policy{Hosts: map[string]Budget{"other.example.com": {}}}
+		for _, pattern := range all[i:] {
+			pol.Hosts[pattern] = Budget{}
+		}
+		if got, _, ok := pol.hostBudget(siteOf("https://a.b.example.com:8443/x")); !ok || got != all[i] {
+			t.Errorf("of %q %q counts", all[i:], got)
+		}
+	}
+}
+
+func TestNormalPatterns(t *testing.T) {
+	t.Parallel()
+	for pattern, want := range map[string]string{ // "": refused
+		"example.com": "example.com", "Example.COM.": "example.com", "*.Example.com": "*.example.com", "*.example.com.": "*.example.com",
+		"localhost": "localhost", "a_b.example.com": "a_b.example.com", "xn--bcher-kva.example": "xn--bcher-kva.example",
+		"example.com:443": "example.com:443", "example.com.:08080": "example.com:8080", "192.0.2.1": "192.0.2.1", "192.0.2.1:80": "192.0.2.1:80",
+		"[::1]": "[::1]", "[0:0::1]:80": "[::1]:80", "[::ffff:192.0.2.1]": "192.0.2.1", "[::FFFF:192.0.2.1]:1": "192.0.2.1:1", "*.com": "*.com",
+		"": "", "*": "", "*.": "", ".": "", "..": "", "a..b": "", ".example.com": "", "example.com..": "", "*.*.example.com": "", "a.*.example.com": "",
+		"*example.com": "", "*.example.com:443": "", "example.com:": "", "example.com:0": "", "example.com:65536": "", "example.com:-1": "",
+		"example.com:http": "", "example.com:+80": "", "https://example.com": "", "example.com/": "", "example.com/path": "", "user@example.com": "",
+		"exa mple.com": "", "example.com\x00": "", "bücher.example": "", "ｅxample.com": "", "::1": "", "::1:80": "", "[::1": "", "::1]": "", "[]": "",
+		"[example.com]": "", "[192.0.2.1]": "", "[fe80::1%eth0]": "", "*.[::1]": "", "*.192.0.2.1": "", "[::1]:": "", "[::1]80": "", "[[::1]]": "",
+		strings.Repeat("a", 64) + ".com": "", strings.Repeat("a.", 127) + "com": "",
+	} {
+		got, err := normalPattern(pattern)
+		if got != want || (err == nil) != (want != "") {
+			t.Errorf("%q is %q, %v, want %q", pattern, got, err, want)
+		}
+		if again, _ := normalPattern(got); got != "" && again != got {
+			t.Errorf("%q becomes %q and then %q", pattern, got, again)
+		}
+	}
+}

@@ -1,0 +1,322 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/x402"
+)
+
+// priceOf is the counter of what a key last paid in the tests' price guard.
+func priceOf(k pay.Key) pay.Counter { return pay.Counter("price/" + k.ID + "/endpoint") }
+
+// judged is a call that was judged by a policy in a revision, and asks an amount.
+func judged(b *pay.Begin, pol pay.Policy, revision uint64, amount uint64) *pay.Begin {
+	b.Policy, b.PolicyRevision = &pol, revision
+	b.New.Terms.Amount = x402.NewAmount(amount)
+	b.New.Authorization.Value = b.New.Terms.Amount
+	return b
+}
+
+// guarded is a call whose settlement sets a price.
+func guarded(k pay.Key, times int, amount uint64) *pay.Begin {
+	b := judged(want(k, noon), pay.Policy{PriceGuard: &times}, 0, amount)
+	b.New.Price = priceOf(k)
+	return b
+}
+
+// refusedBy demands the rule that refuses a call.
+func (f *fixture) refusedBy(b *pay.Begin, rule string) {
+	f.Helper()
+	_, err := f.Begin(f.ctx, b)
+	var refused *pay.PolicyError
+	if !errors.As(err, &refused) || refused.Rule != rule {
+		f.Fatalf("error is %v, want %s", err, rule)
+	}
+}
+
+var policyTests = map[string]func(*fixture){
+	"set and removed": func(f *fixture) {
+		n := newKey("")
+		_, err := f.CreateKey(f.ctx, n)
+		f.must(err)
+		other := f.key()
+		same := func(revision uint64, pol *pay.Policy, got pay.Key) {
+			f.Helper()
+			want := n.Key
+			want.Policy, want.PolicyRevision = pol, revision
+			f.same("key", got, want)
+			byID, err := f.Key(f.ctx, n.ID)
+			f.must(err)
+			f.same("by id", byID, want)
+			bySecret, err := f.KeyBySecret(f.ctx, n.Secret)
+			f.must(err)
+			f.same("by secret", bySecret, want)
+		}
+		minute := 3
+		first := &pay.Policy{DailyBudget: pay.CapOf(x402.NewAmount(7)), PerMinute: &minute, Tasks: map[string]pay.Budget{"*": {MonthlyBudget: pay.NoCap()}}}
+		k, err := f.SetPolicy(f.ctx, n.ID, first)
+		f.must(err)
+		same(1, first, k)
+		second := &pay.Policy{Doors: []pay.Door{pay.DoorAPI}}
+		k, err = f.SetPolicy(f.ctx, n.ID, second)
+		f.must(err)
+		same(2, second, k)
+		f.reopen(Opener.Kill)
+		same(2, second, k)
+		k, err = f.SetPolicy(f.ctx, n.ID, nil)
+		f.must(err)
+		same(3, nil, k)
+		untouched, err := f.Key(f.ctx, other.ID)
+		f.must(err)
+		f.same("another key", untouched, other)
+		_, err = f.SetPolicy(f.ctx, newID(), first)
+		f.fails(err, pay.ErrKeyNotFound)
+	},
+	"a claimed key keeps its organization": func(f *fixture) {
+		k, err := f.CreateKey(f.ctx, newKey("org"))
+		f.must(err)
+		got, err := f.SetPolicy(f.ctx, k.ID, &pay.Policy{})
+		f.must(err)
+		f.same("organization", got.OrganizationID, "org")
+	},
+	"keys, oldest first": func(f *fixture) {
+		var all []string
+		for i := range 7 {
+			n := newKey([]string{"", "a", "b"}[i%3])
+			_, err := f.CreateKey(f.ctx, n)
+			f.must(err)
+			all = append(all, n.ID)
+		}
+		for page := 1; page <= 8; page++ {
+			listed, after := []string{}, ""
+			for {
+				part, err := f.ListKeys(f.ctx, after, page)
+				f.must(err)
+				if len(part) == 0 {
+					break
+				}
+				if len(part) > page {
+					f.Fatalf("%d keys on a page of %d", len(part), page)
+				}
+				for _, k := range part {
+					listed = append(listed, k.ID)
+				}
+				after = listed[len(listed)-1]
+			}
+			f.same("keys", listed, all)
+		}
+		part, err := f.ListKeys(f.ctx, all[2], 1)
+		f.must(err)
+		whole, err := f.Key(f.ctx, all[3])
+		f.must(err)
+		f.same("row", part, []pay.Key{whole})
+	},
+	"a call that was judged by another policy": func(f *fixture) {
+		k := f.key()
+		anything := pay.Policy{}
+		stale := judged(want(k, noon), anything, 1, 5)
+		_, err := f.Begin(f.ctx, stale) // of a revision to come
+		f.fails(err, pay.ErrPolicyChanged)
+		f.nothingBegun(stale)
+		first := judged(under(want(k, noon), "order"), anything, 0, 5)
+		p := f.release(f.begin(first, pay.Created), true)
+		_, err = f.SetPolicy(f.ctx, k.ID, &pay.Policy{})
+		f.must(err)
+		_, err = f.Begin(f.ctx, judged(want(k, noon), anything, 0, 5))
+		f.fails(err, pay.ErrPolicyChanged)
+		declined := judged(want(k, noon), anything, 0, 5) // its refusal may be out of date as well
+		declined.Declined = errRefused
+		_, err = f.Begin(f.ctx, declined)
+		f.fails(err, pay.ErrPolicyChanged)
+		f.counts("place", placeOf(k), 1)
+		f.same("a repeat", f.begin(again(first, noon.Add(soon)), pay.Driven).ID, p.ID)
+		f.begin(judged(want(k, noon), anything, 1, 5), pay.Created)
+		f.begin(want(k, noon), pay.Created) // judged by nothing
+		f.counts("place", placeOf(k), 3)
+	},
+	"policies set while payments begin": func(f *fixture) {
+		// Whoever begins after a policy was set has been judged by it.
+		k := f.key()
+		var set atomic.Uint64
+		f.must(firstOf(together(crowd, func(i int) error {
+			if i%8 == 0 {
+				changed, err := f.SetPolicy(f.ctx, k.ID, &pay.Policy{})
+				for n := set.Load(); err == nil && n < changed.PolicyRevision && !set.CompareAndSwap(n, changed.PolicyRevision); n = set.Load() {
+				}
+				return err
+			}
+			for range 4 {
+				before := set.Load()
+				known, err := f.Key(f.ctx, k.ID)
+				if err != nil {
+					return err
+				}
+				if known.PolicyRevision < before {
+					return fmt.Errorf("revision %d after %d", known.PolicyRevision, before)
+				}
+				stale := known.PolicyRevision - min(known.PolicyRevision, uint64(i%2))
+				_, err = f.Begin(f.ctx, judged(want(k, noon), pay.Policy{}, stale, 5))
+				if err == nil && stale < before {
+					return fmt.Errorf("begun under revision %d after %d was set", stale, before)
+				}
+				if err != nil && !errors.Is(err, pay.ErrPolicyChanged) {
+					return err
+				}
+			}
+			return nil
+		})))
+		last, err := f.Key(f.ctx, k.ID)
+		f.must(err)
+		f.same("revision", last.PolicyRevision, crowd/8)
+	},
+	"rules hold for the row": func(f *fixture) {
+		k := f.key()
+		most := pay.CapOf(x402.NewAmount(5))
+		f.begin(judged(want(k, noon), pay.Policy{MaxPayment: most}, 0, 5), pay.Created)
+		f.refusedBy(judged(want(k, noon), pay.Policy{MaxPayment: most}, 0, 6), "per-payment")
+		f.refusedBy(judged(want(k, noon), pay.Policy{DenyPayees: []x402.Address{{0x70}}}, 0, 5), "payees")
+		f.refusedBy(judged(want(k, noon), pay.Policy{DenyHosts: []string{"*.example.com"}}, 0, 5), "hosts")
+		f.refusedBy(judged(want(k, noon), pay.Policy{Doors: []pay.Door{pay.DoorAPI}}, 0, 5), "doors")
+		f.refusedBy(judged(want(k, noon), pay.Policy{Tasks: map[string]pay.Budget{"crawl": {MaxPayment: most}}}, 0, 6), "task-per-payment")
+		signed := judged(want(k, noon), pay.Policy{MaxPayment: most}, 0, 5)
+		signed.New.Authorization.Value = x402.NewAmount(6) // what is signed counts
+		f.refusedBy(signed, "per-payment")
+		f.counts("place", placeOf(k), 1)
+	},
+	"prices": func(f *fixture) {
+		k := f.key()
+		f.settle(f.begin(guarded(k, 2, 1000), pay.Created), true) // the first is not held
+		f.counts("price", priceOf(k), 1000)
+		f.settle(f.begin(guarded(k, 2, 10), pay.Created), true)
+		f.counts("price", priceOf(k), 10)
+		f.refusedBy(guarded(k, 2, 21), "price-guard")
+		p := f.begin(guarded(k, 2, 20), pay.Created)
+		f.counts("price", priceOf(k), 10) // not before it is settled
+		f.record(outcome(p, pay.VerdictVoid))
+		f.counts("price", priceOf(k), 10)
+		f.record(outcome(p, pay.VerdictSettled)) // after all
+		f.counts("price", priceOf(k), 20)
+		f.record(outcome(p, pay.VerdictDisprove))
+		f.settle(f.begin(guarded(k, 2, 0), pay.Created), true) // a free answer is no price
+		f.counts("price", priceOf(k), 20)
+		f.reopen(Opener.Close)
+		f.counts("price", priceOf(k), 20)
+		f.refusedBy(guarded(k, 2, 41), "price-guard")
+		f.begin(guarded(f.key(), 2, 41), pay.Created) // a counter of its own
+	},
+	"spend events by task": func(f *fixture) {
+		k, other := f.key(), f.key()
+		buy := func(k pay.Key, task string) string {
+			f.Helper()
+			b := want(k, noon)
+			b.New.Task = task
+			return f.settle(f.begin(b, pay.Created), true).EventID
+		}
+		expected := map[string][]string{}
+		for i := range 12 {
+			task := []string{"a", "", "b", "ab"}[i%4]
+			expected[task] = append(expected[task], buy(k, task))
+			buy(other, task)
+		}
+		b := want(k, noon)
+		b.New.Task = "b"
+		p := f.begin(b, pay.Created)
+		f.record(outcome(p, pay.VerdictSettled))
+		correction := outcome(p, pay.VerdictDisprove)
+		f.record(correction)
+		expected["b"] = append(expected["b"], f.find(p.ID).EventID, correction.EventID)
+		for _, task := range []string{"a", "b", "ab", "none"} {
+			slices.Reverse(expected[task])
+			for page := 1; page <= 6; page++ {
+				all, before := []string{}, ""
+				for {
+					part, err := f.SpendEvents(f.ctx, k.ID, pay.SpendQuery{Task: task, Before: before, Limit: page})
+					f.must(err)
+					if len(part) > page {
+						f.Fatalf("%d events on a page of %d", len(part), page)
+					}
+					if len(part) == 0 {
+						break
+					}
+					for _, e := range part {
+						if e.Task != task || e.KeyID != k.ID {
+							f.Fatalf("listed for task %q: %s", task, text(e))
+						}
+						all = append(all, e.ID)
+					}
+					before = all[len(all)-1]
+				}
+				f.same("events of "+task, all, append([]string{}, expected[task]...))
+			}
+		}
+		whole, err := f.SpendEvents(f.ctx, k.ID, pay.SpendQuery{Limit: 1})
+		f.must(err)
+		byTask, err := f.SpendEvents(f.ctx, k.ID, pay.SpendQuery{Task: "b", Limit: 1})
+		f.must(err)
+		f.same("row", byTask, whole)
+		for _, before := range []string{expected["b"][0], expected[""][0], newID(), "x", "b"} {
+			_, err := f.SpendEvents(f.ctx, k.ID, pay.SpendQuery{Task: "a", Before: before, Limit: 10})
+			f.fails(err, pay.ErrEventNotFound)
+		}
+		f.reopen(Opener.Kill)
+		left, err := f.SpendEvents(f.ctx, k.ID, pay.SpendQuery{Task: "ab", Limit: 10})
+		f.must(err)
+		f.same("after reopening", len(left), 3)
+	},
+	"budgets of parts at once": func(f *fixture) {
+		// A call reserves in several budgets; the tightest one bounds them all, exactly.
+		k := f.key()
+		part := func(name string) pay.Counter { return pay.Counter("part/" + name + "/" + k.ID) }
+		errs := together(crowd, func(i int) error {
+			b := want(k, noon)
+			for _, name := range []string{"key", fmt.Sprint("task-", i%2)} {
+				most := x402.NewAmount(map[string]uint64{"key": 103, "task-0": 1000, "task-1": 23}[name])
+				b.Limits = append(b.Limits, pay.Limit{
+					Reservation: pay.Reservation{Counter: part(name), Amount: x402.NewAmount(5), Release: pay.ReleaseBudget},
+					Max:         &most, Refusal: errRefused,
+				})
+			}
+			_, err := f.Begin(f.ctx, b)
+			return err
+		})
+		n := f.succeeded(errs, errRefused)
+		f.counts("key's budget", part("key"), uint64(5*n))
+		one, err := f.Counter(f.ctx, part("task-1"))
+		f.must(err)
+		if n != 20 || one.Cmp(x402.NewAmount(20)) > 0 {
+			f.Fatalf("%d were begun, %s are spent for task-1", n, one)
+		}
+	},
+	"a policy as large as it may be": func(f *fixture) {
+		k := f.key()
+		pol := &pay.Policy{Hosts: map[string]pay.Budget{}, Tasks: map[string]pay.Budget{}}
+		for i := range 1000 {
+			pol.AllowHosts = append(pol.AllowHosts, fmt.Sprintf("host-%d.example.com", i))
+			pol.DenyPayees = append(pol.DenyPayees, x402.Address{byte(i), byte(i >> 8), 1})
+			pol.Hosts[pol.AllowHosts[i]] = pay.Budget{DailyBudget: pay.CapOf(x402.NewAmount(uint64(i) + 1))}
+			pol.Tasks[fmt.Sprint("task-", i)] = pay.Budget{MonthlyBudget: pay.NoCap()}
+		}
+		f.must(pol.Validate())
+		_, err := f.SetPolicy(f.ctx, k.ID, pol)
+		f.must(err)
+		got, err := f.Key(f.ctx, k.ID)
+		f.must(err)
+		f.same("policy", got.Policy, pol)
+	},
+	"a payment under way when a policy is set": func(f *fixture) {
+		k := f.key()
+		b := judged(want(k, noon), pay.Policy{}, 0, 5)
+		p := f.begin(b, pay.Created)
+		_, err := f.SetPolicy(f.ctx, k.ID, &pay.Policy{Doors: []pay.Door{pay.DoorAPI}})
+		f.must(err)
+		// What is under way goes on: its lease and its outcome are no new payment.
+		f.must(f.Renew(f.ctx, p.ID, p.Lease.Fence, noon.Add(time.Minute)))
+		f.settle(p, true)
+		f.counts("budget", budgetOf(k), 5)
+	},
+}

@@ -1,0 +1,116 @@
+package pay
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// maxPolicyEntries bounds every list and map of a policy.
+const maxPolicyEntries = 1000
+
+// maxTask is the longest task label.
+const maxTask = 64
+
+// ValidTask reports whether s can be a task label: 1 to 64 characters of A-Z a-z 0-9 . _ -
+// (DESIGN §6).
+func ValidTask(s string) bool {
+	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
+	return s != "" && len(s) <= maxTask && strings.Trim(s, alphabet) == ""
+}
+
+// Validate checks that the policy can be meant: *InputError, whose Field is the JSON name,
+// with the entry for maps: hosts[api.example.com].daily_budget.
+func (pol Policy) Validate() error {
+	budget := Budget{MaxPayment: pol.MaxPayment, DailyBudget: pol.DailyBudget, MonthlyBudget: pol.MonthlyBudget}
+	if err := budget.validate(""); err != nil {
+		return err
+	}
+	for _, f := range []struct {
+		name  string
+		value *int
+	}{{"per_minute", pol.PerMinute}, {"price_guard", pol.PriceGuard}} {
+		if f.value != nil && *f.value < 0 {
+			return &InputError{Field: f.name, Reason: fmt.Sprintf("%d is neither a positive number nor 0 for off", *f.value)}
+		}
+	}
+	for _, f := range []struct {
+		name string
+		size int
+	}{
+		{"doors", len(pol.Doors)},
+		{"allow_hosts", len(pol.AllowHosts)},
+		{"deny_hosts", len(pol.DenyHosts)},
+		{"allow_payees", len(pol.AllowPayees)},
+		{"deny_payees", len(pol.DenyPayees)},
+		{"hosts", len(pol.Hosts)},
+		{"tasks", len(pol.Tasks)},
+	} {
+		if f.size > maxPolicyEntries {
+			return &InputError{Field: f.name, Reason: fmt.Sprintf("%d entries, at most %d", f.size, maxPolicyEntries)}
+		}
+	}
+	for _, d := range pol.Doors {
+		if d != DoorAPI && d != DoorProxy && d != DoorTransport {
+			return &InputError{Field: "doors", Reason: fmt.Sprintf("%q is none of %s, %s, %s", truncate(string(d), 40), DoorAPI, DoorProxy, DoorTransport)}
+		}
+	}
+	if err := validPatterns("allow_hosts", pol.AllowHosts); err != nil {
+		return err
+	}
+	if err := validPatterns("deny_hosts", pol.DenyHosts); err != nil {
+		return err
+	}
+	return pol.validateParts()
+}
+
+// validateParts checks Hosts and Tasks, in an order that does not change.
+func (pol Policy) validateParts() error {
+	names := slices.Sorted(maps.Keys(pol.Hosts))
+	if err := validPatterns("hosts", names); err != nil {
+		return err
+	}
+	for _, name := range names {
+		if err := pol.Hosts[name].validate("hosts[" + name + "]."); err != nil {
+			return err
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(pol.Tasks)) {
+		if name != otherTasks && !ValidTask(name) {
+			return &InputError{Field: "tasks", Reason: fmt.Sprintf(
+				"%q is neither %q nor 1 to %d characters of A-Z a-z 0-9 . _ -", truncate(name, maxTask), otherTasks, maxTask)}
+		}
+		if err := pol.Tasks[name].validate("tasks[" + name + "]."); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b Budget) validate(prefix string) error {
+	for _, f := range []struct {
+		name  string
+		value *Cap
+	}{{"max_payment", b.MaxPayment}, {"daily_budget", b.DailyBudget}, {"monthly_budget", b.MonthlyBudget}} {
+		if most := f.value.Max(); most != nil && most.IsZero() {
+			return &InputError{Field: prefix + f.name, Reason: "must be more than 0; off is no limit"}
+		}
+	}
+	return nil
+}
+
+// validPatterns takes only the one form that hosts are compared in, so that a list shows
+// what it means.
+func validPatterns(field string, patterns []string) error {
+	for _, p := range patterns {
+		normal, err := normalPattern(p)
+		if err != nil {
+			return &InputError{Field: field, Reason: fmt.Sprintf("%q is %s", truncate(p, 80), err)}
+		}
+		if normal != p {
+			return &InputError{Field: field, Reason: fmt.Sprintf("write %q as %q", truncate(p, 80), normal)}
+		}
+	}
+	return nil
+}

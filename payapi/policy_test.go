@@ -1,0 +1,213 @@
+package payapi_test
+
+import (
+	"fmt"
+	"math/big"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/x402"
+)
+
+const refusedByPolicy = "Payment refused by policy"
+
+func most(n uint64) *pay.Cap { return pay.CapOf(x402.NewAmount(n)) }
+
+// limited makes a key with a policy and a wallet.
+func (w *world) limited(pol pay.Policy) (key pay.Key, secret string) {
+	w.t.Helper()
+	key, secret, err := w.payer.CreateKey(w.t.Context(), pay.KeyRequest{Policy: &pol})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.call("POST", "/wallets", secret, nil).is(201, "")
+	return key, secret
+}
+
+// A thousand payments at once against one budget spend it to the last unit and never one
+// more, whichever of a key's budgets it is.
+func TestThousandPaymentsAgainstOneBudget(t *testing.T) {
+	t.Parallel()
+	const callers, price, fit = 1000, 7, 130
+	payee, err := x402.ParseAddress(seller)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for rule, pol := range map[string]pay.Policy{
+		"daily-budget":        {DailyBudget: most(fit * price)},
+		"host-monthly-budget": {Hosts: map[string]pay.Budget{"*.example.com": {MonthlyBudget: most(fit*price + price - 1)}}, AllowPayees: []x402.Address{payee}},
+	} {
+		t.Run(rule, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			_, secret := w.limited(pol)
+			var (
+				all           sync.WaitGroup
+				paid, refused atomic.Int64
+			)
+			start := make(chan struct{})
+			for i := range callers {
+				all.Go(func() {
+					<-start
+					url := fmt.Sprintf("https://h%d.example.com/%d", i%3, i)
+					a, err := w.try(t.Context(), "POST", "/v1/pay", secret, order(price, "requestUrl", url))
+					switch {
+					case err == nil && a.status == 200:
+						paid.Add(1)
+					case err == nil && a.status == 402 && a.at("error") == refusedByPolicy && a.at("rule") == rule:
+						refused.Add(1)
+					default:
+						t.Errorf("%v: %d %s", err, a.status, a.raw)
+					}
+				})
+			}
+			close(start)
+			all.Wait()
+			if paid.Load() != fit || refused.Load() != callers-fit {
+				t.Errorf("%d paid, %d refused", paid.Load(), refused.Load())
+			}
+			if n, twice := w.facilitator.moved(); n != fit || twice {
+				t.Errorf("%d authorizations settled, twice: %t", n, twice)
+			}
+			spent := new(big.Int)
+			for _, e := range w.call("GET", "/v1/spend?limit=500", secret, nil).is(200, "").list("events") {
+				amount, _ := new(big.Int).SetString(e["amount"].(string), 10)
+				spent.Add(spent, amount)
+			}
+			if spent.Int64() != fit*price {
+				t.Errorf("%s are in the books, the budget is %d", spent, fit*price)
+			}
+			if err := w.store.Check(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// Budgets come back with payments that fail, so that in the end exactly the budget is
+// spent although most of those who tried first failed.
+func TestBudgetIsSpentInSpiteOfFailures(t *testing.T) {
+	t.Parallel()
+	const callers, price, fit = 24, 5, 10
+	w := newWorld(t)
+	_, secret := w.limited(pay.Policy{DailyBudget: most(fit * price), MaxPayment: most(price)})
+	w.facilitator.onVerify(says(200, `{"isValid":false,"invalidReason":"insufficient_funds"}`))
+	try := func(from int) (paid int64) {
+		var all sync.WaitGroup
+		var n atomic.Int64
+		for i := range callers {
+			all.Go(func() {
+				a, err := w.try(t.Context(), "POST", "/v1/pay", secret, order(price, "requestUrl", bought+"/"+strconv.Itoa(from+i)))
+				switch {
+				case err != nil:
+					t.Error(err)
+				case a.status == 200:
+					n.Add(1)
+				}
+			})
+		}
+		all.Wait()
+		return n.Load()
+	}
+	if n := try(0); n != 0 {
+		t.Fatalf("%d paid", n)
+	}
+	w.facilitator.verify.Store(nil)
+	// The refused ones keep their money until they cannot settle any more.
+	w.call("POST", "/v1/pay", secret, order(price)).is(402, refusedByPolicy).want("rule", "daily-budget")
+	w.clock.advance(120*time.Second + pay.RepeatGrace + time.Minute)
+	if _, err := w.payer.RecoverOnce(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := try(1000); n != fit {
+		t.Errorf("%d paid", n)
+	}
+	if n := try(2000); n != 0 {
+		t.Errorf("%d paid more", n)
+	}
+}
+
+func TestRulesOnREST(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	payee, err := x402.ParseAddress(seller)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, secret := w.limited(pay.Policy{DenyHosts: []string{"evil.org"}})
+	w.call("POST", "/v1/pay", secret, order(1)).is(402, refusedByPolicy).want("rule", "payees").want("payment", nil)
+	three := 3
+	if _, err := w.payer.SetPolicy(t.Context(), key.ID, &pay.Policy{
+		DenyHosts: []string{"evil.org"}, AllowPayees: []x402.Address{payee}, PriceGuard: &three,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	w.call("POST", "/v1/pay", secret, order(10)).is(200, "")
+	w.call("POST", "/v1/pay", secret, order(1, "requestUrl", "https://evil.org/x")).is(402, refusedByPolicy).want("rule", "hosts")
+	elsewhere := order(1)
+	elsewhere["paymentRequiredHeader"] = v1(requirement(map[string]any{"payTo": "0x2222222222222222222222222222222222222222"}))
+	w.call("POST", "/v1/pay", secret, elsewhere).is(402, refusedByPolicy).want("rule", "payees")
+	held := w.call("POST", "/v1/pay", secret, order(31, "requestUrl", bought+"?q=1")).is(402, refusedByPolicy).want("rule", "price-guard")
+	held.want("detail", "31 is more than 3 times the 10 that this endpoint was last paid")
+	w.call("POST", "/v1/pay", secret, order(30, "requestUrl", bought+"?q=2")).is(200, "")
+}
+
+func TestSpendByTask(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	secret := w.payingKey()
+	key, err := w.payer.Resolve(t.Context(), secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	challenge, err := x402.DecodeHeader(v1(requirement(nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string][]string{}
+	for i := range 9 {
+		task := []string{"night-run", "", "crawl.2"}[i%3]
+		a, err := w.payer.Pay(t.Context(), pay.Request{
+			Key: key, Door: pay.DoorAPI, Task: task, Settlement: pay.SettlePayer, Challenge: challenge, URL: bought + "?n=" + strconv.Itoa(i),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.Finish(true)
+		want[task] = append([]string{a.Payment().ID}, want[task]...)
+	}
+	list := func(query string) (payments, events []string) {
+		t.Helper()
+		for _, e := range w.call("GET", "/v1/spend"+query, secret, nil).is(200, "").list("events") {
+			payments, events = append(payments, e["payment_id"].(string)), append(events, e["id"].(string))
+		}
+		return payments, events
+	}
+	_, all := list("")
+	for _, task := range []string{"night-run", "crawl.2", "never"} {
+		got, _ := list("?task=" + task)
+		if fmt.Sprint(got) != fmt.Sprint(want[task]) {
+			t.Errorf("task %s: %v, want %v", task, got, want[task])
+		}
+	}
+	// Pages within the task.
+	first, events := list("?task=crawl.2&limit=2")
+	rest, _ := list("?limit=2&task=crawl.2&before=" + events[1])
+	if fmt.Sprint(append(first, rest...)) != fmt.Sprint(want["crawl.2"]) || len(rest) != 1 {
+		t.Errorf("pages %v, %v", first, rest)
+	}
+	// An entry of another task is not one of the page before.
+	for _, before := range []string{all[1], all[2], uuid.NewString()} {
+		w.call("GET", "/v1/spend?task=crawl.2&before="+before, secret, nil).is(400, "Invalid before")
+	}
+	for _, task := range []string{"", "*", "a%20b", "a/b", "%C3%A4", "a%00", "x%0A"} {
+		w.call("GET", "/v1/spend?task="+task, secret, nil).is(400, "Invalid task").
+			want("detail", "1 to 64 characters of A-Z a-z 0-9 . _ -")
+	}
+}

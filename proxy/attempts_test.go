@@ -1,0 +1,403 @@
+package proxy
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/x402"
+)
+
+// Several RoundTrips of one call, as a load balancer makes them.
+
+// incoming is the request that a door has got; its attempts share what can be read once,
+// unless the door keeps the body.
+type incoming struct {
+	t      *testing.T
+	method string
+	body   string
+	buffer bool // the door keeps the body
+
+	source io.ReadCloser
+}
+
+func (in *incoming) to(url string) *http.Request {
+	in.t.Helper()
+	if in.body == "" {
+		return request(in.t, in.method, url, nil)
+	}
+	if in.source == nil || in.buffer {
+		in.source = io.NopCloser(strings.NewReader(in.body))
+	}
+	r := request(in.t, in.method, url, in.source)
+	r.Body, r.ContentLength = in.source, int64(len(in.body))
+	return r
+}
+
+// every runs a test for the requests that differ in how their body can be sent again.
+func every(t *testing.T, f func(t *testing.T, in *incoming)) {
+	for _, in := range []incoming{
+		{method: "GET"},
+		{method: "POST", body: "the body"},
+		{method: "POST", body: "the body", buffer: true},
+		{method: "PUT", body: strings.Repeat("0123456789", 10_000)}, // spooled
+	} {
+		t.Run(fmt.Sprintf("%s %d %t", in.method, len(in.body), in.buffer), func(t *testing.T) {
+			t.Parallel()
+			in.t = t
+			f(t, &in)
+		})
+	}
+}
+
+func spooling(t *testing.T) TransportOptions {
+	return TransportOptions{PayOptions: PayOptions{MaxReplay: 10_000, SpoolDir: t.TempDir()}}
+}
+
+// However often the door tries, and however often its client: one signature.
+func TestAbortedAttemptsHaveOneSignature(t *testing.T) {
+	t.Parallel()
+	every(t, func(t *testing.T, in *incoming) {
+		w, s := newWorld(t), newSeller(t)
+		s.paid = func(rw http.ResponseWriter, _ *http.Request, n int) {
+			if n <= 12 {
+				hangUp(rw)
+				return
+			}
+			s.receipt(rw, n)
+		}
+		tr := w.transport(nil, spooling(t))
+		for range 3 { // the client
+			call := w.call()
+			in.source = nil
+			for range 4 { // the door
+				_, err := w.trip(tr, call, in.to(s.URL+"/x"))
+				var lost *SendError
+				if !errors.As(err, &lost) {
+					t.Fatalf("got %v, want a lost send", err)
+				}
+			}
+			call.Finish(false)
+		}
+		s.expect(3, 12, 1)
+		call := w.call()
+		in.source = nil
+		a, err := w.trip(tr, call, in.to(s.URL+"/x"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.paid(t)
+		call.Finish(true)
+		s.expect(4, 13, 1)
+		for _, b := range s.bodies {
+			if b != in.body {
+				t.Errorf("the seller got %d of %d bytes", len(b), len(in.body))
+			}
+		}
+		if n := len(w.payments()); n != 1 {
+			t.Errorf("%d payments", n)
+		}
+	})
+}
+
+// Upstreams that cannot be reached cost nothing, before the challenge and after it.
+func TestNoConnectionThenSuccess(t *testing.T) {
+	t.Parallel()
+	every(t, func(t *testing.T, in *incoming) {
+		w, s := newWorld(t), newSeller(t)
+		s.challenge = func(rw http.ResponseWriter, r *http.Request) { // a connection that closes at once may lose its answer
+			_, _ = io.Copy(io.Discard, r.Body)
+			s.writeChallenge(rw, r, s.price, "")
+		}
+		var dials atomic.Int32
+		next := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if n := dials.Add(1); n != 3 && n < 6 { // the third brings the challenge
+				return nil, errors.New("no way")
+			}
+			return new(net.Dialer).DialContext(ctx, network, addr)
+		}}
+		tr, call := w.transport(next, spooling(t)), w.call()
+		for range 4 { // twice before, once after the challenge, and once again
+			_, err := w.trip(tr, call, in.to(s.URL+"/x"))
+			var lost *SendError
+			if err == nil || errors.As(err, &lost) || call.Payment() != nil {
+				t.Fatalf("%v %v", err, call.Payment())
+			}
+		}
+		a, err := w.trip(tr, call, in.to(s.URL+"/x"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.paid(t)
+		call.Finish(true)
+		s.expect(2, 1, 1)
+		if got := s.bodies[0]; got != in.body {
+			t.Errorf("the seller got %d of %d bytes", len(got), len(in.body))
+		}
+		states := make(map[pay.State]int)
+		for _, p := range w.payments() {
+			states[w.closed(p.ID).State]++
+		}
+		if states[pay.Void] != 1 || states[pay.Settled] != 1 {
+			t.Errorf("payments: %v", states)
+		}
+	})
+}
+
+// An upstream that wants too much is not paid; the next one gets the whole request.
+func TestDeclinedThenAnotherUpstream(t *testing.T) {
+	t.Parallel()
+	every(t, func(t *testing.T, in *incoming) {
+		w, dear, fair := newWorld(t), newSeller(t, func(s *seller) { s.price = "99000000" }), newSeller(t)
+		tr, call := w.transport(nil, spooling(t)), w.call()
+		a, err := w.trip(tr, call, in.to(dear.URL+"/x"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.declined(t, "per-payment", true)
+		if a, err = w.trip(tr, call, in.to(fair.URL+"/x")); err != nil {
+			t.Fatal(err)
+		}
+		a.paid(t)
+		call.Finish(true)
+		dear.expect(1, 0, 0)
+		fair.expect(1, 1, 1)
+		if got := fair.bodies[0]; got != in.body {
+			t.Errorf("the seller got %d of %d bytes", len(got), len(in.body))
+		}
+	})
+}
+
+// A free upstream may fail with the body half read.
+func TestUpstreamBreaksOffThenAnother(t *testing.T) {
+	t.Parallel()
+	every(t, func(t *testing.T, in *incoming) {
+		w, s := newWorld(t), newSeller(t)
+		broken := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			_, _ = io.ReadFull(r.Body, make([]byte, len(in.body)/2))
+			hangUp(rw)
+		}))
+		defer broken.Close()
+		tr, call := w.transport(nil, spooling(t)), w.call()
+		if _, err := w.trip(tr, call, in.to(broken.URL+"/x")); err == nil {
+			t.Fatal("an answer")
+		}
+		a, err := w.trip(tr, call, in.to(s.URL+"/x"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.paid(t)
+		call.Finish(true)
+		s.expect(1, 1, 1)
+		if got := s.bodies[0]; got != in.body {
+			t.Errorf("the seller got %d of %d bytes", len(got), len(in.body))
+		}
+	})
+}
+
+// A body that was too long to keep is sent once. A further attempt would send what is left
+// of it, so there is none, unless the door has the body itself.
+func TestLongBodyIsNotSentInPart(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("0123456789", 10_000)
+	for _, buffer := range []bool{false, true} {
+		w := newWorld(t)
+		var (
+			mu  sync.Mutex
+			got []int
+		)
+		upstream := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			b, _ := io.ReadAll(r.Body)
+			mu.Lock()
+			defer mu.Unlock()
+			if got = append(got, len(b)); len(got) == 1 {
+				hangUp(rw)
+			}
+		}))
+		defer upstream.Close()
+		tr := w.transport(nil, TransportOptions{PayOptions: PayOptions{MaxReplay: 1000, MaxSpool: -1}})
+		in, call := &incoming{t: t, method: "POST", body: long, buffer: buffer}, w.call()
+		unreachable := "http://127.0.0.1:1/x"
+		if _, err := w.trip(tr, call, in.to(unreachable)); err == nil { // nothing was read
+			t.Fatal("an answer")
+		}
+		if _, err := w.trip(tr, call, in.to(upstream.URL+"/x")); err == nil {
+			t.Fatal("an answer")
+		}
+		_, err := w.trip(tr, call, in.to(upstream.URL+"/x"))
+		call.Finish(err == nil)
+		mu.Lock()
+		defer mu.Unlock()
+		want := "[100000]"
+		if buffer {
+			want = "[100000 100000]"
+		}
+		if fmt.Sprint(got) != want || errors.Is(err, errGone) == buffer {
+			t.Errorf("buffered %t: the upstream got %v bytes, %v", buffer, got, err)
+		}
+	}
+}
+
+// A payload has left. An attempt at another request under the same call is not paid, and a
+// challenge in its answer would be paid by a client that knows how.
+func TestNoChallengeAfterThePayloadLeft(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name   string
+		paid   func(s *seller) func(http.ResponseWriter, *http.Request, int)
+		finish bool
+		want   string
+	}{
+		{"aborted", func(*seller) func(http.ResponseWriter, *http.Request, int) {
+			return func(rw http.ResponseWriter, _ *http.Request, _ int) { hangUp(rw) }
+		}, false, DeclinedOpen},
+		{"error status", func(*seller) func(http.ResponseWriter, *http.Request, int) {
+			return func(rw http.ResponseWriter, _ *http.Request, _ int) { http.Error(rw, "no", 500) }
+		}, false, DeclinedOpen},
+		{"paid", func(s *seller) func(http.ResponseWriter, *http.Request, int) {
+			return func(rw http.ResponseWriter, _ *http.Request, n int) { s.receipt(rw, n) }
+		}, false, DeclinedNotDelivered},
+		{"paid and over", func(s *seller) func(http.ResponseWriter, *http.Request, int) {
+			return func(rw http.ResponseWriter, _ *http.Request, n int) { s.receipt(rw, n) }
+		}, true, DeclinedNotDelivered},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w, s := newWorld(t), newSeller(t)
+			s.paid = c.paid(s)
+			tr, call := w.transport(nil, TransportOptions{}), w.call()
+			_, _ = w.trip(tr, call, request(t, "POST", s.URL+"/x", strings.NewReader("body")))
+			id := call.Payment().ID
+			if c.finish {
+				call.Finish(true)
+			}
+			for _, r := range []*http.Request{
+				request(t, "GET", s.URL+"/x", nil), request(t, "POST", s.URL+"/y", nil),
+			} {
+				a, err := w.trip(tr, call, r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				a.declined(t, c.want, false)
+				if p := a.problem(t); p.Payment.ID != id || a.Header.Get(HeaderPayment) != id {
+					t.Errorf("payment %s, not %s", p.Payment.ID, id)
+				}
+			}
+			call.Finish(true) // of a 402
+			s.expect(3, 1, 1)
+			if n := len(w.payments()); n != 1 {
+				t.Errorf("%d payments", n)
+			}
+			if p := w.closed(id); p.Answered != c.finish {
+				t.Errorf("answered %t", p.Answered)
+			}
+		})
+	}
+}
+
+// Attempts at another request under a paid call that fail name the payment.
+func TestFailureAfterThePayloadLeft(t *testing.T) {
+	t.Parallel()
+	w, s := newWorld(t), newSeller(t)
+	tr, call := w.transport(nil, TransportOptions{}), w.call()
+	a, err := w.trip(tr, call, request(t, "GET", s.URL+"/x", nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := a.paid(t)
+	_, err = w.trip(tr, call, request(t, "GET", "http://127.0.0.1:1/other", nil))
+	var lost *SendError
+	if !errors.As(err, &lost) || lost.Payment.ID != id {
+		t.Errorf("got %v, want a lost send of %s", err, id)
+	}
+	call.Finish(true) // the door may think so
+	if p := w.closed(id); p.Answered {
+		t.Error("answered, although the client was told of a failure")
+	}
+}
+
+// Nobody would know whether such a client is still there when its payment leaves.
+func TestCallerThatCannotLeaveIsNotPaidFor(t *testing.T) {
+	t.Parallel()
+	for _, o := range []PayOptions{{}, {Prepay: []string{"*"}}} {
+		w, s := newWorld(t), newSeller(t)
+		tr := w.transport(nil, TransportOptions{PayOptions: o})
+		if o.Prepay != nil {
+			warm := w.call()
+			if a, err := w.trip(tr, warm, request(t, "GET", s.URL+"/x", nil)); err != nil || a.StatusCode != 200 {
+				t.Fatal(a, err)
+			}
+			warm.Finish(true)
+		}
+		unpaid, paid, distinct := s.counts()
+		call := w.call()
+		ctx := WithCall(context.WithoutCancel(t.Context()), call)
+		resp, err := tr.RoundTrip(request(t, "GET", s.URL+"/x", nil).WithContext(ctx))
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, _ := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		answer{resp, string(b)}.declined(t, DeclinedCallerUnknown, true)
+		call.Finish(true)
+		s.expect(unpaid+1, paid, distinct)
+	}
+}
+
+// Caddy maps what is a timeout by net.Error to 504, and a cancelled context to nothing.
+func TestSendErrorIsANetError(t *testing.T) {
+	t.Parallel()
+	p := &pay.Payment{ID: "p", State: pay.Open}
+	for _, c := range []struct {
+		cause   error
+		timeout bool
+		status  int
+	}{
+		{io.EOF, false, 502},
+		{fmt.Errorf("send ended: %w", context.DeadlineExceeded), true, 504},
+		{&net.OpError{Op: "read", Err: &net.DNSError{IsTimeout: true}}, true, 504},
+		{fmt.Errorf("send ended: %w", pay.ErrLeaseLost), false, 502},
+	} {
+		var err net.Error = &SendError{Payment: p, cause: c.cause}
+		if err.Timeout() != c.timeout || errors.Is(err, context.Canceled) {
+			t.Errorf("%v: %t", c.cause, err.Timeout())
+		}
+		resp := ErrorResponse(request(t, "GET", "http://x/", nil), err)
+		var b bytes.Buffer
+		if _, rerr := b.ReadFrom(resp.Body); rerr != nil || resp.StatusCode != c.status || !strings.Contains(b.String(), `"payment-open"`) {
+			t.Errorf("%v: %d %s", c.cause, resp.StatusCode, b.String())
+		}
+	}
+}
+
+// The next attempt of a door that was content with an answer cannot have the body.
+func TestRetryOfAnAnsweredUpload(t *testing.T) {
+	t.Parallel()
+	w, s := newWorld(t), newSeller(t)
+	tr, call := w.transport(nil, TransportOptions{}), w.call()
+	in := &incoming{t: t, method: "POST", body: "the body"}
+	a, err := w.trip(tr, call, in.to(s.URL+"/x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := a.paid(t)
+	_, err = w.trip(tr, call, in.to(s.URL+"/x"))
+	var lost *SendError
+	if !errors.As(err, &lost) || lost.Payment.ID != id || !errors.Is(err, errGone) {
+		t.Errorf("got %v", err)
+	}
+	call.Finish(false)
+	s.expect(1, 1, 1)
+	if _, found, _ := x402.FromResponse(ErrorResponse(in.to(s.URL), err).Header, nil); found {
+		t.Error("a challenge")
+	}
+}

@@ -1,0 +1,128 @@
+package proxy
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"os"
+	"time"
+
+	"github.com/purserpay/purser/pay"
+)
+
+// PayOptions say how requests are paid for, at every door that sends them itself.
+type PayOptions struct {
+	// MaxReplay is how much of a request body is kept in memory, in bytes, to send it again
+	// with a payment or to another upstream. What is beyond goes into a temporary file.
+	// Default: 1 MiB.
+	MaxReplay int64
+	// MaxSpool is the longest request body that is kept with the help of a file, in bytes. A
+	// longer one passes, and its 402 is not paid. Default: 64 MiB; negative: no files.
+	MaxSpool int64
+	// SpoolDir is where the files are. Default: the system's directory for temporary files.
+	SpoolDir string
+	// MaxReplayTotal and MaxSpoolTotal bound what all requests in flight keep in memory and
+	// in files, in bytes. A body that finds no room counts as too long.
+	// Defaults: 256 MiB and 1 GiB.
+	MaxReplayTotal, MaxSpoolTotal int64
+
+	// Prepay are hosts, as for [ParseHosts], whose challenges are remembered for PrepayFor
+	// (default: 60 s) and paid with the first request. It saves a round trip and a second
+	// upload; where a seller's price or terms change from request to request it costs a
+	// failed request now and then.
+	Prepay    []string
+	PrepayFor time.Duration
+
+	// ChallengeHeaders are more response headers that may hold a challenge.
+	ChallengeHeaders []string
+	// AllowHTTP are hosts ("name" or "name:port") that may be paid over plain http although
+	// their address is public.
+	AllowHTTP []string
+	// Declined hears the reason of every 402 that was not paid, for metrics.
+	Declined func(reason string)
+}
+
+// TransportOptions configure a Transport. Payer and Next are required.
+type TransportOptions struct {
+	PayOptions
+
+	Payer *pay.Payer
+	// Next sends requests. It must call net/http/httptrace hooks as http.Transport does:
+	// purser learns from them which address was dialled and whether a payload has left.
+	// It must close every request body, as every http.RoundTripper has to.
+	Next http.RoundTripper
+	// Door is what payments are booked under and what policies name. Default: proxy.
+	Door pay.Door
+	// MayPayPlain says which addresses may be paid over plain http without being listed.
+	// Default: loopback and private ones.
+	MayPayPlain func(remote netip.Addr) bool
+	Logger      *slog.Logger
+	Clock       pay.Clock
+}
+
+const (
+	defaultMaxReplay      = 1 << 20
+	defaultMaxSpool       = 64 << 20
+	defaultMaxReplayTotal = 256 << 20
+	defaultMaxSpoolTotal  = 1 << 30
+)
+
+// NewTransport makes a Transport.
+func NewTransport(o TransportOptions) (*Transport, error) {
+	if o.Payer == nil || o.Next == nil {
+		return nil, errors.New("proxy: a payer and a transport to send with are required")
+	}
+	t := &Transport{
+		payer: o.Payer, next: o.Next, door: o.Door, extra: o.ChallengeHeaders,
+		declined: o.Declined, log: o.Logger, now: o.Clock, patience: 30 * time.Second,
+	}
+	if t.door == "" {
+		t.door = pay.DoorProxy
+	}
+	if t.declined == nil {
+		t.declined = func(string) {}
+	}
+	if t.log == nil {
+		t.log = slog.New(slog.DiscardHandler)
+	}
+	if t.now == nil {
+		t.now = time.Now
+	}
+	var err error
+	if t.plain, err = newPlainRule(o.AllowHTTP, o.MayPayPlain); err != nil {
+		return nil, err
+	}
+	if t.spool, err = newSpooler(o.PayOptions, t.log); err != nil {
+		return nil, err
+	}
+	if t.prepay, err = newPrepay(o.PayOptions, t.now); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+func newSpooler(o PayOptions, log *slog.Logger) (*spooler, error) {
+	for _, n := range []int64{o.MaxReplay, o.MaxReplayTotal, o.MaxSpoolTotal} {
+		if n < 0 {
+			return nil, fmt.Errorf("proxy: replay limit of %d bytes", n)
+		}
+	}
+	s := &spooler{memory: orDefault(o.MaxReplay, defaultMaxReplay), dir: o.SpoolDir, log: log}
+	s.inMemory.limit = orDefault(o.MaxReplayTotal, defaultMaxReplayTotal)
+	s.onDisk.limit = orDefault(o.MaxSpoolTotal, defaultMaxSpoolTotal)
+	s.most = max(s.memory, orDefault(o.MaxSpool, defaultMaxSpool))
+	s.files = o.MaxSpool >= 0
+	if s.dir == "" {
+		s.dir = os.TempDir()
+	}
+	return s, nil
+}
+
+func orDefault(n, def int64) int64 {
+	if n == 0 {
+		return def
+	}
+	return n
+}

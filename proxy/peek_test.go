@@ -1,0 +1,134 @@
+package proxy
+
+import (
+	"crypto/tls"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync/atomic"
+	"testing"
+)
+
+func TestOtherThanTLSIsTunnelled(t *testing.T) {
+	t.Parallel()
+	w := newSecure(t)
+	target := echoServer(t).Addr().String()
+	for _, c := range []struct{ early, later string }{
+		{"GET / early", ""}, {"", "GET / later"}, {"\x16\x03\x01\x00\x05\x02 a server's hello", ""}, {"\x16", "\x02 no TLS"}, {"S", "SH"},
+	} {
+		a, conn, br := w.connect(target, c.early)
+		if a.StatusCode != 200 {
+			t.Fatal(a.StatusCode)
+		}
+		_, _ = io.WriteString(conn, c.later)
+		_ = conn.(*net.TCPConn).CloseWrite()
+		got, err := io.ReadAll(br)
+		if want := c.early + c.later + "bye"; err != nil || string(got) != want {
+			t.Errorf("%q, want %q: %v", got, want, err)
+		}
+	}
+	eventually(t, "the tunnels are gone", func() bool { return w.forward.Tunnels() == 0 })
+}
+
+// greeter speaks first, and then sends everything back.
+func greeter(t *testing.T) net.Listener {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = ln.Close() })
+	go func() {
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				_, _ = io.WriteString(conn, "220 hello\r\n")
+				_, _ = io.Copy(conn, conn)
+			}()
+		}
+	}()
+	return ln
+}
+
+func TestServerSpeaksFirst(t *testing.T) {
+	t.Parallel()
+	w := newSecure(t)
+	_, conn, br := w.connect(greeter(t).Addr().String(), "")
+	if line, err := br.ReadString('\n'); line != "220 hello\r\n" {
+		t.Fatalf("%q %v", line, err)
+	}
+	_, _ = io.WriteString(conn, "EHLO\r\n")
+	if line, err := br.ReadString('\n'); line != "EHLO\r\n" {
+		t.Errorf("%q %v", line, err)
+	}
+	_ = conn.(*net.TCPConn).CloseWrite()
+	if rest, err := io.ReadAll(br); err != nil || len(rest) > 0 {
+		t.Errorf("%q %v", rest, err)
+	}
+}
+
+// A client that is slow to begin with TLS is intercepted all the same.
+func TestSlowHello(t *testing.T) {
+	t.Parallel()
+	var judged atomic.Int32
+	w := newSecure(t, func(s *setup) {
+		s.guard.Own = func(netip.AddrPort) bool { judged.Add(1); return false }
+	})
+	get := "GET /x HTTP/1.1\nHost: " + w.target() + "\n\n"
+	// slow is a connection whose silence has made the proxy dial the upstream.
+	slow := func() *tls.Conn {
+		judged.Store(0)
+		conn := w.inside(w.target(), "shop.example")
+		eventually(t, "the upstream is asked whether it has something to say", func() bool { return judged.Load() == 2 })
+		return conn
+	}
+	a, _ := w.raws(slow(), get, "GET")
+	a.paid(t)
+
+	conn := slow()
+	dribbling := tls.Client(&dribble{Conn: conn.NetConn()}, &tls.Config{RootCAs: w.ours.pool(), ServerName: "shop.example"})
+	b, _ := w.raws(dribbling, get, "GET")
+	b.paid(t)
+
+	w.seller.Close() // nobody there: the client is told over TLS
+	if c, _ := w.raws(slow(), get, "GET"); c.StatusCode != http.StatusBadGateway || c.problem(t).Reason != reasonUnreachable {
+		t.Errorf("%d %s", c.StatusCode, c.body)
+	}
+}
+
+// dribble writes its first bytes one by one.
+type dribble struct {
+	net.Conn
+	n int
+}
+
+func (d *dribble) Write(p []byte) (int, error) {
+	for i := range p {
+		if d.n > 20 {
+			n, err := d.Conn.Write(p[i:])
+			return i + n, err
+		}
+		if _, err := d.Conn.Write(p[i : i+1]); err != nil {
+			return i, err
+		}
+		d.n++
+	}
+	return len(p), nil
+}
+
+func TestStartsTLS(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string][2]bool{
+		"": {true, false}, "\x16": {true, false}, "\x16\x03\x01\x02\x00": {true, false}, "\x16\x03\x01\x02\x00\x01": {true, true}, "\x16\x03\x03\x02\x00\x01rest": {true, true},
+		"G": {false, true}, "\x15": {false, true}, "\x16\x02": {false, true}, "\x16\x03\x01\x02\x00\x02": {false, true}, "\x80\x2e\x01": {false, true},
+	} {
+		if yes, clear := startsTLS([]byte(text)); yes != want[0] || clear != want[1] {
+			t.Errorf("%q: %t %t", text, yes, clear)
+		}
+	}
+}

@@ -1,0 +1,149 @@
+package proxy
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/purserpay/purser/pay"
+)
+
+// keyFresh is how long a connection's key is believed before it is looked up again, so
+// that a changed policy or a revoked key counts on connections that are open already.
+const keyFresh = time.Second
+
+// session is an intercepted connection: what is under the client's TLS, and who the
+// requests in it are for.
+type session struct {
+	*peeked
+	tunnel *tunnel
+	tls    *tls.Conn // over this
+	host   string    // of the CONNECT, in normal form
+	port   uint16
+
+	once   sync.Once
+	closed chan struct{}
+
+	asking sync.Mutex // held while the key is looked up
+	who    caller
+	asked  time.Time // when it was
+
+	mu      sync.Mutex
+	state   http.ConnState // as the server has it
+	since   time.Time      // when it got there
+	serving int            // handlers, which with HTTP/2 may outlive the connection
+	over    chan struct{}  // closed when the last one ends; nil while nobody waits
+	waited  bool
+}
+
+func newSession(t *tunnel, who caller, host string, port uint16, now time.Time) *session {
+	return &session{tunnel: t, who: who, host: host, port: port, asked: now, closed: make(chan struct{})}
+}
+
+// Close closes the connection and ends the waiting for it.
+func (s *session) Close() error {
+	err := s.peeked.Close()
+	s.once.Do(func() { close(s.closed) })
+	return err
+}
+
+func (s *session) speaksHTTP2() bool { return s.tls.ConnectionState().NegotiatedProtocol == "h2" }
+
+// authority is the CONNECT's as part of an https URL.
+func (s *session) authority() string {
+	if s.port != 443 {
+		return net.JoinHostPort(s.host, strconv.Itoa(int(s.port)))
+	}
+	if strings.Contains(s.host, ":") {
+		return "[" + s.host + "]"
+	}
+	return s.host
+}
+
+// means reports whether a Host header means the host and port of the CONNECT.
+func (s *session) means(authority string) bool {
+	host, port := authority, "443"
+	if h, p, err := net.SplitHostPort(authority); err == nil {
+		host, port = h, p
+	} else if inner, ok := strings.CutPrefix(authority, "["); ok && strings.HasSuffix(inner, "]") {
+		host = strings.TrimSuffix(inner, "]")
+	}
+	host, err := normalHost(host)
+	return err == nil && host == s.host && port == strconv.Itoa(int(s.port))
+}
+
+// enter counts a handler in. It fails when the CONNECT is over already.
+func (s *session) enter() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.waited {
+		return false
+	}
+	s.serving++
+	return true
+}
+
+func (s *session) leave() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.serving--; s.serving == 0 && s.over != nil {
+		close(s.over)
+		s.over = nil
+	}
+}
+
+// wait lets no more handlers in and waits for those that are at work: a payment that has
+// begun is brought to its end without its client.
+func (s *session) wait() {
+	s.mu.Lock()
+	s.waited = true
+	var over chan struct{}
+	if s.serving > 0 {
+		over = make(chan struct{})
+		s.over = over
+	}
+	s.mu.Unlock()
+	if over != nil {
+		<-over
+	}
+}
+
+// moved notes the server's view of the connection.
+func (s *session) moved(state http.ConnState) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.state, s.since = state, time.Now()
+}
+
+// caller is who a request is made for, with a key that is not older than keyFresh.
+func (s *session) caller(ctx context.Context, f *Forward) (caller, *refusal) {
+	s.asking.Lock()
+	defer s.asking.Unlock()
+	now := f.now()
+	if age := now.Sub(s.asked); age >= 0 && age < keyFresh {
+		return s.who, nil
+	}
+	key, err := f.payer.Resolve(ctx, s.who.secret)
+	switch {
+	case errors.Is(err, pay.ErrKeyNotFound):
+		return caller{}, keyGone
+	case err != nil:
+		refused := *unavailable
+		refused.cause = err
+		return caller{}, &refused
+	}
+	s.who.key, s.asked = key, now
+	return s.who, nil
+}
+
+// keyGone cannot be a 407: to the client inside, there is no proxy.
+var keyGone = &refusal{
+	status: http.StatusForbidden, reason: reasonCredentials, text: "The API key that this connection was opened with is not valid any more",
+	header: http.Header{"Connection": {"close"}},
+}

@@ -1,0 +1,167 @@
+package proxy
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync/atomic"
+)
+
+var (
+	errTooLarge = errors.New("request body above the replay limit")
+	errSpool    = errors.New("request body cannot be written to a file")
+)
+
+// spooler keeps request bodies: the beginning of each in memory, the rest in a file. Its
+// totals hold for all bodies that are kept at the same time.
+type spooler struct {
+	memory int64 // of one body in memory, in bytes
+	most   int64 // of one body in all
+	files  bool
+	dir    string
+	log    *slog.Logger
+
+	inMemory, onDisk room
+	troubled         atomic.Bool // the last file could not be written, and the log says so
+}
+
+// room is a number of bytes that many share.
+type room struct {
+	limit int64
+	used  atomic.Int64
+}
+
+func (r *room) take(n int64) bool {
+	for {
+		used := r.used.Load()
+		if used+n > r.limit {
+			return false
+		}
+		if r.used.CompareAndSwap(used, used+n) {
+			return true
+		}
+	}
+}
+
+func (r *room) give(n int64) { r.used.Add(-n) }
+
+// keep starts the copy of a body of the given length, -1 if that is not known.
+func (s *spooler) keep(length int64) kept {
+	k := kept{spool: s, first: 4 << 10}
+	if length >= 0 {
+		k.first = int(min(length, 64<<10))
+	}
+	return k
+}
+
+// kept is the copy of one body. It is not safe for concurrent use.
+type kept struct {
+	spool  *spooler
+	first  int    // what is allocated first
+	memory []byte // its capacity is taken from the room in memory
+	file   *os.File
+	name   string // of the file, if it could not be unlinked while it is open
+	size   int64
+}
+
+// add appends as much of p as can be kept. If that is not all of it, the error says why:
+// errTooLarge or errSpool.
+func (k *kept) add(p []byte) (int, error) {
+	if k.size+int64(len(p)) > k.spool.most {
+		return 0, errTooLarge
+	}
+	n := 0
+	if k.file == nil { // the file goes on where the memory ends
+		n = k.fit(len(p))
+		k.memory = append(k.memory, p[:n]...)
+		k.size += int64(n)
+	}
+	if n == len(p) {
+		return n, nil
+	}
+	if err := k.spill(p[n:]); err != nil {
+		return n, err
+	}
+	return len(p), nil
+}
+
+// fit makes room in memory for n more bytes, or fewer, and returns for how many.
+func (k *kept) fit(n int) int {
+	want := int(min(int64(len(k.memory)+n), k.spool.memory))
+	if have := cap(k.memory); want > have {
+		to := int(min(int64(max(2*have, want, k.first)), k.spool.memory))
+		if k.spool.inMemory.take(int64(to - have)) {
+			k.memory = append(make([]byte, 0, to), k.memory...)
+		}
+	}
+	return min(want, cap(k.memory)) - len(k.memory)
+}
+
+// spill appends p to the file, all of it or nothing.
+func (k *kept) spill(p []byte) error {
+	s := k.spool
+	if !s.files || !s.onDisk.take(int64(len(p))) {
+		return errTooLarge
+	}
+	err := k.create()
+	if err == nil {
+		_, err = k.file.WriteAt(p, k.size-int64(len(k.memory)))
+	}
+	if err != nil {
+		s.onDisk.give(int64(len(p)))
+		if s.troubled.CompareAndSwap(false, true) {
+			s.log.Error("request bodies cannot be spooled: their 402s are not paid", "error", err)
+		}
+		return fmt.Errorf("%w: %w", errSpool, err)
+	}
+	s.troubled.Store(false)
+	k.size += int64(len(p))
+	return nil
+}
+
+// create makes the file. It has no name any more where the system allows that, so that
+// a crash leaves nothing behind.
+func (k *kept) create() error {
+	if k.file != nil {
+		return nil
+	}
+	f, err := os.CreateTemp(k.spool.dir, "purser-body-") // with mode 0600
+	if err != nil {
+		return err
+	}
+	k.file = f
+	if os.Remove(f.Name()) != nil {
+		k.name = f.Name()
+	}
+	return nil
+}
+
+// at reads from an offset below the size.
+func (k *kept) at(p []byte, off int64) (int, error) {
+	inMemory := int64(len(k.memory))
+	if off < inMemory {
+		return copy(p, k.memory[off:]), nil
+	}
+	p = p[:min(int64(len(p)), k.size-off)]
+	n, err := k.file.ReadAt(p, off-inMemory)
+	if n == len(p) {
+		err = nil
+	}
+	return n, err
+}
+
+// drop gives everything back. The copy is empty then, and stays so.
+func (k *kept) drop() {
+	k.spool.inMemory.give(int64(cap(k.memory)))
+	k.spool.onDisk.give(k.size - int64(len(k.memory)))
+	k.memory, k.size = nil, 0
+	if k.file == nil {
+		return
+	}
+	_ = k.file.Close() // nothing in it is wanted any more
+	if k.name != "" {
+		_ = os.Remove(k.name) //nolint:gosec // the name is os.CreateTemp's
+	}
+	k.file, k.name = nil, ""
+}

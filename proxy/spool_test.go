@@ -1,0 +1,279 @@
+package proxy
+
+import (
+	"bytes"
+	"crypto/rand"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/purserpay/purser/pay"
+)
+
+func TestSpoolLimits(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for _, o := range []PayOptions{{MaxReplay: -1}, {MaxReplayTotal: -1}, {MaxSpoolTotal: -1}, {PrepayFor: -1}, {Prepay: []string{"a b"}}} {
+		if _, err := NewTransport(TransportOptions{Payer: w.payer, Next: &http.Transport{}, PayOptions: o}); err == nil {
+			t.Errorf("taken: %+v", o)
+		}
+	}
+	tr, err := NewTransport(TransportOptions{Payer: w.payer, Next: &http.Transport{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := tr.spool
+	if s.memory != 1<<20 || s.most != 64<<20 || !s.files || s.dir != os.TempDir() || s.inMemory.limit != 256<<20 || s.onDisk.limit != 1<<30 || tr.prepay != nil {
+		t.Errorf("defaults: %d %d %t %s %d %d %v", s.memory, s.most, s.files, s.dir, s.inMemory.limit, s.onDisk.limit, tr.prepay)
+	}
+}
+
+// The file belongs to nobody else, and has no name where the system can do without.
+func TestSpoolFile(t *testing.T) {
+	t.Parallel()
+	s := keeper(t, 3, 10)
+	k := s.keep(-1)
+	if n, err := k.add([]byte("01234")); n != 5 || err != nil {
+		t.Fatal(n, err)
+	}
+	info, err := k.file.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
+		t.Errorf("mode %s", info.Mode())
+	}
+	if left := files(t, s.dir); (len(left) == 0) != (k.name == "") {
+		t.Errorf("files %v, name %q", left, k.name)
+	}
+	if runtime.GOOS == "linux" && k.name != "" {
+		t.Errorf("a crash would leave %s", k.name)
+	}
+	file := k.file
+	k.drop()
+	if left := files(t, s.dir); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+	if _, err := file.ReadAt(make([]byte, 1), 0); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("the file is open: %v", err)
+	}
+	k.drop() // once more does no harm
+	nothingKept(t, s)
+}
+
+func files(t *testing.T, dir string) []string {
+	t.Helper()
+	list, err := filepath.Glob(filepath.Join(dir, "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+// A file that cannot be unlinked while it is open is removed in the end.
+func TestSpoolFileWithAName(t *testing.T) {
+	t.Parallel()
+	s := keeper(t, 0, 10)
+	f, err := os.CreateTemp(s.dir, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := s.keep(-1)
+	k.file, k.name = f, f.Name()
+	k.drop()
+	if left := files(t, s.dir); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+func TestSpoolTotals(t *testing.T) {
+	t.Parallel()
+	s := keeper(t, 10, 30)
+	s.inMemory.limit, s.onDisk.limit = 15, 25
+	a, b, c := s.keep(30), s.keep(30), s.keep(-1)
+	if n, err := a.add(make([]byte, 20)); n != 20 || err != nil { // 10 and 10
+		t.Fatal(n, err)
+	}
+	if n, err := b.add(make([]byte, 15)); n != 15 || err != nil || len(b.memory) > 5 { // no room for 10 in memory
+		t.Fatal(n, err, len(b.memory))
+	}
+	if _, err := c.add(make([]byte, 11)); !errors.Is(err, errTooLarge) {
+		t.Fatal(err)
+	}
+	a.drop()
+	if n, err := c.add(make([]byte, 11)); n != 11 || err != nil {
+		t.Fatal(n, err)
+	}
+	b.drop()
+	c.drop()
+	nothingKept(t, s)
+}
+
+// Large bodies are paid for as small ones are, and nothing of them stays behind.
+func TestSpooledBody(t *testing.T) {
+	t.Parallel()
+	w, dir := newWorld(t), t.TempDir()
+	tr := w.transport(nil, TransportOptions{PayOptions: PayOptions{MaxReplay: 10_000, MaxSpool: 3_000_000, SpoolDir: dir}})
+	data := make([]byte, 3_000_000)
+	_, _ = rand.Read(data)
+	for _, chunked := range []bool{false, true} {
+		for _, early := range []bool{false, true} { // whether the seller asks before it has read
+			s := newSeller(t, func(s *seller) {
+				s.challenge = func(rw http.ResponseWriter, r *http.Request) {
+					if !early {
+						_, _ = io.Copy(io.Discard, r.Body)
+					}
+					s.writeChallenge(rw, r, s.price, "Payment required")
+				}
+			})
+			var body io.Reader = bytes.NewReader(data)
+			if chunked {
+				body = io.MultiReader(body)
+			}
+			call := w.call()
+			a, err := w.trip(tr, call, request(t, "POST", s.URL+"/upload", body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			a.paid(t)
+			if a.body != "paid:POST:"+string(data) {
+				t.Errorf("chunked %t, early %t: %d bytes came back changed", chunked, early, len(a.body))
+			}
+			call.Finish(true)
+			eventually(t, "everything is given back", func() bool {
+				return tr.spool.inMemory.used.Load() == 0 && tr.spool.onDisk.used.Load() == 0
+			})
+			if left := files(t, dir); len(left) > 0 {
+				t.Errorf("left: %v", left)
+			}
+			s.expect(1, 1, 1)
+		}
+	}
+}
+
+// A body that cannot be spooled passes all the same, and so does its 402.
+func TestSpoolFails(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *setup) {
+		s.forward.MaxReplay, s.forward.SpoolDir = 1000, filepath.Join(t.TempDir(), "missing")
+	})
+	var got []string
+	s := newSeller(t, func(s *seller) {
+		s.challenge = func(rw http.ResponseWriter, r *http.Request) {
+			b, _ := io.ReadAll(r.Body)
+			got = append(got, string(b))
+			s.writeChallenge(rw, r, s.price, "Payment required")
+		}
+	})
+	data := strings.Repeat("0123456789", 20_000)
+	for range 3 {
+		w.do(w.agent(), request(t, "POST", s.URL+"/x", strings.NewReader(data))).declined(t, DeclinedSpool, true)
+	}
+	s.expect(3, 0, 0)
+	for _, b := range got {
+		if b != data {
+			t.Errorf("the seller got %d of %d bytes", len(b), len(data))
+		}
+	}
+	if n := strings.Count(w.logs.String(), "cannot be spooled"); n != 1 {
+		t.Errorf("logged %d times", n)
+	}
+	eventually(t, "everything is given back", func() bool {
+		p := w.forward.transport.spool
+		return p.inMemory.used.Load() == 0 && p.onDisk.used.Load() == 0
+	})
+	// Small ones need no file.
+	w.do(w.agent(), request(t, "POST", s.URL+"/x", strings.NewReader("small"))).paid(t)
+}
+
+// What all requests in flight may keep is bounded. Who finds no room is served unpaid.
+func TestSpoolIsFull(t *testing.T) {
+	t.Parallel()
+	w, s := newWorld(t), newSeller(t)
+	tr := w.transport(nil, TransportOptions{PayOptions: PayOptions{
+		MaxReplay: 1000, MaxReplayTotal: 1000, MaxSpool: 100_000, MaxSpoolTotal: 100_000, SpoolDir: t.TempDir(),
+	}})
+	arrived, goOn := make(chan struct{}), make(chan struct{})
+	s.paid = func(rw http.ResponseWriter, r *http.Request, n int) {
+		if n == 1 {
+			close(arrived)
+			<-goOn
+		}
+		s.receipt(rw, n)
+	}
+	first := make(chan error, 1)
+	call := w.call()
+	go func() {
+		_, err := w.trip(tr, call, request(t, "POST", s.URL+"/1", bytes.NewReader(make([]byte, 90_000))))
+		first <- err
+	}()
+	<-arrived
+	second := w.call()
+	a, err := w.trip(tr, second, request(t, "POST", s.URL+"/2", bytes.NewReader(make([]byte, 90_000))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.declined(t, DeclinedBodyTooLarge, true)
+	second.Finish(true)
+	close(goOn)
+	if err := <-first; err != nil {
+		t.Fatal(err)
+	}
+	call.Finish(true)
+	third := w.call()
+	a, err = w.trip(tr, third, request(t, "POST", s.URL+"/2", bytes.NewReader(make([]byte, 90_000))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.paid(t)
+	third.Finish(true)
+	s.expect(3, 2, 2)
+}
+
+// After an error another attempt may follow, so the body is kept until the call is over.
+func TestSpoolEndsWithTheCall(t *testing.T) {
+	t.Parallel()
+	w, s := newWorld(t), newSeller(t)
+	s.challenge = func(rw http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		rw.WriteHeader(http.StatusServiceUnavailable)
+	}
+	tr, call := w.transport(nil, TransportOptions{PayOptions: PayOptions{MaxReplay: 1000, SpoolDir: t.TempDir()}}), w.call()
+	for range 3 {
+		in := &incoming{t: t, method: "POST", body: strings.Repeat("x", 5000)}
+		if a, err := w.trip(tr, call, in.to(s.URL+"/x")); err != nil || a.StatusCode != 503 {
+			t.Fatal(a, err)
+		}
+		if m, d := tr.spool.inMemory.used.Load(), tr.spool.onDisk.used.Load(); m != 1000 || d != 4000 {
+			t.Errorf("%d and %d bytes are kept", m, d)
+		}
+	}
+	call.Finish(true)
+	nothingKept(t, tr.spool)
+}
+
+// A file that breaks under the paid request is a send without an answer, not a second
+// payment and not a request with half a body.
+func TestSpoolBreaksUnderThePaidRequest(t *testing.T) {
+	t.Parallel()
+	w, s := newWorld(t), newSeller(t)
+	tr := w.transport(nil, TransportOptions{PayOptions: PayOptions{MaxReplay: 1000, SpoolDir: t.TempDir()}})
+	call := w.call()
+	s.challenge = func(rw http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		_ = call.body.kept.file.Close() // the disk is gone
+		s.writeChallenge(rw, r, s.price, "Payment required")
+	}
+	_, err := w.trip(tr, call, request(t, "POST", s.URL+"/x", bytes.NewReader(make([]byte, 500_000))))
+	call.Finish(false)
+	var lost *SendError
+	if !errors.As(err, &lost) || lost.Payment.State != pay.Open {
+		t.Fatalf("%v", err)
+	}
+	s.expect(1, 0, 0) // half a request is none
+}
