@@ -96,8 +96,11 @@ func (c *child) cleanup(t *testing.T) {
 	})
 }
 
+// peerReady is what a peer that listens prints first.
+type peerReady struct{ URL, TLS string }
+
 // startPeer starts one of the programs in peers and returns where it listens.
-func startPeer(ctx context.Context, script string, environment map[string]string) (*child, string, error) {
+func startPeer(ctx context.Context, script string, environment map[string]string) (*child, peerReady, error) {
 	cmd := peerCommand(ctx, script, environment)
 	first := make(chan string, 1)
 	c, err := startChild(ctx, script, cmd, func(line string) {
@@ -107,21 +110,21 @@ func startPeer(ctx context.Context, script string, environment map[string]string
 		}
 	})
 	if err != nil {
-		return nil, "", err
+		return nil, peerReady{}, err
 	}
-	ready := struct{ URL string }{}
 	select {
 	case line := <-first:
+		var ready peerReady
 		if err := json.Unmarshal([]byte(line), &ready); err != nil {
 			c.kill()
-			return nil, "", fmt.Errorf("%s: first line %q: %w", script, line, err)
+			return nil, ready, fmt.Errorf("%s: first line %q: %w", script, line, err)
 		}
-		return c, ready.URL, nil
+		return c, ready, nil
 	case <-c.done:
-		return nil, "", fmt.Errorf("%s ended: %w\n%s", script, c.err, c.log)
+		return nil, peerReady{}, fmt.Errorf("%s ended: %w\n%s", script, c.err, c.log)
 	case <-time.After(60 * time.Second):
 		c.kill()
-		return nil, "", fmt.Errorf("%s is not ready after 60 s:\n%s", script, c.log)
+		return nil, peerReady{}, fmt.Errorf("%s is not ready after 60 s:\n%s", script, c.log)
 	}
 }
 
@@ -174,17 +177,23 @@ func (w *world) binary(t *testing.T, command, variable string) string {
 	if path := os.Getenv(variable); path != "" {
 		return path
 	}
+	return w.build(t, "../cmd/"+command)
+}
+
+// build builds a program once per run and returns its path.
+func (w *world) build(t *testing.T, folder string) string {
+	t.Helper()
 	w.buildMu.Lock()
 	defer w.buildMu.Unlock()
-	path := filepath.Join(w.dir, command)
+	path := filepath.Join(w.dir, filepath.Base(folder))
 	if _, err := os.Stat(path); err == nil {
 		return path
 	} else if !errors.Is(err, os.ErrNotExist) {
 		t.Fatal(err)
 	}
-	out, err := exec.CommandContext(w.ctx, "go", "build", "-o", path, "../cmd/"+command).CombinedOutput()
+	out, err := exec.CommandContext(w.ctx, "go", "build", "-o", path, folder).CombinedOutput()
 	if err != nil {
-		t.Fatalf("build %s: %v\n%s", command, err, out)
+		t.Fatalf("build %s: %v\n%s", folder, err, out)
 	}
 	return path
 }

@@ -3,12 +3,15 @@ package e2e
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -25,6 +28,12 @@ type purser struct {
 	binary string
 	data   string // directory of the database
 	port   int    // stays the same when it is started again
+	// config is a configuration file other than the shipped one with the sellers' names; may be empty.
+	config string
+	// settings are further variables of its environment.
+	settings map[string]string
+	// upstreamPort is where its sidecar door listens.
+	upstreamPort int
 }
 
 // sharedPurser is the purser of all tests that do not kill it. Its facilitator is reached through env.settlements.
@@ -46,24 +55,25 @@ func sharedPurser(t *testing.T) *purser {
 
 // start runs the binary on its data directory and returns when it answers.
 func (p *purser) start(ctx context.Context, facilitator string) error {
-	config, err := filepath.Abs("../xcaddy.Caddyfile")
-	if err != nil {
-		return err
+	if p.config == "" {
+		var err error
+		if p.config, err = sellersConfig(); err != nil {
+			return err
+		}
 	}
 	ports, err := freePorts(2)
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command(p.binary, "run", "--config", config)
-	cmd.Env = append(baseEnvironment(), assignments(map[string]string{
-		"PURSER_PORT":            strconv.Itoa(p.port),
-		"PURSER_UPSTREAM_PORT":   strconv.Itoa(ports[0]),
+	p.upstreamPort = ports[0]
+	cmd := exec.Command(p.binary, "run", "--config", p.config)
+	cmd.Env = append(p.environment(), assignments(map[string]string{
+		"PURSER_UPSTREAM_PORT":   strconv.Itoa(p.upstreamPort),
 		"PURSER_METRICS_PORT":    strconv.Itoa(ports[1]),
-		"PURSER_ADMIN":           "unix/" + p.data + ".sock|0600",
-		"PURSER_DATA_DIR":        p.data,
 		"PURSER_FACILITATOR_URL": facilitator,
 		"PURSER_RPC_URL":         env.chain.RPCURL(),
 	})...)
+	cmd.Env = append(cmd.Env, assignments(p.settings)...)
 	if p.child, err = startChild(ctx, "purser", cmd, func(string) {}); err != nil {
 		return err
 	}
@@ -89,19 +99,66 @@ func (p *purser) start(ctx context.Context, facilitator string) error {
 	}
 }
 
+// environment is what purser's own commands are told beside the configuration.
+func (p *purser) environment() []string {
+	return append(baseEnvironment(), assignments(map[string]string{
+		"PURSER_PORT":     strconv.Itoa(p.port),
+		"PURSER_ADMIN":    "unix/" + p.socket() + "|0600",
+		"PURSER_DATA_DIR": p.data,
+	})...)
+}
+
+// socket is where its admin endpoint listens.
+func (p *purser) socket() string { return p.data + ".sock" }
+
+// sellersConfig is the configuration that people start from, in a file, with what the tests need beside it: the sellers'
+// names, and their certificates' authority.
+func sellersConfig() (string, error) {
+	text, err := os.ReadFile("../xcaddy.Caddyfile")
+	if err != nil {
+		return "", err
+	}
+	const place = "purser_proxy {\n"
+	before, after, found := strings.Cut(string(text), place)
+	if !found {
+		return "", fmt.Errorf("no %q in the configuration", place)
+	}
+	file, err := os.CreateTemp(env.dir, "*.Caddyfile")
+	if err != nil {
+		return "", err
+	}
+	_, err = file.WriteString(before + place + proxyDirectives() + after)
+	return file.Name(), errors.Join(err, file.Close())
+}
+
+// proxyDirectives are the subdirectives of purser_proxy that make the sellers known.
+func proxyDirectives() string {
+	text := "trust " + env.certificates.root + "\n"
+	for _, name := range []string{nameV2, nameV1, nameOther} {
+		text += "resolve " + name + " 127.0.0.1\n"
+	}
+	return text
+}
+
 func (p *purser) host() string           { return "127.0.0.1:" + strconv.Itoa(p.port) }
 func (p *purser) url(path string) string { return "http://" + p.host() + path }
 
-// freePorts finds TCP ports that nobody listens on.
+// freePorts finds TCP ports that nobody listens on, and gives none of them twice in a run.
 func freePorts(n int) ([]int, error) {
+	env.portsMu.Lock()
+	defer env.portsMu.Unlock()
 	var ports []int
-	for range n {
+	for len(ports) < n {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			return nil, err
 		}
-		defer listener.Close() // at the end, so that no port is given twice
-		ports = append(ports, listener.Addr().(*net.TCPAddr).Port)
+		defer listener.Close() // at the end, so that the system gives another one
+		port := listener.Addr().(*net.TCPAddr).Port
+		if !slices.Contains(env.ports, port) {
+			env.ports = append(env.ports, port)
+			ports = append(ports, port)
+		}
 	}
 	return ports, nil
 }
@@ -120,6 +177,7 @@ type payer struct {
 	host   string // of its purser, or of a wire in front of it
 	key    string
 	wallet common.Address
+	purser *purser // nil if it is a sandbox's
 }
 
 func (p *purser) newPayer(t *testing.T) *payer {
@@ -136,14 +194,14 @@ func (p *purser) newPayer(t *testing.T) *payer {
 	decode(t, created, http.StatusCreated, &made)
 	wallet := struct{ Address string }{}
 	decode(t, send(t, direct, "POST", p.url("/wallets"), `{"network":"base"}`, "X-Api-Key", made.Key), http.StatusCreated, &wallet)
-	payer := &payer{p.host(), made.Key, common.HexToAddress(wallet.Address)}
+	payer := &payer{p.host(), made.Key, common.HexToAddress(wallet.Address), p}
 	env.fund(t, payer.wallet)
 	return payer
 }
 
 // through is the same payer, reaching its purser by another address.
 func (p *payer) through(host string) *payer {
-	return &payer{host, p.key, p.wallet}
+	return &payer{host, p.key, p.wallet, p.purser}
 }
 
 // decode reads a JSON answer of the expected status.
@@ -284,7 +342,7 @@ func (p *payer) requireSettled(t *testing.T, to common.Address, n int) {
 		t.Fatalf("%d spend events, want %d: %+v", len(events), n, events)
 	}
 	for _, event := range events {
-		if event.Amount != strconv.Itoa(price) || event.Currency != "USDC" || !strings.HasPrefix(event.RequestURL, "http://") {
+		if event.Amount != strconv.Itoa(price) || event.Currency != "USDC" || !strings.HasPrefix(event.RequestURL, "http") {
 			t.Fatalf("spend event %+v", event)
 		}
 	}

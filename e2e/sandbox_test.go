@@ -18,8 +18,8 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 )
 
-// sandbox is a running purser-sandbox and what it says of itself.
-type sandbox struct {
+// sandboxProcess is a running purser-sandbox and what it says of itself.
+type sandboxProcess struct {
 	*child
 	API, Proxy, Key, Wallet, Seller, Facilitator, RPC, Token, Data string
 
@@ -28,13 +28,13 @@ type sandbox struct {
 }
 
 // startSandbox starts purser-sandbox on free ports and returns when it has printed a line with the given text.
-func startSandbox(t *testing.T, ready string, arguments ...string) *sandbox {
+func startSandbox(t *testing.T, ready string, arguments ...string) *sandboxProcess {
 	t.Helper()
 	binary := env.binary(t, "purser-sandbox", "PURSER_SANDBOX_BIN")
 	cmd := exec.Command(binary, append(arguments, "-port", "0")...)
 	cmd.Dir = t.TempDir()
 	cmd.Env = baseEnvironment()
-	s := &sandbox{}
+	s := &sandboxProcess{}
 	var err error
 	s.child, err = startChild(env.ctx, "purser-sandbox", cmd, func(line string) {
 		s.mu.Lock()
@@ -54,24 +54,24 @@ func startSandbox(t *testing.T, ready string, arguments ...string) *sandbox {
 	return s
 }
 
-func (s *sandbox) said() []string {
+func (s *sandboxProcess) said() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.lines)
 }
 
 // payer is the key that the sandbox made, at the proxy that it names.
-func (s *sandbox) payer(t *testing.T) *payer {
+func (s *sandboxProcess) payer(t *testing.T) *payer {
 	t.Helper()
 	proxy, err := url.Parse(s.Proxy)
 	if err != nil || proxy.Host == "" {
 		t.Fatalf("proxy %q: %v", s.Proxy, err)
 	}
-	return &payer{proxy.Host, s.Key, common.HexToAddress(s.Wallet)}
+	return &payer{proxy.Host, s.Key, common.HexToAddress(s.Wallet), nil}
 }
 
 // balance asks the sandbox's own chain what an account owns of the token.
-func (s *sandbox) balance(t *testing.T, account common.Address) *big.Int {
+func (s *sandboxProcess) balance(t *testing.T, account common.Address) *big.Int {
 	t.Helper()
 	call := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"eth_call","params":[{"to":"%s","data":"0x70a08231%064x"},"latest"]}`,
 		s.Token, account.Bytes()) // balanceOf(account)

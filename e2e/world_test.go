@@ -32,6 +32,8 @@ type world struct {
 	ctx   context.Context // ends with the run
 	dir   string          // for binaries and data
 	chain *evm.Chain
+	// certificates are the sellers'.
+	certificates *certificates
 
 	facilitator   string // of @x402/core 2.27, both protocol versions
 	facilitatorV1 string // of x402 1.2
@@ -42,6 +44,8 @@ type world struct {
 	// v1Modern speaks version 1 too, but settles through the newer facilitator.
 	v1Modern seller
 
+	portsMu  sync.Mutex
+	ports    []int // that were given
 	buildMu  sync.Mutex
 	sharedMu sync.Mutex
 	shared   *purser
@@ -51,8 +55,18 @@ type world struct {
 
 // seller is a running paid API.
 type seller struct {
-	url   string
-	payTo common.Address
+	url, tls string // http and https, on loopback
+	name     string // by which purser knows it as well
+	payTo    common.Address
+}
+
+// under is the seller's base URL by its name.
+func (s seller) under(t *testing.T, scheme string) string {
+	t.Helper()
+	if scheme == "https" {
+		return named(t, s.tls, s.name)
+	}
+	return named(t, s.url, s.name)
 }
 
 func startWorld(ctx context.Context) (*world, error) {
@@ -65,6 +79,9 @@ func startWorld(ctx context.Context) (*world, error) {
 
 func (w *world) start() (err error) {
 	if w.dir, err = os.MkdirTemp("", "purser-e2e-"); err != nil {
+		return err
+	}
+	if w.certificates, err = newCertificates(w.dir); err != nil {
 		return err
 	}
 	if w.chain, err = evm.Start(w.ctx, evm.Options{}); err != nil {
@@ -82,7 +99,9 @@ func (w *world) start() (err error) {
 		facilitator string
 	}
 	return concurrently(func(s start) (err error) {
-		*s.into, err = w.startSeller(s.script, s.facilitator, nil)
+		if *s.into, err = w.startSeller(s.script, s.facilitator, nil); s.script == "seller-v1.mjs" {
+			s.into.name = nameV1
+		}
 		return err
 	},
 		start{&w.v2, "seller-v2.mjs", w.facilitator},
@@ -104,7 +123,8 @@ func (w *world) startFacilitators() error {
 		if err := w.chain.FundETH(w.ctx, address, new(big.Int).Mul(big.NewInt(100), big.NewInt(params.Ether))); err != nil {
 			return err
 		}
-		*s.into, err = w.startPeer(s.script, map[string]string{"RPC_URL": w.chain.RPCURL(), "PRIVATE_KEY": key})
+		ready, err := w.startPeer(s.script, map[string]string{"RPC_URL": w.chain.RPCURL(), "PRIVATE_KEY": key})
+		*s.into = ready.URL
 		return err
 	},
 		start{&w.facilitator, "facilitator.mjs"},
@@ -119,24 +139,26 @@ func (w *world) startSeller(script, facilitator string, more map[string]string) 
 	if err != nil {
 		return seller{}, err
 	}
-	environment := map[string]string{"FACILITATOR_URL": facilitator, "PAY_TO": payTo.Hex()}
+	environment := map[string]string{
+		"FACILITATOR_URL": facilitator, "PAY_TO": payTo.Hex(), "TLS_CERT": w.certificates.chain, "TLS_KEY": w.certificates.key,
+	}
 	for name, value := range more {
 		environment[name] = value
 	}
-	url, err := w.startPeer(script, environment)
-	return seller{url, common.HexToAddress(environment["PAY_TO"])}, err
+	ready, err := w.startPeer(script, environment)
+	return seller{ready.URL, ready.TLS, nameV2, common.HexToAddress(environment["PAY_TO"])}, err
 }
 
 // startPeer starts a program that lives as long as the run does.
-func (w *world) startPeer(script string, environment map[string]string) (string, error) {
-	c, url, err := startPeer(w.ctx, script, environment)
+func (w *world) startPeer(script string, environment map[string]string) (peerReady, error) {
+	c, ready, err := startPeer(w.ctx, script, environment)
 	if err != nil {
-		return "", err
+		return peerReady{}, err
 	}
 	w.sharedMu.Lock()
 	defer w.sharedMu.Unlock()
 	w.children = append(w.children, c)
-	return url, nil
+	return ready, nil
 }
 
 func (w *world) close() error {

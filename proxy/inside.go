@@ -54,8 +54,9 @@ func (i *inside) newServer() *http.Server {
 		},
 		ConnState: func(c net.Conn, state http.ConnState) {
 			if conn, ok := c.(*tls.Conn); ok {
-				conn.NetConn().(*session).moved(state)
+				c = conn.NetConn()
 			}
+			c.(*session).moved(state)
 		},
 	}
 }
@@ -120,7 +121,7 @@ type single struct {
 func (l *single) Accept() (net.Conn, error) {
 	if !l.given {
 		l.given = true
-		return l.session.tls, nil
+		return l.session.inside, nil
 	}
 	select {
 	case <-l.session.closed:
@@ -154,7 +155,7 @@ func (s *session) drain() {
 	for {
 		switch over, unused := s.ending(); {
 		case unused:
-			_ = s.tls.Close()
+			_ = s.inside.Close()
 			return
 		case over:
 			return

@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// Interception says whose HTTPS is opened on the way, and with what certificates.
+// Interception says whose HTTPS is opened on the way, and with what certificates. Plain
+// HTTP in a tunnel to one of these hosts is looked into as well.
 type Interception struct {
 	// Hosts are those whose HTTPS is opened; Except are tunnelled blind all the same.
 	Hosts, Except HostList
@@ -68,10 +69,14 @@ func (f *Forward) intercept(w http.ResponseWriter, r *http.Request, s *session) 
 	target := net.JoinHostPort(s.host, strconv.Itoa(int(s.port)))
 	upstream, err := f.listen(s.tunnel, conn, target)
 	switch {
+	case err == nil && upstream == nil && conn.speaks() == plainHTTP:
+		s.inside = s
+		f.log.Debug("tunnel opened: plain HTTP", "key", s.who.key.ID, "host", s.host, "port", s.port)
+		f.inside.serve(s)
 	case err == nil && upstream == nil:
 		f.open(r, s)
 	case err == nil:
-		f.log.Debug("tunnel opened: not TLS", "key", s.who.key.ID, "host", s.host, "port", s.port)
+		f.log.Debug("tunnel opened: blind", "key", s.who.key.ID, "host", s.host, "port", s.port)
 		s.tunnel.run(conn, upstream)
 	case errors.Is(err, errClientGone):
 		f.log.Debug("client left before its tunnel was used", "host", s.host, "error", err)
@@ -98,12 +103,12 @@ func (g *Guard) foresee(host string, port uint16) error {
 }
 
 // listen finds out what a tunnel is for. Without an upstream, the client has begun to
-// speak TLS. Otherwise it speaks something else, or the server speaks first.
+// speak TLS or HTTP. Otherwise it speaks something else, or the server speaks first.
 func (f *Forward) listen(t *tunnel, client *peeked, target string) (*peeked, error) {
 	err := client.look(time.Now().Add(silence))
 	defer func() { _ = client.SetReadDeadline(time.Time{}) }()
 	switch {
-	case err == nil && client.speaksTLS():
+	case err == nil && client.speaks() != other:
 		return nil, nil
 	case err != nil && !errors.Is(err, io.EOF) && !timedOut(err):
 		return nil, fmt.Errorf("%w: %w", errClientGone, err)
@@ -118,14 +123,14 @@ func (f *Forward) listen(t *tunnel, client *peeked, target string) (*peeked, err
 	// Who is silent for so long is not waited for when the proxy is closed.
 	defer context.AfterFunc(t.set.closing, func() { _ = client.Close() })()
 	if dialErr != nil {
-		// Over TLS the client can be told.
-		if client.look(time.Now().Add(helloTimeout)) == nil && client.speaksTLS() {
+		// A client that speaks HTTP, over TLS or not, can be told.
+		if client.look(time.Now().Add(helloTimeout)) == nil && client.speaks() != other {
 			return nil, nil
 		}
 		return nil, dialErr
 	}
 	upstream := &peeked{Conn: conn}
-	if whoIsFirst(t, client, upstream); client.speaksTLS() && len(upstream.early) == 0 {
+	if whoIsFirst(t, client, upstream); client.speaks() != other && len(upstream.early) == 0 {
 		_ = upstream.Close()
 		return nil, nil
 	}
@@ -190,7 +195,7 @@ func (f *Forward) open(r *http.Request, s *session) {
 		f.refused(reasonHandshake)
 		f.log.Info("TLS with a client failed", "peer", r.RemoteAddr, "host", s.host, "reason", reasonHandshake, "error", err)
 	default:
-		s.tls = conn
+		s.tls, s.inside = conn, conn
 		f.log.Debug("tunnel opened: intercepted", "key", s.who.key.ID, "host", s.host, "port", s.port,
 			"protocol", conn.ConnectionState().NegotiatedProtocol)
 		f.inside.serve(s)

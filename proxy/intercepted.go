@@ -43,8 +43,9 @@ func (f *Forward) checkInside(s *session, r *http.Request) *refusal {
 			return misdirected
 		}
 	}
+	scheme, _ := s.scheme()
 	switch {
-	case r.URL.IsAbs() && (!strings.EqualFold(r.URL.Scheme, "https") || r.URL.User != nil || !s.means(r.URL.Host)):
+	case r.URL.IsAbs() && (!strings.EqualFold(r.URL.Scheme, scheme) || r.URL.User != nil || !s.means(r.URL.Host)):
 		return misdirected
 	case r.URL.Opaque != "", r.URL.Path != "" && r.URL.Path[0] != '/':
 		return badRequest("The request needs a path")
@@ -58,7 +59,8 @@ func (f *Forward) checkInside(s *session, r *http.Request) *refusal {
 func (s *session) absolute(r *http.Request) *http.Request {
 	out := r.WithContext(r.Context())
 	u := *r.URL
-	u.Scheme, u.Host = "https", s.authority()
+	u.Scheme, _ = s.scheme()
+	u.Host = s.authority()
 	out.URL = &u
 	if out.Host == "" {
 		out.Host = s.authority()

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"strings"
 	"sync/atomic"
 	"testing"
 )
@@ -129,6 +130,60 @@ func TestStartsTLS(t *testing.T) {
 	} {
 		if yes, clear := startsTLS([]byte(text)); yes != want[0] || clear != want[1] {
 			t.Errorf("%q: %t %t", text, yes, clear)
+		}
+	}
+}
+
+// Some clients, Node's fetch among them, ask for a tunnel for http URLs as well.
+func TestPlainHTTPInTunnel(t *testing.T) {
+	t.Parallel()
+	w := newSecure(t)
+	shop := newSeller(t)
+	target := "shop.example:" + shop.port()
+	get := func(host string) string { return "GET /x HTTP/1.1\nHost: " + host + "\n\n" }
+
+	a, conn, _ := w.connect(target, "")
+	if a.StatusCode != http.StatusOK {
+		t.Fatal(a.StatusCode)
+	}
+	first, _ := w.raws(conn, get(target), "GET")
+	first.paid(t)
+	second, _ := w.raws(conn, get(target), "GET") // on the same connection
+	if second.paid(t) == first.paid(t) {
+		t.Error("two requests, one payment")
+	}
+	shop.expect(2, 2, 2)
+	if p := w.closed(first.paid(t)); p.RequestURL != "http://"+target+"/x" {
+		t.Errorf("booked as %q", p.RequestURL)
+	}
+	misdirected, _ := w.raws(conn, get("other.example:"+shop.port()), "GET")
+	if misdirected.StatusCode != http.StatusMisdirectedRequest || misdirected.problem(t).Reason != reasonMisdirected {
+		t.Errorf("%d %s", misdirected.StatusCode, misdirected.body)
+	}
+
+	// Slowly, so that the seller is dialled in between.
+	_, slow, _ := w.connect(target, "GE")
+	eventually(t, "the client is waited for", func() bool { return w.forward.Tunnels() == 2 })
+	late, _ := w.raws(slow, "T /x HTTP/1.1\nHost: "+target+"\n\n", "GET")
+	late.paid(t)
+
+	shop.Close()
+	_, gone, _ := w.connect(target, "")
+	if c, _ := w.raws(gone, get(target), "GET"); c.StatusCode != http.StatusBadGateway || c.problem(t).Reason != reasonUnreachable {
+		t.Errorf("%d %s", c.StatusCode, c.body)
+	}
+}
+
+func TestStartsHTTP(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string][2]bool{
+		"": {true, false}, "G": {true, false}, "GET /": {true, false}, "GET /x HTTP/1.1\r\n": {true, true}, "POST / HTTP/1.0\nmore": {true, true},
+		"get / HTTP/1.1\n": {false, true}, "EHLO me\r\n": {false, true}, "QUIT\r\n": {false, true}, "PRI * HTTP/2.0\r\n": {false, true},
+		"GET / early\n": {false, true}, "GE /x": {false, true}, "GET /" + strings.Repeat("x", maxRequestLine): {false, true}, "\x16\x03": {false, true},
+		"ABCDEFGHIJKLMNOPQRSTU": {false, true}, "GET  /x HTTP/1.1\n": {false, true},
+	} {
+		if yes, clear := startsHTTP([]byte(text)); yes != want[0] || clear != want[1] {
+			t.Errorf("%.30q: %t %t", text, yes, clear)
 		}
 	}
 }

@@ -18,12 +18,13 @@ import (
 // that a changed policy or a revoked key counts on connections that are open already.
 const keyFresh = time.Second
 
-// session is an intercepted connection: what is under the client's TLS, and who the
-// requests in it are for.
+// session is an intercepted connection: what is under the client's TLS, if it speaks that,
+// and who the requests in it are for.
 type session struct {
 	*peeked
 	tunnel *tunnel
-	tls    *tls.Conn // over this
+	tls    *tls.Conn // over this; nil for plain HTTP
+	inside net.Conn  // what the requests come from: tls, or the session itself
 	host   string    // of the CONNECT, in normal form
 	port   uint16
 
@@ -53,11 +54,21 @@ func (s *session) Close() error {
 	return err
 }
 
-func (s *session) speaksHTTP2() bool { return s.tls.ConnectionState().NegotiatedProtocol == "h2" }
+func (s *session) speaksHTTP2() bool {
+	return s.tls != nil && s.tls.ConnectionState().NegotiatedProtocol == "h2"
+}
 
-// authority is the CONNECT's as part of an https URL.
+// scheme is that of the URLs inside, with its own port.
+func (s *session) scheme() (name string, port uint16) {
+	if s.tls == nil {
+		return "http", 80
+	}
+	return "https", 443
+}
+
+// authority is the CONNECT's as part of a URL.
 func (s *session) authority() string {
-	if s.port != 443 {
+	if _, own := s.scheme(); s.port != own {
 		return net.JoinHostPort(s.host, strconv.Itoa(int(s.port)))
 	}
 	if strings.Contains(s.host, ":") {
@@ -68,7 +79,8 @@ func (s *session) authority() string {
 
 // means reports whether a Host header means the host and port of the CONNECT.
 func (s *session) means(authority string) bool {
-	host, port := authority, "443"
+	_, own := s.scheme()
+	host, port := authority, strconv.Itoa(int(own))
 	if h, p, err := net.SplitHostPort(authority); err == nil {
 		host, port = h, p
 	} else if inner, ok := strings.CutPrefix(authority, "["); ok && strings.HasSuffix(inner, "]") {

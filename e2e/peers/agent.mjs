@@ -2,7 +2,7 @@
 // JSON. Environment: URL, PROXY (http://key@host:port); METHOD, BODY.
 
 import { fetch } from "undici";
-import { env } from "./process.mjs";
+import { env, report } from "./process.mjs";
 import { throughProxy } from "./proxy.mjs";
 
 const response = await fetch(env("URL"), {
@@ -12,11 +12,4 @@ const response = await fetch(env("URL"), {
   headers: process.env.BODY ? { "Content-Type": "application/json" } : {},
   signal: AbortSignal.timeout(30_000),
 });
-console.log(
-  JSON.stringify({
-    status: response.status,
-    body: await response.text(),
-    headers: Object.fromEntries(response.headers),
-  }),
-);
-process.exit(0);
+report(response.status, response.headers, await response.text());

@@ -17,4 +17,4 @@ app.post("/verify", async (req, res) => {
 app.post("/settle", async (req, res) => {
   res.json(await settle(client, req.body.paymentPayload, req.body.paymentRequirements));
 });
-serve(app);
+await serve(app);

@@ -24,4 +24,4 @@ app.post("/verify", async (req, res) => {
 app.post("/settle", async (req, res) => {
   res.json(await facilitator.settle(req.body.paymentPayload, req.body.paymentRequirements));
 });
-serve(app);
+await serve(app);

@@ -16,4 +16,4 @@ const app = express();
 const routes = Object.fromEntries(PAID.map((name) => [name, route]));
 app.use(paymentMiddleware(env("PAY_TO"), routes, { url: env("FACILITATOR_URL") }));
 sell(app);
-serve(app);
+await serve(app);

@@ -27,4 +27,4 @@ const resourceServer = new x402ResourceServer(facilitator).register("eip155:8453
 const app = express();
 app.use(paymentMiddleware(routes, resourceServer));
 sell(app);
-serve(app);
+await serve(app);
