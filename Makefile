@@ -18,8 +18,8 @@ build: ## bin/purser and bin/purser-sandbox
 
 sandbox: ## a whole paid world in one process, offline; prints commands to try
 	@mkdir -p $(BIN)
-	@echo "building purser-sandbox (the first build takes a few minutes) …" >&2
-	@$(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/purser-sandbox
+	@echo "building purser and purser-sandbox (the first build takes a few minutes) …" >&2
+	@$(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/purser ./cmd/purser-sandbox
 	@exec $(BIN)/purser-sandbox
 
 test: test-go test-e2e contracts-check ## everything: Go with -race, programs nobody here wrote, the contract

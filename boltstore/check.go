@@ -1,12 +1,14 @@
 package boltstore
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
+	"runtime/debug"
 	"slices"
+	"strings"
 
 	"go.etcd.io/bbolt"
 
@@ -14,22 +16,93 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// maxFaults bounds what Check reports.
+// maxFaults bounds what a check reports.
 const maxFaults = 50
 
-// Check compares every index, counter and secret with the rows that they are made
-// from, and returns the differences joined. It is for operators and tests: unlike
-// everything else it reads the whole store in one transaction, so that what it sees
-// belongs together.
-func (d *DB) Check(ctx context.Context) error {
-	c := &checker{
-		vault: d.vault.Unseal, counters: map[pay.Counter]x402.Amount{},
-		prices: map[pay.Counter][]x402.Amount{}, labels: map[string]int{}, found: map[string]int{},
+// Report is what a check found.
+type Report struct {
+	Schema int    `json:"schema"`
+	World  string `json:"world,omitempty"` // see pay.Store
+	Size   int64  `json:"size"`            // of the file, in bytes
+	// Backups are the marks of the backups that the store comes from, oldest first; none for
+	// one that was never restored.
+	Backups []Mark `json:"backups,omitempty"`
+
+	Keys     int            `json:"keys"`
+	Wallets  int            `json:"wallets"`
+	Payments int            `json:"payments"`
+	Labels   map[string]int `json:"labels"` // payments by state and flag
+	Events   int            `json:"events"`
+
+	// Secrets: with the master key at hand, it was tried whether every secret can be read.
+	Secrets bool `json:"secrets"`
+	// Pages: the file's own structure was checked too, not only what is in it.
+	Pages bool `json:"pages"`
+	// Faults are the differences that were found; More: there are others.
+	Faults []string `json:"faults"`
+	More   bool     `json:"more,omitempty"`
+}
+
+// Err is nil if nothing is wrong, else an error that lists the faults.
+func (r Report) Err() error {
+	if len(r.Faults) == 0 {
+		return nil
 	}
-	err := d.view(ctx, func(tx *bbolt.Tx) error {
-		c.tx = tx
+	list := slices.Clone(r.Faults)
+	if r.More {
+		list = append(list, "and more")
+	}
+	return errors.New(strings.Join(list, "\n"))
+}
+
+// Check compares every index, counter, event and secret with the rows that they are made
+// from, and returns the differences in one error. It is for tests and small stores: unlike
+// everything else it reads the whole store in one transaction. A copy of a store in use is
+// checked with [Copy.Check].
+func (d *DB) Check(ctx context.Context) error {
+	var r Report
+	err := d.view(ctx, func(tx *bbolt.Tx) (err error) {
+		r, err = checkRows(ctx, tx, d.vault.Unseal)
+		return err
+	})
+	return errors.Join(r.Err(), err)
+}
+
+// unsealer opens a secret, see vault.Vault.Unseal.
+type unsealer func(sealed []byte, identity string) ([]byte, error)
+
+// checker compares what a transaction sees.
+type checker struct {
+	tx     *bbolt.Tx
+	unseal unsealer // nil: secrets are not tried
+	report Report
+
+	// What the rows add up to.
+	counters map[pay.Counter]x402.Amount
+	prices   map[pay.Counter][]x402.Amount // what was paid, each amount once; the counter has one of them
+	labels   map[string]int
+	found    map[string]int  // index entries by bucket
+	lacking  map[string]bool // buckets in which one is missing
+	disputed map[string]int  // disputed payments, and how many events correct theirs
+}
+
+// errTooManyFaults ends a check that would only go on finding.
+var errTooManyFaults = errors.New("and more")
+
+// checkRows checks what a transaction sees. The error is what kept it from looking.
+func checkRows(ctx context.Context, tx *bbolt.Tx, unseal unsealer) (Report, error) {
+	c := &checker{
+		tx: tx, unseal: unseal,
+		report:   Report{Secrets: unseal != nil, Faults: []string{}, Size: tx.Size(), Labels: map[string]int{}},
+		counters: map[pay.Counter]x402.Amount{}, prices: map[pay.Counter][]x402.Amount{},
+		labels: map[string]int{}, found: map[string]int{}, lacking: map[string]bool{}, disputed: map[string]int{},
+	}
+	err := survive(func() error {
+		if err := c.meta(); err != nil {
+			return err
+		}
 		for _, part := range []func(context.Context) error{
-			c.payments, c.indexes, c.events, c.keys, c.wallets,
+			c.payments, c.indexes, c.labelCounts, c.counted, c.events, c.taskEvents, c.keys, c.organizations, c.wallets,
 		} {
 			if err := part(ctx); err != nil {
 				return err
@@ -37,33 +110,43 @@ func (d *DB) Check(ctx context.Context) error {
 		}
 		return nil
 	})
-	return errors.Join(append(c.faults, err)...)
+	maps.Copy(c.report.Labels, c.labels)
+	switch {
+	case errors.Is(err, errTooManyFaults):
+		c.report.More, err = true, nil
+	case errors.Is(err, errUnreadable):
+		c.fault("%v", err)
+		err = nil
+	}
+	return c.report, err
 }
 
-type checker struct {
-	tx     *bbolt.Tx
-	vault  func(sealed []byte, identity string) ([]byte, error)
-	faults []error
-	// What the rows add up to.
-	counters map[pay.Counter]x402.Amount
-	prices   map[pay.Counter][]x402.Amount // what was paid; the counter has one of them
-	labels   map[string]int
-	found    map[string]int // index entries by bucket
-}
+// errUnreadable: the file's structure is broken, so that reading it ends in nowhere.
+var errUnreadable = errors.New("the file is damaged")
 
-var errTooManyFaults = errors.New("and more")
+// survive runs what reads a file that may be damaged: such a file leads bbolt to places
+// that are not there, which would otherwise end the program.
+func survive(read func() error) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: %v", errUnreadable, p)
+		}
+	}()
+	return read()
+}
 
 // fault notes a difference.
-func (c *checker) fault(format string, args ...any) error {
-	if len(c.faults) >= maxFaults {
-		return errTooManyFaults
+func (c *checker) fault(format string, args ...any) {
+	if len(c.report.Faults) == maxFaults {
+		c.report.More = true
+		return
 	}
-	c.faults = append(c.faults, fmt.Errorf(format, args...))
-	return nil
+	c.report.Faults = append(c.report.Faults, fmt.Sprintf(format, args...))
 }
 
-// each visits a bucket's entries while the caller wants to know.
-func (c *checker) each(ctx context.Context, bucket []byte, visit func(k, v []byte) error) error {
+// each visits a bucket's entries until there are too many faults.
+func (c *checker) each(ctx context.Context, bucket []byte, visit func(k, v []byte)) error {
 	n := 0
 	return c.tx.Bucket(bucket).ForEach(func(k, v []byte) error {
 		if n++; n%scanRows == 0 {
@@ -71,220 +154,60 @@ func (c *checker) each(ctx context.Context, bucket []byte, visit func(k, v []byt
 				return err
 			}
 		}
-		return visit(k, v)
-	})
-}
-
-// payments reads every row once and looks for everything that must refer to it.
-func (c *checker) payments(ctx context.Context) error {
-	return c.each(ctx, paymentsBucket, func(k, v []byte) error {
-		p, err := decodePayment(v)
-		if err != nil {
-			return c.fault("payment %s: %w", k, err)
+		visit(k, v)
+		if c.report.More {
+			return errTooManyFaults
 		}
-		if p.ID != string(k) {
-			return c.fault("payment %s is stored as %s", p.ID, k)
-		}
-		if v[1] != labelBits(p.Labels()...) {
-			err = c.fault("payment %s: label bits are %b", p.ID, v[1])
-		}
-		for _, e := range entries(p) {
-			c.found[string(e.bucket)]++
-			if !c.has(e.bucket, e.key) {
-				err = c.fault("payment %s is missing in %s", p.ID, e.bucket)
-			}
-		}
-		for _, label := range p.Labels() {
-			c.labels[label]++
-		}
-		for _, r := range p.Reservations {
-			if !r.Released {
-				c.counters[r.Counter], _ = c.counters[r.Counter].Add(r.Amount)
-			}
-		}
-		if p.Price != "" && p.State == pay.Settled && !p.Terms.Amount.IsZero() {
-			c.prices[p.Price] = append(c.prices[p.Price], p.Terms.Amount)
-		}
-		if p.State == pay.Settled && !c.has(eventsBucket, join(p.KeyID, p.EventID)) {
-			err = c.fault("payment %s is settled, but its spend event %q is missing", p.ID, p.EventID)
-		}
-		return err
+		return nil
 	})
 }
 
 func (c *checker) has(bucket, key []byte) bool { return hasKey(c.tx.Bucket(bucket), key) }
 
-// indexes compares numbers: every entry that must be there is, so an equal number
-// means that there are no others.
-func (c *checker) indexes(ctx context.Context) error {
-	for _, bucket := range [][]byte{
-		keyPaymentsBucket, labelsBucket, awaitedBucket, idempotencyBucket, hostsBucket, leasesBucket, dueBucket, transactionsBucket,
-	} {
-		n := 0
-		if err := c.each(ctx, bucket, func(_, _ []byte) error { n++; return nil }); err != nil {
-			return err
-		}
-		if want := c.found[string(bucket)]; n != want {
-			if err := c.fault("%s has %d entries, the payments make %d", bucket, n, want); err != nil {
-				return err
-			}
+// genesisHash is what a world of a network looks like.
+var genesisHash = regexp.MustCompile(`^0x[0-9a-f]{64}$`)
+
+// meta checks what the store says about itself, and that all buckets are there. Its errors
+// are about files that cannot be checked at all.
+func (c *checker) meta() (err error) {
+	meta := c.tx.Bucket(metaBucket)
+	if meta == nil {
+		return errNoStore
+	}
+	if c.report.Schema, err = schemaOf(meta); err != nil {
+		return err
+	}
+	if c.report.Schema < len(migrations) {
+		return fmt.Errorf("its schema is %d, and this purser checks %d: start purser once, which upgrades it",
+			c.report.Schema, len(migrations))
+	}
+	known := map[string]bool{}
+	for _, name := range allBuckets {
+		known[string(name)] = true
+		if c.tx.Bucket(name) == nil {
+			return fmt.Errorf("%w: the bucket %s is missing", errUnreadable, name)
 		}
 	}
-	for _, label := range allLabels {
-		n, err := labelCount(c.tx, label)
-		if err == nil && n != c.labels[label] {
-			err = fmt.Errorf("%d payments are counted as %s, and %d are", n, label, c.labels[label])
-		}
-		if err != nil {
-			if err := c.fault("%w", err); err != nil {
-				return err
-			}
-		}
-	}
-	err := c.each(ctx, countersBucket, func(k, _ []byte) error {
-		name := pay.Counter(k)
-		have, err := counterIn(c.tx, name)
-		if err != nil {
-			return c.fault("%w", err)
-		}
-		if paid := c.prices[name]; paid != nil {
-			delete(c.prices, name)
-			if !slices.Contains(paid, have) {
-				return c.fault("price %s is %s, which was never paid", name, have)
-			}
-			return nil
-		}
-		want := c.counters[name]
-		delete(c.counters, name)
-		if have != want {
-			return c.fault("counter %s is %s, the payments make %s", name, have, want)
+	err = c.tx.ForEach(func(name []byte, _ *bbolt.Bucket) error {
+		if !known[string(name)] {
+			c.fault("there is an unknown bucket %q", name)
 		}
 		return nil
 	})
-	for _, name := range slices.Sorted(maps.Keys(c.counters)) {
-		if want := c.counters[name]; err == nil && !want.IsZero() {
-			err = c.fault("counter %s is missing, the payments make %s", name, want)
-		}
+	if err != nil {
+		return err
 	}
-	for _, name := range slices.Sorted(maps.Keys(c.prices)) {
-		if err == nil {
-			err = c.fault("price %s is missing", name)
-		}
+	if len(meta.Get(storeIDKey)) == 0 || len(meta.Get(vaultKey)) == 0 {
+		c.fault("the store has no id or no wrapped keys")
 	}
-	return err
+	c.report.World = string(meta.Get(worldKey))
+	if w := c.report.World; w != "" && w != Sandbox && !genesisHash.MatchString(w) {
+		c.fault("the world %q is neither the sandbox nor a genesis hash", w)
+	}
+	if c.report.Backups, err = marksIn(meta); err != nil {
+		c.fault("%v", err)
+	}
+	return nil
 }
 
-// events looks for events of no payment, and whether they are found by their tasks.
-func (c *checker) events(ctx context.Context) error {
-	labelled, listed := 0, 0
-	err := errors.Join(
-		c.each(ctx, taskEventsBucket, func(_, _ []byte) error { listed++; return nil }),
-		c.eachEvent(ctx, func(e pay.SpendEvent) error {
-			if e.Task == "" {
-				return nil
-			}
-			labelled++
-			if !c.has(taskEventsBucket, join(e.KeyID, e.Task, e.ID)) {
-				return c.fault("spend event %s is not found by its task", e.ID)
-			}
-			return nil
-		}),
-	)
-	if err == nil && labelled != listed {
-		err = c.fault("%d spend events have a task, %d are listed by it", labelled, listed)
-	}
-	return err
-}
-
-func (c *checker) eachEvent(ctx context.Context, visit func(pay.SpendEvent) error) error {
-	return c.each(ctx, eventsBucket, func(k, v []byte) error {
-		var e pay.SpendEvent
-		if err := decodeRow(v, &e); err != nil {
-			return c.fault("spend event %q: %w", k, err)
-		}
-		if !bytes.Equal(k, join(e.KeyID, e.ID)) {
-			return c.fault("spend event %s is stored as %q", e.ID, k)
-		}
-		p, err := paymentIn(c.tx, e.PaymentID)
-		switch {
-		case err != nil:
-			return c.fault("spend event %s: payment %s: %w", e.ID, e.PaymentID, err)
-		case e.Corrects == "" && p.EventID != e.ID:
-			return c.fault("spend event %s is not that of its payment %s", e.ID, p.ID)
-		case e.Corrects != "" && p.EventID != e.Corrects:
-			return c.fault("spend event %s corrects another one than that of payment %s", e.ID, p.ID)
-		}
-		return visit(e)
-	})
-}
-
-func (c *checker) keys(ctx context.Context) error {
-	hashes, members, keys, claimed := 0, 0, 0, 0
-	err := errors.Join(
-		c.each(ctx, keyHashBucket, func(_, id []byte) error {
-			hashes++
-			if _, err := keyIn(c.tx, string(id)); err != nil {
-				return c.fault("hash of key %s: %w", id, err)
-			}
-			return nil
-		}),
-		c.each(ctx, orgKeysBucket, func(_, _ []byte) error { members++; return nil }),
-		c.each(ctx, keysBucket, func(id, _ []byte) error {
-			keys++
-			k, err := keyIn(c.tx, string(id))
-			if err != nil {
-				return c.fault("%w", err)
-			}
-			if n, err := revisionIn(c.tx, k.ID); err != nil || n != k.PolicyRevision {
-				if err := c.fault("key %s has its policy in revision %d, listed is %d, %v", id, k.PolicyRevision, n, err); err != nil {
-					return err
-				}
-			}
-			if !k.Claimed() {
-				return nil
-			}
-			claimed++
-			if !c.has(orgKeysBucket, join(k.OrganizationID, k.ID)) {
-				return c.fault("key %s is missing in its organization", id)
-			}
-			if _, err := c.vault(c.tx.Bucket(keySecretsBucket).Get(id), keyIdentity(k.ID)); err != nil {
-				return c.fault("secret of key %s: %w", id, err)
-			}
-			return nil
-		}),
-	)
-	if err == nil && (hashes != keys || members != claimed) {
-		err = c.fault("%d keys have %d hashes; %d claimed keys are %d in organizations", keys, hashes, claimed, members)
-	}
-	return err
-}
-
-func (c *checker) wallets(ctx context.Context) error {
-	live, listed := 0, 0
-	err := errors.Join(
-		c.each(ctx, liveWalletsBucket, func(_, _ []byte) error { listed++; return nil }),
-		c.each(ctx, walletsBucket, func(id, _ []byte) error {
-			w, err := walletIn(c.tx, string(id))
-			if err != nil {
-				return c.fault("%w", err)
-			}
-			if w.Deleted == nil {
-				live++
-				if !c.has(liveWalletsBucket, join(w.KeyID, w.ID)) {
-					return c.fault("wallet %s is live but not listed", id)
-				}
-			}
-			return nil
-		}),
-		c.each(ctx, walletSecretsBucket, func(id, sealed []byte) error {
-			if _, err := c.vault(sealed, walletIdentity(string(id))); err != nil {
-				return c.fault("secret of wallet %s: %w", id, err)
-			}
-			return nil
-		}),
-	)
-	if err == nil && live != listed {
-		err = c.fault("%d wallets are live, %d are listed", live, listed)
-	}
-	return err
-}
+var errNoStore = errors.New("this is not a purser store")

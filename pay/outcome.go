@@ -18,7 +18,7 @@ const (
 	VerdictVoid     Verdict = "void"
 	VerdictRefused  Verdict = "refused"        // open + refused
 	VerdictExpired  Verdict = "refusedExpired" // a refused payment's money may be released now
-	VerdictAbsent   Verdict = "unresolved"     // expired, no evidence, no RPC
+	VerdictAbsent   Verdict = "unresolved"     // expired, and no evidence to be had
 	VerdictConfirm  Verdict = "confirmed"      // a settled payment was seen on chain for good
 	VerdictDisprove Verdict = "disputed"       // a settled payment is not on chain for good
 )
@@ -47,6 +47,9 @@ type Outcome struct {
 
 	Signature *x402.Signature // stored when the payment has none yet
 	Receipted bool            // the seller's receipt was posted
+	// Resolution: the verdict, settled or void, is an operator's. It needs the lease, and a
+	// payment that is [Payment.Resolvable].
+	Resolution *Resolution
 	// Check moves recovery's next look; zero leaves it, or, with Looked, ends the looking.
 	// Looked counts a look.
 	Check  time.Time
@@ -77,6 +80,11 @@ func (p *Payment) Apply(o Outcome) (Effects, error) {
 	observing := o.Verdict == Unclear && !o.Release && !o.Retire && o.Signature == nil
 	if o.Verdict != VerdictSettled && !held && !observing {
 		return Effects{}, fmt.Errorf("payment %s, outcome %q under fence %d: %w", p.ID, o.Verdict, o.Fence, ErrLeaseLost)
+	}
+	if o.Resolution != nil {
+		if err := p.resolve(o, held); err != nil {
+			return Effects{}, err
+		}
 	}
 	if err := p.applyVerdict(o, held, &fx); err != nil {
 		return Effects{}, err
@@ -122,6 +130,8 @@ func (p *Payment) applyVerdict(o Outcome, held bool, fx *Effects) error {
 			p.close(Void, o)
 			p.Unresolved = false
 			fx.Counters = p.release(AtVoid)
+		} else if p.State == Void && p.Resolution != nil {
+			p.Resolution.Proven = true
 		}
 	case VerdictRefused:
 		if p.State == Open && !p.Refused {
@@ -158,6 +168,23 @@ func (p *Payment) applyVerdict(o Outcome, held bool, fx *Effects) error {
 	default:
 		return fmt.Errorf("payment %s: unknown verdict %q", p.ID, o.Verdict)
 	}
+	return nil
+}
+
+// resolve takes an operator's word. Unlike evidence, it never wins over anybody: it counts
+// only under the lease, and only where evidence is wanting.
+func (p *Payment) resolve(o Outcome, held bool) error {
+	if !held {
+		return fmt.Errorf("payment %s, resolved under fence %d: %w", p.ID, o.Fence, ErrLeaseLost)
+	}
+	if o.Verdict != Verdict(o.Resolution.As) || o.Verdict != VerdictSettled && o.Verdict != VerdictVoid {
+		return fmt.Errorf("payment %s: resolved as %q by verdict %q", p.ID, o.Resolution.As, o.Verdict)
+	}
+	if err := p.Resolvable(o.At); err != nil {
+		return err
+	}
+	r := *o.Resolution
+	p.Resolution = &r
 	return nil
 }
 

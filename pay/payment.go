@@ -124,10 +124,12 @@ type Payment struct {
 
 	State      State
 	Refused    bool      `json:",omitempty"` // our facilitator declined; counts as void for repeats
-	Unresolved bool      `json:",omitempty"` // expired without evidence and without an RPC
+	Unresolved bool      `json:",omitempty"` // expired, and no evidence to be had
 	Confirmed  bool      `json:",omitempty"` // seen on chain at a safe block past ValidBefore
 	Disputed   bool      `json:",omitempty"` // claimed settled, disproved by the chain
 	Closed     time.Time `json:",omitzero"`  // when it became settled or void
+	// Resolution is an operator's word, if it was needed.
+	Resolution *Resolution `json:",omitempty"`
 
 	Transaction string          `json:",omitempty"` // 0x + 64 hex, "" when unknown
 	Reason      string          `json:",omitempty"` // why it was refused or voided, or what is unclear
@@ -242,6 +244,10 @@ func (p *Payment) Clone() *Payment {
 	c := *p
 	c.Notes = append([]Note(nil), p.Notes...)
 	c.Reservations = append([]Reservation(nil), p.Reservations...)
+	if p.Resolution != nil {
+		r := *p.Resolution
+		c.Resolution = &r
+	}
 	return &c
 }
 

@@ -86,6 +86,9 @@ type Journal interface {
 	Payment(ctx context.Context, id string) (*Payment, error)
 	// Payments lists a key's payments, newest first.
 	Payments(ctx context.Context, q PaymentQuery) ([]*Payment, error)
+	// AllPayments lists payments of all keys, newest first. Its cost does not grow with the
+	// number of payments that it does not list.
+	AllPayments(ctx context.Context, q LabelQuery) ([]*Payment, error)
 	// Due lists payments whose Check has come, the longest due first.
 	Due(ctx context.Context, now time.Time, limit int) ([]*Payment, error)
 	// Lapse ends leases that ran out unreleased, and returns how many.
@@ -109,4 +112,12 @@ type PaymentQuery struct {
 	Label  string // a state or flag; "" is any
 	Before string // id of the last payment of the page before; "" for the first
 	Limit  int
+}
+
+// LabelQuery selects payments of all keys.
+type LabelQuery struct {
+	Label   string   // a state or flag; "" is any
+	Without []string // states and flags that they must not have
+	Before  string   // id of the last payment of the page before; "" for the first
+	Limit   int
 }
