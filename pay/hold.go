@@ -3,6 +3,7 @@ package pay
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 )
@@ -23,6 +24,7 @@ type hold struct {
 	caller context.Context
 	// over is set when the attempt is finished, answered how: guarded by Payer.mu.
 	over, answered bool
+	turn           uint64 // holds are numbered in the order in which they were made
 
 	mu       sync.Mutex
 	timer    *time.Timer
@@ -35,6 +37,8 @@ func (p *Payer) attend(caller context.Context, id string, b *Begin) *hold {
 	h := &hold{id: id, keyID: b.KeyID, identity: b.Identity, caller: caller, done: make(chan struct{})}
 	h.ctx, h.lose = context.WithCancelCause(context.WithoutCancel(caller))
 	p.mu.Lock()
+	p.turns++
+	h.turn = p.turns
 	p.holds[id] = h
 	p.mu.Unlock()
 	return h
@@ -74,33 +78,47 @@ func (p *Payer) heldCount() int {
 // a purchase of its own.
 const callerGrace = 50 * time.Millisecond
 
-// awaitNews gives the end of an identical call's connection time to be noticed. A client
+// awaitNews gives the end of identical calls' connections time to be noticed. A client
 // that is cut off and repeats at once can get here before the server has told the first
-// call's context; without the wait, its repeat would be a second payment.
-//
-// Only a door that calls straight away needs it: at the proxy a whole exchange with the
-// seller lies in between.
-func (p *Payer) awaitNews(ctx context.Context, b *Begin) {
+// call's context, also at the proxy when the seller is near; without the wait, its repeat
+// would be a second payment. Only calls that were here first are waited for, so that many
+// identical ones at once are not held up by each other. own is this call's hold, if it
+// has one. It reports whether this call's caller is still there.
+func (p *Payer) awaitNews(ctx context.Context, b *Begin, own *hold) bool {
 	const pause = time.Millisecond
-	for waited := time.Duration(0); waited < callerGrace && p.sameWaits(b); waited += pause {
+	earlier := p.identical(b, own)
+	for waited := time.Duration(0); waited < callerGrace && p.anyWaits(earlier); waited += pause {
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
-			return
+		}
+		if ctx.Err() != nil {
+			return false
 		}
 	}
+	return true
 }
 
-// sameWaits reports whether an identical call is waiting on this node.
-func (p *Payer) sameWaits(b *Begin) bool {
+// identical are the holds of identical calls that were made before own.
+func (p *Payer) identical(b *Begin, own *hold) []*hold {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	var same []*hold
 	for _, h := range p.holds {
-		if h.keyID == b.KeyID && h.identity == b.Identity && !h.over && h.caller.Err() == nil {
-			return true
+		if h.keyID == b.KeyID && h.identity == b.Identity && h != own && (own == nil || h.turn < own.turn) {
+			same = append(same, h)
 		}
 	}
-	return false
+	return same
+}
+
+// anyWaits reports whether one of these calls is still waiting for its answer.
+func (p *Payer) anyWaits(holds []*hold) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.ContainsFunc(holds, func(h *hold) bool {
+		return p.holds[h.id] == h && !h.over && h.caller.Err() == nil
+	})
 }
 
 // finished notes how the attempt ended, before its release is written.

@@ -117,12 +117,15 @@ func (p *Payer) try(ctx context.Context, r Request) (*Attempt, Begun, error) {
 	if ctx.Err() != nil {
 		return nil, Begun{}, ErrCallerGone
 	}
-	if r.HTTP == nil && r.IdempotencyKey == "" {
-		p.awaitNews(ctx, b)
-	}
 	var h *hold
 	if b.New != nil {
 		h = p.attend(ctx, b.New.ID, b)
+	}
+	if r.IdempotencyKey == "" && r.Again == "" && !p.awaitNews(ctx, b, h) {
+		if h != nil {
+			p.letGo(h)
+		}
+		return nil, Begun{}, ErrCallerGone
 	}
 	b.Now = p.now().UTC() // others were asked meanwhile; the lease starts now
 	started := time.Now()

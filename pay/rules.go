@@ -68,6 +68,9 @@ func (pol Policy) allowsHost(door Door, at site) error {
 		return refusal("payees", "this key has rules for hosts, and on REST requestUrl is only the caller's word: "+
 			"it may pay here once it has allow_payees as well, or else through the proxy")
 	}
+	if at.name == "" && door != DoorAPI {
+		return refusal("hosts", "the host cannot be told, and this key has rules for hosts")
+	}
 	matching := at.patterns()
 	listed := func(pattern string) bool { return slices.Contains(matching, pattern) }
 	switch {

@@ -235,3 +235,62 @@ func TestLieIsFoundOutByALaterRPC(t *testing.T) {
 		t.Errorf("%s %v, retired %v, looked at %d times", p.State, p.Flags(), p.Retired, p.Checks)
 	}
 }
+
+// A client that is cut off and repeats at once can be here before the server has told the
+// first call's context. It gets the first payment all the same, at every door; identical
+// calls that are all waited for are separate purchases.
+func TestRepeatBeforeItIsKnownThatTheFirstCallerLeft(t *testing.T) {
+	t.Parallel()
+	for name, call := range map[string]func(*world) pay.Request{
+		"proxy": func(w *world) pay.Request { return w.proxied("https://a.example/x", "1000", "") },
+		"rest":  func(w *world) pay.Request { return w.rest(pay.SettleSeller, "https://a.example/x", "1000", "") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, nil)
+			r := call(w)
+			caller, leave := context.WithCancel(context.Background())
+			first, err := w.payer.Open(caller, r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := first.Depart(); err != nil {
+				t.Fatal(err)
+			}
+			// The news comes late, and the send ends later still.
+			time.AfterFunc(5*time.Millisecond, leave)
+			time.AfterFunc(20*time.Millisecond, func() { first.Finish(false) })
+			repeat := w.mustOpen(r)
+			if repeat.Payment().ID != first.Payment().ID {
+				t.Error("the repeat is a second payment")
+			}
+			repeat.Finish(true)
+
+			one := w.mustOpen(w.proxied("https://a.example/y", "1000", ""))
+			other := w.mustOpen(w.proxied("https://a.example/y", "1000", ""))
+			if one.Payment().ID == other.Payment().ID {
+				t.Error("two purchases at once are one payment")
+			}
+			one.Finish(true)
+			other.Finish(true)
+		})
+	}
+}
+
+// A policy with rules for hosts refuses, where purser dials, what has no host that it
+// could be held against.
+func TestHostRulesNeedAHost(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	w.key.Policy = &pay.Policy{DenyHosts: []string{"bad.example"}}
+	for url, rule := range map[string]string{"http:http://bad.example/x": "hosts", "https://good.example/x": ""} {
+		a, err := w.payer.Open(context.Background(), w.proxied(url, "1000", ""))
+		var refused *pay.PolicyError
+		switch {
+		case rule == "" && err != nil, rule != "" && (!errors.As(err, &refused) || refused.Rule != rule):
+			t.Errorf("%s: %v", url, err)
+		case err == nil:
+			a.Finish(true)
+		}
+	}
+}

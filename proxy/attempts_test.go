@@ -3,12 +3,15 @@ package proxy
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -400,4 +403,90 @@ func TestRetryOfAnAnsweredUpload(t *testing.T) {
 	if _, found, _ := x402.FromResponse(ErrorResponse(in.to(s.URL), err).Header, nil); found {
 		t.Error("a challenge")
 	}
+}
+
+// The challenge came over HTTP/2, a further attempt goes to an HTTP/1 upstream on a kept
+// connection that breaks: http.Transport does not send the payload again by itself.
+func TestFurtherAttemptOverOlderHTTPIsSentOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	a := newSeller(t)
+	newer := httptest.NewUnstartedServer(http.HandlerFunc(a.serve))
+	newer.EnableHTTP2 = true
+	newer.Config.ErrorLog = quiet
+	newer.StartTLS()
+	t.Cleanup(newer.Close)
+	a.paid = func(http.ResponseWriter, *http.Request, int) { panic(http.ErrAbortHandler) }
+	b := newSeller(t)
+	b.paid = func(rw http.ResponseWriter, _ *http.Request, _ int) { hangUp(rw) }
+	pool := x509.NewCertPool()
+	pool.AddCert(newer.Certificate())
+	next := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: true}
+	t.Cleanup(next.CloseIdleConnections)
+	tr, call := w.transport(next, TransportOptions{}), w.call()
+	if _, err := w.trip(tr, call, request(t, "GET", newer.URL+"/x", nil)); err == nil {
+		t.Fatal("an answer")
+	}
+	resp, err := next.RoundTrip(request(t, "GET", b.URL+"/free", nil)) // the connection is kept
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.Copy(io.Discard, resp.Body)
+	_ = resp.Body.Close()
+	if _, err := w.trip(tr, call, request(t, "GET", b.URL+"/x", nil)); err == nil {
+		t.Fatal("an answer")
+	}
+	call.Finish(false)
+	if _, paid, _ := b.counts(); paid != 1 {
+		t.Errorf("one attempt, %d sends", paid)
+	}
+}
+
+// A send whose payload one connection took, and whose own repeat went astray, has left.
+func TestAstrayAfterItHasLeft(t *testing.T) {
+	t.Parallel()
+	for _, left := range []bool{true, false} {
+		seen := new(trip)
+		ctx := seen.watch(t.Context(), func(a net.Addr) bool { return a.(*net.TCPAddr).IP.IsLoopback() })
+		hooks := httptrace.ContextClientTrace(ctx)
+		if left {
+			hooks.GetConn("shop.example:80")
+			hooks.GotConn(httptrace.GotConnInfo{Conn: connTo("127.0.0.1")})
+			hooks.WroteHeaders()
+		}
+		hooks.GetConn("shop.example:80")
+		hooks.GotConn(httptrace.GotConnInfo{Conn: connTo("192.0.2.1")})
+		if seen.unconnected() == left {
+			t.Errorf("left %t: unconnected %t", left, seen.unconnected())
+		}
+	}
+}
+
+// connTo is a connection to an address, of which only that is known.
+func connTo(address string) net.Conn {
+	near, far := net.Pipe()
+	_ = far.Close()
+	return addressed{near, &net.TCPAddr{IP: net.ParseIP(address), Port: 80}}
+}
+
+type addressed struct {
+	net.Conn
+	remote net.Addr
+}
+
+func (a addressed) RemoteAddr() net.Addr { return a.remote }
+
+// A target that is no path has no host that it could be judged and booked by.
+func TestOpaqueTargetIsNotPaid(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s := newSeller(t)
+	r := request(t, "GET", s.URL+"/x", nil)
+	r.URL.Opaque = "http://" + r.URL.Host + "/x"
+	a, err := w.trip(w.transport(nil, TransportOptions{}), w.call(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.declined(t, "", true)
+	s.expect(1, 0, 0)
 }

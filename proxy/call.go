@@ -54,6 +54,7 @@ type memo struct {
 	uri       string // path and query: what the payload buys
 	body      content
 	http1     bool     // the challenge came over HTTP/1
+	host      string   // from here
 	endpoint  endpoint // where prepay applies
 	prepaid   bool     // sent before the seller had asked
 	delivered func()   // for an answer that reaches the client in full; may be nil

@@ -3,6 +3,7 @@ package proxy
 import (
 	"crypto/subtle"
 	"net/http"
+	"slices"
 	"strings"
 )
 
@@ -49,11 +50,38 @@ func cleanOutbound(h http.Header, secrets []string) {
 	for _, name := range []string{"Forwarded", "X-Real-Ip", "Expect", "Keep-Alive"} {
 		h.Del(name)
 	}
-	for _, secret := range secrets {
-		dropValue(h, "X-Api-Key", secret)
-		dropValue(h, "Authorization", "Bearer "+secret)
+	StripSecrets(h, secrets...)
+}
+
+// StripSecrets takes out API keys of purser's, in the headers that clients of its API send
+// them in. Other values of those headers stay.
+func StripSecrets(h http.Header, secrets ...string) {
+	for _, name := range []string{"X-Api-Key", "Authorization"} {
+		if values := h[name]; slices.ContainsFunc(values, holds(secrets)) {
+			if values = slices.DeleteFunc(slices.Clone(values), holds(secrets)); len(values) == 0 {
+				delete(h, name)
+			} else {
+				h[name] = values
+			}
+		}
 	}
 }
+
+// holds recognizes header values that are one of the secrets, by itself or as a bearer's.
+func holds(secrets []string) func(value string) bool {
+	return func(value string) bool {
+		value = strings.TrimSpace(value)
+		if scheme, token, ok := strings.Cut(value, " "); ok && strings.EqualFold(scheme, "Bearer") {
+			value = strings.TrimSpace(token)
+		}
+		return slices.ContainsFunc(secrets, func(secret string) bool {
+			return secret != "" && subtle.ConstantTimeCompare([]byte(value), []byte(secret)) == 1
+		})
+	}
+}
+
+// StripOwn takes out Purser-* headers: from anybody but purser they are forged.
+func StripOwn(h http.Header) { dropOwn(h) }
 
 // keepWebSocketOnly takes out upgrades to anything but WebSocket: what such a connection
 // would carry is not HTTP requests that could be looked at.
@@ -62,15 +90,5 @@ func keepWebSocketOnly(h http.Header) {
 		h.Del("Upgrade")
 		h.Del("Connection")
 		h.Del("Http2-Settings")
-	}
-}
-
-// dropValue removes a header that holds a secret of ours.
-func dropValue(h http.Header, name, value string) {
-	for _, v := range h.Values(name) {
-		if subtle.ConstantTimeCompare([]byte(strings.TrimSpace(v)), []byte(value)) == 1 {
-			h.Del(name)
-			return
-		}
 	}
 }

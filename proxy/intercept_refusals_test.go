@@ -84,9 +84,9 @@ func TestConnectRefusals(t *testing.T) {
 	if a.StatusCode != http.StatusForbidden || a.problem(t).Reason != string(DenyOwn) {
 		t.Errorf("%d %s", a.StatusCode, a.body)
 	}
-	// Not so if it does not speak TLS.
+	// Not so if it does not speak HTTP.
 	_, raw, br := w.connect(fmt.Sprintf("localhost:%d", own.Port()), "")
-	_, _ = io.WriteString(raw, "GET / HTTP/1.1\r\n\r\n")
+	_, _ = io.WriteString(raw, "SSH-2.0-client\r\n")
 	if b, err := br.ReadByte(); err == nil {
 		t.Errorf("got %q", b)
 	}

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bytes"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"log"
@@ -85,7 +86,7 @@ func TestAuthority(t *testing.T) {
 		{"::1", 444, "[::1]:444", []string{"[::1]:444"}, []string{"[::1]"}},
 		{"127.0.0.1", 443, "127.0.0.1", []string{"127.0.0.1"}, []string{"127.1", "127.0.0.1:80"}},
 	} {
-		s := &session{host: c.host, port: c.port}
+		s := &session{host: c.host, port: c.port, tls: new(tls.Conn)}
 		if got := s.authority(); got != c.authority {
 			t.Errorf("%q, want %q", got, c.authority)
 		}

@@ -29,9 +29,9 @@ type PayOptions struct {
 	MaxReplayTotal, MaxSpoolTotal int64
 
 	// Prepay are hosts, as for [ParseHosts], whose challenges are remembered for PrepayFor
-	// (default: 60 s) and paid with the first request. It saves a round trip and a second
-	// upload; where a seller's price or terms change from request to request it costs a
-	// failed request now and then.
+	// (default: 60 s) and paid with the first request to the same URL. It saves a round trip
+	// and a second upload. It is for sellers whose price for a URL does not depend on what is
+	// sent to it: one that takes more than it asks for gets the remembered price.
 	Prepay    []string
 	PrepayFor time.Duration
 

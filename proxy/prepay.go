@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -38,7 +39,10 @@ type prepay struct {
 }
 
 // endpoint is what a challenge is remembered for; the zero value is never prepaid.
-type endpoint struct{ key, method, url, host string }
+type endpoint struct {
+	key, method, url, host string
+	client                 pay.Hash // of what tells one client's session from another's
+}
 
 type remembered struct {
 	endpoint  endpoint
@@ -79,7 +83,10 @@ func (t *Transport) endpoint(req *http.Request, call *Call) endpoint {
 	if err != nil || !t.prepay.hosts.Contains(host) {
 		return endpoint{}
 	}
-	return endpoint{key: call.Key.ID, method: methodOf(req), url: bookedURL(req.URL), host: req.Host}
+	session := slices.Concat(req.Header.Values("Cookie"), []string{""}, req.Header.Values("Authorization"))
+	return endpoint{
+		key: call.Key.ID, method: methodOf(req), url: bookedURL(req.URL), host: req.Host, client: pay.HashOf(session...),
+	}
 }
 
 // find is what is remembered of an endpoint, if it is to be prepaid.
@@ -218,7 +225,7 @@ func (t *Transport) ahead(req *http.Request, call *Call) (resp *http.Response, d
 		return nil, false, nil //nolint:nilerr // the body can still be sent once
 	}
 	m := &memo{
-		challenge: known.challenge, method: methodOf(req), uri: req.URL.RequestURI(), body: kept, http1: known.http1,
+		challenge: known.challenge, method: methodOf(req), uri: req.URL.RequestURI(), body: kept, http1: known.http1, host: req.URL.Host,
 		endpoint: where,
 	}
 	var alone bool

@@ -23,6 +23,13 @@ type prepaying struct {
 	tr *Transport
 }
 
+// endpoint is that of POST /x.
+func (p *prepaying) endpoint() endpoint {
+	return endpoint{
+		key: p.key.ID, method: "POST", url: p.URL + "/x", host: strings.TrimPrefix(p.URL, "http://"), client: pay.HashOf(""),
+	}
+}
+
 func newPrepaying(t *testing.T, o TransportOptions, change ...func(*setup)) *prepaying {
 	t.Helper()
 	p := &prepaying{world: newWorld(t, change...), seller: newSeller(t)}
@@ -209,7 +216,7 @@ func TestPrepayLosesItsAnswer(t *testing.T) {
 			ids = append(ids, lost.Payment.ID)
 		}
 		// It is ordinary again: what the seller says of an earlier payment is not about prepaying.
-		p.tr.prepay.learn(remembered{endpoint: endpoint{p.key.ID, "POST", p.URL + "/x", strings.TrimPrefix(p.URL, "http://")}, challenge: mustChallenge(t)})
+		p.tr.prepay.learn(remembered{endpoint: p.endpoint(), challenge: mustChallenge(t)})
 		p.buy(t, "POST", "/x", "second", header...).declined(t, DeclinedOpen, false)
 		if id := p.buy(t, "POST", "/x", "second", header...).paid(t); id != ids[0] || id != ids[1] {
 			t.Errorf("payments %v and %s", ids, id)
@@ -300,7 +307,7 @@ func TestPrepayWaitsForAnIdenticalRequest(t *testing.T) {
 				p.receipt(rw, n)
 			}
 			if first == "asked" {
-				p.tr.prepay.forget(endpoint{p.key.ID, "POST", p.URL + "/x", strings.TrimPrefix(p.URL, "http://")})
+				p.tr.prepay.forget(p.endpoint())
 			}
 			unpaid, _, _ := p.counts()
 			ctx, cut := context.WithCancel(t.Context())
@@ -312,7 +319,7 @@ func TestPrepayWaitsForAnIdenticalRequest(t *testing.T) {
 			<-arrived
 			if first == "asked" {
 				unpaid++
-				p.tr.prepay.learn(remembered{endpoint: endpoint{p.key.ID, "POST", p.URL + "/x", strings.TrimPrefix(p.URL, "http://")}, challenge: mustChallenge(t)})
+				p.tr.prepay.learn(remembered{endpoint: p.endpoint(), challenge: mustChallenge(t)})
 			}
 			cut() // and nobody has told the first call's send
 			repeat := make(chan answer, 1)
@@ -439,4 +446,29 @@ func TestPrepayLearnsFromDeliveries(t *testing.T) {
 	if len(tr.prepay.known) != 1 {
 		t.Errorf("known: %v", tr.prepay.known)
 	}
+}
+
+// What a session has for free is not paid for because others, without one, had to.
+func TestPrepayKnowsTheSession(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s := newSeller(t)
+	serve := s.Config.Handler
+	s.Config.Handler = http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Cookie") != "" && r.Header.Get(x402.HeaderSignature) == "" {
+			_, _ = io.WriteString(rw, "a session")
+			return
+		}
+		serve.ServeHTTP(rw, r)
+	})
+	tr := w.transport(nil, TransportOptions{PayOptions: PayOptions{Prepay: []string{"127.0.0.1"}}})
+	for _, h := range [][]string{nil, {"Cookie", "session=paid"}} {
+		call := w.call()
+		a, err := w.trip(tr, call, request(t, "GET", s.URL+"/x", nil, h...))
+		call.Finish(err == nil)
+		if err != nil || a.StatusCode != http.StatusOK {
+			t.Fatalf("%v %d", err, a.StatusCode)
+		}
+	}
+	s.expect(1, 1, 1)
 }

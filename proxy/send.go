@@ -156,7 +156,7 @@ func (t *Transport) paid(req *http.Request, m *memo, seen *trip, ctx context.Con
 		// again by itself. Over HTTP/1 it is not seen on the wire; HTTP/2 repeats only what
 		// was not processed, and would show it.
 		out.Body, out.ContentLength = http.NoBody, 0
-		if m.http1 {
+		if m.http1 || m.host != out.URL.Host {
 			out.Body = empty{}
 		}
 	default:

@@ -45,7 +45,8 @@ var _ http.RoundTripper = (*Transport)(nil)
 // either into an answer without internals.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	call := callOf(req.Context())
-	if call == nil || carriesPayment(req.Header) {
+	// A URL without a host of its own could be booked, and judged, as what it is not.
+	if call == nil || carriesPayment(req.Header) || req.URL.Opaque != "" {
 		return t.pass(req)
 	}
 	call.mu.Lock()
@@ -165,7 +166,7 @@ func (t *Transport) ask(req *http.Request, call *Call) (*http.Response, error) {
 		challenge.Accepts = nil
 	}
 	if err := t.open(req, call, &memo{
-		challenge: challenge, method: methodOf(req), uri: req.URL.RequestURI(), body: kept, http1: resp.ProtoMajor < 2,
+		challenge: challenge, method: methodOf(req), uri: req.URL.RequestURI(), body: kept, http1: resp.ProtoMajor < 2, host: req.URL.Host,
 		endpoint: where,
 	}, ""); err != nil {
 		return t.refuse(req, resp, err), nil

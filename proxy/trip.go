@@ -15,6 +15,7 @@ type trip struct {
 	reused    atomic.Bool
 	written   atomic.Bool // header fields were written, so they may have left
 	astray    atomic.Bool // the connection led where the request must not go
+	again     atomic.Bool // and was not the first one: something may have left before
 	peer      atomic.Pointer[net.Addr]
 }
 
@@ -30,6 +31,7 @@ func (t *trip) watch(ctx context.Context, allowed func(net.Addr) bool) context.C
 			t.reused.Store(info.Reused)
 			if allowed != nil && !allowed(addr) {
 				// Cancelling would race with the writing; a closed connection takes nothing.
+				t.again.Store(t.written.Load())
 				t.astray.Store(true)
 				_ = info.Conn.Close()
 			}
@@ -55,7 +57,7 @@ func (t *trip) remote() net.Addr {
 // unconnected reports whether the failed send provably never had a connection it could
 // have used.
 func (t *trip) unconnected() bool {
-	return t.asked.Load() && !t.connected.Load() || t.astray.Load()
+	return t.asked.Load() && !t.connected.Load() || t.astray.Load() && !t.again.Load()
 }
 
 // stale reports whether the failed send met a kept connection that was closed meanwhile,
