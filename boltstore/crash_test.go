@@ -23,6 +23,10 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	if dir := os.Getenv(rewriteEnv); dir != "" {
+		fmt.Fprintln(os.Stderr, rewriteOn(dir, os.Getenv(rewriteHowEnv)))
+		os.Exit(1)
+	}
 	os.Exit(m.Run())
 }
 

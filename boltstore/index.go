@@ -29,11 +29,12 @@ func entries(p *pay.Payment) []indexEntry {
 	if p == nil {
 		return nil
 	}
-	list := make([]indexEntry, 0, 8)
+	list := make([]indexEntry, 0, 10)
 	add := func(bucket []byte, parts ...string) {
 		list = append(list, indexEntry{bucket, join(parts...)})
 	}
 	add(keyPaymentsBucket, p.KeyID, p.ID)
+	list = append(list, indexEntry{labelledBucket, labelledKey(p)})
 	for _, label := range p.Labels() {
 		if slices.Contains(indexed, label) {
 			add(labelsBucket, p.KeyID, label, p.ID)

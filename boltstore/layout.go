@@ -28,6 +28,7 @@ var (
 	paymentsBucket     = []byte("payments")          // payment id -> payment
 	keyPaymentsBucket  = []byte("payments_by_key")   // key id, payment id -> nothing
 	labelsBucket       = []byte("payments_by_label") // key id, label, payment id -> nothing; sparse labels only
+	labelledBucket     = []byte("payments_labelled") // label bits, payment id -> nothing; see labelBits
 	awaitedBucket      = []byte("payments_awaited")  // key id, identity, expiry (s), payment id -> nothing
 	hostsBucket        = []byte("payments_by_host")  // key id, host hash, validBefore (s), payment id -> nothing
 	leasesBucket       = []byte("leases")            // until (ns), payment id -> nothing
@@ -46,7 +47,7 @@ var allBuckets = [][]byte{
 	walletsBucket, walletSecretsBucket, liveWalletsBucket,
 	paymentsBucket, keyPaymentsBucket, labelsBucket, awaitedBucket, hostsBucket, leasesBucket, dueBucket,
 	idempotencyBucket, transactionsBucket, labelCountsBucket, eventsBucket, countersBucket,
-	revisionsBucket, taskEventsBucket,
+	revisionsBucket, taskEventsBucket, labelledBucket,
 }
 
 // Keys of the meta bucket.

@@ -81,6 +81,8 @@ type DB struct {
 	// while the file cannot be opened. Only the committer writes it.
 	handle sync.RWMutex
 	bolt   *bbolt.DB
+	// copying is held while there is a Copy.
+	copying sync.Mutex
 
 	ops      chan *op
 	closing  chan struct{}
@@ -163,13 +165,10 @@ func (d *DB) openFile(create int, wait time.Duration) (*bbolt.DB, error) {
 	if runtime.GOOS == "windows" {
 		mapped = 0 // there the file itself would grow to it
 	}
-	bolt, err := bbolt.Open(d.path, fileMode, &bbolt.Options{
+	bolt, err := openLocked(d.path, &bbolt.Options{
 		Timeout: wait, InitialMmapSize: mapped, FreelistType: bbolt.FreelistMapType,
 		NoStatistics: true, NoSync: d.noSync,
-		OpenFile: func(name string, flag int, mode os.FileMode) (*os.File, error) {
-			return os.OpenFile(name, flag&^os.O_CREATE|create, mode)
-		},
-	})
+	}, create)
 	switch {
 	case errors.Is(err, berrors.ErrTimeout):
 		return nil, fmt.Errorf("%w: the file is locked, probably by another purser process with the same data directory; "+
@@ -178,6 +177,33 @@ func (d *DB) openFile(create int, wait time.Duration) (*bbolt.DB, error) {
 		return nil, fmt.Errorf("%w (the file must be readable and writable for purser)", err)
 	case err != nil:
 		return nil, err
+	}
+	return bolt, nil
+}
+
+// openLocked opens a file for writing, creating it only if create is os.O_CREATE. While the
+// lock was waited for, the file may have lost its name to another one, as when who held the
+// lock has put a compacted file in its place: what would be written then would be gone.
+func openLocked(path string, o *bbolt.Options, create int) (*bbolt.DB, error) {
+	var file *os.File
+	o.OpenFile = func(name string, flag int, mode os.FileMode) (*os.File, error) {
+		f, err := os.OpenFile(name, flag&^os.O_CREATE|create, mode)
+		file = f
+		return f, err
+	}
+	bolt, err := bbolt.Open(path, fileMode, o)
+	if err != nil {
+		return nil, err
+	}
+	locked, err := file.Stat()
+	if err == nil {
+		var named os.FileInfo
+		if named, err = os.Stat(path); err == nil && !os.SameFile(locked, named) {
+			err = errors.New("the file was replaced while it was being opened; try again")
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, bolt.Close())
 	}
 	return bolt, nil
 }
@@ -206,6 +232,9 @@ func (d *DB) prepare(ctx context.Context, bolt *bbolt.DB, o Options) error {
 	}
 	if err := d.unlock(bolt, master); err != nil {
 		return err
+	}
+	if err := removeLeftovers(d.path); err != nil {
+		d.log.Warn("store: an earlier copy is still there", "file", d.path, "error", err)
 	}
 	return lapseAll(ctx, bolt)
 }

@@ -3,6 +3,7 @@ package boltstore
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -80,8 +81,10 @@ func TestRefusesForeignFiles(t *testing.T) {
 	t.Run("newer schema", func(t *testing.T) {
 		t.Parallel()
 		o := made(t, "")
-		inside(t, o.Path, func(tx *bbolt.Tx) error { return tx.Bucket(metaBucket).Put(schemaKey, []byte("3")) })
-		refused(t, o, ErrNewer, "schema is 3", "up to 2")
+		inside(t, o.Path, func(tx *bbolt.Tx) error {
+			return tx.Bucket(metaBucket).Put(schemaKey, strconv.AppendInt(nil, int64(len(migrations))+1, 10))
+		})
+		refused(t, o, ErrNewer, fmt.Sprintf("schema is %d", len(migrations)+1), fmt.Sprintf("up to %d", len(migrations)))
 	})
 	t.Run("no schema", func(t *testing.T) {
 		t.Parallel()

@@ -18,6 +18,7 @@ import (
 var migrations = []migration{
 	{apply: createBuckets},
 	{prepare: indexMore, apply: replaceTransactions},
+	{prepare: indexLabelled, apply: createBuckets},
 }
 
 // migration is one step of the schema.

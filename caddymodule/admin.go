@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -29,11 +30,16 @@ func (*adminAPI) CaddyModule() caddy.ModuleInfo {
 func (a *adminAPI) Routes() []caddy.AdminRoute {
 	var routes []caddy.AdminRoute
 	for pattern, methods := range map[string]map[string]caddy.AdminHandlerFunc{
-		"/purser/status":           {http.MethodGet: a.status},
-		"/purser/exec":             {http.MethodPost: a.exec},
-		"/purser/keys":             {http.MethodGet: a.keys, http.MethodPost: a.createKey},
-		"/purser/keys/{id}":        {http.MethodGet: a.key},
-		"/purser/keys/{id}/policy": {http.MethodPut: a.replacePolicy, http.MethodPatch: a.patchPolicy},
+		"/purser/status":                {http.MethodGet: a.status},
+		"/purser/exec":                  {http.MethodPost: a.exec},
+		"/purser/check":                 {http.MethodPost: a.check},
+		"/purser/backup":                {http.MethodPost: a.backup},
+		"/purser/keys":                  {http.MethodGet: a.keys, http.MethodPost: a.createKey},
+		"/purser/keys/{id}":             {http.MethodGet: a.key},
+		"/purser/keys/{id}/policy":      {http.MethodPut: a.replacePolicy, http.MethodPatch: a.patchPolicy},
+		"/purser/payments":              {http.MethodGet: a.payments},
+		"/purser/payments/{id}":         {http.MethodGet: a.payment},
+		"/purser/payments/{id}/resolve": {http.MethodPost: a.resolve},
 	} {
 		routes = append(routes, caddy.AdminRoute{Pattern: pattern, Handler: byMethod(methods)})
 	}
@@ -66,11 +72,14 @@ func adminError(status int, format string, args ...any) error {
 // adminFailure is the answer to an error of the pay core.
 func adminFailure(err error) error {
 	var input *pay.InputError
+	var cannot *pay.UnresolvableError
 	switch {
 	case errors.As(err, &input):
 		return adminError(http.StatusBadRequest, "%w", err)
-	case errors.Is(err, pay.ErrKeyNotFound):
+	case errors.Is(err, pay.ErrKeyNotFound), errors.Is(err, pay.ErrPaymentNotFound):
 		return adminError(http.StatusNotFound, "%w", err)
+	case errors.As(err, &cannot), errors.Is(err, pay.ErrLeaseHeld), errors.Is(err, pay.ErrLeaseLost), errors.Is(err, pay.ErrTransactionKnown):
+		return adminError(http.StatusConflict, "%w", err)
 	case errors.Is(err, pay.ErrKeyExists), errors.Is(err, pay.ErrKeyLimit), errors.Is(err, pay.ErrWalletLimit):
 		return adminError(http.StatusConflict, "%w", err)
 	case errors.Is(err, pay.ErrUnavailable), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
@@ -86,12 +95,53 @@ const maxAdminBody = 4 << 20
 // meant to limit would be without limit.
 func readBody(w http.ResponseWriter, r *http.Request, into any) error {
 	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxAdminBody))
-	d.DisallowUnknownFields()
-	if err := d.Decode(into); err != nil {
+	var text json.RawMessage
+	if err := d.Decode(&text); err != nil {
 		return adminError(http.StatusBadRequest, "the body: %w", err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return adminError(http.StatusBadRequest, "the body: more than one JSON value")
+	}
+	err := checkNames(text)
+	if err == nil {
+		err = strictly(text, into)
+	}
+	if err != nil {
+		return adminError(http.StatusBadRequest, "the body: %w", err)
+	}
+	return nil
+}
+
+// strictly decodes JSON without fields that are not known.
+func strictly(text json.RawMessage, into any) error {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	return d.Decode(into)
+}
+
+// checkNames refuses names of fields that have more than a–z and _ in them: encoding/json
+// takes MAX_PAYMENT for max_payment, and one of the two when both are there. The hosts and
+// tasks of a policy are named as they like.
+func checkNames(text json.RawMessage) error {
+	members, elements := map[string]json.RawMessage{}, []json.RawMessage{}
+	_ = json.Unmarshal(text, &members) // what is neither has no names
+	_ = json.Unmarshal(text, &elements)
+	for name, value := range members {
+		if strings.Trim(name, "abcdefghijklmnopqrstuvwxyz_") != "" {
+			return fmt.Errorf("unknown field %.64q", name)
+		}
+		if name == "hosts" || name == "tasks" {
+			var named map[string]json.RawMessage
+			_ = json.Unmarshal(value, &named)
+			elements = slices.AppendSeq(elements, maps.Values(named))
+			continue
+		}
+		elements = append(elements, value)
+	}
+	for _, value := range elements {
+		if err := checkNames(value); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/purserpay/purser/pay"
@@ -245,18 +244,8 @@ func keepOffREST(pol *pay.Policy) *pay.Policy {
 
 // readPolicy reads a policy; nil for null.
 func readPolicy(text json.RawMessage) (*pay.Policy, error) {
-	// Go takes MAX_PAYMENT for max_payment, and one of the two when both are there.
-	var members map[string]json.RawMessage
-	_ = json.Unmarshal(text, &members) // what is no object fails below
-	for name := range members {
-		if name != strings.ToLower(name) {
-			return nil, adminError(http.StatusBadRequest, "policy: unknown field %.64q", name)
-		}
-	}
 	var pol *pay.Policy
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&pol); err != nil {
+	if err := strictly(text, &pol); err != nil {
 		return nil, adminError(http.StatusBadRequest, "policy: %w", err)
 	}
 	return pol, nil

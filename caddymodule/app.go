@@ -156,13 +156,13 @@ func attach(ctx caddy.Context, d door) (*App, error) {
 }
 
 // doorKey is the key that pays at a door which has none of its own: the deployment's, else
-// the exec key.
-func (a *App) doorKey(ctx context.Context, p *pay.Payer) (pay.Key, error) {
+// the exec key. Its secret comes with it.
+func (a *App) doorKey(ctx context.Context, p *pay.Payer) (k pay.Key, secret string, err error) {
 	if a.settings.key == "" {
-		key, _, err := a.ensureExecKey(ctx, p)
-		return key, err
+		return a.ensureExecKey(ctx, p)
 	}
-	return a.ensureKey(p, keyOption, a.settings.key, "deployment")
+	k, err = a.ensureKey(p, keyOption, a.settings.key, "deployment")
+	return k, a.settings.key, err
 }
 
 // Start opens the store and checks what only the whole configuration shows.

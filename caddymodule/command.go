@@ -26,6 +26,11 @@ func registerCommands() {
 		Name: "status", Usage: "[flags]",
 		Short: "Shows how a running purser is", Long: statusHelp, CobraFunc: statusCommand,
 	})
+	caddycmd.RegisterCommand(caddycmd.Command{
+		Name: "payments", Usage: "[flags]",
+		Short: "Lists payments, shows one, or resolves one that was left open", Long: paymentsHelp, CobraFunc: paymentsCommand,
+	})
+	registerStoreCommands()
 }
 
 // run makes a command of a function whose error is told in one line and is exit status 1.

@@ -81,34 +81,14 @@ func newAdminClient(address string) (*adminClient, error) {
 
 // call makes one request. body and answer may be nil.
 func (c *adminClient) call(ctx context.Context, method, path string, body, answer any) error {
-	var sent io.Reader
-	if body != nil {
-		text, err := json.Marshal(body)
-		if err != nil {
-			return err
-		}
-		sent = bytes.NewReader(text)
-	}
-	r, err := http.NewRequestWithContext(ctx, method, c.base+path, sent)
+	resp, err := c.send(ctx, method, path, body)
 	if err != nil {
 		return err
-	}
-	r.Header.Set("Content-Type", "application/json")
-	resp, err := c.client.Do(r)
-	if err != nil {
-		return c.unreachable(err)
 	}
 	defer func() { _ = resp.Body.Close() }()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	if err != nil {
 		return c.unreachable(err)
-	}
-	if resp.StatusCode >= http.StatusBadRequest {
-		var problem struct{ Error string }
-		if json.Unmarshal(text, &problem) != nil || problem.Error == "" {
-			return fmt.Errorf("%s answered %s: is it a purser of this version?", c.address, resp.Status)
-		}
-		return errors.New(problem.Error)
 	}
 	if answer == nil {
 		return nil
@@ -117,6 +97,45 @@ func (c *adminClient) call(ctx context.Context, method, path string, body, answe
 		return fmt.Errorf("%s: the answer is not understood: %w", c.address, err)
 	}
 	return nil
+}
+
+// patient is the same client for work that takes as long as it takes.
+func (c *adminClient) patient() *adminClient {
+	waits := *c
+	client := *c.client
+	client.Timeout = 0
+	waits.client = &client
+	return &waits
+}
+
+// send makes one request and returns an answer that is no error. body may be nil.
+func (c *adminClient) send(ctx context.Context, method, path string, body any) (*http.Response, error) {
+	var sent io.Reader
+	if body != nil {
+		text, err := json.Marshal(body)
+		if err != nil {
+			return nil, err
+		}
+		sent = bytes.NewReader(text)
+	}
+	r, err := http.NewRequestWithContext(ctx, method, c.base+path, sent)
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	resp, err := c.client.Do(r)
+	if err != nil {
+		return nil, c.unreachable(err)
+	}
+	if resp.StatusCode < http.StatusBadRequest {
+		return resp, nil
+	}
+	defer func() { _ = resp.Body.Close() }()
+	var problem struct{ Error string }
+	if err := json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(&problem); err != nil || problem.Error == "" {
+		return nil, fmt.Errorf("%s answered %s: is it a purser of this version?", c.address, resp.Status)
+	}
+	return nil, errors.New(problem.Error)
 }
 
 // unreachable says what to do about an endpoint that does not answer.

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -37,7 +38,8 @@ and a trust store, but has no option for the proxy's credentials: give it an
 Authenticator, or let purser serve local programs without a key
 (PURSER_STANDIN=loopback). A program that runs as the user who runs purser can
 reach the admin endpoint as well, and with it change its limits: let agents run
-as another user. Purser's own variables (PURSER_…) are not passed on.
+as another user. Purser's own variables are not passed on: PURSER_…, CDP_…, and
+with PURSER_STORE=postgres DATABASE_URL.
 
 purser gives way to the program, so that signals and the exit status are the
 program's. It exits with 125 when it fails itself, with 126 when the program
@@ -78,7 +80,7 @@ func runExec(c *cobra.Command, args []string) int {
 		say(c, "%v", err)
 		return execFailed
 	}
-	status, err := become(path, args, e.Apply(withoutOwn(os.Environ())))
+	status, err := become(path, args, e.Apply(withoutOwn(os.Environ(), runtime.GOOS == "windows")))
 	if err != nil {
 		return cannotRun(c, args[0], err)
 	}
@@ -86,9 +88,26 @@ func runExec(c *cobra.Command, args []string) int {
 }
 
 // withoutOwn is an environment without purser's own variables: an agent has no business
-// with the master key, or the keys of the deployment.
-func withoutOwn(environ []string) []string {
-	return slices.DeleteFunc(environ, func(entry string) bool { return strings.HasPrefix(entry, "PURSER_") })
+// with the master key, the keys of the deployment, or whoever keeps its wallets and data.
+// DATABASE_URL is the program's own unless it tells of purser's store. anyCase: the system
+// does not tell capitals in names.
+func withoutOwn(environ []string, anyCase bool) []string {
+	split := func(entry string) (name, value string) {
+		name, value, _ = strings.Cut(entry, "=")
+		if anyCase {
+			name = strings.ToUpper(name)
+		}
+		return name, value
+	}
+	database := slices.ContainsFunc(environ, func(entry string) bool {
+		name, value := split(entry)
+		return name == "PURSER_STORE" && strings.TrimSpace(value) == "postgres"
+	})
+	return slices.DeleteFunc(slices.Clone(environ), func(entry string) bool {
+		name, _ := split(entry)
+		return strings.HasPrefix(name, "PURSER_") || strings.HasPrefix(name, "CDP_") ||
+			database && (name == "DATABASE_URL" || name == "DATABASE_URL_FILE")
+	})
 }
 
 func cannotRun(c *cobra.Command, name string, err error) int {

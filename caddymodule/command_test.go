@@ -53,6 +53,36 @@ func commandSite(t *testing.T) (s *site, admin string, seller *httptest.Server) 
 	return s, "--admin=unix/" + socket, seller
 }
 
+func TestExecKeepsPursersVariables(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name    string
+		environ []string
+		anyCase bool
+		want    string
+	}{
+		{
+			"all of purser's", []string{
+				"PURSER_MASTER_KEY=x", "PURSER_KEY_FILE=x", "CDP_API_KEY_ID=x", "CDP_API_KEY_SECRET=x", "CDP_API_KEY_SECRET_FILE=x",
+				"CDP_WALLET_SECRET=x", "CDP_WALLET_SECRET_FILE=x", "PATH=/bin", "A=PURSER_KEY",
+			}, false, "[PATH=/bin A=PURSER_KEY]",
+		},
+		{"the program's database", []string{"DATABASE_URL=x", "PURSER_STORE=bolt"}, false, "[DATABASE_URL=x]"},
+		{
+			"purser's database",
+			[]string{"DATABASE_URL=x", "DATABASE_URL_FILE=x", "DATABASE_URLS=x", "PURSER_STORE= postgres"},
+			false,
+			"[DATABASE_URLS=x]",
+		},
+		{"capitals matter", []string{"purser_x=1", "Cdp_x=1"}, false, "[purser_x=1 Cdp_x=1]"},
+		{"capitals do not", []string{"Purser_Store=postgres", "cdp_x=1", "Database_Url=x", "Path=x"}, true, "[Path=x]"},
+	} {
+		if got := fmt.Sprint(withoutOwn(c.environ, c.anyCase)); got != c.want {
+			t.Errorf("%s: %s", c.name, got)
+		}
+	}
+}
+
 func TestExecRuns(t *testing.T) {
 	s, admin, seller := commandSite(t)
 	key := newKey(t, s.url())

@@ -7,7 +7,9 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
+	"time"
 
+	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/purserpay/purser/proxy"
@@ -24,8 +26,9 @@ const (
 //
 // A transport does not learn when the answer has been written. So the exchange ends with
 // the request, and the payment counts as answered if the upstream's body was taken to its
-// end while the client was there. (Afterwards it may have left because it had all of it.)
-// A door that holds the ResponseWriter ends its exchange itself.
+// end while the client was there, and the reverse proxy says that it wrote all of it.
+// (Meanwhile the client may have left because it had all of it.) A door that holds the
+// ResponseWriter ends its exchange itself.
 type exchange struct {
 	tenant   *tenant
 	declined string      // why the request must not be paid for, or empty
@@ -49,12 +52,56 @@ func (x *exchange) attend(ctx context.Context) {
 	}
 	x.attended = true
 	counted := x.tenant.enter() == nil // false: it is closing, and waits for payments only
+	repl, _ := ctx.Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
+	forgetProxying(repl)
 	context.AfterFunc(ctx, func() {
 		if counted {
 			defer x.tenant.leave()
 		}
-		x.end(x.answered.Load())
+		x.end(x.answered.Load() && writtenOut(repl))
 	})
+}
+
+// Placeholders that the reverse proxy sets when it is done with a request, in this order.
+const (
+	proxyWrote = "http.reverse_proxy.upstream.duration" // only if the answer was written without an error
+	proxyEnded = "http.reverse_proxy.duration"          // in any case
+)
+
+// forgetProxying takes away what an earlier reverse proxy has set for the same request.
+func forgetProxying(repl *caddy.Replacer) {
+	if repl != nil {
+		repl.Delete(proxyWrote)
+		repl.Delete(proxyEnded)
+	}
+}
+
+// writeWait is how long a reverse proxy may go on writing after its client left. Writing to
+// a connection that is gone fails sooner.
+const (
+	writeWait  = 5 * time.Second
+	writePause = 50 * time.Millisecond // between looks, at most
+)
+
+// writtenOut reports whether the reverse proxy wrote all of the answer that it has taken
+// from its upstream, perhaps into a buffer. Nothing tells when it has, if the client was
+// gone before, so it is looked at, less and less often.
+func writtenOut(repl *caddy.Replacer) bool {
+	if repl == nil {
+		return false
+	}
+	deadline := time.Now().Add(writeWait)
+	for pause := time.Millisecond; ; pause = min(2*pause, writePause) {
+		if _, ended := repl.Get(proxyEnded); ended {
+			_, wrote := repl.Get(proxyWrote)
+			return wrote
+		}
+		left := time.Until(deadline)
+		if left <= 0 {
+			return false
+		}
+		time.Sleep(min(pause, left))
+	}
 }
 
 // end ends the call, once.

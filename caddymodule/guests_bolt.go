@@ -25,6 +25,9 @@ type BoltStore struct {
 	minFree uint64
 }
 
+// databaseName is the file's in the data directory.
+const databaseName = "purser.db"
+
 // CaddyModule returns the Caddy module information.
 func (*BoltStore) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: storeNamespace + ".bolt", New: func() caddy.Module { return new(BoltStore) }}
@@ -68,7 +71,7 @@ func (s *BoltStore) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 func (s *BoltStore) Place(dataDir string) (string, error) {
 	path := s.path
 	if path == "" {
-		path = filepath.Join(dataDir, "purser.db")
+		path = filepath.Join(dataDir, databaseName)
 	}
 	path, err := filepath.Abs(path)
 	if err != nil {

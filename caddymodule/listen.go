@@ -3,14 +3,17 @@ package caddymodule
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"slices"
+	"strconv"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/proxy"
 )
 
 // checkListeners refuses a purser that would run and listen nowhere, and a stand-in key
@@ -110,17 +113,48 @@ func siteOf(ctx caddy.Context) *caddyhttp.Server {
 	return s
 }
 
-// ownListeners are the addresses that the proxy must not dial, whoever asks: all sites,
-// and Caddy's admin endpoint. That is not told to modules; where it usually is counts as
-// ours.
-func (a *App) ownListeners() ([]netip.AddrPort, error) {
+// ownListeners recognizes the addresses that the proxy must not dial, whoever asks: all
+// sites, and Caddy's admin endpoint. Where that is is not told to modules, so its usual
+// places count as ours, and whatever Caddy listens on at that moment.
+func (a *App) ownListeners() (func(netip.AddrPort) bool, error) {
 	listen := []string{caddy.DefaultAdminListen, os.Getenv("PURSER_ADMIN"), os.Getenv("CADDY_ADMIN")}
 	if app, err := a.ctx.AppIfConfigured("http"); err == nil {
 		for _, s := range app.(*caddyhttp.App).Servers {
 			listen = append(listen, s.Listen...)
 		}
 	}
-	return addrPorts(listen)
+	bound, err := addrPorts(listen)
+	if err != nil {
+		return nil, err
+	}
+	known := proxy.OwnListeners(bound...)
+	return func(addr netip.AddrPort) bool { return known(addr) || listenedOn(addr) }, nil
+}
+
+// listenedOn reports whether a connection to addr would come to a listener of Caddy's, for
+// whatever it is. Caddy knows its listeners by how their addresses are spelled: one bound by
+// a name that is neither localhost nor the machine's is not found.
+func listenedOn(addr netip.AddrPort) bool {
+	used := func(host string) bool {
+		where := net.JoinHostPort(host, strconv.Itoa(int(addr.Port())))
+		return slices.ContainsFunc([]string{"tcp", "tcp4", "tcp6"}, func(network string) bool {
+			return caddy.ListenerUsage(network, where) > 0
+		})
+	}
+	ip := addr.Addr().Unmap()
+	hosts := []string{ip.String()}
+	if ip.IsLoopback() || ip.IsUnspecified() { // systems connect the latter to loopback
+		hosts = append(hosts, "localhost", "127.0.0.1", "::1")
+	}
+	if slices.ContainsFunc(hosts, used) {
+		return true
+	}
+	everywhere := []string{"", "0.0.0.0", "::"}
+	if name, err := os.Hostname(); err == nil {
+		everywhere = append(everywhere, name)
+	}
+	here := proxy.OwnListeners(netip.AddrPortFrom(netip.IPv4Unspecified(), addr.Port()))
+	return slices.ContainsFunc(everywhere, used) && here(addr)
 }
 
 // addrPorts are the TCP addresses that listeners stand for.

@@ -157,7 +157,7 @@ func (h *Proxy) resolvePorts() error {
 func (h *Proxy) site() *caddyhttp.Server { return h.server }
 
 func (h *Proxy) open(t *tenant) error {
-	listeners, err := h.app.ownListeners()
+	listening, err := h.app.ownListeners()
 	if err != nil {
 		return err
 	}
@@ -170,7 +170,7 @@ func (h *Proxy) open(t *tenant) error {
 		Payer: t.payer,
 		Guard: proxy.NewGuard(proxy.GuardOptions{
 			Allow: h.allow, AllowLoopback: h.server != nil && loopbackOnly(h.server.Listen),
-			Own: proxy.OwnListeners(listeners...), Ports: h.ports, Resolve: h.resolve,
+			Own: listening, Ports: h.ports, Resolve: h.resolve,
 		}),
 		PayOptions: proxy.PayOptions{
 			MaxReplay: h.maxReplay, MaxSpool: h.maxSpool, SpoolDir: h.spoolDir, Prepay: h.Prepay,

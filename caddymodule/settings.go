@@ -31,6 +31,7 @@ var (
 // Defaults.
 const (
 	defaultDataDir  = "./purser-data"
+	masterKeyName   = "master.key" // in the data directory
 	defaultNetworks = "base"
 	// dataDirMode: the folder holds who pays whom, and perhaps the master key.
 	dataDirMode = 0o700
@@ -42,6 +43,7 @@ type settings struct {
 	dataDir        string // absolute
 	masterKey      vault.Source
 	masterKeyPrint string // tells one master key's source from another
+	masterKeyPlace string // where the master key is, for people
 	rpcURL         string
 	settlement     pay.Settlement
 	internalSecret string
@@ -89,7 +91,16 @@ func (a *App) resolveStore(s *settings) error {
 			return masterKeyOption.errorf("%w", err)
 		}
 	}
-	s.masterKey = vault.From(value, path, filepath.Join(s.dataDir, "master.key"))
+	generated := filepath.Join(s.dataDir, masterKeyName)
+	s.masterKey = vault.From(value, path, generated)
+	switch {
+	case value != "":
+		s.masterKeyPlace = masterKeyOption.variable
+	case path != "":
+		s.masterKeyPlace = path
+	default:
+		s.masterKeyPlace = generated
+	}
 	s.masterKeyPrint = fmt.Sprintf("%x %q", sha256.Sum256([]byte(value)), path)
 	return nil
 }

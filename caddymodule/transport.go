@@ -6,8 +6,11 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/netip"
+	"net/textproto"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 
@@ -32,7 +35,19 @@ import (
 //
 // Everybody who reaches the site spends: on a listener that is not bound to loopback, an
 // explicit budget is required. Pages in a browser do not spend unless their origin is
-// allowed.
+// allowed. So requests are not paid that such a page may have made, nor those whose Host a
+// page may have made to lead here (DNS rebinding): any name but localhost, names that nobody
+// can register (of one label, or below .internal, .local, .home.arpa or .test), the public
+// URL's, those of allowed origins, and those that host matchers of the server have. Sites on
+// loopback go by none but loopback and the configured ones. Over plain http to more than
+// loopback, a browser is known by no more than Origin, Referer and User-Agent: a program
+// that calls itself one is not paid for there either, and a browser that calls itself
+// something else is taken for a program.
+//
+// A payment counts as answered once reverse_proxy has written the answer out. A handler in
+// front of it that collects answers before it passes them on, such as templates, looks like
+// the client: if the real one leaves while it does, its repeat is a new payment. Use
+// purser_upstream, which has no such handler behind it, or none in front.
 type Transport struct {
 	// HTTPTransport is how the upstream is reached: the options of Caddy's http transport.
 	// Other than there, proxies are not taken from the environment.
@@ -48,7 +63,9 @@ type Transport struct {
 
 	// Set when the app opens.
 	keyID  string
+	secret string // of that key: it must not reach the upstream
 	guard  *browser.Guard
+	hosts  []caddyhttp.MatchHost // names that the configuration has for the server
 	paying *proxy.Transport
 
 	detached sync.Once
@@ -95,14 +112,15 @@ func (h *Transport) viaProxy() bool { return len(h.NetworkProxyRaw) > 0 || h.For
 func (h *Transport) site() *caddyhttp.Server { return h.server }
 
 func (h *Transport) open(t *tenant) error {
-	key, err := h.key(t.payer)
+	key, secret, err := h.key(t.payer)
 	if err != nil {
 		return err
 	}
 	if err := h.app.checkBudget(h.server, key); err != nil {
 		return err
 	}
-	h.keyID = key.ID
+	h.keyID, h.secret = key.ID, secret
+	h.hosts = hostMatchers(h.server)
 	s := h.app.settings
 	if h.guard, err = browser.New(s.publicURL, s.origins); err != nil {
 		return err
@@ -117,10 +135,11 @@ func (h *Transport) open(t *tenant) error {
 	return err
 }
 
-// key is the key that pays, made known if need be.
-func (h *Transport) key(p *pay.Payer) (pay.Key, error) {
+// key is the key that pays, made known if need be, and its secret.
+func (h *Transport) key(p *pay.Payer) (k pay.Key, secret string, err error) {
 	if h.door.secret != "" {
-		return h.app.ensureKey(p, doorKeyOption, h.door.secret, "transport")
+		k, err = h.app.ensureKey(p, doorKeyOption, h.door.secret, "transport")
+		return k, h.door.secret, err
 	}
 	return h.app.doorKey(h.app.ctx, p)
 }
@@ -143,7 +162,7 @@ func (h *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		h.log.Error("request not served", "error", err)
 		return nil, caddyhttp.Error(http.StatusServiceUnavailable, err)
 	}
-	sent := h.named(req)
+	sent := h.cleaned(h.named(req))
 	if x.declined != "" {
 		return h.pass(sent, x)
 	}
@@ -175,10 +194,26 @@ func (h *Transport) exchange(req *http.Request, vars map[string]any, t *tenant) 
 	return x, nil
 }
 
+// cleaned is a request without what the upstream must not get, the key that pays, and with
+// eyes on what the client must not get in answers ahead of the real one: forged headers.
+func (h *Transport) cleaned(req *http.Request) *http.Request {
+	out := req.WithContext(httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{
+		// Called before the reverse proxy's own, with the same header.
+		Got1xxResponse: func(_ int, header textproto.MIMEHeader) error {
+			proxy.StripOwn(http.Header(header))
+			return nil
+		},
+	}))
+	out.Header = req.Header.Clone()
+	proxy.StripSecrets(out.Header, h.secret)
+	return out
+}
+
 // Reasons why this door does not pay, beside those of package proxy.
 const (
 	declinedCrossSite = "cross-site" // a page of another site made the request
-	declinedHost      = "host"       // a name that was made to lead to loopback, in a browser perhaps
+	declinedHost      = "host"       // a name that may have been made to lead here, in a browser perhaps
+	declinedEarlyData = "early-data" // sent before the handshake was over, so anybody may have sent it again
 )
 
 // unpaid says why a request must not be paid for, whatever it costs; "" if it may.
@@ -192,15 +227,28 @@ func (h *Transport) unpaid(req *http.Request) string {
 		return proxy.DeclinedCallerUnknown
 	}
 	from := placeholders(ctx)
+	if req.TLS != nil && !req.TLS.HandshakeComplete || from("http.request.header.Early-Data") != "" {
+		return declinedEarlyData
+	}
 	host := from("http.request.hostport")
-	if h.guard.Foreign(host, from("http.request.header.Sec-Fetch-Site"), from("http.request.header.Origin")) {
+	if h.guard.Foreign(host, func(name string) string { return from("http.request.header." + name) }) {
 		return declinedCrossSite
 	}
 	_, unix := ctx.Value(http.LocalAddrContextKey).(*net.UnixAddr) // which no browser reaches
-	if h.loopback() && !unix && !h.guard.Serves(host) {
+	if !unix && !h.serves(ctx, host) {
 		return declinedHost
 	}
 	return ""
+}
+
+// serves reports whether a Host header names the site, and not something that a page made
+// to lead here.
+func (h *Transport) serves(ctx context.Context, host string) bool {
+	if h.guard.Serves(host) || !h.loopback() && browser.Unregistrable(host) {
+		return true
+	}
+	r := (&http.Request{Host: host}).WithContext(ctx)
+	return slices.ContainsFunc(h.hosts, func(m caddyhttp.MatchHost) bool { return m.Match(r) })
 }
 
 // loopback reports whether the site is for programs of this machine only.

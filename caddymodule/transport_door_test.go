@@ -2,6 +2,7 @@ package caddymodule
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"net/http"
 	"os"
@@ -43,6 +44,130 @@ func TestTransportDoesNotPayForPages(t *testing.T) {
 			}
 			if resp.StatusCode != http.StatusPaymentRequired || declined != c.want || !asks || resp.Header.Get(proxy.HeaderPayment) != "" {
 				t.Errorf("%s, %s: %d %v", name, c.name, resp.StatusCode, resp.Header)
+			}
+		}
+	}
+}
+
+// Off loopback, a page in somebody's browser reaches the door as well: over plain http with
+// hardly a mark, or under a name of its own that it made to lead here.
+func TestTransportOffLoopbackDoesNotPayForPages(t *testing.T) {
+	v := newVendor(t)
+	t.Setenv("PURSER_DAILY_BUDGET", "5")
+	t.Setenv("PURSER_ALLOWED_ORIGINS", "https://app.example")
+	t.Setenv("PURSER_PUBLIC_URL", "https://purser.example")
+	const firefox = "Mozilla/5.0 (X11; Linux x86_64; rv:145.0) Gecko/20100101 Firefox/145.0"
+	for name, s := range sidecars(t, v) {
+		s.bind = "0.0.0.0"
+		mustLoad(t, s.caddyfile())
+		for _, c := range []struct {
+			name    string
+			headers []string
+			want    string
+		}{
+			{"an image on another site", []string{"Referer", "http://evil.example/", "User-Agent", firefox}, "cross-site"},
+			{"one that keeps back where", []string{"User-Agent", firefox}, "cross-site"},
+			{"a name that leads here", []string{"Host", "rebound.evil.example", "Referer", "http://rebound.evil.example/", "User-Agent", firefox}, "host"},
+			{"and one without a mark", []string{"Host", "rebound.evil.example:80"}, "host"},
+			{"an address", nil, ""},
+			{"a container's name", []string{"Host", "purser:8406"}, ""},
+			{"a name inside", []string{"Host", "purser.corp.internal"}, ""},
+			{"the public name", []string{"Host", "purser.example"}, ""},
+			{"the name of an allowed origin", []string{"Host", "app.example"}, ""},
+			{"an allowed page", []string{"Referer", "https://app.example/x", "User-Agent", firefox}, ""},
+		} {
+			resp, _ := do(t, newRequest(t, "GET", s.url()+"/x", nil, c.headers...))
+			paid := resp.Header.Get(proxy.HeaderPayment) != ""
+			if resp.Header.Get(proxy.HeaderDeclined) != c.want || paid != (c.want == "") || !paid && resp.Header.Get("Payment-Required") == "" {
+				t.Errorf("%s, %s: %d %v", name, c.name, resp.StatusCode, resp.Header)
+			}
+		}
+	}
+}
+
+// A site that was given a name answers to it.
+func TestTransportServesTheNamesOfItsSite(t *testing.T) {
+	v := newVendor(t)
+	t.Setenv("PURSER_DAILY_BUDGET", "5")
+	for name, s := range sidecars(t, v) {
+		for _, bind := range []string{"127.0.0.1", "0.0.0.0"} {
+			s.bind = bind
+			text := replaceOnce(t, s.caddyfile(), fmt.Sprintf("http://:%d {", s.port),
+				fmt.Sprintf("http://api.corp.example:%d, http://*.apis.example:%[1]d {", s.port))
+			mustLoad(t, text)
+			for _, host := range []string{"api.corp.example", "API.corp.example:80", "a.apis.example"} {
+				if resp, _ := do(t, newRequest(t, "GET", s.url()+"/x", nil, "Host", host)); resp.Header.Get(proxy.HeaderPayment) == "" {
+					t.Errorf("%s on %s, %s: %d %v", name, bind, host, resp.StatusCode, resp.Header)
+				}
+			}
+		}
+		s.bind = "0.0.0.0"
+		s.route = "@api host api.corp.example\nhandle @api {\n" + s.route + "\n}\nhandle {\n" + s.route + "\n}"
+		mustLoad(t, s.caddyfile())
+		for host, want := range map[string]string{"api.corp.example": "", "evil.example": "host"} {
+			resp, _ := do(t, newRequest(t, "GET", s.url()+"/x", nil, "Host", host))
+			if got := resp.Header.Get(proxy.HeaderDeclined); got != want || (resp.Header.Get(proxy.HeaderPayment) != "") != (want == "") {
+				t.Errorf("%s, %s: %d %v", name, host, resp.StatusCode, resp.Header)
+			}
+		}
+	}
+}
+
+// What came in early data may be a copy that somebody else sent.
+func TestTransportDoesNotPayForEarlyData(t *testing.T) {
+	v := newVendor(t)
+	for name, s := range sidecars(t, v) {
+		own := s.route
+		for _, c := range []struct {
+			name, front string
+			headers     []string
+		}{
+			{"here", "purser_test_early\n", nil},
+			{"at a proxy in front", "", []string{"Early-Data", "1"}},
+		} {
+			s.route = c.front + own
+			mustLoad(t, s.caddyfile())
+			resp, _ := do(t, newRequest(t, "GET", s.url()+"/x", nil, c.headers...))
+			if resp.StatusCode != http.StatusPaymentRequired || resp.Header.Get(proxy.HeaderDeclined) != "early-data" ||
+				resp.Header.Get("Payment-Required") == "" {
+				t.Errorf("%s, %s: %d %v", name, c.name, resp.StatusCode, resp.Header)
+			}
+		}
+	}
+	if _, bought, _ := v.counts(); bought != 0 {
+		t.Errorf("%d payments", bought)
+	}
+}
+
+// Clients that talk to purser's API as well may send their key here, too.
+func TestTransportKeepsItsKey(t *testing.T) {
+	v := newVendor(t)
+	own := newSidecar(t, v, "", "key {env.PURSER_TEST_KEY}")
+	all := sidecars(t, v)
+	all["a key of its own"] = own
+	t.Setenv("PURSER_TEST_KEY", "pk_of_this_door")
+	for name, s := range all {
+		mustLoad(t, s.caddyfile())
+		key := "pk_deployment"
+		if s == own {
+			key = "pk_of_this_door"
+		}
+		for _, c := range []struct {
+			headers []string
+			want    string // what the seller gets of both headers
+		}{
+			{[]string{"X-Api-Key", key, "Authorization", "Bearer " + key}, ""},
+			{[]string{"X-Api-Key", " " + key, "Authorization", "bearer  " + key}, ""},
+			{[]string{"X-Api-Key", key, "Authorization", "Bearer theirs"}, "Bearer theirs"},
+			{[]string{"X-Api-Key", "theirs", "Authorization", "Basic theirs"}, "theirsBasic theirs"},
+			{[]string{"X-Api-Key", key, "Sec-Fetch-Site", "cross-site"}, ""}, // not paid
+		} {
+			do(t, newRequest(t, "GET", s.url()+"/x", nil, c.headers...))
+			v.mu.Lock()
+			got := v.last.Header.Get("X-Api-Key") + v.last.Header.Get("Authorization")
+			v.mu.Unlock()
+			if got != c.want {
+				t.Errorf("%s, %q: the seller got %q", name, c.headers, got)
 			}
 		}
 	}

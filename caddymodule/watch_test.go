@@ -2,6 +2,7 @@ package caddymodule
 
 import (
 	"context"
+	"crypto/tls"
 	"net/http"
 
 	"github.com/caddyserver/caddy/v2"
@@ -29,6 +30,20 @@ func (watcher) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "http.handlers.purser_test_watch", New: func() caddy.Module { return new(watcher) }}
 }
 
+// early makes requests look as if they came in a TLS 1.3 handshake (0-RTT), which Caddy
+// allows for HTTP/3.
+type early struct{}
+
+func (early) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	r.TLS = &tls.ConnectionState{HandshakeComplete: false}
+	return next.ServeHTTP(w, r)
+}
+
+// CaddyModule returns the Caddy module information.
+func (early) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "http.handlers.purser_test_early", New: func() caddy.Module { return new(early) }}
+}
+
 // detacher takes requests away from their clients, as a handler must not.
 type detacher struct{}
 
@@ -44,7 +59,7 @@ func init() {
 	for name, m := range map[string]interface {
 		caddy.Module
 		caddyhttp.MiddlewareHandler
-	}{"purser_test_watch": watcher{}, "purser_test_detach": detacher{}} {
+	}{"purser_test_watch": watcher{}, "purser_test_detach": detacher{}, "purser_test_early": early{}} {
 		caddy.RegisterModule(m)
 		httpcaddyfile.RegisterHandlerDirective(name, func(httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) { return m, nil })
 		httpcaddyfile.RegisterDirectiveOrder(name, httpcaddyfile.Before, "reverse_proxy")

@@ -16,10 +16,23 @@ const SandboxWorld = "sandbox"
 // errForeignChain: the RPC answers for another chain than the store's payments are on.
 var errForeignChain = errors.New("the RPC (PURSER_RPC_URL) is on another chain than this store's payments")
 
+// errUnwatched: there is no RPC for the payment's network, so the chain says nothing of it.
+var errUnwatched = errors.New("no RPC for this network")
+
 // chainIdentity remembers for a while what checking the RPC for an asset gave.
 type chainIdentity struct {
+	turn chan struct{} // of one: the RPC is asked once, and whoever waits need not wait for ever
+
 	mu      sync.Mutex
 	checked map[x402.Address]identityCheck // by the asset's address, which is pinned to one network
+	// networks, by chain id: whether the RPC serves them; those not asked about are missing.
+	networks map[uint64]bool
+}
+
+func newChainIdentity() chainIdentity {
+	return chainIdentity{
+		turn: make(chan struct{}, 1), checked: make(map[x402.Address]identityCheck), networks: make(map[uint64]bool),
+	}
 }
 
 type identityCheck struct {
@@ -32,34 +45,69 @@ const (
 	identityFailed = 5 * time.Second
 )
 
-// checkChain makes sure that what the RPC says counts as evidence: pinned chain id and
-// token, and the genesis hash recorded with the store (DESIGN §3).
-func (p *Payer) checkChain(ctx context.Context, n x402.Network, a x402.Asset) error {
+// watches reports whether evidence can be had for a network's payments: there is an RPC,
+// and it has not been found to serve only others.
+func (p *Payer) watches(network string) bool {
+	n, ok := x402.NetworkByWire(network)
+	if p.opts.Chain == nil || !ok {
+		return p.opts.Chain != nil
+	}
 	p.identity.mu.Lock()
 	defer p.identity.mu.Unlock()
-	now := p.now()
-	if c, ok := p.identity.checked[a.Address]; ok && now.Before(c.until) {
+	serves, asked := p.identity.networks[n.ChainID]
+	return serves || !asked
+}
+
+// remembered is what an earlier check gave, while that is good.
+func (c *chainIdentity) remembered(a x402.Asset, now time.Time) (identityCheck, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	check, ok := c.checked[a.Address]
+	return check, ok && now.Before(check.until)
+}
+
+// checkChain makes sure that what the RPC says counts as evidence: pinned chain id and
+// token, and the genesis hash recorded with the store (DESIGN §3). errUnwatched when the
+// RPC is for another network.
+func (p *Payer) checkChain(ctx context.Context, n x402.Network, a x402.Asset) error {
+	if c, ok := p.identity.remembered(a, p.now()); ok {
 		return c.err
 	}
-	c := identityCheck{err: p.identify(ctx, n, a), until: now.Add(identityKept)}
-	if c.err != nil {
-		c.until = now.Add(identityFailed)
-		if errors.Is(c.err, errForeignChain) {
-			p.log.Error("evidence from the chain is ignored", "error", c.err)
-		}
+	select {
+	case p.identity.turn <- struct{}{}:
+		defer func() { <-p.identity.turn }()
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for the RPC: %w", ctx.Err())
 	}
-	if p.identity.checked == nil {
-		p.identity.checked = make(map[x402.Address]identityCheck)
+	if c, ok := p.identity.remembered(a, p.now()); ok {
+		return c.err
 	}
+	err := p.identify(ctx, n, a)
+	if err != nil && errors.Is(ctx.Err(), context.Canceled) {
+		return err // who asked has left, which says nothing about the RPC
+	}
+	// The time is that of the answer: one that took long is news all the same.
+	c := identityCheck{err: err, until: p.now().Add(identityFailed)}
+	if err == nil || errors.Is(err, errUnwatched) {
+		c.until = p.now().Add(identityKept)
+	}
+	if errors.Is(err, errForeignChain) {
+		p.log.Error("evidence from the chain is ignored", "error", err)
+	}
+	p.identity.mu.Lock()
+	defer p.identity.mu.Unlock()
 	p.identity.checked[a.Address] = c
-	return c.err
+	return err
 }
 
 func (p *Payer) identify(ctx context.Context, n x402.Network, a x402.Asset) error {
 	id, err := p.opts.Chain.Identify(ctx, n, a)
 	if err != nil {
-		return err
+		return p.unserved(n, id, err)
 	}
+	p.identity.mu.Lock()
+	p.identity.networks[n.ChainID] = true
+	p.identity.mu.Unlock()
 	if id.Genesis == "" {
 		return errors.New("the RPC did not name its genesis block")
 	}
@@ -73,8 +121,33 @@ func (p *Payer) identify(ctx context.Context, n x402.Network, a x402.Asset) erro
 	return nil
 }
 
-// trace asks the chain what became of a payment's authorization.
+// unserved judges an RPC that failed to prove itself. One that is for another network
+// leaves this one as it is without any RPC. One that has served this network before is
+// broken instead: by its silence nothing may be taken for granted.
+func (p *Payer) unserved(n x402.Network, id ChainIdentity, err error) error {
+	if id.ChainID == 0 || id.ChainID == n.ChainID {
+		return err
+	}
+	p.identity.mu.Lock()
+	defer p.identity.mu.Unlock()
+	serves, asked := p.identity.networks[n.ChainID]
+	if serves {
+		return err
+	}
+	if !asked {
+		p.identity.networks[n.ChainID] = false
+		p.log.Error("payments on this network have no evidence from the chain: the RPC (PURSER_RPC_URL) is for another one",
+			"network", n.Name, "chain_id", id.ChainID)
+	}
+	return fmt.Errorf("%w: %w", errUnwatched, err)
+}
+
+// trace asks the chain what became of a payment's authorization. errUnwatched without an
+// RPC for its network.
 func (p *Payer) trace(ctx context.Context, row *Payment) (Trace, error) {
+	if p.opts.Chain == nil {
+		return Trace{}, errUnwatched
+	}
 	n, a, err := row.asset()
 	if err != nil {
 		return Trace{}, err
@@ -121,6 +194,9 @@ func (p *Payer) balanceLimit(ctx context.Context, c choice, t Terms) Limit {
 		return l
 	}
 	have, err := p.balance(ctx, c)
+	if errors.Is(err, errUnwatched) {
+		return l
+	}
 	if err != nil {
 		p.log.Warn("balance not known", "wallet", c.wallet.ProviderID, "error", err)
 		return l

@@ -2,6 +2,7 @@ package pay
 
 import (
 	"context"
+	"errors"
 	"strings"
 
 	"github.com/purserpay/purser/x402"
@@ -23,7 +24,7 @@ func (a *Attempt) Receipt(r x402.Receipt) {
 // it, so a payload that was sent before is looked up on the chain, if there is an RPC.
 func (a *Attempt) Answer402(reason string) {
 	o := Outcome{Note: "seller answered 402: " + reason}
-	if a.row.State == Open && (UsedReason(reason) || a.Repeats() && a.payer.opts.Chain != nil) {
+	if a.row.State == Open && (UsedReason(reason) || a.Repeats() && a.payer.watches(a.row.Terms.Network)) {
 		used := a.payer.usedOutcome(a.caller, a.row, reason)
 		if used.Verdict != Unclear || UsedReason(reason) {
 			o = used
@@ -68,11 +69,10 @@ func misfit(row *Payment, r x402.Receipt) string {
 // refusal: with an RPC the log decides, without one the money is taken to have moved.
 func (p *Payer) usedOutcome(ctx context.Context, row *Payment, word string) Outcome {
 	note := "authorization said to be used: " + word
-	if p.opts.Chain == nil {
-		return Outcome{Verdict: VerdictSettled, Note: note}
-	}
 	t, err := p.trace(ctx, row)
 	switch {
+	case errors.Is(err, errUnwatched):
+		return Outcome{Verdict: VerdictSettled, Note: note}
 	case err != nil:
 		p.log.Warn("chain not asked about a used authorization", "payment", row.ID, "error", err)
 		return Outcome{Note: note}

@@ -2,6 +2,8 @@ package pay
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -14,7 +16,7 @@ type Health struct {
 	Store       Probe
 	StoreKind   string
 	Facilitator Probe
-	RPC         Probe
+	RPC         Probe // of all networks: its error names those without evidence from the chain
 	Network     x402.Network
 	Wallets     string // provider's name
 }
@@ -47,7 +49,7 @@ func (p *Payer) Health(ctx context.Context) Health {
 	if now := p.now(); !now.Before(p.health.until) {
 		probe, cancel := context.WithTimeout(ctx, 5*time.Second)
 		defer cancel()
-		p.health.facilitator, p.health.rpcProbe = p.probe(probe, network)
+		p.health.facilitator, p.health.rpcProbe = p.probe(probe)
 		if ctx.Err() == nil { // a caller that left proves nothing
 			p.health.until = now.Add(healthKept)
 		}
@@ -56,7 +58,7 @@ func (p *Payer) Health(ctx context.Context) Health {
 	return h
 }
 
-func (p *Payer) probe(ctx context.Context, n x402.Network) (facilitator, rpc Probe) {
+func (p *Payer) probe(ctx context.Context) (facilitator, rpc Probe) {
 	var wg sync.WaitGroup
 	if f := p.opts.Facilitator; f != nil {
 		wg.Go(func() {
@@ -66,10 +68,21 @@ func (p *Payer) probe(ctx context.Context, n x402.Network) (facilitator, rpc Pro
 	}
 	if p.opts.Chain != nil {
 		wg.Go(func() {
-			err := p.checkChain(ctx, n, n.Assets[0])
+			err := p.checkNetworks(ctx)
 			rpc = Probe{Configured: true, OK: err == nil, Err: err}
 		})
 	}
 	wg.Wait()
 	return facilitator, rpc
+}
+
+// checkNetworks asks the RPC about each network that is paid on.
+func (p *Payer) checkNetworks(ctx context.Context) error {
+	var errs []error
+	for _, n := range p.opts.Networks {
+		if err := p.checkChain(ctx, n, n.Assets[0]); err != nil {
+			errs = append(errs, fmt.Errorf("no evidence for %s: %w", n.Name, err))
+		}
+	}
+	return errors.Join(errs...)
 }

@@ -344,6 +344,19 @@ func (m *memStore) Payments(_ context.Context, q pay.PaymentQuery) ([]*pay.Payme
 	return out, nil
 }
 
+func (m *memStore) AllPayments(_ context.Context, q pay.LabelQuery) ([]*pay.Payment, error) {
+	defer m.lock()()
+	var out []*pay.Payment
+	for _, p := range slices.Backward(m.sorted()) {
+		labels := p.Labels()
+		without := !slices.ContainsFunc(q.Without, func(l string) bool { return slices.Contains(labels, l) })
+		if without && (q.Label == "" || slices.Contains(labels, q.Label)) && (q.Before == "" || p.ID < q.Before) && len(out) < q.Limit {
+			out = append(out, p.Clone())
+		}
+	}
+	return out, nil
+}
+
 func (m *memStore) Due(_ context.Context, now time.Time, limit int) ([]*pay.Payment, error) {
 	defer m.lock()()
 	var out []*pay.Payment

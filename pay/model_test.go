@@ -33,6 +33,9 @@ type model struct {
 	// handed are seller-mode payloads that left; a seller may settle them at any time.
 	handed map[string]x402.Payload
 	lied   map[string]bool
+	// misled are payments that an operator declared void although money had moved, or settled
+	// although it had not.
+	misled map[string]bool
 }
 
 func TestModel(t *testing.T) {
@@ -46,16 +49,22 @@ func TestModel(t *testing.T) {
 						o.Chain = nil
 					}
 				})
-				m := &model{world: w, rapid: rt, handed: map[string]x402.Payload{}, lied: map[string]bool{}}
+				m := &model{world: w, rapid: rt, handed: map[string]x402.Payload{}, lied: map[string]bool{}, misled: map[string]bool{}}
 				rt.Repeat(map[string]func(*rapid.T){
-					"buy":     m.buy,
-					"repeat":  m.repeat,
-					"insist":  m.insist,
-					"proxy":   m.proxy,
-					"seller":  m.sellerSettles,
-					"receipt": m.receipt,
-					"crash":   func(*rapid.T) { m.restart() },
-					"recover": func(*rapid.T) { m.recoverOnce() },
+					"buy":      m.buy,
+					"repeat":   m.repeat,
+					"insist":   m.insist,
+					"proxy":    m.proxy,
+					"seller":   m.sellerSettles,
+					"receipt":  m.receipt,
+					"crash":    func(*rapid.T) { m.restart() },
+					"recover":  func(*rapid.T) { m.recoverOnce() },
+					"operator": m.operator,
+					"rpc": func(rt *rapid.T) {
+						if withChain {
+							m.disturb(rt)
+						}
+					},
 					"time": func(rt *rapid.T) {
 						m.chain.advance(time.Duration(rapid.IntRange(1, 200).Draw(rt, "seconds")) * time.Second)
 					},
@@ -249,6 +258,49 @@ func (m *model) receipt(rt *rapid.T) {
 	}
 }
 
+// operator resolves a payment, rightly or wrongly, whenever that is allowed.
+func (m *model) operator(rt *rapid.T) {
+	m.settleDown()
+	rows, err := m.payer.AllPayments(context.Background(), pay.LabelQuery{Label: "open", Limit: 1000})
+	if err != nil || len(rows) == 0 {
+		return
+	}
+	p := rapid.SampledFrom(rows).Draw(rt, "open")
+	moved := m.chain.transaction(p.Authorization.Nonce) != ""
+	right := rapid.IntRange(0, 3).Draw(rt, "right") > 0
+	as := pay.Void
+	if moved == right {
+		as = pay.Settled
+	}
+	_, err = m.payer.ResolvePayment(context.Background(), p.ID, pay.Ruling{As: as, Reason: "model"})
+	var cannot *pay.UnresolvableError
+	switch {
+	case err == nil && m.chain.clock().Before(p.ValidBefore()):
+		rt.Fatalf("payment %s was resolved while it was valid", p.ID)
+	case err == nil && !right:
+		m.misled[p.ID] = true
+	case err != nil && !errors.As(err, &cannot) && !errors.Is(err, pay.ErrLeaseHeld): // just being let go
+		rt.Fatal(err)
+	}
+}
+
+// disturb takes the RPC away or breaks it, or brings it back.
+func (m *model) disturb(rt *rapid.T) {
+	switch rapid.SampledFrom([]string{"none", "down", "mute", "well"}).Draw(rt, "rpc") {
+	case "none":
+		m.opts.Chain = nil
+		m.restart()
+	case "down":
+		m.chain.rpc(true, false)
+	case "mute":
+		m.chain.rpc(false, true)
+	default:
+		m.chain.rpc(false, false)
+		m.opts.Chain = m.chain
+		m.restart()
+	}
+}
+
 func (m *model) closeWant(paymentID string) {
 	for _, w := range m.wants {
 		if w.payments[paymentID] {
@@ -299,7 +351,7 @@ func (m *model) invariants(rt *rapid.T) {
 	for _, p := range m.store.payments {
 		moved := m.chain.transaction(p.Authorization.Nonce) != ""
 		switch {
-		case moved && p.State == pay.Void:
+		case moved && p.State == pay.Void && (!m.misled[p.ID] || p.Resolution.Proven):
 			rt.Fatalf("payment %s moved money and is void: %s", p.ID, p.Reason)
 		case p.State == pay.Settled && events[p.ID] != 1:
 			rt.Fatalf("settled payment %s has %d spend events", p.ID, events[p.ID])
@@ -310,6 +362,9 @@ func (m *model) invariants(rt *rapid.T) {
 	for _, w := range m.wants {
 		moves := 0
 		for id := range w.payments {
+			if m.misled[id] { // who declares void what was paid has it paid again
+				continue
+			}
 			if m.chain.transaction(m.store.payments[id].Authorization.Nonce) != "" {
 				moves++
 			}
@@ -323,7 +378,16 @@ func (m *model) invariants(rt *rapid.T) {
 // end lets time pass and then compares the books with the chain.
 func (m *model) end(withChain bool) {
 	m.settleDown()
+	if withChain { // whatever there was before, now there is an RPC that answers
+		m.chain.rpc(false, false)
+		m.opts.Chain = m.chain
+		m.restart()
+	}
 	m.recoverAll()
+	for range 3 { // what was unresolved is looked at each hour
+		m.chain.advance(time.Hour)
+		m.recoverOnce()
+	}
 	m.invariants(m.rapid)
 	m.store.mu.Lock()
 	defer m.store.mu.Unlock()
@@ -336,7 +400,7 @@ func (m *model) end(withChain bool) {
 			m.rapid.Fatalf("payment %s is still open: %+v", p.ID, p)
 		case !withChain && p.State == pay.Open && !p.Refused && !p.Unresolved:
 			m.rapid.Fatalf("payment %s is open, expired and not marked unresolved", p.ID)
-		case !withChain && p.State == pay.Settled && !moved && !m.lied[p.ID]:
+		case !withChain && p.State == pay.Settled && !moved && !m.lied[p.ID] && !m.misled[p.ID]:
 			m.rapid.Fatalf("payment %s is settled without evidence", p.ID)
 		}
 	}

@@ -61,6 +61,7 @@ type Payer struct {
 	balances balanceCache
 	verified verifiedTerms
 	health   healthCache
+	earlier  earlier
 }
 
 // New makes a Payer. Close it to wait for what is in flight.
@@ -92,7 +93,7 @@ func New(o Options) (*Payer, error) {
 	setDefault(&o.RepeatWait, 30*time.Second)
 	return &Payer{
 		opts: o, store: o.Store, log: o.Logger, now: o.Clock,
-		owner: uuid.NewString(), holds: make(map[string]*hold),
+		owner: uuid.NewString(), holds: make(map[string]*hold), identity: newChainIdentity(),
 	}, nil
 }
 

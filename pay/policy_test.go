@@ -3,6 +3,7 @@ package pay_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"reflect"
 	"strings"
 	"testing"
@@ -343,6 +344,47 @@ func TestChoosesWhatPolicyAllows(t *testing.T) {
 		p, err := w.open(c.first, c.then)
 		if err != nil || p.Terms.Amount != x402.NewAmount(c.then.amount) {
 			t.Errorf("%s: %v, %v", name, p, err)
+		}
+	}
+}
+
+// What reads like nothing being allowed must not allow everything.
+func TestEmptyAllowLists(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{`{"allow_hosts":[]}`, `{"allow_payees":[]}`, `{"doors":[]}`} {
+		var pol pay.Policy
+		if err := json.Unmarshal([]byte(text), &pol); err != nil {
+			t.Fatal(err)
+		}
+		var input *pay.InputError
+		if err := pol.Validate(); !errors.As(err, &input) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+// A letter beyond ASCII whose lower case is in it does not make another host the listed one.
+func TestLettersThatLowerIntoASCII(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	w.set(pay.Policy{AllowHosts: []string{"api.example.com", "k.example"}})
+	for _, url := range []string{"https://ap\u0130.example.com/x", "https://\u212a.example/x"} {
+		if _, err := w.open(buy{door: pay.DoorProxy, url: url, amount: 1}); rule(err) != "hosts" {
+			t.Errorf("%q: %v", url, err)
+		}
+	}
+}
+
+// An endpoint is the same however its path is spelt.
+func TestPriceGuardSpellings(t *testing.T) {
+	t.Parallel()
+	two := 2
+	w := newWorld(t, nil)
+	w.set(pay.Policy{PriceGuard: &two})
+	w.settle(buy{door: pay.DoorProxy, url: "https://api.example.com/v1/data", amount: 100})
+	for _, path := range []string{"/v1/%64ata", "//v1/data", "/v1/./data", "/v1/x/../data"} {
+		if _, err := w.open(buy{door: pay.DoorProxy, url: "https://api.example.com" + path, amount: 1_000}); rule(err) != "price-guard" {
+			t.Errorf("%s: %v", path, err)
 		}
 	}
 }

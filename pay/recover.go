@@ -4,53 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 )
-
-// Recovery's pace.
-const (
-	recoverEvery = 5 * time.Second
-	recoverBatch = 200
-	firstLook    = 20 * time.Second // after a payment was journaled
-	maxBackoff   = 10 * time.Minute
-	slowBackoff  = 24 * time.Hour // for what only a late RPC could close
-	settleDelay  = 5 * time.Second
-)
-
-// nextCheck is when recovery should look at a payment next; zero is never.
-func (p *Payer) nextCheck(row *Payment, now time.Time) time.Time {
-	backoff := func(most time.Duration) time.Time {
-		d := firstLook << min(row.Checks, 16)
-		return now.Add(min(d, most))
-	}
-	expired := !now.Before(row.ValidBefore())
-	switch {
-	case row.Retired:
-		return time.Time{}
-	case row.State == Void, row.State == Settled && (p.opts.Chain == nil || row.Confirmed || row.Disputed):
-		return row.Closed.Add(RetainPayload)
-	case row.State == Settled:
-		if at := row.ValidBefore().Add(settleDelay); at.After(now) {
-			return at
-		}
-		return backoff(maxBackoff)
-	case row.Refused && now.Before(row.ValidBefore().Add(RepeatGrace)):
-		return row.ValidBefore().Add(RepeatGrace)
-	case row.Refused && p.opts.Chain == nil && !now.Before(row.Created.Add(RetainPayload)):
-		return time.Time{} // without an RPC, refused is all that will be known
-	case p.opts.Chain == nil && !expired:
-		return row.ValidBefore()
-	case p.opts.Chain == nil:
-		return backoff(slowBackoff)
-	case !expired:
-		// The window's end is when the chain can say no for good.
-		if at := backoff(maxBackoff); at.Before(row.ValidBefore()) {
-			return at
-		}
-		return row.ValidBefore().Add(settleDelay)
-	}
-	return backoff(maxBackoff)
-}
 
 // Recover runs recovery until ctx ends: it observes, closes what evidence allows, and
 // never moves money (DESIGN §3).
@@ -75,8 +33,8 @@ func (p *Payer) Recover(ctx context.Context) {
 	}
 }
 
-// RecoverOnce looks at the payments that are due, at most a batch of them, and returns
-// how many it looked at.
+// RecoverOnce looks at the payments that are due, at most a batch of them and for a
+// bounded time, and returns how many it looked at.
 func (p *Payer) RecoverOnce(ctx context.Context) (int, error) {
 	if err := p.enter(); err != nil {
 		return 0, nil // closing: nothing to do any more
@@ -86,33 +44,78 @@ func (p *Payer) RecoverOnce(ctx context.Context) (int, error) {
 	if _, err := p.store.Lapse(ctx, now, p.held); err != nil {
 		return 0, fmt.Errorf("ending lapsed leases: %w", err)
 	}
+	if err := p.catchUp(ctx, now); err != nil {
+		// What is wrong with the RPC is told where it is asked about a payment, and by Health.
+		p.log.Debug("payments from before the RPC not looked for", "error", err)
+	}
 	// Payments that are being sent now may be due as well; they must not fill the batch.
 	due, err := p.store.Due(ctx, now, recoverBatch+p.heldCount())
 	if err != nil {
 		return 0, fmt.Errorf("listing due payments: %w", err)
 	}
-	looked := 0
-	for _, row := range due {
-		if ctx.Err() != nil {
-			return looked, ctx.Err()
-		}
-		if row.Lease.Live(now) || row.Lease.Owner != "" && p.held(row.ID) {
-			continue
-		}
-		switch err := p.recoverPayment(ctx, row.ID); {
-		case errors.Is(err, ErrLeaseHeld), errors.Is(err, ErrLeaseLost):
-		case errors.Is(err, ErrUnavailable):
-			return looked, err
-		case err != nil:
-			p.log.Warn("payment not recovered", "payment", row.ID, "error", err)
-		default:
-			looked++
-		}
-	}
-	return looked, nil
+	due = slices.DeleteFunc(due, func(row *Payment) bool {
+		return row.Lease.Live(now) || row.Lease.Owner != "" && p.held(row.ID)
+	})
+	return p.recoverAll(ctx, due)
 }
 
-func (p *Payer) recoverPayment(ctx context.Context, id string) error {
+// recoverAll looks at payments, several at a time, until recoverTime is over or the
+// store cannot write.
+func (p *Payer) recoverAll(ctx context.Context, due []*Payment) (int, error) {
+	batch, stop := context.WithTimeoutCause(ctx, recoverTime, errBatchOver)
+	defer stop()
+	batch, fail := context.WithCancelCause(batch)
+	defer fail(nil)
+	var looked atomic.Int64
+	var all sync.WaitGroup
+	rows := make(chan *Payment)
+	for range min(recoverAtOnce, len(due)) {
+		all.Go(func() {
+			for row := range rows {
+				switch err := p.recoverPayment(ctx, row); {
+				case errors.Is(err, ErrUnavailable):
+					fail(err)
+				case err == nil:
+					looked.Add(1)
+				}
+			}
+		})
+	}
+	for _, row := range due {
+		select {
+		case rows <- row:
+			continue
+		case <-batch.Done():
+		}
+		break
+	}
+	close(rows)
+	all.Wait()
+	if err := context.Cause(batch); err != nil && !errors.Is(err, errBatchOver) {
+		return int(looked.Load()), err
+	}
+	return int(looked.Load()), nil
+}
+
+var errBatchOver = errors.New("the batch has had its time")
+
+// recoverPayment looks at one payment. One that fails comes later again, so that those
+// behind it have their turn.
+func (p *Payer) recoverPayment(ctx context.Context, row *Payment) error {
+	err := p.lookAt(ctx, row.ID)
+	switch {
+	case err == nil, errors.Is(err, ErrLeaseHeld), errors.Is(err, ErrLeaseLost), errors.Is(err, ErrUnavailable), ctx.Err() != nil:
+		return err
+	}
+	p.log.Warn("payment not recovered", "payment", row.ID, "error", err)
+	now := p.now().UTC()
+	if _, _, perr := p.store.Record(ctx, Outcome{PaymentID: row.ID, At: now, Check: now.Add(maxBackoff)}); perr != nil {
+		p.log.Warn("payment not put off", "payment", row.ID, "error", perr)
+	}
+	return err
+}
+
+func (p *Payer) lookAt(ctx context.Context, id string) error {
 	now := p.now().UTC()
 	row, err := p.store.Acquire(ctx, id, p.owner, now, now.Add(LeaseTime))
 	if err != nil {
@@ -139,15 +142,19 @@ func (p *Payer) recoverPayment(ctx context.Context, id string) error {
 // look gathers the evidence for one payment.
 func (p *Payer) look(ctx context.Context, row *Payment) Outcome {
 	now := p.now()
-	if p.opts.Chain != nil && (row.State == Open || row.State == Settled && !row.Confirmed && !row.Disputed) {
-		t, err := p.trace(ctx, row)
-		if err == nil {
+	if p.opts.Chain != nil && row.unproven() {
+		switch t, err := p.trace(ctx, row); {
+		case err == nil:
 			if o := judge(row, t); o.Verdict != Unclear {
 				return o
 			}
-		} else {
+		case !errors.Is(err, errUnwatched): // that is told once
 			p.log.Warn("chain not asked", "payment", row.ID, "error", err)
 		}
+	}
+	told := row.ValidBefore() // when an open payment has waited long enough for evidence
+	if p.watches(row.Terms.Network) {
+		told = told.Add(evidenceWait)
 	}
 	switch {
 	case row.State != Open && !now.Before(row.Closed.Add(RetainPayload)):
@@ -155,7 +162,7 @@ func (p *Payer) look(ctx context.Context, row *Payment) Outcome {
 	case row.State != Open:
 	case row.Refused && row.reserves(AtRefusedExpired) && !now.Before(row.ValidBefore().Add(RepeatGrace)):
 		return Outcome{Verdict: VerdictExpired}
-	case !row.Refused && !row.Unresolved && p.opts.Chain == nil && !now.Before(row.ValidBefore()):
+	case !row.Refused && !row.Unresolved && !now.Before(told):
 		return Outcome{Verdict: VerdictAbsent}
 	}
 	return Outcome{}
@@ -165,7 +172,7 @@ func (p *Payer) look(ctx context.Context, row *Payment) Outcome {
 // or before a safe block, and past the validity, can prove that money did not move.
 func judge(row *Payment, t Trace) Outcome {
 	over := !t.SafeTime.Before(row.ValidBefore())
-	if row.State == Open {
+	if row.State != Settled {
 		switch {
 		case t.Used:
 			return Outcome{Verdict: VerdictSettled, Transaction: t.Transaction}

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"math/big"
 	"net/url"
+	"path"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/purserpay/purser/x402"
@@ -142,11 +144,11 @@ func (pol Policy) guards() bool { return pol.PriceGuard != nil && *pol.PriceGuar
 func priceCounter(keyID, asset, method, raw string) Counter {
 	endpoint := HashOf(method, "") // on REST without a URL: an endpoint as well
 	if u, err := url.Parse(raw); err == nil && u.Hostname() != "" {
-		path := u.EscapedPath()
-		if path == "" {
-			path = "/"
+		clean := path.Clean("/" + u.Path) // however it is spelt
+		if strings.HasSuffix(u.Path, "/") && clean != "/" {
+			clean += "/"
 		}
-		endpoint = HashOf(method, u.Scheme, siteIn(u).String(), path)
+		endpoint = HashOf(method, u.Scheme, siteIn(u).String(), clean)
 	}
 	return Counter("price/" + keyID + "/" + asset + "/" + hex.EncodeToString(endpoint[:]))
 }

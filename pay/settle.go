@@ -192,7 +192,7 @@ func (a *Attempt) verify(x Exchange) error {
 func (a *Attempt) PrepareSeller() error {
 	defer a.finishOnPanic()
 	p := a.payer
-	if p.opts.Facilitator != nil && p.opts.Chain == nil && !a.Repeats() {
+	if p.opts.Facilitator != nil && !p.watches(a.row.Terms.Network) && !a.Repeats() {
 		known := verifiedKey{wallet: a.row.WalletID, terms: a.row.Terms}
 		if !p.verified.has(known) {
 			if a.caller.Err() != nil {

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"unicode"
 )
 
 // site is where a URL leads, in the one form in which hosts are compared.
@@ -21,14 +22,19 @@ type site struct {
 // siteOf reads a URL; the zero site for what is not an absolute one.
 func siteOf(raw string) site {
 	u, err := url.Parse(raw)
-	if err != nil || u.Hostname() == "" {
+	if err != nil {
 		return site{}
 	}
 	return siteIn(u)
 }
 
+// siteIn is the zero site for a host beyond ASCII as well: what is dialled for it is
+// another name, its xn-- form.
 func siteIn(u *url.URL) site {
 	var s site
+	if u.Hostname() == "" || strings.ContainsFunc(u.Hostname(), func(r rune) bool { return r > unicode.MaxASCII }) {
+		return s
+	}
 	s.name, s.address = normalName(u.Hostname())
 	s.port = u.Port()
 	if n, err := strconv.ParseUint(s.port, 10, 64); err == nil { // 0443 leads where 443 does

@@ -51,6 +51,18 @@ func (pol Policy) Validate() error {
 			return &InputError{Field: f.name, Reason: fmt.Sprintf("%d entries, at most %d", f.size, maxPolicyEntries)}
 		}
 	}
+	for _, f := range []struct {
+		name  string
+		empty bool
+	}{
+		{"allow_hosts", pol.AllowHosts != nil && len(pol.AllowHosts) == 0},
+		{"allow_payees", pol.AllowPayees != nil && len(pol.AllowPayees) == 0},
+		{"doors", pol.Doors != nil && len(pol.Doors) == 0},
+	} {
+		if f.empty { // it reads like nothing being allowed, and would allow everything
+			return &InputError{Field: f.name, Reason: "an empty list; leave it out to allow all"}
+		}
+	}
 	for _, d := range pol.Doors {
 		if d != DoorAPI && d != DoorProxy && d != DoorTransport {
 			return &InputError{Field: "doors", Reason: fmt.Sprintf("%q is none of %s, %s, %s", truncate(string(d), 40), DoorAPI, DoorProxy, DoorTransport)}

@@ -25,12 +25,21 @@ type truth struct {
 	sums  x402.Amount
 	lag   time.Duration // how far the RPC's safe block is behind
 	down  bool          // the RPC does not answer
+	mute  bool          // it answers, but not what became of an authorization
+	id    uint64        // the only chain that it serves; 0: any
+	asked int           // traces that were asked for
 	gen   string
 }
 
 func newTruth() *truth {
 	return &truth{now: time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC), moved: map[x402.Nonce]string{}, gen: "0x" + fmt.Sprintf("%064d", 1)}
 }
+
+// rpc sets how the RPC is.
+func (c *truth) rpc(down, mute bool) { c.mu.Lock(); defer c.mu.Unlock(); c.down, c.mute = down, mute }
+
+// traces is how often the RPC was asked what became of an authorization.
+func (c *truth) traces() int { c.mu.Lock(); defer c.mu.Unlock(); return c.asked }
 
 func (c *truth) clock() time.Time { c.mu.Lock(); defer c.mu.Unlock(); return c.now }
 
@@ -62,6 +71,9 @@ func (c *truth) Identify(_ context.Context, n x402.Network, _ x402.Asset) (pay.C
 	if c.down {
 		return pay.ChainIdentity{}, errors.New("rpc down")
 	}
+	if c.id != 0 && c.id != n.ChainID {
+		return pay.ChainIdentity{ChainID: c.id}, errors.New("another chain")
+	}
 	return pay.ChainIdentity{ChainID: n.ChainID, Genesis: c.gen}, nil
 }
 
@@ -72,7 +84,7 @@ func (c *truth) Balance(context.Context, x402.Asset, x402.Address) (x402.Amount,
 func (c *truth) Trace(_ context.Context, q pay.TraceQuery) (pay.Trace, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.down {
+	if c.asked++; c.down || c.mute {
 		return pay.Trace{}, errors.New("rpc down")
 	}
 	tx, used := c.moved[q.Authorization.Nonce]

@@ -160,6 +160,8 @@ func explain(err error) (int, problem) {
 			text = "The payment was made, but no answer came back; repeat the same request"
 		}
 		return status, problem{Error: text, Reason: afterSend(lost.Payment), Payment: view(lost.Payment)}
+	case errors.Is(err, errTunnels):
+		return http.StatusServiceUnavailable, problem{Error: "Too many tunnels are open", Reason: reasonTunnels}
 	case errors.As(err, &denied):
 		return http.StatusForbidden, problem{Error: "This proxy does not connect to that address", Reason: string(denied.Verdict)}
 	case errors.As(err, &untrusted) && len(untrusted.UnverifiedCertificates) > 0:

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -42,7 +43,11 @@ func (f *Forward) connect(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer t.release()
-	upstream, err := f.guard.DialContext(r.Context(), "tcp", net.JoinHostPort(host, strconv.Itoa(int(port))))
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	stop := context.AfterFunc(t.life, cancel) // the proxy may be closed meanwhile
+	defer stop()
+	upstream, err := f.guard.DialContext(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(int(port))))
 	if err != nil {
 		f.refuseError(w, r, err)
 		return

@@ -64,7 +64,7 @@ type Forward struct {
 	now       pay.Clock
 	pseudonym string // in Via
 	logins    *logins
-	upstream  *http.Transport
+	upstream  *pools
 	transport *Transport
 	relay     *httputil.ReverseProxy
 	tunnels   *tunnels
@@ -101,7 +101,7 @@ func NewForward(o ForwardOptions) (*Forward, error) {
 	_, _ = rand.Read(id[:]) // never fails: crypto/rand ends the process instead
 	f.pseudonym = "purser-" + hex.EncodeToString(id[:])
 	f.tunnels = newTunnels(o.MaxTunnels, o.MaxKeyTunnels, o.IdleTunnel)
-	f.upstream = newUpstream(o.Guard, o.Roots, o.HeaderTimeout)
+	f.upstream = newPools(func() *http.Transport { return newUpstream(o.Guard, o.Roots, o.HeaderTimeout) })
 
 	var err error
 	f.transport, err = NewTransport(TransportOptions{

@@ -53,7 +53,7 @@ func (e *DeniedError) Error() string { return fmt.Sprintf("%s: %s", e.Verdict, e
 // NewGuard makes a Guard.
 func NewGuard(o GuardOptions) *Guard {
 	g := &Guard{
-		rules: Rules{Allow: o.Allow, AllowLoopback: o.AllowLoopback, Own: o.Own, Ports: o.Ports},
+		rules: Rules{Allow: o.Allow, AllowLoopback: o.AllowLoopback, Own: o.Own, Local: isLocal, Ports: o.Ports},
 		fixed: make(map[string]netip.Addr, len(o.Resolve)),
 	}
 	for name, addr := range o.Resolve {

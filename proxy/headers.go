@@ -73,6 +73,8 @@ func holds(secrets []string) func(value string) bool {
 		value = strings.TrimSpace(value)
 		if scheme, token, ok := strings.Cut(value, " "); ok && strings.EqualFold(scheme, "Bearer") {
 			value = strings.TrimSpace(token)
+		} else if user, _, ok := basicCredentials(value); ok {
+			value = user
 		}
 		return slices.ContainsFunc(secrets, func(secret string) bool {
 			return secret != "" && subtle.ConstantTimeCompare([]byte(value), []byte(secret)) == 1

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+	"unicode"
 )
 
 var errHost = errors.New("not a usable host")
@@ -18,6 +19,11 @@ const maxHost = 253
 // anything but ASCII letters, digits, '-', '_' and dots, addresses with a zone, and
 // numbers that some resolvers take for an IPv4 address (0177.1, 2130706433).
 func normalHost(host string) (string, error) {
+	// Before anything is lowered: there are letters beyond ASCII whose lower case is in it, and
+	// what is dialled for them is another name.
+	if strings.ContainsFunc(host, func(r rune) bool { return r > unicode.MaxASCII }) {
+		return "", errHost
+	}
 	host = strings.TrimSuffix(strings.ToLower(host), ".")
 	if addr, err := netip.ParseAddr(host); err == nil {
 		if addr.Zone() != "" {

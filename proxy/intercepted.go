@@ -62,9 +62,7 @@ func (s *session) absolute(r *http.Request) *http.Request {
 	u.Scheme, _ = s.scheme()
 	u.Host = s.authority()
 	out.URL = &u
-	if out.Host == "" {
-		out.Host = s.authority()
-	}
+	out.Host = u.Host // which the client's means, however it is spelt
 	out.Header.Del("Host")
 	return out
 }

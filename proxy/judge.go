@@ -42,6 +42,9 @@ type Rules struct {
 	AllowLoopback bool
 	// Own recognizes purser's own listeners, which are never connected to. May be nil.
 	Own func(netip.AddrPort) bool
+	// Local recognizes the addresses of this machine's interfaces, which are judged as
+	// loopback is. May be nil.
+	Local func(netip.Addr) bool
 	// Ports that may be connected to. Empty: 80, 443 and 1024–65535.
 	Ports []PortRange
 }
@@ -113,6 +116,9 @@ func Judge(addr netip.AddrPort, r Rules) Verdict {
 		return DenyPort
 	}
 	v := purposeOf(ip)
+	if v == Allowed && r.Local != nil && r.Local(ip) {
+		v = DenyLoopback // what listens there takes us for a program of this machine
+	}
 	switch {
 	case v == Allowed, v == DenyUnspecified, v == DenyMulticast: // no list opens these
 		return v

@@ -59,7 +59,7 @@ func (f *Forward) newRelay() *httputil.ReverseProxy {
 			call := callOf(resp.Request.Context())
 			call.answering()
 			if resp.StatusCode == http.StatusSwitchingProtocols {
-				finishOnRead(resp, call)
+				return f.upgraded(resp, call)
 			}
 			return nil
 		},
@@ -120,28 +120,6 @@ func (f *Forward) checkAbsolute(r *http.Request) *refusal {
 		return badRequest("The URL has no usable host")
 	}
 	return nil
-}
-
-// finishOnRead ends a call when its answer is that the connection now speaks another
-// protocol: the first read from upstream comes after that answer was written. How long
-// the connection then lives has nothing to do with the payment.
-func finishOnRead(resp *http.Response, call *Call) {
-	conn, ok := resp.Body.(io.ReadWriteCloser)
-	if !ok {
-		return
-	}
-	resp.Body = &finishing{ReadWriteCloser: conn, finish: func() { call.Finish(true) }}
-}
-
-type finishing struct {
-	io.ReadWriteCloser
-	once   sync.Once
-	finish func()
-}
-
-func (c *finishing) Read(p []byte) (int, error) {
-	c.once.Do(c.finish)
-	return c.ReadWriteCloser.Read(p)
 }
 
 // buffers are the copy buffers of all relayed answers.

@@ -5,6 +5,7 @@
 package browser
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"net/netip"
@@ -76,22 +77,54 @@ func (g *Guard) Serves(host string) bool {
 // site. Requests with safe methods pass.
 func (g *Guard) CheckChange(r *http.Request) error { return g.crossSite.Check(r) }
 
+// Unregistrable reports whether a Host header is an address, or a name that nobody can
+// register on the Internet: of one label, or below a domain that is reserved for use inside
+// (RFC 6761, RFC 6762, RFC 8375, .internal). A page cannot make such a one lead here.
+func Unregistrable(host string) bool {
+	name := strings.TrimSuffix(strings.ToLower((&url.URL{Host: host}).Hostname()), ".")
+	if _, err := netip.ParseAddr(name); err == nil {
+		return true
+	}
+	return name != "" && !strings.Contains(name, ".") || slices.ContainsFunc(inside, func(domain string) bool {
+		return strings.HasSuffix(name, domain)
+	})
+}
+
+var inside = []string{".internal", ".local", ".localhost", ".home.arpa", ".test"}
+
 // Foreign reports whether a page of another site made a request, whatever its method: a GET
-// can cost money as well. host is the request's Host; site and origin are its headers
-// Sec-Fetch-Site and Origin, empty where it has none.
-func (g *Guard) Foreign(host, site, origin string) bool {
-	if origin = strings.ToLower(origin); origin != "" && (g.Allows(origin) || origin == g.public) {
+// can cost money as well. host is the request's Host; header gives its headers, empty where
+// it has none.
+//
+// Browsers say in Sec-Fetch-Site who asks, except over plain http for more than loopback.
+// Then it is a page of the same host only if Origin or Referer says so: a page can keep the
+// latter back, but not what its browser calls itself.
+func (g *Guard) Foreign(host string, header func(name string) string) bool {
+	origin := strings.ToLower(header("Origin"))
+	if g.trusts(origin) {
 		return false
 	}
-	switch site {
+	switch header("Sec-Fetch-Site") {
 	case "same-origin", "none":
 		return false
-	case "": // not a browser, or one that asks over plain http for more than loopback
-		if origin == "" {
-			return false
+	case "": // see above, or not a browser
+		page := cmp.Or(origin, header("Referer"))
+		if page == "" {
+			return callsItselfBrowser(header("User-Agent"))
 		}
-		u, err := url.Parse(origin)
-		return err != nil || u.Host == "" || !strings.EqualFold(u.Host, host)
+		u, err := url.Parse(strings.ToLower(page))
+		return err != nil || u.Host == "" || !strings.EqualFold(u.Host, host) && !g.trusts(u.Scheme+"://"+u.Host)
 	}
 	return true
+}
+
+// trusts reports whether pages of an origin, in lower case, may use the listener.
+func (g *Guard) trusts(origin string) bool {
+	return origin != "" && (g.Allows(origin) || origin == g.public)
+}
+
+// callsItselfBrowser recognizes the User-Agent of a browser. Programs that are compatible
+// with one say so.
+func callsItselfBrowser(agent string) bool {
+	return strings.HasPrefix(agent, "Mozilla/") && !strings.Contains(agent, "(compatible;")
 }

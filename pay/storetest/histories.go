@@ -152,6 +152,9 @@ func (h *history) recordAny(rt *rapid.T) {
 	if rapid.Bool().Draw(rt, "check again") {
 		o.Check = h.now.Add(time.Duration(rapid.IntRange(0, 300).Draw(rt, "in")) * time.Second)
 	}
+	if (o.Verdict == pay.VerdictSettled || o.Verdict == pay.VerdictVoid) && rapid.IntRange(0, 2).Draw(rt, "resolved") == 0 {
+		o.Resolution = &pay.Resolution{At: h.now, By: "someone", As: pay.State(o.Verdict), Reason: "told so"}
+	}
 	if rapid.Bool().Draw(rt, "signed") {
 		o.Signature = &x402.Signature{1}
 	}
@@ -204,6 +207,13 @@ func (h *history) compare() {
 		}
 		for _, task := range []string{"", "a", "b"} {
 			h.compareEvents(k, task)
+		}
+	}
+	for _, label := range []string{"", "open", "settled", "unresolved", "disputed"} {
+		for _, without := range [][]string{nil, {"confirmed", "disputed"}} {
+			h.same("all payments with label "+label, h.listAll(label, without, 3), newestFirst(h.model.sorted(func(p *pay.Payment) bool {
+				return labelled(p, label, without)
+			})...))
 		}
 	}
 	for c, n := range h.model.counters {

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -32,6 +33,31 @@ func (f *fixture) list(k pay.Key, label string, page int) []string {
 		all = append(all, ids(part)...)
 		before = part[len(part)-1].ID
 	}
+}
+
+// listAll reads all pages of a listing over all keys.
+func (f *fixture) listAll(label string, without []string, page int) []string {
+	f.Helper()
+	all, before := []string{}, ""
+	for {
+		part, err := f.AllPayments(f.ctx, pay.LabelQuery{Label: label, Without: without, Before: before, Limit: page})
+		f.must(err)
+		if len(part) > page {
+			f.Fatalf("%d payments on a page of %d", len(part), page)
+		}
+		if len(part) == 0 {
+			return all
+		}
+		all = append(all, ids(part)...)
+		before = part[len(part)-1].ID
+	}
+}
+
+// labelled reports whether a listing over all keys has a payment.
+func labelled(p *pay.Payment, label string, without []string) bool {
+	labels := p.Labels()
+	return (label == "" || slices.Contains(labels, label)) &&
+		!slices.ContainsFunc(without, func(l string) bool { return slices.Contains(labels, l) })
 }
 
 // newestFirst reverses.
@@ -93,6 +119,43 @@ var listTests = map[string]func(*fixture){
 			f.must(err)
 			f.same("number of "+label, n, len(with[label]))
 		}
+	},
+	"payments of all keys": func(f *fixture) {
+		a, b := f.key(), f.key()
+		var all []*pay.Payment
+		for range 3 {
+			for _, verdicts := range [][]pay.Verdict{
+				{},
+				{pay.VerdictAbsent},
+				{pay.VerdictRefused},
+				{pay.VerdictRefused, pay.VerdictVoid},
+				{pay.VerdictAbsent, pay.VerdictSettled},
+				{pay.VerdictSettled, pay.VerdictConfirm},
+				{pay.VerdictSettled, pay.VerdictDisprove},
+			} {
+				for _, k := range []pay.Key{a, b} {
+					p := f.begin(want(k, noon), pay.Created)
+					for _, v := range verdicts {
+						p = f.record(outcome(p, v))
+					}
+					all = append(all, p)
+				}
+			}
+		}
+		for _, label := range []string{"", "open", "settled", "void", "refused", "unresolved", "confirmed", "disputed"} {
+			for _, without := range [][]string{nil, {"refused"}, {"confirmed", "disputed"}} {
+				expected := newestFirst(slices.DeleteFunc(slices.Clone(all), func(p *pay.Payment) bool {
+					return !labelled(p, label, without)
+				})...)
+				for _, page := range []int{1, 4, 100} {
+					f.same(fmt.Sprint(label, " without ", without), f.listAll(label, without, page), expected)
+				}
+			}
+		}
+		f.same("unknown label", len(f.listAll("lost", nil, 5)), 0)
+		part, err := f.AllPayments(f.ctx, pay.LabelQuery{Label: "disputed", Limit: 1})
+		f.must(err)
+		f.same("row", part[0], all[len(all)-1])
 	},
 	"numbers are over all keys": func(f *fixture) {
 		a := f.begin(want(f.key(), noon), pay.Created)

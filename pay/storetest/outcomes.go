@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"encoding/json"
+	"errors"
 	"strings"
 	"time"
 
@@ -97,6 +98,42 @@ var outcomeTests = map[string]func(*fixture){
 		f.books(k, 0, 1, 5, 0, 1)
 		f.record(outcome(p, pay.VerdictVoid))
 		f.books(k, 0, 0, 0, 0, 1)
+	},
+	"resolved": func(f *fixture) {
+		late := noon.Add(time.Hour)
+		resolve := func(p *pay.Payment, as pay.State) pay.Outcome {
+			o := outcome(p, pay.Verdict(as))
+			o.At, o.Reason, o.Resolution = late, "resolved", &pay.Resolution{At: late, By: "ann", As: as, Reason: "seen on a statement"}
+			return o
+		}
+		k := f.key()
+		void, settled := f.begin(want(k, noon), pay.Created), f.begin(want(k, noon), pay.Created)
+		f.record(outcome(void, pay.VerdictAbsent))
+		f.books(k, 1, 2, 10, 5, 2)
+		early := resolve(void, pay.Void)
+		early.At = noon
+		var cannot *pay.UnresolvableError
+		if _, _, err := f.Record(f.ctx, early); !errors.As(err, &cannot) {
+			f.Fatalf("a valid payment was resolved: %v", err)
+		}
+		stale := resolve(settled, pay.Settled)
+		stale.Fence = 9
+		_, _, err := f.Record(f.ctx, stale)
+		f.fails(err, pay.ErrLeaseLost)
+		got := f.record(resolve(void, pay.Void))
+		f.same("row", []any{got.State, got.Unresolved, got.Resolution}, []any{pay.Void, false, early.Resolution})
+		f.same("stored", f.find(void.ID), got)
+		f.books(k, 1, 1, 5, 5, 2)
+		f.same("settled", f.record(resolve(settled, pay.Settled)).State, pay.Settled)
+		f.books(k, 1, 0, 5, 0, 2)
+		f.same("events", len(f.events(k)), 1)
+		if _, _, err := f.Record(f.ctx, resolve(settled, pay.Void)); !errors.As(err, &cannot) {
+			f.Fatalf("resolved twice: %v", err)
+		}
+		f.same("proven", f.record(outcome(void, pay.VerdictVoid)).Resolution.Proven, true)
+		f.same("the chain wins", f.record(outcome(void, pay.VerdictSettled)).State, pay.Settled)
+		f.books(k, 2, 0, 10, 0, 2)
+		f.same("the word stays", f.find(void.ID).Resolution.Reason, "seen on a statement")
 	},
 	"unclear": func(f *fixture) {
 		k := f.key()

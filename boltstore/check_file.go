@@ -1,0 +1,134 @@
+package boltstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
+
+	"github.com/purserpay/purser/vault"
+)
+
+// CheckFile checks a store that no purser has open, or a backup: the file's pages, and all
+// that [DB.Check] does. It changes and creates nothing. Without a master key (nil), secrets
+// are not tried. The errors say why it could not be checked: ErrLocked, ErrNewer, and
+// whatever the file system says; what is wrong in the store is in the report.
+func CheckFile(ctx context.Context, path string, master vault.Source) (r Report, err error) {
+	bolt, err := openStopped(path, lockWait)
+	if err != nil {
+		return r, fmt.Errorf("check %s: %w", path, err)
+	}
+	defer func() { err = errors.Join(err, bolt.Close()) }()
+	err = bolt.View(func(tx *bbolt.Tx) error {
+		if r, err = checkTruncated(path, tx); err != nil || len(r.Faults) > 0 {
+			return err
+		}
+		size := r.Size
+		var unseal unsealer
+		fault := survive(func() error { unseal, err = unsealerOf(tx, master); return err })
+		if r, err = checkRows(ctx, tx, unseal); err != nil {
+			return err
+		}
+		r.Size = size
+		if fault != nil && !errors.Is(fault, errUnreadable) { // the rows have told that
+			r.Faults = append(r.Faults, fault.Error())
+		}
+		if len(r.Faults) == 0 { // in a broken file, bbolt's own check loses its way
+			r.Faults, r.Pages = checkPages(tx), true
+		}
+		return nil
+	})
+	if err != nil {
+		return r, fmt.Errorf("check %s: %w", path, err)
+	}
+	return r, nil
+}
+
+// openStopped opens a store's file for reading, unless somebody has it open for writing.
+func openStopped(path string, wait time.Duration) (*bbolt.DB, error) {
+	switch info, err := os.Stat(path); {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular() || info.Size() == 0: // bbolt would begin a new store in an empty one
+		return nil, errNoStore
+	}
+	var bolt *bbolt.DB
+	err := survive(func() (err error) {
+		bolt, err = bbolt.Open(path, fileMode, &bbolt.Options{ReadOnly: true, Timeout: wait, NoStatistics: true})
+		return err
+	})
+	return bolt, fileError(err)
+}
+
+// fileError says what bbolt means by an error of opening an existing file.
+func fileError(err error) error {
+	switch {
+	case errors.Is(err, berrors.ErrTimeout):
+		return fmt.Errorf("%w: a running purser has it open", ErrLocked)
+	case errors.Is(err, berrors.ErrInvalid), errors.Is(err, berrors.ErrChecksum), errors.Is(err, berrors.ErrVersionMismatch):
+		return fmt.Errorf("%w, or it is damaged: %w", errNoStore, err)
+	}
+	return err
+}
+
+// checkTruncated looks whether the file is as long as it says.
+func checkTruncated(path string, tx *bbolt.Tx) (Report, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return Report{}, err
+	}
+	r := Report{Size: info.Size()}
+	if info.Size() < tx.Size() {
+		r.Faults = []string{fmt.Sprintf("the file is damaged: it has %d bytes of %d", info.Size(), tx.Size())}
+	}
+	return r, nil
+}
+
+// unsealerOf opens the store's vault; nil without a master key or with a wrong one.
+func unsealerOf(tx *bbolt.Tx, master vault.Source) (unsealer, error) {
+	meta := tx.Bucket(metaBucket)
+	if master == nil || meta == nil {
+		return nil, nil
+	}
+	key, err := master(false)
+	if err != nil {
+		return nil, err
+	}
+	v, err := vault.Open(key, meta.Get(vaultKey))
+	if err != nil {
+		return nil, err
+	}
+	return v.Unseal, nil
+}
+
+// checkPages checks that every page of the file is used once or free.
+func checkPages(tx *bbolt.Tx) []string {
+	faults := []string{}
+	for err := range tx.Check() { // to the end, or its goroutine would wait for ever
+		if len(faults) < maxFaults {
+			faults = append(faults, "the file is damaged: "+err.Error())
+		}
+	}
+	return faults
+}
+
+// InUse reports whether a running purser has the file open. Other files are not in use.
+func InUse(path string) (bool, error) {
+	bolt, err := openStopped(path, usedWait)
+	switch {
+	case errors.Is(err, ErrLocked):
+		return true, nil
+	case err == nil:
+		return false, bolt.Close()
+	case errors.Is(err, errNoStore), errors.Is(err, errUnreadable):
+		return false, nil
+	}
+	return false, err
+}
+
+// usedWait is as good as not to wait.
+const usedWait = time.Millisecond

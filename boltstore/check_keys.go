@@ -1,0 +1,134 @@
+package boltstore
+
+import (
+	"bytes"
+	"context"
+)
+
+// keys checks every key with its hash, its policy's revision and its secret.
+func (c *checker) keys(ctx context.Context) error {
+	hashes := map[string]int{}
+	err := c.each(ctx, keyHashBucket, func(_, id []byte) {
+		hashes[string(id)]++
+		if _, err := keyIn(c.tx, string(id)); err != nil {
+			c.fault("hash of key %s: %v", id, err)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	err = c.each(ctx, keysBucket, func(id, _ []byte) {
+		c.report.Keys++
+		k, err := keyIn(c.tx, string(id))
+		if err != nil {
+			c.fault("%v", err)
+			return
+		}
+		if k.ID != string(id) {
+			c.fault("key %s is stored as %s", k.ID, id)
+		}
+		if n := hashes[k.ID]; n != 1 {
+			c.fault("key %s is found by %d hashes", id, n)
+		}
+		if n, err := revisionIn(c.tx, k.ID); err != nil {
+			c.fault("%v", err)
+		} else if n != k.PolicyRevision {
+			c.fault("key %s has its policy in revision %d, listed is %d", id, k.PolicyRevision, n)
+		}
+		if k.Claimed() && !c.has(orgKeysBucket, join(k.OrganizationID, k.ID)) {
+			c.fault("key %s is missing in its organization", id)
+		}
+		if sealed := c.tx.Bucket(keySecretsBucket).Get(id); k.Claimed() != (sealed != nil) {
+			c.fault("key %s: only claimed keys have a copy of their secret, and all of them do", id)
+		} else if sealed != nil {
+			c.secret("key "+k.ID, sealed, keyIdentity(k.ID))
+		}
+	})
+	if err != nil {
+		return err
+	}
+	for _, bucket := range [][]byte{revisionsBucket, keySecretsBucket} {
+		err := c.each(ctx, bucket, func(id, _ []byte) {
+			if !c.has(keysBucket, id) {
+				c.fault("%s has an entry for key %q, which is not there", bucket, id)
+			}
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// secret tries whether a secret can be read.
+func (c *checker) secret(whose string, sealed []byte, identity string) {
+	if c.unseal == nil {
+		return
+	}
+	if _, err := c.unseal(sealed, identity); err != nil {
+		c.fault("secret of %s: %v", whose, err)
+	}
+}
+
+// organizations checks their rows, and that they list only keys of their own.
+func (c *checker) organizations(ctx context.Context) error {
+	err := c.each(ctx, orgsBucket, func(id, _ []byte) {
+		if org, _, err := organizationIn(c.tx, string(id)); err != nil {
+			c.fault("%v", err)
+		} else if org.ID != string(id) {
+			c.fault("organization %s is stored as %s", org.ID, id)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return c.each(ctx, orgKeysBucket, func(entry, _ []byte) {
+		org, id, _ := bytes.Cut(entry, []byte{0})
+		if !c.has(orgsBucket, org) {
+			c.fault("organization %s has keys, but no row", org)
+		}
+		if k, err := keyIn(c.tx, string(id)); err != nil || k.OrganizationID != string(org) {
+			c.fault("organization %s lists key %s, which is not its own", org, id)
+		}
+	})
+}
+
+// wallets checks every wallet, the list of live ones, and the key material.
+func (c *checker) wallets(ctx context.Context) error {
+	err := c.each(ctx, walletsBucket, func(id, _ []byte) {
+		c.report.Wallets++
+		w, err := walletIn(c.tx, string(id))
+		if err != nil {
+			c.fault("%v", err)
+			return
+		}
+		if w.ID != string(id) {
+			c.fault("wallet %s is stored as %s", w.ID, id)
+		}
+		if !c.has(keysBucket, []byte(w.KeyID)) {
+			c.fault("wallet %s belongs to key %s, which is not there", id, w.KeyID)
+		}
+		if w.Deleted == nil && !c.has(liveWalletsBucket, join(w.KeyID, w.ID)) {
+			c.fault("wallet %s is live but not listed", id)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	err = c.each(ctx, liveWalletsBucket, func(entry, _ []byte) {
+		keyID, id, _ := bytes.Cut(entry, []byte{0})
+		w, err := walletIn(c.tx, string(id))
+		if err != nil || w.Deleted != nil || w.KeyID != string(keyID) {
+			c.fault("wallet %s is listed for key %s, but is not a live wallet of it", id, keyID)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return c.each(ctx, walletSecretsBucket, func(id, sealed []byte) {
+		if !c.has(walletsBucket, id) {
+			c.fault("there is key material for wallet %s, which is not there", id)
+		}
+		c.secret("wallet "+string(id), sealed, walletIdentity(string(id)))
+	})
+}

@@ -1,0 +1,196 @@
+package boltstore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/purserpay/purser/vault"
+)
+
+// compactBatch bounds what compaction writes in one transaction, in bytes.
+const compactBatch = 4 << 20
+
+// Compact rewrites the file of a store that no purser has open without the space that is
+// free in it, and returns its sizes in bytes. The new file takes the old one's place,
+// permissions and owner only after it was compared with it. A store with faults is left
+// alone. ErrLocked, ErrNewer.
+func Compact(ctx context.Context, path string) (before, after int64, err error) {
+	if path, err = filepath.EvalSymlinks(path); err != nil {
+		return 0, 0, err
+	}
+	r, err := CheckFile(ctx, path, nil)
+	if err != nil {
+		return 0, 0, err
+	}
+	if err := r.Err(); err != nil {
+		return 0, 0, fmt.Errorf("%s has faults, which compaction does not mend (see purser check): %w", path, err)
+	}
+	c := &compaction{path: path}
+	if err := c.open(); err != nil {
+		return 0, 0, fmt.Errorf("compact %s: %w", path, err)
+	}
+	err = survive(func() error { return c.run(ctx) })
+	if err := errors.Join(err, c.close()); err != nil {
+		return 0, 0, fmt.Errorf("compact %s: %w", path, err)
+	}
+	return c.before, c.after, nil
+}
+
+type compaction struct {
+	path          string
+	old           *bbolt.DB // its lock keeps every purser out; nil once closed
+	temp          string    // the new file; "" once it has the old one's name
+	before, after int64
+}
+
+// open takes the store's lock.
+func (c *compaction) open() (err error) {
+	c.old, err = openLocked(c.path, &bbolt.Options{
+		Timeout: lockWait, FreelistType: bbolt.FreelistMapType, NoStatistics: true,
+	}, 0)
+	if err != nil {
+		return fileError(err)
+	}
+	return nil
+}
+
+func (c *compaction) run(ctx context.Context) error {
+	if err := removeLeftovers(c.path); err != nil {
+		return err
+	}
+	file, err := os.CreateTemp(filepath.Dir(c.path), leftover(c.path)) // mode 0600
+	if err != nil {
+		return err
+	}
+	c.temp = file.Name()
+	if err := file.Close(); err != nil {
+		return err
+	}
+	if err := c.rewrite(ctx); err != nil {
+		return err
+	}
+	was, err := os.Stat(c.path)
+	if err != nil {
+		return err
+	}
+	if err := finish(c.temp, was); err != nil {
+		return err
+	}
+	is, err := os.Stat(c.temp)
+	if err != nil {
+		return err
+	}
+	c.before, c.after = was.Size(), is.Size()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if runtime.GOOS == "windows" { // an open file cannot be replaced there
+		if err := c.unlock(); err != nil {
+			return err
+		}
+	}
+	if err := os.Rename(c.temp, c.path); err != nil {
+		return err
+	}
+	c.temp = ""
+	return vault.SyncDir(filepath.Dir(c.path))
+}
+
+// rewrite fills the new file and compares it with the old one.
+func (c *compaction) rewrite(ctx context.Context) (err error) {
+	fresh, err := bbolt.Open(c.temp, fileMode, &bbolt.Options{
+		Timeout: lockWait, FreelistType: bbolt.FreelistMapType, NoStatistics: true, NoSync: true,
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, fresh.Close()) }()
+	if err := bbolt.Compact(fresh, c.old, compactBatch); err != nil {
+		return err
+	}
+	if err := fresh.Sync(); err != nil {
+		return err
+	}
+	return c.old.View(func(old *bbolt.Tx) error {
+		return fresh.View(func(tx *bbolt.Tx) error {
+			if err := compare(ctx, old, tx); err != nil {
+				return err
+			}
+			if faults := checkPages(tx); len(faults) > 0 {
+				return fmt.Errorf("the new file is not sound: %s", faults[0])
+			}
+			return nil
+		})
+	})
+}
+
+// compare fails unless two stores have the same buckets with the same entries.
+func compare(ctx context.Context, a, b *bbolt.Tx) error {
+	var names, others [][]byte
+	if err := a.ForEach(func(name []byte, _ *bbolt.Bucket) error { names = append(names, name); return nil }); err != nil {
+		return err
+	}
+	if err := b.ForEach(func(name []byte, _ *bbolt.Bucket) error { others = append(others, name); return nil }); err != nil {
+		return err
+	}
+	if len(names) != len(others) {
+		return fmt.Errorf("the new file has %d buckets instead of %d", len(others), len(names))
+	}
+	for _, name := range names {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		other := b.Bucket(name)
+		if other == nil {
+			return fmt.Errorf("the new file lacks the bucket %s", name)
+		}
+		left, right := a.Bucket(name).Cursor(), other.Cursor()
+		k, v := left.First()
+		l, w := right.First()
+		for k != nil && bytes.Equal(k, l) && bytes.Equal(v, w) {
+			k, v = left.Next()
+			l, w = right.Next()
+		}
+		if k != nil || l != nil {
+			return fmt.Errorf("the new file has something else in %s", name)
+		}
+	}
+	return nil
+}
+
+// finish gives the new file the old one's mode and owner and makes it durable.
+func finish(path string, was os.FileInfo) error {
+	if err := own(path, was); err != nil {
+		return err
+	}
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(file.Chmod(was.Mode().Perm()), file.Sync(), file.Close())
+}
+
+func (c *compaction) unlock() error {
+	if c.old == nil {
+		return nil
+	}
+	old := c.old
+	c.old = nil
+	return old.Close()
+}
+
+// close lets go of the store and removes a new file that did not take its place.
+func (c *compaction) close() error {
+	var err error
+	if c.temp != "" {
+		err = os.Remove(c.temp)
+	}
+	return errors.Join(err, c.unlock())
+}

@@ -1,0 +1,218 @@
+package caddymodule
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/purserpay/purser/pay"
+)
+
+// adminPayment is a payment as the admin endpoint lists it. Its URL is only in its story:
+// the query of one may hold somebody's key.
+type adminPayment struct {
+	ID           string         `json:"id"`
+	KeyID        string         `json:"key_id"`
+	Organization string         `json:"organization_id,omitempty"`
+	State        pay.State      `json:"state"`
+	Flags        []string       `json:"flags"`
+	Door         pay.Door       `json:"door"`
+	Task         string         `json:"task,omitempty"`
+	Host         string         `json:"host"`
+	Settlement   pay.Settlement `json:"settlement"`
+	Network      string         `json:"network"`
+	Amount       string         `json:"amount"` // in the smallest unit
+	Currency     string         `json:"currency"`
+	PayTo        string         `json:"pay_to"`
+	Transaction  string         `json:"transaction"`
+	Reason       string         `json:"reason"`
+	ValidBefore  time.Time      `json:"valid_before"`
+	Created      time.Time      `json:"created_at"`
+	Closed       time.Time      `json:"closed_at,omitzero"`
+}
+
+// adminStory is all that is known of a payment, but for what could move its money.
+type adminStory struct {
+	adminPayment
+	RequestURL string `json:"request_url"`
+	Scheme     string `json:"scheme"`
+	Asset      string `json:"asset"`
+	WalletID   string `json:"wallet_id"`
+	From       string `json:"from"`
+	// Nonce names the authorization on chain.
+	Nonce string `json:"nonce"`
+	// Signed: a payload was made, and may have left.
+	Signed     bool   `json:"signed"`
+	Answered   bool   `json:"answered"`
+	Unanswered bool   `json:"unanswered"`
+	Receipted  bool   `json:"receipted"`
+	EventID    string `json:"event_id,omitempty"`
+	// Detail is what the facilitator said.
+	Detail       json.RawMessage    `json:"detail,omitempty"`
+	Notes        []adminNote        `json:"notes"`
+	Reservations []adminReservation `json:"reservations"`
+	Lease        *adminLease        `json:"lease,omitempty"` // nil while nobody holds one
+	Resolution   *adminResolution   `json:"resolution,omitempty"`
+	// Checked is how often recovery has looked, NextCheck when it looks again; zero: never.
+	Checked   int       `json:"checked"`
+	NextCheck time.Time `json:"next_check,omitzero"`
+	// Resolvable: an operator may resolve it now. Why not is in Unresolvable.
+	Resolvable   bool   `json:"resolvable"`
+	Unresolvable string `json:"unresolvable,omitempty"`
+}
+
+type adminNote struct {
+	At   time.Time `json:"at"`
+	Text string    `json:"text"`
+}
+
+type adminReservation struct {
+	Counter  string `json:"counter"`
+	Amount   string `json:"amount"`
+	Released bool   `json:"released"`
+}
+
+type adminLease struct {
+	Owner string    `json:"owner"`
+	Until time.Time `json:"until"`
+}
+
+type adminResolution struct {
+	At     time.Time `json:"at"`
+	By     string    `json:"by"`
+	As     pay.State `json:"as"`
+	Reason string    `json:"reason"`
+	// Proven: the chain has said since that a payment resolved as void moved nothing.
+	Proven bool `json:"proven"`
+}
+
+// adminPayments is a page of payments, newest first. Next is what before must be for the
+// next page; empty on the last.
+type adminPayments struct {
+	Payments []adminPayment `json:"payments"`
+	Next     string         `json:"next,omitempty"`
+}
+
+func shownPayment(p *pay.Payment) adminPayment {
+	return adminPayment{
+		ID: p.ID, KeyID: p.KeyID, Organization: p.OrganizationID, State: p.State, Flags: p.Flags(), Door: p.Door, Task: p.Task,
+		Host: p.Host, Settlement: p.Terms.Settlement, Network: p.Terms.Network, Amount: p.Terms.Amount.String(),
+		Currency: p.Currency, PayTo: p.Terms.PayTo.String(), Transaction: p.Transaction, Reason: p.Reason,
+		ValidBefore: p.ValidBefore(), Created: p.Created, Closed: p.Closed,
+	}
+}
+
+func storyOf(p *pay.Payment, now time.Time) adminStory {
+	s := adminStory{
+		adminPayment: shownPayment(p), RequestURL: p.RequestURL, Scheme: p.Terms.Scheme, Asset: p.Terms.Asset.String(),
+		WalletID: p.WalletID, From: p.Authorization.From.String(), Nonce: p.Authorization.Nonce.String(),
+		Signed: p.Signature != nil, Answered: p.Answered, Unanswered: p.Unanswered, Receipted: p.Receipted,
+		EventID: p.EventID, Detail: p.Detail, Notes: []adminNote{}, Reservations: []adminReservation{},
+		Checked: p.Checks, NextCheck: p.Check,
+	}
+	for _, n := range p.Notes {
+		s.Notes = append(s.Notes, adminNote(n))
+	}
+	for _, r := range p.Reservations {
+		s.Reservations = append(s.Reservations, adminReservation{string(r.Counter), r.Amount.String(), r.Released})
+	}
+	if p.Lease.Owner != "" {
+		s.Lease = &adminLease{p.Lease.Owner, p.Lease.Until}
+	}
+	if r := p.Resolution; r != nil {
+		s.Resolution = &adminResolution{r.At, r.By, r.As, r.Reason, r.Proven}
+	}
+	switch err := p.Resolvable(now); {
+	case err != nil:
+		s.Unresolvable = err.Error()
+	case p.Lease.Live(now):
+		s.Unresolvable = pay.ErrLeaseHeld.Error()
+	default:
+		s.Resolvable = true
+	}
+	return s
+}
+
+const (
+	defaultPaymentPage = 100
+	maxPaymentPage     = 500
+)
+
+// payments lists those of all keys: GET /purser/payments?state=&limit=&before=.
+func (*adminAPI) payments(w http.ResponseWriter, r *http.Request) error {
+	asked := r.URL.Query()
+	q := pay.LabelQuery{Label: asked.Get("state"), Before: asked.Get("before"), Limit: defaultPaymentPage}
+	if q.Label != "" && !pay.ValidLabel(q.Label) {
+		return adminError(http.StatusBadRequest, "state: open, settled or void, or a flag: refused, unresolved, confirmed or disputed")
+	}
+	if text := asked.Get("limit"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 || n > maxPaymentPage {
+			return adminError(http.StatusBadRequest, "limit: a number from 1 to %d", maxPaymentPage)
+		}
+		q.Limit = n
+	}
+	t, err := enterTenant()
+	if err != nil {
+		return err
+	}
+	defer t.leave()
+	q.Limit++ // to know whether there are more
+	list, err := t.payer.AllPayments(r.Context(), q)
+	if err != nil {
+		return adminFailure(err)
+	}
+	page := adminPayments{Payments: []adminPayment{}}
+	if len(list) == q.Limit {
+		list = list[:q.Limit-1]
+		page.Next = list[len(list)-1].ID
+	}
+	for _, p := range list {
+		page.Payments = append(page.Payments, shownPayment(p))
+	}
+	return writeBody(w, http.StatusOK, page)
+}
+
+// payment tells the story of one: GET /purser/payments/{id}.
+func (*adminAPI) payment(w http.ResponseWriter, r *http.Request) error {
+	t, err := enterTenant()
+	if err != nil {
+		return err
+	}
+	defer t.leave()
+	p, err := t.payer.AnyPayment(r.Context(), r.PathValue("id"))
+	if err != nil {
+		return adminFailure(err)
+	}
+	return writeBody(w, http.StatusOK, storyOf(p, time.Now()))
+}
+
+// ruling is the body of POST /purser/payments/{id}/resolve.
+type ruling struct {
+	As          pay.State `json:"as"`
+	Reason      string    `json:"reason"`
+	Transaction string    `json:"transaction,omitempty"`
+	// By is who says so, by their own account: whoever reaches this endpoint may.
+	By string `json:"by,omitempty"`
+}
+
+// resolve closes a payment that the evidence has left open.
+func (*adminAPI) resolve(w http.ResponseWriter, r *http.Request) error {
+	var want ruling
+	if err := readBody(w, r, &want); err != nil {
+		return err
+	}
+	t, err := enterTenant()
+	if err != nil {
+		return err
+	}
+	defer t.leave()
+	p, err := t.payer.ResolvePayment(r.Context(), r.PathValue("id"), pay.Ruling{
+		As: want.As, Reason: want.Reason, By: want.By, Transaction: want.Transaction,
+	})
+	if err != nil {
+		return adminFailure(err)
+	}
+	return writeBody(w, http.StatusOK, storyOf(p, time.Now()))
+}

@@ -1,0 +1,159 @@
+package pay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/purserpay/purser/x402"
+)
+
+// Resolution is an operator's word on a payment that the evidence left open. It stays in
+// the record, whatever the chain says later.
+type Resolution struct {
+	At     time.Time
+	By     string // who, as the operator's tool says; "" when it does not
+	As     State  // Settled or Void
+	Reason string
+	// Proven: the chain has said since, for good, that a payment resolved as void moved nothing.
+	Proven bool `json:",omitempty"`
+}
+
+// UnresolvableError: an operator may not resolve the payment, or not yet.
+type UnresolvableError struct{ Payment, Reason string }
+
+func (e *UnresolvableError) Error() string {
+	return "payment " + e.Payment + " cannot be resolved: " + e.Reason
+}
+
+// Resolvable says why an operator may not resolve the payment at now: *UnresolvableError.
+//
+// While the authorization is valid, the money may still move: a repeat of a payment that
+// was declared void would come on top of it. What the chain has disproved needs nobody's
+// word, and nobody's word counts against it.
+func (p *Payment) Resolvable(now time.Time) error {
+	no := func(format string, args ...any) error {
+		return &UnresolvableError{Payment: p.ID, Reason: fmt.Sprintf(format, args...)}
+	}
+	given := p.ValidBefore().Add(RepeatGrace)
+	switch {
+	case p.Disputed:
+		return no("the chain has disproved its settlement, and that is final")
+	case p.State != Open:
+		return no("it is %s", p.State)
+	case now.Before(p.ValidBefore()):
+		return no("it is valid until %s and may still settle", p.ValidBefore().Format(time.RFC3339))
+	case !p.Unresolved && now.Before(given):
+		return no("evidence may still come in; ask again after %s", given.Format(time.RFC3339))
+	}
+	return nil
+}
+
+// unproven reports whether the chain may still say something new about the payment.
+func (p *Payment) unproven() bool {
+	switch p.State {
+	case Open:
+		return true
+	case Settled:
+		return !p.Confirmed && !p.Disputed
+	case Void:
+		return p.Resolution != nil && !p.Resolution.Proven
+	}
+	return false
+}
+
+// Ruling is what an operator wants a payment to be.
+type Ruling struct {
+	As     State // Settled or Void
+	Reason string
+	By     string
+	// Transaction that moved the money, if it is known; only with Settled.
+	Transaction string
+}
+
+const (
+	maxReason = 500 // characters
+	maxBy     = 100
+)
+
+// Validate says what is wrong with a ruling: *InputError.
+func (r Ruling) Validate() error {
+	plain := func(s string, most int) bool {
+		return utf8.ValidString(s) && utf8.RuneCountInString(s) <= most && strings.IndexFunc(s, func(c rune) bool { return c < ' ' || c == 0x7f }) < 0
+	}
+	switch {
+	case r.As != Settled && r.As != Void:
+		return &InputError{Field: "as", Reason: "settled or void"}
+	case strings.TrimSpace(r.Reason) == "" || !plain(r.Reason, maxReason):
+		return &InputError{Field: "reason", Reason: fmt.Sprintf("1 to %d characters on one line", maxReason)}
+	case !plain(r.By, maxBy):
+		return &InputError{Field: "by", Reason: fmt.Sprintf("at most %d characters on one line", maxBy)}
+	case r.Transaction != "" && r.As == Void:
+		return &InputError{Field: "transaction", Reason: "only a settled payment has one"}
+	case r.Transaction != "" && !x402.ValidTransaction(r.Transaction):
+		return &InputError{Field: "transaction", Reason: "0x and 64 hexadecimal digits"}
+	}
+	return nil
+}
+
+// ResolvePayment closes an open payment by an operator's word. Evidence that the chain
+// gives later still wins. *InputError, ErrPaymentNotFound, *UnresolvableError,
+// ErrLeaseHeld while it is being sent or looked at, ErrTransactionKnown.
+func (p *Payer) ResolvePayment(ctx context.Context, id string, r Ruling) (*Payment, error) {
+	if err := r.Validate(); err != nil {
+		return nil, err
+	}
+	if err := p.enter(); err != nil {
+		return nil, err
+	}
+	defer p.background.Done()
+	row, err := p.store.Payment(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if p.held(id) {
+		return nil, ErrLeaseHeld
+	}
+	if err := row.Resolvable(p.now()); err != nil {
+		return nil, err
+	}
+	now := p.now().UTC()
+	if row, err = p.store.Acquire(ctx, id, p.owner, now, now.Add(LeaseTime)); err != nil {
+		return nil, err
+	}
+	write, cancel := detached(ctx) // the lease must end, whoever waits
+	defer cancel()
+	o := Outcome{
+		PaymentID: id, Fence: row.Lease.Fence, At: p.now().UTC(), Verdict: Verdict(r.As), Release: true, Answered: row.Answered,
+		Reason:      fmt.Sprintf("resolved as %s by an operator: %s", r.As, r.Reason),
+		Transaction: strings.ToLower(r.Transaction), ClaimedTransaction: r.Transaction != "",
+		Resolution: &Resolution{At: p.now().UTC(), By: r.By, As: r.As, Reason: r.Reason},
+	}
+	written, err := p.record(write, row, o)
+	if err == nil {
+		p.log.Warn("payment resolved by an operator", "payment", id, "as", string(r.As), "by", r.By, "reason", r.Reason)
+		return written, nil
+	}
+	release := Outcome{PaymentID: id, Fence: o.Fence, At: o.At, Release: true, Answered: row.Answered}
+	if _, rerr := p.record(write, row, release); rerr != nil {
+		p.log.Warn("lease not released", "payment", id, "error", rerr)
+	}
+	var cannot *UnresolvableError
+	if errors.As(err, &cannot) {
+		return nil, cannot
+	}
+	return nil, err
+}
+
+// AllPayments lists the payments of all keys, newest first: for operators.
+func (p *Payer) AllPayments(ctx context.Context, q LabelQuery) ([]*Payment, error) {
+	return p.store.AllPayments(ctx, q)
+}
+
+// AnyPayment finds a payment of any key: for operators. ErrPaymentNotFound.
+func (p *Payer) AnyPayment(ctx context.Context, id string) (*Payment, error) {
+	return p.store.Payment(ctx, id)
+}

@@ -1,0 +1,76 @@
+package pay
+
+import "time"
+
+// Recovery's pace.
+const (
+	recoverEvery = 5 * time.Second
+	recoverBatch = 200
+	// recoverTime is when a batch takes no further payment: lapsed leases and those that have
+	// come due meanwhile must not wait for a slow RPC.
+	recoverTime = 20 * time.Second
+	// recoverAtOnce is how many payments are looked at at the same time. One that the RPC
+	// takes long for holds up no other.
+	recoverAtOnce = 8
+	firstLook     = 20 * time.Second // after a payment was journaled
+	maxBackoff    = 10 * time.Minute
+	lateBackoff   = time.Hour      // for what the RPC has given no answer about for long
+	slowBackoff   = 24 * time.Hour // for what only a late RPC could close
+	settleDelay   = 5 * time.Second
+	// evidenceWait is how long after its validity an open payment waits for an RPC that gives
+	// no answer before somebody is told. A finalized block is about 20 minutes old.
+	evidenceWait = 30 * time.Minute
+)
+
+// nextCheck is when recovery should look at a payment next; zero is never.
+func (p *Payer) nextCheck(row *Payment, now time.Time) time.Time {
+	backoff := func(most time.Duration) time.Time {
+		d := firstLook << min(row.Checks, 16)
+		return now.Add(min(d, most))
+	}
+	watched := p.watches(row.Terms.Network)
+	switch {
+	case row.Retired:
+		return time.Time{}
+	case !row.unproven(), row.State == Settled && !watched:
+		return row.Closed.Add(RetainPayload)
+	case row.State == Settled:
+		if at := row.ValidBefore().Add(settleDelay); at.After(now) {
+			return at
+		}
+		return backoff(maxBackoff)
+	case row.State == Void && !watched:
+		return backoff(slowBackoff)
+	case row.State == Void:
+		return backoff(lateBackoff)
+	case row.Refused && now.Before(row.ValidBefore().Add(RepeatGrace)):
+		return row.ValidBefore().Add(RepeatGrace)
+	case row.Refused && !watched && !now.Before(row.Created.Add(RetainPayload)):
+		return time.Time{} // without an RPC, refused is all that will be known
+	}
+	return p.nextLook(row, now, watched, backoff)
+}
+
+// nextLook is nextCheck for an open payment that is not refused, or no longer held back.
+func (p *Payer) nextLook(row *Payment, now time.Time, watched bool, backoff func(time.Duration) time.Time) time.Time {
+	expired := !now.Before(row.ValidBefore())
+	switch {
+	case !watched && !expired:
+		return row.ValidBefore()
+	case !watched:
+		return backoff(slowBackoff)
+	case !expired:
+		// The window's end is when the chain can say no for good.
+		if at := backoff(maxBackoff); at.Before(row.ValidBefore()) {
+			return at
+		}
+		return row.ValidBefore().Add(settleDelay)
+	case row.Unresolved:
+		return backoff(lateBackoff)
+	}
+	at := backoff(maxBackoff)
+	if told := row.ValidBefore().Add(evidenceWait); !row.Refused && now.Before(told) && told.Before(at) {
+		return told
+	}
+	return at
+}

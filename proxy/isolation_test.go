@@ -1,0 +1,151 @@
+package proxy
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/purserpay/purser/pay"
+)
+
+// An upstream may tie a login to a connection: no connection passes from one key to another.
+func TestConnectionsAreNotSharedByKeys(t *testing.T) {
+	t.Parallel()
+	up := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(rw, r.RemoteAddr) }))
+	t.Cleanup(up.Close)
+	w := newWorld(t)
+	_, other, err := w.payer.CreateKey(t.Context(), pay.KeyRequest{Label: "other"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := func(secret string) string { return w.do(w.client(url.User(secret)), request(t, "GET", up.URL, nil)).body }
+	mine := ask(w.secret)
+	if again := ask(w.secret); again != mine {
+		t.Errorf("a key's connection is not used again: %s, %s", mine, again)
+	}
+	if theirs := ask(other); theirs == mine {
+		t.Error("two keys, one connection")
+	}
+}
+
+func TestPoolsAreBounded(t *testing.T) {
+	t.Parallel()
+	p := newPools(func() *http.Transport { return new(http.Transport) })
+	first := p.of("0")
+	for i := range maxPools {
+		p.of(fmt.Sprint(i + 1))
+	}
+	if len(p.byKey) != maxPools || p.recent.Len() != maxPools || p.of("0") == first {
+		t.Errorf("%d and %d pools", len(p.byKey), p.recent.Len())
+	}
+}
+
+// Letters beyond ASCII whose lower case is in it are not the name that they look like.
+func TestLettersThatLowerIntoASCII(t *testing.T) {
+	t.Parallel()
+	for _, host := range []string{"ap\u0130.example.com", "\u212a.example"} {
+		if got, err := normalHost(host); err == nil {
+			t.Errorf("%q is %q", host, got)
+		}
+	}
+}
+
+// A connection that switched protocols is a tunnel: counted, and ended with the others.
+func TestUpgradesAreTunnels(t *testing.T) {
+	t.Parallel()
+	up := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
+		c, _, err := http.NewResponseController(rw).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		go func() {
+			defer c.Close()
+			_, _ = io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+			_, _ = io.Copy(c, c)
+		}()
+	}))
+	t.Cleanup(up.Close)
+	w := newWorld(t, func(s *setup) { s.forward.MaxTunnels, s.forward.IdleTunnel = 1, 300*time.Millisecond })
+	upgrade := func() (answer, net.Conn) {
+		a, c, _ := w.raw(fmt.Sprintf("GET %s/ HTTP/1.1\nHost: x\nConnection: Upgrade\nUpgrade: websocket\nProxy-Authorization: %s\n\n", up.URL, basic(w.secret, "")), "CONNECT")
+		return a, c
+	}
+	a, conn := upgrade()
+	if a.StatusCode != http.StatusSwitchingProtocols || w.forward.Tunnels() != 1 {
+		t.Fatalf("%d, %d tunnels", a.StatusCode, w.forward.Tunnels())
+	}
+	if b, _ := upgrade(); b.StatusCode != http.StatusServiceUnavailable || b.Header.Get(HeaderError) != reasonTunnels {
+		t.Errorf("%d %v", b.StatusCode, b.Header)
+	}
+	_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+	if _, err := conn.Read(make([]byte, 1)); err == nil || timedOut(err) {
+		t.Errorf("an idle one ends: %v", err)
+	}
+	eventually(t, "its place is free", func() bool { return w.forward.Tunnels() == 0 })
+
+	_, _ = upgrade()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := w.forward.Close(ctx); err == nil && w.forward.Tunnels() != 0 {
+		t.Error("closed with a tunnel open")
+	}
+}
+
+// Closing does not wait for a name that nobody resolves.
+func TestCloseEndsDials(t *testing.T) {
+	t.Parallel()
+	blocked := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}}
+	w := newWorld(t, func(s *setup) { s.guard.Resolver, s.guard.Timeout = blocked, 30*time.Second })
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		conn, err := net.Dial("tcp", w.addr())
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		_, _ = fmt.Fprintf(conn, "CONNECT nowhere.example:443 HTTP/1.1\r\nHost: x\r\nProxy-Authorization: %s\r\n\r\n", basic(w.secret, ""))
+		_, _ = io.ReadAll(io.LimitReader(conn, 12)) // the status line
+	}()
+	eventually(t, "it dials", func() bool { return w.forward.Tunnels() == 1 })
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	started := time.Now()
+	_ = w.forward.Close(ctx)
+	if took := time.Since(started); took > 10*time.Second {
+		t.Errorf("closing took %s", took)
+	}
+	<-done
+}
+
+// The addresses of this machine's interfaces are judged as loopback is.
+func TestOwnInterfacesAreLocal(t *testing.T) {
+	t.Parallel()
+	here := netip.MustParseAddr("8.8.4.4") // as if it were
+	local := func(a netip.Addr) bool { return a == here }
+	for _, c := range []struct {
+		rules Rules
+		want  Verdict
+	}{
+		{Rules{Local: local}, DenyLoopback},
+		{Rules{Local: local, AllowLoopback: true}, AllowLocal},
+		{Rules{Local: local, Allow: []netip.Prefix{netip.PrefixFrom(here, 32)}}, AllowListed},
+		{Rules{}, Allowed},
+	} {
+		if got := Judge(netip.AddrPortFrom(here, 443), c.rules); got != c.want {
+			t.Errorf("%+v: %s", c.rules, got)
+		}
+	}
+}

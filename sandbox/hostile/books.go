@@ -1,0 +1,129 @@
+package hostile
+
+import (
+	"context"
+	"fmt"
+	"math/big"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+
+	"github.com/purserpay/purser/sandbox/evm"
+	"github.com/purserpay/purser/x402"
+)
+
+// Payment is what purser says of a payment.
+type Payment struct {
+	ID          string
+	State       string
+	Flags       []string
+	Settlement  string
+	Amount      string // in the token's smallest unit
+	PayTo       string
+	RequestURL  string `json:"request_url"`
+	Transaction string
+	ValidBefore time.Time
+	Reason      string
+}
+
+// Has reports whether the payment has a flag.
+func (p Payment) Has(flag string) bool { return slices.Contains(p.Flags, flag) }
+
+// Label is the state, with the flag that says how far it can be trusted.
+func (p Payment) Label() string {
+	if p.State == "void" { // nothing can be doubted any more
+		return p.State
+	}
+	for _, flag := range []string{"disputed", "refused", "unresolved"} {
+		if p.Has(flag) {
+			return p.State + ", " + flag
+		}
+	}
+	return p.State
+}
+
+// SpendEvent is a line of purser's books.
+type SpendEvent struct {
+	ID        string
+	Amount    string // negative when it takes another one back
+	PaymentID string `json:"payment_id"`
+	Corrects  string
+}
+
+// Books are what purser says that a customer has paid.
+type Books struct {
+	Payments []Payment
+	Events   []SpendEvent
+}
+
+// page is how many rows a listing asks for.
+const page = 500
+
+// ReadBooks asks purser for a customer's payments and spend events, all of them.
+func ReadBooks(ctx context.Context, c *Customer) (Books, error) {
+	var b Books
+	for before := ""; ; {
+		var list struct{ Payments []Payment }
+		if err := c.call(ctx, http.MethodGet, fmt.Sprintf("/v1/payments?limit=%d%s", page, before), nil, &list); err != nil {
+			return b, err
+		}
+		b.Payments = append(b.Payments, list.Payments...)
+		if len(list.Payments) < page {
+			break
+		}
+		before = "&before=" + list.Payments[page-1].ID
+	}
+	for before := ""; ; {
+		var list struct{ Events []SpendEvent }
+		if err := c.call(ctx, http.MethodGet, fmt.Sprintf("/v1/spend?limit=%d%s", page, before), nil, &list); err != nil {
+			return b, err
+		}
+		b.Events = append(b.Events, list.Events...)
+		if len(list.Events) < page {
+			return b, nil
+		}
+		before = "&before=" + list.Events[page-1].ID
+	}
+}
+
+// Ledger is what the chain says that a wallet has paid.
+type Ledger struct {
+	Transfers []evm.Transfer          // out of the wallet, oldest first
+	Used      []evm.UsedAuthorization // of the wallet, oldest first
+	Received  *big.Int                // what was given to the wallet
+	Balance   *big.Int
+}
+
+// ReadLedger reads a wallet's movements from the chain.
+func ReadLedger(ctx context.Context, chain *evm.Chain, wallet x402.Address) (Ledger, error) {
+	var l Ledger
+	var err error
+	account := common.Address(wallet)
+	if l.Transfers, err = chain.Transfers(ctx, &account, nil, 0); err != nil {
+		return l, err
+	}
+	in, err := chain.Transfers(ctx, nil, &account, 0)
+	if err != nil {
+		return l, err
+	}
+	l.Received = new(big.Int)
+	for _, t := range in {
+		l.Received.Add(l.Received, t.Value)
+	}
+	if l.Used, err = chain.AuthorizationsUsed(ctx, account); err != nil {
+		return l, err
+	}
+	l.Balance, err = chain.Balance(ctx, account)
+	return l, err
+}
+
+// PerOrder counts the transfers for each order.
+func (l Ledger) PerOrder() map[uint64]int {
+	n := map[uint64]int{}
+	for _, t := range l.Transfers {
+		n[OrderOf(t.Value)]++
+	}
+	return n
+}

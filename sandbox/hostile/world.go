@@ -1,0 +1,145 @@
+package hostile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/big"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/crypto"
+
+	"github.com/purserpay/purser/sandbox"
+	"github.com/purserpay/purser/sandbox/evm"
+	"github.com/purserpay/purser/x402"
+)
+
+// Options say what a world is made on. Chain is required; it stays the caller's, and many worlds may share one.
+type Options struct {
+	Chain *evm.Chain
+	// Now is the facilitator's clock, which must be the chain's. Default: time.Now.
+	Now func() time.Time
+	// Validity is how long the seller's challenges let payers take. Default: 60 s.
+	Validity time.Duration
+}
+
+// World is a facilitator, a seller and an RPC that fail when they are told to, and a thief. A purser is pointed at
+// their addresses.
+type World struct {
+	Chain       *evm.Chain
+	Facilitator *Facilitator
+	Seller      *Seller
+	RPC         *RPC
+	Thief       *Thief
+	// PayTo gets what is paid to the seller.
+	PayTo x402.Address
+
+	FacilitatorURL, SellerURL, RPCURL, ThiefURL string
+
+	servers []*server
+	cancel  context.CancelFunc
+	met     atomic.Pointer[func()]
+}
+
+// Start starts a world. Close must be called in any case.
+func Start(ctx context.Context, o Options) (*World, error) {
+	if o.Chain == nil {
+		return nil, errors.New("a hostile world needs a chain")
+	}
+	if o.Validity == 0 {
+		o.Validity = time.Minute
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	w := &World{Chain: o.Chain, cancel: cancel, PayTo: x402.Address(crypto.Keccak256([]byte("purser hostile seller"))[12:])}
+	foreign, err := foreignTransaction(ctx, o.Chain)
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	w.Facilitator = NewFacilitator(sandbox.NewFacilitator(o.Chain, o.Now), foreign)
+	w.RPC = NewRPC(o.Chain.RPCURL())
+	w.Facilitator.Met = func(*Call, FacilitatorFault) { w.tell() }
+	w.Thief = &Thief{}
+	start := func(url *string, handler http.Handler) error {
+		s, err := serve(ctx, handler)
+		if err != nil {
+			return err
+		}
+		w.servers = append(w.servers, s)
+		*url = s.url
+		return nil
+	}
+	err = errors.Join(
+		start(&w.ThiefURL, w.Thief), start(&w.FacilitatorURL, w.Facilitator), start(&w.RPCURL, w.RPC),
+	)
+	w.Seller = NewSeller(SellerOptions{
+		Chain: o.Chain, PayTo: w.PayTo, Validity: o.Validity, Thief: w.ThiefURL, Foreign: foreign,
+	})
+	w.Seller.Met = func(*Visit, SellerFault) { w.tell() }
+	if err = errors.Join(err, start(&w.SellerURL, w.Seller)); err != nil {
+		return nil, errors.Join(err, w.Close())
+	}
+	return w, nil
+}
+
+// Close cuts off what is running. The chain stays.
+func (w *World) Close() error {
+	w.cancel()
+	err := closeAll(w.servers...)
+	w.servers = nil
+	w.RPC.close()
+	return err
+}
+
+// Calm ends all faults but those that were put off, which [World.Late] does.
+func (w *World) Calm() {
+	w.Facilitator.Meet()
+	w.Seller.Meet()
+	w.RPC.Show(View{})
+}
+
+// Late does what the parties have put off until everybody is gone.
+func (w *World) Late(ctx context.Context) {
+	w.Facilitator.Late(ctx)
+	w.Seller.Late(ctx)
+}
+
+// Fund gives a wallet tokens, in the token's smallest unit.
+func (w *World) Fund(ctx context.Context, wallet x402.Address, amount x402.Amount) error {
+	return w.Chain.Fund(ctx, common.Address(wallet), amount.Big())
+}
+
+// onMet has the next call or request that meets a fault wait for f; nil takes it back.
+func (w *World) onMet(f func()) {
+	if f == nil {
+		w.met.Store(nil)
+		return
+	}
+	w.met.Store(&f)
+}
+
+func (w *World) tell() {
+	if f := w.met.Swap(nil); f != nil {
+		(*f)()
+	}
+}
+
+// foreignTransaction finds a transfer on the chain that has nothing to do with a payment: somebody was given tokens.
+func foreignTransaction(ctx context.Context, chain *evm.Chain) (string, error) {
+	stranger := common.Address(crypto.Keccak256([]byte("purser hostile stranger"))[12:])
+	for {
+		given, err := chain.Transfers(ctx, nil, &stranger, 0)
+		if err != nil {
+			return "", fmt.Errorf("look for a transfer: %w", err)
+		}
+		if len(given) > 0 {
+			return given[0].Tx, nil
+		}
+		if err := chain.Fund(ctx, stranger, big.NewInt(1)); err != nil {
+			return "", err
+		}
+	}
+}
