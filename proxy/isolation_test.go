@@ -25,7 +25,9 @@ func TestConnectionsAreNotSharedByKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ask := func(secret string) string { return w.do(w.client(url.User(secret)), request(t, "GET", up.URL, nil)).body }
+	ask := func(secret string) string {
+		return w.do(w.client(url.User(secret)), request(t, "GET", up.URL, nil)).body
+	}
 	mine := ask(w.secret)
 	if again := ask(w.secret); again != mine {
 		t.Errorf("a key's connection is not used again: %s, %s", mine, again)
