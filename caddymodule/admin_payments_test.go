@@ -36,7 +36,7 @@ func journaled(t *testing.T, ages ...time.Duration) (ids []string) {
 			Check:         now.Add(100 * 24 * time.Hour), // not while the test looks
 		}
 		place := pay.Limit{Reservation: pay.Reservation{Counter: pay.PlaceCounter(keyID, now), Amount: x402.NewAmount(1), Release: pay.ReleasePlace}}
-		begun, err := home.store.Begin(t.Context(), &pay.Begin{Now: now, Owner: "test", KeyID: keyID, Identity: row.Identity, New: row, Place: place})
+		begun, err := home.store.Begin(t.Context(), &pay.Begin{Now: time.Now(), Owner: "test", KeyID: keyID, Identity: row.Identity, New: row, Place: place})
 		if err != nil {
 			t.Fatal(err)
 		}
