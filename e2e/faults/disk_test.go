@@ -29,7 +29,7 @@ func TestTheDiskIsFullBeforeAPayment(t *testing.T) {
 	for _, door := range hostile.Doors() {
 		t.Run(string(door), func(t *testing.T) {
 			t.Parallel()
-			in := install(t, newGround(t))
+			in := install(t, newGround(t), patient)
 			customer := in.enroll(t)
 			in.free.Store(scarce)
 			time.Sleep(1100 * time.Millisecond) // a reading is good for a second
@@ -55,7 +55,7 @@ func TestTheDiskFillsUpDuringASend(t *testing.T) {
 		for name, lost := range map[string]bool{"answered": false, "answer lost": true} {
 			t.Run(string(door)+"/"+name, func(t *testing.T) {
 				t.Parallel()
-				in := install(t, newGround(t))
+				in := install(t, newGround(t), patient)
 				customer := in.enroll(t)
 				full := func() {
 					in.free.Store(scarce)

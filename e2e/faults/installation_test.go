@@ -42,12 +42,13 @@ type installation struct {
 	wrapStore       func(pay.Store) pay.Store
 	wrapFacilitator func(pay.Facilitator) pay.Facilitator
 
-	store   *boltstore.DB
-	payer   *pay.Payer
-	forward *proxy.Forward
-	clients []interface{ Close() }
-	front   atomic.Pointer[http.Handler]
-	server  *httptest.Server
+	store    *boltstore.DB
+	payer    *pay.Payer
+	forward  *proxy.Forward
+	clients  []interface{ Close() }
+	front    atomic.Pointer[http.Handler]
+	server   *httptest.Server
+	patience time.Duration // with facilitator and seller
 }
 
 // validity is what sellers let payers take: longer than customers are busy, on a slow machine too.
@@ -71,7 +72,7 @@ func newWorld(t *testing.T, g *ground) *hostile.World {
 // install starts a purser in a hostile world of its own.
 func install(t *testing.T, g *ground, change ...func(*installation)) *installation {
 	t.Helper()
-	in := &installation{ground: g, world: newWorld(t, g), path: filepath.Join(t.TempDir(), "purser.db")}
+	in := &installation{ground: g, world: newWorld(t, g), path: filepath.Join(t.TempDir(), "purser.db"), patience: hostile.Patience}
 	in.free.Store(1 << 40)
 	for _, f := range change {
 		f(in)
@@ -113,12 +114,12 @@ func (in *installation) start(t *testing.T) {
 	}
 	o := pay.Options{
 		Store: in.store, Wallets: signer.NewLocal(in.store), Clock: in.now,
-		SendTimeout: hostile.Patience, RepeatWait: 10 * time.Second,
+		SendTimeout: in.patience, RepeatWait: 10 * time.Second,
 	}
 	if in.wrapStore != nil {
 		o.Store = in.wrapStore(in.store)
 	}
-	f, err := facilitator.New(facilitator.Options{URL: in.world.FacilitatorURL, Timeout: hostile.Patience})
+	f, err := facilitator.New(facilitator.Options{URL: in.world.FacilitatorURL, Timeout: in.patience})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -274,3 +275,6 @@ func (in *installation) audit(t *testing.T, c *hostile.Customer) {
 		t.Error(err)
 	}
 }
+
+// patient is for scenarios in which nobody is waited for in vain, however busy the machine.
+func patient(in *installation) { in.patience = 30 * time.Second }
