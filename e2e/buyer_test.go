@@ -69,7 +69,7 @@ type answer struct {
 }
 
 // direct talks to sellers without any proxy.
-var direct = &http.Client{Transport: &http.Transport{}, Timeout: 60 * time.Second}
+var direct = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 60 * time.Second}
 
 // send makes one request; header holds names and values in turn.
 func send(t *testing.T, client *http.Client, method, url, body string, header ...string) answer {

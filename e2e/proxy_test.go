@@ -167,7 +167,15 @@ func TestProxyPaysConcurrently(t *testing.T) {
 	client := payer.proxied()
 	for i := range n {
 		go func() {
-			got, err := trySend(t, client, "GET", env.v2.url+"/paid?n="+strconv.Itoa(i), "")
+			buy := func() (answer, error) { return trySend(t, client, "GET", env.v2.url+"/paid?n="+strconv.Itoa(i), "") }
+			got, err := buy()
+			// A seller whose facilitator is overrun refuses; the repeat it asks for is not a second payment.
+			for range 3 {
+				if err != nil || got.status != http.StatusPaymentRequired {
+					break
+				}
+				got, err = buy()
+			}
 			if err != nil {
 				t.Error(err)
 			}
