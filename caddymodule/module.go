@@ -1,9 +1,10 @@
 // Package caddymodule is purser as Caddy modules. It is the only importer of Caddy.
 //
 // The app `purser` (app.go) holds the configuration and, once started, the pay core. The
-// handlers purser_proxy and purser_api are the doors that Caddy's servers open. Stores,
-// wallet providers and facilitators are guest modules (guests.go). An open store outlives
-// reloads (pool.go); everything else belongs to one configuration.
+// handlers purser_proxy, purser_upstream and purser_api, and the transport of reverse_proxy,
+// are the doors that Caddy's servers open. Stores, wallet providers and facilitators are
+// guest modules (guests.go). An open store outlives reloads (pool.go); everything else
+// belongs to one configuration. Commands (command*.go) ask the admin endpoint (admin*.go).
 //
 // No decision about payments is made here; see packages pay, payapi and proxy.
 package caddymodule

@@ -4,7 +4,7 @@
 //
 // Scenarios is the table of what can happen and of what must hold all the same. [Scenario.Play] lets a customer meet one
 // at one of purser's doors; [ReadBooks] asks purser what was paid, [ReadLedger] the chain; [Audit], [Played.Judge] and
-// [Played.Meanwhile] compare the two. The repository's tests and a user who tries an installation iterate the same table.
+// [Played.Meanwhile] compare the two.
 //
 // Starting a purser, turning its clock and letting it recover is the caller's part. Nothing here has value.
 package hostile
