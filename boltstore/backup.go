@@ -22,16 +22,20 @@ type Mark struct {
 	// Block is the chain's, nil if nobody asked it. What the backup does not know was used in
 	// a later block.
 	Block *Block `json:"block,omitempty"`
+
+	// RestoredAt is when a store that was restored from the backup was opened first; zero in
+	// the backup itself.
+	RestoredAt time.Time `json:"restored_at,omitzero"`
+	// ReconciledAt is when payments began again: what the backup does not know had been read
+	// from the chain then, but for what an operator Accepted not to know.
+	ReconciledAt time.Time       `json:"reconciled_at,omitzero"`
+	Accepted     *pay.Acceptance `json:"accepted,omitempty"`
+	Booked       int             `json:"booked,omitempty"`  // payments that were found
+	Strange      []string        `json:"strange,omitempty"` // what was found and could not be booked
 }
 
 // Block is a block that no reorganization takes back.
-type Block struct {
-	Network string    `json:"network"`
-	Genesis string    `json:"genesis"` // hash of block 0
-	Number  uint64    `json:"number"`
-	Hash    string    `json:"hash"`
-	Time    time.Time `json:"time"`
-}
+type Block = pay.MarkedBlock
 
 // backupsKey is where the meta bucket of a backup, and of a store that was restored from
 // one, has its marks: a JSON list, oldest first.

@@ -2,8 +2,10 @@ package boltstore
 
 import (
 	"context"
+	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/pay/storetest"
@@ -54,6 +56,30 @@ func (o *opener) Close(t testing.TB) {
 // Kill lets go of the file without another write, which is what closing bbolt is.
 // crash_test.go kills a real process.
 func (o *opener) Kill(t testing.TB) { o.Close(t) }
+
+// Restore writes the mark of a backup, as Copy does.
+func (o *opener) Restore(t testing.TB, taken time.Time) {
+	t.Helper()
+	if err := (&Copy{path: o.options.Path}).mark(Mark{At: taken}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Snapshot keeps the file's bytes.
+func (o *opener) Snapshot(t testing.TB) func() {
+	t.Helper()
+	kept, err := os.ReadFile(o.options.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		if err := os.WriteFile(o.options.Path, kept, fileMode); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+var _ storetest.Restorer = (*opener)(nil)
 
 func TestConformance(t *testing.T) {
 	t.Parallel()

@@ -27,6 +27,8 @@ type Report struct {
 	// Backups are the marks of the backups that the store comes from, oldest first; none for
 	// one that was never restored.
 	Backups []Mark `json:"backups,omitempty"`
+	// Restore is what is to be reconciled before payments begin again.
+	Restore *pay.Restore `json:"restore,omitempty"`
 
 	Keys     int            `json:"keys"`
 	Wallets  int            `json:"wallets"`
@@ -207,7 +209,22 @@ func (c *checker) meta() (err error) {
 	if c.report.Backups, err = marksIn(meta); err != nil {
 		c.fault("%v", err)
 	}
+	c.restore(meta)
 	return nil
+}
+
+// restore holds what is to be reconciled against the marks.
+func (c *checker) restore(meta *bbolt.Bucket) {
+	r, err := restoredIn(meta)
+	if err != nil {
+		c.fault("%v", err)
+		return
+	}
+	c.report.Restore = r
+	noticed := slices.ContainsFunc(c.report.Backups, func(m Mark) bool { return m.pending() && !m.unnoticed() })
+	if noticed != (r != nil) {
+		c.fault("the marks of its backups contradict what is to be reconciled")
+	}
 }
 
 var errNoStore = errors.New("this is not a purser store")

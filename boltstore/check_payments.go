@@ -62,6 +62,8 @@ func contradictions(p *pay.Payment) (list []string) {
 		{p.Confirmed && p.Disputed, "is both confirmed and disputed"},
 		{p.Unresolved && p.State != pay.Open, "is unresolved without being open"},
 		{p.Refused && p.State == pay.Settled, "is both refused and settled"},
+		{p.Reconciled && (!p.Confirmed || p.Transaction == "" || p.Signature != nil), "is known from the chain only, which something else in it contradicts"},
+		{p.Attempt > 0 && p.IdempotencyKey == "", "numbers the attempts under no idempotency key"},
 		{p.Retired && p.State == pay.Open, "is open, but its payload was dropped"},
 	} {
 		if rule.broken {
@@ -93,7 +95,7 @@ func (c *checker) add(p *pay.Payment) {
 func (c *checker) indexes(ctx context.Context) error {
 	for _, bucket := range [][]byte{
 		keyPaymentsBucket, labelsBucket, labelledBucket, awaitedBucket, idempotencyBucket, hostsBucket, leasesBucket, dueBucket,
-		transactionsBucket,
+		transactionsBucket, attemptsBucket, noncesBucket,
 	} {
 		n := 0
 		if err := c.each(ctx, bucket, func(_, _ []byte) { n++ }); err != nil {

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"runtime/debug"
 	"sync/atomic"
+	"time"
 
 	"go.etcd.io/bbolt"
 
+	"github.com/purserpay/purser/internal/failpoint"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -181,18 +183,32 @@ func (d *DB) attempt(ops []*op) (spoiled bool, err error) {
 		return len(ops) > 1, nil
 	}
 	if b.changed {
+		if failpoint.Off(failpoint.Journal) {
+			answer(ops, results)
+			ops = nil
+			time.Sleep(failpoint.Lateness)
+		}
+		failpoint.Here(failpoint.StoreCommitting)
 		if err := d.guard(func() error { return d.commit(tx) }); err != nil {
 			return false, fmt.Errorf("commit: %w", err)
 		}
+		failpoint.Here(failpoint.StoreCommitted)
 		b.publish(d.leased)
 	}
-	for i, o := range ops {
-		o.answer(results[i])
-	}
+	answer(ops, results)
 	return false, nil
 }
 
+func answer(ops []*op, results []error) {
+	for i, o := range ops {
+		o.answer(results[i])
+	}
+}
+
 func (d *DB) commit(tx *bbolt.Tx) error {
+	if err := d.inPlace(); err != nil {
+		return err
+	}
 	if hook := d.hooks.commit.Load(); hook != nil {
 		return (*hook)(tx.Commit)
 	}

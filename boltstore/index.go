@@ -21,7 +21,7 @@ type indexEntry struct {
 
 // indexed are the labels with an index of their own. The others are dense: most
 // payments have them, so they are found by walking the key's payments.
-var indexed = []string{string(pay.Open), string(pay.Void), "refused", "unresolved", "disputed"}
+var indexed = []string{string(pay.Open), string(pay.Void), "refused", "unresolved", "disputed", "reconciled"}
 
 // entries are all index entries of a payment; none for nil. What is here is all that
 // the indexes say: writing a row puts and deletes the difference.
@@ -45,6 +45,12 @@ func entries(p *pay.Payment) []indexEntry {
 	}
 	if p.IdempotencyKey != "" && !p.Retired {
 		add(idempotencyBucket, p.KeyID, hashed(p.IdempotencyKey), p.ID)
+	}
+	if p.Attempt > 0 {
+		add(attemptsBucket, p.KeyID, hashed(p.IdempotencyKey), number(int64(p.Attempt)), p.ID)
+	}
+	if p.Reconciled {
+		add(noncesBucket, string(p.Authorization.Nonce[:]), p.ID)
 	}
 	if p.HoldsHost() {
 		add(hostsBucket, p.KeyID, hashed(p.Host), number(validBefore(p)), p.ID)

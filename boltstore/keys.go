@@ -183,7 +183,8 @@ func revisionIn(tx *bbolt.Tx, keyID string) (uint64, error) {
 	return n, nil
 }
 
-// KeyBySecret finds a key by its plaintext.
+// KeyBySecret finds a key by its plaintext. What is searched for is the HMAC of that, so that
+// the time a search takes does not tell how much of a guess is right.
 func (d *DB) KeyBySecret(ctx context.Context, secret string) (k pay.Key, err error) {
 	hash := d.vault.Lookup(secret)
 	err = d.view(ctx, func(tx *bbolt.Tx) error {

@@ -35,6 +35,8 @@ var (
 	dueBucket          = []byte("payments_due")      // check (ns), payment id -> nothing
 	idempotencyBucket  = []byte("idempotency")       // key id, SHA-256 of the idempotency key, payment id -> nothing; the last one counts
 	transactionsBucket = []byte("payments_by_tx")    // transaction in lower case, payment id -> nothing
+	attemptsBucket     = []byte("attempts")          // key id, SHA-256 of the idempotency key, attempt, payment id -> nothing; stays when the payment is retired
+	noncesBucket       = []byte("reconciled")        // nonce, payment id -> nothing; payments that only the chain tells of
 	labelCountsBucket  = []byte("label_counts")      // label -> number of payments that have it
 
 	eventsBucket     = []byte("spend")         // key id, event id -> spend event
@@ -48,6 +50,7 @@ var allBuckets = [][]byte{
 	paymentsBucket, keyPaymentsBucket, labelsBucket, awaitedBucket, hostsBucket, leasesBucket, dueBucket,
 	idempotencyBucket, transactionsBucket, labelCountsBucket, eventsBucket, countersBucket,
 	revisionsBucket, taskEventsBucket, labelledBucket,
+	attemptsBucket, noncesBucket,
 }
 
 // Keys of the meta bucket.
@@ -69,6 +72,9 @@ func within(parts ...string) []byte { return append(join(parts...), 0) }
 func number(n int64) string {
 	return string(binary.BigEndian.AppendUint64(nil, uint64(max(n, 0))))
 }
+
+// numberIn reads the number that a part of a key begins with.
+func numberIn(part []byte) uint64 { return binary.BigEndian.Uint64(part) }
 
 // nanos is t as it stands in keys. Times out of an int64's range stand at its ends.
 func nanos(t time.Time) string {

@@ -83,6 +83,14 @@ type DB struct {
 	bolt   *bbolt.DB
 	// copying is held while there is a Copy.
 	copying sync.Mutex
+	// file is the open one's identity, marks how many backups it comes from. replaced: another
+	// file has taken its place, for good. All are the committer's own.
+	file     os.FileInfo
+	marks    int
+	replaced bool
+	// reconciling guards known, which reconciling reads once.
+	reconciling sync.Mutex
+	known       map[spent]bool
 
 	ops      chan *op
 	closing  chan struct{}
@@ -178,8 +186,24 @@ func (d *DB) openFile(create int, wait time.Duration) (*bbolt.DB, error) {
 	case err != nil:
 		return nil, err
 	}
+	if d.file, err = os.Stat(d.path); err != nil {
+		return nil, errors.Join(err, bolt.Close())
+	}
 	return bolt, nil
 }
+
+// inPlace makes sure that what is written is what the next start will read: a backup that is
+// put in the place of the file while it is open must not go unnoticed.
+func (d *DB) inPlace() error {
+	named, err := os.Stat(d.path)
+	if err == nil && !os.SameFile(d.file, named) {
+		d.replaced = true
+		err = errReplaced
+	}
+	return err
+}
+
+var errReplaced = errors.New("another file was put in the place of the open one: stop this purser, and start it with the one that counts")
 
 // openLocked opens a file for writing, creating it only if create is os.O_CREATE. While the
 // lock was waited for, the file may have lost its name to another one, as when who held the
@@ -222,6 +246,11 @@ func (d *DB) prepare(ctx context.Context, bolt *bbolt.DB, o Options) error {
 	if err != nil {
 		return err
 	}
+	if !fresh {
+		if err := d.unlock(bolt, master); err != nil {
+			return err
+		}
+	}
 	if err := migrate(bolt, schema, migrations); err != nil {
 		return err
 	}
@@ -229,8 +258,11 @@ func (d *DB) prepare(ctx context.Context, bolt *bbolt.DB, o Options) error {
 		if err := d.create(bolt, master); err != nil {
 			return fmt.Errorf("create: %w", err)
 		}
+		if err := d.unlock(bolt, master); err != nil {
+			return err
+		}
 	}
-	if err := d.unlock(bolt, master); err != nil {
+	if err := d.noticeRestore(bolt); err != nil {
 		return err
 	}
 	if err := removeLeftovers(d.path); err != nil {

@@ -218,6 +218,9 @@ func (d *DB) reopen() error {
 	if err := d.closeFile(); err != nil {
 		d.log.Warn("store: closing before reopening", "error", err)
 	}
+	if d.replaced {
+		return errReplaced
+	}
 	if hook := d.hooks.reopen.Load(); hook != nil {
 		if err := (*hook)(); err != nil {
 			return fmt.Errorf("reopen: %w", err)
@@ -248,6 +251,9 @@ func (d *DB) recognize(tx *bbolt.Tx, leased map[string]*pay.Payment) error {
 	}
 	if n, err := schemaOf(meta); err != nil || n != len(migrations) {
 		return errors.Join(errors.New("the schema has changed"), err)
+	}
+	if marks, err := marksIn(meta); err != nil || len(marks) != d.marks {
+		return errors.Join(errReplaced, err)
 	}
 	b := newBatch(tx, nil)
 	for _, id := range b.leasedIDs(nil, 0, nil) {

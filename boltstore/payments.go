@@ -17,7 +17,7 @@ import (
 const scanRows = 1000
 
 // allLabels in the order of their bits in an encoded payment.
-var allLabels = []string{string(pay.Open), string(pay.Settled), string(pay.Void), "refused", "unresolved", "confirmed", "disputed"}
+var allLabels = []string{string(pay.Open), string(pay.Settled), string(pay.Void), "refused", "unresolved", "confirmed", "disputed", "reconciled"}
 
 // labelBits has a bit for each of the labels.
 func labelBits(labels ...string) (bits byte) {

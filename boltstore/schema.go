@@ -19,6 +19,7 @@ var migrations = []migration{
 	{apply: createBuckets},
 	{prepare: indexMore, apply: replaceTransactions},
 	{prepare: indexLabelled, apply: createBuckets},
+	{apply: createBuckets}, // for the attempts under idempotency keys, and what reconciling finds
 }
 
 // migration is one step of the schema.

@@ -115,6 +115,27 @@ func (d *DB) Wallets(ctx context.Context, keyID string) (list []pay.Wallet, err 
 	return list, err
 }
 
+// AllWallets lists wallets of all keys by id from behind one.
+func (d *DB) AllWallets(ctx context.Context, after string, limit int) (list []pay.Wallet, err error) {
+	limit = min(limit, scanRows)
+	err = d.view(ctx, func(tx *bbolt.Tx) error {
+		c := tx.Bucket(walletsBucket).Cursor()
+		id, row := c.Seek([]byte(after))
+		if after != "" && string(id) == after {
+			id, row = c.Next()
+		}
+		for ; id != nil && len(list) < limit; id, row = c.Next() {
+			var w pay.Wallet
+			if err := decodeRow(row, &w); err != nil {
+				return fmt.Errorf("wallet %s: %w", id, err)
+			}
+			list = append(list, w)
+		}
+		return nil
+	})
+	return list, err
+}
+
 // Wallet finds a wallet, deleted or not.
 func (d *DB) Wallet(ctx context.Context, id string) (w pay.Wallet, err error) {
 	err = d.view(ctx, func(tx *bbolt.Tx) error {

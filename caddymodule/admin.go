@@ -37,6 +37,7 @@ func (a *adminAPI) Routes() []caddy.AdminRoute {
 		"/purser/keys":                  {http.MethodGet: a.keys, http.MethodPost: a.createKey},
 		"/purser/keys/{id}":             {http.MethodGet: a.key},
 		"/purser/keys/{id}/policy":      {http.MethodPut: a.replacePolicy, http.MethodPatch: a.patchPolicy},
+		"/purser/reconcile":             {http.MethodGet: a.reconcile, http.MethodPost: a.acceptRisk},
 		"/purser/payments":              {http.MethodGet: a.payments},
 		"/purser/payments/{id}":         {http.MethodGet: a.payment},
 		"/purser/payments/{id}/resolve": {http.MethodPost: a.resolve},
@@ -183,6 +184,8 @@ type status struct {
 	Version string        `json:"version"`
 	Store   *storeStatus  `json:"store,omitempty"`  // nil until the store is open
 	Health  *healthStatus `json:"health,omitempty"` // nil until the store is open
+	// Reconcile is there until a store that was restored from a backup is reconciled.
+	Reconcile *reconcileStatus `json:"reconcile,omitempty"`
 }
 
 type storeStatus struct {
@@ -210,6 +213,7 @@ func (*adminAPI) status(w http.ResponseWriter, r *http.Request) error {
 		}
 		h := t.payer.Health(r.Context())
 		s.OK = h.OK
+		s.Reconcile = newReconcileStatus(h.Reconciling)
 		s.Store = &storeStatus{Kind: h.StoreKind, Path: home.place, World: world}
 		s.Health = &healthStatus{
 			Store: probeText(h.Store), Facilitator: probeText(h.Facilitator), RPC: probeText(h.RPC),

@@ -3,9 +3,13 @@ package caddymodule
 import (
 	"encoding/json"
 	"net/http"
+	"time"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
+
+// unreadTime is how long a client has to send the rest of a body that nobody wants.
+const unreadTime = 2 * time.Second
 
 // writeError answers with a JSON error. Our handlers answer errors themselves: one that
 // is returned to Caddy is logged together with the request's headers, secrets included.
@@ -13,6 +17,8 @@ func writeError(w http.ResponseWriter, status int, text string) {
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
 	h.Set("Cache-Control", "no-store")
+	// The server waits for what is left of the request's body before it sends the answer.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(unreadTime))
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(map[string]string{"error": text})
 }

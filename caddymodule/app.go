@@ -69,6 +69,7 @@ type App struct {
 	Standin string `json:"standin,omitempty"`
 
 	PolicyOptions
+	OverloadOptions
 
 	// World is "sandbox" for the program purser-sandbox, which opens only stores of its
 	// own, and empty for everything else. It has no Caddyfile option.

@@ -35,6 +35,9 @@ import (
 //	    deny_hosts     <patterns>
 //	    allow_payees   <addresses>
 //	    deny_payees    <addresses>
+//	    max_concurrent <number>|off
+//	    max_queued     <number>
+//	    max_wait       <duration>
 //	    host <pattern> { … }
 //	    task <label>|* { … }
 //	}
@@ -56,7 +59,7 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"wallets":     {walletsNamespace, &a.WalletsRaw},
 		"facilitator": {facilitatorNamespace, &a.FacilitatorRaw},
 	}
-	options := a.single()
+	options := a.PolicyOptions.single()
 	maps.Copy(options, map[string]*string{
 		"data_dir": &a.DataDir, "master_key": &a.MasterKey, "master_key_file": &a.MasterKeyFile,
 		"rpc_url": &a.RPCURL, "settlement": &a.Settlement, "networks": &a.Networks,
@@ -64,6 +67,7 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"upgrade_url": &a.UpgradeURL, "public_url": &a.PublicURL, "allowed_origins": &a.AllowedOrigins,
 		"key": &a.Key, "key_file": &a.KeyFile, "standin": &a.Standin,
 	})
+	maps.Copy(options, a.OverloadOptions.single())
 	parts := map[string]*map[string]BudgetOptions{"host": &a.Hosts, "task": &a.Tasks}
 	for d.NextBlock(0) {
 		if guest, ok := guests[d.Val()]; ok {

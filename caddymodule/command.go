@@ -30,7 +30,12 @@ func registerCommands() {
 		Name: "payments", Usage: "[flags]",
 		Short: "Lists payments, shows one, or resolves one that was left open", Long: paymentsHelp, CobraFunc: paymentsCommand,
 	})
+	caddycmd.RegisterCommand(caddycmd.Command{
+		Name: "doctor", Usage: "[flags]",
+		Short: "Attacks a scratch copy of this installation and says what held", Long: doctorHelp, CobraFunc: doctorCommand,
+	})
 	registerStoreCommands()
+	registerReconcileCommand()
 }
 
 // run makes a command of a function whose error is told in one line and is exit status 1.

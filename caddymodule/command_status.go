@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 )
@@ -30,6 +31,9 @@ func statusCommand(c *cobra.Command) {
 			return err
 		}
 		if !s.OK {
+			if s.Reconcile != nil {
+				return errors.New(s.Reconcile.waiting(time.Now()))
+			}
 			return errors.New("not all is well")
 		}
 		return nil
@@ -63,6 +67,9 @@ func (s status) print(w io.Writer) error {
 		line("RPC", h.RPC)
 		line("network", h.Network)
 		line("wallets", h.Wallets)
+	}
+	if s.Reconcile != nil {
+		s.Reconcile.lines(func(name, value string) { line(name, label(value)) })
 	}
 	return t.Flush()
 }

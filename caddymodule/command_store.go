@@ -136,7 +136,7 @@ func (a checkAnswer) print(w io.Writer) error {
 	fmt.Fprintf(t, "size\t%s\n", size(a.Size))
 	fmt.Fprintf(t, "schema\t%d\n", a.Schema)
 	for _, m := range a.Backups {
-		fmt.Fprintf(t, "backup\t%s\n", taken(m))
+		fmt.Fprintf(t, "backup\t%s%s\n", taken(m), since(m))
 	}
 	fmt.Fprintf(t, "payments\t%s\n", a.payments())
 	fmt.Fprintf(t, "spend events\t%d\n", a.Events)
@@ -167,7 +167,7 @@ func (a checkAnswer) print(w io.Writer) error {
 // payments is their number, by state and flag.
 func (a checkAnswer) payments() string {
 	var parts []string
-	for _, name := range []string{string(pay.Open), string(pay.Settled), string(pay.Void), "refused", "unresolved", "confirmed", "disputed"} {
+	for _, name := range []string{string(pay.Open), string(pay.Settled), string(pay.Void), "refused", "unresolved", "confirmed", "disputed", "reconciled"} {
 		if n := a.Labels[name]; n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", n, name))
 		}
@@ -179,6 +179,20 @@ func (a checkAnswer) payments() string {
 }
 
 func size(n int64) string { return humanize.IBytes(uint64(max(n, 0))) }
+
+// since says what became of a backup.
+func since(m boltstore.Mark) string {
+	at := func(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+	switch {
+	case m.RestoredAt.IsZero():
+		return ""
+	case m.ReconciledAt.IsZero():
+		return ", restored " + at(m.RestoredAt) + ", not reconciled yet"
+	case m.Accepted != nil:
+		return ", restored " + at(m.RestoredAt) + ", payments resumed " + at(m.ReconciledAt) + " by the word of " + label(orUnknown(m.Accepted.By))
+	}
+	return fmt.Sprintf(", restored %s, reconciled %s, %d payments booked", at(m.RestoredAt), at(m.ReconciledAt), m.Booked)
+}
 
 // taken says when a backup was taken.
 func taken(m boltstore.Mark) string {
@@ -196,7 +210,8 @@ disk space as the database has. The backup is checked before it gets its name.
 
 The backup knows all payments up to the moment that it was taken, and with an RPC the
 block of the chain then. A database that is restored from it does not know what was paid
-later: use the newest one, and only when the database itself is lost.
+later: purser reads that from the chain before it pays again (see purser reconcile). Use
+the newest one, and only when the database itself is lost.
 
 The master key is not in the backup, and without it the wallets in the backup cannot be
 opened. The command says where it is: keep a copy of it elsewhere than the backups.`

@@ -13,11 +13,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"go.etcd.io/bbolt"
 
 	"github.com/purserpay/purser/boltstore"
+	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -114,12 +116,85 @@ func TestStoreCommands(t *testing.T) {
 	said(t, command(t, nil, "compact", database), 1, "", "has faults")
 	said(t, command(t, nil, "check", "--data-dir", t.TempDir()), 1, "", "no such file")
 
-	// And the backup takes its place.
+	// And the backup takes its place: without an RPC, nothing is paid before somebody says so.
 	if err := os.Rename(file, database); err != nil {
 		t.Fatal(err)
 	}
-	mustLoad(t, s.caddyfile())
+	socket, _ := adminSite(t, s)
+	admin = "--admin=unix/" + socket
+	if h := mustCall(t, 503, "GET", s.url()+"/health", "", ""); h["ok"] != false || h["reconciling"] == nil {
+		t.Errorf("%v", h)
+	}
+	eventually(t, "it is known that there is no RPC", func() bool {
+		o = command(t, nil, "reconcile", admin)
+		return strings.Contains(o.stdout, "purser reconcile --accept-risk")
+	})
+	said(t, o, 1, "restored from a backup of 20", "no RPC")
+	said(t, command(t, nil, "status", admin), 1, "restored from a backup of 20", "no RPC")
+	if value := reconcilingGauge(t); value != 1 {
+		t.Errorf("purser_reconciling is %v", value)
+	}
+	said(t, command(t, nil, "reconcile", admin, "--accept-risk"), 1, "accepted", "stays unknown")
+	said(t, command(t, nil, "reconcile", admin), 1, "accepted  by ", "at the earliest")
+	if err := caddy.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	longAgo(t, database)
+	socket, _ = adminSite(t, s)
+	admin = "--admin=unix/" + socket
+	said(t, command(t, nil, "reconcile", admin, "--wait"), 0, "nothing to reconcile", "")
+	said(t, command(t, nil, "reconcile", admin, "--accept-risk"), 1, "", "is reconciled")
 	mustCall(t, 200, "GET", s.url()+"/health", "", "")
+	if value := reconcilingGauge(t); value != 0 {
+		t.Errorf("purser_reconciling is %v", value)
+	}
+	if err := caddy.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	said(t, command(t, nil, "check", "--data-dir", s.dir), 0, "by the word of ", "")
+}
+
+// longAgo has a stopped purser's database be restored ten minutes ago.
+func longAgo(t *testing.T, database string) {
+	t.Helper()
+	file, err := bbolt.Open(database, 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	err = file.Update(func(tx *bbolt.Tx) error {
+		meta, key := tx.Bucket([]byte("meta")), []byte("reconciling")
+		var r pay.Restore
+		if err := json.Unmarshal(meta.Get(key), &r); err != nil {
+			return err
+		}
+		r.At = r.At.Add(-10 * time.Minute)
+		text, err := json.Marshal(r)
+		if err != nil {
+			return err
+		}
+		return meta.Put(key, text)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// reconcilingGauge is what the running configuration tells its metrics.
+func reconcilingGauge(t *testing.T) float64 {
+	t.Helper()
+	now := caddy.ActiveContext()
+	families, err := now.GetMetricsRegistry().Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == "purser_reconciling" {
+			return f.GetMetric()[0].GetGauge().GetValue()
+		}
+	}
+	t.Fatal("no purser_reconciling")
+	return 0
 }
 
 func listed(t *testing.T, dir string) string {

@@ -6,6 +6,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/dustin/go-humanize"
 
+	"github.com/purserpay/purser/internal/admission"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/proxy"
 )
@@ -32,6 +33,9 @@ type DoorOptions struct {
 	// MaxSpool is the longest request body that is kept with the help of a file, or off;
 	// larger requests are not paid. Default: 64 MiB.
 	MaxSpool string `json:"max_spool,omitempty"`
+	// MaxFailures is how many payments in a row to one upstream may bring no answer, an error
+	// or another 402, before new ones are declined for a while, or off. Default: 5.
+	MaxFailures string `json:"max_failures,omitempty"`
 	// Prepay are upstreams, "name", "*.example.com" or "*", whose challenges are remembered
 	// for a minute and paid with the first request. Default: none.
 	Prepay []string `json:"prepay,omitempty"`
@@ -43,6 +47,7 @@ type payingDoor struct {
 	task      string
 	maxReplay int64
 	maxSpool  int64
+	failures  int
 }
 
 // noSpool is MaxSpool of package proxy for bodies in memory only.
@@ -71,6 +76,9 @@ func (o DoorOptions) resolve() (d payingDoor, err error) {
 	if d.maxReplay, err = (option{name: "transport purser max_replay"}).size(o.MaxReplay); err != nil {
 		return d, err
 	}
+	if d.failures, err = (option{name: "transport purser max_failures"}).most(o.MaxFailures); err != nil {
+		return d, err
+	}
 	if d.maxSpool = noSpool; o.MaxSpool != off {
 		d.maxSpool, err = option{name: "transport purser max_spool"}.size(o.MaxSpool)
 	}
@@ -91,10 +99,11 @@ func (o option) size(given string) (int64, error) {
 }
 
 // payOptions are the options as package proxy takes them.
-func (o DoorOptions) payOptions(d payingDoor) proxy.PayOptions {
+func (o DoorOptions) payOptions(d payingDoor, bounds admission.Options) proxy.PayOptions {
 	return proxy.PayOptions{
 		MaxReplay: d.maxReplay, MaxSpool: d.maxSpool, Prepay: o.Prepay,
 		ChallengeHeaders: o.ChallengeHeaders, AllowHTTP: o.AllowHTTP, Declined: declinedByProxy,
+		MaxFailures: d.failures, Admission: bounds,
 	}
 }
 
@@ -105,6 +114,7 @@ func (o *DoorOptions) parse(d *caddyfile.Dispenser) (known bool, err error) {
 	}
 	single := map[string]*string{
 		"key": &o.Key, "key_file": &o.KeyFile, "task": &o.Task, "max_replay": &o.MaxReplay, "max_spool": &o.MaxSpool,
+		"max_failures": &o.MaxFailures,
 	}
 	if into, ok := lists[d.Val()]; ok {
 		var v string

@@ -22,9 +22,13 @@ type HTTPFacilitator struct {
 	KeyFile string `json:"key_file,omitempty"`
 	// Timeout bounds a settlement, such as "90s". Default: 90 s.
 	Timeout string `json:"timeout,omitempty"`
+	// MaxFailures is how many calls in a row may fail before payments that need the facilitator
+	// are refused for a while, or off. Default: {env.PURSER_FACILITATOR_MAX_FAILURES}, else 5.
+	MaxFailures string `json:"max_failures,omitempty"`
 
 	url, key string
 	timeout  time.Duration
+	failures int
 }
 
 // CaddyModule returns the Caddy module information.
@@ -33,9 +37,10 @@ func (*HTTPFacilitator) CaddyModule() caddy.ModuleInfo {
 }
 
 var (
-	facilitatorURLOption     = option{name: "facilitator http url", variable: "PURSER_FACILITATOR_URL"}
-	facilitatorKeyOption     = option{name: "facilitator http key", variable: "PURSER_FACILITATOR_KEY"}
-	facilitatorTimeoutOption = option{name: "facilitator http timeout", variable: "PURSER_FACILITATOR_TIMEOUT"}
+	facilitatorURLOption      = option{name: "facilitator http url", variable: "PURSER_FACILITATOR_URL"}
+	facilitatorKeyOption      = option{name: "facilitator http key", variable: "PURSER_FACILITATOR_KEY"}
+	facilitatorTimeoutOption  = option{name: "facilitator http timeout", variable: "PURSER_FACILITATOR_TIMEOUT"}
+	facilitatorFailuresOption = option{name: "facilitator http max_failures", variable: "PURSER_FACILITATOR_MAX_FAILURES"}
 )
 
 // Provision resolves and checks the options.
@@ -46,14 +51,11 @@ func (f *HTTPFacilitator) Provision(caddy.Context) (err error) {
 	if f.key, err = facilitatorKeyOption.secret(f.Key, f.KeyFile); err != nil {
 		return err
 	}
-	timeout, err := facilitatorTimeoutOption.value(f.Timeout)
-	if err != nil {
+	if f.timeout, err = facilitatorTimeoutOption.duration(f.Timeout); err != nil {
 		return err
 	}
-	if timeout != "" {
-		if f.timeout, err = caddy.ParseDuration(timeout); err != nil || f.timeout <= 0 {
-			return facilitatorTimeoutOption.errorf("%q is not a duration such as 90s", timeout)
-		}
+	if f.failures, err = facilitatorFailuresOption.most(f.MaxFailures); err != nil {
+		return err
 	}
 	_, err = f.Facilitator(slog.New(slog.DiscardHandler))
 	return err
@@ -66,13 +68,14 @@ func (f *HTTPFacilitator) Provision(caddy.Context) (err error) {
 //	    key      <reference>
 //	    key_file <file>
 //	    timeout  <duration>
+//	    max_failures <number>|off
 //	}
 func (f *HTTPFacilitator) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next() // the module's name
 	if d.NextArg() {
 		return d.ArgErr()
 	}
-	err := parseOptions(d, map[string]*string{"url": &f.URL, "key": &f.Key, "key_file": &f.KeyFile, "timeout": &f.Timeout})
+	err := parseOptions(d, map[string]*string{"url": &f.URL, "key": &f.Key, "key_file": &f.KeyFile, "timeout": &f.Timeout, "max_failures": &f.MaxFailures})
 	if err != nil {
 		return err
 	}
@@ -87,7 +90,7 @@ func (f *HTTPFacilitator) Facilitator(log *slog.Logger) (pay.Facilitator, error)
 	if f.url == "" {
 		return nil, nil
 	}
-	return facilitator.New(facilitator.Options{URL: f.url, Key: f.key, Timeout: f.timeout, Logger: log})
+	return facilitator.New(facilitator.Options{URL: f.url, Key: f.key, Timeout: f.timeout, MaxFailures: f.failures, Logger: log})
 }
 
 var (

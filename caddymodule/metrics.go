@@ -25,6 +25,9 @@ type collectorSet struct {
 	refused  *prometheus.CounterVec
 	declined *prometheus.CounterVec
 	stages   *prometheus.HistogramVec
+
+	overloaded *prometheus.CounterVec
+	dropped    prometheus.Counter
 }
 
 func newCollectors() *collectorSet {
@@ -42,8 +45,12 @@ func newCollectors() *collectorSet {
 			"currency", "network", "settlement"),
 		refusals: counter("refusals_total", "Payments refused before anything was journaled, by the rule that refused.",
 			"door", "rule"),
-		refused:  counter("proxy_refused_total", "Proxy requests that purser refused, by reason.", "reason"),
-		declined: counter("proxy_declined_total", "402s that the proxy did not pay, by reason.", "reason"),
+		refused:    counter("proxy_refused_total", "Proxy requests that purser refused, by reason.", "reason"),
+		declined:   counter("proxy_declined_total", "402s that the proxy did not pay, by reason.", "reason"),
+		overloaded: counter("overloaded_total", "Requests that found no room and were answered with 503, by door.", "door"),
+		dropped: prometheus.NewCounter(prometheus.CounterOpts{
+			Namespace: "purser", Name: "connections_dropped_total", Help: "Connections without a request that were closed for want of room.",
+		}),
 		stages: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: "purser", Name: "stage_duration_seconds", Help: "How long the stages of a payment took.",
 			Buckets: []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 90, 300},
@@ -56,7 +63,8 @@ func registerMetrics(registry *prometheus.Registry, gauges prometheus.Collector)
 	collectors.build.WithLabelValues(Version(), runtime.Version()).Set(1)
 	for _, c := range []prometheus.Collector{
 		collectors.build, collectors.begun, collectors.outcomes, collectors.amount, collectors.refusals,
-		collectors.refused, collectors.declined, collectors.stages, gauges,
+		collectors.refused, collectors.declined, collectors.stages,
+		collectors.overloaded, collectors.dropped, gauges,
 	} {
 		var again prometheus.AlreadyRegisteredError
 		if err := registry.Register(c); err != nil && !errors.As(err, &again) {
@@ -143,6 +151,10 @@ const scrapeTime = 2 * time.Second
 var (
 	paymentsDesc = prometheus.NewDesc("purser_payments", "Payments whose outcome is not known, or known to be wrong, by label.",
 		[]string{"label"}, nil)
+	facilitatorUpDesc = prometheus.NewDesc("purser_facilitator_up",
+		"0 while new payments that need the facilitator are refused because it has failed too often.", nil, nil)
+	reconcilingDesc = prometheus.NewDesc("purser_reconciling",
+		"1 while payments are refused because the store was restored from a backup and is not reconciled with the chain.", nil, nil)
 	storeUpDesc = prometheus.NewDesc("purser_store_up", "1 if the store can take new payments.", nil, nil)
 )
 
@@ -152,6 +164,8 @@ type gauges struct{ app *App }
 func (g gauges) Describe(to chan<- *prometheus.Desc) {
 	to <- paymentsDesc
 	to <- storeUpDesc
+	to <- reconcilingDesc
+	to <- facilitatorUpDesc
 }
 
 func (g gauges) Collect(to chan<- prometheus.Metric) {
@@ -166,6 +180,22 @@ func (g gauges) Collect(to chan<- prometheus.Metric) {
 		up = 0
 	}
 	to <- prometheus.MustNewConstMetric(storeUpDesc, prometheus.GaugeValue, up)
+	if r, err := run.home.store.Restored(ctx); err != nil {
+		g.app.log.Warn("not known whether there is something to reconcile", "error", err)
+	} else {
+		pending := 0.0
+		if r != nil {
+			pending = 1
+		}
+		to <- prometheus.MustNewConstMetric(reconcilingDesc, prometheus.GaugeValue, pending)
+	}
+	if f, ok := run.tenant.facilitator.(interface{ Failing() error }); ok {
+		up := 1.0
+		if f.Failing() != nil {
+			up = 0
+		}
+		to <- prometheus.MustNewConstMetric(facilitatorUpDesc, prometheus.GaugeValue, up)
+	}
 	for _, label := range []string{"open", "unresolved", "disputed"} {
 		n, err := run.home.store.CountOpen(ctx, label)
 		if err != nil {

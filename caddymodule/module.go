@@ -20,6 +20,7 @@ func init() {
 	caddy.RegisterModule(new(API))
 	caddy.RegisterModule(new(Transport))
 	caddy.RegisterModule(new(Upstream))
+	caddy.RegisterModule(new(Listener))
 	caddy.RegisterModule(new(BoltStore))
 	caddy.RegisterModule(new(LocalWallets))
 	caddy.RegisterModule(new(NoWallets))

@@ -84,7 +84,7 @@ func (a *App) acquire() (*pooled, error) {
 
 // newTenant makes this configuration's payer and opens its doors.
 func (a *App) newTenant(home *pooled) (*tenant, error) {
-	t := &tenant{app: a, log: a.log, emit: caddyEmitter(a.ctx, a.events)}
+	t := &tenant{app: a, home: home, log: a.log, emit: caddyEmitter(a.ctx, a.events)}
 	wallets, err := a.wallets.Wallets(home.store, a.log.With("part", "wallets"))
 	if err != nil {
 		return nil, fmt.Errorf("purser: wallets: %w", err)
@@ -98,7 +98,7 @@ func (a *App) newTenant(home *pooled) (*tenant, error) {
 		return nil, fmt.Errorf("purser: facilitator: %w", err)
 	}
 	if facilitator != nil {
-		o.Facilitator = facilitator
+		o.Facilitator, t.facilitator = facilitator, facilitator
 		t.closeLater(facilitator)
 	}
 	if a.settings.rpcURL != "" {

@@ -54,6 +54,23 @@ type Proxy struct {
 	// system's.
 	Trust []string `json:"trust,omitempty"`
 
+	// MaxFailures is how many payments in a row to one host may bring no answer, an error or
+	// another 402, before a key's new payments to that host are declined for a while, or off.
+	// Default: {env.PURSER_PROXY_MAX_FAILURES}, else 5.
+	MaxFailures string `json:"max_failures,omitempty"`
+	// MaxTunnels is how many tunnels (CONNECT, WebSocket) may be open. Default:
+	// {env.PURSER_PROXY_MAX_TUNNELS}, else 4096.
+	MaxTunnels string `json:"max_tunnels,omitempty"`
+	// MaxKeyTunnels is how many of them one key may have. Default:
+	// {env.PURSER_PROXY_MAX_KEY_TUNNELS}, else a quarter.
+	MaxKeyTunnels string `json:"max_key_tunnels,omitempty"`
+	// MaxPeerTunnels is how many of them one client address may have. Default:
+	// {env.PURSER_PROXY_MAX_PEER_TUNNELS}, else a half.
+	MaxPeerTunnels string `json:"max_peer_tunnels,omitempty"`
+	// MaxKeyRequests is how many requests of one key are relayed at once. Default:
+	// {env.PURSER_PROXY_MAX_KEY_REQUESTS}, else 2048.
+	MaxKeyRequests string `json:"max_key_requests,omitempty"`
+
 	app          *App
 	server       *caddyhttp.Server
 	allow        []netip.Prefix
@@ -61,6 +78,9 @@ type Proxy struct {
 	maxReplay    int64
 	maxSpool     int64
 	spoolDir     string
+	failures     int
+	tunnels      struct{ all, key, peer int }
+	requests     int // of a key
 	resolve      map[string]netip.Addr
 	interception *proxy.Interception // nil: off; its certificates come when the proxy opens
 	roots        *x509.CertPool      // nil: the system's
@@ -79,6 +99,11 @@ var (
 	maxReplayOption      = option{name: "purser_proxy max_replay", variable: "PURSER_PROXY_MAX_REPLAY"}
 	maxSpoolOption       = option{name: "purser_proxy max_spool", variable: "PURSER_PROXY_MAX_SPOOL"}
 	spoolDirOption       = option{name: "purser_proxy spool_dir", variable: "PURSER_PROXY_SPOOL_DIR"}
+	maxFailuresOption    = option{name: "purser_proxy max_failures", variable: "PURSER_PROXY_MAX_FAILURES"}
+	maxTunnelsOption     = option{name: "purser_proxy max_tunnels", variable: "PURSER_PROXY_MAX_TUNNELS"}
+	maxKeyTunnelsOption  = option{name: "purser_proxy max_key_tunnels", variable: "PURSER_PROXY_MAX_KEY_TUNNELS"}
+	maxPeerTunnelsOption = option{name: "purser_proxy max_peer_tunnels", variable: "PURSER_PROXY_MAX_PEER_TUNNELS"}
+	maxKeyRequestsOption = option{name: "purser_proxy max_key_requests", variable: "PURSER_PROXY_MAX_KEY_REQUESTS"}
 	prepayOption         = option{name: "purser_proxy prepay"}
 	resolveOption        = option{name: "purser_proxy resolve"}
 )
@@ -98,6 +123,9 @@ func (h *Proxy) Provision(ctx caddy.Context) (err error) {
 		return err
 	}
 	if h.spoolDir, err = spoolDirOption.value(h.SpoolDir); err != nil {
+		return err
+	}
+	if err := h.resolveBounds(); err != nil {
 		return err
 	}
 	if _, err := proxy.ParseHosts(h.Prepay...); err != nil {
@@ -154,6 +182,29 @@ func (h *Proxy) resolvePorts() error {
 	return nil
 }
 
+// resolveBounds reads how much is too much.
+func (h *Proxy) resolveBounds() (err error) {
+	for _, b := range []struct {
+		option
+		given string
+		into  *int
+	}{
+		{maxFailuresOption, h.MaxFailures, &h.failures},
+		{maxTunnelsOption, h.MaxTunnels, &h.tunnels.all},
+		{maxKeyTunnelsOption, h.MaxKeyTunnels, &h.tunnels.key},
+		{maxPeerTunnelsOption, h.MaxPeerTunnels, &h.tunnels.peer},
+		{maxKeyRequestsOption, h.MaxKeyRequests, &h.requests},
+	} {
+		if *b.into, err = b.most(b.given); err != nil {
+			return err
+		}
+		if *b.into == unbounded && b.into != &h.failures {
+			return b.errorf("needs a bound")
+		}
+	}
+	return nil
+}
+
 func (h *Proxy) site() *caddyhttp.Server { return h.server }
 
 func (h *Proxy) open(t *tenant) error {
@@ -175,7 +226,9 @@ func (h *Proxy) open(t *tenant) error {
 		PayOptions: proxy.PayOptions{
 			MaxReplay: h.maxReplay, MaxSpool: h.maxSpool, SpoolDir: h.spoolDir, Prepay: h.Prepay,
 			ChallengeHeaders: h.ChallengeHeaders, AllowHTTP: h.AllowHTTP, Declined: declinedByProxy,
+			MaxFailures: h.failures, Admission: s.bounds("proxy"),
 		},
+		MaxTunnels: h.tunnels.all, MaxKeyTunnels: h.tunnels.key, MaxPeerTunnels: h.tunnels.peer, MaxKeyRequests: h.requests,
 		Own: own, Refused: refusedByProxy, Logger: h.app.log.With("part", "proxy"),
 	}
 	if s.standin {
@@ -187,8 +240,7 @@ func (h *Proxy) open(t *tenant) error {
 	if h.forward, err = proxy.NewForward(o); err != nil {
 		return err
 	}
-	t.closers = append(t.closers, h.forward.Close)
-	t.retirers = append(t.retirers, h.forward.Retire)
+	t.serves(h.server, h.forward)
 	return nil
 }
 
@@ -251,6 +303,11 @@ func (h *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp
 //	    max_replay       <size>
 //	    max_spool        <size>|off
 //	    spool_dir        <folder>
+//	    max_failures     <number>|off
+//	    max_tunnels      <number>
+//	    max_key_tunnels  <number>
+//	    max_peer_tunnels <number>
+//	    max_key_requests <number>
 //	    prepay           <host>
 //	    challenge_header <name>
 //	    resolve          <name> <ip>
@@ -271,6 +328,8 @@ func (h *Proxy) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	}
 	single := map[string]*string{
 		"ports": &h.Ports, "max_replay": &h.MaxReplay, "max_spool": &h.MaxSpool, "spool_dir": &h.SpoolDir,
+		"max_failures": &h.MaxFailures, "max_tunnels": &h.MaxTunnels, "max_key_tunnels": &h.MaxKeyTunnels,
+		"max_peer_tunnels": &h.MaxPeerTunnels, "max_key_requests": &h.MaxKeyRequests,
 	}
 	for d.NextBlock(0) {
 		name := d.Val()

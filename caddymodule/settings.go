@@ -8,6 +8,7 @@ import (
 
 	"github.com/purserpay/purser/boltstore"
 	"github.com/purserpay/purser/chain"
+	"github.com/purserpay/purser/internal/admission"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/vault"
 	"github.com/purserpay/purser/x402"
@@ -55,12 +56,13 @@ type settings struct {
 	policy         pay.Policy
 	dailyGiven     bool // the daily budget is not the shipped default
 	networks       []x402.Network
+	admission      admission.Options
 }
 
 // resolve reads all options.
 func (a *App) resolve() (s settings, err error) {
 	steps := []func(*settings) error{
-		a.resolveStore, a.resolveKeys, a.resolveAddresses, a.resolvePayments, a.resolvePolicy,
+		a.resolveStore, a.resolveKeys, a.resolveAddresses, a.resolvePayments, a.resolvePolicy, a.resolveOverload,
 	}
 	for _, step := range steps {
 		if err := step(&s); err != nil {

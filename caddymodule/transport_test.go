@@ -199,6 +199,11 @@ func TestTransportIdempotencyKey(t *testing.T) {
 		closed(t)
 	}
 	v.expect(2, 2, 1)
+	resp, _ := do(t, newRequest(t, "GET", s.url()+"/x", nil, "Idempotency-Key", "k 1"))
+	if resp.StatusCode != 402 || resp.Header.Get("Purser-Declined") != "idempotency-key-invalid" {
+		t.Error(resp.Status, resp.Header)
+	}
+	v.expect(3, 2, 1)
 }
 
 // The first event reaches the client before the second is made.

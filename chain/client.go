@@ -7,6 +7,7 @@ package chain
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/big"
@@ -35,8 +36,6 @@ type Options struct {
 	Transport http.RoundTripper
 	// Logger is told when the RPC gets by with less than asked for; nil discards.
 	Logger *slog.Logger
-	// Clock is for forgetting what Identify remembers; nil is time.Now.
-	Clock pay.Clock
 }
 
 // Client is a pay.Chain. The RPC must serve calls at its `safe` block, or at `finalized` if it does not know `safe`.
@@ -44,12 +43,8 @@ type Client struct {
 	endpoint *endpoint.Endpoint
 	timeout  time.Duration
 	log      *slog.Logger
-	now      pay.Clock
 
 	unsafe sync.Once // the missing `safe` tag is logged once
-
-	mu    sync.Mutex
-	known map[identityKey]knownIdentity
 }
 
 var _ pay.Chain = (*Client)(nil)
@@ -62,18 +57,12 @@ func New(o Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{
-		endpoint: e, timeout: o.Timeout, log: o.Logger, now: o.Clock,
-		known: map[identityKey]knownIdentity{},
-	}
+	c := &Client{endpoint: e, timeout: o.Timeout, log: o.Logger}
 	if c.timeout <= 0 {
 		c.timeout = DefaultTimeout
 	}
 	if c.log == nil {
 		c.log = slog.New(slog.DiscardHandler)
-	}
-	if c.now == nil {
-		c.now = time.Now
 	}
 	if !e.Encrypted() {
 		c.log.Warn("PURSER_RPC_URL is plain http: what the chain says can be forged on the way")
@@ -84,19 +73,6 @@ func New(o Options) (*Client, error) {
 // Close ends idle connections.
 func (c *Client) Close() { c.endpoint.Close() }
 
-// identityKept is how long genesis and token of an RPC are taken as checked.
-const identityKept = time.Minute
-
-type identityKey struct {
-	chainID uint64
-	asset   x402.Address
-}
-
-type knownIdentity struct {
-	genesis string
-	until   time.Time
-}
-
 // MismatchError: the RPC serves another chain, or another token, than the pinned one.
 type MismatchError struct{ What, Got, Want string }
 
@@ -104,41 +80,57 @@ func (e *MismatchError) Error() string {
 	return fmt.Sprintf("PURSER_RPC_URL is for another chain: its %s is %s, not %s", e.What, e.Got, e.Want)
 }
 
-// Identify asks for the chain id each time, and for genesis and token at most once a minute while they are right. What
-// was learned comes with an error too. A *MismatchError says what differs.
+// Identify asks afresh each time. What was learned comes with an error too. A *MismatchError says what differs.
 func (c *Client) Identify(ctx context.Context, n x402.Network, a x402.Asset) (pay.ChainIdentity, error) {
-	var id pay.ChainIdentity
-	var err error
-	if id.ChainID, err = c.chainID(ctx); err != nil {
-		return id, err
+	return c.identify(ctx, n, a, atLatest)
+}
+
+// identify asks for chain id, genesis and token, the latter at a block, and whether these blocks are on the chain. It
+// asks for all at once: an RPC whose name is given to another machine meanwhile must not be taken for either, and
+// nobody waits for more than one answer.
+func (c *Client) identify(ctx context.Context, n x402.Network, a x402.Asset, when any, blocks ...block) (pay.ChainIdentity, error) {
+	var (
+		id         pay.ChainIdentity
+		genesis    block
+		separator  word
+		idErr      error
+		genesisErr error
+		tokenErr   error
+		blockErrs  = make([]error, len(blocks))
+		all        sync.WaitGroup
+	)
+	all.Go(func() { id.ChainID, idErr = c.chainID(ctx) })
+	all.Go(func() { genesis, genesisErr = c.blockNumbered(ctx, 0) })
+	all.Go(func() { separator, tokenErr = c.tokenCall(ctx, a.Address, when, selectorDomainSeparator) })
+	for i, b := range blocks {
+		all.Go(func() { blockErrs[i] = c.stillThere(ctx, b) })
 	}
-	if id.ChainID != n.ChainID {
+	all.Wait()
+	switch {
+	case idErr != nil:
+		return id, idErr
+	case id.ChainID != n.ChainID:
 		return id, &MismatchError{"chain id", fmt.Sprint(id.ChainID), fmt.Sprintf("%d (%s)", n.ChainID, n.Name)}
-	}
-	key := identityKey{n.ChainID, a.Address}
-	c.mu.Lock()
-	known := c.known[key]
-	c.mu.Unlock()
-	if c.now().Before(known.until) {
-		id.Genesis = known.genesis
-		return id, nil
-	}
-	genesis, err := c.blockNumbered(ctx, 0)
-	if err != nil {
-		return id, err
+	case genesisErr != nil:
+		return id, genesisErr
 	}
 	id.Genesis = genesis.Hash
-	separator, err := c.tokenCall(ctx, a.Address, atLatest, selectorDomainSeparator)
-	if err != nil {
-		return id, err
-	}
-	if separator != a.DomainSeparator {
+	switch {
+	case tokenErr != nil:
+		return id, tokenErr
+	case separator != a.DomainSeparator:
 		return id, &MismatchError{"DOMAIN_SEPARATOR of " + a.Address.String(), hexOf(separator[:]), hexOf(a.DomainSeparator[:])}
 	}
-	c.mu.Lock()
-	c.known[key] = knownIdentity{id.Genesis, c.now().Add(identityKept)}
-	c.mu.Unlock()
-	return id, nil
+	return id, errors.Join(blockErrs...)
+}
+
+// stillThere: a block that was read is the one of its number on the chain that the RPC leads to.
+func (c *Client) stillThere(ctx context.Context, b block) error {
+	now, err := c.blockNumbered(ctx, uint64(b.Number))
+	if err == nil && now.Hash != b.Hash {
+		err = fmt.Errorf("block %d was %s and is %s: the chain was reorganized, or the RPC leads to another one", b.Number, b.Hash, now.Hash)
+	}
+	return err
 }
 
 // Balance is the owner's token balance at the latest block.

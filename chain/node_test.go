@@ -1,6 +1,7 @@
 package chain_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -44,7 +45,7 @@ func mustNetwork() x402.Network {
 }
 
 func query() pay.TraceQuery {
-	return pay.TraceQuery{Asset: usdc, Created: created, Authorization: x402.Authorization{
+	return pay.TraceQuery{Network: base, Asset: usdc, Created: created, Authorization: x402.Authorization{
 		From: payer, To: payee, Value: x402.NewAmount(10_000),
 		ValidBefore: uint64(created.Unix()) + 60, Nonce: x402.Nonce{31: 9},
 	}}
@@ -79,6 +80,7 @@ type node struct {
 	broken      map[string]any // method → result or refusal, instead of the script
 	gone        bool           // states at a block's hash are refused
 	hidden      bool           // eth_getLogs finds nothing
+	fork        string         // last digit of the hashes of blocks that are not Base's; "": Base
 
 	mu    sync.Mutex
 	calls map[string]int
@@ -95,6 +97,11 @@ func onBase() *node {
 
 func hash(n uint64) string { return fmt.Sprintf("0x%063xf", n) }
 
+// hash is that of a block.
+func (n *node) hash(number uint64) string {
+	return strings.TrimSuffix(hash(number), "f") + cmp.Or(n.fork, "f")
+}
+
 func (n *node) time(number uint64) int64 { return n.genesisTime + int64(number)*n.interval }
 
 func (n *node) block(number uint64) any {
@@ -102,7 +109,7 @@ func (n *node) block(number uint64) any {
 		return nil
 	}
 	return map[string]any{
-		"number": fmt.Sprintf("0x%x", number), "hash": hash(number), "timestamp": fmt.Sprintf("0x%x", n.time(number)),
+		"number": fmt.Sprintf("0x%x", number), "hash": n.hash(number), "timestamp": fmt.Sprintf("0x%x", n.time(number)),
 		"transactions": []string{hash(1)}, "miner": payer.String(),
 	}
 }
@@ -111,7 +118,7 @@ func (n *node) log(topic string, from, to, data string) map[string]any {
 	topics := []string{topic, from, to}
 	return map[string]any{
 		"address": strings.ToLower(usdc.Address.String()), "topics": topics, "data": data, "removed": false,
-		"blockNumber": fmt.Sprintf("0x%x", n.event), "blockHash": hash(n.event), "transactionHash": hash(0xabc), "logIndex": "0x0",
+		"blockNumber": fmt.Sprintf("0x%x", n.event), "blockHash": n.hash(n.event), "transactionHash": hash(0xabc), "logIndex": "0x0",
 	}
 }
 
@@ -179,6 +186,9 @@ func (n *node) ethCall(params []json.RawMessage) any {
 			return refusal{-32000, "hash is not currently canonical"}
 		}
 		number, _ := strconv.ParseUint(at.BlockHash[2:65], 16, 64)
+		if at.BlockHash != n.hash(number) {
+			return refusal{-32000, "header for hash not found"}
+		}
 		if n.event != 0 && number >= n.event {
 			return fmt.Sprintf("0x%064x", 1)
 		}
@@ -198,7 +208,7 @@ func (n *node) getLogs(param json.RawMessage) any {
 		return none
 	}
 	if filter.BlockHash != "" {
-		if filter.BlockHash != hash(n.event) || n.transfer == 0 || filter.Topics[0] != topicTransfer {
+		if filter.BlockHash != n.hash(n.event) || n.transfer == 0 || filter.Topics[0] != topicTransfer {
 			return none
 		}
 		return []any{n.log(topicTransfer, padded(payer), padded(payee), fmt.Sprintf("0x%064x", n.transfer))}

@@ -27,7 +27,7 @@ type realPayer struct {
 
 func (p realPayer) authorize(nonce byte, validFor time.Duration) pay.TraceQuery {
 	now := time.Now()
-	return pay.TraceQuery{Asset: usdc, Created: now, Authorization: x402.Authorization{
+	return pay.TraceQuery{Network: base, Asset: usdc, Created: now, Authorization: x402.Authorization{
 		From: p.address, To: payee, Value: x402.NewAmount(10_000),
 		ValidBefore: uint64(now.Add(validFor).Unix()), Nonce: x402.Nonce{0: nonce},
 	}}
@@ -122,7 +122,10 @@ func TestOnARealChain(t *testing.T) {
 		"unused":   {unused, pay.Trace{}},
 	} {
 		got := poll(ctx, t, client, c.query, func(got pay.Trace) bool { return got.SafeUsed == c.want.SafeUsed })
-		got.SafeTime = time.Time{}
+		if got.Chain != id {
+			t.Errorf("%s: from %+v, want %+v", name, got.Chain, id)
+		}
+		got.SafeTime, got.Chain = time.Time{}, pay.ChainIdentity{}
 		if got != c.want {
 			t.Errorf("%s: trace %+v, want %+v", name, got, c.want)
 		}

@@ -17,9 +17,12 @@ const (
 	clockMargin = 10 * time.Minute
 	// startSlack is how much earlier than necessary a search may start.
 	startSlack = 2 * time.Minute
-	// maxRange is how many blocks are asked for at once: more is refused by many RPCs.
+	// maxRange is how many blocks are asked for at first: more is refused by many RPCs.
 	maxRange = 2000
-	// maxLogCalls bounds a search. At 2,000 blocks a call it reaches over two weeks of Base.
+	// maxGrown is how many blocks are asked for at once of an RPC that does not refuse.
+	maxGrown = 64 * maxRange
+	// maxLogCalls bounds a search. It reaches the beginning of Base where ranges may grow, and at 2,000 blocks a call
+	// over a week in both directions.
 	maxLogCalls = 400
 	// maxBlockCalls bounds the search for the block to start at: bisection needs at most 2 x 40.
 	maxBlockCalls = 80
@@ -37,60 +40,70 @@ type event struct {
 //
 // Whether it was used since the safe block is looked up only while that matters: not when the safe block shows it used,
 // and not when the safe block shows it expired, since no later block can use it then.
+//
+// Last of all the RPC is asked who it is, and whether the blocks that the answer rests on are on its chain. What it was
+// before proves nothing: its name may have been given to another machine in between.
 func (c *Client) Trace(ctx context.Context, q pay.TraceQuery) (pay.Trace, error) {
-	t, err := c.trace(ctx, q)
+	t, rests, err := c.trace(ctx, q)
+	if err == nil {
+		t.Chain, err = c.identify(ctx, q.Network, q.Asset, at(rests[0]), rests...)
+	}
 	if err != nil {
 		return pay.Trace{}, fmt.Errorf("trace authorization %s: %w", q.Authorization.Nonce, err)
 	}
 	return t, nil
 }
 
-func (c *Client) trace(ctx context.Context, q pay.TraceQuery) (pay.Trace, error) {
+// trace also returns the blocks that its answer rests on, the safe one first.
+func (c *Client) trace(ctx context.Context, q pay.TraceQuery) (pay.Trace, []block, error) {
 	safe, err := c.safeBlock(ctx)
 	if err != nil {
-		return pay.Trace{}, err
+		return pay.Trace{}, nil, err
 	}
+	rests := []block{safe}
 	used, err := c.used(ctx, q, safe)
 	if err != nil {
-		return pay.Trace{}, err
+		return pay.Trace{}, nil, err
 	}
 	t := pay.Trace{SafeUsed: used, SafeTime: time.Unix(int64(safe.Time), 0).UTC()}
-	var from, to uint64
+	var w window
 	switch {
 	case used:
-		to = uint64(safe.Number)
-		if from, err = c.startOf(ctx, q.Created.Add(-clockMargin), safe); err != nil {
-			return pay.Trace{}, err
+		w.top = uint64(safe.Number)
+		if w.start, err = c.startOf(ctx, q.Created.Add(-clockMargin), safe); err != nil {
+			return pay.Trace{}, nil, err
 		}
 	case uint64(safe.Time) >= q.Authorization.ValidBefore:
-		return t, nil
+		return t, rests, nil
 	default:
 		head, err := c.block(ctx, "latest")
 		if err != nil {
-			return pay.Trace{}, err
+			return pay.Trace{}, nil, err
 		}
 		if head.Number < safe.Number {
-			return pay.Trace{}, fmt.Errorf("the RPC's latest block %d is behind its safe block %d", head.Number, safe.Number)
+			return pay.Trace{}, nil, fmt.Errorf("the RPC's latest block %d is behind its safe block %d", head.Number, safe.Number)
 		}
 		if used, err = c.used(ctx, q, head); err != nil || !used {
-			return t, err
+			return t, rests, err
 		}
-		from, to = uint64(safe.Number)+1, uint64(head.Number)
+		w.floor, w.top = uint64(safe.Number)+1, uint64(head.Number)
+		w.start = w.floor
 	}
-	found, err := c.find(ctx, q, from, to)
+	found, err := c.find(ctx, q, w)
 	if err != nil {
-		return pay.Trace{}, err
+		return pay.Trace{}, nil, err
 	}
+	rests = append(rests, block{Number: found.log.BlockNumber, Hash: strings.ToLower(found.log.BlockHash)})
 	t.Canceled = found.canceled
 	t.Transaction = found.log.Transaction
 	t.SafeLogs = found.log.BlockNumber <= safe.Number
 	if !found.canceled {
 		if err := c.checkTransfer(ctx, q, found.log); err != nil {
-			return pay.Trace{}, err
+			return pay.Trace{}, nil, err
 		}
 		t.Used = true
 	}
-	return t, nil
+	return t, rests, nil
 }
 
 // safeBlock is the block that the RPC holds to be safe, or else the finalized one, which is older.
@@ -154,33 +167,44 @@ func (c *Client) startOf(ctx context.Context, moment time.Time, top block) (uint
 	return uint64(low.Number), nil
 }
 
-// find walks forward from the block in which the authorization can have been used first. Nearly always the first
-// call has it. A cancellation may come at any time.
-func (c *Client) find(ctx context.Context, q pay.TraceQuery, from, to uint64) (event, error) {
+// window is where a log may be: from floor to top, and nearly always soon after start.
+type window struct{ floor, start, top uint64 }
+
+// find looks for the log that used or canceled the authorization. Nearly always the first call has it. Once it is not
+// near the start, both ways are searched in turn, in growing steps: forward, because a cancellation may come at any
+// time, and backward, because our clock may have been far ahead when the payment was made.
+func (c *Client) find(ctx context.Context, q pay.TraceQuery, w window) (event, error) {
 	topics := []any{[]string{topicUsed, topicCanceled}, addressTopic(q.Authorization.From), q.Authorization.Nonce.String()}
-	first, size := from, uint64(maxRange)
-	for calls := 0; from <= to; calls++ {
-		if calls == maxLogCalls {
-			to = from - 1
-			break
+	below, above := w.start, w.start // what lies between has no log of it
+	size, grows := uint64(maxRange), true
+	for calls := 0; calls < maxLogCalls && (below > w.floor || above <= w.top); calls++ {
+		forward := above <= w.top && (above < w.start+maxRange || calls%2 == 0 || below == w.floor)
+		first, last := below-min(size, below-w.floor), below-1
+		if forward {
+			first, last = above, min(above+size-1, w.top)
 		}
-		last := min(from+size-1, to)
 		logs, err := c.logs(ctx, map[string]any{
-			"address": q.Asset.Address, "topics": topics, "fromBlock": quantity(from), "toBlock": quantity(last),
+			"address": q.Asset.Address, "topics": topics, "fromBlock": quantity(first), "toBlock": quantity(last),
 		})
-		if err != nil && tooMuch(err) && last > from {
-			size = (last - from + 1) / 2
+		switch asked := last - first + 1; {
+		case err != nil && asked > 1 && ctx.Err() == nil && (tooMuch(err) || asked > maxRange):
+			size, grows = asked/2, false
 			continue
-		}
-		if err != nil {
+		case err != nil:
 			return event{}, err
+		case len(logs) > 0:
+			return theEvent(q, logs, first, last)
 		}
-		if len(logs) > 0 {
-			return theEvent(q, logs, from, last)
+		if forward {
+			above = last + 1
+		} else {
+			below = first
 		}
-		from = last + 1
+		if grows {
+			size = min(2*size, maxGrown)
+		}
 	}
-	return event{}, fmt.Errorf("it is used, but blocks %d to %d have no log of it", first, to)
+	return event{}, fmt.Errorf("it is used, but blocks %d to %d have no log of it", below, above-1)
 }
 
 // theEvent is the only log that was found, if it is what was asked for.

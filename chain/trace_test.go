@@ -3,7 +3,9 @@ package chain_test
 import (
 	"bytes"
 	"log/slog"
+	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -39,6 +41,22 @@ func TestTrace(t *testing.T) {
 		},
 		{
 			name: "used before our clock's creation", change: func(n *node) { n.event = 1_000_000 - 299 }, at: 1_000_100,
+			want: pay.Trace{Used: true, Transaction: transaction, SafeUsed: true, SafeLogs: true},
+		},
+		{
+			name: "used long before our clock's creation", change: func(n *node) { n.event = 900_000 }, at: 1_000_100,
+			want: pay.Trace{Used: true, Transaction: transaction, SafeUsed: true, SafeLogs: true},
+		},
+		{
+			name: "used long before, small ranges only", change: func(n *node) { n.event, n.maxRange = 700_000, 2000 }, at: 1_000_100,
+			want: pay.Trace{Used: true, Transaction: transaction, SafeUsed: true, SafeLogs: true},
+		},
+		{
+			name: "used in the chain's first block", change: func(n *node) { n.event = 1 }, at: 1_000_100,
+			want: pay.Trace{Used: true, Transaction: transaction, SafeUsed: true, SafeLogs: true},
+		},
+		{
+			name: "used when our clock was years ahead", change: func(n *node) { n.event, n.genesisTime = 999_950, n.genesisTime-1e8 }, at: 1_000_100,
 			want: pay.Trace{Used: true, Transaction: transaction, SafeUsed: true, SafeLogs: true},
 		},
 		{
@@ -80,7 +98,6 @@ func TestTrace(t *testing.T) {
 		{name: "transfer of another amount", change: func(n *node) { n.event, n.transfer = 1_000_007, 9_999 }, fails: "no matching transfer"},
 		{name: "no transfer", change: func(n *node) { n.event, n.transfer = 1_000_007, 0 }, fails: "no matching transfer"},
 		{name: "used, but no log", change: func(n *node) { n.event, n.hidden = 1_000_007, true }, fails: "have no log of it"},
-		{name: "used long before", change: func(n *node) { n.event = 900_000 }, fails: "have no log of it"},
 		{name: "safe block gone", change: func(n *node) { n.gone = true }, fails: "not currently canonical"},
 		{name: "latest behind safe", change: func(n *node) { n.safe, n.head, n.lag = 1_000_005, 1_000_020, 16 }, fails: "behind its safe block"},
 		{name: "no blocks", change: func(n *node) { n.broken = map[string]any{"eth_getBlockByNumber": nil} }, fails: "does not have the block"},
@@ -118,7 +135,7 @@ func TestTrace(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			c.want.SafeTime = at(n, c.at)
+			c.want.SafeTime, c.want.Chain = at(n, c.at), pay.ChainIdentity{ChainID: 8453, Genesis: hash(0)}
 			if got != c.want {
 				t.Errorf("trace %+v\nwant  %+v", got, c.want)
 			}
@@ -198,8 +215,74 @@ func TestSearchIsShort(t *testing.T) {
 	if _, err := connect(t, n, chain.Options{}).Trace(t.Context(), query()); err != nil {
 		t.Fatal(err)
 	}
-	if blocks, logs := n.count("eth_getBlockByNumber"), n.count("eth_getLogs"); blocks > 4 || logs > 2 {
+	if blocks, logs := n.count("eth_getBlockByNumber"), n.count("eth_getLogs"); blocks > 6 || logs > 2 {
 		t.Errorf("%d blocks and %d times logs were asked for", blocks, logs)
+	}
+}
+
+// A search that finds nothing ends.
+func TestSearchIsBounded(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		maxRange uint64
+		calls    int
+	}{"ranges may grow": {0, 25}, "small ranges only": {500, 403}} {
+		n := onBase()
+		n.event, n.hidden, n.maxRange = 1_000_007, true, c.maxRange
+		_, err := connect(t, n, chain.Options{}).Trace(t.Context(), query())
+		if calls := n.count("eth_getLogs"); err == nil || calls > c.calls {
+			t.Errorf("%s: %v after %d calls", name, err, calls)
+		}
+	}
+}
+
+// moving is an RPC whose name is given to another machine after some calls, and given back after some more.
+type moving struct {
+	here, there *node
+	from, until int32
+	calls       *atomic.Int32
+}
+
+func (m moving) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if n := m.calls.Add(1); n >= m.from && n < m.until {
+		m.there.ServeHTTP(w, r)
+		return
+	}
+	m.here.ServeHTTP(w, r)
+}
+
+// An RPC that leads to another chain at any time before its identity is asked is no evidence, whatever it was before:
+// neither for a payment that did not happen there, nor for one that happened only there. Even a chain with the same id
+// and token that is there for some of the calls, and gone again for the last ones, is noticed by its blocks.
+func TestTraceFromAnRPCThatMoves(t *testing.T) {
+	t.Parallel()
+	other := func(n *node) *node { n.fork = "e"; return n }
+	for name, c := range map[string]struct {
+		here, there func(n *node)
+		calls       int32 // that a Trace makes before its last round
+		used        bool
+	}{
+		"unused there": {func(n *node) { n.event = 1_000_007 }, func(*node) {}, 2, true},
+		"used there":   {func(*node) {}, func(n *node) { n.event = 1_000_007 }, 6, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for from := int32(1); from <= c.calls; from++ {
+				for until := from + 1; until <= c.calls+2; until++ {
+					if until == c.calls+2 {
+						until = 100 // it is not given back
+					}
+					here, there := onBase(), other(onBase())
+					c.here(here)
+					c.there(there)
+					m := moving{here, there, from, until, &atomic.Int32{}}
+					got, err := connect(t, m, chain.Options{}).Trace(t.Context(), query())
+					if err == nil && got.Chain.Genesis == hash(0) && got.Used != c.used {
+						t.Errorf("calls %d to %d from another chain: %+v", from, until-1, got)
+					}
+				}
+			}
+		})
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/purserpay/purser/internal/breaker"
 	"github.com/purserpay/purser/internal/endpoint"
 	"github.com/purserpay/purser/pay"
 )
@@ -38,8 +39,12 @@ type Options struct {
 	Timeout time.Duration
 	// Transport carries the calls; nil is one that ignores the environment's proxy variables.
 	Transport http.RoundTripper
+	// MaxFailures is how many calls in a row may fail before no new payment is begun for a while: Client.Ready.
+	// Default: 5; negative: no bound.
+	MaxFailures int
 	// Logger is told of calls that ended without a verdict; nil discards.
 	Logger *slog.Logger
+	Clock  pay.Clock // default time.Now
 }
 
 // Client is a pay.Facilitator.
@@ -48,9 +53,14 @@ type Client struct {
 	key      string
 	timeout  time.Duration
 	log      *slog.Logger
+	now      pay.Clock
+	breaker  *breaker.Breaker // nil: none
 }
 
-var _ pay.Facilitator = (*Client)(nil)
+var (
+	_ pay.Facilitator = (*Client)(nil)
+	_ pay.Breaking    = (*Client)(nil)
+)
 
 // New checks the options. Its errors name the setting at fault and never repeat its value.
 func New(o Options) (*Client, error) {
@@ -68,7 +78,10 @@ func New(o Options) (*Client, error) {
 			return nil, errors.New("PURSER_FACILITATOR_KEY: only visible ASCII characters can be sent")
 		}
 	}
-	c := &Client{endpoint: e, key: o.Key, timeout: o.Timeout, log: o.Logger}
+	c := &Client{endpoint: e, key: o.Key, timeout: o.Timeout, log: o.Logger, now: o.Clock, breaker: newBreaker(o.MaxFailures)}
+	if c.now == nil {
+		c.now = time.Now
+	}
 	if c.timeout <= 0 {
 		c.timeout = DefaultTimeout
 	}
@@ -106,7 +119,7 @@ func (c *Client) Settle(ctx context.Context, x pay.Exchange) (pay.SettleAnswer, 
 	}, nil
 }
 
-// Probe is GET /supported: 200 and a list of kinds.
+// Probe is GET /supported: 200 and a list of kinds. A facilitator that answers that and fails at payments is not well.
 func (c *Client) Probe(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, min(probeTimeout, c.timeout))
 	defer cancel()
@@ -123,7 +136,7 @@ func (c *Client) Probe(ctx context.Context) error {
 	if err := json.Unmarshal(got.Body, &supported); err != nil || supported.Kinds == nil {
 		return &Error{Call: "supported", Status: got.Status, Reason: "answered without a list of kinds"}
 	}
-	return nil
+	return c.Failing()
 }
 
 // Error says why a call has no verdict. Its text names neither URL nor key. It is pay.ErrNotSent when nothing of the
@@ -150,15 +163,17 @@ func (c *Client) ask(ctx context.Context, call string, timeout time.Duration, x 
 	if err != nil {
 		return answer{}, &Error{Call: call, Reason: err.Error(), cause: err, notSent: true}
 	}
-	ctx, cancel := context.WithTimeout(ctx, min(timeout, c.timeout))
+	limited, cancel := context.WithTimeout(ctx, min(timeout, c.timeout))
 	defer cancel()
 	began := time.Now()
-	got, err := c.send(ctx, http.MethodPost, call, body)
+	got, err := c.send(limited, http.MethodPost, call, body)
 	if err != nil {
+		c.noAnswer(ctx)
 		c.log.Warn("facilitator gave no answer", "call", call, "error", err, "took", time.Since(began))
 		return answer{}, err
 	}
 	a, err := read(got.Body, verdict, func(s string) string { return c.endpoint.Scrub(s, secrets...) })
+	c.answered(got.Status, err == nil)
 	if err != nil {
 		err = &Error{
 			Call: call, Status: got.Status, cause: err,

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/purserpay/purser/internal/failpoint"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -60,6 +61,7 @@ func (a *Attempt) Depart() error {
 		a.Abandon("expired before it could be sent")
 		return &FailedError{Stage: StageVerify, Payment: a.row, Detail: "the authorization expired before it could be sent"}
 	}
+	failpoint.Here(failpoint.Departing)
 	a.departed, a.started = true, time.Now()
 	return nil
 }
@@ -121,12 +123,14 @@ func (a *Attempt) finish(answered, wait bool) {
 		defer a.payer.background.Done()
 		defer a.payer.letGo(a.hold)
 		a.pending.Wait()
+		failpoint.Here(failpoint.Releasing)
 		ctx, cancel := detached(a.caller)
 		defer cancel()
 		if settlement != nil {
 			both := *settlement
 			both.Release, both.Answered = true, answered
 			if a.payer.write(ctx, before, both) {
+				failpoint.Here(failpoint.Released)
 				return
 			}
 		}
@@ -134,6 +138,7 @@ func (a *Attempt) finish(answered, wait bool) {
 			// The lease lapses by itself; the payment then counts as unanswered.
 			a.payer.log.Warn("lease not released", "payment", o.PaymentID, "error", err)
 		}
+		failpoint.Here(failpoint.Released)
 	}
 	if wait {
 		release()
@@ -165,7 +170,9 @@ func (a *Attempt) record(ctx context.Context, o Outcome) error {
 	ctx, cancel := detached(ctx)
 	defer cancel()
 	sig := a.row.Signature
+	failpoint.Here(failpoint.Recording)
 	row, err := a.payer.record(ctx, a.row, a.outcome(o))
+	failpoint.Here(failpoint.Recorded)
 	if row != nil {
 		a.row = row
 		if a.row.Signature == nil && sig != nil && !row.Retired {
@@ -208,7 +215,9 @@ func (a *Attempt) recordSoon(o Outcome) {
 // write records an outcome that nobody waits for, and reports whether it was taken. A
 // settlement that is not accepted is at least noted.
 func (p *Payer) write(ctx context.Context, row *Payment, o Outcome) bool {
+	failpoint.Here(failpoint.Recording)
 	_, err := p.record(ctx, row, o)
+	failpoint.Here(failpoint.Recorded)
 	if err != nil && o.Verdict == VerdictSettled {
 		note := Outcome{PaymentID: o.PaymentID, Fence: o.Fence, At: o.At, Signature: o.Signature, Note: "receipt not accepted: " + err.Error()}
 		_, _ = p.record(ctx, row, note)

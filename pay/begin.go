@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/purserpay/purser/internal/failpoint"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -34,6 +35,9 @@ type Begin struct {
 	Policy         *Policy
 	PolicyRevision uint64
 
+	// Terms are what the challenge asks for; the zero value when it says nothing that could be paid.
+	Terms Terms
+
 	// New is the payment to journal; nil when the challenge cannot be paid at all.
 	New *Payment
 	// Declined is why no new payment may be made, if so. A repeat of an earlier payment is
@@ -41,8 +45,10 @@ type Begin struct {
 	Declined error
 
 	// Place is the monthly place; Limits are the other reservations, checked in order.
-	Place  Limit
-	Limits []Limit
+	Place   Limit
+	Limits  []Limit
+	attempt uint64 // the next one under the idempotency key; found by Decide
+
 	// MaxUnanswered bounds the host's open, unanswered payments; zero: no bound.
 	MaxUnanswered int
 }
@@ -58,6 +64,7 @@ const (
 	Stored             // a settled one: the stored answer, without a lease
 	Busy               // the payment is being sent by somebody else: wait and ask again
 	Expired            // open, and too late to send its payload again
+	Spent              // a settled one to be sent once more, whose payload was lost: see [Payment.Reconciled]
 )
 
 // Begun is what Begin decided. Payment is the row as written.
@@ -87,6 +94,19 @@ type BeginView interface {
 	PolicyRevision(keyID string) (uint64, error)
 	// Counter reads a counter.
 	Counter(c Counter) (x402.Amount, error)
+
+	// Attempts is the highest [Payment.Attempt] that payments under an idempotency key have,
+	// retired ones as well; 0: none.
+	Attempts(keyID, idempotencyKey string) (uint64, error)
+	// Nonce is that of an attempt: derived with a secret of the store, so that nobody else can
+	// foresee it, it is the same whenever it is asked for, also in a backup.
+	Nonce(keyID, idempotencyKey string, attempt uint64) x402.Nonce
+	// Restored is what is to be reconciled, nil for nothing: see [Reconciler].
+	Restored() (*Restore, error)
+	// AnyReconciled reports whether there are payments that are [Payment.Reconciled], and
+	// Reconciled finds the one with a nonce, or nil.
+	AnyReconciled() (bool, error)
+	Reconciled(nonce x402.Nonce) (*Payment, error)
 }
 
 // Decide finds what the call gets. When Begun.Leased, the store writes the payment and
@@ -94,8 +114,18 @@ type BeginView interface {
 //
 // Repeats are served whatever the policy says by now: what they get is journaled already.
 func (b *Begin) Decide(v BeginView) (Begun, []CounterChange, error) {
-	if begun, ok, err := b.repeat(v); err != nil || ok {
-		return begun, nil, err
+	b.attempt = 0
+	begun, ok, err := b.repeat(v)
+	if err == nil {
+		err = reconciled(v, begun.How)
+	}
+	switch {
+	case err != nil:
+		return Begun{}, nil, err
+	case ok && begun.How == Driven && begun.Payment.Refused:
+		return b.revive(v, begun)
+	case ok:
+		return begun, nil, nil
 	}
 	if err := b.current(v); err != nil {
 		return Begun{}, nil, err
@@ -124,6 +154,10 @@ func (b *Begin) Decide(v BeginView) (Begun, []CounterChange, error) {
 		}
 	}
 	p := b.New.Clone()
+	if b.attempt > 0 {
+		p.Attempt = b.attempt
+		p.Authorization.Nonce = v.Nonce(b.KeyID, b.IdempotencyKey, b.attempt)
+	}
 	var changes []CounterChange
 	for _, l := range append([]Limit{b.Place}, b.Limits...) {
 		p.Reservations = append(p.Reservations, l.Reservation)
@@ -131,6 +165,23 @@ func (b *Begin) Decide(v BeginView) (Begun, []CounterChange, error) {
 	}
 	p.Grant(b.Owner, b.Now.Add(LeaseTime))
 	return Begun{How: Created, Payment: p}, changes, nil
+}
+
+// revive takes again what the refusal of a doubted payment gave back, before it is driven
+// on: its monthly place, if there still is one.
+func (b *Begin) revive(v BeginView, begun Begun) (Begun, []CounterChange, error) {
+	p := begun.Payment // a copy
+	for _, r := range p.Reservations {
+		if r.Released && r.Release == ReleasePlace {
+			place := b.Place
+			place.Reservation = r
+			if err := check(v, place); err != nil {
+				return Begun{}, nil, err
+			}
+		}
+	}
+	p.Refused, p.Doubted = false, false
+	return begun, p.retake(0), nil
 }
 
 // current refuses a call that was judged by another policy than its key has now.
@@ -158,6 +209,9 @@ func (b *Begin) permit(v BeginView) error {
 
 // repeat serves a call that an earlier payment answers.
 func (b *Begin) repeat(v BeginView) (Begun, bool, error) {
+	if failpoint.Off(failpoint.Repeats) {
+		return Begun{}, false, nil
+	}
 	if b.Again != "" {
 		p, err := v.Payment(b.Again)
 		switch {
@@ -170,8 +224,11 @@ func (b *Begin) repeat(v BeginView) (Begun, bool, error) {
 	}
 	if b.IdempotencyKey != "" {
 		p, err := v.ByIdempotencyKey(b.KeyID, b.IdempotencyKey)
-		if err != nil || p == nil || !p.Lives() || p.Retired {
+		if err != nil {
 			return Begun{}, false, err
+		}
+		if p == nil || !p.Lives() || p.Retired {
+			return b.lost(v)
 		}
 		if p.Fingerprint != b.Fingerprint {
 			return Begun{}, false, ErrIdempotencyReused
@@ -223,7 +280,7 @@ func (b *Begin) serve(p *Payment) Begun {
 
 // check refuses when the reservation would pass its limit.
 func check(v BeginView, l Limit) error {
-	if l.Max == nil {
+	if l.Max == nil || failpoint.Off(failpoint.Limits) {
 		return nil
 	}
 	have, err := v.Counter(l.Counter)

@@ -19,7 +19,8 @@ var errForeignChain = errors.New("the RPC (PURSER_RPC_URL) is on another chain t
 // errUnwatched: there is no RPC for the payment's network, so the chain says nothing of it.
 var errUnwatched = errors.New("no RPC for this network")
 
-// chainIdentity remembers for a while what checking the RPC for an asset gave.
+// chainIdentity remembers for a while what checking the RPC for an asset gave. That is good
+// enough for balances and for health. Evidence brings its own identity, see [Payer.trace].
 type chainIdentity struct {
 	turn chan struct{} // of one: the RPC is asked once, and whoever waits need not wait for ever
 
@@ -27,6 +28,7 @@ type chainIdentity struct {
 	checked map[x402.Address]identityCheck // by the asset's address, which is pinned to one network
 	// networks, by chain id: whether the RPC serves them; those not asked about are missing.
 	networks map[uint64]bool
+	world    string // the store's, once it is recorded
 }
 
 func newChainIdentity() chainIdentity {
@@ -66,9 +68,9 @@ func (c *chainIdentity) remembered(a x402.Asset, now time.Time) (identityCheck, 
 	return check, ok && now.Before(check.until)
 }
 
-// checkChain makes sure that what the RPC says counts as evidence: pinned chain id and
-// token, and the genesis hash recorded with the store (DESIGN §3). errUnwatched when the
-// RPC is for another network.
+// checkChain makes sure that the RPC is one whose word counts: pinned chain id and token,
+// and the genesis hash recorded with the store (DESIGN §3). errUnwatched when the RPC is for
+// another network.
 func (p *Payer) checkChain(ctx context.Context, n x402.Network, a x402.Asset) error {
 	if c, ok := p.identity.remembered(a, p.now()); ok {
 		return c.err
@@ -108,12 +110,25 @@ func (p *Payer) identify(ctx context.Context, n x402.Network, a x402.Asset) erro
 	p.identity.mu.Lock()
 	p.identity.networks[n.ChainID] = true
 	p.identity.mu.Unlock()
+	return p.sameWorld(ctx, id)
+}
+
+// sameWorld holds an RPC's genesis against the one that is recorded with the store.
+func (p *Payer) sameWorld(ctx context.Context, id ChainIdentity) error {
 	if id.Genesis == "" {
 		return errors.New("the RPC did not name its genesis block")
 	}
-	world, err := p.store.SetWorld(ctx, id.Genesis)
-	if err != nil {
-		return err
+	p.identity.mu.Lock()
+	world := p.identity.world
+	p.identity.mu.Unlock()
+	if world == "" {
+		var err error
+		if world, err = p.store.SetWorld(ctx, id.Genesis); err != nil {
+			return err
+		}
+		p.identity.mu.Lock()
+		p.identity.world = world
+		p.identity.mu.Unlock()
 	}
 	if world != id.Genesis && world != SandboxWorld {
 		return fmt.Errorf("%w: genesis %s instead of %s", errForeignChain, id.Genesis, world)
@@ -144,6 +159,9 @@ func (p *Payer) unserved(n x402.Network, id ChainIdentity, err error) error {
 
 // trace asks the chain what became of a payment's authorization. errUnwatched without an
 // RPC for its network.
+//
+// What is remembered of the RPC only says whether to ask it. Its answer counts by the
+// identity that comes with it, of the moment of the answer: names move between machines.
 func (p *Payer) trace(ctx context.Context, row *Payment) (Trace, error) {
 	if p.opts.Chain == nil {
 		return Trace{}, errUnwatched
@@ -155,8 +173,15 @@ func (p *Payer) trace(ctx context.Context, row *Payment) (Trace, error) {
 	if err := p.checkChain(ctx, n, a); err != nil {
 		return Trace{}, fmt.Errorf("checking the chain: %w", err)
 	}
-	t, err := p.opts.Chain.Trace(ctx, TraceQuery{Asset: a, Authorization: row.Authorization, Created: row.Created})
+	t, err := p.opts.Chain.Trace(ctx, TraceQuery{Network: n, Asset: a, Authorization: row.Authorization, Created: row.Created})
 	if err != nil {
+		return Trace{}, fmt.Errorf("tracing payment %s: %w", row.ID, err)
+	}
+	if err = p.sameWorld(ctx, t.Chain); err == nil && t.Chain.ChainID != n.ChainID {
+		err = fmt.Errorf("%w: chain id %d instead of %d", errForeignChain, t.Chain.ChainID, n.ChainID)
+	}
+	if err != nil {
+		p.log.Error("evidence from the chain is ignored", "payment", row.ID, "error", err)
 		return Trace{}, fmt.Errorf("tracing payment %s: %w", row.ID, err)
 	}
 	return t, nil
@@ -193,7 +218,7 @@ func (p *Payer) balanceLimit(ctx context.Context, c choice, t Terms) Limit {
 	if p.opts.Chain == nil {
 		return l
 	}
-	have, err := p.balance(ctx, c)
+	have, err := p.balanceSoon(ctx, c)
 	if errors.Is(err, errUnwatched) {
 		return l
 	}

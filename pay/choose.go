@@ -18,6 +18,7 @@ type choice struct {
 	asset       x402.Asset
 	wallet      Wallet
 	validity    time.Duration
+	giveBack    func() // of the facilitator's turn; nil: none was taken
 }
 
 // HeaderError: the challenge has no entry that could be read as a requirement.

@@ -95,6 +95,14 @@ func (e *FailedError) Error() string {
 
 func (e *FailedError) Unwrap() error { return e.Cause }
 
+// SpentError: the request was paid, and the payload that the seller would have to get is
+// lost with the books that had it.
+type SpentError struct{ Payment *Payment }
+
+func (e *SpentError) Error() string {
+	return fmt.Sprintf("the request was paid with payment %s, whose payload is lost", e.Payment.ID)
+}
+
 // OpenError: a repeat met a payment whose outcome is not known yet and that cannot be
 // driven on now: somebody else is sending it, or it has expired.
 type OpenError struct{ Payment *Payment }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/purserpay/purser/internal/failpoint"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -16,6 +17,7 @@ func (a *Attempt) Receipt(r x402.Receipt) {
 	if a.row.State == Settled && a.row.Transaction != "" {
 		return
 	}
+	failpoint.Here(failpoint.ReceiptSeen)
 	a.recordSoon(a.payer.receiptOutcome(a.caller, a.row, r))
 }
 
@@ -106,7 +108,9 @@ func (p *Payer) PostReceipt(ctx context.Context, k Key, id string, r x402.Receip
 	if row.Retired {
 		return row, nil
 	}
+	failpoint.Here(failpoint.ReceiptPosted)
 	written, err := p.record(ctx, row, o)
+	failpoint.Here(failpoint.ReceiptRecorded)
 	if err != nil && o.Verdict == VerdictSettled {
 		o.Verdict, o.Transaction, o.EventID = Unclear, "", ""
 		o.Note = "receipt not accepted: " + err.Error()

@@ -12,13 +12,15 @@ import (
 
 // Health is what GET /health tells (DESIGN §5). Texts carry no secrets and no URLs.
 type Health struct {
-	OK          bool // false when the store fails
+	OK          bool // false when nothing can be paid
 	Store       Probe
 	StoreKind   string
 	Facilitator Probe
 	RPC         Probe // of all networks: its error names those without evidence from the chain
 	Network     x402.Network
 	Wallets     string // provider's name
+	// Reconciling is set, and OK is false, until a restored store is reconciled.
+	Reconciling *ReconcileStatus
 }
 
 // Probe is the state of something purser depends on.
@@ -41,8 +43,11 @@ func (p *Payer) Health(ctx context.Context) Health {
 	network := p.opts.Networks[0]
 	h := Health{StoreKind: p.store.Kind(), Network: network, Wallets: p.opts.Wallets.Name()}
 	err := p.store.Health(ctx)
+	if err == nil {
+		h.Reconciling, err = p.Reconciling(ctx)
+	}
 	h.Store = Probe{Configured: true, OK: err == nil, Err: err}
-	h.OK = err == nil
+	h.OK = err == nil && h.Reconciling == nil
 
 	p.health.mu.Lock()
 	defer p.health.mu.Unlock()

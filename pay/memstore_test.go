@@ -30,6 +30,7 @@ type memStore struct {
 	counters map[pay.Counter]x402.Amount
 	world    string
 	down     bool // Begin and Record fail with ErrUnavailable
+	restore  *pay.Restore
 }
 
 func newMemStore() *memStore {
@@ -219,6 +220,34 @@ func (v memView) CountUnanswered(keyID, host string, now time.Time, _ int) (int,
 
 func (v memView) PolicyRevision(keyID string) (uint64, error) {
 	return v.keys[keyID].PolicyRevision, nil
+}
+
+func (v memView) Restored() (*pay.Restore, error) { return v.restore, nil }
+
+func (v memView) Attempts(keyID, key string) (n uint64, err error) {
+	for _, p := range v.payments {
+		if p.KeyID == keyID && p.IdempotencyKey == key {
+			n = max(n, p.Attempt)
+		}
+	}
+	return n, nil
+}
+
+func (v memView) Nonce(keyID, key string, attempt uint64) x402.Nonce {
+	return x402.Nonce(pay.HashOf(keyID, key, fmt.Sprint(attempt)))
+}
+
+func (v memView) AnyReconciled() (bool, error) {
+	return slices.ContainsFunc(v.sorted(), func(p *pay.Payment) bool { return p.Reconciled }), nil
+}
+
+func (v memView) Reconciled(n x402.Nonce) (*pay.Payment, error) {
+	for _, p := range v.payments {
+		if p.Reconciled && p.Authorization.Nonce == n {
+			return p.Clone(), nil
+		}
+	}
+	return nil, nil
 }
 
 func (v memView) Counter(c pay.Counter) (x402.Amount, error) { return v.counters[c], nil }
@@ -413,6 +442,62 @@ func (m *memStore) SpendEvents(_ context.Context, keyID string, q pay.SpendQuery
 func (m *memStore) Counter(_ context.Context, c pay.Counter) (x402.Amount, error) {
 	defer m.lock()()
 	return m.counters[c], nil
+}
+
+func (m *memStore) AllWallets(_ context.Context, after string, limit int) ([]pay.Wallet, error) {
+	defer m.lock()()
+	all := slices.SortedFunc(slices.Values(m.wallets), func(a, b pay.Wallet) int { return strings.Compare(a.ID, b.ID) })
+	all = slices.DeleteFunc(all, func(w pay.Wallet) bool { return w.ID <= after })
+	return all[:min(limit, len(all))], nil
+}
+
+func (m *memStore) Restored(context.Context) (*pay.Restore, error) {
+	defer m.lock()()
+	if m.restore == nil {
+		return nil, nil
+	}
+	r := *m.restore
+	r.Scans = maps.Clone(r.Scans)
+	return &r, nil
+}
+
+func (m *memStore) Reconcile(_ context.Context, s pay.ReconcileStep) (booked []*pay.Payment, err error) {
+	defer m.lock()()
+	if m.restore == nil {
+		return nil, pay.ErrNotReconciling
+	}
+	for _, p := range s.Found {
+		if slices.ContainsFunc(m.sorted(), func(q *pay.Payment) bool {
+			return q.Authorization.From == p.Authorization.From && q.Authorization.Nonce == p.Authorization.Nonce
+		}) {
+			continue
+		}
+		fx := p.Booking()
+		m.apply(fx.Counters)
+		m.payments[p.ID] = p.Clone()
+		m.events = append(m.events, *fx.Event)
+		booked = append(booked, p.Clone())
+	}
+	m.restore.Advance(s, len(booked))
+	return booked, nil
+}
+
+func (m *memStore) AcceptRisk(_ context.Context, a pay.Acceptance) error {
+	defer m.lock()()
+	if m.restore == nil {
+		return pay.ErrNotReconciling
+	}
+	m.restore.Accepted = &a
+	return nil
+}
+
+func (m *memStore) EndReconciling(context.Context, time.Time) error {
+	defer m.lock()()
+	if m.restore == nil {
+		return pay.ErrNotReconciling
+	}
+	m.restore = nil
+	return nil
 }
 
 func (m *memStore) World(context.Context) (string, error) { return m.world, nil }

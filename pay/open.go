@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/purserpay/purser/internal/failpoint"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -30,6 +31,9 @@ type Request struct {
 	// Again is the payment that this very call has made already: it is driven on, and
 	// never replaced by a new one.
 	Again string
+	// Refuse, when set, is why no new payment is to be made. An earlier one that the call
+	// repeats is driven on all the same.
+	Refuse error
 }
 
 // HTTPRequest identifies a request at the proxy and the transport.
@@ -59,7 +63,7 @@ const pollRepeat = 250 * time.Millisecond
 // end the attempt with Finish.
 //
 // Errors: *InputError, *HeaderError, *NoWalletError, *x402.UnsupportedError, ErrQuota,
-// *PolicyError, *FailedError, *OpenError, ErrIdempotencyReused, ErrCallerGone, ErrUnavailable.
+// *PolicyError, *FailedError, *OpenError, *SpentError, ErrIdempotencyReused, ErrCallerGone, ErrUnavailable.
 func (p *Payer) Open(ctx context.Context, r Request) (*Attempt, error) {
 	if err := p.enter(); err != nil {
 		return nil, err
@@ -114,6 +118,11 @@ func (p *Payer) try(ctx context.Context, r Request) (*Attempt, Begun, error) {
 	if err != nil {
 		return nil, Begun{}, err
 	}
+	defer func() {
+		if c.giveBack != nil {
+			c.giveBack()
+		}
+	}()
 	if ctx.Err() != nil {
 		return nil, Begun{}, ErrCallerGone
 	}
@@ -128,6 +137,7 @@ func (p *Payer) try(ctx context.Context, r Request) (*Attempt, Begun, error) {
 		return nil, Begun{}, ErrCallerGone
 	}
 	b.Now = p.now().UTC() // others were asked meanwhile; the lease starts now
+	failpoint.Here(failpoint.Decided)
 	started := time.Now()
 	begun, err := p.store.Begin(ctx, b)
 	p.opts.Observer.Took("journal", time.Since(started))
@@ -143,17 +153,24 @@ func (p *Payer) try(ctx context.Context, r Request) (*Attempt, Begun, error) {
 		return nil, begun, nil
 	case Expired:
 		return nil, begun, &OpenError{Payment: begun.Payment}
+	case Spent:
+		return nil, begun, &SpentError{Payment: begun.Payment}
 	case Stored:
 		a := &Attempt{payer: p, how: Stored, row: begun.Payment, caller: ctx}
+		if begun.Payment.Reconciled {
+			return a, begun, nil // its payload is lost, and another one would buy nothing
+		}
 		if err := a.sign(ctx, c.wallet); err != nil { // a crash may have come before its signature was kept
 			return nil, begun, err
 		}
 		return a, begun, nil
 	case Created:
+		c.giveBack = nil // the payment is the one that was let through
 		p.opts.Observer.Began(begun.Payment)
 	default:
 		h = p.attend(ctx, begun.Payment.ID, b)
 	}
+	failpoint.Here(failpoint.Journaled)
 	h.fence = begun.Payment.Lease.Fence
 	p.background.Add(1) // until the lease is released
 	a := &Attempt{payer: p, how: begun.How, row: begun.Payment, hold: h, caller: ctx}
@@ -166,6 +183,7 @@ func (p *Payer) try(ctx context.Context, r Request) (*Attempt, Begun, error) {
 		a.finish(false, true)
 		return nil, begun, err
 	}
+	failpoint.Here(failpoint.Signed)
 	return a, begun, nil
 }
 
@@ -197,7 +215,7 @@ func (p *Payer) propose(ctx context.Context, r Request) (*Begin, choice, error) 
 	terms := termsOf(r.Settlement, c.network, c.asset, c.requirement)
 	b.identify(r, terms)
 	if b.Declined == nil {
-		b.Declined = p.unable(r, c)
+		c.giveBack, b.Declined = p.unable(r, c)
 	}
 	var balance Limit
 	if b.Declined == nil {
@@ -243,15 +261,23 @@ func (p *Payer) terms(r Request) (Terms, bool) {
 	return Terms{}, false
 }
 
-// unable says why a payment that policy allows cannot be made all the same.
-func (p *Payer) unable(r Request, c choice) error {
+// unable says why a payment that policy allows cannot be made all the same. If it can,
+// giveBack, when not nil, is for a call that makes none after all.
+func (p *Payer) unable(r Request, c choice) (giveBack func(), err error) {
 	switch {
+	case r.Refuse != nil:
+		return nil, r.Refuse
 	case c.wallet.Address == nil:
-		return &FailedError{Stage: StageVerify, Detail: ErrNoAddress.Error(), Cause: ErrNoAddress}
-	case r.Settlement == SettlePayer && p.opts.Facilitator == nil:
-		return &FailedError{Stage: StageVerify, Detail: detailNoFacilitator}
+		return nil, &FailedError{Stage: StageVerify, Detail: ErrNoAddress.Error(), Cause: ErrNoAddress}
+	case r.Settlement != SettlePayer:
+		return nil, nil
+	case p.opts.Facilitator == nil:
+		return nil, &FailedError{Stage: StageVerify, Detail: detailNoFacilitator}
 	}
-	return nil
+	if giveBack, err = p.ready(); err != nil {
+		return nil, unavailable(err)
+	}
+	return giveBack, nil
 }
 
 // identify sets what repeats are recognized by (DESIGN §3).
@@ -262,6 +288,7 @@ func (b *Begin) identify(r Request, t Terms) {
 	} else {
 		b.Fingerprint = HashOf("rest", r.URL, t.String())
 	}
+	b.Terms = t
 	b.Identity = HashOf(r.Task, hex.EncodeToString(b.Fingerprint[:]))
 }
 

@@ -32,6 +32,8 @@ type Outcome struct {
 	Fence   uint64
 	At      time.Time
 	Verdict Verdict
+	// Doubted: a refusal that the chain may contradict. See [Payment.Doubted].
+	Doubted bool
 
 	Transaction string // 0x + 64 hex, or ""
 	// ClaimedTransaction: Transaction is somebody's claim (a receipt). If another
@@ -135,11 +137,12 @@ func (p *Payment) applyVerdict(o Outcome, held bool, fx *Effects) error {
 		}
 	case VerdictRefused:
 		if p.State == Open && !p.Refused {
-			p.Refused, p.Reason = true, o.Reason
+			p.Refused, p.Doubted, p.Reason = true, o.Doubted, o.Reason
 			fx.Counters = p.release(AtRefused)
 		}
 	case VerdictExpired:
 		if p.State == Open && p.Refused {
+			p.Doubted = p.Doubted && o.Doubted
 			fx.Counters = p.release(AtRefusedExpired)
 		}
 	case VerdictAbsent:
@@ -201,7 +204,7 @@ func (p *Payment) settle(o Outcome, fx *Effects) {
 		p.note(o.At, "settled after it was void")
 	}
 	p.close(Settled, o)
-	p.Refused, p.Unresolved = false, false
+	p.Refused, p.Doubted, p.Unresolved = false, false, false
 	p.Transaction = o.Transaction
 	fx.Counters = append(p.release(AtSettled), p.retake(AtSettled)...)
 	// A free answer is no price: it would let the next one ask anything.

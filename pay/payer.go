@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/purserpay/purser/internal/breaker"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -59,9 +60,12 @@ type Payer struct {
 
 	identity chainIdentity
 	balances balanceCache
+	slowRPC  *breaker.Breaker // for balances
 	verified verifiedTerms
 	health   healthCache
 	earlier  earlier
+
+	reconcile reconciling
 }
 
 // New makes a Payer. Close it to wait for what is in flight.
@@ -93,7 +97,7 @@ func New(o Options) (*Payer, error) {
 	setDefault(&o.RepeatWait, 30*time.Second)
 	return &Payer{
 		opts: o, store: o.Store, log: o.Logger, now: o.Clock,
-		owner: uuid.NewString(), holds: make(map[string]*hold), identity: newChainIdentity(),
+		owner: uuid.NewString(), holds: make(map[string]*hold), identity: newChainIdentity(), slowRPC: newBalanceBreaker(),
 	}, nil
 }
 

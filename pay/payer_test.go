@@ -43,7 +43,7 @@ func (w *world) placeCount() string {
 	return w.counter(pay.PlaceCounter(w.key.Owner(), w.chain.clock()))
 }
 
-func failedState(t *testing.T, err error) *pay.Payment {
+func failedState(t testing.TB, err error) *pay.Payment {
 	t.Helper()
 	var f *pay.FailedError
 	if !errors.As(err, &f) || f.Payment == nil {

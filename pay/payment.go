@@ -118,16 +118,23 @@ type Payment struct {
 
 	Offer         x402.Offer // what the payload echoes; dropped RetainPayload after closing
 	Authorization x402.Authorization
+	// Attempt numbers the payments under an idempotency key, from 1; its nonce is derived from
+	// both. 0: the nonce is random.
+	Attempt uint64 `json:",omitempty"`
 	// Signature is kept once known; until then signing again yields the same
 	// authorization (same nonce), which can move money only once.
 	Signature *x402.Signature `json:",omitempty"`
 
 	State      State
-	Refused    bool      `json:",omitempty"` // our facilitator declined; counts as void for repeats
-	Unresolved bool      `json:",omitempty"` // expired, and no evidence to be had
-	Confirmed  bool      `json:",omitempty"` // seen on chain at a safe block past ValidBefore
-	Disputed   bool      `json:",omitempty"` // claimed settled, disproved by the chain
-	Closed     time.Time `json:",omitzero"`  // when it became settled or void
+	Refused    bool `json:",omitempty"` // our facilitator declined; counts as void for repeats, unless it is doubted
+	Doubted    bool `json:",omitempty"` // declined when it had the payload to send: the chain has the last word
+	Unresolved bool `json:",omitempty"` // expired, and no evidence to be had
+	Confirmed  bool `json:",omitempty"` // seen on chain at a safe block past ValidBefore
+	Disputed   bool `json:",omitempty"` // claimed settled, disproved by the chain
+	// Reconciled: only the chain tells of it, because the books were restored from an earlier
+	// backup. What it was for and its payload are lost.
+	Reconciled bool      `json:",omitempty"`
+	Closed     time.Time `json:",omitzero"` // when it became settled or void
 	// Resolution is an operator's word, if it was needed.
 	Resolution *Resolution `json:",omitempty"`
 
@@ -188,8 +195,10 @@ func (p *Payment) Sendable(now time.Time) bool {
 	return now.Add(ResendMargin).Before(p.ValidBefore())
 }
 
-// Lives reports whether the payment counts for repeats: not void and not refused.
-func (p *Payment) Lives() bool { return p.State != Void && (p.State != Open || !p.Refused) }
+// Lives reports whether the payment counts for repeats: not void and not refused without doubt.
+func (p *Payment) Lives() bool {
+	return p.State != Void && (p.State != Open || !p.Refused || p.Doubted)
+}
 
 // Awaited reports whether a repeat without an idempotency key may still get this
 // payment; stores index such payments by (KeyID, Identity).
@@ -209,7 +218,7 @@ func (p *Payment) Flags() []string {
 	for _, f := range []struct {
 		set  bool
 		name string
-	}{{p.Refused, "refused"}, {p.Unresolved, "unresolved"}, {p.Confirmed, "confirmed"}, {p.Disputed, "disputed"}} {
+	}{{p.Refused, "refused"}, {p.Unresolved, "unresolved"}, {p.Confirmed, "confirmed"}, {p.Disputed, "disputed"}, {p.Reconciled, "reconciled"}} {
 		if f.set {
 			flags = append(flags, f.name)
 		}
@@ -223,7 +232,7 @@ func (p *Payment) Labels() []string { return append([]string{string(p.State)}, p
 // ValidLabel reports whether s is a state or a flag.
 func ValidLabel(s string) bool {
 	switch s {
-	case string(Open), string(Settled), string(Void), "refused", "unresolved", "confirmed", "disputed":
+	case string(Open), string(Settled), string(Void), "refused", "unresolved", "confirmed", "disputed", "reconciled":
 		return true
 	}
 	return false

@@ -84,8 +84,10 @@ type ChainIdentity struct {
 	Genesis string // block 0's hash, 0x + 64 hex
 }
 
-// TraceQuery names an authorization and when it was made, which bounds the search.
+// TraceQuery names an authorization and when it was made, by our clock, which is where the
+// search starts.
 type TraceQuery struct {
+	Network       x402.Network
 	Asset         x402.Asset
 	Authorization x402.Authorization
 	Created       time.Time
@@ -93,6 +95,9 @@ type TraceQuery struct {
 
 // Trace is what the chain says about an authorization.
 type Trace struct {
+	// Chain is where the rest comes from: the RPC was asked after everything else, checked
+	// against the pinned table like that of Identify, and has the blocks that the rest is about.
+	Chain ChainIdentity
 	// Used: AuthorizationUsed with the matching Transfer was found, in Transaction.
 	Used bool
 	// Canceled: AuthorizationCanceled was found.

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/purserpay/purser/internal/failpoint"
 )
 
 // Recover runs recovery until ctx ends: it observes, closes what evidence allows, and
@@ -15,6 +17,9 @@ import (
 func (p *Payer) Recover(ctx context.Context) {
 	tick := time.NewTicker(recoverEvery)
 	defer tick.Stop()
+	var reconciling sync.WaitGroup
+	reconciling.Go(func() { p.Reconcile(ctx) })
+	defer reconciling.Wait()
 	for {
 		for {
 			n, err := p.RecoverOnce(ctx)
@@ -53,6 +58,9 @@ func (p *Payer) RecoverOnce(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("listing due payments: %w", err)
 	}
+	if due, err = p.openFirst(ctx, due, now); err != nil {
+		return 0, err
+	}
 	due = slices.DeleteFunc(due, func(row *Payment) bool {
 		return row.Lease.Live(now) || row.Lease.Owner != "" && p.held(row.ID)
 	})
@@ -69,7 +77,7 @@ func (p *Payer) recoverAll(ctx context.Context, due []*Payment) (int, error) {
 	var looked atomic.Int64
 	var all sync.WaitGroup
 	rows := make(chan *Payment)
-	for range min(recoverAtOnce, len(due)) {
+	for range min(atOnce(len(due)), len(due)) {
 		all.Go(func() {
 			for row := range rows {
 				switch err := p.recoverPayment(ctx, row); {
@@ -121,9 +129,11 @@ func (p *Payer) lookAt(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
+	failpoint.Here(failpoint.RecoveryAcquired)
 	look, cancel := context.WithTimeout(ctx, LeaseTime/2)
 	defer cancel()
 	o := p.look(look, row)
+	failpoint.Here(failpoint.RecoveryLooked)
 	o.PaymentID, o.Fence, o.At = row.ID, row.Lease.Fence, p.now().UTC()
 	o.Looked = true
 	after := row.Clone()
@@ -136,6 +146,7 @@ func (p *Payer) lookAt(ctx context.Context, id string) error {
 	write, cancelWrite := detached(ctx)
 	defer cancelWrite()
 	_, err = p.record(write, row, o)
+	failpoint.Here(failpoint.RecoveryRecorded)
 	return err
 }
 
@@ -160,8 +171,10 @@ func (p *Payer) look(ctx context.Context, row *Payment) Outcome {
 	case row.State != Open && !now.Before(row.Closed.Add(RetainPayload)):
 		return Outcome{Retire: true}
 	case row.State != Open:
-	case row.Refused && row.reserves(AtRefusedExpired) && !now.Before(row.ValidBefore().Add(RepeatGrace)):
-		return Outcome{Verdict: VerdictExpired}
+	case row.Refused && !now.Before(row.ValidBefore().Add(RepeatGrace)) &&
+		(row.reserves(AtRefusedExpired) || row.Doubted && !p.watches(row.Terms.Network)):
+		// Nobody will say more about a doubted refusal once there is no RPC any more.
+		return Outcome{Verdict: VerdictExpired, Doubted: p.watches(row.Terms.Network)}
 	case !row.Refused && !row.Unresolved && !now.Before(told):
 		return Outcome{Verdict: VerdictAbsent}
 	}

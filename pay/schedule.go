@@ -12,6 +12,9 @@ const (
 	// recoverAtOnce is how many payments are looked at at the same time. One that the RPC
 	// takes long for holds up no other.
 	recoverAtOnce = 8
+	// recoverBehind is recoverAtOnce while a whole batch is due: a backlog of settled payments to be
+	// confirmed would hold up the open ones behind it.
+	recoverBehind = 32
 	firstLook     = 20 * time.Second // after a payment was journaled
 	maxBackoff    = 10 * time.Minute
 	lateBackoff   = time.Hour      // for what the RPC has given no answer about for long
@@ -73,4 +76,12 @@ func (p *Payer) nextLook(row *Payment, now time.Time, watched bool, backoff func
 		return told
 	}
 	return at
+}
+
+// atOnce is how many of the payments that are due are looked at at the same time.
+func atOnce(due int) int {
+	if due >= recoverBatch {
+		return recoverBehind
+	}
+	return recoverAtOnce
 }

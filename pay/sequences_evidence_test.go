@@ -172,6 +172,47 @@ func TestBrokenRPCIsNotAMissingOne(t *testing.T) {
 	}
 }
 
+// An RPC that was checked a moment ago may lead elsewhere by now: its answer counts by who
+// gave it, not by who was there before.
+func TestEvidenceFromAnotherChainThanAMomentAgo(t *testing.T) {
+	t.Parallel()
+	for name, move := range map[string]func(c *truth){
+		"a chain with another beginning": func(c *truth) { c.gen = "0x" + strings.Repeat("7", 64) },
+		"another chain":                  func(c *truth) { c.id = 84532 },
+	} {
+		w := newWorld(t, func(o *pay.Options) { o.Facilitator = nil })
+		open, payload := w.leftOpen("https://a.example/open", "")
+		w.sellerMoves(payload)
+		paid := w.mustOpen(w.proxied("https://a.example/paid", "10", ""))
+		tx := w.sellerMoves(paid.Payload())
+		paid.Receipt(x402.Receipt{Success: true, Transaction: tx, Network: "base"})
+		paid.Finish(true)
+		w.quiet()
+		w.chain.advance(61 * time.Second) // the authorizations are over, and what was remembered of the RPC
+		w.mustOpen(w.proxied("https://a.example/other", "10", "")).Finish(true)
+		w.quiet()
+		w.chain.advance(20 * time.Second) // it was checked a moment ago
+		there := w.chain.moved
+		w.chain.moved = map[x402.Nonce]string{} // they are unknown there
+		move(w.chain)
+		w.recoverOnce()
+		if p := w.payment(open.ID); p.State != pay.Open || p.Checks == 0 {
+			t.Errorf("%s: %s %v after %d looks", name, p.State, p.Flags(), p.Checks)
+		}
+		if p := w.payment(paid.Payment().ID); p.Disputed || p.Confirmed || p.Checks == 0 {
+			t.Errorf("%s: %s %v after %d looks", name, p.State, p.Flags(), p.Checks)
+		}
+		w.chain.moved, w.chain.id, w.chain.gen = there, 0, newTruth().gen
+		w.recoverAll()
+		if p := w.payment(open.ID); p.State != pay.Settled {
+			t.Errorf("%s: %s %v in the end", name, p.State, p.Flags())
+		}
+		if p := w.payment(paid.Payment().ID); !p.Confirmed {
+			t.Errorf("%s: %s %v in the end", name, p.State, p.Flags())
+		}
+	}
+}
+
 // An RPC that never says what became of a payment leaves it open. Nobody was told, and its
 // place in the month was gone for good.
 func TestPaymentThatCannotBeTracedIsTold(t *testing.T) {

@@ -73,7 +73,7 @@ func TestRepeatOfALateSettlementBehindAVoidAttempt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	r := w.rest(pay.SettlePayer, "https://a.example/x", "1000", "order-1")
-	w.fac.mode("", "refuse")
+	w.fac.mode("refuse", "")
 	_, err := w.payer.Pay(context.Background(), r)
 	first := failedState(t, err)
 	w.fac.mode("unreachable", "")

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/purserpay/purser/internal/failpoint"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -50,7 +51,10 @@ const detailNoFacilitator = `no facilitator is configured (PURSER_FACILITATOR_UR
 // alreadyUsed refuses to settle again for a seller that settles by itself, after the
 // checks that come before (DESIGN §5, order of checks).
 func (p *Payer) alreadyUsed(ctx context.Context, r Request) error {
-	b, _, err := p.propose(ctx, r)
+	b, c, err := p.propose(ctx, r)
+	if c.giveBack != nil {
+		c.giveBack()
+	}
 	if err != nil {
 		return err
 	}
@@ -97,10 +101,16 @@ func (a *Attempt) settle() error {
 	ctx, cancel := a.SendContext()
 	defer cancel()
 	started := time.Now()
+	failpoint.Here(failpoint.BeforeSettle)
 	ans, err := a.payer.opts.Facilitator.Settle(ctx, x)
+	failpoint.Here(failpoint.AfterSettle)
 	a.payer.opts.Observer.Took("settle", time.Since(started))
 	if err != nil {
-		_ = a.record(ctx, Outcome{Reason: "settlement unclear: " + err.Error()})
+		o := Outcome{Reason: "settlement unclear: " + err.Error()}
+		if failpoint.Off(failpoint.Evidence) {
+			o.Verdict = VerdictVoid
+		}
+		_ = a.record(ctx, o)
 		return &FailedError{Stage: StageSettle, Payment: a.row, Detail: err.Error(), Facilitator: faultDetail(err), Cause: err}
 	}
 	o := a.settleOutcome(ctx, ans)
@@ -134,13 +144,43 @@ func (a *Attempt) settleOutcome(ctx context.Context, ans SettleAnswer) Outcome {
 		o.Detail = ans.Raw
 		return o
 	case !ans.Success && !hasTx && !a.Repeats() && PreBroadcastReason(ans.Reason):
-		return Outcome{Verdict: VerdictRefused, Reason: ans.Reason, Detail: ans.Raw}
+		return a.payer.refusedOutcome(ctx, a.row, ans)
 	}
 	note := "settlement unclear: " + ans.Reason
 	if hasTx {
 		note += ", transaction " + truncate(ans.Transaction, 80)
 	}
 	return Outcome{Reason: ans.Reason, Detail: ans.Raw, Note: note}
+}
+
+// refusalLook bounds how long a refused caller waits for the chain's word on the refusal.
+const refusalLook = 5 * time.Second
+
+// refusedOutcome judges a refusal by our facilitator that had the payload to send, and says
+// that it did not. Unlike one at /verify, it may be wrong (the first of its own tries got
+// through after all) or premature (a node sends later what it has kept). So with an RPC,
+//   - the chain is asked at once whether the money has moved, and
+//   - the payment is doubted unless it has: its place in the month is free as after any
+//     refusal, whether or not the RPC answers, but a repeat gets this payment, whose
+//     authorization moves money once at most, until the chain shows that it never will.
+func (p *Payer) refusedOutcome(ctx context.Context, row *Payment, ans SettleAnswer) Outcome {
+	o := Outcome{Verdict: VerdictRefused, Reason: ans.Reason, Detail: ans.Raw}
+	ctx, cancel := context.WithTimeout(ctx, refusalLook)
+	defer cancel()
+	t, err := p.trace(ctx, row)
+	switch {
+	case errors.Is(err, errUnwatched):
+		return o
+	case err != nil:
+		p.log.Warn("chain not asked about a refusal", "payment", row.ID, "error", err)
+	case t.Used:
+		return Outcome{
+			Verdict: VerdictSettled, Transaction: t.Transaction, Detail: ans.Raw,
+			Note: "refused by the facilitator, which had sent it: " + ans.Reason,
+		}
+	}
+	o.Doubted = true
+	return o
 }
 
 // verify shows the payload to our facilitator. It returns nil when the facilitator
@@ -153,7 +193,9 @@ func (a *Attempt) verify(x Exchange) error {
 	ctx, cancel := a.SendContext()
 	defer cancel()
 	started := time.Now()
+	failpoint.Here(failpoint.BeforeVerify)
 	ans, err := a.payer.opts.Facilitator.Verify(ctx, x)
+	failpoint.Here(failpoint.AfterVerify)
 	a.payer.opts.Observer.Took("verify", time.Since(started))
 	switch {
 	case err != nil:
@@ -196,6 +238,10 @@ func (a *Attempt) PrepareSeller() error {
 		known := verifiedKey{wallet: a.row.WalletID, terms: a.row.Terms}
 		if !p.verified.has(known) {
 			if a.caller.Err() != nil {
+				return a.Depart()
+			}
+			if _, err := p.ready(); err != nil {
+				p.log.Warn("facilitator not asked, payload leaves unverified", "payment", a.row.ID, "error", err)
 				return a.Depart()
 			}
 			err := a.verify(Exchange{Payload: a.payload, Requirement: a.row.Offer.Accepted})

@@ -17,6 +17,7 @@ type Store interface {
 	Keys
 	WalletBook
 	Journal
+	Reconciler
 
 	// World is "sandbox", or the genesis hash (0x…) of the first RPC that answered, or ""
 	// while neither is known (DESIGN §4).
@@ -58,6 +59,9 @@ type WalletBook interface {
 	WalletCount(ctx context.Context, k Key) (int, error)
 	// Wallets lists a key's live wallets, oldest first.
 	Wallets(ctx context.Context, keyID string) ([]Wallet, error)
+	// AllWallets lists wallets of all keys by id, deleted ones too, from behind the id after
+	// ("" is the beginning); at most 1,000 at a time.
+	AllWallets(ctx context.Context, after string, limit int) ([]Wallet, error)
 	// Wallet finds a wallet, deleted or not: ErrWalletNotFound.
 	Wallet(ctx context.Context, id string) (Wallet, error)
 	// DeleteWallet hides a live wallet of the key: ErrWalletNotFound.
@@ -70,7 +74,8 @@ type WalletBook interface {
 type Journal interface {
 	// Begin decides and writes one call's payment: see [Begin.Decide], which does the
 	// deciding inside the store's transaction. Its errors are returned as they are.
-	// New payments also stop, with ErrUnavailable, while free disk is short.
+	// New payments also stop, with ErrUnavailable, while free disk is short. Until a restored
+	// store is reconciled, none begins and none that is open is sent again: *ReconcilingError.
 	Begin(ctx context.Context, b *Begin) (Begun, error)
 	// Acquire takes the lease of a payment that nobody holds: ErrLeaseHeld.
 	Acquire(ctx context.Context, id, owner string, now, until time.Time) (*Payment, error)

@@ -29,6 +29,17 @@ type truth struct {
 	id    uint64        // the only chain that it serves; 0: any
 	asked int           // traces that were asked for
 	gen   string
+	log   []moved
+	past  map[uint64]string // hashes of blocks that are not what they usually are
+	other string            // genesis of the machine that answers what was used; "": gen
+	asks  []pay.UsedQuery
+}
+
+// moved is an authorization that was used.
+type moved struct {
+	auth x402.Authorization
+	at   time.Time
+	tx   string
 }
 
 func newTruth() *truth {
@@ -57,6 +68,7 @@ func (c *truth) move(a x402.Authorization) (string, error) {
 	}
 	tx := x402.Nonce(crypto.Keccak256Hash(a.Nonce[:])).String()
 	c.moved[a.Nonce] = tx
+	c.log = append(c.log, moved{a, c.now, tx})
 	c.sums, _ = c.sums.Add(a.Value)
 	return tx, nil
 }
@@ -68,6 +80,11 @@ func (c *truth) moves() int { c.mu.Lock(); defer c.mu.Unlock(); return len(c.mov
 func (c *truth) Identify(_ context.Context, n x402.Network, _ x402.Asset) (pay.ChainIdentity, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.identity(n)
+}
+
+// identity is called with mu held.
+func (c *truth) identity(n x402.Network) (pay.ChainIdentity, error) {
 	if c.down {
 		return pay.ChainIdentity{}, errors.New("rpc down")
 	}
@@ -87,14 +104,18 @@ func (c *truth) Trace(_ context.Context, q pay.TraceQuery) (pay.Trace, error) {
 	if c.asked++; c.down || c.mute {
 		return pay.Trace{}, errors.New("rpc down")
 	}
+	id, err := c.identity(q.Network)
+	if err != nil {
+		return pay.Trace{}, err
+	}
 	tx, used := c.moved[q.Authorization.Nonce]
 	// A lagging RPC knows nothing newer than its safe block; with a lag nothing used is
 	// shown before the window is over, which is as little as it can know.
 	safe := c.now.Add(-c.lag)
 	if used && c.lag > 0 && safe.Before(time.Unix(int64(q.Authorization.ValidBefore), 0)) {
-		return pay.Trace{SafeTime: safe}, nil
+		return pay.Trace{Chain: id, SafeTime: safe}, nil
 	}
-	return pay.Trace{Used: used, Transaction: tx, SafeUsed: used, SafeLogs: used, SafeTime: safe}, nil
+	return pay.Trace{Chain: id, Used: used, Transaction: tx, SafeUsed: used, SafeLogs: used, SafeTime: safe}, nil
 }
 
 // facilitator answers as its mode says.
@@ -102,7 +123,7 @@ type facilitator struct {
 	mu      sync.Mutex
 	chain   *truth
 	verify  string // "", "refuse", "fail", "unreachable"
-	settle  string // "", "refuse", "fail", "fail-moved", "moved-unclear", "lie", "pending"
+	settle  string // "", "refuse", "refuse-moved", "fail", "fail-moved", "moved-unclear", "lie", "pending"
 	calls   map[string]int
 	release chan struct{} // when set, /settle waits for it
 	entered chan struct{}
@@ -179,6 +200,8 @@ func (f *facilitator) Settle(ctx context.Context, x pay.Exchange) (pay.SettleAns
 	switch {
 	case mode == "fail-moved":
 		return pay.SettleAnswer{}, errors.New("timeout after sending")
+	case mode == "refuse-moved":
+		return pay.SettleAnswer{Reason: "insufficient_funds"}, nil
 	case mode == "moved-unclear":
 		return pay.SettleAnswer{Reason: "unexpected_settle_error"}, nil
 	case mode == "pending":

@@ -15,8 +15,11 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
+	"sync/atomic"
 	"time"
 
+	"github.com/purserpay/purser/internal/admission"
+	"github.com/purserpay/purser/internal/logins"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -44,6 +47,9 @@ type Options struct {
 	// KeyRate is how many keys one client address may create per minute. The address is
 	// that of Request.RemoteAddr. Default: 60; negative: no bound.
 	KeyRate int
+	// Admission bounds the requests with a key that are worked on at once. Those without one
+	// have a small bound of their own.
+	Admission admission.Options
 }
 
 const defaultKeyRate = 60
@@ -61,6 +67,13 @@ type API struct {
 	now        pay.Clock
 	browsers   browsers
 	keyRate    *addressLimit // nil: no bound
+	logins     *logins.Book
+	gate       *admission.Gate // for requests with a key, by key
+	strangers  *admission.Gate // for those without, by address
+	bodies     atomic.Int64    // room that is left for large bodies
+	ofKeys     *admission.Shares
+	ofOthers   *admission.Shares
+	overloaded func()
 	routes     []route
 }
 
@@ -102,6 +115,13 @@ func New(o Options) (*API, error) {
 	if o.KeyRate > 0 {
 		a.keyRate = newAddressLimit(o.KeyRate)
 	}
+	a.logins, a.gate = logins.New(failuresAtOnce, failuresPerMinute), admission.New(o.Admission)
+	a.strangers = admission.New(admission.Options{Concurrent: anonymous, Wait: o.Admission.Wait, Refused: o.Admission.Refused})
+	a.ofKeys, a.ofOthers = admission.NewShares(maxOfKey), admission.NewShares(maxOfStranger)
+	a.bodies.Store(maxBodies)
+	if a.overloaded = o.Admission.Refused; a.overloaded == nil {
+		a.overloaded = func() {}
+	}
 	a.routes = []route{
 		{http.MethodGet, "/", a.root},
 		{http.MethodGet, "/health", a.health},
@@ -129,9 +149,17 @@ type route struct {
 // ServeHTTP answers with JSON, whatever happens. http.ServeMux is not used because it
 // redirects unclean paths and answers a wrong method with a 405 of its own.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+	body := &incoming{
+		ReadCloser: http.MaxBytesReader(w, r.Body, maxBody), deadline: http.NewResponseController(w).SetReadDeadline, room: &a.bodies,
+	}
+	defer body.release()
+	r.Body = body
 	a.browsers.share(w.Header(), r)
-	a.write(w, r, a.answer(r))
+	rep := a.answer(r)
+	if r.ContentLength != 0 {
+		body.unwanted()
+	}
+	a.write(w, r, rep)
 }
 
 func (a *API) answer(r *http.Request) (rep reply) {
@@ -191,18 +219,19 @@ func (rt route) match(path string) (id string, ok bool) {
 	return id, ok && id != "" && !strings.Contains(id, "/")
 }
 
-// keyed resolves the API key before anything else is looked at (SPEC §5).
+// keyed resolves the API key before anything else is looked at (SPEC §5). The request has
+// its place until its answer is known; writing that may take as long as its reader likes.
 func (a *API) keyed(serve func(*http.Request, pay.Key) (reply, error)) handler {
 	return func(r *http.Request) (reply, error) {
-		// Different values would leave it to each reader which one counts.
-		values := r.Header.Values("X-Api-Key")
-		if len(values) != 1 {
-			return reply{}, pay.ErrKeyNotFound
-		}
-		key, err := a.payer.Resolve(r.Context(), values[0])
+		key, err := a.authenticate(r)
 		if err != nil {
 			return reply{}, err
 		}
+		leave, err := a.admit(r, a.gate, a.ofKeys, key.ID)
+		if err != nil {
+			return reply{}, err
+		}
+		defer leave()
 		return serve(r, key)
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/uuid"
+
+	"github.com/purserpay/purser/internal/failpoint"
 )
 
 // maxBody bounds a request's body (DESIGN §5).
@@ -65,6 +67,7 @@ func (a *API) write(w http.ResponseWriter, r *http.Request, rep reply) {
 	if ferr := http.NewResponseController(w).Flush(); ferr != nil && !errors.Is(ferr, http.ErrNotSupported) {
 		return
 	}
+	failpoint.Here(failpoint.APIAnswered)
 	delivered = err == nil && waiting
 }
 
@@ -88,6 +91,9 @@ func readFields(r *http.Request, text string) (fields, error) {
 	body, err := io.ReadAll(r.Body)
 	if _, large := errors.AsType[*http.MaxBytesError](err); large {
 		return nil, &refusal{status: http.StatusRequestEntityTooLarge, text: "Request body too large"}
+	}
+	if errors.Is(err, errNoRoom) {
+		return nil, err
 	}
 	if err != nil {
 		return nil, badRequest(text, "the body could not be read")

@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"math"
 	"net/http"
 	"strconv"
 
+	"github.com/purserpay/purser/internal/breaker"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
@@ -117,6 +119,9 @@ func (a *API) judge(err error) (int, problem, int) {
 		return simple(http.StatusBadRequest, pay.ErrIdempotencyReused.Error())
 	case unavailable(err):
 		body := problem{Error: "Service unavailable"}
+		if e, restored := errors.AsType[*pay.ReconcilingError](err); restored {
+			body.Detail = e.Error()
+		}
 		if _, creating := errors.AsType[*keyError](err); creating {
 			body.Error = textKeyFailed
 		}
@@ -160,6 +165,9 @@ func (a *API) judgePayment(err error) (status int, body problem, retry int, ok b
 			body.Error = textSettle
 		}
 		body.Payment, retry = a.stateOf(e.Payment)
+		if open, failing := errors.AsType[*breaker.OpenError](e); failing && e.Payment == nil {
+			retry = max(1, int(math.Ceil(open.In.Seconds())))
+		}
 		return http.StatusPaymentRequired, body, retry, true
 	}
 	return 0, problem{}, 0, false

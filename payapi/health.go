@@ -2,6 +2,7 @@ package payapi
 
 import (
 	"net/http"
+	"time"
 
 	"github.com/purserpay/purser/pay"
 )
@@ -26,6 +27,47 @@ type healthReport struct {
 	Facilitator probe          `json:"facilitator"`
 	RPC         rpcHealth      `json:"rpc"`
 	Wallets     walletHealth   `json:"wallets"`
+	// Reconciling is there until a store that was restored from a backup is reconciled.
+	Reconciling *reconcilingHealth `json:"reconciling,omitempty"`
+}
+
+// reconcilingHealth is how far reconciling is.
+type reconcilingHealth struct {
+	Backup   time.Time            `json:"backup"`   // when it was taken
+	Restored time.Time            `json:"restored"` // when it was opened
+	Until    time.Time            `json:"until"`    // payments do not resume before
+	Booked   int                  `json:"booked"`   // payments that were found on the chain
+	Strange  int                  `json:"strange,omitempty"`
+	Operator bool                 `json:"needs_operator,omitempty"` // purser reconcile --accept-risk
+	Networks []reconcilingNetwork `json:"networks"`
+	Reason   string               `json:"reason"`
+}
+
+type reconcilingNetwork struct {
+	Network string `json:"network"`
+	First   uint64 `json:"first_block"`
+	Next    uint64 `json:"next_block"`
+	Safe    uint64 `json:"safe_block"`
+	Done    bool   `json:"done"`
+	Error   string `json:"error,omitempty"`
+}
+
+func newReconciling(s *pay.ReconcileStatus) *reconcilingHealth {
+	if s == nil {
+		return nil
+	}
+	h := &reconcilingHealth{
+		Backup: s.Taken.UTC(), Restored: s.At.UTC(), Until: s.Until.UTC(), Booked: s.Booked, Strange: s.StrangeCount, Operator: s.Operator,
+		Networks: []reconcilingNetwork{}, Reason: (&pay.ReconcilingError{Taken: s.Taken}).Error(),
+	}
+	for _, n := range s.Networks {
+		shown := reconcilingNetwork{Network: n.Name, First: n.First, Next: n.Next, Safe: n.Safe.Number, Done: n.Done}
+		if n.Err != nil {
+			shown.Error = n.Err.Error()
+		}
+		h.Networks = append(h.Networks, shown)
+	}
+	return h
 }
 
 type databaseHealth struct {
@@ -50,7 +92,8 @@ type walletHealth struct {
 	Provider string `json:"provider"`
 }
 
-// health is GET /health: 503 when the store fails, because then nothing can be paid.
+// health is GET /health: 503 when the store fails or is not reconciled after it was
+// restored, because then nothing can be paid.
 // A facilitator or an RPC that does not answer is shown and changes no status.
 func (a *API) health(r *http.Request) (reply, error) {
 	h := a.payer.Health(r.Context())
@@ -64,6 +107,7 @@ func (a *API) health(r *http.Request) (reply, error) {
 		Facilitator: newProbe(h.Facilitator),
 		RPC:         rpcHealth{newProbe(h.RPC), h.Network.Name, h.Network.ChainID},
 		Wallets:     walletHealth{h.Wallets},
+		Reconciling: newReconciling(h.Reconciling),
 	}}, nil
 }
 

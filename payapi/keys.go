@@ -4,17 +4,24 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"net/http"
+	"time"
 
+	"github.com/purserpay/purser/internal/failpoint"
 	"github.com/purserpay/purser/pay"
 )
 
 // createKey is POST /api-keys (SPEC §4).
 func (a *API) createKey(r *http.Request) (reply, error) {
-	if a.keyRate != nil {
+	if a.keyRate != nil && !failpoint.Off(failpoint.Floods) {
 		if wait := a.keyRate.take(r, a.now()); wait > 0 {
-			return reply{}, &refusal{status: http.StatusTooManyRequests, text: "Too many requests", retryAfter: wait}
+			return reply{}, tooManyRequests(time.Duration(wait) * time.Second)
 		}
 	}
+	leave, err := a.admit(r, a.strangers, a.ofOthers, stranger(r))
+	if err != nil {
+		return reply{}, err
+	}
+	defer leave()
 	f, err := readFields(r, textKeyFailed)
 	if err != nil {
 		return reply{}, err
@@ -27,6 +34,7 @@ func (a *API) createKey(r *http.Request) (reply, error) {
 	if err != nil {
 		return reply{}, &keyError{err}
 	}
+	a.logins.Succeeded(pay.HashOf(secret), a.now())
 	a.log.Info("API key created", "key", key.ID, "organization", key.OrganizationID)
 	return reply{status: http.StatusCreated, body: struct {
 		ID    string `json:"id"`

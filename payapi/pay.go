@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/purserpay/purser/internal/failpoint"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
@@ -42,6 +43,7 @@ func (a *API) pay(r *http.Request, key pay.Key) (reply, error) {
 		PaymentSignature: payload.Header(), PaymentHeader: payload.HeaderName(),
 		Settled: row.State == pay.Settled, Transaction: row.Transaction, Payment: newPaymentState(row),
 	}
+	failpoint.Here(failpoint.APIAnswering)
 	return reply{status: http.StatusOK, body: result, finish: attempt.Finish}, nil
 }
 

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"github.com/purserpay/purser/internal/peer"
 )
 
 // maxAddresses bounds each of the two generations that addressLimit remembers.
@@ -33,7 +35,7 @@ func newAddressLimit(perMinute int) *addressLimit {
 func (l *addressLimit) take(r *http.Request, now time.Time) (wait int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	turn := l.of(clientAddress(r), now).ReserveN(now, 1)
+	turn := l.of(peer.Of(r.RemoteAddr), now).ReserveN(now, 1)
 	delay := turn.DelayFrom(now)
 	if delay <= 0 {
 		return 0
@@ -54,19 +56,4 @@ func (l *addressLimit) of(addr netip.Addr, now time.Time) *rate.Limiter {
 		l.young[addr] = limiter
 	}
 	return limiter
-}
-
-// clientAddress is the peer's address; for IPv6 its /64, which one client has all of.
-// Peers without one, as on a Unix socket, share the zero address.
-func clientAddress(r *http.Request) netip.Addr {
-	peer, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil {
-		return netip.Addr{}
-	}
-	addr := peer.Addr().Unmap().WithZone("")
-	if addr.Is6() {
-		prefix, _ := addr.Prefix(64) // fails for other widths only
-		return prefix.Addr()
-	}
-	return addr
 }

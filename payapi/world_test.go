@@ -83,7 +83,7 @@ func newWorld(t *testing.T, change ...func(*setup)) *world {
 		s.pay.Wallets = signer.NewLocal(w.store)
 	}
 	if !s.noFacilitator {
-		client, err := facilitator.New(facilitator.Options{URL: w.facilitator.url, Key: facilitatorKey, Logger: log})
+		client, err := facilitator.New(facilitator.Options{URL: w.facilitator.url, Key: facilitatorKey, Logger: log, Clock: w.clock.now})
 		if err != nil {
 			t.Fatal(err)
 		}

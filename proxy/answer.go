@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/purserpay/purser/internal/admission"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
@@ -132,6 +133,13 @@ func ownResponse(req *http.Request, status int, p problem) *http.Response {
 	}
 	resp.Header.Set(HeaderError, p.Reason)
 	setBody(req, resp, p)
+	return resp
+}
+
+// overloaded is the answer while nothing new can be begun.
+func overloaded(req *http.Request) *http.Response {
+	resp := ownResponse(req, http.StatusServiceUnavailable, problem{Error: "Too much is under way; repeat the same request", Reason: DeclinedOverloaded})
+	resp.Header.Set("Retry-After", strconv.Itoa(int(admission.RetryAfter.Seconds())))
 	return resp
 }
 

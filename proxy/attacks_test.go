@@ -193,7 +193,7 @@ func TestAttackWrongDomain(t *testing.T) {
 // than a few at a time in all.
 func TestAttackEndlessChallenges(t *testing.T) {
 	t.Parallel()
-	w, s := newWorld(t), newSeller(t)
+	w, s := newWorld(t, func(s *setup) { s.forward.MaxFailures = -1 }), newSeller(t)
 	s.paid = func(rw http.ResponseWriter, r *http.Request, _ int) { s.writeChallenge(rw, r, s.price, "") }
 	for range 3 {
 		w.get(s.URL+"/same").declined(t, DeclinedOpen, false)

@@ -4,9 +4,12 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
+	"math"
 	"net/http"
 	"net/netip"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/purserpay/purser/pay"
 )
@@ -26,6 +29,12 @@ type refusal struct {
 	header http.Header // more headers
 	cause  error       // for the log
 }
+
+// How often a client may be wrong about its API key.
+const (
+	failuresPerMinute = 30
+	failuresAtOnce    = 20
+)
 
 // Reasons of refusals.
 const (
@@ -84,21 +93,33 @@ func (f *Forward) authenticate(r *http.Request) (caller, *refusal) {
 // resolve looks a secret up, unless its peer has failed too often.
 func (f *Forward) resolve(ctx context.Context, peer netip.Addr, secret, task string) (caller, *refusal) {
 	guess := pay.HashOf(secret)
-	if wait := f.logins.blocked(peer, guess, f.now()); wait > 0 {
+	if wait := f.logins.Blocked(peer, guess, f.now()); wait > 0 {
 		return caller{}, tooManyFailures(wait)
 	}
 	key, err := f.payer.Resolve(ctx, secret)
 	switch {
 	case errors.Is(err, pay.ErrKeyNotFound):
-		f.logins.failed(peer, f.now())
+		f.logins.Failed(peer, f.now())
 		return caller{}, needsCredentials
 	case err != nil:
 		refused := *unavailable
 		refused.cause = err
 		return caller{}, &refused
 	}
-	f.logins.succeeded(guess, f.now())
+	f.logins.Succeeded(guess, f.now())
 	return caller{key: key, secret: secret, task: task}, nil
+}
+
+var tooManyRequests = &refusal{
+	status: http.StatusServiceUnavailable, reason: DeclinedOverloaded, text: "Too many requests of this key are under way",
+	header: http.Header{"Retry-After": {"5"}},
+}
+
+func tooManyFailures(wait time.Duration) *refusal {
+	return &refusal{
+		status: http.StatusTooManyRequests, reason: reasonTooMany, text: "Too many requests",
+		header: http.Header{"Retry-After": {strconv.Itoa(int(math.Ceil(wait.Seconds())))}},
+	}
 }
 
 // basicCredentials reads a Basic header. Without a colon all of it is the user name.

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+
+	"github.com/purserpay/purser/internal/failpoint"
 )
 
 // guarded keeps what only purser may say, Purser-* headers and trailers, out of a response.
@@ -27,12 +29,23 @@ type watched struct {
 	io.ReadCloser
 	resp    *http.Response
 	onClose func()
+	ended   func(error) // hears how the body ended, nil for its end; may be nil
 }
 
 func (b *watched) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
+	failpoint.Here(failpoint.ProxyPiece)
 	if err == io.EOF { // bodies return it bare; trailers are there from now on
 		dropOwn(b.resp.Trailer)
+	}
+	if err != nil && b.ended != nil {
+		ended := b.ended
+		b.ended = nil
+		if err == io.EOF {
+			ended(nil)
+		} else {
+			ended(err)
+		}
 	}
 	return n, err
 }

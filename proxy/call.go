@@ -5,8 +5,10 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strings"
 	"sync"
 
+	"github.com/purserpay/purser/internal/failpoint"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
@@ -24,7 +26,7 @@ import (
 type Call struct {
 	Key            pay.Key
 	Task           string // label of the budget, may be empty
-	IdempotencyKey string // the client's, or empty; see [IdempotencyKey]
+	IdempotencyKey string // the client's, or empty, or none of use; see [IdempotencyKey]
 	// URL is what the client asked for, absolute and with its query, where that differs from
 	// what is sent, as behind a load balancer: repeats are recognized by it. A door that may
 	// send the same request to several upstreams must set it, or the client's repeat is a new
@@ -57,6 +59,7 @@ type memo struct {
 	host      string   // from here
 	endpoint  endpoint // where prepay applies
 	prepaid   bool     // sent before the seller had asked
+	repeats   bool     // the payment is an earlier call's
 	delivered func()   // for an answer that reaches the client in full; may be nil
 }
 
@@ -105,6 +108,7 @@ func (c *Call) Finish(answered bool) {
 	}
 	c.finished = true
 	if m := c.memo; m != nil && !m.over {
+		failpoint.Here(failpoint.ProxyFinishing)
 		m.attempt.Finish(answered)
 		if answered && m.delivered != nil {
 			m.delivered()
@@ -198,18 +202,24 @@ func (c *Call) Payment() *pay.Payment {
 // maxIdempotencyKey is the longest Idempotency-Key (DESIGN §3).
 const maxIdempotencyKey = 255
 
-// IdempotencyKey is the request's Idempotency-Key header if it is usable as one: a single
-// value of 1 to 255 visible characters. Otherwise it is "", and repeats are recognized by
-// the request itself.
+// IdempotencyKey is the value of the request's Idempotency-Key header, "" if it has none. What
+// is no key is returned as well: [Transport] does not pay for a call that has one, because
+// its client counts on not paying twice.
 func IdempotencyKey(h http.Header) string {
 	values := h.Values("Idempotency-Key")
-	if len(values) != 1 || len(values[0]) > maxIdempotencyKey {
-		return ""
+	if len(values) == 1 && values[0] != "" {
+		return values[0]
 	}
-	for _, c := range []byte(values[0]) {
-		if c <= ' ' || c >= 0x7f {
-			return ""
-		}
-	}
-	return values[0]
+	return strings.Join(values, ", ") + strings.Repeat(" ", min(1, len(values))) // not a key, or none
 }
+
+// checkKey refuses what is no key: one is 1 to 255 visible ASCII characters.
+func (c *Call) checkKey() error {
+	key := c.IdempotencyKey
+	if len(key) > maxIdempotencyKey || strings.IndexFunc(key, func(r rune) bool { return r <= ' ' || r >= 0x7f }) >= 0 {
+		return errKeyInvalid
+	}
+	return nil
+}
+
+var errKeyInvalid = errors.New("the Idempotency-Key is not one value of 1 to 255 visible ASCII characters")

@@ -30,7 +30,7 @@ func (f *Forward) connect(w http.ResponseWriter, r *http.Request) {
 		f.refuse(w, r, no)
 		return
 	}
-	t, ok := f.tunnels.acquire(who.key.ID)
+	t, ok := f.tunnels.acquire(who.key.ID, r.RemoteAddr)
 	if !ok {
 		f.refuse(w, r, &refusal{
 			status: http.StatusServiceUnavailable, reason: reasonTunnels, text: "Too many tunnels are open",

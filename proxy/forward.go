@@ -12,8 +12,11 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
+	"github.com/purserpay/purser/internal/admission"
+	"github.com/purserpay/purser/internal/logins"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -41,9 +44,12 @@ type ForwardOptions struct {
 	Logger *slog.Logger
 	Clock  pay.Clock
 
-	// MaxTunnels bounds the open tunnels, MaxKeyTunnels those of one key.
-	// Defaults: 1024 and 256.
-	MaxTunnels, MaxKeyTunnels int
+	// MaxTunnels bounds the open tunnels, MaxKeyTunnels those of one key and MaxPeerTunnels
+	// those of one client address. Defaults: 4096, a quarter and a half of it.
+	MaxTunnels, MaxKeyTunnels, MaxPeerTunnels int
+	// MaxKeyRequests bounds the requests of one key that are relayed at once, inside tunnels
+	// or not. Default: 2048.
+	MaxKeyRequests int
 	// IdleTunnel ends a tunnel without traffic. Default: 10 min.
 	IdleTunnel time.Duration
 	// HeaderTimeout is how long an upstream may take from the end of the request to its
@@ -63,15 +69,21 @@ type Forward struct {
 	log       *slog.Logger
 	now       pay.Clock
 	pseudonym string // in Via
-	logins    *logins
+	logins    *logins.Book
 	upstream  *pools
 	transport *Transport
 	relay     *httputil.ReverseProxy
 	tunnels   *tunnels
+	relayed   *admission.Shares // by key
 
 	interception *Interception // nil: none
 	inside       *inside       // for what is intercepted
+	successor    atomic.Pointer[Successor]
 }
+
+// Successor finds the Forward that has taken over from one, for one request; done is called
+// after it. Without one it returns nil.
+type Successor func() (next *Forward, done func())
 
 // NewForward makes a Forward. Retire and Close it to end its tunnels.
 func NewForward(o ForwardOptions) (*Forward, error) {
@@ -83,7 +95,7 @@ func NewForward(o ForwardOptions) (*Forward, error) {
 	}
 	f := &Forward{
 		payer: o.Payer, guard: o.Guard, standIn: o.StandIn, own: o.Own, refused: o.Refused,
-		log: o.Logger, now: o.Clock, logins: newLogins(), interception: o.Interception,
+		log: o.Logger, now: o.Clock, logins: logins.New(failuresAtOnce, failuresPerMinute), interception: o.Interception,
 	}
 	if f.own == nil {
 		f.own = func(string) bool { return false }
@@ -100,7 +112,11 @@ func NewForward(o ForwardOptions) (*Forward, error) {
 	var id [6]byte
 	_, _ = rand.Read(id[:]) // never fails: crypto/rand ends the process instead
 	f.pseudonym = "purser-" + hex.EncodeToString(id[:])
-	f.tunnels = newTunnels(o.MaxTunnels, o.MaxKeyTunnels, o.IdleTunnel)
+	f.tunnels = newTunnels(o.MaxTunnels, o.MaxKeyTunnels, o.MaxPeerTunnels, o.IdleTunnel)
+	if o.MaxKeyRequests <= 0 {
+		o.MaxKeyRequests = 2048
+	}
+	f.relayed = admission.NewShares(o.MaxKeyRequests)
 	f.upstream = newPools(func() *http.Transport { return newUpstream(o.Guard, o.Roots, o.HeaderTimeout) })
 
 	var err error
@@ -141,6 +157,14 @@ func (f *Forward) Retire() {
 	f.upstream.CloseIdleConnections()
 }
 
+// HandOver has the requests that come on intercepted connections from now on served by a
+// successor, if that opens the HTTPS of their host as well. Where it does not, a connection is
+// served one more request. Blind tunnels stay.
+func (f *Forward) HandOver(to Successor) {
+	f.successor.Store(&to)
+	f.upstream.CloseIdleConnections()
+}
+
 // Close refuses new tunnels, ends intercepted connections as Retire does, and waits for
 // all that are open until ctx ends; what is left then is cut. The returned error says that
 // it had to be. Requests of cut connections that are being paid for are not waited for
@@ -177,6 +201,9 @@ func originForm(r *http.Request) *http.Request {
 	return out
 }
 
+// drainTime is how long a client has to send the rest of a refused request's body.
+const drainTime = 2 * time.Second
+
 // refuse answers a proxy request with a refusal and logs it once.
 func (f *Forward) refuse(w http.ResponseWriter, r *http.Request, no *refusal) {
 	f.refused(no.reason)
@@ -188,6 +215,9 @@ func (f *Forward) refuse(w http.ResponseWriter, r *http.Request, no *refusal) {
 		"peer", r.RemoteAddr, "status", no.status, "reason", no.reason, "cause", no.cause)
 	for name, values := range no.header {
 		w.Header()[name] = values
+	}
+	if r.ContentLength != 0 { // the server waits for a body that nobody wants, before it sends the answer
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(drainTime))
 	}
 	writeResponse(w, ownResponse(r, no.status, problem{Error: no.text, Reason: no.reason})) //nolint:bodyclose // a body in memory
 }

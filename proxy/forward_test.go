@@ -6,14 +6,10 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/purserpay/purser/pay"
 )
 
 func basic(user, password string) string {
@@ -112,33 +108,6 @@ func TestGuessingIsSlowedDown(t *testing.T) {
 	}
 	if got := try(w.secret); got != 200 { // who was right lately is not punished for a neighbour
 		t.Errorf("the right key: %d", got)
-	}
-}
-
-func TestLogins(t *testing.T) {
-	t.Parallel()
-	l, now := newLogins(), time.Now()
-	peer, neighbour := netip.MustParseAddr("2001:db8::1"), netip.MustParseAddr("2001:db8::2")
-	guess, known := pay.HashOf("guess"), pay.HashOf("known")
-	l.succeeded(known, now)
-	for range failuresAtOnce {
-		if l.blocked(peer, guess, now) != 0 {
-			t.Fatal("blocked too early")
-		}
-		l.failed(peer, now)
-	}
-	for addr, want := range map[netip.Addr]bool{
-		peer: true, neighbour: true, netip.MustParseAddr("2001:db8:0:1::1"): false, netip.MustParseAddr("192.0.2.1"): false,
-	} {
-		if got := l.blocked(addr, guess, now) > 0; got != want {
-			t.Errorf("%s is blocked: %t", addr, got)
-		}
-	}
-	if l.blocked(peer, known, now) != 0 || l.blocked(peer, known, now.Add(knownFor)) != 0 {
-		t.Error("a right key is blocked")
-	}
-	if wait := l.blocked(peer, guess, now); wait > 2*time.Second || l.blocked(peer, guess, now.Add(wait+time.Millisecond)) != 0 {
-		t.Errorf("blocked for %s", wait)
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/purserpay/purser/internal/failpoint"
 )
 
 // GuardOptions configure a Guard.
@@ -77,7 +79,7 @@ func (g *Guard) control(address string) error {
 	if err != nil {
 		return &DeniedError{Verdict: DenyHost, Address: address}
 	}
-	if v := Judge(addr, g.rules); !v.OK() {
+	if v := Judge(addr, g.rules); !v.OK() && !failpoint.Off(failpoint.Guard) {
 		return &DeniedError{Verdict: v, Address: address}
 	}
 	return nil

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/purserpay/purser/internal/conns"
 )
 
 // Bounds of intercepted connections. Bodies and answers have none: a stream may be slow.
@@ -53,6 +55,12 @@ func (i *inside) newServer() *http.Server {
 			return context.WithValue(context.Background(), sessionKey{}, l.(*single).session)
 		},
 		ConnState: func(c net.Conn, state http.ConnState) {
+			if conn, ok := c.(*conns.Ahead); ok {
+				if state == http.StateHijacked {
+					conn.Release()
+				}
+				c = conn.Conn
+			}
 			if conn, ok := c.(*tls.Conn); ok {
 				c = conn.NetConn()
 			}
@@ -121,7 +129,10 @@ type single struct {
 func (l *single) Accept() (net.Conn, error) {
 	if !l.given {
 		l.given = true
-		return l.session.inside, nil
+		if l.session.speaksHTTP2() {
+			return l.session.inside, nil // which net/http knows by its type
+		}
+		return conns.NewAhead(l.session.inside), nil
 	}
 	select {
 	case <-l.session.closed:

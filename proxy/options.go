@@ -9,6 +9,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/purserpay/purser/internal/admission"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -34,6 +35,14 @@ type PayOptions struct {
 	// sent to it: one that takes more than it asks for gets the remembered price.
 	Prepay    []string
 	PrepayFor time.Duration
+
+	// MaxFailures is how many payments in a row to one host may bring no answer, an error or
+	// another 402, before the key's new payments to that host are declined for a while.
+	// Default: 5; negative: no bound.
+	MaxFailures int
+	// Admission bounds how many payments are decided on and journaled at once. Passing
+	// requests and answers on is not bounded by it.
+	Admission admission.Options
 
 	// ChallengeHeaders are more response headers that may hold a challenge.
 	ChallengeHeaders []string
@@ -90,6 +99,7 @@ func NewTransport(o TransportOptions) (*Transport, error) {
 	if t.now == nil {
 		t.now = time.Now
 	}
+	t.gate, t.sellers = admission.New(o.Admission), newSellers(o.MaxFailures, t.now)
 	var err error
 	if t.plain, err = newPlainRule(o.AllowHTTP, o.MayPayPlain); err != nil {
 		return nil, err

@@ -20,24 +20,43 @@ func (t *Transport) open(req *http.Request, call *Call, m *memo, again string) e
 	if call.caller.Done() == nil {
 		return errCallerUnknown
 	}
+	if err := call.checkKey(); err != nil {
+		return err
+	}
 	booked := bookedURL(req.URL)
 	asked := call.asked(req)
 	// Sellers behind a TLS proxy often name another URL than they are reached by.
 	if r := m.challenge.ResourceURL; r != "" && r != booked {
 		t.log.Debug("challenge names another resource", "host", req.URL.Host)
 	}
+	if again == "" { // what was journaled is brought to its end, however much is under way
+		leave, err := t.gate.Enter(call.caller, call.Key.ID)
+		if err != nil {
+			if call.caller.Err() != nil {
+				err = pay.ErrCallerGone
+			}
+			return err
+		}
+		defer leave()
+	}
 	if call.left == nil && t.prepay != nil {
 		call.left = t.prepay.enter(call.identity(req, m))
 	}
+	giveBack, failing := t.sellers.ready(call.Key.ID, req.URL.Host)
 	a, err := t.payer.Open(call.caller, pay.Request{
 		Key: call.Key, Door: t.door, Task: call.Task, Settlement: pay.SettleSeller,
 		Challenge: m.challenge, Again: again, URL: booked, IdempotencyKey: call.IdempotencyKey,
-		HTTP: &pay.HTTPRequest{Method: m.method, URL: asked, Body: m.body.sum},
+		HTTP: &pay.HTTPRequest{Method: m.method, URL: asked, Body: m.body.sum}, Refuse: failing,
 	})
 	if err != nil {
+		giveBack()
 		return err
 	}
+	if m.repeats = a.Repeats(); m.repeats {
+		giveBack()
+	}
 	if err := a.PrepareSeller(); err != nil {
+		giveBack()
 		a.Finish(false)
 		return err
 	}

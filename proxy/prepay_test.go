@@ -228,6 +228,16 @@ func TestPrepayLosesItsAnswer(t *testing.T) {
 	}
 }
 
+// With a key that cannot be kept to nothing is paid, ahead or at all.
+func TestPrepayWithABadKey(t *testing.T) {
+	t.Parallel()
+	p := newPrepaying(t, TransportOptions{})
+	p.buy(t, "POST", "/x", "second", "Idempotency-Key", "a b").declined(t, DeclinedKeyInvalid, true)
+	p.expect(3, 2, 2)
+	p.buy(t, "POST", "/x", "third").paid(t) // ahead, as before
+	p.expect(3, 3, 3)
+}
+
 // What policy does not let go is asked for in the ordinary way.
 func TestPrepayAgainstPolicy(t *testing.T) {
 	t.Parallel()

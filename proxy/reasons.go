@@ -3,6 +3,7 @@ package proxy
 import (
 	"errors"
 
+	"github.com/purserpay/purser/internal/admission"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
@@ -25,23 +26,29 @@ const (
 //
 // With the first group the 402 is the seller's, unchanged: nothing of ours went to it.
 const (
-	DeclinedBodyTooLarge   = "body-too-large"         // the request body is above the replay limits
-	DeclinedSpool          = "spool-failed"           // the file that should keep the request body cannot be written
-	DeclinedBodyIncomplete = "body-incomplete"        // the client's request body could not be read to its end
-	DeclinedPlainHTTP      = "plain-http"             // http to a public address that is not listed in allow_http
-	DeclinedUnreadable     = "challenge-unreadable"   // malformed, contradictory or too large
-	DeclinedUnsupported    = "unsupported"            // no scheme or asset that purser pays with
-	DeclinedNoWallet       = "no-wallet"              // the key has no wallet on the network
-	DeclinedNoProvider     = "no-wallet-provider"     // its wallet has no address
-	DeclinedQuota          = "quota"                  // the plan's payments for this month are used up
-	DeclinedFunds          = "insufficient-funds"     // the wallet holds too little
-	DeclinedRefused        = "verification-refused"   // our facilitator turned the payload down
-	DeclinedNotSigned      = "not-signed"             // the wallet could not sign
-	DeclinedReused         = "idempotency-key-reused" // the Idempotency-Key stands for another request
-	DeclinedUnavailable    = "store-unavailable"      // nothing can be journaled at the moment
-	DeclinedCallerGone     = "caller-gone"            // the client left before anything was sent
-	DeclinedCallerUnknown  = "caller-unknown"         // it cannot be seen whether the client is still there
-	DeclinedInternal       = "internal"               // our own fault; the log has it
+	DeclinedBodyTooLarge   = "body-too-large"          // the request body is above the replay limits
+	DeclinedSpool          = "spool-failed"            // the file that should keep the request body cannot be written
+	DeclinedBodyIncomplete = "body-incomplete"         // the client's request body could not be read to its end
+	DeclinedPlainHTTP      = "plain-http"              // http to a public address that is not listed in allow_http
+	DeclinedUnreadable     = "challenge-unreadable"    // malformed, contradictory or too large
+	DeclinedUnsupported    = "unsupported"             // no scheme or asset that purser pays with
+	DeclinedNoWallet       = "no-wallet"               // the key has no wallet on the network
+	DeclinedNoProvider     = "no-wallet-provider"      // its wallet has no address
+	DeclinedQuota          = "quota"                   // the plan's payments for this month are used up
+	DeclinedFunds          = "insufficient-funds"      // the wallet holds too little
+	DeclinedRefused        = "verification-refused"    // our facilitator turned the payload down
+	DeclinedNotSigned      = "not-signed"              // the wallet could not sign
+	DeclinedReused         = "idempotency-key-reused"  // the Idempotency-Key stands for another request
+	DeclinedKeyInvalid     = "idempotency-key-invalid" // the Idempotency-Key is none that could be kept to
+	DeclinedUnavailable    = "store-unavailable"       // nothing can be journaled at the moment
+	DeclinedReconciling    = "reconciling"             // the books are a backup's, and the chain has not told yet what is missing
+	DeclinedCallerGone     = "caller-gone"             // the client left before anything was sent
+	DeclinedCallerUnknown  = "caller-unknown"          // it cannot be seen whether the client is still there
+	DeclinedSellerFailing  = "seller-failing"          // several payments to that host in a row have brought nothing
+	DeclinedInternal       = "internal"                // our own fault; the log has it
+
+	// With this one there is no 402 but a 503 of ours, with Retry-After: nothing was begun.
+	DeclinedOverloaded = "overloaded"
 
 	// With these the payload has left, now or on an earlier call. The 402 carries no
 	// challenge: a client that pays by itself would pay again.
@@ -61,12 +68,22 @@ func declined(err error) (reason string, held *pay.Payment) {
 		open        *pay.OpenError
 		failed      *pay.FailedError
 		unsupported *x402.UnsupportedError
+		spent       *pay.SpentError
+		restored    *pay.ReconcilingError
+		failing     *failingError
+		full        *admission.FullError
 	)
 	switch {
 	case errors.As(err, &rule):
 		return rule.Rule, nil
 	case errors.As(err, &open):
 		return DeclinedOpen, open.Payment
+	case errors.As(err, &failing):
+		return DeclinedSellerFailing, nil
+	case errors.As(err, &full):
+		return DeclinedOverloaded, nil
+	case errors.As(err, &spent):
+		return DeclinedNotDelivered, spent.Payment
 	case errors.As(err, &noWallet):
 		return DeclinedNoWallet, nil
 	case errors.As(err, &unsupported):
@@ -79,6 +96,10 @@ func declined(err error) (reason string, held *pay.Payment) {
 		return DeclinedNoProvider, nil
 	case errors.Is(err, pay.ErrIdempotencyReused):
 		return DeclinedReused, nil
+	case errors.Is(err, errKeyInvalid):
+		return DeclinedKeyInvalid, nil
+	case errors.As(err, &restored):
+		return DeclinedReconciling, nil
 	case errors.Is(err, pay.ErrUnavailable):
 		return DeclinedUnavailable, nil
 	case errors.Is(err, errCallerUnknown):

@@ -84,6 +84,12 @@ func (f *Forward) serveAbsolute(w http.ResponseWriter, r *http.Request) {
 
 // relayFor relays a request that has passed all checks, and pays for it.
 func (f *Forward) relayFor(w http.ResponseWriter, r *http.Request, who caller) {
+	leave, err := f.relayed.Take(who.key.ID)
+	if err != nil {
+		f.refuse(w, r, tooManyRequests)
+		return
+	}
+	defer leave()
 	call := NewCall(who.key, who.task, IdempotencyKey(r.Header))
 	written := false
 	defer func() { call.Finish(written) }()

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/purserpay/purser/internal/failpoint"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
@@ -43,8 +44,10 @@ func (t *Transport) pay(req *http.Request, call *Call, challenged *http.Response
 	m := call.memo
 	resp, seen, err := t.send(req, m)
 	if err == nil {
+		failpoint.Here(failpoint.ProxyAnswered)
 		m.left = true
 		closeBody(challenged)
+		t.delivery(req, call, resp)
 		return t.answered(req, m, resp), nil
 	}
 	repeats := m.attempt.Repeats()
@@ -64,6 +67,9 @@ func (t *Transport) pay(req *http.Request, call *Call, challenged *http.Response
 		}
 	} else {
 		m.attempt.Observe("no answer: " + errorKind(err))
+		if seen.connected.Load() && !errors.Is(err, pay.ErrLeaseLost) {
+			t.undelivered(req, call)
+		}
 	}
 	closeBody(challenged)
 	return nil, t.lost(req, m, err)
@@ -105,6 +111,7 @@ func (t *Transport) sendOnce(req *http.Request, m *memo, seen *trip) (*http.Resp
 	var resp *http.Response
 	out, err := t.paid(req, m, seen, ctx)
 	if err == nil {
+		failpoint.Here(failpoint.ProxySending)
 		resp, err = t.next.RoundTrip(out)
 	}
 	if err == nil {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/purserpay/purser/internal/admission"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -30,6 +31,8 @@ type Transport struct {
 	prepay   *prepay // nil: off
 	extra    []string
 	plain    plainRule
+	gate     *admission.Gate // for deciding and journaling, by key
+	sellers  *sellers
 	declined func(string)
 	log      *slog.Logger
 	now      pay.Clock
@@ -201,13 +204,23 @@ func (t *Transport) decline(req *http.Request, resp *http.Response, reason strin
 // refuse hands on the 402 after the pay core has said no.
 func (t *Transport) refuse(req *http.Request, resp *http.Response, err error) *http.Response {
 	reason, held := declined(err)
-	if reason == DeclinedUnavailable || reason == DeclinedInternal {
+	if reason == DeclinedOverloaded {
+		t.declined(reason)
+		t.log.Warn("402 not paid", "host", req.URL.Host, "reason", reason, "error", err)
+		closeBody(resp)
+		return overloaded(req)
+	}
+	if reason == DeclinedUnavailable || reason == DeclinedReconciling || reason == DeclinedInternal {
 		// The journal could not be asked, so a payload for this request may be out. A client
 		// that knows x402 would pay the seller's challenge again.
 		t.declined(reason)
 		t.log.Error("402 not paid", "host", req.URL.Host, "reason", reason, "error", err)
 		closeBody(resp)
-		out := ownResponse(req, http.StatusServiceUnavailable, problem{Error: "Payments are not possible at the moment; repeat the same request", Reason: reason})
+		text := "Payments are not possible at the moment; repeat the same request"
+		if restored, ok := errors.AsType[*pay.ReconcilingError](err); ok {
+			text = "Payments are not possible at the moment: " + restored.Error()
+		}
+		out := ownResponse(req, http.StatusServiceUnavailable, problem{Error: text, Reason: reason})
 		out.Header.Set("Retry-After", "5")
 		return out
 	}

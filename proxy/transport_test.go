@@ -242,15 +242,44 @@ func TestFacilitatorRefuses(t *testing.T) {
 	s.expect(4, 1, 1)
 }
 
+// A client whose key cannot be kept to counts on it all the same: paid without one, its
+// repeats would be purchases.
 func TestIdempotencyKeyHeader(t *testing.T) {
 	t.Parallel()
+	w := newWorld(t)
+	s := newSeller(t)
 	long := strings.Repeat("k", 255)
-	for value, want := range map[string]string{"abc": "abc", `"q-1"`: `"q-1"`, long: long, long + "k": "", "": "", "a b": "", "é": "", "a\x7f": ""} {
-		if got := IdempotencyKey(http.Header{"Idempotency-Key": {value}}); got != want {
-			t.Errorf("%q: %q", value, got)
+	paid := 0
+	for _, c := range []struct {
+		values []string
+		usable bool
+	}{
+		{nil, true},
+		{[]string{"abc"}, true},
+		{[]string{`"q-1"`}, true},
+		{[]string{long}, true},
+		{[]string{long + "k"}, false},
+		{[]string{""}, false},
+		{[]string{"a b"}, false},
+		{[]string{"a\tb"}, false},
+		{[]string{"é"}, false},
+		{[]string{"a\xffb"}, false},
+		{[]string{"a", "b"}, false},
+		{[]string{"a", "a"}, false},
+		{[]string{"a", ""}, false},
+		{[]string{"", ""}, false},
+	} {
+		var headers []string
+		for _, v := range c.values {
+			headers = append(headers, "Idempotency-Key", v)
 		}
+		got := w.get(fmt.Sprintf("%s/%d", s.URL, paid), headers...)
+		if !c.usable {
+			got.declined(t, DeclinedKeyInvalid, true)
+			continue
+		}
+		paid++
+		got.paid(t)
 	}
-	if got := IdempotencyKey(http.Header{"Idempotency-Key": {"a", "b"}}); got != "" {
-		t.Errorf("of two: %q", got)
-	}
+	s.expect(14, paid, paid)
 }

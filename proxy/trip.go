@@ -5,6 +5,8 @@ import (
 	"net"
 	"net/http/httptrace"
 	"sync/atomic"
+
+	"github.com/purserpay/purser/internal/failpoint"
 )
 
 // trip watches one send through the hooks of net/http/httptrace: where it went, and
@@ -41,6 +43,7 @@ func (t *trip) watch(ctx context.Context, allowed func(net.Addr) bool) context.C
 		WroteRequest: func(i httptrace.WroteRequestInfo) {
 			if i.Err == nil {
 				t.written.Store(true)
+				failpoint.Here(failpoint.ProxyWritten)
 			}
 		},
 	})

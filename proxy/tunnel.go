@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/netip"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -16,6 +17,7 @@ import (
 type tunnel struct {
 	set   *tunnels
 	keyID string
+	peer  netip.Addr // network of the client
 
 	life   context.Context // ends when the tunnel is broken off or released
 	end    context.CancelFunc

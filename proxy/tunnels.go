@@ -3,52 +3,67 @@ package proxy
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"sync"
 	"time"
+
+	"github.com/purserpay/purser/internal/peer"
 )
+
+// defaultMaxTunnels is for all; a quarter of it are one key's, half are one client address's.
+const defaultMaxTunnels = 4096
 
 // tunnels counts the open tunnels, blind and intercepted ones, and can end them.
 type tunnels struct {
-	max, maxOfKey int
-	idle          time.Duration
-	closing       context.Context // ends when no new tunnels are opened any more
-	refuse        context.CancelFunc
+	max, maxOfKey, maxOfPeer int
 
-	mu    sync.Mutex
-	all   map[*tunnel]struct{}
-	byKey map[string]int
-	empty chan struct{} // closed when the last tunnel is gone while closing
+	idle    time.Duration
+	closing context.Context // ends when no new tunnels are opened any more
+	refuse  context.CancelFunc
+
+	mu     sync.Mutex
+	all    map[*tunnel]struct{}
+	byKey  map[string]int
+	byPeer map[netip.Addr]int
+	empty  chan struct{} // closed when the last tunnel is gone while closing
 }
 
-func newTunnels(most, mostOfKey int, idle time.Duration) *tunnels {
+func newTunnels(most, mostOfKey, mostOfPeer int, idle time.Duration) *tunnels {
 	if most <= 0 {
-		most = 1024
+		most = defaultMaxTunnels
 	}
 	if mostOfKey <= 0 {
-		mostOfKey = 256
+		mostOfKey = most / 4
 	}
+	if mostOfPeer <= 0 {
+		mostOfPeer = most / 2
+	}
+	mostOfKey, mostOfPeer = max(1, mostOfKey), max(1, mostOfPeer)
 	if idle <= 0 {
 		idle = 10 * time.Minute
 	}
 	s := &tunnels{
-		max: most, maxOfKey: mostOfKey, idle: idle,
-		all: make(map[*tunnel]struct{}), byKey: make(map[string]int), empty: make(chan struct{}),
+		max: most, maxOfKey: mostOfKey, maxOfPeer: mostOfPeer, idle: idle,
+		all: make(map[*tunnel]struct{}), byKey: make(map[string]int), byPeer: make(map[netip.Addr]int), empty: make(chan struct{}),
 	}
 	s.closing, s.refuse = context.WithCancel(context.Background())
 	return s
 }
 
-// acquire takes a place for a tunnel of the key, before anything is dialled for it.
-func (s *tunnels) acquire(keyID string) (*tunnel, bool) {
+// acquire takes a place for a tunnel of the key, for a client at "address:port", before
+// anything is dialled for it.
+func (s *tunnels) acquire(keyID, remote string) (*tunnel, bool) {
+	from := peer.Of(remote)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closing.Err() != nil || len(s.all) >= s.max || s.byKey[keyID] >= s.maxOfKey {
+	if s.closing.Err() != nil || len(s.all) >= s.max || s.byKey[keyID] >= s.maxOfKey || s.byPeer[from] >= s.maxOfPeer {
 		return nil, false
 	}
-	t := &tunnel{set: s, keyID: keyID}
+	t := &tunnel{set: s, keyID: keyID, peer: from}
 	t.life, t.end = context.WithCancel(context.Background())
 	s.all[t] = struct{}{}
 	s.byKey[keyID]++
+	s.byPeer[from]++
 	return t, true
 }
 
@@ -60,6 +75,9 @@ func (t *tunnel) release() {
 	delete(s.all, t)
 	if s.byKey[t.keyID]--; s.byKey[t.keyID] == 0 {
 		delete(s.byKey, t.keyID)
+	}
+	if s.byPeer[t.peer]--; s.byPeer[t.peer] == 0 {
+		delete(s.byPeer, t.peer)
 	}
 	if s.closing.Err() != nil && len(s.all) == 0 {
 		close(s.empty)

@@ -29,7 +29,7 @@ func (f *Forward) upgraded(resp *http.Response, call *Call) error {
 	if s, inside := resp.Request.Context().Value(sessionKey{}).(*session); inside {
 		life = s.tunnel.life
 	} else {
-		t, ok := f.tunnels.acquire(call.Key.ID)
+		t, ok := f.tunnels.acquire(call.Key.ID, resp.Request.RemoteAddr)
 		if !ok {
 			return errTunnels
 		}

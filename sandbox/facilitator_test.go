@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/purserpay/purser/sandbox/honest"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -35,26 +36,26 @@ func TestFacilitatorRefusals(t *testing.T) {
 		version int // 0: both
 		want    string
 	}{
-		"another scheme":     {change: change{edit: replace(`"exact"`, `"upto"`)}, want: badScheme},
-		"no domain":          {change: change{edit: replace(`"name":"USD Coin",`, ``)}, want: noDomain},
-		"another network v2": {change{edit: replace(`eip155:8453`, `eip155:84532`)}, 2, badNetwork},
-		"another network v1": {change{edit: replace(`"base"`, `"base-sepolia"`)}, 1, badNetwork},
+		"another scheme":     {change: change{edit: replace(`"exact"`, `"upto"`)}, want: honest.BadScheme},
+		"no domain":          {change: change{edit: replace(`"name":"USD Coin",`, ``)}, want: honest.NoDomain},
+		"another network v2": {change{edit: replace(`eip155:8453`, `eip155:84532`)}, 2, honest.BadNetwork},
+		"another network v1": {change{edit: replace(`"base"`, `"base-sepolia"`)}, 1, honest.BadNetwork},
 		"somebody else signed": {
-			change: change{who: stranger, message: func(a *x402.Authorization) { a.From = rich.address }}, want: badSignature,
+			change: change{who: stranger, message: func(a *x402.Authorization) { a.From = rich.address }}, want: honest.BadSignature,
 		},
 		"changed after signing": {
 			change: change{edit: func(s string) string {
 				return strings.Replace(s, `"validAfter":"0"`, `"validAfter":"1"`, 1)
-			}}, want: badSignature,
+			}}, want: honest.BadSignature,
 		},
 		"no signature":  {change: change{edit: replace(`"signature":"0x`, `"signature":"0xzz`)}, want: "invalid_payload"},
-		"another payee": {change: change{message: func(a *x402.Authorization) { a.To = stranger.address }}, want: badRecipient},
-		"expires soon":  {change: change{message: func(a *x402.Authorization) { a.ValidBefore = now + 3 }}, want: expired},
-		"not yet valid": {change: change{message: func(a *x402.Authorization) { a.ValidAfter = now + 3600 }}, want: notYetValid},
-		"too little v1": {change{message: func(a *x402.Authorization) { a.Value = x402.NewAmount(1) }}, 1, badValueV1},
-		"too little v2": {change{message: func(a *x402.Authorization) { a.Value = x402.NewAmount(1) }}, 2, badValueV2},
-		"too much v2":   {change{message: func(a *x402.Authorization) { a.Value = x402.NewAmount(10_001) }}, 2, badValueV2},
-		"poor":          {change: change{who: poor}, want: tooPoor},
+		"another payee": {change: change{message: func(a *x402.Authorization) { a.To = stranger.address }}, want: honest.BadRecipient},
+		"expires soon":  {change: change{message: func(a *x402.Authorization) { a.ValidBefore = now + 3 }}, want: honest.Expired},
+		"not yet valid": {change: change{message: func(a *x402.Authorization) { a.ValidAfter = now + 3600 }}, want: honest.NotYetValid},
+		"too little v1": {change{message: func(a *x402.Authorization) { a.Value = x402.NewAmount(1) }}, 1, honest.BadValueV1},
+		"too little v2": {change{message: func(a *x402.Authorization) { a.Value = x402.NewAmount(1) }}, 2, honest.BadValueV2},
+		"too much v2":   {change{message: func(a *x402.Authorization) { a.Value = x402.NewAmount(10_001) }}, 2, honest.BadValueV2},
+		"poor":          {change: change{who: poor}, want: honest.TooPoor},
 		"mixed versions": {
 			change: change{edit: func(s string) string { // the payload's comes first
 				return strings.Replace(s, `"x402Version":`, `"x402Version":3`, 1)
@@ -103,16 +104,16 @@ func TestFacilitatorKnowsTheToken(t *testing.T) {
 	w := start(t, Options{})
 	b := newBuyer(t, w, 1_000_000)
 	c := offered(t, w, 2)
-	chain, usdc := network()
+	chain, usdc := honest.Network()
 	a := b.authorize(t, c.Accepts[0])
 	for name, test := range map[string]struct {
 		asset        x402.Asset
 		edit         [2]string
 		want, settle string
 	}{
-		"name":    {x402.Asset{Name: "USDC", Version: "2", Address: usdc.Address}, [2]string{`"USD Coin"`, `"USDC"`}, badTokenName, badSignature},
-		"version": {x402.Asset{Name: "USD Coin", Version: "1", Address: usdc.Address}, [2]string{`"version":"2"`, `"version":"1"`}, badTokenVersion, badSignature},
-		"address": {x402.Asset{Name: "USD Coin", Version: "2", Address: b.address}, [2]string{usdc.Address.String(), b.address.String()}, noAsset, noAsset},
+		"name":    {x402.Asset{Name: "USDC", Version: "2", Address: usdc.Address}, [2]string{`"USD Coin"`, `"USDC"`}, honest.BadTokenName, honest.BadSignature},
+		"version": {x402.Asset{Name: "USD Coin", Version: "1", Address: usdc.Address}, [2]string{`"version":"2"`, `"version":"1"`}, honest.BadTokenVersion, honest.BadSignature},
+		"address": {x402.Asset{Name: "USD Coin", Version: "2", Address: b.address}, [2]string{usdc.Address.String(), b.address.String()}, honest.NoAsset, honest.NoAsset},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -158,10 +159,10 @@ func TestFacilitatorSettlesOnce(t *testing.T) {
 				t.Fatalf("/settle: %d %v", status, verdict)
 			}
 			wantBalance(t, w, b.address, 20_000)
-			if _, verdict := facilitate(t, w, "/verify", body); verdict["isValid"] != false || verdict["invalidReason"] != nonceUsed {
+			if _, verdict := facilitate(t, w, "/verify", body); verdict["isValid"] != false || verdict["invalidReason"] != honest.NonceUsed {
 				t.Errorf("/verify again: %v", verdict)
 			}
-			if _, verdict := facilitate(t, w, "/settle", body); verdict["success"] != false || verdict["errorReason"] != nonceUsed || verdict["transaction"] != "" {
+			if _, verdict := facilitate(t, w, "/settle", body); verdict["success"] != false || verdict["errorReason"] != honest.NonceUsed || verdict["transaction"] != "" {
 				t.Errorf("/settle again: %v", verdict)
 			}
 			wantBalance(t, w, b.address, 20_000)
@@ -178,7 +179,7 @@ func TestFacilitatorTakesNoNonsense(t *testing.T) {
 		"no JSON":        `{`,
 		"no requirement": `{"x402Version":2,"paymentPayload":{}}`,
 		"wrong types":    `{"x402Version":2,"paymentPayload":[],"paymentRequirements":"x"}`,
-		"too long":       `{"x402Version":2,"pad":"` + strings.Repeat("x", maxCall) + `"}`,
+		"too long":       `{"x402Version":2,"pad":"` + strings.Repeat("x", honest.MaxCall) + `"}`,
 	} {
 		for _, path := range []string{"/verify", "/settle"} {
 			status, verdict := facilitate(t, w, path, body)

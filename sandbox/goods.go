@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/purserpay/purser/sandbox/honest"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -64,24 +65,24 @@ func catalogue(w http.ResponseWriter, _ *http.Request) {
 		Version     int    `json:"x402Version,omitempty"`
 		Flow        flow   `json:"flow,omitempty"`
 	}
-	_, usdc := network()
+	_, usdc := honest.Network()
 	list := []entry{}
 	for _, g := range goods() {
 		list = append(list, entry{g.pattern, g.price.Format(usdc.Decimals), g.description, g.version, g.flow})
 	}
-	writeJSON(w, http.StatusOK, list)
+	honest.WriteJSON(w, http.StatusOK, list)
 }
 
 func weather(w http.ResponseWriter, _ *http.Request) {
-	writeJSON(w, http.StatusOK, map[string]any{"sky": "clear", "celsius": 21, "wind_kmh": 7})
+	honest.WriteJSON(w, http.StatusOK, map[string]any{"sky": "clear", "celsius": 21, "wind_kmh": 7})
 }
 
 func report(w http.ResponseWriter, _ *http.Request) {
-	writeJSON(w, http.StatusOK, map[string]any{"title": "A very expensive report", "pages": 1})
+	honest.WriteJSON(w, http.StatusOK, map[string]any{"title": "A very expensive report", "pages": 1})
 }
 
 func free(w http.ResponseWriter, _ *http.Request) {
-	writeJSON(w, http.StatusOK, map[string]any{"price": 0})
+	honest.WriteJSON(w, http.StatusOK, map[string]any{"price": 0})
 }
 
 // echo answers with the body it got, or with a status that the caller wants to see: ?status=503.

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"reflect"
 
+	"github.com/purserpay/purser/sandbox/honest"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -19,7 +20,7 @@ type paywall struct {
 // payment is what a buyer sent, with the requirement that it answers.
 type payment struct {
 	payload  x402.Payload
-	required requirement
+	required honest.Requirement
 }
 
 // noMatch is the word for a payload that answers no requirement of ours.
@@ -109,11 +110,11 @@ func (g *paywall) prepaid(w http.ResponseWriter, r *http.Request, p payment) {
 }
 
 // requirement is what the good costs.
-func (g *paywall) requirement(r *http.Request) requirement {
-	_, usdc := network()
-	q := requirement{
-		Scheme: scheme, Network: wireNetwork(g.good.version), PayTo: g.seller.o.PayTo.String(), Asset: usdc.Address.String(),
-		MaxTimeoutSeconds: maxTimeoutSeconds, Extra: &extra{Name: usdc.Name, Version: usdc.Version},
+func (g *paywall) requirement(r *http.Request) honest.Requirement {
+	_, usdc := honest.Network()
+	q := honest.Requirement{
+		Scheme: honest.Scheme, Network: honest.WireNetwork(g.good.version), PayTo: g.seller.o.PayTo.String(), Asset: usdc.Address.String(),
+		MaxTimeoutSeconds: maxTimeoutSeconds, Extra: &honest.Extra{Name: usdc.Name, Version: usdc.Version},
 	}
 	if g.good.version == 1 {
 		q.MaxAmountRequired = g.good.price.String()
@@ -130,16 +131,16 @@ func (g *paywall) requirement(r *http.Request) requirement {
 // challenge is the 402 that asks for a payment, or says why one was not taken.
 func (g *paywall) challenge(w http.ResponseWriter, r *http.Request, reason, payer string) {
 	w.Header().Set("Cache-Control", "no-store")
-	accepts := []requirement{g.requirement(r)}
+	accepts := []honest.Requirement{g.requirement(r)}
 	if g.good.version == 1 {
 		body := map[string]any{"x402Version": 1, "error": reason, "accepts": accepts}
 		if payer != "" {
 			body["payer"] = payer
 		}
-		writeJSON(w, http.StatusPaymentRequired, body)
+		honest.WriteJSON(w, http.StatusPaymentRequired, body)
 		return
 	}
-	value, err := inHeader(map[string]any{
+	value, err := honest.InHeader(map[string]any{
 		"x402Version": 2, "error": reason, "accepts": accepts,
 		"resource": map[string]string{"url": urlOf(r), "description": g.good.description, "mimeType": g.good.mimeType},
 	})
@@ -148,28 +149,28 @@ func (g *paywall) challenge(w http.ResponseWriter, r *http.Request, reason, paye
 		return
 	}
 	w.Header().Set(x402.HeaderRequired, value)
-	writeJSON(w, http.StatusPaymentRequired, struct{}{})
+	honest.WriteJSON(w, http.StatusPaymentRequired, struct{}{})
 }
 
 // unsettled is the 402 after a settlement that failed: without a challenge in version 2, with nothing but one in
 // version 1.
-func (g *paywall) unsettled(w http.ResponseWriter, r *http.Request, receipt settleAnswer) {
+func (g *paywall) unsettled(w http.ResponseWriter, r *http.Request, receipt honest.SettleAnswer) {
 	if g.good.version == 1 {
 		g.challenge(w, r, receipt.ErrorReason, "")
 		return
 	}
 	g.attach(w, receipt)
 	w.Header().Set("Cache-Control", "no-store")
-	writeJSON(w, http.StatusPaymentRequired, struct{}{})
+	honest.WriteJSON(w, http.StatusPaymentRequired, struct{}{})
 }
 
 // attach puts a receipt on an answer.
-func (g *paywall) attach(w http.ResponseWriter, receipt settleAnswer) {
+func (g *paywall) attach(w http.ResponseWriter, receipt honest.SettleAnswer) {
 	name := x402.HeaderResponse
 	if g.good.version == 1 {
 		name = x402.HeaderV1Response
 	}
-	value, err := inHeader(receipt)
+	value, err := honest.InHeader(receipt)
 	if err != nil { // never: it is made of strings
 		return
 	}

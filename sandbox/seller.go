@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/purserpay/purser/sandbox/honest"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -19,7 +20,7 @@ const (
 	// maxTimeoutSeconds is how long the seller lets payers take.
 	maxTimeoutSeconds = 60
 	// facilitatorTime bounds a call of the facilitator: a settlement and a little more.
-	facilitatorTime = settleTime + 10*time.Second
+	facilitatorTime = honest.SettleTime + 10*time.Second
 	// maxVerdict bounds an answer of the facilitator.
 	maxVerdict = 64 << 10
 )
@@ -101,7 +102,7 @@ func (s *Seller) ask(ctx context.Context, path string, p payment, verdict any) e
 	}
 	defer resp.Body.Close()
 	var answer json.RawMessage
-	if err := readJSON(resp.Body, maxVerdict, &answer); err != nil {
+	if err := honest.ReadJSON(resp.Body, maxVerdict, &answer); err != nil {
 		return fmt.Errorf("read the answer of %s: %w", path, err)
 	}
 	var seen struct {
@@ -117,13 +118,13 @@ func (s *Seller) ask(ctx context.Context, path string, p payment, verdict any) e
 	return json.Unmarshal(answer, verdict)
 }
 
-func (s *Seller) verify(ctx context.Context, p payment) (v verifyAnswer, err error) {
+func (s *Seller) verify(ctx context.Context, p payment) (v honest.VerifyAnswer, err error) {
 	err = s.ask(ctx, "/verify", p, &v)
 	return v, err
 }
 
 // settle is not given up when the buyer is gone, or nobody would know what became of the money.
-func (s *Seller) settle(ctx context.Context, p payment) (v settleAnswer, err error) {
+func (s *Seller) settle(ctx context.Context, p payment) (v honest.SettleAnswer, err error) {
 	err = s.ask(context.WithoutCancel(ctx), "/settle", p, &v)
 	return v, err
 }
@@ -136,20 +137,20 @@ const (
 
 // claim takes a prepaid payment that moved the money and had no answer yet. The reason of a refusal is in the words
 // of a challenge.
-func (s *Seller) claim(ctx context.Context, p payment) (receipt settleAnswer, reason string, err error) {
+func (s *Seller) claim(ctx context.Context, p payment) (receipt honest.SettleAnswer, reason string, err error) {
 	a, signature, err := p.payload.Authorization()
 	if err != nil {
 		return receipt, "invalid_payload", nil //nolint:nilerr // the buyer's mistake
 	}
-	chain, usdc := network()
+	chain, usdc := honest.Network()
 	signer, err := x402.Recover(a.Digest(usdc, chain.ChainID), signature)
 	switch {
 	case err != nil || signer != a.From: // the chain shows the rest to everybody, so only this proves who paid
-		return receipt, badSignature, nil
+		return receipt, honest.BadSignature, nil
 	case a.To != s.o.PayTo:
-		return receipt, badRecipient, nil
+		return receipt, honest.BadRecipient, nil
 	case a.Value.String() != p.required.Amount:
-		return receipt, badValueV2, nil
+		return receipt, honest.BadValueV2, nil
 	}
 	transaction, err := s.o.Settled(ctx, a)
 	if err != nil {
@@ -165,7 +166,7 @@ func (s *Seller) claim(ctx context.Context, p payment) (receipt settleAnswer, re
 		return receipt, alreadyDelivered, nil
 	}
 	s.delivered[d] = true
-	return settleAnswer{Success: true, Transaction: transaction, Network: p.required.Network, Payer: a.From.String()}, "", nil
+	return honest.SettleAnswer{Success: true, Transaction: transaction, Network: p.required.Network, Payer: a.From.String()}, "", nil
 }
 
 // unavailable answers when the facilitator cannot be used. It carries no payment header: nobody knows anything.
@@ -173,5 +174,5 @@ func (s *Seller) unavailable(w http.ResponseWriter, r *http.Request, err error) 
 	if !errors.Is(err, context.Canceled) || r.Context().Err() == nil {
 		s.o.Logger.Error("the seller's facilitator failed", "path", r.URL.Path, "error", err)
 	}
-	writeJSON(w, http.StatusBadGateway, map[string]string{"error": "the facilitator could not be used"})
+	honest.WriteJSON(w, http.StatusBadGateway, map[string]string{"error": "the facilitator could not be used"})
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/purserpay/purser/sandbox/honest"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -61,10 +62,10 @@ func TestBuyEverything(t *testing.T) {
 						t.Fatalf("the same payload again: %d %s", again.status, again.body)
 					}
 					if c.Accepts[0].PaymentFlow == "upfront" {
-						if r := again.receipt(t); r.Success || r.ErrorReason != nonceUsed || again.header.Get(x402.HeaderRequired) != "" {
+						if r := again.receipt(t); r.Success || r.ErrorReason != honest.NonceUsed || again.header.Get(x402.HeaderRequired) != "" {
 							t.Errorf("again: %+v, %v", r, again.header)
 						}
-					} else if c := again.challenge(t); c.Error != nonceUsed {
+					} else if c := again.challenge(t); c.Error != honest.NonceUsed {
 						t.Errorf("again: %q", c.Error)
 					}
 					wantBalance(t, w, b.address, 3_000_000-test.price)
@@ -138,7 +139,7 @@ func TestPrepaid(t *testing.T) {
 	}
 	// Who only saw the payment on the chain gets nothing.
 	thief := newBuyer(t, w, 0).sign(t, c, a)
-	if got := request(t, w, "GET", url, "", &thief).challenge(t); got.Error != badSignature {
+	if got := request(t, w, "GET", url, "", &thief).challenge(t); got.Error != honest.BadSignature {
 		t.Errorf("stolen: %q", got.Error)
 	}
 	got := request(t, w, "GET", url, "", &p)
@@ -167,7 +168,7 @@ func TestWhatDoesNotMatchIsNotTaken(t *testing.T) {
 	a := b.authorize(t, dear.Accepts[0])
 	a.Value = x402.NewAmount(1)
 	p = b.sign(t, forged, a)
-	if got := request(t, w, "GET", w.SellerURL()+"/report", "", &p).challenge(t); got.Error != badValueV2 {
+	if got := request(t, w, "GET", w.SellerURL()+"/report", "", &p).challenge(t); got.Error != honest.BadValueV2 {
 		t.Errorf("another value: %q", got.Error)
 	}
 	for _, junk := range []x402.Payload{{Version: 2, JSON: []byte(`{}`)}, {Version: 2, JSON: []byte(`x`)}, {Version: 2, JSON: []byte(`{"x402Version":1}`)}} {

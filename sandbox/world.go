@@ -17,6 +17,7 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 
 	"github.com/purserpay/purser/sandbox/evm"
+	"github.com/purserpay/purser/sandbox/honest"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -98,7 +99,7 @@ func (w *World) start(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	w.facilitator, err = listen(ctx, "facilitator", address(o.Port, facilitatorOffset), NewFacilitator(w.Chain, o.Now), nil, o.Logger)
+	w.facilitator, err = listen(ctx, "facilitator", address(o.Port, facilitatorOffset), honest.NewFacilitator(w.Chain, o.Now), nil, o.Logger)
 	if err != nil {
 		return err
 	}

@@ -67,6 +67,7 @@ func purserSite(listen, sellerRoot string) object {
 	return object{
 		"listen": []string{listen}, "protocols": []string{"h1"}, "automatic_https": object{"disable": true},
 		"max_header_bytes": 64 << 10, "read_header_timeout": "30s", "idle_timeout": "5m",
+		"listener_wrappers": []object{{"wrapper": "purser"}},
 		"routes": []object{{"handle": []object{
 			{
 				"handler": "purser_proxy", "intercept": []string{"*"}, "trust": []string{sellerRoot},

@@ -14,33 +14,39 @@ import (
 // Enabled tells a test build from a program that handles money.
 const Enabled = true
 
-// The environment of a test build.
-const (
-	// killAt is "place" or "place:n": the process ends itself with SIGKILL when it comes to
-	// the place for the nth time.
-	killAt = "PURSER_FAILPOINT"
-	// switchedOff lists protections, separated by commas.
-	switchedOff = "PURSER_UNPROTECTED"
-)
-
 var (
-	place, turn = parse(os.Getenv(killAt))
-	passed      atomic.Int64
-	off         = strings.Split(os.Getenv(switchedOff), ",")
+	fate   = parse(os.Getenv(KillAt))
+	waits  atomic.Bool // for the earlier place to be passed
+	passed atomic.Int64
+	off    = strings.Split(os.Getenv(SwitchedOff), ",")
 )
 
-func parse(text string) (place string, turn int64) {
-	place, count, found := strings.Cut(text, ":")
-	if turn, _ = strconv.ParseInt(count, 10, 64); !found || turn < 1 {
-		turn = 1
+// end is where the process ends itself.
+type end struct {
+	earlier, place string
+	turn           int64
+}
+
+func parse(text string) (e end) {
+	place, count, _ := strings.Cut(text, ":")
+	if e.turn, _ = strconv.ParseInt(count, 10, 64); e.turn < 1 {
+		e.turn = 1
 	}
-	return place, turn
+	if earlier, later, found := strings.Cut(place, ">"); found {
+		e.earlier, place = earlier, later
+	}
+	e.place = place
+	waits.Store(e.earlier != "")
+	return e
 }
 
 // Here is a place where a test may end the process: at once, as kill -9 does, so that
 // nothing more is written or sent.
 func Here(name string) {
-	if name != place || passed.Add(1) != turn {
+	if name == fate.earlier {
+		waits.Store(false)
+	}
+	if waits.Load() || name != fate.place && fate.place != Anywhere || passed.Add(1) != fate.turn {
 		return
 	}
 	_ = syscall.Kill(syscall.Getpid(), syscall.SIGKILL)

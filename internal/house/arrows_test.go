@@ -50,9 +50,19 @@ var forbidden = []struct {
 		[]string{"github.com/caddyserver/", module + "payapi", module + "proxy", module + "caddymodule"},
 	},
 	{
-		[]string{"cmd/purser", "caddymodule"},
+		// What doctor brings along of the sandbox, it has without a chain.
+		[]string{"cmd/purser", "caddymodule", "doctor", "sandbox/hostile", "sandbox/honest", "sandbox/ledger"},
 		false,
-		[]string{module + "sandbox", "github.com/ethereum/go-ethereum/ethclient", "github.com/ethereum/go-ethereum/node"},
+		[]string{
+			module + "sandbox/evm", module + "contracts", "github.com/ethereum/go-ethereum/ethclient",
+			"github.com/ethereum/go-ethereum/node", "github.com/ethereum/go-ethereum/eth", "github.com/ethereum/go-ethereum/core",
+			"github.com/ethereum/go-ethereum/p2p", "github.com/ethereum/go-ethereum/rpc",
+		},
+	},
+	{
+		[]string{"doctor"},
+		false,
+		[]string{"github.com/caddyserver/", module + "caddymodule", module + "payapi", module + "proxy", module + "boltstore"},
 	},
 }
 

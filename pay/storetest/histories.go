@@ -72,8 +72,14 @@ func (h *history) answer(what string, got any, err error, want any, wanted error
 
 func (h *history) call(b *pay.Begin) {
 	h.calls = append(h.calls, b)
-	wanted, wantErr := h.model.begin(b)
 	got, err := h.Begin(h.ctx, b)
+	if err == nil && got.How == pay.Created && b.IdempotencyKey != "" {
+		h.model.nonce = got.Payment.Authorization.Nonce
+		if used := h.model.sorted(func(p *pay.Payment) bool { return p.Authorization.Nonce == h.model.nonce }); used != nil {
+			h.Fatalf("payments %v have the nonce of a new attempt", ids(used))
+		}
+	}
+	wanted, wantErr := h.model.begin(b)
 	h.answer("begin", got, err, wanted, wantErr)
 	if err == nil && got.How == pay.Created {
 		h.ids = append(h.ids, got.Payment.ID)

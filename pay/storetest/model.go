@@ -17,6 +17,9 @@ type model struct {
 	counters map[pay.Counter]x402.Amount
 	events   []pay.SpendEvent
 	policies map[string]uint64 // key id -> how often its policy was set
+	restore  *pay.Restore
+	// nonce is what the store derived for the payment that is begun: its secret is its own.
+	nonce x402.Nonce
 }
 
 func newModel() *model {
@@ -79,6 +82,23 @@ func (m *model) CountUnanswered(keyID, host string, now time.Time, _ int) (int, 
 func (m *model) Counter(c pay.Counter) (x402.Amount, error) { return m.counters[c], nil }
 
 func (m *model) PolicyRevision(keyID string) (uint64, error) { return m.policies[keyID], nil }
+
+func (m *model) Restored() (*pay.Restore, error) { return m.restore, nil }
+
+func (m *model) Attempts(keyID, idempotencyKey string) (n uint64, err error) {
+	for _, p := range m.rows {
+		if p.KeyID == keyID && p.IdempotencyKey == idempotencyKey {
+			n = max(n, p.Attempt)
+		}
+	}
+	return n, nil
+}
+
+func (m *model) Nonce(string, string, uint64) x402.Nonce { return m.nonce }
+
+func (m *model) AnyReconciled() (bool, error) { return false, nil }
+
+func (m *model) Reconciled(x402.Nonce) (*pay.Payment, error) { return nil, nil }
 
 func (m *model) count(changes []pay.CounterChange) {
 	for _, c := range changes {

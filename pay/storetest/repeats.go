@@ -176,6 +176,27 @@ var repeatTests = map[string]func(*fixture){
 		second := f.release(f.repeats(b, soon, pay.Created, first), false)
 		f.repeats(b, soon, pay.Driven, second)
 	},
+	"doubted refusals are driven on, with a place": func(f *fixture) {
+		for _, key := range []string{"", "order 1"} {
+			k := f.key()
+			b := bound(under(want(k, noon), key), placeOf(k), 1, pay.ErrQuota)
+			p := f.begin(b, pay.Created)
+			o := outcome(p, pay.VerdictRefused)
+			o.Doubted = true
+			f.record(o)
+			f.release(p, false)
+			f.books(k, 0, 0, 5, 5, 1) // the place is free again
+			other := f.begin(bound(want(k, noon), placeOf(k), 1, pay.ErrQuota), pay.Created)
+			_, err := f.Begin(f.ctx, again(b, noon.Add(soon)))
+			f.fails(err, pay.ErrQuota)
+			f.record(outcome(other, pay.VerdictVoid))
+			driven := f.repeats(b, soon, pay.Driven, p)
+			f.same("row", []any{driven.Refused, driven.Doubted, driven.ID}, []any{false, false, p.ID})
+			f.books(k, 1, 1, 5, 5, 2)
+			f.record(outcome(driven, pay.VerdictVoid))
+			f.books(k, 0, 0, 0, 0, 2)
+		}
+	},
 	"no key: void and refused are not awaited": func(f *fixture) {
 		b := want(f.key(), noon)
 		p := f.begin(b, pay.Created)

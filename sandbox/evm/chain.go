@@ -67,7 +67,7 @@ type Chain struct {
 	rpc    *rpc.Client
 	client *ethclient.Client
 	geth   *gethclient.Client
-	token  *token
+	token  *contract
 	op     *operator
 
 	mine   chan chan struct{} // requests for a block; each is closed when its block is there

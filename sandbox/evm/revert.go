@@ -16,21 +16,6 @@ import (
 // unknownReason stands for the text of a revert that has none or whose cause is gone.
 const unknownReason = "execution reverted"
 
-// RevertError says that a contract refused a call.
-type RevertError struct {
-	// Reason is the contract's own text, for instance "FiatTokenV2: authorization is expired".
-	Reason string
-	// Tx is the hash of the mined transaction that reverted; empty if the refusal came before anything was sent.
-	Tx string
-}
-
-func (e *RevertError) Error() string {
-	if e.Tx == "" {
-		return "the call would revert: " + e.Reason
-	}
-	return "transaction " + e.Tx + " reverted: " + e.Reason
-}
-
 // asRevert turns the answer of a refused eth_call into a *RevertError and leaves other errors alone.
 func asRevert(err error) error {
 	var answer rpc.DataError

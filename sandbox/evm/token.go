@@ -14,6 +14,7 @@ import (
 	"github.com/ethereum/go-ethereum/ethclient/gethclient"
 
 	"github.com/purserpay/purser/contracts"
+	"github.com/purserpay/purser/sandbox/token"
 )
 
 // Methods are named by their signatures, because the token overloads some of them.
@@ -25,18 +26,18 @@ const (
 	sigCancelAuth         = "cancelAuthorization(address,bytes32,uint8,bytes32,bytes32)"
 )
 
-// token packs calls of the token contract and unpacks its answers.
-type token struct{ abi abi.ABI }
+// contract packs calls of the token contract and unpacks its answers.
+type contract struct{ abi abi.ABI }
 
-func newToken(artifact contracts.Artifact) (*token, error) {
+func newToken(artifact contracts.Artifact) (*contract, error) {
 	parsed, err := abi.JSON(bytes.NewReader(artifact.ABI))
 	if err != nil {
 		return nil, fmt.Errorf("read the token's ABI: %w", err)
 	}
-	return &token{abi: parsed}, nil
+	return &contract{abi: parsed}, nil
 }
 
-func (t *token) method(signature string) (*abi.Method, error) {
+func (t *contract) method(signature string) (*abi.Method, error) {
 	method, err := t.abi.MethodById(crypto.Keccak256([]byte(signature)))
 	if err != nil {
 		return nil, fmt.Errorf("the token has no method %s: %w", signature, err)
@@ -44,7 +45,7 @@ func (t *token) method(signature string) (*abi.Method, error) {
 	return method, nil
 }
 
-func (t *token) pack(signature string, args ...any) ([]byte, error) {
+func (t *contract) pack(signature string, args ...any) ([]byte, error) {
 	method, err := t.method(signature)
 	if err != nil {
 		return nil, err
@@ -99,14 +100,13 @@ func (c *Chain) AuthorizationState(ctx context.Context, authorizer common.Addres
 	return read[bool](ctx, c, sigAuthorizationState, authorizer, nonce)
 }
 
-// Authorization is an EIP-3009 TransferWithAuthorization: what a payer signs. Value is in the token's smallest unit;
-// ValidAfter and ValidBefore are Unix seconds, both exclusive.
-type Authorization struct {
-	From, To                common.Address
-	Value                   *big.Int
-	ValidAfter, ValidBefore *big.Int
-	Nonce                   [32]byte
-}
+// What callers say and are told, which is the same on every chain of the sandbox.
+type (
+	Authorization     = token.Authorization
+	Transfer          = token.Transfer
+	UsedAuthorization = token.UsedAuthorization
+	RevertError       = token.RevertError
+)
 
 // TransferWithAuthorization has the operator relay a signed authorization and returns the hash of the transaction once
 // it is mined. The signature is r, s and v in that order; v is handed to the contract as it is, so it must be 27 or 28.
@@ -177,14 +177,6 @@ func (c *Chain) try(ctx context.Context, what string, data []byte) error {
 	return nil
 }
 
-// Transfer is one movement of tokens that the chain recorded. Minted tokens come from the zero address.
-type Transfer struct {
-	From, To common.Address
-	Value    *big.Int // in the token's smallest unit
-	Tx       string   // hash of the transaction
-	Block    uint64
-}
-
 // Transfers lists the token's movements from fromBlock to the latest block, oldest first. A nil from or to means any.
 func (c *Chain) Transfers(ctx context.Context, from, to *common.Address, fromBlock uint64) ([]Transfer, error) {
 	logs, err := c.logs(ctx, fromBlock, "Transfer", indexed(from), indexed(to))
@@ -202,12 +194,6 @@ func (c *Chain) Transfers(ctx context.Context, from, to *common.Address, fromBlo
 		}
 	}
 	return transfers, nil
-}
-
-// UsedAuthorization is an authorization that moved tokens.
-type UsedAuthorization struct {
-	Nonce [32]byte
-	Tx    string // hash of the transaction
 }
 
 // AuthorizationsUsed lists the authorizations of an authorizer that were used, oldest first. Canceled ones are not

@@ -10,7 +10,7 @@ import (
 
 	"github.com/ethereum/go-ethereum/common"
 
-	"github.com/purserpay/purser/sandbox/evm"
+	"github.com/purserpay/purser/sandbox/token"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -90,14 +90,14 @@ func ReadBooks(ctx context.Context, c *Customer) (Books, error) {
 
 // Ledger is what the chain says that a wallet has paid.
 type Ledger struct {
-	Transfers []evm.Transfer          // out of the wallet, oldest first
-	Used      []evm.UsedAuthorization // of the wallet, oldest first
-	Received  *big.Int                // what was given to the wallet
+	Transfers []token.Transfer          // out of the wallet, oldest first
+	Used      []token.UsedAuthorization // of the wallet, oldest first
+	Received  *big.Int                  // what was given to the wallet
 	Balance   *big.Int
 }
 
 // ReadLedger reads a wallet's movements from the chain.
-func ReadLedger(ctx context.Context, chain *evm.Chain, wallet x402.Address) (Ledger, error) {
+func ReadLedger(ctx context.Context, chain token.Chain, wallet x402.Address) (Ledger, error) {
 	var l Ledger
 	var err error
 	account := common.Address(wallet)

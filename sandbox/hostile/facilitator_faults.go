@@ -58,8 +58,8 @@ var (
 	UnknownReason = FacilitatorFault{Name: "fails for a reason nobody knows", On: Settle, Do: func(c *Call) {
 		c.Send(c.Failure("computer_says_no", ""))
 	}}
-	// RefusesAfter names a reason that can only precede the transfer, which it has made. A payer takes its own
-	// facilitator's word for that reason, so a repeat may buy again.
+	// RefusesAfter names a reason that can only precede the transfer, which it has made. A payer without an RPC has to
+	// take its own facilitator's word for it, and its customer's repeat buys again.
 	RefusesAfter = FacilitatorFault{Name: "says insufficient funds after the transfer", On: Settle, Do: func(c *Call) {
 		c.Serve()
 		c.Send(c.Failure("insufficient_funds", ""))

@@ -35,8 +35,6 @@ type Scenario struct {
 	Version int
 	// Pair is two orders at once.
 	Pair bool
-	// NoRepeat: who asks again buys again.
-	NoRepeat bool
 	// NeedsKey: at the API, who asks again without an idempotency key buys again, because the terms are others.
 	NeedsKey bool
 	// Expired: what was put off until everybody is gone happens when the authorizations are no longer valid.
@@ -73,7 +71,7 @@ func (s Scenario) Fits(door Door, c Custom) bool {
 	switch {
 	case !slices.Contains(s.Doors, door):
 		return false
-	case s.NoRepeat && c.Twins, s.Pair && (c.Twins || c.HangsUp):
+	case s.Pair && (c.Twins || c.HangsUp):
 		return false
 	case s.RPC != nil:
 		return c.Keyed && !c.Twins
@@ -110,18 +108,14 @@ func (s Scenario) Play(ctx context.Context, w *World, c *Customer, door Door, cu
 	w.Seller.Meet(s.Seller...)
 	defer w.Facilitator.Meet()
 	defer w.Seller.Meet()
-	tries := attempts
-	if s.NoRepeat {
-		tries = 1
-	}
 	if !s.Pair {
-		p.buy(ctx, w, c, order, tries)
+		p.buy(ctx, w, c, order, attempts)
 		return p
 	}
 	pair := []*Played{{Scenario: s, Door: door, Custom: custom}, {Scenario: s, Door: door, Custom: custom}}
 	var both sync.WaitGroup
 	for i, one := range pair {
-		both.Go(func() { one.buy(ctx, w, c, order+uint64(i), tries) })
+		both.Go(func() { one.buy(ctx, w, c, order+uint64(i), attempts) })
 	}
 	both.Wait()
 	for _, one := range pair {
@@ -145,7 +139,7 @@ func (p *Played) buy(ctx context.Context, w *World, c *Customer, order uint64, t
 			once, cancel := context.WithCancel(ctx)
 			w.onMet(func() {
 				cancel()
-				pause(ctx, notice)
+				w.Noticed(ctx)
 			})
 			got = []Result{c.Buy(once, w.SellerURL, p.Door, o)}
 			w.onMet(nil)

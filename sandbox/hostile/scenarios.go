@@ -71,7 +71,8 @@ func settleScenarios() []Scenario {
 		atFacilitator(PendingAfter, foundOut, Once, settled),
 		atFacilitator(PendingBefore, drivenOn, Once, settled),
 		atFacilitator(UnknownReason, drivenOn, Once, settled),
-		atFacilitator(Refuses, "the refused payment never settles, a repeat is a new one", Once, settled, void),
+		atFacilitator(Refuses, drivenOn, Once, settled),
+		atFacilitator(RefusesAfter, foundOut, Once, settled),
 		atFacilitator(Contradicts, drivenOn, Once, settled),
 		atFacilitator(Malformed, foundOut, Once, settled),
 		atFacilitator(TwoVerdicts, drivenOn, Once, settled),
@@ -81,13 +82,11 @@ func settleScenarios() []Scenario {
 		atFacilitator(SaysDuplicate, foundOut, Once, settled),
 		atFacilitator(SaysDuplicateBefore, "the chain knows better, "+drivenOn, Once, settled),
 	}
-	refuses := atFacilitator(RefusesAfter, "the late settlement is booked", Once, settled)
-	refuses.NoRepeat = true
 	swaps := atFacilitator(Swaps, "each payment ends with its own transaction", Once, settled)
 	swaps.Pair = true
 	half := atFacilitator(SwapsRefused, "what is settled is booked, what is not is corrected", AtMostOnce, settled, disputed)
 	half.Facilitator, half.Pair = append(half.Facilitator, SwapsSettled), true
-	return append(list, refuses, swaps, half)
+	return append(list, swaps, half)
 }
 
 // bySeller is a scenario in which the seller fails.
@@ -157,13 +156,11 @@ func receiptScenarios() []Scenario {
 }
 
 func lateScenarios() []Scenario {
-	refuses := atFacilitator(RefusesAndSettlesLate, "the late settlement is booked", Once, settled)
-	refuses.NoRepeat = true
 	expired := bySeller(TakesLate, "an authorization that has expired moves nothing", Never, void)
 	expired.Name, expired.Expired = "seller answers 504, and settles when it is too late", true
 	return []Scenario{
 		atFacilitator(SettlesLate, "only one of the two settlements moves money", Once, settled),
-		refuses,
+		atFacilitator(RefusesAndSettlesLate, "only one of the two settlements moves money", Once, settled),
 		bySeller(TakesLate, "the late settlement is booked", Once, settled),
 		expired,
 	}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/ethereum/go-ethereum/common"
 
-	"github.com/purserpay/purser/sandbox/evm"
+	"github.com/purserpay/purser/sandbox/token"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -32,7 +32,9 @@ type SellerFault struct {
 	On   Step
 	// Always: every such request meets it, not just one.
 	Always bool
-	Do     func(*Visit)
+	// Hangs: the caller waits for its time limit.
+	Hangs bool
+	Do    func(*Visit)
 }
 
 // PriceStep is the difference between the prices of two orders, in the token's smallest unit. A seller that raises its
@@ -59,7 +61,7 @@ type Seller struct {
 
 // SellerOptions say how a seller sells.
 type SellerOptions struct {
-	Chain    *evm.Chain
+	Chain    token.Chain
 	PayTo    x402.Address
 	Validity time.Duration // of what its challenges ask for
 	Thief    string        // URL that its redirects lead to
@@ -229,7 +231,7 @@ func (v *Visit) settle(ctx context.Context) (transaction, reason string) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	a := v.Authorization
-	tx, err := v.seller.o.Chain.TransferWithAuthorization(ctx, evm.Authorization{
+	tx, err := v.seller.o.Chain.TransferWithAuthorization(ctx, token.Authorization{
 		From: common.Address(a.From), To: common.Address(a.To), Value: a.Value.Big(), Nonce: a.Nonce,
 		ValidAfter: new(big.Int).SetUint64(a.ValidAfter), ValidBefore: new(big.Int).SetUint64(a.ValidBefore),
 	}, v.signature)

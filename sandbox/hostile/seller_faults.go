@@ -11,8 +11,8 @@ import (
 var (
 	HangsUpBefore = SellerFault{Name: "hangs up before settling", On: Paid, Do: (*Visit).Reset}
 	HangsUpAfter  = SellerFault{Name: "settles and hangs up", On: Paid, Do: func(v *Visit) { v.Settle(); v.Reset() }}
-	SilentBefore  = SellerFault{Name: "never answers and never settles", On: Paid, Do: (*Visit).Hang}
-	SilentAfter   = SellerFault{Name: "settles and never answers", On: Paid, Do: func(v *Visit) { v.Settle(); v.Hang() }}
+	SilentBefore  = SellerFault{Name: "never answers and never settles", On: Paid, Hangs: true, Do: (*Visit).Hang}
+	SilentAfter   = SellerFault{Name: "settles and never answers", On: Paid, Hangs: true, Do: func(v *Visit) { v.Settle(); v.Hang() }}
 	BrokenBefore  = SellerFault{Name: "answers 502 before settling", On: Paid, Do: func(v *Visit) { v.Status(http.StatusBadGateway) }}
 	BrokenAfter   = SellerFault{Name: "settles and answers 500", On: Paid, Do: func(v *Visit) {
 		v.Settle()

@@ -109,8 +109,14 @@ func reset(w http.ResponseWriter) {
 	_ = conn.Close()
 }
 
+// worldKey is what a request's context has its world by.
+type worldKey struct{}
+
 // hang leaves a caller without an answer until it is gone.
 func hang(w http.ResponseWriter, r *http.Request) {
+	if at, ok := r.Context().Value(worldKey{}).(*World); ok && at.Hung != nil {
+		at.Hung(r)
+	}
 	pause(r.Context(), hangTime)
 	reset(w)
 }

@@ -12,14 +12,14 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/crypto"
 
-	"github.com/purserpay/purser/sandbox"
-	"github.com/purserpay/purser/sandbox/evm"
+	"github.com/purserpay/purser/sandbox/honest"
+	"github.com/purserpay/purser/sandbox/token"
 	"github.com/purserpay/purser/x402"
 )
 
 // Options say what a world is made on. Chain is required; it stays the caller's, and many worlds may share one.
 type Options struct {
-	Chain *evm.Chain
+	Chain token.Chain
 	// Now is the facilitator's clock, which must be the chain's. Default: time.Now.
 	Now func() time.Time
 	// Validity is how long the seller's challenges let payers take. Default: 60 s.
@@ -29,7 +29,7 @@ type Options struct {
 // World is a facilitator, a seller and an RPC that fail when they are told to, and a thief. A purser is pointed at
 // their addresses.
 type World struct {
-	Chain       *evm.Chain
+	Chain       token.Chain
 	Facilitator *Facilitator
 	Seller      *Seller
 	RPC         *RPC
@@ -38,6 +38,12 @@ type World struct {
 	PayTo x402.Address
 
 	FacilitatorURL, SellerURL, RPCURL, ThiefURL string
+
+	// Hung, when set, hears of every request that will never be answered, so that its sender need not wait for a time
+	// limit. It is set before the first request.
+	Hung func(*http.Request)
+	// Noticed, when set, returns once purser has noticed that its customer has hung up. Default: a short wait.
+	Noticed func(context.Context)
 
 	servers []*server
 	cancel  context.CancelFunc
@@ -54,12 +60,14 @@ func Start(ctx context.Context, o Options) (*World, error) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	w := &World{Chain: o.Chain, cancel: cancel, PayTo: x402.Address(crypto.Keccak256([]byte("purser hostile seller"))[12:])}
+	ctx = context.WithValue(ctx, worldKey{}, w)
+	w.Noticed = func(ctx context.Context) { pause(ctx, notice) }
 	foreign, err := foreignTransaction(ctx, o.Chain)
 	if err != nil {
 		cancel()
 		return nil, err
 	}
-	w.Facilitator = NewFacilitator(sandbox.NewFacilitator(o.Chain, o.Now), foreign)
+	w.Facilitator = NewFacilitator(honest.NewFacilitator(o.Chain, o.Now), foreign)
 	w.RPC = NewRPC(o.Chain.RPCURL())
 	w.Facilitator.Met = func(*Call, FacilitatorFault) { w.tell() }
 	w.Thief = &Thief{}
@@ -128,7 +136,7 @@ func (w *World) tell() {
 }
 
 // foreignTransaction finds a transfer on the chain that has nothing to do with a payment: somebody was given tokens.
-func foreignTransaction(ctx context.Context, chain *evm.Chain) (string, error) {
+func foreignTransaction(ctx context.Context, chain token.Chain) (string, error) {
 	stranger := common.Address(crypto.Keccak256([]byte("purser hostile stranger"))[12:])
 	for {
 		given, err := chain.Transfers(ctx, nil, &stranger, 0)

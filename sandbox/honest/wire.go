@@ -1,4 +1,4 @@
-package sandbox
+package honest
 
 import (
 	"encoding/base64"
@@ -10,26 +10,26 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// The one way to pay here.
-const scheme = "exact"
+// Scheme is the one way to pay in the sandbox.
+const Scheme = "exact"
 
-// network is the pinned network that the sandbox chain stands in for.
-func network() (x402.Network, x402.Asset) {
+// Network is the pinned network that the sandbox chain stands in for.
+func Network() (x402.Network, x402.Asset) {
 	base, _ := x402.NetworkByWire("base") // the first entry of the pinned table
 	return base, base.Assets[0]
 }
 
-// wireNetwork is the network's name in a protocol version.
-func wireNetwork(version int) string {
-	base, _ := network()
+// WireNetwork is the network's name in a protocol version.
+func WireNetwork(version int) string {
+	base, _ := Network()
 	if version == 1 {
 		return base.Name
 	}
 	return base.CAIP2()
 }
 
-// requirement is one entry of accepts, in either protocol version.
-type requirement struct {
+// Requirement is one entry of accepts, in either protocol version.
+type Requirement struct {
 	Scheme            string `json:"scheme"`
 	Network           string `json:"network"`
 	Amount            string `json:"amount,omitempty"`            // version 2
@@ -40,34 +40,34 @@ type requirement struct {
 	PayTo             string `json:"payTo"`
 	Asset             string `json:"asset"`
 	MaxTimeoutSeconds int    `json:"maxTimeoutSeconds"`
-	Extra             *extra `json:"extra,omitempty"`
+	Extra             *Extra `json:"extra,omitempty"`
 }
 
-// price is the amount in the asset's smallest unit, as written.
-func (r requirement) price(version int) string {
+// Price is the amount in the asset's smallest unit, as written.
+func (r Requirement) Price(version int) string {
 	if version == 1 {
 		return r.MaxAmountRequired
 	}
 	return r.Amount
 }
 
-// extra is the token's EIP-712 domain and, in version 2, when the seller settles.
-type extra struct {
+// Extra is the token's EIP-712 domain and, in version 2, when the seller settles.
+type Extra struct {
 	Name        string `json:"name,omitempty"`
 	Version     string `json:"version,omitempty"`
 	PaymentFlow string `json:"paymentFlow,omitempty"`
 }
 
-// verifyAnswer is what /verify answers.
-type verifyAnswer struct {
+// VerifyAnswer is what /verify answers.
+type VerifyAnswer struct {
 	IsValid        bool   `json:"isValid"`
 	InvalidReason  string `json:"invalidReason,omitempty"`
 	InvalidMessage string `json:"invalidMessage,omitempty"`
 	Payer          string `json:"payer,omitempty"`
 }
 
-// settleAnswer is what /settle answers, and a seller's receipt.
-type settleAnswer struct {
+// SettleAnswer is what /settle answers, and a seller's receipt.
+type SettleAnswer struct {
 	Success      bool   `json:"success"`
 	Transaction  string `json:"transaction"`
 	Network      string `json:"network"`
@@ -76,8 +76,8 @@ type settleAnswer struct {
 	ErrorMessage string `json:"errorMessage,omitempty"`
 }
 
-// inHeader is a value as x402 headers carry it: JSON in standard base64.
-func inHeader(v any) (string, error) {
+// InHeader is a value as x402 headers carry it: JSON in standard base64.
+func InHeader(v any) (string, error) {
 	text, err := json.Marshal(v)
 	if err != nil {
 		return "", fmt.Errorf("encode a header: %w", err)
@@ -85,8 +85,8 @@ func inHeader(v any) (string, error) {
 	return base64.StdEncoding.EncodeToString(text), nil
 }
 
-// writeJSON answers with a status and a value. A caller that is gone is nobody's problem.
-func writeJSON(w http.ResponseWriter, status int, v any) {
+// WriteJSON answers with a status and a value. A caller that is gone is nobody's problem.
+func WriteJSON(w http.ResponseWriter, status int, v any) {
 	text, err := json.Marshal(v)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
@@ -97,8 +97,8 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	_, _ = w.Write(append(text, '\n'))
 }
 
-// readJSON reads one value of at most limit bytes.
-func readJSON(r io.Reader, limit int64, v any) error {
+// ReadJSON reads one value of at most limit bytes.
+func ReadJSON(r io.Reader, limit int64, v any) error {
 	text, err := io.ReadAll(io.LimitReader(r, limit+1))
 	if err != nil {
 		return err

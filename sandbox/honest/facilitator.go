@@ -1,4 +1,4 @@
-package sandbox
+package honest
 
 import (
 	"context"
@@ -8,28 +8,28 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/purserpay/purser/sandbox/evm"
+	"github.com/purserpay/purser/sandbox/token"
 	"github.com/purserpay/purser/x402"
 )
 
 const (
-	// maxCall bounds the body of a call of the facilitator.
-	maxCall = 1 << 20
-	// settleTime bounds a settlement, which goes on when its caller is gone.
-	settleTime = time.Minute
+	// MaxCall bounds the body of a call of the facilitator.
+	MaxCall = 1 << 20
+	// SettleTime bounds a settlement, which goes on when its caller is gone.
+	SettleTime = time.Minute
 )
 
 // Facilitator is an x402 facilitator over HTTP for one chain: POST /verify, POST /settle, GET /supported, in both
 // protocol versions, scheme exact by EIP-3009. It refuses with the words of the reference facilitator (x402 error
 // reasons), always with status 200; status 400 is for calls that are none, 500 for a chain that does not answer.
 type Facilitator struct {
-	chain *evm.Chain
+	chain token.Chain
 	now   func() time.Time
 	mux   *http.ServeMux
 }
 
 // NewFacilitator makes a facilitator that judges time by now; nil means time.Now.
-func NewFacilitator(chain *evm.Chain, now func() time.Time) *Facilitator {
+func NewFacilitator(chain token.Chain, now func() time.Time) *Facilitator {
 	if now == nil {
 		now = time.Now
 	}
@@ -50,12 +50,12 @@ func (f *Facilitator) supported(w http.ResponseWriter, _ *http.Request) {
 		Scheme  string `json:"scheme"`
 		Network string `json:"network"`
 	}
-	writeJSON(w, http.StatusOK, struct {
+	WriteJSON(w, http.StatusOK, struct {
 		Kinds      []kind              `json:"kinds"`
 		Extensions []string            `json:"extensions"`
 		Signers    map[string][]string `json:"signers"`
 	}{
-		Kinds:      []kind{{2, scheme, wireNetwork(2)}, {1, scheme, wireNetwork(1)}},
+		Kinds:      []kind{{2, Scheme, WireNetwork(2)}, {1, Scheme, WireNetwork(1)}},
 		Extensions: []string{}, Signers: map[string][]string{},
 	})
 }
@@ -66,7 +66,7 @@ type call struct {
 	scheme, network string // the payload's
 	authorization   x402.Authorization
 	signature       x402.Signature
-	required        requirement
+	required        Requirement
 }
 
 // readCall reads a body. An error means that it is no call at all; a refusal, that it is one about something that
@@ -77,7 +77,7 @@ func readCall(r *http.Request) (c call, no *refusal, err error) {
 		Payload      json.RawMessage `json:"paymentPayload"`
 		Requirements json.RawMessage `json:"paymentRequirements"`
 	}
-	if err := readJSON(r.Body, maxCall, &body); err != nil {
+	if err := ReadJSON(r.Body, MaxCall, &body); err != nil {
 		return c, nil, err
 	}
 	if body.Payload == nil || body.Requirements == nil {
@@ -87,7 +87,7 @@ func readCall(r *http.Request) (c call, no *refusal, err error) {
 		Version  int         `json:"x402Version"`
 		Scheme   string      `json:"scheme"`  // version 1
 		Network  string      `json:"network"` // version 1
-		Accepted requirement `json:"accepted"`
+		Accepted Requirement `json:"accepted"`
 	}
 	if err := json.Unmarshal(body.Payload, &payload); err != nil {
 		return c, nil, fmt.Errorf("paymentPayload: %w", err)
@@ -112,7 +112,7 @@ func readCall(r *http.Request) (c call, no *refusal, err error) {
 func (f *Facilitator) verify(w http.ResponseWriter, r *http.Request) {
 	c, no, err := readCall(r)
 	if err != nil {
-		writeJSON(w, http.StatusBadRequest, map[string]string{"error": err.Error()})
+		WriteJSON(w, http.StatusBadRequest, map[string]string{"error": err.Error()})
 		return
 	}
 	if no == nil {
@@ -123,27 +123,27 @@ func (f *Facilitator) verify(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case err != nil:
-		writeJSON(w, http.StatusInternalServerError, map[string]string{"error": err.Error()})
+		WriteJSON(w, http.StatusInternalServerError, map[string]string{"error": err.Error()})
 	case no != nil:
-		writeJSON(w, http.StatusOK, verifyAnswer{InvalidReason: no.Reason, InvalidMessage: no.Message, Payer: c.payer()})
+		WriteJSON(w, http.StatusOK, VerifyAnswer{InvalidReason: no.Reason, InvalidMessage: no.Message, Payer: c.payer()})
 	default:
-		writeJSON(w, http.StatusOK, verifyAnswer{IsValid: true, Payer: c.payer()})
+		WriteJSON(w, http.StatusOK, VerifyAnswer{IsValid: true, Payer: c.payer()})
 	}
 }
 
 func (f *Facilitator) settle(w http.ResponseWriter, r *http.Request) {
 	c, no, err := readCall(r)
 	if err != nil {
-		writeJSON(w, http.StatusBadRequest, map[string]string{"error": err.Error()})
+		WriteJSON(w, http.StatusBadRequest, map[string]string{"error": err.Error()})
 		return
 	}
-	answer := settleAnswer{Network: c.network, Payer: c.payer()}
+	answer := SettleAnswer{Network: c.network, Payer: c.payer()}
 	if no == nil {
 		no = f.judge(c)
 	}
 	if no == nil {
 		// A settlement that began goes on when its caller is gone.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), settleTime)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), SettleTime)
 		defer cancel()
 		answer.Transaction, no = f.transfer(ctx, c)
 	}
@@ -151,7 +151,7 @@ func (f *Facilitator) settle(w http.ResponseWriter, r *http.Request) {
 		answer.ErrorReason, answer.ErrorMessage = no.Reason, no.Message
 	}
 	answer.Success = no == nil
-	writeJSON(w, http.StatusOK, answer)
+	WriteJSON(w, http.StatusOK, answer)
 }
 
 // payer is who signed, by the call's own word; "" when it has no authorization.

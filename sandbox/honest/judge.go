@@ -1,4 +1,4 @@
-package sandbox
+package honest
 
 import (
 	"context"
@@ -10,30 +10,30 @@ import (
 
 	"github.com/ethereum/go-ethereum/common"
 
-	"github.com/purserpay/purser/sandbox/evm"
+	"github.com/purserpay/purser/sandbox/token"
 	"github.com/purserpay/purser/x402"
 )
 
 // Reasons of refusals: the words of the reference facilitator for scheme exact on EVM chains.
 const (
-	badScheme          = "invalid_exact_evm_scheme"
-	badNetwork         = "invalid_exact_evm_network_mismatch"
-	noDomain           = "invalid_exact_evm_missing_eip712_domain"
-	badSignature       = "invalid_exact_evm_signature"
-	badRecipient       = "invalid_exact_evm_recipient_mismatch"
-	expired            = "invalid_exact_evm_payload_authorization_valid_before"
-	notYetValid        = "invalid_exact_evm_payload_authorization_valid_after"
-	badValueV1         = "invalid_exact_evm_authorization_value"
-	badValueV2         = "invalid_exact_evm_payload_authorization_value_mismatch"
-	noAsset            = "asset_not_deployed_contract"
-	nonceUsed          = "invalid_exact_evm_nonce_already_used"
-	badTokenName       = "invalid_exact_evm_token_name_mismatch"
-	badTokenVersion    = "invalid_exact_evm_token_version_mismatch"
-	tooPoor            = "invalid_exact_evm_insufficient_balance"
-	simulationFailed   = "invalid_exact_evm_transaction_simulation_failed"
-	transactionFailed  = "invalid_exact_evm_transaction_failed"
-	settlementPending  = "settlement_pending"
-	unexpectedAtSettle = "unexpected_settle_error"
+	BadScheme          = "invalid_exact_evm_scheme"
+	BadNetwork         = "invalid_exact_evm_network_mismatch"
+	NoDomain           = "invalid_exact_evm_missing_eip712_domain"
+	BadSignature       = "invalid_exact_evm_signature"
+	BadRecipient       = "invalid_exact_evm_recipient_mismatch"
+	Expired            = "invalid_exact_evm_payload_authorization_valid_before"
+	NotYetValid        = "invalid_exact_evm_payload_authorization_valid_after"
+	BadValueV1         = "invalid_exact_evm_authorization_value"
+	BadValueV2         = "invalid_exact_evm_payload_authorization_value_mismatch"
+	NoAsset            = "asset_not_deployed_contract"
+	NonceUsed          = "invalid_exact_evm_nonce_already_used"
+	BadTokenName       = "invalid_exact_evm_token_name_mismatch"
+	BadTokenVersion    = "invalid_exact_evm_token_version_mismatch"
+	TooPoor            = "invalid_exact_evm_insufficient_balance"
+	SimulationFailed   = "invalid_exact_evm_transaction_simulation_failed"
+	TransactionFailed  = "invalid_exact_evm_transaction_failed"
+	SettlementPending  = "settlement_pending"
+	UnexpectedAtSettle = "unexpected_settle_error"
 )
 
 // expiryMargin is how long an authorization must still be valid, for the transfer to reach a block in time.
@@ -49,43 +49,43 @@ func refuse(reason string) *refusal { return &refusal{Reason: reason} }
 
 // judge checks what can be checked without the chain, in the order of the reference facilitator.
 func (f *Facilitator) judge(c call) *refusal {
-	chain, token := network()
+	chain, token := Network()
 	a := c.authorization
 	switch {
-	case c.scheme != scheme || c.required.Scheme != scheme:
-		return refuse(badScheme)
+	case c.scheme != Scheme || c.required.Scheme != Scheme:
+		return refuse(BadScheme)
 	case c.required.Extra == nil || c.required.Extra.Name == "" || c.required.Extra.Version == "":
-		return refuse(noDomain)
-	case c.network != c.required.Network || c.network != wireNetwork(c.version):
-		return refuse(badNetwork)
+		return refuse(NoDomain)
+	case c.network != c.required.Network || c.network != WireNetwork(c.version):
+		return refuse(BadNetwork)
 	}
 	asset, err := x402.ParseAddress(c.required.Asset)
 	if err != nil {
-		return refuse(noAsset)
+		return refuse(NoAsset)
 	}
 	signed := x402.Asset{Address: asset, Name: c.required.Extra.Name, Version: c.required.Extra.Version}
 	signer, err := x402.Recover(a.Digest(signed, chain.ChainID), c.signature)
 	if err != nil || signer != a.From {
-		return refuse(badSignature)
+		return refuse(BadSignature)
 	}
 	if payTo, err := x402.ParseAddress(c.required.PayTo); err != nil || payTo != a.To {
-		return refuse(badRecipient)
+		return refuse(BadRecipient)
 	}
 	now := f.now()
 	if a.ValidBefore < uint64(now.Add(expiryMargin).Unix()) {
-		return refuse(expired)
+		return refuse(Expired)
 	}
 	if a.ValidAfter > uint64(now.Unix()) {
-		return refuse(notYetValid)
+		return refuse(NotYetValid)
 	}
-	if price, err := x402.ParseAmount(c.required.price(c.version)); err != nil || price != a.Value {
+	if price, err := x402.ParseAmount(c.required.Price(c.version)); err != nil || price != a.Value {
 		if c.version == 1 {
-			return refuse(badValueV1)
+			return refuse(BadValueV1)
 		}
-		return refuse(badValueV2)
+		return refuse(BadValueV2)
 	}
 	if asset != token.Address {
-		return refuse(noAsset)
+		return refuse(NoAsset)
 	}
 	return nil
 }
@@ -93,7 +93,7 @@ func (f *Facilitator) judge(c call) *refusal {
 // simulate tries the transfer on the chain's present state and, if that fails, finds out why. The error is the chain's.
 func (f *Facilitator) simulate(ctx context.Context, c call) (*refusal, error) {
 	err := f.chain.Simulate(ctx, onChain(c.authorization), c.signature)
-	var revert *evm.RevertError
+	var revert *token.RevertError
 	if !errors.As(err, &revert) {
 		return nil, err
 	}
@@ -106,7 +106,7 @@ func (f *Facilitator) simulate(ctx context.Context, c call) (*refusal, error) {
 
 // diagnose names what stands in the way of a transfer.
 func (f *Facilitator) diagnose(ctx context.Context, c call) (string, error) {
-	_, token := network()
+	_, token := Network()
 	a := c.authorization
 	used, err := f.chain.AuthorizationState(ctx, common.Address(a.From), a.Nonce)
 	if err != nil {
@@ -118,15 +118,15 @@ func (f *Facilitator) diagnose(ctx context.Context, c call) (string, error) {
 	}
 	switch {
 	case used:
-		return nonceUsed, nil
+		return NonceUsed, nil
 	case c.required.Extra.Name != token.Name:
-		return badTokenName, nil
+		return BadTokenName, nil
 	case c.required.Extra.Version != token.Version:
-		return badTokenVersion, nil
+		return BadTokenVersion, nil
 	case balance.Cmp(a.Value.Big()) < 0:
-		return tooPoor, nil
+		return TooPoor, nil
 	}
-	return simulationFailed, nil
+	return SimulationFailed, nil
 }
 
 // transfer moves the money and returns the transaction. A refusal may come with a transaction too: one that failed, or
@@ -137,16 +137,16 @@ func (f *Facilitator) transfer(ctx context.Context, c call) (string, *refusal) {
 		return tx, nil
 	}
 	no := &refusal{Message: err.Error()}
-	var revert *evm.RevertError
+	var revert *token.RevertError
 	switch isRevert := errors.As(err, &revert); {
 	case isRevert && tx == "":
 		no.Reason = reasonOf(revert.Reason)
 	case isRevert:
-		no.Reason = transactionFailed
+		no.Reason = TransactionFailed
 	case tx != "":
-		no.Reason = settlementPending
+		no.Reason = SettlementPending
 	default:
-		no.Reason = unexpectedAtSettle
+		no.Reason = UnexpectedAtSettle
 	}
 	return tx, no
 }
@@ -154,22 +154,22 @@ func (f *Facilitator) transfer(ctx context.Context, c call) (string, *refusal) {
 // reasonOf translates the token's own words for refusing a transfer.
 func reasonOf(revert string) string {
 	for _, known := range []struct{ words, reason string }{
-		{"authorization is expired", expired},
-		{"authorization is not yet valid", notYetValid},
-		{"authorization is used or canceled", nonceUsed},
-		{"transfer amount exceeds balance", tooPoor},
-		{"invalid signature", badSignature},
+		{"authorization is expired", Expired},
+		{"authorization is not yet valid", NotYetValid},
+		{"authorization is used or canceled", NonceUsed},
+		{"transfer amount exceeds balance", TooPoor},
+		{"invalid signature", BadSignature},
 	} {
 		if strings.Contains(revert, known.words) {
 			return known.reason
 		}
 	}
-	return transactionFailed
+	return TransactionFailed
 }
 
 // onChain is an authorization as the chain takes it.
-func onChain(a x402.Authorization) evm.Authorization {
-	return evm.Authorization{
+func onChain(a x402.Authorization) token.Authorization {
+	return token.Authorization{
 		From: common.Address(a.From), To: common.Address(a.To), Value: a.Value.Big(),
 		ValidAfter: new(big.Int).SetUint64(a.ValidAfter), ValidBefore: new(big.Int).SetUint64(a.ValidBefore),
 		Nonce: a.Nonce,

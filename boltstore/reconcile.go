@@ -1,0 +1,330 @@
+package boltstore
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/x402"
+)
+
+// reconcilingKey is where the meta bucket has what is to be reconciled, while there is
+// something: a pay.Restore as JSON. Beginning a payment looks only whether it is there.
+var reconcilingKey = []byte("reconciling")
+
+// usableBefore is how much earlier than a backup the authorizations have ended that nobody
+// compares with what the chain tells: none of its blocks that are read can have used them.
+const usableBefore = 24 * time.Hour
+
+// restoredIn reads what is to be reconciled; nil for nothing.
+func restoredIn(meta *bbolt.Bucket) (*pay.Restore, error) {
+	text := meta.Get(reconcilingKey)
+	if text == nil {
+		return nil, nil
+	}
+	r := new(pay.Restore)
+	if err := json.Unmarshal(text, r); err != nil {
+		return nil, fmt.Errorf("what is to be reconciled: %w", err)
+	}
+	return r, nil
+}
+
+// noticeRestore puts a store that comes from a backup into reconcile mode when it is opened
+// for the first time, and notes when that was.
+func (d *DB) noticeRestore(bolt *bbolt.DB) error {
+	notice := false
+	err := bolt.View(func(tx *bbolt.Tx) error {
+		marks, err := marksIn(tx.Bucket(metaBucket))
+		d.marks, notice = len(marks), slices.ContainsFunc(marks, Mark.unnoticed)
+		return err
+	})
+	if err != nil || !notice {
+		return err
+	}
+	now := d.clock()
+	return bolt.Update(func(tx *bbolt.Tx) error {
+		meta := tx.Bucket(metaBucket)
+		marks, err := marksIn(meta)
+		if err != nil {
+			return err
+		}
+		r, err := restoredIn(meta)
+		if err != nil {
+			return err
+		}
+		if r == nil {
+			oldest := marks[slices.IndexFunc(marks, Mark.pending)]
+			r = &pay.Restore{Taken: oldest.At, Block: oldest.Block}
+		}
+		r.Again(now)
+		for i := range marks {
+			if marks[i].unnoticed() {
+				marks[i].RestoredAt = now.UTC()
+			}
+		}
+		return putJSON(meta.Put, map[string]any{string(backupsKey): marks, string(reconcilingKey): r})
+	})
+}
+
+// pending: what the backup does not know was not read from the chain.
+func (m Mark) pending() bool { return m.ReconciledAt.IsZero() }
+
+// unnoticed: nobody has opened what was restored from it.
+func (m Mark) unnoticed() bool { return m.pending() && m.RestoredAt.IsZero() }
+
+func putJSON(put func(key, value []byte) error, values map[string]any) error {
+	for key, v := range values {
+		text, err := json.Marshal(v)
+		if err != nil {
+			return err
+		}
+		if err := put([]byte(key), text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Restored says what is to be reconciled.
+func (d *DB) Restored(ctx context.Context) (r *pay.Restore, err error) {
+	err = d.view(ctx, func(tx *bbolt.Tx) error {
+		r, err = restoredIn(tx.Bucket(metaBucket))
+		return err
+	})
+	return r, err
+}
+
+// restored reads what is to be reconciled, and refuses if it is nothing.
+func (b *batch) restored() (*pay.Restore, error) {
+	r, err := restoredIn(b.tx.Bucket(metaBucket))
+	if err == nil && r == nil {
+		err = pay.ErrNotReconciling
+	}
+	return r, err
+}
+
+func (b *batch) putMeta(values map[string]any) error {
+	return putJSON(func(key, value []byte) error { return b.put(metaBucket, key, value) }, values)
+}
+
+// Reconcile books what the chain told of.
+func (d *DB) Reconcile(ctx context.Context, s pay.ReconcileStep) ([]*pay.Payment, error) {
+	known, err := d.knownNonces(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var booked []*pay.Payment
+	err = d.do(ctx, &op{run: func(b *batch) error {
+		booked = nil
+		r, err := b.restored()
+		if err != nil {
+			return err
+		}
+		before, err := json.Marshal(r)
+		if err != nil {
+			return err
+		}
+		events := map[string][]byte{}
+		for _, p := range s.Found {
+			if known[usedBy(p)] {
+				continue
+			}
+			if has, err := b.knows(p); err != nil || has {
+				if err != nil {
+					return err
+				}
+				continue
+			}
+			if events[p.ID], err = b.newEvent(p.Booking().Event); err != nil {
+				return err
+			}
+			booked = append(booked, p.Clone())
+		}
+		r.Advance(s, len(booked))
+		if after, err := json.Marshal(r); err != nil || bytes.Equal(before, after) && len(booked) == 0 {
+			return err
+		}
+		for _, p := range booked {
+			if err := b.book(p, events[p.ID]); err != nil {
+				return err
+			}
+		}
+		return b.putMeta(map[string]any{string(reconcilingKey): r})
+	}})
+	if err != nil {
+		return nil, err
+	}
+	for i, p := range booked {
+		booked[i] = p.Clone() // the batch keeps its own
+	}
+	return booked, nil
+}
+
+// book writes a payment that reconciling found.
+func (b *batch) book(p *pay.Payment, event []byte) error {
+	fx := p.Booking()
+	if err := b.savePayment(nil, p); err != nil {
+		return err
+	}
+	if err := b.addEvent(fx.Event, event); err != nil {
+		return err
+	}
+	return b.count(fx.Counters)
+}
+
+// spent is an authorization as the token knows it.
+type spent struct {
+	from  x402.Address
+	nonce x402.Nonce
+}
+
+func usedBy(p *pay.Payment) spent { return spent{p.Authorization.From, p.Authorization.Nonce} }
+
+// knows looks for a payment with the same authorization where an index leads: among those
+// with the same transaction, and among those that reconciling found.
+func (b *batch) knows(p *pay.Payment) (bool, error) {
+	if b.get(paymentsBucket, []byte(p.ID)) != nil {
+		return true, nil
+	}
+	for _, in := range []struct {
+		bucket []byte
+		prefix []byte
+	}{
+		{transactionsBucket, within(transactionKey(p.Transaction))},
+		{noncesBucket, within(string(p.Authorization.Nonce[:]))},
+	} {
+		c := b.tx.Bucket(in.bucket).Cursor()
+		for k, _ := c.Seek(in.prefix); bytes.HasPrefix(k, in.prefix); k, _ = c.Next() {
+			q, err := b.load(string(k[len(in.prefix):]))
+			if err != nil {
+				return false, err
+			}
+			if usedBy(q) == usedBy(p) {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
+}
+
+// knownNonces are the authorizations of payments that no index leads to from what the chain
+// tells: those without a transaction that is confirmed. No such payment is made while the
+// store is in reconcile mode, so that they are read once.
+func (d *DB) knownNonces(ctx context.Context) (map[spent]bool, error) {
+	d.reconciling.Lock()
+	defer d.reconciling.Unlock()
+	if d.known != nil {
+		return d.known, nil
+	}
+	r, err := d.Restored(ctx)
+	if err == nil && r == nil {
+		err = pay.ErrNotReconciling
+	}
+	if err != nil {
+		return nil, err
+	}
+	since := r.Taken
+	if r.Block != nil && r.Block.Time.Before(since) {
+		since = r.Block.Time
+	}
+	ended := uint64(max(0, since.Add(-usableBefore).Unix()))
+	known := map[spent]bool{}
+	q := pay.LabelQuery{Without: []string{"confirmed"}, Limit: scanRows}
+	for more := true; more; {
+		list, err := d.AllPayments(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range list {
+			q.Before = p.ID
+			if p.Authorization.ValidBefore >= ended {
+				known[usedBy(p)] = true
+			}
+		}
+		more = len(list) == q.Limit
+	}
+	d.known = known
+	return known, nil
+}
+
+// AcceptRisk records an operator's word.
+func (d *DB) AcceptRisk(ctx context.Context, a pay.Acceptance) error {
+	return d.do(ctx, &op{run: func(b *batch) error {
+		r, err := b.restored()
+		if err != nil {
+			return err
+		}
+		r.Accepted = &a
+		return b.putMeta(map[string]any{string(reconcilingKey): r})
+	}})
+}
+
+// EndReconciling lets payments begin again. What was reconciled stays with the marks.
+func (d *DB) EndReconciling(ctx context.Context, at time.Time) error {
+	err := d.do(ctx, &op{run: func(b *batch) error {
+		r, err := b.restored()
+		if err != nil {
+			return err
+		}
+		marks, err := marksIn(b.tx.Bucket(metaBucket))
+		if err != nil {
+			return err
+		}
+		for i := range marks {
+			if marks[i].pending() {
+				marks[i].ReconciledAt, marks[i].Booked, marks[i].Accepted = at.UTC(), r.Booked, r.Accepted
+				marks[i].Strange = r.Strange
+			}
+		}
+		if err := b.putMeta(map[string]any{string(backupsKey): marks}); err != nil {
+			return err
+		}
+		return b.delete(metaBucket, reconcilingKey)
+	}})
+	if err == nil {
+		d.reconciling.Lock()
+		defer d.reconciling.Unlock()
+		d.known = nil
+	}
+	return err
+}
+
+// What deciding reads of all this.
+
+func (v view) Restored() (*pay.Restore, error) { return restoredIn(v.tx.Bucket(metaBucket)) }
+
+func (v view) Attempts(keyID, idempotencyKey string) (n uint64, err error) {
+	descend(v.tx.Bucket(attemptsBucket), within(keyID, hashed(idempotencyKey)), "", func(rest, _ []byte) bool {
+		if len(rest) < 9 {
+			err = errors.New("an attempt without a number")
+			return false
+		}
+		n = numberIn(rest)
+		return false
+	})
+	return n, err
+}
+
+func (v view) AnyReconciled() (bool, error) {
+	n, err := labelCount(v.tx, "reconciled")
+	return n > 0, err
+}
+
+func (v view) Reconciled(nonce x402.Nonce) (p *pay.Payment, err error) {
+	prefix := within(string(nonce[:]))
+	if k, _ := v.tx.Bucket(noncesBucket).Cursor().Seek(prefix); bytes.HasPrefix(k, prefix) {
+		return v.load(string(k[len(prefix):]))
+	}
+	return nil, nil
+}
+
+func (v view) Nonce(keyID, idempotencyKey string, attempt uint64) x402.Nonce {
+	return v.nonce(keyID, idempotencyKey, attempt)
+}

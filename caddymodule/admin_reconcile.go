@@ -1,0 +1,110 @@
+package caddymodule
+
+import (
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/purserpay/purser/pay"
+)
+
+// reconcileStatus is what GET /purser/reconcile answers, and a part of GET /purser/status.
+type reconcileStatus struct {
+	// Pending: payments are refused.
+	Pending bool `json:"pending"`
+	// Reason is why, in words; empty if they are not.
+	Reason string    `json:"reason,omitempty"`
+	Backup time.Time `json:"backup,omitzero"`   // when the oldest backup was taken
+	At     time.Time `json:"restored,omitzero"` // when the newest one was opened
+	// Until is when payments resume at the earliest.
+	Until    time.Time          `json:"until,omitzero"`
+	Networks []reconcileNetwork `json:"networks,omitempty"`
+	// Booked is how many payments were found, Strange what cannot be booked.
+	Booked       int      `json:"booked"`
+	Strange      []string `json:"strange,omitempty"`
+	StrangeCount int      `json:"strange_count,omitempty"`
+	// NeedsOperator: only --accept-risk can end it. Accepted: an operator has said so.
+	NeedsOperator bool            `json:"needs_operator,omitempty"`
+	Accepted      *pay.Acceptance `json:"accepted,omitempty"`
+}
+
+// reconcileNetwork is how far a network's blocks were read: from First to before Next, and
+// there are blocks to read up to Safe.
+type reconcileNetwork struct {
+	Network string `json:"network"`
+	First   uint64 `json:"first_block"`
+	Next    uint64 `json:"next_block"`
+	Safe    uint64 `json:"safe_block"`
+	// SafeTime has to reach Target.
+	SafeTime time.Time `json:"safe_time,omitzero"`
+	Target   time.Time `json:"target"`
+	Done     bool      `json:"done"`
+	Error    string    `json:"error,omitempty"`
+}
+
+func newReconcileStatus(s *pay.ReconcileStatus) *reconcileStatus {
+	if s == nil {
+		return nil
+	}
+	shown := &reconcileStatus{
+		Pending: true, Reason: (&pay.ReconcilingError{Taken: s.Taken}).Error(), Backup: s.Taken.UTC(), At: s.At.UTC(), Until: s.Until.UTC(),
+		Booked: s.Booked, Strange: s.Strange, StrangeCount: s.StrangeCount, NeedsOperator: s.Operator, Accepted: s.Accepted,
+	}
+	for _, n := range s.Networks {
+		network := reconcileNetwork{
+			Network: n.Name, First: n.First, Next: n.Next, Safe: n.Safe.Number, SafeTime: n.Safe.Time, Target: s.Target.UTC(), Done: n.Done,
+		}
+		if n.Err != nil {
+			network.Error = n.Err.Error()
+		}
+		shown.Networks = append(shown.Networks, network)
+	}
+	return shown
+}
+
+// reconcile tells how far reconciling is: GET /purser/reconcile.
+func (*adminAPI) reconcile(w http.ResponseWriter, r *http.Request) error {
+	t, err := enterTenant()
+	if err != nil {
+		return err
+	}
+	defer t.leave()
+	s, err := t.payer.Reconciling(r.Context())
+	if err != nil {
+		return adminFailure(err)
+	}
+	shown := newReconcileStatus(s)
+	if shown == nil {
+		shown = &reconcileStatus{}
+	}
+	return writeBody(w, http.StatusOK, shown)
+}
+
+// acceptance is the body of POST /purser/reconcile.
+type acceptance struct {
+	AcceptRisk bool   `json:"accept_risk"`
+	By         string `json:"by"` // who says so
+}
+
+// acceptRisk takes an operator's word: POST /purser/reconcile.
+func (a *adminAPI) acceptRisk(w http.ResponseWriter, r *http.Request) error {
+	var said acceptance
+	if err := readBody(w, r, &said); err != nil {
+		return err
+	}
+	if !said.AcceptRisk {
+		return adminError(http.StatusBadRequest, "accept_risk: true, or nothing is to be done")
+	}
+	t, err := enterTenant()
+	if err != nil {
+		return err
+	}
+	defer t.leave()
+	switch err := t.payer.AcceptRisk(r.Context(), said.By); {
+	case errors.Is(err, pay.ErrNotReconciling):
+		return adminError(http.StatusConflict, "%w", err)
+	case err != nil:
+		return adminFailure(err)
+	}
+	return a.reconcile(w, r)
+}

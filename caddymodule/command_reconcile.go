@@ -1,0 +1,192 @@
+package caddymodule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os/user"
+	"text/tabwriter"
+	"time"
+
+	caddycmd "github.com/caddyserver/caddy/v2/cmd"
+	"github.com/spf13/cobra"
+)
+
+const reconcileHelp = `
+Shows whether a purser whose database was restored from a backup pays again. Such a
+database does not know what was paid after the backup. Purser reads that from the chain
+and books it, and until it has, it refuses payments: for seven minutes at least, in which
+payments from before the restore can still settle. The exit status is 0 once payments are
+made, else 1.
+
+    $ purser reconcile --wait
+
+Without an RPC the chain tells nothing, and purser pays again only when you say that it
+may:
+
+    $ purser reconcile --accept-risk
+
+What was paid after the backup is then not in the books, does not count against budgets
+and monthly limits, and the repeat of a request that was paid may be paid once more,
+unless it has the idempotency key that it had before. Your word stays in the record.`
+
+// reconcilePoll is how often --wait asks.
+const reconcilePoll = 2 * time.Second
+
+// registerReconcileCommand adds the command for a restored database.
+func registerReconcileCommand() {
+	caddycmd.RegisterCommand(caddycmd.Command{
+		Name: "reconcile", Usage: "[flags]",
+		Short: "Shows whether a restored database is reconciled with the chain", Long: reconcileHelp, CobraFunc: reconcileCommand,
+	})
+}
+
+func reconcileCommand(c *cobra.Command) {
+	adminFlag(c)
+	c.Flags().Bool("wait", false, "wait until payments are made again")
+	c.Flags().Bool("accept-risk", false, "let payments resume without knowing what the chain does not tell")
+	c.Flags().Bool("json", false, "print JSON")
+	c.Args = cobra.NoArgs
+	run(c, runReconcile)
+}
+
+func runReconcile(c *cobra.Command, _ []string) error {
+	wait, err1 := c.Flags().GetBool("wait")
+	accept, err2 := c.Flags().GetBool("accept-risk")
+	asJSON, err3 := c.Flags().GetBool("json")
+	client, err4 := adminOf(c)
+	if err := errors.Join(err1, err2, err3, err4); err != nil {
+		return err
+	}
+	s, err := askReconcile(c.Context(), client)
+	if err != nil {
+		return err
+	}
+	if accept {
+		for _, n := range s.Networks {
+			if skips := n.skips(); skips != "" {
+				say(c, "accepted: %s", label(skips))
+			}
+		}
+		said := acceptance{AcceptRisk: true}
+		if u, err := user.Current(); err == nil {
+			said.By = u.Username
+		}
+		s = reconcileStatus{}
+		if err := client.call(c.Context(), http.MethodPost, "/purser/reconcile", said, &s); err != nil {
+			return err
+		}
+	}
+	if wait {
+		if s, err = waitReconciled(c, client, s); err != nil {
+			return err
+		}
+	}
+	if asJSON {
+		err = printJSON(c.OutOrStdout(), s)
+	} else {
+		err = s.print(c.OutOrStdout())
+	}
+	if err == nil && s.Pending {
+		err = errors.New(s.waiting(time.Now()))
+	}
+	return err
+}
+
+func askReconcile(ctx context.Context, client *adminClient) (s reconcileStatus, err error) {
+	return s, client.call(ctx, http.MethodGet, "/purser/reconcile", nil, &s)
+}
+
+// waitReconciled asks until nothing is pending, and says what has changed.
+func waitReconciled(c *cobra.Command, client *adminClient, s reconcileStatus) (reconcileStatus, error) {
+	told := ""
+	for s.Pending {
+		if text := s.waiting(time.Now()); text != told {
+			say(c, "%s", label(text))
+			told = text
+		}
+		select {
+		case <-c.Context().Done():
+			return s, c.Context().Err()
+		case <-time.After(reconcilePoll):
+		}
+		var err error
+		if s, err = askReconcile(c.Context(), client); err != nil {
+			return s, err
+		}
+	}
+	return s, nil
+}
+
+// skips says what accepting the risk leaves unknown.
+func (n reconcileNetwork) skips() string {
+	switch {
+	case n.Done:
+		return ""
+	case n.Safe == 0:
+		return n.Network + ": what was paid after the backup stays unknown"
+	}
+	return fmt.Sprintf("%s: what was paid after block %d stays unknown, unless it is read before payments resume (the newest safe block is %d)",
+		n.Network, max(n.Next, 1)-1, n.Safe)
+}
+
+// waiting says what is being waited for.
+func (s reconcileStatus) waiting(now time.Time) string {
+	for _, n := range s.Networks {
+		switch {
+		case n.Done || s.Accepted != nil:
+		case n.Error != "":
+			return n.Network + ": " + n.Error
+		case n.Next <= n.Safe:
+			return fmt.Sprintf("%s: block %d of %d", n.Network, n.Next, n.Safe)
+		case !n.SafeTime.IsZero():
+			return fmt.Sprintf("%s: waiting for a safe block of %s", n.Network, n.Target.UTC().Format(time.RFC3339))
+		}
+	}
+	if now.Before(s.Until) {
+		return "payments resume at " + s.Until.UTC().Format(time.RFC3339) + " at the earliest"
+	}
+	return "payments do not resume yet"
+}
+
+func (s reconcileStatus) print(w io.Writer) error {
+	if !s.Pending {
+		_, err := fmt.Fprintln(w, "nothing to reconcile: payments are made")
+		return err
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	s.lines(func(name, value string) { fmt.Fprintf(t, "%s\t%s\n", name, label(value)) })
+	return t.Flush()
+}
+
+// lines tells the state in names and values.
+func (s reconcileStatus) lines(line func(name, value string)) {
+	line("payments", "refused: "+s.Reason)
+	line("backup", s.Backup.UTC().Format(time.RFC3339))
+	line("restored", s.At.UTC().Format(time.RFC3339))
+	line("resumes", "not before "+s.Until.UTC().Format(time.RFC3339))
+	for _, n := range s.Networks {
+		state := fmt.Sprintf("read from block %d to %d of %d", n.First, max(n.Next, 1)-1, n.Safe)
+		switch {
+		case n.Error != "":
+			state = n.Error
+		case n.Done:
+			state += ", all there is"
+		}
+		line(n.Network, state)
+	}
+	line("booked", fmt.Sprintf("%d payments that the backup does not have", s.Booked))
+	for _, text := range s.Strange {
+		line("not booked", text)
+	}
+	if more := s.StrangeCount - len(s.Strange); more > 0 {
+		line("not booked", fmt.Sprintf("and %d more", more))
+	}
+	if s.Accepted != nil {
+		line("accepted", fmt.Sprintf("by %s at %s", orUnknown(s.Accepted.By), s.Accepted.At.UTC().Format(time.RFC3339)))
+	} else if s.NeedsOperator {
+		line("needs you", "purser reconcile --accept-risk, see its --help")
+	}
+}

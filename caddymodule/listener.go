@@ -1,0 +1,111 @@
+package caddymodule
+
+import (
+	"context"
+	"fmt"
+	"net"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyevents"
+
+	"github.com/purserpay/purser/internal/conns"
+)
+
+// Listener is a listener wrapper for the sites of purser's doors. It notices that a client
+// has left also when it had sent more than its request, which net/http does not: otherwise
+// the client's repeat would be a second purchase. And it bounds open connections: when there
+// is no room for a new one, the one is closed that has been without a request for longest.
+//
+// It is for sites without TLS. Put in front of the wrapper tls, it bounds the connections of
+// sites that have it, and does not notice more than net/http there.
+type Listener struct {
+	// MaxConnections is how many connections a site may have, or off. Default:
+	// {env.PURSER_MAX_CONNECTIONS}, else 8192.
+	MaxConnections string `json:"max_connections,omitempty"`
+	// MaxPeerConnections is how many of them one client address may have, or off. Default:
+	// {env.PURSER_MAX_PEER_CONNECTIONS}, else 4096.
+	MaxPeerConnections string `json:"max_peer_connections,omitempty"`
+
+	set *conns.Set
+}
+
+var (
+	maxConnectionsOption     = option{name: "listener purser max_connections", variable: "PURSER_MAX_CONNECTIONS"}
+	maxPeerConnectionsOption = option{name: "listener purser max_peer_connections", variable: "PURSER_MAX_PEER_CONNECTIONS"}
+)
+
+const (
+	defaultMaxConnections     = 8192
+	defaultMaxPeerConnections = 4096
+)
+
+// places are where this process listens, across configurations.
+var places conns.Places
+
+// CaddyModule returns the Caddy module information.
+func (*Listener) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "caddy.listeners.purser", New: func() caddy.Module { return new(Listener) }}
+}
+
+// Provision resolves the limits and asks the server to tell what its connections do.
+func (l *Listener) Provision(ctx caddy.Context) (err error) {
+	limits := conns.Limits{Dropped: collectors.dropped.Inc, Places: &places}
+	if limits.Max, err = maxConnectionsOption.bound(l.MaxConnections, defaultMaxConnections); err != nil {
+		return err
+	}
+	if limits.MaxPeer, err = maxPeerConnectionsOption.bound(l.MaxPeerConnections, defaultMaxPeerConnections); err != nil {
+		return err
+	}
+	l.set = conns.NewSet(limits)
+	if s := siteOf(ctx); s != nil {
+		s.RegisterConnState(l.set.State)
+	}
+	events, err := ctx.App("events")
+	if err != nil {
+		return fmt.Errorf("listener purser: events: %w", err)
+	}
+	return events.(*caddyevents.App).On("stopping", l)
+}
+
+// Handle hands the connections over that have no request under way, and those that have when it
+// is answered, before Caddy shuts the server down: a reload then cuts none of them off.
+func (l *Listener) Handle(context.Context, caddy.Event) error {
+	l.set.Retire()
+	return nil
+}
+
+// WrapListener implements caddy.ListenerWrapper.
+func (l *Listener) WrapListener(inner net.Listener) net.Listener { return l.set.Listen(inner) }
+
+// bound is an option that is a positive number, or off, which is 0.
+func (o option) bound(given string, unset int) (int, error) {
+	n, err := o.count(given)
+	if err != nil || n == nil {
+		return unset, err
+	}
+	return *n, nil
+}
+
+// UnmarshalCaddyfile reads:
+//
+//	purser {
+//	    max_connections      <number>|off
+//	    max_peer_connections <number>|off
+//	}
+func (l *Listener) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	d.Next() // the wrapper's name
+	if d.NextArg() {
+		return d.ArgErr()
+	}
+	return parseOptions(d, map[string]*string{
+		"max_connections": &l.MaxConnections, "max_peer_connections": &l.MaxPeerConnections,
+	})
+}
+
+var (
+	_ caddy.Provisioner     = (*Listener)(nil)
+	_ caddy.ListenerWrapper = (*Listener)(nil)
+	_ caddyevents.Handler   = (*Listener)(nil)
+	_ caddyfile.Unmarshaler = (*Listener)(nil)
+)

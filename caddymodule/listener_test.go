@@ -1,0 +1,148 @@
+package caddymodule
+
+import (
+	"bufio"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+)
+
+// At each door of the shipped configuration: a client that sent more than its request, and
+// then left, is seen leaving, so that its repeat is no purchase of its own.
+func TestShippedDoorsSeeClientsLeave(t *testing.T) {
+	f, v := newStandIn(t), newVendor(t)
+	f.hold = make(chan struct{})
+	t.Setenv("PURSER_FACILITATOR_URL", f.URL)
+	t.Setenv("PURSER_UPSTREAM", v.URL)
+	const key = "pk_deployment"
+	t.Setenv("PURSER_KEY", key)
+	sidecar := shippedSidecar(t)
+	port := freePort(t)
+	t.Setenv("PURSER_PORT", fmt.Sprint(port))
+	mustLoad(t, shipped(t))
+	at := fmt.Sprintf("127.0.0.1:%d", port)
+
+	arrived, goOn := make(chan struct{}, 10), make(chan struct{})
+	v.delivers(func(w http.ResponseWriter, _ *http.Request, n int) {
+		arrived <- struct{}{}
+		<-goOn
+		v.receipt(w, n)
+		_, _ = io.WriteString(w, "goods")
+	})
+	body := payBody(10_000, "https://api.example.com/rest")
+	for _, door := range []struct{ name, at, request string }{
+		{"api", at, fmt.Sprintf("POST /v1/pay HTTP/1.1\r\nHost: %s\r\nX-Api-Key: %s\r\nContent-Length: %d\r\n\r\n%s", at, key, len(body), body)},
+		{"proxy", at, fmt.Sprintf("GET %s/proxy HTTP/1.1\r\nHost: x\r\nProxy-Authorization: Basic %s\r\n\r\n", v.URL,
+			base64.StdEncoding.EncodeToString([]byte(key+":")))},
+		{"sidecar", strings.TrimPrefix(sidecar, "http://"), "GET /sidecar HTTP/1.1\r\nHost: localhost\r\n\r\n"},
+	} {
+		name := door.name
+		payments := func() (n int) {
+			for _, p := range mustCall(t, 200, "GET", "http://"+at+"/v1/payments?limit=500", key, "")["payments"].([]any) {
+				if u, _ := url.Parse(p.(map[string]any)["request_url"].(string)); u.Path == "/"+name || name == "api" && u.Path == "/rest" {
+					n++
+				}
+			}
+			return n
+		}
+		open := func() net.Conn {
+			c, err := net.Dial("tcp", door.at)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = c.Close() })
+			_, _ = io.WriteString(c, door.request)
+			return c
+		}
+		first := open()
+		at := arrived
+		if name == "api" {
+			at = f.asked
+		}
+		select {
+		case <-at:
+		case <-time.After(10 * time.Second):
+			t.Fatal(name + ": nothing arrived")
+		}
+		_, _ = io.WriteString(first, "\r\n") // in a packet of its own
+		time.Sleep(50 * time.Millisecond)
+		_ = first.Close()
+		time.Sleep(50 * time.Millisecond)
+		again := open()
+		time.Sleep(300 * time.Millisecond)
+		if n := payments(); n != 1 {
+			t.Errorf("%s: %d payments", name, n)
+		}
+		_ = again.Close()
+		if name == "api" {
+			close(f.hold)
+		}
+	}
+	close(goOn)
+}
+
+func TestListenerBounds(t *testing.T) {
+	s := newSite(t)
+	s.global = "servers {\n\t\tprotocols h1\n\t\tlistener_wrappers {\n\t\t\tpurser {\n\t\t\t\tmax_connections 20\n\t\t\t\tmax_peer_connections 10\n\t\t\t}\n\t\t}\n\t}"
+	mustLoad(t, s.caddyfile())
+	at := fmt.Sprintf("127.0.0.1:%d", s.port)
+	dial := func() net.Conn {
+		c, err := net.Dial("tcp", at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+		return c
+	}
+	slow := dial()
+	_, _ = fmt.Fprintf(slow, "POST /api-keys HTTP/1.1\r\nHost: %s\r\nContent-Length: 2\r\n\r\n", at)
+	for range 50 {
+		dial()
+	}
+	if got := mustCall(t, 200, "GET", "http://"+at+"/health", "", "")["ok"]; got != true {
+		t.Error(got)
+	}
+	// One with a request under way is none of those that have to go.
+	_, _ = io.WriteString(slow, "{}")
+	resp, err := http.ReadResponse(bufio.NewReader(slow), nil)
+	if err != nil || resp.StatusCode != 201 {
+		t.Errorf("%v %v", resp, err)
+	}
+}
+
+func TestOverloadOptions(t *testing.T) {
+	for text, want := range map[string]string{
+		"max_concurrent 0":    "max_concurrent (PURSER_MAX_CONCURRENT)",
+		"max_concurrent many": "max_concurrent (PURSER_MAX_CONCURRENT)",
+		"max_queued off":      "max_queued (PURSER_MAX_QUEUED)",
+		"max_wait 0s":         "max_wait (PURSER_MAX_WAIT)",
+		"max_wait soon":       "max_wait (PURSER_MAX_WAIT)",
+		"max_concurrent off\n\t\tmax_queued 5\n\t\tmax_wait 2s": "",
+	} {
+		s := newSite(t)
+		s.app = text
+		switch err := validate(s.caddyfile()); {
+		case want == "" && err != nil:
+			t.Errorf("%q: %v", text, err)
+		case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
+			t.Errorf("%q: %v does not name %s", text, err, want)
+		}
+	}
+	for option, want := range map[string]string{
+		"max_tunnels off": "PURSER_PROXY_MAX_TUNNELS", "max_key_tunnels x": "PURSER_PROXY_MAX_KEY_TUNNELS",
+		"max_peer_tunnels 0": "PURSER_PROXY_MAX_PEER_TUNNELS", "max_failures -1": "PURSER_PROXY_MAX_FAILURES",
+	} {
+		s := newSite(t)
+		s.route = "purser_proxy {\n\t\t\t" + option + "\n\t\t}"
+		if err := validate(s.caddyfile()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v does not name %s", option, err, want)
+		}
+	}
+}

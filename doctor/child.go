@@ -1,0 +1,224 @@
+package doctor
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	// startTime bounds the time until a purser answers.
+	startTime = 30 * time.Second
+	// stopTime is how long it may take to end by itself.
+	stopTime = 3 * time.Second
+	// lastWords is how much of a log is shown when a purser does not start.
+	lastWords = 2 << 10
+	// maxLog bounds what is kept of a log.
+	maxLog = 64 << 20
+)
+
+// purser is the program under examination, running with a scratch configuration.
+type purser struct {
+	*setup
+	program string
+	log     logbook
+
+	mu   sync.Mutex // guards the rest: an attack may kill it
+	cmd  *exec.Cmd
+	done chan struct{}
+	how  error // it ended; readable once done is closed
+}
+
+// logbook keeps what a program says.
+type logbook struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logbook) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.text.Len() < maxLog {
+		l.text.Write(b)
+	}
+	return len(b), nil
+}
+
+func (l *logbook) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// last is the end of it.
+func (l *logbook) last() string {
+	text := l.String()
+	return strings.TrimSpace(text[max(0, len(text)-lastWords):])
+}
+
+// errTaken: somebody else listens where the program should.
+var errTaken = errors.New("a port was taken meanwhile")
+
+// start runs the program and returns when it answers. errTaken when it cannot listen.
+func (p *purser) start(ctx context.Context) error {
+	for _, dir := range []string{p.dir, filepath.Join(p.dir, "home")} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return err
+		}
+	}
+	file := filepath.Join(p.dir, "purser.json")
+	if err := os.WriteFile(file, p.config, 0o600); err != nil {
+		return err
+	}
+	// Not with ctx, whose end would leave no time to say why.
+	cmd := exec.Command(p.program, "run", "--config", file) //nolint:gosec,noctx // the program that runs already
+	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = p.dir, p.environ, &p.log, &p.log
+	p.mu.Lock()
+	if err := cmd.Start(); err != nil {
+		p.mu.Unlock()
+		return fmt.Errorf("start %s: %w", p.program, err)
+	}
+	done := make(chan struct{})
+	p.cmd, p.done = cmd, done
+	p.mu.Unlock()
+	go func() {
+		defer close(done)
+		p.how = cmd.Wait()
+	}()
+	ctx, cancel := context.WithTimeout(ctx, startTime)
+	defer cancel()
+	for {
+		// Its own socket as well: whoever listens at its port may be somebody else.
+		_, err := p.operator(ctx, http.MethodGet, "/config/apps/purser", nil)
+		if err == nil {
+			_, err = p.get(ctx, "/health")
+		}
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-done:
+			if last := p.log.last(); strings.Contains(last, "address already in use") {
+				return fmt.Errorf("%w; the scratch purser said:\n%s", errTaken, last)
+			}
+			return fmt.Errorf("the scratch purser ended at once (%w); it said:\n%s", p.how, p.log.last())
+		case <-ctx.Done():
+			return fmt.Errorf("the scratch purser does not answer (%w); it said:\n%s", err, p.log.last())
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// restart starts it where it was. What has taken its port for a moment is waited for.
+func (p *purser) restart(ctx context.Context) (err error) {
+	for range 5 {
+		if err = p.start(ctx); !errors.Is(err, errTaken) {
+			return err
+		}
+		if err := rest(ctx, time.Second); err != nil {
+			return err
+		}
+	}
+	return err
+}
+
+// kill ends the program as a power failure does.
+func (p *purser) kill() {
+	p.mu.Lock()
+	cmd, done := p.cmd, p.done
+	p.mu.Unlock()
+	if cmd == nil {
+		return
+	}
+	_ = cmd.Process.Kill() // fails only if it has ended already
+	<-done
+}
+
+// stop asks the program to end, and does not insist on an answer for long: its store is scratch.
+func (p *purser) stop() {
+	p.mu.Lock()
+	cmd, done := p.cmd, p.done
+	p.mu.Unlock()
+	if cmd == nil {
+		return
+	}
+	if cmd.Process.Signal(os.Interrupt) == nil {
+		select {
+		case <-done:
+			return
+		case <-time.After(stopTime):
+		}
+	}
+	p.kill()
+}
+
+// url is where its API is.
+func (p *purser) url() string { return "http://" + p.api }
+
+// get asks for a page of its API.
+func (p *purser) get(ctx context.Context, path string) ([]byte, error) {
+	return ask(ctx, plain, http.MethodGet, p.url()+path, nil)
+}
+
+// operator asks its admin endpoint.
+func (p *purser) operator(ctx context.Context, method, path string, body io.Reader) ([]byte, error) {
+	client := &http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", p.socket())
+		},
+	}}
+	return ask(ctx, client, method, "http://127.0.0.1"+path, body)
+}
+
+// check has the program check its database.
+func (p *purser) check(ctx context.Context) error {
+	cmd := exec.CommandContext(ctx, p.program, "check", "--admin", "unix/"+p.socket()) //nolint:gosec // the program that runs already
+	cmd.Dir, cmd.Env = p.dir, p.environ
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("purser check: %w: %s", err, bytes.TrimSpace(out))
+	}
+	return nil
+}
+
+// plain makes a connection of its own for each request, and uses no proxy.
+var plain = &http.Client{
+	Transport:     &http.Transport{DisableKeepAlives: true},
+	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+}
+
+// maxAnswer bounds what is read of an answer.
+const maxAnswer = 4 << 20
+
+// errStatus is an answer other than a success.
+var errStatus = errors.New("refused")
+
+// ask makes a request whose answer must be a success.
+func ask(ctx context.Context, client *http.Client, method, url string, body io.Reader) ([]byte, error) {
+	r, err := http.NewRequestWithContext(ctx, method, url, body)
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	resp, err := client.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err == nil && resp.StatusCode >= http.StatusBadRequest {
+		err = fmt.Errorf("%s %s: %w: %s %s", method, r.URL.Path, errStatus, resp.Status, bytes.TrimSpace(text))
+	}
+	return text, err
+}

@@ -1,0 +1,379 @@
+package doctor
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Change is something that a scratch installation has otherwise than the user's own.
+type Change struct {
+	What string `json:"what"`
+	// Scratch is what it has, Yours what the configuration says, in words and without any secret.
+	Scratch string `json:"scratch"`
+	Yours   string `json:"yours,omitempty"`
+}
+
+// setup is a scratch installation, ready to be started.
+type setup struct {
+	dir     string
+	sock    string // path of its admin endpoint
+	config  []byte
+	environ []string
+	// api and proxy are where its doors listen, host:port; proxy is empty when there is none.
+	api, proxy string
+	listeners  []string // all of them
+	// yours is what the user's configuration says where the scratch one must differ.
+	yours   yours
+	changes []Change
+	secrets []string // of the scratch installation, that nobody may be told
+}
+
+// yours are facts about the user's own installation.
+type yours struct {
+	admin    string // address of the admin endpoint; empty is Caddy's default
+	standin  bool
+	keyRate  int            // keys that an address may make in a minute; 0 is no bound
+	allowed  []netip.Prefix // that the proxy may dial although they are special
+	rpc      bool
+	settles  bool // there is a facilitator
+	external string
+}
+
+// object is a JSON object of a configuration.
+type object = map[string]any
+
+// child is an object in an object, made if it is missing.
+func child(o object, names ...string) object {
+	for _, name := range names {
+		next, ok := o[name].(object)
+		if !ok {
+			next = object{}
+			o[name] = next
+		}
+		o = next
+	}
+	return o
+}
+
+// walk visits every object in a value, outer ones first.
+func walk(v any, visit func(object)) {
+	switch v := v.(type) {
+	case object:
+		visit(v)
+		for _, inner := range v {
+			walk(inner, visit)
+		}
+	case []any:
+		for _, inner := range v {
+			walk(inner, visit)
+		}
+	}
+}
+
+// text is a string in an object.
+func text(o object, name string) string {
+	s, _ := o[name].(string)
+	return s
+}
+
+// Names of purser's handlers and options in a configuration.
+const (
+	proxyHandler = "purser_proxy"
+	apiHandler   = "purser_api"
+	upstreamDoor = "purser_upstream"
+	scratchAPI   = "purser_doctor" // the server that is added when there is no API
+)
+
+// scratch makes the scratch copy of a configuration in a folder.
+func scratch(config []byte, environ environment, dir string, w addresses) (*setup, error) {
+	decoder := json.NewDecoder(bytes.NewReader(config))
+	decoder.UseNumber() // durations have more digits than a float keeps
+	var root object
+	if err := decoder.Decode(&root); err != nil || root == nil {
+		return nil, errors.Join(errors.New("the configuration is no JSON object"), err)
+	}
+	s := &setup{dir: dir, sock: w.socket}
+	s.yours = factsOf(root, environ)
+	s.admin(root)
+	s.logging(root)
+	root["storage"] = object{"module": "file_system", "root": filepath.Join(dir, "storage")}
+	apps := child(root, "apps")
+	s.apps(apps)
+	s.purser(child(apps, "purser"), environ)
+	if err := s.servers(child(apps, "http"), w.ports); err != nil {
+		return nil, err
+	}
+	var err error
+	if s.config, err = json.Marshal(root); err != nil {
+		return nil, err
+	}
+	s.environment(environ, w)
+	s.tell(environ)
+	return s, nil
+}
+
+// addresses are where the rest of the scratch world is.
+type addresses struct {
+	facilitator, rpc string
+	socket           string // for the admin endpoint
+	ports            func() (int, error)
+}
+
+func (s *setup) changed(what, scratch, yours string) {
+	s.changes = append(s.changes, Change{what, scratch, yours})
+}
+
+// factsOf reads what the scratch installation will not show.
+func factsOf(root object, environ environment) yours {
+	var y yours
+	if admin, ok := root["admin"].(object); ok {
+		if y.admin = text(admin, "listen"); admin["disabled"] == true {
+			y.admin = "off"
+		}
+	}
+	app, _ := child(root, "apps")["purser"].(object)
+	y.standin = environ.or(text(app, "standin"), "PURSER_STANDIN") == "loopback"
+	y.rpc = environ.or(text(app, "rpc_url"), "PURSER_RPC_URL") != ""
+	facilitator, _ := app["facilitator"].(object)
+	y.settles = environ.or(text(facilitator, "url"), "PURSER_FACILITATOR_URL") != ""
+	wallets, _ := app["wallets"].(object)
+	if y.external = environ.or(text(wallets, "module"), "PURSER_WALLETS"); y.external == "local" {
+		y.external = ""
+	}
+	y.keyRate = 60
+	allow := []any{}
+	walk(root["apps"], func(o object) {
+		switch text(o, "handler") {
+		case apiHandler:
+			if rate, ok := o["key_rate"].(json.Number); ok {
+				n, _ := strconv.Atoi(rate.String())
+				y.keyRate = max(0, n)
+			}
+		case proxyHandler:
+			given, _ := o["allow_addresses"].([]any)
+			allow = append(allow, given...)
+		}
+	})
+	if len(allow) == 0 {
+		allow = append(allow, "")
+	}
+	for _, one := range allow {
+		given, _ := one.(string)
+		for _, cidr := range strings.FieldsFunc(environ.or(given, "PURSER_ALLOW_ADDRESSES"), separates) {
+			if p, err := netip.ParsePrefix(cidr); err == nil {
+				y.allowed = append(y.allowed, p.Masked())
+			}
+		}
+	}
+	return y
+}
+
+func separates(r rune) bool { return r == ',' || r == ' ' || r == '\t' || r == '\n' }
+
+// socket is where the scratch installation's admin endpoint listens.
+func (s *setup) socket() string { return s.sock }
+
+func (s *setup) adminAddress() string { return "unix/" + s.socket() + "|0600" }
+
+func (s *setup) admin(root object) {
+	root["admin"] = object{"listen": s.adminAddress(), "config": object{"persist": false}}
+}
+
+// logging sends all logs to where they are read. What they leave out stays as it is.
+func (s *setup) logging(root object) {
+	logging, ok := root["logging"].(object)
+	if !ok {
+		return
+	}
+	delete(logging, "sink")
+	logs, _ := logging["logs"].(object)
+	for _, one := range logs {
+		if log, ok := one.(object); ok {
+			delete(log, "writer")
+		}
+	}
+}
+
+// apps keeps only those that a purser needs: others may reach out into the world.
+func (s *setup) apps(apps object) {
+	var gone []string
+	for name := range apps {
+		if !slices.Contains([]string{"http", "pki", "purser"}, name) {
+			delete(apps, name)
+			gone = append(gone, name)
+		}
+	}
+	if slices.Sort(gone); len(gone) > 0 {
+		s.changed("Caddy's apps", "http, pki and purser only", "also "+strings.Join(gone, ", "))
+	}
+	if pki, ok := apps["pki"].(object); ok {
+		authorities, _ := pki["certificate_authorities"].(object)
+		for _, one := range authorities {
+			if authority, ok := one.(object); ok {
+				authority["install_trust"] = false
+				delete(authority, "storage")
+			}
+		}
+	}
+}
+
+// purser replaces what names the user's own data, money and services. Limits, lists and times stay.
+func (s *setup) purser(app object, environ environment) {
+	app["data_dir"] = filepath.Join(s.dir, "data")
+	for _, name := range []string{
+		"master_key", "master_key_file", "rpc_url", "internal_secret", "internal_secret_file", "key", "key_file",
+	} {
+		delete(app, name)
+	}
+	store, _ := app["store"].(object)
+	if name := environ.or(text(store, "module"), "PURSER_STORE"); name != "" && name != "bolt" {
+		s.changed("store", "bolt", name)
+		store = nil
+	}
+	kept := object{"module": "bolt"}
+	if free, ok := store["min_free"]; ok {
+		kept["min_free"] = free
+	}
+	app["store"] = kept
+	app["wallets"] = object{"module": "local"}
+	if facilitator, ok := app["facilitator"].(object); ok {
+		for _, name := range []string{"url", "key", "key_file"} {
+			delete(facilitator, name)
+		}
+		if text(facilitator, "module") != "http" {
+			app["facilitator"] = object{"module": "http"}
+		}
+	}
+	if networks := environ.or(text(app, "networks"), "PURSER_NETWORKS"); networks != "" &&
+		!slices.Contains(strings.FieldsFunc(networks, separates), "base") {
+		s.changed("networks", "base", networks)
+		app["networks"] = "base"
+	}
+}
+
+// servers move to free ports on loopback, without TLS and for any name.
+func (s *setup) servers(app object, port func() (int, error)) error {
+	servers := child(app, "servers")
+	serves := map[string]string{} // handler → server
+	var was []string
+	for name, one := range servers {
+		server, ok := one.(object)
+		if !ok {
+			continue
+		}
+		mine := false
+		walk(server, func(o object) {
+			delete(o, "health_checks") // of upstreams, which are the user's
+			switch handler := text(o, "handler"); handler {
+			case upstreamDoor:
+				delete(o, "to")
+				mine = true
+			case proxyHandler, apiHandler:
+				if old, found := serves[handler]; !found || name < old {
+					serves[handler] = name
+				}
+				mine = true
+			}
+		})
+		listen, _ := server["listen"].([]any)
+		for _, l := range listen {
+			if l, ok := l.(string); ok {
+				was = append(was, l)
+			}
+		}
+		if mine {
+			forAnyName(server)
+		}
+		server["automatic_https"] = object{"disable": true}
+		delete(server, "tls_connection_policies")
+		plainListeners(server)
+	}
+	if serves[apiHandler] == "" {
+		servers[scratchAPI] = object{
+			"automatic_https": object{"disable": true},
+			"routes":          []any{object{"handle": []any{object{"handler": apiHandler}}}},
+		}
+		serves[apiHandler] = scratchAPI
+		s.changed("REST API", "on a port of its own, to read the books by", "none")
+	}
+	at := map[string]string{}
+	for name, one := range servers {
+		n, err := port()
+		if err != nil {
+			return err
+		}
+		at[name] = net.JoinHostPort("127.0.0.1", strconv.Itoa(n))
+		if server, ok := one.(object); ok {
+			server["listen"] = []any{at[name]}
+		}
+		s.listeners = append(s.listeners, at[name])
+	}
+	slices.Sort(was)
+	s.changed("listeners", "127.0.0.1, on free ports", strings.Join(was, " "))
+	s.api = at[serves[apiHandler]]
+	if name := serves[proxyHandler]; name != "" {
+		s.proxy = at[name]
+	}
+	return nil
+}
+
+// forAnyName drops the names of sites: they are asked for by their addresses here.
+func forAnyName(server object) {
+	routes, _ := server["routes"].([]any)
+	for _, one := range routes {
+		route, _ := one.(object)
+		matchers, _ := route["match"].([]any)
+		for i, m := range matchers {
+			if matcher, ok := m.(object); ok {
+				delete(matcher, "host")
+				if len(matcher) == 0 { // which matches everything, as another one may not
+					delete(route, "match")
+				}
+				matchers[i] = matcher
+			}
+		}
+	}
+}
+
+// plainListeners drops the wrappers that speak another protocol than HTTP to their clients.
+func plainListeners(server object) {
+	wrappers, ok := server["listener_wrappers"].([]any)
+	if !ok {
+		return
+	}
+	server["listener_wrappers"] = slices.DeleteFunc(wrappers, func(one any) bool {
+		wrapper, _ := one.(object)
+		return slices.Contains([]string{"tls", "proxy_protocol", "http_redirect"}, text(wrapper, "wrapper"))
+	})
+}
+
+// tell says what else is otherwise than the user's own.
+func (s *setup) tell(environ environment) {
+	s.changed("data", s.dir+", removed at the end", environ.or("", "PURSER_DATA_DIR"))
+	s.changed("admin endpoint", "a socket of its own", s.yours.admin)
+	if s.yours.external != "" {
+		s.changed("wallets", "local, with scratch keys: your signer is not asked", s.yours.external)
+	}
+	for _, one := range []struct {
+		what, without string
+		has           bool
+	}{
+		{"facilitator", "none: payments that purser settles itself are refused", s.yours.settles},
+		{"RPC", "none: what nobody tells stays unresolved, and balances are not checked before paying", s.yours.rpc},
+	} {
+		yours := one.without
+		if one.has {
+			yours = "not asked"
+		}
+		s.changed(one.what, "the scratch world's", yours)
+	}
+	s.changed("keys and secrets", "scratch ones", fmt.Sprintf("%d, not passed on", environ.secrets()))
+}

@@ -1,0 +1,226 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/purserpay/purser/internal/failpoint"
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/sandbox/hostile"
+	"github.com/purserpay/purser/x402"
+)
+
+// Options say what is examined, and how.
+type Options struct {
+	// Program is the path of the purser.
+	Program string
+	// Config is its configuration, as JSON, and Environ its environment, as os.Environ has it.
+	Config  []byte
+	Environ []string
+	// Only are the names of attacks or groups; none are all. More adds every scenario that there is.
+	Only []string
+	More bool
+
+	// Begin, when set, is told before the first attack what is otherwise than the user's own; Tell each finding, in the
+	// order of the attacks; Progress how many attacks are over.
+	Begin    func(testBuild bool, changes []Change)
+	Tell     func(Finding)
+	Progress func(over, of int)
+}
+
+// examination is a run.
+type examination struct {
+	*world
+	more bool
+	// main is the purser that most attacks are made on, and probe its first customer, who buys nothing.
+	main  *purser
+	probe *player
+	// neutral is the policy of customers whom the user's limits would keep from what is tried; nil if there are none.
+	neutral *pay.Policy
+	// noProxy is why nobody pays through the proxy; empty if they do.
+	noProxy string
+	// turns bounds how many customers are busy at once.
+	turns chan struct{}
+
+	rpcMu sync.Mutex
+	rpcs  map[string]http.Handler
+}
+
+// atOnce is how many customers are busy at once.
+const atOnce = 12
+
+// Run examines a purser until all attacks are over or ctx ends. An error means that nothing, or not everything, could be
+// said.
+func Run(ctx context.Context, o Options) (Report, error) {
+	began := time.Now()
+	report := Report{TestBuild: failpoint.Enabled, Changes: []Change{}, Findings: []Finding{}}
+	list, err := chosen(attacks(o.More), o.Only)
+	if err != nil {
+		return report, err
+	}
+	dir, err := os.MkdirTemp("", "purser-doctor-")
+	if err != nil {
+		return report, err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	e := &examination{more: o.More, turns: make(chan struct{}, atOnce), rpcs: map[string]http.Handler{}}
+	if e.world, err = newWorld(ctx, o.Program, dir, o.Config, environmentOf(o.Environ), e.rpc); err != nil {
+		return report, err
+	}
+	err = e.prepare(ctx)
+	if err == nil {
+		report.Changes = e.main.changes
+		if o.Begin != nil {
+			o.Begin(report.TestBuild, report.Changes)
+		}
+		e.attackAll(ctx, list, o, &report)
+		if err = ctx.Err(); err != nil {
+			err = fmt.Errorf("not finished: %w", context.Cause(ctx))
+		}
+	}
+	report.Seconds = time.Since(began).Seconds()
+	return report, errors.Join(err, e.Close())
+}
+
+// prepare starts the purser and finds out what its limits would be in the way of.
+func (e *examination) prepare(ctx context.Context) (err error) {
+	if e.main, err = e.launch(ctx, "main", ""); err != nil {
+		return err
+	}
+	if e.probe, err = e.enroll(ctx, e.main, nil); err != nil {
+		return err
+	}
+	switch limits := e.probe.inForce; {
+	case e.main.proxy == "":
+		e.noProxy = "no site has purser_proxy"
+	case len(limits.Doors) > 0 && !slices.Contains(limits.Doors, pay.DoorProxy):
+		e.noProxy = "keys may not pay through the proxy (doors)"
+	case len(limits.AllowHosts) > 0 || len(limits.AllowPayees) > 0 || limits.PerMinute != nil && *limits.PerMinute > 0:
+		// The attackers are none of the user's sellers: those lists would end every attack before it has begun.
+		never := 0
+		e.neutral = &pay.Policy{PerMinute: &never}
+		if len(limits.AllowHosts) > 0 || len(limits.AllowPayees) > 0 {
+			e.neutral.AllowHosts, e.neutral.AllowPayees = []string{"127.0.0.1"}, []x402.Address{e.probe.world.PayTo}
+		}
+		e.main.changed("who may be paid", "the attackers, as often as they ask", "allow_hosts, allow_payees or per_minute")
+	}
+	return nil
+}
+
+// attackAll makes all attacks at once, those that look at what others have left at the end, and tells in order.
+func (e *examination) attackAll(ctx context.Context, list []attack, o Options, report *Report) {
+	findings, over := make([]Finding, len(list)), make([]chan struct{}, len(list))
+	for i := range over {
+		over[i] = make(chan struct{})
+	}
+	var n atomic.Int64
+	make1 := func(i int) {
+		defer close(over[i])
+		findings[i] = e.attack(ctx, list[i])
+		if o.Progress != nil {
+			o.Progress(int(n.Add(1)), len(list))
+		}
+	}
+	var all, first sync.WaitGroup
+	defer all.Wait()
+	for i, a := range list {
+		if !a.last {
+			first.Go(func() { make1(i) })
+		}
+	}
+	all.Go(func() {
+		first.Wait()
+		for i, a := range list {
+			if a.last {
+				all.Go(func() { make1(i) })
+			}
+		}
+	})
+	for i := range list {
+		<-over[i]
+		report.add(findings[i])
+		if o.Tell != nil {
+			o.Tell(findings[i])
+		}
+	}
+}
+
+// attack makes one.
+func (e *examination) attack(ctx context.Context, a attack) Finding {
+	began := time.Now()
+	run := a.run
+	if run == nil {
+		run = func(ctx context.Context, e *examination) (outcome, error) { return e.playAll(ctx, a) }
+	}
+	got, err := run(ctx, e)
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		got = outcome{Unmade, a.tries + ": " + err.Error(), nil}
+	}
+	return Finding{
+		Group: a.group, Attack: a.name, Result: got.result, Says: got.says, Story: got.story,
+		Seconds: float64(time.Since(began).Milliseconds()) / 1000,
+	}
+}
+
+// running are the pursers that are still there.
+func (e *examination) running() (list []*purser) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, p := range e.pursers {
+		p.mu.Lock()
+		done := p.done
+		p.mu.Unlock()
+		if done == nil {
+			continue
+		}
+		select {
+		case <-done:
+		default:
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// customers are those of the pursers that are still there.
+func (e *examination) customers() (list []*player) {
+	for _, p := range e.running() {
+		e.mu.Lock()
+		for _, one := range e.players {
+			if one.purser == p && one.customer != nil {
+				list = append(list, one)
+			}
+		}
+		e.mu.Unlock()
+	}
+	return list
+}
+
+// behind puts an RPC at an address of its own, and counts how often it is asked.
+func (e *examination) behind(name string, rpc *hostile.RPC, asked *atomic.Int64) string {
+	path := "/rpc/" + name
+	e.rpcMu.Lock()
+	defer e.rpcMu.Unlock()
+	e.rpcs[path] = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		rpc.ServeHTTP(w, r)
+	})
+	return e.at + path
+}
+
+// rpc is what is at an address; nil if nothing is.
+func (e *examination) rpc(path string) http.Handler {
+	e.rpcMu.Lock()
+	defer e.rpcMu.Unlock()
+	return e.rpcs[path]
+}

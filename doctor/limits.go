@@ -1,0 +1,174 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/big"
+	"net/http"
+	"slices"
+	"sync"
+
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/sandbox/hostile"
+)
+
+func limitAttacks() []attack {
+	return []attack{
+		{group: withinLimits, name: "price-above-limit", tries: "the seller asks for more than one payment may cost", run: aboveLimit},
+		{group: withinLimits, name: "daily-budget", tries: "a stream of payments, many at once, goes on beyond the day's budget", run: beyondBudget},
+		{group: withinLimits, name: "price-drift", tries: "the price changes between question and payment, and with each repeat", holds: "only what was asked for is signed", plays: sold(
+			hostile.ProxyDoor, bare, hostile.PriceDrifts, hostile.PriceMoves,
+		)},
+		{group: withinLimits, name: "payee-changes", tries: "the seller hangs up and wants the repeat to pay somebody else", holds: "only what was asked for is signed", plays: []play{
+			{otherPayee(), hostile.ProxyDoor, bare},
+		}},
+		{group: withinLimits, name: "wrong-token", tries: "the seller wants another token, network, scheme or EIP-712 domain", holds: "nothing is signed", plays: slices.Concat(
+			sold(hostile.ProxyDoor, bare, hostile.OtherAsset, hostile.OtherNetwork, hostile.OtherScheme, hostile.OtherDomain),
+			sold(hostile.PayerDoor, bare, hostile.OtherAsset, hostile.OtherDomain),
+		)},
+		{group: withinLimits, name: "wrong-amount", tries: "the seller wants 2^256-1, or names no amount", holds: "nothing is signed", plays: slices.Concat(
+			sold(hostile.ProxyDoor, bare, hostile.HugeAmount, hostile.NoAmount), sold(hostile.PayerDoor, bare, hostile.HugeAmount),
+		)},
+		{group: withinLimits, name: "no-time", tries: "the seller gives a second's time to pay", holds: "nothing is signed", plays: sold(hostile.ProxyDoor, bare, hostile.NoTime)},
+		{group: withinLimits, name: "endless-challenge", tries: "the seller's challenge has no end, or a thousand ways to pay", holds: "nothing is signed", plays: sold(
+			hostile.ProxyDoor, bare, hostile.EndlessChallenge, hostile.ManyRequirements,
+		)},
+	}
+}
+
+// otherPayee hangs up on the payment, and asks for another payee from then on. Nobody else may be paid: the repeat sends
+// what was signed.
+func otherPayee() hostile.Scenario {
+	var mu sync.Mutex
+	asked := 0
+	return hostile.Scenario{
+		Name: "seller hangs up, and wants somebody else paid", Holds: "a repeat sends the same payload",
+		Doors: []hostile.Door{hostile.ProxyDoor}, Money: hostile.Once, Ends: []string{"settled"},
+		Seller: []hostile.SellerFault{
+			hostile.HangsUpBefore,
+			{Name: "asks for another payee the second time", On: hostile.Unpaid, Always: true, Do: func(v *hostile.Visit) {
+				mu.Lock()
+				asked++
+				first := asked == 1
+				mu.Unlock()
+				if first {
+					v.Serve()
+					return
+				}
+				v.Challenge("Payment required", func(t *hostile.Terms) { t.PayTo = "0x000000000000000000000000000000000000dEaD" })
+			}},
+		},
+	}
+}
+
+// order is one that costs about an amount, and never less.
+func order(amount *big.Int) uint64 {
+	n := new(big.Int).Add(amount, big.NewInt(hostile.PriceStep-1))
+	return n.Div(n, big.NewInt(hostile.PriceStep)).Uint64()
+}
+
+// maxPrice is what the largest order costs that sellers understand.
+var maxPrice = big.NewInt((1<<32 - 1) * hostile.PriceStep)
+
+// aboveLimit asks for a little more than the limit.
+func aboveLimit(ctx context.Context, e *examination) (outcome, error) {
+	if e.noProxy != "" {
+		return off("%s", e.noProxy), nil
+	}
+	one, err := e.enroll(ctx, e.main, e.neutral)
+	if err != nil {
+		return outcome{}, err
+	}
+	most := one.inForce.MaxPayment.Max()
+	switch {
+	case most == nil:
+		return off("payments have no limit (PURSER_MAX_PAYMENT, max_payment)"), nil
+	case most.Big().Cmp(maxPrice) >= 0:
+		return off("payments may cost %s USDC, which is as good as no limit", dollars(most.Big())), nil
+	}
+	got := one.proxied.Buy(ctx, one.world.SellerURL, hostile.ProxyDoor, hostile.Order{ID: order(most.Big()) + 1})
+	b, l, err := e.account(ctx, one)
+	if err != nil {
+		return outcome{}, err
+	}
+	if len(l.Transfers) == 0 && len(b.Payments) == 0 && got.Status == http.StatusPaymentRequired {
+		return held("a price above %s USDC is not paid: the client gets its 402 (%s)", dollars(most.Big()), got.Reason), nil
+	}
+	story := slices.Concat([]string{"the customer saw: " + got.String()}, tell(nil, b, l))
+	return failed(story, "a price above the limit of %s USDC for one payment", dollars(most.Big())), nil
+}
+
+// dollars is an amount in the token's smallest unit, for people.
+func dollars(amount *big.Int) string {
+	return new(big.Rat).SetFrac(amount, big.NewInt(1_000_000)).FloatString(2)
+}
+
+// streams is in how many payments a day's budget is asked for; a few more than fit are tried.
+const streams = 8
+
+// beyondBudget asks for more than the day's budget, all at once.
+func beyondBudget(ctx context.Context, e *examination) (outcome, error) {
+	if e.noProxy != "" {
+		return off("%s", e.noProxy), nil
+	}
+	// The limits on single payments and on their number are not what is asked about.
+	never := 0
+	policy := pay.Policy{MaxPayment: pay.NoCap(), PerMinute: &never}
+	if e.neutral != nil {
+		policy.AllowHosts, policy.AllowPayees = e.neutral.AllowHosts, e.neutral.AllowPayees
+	}
+	one, err := e.enroll(ctx, e.main, &policy)
+	if err != nil {
+		return outcome{}, err
+	}
+	budget := one.inForce.DailyBudget.Max()
+	if budget == nil {
+		return off("days have no budget (PURSER_DAILY_BUDGET, daily_budget)"), nil
+	}
+	each := new(big.Int).Div(budget.Big(), big.NewInt(streams))
+	if each.Cmp(maxPrice) >= 0 || new(big.Int).Mul(each, big.NewInt(streams+4)).Cmp(big.NewInt(funds)) >= 0 {
+		return off("a day's budget is %s USDC, which is as good as none", dollars(budget.Big())), nil
+	}
+	first := order(each)
+	results := make([]hostile.Result, streams+4)
+	var all sync.WaitGroup
+	for i := range results {
+		all.Go(func() {
+			results[i] = one.proxied.Buy(ctx, one.world.SellerURL, hostile.ProxyDoor, hostile.Order{ID: first + uint64(i)})
+		})
+	}
+	all.Wait()
+	b, l, err := e.account(ctx, one)
+	if err != nil {
+		return outcome{}, err
+	}
+	spent, refused := new(big.Int), 0
+	for _, t := range l.Transfers {
+		spent.Add(spent, t.Value)
+	}
+	story := []string{}
+	for _, r := range results {
+		if r.Status == http.StatusPaymentRequired {
+			refused++
+		}
+		story = append(story, "the customer saw: "+r.String())
+	}
+	says := fmt.Sprintf("%d payments at once for a budget of %s USDC a day", len(results), dollars(budget.Big()))
+	switch {
+	case spent.Cmp(budget.Big()) > 0:
+		return failed(append(story, tell(nil, b, l)...), "%s: %s USDC were spent", says, dollars(spent)), nil
+	case refused == 0 || spent.Sign() == 0:
+		return outcome{}, errors.Join(append([]error{fmt.Errorf("%s: nothing was refused, or nothing paid", says)}, resultErrors(results)...)...)
+	}
+	return held("%s: %s were spent, %d refused", says, dollars(spent), refused), nil
+}
+
+func resultErrors(results []hostile.Result) (errs []error) {
+	for _, r := range results {
+		if !r.Done {
+			errs = append(errs, errors.New(r.String()))
+		}
+	}
+	return errs
+}

@@ -1,0 +1,407 @@
+package doctor
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/purserpay/purser/sandbox/hostile"
+)
+
+func doorAttacks() []attack {
+	return []attack{
+		{group: doors, name: "private-addresses", tries: "the agent is sent to the cloud's metadata and to private networks", run: privateAddresses},
+		{group: doors, name: "own-listeners", tries: "the agent is sent to purser's own listeners and to Caddy's admin endpoint", run: ownListeners},
+		{group: doors, name: "redirects", tries: "the seller redirects the question, or the payment, to a thief", holds: "no payment follows", plays: sold(
+			hostile.ProxyDoor, bare, hostile.Redirects, hostile.RedirectsFirst,
+		)},
+		{group: doors, name: "key-to-seller", tries: "the seller looks for the agent's key in what reaches it", run: keyToSeller},
+		{group: doors, name: "no-key", tries: "somebody without a key, or with a wrong one, spends through the proxy", run: noKey},
+		{group: doors, name: "rebinding", tries: "a page in a browser gets to the API by a name of its own (DNS rebinding)", run: rebinding},
+		{group: doors, name: "cross-site", tries: "a page in a browser posts to the API", run: crossSite},
+		{group: doors, name: "config-secrets", tries: "GET /config/ is searched for secrets", run: configSecrets},
+		{group: doors, name: "admin-endpoint", tries: "an agent on this machine reaches your admin endpoint", run: adminEndpoint},
+		{group: doors, name: "secrets-in-logs", tries: "everything that purser logged is searched for keys, secrets and payments", run: secretsInLogs, last: true},
+	}
+}
+
+// decoy is a server on loopback that remembers what reaches it.
+type decoy struct {
+	server *http.Server
+	served chan struct{}
+	port   int
+
+	mu     sync.Mutex
+	visits []http.Header
+}
+
+func newDecoy(ctx context.Context) (*decoy, error) {
+	socket, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	d := &decoy{served: make(chan struct{}), port: socket.Addr().(*net.TCPAddr).Port}
+	d.server = &http.Server{
+		Handler: d, ReadHeaderTimeout: 10 * time.Second, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
+	}
+	go func() {
+		defer close(d.served)
+		_ = d.server.Serve(socket) // it ends with close
+	}()
+	return d, nil
+}
+
+func (d *decoy) close() {
+	_ = d.server.Close()
+	<-d.served
+}
+
+func (d *decoy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	d.mu.Lock()
+	d.visits = append(d.visits, r.Header.Clone())
+	d.mu.Unlock()
+	w.WriteHeader(http.StatusNoContent)
+}
+
+func (d *decoy) seen() []http.Header {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.visits)
+}
+
+// through asks for a URL through the proxy, as whoever user is; nil is nobody.
+func (e *examination) through(ctx context.Context, user *url.Userinfo, target string, header http.Header) (answer, error) {
+	client := &http.Client{
+		Transport: &http.Transport{
+			DisableKeepAlives: true,
+			Proxy:             http.ProxyURL(&url.URL{Scheme: "http", Host: e.main.proxy, User: user}),
+		},
+		CheckRedirect: plain.CheckRedirect,
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
+	if err != nil {
+		return answer{}, err
+	}
+	for name, values := range header {
+		r.Header[name] = values
+	}
+	return send(client, r)
+}
+
+// answer is what is of interest in an answer.
+type answer struct {
+	code   int
+	status string
+	header http.Header
+}
+
+// send makes a request, and has no use for the body of the answer.
+func send(client *http.Client, r *http.Request) (answer, error) {
+	resp, err := client.Do(r)
+	if err != nil {
+		return answer{}, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	_, err = io.Copy(io.Discard, io.LimitReader(resp.Body, maxAnswer))
+	return answer{resp.StatusCode, resp.Status, resp.Header}, err
+}
+
+// refusedBy says how an address was not refused, or "".
+func (e *examination) refusedBy(ctx context.Context, user *url.Userinfo, target string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
+	defer cancel()
+	resp, err := e.through(ctx, user, target, nil)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return "GET " + target + ": it was tried", nil
+	case err != nil:
+		return "", err
+	case resp.code != http.StatusForbidden || !strings.HasPrefix(resp.header.Get("Purser-Error"), "deny-"):
+		return fmt.Sprintf("GET %s: %s %s", target, resp.status, resp.header.Get("Purser-Error")), nil
+	}
+	return "", nil
+}
+
+// deafPort is one that the services in question do not listen on: should the guard fail, nothing is read of them.
+const deafPort = "65533"
+
+// specials are addresses that no agent has any business with.
+var specials = []string{
+	"169.254.169.254", "[fd00:ec2::254]", "[::ffff:169.254.169.254]", "[64:ff9b::a9fe:a9fe]", "168.63.129.16", "192.0.0.192",
+	"10.0.0.1", "172.16.0.1", "192.168.0.1", "100.64.0.1", "[fd12:3456::1]", "[fe80::1]", "[::ffff:10.0.0.1]",
+}
+
+// privateAddresses asks for this machine by an address that the guard must refuse, whose other side is a decoy here. Only
+// when that is refused, so that there is a guard, the real ones are asked for.
+func privateAddresses(ctx context.Context, e *examination) (outcome, error) {
+	if e.noProxy != "" {
+		return off("%s", e.noProxy), nil
+	}
+	d, err := newDecoy(ctx)
+	if err != nil {
+		return outcome{}, err
+	}
+	defer d.close()
+	user := url.User(e.probe.customer.Key)
+	wrong, err := e.refusedBy(ctx, user, fmt.Sprintf("http://0.0.0.0:%d/", d.port))
+	if err != nil {
+		return outcome{}, err
+	}
+	const tries = "the cloud's metadata and private networks through the proxy"
+	if wrong != "" || len(d.seen()) > 0 {
+		return failed([]string{wrong, "what 0.0.0.0 leads to was reached: the others were not tried"}, tries), nil
+	}
+	var story []string
+	tried, allowed := 0, 0
+	for _, host := range specials {
+		ip := netip.MustParseAddr(strings.Trim(host, "[]")).Unmap()
+		if slices.ContainsFunc(e.main.yours.allowed, func(p netip.Prefix) bool { return p.Contains(ip) }) {
+			allowed++
+			continue
+		}
+		tried++
+		wrong, err := e.refusedBy(ctx, user, "http://"+net.JoinHostPort(strings.Trim(host, "[]"), deafPort)+"/")
+		if err != nil {
+			return outcome{}, err
+		}
+		if wrong != "" {
+			story = append(story, wrong)
+		}
+	}
+	switch {
+	case len(story) > 0:
+		return failed(story, tries), nil
+	case tried == 0:
+		return off("all of them are allowed (PURSER_ALLOW_ADDRESSES)"), nil
+	case allowed > 0:
+		return held("%s: refused (%d addresses; %d more you allow)", tries, tried, allowed), nil
+	}
+	return held("%s: refused (%d addresses)", tries, tried), nil
+}
+
+// ownListeners asks the proxy for purser's other listeners, and for where Caddy's admin endpoint is by default.
+func ownListeners(ctx context.Context, e *examination) (outcome, error) {
+	if e.noProxy != "" {
+		return off("%s", e.noProxy), nil
+	}
+	targets := []string{"http://127.0.0.1:2019/config/", "http://[::1]:2019/config/"}
+	for _, l := range e.main.listeners {
+		if l != e.main.proxy && l != e.main.api {
+			targets = append(targets, "http://"+l+"/")
+		}
+	}
+	var story []string
+	for _, target := range targets {
+		wrong, err := e.refusedBy(ctx, url.User(e.probe.customer.Key), target)
+		if err != nil {
+			return outcome{}, err
+		}
+		if wrong != "" {
+			story = append(story, wrong)
+		}
+	}
+	const tries = "purser's own listeners and Caddy's admin endpoint through the proxy"
+	if len(story) > 0 {
+		return failed(story, tries), nil
+	}
+	return held("%s: refused (%d addresses)", tries, len(targets)), nil
+}
+
+// keyToSeller looks at what reaches a seller.
+func keyToSeller(ctx context.Context, e *examination) (outcome, error) {
+	if e.noProxy != "" {
+		return off("%s", e.noProxy), nil
+	}
+	d, err := newDecoy(ctx)
+	if err != nil {
+		return outcome{}, err
+	}
+	defer d.close()
+	key := e.probe.customer.Key
+	_, err = e.through(ctx, url.UserPassword(key, "a-task"), fmt.Sprintf("http://127.0.0.1:%d/", d.port), http.Header{
+		"X-Api-Key": {key}, "Authorization": {"Bearer " + key}, "Purser-Payment": {"forged"},
+	})
+	if err != nil {
+		return outcome{}, err
+	}
+	seen := d.seen()
+	if len(seen) == 0 {
+		return outcome{}, errors.New("the request did not get to the seller")
+	}
+	var story []string
+	for _, h := range seen {
+		for name, values := range h {
+			for _, v := range values {
+				if strings.HasPrefix(name, "Proxy-") || strings.HasPrefix(name, "Purser-") || strings.Contains(v, key) ||
+					strings.Contains(v, base64.StdEncoding.EncodeToString([]byte(key))) {
+					story = append(story, "the seller got the header "+name)
+				}
+			}
+		}
+	}
+	const tries = "the agent's key in what the seller gets"
+	if slices.Sort(story); len(story) > 0 {
+		return failed(slices.Compact(story), tries), nil
+	}
+	return held("%s: not there", tries), nil
+}
+
+// noKey spends as nobody, and as somebody unknown.
+func noKey(ctx context.Context, e *examination) (outcome, error) {
+	switch {
+	case e.noProxy != "":
+		return off("%s", e.noProxy), nil
+	case e.main.yours.standin:
+		return off("programs of this machine spend without a key (PURSER_STANDIN)"), nil
+	}
+	d, err := newDecoy(ctx)
+	if err != nil {
+		return outcome{}, err
+	}
+	defer d.close()
+	var story []string
+	for _, user := range []*url.Userinfo{nil, url.User("pk_00000000000000000000")} {
+		resp, err := e.through(ctx, user, fmt.Sprintf("http://127.0.0.1:%d/", d.port), nil)
+		if err != nil {
+			return outcome{}, err
+		}
+		if resp.code != http.StatusProxyAuthRequired {
+			story = append(story, fmt.Sprintf("with user %q: %s", user, resp.status))
+		}
+	}
+	if n := len(d.seen()); n > 0 {
+		story = append(story, fmt.Sprintf("%d requests got to the seller", n))
+	}
+	const tries = "no key, or a wrong one, at the proxy"
+	if len(story) > 0 {
+		return failed(story, tries), nil
+	}
+	return held("%s: 407", tries), nil
+}
+
+// browse makes a request to the API as a browser does.
+func (e *examination) browse(ctx context.Context, method, path, host string, header http.Header) (answer, error) {
+	r, err := http.NewRequestWithContext(ctx, method, e.main.url()+path, strings.NewReader("{}"))
+	if err != nil {
+		return answer{}, err
+	}
+	if r.Header = header; r.Header == nil {
+		r.Header = http.Header{}
+	}
+	if host != "" {
+		r.Host = host
+	}
+	return send(plain, r)
+}
+
+func rebinding(ctx context.Context, e *examination) (outcome, error) {
+	resp, err := e.browse(ctx, http.MethodGet, "/health", "attacker.example", nil)
+	if err != nil {
+		return outcome{}, err
+	}
+	const tries = "the API by a foreign name (DNS rebinding)"
+	if resp.code != http.StatusMisdirectedRequest {
+		return failed([]string{"GET /health with Host attacker.example: " + resp.status}, tries), nil
+	}
+	return held("%s: refused", tries), nil
+}
+
+func crossSite(ctx context.Context, e *examination) (outcome, error) {
+	const tries = "a POST to the API by another site's page"
+	for _, h := range []http.Header{
+		{"Origin": {"https://attacker.example"}, "Sec-Fetch-Site": {"cross-site"}, "Content-Type": {"text/plain"}},
+		{"Origin": {"https://attacker.example"}, "Content-Type": {"text/plain"}},
+	} {
+		resp, err := e.browse(ctx, http.MethodPost, "/api-keys", "", h)
+		if err != nil {
+			return outcome{}, err
+		}
+		if resp.code != http.StatusForbidden {
+			return failed([]string{"POST /api-keys from https://attacker.example: " + resp.status}, tries), nil
+		}
+	}
+	return held("%s: refused", tries), nil
+}
+
+func configSecrets(ctx context.Context, e *examination) (outcome, error) {
+	text, err := e.main.operator(ctx, http.MethodGet, "/config/", nil)
+	if err != nil {
+		return outcome{}, err
+	}
+	const tries = "secrets in GET /config/"
+	if story := leaks("GET /config/", string(text), e.secretsOf(e.main)); len(story) > 0 {
+		return failed(story, tries), nil
+	}
+	return held("%s: none", tries), nil
+}
+
+// leaks says which secrets are in a text. They are not repeated.
+func leaks(where, text string, secrets []string) (story []string) {
+	for _, one := range secrets {
+		for _, form := range []string{one, base64.StdEncoding.EncodeToString([]byte(one + ":")), base64.StdEncoding.EncodeToString([]byte(one))} {
+			if strings.Contains(text, form) {
+				story = append(story, fmt.Sprintf("%s has the secret that begins with %.3s", where, one))
+				break
+			}
+		}
+	}
+	return story
+}
+
+// adminEndpoint looks at the user's own, which is not asked.
+func adminEndpoint(_ context.Context, e *examination) (outcome, error) {
+	switch at := e.main.yours.admin; {
+	case at == "off":
+		return held("your admin endpoint is off"), nil
+	case strings.HasPrefix(at, "unix/"):
+		return held("your admin endpoint is a socket: %s", at), nil
+	case at == "":
+		return off("your admin endpoint is at localhost:2019, where agents on this machine can change limits; a socket would be safe (admin)"), nil
+	default:
+		return off("your admin endpoint is at %s, where agents that reach it can change limits; a socket would be safe (admin)", at), nil
+	}
+}
+
+// inHeader is what may be a value of a payment's header.
+var inHeader = regexp.MustCompile(`eyJ[A-Za-z0-9+/]{200,}={0,2}`)
+
+func secretsInLogs(_ context.Context, e *examination) (outcome, error) {
+	var story []string
+	size := 0
+	for _, p := range e.running() {
+		text := p.log.String()
+		size += len(text)
+		name := "the log of " + filepath.Base(p.dir)
+		secrets := e.secretsOf(p)
+		key, err := os.ReadFile(filepath.Join(p.dir, "data", "master.key"))
+		if err != nil {
+			return outcome{}, err
+		}
+		story = append(story, leaks(name, text, append(secrets, strings.TrimSpace(string(key))))...)
+		for _, value := range inHeader.FindAllString(text, -1) {
+			if plain, err := base64.StdEncoding.DecodeString(value); err == nil && strings.Contains(string(plain), `"signature"`) {
+				story = append(story, name+" has a payment that could be spent")
+				break
+			}
+		}
+	}
+	const tries = "keys, secrets and payments in what purser logged"
+	if len(story) > 0 {
+		return failed(story, tries), nil
+	}
+	return held("%s: none in %d kB", tries, size>>10), nil
+}

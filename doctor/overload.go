@@ -1,0 +1,157 @@
+package doctor
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+func overloadAttacks() []attack {
+	return []attack{
+		{group: overload, name: "huge-bodies", tries: "bodies and headers of megabytes", run: hugeBodies},
+		{group: overload, name: "slow-clients", tries: "a hundred clients that send a byte and wait", run: slowClients},
+		{group: overload, name: "key-flood", tries: floodTries, run: keyFlood},
+	}
+}
+
+// hugeBodies sends more than anybody needs to.
+func hugeBodies(ctx context.Context, e *examination) (outcome, error) {
+	const tries = "a body of 8 MiB, and a header of 2 MiB"
+	var story []string
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, e.main.url()+"/v1/pay", bytes.NewReader(bytes.Repeat([]byte(" "), 8<<20)))
+	if err != nil {
+		return outcome{}, err
+	}
+	r.Header.Set("X-Api-Key", e.probe.customer.Key)
+	// Whoever is refused before all was sent may hear nothing but the end of the connection.
+	if resp, err := send(plain, r); err == nil && resp.code < http.StatusBadRequest {
+		story = append(story, "POST /v1/pay: "+resp.status)
+	}
+	if r, err = http.NewRequestWithContext(ctx, http.MethodGet, e.main.url()+"/v1/spend", nil); err != nil {
+		return outcome{}, err
+	}
+	r.Header.Set("X-Api-Key", e.probe.customer.Key)
+	r.Header.Set("X-Filling", strings.Repeat("x", 2<<20))
+	if resp, err := send(plain, r); err == nil && resp.code < http.StatusBadRequest {
+		story = append(story, "GET /v1/spend: "+resp.status)
+	}
+	if took, err := e.answers(ctx); err != nil {
+		story = append(story, fmt.Sprintf("afterwards, GET /health: %v after %s", err, took))
+	}
+	if len(story) > 0 {
+		return failed(story, tries), nil
+	}
+	return held("%s: refused", tries), nil
+}
+
+// prompt is how soon a purser must answer that others keep busy.
+const prompt = 5 * time.Second
+
+// answers asks whether purser is well.
+func (e *examination) answers(ctx context.Context) (time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, prompt)
+	defer cancel()
+	began := time.Now()
+	_, err := e.main.get(ctx, "/health")
+	return time.Since(began).Round(time.Millisecond), err
+}
+
+// slowClients hold connections open without a whole request.
+func slowClients(ctx context.Context, e *examination) (outcome, error) {
+	const clients = 100
+	for range clients {
+		conn, err := new(net.Dialer).DialContext(ctx, "tcp", e.main.api)
+		if err != nil {
+			return outcome{}, err
+		}
+		defer func() { _ = conn.Close() }()
+		if _, err := conn.Write([]byte("G")); err != nil {
+			return outcome{}, err
+		}
+	}
+	took, err := e.answers(ctx)
+	const tries = "a hundred clients that send a byte and wait"
+	switch {
+	case ctx.Err() != nil:
+		return outcome{}, ctx.Err()
+	case err != nil:
+		return failed([]string{fmt.Sprintf("GET /health of another client: %v", err)}, tries), nil
+	}
+	return held("%s: another one is answered in %s", tries, took), nil
+}
+
+const (
+	// mostFlood bounds how many keys a flood makes.
+	mostFlood = 1000
+	// flooders make them at the same time.
+	flooders = 8
+	// spare is how many more than it may an address must have made before it can be said that nothing stops it.
+	spare = 20
+)
+
+const floodTries = "one address makes keys as fast as it can"
+
+// keyFlood makes more keys than an address may in a minute. What it may make grows while it does.
+func keyFlood(ctx context.Context, e *examination) (outcome, error) {
+	rate := e.main.yours.keyRate
+	switch {
+	case rate == 0:
+		return off("one address may make any number of keys (key_rate)"), nil
+	case rate > mostFlood:
+		return off("one address may make %d keys a minute, which is as good as any number (key_rate)", rate), nil
+	}
+	ctx, stop := context.WithTimeout(ctx, 2*time.Minute)
+	defer stop()
+	var (
+		all     sync.WaitGroup
+		made    atomic.Int64
+		over    atomic.Bool
+		first   = make(chan answer, flooders)
+		wrong   = make(chan error, flooders)
+		began   = time.Now()
+		tooMany = func() bool {
+			return float64(made.Load()) > float64(rate)*(1+time.Since(began).Minutes())+spare
+		}
+	)
+	for range flooders {
+		all.Go(func() {
+			for !over.Load() && !tooMany() {
+				got, err := e.browse(ctx, http.MethodPost, "/api-keys", "", http.Header{"Content-Type": {"application/json"}})
+				switch {
+				case err != nil:
+					wrong <- err
+				case got.code == http.StatusTooManyRequests:
+					first <- got
+				case got.code == http.StatusCreated:
+					made.Add(1)
+					continue
+				default:
+					wrong <- errors.New("POST /api-keys: " + got.status)
+				}
+				over.Store(true)
+			}
+		})
+	}
+	all.Wait()
+	select {
+	case got := <-first:
+		if got.header.Get("Retry-After") == "" {
+			return failed([]string{"the 429 has no Retry-After"}, floodTries), nil
+		}
+		return held("%s: 429 after %d", floodTries, made.Load()), nil
+	default:
+	}
+	select {
+	case err := <-wrong:
+		return outcome{}, err
+	default:
+	}
+	return failed([]string{fmt.Sprintf("%d keys were made in %s", made.Load(), time.Since(began).Round(time.Millisecond))}, floodTries), nil
+}

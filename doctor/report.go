@@ -1,0 +1,120 @@
+package doctor
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+)
+
+// Result is how an attack ended.
+type Result string
+
+// The results.
+const (
+	Held   Result = "ok"
+	Failed Result = "FAIL"
+	// Off: the user's own configuration has no protection here, or nothing that could be attacked.
+	Off Result = "off"
+	// Unmade: the attack could not be made, so that nothing is known.
+	Unmade Result = "error"
+)
+
+// Finding is what became of an attack.
+type Finding struct {
+	Group string `json:"group"`
+	// Attack is its name, which stays the same over versions.
+	Attack string `json:"attack"`
+	Result Result `json:"result"`
+	// Says is, for people, what was tried and what held, or why it did not or could not.
+	Says string `json:"says"`
+	// Story is what the customers saw and what books and ledger say, of an attack that did not hold.
+	Story   []string `json:"story,omitempty"`
+	Seconds float64  `json:"seconds"`
+}
+
+// Report is an examination.
+type Report struct {
+	// TestBuild: the program has switches that turn its protections off. It must not handle money.
+	TestBuild bool      `json:"test_build"`
+	Changes   []Change  `json:"changes"`
+	Findings  []Finding `json:"findings"`
+	Held      int       `json:"held"`
+	Failed    int       `json:"failed"`
+	Off       int       `json:"off"`
+	Unmade    int       `json:"unmade"`
+	Seconds   float64   `json:"seconds"`
+}
+
+// add counts a finding.
+func (r *Report) add(f Finding) {
+	r.Findings = append(r.Findings, f)
+	switch f.Result {
+	case Held:
+		r.Held++
+	case Failed:
+		r.Failed++
+	case Off:
+		r.Off++
+	case Unmade:
+		r.Unmade++
+	}
+}
+
+// WriteJSON writes the report as one JSON object.
+func (r Report) WriteJSON(w io.Writer) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	return e.Encode(r)
+}
+
+// Summary is the last line.
+func (r Report) Summary() string {
+	text := fmt.Sprintf("%d held, %d failed, %d off, in %s", r.Held, r.Failed, r.Off,
+		time.Duration(r.Seconds*float64(time.Second)).Round(100*time.Millisecond))
+	switch {
+	case r.Unmade > 0 && r.Failed == 0:
+		return fmt.Sprintf("%s; %d could not be made", text, r.Unmade)
+	case r.Failed > 0:
+		return text + ": do not let this purser handle money"
+	case r.TestBuild:
+		return text + ": but this is a test build, which must not handle money"
+	}
+	return text
+}
+
+// testBuild warns of a program whose protections can be switched off.
+const testBuild = "THIS IS A TEST BUILD: its protections can be switched off, so that nothing below is said of a purser that handles money."
+
+// WriteHead says what is about to happen.
+func WriteHead(w io.Writer, testing bool, changes []Change) {
+	text := ""
+	if testing {
+		text = testBuild + "\n\n"
+	}
+	text += "A scratch copy of your purser is attacked. No real money, key or service is involved, and nothing\n" +
+		"but 127.0.0.1 is dialled. It is as you configured it, but for:\n"
+	for _, c := range changes {
+		text += fmt.Sprintf("  %-16s %s", c.What, c.Scratch)
+		if c.Yours != "" {
+			text += " (yours: " + c.Yours + ")"
+		}
+		text += "\n"
+	}
+	_, _ = io.WriteString(w, text) // who does not listen is not told
+}
+
+// WriteFinding writes the line of an attack, with its story if there is one.
+func WriteFinding(w io.Writer, f Finding) {
+	text := fmt.Sprintf("%-5s %-18s %s", f.Result, f.Attack, f.Says)
+	if f.Seconds >= 0.05 {
+		text += fmt.Sprintf("  %.1fs", f.Seconds)
+	}
+	text += "\n"
+	for _, line := range f.Story {
+		text += "        " + strings.ReplaceAll(line, "\n", "\n        ") + "\n"
+	}
+	_, _ = io.WriteString(w, text)
+}

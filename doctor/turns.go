@@ -1,0 +1,221 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/purserpay/purser/sandbox/hostile"
+)
+
+// turn is a moment at which purser is killed.
+type turn struct {
+	says        string
+	door        hostile.Door
+	key         string
+	facilitator func(kill func()) hostile.FacilitatorFault
+	seller      func(kill func()) hostile.SellerFault
+}
+
+const killTries = "kill -9 of purser between journal and answer; it starts again and the client asks again"
+
+// killTurns are those that are tried.
+func killTurns() []turn {
+	return []turn{
+		{
+			says: "after its facilitator moved the money", door: hostile.PayerDoor,
+			facilitator: func(kill func()) hostile.FacilitatorFault {
+				return hostile.FacilitatorFault{On: hostile.Settle, Do: func(c *hostile.Call) {
+					c.Serve()
+					kill()
+					c.Reset()
+				}}
+			},
+		},
+		{
+			says: "after the seller took the money", door: hostile.ProxyDoor,
+			seller: func(kill func()) hostile.SellerFault {
+				return hostile.SellerFault{On: hostile.Paid, Do: func(v *hostile.Visit) {
+					v.Settle()
+					kill()
+					v.Reset()
+				}}
+			},
+		},
+		{
+			says: "when the payload was at the seller", door: hostile.ProxyDoor, key: "the-one",
+			seller: func(kill func()) hostile.SellerFault {
+				return hostile.SellerFault{On: hostile.Paid, Do: func(v *hostile.Visit) {
+					kill()
+					v.Reset()
+				}}
+			},
+		},
+	}
+}
+
+// killed kills a purser at each turn, starts it again on the same store, and has the customer ask again.
+func killed(ctx context.Context, e *examination) (outcome, error) {
+	p, err := e.launch(ctx, "killed", "")
+	if err != nil {
+		return outcome{}, err
+	}
+	list := slices.DeleteFunc(killTurns(), func(t turn) bool { return t.door == hostile.ProxyDoor && e.noProxy != "" })
+	var victims []*player
+	for _, t := range list {
+		one, err := e.killAt(ctx, p, t)
+		if err != nil {
+			return outcome{}, fmt.Errorf("killed %s: %w", t.says, err)
+		}
+		victims = append(victims, one)
+		b, l, err := e.account(ctx, one)
+		if err != nil {
+			return outcome{}, err
+		}
+		if wrong := hostile.Audit(b, l, nil); final(wrong) { // what is worst is seen at once
+			return failed(slices.Concat([]string{"killed " + t.says}, tell(wrong, b, l)), killTries), nil
+		}
+	}
+	stories, errs := make([][]string, len(list)), make([]error, len(list))
+	var all sync.WaitGroup
+	for i, one := range victims {
+		all.Go(func() {
+			stories[i], errs[i] = e.await(ctx, one, func(_ *hostile.World, b hostile.Books, l hostile.Ledger) []hostile.Finding {
+				wrong := hostile.Audit(b, l, nil)
+				if len(l.Transfers) == 0 {
+					wrong = append(wrong, hostile.Finding{Rule: hostile.RuleEnd, Detail: "the order was never paid for"})
+				}
+				return wrong
+			})
+			if len(stories[i]) > 0 {
+				stories[i] = slices.Concat([]string{"killed " + list[i].says}, stories[i])
+			}
+		})
+	}
+	all.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return outcome{}, err
+	}
+	if story := slices.Concat(stories...); len(story) > 0 {
+		return failed(story, killTries), nil
+	}
+	return held("%s: paid once (%d turns)", killTries, len(list)), nil
+}
+
+// killAt has a customer meet one turn.
+func (e *examination) killAt(ctx context.Context, p *purser, t turn) (*player, error) {
+	one, err := e.enroll(ctx, p, e.neutral)
+	if err != nil {
+		return nil, err
+	}
+	dead := make(chan struct{})
+	kill := func() {
+		p.kill()
+		close(dead)
+	}
+	if t.facilitator != nil {
+		one.world.Facilitator.Meet(t.facilitator(kill))
+	}
+	if t.seller != nil {
+		one.world.Seller.Meet(t.seller(kill))
+	}
+	buy := func() hostile.Result {
+		return one.at(t.door).Buy(ctx, one.world.SellerURL, t.door, hostile.Order{ID: firstOrder, Key: t.key})
+	}
+	if first := buy(); first.Done {
+		return nil, fmt.Errorf("the order was delivered before that: %s", first)
+	}
+	select {
+	case <-dead:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-time.After(patience):
+		return nil, errors.New("it did not get that far")
+	}
+	if err := p.restart(ctx); err != nil {
+		return nil, err
+	}
+	for range 3 {
+		if buy().Done {
+			break
+		}
+	}
+	return one, nil
+}
+
+// lyingRPC lets recovery look for evidence at RPCs that lie: nothing may be decided by them.
+func lyingRPC(ctx context.Context, e *examination) (outcome, error) {
+	lies := []hostile.RPCFault{hostile.OtherGenesis, hostile.NoLogs}
+	if e.more {
+		lies = nil
+		for _, s := range hostile.Scenarios() {
+			if s.RPC != nil {
+				lies = append(lies, *s.RPC)
+			}
+		}
+	}
+	stories, errs := make([][]string, len(lies)), make([]error, len(lies))
+	var all sync.WaitGroup
+	atOnce := make(chan struct{}, 4) // each is a purser of its own
+	for i, lie := range lies {
+		all.Go(func() {
+			atOnce <- struct{}{}
+			defer func() { <-atOnce }()
+			stories[i], errs[i] = e.believes(ctx, fmt.Sprintf("rpc%d", i), lie)
+		})
+	}
+	all.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return outcome{}, err
+	}
+	const tries = "the RPC answers for another chain, or leaves events out"
+	if story := slices.Concat(stories...); len(story) > 0 {
+		return failed(story, "%s", tries), nil
+	}
+	return held("%s: nothing is decided by it (%d lies)", tries, len(lies)), nil
+}
+
+// believes plays the scenario of a lie, on a purser of its own, and tells what that has come to believe.
+func (e *examination) believes(ctx context.Context, name string, lie hostile.RPCFault) ([]string, error) {
+	rpc := hostile.NewRPC(e.ledger.RPCURL())
+	var asked atomic.Int64
+	p, err := e.launch(ctx, name, e.behind(name, rpc, &asked))
+	if err != nil {
+		return nil, err
+	}
+	defer p.stop()
+	one, err := e.enroll(ctx, p, e.neutral)
+	if err != nil {
+		return nil, err
+	}
+	scenario := named("RPC " + lie.Name)
+	played := scenario.Play(ctx, one.world, one.customer, hostile.PayerDoor, keyed, firstOrder)
+	if err := lie.Enter(ctx, rpc, 0); err != nil {
+		return nil, err
+	}
+	before, _, err := e.account(ctx, one)
+	if err != nil {
+		return nil, err
+	}
+	asked.Store(0)
+	// Recovery's first look at what has expired is five seconds later, and it looks every five seconds.
+	if err := rest(ctx, validity+13*time.Second); err != nil {
+		return nil, err
+	}
+	if asked.Load() == 0 {
+		return nil, fmt.Errorf("recovery did not ask an RPC that %s", lie.Name)
+	}
+	now, ledger, err := e.account(ctx, one)
+	if err != nil {
+		return nil, err
+	}
+	wrong := played.Meanwhile(before, now, ledger)
+	if len(wrong) == 0 {
+		return nil, nil
+	}
+	return slices.Concat([]string{"RPC " + lie.Name}, tell(wrong, now, ledger)), nil
+}

@@ -1,0 +1,253 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/purserpay/purser/pay"
+)
+
+// command runs one of purser's own commands and returns what it printed and whether its exit status was 0.
+func (p *purser) command(t *testing.T, arguments ...string) (out string, ok bool) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), p.binary, arguments...)
+	cmd.Env = p.environment()
+	var both bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &both, &both
+	err := cmd.Run()
+	return both.String(), err == nil
+}
+
+// database is the file of a purser.
+func (p *purser) database() string { return filepath.Join(p.data, "purser.db") }
+
+// longAgo makes a stopped purser believe that it was restored ten minutes ago, so that nobody has to wait for that.
+func (p *purser) longAgo(t *testing.T) {
+	t.Helper()
+	file, err := bbolt.Open(p.database(), 0o600, &bbolt.Options{Timeout: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	err = file.Update(func(tx *bbolt.Tx) error {
+		meta := tx.Bucket([]byte("meta"))
+		var r pay.Restore
+		if err := json.Unmarshal(meta.Get([]byte("reconciling")), &r); err != nil {
+			return err
+		}
+		r.At = r.At.Add(-10 * time.Minute)
+		text, err := json.Marshal(r)
+		if err != nil {
+			return err
+		}
+		return meta.Put([]byte("reconciling"), text)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// reconciling is what GET /health says of a restored purser.
+type reconciling struct {
+	OK          bool
+	Reconciling *struct {
+		Reason   string
+		Booked   int
+		Networks []struct {
+			First uint64 `json:"first_block"`
+			Next  uint64 `json:"next_block"`
+			Error string
+		}
+	}
+}
+
+func (p *purser) health(t *testing.T) (status int, h reconciling) {
+	t.Helper()
+	got := send(t, direct, "GET", p.url("/health"), "")
+	if err := json.Unmarshal([]byte(got.body), &h); err != nil {
+		t.Fatal(err)
+	}
+	return got.status, h
+}
+
+// TestRestoredFromABackup loses the database of a purser that has paid on after its backup. The restored one pays nothing
+// until it has read from the chain what the backup does not know; then its books are the chain's, and no repeat of a
+// request that was paid moves money.
+func TestRestoredFromABackup(t *testing.T) {
+	t.Parallel()
+	p := &purser{binary: env.binary(t, "purser", "PURSER_BIN"), data: filepath.Join(t.TempDir(), "data"), port: freePort(t)}
+	start := func() {
+		t.Helper()
+		if err := p.start(env.ctx, env.settlements.url); err != nil {
+			t.Fatal(err)
+		}
+		p.cleanup(t)
+	}
+	stop := func() {
+		t.Helper()
+		if err := p.stop(syscall.SIGTERM); err != nil {
+			t.Fatalf("%v\n%s", err, p.log)
+		}
+	}
+	start()
+	payers := []*payer{p.newPayer(t), p.newPayer(t)}
+	s := env.v2
+	proxied := func(who *payer, what, key string) answer {
+		t.Helper()
+		return send(t, who.proxied(), "GET", s.url+"/paid?what="+what, "", idempotencyHeader(key)...)
+	}
+	body := func(what, settlement, key string) string {
+		t.Helper()
+		url := s.url + "/paid?what=" + what
+		return payBody(t, send(t, direct, "GET", url, ""), url, append([]string{"settlement", settlement}, idempotent(key)...)...)
+	}
+	rest := func(who *payer, what, settlement, key string) payResult {
+		t.Helper()
+		var paid payResult
+		decode(t, who.call(t, "POST", "/v1/pay", body(what, settlement, key)), http.StatusOK, &paid)
+		if settlement == "seller" {
+			requireStatus(t, send(t, direct, "GET", s.url+"/paid?what="+what, "", paid.PaymentHeader, paid.PaymentSignature), http.StatusOK)
+		}
+		return paid
+	}
+	everything := func(who *payer, when string) (n int) {
+		t.Helper()
+		for range 3 {
+			requireStatus(t, proxied(who, when+"-keyless", ""), http.StatusOK)
+		}
+		requireStatus(t, proxied(who, when+"-keyed", when+"-proxy"), http.StatusOK)
+		rest(who, when+"-rest", "payer", when+"-rest")
+		rest(who, when+"-seller", "seller", when+"-seller")
+		rest(who, when+"-keyless-rest", "payer", "")
+		return 7
+	}
+	for _, who := range payers {
+		everything(who, "before")
+	}
+	// One payment is open in the backup, and settles afterwards.
+	var open payResult
+	decode(t, payers[0].call(t, "POST", "/v1/pay", body("open", "seller", "open")), http.StatusOK, &open)
+
+	backup := filepath.Join(t.TempDir(), "backup.db")
+	if out, ok := p.command(t, "backup", backup); !ok || !strings.Contains(out, "at block") {
+		t.Fatal(out)
+	}
+	lost := 0
+	for _, who := range payers {
+		lost += everything(who, "after")
+	}
+	requireStatus(t, send(t, direct, "GET", s.url+"/paid?what=open", "", open.PaymentHeader, open.PaymentSignature), http.StatusOK)
+	moves := func() (n int) {
+		t.Helper()
+		for _, who := range payers {
+			n += len(env.paid(t, who.wallet))
+		}
+		return n
+	}
+	moved := moves()
+	p.kill()
+	if err := os.Rename(backup, p.database()); err != nil {
+		t.Fatal(err)
+	}
+
+	start()
+	refused := func() {
+		t.Helper()
+		for name, got := range map[string]answer{
+			"proxy": proxied(payers[0], "new", ""), "proxy, keyed": proxied(payers[0], "after-keyed", "after-proxy"),
+			"payer": payers[0].call(t, "POST", "/v1/pay", body("new", "payer", "")), "seller": payers[1].call(t, "POST", "/v1/pay", body("new", "seller", "new")),
+		} {
+			if got.status == http.StatusPaymentRequired && name == "proxy, keyed" && got.header.Get("Purser-Declined") == "paid-not-delivered" {
+				continue // it is found already
+			}
+			if got.status != http.StatusServiceUnavailable || !strings.Contains(got.body, "restored from a backup") || got.header.Get("Payment-Required") != "" {
+				t.Fatalf("%s: %d %s", name, got.status, got.body)
+			}
+		}
+		if status, h := p.health(t); status != http.StatusServiceUnavailable || h.OK || h.Reconciling == nil || h.Reconciling.Reason == "" {
+			t.Fatalf("%d %+v", status, h)
+		}
+		for _, command := range []string{"status", "reconcile"} {
+			if out, ok := p.command(t, command); ok || !strings.Contains(out, "restored from a backup") {
+				t.Fatalf("purser %s: %s", command, out)
+			}
+		}
+	}
+	refused()
+	eventually(t, time.Minute, func() string {
+		if _, h := p.health(t); h.Reconciling.Booked != lost {
+			return fmt.Sprintf("booked %d of %d: %+v", h.Reconciling.Booked, lost, h.Reconciling)
+		}
+		return ""
+	})
+	refused()
+	stop()
+
+	// A restart in the middle goes on; nor does the wait begin anew.
+	p.longAgo(t)
+	start()
+	out, ok := p.command(t, "reconcile", "--wait")
+	if !ok || !strings.Contains(out, "nothing to reconcile") {
+		t.Fatal(out)
+	}
+	if status, h := p.health(t); status != http.StatusOK || h.Reconciling != nil {
+		t.Fatalf("%d %+v", status, h)
+	}
+	closed := func() { // recovery's to do, where nobody tells
+		t.Helper()
+		eventually(t, time.Minute, func() string {
+			for _, who := range payers {
+				if list := who.payments(t, "?state=open"); len(list) > 0 {
+					return fmt.Sprintf("%+v", list)
+				}
+			}
+			return ""
+		})
+	}
+	closed()
+	if one := payers[0].payment(t, open.Payment.ID); one.State != "settled" {
+		t.Errorf("%+v", one)
+	}
+	for _, who := range payers {
+		who.requireBooks(t)
+	}
+	if n := len(payers[0].payments(t, "?state=reconciled&limit=100")); n != lost/2 {
+		t.Errorf("%d payments are reconciled, want %d", n, lost/2)
+	}
+
+	// Nothing that was paid is paid again: not what the backup knows, and not what it did not.
+	for _, who := range payers {
+		for _, when := range []string{"before", "after"} {
+			requireUnpaid(t, proxied(who, when+"-keyed", when+"-proxy"), "paid-not-delivered")
+			for _, settlement := range []string{"payer", "seller"} {
+				what := map[string]string{"payer": "rest", "seller": "seller"}[settlement]
+				var again payResult
+				decode(t, who.call(t, "POST", "/v1/pay", body(when+"-"+what, settlement, when+"-"+what)), http.StatusOK, &again)
+				if !again.Settled || again.Transaction == "" || (again.PaymentSignature == "") != (when == "after") {
+					t.Errorf("%s, %s: %+v", when, settlement, again)
+				}
+			}
+		}
+	}
+	if n := moves(); n != moved {
+		t.Fatalf("%d transfers, before %d", n, moved)
+	}
+	requireStatus(t, proxied(payers[0], "new", ""), http.StatusOK)
+	closed()
+	payers[0].requireBooks(t)
+	stop()
+	if out, ok := p.command(t, "check", "--data-dir", p.data); !ok || !strings.Contains(out, fmt.Sprintf("%d payments booked", lost)) {
+		t.Error(out)
+	}
+}

@@ -1,0 +1,97 @@
+package conns
+
+import (
+	"errors"
+	"net"
+	"os"
+	"sync/atomic"
+	"time"
+)
+
+// maxAhead bounds what is kept of what a client sends behind the request that is served. A
+// client that sends more is not seen leaving until its request is answered.
+const maxAhead = 64 << 10
+
+// Ahead is a connection for an http.Server that speaks HTTP/1 and has a ReadHeaderTimeout.
+//
+// While a handler runs, net/http reads one byte, to notice that the client leaves, and stops
+// with the first byte that comes: a line break behind the request, or the beginning of the
+// next one. From then on the client could leave unseen, and its repeat would be taken for a
+// second purchase. So what comes is kept here, and the read goes on until net/http breaks it
+// off or the client is gone.
+//
+// That read is known by its size and by having no deadline: headers have one, and bodies are
+// read through a larger buffer.
+type Ahead struct {
+	net.Conn
+	kept  []byte      // read, and not yet taken; of one reader at a time
+	timed atomic.Bool // reads have a deadline
+	plain atomic.Bool // net/http is not concerned with the connection any more
+}
+
+// NewAhead makes a connection that is read ahead.
+func NewAhead(c net.Conn) *Ahead { return &Ahead{Conn: c} }
+
+// Release ends the reading ahead: somebody else than net/http has taken the connection over.
+func (c *Ahead) Release() { c.plain.Store(true) }
+
+// SetDeadline implements net.Conn.
+func (c *Ahead) SetDeadline(t time.Time) error {
+	c.timed.Store(!t.IsZero())
+	return c.Conn.SetDeadline(t)
+}
+
+// SetReadDeadline implements net.Conn.
+func (c *Ahead) SetReadDeadline(t time.Time) error {
+	c.timed.Store(!t.IsZero())
+	return c.Conn.SetReadDeadline(t)
+}
+
+// CloseWrite ends one direction, if the connection can do that.
+func (c *Ahead) CloseWrite() error {
+	half, ok := c.Conn.(interface{ CloseWrite() error })
+	if !ok {
+		return errors.ErrUnsupported
+	}
+	return half.CloseWrite()
+}
+
+func (c *Ahead) Read(p []byte) (int, error) {
+	watching := len(p) == 1 && !c.timed.Load() && !c.plain.Load()
+	if len(c.kept) > 0 && !watching {
+		return c.take(p), nil
+	}
+	if len(c.kept) == 0 {
+		n, err := c.Conn.Read(p)
+		if !watching || err != nil || n == 0 {
+			return n, err
+		}
+		c.kept = append(c.kept, p[0])
+	}
+	return c.watch(p)
+}
+
+// watch reads on until it is broken off, with a deadline in the past, or the client is gone.
+func (c *Ahead) watch(p []byte) (int, error) {
+	buf := make([]byte, 4<<10)
+	for len(c.kept) < maxAhead {
+		n, err := c.Conn.Read(buf)
+		c.kept = append(c.kept, buf[:n]...)
+		switch {
+		case err == nil:
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			return c.take(p), nil
+		default:
+			return 0, err
+		}
+	}
+	return c.take(p), nil
+}
+
+func (c *Ahead) take(p []byte) int {
+	n := copy(p, c.kept)
+	if c.kept = c.kept[n:]; len(c.kept) == 0 {
+		c.kept = nil
+	}
+	return n
+}

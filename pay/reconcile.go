@@ -1,0 +1,144 @@
+package pay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// A store that was restored from a backup does not know what was paid afterwards. Until the
+// chain has told, it is in reconcile mode: nothing new is paid, and nothing that the backup
+// left open is sent again, because what it has is not the end of the story.
+
+// Reconciler is the part of a store that remembers what it was restored from.
+type Reconciler interface {
+	// Restored says what is to be reconciled. Nil: nothing, and payments may begin.
+	Restored(ctx context.Context) (*Restore, error)
+	// Reconcile books payments that the chain told of, each settled and with the EventID of
+	// its spend event, together with how far a network was read, in one step. What the store
+	// has already, by From and Nonce, is left as it is. It returns the payments that were
+	// booked. ErrNotReconciling.
+	Reconcile(ctx context.Context, s ReconcileStep) ([]*Payment, error)
+	// AcceptRisk records that an operator does not want to wait for the chain: ErrNotReconciling.
+	AcceptRisk(ctx context.Context, a Acceptance) error
+	// EndReconciling lets payments begin again: ErrNotReconciling.
+	EndReconciling(ctx context.Context, at time.Time) error
+}
+
+// ErrNotReconciling: the store has nothing to reconcile.
+var ErrNotReconciling = errors.New("the store is not restored from a backup, or it is reconciled")
+
+// Restore is what a store says of the backups that it was restored from and that are not
+// reconciled with the chain.
+type Restore struct {
+	// Taken is when the oldest of the backups was taken, Block the chain's then, nil if
+	// nobody asked it. What is missing was begun after the one, and moved money in a block
+	// after the other.
+	Taken time.Time    `json:"taken"`
+	Block *MarkedBlock `json:"block,omitempty"`
+	// At is when the newest of them was opened first.
+	At time.Time `json:"restored_at"`
+	// Scans are how far each network was read, by its name.
+	Scans map[string]Scan `json:"scans,omitempty"`
+	// Booked is how many payments were found and booked.
+	Booked int `json:"booked"`
+	// Strange is what was found and cannot be booked, the first of it; StrangeCount all of it.
+	Strange      []string `json:"strange,omitempty"`
+	StrangeCount int      `json:"strange_count,omitempty"`
+	// Accepted is an operator's word that the rest need not be known.
+	Accepted *Acceptance `json:"accepted,omitempty"`
+}
+
+// MarkedBlock is the block of a chain that a backup was taken at. No reorganization takes
+// it back.
+type MarkedBlock struct {
+	Network string    `json:"network"`
+	Genesis string    `json:"genesis"` // hash of block 0
+	Number  uint64    `json:"number"`
+	Hash    string    `json:"hash"`
+	Time    time.Time `json:"time"`
+}
+
+// Scan is how far a network was read: all blocks from First to before Next.
+type Scan struct {
+	First uint64 `json:"first"`
+	Next  uint64 `json:"next"`
+}
+
+// Acceptance is the operator's.
+type Acceptance struct {
+	At time.Time `json:"at"`
+	By string    `json:"by,omitempty"` // as the operator's tool says
+}
+
+// ReconcileStep is one atomic step of reconciling.
+type ReconcileStep struct {
+	Network string
+	Scan    Scan
+	Found   []*Payment
+	Strange []string
+}
+
+// maxStrange bounds what is kept of the strange.
+const maxStrange = 20
+
+// Advance notes a step, of which n payments were new.
+func (r *Restore) Advance(s ReconcileStep, n int) {
+	if r.Scans == nil {
+		r.Scans = map[string]Scan{}
+	}
+	r.Scans[s.Network] = s.Scan
+	r.Booked += n
+	for _, text := range s.Strange {
+		if r.knows(text) {
+			continue
+		}
+		r.StrangeCount++
+		if len(r.Strange) < maxStrange {
+			r.Strange = append(r.Strange, text)
+		}
+	}
+}
+
+// knows reports whether something strange was noted before: blocks are read more than once.
+func (r *Restore) knows(text string) bool {
+	for _, known := range r.Strange {
+		if known == text {
+			return true
+		}
+	}
+	return len(r.Strange) >= maxStrange // it is known that there is much
+}
+
+// Again is what a store says that was restored, at now, from a backup of a store that was
+// not reconciled yet: what was read stays read, and what an operator said was about then.
+func (r *Restore) Again(now time.Time) {
+	r.At, r.Accepted = now.UTC(), nil
+}
+
+// ReconcilingError: the store was restored and is not reconciled yet. It is an
+// ErrUnavailable.
+type ReconcilingError struct{ Taken time.Time }
+
+func (e *ReconcilingError) Error() string {
+	return fmt.Sprintf("restored from a backup of %s: payments resume when the chain has told what the backup does not know",
+		e.Taken.UTC().Format(time.RFC3339))
+}
+
+// Unwrap makes it an ErrUnavailable.
+func (e *ReconcilingError) Unwrap() error { return ErrUnavailable }
+
+// reconciled refuses a payment that the backup does not have, or has open: a payment of
+// the backup that is open there may have been given up since, and another one made in its
+// stead. The payload of a settled one moves nothing any more.
+func reconciled(v BeginView, how How) error {
+	if how != Created && how != Driven {
+		return nil
+	}
+	r, err := v.Restored()
+	if err != nil || r == nil {
+		return err
+	}
+	return &ReconcilingError{Taken: r.Taken}
+}

@@ -1,0 +1,381 @@
+package pay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/purserpay/purser/x402"
+)
+
+const (
+	// reconcileEvery is the pause between two looks at the chain.
+	reconcileEvery = 5 * time.Second
+	// reconcileTime is when a look takes no further blocks; what is left comes at once, after
+	// the store was asked again.
+	reconcileTime = 20 * time.Second
+	// reconcileMargin is how far our clock may have been ahead of the chain's when a backup
+	// was taken without asking for its block.
+	reconcileMargin = 30 * time.Minute
+	// reconcileOverlap is how many blocks are read again each time: an RPC of several machines
+	// may have asked one that was behind, and had nothing to say of the newest ones.
+	reconcileOverlap = 150
+	// reconcileChunk is the most blocks that one step takes.
+	reconcileChunk = 2000
+)
+
+// reconciling is what this process knows of reconciling beside the store.
+type reconciling struct {
+	mu       sync.Mutex
+	networks map[string]NetworkReconciling
+	sizes    map[string]uint64 // how many blocks the RPC answers for, by network
+	told     string            // the last problem that was logged
+	seen     time.Time         // when this process looked first
+}
+
+// ReconcileStatus is how far reconciling is.
+type ReconcileStatus struct {
+	Restore
+	// Until is what our clock must have passed, whatever the chain says: the last moment at
+	// which something from before the restore could move money or be repeated.
+	Until time.Time
+	// Target is what the time of a safe block must have reached.
+	Target time.Time
+	// Networks are those that wallets of the store are on, by name.
+	Networks []NetworkReconciling
+	// Operator: only an operator's word can end it, because a network has no RPC that tells
+	// of it.
+	Operator bool
+}
+
+// NetworkReconciling is how far reconciling is on one network.
+type NetworkReconciling struct {
+	Name string
+	Scan
+	Safe    ChainBlock // the newest block that may be read; zero if the RPC has not answered
+	Done    bool       // everything is read
+	Unheard bool       // there is no RPC for it
+	Err     error      // why it does not go on
+}
+
+var errUnheard = errors.New("no RPC (PURSER_RPC_URL) tells of this network: payments resume when an operator says so (purser reconcile --accept-risk)")
+
+// reconcileUntil is what the clock and the time of a safe block must have reached. A restore
+// that seems to be yet to come was noted by a clock that has been set back: it was at the
+// latest when this process began.
+func (p *Payer) reconcileUntil(r *Restore) (clock, chain time.Time) {
+	p.reconcile.mu.Lock()
+	defer p.reconcile.mu.Unlock()
+	if p.reconcile.seen.IsZero() {
+		p.reconcile.seen = p.now()
+	}
+	at := r.At
+	if p.reconcile.seen.Before(at) {
+		at = p.reconcile.seen
+	}
+	chain = at.Add(p.opts.MaxValidity)
+	return chain.Add(RepeatGrace), chain
+}
+
+// Reconciling is how far reconciling a restored store is; nil: there is nothing to reconcile.
+func (p *Payer) Reconciling(ctx context.Context) (*ReconcileStatus, error) {
+	r, err := p.store.Restored(ctx)
+	if err != nil || r == nil {
+		return nil, err
+	}
+	s := &ReconcileStatus{Restore: *r}
+	s.Until, s.Target = p.reconcileUntil(r)
+	p.reconcile.mu.Lock()
+	defer p.reconcile.mu.Unlock()
+	for _, name := range slices.Sorted(maps.Keys(p.reconcile.networks)) {
+		n := p.reconcile.networks[name]
+		s.Networks = append(s.Networks, n)
+		s.Operator = s.Operator || n.Unheard && r.Accepted == nil
+	}
+	return s, nil
+}
+
+// AcceptRisk ends reconciling by an operator's word, once what could be under way is over:
+// ErrNotReconciling.
+func (p *Payer) AcceptRisk(ctx context.Context, by string) error {
+	if err := p.enter(); err != nil {
+		return err
+	}
+	defer p.background.Done()
+	if err := p.store.AcceptRisk(ctx, Acceptance{At: p.now().UTC(), By: truncate(by, maxBy)}); err != nil {
+		return err
+	}
+	p.log.Warn("reconciling: an operator accepts that payments which the backup does not know stay unknown", "by", by)
+	return nil
+}
+
+// Reconcile reads the chain until the store is reconciled, or ctx ends.
+func (p *Payer) Reconcile(ctx context.Context) {
+	for {
+		pending, behind, err := p.ReconcileOnce(ctx)
+		switch {
+		case err == nil && !pending, ctx.Err() != nil:
+			return
+		case behind:
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(reconcileEvery):
+		}
+	}
+}
+
+// ReconcileOnce reads on for a bounded time. It reports whether the store is still to be
+// reconciled, and whether there is more to read at once. What keeps a network from being
+// read is in [Payer.Reconciling].
+func (p *Payer) ReconcileOnce(ctx context.Context) (pending, behind bool, err error) {
+	if err := p.enter(); err != nil {
+		return false, false, nil //nolint:nilerr // closing: nothing to do any more
+	}
+	defer p.background.Done()
+	r, err := p.store.Restored(ctx)
+	if err != nil || r == nil {
+		return err != nil, false, err
+	}
+	wallets, err := p.allWallets(ctx)
+	if err != nil {
+		return true, false, fmt.Errorf("listing wallets: %w", err)
+	}
+	states, done := map[string]NetworkReconciling{}, true
+	for _, name := range slices.Sorted(maps.Keys(wallets)) {
+		s := p.reconcileNetwork(ctx, r, name, wallets[name])
+		behind = behind || s.Err == nil && s.Safe.Number >= s.Next
+		done = done && s.Done
+		states[name] = s
+	}
+	p.reconcileState(states)
+	if until, _ := p.reconcileUntil(r); !done && r.Accepted == nil || p.now().Before(until) {
+		return true, behind, nil
+	}
+	if err := p.store.EndReconciling(ctx, p.now().UTC()); err != nil && !errors.Is(err, ErrNotReconciling) {
+		return true, false, fmt.Errorf("ending reconciling: %w", err)
+	}
+	p.log.Warn("the restored store is reconciled: payments resume", "backup", r.Taken, "booked", r.Booked, "accepted", r.Accepted != nil)
+	return false, false, nil
+}
+
+// reconcileState keeps what was seen for whoever asks, and logs a new problem once.
+func (p *Payer) reconcileState(states map[string]NetworkReconciling) {
+	var problems []string
+	for _, name := range slices.Sorted(maps.Keys(states)) {
+		if err := states[name].Err; err != nil {
+			problems = append(problems, name+": "+err.Error())
+		}
+	}
+	text := strings.Join(problems, "; ")
+	p.reconcile.mu.Lock()
+	defer p.reconcile.mu.Unlock()
+	p.reconcile.networks = states
+	if text != p.reconcile.told && text != "" {
+		p.log.Error("reconciling does not go on", "error", text)
+	}
+	p.reconcile.told = text
+}
+
+// allWallets are all wallets that have an address, deleted ones too, by network, oldest
+// first.
+func (p *Payer) allWallets(ctx context.Context) (map[string][]Wallet, error) {
+	const page = 1000
+	all := map[string][]Wallet{}
+	for after := ""; ; {
+		list, err := p.store.AllWallets(ctx, after, page)
+		if err != nil {
+			return nil, err
+		}
+		for _, w := range list {
+			after = w.ID
+			if w.Address != nil {
+				all[w.Network] = append(all[w.Network], w)
+			}
+		}
+		if len(list) < page {
+			return all, nil
+		}
+	}
+}
+
+// errAnotherChain: the RPC does not have the block that the backup was taken at.
+var errAnotherChain = errors.New("the RPC (PURSER_RPC_URL) is on another chain than the backup was taken on")
+
+// reconcileNetwork reads a network on.
+func (p *Payer) reconcileNetwork(ctx context.Context, r *Restore, name string, wallets []Wallet) NetworkReconciling {
+	s := NetworkReconciling{Name: name, Scan: r.Scans[name]}
+	n, ok := x402.NetworkByWire(name)
+	ledger, reads := p.opts.Chain.(Ledger)
+	switch {
+	case !ok:
+		s.Err = fmt.Errorf("unknown network %q", name)
+		return s
+	case !reads:
+		s.Unheard, s.Err = true, errUnheard
+		return s
+	}
+	err := p.readOn(ctx, ledger, r, n, wallets, &s)
+	if errors.Is(err, errUnwatched) {
+		s.Unheard, err = true, errUnheard
+	}
+	s.Err = err
+	return s
+}
+
+// readOn reads a network's blocks up to the safe one, booking what it finds.
+func (p *Payer) readOn(ctx context.Context, ledger Ledger, r *Restore, n x402.Network, wallets []Wallet, s *NetworkReconciling) error {
+	for _, a := range n.Assets {
+		if err := p.checkChain(ctx, n, a); err != nil {
+			return fmt.Errorf("checking the chain: %w", err)
+		}
+	}
+	safe, err := ledger.Safe(ctx)
+	if err != nil {
+		return err
+	}
+	s.Safe = safe
+	if b := r.blockOn(n.Name); b != nil && (safe.Number < b.Number || safe.Number == b.Number && safe.Hash != b.Hash) {
+		return fmt.Errorf("%w: its safe block is %d, %s, and the backup has block %d, %s", errAnotherChain, safe.Number, safe.Hash, b.Number, b.Hash)
+	}
+	if s.First == 0 {
+		if s.First, err = firstBlock(ctx, ledger, r, n); err != nil {
+			return err
+		}
+		s.Next = s.First
+	}
+	_, target := p.reconcileUntil(r)
+	from := max(s.First, s.Next-min(s.Next, reconcileOverlap))
+	started := time.Now()
+	for from <= safe.Number && time.Since(started) < reconcileTime {
+		through, err := p.readBlocks(ctx, ledger, r, n, wallets, s, from)
+		if err != nil {
+			return err
+		}
+		from = through + 1
+	}
+	// An RPC that is further back than what is read again proves nothing.
+	s.Done = from == safe.Number+1 && !safe.Time.Before(target)
+	return nil
+}
+
+// firstBlock is where what the backup does not know begins.
+func firstBlock(ctx context.Context, ledger Ledger, r *Restore, n x402.Network) (uint64, error) {
+	if b := r.blockOn(n.Name); b != nil {
+		return b.Number + 1, nil
+	}
+	b, err := ledger.Before(ctx, r.Taken.Add(-reconcileMargin))
+	if err != nil {
+		return 0, err
+	}
+	return max(b.Number, 1), nil
+}
+
+// blockOn is the block of the backup on a network, if it was noted.
+func (r *Restore) blockOn(network string) *ChainBlock {
+	if r.Block == nil || r.Block.Network != network {
+		return nil
+	}
+	return &ChainBlock{Number: r.Block.Number, Hash: strings.ToLower(r.Block.Hash), Time: r.Block.Time}
+}
+
+// readBlocks reads some blocks of every asset and books what is new, in one step.
+func (p *Payer) readBlocks(ctx context.Context, ledger Ledger, r *Restore, n x402.Network, wallets []Wallet, s *NetworkReconciling, from uint64) (uint64, error) {
+	byAddress := map[x402.Address][]Wallet{}
+	for _, w := range wallets {
+		byAddress[*w.Address] = append(byAddress[*w.Address], w)
+	}
+	addresses := slices.SortedFunc(maps.Keys(byAddress), func(a, b x402.Address) int { return slices.Compare(a[:], b[:]) })
+	through := min(from+reconcileChunk-1, s.Safe.Number)
+	step := ReconcileStep{Network: n.Name}
+	for _, a := range n.Assets {
+		for next := from; next <= through; {
+			answer, err := ledger.Used(ctx, UsedQuery{
+				Network: n, Asset: a, Wallets: addresses, From: next, To: through,
+				Safe: s.Safe, Known: r.blockOn(n.Name), Size: p.scanSize(n.Name, 0),
+			})
+			if err != nil {
+				return 0, err
+			}
+			if err := p.sameChain(ctx, r, n, answer.Chain); err != nil {
+				return 0, err
+			}
+			p.scanSize(n.Name, answer.Size)
+			for _, u := range answer.Used {
+				if !u.Matched {
+					step.Strange = append(step.Strange, fmt.Sprintf(
+						"authorization %s of %s was used in %s, which has no transfer of it", u.Nonce, u.From, u.Transaction))
+					continue
+				}
+				w := payerOf(byAddress[u.From], u.Block.Time)
+				k, err := p.store.Key(ctx, w.KeyID)
+				if err != nil {
+					return 0, fmt.Errorf("key of wallet %s: %w", w.ID, err)
+				}
+				step.Found = append(step.Found, p.found(k, w, a, u))
+			}
+			next = answer.Through + 1
+		}
+	}
+	step.Scan = Scan{First: s.First, Next: max(s.Next, through+1)}
+	return through, p.book(ctx, r, step, s)
+}
+
+// scanSize remembers how many blocks the RPC answers for at once.
+func (p *Payer) scanSize(network string, size uint64) uint64 {
+	p.reconcile.mu.Lock()
+	defer p.reconcile.mu.Unlock()
+	if p.reconcile.sizes == nil {
+		p.reconcile.sizes = map[string]uint64{}
+	}
+	if size > 0 {
+		p.reconcile.sizes[network] = size
+	}
+	return p.reconcile.sizes[network]
+}
+
+// sameChain holds the chain that an answer is from against the store's and the backup's.
+func (p *Payer) sameChain(ctx context.Context, r *Restore, n x402.Network, id ChainIdentity) error {
+	if err := p.sameWorld(ctx, id); err != nil {
+		return err
+	}
+	if id.ChainID != n.ChainID {
+		return fmt.Errorf("%w: chain id %d instead of %d", errForeignChain, id.ChainID, n.ChainID)
+	}
+	if b := r.Block; b != nil && b.Network == n.Name && !strings.EqualFold(b.Genesis, id.Genesis) {
+		return fmt.Errorf("%w: genesis %s instead of %s", errAnotherChain, id.Genesis, b.Genesis)
+	}
+	return nil
+}
+
+// book writes a step, unless it says nothing new.
+func (p *Payer) book(ctx context.Context, r *Restore, step ReconcileStep, s *NetworkReconciling) error {
+	if len(step.Found) == 0 && len(step.Strange) == 0 && r.Scans[step.Network] == step.Scan {
+		return nil
+	}
+	write, cancel := detached(ctx)
+	defer cancel()
+	booked, err := p.store.Reconcile(write, step)
+	if err != nil {
+		return fmt.Errorf("booking what the chain tells: %w", err)
+	}
+	s.Scan = step.Scan
+	for _, text := range step.Strange {
+		if !r.knows(text) {
+			p.log.Error("reconciling: not booked", "what", text)
+		}
+	}
+	r.Advance(step, len(booked))
+	for _, row := range booked {
+		p.log.Warn("payment found on the chain and booked", "payment", row.ID, "key", row.KeyID, "transaction", row.Transaction, "amount", row.Terms.Amount.String())
+		p.opts.Observer.Changed(row, Open, VerdictSettled)
+	}
+	return nil
+}

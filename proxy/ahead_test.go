@@ -1,0 +1,101 @@
+package proxy
+
+import (
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/purserpay/purser/internal/conns"
+)
+
+// A client that has sent something behind its request, such as a line break (RFC 9112,
+// section 2.2) or the next request, and then leaves, is seen leaving: its repeat gets the
+// payment of its first call, and none of its own.
+func TestRepeatOfClientThatSentMore(t *testing.T) {
+	t.Parallel()
+	for name, more := range map[string]string{"nothing": "", "line break": "\n", "pipelined": "GET /free HTTP/1.1\nHost: x\n\n"} {
+		for _, where := range []string{"absolute", "inside TLS", "inside"} {
+			t.Run(where+" "+name, func(t *testing.T) {
+				t.Parallel()
+				arrived, goOn := make(chan struct{}, 4), make(chan struct{})
+				slow := func(rw http.ResponseWriter, _ *http.Request, n int) {
+					if n == 1 {
+						arrived <- struct{}{}
+						<-goOn
+					}
+					_, _ = io.WriteString(rw, "goods")
+				}
+				w, text, open := sendingDoor(t, where, slow)
+				crlf := func(s string) string { return strings.ReplaceAll(s, "\n", "\r\n") }
+				first := open()
+				_, _ = io.WriteString(first, crlf(text))
+				<-arrived                                // the payload has left, the seller is at work
+				_, _ = io.WriteString(first, crlf(more)) // in a packet of its own
+				time.Sleep(50 * time.Millisecond)
+				_ = first.Close()
+				again := open()
+				_, _ = io.WriteString(again, crlf(text))
+				time.Sleep(300 * time.Millisecond) // long enough to pay once more
+				if n := len(w.payments()); n != 1 {
+					t.Errorf("one request of a client that was gone and came back: %d payments", n)
+				}
+				close(goOn)
+				b := make([]byte, 12)
+				if _, err := io.ReadFull(again, b); err != nil || string(b) != "HTTP/1.1 200" {
+					t.Errorf("the repeat got %q, %v", b, err)
+				}
+				if n := len(w.payments()); n != 1 {
+					t.Errorf("%d payments", n)
+				}
+				_ = again.Close()
+			})
+		}
+	}
+}
+
+// sendingDoor is a way through the proxy to a seller, and a request for it.
+func sendingDoor(t *testing.T, where string, paid func(http.ResponseWriter, *http.Request, int)) (w *world, text string, open func() net.Conn) {
+	if where == "inside TLS" {
+		s := newSecure(t)
+		s.seller.paid = paid
+		return s.world, "GET /x HTTP/1.1\nHost: " + s.target() + "\n\n", func() net.Conn {
+			a, conn, br := s.connect(s.target(), "")
+			if a.StatusCode != 200 {
+				t.Fatal(a.StatusCode)
+			}
+			return tls.Client(&peeked{Conn: conn, early: buffered(br)}, &tls.Config{RootCAs: s.ours.pool(), ServerName: "shop.example"})
+		}
+	}
+	plain := newSeller(t, func(s *seller) { s.paid = paid })
+	at := strings.TrimPrefix(plain.URL, "http://")
+	if where == "inside" {
+		s := newSecure(t)
+		return s.world, "GET /x HTTP/1.1\nHost: " + at + "\n\n", func() net.Conn {
+			a, conn, br := s.connect(at, "")
+			if a.StatusCode != 200 {
+				t.Fatal(a.StatusCode)
+			}
+			return &peeked{Conn: conn, early: buffered(br)}
+		}
+	}
+	w = newWorld(t)
+	set := conns.NewSet(conns.Limits{})
+	front := httptest.NewUnstartedServer(w.server.Config.Handler)
+	front.Listener = set.Listen(front.Listener)
+	front.Config.ReadHeaderTimeout, front.Config.ConnState = time.Minute, set.State
+	front.Start()
+	t.Cleanup(front.Close)
+	return w, fmt.Sprintf("GET %s/x HTTP/1.1\nHost: x\nProxy-Authorization: %s\n\n", plain.URL, basic(w.secret, "")), func() net.Conn {
+		c, err := net.Dial("tcp", front.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+}

@@ -1,0 +1,159 @@
+package proxy
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/purserpay/purser/internal/breaker"
+	"github.com/purserpay/purser/pay"
+)
+
+// When a seller gets no new payments, and for how long.
+const (
+	defaultMaxFailures = 5
+	firstPause         = 30 * time.Second
+	longestPause       = 10 * time.Minute
+	// maxFailing bounds the failing sellers that are remembered for a key, maxFailingKeys
+	// the keys. Who is forgotten is paid again.
+	maxFailing     = 256
+	maxFailingKeys = 10_000
+)
+
+// failingError: a seller was paid several times in a row and has not delivered.
+type failingError struct {
+	host  string
+	cause error
+}
+
+func (e *failingError) Error() string {
+	return fmt.Sprintf("paid requests to %s: %v", e.host, e.cause)
+}
+
+func (e *failingError) Unwrap() error { return e.cause }
+
+// sellers remembers, for each key by itself, which hosts were paid and did not deliver, so
+// that no further payments are thrown after them. What one key meets there says nothing to
+// others: it may be that key's doing. nil remembers nothing.
+type sellers struct {
+	opts breaker.Options
+	now  pay.Clock
+
+	mu    sync.Mutex
+	known map[string]map[string]*breaker.Breaker // by key and host; those without a failure are not there
+}
+
+// newSellers is nil for no bound.
+func newSellers(most int, now pay.Clock) *sellers {
+	if most < 0 {
+		return nil
+	}
+	if most == 0 {
+		most = defaultMaxFailures
+	}
+	return &sellers{
+		opts: breaker.Options{Failures: most, Wait: firstPause, MaxWait: longestPause},
+		now:  now, known: make(map[string]map[string]*breaker.Breaker),
+	}
+}
+
+// ready is nil if a new payment may be made, else a *failingError. giveBack, which is never
+// nil, says that none was made.
+func (s *sellers) ready(keyID, host string) (giveBack func(), err error) {
+	b := s.of(keyID, host)
+	if b == nil {
+		return func() {}, nil
+	}
+	trying, err := b.Allow(s.now())
+	if err != nil {
+		return func() {}, &failingError{host: host, cause: err}
+	}
+	return func() {
+		if trying {
+			b.Unused(s.now())
+		}
+	}, nil
+}
+
+// failed counts a paid request that was not delivered, for which the seller is to blame.
+func (s *sellers) failed(keyID, host string) (opened bool) {
+	if s == nil {
+		return false
+	}
+	host = strings.ToLower(host)
+	s.mu.Lock()
+	hosts := s.known[keyID]
+	if hosts == nil {
+		if len(s.known) >= maxFailingKeys {
+			clear(s.known)
+		}
+		hosts = make(map[string]*breaker.Breaker)
+		s.known[keyID] = hosts
+	}
+	b := hosts[host]
+	if b == nil {
+		if len(hosts) >= maxFailing {
+			clear(hosts)
+		}
+		b = breaker.New(s.opts)
+		hosts[host] = b
+	}
+	s.mu.Unlock()
+	return b.Failed(s.now())
+}
+
+// delivered forgets the failures of a seller.
+func (s *sellers) delivered(keyID, host string) {
+	b := s.of(keyID, host)
+	if b == nil {
+		return
+	}
+	b.Succeeded()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.known[keyID], strings.ToLower(host))
+	if len(s.known[keyID]) == 0 {
+		delete(s.known, keyID)
+	}
+}
+
+func (s *sellers) of(keyID, host string) *breaker.Breaker {
+	if s == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.known[keyID][strings.ToLower(host)]
+}
+
+// delivery tells what the answer to a payload says of its seller. That a payload is refused
+// which was sent before, or without being asked for, says nothing.
+func (t *Transport) delivery(req *http.Request, call *Call, resp *http.Response) {
+	keyID, host := call.Key.ID, req.URL.Host
+	switch body, ok := resp.Body.(*watched); {
+	case resp.StatusCode == http.StatusPaymentRequired && call.memo.prepaid:
+	case resp.StatusCode == http.StatusPaymentRequired, resp.StatusCode >= http.StatusInternalServerError:
+		t.undelivered(req, call)
+	case resp.StatusCode >= http.StatusBadRequest: // the request's fault, or nobody's
+	case ok:
+		body.ended = func(err error) {
+			switch {
+			case err == nil:
+				t.sellers.delivered(keyID, host)
+			case req.Context().Err() == nil: // cut, and not because the client has left
+				t.undelivered(req, call)
+			}
+		}
+	default: // a connection that speaks another protocol now
+		t.sellers.delivered(keyID, host)
+	}
+}
+
+// undelivered counts a new payment that brought nothing.
+func (t *Transport) undelivered(req *http.Request, call *Call) {
+	if !call.memo.repeats && t.sellers.failed(call.Key.ID, req.URL.Host) {
+		t.log.Warn("no new payments to a seller that does not deliver", "key", call.Key.ID, "host", req.URL.Host)
+	}
+}

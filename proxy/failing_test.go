@@ -1,0 +1,283 @@
+package proxy
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/purserpay/purser/internal/admission"
+	"github.com/purserpay/purser/pay"
+)
+
+// ticking is a clock that tests can move.
+type ticking struct{ ahead atomic.Int64 }
+
+func (c *ticking) now() time.Time          { return time.Now().Add(time.Duration(c.ahead.Load())) }
+func (c *ticking) advance(d time.Duration) { c.ahead.Add(int64(d)) }
+
+// newLogin makes another key with a wallet.
+func (w *world) newLogin() string {
+	w.t.Helper()
+	key, secret, err := w.payer.CreateKey(w.t.Context(), pay.KeyRequest{Label: "other"})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if _, err := w.payer.CreateWallet(w.t.Context(), key, "base"); err != nil {
+		w.t.Fatal(err)
+	}
+	return secret
+}
+
+// A seller that takes payments and does not deliver gets no more of them for a while, from
+// the key that met it; its 402s pass as they are. Repeats of what was paid go through.
+func TestSellerThatDoesNotDeliver(t *testing.T) {
+	t.Parallel()
+	for name, fails := range map[string]http.HandlerFunc{
+		"error":  func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "broken", http.StatusInternalServerError) },
+		"broken": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+		"402":    nil,
+		"cut": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "100")
+			_, _ = io.WriteString(w, "half")
+			panic(http.ErrAbortHandler)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var healthy atomic.Bool
+			s := newSeller(t)
+			if fails == nil {
+				fails = func(rw http.ResponseWriter, r *http.Request) { s.writeChallenge(rw, r, s.price, "") }
+			}
+			s.paid = func(rw http.ResponseWriter, r *http.Request, n int) {
+				if !healthy.Load() {
+					fails(rw, r)
+					return
+				}
+				s.receipt(rw, n)
+				_, _ = io.WriteString(rw, "goods")
+			}
+			clock := &ticking{}
+			w := newWorld(t, func(o *setup) {
+				o.forward.Clock = clock.now
+			})
+			get := func(secret, path string) answer {
+				t.Helper()
+				a, _ := do(w.client(url.User(secret)), request(t, "GET", s.URL+path, nil))
+				return a
+			}
+			for i := range 5 {
+				if a := get(w.secret, fmt.Sprint("/", i)); a.Response != nil && a.Header.Get(HeaderDeclined) == DeclinedSellerFailing {
+					t.Fatalf("declined after %d", i)
+				}
+			}
+			eventually(t, "five payments", func() bool { return len(w.payments()) == 5 })
+			get(w.secret, "/new").declined(t, DeclinedSellerFailing, true)
+			if n := len(w.payments()); n != 5 {
+				t.Fatalf("%d payments", n)
+			}
+			// Others are not concerned, and neither are other sellers.
+			healthy.Store(true)
+			get(w.newLogin(), "/x").paid(t)
+			other := newSeller(t)
+			a, err := do(w.agent(), request(t, "GET", other.URL+"/x", nil))
+			if err != nil {
+				t.Fatal(err)
+			}
+			a.paid(t)
+			get(w.secret, "/new").declined(t, DeclinedSellerFailing, true)
+			// What was paid is asked for again, and that it comes closes the breaker.
+			get(w.secret, "/0").paid(t)
+			get(w.secret, "/new").paid(t)
+			healthy.Store(false)
+			for i := range 5 {
+				get(w.secret, fmt.Sprint("/second/", i))
+			}
+			get(w.secret, "/third").declined(t, DeclinedSellerFailing, true)
+			clock.advance(30 * time.Second)
+			get(w.secret, "/fourth") // one finds out
+			get(w.secret, "/fifth").declined(t, DeclinedSellerFailing, true)
+			clock.advance(59 * time.Second)
+			get(w.secret, "/fifth").declined(t, DeclinedSellerFailing, true)
+			clock.advance(time.Second)
+			healthy.Store(true)
+			get(w.secret, "/sixth").paid(t)
+			get(w.secret, "/seventh").paid(t)
+		})
+	}
+}
+
+// What a client does itself is not its seller's failure: leaving, asking for what is not
+// there, repeating what was paid.
+func TestSellerIsNotToBlame(t *testing.T) {
+	t.Parallel()
+	begun := make(chan struct{}, 1)
+	var bought atomic.Int32
+	s := newSeller(t, func(s *seller) {
+		s.paid = func(rw http.ResponseWriter, r *http.Request, n int) {
+			switch {
+			case strings.HasPrefix(r.URL.Path, "/missing"):
+				http.NotFound(rw, r)
+			case strings.HasPrefix(r.URL.Path, "/slow"):
+				begun <- struct{}{}
+				select {
+				case <-r.Context().Done():
+				case <-time.After(200 * time.Millisecond):
+				}
+				s.receipt(rw, n)
+				_, _ = io.WriteString(rw, "late")
+			case strings.HasPrefix(r.URL.Path, "/stream"):
+				s.receipt(rw, n)
+				_, _ = io.WriteString(rw, "begun")
+				_ = http.NewResponseController(rw).Flush()
+				<-r.Context().Done()
+			case r.URL.Path == "/again" && bought.Add(1) > 1:
+				s.writeChallenge(rw, r, s.price, "invalid_exact_evm_nonce_already_used")
+			default:
+				s.receipt(rw, n)
+				_, _ = io.WriteString(rw, "goods")
+			}
+		}
+	})
+	left := func(w *world, path string, after <-chan struct{}) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var all sync.WaitGroup
+		all.Go(func() {
+			resp, err := w.agent().Do(request(t, "GET", s.URL+path, nil).WithContext(ctx))
+			if err == nil { // a stream has begun
+				_, _ = io.ReadFull(resp.Body, make([]byte, 5))
+				cancel()
+				_ = resp.Body.Close()
+			}
+		})
+		if after != nil {
+			<-after
+			cancel()
+		}
+		all.Wait()
+	}
+	for name, once := range map[string]func(w *world, i int){
+		"missing": func(w *world, i int) {
+			if a := w.get(fmt.Sprint(s.URL, "/missing/", i)); a.StatusCode != 404 {
+				t.Error(a.StatusCode)
+			}
+		},
+		"slow":   func(w *world, i int) { left(w, fmt.Sprint("/slow/", i), begun) },
+		"stream": func(w *world, i int) { left(w, fmt.Sprint("/stream/", i), nil) },
+		"repeat": func(w *world, i int) {
+			a := w.get(s.URL+"/again", "Idempotency-Key", "k")
+			if i > 0 {
+				a.declined(t, DeclinedNotDelivered, false)
+			}
+			w.closed(a.Header.Get(HeaderPayment))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			for i := range 7 {
+				once(w, i)
+			}
+			eventually(t, "all are over", func() bool {
+				for _, p := range w.payments() {
+					if p.Lease.Owner != "" {
+						return false
+					}
+				}
+				return true
+			})
+			w.get(s.URL + "/new").paid(t)
+		})
+	}
+}
+
+// Deciding and journaling have a bounded number of places, in turns between keys; what
+// finds none is answered with 503, and nothing was begun for it. What passes through needs
+// none.
+func TestProxyAdmission(t *testing.T) {
+	t.Parallel()
+	held := &slowStore{goOn: make(chan struct{}), begun: make(chan struct{}, 100)}
+	var refused atomic.Int32
+	s := newSeller(t)
+	w := newWorld(t, func(o *setup) {
+		o.store = func(inner pay.Store) pay.Store {
+			held.Store = inner
+			return held
+		}
+		o.forward.Admission = admission.Options{Concurrent: 4, Queued: 2, Wait: 200 * time.Millisecond, Refused: func() { refused.Add(1) }}
+	})
+	other := w.newLogin()
+	held.keyID.Store(w.key.ID)
+	var all sync.WaitGroup
+	for i := range 3 {
+		all.Go(func() { w.get(fmt.Sprint(s.URL, "/flood/", i)).paid(t) })
+		<-held.begun
+	}
+	a := w.get(s.URL + "/flood/late")
+	if a.StatusCode != http.StatusServiceUnavailable || a.Header.Get(HeaderError) != DeclinedOverloaded || a.Header.Get("Retry-After") != "5" {
+		t.Errorf("%d %v", a.StatusCode, a.Header)
+	}
+	if p := a.problem(t); p.Reason != DeclinedOverloaded || p.Payment != nil {
+		t.Errorf("%+v", p)
+	}
+	if a := w.get(s.URL + "/free"); a.body != "free" {
+		t.Errorf("what needs no payment: %d %s", a.StatusCode, a.body)
+	}
+	for i := range 5 {
+		w.do(w.client(url.User(other)), request(t, "GET", fmt.Sprint(s.URL, "/other/", i), nil)).paid(t)
+	}
+	close(held.goOn)
+	all.Wait()
+	if n := len(w.payments()); n != 3 || refused.Load() != 1 {
+		t.Errorf("%d payments, %d refused", n, refused.Load())
+	}
+}
+
+// slowStore journals the payments of one key only when it is told to.
+type slowStore struct {
+	pay.Store
+	keyID atomic.Value
+	goOn  chan struct{}
+	begun chan struct{}
+}
+
+func (s *slowStore) Begin(ctx context.Context, b *pay.Begin) (pay.Begun, error) {
+	if b.KeyID == s.keyID.Load() {
+		s.begun <- struct{}{}
+		<-s.goOn
+	}
+	return s.Store.Begin(ctx, b)
+}
+
+// One client address has a share of the tunnels, whatever keys it has.
+func TestTunnelsOfOnePeer(t *testing.T) {
+	t.Parallel()
+	s := newTunnels(10, 3, 4, time.Minute)
+	take := func(key, peer string) bool {
+		_, ok := s.acquire(key, peer)
+		return ok
+	}
+	for i, key := range []string{"a", "a", "a", "b"} {
+		if !take(key, fmt.Sprintf("192.0.2.1:%d", i+1)) {
+			t.Fatal(i)
+		}
+	}
+	if take("c", "192.0.2.1:9") || take("a", "192.0.2.2:1") {
+		t.Error("more than the share of a peer, or of a key")
+	}
+	one, ok := s.acquire("c", "[2001:db8::1]:1")
+	if !ok {
+		t.Fatal("another peer")
+	}
+	one.release()
+	if len(s.byPeer) != 1 || len(s.byKey) != 2 {
+		t.Errorf("left: %v %v", s.byPeer, s.byKey)
+	}
+}

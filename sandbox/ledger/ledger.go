@@ -1,0 +1,280 @@
+// Package ledger is a chain of the sandbox without an EVM: the token that package evm has as a contract, kept in a table,
+// with the rules of EIP-3009, blocks, events, and the few calls of JSON-RPC that purser makes. It is what purser brings
+// along to try itself on, where a whole EVM would double the program.
+//
+// A test plays the same payments on both chains and has package chain compare what it sees. Nothing is stored and
+// nothing here has value.
+package ledger
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"math/big"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/crypto"
+
+	"github.com/purserpay/purser/sandbox/token"
+	"github.com/purserpay/purser/x402"
+)
+
+// Options say which time a ledger keeps. The zero value works.
+type Options struct {
+	// Now is the clock that block times follow; nil means time.Now. It may be set forward at any time.
+	Now func() time.Time
+}
+
+// Ledger is a chain with one token. Its methods may be called concurrently; those of token.Chain do what they do on any
+// chain of the sandbox, and never wait.
+type Ledger struct {
+	now     func() time.Time
+	network x402.Network
+	asset   x402.Asset
+	seed    [32]byte // tells one ledger's blocks from another's
+	server  *http.Server
+	url     string
+	served  chan error
+
+	mu       sync.Mutex
+	blocks   []block
+	logs     []event // by block
+	balances map[common.Address][]balance
+	states   map[stateKey]uint64 // number of the block in which the authorization was used or canceled
+	closed   bool
+}
+
+type block struct {
+	number uint64
+	time   uint64 // Unix seconds
+	hash   common.Hash
+}
+
+// balance is what an account has from a block on.
+type balance struct {
+	block  uint64
+	amount *big.Int
+}
+
+type stateKey struct {
+	authorizer common.Address
+	nonce      [32]byte
+}
+
+// event is an entry of the log.
+type event struct {
+	block  uint64
+	tx     common.Hash
+	topics []common.Hash
+	data   []byte
+}
+
+// Topics of the token's events.
+var (
+	transferred = crypto.Keccak256Hash([]byte("Transfer(address,address,uint256)"))
+	used        = crypto.Keccak256Hash([]byte("AuthorizationUsed(address,bytes32)"))
+	canceled    = crypto.Keccak256Hash([]byte("AuthorizationCanceled(address,bytes32)"))
+)
+
+// ErrClosed is returned once the ledger is closed.
+var ErrClosed = errors.New("the ledger is closed")
+
+var _ token.Chain = (*Ledger)(nil)
+
+// Start makes a ledger with a genesis block and opens its JSON-RPC listener on loopback. Close must be called.
+func Start(ctx context.Context, o Options) (*Ledger, error) {
+	base, ok := x402.NetworkByWire("base")
+	if !ok {
+		return nil, errors.New("the network base is not pinned")
+	}
+	l := &Ledger{
+		now: o.Now, network: base, asset: base.Assets[0], served: make(chan error, 1),
+		balances: map[common.Address][]balance{}, states: map[stateKey]uint64{},
+	}
+	if l.now == nil {
+		l.now = time.Now
+	}
+	_, _ = rand.Read(l.seed[:]) // never fails: crypto/rand ends the process instead
+	l.seal(l.clock())
+	return l, l.listen(ctx)
+}
+
+func (l *Ledger) clock() uint64 { return uint64(max(0, l.now().Unix())) }
+
+// seal puts a block on top of the chain. It is called with l.mu held.
+func (l *Ledger) seal(at uint64) block {
+	n := uint64(len(l.blocks))
+	b := block{number: n, time: at, hash: l.hashed("block", n)}
+	l.blocks = append(l.blocks, b)
+	return b
+}
+
+func (l *Ledger) hashed(what string, n uint64) common.Hash {
+	return crypto.Keccak256Hash(l.seed[:], []byte(what), new(big.Int).SetUint64(n).Bytes())
+}
+
+// head is the newest block, which is never older than the second that the clock shows: an idle chain makes blocks, too.
+// It is called with l.mu held.
+func (l *Ledger) head() block {
+	newest := l.blocks[len(l.blocks)-1]
+	if now := l.clock(); now > newest.time {
+		newest = l.seal(now)
+	}
+	return newest
+}
+
+// next is the time that a block made now gets. Blocks of one second share their time, so that the chain never gets ahead
+// of the clock. It is called with l.mu held.
+func (l *Ledger) next() uint64 { return max(l.blocks[len(l.blocks)-1].time, l.clock()) }
+
+// transact runs a call that changes the token in a block of its own, or says why the token refuses it.
+func (l *Ledger) transact(what string, refuses func(at uint64) string, change func(block, common.Hash)) (string, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return "", ErrClosed
+	}
+	at := l.next()
+	if reason := refuses(at); reason != "" {
+		return "", fmt.Errorf("%s: %w", what, &token.RevertError{Reason: reason})
+	}
+	b := l.seal(at)
+	tx := l.hashed("transaction", b.number)
+	change(b, tx)
+	return tx.Hex(), nil
+}
+
+// ChainID is that of Base.
+func (l *Ledger) ChainID() uint64 { return l.network.ChainID }
+
+// TokenAddress is the token's, which is USDC's on Base.
+func (l *Ledger) TokenAddress() common.Address { return common.Address(l.asset.Address) }
+
+// Fund gives an account tokens out of nothing.
+func (l *Ledger) Fund(_ context.Context, to common.Address, amount *big.Int) error {
+	_, err := l.transact("fund "+to.Hex(), func(uint64) string {
+		switch {
+		case to == common.Address{}:
+			return "FiatToken: mint to the zero address"
+		case amount.Sign() <= 0:
+			return "FiatToken: mint amount not greater than 0"
+		}
+		return ""
+	}, func(b block, tx common.Hash) {
+		l.add(b, to, amount)
+		l.log(b, tx, transferred, common.Hash{}, indexed(to), amount)
+	})
+	return err
+}
+
+// TransferWithAuthorization moves tokens by a signed authorization.
+func (l *Ledger) TransferWithAuthorization(_ context.Context, a token.Authorization, signature [65]byte) (string, error) {
+	return l.transact("transfer with authorization", func(at uint64) string {
+		return l.refusesTransfer(a, signature, at)
+	}, func(b block, tx common.Hash) {
+		l.states[stateKey{a.From, a.Nonce}] = b.number
+		l.log(b, tx, used, indexed(a.From), common.Hash(a.Nonce), nil)
+		l.add(b, a.From, new(big.Int).Neg(a.Value))
+		l.add(b, a.To, a.Value)
+		l.log(b, tx, transferred, indexed(a.From), indexed(a.To), a.Value)
+	})
+}
+
+// Simulate tries a transfer without making it.
+func (l *Ledger) Simulate(_ context.Context, a token.Authorization, signature [65]byte) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if reason := l.refusesTransfer(a, signature, l.next()); reason != "" {
+		return fmt.Errorf("simulate a transfer with authorization: %w", &token.RevertError{Reason: reason})
+	}
+	return nil
+}
+
+// CancelAuthorization makes a nonce unusable, by its authorizer's signature of an EIP-3009 CancelAuthorization.
+func (l *Ledger) CancelAuthorization(_ context.Context, authorizer common.Address, nonce [32]byte, signature [65]byte) (string, error) {
+	return l.transact("cancel an authorization", func(uint64) string {
+		if _, found := l.states[stateKey{authorizer, nonce}]; found {
+			return usedOrCanceled
+		}
+		return refusesSignature(l.cancelDigest(authorizer, nonce), signature, authorizer)
+	}, func(b block, tx common.Hash) {
+		l.states[stateKey{authorizer, nonce}] = b.number
+		l.log(b, tx, canceled, indexed(authorizer), common.Hash(nonce), nil)
+	})
+}
+
+// add changes an account's balance. It is called with l.mu held.
+func (l *Ledger) add(b block, account common.Address, amount *big.Int) {
+	l.balances[account] = append(l.balances[account], balance{b.number, new(big.Int).Add(l.owned(account, b.number), amount)})
+}
+
+// owned is what an account has at a block. It is called with l.mu held.
+func (l *Ledger) owned(account common.Address, at uint64) *big.Int {
+	for _, one := range slices.Backward(l.balances[account]) {
+		if one.block <= at {
+			return one.amount
+		}
+	}
+	return new(big.Int)
+}
+
+func (l *Ledger) log(b block, tx, kind, first, second common.Hash, amount *big.Int) {
+	e := event{block: b.number, tx: tx, topics: []common.Hash{kind, first, second}}
+	if amount != nil {
+		e.data = common.BigToHash(amount).Bytes()
+	}
+	l.logs = append(l.logs, e)
+}
+
+func indexed(account common.Address) common.Hash { return common.BytesToHash(account[:]) }
+
+// Balance is what an account has.
+func (l *Ledger) Balance(_ context.Context, owner common.Address) (*big.Int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return new(big.Int).Set(l.owned(owner, l.head().number)), nil
+}
+
+// AuthorizationState says whether a nonce is used or canceled.
+func (l *Ledger) AuthorizationState(_ context.Context, authorizer common.Address, nonce [32]byte) (bool, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, found := l.states[stateKey{authorizer, nonce}]
+	return found, nil
+}
+
+// Transfers lists the token's movements.
+func (l *Ledger) Transfers(_ context.Context, from, to *common.Address, fromBlock uint64) ([]token.Transfer, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var found []token.Transfer
+	for _, e := range l.logs {
+		if e.block < fromBlock || e.topics[0] != transferred ||
+			from != nil && e.topics[1] != indexed(*from) || to != nil && e.topics[2] != indexed(*to) {
+			continue
+		}
+		found = append(found, token.Transfer{
+			From: common.BytesToAddress(e.topics[1][:]), To: common.BytesToAddress(e.topics[2][:]),
+			Value: new(big.Int).SetBytes(e.data), Tx: e.tx.Hex(), Block: e.block,
+		})
+	}
+	return found, nil
+}
+
+// AuthorizationsUsed lists an authorizer's used authorizations.
+func (l *Ledger) AuthorizationsUsed(_ context.Context, authorizer common.Address) ([]token.UsedAuthorization, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var found []token.UsedAuthorization
+	for _, e := range l.logs {
+		if e.topics[0] == used && e.topics[1] == indexed(authorizer) {
+			found = append(found, token.UsedAuthorization{Nonce: e.topics[2], Tx: e.tx.Hex()})
+		}
+	}
+	return found, nil
+}
