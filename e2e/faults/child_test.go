@@ -1,0 +1,344 @@
+package faults
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/purserpay/purser/sandbox/hostile"
+	"github.com/purserpay/purser/x402"
+)
+
+// childPatience is how long the program waits for its facilitator where that does not hang.
+const childPatience = time.Minute
+
+// childValidity is what sellers let payers take where nobody can turn the clock.
+const childValidity = 20 * time.Second
+
+// binaries is where the program under test was built.
+var binaries struct {
+	once sync.Once
+	dir  string
+	err  error
+}
+
+// binary is the path of the program under test: PURSER_BIN, or one built once per run.
+func binary(t *testing.T) string {
+	t.Helper()
+	if path := os.Getenv("PURSER_BIN"); path != "" {
+		return path
+	}
+	binaries.once.Do(func() {
+		if binaries.dir, binaries.err = os.MkdirTemp("", "purser-faults-"); binaries.err != nil {
+			return
+		}
+		out, err := exec.Command("go", "build", "-o", filepath.Join(binaries.dir, "purser"), "../../cmd/purser").CombinedOutput()
+		if err != nil {
+			binaries.err = fmt.Errorf("build purser: %w\n%s", err, out)
+		}
+	})
+	if binaries.err != nil {
+		t.Fatal(binaries.err)
+	}
+	return filepath.Join(binaries.dir, "purser")
+}
+
+// child is the real program, with the configuration that people start from, in a hostile world of its own.
+type child struct {
+	binary string
+	world  *hostile.World
+	ground *ground
+	data   string
+	port   int
+	// patience is that with the facilitator.
+	patience time.Duration
+
+	mu   sync.Mutex // guards the rest: a fault may kill it
+	cmd  *exec.Cmd
+	done chan struct{}
+	said bytes.Buffer // by all that were started
+}
+
+// startChild starts a purser that lives as long as the test.
+func startChild(t *testing.T, g *ground, facilitator time.Duration) *child {
+	t.Helper()
+	w, err := hostile.Start(context.Background(), hostile.Options{Chain: g.chain, Now: g.clock.now, Validity: childValidity})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &child{binary: binary(t), world: w, ground: g, data: filepath.Join(t.TempDir(), "data"), port: freePorts(t, 1)[0], patience: facilitator}
+	t.Cleanup(func() {
+		c.kill()
+		if err := w.Close(); err != nil {
+			t.Error(err)
+		}
+		if t.Failed() {
+			t.Logf("purser said:\n%s", c.said.Bytes()[max(0, c.said.Len()-8<<10):])
+		}
+	})
+	c.start(t)
+	return c
+}
+
+func (c *child) url() string { return "http://127.0.0.1:" + strconv.Itoa(c.port) }
+
+// start runs the program and returns when it answers.
+func (c *child) start(t *testing.T) {
+	t.Helper()
+	ports := freePorts(t, 2)
+	cmd := exec.Command(c.binary, "run", "--config", "../../xcaddy.Caddyfile")
+	for _, name := range []string{"PATH", "HOME", "TMPDIR"} {
+		cmd.Env = append(cmd.Env, name+"="+os.Getenv(name))
+	}
+	cmd.Env = append(
+		cmd.Env, "PURSER_PORT="+strconv.Itoa(c.port), "PURSER_DATA_DIR="+c.data,
+		"PURSER_ADMIN=unix/"+c.data+".sock|0600", "PURSER_UPSTREAM_PORT="+strconv.Itoa(ports[0]),
+		"PURSER_METRICS_PORT="+strconv.Itoa(ports[1]), "PURSER_FACILITATOR_URL="+c.world.FacilitatorURL,
+		"PURSER_FACILITATOR_TIMEOUT="+c.patience.String(), "PURSER_RPC_URL="+c.world.RPCURL,
+	)
+	c.mu.Lock()
+	cmd.Stdout, cmd.Stderr = &c.said, &c.said
+	if err := cmd.Start(); err != nil {
+		c.mu.Unlock()
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	c.cmd, c.done = cmd, done
+	c.mu.Unlock()
+	go func() {
+		defer close(done)
+		_ = cmd.Wait() // it is killed
+	}()
+	eventually(t, func() string {
+		select {
+		case <-done:
+			t.Fatal("purser ended")
+		default:
+		}
+		resp, err := http.Get(c.url() + "/health")
+		if err != nil {
+			return err.Error()
+		}
+		defer resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			return resp.Status
+		}
+		return ""
+	})
+}
+
+// kill ends the program as a power failure does.
+func (c *child) kill() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cmd == nil {
+		return
+	}
+	_ = c.cmd.Process.Signal(syscall.SIGKILL) // fails only if it has ended already
+	<-c.done
+}
+
+func (c *child) tryEnroll() (*hostile.Customer, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	customer, err := hostile.Enroll(ctx, c.url())
+	if err != nil {
+		return nil, err
+	}
+	return customer, c.world.Fund(ctx, customer.Wallet, x402.NewAmount(funds))
+}
+
+// audit waits until recovery has seen all there is to be seen, and compares.
+func (c *child) audit(t *testing.T, customer *hostile.Customer, allowed map[uint64]int) hostile.Ledger {
+	t.Helper()
+	var books hostile.Books
+	var ledger hostile.Ledger
+	var found []hostile.Finding
+	// Recovery looks every few seconds, at a payment now and then; the last look is after its time has run out.
+	eventually(t, func() string {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		var errs [2]error
+		books, errs[0] = hostile.ReadBooks(ctx, customer)
+		ledger, errs[1] = hostile.ReadLedger(ctx, c.ground.chain, customer.Wallet)
+		if err := errors.Join(errs[:]...); err != nil {
+			return err.Error()
+		}
+		if found = hostile.Audit(books, ledger, allowed); len(found) > 0 {
+			return fmt.Sprint(found)
+		}
+		return ""
+	})
+	return ledger
+}
+
+// freePorts finds ports that nobody is given by chance while the program is down, as happens to those that the system
+// hands out.
+func freePorts(t *testing.T, n int) []int {
+	t.Helper()
+	var ports []int
+	for tries := 0; len(ports) < n; tries++ {
+		port := 10_000 + rand.IntN(20_000)
+		l, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(port))
+		if err != nil {
+			if tries > 100 {
+				t.Fatal(err)
+			}
+			continue
+		}
+		defer l.Close() // at the end, so that no port is given twice
+		ports = append(ports, port)
+	}
+	return ports
+}
+
+// Purser is killed at each turn of a payment that the outside can see, and started again; the customer asks again, with
+// a key and without.
+func TestKilledAtEachTurn(t *testing.T) {
+	t.Parallel()
+	g := newGround(t)
+	type turn struct {
+		door        hostile.Door
+		facilitator func(kill func()) hostile.FacilitatorFault
+		seller      func(kill func()) hostile.SellerFault
+		moved       bool // the money has moved by then
+	}
+	at := func(on string, moves bool) func(func()) hostile.FacilitatorFault {
+		return func(kill func()) hostile.FacilitatorFault {
+			return hostile.FacilitatorFault{On: on, Do: func(c *hostile.Call) {
+				if moves {
+					c.Serve()
+				}
+				kill()
+				c.Reset()
+			}}
+		}
+	}
+	sold := func(on hostile.Step, moves bool) func(func()) hostile.SellerFault {
+		return func(kill func()) hostile.SellerFault {
+			return hostile.SellerFault{On: on, Do: func(v *hostile.Visit) {
+				if moves {
+					v.Settle()
+				}
+				kill()
+				v.Reset()
+			}}
+		}
+	}
+	for name, c := range map[string]turn{
+		"while it verifies":                         {door: hostile.PayerDoor, facilitator: at(hostile.Verify, false)},
+		"while it settles, before the transfer":     {door: hostile.PayerDoor, facilitator: at(hostile.Settle, false)},
+		"while it settles, after the transfer":      {door: hostile.PayerDoor, facilitator: at(hostile.Settle, true), moved: true},
+		"when the customer has the payload":         {door: hostile.SellerDoor, seller: sold(hostile.Paid, false)},
+		"when the seller has settled it":            {door: hostile.SellerDoor, seller: sold(hostile.Paid, true), moved: true},
+		"while it asks for the price":               {door: hostile.ProxyDoor, seller: sold(hostile.Unpaid, false)},
+		"when the payload is at the seller":         {door: hostile.ProxyDoor, seller: sold(hostile.Paid, false)},
+		"when the payload is settled by the seller": {door: hostile.ProxyDoor, seller: sold(hostile.Paid, true), moved: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := startChild(t, g, childPatience)
+			var customers []*hostile.Customer
+			for i, key := range []string{"the-one", ""} {
+				customer, err := p.tryEnroll()
+				if err != nil {
+					t.Fatal(err)
+				}
+				customers = append(customers, customer)
+				killed := make(chan struct{})
+				kill := func() {
+					p.kill()
+					close(killed)
+				}
+				if c.facilitator != nil {
+					p.world.Facilitator.Meet(c.facilitator(kill))
+				}
+				if c.seller != nil {
+					p.world.Seller.Meet(c.seller(kill))
+				}
+				buy := func() hostile.Result {
+					return customer.Buy(bounded(t), p.world.SellerURL, c.door, hostile.Order{ID: 100 + uint64(i), Key: key})
+				}
+				if r := buy(); r.Done {
+					t.Fatalf("answered %s", r)
+				}
+				select {
+				case <-killed:
+				case <-time.After(patience):
+					t.Fatal("it did not get that far")
+				}
+				p.start(t)
+				for range 3 {
+					if buy().Done {
+						break
+					}
+				}
+			}
+			for _, customer := range customers {
+				ledger := p.audit(t, customer, nil)
+				if c.moved && len(ledger.Transfers) != 1 {
+					t.Errorf("%d transfers", len(ledger.Transfers))
+				}
+			}
+		})
+	}
+}
+
+// Purser is killed at random under a load of customers at all doors, in a world that fails at random.
+func TestKilledAtRandom(t *testing.T) {
+	t.Parallel()
+	p := startChild(t, newGround(t), hostile.Patience)
+	n := *seed
+	if n == 0 {
+		n = rand.Uint64() >> 16
+	}
+	t.Logf("repeat with -faults.seed=%d", n)
+	tr := newTrouble(n)
+	p.world.Facilitator.Choose, p.world.Seller.Choose = tr.facilitatorFault, tr.sellerFault
+	var buyers []*hostile.Customer
+	for range customers {
+		c, err := p.tryEnroll()
+		if err != nil {
+			t.Fatal(err)
+		}
+		buyers = append(buyers, c)
+	}
+	ctx, end := context.WithCancel(context.Background())
+	defer end()
+	var shoppers sync.WaitGroup
+	for i, c := range buyers {
+		shoppers.Go(func() { tr.shop(ctx, p.world, c, i, true, nil) })
+	}
+	luck := rand.New(rand.NewPCG(n, 1))
+	for range 3 * *runs {
+		time.Sleep(time.Second + time.Duration(luck.IntN(2000))*time.Millisecond)
+		p.kill()
+		p.start(t)
+	}
+	time.Sleep(time.Second)
+	tr.over.Store(true)
+	end()
+	shoppers.Wait()
+	p.world.Calm()
+	p.world.Late(bounded(t))
+	transfers := 0
+	for _, c := range buyers {
+		transfers += len(p.audit(t, c, tr.allowed(nil)).Transfers)
+	}
+	if transfers == 0 {
+		t.Error("nothing was paid")
+	}
+	t.Logf("%d transfers", transfers)
+}

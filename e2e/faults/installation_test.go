@@ -1,0 +1,339 @@
+package faults
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/purserpay/purser/boltstore"
+	"github.com/purserpay/purser/chain"
+	"github.com/purserpay/purser/facilitator"
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/payapi"
+	"github.com/purserpay/purser/proxy"
+	"github.com/purserpay/purser/sandbox/hostile"
+	"github.com/purserpay/purser/signer"
+	"github.com/purserpay/purser/vault"
+	"github.com/purserpay/purser/x402"
+)
+
+// funds is what a customer starts with: a hundred dollars.
+const funds = 100_000_000
+
+// installation is a purser in this process: the API and the proxy on one listener, on a real store, in a hostile world.
+// Recovery is the test's to run.
+type installation struct {
+	ground *ground
+	world  *hostile.World
+	path   string // of the database
+	url    string // stays the same over restarts
+	// skew is how far purser's clock is from that of the chain.
+	skew atomic.Int64
+	// free is what the disk has left, in bytes.
+	free atomic.Uint64
+	// noRPC: purser knows no chain.
+	noRPC bool
+	// wrapStore and wrapFacilitator put something between purser and its ports; they may be nil.
+	wrapStore       func(pay.Store) pay.Store
+	wrapFacilitator func(pay.Facilitator) pay.Facilitator
+
+	store   *boltstore.DB
+	payer   *pay.Payer
+	forward *proxy.Forward
+	clients []interface{ Close() }
+	calls   impatient // to the facilitator and the RPC
+	visits  visits
+	front   atomic.Pointer[http.Handler]
+	server  *httptest.Server
+	// sendTimeout is purser's patience with sellers. Only where one hangs does it need an end.
+	sendTimeout time.Duration
+}
+
+// validity is what sellers let payers take: longer than customers are busy, on a slow machine too.
+const validity = 4 * time.Minute
+
+// newWorld starts a hostile world on a chain.
+func newWorld(t *testing.T, g *ground) *hostile.World {
+	t.Helper()
+	w, err := hostile.Start(context.Background(), hostile.Options{Chain: g.chain, Now: g.clock.now, Validity: validity})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := w.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return w
+}
+
+// install starts a purser in a hostile world of its own.
+func install(t *testing.T, g *ground, change ...func(*installation)) *installation {
+	t.Helper()
+	in := &installation{ground: g, world: newWorld(t, g), path: filepath.Join(t.TempDir(), "purser.db"), sendTimeout: patience}
+	in.world.Hung = in.calls.hung
+	in.world.Noticed = func(context.Context) { in.noticed(t, "") }
+	in.free.Store(1 << 40)
+	for _, f := range change {
+		f(in)
+	}
+	in.server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if front := in.front.Load(); front != nil {
+			defer in.visits.enter(r)()
+			(*front).ServeHTTP(w, r)
+			return
+		}
+		panic(http.ErrAbortHandler) // it is down
+	}))
+	in.server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+	in.server.Start()
+	in.url = in.server.URL
+	in.start(t)
+	t.Cleanup(func() {
+		in.stop(t)
+		in.server.CloseClientConnections()
+		in.server.Close()
+	})
+	return in
+}
+
+// now is purser's clock.
+func (in *installation) now() time.Time {
+	return in.ground.clock.now().Add(time.Duration(in.skew.Load()))
+}
+
+// start opens the store and puts everything in front of it.
+func (in *installation) start(t *testing.T) {
+	t.Helper()
+	var err error
+	in.store, err = boltstore.Open(t.Context(), boltstore.Options{
+		Path: in.path, MasterKey: vault.Given(vault.MasterKey{1, 2, 3}), Clock: in.now,
+		FreeSpace: func(string) (uint64, error) { return in.free.Load(), nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := pay.Options{
+		Store: in.store, Wallets: signer.NewLocal(in.store), Clock: in.now,
+		SendTimeout: in.sendTimeout, RepeatWait: 10 * time.Second,
+	}
+	if in.wrapStore != nil {
+		o.Store = in.wrapStore(in.store)
+	}
+	f, err := facilitator.New(facilitator.Options{URL: in.world.FacilitatorURL, Timeout: patience, Transport: &in.calls})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Facilitator = f
+	if in.wrapFacilitator != nil {
+		o.Facilitator = in.wrapFacilitator(f)
+	}
+	in.clients = append(in.clients, f)
+	if !in.noRPC {
+		c, err := chain.New(chain.Options{URL: in.world.RPCURL, Timeout: patience, Transport: &in.calls})
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Chain = c
+		in.clients = append(in.clients, c)
+	}
+	if in.payer, err = pay.New(o); err != nil {
+		t.Fatal(err)
+	}
+	api, err := payapi.New(payapi.Options{Payer: in.payer, Clock: in.now, KeyRate: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	forward, err := proxy.NewForward(proxy.ForwardOptions{
+		Payer: in.payer, Guard: proxy.NewGuard(proxy.GuardOptions{AllowLoopback: true}), Clock: in.now,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	in.forward = forward
+	var front http.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { forward.ServeHTTP(w, r, api) })
+	in.front.Store(&front)
+}
+
+// stop ends purser as SIGTERM does.
+func (in *installation) stop(t *testing.T) {
+	t.Helper()
+	in.front.Store(nil)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := in.payer.Close(ctx); err != nil {
+		t.Error(err)
+	}
+	if err := in.forward.Close(ctx); err != nil {
+		t.Error(err)
+	}
+	for _, c := range in.clients {
+		c.Close()
+	}
+	in.clients = nil
+	if err := in.store.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// enroll makes a customer with money.
+func (in *installation) enroll(t *testing.T) *hostile.Customer {
+	t.Helper()
+	c, err := in.tryEnroll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func (in *installation) tryEnroll() (*hostile.Customer, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	c, err := hostile.Enroll(ctx, in.url)
+	if err != nil {
+		return nil, err
+	}
+	c.Patience = patience
+	return c, in.world.Fund(ctx, c.Wallet, x402.NewAmount(funds))
+}
+
+// noticed returns once purser knows of each client with this key that has hung up; "" is any key.
+func (in *installation) noticed(t *testing.T, key string) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); in.visits.waits(key); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Error("purser does not notice that its client has left")
+			return
+		}
+	}
+}
+
+// busy is as much as is worked at in this process at the same time: whoever holds up others by work that has no end in
+// sight makes their looks run out of time.
+var busy = make(chan struct{}, 6)
+
+// recover lets recovery look at everything that is due.
+func (in *installation) recover(t *testing.T) {
+	t.Helper()
+	busy <- struct{}{}
+	defer func() { <-busy }()
+	for {
+		n, err := in.payer.RecoverOnce(bounded(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n == 0 {
+			return
+		}
+	}
+}
+
+// quiet waits until nobody is sending anything any more.
+func (in *installation) quiet(t *testing.T, c *hostile.Customer) {
+	t.Helper()
+	key, err := in.payer.Resolve(bounded(t), c.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() string {
+		rows, err := in.payer.Payments(bounded(t), key, "", 500, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, row := range rows {
+			if row.Lease.Owner != "" {
+				return "payment " + row.ID + " is still leased"
+			}
+		}
+		return ""
+	})
+}
+
+// account reads a customer's books and ledger.
+func (in *installation) account(t *testing.T, c *hostile.Customer) (hostile.Books, hostile.Ledger) {
+	t.Helper()
+	busy <- struct{}{}
+	defer func() { <-busy }()
+	b, err := hostile.ReadBooks(bounded(t), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := hostile.ReadLedger(bounded(t), in.ground.chain, c.Wallet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b, l
+}
+
+// report fails the test for each finding.
+func report(t *testing.T, findings []hostile.Finding) {
+	t.Helper()
+	for _, f := range findings {
+		t.Error(f)
+	}
+}
+
+// settle ends all trouble and lets time go by until recovery has seen all there is to be seen.
+func (in *installation) settle(t *testing.T) {
+	t.Helper()
+	in.skew.Store(0)
+	in.world.Calm()
+	in.world.Late(bounded(t))
+	in.ground.pass(t, 3*time.Hour)
+	closeBooks(t, in.ground, in)
+}
+
+// rounds is how often recovery looks at the most. A look that runs out of time, as on a busy machine, comes again.
+const rounds = 8
+
+// closeBooks lets recovery look, and time go by, until it has seen all there is to be seen.
+func closeBooks(t *testing.T, g *ground, all ...*installation) {
+	t.Helper()
+	for n := 0; n < rounds; n++ {
+		open := 0
+		for _, in := range all {
+			in.recover(t)
+			open += in.unfinished(t)
+		}
+		g.pass(t, untilDue)
+		if open == 0 {
+			return
+		}
+	}
+}
+
+// unfinished is the number of payments that evidence may still close, settle or prove.
+func (in *installation) unfinished(t *testing.T) int {
+	t.Helper()
+	n := 0
+	for _, state := range []pay.State{pay.Open, pay.Settled} {
+		rows, err := in.store.AllPayments(bounded(t), pay.LabelQuery{
+			Label: string(state), Without: []string{"confirmed", "disputed"}, Limit: 500,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		n += len(rows)
+	}
+	return n
+}
+
+// audit fails the test unless a customer's books are the chain's.
+func (in *installation) audit(t *testing.T, c *hostile.Customer) {
+	t.Helper()
+	books, ledger := in.account(t, c)
+	if report(t, hostile.Audit(books, ledger, nil)); t.Failed() {
+		tell(t, hostile.Played{}, books, ledger)
+	}
+	if err := in.store.Check(bounded(t)); err != nil {
+		t.Error(err)
+	}
+}
+
+// impatientWithSellers is for worlds in which sellers hang.
+func impatientWithSellers(in *installation) { in.sendTimeout = hostile.Patience }

@@ -1,0 +1,132 @@
+package faults
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/purserpay/purser/sandbox/evm"
+	"github.com/purserpay/purser/sandbox/ledger"
+	"github.com/purserpay/purser/sandbox/token"
+)
+
+var (
+	runs      = flag.Int("faults.runs", setting("PURSER_FAULTS_RUNS", 1), "how many random runs there are")
+	everybody = flag.Bool("faults.all", setting("PURSER_FAULTS_ALL", 0) != 0, "every kind of customer at every door")
+	seed      = flag.Uint64("faults.seed", uint64(setting("PURSER_FAULTS_SEED", 0)), "seed of the first random run; 0 draws one")
+)
+
+// setting reads a number from the environment.
+func setting(name string, otherwise int) int {
+	if n, err := strconv.Atoi(os.Getenv(name)); err == nil {
+		return n
+	}
+	return otherwise
+}
+
+// patience bounds every wait of the tests. It only keeps them from waiting for ever: no verdict hangs on it.
+const patience = 5 * time.Minute
+
+// parallel is the number of tests that run at once: they wait for blocks and for payments to expire more than for a
+// processor, but must not take it from each other either.
+const parallel = "24"
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", parallel); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	if dir := binaries.dir; dir != "" {
+		_ = os.RemoveAll(dir)
+	}
+	os.Exit(code)
+}
+
+// clock is a clock that can be turned.
+type clock struct{ ahead atomic.Int64 }
+
+func (c *clock) now() time.Time       { return time.Now().Add(time.Duration(c.ahead.Load())) }
+func (c *clock) turn(d time.Duration) { c.ahead.Add(int64(d)) }
+
+// ground is a chain with a clock that it shares with those on it.
+type ground struct {
+	chain interface {
+		token.Chain
+		Close() error
+	}
+	clock *clock
+	mine  func(context.Context) error // makes a block by the clock's time
+}
+
+// newGround makes a chain without an EVM, which answers at once however many there are.
+func newGround(t *testing.T) *ground {
+	t.Helper()
+	g := &ground{clock: &clock{}, mine: func(context.Context) error { return nil }} // its blocks follow the clock
+	var err error
+	if g.chain, err = ledger.Start(context.Background(), ledger.Options{Now: g.clock.now}); err != nil {
+		t.Fatal(err)
+	}
+	g.closeAtEnd(t)
+	return g
+}
+
+// realGround makes a chain with an EVM and the contract that everybody uses.
+func realGround(t *testing.T) *ground {
+	t.Helper()
+	g := &ground{clock: &clock{}}
+	c, err := evm.Start(context.Background(), evm.Options{Now: g.clock.now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.chain, g.mine = c, c.Mine
+	g.closeAtEnd(t)
+	return g
+}
+
+func (g *ground) closeAtEnd(t *testing.T) {
+	t.Helper()
+	t.Cleanup(func() {
+		if err := g.chain.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// pass lets time go by for everybody on the chain, and returns when the chain shows it.
+func (g *ground) pass(t *testing.T, d time.Duration) {
+	t.Helper()
+	g.clock.turn(d)
+	if err := g.mine(bounded(t)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func bounded(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// eventually asks until the answer is "" or the patience is over, and then fails with the last answer.
+func eventually(t *testing.T, ask func() string) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for {
+		problem := ask()
+		if problem == "" {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("after %v: %s", patience, problem)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
