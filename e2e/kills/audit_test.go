@@ -1,0 +1,212 @@
+package kills
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+
+	"github.com/purserpay/purser/boltstore"
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/sandbox/hostile"
+)
+
+// ruleRecorded is what must hold whenever purser is dead, before anything has been recovered.
+const ruleRecorded hostile.Rule = "every charge has an open record or a spend event when purser dies"
+
+// ruleTold: an answer that says that an order was paid for is true.
+const ruleTold hostile.Rule = "what the customer got was paid for once"
+
+// autopsy looks at what a killed purser has left: the file must be sound, and every transfer must have its record.
+func (w *world) autopsy(t *testing.T) (found []hostile.Finding) {
+	t.Helper()
+	ctx := bounded(t)
+	moved := map[paid]int{} // before the journal is read: a payload may still be settled meanwhile
+	for _, c := range w.everybody() {
+		from := common.Address(c.Wallet)
+		transfers, err := w.chain.Transfers(ctx, &from, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, one := range transfers {
+			moved[paid{one.From, one.Value.String()}]++
+		}
+	}
+	report, err := boltstore.CheckFile(ctx, w.purser.database(), masterKey())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, fault := range report.Faults {
+		t.Errorf("the file of a killed purser: %s", fault)
+	}
+	for _, row := range w.journal(ctx, t) {
+		if row.State != pay.Void {
+			moved[paid{common.Address(row.Authorization.From), row.Terms.Amount.String()}]--
+		}
+	}
+	for what, missing := range moved {
+		if missing > 0 {
+			found = append(found, hostile.Finding{Rule: ruleRecorded, Detail: fmt.Sprintf("%d of %s by %s have none", missing, what.amount, what.from)})
+		}
+	}
+	return found
+}
+
+// paid is a transfer as far as the journal knows it before it is settled.
+type paid struct {
+	from   common.Address
+	amount string
+}
+
+// journal reads the payments in a copy of the file, which stays as it was left.
+func (w *world) journal(ctx context.Context, t *testing.T) (rows []*pay.Payment) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "purser.db")
+	if err := copyFile(path, w.purser.database()); err != nil {
+		t.Fatal(err)
+	}
+	store, err := boltstore.Open(ctx, boltstore.Options{Path: path, MasterKey: masterKey()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	const page = 500
+	for q := (pay.LabelQuery{Limit: page}); ; {
+		list, err := store.AllPayments(ctx, q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows = append(rows, list...)
+		if len(list) < page {
+			return rows
+		}
+		q.Before = list[page-1].ID
+	}
+}
+
+func copyFile(to, from string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.Create(to)
+	if err != nil {
+		return err
+	}
+	if _, err := io.Copy(out, in); err != nil {
+		_ = out.Close()
+		return err
+	}
+	return out.Close()
+}
+
+// figures are what an audit has counted.
+type figures struct {
+	payments, transfers int
+	doubles, lost, open int
+}
+
+// settle waits until recovery has closed everything, which takes until the last authorization has expired. It returns
+// what is still open when that does not come.
+func (w *world) settle(t *testing.T) (open []hostile.Payment) {
+	t.Helper()
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(500 * time.Millisecond) {
+		open = nil
+		for _, c := range w.everybody() {
+			books, err := hostile.ReadBooks(bounded(t), c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, p := range books.Payments {
+				if p.State == "open" {
+					open = append(open, p)
+				}
+			}
+		}
+		if len(open) == 0 || time.Now().After(deadline) {
+			return open
+		}
+	}
+}
+
+// audit lets recovery come to its end and compares the books with the chain. purser is stopped after it.
+func (w *world) audit(t *testing.T) (n figures, found []hostile.Finding) {
+	t.Helper()
+	for _, p := range w.settle(t) {
+		n.open++
+		found = append(found, hostile.Finding{Rule: hostile.RuleClosed, Detail: fmt.Sprintf("%+v", p)})
+	}
+	for _, c := range w.everybody() {
+		books, err := hostile.ReadBooks(bounded(t), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ledger, err := hostile.ReadLedger(bounded(t), w.chain, c.Wallet)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.payments += len(books.Payments)
+		n.transfers += len(ledger.Transfers)
+		per := ledger.PerOrder()
+		for _, times := range per {
+			n.doubles += times - 1
+		}
+		var here []hostile.Finding
+		for _, f := range hostile.Audit(books, ledger, nil) {
+			if f.Rule == hostile.RuleChecked {
+				continue // the last look comes later than anybody waits here; the chain is compared all the same
+			}
+			if f.Rule == hostile.RuleBooked {
+				n.lost++
+			}
+			here = append(here, f)
+		}
+		for _, p := range books.Payments {
+			if p.Has("disputed") || p.Has("unresolved") { // everybody is honest, and there is an RPC
+				here = append(here, hostile.Finding{Rule: hostile.RuleEnd, Detail: fmt.Sprintf("%+v", p)})
+			}
+		}
+		here = append(here, w.toldTruly(c, per)...)
+		if len(here) > 0 {
+			w.seen = append(w.seen, fmt.Sprintf("payments %+v\nevents %+v\ntransfers %+v", books.Payments, books.Events, ledger.Transfers))
+		}
+		found = append(found, here...)
+	}
+	w.purser.stop(t)
+	w.purser.check(t)
+	return n, found
+}
+
+// report fails the test for each finding, with what the last audit has read.
+func (w *world) report(t *testing.T, found []hostile.Finding) {
+	t.Helper()
+	for _, f := range found {
+		t.Error(f)
+	}
+	if len(found) > 0 {
+		t.Log(strings.Join(w.seen, "\n"))
+	}
+}
+
+// toldTruly looks for orders whose customer got what it asked for without having paid for it once.
+func (w *world) toldTruly(c *hostile.Customer, per map[uint64]int) (found []hostile.Finding) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for order := range w.told {
+		if w.customers[shopperOf(order).door()] == c && per[order] != 1 {
+			found = append(found, hostile.Finding{Rule: ruleTold, Detail: fmt.Sprintf("order %d was paid for %d times", order, per[order])})
+		}
+	}
+	return found
+}

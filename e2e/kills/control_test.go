@@ -1,0 +1,106 @@
+package kills
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/purserpay/purser/internal/failpoint"
+	"github.com/purserpay/purser/sandbox/hostile"
+)
+
+// The tests of this file take a protection away: what the others rely on must notice.
+
+// unprotected is the setting that switches a protection off.
+func unprotected(protection string) string { return failpoint.SwitchedOff + "=" + protection }
+
+// requireFound fails the test unless a rule was found broken.
+func requireFound(t *testing.T, found []hostile.Finding, rule hostile.Rule) {
+	t.Helper()
+	if !slices.ContainsFunc(found, func(f hostile.Finding) bool { return f.Rule == rule }) {
+		t.Errorf("%q was not found among %v", rule, found)
+	}
+}
+
+// A purser that pays before the journal knows of it loses a payment when it is killed, and pays again when it is asked
+// again.
+func TestPayingBeforeTheJournalIsNoticed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(uint64) bool { return false })
+	s := shoppers()[len(doors())] // at the payer's door, without keys
+	// Nothing but the payment must be waiting for the store: the first one records the chain's genesis, too.
+	w.insist(context.Background(), s.door(), s.order(0), time.Now().Add(patience))
+	w.purser.kill()
+	if !w.purser.start(t, failpoint.AfterSettle, unprotected(failpoint.Journal)) {
+		t.Fatal("purser died too early")
+	}
+	w.buy(context.Background(), s.door(), s.order(1))
+	if !w.purser.dies(t, patience) {
+		t.Fatal("purser did not die")
+	}
+	requireFound(t, w.autopsy(t), ruleRecorded)
+	if !w.purser.start(t, "") {
+		t.Fatal("purser died again")
+	}
+	w.insist(context.Background(), s.door(), s.order(1), time.Now().Add(patience))
+	n, found := w.audit(t)
+	requireFound(t, found, hostile.RuleOnce)
+	requireFound(t, found, hostile.RuleBooked)
+	if n.doubles != 1 || n.lost != 1 {
+		t.Errorf("%d double charges and %d lost", n.doubles, n.lost)
+	}
+}
+
+// A purser that takes who asks again for somebody else pays twice, at every door.
+func TestPayingForRepeatsIsNoticed(t *testing.T) {
+	t.Parallel()
+	for i, s := range shoppers() {
+		t.Run(s.String(), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, func(uint64) bool { return false })
+			w.purser.kill()
+			at := []string{failpoint.AfterSettle, failpoint.ReceiptPosted, failpoint.ProxyAnswered, failpoint.ProxyAnswered}[i%len(doors())]
+			if !w.purser.start(t, at, unprotected(failpoint.Repeats)) {
+				t.Fatal("purser died too early")
+			}
+			w.buy(context.Background(), s.door(), s.order(1))
+			if !w.purser.dies(t, patience) {
+				t.Fatal("purser did not die")
+			}
+			w.report(t, w.autopsy(t))
+			if !w.purser.start(t, "", unprotected(failpoint.Repeats)) {
+				t.Fatal("purser died again")
+			}
+			w.insist(context.Background(), s.door(), s.order(1), time.Now().Add(patience))
+			n, found := w.audit(t)
+			requireFound(t, found, hostile.RuleOnce)
+			if n.doubles != 1 {
+				t.Errorf("%d double charges", n.doubles)
+			}
+		})
+	}
+}
+
+// Programs that are built without the tag have none of it.
+func TestOrdinaryBuildsHaveNoFailpoints(t *testing.T) {
+	t.Parallel()
+	plain, err := os.ReadFile(binaries.plain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	armed, err := os.ReadFile(binaries.armed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range append(failpoint.Places(), "internal/failpoint.Here") {
+		if bytes.Contains(plain, []byte(name)) {
+			t.Errorf("the ordinary program has %q in it", name)
+		}
+		if !bytes.Contains(armed, []byte(name)) {
+			t.Errorf("the program under test has no %q in it", name)
+		}
+	}
+}

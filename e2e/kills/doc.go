@@ -1,0 +1,11 @@
+// Package kills ends the real program with kill -9, again and again, while customers pay at all of its doors: at every
+// place of package failpoint, and at random ones. Whenever it is dead, every transfer on the chain must have its record in
+// the journal; in the end the books must be the chain's, nothing may be open, and no order may have been paid for twice.
+//
+// Chain, facilitator and seller are honest and live in the test's process, so that nothing but purser dies; parties that
+// fail and lie are package faults. A killed process leaves to the system what it has written: what a power failure loses is
+// not seen here.
+//
+// The program is built with the tag failpoints, unless PURSER_FAILPOINTS_BIN names one that was. PURSER_BIN names an
+// ordinary one, which must have no failpoints in it. TestKilledAtRandom takes -kills.runs and -kills.seed.
+package kills

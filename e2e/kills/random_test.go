@@ -1,0 +1,211 @@
+package kills
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/purserpay/purser/internal/failpoint"
+	"github.com/purserpay/purser/sandbox/hostile"
+)
+
+// Shape of a run.
+const (
+	minKills, maxKills = 3, 6
+	// loadTime is how long purser lives at most before it is killed from outside.
+	loadTime = 2500 * time.Millisecond
+	// lateTime is the same for a purser that only recovers: payments are looked at when they have expired.
+	lateTime = validity + 7*time.Second
+	// finishTime is how long customers ask for what they have not got when the killing is over.
+	finishTime = 40 * time.Second
+	// manyPasses is the order of magnitude of passes while purser lives.
+	manyPasses = 400
+	// crowd is how many shoppers there are of each kind.
+	crowd = 2
+	// downTime is how long purser is away at most, if it is not started at once.
+	downTime = 8 * time.Second
+	// Of a hundred deaths so many are followed by some time without a purser; of a hundred requests so many are cut off by
+	// customers with keys (who has none and leaves cannot know whether it was answered); and of a hundred orders so many
+	// are never asked for again.
+	down, cutOff, dropped = 15, 10, 10
+)
+
+// death is a way to die.
+type death struct {
+	at    string        // "" or a place with its turn, see failpoint.KillAt
+	after time.Duration // of the start: then it is killed from outside
+}
+
+func (d death) String() string { return fmt.Sprintf("%q or after %v", d.at, d.after) }
+
+// drawDeath picks one: at a random time, at a random pass of a random place, or at a random pass of any place.
+func drawDeath(luck *rand.Rand) death {
+	d := death{after: time.Duration(luck.Int64N(int64(loadTime)))}
+	switch luck.IntN(3) {
+	case 0:
+		places := failpoint.Places()
+		d = death{fmt.Sprintf("%s:%d", places[luck.IntN(len(places))], 1+luck.IntN(6)), loadTime}
+	case 1:
+		d = death{fmt.Sprintf("%s:%d", failpoint.Anywhere, 1+luck.IntN(manyPasses)), loadTime}
+	}
+	return d
+}
+
+// drawLateDeath picks one when the load is over and recovery has begun its work.
+func drawLateDeath(luck *rand.Rand) death {
+	places := recovering()
+	switch luck.IntN(3) {
+	case 0:
+		return death{fmt.Sprintf("%s:%d", places[luck.IntN(len(places))].place, 1+luck.IntN(10)), lateTime}
+	case 1:
+		return death{fmt.Sprintf("%s:%d", failpoint.Anywhere, 1+luck.IntN(100)), lateTime}
+	}
+	return death{after: time.Duration(luck.Int64N(int64(lateTime)))}
+}
+
+// total adds up what all runs have seen.
+type total struct {
+	mu sync.Mutex
+	figures
+	runs, failed int
+	inside       int // kills by the program itself, at a place
+	outside      int // kills from outside
+	unrecorded   int // charges that a dead purser has left no record of
+}
+
+func (n *total) String() string {
+	return fmt.Sprintf("%d runs, %d failed; %d kills landed (%d at failpoints, %d at random times); "+
+		"%d payments, %d transfers, %d double charges, %d lost, %d unrecorded when purser died, %d open after recovery",
+		n.runs, n.failed, n.inside+n.outside, n.inside, n.outside,
+		n.payments, n.transfers, n.doubles, n.lost, n.unrecorded, n.open)
+}
+
+// Pursers are killed at random while customers pay at all doors, and started again at once. Whatever customers did not
+// get they ask for again.
+func TestKilledAtRandom(t *testing.T) {
+	t.Parallel()
+	first := *seed
+	if first == 0 {
+		first = rand.Uint64() >> 16
+	}
+	t.Logf("repeat with -kills.seed=%d", first)
+	began := time.Now()
+	var all total
+	t.Run("run", func(t *testing.T) {
+		for n := range *runs {
+			t.Run(fmt.Sprint(n), func(t *testing.T) {
+				t.Parallel()
+				killAtRandom(t, rand.New(rand.NewPCG(first, uint64(n))), &all)
+			})
+		}
+	})
+	if all.runs == *runs && all.inside+all.outside < minKills*all.runs {
+		t.Errorf("only %d kills landed", all.inside+all.outside)
+	}
+	if all.transfers < all.runs {
+		t.Errorf("only %d payments moved money", all.transfers)
+	}
+	t.Logf("%v, in %v", &all, time.Since(began).Round(time.Second))
+}
+
+func killAtRandom(t *testing.T, luck *rand.Rand, all *total) {
+	pieces := luck.Uint64()
+	w := newWorld(t, func(order uint64) bool { return pieces>>(order%64)&1 == 1 })
+	shopping, over := context.WithCancel(context.Background())
+	var full atomic.Bool // nobody begins a new order
+	var shops sync.WaitGroup
+	defer func() {
+		full.Store(true)
+		over()
+		shops.Wait()
+	}()
+	for s := shopper(1); int(s) <= crowd*len(shoppers()); s++ {
+		luck := rand.New(rand.NewPCG(luck.Uint64(), uint64(s)))
+		shops.Go(func() {
+			for n := 0; !full.Load(); n++ {
+				w.shop(shopping, s, s.order(n), luck)
+			}
+		})
+	}
+
+	k := &killing{world: w}
+	k.wait(t, death{after: time.Duration(luck.Int64N(int64(loadTime)))})
+	for range minKills + luck.IntN(maxKills-minKills+1) - 1 {
+		if luck.IntN(100) < down {
+			time.Sleep(time.Duration(luck.Int64N(int64(downTime))))
+		}
+		d := drawDeath(luck)
+		w.purser.spawn(t, d.at)
+		k.wait(t, d)
+	}
+	full.Store(true)
+	late := time.AfterFunc(finishTime, over)
+	defer late.Stop()
+	for range luck.IntN(3) {
+		d := drawLateDeath(luck)
+		w.purser.spawn(t, d.at)
+		k.wait(t, d)
+	}
+	if !w.purser.start(t, "") {
+		t.Fatal("purser died at the end")
+	}
+	shops.Wait()
+	n, more := w.audit(t)
+	w.report(t, append(k.found, more...))
+	if t.Failed() {
+		t.Logf("killed at %v", k.story)
+	}
+
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	all.runs++
+	if t.Failed() {
+		all.failed++
+	}
+	all.inside, all.outside = all.inside+k.inside, all.outside+k.outside
+	all.unrecorded += len(k.found)
+	all.payments, all.transfers = all.payments+n.payments, all.transfers+n.transfers
+	all.doubles, all.lost, all.open = all.doubles+n.doubles, all.lost+n.lost, all.open+n.open
+	if *runs > 50 && all.runs%10 == 0 {
+		fmt.Println(all)
+	}
+}
+
+// killing is how a purser died so far, and what was found then.
+type killing struct {
+	world           *world
+	inside, outside int
+	story           []death
+	found           []hostile.Finding
+}
+
+// wait lets a purser die as it was drawn, and looks at what it left.
+func (k *killing) wait(t *testing.T, d death) {
+	t.Helper()
+	if k.world.purser.dies(t, d.after) {
+		k.inside++
+	} else {
+		k.world.purser.kill()
+		k.outside++
+	}
+	k.story = append(k.story, d)
+	k.found = append(k.found, k.world.autopsy(t)...)
+}
+
+// shop has a customer ask for one order.
+func (w *world) shop(ctx context.Context, s shopper, o hostile.Order, luck *rand.Rand) {
+	switch n := luck.IntN(100); {
+	case n < dropped:
+		w.buy(ctx, s.door(), o)
+		return
+	case n < dropped+cutOff && s.keyed():
+		once, cancel := context.WithTimeout(ctx, time.Duration(luck.IntN(800))*time.Millisecond)
+		w.buy(once, s.door(), o)
+		cancel()
+	}
+	w.insist(ctx, s.door(), o, time.Now().Add(finishTime))
+}
