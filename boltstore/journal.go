@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -22,7 +21,7 @@ func (d *DB) Begin(ctx context.Context, want *pay.Begin) (pay.Begun, error) {
 	o := &op{}
 	o.run = func(b *batch) (err error) {
 		var changes []pay.CounterChange
-		begun, changes, err = want.Decide(view{b, d.nonceOf})
+		begun, changes, err = want.Decide(view{b, d.noncesOf})
 		if err != nil || !begun.Leased() {
 			return err
 		}
@@ -244,12 +243,7 @@ func (b *batch) lapse(id string) error {
 // view is a batch as pay.BeginView.
 type view struct {
 	*batch
-	nonce func(keyID, idempotencyKey string, attempt uint64) x402.Nonce
-}
-
-// nonceOf derives the nonce of an attempt.
-func (d *DB) nonceOf(keyID, idempotencyKey string, attempt uint64) x402.Nonce {
-	return d.vault.Derive("payment-nonce", keyID, idempotencyKey, strconv.FormatUint(attempt, 10))
+	nonces func(keyID, idempotencyKey string) nonces
 }
 
 func (v view) ByIdempotencyKey(keyID, idempotencyKey string) (p *pay.Payment, err error) {

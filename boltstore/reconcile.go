@@ -312,19 +312,25 @@ func (v view) Attempts(keyID, idempotencyKey string) (n uint64, err error) {
 	return n, err
 }
 
-func (v view) AnyReconciled() (bool, error) {
-	n, err := labelCount(v.tx, "reconciled")
-	return n > 0, err
-}
-
-func (v view) Reconciled(nonce x402.Nonce) (p *pay.Payment, err error) {
-	prefix := within(string(nonce[:]))
-	if k, _ := v.tx.Bucket(noncesBucket).Cursor().Seek(prefix); bytes.HasPrefix(k, prefix) {
-		return v.load(string(k[len(prefix):]))
+func (v view) Reconciled(keyID, idempotencyKey string) (p *pay.Payment, attempt uint64, err error) {
+	s := v.nonces(keyID, idempotencyKey)
+	c := v.tx.Bucket(noncesBucket).Cursor()
+	for k, _ := c.Seek(s.prefix()); bytes.HasPrefix(k, s.prefix()); k, _ = c.Next() {
+		if len(k) <= len(x402.Nonce{}) {
+			return nil, 0, errors.New("a reconciled payment without its nonce")
+		}
+		n, ok := s.attempt(x402.Nonce(k))
+		if !ok || n <= attempt {
+			continue
+		}
+		if p, err = v.load(string(k[len(x402.Nonce{})+1:])); err != nil {
+			return nil, 0, err
+		}
+		attempt = n
 	}
-	return nil, nil
+	return p, attempt, nil
 }
 
 func (v view) Nonce(keyID, idempotencyKey string, attempt uint64) x402.Nonce {
-	return v.nonce(keyID, idempotencyKey, attempt)
+	return v.nonces(keyID, idempotencyKey).nonce(attempt)
 }

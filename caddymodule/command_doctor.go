@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"strings"
@@ -119,8 +120,14 @@ func examine(c *cobra.Command) (status int, err error) {
 	if err != nil {
 		return doctorUnmade, err
 	}
-	ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
+	// A terminal that is closed, or a pipe whose reader has seen enough, would end this process at once, and leave the
+	// scratch purser and its folder.
+	ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
+	signal.Ignore(syscall.SIGPIPE)
+	ctx, unheard := context.WithCancelCause(ctx)
+	defer unheard(nil)
+	c.SetOut(readers{c.OutOrStdout(), unheard})
 	ctx, cancel := context.WithTimeoutCause(ctx, f.timeout, fmt.Errorf("over the time limit of %s", f.timeout))
 	defer cancel()
 	o := doctor.Options{Program: program, Config: config, Environ: os.Environ(), Only: f.only, More: f.all}
@@ -143,6 +150,20 @@ func examine(c *cobra.Command) (status int, err error) {
 		return doctorUnmade, err
 	}
 	return 0, nil
+}
+
+// readers is a writer that tells when nobody reads what is written.
+type readers struct {
+	io.Writer
+	not context.CancelCauseFunc
+}
+
+func (r readers) Write(b []byte) (int, error) {
+	n, err := r.Writer.Write(b)
+	if err != nil {
+		r.not(err)
+	}
+	return n, err
 }
 
 // tellOf prints what happens as it does; on a terminal also how far it is. finish takes that away.

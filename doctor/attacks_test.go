@@ -72,6 +72,23 @@ func TestChosen(t *testing.T) {
 	}
 }
 
+// Of a purser that has ended by itself nothing is said to hold.
+func TestNothingHoldsOfWhatIsNotThere(t *testing.T) {
+	t.Parallel()
+	done := make(chan struct{})
+	close(done)
+	main := &purser{setup: &setup{}, done: done}
+	e := &examination{world: &world{pursers: []*purser{main}}, main: main}
+	for _, a := range attacks(false) {
+		if !a.last {
+			continue
+		}
+		if f := e.attack(t.Context(), a); f.Result != Unmade {
+			t.Errorf("%s: %s %s", a.name, f.Result, f.Says)
+		}
+	}
+}
+
 // Orders cost at least what they are for, and little more.
 func TestOrder(t *testing.T) {
 	t.Parallel()

@@ -23,6 +23,9 @@ func bookAttacks() []attack {
 
 // compare waits until the books of everybody are the ledger's, and nothing is open.
 func compare(ctx context.Context, e *examination) (outcome, error) {
+	if err := e.lives(); err != nil {
+		return outcome{}, err
+	}
 	everybody := e.customers()
 	stories, errs := make([][]string, len(everybody)), make([]error, len(everybody))
 	payments, transfers := make([]int, len(everybody)), make([]int, len(everybody))
@@ -54,6 +57,9 @@ func compare(ctx context.Context, e *examination) (outcome, error) {
 
 // checked has purser check the databases of all that were attacked.
 func checked(ctx context.Context, e *examination) (outcome, error) {
+	if err := e.lives(); err != nil {
+		return outcome{}, err
+	}
 	var story []string
 	n := 0
 	for _, p := range e.running() {

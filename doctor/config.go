@@ -264,6 +264,7 @@ func (s *setup) servers(app object, port func() (int, error)) error {
 	servers := child(app, "servers")
 	serves := map[string]string{} // handler → server
 	var was []string
+	others := 0
 	for name, one := range servers {
 		server, ok := one.(object)
 		if !ok {
@@ -271,11 +272,14 @@ func (s *setup) servers(app object, port func() (int, error)) error {
 		}
 		mine := false
 		walk(server, func(o object) {
-			delete(o, "health_checks") // of upstreams, which are the user's
+			delete(o, "spool_dir")
 			switch handler := text(o, "handler"); handler {
 			case upstreamDoor:
 				delete(o, "to")
 				mine = true
+			case "reverse_proxy":
+				withoutService(o)
+				others++
 			case proxyHandler, apiHandler:
 				if old, found := serves[handler]; !found || name < old {
 					serves[handler] = name
@@ -316,6 +320,9 @@ func (s *setup) servers(app object, port func() (int, error)) error {
 		}
 		s.listeners = append(s.listeners, at[name])
 	}
+	if others > 0 {
+		s.changed("other services", "none: not asked who may come in, nor passed anything on", fmt.Sprintf("%d reverse_proxy", others))
+	}
 	slices.Sort(was)
 	s.changed("listeners", "127.0.0.1, on free ports", strings.Join(was, " "))
 	s.api = at[serves[apiHandler]]
@@ -323,6 +330,18 @@ func (s *setup) servers(app object, port func() (int, error)) error {
 		s.proxy = at[name]
 	}
 	return nil
+}
+
+// withoutService replaces a handler that asks a service of the user's, maybe with a secret. What goes on after an answer,
+// as forward_auth does, goes on without one.
+func withoutService(handler object) {
+	_, goesOn := handler["handle_response"]
+	clear(handler)
+	if goesOn {
+		handler["handler"] = "subroute"
+	} else {
+		handler["handler"], handler["status_code"] = "static_response", 502
+	}
 }
 
 // forAnyName drops the names of sites: they are asked for by their addresses here.

@@ -33,7 +33,7 @@ const realConfig = `{
 					"tls_connection_policies": [{}],
 					"read_header_timeout": 12345678901234567,
 					"routes": [{"match": [{"host": ["REAL.example.com"]}], "handle": [{"handler": "subroute", "routes": [
-						{"match": [{"path": ["/x"], "host": ["inner.example.com"]}], "handle": [{"handler": "purser_proxy", "allow_addresses": ["{env.OFFICE}", "fd00::/8"], "ports": "443"}]},
+						{"match": [{"path": ["/x"], "host": ["inner.example.com"]}], "handle": [{"handler": "purser_proxy", "allow_addresses": ["{env.OFFICE}", "fd00::/8"], "ports": "443", "spool_dir": "/srv/REAL"}]},
 						{"handle": [{"handler": "purser_api", "key_rate": 7}]}
 					]}]}]
 				},
@@ -41,7 +41,9 @@ const realConfig = `{
 					"listen": ["0.0.0.0:8406"],
 					"routes": [{"handle": [
 						{"handler": "purser_upstream", "to": "https://REAL.example.com"},
-						{"handler": "reverse_proxy", "health_checks": {"active": {"uri": "/REAL"}}}
+						{"handler": "reverse_proxy", "upstreams": [{"dial": "REAL:80"}], "headers": {"request": {"set": {"Authorization": ["REAL"]}}},
+							"handle_response": [{"match": {"status_code": [2]}}]},
+						{"handler": "reverse_proxy", "upstreams": [{"dial": "REAL:80"}], "health_checks": {"active": {"uri": "/REAL"}}}
 					]}]
 				}
 			}

@@ -192,6 +192,14 @@ func (e *examination) running() (list []*purser) {
 	return list
 }
 
+// lives is an error if the purser that most attacks are made on has ended by itself: nothing can be said of it then.
+func (e *examination) lives() error {
+	if !slices.Contains(e.running(), e.main) {
+		return fmt.Errorf("the scratch purser has ended; it said:\n%s", e.main.log.last())
+	}
+	return nil
+}
+
 // customers are those of the pursers that are still there.
 func (e *examination) customers() (list []*player) {
 	for _, p := range e.running() {

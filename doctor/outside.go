@@ -380,6 +380,9 @@ func adminEndpoint(_ context.Context, e *examination) (outcome, error) {
 var inHeader = regexp.MustCompile(`eyJ[A-Za-z0-9+/]{200,}={0,2}`)
 
 func secretsInLogs(_ context.Context, e *examination) (outcome, error) {
+	if err := e.lives(); err != nil {
+		return outcome{}, err
+	}
 	var story []string
 	size := 0
 	for _, p := range e.running() {

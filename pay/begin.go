@@ -45,8 +45,11 @@ type Begin struct {
 	Declined error
 
 	// Place is the monthly place; Limits are the other reservations, checked in order.
-	Place   Limit
-	Limits  []Limit
+	Place  Limit
+	Limits []Limit
+	// Revival bounds the monthly place that a doubted payment takes again when it is driven
+	// on; Place does, if it has a bound.
+	Revival Limit
 	attempt uint64 // the next one under the idempotency key; found by Decide
 
 	// MaxUnanswered bounds the host's open, unanswered payments; zero: no bound.
@@ -103,10 +106,10 @@ type BeginView interface {
 	Nonce(keyID, idempotencyKey string, attempt uint64) x402.Nonce
 	// Restored is what is to be reconciled, nil for nothing: see [Reconciler].
 	Restored() (*Restore, error)
-	// AnyReconciled reports whether there are payments that are [Payment.Reconciled], and
-	// Reconciled finds the one with a nonce, or nil.
-	AnyReconciled() (bool, error)
-	Reconciled(nonce x402.Nonce) (*Payment, error)
+	// Reconciled finds the payment that is [Payment.Reconciled] and has the Nonce of an
+	// attempt under an idempotency key, of several the last attempt; nil and 0: none. The
+	// number of attempts is not bounded, and must not matter to its cost.
+	Reconciled(keyID, idempotencyKey string) (p *Payment, attempt uint64, err error)
 }
 
 // Decide finds what the call gets. When Begun.Leased, the store writes the payment and
@@ -174,6 +177,9 @@ func (b *Begin) revive(v BeginView, begun Begun) (Begun, []CounterChange, error)
 	for _, r := range p.Reservations {
 		if r.Released && r.Release == ReleasePlace {
 			place := b.Place
+			if place.Max == nil {
+				place = b.Revival
+			}
 			place.Reservation = r
 			if err := check(v, place); err != nil {
 				return Begun{}, nil, err

@@ -2,6 +2,7 @@ package pay_test
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"maps"
 	"slices"
@@ -31,6 +32,8 @@ type memStore struct {
 	world    string
 	down     bool // Begin and Record fail with ErrUnavailable
 	restore  *pay.Restore
+	// mostFound is the most that one step of reconciling brought.
+	mostFound int
 }
 
 func newMemStore() *memStore {
@@ -234,20 +237,19 @@ func (v memView) Attempts(keyID, key string) (n uint64, err error) {
 }
 
 func (v memView) Nonce(keyID, key string, attempt uint64) x402.Nonce {
-	return x402.Nonce(pay.HashOf(keyID, key, fmt.Sprint(attempt)))
+	n := x402.Nonce(pay.HashOf(keyID, key))
+	binary.BigEndian.PutUint64(n[:], attempt)
+	return n
 }
 
-func (v memView) AnyReconciled() (bool, error) {
-	return slices.ContainsFunc(v.sorted(), func(p *pay.Payment) bool { return p.Reconciled }), nil
-}
-
-func (v memView) Reconciled(n x402.Nonce) (*pay.Payment, error) {
+func (v memView) Reconciled(keyID, key string) (last *pay.Payment, attempt uint64, err error) {
 	for _, p := range v.payments {
-		if p.Reconciled && p.Authorization.Nonce == n {
-			return p.Clone(), nil
+		n := binary.BigEndian.Uint64(p.Authorization.Nonce[:])
+		if p.Reconciled && n > attempt && p.Authorization.Nonce == v.Nonce(keyID, key, n) {
+			last, attempt = p.Clone(), n
 		}
 	}
-	return nil, nil
+	return last, attempt, nil
 }
 
 func (v memView) Counter(c pay.Counter) (x402.Amount, error) { return v.counters[c], nil }
@@ -463,6 +465,7 @@ func (m *memStore) Restored(context.Context) (*pay.Restore, error) {
 
 func (m *memStore) Reconcile(_ context.Context, s pay.ReconcileStep) (booked []*pay.Payment, err error) {
 	defer m.lock()()
+	m.mostFound = max(m.mostFound, len(s.Found))
 	if m.restore == nil {
 		return nil, pay.ErrNotReconciling
 	}

@@ -115,14 +115,14 @@ func (p *Payer) open(ctx context.Context, r Request) (*Attempt, error) {
 // is busy and the call has to wait.
 func (p *Payer) try(ctx context.Context, r Request) (*Attempt, Begun, error) {
 	b, c, err := p.propose(ctx, r)
-	if err != nil {
-		return nil, Begun{}, err
-	}
 	defer func() {
 		if c.giveBack != nil {
 			c.giveBack()
 		}
 	}()
+	if err != nil {
+		return nil, Begun{}, err
+	}
 	if ctx.Err() != nil {
 		return nil, Begun{}, ErrCallerGone
 	}
@@ -187,7 +187,8 @@ func (p *Payer) try(ctx context.Context, r Request) (*Attempt, Begun, error) {
 	return a, begun, nil
 }
 
-// propose builds the journal operation for a call.
+// propose builds the journal operation for a call. What the choice gives back is to be given
+// back after an error too.
 func (p *Payer) propose(ctx context.Context, r Request) (*Begin, choice, error) {
 	b := &Begin{
 		Owner: p.owner, KeyID: r.Key.ID, IdempotencyKey: r.IdempotencyKey, Again: r.Again,
@@ -210,7 +211,9 @@ func (p *Payer) propose(ctx context.Context, r Request) (*Begin, choice, error) 
 			return nil, choice{}, declined
 		}
 		b.identify(r, terms)
-		return b, c, nil
+		var err error
+		b.Revival, err = p.place(ctx, r.Key, p.now().UTC())
+		return b, c, err
 	}
 	terms := termsOf(r.Settlement, c.network, c.asset, c.requirement)
 	b.identify(r, terms)
@@ -224,13 +227,13 @@ func (p *Payer) propose(ctx context.Context, r Request) (*Begin, choice, error) 
 	now := p.now().UTC()
 	var err error
 	if b.Place, err = p.place(ctx, r.Key, now); err != nil {
-		return nil, choice{}, err
+		return nil, c, err
 	}
 	if b.Declined != nil {
 		return b, c, nil
 	}
 	if b.New, err = p.row(r, c, terms, now); err != nil {
-		return nil, choice{}, err
+		return nil, c, err
 	}
 	b.New.Fingerprint, b.New.Identity = b.Fingerprint, b.Identity
 	n, sum := PendingCounters(r.Key.ID)

@@ -19,14 +19,22 @@ const (
 	// reconcileTime is when a look takes no further blocks; what is left comes at once, after
 	// the store was asked again.
 	reconcileTime = 20 * time.Second
+	// reconcileRetry is when what the RPC has refused is asked again, once.
+	reconcileRetry = 250 * time.Millisecond
 	// reconcileMargin is how far our clock may have been ahead of the chain's when a backup
 	// was taken without asking for its block.
 	reconcileMargin = 30 * time.Minute
 	// reconcileOverlap is how many blocks are read again each time: an RPC of several machines
 	// may have asked one that was behind, and had nothing to say of the newest ones.
 	reconcileOverlap = 150
-	// reconcileChunk is the most blocks that one step takes.
+	// reconcileChunk is the most blocks that one step takes, and no more than one answer has:
+	// what was read is kept, also if the RPC refuses the next call.
 	reconcileChunk = 2000
+	// reconcileFound is how many payments are booked at once.
+	reconcileFound = 200
+	// reconcileWiden is after how many answers the RPC is asked for more blocks at once: what
+	// it refused may have been the moment, and not their number.
+	reconcileWiden = 16
 )
 
 // reconciling is what this process knows of reconciling beside the store.
@@ -34,6 +42,8 @@ type reconciling struct {
 	mu       sync.Mutex
 	networks map[string]NetworkReconciling
 	sizes    map[string]uint64 // how many blocks the RPC answers for, by network
+	answers  int               // since it was asked for more of them
+	goOn     map[string]uint64 // where a look goes on that did not come to its end, by network
 	told     string            // the last problem that was logged
 	seen     time.Time         // when this process looked first
 }
@@ -124,10 +134,8 @@ func (p *Payer) Reconcile(ctx context.Context) {
 		case behind:
 			continue
 		}
-		select {
-		case <-ctx.Done():
+		if !pause(ctx, reconcileEvery) {
 			return
-		case <-time.After(reconcileEvery):
 		}
 	}
 }
@@ -253,17 +261,40 @@ func (p *Payer) readOn(ctx context.Context, ledger Ledger, r *Restore, n x402.Ne
 	}
 	_, target := p.reconcileUntil(r)
 	from := max(s.First, s.Next-min(s.Next, reconcileOverlap))
-	started := time.Now()
+	if at := p.goOnAt(n.Name, 0); at > from && at <= s.Next {
+		from = at
+	}
+	defer func() {
+		if from+reconcileOverlap > safe.Number { // the newest ones are read again
+			from = 0
+		}
+		p.goOnAt(n.Name, from)
+	}()
+	started, failed := time.Now(), uint64(0)
 	for from <= safe.Number && time.Since(started) < reconcileTime {
 		through, err := p.readBlocks(ctx, ledger, r, n, wallets, s, from)
-		if err != nil {
+		switch {
+		case err == nil:
+			from = through + 1
+		case failed == from || !pause(ctx, reconcileRetry):
 			return err
+		default:
+			failed = from
 		}
-		from = through + 1
 	}
 	// An RPC that is further back than what is read again proves nothing.
 	s.Done = from == safe.Number+1 && !safe.Time.Before(target)
 	return nil
+}
+
+// pause waits, and reports whether ctx has not ended.
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
 }
 
 // firstBlock is where what the backup does not know begins.
@@ -294,6 +325,9 @@ func (p *Payer) readBlocks(ctx context.Context, ledger Ledger, r *Restore, n x40
 	}
 	addresses := slices.SortedFunc(maps.Keys(byAddress), func(a, b x402.Address) int { return slices.Compare(a[:], b[:]) })
 	through := min(from+reconcileChunk-1, s.Safe.Number)
+	if size := p.scanSize(n.Name, 0); size > 0 {
+		through = min(through, from+size-1)
+	}
 	step := ReconcileStep{Network: n.Name}
 	for _, a := range n.Assets {
 		for next := from; next <= through; {
@@ -336,9 +370,27 @@ func (p *Payer) scanSize(network string, size uint64) uint64 {
 		p.reconcile.sizes = map[string]uint64{}
 	}
 	if size > 0 {
+		if p.reconcile.answers++; p.reconcile.answers >= reconcileWiden {
+			p.reconcile.answers = 0
+			size = min(2*size, reconcileChunk)
+		}
 		p.reconcile.sizes[network] = size
 	}
 	return p.reconcile.sizes[network]
+}
+
+// goOnAt tells where the last look ended that did not come to its end, 0 for none, and
+// remembers where this one did: an RPC that refuses now and then would not let a look get
+// beyond the blocks that are read again. Called by one look at a time.
+func (p *Payer) goOnAt(network string, block uint64) (last uint64) {
+	p.reconcile.mu.Lock()
+	defer p.reconcile.mu.Unlock()
+	if p.reconcile.goOn == nil {
+		p.reconcile.goOn = map[string]uint64{}
+	}
+	last = p.reconcile.goOn[network]
+	p.reconcile.goOn[network] = block
+	return last
 }
 
 // sameChain holds the chain that an answer is from against the store's and the backup's.
@@ -360,13 +412,27 @@ func (p *Payer) book(ctx context.Context, r *Restore, step ReconcileStep, s *Net
 	if len(step.Found) == 0 && len(step.Strange) == 0 && r.Scans[step.Network] == step.Scan {
 		return nil
 	}
+	for len(step.Found) > reconcileFound { // the last part says that all is read
+		part := ReconcileStep{Network: step.Network, Scan: s.Scan, Found: step.Found[:reconcileFound]}
+		if err := p.bookPart(ctx, r, part); err != nil {
+			return err
+		}
+		step.Found = step.Found[reconcileFound:]
+	}
+	if err := p.bookPart(ctx, r, step); err != nil {
+		return err
+	}
+	s.Scan = step.Scan
+	return nil
+}
+
+func (p *Payer) bookPart(ctx context.Context, r *Restore, step ReconcileStep) error {
 	write, cancel := detached(ctx)
 	defer cancel()
 	booked, err := p.store.Reconcile(write, step)
 	if err != nil {
 		return fmt.Errorf("booking what the chain tells: %w", err)
 	}
-	s.Scan = step.Scan
 	for _, text := range step.Strange {
 		if !r.knows(text) {
 			p.log.Error("reconciling: not booked", "what", text)

@@ -61,10 +61,13 @@ func (p *Payer) RecoverOnce(ctx context.Context) (int, error) {
 	if due, err = p.openFirst(ctx, due, now); err != nil {
 		return 0, err
 	}
-	due = slices.DeleteFunc(due, func(row *Payment) bool {
-		return row.Lease.Live(now) || row.Lease.Owner != "" && p.held(row.ID)
-	})
+	due = slices.DeleteFunc(due, func(row *Payment) bool { return p.beingSent(row, now) })
 	return p.recoverAll(ctx, due)
+}
+
+// beingSent: somebody has the payment in hand, whom recovery leaves alone.
+func (p *Payer) beingSent(row *Payment, now time.Time) bool {
+	return row.Lease.Live(now) || row.Lease.Owner != "" && p.held(row.ID)
 }
 
 // recoverAll looks at payments, several at a time, until recoverTime is over or the

@@ -3,7 +3,6 @@ package pay
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 )
 
@@ -12,19 +11,29 @@ const openPage = 500
 
 // openFirst puts the open payments that are due in front, when more is due than a batch has room
 // for: they hold money back, while a settled payment only waits to be confirmed. Under sustained
-// load there may be a long queue of those.
+// load there may be a long queue of those. Of the open ones the longest due come first, so that
+// newer ones do not hold them up for ever.
 func (p *Payer) openFirst(ctx context.Context, due []*Payment, now time.Time) ([]*Payment, error) {
 	if len(due) < recoverBatch {
 		return due, nil
 	}
-	var first []*Payment
+	var first, others []*Payment
+	listed := map[string]bool{}
+	for _, row := range due {
+		switch {
+		case row.State != Open:
+			others = append(others, row)
+		case !p.beingSent(row, now): // those would fill the batch
+			first, listed[row.ID] = append(first, row), true
+		}
+	}
 	for q := (LabelQuery{Label: string(Open), Limit: openPage}); len(first) < recoverBatch; {
 		page, err := p.store.AllPayments(ctx, q)
 		if err != nil {
 			return nil, fmt.Errorf("listing open payments: %w", err)
 		}
 		for _, row := range page {
-			if !row.Check.IsZero() && !row.Check.After(now) {
+			if !row.Check.IsZero() && !row.Check.After(now) && !listed[row.ID] && !p.beingSent(row, now) {
 				first = append(first, row)
 			}
 		}
@@ -33,6 +42,5 @@ func (p *Payer) openFirst(ctx context.Context, due []*Payment, now time.Time) ([
 		}
 		q.Before = page[len(page)-1].ID
 	}
-	due = slices.DeleteFunc(due, func(row *Payment) bool { return row.State == Open })
-	return append(first, due...), nil
+	return append(first, others...), nil
 }

@@ -1,24 +1,12 @@
 package pay
 
-import (
-	"errors"
-
-	"github.com/purserpay/purser/x402"
-)
+import "github.com/purserpay/purser/x402"
 
 // The nonce of a payment under an idempotency key is derived from the key and the number of
 // the attempt, with a secret of the store. Where the books are lost and a backup takes their
 // place, the repeat of a request has the nonce again that the chain knows it by: the payment
 // is recognized, or, if nobody has reconciled the books, the token refuses to move the money
 // twice.
-
-const (
-	// lookAhead is how far behind the last attempt in the books the chain's may be: those
-	// between moved nothing, so that neither knows them.
-	lookAhead = 64
-	// maxAhead bounds what one call looks up.
-	maxAhead = 1024
-)
 
 // attempts is what the sequence of an idempotency key says.
 type attempts struct {
@@ -33,22 +21,14 @@ func sequence(v BeginView, keyID, idempotencyKey string) (a attempts, err error)
 	if err != nil {
 		return a, err
 	}
-	a.next = last + 1
-	if any, err := v.AnyReconciled(); err != nil || !any {
+	p, number, err := v.Reconciled(keyID, idempotencyKey)
+	if err != nil {
 		return a, err
 	}
-	for n := a.next; n < a.next+lookAhead; n++ {
-		if n > last+maxAhead {
-			return a, errors.New("the chain knows too many attempts of one idempotency key")
-		}
-		p, err := v.Reconciled(v.Nonce(keyID, idempotencyKey, n))
-		if err != nil {
-			return a, err
-		}
-		if p != nil {
-			a.last, a.next = p, n+1
-		}
+	if number > last {
+		a.last = p
 	}
+	a.next = max(last, number) + 1
 	return a, nil
 }
 

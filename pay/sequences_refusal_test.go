@@ -157,3 +157,21 @@ func TestRefusalWithoutAnRPC(t *testing.T) {
 		}
 	}
 }
+
+// A refused payment is driven on within the month's count, also when its wallet is gone.
+func TestRefusalIsDrivenOnWithinTheMonthWithoutItsWallet(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	place := pay.PlaceCounter(w.key.Owner(), w.chain.clock())
+	p, r := w.refused("order-1")
+	gone := w.chain.clock()
+	w.store.wallets[0].Deleted = &gone
+	w.store.counters[place] = x402.NewAmount(3000)
+	if _, err := w.payer.Pay(context.Background(), r); !errors.Is(err, pay.ErrQuota) || w.chain.moves() != 0 {
+		t.Errorf("got %v, %d moves", err, w.chain.moves())
+	}
+	w.store.counters[place] = x402.NewAmount(2999)
+	if got := w.mustPay(r); got.ID != p.ID || w.placeCount() != "3000" {
+		t.Errorf("payment %s of %s, place %s", got.ID, p.ID, w.placeCount())
+	}
+}

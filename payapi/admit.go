@@ -7,7 +7,6 @@ import (
 	"math"
 	"net/http"
 	"net/netip"
-	"os"
 	"sync/atomic"
 	"time"
 
@@ -144,7 +143,7 @@ func (b *incoming) Read(p []byte) (int, error) {
 			return 0, errNoRoom
 		}
 	}
-	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+	if errors.Is(err, io.EOF) { // of a body that ends otherwise the server may still wait for the rest
 		b.over = true
 		_ = b.deadline(time.Time{})
 	}

@@ -280,3 +280,19 @@ func (d *deadlines) SetReadDeadline(t time.Time) error {
 	*d.set = append(*d.set, t)
 	return nil
 }
+
+// A body that is too large is not waited for: its sender gets the answer, and the connection does not stay.
+func TestRestOfATooLargeBody(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c := w.raw()
+	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+	_, err := fmt.Fprintf(c, "POST /api-keys HTTP/1.1\r\nHost: %s\r\nContent-Length: %d\r\n\r\n%s", c.RemoteAddr(), 1<<20+1000, strings.Repeat(" ", 1<<20+1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := io.ReadAll(c) // until it is closed
+	if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 413 ") {
+		t.Errorf("%q %v", answer, err)
+	}
+}

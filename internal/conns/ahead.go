@@ -57,19 +57,22 @@ func (c *Ahead) CloseWrite() error {
 }
 
 func (c *Ahead) Read(p []byte) (int, error) {
-	watching := len(p) == 1 && !c.timed.Load() && !c.plain.Load()
-	if len(c.kept) > 0 && !watching {
+	if len(c.kept) > 0 && !c.watching(p) {
 		return c.take(p), nil
 	}
 	if len(c.kept) == 0 {
 		n, err := c.Conn.Read(p)
-		if !watching || err != nil || n == 0 {
+		// Asked only now: a body's deadline is lifted a moment after the watch behind it has begun.
+		if err != nil || n == 0 || !c.watching(p) {
 			return n, err
 		}
 		c.kept = append(c.kept, p[0])
 	}
 	return c.watch(p)
 }
+
+// watching reports whether a read is the one that notices that the client leaves.
+func (c *Ahead) watching(p []byte) bool { return len(p) == 1 && !c.timed.Load() && !c.plain.Load() }
 
 // watch reads on until it is broken off, with a deadline in the past, or the client is gone.
 func (c *Ahead) watch(p []byte) (int, error) {

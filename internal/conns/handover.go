@@ -159,7 +159,7 @@ func (t *tracked) noted(p []byte, err error, watching bool) (gone bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.reading = false
-	if len(p) > 0 && (t.quiet || watching || t.gone) {
+	if len(p) > 0 && (t.quiet || watching || t.gone) && (!t.mixed || t.gone) {
 		t.read = t.read || t.quiet
 		if t.taken = append(t.taken, p...); len(t.taken) > maxTaken || bytes.HasPrefix(t.taken, []byte("PRI ")) {
 			t.mixed = true // too much, or HTTP/2

@@ -122,8 +122,15 @@ func (p *Places) accept(s *socket, addr net.Addr) {
 	defer close(s.done)
 	for {
 		c, err := s.Accept()
-		if err == nil {
+		switch {
+		case err == nil && s.plain:
 			p.deliver(s, addr, c)
+			continue
+		case err == nil: // another wrapper may read a header of its own for the address, as long as that takes
+			go func() {
+				_ = c.RemoteAddr()
+				p.deliver(s, addr, c)
+			}()
 			continue
 		}
 		if temporary, ok := err.(interface{ Temporary() bool }); ok && temporary.Temporary() {

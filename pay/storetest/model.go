@@ -96,9 +96,7 @@ func (m *model) Attempts(keyID, idempotencyKey string) (n uint64, err error) {
 
 func (m *model) Nonce(string, string, uint64) x402.Nonce { return m.nonce }
 
-func (m *model) AnyReconciled() (bool, error) { return false, nil }
-
-func (m *model) Reconciled(x402.Nonce) (*pay.Payment, error) { return nil, nil }
+func (m *model) Reconciled(string, string) (*pay.Payment, uint64, error) { return nil, 0, nil }
 
 func (m *model) count(changes []pay.CounterChange) {
 	for _, c := range changes {

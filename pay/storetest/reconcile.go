@@ -227,6 +227,22 @@ var reconcileTests = map[string]func(*fixture){
 		f.must(err)
 		f.same("accepted", r.Accepted, &pay.Acceptance{At: noon, By: "ops"})
 	},
+	"restored: repeats of what is found after many attempts": func(f *fixture) {
+		k := f.key()
+		b := under(want(k, noon), "order 1")
+		f.attempt(b, 0)
+		lost := f.lostAttempts(b, 150)
+		f.finds(2, onChain(k, "lost", lost[140]), onChain(k, "before", lost[9]))
+		f.ended()
+		repeat := again(b, noon.Add(soon))
+		repeat.Terms = repeat.New.Terms
+		if p := f.begin(repeat, pay.Stored); p.Authorization.Nonce != lost[140] {
+			f.Fatalf("served by %s", text(p))
+		}
+		for _, other := range []*pay.Begin{under(want(k, noon), "order 2"), under(want(f.key(), noon), "order 1")} {
+			f.same("attempt", f.begin(other, pay.Created).Attempt, 1)
+		}
+	},
 	"restored: repeats of what is found": func(f *fixture) {
 		k := f.key()
 		b := under(want(k, noon), "order 1")

@@ -1,0 +1,153 @@
+package conns
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+)
+
+// The watch behind a body begins when the body ends, and the body's deadline is lifted only then: it is a watch all the
+// same.
+func TestWatchBeginsWithTheBodysDeadline(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	client := dial(t, l.Addr().String())
+	inner, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = inner.Close() }()
+	reading := &reads{Conn: inner, begun: make(chan struct{}, 10)}
+	c := NewAhead(reading)
+	_ = c.SetReadDeadline(time.Now().Add(time.Minute))
+	done := make(chan error, 1)
+	go func() {
+		_, err := c.Read(make([]byte, 1))
+		done <- err
+	}()
+	<-reading.begun
+	_ = c.SetReadDeadline(time.Time{})
+	send(t, client, "\r\n")
+	select {
+	case err := <-done:
+		t.Fatalf("a line break ends the watch: %v", err)
+	case <-reading.begun: // it goes on
+	}
+	_ = client.Close()
+	if err := <-done; !errors.Is(err, io.EOF) {
+		t.Errorf("the client has left: %v", err)
+	}
+}
+
+// reads is a connection that tells when it is read.
+type reads struct {
+	net.Conn
+	begun chan struct{}
+}
+
+func (r *reads) Read(p []byte) (int, error) {
+	r.begun <- struct{}{}
+	return r.Conn.Read(p)
+}
+
+// Asking a connection that came through another wrapper for its address may wait for the client, as with the PROXY
+// protocol. Others do not wait for that.
+func TestAddressThatTakesLong(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := NewSet(Limits{})
+	server := &http.Server{
+		Handler:           http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") }),
+		ReadHeaderTimeout: time.Minute, ConnState: s.State,
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = server.Serve(s.Listen(headed{l}))
+	}()
+	defer func() { _, _ = server.Close(), <-done }()
+	for range 20 {
+		dial(t, l.Addr().String()) // and says nothing
+	}
+	c := dial(t, l.Addr().String())
+	send(t, c, "h"+get)
+	if got := answered(t, bufio.NewReader(c)); got != "ok" {
+		t.Errorf("%q", got)
+	}
+}
+
+// headed is a listener whose connections begin with a header of one byte, read for their address.
+type headed struct{ net.Listener }
+
+func (l headed) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	return &headedConn{Conn: c}, err
+}
+
+type headedConn struct {
+	net.Conn
+	header sync.Once
+}
+
+func (c *headedConn) RemoteAddr() net.Addr {
+	c.header.Do(func() { _, _ = c.Conn.Read(make([]byte, 1)) })
+	return c.Conn.RemoteAddr()
+}
+
+// Frames of HTTP/2 that come while no request is under way are of no use to another server, and are not collected.
+func TestNothingIsCollectedOfHTTP2(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := NewSet(Limits{})
+	server := &http.Server{Handler: http.NotFoundHandler(), ReadHeaderTimeout: time.Minute, ConnState: s.State, Protocols: new(http.Protocols)}
+	server.Protocols.SetUnencryptedHTTP2(true)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = server.Serve(s.Listen(l))
+	}()
+	defer func() { _, _ = server.Close(), <-done }()
+	c := dial(t, l.Addr().String())
+	send(t, c, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"+"\x00\x00\x00\x04\x00\x00\x00\x00\x00")
+	ping := "\x00\x00\x08\x06\x01\x00\x00\x00\x0012345678" // an answer to one, which gets none
+	for range 30_000 {
+		send(t, c, ping)
+	}
+	send(t, c, "\x00\x00\x08\x06\x00\x00\x00\x00\x00last.one")
+	for r := bufio.NewReader(c); ; { // until it is answered
+		header := make([]byte, 9)
+		if _, err := io.ReadFull(r, header); err != nil {
+			t.Fatal(err)
+		}
+		body := make([]byte, int(header[1])<<8|int(header[2]))
+		if _, err := io.ReadFull(r, body); err != nil {
+			t.Fatal(err)
+		}
+		if string(body) == "last.one" {
+			break
+		}
+	}
+	for _, one := range s.connections() {
+		one.mu.Lock()
+		n := len(one.taken)
+		one.mu.Unlock()
+		if n > maxTaken {
+			t.Errorf("%d bytes are kept", n)
+		}
+	}
+}
