@@ -7,7 +7,7 @@ VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev
 LDFLAGS  := -X github.com/purserpay/purser/caddymodule.buildVersion=$(VERSION)
 GOTEST   := $(GO) test -race -timeout 15m
 
-.PHONY: help build sandbox test test-go test-e2e e2e-deps lint fmt fuzz bench bench-go contracts contracts-check tools clean
+.PHONY: help build sandbox test test-go test-e2e e2e-deps kills soak lint fmt fuzz bench bench-go contracts contracts-check tools clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,8 +28,22 @@ test-go: ## unit, property and integration tests
 	$(GO) vet ./...
 	$(GOTEST) $$($(GO) list ./... | grep -v /e2e)
 
-test-e2e: e2e-deps build ## purser against the official packages and real clients
-	PURSER_BIN=$(CURDIR)/$(BIN)/purser PURSER_SANDBOX_BIN=$(CURDIR)/$(BIN)/purser-sandbox $(GOTEST) -count=1 ./e2e/...
+# One package at a time: each keeps all cores busy, and some watch the clock.
+test-e2e: e2e-deps build $(BIN)/purser-failpoints ## purser against the official packages, real clients, faults, kills and load
+	$(E2E) $(GOTEST) -p 1 -count=1 ./e2e/...
+
+E2E := PURSER_BIN=$(CURDIR)/$(BIN)/purser PURSER_SANDBOX_BIN=$(CURDIR)/$(BIN)/purser-sandbox PURSER_FAILPOINTS_BIN=$(CURDIR)/$(BIN)/purser-failpoints
+
+# A test build: it can be told to end itself, or to go without a protection.
+.PHONY: $(BIN)/purser-failpoints
+$(BIN)/purser-failpoints:
+	$(GO) build -tags failpoints -o $@ ./cmd/purser
+
+kills: build $(BIN)/purser-failpoints ## kill -9 under load, RUNS times; a double charge, a lost or an open payment fails
+	$(E2E) $(GO) test -count=1 -timeout 120m -v -run TestKilledAtRandom ./e2e/kills -kills.runs=$(or $(RUNS),100) -kills.parallel=24 $(if $(SEED),-kills.seed=$(SEED))
+
+soak: build ## full rate through all doors FOR an hour or as long as you like; memory, goroutines, latency and file must stay flat
+	$(E2E) $(GO) test -count=1 -timeout 0 -v -run 'TestSoak$$' ./e2e/soak -soak.for=$(or $(FOR),1h) -soak.json=$(or $(JSON),$(CURDIR)/soak.json)
 
 e2e-deps: e2e/peers/node_modules/.package-lock.json e2e/.venv/.done
 

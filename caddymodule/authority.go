@@ -1,10 +1,14 @@
 package caddymodule
 
 import (
+	"context"
 	"crypto"
+	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -40,6 +44,9 @@ func newAuthority(ctx caddy.Context) (*authority, error) {
 			return &authority{ca: ca}, nil
 		}
 	}
+	if err := mendAuthority(ctx, ctx.Storage()); err != nil {
+		return nil, fmt.Errorf("interception: %w", err)
+	}
 	install := false
 	ca := &caddypki.CA{Name: authorityID, InstallTrust: &install}
 	app := &caddypki.PKI{CAs: map[string]*caddypki.CA{authorityID: ca}}
@@ -51,6 +58,41 @@ func newAuthority(ctx caddy.Context) (*authority, error) {
 		return nil, fmt.Errorf("interception: %w", err)
 	}
 	return &authority{ca: ca}, nil
+}
+
+// files are Caddy's storage.
+type files interface {
+	Load(ctx context.Context, key string) ([]byte, error)
+	Delete(ctx context.Context, key string) error
+	Exists(ctx context.Context, key string) bool
+}
+
+// mendAuthority removes what a process left behind that ended while it was making certificates:
+// a certificate is stored before its key, and one without it, or with the one before, would keep
+// purser from ever starting again. The intermediate is then made anew, under the same root. A
+// root without its key is given up only as long as nothing was ever signed with it.
+func mendAuthority(ctx context.Context, storage files) error {
+	const folder = "pki/authorities/" + authorityID + "/"
+	certificate, err := storage.Load(ctx, folder+"intermediate.crt")
+	if errors.Is(err, fs.ErrNotExist) {
+		if storage.Exists(ctx, folder+"root.crt") && !storage.Exists(ctx, folder+"root.key") {
+			return storage.Delete(ctx, folder+"root.crt")
+		}
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("intermediate certificate: %w", err)
+	}
+	key, err := storage.Load(ctx, folder+"intermediate.key")
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("intermediate key: %w", err)
+	}
+	if err == nil {
+		if _, err = tls.X509KeyPair(certificate, key); err == nil {
+			return nil
+		}
+	}
+	return storage.Delete(ctx, folder+"intermediate.crt")
 }
 
 // issuer is what certificates are signed with now. It must be asked for each time: the

@@ -24,7 +24,8 @@ const (
 	// leave behind have the rest.
 	requestTime = 8 * time.Second
 	// exitTime is requestTime when the process ends. The servers have waited for their
-	// requests by then; what is left are tunnels, which may never end.
+	// requests by then, and for those inside intercepted connections (see drainWith); what
+	// is left are tunnels, which may never end.
 	exitTime = time.Second
 	// tenantKept is how long a tenant is remembered after its configuration was replaced:
 	// requests that its server had already accepted may still come.

@@ -138,7 +138,9 @@ func (h *Proxy) Provision(ctx caddy.Context) (err error) {
 		return err
 	}
 	h.server = siteOf(ctx)
-	h.app, err = attach(ctx, h)
+	if h.app, err = attach(ctx, h); err == nil && h.server != nil {
+		h.app.drainWith(h.server)
+	}
 	return err
 }
 

@@ -32,10 +32,13 @@ type inside struct {
 	once     sync.Once
 	retired  chan struct{} // closed when connections are to end
 	draining sync.WaitGroup
+
+	mu       sync.Mutex
+	sessions map[*session]struct{}
 }
 
 func newInside(handler http.Handler, idle time.Duration, log *slog.Logger) *inside {
-	i := &inside{handler: handler, idle: idle, log: log, retired: make(chan struct{})}
+	i := &inside{handler: handler, idle: idle, log: log, retired: make(chan struct{}), sessions: make(map[*session]struct{})}
 	i.http1 = i.newServer()
 	i.http2.Store(i.newServer())
 	return i

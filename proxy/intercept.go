@@ -54,6 +54,8 @@ var errClientGone = errors.New("the client has gone")
 // The upstream is dialled later, by the requests inside; so what it is not dialled for is
 // refused here only if that can be known before, and told inside otherwise.
 func (f *Forward) intercept(w http.ResponseWriter, r *http.Request, s *session) {
+	f.inside.add(s)
+	defer f.inside.remove(s)
 	defer s.wait()
 	defer s.tunnel.release()
 	if err := f.guard.foresee(s.host, s.port); err != nil {

@@ -221,6 +221,10 @@ func TestWebSocketInside(t *testing.T) {
 	w.forward.Retire()
 	w.forward.inside.draining.Wait()
 	echo()
+	if err := w.forward.Drain(bounded(t, 10*time.Second)); err != nil {
+		t.Errorf("a process that ends waits for it: %v", err)
+	}
+	echo()
 	if err := w.forward.Close(bounded(t, 50*time.Millisecond)); err == nil {
 		t.Error("not cut")
 	}

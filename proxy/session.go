@@ -126,6 +126,14 @@ func (s *session) wait() {
 	}
 }
 
+// busy reports whether a request is under way, or a payment that its client has left. A
+// connection that speaks another protocol by now is not.
+func (s *session) busy() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state == http.StateActive || s.serving > 0 && s.state != http.StateHijacked
+}
+
 // moved notes the server's view of the connection.
 func (s *session) moved(state http.ConnState) {
 	s.mu.Lock()

@@ -258,10 +258,10 @@ func (t *tracked) bequeath() {
 
 // deliver is called with mu held, when nobody reads.
 func (t *tracked) deliver() {
-	next := NewAhead(t.Ahead.Conn)
+	next := NewAhead(t.Conn)
 	// Line breaks behind a request belong to none.
-	next.kept = bytes.TrimLeft(slices.Concat(t.taken, t.Ahead.kept), "\r\n")
-	t.taken, t.Ahead.kept = nil, nil
+	next.kept = bytes.TrimLeft(slices.Concat(t.taken, t.kept), "\r\n")
+	t.taken, t.kept = nil, nil
 	_ = next.Conn.SetDeadline(time.Time{}) // the old server's
 	t.to.take(next)
 }

@@ -221,7 +221,7 @@ func (l *listener) giveUp() {
 		if heir != nil {
 			heir.take(c)
 		} else {
-			_ = c.Conn.Close()
+			_ = c.Close()
 		}
 	}
 }
@@ -273,7 +273,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		if t := l.admit(c); t != nil {
 			return t, nil
 		}
-		_ = c.Conn.Close()
+		_ = c.Close()
 		l.set.limits.Dropped()
 	}
 }
@@ -297,7 +297,7 @@ func (l *listener) Close() (err error) {
 		p.mu.Unlock()
 		close(l.closed)
 		if last {
-			if err = l.socket.Listener.Close(); l.socket.plain {
+			if err = l.socket.Close(); l.socket.plain {
 				<-l.socket.done
 			}
 		}

@@ -1,0 +1,54 @@
+package proxy
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Drain is for a process that ends. It refuses new tunnels, ends intercepted connections as
+// Retire does, and waits for the requests inside them until ctx ends: a server that shuts
+// down does not know of them, because it has given their connections away. It cuts nothing,
+// and does not wait for blind tunnels and upgraded connections, which may never end.
+func (f *Forward) Drain(ctx context.Context) error {
+	f.tunnels.shut()
+	f.Retire()
+	look := time.NewTicker(20 * time.Millisecond)
+	defer look.Stop()
+	for {
+		n := f.inside.busy()
+		if n == 0 {
+			return nil
+		}
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for the requests of %d intercepted connections: %w", n, ctx.Err())
+		}
+	}
+}
+
+// add makes an intercepted connection known until remove.
+func (i *inside) add(s *session) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.sessions[s] = struct{}{}
+}
+
+func (i *inside) remove(s *session) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	delete(i.sessions, s)
+}
+
+// busy is the number of connections with a request under way.
+func (i *inside) busy() (n int) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for s := range i.sessions {
+		if s.busy() {
+			n++
+		}
+	}
+	return n
+}
