@@ -1,0 +1,317 @@
+package soak
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// small is a purser with a few keys, in a world that does not fail by itself.
+type small struct {
+	*load
+	side key
+}
+
+// startSmall starts one whose configuration is edited.
+func startSmall(t *testing.T, validity time.Duration, keys int, edit ...string) *small {
+	t.Helper()
+	w := startWorld(t, validity)
+	w.calm.Store(true)
+	t.Cleanup(func() { // before the servers are closed, who would wait for those that are held
+		w.gates.Range(func(moment, _ any) bool { w.release(moment.(string)); return true })
+	})
+	p := newPurser(t, w)
+	p.edit(t, edit...)
+	p.start(t)
+	s := &small{side: p.newKey(t, w, 0)}
+	var all []key
+	for i := range keys {
+		all = append(all, p.newKey(t, w, i+1))
+	}
+	p.stop(t)
+	p.settings = append(p.settings, "PURSER_KEY="+s.side.secret)
+	p.start(t)
+	s.load = newLoad(t, w, p, all)
+	return s
+}
+
+// edit replaces parts of the configuration file, each by the one behind it, and returns the text.
+func (p *purser) edit(t *testing.T, pairs ...string) string {
+	t.Helper()
+	text, err := os.ReadFile(p.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(pairs); i += 2 {
+		if !strings.Contains(string(text), pairs[i]) {
+			t.Fatalf("no %q in the configuration", pairs[i])
+		}
+	}
+	edited := strings.NewReplacer(pairs...).Replace(string(text))
+	if err := os.WriteFile(p.config, []byte(edited), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return edited
+}
+
+// command runs one of purser's own commands and returns what it says.
+func (p *purser) command(t *testing.T, arguments ...string) (string, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, p.binary, arguments...)
+	cmd.Env, cmd.Dir = p.settings, p.dir
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// admin is the address of the admin endpoint.
+func (p *purser) admin() string { return "unix/" + filepath.Join(p.dir, "admin.sock") }
+
+// results collects how calls ended that are under way.
+type results struct {
+	all  sync.WaitGroup
+	mu   sync.Mutex
+	errs map[string]error
+}
+
+// start begins a call.
+func (r *results) start(name string, do func() error) {
+	r.all.Go(func() {
+		err := do()
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.errs == nil {
+			r.errs = map[string]error{}
+		}
+		r.errs[name] = err
+	})
+}
+
+// wait returns when all calls have ended. None may have failed, unless it is expected to.
+func (r *results) wait(t *testing.T, fails func(name string) bool) {
+	t.Helper()
+	r.all.Wait()
+	for name, err := range r.errs {
+		if (err != nil) != fails(name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func nobody(string) bool { return false }
+
+// inFlight has a payment in each stage, and something that takes long at each door. What it returns tells in which.
+func (s *small) inFlight(t *testing.T) *results {
+	t.Helper()
+	ctx, r, n := t.Context(), &results{}, uint64(0)
+	stage := func(moment string, calls map[string]func() error) {
+		g := s.world.hold(moment)
+		for name, do := range calls {
+			r.start(moment+": "+name, do)
+		}
+		g.waits(t, len(calls))
+		s.world.gates.Delete(moment) // for those that come later; who waits goes on waiting
+		s.world.gates.Store("held "+moment, g)
+	}
+	next := func() (k int, serial uint64) { n++; return int(n) % len(s.keys), n }
+	pay := func(more string) func() error {
+		k, serial := next()
+		return func() error { _, err := s.pay(ctx, k, serial, more); return err }
+	}
+	buy := func(c func() *http.Client, target func(uint64) string, paid bool) func() error {
+		k, serial := next()
+		return func() error {
+			client := c()
+			if client == nil {
+				client = s.proxied[k]
+			}
+			got, err := ask(ctx, client, http.MethodGet, target(serial), "")
+			return want(got, err, http.StatusOK, paid)
+		}
+	}
+	mine := func() *http.Client { return nil }
+	plain := func() *http.Client { return s.plain }
+	page := func(scheme, path string) func(uint64) string {
+		return func(serial uint64) string { return s.target(scheme, nameGood, path, serial) }
+	}
+	side := func(serial uint64) string { return fmt.Sprintf("http://127.0.0.1:%s/paid?n=%d", s.purser.side, serial) }
+	doors := func() map[string]func() error {
+		k, serial := next()
+		return map[string]func() error{
+			"proxy http": buy(mine, page("http", "/paid"), true), "proxy https": buy(mine, page("https", "/paid"), true),
+			"sidecar":  buy(plain, side, true),
+			"proxy h2": func() error { return s.proxyH2(ctx, k, serial) },
+		}
+	}
+	stage("verify", map[string]func() error{"payer": pay("")})
+	stage("settle", map[string]func() error{"payer": pay(""), "payer with a key": pay(`,"idempotencyKey":"drain"`)})
+	stage("settled", map[string]func() error{"payer": pay("")})
+	stage("asked", doors())
+	stage("paid", doors())
+	stage("taken", doors())
+	// A stream that has begun, and one that is paid for.
+	began := make(chan struct{})
+	k, _ := next()
+	r.start("stream", func() error {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.target("http", nameGood, "/events", 40), http.NoBody)
+		if err != nil {
+			return err
+		}
+		res, err := s.proxied[k].Do(req)
+		if err != nil {
+			return err
+		}
+		defer res.Body.Close()
+		close(began)
+		text, err := io.ReadAll(res.Body)
+		if err == nil && !strings.HasSuffix(string(text), event(39)) {
+			err = fmt.Errorf("it ends with %.100q", text[max(0, len(text)-60):])
+		}
+		return err
+	})
+	<-began
+	return r
+}
+
+// letGo lets everybody go on.
+func (w *world) letGo() {
+	w.gates.Range(func(moment, g any) bool {
+		close(g.(*gate).open)
+		w.gates.Delete(moment)
+		return true
+	})
+}
+
+// refusesNew fails unless nobody answers at a purser's address any more.
+func (s *small) refusesNew(t *testing.T) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		_, err := ask(t.Context(), &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}, http.MethodGet, s.purser.url("/"), "")
+		if errors.Is(err, syscall.ECONNREFUSED) {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("a new request: %v", err)
+		}
+	}
+}
+
+// ended waits for the process and returns its exit status.
+func (p *purser) ended(t *testing.T, within time.Duration) int {
+	t.Helper()
+	select {
+	case <-p.done:
+		return p.cmd.ProcessState.ExitCode()
+	case <-time.After(within):
+		t.Fatalf("purser has not ended after %s", within)
+		return 0
+	}
+}
+
+// sound starts purser again and fails unless the books, once recovery is through, equal the chain. settled and void are how
+// many payments have to be so; below zero: any number.
+func (s *small) sound(t *testing.T, settled, void int) {
+	t.Helper()
+	if out, err := s.purser.command(t, "check", "--data-dir", filepath.Join(s.purser.dir, "data")); err != nil {
+		t.Errorf("purser check: %v\n%s", err, out)
+	}
+	s.purser.start(t)
+	patience := 2*s.world.validity + time.Minute
+	s.purser.rest(t, patience, func(state) bool { return s.closed(t) })
+	sum, findings := s.audit(t.Context(), append(s.keys, s.side))
+	for _, f := range findings {
+		t.Error(f)
+	}
+	if settled >= 0 && sum.Settled != settled || void >= 0 && sum.Void != void || sum.Settled != sum.Transfers {
+		t.Errorf("%+v, not %d settled and %d void", sum, settled, void)
+	}
+	s.purser.stop(t)
+}
+
+// Whoever is told to end finishes what is in flight, takes nothing new, and exits with status 0. Every payment is settled once.
+func TestStopFinishesWhatIsInFlight(t *testing.T) {
+	t.Parallel()
+	for name, stop := range map[string]func(t *testing.T, p *purser){
+		"SIGTERM": func(t *testing.T, p *purser) { _ = p.cmd.Process.Signal(syscall.SIGTERM) },
+		"SIGINT":  func(t *testing.T, p *purser) { _ = p.cmd.Process.Signal(syscall.SIGINT) },
+		"purser stop": func(t *testing.T, p *purser) {
+			go func() { // it waits
+				if out, err := p.command(t, "stop", "--address", p.admin()); err != nil {
+					t.Errorf("purser stop: %v\n%s", err, out)
+				}
+			}()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := startSmall(t, 12*time.Second, 6)
+			r := s.inFlight(t)
+			stop(t, s.purser)
+			s.refusesNew(t)
+			time.Sleep(200 * time.Millisecond)
+			s.world.letGo()
+			r.wait(t, nobody)
+			if code := s.purser.ended(t, 20*time.Second); code != 0 {
+				t.Errorf("exit status %d", code)
+			}
+			s.sound(t, 16, 0)
+		})
+	}
+}
+
+// What does not end within the grace period is left to recovery: the process ends in time, the store is closed cleanly, and
+// after the next start every payment is as the chain has it.
+func TestStopLeavesTheRestToRecovery(t *testing.T) {
+	t.Parallel()
+	s := startSmall(t, 12*time.Second, 6, "grace_period 30s", "grace_period 2s")
+	r := s.inFlight(t)
+	began := time.Now()
+	_ = s.purser.cmd.Process.Signal(syscall.SIGTERM)
+	if code := s.purser.ended(t, 30*time.Second); code != 0 {
+		t.Errorf("exit status %d", code)
+	}
+	t.Logf("ended after %s", time.Since(began).Round(100*time.Millisecond))
+	s.world.letGo() // nobody hears the answers
+	r.wait(t, func(name string) bool { return name != "stream" || r.errs[name] != nil })
+	// Of payers, all but the one at /verify may still be moved by the facilitator; what sellers hold, they take.
+	s.sound(t, -1, -1)
+}
+
+// A second Ctrl-C does not wait, and its exit status says so; a second SIGTERM changes nothing. What was in flight is recovered
+// in both cases.
+func TestSecondSignal(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		signal syscall.Signal
+		status int
+		within time.Duration
+	}{
+		"SIGINT": {syscall.SIGINT, 2, 5 * time.Second}, "SIGTERM": {syscall.SIGTERM, 0, 30 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := startSmall(t, 12*time.Second, 6, "grace_period 30s", "grace_period 3s")
+			r := s.inFlight(t)
+			_ = s.purser.cmd.Process.Signal(c.signal)
+			s.refusesNew(t)
+			_ = s.purser.cmd.Process.Signal(c.signal)
+			if status := s.purser.ended(t, c.within); status != c.status {
+				t.Errorf("exit status %d", status)
+			}
+			s.world.letGo()
+			r.wait(t, func(name string) bool { return name != "stream" || r.errs[name] != nil })
+			s.sound(t, -1, -1)
+		})
+	}
+}

@@ -1,0 +1,338 @@
+package soak
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+)
+
+// reload gives purser a configuration by its admin endpoint, as `purser reload --force` does, and returns what it says to it.
+func (p *purser) reload(ctx context.Context, config string) error {
+	admin := &http.Client{Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", filepath.Join(p.dir, "admin.sock"))
+		},
+		DisableKeepAlives: true,
+	}}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://127.0.0.1/load", strings.NewReader(config))
+	if err != nil {
+		return err
+	}
+	r.Header.Set("Content-Type", "text/caddyfile")
+	r.Header.Set("Cache-Control", "must-revalidate")
+	res, err := admin.Do(r)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err == nil && res.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", res.Status, text)
+	}
+	return err
+}
+
+// steady is work that goes on while purser is reloaded: clients each with a connection of its own.
+type steady struct {
+	*load
+
+	all     sync.WaitGroup
+	done    atomic.Int64
+	mu      sync.Mutex
+	errs    []error
+	wires   []*wire
+	counted map[string]int
+}
+
+func (s *steady) fail(name string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.errs = append(s.errs, fmt.Errorf("%s: %w", name, err))
+}
+
+// work has a wire do something again and again until ctx ends.
+func (s *steady) work(ctx context.Context, w *wire, rest time.Duration, do func(context.Context, *wire, uint64) error) {
+	s.wires = append(s.wires, w)
+	s.all.Go(func() {
+		defer w.close()
+		for ctx.Err() == nil {
+			if err := do(context.Background(), w, s.serial.Add(1)); err != nil {
+				s.fail(w.name, err)
+			}
+			s.done.Add(1)
+			s.mu.Lock()
+			s.counted[w.name]++
+			s.mu.Unlock()
+			pause(ctx, rest)
+		}
+	})
+}
+
+// Ten reloads, 300 ms apart, while every door is used: no request fails, every connection stays, every payment is in the books
+// and on the chain once.
+func TestReloadUnderLoad(t *testing.T) {
+	w := startWorld(t, 12*time.Second)
+	w.calm.Store(true)
+	p := newPurser(t, w)
+	p.start(t)
+	side := p.newKey(t, w, 0)
+	var keys []key
+	for i := range 8 {
+		keys = append(keys, p.newKey(t, w, i+1))
+	}
+	p.stop(t)
+	p.start(t, "PURSER_KEY="+side.secret)
+	s := &steady{load: newLoad(t, w, p, keys), counted: map[string]int{}}
+	config, err := os.ReadFile(p.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	s.begin(ctx)
+	lasting := s.lasting(t, ctx)
+	for n := range 10 {
+		pause(t.Context(), 300*time.Millisecond)
+		before := s.done.Load()
+		if err := p.reload(t.Context(), string(config)+fmt.Sprintf("\n# %d\n", n)); err != nil {
+			t.Errorf("reload %d: %v", n, err)
+		}
+		if s.done.Load() == before && n > 0 {
+			t.Logf("reload %d: nothing was done meanwhile", n)
+		}
+	}
+	pause(t.Context(), 500*time.Millisecond)
+	cancel()
+	s.all.Wait()
+	lasting()
+
+	t.Logf("%d requests: %v", s.done.Load(), s.counted)
+	for i, err := range s.errs {
+		if i == 20 {
+			break
+		}
+		t.Error(err)
+	}
+	if len(s.errs) > 0 {
+		t.Errorf("%d of %d requests failed", len(s.errs), s.done.Load())
+	}
+	for _, w := range s.wires {
+		// A request in flight is answered by the old configuration, which says that it is the last on its connection. Those
+		// inside tunnels go on with the new one.
+		if w.dials > 11 || w.dials > 1 && strings.Contains(w.name, "https") || w.dials > 1 && w.name == "blind tunnel" {
+			t.Errorf("%s: %d connections", w.name, w.dials)
+		}
+	}
+	s.requireBooks(t, append(keys, side))
+	p.stop(t)
+}
+
+// requireBooks waits until recovery is through and compares the books with the chain.
+func (s *steady) requireBooks(t *testing.T, keys []key) {
+	t.Helper()
+	s.purser.rest(t, 3*s.world.validity+time.Minute, func(now state) bool { return now.Open == 0 && now.Confirmed >= now.Settled })
+	sum, findings := s.audit(t.Context(), keys)
+	t.Logf("%+v", sum)
+	for _, f := range findings {
+		t.Error(f)
+	}
+	if sum.Payments == 0 || sum.Settled != sum.Transfers || sum.Void != 0 {
+		t.Errorf("%+v", sum)
+	}
+}
+
+// begin puts the load on.
+func (s *steady) begin(ctx context.Context) {
+	good := func(page string) func(context.Context, *wire, uint64) error {
+		return func(ctx context.Context, w *wire, n uint64) error {
+			return w.buy(ctx, s.target("http", nameGood, page, n))
+		}
+	}
+	secure := func(ctx context.Context, w *wire, n uint64) error {
+		return w.buy(ctx, s.target("https", nameGood, "/paid", n))
+	}
+	free := func(ctx context.Context, w *wire, n uint64) error {
+		got, err := w.ask(ctx, http.MethodPost, s.target("http", nameGood, "/echo", n), fmt.Sprint(n))
+		if err == nil && string(got.body) != fmt.Sprint(n) {
+			err = fmt.Errorf("%s came back as %s", fmt.Sprint(n), got.body)
+		}
+		return want(got, err, http.StatusOK, false)
+	}
+	for i, k := range s.keys {
+		api := []string{"X-Api-Key", k.secret}
+		settlement := []string{"payer", "seller"}[i%2]
+		s.work(ctx, direct("POST /v1/pay "+settlement, s.purser.port, api...), 0, func(ctx context.Context, w *wire, n uint64) error {
+			return w.payREST(ctx, s.load, n, settlement)
+		})
+		s.work(ctx, s.proxiedWire("proxy http", k), 0, good("/paid"))
+		s.work(ctx, s.inside("proxy https", k, nameGood), 0, secure)
+	}
+	for i, k := range s.keys[:4] {
+		s.work(ctx, s.proxiedWire("pass-through", k), 0, free)
+		s.work(ctx, direct("books", s.purser.port, "X-Api-Key", k.secret), 0, func(ctx context.Context, w *wire, _ uint64) error {
+			got, err := w.ask(ctx, http.MethodGet, s.purser.url("/v1/spend?limit=2"), "")
+			return want(got, err, http.StatusOK, false)
+		})
+		// Idle most of the time, each a little out of step with the reloads.
+		rest := time.Duration(250+35*i) * time.Millisecond
+		s.work(ctx, s.proxiedWire("idle http", k), rest, free)
+		s.work(ctx, s.inside("idle https", k, nameGood), rest, secure)
+		s.work(ctx, s.inside("blind tunnel", k, nameTunnel), rest, func(ctx context.Context, w *wire, n uint64) error {
+			got, err := w.ask(ctx, http.MethodGet, s.target("https", nameTunnel, "/free", n), "")
+			return want(got, err, http.StatusOK, false)
+		})
+	}
+	s.work(ctx, s.proxiedWire("stream", s.keys[0]), 0, good("/stream"))
+	for range 2 {
+		s.work(ctx, direct("sidecar", s.purser.side), 0, func(ctx context.Context, w *wire, n uint64) error {
+			return w.buy(ctx, fmt.Sprintf("http://127.0.0.1:%s/paid?n=%d", s.purser.side, n))
+		})
+		h2 := &wire{name: "proxy https h2", dials: 1}
+		s.work(ctx, h2, 0, func(ctx context.Context, _ *wire, n uint64) error { return s.proxyH2(ctx, int(n)%len(s.keys), n) })
+	}
+}
+
+// lasting starts what lasts longer than all reloads together. What it returns waits for the end of it, and checks it.
+func (s *steady) lasting(t *testing.T, ctx context.Context) (wait func()) {
+	t.Helper()
+	const events, megabytes = 70, 35
+	long := func(w *wire, scheme, page string, length int) {
+		s.all.Go(func() {
+			defer w.close()
+			res, err := w.open(context.Background(), http.MethodGet, s.world.url(scheme, nameGood, page), "")
+			if err != nil {
+				s.fail(w.name, err)
+				return
+			}
+			n, err := io.Copy(io.Discard, res.Body)
+			if err != nil || int(n) != length {
+				s.fail(w.name, fmt.Errorf("%d bytes of %d: %w", n, length, err))
+			}
+		})
+	}
+	eventsLength := 0
+	for i := range events {
+		eventsLength += len(event(i))
+	}
+	k := s.keys[0]
+	for _, scheme := range []string{"http", "https"} {
+		make := func(name string) *wire {
+			if scheme == "https" {
+				return s.inside(name+" "+scheme, k, nameGood)
+			}
+			return s.proxiedWire(name+" "+scheme, k)
+		}
+		long(make("events"), scheme, fmt.Sprintf("/events?n=%d", events), eventsLength)
+		long(make("download"), scheme, fmt.Sprintf("/download?n=%d", megabytes), megabytes<<20)
+	}
+	side := direct("sidecar events", s.purser.side)
+	s.all.Go(func() {
+		defer side.close()
+		res, err := side.open(context.Background(), http.MethodGet, fmt.Sprintf("http://127.0.0.1:%s/events?n=%d", s.purser.side, events), "")
+		if err != nil {
+			s.fail(side.name, err)
+			return
+		}
+		if n, err := io.Copy(io.Discard, res.Body); err != nil || int(n) != eventsLength {
+			s.fail(side.name, fmt.Errorf("%d bytes of %d: %w", n, eventsLength, err))
+		}
+	})
+	for _, scheme := range []string{"ws", "wss"} {
+		s.all.Go(func() {
+			if err := s.chat(ctx, scheme, k); err != nil {
+				s.fail("WebSocket "+scheme, err)
+			}
+		})
+	}
+	return s.all.Wait
+}
+
+// chat sends messages over a WebSocket and expects each back, until ctx ends.
+func (s *steady) chat(ctx context.Context, scheme string, k key) error {
+	proxy := &url.URL{Scheme: "http", Host: "127.0.0.1:" + s.purser.port, User: url.UserPassword(k.secret, "")}
+	dialer := websocket.Dialer{Proxy: http.ProxyURL(proxy), TLSClientConfig: tlsTrusting(s.trust)}
+	target := strings.Replace(s.world.url(map[string]string{"ws": "http", "wss": "https"}[scheme], nameGood, "/chat"), "http", "ws", 1)
+	conn, _, err := dialer.Dial(target, nil)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	for n := 0; ctx.Err() == nil; n++ {
+		text := fmt.Sprint("message ", n)
+		if err := conn.WriteMessage(websocket.TextMessage, []byte(text)); err != nil {
+			return err
+		}
+		_, got, err := conn.ReadMessage()
+		if err != nil || string(got) != text {
+			return fmt.Errorf("%q came back as %q: %w", text, got, err)
+		}
+		pause(ctx, 20*time.Millisecond)
+	}
+	return nil
+}
+
+func event(i int) string { return fmt.Sprintf("id: %d\ndata: event %d\n\n", i, i) }
+
+// lastingPages are what the seller serves for longer than other things.
+func lastingPages(mux *http.ServeMux) {
+	number := func(r *http.Request) (n int) {
+		_, _ = fmt.Sscan(r.URL.Query().Get("n"), &n)
+		return n
+	}
+	mux.HandleFunc("GET /events", func(rw http.ResponseWriter, r *http.Request) {
+		rw.Header().Set("Content-Type", "text/event-stream")
+		out := bufio.NewWriter(rw)
+		for i := range number(r) {
+			_, _ = out.WriteString(event(i))
+			_ = out.Flush()
+			_ = http.NewResponseController(rw).Flush()
+			pause(r.Context(), 75*time.Millisecond)
+		}
+	})
+	mux.HandleFunc("GET /download", func(rw http.ResponseWriter, r *http.Request) {
+		part := bytes.Repeat([]byte("purser"), 1<<20/6+1)[:1<<20]
+		rw.Header().Set("Content-Length", fmt.Sprint(number(r)<<20))
+		for range number(r) {
+			_, _ = rw.Write(part)
+			pause(r.Context(), 150*time.Millisecond)
+		}
+	})
+	mux.HandleFunc("POST /echo", func(rw http.ResponseWriter, r *http.Request) {
+		text, _ := io.ReadAll(r.Body)
+		_, _ = rw.Write(text)
+	})
+	mux.HandleFunc("GET /chat", func(rw http.ResponseWriter, r *http.Request) {
+		conn, err := (&websocket.Upgrader{}).Upgrade(rw, r, nil)
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		for {
+			kind, text, err := conn.ReadMessage()
+			if err != nil {
+				return
+			}
+			if err := conn.WriteMessage(kind, text); err != nil {
+				return
+			}
+		}
+	})
+}
+
+func decode(text []byte, into any) error { return json.Unmarshal(text, into) }

@@ -1,0 +1,321 @@
+package soak
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// appOption is where options of the app are put into the shipped configuration.
+const appOption = "\n\tpurser {\n"
+
+// with is the configuration with further options of the app.
+func (p *purser) with(t *testing.T, options string) string {
+	t.Helper()
+	text, err := os.ReadFile(p.config)
+	mustDo(t, err)
+	return strings.Replace(string(text), appOption, appOption+options+"\n", 1)
+}
+
+// reloads reloads with `purser reload`, as an operator does.
+func (p *purser) reloads(t *testing.T, config string) (said string, err error) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "Caddyfile")
+	mustDo(t, os.WriteFile(path, []byte(config), 0o600))
+	return p.command(t, "reload", "--config", path, "--adapter", "caddyfile", "--address", p.admin(), "--force")
+}
+
+func (p *purser) mustReload(t *testing.T, config string) {
+	t.Helper()
+	if said, err := p.reloads(t, config); err != nil {
+		t.Fatalf("reload: %v\n%s", err, said)
+	}
+}
+
+// From the moment in which a reload has returned, everything is paid by the new limits, also what is asked for on connections of
+// before; until it is called, by the old ones.
+func TestReloadChangesPolicy(t *testing.T) {
+	t.Parallel()
+	s := startSmall(t, 12*time.Second, 4)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	// Even numbers: nothing may be paid. A reload is under way while the number is changed twice.
+	var allowed atomic.Bool
+	var generation atomic.Int64
+	allowed.Store(true)
+	r := &results{}
+	var paid, declined atomic.Int64
+	for i, w := range []*wire{
+		s.proxiedWire("proxy http", s.keys[0]), s.inside("proxy https", s.keys[1], nameGood),
+		s.proxiedWire("proxy http 2", s.keys[2]), direct("sidecar", s.purser.side),
+	} {
+		r.start(w.name, func() error {
+			defer w.close()
+			for n := uint64(0); ctx.Err() == nil; n++ {
+				target := s.target([]string{"http", "https", "http", "http"}[i], nameGood, "/paid", n*10+uint64(i))
+				if w.name == "sidecar" {
+					target = fmt.Sprintf("http://127.0.0.1:%s/paid?n=%d", s.purser.side, n)
+				}
+				before, may := generation.Load(), allowed.Load()
+				got, err := w.ask(context.Background(), http.MethodGet, target, "")
+				if err != nil {
+					return err
+				}
+				if got.status == http.StatusOK {
+					paid.Add(1)
+				} else {
+					declined.Add(1)
+				}
+				if before%2 == 0 && generation.Load() == before && (got.status == http.StatusOK) != may {
+					return fmt.Errorf("allowed %t, and status %d", may, got.status)
+				}
+			}
+			return nil
+		})
+	}
+	for range 6 {
+		time.Sleep(200 * time.Millisecond)
+		limit := "max_payment 0.00001"
+		if !allowed.Load() {
+			limit = "max_payment 1"
+		}
+		generation.Add(1)
+		if err := s.purser.reload(t.Context(), s.purser.with(t, limit)); err != nil {
+			t.Fatal(err)
+		}
+		allowed.Store(!allowed.Load())
+		generation.Add(1)
+	}
+	time.Sleep(100 * time.Millisecond)
+	cancel()
+	r.wait(t, nobody)
+	if paid.Load() < 20 || declined.Load() < 20 {
+		t.Errorf("%d paid, %d declined", paid.Load(), declined.Load())
+	}
+	t.Logf("%d paid, %d declined", paid.Load(), declined.Load())
+	s.purser.stop(t)
+	s.sound(t, int(paid.Load()), 0)
+}
+
+// A settlement ends at the facilitator where it began. Those that begin after the reload go to the new one. So does everything that
+// is in flight at a seller: it keeps its payment.
+func TestReloadChangesFacilitator(t *testing.T) {
+	t.Parallel()
+	s := startSmall(t, 12*time.Second, 6)
+	var calls atomic.Int64
+	honest := s.world.facilitator()
+	other := "http://" + serve(t, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		calls.Add(1)
+		honest.ServeHTTP(rw, r)
+	}), nil)
+	r := s.inFlight(t)
+	s.purser.mustReload(t, s.purser.with(t, "facilitator http {\nurl "+other+"\n}"))
+	if calls.Load() != 0 {
+		t.Error("what was in flight went to the new one")
+	}
+	_, err := s.pay(t.Context(), 0, 1, "")
+	mustDo(t, err)
+	if calls.Load() != 2 {
+		t.Errorf("%d calls of the new one for a payment, not /verify and /settle", calls.Load())
+	}
+	s.world.letGo()
+	r.wait(t, nobody)
+	if calls.Load() != 2 {
+		t.Errorf("%d calls of the new one after what was in flight", calls.Load())
+	}
+	s.purser.stop(t)
+	s.sound(t, 17, 0)
+}
+
+// With another data directory, what is in flight ends in the old store, and the keys are those of the new one. What the old store
+// has open is closed when it comes back.
+func TestReloadChangesStore(t *testing.T) {
+	t.Parallel()
+	s := startSmall(t, 12*time.Second, 6)
+	open, err := s.pay(t.Context(), 0, 77, `,"settlement":"seller"`) // never sent
+	mustDo(t, err)
+	idle := s.inside("proxy https", s.keys[0], nameGood)
+	mustDo(t, idle.buy(t.Context(), s.target("https", nameGood, "/paid", 5)))
+	r := s.inFlight(t)
+	go func() { // the reload waits for what is in flight, for some seconds
+		time.Sleep(500 * time.Millisecond)
+		s.world.letGo()
+	}()
+	elsewhere := filepath.Join(s.purser.dir, "elsewhere")
+	s.purser.mustReload(t, s.purser.with(t, "data_dir "+elsewhere))
+	r.wait(t, nobody)
+	for name, status := range map[string]int{"POST /v1/pay": 401, "proxy": 407} {
+		var got answer
+		var err error
+		if name == "proxy" {
+			got, err = ask(t.Context(), s.proxied[1], http.MethodGet, s.target("http", nameGood, "/paid", 6), "")
+		} else {
+			got, err = ask(t.Context(), s.plain, http.MethodPost, s.purser.url("/v1/pay"), "{}", "X-Api-Key", s.keys[1].secret)
+		}
+		if err != nil || got.status != status {
+			t.Errorf("%s with a key of the old store: %d %v", name, got.status, err)
+		}
+	}
+	if err := idle.buy(t.Context(), s.target("https", nameGood, "/paid", 7)); err == nil {
+		t.Error("a connection of before pays from the old store")
+	}
+	k := s.purser.newKey(t, s.world, 50)
+	mustDo(t, buy(t.Context(), client(s.purser.proxy(k, ""), s.trust, false), s.target("http", nameGood, "/paid", 8)))
+
+	text, err := os.ReadFile(s.purser.config)
+	mustDo(t, err)
+	s.purser.mustReload(t, string(text))
+	got, err := ask(t.Context(), s.plain, http.MethodGet, s.purser.url("/v1/payments/"+open.Payment.ID), "", "X-Api-Key", s.keys[0].secret)
+	if err := want(got, err, http.StatusOK, false); err != nil {
+		t.Errorf("the payment that was open: %v", err)
+	}
+	mustDo(t, s.proxyHTTP(t.Context(), 1, 9))
+	s.purser.stop(t)
+	s.world.forget(k.wallet) // its books are elsewhere
+	s.sound(t, 18, 1)
+}
+
+// forget takes a wallet's transfers off the chain.
+func (l *ledger) forget(a [20]byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	kept := l.transfers[:0]
+	for _, t := range l.transfers {
+		if t.from == a {
+			delete(l.used, t.nonce)
+			continue
+		}
+		l.used[t.nonce] = int32(len(kept))
+		kept = append(kept, t)
+	}
+	l.transfers = kept
+}
+
+// A configuration that cannot be used changes nothing, and is told why.
+func TestReloadWithBrokenConfiguration(t *testing.T) {
+	t.Parallel()
+	s := startSmall(t, 12*time.Second, 3)
+	taken, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "192.0.2.1:0")
+	if err == nil {
+		t.Fatalf("somebody has the address for documentation: %s", taken.Addr())
+	}
+	otherKey := filepath.Join(t.TempDir(), "key")
+	mustDo(t, os.WriteFile(otherKey, []byte(strings.Repeat("ab", 32)), 0o600))
+	wire := s.proxiedWire("proxy", s.keys[0])
+	defer wire.close()
+	n := uint64(0)
+	pays := func() {
+		n++
+		mustDo(t, wire.buy(t.Context(), s.target("http", nameGood, "/paid", n)))
+	}
+	pays()
+	for name, c := range map[string]struct{ options, says string }{
+		"no such option":  {"max_paymint 1", "max_paymint"},
+		"not an amount":   {"max_payment lots", "PURSER_MAX_PAYMENT"},
+		"not a URL":       {"rpc_url nowhere", "PURSER_RPC_URL"},
+		"no such store":   {"store clay", "clay"},
+		"another key":     {"master_key_file " + otherKey, "restart"},
+		"no such file":    {"key_file /no/such/file", "PURSER_KEY_FILE"},
+		"no syntax":       {"}", "Caddyfile"},
+		"cannot listen":   {"", "192.0.2.1"},
+		"a folder's name": {"data_dir " + s.purser.config, "data_dir"},
+	} {
+		config := s.purser.with(t, c.options)
+		if c.options == "" {
+			config += "\nhttp://:1234 {\nbind 192.0.2.1\nrespond ok\n}\n"
+		}
+		said, err := s.purser.reloads(t, config)
+		if err == nil {
+			t.Errorf("%s: reloaded", name)
+		}
+		if !strings.Contains(said, c.says) {
+			t.Errorf("%s: no %q in %s", name, c.says, said)
+		}
+		pays()
+	}
+	if wire.dials != 1 {
+		t.Errorf("%d connections", wire.dials)
+	}
+	s.purser.stop(t)
+	s.sound(t, int(n), 0)
+}
+
+// When the sites move to other ports, what is in flight on the old ones ends there, and they are closed.
+func TestReloadMovesListeners(t *testing.T) {
+	t.Parallel()
+	s := startSmall(t, 12*time.Second, 6)
+	r := s.inFlight(t)
+	old := s.purser.port
+	moved := freePort(t)
+	s.purser.mustReload(t, strings.ReplaceAll(s.purser.with(t, ""), "http://:{$PURSER_PORT:8402}", "http://:"+moved))
+	s.refusesNew(t)
+	s.purser.port = moved
+	_, err := s.pay(t.Context(), 0, 1, "")
+	mustDo(t, err)
+	s.world.letGo()
+	r.wait(t, nobody)
+	s.purser.stop(t)
+	s.purser.port = old
+	s.sound(t, 17, 0)
+}
+
+// An identical request that comes by the new configuration while the first one is still served by the old waits for it, and then
+// is a purchase of its own, as it would be without a reload.
+func TestIdenticalRequestAcrossReload(t *testing.T) {
+	t.Parallel()
+	s := startSmall(t, 30*time.Second, 1)
+	target := s.target("http", nameGood, "/paid", 1)
+	g := s.world.hold("paid")
+	r := &results{}
+	r.start("first", func() error { return buy(t.Context(), s.proxied[0], target) })
+	g.waits(t, 1)
+	s.purser.mustReload(t, s.purser.with(t, ""))
+	r.start("second", func() error { return buy(t.Context(), client(s.purser.proxy(s.keys[0], ""), s.trust, false), target) })
+	time.Sleep(time.Second)
+	if n := len(g.came); n > 1 {
+		t.Errorf("%d payloads at the seller", n+1)
+	}
+	s.world.letGo()
+	r.wait(t, nobody)
+	s.purser.stop(t)
+	s.sound(t, 2, 0)
+}
+
+// A reload and the end of the process at the same time: it ends cleanly, whichever comes first.
+func TestReloadRacesTheEnd(t *testing.T) {
+	t.Parallel()
+	s := startSmall(t, 12*time.Second, 4)
+	n := uint64(0)
+	for round := range 6 {
+		r, paid := &results{}, make(chan error, 4)
+		for i := range 4 {
+			n++
+			serial := n
+			r.start(fmt.Sprint(i), func() error {
+				err := buy(t.Context(), client(s.purser.proxy(s.keys[i], ""), s.trust, false), s.target("http", nameGood, "/paid", serial))
+				paid <- err
+				return err
+			})
+		}
+		r.start("reload", func() error {
+			return s.purser.reload(t.Context(), s.purser.with(t, fmt.Sprintf("max_payment %d", round+1)))
+		})
+		time.Sleep(time.Duration(round) * 8 * time.Millisecond)
+		_ = s.purser.cmd.Process.Signal(syscall.SIGTERM)
+		if code := s.purser.ended(t, 45*time.Second); code != 0 {
+			t.Errorf("round %d: exit status %d", round, code)
+		}
+		r.all.Wait() // any of them may have found nobody
+		s.purser.start(t)
+	}
+	s.purser.stop(t)
+	s.sound(t, -1, -1)
+}

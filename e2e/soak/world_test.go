@@ -1,0 +1,391 @@
+package soak
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/purserpay/purser/x402"
+)
+
+// Names of the sellers, all on loopback: one that does as it should, one that fails in many ways, and one whose HTTPS is not
+// opened.
+const (
+	nameGood   = "good.soak.test"
+	nameBad    = "bad.soak.test"
+	nameTunnel = "tunnel.soak.test"
+)
+
+// price of everything, in the smallest unit of USDC.
+const price = 100
+
+// idle is how long servers keep connections that nobody uses, so that they are gone soon after the load.
+const idle = 5 * time.Second
+
+// world is the chain, the facilitator and the sellers.
+type world struct {
+	*ledger
+	payTo    x402.Address
+	validity time.Duration // of the challenges
+	dir      string
+
+	rpcURL, facilitatorURL string
+	http, tls              string // ports of the sellers
+	rootFile               string
+	root                   *x509.CertPool
+
+	challenge   string // value of PAYMENT-REQUIRED
+	settlements atomic.Uint64
+	calm        atomic.Bool // the facilitator does not fail
+	refuse      atomic.Bool // the facilitator refuses all
+	gates       sync.Map    // by the moment, *gate
+}
+
+// gate holds up who comes to a moment of a payment.
+type gate struct {
+	came chan string   // has the path, or the method of the facilitator, of each who came
+	open chan struct{} // closed to let them go on
+}
+
+// hold has everybody wait who comes to a moment from now on: at the facilitator verify, settle and settled (the money has
+// moved), at the seller asked (without a payment), paid and taken.
+func (w *world) hold(moment string) *gate {
+	g := &gate{came: make(chan string, 1000), open: make(chan struct{})}
+	w.gates.Store(moment, g)
+	return g
+}
+
+// pass waits at a gate, whether or not the caller is still there.
+func (w *world) pass(moment, who string) {
+	if g, held := w.gates.Load(moment); held {
+		g.(*gate).came <- who
+		<-g.(*gate).open
+	}
+}
+
+// release opens a gate for good.
+func (w *world) release(moment string) {
+	if g, held := w.gates.LoadAndDelete(moment); held {
+		close(g.(*gate).open)
+	}
+}
+
+// waits returns when n have come to a gate.
+func (g *gate) waits(t *testing.T, n int) {
+	t.Helper()
+	for range n {
+		select {
+		case <-g.came:
+		case <-time.After(20 * time.Second):
+			t.Fatal("not all have come")
+		}
+	}
+}
+
+func startWorld(t *testing.T, validity time.Duration) *world {
+	t.Helper()
+	return startWorldOn(t, newLedger(time.Now().Add(-time.Minute)), validity)
+}
+
+// startWorldOn goes on with a chain.
+func startWorldOn(t *testing.T, l *ledger, validity time.Duration) *world {
+	t.Helper()
+	w := &world{ledger: l, validity: validity, dir: t.TempDir()}
+	sum := sumOf("seller")
+	w.payTo = x402.Address(sum[:20])
+	w.challenge = inHeader(t, map[string]any{
+		"x402Version": 2, "error": "Payment required",
+		"resource": map[string]string{"url": "http://" + nameGood + "/paid", "description": "goods", "mimeType": "application/json"},
+		"accepts": []any{map[string]any{
+			"scheme": "exact", "network": w.network.CAIP2(), "amount": strconv.Itoa(price), "asset": w.token.Address, "payTo": w.payTo,
+			"maxTimeoutSeconds": int(validity / time.Second), "extra": map[string]string{"name": w.token.Name, "version": w.token.Version},
+		}},
+	})
+	w.rpcURL = "http://" + serve(t, rpc{w.ledger}, nil)
+	w.facilitatorURL = "http://" + serve(t, w.facilitator(), nil)
+	_, w.http, _ = net.SplitHostPort(serve(t, w.seller(), nil))
+	_, w.tls, _ = net.SplitHostPort(serve(t, w.seller(), w.certificate(t)))
+	return w
+}
+
+// url is that of a seller's page.
+func (w *world) url(scheme, name, path string) string {
+	port := w.http
+	if scheme == "https" {
+		port = w.tls
+	}
+	return scheme + "://" + net.JoinHostPort(name, port) + path
+}
+
+// serve listens on loopback until the test ends; TLS when there is a certificate.
+func serve(t *testing.T, handler http.Handler, certificate *tls.Certificate) (address string) {
+	t.Helper()
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &http.Server{
+		Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: idle, MaxHeaderBytes: 256 << 10,
+		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if certificate == nil {
+			_ = s.Serve(listener) // until Close
+			return
+		}
+		s.TLSConfig = &tls.Config{Certificates: []tls.Certificate{*certificate}, MinVersion: tls.VersionTLS12}
+		_ = s.ServeTLS(listener, "", "")
+	}()
+	t.Cleanup(func() {
+		_ = s.Close()
+		<-done
+	})
+	return listener.Addr().String()
+}
+
+// certificate is one for the sellers' names, which signs itself.
+func (w *world) certificate(t *testing.T) *tls.Certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "soak"}, DNSNames: []string{nameGood, nameBad, nameTunnel},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(7 * 24 * time.Hour),
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, IsCA: true, BasicConstraintsValid: true,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	w.root, w.rootFile = x509.NewCertPool(), filepath.Join(w.dir, "root.pem")
+	w.root.AppendCertsFromPEM(text)
+	if err := os.WriteFile(w.rootFile, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+}
+
+// pays moves what a signed payload says, as whoever settles it does. reason is empty when the money moved.
+func (w *world) pays(p x402.Payload) (a x402.Authorization, tx, reason string) {
+	a, signature, err := p.Authorization()
+	if err != nil {
+		return a, "", "invalid_payload"
+	}
+	if reason := w.judge(a, signature); reason != "" {
+		return a, "", reason
+	}
+	if tx, err = w.move(a); err != nil {
+		return a, "", reasonOf(err)
+	}
+	return a, tx, ""
+}
+
+func (w *world) judge(a x402.Authorization, s x402.Signature) string {
+	signer, err := x402.Recover(a.Digest(w.token, w.network.ChainID), s)
+	switch {
+	case err != nil || signer != a.From:
+		return "invalid_exact_evm_signature"
+	case a.To != w.payTo || a.Value != x402.NewAmount(price):
+		return "invalid_exact_evm_payload_authorization_value_mismatch"
+	}
+	return ""
+}
+
+func reasonOf(err error) string {
+	switch {
+	case errors.Is(err, errUsed):
+		return "invalid_exact_evm_nonce_already_used"
+	case errors.Is(err, errPoor):
+		return "invalid_exact_evm_insufficient_balance"
+	}
+	return "invalid_exact_evm_payload_authorization_valid_before"
+}
+
+// facilitator verifies and settles. One settlement in a hundred moves the money and answers 500, one in a hundred says that it
+// is pending, and one in a hundred does neither.
+func (w *world) facilitator() http.Handler {
+	mux := http.NewServeMux()
+	read := func(r *http.Request) (p x402.Payload, err error) {
+		var body struct {
+			Version int             `json:"x402Version"`
+			Payload json.RawMessage `json:"paymentPayload"`
+		}
+		err = json.NewDecoder(io.LimitReader(r.Body, 1<<20)).Decode(&body)
+		return x402.Payload{Version: body.Version, JSON: body.Payload}, err
+	}
+	mux.HandleFunc("POST /verify", func(rw http.ResponseWriter, r *http.Request) {
+		p, err := read(r)
+		a, s, err2 := p.Authorization()
+		if err != nil || err2 != nil {
+			rw.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		w.pass("verify", a.From.String())
+		reason := w.judge(a, s)
+		if w.refuse.Load() {
+			reason = "invalid_exact_evm_insufficient_balance"
+		}
+		if reason == "" {
+			if err := w.check(a); err != nil {
+				reason = reasonOf(err)
+			}
+		}
+		writeJSON(rw, http.StatusOK, map[string]any{"isValid": reason == "", "invalidReason": reason, "payer": a.From})
+	})
+	mux.HandleFunc("POST /settle", func(rw http.ResponseWriter, r *http.Request) {
+		p, err := read(r)
+		if err != nil {
+			rw.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		n := w.settlements.Add(1) % 100
+		if w.calm.Load() {
+			n = 0
+		}
+		answer := map[string]any{"success": false, "transaction": "", "network": w.network.CAIP2()}
+		switch n {
+		case 33:
+			rw.WriteHeader(http.StatusServiceUnavailable)
+			return
+		case 66:
+			answer["errorReason"] = "settlement_pending"
+			defer w.pays(p)
+		default:
+			w.pass("settle", "")
+			a, tx, reason := w.pays(p)
+			w.pass("settled", "")
+			answer["success"], answer["transaction"], answer["payer"] = reason == "", tx, a.From
+			if reason != "" {
+				answer["errorReason"] = reason
+			}
+		}
+		if n == 99 {
+			rw.WriteHeader(http.StatusInternalServerError)
+			return
+		}
+		writeJSON(rw, http.StatusOK, answer)
+	})
+	return mux
+}
+
+// seller sells /paid and /stream and gives /free away. The one with the bad name fails.
+func (w *world) seller() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /free", func(rw http.ResponseWriter, _ *http.Request) {
+		writeJSON(rw, http.StatusOK, map[string]string{"weather": strings.Repeat("fair ", 20)})
+	})
+	lastingPages(mux)
+	mux.HandleFunc("GET /paid", w.paid(func(rw http.ResponseWriter) {
+		writeJSON(rw, http.StatusOK, map[string]string{"goods": strings.Repeat("fine ", 40)})
+	}))
+	mux.HandleFunc("GET /stream", w.paid(func(rw http.ResponseWriter) {
+		rw.Header().Set("Content-Type", "text/event-stream")
+		for i := range 5 {
+			_, _ = fmt.Fprintf(rw, "data: %d\n\n", i)
+			_ = http.NewResponseController(rw).Flush()
+			time.Sleep(10 * time.Millisecond)
+		}
+	}))
+	return mux
+}
+
+// paid asks for the price, takes it, and delivers.
+func (w *world) paid(deliver func(http.ResponseWriter)) http.HandlerFunc {
+	ask := func(rw http.ResponseWriter) {
+		rw.Header().Set(x402.HeaderRequired, w.challenge)
+		writeJSON(rw, http.StatusPaymentRequired, struct{}{})
+	}
+	return func(rw http.ResponseWriter, r *http.Request) {
+		header := r.Header.Get(x402.HeaderSignature)
+		if header == "" {
+			w.pass("asked", r.URL.Path)
+			ask(rw)
+			return
+		}
+		p, err := x402.DecodePayload(header)
+		if err != nil {
+			http.Error(rw, err.Error(), http.StatusBadRequest)
+			return
+		}
+		fault := -1
+		if strings.HasPrefix(r.Host, nameBad) {
+			n, _ := strconv.Atoi(r.URL.Query().Get("n"))
+			fault = n % 6
+		}
+		if fault == 0 { // takes nothing and asks again
+			ask(rw)
+			return
+		}
+		if fault == 1 { // takes nothing and fails
+			rw.WriteHeader(http.StatusInternalServerError)
+			return
+		}
+		w.pass("paid", r.URL.Path)
+		a, tx, reason := w.pays(p)
+		w.pass("taken", r.URL.Path)
+		switch fault {
+		case 2: // takes the money and fails
+			rw.WriteHeader(http.StatusBadGateway)
+		case 3: // takes the money and is gone
+			panic(http.ErrAbortHandler)
+		case 4: // takes the money and its time
+			select {
+			case <-r.Context().Done():
+			case <-time.After(2 * time.Second):
+			}
+			fallthrough
+		default:
+			receipt, _ := json.Marshal(map[string]any{
+				"success": reason == "", "transaction": tx, "network": w.network.CAIP2(), "payer": a.From, "errorReason": reason,
+			})
+			rw.Header().Set(x402.HeaderResponse, base64.StdEncoding.EncodeToString(receipt))
+			if reason != "" {
+				ask(rw)
+				return
+			}
+			deliver(rw)
+		}
+	}
+}
+
+func inHeader(t *testing.T, v any) string {
+	t.Helper()
+	text, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return base64.StdEncoding.EncodeToString(text)
+}
+
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v) // who is gone is gone
+}
