@@ -63,20 +63,21 @@ func TestFirstEvent(t *testing.T) {
 		<-r.Context().Done() // nothing comes after it, so whoever waits for more waits in vain
 	})))
 	for _, scheme := range schemes {
-		best := func(way door) time.Duration {
-			least := time.Hour
-			for range 7 {
-				took, _, body := way.firstEvent(t, "/", "data: first")
-				_ = body.Close()
-				least = min(least, took)
-			}
-			return least
+		once := func(way door) time.Duration {
+			took, _, body := way.firstEvent(t, "/", "data: first")
+			_ = body.Close()
+			return took
 		}
-		caddy := best(door{"caddy", plainly(t), d.base(viaCaddy, scheme)})
+		plain := door{"caddy", plainly(t), d.base(viaCaddy, scheme)}
 		for _, way := range d.ways(t, scheme) {
-			took := best(way)
+			// The best of each counts. What is held back is late every time; what other tests delay is not.
+			took, caddy := time.Hour, time.Hour
+			late := func() bool { return took > 2*caddy+20*time.Millisecond }
+			for n := 0; n < 7 || n < 50 && late(); n++ {
+				took, caddy = min(took, once(way)), min(caddy, once(plain))
+			}
 			t.Logf("%s, %s: %s, Caddy %s", scheme, way.name, took, caddy)
-			if took > 2*caddy+20*time.Millisecond {
+			if late() {
 				t.Errorf("%s, %s: the first event took %s, through Caddy %s", scheme, way.name, took, caddy)
 			}
 		}

@@ -15,8 +15,25 @@ import (
 // finalEvery is how many blocks lie between two finalized ones.
 const finalEvery = 32
 
+// notice takes what the pool tells of new transactions, until gone is closed, and leaves word in arrived.
+//
+// It must never be kept waiting: the pool waits for whoever it tells, and making a block waits for the pool.
+func notice(arrivals <-chan core.NewTxsEvent, gone <-chan error, arrived chan<- struct{}) {
+	for {
+		select {
+		case <-gone:
+			return
+		case <-arrivals:
+			select {
+			case arrived <- struct{}{}:
+			default: // there is word already
+			}
+		}
+	}
+}
+
 // produce makes every block of the chain until ctx ends. Only this goroutine adds blocks.
-func (c *Chain) produce(ctx context.Context, arrivals <-chan core.NewTxsEvent) error {
+func (c *Chain) produce(ctx context.Context, arrived <-chan struct{}) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	var asked []chan struct{} // callers of Mine
@@ -41,7 +58,7 @@ func (c *Chain) produce(ctx context.Context, arrivals <-chan core.NewTxsEvent) e
 		timer.Reset(min(wait, time.Second)) // at most a second, so that a jump of the clock is seen
 		select {
 		case <-ctx.Done():
-		case <-arrivals:
+		case <-arrived:
 			waiting = true
 		case done := <-c.mine:
 			asked = append(asked, done)

@@ -3,7 +3,10 @@ package evm
 import (
 	"math/big"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/ethereum/go-ethereum/core"
 )
 
 func TestUntilNextBlock(t *testing.T) {
@@ -89,4 +92,27 @@ func TestChainFollowsAnotherClock(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Whoever tells of transactions is never kept waiting, however many there are while a block is made: the block waits for
+// them to be told.
+func TestNoticeNeverWaits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		arrivals, gone, arrived := make(chan core.NewTxsEvent), make(chan error), make(chan struct{}, 1)
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			notice(arrivals, gone, arrived)
+		}()
+		for range 1000 { // nobody reads what has arrived; a wait for ever fails the test
+			arrivals <- core.NewTxsEvent{}
+		}
+		synctest.Wait()
+		if len(arrived) != 1 {
+			t.Errorf("%d times word of what arrived", len(arrived))
+		}
+		close(gone)
+		<-ended
+	})
 }

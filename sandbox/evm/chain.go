@@ -116,13 +116,16 @@ func Start(ctx context.Context, o Options) (*Chain, error) {
 		return nil, err
 	}
 	// Subscribed before the caller can send. A transaction that came even earlier goes into the first idle block.
-	arrivals := make(chan core.NewTxsEvent, 256)
+	arrivals, arrived := make(chan core.NewTxsEvent, 256), make(chan struct{}, 1)
 	sub := c.eth.TxPool().SubscribeTransactions(arrivals, false)
 	ctx, c.cancel = context.WithCancel(ctx)
+	var noticing sync.WaitGroup
+	noticing.Go(func() { notice(arrivals, sub.Err(), arrived) })
 	go func() {
 		defer close(c.done)
+		defer noticing.Wait()
 		defer sub.Unsubscribe()
-		c.failed = c.produce(ctx, arrivals)
+		c.failed = c.produce(ctx, arrived)
 	}()
 	return c, nil
 }
