@@ -21,10 +21,12 @@ type batch struct {
 	// committer remembers. Both are as stored and not to be changed.
 	rows   map[string]*pay.Payment
 	leased map[string]*pay.Payment
+	// days are the daily sums as written in this transaction, by their keys.
+	days map[string]*dayRow
 }
 
 func newBatch(tx *bbolt.Tx, leased map[string]*pay.Payment) *batch {
-	return &batch{tx: tx, rows: map[string]*pay.Payment{}, leased: leased}
+	return &batch{tx: tx, rows: map[string]*pay.Payment{}, leased: leased, days: map[string]*dayRow{}}
 }
 
 // publish tells the committer's memory what became of the leases, after the commit.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/purserpay/purser/pay"
 )
@@ -176,76 +175,4 @@ func (c *checker) counted(ctx context.Context) error {
 		c.fault("price %s is missing", name)
 	}
 	return nil
-}
-
-// events looks for events of no payment, and compares each with its payment.
-func (c *checker) events(ctx context.Context) error {
-	err := c.each(ctx, eventsBucket, func(k, v []byte) {
-		c.report.Events++
-		var e pay.SpendEvent
-		if err := decodeRow(v, &e); err != nil {
-			c.fault("spend event %q: %v", k, err)
-			return
-		}
-		if !bytes.Equal(k, join(e.KeyID, e.ID)) {
-			c.fault("spend event %s is stored as %q", e.ID, k)
-		}
-		p, err := paymentIn(c.tx, e.PaymentID)
-		if err != nil {
-			c.fault("spend event %s: payment %s: %v", e.ID, e.PaymentID, err)
-			return
-		}
-		switch {
-		case e.Corrects == "" && p.EventID != e.ID:
-			c.fault("spend event %s is not that of its payment %s", e.ID, p.ID)
-		case e.Corrects != "" && p.EventID != e.Corrects:
-			c.fault("spend event %s corrects another one than that of payment %s", e.ID, p.ID)
-		case e.Corrects != "" && !p.Disputed:
-			c.fault("spend event %s takes back that of payment %s, which is not disputed", e.ID, p.ID)
-		case e.Corrects != "":
-			c.disputed[p.ID]++
-		}
-		if e.KeyID != p.KeyID || e.Amount != p.Terms.Amount || e.Currency != p.Currency || e.Task != p.Task ||
-			e.Host != p.Host || e.RequestURL != p.RequestURL {
-			c.fault("spend event %s says something else than its payment %s", e.ID, p.ID)
-		}
-		if e.Task != "" {
-			c.found[string(taskEventsBucket)]++
-			if !c.has(taskEventsBucket, join(e.KeyID, e.Task, e.ID)) {
-				c.lacking[string(taskEventsBucket)] = true
-				c.fault("spend event %s is not found by its task", e.ID)
-			}
-		}
-	})
-	if err != nil {
-		return err
-	}
-	for _, id := range slices.Sorted(maps.Keys(c.disputed)) {
-		if n := c.disputed[id]; n != 1 {
-			c.fault("payment %s is disputed, and %d spend events take its own back", id, n)
-		}
-	}
-	return nil
-}
-
-// taskEvents looks for entries of the index by task that no event makes.
-func (c *checker) taskEvents(ctx context.Context) error {
-	n := 0
-	if err := c.each(ctx, taskEventsBucket, func(_, _ []byte) { n++ }); err != nil {
-		return err
-	}
-	if n == c.found[string(taskEventsBucket)] && !c.lacking[string(taskEventsBucket)] {
-		return nil
-	}
-	return c.each(ctx, taskEventsBucket, func(k, _ []byte) {
-		parts := strings.Split(string(k), "\x00")
-		if len(parts) == 3 {
-			var e pay.SpendEvent
-			row := c.tx.Bucket(eventsBucket).Get(join(parts[0], parts[2]))
-			if row != nil && decodeRow(row, &e) == nil && e.Task == parts[1] {
-				return
-			}
-		}
-		c.fault("%s has an entry %q that no spend event makes", taskEventsBucket, k)
-	})
 }

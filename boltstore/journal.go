@@ -287,4 +287,9 @@ func (v view) CountUnanswered(keyID, host string, now time.Time, max int) (n int
 
 func (v view) PolicyRevision(keyID string) (uint64, error) { return revisionIn(v.tx, keyID) }
 
+func (v view) Plan(orgID string) (pay.PlanName, error) {
+	org, _, err := organizationIn(v.tx, orgID)
+	return org.Plan, err
+}
+
 func (v view) Counter(c pay.Counter) (x402.Amount, error) { return counterIn(v.tx, c) }

@@ -12,55 +12,71 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// ErrNotRevealable: the key is unclaimed, so no copy of it is kept.
-var ErrNotRevealable = errors.New("only a claimed key can be shown again")
-
 // keyIdentity is what a key's encrypted copy is bound to.
 func keyIdentity(id string) string { return "api-key/" + id }
 
+// newKey is a key ready to be written.
+type newKey struct {
+	pay.NewKey
+	hash        [32]byte
+	row, sealed []byte // sealed is nil for an unclaimed key
+}
+
+func (d *DB) newKey(k pay.NewKey) (n newKey, err error) {
+	if k.ID == "" || k.Secret == "" {
+		return n, errors.New("create key: no id or no secret")
+	}
+	n = newKey{NewKey: k, hash: d.vault.Lookup(k.Secret)}
+	if n.row, err = encodeRow(k.Key); err != nil {
+		return n, err
+	}
+	if k.Claimed() {
+		if n.sealed, err = d.vault.Seal([]byte(k.Secret), keyIdentity(k.ID)); err != nil {
+			return n, fmt.Errorf("create key: %w", err)
+		}
+	}
+	return n, nil
+}
+
 // CreateKey stores a key, and its organization if it is claimed.
 func (d *DB) CreateKey(ctx context.Context, k pay.NewKey) (pay.Key, error) {
-	if k.ID == "" || k.Secret == "" {
-		return pay.Key{}, errors.New("create key: no id or no secret")
-	}
-	hash := d.vault.Lookup(k.Secret)
-	row, err := encodeRow(k.Key)
+	n, err := d.newKey(k)
 	if err != nil {
 		return pay.Key{}, err
-	}
-	var sealed []byte
-	if k.Claimed() {
-		if sealed, err = d.vault.Seal([]byte(k.Secret), keyIdentity(k.ID)); err != nil {
-			return pay.Key{}, fmt.Errorf("create key: %w", err)
-		}
 	}
 	err = d.do(ctx, &op{run: func(b *batch) error {
 		if err := d.disk.short(); err != nil {
 			return err
 		}
-		if b.get(keyHashBucket, hash[:]) != nil {
-			return pay.ErrKeyExists
-		}
-		if b.get(keysBucket, []byte(k.ID)) != nil {
-			return fmt.Errorf("create key: id %s is taken", k.ID)
-		}
-		if k.Claimed() {
-			if err := b.joinOrganization(k); err != nil {
-				return err
-			}
-			if err := b.put(keySecretsBucket, []byte(k.ID), sealed); err != nil {
-				return err
-			}
-		}
-		if err := b.put(keysBucket, []byte(k.ID), row); err != nil {
-			return err
-		}
-		return b.put(keyHashBucket, hash[:], []byte(k.ID))
+		return b.createKey(n)
 	}})
 	if err != nil {
 		return pay.Key{}, err
 	}
 	return k.Key, nil
+}
+
+// createKey writes a key, and its organization if it is claimed. What may be refused comes
+// before the first write.
+func (b *batch) createKey(n newKey) error {
+	if b.get(keyHashBucket, n.hash[:]) != nil {
+		return pay.ErrKeyExists
+	}
+	if b.get(keysBucket, []byte(n.ID)) != nil {
+		return fmt.Errorf("create key: id %s is taken", n.ID)
+	}
+	if n.Claimed() {
+		if err := b.joinOrganization(n.NewKey); err != nil {
+			return err
+		}
+		if err := b.put(keySecretsBucket, []byte(n.ID), n.sealed); err != nil {
+			return err
+		}
+	}
+	if err := b.put(keysBucket, []byte(n.ID), n.row); err != nil {
+		return err
+	}
+	return b.put(keyHashBucket, n.hash[:], []byte(n.ID))
 }
 
 // joinOrganization creates or updates the key's organization and counts the key, which
@@ -77,31 +93,15 @@ func (b *batch) joinOrganization(k pay.NewKey) error {
 	if k.Plan != "" && k.Plan != org.Plan {
 		org.Plan, changed = k.Plan, true
 	}
-	if len(keysOf(b.tx, k.OrganizationID)) >= pay.PlanOf(org.Plan).Keys {
+	if len(keysOf(b.tx, k.OrganizationID)) >= k.Plans.Of(org.Plan).Keys {
 		return pay.ErrKeyLimit
 	}
 	if changed {
-		row, err := encodeRow(org)
-		if err != nil {
-			return err
-		}
-		if err := b.put(orgsBucket, []byte(org.ID), row); err != nil {
+		if err := b.putOrganization(org); err != nil {
 			return err
 		}
 	}
 	return b.put(orgKeysBucket, join(k.OrganizationID, k.ID), nil)
-}
-
-// organizationIn reads an organization; an unknown one has the free plan.
-func organizationIn(tx *bbolt.Tx, id string) (org pay.Organization, known bool, err error) {
-	row := tx.Bucket(orgsBucket).Get([]byte(id))
-	if row == nil {
-		return pay.Organization{ID: id, Plan: pay.PlanFree}, false, nil
-	}
-	if err := decodeRow(row, &org); err != nil {
-		return org, true, fmt.Errorf("organization %s: %w", id, err)
-	}
-	return org, true, nil
 }
 
 // keysOf lists the ids of an organization's keys. Plans keep the list short.
@@ -154,19 +154,24 @@ func (d *DB) SetPolicy(ctx context.Context, keyID string, pol *pay.Policy) (k pa
 		}
 		k.Policy = pol
 		k.PolicyRevision++
-		row, err := encodeRow(k)
-		if err != nil {
-			return err
-		}
-		if err := b.put(keysBucket, []byte(keyID), row); err != nil {
-			return err
-		}
-		return b.put(revisionsBucket, []byte(keyID), strconv.AppendUint(nil, k.PolicyRevision, 10))
+		return b.revise(k)
 	}})
 	if err != nil {
 		return pay.Key{}, err
 	}
 	return k, nil
+}
+
+// revise writes a key that payments are to be judged by from now on.
+func (b *batch) revise(k pay.Key) error {
+	row, err := encodeRow(k)
+	if err != nil {
+		return err
+	}
+	if err := b.put(keysBucket, []byte(k.ID), row); err != nil {
+		return err
+	}
+	return b.put(revisionsBucket, []byte(k.ID), strconv.AppendUint(nil, k.PolicyRevision, 10))
 }
 
 // revisionIn reads how often a key's policy was set. Every new payment asks, so that it
@@ -205,37 +210,4 @@ func (d *DB) Key(ctx context.Context, id string) (k pay.Key, err error) {
 		return err
 	})
 	return k, err
-}
-
-// Organization finds an organization.
-func (d *DB) Organization(ctx context.Context, id string) (org pay.Organization, err error) {
-	err = d.view(ctx, func(tx *bbolt.Tx) error {
-		org, _, err = organizationIn(tx, id)
-		return err
-	})
-	return org, err
-}
-
-// RevealKey decrypts the plaintext of a claimed key: pay.ErrKeyNotFound,
-// ErrNotRevealable.
-func (d *DB) RevealKey(ctx context.Context, keyID string) (string, error) {
-	var sealed []byte
-	err := d.view(ctx, func(tx *bbolt.Tx) error {
-		if tx.Bucket(keysBucket).Get([]byte(keyID)) == nil {
-			return pay.ErrKeyNotFound
-		}
-		sealed = bytes.Clone(tx.Bucket(keySecretsBucket).Get([]byte(keyID)))
-		return nil
-	})
-	if err != nil {
-		return "", err
-	}
-	if sealed == nil {
-		return "", ErrNotRevealable
-	}
-	secret, err := d.vault.Unseal(sealed, keyIdentity(keyID))
-	if err != nil {
-		return "", fmt.Errorf("reveal key %s: %w", keyID, err)
-	}
-	return string(secret), nil
 }

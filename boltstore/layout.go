@@ -21,6 +21,11 @@ var (
 	orgsBucket       = []byte("organizations")     // organization id -> organization
 	orgKeysBucket    = []byte("organization_keys") // organization id, key id -> nothing
 
+	accountsBucket       = []byte("accounts")             // account id -> account, what its provider says of it sealed
+	identitiesBucket     = []byte("accounts_by_identity") // hash of issuer and subject -> account id
+	sessionsBucket       = []byte("sessions")             // session id -> sealed session
+	sessionsExpiryBucket = []byte("sessions_by_expiry")   // expires (ns), session id -> nothing
+
 	walletsBucket       = []byte("wallets")        // wallet id -> wallet
 	walletSecretsBucket = []byte("wallet_secrets") // wallet id -> sealed secret
 	liveWalletsBucket   = []byte("wallets_live")   // key id, wallet id -> nothing
@@ -41,6 +46,8 @@ var (
 
 	eventsBucket     = []byte("spend")         // key id, event id -> spend event
 	taskEventsBucket = []byte("spend_by_task") // key id, task, event id -> nothing; events with a task only
+	hostEventsBucket = []byte("spend_by_host") // key id, SHA-256 of the host, event id -> nothing; events with a host only
+	spendDaysBucket  = []byte("spend_days")    // key id, UTC day (days since 1970) -> what it adds up to, see dayRow
 	countersBucket   = []byte("counters")      // counter -> decimal
 )
 
@@ -51,6 +58,8 @@ var allBuckets = [][]byte{
 	idempotencyBucket, transactionsBucket, labelCountsBucket, eventsBucket, countersBucket,
 	revisionsBucket, taskEventsBucket, labelledBucket,
 	attemptsBucket, noncesBucket,
+	hostEventsBucket, spendDaysBucket,
+	accountsBucket, identitiesBucket, sessionsBucket, sessionsExpiryBucket,
 }
 
 // Keys of the meta bucket.
@@ -60,6 +69,8 @@ var (
 	worldKey   = []byte("world")   // see pay.Store
 	vaultKey   = []byte("vault")   // wrapped keys, see package vault
 	resumedKey = []byte("resumed") // when writing last went on after an outage
+
+	sessionCountKey = []byte("sessions") // number of sessions, decimal; none: 0
 )
 
 // join makes a key of parts.
@@ -91,7 +102,7 @@ func nanos(t time.Time) string {
 // and readers know all of them.
 const rowVersion = 1
 
-// encodeRow encodes a key, organization, wallet or spend event.
+// encodeRow encodes a key, organization, wallet, account, session or spend event.
 func encodeRow(row any) ([]byte, error) {
 	text, err := json.Marshal(row)
 	if err != nil {

@@ -103,8 +103,9 @@ type DB struct {
 	outage *outage                 // the committer's own; nil while writing works
 	health atomic.Pointer[trouble] // what Health tells about the outage
 
-	noSync bool // for measuring without the disk
-	hooks  hooks
+	maxSessions int  // pay.MaxSessions, less in tests
+	noSync      bool // for measuring without the disk
+	hooks       hooks
 }
 
 // hooks let tests make the disk fail.
@@ -141,7 +142,7 @@ func open(ctx context.Context, o Options, noSync bool) (*DB, error) {
 	d := &DB{
 		path: o.Path, clock: o.Clock, log: o.Logger, sandbox: o.World == Sandbox,
 		ops: make(chan *op, maxBatch), closing: make(chan struct{}), finished: make(chan struct{}),
-		leased: map[string]*pay.Payment{}, noSync: noSync,
+		leased: map[string]*pay.Payment{}, maxSessions: pay.MaxSessions, noSync: noSync,
 	}
 	if d.clock == nil {
 		d.clock = time.Now

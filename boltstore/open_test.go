@@ -306,7 +306,7 @@ func TestSecretsAreNotInTheFile(t *testing.T) {
 		t.Errorf("revealed %q, %v", got, err)
 	}
 	_, err = d.RevealKey(ctx, "free")
-	wantError(t, err, ErrNotRevealable)
+	wantError(t, err, pay.ErrNotRevealable)
 	_, err = d.RevealKey(ctx, "nobody's")
 	wantError(t, err, pay.ErrKeyNotFound)
 	checked(t, d)

@@ -69,6 +69,9 @@ func (d *DB) noticeRestore(bolt *bbolt.DB) error {
 				marks[i].RestoredAt = now.UTC()
 			}
 		}
+		if err := clearSessions(tx); err != nil {
+			return err
+		}
 		return putJSON(meta.Put, map[string]any{string(backupsKey): marks, string(reconcilingKey): r})
 	})
 }

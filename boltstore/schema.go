@@ -20,6 +20,7 @@ var migrations = []migration{
 	{prepare: indexMore, apply: replaceTransactions},
 	{prepare: indexLabelled, apply: createBuckets},
 	{apply: createBuckets}, // for the attempts under idempotency keys, and what reconciling finds
+	{prepare: sumUpSpend, apply: createBuckets},
 }
 
 // migration is one step of the schema.

@@ -11,15 +11,22 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// addEvent writes an event that newEvent has encoded.
+// addEvent writes an event that newEvent has encoded, its indexes and its day's sums.
 func (b *batch) addEvent(e *pay.SpendEvent, encoded []byte) error {
 	if err := b.put(eventsBucket, join(e.KeyID, e.ID), encoded); err != nil {
 		return err
 	}
-	if e.Task == "" {
-		return nil
+	if e.Task != "" {
+		if err := b.put(taskEventsBucket, join(e.KeyID, e.Task, e.ID), nil); err != nil {
+			return err
+		}
 	}
-	return b.put(taskEventsBucket, join(e.KeyID, e.Task, e.ID), nil)
+	if e.Host != "" {
+		if err := b.put(hostEventsBucket, hostEventKey(e), nil); err != nil {
+			return err
+		}
+	}
+	return b.rollUp(e)
 }
 
 // newEvent encodes an event that is to be written under its own, unused id.

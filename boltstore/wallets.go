@@ -16,7 +16,7 @@ import (
 func walletIdentity(id string) string { return "wallet/" + id }
 
 // CreateWallet stores a wallet unless its key, or its key's organization, has `limit`
-// live ones already.
+// live ones already, or as many as its plan allows.
 func (d *DB) CreateWallet(ctx context.Context, w pay.NewWallet, limit int) error {
 	if w.ID == "" {
 		return errors.New("create wallet: no id")
@@ -42,7 +42,14 @@ func (d *DB) CreateWallet(ctx context.Context, w pay.NewWallet, limit int) error
 		if b.get(walletsBucket, []byte(w.ID)) != nil {
 			return fmt.Errorf("create wallet: id %s is taken", w.ID)
 		}
-		if liveWallets(b.tx, k) >= limit {
+		if w.Plans != nil && k.Claimed() {
+			org, _, err := organizationIn(b.tx, k.OrganizationID)
+			if err != nil {
+				return err
+			}
+			limit = w.Plans.Of(org.Plan).Wallets
+		}
+		if b.hasWallets(k, limit) {
 			return pay.ErrWalletLimit
 		}
 		if sealed != nil {
@@ -57,17 +64,22 @@ func (d *DB) CreateWallet(ctx context.Context, w pay.NewWallet, limit int) error
 	}})
 }
 
-// liveWallets counts the live wallets of a key, or of all keys of its organization.
-// They are counted when asked, which no history can falsify; limits keep them few.
-func liveWallets(tx *bbolt.Tx, k pay.Key) int {
-	if !k.Claimed() {
-		return len(walletsOf(tx, k.ID))
+// hasWallets reports whether a key, or all keys of its organization together, have at least n
+// live wallets. They are counted when asked, which no history can falsify; limits keep them
+// few.
+func (b *batch) hasWallets(k pay.Key, n int) bool {
+	keys := []string{k.ID}
+	if k.Claimed() {
+		keys = keysOf(b.tx, k.OrganizationID)
 	}
-	n := 0
-	for _, id := range keysOf(tx, k.OrganizationID) {
-		n += len(walletsOf(tx, id))
+	c := b.tx.Bucket(liveWalletsBucket).Cursor()
+	for _, id := range keys {
+		prefix := within(id)
+		for w, _ := c.Seek(prefix); n > 0 && bytes.HasPrefix(w, prefix); w, _ = c.Next() {
+			n--
+		}
 	}
-	return n
+	return n <= 0
 }
 
 // walletsOf lists the ids of a key's live wallets, oldest first.
@@ -93,8 +105,12 @@ func walletIn(tx *bbolt.Tx, id string) (w pay.Wallet, err error) {
 
 // WalletCount is the number that CreateWallet compares with its limit.
 func (d *DB) WalletCount(ctx context.Context, k pay.Key) (n int, err error) {
+	if k.Claimed() {
+		err = d.walkOrganization(ctx, k.OrganizationID, func(*bbolt.Tx, string) error { n++; return nil })
+		return n, err
+	}
 	err = d.view(ctx, func(tx *bbolt.Tx) error {
-		n = liveWallets(tx, k)
+		n = len(walletsOf(tx, k.ID))
 		return nil
 	})
 	return n, err

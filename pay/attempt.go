@@ -7,8 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/purserpay/purser/internal/failpoint"
 	"github.com/purserpay/purser/x402"
 )
@@ -229,11 +227,11 @@ func (p *Payer) write(ctx context.Context, row *Payment, o Outcome) bool {
 // outcome that the store keeps queued counts as written.
 func (p *Payer) record(ctx context.Context, row *Payment, o Outcome) (*Payment, error) {
 	if o.EventID == "" && (o.Verdict == VerdictSettled || o.Verdict == VerdictDisprove) {
-		id, err := uuid.NewV7()
+		id, err := p.eventIDs.at(o.At)
 		if err != nil {
 			return nil, fmt.Errorf("naming a spend event: %w", err)
 		}
-		o.EventID = id.String()
+		o.EventID = id
 	}
 	if o.Check.IsZero() && o.Verdict != Unclear {
 		after := row.Clone()

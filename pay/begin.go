@@ -34,6 +34,15 @@ type Begin struct {
 	// held against New, and is void if the key has got another one meanwhile.
 	Policy         *Policy
 	PolicyRevision uint64
+	// OrganizationID is whose places the call counts for, "" while its key is unclaimed, and Plan
+	// is the organization's that Place and Revival are bounded by. With a Policy, the call is void
+	// too if the organization has got another plan meanwhile; that a key is linked, its revision
+	// tells.
+	OrganizationID string
+	Plan           PlanName
+	// Unclaimed bounds a monthly place that a doubted payment takes again and had taken before
+	// its key was linked.
+	Unclaimed x402.Amount
 
 	// Terms are what the challenge asks for; the zero value when it says nothing that could be paid.
 	Terms Terms
@@ -95,6 +104,8 @@ type BeginView interface {
 	CountUnanswered(keyID, host string, now time.Time, max int) (int, error)
 	// PolicyRevision is that of a key: see [Key.PolicyRevision]. It is 0 for an unknown key.
 	PolicyRevision(keyID string) (uint64, error)
+	// Plan is that of an organization, PlanFree for an unknown one.
+	Plan(organizationID string) (PlanName, error)
 	// Counter reads a counter.
 	Counter(c Counter) (x402.Amount, error)
 
@@ -173,12 +184,18 @@ func (b *Begin) Decide(v BeginView) (Begun, []CounterChange, error) {
 // revive takes again what the refusal of a doubted payment gave back, before it is driven
 // on: its monthly place, if there still is one.
 func (b *Begin) revive(v BeginView, begun Begun) (Begun, []CounterChange, error) {
+	if err := b.current(v); err != nil {
+		return Begun{}, nil, err
+	}
 	p := begun.Payment // a copy
 	for _, r := range p.Reservations {
 		if r.Released && r.Release == ReleasePlace {
 			place := b.Place
 			if place.Max == nil {
 				place = b.Revival
+			}
+			if place.Max != nil && b.OrganizationID != "" && p.OrganizationID == "" {
+				place.Max = &b.Unclaimed // its key was linked since, but its place stayed
 			}
 			place.Reservation = r
 			if err := check(v, place); err != nil {
@@ -190,13 +207,21 @@ func (b *Begin) revive(v BeginView, begun Begun) (Begun, []CounterChange, error)
 	return begun, p.retake(0), nil
 }
 
-// current refuses a call that was judged by another policy than its key has now.
+// current refuses a call that was judged by another policy, owner or plan than its key has
+// now.
 func (b *Begin) current(v BeginView) error {
 	if b.Policy == nil {
 		return nil
 	}
 	revision, err := v.PolicyRevision(b.KeyID)
 	if err == nil && revision != b.PolicyRevision {
+		err = ErrPolicyChanged
+	}
+	if err != nil || b.OrganizationID == "" {
+		return err
+	}
+	plan, err := v.Plan(b.OrganizationID)
+	if err == nil && plan != b.Plan {
 		err = ErrPolicyChanged
 	}
 	return err

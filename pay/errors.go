@@ -15,6 +15,20 @@ var (
 	ErrKeyExists = errors.New("that API key already exists")
 	// ErrKeyLimit: the organization's plan has no room for another key.
 	ErrKeyLimit = errors.New("API key limit reached")
+	// ErrKeyClaimed: the key belongs to another organization.
+	ErrKeyClaimed = errors.New("the key belongs to another organization")
+	// ErrKeyLinked: the key belongs to this organization already.
+	ErrKeyLinked = errors.New("the key belongs to this organization already")
+	// ErrNotRevealable: the key is unclaimed, so no copy of it is kept.
+	ErrNotRevealable = errors.New("only a claimed key can be shown again")
+	// ErrAccountNotFound: no account has this id.
+	ErrAccountNotFound = errors.New("account not found")
+	// ErrSessionNotFound: there is no such session, or its time is over.
+	ErrSessionNotFound = errors.New("session not found")
+	// ErrOrganizationNotFound: no organization has this id.
+	ErrOrganizationNotFound = errors.New("organization not found")
+	// ErrNoChain: no RPC is configured for the network, so nobody knows the balance.
+	ErrNoChain = errors.New("no RPC for this network, so its balances are not known")
 	// ErrWalletNotFound: no live wallet with this id belongs to the key.
 	ErrWalletNotFound = errors.New("wallet not found")
 	// ErrWalletLimit: the plan, or an unclaimed key's bound, has no room for another wallet.
@@ -33,8 +47,9 @@ var (
 	ErrLeaseLost = errors.New("lease lost")
 	// ErrTransactionKnown: the claimed transaction is recorded for another payment.
 	ErrTransactionKnown = errors.New("transaction is recorded for another payment")
-	// ErrPolicyChanged: the key has another policy than the one that the call was judged by.
-	ErrPolicyChanged = errors.New("the key's policy has changed")
+	// ErrPolicyChanged: the key has another policy or owner, or its organization another plan,
+	// than the call was judged by.
+	ErrPolicyChanged = errors.New("the key's policy, owner or plan has changed")
 	// ErrUnavailable: the store cannot write at the moment; nothing was written.
 	ErrUnavailable = errors.New("store unavailable")
 	// ErrQueued: the store cannot write at the moment, but keeps the outcome and will

@@ -1,7 +1,6 @@
 package pay
 
 import (
-	"fmt"
 	"strings"
 	"time"
 )
@@ -16,8 +15,9 @@ type Key struct {
 	Created        time.Time
 	// Policy limits what this key may spend; nil means the defaults of the door.
 	Policy *Policy `json:",omitempty"`
-	// PolicyRevision counts how often the policy was set. It tells a payment that is about to
-	// be journaled whether it was judged by the policy in force.
+	// PolicyRevision counts how often the policy was set, and that the key was linked. It
+	// tells a payment that is about to be journaled whether it was judged by the policy in
+	// force and counts for the key's owner.
 	PolicyRevision uint64 `json:",omitempty"`
 }
 
@@ -43,6 +43,8 @@ type NewKey struct {
 	// replaces the plan of a known one. Empty keeps a known organization's plan and
 	// means PlanFree for an unknown one (DESIGN §5).
 	Plan PlanName
+	// Plans says how many keys an organization may have.
+	Plans Plans
 }
 
 // Organization groups claimed keys under one plan.
@@ -50,49 +52,6 @@ type Organization struct {
 	ID      string // 1 to 200 visible characters
 	Plan    PlanName
 	Created time.Time
-}
-
-// PlanName is the name of a plan as stored: upper case.
-type PlanName string
-
-// The plans of SPEC §8.
-const (
-	PlanFree      PlanName = "FREE"
-	PlanDeveloper PlanName = "DEVELOPER"
-	PlanAgency    PlanName = "AGENCY"
-)
-
-// ParsePlan reads a plan's name in any case.
-func ParsePlan(s string) (PlanName, error) {
-	switch p := PlanName(strings.ToUpper(s)); p {
-	case PlanFree, PlanDeveloper, PlanAgency:
-		return p, nil
-	default:
-		return "", fmt.Errorf("unknown plan %q: FREE, DEVELOPER or AGENCY", truncate(s, 40))
-	}
-}
-
-// Plan holds a plan's limits.
-type Plan struct {
-	Name     PlanName
-	Keys     int // claimed keys per organization
-	Wallets  int // live wallets per organization
-	Payments int // payments per calendar month (UTC)
-}
-
-// UnclaimedWallets is how many live wallets an unclaimed key may have (DESIGN §5).
-const UnclaimedWallets = 100
-
-// PlanOf returns the limits of SPEC §8 for a plan. An unknown name is the free plan.
-func PlanOf(name PlanName) Plan {
-	switch name {
-	case PlanDeveloper:
-		return Plan{Name: name, Keys: 10, Wallets: 10, Payments: 10_000}
-	case PlanAgency:
-		return Plan{Name: name, Keys: 150, Wallets: 150, Payments: 150_000}
-	default:
-		return Plan{Name: PlanFree, Keys: 3, Wallets: 3, Payments: 3_000}
-	}
 }
 
 // truncate cuts s to at most n bytes for messages; it never splits a UTF-8 sequence.

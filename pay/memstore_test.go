@@ -18,20 +18,21 @@ import (
 // memStore is pay.Store in memory, so that the core's own tests need no engine. Every
 // row is copied in and out, as a real store would.
 type memStore struct {
-	mu       sync.Mutex
-	keys     map[string]pay.Key
-	secrets  map[string]string // secret -> key id
-	orgs     map[string]pay.Organization
-	wallets  []pay.Wallet
-	walletSK map[string][]byte
-	payments map[string]*pay.Payment
-	idem     map[string][]string // key id and idempotency key -> payments, in the order of their beginning
-	events   []pay.SpendEvent
-	txs      map[string]string
-	counters map[pay.Counter]x402.Amount
-	world    string
-	down     bool // Begin and Record fail with ErrUnavailable
-	restore  *pay.Restore
+	pay.Accounts // none: what uses them is tested over a real store
+	mu           sync.Mutex
+	keys         map[string]pay.Key
+	secrets      map[string]string // secret -> key id
+	orgs         map[string]pay.Organization
+	wallets      []pay.Wallet
+	walletSK     map[string][]byte
+	payments     map[string]*pay.Payment
+	idem         map[string][]string // key id and idempotency key -> payments, in the order of their beginning
+	events       []pay.SpendEvent
+	txs          map[string]string
+	counters     map[pay.Counter]x402.Amount
+	world        string
+	down         bool // Begin and Record fail with ErrUnavailable
+	restore      *pay.Restore
 	// mostFound is the most that one step of reconciling brought.
 	mostFound int
 }
@@ -64,7 +65,7 @@ func (m *memStore) CreateKey(_ context.Context, k pay.NewKey) (pay.Key, error) {
 	if k.OrganizationID != "" {
 		org, known := m.orgs[k.OrganizationID]
 		if !known || k.Plan != "" {
-			org = pay.Organization{ID: k.OrganizationID, Plan: pay.PlanOf(k.Plan).Name, Created: k.Created}
+			org = pay.Organization{ID: k.OrganizationID, Plan: k.Plans.Of(k.Plan).Name, Created: k.Created}
 		}
 		m.orgs[k.OrganizationID] = org
 	}
@@ -223,6 +224,10 @@ func (v memView) CountUnanswered(keyID, host string, now time.Time, _ int) (int,
 
 func (v memView) PolicyRevision(keyID string) (uint64, error) {
 	return v.keys[keyID].PolicyRevision, nil
+}
+
+func (v memView) Plan(orgID string) (pay.PlanName, error) {
+	return pay.Plans(nil).Of(v.orgs[orgID].Plan).Name, nil
 }
 
 func (v memView) Restored() (*pay.Restore, error) { return v.restore, nil }
@@ -512,6 +517,8 @@ func (m *memStore) SetWorld(_ context.Context, w string) (string, error) {
 	}
 	return m.world, nil
 }
+
+func (m *memStore) ExpireSessions(context.Context, time.Time, int) (int, error) { return 0, nil }
 
 func (m *memStore) Health(context.Context) error { return nil }
 func (m *memStore) Kind() string                 { return "memory" }

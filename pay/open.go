@@ -43,8 +43,8 @@ type HTTPRequest struct {
 	Body   Hash
 }
 
-// maxPolicyChanges is how often a call is judged anew because its key's policy has changed
-// in between. More often nobody sets one, so that the store contradicts itself.
+// maxPolicyChanges is how often a call is judged anew because its key's policy, owner or plan
+// has changed in between. More often nobody sets one, so that the store contradicts itself.
 const maxPolicyChanges = 16
 
 // method is that of the request; on REST nobody knows it.
@@ -212,7 +212,7 @@ func (p *Payer) propose(ctx context.Context, r Request) (*Begin, choice, error) 
 		}
 		b.identify(r, terms)
 		var err error
-		b.Revival, err = p.place(ctx, r.Key, p.now().UTC())
+		b.Revival, err = p.place(ctx, b, r.Key, p.now().UTC())
 		return b, c, err
 	}
 	terms := termsOf(r.Settlement, c.network, c.asset, c.requirement)
@@ -226,7 +226,7 @@ func (p *Payer) propose(ctx context.Context, r Request) (*Begin, choice, error) 
 	}
 	now := p.now().UTC()
 	var err error
-	if b.Place, err = p.place(ctx, r.Key, now); err != nil {
+	if b.Place, err = p.place(ctx, b, r.Key, now); err != nil {
 		return nil, c, err
 	}
 	if b.Declined != nil {
@@ -316,19 +316,22 @@ func (p *Payer) row(r Request, c choice, t Terms, now time.Time) (*Payment, erro
 	return row, nil
 }
 
-// place is the month's place in the count of the key's owner.
-func (p *Payer) place(ctx context.Context, k Key, now time.Time) (Limit, error) {
-	plan := PlanOf(PlanFree)
+// place is the month's place in the count of the key's owner. The store holds what it was
+// judged by against what is in force: see [Begin.Plan].
+func (p *Payer) place(ctx context.Context, b *Begin, k Key, now time.Time) (Limit, error) {
+	most := uint64(p.opts.Plans.Unclaimed())
+	b.Unclaimed = x402.NewAmount(most)
 	if k.Claimed() {
 		org, err := p.store.Organization(ctx, k.OrganizationID)
 		if err != nil {
 			return Limit{}, err
 		}
-		plan = PlanOf(org.Plan)
+		b.OrganizationID, b.Plan = k.OrganizationID, org.Plan
+		most = uint64(p.opts.Plans.Of(org.Plan).Payments)
 	}
-	most := x402.NewAmount(uint64(plan.Payments))
+	limit := x402.NewAmount(most)
 	return Limit{
 		Reservation: Reservation{Counter: PlaceCounter(k.Owner(), now), Amount: x402.NewAmount(1), Release: ReleasePlace},
-		Max:         &most, Refusal: ErrQuota,
+		Max:         &limit, Refusal: ErrQuota,
 	}, nil
 }

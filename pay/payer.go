@@ -29,6 +29,8 @@ type Options struct {
 	// ProxyPolicy is what keys may spend at the proxy and the transport where they have no
 	// policy of their own: see [Payer.PolicyOf]. Zero: no limits.
 	ProxyPolicy Policy
+	// Plans say what organizations may have. What is missing is as in [DefaultPlans].
+	Plans Plans
 	// MaxValidity caps how long an authorization stays valid. Default: 300 s.
 	MaxValidity time.Duration
 	// SendTimeout bounds one send. Default: 300 s.
@@ -64,6 +66,7 @@ type Payer struct {
 	verified verifiedTerms
 	health   healthCache
 	earlier  earlier
+	eventIDs eventIDs
 
 	reconcile reconciling
 }
@@ -76,6 +79,10 @@ func New(o Options) (*Payer, error) {
 	if err := o.ProxyPolicy.Validate(); err != nil {
 		return nil, fmt.Errorf("pay: the proxy's policy: %w", err)
 	}
+	if err := o.Plans.Validate(); err != nil {
+		return nil, fmt.Errorf("pay: %w", err)
+	}
+	o.Plans = o.Plans.complete()
 	if o.Clock == nil {
 		o.Clock = time.Now
 	}

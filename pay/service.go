@@ -87,7 +87,7 @@ func (p *Payer) CreateKey(ctx context.Context, r KeyRequest) (Key, string, error
 			ID: id.String(), Label: r.Label, OrganizationID: r.OrganizationID,
 			Created: p.now().UTC(), Policy: r.Policy,
 		},
-		Secret: secret, Plan: r.Plan,
+		Secret: secret, Plan: r.Plan, Plans: p.opts.Plans,
 	})
 	return k, secret, err
 }
@@ -123,16 +123,10 @@ func (p *Payer) CreateWallet(ctx context.Context, k Key, network string) (Wallet
 	if !ok || n.Name != network {
 		return Wallet{}, &InputError{Field: "network", Reason: "Unsupported network " + truncate(network, 64)}
 	}
-	limit, err := p.walletLimit(ctx, k)
-	if err != nil {
-		return Wallet{}, err
-	}
 	// Asked before the provider makes an account that nobody would use; CreateWallet below
-	// is what enforces the limit.
-	if have, err := p.store.WalletCount(ctx, k); err != nil {
+	// is what enforces the limit, by what the key and its plan are then.
+	if err := p.roomForWallet(ctx, k); err != nil {
 		return Wallet{}, err
-	} else if have >= limit {
-		return Wallet{}, ErrWalletLimit
 	}
 	id, err := uuid.NewV7()
 	if err != nil {
@@ -146,18 +140,23 @@ func (p *Payer) CreateWallet(ctx context.Context, k Key, network string) (Wallet
 		ID: id.String(), KeyID: k.ID, ProviderID: made.ProviderID, Network: n.Name,
 		Address: made.Address, Created: p.now().UTC(),
 	}
-	return w, p.store.CreateWallet(ctx, NewWallet{Wallet: w, Secret: made.Secret}, limit)
+	return w, p.store.CreateWallet(ctx, NewWallet{Wallet: w, Secret: made.Secret, Plans: p.opts.Plans}, UnclaimedWallets)
 }
 
-func (p *Payer) walletLimit(ctx context.Context, k Key) (int, error) {
-	if !k.Claimed() {
-		return UnclaimedWallets, nil
+func (p *Payer) roomForWallet(ctx context.Context, k Key) error {
+	limit := UnclaimedWallets
+	if k.Claimed() {
+		org, err := p.store.Organization(ctx, k.OrganizationID)
+		if err != nil {
+			return err
+		}
+		limit = p.opts.Plans.Of(org.Plan).Wallets
 	}
-	org, err := p.store.Organization(ctx, k.OrganizationID)
-	if err != nil {
-		return 0, err
+	have, err := p.store.WalletCount(ctx, k)
+	if err == nil && have >= limit {
+		err = ErrWalletLimit
 	}
-	return PlanOf(org.Plan).Wallets, nil
+	return err
 }
 
 // ListWallets lists the key's live wallets, oldest first.

@@ -1,7 +1,10 @@
 package pay
 
 import (
+	"sync"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/purserpay/purser/x402"
 )
@@ -9,7 +12,7 @@ import (
 // SpendEvent is the record of money that moved (SPEC §2). Events are never changed; a
 // claimed settlement that the chain disproves is followed by a correcting event.
 type SpendEvent struct {
-	ID         string // UUIDv7: events of one key sort by time
+	ID         string // UUIDv7 of Created: events sort by time
 	KeyID      string
 	PaymentID  string
 	Amount     x402.Amount
@@ -35,4 +38,40 @@ func (e SpendEvent) SignedAmount() string {
 		return "-" + e.Amount.String()
 	}
 	return e.Amount.String()
+}
+
+// eventIDs names spend events after the time of their Created, so that a listing by date is a
+// seek. Those of one time are in the order in which they were named.
+type eventIDs struct {
+	mu   sync.Mutex
+	last int64 // milliseconds and 12 bits that count within them
+}
+
+// maxAhead is how far names may run ahead of a clock that was put back, to stay in order.
+const maxAhead = 1000 << 12 // a second
+
+func (n *eventIDs) at(t time.Time) (string, error) {
+	id, err := uuid.NewRandom()
+	if err != nil {
+		return "", err
+	}
+	const millisecond = int64(time.Millisecond)
+	ns := max(0, t.UnixNano())
+	now := ns/millisecond<<12 | ns%millisecond>>8
+	n.mu.Lock()
+	if ahead := n.last - now; ahead >= 0 && ahead < maxAhead {
+		now = n.last + 1
+	}
+	n.last = now
+	n.mu.Unlock()
+	setTime(&id, now>>12)
+	id[6], id[7] = 0x70|byte(now>>8&0x0f), byte(now)
+	return id.String(), nil
+}
+
+// setTime writes the milliseconds since 1970 of a UUIDv7.
+func setTime(id *uuid.UUID, ms int64) {
+	for i := range 6 {
+		id[i] = byte(ms >> (40 - 8*i))
+	}
 }

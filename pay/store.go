@@ -15,8 +15,10 @@ import (
 // Any operation may return ErrUnavailable (nothing was written) and the context's error.
 type Store interface {
 	Keys
+	Accounts
 	WalletBook
 	Journal
+	SpendBook
 	Reconciler
 
 	// World is "sandbox", or the genesis hash (0x…) of the first RPC that answered, or ""
@@ -53,7 +55,8 @@ type Keys interface {
 // WalletBook keeps wallets.
 type WalletBook interface {
 	// CreateWallet stores a wallet unless its key has `limit` live ones already, counted
-	// over the whole organization for a claimed key: ErrWalletLimit.
+	// over the whole organization for a claimed key: ErrWalletLimit. With NewWallet.Plans, the
+	// limit of a claimed key is that of its organization's plan instead.
 	CreateWallet(ctx context.Context, w NewWallet, limit int) error
 	// WalletCount is the number that CreateWallet compares with its limit.
 	WalletCount(ctx context.Context, k Key) (int, error)

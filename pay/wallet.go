@@ -26,6 +26,9 @@ type NewWallet struct {
 	// Secret is key material that the provider wants kept, encrypted, by the store;
 	// nil for providers that keep their own.
 	Secret []byte
+	// Plans, when set, says how many live wallets the organization of a claimed key may have,
+	// on the plan that it has when the wallet is stored.
+	Plans Plans
 }
 
 // ProvidedWallet is what a wallet provider answers when asked for a new wallet.

@@ -31,7 +31,7 @@ func histories(t *testing.T, fresh func(t testing.TB) Opener) {
 		h.TB = failing{t, rt}
 		rt.Repeat(map[string]func(*rapid.T){
 			"begin": h.beginAny, "repeat": h.repeatAny, "record": h.recordAny, "record more": h.recordAny,
-			"acquire": h.acquireAny, "renew": h.renewAny, "lapse": h.lapseAny, "wait": h.wait, "reopen": h.reopenAny,
+			"acquire": h.acquireAny, "renew": h.renewAny, "lapse": h.lapseAny, "wait": h.wait, "wait long": h.waitLong, "reopen": h.reopenAny,
 			"policy": h.policyAny,
 		})
 		h.compare()
@@ -146,7 +146,7 @@ func (h *history) recordAny(rt *rapid.T) {
 		pay.Unclear, pay.VerdictSettled, pay.VerdictVoid, pay.VerdictRefused, pay.VerdictExpired,
 		pay.VerdictAbsent, pay.VerdictConfirm, pay.VerdictDisprove,
 	}).Draw(rt, "verdict"))
-	o.At = h.now
+	o.At, o.EventID = h.now, eventID(h.now)
 	o.Fence -= min(o.Fence, rapid.SampledFrom([]uint64{0, 0, 0, 0, 1, 9}).Draw(rt, "stale"))
 	if tx := rapid.IntRange(0, 4).Draw(rt, "transaction"); tx > 0 {
 		o.Transaction = transaction(fmt.Sprint(tx))
@@ -192,6 +192,10 @@ func (h *history) wait(rt *rapid.T) {
 	h.now = h.now.Add(time.Duration(rapid.IntRange(1, 100).Draw(rt, "seconds")) * time.Second)
 }
 
+func (h *history) waitLong(rt *rapid.T) {
+	h.now = h.now.Add(time.Duration(rapid.IntRange(1, 30).Draw(rt, "hours")) * time.Hour)
+}
+
 // reopenAny first ends all leases, because some stores do and some don't.
 func (h *history) reopenAny(rt *rapid.T) {
 	h.now = h.now.Add(time.Minute)
@@ -215,6 +219,7 @@ func (h *history) compare() {
 			h.compareEvents(k, task)
 		}
 	}
+	h.compareSpend()
 	for _, label := range []string{"", "open", "settled", "unresolved", "disputed"} {
 		for _, without := range [][]string{nil, {"confirmed", "disputed"}} {
 			h.same("all payments with label "+label, h.listAll(label, without, 3), newestFirst(h.model.sorted(func(p *pay.Payment) bool {
@@ -261,4 +266,35 @@ func (h *history) compareEvents(k pay.Key, task string) {
 		}
 	}
 	h.same("events of task "+task, events, wanted)
+}
+
+// compareSpend asks both for what the keys spent together.
+func (h *history) compareSpend() {
+	until := h.now.Add(aDay)
+	for _, keys := range [][]pay.Key{h.keys, h.keys[:1]} {
+		t := pay.NewTally(noon, until)
+		for _, e := range h.model.events {
+			if slices.ContainsFunc(keys, func(k pay.Key) bool { return k.ID == e.KeyID }) {
+				var s pay.Sum
+				s.Event(&e)
+				t.Day(e.Created, s)
+				t.Host([]byte(e.Host), s)
+				t.Task([]byte(e.Task), s)
+			}
+		}
+		h.same("summary", h.summary(noon, until, keys...), t.Summary())
+		for _, q := range []pay.OrganizationSpendQuery{
+			{}, {Host: "a.example"}, {Task: "b"}, {Host: "b.example", Task: "a"}, {From: noon.Add(aDay)}, {Host: "a.example", To: noon.Add(aDay)},
+		} {
+			wanted := []pay.SpendEvent{}
+			for _, e := range h.model.events {
+				if slices.ContainsFunc(keys, func(k pay.Key) bool { return k.ID == e.KeyID }) &&
+					(q.Host == "" || e.Host == q.Host) && (q.Task == "" || e.Task == q.Task) &&
+					(q.From.IsZero() || !e.Created.Before(pay.DayOf(q.From))) && (q.To.IsZero() || !pay.DayOf(e.Created).After(pay.DayOf(q.To))) {
+					wanted = append(wanted, e)
+				}
+			}
+			h.lists("spend", q, keys, wanted...)
+		}
+	}
 }

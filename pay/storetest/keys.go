@@ -81,7 +81,7 @@ var keyTests = map[string]func(*fixture){
 		f.must(create(""))
 	},
 	"a plan may make room for its own key": func(f *fixture) {
-		for range pay.PlanOf(pay.PlanFree).Keys {
+		for range pay.DefaultPlans().Of(pay.PlanFree).Keys {
 			_, err := f.CreateKey(f.ctx, newKey("org"))
 			f.must(err)
 		}
@@ -99,10 +99,10 @@ var keyTests = map[string]func(*fixture){
 			_, err := f.CreateKey(f.ctx, newKey("org"))
 			return err
 		})
-		f.same("created", f.succeeded(errs, pay.ErrKeyLimit), pay.PlanOf(pay.PlanFree).Keys)
+		f.same("created", f.succeeded(errs, pay.ErrKeyLimit), pay.DefaultPlans().Of(pay.PlanFree).Keys)
 	},
 	"a refused key leaves nothing": func(f *fixture) {
-		for range pay.PlanOf(pay.PlanFree).Keys {
+		for range pay.DefaultPlans().Of(pay.PlanFree).Keys {
 			_, err := f.CreateKey(f.ctx, newKey("org"))
 			f.must(err)
 		}
@@ -116,7 +116,7 @@ var keyTests = map[string]func(*fixture){
 	},
 	"organizations with alike names": func(f *fixture) {
 		for i, org := range []string{"a", "a/b", "a b", "ab", "A"} {
-			for range pay.PlanOf(pay.PlanFree).Keys {
+			for range pay.DefaultPlans().Of(pay.PlanFree).Keys {
 				if _, err := f.CreateKey(f.ctx, newKey(org)); err != nil {
 					f.Fatal(fmt.Errorf("organization %d: %w", i, err))
 				}

@@ -83,6 +83,9 @@ func (m *model) Counter(c pay.Counter) (x402.Amount, error) { return m.counters[
 
 func (m *model) PolicyRevision(keyID string) (uint64, error) { return m.policies[keyID], nil }
 
+// The model's keys are unclaimed.
+func (m *model) Plan(string) (pay.PlanName, error) { return pay.PlanFree, nil }
+
 func (m *model) Restored() (*pay.Restore, error) { return m.restore, nil }
 
 func (m *model) Attempts(keyID, idempotencyKey string) (n uint64, err error) {

@@ -37,7 +37,7 @@ func Run(t *testing.T, fresh func(t testing.TB) Opener) {
 	for name, tests := range map[string]map[string]func(*fixture){
 		"Keys": keyTests, "Wallets": walletTests, "Begin": beginTests, "Repeats": repeatTests,
 		"Leases": leaseTests, "Outcomes": outcomeTests, "Lists": listTests, "Store": storeTests,
-		"Policies": policyTests, "Reconciling": reconcileTests,
+		"Policies": policyTests, "Reconciling": reconcileTests, "Summaries": summaryTests, "Spend": spendTests, "Accounts": accountTests, "Organizations": organizationTests,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -1,0 +1,175 @@
+package boltstore
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/purserpay/purser/pay"
+)
+
+// accountIdentity is what an account's person is bound to.
+func accountIdentity(id string) string { return "account/" + id }
+
+// accountRow is an account as it is kept. Issuer and subject are in clear, because the index
+// is made of them; how the provider calls the person is sealed.
+type accountRow struct {
+	ID, Issuer, Subject, OrganizationID string
+	Created, SignedIn                   time.Time
+	Generation                          uint64 `json:",omitempty"`
+	Person                              []byte // person, sealed
+}
+
+// person is what only the dashboard needs to know of somebody.
+type person struct{ Name, Email string }
+
+// identityKey is the key of an identity in the index.
+func identityKey(issuer, subject string) []byte {
+	hash := pay.HashOf("identity", issuer, subject)
+	return hash[:]
+}
+
+// accountRowOf makes the row of an account.
+func (d *DB) accountRowOf(a pay.Account) (row accountRow, err error) {
+	text, err := json.Marshal(person{a.Name, a.Email})
+	if err != nil {
+		return row, fmt.Errorf("encode account: %w", err)
+	}
+	sealed, err := d.vault.Seal(text, accountIdentity(a.ID))
+	if err != nil {
+		return row, fmt.Errorf("seal account: %w", err)
+	}
+	return accountRow{
+		ID: a.ID, Issuer: a.Issuer, Subject: a.Subject, OrganizationID: a.OrganizationID,
+		Created: a.Created, SignedIn: a.SignedIn, Generation: a.Generation, Person: sealed,
+	}, nil
+}
+
+// account reads a row.
+func (d *DB) account(row accountRow) (pay.Account, error) {
+	a := pay.Account{
+		ID: row.ID, Identity: pay.Identity{Issuer: row.Issuer, Subject: row.Subject}, OrganizationID: row.OrganizationID,
+		Created: row.Created, SignedIn: row.SignedIn, Generation: row.Generation,
+	}
+	text, err := d.vault.Unseal(row.Person, accountIdentity(row.ID))
+	if err != nil {
+		return pay.Account{}, fmt.Errorf("account %s: %w", row.ID, err)
+	}
+	var p person
+	if err := json.Unmarshal(text, &p); err != nil {
+		return pay.Account{}, fmt.Errorf("account %s: %w", row.ID, err)
+	}
+	a.Name, a.Email = p.Name, p.Email
+	return a, nil
+}
+
+func accountIn(tx *bbolt.Tx, id string) (row accountRow, err error) {
+	encoded := tx.Bucket(accountsBucket).Get([]byte(id))
+	if encoded == nil {
+		return row, pay.ErrAccountNotFound
+	}
+	if err := decodeRow(encoded, &row); err != nil {
+		return row, fmt.Errorf("account %s: %w", id, err)
+	}
+	return row, nil
+}
+
+func (b *batch) putAccount(row accountRow) error {
+	encoded, err := encodeRow(row)
+	if err != nil {
+		return err
+	}
+	return b.put(accountsBucket, []byte(row.ID), encoded)
+}
+
+// Enroll signs somebody in.
+func (d *DB) Enroll(ctx context.Context, e pay.Enrollment) (a pay.Account, first bool, err error) {
+	if e.Account.ID == "" || e.Account.OrganizationID == "" || e.Key.OrganizationID != e.Account.OrganizationID {
+		return a, false, errors.New("enroll: no id, or a key of another organization")
+	}
+	key, err := d.newKey(e.Key)
+	if err != nil {
+		return a, false, err
+	}
+	identity := identityKey(e.Account.Issuer, e.Account.Subject)
+	err = d.do(ctx, &op{run: func(b *batch) error {
+		if err := d.disk.short(); err != nil {
+			return err
+		}
+		a, first = e.Account, true
+		if id := b.get(identitiesBucket, identity); id != nil {
+			was, err := accountIn(b.tx, string(id))
+			if err != nil {
+				return err
+			}
+			first = false
+			a.ID, a.OrganizationID, a.Created, a.Generation = was.ID, was.OrganizationID, was.Created, was.Generation
+		}
+		row, err := d.accountRowOf(a)
+		if err != nil {
+			return err
+		}
+		if first {
+			if err := b.mayEnroll(a); err != nil {
+				return err
+			}
+			if err := b.createKey(key); err != nil {
+				return err
+			}
+			if err := b.put(identitiesBucket, identity, []byte(a.ID)); err != nil {
+				return err
+			}
+		}
+		return b.putAccount(row)
+	}})
+	if err != nil {
+		return pay.Account{}, false, err
+	}
+	return a, first, nil
+}
+
+// mayEnroll refuses an account whose id is taken, or whose organization is somebody's: it
+// would see what is theirs.
+func (b *batch) mayEnroll(a pay.Account) error {
+	if b.get(accountsBucket, []byte(a.ID)) != nil {
+		return fmt.Errorf("enroll: id %s is taken", a.ID)
+	}
+	_, known, err := organizationIn(b.tx, a.OrganizationID)
+	if err == nil && known {
+		err = fmt.Errorf("enroll: organization %s is there already", a.OrganizationID)
+	}
+	return err
+}
+
+// Account finds an account by id.
+func (d *DB) Account(ctx context.Context, id string) (pay.Account, error) {
+	var row accountRow
+	err := d.view(ctx, func(tx *bbolt.Tx) (err error) {
+		row, err = accountIn(tx, id)
+		return err
+	})
+	if err != nil {
+		return pay.Account{}, err
+	}
+	return d.account(row)
+}
+
+// EndSessions begins an account's next generation.
+func (d *DB) EndSessions(ctx context.Context, accountID string) (pay.Account, error) {
+	var row accountRow
+	err := d.do(ctx, &op{run: func(b *batch) (err error) {
+		if row, err = accountIn(b.tx, accountID); err != nil {
+			return err
+		}
+		row.Generation++
+		return b.putAccount(row)
+	}})
+	if err != nil {
+		return pay.Account{}, err
+	}
+	return d.account(row)
+}

@@ -1,0 +1,161 @@
+// Package boltfill writes long histories of payments into a store, for tests and for
+// measuring: plausible rows at many hosts and for many tasks, such as purser check finds
+// nothing wrong with. It is no part of purser, and moves no money.
+package boltfill
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/purserpay/purser/boltstore"
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/x402"
+)
+
+// Options say what to write. Keys and Payments are required.
+type Options struct {
+	// Keys are the ids of the API keys that paid: the first ones most.
+	Keys []string
+	// Payments is how many there are. There are a few more spend events, for every
+	// thousandth payment is disputed.
+	Payments int
+	// From and To are the time of the first and the last payment; by default the 31 days
+	// that end now.
+	From, To time.Time
+	// Hosts and Tasks are how many names there are. Default: 12 and 6.
+	Hosts, Tasks int
+	// Payloads keeps what purser drops 30 days after a payment, which makes rows thrice as
+	// long.
+	Payloads bool
+	// Seed makes another history of the same options.
+	Seed uint64
+	// Progress is told how many payments are written, if it is not nil.
+	Progress func(done int)
+}
+
+// perWrite is how many payments one transaction takes.
+const perWrite = 5000
+
+// Fill writes a history into a store.
+func Fill(ctx context.Context, db *boltstore.DB, o Options) error {
+	if len(o.Keys) == 0 || o.Payments < 1 {
+		return errors.New("boltfill: no keys or no payments")
+	}
+	if o.To.IsZero() {
+		o.To = time.Now().UTC()
+	}
+	if o.From.IsZero() {
+		o.From = o.To.AddDate(0, 0, -30).Truncate(24 * time.Hour)
+	}
+	if o.Hosts < 1 {
+		o.Hosts = 12
+	}
+	if o.Tasks < 1 {
+		o.Tasks = 6
+	}
+	if !o.From.Before(o.To) {
+		return errors.New("boltfill: From is not before To")
+	}
+	f := filler{Options: o, random: rand.New(rand.NewPCG(o.Seed, 402))} //nolint:gosec // the same history every time
+	list := make([]boltstore.History, 0, perWrite)
+	for n := range o.Payments {
+		h, err := f.one(n)
+		if err != nil {
+			return fmt.Errorf("boltfill: %w", err)
+		}
+		if list = append(list, h); len(list) < perWrite && n < o.Payments-1 {
+			continue
+		}
+		if err := db.Import(ctx, list); err != nil {
+			return fmt.Errorf("boltfill: %w", err)
+		}
+		if list = list[:0]; o.Progress != nil {
+			o.Progress(n + 1)
+		}
+	}
+	return nil
+}
+
+type filler struct {
+	Options
+	random *rand.Rand
+}
+
+// few picks one of n, the first ones more often.
+func (f *filler) few(n int) int { return min(f.random.IntN(n), f.random.IntN(n)) }
+
+// one makes the payment with a number.
+func (f *filler) one(n int) (h boltstore.History, err error) {
+	span := f.To.Sub(f.From)
+	at := f.From.Add(time.Duration(float64(span) * float64(n) / float64(f.Payments))).UTC().Truncate(time.Millisecond)
+	host := "api-" + strconv.Itoa(f.few(f.Hosts)) + ".example.com"
+	task := ""
+	if t := f.few(f.Tasks + 1); t > 0 {
+		task = "task-" + strconv.Itoa(t)
+	}
+	base, _ := x402.NetworkByWire("base")
+	usdc := base.Assets[0]
+	amount := x402.NewAmount(1000 * uint64(1+f.few(200))) // 0.001 to 0.2 USDC
+	var nonce x402.Nonce                                  // the transaction is called the same: in order, which is written faster
+	binary.BigEndian.PutUint32(nonce[:], uint32(n))
+	for i := 4; i < len(nonce); i += 4 {
+		binary.BigEndian.PutUint32(nonce[i:], f.random.Uint32())
+	}
+	id := f.id(at)
+	p := &pay.Payment{
+		ID: id, KeyID: f.Keys[f.few(len(f.Keys))], Door: pay.DoorProxy, Task: task, Host: host,
+		RequestURL: "https://" + host + "/v1/reports?n=" + strconv.Itoa(n),
+		Terms: pay.Terms{
+			Settlement: pay.SettleSeller, Network: base.Name, Scheme: "exact", Asset: usdc.Address, PayTo: x402.Address{0x70}, Amount: amount,
+		},
+		Currency: usdc.Symbol, WalletID: "wallet", Created: at, State: pay.Open,
+		Fingerprint: pay.HashOf("fingerprint", id), Identity: pay.HashOf("identity", id),
+		Authorization: x402.Authorization{
+			From: x402.Address{1}, To: x402.Address{0x70}, Value: amount, ValidBefore: uint64(at.Add(time.Minute).Unix()), Nonce: nonce,
+		},
+	}
+	p.Grant("boltfill", at.Add(pay.LeaseTime))
+	if f.Payloads {
+		p.Offer = x402.Offer{
+			Version: 2,
+			Accepted: fmt.Appendf(nil, `{"scheme":"exact","network":"eip155:8453","amount":%q,"asset":%q,"payTo":%q,"maxTimeoutSeconds":60,`+
+				`"extra":{"name":"USD Coin","version":"2"}}`, amount, usdc.Address, p.Terms.PayTo),
+			Resource: fmt.Appendf(nil, `{"url":"https://%s/v1/reports","description":"a report","mimeType":"application/json"}`, host),
+		}
+	}
+	settled := pay.Outcome{
+		PaymentID: id, Fence: p.Lease.Fence, At: at, Verdict: pay.VerdictSettled, EventID: f.id(at),
+		Transaction: "0x" + hex.EncodeToString(nonce[:]),
+	}
+	later := pay.Outcome{PaymentID: id, Fence: p.Lease.Fence, At: at.Add(2 * time.Minute), Verdict: pay.VerdictConfirm, Retire: !f.Payloads, Release: true, Answered: true}
+	if n%1000 == 999 {
+		later.Verdict, later.EventID, later.Reason = pay.VerdictDisprove, f.id(later.At), "the chain does not have it"
+	}
+	for _, o := range []pay.Outcome{settled, later} {
+		fx, err := p.Apply(o)
+		if err != nil {
+			return h, err
+		}
+		if fx.Event != nil {
+			h.Events = append(h.Events, *fx.Event)
+		}
+	}
+	h.Payment = p
+	return h, nil
+}
+
+// id is a UUIDv7 of a time.
+func (f *filler) id(at time.Time) string {
+	var id uuid.UUID
+	binary.BigEndian.PutUint64(id[:8], uint64(at.UnixMilli())<<16|0x7000|f.random.Uint64()&0xfff)
+	binary.BigEndian.PutUint64(id[8:], 1<<63|f.random.Uint64()>>2)
+	return id.String()
+}

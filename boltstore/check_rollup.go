@@ -1,0 +1,177 @@
+package boltstore
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/purserpay/purser/pay"
+)
+
+// spendDays compares the daily sums with the events that make them. Events come in the order
+// of their keys, so that no more than one key's days are in memory.
+type spendDays struct {
+	*checker
+	keyID string
+	days  map[string]*dayCheck // of that key, by the entry's key
+	found int                  // rows that were compared
+}
+
+// dayCheck is what the events of a day add up to.
+type dayCheck struct {
+	was  dayRow // as it stands in the store
+	want dayRow // the same names
+	// loose are the sums of hosts, and of tasks, that are of no name in the row although their
+	// names are short enough.
+	loose [2]pay.Sum
+}
+
+// add counts an event.
+func (d *spendDays) add(e *pay.SpendEvent) {
+	if d.days == nil || e.KeyID != d.keyID {
+		d.compare()
+		d.keyID, d.days = e.KeyID, map[string]*dayCheck{}
+	}
+	key := dayKey(e.KeyID, e.Created)
+	day := d.days[string(key)]
+	if day == nil {
+		day = new(dayCheck)
+		row := d.tx.Bucket(spendDaysBucket).Get(key)
+		was, err := decodeDay(row)
+		if err != nil {
+			d.fault("spend of key %s on %s: %v", e.KeyID, dayName(key), err)
+		} else if row == nil {
+			d.fault("spend of key %s on %s is not summed up", e.KeyID, dayName(key))
+		}
+		if row != nil {
+			d.found++
+		}
+		if day.was = was; err != nil || row == nil {
+			day = nil // said once
+		}
+		d.days[string(key)] = day
+	}
+	if day != nil {
+		day.add(e)
+	}
+}
+
+func (c *dayCheck) add(e *pay.SpendEvent) {
+	c.want.total.Event(e)
+	for i, part := range []struct {
+		was  []pay.NameSum
+		want *[]pay.NameSum
+		name string
+	}{{c.was.hosts, &c.want.hosts, e.Host}, {c.was.tasks, &c.want.tasks, e.Task}} {
+		if part.name != pay.RestName && indexOfName(part.was, part.name) < 0 {
+			if len(part.name) <= maxNameBytes {
+				c.loose[i].Event(e)
+			}
+			part.name = pay.RestName
+		}
+		at := indexOfName(*part.want, part.name)
+		if at < 0 {
+			at = len(*part.want)
+			*part.want = append(*part.want, pay.NameSum{Name: part.name})
+		}
+		(*part.want)[at].Event(e)
+	}
+}
+
+// compare names what differs in the days of a key.
+func (d *spendDays) compare() {
+	for _, key := range slices.Sorted(maps.Keys(d.days)) {
+		day := d.days[key]
+		if day == nil {
+			continue
+		}
+		what := fmt.Sprintf("spend of key %s on %s", d.keyID, dayName([]byte(key)))
+		if day.was.total != day.want.total {
+			d.fault("%s is summed up as %s, its events make %s", what, sumText(day.was.total), sumText(day.want.total))
+		}
+		for i, part := range []struct {
+			of        string
+			was, want []pay.NameSum
+		}{{"host", day.was.hosts, day.want.hosts}, {"task", day.was.tasks, day.want.tasks}} {
+			d.compareNames(what+" by "+part.of, part.was, part.want)
+			if day.loose[i] != (pay.Sum{}) && hasRoom(part.was) {
+				d.fault("%s has no sum of its own for all, although there is room", what+" by "+part.of)
+			}
+		}
+	}
+}
+
+func (d *spendDays) compareNames(what string, was, want []pay.NameSum) {
+	names := 0
+	for i, s := range was {
+		if s.Name != pay.RestName {
+			names++
+		}
+		if indexOfName(was, s.Name) != i {
+			d.fault("%s has %q twice", what, s.Name)
+		}
+		var events pay.Sum
+		at := indexOfName(want, s.Name)
+		if at >= 0 {
+			events = want[at].Sum
+		}
+		if at < 0 || s.Sum != events {
+			d.fault("%s is summed up for %q as %s, the events make %s", what, s.Name, sumText(s.Sum), sumText(events))
+		}
+	}
+	if names > maxDayNames {
+		d.fault("%s has %d names of %d", what, names, maxDayNames)
+	}
+	for _, s := range want {
+		if indexOfName(was, s.Name) < 0 {
+			d.fault("%s is not summed up for %q, the events make %s", what, s.Name, sumText(s.Sum))
+		}
+	}
+}
+
+// end compares the last key, and looks for sums of days without events.
+func (d *spendDays) end(ctx context.Context) error {
+	d.compare()
+	n := 0
+	if err := d.each(ctx, spendDaysBucket, func(_, _ []byte) { n++ }); err != nil || n == d.found {
+		return err
+	}
+	var last []byte // key, and the days on which it spent
+	var days map[int64]bool
+	return d.each(ctx, spendDaysBucket, func(k, _ []byte) {
+		keyID, day, _ := bytes.Cut(k, []byte{0})
+		if days == nil || !bytes.Equal(keyID, last) {
+			last, days = bytes.Clone(keyID), d.spentOn(keyID)
+		}
+		if len(day) != 8 || !days[dayIn(day).Unix()] {
+			d.fault("%s has an entry %q, and no spend event is of that key and day", spendDaysBucket, k)
+		}
+	})
+}
+
+// spentOn are the days of a key's events.
+func (d *spendDays) spentOn(keyID []byte) map[int64]bool {
+	days, prefix := map[int64]bool{}, append(bytes.Clone(keyID), 0)
+	c := d.tx.Bucket(eventsBucket).Cursor()
+	for k, row := c.Seek(prefix); bytes.HasPrefix(k, prefix); k, row = c.Next() {
+		var e pay.SpendEvent
+		if decodeRow(row, &e) == nil {
+			days[pay.DayOf(e.Created).Unix()] = true
+		}
+	}
+	return days
+}
+
+func dayName(key []byte) string {
+	if len(key) < 8 {
+		return "no day"
+	}
+	return dayIn(key[len(key)-8:]).Format(time.DateOnly)
+}
+
+func sumText(s pay.Sum) string {
+	return fmt.Sprintf("%d payments, %s, %s taken back", s.Count, s.Amount, s.Corrected)
+}

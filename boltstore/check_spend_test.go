@@ -1,0 +1,126 @@
+package boltstore
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/vault"
+	"github.com/purserpay/purser/x402"
+)
+
+// Whatever the daily sums and the indexes of spend events say wrongly is seen, and named.
+func TestCheckSeesWrongSums(t *testing.T) {
+	t.Parallel()
+	path, text := small(t)
+	// edit rewrites the first row of a day as it is not meant to be.
+	edit := func(change func(*dayRow)) func(*bbolt.Tx) error {
+		return func(tx *bbolt.Tx) error {
+			k, v := tx.Bucket(spendDaysBucket).Cursor().First()
+			row, err := decodeDay(v)
+			if err != nil {
+				return err
+			}
+			change(&row)
+			return tx.Bucket(spendDaysBucket).Put(bytes.Clone(k), row.encode())
+		}
+	}
+	put := func(bucket, key, value []byte) func(*bbolt.Tx) error {
+		return func(tx *bbolt.Tx) error { return tx.Bucket(bucket).Put(key, value) }
+	}
+	remove := func(bucket []byte) func(*bbolt.Tx) error {
+		return func(tx *bbolt.Tx) error {
+			k, _ := tx.Bucket(bucket).Cursor().First()
+			return tx.Bucket(bucket).Delete(k)
+		}
+	}
+	one := x402.NewAmount(1)
+	for _, c := range []struct {
+		name string
+		do   func(*bbolt.Tx) error
+		text string
+	}{
+		{"day lost", remove(spendDaysBucket), "spend of key k0 on 2026-11-15 is not summed up"},
+		{"day of nothing", put(spendDaysBucket, dayKey("k0", noon.AddDate(0, 0, 1)), (&dayRow{}).encode()), "no spend event is of that key and day"},
+		{"day of nobody", put(spendDaysBucket, dayKey("k9", noon), (&dayRow{}).encode()), "no spend event is of that key and day"},
+		{"key of no day", put(spendDaysBucket, []byte("k0"), (&dayRow{}).encode()), "no spend event is of that key and day"},
+		{"unreadable", put(spendDaysBucket, dayKey("k0", noon), []byte{rollupVersion, 1, 1}), "damaged"},
+		{"unknown encoding", put(spendDaysBucket, dayKey("k0", noon), []byte{99}), "unknown encoding"},
+		{"count", edit(func(r *dayRow) { r.total.Count++ }), "is summed up as 4 payments, 15, 5 taken back, its events make 3 payments, 15, 5 taken back"},
+		{"amount", edit(func(r *dayRow) { r.total.Amount = one }), "is summed up as 3 payments, 1,"},
+		{"taken back", edit(func(r *dayRow) { r.total.Corrected = one }), "1 taken back, its events make"},
+		{"host's amount", edit(func(r *dayRow) { r.hosts[0].Amount = one }), `by host is summed up for "api.example.com" as 3 payments, 1, 5 taken back`},
+		{"host lost", edit(func(r *dayRow) { r.hosts = nil }), `by host is not summed up for "…"`},
+		{"host among the rest", edit(func(r *dayRow) { r.hosts[0].Name = pay.RestName }), "no sum of its own for all, although there is room"},
+		{"another host", edit(func(r *dayRow) { r.hosts = append(r.hosts, pay.NameSum{Name: "x.example"}) }), `summed up for "x.example" as 0 payments`},
+		{"host of nothing", edit(func(r *dayRow) {
+			r.hosts = append(r.hosts, pay.NameSum{Name: "x.example", Sum: pay.Sum{Count: 1}})
+		}), `summed up for "x.example" as 1 payments, 0, 0 taken back, the events make 0 payments`},
+		{"host twice", edit(func(r *dayRow) { r.hosts = append(r.hosts, r.hosts[0]) }), `has "api.example.com" twice`},
+		{"task's count", edit(func(r *dayRow) { r.tasks[0].Count = 9 }), `by task is summed up for "crawl" as 9 payments`},
+		{"too many names", edit(func(r *dayRow) {
+			for i := range maxDayNames {
+				r.tasks = append(r.tasks, pay.NameSum{Name: fmt.Sprint(i)})
+			}
+		}), "has 33 names of 32"},
+		{"event not found by its host", remove(hostEventsBucket), "is not found by its host"},
+		{"event of no host", put(hostEventsBucket, join("k0", hashed("x"), "e"), nil), "spend_by_host has an entry"},
+		{"entry that is none", put(hostEventsBucket, []byte("k0\x00x"), nil), "spend_by_host has an entry"},
+		{"task of no event", put(taskEventsBucket, []byte("k0\x00x"), nil), "spend_by_task has an entry"},
+	} {
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		inside(t, path, c.do)
+		r, err := CheckFile(t.Context(), path, vault.Given(testMaster))
+		if err != nil || !slices.ContainsFunc(r.Faults, func(f string) bool { return strings.Contains(f, c.text) }) {
+			t.Errorf("%s: %v, %q", c.name, err, r.Faults)
+		}
+	}
+}
+
+// Money is booked although the sums of its day are damaged, and the damage stays to be seen.
+func TestDamagedSumsDoNotStopPayments(t *testing.T) {
+	t.Parallel()
+	o := filled(t)
+	damaged := []byte{rollupVersion, 1, 1}
+	inside(t, o.Path, func(tx *bbolt.Tx) error { return tx.Bucket(spendDaysBucket).Put(dayKey("k0", noon), damaged) })
+	d := openIn(t, o)
+	p := begun(t, d, "k0")
+	if p, _, err := d.Record(t.Context(), settlement(p)); err != nil || p.State != pay.Settled {
+		t.Fatalf("%+v, %v", p, err)
+	}
+	if _, err := d.SpendSummary(t.Context(), []string{"k0"}, noon, noon); err == nil || !strings.Contains(err.Error(), "2026-11-15") {
+		t.Errorf("error %v", err)
+	}
+	if err := d.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "damaged") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// Sums of any bytes are refused or read, and what is read is written alike.
+func FuzzDaySums(f *testing.F) {
+	var full dayRow
+	for i := range 2 * maxDayNames {
+		full.add(&pay.SpendEvent{Host: fmt.Sprint(i), Task: fmt.Sprint(i), Amount: x402.NewAmount(1 << i % 63)})
+	}
+	f.Add(full.encode())
+	f.Add((&dayRow{}).encode())
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, encoded []byte) {
+		row, err := decodeDay(encoded)
+		if err != nil {
+			return
+		}
+		again, err := decodeDay(row.encode())
+		if err != nil || again.total != row.total || !slices.Equal(again.hosts, row.hosts) || !slices.Equal(again.tasks, row.tasks) {
+			t.Fatalf("%+v is read again as %+v, %v", row, again, err)
+		}
+	})
+}

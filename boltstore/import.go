@@ -1,0 +1,51 @@
+package boltstore
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/purserpay/purser/pay"
+)
+
+// History is a settled payment with its spend events: the one of its settlement and, if it
+// is disputed, the one that takes that back.
+type History struct {
+	Payment *pay.Payment
+	Events  []pay.SpendEvent
+}
+
+// Import writes payments that were settled elsewhere, all or none, without the two writes that
+// paying takes. Nothing is decided and no counter changes: their rows must reserve nothing.
+// Package boltfill makes long histories with it; no door leads to it.
+func (d *DB) Import(ctx context.Context, list []History) error {
+	return d.do(ctx, &op{run: func(b *batch) error {
+		events := make([][][]byte, len(list))
+		for i, h := range list {
+			p := h.Payment
+			if err := d.mayCreate(b, p); err != nil {
+				return fmt.Errorf("import: %w", err)
+			}
+			if p.State != pay.Settled || len(p.Reservations) > 0 || p.Lease.Owner != "" {
+				return fmt.Errorf("import: payment %s is not settled, is leased or reserves something", p.ID)
+			}
+			for e := range h.Events {
+				encoded, err := b.newEvent(&h.Events[e])
+				if err != nil {
+					return fmt.Errorf("import: %w", err)
+				}
+				events[i] = append(events[i], encoded)
+			}
+		}
+		for i, h := range list {
+			if err := b.savePayment(nil, h.Payment.Clone()); err != nil {
+				return err
+			}
+			for e := range h.Events {
+				if err := b.addEvent(&h.Events[e], events[i][e]); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}})
+}

@@ -1,0 +1,99 @@
+package boltstore
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/purserpay/purser/pay"
+)
+
+// PaymentsOf lists the keys' payments, newest first. Each mergedKeys keys cost pageViews
+// transactions at most.
+func (d *DB) PaymentsOf(ctx context.Context, keyIDs []string, label string, limit int) ([]*pay.Payment, error) {
+	var wanted byte // filters what the index does not
+	index := func(keyID string) idIndex { return idIndex{keyPaymentsBucket, within(keyID)} }
+	if slices.Contains(indexed, label) {
+		index = func(keyID string) idIndex { return idIndex{labelsBucket, within(keyID, label)} }
+	} else if label != "" {
+		if wanted = labelBits(label); wanted == 0 {
+			return nil, nil
+		}
+	}
+	var all []*pay.Payment
+	for keys := range slices.Chunk(keyIDs, mergedKeys) {
+		list, before := []*pay.Payment(nil), ""
+		for views, more := 0, true; more && views < pageViews; views++ {
+			err := d.view(ctx, func(tx *bbolt.Tx) (err error) {
+				m := merge{tx: tx}
+				for _, keyID := range keys {
+					m.begin(keyID, before, index(keyID))
+				}
+				rows := tx.Bucket(paymentsBucket)
+				r := m.newest()
+				for ; r != nil && m.rows < scanRows-2 && len(list) < limit; r = m.newest() {
+					before = string(r.id)
+					m.rows++
+					encoded := rows.Get(r.id)
+					m.next(r)
+					if wanted != 0 && (len(encoded) < 2 || encoded[1]&wanted == 0) {
+						continue
+					}
+					p, err := decodePayment(encoded)
+					if err != nil {
+						return fmt.Errorf("payment %s: %w", before, err)
+					}
+					list = append(list, p)
+				}
+				more = r != nil && len(list) < limit
+				return nil
+			})
+			if err != nil {
+				return nil, err
+			}
+		}
+		all = append(all, list...)
+	}
+	slices.SortFunc(all, func(a, b *pay.Payment) int { return strings.Compare(b.ID, a.ID) })
+	return all[:min(len(all), limit)], nil
+}
+
+// CountPayments counts the keys' payments with a label, up to most.
+func (d *DB) CountPayments(ctx context.Context, keyIDs []string, label string, most int) (n int, err error) {
+	if !slices.Contains(indexed, label) {
+		return 0, fmt.Errorf("payments are not counted by the label %q", label)
+	}
+	after := "" // the last one counted of the first key that is left
+	for len(keyIDs) > 0 && n < most {
+		err := d.view(ctx, func(tx *bbolt.Tx) error {
+			c := tx.Bucket(labelsBucket).Cursor()
+			for rows := 0; len(keyIDs) > 0 && n < most; keyIDs, after = keyIDs[1:], "" {
+				prefix := within(keyIDs[0], label)
+				from := append(slices.Clone(prefix), after...)
+				if after != "" {
+					from = append(from, 0)
+				}
+				rows++
+				for k, _ := c.Seek(from); strings.HasPrefix(string(k), string(prefix)) && n < most; k, _ = c.Next() {
+					if rows++; rows > scanRows {
+						return nil
+					}
+					after = string(k[len(prefix):])
+					n++
+				}
+				if rows >= scanRows {
+					keyIDs, after = keyIDs[1:], ""
+					return nil
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return 0, err
+		}
+	}
+	return n, nil
+}

@@ -1,0 +1,197 @@
+package boltstore
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/purserpay/purser/pay"
+)
+
+const (
+	// mergedKeys bounds the keys that one transaction reads side by side.
+	mergedKeys = 250
+	// pageViews bounds the transactions that a page takes, for each mergedKeys keys.
+	pageViews = 10
+	// idSlack is how far the time in an event's id may be from its Created.
+	idSlack = time.Minute
+)
+
+// ListSpend lists the keys' events, newest first.
+func (d *DB) ListSpend(ctx context.Context, keyIDs []string, q pay.OrganizationSpendQuery) (page pay.SpendPage, err error) {
+	if q.Before != "" {
+		if err := d.knowsEvent(ctx, keyIDs, q.Before); err != nil {
+			return page, err
+		}
+	}
+	if q.Limit < 1 {
+		return page, nil
+	}
+	// All that is listed is complete down to here, and there is more below; "" is the end.
+	stopped := ""
+	for keys := range slices.Chunk(keyIDs, mergedKeys) {
+		l := spendList{DB: d, q: q, keys: keys, passed: q.Before, most: q.Limit + 1}
+		if err := l.read(ctx); err != nil {
+			return pay.SpendPage{}, err
+		}
+		page.Entries = append(page.Entries, l.entries...)
+		if l.more {
+			stopped = max(stopped, l.passed)
+		}
+	}
+	slices.SortFunc(page.Entries, func(a, b pay.SpendEntry) int { return strings.Compare(b.ID, a.ID) })
+	page.Entries = slices.DeleteFunc(page.Entries, func(e pay.SpendEntry) bool { return e.ID < stopped })
+	page.Next = stopped
+	if len(page.Entries) > q.Limit {
+		page.Entries = page.Entries[:q.Limit]
+		page.Next = page.Entries[q.Limit-1].ID
+	}
+	return page, nil
+}
+
+// knowsEvent fails unless one of the keys has the event: pay.ErrEventNotFound.
+func (d *DB) knowsEvent(ctx context.Context, keyIDs []string, id string) error {
+	for some := range slices.Chunk(keyIDs, scanRows) {
+		found := false
+		err := d.view(ctx, func(tx *bbolt.Tx) error {
+			events := tx.Bucket(eventsBucket)
+			found = slices.ContainsFunc(some, func(keyID string) bool { return events.Get(join(keyID, id)) != nil })
+			return nil
+		})
+		if err != nil || found {
+			return err
+		}
+	}
+	return pay.ErrEventNotFound
+}
+
+// spendList lists events of some keys.
+type spendList struct {
+	*DB
+	q       pay.OrganizationSpendQuery
+	keys    []string
+	most    int
+	entries []pay.SpendEntry
+	passed  string // the last id that was looked at
+	more    bool   // there is more below it
+}
+
+// read lists until there are enough entries, no more, or a page has cost enough.
+func (l *spendList) read(ctx context.Context) error {
+	before, lowest := l.passed, ""
+	if !l.q.To.IsZero() {
+		if end := idAt(pay.DayOf(l.q.To).AddDate(0, 0, 1).Add(idSlack)); before == "" || end < before {
+			before = end
+		}
+	}
+	if !l.q.From.IsZero() {
+		lowest = idAt(pay.DayOf(l.q.From).Add(-idSlack))
+	}
+	for range pageViews {
+		err := l.view(ctx, func(tx *bbolt.Tx) error { return l.readIn(tx, before, lowest) })
+		if err != nil || !l.more || len(l.entries) == l.most {
+			return err
+		}
+		if before == "" || l.passed < before {
+			before = l.passed
+		}
+	}
+	return nil
+}
+
+// readIn lists what one transaction may.
+func (l *spendList) readIn(tx *bbolt.Tx, before, lowest string) error {
+	l.more = false
+	m := merge{tx: tx}
+	for _, keyID := range l.keys {
+		m.begin(keyID, before, l.indexes(keyID)...)
+	}
+	for {
+		r := m.newest()
+		if r == nil || string(r.id) < lowest {
+			return nil
+		}
+		if m.rows >= scanRows-4 || len(l.entries) == l.most {
+			l.more = true
+			return nil
+		}
+		id := string(r.id)
+		if r.sure {
+			m.rows += 2
+			if err := l.add(tx, r.keyID, id); err != nil {
+				return err
+			}
+			m.next(r)
+		} else if m.narrow(r); string(r.id) == id {
+			continue
+		}
+		l.passed = id
+	}
+}
+
+// indexes are where the events that are wanted of a key are: in all of them.
+func (l *spendList) indexes(keyID string) (list []idIndex) {
+	if l.q.Host != "" {
+		list = append(list, idIndex{hostEventsBucket, within(keyID, hashed(l.q.Host))})
+	}
+	if l.q.Task != "" {
+		list = append(list, idIndex{taskEventsBucket, within(keyID, l.q.Task)})
+	}
+	if list == nil {
+		list = append(list, idIndex{eventsBucket, within(keyID)})
+	}
+	return list
+}
+
+// add lists an event if it is of a day that is wanted.
+func (l *spendList) add(tx *bbolt.Tx, keyID, id string) error {
+	var e pay.SpendEntry
+	if err := decodeRow(tx.Bucket(eventsBucket).Get(join(keyID, id)), &e.SpendEvent); err != nil {
+		return fmt.Errorf("spend event %s: %w", id, err)
+	}
+	day := pay.DayOf(e.Created)
+	if !l.q.From.IsZero() && day.Before(pay.DayOf(l.q.From)) || !l.q.To.IsZero() && day.After(pay.DayOf(l.q.To)) {
+		return nil
+	}
+	p, err := paidIn(tx, e.PaymentID)
+	if err != nil {
+		return fmt.Errorf("spend event %s: %w", id, err)
+	}
+	e.Transaction, e.Network, e.Settlement, e.Flags = p.Transaction, p.Terms.Network, p.Terms.Settlement, p.flags()
+	l.entries = append(l.entries, e)
+	return nil
+}
+
+// paid is the part of a payment that a listing of spend shows.
+type paid struct {
+	Transaction string
+	Terms       struct{ Network, Settlement string }
+
+	Refused, Unresolved, Confirmed, Disputed, Reconciled bool
+}
+
+func (p paid) flags() []string {
+	return (&pay.Payment{
+		Refused: p.Refused, Unresolved: p.Unresolved, Confirmed: p.Confirmed, Disputed: p.Disputed, Reconciled: p.Reconciled,
+	}).Flags()
+}
+
+// paidIn reads a part of a payment: pay.ErrPaymentNotFound.
+func paidIn(tx *bbolt.Tx, id string) (p paid, err error) {
+	encoded := tx.Bucket(paymentsBucket).Get([]byte(id))
+	switch {
+	case encoded == nil:
+		return p, pay.ErrPaymentNotFound
+	case len(encoded) < 2 || encoded[0] != rowVersion:
+		return p, fmt.Errorf("payment %s is of an unknown encoding", id)
+	}
+	if err := json.Unmarshal(encoded[2:], &p); err != nil {
+		return p, fmt.Errorf("decode payment %s: %w", id, err)
+	}
+	return p, nil
+}

@@ -1,0 +1,101 @@
+package boltstore
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.etcd.io/bbolt"
+)
+
+// idIndex is the part of an index that has one prefix, behind which its keys are ids.
+type idIndex struct{ bucket, prefix []byte }
+
+// merge walks the ids that several API keys have in their indexes together, newest first.
+type merge struct {
+	tx   *bbolt.Tx
+	runs []*idRun
+	rows int // looked at
+}
+
+// idRun is what is left of an API key. An id is wanted if all indexes have it.
+type idRun struct {
+	keyID   string
+	indexes []idIndex
+	cursors []*bbolt.Cursor
+	// id is the newest that may be wanted; sure: it is.
+	id   []byte
+	sure bool
+}
+
+// begin adds the ids of an API key below one, or all if that is empty.
+func (m *merge) begin(keyID, before string, indexes ...idIndex) {
+	r := &idRun{keyID: keyID, indexes: indexes}
+	for _, x := range indexes {
+		r.cursors = append(r.cursors, m.tx.Bucket(x.bucket).Cursor())
+	}
+	prefix := indexes[0].prefix
+	end := append(slices.Clone(prefix), before...)
+	if before == "" {
+		end = append(slices.Clone(prefix[:len(prefix)-1]), 1) // the prefix ends with a zero
+	}
+	if m.seek(r, 0, end); r.id != nil {
+		m.runs = append(m.runs, r)
+	}
+}
+
+// seek finds the last id of an index before a key.
+func (m *merge) seek(r *idRun, index int, end []byte) {
+	m.rows++
+	c, prefix := r.cursors[index], r.indexes[index].prefix
+	step := c.Prev
+	if k, _ := c.Seek(end); k == nil {
+		step = c.Last
+	}
+	k, _ := step()
+	if !bytes.HasPrefix(k, prefix) {
+		r.id = nil
+		return
+	}
+	r.id, r.sure = k[len(prefix):], len(r.indexes) == 1
+}
+
+// newest is the run with the newest id that may be wanted; nil at the end.
+func (m *merge) newest() *idRun {
+	if len(m.runs) == 0 {
+		return nil
+	}
+	return slices.MaxFunc(m.runs, func(a, b *idRun) int { return bytes.Compare(a.id, b.id) })
+}
+
+// next goes below the id of a run.
+func (m *merge) next(r *idRun) {
+	m.seek(r, 0, append(slices.Clone(r.indexes[0].prefix), r.id...))
+	m.ended(r)
+}
+
+// narrow makes a run sure of its id, or goes below it.
+func (m *merge) narrow(r *idRun) {
+	id := r.id
+	for i := range r.indexes {
+		m.seek(r, i, append(append(slices.Clone(r.indexes[i].prefix), id...), 0))
+		if !bytes.Equal(r.id, id) {
+			m.ended(r)
+			return
+		}
+	}
+	r.sure = true
+}
+
+func (m *merge) ended(r *idRun) {
+	if r.id == nil {
+		m.runs = slices.DeleteFunc(m.runs, func(o *idRun) bool { return o == r })
+	}
+}
+
+// idAt is below every UUIDv7 of a time and above those of before.
+func idAt(t time.Time) string {
+	ms := max(0, t.UnixMilli())
+	return fmt.Sprintf("%08x-%04x", ms>>16, ms&0xffff)
+}

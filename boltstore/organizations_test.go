@@ -1,0 +1,232 @@
+package boltstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/vault"
+	"github.com/purserpay/purser/x402"
+)
+
+// wantFault demands that a check of a file names a fault.
+func wantFault(t *testing.T, name, path, text string) {
+	t.Helper()
+	r, err := CheckFile(t.Context(), path, vault.Given(testMaster))
+	if err != nil || !slices.ContainsFunc(r.Faults, func(f string) bool { return strings.Contains(f, text) }) {
+		t.Errorf("%s: %v, %q", name, err, r.Faults)
+	}
+}
+
+// between is a store in which something happens between the judging of a call and its
+// journal.
+type between struct {
+	*DB
+	once sync.Once
+	do   func()
+}
+
+func (s *between) Begin(ctx context.Context, b *pay.Begin) (pay.Begun, error) {
+	s.once.Do(s.do)
+	return s.DB.Begin(ctx, b)
+}
+
+func (s *between) CreateWallet(ctx context.Context, w pay.NewWallet, limit int) error {
+	s.once.Do(s.do)
+	return s.DB.CreateWallet(ctx, w, limit)
+}
+
+func buying(t testing.TB, k pay.Key, door pay.Door, n int) pay.Request {
+	t.Helper()
+	c, err := x402.DecodeHeader(`{"x402Version":2,"accepts":[{"scheme":"exact","network":"eip155:8453","amount":"1000",
+		"asset":"0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913","payTo":"0x1111111111111111111111111111111111111111",
+		"maxTimeoutSeconds":60,"extra":{"name":"USD Coin","version":"2"}}]}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := pay.Request{Key: k, Door: door, Settlement: pay.SettleSeller, Challenge: c, URL: fmt.Sprintf("https://api.example.com/%d", n)}
+	if door == pay.DoorProxy {
+		r.HTTP = &pay.HTTPRequest{Method: "GET", URL: r.URL}
+	}
+	return r
+}
+
+func places(t testing.TB, d *DB, k pay.Key) string {
+	t.Helper()
+	n, err := d.Counter(t.Context(), pay.PlaceCounter(k.Owner(), noon))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n.String()
+}
+
+// A key is linked, or its organization's plan changes, after a call was judged and before it
+// is journaled: what is in force then counts.
+func TestLinkedBeforeTheJournal(t *testing.T) {
+	t.Parallel()
+	for _, door := range []pay.Door{pay.DoorAPI, pay.DoorProxy} {
+		d := openIn(t, inFolder(t.TempDir()))
+		a := enrolled(t, d, "ada")
+		s := &between{DB: d}
+		p := payerOn(t, s, d, func(o *pay.Options) { o.Plans = pay.Plans{pay.PlanFree: {Payments: 1, Wallets: 1}} })
+		k, secret, err := p.CreateKey(t.Context(), pay.KeyRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, id := range []string{"w1", "w2"} {
+			w := pay.NewWallet{Wallet: pay.Wallet{ID: id, KeyID: k.ID, Network: "base", Address: &x402.Address{1}}}
+			if err := d.CreateWallet(t.Context(), w, 9); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.do = func() {
+			if _, err := p.LinkKey(t.Context(), a.OrganizationID, secret); err != nil {
+				t.Error(err)
+			}
+		}
+		_, err = p.CreateWallet(t.Context(), k, "base") // for a key that may have a hundred
+		wantError(t, err, pay.ErrWalletLimit)
+
+		for _, id := range []string{"w1", "w2"} {
+			if err := d.DeleteWallet(t.Context(), k.ID, id, noon); err != nil {
+				t.Fatal(err)
+			}
+		}
+		linked, err := p.OrganizationKey(t.Context(), a.OrganizationID, k.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.CreateWallet(t.Context(), linked, "base"); err != nil {
+			t.Fatal(err)
+		}
+		pays := func(n int) {
+			t.Helper()
+			attempt, err := p.Open(t.Context(), buying(t, k, door, n)) // the caller still takes it for unclaimed
+			if err != nil {
+				t.Fatal(err)
+			}
+			attempt.Finish(true)
+			if got := attempt.Payment().OrganizationID; got != a.OrganizationID {
+				t.Errorf("the payment is of organization %q", got)
+			}
+		}
+		pays(1)
+		if places(t, d, linked) != "1" || places(t, d, k) != "0" {
+			t.Errorf("the organization has %s places taken, the key %s", places(t, d, linked), places(t, d, k))
+		}
+		if _, err := p.Open(t.Context(), buying(t, k, door, 2)); !errors.Is(err, pay.ErrQuota) {
+			t.Errorf("error %v", err)
+		}
+
+		// And the other way round: the plan that it was judged by had room.
+		if _, err := p.SetPlan(t.Context(), a.OrganizationID, pay.PlanAgency); err != nil {
+			t.Fatal(err)
+		}
+		s.once = sync.Once{}
+		s.do = func() {
+			if _, err := p.SetPlan(t.Context(), a.OrganizationID, pay.PlanFree); err != nil {
+				t.Error(err)
+			}
+		}
+		if _, err := p.Open(t.Context(), buying(t, linked, door, 3)); !errors.Is(err, pay.ErrQuota) {
+			t.Errorf("error %v", err)
+		}
+		if places(t, d, linked) != "1" {
+			t.Errorf("%s places are taken", places(t, d, linked))
+		}
+		checked(t, d)
+	}
+}
+
+// More wallets than one transaction reads.
+func TestManyWalletsOfAnOrganization(t *testing.T) {
+	t.Parallel()
+	d, err := open(t.Context(), inFolder(t.TempDir()), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	a := enrolled(t, d, "ada")
+	const many = 2*scanRows + 7
+	for _, n := range []int{1, scanRows - 1, scanRows, 7} { // at the edges of a transaction
+		id := newID()
+		if _, err := d.CreateKey(t.Context(), pay.NewKey{Key: pay.Key{ID: id}, Secret: "pk_" + id}); err != nil {
+			t.Fatal(err)
+		}
+		for range n {
+			if err := d.CreateWallet(t.Context(), pay.NewWallet{Wallet: pay.Wallet{ID: newID(), KeyID: id}}, many); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := d.LinkKey(t.Context(), pay.Link{
+			Secret: "pk_" + id, OrganizationID: a.OrganizationID, Plans: pay.Plans{pay.PlanFree: {Keys: 10}},
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list, err := d.OrganizationWallets(t.Context(), a.OrganizationID)
+	if err != nil || len(list) != many {
+		t.Fatalf("%d wallets, %v", len(list), err)
+	}
+	for i, w := range list[1:] {
+		if w.ID <= list[i].ID {
+			t.Fatal("not in order, or twice")
+		}
+	}
+	if n, err := d.WalletCount(t.Context(), pay.Key{OrganizationID: a.OrganizationID}); err != nil || n != many {
+		t.Errorf("%d counted, %v", n, err)
+	}
+}
+
+// A signed-in person is the same one whatever the provider calls them, and cannot be
+// somebody with a name that does not fit.
+func TestSignIn(t *testing.T) {
+	t.Parallel()
+	d := openIn(t, inFolder(t.TempDir()))
+	now := noon
+	p := payerOn(t, d, d, func(o *pay.Options) { o.Clock = func() time.Time { return now } })
+	who := pay.Identity{Issuer: "https://id.example.com", Subject: "ada", Name: " A\x00da\n\xff" + strings.Repeat("é", 300), Email: "a@example.com\r\nBcc: x"}
+	a, first, err := p.SignIn(t.Context(), who)
+	if err != nil || !first {
+		t.Fatalf("%t, %v", first, err)
+	}
+	if !strings.HasPrefix(a.OrganizationID, "org_") || len(a.OrganizationID) != 4+36 || a.Issuer != who.Issuer || a.Subject != who.Subject ||
+		a.Name != "A da "+strings.Repeat("é", 195) || a.Email != "a@example.com  Bcc: x" || !a.Created.Equal(noon) || !a.SignedIn.Equal(noon) {
+		t.Errorf("%+v", a)
+	}
+	now = noon.Add(time.Hour)
+	again, first, err := p.SignIn(t.Context(), pay.Identity{Issuer: who.Issuer, Subject: "ada"})
+	if err != nil || first || again.ID != a.ID || again.OrganizationID != a.OrganizationID || again.Name != "" || !again.SignedIn.Equal(now) || !again.Created.Equal(noon) {
+		t.Errorf("%+v, %t, %v", again, first, err)
+	}
+	u, err := p.Usage(t.Context(), a.OrganizationID)
+	if err != nil || u.Keys != 1 || u.Wallets != 0 || u.Payments != 0 || u.Plan.Name != pay.PlanFree {
+		t.Errorf("%+v, %v", u, err)
+	}
+	for _, bad := range []pay.Identity{
+		{Subject: "ada"}, {Issuer: who.Issuer}, {Issuer: who.Issuer, Subject: "\xff"}, {Issuer: "\xff", Subject: "x"}, {Issuer: strings.Repeat("i", 2049), Subject: "x"}, {Issuer: who.Issuer, Subject: strings.Repeat("s", 1025)},
+	} {
+		_, _, err := p.SignIn(t.Context(), bad)
+		if _, is := errors.AsType[*pay.InputError](err); !is {
+			t.Errorf("error %v", err)
+		}
+	}
+	for _, id := range []string{"", "token", strings.Repeat("g", 64), strings.Repeat("0", 62)} {
+		err := p.PutSession(t.Context(), pay.Session{ID: id, Expires: now})
+		if _, is := errors.AsType[*pay.InputError](err); !is {
+			t.Errorf("session %q: %v", id, err)
+		}
+	}
+	if _, err := p.SetPlan(t.Context(), a.OrganizationID, "GOLD"); err == nil {
+		t.Error("there is a plan GOLD")
+	}
+	if org, err := p.SetPlan(t.Context(), a.OrganizationID, "agency"); err != nil || org.Plan != pay.PlanAgency {
+		t.Errorf("%+v, %v", org, err)
+	}
+}

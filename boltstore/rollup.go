@@ -1,0 +1,267 @@
+package boltstore
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/big"
+	"slices"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/x402"
+)
+
+// What a key spends is summed up by UTC day, host and task in the transaction that writes the
+// event, so that a chart reads a row a day and not a million events. A day's row has one sum
+// for all, and one for each of the first maxDayNames hosts and tasks; what comes later on
+// that day is summed up under pay.RestName, and so is a name that no DNS name with a port can
+// have the length of. A name that is in a row has been there since its first event, so the row
+// does not depend on the order of events any more than that, and purser check can tell
+// whether it is right.
+
+const (
+	maxDayNames  = 32
+	maxNameBytes = 253 + len(":65535")
+	// rollupVersion is the first byte of a row.
+	rollupVersion = 1
+)
+
+// dayRow is what a key spent on a day.
+type dayRow struct {
+	total        pay.Sum
+	hosts, tasks []pay.NameSum
+}
+
+// dayKey is where the row of a day is.
+func dayKey(keyID string, day time.Time) []byte { return join(keyID, dayNumber(day)) }
+
+// dayNumber counts the days since 1970.
+func dayNumber(day time.Time) string { return number(day.Unix() / int64(24*time.Hour/time.Second)) }
+
+// dayIn is the day of a number.
+func dayIn(part []byte) time.Time {
+	return time.Unix(int64(numberIn(part))*int64(24*time.Hour/time.Second), 0).UTC()
+}
+
+// add counts an event.
+func (r *dayRow) add(e *pay.SpendEvent) {
+	r.total.Event(e)
+	r.hosts = addName(r.hosts, e.Host, e)
+	r.tasks = addName(r.tasks, e.Task, e)
+}
+
+func addName(list []pay.NameSum, name string, e *pay.SpendEvent) []pay.NameSum {
+	i := indexOfName(list, name)
+	if i < 0 && (len(name) > maxNameBytes || !hasRoom(list)) {
+		name = pay.RestName
+		i = indexOfName(list, name)
+	}
+	if i < 0 {
+		i = len(list)
+		list = append(list, pay.NameSum{Name: name})
+	}
+	list[i].Event(e)
+	return list
+}
+
+func indexOfName(list []pay.NameSum, name string) int {
+	return slices.IndexFunc(list, func(s pay.NameSum) bool { return s.Name == name })
+}
+
+// hasRoom reports whether a day's list takes another name. The rest is none.
+func hasRoom(list []pay.NameSum) bool {
+	n := len(list)
+	if n >= maxDayNames && indexOfName(list, pay.RestName) >= 0 {
+		n--
+	}
+	return n < maxDayNames
+}
+
+// rollUp counts an event in its day. A row that is damaged stays as it is, for purser check
+// to name: money that has moved must be booked all the same.
+func (b *batch) rollUp(e *pay.SpendEvent) error {
+	key := dayKey(e.KeyID, e.Created)
+	row := b.days[string(key)]
+	if row == nil {
+		was, err := decodeDay(b.get(spendDaysBucket, key))
+		if err != nil {
+			return nil //nolint:nilerr // see above
+		}
+		row = &was
+		b.days[string(key)] = row
+	}
+	row.add(e)
+	return b.put(spendDaysBucket, key, row.encode())
+}
+
+// encode writes the version, the sum of the day, and the lists of hosts and tasks, each with
+// its length first. Numbers are varints, names and amounts have their length first.
+func (r *dayRow) encode() []byte {
+	to := make([]byte, 0, 64+32*(len(r.hosts)+len(r.tasks)))
+	to = appendSum(append(to, rollupVersion), r.total)
+	for _, list := range [][]pay.NameSum{r.hosts, r.tasks} {
+		to = binary.AppendUvarint(to, uint64(len(list)))
+		for _, s := range list {
+			to = append(binary.AppendUvarint(to, uint64(len(s.Name))), s.Name...)
+			to = appendSum(to, s.Sum)
+		}
+	}
+	return to
+}
+
+func appendSum(to []byte, s pay.Sum) []byte {
+	return appendAmount(appendAmount(binary.AppendUvarint(to, uint64(s.Count)), s.Amount), s.Corrected)
+}
+
+func appendAmount(to []byte, a x402.Amount) []byte {
+	b := a.Bytes32()
+	i := 0
+	for i < len(b) && b[i] == 0 {
+		i++
+	}
+	return append(append(to, byte(len(b)-i)), b[i:]...)
+}
+
+// decodeDay reads a row; an empty one if there is none.
+func decodeDay(encoded []byte) (r dayRow, err error) {
+	if encoded == nil {
+		return r, nil
+	}
+	err = visitDay(encoded, func(s pay.Sum) { r.total = s }, func(kind int, name []byte, s pay.Sum) {
+		list := &r.hosts
+		if kind == taskSums {
+			list = &r.tasks
+		}
+		*list = append(*list, pay.NameSum{Name: string(name), Sum: s})
+	})
+	return r, err
+}
+
+// The lists of a row.
+const (
+	hostSums = iota
+	taskSums
+)
+
+// visitDay reads a row without keeping anything of it.
+func visitDay(encoded []byte, total func(pay.Sum), named func(kind int, name []byte, s pay.Sum)) error {
+	if len(encoded) == 0 || encoded[0] != rollupVersion {
+		return errors.New("daily sums of an unknown encoding")
+	}
+	d := dayReader{rest: encoded[1:]}
+	total(d.sum())
+	for kind := range 2 {
+		n := d.uvarint()
+		if n > maxDayNames+1 {
+			d.bad = true
+		}
+		for ; n > 0 && !d.bad; n-- {
+			name := d.bytes(d.uvarint())
+			if s := d.sum(); !d.bad {
+				named(kind, name, s)
+			}
+		}
+	}
+	if d.bad || len(d.rest) > 0 {
+		return errors.New("daily sums that are damaged")
+	}
+	return nil
+}
+
+// dayReader reads the parts of a row. bad: there was nothing to be read.
+type dayReader struct {
+	rest []byte
+	bad  bool
+}
+
+func (d *dayReader) uvarint() uint64 {
+	n, size := binary.Uvarint(d.rest)
+	if size <= 0 {
+		d.bad, d.rest = true, nil
+		return 0
+	}
+	d.rest = d.rest[size:]
+	return n
+}
+
+func (d *dayReader) bytes(n uint64) []byte {
+	if n > uint64(len(d.rest)) {
+		d.bad, d.rest = true, nil
+		return nil
+	}
+	b := d.rest[:n]
+	d.rest = d.rest[n:]
+	return b
+}
+
+func (d *dayReader) amount() x402.Amount {
+	b := d.bytes(1)
+	if d.bad || b[0] > 32 {
+		d.bad = true
+		return x402.Amount{}
+	}
+	b = d.bytes(uint64(b[0]))
+	if len(b) <= 8 {
+		var n uint64
+		for _, digit := range b {
+			n = n<<8 | uint64(digit)
+		}
+		return x402.NewAmount(n)
+	}
+	a, _ := x402.AmountFromBig(new(big.Int).SetBytes(b))
+	return a
+}
+
+func (d *dayReader) sum() pay.Sum {
+	n := d.uvarint()
+	return pay.Sum{Count: int(n & (1<<62 - 1)), Amount: d.amount(), Corrected: d.amount()}
+}
+
+// SpendSummary adds up what the keys spent from one UTC day to another.
+func (d *DB) SpendSummary(ctx context.Context, keyIDs []string, from, to time.Time) (pay.Summary, error) {
+	t := pay.NewTally(from, to)
+	last := dayNumber(pay.DayOf(to))
+	next := dayNumber(pay.DayOf(from)) // of the first key that is left
+	for len(keyIDs) > 0 {
+		err := d.view(ctx, func(tx *bbolt.Tx) error {
+			c := tx.Bucket(spendDaysBucket).Cursor()
+			for rows := 0; len(keyIDs) > 0 && rows < scanRows; {
+				prefix := within(keyIDs[0])
+				k, row := c.Seek(append(slices.Clone(prefix), next...))
+				rows++
+				for ; k != nil && len(k) == len(prefix)+8 && string(k[:len(prefix)]) == string(prefix); k, row = c.Next() {
+					number := k[len(prefix):]
+					if string(number) > last {
+						break
+					}
+					if rows == scanRows {
+						next = string(number)
+						return nil
+					}
+					rows++
+					day := dayIn(number)
+					err := visitDay(row, func(s pay.Sum) { t.Day(day, s) }, func(kind int, name []byte, s pay.Sum) {
+						if kind == hostSums {
+							t.Host(name, s)
+						} else {
+							t.Task(name, s)
+						}
+					})
+					if err != nil {
+						return fmt.Errorf("spend of key %s on %s: %w", keyIDs[0], day.Format(time.DateOnly), err)
+					}
+				}
+				keyIDs, next = keyIDs[1:], dayNumber(pay.DayOf(from))
+			}
+			return nil
+		})
+		if err != nil {
+			return pay.Summary{}, err
+		}
+	}
+	return t.Summary(), nil
+}

@@ -1,0 +1,207 @@
+package boltstore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/purserpay/purser/pay"
+)
+
+// sessionIdentity is what a session's data is bound to.
+func sessionIdentity(id string) string { return "session/" + id }
+
+// sessionRow is a session as it is kept.
+type sessionRow struct {
+	Expires time.Time
+	Data    []byte // sealed
+}
+
+func sessionIn(tx *bbolt.Tx, id string) (row sessionRow, err error) {
+	encoded := tx.Bucket(sessionsBucket).Get([]byte(id))
+	if encoded == nil {
+		return row, pay.ErrSessionNotFound
+	}
+	if err := decodeRow(encoded, &row); err != nil {
+		return row, fmt.Errorf("session: %w", err)
+	}
+	return row, nil
+}
+
+// PutSession stores a session, or replaces it. When there are too many, the one that would
+// expire first goes.
+func (d *DB) PutSession(ctx context.Context, s pay.Session) error {
+	if s.ID == "" || len(s.Data) > pay.MaxSessionData {
+		return errors.New("put session: no id, or too long")
+	}
+	sealed, err := d.vault.Seal(s.Data, sessionIdentity(s.ID))
+	if err != nil {
+		return fmt.Errorf("put session: %w", err)
+	}
+	row, err := encodeRow(sessionRow{Expires: s.Expires.UTC(), Data: sealed})
+	if err != nil {
+		return err
+	}
+	return d.do(ctx, &op{run: func(b *batch) error {
+		if err := d.disk.short(); err != nil {
+			return err
+		}
+		n, err := sessionCount(b.tx)
+		if err != nil {
+			return err
+		}
+		switch was, err := sessionIn(b.tx, s.ID); {
+		case err == nil:
+			if err := b.delete(sessionsExpiryBucket, join(nanos(was.Expires), s.ID)); err != nil {
+				return err
+			}
+		case !errors.Is(err, pay.ErrSessionNotFound):
+			return err
+		default:
+			if n >= d.maxSessions {
+				gone, err := b.dropSessions(nil, n-d.maxSessions+1)
+				if err != nil {
+					return err
+				}
+				n -= gone
+			}
+			if err := b.countSessions(n + 1); err != nil {
+				return err
+			}
+		}
+		if err := b.put(sessionsBucket, []byte(s.ID), row); err != nil {
+			return err
+		}
+		return b.put(sessionsExpiryBucket, join(nanos(s.Expires), s.ID), nil)
+	}})
+}
+
+// Session finds a session, an expired one too.
+func (d *DB) Session(ctx context.Context, id string) (pay.Session, error) {
+	var row sessionRow
+	err := d.view(ctx, func(tx *bbolt.Tx) (err error) {
+		row, err = sessionIn(tx, id)
+		return err
+	})
+	if err != nil {
+		return pay.Session{}, err
+	}
+	data, err := d.vault.Unseal(row.Data, sessionIdentity(id))
+	if err != nil {
+		return pay.Session{}, fmt.Errorf("session: %w", err)
+	}
+	return pay.Session{ID: id, Data: data, Expires: row.Expires}, nil
+}
+
+// DeleteSession removes a session, if it is there.
+func (d *DB) DeleteSession(ctx context.Context, id string) error {
+	return d.do(ctx, &op{run: func(b *batch) error {
+		was, err := sessionIn(b.tx, id)
+		if errors.Is(err, pay.ErrSessionNotFound) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		n, err := sessionCount(b.tx)
+		if err != nil {
+			return err
+		}
+		if err := b.delete(sessionsBucket, []byte(id)); err != nil {
+			return err
+		}
+		if err := b.delete(sessionsExpiryBucket, join(nanos(was.Expires), id)); err != nil {
+			return err
+		}
+		return b.countSessions(n - 1)
+	}})
+}
+
+// ExpireSessions removes sessions whose time is over. Whether there are any is looked for
+// without the committer, so that finding none is cheap.
+func (d *DB) ExpireSessions(ctx context.Context, now time.Time, limit int) (n int, err error) {
+	limit = min(limit, scanRows)
+	over := false
+	err = d.view(ctx, func(tx *bbolt.Tx) error {
+		k, _ := tx.Bucket(sessionsExpiryBucket).Cursor().First()
+		over = k != nil && expired(k, now)
+		return nil
+	})
+	if err != nil || !over {
+		return 0, err
+	}
+	err = d.do(ctx, &op{run: func(b *batch) error {
+		have, err := sessionCount(b.tx)
+		if err != nil {
+			return err
+		}
+		if n, err = b.dropSessions(&now, limit); err != nil || n == 0 {
+			return err
+		}
+		return b.countSessions(have - n)
+	}})
+	if err != nil {
+		return 0, err
+	}
+	return n, nil
+}
+
+// expired reads the index: is the session's time over?
+func expired(entry []byte, now time.Time) bool {
+	return len(entry) > 8 && bytes.Compare(entry[:8], []byte(nanos(now))) <= 0
+}
+
+// dropSessions removes those that expire first, at most n, and of now only those whose time is
+// over then. The caller counts.
+func (b *batch) dropSessions(now *time.Time, n int) (gone int, err error) {
+	var entries [][]byte
+	c := b.tx.Bucket(sessionsExpiryBucket).Cursor()
+	for k, _ := c.First(); k != nil && len(entries) < n && (now == nil || expired(k, *now)); k, _ = c.Next() {
+		entries = append(entries, bytes.Clone(k))
+	}
+	for _, k := range entries {
+		if err := b.delete(sessionsExpiryBucket, k); err != nil {
+			return 0, err
+		}
+		if err := b.delete(sessionsBucket, k[9:]); err != nil {
+			return 0, err
+		}
+	}
+	return len(entries), nil
+}
+
+// sessionCount reads how many sessions there are.
+func sessionCount(tx *bbolt.Tx) (int, error) {
+	text := tx.Bucket(metaBucket).Get(sessionCountKey)
+	if text == nil {
+		return 0, nil
+	}
+	n, err := strconv.Atoi(string(text))
+	if err != nil {
+		return 0, fmt.Errorf("count of sessions: %w", err)
+	}
+	return n, nil
+}
+
+func (b *batch) countSessions(n int) error {
+	return b.put(metaBucket, sessionCountKey, strconv.AppendInt(nil, int64(max(n, 0)), 10))
+}
+
+// clearSessions ends all sessions of a restored store: who has signed out since the backup
+// was taken would be signed in again.
+func clearSessions(tx *bbolt.Tx) error {
+	for _, name := range [][]byte{sessionsBucket, sessionsExpiryBucket} {
+		if err := tx.DeleteBucket(name); err != nil {
+			return fmt.Errorf("clear %s: %w", name, err)
+		}
+		if _, err := tx.CreateBucket(name); err != nil {
+			return fmt.Errorf("clear %s: %w", name, err)
+		}
+	}
+	return tx.Bucket(metaBucket).Delete(sessionCountKey)
+}

@@ -1,0 +1,103 @@
+package pay
+
+import (
+	"context"
+	"time"
+)
+
+// Identity is who somebody is to an identity provider. Issuer and Subject together name one
+// person for ever; Name and Email are what the provider said last, and prove nothing.
+type Identity struct {
+	Issuer  string // the `iss` of OpenID Connect, byte for byte
+	Subject string // the `sub`
+	Name    string // up to 200 characters; "" if the provider does not say
+	Email   string // up to 200 characters; "" if the provider does not say
+}
+
+// Account is a person who signs in to the dashboard. Each has one organization (DESIGN §5).
+type Account struct {
+	ID string // UUIDv7
+	Identity
+	OrganizationID string
+	Created        time.Time // the first sign-in
+	SignedIn       time.Time // the last one
+	// Generation counts how often all sessions of the account were ended. A session that was
+	// made in an earlier generation is void.
+	Generation uint64 `json:",omitempty"`
+}
+
+// Enrollment is what signing somebody in needs.
+type Enrollment struct {
+	// Account is the person as the provider tells. ID, OrganizationID and Created are for
+	// one who signs in for the first time, SignedIn for all.
+	Account Account
+	// Key is the first key of a new organization, which is the account's.
+	Key NewKey
+}
+
+// Session is what the server knows of somebody's browser.
+type Session struct {
+	// ID is the SHA-256 of the session's token, in hex: who reads the store cannot be
+	// somebody's browser.
+	ID      string
+	Data    []byte // kept encrypted; at most MaxSessionData
+	Expires time.Time
+}
+
+// Bounds of sessions.
+const (
+	// MaxSessions is the most that a store keeps. When another one comes, the one that would
+	// expire first goes. Sessions of visitors who have not signed in should be short.
+	MaxSessions = 100_000
+	// MaxSessionData is the most that a session may say, in bytes.
+	MaxSessionData = 16 << 10
+)
+
+// Link is what linking a key to an organization needs.
+type Link struct {
+	Secret         string
+	OrganizationID string
+	Plans          Plans // says how many keys the organization may have
+}
+
+// Accounts keeps who signs in, their sessions, and what their organizations have. What it
+// writes is refused with ErrUnavailable while free disk is short, but for what takes
+// something away.
+type Accounts interface {
+	// Enroll signs somebody in. It finds the account of an identity, by issuer and subject, and
+	// updates what the provider says of it; or it makes the account with an organization on the
+	// free plan and its first key, all in one step. first tells which. ErrKeyExists.
+	Enroll(ctx context.Context, e Enrollment) (a Account, first bool, err error)
+	// Account finds an account by id: ErrAccountNotFound.
+	Account(ctx context.Context, id string) (Account, error)
+	// EndSessions begins an account's next generation: ErrAccountNotFound.
+	EndSessions(ctx context.Context, accountID string) (Account, error)
+
+	// PutSession stores a session, or replaces it.
+	PutSession(ctx context.Context, s Session) error
+	// Session finds a session, also an expired one that was not swept yet: ErrSessionNotFound.
+	Session(ctx context.Context, id string) (Session, error)
+	// DeleteSession removes a session, if it is there.
+	DeleteSession(ctx context.Context, id string) error
+	// ExpireSessions removes sessions whose time is over, at most limit of them, and returns
+	// how many.
+	ExpireSessions(ctx context.Context, now time.Time, limit int) (int, error)
+
+	// LinkKey claims an unclaimed key for an organization and raises its PolicyRevision by
+	// one, so that no payment is journaled that was judged before. Payments and reservations
+	// stay whose they are. ErrKeyNotFound, ErrKeyLinked (it is this organization's already),
+	// ErrKeyClaimed (it is another's), ErrKeyLimit, ErrOrganizationNotFound.
+	LinkKey(ctx context.Context, l Link) (Key, error)
+	// RevealKey decrypts the plaintext of a claimed key: ErrKeyNotFound, ErrNotRevealable.
+	RevealKey(ctx context.Context, keyID string) (string, error)
+	// OrganizationKeys lists an organization's keys, oldest first.
+	OrganizationKeys(ctx context.Context, orgID string) ([]Key, error)
+	// OrganizationWallets lists the live wallets of an organization's keys, oldest first.
+	OrganizationWallets(ctx context.Context, orgID string) ([]Wallet, error)
+	// Organizations lists organizations by id from behind the id after ("" is the beginning);
+	// at most 1,000 at a time.
+	Organizations(ctx context.Context, after string, limit int) ([]Organization, error)
+	// SetPlan moves an organization to a plan. What it has beyond the plan's limits stays;
+	// nothing is added to it. ErrOrganizationNotFound.
+	SetPlan(ctx context.Context, orgID string, plan PlanName) (Organization, error)
+}

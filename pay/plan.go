@@ -1,0 +1,143 @@
+package pay
+
+import (
+	"fmt"
+	"strings"
+)
+
+// PlanName is the name of a plan as stored: upper case.
+type PlanName string
+
+// The plans of SPEC §8.
+const (
+	PlanFree      PlanName = "FREE"
+	PlanDeveloper PlanName = "DEVELOPER"
+	PlanAgency    PlanName = "AGENCY"
+)
+
+// planNames are the plans, smallest first.
+var planNames = []PlanName{PlanFree, PlanDeveloper, PlanAgency}
+
+// ParsePlan reads a plan's name in any case.
+func ParsePlan(s string) (PlanName, error) {
+	switch p := PlanName(strings.ToUpper(s)); p {
+	case PlanFree, PlanDeveloper, PlanAgency:
+		return p, nil
+	default:
+		return "", fmt.Errorf("unknown plan %q: FREE, DEVELOPER or AGENCY", truncate(s, 40))
+	}
+}
+
+// Plan is what an organization may have (SPEC §8).
+type Plan struct {
+	Name     PlanName
+	Price    string // US dollars a month, decimal: "20", "19.50"
+	Keys     int    // claimed keys per organization
+	Wallets  int    // live wallets per organization
+	Payments int    // payments per calendar month (UTC)
+}
+
+// UnclaimedWallets is how many live wallets an unclaimed key may have (DESIGN §5).
+const UnclaimedWallets = 100
+
+// Plans is a deployment's table of plans. A nil one, and whatever is missing in one, is that
+// of [DefaultPlans].
+type Plans map[PlanName]Plan
+
+// DefaultPlans is the table of SPEC §8.
+func DefaultPlans() Plans { return Plans(nil).complete() }
+
+// defaultPlan is a plan of SPEC §8. An unknown name is the free plan.
+func defaultPlan(name PlanName) Plan {
+	switch name {
+	case PlanDeveloper:
+		return Plan{Name: name, Price: "20", Keys: 10, Wallets: 10, Payments: 10_000}
+	case PlanAgency:
+		return Plan{Name: name, Price: "200", Keys: 150, Wallets: 150, Payments: 150_000}
+	default:
+		return Plan{Name: PlanFree, Price: "0", Keys: 3, Wallets: 3, Payments: 3_000}
+	}
+}
+
+// Of is a plan by its name. An unknown name is the free plan.
+func (t Plans) Of(name PlanName) Plan {
+	d := defaultPlan(name)
+	p := t[d.Name]
+	p.Name = d.Name
+	if p.Price == "" {
+		p.Price = d.Price
+	}
+	p.Keys, p.Wallets, p.Payments = orElse(p.Keys, d.Keys), orElse(p.Wallets, d.Wallets), orElse(p.Payments, d.Payments)
+	return p
+}
+
+func orElse(n, otherwise int) int {
+	if n == 0 {
+		return otherwise
+	}
+	return n
+}
+
+// Unclaimed is the most payments that an unclaimed key may make in a month: as many as on
+// the free plan (SPEC §8.1).
+func (t Plans) Unclaimed() int { return t.Of(PlanFree).Payments }
+
+// List is every plan, smallest first.
+func (t Plans) List() []Plan {
+	list := make([]Plan, len(planNames))
+	for i, name := range planNames {
+		list[i] = t.Of(name)
+	}
+	return list
+}
+
+// Bounds of what a plan may be set to. Keys and wallets of one organization are counted one
+// by one whenever another is made.
+const (
+	maxPlanKeys     = 1_000
+	maxPlanWallets  = 10_000
+	maxPlanPayments = 1_000_000_000
+)
+
+// Validate names the first plan or limit that cannot be. A zero limit is not set, and an
+// organization without any key could not be signed in to.
+func (t Plans) Validate() error {
+	for name, p := range t {
+		if _, err := ParsePlan(string(name)); err != nil || name != PlanName(strings.ToUpper(string(name))) {
+			return fmt.Errorf("plan %q: it is FREE, DEVELOPER or AGENCY", truncate(string(name), 40))
+		}
+		if p.Name != "" && p.Name != name {
+			return fmt.Errorf("plan %s is named %q", name, truncate(string(p.Name), 40))
+		}
+		if p.Price != "" && !validPrice(p.Price) {
+			return fmt.Errorf("plan %s: price %q is not an amount of US dollars such as 20 or 19.50", name, truncate(p.Price, 40))
+		}
+		for _, limit := range []struct {
+			of      string
+			n, most int
+		}{{"keys", p.Keys, maxPlanKeys}, {"wallets", p.Wallets, maxPlanWallets}, {"payments", p.Payments, maxPlanPayments}} {
+			if limit.n < 0 || limit.n > limit.most {
+				return fmt.Errorf("plan %s: %s is %d, and may be 1 to %d", name, limit.of, limit.n, limit.most)
+			}
+		}
+	}
+	return nil
+}
+
+// validPrice: up to six digits of dollars, and cents if any.
+func validPrice(s string) bool {
+	dollars, cents, decimal := strings.Cut(s, ".")
+	digits := func(s string, least, most int) bool {
+		return len(s) >= least && len(s) <= most && strings.Trim(s, "0123456789") == ""
+	}
+	return digits(dollars, 1, 6) && (!decimal || digits(cents, 1, 2))
+}
+
+// complete is the table with nothing missing, of its own.
+func (t Plans) complete() Plans {
+	all := make(Plans, len(planNames))
+	for _, p := range t.List() {
+		all[p.Name] = p
+	}
+	return all
+}

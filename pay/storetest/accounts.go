@@ -1,0 +1,271 @@
+package storetest
+
+import (
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/purserpay/purser/pay"
+)
+
+// enrollment is somebody's sign-in, as somebody new.
+func enrollment(issuer, subject string) pay.Enrollment {
+	org := "org_" + newID()
+	return pay.Enrollment{
+		Account: pay.Account{
+			ID: newID(), Identity: pay.Identity{Issuer: issuer, Subject: subject, Name: "Ada <b>", Email: "ada@example.com"},
+			OrganizationID: org, Created: noon, SignedIn: noon,
+		},
+		Key: newKey(org),
+	}
+}
+
+// session is one to be.
+func session(n int, expires time.Time) pay.Session {
+	return pay.Session{ID: fmt.Sprintf("%064x", pay.HashOf("session", fmt.Sprint(n))), Data: fmt.Appendf(nil, "data %d", n), Expires: expires}
+}
+
+// sessions demands which of them are there.
+func (f *fixture) sessions(want map[int]bool) {
+	f.Helper()
+	for n, there := range want {
+		s, err := f.Session(f.ctx, session(n, noon).ID)
+		if !there {
+			f.fails(err, pay.ErrSessionNotFound)
+			continue
+		}
+		f.must(err)
+		f.same("data", string(s.Data), fmt.Sprintf("data %d", n))
+	}
+}
+
+var accountTests = map[string]func(*fixture){
+	"the first sign-in and the next": func(f *fixture) {
+		e := enrollment("https://id.example.com", "sub-1")
+		a, first, err := f.Enroll(f.ctx, e)
+		f.must(err)
+		f.same("account", []any{a, first}, []any{e.Account, true})
+		org, err := f.Organization(f.ctx, a.OrganizationID)
+		f.must(err)
+		f.same("organization", org, pay.Organization{ID: a.OrganizationID, Plan: pay.PlanFree, Created: noon})
+		keys, err := f.OrganizationKeys(f.ctx, a.OrganizationID)
+		f.must(err)
+		f.same("keys", keys, []pay.Key{e.Key.Key})
+		secret, err := f.RevealKey(f.ctx, e.Key.ID)
+		f.must(err)
+		f.same("secret", secret, e.Key.Secret)
+
+		next := enrollment("https://id.example.com", "sub-1")
+		next.Account.Name, next.Account.Email = "Ada L.", ""
+		next.Account.SignedIn = noon.Add(time.Hour)
+		want := a
+		want.Name, want.Email, want.SignedIn = "Ada L.", "", noon.Add(time.Hour)
+		again, first, err := f.Enroll(f.ctx, next)
+		f.must(err)
+		f.same("account", []any{again, first}, []any{want, false})
+		found, err := f.Account(f.ctx, a.ID)
+		f.must(err)
+		f.same("account", found, want)
+		keys, err = f.OrganizationKeys(f.ctx, a.OrganizationID)
+		f.must(err)
+		f.same("keys", len(keys), 1)
+		_, err = f.Key(f.ctx, next.Key.ID)
+		f.fails(err, pay.ErrKeyNotFound)
+		_, err = f.Account(f.ctx, next.Account.ID)
+		f.fails(err, pay.ErrAccountNotFound)
+	},
+	"unknown accounts": func(f *fixture) {
+		for _, id := range []string{"", newID(), strings.Repeat("x", 1000)} {
+			_, err := f.Account(f.ctx, id)
+			f.fails(err, pay.ErrAccountNotFound)
+			_, err = f.EndSessions(f.ctx, id)
+			f.fails(err, pay.ErrAccountNotFound)
+		}
+	},
+	"identities that look alike": func(f *fixture) {
+		seen := map[string]bool{}
+		for _, who := range [][2]string{
+			{"https://id.example.com", "ab"},
+			{"https://id.example.coma", "b"},
+			{"https://id.example.com/", "ab"},
+			{"https://ID.example.com", "ab"},
+			{"https://id.example.com", "AB"},
+			{"https://id.example.com", "ab "},
+			{"https://id.example.com", "ab\x00"},
+			{"https://id.example.com\x00", "ab"},
+			{"https://id.example.com", "é"},
+			{"https://id.example.com", "e\u0301"},
+			{"https://id.example.com", strings.Repeat("s", 1024)},
+		} {
+			a, first, err := f.Enroll(f.ctx, enrollment(who[0], who[1]))
+			f.must(err)
+			if !first || seen[a.ID] {
+				f.Fatalf("%q is somebody else", who)
+			}
+			seen[a.ID] = true
+		}
+	},
+	"the same identity at once": func(f *fixture) {
+		var firsts atomic.Int64
+		var accounts [crowd]string
+		errs := together(crowd, func(i int) error {
+			a, first, err := f.Enroll(f.ctx, enrollment("https://id.example.com", "sub"))
+			if accounts[i] = a.ID; first {
+				firsts.Add(1)
+			}
+			return err
+		})
+		f.must(firstOf(errs))
+		f.same("first sign-ins", firsts.Load(), 1)
+		for _, id := range accounts {
+			f.same("account", id, accounts[0])
+		}
+		orgs, err := f.Organizations(f.ctx, "", 10)
+		f.must(err)
+		f.same("organizations", len(orgs), 1)
+		keys, err := f.ListKeys(f.ctx, "", 10)
+		f.must(err)
+		f.same("keys", len(keys), 1)
+	},
+	"nobody gets another's organization": func(f *fixture) {
+		a, _, err := f.Enroll(f.ctx, enrollment("https://id.example.com", "sub"))
+		f.must(err)
+		e := enrollment("https://id.example.com", "other")
+		e.Account.OrganizationID, e.Key.OrganizationID = a.OrganizationID, a.OrganizationID
+		if _, _, err := f.Enroll(f.ctx, e); err == nil {
+			f.Fatal("two accounts have one organization")
+		}
+		_, err = f.Account(f.ctx, e.Account.ID)
+		f.fails(err, pay.ErrAccountNotFound)
+		_, err = f.Key(f.ctx, e.Key.ID)
+		f.fails(err, pay.ErrKeyNotFound)
+	},
+	"generations": func(f *fixture) {
+		a, _, err := f.Enroll(f.ctx, enrollment("https://id.example.com", "sub"))
+		f.must(err)
+		f.must(firstOf(together(crowd, func(int) error { _, err := f.EndSessions(f.ctx, a.ID); return err })))
+		got, err := f.Account(f.ctx, a.ID)
+		f.must(err)
+		f.same("generation", got.Generation, crowd)
+		again, _, err := f.Enroll(f.ctx, enrollment("https://id.example.com", "sub"))
+		f.must(err)
+		f.same("generation after a sign-in", again.Generation, crowd)
+	},
+	"sessions": func(f *fixture) {
+		f.sessions(map[int]bool{1: false})
+		f.must(f.DeleteSession(f.ctx, session(1, noon).ID))
+		s := session(1, noon.Add(time.Hour))
+		f.must(f.PutSession(f.ctx, s))
+		got, err := f.Session(f.ctx, s.ID)
+		f.must(err)
+		f.same("session", got, s)
+		s.Data, s.Expires = []byte("\x00new\xff"), noon.Add(2*time.Hour)
+		f.must(f.PutSession(f.ctx, s))
+		got, err = f.Session(f.ctx, s.ID)
+		f.must(err)
+		f.same("session", got, s)
+		n, err := f.ExpireSessions(f.ctx, noon.Add(time.Hour), 10) // the time that it had before
+		f.must(err)
+		f.same("expired", n, 0)
+		f.must(f.DeleteSession(f.ctx, s.ID))
+		f.sessions(map[int]bool{1: false})
+
+		s = session(2, noon)
+		s.Data = make([]byte, pay.MaxSessionData)
+		f.must(f.PutSession(f.ctx, s))
+		s = session(3, noon)
+		s.Data = make([]byte, pay.MaxSessionData+1)
+		if err := f.PutSession(f.ctx, s); err == nil {
+			f.Fatal("a session of any length is kept")
+		}
+	},
+	"sessions whose time is over": func(f *fixture) {
+		for n := range 10 {
+			f.must(f.PutSession(f.ctx, session(n, noon.Add(time.Duration(n)*time.Nanosecond))))
+		}
+		expire := func(at time.Time, limit, want int) {
+			f.Helper()
+			n, err := f.ExpireSessions(f.ctx, at, limit)
+			f.must(err)
+			f.same("expired", n, want)
+		}
+		expire(noon.Add(-1), 100, 0)
+		expire(noon.Add(6), 3, 3) // those that expired first
+		f.sessions(map[int]bool{0: false, 2: false, 3: true, 9: true})
+		expire(noon.Add(6), 100, 4)
+		f.sessions(map[int]bool{6: false, 7: true, 9: true})
+		expire(noon.Add(6), 100, 0)
+		expire(noon.Add(time.Hour), 100, 3)
+		f.must(f.PutSession(f.ctx, session(1, time.Time{})))
+		f.must(f.PutSession(f.ctx, session(2, time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC))))
+		expire(noon, 100, 1)
+		f.sessions(map[int]bool{1: false, 2: true})
+	},
+	"sessions at once": func(f *fixture) {
+		f.must(firstOf(together(crowd, func(i int) error {
+			for n := range 4 {
+				s := session((i+n)%8, noon.Add(time.Duration(i%2)*time.Hour))
+				if err := f.PutSession(f.ctx, s); err != nil {
+					return err
+				}
+				if i%3 == 0 {
+					if err := f.DeleteSession(f.ctx, s.ID); err != nil {
+						return err
+					}
+				}
+				if _, err := f.ExpireSessions(f.ctx, noon, 2); err != nil {
+					return err
+				}
+			}
+			return nil
+		})))
+		if _, err := f.ExpireSessions(f.ctx, noon.Add(time.Hour), 1000); err != nil {
+			f.Fatal(err)
+		}
+		for n := range 8 {
+			f.sessions(map[int]bool{n: false})
+		}
+	},
+	"reopened": func(f *fixture) { f.accountsSurvive(Opener.Close) },
+	"crashed":  func(f *fixture) { f.accountsSurvive(Opener.Kill) },
+}
+
+// accountsSurvive demands that accounts and sessions are there after the store was opened
+// again.
+func (f *fixture) accountsSurvive(end func(Opener, testing.TB)) {
+	f.Helper()
+	e := enrollment("https://id.example.com", "sub")
+	_, _, err := f.Enroll(f.ctx, e)
+	f.must(err)
+	a, err := f.EndSessions(f.ctx, e.Account.ID)
+	f.must(err)
+	f.must(f.PutSession(f.ctx, session(1, noon.Add(time.Hour))))
+	k := newKey("")
+	_, err = f.CreateKey(f.ctx, k)
+	f.must(err)
+	linked, err := f.LinkKey(f.ctx, pay.Link{Secret: k.Secret, OrganizationID: a.OrganizationID})
+	f.must(err)
+	_, err = f.SetPlan(f.ctx, a.OrganizationID, pay.PlanAgency)
+	f.must(err)
+
+	f.reopen(end)
+
+	got, err := f.Account(f.ctx, a.ID)
+	f.must(err)
+	f.same("account", got, a)
+	f.sessions(map[int]bool{1: true})
+	again, first, err := f.Enroll(f.ctx, enrollment("https://id.example.com", "sub"))
+	f.must(err)
+	f.same("the next sign-in", []any{again.ID, first}, []any{a.ID, false})
+	keys, err := f.OrganizationKeys(f.ctx, a.OrganizationID)
+	f.must(err)
+	f.same("keys", keys, []pay.Key{e.Key.Key, linked})
+	secret, err := f.RevealKey(f.ctx, linked.ID)
+	f.must(err)
+	f.same("secret", secret, k.Secret)
+	orgs, err := f.Organizations(f.ctx, "", 10)
+	f.must(err)
+	f.same("organizations", orgs, []pay.Organization{{ID: a.OrganizationID, Plan: pay.PlanAgency, Created: noon}})
+}

@@ -1,0 +1,191 @@
+package pay
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/purserpay/purser/x402"
+)
+
+// SpendBook reads what several keys spent together. Which keys those are is the caller's
+// affair: a store looks neither at organizations nor at who asks.
+type SpendBook interface {
+	// SpendSummary adds up what the keys spent from one UTC day to another, both included.
+	// Its cost grows with keys and days, not with the number of spend events.
+	SpendSummary(ctx context.Context, keyIDs []string, from, to time.Time) (Summary, error)
+	// ListSpend lists the keys' events, newest first. q.KeyID is the caller's affair. A call
+	// looks at a bounded number of rows; a page that ends early for that has a Next.
+	// ErrEventNotFound when q.Before is an event of none of the keys.
+	ListSpend(ctx context.Context, keyIDs []string, q OrganizationSpendQuery) (SpendPage, error)
+	// PaymentsOf lists the keys' payments, newest first. Of a label that most payments get
+	// (settled, confirmed) only recent ones are found.
+	PaymentsOf(ctx context.Context, keyIDs []string, label string, limit int) ([]*Payment, error)
+	// CountPayments counts the keys' payments with a label, up to most. It is for labels
+	// that few payments have: see [Countable].
+	CountPayments(ctx context.Context, keyIDs []string, label string, most int) (int, error)
+}
+
+// Sum is what spend events add up to. Sums that no amount can hold stay at the largest.
+type Sum struct {
+	Count     int         // of events that correct none
+	Amount    x402.Amount // of those, in the asset's smallest unit
+	Corrected x402.Amount // of the events that take earlier ones back, which may be another day's
+}
+
+// Net is Amount less Corrected; negative tells that it is below zero by that much.
+func (s Sum) Net() (net x402.Amount, negative bool) {
+	if s.Amount.Cmp(s.Corrected) < 0 {
+		net, _ = s.Corrected.Sub(s.Amount)
+		return net, true
+	}
+	net, _ = s.Amount.Sub(s.Corrected)
+	return net, false
+}
+
+// Event adds a spend event.
+func (s *Sum) Event(e *SpendEvent) {
+	if e.Corrects != "" {
+		s.Add(Sum{Corrected: e.Amount})
+		return
+	}
+	s.Add(Sum{Count: 1, Amount: e.Amount})
+}
+
+// Add adds another sum.
+func (s *Sum) Add(o Sum) {
+	s.Count += min(o.Count, math.MaxInt-s.Count)
+	s.Amount, s.Corrected = saturated(s.Amount, o.Amount), saturated(s.Corrected, o.Corrected)
+}
+
+// saturated adds, and stops at the largest amount.
+func saturated(a, b x402.Amount) x402.Amount {
+	sum, overflow := a.Add(b)
+	if overflow {
+		sum, _ = x402.Amount{}.Sub(x402.NewAmount(1)) // wraps around to the largest
+	}
+	return sum
+}
+
+// RestName is under what hosts and tasks are summed up that have no sum of their own: the
+// later ones of a key that has very many on a day, and the small ones of a long list. No host
+// and no task has this name.
+const RestName = "…"
+
+// NameSum is the sum of a host or a task. Name is "" for events without one, and RestName.
+type NameSum struct {
+	Name string
+	Sum
+}
+
+// DaySum is the sum of a UTC day.
+type DaySum struct {
+	Day time.Time // its beginning
+	Sum
+}
+
+// Summary is what was spent in some days. Events count for the day of their Created, so that
+// a correction changes the day on which it was found out, never one of before.
+type Summary struct {
+	Days []DaySum // every day that was asked for, oldest first
+	// Hosts and Tasks are the largest ones, by Amount, largest first, at most MaxNames, and
+	// last what is not in these, under RestName. Both add up to the days' sums.
+	Hosts, Tasks []NameSum
+}
+
+// Total is the sum of all days.
+func (s Summary) Total() (all Sum) {
+	for _, d := range s.Days {
+		all.Add(d.Sum)
+	}
+	return all
+}
+
+const (
+	// MaxNames bounds the hosts, and the tasks, of a Summary.
+	MaxNames = 50
+	// MaxSummaryDays bounds the days of a Summary.
+	MaxSummaryDays = 400
+	// maxTallied bounds the names that a Tally tells apart.
+	maxTallied = 10_000
+)
+
+// DayOf is the beginning of the UTC day of a time.
+func DayOf(t time.Time) time.Time { return t.UTC().Truncate(24 * time.Hour) }
+
+// Tally makes a Summary of daily sums, whatever their order.
+type Tally struct {
+	days         []DaySum
+	hosts, tasks map[string]*Sum
+}
+
+// NewTally is an empty one of the UTC days from one to another, both included.
+func NewTally(from, to time.Time) *Tally {
+	t := &Tally{hosts: map[string]*Sum{}, tasks: map[string]*Sum{}}
+	for day, last := DayOf(from), DayOf(to); !day.After(last); day = day.AddDate(0, 0, 1) {
+		t.days = append(t.days, DaySum{Day: day})
+	}
+	return t
+}
+
+// Day adds what was spent on a day. One that is not the tally's is left out.
+func (t *Tally) Day(day time.Time, s Sum) {
+	if len(t.days) == 0 {
+		return
+	}
+	if i := int(DayOf(day).Sub(t.days[0].Day) / (24 * time.Hour)); i >= 0 && i < len(t.days) {
+		t.days[i].Add(s)
+	}
+}
+
+// Host adds what was spent at a host. The name is not kept.
+func (t *Tally) Host(name []byte, s Sum) { tally(t.hosts, name, s) }
+
+// Task adds what was spent on a task. The name is not kept.
+func (t *Tally) Task(name []byte, s Sum) { tally(t.tasks, name, s) }
+
+func tally(names map[string]*Sum, name []byte, s Sum) {
+	sum := names[string(name)]
+	if sum == nil {
+		kept := string(name)
+		if len(names) >= maxTallied {
+			kept = RestName
+		}
+		if sum = names[kept]; sum == nil {
+			sum = new(Sum)
+			names[kept] = sum
+		}
+	}
+	sum.Add(s)
+}
+
+// Summary is what was added so far.
+func (t *Tally) Summary() Summary {
+	return Summary{Days: slices.Clone(t.days), Hosts: largest(t.hosts), Tasks: largest(t.tasks)}
+}
+
+// largest sorts the sums and sums up the small ones.
+func largest(names map[string]*Sum) []NameSum {
+	list, rest := make([]NameSum, 0, len(names)), NameSum{Name: RestName}
+	for name, sum := range names {
+		if name == RestName {
+			rest.Add(*sum)
+		} else {
+			list = append(list, NameSum{Name: name, Sum: *sum})
+		}
+	}
+	slices.SortFunc(list, func(a, b NameSum) int {
+		return cmp.Or(b.Amount.Cmp(a.Amount), b.Corrected.Cmp(a.Corrected), strings.Compare(a.Name, b.Name))
+	})
+	for _, small := range list[min(len(list), MaxNames):] {
+		rest.Add(small.Sum)
+	}
+	list = list[:min(len(list), MaxNames)]
+	if rest.Sum != (Sum{}) {
+		list = append(list, rest)
+	}
+	return list
+}

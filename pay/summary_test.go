@@ -1,0 +1,230 @@
+package pay_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/x402"
+)
+
+// member makes a key of an organization with a wallet.
+func (w *world) member(org string) pay.Key {
+	w.t.Helper()
+	k, _, err := w.payer.CreateKey(context.Background(), pay.KeyRequest{OrganizationID: org})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if _, err := w.payer.CreateWallet(context.Background(), k, "base"); err != nil {
+		w.t.Fatal(err)
+	}
+	return k
+}
+
+// buys pays with a key.
+func (w *world) buys(k pay.Key, url, amount string) string {
+	w.t.Helper()
+	r := w.rest(pay.SettlePayer, url, amount, "")
+	r.Key = k
+	a, err := w.payer.Pay(context.Background(), r)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	a.Finish(true)
+	return a.Payment().ID
+}
+
+// An organization sees what all its keys spent, and nothing of others, whatever it asks for.
+func TestOrganizationsSeeTheirOwn(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	a, b, theirs := w.member("ours"), w.member("ours"), w.member("theirs")
+	var paid []string
+	for i, k := range []pay.Key{a, b, a} {
+		paid = append(paid, w.buys(k, fmt.Sprintf("https://API.example.com:443/r?n=%d", i), "1000"))
+		w.chain.advance(time.Minute)
+	}
+	other, unclaimed := w.buys(theirs, "https://b.example/r", "7"), w.buys(w.key, "https://api.example.com/r", "9")
+	slices.Reverse(paid)
+	today := w.chain.clock()
+
+	page, err := w.payer.OrganizationSpend(t.Context(), "ours", pay.OrganizationSpendQuery{Limit: 2})
+	if err != nil || len(page.Entries) != 2 || page.Next == "" {
+		t.Fatalf("%+v, %v", page, err)
+	}
+	rest, err := w.payer.OrganizationSpend(t.Context(), "ours", pay.OrganizationSpendQuery{Limit: 2, Before: page.Next})
+	if err != nil || len(rest.Entries) != 1 || rest.Next != "" {
+		t.Fatalf("%+v, %v", rest, err)
+	}
+	for i, e := range append(page.Entries, rest.Entries...) {
+		if e.PaymentID != paid[i] || e.Network != "base" || e.Settlement != "payer" || e.Transaction == "" || e.Host != "api.example.com" {
+			t.Errorf("entry %d is %+v", i, e)
+		}
+	}
+	for _, typed := range []string{"api.example.com", " API.example.com. ", "https://api.example.com/x"} {
+		if page, err := w.payer.OrganizationSpend(t.Context(), "ours", pay.OrganizationSpendQuery{Host: typed, KeyID: b.ID}); err != nil || len(page.Entries) != 1 {
+			t.Errorf("host %q: %+v, %v", typed, page, err)
+		}
+	}
+	s, err := w.payer.Summary(t.Context(), "ours", pay.SummaryQuery{From: today.AddDate(0, 0, -1), To: today})
+	if err != nil || len(s.Days) != 2 || s.Days[1].Amount != x402.NewAmount(3000) || s.Total().Count != 3 || s.Hosts[0].Name != "api.example.com" {
+		t.Errorf("%+v, %v", s, err)
+	}
+	if s, err := w.payer.Summary(t.Context(), "ours", pay.SummaryQuery{From: today, To: today, KeyID: b.ID}); err != nil || s.Total().Count != 1 {
+		t.Errorf("%+v, %v", s, err)
+	}
+	list, err := w.payer.OrganizationPayments(t.Context(), "ours", "settled", 2)
+	if err != nil || len(list) != 2 || list[0].ID != paid[0] {
+		t.Errorf("%d payments, %v", len(list), err)
+	}
+	if p, err := w.payer.OrganizationPayment(t.Context(), "ours", paid[1]); err != nil || p.ID != paid[1] {
+		t.Errorf("%+v, %v", p, err)
+	}
+
+	for _, id := range []string{other, unclaimed, uuid.NewString(), ""} {
+		for _, org := range []string{"ours", ""} {
+			if _, err := w.payer.OrganizationPayment(t.Context(), org, id); !errors.Is(err, pay.ErrPaymentNotFound) {
+				t.Errorf("payment %q for %q: %v", id, org, err)
+			}
+		}
+	}
+	for _, k := range []string{theirs.ID, w.key.ID, "x"} {
+		for _, org := range []string{"ours", ""} {
+			if _, err := w.payer.Summary(t.Context(), org, pay.SummaryQuery{From: today, To: today, KeyID: k}); !errors.Is(err, pay.ErrKeyNotFound) {
+				t.Errorf("summary of key %s for %q: %v", k, org, err)
+			}
+			if _, err := w.payer.OrganizationSpend(t.Context(), org, pay.OrganizationSpendQuery{KeyID: k}); !errors.Is(err, pay.ErrKeyNotFound) {
+				t.Errorf("spend of key %s for %q: %v", k, org, err)
+			}
+		}
+	}
+	strange, err := w.payer.OrganizationSpend(t.Context(), "theirs", pay.OrganizationSpendQuery{})
+	if err != nil || len(strange.Entries) != 1 {
+		t.Fatalf("%+v, %v", strange, err)
+	}
+	if _, err := w.payer.OrganizationSpend(t.Context(), "ours", pay.OrganizationSpendQuery{Before: strange.Entries[0].ID}); !errors.Is(err, pay.ErrEventNotFound) {
+		t.Errorf("behind another organization's event: %v", err)
+	}
+	// Unclaimed keys belong to no organization, and least of all to one without a name.
+	for _, org := range []string{"", "nobody"} {
+		if page, err := w.payer.OrganizationSpend(t.Context(), org, pay.OrganizationSpendQuery{}); err != nil || len(page.Entries) != 0 {
+			t.Errorf("%q sees %+v, %v", org, page, err)
+		}
+		if list, err := w.payer.OrganizationPayments(t.Context(), org, "", 9); err != nil || len(list) != 0 {
+			t.Errorf("%q sees %+v, %v", org, list, err)
+		}
+	}
+}
+
+func TestOrganizationPending(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	a, b, theirs := w.member("ours"), w.member("ours"), w.member("theirs")
+	w.fac.mode("", "fail")
+	for i, k := range []pay.Key{a, b, b, theirs, w.key} {
+		r := w.rest(pay.SettlePayer, fmt.Sprintf("https://api.example.com/r?n=%d", i), "1000", "")
+		r.Key = k
+		if _, err := w.payer.Pay(t.Context(), r); err == nil {
+			t.Fatal("settled")
+		}
+	}
+	if p, err := w.payer.OrganizationPending(t.Context(), "ours"); err != nil || p.Count != x402.NewAmount(3) || p.Amount != x402.NewAmount(3000) {
+		t.Errorf("%+v, %v", p, err)
+	}
+	if n, err := w.payer.OrganizationCount(t.Context(), "ours", "open"); err != nil || n != 3 {
+		t.Errorf("%d open, %v", n, err)
+	}
+	if n, err := w.payer.OrganizationCount(t.Context(), "", "open"); err != nil || n != 0 {
+		t.Errorf("%d open, %v", n, err)
+	}
+}
+
+func TestOrganizationQueriesAreRefused(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	today := w.chain.clock()
+	for name, ask := range map[string]func() error{
+		"no days": func() error { return second(w.payer.Summary(t.Context(), "ours", pay.SummaryQuery{})) },
+		"days backward": func() error {
+			return second(w.payer.Summary(t.Context(), "ours", pay.SummaryQuery{From: today, To: today.AddDate(0, 0, -1)}))
+		},
+		"too many days": func() error {
+			return second(w.payer.Summary(t.Context(), "ours", pay.SummaryQuery{From: today.AddDate(0, 0, -pay.MaxSummaryDays), To: today}))
+		},
+		"task": func() error {
+			return second(w.payer.OrganizationSpend(t.Context(), "ours", pay.OrganizationSpendQuery{Task: "a b"}))
+		},
+		"label": func() error { return second(w.payer.OrganizationPayments(t.Context(), "ours", "lost", 5)) },
+		"count": func() error { return second(w.payer.OrganizationCount(t.Context(), "ours", "settled")) },
+	} {
+		if _, ok := errors.AsType[*pay.InputError](ask()); !ok {
+			t.Errorf("%s: %v", name, ask())
+		}
+	}
+	most := pay.SummaryQuery{From: today.AddDate(0, 0, 1-pay.MaxSummaryDays), To: today}
+	if s, err := w.payer.Summary(t.Context(), "ours", most); err != nil || len(s.Days) != pay.MaxSummaryDays {
+		t.Errorf("%d days, %v", len(s.Days), err)
+	}
+}
+
+// An event's id begins with its time by the payer's clock, also when that is put back, and
+// ids of one time are in order.
+func TestEventIDsFollowTheClock(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	k := w.member("ours")
+	last := ""
+	for i, step := range []time.Duration{0, 0, 0, time.Millisecond, time.Hour, -time.Millisecond, 0, 24 * time.Hour, -3 * time.Hour} {
+		w.chain.advance(step)
+		w.buys(k, fmt.Sprintf("https://api.example.com/r?n=%d", i), "1000")
+		events, _, err := w.payer.Spend(t.Context(), k, pay.SpendQuery{Limit: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		id, err := uuid.Parse(events[0].ID)
+		if err != nil || id.Version() != 7 || id.Variant() != uuid.RFC4122 {
+			t.Fatalf("id %s, %v", events[0].ID, err)
+		}
+		at := time.Unix(id.Time().UnixTime())
+		if off := at.Sub(events[0].Created).Abs(); off > time.Second {
+			t.Errorf("id %s is %s off %s", id, off, events[0].Created)
+		}
+		if step > -time.Second && events[0].ID <= last {
+			t.Errorf("id %s comes after %s", id, last)
+		}
+		last = events[0].ID
+	}
+}
+
+// A tally of very many names stays small, and loses nothing.
+func TestTallyIsBounded(t *testing.T) {
+	t.Parallel()
+	day := pay.DayOf(time.Now())
+	tally := pay.NewTally(day, day)
+	const many = 50_000
+	for i := range uint64(many) {
+		one := pay.Sum{Count: 1, Amount: x402.NewAmount(i)}
+		tally.Day(day, one)
+		tally.Host(fmt.Appendf(nil, "%d", i), one)
+		tally.Task([]byte("t"), one)
+	}
+	tally.Day(day.AddDate(0, 0, 1), pay.Sum{Count: 1}) // not asked for
+	tally.Day(day.AddDate(0, 0, -1), pay.Sum{Count: 1})
+	s := tally.Summary()
+	var hosts pay.Sum
+	for _, h := range s.Hosts {
+		hosts.Add(h.Sum)
+	}
+	if len(s.Hosts) != pay.MaxNames+1 || hosts != s.Total() || hosts.Count != many || s.Tasks[0].Sum != hosts {
+		t.Errorf("%d hosts with %+v of %+v", len(s.Hosts), hosts, s.Total())
+	}
+	if !slices.IsSortedFunc(s.Hosts[:pay.MaxNames], func(a, b pay.NameSum) int { return b.Amount.Cmp(a.Amount) }) {
+		t.Error("the hosts are not in order")
+	}
+}
