@@ -7,7 +7,7 @@ VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev
 LDFLAGS  := -X github.com/purserpay/purser/caddymodule.buildVersion=$(VERSION)
 GOTEST   := $(GO) test -race -timeout 15m
 
-.PHONY: help build sandbox test test-go test-e2e e2e-deps kills soak lint fmt fuzz bench bench-go contracts contracts-check tools clean
+.PHONY: help build sandbox test test-go test-e2e test-python e2e-deps kills soak openapi api-fuzz lint lint-python fmt fuzz bench bench-go contracts contracts-check tools clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -22,7 +22,7 @@ sandbox: ## a whole paid world in one process, offline; prints commands to try
 	@$(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/purser ./cmd/purser-sandbox
 	@exec $(BIN)/purser-sandbox
 
-test: test-go test-e2e contracts-check ## everything: Go with -race, programs nobody here wrote, the contract
+test: test-go test-e2e test-python contracts-check ## everything: Go with -race, programs nobody here wrote, clients, the contract
 
 test-go: ## unit, property and integration tests
 	$(GO) vet ./...
@@ -45,7 +45,32 @@ kills: build $(BIN)/purser-failpoints ## kill -9 under load, RUNS times; a doubl
 soak: build ## full rate through all doors FOR an hour or as long as you like; memory, goroutines, latency and file must stay flat
 	$(E2E) $(GO) test -count=1 -timeout 0 -v -run 'TestSoak$$' ./e2e/soak -soak.for=$(or $(FOR),1h) -soak.json=$(or $(JSON),$(CURDIR)/soak.json)
 
-e2e-deps: e2e/peers/node_modules/.package-lock.json e2e/.venv/.done
+PY := clients/python/.venv/bin
+
+test-python: build e2e-deps clients/python/.venv/.done ## the Python client, against sandbox and official sellers; packages install and buy
+	cd clients/python && PURSER_SANDBOX_BIN=$(CURDIR)/$(BIN)/purser-sandbox .venv/bin/coverage run -m pytest -q && .venv/bin/coverage report --fail-under=95
+	cd clients/python && PURSER_SANDBOX_BIN=$(CURDIR)/$(BIN)/purser-sandbox .venv/bin/python tests/packaged.py
+
+clients/python/.venv/.done: clients/python/requirements-dev.txt
+	python3 -m venv clients/python/.venv && $(PY)/pip install -q --disable-pip-version-check -r $< && $(PY)/pip install -q --disable-pip-version-check --no-deps -e clients/python && touch $@
+
+lint-python: clients/python/.venv/.done
+	cd clients/python && .venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy
+
+openapi: ## openapi.json from openapi.yaml
+	$(GO) test ./payapi/openapi -update
+
+api-fuzz: e2e-deps build ## Schemathesis on the REST API FOR as long as you like
+	$(E2E) $(GO) test -count=1 -v -timeout 0 ./e2e/openapi -run Properties -openapi.max $(or $(FOR),30m)
+
+e2e-deps: e2e/peers/node_modules/.package-lock.json e2e/.venv/.done e2e/openapi/node_modules/.package-lock.json e2e/openapi/.venv/.done
+
+e2e/openapi/node_modules/.package-lock.json: e2e/openapi/package-lock.json
+	cd e2e/openapi && $(NPM) ci --no-audit --no-fund
+
+e2e/openapi/.venv/.done: e2e/openapi/requirements.txt
+	@python3 -m venv e2e/openapi/.venv && e2e/openapi/.venv/bin/python3 -m pip install -q --disable-pip-version-check -r $< && touch $@ \
+		|| echo "no Schemathesis: the property-based test of the API skips" >&2
 
 e2e/.venv/.done: e2e/requirements.txt
 	@python3 -m venv e2e/.venv && e2e/.venv/bin/python3 -m pip install -q --disable-pip-version-check -r e2e/requirements.txt && touch $@ \
@@ -68,7 +93,7 @@ tools: $(TOOLS)/.done
 $(TOOLS)/.done: tools/go.mod tools/go.sum
 	cd tools && GOFLAGS=-mod=mod $(GO) build -o bin/ tool && touch bin/.done
 
-lint: tools ## golangci-lint, gofumpt, and govulncheck where its database can be reached
+lint: tools lint-python ## golangci-lint, gofumpt, and govulncheck where its database can be reached
 	$(TOOLS)/golangci-lint run ./...
 	@test -z "$$($(TOOLS)/gofumpt -l $$(git ls-files '*.go'))" || { $(TOOLS)/gofumpt -l $$(git ls-files '*.go'); echo "run make fmt" >&2; exit 1; }
 	@if out=$$($(TOOLS)/govulncheck ./... 2>&1); then echo "$$out" | tail -3; \
@@ -88,4 +113,4 @@ bench-go: ## benchmarks of the codec and the store
 	$(GO) test -run '^$$' -bench . -benchmem ./x402 ./boltstore
 
 clean: ## what builds and tests left behind
-	rm -rf $(BIN) $(TOOLS) e2e/.venv e2e/peers/node_modules contracts/node_modules
+	rm -rf $(BIN) $(TOOLS) e2e/.venv e2e/peers/node_modules e2e/openapi/.venv e2e/openapi/node_modules contracts/node_modules clients/python/.venv

@@ -74,7 +74,9 @@ type API struct {
 	ofKeys     *admission.Shares
 	ofOthers   *admission.Shares
 	overloaded func()
-	routes     []route
+	// openapi and docs answer with the description of the API.
+	openapi, docs handler
+	routes        []route
 }
 
 // New checks the options. Its errors name the setting at fault and never repeat a secret.
@@ -122,9 +124,14 @@ func New(o Options) (*API, error) {
 	if a.overloaded = o.Admission.Refused; a.overloaded == nil {
 		a.overloaded = func() {}
 	}
+	if err := a.useReference(); err != nil {
+		return nil, err
+	}
 	a.routes = []route{
 		{http.MethodGet, "/", a.root},
 		{http.MethodGet, "/health", a.health},
+		{http.MethodGet, "/openapi.json", a.openapi},
+		{http.MethodGet, "/docs", a.docs},
 		{http.MethodPost, "/api-keys", a.createKey},
 		{http.MethodGet, "/wallets/me", a.keyed(a.listWallets)},
 		{http.MethodPost, "/wallets", a.keyed(a.createWallet)},
@@ -146,8 +153,8 @@ type route struct {
 	serve        handler
 }
 
-// ServeHTTP answers with JSON, whatever happens. http.ServeMux is not used because it
-// redirects unclean paths and answers a wrong method with a 405 of its own.
+// ServeHTTP answers with JSON, whatever happens; only /docs is a page. http.ServeMux is not
+// used because it redirects unclean paths and answers a wrong method with a 405 of its own.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body := &incoming{
 		ReadCloser: http.MaxBytesReader(w, r.Body, maxBody), deadline: http.NewResponseController(w).SetReadDeadline, room: &a.bodies,

@@ -43,13 +43,13 @@ func (a *API) write(w http.ResponseWriter, r *http.Request, rep reply) {
 	}
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
-	for name, value := range rep.header {
-		h.Set(name, value)
-	}
 	if rep.body != nil {
 		h.Set("Content-Type", "application/json")
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Content-Length", strconv.Itoa(len(body)))
+	}
+	for name, value := range rep.header {
+		h.Set(name, value)
 	}
 	// Asked before the answer goes out: a client that has all of it may leave at once, and
 	// was answered all the same.
@@ -72,8 +72,11 @@ func (a *API) write(w http.ResponseWriter, r *http.Request, rep reply) {
 }
 
 func encode(body any) ([]byte, error) {
-	if body == nil {
+	switch b := body.(type) {
+	case nil:
 		return nil, nil
+	case verbatim:
+		return b, nil
 	}
 	var buf bytes.Buffer
 	e := json.NewEncoder(&buf)

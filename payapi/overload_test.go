@@ -223,6 +223,7 @@ func TestLargeBodies(t *testing.T) {
 		}
 		return false
 	})
+	w.call("POST", "/api-keys", "", large).is(503, "Service unavailable")
 	for range 10 {
 		w.call("POST", "/v1/pay", key, order(5)).is(200, "")
 	}

@@ -172,6 +172,9 @@ func (w *world) try(ctx context.Context, method, path, key string, body any, hea
 	}
 	fmt.Fprintln(w.answers, method, path, res.Header, string(text))
 	a := answer{t: w.t, status: res.StatusCode, header: res.Header, raw: string(text)}
+	if err := contract().check(res, text); err != nil {
+		return a, fmt.Errorf("%s %s: openapi.yaml: %w", method, path, err)
+	}
 	if len(text) > 0 {
 		if err := json.Unmarshal(text, &a.body); err != nil {
 			return a, fmt.Errorf("%s %s answered %d with no JSON object: %q", method, path, a.status, text)

@@ -1,0 +1,18 @@
+"""The same without blocking; three purchases at a time."""
+
+import asyncio
+import os
+
+import purser
+import purser.httpx
+
+
+async def main() -> None:
+    """Buy three times."""
+    options = purser.Options(os.environ["PURSER_KEY"], os.environ["PURSER_URL"], max_amount=50_000)
+    async with purser.httpx.AsyncClient(options) as client:
+        answers = await asyncio.gather(*(client.get(os.environ["SELLER"] + f"/weather?{n}") for n in range(3)))
+    print([answer.json()["sky"] for answer in answers])
+
+
+asyncio.run(main())

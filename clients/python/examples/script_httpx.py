@@ -1,0 +1,11 @@
+"""Buy with httpx: ten lines, whatever the seller charges up to 5 cents."""
+
+import os
+
+import purser
+import purser.httpx
+
+options = purser.Options(os.environ["PURSER_KEY"], os.environ["PURSER_URL"], max_amount=50_000)
+with purser.httpx.Client(options) as client:
+    answer = client.get(os.environ["SELLER"] + "/weather")
+    print(answer.json()["sky"], purser.payment_of(answer))

@@ -1,0 +1,65 @@
+"""Pays HTTP 402s through a purser: ``purser.httpx`` and ``purser.requests`` wrap HTTP clients, ``Purser`` and
+``AsyncPurser`` are purser's API.
+
+Importing this package imports no HTTP library.
+"""
+
+from ._api import AsyncPurser, Purser
+from ._context import idempotency_key
+from ._errors import (
+    DeclinedError,
+    IdempotencyConflictError,
+    InvalidChallengeError,
+    KeyNotResolvedError,
+    LimitReachedError,
+    NotReplayableError,
+    NoWalletError,
+    PurserError,
+    PurserUnreachableError,
+    RefusedByCallerError,
+    RejectedError,
+    RequestRefusedError,
+    ResumableError,
+    UnclearError,
+    unclear_of,
+)
+from ._models import ApiKey, Payment, PaymentState, PayResult, Pending, SpendEvent, SpendPage, Wallet
+from ._options import BeforePayment, Options
+from ._paid import PaymentInfo, payment_of
+from ._version import __version__
+from ._wire import Offer
+
+__all__ = [
+    "ApiKey",
+    "AsyncPurser",
+    "BeforePayment",
+    "DeclinedError",
+    "IdempotencyConflictError",
+    "InvalidChallengeError",
+    "KeyNotResolvedError",
+    "LimitReachedError",
+    "NoWalletError",
+    "NotReplayableError",
+    "Offer",
+    "Options",
+    "PayResult",
+    "Payment",
+    "PaymentInfo",
+    "PaymentState",
+    "Pending",
+    "Purser",
+    "PurserError",
+    "PurserUnreachableError",
+    "RefusedByCallerError",
+    "RejectedError",
+    "RequestRefusedError",
+    "ResumableError",
+    "SpendEvent",
+    "SpendPage",
+    "UnclearError",
+    "Wallet",
+    "__version__",
+    "idempotency_key",
+    "payment_of",
+    "unclear_of",
+]

@@ -1,0 +1,50 @@
+"""Reading as much of a body as is needed, and no more."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable, Iterator
+
+__all__ = ["MAX_HELD", "SLICE", "aread_start", "bounded", "read_start", "slices"]
+
+# How much of an answer is kept for an error, in bytes.
+MAX_HELD = 1 << 20
+# Compressed bytes are decoded in slices, so that a small body cannot unfold into a huge one at once.
+SLICE = 1 << 10
+
+
+def read_start(chunks: Iterator[bytes], limit: int) -> tuple[bytes, bool]:
+    """Read until more than ``limit`` bytes are there. Tells whether that was all."""
+    start = bytearray()
+    for chunk in chunks:
+        start += chunk
+        if len(start) > limit:
+            return bytes(start), False
+    return bytes(start), True
+
+
+async def aread_start(chunks: AsyncIterator[bytes], limit: int) -> tuple[bytes, bool]:
+    """Do what ``read_start`` does."""
+    start = bytearray()
+    async for chunk in chunks:
+        start += chunk
+        if len(start) > limit:
+            return bytes(start), False
+    return bytes(start), True
+
+
+def slices(data: bytes) -> Iterator[bytes]:
+    """Cut bytes into slices."""
+    return (data[at : at + SLICE] for at in range(0, len(data), SLICE))
+
+
+def bounded(chunks: Iterable[bytes], limit: int) -> bytes:
+    """Join chunks until there is more than ``limit``."""
+    data = bytearray()
+    for chunk in chunks:
+        data += chunk
+        if len(data) > limit:
+            break
+    return bytes(data)

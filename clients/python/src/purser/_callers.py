@@ -1,0 +1,198 @@
+"""Who carries calls to purser: one function for each HTTP library.
+
+A caller never follows a redirect, never looks at the environment (proxies, netrc, certificate files), keeps no cookies,
+repeats nothing by itself and reads a bounded answer in bounded time. The API key therefore goes to the base URL and to
+nobody else, also when the environment names purser itself as the proxy of everything.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Protocol
+
+from ._calls import MAX_ANSWER, Answer, CallError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from types import ModuleType
+
+    import httpx
+    import requests
+    from requests.adapters import BaseAdapter
+
+    from ._calls import Call
+
+__all__ = ["AsyncCaller", "Caller", "HttpxAsyncCaller", "HttpxCaller", "RequestsCaller"]
+
+
+class Caller(Protocol):
+    """Makes calls and waits for them. Safe to use from several threads."""
+
+    def __call__(self, call: Call) -> Answer:
+        """Make one call. Raise ``CallError`` when there is no whole answer in time."""
+
+    def close(self) -> None:
+        """Close the connections."""
+
+
+class AsyncCaller(Protocol):
+    """Makes calls without blocking."""
+
+    async def __call__(self, call: Call) -> Answer:
+        """Make one call, as ``Caller`` does."""
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+
+
+def _too_large() -> CallError:
+    return CallError(f"its answer is larger than {MAX_ANSWER} bytes")
+
+
+def _too_slow(timeout: float) -> CallError:
+    return CallError(f"no whole answer within {timeout:g} s")
+
+
+class HttpxCaller:
+    """Calls with httpx, or with a library of the same interface."""
+
+    def __init__(self, library: ModuleType, transport: httpx.BaseTransport | None) -> None:
+        self._library = library
+        self._transport: httpx.BaseTransport = transport or library.HTTPTransport(trust_env=False)
+
+    def __call__(self, call: Call) -> Answer:
+        until = time.monotonic() + call.timeout
+        request = self._library.Request(
+            call.method,
+            call.url,
+            headers=call.headers,
+            content=call.body or None,
+            extensions=_httpx_timeout(call.timeout),
+        )
+        try:
+            response: httpx.Response = self._transport.handle_request(request)
+            try:
+                chunks = bytearray()
+                for chunk in response.iter_bytes():
+                    chunks += chunk
+                    if len(chunks) > MAX_ANSWER:
+                        raise _too_large()
+                    if time.monotonic() > until:
+                        raise _too_slow(call.timeout)
+            finally:
+                response.close()
+        except (self._library.HTTPError, self._library.InvalidURL, OSError) as error:
+            raise _httpx_error(self._library, error) from error
+        return Answer(response.status_code, _lower(response.headers), bytes(chunks))
+
+    def close(self) -> None:
+        self._transport.close()
+
+
+class HttpxAsyncCaller:
+    """Calls with httpx's asynchronous half, under asyncio or trio."""
+
+    def __init__(self, library: ModuleType, transport: httpx.AsyncBaseTransport | None) -> None:
+        self._library = library
+        self._transport: httpx.AsyncBaseTransport = transport or library.AsyncHTTPTransport(trust_env=False)
+
+    async def __call__(self, call: Call) -> Answer:
+        import anyio
+
+        request = self._library.Request(
+            call.method,
+            call.url,
+            headers=call.headers,
+            content=call.body or None,
+            extensions=_httpx_timeout(call.timeout),
+        )
+        try:
+            with anyio.fail_after(call.timeout):
+                response: httpx.Response = await self._transport.handle_async_request(request)
+                try:
+                    chunks = bytearray()
+                    async for chunk in response.aiter_bytes():
+                        chunks += chunk
+                        if len(chunks) > MAX_ANSWER:
+                            raise _too_large()
+                finally:
+                    await response.aclose()
+        except TimeoutError as error:
+            raise _too_slow(call.timeout) from error
+        except (self._library.HTTPError, self._library.InvalidURL, OSError) as error:
+            raise _httpx_error(self._library, error) from error
+        return Answer(response.status_code, _lower(response.headers), bytes(chunks))
+
+    async def aclose(self) -> None:
+        await self._transport.aclose()
+
+
+class RequestsCaller:
+    """Calls with requests. An adapter is used, not a session: sessions read the environment and follow redirects."""
+
+    def __init__(self, adapter: BaseAdapter | None) -> None:
+        from requests.adapters import HTTPAdapter
+
+        self._adapter: BaseAdapter = adapter or HTTPAdapter(max_retries=0, pool_maxsize=100)
+
+    def __call__(self, call: Call) -> Answer:
+        import requests
+        import urllib3
+
+        until = time.monotonic() + call.timeout
+        request = requests.Request(call.method, call.url, headers=dict(call.headers), data=call.body or None).prepare()
+        try:
+            response = self._adapter.send(
+                request, stream=True, timeout=(call.timeout, call.timeout), verify=True, proxies={}
+            )
+            with response:
+                chunks = bytearray()
+                for chunk in _as_it_comes(response):
+                    chunks += chunk
+                    if len(chunks) > MAX_ANSWER:
+                        raise _too_large()
+                    if time.monotonic() > until:
+                        raise _too_slow(call.timeout)
+        except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
+            raise CallError(_said(error), reached=not _never_connected(error)) from error
+        return Answer(response.status_code, _lower(response.headers), bytes(chunks))
+
+    def close(self) -> None:
+        self._adapter.close()
+
+
+def _as_it_comes(response: requests.Response) -> Iterator[bytes]:
+    """The body in whatever pieces it comes, so that a slow one is noticed. Calls ask for no compression."""
+    read = getattr(response.raw, "read1", response.raw.read)  # urllib3 before version 2 has only the latter
+    while chunk := read(1 << 10, decode_content=False):
+        yield chunk
+
+
+def _httpx_timeout(timeout: float) -> dict[str, object]:
+    return {"timeout": {"connect": timeout, "read": timeout, "write": timeout, "pool": timeout}}
+
+
+def _httpx_error(library: ModuleType, error: Exception) -> CallError:
+    unconnected = (library.ConnectError, library.ConnectTimeout, library.PoolTimeout, library.InvalidURL)
+    return CallError(_said(error), reached=not isinstance(error, unconnected))
+
+
+def _never_connected(error: Exception) -> bool:
+    """Whether requests did not even get a connection: it wraps urllib3's reason in its own errors."""
+    import requests
+    import urllib3
+
+    if isinstance(error, (requests.ConnectTimeout, requests.exceptions.InvalidURL)):
+        return True
+    inner = error.args[0] if error.args else None
+    reason = getattr(inner, "reason", inner)
+    return isinstance(reason, (urllib3.exceptions.NewConnectionError, urllib3.exceptions.ConnectTimeoutError))
+
+
+def _lower(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name.lower(): value for name, value in headers.items()}
+
+
+def _said(error: Exception) -> str:
+    """Name a library's error. Its text may quote a URL, and never has the key, which is in no URL."""
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

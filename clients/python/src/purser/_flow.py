@@ -1,0 +1,494 @@
+"""What happens between a 402 and its paid answer, as generators that do no I/O. BEHAVIOUR.md §2 to §7.
+
+A flow yields steps and is sent their results; who does them, blocking or not and with which HTTP library, is in
+``_payers`` and beside the libraries. So there is one order of events, and one place where money is decided about.
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit, urlunsplit
+
+from . import _calls as calls
+from . import _wire as wire
+from ._errors import (
+    DeclinedError,
+    IdempotencyConflictError,
+    InvalidChallengeError,
+    KeyNotResolvedError,
+    LimitReachedError,
+    NotReplayableError,
+    NoWalletError,
+    PurserError,
+    PurserUnreachableError,
+    RefusedByCallerError,
+    RejectedError,
+    RequestRefusedError,
+    ResumableError,
+    UnclearError,
+    attach_unclear,
+)
+from ._memory import identity
+from ._options import BeforePayment, host_allowed, is_loopback, origin
+
+if TYPE_CHECKING:
+    from ._memory import Memory
+    from ._models import PayResult
+    from ._options import Options
+
+__all__ = [
+    "Ask",
+    "Discard",
+    "Hold",
+    "PaymentInfo",
+    "Peek",
+    "Post",
+    "Purchase",
+    "Reply",
+    "Report",
+    "Request",
+    "Send",
+    "SendError",
+    "Sleep",
+    "Step",
+    "Steps",
+    "pays_already",
+]
+
+T = TypeVar("T")
+
+TRIES = 3
+BEFORE_TRY = (0.25, 1.0)  # seconds
+BEFORE_RESEND = 0.5  # seconds, doubled each time
+LONGEST_WAIT = 5.0  # seconds that purser or a seller may ask for
+UNCLEAR = (500, 502, 503, 504)
+
+# Refusals before anything was signed: the next request that is the same is a new one.
+_ENDED = (NoWalletError, InvalidChallengeError, IdempotencyConflictError, DeclinedError, RefusedByCallerError)
+# Refusals that purser may make without looking at the idempotency key: a payment of before may still be open under it.
+_ENDED_IF_NEW = (KeyNotResolvedError, LimitReachedError, RequestRefusedError)
+
+
+@dataclass(frozen=True)
+class Request:
+    """A logical request, as far as paying is concerned. ``body`` is ``None`` if it cannot be sent again."""
+
+    method: str
+    url: str
+    body: bytes | None = field(repr=False)
+    idempotency_key: str | None = None
+
+    @property
+    def plain_url(self) -> str:
+        """The URL without fragment, and without user and password, which are nobody's business."""
+        parts = urlsplit(self.url)
+        return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, parts.query, ""))
+
+    @property
+    def shown_url(self) -> str:
+        """The URL without query, for errors."""
+        return urlunsplit((*urlsplit(self.plain_url)[:3], "", ""))
+
+
+@dataclass(frozen=True)
+class Reply:
+    """An answer of the seller: names of headers in lower case, values as Latin-1, and the library's own object."""
+
+    status: int
+    headers: Mapping[str, str] = field(repr=False)
+    native: Any = field(repr=False)
+
+
+class SendError(Exception):
+    """The paid request had no answer. The cause is the HTTP library's error."""
+
+
+@dataclass(frozen=True)
+class Send:
+    """Send the request with a payment. Gives a ``Reply``, raises ``SendError``."""
+
+    name: str
+    value: str = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Peek:
+    """Read the body of an answer as long as it may be a challenge, and leave it unread. Gives bytes or ``None``."""
+
+    reply: Reply
+
+
+@dataclass(frozen=True)
+class Hold:
+    """Read an answer, for an error, and close it. Gives its body."""
+
+    reply: Reply
+
+
+@dataclass(frozen=True)
+class Discard:
+    """Close an answer."""
+
+    reply: Reply
+
+
+@dataclass(frozen=True)
+class Ask:
+    """Call ``before_payment``. Gives what it returns."""
+
+    info: BeforePayment
+
+
+@dataclass(frozen=True)
+class Sleep:
+    """Wait for seconds."""
+
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Post:
+    """Call ``POST /v1/pay``. Gives an ``Answer``, raises ``CallError``."""
+
+    operation: calls.Operation[PayResult]
+
+
+@dataclass(frozen=True)
+class Report:
+    """Tell purser about the seller's receipt, as long as that takes no longer than it may. Never fails."""
+
+    payment: PaymentInfo
+    receipt: str = field(repr=False)
+
+
+Step = Send | Peek | Hold | Discard | Ask | Sleep | Post | Report
+Steps = Generator[Step, Any, T]
+
+
+@dataclass
+class PaymentInfo:
+    """The payment behind an answer. ``state`` and ``transaction`` follow the receipt once purser has seen it."""
+
+    id: str | None
+    state: str | None
+    transaction: str
+    settled: bool
+    idempotency_key: str
+
+
+def pays_already(names: Any) -> bool:
+    """Whether a request carries a payment of its own, so that it is none of our business."""
+    return any(name.upper() in wire.PAYMENT_HEADERS for name in names)
+
+
+def usable_key(value: str | None) -> str | None:
+    """A program's idempotency key, if purser takes it."""
+    return value if value and len(value) <= 255 else None
+
+
+class Purchase:
+    """One logical request from its 402 on. Its generators run one at a time."""
+
+    def __init__(self, options: Options, memory: Memory, request: Request, resume: Any) -> None:
+        self._options = options
+        self._memory = memory
+        self._request = request
+        self._resume = resume  # runs a flow to its end as this client's callers expect it
+        self._key = ""
+        self._remembered = True  # the key is ours to remember
+        self._taken = False  # the key belongs to an earlier request
+        self._challenge: wire.Challenge | None = None
+        self._held: Any = None
+        self._result: PayResult | None = None
+        self._sent = False  # the payment was, to the seller
+        self._ended = False
+        self._busy = threading.Lock()
+        self.info: PaymentInfo | None = None
+        self.unclear: UnclearError | None = None
+
+    # The whole.
+
+    def answer(self, first: Reply) -> Steps[Reply]:
+        """From the first answer of the seller to the one that the program gets."""
+        challenge = yield from self._find(first)
+        if challenge is None:
+            return first
+        self._challenge = challenge
+        yield from self._check(first)
+        yield Hold(first)
+        self._held = first.native
+        self._choose_key()
+        return (yield from self._guarded())
+
+    def again(self) -> Steps[Reply]:
+        """Go on with this payment after it was left unclear or rejected."""
+        if not self._busy.acquire(blocking=False):
+            raise RuntimeError("this payment is being resumed")
+        try:
+            if self._ended:
+                raise RuntimeError("this payment was brought to an end")
+            self._taken = True
+            if self._remembered:  # nobody else is to take the key meanwhile
+                self._memory.drop(self._identity(), self._key)
+            return (yield from self._guarded())
+        finally:
+            self._busy.release()
+
+    def refuse_second(self, reply: Reply) -> Steps[Reply]:
+        """Refuse a 402 at the end of redirects that began with this paid answer: a request pays once."""
+        body = yield Hold(reply)
+        raise self._rejected(reply, body)
+
+    def _guarded(self) -> Steps[Reply]:
+        try:
+            if self._result is None:
+                yield from self._pay()
+            reply = yield from self._deliver()
+        except BaseException as error:
+            self._failed(error)
+            raise
+        if reply.status < 400:
+            self._ended = True
+        else:
+            self._remember()
+        return reply
+
+    def _failed(self, error: BaseException) -> None:
+        if isinstance(error, _ENDED) or (isinstance(error, _ENDED_IF_NEW) and not self._taken):
+            self._ended = True
+            return
+        self._remember()
+        if isinstance(error, PurserError):
+            if isinstance(error, UnclearError):
+                self.unclear = error
+            return
+        # A cancellation has to stay what it is.
+        if self._sent or self._options.settlement == "payer":
+            self.unclear = self._unclear(f"given up after the payment may have left: {type(error).__name__}")
+            attach_unclear(error, self.unclear)
+
+    def _identity(self) -> tuple[str, str, bytes]:
+        return identity(self._request.method, self._request.plain_url, self._request.body or b"")
+
+    def _remember(self) -> None:
+        if self._remembered:
+            self._memory.put(self._identity(), self._key)
+
+    def _choose_key(self) -> None:
+        given = usable_key(self._request.idempotency_key)
+        if given is not None:
+            self._key, self._remembered = given, False
+        else:
+            taken = self._memory.take(self._identity())
+            self._key, self._taken = taken or f"client-{uuid.uuid4()}", taken is not None
+
+    # Whether it is ours, and may be paid for.
+
+    def _find(self, reply: Reply) -> Steps[wire.Challenge | None]:
+        try:
+            found = wire.challenge_in_headers(reply.headers, self._options.challenge_headers)
+            if found is None:
+                body = yield Peek(reply)
+                found = wire.challenge_in_body(body) if body is not None else None
+            return found
+        except ValueError as error:
+            yield Hold(reply)
+            raise InvalidChallengeError(
+                f"the seller's challenge cannot be read: {error}", **self._about(reply)
+            ) from None
+
+    def _check(self, reply: Reply) -> Steps[None]:
+        try:
+            yield from self._refusals()
+        except PurserError as error:
+            yield Hold(reply)
+            error.url, error.response = self._request.shown_url, reply.native
+            raise
+
+    def _refusals(self) -> Steps[None]:
+        options, request, challenge = self._options, self._request, self._challenge
+        assert challenge is not None  # noqa: S101
+        if request.body is None:
+            raise NotReplayableError("the request's body cannot be sent again, so nothing was paid")
+        url = request.plain_url
+        allowed = options.allow_hosts
+        if origin(url)[0] != "https" and not is_loopback(url) and not host_allowed(allowed or (), url, by_name=True):
+            raise RefusedByCallerError(
+                "plain http is paid only to loopback and to hosts that allow_hosts names", rule="plain-http"
+            )
+        if allowed is not None and not host_allowed(allowed, url):
+            raise RefusedByCallerError(f"allow_hosts does not name {origin(url)[1]}", rule="host")
+        if not options.guarded:
+            return
+        if not challenge.offers:
+            raise InvalidChallengeError("the challenge has no offer that purser could pay")
+        cap = options.cap
+        amounts = [wire.canonical_amount(offer.amount) for offer in challenge.offers]
+        if cap is not None and any(amount is None or amount > cap for amount in amounts):
+            raise RefusedByCallerError(f"an offer is not an amount of at most {cap}", rule="amount")
+        if options.before_payment is not None:
+            yield from self._ask(url, challenge, [amount for amount in amounts if amount is not None])
+
+    def _ask(self, url: str, challenge: wire.Challenge, amounts: list[int]) -> Steps[None]:
+        info = BeforePayment(
+            url=url,
+            host=urlsplit(url).netloc,
+            method=self._request.method,
+            offers=challenge.offers,
+            amount=str(max(amounts)) if amounts else None,
+            pay_to=challenge.offers[0].pay_to,
+        )
+        try:
+            verdict = yield Ask(info)
+        except Exception as error:
+            raise RefusedByCallerError("before_payment raised an exception", rule="callback") from error
+        if verdict is False:
+            raise RefusedByCallerError("before_payment refused", rule="callback")
+
+    # Asking purser.
+
+    def _pay(self) -> Steps[None]:
+        assert self._challenge is not None  # noqa: S101
+        operation = calls.pay(self._challenge.header, self._request.plain_url, self._key, self._options.settlement)
+        reached = False
+        failure: PurserError
+        attempt = 0
+        while True:
+            wait: float | None = None
+            try:
+                answer = yield Post(operation)
+            except calls.CallError as error:
+                reached = reached or error.reached
+                failure = PurserUnreachableError(f"purser could not be asked: {error}")
+                failure.__cause__ = error
+            else:
+                reached = True
+                try:
+                    self._result = operation.result(answer)
+                except (PurserUnreachableError, UnclearError) as error:
+                    failure, wait = error, _retry_after(answer.headers)
+                except PurserError as error:
+                    raise self._told(error) from None
+                else:
+                    self._accept(self._result)
+                    return
+            if attempt == TRIES - 1 or (wait is not None and wait > LONGEST_WAIT):
+                break
+            yield Sleep(BEFORE_TRY[attempt] if wait is None else wait)
+            attempt += 1
+        if isinstance(failure, PurserUnreachableError) and reached and self._options.settlement == "payer":
+            raise self._unclear(f"{failure}; it may have paid all the same") from failure
+        raise self._told(failure) from failure.__cause__
+
+    def _accept(self, result: PayResult) -> None:
+        payment = result.payment
+        self.info = PaymentInfo(
+            id=payment.id if payment else None,
+            state=payment.state if payment else None,
+            transaction=result.transaction,
+            settled=result.settled,
+            idempotency_key=self._key,
+        )
+        if not self._options.guarded:
+            return
+        assert self._challenge is not None  # noqa: S101
+        try:
+            signed = wire.signed_terms(result.payment_signature)
+        except ValueError:
+            signed = None
+        if signed not in [(offer.amount, offer.pay_to.lower()) for offer in self._challenge.offers]:
+            raise self._told(
+                RefusedByCallerError("purser signed for other terms than were offered", rule="signed-terms")
+            )
+
+    # Sending the payment to the seller.
+
+    def _deliver(self) -> Steps[Reply]:
+        result = self._result
+        assert result is not None  # noqa: S101
+        pause = BEFORE_RESEND
+        left = self._options.resends
+        while True:
+            self._sent = True
+            wait: float | None = None
+            cause: BaseException | None = None
+            reply: Reply | None = None
+            try:
+                reply = yield Send(result.payment_header, result.payment_signature)
+            except SendError as error:
+                cause = error.__cause__
+            else:
+                assert reply is not None  # noqa: S101
+                if reply.status == 402:
+                    body = yield Hold(reply)
+                    yield from self._report(reply)
+                    raise self._rejected(reply, body)
+                if reply.status not in UNCLEAR:
+                    break
+                wait = _retry_after(reply.headers)
+            if left == 0 or (wait is not None and wait > LONGEST_WAIT):
+                break
+            if reply is not None:
+                yield from self._report(reply)  # what it proves must not be lost with it
+                yield Discard(reply)
+            yield Sleep(pause if wait is None else wait)
+            pause *= 2
+            left -= 1
+        if reply is None:
+            raise self._unclear(f"the paid request had no answer: {type(cause).__name__}") from cause
+        yield from self._report(reply)
+        return reply
+
+    def _report(self, reply: Reply) -> Steps[None]:
+        receipt = wire.receipt_in(reply.headers)
+        if receipt is not None and self.info is not None and self.info.id is not None:
+            yield Report(self.info, receipt)
+
+    # Errors.
+
+    def _about(self, reply: Reply | None = None) -> dict[str, Any]:
+        return {
+            "url": self._request.shown_url,
+            "response": reply.native if reply else self._held,
+            "payment_id": self.info.id if self.info else None,
+            "idempotency_key": self._key or None,
+        }
+
+    def _told(self, error: PurserError) -> PurserError:
+        """Add what is known here to an error that was made elsewhere."""
+        for name, value in self._about().items():
+            if getattr(error, name) is None:
+                setattr(error, name, value)
+        if isinstance(error, ResumableError):
+            self._resumable(error)
+        return error
+
+    def _unclear(self, message: str) -> UnclearError:
+        error = UnclearError(message, **self._about())
+        self._resumable(error)
+        return error
+
+    def _rejected(self, reply: Reply, body: bytes) -> RejectedError:
+        reason = wire.reason_in(reply.headers, body)
+        said = f": {reason[:200]}" if reason else ""
+        error = RejectedError(
+            f"the seller did not take the payment{said}",
+            reason=reason,
+            status=reply.status,
+            **self._about(reply),
+        )
+        self._resumable(error)
+        return error
+
+    def _resumable(self, error: ResumableError) -> None:
+        error._resume = lambda: self._resume(self.again)  # noqa: SLF001
+
+
+def _retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds that the other side asks to wait; dates count as nothing said."""
+    value = headers.get("retry-after", "").strip()
+    return float(value) if value.isascii() and value.isdecimal() and len(value) < 10 else None

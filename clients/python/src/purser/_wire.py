@@ -1,0 +1,236 @@
+"""x402 on the wire, as far as a client that does not sign needs it: finding a challenge and reading its offers.
+
+No I/O. Everything here was written by strangers: sizes are bounded, and nothing but ``ValueError`` is raised.
+BEHAVIOUR.md §1 and §2.4.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = [
+    "MAX_BODY",
+    "PAYMENT_HEADERS",
+    "Challenge",
+    "Offer",
+    "canonical_amount",
+    "challenge_in_body",
+    "challenge_in_headers",
+    "decode_base64",
+    "decode_object",
+    "may_be_challenge",
+    "receipt_in",
+    "signed_terms",
+]
+
+REQUIRED_HEADER = "payment-required"
+PAYMENT_HEADERS = ("PAYMENT-SIGNATURE", "X-PAYMENT")
+RECEIPT_HEADERS = ("payment-response", "x-payment-response")
+
+MAX_HEADER = 128 << 10  # bytes as sent
+MAX_DECODED = 64 << 10
+MAX_BODY = 64 << 10
+
+# What purser can choose: network as either protocol version names it, and its USDC.
+_ASSETS = {
+    "base": "0x833589fcd6edb6e08f4c7c32d4f71b54bda02913",
+    "eip155:8453": "0x833589fcd6edb6e08f4c7c32d4f71b54bda02913",
+    "base-sepolia": "0x036cbd53842c5426634e7929541ec2318f3dcf7e",
+    "eip155:84532": "0x036cbd53842c5426634e7929541ec2318f3dcf7e",
+}
+
+_AMOUNT = re.compile(r"0|[1-9][0-9]{0,77}", re.ASCII)
+_BASE64 = re.compile(r"[A-Za-z0-9+/_-]+={0,2}", re.ASCII)
+_REQUIREMENT = ("scheme", "payTo", "amount", "maxAmountRequired")
+
+
+@dataclass(frozen=True)
+class Offer:
+    """One entry of a challenge that purser could choose.
+
+    ``amount`` is what the seller wrote, in the asset's smallest unit: a decimal string if the seller is sound,
+    anything turned into text if not.
+    """
+
+    network: str
+    scheme: str
+    amount: str
+    asset: str
+    pay_to: str
+
+
+@dataclass(frozen=True)
+class Challenge:
+    """What a 402 asks for. ``header`` is what purser gets as ``paymentRequiredHeader``."""
+
+    version: int
+    header: str
+    offers: tuple[Offer, ...]
+    error: str | None
+
+
+def canonical_amount(value: str) -> int | None:
+    """Read an amount: decimal, without sign, leading zeros, spaces or other digits than ours. Else ``None``."""
+    return int(value) if _AMOUNT.fullmatch(value) else None
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+def decode_object(text: bytes) -> dict[str, Any]:
+    """Decode a JSON object. Nesting that exhausts the stack and NaN are errors like any other."""
+    try:
+        value = json.loads(text.decode("utf-8"), parse_constant=_no_constant)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    if not isinstance(value, dict):
+        raise ValueError("not a JSON object")
+    return value
+
+
+def decode_base64(text: str) -> bytes:
+    """Decode base64 of either alphabet, padded or not."""
+    if not _BASE64.fullmatch(text):
+        raise ValueError("not base64")
+    text = text.rstrip("=").replace("-", "+").replace("_", "/")
+    try:
+        return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
+    except binascii.Error:
+        raise ValueError("not base64") from None
+
+
+def challenge_in_headers(headers: Mapping[str, str], extra: Sequence[str]) -> Challenge | None:
+    """Find a challenge in the headers, whose names are in lower case and whose values were decoded as Latin-1.
+
+    Raises ``ValueError`` for a PAYMENT-REQUIRED that cannot be read; the extra ones may hold anything.
+    """
+    value = headers.get(REQUIRED_HEADER, "").strip()
+    if value:
+        return _in_header(value)
+    for name in extra:
+        value = headers.get(name.lower(), "").strip()
+        if value:
+            try:
+                return _in_header(value)
+            except ValueError:
+                continue
+    return None
+
+
+def _in_header(value: str) -> Challenge:
+    if len(value) > MAX_HEADER:
+        raise ValueError("the header is too large")
+    plain = value.startswith("{")
+    text = value.encode("latin-1") if plain else decode_base64(value)
+    if len(text) > MAX_DECODED:
+        raise ValueError("the challenge is too large")
+    data = decode_object(text)
+    if "accepts" not in data and "network" in data and any(name in data for name in _REQUIREMENT):
+        data = {"accepts": [data]}
+    return _challenge(data, base64.b64encode(text).decode("ascii") if plain else value)
+
+
+def may_be_challenge(start: bytes) -> bool:
+    """Tell whether a body that starts so may hold a challenge, so that it is worth reading on."""
+    rest = start.lstrip(b" \t\r\n")
+    return not rest or rest.startswith(b"{")
+
+
+def challenge_in_body(body: bytes) -> Challenge | None:
+    """Find a challenge in a body. Raises ``ValueError`` for one that is x402 and cannot be read."""
+    if not body or len(body) > MAX_BODY or not may_be_challenge(body):
+        return None
+    try:
+        data = decode_object(body)
+    except ValueError:
+        return None
+    if "x402Version" not in data:
+        return None
+    return _challenge(data, base64.b64encode(body).decode("ascii"))
+
+
+def _challenge(data: dict[str, Any], header: str) -> Challenge:
+    accepts = data.get("accepts")
+    if not isinstance(accepts, list):
+        raise ValueError("accepts is not a list")
+    version = _version(data, accepts)
+    error = data.get("error")
+    offers = tuple(offer for entry in accepts if (offer := _offer(entry, version)))
+    return Challenge(version, header, offers, error if isinstance(error, str) else None)
+
+
+def _version(data: dict[str, Any], accepts: list[Any]) -> int:
+    version = data.get("x402Version")
+    if version is not None:
+        if isinstance(version, bool) or version not in (1, 2):
+            raise ValueError("unknown x402Version")
+        return int(version)
+    first = accepts[0] if accepts else None
+    if not isinstance(first, dict):
+        raise ValueError("no requirement")
+    network = first.get("network")
+    return 2 if "amount" in first or (isinstance(network, str) and ":" in network) else 1
+
+
+def _offer(entry: Any, version: int) -> Offer | None:
+    if not isinstance(entry, dict):
+        return None
+    network, asset = entry.get("network"), entry.get("asset")
+    if not isinstance(network, str) or not isinstance(asset, str) or _ASSETS.get(network) != asset.lower():
+        return None
+    amount = entry.get("amount" if version == 2 else "maxAmountRequired")
+    return Offer(
+        network=network,
+        scheme=_word(entry.get("scheme")),
+        # A number is marked as such: it may have lost digits, so it is never canonical.
+        amount=amount if isinstance(amount, str) else f"not a string: {amount!r:.40}",
+        asset=asset,
+        pay_to=_word(entry.get("payTo")),
+    )
+
+
+def _word(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def signed_terms(signature: str) -> tuple[str, str]:
+    """Read value and recipient, in lower case, of a signed payment. Raises ``ValueError`` for anything else."""
+    payload = decode_object(decode_base64(signature)).get("payload")
+    authorization = payload.get("authorization") if isinstance(payload, dict) else None
+    if not isinstance(authorization, dict):
+        raise ValueError("no authorization")
+    value, to = authorization.get("value"), authorization.get("to")
+    if not isinstance(value, str) or not isinstance(to, str):
+        raise ValueError("no value or recipient")
+    return value, to.lower()
+
+
+def receipt_in(headers: Mapping[str, str]) -> str | None:
+    """Find the seller's receipt, of either version."""
+    return next((value for name in RECEIPT_HEADERS if (value := headers.get(name, "").strip())), None)
+
+
+def reason_in(headers: Mapping[str, str], body: bytes) -> str | None:
+    """Find why a seller refused a payment: its receipt's word, else that of its new challenge."""
+    receipt = receipt_in(headers)
+    if receipt is not None:
+        try:
+            reason = decode_object(decode_base64(receipt)).get("errorReason")
+        except ValueError:
+            reason = None
+        if isinstance(reason, str) and reason:
+            return reason
+    try:
+        challenge = challenge_in_headers(headers, ()) or challenge_in_body(body)
+    except ValueError:
+        return None
+    return challenge.error if challenge else None

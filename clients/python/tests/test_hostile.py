@@ -1,0 +1,669 @@
+"""Real connections that break, dawdle and lie; giving up; many threads."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, ClassVar
+
+import anyio
+import httpx
+import pytest
+import requests
+import trio
+from requests.adapters import HTTPAdapter
+from requests.auth import HTTPDigestAuth
+from urllib3.util import Retry
+
+import purser
+import purser.httpx
+import purser.requests
+
+from .clients import FakeAdapter, Says, Seen, _httpx_handler, options
+from .world import FakePurser, FakeSeller, challenge, receipt
+
+Handle = Callable[[BaseHTTPRequestHandler, bytes], None]
+
+
+@contextmanager
+def serving(handle: Handle) -> Iterator[str]:
+    """A server on a real socket."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version: ClassVar[str] = "HTTP/1.1"  # type: ignore[misc]
+
+        def do_GET(self) -> None:
+            self.close_connection = True
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            try:
+                handle(self, body)
+            except (BrokenPipeError, ConnectionResetError):
+                return
+
+        do_POST = do_CONNECT = do_GET  # noqa: N815
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def answer(to: BaseHTTPRequestHandler, said: Says) -> None:
+    to.send_response(said.status)
+    for name, value in said.headers:
+        to.send_header(name, value)
+    to.send_header("Content-Length", str(len(said.body)))
+    to.send_header("Connection", "close")
+    to.end_headers()
+    to.wfile.write(said.body)
+
+
+def played(server: Callable[[Seen], Says]) -> Handle:
+    """A server that is a function, on a real socket."""
+
+    def handle(request: BaseHTTPRequestHandler, body: bytes) -> None:
+        headers = {name.lower(): value for name, value in request.headers.items()}
+        answer(request, server(Seen(request.command, request.path, headers, body)))
+
+    return handle
+
+
+def buy_with(kind: str, given: purser.Options, url: str, **more: Any) -> tuple[int, bytes]:
+    """Buy over real connections."""
+    if kind == "httpx":
+        with purser.httpx.Client(given, **more) as client:
+            response: Any = client.get(url)
+            return response.status_code, response.content
+    if kind == "requests":
+        with purser.requests.Session(given) as session:
+            response = session.get(url, **more)
+            return response.status_code, response.content
+
+    async def go() -> tuple[int, bytes]:
+        async with purser.httpx.AsyncClient(given, **more) as client:
+            response = await client.get(url)
+            return response.status_code, response.content
+
+    return anyio.run(go)
+
+
+KINDS = ["httpx", "httpx-async", "requests"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_environments_proxy_is_not_for_purser(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, seller = FakePurser(), FakeSeller()
+    through: list[str] = []
+
+    def proxy(request: BaseHTTPRequestHandler, body: bytes) -> None:
+        through.append(request.path)
+        assert "x-api-key" not in {name.lower() for name in request.headers}
+        played(seller)(request, body)
+
+    with serving(proxy) as proxied, serving(played(asked)) as api:
+        for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+            monkeypatch.setenv(name, proxied)
+            monkeypatch.setenv(name.lower(), proxied)
+        monkeypatch.delenv("no_proxy", raising=False)
+        monkeypatch.delenv("NO_PROXY", raising=False)
+        given = options(base_url=api, allow_hosts=["seller.test"])
+        assert buy_with(kind, given, "http://seller.test/paid") == (200, b"goods")
+    assert through == ["http://seller.test/paid"] * 2
+    assert asked.payments == 1
+
+
+def test_mounts_share_one_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, seller = FakePurser(), FakeSeller(Says(404))
+    monkeypatch.setenv("NO_PROXY", "none.example")
+
+    def mounted() -> httpx.MockTransport:
+        return httpx.MockTransport(_httpx_handler(seller))
+
+    with purser.httpx.Client(
+        options(),
+        transport=mounted(),
+        mounts={"https://": mounted(), "all://none.example": None},
+        purser_transport=httpx.MockTransport(_httpx_handler(asked)),
+    ) as client:
+        assert client.get(URL).status_code == 404
+        assert client.get("http://localhost/paid").status_code == 404
+        assert client.get(URL).status_code == 404
+        assert client.unclear == ()
+    assert asked.payments == 2
+
+    async def go() -> None:
+        async with purser.httpx.AsyncClient(
+            options(),
+            transport=mounted(),
+            mounts={"https://": mounted(), "all://none.example": None},
+            purser_transport=httpx.MockTransport(_httpx_handler(asked)),
+        ) as other:
+            assert (await other.get(URL)).status_code == 404
+            assert other.unclear == ()
+
+    anyio.run(go)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_dawdling_purser_is_given_up(kind: str) -> None:
+    calls: list[str] = []
+
+    def dawdle(request: BaseHTTPRequestHandler, _: bytes) -> None:
+        calls.append(request.path)
+        request.send_response(200)
+        request.send_header("Content-Length", "1000000")
+        request.end_headers()
+        for _tick in range(200):
+            request.wfile.write(b" ")
+            request.wfile.flush()
+            time.sleep(0.02)
+
+    with serving(dawdle) as api, serving(played(FakeSeller())) as shop:
+        began = time.monotonic()
+        with pytest.raises(purser.PurserUnreachableError):
+            buy_with(kind, options(base_url=api, pay_timeout=0.2), shop + "/paid")
+        assert time.monotonic() - began < 3
+    assert calls == ["/v1/pay"] * 3
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_nobody_listens(kind: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with serving(played(FakeSeller())) as shop, pytest.raises(purser.PurserUnreachableError):
+        buy_with(kind, options(base_url=f"http://127.0.0.1:{port}", settlement="payer"), shop + "/paid")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_purser_hangs_up(kind: str) -> None:
+    with serving(lambda *_: None) as api, serving(played(FakeSeller())) as shop, pytest.raises(purser.UnclearError):
+        buy_with(kind, options(base_url=api, settlement="payer"), shop + "/paid")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_paid_answer_may_take_longer_than_others(kind: str) -> None:
+    asked, seller = FakePurser(), FakeSeller()
+
+    def slow(request: BaseHTTPRequestHandler, body: bytes) -> None:
+        if request.headers.get("PAYMENT-SIGNATURE"):
+            time.sleep(0.6)
+        played(seller)(request, body)
+
+    with serving(slow) as shop, serving(played(asked)) as api:
+        assert buy_with(kind, options(base_url=api), shop + "/paid", timeout=0.3) == (200, b"goods")
+        assert len(seller.payments) == 1
+        with pytest.raises(purser.UnclearError) as caught:
+            buy_with(kind, options(base_url=api, paid_timeout=0.2, resends=0), shop + "/paid")
+        assert caught.value.payment_id is not None
+
+
+def test_the_programs_timeout_holds_for_the_body() -> None:
+    def stalls(request: BaseHTTPRequestHandler, body: bytes) -> None:
+        if not request.headers.get("PAYMENT-SIGNATURE"):
+            return played(FakeSeller())(request, body)
+        request.send_response(200)
+        request.send_header("Content-Length", "10")
+        request.end_headers()
+        request.wfile.write(b"x")
+        request.wfile.flush()
+        time.sleep(1.5)
+        return None
+
+    with serving(stalls) as shop, serving(played(FakePurser())) as api:
+        began = time.monotonic()
+        with pytest.raises(httpx.ReadTimeout):
+            buy_with("httpx", options(base_url=api), shop + "/paid", timeout=0.2)
+        assert time.monotonic() - began < 1.2
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_seller_hangs_up_after_the_payment(kind: str) -> None:
+    asked = FakePurser()
+    payments: list[str] = []
+
+    def cut(request: BaseHTTPRequestHandler, body: bytes) -> None:
+        payment = request.headers.get("PAYMENT-SIGNATURE")
+        if payment:
+            payments.append(payment)
+        else:
+            played(FakeSeller())(request, body)
+
+    with serving(cut) as shop, serving(played(asked)) as api, pytest.raises(purser.UnclearError):
+        buy_with(kind, options(base_url=api), shop + "/paid")
+    assert len(payments) == 2
+    assert len(set(payments)) == 1
+    assert asked.payments == 1
+
+
+def test_retries_of_urllib3_do_not_pay_again() -> None:
+    asked, payments = FakePurser(), list[str]()
+
+    def busy(request: BaseHTTPRequestHandler, body: bytes) -> None:
+        payment = request.headers.get("PAYMENT-SIGNATURE")
+        if not payment:
+            return played(FakeSeller())(request, body)
+        payments.append(payment)
+        return None if len(payments) % 2 else answer(request, Says(503))
+
+    retry = Retry(total=4, status_forcelist=[500, 503], allowed_methods=None, raise_on_status=False, backoff_factor=0)
+    with serving(busy) as shop, serving(played(asked)) as api:
+        with purser.requests.Session(options(base_url=api), HTTPAdapter(max_retries=retry)) as session:
+            for _ in range(2):
+                with pytest.raises((purser.UnclearError, requests.RequestException)):
+                    session.get(shop + "/paid").raise_for_status()
+    assert len(payments) > 4
+    assert len(set(payments)) == 1
+    assert asked.payments == 1
+
+
+def test_streams_are_not_held_up() -> None:
+    go_on = threading.Event()
+
+    def streams(request: BaseHTTPRequestHandler, body: bytes) -> None:
+        if not request.headers.get("PAYMENT-SIGNATURE"):
+            return played(FakeSeller())(request, body)
+        request.send_response(200)
+        request.send_header("Content-Type", "text/event-stream")
+        request.end_headers()
+        for event in (b"data: 1\n\n", b"data: 2\n\n"):
+            request.wfile.write(event)
+            request.wfile.flush()
+            assert go_on.wait(5)
+        return None
+
+    with serving(streams) as shop, serving(played(FakePurser())) as api:
+        with purser.httpx.Client(options(base_url=api)) as client, client.stream("GET", shop + "/paid") as response:
+            chunks = response.iter_raw()
+            assert next(chunks) == b"data: 1\n\n"
+            go_on.set()
+            assert b"".join(chunks) == b"data: 2\n\n"
+        go_on.clear()
+        with purser.requests.Session(options(base_url=api)) as session:
+            got = session.get(shop + "/paid", stream=True)
+            lines = got.iter_lines(chunk_size=1)
+            assert next(lines) == b"data: 1"
+            go_on.set()
+            assert b"data: 2" in list(lines)
+
+
+# Giving up.
+
+
+class Held:
+    """A purser or seller that keeps its caller waiting."""
+
+    def __init__(self, server: Callable[[Seen], Says], holds: Callable[[Seen], bool]) -> None:
+        self.server, self.holds = server, holds
+        self.reached = False
+
+    async def __call__(self, request: httpx.Request) -> httpx.Response:
+        headers = {name.lower(): value for name, value in request.headers.items()}
+        seen = Seen(request.method, str(request.url), headers, await request.aread())
+        said = self.server(seen)
+        if self.holds(seen):
+            self.reached = True
+            await anyio.sleep(30)
+        return httpx.Response(said.status, headers=said.headers, content=said.body)
+
+
+def holding(asked: FakePurser, seller: FakeSeller, where: str, **more: Any) -> tuple[Any, Held, Held]:
+    shop = Held(seller, lambda seen: where == "seller" and bool(FakeSeller.payment(seen)))
+    api = Held(asked, lambda seen: where in seen.url)
+    transport = purser.httpx.AsyncPurserTransport(
+        options(**more), httpx.MockTransport(shop), purser_transport=httpx.MockTransport(api)
+    )
+    return transport, shop, api
+
+
+URL = "https://api.example.com/paid"
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_cancelled_before_the_payment(backend: str) -> None:
+    asked, seller = FakePurser(), FakeSeller()
+
+    async def go() -> None:
+        transport, _, api = holding(asked, seller, "/v1/pay")
+        async with httpx.AsyncClient(transport=transport) as client:
+            with anyio.move_on_after(0.1) as scope:
+                await client.get(URL)
+            assert scope.cancelled_caught
+            assert api.reached
+            assert transport.unclear == ()
+            assert not seller.payments
+            # The same request again is the same payment.
+            api.holds = lambda _: False
+            assert (await client.get(URL)).content == b"goods"
+
+    anyio.run(go, backend=backend)
+    assert asked.payments == 1
+
+
+def test_cancelled_before_the_payment_leaves_no_trace_on_the_error() -> None:
+    async def go() -> None:
+        transport, _, api = holding(FakePurser(), FakeSeller(), "/v1/pay")
+        async with httpx.AsyncClient(transport=transport) as client:
+            task = asyncio.create_task(client.get(URL))
+            while not api.reached:
+                await asyncio.sleep(0.01)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError) as caught:
+                await task
+            assert purser.unclear_of(caught.value) is None
+
+    asyncio.run(go())
+
+
+def test_cancelled_while_the_payer_settles() -> None:
+    async def go() -> None:
+        transport, _, api = holding(FakePurser(), FakeSeller(), "/v1/pay", settlement="payer")
+        async with httpx.AsyncClient(transport=transport) as client:
+            task = asyncio.create_task(client.get(URL))
+            while not api.reached:
+                await asyncio.sleep(0.01)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError) as caught:
+                await task
+            unclear = purser.unclear_of(caught.value)
+            assert unclear is not None
+            api.holds = lambda _: False
+            assert (await unclear.resume()).content == b"goods"
+
+    asyncio.run(go())
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_cancelled_after_the_payment(backend: str) -> None:
+    asked, seller = FakePurser(), FakeSeller()
+
+    async def go() -> None:
+        transport, shop, _ = holding(asked, seller, "seller")
+        async with httpx.AsyncClient(transport=transport) as client:
+            with anyio.move_on_after(0.1) as scope:
+                await client.get(URL)
+            assert scope.cancelled_caught
+            (unclear,) = transport.unclear
+            assert unclear.payment_id == "019aa000-0000-7000-8000-000000000001"
+            shop.holds = lambda _: False
+            assert (await unclear.resume()).content == b"goods"
+
+    anyio.run(go, backend=backend)
+    assert len(set(seller.payments)) == 1
+    assert asked.payments == 1
+
+
+def test_timeout_after_the_payment_tells_the_payment() -> None:
+    async def go() -> None:
+        transport, _, _ = holding(FakePurser(), FakeSeller(), "seller")
+        async with httpx.AsyncClient(transport=transport) as client:
+            with pytest.raises((TimeoutError, asyncio.TimeoutError)) as caught:
+                await asyncio.wait_for(client.get(URL), 0.1)
+            unclear = purser.unclear_of(caught.value)
+            assert unclear is not None
+            assert unclear.payment_id is not None
+
+    asyncio.run(go())
+
+
+def test_cancelled_while_the_receipt_is_reported() -> None:
+    asked = FakePurser()
+
+    async def go() -> None:
+        transport, _, api = holding(asked, FakeSeller(), "/receipt", receipt_wait=20)
+        async with httpx.AsyncClient(transport=transport) as client:
+            task = asyncio.create_task(client.get(URL))
+            while not api.reached:
+                await asyncio.sleep(0.01)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError) as caught:
+                await task
+            assert purser.unclear_of(caught.value) is not None
+            for report in transport._payer._tasks:
+                report.cancel()
+
+    asyncio.run(go())
+
+
+def test_unclear_of_looks_everywhere() -> None:
+    unclear = purser.UnclearError("x")
+    error = ValueError()
+    error.__context__ = unclear
+    unclear.__context__ = error
+    assert purser.unclear_of(error) is unclear
+    assert purser.unclear_of(ValueError()) is None
+    group = type("Group", (Exception,), {})("g")
+    group.exceptions = (KeyError(), error)
+    assert purser.unclear_of(group) is unclear
+    with pytest.raises(RuntimeError, match="nothing to resume"):
+        unclear.resume()
+
+
+class Interrupted(BaseException):
+    """As KeyboardInterrupt is."""
+
+
+@pytest.mark.parametrize("where", ["pay", "send"])
+def test_interrupted(where: str) -> None:
+    asked, seller = FakePurser(), FakeSeller()
+
+    def stop(seen: Seen) -> Says:
+        if where == "send" and FakeSeller.payment(seen):
+            raise Interrupted
+        return seller(seen)
+
+    def stopped(seen: Seen) -> Says:
+        if where == "pay":
+            raise Interrupted
+        return asked(seen)
+
+    transport = purser.httpx.PurserTransport(
+        options(),
+        httpx.MockTransport(_httpx_handler(stop)),
+        purser_transport=httpx.MockTransport(_httpx_handler(stopped)),
+    )
+    with httpx.Client(transport=transport) as client, pytest.raises(Interrupted) as caught:
+        client.get(URL)
+    assert (purser.unclear_of(caught.value) is not None) == (where == "send")
+
+
+# Receipts in the background.
+
+
+@pytest.mark.parametrize("wait", [0, 0.1])
+def test_an_answer_is_held_back_only_so_long(wait: float) -> None:
+    asked = FakePurser()
+    done = asked.report
+
+    def slow(seen: Seen) -> Says:
+        time.sleep(0.5)
+        return done(seen)
+
+    asked.report = slow
+    with serving(played(FakeSeller())) as shop, serving(played(asked)) as api:
+        with purser.httpx.Client(options(base_url=api, receipt_wait=wait)) as client:
+            began = time.monotonic()
+            got = client.get(shop + "/paid")
+            assert time.monotonic() - began < 0.45
+            info = purser.payment_of(got)
+            assert info is not None
+            assert info.state == "open"
+        assert info.state == "settled"
+
+        async def go() -> None:
+            async with purser.httpx.AsyncClient(options(base_url=api, receipt_wait=wait)) as other:
+                began = time.monotonic()
+                got = await other.get(shop + "/paid")
+                assert time.monotonic() - began < 0.45
+                info = purser.payment_of(got)
+                assert info is not None
+                assert info.state == "open"
+            assert info.state == "settled"
+
+        anyio.run(go)
+        trio.run(go)
+    assert len(asked.receipts) == 3
+
+
+def test_resume_after_close() -> None:
+    asked, seller = FakePurser(), FakeSeller(Says(402, [("PAYMENT-RESPONSE", receipt())]))
+    session = purser.requests.Session(options(), FakeAdapter(seller), purser_adapter=FakeAdapter(asked))
+    with session, pytest.raises(purser.RejectedError) as caught:
+        session.get(URL)
+    seller._paid = [Says(200, [("PAYMENT-RESPONSE", receipt())], b"goods")]
+    assert caught.value.resume().content == b"goods"
+
+
+# Many at once.
+
+
+@pytest.mark.parametrize("kind", ["httpx", "requests"])
+def test_many_threads(kind: str) -> None:
+    asked, seller, lock = FakePurser(), FakeSeller(), threading.Lock()
+
+    def one_at_a_time(server: Callable[[Seen], Says]) -> Callable[[Seen], Says]:
+        def locked(seen: Seen) -> Says:
+            with lock:
+                return server(seen)
+
+        return locked
+
+    with serving(played(one_at_a_time(seller))) as shop, serving(played(one_at_a_time(asked))) as api:
+        given = options(base_url=api)
+        client: Any = purser.httpx.Client(given) if kind == "httpx" else purser.requests.Session(given)
+        statuses: list[int] = []
+
+        def buy() -> None:
+            for _ in range(3):
+                statuses.append(client.get(shop + "/paid").status_code)
+
+        threads = [threading.Thread(target=buy) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        client.close()
+    assert statuses == [200] * 24
+    # Equal requests at the same time are separate purchases.
+    assert asked.payments == 24
+    assert len(asked.receipts) == 24
+
+
+def test_one_resume_at_a_time() -> None:
+    asked, seller = FakePurser(), FakeSeller(Says(402, [], b""))
+    inside, go_on = threading.Event(), threading.Event()
+
+    def waits(seen: Seen) -> Says:
+        if len(seller.payments) == 1 and FakeSeller.payment(seen):
+            inside.set()
+            assert go_on.wait(5)
+        return seller(seen)
+
+    session = purser.requests.Session(options(), FakeAdapter(waits), purser_adapter=FakeAdapter(asked))
+    with session:
+        with pytest.raises(purser.RejectedError) as caught:
+            session.get(URL)
+        seller._paid = [Says(200, [], b"goods")]
+        got: list[bytes] = []
+        thread = threading.Thread(target=lambda: got.append(caught.value.resume().content))
+        thread.start()
+        assert inside.wait(5)
+        with pytest.raises(RuntimeError, match="being resumed"):
+            caught.value.resume()
+        go_on.set()
+        thread.join()
+    assert got == [b"goods"]
+    assert asked.payments == 1
+
+
+# What else the libraries do by themselves.
+
+
+def test_digest_authentication_pays() -> None:
+    asked = FakePurser()
+
+    def server(seen: Seen) -> Says:
+        if "authorization" not in seen.headers:
+            return Says(401, [("WWW-Authenticate", 'Digest realm="r", nonce="n", qop="auth"')])
+        return Says(200, [], b"in") if FakeSeller.payment(seen) else Says(402, [("PAYMENT-REQUIRED", challenge())])
+
+    session = purser.requests.Session(options(), FakeAdapter(server), purser_adapter=FakeAdapter(asked))
+    with session:
+        assert session.get(URL, auth=HTTPDigestAuth("u", "p")).content == b"in"
+    transport = purser.httpx.PurserTransport(
+        options(),
+        httpx.MockTransport(_httpx_handler(server)),
+        purser_transport=httpx.MockTransport(_httpx_handler(asked)),
+    )
+    with httpx.Client(transport=transport, auth=httpx.DigestAuth("u", "p")) as client:
+        assert client.get(URL).content == b"in"
+    assert asked.payments == 2
+
+
+def test_files_and_forms(tmp_path: Any) -> None:
+    path = tmp_path / "order.txt"
+    path.write_bytes(b"a file")
+    asked, seller = FakePurser(), FakeSeller()
+    session = purser.requests.Session(options(), FakeAdapter(seller), purser_adapter=FakeAdapter(asked))
+    transport = purser.httpx.PurserTransport(
+        options(),
+        httpx.MockTransport(_httpx_handler(seller)),
+        purser_transport=httpx.MockTransport(_httpx_handler(asked)),
+    )
+    with session, httpx.Client(transport=transport) as client:
+        with path.open("rb") as file:
+            assert session.post(URL, data=file).content == b"goods"
+        with path.open("rb") as file:
+            assert client.post(URL, content=file).content == b"goods"
+        with path.open("rb") as file:
+            assert client.post(URL, files={"order": file}, data={"a": "b"}).content == b"goods"
+        assert session.post(URL, data=(part for part in [b"text", b"more"])).content == b"goods"
+        assert session.post(URL, json={"a": 1}).content == b"goods"
+        assert session.post(URL, data="text").content == b"goods"
+    bodies = [seen.body for seen in seller.seen]
+    assert bodies[:4] == [b"a file"] * 4
+    assert bodies[4] == bodies[5]
+    assert b"a file" in bodies[4]
+    assert bodies[6:] == [b"textmore"] * 2 + [b'{"a": 1}'] * 2 + [b"text"] * 2
+    assert [json.loads(seen.body)["requestUrl"] for seen in asked.pays] == [URL] * 6
+
+
+def test_a_file_is_redirected(tmp_path: Any) -> None:
+    path = tmp_path / "order.txt"
+    path.write_bytes(b"a file")
+    asked = FakePurser()
+
+    def server(seen: Seen) -> Says:
+        if seen.url == URL:
+            return Says(307, [("Location", "https://other.example/there")])
+        return Says(200, [], seen.body) if FakeSeller.payment(seen) else Says(402, [("PAYMENT-REQUIRED", challenge())])
+
+    session = purser.requests.Session(options(), FakeAdapter(server), purser_adapter=FakeAdapter(asked))
+    with session, path.open("rb") as file:
+        assert session.post(URL, data=file).content == b"a file"
+
+
+def test_long_file_with_requests(tmp_path: Any) -> None:
+    path = tmp_path / "order.txt"
+    path.write_bytes(b"a long file" * 10_000)
+    seller = FakeSeller()
+    session = purser.requests.Session(
+        options(body_limit=5), FakeAdapter(seller), purser_adapter=FakeAdapter(FakePurser())
+    )
+    with session, path.open("rb") as file, pytest.raises(purser.NotReplayableError):
+        session.post(URL, data=file)
+    assert seller.seen[0].body == b"a long file" * 10_000

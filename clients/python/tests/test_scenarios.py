@@ -1,0 +1,125 @@
+"""The scenarios that both languages share, against the sandbox and the official sellers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+import requests
+
+import purser
+import purser.httpx
+import purser.requests
+from purser import _flow, _payers
+
+from . import sandbox
+from .clients import AsyncHttpxClient, Buy, Client, HttpxClient, RequestsClient, TrioHttpxClient
+from .world import vectors
+
+OPTIONS = {"bodyLimit": "body_limit", "maxAmount": "max_amount", "settlement": "settlement", "resends": "resends"}
+
+
+@pytest.fixture(scope="module")
+def world() -> Iterator[sandbox.World]:
+    missing = sandbox.missing()
+    if missing:
+        pytest.skip(missing)
+    with sandbox.world() as started:
+        yield started
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here the waits are the real ones."""
+    monkeypatch.setattr(_flow, "BEFORE_TRY", (0.25, 1.0))
+    monkeypatch.setattr(_flow, "BEFORE_RESEND", 0.5)
+    monkeypatch.setattr(_payers, "BETWEEN_RECEIPTS", 0.25)
+
+
+class RealHttpx(HttpxClient):
+    def __init__(self, given: purser.Options) -> None:
+        self.client = purser.httpx.Client(given, trust_env=False, timeout=60)
+
+
+class RealAsync(AsyncHttpxClient):
+    def __init__(self, given: purser.Options) -> None:
+        # Each request has an event loop of its own here, and connections do not outlive theirs.
+        self.client = purser.httpx.AsyncClient(
+            given,
+            trust_env=False,
+            timeout=60,
+            limits=httpx.Limits(max_keepalive_connections=0),
+            purser_transport=httpx.AsyncHTTPTransport(
+                trust_env=False, limits=httpx.Limits(max_keepalive_connections=0)
+            ),
+        )
+
+
+class RealTrio(RealAsync, TrioHttpxClient):
+    backend = "trio"
+
+
+class RealRequests(RequestsClient):
+    def __init__(self, given: purser.Options) -> None:
+        self.session = purser.requests.Session(given)
+        self.session.trust_env = False
+
+
+def scenarios() -> list[Any]:
+    return [pytest.param(one, id=one["name"]) for one in vectors("scenarios.json")["scenarios"]]
+
+
+@pytest.mark.parametrize("kind", [RealHttpx, RealAsync, RealTrio, RealRequests])
+@pytest.mark.parametrize("scenario", scenarios())
+def test_scenario(world: sandbox.World, kind: Any, scenario: dict[str, Any]) -> None:
+    fault = scenario.get("fault", "")
+    at_purser = fault.startswith("pay-")
+    front = sandbox.Relay(world.sellers[scenario["seller"]], "" if at_purser else fault)
+    api = sandbox.Relay(world.api, fault if at_purser else "")
+    unknown = set(scenario["options"]) - set(OPTIONS)
+    assert not unknown, f"options that this test does not know: {unknown}"
+    given = {OPTIONS[name]: value for name, value in scenario["options"].items()}
+    request, expect = scenario["request"], scenario["expect"]
+    unique = f"-{kind.__name__}"  # the scenarios' own keys are used once by each client
+    what = Buy(
+        method=request["method"],
+        url=front.url + request["path"],
+        headers=[(n, v + unique if n.lower() == "idempotency-key" else v) for n, v in request["headers"]],
+        body=request["body"].encode() if "body" in request else None,
+        stream=request.get("stream", False),
+    )
+    spent, payments = world.spent(), world.payments()
+    client: Client = kind(purser.Options(api_key=world.key, base_url=api.url, receipt_wait=5, **given))
+    try:
+        calls = scenario.get("calls", 1)
+        for outcome in expect.get("outcomes") or [expect] * calls:
+            _once(client, what, outcome)
+    finally:
+        client.close()
+        front.close()
+        api.close()
+    assert world.spent() - spent == int(expect["spent"])
+    assert world.payments() - payments == expect["payments"]
+    if "header" in expect:
+        assert set(front.payments) == {expect["header"]}
+
+
+def _once(client: Client, what: Buy, expect: dict[str, Any]) -> None:
+    if "code" in expect:
+        with pytest.raises(purser.PurserError) as caught:
+            client.buy(what)
+        assert caught.value.code == expect["code"]
+        return
+    got = client.buy(what)
+    assert got.status == expect["status"]
+    if "json" in expect:
+        data = json.loads(got.body)
+        assert {name: data[name] for name in expect["json"]} == expect["json"]
+    if "body" in expect:
+        assert got.body.decode() == expect["body"]
+
+
+__all__ = ["requests"]

@@ -1,0 +1,186 @@
+"""The vectors that both languages share."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import pytest
+
+import purser
+from purser import _wire
+
+from .clients import Buy, Says, Seen
+from .conftest import Make
+from .world import FakePurser, FakeSeller, paid_answer, receipt, says_json, signature, vectors
+
+
+def cases(name: str, part: str = "cases") -> list[Any]:
+    return [pytest.param(case, id=case["name"]) for case in vectors(name)[part]]
+
+
+def camel(offer: _wire.Offer) -> dict[str, str]:
+    return {
+        "network": offer.network,
+        "scheme": offer.scheme,
+        "amount": offer.amount,
+        "asset": offer.asset,
+        "payTo": offer.pay_to,
+    }
+
+
+@pytest.mark.parametrize("case", cases("challenges.json"))
+def test_challenges(make: Make, case: dict[str, Any]) -> None:
+    asked = FakePurser()
+    seller = FakeSeller(unpaid=Says(402, [(n, v) for n, v in case["headers"]], case["body"].encode()))
+    client = make(seller, asked, challenge_headers=case["extraHeaders"])
+    expect = case["expect"]
+    if expect["kind"] == "invalid":
+        with pytest.raises(purser.InvalidChallengeError) as caught:
+            client.buy(Buy())
+        assert caught.value.response.content == case["body"].encode()
+        assert not asked.pays
+        return
+    got = client.buy(Buy())
+    if expect["kind"] == "none":
+        assert (got.status, got.body) == (402, case["body"].encode())
+        assert got.payment is None
+        assert not asked.pays
+        return
+    assert got.body == b"goods"
+    assert [json.loads(seen.body)["paymentRequiredHeader"] for seen in asked.pays] == [expect["sent"]]
+
+
+@pytest.mark.parametrize("case", cases("challenges.json"))
+def test_offers(case: dict[str, Any]) -> None:
+    headers = {name.lower(): value for name, value in case["headers"]}
+    try:
+        found = _wire.challenge_in_headers(headers, case["extraHeaders"])
+        found = found or _wire.challenge_in_body(case["body"].encode())
+    except ValueError:
+        assert case["expect"]["kind"] == "invalid"
+        return
+    if found is None:
+        assert case["expect"]["kind"] == "none"
+        return
+    assert found.version == case["expect"]["version"]
+    assert [camel(offer) for offer in found.offers] == case["expect"]["offers"]
+
+
+@pytest.mark.parametrize("case", cases("caps.json"))
+def test_caps(make: Make, case: dict[str, Any]) -> None:
+    asked, seller = FakePurser(), FakeSeller(unpaid=Says(402, [("PAYMENT-REQUIRED", case["challenge"])]))
+    signed = signature(**case["signed"]) if case["signed"] else base64.b64encode(b"no payload").decode()
+    asked.pay = lambda _: says_json(200, paid_answer(signed))
+    given: dict[str, Any] = {}
+    if "maxAmount" in case["options"]:
+        given["max_amount"] = case["options"]["maxAmount"]
+    if "allowHosts" in case["options"]:
+        given["allow_hosts"] = case["options"]["allowHosts"]
+    if "beforePayment" in case["options"]:
+        given["before_payment"] = {
+            "false": lambda _: False,
+            "true": lambda _: True,
+            "nothing": lambda _: None,
+            "throw": lambda _: 1 // 0,
+        }[case["options"]["beforePayment"]]
+    client, what = make(seller, asked, **given), Buy(url=case["url"])
+    if case["expect"] == "pay":
+        assert client.buy(what).body == b"goods"
+        assert seller.payments == [signed]
+        return
+    with pytest.raises(purser.PurserError) as caught:
+        client.buy(what)
+    assert not seller.payments
+    if case["expect"] == "invalid-challenge":
+        assert caught.value.code == "invalid-challenge"
+        return
+    assert isinstance(caught.value, purser.RefusedByCallerError)
+    assert caught.value.rule == case["expect"]
+    assert (caught.value.payment_id is not None) == (case["expect"] == "signed-terms")
+    assert bool(asked.pays) == (case["expect"] == "signed-terms")
+    assert caught.value.response.status_code == 402
+
+
+@pytest.mark.parametrize("case", cases("answers.json"))
+def test_answers(make: Make, case: dict[str, Any]) -> None:
+    asked, seller = FakePurser(), FakeSeller()
+    asked.pay = lambda _: Says(case["status"], [(n, v) for n, v in case["headers"]], case["body"].encode())
+    client = make(seller, asked, settlement=case.get("settlement", "seller"))
+    expect = case["expect"]
+    if "header" in expect:
+        got = client.buy(Buy())
+        assert got.body == b"goods"
+        assert seller.seen[-1].headers[expect["header"].lower()] == expect["value"]
+        assert got.payment is not None
+        assert got.payment.id == expect["paymentId"]
+    else:
+        with pytest.raises(purser.PurserError) as caught:
+            client.buy(Buy())
+        error: Any = caught.value
+        assert error.code == expect["code"]
+        for name, attribute in {
+            "status": "status",
+            "network": "network",
+            "detail": "detail",
+            "rule": "rule",
+            "facilitator": "facilitator",
+            "paymentId": "payment_id",
+            "upgradeUrl": "upgrade_url",
+        }.items():
+            if name in expect:
+                assert getattr(error, attribute) == expect[name]
+        assert not seller.payments
+        assert error.response.status_code == 402
+        assert error.url == "https://api.example.com/paid"
+    assert len(asked.pays) == expect["tries"]
+    assert len(set(asked.keys)) == 1
+    assert len({seen.body for seen in asked.pays}) == 1
+
+
+@pytest.mark.parametrize("case", cases("headers.json", "requests"))
+def test_request_headers(make: Make, case: dict[str, Any]) -> None:
+    asked, seller = FakePurser(), FakeSeller(Says(402, [], b"again"))
+    client = make(seller, asked)
+    what = Buy(headers=[(n, v) for n, v in case["headers"]])
+    if not case["touched"]:
+        client.buy(what)
+        assert len(seller.seen) == 1
+        assert not asked.pays
+        return
+    with pytest.raises(purser.RejectedError):
+        client.buy(what)
+    if case.get("idempotencyKey"):
+        assert asked.keys == [case["idempotencyKey"]]
+    else:
+        assert asked.keys[0].startswith("client-")
+
+
+@pytest.mark.parametrize("case", cases("headers.json", "receipts"))
+def test_receipt_headers(make: Make, case: dict[str, Any]) -> None:
+    asked, seller = FakePurser(), FakeSeller(Says(200, [(n, v) for n, v in case["headers"]], b"goods"))
+    make(seller, asked).buy(Buy())
+    posted = [json.loads(seen.body)["receipt"] for seen in asked.receipts]
+    assert posted == ([case["posted"]] if case["posted"] else [])
+
+
+def test_names() -> None:
+    names = vectors("headers.json")["names"]
+    assert names["challenge"].lower() == _wire.REQUIRED_HEADER
+    assert tuple(names["payment"]) == _wire.PAYMENT_HEADERS
+    assert tuple(name.lower() for name in names["receipt"]) == _wire.RECEIPT_HEADERS
+
+
+def test_the_key_goes_to_purser_alone(make: Make) -> None:
+    asked, seller = FakePurser(), FakeSeller(Says(200, [("PAYMENT-RESPONSE", receipt())], b"goods"))
+    got = make(seller, asked).buy(Buy())
+    assert got.body == b"goods"
+
+    def shown(seen: Seen) -> str:
+        return repr((seen.url, seen.headers, seen.body))
+
+    assert not [seen for seen in seller.seen if "pk_secret" in shown(seen)]
+    for seen in asked.pays + asked.receipts:
+        assert seen.headers["x-api-key"] == "pk_secret_of_the_tests"
+        assert seen.url.startswith("http://purser.test:8402/base/v1/")

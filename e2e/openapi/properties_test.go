@@ -1,0 +1,155 @@
+package openapi
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+var (
+	examples = flag.Int("openapi.examples", 60, "how many requests of each kind are made up for each endpoint")
+	longest  = flag.Duration("openapi.max", 0, "how long Schemathesis goes on making them up, again and again; 0 is once")
+	seed     = flag.String("openapi.seed", "", "repeats the run of this seed, which a failure names")
+)
+
+// endpoints are how many the description has; all of them must be called.
+const endpoints = 13
+
+// report is what Schemathesis says of a run, as far as it is looked at.
+type report struct {
+	Operations struct{ Tested, Errored int }
+	TestCases  struct{ Generated int } `json:"test_cases"`
+	Errors     []json.RawMessage
+	Failures   []json.RawMessage
+}
+
+// Whatever is sent, with a key, with another's and without one: no 500, nothing undescribed.
+func TestProperties(t *testing.T) {
+	t.Parallel()
+	program, err := filepath.Abs(filepath.Join(".venv", "bin", "schemathesis"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(program); err != nil {
+		t.Skipf("SKIPPED: Schemathesis is not installed (make e2e-deps; without a Python package index it cannot be): %v", err)
+	}
+	s := startSandbox(t)
+	s.liftKeyRate()
+	var description json.RawMessage
+	s.call("GET", "/openapi.json", nil, &description)
+	dir := t.TempDir()
+	r := runner{t: t, sandbox: s, program: program, dir: dir, document: filepath.Join(dir, "openapi.json")}
+	write(t, r.document, description)
+
+	var other struct{ Key string }
+	s.call("POST", "/api-keys", nil, &other)
+	var mine struct{ Wallets []struct{ ID string } }
+	s.call("GET", "/wallets/me", nil, &mine)
+	r.kept = mine.Wallets[0].ID
+
+	r.run("keyed", *examples, *longest*3/4, fmt.Sprintf("[auth.wfc]\npath = %q\npeers = [\"one\", \"two\"]\n", r.identities(s.Key, other.Key)))
+	r.run("stranger", *examples/4, *longest/4, "") // they are all refused
+
+	var health struct{ OK bool }
+	if s.call("GET", "/health", nil, &health); !health.OK {
+		t.Error("purser is not well afterwards")
+	}
+	var spent struct{ Events []json.RawMessage }
+	s.call("GET", "/v1/spend?limit=500", nil, &spent)
+	t.Logf("%d payments were settled", len(spent.Events))
+	if len(spent.Events) < 3 {
+		t.Errorf("only %d payments were settled: the run proves little about paying", len(spent.Events))
+	}
+	if log := s.log.String(); strings.Contains(log, "panic") {
+		t.Errorf("purser-sandbox said:\n%s", log)
+	}
+}
+
+// runner runs Schemathesis on one sandbox.
+type runner struct {
+	t                      *testing.T
+	sandbox                *sandbox
+	program, dir, document string
+	kept                   string // id of the wallet that is not to be deleted
+}
+
+// run calls all endpoints for a while, with the configuration of this folder and more.
+func (r runner) run(name string, examples int, longest time.Duration, more string) {
+	r.t.Helper()
+	shared, err := os.ReadFile("schemathesis.toml")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	hooks, err := filepath.Abs("hooks.py")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	config, told := filepath.Join(r.dir, name+".toml"), filepath.Join(r.dir, name+".json")
+	write(r.t, config, fmt.Appendf(nil, "hooks = %q\n%s\n%s", hooks, shared, more))
+	arguments := []string{
+		"--config-file", config, "run", r.document, "--url", r.sandbox.API, "--max-examples", fmt.Sprint(max(1, examples)),
+		"--report", "json", "--report-json-path", told,
+	}
+	if longest > 0 {
+		arguments = append(arguments, "--max-time", fmt.Sprint(max(1, int(longest.Seconds()))))
+	}
+	if *seed != "" {
+		arguments = append(arguments, "--seed", *seed)
+	}
+	began := time.Now()
+	cmd := exec.CommandContext(r.t.Context(), r.program, arguments...)
+	cmd.Dir = r.dir // it keeps what it learned there
+	cmd.Env = append(os.Environ(), "PURSER_KEEP_WALLET="+r.kept, "NO_COLOR=1", "NO_PROXY=*", "PYTHONDONTWRITEBYTECODE=1")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		r.t.Fatalf("%s: %v\n%s\npurser-sandbox said:\n%s", name, err, out, r.sandbox.log.String())
+	}
+	var got report
+	text, err := os.ReadFile(told)
+	if err == nil {
+		err = json.Unmarshal(text, &got)
+	}
+	if err != nil {
+		r.t.Fatalf("%s: %v\n%s", name, err, out)
+	}
+	r.t.Logf("%s: %d calls in %s", name, got.TestCases.Generated, time.Since(began).Round(time.Second))
+	if got.Operations.Tested != endpoints || got.Operations.Errored > 0 || len(got.Failures)+len(got.Errors) > 0 {
+		r.t.Errorf("%s: %+v\n%s", name, got, out)
+	}
+}
+
+// identities is the file of the keys to call with.
+func (r runner) identities(keys ...string) string {
+	type header struct {
+		Name  string `json:"name"`
+		Value string `json:"value"`
+	}
+	type identity struct {
+		Name    string   `json:"name"`
+		Headers []header `json:"fixedHeaders"`
+	}
+	var list []identity
+	for i, key := range keys {
+		list = append(list, identity{[]string{"one", "two"}[i], []header{{"X-Api-Key", key}}})
+	}
+	text, err := json.Marshal(map[string]any{"auth": list})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	path := filepath.Join(r.dir, "identities.json")
+	write(r.t, path, text)
+	return path
+}
+
+func write(t *testing.T, path string, text []byte) {
+	t.Helper()
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}

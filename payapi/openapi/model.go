@@ -1,0 +1,134 @@
+package openapi
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+)
+
+// api is as much of an OpenAPI document as the page shows.
+type api struct {
+	Info struct {
+		Title, Summary, Version, Description string
+	}
+	Servers []struct{ URL string }
+	Tags    []struct{ Name, Description string }
+	Paths   ordered[pathItem]
+	// Components are what $ref leads to.
+	Components struct {
+		SecuritySchemes ordered[scheme]
+		Headers         ordered[header]
+		Parameters      ordered[parameter]
+		Examples        ordered[example]
+		Responses       ordered[response]
+		Schemas         ordered[schema]
+	}
+}
+
+type scheme struct{ Name, Description string }
+
+type pathItem struct {
+	Parameters        []parameter
+	Get, Post, Delete *operation
+}
+
+type operation struct {
+	OperationID          string
+	Tags                 []string
+	Summary, Description string
+	Security             *[]map[string][]string
+	Parameters           []parameter
+	RequestBody          *body
+	Responses            ordered[response]
+}
+
+type parameter struct {
+	Ref                   string `json:"$ref"`
+	Name, In, Description string
+	Required              bool
+	Schema                schema
+}
+
+type body struct {
+	Required bool
+	Content  ordered[media]
+}
+
+type response struct {
+	Ref         string `json:"$ref"`
+	Description string
+	Headers     ordered[header]
+	Content     ordered[media]
+}
+
+type header struct {
+	Ref         string `json:"$ref"`
+	Description string
+}
+
+type media struct {
+	Schema   schema
+	Examples ordered[example]
+}
+
+type example struct {
+	Ref     string `json:"$ref"`
+	Summary string
+	Value   json.RawMessage
+}
+
+type schema struct {
+	Ref                  string `json:"$ref"`
+	Type                 kinds
+	Description          string
+	Format               string
+	Pattern              string
+	ContentEncoding      string
+	Enum                 []any
+	Const, Default       any
+	Minimum              *int
+	MinLength, MaxLength *int
+	Required             []string
+	Properties           ordered[schema]
+	Items                *schema
+	AnyOf                []schema
+}
+
+// kinds is the member type of a schema: a string or several.
+type kinds []string
+
+// UnmarshalJSON reads both forms.
+func (k *kinds) UnmarshalJSON(text []byte) error {
+	var one string
+	if json.Unmarshal(text, &one) == nil {
+		*k = kinds{one}
+		return nil
+	}
+	return json.Unmarshal(text, (*[]string)(k))
+}
+
+// follow finds what a $ref leads to; without one it is what is there.
+func follow[T any](ref string, components ordered[T], there T) (T, error) {
+	if ref == "" {
+		return there, nil
+	}
+	found, ok := components.get(refName(ref))
+	if !ok {
+		return there, fmt.Errorf("%s leads nowhere", ref)
+	}
+	return found, nil
+}
+
+// refName is the last part of a $ref: the name of a component.
+func refName(ref string) string { return ref[strings.LastIndexByte(ref, '/')+1:] }
+
+// methods are the operations of a path in the order they are shown in.
+func (p pathItem) methods() (there ordered[*operation]) {
+	all := ordered[*operation]{{"GET", p.Get}, {"POST", p.Post}, {"DELETE", p.Delete}}
+	for _, m := range all {
+		if m.Value != nil {
+			there = append(there, m)
+		}
+	}
+	return there
+}

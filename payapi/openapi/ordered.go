@@ -1,0 +1,72 @@
+package openapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+)
+
+// ordered is a JSON object whose members keep the order that their author gave them.
+type ordered[T any] []member[T]
+
+type member[T any] struct {
+	Name  string
+	Value T
+}
+
+// UnmarshalJSON reads an object.
+func (o *ordered[T]) UnmarshalJSON(text []byte) error {
+	d := json.NewDecoder(bytes.NewReader(text))
+	if open, err := d.Token(); err != nil || open != json.Delim('{') {
+		return errors.Join(errors.New("not an object"), err)
+	}
+	for d.More() {
+		name, err := d.Token()
+		if err != nil {
+			return err
+		}
+		var m member[T]
+		m.Name, _ = name.(string) // names are nothing else
+		if err := d.Decode(&m.Value); err != nil {
+			return err
+		}
+		*o = append(*o, m)
+	}
+	return nil
+}
+
+// MarshalJSON writes the object. Characters of HTML stay as they are.
+func (o ordered[T]) MarshalJSON() ([]byte, error) {
+	var out bytes.Buffer
+	e := json.NewEncoder(&out)
+	e.SetEscapeHTML(false)
+	for i, m := range o {
+		separator := byte(',')
+		if i == 0 {
+			separator = '{'
+		}
+		out.WriteByte(separator)
+		if err := e.Encode(m.Name); err != nil {
+			return nil, err
+		}
+		out.WriteByte(':')
+		if err := e.Encode(m.Value); err != nil {
+			return nil, err
+		}
+	}
+	if len(o) == 0 {
+		out.WriteByte('{')
+	}
+	out.WriteByte('}')
+	return out.Bytes(), nil
+}
+
+// get finds a member.
+func (o ordered[T]) get(name string) (value T, ok bool) {
+	for _, m := range o {
+		if m.Name == name {
+			return m.Value, true
+		}
+	}
+	return value, false
+}

@@ -1,0 +1,54 @@
+package payapi
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"net/http"
+	"strings"
+
+	"github.com/purserpay/purser/payapi/openapi"
+)
+
+// verbatim is a body that is not made of JSON values: it is written as it is.
+type verbatim []byte
+
+// useReference makes the routes of the API's own description (package openapi).
+func (a *API) useReference() error {
+	ref, err := openapi.New(a.publicURL)
+	if err != nil {
+		return err
+	}
+	a.openapi = published(ref.JSON, map[string]string{"Content-Type": "application/json"})
+	a.docs = published(ref.Page, map[string]string{
+		"Content-Type": "text/html; charset=utf-8", "Content-Security-Policy": ref.PagePolicy, "Referrer-Policy": "no-referrer",
+	})
+	return nil
+}
+
+// published answers with a text that is the same for everybody until the next version, and
+// with a 304 whoever has it already. It may be kept, but is to be asked for again: purser may
+// be another one by then.
+func published(body verbatim, header map[string]string) handler {
+	sum := sha256.Sum256(body)
+	tag := `"` + hex.EncodeToString(sum[:8]) + `"`
+	header["ETag"], header["Cache-Control"] = tag, "no-cache"
+	return func(r *http.Request) (reply, error) {
+		if hasTag(r.Header.Values("If-None-Match"), tag) {
+			return reply{status: http.StatusNotModified, header: map[string]string{"ETag": tag, "Cache-Control": "no-cache"}}, nil
+		}
+		return reply{status: http.StatusOK, header: header, body: body}, nil
+	}
+}
+
+// hasTag compares weakly, as If-None-Match does (RFC 9110, section 13.1.2).
+func hasTag(values []string, tag string) bool {
+	for _, value := range values {
+		for one := range strings.SplitSeq(value, ",") {
+			one = strings.TrimSpace(one)
+			if one == "*" || strings.TrimPrefix(one, "W/") == tag {
+				return true
+			}
+		}
+	}
+	return false
+}
