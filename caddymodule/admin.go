@@ -30,17 +30,20 @@ func (*adminAPI) CaddyModule() caddy.ModuleInfo {
 func (a *adminAPI) Routes() []caddy.AdminRoute {
 	var routes []caddy.AdminRoute
 	for pattern, methods := range map[string]map[string]caddy.AdminHandlerFunc{
-		"/purser/status":                {http.MethodGet: a.status},
-		"/purser/exec":                  {http.MethodPost: a.exec},
-		"/purser/check":                 {http.MethodPost: a.check},
-		"/purser/backup":                {http.MethodPost: a.backup},
-		"/purser/keys":                  {http.MethodGet: a.keys, http.MethodPost: a.createKey},
-		"/purser/keys/{id}":             {http.MethodGet: a.key},
-		"/purser/keys/{id}/policy":      {http.MethodPut: a.replacePolicy, http.MethodPatch: a.patchPolicy},
-		"/purser/reconcile":             {http.MethodGet: a.reconcile, http.MethodPost: a.acceptRisk},
-		"/purser/payments":              {http.MethodGet: a.payments},
-		"/purser/payments/{id}":         {http.MethodGet: a.payment},
-		"/purser/payments/{id}/resolve": {http.MethodPost: a.resolve},
+		"/purser/status":                  {http.MethodGet: a.status},
+		"/purser/exec":                    {http.MethodPost: a.exec},
+		"/purser/check":                   {http.MethodPost: a.check},
+		"/purser/backup":                  {http.MethodPost: a.backup},
+		"/purser/keys":                    {http.MethodGet: a.keys, http.MethodPost: a.createKey},
+		"/purser/keys/{id}":               {http.MethodGet: a.key},
+		"/purser/keys/{id}/policy":        {http.MethodPut: a.replacePolicy, http.MethodPatch: a.patchPolicy},
+		"/purser/organizations":           {http.MethodGet: a.organizations, http.MethodPost: a.prepare},
+		"/purser/organizations/{id}/plan": {http.MethodPut: a.setPlan},
+		"/purser/organizations/{id}/keys": {http.MethodPost: a.linkKey},
+		"/purser/reconcile":               {http.MethodGet: a.reconcile, http.MethodPost: a.acceptRisk},
+		"/purser/payments":                {http.MethodGet: a.payments},
+		"/purser/payments/{id}":           {http.MethodGet: a.payment},
+		"/purser/payments/{id}/resolve":   {http.MethodPost: a.resolve},
 	} {
 		routes = append(routes, caddy.AdminRoute{Pattern: pattern, Handler: byMethod(methods)})
 	}
@@ -77,11 +80,12 @@ func adminFailure(err error) error {
 	switch {
 	case errors.As(err, &input):
 		return adminError(http.StatusBadRequest, "%w", err)
-	case errors.Is(err, pay.ErrKeyNotFound), errors.Is(err, pay.ErrPaymentNotFound):
+	case errors.Is(err, pay.ErrKeyNotFound), errors.Is(err, pay.ErrPaymentNotFound), errors.Is(err, pay.ErrOrganizationNotFound):
 		return adminError(http.StatusNotFound, "%w", err)
 	case errors.As(err, &cannot), errors.Is(err, pay.ErrLeaseHeld), errors.Is(err, pay.ErrLeaseLost), errors.Is(err, pay.ErrTransactionKnown):
 		return adminError(http.StatusConflict, "%w", err)
-	case errors.Is(err, pay.ErrKeyExists), errors.Is(err, pay.ErrKeyLimit), errors.Is(err, pay.ErrWalletLimit):
+	case errors.Is(err, pay.ErrKeyExists), errors.Is(err, pay.ErrKeyLimit), errors.Is(err, pay.ErrWalletLimit),
+		errors.Is(err, pay.ErrKeyClaimed), errors.Is(err, pay.ErrKeyLinked):
 		return adminError(http.StatusConflict, "%w", err)
 	case errors.Is(err, pay.ErrUnavailable), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return adminError(http.StatusServiceUnavailable, "%w", err)

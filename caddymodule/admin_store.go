@@ -113,6 +113,7 @@ func (*adminAPI) backup(w http.ResponseWriter, r *http.Request) error {
 		t.log.Warn("backup not handed out", "error", err)
 		panic(http.ErrAbortHandler) // an answer would become a part of the file
 	}
+	backupTaken(mark.At)
 	t.log.Info("backup taken", "store", home.place)
 	return nil
 }

@@ -58,7 +58,7 @@ func (h *API) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Hand
 		return nil
 	}
 	defer t.leave()
-	h.api.ServeHTTP(w, r)
+	countAnswer(h.api, w, traced(r))
 	return nil
 }
 

@@ -70,10 +70,16 @@ type App struct {
 
 	PolicyOptions
 	OverloadOptions
+	SignInOptions
+
+	// Plans change the plans of SPEC.md: free, developer and agency.
+	Plans map[string]PlanOptions `json:"plans,omitempty"`
 
 	// World is "sandbox" for the program purser-sandbox, which opens only stores of its
 	// own, and empty for everything else. It has no Caddyfile option.
 	World string `json:"world,omitempty"`
+	// Example is the URL of a paid API that the dashboard of a sandbox proposes to try.
+	Example string `json:"example,omitempty"`
 
 	ctx         caddy.Context
 	log         *slog.Logger
@@ -105,7 +111,7 @@ func (*App) CaddyModule() caddy.ModuleInfo {
 
 // Provision resolves and checks the configuration. Nothing is opened or created.
 func (a *App) Provision(ctx caddy.Context) error {
-	a.ctx, a.log = ctx, ctx.Slogger()
+	a.ctx, a.log = ctx, withStory(ctx.Slogger())
 	err := checkEnvironment()
 	if err != nil {
 		return err

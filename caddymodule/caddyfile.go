@@ -38,14 +38,19 @@ import (
 //	    max_concurrent <number>|off
 //	    max_queued     <number>
 //	    max_wait       <duration>
+//	    oidc_issuer    <url>
+//	    oidc_client_id <id>
+//	    oidc_client_secret <reference>
+//	    plan free|developer|agency { … }
 //	    host <pattern> { … }
 //	    task <label>|* { … }
 //	}
 //
-// host and task can be repeated; their blocks have max_payment, daily_budget and
-// monthly_budget. Every other option takes one argument; lists are separated by commas. A secret is a reference
+// plan, host and task can be repeated; the blocks of the last two have max_payment,
+// daily_budget and monthly_budget, that of plan has price, keys, wallets and payments. Every
+// other option takes one argument; lists are separated by commas. A secret is a reference
 // such as {env.PURSER_KEY}, and has a second option for its file: master_key_file,
-// internal_secret_file, key_file.
+// internal_secret_file, key_file, oidc_client_secret_file.
 func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next() // the option's name
 	if d.NextArg() {
@@ -68,10 +73,17 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"key": &a.Key, "key_file": &a.KeyFile, "standin": &a.Standin,
 	})
 	maps.Copy(options, a.OverloadOptions.single())
+	maps.Copy(options, a.SignInOptions.single())
 	parts := map[string]*map[string]BudgetOptions{"host": &a.Hosts, "task": &a.Tasks}
 	for d.NextBlock(0) {
 		if guest, ok := guests[d.Val()]; ok {
 			if err := parseGuest(d, guest.namespace, guest.raw); err != nil {
+				return err
+			}
+			continue
+		}
+		if d.Val() == "plan" {
+			if err := parsePlan(d, &a.Plans); err != nil {
 				return err
 			}
 			continue
@@ -99,7 +111,12 @@ func (a *App) checkReferences(d *caddyfile.Dispenser) error {
 	for _, s := range []struct {
 		option
 		given string
-	}{{masterKeyOption, a.MasterKey}, {internalSecretOption, a.InternalSecret}, {keyOption, a.Key}} {
+	}{
+		{masterKeyOption, a.MasterKey},
+		{internalSecretOption, a.InternalSecret},
+		{keyOption, a.Key},
+		{oidcClientSecretOption, a.OIDCClientSecret},
+	} {
 		if _, err := s.reference(s.given); err != nil {
 			return d.WrapErr(err)
 		}

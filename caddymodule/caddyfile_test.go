@@ -55,6 +55,7 @@ var secretVariables = []string{
 	"PURSER_RPC_URL", "PURSER_PUBLIC_URL", "PURSER_UPGRADE_URL", "PURSER_ALLOWED_ORIGINS", "PURSER_ALLOW_ADDRESSES",
 	"PURSER_STANDIN", "PURSER_MAX_PAYMENT", "PURSER_DAILY_BUDGET", "PURSER_MONTHLY_BUDGET", "PURSER_PER_MINUTE", "PURSER_PRICE_GUARD",
 	"PURSER_SETTLEMENT", "PURSER_NETWORKS", "PURSER_UPSTREAM", "PURSER_INTERCEPT",
+	"PURSER_OIDC_ISSUER", "PURSER_OIDC_CLIENT_ID", "PURSER_OIDC_CLIENT_SECRET",
 }
 
 func TestShippedCaddyfile(t *testing.T) {
@@ -157,13 +158,13 @@ func TestShippedCaddyfileEmptyVariables(t *testing.T) {
 
 func TestDirectivesNeedNoOrder(t *testing.T) {
 	t.Parallel()
-	config, err := adapt("http://:1 {\n\treverse_proxy localhost:2\n\tpurser_api\n\tpurser_proxy\n}\n")
+	config, err := adapt("http://:1 {\n\treverse_proxy localhost:2\n\tpurser_api\n\tpurser_dashboard\n\tpurser_proxy\n}\n")
 	if err != nil {
 		t.Fatal(err)
 	}
 	text := string(config)
-	p, a, r := strings.Index(text, "purser_proxy"), strings.Index(text, "purser_api"), strings.Index(text, `"reverse_proxy"`)
-	if p < 0 || p > a || a > r {
+	p, d, a, r := strings.Index(text, "purser_proxy"), strings.Index(text, "purser_dashboard"), strings.Index(text, "purser_api"), strings.Index(text, `"reverse_proxy"`)
+	if p < 0 || p > d || d > a || a > r {
 		t.Errorf("order: %s", text)
 	}
 }
@@ -196,6 +197,18 @@ func TestCaddyfileOptions(t *testing.T) {
 		allowed_origins https://o.example
 		key {env.K}
 		key_file /k
+		oidc_issuer https://i.example
+		oidc_client_id purser
+		oidc_client_secret {env.O}
+		oidc_client_secret_file /o
+		plan Developer {
+			price 19.50
+			keys 12
+		}
+		plan agency {
+			wallets 7
+			payments {env.N}
+		}
 		standin off
 		max_payment 2
 		daily_budget off
@@ -241,6 +254,7 @@ http://:1 {
 			trust /t1
 			trust /t2
 		}
+		purser_dashboard
 		purser_api {
 			key_rate 7
 		}
@@ -301,7 +315,9 @@ http://:5 {
 		`"monthly_budget":"100","per_minute":"60","price_guard":"off","allow_hosts":"a.example *.b.example","deny_hosts":"c.example:81",` +
 		`"allow_payees":"0x209693Bc6afc0C5328bA36FaF03C514EF312287C","deny_payees":"0x00000000000000000000000000000000000A11cE",` +
 		`"hosts":{"*.b.example":{"daily_budget":"3"},"a.example":{"max_payment":"0.5","daily_budget":"1","monthly_budget":"off"}},` +
-		`"tasks":{"*":{"daily_budget":"5"},"nightly":{"monthly_budget":"4"}}}`
+		`"tasks":{"*":{"daily_budget":"5"},"nightly":{"monthly_budget":"4"}},` +
+		`"oidc_issuer":"https://i.example","oidc_client_id":"purser","oidc_client_secret":"{env.O}","oidc_client_secret_file":"/o",` +
+		`"plans":{"agency":{"wallets":"7","payments":"{env.N}"},"developer":{"price":"19.50","keys":"12"}}}`
 	if string(got.Apps.Purser) != want {
 		t.Errorf("got  %s\nwant %s", got.Apps.Purser, want)
 	}
@@ -339,6 +355,14 @@ func TestCaddyfileRefuses(t *testing.T) {
 		{"secret in clear", app("key pk_0123456789"), "PURSER_KEY"},
 		{"internal secret in clear", app("internal_secret abc"), "PURSER_INTERNAL_SECRET"},
 		{"master key in clear", app("master_key 00112233"), "PURSER_MASTER_KEY"},
+		{"client secret in clear", app("oidc_client_secret abc"), "PURSER_OIDC_CLIENT_SECRET"},
+		{"unknown plan", app("plan gold {\n\t\t\tkeys 1\n\t\t}"), `unknown plan "gold"`},
+		{"plan without a name", app("plan {\n\t\t\tkeys 1\n\t\t}"), "wrong argument count"},
+		{"plan that changes nothing", app("plan free"), "plan free changes nothing"},
+		{"plan twice", app("plan free {\n\t\t\tkeys 1\n\t\t}\n\t\tplan FREE {\n\t\t\tkeys 2\n\t\t}"), "plan free is set twice"},
+		{"unknown limit of a plan", app("plan free {\n\t\t\tusers 1\n\t\t}"), `unrecognized subdirective "users"`},
+		{"unknown option of the dashboard", handler("purser_dashboard", "x y"), `unrecognized subdirective "x"`},
+		{"argument of the dashboard", "http://:1 {\n\tpurser_dashboard / b\n}\n", "wrong argument count"},
 		{"secret with something around", app(`key "a{env.K}"`), "PURSER_KEY"},
 		{"facilitator key in clear", app("facilitator http {\n\t\t\tkey abc\n\t\t}"), "PURSER_FACILITATOR_KEY"},
 		{"store that is not built", app("store postgres"), `PURSER_STORE): there is no module "postgres", only: bolt`},

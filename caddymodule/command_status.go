@@ -13,11 +13,18 @@ import (
 
 const statusHelp = `
 Shows the version of a running purser, its database, and whether it reaches its
-facilitator and its chain. The exit status is 0 if it can take payments, else 1.`
+facilitator and its chain. The exit status is 0 if it can take payments, else 1.
+
+As a health check of a container or a service, --quiet prints nothing when all is well, and
+--alive asks only whether purser runs: it succeeds too while payments are refused, because
+the disk is full, say, or a restored backup is not reconciled. Restarting helps with
+neither.`
 
 func statusCommand(c *cobra.Command) {
 	adminFlag(c)
 	c.Args = cobra.NoArgs
+	quiet := c.Flags().BoolP("quiet", "q", false, "print nothing but what is wrong")
+	alive := c.Flags().Bool("alive", false, "succeed if purser runs, whether or not it can take payments")
 	run(c, func(c *cobra.Command, _ []string) error {
 		client, err := adminOf(c)
 		if err != nil {
@@ -27,10 +34,12 @@ func statusCommand(c *cobra.Command) {
 		if err := client.call(c.Context(), http.MethodGet, "/purser/status", nil, &s); err != nil {
 			return err
 		}
-		if err := s.print(c.OutOrStdout()); err != nil {
-			return err
+		if !*quiet {
+			if err := s.print(c.OutOrStdout()); err != nil {
+				return err
+			}
 		}
-		if !s.OK {
+		if !s.OK && !*alive {
 			if s.Reconcile != nil {
 				return errors.New(s.Reconcile.waiting(time.Now()))
 			}

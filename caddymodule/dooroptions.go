@@ -103,7 +103,7 @@ func (o DoorOptions) payOptions(d payingDoor, bounds admission.Options) proxy.Pa
 	return proxy.PayOptions{
 		MaxReplay: d.maxReplay, MaxSpool: d.maxSpool, Prepay: o.Prepay,
 		ChallengeHeaders: o.ChallengeHeaders, AllowHTTP: o.AllowHTTP, Declined: declinedByProxy,
-		MaxFailures: d.failures, Admission: bounds,
+		MaxFailures: d.failures, Admission: bounds, Observer: doorObserver{pay.DoorTransport},
 	}
 }
 

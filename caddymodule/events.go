@@ -87,6 +87,7 @@ func (e *events) send(ev event) {
 	select {
 	case e.queue <- ev:
 	default:
+		collectors.unsent.Inc()
 		e.log.Warn("event dropped because its subscribers are slow", "event", ev.name, "payment", ev.data["payment"])
 	}
 }

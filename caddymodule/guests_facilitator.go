@@ -90,7 +90,7 @@ func (f *HTTPFacilitator) Facilitator(log *slog.Logger) (pay.Facilitator, error)
 	if f.url == "" {
 		return nil, nil
 	}
-	return facilitator.New(facilitator.Options{URL: f.url, Key: f.key, Timeout: f.timeout, MaxFailures: f.failures, Logger: log})
+	return facilitator.New(facilitator.Options{URL: f.url, Key: f.key, Timeout: f.timeout, MaxFailures: f.failures, Propagate: propagate, Logger: log})
 }
 
 var (

@@ -35,7 +35,7 @@ func (a *App) checkListeners() error {
 		}
 	}
 	if !listening {
-		return errors.New("purser: no server listens for purser_api, purser_proxy or a transport: is there a site with one " +
+		return errors.New("purser: no server listens for purser_api, purser_proxy, purser_dashboard or a transport: is there a site with one " +
 			"of them, and has it an address (PURSER_BIND, PURSER_PORT)?")
 	}
 	return nil

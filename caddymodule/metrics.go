@@ -1,7 +1,6 @@
 package caddymodule
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"runtime"
@@ -26,46 +25,99 @@ type collectorSet struct {
 	declined *prometheus.CounterVec
 	stages   *prometheus.HistogramVec
 
+	requests    *prometheus.CounterVec
+	responses   *prometheus.CounterVec
+	tunnels     prometheus.Gauge
+	spoolMemory prometheus.Gauge
+	spoolDisk   prometheus.Gauge
+	spoolFiles  prometheus.Gauge
+	facilitator *prometheus.CounterVec
+	rpc         *prometheus.CounterVec
+
 	overloaded *prometheus.CounterVec
 	dropped    prometheus.Counter
+	unsent     prometheus.Counter
 }
 
 func newCollectors() *collectorSet {
-	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+	counters := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "purser", Name: name, Help: help}, labels)
 	}
-	return &collectorSet{
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Namespace: "purser", Name: name, Help: help})
+	}
+	gauge := func(name, help string) prometheus.Gauge {
+		return prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "purser", Name: name, Help: help})
+	}
+	c := &collectorSet{
 		build: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: "purser", Name: "build_info", Help: "Always 1; the labels tell the version.",
 		}, []string{"version", "goversion"}),
-		begun: counter("payments_begun_total", "Payments that were journaled.", "door", "network", "settlement"),
-		outcomes: counter("payments_total", "Outcomes of payments: settled, void, refused, unresolved, confirmed, disputed.",
+		begun: counters("payments_begun_total", "Payments that were journaled.", "door", "network", "settlement"),
+		outcomes: counters("payments_total", "Outcomes of payments: settled, void, refused, unresolved, confirmed, disputed.",
 			"outcome", "network", "settlement"),
-		amount: counter("settled_amount_total", "Money that moved, in the smallest unit of the currency.",
+		amount: counters("settled_amount_total", "Money that moved, in the smallest unit of the currency.",
 			"currency", "network", "settlement"),
-		refusals: counter("refusals_total", "Payments refused before anything was journaled, by the rule that refused.",
+		refusals: counters("refusals_total", "Payments refused before anything was journaled, by the rule that refused.",
 			"door", "rule"),
-		refused:    counter("proxy_refused_total", "Proxy requests that purser refused, by reason.", "reason"),
-		declined:   counter("proxy_declined_total", "402s that the proxy did not pay, by reason.", "reason"),
-		overloaded: counter("overloaded_total", "Requests that found no room and were answered with 503, by door.", "door"),
-		dropped: prometheus.NewCounter(prometheus.CounterOpts{
-			Namespace: "purser", Name: "connections_dropped_total", Help: "Connections without a request that were closed for want of room.",
-		}),
+		refused:     counters("proxy_refused_total", "Proxy requests that purser refused, by reason.", "reason"),
+		declined:    counters("proxy_declined_total", "402s that the proxy did not pay, by reason.", "reason"),
+		requests:    counters("proxy_requests_total", "Requests at the doors that send requests themselves, by what became of them.", "door", "result"),
+		responses:   counters("api_responses_total", "Answers of the REST API, by HTTP status.", "code"),
+		overloaded:  counters("overloaded_total", "Requests that found no room and were answered with 503, by door.", "door"),
+		dropped:     counter("connections_dropped_total", "Connections without a request that were closed for want of room."),
+		unsent:      counter("events_dropped_total", "Caddy events that were dropped because their subscribers are slow."),
+		tunnels:     gauge("tunnels_open", "Tunnels of the proxy that are open: CONNECT, intercepted or not, and WebSocket."),
+		spoolMemory: gauge("spool_memory_bytes", "Memory that holds request bodies until it is clear that they need not be sent again."),
+		spoolDisk:   gauge("spool_file_bytes", "What temporary files hold of such bodies."),
+		spoolFiles:  gauge("spool_files", "Such temporary files."),
+		facilitator: counters("facilitator_requests_total", "Calls of the facilitator, by result; error is a call that brought no verdict.", "call", "result"),
+		rpc:         counters("rpc_requests_total", "Questions to the RPC, each of one or several calls, by result.", "question", "result"),
 		stages: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: "purser", Name: "stage_duration_seconds", Help: "How long the stages of a payment took.",
 			Buckets: []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 90, 300},
 		}, []string{"stage"}),
+	}
+	c.fill()
+	return c
+}
+
+// fill makes the counters whose labels are known be there from the start: one that comes into
+// being with 1 has not risen, to Prometheus.
+func (c *collectorSet) fill() {
+	for _, door := range []pay.Door{pay.DoorProxy, pay.DoorTransport} {
+		for _, result := range doorResults {
+			c.requests.WithLabelValues(string(door), result)
+		}
+	}
+	for _, call := range []string{"verify", "settle", "probe"} {
+		for _, result := range []string{callOK, callRefused, callError} {
+			c.facilitator.WithLabelValues(call, result)
+		}
+	}
+	for _, question := range []string{"identify", "balance", "trace"} {
+		for _, result := range []string{callOK, callError} {
+			c.rpc.WithLabelValues(question, result)
+		}
+	}
+	for _, door := range []string{"api", "proxy", "transport"} {
+		c.overloaded.WithLabelValues(door)
+	}
+}
+
+// all are the process's collectors.
+func (c *collectorSet) all() []prometheus.Collector {
+	return []prometheus.Collector{
+		c.build, c.begun, c.outcomes, c.amount, c.refusals, c.refused, c.declined, c.stages,
+		c.requests, c.responses, c.tunnels, c.spoolMemory, c.spoolDisk, c.spoolFiles, c.facilitator, c.rpc,
+		c.overloaded, c.dropped, c.unsent,
 	}
 }
 
 // registerMetrics registers the process's collectors and the gauges of one configuration.
 func registerMetrics(registry *prometheus.Registry, gauges prometheus.Collector) error {
 	collectors.build.WithLabelValues(Version(), runtime.Version()).Set(1)
-	for _, c := range []prometheus.Collector{
-		collectors.build, collectors.begun, collectors.outcomes, collectors.amount, collectors.refusals,
-		collectors.refused, collectors.declined, collectors.stages,
-		collectors.overloaded, collectors.dropped, gauges,
-	} {
+	for _, c := range append(collectors.all(), gauges) {
 		var again prometheus.AlreadyRegisteredError
 		if err := registry.Register(c); err != nil && !errors.As(err, &again) {
 			return fmt.Errorf("purser: registering metrics: %w", err)
@@ -119,7 +171,7 @@ func (o observer) Began(p *pay.Payment) {
 // rules are the labels of refusals; a rule that is not listed counts as "other", so that
 // their number stays bounded.
 var rules = map[string]bool{
-	"doors": true, "validity": true, "unanswered": true, "hosts": true, "payees": true, "price-guard": true,
+	"quota": true, "doors": true, "validity": true, "unanswered": true, "hosts": true, "payees": true, "price-guard": true,
 	"per-payment": true, "daily-budget": true, "monthly-budget": true, "per-minute": true,
 	"host-per-payment": true, "host-daily-budget": true, "host-monthly-budget": true,
 	"task-per-payment": true, "task-daily-budget": true, "task-monthly-budget": true,
@@ -138,70 +190,9 @@ func declinedByProxy(reason string) { collectors.declined.WithLabelValues(reason
 
 func (o observer) Took(stage string, d time.Duration) {
 	switch stage {
-	case "journal", "sign", "verify", "settle", "send", "total":
+	case "decide", "journal", "sign", "verify", "settle", "send", "total":
 	default:
 		stage = "other"
 	}
 	collectors.stages.WithLabelValues(stage).Observe(d.Seconds())
-}
-
-// scrapeTime bounds what a scrape asks of the store.
-const scrapeTime = 2 * time.Second
-
-var (
-	paymentsDesc = prometheus.NewDesc("purser_payments", "Payments whose outcome is not known, or known to be wrong, by label.",
-		[]string{"label"}, nil)
-	facilitatorUpDesc = prometheus.NewDesc("purser_facilitator_up",
-		"0 while new payments that need the facilitator are refused because it has failed too often.", nil, nil)
-	reconcilingDesc = prometheus.NewDesc("purser_reconciling",
-		"1 while payments are refused because the store was restored from a backup and is not reconciled with the chain.", nil, nil)
-	storeUpDesc = prometheus.NewDesc("purser_store_up", "1 if the store can take new payments.", nil, nil)
-)
-
-// gauges read the store of one configuration when they are scraped.
-type gauges struct{ app *App }
-
-func (g gauges) Describe(to chan<- *prometheus.Desc) {
-	to <- paymentsDesc
-	to <- storeUpDesc
-	to <- reconcilingDesc
-	to <- facilitatorUpDesc
-}
-
-func (g gauges) Collect(to chan<- prometheus.Metric) {
-	run := g.app.live.Load()
-	if run == nil {
-		return // not started: nothing is known
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), scrapeTime)
-	defer cancel()
-	up := 1.0
-	if run.home.store.Health(ctx) != nil {
-		up = 0
-	}
-	to <- prometheus.MustNewConstMetric(storeUpDesc, prometheus.GaugeValue, up)
-	if r, err := run.home.store.Restored(ctx); err != nil {
-		g.app.log.Warn("not known whether there is something to reconcile", "error", err)
-	} else {
-		pending := 0.0
-		if r != nil {
-			pending = 1
-		}
-		to <- prometheus.MustNewConstMetric(reconcilingDesc, prometheus.GaugeValue, pending)
-	}
-	if f, ok := run.tenant.facilitator.(interface{ Failing() error }); ok {
-		up := 1.0
-		if f.Failing() != nil {
-			up = 0
-		}
-		to <- prometheus.MustNewConstMetric(facilitatorUpDesc, prometheus.GaugeValue, up)
-	}
-	for _, label := range []string{"open", "unresolved", "disputed"} {
-		n, err := run.home.store.CountOpen(ctx, label)
-		if err != nil {
-			g.app.log.Warn("payments not counted", "label", label, "error", err)
-			continue
-		}
-		to <- prometheus.MustNewConstMetric(paymentsDesc, prometheus.GaugeValue, float64(n), label)
-	}
 }

@@ -1,12 +1,13 @@
 // Package caddymodule is purser as Caddy modules. It is the only importer of Caddy.
 //
 // The app `purser` (app.go) holds the configuration and, once started, the pay core. The
-// handlers purser_proxy, purser_upstream and purser_api, and the transport of reverse_proxy,
+// handlers purser_proxy, purser_upstream, purser_dashboard and purser_api, and the transport of reverse_proxy,
 // are the doors that Caddy's servers open. Stores, wallet providers and facilitators are
 // guest modules (guests.go). An open store outlives reloads (pool.go); everything else
 // belongs to one configuration. Commands (command*.go) ask the admin endpoint (admin*.go).
 //
-// No decision about payments is made here; see packages pay, payapi and proxy.
+// No decision about payments is made here; see packages pay, payapi and proxy. Pages are
+// package dashboard's.
 package caddymodule
 
 import (
@@ -17,6 +18,7 @@ import (
 func init() {
 	caddy.RegisterModule(new(App))
 	caddy.RegisterModule(new(Proxy))
+	caddy.RegisterModule(new(Dashboard))
 	caddy.RegisterModule(new(API))
 	caddy.RegisterModule(new(Transport))
 	caddy.RegisterModule(new(Upstream))
@@ -32,6 +34,8 @@ func init() {
 	// request for somebody else's host must never be taken for one to the API.
 	httpcaddyfile.RegisterHandlerDirective("purser_proxy", parseProxy)
 	httpcaddyfile.RegisterDirectiveOrder("purser_proxy", httpcaddyfile.Before, "reverse_proxy")
+	httpcaddyfile.RegisterHandlerDirective("purser_dashboard", parseDashboard)
+	httpcaddyfile.RegisterDirectiveOrder("purser_dashboard", httpcaddyfile.Before, "reverse_proxy")
 	httpcaddyfile.RegisterHandlerDirective("purser_api", parseAPI)
 	httpcaddyfile.RegisterDirectiveOrder("purser_api", httpcaddyfile.Before, "reverse_proxy")
 	httpcaddyfile.RegisterHandlerDirective("purser_upstream", parseUpstream)

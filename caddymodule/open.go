@@ -84,21 +84,21 @@ func (a *App) acquire() (*pooled, error) {
 
 // newTenant makes this configuration's payer and opens its doors.
 func (a *App) newTenant(home *pooled) (*tenant, error) {
-	t := &tenant{app: a, home: home, log: a.log, emit: caddyEmitter(a.ctx, a.events)}
+	t := &tenant{app: a, home: home, log: a.log, emit: caddyEmitter(a.ctx, a.events), readings: newReadings()}
 	wallets, err := a.wallets.Wallets(home.store, a.log.With("part", "wallets"))
 	if err != nil {
 		return nil, fmt.Errorf("purser: wallets: %w", err)
 	}
 	o := pay.Options{
-		Store: home.store, Wallets: wallets, Logger: a.log.With("part", "pay"), Observer: observer{events: home.events},
-		Networks: a.settings.networks, ProxyPolicy: a.settings.policy,
+		Store: home.store, Wallets: wallets, Logger: a.log.With("part", "pay"), Observer: observer{events: home.events}, Tracer: tracer{},
+		Networks: a.settings.networks, ProxyPolicy: a.settings.policy, Plans: a.settings.plans,
 	}
 	facilitator, err := a.facilitator.Facilitator(a.log.With("part", "facilitator"))
 	if err != nil {
 		return nil, fmt.Errorf("purser: facilitator: %w", err)
 	}
 	if facilitator != nil {
-		o.Facilitator, t.facilitator = facilitator, facilitator
+		o.Facilitator, t.facilitator = metered(facilitator), facilitator
 		t.closeLater(facilitator)
 	}
 	if a.settings.rpcURL != "" {
@@ -106,7 +106,7 @@ func (a *App) newTenant(home *pooled) (*tenant, error) {
 		if err != nil {
 			return nil, fmt.Errorf("purser: rpc_url: %w", err)
 		}
-		o.Chain, t.chain = rpc, rpc
+		o.Chain, t.chain = meteredChain{rpc}, meteredChain{rpc}
 		t.closeLater(rpc)
 	}
 	if t.payer, err = pay.New(o); err != nil {

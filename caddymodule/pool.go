@@ -166,6 +166,9 @@ func (p *pooled) handOver() {
 	p.recovery = r
 	go func() { // waited for through done
 		defer close(r.done)
+		var measuring sync.WaitGroup
+		measuring.Go(func() { newest.measure(ctx) })
+		defer measuring.Wait()
 		newest.payer.Recover(ctx)
 	}()
 }

@@ -57,12 +57,15 @@ type settings struct {
 	dailyGiven     bool // the daily budget is not the shipped default
 	networks       []x402.Network
 	admission      admission.Options
+	signIn         signIn
+	plans          pay.Plans
 }
 
 // resolve reads all options.
 func (a *App) resolve() (s settings, err error) {
 	steps := []func(*settings) error{
 		a.resolveStore, a.resolveKeys, a.resolveAddresses, a.resolvePayments, a.resolvePolicy, a.resolveOverload,
+		a.resolveSignIn, a.resolvePlans,
 	}
 	for _, step := range steps {
 		if err := step(&s); err != nil {

@@ -30,6 +30,7 @@ type tenant struct {
 	facilitator pay.Facilitator
 	log         *slog.Logger
 	emit        emitter
+	readings    *readings // for metrics
 	// authority opens HTTPS; nil until a door has asked for it.
 	authority *authority
 	// closers end what belongs to this configuration besides the payer.

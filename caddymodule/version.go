@@ -9,21 +9,35 @@ import (
 // modulePath is purser's Go module.
 const modulePath = "github.com/purserpay/purser"
 
-// buildVersion is set by the linker (-X) where the build does not record a version itself.
-var buildVersion string
+// Set by the linker (-X) where the build does not record them itself: a version such as
+// "v1.2.3", and the commit in hexadecimal.
+var buildVersion, buildCommit string
 
-// Version is purser's version as the build recorded it: a release such as "v1.2.3", the
-// revision it was built from, or "devel".
+// shownCommit is how many digits of a commit are shown.
+const shownCommit = 12
+
+// Version is purser's version and the commit it was built from, as far as they are known:
+// a release such as "v1.2.3+0123456789ab", a commit alone, or "devel".
 var Version = sync.OnceValue(func() string {
-	if buildVersion != "" {
-		return buildVersion
+	v := buildVersion
+	if info, ok := debug.ReadBuildInfo(); ok && v == "" {
+		v = versionFrom(info)
 	}
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "devel"
-	}
-	return versionFrom(info)
+	return withCommit(orDevel(v), buildCommit)
 })
+
+// withCommit adds a commit to a version that does not name it already, as semantic
+// versioning has it for what does not count when versions are compared.
+func withCommit(version, commit string) string {
+	commit = commit[:min(shownCommit, len(commit))]
+	switch {
+	case commit == "" || strings.Contains(version, commit[:min(7, len(commit))]):
+		return version
+	case strings.Contains(version, "+"):
+		return version + "." + commit
+	}
+	return version + "+" + commit
+}
 
 // versionFrom finds purser in a build: as the main module, or as a dependency of a Caddy
 // that was built with it.
@@ -44,7 +58,7 @@ func versionFrom(info *debug.BuildInfo) string {
 	for _, s := range info.Settings {
 		switch {
 		case s.Key == "vcs.revision" && info.Main.Path == modulePath:
-			revision = s.Value[:min(12, len(s.Value))]
+			revision = s.Value[:min(shownCommit, len(s.Value))]
 		case s.Key == "vcs.modified" && s.Value == "true":
 			dirty = "+dirty"
 		}

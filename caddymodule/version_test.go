@@ -30,3 +30,21 @@ func TestVersionFrom(t *testing.T) {
 		}
 	}
 }
+
+func TestWithCommit(t *testing.T) {
+	t.Parallel()
+	const commit = "0123456789abcdef0123456789abcdef01234567"
+	for _, c := range []struct{ version, commit, want string }{
+		{"v1.2.3", commit, "v1.2.3+0123456789ab"},
+		{"v1.2.3", "", "v1.2.3"},
+		{"v1.2.3+dirty", commit, "v1.2.3+dirty.0123456789ab"},
+		{"v1.2.3-4-g0123456-dirty", commit, "v1.2.3-4-g0123456-dirty"},
+		{"0123456-dirty", commit, "0123456-dirty"},
+		{"devel", commit, "devel+0123456789ab"},
+		{"devel", "0123", "devel+0123"},
+	} {
+		if got := withCommit(c.version, c.commit); got != c.want {
+			t.Errorf("%s of %s: %q, want %q", c.version, c.commit, got, c.want)
+		}
+	}
+}

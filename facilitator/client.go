@@ -42,7 +42,9 @@ type Options struct {
 	// MaxFailures is how many calls in a row may fail before no new payment is begun for a while: Client.Ready.
 	// Default: 5; negative: no bound.
 	MaxFailures int
-	// Logger is told of calls that ended without a verdict; nil discards.
+	// Propagate, when set, puts what identifies the trace that a call belongs to into its header.
+	Propagate func(ctx context.Context, header http.Header)
+	// Logger is told of calls that ended without a verdict, under their context; nil discards.
 	Logger *slog.Logger
 	Clock  pay.Clock // default time.Now
 }
@@ -55,6 +57,8 @@ type Client struct {
 	log      *slog.Logger
 	now      pay.Clock
 	breaker  *breaker.Breaker // nil: none
+
+	propagate func(context.Context, http.Header) // nil: nothing
 }
 
 var (
@@ -78,7 +82,7 @@ func New(o Options) (*Client, error) {
 			return nil, errors.New("PURSER_FACILITATOR_KEY: only visible ASCII characters can be sent")
 		}
 	}
-	c := &Client{endpoint: e, key: o.Key, timeout: o.Timeout, log: o.Logger, now: o.Clock, breaker: newBreaker(o.MaxFailures)}
+	c := &Client{endpoint: e, key: o.Key, timeout: o.Timeout, log: o.Logger, now: o.Clock, breaker: newBreaker(o.MaxFailures), propagate: o.Propagate}
 	if c.now == nil {
 		c.now = time.Now
 	}
@@ -169,7 +173,7 @@ func (c *Client) ask(ctx context.Context, call string, timeout time.Duration, x 
 	got, err := c.send(limited, http.MethodPost, call, body)
 	if err != nil {
 		c.noAnswer(ctx)
-		c.log.Warn("facilitator gave no answer", "call", call, "error", err, "took", time.Since(began))
+		c.log.WarnContext(ctx, "facilitator gave no answer", "call", call, "error", err, "took", time.Since(began))
 		return answer{}, err
 	}
 	a, err := read(got.Body, verdict, func(s string) string { return c.endpoint.Scrub(s, secrets...) })
@@ -179,7 +183,7 @@ func (c *Client) ask(ctx context.Context, call string, timeout time.Duration, x 
 			Call: call, Status: got.Status, cause: err,
 			Reason: fmt.Sprintf("answered %s without a verdict: %s", got.StatusText(), err),
 		}
-		c.log.Warn("facilitator gave no verdict", "error", err, "took", time.Since(began))
+		c.log.WarnContext(ctx, "facilitator gave no verdict", "error", err, "took", time.Since(began))
 		return answer{}, err
 	}
 	return a, nil
@@ -189,6 +193,9 @@ func (c *Client) send(ctx context.Context, method, call string, body []byte) (en
 	header := http.Header{}
 	if c.key != "" {
 		header.Set("Authorization", "Bearer "+c.key)
+	}
+	if c.propagate != nil {
+		c.propagate(ctx, header)
 	}
 	got, err := c.endpoint.Call(ctx, method, call, header, body)
 	if err != nil {

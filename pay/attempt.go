@@ -1,6 +1,7 @@
 package pay
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,6 +25,7 @@ type Attempt struct {
 
 	shown    bool // a facilitator has seen the payload
 	departed bool // the payload is on its way to the seller, or may be settled
+	opened   time.Time
 	started  time.Time
 	done     bool
 	pending  sync.WaitGroup // outcomes being written
@@ -61,6 +63,7 @@ func (a *Attempt) Depart() error {
 	}
 	failpoint.Here(failpoint.Departing)
 	a.departed, a.started = true, time.Now()
+	a.payer.log.Debug("payment leaves", "payment", a.row.ID, "repeat", a.Repeats())
 	return nil
 }
 
@@ -251,6 +254,8 @@ func (p *Payer) record(ctx context.Context, row *Payment, o Outcome) (*Payment, 
 	if o.Verdict != Unclear {
 		p.log.Info("payment "+string(o.Verdict), "payment", written.ID, "state", string(written.State), "transaction", written.Transaction, "reason", o.Reason)
 		p.opts.Observer.Changed(written, fx.Was, o.Verdict)
+	} else if seen := cmp.Or(o.Note, o.Reason); seen != "" {
+		p.log.Info("payment observed", "payment", written.ID, "state", string(written.State), "what", truncate(seen, 400))
 	}
 	return written, nil
 }
@@ -259,9 +264,9 @@ func (p *Payer) record(ctx context.Context, row *Payment, o Outcome) (*Payment, 
 // was sent; an earlier one stays open.
 func (a *Attempt) sign(ctx context.Context, w Wallet) error {
 	if a.row.Signature == nil {
-		started := time.Now()
-		sig, err := a.payer.sign(ctx, a.row, w)
-		a.payer.opts.Observer.Took("sign", time.Since(started))
+		signing, end := a.payer.stage(ctx, "sign", a.row.ID)
+		sig, err := a.payer.sign(signing, a.row, w)
+		end(err)
 		if err != nil {
 			if a.how == Created {
 				_ = a.record(ctx, Outcome{Verdict: VerdictVoid, Reason: "not signed: " + err.Error()})
@@ -271,6 +276,7 @@ func (a *Attempt) sign(ctx context.Context, w Wallet) error {
 		}
 		a.row = a.row.Clone()
 		a.row.Signature = &sig
+		a.payer.log.Debug("payment signed", "payment", a.row.ID)
 	}
 	var err error
 	a.payload, err = a.row.Payload()

@@ -72,15 +72,30 @@ func (p *Payer) Open(ctx context.Context, r Request) (*Attempt, error) {
 	if r.Task != "" && !ValidTask(r.Task) {
 		return nil, &InputError{Field: "task", Reason: "1 to 64 characters of A-Z a-z 0-9 . _ -"}
 	}
+	started := time.Now()
 	a, err := p.open(ctx, r)
 	if err != nil {
-		var refused *PolicyError
-		if errors.As(err, &refused) {
-			p.opts.Observer.Refused(r.Door, refused.Rule)
-		}
+		p.refused(r, err)
 		return nil, err
 	}
+	a.opened = started
 	return a, nil
+}
+
+// refused tells of a payment that its key may not make.
+func (p *Payer) refused(r Request, err error) {
+	rule := ""
+	var refused *PolicyError
+	switch {
+	case errors.As(err, &refused):
+		rule = refused.Rule
+	case errors.Is(err, ErrQuota):
+		rule = "quota"
+	default:
+		return
+	}
+	p.opts.Observer.Refused(r.Door, rule)
+	p.log.Info("payment refused", "key", r.Key.ID, "door", string(r.Door), "rule", rule)
 }
 
 func (p *Payer) open(ctx context.Context, r Request) (*Attempt, error) {
@@ -114,7 +129,9 @@ func (p *Payer) open(ctx context.Context, r Request) (*Attempt, error) {
 // try makes one pass through the journal. Without an attempt and an error, the payment
 // is busy and the call has to wait.
 func (p *Payer) try(ctx context.Context, r Request) (*Attempt, Begun, error) {
-	b, c, err := p.propose(ctx, r)
+	deciding, decided := p.stage(ctx, "decide", "")
+	b, c, err := p.propose(deciding, r)
+	decided(err)
 	defer func() {
 		if c.giveBack != nil {
 			c.giveBack()
@@ -138,9 +155,9 @@ func (p *Payer) try(ctx context.Context, r Request) (*Attempt, Begun, error) {
 	}
 	b.Now = p.now().UTC() // others were asked meanwhile; the lease starts now
 	failpoint.Here(failpoint.Decided)
-	started := time.Now()
-	begun, err := p.store.Begin(ctx, b)
-	p.opts.Observer.Took("journal", time.Since(started))
+	journaling, journaled := p.stage(ctx, "journal", b.id())
+	begun, err := p.store.Begin(journaling, b)
+	journaled(err)
 	if h != nil && (err != nil || begun.How != Created) {
 		p.letGo(h)
 		h = nil
@@ -166,9 +183,10 @@ func (p *Payer) try(ctx context.Context, r Request) (*Attempt, Begun, error) {
 		return a, begun, nil
 	case Created:
 		c.giveBack = nil // the payment is the one that was let through
-		p.opts.Observer.Began(begun.Payment)
+		p.began(begun.Payment)
 	default:
 		h = p.attend(ctx, begun.Payment.ID, b)
+		p.log.Info("payment repeated", "payment", begun.Payment.ID, "key", begun.Payment.KeyID, "state", string(begun.Payment.State))
 	}
 	failpoint.Here(failpoint.Journaled)
 	h.fence = begun.Payment.Lease.Fence
@@ -185,6 +203,22 @@ func (p *Payer) try(ctx context.Context, r Request) (*Attempt, Begun, error) {
 	}
 	failpoint.Here(failpoint.Signed)
 	return a, begun, nil
+}
+
+// began tells of a new payment. There is no URL in it, whose query may hold somebody's key.
+func (p *Payer) began(row *Payment) {
+	p.opts.Observer.Began(row)
+	p.log.Info("payment begun", "payment", row.ID, "key", row.KeyID, "door", string(row.Door), "task", row.Task, "host", row.Host,
+		"amount", row.Terms.Amount.String(), "currency", row.Currency, "network", row.Terms.Network,
+		"settlement", string(row.Terms.Settlement), "valid_before", row.ValidBefore())
+}
+
+// id is that of the payment that would be new, "" if there would be none.
+func (b *Begin) id() string {
+	if b.New == nil {
+		return b.Again
+	}
+	return b.New.ID
 }
 
 // propose builds the journal operation for a call. What the choice gives back is to be given

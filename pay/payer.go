@@ -23,6 +23,7 @@ type Options struct {
 	Clock       Clock       // default time.Now
 	Logger      *slog.Logger
 	Observer    Observer
+	Tracer      Tracer
 
 	// Networks that may be paid on. Default: the pinned networks marked as default.
 	Networks []x402.Network
@@ -91,6 +92,9 @@ func New(o Options) (*Payer, error) {
 	}
 	if o.Observer == nil {
 		o.Observer = nobody{}
+	}
+	if o.Tracer == nil {
+		o.Tracer = untraced{}
 	}
 	if len(o.Networks) == 0 {
 		for _, n := range x402.Networks() {

@@ -118,8 +118,12 @@ type Observer interface {
 	Changed(p *Payment, was State, v Verdict)
 	// Began is called when a payment was journaled.
 	Began(p *Payment)
-	// Refused is called when a payment was refused before anything was journaled.
+	// Refused is called when a payment was refused before anything was journaled: by a rule of
+	// the key's policy, or by "quota", its owner's plan.
 	Refused(door Door, rule string)
-	// Took reports how long a stage took: "journal", "sign", "verify", "settle", "send", "total".
+	// Took reports how long a stage took: "decide", "journal", "sign", "verify", "settle", "send"
+	// (until the lease is given up, so until the answer was written out), and "total" of a payment
+	// that went well: on REST all of the call, elsewhere from the challenge to the response headers
+	// of the paid request.
 	Took(stage string, d time.Duration)
 }

@@ -100,11 +100,11 @@ func (a *Attempt) settle() error {
 	}
 	ctx, cancel := a.SendContext()
 	defer cancel()
-	started := time.Now()
+	settling, settled := a.payer.stage(ctx, "settle", a.row.ID)
 	failpoint.Here(failpoint.BeforeSettle)
-	ans, err := a.payer.opts.Facilitator.Settle(ctx, x)
+	ans, err := a.payer.opts.Facilitator.Settle(settling, x)
 	failpoint.Here(failpoint.AfterSettle)
-	a.payer.opts.Observer.Took("settle", time.Since(started))
+	settled(err)
 	if err != nil {
 		o := Outcome{Reason: "settlement unclear: " + err.Error()}
 		if failpoint.Off(failpoint.Evidence) {
@@ -192,11 +192,11 @@ func (p *Payer) refusedOutcome(ctx context.Context, row *Payment, ans SettleAnsw
 func (a *Attempt) verify(x Exchange) error {
 	ctx, cancel := a.SendContext()
 	defer cancel()
-	started := time.Now()
+	verifying, verified := a.payer.stage(ctx, "verify", a.row.ID)
 	failpoint.Here(failpoint.BeforeVerify)
-	ans, err := a.payer.opts.Facilitator.Verify(ctx, x)
+	ans, err := a.payer.opts.Facilitator.Verify(verifying, x)
 	failpoint.Here(failpoint.AfterVerify)
-	a.payer.opts.Observer.Took("verify", time.Since(started))
+	verified(err)
 	switch {
 	case err != nil:
 		o := Outcome{Reason: "verification unclear: " + err.Error()}

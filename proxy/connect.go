@@ -70,6 +70,7 @@ func (f *Forward) takeOver(w http.ResponseWriter, r *http.Request) (*peeked, err
 		f.refuse(w, r, &refusal{status: http.StatusInternalServerError, reason: DeclinedInternal, text: "Internal error"})
 		return nil, err
 	}
+	f.observer.Answered(ResultTunnel)
 	if _, err := io.WriteString(conn, established); err != nil {
 		_ = conn.Close()
 		return nil, fmt.Errorf("answering CONNECT: %w", err)

@@ -66,6 +66,7 @@ type Forward struct {
 	standIn   string
 	own       func(string) bool
 	refused   func(string)
+	observer  Observer
 	log       *slog.Logger
 	now       pay.Clock
 	pseudonym string // in Via
@@ -117,6 +118,11 @@ func NewForward(o ForwardOptions) (*Forward, error) {
 		o.MaxKeyRequests = 2048
 	}
 	f.relayed = admission.NewShares(o.MaxKeyRequests)
+	f.observer = o.Observer
+	if f.observer == nil {
+		f.observer = nobody{}
+	}
+	f.tunnels.changed = f.observer.Tunnels
 	f.upstream = newPools(func() *http.Transport { return newUpstream(o.Guard, o.Roots, o.HeaderTimeout) })
 
 	var err error
@@ -207,6 +213,7 @@ const drainTime = 2 * time.Second
 // refuse answers a proxy request with a refusal and logs it once.
 func (f *Forward) refuse(w http.ResponseWriter, r *http.Request, no *refusal) {
 	f.refused(no.reason)
+	f.observer.Answered(ResultRefused)
 	level := slog.LevelInfo
 	if no.status >= http.StatusInternalServerError {
 		level = slog.LevelWarn

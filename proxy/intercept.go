@@ -67,7 +67,7 @@ func (f *Forward) intercept(w http.ResponseWriter, r *http.Request, s *session) 
 		return
 	}
 	defer conn.Close()
-	s.peeked = conn
+	s.peeked, s.connect = conn, r.Context()
 	target := net.JoinHostPort(s.host, strconv.Itoa(int(s.port)))
 	upstream, err := f.listen(s.tunnel, conn, target)
 	switch {

@@ -37,7 +37,9 @@ func (f *Forward) serveFor(s *session, w http.ResponseWriter, r *http.Request) {
 		f.refuse(w, r, no)
 		return
 	}
-	f.relayFor(w, s.absolute(r), who)
+	in, end := f.observer.Inside(s.connect, s.absolute(r))
+	defer end()
+	f.relayFor(w, in, who)
 }
 
 // checkInside refuses requests that cannot or must not be relayed.

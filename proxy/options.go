@@ -51,6 +51,8 @@ type PayOptions struct {
 	AllowHTTP []string
 	// Declined hears the reason of every 402 that was not paid, for metrics.
 	Declined func(reason string)
+	// Observer hears of everything else. Default: nobody.
+	Observer Observer
 }
 
 // TransportOptions configure a Transport. Payer and Next are required.
@@ -85,13 +87,16 @@ func NewTransport(o TransportOptions) (*Transport, error) {
 	}
 	t := &Transport{
 		payer: o.Payer, next: o.Next, door: o.Door, extra: o.ChallengeHeaders,
-		declined: o.Declined, log: o.Logger, now: o.Clock, patience: 30 * time.Second,
+		declined: o.Declined, observer: o.Observer, log: o.Logger, now: o.Clock, patience: 30 * time.Second,
 	}
 	if t.door == "" {
 		t.door = pay.DoorProxy
 	}
 	if t.declined == nil {
 		t.declined = func(string) {}
+	}
+	if t.observer == nil {
+		t.observer = nobody{}
 	}
 	if t.log == nil {
 		t.log = slog.New(slog.DiscardHandler)
@@ -124,6 +129,12 @@ func newSpooler(o PayOptions, log *slog.Logger) (*spooler, error) {
 	s.onDisk.limit = orDefault(o.MaxSpoolTotal, defaultMaxSpoolTotal)
 	s.most = max(s.memory, orDefault(o.MaxSpool, defaultMaxSpool))
 	s.files = o.MaxSpool >= 0
+	s.observer = o.Observer
+	if s.observer == nil {
+		s.observer = nobody{}
+	}
+	s.inMemory.changed = func(n int64) { s.observer.Spooled(n, 0, 0) }
+	s.onDisk.changed = func(n int64) { s.observer.Spooled(0, n, 0) }
 	if s.dir == "" {
 		s.dir = os.TempDir()
 	}

@@ -108,8 +108,9 @@ func (t *Transport) sendOnce(req *http.Request, m *memo, seen *trip) (*http.Resp
 	sending, endSend := m.attempt.SendContext()
 	stopSending := context.AfterFunc(sending, func() { cancel(context.Cause(sending)) })
 
+	traced, sent := m.attempt.Send(ctx)
 	var resp *http.Response
-	out, err := t.paid(req, m, seen, ctx)
+	out, err := t.paid(req, m, seen, traced)
 	if err == nil {
 		failpoint.Here(failpoint.ProxySending)
 		resp, err = t.next.RoundTrip(out)
@@ -122,6 +123,7 @@ func (t *Transport) sendOnce(req *http.Request, m *memo, seen *trip) (*http.Resp
 		err = fmt.Errorf("send ended: %w", context.Cause(sending))
 	}
 	endSend()
+	sent(err)
 	if err != nil {
 		cancel(nil)
 		return nil, err
@@ -146,6 +148,7 @@ func (t *Transport) paid(req *http.Request, m *memo, seen *trip, ctx context.Con
 	}
 	out := req.Clone(seen.watch(ctx, allowed))
 	dropOwn(out.Header)
+	t.observer.Propagate(out.Context(), out.Header)
 	payload := m.attempt.Payload()
 	out.Header.Set(payload.HeaderName(), payload.Header())
 	out.Trailer = req.Trailer // filled in while the body was read

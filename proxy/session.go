@@ -22,11 +22,12 @@ const keyFresh = time.Second
 // and who the requests in it are for.
 type session struct {
 	*peeked
-	tunnel *tunnel
-	tls    *tls.Conn // over this; nil for plain HTTP
-	inside net.Conn  // what the requests come from: tls, or the session itself
-	host   string    // of the CONNECT, in normal form
-	port   uint16
+	tunnel  *tunnel
+	tls     *tls.Conn // over this; nil for plain HTTP
+	inside  net.Conn  // what the requests come from: tls, or the session itself
+	host    string    // of the CONNECT, in normal form
+	port    uint16
+	connect context.Context // of the CONNECT, for traces
 
 	once   sync.Once
 	closed chan struct{}

@@ -16,11 +16,12 @@ var (
 // spooler keeps request bodies: the beginning of each in memory, the rest in a file. Its
 // totals hold for all bodies that are kept at the same time.
 type spooler struct {
-	memory int64 // of one body in memory, in bytes
-	most   int64 // of one body in all
-	files  bool
-	dir    string
-	log    *slog.Logger
+	memory   int64 // of one body in memory, in bytes
+	most     int64 // of one body in all
+	files    bool
+	dir      string
+	observer Observer
+	log      *slog.Logger
 
 	inMemory, onDisk room
 	troubled         atomic.Bool // the last file could not be written, and the log says so
@@ -28,8 +29,9 @@ type spooler struct {
 
 // room is a number of bytes that many share.
 type room struct {
-	limit int64
-	used  atomic.Int64
+	limit   int64
+	used    atomic.Int64
+	changed func(by int64)
 }
 
 func (r *room) take(n int64) bool {
@@ -39,12 +41,18 @@ func (r *room) take(n int64) bool {
 			return false
 		}
 		if r.used.CompareAndSwap(used, used+n) {
+			r.changed(n)
 			return true
 		}
 	}
 }
 
-func (r *room) give(n int64) { r.used.Add(-n) }
+func (r *room) give(n int64) {
+	if n != 0 {
+		r.used.Add(-n)
+		r.changed(-n)
+	}
+}
 
 // keep starts the copy of a body of the given length, -1 if that is not known.
 func (s *spooler) keep(length int64) kept {
@@ -131,6 +139,7 @@ func (k *kept) create() error {
 		return err
 	}
 	k.file = f
+	k.spool.observer.Spooled(0, 0, 1)
 	if os.Remove(f.Name()) != nil {
 		k.name = f.Name()
 	}
@@ -160,6 +169,7 @@ func (k *kept) drop() {
 		return
 	}
 	_ = k.file.Close() // nothing in it is wanted any more
+	k.spool.observer.Spooled(0, 0, -1)
 	if k.name != "" {
 		_ = os.Remove(k.name) //nolint:gosec // the name is os.CreateTemp's
 	}

@@ -34,6 +34,7 @@ type Transport struct {
 	gate     *admission.Gate // for deciding and journaling, by key
 	sellers  *sellers
 	declined func(string)
+	observer Observer
 	log      *slog.Logger
 	now      pay.Clock
 	patience time.Duration // with a 402 to a payload whose body does not end
@@ -47,6 +48,12 @@ var _ http.RoundTripper = (*Transport)(nil)
 // other error means that nothing of ours has reached the seller. [ErrorResponse] turns
 // either into an answer without internals.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := t.roundTrip(req)
+	t.observer.Answered(resultOf(resp, err))
+	return resp, err
+}
+
+func (t *Transport) roundTrip(req *http.Request) (*http.Response, error) {
 	call := callOf(req.Context())
 	// A URL without a host of its own could be booked, and judged, as what it is not.
 	if call == nil || carriesPayment(req.Header) || req.URL.Opaque != "" {
@@ -165,7 +172,7 @@ func (t *Transport) ask(req *http.Request, call *Call) (*http.Response, error) {
 	}
 	if problem != nil {
 		// An earlier payment may answer this request all the same; a new one cannot be made.
-		t.log.Info("challenge not readable", "host", req.URL.Host, "error", problem)
+		t.log.Info("challenge not readable", "key", keyOf(req), "host", req.URL.Host, "error", problem)
 		challenge.Accepts = nil
 	}
 	if err := t.open(req, call, &memo{
@@ -192,10 +199,11 @@ func bodyReason(err error) string {
 // decline hands the seller's 402 on, with the reason why it was not paid.
 func (t *Transport) decline(req *http.Request, resp *http.Response, reason string, cause error) *http.Response {
 	t.declined(reason)
+	log := t.log.With("key", keyOf(req), "host", req.URL.Host, "reason", reason)
 	if cause != nil {
-		t.log.Info("402 not paid", "host", req.URL.Host, "reason", reason, "error", cause)
+		log.Info("402 not paid", "error", cause)
 	} else {
-		t.log.Info("402 not paid", "host", req.URL.Host, "reason", reason)
+		log.Info("402 not paid")
 	}
 	resp.Header.Set(HeaderDeclined, reason)
 	return resp
@@ -206,7 +214,7 @@ func (t *Transport) refuse(req *http.Request, resp *http.Response, err error) *h
 	reason, held := declined(err)
 	if reason == DeclinedOverloaded {
 		t.declined(reason)
-		t.log.Warn("402 not paid", "host", req.URL.Host, "reason", reason, "error", err)
+		t.log.Warn("402 not paid", "key", keyOf(req), "host", req.URL.Host, "reason", reason, "error", err)
 		closeBody(resp)
 		return overloaded(req)
 	}
@@ -214,7 +222,7 @@ func (t *Transport) refuse(req *http.Request, resp *http.Response, err error) *h
 		// The journal could not be asked, so a payload for this request may be out. A client
 		// that knows x402 would pay the seller's challenge again.
 		t.declined(reason)
-		t.log.Error("402 not paid", "host", req.URL.Host, "reason", reason, "error", err)
+		t.log.Error("402 not paid", "key", keyOf(req), "host", req.URL.Host, "reason", reason, "error", err)
 		closeBody(resp)
 		text := "Payments are not possible at the moment; repeat the same request"
 		if restored, ok := errors.AsType[*pay.ReconcilingError](err); ok {
@@ -229,6 +237,14 @@ func (t *Transport) refuse(req *http.Request, resp *http.Response, err error) *h
 		t.withhold(req, resp, held, reason)
 	}
 	return resp
+}
+
+// keyOf is the id of the key that a request is made for, for the log.
+func keyOf(req *http.Request) string {
+	if call := callOf(req.Context()); call != nil {
+		return call.Key.ID
+	}
+	return ""
 }
 
 // carriesPayment reports whether the client pays by itself.

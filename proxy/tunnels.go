@@ -18,6 +18,7 @@ type tunnels struct {
 	max, maxOfKey, maxOfPeer int
 
 	idle    time.Duration
+	changed func(by int)    // hears how many are open; called with mu held
 	closing context.Context // ends when no new tunnels are opened any more
 	refuse  context.CancelFunc
 
@@ -44,7 +45,7 @@ func newTunnels(most, mostOfKey, mostOfPeer int, idle time.Duration) *tunnels {
 	}
 	s := &tunnels{
 		max: most, maxOfKey: mostOfKey, maxOfPeer: mostOfPeer, idle: idle,
-		all: make(map[*tunnel]struct{}), byKey: make(map[string]int), byPeer: make(map[netip.Addr]int), empty: make(chan struct{}),
+		changed: func(int) {}, all: make(map[*tunnel]struct{}), byKey: make(map[string]int), byPeer: make(map[netip.Addr]int), empty: make(chan struct{}),
 	}
 	s.closing, s.refuse = context.WithCancel(context.Background())
 	return s
@@ -64,6 +65,7 @@ func (s *tunnels) acquire(keyID, remote string) (*tunnel, bool) {
 	s.all[t] = struct{}{}
 	s.byKey[keyID]++
 	s.byPeer[from]++
+	s.changed(1)
 	return t, true
 }
 
@@ -73,6 +75,7 @@ func (t *tunnel) release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.all, t)
+	s.changed(-1)
 	if s.byKey[t.keyID]--; s.byKey[t.keyID] == 0 {
 		delete(s.byKey, t.keyID)
 	}

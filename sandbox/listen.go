@@ -20,7 +20,8 @@ const (
 	rpcOffset         = 3
 	MetricsOffset     = 5
 	sellerTLSOffset   = 6
-	LastOffset        = sellerTLSOffset
+	identityOffset    = 7
+	LastOffset        = identityOffset
 )
 
 const (

@@ -18,6 +18,7 @@ import (
 
 	"github.com/purserpay/purser/sandbox/evm"
 	"github.com/purserpay/purser/sandbox/honest"
+	"github.com/purserpay/purser/sandbox/identity"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -29,19 +30,24 @@ const (
 	SellerIP = "127.0.0.1"
 )
 
+// ClientID is what the identity provider calls purser, a public client.
+const ClientID = "purser-sandbox"
+
 // caFile is the name of the file with the root that signed the seller's certificate.
 const caFile = "ca.pem"
 
 // Options say where a world is. The zero value works.
 type Options struct {
 	// Port is the one before the first port of the world: the seller listens on the next one, then facilitator,
-	// JSON-RPC, and the seller over TLS on the sixth. 0 picks free ports.
+	// JSON-RPC, the seller over TLS on the sixth, and the identity provider on the seventh. 0 picks free ports.
 	Port int
 	// DataDir is an existing folder for the file ca.pem, which Close removes. Default: a temporary folder, which
 	// Close removes.
 	DataDir string
 	// PayTo gets what is paid to the sellers. Default: an address whose key nobody has.
 	PayTo x402.Address
+	// PublicURL is where people reach purser, if that is not on loopback: its dashboard's sign-ins may end there as well.
+	PublicURL string
 	// Now is the clock of chain and facilitator, see evm.Options. Default: time.Now.
 	Now func() time.Time
 	// Logger hears of the seller's troubles. Default: discarded.
@@ -55,7 +61,11 @@ type World struct {
 	// PayTo gets what is paid to the sellers.
 	PayTo x402.Address
 
+	// User is whom the identity provider signs in.
+	User identity.User
+
 	facilitator, seller, sellerTLS *listener
+	identity                       *listener
 	authority                      *authority
 	caPath                         string
 	tempDir                        string // "" when the folder is somebody else's
@@ -106,11 +116,28 @@ func (w *World) start(ctx context.Context, o Options) (err error) {
 	seller := NewSeller(SellerOptions{
 		Facilitator: w.FacilitatorURL(), PayTo: w.PayTo, Settled: w.Settled, Client: w.Client(), Logger: o.Logger,
 	})
+	if err := w.startIdentity(ctx, o); err != nil {
+		return err
+	}
 	if w.seller, err = listen(ctx, "seller", address(o.Port, sellerOffset), seller, nil, o.Logger); err != nil {
 		return err
 	}
 	w.sellerTLS, err = listen(ctx, "seller over TLS", address(o.Port, sellerTLSOffset), seller, &w.authority.leaf, o.Logger)
 	return err
+}
+
+// startIdentity starts the identity provider.
+func (w *World) startIdentity(ctx context.Context, o Options) (err error) {
+	w.User = identity.User{Subject: "sandbox", Name: "Sandbox user", Email: "user@purser.test"}
+	provider, err := identity.New(identity.Options{ClientID: ClientID, User: w.User, PublicURL: o.PublicURL, Now: o.Now})
+	if err != nil {
+		return err
+	}
+	if w.identity, err = listen(ctx, "identity provider", address(o.Port, identityOffset), provider, nil, o.Logger); err != nil {
+		return err
+	}
+	provider.At(w.IdentityURL())
+	return nil
 }
 
 // writeAuthority makes the certificates and puts the root where clients find it.
@@ -141,9 +168,9 @@ func (w *World) Close() error {
 
 func (w *World) close() error {
 	var errs []error
-	var sellers [2]error
+	var sellers [3]error
 	var ends sync.WaitGroup
-	for i, l := range []*listener{w.seller, w.sellerTLS} { // first, since they need the facilitator, which needs the chain
+	for i, l := range []*listener{w.seller, w.sellerTLS, w.identity} { // first, since they need the facilitator, which needs the chain
 		if l != nil {
 			ends.Go(func() { sellers[i] = l.close() })
 		}
@@ -177,6 +204,9 @@ func (w *World) SellerDirectURL() string { return w.seller.origin("http", Seller
 
 // SellerTLSURL is the seller over https by its name. CA signed its certificate, which is also for 127.0.0.1.
 func (w *World) SellerTLSURL() string { return w.sellerTLS.origin("https", SellerTLSName) }
+
+// IdentityURL is the issuer of the identity provider, which signs in anybody as User.
+func (w *World) IdentityURL() string { return w.identity.origin("http", "127.0.0.1") }
 
 // FacilitatorURL is the facilitator's base URL.
 func (w *World) FacilitatorURL() string { return w.facilitator.origin("http", "127.0.0.1") }

@@ -9,6 +9,7 @@ import (
 // about is what a sandbox tells about itself. The fields are described in the help.
 type about struct {
 	API         string `json:"api"`
+	Dashboard   string `json:"dashboard"`
 	Proxy       string `json:"proxy"`
 	Key         string `json:"key"`
 	Wallet      string `json:"wallet"`
@@ -115,6 +116,7 @@ func (a about) print(w io.Writer) error {
 	fmt.Fprintf(&b, `
 purser is ready. Nothing here has value: the money is play money on a chain that ends with this program.
 
+  dashboard      %s  (sign-in is one click)
   API and proxy  %s
   key            %s
   wallet         %s  (%s USDC; never fund this address)
@@ -126,7 +128,7 @@ purser is ready. Nothing here has value: the money is play money on a chain that
   data           %s
 
 Things to try:
-`, a.API, a.Key, a.Wallet, funds, a.Seller, a.SellerTLS, a.sellerDirect, a.Facilitator, a.RPC, a.Token, a.Admin, a.Data)
+`, a.Dashboard, a.API, a.Key, a.Wallet, funds, a.Seller, a.SellerTLS, a.sellerDirect, a.Facilitator, a.RPC, a.Token, a.Admin, a.Data)
 	for _, e := range a.examples() {
 		fmt.Fprintf(&b, "\n# %s\n", e.title)
 		for _, line := range e.lines {

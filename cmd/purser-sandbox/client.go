@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/purserpay/purser/sandbox"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -32,19 +33,63 @@ type client struct {
 // direct goes to purser itself, whatever proxy the environment names.
 var direct = &http.Client{Transport: &http.Transport{Proxy: nil, DisableKeepAlives: true}}
 
-// execWallet is the wallet of the key that `purser exec` pays with, which purser makes when it is first asked for.
-func execWallet(ctx context.Context, adminSocket string) (x402.Address, error) {
-	c := client{api: "http://admin", http: &http.Client{Transport: &http.Transport{
+// adminClient calls Caddy's admin endpoint.
+func adminClient(socket string) client {
+	return client{api: "http://admin", http: &http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "unix", adminSocket)
+			return new(net.Dialer).DialContext(ctx, "unix", socket)
 		},
 		DisableKeepAlives: true,
 	}}}
+}
+
+// execWallet is the wallet of the key that `purser exec` pays with, which purser makes when it is first asked for. c is
+// for the admin endpoint, here and below.
+func (c client) execWallet(ctx context.Context) (x402.Address, error) {
 	var exec struct {
 		Address x402.Address `json:"address"`
 	}
 	err := c.call(ctx, http.MethodPost, "/purser/exec", "", nil, http.StatusOK, &exec)
 	return exec.Address, err
+}
+
+// plans are those that the sandbox's organization moves through when it has too many keys: with -data, each run adds one.
+var plans = []string{"DEVELOPER", "AGENCY"}
+
+// giveKey has a key belong to the organization of the one who signs in with the sandbox's identity provider. It reports
+// false when even the largest plan has no room.
+func (c client) giveKey(ctx context.Context, w *sandbox.World, key string) (bool, error) {
+	var person struct {
+		Organization struct {
+			ID   string `json:"id"`
+			Plan string `json:"plan"`
+			Keys struct {
+				Used int `json:"used"`
+				Most int `json:"most"`
+			} `json:"keys"`
+		} `json:"organization"`
+	}
+	err := c.call(ctx, http.MethodPost, "/purser/organizations", "", map[string]string{
+		"issuer": w.IdentityURL(), "subject": w.User.Subject, "name": w.User.Name, "email": w.User.Email,
+	}, 0, &person)
+	if err != nil {
+		return false, err
+	}
+	org := &person.Organization
+	path := "/purser/organizations/" + org.ID
+	for _, plan := range plans {
+		if org.Plan == plan || org.Plan == plans[len(plans)-1] || org.Plan != "FREE" && org.Keys.Used < org.Keys.Most {
+			continue
+		}
+		if err := c.call(ctx, http.MethodPut, path+"/plan", "", map[string]string{"plan": plan}, http.StatusOK, org); err != nil {
+			return false, err
+		}
+	}
+	if org.Keys.Used >= org.Keys.Most {
+		return false, nil
+	}
+	var linked struct{}
+	return true, c.call(ctx, http.MethodPost, path+"/keys", "", map[string]string{"key": key}, http.StatusOK, &linked)
 }
 
 // newKey makes an API key.
@@ -84,7 +129,7 @@ func (c client) healthy(ctx context.Context) error {
 	return nil
 }
 
-// call makes one call. An answer with another status than the wanted one is an error.
+// call makes one call. An answer with another status than the wanted one is an error; 0 is any that is none.
 func (c client) call(ctx context.Context, method, path, key string, body any, want int, answer any) error {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
@@ -117,7 +162,7 @@ func (c client) call(ctx context.Context, method, path, key string, body any, wa
 	if err != nil {
 		return fmt.Errorf("%s %s: %w", method, path, err)
 	}
-	if resp.StatusCode != want {
+	if resp.StatusCode != want && (want != 0 || resp.StatusCode >= http.StatusBadRequest) {
 		return fmt.Errorf("%s %s: status %d: %s", method, path, resp.StatusCode, text)
 	}
 	if err := json.Unmarshal(text, answer); err != nil {

@@ -43,6 +43,10 @@ func configuration(p place, w *sandbox.World) ([]byte, error) {
 				"facilitator": object{"module": "http", "url": w.FacilitatorURL()},
 				"rpc_url":     w.RPCURL(),
 				"networks":    "base",
+
+				"oidc_issuer":    w.IdentityURL(),
+				"oidc_client_id": sandbox.ClientID,
+				"example":        w.SellerURL() + "/weather",
 			},
 			"http": object{
 				"grace_period": "2s",
@@ -73,6 +77,7 @@ func purserSite(listen, sellerRoot string) object {
 				"handler": "purser_proxy", "intercept": []string{"*"}, "trust": []string{sellerRoot},
 				"resolve": map[string]string{sandbox.SellerName: sandbox.SellerIP, sandbox.SellerTLSName: sandbox.SellerIP},
 			},
+			{"handler": "purser_dashboard"},
 			{"handler": "purser_api"},
 		}}},
 	}

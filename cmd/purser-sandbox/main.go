@@ -102,18 +102,23 @@ func parse(args []string) (flags, error) {
 const help = `purser-sandbox: purser with a paid world around it, in one process and offline.
 
 It starts an EVM chain with a USDC-like token, a facilitator that really verifies and settles on it, a small paid API,
-and purser with a key whose wallet has 100 USDC of play money, and prints commands to try. Interrupt it to end it.
+and purser with a key whose wallet has 100 USDC of play money, pays for a few things, so that the dashboard has something
+to show, and prints its address and commands to try. Interrupt it to end it.
 Nothing in it has value, and its chain ends with it: never fund an address that it prints.
 
   purser-sandbox [-json] [-port N] [-data DIR] [-v]
 
   -port N    purser listens on N of 127.0.0.1 (8402), the seller on N+1, the facilitator on N+2, the chain's JSON-RPC
-             on N+3, metrics on N+5, the seller over https on N+6. 0 picks free ports, so that several can run.
+             on N+3, metrics on N+5, the seller over https on N+6, an identity provider on N+7. 0 picks free ports, so that
+             several can run.
   -data DIR  keep purser's database in DIR. Only the sandbox's own databases are opened, or a new one is made. The
              chain begins anew each time, and so do key and wallet: older ones are kept, but have no money.
              Without it everything is in a temporary folder that is removed at the end.
-  -json      print one line of JSON when everything answers, and nothing else on standard output:
+  -json      print one line of JSON when everything answers, and nothing else on standard output, and pay nothing
+             beforehand:
              api          purser's REST API, as http://127.0.0.1:8402
+             dashboard    purser's pages; the identity provider signs everybody in as the same user, with one click, whose
+                          organization has the key
              proxy        the paying proxy, with the key: what HTTP_PROXY is to be
              key          the API key, for the header X-Api-Key or as the proxy's user name
              wallet       address of the key's funded wallet

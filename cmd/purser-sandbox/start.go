@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -53,7 +55,9 @@ func start(ctx context.Context, f flags, progress io.Writer) (*running, error) {
 	fmt.Fprintf(progress, "starting a chain, a facilitator and a seller …\n")
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	// Not ctx: the world must outlast purser, which still has payments to finish when the signal comes.
-	s.world, err = sandbox.Start(context.WithoutCancel(ctx), sandbox.Options{Port: f.port, DataDir: s.dir, Logger: log})
+	s.world, err = sandbox.Start(context.WithoutCancel(ctx), sandbox.Options{
+		Port: f.port, DataDir: s.dir, PublicURL: os.Getenv(publicURL), Logger: log,
+	})
 	if err != nil {
 		return s, elsewhere(err)
 	}
@@ -81,12 +85,19 @@ func start(ctx context.Context, f flags, progress io.Writer) (*running, error) {
 	}
 
 	s.about = about{
-		API: "http://" + p.api, Seller: s.world.SellerURL(), SellerTLS: s.world.SellerTLSURL(),
+		API: "http://" + p.api, Dashboard: dashboard("http://" + p.api), Seller: s.world.SellerURL(), SellerTLS: s.world.SellerTLSURL(),
 		Facilitator: s.world.FacilitatorURL(), RPC: s.world.RPCURL(), Token: s.world.Token().String(), CA: p.root(),
 		Metrics: "http://" + p.metrics + "/metrics", Admin: "unix/" + p.adminSocket, Data: p.dataDir,
 		sellerDirect: s.world.SellerDirectURL(), purser: purserProgram(),
 	}
-	return s, s.furnish(ctx, p.adminSocket, progress)
+	return s, s.furnish(ctx, adminClient(p.adminSocket), !f.json, progress)
+}
+
+// publicURL is the variable with the address that purser's dashboard is at instead of its own.
+const publicURL = "PURSER_PUBLIC_URL"
+
+func dashboard(api string) string {
+	return strings.TrimSuffix(cmp.Or(os.Getenv(publicURL), api), "/") + "/dashboard/"
 }
 
 // load runs purser.
@@ -101,9 +112,10 @@ func load(ctx context.Context, p place, w *sandbox.World) error {
 	return caddy.Load(config, true)
 }
 
-// furnish makes a key and a wallet with money in it, as anybody would, gives money to the key of `purser exec`, and
-// checks that all parts answer.
-func (s *running) furnish(ctx context.Context, adminSocket string, progress io.Writer) error {
+// furnish makes a key and a wallet with money in it, as anybody would, has the key belong to the one who signs in to the
+// dashboard, gives money to the key of `purser exec`, and checks that all parts answer. With samples, some things are
+// paid for, so that there is something to see.
+func (s *running) furnish(ctx context.Context, admin client, samples bool, progress io.Writer) error {
 	fmt.Fprintf(progress, "making a key and a wallet …\n")
 	c := client{api: s.about.API}
 	var err error
@@ -118,7 +130,7 @@ func (s *running) furnish(ctx context.Context, adminSocket string, progress io.W
 	if err != nil {
 		return err
 	}
-	execWallet, err := execWallet(ctx, adminSocket)
+	execWallet, err := admin.execWallet(ctx)
 	if err != nil {
 		return err
 	}
@@ -129,6 +141,19 @@ func (s *running) furnish(ctx context.Context, adminSocket string, progress io.W
 	}
 	s.about.Wallet = wallet.String()
 	s.about.Proxy = "http://" + s.about.Key + ":sandbox@" + s.about.API[len("http://"):]
+	roomy, err := admin.giveKey(ctx, s.world, s.about.Key)
+	if err != nil {
+		return err
+	}
+	if !roomy {
+		fmt.Fprintf(progress, "the dashboard has no room for another key; use another -data to see this one there\n")
+	}
+	if samples {
+		fmt.Fprintf(progress, "paying for a few things …\n")
+		if err := s.buySamples(ctx, wallet, amount); err != nil {
+			return err
+		}
+	}
 	return c.healthy(ctx)
 }
 

@@ -1,0 +1,64 @@
+package boltstore
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+	"go.etcd.io/bbolt"
+
+	"github.com/purserpay/purser/pay"
+)
+
+// Stats are what is worth watching of a store. Reading them costs a few seeks, whatever the
+// store holds.
+type Stats struct {
+	// Queued are operations that wait for the committer, Kept changes that an outage keeps in
+	// memory.
+	Queued, Kept int
+	FileBytes    int64
+	// FreeBytes is the free disk space of the store's folder, MinFreeBytes that below which no
+	// payment is begun. FreeBytes is nil if the system does not tell.
+	FreeBytes    *uint64
+	MinFreeBytes uint64
+	// OldestOpen is when the oldest payment was begun that is open, and neither refused nor
+	// unresolved: one that evidence should close. Zero if there is none.
+	OldestOpen time.Time
+}
+
+// Stats reads them: pay.ErrUnavailable while the file cannot be read.
+func (d *DB) Stats(ctx context.Context) (Stats, error) {
+	s := Stats{Queued: len(d.ops), MinFreeBytes: d.disk.min}
+	if t := d.health.Load(); t != nil {
+		s.Kept = t.kept
+	}
+	if free, err := d.disk.read(d.disk.dir); err == nil {
+		s.FreeBytes = &free
+	}
+	err := d.view(ctx, func(tx *bbolt.Tx) error {
+		s.FileBytes = tx.Size()
+		s.OldestOpen = oldest(tx, labelBits(string(pay.Open)), labelBits("refused", "unresolved"))
+		return nil
+	})
+	return s, err
+}
+
+// oldest is when the first payment was begun that has all of some labels and none of others:
+// ids are UUIDv7.
+func oldest(tx *bbolt.Tx, with, without byte) (first time.Time) {
+	c := tx.Bucket(labelledBucket).Cursor()
+	for _, set := range labelSets(tx, with, without) {
+		k, _ := c.Seek([]byte{set, 0})
+		if len(k) < 2 || k[0] != set {
+			continue
+		}
+		id, err := uuid.ParseBytes(k[2:])
+		if err != nil {
+			continue
+		}
+		if at := time.Unix(id.Time().UnixTime()); first.IsZero() || at.Before(first) {
+			first = at
+		}
+	}
+	return first
+}

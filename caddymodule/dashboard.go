@@ -1,0 +1,169 @@
+package caddymodule
+
+import (
+	"fmt"
+	"net/http"
+	"net/netip"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/purserpay/purser/boltstore"
+	"github.com/purserpay/purser/dashboard"
+	"github.com/purserpay/purser/dashboard/session"
+	"github.com/purserpay/purser/internal/peer"
+)
+
+// SignInOptions say who vouches for people who open the dashboard: any OpenID Connect
+// provider. Without an issuer, the dashboard is one page that explains how to set it up.
+type SignInOptions struct {
+	// OIDCIssuer is the provider's issuer URL: https, or http on loopback. Default:
+	// {env.PURSER_OIDC_ISSUER}.
+	OIDCIssuer string `json:"oidc_issuer,omitempty"`
+	// OIDCClientID is what the provider calls purser. Default: {env.PURSER_OIDC_CLIENT_ID}.
+	OIDCClientID string `json:"oidc_client_id,omitempty"`
+	// OIDCClientSecret is a reference to the secret that goes with it. Default:
+	// {env.PURSER_OIDC_CLIENT_SECRET}; public clients have none.
+	OIDCClientSecret string `json:"oidc_client_secret,omitempty"`
+	// OIDCClientSecretFile is its file. Default: {env.PURSER_OIDC_CLIENT_SECRET_FILE}.
+	OIDCClientSecretFile string `json:"oidc_client_secret_file,omitempty"`
+}
+
+var (
+	oidcIssuerOption       = option{name: "oidc_issuer", variable: "PURSER_OIDC_ISSUER"}
+	oidcClientIDOption     = option{name: "oidc_client_id", variable: "PURSER_OIDC_CLIENT_ID"}
+	oidcClientSecretOption = option{name: "oidc_client_secret", variable: "PURSER_OIDC_CLIENT_SECRET"}
+)
+
+// signIn is what SignInOptions resolve to.
+type signIn struct {
+	issuer, clientID, clientSecret string
+}
+
+// resolveSignIn reads them. What does not fit together is told at the start, also where no
+// site has a dashboard: somebody wanted one.
+func (a *App) resolveSignIn(s *settings) (err error) {
+	if s.signIn.issuer, err = oidcIssuerOption.value(a.OIDCIssuer); err != nil {
+		return err
+	}
+	if s.signIn.clientID, err = oidcClientIDOption.value(a.OIDCClientID); err != nil {
+		return err
+	}
+	if s.signIn.clientSecret, err = oidcClientSecretOption.secret(a.OIDCClientSecret, a.OIDCClientSecretFile); err != nil {
+		return err
+	}
+	if err := session.Check(s.sessionOptions()); err != nil {
+		return fmt.Errorf("purser: %w", err)
+	}
+	return nil
+}
+
+func (s *settings) sessionOptions() session.Options {
+	return session.Options{
+		Issuer: s.signIn.issuer, ClientID: s.signIn.clientID, ClientSecret: s.signIn.clientSecret, PublicURL: s.publicURL,
+	}
+}
+
+// single are the options with one argument each.
+func (o *SignInOptions) single() map[string]*string {
+	return map[string]*string{
+		"oidc_issuer": &o.OIDCIssuer, "oidc_client_id": &o.OIDCClientID,
+		"oidc_client_secret": &o.OIDCClientSecret, "oidc_client_secret_file": &o.OIDCClientSecretFile,
+	}
+}
+
+// Dashboard is the handler of purser's pages for people: /dashboard and everything below
+// it. What is elsewhere it leaves to the next handler.
+type Dashboard struct {
+	app    *App
+	server *caddyhttp.Server
+	pages  http.Handler
+}
+
+// CaddyModule returns the Caddy module information.
+func (*Dashboard) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "http.handlers.purser_dashboard", New: func() caddy.Module { return new(Dashboard) }}
+}
+
+// Provision attaches the handler to the app.
+func (h *Dashboard) Provision(ctx caddy.Context) (err error) {
+	h.server = siteOf(ctx)
+	h.app, err = attach(ctx, h)
+	return err
+}
+
+func (h *Dashboard) site() *caddyhttp.Server { return h.server }
+
+func (h *Dashboard) open(t *tenant) error {
+	s, log := h.app.settings, h.app.log.With("part", "dashboard")
+	o := s.sessionOptions()
+	o.Payer, o.Logger, o.Peer = t.payer, log, clientOf
+	o.LoopbackOnly = h.server != nil && loopbackOnly(h.server.Listen)
+	gate, err := session.New(o)
+	if err != nil {
+		return err
+	}
+	t.closeLater(gate)
+	look := dashboard.Options{
+		Payer: t.payer, Gate: gate, PublicURL: s.publicURL, UpgradeURL: s.upgradeURL, Version: Version(), Logger: log,
+	}
+	if h.app.World == boltstore.Sandbox {
+		look.PlayMoney = true
+		look.Explorer = func(string, string) string { return "" } // none shows the sandbox's chain
+		look.Example = h.app.Example
+	}
+	h.pages, err = dashboard.New(look)
+	return err
+}
+
+// clientOf is the network that a request came from. Caddy believes forwarding headers of
+// the proxies that its configuration trusts, and of nobody else.
+func clientOf(r *http.Request) netip.Addr {
+	text, _ := caddyhttp.GetVar(r.Context(), caddyhttp.ClientIPVarKey).(string)
+	if addr, err := netip.ParseAddr(text); err == nil {
+		return peer.Network(addr)
+	}
+	return peer.Of(r.RemoteAddr)
+}
+
+// ServeHTTP answers what is the dashboard's.
+func (h *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	if path := r.URL.Path; path != "/dashboard" && !strings.HasPrefix(path, session.Home) {
+		return next.ServeHTTP(w, r)
+	}
+	t, err := h.app.enter()
+	if err != nil {
+		h.app.log.Error("request not served", "error", err)
+		writeUnavailable(w)
+		return nil
+	}
+	defer t.leave()
+	h.pages.ServeHTTP(w, r)
+	return nil
+}
+
+// UnmarshalCaddyfile reads:
+//
+//	purser_dashboard [<matcher>]
+func (h *Dashboard) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	d.Next() // the directive's name
+	if d.NextArg() {
+		return d.ArgErr()
+	}
+	return parseOptions(d, nil)
+}
+
+func parseDashboard(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
+	d := new(Dashboard)
+	return d, d.UnmarshalCaddyfile(h.Dispenser)
+}
+
+var (
+	_ caddy.Provisioner           = (*Dashboard)(nil)
+	_ caddyhttp.MiddlewareHandler = (*Dashboard)(nil)
+	_ caddyfile.Unmarshaler       = (*Dashboard)(nil)
+	_ door                        = (*Dashboard)(nil)
+)

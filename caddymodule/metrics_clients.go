@@ -1,0 +1,97 @@
+package caddymodule
+
+import (
+	"context"
+	"errors"
+
+	"github.com/purserpay/purser/chain"
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/x402"
+)
+
+// Results of calls of a facilitator and an RPC.
+const (
+	callOK      = "ok"
+	callRefused = "refused" // the facilitator said no
+	callError   = "error"   // no verdict, or no answer
+)
+
+// metered counts the calls of a facilitator.
+func metered(f pay.Facilitator) pay.Facilitator {
+	m := meteredFacilitator{f}
+	if b, ok := f.(pay.Breaking); ok {
+		return struct {
+			meteredFacilitator
+			pay.Breaking
+		}{m, b}
+	}
+	return m
+}
+
+type meteredFacilitator struct{ pay.Facilitator }
+
+func (f meteredFacilitator) Verify(ctx context.Context, x pay.Exchange) (pay.VerifyAnswer, error) {
+	a, err := f.Facilitator.Verify(ctx, x)
+	facilitatorCalled("verify", a.Valid, err)
+	return a, err
+}
+
+func (f meteredFacilitator) Settle(ctx context.Context, x pay.Exchange) (pay.SettleAnswer, error) {
+	a, err := f.Facilitator.Settle(ctx, x)
+	facilitatorCalled("settle", a.Success, err)
+	return a, err
+}
+
+func (f meteredFacilitator) Probe(ctx context.Context) error {
+	err := f.Facilitator.Probe(ctx)
+	facilitatorCalled("probe", true, err)
+	return err
+}
+
+func facilitatorCalled(call string, yes bool, err error) {
+	result := callOK
+	switch {
+	case err != nil:
+		result = callError
+	case !yes:
+		result = callRefused
+	}
+	collectors.facilitator.WithLabelValues(call, result).Inc()
+}
+
+// meteredChain counts what an RPC is asked. Each question takes one or several calls.
+type meteredChain struct{ *chain.Client }
+
+func (c meteredChain) Identify(ctx context.Context, n x402.Network, a x402.Asset) (pay.ChainIdentity, error) {
+	id, err := c.Client.Identify(ctx, n, a)
+	rpcAsked(ctx, "identify", err)
+	return id, err
+}
+
+func (c meteredChain) Balance(ctx context.Context, a x402.Asset, owner x402.Address) (x402.Amount, error) {
+	have, err := c.Client.Balance(ctx, a, owner)
+	rpcAsked(ctx, "balance", err)
+	return have, err
+}
+
+func (c meteredChain) Trace(ctx context.Context, q pay.TraceQuery) (pay.Trace, error) {
+	t, err := c.Client.Trace(ctx, q)
+	rpcAsked(ctx, "trace", err)
+	return t, err
+}
+
+func rpcAsked(ctx context.Context, question string, err error) {
+	if err != nil && errors.Is(ctx.Err(), context.Canceled) {
+		return // who asked has left, which says nothing about the RPC
+	}
+	result := callOK
+	if err != nil {
+		result = callError
+	}
+	collectors.rpc.WithLabelValues(question, result).Inc()
+}
+
+var (
+	_ pay.Chain  = meteredChain{}
+	_ pay.Ledger = meteredChain{}
+)

@@ -1,0 +1,62 @@
+package caddymodule
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/proxy"
+)
+
+// doorObserver tells metrics and traces what happens at a door that sends requests itself.
+type doorObserver struct{ door pay.Door }
+
+var _ proxy.Observer = doorObserver{}
+
+// doorResults are the labels of requests, so that each counter is there from the start.
+var doorResults = []string{
+	proxy.ResultPassed, proxy.ResultPaid, proxy.ResultDeclined, proxy.ResultRefused, proxy.ResultFailed,
+	proxy.ResultUnanswered, proxy.ResultTunnel,
+}
+
+func (o doorObserver) Answered(result string) {
+	collectors.requests.WithLabelValues(string(o.door), result).Inc()
+}
+
+func (doorObserver) Tunnels(change int) { collectors.tunnels.Add(float64(change)) }
+
+func (doorObserver) Spooled(memory, disk int64, files int) {
+	collectors.spoolMemory.Add(float64(memory))
+	collectors.spoolDisk.Add(float64(disk))
+	collectors.spoolFiles.Add(float64(files))
+}
+
+func (doorObserver) Propagate(ctx context.Context, header http.Header) { propagate(ctx, header) }
+
+func (doorObserver) Inside(connect context.Context, r *http.Request) (*http.Request, func()) {
+	return traceInside(connect, r)
+}
+
+// countAnswer serves a request of the API and counts the status of its answer.
+func countAnswer(h http.Handler, w http.ResponseWriter, r *http.Request) {
+	c := &countedWriter{ResponseWriter: w, status: http.StatusOK}
+	h.ServeHTTP(c, r)
+	collectors.responses.WithLabelValues(strconv.Itoa(c.status)).Inc()
+}
+
+// countedWriter remembers the status of an answer.
+type countedWriter struct {
+	http.ResponseWriter
+	status int
+}
+
+func (w *countedWriter) WriteHeader(status int) {
+	if status >= http.StatusOK {
+		w.status = status
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap is for http.ResponseController.
+func (w *countedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

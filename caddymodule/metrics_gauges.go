@@ -1,0 +1,167 @@
+package caddymodule
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/purserpay/purser/boltstore"
+	"github.com/purserpay/purser/x402"
+)
+
+// scrapeTime bounds what a scrape asks of the store. It asks nothing that takes longer with
+// more payments, and nobody else: see readings.
+const scrapeTime = 2 * time.Second
+
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("purser_"+name, help, labels, nil)
+}
+
+var (
+	paymentsDesc   = desc("payments", "Payments whose outcome is not known, or known to be wrong, by label.", "label")
+	oldestOpenDesc = desc("oldest_open_payment_timestamp_seconds", 
+		"When the oldest payment was begun that is open, and neither refused nor unresolved; missing while there is none.")
+
+	facilitatorUpDesc = desc("facilitator_up",
+		"0 while the facilitator does not answer, or has failed too often and gets no new payments; missing without one.")
+	rpcUpDesc       = desc("rpc_up", "0 while the RPC does not answer, or is on another chain; missing without one.")
+	reconcilingDesc = desc("reconciling",
+		"1 while payments are refused because the store was restored from a backup and is not reconciled with the chain.")
+
+	storeUpDesc     = desc("store_up", "1 if the store can take new payments.")
+	storeQueuedDesc = desc("store_queued_operations", "Operations that wait for the store's next commit.")
+	storeKeptDesc   = desc("store_kept_changes", "Changes of payments that are only in memory because the store cannot write.")
+	storeFileDesc   = desc("store_file_bytes", "Size of the database file.")
+	diskFreeDesc    = desc("store_disk_free_bytes", "Free disk space where the database is.")
+	diskMinDesc     = desc("store_disk_min_bytes", "Free disk space below which no payment is begun.")
+	backupDesc      = desc("last_backup_timestamp_seconds", "When this process handed out a backup last; missing if it has not.")
+
+	quotaUsedDesc   = desc("quota_used_ratio", "Payments of this month as a part of what the plan allows, of the owner for whom that is most.")
+	quotaOwnersDesc = desc("quota_owners",
+		"Organizations and unclaimed keys by their payments of this month: near (80 % or more of what the plan allows), exhausted, or counted (all that were looked at).",
+		"state")
+	walletsDesc = desc("wallets_in_use",
+		"Wallets whose balances are read: those of the deployment's key, and of keys that spent in the last 30 days, at most 100.", "network")
+	balanceDesc = desc("wallets_balance", "What these wallets hold together, in the smallest unit of the currency.", "network", "currency")
+	lowestDesc  = desc("wallets_lowest_balance", "What the poorest of these wallets holds, in the smallest unit of the currency.", "network", "currency")
+)
+
+// gaugeDescs are all that gauges may collect.
+var gaugeDescs = []*prometheus.Desc{
+	paymentsDesc, oldestOpenDesc, facilitatorUpDesc, rpcUpDesc, reconcilingDesc,
+	storeUpDesc, storeQueuedDesc, storeKeptDesc, storeFileDesc, diskFreeDesc, diskMinDesc, backupDesc,
+	quotaUsedDesc, quotaOwnersDesc, walletsDesc, balanceDesc, lowestDesc,
+}
+
+// lastBackup is when this process handed out a backup, in Unix seconds; 0: never.
+var lastBackup atomic.Int64
+
+// backupTaken notes that a backup was handed out.
+func backupTaken(at time.Time) { lastBackup.Store(at.Unix()) }
+
+// gauges read the store of one configuration when they are scraped.
+type gauges struct{ app *App }
+
+func (g gauges) Describe(to chan<- *prometheus.Desc) {
+	for _, d := range gaugeDescs {
+		to <- d
+	}
+}
+
+// scraped collects one scrape.
+type scraped chan<- prometheus.Metric
+
+func (to scraped) gauge(d *prometheus.Desc, value float64, labels ...string) {
+	to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
+}
+
+func (to scraped) flag(d *prometheus.Desc, set bool) {
+	value := 0.0
+	if set {
+		value = 1
+	}
+	to.gauge(d, value)
+}
+
+func (g gauges) Collect(metrics chan<- prometheus.Metric) {
+	run := g.app.live.Load()
+	if run == nil {
+		return // not started: nothing is known
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), scrapeTime)
+	defer cancel()
+	to := scraped(metrics)
+	g.store(ctx, to, run)
+	r := run.tenant.readings.take()
+	if f, ok := run.tenant.facilitator.(interface{ Failing() error }); ok {
+		to.flag(facilitatorUpDesc, f.Failing() == nil && (r.health == nil || r.health.Facilitator.OK))
+	} else if r.health != nil && r.health.Facilitator.Configured {
+		to.flag(facilitatorUpDesc, r.health.Facilitator.OK)
+	}
+	if r.health != nil && r.health.RPC.Configured {
+		to.flag(rpcUpDesc, r.health.RPC.OK)
+	}
+	if at := lastBackup.Load(); at > 0 {
+		to.gauge(backupDesc, float64(at))
+	}
+	if q := r.quota; q != nil {
+		to.gauge(quotaUsedDesc, q.used)
+		to.gauge(quotaOwnersDesc, float64(q.near), "near")
+		to.gauge(quotaOwnersDesc, float64(q.exhausted), "exhausted")
+		to.gauge(quotaOwnersDesc, float64(q.counted), "counted")
+	}
+	for _, w := range r.wallets {
+		to.gauge(walletsDesc, float64(w.wallets), w.network)
+		if w.wallets > 0 {
+			to.gauge(balanceDesc, inexact(w.total), w.network, w.currency)
+			to.gauge(lowestDesc, inexact(w.lowest), w.network, w.currency)
+		}
+	}
+}
+
+// store asks the store.
+func (g gauges) store(ctx context.Context, to scraped, run *running) {
+	store := run.home.store
+	to.flag(storeUpDesc, store.Health(ctx) == nil)
+	if r, err := store.Restored(ctx); err != nil {
+		g.app.log.Warn("not known whether there is something to reconcile", "error", err)
+	} else {
+		to.flag(reconcilingDesc, r != nil)
+	}
+	for _, label := range []string{"open", "unresolved", "disputed"} {
+		n, err := store.CountOpen(ctx, label)
+		if err != nil {
+			g.app.log.Warn("payments not counted", "label", label, "error", err)
+			continue
+		}
+		to.gauge(paymentsDesc, float64(n), label)
+	}
+	watched, ok := store.(interface {
+		Stats(ctx context.Context) (boltstore.Stats, error)
+	})
+	if !ok {
+		return
+	}
+	s, err := watched.Stats(ctx)
+	to.gauge(storeQueuedDesc, float64(s.Queued))
+	to.gauge(storeKeptDesc, float64(s.Kept))
+	to.gauge(diskMinDesc, float64(s.MinFreeBytes))
+	if s.FreeBytes != nil {
+		to.gauge(diskFreeDesc, float64(*s.FreeBytes))
+	}
+	if err != nil {
+		return // store_up says so
+	}
+	to.gauge(storeFileDesc, float64(s.FileBytes))
+	if !s.OldestOpen.IsZero() {
+		to.gauge(oldestOpenDesc, float64(s.OldestOpen.UnixMilli())/1000)
+	}
+}
+
+// inexact is an amount for a metric, and for nothing else.
+func inexact(a x402.Amount) float64 {
+	f, _ := a.Big().Float64()
+	return f
+}

@@ -1,0 +1,156 @@
+package dashboard
+
+import (
+	"context"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/purserpay/purser/pay"
+)
+
+const (
+	exportRows = 500 // a page
+	// exportPause is how long somebody may take to read a page of the export.
+	exportPause = time.Minute
+)
+
+var exportHead = []string{
+	"id", "created_at", "amount", "currency", "host", "request_url", "task", "key_id", "key_label",
+	"payment_id", "corrects", "network", "settlement", "transaction", "flags",
+}
+
+// exportSpend is GET /dashboard/spend.csv: every event that the filter lets through, newest first, page by page. Amounts
+// are exact and in whole USDC; those of corrections are negative.
+func (d *dashboard) exportSpend(r *http.Request, v visit) (answer, error) {
+	f := filterOf(r.URL.Query())
+	for _, w := range f.wrong {
+		return answer{}, &pay.InputError{Field: w.Field, Reason: w.Text}
+	}
+	want, err := f.query("", exportRows)
+	if err != nil {
+		return answer{}, err
+	}
+	keys, err := d.Payer.OrganizationKeys(r.Context(), v.org())
+	if err != nil {
+		return answer{}, err
+	}
+	leave, err := d.turns.enterExport(v.org())
+	if err != nil {
+		return answer{}, err
+	}
+	begun := false
+	defer func() {
+		if !begun {
+			leave()
+		}
+	}()
+	first, err := d.Payer.OrganizationSpend(r.Context(), v.org(), want)
+	if err != nil {
+		return answer{}, err // while it can still be a page
+	}
+	labels := make(map[string]string, len(keys))
+	for _, k := range keys {
+		labels[k.ID] = k.Label
+	}
+	ctx := context.WithoutCancel(r.Context()) // the request's own time is for pages; each page here has it anew
+	gone := r.Context()
+	begun = true
+	return answer{stream: func(w http.ResponseWriter) error {
+		defer leave()
+		h := w.Header()
+		h.Set("Content-Type", "text/csv; charset=utf-8; header=present")
+		h.Set("Content-Disposition", `attachment; filename="purser-spend-`+v.now.Format(isoDay)+`.csv"`)
+		if r.Method == http.MethodHead {
+			return nil
+		}
+		e := export{Writer: csv.NewWriter(w), control: http.NewResponseController(w), labels: labels}
+		if err := e.Write(exportHead); err != nil {
+			return err
+		}
+		for page := first; ; {
+			if err := e.page(page); err != nil {
+				return err
+			}
+			if page.Next == "" {
+				return nil
+			}
+			want.Before = page.Next
+			var err error
+			if page, err = d.nextPage(ctx, gone, v, want); err != nil {
+				return err
+			}
+		}
+	}}, nil
+}
+
+// nextPage reads on for as long as somebody listens.
+func (d *dashboard) nextPage(ctx, gone context.Context, v visit, want pay.OrganizationSpendQuery) (pay.SpendPage, error) {
+	if err := gone.Err(); errors.Is(err, context.Canceled) {
+		return pay.SpendPage{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, pageTime)
+	defer cancel()
+	return d.Payer.OrganizationSpend(ctx, v.org(), want)
+}
+
+type export struct {
+	*csv.Writer
+	control *http.ResponseController
+	labels  map[string]string // of keys, by id
+}
+
+func (e export) page(p pay.SpendPage) error {
+	if err := e.control.SetWriteDeadline(time.Now().Add(exportPause)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return fmt.Errorf("bounding the export: %w", err)
+	}
+	for _, s := range p.Entries {
+		sign := ""
+		if s.Corrects != "" {
+			sign = "-"
+		}
+		row := []string{
+			s.ID, s.Created.UTC().Format(time.RFC3339), sign + s.Amount.Format(decimals), s.Currency, s.Host, s.RequestURL, s.Task, s.KeyID, e.labels[s.KeyID],
+			s.PaymentID, s.Corrects, s.Network, s.Settlement, s.Transaction, strings.Join(s.Flags, " "),
+		}
+		for i := range row {
+			if i != 2 { // the amount is ours, and a number
+				row[i] = inert(row[i])
+			}
+		}
+		if err := e.Write(row); err != nil {
+			return err
+		}
+	}
+	if e.Flush(); e.Error() != nil {
+		return e.Error()
+	}
+	if err := e.control.Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return err
+	}
+	return nil
+}
+
+// formula are the characters by which spreadsheets take what others wrote for a formula, or for what comes before one.
+const formula = "=+-@|%\t\r\n＝＋－＠"
+
+// inert keeps spreadsheets from doing so. Where the decimal point is a comma, they split this file at semicolons, or at
+// tabs, whatever is between commas: a formula may begin behind any of these.
+func inert(cell string) string {
+	var b strings.Builder
+	begins := true
+	for at := 0; at < len(cell); {
+		c, size := utf8.DecodeRuneInString(cell[at:])
+		if begins && strings.ContainsRune(formula, c) {
+			b.WriteByte('\'')
+		}
+		b.WriteString(cell[at : at+size])
+		begins = strings.ContainsRune(";\t\r\n", c)
+		at += size
+	}
+	return b.String()
+}

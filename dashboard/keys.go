@@ -1,0 +1,299 @@
+package dashboard
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/purserpay/purser/dashboard/session"
+	"github.com/purserpay/purser/pay"
+)
+
+func keyPath(id string) string { return "/dashboard/keys/" + id }
+
+// wrong is what is the matter with a field of a form, beside the field.
+type wrong struct{ Field, Text, Link, LinkText string }
+
+// keysPage is what GET /dashboard/keys shows.
+type keysPage struct {
+	Keys                []keyRow
+	Used, Limit         string
+	MonthName, Decimals string
+	Full                bool
+	Upgrade             string
+	Label               string // as it was typed
+	LabelWrong          *wrong
+	KeyWrong            *wrong
+}
+
+type keyRow struct {
+	ID, Name, Path, Wallets, Limits string
+	Created                         moment
+	Spent                           amount
+}
+
+// keys is GET /dashboard/keys.
+func (d *dashboard) keys(r *http.Request, v visit) (answer, error) {
+	return d.keysWith(r, v, http.StatusOK, keysPage{})
+}
+
+// keysWith is the page of keys, after a form that was not right with what was typed.
+func (d *dashboard) keysWith(r *http.Request, v visit, status int, p keysPage) (answer, error) {
+	list, err := d.Payer.OrganizationKeys(r.Context(), v.org())
+	if err != nil {
+		return answer{}, err
+	}
+	wallets, err := d.Payer.OrganizationWallets(r.Context(), v.org())
+	if err != nil {
+		return answer{}, err
+	}
+	use, err := d.Payer.Usage(r.Context(), v.org())
+	if err != nil {
+		return answer{}, err
+	}
+	own := map[string]int{}
+	for _, w := range wallets {
+		own[w.KeyID]++
+	}
+	var shown []amount
+	for _, k := range list {
+		sum, err := d.monthOf(r, v, k.ID)
+		if err != nil {
+			return answer{}, err
+		}
+		row := keyRow{
+			ID: k.ID, Name: label(k), Path: keyPath(k.ID), Created: momentOf(k.Created, onlyDay), Spent: netOf(sum), Limits: d.limitsInShort(k),
+		}
+		if n := own[k.ID]; n > 0 {
+			row.Wallets = count(n)
+		}
+		p.Keys, shown = append(p.Keys, row), append(shown, row.Spent)
+	}
+	p.Used, p.Limit, p.Full, p.Upgrade = count(use.Keys), count(use.Plan.Keys), use.Keys >= use.Plan.Keys, d.UpgradeURL
+	p.MonthName, p.Decimals = v.now.Format("January"), column(shown...)
+	return answer{status: status, page: "keys", title: "API keys", nav: "/dashboard/keys", body: p}, nil
+}
+
+// monthOf is what a key has spent this month.
+func (d *dashboard) monthOf(r *http.Request, v visit, keyID string) (pay.Sum, error) {
+	today := pay.DayOf(v.now)
+	month := time.Date(today.Year(), today.Month(), 1, 0, 0, 0, 0, time.UTC)
+	sum, err := d.Payer.Summary(r.Context(), v.org(), pay.SummaryQuery{From: month, To: today, KeyID: keyID})
+	return sum.Total(), err
+}
+
+// createKey is POST /dashboard/keys. The key is shown on its page, once.
+func (d *dashboard) createKey(r *http.Request, v visit) (answer, error) {
+	name := strings.TrimSpace(r.PostForm.Get("label"))
+	k, secret, err := d.Payer.CreateKey(r.Context(), pay.KeyRequest{Label: name, OrganizationID: v.org()})
+	if e, ok := errors.AsType[*pay.InputError](err); ok && e.Field == "label" {
+		return d.keysWith(r, v, http.StatusUnprocessableEntity, keysPage{
+			Label: cut(name, 200), LabelWrong: &wrong{Field: "label", Text: "A label has at most 200 characters."},
+		})
+	}
+	if err != nil {
+		return answer{}, err
+	}
+	d.Logger.Info("API key created", "key", k.ID, "organization", v.org(), "account", v.Account.ID)
+	d.once.put(onceFor{v.Session, v.Account.ID, k.ID}, onceSecret{secret: secret, made: true})
+	return answer{redirect: keyPath(k.ID), say: saidKeyCreated}, nil
+}
+
+// linkKey is POST /dashboard/keys/link. What was pasted is never shown again.
+func (d *dashboard) linkKey(r *http.Request, v visit) (answer, error) {
+	if err := d.turns.take(v.org(), linkTurns-1, v.now); err != nil {
+		return answer{}, err
+	}
+	k, err := d.Payer.LinkKey(r.Context(), v.org(), strings.TrimSpace(r.PostForm.Get("key")))
+	w := wrong{Field: "key"}
+	status := http.StatusConflict
+	switch {
+	case err == nil:
+		d.Logger.Info("API key linked", "key", k.ID, "organization", v.org(), "account", v.Account.ID)
+		return answer{redirect: keyPath(k.ID), say: saidKeyLinked}, nil
+	case errors.Is(err, pay.ErrKeyNotFound):
+		status, w.Text = http.StatusUnprocessableEntity, "No key with this value exists here. Keys begin with pk_ unless somebody chose their own; check that all of it was copied."
+	case errors.Is(err, pay.ErrKeyClaimed):
+		w.Text = "This key belongs to another organization. Only a key that nobody has claimed can be linked."
+	case errors.Is(err, pay.ErrKeyLinked):
+		w.Text = "This key is yours already. It is in the list above."
+	case errors.Is(err, pay.ErrKeyLimit):
+		status, w.Text = http.StatusTooManyRequests, "API key limit reached for your plan. A linked key counts like any other."
+		w.Link, w.LinkText = d.UpgradeURL, "Get a larger plan"
+	default:
+		return answer{}, err
+	}
+	return d.keysWith(r, v, status, keysPage{KeyWrong: &w})
+}
+
+// keyPage is what GET /dashboard/keys/{id} shows.
+type keyPage struct {
+	ID, Name, Label, MonthName, Payments, SpendPath string
+	Created                                         moment
+	Spent                                           amount
+	Wallets                                         []link
+	Limits                                          []limit
+	Recent                                          bool
+	Secret, SecretTitle                             string
+	Commands                                        []command
+}
+
+type link struct{ Name, Path string }
+
+// key is GET /dashboard/keys/{id}. Right after the key was made or revealed it shows the key.
+func (d *dashboard) key(r *http.Request, v visit) (answer, error) {
+	k, err := d.keyOf(r, v)
+	if err != nil {
+		return answer{}, err
+	}
+	sum, err := d.monthOf(r, v, k.ID)
+	if err != nil {
+		return answer{}, err
+	}
+	wallets, err := d.Payer.ListWallets(r.Context(), k)
+	if err != nil {
+		return answer{}, err
+	}
+	p := keyPage{
+		ID: k.ID, Name: label(k), Label: cut(k.Label, 200), Created: momentOf(k.Created, inText), MonthName: v.now.Format("January"),
+		Spent: netOf(sum), Payments: payments(sum.Count), SpendPath: filter{KeyID: k.ID}.path(""), Limits: d.limits(k),
+		Recent: v.Recent(v.now),
+		Commands: append(d.tryCommands(r), command{
+			ID: "command-own", What: "the command that lists what the key has spent", Text: `curl -H "X-Api-Key: $PURSER_KEY" ` + d.address(r) + `/v1/spend`,
+		}),
+	}
+	for _, w := range wallets {
+		p.Wallets = append(p.Wallets, link{walletName(w), walletPath(w.ID)})
+	}
+	a := answer{page: "key", title: p.Name, nav: "/dashboard/keys"}
+	if r.Method != http.MethodHead {
+		if s, ok := d.once.take(onceFor{v.Session, v.Account.ID, k.ID}); ok {
+			p.Secret, p.SecretTitle, a.secret = s.secret, "The key", true
+			if s.made {
+				p.SecretTitle = "Your new key"
+			}
+		}
+	}
+	a.body = p
+	return a, nil
+}
+
+// keyOf is the key that the address names: pay.ErrKeyNotFound, also for another organization's.
+func (d *dashboard) keyOf(r *http.Request, v visit) (pay.Key, error) {
+	id, err := pathID(r)
+	if err != nil {
+		return pay.Key{}, err
+	}
+	return d.Payer.OrganizationKey(r.Context(), v.org(), id)
+}
+
+// revealKey is POST /dashboard/keys/{id}/reveal. It wants somebody who has just signed in, and leaves a line in the log.
+func (d *dashboard) revealKey(r *http.Request, v visit) (answer, error) {
+	k, err := d.keyOf(r, v)
+	if err != nil {
+		return answer{}, err
+	}
+	if !v.Recent(v.now) {
+		return answer{redirect: session.Again(keyPath(k.ID))}, nil
+	}
+	secret, err := d.Payer.RevealKey(r.Context(), v.org(), k.ID)
+	if err != nil {
+		return answer{}, err
+	}
+	d.Logger.Warn("API key revealed on the dashboard", "key", k.ID, "account", v.Account.ID)
+	d.once.put(onceFor{v.Session, v.Account.ID, k.ID}, onceSecret{secret: secret})
+	return answer{redirect: keyPath(k.ID)}, nil
+}
+
+// pathID is the id in the address. What cannot be one is not looked for.
+func pathID(r *http.Request) (string, error) {
+	raw := r.PathValue("id")
+	if id, err := uuid.Parse(raw); err != nil || id.String() != raw {
+		return "", errNotFound
+	}
+	return raw, nil
+}
+
+// option is a key in a list to choose from.
+type option struct {
+	ID, Name string
+	Chosen   bool
+}
+
+func options(keys []pay.Key, chosen string) []option {
+	list := make([]option, len(keys))
+	for i, k := range keys {
+		list[i] = option{k.ID, label(k), k.ID == chosen}
+	}
+	return list
+}
+
+// names are the labels of keys by id.
+func names(keys []pay.Key) map[string]string {
+	list := make(map[string]string, len(keys))
+	for _, k := range keys {
+		list[k.ID] = label(k)
+	}
+	return list
+}
+
+// limit is a rule in words.
+type limit struct{ Name, Text string }
+
+// limits are what is in force for a key at the proxy, where every key has some.
+func (d *dashboard) limits(k pay.Key) []limit {
+	pol := d.Payer.PolicyOf(k, pay.DoorProxy)
+	var list []limit
+	add := func(name, text string) {
+		if text != "" {
+			list = append(list, limit{name, text})
+		}
+	}
+	where := ""
+	if k.Policy == nil {
+		where = " at the proxy"
+	}
+	add("A payment", capText(pol.MaxPayment, "at most ", where))
+	add("A day", capText(pol.DailyBudget, "at most ", where))
+	add("A month", capText(pol.MonthlyBudget, "at most ", where))
+	if pol.PerMinute != nil && *pol.PerMinute > 0 {
+		add("A minute", payments(*pol.PerMinute))
+	}
+	doors := make([]string, len(pol.Doors))
+	for i, door := range pol.Doors {
+		doors[i] = string(door)
+	}
+	add("Doors", strings.Join(doors, ", "))
+	add("Only these hosts", cut(strings.Join(pol.AllowHosts, ", "), maxTitle))
+	add("Never these hosts", cut(strings.Join(pol.DenyHosts, ", "), maxTitle))
+	if n := len(pol.AllowPayees); n > 0 {
+		add("Only to", count(n)+" addresses")
+	}
+	if n := len(pol.Hosts) + len(pol.Tasks); n > 0 {
+		add("Own budgets", count(len(pol.Hosts))+" hosts, "+count(len(pol.Tasks))+" tasks")
+	}
+	return list
+}
+
+func capText(c *pay.Cap, before, after string) string {
+	if most := c.Max(); most != nil {
+		return before + amountOf(*most, false, currency).String() + after
+	}
+	return ""
+}
+
+// limitsInShort is a key's limits in a few words.
+func (d *dashboard) limitsInShort(k pay.Key) string {
+	pol := d.Payer.PolicyOf(k, pay.DoorProxy)
+	parts := slices.DeleteFunc([]string{
+		capText(pol.MaxPayment, "", " a payment"), capText(pol.DailyBudget, "", " a day"), capText(pol.MonthlyBudget, "", " a month"),
+	}, func(s string) bool { return s == "" })
+	if len(parts) == 0 {
+		return "none"
+	}
+	return strings.Join(parts, ", ")
+}

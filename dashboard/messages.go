@@ -1,0 +1,55 @@
+package dashboard
+
+import (
+	"net/http"
+	"strings"
+)
+
+// said is a message that the page after a redirect shows once. It travels in a cookie of its own as a word of a fixed
+// list: no link can make a page say something.
+type said string
+
+const (
+	saidKeyCreated    said = "key-created"
+	saidKeyLinked     said = "key-linked"
+	saidWalletCreated said = "wallet-created"
+	saidWalletDeleted said = "wallet-deleted"
+)
+
+type message struct{ Kind, Text string }
+
+var messages = map[said]message{
+	saidKeyCreated:    {Text: "Key created. Copy it now; later it is shown only after signing in anew."},
+	saidKeyLinked:     {Text: "Key linked. From now on its payments count for your plan."},
+	saidWalletCreated: {Text: "Wallet created. Its key can pay as soon as there is USDC in it."},
+	saidWalletDeleted: {Text: "Wallet deleted. Nothing is paid with it any more."},
+}
+
+const messageCookie = "purser-said"
+
+func (d *dashboard) tell(w http.ResponseWriter, r *http.Request, s said) {
+	if s != "" {
+		d.setMessage(w, r, string(s), 60)
+	}
+}
+
+// told is what the last answer had to say, and forgets it.
+func (d *dashboard) told(w http.ResponseWriter, r *http.Request) *message {
+	c, err := r.Cookie(messageCookie)
+	if err != nil {
+		return nil
+	}
+	d.setMessage(w, r, "", -1)
+	m, ok := messages[said(c.Value)]
+	if !ok {
+		return nil
+	}
+	return &m
+}
+
+func (d *dashboard) setMessage(w http.ResponseWriter, r *http.Request, value string, age int) {
+	http.SetCookie(w, &http.Cookie{ //nolint:gosec // Secure where the connection is
+		Name: messageCookie, Value: value, Path: "/dashboard", MaxAge: age, HttpOnly: true, SameSite: http.SameSiteLaxMode,
+		Secure: r.TLS != nil || strings.HasPrefix(d.origin, "https:"),
+	})
+}

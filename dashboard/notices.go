@@ -1,0 +1,45 @@
+package dashboard
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/purserpay/purser/dashboard/session"
+)
+
+// notices are the pages of package session.
+type notices struct{ d *dashboard }
+
+// notice is session.Notice, and how to follow its action: signing in begins with a post, so that no link of another
+// page can begin it.
+type notice struct {
+	session.Notice
+	Post   bool
+	Second *struct{ URL, Text string }
+}
+
+// Render implements session.Pages.
+func (n notices) Render(w http.ResponseWriter, r *http.Request, status int, page session.Notice) {
+	if !followable(page.ActionURL) {
+		page.ActionURL = ""
+	}
+	path, _, _ := strings.Cut(page.ActionURL, "?")
+	n.show(w, r, answer{status: status, page: "notice", title: page.Title, body: notice{Notice: page, Post: path == session.SignOut}}, false)
+}
+
+// Setup implements session.Pages.
+func (n notices) Setup(w http.ResponseWriter, r *http.Request, s session.Setup) {
+	n.show(w, r, answer{page: "setup", title: "Set up sign-in", body: struct {
+		session.Setup
+		Redirect command
+	}{s, command{ID: "redirect", Text: s.RedirectURL, What: "the redirect address"}}}, true)
+}
+
+func (n notices) show(w http.ResponseWriter, r *http.Request, a answer, wide bool) {
+	n.d.render(w, r, a, frame{Title: a.title, Body: a.body, Wide: wide, Version: n.d.Version})
+}
+
+// followable: a path here, or an http(s) address.
+func followable(u string) bool {
+	return strings.HasPrefix(u, "/") && !strings.HasPrefix(u, "//") || strings.HasPrefix(u, "https://") || strings.HasPrefix(u, "http://")
+}

@@ -1,0 +1,372 @@
+package dashboard
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/x402"
+)
+
+const (
+	feedLength  = 12
+	pollEvery   = "4s"
+	sharesShown = 8
+	// standardDays is what the chart shows unless somebody wants more or less.
+	standardDays = 30
+)
+
+var chartDays = []int{7, standardDays, 90}
+
+// news is what the overview keeps fresh.
+type news struct {
+	Today, Month spent
+	MonthName    string
+	Quota        quota
+	Pending      pending
+	Attention    *attention
+	Feed         feed
+	Swap         bool   // sent in place of what is there
+	Announce     string // for those who do not see it
+	organization string
+}
+
+type spent struct {
+	Net      amount
+	Payments string
+}
+
+func spentOf(s pay.Sum) spent { return spent{netOf(s), payments(s.Count)} }
+
+type quota struct {
+	Used, Limit, Left, Plan, Class, Upgrade string
+	Mille                                   int
+	Resets                                  moment
+}
+
+type pending struct {
+	Count  string
+	Any    bool
+	Amount amount
+}
+
+type feed struct {
+	Payments []paymentRow
+	Every    string
+	Poll     string `json:"-"` // says what is known already
+}
+
+// paymentRow is a payment in a list.
+type paymentRow struct {
+	ID, Path, Site, Task, Reason string
+	Amount                       amount
+	State                        state
+	When                         moment
+	Fresh                        bool `json:"-"`
+}
+
+func rowOf(p *pay.Payment, when moment) paymentRow {
+	return paymentRow{
+		ID: p.ID, Path: "/dashboard/payments/" + p.ID, Site: siteOf(p.RequestURL).Text, Task: cut(p.Task, maxName), Reason: cut(p.Reason, maxTitle),
+		Amount: amountOf(p.Terms.Amount, false, cut(p.Currency, 12)), State: stateOf(p), When: when,
+	}
+}
+
+// overviewPage is what GET /dashboard/ shows.
+type overviewPage struct {
+	*news
+	Empty        bool // nothing was ever paid
+	Start        *start
+	Chart        chart
+	Ranges       []rangeLink
+	Hosts, Tasks shares
+}
+
+type rangeLink struct {
+	Name, Path string
+	Current    bool
+}
+
+// overview is GET /dashboard/: ?days= is how many the chart shows.
+func (d *dashboard) overview(r *http.Request, v visit) (answer, error) {
+	n, err := d.news(r.Context(), v)
+	if err != nil {
+		return answer{}, err
+	}
+	p := overviewPage{news: n, Empty: len(n.Feed.Payments) == 0}
+	n.Feed.Poll = n.poll(v)
+	if p.Empty {
+		if p.Start, err = d.start(r, v); err != nil {
+			return answer{}, err
+		}
+	} else if err := d.history(r, v, &p); err != nil {
+		return answer{}, err
+	}
+	return answer{page: "overview", title: "Overview", nav: "/dashboard/", body: p, htmx: true}, nil
+}
+
+// history is what the overview says of the days before.
+func (d *dashboard) history(r *http.Request, v visit, p *overviewPage) error {
+	length := standardDays
+	for _, n := range chartDays {
+		if r.URL.Query().Get("days") == strconv.Itoa(n) {
+			length = n
+		}
+	}
+	for _, n := range chartDays {
+		p.Ranges = append(p.Ranges, rangeLink{Name: strconv.Itoa(n), Path: "/dashboard/?days=" + strconv.Itoa(n), Current: n == length})
+	}
+	today := pay.DayOf(v.now)
+	since := today.AddDate(0, 0, 1-length)
+	sum, err := d.Payer.Summary(r.Context(), v.org(), pay.SummaryQuery{From: since, To: today})
+	if err != nil {
+		return err
+	}
+	p.Chart = newChart(sum.Days)
+	during := fmt.Sprintf("the last %d days", length)
+	p.Hosts = newShares("hosts", "Hosts", "Host", "What was spent at which host in "+during, "No host was paid in "+during+".", sum.Hosts, func(name string) string {
+		return filter{Host: name, From: since}.path("")
+	})
+	p.Tasks = newShares("tasks", "Tasks", "Task", "What was spent on which task in "+during,
+		"Nothing was paid with a task label. The proxy's password, or purser exec --task, sets one.", sum.Tasks, func(name string) string {
+			return filter{Task: name, From: since}.path("")
+		})
+	return nil
+}
+
+// live is GET /dashboard/live, which the overview asks every few seconds: 204 when nothing has changed since what
+// ?seen= stands for. ?newest= is the newest payment that was seen.
+func (d *dashboard) live(r *http.Request, v visit) (answer, error) {
+	if r.Header.Get("HX-Request") != "true" {
+		return answer{redirect: "/dashboard/"}, nil
+	}
+	n, err := d.news(r.Context(), v)
+	if err != nil {
+		return answer{}, err
+	}
+	if r.URL.Query().Get("seen") == n.fingerprint() {
+		return answer{status: http.StatusNoContent}, nil
+	}
+	if r.URL.Query().Get("newest") == "" && len(n.Feed.Payments) > 0 { // the first one: chart and tables take the place of the first steps
+		return answer{refresh: true}, nil
+	}
+	n.Swap = true
+	n.Feed.Poll = n.poll(v)
+	fresh := 0
+	for i := range n.Feed.Payments {
+		if p := &n.Feed.Payments[i]; p.ID > r.URL.Query().Get("newest") { // ids are UUIDv7: later ones are greater
+			p.Fresh = true
+			fresh++
+		}
+	}
+	switch {
+	case fresh == 1:
+		n.Announce = fmt.Sprintf("New payment: %s to %s", n.Feed.Payments[0].Amount, n.Feed.Payments[0].Site)
+	case fresh > 1:
+		n.Announce = count(fresh) + " new payments"
+	}
+	return answer{page: "overview", part: "live", body: n}, nil
+}
+
+// news gathers what the overview keeps fresh.
+func (d *dashboard) news(ctx context.Context, v visit) (*news, error) {
+	today := pay.DayOf(v.now)
+	month := time.Date(today.Year(), today.Month(), 1, 0, 0, 0, 0, time.UTC)
+	sum, err := d.Payer.Summary(ctx, v.org(), pay.SummaryQuery{From: month, To: today})
+	if err != nil {
+		return nil, err
+	}
+	use, err := d.Payer.Usage(ctx, v.org())
+	if err != nil {
+		return nil, err
+	}
+	open, err := d.Payer.OrganizationPending(ctx, v.org())
+	if err != nil {
+		return nil, err
+	}
+	latest, err := d.Payer.OrganizationPayments(ctx, v.org(), "", feedLength)
+	if err != nil {
+		return nil, err
+	}
+	n := &news{
+		Month: spentOf(sum.Total()), MonthName: v.now.Format("January"), Quota: d.quota(use),
+		Pending: pending{Count: open.Count.String(), Any: !open.Count.IsZero(), Amount: amountOf(open.Amount, false, currency)},
+		Feed:    feed{Every: pollEvery}, organization: v.org(),
+	}
+	if len(sum.Days) > 0 {
+		n.Today = spentOf(sum.Days[len(sum.Days)-1].Sum)
+	}
+	for _, p := range latest {
+		n.Feed.Payments = append(n.Feed.Payments, rowOf(p, recent(p.Created, v.now)))
+	}
+	n.Attention, err = d.attention(ctx, v)
+	return n, err
+}
+
+func (d *dashboard) quota(use pay.Usage) quota {
+	q := quota{
+		Used: count(use.Payments), Limit: count(use.Plan.Payments), Left: count(max(0, use.Plan.Payments-use.Payments)),
+		Plan: planName(use.Plan.Name), Mille: mille(use.Payments, use.Plan.Payments), Class: fullness(use.Payments, use.Plan.Payments),
+		Resets: momentOf(use.Resets, "2 January"),
+	}
+	if q.Class != "" {
+		q.Upgrade = d.UpgradeURL
+	}
+	return q
+}
+
+// fingerprint stands for everything that is shown.
+func (n *news) fingerprint() string {
+	shown := *n
+	shown.Swap, shown.Announce = false, ""
+	text, _ := json.Marshal(shown) // strings and numbers only
+	sum := sha256.Sum256(append(text, n.organization...))
+	return base64.RawURLEncoding.EncodeToString(sum[:9])
+}
+
+// poll is the address that tells what comes after this.
+func (n *news) poll(visit) string {
+	q := url.Values{"seen": {n.fingerprint()}}
+	if len(n.Feed.Payments) > 0 {
+		newest := n.Feed.Payments[0].ID
+		for _, p := range n.Feed.Payments {
+			newest = max(newest, p.ID)
+		}
+		q.Set("newest", newest)
+	}
+	return "/dashboard/live?" + q.Encode()
+}
+
+// shares are the hosts, or tasks, that most was spent on.
+type shares struct {
+	ID, Title, Column, Caption, None, Decimals string
+	Rows                                       []share
+}
+
+type share struct {
+	Name, Path, Count string
+	Net               amount
+	Mille             int
+}
+
+func newShares(id, title, col, caption, none string, sums []pay.NameSum, path func(string) string) shares {
+	s := shares{ID: id, Title: title, Column: col, Caption: caption, None: none}
+	if !slices.ContainsFunc(sums, func(n pay.NameSum) bool { return n.Name != "" && n.Name != pay.RestName }) {
+		return s
+	}
+	sums = slices.Clone(sums)
+	slices.SortStableFunc(sums, func(a, b pay.NameSum) int { // by what is left after corrections, which is what is shown
+		if rest := cmp.Compare(last(a), last(b)); rest != 0 {
+			return rest
+		}
+		return compareNet(b.Sum, a.Sum)
+	})
+	var rest pay.Sum
+	var shown []amount
+	most, _ := sums[0].Net()
+	add := func(name, path string, sum pay.Sum) {
+		row := share{Name: name, Path: path, Count: count(sum.Count), Net: netOf(sum), Mille: ratio(sum, most)}
+		row.Net.Currency = "" // the column's head has it
+		s.Rows, shown = append(s.Rows, row), append(shown, row.Net)
+	}
+	for i, sum := range sums {
+		switch {
+		case i >= sharesShown || sum.Name == pay.RestName:
+			rest.Add(sum.Sum)
+		case sum.Name == "":
+			add("without one", "", sum.Sum)
+		default:
+			add(cut(sum.Name, maxTitle), path(sum.Name), sum.Sum)
+		}
+	}
+	if rest != (pay.Sum{}) {
+		add("all others", "", rest)
+	}
+	s.Decimals = column(shown...)
+	return s
+}
+
+// last sorts what has no name of its own behind the others.
+func last(n pay.NameSum) int {
+	if n.Name == pay.RestName {
+		return 1
+	}
+	return 0
+}
+
+// compareNet compares what is left of sums.
+func compareNet(a, b pay.Sum) int {
+	x, under := a.Net()
+	y, below := b.Net()
+	switch {
+	case under && below:
+		return y.Cmp(x)
+	case under:
+		return -1
+	case below:
+		return 1
+	}
+	return x.Cmp(y)
+}
+
+// ratio is a sum in thousandths of the largest one.
+func ratio(s pay.Sum, most x402.Amount) int {
+	net, minus := s.Net()
+	if minus || most.IsZero() {
+		return 0
+	}
+	n := net.Big()
+	n.Mul(n, x402.NewAmount(1000).Big()).Div(n, most.Big())
+	if r := int(min(1000, n.Int64())); r > 0 || net.IsZero() {
+		return r
+	}
+	return 4 // what is there at all is seen
+}
+
+// start is what to do first.
+type start struct {
+	HasKey, HasWallet            bool
+	KeyName, KeyPath, WalletPath string
+	Commands                     []command
+}
+
+func (d *dashboard) start(r *http.Request, v visit) (*start, error) {
+	keys, err := d.Payer.OrganizationKeys(r.Context(), v.org())
+	if err != nil {
+		return nil, err
+	}
+	wallets, err := d.Payer.OrganizationWallets(r.Context(), v.org())
+	if err != nil {
+		return nil, err
+	}
+	s := &start{HasKey: len(keys) > 0, HasWallet: len(wallets) > 0, Commands: d.tryCommands(r)}
+	if s.HasKey {
+		s.KeyName, s.KeyPath = label(keys[0]), keyPath(keys[0].ID)
+	}
+	if s.HasWallet {
+		s.WalletPath = walletPath(wallets[0].ID)
+	}
+	return s, nil
+}
+
+// tryCommands pay for something, with the key in the environment.
+func (d *dashboard) tryCommands(r *http.Request) []command {
+	list := [][2]string{
+		{"the command that pays for one request", `purser exec --key "$PURSER_KEY" --task demo -- curl -i ` + d.Example},
+		{"the command that runs an agent", `purser exec --key "$PURSER_KEY" --task nightly -- python3 agent.py`},
+	}
+	if at, plain := strings.CutPrefix(d.address(r), "http://"); plain && strings.HasPrefix(d.Example, "http://") {
+		list = append(list, [2]string{"the command without purser exec", `curl -i -x "http://$PURSER_KEY:demo@` + at + `" ` + d.Example})
+	}
+	return commands(list...)
+}

@@ -1,0 +1,129 @@
+package dashboard_test
+
+import (
+	"html"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/purserpay/purser/pay"
+)
+
+var polled = regexp.MustCompile(`hx-get="([^"]+)" hx-trigger="every`)
+
+func TestTheOverviewStartsWithWhatToDo(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ada := w.person("ada")
+	ada.get("/dashboard/").is(200, "Three steps to the first payment", "purser exec --key", "/dashboard/keys/"+ada.key.ID, "3,000").without("<svg class=\"chart\"")
+	wallet := w.wallet(ada.key, 5_000_000)
+	ada.get("/dashboard/").is(200, "/dashboard/wallets/"+wallet.ID)
+	ada.get("/dashboard/", "Host", "x").is(200)
+}
+
+func TestTheOverview(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	// In the middle of a month, so that yesterday is in it.
+	now := time.Date(2026, 11, 15, 12, 0, 0, 0, time.UTC)
+	w.clock.set(now.AddDate(0, 0, -1))
+	ada := w.person("ada")
+	w.wallet(ada.key, 5_000_000)
+	w.buy(ada.key, "https://api.example.com/a", "demo", "20000")
+	w.clock.set(now)
+	w.buy(ada.key, "https://api.example.com/b", "demo", "10000")
+	w.buy(ada.key, "https://other.example.com/b", "", "5000")
+	ada.get("/dashboard/").is(
+		200, `<dd class="big"><span class="amount">0.015 <span class="unit">USDC</span></span></dd><dd>2 payments</dd>`,
+		`<dd class="big"><span class="amount">0.035 <span class="unit">USDC</span></span></dd><dd>3 payments</dd>`, "Spent in November",
+		"2,997", "1 December", `role="img"`, "Sunday, 15 November: 0.015 USDC, 2 payments", "Saturday, 14 November: 0.02 USDC, 1 payment",
+		`href="/dashboard/spend?from=2026-11-14&amp;to=2026-11-14"`, "without one", `host=api.example.com`,
+	)
+	for days, bars := range map[string]int{"7": 7, "30": 30, "90": 90, "": 30, "1e9": 30} {
+		if got := strings.Count(ada.get("/dashboard/?days="+days).is(200).body, `class="slot"`); got != bars {
+			t.Errorf("days=%s: %d bars", days, got)
+		}
+	}
+}
+
+func TestTheOverviewIsLive(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ada := w.person("ada")
+	w.wallet(ada.key, 5_000_000)
+	w.buy(ada.key, "https://api.example.com/first", "demo", "20000")
+	poll := func(body string) string {
+		m := polled.FindStringSubmatch(body)
+		if m == nil {
+			t.Fatalf("nothing polls: %s", body)
+		}
+		return html.UnescapeString(m[1])
+	}
+	next := poll(ada.get("/dashboard/").is(200).body)
+	for range 2 {
+		if got := ada.get(next, "HX-Request", "true"); got.status != http.StatusNoContent || got.body != "" {
+			t.Fatalf("without news: %d %q", got.status, got.body)
+		}
+	}
+	w.buy(ada.key, "https://api.example.com/second", "demo", "30000")
+	news := ada.get(next, "HX-Request", "true").is(200, "api.example.com/second", `class="fresh"`, `id="figures" hx-swap-oob="true"`, `id="attention" hx-swap-oob="true"`, "0.05", "New payment: 0.03 USDC to api.example.com/second").without("<html")
+	if strings.Count(news.body, `class="fresh"`) != 1 {
+		t.Error("more than the new payment is fresh")
+	}
+	after := poll(news.body)
+	ada.get(after, "HX-Request", "true").is(http.StatusNoContent)
+	// A change without a new payment is news, and nothing to announce.
+	p, err := w.payer.OrganizationPayments(t.Context(), ada.account.OrganizationID, "", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.until("confirmed", p[0].ID)
+	ada.get(after, "HX-Request", "true").is(200, "Confirmed").without("fresh", "New payment")
+	ada.get(next).to("/dashboard/")
+	ada.get("/dashboard/live?seen=%00&newest=%ff", "HX-Request", "true").is(200)
+
+	eve := w.person("eve")
+	next = poll(eve.get("/dashboard/").is(200).body)
+	eve.get(next, "HX-Request", "true").is(http.StatusNoContent)
+	w.wallet(eve.key, 5_000_000)
+	w.buy(eve.key, "https://api.example.com/first", "", "1")
+	if got := eve.get(next, "HX-Request", "true"); got.header.Get("HX-Refresh") != "true" {
+		t.Errorf("the first payment does not bring the chart: %v", got.header)
+	}
+}
+
+func TestPaymentsThatWantALook(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *setup) { s.mute = true })
+	ada := w.person("ada")
+	w.wallet(ada.key, 5_000_000)
+	ada.get("/dashboard/").is(200).without("want a look")
+	w.chain.set(func(l *ledger) { l.unclear = true })
+	if _, err := w.try(ada.key, "https://api.example.com/lost", "demo", "20000"); err == nil {
+		t.Fatal("an unclear settlement is no error")
+	}
+	open, err := w.payer.OrganizationPayments(t.Context(), ada.account.OrganizationID, "open", 10)
+	if err != nil || len(open) != 1 {
+		t.Fatalf("open payments: %v, %v", open, err)
+	}
+	ada.get("/dashboard/").is(200, "not settled yet").without("want a look") // for now it is an ordinary open one
+	w.clock.advance(2 * time.Minute)
+	ada.get("/dashboard/").is(200, "want a look", "Open and expired")
+	w.until("unresolved", open[0].ID)
+	ada.get("/dashboard/").is(200, "want a look", "Unresolved.", "PURSER_RPC_URL").without("Open and expired")
+	ada.get("/dashboard/payments/"+open[0].ID).is(200, "purser payments resolve "+open[0].ID, "no evidence")
+	ada.get("/dashboard/payments?state=unresolved").is(200, open[0].ID)
+}
+
+func TestTheQuotaIsLoudWhenItIsShort(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *setup) { s.pay.Plans = pay.Plans{pay.PlanFree: {Payments: 2}} })
+	ada := w.person("ada")
+	w.wallet(ada.key, 5_000_000)
+	w.buy(ada.key, "https://api.example.com/1", "", "1")
+	ada.get("/dashboard/").is(200).without("gauge-full", "Get more")
+	w.buy(ada.key, "https://api.example.com/2", "", "1")
+	ada.get("/dashboard/").is(200, "gauge-full", "Get more", upgradeURL, `<dd class="big">0 <span class="unit">of 2</span>`)
+}

@@ -1,0 +1,84 @@
+package dashboard
+
+import (
+	"context"
+	"errors"
+	"math"
+	"net/http"
+	"strconv"
+
+	"github.com/purserpay/purser/pay"
+)
+
+var (
+	errNotFound = errors.New("no such page")
+	errInternal = errors.New("panic")
+	errForm     = errors.New("the form cannot be read")
+)
+
+// problem is a page that says what went wrong and what to do.
+type problem struct {
+	status                         int
+	Title, Text, Action, ActionURL string
+}
+
+// refuse is the one place that turns an error into a page.
+func (d *dashboard) refuse(r *http.Request, err error, h http.Header) answer {
+	p := d.judge(err)
+	if e, ok := errors.AsType[*tooManyError](err); ok {
+		h.Set("Retry-After", strconv.Itoa(int(math.Ceil(e.wait.Seconds()))))
+	}
+	switch p.status {
+	case http.StatusInternalServerError:
+		if !errors.Is(err, errInternal) { // whoever made that has logged why
+			d.Logger.Error("page failed", "method", r.Method, "route", r.Pattern, "error", err)
+		}
+	case http.StatusServiceUnavailable:
+		h.Set("Retry-After", "5")
+		if r.Context().Err() == nil {
+			d.Logger.Warn("page not served", "method", r.Method, "route", r.Pattern, "error", err)
+		}
+	}
+	return answer{status: p.status, page: "problem", title: p.Title, body: p}
+}
+
+// judge maps an error to what a page says about it. What does not exist and what is another organization's are the same.
+func (d *dashboard) judge(err error) problem {
+	limit := problem{status: http.StatusTooManyRequests, Action: "See your plan", ActionURL: "/dashboard/settings"}
+	if d.UpgradeURL != "" {
+		limit.Action, limit.ActionURL = "Get a larger plan", d.UpgradeURL
+	}
+	for _, none := range []error{
+		errNotFound, pay.ErrKeyNotFound, pay.ErrWalletNotFound, pay.ErrPaymentNotFound, pay.ErrEventNotFound, pay.ErrOrganizationNotFound,
+	} {
+		if errors.Is(err, none) {
+			return problem{status: http.StatusNotFound, Title: "Not found", Text: "There is nothing at this address. It may have been deleted, or the address may have been cut off."}
+		}
+	}
+	if e, ok := errors.AsType[*pay.InputError](err); ok {
+		return problem{status: http.StatusBadRequest, Title: "That does not fit", Text: e.Error()}
+	}
+	if _, ok := errors.AsType[*tooManyError](err); ok {
+		return problem{status: http.StatusTooManyRequests, Title: "Too many requests", Text: "That was too much at a time. Nothing was changed: wait a minute and try again."}
+	}
+	switch {
+	case errors.Is(err, errForm):
+		return problem{status: http.StatusBadRequest, Title: "That does not fit", Text: "The form could not be read. Go back and try it again."}
+	case errors.Is(err, pay.ErrKeyLimit):
+		limit.Title, limit.Text = "API key limit reached", "API key limit reached for your plan. Keys are never deleted, so only a larger plan has room for another."
+	case errors.Is(err, pay.ErrWalletLimit):
+		limit.Title, limit.Text = "Wallet limit reached", "Wallet limit reached for your plan. Delete a wallet that you do not need any more, or get a larger plan."
+	case errors.Is(err, pay.ErrQuota):
+		limit.Title, limit.Text = "Payment limit reached", "Payment limit reached for your plan this month."
+	case errors.Is(err, pay.ErrNotRevealable):
+		return problem{status: http.StatusConflict, Title: "Not to be revealed", Text: "No copy of this key is kept, so it cannot be shown again. Create another one."}
+	case errors.Is(err, pay.ErrUnavailable), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return problem{
+			status: http.StatusServiceUnavailable, Title: "Not available at the moment",
+			Text: "purser cannot read or write its books at the moment. It tries to recover every second. Nothing was changed: try again soon.",
+		}
+	default:
+		return problem{status: http.StatusInternalServerError, Title: "Something went wrong", Text: "That is a fault of ours. The log has more about it."}
+	}
+	return limit
+}

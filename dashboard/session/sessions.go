@@ -1,0 +1,221 @@
+package session
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/alexedwards/scs/v2"
+
+	"github.com/purserpay/purser/pay"
+)
+
+const (
+	// lifetime is how long a session lasts, used or not (DESIGN §5).
+	lifetime = 12 * time.Hour
+	// tokenLength is that of the manager's tokens: 32 random bytes in base64.
+	tokenLength = 43
+)
+
+// Names of the session's cookie. A browser takes __Host- only from https, for the whole host and nobody else.
+const (
+	secureCookie = "__Host-purser"
+	plainCookie  = "purser"
+)
+
+func cookieName(secure bool) string {
+	if secure {
+		return secureCookie
+	}
+	return plainCookie
+}
+
+// record is what a session says.
+type record struct {
+	Account    string    `json:"account"`
+	Generation uint64    `json:"generation"` // of the account, when the session was made
+	AuthTime   time.Time `json:"auth_time,omitzero"`
+	// Secure: it was made over https. A session is not carried from one to the other.
+	Secure bool `json:"secure"`
+}
+
+// recordKey is where the record is among a session's values.
+const recordKey = "record"
+
+// newManager makes the session manager. scs.New would begin with a store in memory, and a goroutine that nobody ends.
+func newManager(s Payer, now pay.Clock) *scs.SessionManager {
+	return &scs.SessionManager{Lifetime: lifetime, Store: &sessions{s, now}, Codec: codec{}}
+}
+
+// codec writes a session as JSON.
+type codec struct{}
+
+type encoded struct {
+	Deadline time.Time `json:"deadline"`
+	record
+}
+
+// Encode implements scs.Codec.
+func (codec) Encode(deadline time.Time, values map[string]any) ([]byte, error) {
+	rec, ok := values[recordKey].(record)
+	if !ok {
+		return nil, errors.New("session: nothing to keep")
+	}
+	return json.Marshal(encoded{deadline, rec})
+}
+
+// Decode implements scs.Codec.
+func (codec) Decode(data []byte) (time.Time, map[string]any, error) {
+	var e encoded
+	if err := json.Unmarshal(data, &e); err != nil {
+		return time.Time{}, nil, fmt.Errorf("session: %w", err)
+	}
+	return e.Deadline, map[string]any{recordKey: e.record}, nil
+}
+
+// sessions are pay's sessions as scs wants them. The store never sees a token.
+type sessions struct {
+	store Payer
+	now   pay.Clock
+}
+
+func idOf(token string) string {
+	sum := sha256.Sum256([]byte(token))
+	return hex.EncodeToString(sum[:])
+}
+
+// FindCtx implements scs.CtxStore.
+func (s *sessions) FindCtx(ctx context.Context, token string) ([]byte, bool, error) {
+	found, err := s.store.Session(ctx, idOf(token))
+	switch {
+	case errors.Is(err, pay.ErrSessionNotFound):
+		return nil, false, nil
+	case err != nil:
+		return nil, false, err
+	}
+	return found.Data, s.now().Before(found.Expires), nil
+}
+
+// CommitCtx implements scs.CtxStore.
+func (s *sessions) CommitCtx(ctx context.Context, token string, data []byte, expiry time.Time) error {
+	return s.store.PutSession(ctx, pay.Session{ID: idOf(token), Data: data, Expires: expiry})
+}
+
+// DeleteCtx implements scs.CtxStore.
+func (s *sessions) DeleteCtx(ctx context.Context, token string) error {
+	return s.store.DeleteSession(ctx, idOf(token))
+}
+
+// Find implements scs.Store, for callers without a context; the manager is none.
+func (s *sessions) Find(token string) ([]byte, bool, error) {
+	return s.FindCtx(context.Background(), token)
+}
+
+// Commit implements scs.Store.
+func (s *sessions) Commit(token string, data []byte, expiry time.Time) error {
+	return s.CommitCtx(context.Background(), token, data, expiry)
+}
+
+// Delete implements scs.Store.
+func (s *sessions) Delete(token string) error {
+	return s.DeleteCtx(context.Background(), token)
+}
+
+var _ scs.CtxStore = (*sessions)(nil)
+
+// errSeveral: a browser sends more than one session. On plain http every port of a host shares its cookies, so that
+// another program there can add its own session for some of the paths, and have what is posted to these.
+var errSeveral = errors.New("more than one session cookie")
+
+// token is the one of a request's session cookie; "" if it has none that could be one.
+func token(r *http.Request, at place) (string, error) {
+	sent := r.CookiesNamed(cookieName(at.secure))
+	switch {
+	case len(sent) > 1:
+		return "", errSeveral
+	case len(sent) == 0 || len(sent[0].Value) != tokenLength:
+		return "", nil
+	}
+	return sent[0].Value, nil
+}
+
+// visitor finds who makes a request. Nobody is no error.
+func (g *Gate) visitor(r *http.Request, at place) (v Visitor, ok bool, err error) {
+	presented, err := token(r, at)
+	if presented == "" {
+		return Visitor{}, false, err
+	}
+	ctx, err := g.manager.Load(r.Context(), presented)
+	if err != nil {
+		return Visitor{}, false, fmt.Errorf("reading a session: %w", err)
+	}
+	rec, ok := g.manager.Get(ctx, recordKey).(record)
+	if !ok || rec.Secure != at.secure || !g.now().Before(g.manager.Deadline(ctx)) {
+		return Visitor{}, false, nil
+	}
+	a, err := g.opts.Payer.Account(r.Context(), rec.Account)
+	switch {
+	case errors.Is(err, pay.ErrAccountNotFound):
+		return Visitor{}, false, nil
+	case err != nil:
+		return Visitor{}, false, fmt.Errorf("reading an account: %w", err)
+	case a.Generation != rec.Generation:
+		return Visitor{}, false, nil
+	}
+	return Visitor{Account: a, AuthTime: rec.AuthTime, Session: idOf(presented)}, true, nil
+}
+
+// admit gives a visitor a session, with a token that nobody has known before, and ends the one that the browser had.
+func (g *Gate) admit(w http.ResponseWriter, r *http.Request, at place, v Visitor) error {
+	if err := g.dismiss(w, r, at); err != nil {
+		return err
+	}
+	ctx, err := g.manager.Load(r.Context(), "")
+	if err != nil {
+		return fmt.Errorf("making a session: %w", err)
+	}
+	g.manager.Put(ctx, recordKey, record{v.Account.ID, v.Account.Generation, v.AuthTime, at.secure})
+	g.manager.SetDeadline(ctx, g.now().Add(lifetime))
+	fresh, _, err := g.manager.Commit(ctx)
+	if err != nil {
+		return fmt.Errorf("keeping a session: %w", err)
+	}
+	setCookie(w, at, cookieName(at.secure), fresh, lifetime)
+	return nil
+}
+
+// dismiss ends the session of a request, if it has one.
+func (g *Gate) dismiss(w http.ResponseWriter, r *http.Request, at place) error {
+	name := cookieName(at.secure)
+	if _, err := r.Cookie(name); err != nil {
+		return nil
+	}
+	presented, err := token(r, at)
+	if err != nil {
+		return err
+	}
+	if presented != "" {
+		if err := g.opts.Payer.DeleteSession(r.Context(), idOf(presented)); err != nil {
+			return fmt.Errorf("ending a session: %w", err)
+		}
+	}
+	setCookie(w, at, name, "", 0)
+	return nil
+}
+
+// setCookie sets a cookie for a time, or takes it away. A later one of the same name replaces an earlier one.
+func setCookie(w http.ResponseWriter, at place, name, value string, age time.Duration) {
+	c := &http.Cookie{ //nolint:gosec // not Secure on plain-http loopback, where browsers would not keep it
+		Name: name, Value: value, Path: "/", HttpOnly: true, Secure: at.secure, SameSite: http.SameSiteLaxMode,
+		MaxAge: int(age / time.Second),
+	}
+	if age <= 0 {
+		c.MaxAge = -1
+	}
+	http.SetCookie(w, c)
+}

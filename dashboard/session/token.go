@@ -1,0 +1,186 @@
+package session
+
+import (
+	"context"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"golang.org/x/oauth2"
+
+	"github.com/purserpay/purser/pay"
+)
+
+// skew is how far the provider's clock may be off.
+const skew = time.Minute
+
+// maxName bounds names and addresses that are shown, in characters.
+const maxName = 200
+
+var (
+	// errToken: an ID token is not a proof of who signed in here and now.
+	errToken = errors.New("the ID token cannot be used")
+	// errNotAgain: the provider did not ask who is there, or does not say so.
+	errNotAgain = errors.New("the provider did not ask again")
+)
+
+// claims are those of an ID token, or of userinfo, that go-oidc leaves to its caller.
+type claims struct {
+	Party     *string  `json:"azp"`
+	NotBefore *float64 `json:"nbf"`
+	AuthTime  *float64 `json:"auth_time"`
+
+	// Said of the person, for pages only: any type, since they prove nothing.
+	Name      any `json:"name"`
+	Preferred any `json:"preferred_username"`
+	Email     any `json:"email"`
+	Verified  any `json:"email_verified"`
+}
+
+// proof is what an ID token proves.
+type proof struct {
+	who      pay.Identity
+	authTime time.Time // zero: the provider does not say
+}
+
+// redeem turns a code into a proof of who signed in.
+func (g *Gate) redeem(ctx context.Context, d *discovered, at place, a attempt, code string) (proof, error) {
+	ctx, cancel := context.WithTimeout(oidc.ClientContext(ctx, g.provider.client), 2*providerTime)
+	defer cancel()
+	tokens, err := g.config(d, at).Exchange(ctx, code, oauth2.VerifierOption(a.Verifier))
+	if err != nil {
+		return proof{}, blame(err)
+	}
+	raw, ok := tokens.Extra("id_token").(string)
+	if !ok || raw == "" {
+		return proof{}, fmt.Errorf("%w: there is no ID token in the answer", errMisbehaves)
+	}
+	id, err := d.verify(ctx, raw)
+	if err != nil {
+		return proof{}, err
+	}
+	p, err := g.check(id, a, tokens.AccessToken)
+	if err != nil {
+		return proof{}, err
+	}
+	if p.who.Name == "" && p.who.Email == "" && d.metadata.UserInfo != "" {
+		said := g.ask(ctx, d, tokens, p.who.Subject)
+		p.who.Name, p.who.Email = said.name(), said.email()
+	}
+	return p, nil
+}
+
+// blame tells a provider that refuses a code from one that is down.
+func blame(err error) error {
+	var refused *oauth2.RetrieveError
+	var call *url.Error
+	switch {
+	case errors.As(err, &refused) && refused.Response != nil && refused.Response.StatusCode < 500:
+		return fmt.Errorf("%w: %w", errToken, err)
+	case errors.As(err, &refused), errors.As(err, &call), errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("%w: %w", errUnreachable, err)
+	}
+	return fmt.Errorf("%w: %w", errMisbehaves, err)
+}
+
+// check does what is left of OpenID Connect Core §3.1.3.7 after signature, issuer, audience and expiry.
+func (g *Gate) check(id *oidc.IDToken, a attempt, accessToken string) (proof, error) {
+	now := g.now()
+	var c claims
+	if err := id.Claims(&c); err != nil {
+		return proof{}, fmt.Errorf("%w: %w", errToken, err)
+	}
+	wrong := func(what string) (proof, error) { return proof{}, fmt.Errorf("%w: %s", errToken, what) }
+	switch {
+	case id.Subject == "":
+		return wrong("it names nobody (sub)")
+	case subtle.ConstantTimeCompare([]byte(id.Nonce), []byte(a.Nonce)) != 1:
+		return wrong("it was not made for this sign-in (nonce)")
+	case c.Party != nil && *c.Party != g.opts.ClientID:
+		return wrong("it was made for another client (azp)")
+	case c.Party == nil && len(id.Audience) != 1:
+		return wrong("it is for several clients and does not say which of them asked (azp)")
+	case id.IssuedAt.IsZero() || id.IssuedAt.After(now.Add(skew)):
+		return wrong("it was issued in the future (iat)")
+	case c.NotBefore != nil && when(*c.NotBefore).After(now.Add(skew)):
+		return wrong("it is not valid yet (nbf)")
+	}
+	if id.AccessTokenHash != "" {
+		if err := id.VerifyAccessToken(accessToken); err != nil {
+			return wrong("it came with another access token (at_hash)")
+		}
+	}
+	p := proof{who: pay.Identity{Issuer: g.opts.Issuer, Subject: id.Subject, Name: c.name(), Email: c.email()}}
+	if c.AuthTime != nil {
+		p.authTime = when(*c.AuthTime)
+		if p.authTime.After(now.Add(skew)) {
+			return wrong("somebody signed in in the future (auth_time)")
+		}
+		if p.authTime.After(now) {
+			p.authTime = now
+		}
+	}
+	// With max_age, a provider has to say when it asked (OpenID Connect Core §3.1.2.1).
+	if a.Again && p.authTime.Before(a.Started.Add(-skew)) {
+		return proof{}, errNotAgain
+	}
+	return p, nil
+}
+
+func when(seconds float64) time.Time {
+	const last = 253402300799 // the year 9999
+	return time.Unix(int64(min(max(seconds, 0), last)), 0).UTC()
+}
+
+// ask asks the provider who somebody is, for those that leave it out of ID tokens. It is for pages only, so that no
+// answer is no trouble.
+func (g *Gate) ask(ctx context.Context, d *discovered, tokens *oauth2.Token, subject string) (c claims) {
+	info, err := d.UserInfo(ctx, oauth2.StaticTokenSource(tokens))
+	switch {
+	case err != nil:
+		g.log.Info("the identity provider does not say who signed in", "error", shown(err))
+	case info.Subject != subject: // must not be used (OpenID Connect Core §5.3.2)
+		g.log.Warn("the identity provider told of somebody else")
+	case info.Claims(&c) != nil:
+		return claims{}
+	}
+	return c
+}
+
+func (c claims) name() string {
+	for _, v := range []any{c.Name, c.Preferred} {
+		if text := presentable(v); text != "" {
+			return text
+		}
+	}
+	return ""
+}
+
+// email is one that the provider does not call unverified.
+func (c claims) email() string {
+	if slices.Contains([]any{false, "false"}, c.Verified) {
+		return ""
+	}
+	return presentable(c.Email)
+}
+
+// presentable is a claim as one line.
+func presentable(v any) string {
+	text, _ := v.(string)
+	text = strings.TrimSpace(strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(text, "")))
+	if runes := []rune(text); len(runes) > maxName {
+		text = string(runes[:maxName])
+	}
+	return text
+}

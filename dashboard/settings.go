@@ -1,0 +1,51 @@
+package dashboard
+
+import (
+	"net/http"
+)
+
+// settingsPage is what GET /dashboard/settings shows.
+type settingsPage struct {
+	Name, Email, Issuer, Subject, Organization, Plan, Upgrade string
+	SignedIn, Resets                                          moment
+	Plans                                                     []planRow
+	Meters                                                    []meter
+}
+
+type planRow struct {
+	Name, Price, Keys, Wallets, Payments string
+	Mine                                 bool
+}
+
+type meter struct {
+	Name, Used, Limit, Class string
+	Mille                    int
+}
+
+func newMeter(name string, used, limit int) meter {
+	return meter{Name: name, Used: count(used), Limit: count(limit), Class: fullness(used, limit), Mille: mille(used, limit)}
+}
+
+// settings is GET /dashboard/settings.
+func (d *dashboard) settings(r *http.Request, v visit) (answer, error) {
+	use, err := d.Payer.Usage(r.Context(), v.org())
+	if err != nil {
+		return answer{}, err
+	}
+	a := v.Account
+	p := settingsPage{
+		Name: a.Name, Email: a.Email, Issuer: a.Issuer, Subject: a.Subject, Organization: a.OrganizationID,
+		Plan: planName(use.Plan.Name), Upgrade: d.UpgradeURL, SignedIn: momentOf(a.SignedIn, inText), Resets: momentOf(use.Resets, onlyDay),
+		Meters: []meter{
+			newMeter("API keys", use.Keys, use.Plan.Keys), newMeter("Wallets", use.Wallets, use.Plan.Wallets),
+			newMeter("Payments in "+v.now.Format("January"), use.Payments, use.Plan.Payments),
+		},
+	}
+	for _, plan := range d.Payer.Plans().List() {
+		p.Plans = append(p.Plans, planRow{
+			Name: planName(plan.Name), Price: dollars(plan.Price), Keys: count(plan.Keys), Wallets: count(plan.Wallets), Payments: count(plan.Payments),
+			Mine: plan.Name == use.Plan.Name,
+		})
+	}
+	return answer{page: "settings", title: "Settings", nav: "/dashboard/settings", body: p}, nil
+}

@@ -1,0 +1,269 @@
+package dashboard
+
+import (
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/x402"
+)
+
+const (
+	currency = "USDC" // the symbol of every pinned asset
+	decimals = 6      // and its digits behind the point
+)
+
+// amount is money on a page, cut at its decimal point so that columns can be aligned there.
+type amount struct {
+	Minus           bool
+	Whole, Fraction string // "1,234" and ".5"; the fraction may be ""
+	Currency        string
+}
+
+func amountOf(a x402.Amount, minus bool, symbol string) amount {
+	whole, fraction, point := strings.Cut(a.Format(decimals), ".")
+	if point {
+		fraction = "." + fraction
+	}
+	return amount{Minus: minus && !a.IsZero(), Whole: thousands(whole), Fraction: fraction, Currency: symbol}
+}
+
+func netOf(s pay.Sum) amount {
+	net, minus := s.Net()
+	return amountOf(net, minus, currency)
+}
+
+func (a amount) String() string {
+	sign := ""
+	if a.Minus {
+		sign = "−"
+	}
+	return strings.TrimSpace(sign + a.Whole + a.Fraction + " " + a.Currency)
+}
+
+// thousands groups the digits of a whole number.
+func thousands(digits string) string {
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return digits
+}
+
+// column is the class of a table whose amounts stand below one another at the decimal point.
+func column(list ...amount) string {
+	most := 2
+	for _, a := range list {
+		most = max(most, len(a.Fraction)-1)
+	}
+	return "d" + strconv.Itoa(min(most, decimals))
+}
+
+func count(n int) string { return humanize.Comma(int64(n)) }
+
+func payments(n int) string {
+	if n == 1 {
+		return "1 payment"
+	}
+	return count(n) + " payments"
+}
+
+// moment is a time on a page: for machines, in full, and as short as its place wants it.
+type moment struct{ Machine, Full, Text string }
+
+func momentOf(t time.Time, layout string) moment {
+	t = t.UTC()
+	return moment{Machine: t.Format(time.RFC3339), Full: t.Format("Monday, 2 January 2006, 15:04:05 UTC"), Text: t.Format(layout)}
+}
+
+// Layouts of times.
+const (
+	inTable = "2006-01-02 15:04:05"
+	inText  = "2 January 2006, 15:04 UTC"
+	onlyDay = "2 January 2006"
+	isoDay  = "2006-01-02"
+)
+
+// recent is a time in the feed: the hour today, else the day.
+func recent(t, now time.Time) moment {
+	switch t = t.UTC(); {
+	case pay.DayOf(t).Equal(pay.DayOf(now)):
+		return momentOf(t, "15:04:05")
+	case t.Year() == now.Year():
+		return momentOf(t, "2 Jan")
+	}
+	return momentOf(t, isoDay)
+}
+
+// site is a URL that somebody else wrote. Link is set only for what a browser may follow.
+type site struct{ Text, Link, Full string }
+
+// Bounds of what others write, in characters, so that nobody makes a page grow beyond what a page may weigh.
+const (
+	maxText  = 120 // of a URL in a list
+	maxTitle = 300
+	maxName  = 60 // of a key's label in a list
+	maxLink  = 400
+	maxURL   = 8 << 10 // of a URL on a page of its own
+)
+
+func siteOf(raw string) site {
+	u, ok := followed(raw)
+	if !ok {
+		if raw == "" {
+			raw = "no address given"
+		}
+		return site{Text: cut(raw, maxText), Full: cut(raw, maxTitle)}
+	}
+	s := site{Text: u.Host, Full: cut(raw, maxTitle)}
+	if p := u.EscapedPath(); p != "/" {
+		s.Text += p
+	}
+	if u.RawQuery != "" {
+		s.Text += "?" + u.RawQuery
+	}
+	s.Text = cut(s.Text, maxText)
+	if len(raw) <= maxLink {
+		s.Link = raw
+	}
+	return s
+}
+
+// whole is a URL on the page about one payment: all of it.
+func whole(raw string) site {
+	s := siteOf(raw)
+	if _, ok := followed(raw); ok {
+		s.Link = raw
+	}
+	if raw != "" {
+		s.Text = cut(raw, maxURL)
+	}
+	return s
+}
+
+// followed is a URL that a browser may be sent to: http or https, and a host that can be one.
+func followed(raw string) (*url.URL, bool) {
+	u, err := url.Parse(raw)
+	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || strings.Trim(u.Host, hostAlphabet) != "" {
+		return nil, false
+	}
+	return u, true
+}
+
+// cut shortens to n characters and takes out what does not print, such as marks that turn the text around.
+func cut(s string, n int) string {
+	s = strings.Map(func(r rune) rune {
+		if r == utf8.RuneError || !unicode.IsPrint(r) {
+			return '\uFFFD'
+		}
+		return r
+	}, s)
+	if utf8.RuneCountInString(s) <= n {
+		return s
+	}
+	return string([]rune(s)[:n-1]) + "…"
+}
+
+// transaction is the hash of one, and where to read about it.
+type transaction struct{ Text, Full, Link string }
+
+func (d *dashboard) transaction(network, hash string) transaction {
+	switch {
+	case hash == "":
+		return transaction{}
+	case !x402.ValidTransaction(hash):
+		return transaction{Text: cut(hash, 20), Full: cut(hash, maxTitle)}
+	}
+	return transaction{Text: short(hash), Full: hash, Link: d.Explorer(network, hash)}
+}
+
+// short is the beginning and the end of a long hexadecimal string.
+func short(hex string) string { return hex[:8] + "…" + hex[len(hex)-6:] }
+
+// label is a key's name in lists.
+func label(k pay.Key) string {
+	if name := strings.TrimSpace(cut(k.Label, maxName)); name != "" {
+		return name
+	}
+	return "Key " + tail(k.ID)
+}
+
+func tail(id string) string { return id[max(0, len(id)-8):] }
+
+func nameOf(a pay.Account) string {
+	for _, name := range []string{a.Email, a.Name} {
+		if name != "" {
+			return cut(name, maxName)
+		}
+	}
+	return cut(a.Subject, maxName)
+}
+
+// state is a payment's state in a word. Class gives its sign a shape.
+type state struct{ Text, Class string }
+
+func stateOf(p *pay.Payment) state {
+	switch {
+	case p.Disputed:
+		return state{"Disputed", "bad"}
+	case p.Unresolved:
+		return state{"Unresolved", "warn"}
+	case p.State == pay.Settled && p.Confirmed:
+		return state{"Confirmed", ""}
+	case p.State == pay.Settled:
+		return state{"Settled", ""}
+	case p.State == pay.Void:
+		return state{"Not paid", "void"}
+	case p.Refused:
+		return state{"Refused", "void"}
+	}
+	return state{"Open", "open"}
+}
+
+// command is a line to copy. What says what it is to those who do not see it.
+type command struct{ ID, Text, What string }
+
+func commands(lines ...[2]string) []command {
+	list := make([]command, len(lines))
+	for i, l := range lines {
+		list[i] = command{ID: "command-" + strconv.Itoa(i+1), Text: l[1], What: l[0]}
+	}
+	return list
+}
+
+// mille is used of limit in thousandths, for drawing.
+func mille(used, limit int) int {
+	if limit <= 0 || used >= limit {
+		return 1000
+	}
+	return max(0, used) * 1000 / limit
+}
+
+// fullness is the class of a gauge.
+func fullness(used, limit int) string {
+	switch m := mille(used, limit); {
+	case m >= 1000:
+		return "full"
+	case m >= 800:
+		return "warn"
+	}
+	return ""
+}
+
+// dollars is a plan's price.
+func dollars(price string) string { return fmt.Sprintf("$%s", price) }
+
+// planName is FREE as Free.
+func planName(n pay.PlanName) string {
+	s := strings.ToLower(string(n))
+	if s == "" {
+		return ""
+	}
+	return strings.ToUpper(s[:1]) + s[1:]
+}

@@ -1,0 +1,153 @@
+package dashboard
+
+import (
+	"math"
+	"math/big"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/x402"
+)
+
+func TestAmountsAreExact(t *testing.T) {
+	t.Parallel()
+	for micros, want := range map[string]string{
+		"0": "0 USDC", "1": "0.000001 USDC", "10000": "0.01 USDC", "1500000": "1.5 USDC", "1234567890123": "1,234,567.890123 USDC",
+		"115792089237316195423570985008687907853269984665640564039457584007913129639935": "115,792,089,237,316,195,423,570,985,008,687,907,853,269,984,665,640,564,039,457,584,007,913,129.639935 USDC",
+	} {
+		a, err := x402.ParseAmount(micros)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := amountOf(a, false, currency).String(); got != want {
+			t.Errorf("%s: %q, want %q", micros, got, want)
+		}
+	}
+	if got := amountOf(x402.NewAmount(10000), true, currency).String(); got != "−0.01 USDC" {
+		t.Errorf("a correction: %q", got)
+	}
+	if got := column(amount{Fraction: ".5"}, amount{Fraction: ".0001"}, amount{}); got != "d4" {
+		t.Errorf("class of a column: %q", got)
+	}
+}
+
+func TestInertCells(t *testing.T) {
+	t.Parallel()
+	for _, s := range []string{"=1+1", "+1", "-1", "@SUM(A1)", "\tx", "\rx", "\nx", "|cmd", "%x", "＝1"} {
+		if inert(s) != "'"+s {
+			t.Errorf("%q is left as it is", s)
+		}
+	}
+	for s, want := range map[string]string{"a;=1": "a;'=1", "a\t@b": "a\t'@b", "\n=1": "'\n'=1", "a;b;-1;\xff": "a;b;'-1;\xff", ";;+": ";;'+"} {
+		if got := inert(s); got != want {
+			t.Errorf("%q becomes %q, want %q", s, got, want)
+		}
+	}
+	for _, s := range []string{"", "a=1", "https://x/=1", "0x12", "'quoted", "a;b", "\xff"} {
+		if inert(s) != s {
+			t.Errorf("%q becomes %q", s, inert(s))
+		}
+	}
+}
+
+func TestSites(t *testing.T) {
+	t.Parallel()
+	for raw, want := range map[string]site{
+		"https://api.example.com":                     {Text: "api.example.com", Link: "https://api.example.com"},
+		"https://api.example.com/":                    {Text: "api.example.com", Link: "https://api.example.com/"},
+		"http://u:p@api.example.com:8080/a%2Fb?q=1#f": {Text: "api.example.com:8080/a%2Fb?q=1", Link: "http://u:p@api.example.com:8080/a%2Fb?q=1#f"},
+		"javascript:alert(1)":                         {Text: "javascript:alert(1)"},
+		"//evil.example.com/":                         {Text: "//evil.example.com/"},
+		"https:///path":                               {Text: "https:///path"},
+		"":                                            {Text: "no address given"},
+		"https://a.example/" + strings.Repeat("x", 500): {Text: "a.example/" + strings.Repeat("x", 109) + "…"},
+		"ftp://a.example/\u202e":                        {Text: "ftp://a.example/\uFFFD"},
+	} {
+		got := siteOf(raw)
+		got.Full = ""
+		if got != want {
+			t.Errorf("%.60s: %+v, want %+v", raw, got, want)
+		}
+	}
+}
+
+// The axis is in round steps, reaches the highest bar, and no bar leaves the plot.
+func TestTicks(t *testing.T) {
+	t.Parallel()
+	huge, _ := new(big.Int).SetString(strings.Repeat("9", 77), 10)
+	list := []*big.Int{huge}
+	for n := int64(1); n < math.MaxInt64/7; n = n*7 + 3 {
+		list = append(list, big.NewInt(n))
+	}
+	for _, most := range list {
+		top, lines := ticks(most)
+		if top.Cmp(most) < 0 || new(big.Int).Mul(most, big.NewInt(2)).Cmp(top) < 0 && most.Int64() > 10 {
+			t.Errorf("most %s: the axis ends at %s", most, top)
+		}
+		if len(lines) < 2 || len(lines) > maxTicks+1 || lines[0].Text != "0" || lines[0].Y != plotBottom || lines[len(lines)-1].Y != plotTop {
+			t.Errorf("most %s: lines %+v", most, lines)
+		}
+		for _, n := range []*big.Int{most, big.NewInt(1), {}} {
+			if h := height(n, top); h < 0 || h > plotBottom-plotTop || (h == 0) != (n.Sign() == 0) {
+				t.Errorf("%s of %s is %d high", n, top, h)
+			}
+		}
+	}
+}
+
+func TestDaysThatCorrectMoreThanTheySpend(t *testing.T) {
+	t.Parallel()
+	day := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
+	c := newChart([]pay.DaySum{
+		{Day: day, Sum: pay.Sum{Count: 1, Amount: x402.NewAmount(50000)}},
+		{Day: day.AddDate(0, 0, 1), Sum: pay.Sum{Corrected: x402.NewAmount(50000)}},
+	})
+	if c.Bars[1].Height != 0 || c.Rows[0].Net.String() != "−0.05 USDC" || c.Total.String() != "0 USDC" || !c.Bars[1].Today || c.Bars[0].Today {
+		t.Errorf("chart: %+v", c)
+	}
+	if empty := newChart(nil); len(empty.Bars) != 0 {
+		t.Errorf("chart of no days: %+v", empty)
+	}
+}
+
+func TestSharesAreSortedByWhatIsLeft(t *testing.T) {
+	t.Parallel()
+	sum := func(name string, amount, corrected uint64) pay.NameSum {
+		return pay.NameSum{Name: name, Sum: pay.Sum{Count: 1, Amount: x402.NewAmount(amount), Corrected: x402.NewAmount(corrected)}}
+	}
+	s := newShares("x", "", "", "", "", []pay.NameSum{sum("a", 900, 890), sum("b", 500, 0), sum("", 400, 0), sum("c", 1, 3), sum(pay.RestName, 9999, 0)}, func(n string) string { return "/" + n })
+	var got []string
+	for _, r := range s.Rows {
+		got = append(got, r.Name+r.Path)
+	}
+	if want := "b/b without one a/a c/c all others"; strings.Join(got, " ") != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if s.Rows[0].Mille != 1000 || s.Rows[2].Mille != 20 || s.Rows[3].Mille != 0 || !s.Rows[3].Net.Minus {
+		t.Errorf("rows: %+v", s.Rows)
+	}
+	if s := newShares("x", "", "", "", "nothing", []pay.NameSum{sum("", 4, 0)}, nil); len(s.Rows) != 0 {
+		t.Errorf("only what has no name: %+v", s)
+	}
+}
+
+func TestWhatIsShownOnceIsBounded(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	o := onceShown{now: func() time.Time { return now }}
+	for i := range onceMost + 5 {
+		o.put(onceFor{"s", "a", string(rune(i))}, onceSecret{secret: "s"})
+	}
+	if len(o.waits) != onceMost {
+		t.Errorf("%d keys wait", len(o.waits))
+	}
+	if _, ok := o.take(onceFor{"s", "b", "0"}); ok {
+		t.Error("somebody else's key")
+	}
+	now = now.Add(onceTime)
+	if _, ok := o.take(onceFor{"s", "a", "\x01"}); ok || len(o.waits) != 0 {
+		t.Error("a key waits longer than its time")
+	}
+}

@@ -1,0 +1,102 @@
+package dashboard
+
+import (
+	"net/http"
+	"slices"
+
+	"github.com/purserpay/purser/pay"
+)
+
+const spendRows = 50
+
+// spendPage is what GET /dashboard/spend shows.
+type spendPage struct {
+	Unused                        bool // nothing was ever spent
+	Commands                      []command
+	Keys                          []option
+	Host, Task, From, To          string
+	TaskWrong, FromWrong, ToWrong *wrong
+	Filtered                      bool
+	Events                        []spendRow
+	Decimals                      string
+	Later                         bool // not the first page
+	First, Next, CSV              string
+}
+
+type spendRow struct {
+	When             moment
+	Site             site
+	Task, TaskPath   string
+	KeyName, KeyPath string
+	Amount           amount
+	Transaction      transaction
+	PaymentPath      string
+	Corrects         string // the page of the payment that is taken back
+	Warning          *state
+}
+
+// spend is GET /dashboard/spend: ?key, host, task, from and to filter, ?before= is where the page before ended.
+func (d *dashboard) spend(r *http.Request, v visit) (answer, error) {
+	keys, err := d.Payer.OrganizationKeys(r.Context(), v.org())
+	if err != nil {
+		return answer{}, err
+	}
+	q := r.URL.Query()
+	f, before := filterOf(q), q.Get("before")
+	p := spendPage{
+		Keys: options(keys, f.KeyID), Host: f.Host, Task: f.Task, From: dayText(f.From), To: dayText(f.To),
+		TaskWrong: f.wrong["task"], FromWrong: f.wrong["from"], ToWrong: f.wrong["to"], Filtered: f.any(),
+		Later: before != "", First: f.path(""), CSV: withQuery("/dashboard/spend.csv", f.values()),
+	}
+	a := answer{page: "spend", title: "Spend", nav: "/dashboard/spend"}
+	if len(f.wrong) > 0 {
+		a.status, a.body = http.StatusUnprocessableEntity, p
+		return a, nil
+	}
+	want, err := f.query(before, spendRows)
+	if err != nil {
+		return answer{}, err
+	}
+	page, err := d.Payer.OrganizationSpend(r.Context(), v.org(), want)
+	if err != nil {
+		return answer{}, err
+	}
+	named := names(keys)
+	var shown []amount
+	for _, e := range page.Entries {
+		row := d.spendRow(e, f, named)
+		p.Events, shown = append(p.Events, row), append(shown, row.Amount)
+	}
+	p.Decimals = column(shown...)
+	if page.Next != "" {
+		p.Next = f.path(page.Next)
+	}
+	if p.Unused = len(page.Entries) == 0 && page.Next == "" && !p.Filtered && before == ""; p.Unused {
+		p.Commands = d.tryCommands(r)
+	}
+	a.body = p
+	return a, nil
+}
+
+func (d *dashboard) spendRow(e pay.SpendEntry, f filter, named map[string]string) spendRow {
+	row := spendRow{
+		When: momentOf(e.Created, inTable), Site: siteOf(e.RequestURL), Task: cut(e.Task, maxName),
+		KeyName: named[e.KeyID], KeyPath: keyPath(e.KeyID), Amount: amountOf(e.Amount, e.Corrects != "", cut(e.Currency, 12)),
+		Transaction: d.transaction(e.Network, e.Transaction), PaymentPath: "/dashboard/payments/" + e.PaymentID,
+	}
+	if e.Task != "" {
+		only := f
+		only.Task = e.Task
+		row.TaskPath = only.path("")
+	}
+	switch {
+	case e.Corrects != "":
+		row.Corrects = row.PaymentPath
+		row.Transaction = transaction{}
+	case slices.Contains(e.Flags, "disputed"):
+		row.Warning = &state{"Disputed, taken back by a correction", "bad"}
+	case slices.Contains(e.Flags, "reconciled"):
+		row.Warning = &state{"Found on the chain", ""}
+	}
+	return row
+}

@@ -1,0 +1,138 @@
+package dashboard_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// TestAnOldSessionGetsNoKey: who has stolen a session, and cannot sign in, waits for the owner to reveal or to make a key.
+func TestAnOldSessionGetsNoKey(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ada := w.person("ada")
+	thief := *ada
+	ada.session, ada.auth = "new", w.clock.now()
+	thief.session, thief.auth = "old", w.clock.now().Add(-time.Hour)
+	revealed := "/dashboard/keys/" + ada.key.ID
+	ada.post(revealed + "/reveal").to(revealed)
+	made := ada.post("/dashboard/keys", "label", "x").is(http.StatusSeeOther).header.Get("Location")
+	for _, path := range []string{revealed, made} {
+		if shownKey.MatchString(thief.get(path).is(200).body) {
+			t.Errorf("%s showed the key to another session", path)
+		}
+		if !shownKey.MatchString(ada.get(path).is(200).body) {
+			t.Errorf("%s does not show the key to the session that asked for it", path)
+		}
+	}
+}
+
+func TestGuessingKeysIsBounded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ada, eve := w.person("ada"), w.person("eve")
+	guess := func() seen { return ada.post("/dashboard/keys/link", "key", "guess-0001") }
+	for range 10 {
+		guess().is(http.StatusUnprocessableEntity)
+	}
+	if wait := guess().is(http.StatusTooManyRequests, "Too many requests").header.Get("Retry-After"); wait == "" || wait == "0" {
+		t.Errorf("Retry-After: %q", wait)
+	}
+	eve.post("/dashboard/keys/link", "key", "guess-0001").is(http.StatusUnprocessableEntity) // another organization's turns
+	ada.get("/dashboard/keys").is(200)
+	w.clock.advance(time.Minute)
+	guess().is(http.StatusUnprocessableEntity)
+}
+
+// TestChangesAreBounded: a deleted wallet does not count, but its row stays for ever.
+func TestChangesAreBounded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ada := w.person("ada")
+	for n := 0; ; n++ {
+		made := ada.post("/dashboard/wallets", "key", ada.key.ID)
+		if made.status == http.StatusTooManyRequests {
+			break
+		}
+		wallet := made.is(http.StatusSeeOther).header.Get("Location")
+		if ada.post(wallet+"/delete").status == http.StatusTooManyRequests {
+			break
+		}
+		if n > 60 {
+			t.Fatal("no end to making and deleting wallets")
+		}
+	}
+}
+
+// slowReader is a gate behind which what requests get with Test-Slow is not read before it is told to.
+type slowReader struct {
+	headerGate
+	writing chan struct{}
+	read    chan struct{}
+}
+
+func (g slowReader) Wrap(next http.Handler) http.Handler {
+	return g.headerGate.Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Test-Slow") != "" {
+			w = slowWriter{w, g}
+		}
+		next.ServeHTTP(w, r)
+	}))
+}
+
+type slowWriter struct {
+	http.ResponseWriter
+	gate slowReader
+}
+
+func (w slowWriter) Write(p []byte) (int, error) {
+	w.gate.writing <- struct{}{}
+	<-w.gate.read
+	return w.ResponseWriter.Write(p)
+}
+
+// TestExportsAtOnce: an export reads all there is, for as long as its reader takes.
+func TestExportsAtOnce(t *testing.T) {
+	t.Parallel()
+	gate := slowReader{writing: make(chan struct{}, 100), read: make(chan struct{})}
+	w := newWorld(t, func(s *setup) { s.pages.Gate = gate })
+	ada, eve := w.person("ada"), w.person("eve")
+	w.wallet(ada.key, 1_000_000)
+	w.buy(ada.key, "https://api.example.com/", "", "1000")
+	var readers sync.WaitGroup
+	for range 2 {
+		readers.Go(func() { ada.get("/dashboard/spend.csv", "Test-Slow", "1").is(200, "api.example.com") })
+		<-gate.writing
+	}
+	ada.get("/dashboard/spend.csv").is(http.StatusTooManyRequests, "Too many requests")
+	eve.get("/dashboard/spend.csv").is(200)
+	close(gate.read)
+	readers.Wait()
+	for range 3 { // all of them come back, also those that never wrote anything
+		ada.get("/dashboard/spend.csv?key=00000000-0000-7000-8000-000000000000").is(http.StatusNotFound)
+		ada.do(http.MethodHead, "/dashboard/spend.csv", nil).is(200)
+		ada.get("/dashboard/spend.csv").is(200)
+	}
+}
+
+// TestFormulasBehindOtherSeparators: spreadsheets split the file at semicolons where the decimal point is a comma.
+func TestFormulasBehindOtherSeparators(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ada := w.person("ada")
+	w.wallet(ada.key, 1_000_000)
+	for i, path := range []string{";=cmd|'/C%20calc'!A0;x", "?;@SUM(1+1)*cmd|'/C'!A0;", "a;+1;-2", "a,b;=1+1"} {
+		w.buy(ada.key, fmt.Sprintf("https://e%d.example.com/%s", i, path), "", "1000")
+	}
+	body := ada.get("/dashboard/spend.csv").is(200).body
+	for line := range strings.Lines(body) {
+		for cell := range strings.SplitSeq(line, ";") {
+			if strings.ContainsAny(cell[:1], "=+-@") {
+				t.Errorf("a spreadsheet would take this for a formula: %q", cell)
+			}
+		}
+	}
+}

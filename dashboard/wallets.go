@@ -1,0 +1,248 @@
+package dashboard
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/purserpay/purser/pay"
+)
+
+func walletPath(id string) string { return "/dashboard/wallets/" + id }
+
+// walletName is the address in short.
+func walletName(w pay.Wallet) string {
+	if w.Address == nil {
+		return "Wallet " + tail(w.ID)
+	}
+	return short(w.Address.String())
+}
+
+const (
+	// balanceWait is how long the page that deletes a wallet waits for its balance.
+	balanceWait = time.Second
+	// confirmLength is how much of the address has to be typed to delete a wallet that holds money.
+	confirmLength = 6
+)
+
+// walletsPage is what GET /dashboard/wallets shows.
+type walletsPage struct {
+	Wallets     []walletRow
+	Used, Limit string
+	Full        bool
+	Upgrade     string
+	PlayMoney   bool
+	Keys        []option
+	Networks    []string
+}
+
+type walletRow struct {
+	Name, Path, KeyName, KeyPath, Network string
+	Address                               bool
+	Created                               moment
+}
+
+// wallets is GET /dashboard/wallets: ?key= is the key that a new one is for. Balances load after the page, one by one,
+// because the chain may be slow to tell.
+func (d *dashboard) wallets(r *http.Request, v visit) (answer, error) {
+	list, err := d.Payer.OrganizationWallets(r.Context(), v.org())
+	if err != nil {
+		return answer{}, err
+	}
+	keys, err := d.Payer.OrganizationKeys(r.Context(), v.org())
+	if err != nil {
+		return answer{}, err
+	}
+	use, err := d.Payer.Usage(r.Context(), v.org())
+	if err != nil {
+		return answer{}, err
+	}
+	p := walletsPage{
+		Used: count(use.Wallets), Limit: count(use.Plan.Wallets), Full: use.Wallets >= use.Plan.Wallets, Upgrade: d.UpgradeURL,
+		PlayMoney: d.PlayMoney, Keys: options(keys, r.URL.Query().Get("key")),
+	}
+	named := names(keys)
+	for _, w := range list {
+		p.Wallets = append(p.Wallets, walletRow{
+			Name: walletName(w), Path: walletPath(w.ID), KeyName: named[w.KeyID], KeyPath: keyPath(w.KeyID), Network: w.Network,
+			Address: w.Address != nil, Created: momentOf(w.Created, onlyDay),
+		})
+	}
+	return answer{page: "wallets", title: "Wallets", nav: "/dashboard/wallets", body: p, htmx: true}, nil
+}
+
+// createWallet is POST /dashboard/wallets.
+func (d *dashboard) createWallet(r *http.Request, v visit) (answer, error) {
+	k, err := d.Payer.OrganizationKey(r.Context(), v.org(), r.PostForm.Get("key"))
+	if err != nil {
+		return answer{}, err
+	}
+	w, err := d.Payer.CreateWallet(r.Context(), k, r.PostForm.Get("network"))
+	if err != nil {
+		return answer{}, err
+	}
+	d.Logger.Info("wallet created", "wallet", w.ID, "key", k.ID, "account", v.Account.ID)
+	return answer{redirect: walletPath(w.ID), say: saidWalletCreated}, nil
+}
+
+// walletPage is what the pages about one wallet show.
+type walletPage struct {
+	ID, Name, Path, Address, Network, NetworkName, ProviderID string
+	KeyName, KeyPath                                          string
+	Created                                                   moment
+	QR                                                        *code
+	Copy                                                      command
+	PlayMoney                                                 bool
+	Balance                                                   *balance // nil: to be asked for
+	// For deleting.
+	Holds, Unknown bool
+	Last           bool // the key has no other
+	Typed          int  // how much of the address has to be typed
+	Wrong          *wrong
+}
+
+// walletOf is the wallet that the address names, and its key: pay.ErrWalletNotFound, also for another organization's.
+func (d *dashboard) walletOf(r *http.Request, v visit) (pay.Wallet, pay.Key, error) {
+	id, err := pathID(r)
+	if err != nil {
+		return pay.Wallet{}, pay.Key{}, err
+	}
+	w, err := d.Payer.OrganizationWallet(r.Context(), v.org(), id)
+	if err != nil {
+		return pay.Wallet{}, pay.Key{}, err
+	}
+	k, err := d.Payer.OrganizationKey(r.Context(), v.org(), w.KeyID)
+	return w, k, err
+}
+
+func (d *dashboard) walletPage(w pay.Wallet, k pay.Key) walletPage {
+	p := walletPage{
+		ID: w.ID, Name: walletName(w), Path: walletPath(w.ID), Network: w.Network, NetworkName: networkName(w.Network), ProviderID: cut(w.ProviderID, maxTitle),
+		KeyName: label(k), KeyPath: keyPath(k.ID), Created: momentOf(w.Created, inText), PlayMoney: d.PlayMoney,
+	}
+	if w.Address != nil {
+		p.Address = w.Address.String()
+		p.QR = qrCode(p.Address)
+		p.Copy = command{ID: "address", Text: p.Address, What: "the address"}
+	}
+	return p
+}
+
+// networkName is how wallets call a network.
+func networkName(n string) string {
+	switch n {
+	case "base":
+		return "Base"
+	case "base-sepolia":
+		return "Base Sepolia, a test network"
+	}
+	return n
+}
+
+// wallet is GET /dashboard/wallets/{id}. With ?balance=now, for browsers without scripts, it waits for the balance.
+func (d *dashboard) wallet(r *http.Request, v visit) (answer, error) {
+	w, k, err := d.walletOf(r, v)
+	if err != nil {
+		return answer{}, err
+	}
+	p := d.walletPage(w, k)
+	if r.URL.Query().Get("balance") == "now" {
+		b := d.balanceOf(r.Context(), w, v.now, balanceWait)
+		p.Balance = &b
+	}
+	return answer{page: "wallet", title: "Wallet of " + p.KeyName, nav: "/dashboard/wallets", body: p, htmx: true}, nil
+}
+
+// balance is GET /dashboard/wallets/{id}/balance, which pages load by themselves.
+func (d *dashboard) balance(r *http.Request, v visit) (answer, error) {
+	w, _, err := d.walletOf(r, v)
+	if err != nil {
+		return answer{}, err
+	}
+	if r.Header.Get("HX-Request") != "true" {
+		return answer{redirect: walletPath(w.ID) + "?balance=now"}, nil
+	}
+	b := d.balanceOf(r.Context(), w, v.now, pageTime)
+	if r.URL.Query().Get("large") != "" {
+		return answer{page: "wallet", part: "balance-large", body: b}, nil
+	}
+	return answer{page: "wallets", part: "balance", body: b}, nil
+}
+
+// balance is what a wallet holds, or why nobody knows.
+type balance struct {
+	Known  bool
+	Amount amount
+	Why    string
+	When   moment
+	empty  bool
+}
+
+func (d *dashboard) balanceOf(ctx context.Context, w pay.Wallet, now time.Time, wait time.Duration) balance {
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	have, err := d.Payer.WalletBalance(ctx, w)
+	switch {
+	case err == nil:
+		return balance{Known: true, Amount: amountOf(have, false, currency), When: momentOf(now, "15:04:05 UTC"), empty: have.IsZero()}
+	case errors.Is(err, pay.ErrNoAddress):
+		return balance{Why: "This wallet has no address.", empty: true}
+	case errors.Is(err, pay.ErrNoChain):
+		return balance{Why: "purser has no connection to this chain. Whoever runs it sets PURSER_RPC_URL, and balances appear here."}
+	}
+	d.Logger.Warn("balance not known", "wallet", w.ID, "error", err)
+	return balance{Why: "The chain's RPC does not answer at the moment. The wallet is not affected: try again soon."}
+}
+
+// askDeleteWallet is GET /dashboard/wallets/{id}/delete.
+func (d *dashboard) askDeleteWallet(r *http.Request, v visit) (answer, error) {
+	w, k, err := d.walletOf(r, v)
+	if err != nil {
+		return answer{}, err
+	}
+	return d.deletePage(r, v, w, k, http.StatusOK, nil)
+}
+
+// deletePage names what would be out of reach.
+func (d *dashboard) deletePage(r *http.Request, v visit, w pay.Wallet, k pay.Key, status int, what *wrong) (answer, error) {
+	p := d.walletPage(w, k)
+	others, err := d.Payer.ListWallets(r.Context(), k)
+	if err != nil {
+		return answer{}, err
+	}
+	p.Last, p.Wrong = len(others) <= 1, what
+	b := d.balanceOf(r.Context(), w, v.now, balanceWait)
+	p.Balance = &b
+	p.Holds, p.Unknown = b.Known && !b.empty, !b.Known && !b.empty
+	if p.Holds || p.Unknown {
+		p.Typed = confirmLength
+	}
+	return answer{status: status, page: "wallet-delete", title: "Delete a wallet", nav: "/dashboard/wallets", body: p}, nil
+}
+
+// deleteWallet is POST /dashboard/wallets/{id}/delete. What the wallet holds is looked at again: it may have been funded
+// since the page was made.
+func (d *dashboard) deleteWallet(r *http.Request, v visit) (answer, error) {
+	w, k, err := d.walletOf(r, v)
+	if err != nil {
+		return answer{}, err
+	}
+	if b := d.balanceOf(r.Context(), w, v.now, balanceWait); !b.empty {
+		address := w.Address.String()
+		typed := strings.TrimSpace(r.PostForm.Get("confirm"))
+		if !strings.EqualFold(typed, address) && !strings.EqualFold(typed, address[len(address)-confirmLength:]) {
+			text := "These are not the last six characters of the address below. Nothing was deleted."
+			if typed == "" {
+				text = "Type them to say that you mean it. Nothing was deleted."
+			}
+			return d.deletePage(r, v, w, k, http.StatusUnprocessableEntity, &wrong{Field: "confirm", Text: text})
+		}
+	}
+	if err := d.Payer.DeleteWallet(r.Context(), k, w.ID); err != nil {
+		return answer{}, err
+	}
+	d.Logger.Info("wallet deleted", "wallet", w.ID, "key", k.ID, "account", v.Account.ID)
+	return answer{redirect: "/dashboard/wallets", say: saidWalletDeleted}, nil
+}

@@ -1,0 +1,428 @@
+package dashboard_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/purserpay/purser/boltstore"
+	"github.com/purserpay/purser/dashboard"
+	"github.com/purserpay/purser/dashboard/session"
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/signer"
+	"github.com/purserpay/purser/vault"
+	"github.com/purserpay/purser/x402"
+)
+
+const (
+	usdc       = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"
+	seller     = "0x1111111111111111111111111111111111111111"
+	upgradeURL = "https://plans.example.com/up"
+)
+
+// world is the dashboard over HTTP with a real store, signer and pay core. Who signs in is said by a header: the gate
+// has tests of its own.
+type world struct {
+	t     testing.TB
+	url   string
+	store *boltstore.DB
+	payer *pay.Payer
+	chain *ledger
+	clock *clock
+	logs  *lockedBuffer
+}
+
+type setup struct {
+	pay   pay.Options
+	store boltstore.Options
+	pages dashboard.Options
+	mute  bool // no chain
+}
+
+func newWorld(t testing.TB, change ...func(*setup)) *world {
+	t.Helper()
+	w := &world{t: t, clock: &clock{}, logs: &lockedBuffer{}, chain: &ledger{balances: map[x402.Address]x402.Amount{}, moved: map[x402.Nonce]string{}}}
+	w.chain.now = w.clock.now
+	w.clock.set(time.Now().UTC())
+	log := slog.New(slog.NewJSONHandler(w.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	s := setup{
+		store: boltstore.Options{
+			Path: filepath.Join(t.TempDir(), "purser.db"), MasterKey: vault.Given(vault.MasterKey{1}), Clock: w.clock.now, Logger: log,
+		},
+		pay:   pay.Options{Clock: w.clock.now, Logger: log, Facilitator: w.chain, Chain: w.chain},
+		pages: dashboard.Options{Clock: w.clock.now, Logger: log, Version: "1.2.3", UpgradeURL: upgradeURL, Gate: headerGate{}, Visitor: visitorOf},
+	}
+	for _, c := range change {
+		c(&s)
+	}
+	if s.mute {
+		s.pay.Chain = nil
+	}
+	var err error
+	if w.store, err = boltstore.Open(t.Context(), s.store); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = w.store.Close() })
+	s.pay.Store, s.pay.Wallets = w.store, signer.NewLocal(w.store)
+	if w.payer, err = pay.New(s.pay); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		if err := w.payer.Close(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	s.pages.Payer = w.payer
+	h, err := dashboard.New(s.pages)
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := httptest.NewServer(h)
+	t.Cleanup(srv.Close)
+	w.url = srv.URL
+	return w
+}
+
+type visitorKey struct{}
+
+func visitorOf(ctx context.Context) (session.Visitor, bool) {
+	v, ok := ctx.Value(visitorKey{}).(session.Visitor)
+	return v, ok
+}
+
+// headerGate believes what a request says of itself.
+type headerGate struct{}
+
+func (headerGate) ShowWith(session.Pages) {}
+
+func (headerGate) Wrap(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if id, org, ok := strings.Cut(r.Header.Get("Test-Visitor"), "/"); ok {
+			v := session.Visitor{Account: pay.Account{
+				ID: id, OrganizationID: org, Identity: pay.Identity{Issuer: "https://id.example.com", Subject: id, Name: "Ada <b>L</b>", Email: "ada@example.com"},
+				Created: time.Now(), SignedIn: time.Now(),
+			}}
+			if at, err := time.Parse(time.RFC3339Nano, r.Header.Get("Test-Auth-Time")); err == nil {
+				v.AuthTime = at
+			}
+			v.Session = r.Header.Get("Test-Session")
+			r = r.WithContext(context.WithValue(r.Context(), visitorKey{}, v))
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// person is somebody with a browser.
+type person struct {
+	*world
+	account pay.Account
+	key     pay.Key // the first one
+	auth    time.Time
+	session string
+	client  *http.Client
+}
+
+func (w *world) person(name string) *person {
+	w.t.Helper()
+	a, _, err := w.payer.SignIn(w.t.Context(), pay.Identity{Issuer: "https://id.example.com", Subject: name})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	jar, _ := cookiejar.New(nil)
+	p := &person{world: w, account: a, client: &http.Client{
+		Jar: jar, Timeout: time.Minute, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+	keys, err := w.payer.OrganizationKeys(w.t.Context(), a.OrganizationID)
+	if err != nil || len(keys) != 1 {
+		w.t.Fatalf("keys of a new organization: %v, %v", keys, err)
+	}
+	p.key = keys[0]
+	return p
+}
+
+// seen is an answer.
+type seen struct {
+	t      testing.TB
+	status int
+	header http.Header
+	body   string
+}
+
+// get and post make a request; post's fields are pairs.
+func (p *person) get(path string, header ...string) seen {
+	return p.do(http.MethodGet, path, nil, header...)
+}
+
+func (p *person) post(path string, fields ...string) seen {
+	form := url.Values{}
+	for i := 0; i < len(fields); i += 2 {
+		form.Add(fields[i], fields[i+1])
+	}
+	return p.do(http.MethodPost, path, form)
+}
+
+func (p *person) do(method, path string, form url.Values, header ...string) seen {
+	p.t.Helper()
+	var body io.Reader
+	if form != nil {
+		body = strings.NewReader(form.Encode())
+	}
+	req, err := http.NewRequestWithContext(p.t.Context(), method, p.url+path, body)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if form != nil {
+		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	req.Header.Set("Test-Visitor", p.account.ID+"/"+p.account.OrganizationID)
+	req.Header.Set("Test-Session", p.session)
+	if !p.auth.IsZero() {
+		req.Header.Set("Test-Auth-Time", p.auth.Format(time.RFC3339Nano))
+	}
+	for i := 0; i < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	res, err := p.client.Do(req)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return seen{t: p.t, status: res.StatusCode, header: res.Header, body: string(text)}
+}
+
+func (s seen) is(status int, parts ...string) seen {
+	s.t.Helper()
+	if s.status != status {
+		s.t.Fatalf("status %d, want %d: %s", s.status, status, s.brief())
+	}
+	for _, part := range parts {
+		if !strings.Contains(s.body, part) {
+			s.t.Errorf("%q is not on the page: %s", part, s.brief())
+		}
+	}
+	return s
+}
+
+func (s seen) without(parts ...string) seen {
+	s.t.Helper()
+	for _, part := range parts {
+		if strings.Contains(s.body, part) {
+			s.t.Errorf("%q is on the page: %s", part, s.brief())
+		}
+	}
+	return s
+}
+
+// brief is the page without its frame, for messages.
+func (s seen) brief() string {
+	if _, inside, ok := strings.Cut(s.body, "<main"); ok {
+		inside, _, _ = strings.Cut(inside, "</main>")
+		return inside
+	}
+	return s.body
+}
+
+// to follows nothing, but checks where a redirect leads.
+func (s seen) to(path string) seen {
+	s.t.Helper()
+	s.is(http.StatusSeeOther)
+	if got := s.header.Get("Location"); got != path {
+		s.t.Fatalf("leads to %q, want %q", got, path)
+	}
+	return s
+}
+
+// wallet makes a wallet with money for a key.
+func (w *world) wallet(k pay.Key, micros uint64) pay.Wallet {
+	w.t.Helper()
+	wallet, err := w.payer.CreateWallet(w.t.Context(), k, "base")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.chain.fund(*wallet.Address, micros)
+	return wallet
+}
+
+// challenge is that of a v1 seller.
+func challenge(micros string) x402.Challenge {
+	c, err := x402.DecodeHeader(base64.StdEncoding.EncodeToString(fmt.Appendf(nil, `{"x402Version":1,"error":"pay","accepts":[{
+		"scheme":"exact","network":"base","maxAmountRequired":%q,"resource":"","description":"","mimeType":"","payTo":%q,
+		"maxTimeoutSeconds":60,"asset":%q,"extra":{"name":"USD Coin","version":"2"}}]}`, micros, seller, usdc)))
+	if err != nil {
+		panic(err)
+	}
+	return c
+}
+
+// buy pays for a URL through the facilitator, which settles it.
+func (w *world) buy(k pay.Key, at, task, micros string) *pay.Payment {
+	w.t.Helper()
+	p, err := w.try(k, at, task, micros)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return p
+}
+
+func (w *world) try(k pay.Key, at, task, micros string) (*pay.Payment, error) {
+	k, err := w.payer.Key(w.t.Context(), k.ID)
+	if err != nil {
+		return nil, err
+	}
+	a, err := w.payer.Pay(w.t.Context(), pay.Request{
+		Key: k, Door: pay.DoorAPI, Task: task, Settlement: pay.SettlePayer, Challenge: challenge(micros), URL: at,
+	})
+	if err != nil {
+		return nil, err
+	}
+	a.Finish(true)
+	return a.Payment(), nil
+}
+
+// ledger is facilitator and chain in one: what it settles is there until it is told to forget it.
+type ledger struct {
+	now      func() time.Time
+	mu       sync.Mutex
+	balances map[x402.Address]x402.Amount
+	moved    map[x402.Nonce]string
+	down     bool
+	slow     time.Duration // of balances
+	unclear  bool          // settlements are not told of
+	amnesia  bool          // nothing that was settled is on the chain
+	settled  int
+}
+
+func (l *ledger) set(change func(*ledger)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	change(l)
+}
+
+func (l *ledger) fund(a x402.Address, micros uint64) {
+	l.set(func(l *ledger) { l.balances[a] = x402.NewAmount(micros) })
+}
+
+func (l *ledger) Verify(context.Context, pay.Exchange) (pay.VerifyAnswer, error) {
+	return pay.VerifyAnswer{Valid: true}, nil
+}
+
+func (l *ledger) Settle(_ context.Context, x pay.Exchange) (pay.SettleAnswer, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	auth, _, err := x.Payload.Authorization()
+	if err != nil {
+		return pay.SettleAnswer{}, err
+	}
+	if l.unclear {
+		return pay.SettleAnswer{}, errors.New("connection reset")
+	}
+	l.settled++
+	tx := fmt.Sprintf("0x%064x", 0xa11ce00000+l.settled)
+	l.moved[auth.Nonce] = tx
+	return pay.SettleAnswer{Success: true, Transaction: tx, Network: "base"}, nil
+}
+
+func (l *ledger) Probe(context.Context) error { return nil }
+
+func (l *ledger) identity() pay.ChainIdentity {
+	return pay.ChainIdentity{ChainID: 8453, Genesis: "0x" + strings.Repeat("ab", 32)}
+}
+
+func (l *ledger) Identify(context.Context, x402.Network, x402.Asset) (pay.ChainIdentity, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.down {
+		return pay.ChainIdentity{}, errors.New("connection refused")
+	}
+	return l.identity(), nil
+}
+
+func (l *ledger) Balance(ctx context.Context, _ x402.Asset, owner x402.Address) (x402.Amount, error) {
+	l.mu.Lock()
+	slow, down, have := l.slow, l.down, l.balances[owner]
+	l.mu.Unlock()
+	if slow > 0 {
+		select {
+		case <-ctx.Done():
+			return x402.Amount{}, ctx.Err()
+		case <-time.After(slow):
+		}
+	}
+	if down {
+		return x402.Amount{}, errors.New("connection refused")
+	}
+	return have, nil
+}
+
+func (l *ledger) Trace(_ context.Context, q pay.TraceQuery) (pay.Trace, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.down {
+		return pay.Trace{}, errors.New("connection refused")
+	}
+	tx, used := l.moved[q.Authorization.Nonce]
+	used = used && !l.amnesia
+	if !used {
+		tx = ""
+	}
+	return pay.Trace{Chain: l.identity(), Used: used, Transaction: tx, SafeUsed: used, SafeLogs: used, SafeTime: l.now()}, nil
+}
+
+// clock stands still until it is set.
+type clock struct{ at atomic.Int64 }
+
+func (c *clock) now() time.Time          { return time.Unix(0, c.at.Load()).UTC() }
+func (c *clock) set(t time.Time)         { c.at.Store(t.UnixNano()) }
+func (c *clock) advance(d time.Duration) { c.at.Add(int64(d)) }
+
+type lockedBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+// keptPages is a gate that keeps the pages it is given.
+type keptPages struct{ pages *session.Pages }
+
+func (k keptPages) ShowWith(p session.Pages)            { *k.pages = p }
+func (k keptPages) Wrap(next http.Handler) http.Handler { return headerGate{}.Wrap(next) }
+
+type recorder struct {
+	*httptest.ResponseRecorder
+	request *http.Request
+}
+
+func newRecorder() recorder {
+	return recorder{httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/dashboard/", nil)}
+}

@@ -1,0 +1,157 @@
+package ship
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Scripts are read by whatever /bin/sh is.
+func TestScripts(t *testing.T) {
+	scripts, err := filepath.Glob(filepath.Join(checkout(t), "deploy", "*.sh"))
+	if err != nil || len(scripts) == 0 {
+		t.Fatalf("%d scripts, %v", len(scripts), err)
+	}
+	for _, path := range scripts {
+		run(t, runTime, nil, "sh", "-n", path)
+		if info, err := os.Stat(path); err != nil || info.Mode()&0o111 == 0 {
+			t.Errorf("%s cannot be executed: %v", path, err)
+		}
+	}
+}
+
+// systemd understands the unit, and has little left to warn of.
+func TestUnit(t *testing.T) {
+	if _, err := exec.LookPath("systemd-analyze"); err != nil {
+		t.Skip("systemd-analyze is not installed, so the unit cannot be checked")
+	}
+	text, err := os.ReadFile(filepath.Join(checkout(t), "deploy/systemd/purser.service"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The program need not be installed here.
+	present, err := exec.LookPath("true")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "purser.service")
+	if err := os.WriteFile(path, []byte(strings.ReplaceAll(string(text), "/usr/bin/purser ", present+" ")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if said := run(t, runTime, nil, "systemd-analyze", "verify", "--man=no", path); strings.Contains(said, "purser.service") {
+		t.Errorf("systemd says of the unit:\n%s", said)
+	}
+	if said, err := try(t, runTime, nil, "systemd-analyze", "security", "--offline=true", "--threshold=20", path); err != nil {
+		t.Errorf("the unit leaves too much open: %v\n%s", err, said)
+	}
+	for _, setting := range []string{"TimeoutStopSec=45", "NoNewPrivileges=yes", "ProtectSystem=strict", "StateDirectory=purser", "User=purser"} {
+		if !strings.Contains(string(text), "\n"+setting+"\n") {
+			t.Errorf("the unit does not say %s", setting)
+		}
+	}
+}
+
+// The agent of the compose file has no way out but purser, and nothing of purser's but its network.
+func TestCompose(t *testing.T) {
+	type service struct {
+		Networks    []string
+		Volumes     []string
+		Secrets     []string
+		Environment map[string]string
+		ReadOnly    bool     `yaml:"read_only"`
+		CapDrop     []string `yaml:"cap_drop"`
+		Grace       string   `yaml:"stop_grace_period"`
+		Privileged  bool
+		NetworkMode string         `yaml:"network_mode"`
+		Rest        map[string]any `yaml:",inline"`
+	}
+	var file struct {
+		Name     string
+		Services map[string]service
+		Networks map[string]struct{ Internal bool }
+		Volumes  map[string]any
+		Secrets  map[string]struct{ File string }
+	}
+	text, err := os.Open(filepath.Join(checkout(t), "deploy/compose.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer text.Close()
+	decoder := yaml.NewDecoder(text)
+	decoder.KnownFields(true)
+	if err := decoder.Decode(&file); err != nil {
+		t.Fatal(err)
+	}
+	known := []string{"image", "restart", "security_opt", "tmpfs", "healthcheck", "command", "depends_on"}
+	for name, s := range file.Services {
+		for field := range s.Rest {
+			if !slices.Contains(known, field) {
+				t.Errorf("%s has a field %s", name, field)
+			}
+		}
+		if s.Privileged || s.NetworkMode != "" {
+			t.Errorf("%s has more than it needs", name)
+		}
+		for _, volume := range s.Volumes {
+			if source, _, _ := strings.Cut(volume, ":"); !hasKey(file.Volumes, source) {
+				t.Errorf("%s mounts %s, which is not declared", name, source)
+			}
+		}
+		if name == "purser" {
+			continue
+		}
+		for _, n := range s.Networks {
+			if !file.Networks[n].Internal {
+				t.Errorf("%s gets out through the network %s", name, n)
+			}
+		}
+		if len(s.Networks) == 0 || len(s.Secrets) > 0 || slices.ContainsFunc(s.Volumes, func(v string) bool { return strings.HasPrefix(v, "purser-data") }) {
+			t.Errorf("%s has networks %v, secrets %v and volumes %v", name, s.Networks, s.Secrets, s.Volumes)
+		}
+	}
+	p := file.Services["purser"]
+	if !p.ReadOnly || !slices.Equal(p.CapDrop, []string{"ALL"}) || p.Grace != "45s" || len(p.Networks) != 2 {
+		t.Errorf("purser is %+v", p)
+	}
+}
+
+func hasKey(m map[string]any, name string) bool { _, ok := m[name]; return ok }
+
+// Kubernetes knows every field of the manifests, and they hold what they promise.
+func TestManifests(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(checkout(t), "deploy/kubernetes/*.yaml"))
+	if err != nil || len(files) < 2 {
+		t.Fatalf("%v, %v", files, err)
+	}
+	manifests := tool(t, "github.com/purserpay/purser/tools/manifests")
+	run(t, runTime, nil, manifests, files...)
+
+	for _, path := range files {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, field := range []string{
+			"terminationGracePeriodSeconds: 45", "readOnlyRootFilesystem: true", "runAsNonRoot: true", "kind: NetworkPolicy",
+			"allowPrivilegeEscalation: false", "enableServiceLinks: false", "automountServiceAccountToken: false",
+		} {
+			if !strings.Contains(string(text), field) {
+				t.Errorf("%s does not say %s", path, field)
+			}
+		}
+		// A field that is misspelt must be noticed.
+		wrong := filepath.Join(t.TempDir(), filepath.Base(path))
+		spoilt := strings.Replace(string(text), "readOnlyRootFilesystem", "readonlyRootFileSystem", 1)
+		if err := os.WriteFile(wrong, []byte(spoilt), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := try(t, runTime, nil, manifests, wrong); err == nil {
+			t.Errorf("a field that does not exist is taken: %s", out)
+		}
+	}
+}

@@ -1,0 +1,136 @@
+package ship
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+const (
+	// buildTime bounds one build, with nothing in Go's caches.
+	buildTime = 14 * time.Minute
+	// runTime bounds what is no build.
+	runTime = 2 * time.Minute
+	// version and commit are what the builds here are told to be.
+	version = "v0.0.0-ship"
+	commit  = "0123456789abcdef0123456789abcdef01234567"
+	// shown is how purser shows both.
+	shown = version + "+0123456789ab"
+)
+
+// checkout is the folder of the repository.
+func checkout(t *testing.T) string {
+	t.Helper()
+	dir, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// run runs a program to its end and returns what it said. settings are added to its environment.
+func run(t *testing.T, limit time.Duration, settings []string, name string, arguments ...string) string {
+	t.Helper()
+	out, err := try(t, limit, settings, name, arguments...)
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s", name, strings.Join(arguments, " "), err, out)
+	}
+	return out
+}
+
+// try is run for a program that may fail.
+func try(t *testing.T, limit time.Duration, settings []string, name string, arguments ...string) (string, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, name, arguments...)
+	cmd.Env = append(os.Environ(), settings...)
+	cmd.Dir = checkout(t)
+	cmd.WaitDelay = 10 * time.Second // something it started may hold on to its output
+	out, err := cmd.CombinedOutput()
+	if ctx.Err() != nil {
+		err = errors.Join(err, context.Cause(ctx))
+	}
+	return string(out), err
+}
+
+// identity is what builds are told of the source.
+func identity() []string { return []string{"VERSION=" + version, "COMMIT=" + commit} }
+
+var release struct {
+	once sync.Once
+	path string
+	err  error
+	said string
+}
+
+// releaseBinary is the binary that deploy/release.sh makes, built once.
+func releaseBinary(t *testing.T) string {
+	t.Helper()
+	release.once.Do(func() {
+		if release.path = os.Getenv("PURSER_RELEASE_BIN"); release.path != "" {
+			release.path, release.err = filepath.Abs(release.path)
+			return
+		}
+		var dir string
+		if dir, release.err = os.MkdirTemp("", "purser-ship-"); release.err != nil {
+			return
+		}
+		release.path = filepath.Join(dir, "purser")
+		release.said, release.err = try(t, buildTime, identity(), "deploy/release.sh", release.path)
+	})
+	if release.err != nil {
+		t.Fatalf("%v\n%s", release.err, release.said)
+	}
+	return release.path
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if release.path != "" && os.Getenv("PURSER_RELEASE_BIN") == "" {
+		_ = os.RemoveAll(filepath.Dir(release.path))
+	}
+	os.Exit(code)
+}
+
+// tool is a program of tools/go.mod, as `make tools` leaves it, else one that is built.
+func tool(t *testing.T, pkg string) string {
+	t.Helper()
+	built := filepath.Join(checkout(t), "tools", "bin", filepath.Base(pkg))
+	if _, err := os.Stat(built); err == nil {
+		return built
+	}
+	path := filepath.Join(t.TempDir(), filepath.Base(pkg))
+	run(t, buildTime, []string{"GOFLAGS=-mod=mod"}, "go", "build", "-C", "tools", "-o", path, pkg)
+	return path
+}
+
+// environment is what a purser gets of ours: nothing that would steer it.
+func environment() []string {
+	return slices.DeleteFunc(os.Environ(), func(entry string) bool {
+		name, _, _ := strings.Cut(entry, "=")
+		upper := strings.ToUpper(name)
+		return strings.HasPrefix(upper, "PURSER_") || strings.HasSuffix(upper, "_PROXY") || strings.HasPrefix(upper, "XDG_")
+	})
+}
+
+// eventually asks until the answer is "" or the time is over, and then fails with the last answer.
+func eventually(t *testing.T, limit time.Duration, ask func() string) {
+	t.Helper()
+	for deadline := time.Now().Add(limit); ; time.Sleep(50 * time.Millisecond) {
+		problem := ask()
+		if problem == "" {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("after %v: %s", limit, problem)
+		}
+	}
+}

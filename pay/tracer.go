@@ -1,0 +1,61 @@
+package pay
+
+import (
+	"context"
+	"time"
+)
+
+// Tracer shows the stages of a payment to whoever follows the request that it is made for.
+// Calls are synchronous and must be quick.
+type Tracer interface {
+	// Stage begins a stage: "decide", "journal", "sign", "verify", "settle", "send". What the
+	// stage calls gets the returned context. end is called once, with what went wrong or nil.
+	// paymentID is "" while there is no payment.
+	Stage(ctx context.Context, stage, paymentID string) (_ context.Context, end func(error))
+}
+
+// untraced is the tracer that does nothing.
+type untraced struct{}
+
+func (untraced) Stage(ctx context.Context, _, _ string) (context.Context, func(error)) {
+	return ctx, func(error) {}
+}
+
+// stage begins a stage that is traced, and timed for the observer.
+func (p *Payer) stage(ctx context.Context, name, paymentID string) (context.Context, func(error)) {
+	started := time.Now()
+	ctx, end := p.opts.Tracer.Stage(withPayment(ctx, paymentID), name, paymentID)
+	return ctx, func(err error) {
+		p.opts.Observer.Took(name, time.Since(started))
+		end(err)
+	}
+}
+
+type paymentKey struct{}
+
+func withPayment(ctx context.Context, id string) context.Context {
+	if id == "" {
+		return ctx
+	}
+	return context.WithValue(ctx, paymentKey{}, id)
+}
+
+// PaymentOf is the id of the payment that a call of a port is made for, "" if it is for none:
+// facilitators, wallets and chains log under it.
+func PaymentOf(ctx context.Context) string {
+	id, _ := ctx.Value(paymentKey{}).(string)
+	return id
+}
+
+// Send begins one send at a door that sends the payload itself. What is sent runs under the
+// returned context; end is called when the response headers are there, or with why they did not
+// come.
+func (a *Attempt) Send(ctx context.Context) (_ context.Context, end func(error)) {
+	ctx, over := a.payer.opts.Tracer.Stage(withPayment(ctx, a.row.ID), "send", a.row.ID)
+	return ctx, func(err error) {
+		if err == nil {
+			a.payer.opts.Observer.Took("total", time.Since(a.opened))
+		}
+		over(err)
+	}
+}

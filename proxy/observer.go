@@ -1,0 +1,66 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"net/http"
+)
+
+// Results of a request, for [Observer.Answered].
+const (
+	ResultPassed     = "passed"     // the upstream's answer, nothing was paid
+	ResultPaid       = "paid"       // the upstream's answer to a payload
+	ResultDeclined   = "declined"   // a 402 that was not paid, or not answered: see the Declined words
+	ResultRefused    = "refused"    // an answer of purser's own, without a send
+	ResultFailed     = "failed"     // nothing came back, and nothing was paid
+	ResultUnanswered = "unanswered" // nothing came back, and a payload has left or may have
+	ResultTunnel     = "tunnel"     // a CONNECT that was taken over
+)
+
+// Observer hears what happens at a door that sends requests itself, for metrics and traces.
+// Calls are synchronous and must be quick; they carry no secrets.
+type Observer interface {
+	// Answered hears one of the Result words for every request, and for every attempt at one
+	// where something in front of the door makes several.
+	Answered(result string)
+	// Tunnels hears how many tunnels are open more, or less, than before.
+	Tunnels(change int)
+	// Spooled hears how much more, or less, is kept of request bodies than before: bytes in
+	// memory, bytes in files, and files.
+	Spooled(memory, disk int64, files int)
+	// Propagate puts what identifies the trace of ctx, if there is one, into the header of a
+	// request that is sent under it.
+	Propagate(ctx context.Context, header http.Header)
+	// Inside makes a request of an intercepted connection part of a trace, if its CONNECT, whose
+	// context is given, was. end is called after the request.
+	Inside(connect context.Context, r *http.Request) (_ *http.Request, end func())
+}
+
+// nobody is the observer that does nothing.
+type nobody struct{}
+
+func (nobody) Answered(string)                        {}
+func (nobody) Tunnels(int)                            {}
+func (nobody) Spooled(int64, int64, int)              {}
+func (nobody) Propagate(context.Context, http.Header) {}
+func (nobody) Inside(_ context.Context, r *http.Request) (*http.Request, func()) {
+	return r, func() {}
+}
+
+// resultOf is what became of one attempt at a request.
+func resultOf(resp *http.Response, err error) string {
+	var lost *SendError
+	switch {
+	case errors.As(err, &lost):
+		return ResultUnanswered
+	case err != nil:
+		return ResultFailed
+	case resp.Header.Get(HeaderDeclined) != "":
+		return ResultDeclined
+	case resp.Header.Get(HeaderError) != "":
+		return ResultRefused
+	case resp.Header.Get(HeaderPayment) != "":
+		return ResultPaid
+	}
+	return ResultPassed
+}

@@ -1,0 +1,123 @@
+package identity
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"html/template"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// style is the button page's. The policy names its hash, so that nothing else has a say.
+const style = `:root{color-scheme:light dark;font:1.1rem/1.5 system-ui,sans-serif}
+body{max-width:34rem;margin:12vh auto;padding:0 1.5rem}
+button{font:inherit;padding:.7rem 1.2rem;border:2px solid;border-radius:.5rem;cursor:pointer;background:ButtonFace;color:ButtonText}
+button:focus-visible{outline:3px solid Highlight;outline-offset:3px}
+.main{font-weight:600;margin-right:.6rem}`
+
+var page = template.Must(template.New("page").Parse(`<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Sign in – purser sandbox</title><style>{{.Style}}</style></head>
+<body><main><h1>Sandbox sign-in</h1>
+<p>This stands in for your identity provider. It knows one user, and no password.</p>
+<form method="post" action="/authorize?{{.Query}}">
+<button class="main" name="answer" value="yes" autofocus>Sign in as the sandbox's user</button>
+<button name="answer" value="no">Cancel</button>
+</form></main></body></html>
+`))
+
+// wish is an authorization request that can be granted.
+type wish struct {
+	redirect *url.URL
+	state    string
+	grant    grant
+}
+
+// read checks an authorization request (OpenID Connect Core §3.1.2.1). Without a client and a redirect URL that are
+// known, nobody is sent anywhere. Otherwise problem is the error that the client gets, or empty.
+func (p *Provider) read(w http.ResponseWriter, r *http.Request) (asked wish, problem string, ok bool) {
+	q := r.URL.Query()
+	redirect, err := url.Parse(q.Get("redirect_uri"))
+	switch {
+	case q.Get("client_id") != p.opts.ClientID:
+		http.Error(w, "No client has this client_id.", http.StatusBadRequest)
+		return wish{}, "", false
+	case err != nil || !p.registered(q.Get("redirect_uri")):
+		http.Error(w, "This redirect_uri is not registered.", http.StatusBadRequest)
+		return wish{}, "", false
+	}
+	asked = wish{redirect, q.Get("state"), grant{
+		redirect: q.Get("redirect_uri"), challenge: q.Get("code_challenge"), nonce: q.Get("nonce"), scope: q.Get("scope"), at: p.opts.Now(),
+	}}
+	switch {
+	case q.Get("response_type") != "code":
+		return asked, "unsupported_response_type", true
+	case !slices.Contains(strings.Fields(asked.grant.scope), "openid"):
+		return asked, "invalid_scope", true
+	case q.Get("code_challenge_method") != "S256" || len(asked.grant.challenge) != 43, asked.state == "":
+		return asked, "invalid_request", true
+	case q.Get("prompt") == "none":
+		return asked, "login_required", true
+	}
+	return asked, "", true
+}
+
+// ask shows the button.
+func (p *Provider) ask(w http.ResponseWriter, r *http.Request) {
+	asked, problem, ok := p.read(w, r)
+	if !ok {
+		return
+	}
+	if problem != "" {
+		p.reply(w, r, asked, url.Values{"error": {problem}})
+		return
+	}
+	sum := sha256.Sum256([]byte(style))
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	// No form-action: browsers apply it to where the form's answer redirects to, which is the client.
+	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'sha256-"+base64.StdEncoding.EncodeToString(sum[:])+
+		"'; frame-ancestors 'none'; base-uri 'none'")
+	_ = page.Execute(w, struct {
+		Style template.CSS
+		Query template.URL
+	}{style, template.URL(r.URL.Query().Encode())}) //nolint:gosec // it is encoded
+}
+
+// answer is what the button does.
+func (p *Provider) answer(w http.ResponseWriter, r *http.Request) {
+	asked, problem, ok := p.read(w, r)
+	switch {
+	case !ok:
+		return
+	case problem != "":
+		p.reply(w, r, asked, url.Values{"error": {problem}})
+		return
+	case r.PostFormValue("answer") != "yes":
+		p.reply(w, r, asked, url.Values{"error": {"access_denied"}})
+		return
+	}
+	code := random()
+	p.mu.Lock()
+	if len(p.codes) >= maxGrants {
+		clear(p.codes)
+	}
+	p.codes[code] = asked.grant
+	p.mu.Unlock()
+	p.reply(w, r, asked, url.Values{"code": {code}})
+}
+
+// reply sends the browser back to the client.
+func (p *Provider) reply(w http.ResponseWriter, r *http.Request, asked wish, values url.Values) {
+	values.Set("state", asked.state)
+	p.mu.Lock()
+	values.Set("iss", p.issuer) // RFC 9207
+	p.mu.Unlock()
+	if f := p.lies(); f.Callback != nil {
+		f.Callback(values)
+	}
+	to := *asked.redirect
+	to.RawQuery = values.Encode()
+	http.Redirect(w, r, to.String(), http.StatusSeeOther)
+}

@@ -1,0 +1,210 @@
+package identity
+
+import (
+	"crypto/rand"
+	"crypto/rsa"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+)
+
+// User is who signs in.
+type User struct {
+	Subject, Name, Email string
+}
+
+// Options configure a provider. The zero value works but for the client.
+type Options struct {
+	// Issuer is the provider's own URL. It can be given later, with [Provider.At].
+	Issuer string
+	// ClientID and ClientSecret are the client's. Without a secret it is a public one.
+	ClientID, ClientSecret string
+	// User is who the button signs in. Default: "sandbox".
+	User User
+	// PublicURL is where the client is beside loopback; may be empty. Codes are sent to /dashboard/callback there.
+	PublicURL string
+	// Now is the clock. Default: time.Now.
+	Now func() time.Time
+}
+
+const (
+	// codeTime is how long a code is good for.
+	codeTime = time.Minute
+	// tokenTime is how long tokens are.
+	tokenTime = 5 * time.Minute
+	// maxGrants bounds what is remembered of sign-ins.
+	maxGrants = 1000
+	// maxBody bounds a form.
+	maxBody = 64 << 10
+	keyBits = 2048
+)
+
+// Provider is an OpenID provider as an http.Handler. It is safe for concurrent use.
+type Provider struct {
+	opts      Options
+	routes    *http.ServeMux
+	crossSite *http.CrossOriginProtection
+
+	mu     sync.Mutex
+	issuer string
+	key    signer
+	codes  map[string]grant
+	tokens map[string]time.Time // access tokens, until when
+	faults Faults
+}
+
+// grant is what a code stands for.
+type grant struct {
+	redirect, challenge, nonce, scope string
+	at                                time.Time // when the user was asked
+	spent                             bool
+}
+
+// New makes a provider with a fresh key.
+func New(o Options) (*Provider, error) {
+	if o.ClientID == "" {
+		return nil, errors.New("identity: a client is required")
+	}
+	if o.User == (User{}) {
+		o.User = User{Subject: "sandbox", Name: "Sandbox user", Email: "user@purser.test"}
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	p := &Provider{
+		opts: o, issuer: o.Issuer, routes: http.NewServeMux(), crossSite: http.NewCrossOriginProtection(),
+		codes: make(map[string]grant), tokens: make(map[string]time.Time),
+	}
+	p.routes.HandleFunc("GET /.well-known/openid-configuration", p.discovery)
+	p.routes.HandleFunc("GET /jwks", p.jwks)
+	p.routes.HandleFunc("GET /authorize", p.ask)
+	p.routes.HandleFunc("POST /authorize", p.answer)
+	p.routes.HandleFunc("POST /token", p.token)
+	p.routes.HandleFunc("GET /userinfo", p.userinfo)
+	return p, p.Rotate()
+}
+
+// callback is where codes go.
+const callback = "/dashboard/callback"
+
+// registered reports whether codes may be sent to a URL.
+func (p *Provider) registered(given string) bool {
+	if p.opts.PublicURL != "" && given == strings.TrimSuffix(p.opts.PublicURL, "/")+callback {
+		return true
+	}
+	u, err := url.Parse(given)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && loopback(u.Host) && u.Path == callback && u.RawQuery == "" && u.Fragment == "" && u.User == nil
+}
+
+// loopback reports whether a host, with or without a port, is this machine.
+func loopback(host string) bool {
+	name := (&url.URL{Host: host}).Hostname()
+	addr, err := netip.ParseAddr(name)
+	return name == "localhost" || err == nil && addr.IsLoopback()
+}
+
+// At tells the provider its own URL, once its port is known.
+func (p *Provider) At(issuer string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.issuer = issuer
+}
+
+// Rotate replaces the signing key. The old one is not published any more.
+func (p *Provider) Rotate() error {
+	key, err := rsa.GenerateKey(rand.Reader, keyBits)
+	if err != nil {
+		return fmt.Errorf("identity: %w", err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.key = signer{key, random()}
+	return nil
+}
+
+// ServeHTTP implements http.Handler.
+func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if f := p.lies(); f.Serve != nil && f.Serve(w, r) {
+		return
+	}
+	h := w.Header()
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	// A page of another site must not press the button under a name of its own.
+	if host, _, err := net.SplitHostPort(r.Host); err == nil && !loopback(host) || err != nil && !loopback(r.Host) {
+		http.Error(w, "This provider is for loopback only.", http.StatusMisdirectedRequest)
+		return
+	}
+	if err := p.crossSite.Check(r); err != nil && r.URL.Path == "/authorize" {
+		http.Error(w, "Another site's page may not sign anybody in.", http.StatusForbidden)
+		return
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+	p.routes.ServeHTTP(w, r)
+}
+
+// discovery answers OpenID Connect Discovery §4.
+func (p *Provider) discovery(w http.ResponseWriter, _ *http.Request) {
+	p.mu.Lock()
+	issuer := p.issuer
+	p.mu.Unlock()
+	document := map[string]any{
+		"issuer": issuer, "authorization_endpoint": issuer + "/authorize", "token_endpoint": issuer + "/token",
+		"userinfo_endpoint": issuer + "/userinfo", "jwks_uri": issuer + "/jwks",
+		"response_types_supported": []string{"code"}, "subject_types_supported": []string{"public"},
+		"id_token_signing_alg_values_supported": []string{"RS256"}, "scopes_supported": []string{"openid", "profile", "email"},
+		"token_endpoint_auth_methods_supported":          []string{"client_secret_basic", "client_secret_post"},
+		"code_challenge_methods_supported":               []string{"S256"},
+		"authorization_response_iss_parameter_supported": true,
+	}
+	if f := p.lies(); f.Discovery != nil {
+		f.Discovery(document)
+	}
+	writeJSON(w, http.StatusOK, document)
+}
+
+// userinfo answers OpenID Connect Core §5.3.
+func (p *Provider) userinfo(w http.ResponseWriter, r *http.Request) {
+	token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	p.mu.Lock()
+	until, known := p.tokens[token]
+	p.mu.Unlock()
+	if !known || p.opts.Now().After(until) {
+		w.Header().Set("WWW-Authenticate", `Bearer error="invalid_token"`)
+		writeJSON(w, http.StatusUnauthorized, map[string]any{"error": "invalid_token"})
+		return
+	}
+	said := p.person()
+	if f := p.lies(); f.UserInfo != nil {
+		f.UserInfo(said)
+	}
+	writeJSON(w, http.StatusOK, said)
+}
+
+// person is what there is to say of the user.
+func (p *Provider) person() map[string]any {
+	u := p.opts.User
+	return map[string]any{"sub": u.Subject, "name": u.Name, "email": u.Email, "email_verified": true}
+}
+
+func writeJSON(w http.ResponseWriter, status int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(body)
+}
+
+// random is 32 random bytes as text.
+func random() string {
+	var b [32]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return base64.RawURLEncoding.EncodeToString(b[:])
+}

@@ -1,0 +1,231 @@
+// Command licences lists the licences of everything that is linked into a Go program, and fails if one of them is
+// neither known nor allowed: licences [-root DIR] [-notices FILE] BINARY
+//
+// What is linked in is read from the program itself. The texts are those in the module cache; where several are in the
+// root of a module, all of them count. -notices writes all texts to a file, which belongs beside the program wherever
+// that is handed on.
+package main
+
+import (
+	"bytes"
+	"context"
+	"debug/buildinfo"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/google/licensecheck"
+	"golang.org/x/mod/module"
+)
+
+// allowed are the licences that ask for no more than that their text is handed on.
+var allowed = []string{
+	"0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "BlueOak-1.0.0", "CC0-1.0", "ISC", "MIT", "Unlicense",
+	// Changes to its files stay open; there are none here.
+	"MPL-2.0",
+}
+
+// exceptions are modules that come with further licences, which have been looked at.
+var exceptions = map[string][]string{
+	// The library, which is all that is linked in, is under the LGPL: who hands purser on lets others relink it, which
+	// they can, as its source is open. The GPL is that of its commands, and its text a part of the LGPL.
+	"github.com/ethereum/go-ethereum": {"LGPL-3.0", "GPL-3.0"},
+	// That of a font for pictures of source code, which may be handed on with other works.
+	"github.com/alecthomas/chroma/v2": {"OFL-1.1"},
+}
+
+// enough is the share of a file that has to be the text of licences; the rest names authors.
+const enough = 60
+
+// texts are the names of files that licences, or what they want to be handed on, are in.
+var texts = regexp.MustCompile(`(?i)^(licen[cs]es?|copying|notice|patents|unlicense)([-._].*)?$`)
+
+// classified are those of them that must be understood.
+var classified = regexp.MustCompile(`(?i)^(licen[cs]es?|copying|unlicense)`)
+
+// part is a module of a program, with its texts by name.
+type part struct {
+	path, version string
+	licences      []string
+	texts         map[string][]byte
+}
+
+func main() {
+	root := flag.String("root", ".", "checkout of the program's own module, and of those that are replaced by it")
+	notices := flag.String("notices", "", "file to write all texts to")
+	flag.Parse()
+	if flag.NArg() != 1 {
+		fmt.Fprintln(os.Stderr, "usage: licences [-root DIR] [-notices FILE] BINARY")
+		os.Exit(2)
+	}
+	if err := run(flag.Arg(0), *root, *notices); err != nil {
+		fmt.Fprintf(os.Stderr, "licences: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+func run(binary, root, notices string) error {
+	parts, err := linked(binary, root)
+	if err != nil {
+		return err
+	}
+	var problems []error
+	for i := range parts {
+		if err := parts[i].classify(); err != nil {
+			problems = append(problems, err)
+		}
+	}
+	if err := list(os.Stdout, parts); err != nil {
+		return err
+	}
+	if len(problems) > 0 || notices == "" {
+		return errors.Join(problems...)
+	}
+	return os.WriteFile(notices, all(parts), 0o644) //nolint:gosec // it is for everybody to read
+}
+
+// linked are the modules of a program and Go's library.
+func linked(binary, root string) ([]part, error) {
+	info, err := buildinfo.ReadFile(binary)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", binary, err)
+	}
+	cache, err := goEnv("GOMODCACHE")
+	if err != nil {
+		return nil, err
+	}
+	goRoot, err := goEnv("GOROOT")
+	if err != nil {
+		return nil, err
+	}
+	parts := []part{{path: "std", version: info.GoVersion}}
+	if parts[0].texts, err = read(goRoot); err != nil {
+		return nil, err
+	}
+	for _, m := range append([]*debug.Module{&info.Main}, info.Deps...) {
+		used := m
+		if m.Replace != nil {
+			used = m.Replace
+		}
+		p := part{path: m.Path, version: used.Version}
+		switch {
+		case m == &info.Main && m.Path != "github.com/purserpay/purser":
+			continue // what xcaddy makes up
+		case m == &info.Main || m.Path == "github.com/purserpay/purser":
+			p.texts, err = read(root)
+		default:
+			var dir string
+			if dir, err = inCache(cache, used); err == nil {
+				p.texts, err = read(dir)
+			}
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", m.Path, err)
+		}
+		parts = append(parts, p)
+	}
+	return parts, nil
+}
+
+func goEnv(name string) (string, error) {
+	out, err := exec.CommandContext(context.Background(), "go", "env", name).Output() //nolint:gosec // name is one of our own
+	if err != nil {
+		return "", fmt.Errorf("go env %s: %w", name, err)
+	}
+	if v := strings.TrimSpace(string(out)); v != "" {
+		return v, nil
+	}
+	return runtime.GOROOT(), nil //nolint:staticcheck // of a toolchain that does not say
+}
+
+// inCache is the folder of a module in the module cache.
+func inCache(cache string, m *debug.Module) (string, error) {
+	path, err := module.EscapePath(m.Path)
+	if err != nil {
+		return "", err
+	}
+	version, err := module.EscapeVersion(m.Version)
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(cache, filepath.FromSlash(path)+"@"+version)
+	if _, err := os.Stat(dir); err != nil {
+		return "", fmt.Errorf("%w; run go mod download", err)
+	}
+	return dir, nil
+}
+
+// read returns the texts in a folder.
+func read(dir string) (map[string][]byte, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	found := map[string][]byte{}
+	for _, e := range entries {
+		if !e.Type().IsRegular() || !texts.MatchString(e.Name()) || strings.HasSuffix(e.Name(), ".go") {
+			continue
+		}
+		if found[e.Name()], err = os.ReadFile(filepath.Join(dir, e.Name())); err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+// classify finds out a part's licences, and fails if one of them is not known or not allowed.
+func (p *part) classify() error {
+	known := map[string]bool{}
+	for name, text := range p.texts {
+		if !classified.MatchString(name) {
+			continue
+		}
+		covered := licensecheck.Scan(text)
+		if covered.Percent < enough {
+			return fmt.Errorf("%s %s: %s is no licence that is known", p.path, p.version, name)
+		}
+		for _, m := range covered.Match {
+			known[m.ID] = true
+		}
+	}
+	if p.licences = slices.Sorted(maps.Keys(known)); len(p.licences) == 0 {
+		return fmt.Errorf("%s %s: no licence is there", p.path, p.version)
+	}
+	for _, id := range p.licences {
+		if !slices.Contains(allowed, id) && !slices.Contains(exceptions[p.path], id) {
+			return fmt.Errorf("%s %s: %s is not among the licences that are allowed", p.path, p.version, id)
+		}
+	}
+	return nil
+}
+
+func list(w io.Writer, parts []part) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, p := range parts {
+		fmt.Fprintf(t, "%s\t%s\t%s\n", p.path, p.version, strings.Join(p.licences, " "))
+	}
+	return t.Flush()
+}
+
+// all are the texts of all parts.
+func all(parts []part) []byte {
+	var b bytes.Buffer
+	b.WriteString("What is linked into purser, and the licences that it is under.\n")
+	for _, p := range parts {
+		for _, name := range slices.Sorted(maps.Keys(p.texts)) {
+			fmt.Fprintf(&b, "\n%s\n%s %s, %s\n\n%s\n", strings.Repeat("=", 72), p.path, p.version, name, bytes.TrimSpace(p.texts[name]))
+		}
+	}
+	return b.Bytes()
+}

@@ -1,0 +1,89 @@
+// Command manifests checks Kubernetes manifests against the types of the API, strictly: manifests FILE…
+//
+// A field that the API does not know, which a cluster would warn of and ignore, fails here. What a cluster checks beyond
+// the types, it does not.
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+)
+
+// kinds makes an empty object of each kind that is used.
+var kinds = map[metav1.TypeMeta]func() any{
+	{APIVersion: "v1", Kind: "Service"}:                         func() any { return new(corev1.Service) },
+	{APIVersion: "apps/v1", Kind: "StatefulSet"}:                func() any { return new(appsv1.StatefulSet) },
+	{APIVersion: "networking.k8s.io/v1", Kind: "NetworkPolicy"}: func() any { return new(networkingv1.NetworkPolicy) },
+}
+
+func main() {
+	if len(os.Args) < 2 {
+		fmt.Fprintln(os.Stderr, "usage: manifests FILE…")
+		os.Exit(2)
+	}
+	failed := false
+	for _, path := range os.Args[1:] {
+		if err := check(path); err != nil {
+			fmt.Fprintf(os.Stderr, "%s: %v\n", path, err)
+			failed = true
+		}
+	}
+	if failed {
+		os.Exit(1)
+	}
+}
+
+func check(path string) error {
+	text, err := os.ReadFile(path) //nolint:gosec // it is what we were asked to read
+	if err != nil {
+		return err
+	}
+	n := 0
+	for r := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text))); ; n++ {
+		object, err := r.Read()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		var kind metav1.TypeMeta
+		if err := yaml.Unmarshal(object, &kind); err != nil {
+			return err
+		}
+		empty, known := kinds[kind]
+		if !known {
+			return fmt.Errorf("object %d: %s %s is not known", n+1, kind.APIVersion, kind.Kind)
+		}
+		if err := strictly(object, empty()); err != nil {
+			return fmt.Errorf("object %d, %s: %w", n+1, kind.Kind, err)
+		}
+		fmt.Printf("%s: %s %s\n", path, kind.APIVersion, kind.Kind)
+	}
+	if n == 0 {
+		return errors.New("there is no object in it")
+	}
+	return nil
+}
+
+// strictly reads YAML as a cluster does, which knows no field by a name that differs in case.
+func strictly(object []byte, into any) error {
+	text, err := yaml.YAMLToJSONStrict(object)
+	if err != nil {
+		return err
+	}
+	unknown, err := json.UnmarshalStrict(text, into)
+	return errors.Join(append(unknown, err)...)
+}
