@@ -4,10 +4,11 @@ NPM      ?= npm
 BIN      := bin
 TOOLS    := tools/bin
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
-LDFLAGS  := -X github.com/purserpay/purser/caddymodule.buildVersion=$(VERSION)
+COMMIT   ?= $(shell git rev-parse HEAD 2>/dev/null)
+LDFLAGS  := -X github.com/purserpay/purser/caddymodule.buildVersion=$(VERSION) -X github.com/purserpay/purser/caddymodule.buildCommit=$(COMMIT)
 GOTEST   := $(GO) test -race -timeout 15m
 
-.PHONY: help build sandbox test test-go test-e2e test-python e2e-deps kills soak openapi api-fuzz lint lint-python fmt fuzz bench bench-go contracts contracts-check tools clean
+.PHONY: help build sandbox test test-go test-e2e test-python e2e-deps kills soak release xcaddy licences sbom image openapi api-fuzz lint lint-python fmt fuzz bench bench-go contracts contracts-check tools clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -22,6 +23,22 @@ sandbox: ## a whole paid world in one process, offline; prints commands to try
 	@$(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/purser ./cmd/purser-sandbox
 	@exec $(BIN)/purser-sandbox
 
+release: ## bin/release/purser: static and reproducible
+	VERSION='$(VERSION)' COMMIT='$(COMMIT)' deploy/release.sh $(BIN)/release/purser
+
+xcaddy: tools ## bin/xcaddy/purser, built with xcaddy from this checkout
+	@mkdir -p $(BIN)/xcaddy
+	VERSION='$(VERSION)' COMMIT='$(COMMIT)' deploy/xcaddy.sh $(BIN)/xcaddy/purser
+
+licences: tools release ## what is linked into the release, and under which licence
+	$(TOOLS)/licences -notices $(BIN)/release/NOTICES $(BIN)/release/purser
+
+sbom: tools release ## bill of materials of the release (CycloneDX)
+	VERSION='$(VERSION)' deploy/sbom.sh $(BIN)/release/purser $(BIN)/release/purser.cdx.json
+
+image: licences ## the container image, with podman, buildah or docker
+	NOTICES=$(CURDIR)/$(BIN)/release/NOTICES deploy/image.sh $(BIN)/release/purser purser:$(VERSION)
+
 test: test-go test-e2e test-python contracts-check ## everything: Go with -race, programs nobody here wrote, clients, the contract
 
 test-go: ## unit, property and integration tests
@@ -29,7 +46,7 @@ test-go: ## unit, property and integration tests
 	$(GOTEST) $$($(GO) list ./... | grep -v /e2e)
 
 # One package at a time: each keeps all cores busy, and some watch the clock.
-test-e2e: e2e-deps build $(BIN)/purser-failpoints ## purser against the official packages, real clients, faults, kills and load
+test-e2e: e2e-deps build $(BIN)/purser-failpoints tools release ## purser against the official packages, real clients, faults, kills and load
 	$(E2E) $(GOTEST) -p 1 -count=1 ./e2e/...
 
 E2E := PURSER_BIN=$(CURDIR)/$(BIN)/purser PURSER_SANDBOX_BIN=$(CURDIR)/$(BIN)/purser-sandbox PURSER_FAILPOINTS_BIN=$(CURDIR)/$(BIN)/purser-failpoints
@@ -90,7 +107,7 @@ contracts/node_modules/.package-lock.json: contracts/package-lock.json
 
 tools: $(TOOLS)/.done
 
-$(TOOLS)/.done: tools/go.mod tools/go.sum
+$(TOOLS)/.done: tools/go.mod tools/go.sum $(wildcard tools/*/*.go)
 	cd tools && GOFLAGS=-mod=mod $(GO) build -o bin/ tool && touch bin/.done
 
 lint: tools lint-python ## golangci-lint, gofumpt, and govulncheck where its database can be reached

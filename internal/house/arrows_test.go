@@ -33,11 +33,11 @@ var forbidden = []struct {
 		true,
 		[]string{
 			module + "boltstore", module + "signer", module + "facilitator", module + "chain", module + "payapi",
-			module + "proxy", module + "caddymodule", module + "sandbox", module + "vault",
+			module + "proxy", module + "dashboard", module + "caddymodule", module + "sandbox", module + "vault",
 		},
 	},
 	{
-		[]string{"payapi", "proxy"},
+		[]string{"payapi", "proxy", "dashboard", "dashboard/session"},
 		false,
 		[]string{
 			"github.com/caddyserver/", "go.etcd.io/bbolt", module + "boltstore", module + "signer", module + "facilitator",
