@@ -8,7 +8,7 @@ COMMIT   ?= $(shell git rev-parse HEAD 2>/dev/null)
 LDFLAGS  := -X github.com/purserpay/purser/caddymodule.buildVersion=$(VERSION) -X github.com/purserpay/purser/caddymodule.buildCommit=$(COMMIT)
 GOTEST   := $(GO) test -race -timeout 15m
 
-.PHONY: help build sandbox test test-go test-e2e test-python e2e-deps kills soak release xcaddy licences sbom image openapi api-fuzz lint lint-python fmt fuzz bench bench-go contracts contracts-check tools clean
+.PHONY: help build sandbox test test-go test-e2e test-python test-typescript e2e-deps kills soak release xcaddy licences sbom image openapi api-fuzz lint lint-python lint-typescript fmt fuzz bench bench-go contracts contracts-check tools clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,7 +39,7 @@ sbom: tools release ## bill of materials of the release (CycloneDX)
 image: licences ## the container image, with podman, buildah or docker
 	NOTICES=$(CURDIR)/$(BIN)/release/NOTICES deploy/image.sh $(BIN)/release/purser purser:$(VERSION)
 
-test: test-go test-e2e test-python contracts-check ## everything: Go with -race, programs nobody here wrote, clients, the contract
+test: test-go test-e2e test-python test-typescript contracts-check ## everything: Go with -race, programs nobody here wrote, clients, the contract
 
 test-go: ## unit, property and integration tests
 	$(GO) vet ./...
@@ -61,6 +61,17 @@ kills: build $(BIN)/purser-failpoints ## kill -9 under load, RUNS times; a doubl
 
 soak: build ## full rate through all doors FOR an hour or as long as you like; memory, goroutines, latency and file must stay flat
 	$(E2E) $(GO) test -count=1 -timeout 0 -v -run 'TestSoak$$' ./e2e/soak -soak.for=$(or $(FOR),1h) -soak.json=$(or $(JSON),$(CURDIR)/soak.json)
+
+CLIENT_TS := clients/typescript
+
+test-typescript: build e2e-deps $(CLIENT_TS)/node_modules/.package-lock.json ## the TypeScript client, the same, and Chromium
+	cd $(CLIENT_TS) && PURSER_SANDBOX_BIN=$(CURDIR)/$(BIN)/purser-sandbox $(NPM) -s test && $(NPM) -s run size
+
+lint-typescript: $(CLIENT_TS)/node_modules/.package-lock.json
+	cd $(CLIENT_TS) && $(NPM) -s run build && $(NPM) -s run lint
+
+$(CLIENT_TS)/node_modules/.package-lock.json: $(CLIENT_TS)/package-lock.json
+	cd $(CLIENT_TS) && $(NPM) ci --no-audit --no-fund
 
 PY := clients/python/.venv/bin
 
@@ -110,7 +121,7 @@ tools: $(TOOLS)/.done
 $(TOOLS)/.done: tools/go.mod tools/go.sum $(wildcard tools/*/*.go)
 	cd tools && GOFLAGS=-mod=mod $(GO) build -o bin/ tool && touch bin/.done
 
-lint: tools lint-python ## golangci-lint, gofumpt, and govulncheck where its database can be reached
+lint: tools lint-python lint-typescript ## golangci-lint, gofumpt, and govulncheck where its database can be reached
 	$(TOOLS)/golangci-lint run ./...
 	@test -z "$$($(TOOLS)/gofumpt -l $$(git ls-files '*.go'))" || { $(TOOLS)/gofumpt -l $$(git ls-files '*.go'); echo "run make fmt" >&2; exit 1; }
 	@if out=$$($(TOOLS)/govulncheck ./... 2>&1); then echo "$$out" | tail -3; \
@@ -130,4 +141,4 @@ bench-go: ## benchmarks of the codec and the store
 	$(GO) test -run '^$$' -bench . -benchmem ./x402 ./boltstore
 
 clean: ## what builds and tests left behind
-	rm -rf $(BIN) $(TOOLS) e2e/.venv e2e/peers/node_modules e2e/openapi/.venv e2e/openapi/node_modules contracts/node_modules clients/python/.venv
+	rm -rf $(BIN) $(TOOLS) e2e/.venv e2e/peers/node_modules e2e/openapi/.venv e2e/openapi/node_modules contracts/node_modules clients/python/.venv $(addprefix $(CLIENT_TS)/,node_modules dist .test coverage)

@@ -1,0 +1,18 @@
+// Runs the compiled tests, and holds the coverage to its bounds: what decides about money is covered in every branch.
+import { readdirSync } from "node:fs";
+import { createRequire } from "node:module";
+import { run } from "./run.mjs";
+
+const c8 = createRequire(import.meta.url).resolve("c8/bin/c8.js");
+const only = process.argv.slice(2);
+const files = readdirSync(".test")
+  .filter((f) => f.endsWith(".test.js") && (only.length === 0 || only.some((o) => f.startsWith(o))))
+  .map((f) => `.test/${f}`);
+const node = [process.execPath, "--test", "--test-reporter=spec", ...files];
+if (only.length > 0) run(node[0], node.slice(1));
+else {
+  const all = ["--include", "dist/esm/**", "--exclude", "test/**"];
+  run(process.execPath, [c8, ...all, "--reporter", "text", "--check-coverage", "--lines", "95", "--branches", "90", ...node]);
+  const money = ["purchase", "caps", "answers", "memory", "challenge"].flatMap((f) => ["--include", `dist/esm/${f}.js`]);
+  run(process.execPath, [c8, "check-coverage", ...money, "--per-file", "--lines", "100", "--branches", "100"]);
+}

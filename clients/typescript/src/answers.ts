@@ -1,0 +1,90 @@
+// What purser's answers mean (BEHAVIOUR.md §3).
+import { isObject, paymentHeaders, text } from "./challenge.js";
+import {
+  DeclinedError,
+  type ErrorFacts,
+  IdempotencyConflictError,
+  InvalidChallengeError,
+  KeyNotResolvedError,
+  LimitReachedError,
+  NoWalletError,
+  PurserError,
+  PurserUnreachableError,
+  RequestRefusedError,
+} from "./errors.js";
+import { type Answer, errorOf } from "./http.js";
+
+/** A payment that purser handed out. */
+export interface Paid {
+  /** The request header for the seller. */
+  readonly header: { readonly name: string; readonly value: string };
+  readonly settled: boolean;
+  readonly transaction: string;
+  readonly paymentId: string | undefined;
+  readonly state: string | undefined;
+}
+
+/** The payment in a 200, or undefined when it cannot be used. */
+export function paidOf(a: Answer): Paid | undefined {
+  const value = text(a.body["paymentSignature"]);
+  const given = a.body["paymentHeader"] ?? paymentHeaders[0];
+  const name = paymentHeaders.find((known) => known === given);
+  if (a.status !== 200 || name === undefined || !/^[A-Za-z0-9+/_-]+={0,2}$/.test(value)) return undefined;
+  const payment = paymentOf(a);
+  return {
+    header: { name, value },
+    settled: a.body["settled"] === true,
+    transaction: text(a.body["transaction"]),
+    paymentId: payment.id,
+    state: payment.state,
+  };
+}
+
+/** Whether the payment of a 402 may still go through. */
+export function isOpen(a: Answer): boolean {
+  const payment = a.body["payment"];
+  if (a.status !== 402 || !isObject(payment) || payment["state"] !== "open") return false;
+  const flags: unknown = payment["flags"];
+  return !(Array.isArray(flags) && flags.includes("refused"));
+}
+
+/** Whether asking again may bring another answer. */
+export function isPassing(a: Answer): boolean {
+  return a.status >= 500 || a.status < 300 || isOpen(a);
+}
+
+/** Id and state of the payment that an answer is about. */
+export function paymentOf(a: Answer): { id: string | undefined; state: string | undefined } {
+  const payment = a.body["payment"];
+  if (!isObject(payment)) return { id: undefined, state: undefined };
+  return { id: text(payment["id"]) || undefined, state: text(payment["state"]) || undefined };
+}
+
+/** The error of an answer that is not a success. */
+export function refusal(a: Answer): PurserError {
+  const error = errorOf(a);
+  const message = error ? `purser: ${error}` : `purser answered with status ${a.status}`;
+  const facts: ErrorFacts = {
+    status: a.status,
+    detail: text(a.body["detail"]) || undefined,
+    paymentId: paymentOf(a).id,
+  };
+  switch (a.status) {
+    case 401:
+      return new KeyNotResolvedError(message, facts);
+    case 402:
+      return new DeclinedError(message, text(a.body["rule"]) || undefined, a.body["facilitator"], facts);
+    case 429:
+      return new LimitReachedError(message, text(a.body["upgradeUrl"]) || undefined, facts);
+  }
+  if (a.status < 400 || a.status >= 500) return new PurserUnreachableError(message, facts);
+  const network = /^No wallet for network ([^\s]+?)\.?(?:\s|$)/.exec(error)?.[1];
+  if (a.status === 400 && network) return new NoWalletError(message, network, facts);
+  if (a.status === 400 && (error === "paymentRequiredHeader (base64) required" || error.startsWith("Unsupported "))) {
+    return new InvalidChallengeError(message, facts);
+  }
+  if (a.status === 400 && error === "idempotencyKey already used for a different request") {
+    return new IdempotencyConflictError(message, facts);
+  }
+  return new RequestRefusedError(message, facts);
+}

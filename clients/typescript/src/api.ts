@@ -1,0 +1,232 @@
+// purser's API as objects (BEHAVIOUR.md §9). Members keep the names of the JSON.
+import { paidOf, refusal } from "./answers.js";
+import { isObject } from "./challenge.js";
+import { PurserUnreachableError } from "./errors.js";
+import type { Answer, Ask, Connection } from "./http.js";
+import type { Settlement } from "./options.js";
+import { deadline, orAborted } from "./time.js";
+
+export interface CallOptions {
+  signal?: AbortSignal;
+}
+
+export interface ApiKey {
+  id: string;
+  label: string;
+  /** The secret, told this once. */
+  key: string;
+}
+
+export interface Wallet {
+  id: string;
+  wallet_id: string;
+  network: string;
+  address: string | null;
+}
+
+export interface PaymentState {
+  id: string;
+  state: "open" | "settled" | "void";
+  flags: string[];
+  /** RFC 3339. */
+  validBefore: string;
+}
+
+export interface Payment extends PaymentState {
+  settlement: Settlement;
+  /** In the asset's smallest unit. */
+  amount: string;
+  currency: string;
+  network: string;
+  payTo: string;
+  request_url: string;
+  transaction: string;
+  created_at: string;
+  reason?: string;
+  task?: string;
+}
+
+export interface PayResult {
+  paymentSignature: string;
+  settled: boolean;
+  transaction: string;
+  /** The request header for `paymentSignature`. */
+  paymentHeader: string;
+  payment: PaymentState;
+}
+
+export interface SpendEvent {
+  id: string;
+  /** In the asset's smallest unit; negative when it takes another one back. */
+  amount: string;
+  currency: string;
+  request_url: string;
+  created_at: string;
+  payment_id: string;
+  task?: string;
+  /** The event that it takes back. */
+  corrects?: string;
+}
+
+export interface SpendPage {
+  events: SpendEvent[];
+  pending: { count: number; amount: string };
+}
+
+export interface NewKey {
+  label?: string;
+  key?: string;
+  organizationId?: string;
+  plan?: string;
+  /** For `organizationId` and `plan`. */
+  internalSecret?: string;
+}
+
+export interface PayRequest {
+  /** The challenge, base64. */
+  paymentRequiredHeader: string;
+  requestUrl?: string;
+  idempotencyKey?: string;
+  /** Default: purser's own. */
+  settlement?: Settlement;
+}
+
+export interface PageOptions extends CallOptions {
+  limit?: number;
+  /** The id of the last entry of the page before. */
+  before?: string;
+}
+
+export interface AllOptions extends CallOptions {
+  /** Entries of one page. Default: 100. */
+  pageSize?: number;
+}
+
+type States = "open" | "settled" | "void" | "refused" | "unresolved" | "confirmed" | "disputed";
+
+/** The API with one key. */
+export class Api {
+  readonly #connection: Connection;
+  readonly #timeout: number;
+
+  constructor(connection: Connection, timeout: number) {
+    this.#connection = connection;
+    this.#timeout = timeout;
+  }
+
+  readonly keys = {
+    /** Makes an API key. The answer is the only place that ever has the secret. */
+    create: async (k: NewKey = {}, o?: CallOptions): Promise<ApiKey> => {
+      const { label, key, organizationId, plan, internalSecret } = k;
+      const headers: Record<string, string> = internalSecret === undefined ? {} : { "X-Internal-Secret": internalSecret };
+      const body = { label, key, organization_id: organizationId, plan };
+      return this.#as<ApiKey>(await this.#call({ method: "POST", path: "/api-keys", body, headers }, o), "key");
+    },
+  };
+
+  readonly wallets = {
+    list: async (o?: CallOptions): Promise<Wallet[]> => {
+      return this.#listed<Wallet>(await this.#call({ method: "GET", path: "/wallets/me" }, o), "wallets");
+    },
+    create: async (w: { network?: string } = {}, o?: CallOptions): Promise<Wallet> => {
+      return this.#as<Wallet>(await this.#call({ method: "POST", path: "/wallets", body: w }, o), "wallet_id");
+    },
+    delete: async (id: string, o?: CallOptions): Promise<void> => {
+      await this.#call({ method: "DELETE", path: `/wallets/${encodeURIComponent(id)}` }, o);
+    },
+  };
+
+  /** POST /v1/pay, once and without the caps of paid requests. */
+  readonly pay = async (p: PayRequest, o?: CallOptions): Promise<PayResult> => {
+    const a = await this.#call({ method: "POST", path: "/v1/pay", body: p }, o);
+    if (!paidOf(a)) throw unusable(a);
+    return this.#as<PayResult>(a, "paymentSignature");
+  };
+
+  readonly payments = {
+    list: async (o: PageOptions & { state?: States } = {}): Promise<Payment[]> => {
+      const path = `/v1/payments${query({ state: o.state, limit: o.limit, before: o.before })}`;
+      return this.#listed<Payment>(await this.#call({ method: "GET", path }, o), "payments");
+    },
+    all: (o: AllOptions & { state?: States } = {}): AsyncGenerator<Payment, void, undefined> =>
+      pages((page) => this.payments.list({ ...o, ...page }), o.pageSize),
+    get: async (id: string, o?: CallOptions): Promise<Payment> => {
+      const path = `/v1/payments/${encodeURIComponent(id)}`;
+      return this.#payment(await this.#call({ method: "GET", path }, o));
+    },
+    /** Tells purser of a seller's receipt, the value of `PAYMENT-RESPONSE`. */
+    receipt: async (id: string, receipt: string, o?: CallOptions): Promise<Payment> => {
+      const path = `/v1/payments/${encodeURIComponent(id)}/receipt`;
+      return this.#payment(await this.#call({ method: "POST", path, body: { receipt } }, o));
+    },
+  };
+
+  readonly spend = {
+    list: async (o: PageOptions & { task?: string } = {}): Promise<SpendPage> => {
+      const path = `/v1/spend${query({ task: o.task, limit: o.limit, before: o.before })}`;
+      const a = await this.#call({ method: "GET", path }, o);
+      this.#listed<SpendEvent>(a, "events");
+      return this.#as<SpendPage>(a, "pending");
+    },
+    all: (o: AllOptions & { task?: string } = {}): AsyncGenerator<SpendEvent, void, undefined> =>
+      pages(async (page) => (await this.spend.list({ ...o, ...page })).events, o.pageSize),
+  };
+
+  async #call(q: Ask, o: CallOptions = {}): Promise<Answer> {
+    o.signal?.throwIfAborted();
+    const limit = deadline(this.#timeout, "purser", o.signal);
+    let a: Answer;
+    try {
+      a = await orAborted(this.#connection.ask({ ...q, signal: limit.signal }), limit.signal);
+    } catch (cause) {
+      if (o.signal?.aborted) throw cause;
+      throw new PurserUnreachableError("purser cannot be reached.", { cause });
+    } finally {
+      limit.clear();
+    }
+    if (a.status >= 200 && a.status < 300) return a;
+    throw refusal(a);
+  }
+
+  #payment(a: Answer): Payment {
+    if (!isObject(a.body["payment"])) throw unusable(a);
+    return a.body["payment"] as unknown as Payment;
+  }
+
+   
+  #listed<T>(a: Answer, member: string): T[] {
+    if (!Array.isArray(a.body[member])) throw unusable(a);
+    return a.body[member] as T[];
+  }
+
+  // eslint-disable-next-line @typescript-eslint/no-unnecessary-type-parameters -- as above
+  #as<T>(a: Answer, member: string): T {
+    if (!(member in a.body)) throw unusable(a);
+    return a.body as T;
+  }
+}
+
+function unusable(a: Answer): PurserUnreachableError {
+  return new PurserUnreachableError("purser's answer cannot be read.", { status: a.status });
+}
+
+function query(members: Record<string, string | number | undefined>): string {
+  const given = new URLSearchParams();
+  for (const [name, value] of Object.entries(members)) if (value !== undefined) given.set(name, String(value));
+  const text = given.toString();
+  return text && `?${text}`;
+}
+
+async function* pages<T extends { id: string }>(
+  page: (o: { limit: number; before?: string }) => Promise<T[]>,
+  limit = 100,
+): AsyncGenerator<T, void, undefined> {
+  let before: string | undefined;
+  for (;;) {
+    const list = await page(before === undefined ? { limit } : { limit, before });
+    yield* list;
+    const last = list.at(-1);
+    if (!last || list.length < limit || last.id === before) return;
+    before = last.id;
+  }
+}

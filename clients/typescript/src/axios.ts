@@ -1,0 +1,341 @@
+// The same for axios, which is known here by its form only: it is no dependency.
+import { bytesOf, keep } from "./body.js";
+import { bodyChallenge, carriesPayment, type Challenge, type HeaderReader, headerChallenge } from "./challenge.js";
+import { isPurserError, learn } from "./errors.js";
+import { ownKey } from "./fetch.js";
+import { needKey, type PaymentOptions } from "./options.js";
+import { Payer, type Sent } from "./purchase.js";
+
+/** What is needed of an axios configuration. */
+export interface AxiosConfig {
+  url?: string | undefined;
+  baseURL?: string | undefined;
+  method?: string | undefined;
+  headers?: unknown;
+  params?: unknown;
+  data?: unknown;
+  adapter?: unknown;
+  signal?: unknown;
+  maxRedirects?: number | undefined;
+}
+
+/** What is needed of an axios response. */
+export interface AxiosAnswer {
+  status: number;
+  headers: unknown;
+  data: unknown;
+  config: unknown;
+  request?: unknown;
+}
+
+/** What is needed of an axios instance (1.7 or later). */
+export interface AxiosLike {
+  // eslint-disable-next-line @typescript-eslint/no-explicit-any -- axios' own types differ between versions
+  interceptors: { request: { use(onFulfilled: (config: any) => any): number; eject(id: number): void } };
+  // eslint-disable-next-line @typescript-eslint/no-explicit-any
+  create(config?: any): any;
+}
+
+/** An instance without interceptors. */
+interface Bare {
+  request(config: Record<string, unknown>): Promise<AxiosAnswer>;
+  getUri(config: Record<string, unknown>): string;
+}
+
+type Config = AxiosConfig & Record<string, unknown>;
+
+/**
+ * Makes an axios instance pay for 402s. It is an interceptor that puts itself around the adapter, so that all other
+ * interceptors and transforms run once for each request, whatever is sent. Returns a function that takes it off again.
+ */
+export function payWithAxios(instance: AxiosLike, options: PaymentOptions): () => void {
+  needKey(options);
+  const payer = new Payer(options);
+  const bare = instance.create() as Bare & { defaults: Record<string, unknown> };
+  // What it is given is complete: its own defaults would come back where a setting is taken out.
+  for (const name of Object.keys(bare.defaults)) Reflect.deleteProperty(bare.defaults, name);
+  const id = instance.interceptors.request.use((config: Config) => {
+    const adapter = config.adapter;
+    config.adapter = (final: Config) => new Call(payer, bare, { ...final, adapter }).run(final);
+    return config;
+  });
+  return () => {
+    instance.interceptors.request.eject(id);
+  };
+}
+
+const same = (data: unknown) => data;
+const credentials = ["authorization", "cookie", "proxy-authorization"];
+
+class Call {
+  readonly #errors = new WeakMap<object, unknown>(); // of answers that validateStatus does not like
+  readonly #signal: AbortSignal | undefined;
+  readonly #method: string;
+  readonly #url: URL;
+  #data: unknown;
+  #streamed = false;
+
+  constructor(
+    private readonly payer: Payer,
+    private readonly bare: Bare,
+    private readonly config: Config,
+  ) {
+    this.#signal = signalOf(config);
+    this.#method = (config.method ?? "get").toUpperCase();
+    this.#url = new URL(bare.getUri(config), (globalThis as { location?: { href?: string } }).location?.href);
+    this.#data = config.data;
+  }
+
+  async run(outer: Config): Promise<AxiosAnswer> {
+    try {
+      const answer = await this.#run();
+      const error = this.#errors.get(answer);
+      // eslint-disable-next-line @typescript-eslint/only-throw-error -- axios made it
+      if (error !== undefined) throw error;
+      answer.config = outer;
+      return answer;
+    } catch (error) {
+      this.#clean(error, outer);
+      if (!this.#signal?.aborted || typeof error !== "object" || error === null) throw error;
+      if (!isPurserError(error)) return this.bare.request({ ...this.config, signal: this.#signal }); // rejects in axios' way
+      // Else axios would put an error of its own in the place of this one, which tells of the payment.
+      Object.defineProperty(error, "__CANCEL__", { value: true });
+      throw error;
+    }
+  }
+
+  async #run(): Promise<AxiosAnswer> {
+    const header = readerOf(this.config.headers);
+    if (carriesPayment(header)) return this.#exchange({});
+    await this.#keepBody();
+    let answer = await this.#exchange({});
+    if (answer.status !== 402) return answer;
+    let url = finalUrl(answer);
+    if (url === undefined) {
+      // It does not tell whether it was redirected: a request that follows nothing does.
+      answer = await this.#exchange(this.#notFollowing());
+      if (answer.status !== 402) return answer;
+      url = this.#url;
+    }
+    const challenge = await this.#challenge(answer, url);
+    if (!challenge) return answer;
+    const moved = url.href.split("#")[0] !== this.#url.href.split("#")[0];
+    return this.payer.settle<AxiosAnswer>({
+      method: this.#method,
+      url,
+      refused: answer,
+      challenge,
+      signal: this.#signal,
+      idempotencyKey: ownKey(header("Idempotency-Key"), undefined),
+      blocked: this.#blocked(moved),
+      body: () => bytesOf(bodyOf(this.#data)),
+      send: (payment, signal) => this.#sendPaid(url, moved, payment, signal),
+      discardRefused: () => {
+        discard(answer);
+      },
+    });
+  }
+
+  async #challenge(answer: AxiosAnswer, url: URL): Promise<Challenge | undefined> {
+    try {
+      return await challengeOf(answer, this.payer.settings.challengeHeaders);
+    } catch (error) {
+      if (isPurserError(error)) learn(error, { url: url.origin + url.pathname, response: answer });
+      throw error;
+    }
+  }
+
+  async #keepBody(): Promise<void> {
+    const given = this.config.data;
+    if (given === undefined || given === null) return;
+    const { body, streamed } = await keep(given, this.payer.settings.bodyLimit, this.#signal);
+    this.#streamed = streamed;
+    if (body instanceof Uint8Array) this.#data = body.buffer; // the form that all adapters take; it is a copy of its own
+    else if (body !== given && streamed) this.#data = streamLike(given, body);
+    else this.#data = body;
+  }
+
+  #blocked(moved: boolean): string | undefined {
+    if (this.#streamed) return "The request's body is a stream beyond bodyLimit and cannot be sent again, so it was not paid for.";
+    if (moved && this.#method !== "GET" && this.#method !== "HEAD") {
+      return "The request was redirected and is no GET, so it cannot be told what to send again; it was not paid for.";
+    }
+    return undefined;
+  }
+
+  async #sendPaid(
+    url: URL,
+    moved: boolean,
+    payment: { name: string; value: string },
+    signal: AbortSignal,
+  ): Promise<Sent<AxiosAnswer>> {
+    const there = moved ? this.#at(url) : {};
+    const headers = { ...plain(there.headers ?? this.config.headers), [payment.name]: payment.value };
+    const answer = await this.#exchange({ ...there, ...this.#notFollowing(), headers, signal, cancelToken: undefined });
+    return this.#sent(answer, url, signal, this.config.maxRedirects !== 0);
+  }
+
+  #sent(answer: AxiosAnswer, url: URL, signal: AbortSignal, follow: boolean): Sent<AxiosAnswer> {
+    const header = readerOf(answer.headers);
+    const sent: Sent<AxiosAnswer> = {
+      answer,
+      status: answer.status,
+      header,
+      challenge: () => challengeOf(answer, this.payer.settings.challengeHeaders).catch(() => undefined),
+      discard: () => {
+        discard(answer);
+      },
+    };
+    if (!follow) return sent;
+    if (answer.status === 0) return { ...sent, hidden: true };
+    const location = [301, 302, 303, 307, 308].includes(answer.status) ? header("Location") : null;
+    if (location === null) return sent;
+    return { ...sent, follow: () => this.#follow(answer, new URL(location, url), signal) };
+  }
+
+  async #follow(answer: AxiosAnswer, to: URL, signal: AbortSignal): Promise<Sent<AxiosAnswer>> {
+    discard(answer);
+    const { status } = answer;
+    const becomesGet =
+      status === 303 ? this.#method !== "HEAD" : (status === 301 || status === 302) && this.#method === "POST";
+    const there = this.#at(to);
+    if (becomesGet) {
+      const headers = Object.entries(plain(there.headers)).filter(([name]) => !/^content-/i.test(name));
+      Object.assign(there, { method: "get", data: undefined, headers: Object.fromEntries(headers) });
+    }
+    return this.#sent(await this.#exchange({ ...there, signal, cancelToken: undefined }), to, signal, false);
+  }
+
+  /** The request to another address than it named. */
+  #at(url: URL): Config {
+    const there: Config = { url: url.href, baseURL: undefined, params: undefined };
+    const headers = plain(this.config.headers);
+    if (url.origin !== this.#url.origin) {
+      for (const name of Object.keys(headers)) {
+        if (credentials.includes(name.toLowerCase())) Reflect.deleteProperty(headers, name);
+      }
+      there["auth"] = undefined;
+    }
+    return { ...there, headers };
+  }
+
+  /** Settings with which nothing is followed. XMLHttpRequest always follows, so fetch takes its place. */
+  #notFollowing(): Config {
+    const { adapter } = this.config;
+    const own = typeof adapter === "function";
+    const there: Config = { maxRedirects: 0, fetchOptions: { ...plain(this.config["fetchOptions"]), redirect: "manual" } };
+    return !own && typeof (globalThis as { XMLHttpRequest?: unknown }).XMLHttpRequest === "function"
+      ? { ...there, adapter: "fetch" }
+      : there;
+  }
+
+  /** Sends once. Any answer is a result; what validateStatus makes of it is kept for the end. */
+  async #exchange(changes: Config): Promise<AxiosAnswer> {
+    const config: Config = { ...this.config, data: this.#data, ...changes };
+    config["transformRequest"] = [same];
+    config["transformResponse"] = [same];
+    try {
+      return await this.bare.request(config);
+    } catch (error) {
+      this.#clean(error, this.config);
+      const answer = answerIn(error);
+      if (!answer) throw error;
+      this.#errors.set(answer, error);
+      return answer;
+    }
+  }
+
+  /** Takes the payment out of what axios tells about a request. */
+  #clean(error: unknown, config: Config): void {
+    if (typeof error !== "object" || error === null || isPurserError(error) || !("config" in error)) return;
+    error.config = config;
+    if ("request" in error) error.request = undefined;
+    const answer = answerIn(error);
+    if (answer) answer.config = config;
+  }
+}
+
+function answerIn(error: unknown): AxiosAnswer | undefined {
+  const answer = typeof error === "object" && error !== null && "response" in error ? error.response : undefined;
+  return typeof answer === "object" && answer !== null && "status" in answer ? (answer as AxiosAnswer) : undefined;
+}
+
+async function challengeOf(answer: AxiosAnswer, extra: readonly string[]): Promise<Challenge | undefined> {
+  const challenge = headerChallenge(readerOf(answer.headers), extra);
+  if (challenge) return challenge;
+  const { data } = answer;
+  if (typeof data === "string") return bodyChallenge(new TextEncoder().encode(data));
+  if (data instanceof ArrayBuffer || data instanceof Blob) return bodyChallenge(new Uint8Array(await new Response(data).arrayBuffer()));
+  if (data instanceof Uint8Array) return bodyChallenge(data);
+  return undefined; // a stream stays the program's
+}
+
+/** Where an answer came from, if it tells: the ways of Node and of XMLHttpRequest. */
+function finalUrl(answer: AxiosAnswer): URL | undefined {
+  const request = answer.request as { res?: { responseUrl?: unknown }; responseURL?: unknown } | undefined;
+  const found = request?.res?.responseUrl ?? request?.responseURL;
+  if (typeof found !== "string" || !found) return undefined;
+  const url = new URL(found);
+  url.username = url.password = ""; // of the setting `auth`
+  return url;
+}
+
+function discard(answer: AxiosAnswer): void {
+  const data = answer.data as { destroy?: unknown; cancel?: unknown } | null | undefined;
+  if (typeof data !== "object" || data === null) return;
+  if (typeof data.destroy === "function") (data as { destroy(): void }).destroy();
+  else if (data instanceof ReadableStream) data.cancel().catch(() => undefined);
+}
+
+function readerOf(headers: unknown): HeaderReader {
+  const all = plain(headers);
+  return (name) => {
+    const found = Object.entries(all).find(([key]) => key.toLowerCase() === name.toLowerCase())?.[1];
+    return typeof found === "string" ? found : found instanceof Array ? found.join(", ") : null;
+  };
+}
+
+/** The own members of headers or other settings. */
+function plain(from: unknown): Record<string, unknown> {
+  if (typeof from !== "object" || from === null) return {};
+  if ("toJSON" in from && typeof from.toJSON === "function") return { ...(from as { toJSON(): object }).toJSON() };
+  return { ...from };
+}
+
+/** The body in a form that fetch takes, to recognize it. */
+function bodyOf(data: unknown): RequestInit["body"] {
+  if (data === undefined || data === null || typeof data === "string") return data;
+  if (data instanceof ArrayBuffer || data instanceof Blob || data instanceof FormData) return data;
+  return JSON.stringify(data);
+}
+
+/** A stream of the kind that was given. */
+function streamLike(given: unknown, body: unknown): unknown {
+  const kind = given as { pipe?: unknown; constructor?: { from?: unknown } };
+  if (typeof kind.pipe !== "function" || typeof kind.constructor?.from !== "function") return body;
+  return (kind.constructor as { from(source: unknown): unknown }).from(body);
+}
+
+/** One signal for axios' two ways of giving up. */
+function signalOf(config: Config): AbortSignal | undefined {
+  const signal = config.signal instanceof AbortSignal ? config.signal : undefined;
+  const token = config["cancelToken"] as { promise?: Promise<unknown>; reason?: unknown } | undefined;
+  if (!token?.promise) return signal;
+  const controller = new AbortController();
+  const abort = (reason: unknown) => {
+    controller.abort(reason);
+  };
+  if (token.reason) abort(token.reason);
+  else void token.promise.then(abort);
+  if (signal?.aborted) abort(signal.reason);
+  else {
+    signal?.addEventListener(
+      "abort",
+      () => {
+        abort(signal.reason);
+      },
+      { once: true },
+    );
+  }
+  return controller.signal;
+}

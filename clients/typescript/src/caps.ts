@@ -1,0 +1,71 @@
+// Whether the program itself lets a challenge be paid (BEHAVIOUR.md §2). All of it happens before purser is asked, but
+// for the check of what purser signed.
+import { type Challenge, signedTerms } from "./challenge.js";
+import { InvalidChallengeError, RefusedByCallerError } from "./errors.js";
+import { parseAmount, type Settings } from "./options.js";
+
+/** Throws when a cap refuses. */
+export async function checkCaps(s: Settings, url: URL, method: string, challenge: Challenge): Promise<void> {
+  checkHost(s, url);
+  if (s.maxAmount === undefined && !s.beforePayment) return;
+  const { offers } = challenge;
+  const first = offers[0];
+  if (!first) {
+    throw new InvalidChallengeError("The seller asks for nothing whose price this client can tell, and there is a cap on it.");
+  }
+  let largest = 0n;
+  for (const offer of offers) {
+    const amount = parseAmount(offer.amount);
+    if (s.maxAmount !== undefined && (amount === undefined || amount > s.maxAmount)) {
+      throw new RefusedByCallerError(`The seller asks for ${shown(offer.amount)}, maxAmount is ${s.maxAmount}.`, "amount");
+    }
+    if (amount !== undefined && amount > largest) largest = amount;
+  }
+  if (!s.beforePayment) return;
+  const info = { url: url.href, host: url.host, method, offers, amount: largest.toString(), payTo: first.payTo };
+  let verdict: boolean | void;
+  try {
+    verdict = await s.beforePayment(info);
+  } catch (cause) {
+    throw new RefusedByCallerError("beforePayment refused the payment.", "callback", { cause });
+  }
+  if (verdict === false) throw new RefusedByCallerError("beforePayment refused the payment.", "callback");
+}
+
+/** Whether a signature pays for one of the offers that the caps have seen. True when there are no caps. */
+export function signedAsOffered(s: Settings, challenge: Challenge, signature: string): boolean {
+  if (s.maxAmount === undefined && !s.beforePayment) return true;
+  const signed = signedTerms(signature);
+  return (
+    signed !== undefined &&
+    challenge.offers.some((o) => o.amount === signed.value && o.payTo.toLowerCase() === signed.to.toLowerCase())
+  );
+}
+
+function checkHost(s: Settings, url: URL): void {
+  const named = s.allowHosts?.some((pattern) => pattern !== "*" && fits(pattern, url)) ?? false;
+  if (url.protocol !== "https:" && !named && !isLoopback(bare(url.hostname))) {
+    throw new RefusedByCallerError(`${url.host} is not paid over plain http unless allowHosts names it.`, "plain-http");
+  }
+  if (s.allowHosts && !named && !s.allowHosts.includes("*")) {
+    throw new RefusedByCallerError(`${url.host} is not in allowHosts.`, "host");
+  }
+}
+
+function fits(pattern: string, url: URL): boolean {
+  const [, name = "", port] = /^(\[[^\]]*\]|[^:]*)(?::(\d+))?$/.exec(pattern.toLowerCase()) ?? [];
+  if (port !== undefined && port !== (url.port || (url.protocol === "https:" ? "443" : "80"))) return false;
+  const host = bare(url.hostname);
+  if (!name.startsWith("*.")) return host === bare(name);
+  const end = bare(name.slice(1));
+  return end.length > 1 && host.endsWith(end);
+}
+
+const bare = (host: string) => host.replace(/\.$/, "");
+
+function isLoopback(host: string): boolean {
+  return host === "localhost" || host.endsWith(".localhost") || host === "[::1]" || /^127(?:\.\d+){3}$/.test(host);
+}
+
+// An amount is the seller's text: short enough for a message, or not at all.
+const shown = (amount: string) => (/^[0-9]{1,78}$/.test(amount) ? amount : "an amount that is no whole number");

@@ -1,0 +1,195 @@
+// Finding and reading the challenge of a 402 (BEHAVIOUR.md §1).
+import { bytesOfHeader, decodeBase64, encodeBase64, utf8 } from "./base64.js";
+import { InvalidChallengeError } from "./errors.js";
+
+export const paymentHeaders = ["PAYMENT-SIGNATURE", "X-PAYMENT"] as const;
+export const receiptHeaders = ["PAYMENT-RESPONSE", "X-PAYMENT-RESPONSE"] as const;
+const challengeHeader = "PAYMENT-REQUIRED";
+
+/** How much of a 402's body can be a challenge. */
+export const maxChallengeBytes = 64 << 10;
+const maxHeaderLength = 128 << 10;
+
+/** One entry of a challenge that purser could choose. */
+export interface Offer {
+  readonly network: string;
+  readonly scheme: string;
+  /** In the asset's smallest unit; whatever the seller wrote, "" when it is no text. */
+  readonly amount: string;
+  readonly asset: string;
+  readonly payTo: string;
+}
+
+/** What a 402 asks for. */
+export interface Challenge {
+  readonly version: 1 | 2;
+  readonly source: "header" | "extra" | "body";
+  /** What purser gets as paymentRequiredHeader. */
+  readonly sent: string;
+  readonly offers: readonly Offer[];
+  /** The seller's word on why it asks, "" if none. */
+  readonly error: string;
+}
+
+export type HeaderReader = (name: string) => string | null;
+type Json = Record<string, unknown>;
+
+/** The challenge in the headers, or undefined. A PAYMENT-REQUIRED that cannot be read is an InvalidChallengeError. */
+export function headerChallenge(header: HeaderReader, extra: readonly string[]): Challenge | undefined {
+  const value = header(challengeHeader)?.trim();
+  if (value) return readHeader(value, "header");
+  for (const name of extra) {
+    const value = header(name)?.trim();
+    if (!value) continue;
+    try {
+      return readHeader(value, "extra");
+    } catch {
+      continue; // the seller uses that name for something else
+    }
+  }
+  return undefined;
+}
+
+/** The challenge in a body, or undefined when it is none of x402. One that cannot be read is an InvalidChallengeError. */
+export function bodyChallenge(body: Uint8Array): Challenge | undefined {
+  if (!mayBeObject(body) || body.length > maxChallengeBytes) return undefined;
+  let top: unknown;
+  try {
+    top = JSON.parse(utf8(body));
+  } catch {
+    return undefined;
+  }
+  if (!isObject(top) || (top["x402Version"] ?? null) === null) return undefined;
+  return read(top, "body", encodeBase64(body), false);
+}
+
+/** False when the bytes cannot begin a JSON object, whatever follows. */
+export function mayBeObject(body: Uint8Array): boolean {
+  for (const byte of body) {
+    if (byte === 0x7b) return true;
+    if (byte !== 0x20 && byte !== 0x09 && byte !== 0x0a && byte !== 0x0d) return false;
+  }
+  return true;
+}
+
+/** Whether a request carries a payment of its own. */
+export function carriesPayment(header: HeaderReader): boolean {
+  return paymentHeaders.some((name) => header(name) !== null);
+}
+
+/** The value of the receipt header, or null. */
+export function receiptOf(header: HeaderReader): string | null {
+  for (const name of receiptHeaders) {
+    const value = header(name);
+    if (value) return value;
+  }
+  return null;
+}
+
+/** The errorReason of a receipt, or "" when it has none or cannot be read. */
+export function receiptReason(value: string): string {
+  try {
+    const receipt: unknown = JSON.parse(utf8(decodeHeader(value.trim())));
+    return isObject(receipt) ? text(receipt["errorReason"]) : "";
+  } catch {
+    return "";
+  }
+}
+
+/** To whom a signed payment goes and how much it is; undefined when the signature is no such payload. */
+export function signedTerms(signature: string): { to: string; value: string } | undefined {
+  try {
+    const payload: unknown = JSON.parse(utf8(decodeBase64(signature)));
+    const inner = isObject(payload) ? payload["payload"] : undefined;
+    const authorization = isObject(inner) ? inner["authorization"] : undefined;
+    if (!isObject(authorization)) return undefined;
+    const { to, value } = authorization;
+    return typeof to === "string" && typeof value === "string" ? { to, value } : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function readHeader(value: string, source: "header" | "extra"): Challenge {
+  let top: unknown;
+  let sent = value;
+  try {
+    const bytes = decodeHeader(value);
+    if (isPlain(value)) sent = encodeBase64(bytes);
+    top = JSON.parse(utf8(bytes));
+  } catch (cause) {
+    throw invalid("its header is neither base64 nor JSON of a challenge", cause);
+  }
+  if (!isObject(top)) throw invalid("it is not an object");
+  return read(top, source, sent, true);
+}
+
+const isPlain = (value: string) => value.startsWith("{") || value.startsWith("[");
+
+function decodeHeader(value: string): Uint8Array {
+  if (value.length > maxHeaderLength) throw new Error("too long");
+  const bytes = isPlain(value) ? bytesOfHeader(value) : decodeBase64(value);
+  if (bytes.length > maxChallengeBytes) throw new Error("too long");
+  return bytes;
+}
+
+function read(top: Json, source: Challenge["source"], sent: string, bareAllowed: boolean): Challenge {
+  if (bareAllowed && !("accepts" in top) && isBare(top)) {
+    const version = bareVersion(top);
+    return { version, source, sent, offers: offersOf([top], version), error: "" };
+  }
+  const accepts = top["accepts"];
+  if (!Array.isArray(accepts)) throw invalid("it has no list accepts");
+  const entries: unknown[] = accepts;
+  let version = top["x402Version"] ?? undefined;
+  if (version === undefined && isObject(entries[0])) version = bareVersion(entries[0]);
+  if (version !== 1 && version !== 2) throw invalid("its x402Version is not known");
+  return { version, source, sent, offers: offersOf(entries, version), error: text(top["error"]) };
+}
+
+function isBare(top: Json): boolean {
+  const has = (key: string) => (top[key] ?? null) !== null;
+  return has("network") && ["scheme", "payTo", "amount", "maxAmountRequired"].some(has);
+}
+
+function bareVersion(entry: Json): 1 | 2 {
+  return "amount" in entry || text(entry["network"]).includes(":") ? 2 : 1;
+}
+
+// The USDC of the networks that purser pays on.
+const usdcOfBase = "0x833589fcd6edb6e08f4c7c32d4f71b54bda02913";
+const usdcOfBaseSepolia = "0x036cbd53842c5426634e7929541ec2318f3dcf7e";
+const payable = new Map([
+  ["base", usdcOfBase],
+  ["eip155:8453", usdcOfBase],
+  ["base-sepolia", usdcOfBaseSepolia],
+  ["eip155:84532", usdcOfBaseSepolia],
+]);
+
+function offersOf(entries: readonly unknown[], version: 1 | 2): Offer[] {
+  const offers: Offer[] = [];
+  for (const entry of entries) {
+    if (!isObject(entry)) continue;
+    const network = text(entry["network"]);
+    const asset = text(entry["asset"]);
+    const usdc = payable.get(network);
+    if (usdc === undefined || asset.toLowerCase() !== usdc) continue;
+    const amount = text(entry[version === 1 ? "maxAmountRequired" : "amount"]);
+    offers.push({ network, scheme: text(entry["scheme"]), amount, asset, payTo: text(entry["payTo"]) });
+  }
+  return offers;
+}
+
+/** A JSON object: neither null nor a list. */
+export function isObject(value: unknown): value is Json {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+/** A string, or "" for everything else. */
+export function text(value: unknown): string {
+  return typeof value === "string" ? value : "";
+}
+
+function invalid(why: string, cause?: unknown): InvalidChallengeError {
+  return new InvalidChallengeError(`The seller's payment challenge cannot be read: ${why}.`, { cause });
+}

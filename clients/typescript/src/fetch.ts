@@ -1,0 +1,231 @@
+// A fetch that pays (BEHAVIOUR.md §1, §4, §5).
+import { bytesOf, keep } from "./body.js";
+import {
+  bodyChallenge,
+  carriesPayment,
+  type Challenge,
+  headerChallenge,
+  maxChallengeBytes,
+  mayBeObject,
+} from "./challenge.js";
+import { isPurserError, learn } from "./errors.js";
+import { readUpTo } from "./http.js";
+import { type Fetch, needKey, type PaymentOptions } from "./options.js";
+import { Payer, type Sent } from "./purchase.js";
+
+/** What a paying fetch takes: all of fetch's own, and the key of this logical request. */
+export interface PayingInit extends RequestInit {
+  /** Under one key at most one payment is made. Default: a new key; the header `Idempotency-Key` comes first. */
+  idempotencyKey?: string;
+}
+
+/** A fetch that pays. */
+export type PayingFetch = (input: string | URL | Request, init?: PayingInit) => Promise<Response>;
+
+/** Wraps a fetch: a 402 with an x402 challenge is paid for through purser, and the request sent again. */
+export function wrapFetch(fetch: Fetch, options: PaymentOptions): PayingFetch {
+  needKey(options);
+  return payingFetch(fetch, new Payer(options));
+}
+
+/** A paying fetch that shares its memory and settings with others. */
+export function payingFetch(fetch: Fetch, payer: Payer): PayingFetch {
+  return (input, init) => new Call(fetch, payer, input, init ?? {}).run();
+}
+
+/** What a request was left with when it is sent again to another URL than it asked for. */
+const credentials = ["Authorization", "Cookie", "Proxy-Authorization"];
+
+class Call {
+  readonly #fetch: Fetch;
+  readonly #payer: Payer;
+  readonly #request: Request | undefined;
+  readonly #url: string;
+  readonly #init: RequestInit;
+  readonly #key: string | undefined;
+  readonly #headers: Headers;
+  readonly #method: string;
+  readonly #signal: AbortSignal | undefined;
+  #body: RequestInit["body"] = undefined;
+  #streamed = false;
+
+  constructor(fetch: Fetch, payer: Payer, input: string | URL | Request, init: PayingInit) {
+    this.#fetch = fetch;
+    this.#payer = payer;
+    const { idempotencyKey, ...rest } = init;
+    this.#request = isRequest(input) ? input : undefined;
+    this.#url = isRequest(input) ? input.url : String(input);
+    this.#init = rest;
+    this.#headers = new Headers(init.headers ?? this.#request?.headers);
+    this.#method = (init.method ?? this.#request?.method ?? "GET").toUpperCase();
+    this.#signal = init.signal === null ? undefined : (init.signal ?? this.#request?.signal);
+    this.#key = ownKey(this.#headers.get("Idempotency-Key"), idempotencyKey);
+  }
+
+  async run(): Promise<Response> {
+    if (carriesPayment((name) => this.#headers.get(name))) {
+      return this.#fetch.call(undefined, this.#request ?? this.#url, this.#init);
+    }
+    const replaced = await this.#keepBody();
+    const first = this.#request ? new Request(this.#request, replaced) : this.#url;
+    const response = await this.#fetch.call(undefined, first, this.#request ? undefined : { ...this.#init, ...replaced });
+    if (response.status !== 402) return response;
+    const url = new URL(response.url || this.#url, pageUrl());
+    let challenge: Challenge | undefined;
+    try {
+      challenge = await challengeOf(response, this.#payer.settings.challengeHeaders);
+    } catch (error) {
+      if (isPurserError(error)) learn(error, { url: url.origin + url.pathname, response });
+      throw error;
+    }
+    if (!challenge) return response;
+    return this.#payer.settle({
+      method: this.#method,
+      url,
+      refused: response,
+      challenge,
+      signal: this.#signal,
+      idempotencyKey: this.#key,
+      blocked: this.#blocked(response),
+      body: () => bytesOf(this.#body),
+      send: (header, signal) => this.#sendPaid(url, header, signal),
+      discardRefused: () => {
+        discard(response);
+      },
+    });
+  }
+
+  /** What is to be changed on the first request. */
+  async #keepBody(): Promise<RequestInit> {
+    const { settings } = this.#payer;
+    let given: unknown = this.#init.body;
+    if (given === undefined && this.#request && this.#method !== "GET" && this.#method !== "HEAD") {
+      // Some browsers do not show a request's body as a stream.
+      given = "body" in this.#request ? this.#request.body : await (this.#request as Request).arrayBuffer();
+    }
+    if (given === null || given === undefined) return this.#request ? this.#init : {};
+    const { body, streamed } = await keep(given, settings.bodyLimit, this.#signal);
+    this.#body = body;
+    this.#streamed = streamed;
+    const init: RequestInit & { duplex?: "half" } = { body: body ?? null };
+    if (streamed) init.duplex = "half";
+    return this.#request ? { ...this.#init, ...init } : init;
+  }
+
+  #blocked(response: Response): string | undefined {
+    if (this.#streamed) return "The request's body is a stream beyond bodyLimit and cannot be sent again, so it was not paid for.";
+    if (response.redirected && this.#method !== "GET" && this.#method !== "HEAD") {
+      return "The request was redirected and is no GET, so it cannot be told what to send again; it was not paid for.";
+    }
+    return undefined;
+  }
+
+  async #sendPaid(url: URL, header: { name: string; value: string }, signal: AbortSignal): Promise<Sent<Response>> {
+    const init: RequestInit = { ...this.#again(url, this.#method, this.#body), redirect: "manual", signal };
+    const headers = init.headers as Headers;
+    headers.set(header.name, header.value);
+    const mode = this.#init.redirect ?? this.#request?.redirect ?? "follow";
+    return this.#sent(await this.#submit(url, init), url, mode, signal);
+  }
+
+  #sent(response: Response, url: URL, mode: RequestInit["redirect"], signal: AbortSignal): Sent<Response> {
+    const { challengeHeaders } = this.#payer.settings;
+    const sent: Sent<Response> = {
+      answer: response,
+      status: response.status,
+      header: (name) => response.headers.get(name),
+      challenge: () => challengeOf(response, challengeHeaders).catch(() => undefined),
+      discard: () => {
+        discard(response);
+      },
+    };
+    if (mode === "manual") return sent;
+    const location = isRedirect(response.status) ? response.headers.get("Location") : null;
+    if (location === null && response.type !== "opaqueredirect") return sent;
+    if (location === null || mode === "error") return { ...sent, hidden: true };
+    return { ...sent, follow: () => this.#follow(response, new URL(location, url), url, signal) };
+  }
+
+  /** Follows a redirect of the paid answer, without the payment. */
+  async #follow(response: Response, to: URL, from: URL, signal: AbortSignal): Promise<Sent<Response>> {
+    discard(response);
+    const { status } = response;
+    const becomesGet =
+      status === 303 ? this.#method !== "HEAD" : (status === 301 || status === 302) && this.#method === "POST";
+    const init = becomesGet ? this.#again(to, "GET", undefined) : this.#again(to, this.#method, this.#body);
+    if (to.origin !== from.origin) strip(init.headers as Headers);
+    const answer = await this.#submit(to, { ...init, redirect: "follow", signal });
+    return this.#sent(answer, to, "manual", signal);
+  }
+
+  /** The request once more: as it was, but for what is given. */
+  #again(url: URL, method: string, body: RequestInit["body"]): RequestInit {
+    const headers = new Headers(this.#headers);
+    if (url.origin !== new URL(this.#url, pageUrl()).origin) strip(headers);
+    if (body === undefined && this.#body !== undefined) {
+      for (const name of ["Content-Type", "Content-Encoding", "Content-Language", "Content-Location"]) headers.delete(name);
+    }
+    const init: RequestInit = { ...this.#init, method, headers };
+    delete init.body;
+    if (body !== undefined) init.body = body;
+    return init;
+  }
+
+  #submit(url: URL, init: RequestInit): Promise<Response> {
+    if (!this.#request) return this.#fetch.call(undefined, url.href, init);
+    const r = this.#request;
+    const copied = url.href === r.url && (init.body !== undefined || !r.bodyUsed);
+    return this.#fetch.call(undefined, copied ? new Request(r, init) : new Request(url.href, { ...settingsOf(r), ...init }));
+  }
+}
+
+/** What a request was made with, but for its method and body. */
+function settingsOf(r: Request): RequestInit {
+  const init: RequestInit = {};
+  const members = ["cache", "credentials", "integrity", "keepalive", "mode", "referrer", "referrerPolicy"] as const;
+  for (const name of members) {
+    const value: unknown = r[name]; // edge runtimes lack some of them
+    if (value !== undefined && value !== "" && value !== "navigate") Object.assign(init, { [name]: value });
+  }
+  return init;
+}
+
+/** The challenge of a 402, whose body stays readable. */
+async function challengeOf(response: Response, extra: readonly string[]): Promise<Challenge | undefined> {
+  const challenge = headerChallenge((name) => response.headers.get(name), extra);
+  if (challenge || !response.body) return challenge;
+  const read = readUpTo(response.clone().body, maxChallengeBytes, mayBeObject);
+  const { bytes, complete } = await read.catch(() => ({ bytes: new Uint8Array(), complete: false })); // the program will see
+  return complete ? bodyChallenge(bytes) : undefined;
+}
+
+/** An answer that nobody reads is cut, so that its connection is free. */
+function discard(response: Response): void {
+  if (!response.bodyUsed) response.body?.cancel().catch(() => undefined);
+}
+
+function strip(headers: Headers): void {
+  for (const name of credentials) headers.delete(name);
+}
+
+/** The program's idempotency key: by header, else by option. */
+export function ownKey(header: string | null, given: string | undefined): string | undefined {
+  if (header !== null && header.length >= 1 && header.length <= 255) return header;
+  if (given !== undefined && (given.length < 1 || given.length > 255)) {
+    throw new TypeError("idempotencyKey must have 1 to 255 characters");
+  }
+  return given;
+}
+
+const isRedirect = (status: number) => [301, 302, 303, 307, 308].includes(status);
+
+// By its form: a runtime may have several classes of this name.
+function isRequest(input: string | URL | Request): input is Request {
+  return typeof input === "object" && "method" in input && "headers" in input;
+}
+
+/** What relative URLs are relative to, in a page. */
+function pageUrl(): string | undefined {
+  return (globalThis as { location?: { href?: string } }).location?.href;
+}
+

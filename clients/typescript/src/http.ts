@@ -1,0 +1,122 @@
+// One exchange with purser. The API key leaves the program here and nowhere else.
+import { text, isObject } from "./challenge.js";
+import type { Fetch, PurserOptions } from "./options.js";
+import { utf8 } from "./base64.js";
+
+const maxAnswer = 4 << 20;
+
+/** An answer of purser. */
+export interface Answer {
+  readonly status: number;
+  /** Its JSON object; empty when it is none. */
+  readonly body: Record<string, unknown>;
+  readonly retryAfter: string | null;
+}
+
+/** What to ask purser. */
+export interface Ask {
+  readonly method: "GET" | "POST" | "DELETE";
+  /** Below the base URL, with query. */
+  readonly path: string;
+  readonly body?: unknown;
+  readonly headers?: Record<string, string>;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** The connection to one purser with one key. */
+export class Connection {
+  readonly #key: string | undefined;
+  readonly #base: string;
+  readonly #fetch: Fetch;
+
+  constructor(o: PurserOptions) {
+    if (o.apiKey !== undefined && !/^[\x21-\x7e]{1,256}$/.test(o.apiKey)) {
+      throw new TypeError("apiKey must be 1 to 256 visible characters");
+    }
+    this.#key = o.apiKey;
+    this.#base = baseOf(o.baseUrl);
+    this.#fetch = o.purserFetch ?? globalThis.fetch;
+    if (typeof this.#fetch !== "function") throw new TypeError("there is no global fetch: purserFetch must be given");
+  }
+
+  /** Asks once. It rejects when there is no answer, or a redirect, which is not followed. */
+  async ask(q: Ask): Promise<Answer> {
+    const fetch = this.#fetch; // called as a function: browsers refuse it as a method
+    const headers: Record<string, string> = { ...q.headers, Accept: "application/json" };
+    if (this.#key !== undefined) headers["X-Api-Key"] = this.#key;
+    const init: RequestInit = { method: q.method, headers, redirect: "manual" };
+    if (q.signal) init.signal = q.signal;
+    if (q.body !== undefined) {
+      headers["Content-Type"] = "application/json";
+      init.body = JSON.stringify(q.body);
+    }
+    const response = await fetch(this.#base + q.path, init);
+    const { status } = response;
+    if (status < 200 || (status >= 300 && status < 400)) {
+      await response.body?.cancel();
+      throw new Error("purser answered with a redirect");
+    }
+    const body = await readAll(response, maxAnswer);
+    return { status, body: parse(body), retryAfter: response.headers.get("Retry-After") };
+  }
+}
+
+function baseOf(given: string | URL): string {
+  let url: URL;
+  try {
+    url = new URL(given);
+  } catch {
+    throw new TypeError("baseUrl is not a URL");
+  }
+  if ((url.protocol !== "http:" && url.protocol !== "https:") || url.search || url.hash || url.username || url.password) {
+    throw new TypeError("baseUrl must be http or https, without user, query or fragment");
+  }
+  return url.origin + url.pathname.replace(/\/+$/, "");
+}
+
+async function readAll(response: Response, limit: number): Promise<Uint8Array> {
+  const { bytes, complete } = await readUpTo(response.body, limit);
+  if (!complete) throw new Error("purser's answer is too long");
+  return bytes;
+}
+
+/** Reads a stream to its end or a little over the limit, and then cancels it. `more` may end the reading early. */
+export async function readUpTo(
+  stream: ReadableStream<Uint8Array> | null,
+  limit: number,
+  more: (sofar: Uint8Array) => boolean = () => true,
+): Promise<{ bytes: Uint8Array; complete: boolean }> {
+  if (!stream) return { bytes: new Uint8Array(), complete: true };
+  const reader = stream.getReader();
+  let bytes = new Uint8Array();
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return { bytes, complete: true };
+    bytes = join(bytes, value);
+    if (bytes.length > limit || !more(bytes)) {
+      reader.cancel().catch(() => undefined); // not waited for: a clone's other half has to be read first
+      return { bytes, complete: false };
+    }
+  }
+}
+
+export function join(a: Uint8Array, b: Uint8Array): Uint8Array<ArrayBuffer> {
+  const both = new Uint8Array(a.length + b.length);
+  both.set(a);
+  both.set(b, a.length);
+  return both;
+}
+
+function parse(bytes: Uint8Array): Record<string, unknown> {
+  try {
+    const body: unknown = JSON.parse(utf8(bytes));
+    return isObject(body) ? body : {};
+  } catch {
+    return {};
+  }
+}
+
+/** The error text of an answer. */
+export function errorOf(a: Answer): string {
+  return text(a.body["error"]);
+}

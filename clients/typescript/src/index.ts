@@ -1,0 +1,39 @@
+// @purser/client: pays for 402 answers of x402 APIs through purser.
+export type {
+  AllOptions,
+  ApiKey,
+  CallOptions,
+  NewKey,
+  PageOptions,
+  Payment,
+  PaymentState,
+  PayRequest,
+  PayResult,
+  SpendEvent,
+  SpendPage,
+  Wallet,
+} from "./api.js";
+export type { Offer } from "./challenge.js";
+export { type Client, type ClientOptions, type ClientRequest, createClient } from "./client.js";
+export {
+  DeclinedError,
+  type ErrorCode,
+  IdempotencyConflictError,
+  InvalidChallengeError,
+  isPurserError,
+  KeyNotResolvedError,
+  LimitReachedError,
+  NotReplayableError,
+  NoWalletError,
+  PurserError,
+  PurserUnreachableError,
+  type RefusalRule,
+  RefusedByCallerError,
+  RejectedError,
+  RequestRefusedError,
+  type Resume,
+  UnclearError,
+} from "./errors.js";
+export { type PayingFetch, type PayingInit, wrapFetch } from "./fetch.js";
+export type { Fetch, PaymentInfo, PaymentOptions, PurserOptions, Settlement } from "./options.js";
+export { paymentOf, type PaymentSummary } from "./purchase.js";

@@ -1,0 +1,116 @@
+// What a program may set, checked once.
+import type { Offer } from "./challenge.js";
+
+/** A function like the global fetch. */
+export type Fetch = (input: string | URL | Request, init?: RequestInit) => Promise<Response>;
+
+/** Who sends the transfer to the chain: the seller (standard x402 sellers), or purser before the request is repeated. */
+export type Settlement = "seller" | "payer";
+
+/** What `beforePayment` is shown. */
+export interface PaymentInfo {
+  /** The URL that asked for money. */
+  readonly url: string;
+  /** Its host and port. */
+  readonly host: string;
+  readonly method: string;
+  /** The ways to pay among which purser chooses. */
+  readonly offers: readonly Offer[];
+  /** The largest amount of the offers, in the asset's smallest unit (USDC: millionths). */
+  readonly amount: string;
+  /** Who is paid, by the first offer. */
+  readonly payTo: string;
+}
+
+/** How purser is reached. */
+export interface PurserOptions {
+  /** The secret of the API key. It is sent to `baseUrl` only. A client without one can only create keys. */
+  apiKey?: string;
+  /** purser's address, such as `http://127.0.0.1:8402`. */
+  baseUrl: string | URL;
+  /** Calls purser. Default: the global fetch, as it is when the client is made. */
+  purserFetch?: Fetch;
+}
+
+/** How 402s are paid. */
+export interface PaymentOptions extends PurserOptions {
+  apiKey: string;
+  /** Default: `seller`. */
+  settlement?: Settlement;
+  /** The most that one request may cost, in the asset's smallest unit (USDC: millionths). Default: no cap here; purser has its own. */
+  maxAmount?: string | bigint;
+  /** Hosts that may be paid: `api.example.com`, `*.example.com`, `*`, each with `:port` if you like. Default: all. */
+  allowHosts?: readonly string[];
+  /** Sees every payment before it is made. `false` or an exception refuses it. */
+  beforePayment?: (info: PaymentInfo) => boolean | void | Promise<boolean | void>;
+  /** More response headers that may hold a challenge. */
+  challengeHeaders?: readonly string[];
+  /** How much of a one-shot body is kept for the paid request, in bytes. Default: 1 MiB. */
+  bodyLimit?: number;
+  /** How long purser may take for one try, in milliseconds. Default: 60,000. */
+  payTimeout?: number;
+  /** How long the seller may take to answer the paid request, in milliseconds. Default: 300,000. */
+  paidTimeout?: number;
+  /** How often a payment whose outcome is unclear is sent again. Default: 1. */
+  resends?: number;
+  /** How long an answer is held back for reporting its receipt, in milliseconds. Default: 1,000. */
+  receiptWait?: number;
+  /** Keeps the runtime alive for a receipt that takes longer (`ctx.waitUntil` of edge runtimes). */
+  waitUntil?: (work: Promise<unknown>) => void;
+}
+
+/** Options with defaults filled in. */
+export interface Settings {
+  readonly settlement: Settlement;
+  readonly maxAmount: bigint | undefined;
+  readonly allowHosts: readonly string[] | undefined;
+  readonly beforePayment: PaymentOptions["beforePayment"];
+  readonly challengeHeaders: readonly string[];
+  readonly bodyLimit: number;
+  readonly payTimeout: number;
+  readonly paidTimeout: number;
+  readonly resends: number;
+  readonly receiptWait: number;
+  readonly waitUntil: PaymentOptions["waitUntil"];
+}
+
+/** Checks options. Errors are TypeErrors that name the option. */
+export function settings(o: Omit<PaymentOptions, "apiKey">): Settings {
+  const settlement: string = o.settlement ?? "seller";
+  if (settlement !== "seller" && settlement !== "payer") throw new TypeError('settlement must be "seller" or "payer"');
+  return {
+    settlement,
+    maxAmount: o.maxAmount === undefined ? undefined : cap(o.maxAmount),
+    allowHosts: o.allowHosts === undefined ? undefined : [...o.allowHosts],
+    beforePayment: o.beforePayment,
+    challengeHeaders: [...(o.challengeHeaders ?? [])],
+    bodyLimit: whole("bodyLimit", o.bodyLimit ?? 1 << 20),
+    payTimeout: whole("payTimeout", o.payTimeout ?? 60_000),
+    paidTimeout: whole("paidTimeout", o.paidTimeout ?? 300_000),
+    resends: whole("resends", o.resends ?? 1),
+    receiptWait: whole("receiptWait", o.receiptWait ?? 1000),
+    waitUntil: o.waitUntil,
+  };
+}
+
+/** An amount in canonical decimal, or undefined. */
+export function parseAmount(amount: string): bigint | undefined {
+  return /^(?:0|[1-9][0-9]{0,77})$/.test(amount) ? BigInt(amount) : undefined;
+}
+
+function cap(given: unknown): bigint {
+  if (typeof given === "bigint" && given >= 0n) return given;
+  const amount = typeof given === "string" ? parseAmount(given) : undefined;
+  if (amount === undefined) throw new TypeError("maxAmount must be a bigint or a decimal string of smallest units");
+  return amount;
+}
+
+function whole(name: string, given: number): number {
+  if (!Number.isSafeInteger(given) || given < 0) throw new TypeError(`${name} must be a whole number that is not negative`);
+  return given;
+}
+
+/** Fails when there is no key: an environment variable that is not set shall not show first when something costs money. */
+export function needKey(o: PurserOptions): void {
+  if (!o.apiKey) throw new TypeError("apiKey is not set");
+}

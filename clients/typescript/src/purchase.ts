@@ -1,0 +1,370 @@
+// One purchase: the payment that purser hands out, and sending it to the seller until the outcome is known. This is the
+// only place that decides whether money may move (BEHAVIOUR.md §2 to §7); how requests are sent is the callers' affair.
+import { type Paid, isOpen, isPassing, paidOf, paymentOf as paymentIn, refusal } from "./answers.js";
+import { checkCaps, signedAsOffered } from "./caps.js";
+import { type Challenge, type HeaderReader, isObject, receiptOf, receiptReason, text } from "./challenge.js";
+import {
+  type ErrorCode,
+  type ErrorFacts,
+  NotReplayableError,
+  PurserError,
+  PurserUnreachableError,
+  RefusedByCallerError,
+  RejectedError,
+  type Resume,
+  UnclearError,
+  isPurserError,
+  learn,
+} from "./errors.js";
+import { Connection } from "./http.js";
+import { Memory, type Identity } from "./memory.js";
+import { type PaymentOptions, type PurserOptions, type Settings, settings } from "./options.js";
+import { atMost, deadline, longestWait, orAborted, reasonOf, retryAfter, sleep } from "./time.js";
+
+/** What an answer was paid with. */
+export interface PaymentSummary {
+  /** purser's id; undefined when it did not name one. */
+  readonly id: string | undefined;
+  /** `open`, `settled` or `void`, as far as purser has said. */
+  readonly state: string | undefined;
+  /** The transaction on chain, "" while it is not known. */
+  readonly transaction: string;
+  readonly settled: boolean;
+  readonly idempotencyKey: string;
+}
+
+/** An answer of the seller to a paid request. */
+export interface Sent<R> {
+  readonly answer: R;
+  readonly status: number;
+  readonly header: HeaderReader;
+  /** Follows the redirect that the answer is, without the payment. Absent when it is none, or is not to be followed. */
+  readonly follow?: (signal: AbortSignal | undefined) => Promise<Sent<R>>;
+  /** A redirect whose target the runtime hides. */
+  readonly hidden?: boolean;
+  /** The challenge in it, the answer staying readable. */
+  challenge(): Promise<Challenge | undefined>;
+  /** The answer is not needed. */
+  discard(): void;
+}
+
+/** A logical request that was answered with a challenge. */
+export interface Bill<R> {
+  readonly method: string;
+  /** What answered 402. */
+  readonly url: URL;
+  readonly refused: R;
+  readonly challenge: Challenge;
+  readonly signal: AbortSignal | undefined;
+  /** The program's own key. */
+  readonly idempotencyKey: string | undefined;
+  /** Why the request cannot be sent again, if so. */
+  readonly blocked: string | undefined;
+  /** The body's bytes, to recognize the request; undefined when they cannot be had. */
+  body(): Promise<Uint8Array | undefined>;
+  /** Sends the request with a payment and follows no redirect. Heeds this signal only, also while the body is read. */
+  send(header: { name: string; value: string }, signal: AbortSignal): Promise<Sent<R>>;
+  discardRefused(): void;
+}
+
+const delays = [250, 1000]; // before the second and the third try of /v1/pay, in milliseconds
+const resendDelay = 500;
+
+// With these the seller may have taken the payment or not.
+const unclearStatus = new Set([500, 502, 503, 504]);
+
+// With these purser has signed nothing that could still be taken.
+const endings = new Set<ErrorCode>([
+  "key-not-resolved",
+  "no-wallet",
+  "invalid-challenge",
+  "declined",
+  "limit-reached",
+  "request-refused",
+  "refused-by-caller",
+]);
+
+const summaries = new WeakMap<object, PaymentSummary>();
+
+/** What an answer was paid with; undefined when it was not. */
+export function paymentOf(answer: object): PaymentSummary | undefined {
+  return summaries.get(answer);
+}
+
+/** Pays for logical requests with one key. */
+export class Payer {
+  readonly connection: Connection;
+  readonly settings: Settings;
+  readonly memory = new Memory();
+
+  constructor(o: Omit<PaymentOptions, "apiKey"> & PurserOptions) {
+    this.connection = new Connection(o);
+    this.settings = settings(o);
+  }
+
+  /** Brings a logical request to an answer, or throws. Pays at most once. */
+  async settle<R extends object>(bill: Bill<R>): Promise<R> {
+    try {
+      if (bill.blocked) throw new NotReplayableError(bill.blocked);
+      await checkCaps(this.settings, bill.url, bill.method, bill.challenge);
+      const id: Identity = { method: bill.method, url: bill.url.href, body: await bill.body() };
+      bill.signal?.throwIfAborted();
+      // Nothing is waited for between taking a remembered key and running.
+      const remembered = bill.idempotencyKey === undefined ? this.memory.take(id) : undefined;
+      const key = bill.idempotencyKey ?? remembered?.key ?? `client-${uuid()}`;
+      return await new Purchase(this, bill, id, key, remembered?.since).run(bill.signal);
+    } catch (error) {
+      if (isPurserError(error)) {
+        learn(error, { url: shownUrl(bill), response: error.code === "unclear" ? undefined : bill.refused });
+      }
+      throw error;
+    }
+  }
+
+  /** Tells purser of a receipt, twice if need be. Returns what it then says of the payment. */
+  async report(id: string, receipt: string): Promise<Record<string, unknown> | undefined> {
+    for (let n = 0; n < 2; n++) {
+      const limit = deadline(this.settings.payTimeout, "purser");
+      try {
+        const path = `/v1/payments/${encodeURIComponent(id)}/receipt`;
+        const a = await orAborted(
+          this.connection.ask({ method: "POST", path, body: { receipt }, signal: limit.signal }),
+          limit.signal,
+        );
+        if (a.status < 500) return isObject(a.body["payment"]) ? a.body["payment"] : undefined;
+      } catch {
+        // once more
+      } finally {
+        limit.clear();
+      }
+    }
+    return undefined;
+  }
+}
+
+class Purchase<R extends object> {
+  #paid: Paid | undefined;
+  #sent = false;
+  #busy = false;
+  #answered = false;
+
+  constructor(
+    private readonly payer: Payer,
+    private readonly bill: Bill<R>,
+    private readonly id: Identity,
+    private readonly key: string,
+    private readonly since: number | undefined,
+  ) {}
+
+  readonly resume: Resume<R> = async (o) => {
+    const { memory } = this.payer;
+    if (this.#answered) throw new Error("this payment has brought its answer already");
+    if (this.#busy) throw new Error("this payment is being sent already");
+    memory.drop(this.key);
+    return this.run(o?.signal);
+  };
+
+  async run(signal: AbortSignal | undefined): Promise<R> {
+    this.#busy = true;
+    let sent: Sent<R>;
+    try {
+      this.#paid ??= await this.#obtain(signal);
+      sent = await this.#deliver(this.#paid, signal);
+    } catch (error) {
+      let ended = false;
+      let since: number | undefined;
+      if (isPurserError(error)) {
+        learn(error, { url: shownUrl(this.bill), idempotencyKey: this.key, paymentId: this.#paid?.paymentId });
+        ended = endings.has(error.code);
+        if (error.code === "idempotency-conflict") {
+          since = this.since;
+          ended = since === undefined;
+        }
+      }
+      this.#pause(ended, since);
+      throw error;
+    }
+    this.#answered = sent.status < 400;
+    this.#pause(this.#answered);
+    return sent.answer;
+  }
+
+  /** No send is under way any more; what has not ended is remembered for a repeat. */
+  #pause(ended: boolean, since?: number): void {
+    this.#busy = false;
+    if (!ended && this.bill.idempotencyKey === undefined) this.payer.memory.put(this.id, this.key, since);
+  }
+
+  /** Has purser pay: several tries under one key, so that a lost answer costs nothing. */
+  async #obtain(signal: AbortSignal | undefined): Promise<Paid> {
+    const { settings } = this.payer;
+    let asked = false; // a try may have reached purser
+    for (let n = 0; ; n++) {
+      let failure: PurserError;
+      let wait: number | undefined;
+      try {
+        const a = await this.#ask(signal);
+        const paid = paidOf(a);
+        if (paid) return this.#checked(paid);
+        if (!isPassing(a)) throw refusal(a);
+        asked = true;
+        failure = isOpen(a)
+          ? this.#unclear("The outcome of this payment is not known yet.", { paymentId: paymentIn(a).id, status: a.status })
+          : refusal(a);
+        wait = retryAfter(a.retryAfter);
+      } catch (error) {
+        if (isPurserError(error)) throw error;
+        asked ||= !connectionRefused(error);
+        if (signal?.aborted) throw this.#givenUp(signal, asked && settings.settlement === "payer");
+        failure = new PurserUnreachableError("purser cannot be reached.", { cause: error });
+      }
+      const delay = delays[n];
+      if (delay === undefined || (wait ?? 0) > longestWait) {
+        if (failure.code === "unclear" || settings.settlement === "seller" || !asked) throw failure;
+        throw this.#unclear("purser gave no usable answer and may have paid.", { status: failure.status, cause: failure });
+      }
+      await sleep(wait ?? delay, signal).catch(() => {
+        throw this.#givenUp(signal, asked && settings.settlement === "payer");
+      });
+    }
+  }
+
+  async #ask(signal: AbortSignal | undefined) {
+    const { connection, settings } = this.payer;
+    const { url, challenge } = this.bill;
+    const requestUrl = url.href.split("#", 1)[0];
+    const limit = deadline(settings.payTimeout, "purser", signal);
+    try {
+      return await orAborted(
+        connection.ask({
+          method: "POST",
+          path: "/v1/pay",
+          body: {
+            paymentRequiredHeader: challenge.sent,
+            requestUrl,
+            idempotencyKey: this.key,
+            settlement: settings.settlement,
+          },
+          signal: limit.signal,
+        }),
+        limit.signal,
+      );
+    } finally {
+      limit.clear();
+    }
+  }
+
+  #checked(paid: Paid): Paid {
+    if (signedAsOffered(this.payer.settings, this.bill.challenge, paid.header.value)) return paid;
+    throw new RefusedByCallerError("purser signed other terms than the seller offers.", "signed-terms", {
+      paymentId: paid.paymentId,
+    });
+  }
+
+  /** Sends the payment until the seller has answered it, or throws. */
+  async #deliver(paid: Paid, signal: AbortSignal | undefined): Promise<Sent<R>> {
+    if (signal?.aborted) throw this.#givenUp(signal, this.#sent || this.payer.settings.settlement === "payer");
+    this.bill.discardRefused();
+    const first = await this.#send(paid, signal);
+    const summary = this.#summary(paid);
+    const reason = await this.#report(first, summary);
+    if (first.hidden) throw this.#unclear("The seller redirected the paid request to where this runtime does not tell.");
+    let last = first;
+    if (first.follow) {
+      try {
+        last = await first.follow(signal);
+      } catch (cause) {
+        throw this.#unclear("The seller redirected the paid request, and following failed.", { cause });
+      }
+    }
+    if (last.status === 402) {
+      const why = reason === "" ? (await last.challenge())?.error : reason;
+      throw new RejectedError<R>(
+        `The seller answered the paid request with another 402${why ? `: ${why}` : ""}.`,
+        why === "" ? undefined : why,
+        this.resume,
+        { response: last.answer },
+      );
+    }
+    summaries.set(last.answer, summary);
+    return last;
+  }
+
+  /** The same payment, once and as often again as the settings say. */
+  async #send(paid: Paid, signal: AbortSignal | undefined): Promise<Sent<R>> {
+    const { paidTimeout, resends } = this.payer.settings;
+    for (let n = 0; ; n++) {
+      let sent: Sent<R> | undefined;
+      let failure: unknown;
+      const limit = deadline(paidTimeout, "the seller", signal);
+      try {
+        this.#sent = true;
+        sent = await orAborted(this.bill.send(paid.header, limit.signal), limit.signal);
+      } catch (error) {
+        failure = error;
+      } finally {
+        limit.clear();
+      }
+      if (sent && (!unclearStatus.has(sent.status) || receiptOf(sent.header) !== null)) return sent;
+      if (!sent && signal?.aborted) throw this.#givenUp(signal, true, failure);
+      const wait = sent && retryAfter(sent.header("Retry-After"));
+      if (n >= resends || (wait ?? 0) > longestWait) {
+        if (sent) return sent;
+        throw this.#unclear("The seller's answer to the paid request was lost.", { cause: failure });
+      }
+      sent?.discard();
+      await sleep(wait ?? resendDelay * 2 ** n, signal).catch(() => {
+        throw this.#givenUp(signal, true);
+      });
+    }
+  }
+
+  /** Reports a receipt without holding up the answer for long. Returns the reason that the receipt gives. */
+  async #report(sent: Sent<R>, summary: PaymentSummary): Promise<string> {
+    const receipt = receiptOf(sent.header);
+    if (receipt === null) return "";
+    const { receiptWait, waitUntil } = this.payer.settings;
+    if (summary.id !== undefined) {
+      const work = this.payer.report(summary.id, receipt).then((payment) => {
+        if (!payment) return;
+        const state = text(payment["state"]) || summary.state;
+        Object.assign(summary, { state, settled: state === "settled", transaction: text(payment["transaction"]) });
+      });
+      waitUntil?.(work);
+      if (receiptWait > 0) await atMost(receiptWait, work);
+    }
+    return receiptReason(receipt);
+  }
+
+  #summary(paid: Paid): PaymentSummary {
+    const { paymentId: id, state, transaction, settled } = paid;
+    return { id, state, transaction, settled, idempotencyKey: this.key };
+  }
+
+  /** The error of a request that the program gave up: its own reason as long as no money can move. */
+  #givenUp(signal: AbortSignal | undefined, moved: boolean, cause: unknown = reasonOf(signal)): Error {
+    return moved ? this.#unclear("The request was given up after the payment had left.", { cause }) : reasonOf(signal);
+  }
+
+  #unclear(message: string, facts: ErrorFacts = {}): UnclearError<R> {
+    return new UnclearError<R>(message, this.resume, { ...facts, idempotencyKey: this.key });
+  }
+}
+
+/** A URL for errors: queries hold secrets at times. */
+const shownUrl = (bill: Bill<object>) => bill.url.origin + bill.url.pathname;
+
+/** Whether an error proves that purser got nothing. Only Node says so, in the cause of fetch's TypeError. */
+function connectionRefused(error: unknown): boolean {
+  const cause: unknown = error instanceof Error ? error.cause : undefined;
+  return typeof cause === "object" && cause !== null && "code" in cause && cause.code === "ECONNREFUSED";
+}
+
+/** A random UUID; crypto.randomUUID exists in secure contexts only. */
+function uuid(): string {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  const hex = Array.from(bytes, (b) => b.toString(16).padStart(2, "0"));
+  hex[6] = `4${hex[6]?.[1]}`;
+  hex[8] = `a${hex[8]?.[1]}`;
+  return [hex.slice(0, 4), hex.slice(4, 6), hex.slice(6, 8), hex.slice(8, 10), hex.slice(10)].map((p) => p.join("")).join("-");
+}

@@ -1,0 +1,134 @@
+// Corners of what decides about money.
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { isPurserError, RejectedError, wrapFetch, type Fetch, type PaymentOptions } from "@purser/client";
+import { refusal } from "../dist/esm/answers.js";
+import { headerChallenge, receiptReason, signedTerms } from "../dist/esm/challenge.js";
+import { apiKey, b64, challenge, failure, payTo, paymentId, signature } from "./fake.js";
+
+const asks = (header = challenge()) => new Response("{}", { status: 402, headers: { "PAYMENT-REQUIRED": header } });
+const grants = () =>
+  Response.json({ paymentSignature: signature(), paymentHeader: "PAYMENT-SIGNATURE", payment: { id: paymentId, state: "open" } });
+
+/** A fetch that asks for money at first, and notes how often it got some. */
+function shop(options: Partial<PaymentOptions>, answer: () => Response = () => new Response("goods"), asking = asks) {
+  const sent: string[] = [];
+  const seller: Fetch = (_input, init) => {
+    const payment = new Headers(init?.headers).get("PAYMENT-SIGNATURE");
+    if (payment === null) return Promise.resolve(asking());
+    sent.push(payment);
+    return Promise.resolve(answer());
+  };
+  const fetch = wrapFetch(seller, { apiKey, baseUrl: "http://127.0.0.1:1", purserFetch: () => Promise.resolve(grants()), ...options });
+  return { fetch, sent };
+}
+
+describe("corners", () => {
+  it("an abort at any moment around purser's answer never pays without saying so", async () => {
+    for (const settlement of ["seller", "payer"] as const) {
+      const outcomes = new Set<string>();
+      for (let steps = 0; steps < 40; steps++) {
+        const controller = new AbortController();
+        const purserFetch = () => {
+          const later = (left: number) => {
+            if (left > 0) queueMicrotask(() => later(left - 1));
+            else controller.abort();
+          };
+          later(steps);
+          return Promise.resolve(grants());
+        };
+        const { fetch, sent } = shop({ purserFetch, settlement });
+        const error = await fetch("https://x.example/", { signal: controller.signal }).then(
+          () => undefined,
+          (error: unknown) => error as Error,
+        );
+        const unclear = isPurserError(error) && error.code === "unclear";
+        assert(error === undefined || unclear || error.name === "AbortError");
+        if (settlement === "payer") assert(error === undefined || unclear, "money may have moved");
+        else assert.equal(sent.length > 0, error === undefined || unclear);
+        outcomes.add(error === undefined ? "answer" : unclear ? (sent.length > 0 ? "unclear, sent" : "unclear, unsent") : "abort");
+      }
+      assert(outcomes.has(settlement === "seller" ? "abort" : "unclear, unsent"), [...outcomes].join());
+    }
+  });
+
+  it("a challenge that cannot be read is an error with its answer", async () => {
+    const { fetch } = shop({}, undefined, () => asks("%%%"));
+    const error = await failure(fetch("https://x.example/a?secret"));
+    assert.equal(error.code, "invalid-challenge");
+    assert.equal(error.url, "https://x.example/a");
+    assert.equal(await (error.response as Response).text(), "{}");
+  });
+
+  it("a 402 that breaks off is the program's", async () => {
+    const broken = new ReadableStream({
+      start(c) {
+        c.error(new Error("cut"));
+      },
+    });
+    const { fetch } = shop({}, undefined, () => new Response(broken, { status: 402 }));
+    const answer = await fetch("https://x.example/");
+    await assert.rejects(answer.text(), /cut/);
+  });
+
+  it("a rejection may have no reason", async () => {
+    const { fetch } = shop({}, () => asks(challenge("1", "")));
+    const error = await failure(fetch("https://x.example/"));
+    assert(error instanceof RejectedError);
+    assert.equal(error.reason, undefined);
+    assert.equal(error.message, "The seller answered the paid request with another 402.");
+  });
+
+  it("purser's fetch may fail with anything", async () => {
+    // eslint-disable-next-line @typescript-eslint/prefer-promise-reject-errors
+    const { fetch, sent } = shop({ purserFetch: () => Promise.reject("no") });
+    assert.equal((await failure(fetch("https://x.example/"))).code, "purser-unreachable");
+    assert.equal(sent.length, 0);
+  });
+
+  it("host patterns with ports", async () => {
+    for (const [pattern, url, allowed] of [
+      ["api.example:80", "http://api.example/", true],
+      ["api.example:81", "http://api.example/", false],
+      ["api.example:80:90", "https://api.example/", false],
+      ["*.", "https://api.example/", false],
+      ["*", "https://api.example/", true],
+      ["", "https://api.example/", false],
+    ] as const) {
+      const { fetch, sent } = shop({ allowHosts: [pattern] });
+      await fetch(url).catch((error: unknown) => assert(isPurserError(error) && error.code === "refused-by-caller"));
+      assert.equal(sent.length, allowed ? 1 : 0, pattern);
+    }
+  });
+
+  it("what purser signed is read strictly", () => {
+    const whole = { payload: { authorization: { to: payTo, value: "1" } } };
+    assert.deepEqual(signedTerms(b64(whole)), { to: payTo, value: "1" });
+    const bad = [5, [], {}, { payload: 5 }, { payload: {} }, { payload: { authorization: { to: payTo, value: 1 } } }];
+    for (const other of [...bad, { payload: { authorization: { value: "1" } } }]) assert.equal(signedTerms(b64(other)), undefined);
+    assert.equal(signedTerms("%"), undefined);
+  });
+
+  it("receipts and headers may be anything", () => {
+    assert.equal(receiptReason('{"errorReason":"x"}'), "x");
+    assert.equal(receiptReason("[]"), "");
+    assert.equal(receiptReason(b64({ errorReason: 5 })), "");
+    const header = (values: Record<string, string>) => (name: string) => values[name] ?? null;
+    assert.throws(() => headerChallenge(header({ "PAYMENT-REQUIRED": "A".repeat((128 << 10) + 1) }), []), { code: "invalid-challenge" });
+    assert.equal(headerChallenge(header({ x: "  " }), ["x", "y"]), undefined);
+    const entries = [null, 5, "x", { network: 5 }, { network: "base", asset: 5 }];
+    assert.deepEqual(headerChallenge(header({ "PAYMENT-REQUIRED": b64({ x402Version: 1, accepts: entries }) }), [])?.offers, []);
+    const wide = '{"x402Version":1,"accepts":[],"error":"\u4e00"}'; // from a client that has decoded it
+    assert.equal(headerChallenge(header({ "PAYMENT-REQUIRED": wide }), [])?.sent, b64(wide));
+  });
+
+  it("refusals may lack everything", () => {
+    const of = (status: number, body = {}) => refusal({ status, body, retryAfter: null });
+    assert.equal((of(429) as unknown as { upgradeUrl?: string }).upgradeUrl, undefined);
+    assert.equal(of(402, { payment: { id: "", state: 5 } }).paymentId, undefined);
+    assert.equal(of(418).message, "purser answered with status 418");
+    assert.equal(of(409, { error: "No wallet for network base" }).code, "request-refused");
+    assert.equal(of(403, { error: "Unsupported x" }).code, "request-refused");
+    assert.equal(of(404, { error: "idempotencyKey already used for a different request" }).code, "request-refused");
+  });
+});

@@ -1,0 +1,830 @@
+// The paying fetch against sellers and pursers that misbehave.
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { isPurserError, paymentOf, type RejectedError, type UnclearError, wrapFetch } from "@purser/client";
+import {
+  apiKey,
+  challenge,
+  challengeV1,
+  cut,
+  deliver,
+  discreet,
+  failure,
+  fakePurser,
+  grant,
+  json,
+  paid,
+  paymentId,
+  paymentsOf,
+  quick,
+  receipt,
+  seller,
+  serve,
+} from "./fake.js";
+
+const all = { concurrency: true };
+
+describe("a purchase", all, () => {
+  it("pays once and hands the answer on as it is", async (t) => {
+    const purser = await fakePurser(t);
+    const shop = await seller(t);
+    const fetch = wrapFetch(globalThis.fetch, { apiKey, baseUrl: purser.url, ...quick });
+    const answer = await fetch(`${shop.url}/a?b=c#d`, { method: "POST", headers: { "X-Mine": "yes" }, body: "héllo" });
+    assert.equal(answer.status, 200);
+    assert.equal(answer.url, `${shop.url}/a?b=c`);
+    assert(answer.body instanceof ReadableStream);
+    assert.deepEqual(await answer.json(), { report: "sunny", body: "héllo" });
+    assert.equal(purser.pays.length, 1);
+    assert.equal(purser.pays[0]?.requestUrl, `${shop.url}/a?b=c`);
+    assert.equal(purser.pays[0].settlement, "seller");
+    assert.deepEqual(purser.receipts, [{ path: `/v1/payments/${paymentId}/receipt`, receipt }]);
+    assert.deepEqual(
+      shop.got.map((g) => [g.method, g.headers["x-mine"], g.body, g.headers["content-type"]]),
+      Array(2).fill(["POST", "yes", "héllo", "text/plain;charset=UTF-8"]),
+    );
+    assert(shop.got.every((g) => g.headers["x-api-key"] === undefined));
+    assert.deepEqual(paymentOf(answer), {
+      id: paymentId,
+      state: "settled",
+      settled: true,
+      transaction: "0xab",
+      idempotencyKey: purser.pays[0].idempotencyKey,
+    });
+  });
+
+  it("pays sellers of version 1 and finds their receipt", async (t) => {
+    const purser = await fakePurser(t);
+    const shop = await serve(t, (req, res) => {
+      if (paid(req)) return json(res, 200, {}, { "X-PAYMENT-RESPONSE": receipt });
+      return res.writeHead(402).end(challengeV1());
+    });
+    await wrapFetch(fetch, { apiKey, baseUrl: purser.url, ...quick })(shop.url);
+    assert.equal(shop.got[1]?.headers["x-payment"] !== undefined, true);
+    assert.equal(purser.receipts.length, 1);
+  });
+
+  it("leaves answers alone that are no challenge, unread", async (t) => {
+    const purser = await fakePurser(t);
+    const shop = await serve(t, (_req, res) => json(res, 402, { plan: "gold" }));
+    const answer = await wrapFetch(fetch, { apiKey, baseUrl: purser.url })(shop.url);
+    assert.equal(answer.bodyUsed, false);
+    assert.deepEqual(await answer.json(), { plan: "gold" });
+    assert.equal(purser.pays.length, 0);
+  });
+
+  it("does not wait for the end of a 402 that is no challenge", async (t) => {
+    const purser = await fakePurser(t);
+    const shop = await serve(t, (_req, res) => res.writeHead(402).write("data: 1\n\n"));
+    const answer = await wrapFetch(fetch, { apiKey, baseUrl: purser.url })(shop.url);
+    assert.equal(answer.status, 402);
+    await answer.body?.cancel();
+  });
+
+  it("reads no more of a 402 than can be a challenge", async (t) => {
+    const purser = await fakePurser(t);
+    const shop = await serve(t, async (req, res) => {
+      res.writeHead(402).write("{");
+      while (!req.socket.destroyed && res.writableLength < 1 << 20) {
+        res.write(" ".repeat(1 << 14));
+        await sleep(0);
+      }
+    });
+    const answer = await wrapFetch(fetch, { apiKey, baseUrl: purser.url })(shop.url);
+    assert.equal(answer.status, 402);
+    await answer.body?.cancel();
+  });
+
+  it("streams the paid answer", async (t) => {
+    const purser = await fakePurser(t);
+    let more: (() => void) | undefined;
+    const shop = await seller(t, (_req, res) => {
+      res.writeHead(200).write("first");
+      more = () => res.end("second");
+    });
+    const answer = await wrapFetch(fetch, { apiKey, baseUrl: purser.url, ...quick })(shop.url);
+    const reader = answer.body?.pipeThrough(new TextDecoderStream()).getReader();
+    assert.equal((await reader?.read())?.value, "first");
+    more?.();
+    assert.equal((await reader?.read())?.value, "second");
+  });
+
+  it("takes equal requests at the same time for separate purchases", async (t) => {
+    const purser = await fakePurser(t);
+    const shop = await seller(t);
+    const fetch = wrapFetch(globalThis.fetch, { apiKey, baseUrl: purser.url, ...quick });
+    await Promise.all(Array.from({ length: 8 }, () => fetch(shop.url)));
+    assert.equal(new Set(purser.pays.map((p) => p.idempotencyKey)).size, 8);
+    assert.equal(new Set(paymentsOf(shop)).size, 8);
+  });
+
+  it("uses the key that the program gives", async (t) => {
+    const purser = await fakePurser(t);
+    const shop = await seller(t);
+    const fetch = wrapFetch(globalThis.fetch, { apiKey, baseUrl: purser.url, ...quick });
+    await fetch(shop.url, { idempotencyKey: "order-1" });
+    await fetch(shop.url, { idempotencyKey: "order-1", headers: { "Idempotency-Key": "order-2" } });
+    assert.deepEqual(purser.pays.map((p) => p.idempotencyKey), ["order-1", "order-2"]);
+    assert.throws(() => void fetch(shop.url, { idempotencyKey: "" }), TypeError);
+  });
+});
+
+describe("Request objects and bodies", all, () => {
+  const kinds: [string, () => NonNullable<RequestInit["body"]>, string][] = [
+    ["text", () => "a body", "a body"],
+    ["bytes", () => new TextEncoder().encode("a body"), "a body"],
+    ["a part of a buffer", () => new Uint8Array(new TextEncoder().encode("xa bodyx").buffer, 1, 6), "a body"],
+    ["ArrayBuffer", () => new TextEncoder().encode("a body").buffer, "a body"],
+    ["Blob", () => new Blob(["a body"]), "a body"],
+    ["form", () => new URLSearchParams({ a: "body" }), "a=body"],
+    ["stream", () => new Blob(["a body"]).stream(), "a body"],
+  ];
+  for (const [name, body, want] of kinds) {
+    for (const asRequest of [false, true]) {
+      it(`${name}${asRequest ? " in a Request" : ""}`, async (t) => {
+        const purser = await fakePurser(t);
+        const shop = await seller(t);
+        const fetch = wrapFetch(globalThis.fetch, { apiKey, baseUrl: purser.url, ...quick });
+        const init = { method: "PUT", body: body(), duplex: "half" } as RequestInit;
+        const answer = await (asRequest ? fetch(new Request(shop.url, init)) : fetch(shop.url, init));
+        assert.equal(answer.status, 200);
+        assert.deepEqual(shop.got.map((g) => [g.method, g.body]), Array(2).fill(["PUT", want]));
+        assert.equal(shop.got[0]?.headers["content-type"], shop.got[1]?.headers["content-type"]);
+      });
+    }
+  }
+
+  it("async iterables, as Node takes them", async (t) => {
+    const purser = await fakePurser(t);
+    const shop = await seller(t);
+    async function* body() {
+      yield await Promise.resolve("a ");
+      yield new TextEncoder().encode("body");
+    }
+    const init = { method: "POST", body: body(), duplex: "half" } as unknown as RequestInit;
+    await wrapFetch(fetch, { apiKey, baseUrl: purser.url, ...quick })(shop.url, init);
+    assert.deepEqual(shop.got.map((g) => g.body), ["a body", "a body"]);
+  });
+
+  it("multipart forms, copied before the program changes them", async (t) => {
+    const purser = await fakePurser(t);
+    const shop = await seller(t);
+    const body = new FormData();
+    body.append("a", "1");
+    body.append("f", new Blob(["file"], { type: "text/plain" }), "f.txt");
+    const answer = wrapFetch(fetch, { apiKey, baseUrl: purser.url, ...quick })(shop.url, { method: "POST", body });
+    body.append("later", "no");
+    await answer;
+    for (const got of shop.got) {
+      assert.match(got.body, /name="a"\r\n\r\n1\r\n[^]*filename="f.txt"\r\nContent-Type: text\/plain\r\n\r\nfile/i);
+      assert(!got.body.includes("later"));
+    }
+  });
+
+  it("Request with settings of its own, changed by init", async (t) => {
+    const purser = await fakePurser(t);
+    const shop = await seller(t);
+    const request = new Request(`${shop.url}/r`, { method: "POST", headers: { A: "1", B: "2" }, body: "old" });
+    const answer = await wrapFetch(fetch, { apiKey, baseUrl: purser.url, ...quick })(request, { headers: { B: "3" }, body: "new" });
+    assert.equal(answer.status, 200);
+    assert.deepEqual(
+      shop.got.map((g) => [g.url, g.headers.a, g.headers.b, g.body]),
+      Array(2).fill(["/r", undefined, "3", "new"]),
+    );
+  });
+
+  it("a stream beyond the limit is sent in full, and not paid for", async (t) => {
+    const purser = await fakePurser(t);
+    const shop = await seller(t);
+    const fetch = wrapFetch(globalThis.fetch, { apiKey, baseUrl: purser.url, bodyLimit: 4, ...quick });
+    const init = { method: "POST", body: new Blob(["0123456789"]).stream(), duplex: "half" } as RequestInit;
+    const error = await failure(fetch(shop.url, init));
+    assert.equal(error.code, "not-replayable");
+    assert.equal(shop.got[0]?.body, "0123456789");
+    assert.equal(purser.pays.length, 0);
+    const free = await serve(t, (_req, res, body) => res.end(body));
+    const body = new ReadableStream({
+      start(c) {
+        for (const part of ["01234", "56789", "abc"]) c.enqueue(new TextEncoder().encode(part));
+        c.close();
+      },
+    });
+    assert.equal(await (await fetch(free.url, { method: "POST", body, duplex: "half" } as RequestInit)).text(), "0123456789abc");
+  });
+
+  it("a stream is not touched when the limit is 0", async (t) => {
+    const purser = await fakePurser(t);
+    const body = new Blob(["x"]).stream();
+    let sent: unknown;
+    const fetch = wrapFetch((_input, init) => {
+      sent = init?.body;
+      return Promise.resolve(new Response("{}", { status: 402, headers: { "PAYMENT-REQUIRED": challenge() } }));
+    }, { apiKey, baseUrl: purser.url, bodyLimit: 0 });
+    const error = await failure(fetch("https://x.example/", { method: "POST", body, duplex: "half" } as RequestInit));
+    assert.equal(error.code, "not-replayable");
+    assert.equal(sent, body);
+  });
+
+  it("gives up reading a body when the program does", async (t) => {
+    const purser = await fakePurser(t);
+    let cancelled = false;
+    const body = new ReadableStream({
+      cancel() {
+        cancelled = true;
+      },
+    });
+    const fetch = wrapFetch(globalThis.fetch, { apiKey, baseUrl: purser.url });
+    const signal = AbortSignal.timeout(20);
+    const keepAlive = setTimeout(() => undefined, 10_000); // the timer of AbortSignal.timeout does not keep Node alive
+    const error = await failure(fetch("http://127.0.0.1:1/", { method: "POST", body, duplex: "half", signal } as RequestInit));
+    clearTimeout(keepAlive);
+    assert.equal(error.name, "TimeoutError");
+    await sleep(10);
+    assert(cancelled);
+  });
+
+  it("refuses a stream of something else than bytes", async (t) => {
+    const purser = await fakePurser(t);
+    const body = new ReadableStream({
+      start(c) {
+        c.enqueue(5);
+        c.close();
+      },
+    });
+    const fetch = wrapFetch(globalThis.fetch, { apiKey, baseUrl: purser.url });
+    await assert.rejects(fetch("http://127.0.0.1:1/", { method: "POST", body, duplex: "half" } as RequestInit), TypeError);
+  });
+});
+
+describe("a lost answer", all, () => {
+  it("of the seller is asked for again with the same payment", async (t) => {
+    const purser = await fakePurser(t);
+    const shop = await seller(t, (req, res, body, n) => (n === 1 ? cut(req, res, body, n) : deliver(req, res, body, n)));
+    const answer = await wrapFetch(fetch, { apiKey, baseUrl: purser.url, ...quick })(shop.url);
+    assert.equal(answer.status, 200);
+    assert.equal(purser.pays.length, 1);
+    assert.equal(paymentsOf(shop).length, 2);
+    assert.equal(new Set(paymentsOf(shop)).size, 1);
+  });
+
+  it("of the seller for good is unclear, can be resumed, and never paid anew", async (t) => {
+    const purser = await fakePurser(t);
+    let broken = true;
+    const shop = await seller(t, (req, res, body, n) => (broken ? cut(req, res, body, n) : deliver(req, res, body, n)));
+    const fetch = wrapFetch(globalThis.fetch, { apiKey, baseUrl: purser.url, ...quick });
+    const error = (await failure(fetch(`${shop.url}/x?token=secret`))) as unknown as UnclearError<Response>;
+    assert.equal(error.code, "unclear");
+    assert.equal(error.paymentId, paymentId);
+    assert.equal(error.url, `${shop.url}/x`);
+    assert.equal(error.idempotencyKey, purser.pays[0]?.idempotencyKey);
+    await discreet(error);
+    const again = (await failure(error.resume())) as unknown as UnclearError<Response>;
+    assert.equal(again.code, "unclear");
+    await assert.rejects(Promise.all([error.resume(), again.resume()]), /being sent already|lost/);
+    await sleep(800);
+    broken = false;
+    assert.equal((await again.resume()).status, 200);
+    await assert.rejects(error.resume(), /brought its answer already/);
+    assert.equal(purser.pays.length, 1);
+    assert.equal(new Set(paymentsOf(shop)).size, 1);
+    await fetch(`${shop.url}/x?token=secret`);
+    assert.equal(purser.pays.length, 2, "what was answered is bought anew");
+    assert.notEqual(purser.pays[0]?.idempotencyKey, purser.pays[1]?.idempotencyKey);
+  });
+
+  it("is remembered: the program's own repeat gets the same payment", async (t) => {
+    const purser = await fakePurser(t);
+    let broken = true;
+    const shop = await seller(t, (req, res, body, n) => (broken ? cut(req, res, body, n) : deliver(req, res, body, n)));
+    const fetch = wrapFetch(globalThis.fetch, { apiKey, baseUrl: purser.url, resends: 0, ...quick });
+    const buy = (body: string) => fetch(shop.url, { method: "POST", body });
+    assert.equal((await failure(buy("a"))).code, "unclear");
+    broken = false;
+    await Promise.all([buy("a"), buy("a"), buy("b")]);
+    const keys = purser.pays.map((p) => p.idempotencyKey);
+    assert.equal(keys.filter((k) => k === keys[0]).length, 2, "one of the repeats takes it");
+    assert.equal(new Set(keys).size, 3);
+    await buy("a");
+    assert.equal(new Set(purser.pays.map((p) => p.idempotencyKey)).size, 4);
+  });
+
+  it("is the program's affair under a key of its own", async (t) => {
+    const purser = await fakePurser(t);
+    const shop = await seller(t, cut);
+    const fetch = wrapFetch(globalThis.fetch, { apiKey, baseUrl: purser.url, resends: 0, ...quick });
+    await failure(fetch(shop.url, { idempotencyKey: "mine" }));
+    await failure(fetch(shop.url));
+    assert.notEqual(purser.pays[1]?.idempotencyKey, "mine");
+  });
+
+  it("keeps a remembered key that now stands for other terms", async (t) => {
+    let conflict = false;
+    const purser = await fakePurser(t, (req, res, body, n) =>
+      conflict ? json(res, 400, { error: "idempotencyKey already used for a different request" }) : grant(req, res, body, n),
+    );
+    const shop = await seller(t, cut);
+    const fetch = wrapFetch(globalThis.fetch, { apiKey, baseUrl: purser.url, resends: 0, ...quick });
+    assert.equal((await failure(fetch(shop.url))).code, "unclear");
+    conflict = true;
+    for (let n = 0; n < 3; n++) assert.equal((await failure(fetch(shop.url))).code, "idempotency-conflict");
+    assert.equal(new Set(purser.pays.map((p) => p.idempotencyKey)).size, 1);
+    assert.equal((await failure(fetch(`${shop.url}/new`))).code, "idempotency-conflict");
+    assert.equal((await failure(fetch(`${shop.url}/new`))).code, "idempotency-conflict");
+    assert.equal(new Set(purser.pays.map((p) => p.idempotencyKey)).size, 3);
+  });
+
+  it("of purser is asked for again under the same key", async (t) => {
+    const purser = await fakePurser(t, (req, res, body, n) => (n < 3 ? cut(req, res, body, n) : grant(req, res, body, n)));
+    const shop = await seller(t);
+    const answer = await wrapFetch(fetch, { apiKey, baseUrl: purser.url, ...quick })(shop.url);
+    assert.equal(answer.status, 200);
+    assert.equal(purser.pays.length, 3);
+    assert.equal(new Set(purser.pays.map((p) => JSON.stringify(p))).size, 1);
+  });
+
+  it("of purser for good: nothing was paid, or with settlement payer it is unclear", async (t) => {
+    const purser = await fakePurser(t, cut);
+    const shop = await seller(t);
+    for (const [settlement, code] of [["seller", "purser-unreachable"], ["payer", "unclear"]] as const) {
+      const error = await failure(wrapFetch(fetch, { apiKey, baseUrl: purser.url, settlement, ...quick })(shop.url));
+      assert.equal(error.code, code);
+      await discreet(error);
+    }
+    assert.equal(paymentsOf(shop).length, 0);
+  });
+
+  it("of purser that is not there is never unclear", async (t) => {
+    const purser = await fakePurser(t);
+    await purser.close();
+    const shop = await seller(t);
+    const error = await failure(wrapFetch(fetch, { apiKey, baseUrl: purser.url, settlement: "payer", ...quick })(shop.url));
+    assert.equal(error.code, "purser-unreachable");
+  });
+
+  it("of purser for good with settlement payer can be resumed", async (t) => {
+    let broken = true;
+    const purser = await fakePurser(t, (req, res, body, n) => (broken ? cut(req, res, body, n) : grant(req, res, body, n)));
+    const shop = await seller(t);
+    const fetch = wrapFetch(globalThis.fetch, { apiKey, baseUrl: purser.url, settlement: "payer", ...quick });
+    const error = (await failure(fetch(shop.url))) as unknown as UnclearError<Response>;
+    assert.equal(error.code, "unclear");
+    broken = false;
+    assert.equal((await error.resume()).status, 200);
+    assert.equal(new Set(purser.pays.map((p) => p.idempotencyKey)).size, 1);
+    assert.equal(paymentsOf(shop).length, 1);
+  });
+
+  it("of a purser that never answers ends with the time", async (t) => {
+    const purser = await fakePurser(t, () => undefined);
+    const shop = await seller(t);
+    const error = await failure(wrapFetch(fetch, { apiKey, baseUrl: purser.url, payTimeout: 700 })(shop.url));
+    assert.equal(error.code, "purser-unreachable");
+    assert.equal(purser.pays.length, 3);
+  });
+
+  it("of a seller that never answers ends with the time", async (t) => {
+    const purser = await fakePurser(t);
+    const shop = await seller(t, () => undefined);
+    const error = await failure(wrapFetch(fetch, { apiKey, baseUrl: purser.url, paidTimeout: 700 })(shop.url));
+    assert.equal(error.code, "unclear");
+    assert.equal((error.cause as Error).name, "TimeoutError");
+    assert.equal(paymentsOf(shop).length, 2);
+  });
+});
+
+describe("statuses of paid answers", all, () => {
+  for (const status of [500, 502, 503, 504]) {
+    it(`${status} is sent again, and in the end the program's`, async (t) => {
+      const purser = await fakePurser(t);
+      const shop = await seller(t, (_req, res) => json(res, status, { error: "sorry" }));
+      const fetch = wrapFetch(globalThis.fetch, { apiKey, baseUrl: purser.url, ...quick });
+      const answer = await fetch(shop.url);
+      assert.equal(answer.status, status);
+      assert.deepEqual(await answer.json(), { error: "sorry" });
+      assert.equal(paymentOf(answer)?.id, paymentId);
+      assert.equal(paymentsOf(shop).length, 2);
+      await fetch(shop.url);
+      assert.equal(new Set(paymentsOf(shop)).size, 1, "the program's repeat gets the same payment");
+    });
+  }
+
+  it("503 with a receipt is clear", async (t) => {
+    const purser = await fakePurser(t);
+    const shop = await seller(t, (_req, res) => json(res, 503, {}, { "PAYMENT-RESPONSE": receipt }));
+    assert.equal((await wrapFetch(fetch, { apiKey, baseUrl: purser.url, ...quick })(shop.url)).status, 503);
+    assert.equal(paymentsOf(shop).length, 1);
+    assert.equal(purser.receipts.length, 1);
+  });
+
+  it("503 that asks for a long wait is not waited for; a short wait is kept", async (t) => {
+    const purser = await fakePurser(t);
+    const long = await seller(t, (_req, res) => json(res, 503, {}, { "Retry-After": "6" }));
+    assert.equal((await wrapFetch(fetch, { apiKey, baseUrl: purser.url, ...quick })(long.url)).status, 503);
+    assert.equal(paymentsOf(long).length, 1);
+    const times: number[] = [];
+    const short = await seller(t, (req, res, body, n) => {
+      times.push(Date.now());
+      return n === 1 ? json(res, 503, {}, { "Retry-After": "1" }) : deliver(req, res, body, n);
+    });
+    assert.equal((await wrapFetch(fetch, { apiKey, baseUrl: purser.url, ...quick })(short.url)).status, 200);
+    assert((times[1] ?? 0) - (times[0] ?? 0) >= 990);
+  });
+
+  for (const status of [400, 404, 409, 422, 429, 501]) {
+    it(`${status} is the program's at once`, async (t) => {
+      const purser = await fakePurser(t);
+      const shop = await seller(t, (_req, res) => json(res, status, {}));
+      const fetch = wrapFetch(globalThis.fetch, { apiKey, baseUrl: purser.url, ...quick });
+      assert.equal((await fetch(shop.url)).status, status);
+      assert.equal((await fetch(shop.url)).status, status);
+      assert.equal(paymentsOf(shop).length, 2);
+      assert.equal(new Set(paymentsOf(shop)).size, 1);
+    });
+  }
+});
+
+describe("a second 402", all, () => {
+  it("is never paid, and names the seller's reason", async (t) => {
+    const purser = await fakePurser(t);
+    const shop = await seller(t, (_req, res) =>
+      json(res, 402, { why: "no" }, { "PAYMENT-REQUIRED": challenge("1", "No matching payment requirements") }),
+    );
+    const fetch = wrapFetch(globalThis.fetch, { apiKey, baseUrl: purser.url, ...quick });
+    const error = (await failure(fetch(shop.url))) as unknown as RejectedError<Response>;
+    assert.equal(error.code, "rejected");
+    assert.equal(error.reason, "No matching payment requirements");
+    assert.equal(error.paymentId, paymentId);
+    assert.deepEqual(await (error.response as Response).json(), { why: "no" });
+    assert.equal(purser.pays.length, 1);
+    assert.equal(paymentsOf(shop).length, 1);
+    await discreet(error);
+    assert.equal((await failure(error.resume())).code, "rejected");
+    assert.equal((await failure(fetch(shop.url))).code, "rejected");
+    assert.equal(new Set(paymentsOf(shop)).size, 1, "neither resume nor repeat pays anew");
+  });
+
+  it("of version 1", async (t) => {
+    const purser = await fakePurser(t);
+    const shop = await serve(t, (req, res) => res.writeHead(402).end(challengeV1("10000", paid(req) ? "invalid" : "pay")));
+    const error = (await failure(wrapFetch(fetch, { apiKey, baseUrl: purser.url, ...quick })(shop.url))) as unknown as RejectedError<Response>;
+    assert.equal(error.reason, "invalid");
+    assert.equal(await (error.response as Response).text(), challengeV1("10000", "invalid"));
+  });
+
+  it("with a receipt: its reason counts, and it is reported", async (t) => {
+    const purser = await fakePurser(t);
+    const failed = Buffer.from('{"success":false,"errorReason":"nonce_already_used"}').toString("base64");
+    const shop = await seller(t, (_req, res) => json(res, 402, {}, { "PAYMENT-RESPONSE": failed }));
+    const error = await failure(wrapFetch(fetch, { apiKey, baseUrl: purser.url, ...quick })(shop.url));
+    assert.equal(error.reason, "nonce_already_used");
+    assert.deepEqual(purser.receipts.map((r) => r.receipt), [failed]);
+  });
+
+  it("without anything that can be read", async (t) => {
+    const purser = await fakePurser(t);
+    const shop = await seller(t, (_req, res) => json(res, 402, {}, { "PAYMENT-REQUIRED": "%%%", "PAYMENT-RESPONSE": "%%%" }));
+    const error = await failure(wrapFetch(fetch, { apiKey, baseUrl: purser.url, ...quick })(shop.url));
+    assert.equal(error.code, "rejected");
+    assert.equal(error.reason, undefined);
+  });
+});
+
+describe("giving up", all, () => {
+  it("before the payment: the program's own reason, nothing is sent", async (t) => {
+    const controller = new AbortController();
+    const purser = await fakePurser(t, () => {
+      controller.abort(new Error("enough"));
+    });
+    const shop = await seller(t);
+    const fetch = wrapFetch(globalThis.fetch, { apiKey, baseUrl: purser.url, ...quick });
+    const error = await failure(fetch(shop.url, { signal: controller.signal }));
+    assert.equal(error.message, "enough");
+    assert.equal(isPurserError(error), false);
+    assert.equal(paymentsOf(shop).length, 0);
+    assert.equal(purser.pays.length, 1);
+  });
+
+  it("while beforePayment thinks", async (t) => {
+    const controller = new AbortController();
+    const purser = await fakePurser(t);
+    const shop = await seller(t);
+    const beforePayment = () => {
+      controller.abort();
+    };
+    const fetch = wrapFetch(globalThis.fetch, { apiKey, baseUrl: purser.url, beforePayment });
+    assert.equal((await failure(fetch(shop.url, { signal: controller.signal }))).name, "AbortError");
+    assert.equal(purser.pays.length, 0);
+  });
+
+  it("between two tries of purser", async (t) => {
+    let controller = new AbortController();
+    const purser = await fakePurser(t, (_req, res) => {
+      json(res, 503, {}, { "Retry-After": "5" });
+      setTimeout(() => {
+        controller.abort();
+      }, 200);
+    });
+    const shop = await seller(t);
+    const fetch = wrapFetch(globalThis.fetch, { apiKey, baseUrl: purser.url });
+    for (const [settlement, code] of [["seller", undefined], ["payer", "unclear"]] as const) {
+      const paying = settlement === "seller" ? fetch : wrapFetch(globalThis.fetch, { apiKey, baseUrl: purser.url, settlement });
+      controller = new AbortController();
+      const error = await failure(paying(shop.url, { signal: controller.signal }));
+      assert.equal(isPurserError(error) ? error.code : undefined, code);
+    }
+  });
+
+  it("while purser settles: unclear, and resumable", async (t) => {
+    const controller = new AbortController();
+    const purser = await fakePurser(t, (req, res, body, n) => {
+      if (n === 1) controller.abort();
+      else grant(req, res, body, n);
+    });
+    const shop = await seller(t);
+    const fetch = wrapFetch(globalThis.fetch, { apiKey, baseUrl: purser.url, settlement: "payer", ...quick });
+    const error = (await failure(fetch(shop.url, { signal: controller.signal }))) as unknown as UnclearError<Response>;
+    assert.equal(error.code, "unclear");
+    assert.equal((error.cause as Error).name, "AbortError");
+    assert.equal((await error.resume()).status, 200);
+    assert.equal(new Set(purser.pays.map((p) => p.idempotencyKey)).size, 1);
+  });
+
+  it("after the payment was sent: unclear with the payment's id, and resumable", async (t) => {
+    const controller = new AbortController();
+    const purser = await fakePurser(t);
+    const shop = await seller(t, (req, res, body, n) => {
+      if (n === 1) controller.abort();
+      else deliver(req, res, body, n);
+    });
+    const fetch = wrapFetch(globalThis.fetch, { apiKey, baseUrl: purser.url, ...quick });
+    const error = (await failure(fetch(shop.url, { signal: controller.signal }))) as unknown as UnclearError<Response>;
+    assert.equal(error.code, "unclear");
+    assert.equal(error.paymentId, paymentId);
+    assert.equal((error.cause as Error).name, "AbortError");
+    assert.equal(paymentsOf(shop).length, 1, "there is no resend");
+    const aborted = await failure(error.resume({ signal: AbortSignal.abort() }));
+    assert.equal(aborted.code, "unclear");
+    assert.equal((await error.resume()).status, 200);
+    assert.equal(purser.pays.length, 1);
+    assert.equal(new Set(paymentsOf(shop)).size, 1);
+  });
+
+  it("between two sends", async (t) => {
+    const controller = new AbortController();
+    const purser = await fakePurser(t);
+    const shop = await seller(t, (_req, res) => {
+      json(res, 503, {}, { "Retry-After": "5" });
+      setTimeout(() => {
+        controller.abort();
+      }, 200);
+    });
+    const fetch = wrapFetch(globalThis.fetch, { apiKey, baseUrl: purser.url, ...quick });
+    const error = await failure(fetch(shop.url, { signal: controller.signal }));
+    assert.equal(error.code, "unclear");
+    assert.equal(paymentsOf(shop).length, 1);
+  });
+
+  it("while the paid answer is streamed: as with any fetch", async (t) => {
+    const controller = new AbortController();
+    const purser = await fakePurser(t);
+    const shop = await seller(t, (_req, res) => res.writeHead(200).write("first"));
+    const fetch = wrapFetch(globalThis.fetch, { apiKey, baseUrl: purser.url, ...quick });
+    const answer = await fetch(new Request(shop.url, { signal: controller.signal }));
+    controller.abort();
+    await assert.rejects(answer.text(), { name: "AbortError" });
+  });
+
+  it("does not depend on AbortSignal.any or on a fetch that heeds signals", async (t) => {
+    // eslint-disable-next-line @typescript-eslint/unbound-method -- it is put back as it was
+    const { any } = AbortSignal;
+    // @ts-expect-error older runtimes lack it
+    AbortSignal.any = undefined;
+    t.after(() => {
+      AbortSignal.any = any;
+    });
+    const purser = await fakePurser(t);
+    const controller = new AbortController();
+    let n = 0;
+    const fetch = wrapFetch(() => {
+      if (++n === 1) return Promise.resolve(new Response("{}", { status: 402, headers: { "PAYMENT-REQUIRED": challenge() } }));
+      controller.abort();
+      return new Promise<Response>(() => undefined);
+    }, { apiKey, baseUrl: purser.url });
+    assert.equal((await failure(fetch("https://x.example/", { signal: controller.signal }))).code, "unclear");
+  });
+});
+
+describe("redirects", all, () => {
+  it("the payment goes to what answered 402, and credentials only to their origin", async (t) => {
+    const purser = await fakePurser(t);
+    const shop = await seller(t);
+    const door = await serve(t, (_req, res) => res.writeHead(307, { Location: `${shop.url}/goods` }).end());
+    const fetch = wrapFetch(globalThis.fetch, { apiKey, baseUrl: purser.url, ...quick });
+    const answer = await fetch(door.url, { headers: { Authorization: "Bearer x", Cookie: "c=1", "X-Mine": "yes" } });
+    assert.equal(answer.url, `${shop.url}/goods`);
+    assert.equal(door.got.length, 1);
+    const sent = shop.got[1];
+    assert(sent && paid(sent));
+    assert.equal(sent.headers.authorization, undefined);
+    assert.equal(sent.headers.cookie, undefined);
+    assert.equal(sent.headers["x-mine"], "yes");
+    assert.equal(purser.pays[0]?.requestUrl, `${shop.url}/goods`);
+    const again = await fetch(new Request(door.url, { headers: { Authorization: "Bearer x" } }));
+    assert.equal(again.status, 200);
+    assert.equal(shop.got[3]?.headers.authorization, undefined);
+  });
+
+  it("a POST that was redirected is not paid for", async (t) => {
+    const purser = await fakePurser(t);
+    const shop = await seller(t);
+    const door = await serve(t, (_req, res) => res.writeHead(307, { Location: shop.url }).end());
+    const error = await failure(wrapFetch(fetch, { apiKey, baseUrl: purser.url })(door.url, { method: "POST", body: "x" }));
+    assert.equal(error.code, "not-replayable");
+    assert.equal(purser.pays.length, 0);
+  });
+
+  for (const sameOrigin of [true, false]) {
+    for (const { status, method } of [302, 303, 307].flatMap((status) => ["GET", "POST"].map((method) => ({ status, method })))) {
+      it(`${status} of a paid ${method} to ${sameOrigin ? "its own" : "another"} origin is followed without the payment`, async (t) => {
+        const purser = await fakePurser(t);
+        const other = await serve(t, (_req, res) => res.end("other"));
+        const shop = await serve(t, (req, res) => {
+          if (req.url === "/there") return res.end("there");
+          if (!paid(req)) return json(res, 402, {}, { "PAYMENT-REQUIRED": challenge() });
+          const Location = sameOrigin ? "/there" : `${other.url}/there`;
+          return res.writeHead(status, { Location, "PAYMENT-RESPONSE": receipt }).end();
+        });
+        const fetch = wrapFetch(globalThis.fetch, { apiKey, baseUrl: purser.url, ...quick });
+        const init = { method, headers: { Authorization: "Bearer x" }, ...(method === "POST" && { body: "x" }) };
+        for (const input of [shop.url, new Request(shop.url, init)]) {
+          const answer = await fetch(input, input instanceof Request ? undefined : init);
+          assert.equal(await answer.text(), sameOrigin ? "there" : "other");
+          const got = (sameOrigin ? shop : other).got.at(-1);
+          assert(got && !paid(got));
+          assert.equal(got.method, status === 307 ? method : "GET");
+          assert.equal(got.body, status === 307 && method === "POST" ? "x" : "");
+          assert.equal(got.headers["content-type"] === undefined, got.method === "GET");
+          assert.equal(got.headers.authorization, sameOrigin ? "Bearer x" : undefined);
+          assert.equal(paymentOf(answer)?.id, paymentId);
+        }
+        assert.equal(purser.receipts.length, 2);
+        assert.equal(purser.pays.length, 2);
+      });
+    }
+  }
+
+  it("of a paid answer to another 402 ends there", async (t) => {
+    const purser = await fakePurser(t);
+    const other = await seller(t);
+    const shop = await seller(t, (_req, res) => res.writeHead(302, { Location: other.url }).end());
+    const error = await failure(wrapFetch(fetch, { apiKey, baseUrl: purser.url, ...quick })(shop.url));
+    assert.equal(error.code, "rejected");
+    assert.equal(purser.pays.length, 1);
+  });
+
+  it("of a paid answer to nowhere is unclear", async (t) => {
+    const purser = await fakePurser(t);
+    const shop = await seller(t, (_req, res) => res.writeHead(302, { Location: "http://127.0.0.1:1/" }).end());
+    const error = await failure(wrapFetch(fetch, { apiKey, baseUrl: purser.url, ...quick })(shop.url));
+    assert.equal(error.code, "unclear");
+    assert.equal(paymentsOf(shop).length, 1);
+  });
+
+  it("are the program's if it says so, or an error", async (t) => {
+    const purser = await fakePurser(t);
+    const shop = await seller(t, (_req, res) => res.writeHead(302, { Location: "/there" }).end());
+    const fetch = wrapFetch(globalThis.fetch, { apiKey, baseUrl: purser.url, ...quick });
+    assert.equal((await fetch(shop.url, { redirect: "manual" })).status, 302);
+    assert.equal((await failure(fetch(shop.url, { redirect: "error" }))).code, "unclear");
+  });
+
+  it("whose target the runtime hides are unclear", async (t) => {
+    const purser = await fakePurser(t);
+    let n = 0;
+    const hidden = Object.defineProperty(Response.error(), "type", { value: "opaqueredirect" });
+    const fetch = wrapFetch(() => {
+      return Promise.resolve(++n === 1 ? new Response("{}", { status: 402, headers: { "PAYMENT-REQUIRED": challenge() } }) : hidden);
+    }, { apiKey, baseUrl: purser.url });
+    assert.equal((await failure(fetch("https://x.example/"))).code, "unclear");
+    assert.equal(n, 2);
+  });
+
+  it("of purser do not get the API key", async (t) => {
+    const thief = await serve(t, (_req, res) => json(res, 200, {}));
+    const purser = await fakePurser(t, (_req, res) => res.writeHead(307, { Location: thief.url }).end());
+    const shop = await seller(t);
+    const error = await failure(wrapFetch(fetch, { apiKey, baseUrl: purser.url, ...quick })(shop.url));
+    assert.equal(error.code, "purser-unreachable");
+    assert.equal(thief.got.length, 0);
+  });
+});
+
+describe("receipts", all, () => {
+  it("do not hold up the answer for longer than allowed", async (t) => {
+    let kept: Promise<unknown> | undefined;
+    let answer: (() => void) | undefined;
+    const purser = await fakePurser(t, undefined, (_req, res) => {
+      answer = () => {
+        json(res, 200, { payment: { id: paymentId, state: "settled", transaction: "0xcd" } });
+      };
+    });
+    const shop = await seller(t);
+    const waitUntil = (work: Promise<unknown>) => (kept = work);
+    for (const receiptWait of [20, 0]) {
+      const fetch = wrapFetch(globalThis.fetch, { apiKey, baseUrl: purser.url, receiptWait, waitUntil });
+      const response = await fetch(shop.url);
+      assert.equal(paymentOf(response)?.state, "open");
+      assert(kept);
+      while (!answer) await sleep(5);
+      answer();
+      answer = undefined;
+      await kept;
+      assert.equal(paymentOf(response)?.transaction, "0xcd", "what comes later is seen as well");
+    }
+  });
+
+  it("that fail change nothing, and are tried twice", async (t) => {
+    for (const handler of [cut, ((_q, res) => json(res, 503, {})) as typeof cut]) {
+      const purser = await fakePurser(t, undefined, handler);
+      const shop = await seller(t);
+      const answer = await wrapFetch(fetch, { apiKey, baseUrl: purser.url, ...quick })(shop.url);
+      assert.equal(answer.status, 200);
+      assert.equal(purser.receipts.length, 2);
+    }
+    const purser = await fakePurser(t, undefined, (_req, res) => json(res, 400, { error: "Invalid receipt" }));
+    const shop = await seller(t);
+    await wrapFetch(fetch, { apiKey, baseUrl: purser.url, ...quick })(shop.url);
+    assert.equal(purser.receipts.length, 1);
+  });
+
+  it("are not posted for a payment without id", async (t) => {
+    const purser = await fakePurser(t, (_req, res) => json(res, 200, { paymentSignature: "c2ln", settled: true, transaction: "0x" }));
+    const shop = await seller(t);
+    const answer = await wrapFetch(fetch, { apiKey, baseUrl: purser.url, ...quick })(shop.url);
+    assert.equal(purser.receipts.length, 0);
+    assert.equal(paymentOf(answer)?.settled, true);
+  });
+});
+
+describe("hostile pursers", all, () => {
+  it("an endless answer is cut", async (t) => {
+    const purser = await fakePurser(t, async (req, res) => {
+      while (!req.socket.destroyed && !res.destroyed) {
+        if (!res.write("x".repeat(1 << 20))) await new Promise((r) => res.once("drain", r).once("close", r));
+      }
+    });
+    const shop = await seller(t);
+    const error = await failure(wrapFetch(fetch, { apiKey, baseUrl: purser.url, ...quick })(shop.url));
+    assert.equal(error.code, "purser-unreachable");
+  });
+
+  it("a 402 of purser itself is no challenge", async (t) => {
+    const purser = await fakePurser(t, (_req, res) => json(res, 402, { error: "Payment refused by policy", rule: "doors" }));
+    const fetch = wrapFetch(globalThis.fetch, { apiKey, baseUrl: purser.url });
+    const answer = await fetch(`${purser.url}/v1/pay`, { method: "POST", headers: { "X-Api-Key": apiKey }, body: "{}" });
+    assert.equal(answer.status, 402);
+    assert.equal(purser.pays.length, 1);
+  });
+});
+
+describe("options", () => {
+  const bad: [string, object][] = [
+    ["no key", { apiKey: undefined }],
+    ["empty key", { apiKey: "" }],
+    ["key with a line break", { apiKey: "a\nb" }],
+    ["no URL", { baseUrl: "purser" }],
+    ["another scheme", { baseUrl: "ftp://x/" }],
+    ["a query", { baseUrl: "http://x/?a" }],
+    ["user", { baseUrl: "http://a:b@x/" }],
+    ["number as cap", { maxAmount: 5 }],
+    ["fraction as cap", { maxAmount: "1.5" }],
+    ["negative cap", { maxAmount: -1n }],
+    ["settlement", { settlement: "both" }],
+    ["limit", { bodyLimit: -1 }],
+    ["resends", { resends: 1.5 }],
+    ["fetch", { purserFetch: 5 }],
+  ];
+  for (const [name, options] of bad) {
+    it(`refuses: ${name}`, () => {
+      assert.throws(() => wrapFetch(fetch, { apiKey, baseUrl: "http://127.0.0.1:1", ...options }), (error) => {
+        assert(error instanceof TypeError);
+        assert(!error.message.includes("a\nb") && !error.message.includes("a:b"));
+        return true;
+      });
+    });
+  }
+
+  it("takes a base URL with a path, and bigint caps", async () => {
+    const asked: string[] = [];
+    const purserFetch = (input: unknown) => {
+      asked.push(String(input));
+      return Promise.resolve(Response.json({ error: "x" }, { status: 401 }));
+    };
+    const fetch = wrapFetch(
+      () => Promise.resolve(new Response("{}", { status: 402, headers: { "PAYMENT-REQUIRED": challenge() } })),
+      { apiKey, baseUrl: new URL("https://gate.example/purser/"), purserFetch, maxAmount: 10000n },
+    );
+    assert.equal((await failure(fetch(new URL("https://x.example/")))).code, "key-not-resolved");
+    assert.deepEqual(asked, ["https://gate.example/purser/v1/pay"]);
+  });
+});

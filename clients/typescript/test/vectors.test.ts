@@ -1,0 +1,190 @@
+// The rules that both languages share.
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { type Fetch, isPurserError, wrapFetch } from "@purser/client";
+import { bodyChallenge, headerChallenge } from "../dist/esm/challenge.js";
+import { apiKey, b64, failure, paymentId, signature, vectors } from "./fake.js";
+
+type Pairs = [string, string][];
+
+const baseUrl = "http://127.0.0.1:8402";
+const ok = (over: object = {}) => ({
+  paymentSignature: signature(),
+  settled: false,
+  transaction: "",
+  paymentHeader: "PAYMENT-SIGNATURE",
+  payment: { id: paymentId, state: "open", flags: [], validBefore: "2026-11-22T10:00:00Z" },
+  ...over,
+});
+
+describe("challenges", () => {
+  interface Case {
+    name: string;
+    headers: Pairs;
+    body: string;
+    extraHeaders: string[];
+    expect: { kind: string; version?: number; source?: string; sent?: string; offers?: unknown };
+  }
+  for (const c of vectors<{ cases: Case[] }>("challenges.json").cases) {
+    it(c.name, () => {
+      const header = (name: string) => c.headers.find(([n]) => n.toLowerCase() === name.toLowerCase())?.[1] ?? null;
+      const find = () => headerChallenge(header, c.extraHeaders) ?? bodyChallenge(Buffer.from(c.body));
+      if (c.expect.kind === "invalid") {
+        assert.throws(find, { code: "invalid-challenge" });
+        return;
+      }
+      const found = find();
+      if (c.expect.kind === "none") {
+        assert.equal(found, undefined);
+        return;
+      }
+      const { version, source, sent, offers } = found ?? {};
+      const { kind: _, ...want } = c.expect;
+      assert.deepEqual({ version, source, sent, offers }, want);
+    });
+  }
+});
+
+describe("answers", { concurrency: true }, () => {
+  interface Case {
+    name: string;
+    status: number;
+    headers: Pairs;
+    body: string;
+    settlement?: "payer";
+    expect: Record<string, unknown> & { tries: number; header?: string; value?: string; code?: string };
+  }
+  for (const c of vectors<{ cases: Case[] }>("answers.json").cases) {
+    it(c.name, async () => {
+      let tries = 0;
+      const sent: Headers[] = [];
+      const bodies = new Set<string>();
+      const purserFetch: Fetch = (input, init) => {
+        tries++;
+        assert.equal(String(input), `${baseUrl}/v1/pay`);
+        assert.equal(init?.redirect, "manual");
+        bodies.add(String(init.body));
+        return Promise.resolve(new Response(c.status === 204 ? null : c.body, { status: c.status, headers: c.headers }));
+      };
+      const fetch: Fetch = (_input, init) => {
+        sent.push(new Headers(init?.headers));
+        const paid = sent.length > 1;
+        return Promise.resolve(paid ? new Response("goods") : new Response("{}", { status: 402, headers: { "PAYMENT-REQUIRED": asked } }));
+      };
+      const paying = wrapFetch(fetch, { apiKey, baseUrl, purserFetch, settlement: c.settlement ?? "seller" });
+      const { tries: wanted, header, value, code, paymentId: id, ...more } = c.expect;
+      if (header !== undefined) {
+        const response = await paying("https://api.example.com/paid");
+        assert.equal(await response.text(), "goods");
+        assert.equal(sent[1]?.get(header), value);
+      } else {
+        const error = await failure(paying("https://api.example.com/paid"));
+        assert(isPurserError(error));
+        assert.equal(error.code, code);
+        if (id !== undefined) assert.equal(error.paymentId ?? null, id);
+        assert.equal(sent.length, 1, "nothing may be sent to the seller");
+        for (const [name, want] of Object.entries(more)) assert.deepEqual((error as unknown as Record<string, unknown>)[name], want, name);
+      }
+      assert.equal(tries, wanted);
+      assert.equal(bodies.size, 1, "every try has the same key and body");
+    });
+  }
+  const asked = vectors<{ cases: { challenge: string }[] }>("caps.json").cases[0]?.challenge ?? "";
+});
+
+describe("caps", () => {
+  interface Case {
+    name: string;
+    url: string;
+    options: { maxAmount?: string; allowHosts?: string[]; beforePayment?: string };
+    challenge: string;
+    signed: { to: string; value: string } | null;
+    expect: string;
+  }
+  for (const c of vectors<{ cases: Case[] }>("caps.json").cases) {
+    it(c.name, async () => {
+      let asked = 0;
+      const sent: string[] = [];
+      const purserFetch: Fetch = () => {
+        asked++;
+        const paymentSignature = c.signed ? signature(c.signed.value, c.signed.to) : b64("signed");
+        return Promise.resolve(Response.json(ok({ paymentSignature })));
+      };
+      const fetch: Fetch = (_input, init) => {
+        const payment = new Headers(init?.headers).get("PAYMENT-SIGNATURE");
+        if (payment === null) return Promise.resolve(new Response("{}", { status: 402, headers: { "PAYMENT-REQUIRED": c.challenge } }));
+        sent.push(payment);
+        return Promise.resolve(new Response("goods"));
+      };
+      const { beforePayment, ...options } = c.options;
+      const callbacks: Record<string, () => boolean | void> = {
+        true: () => true,
+        false: () => false,
+        nothing: () => undefined,
+        throw: () => {
+          throw new Error("no");
+        },
+      };
+      const callback = beforePayment === undefined ? undefined : callbacks[beforePayment];
+      const paying = wrapFetch(fetch, { apiKey, baseUrl, purserFetch, ...options, ...(callback && { beforePayment: callback }) });
+      if (c.expect === "pay") {
+        assert.equal(await (await paying(c.url)).text(), "goods");
+        assert.equal(sent.length, 1);
+        return;
+      }
+      const error = await failure(paying(c.url));
+      const code = c.expect === "invalid-challenge" ? c.expect : "refused-by-caller";
+      assert.equal(error.code, code);
+      if (code === "refused-by-caller") assert.equal(error.rule, c.expect);
+      assert.equal(asked, c.expect === "signed-terms" ? 1 : 0, "purser is asked only after all caps");
+      if (c.expect === "signed-terms") assert.equal(error.paymentId, paymentId);
+      assert.equal(sent.length, 0);
+      assert.equal((error.response as Response).status, 402);
+      assert.equal(await (error.response as Response).text(), "{}", "the 402 stays readable");
+    });
+  }
+});
+
+describe("headers", () => {
+  interface File {
+    requests: { name: string; headers: Pairs; touched: boolean; idempotencyKey?: string | null }[];
+    receipts: { name: string; headers: Pairs; posted: string | null }[];
+  }
+  const { requests, receipts } = vectors<File>("headers.json");
+  const challenge = b64({ x402Version: 2, accepts: [] });
+  for (const c of requests) {
+    it(c.name, async () => {
+      const keys: string[] = [];
+      const purserFetch: Fetch = (_input, init) => {
+        keys.push((JSON.parse(String(init?.body)) as { idempotencyKey: string }).idempotencyKey);
+        return Promise.resolve(Response.json(ok()));
+      };
+      let n = 0;
+      const refusal = new Response("{}", { status: 402, headers: { "PAYMENT-REQUIRED": challenge } });
+      const paying = wrapFetch(() => Promise.resolve(++n === 1 ? refusal : new Response()), { apiKey, baseUrl, purserFetch });
+      const response = await paying("https://api.example.com/", { headers: c.headers });
+      assert.equal(response === refusal, !c.touched);
+      assert.equal(keys.length, c.touched ? 1 : 0);
+      if (typeof c.idempotencyKey === "string") assert.equal(keys[0], c.idempotencyKey);
+      else if (c.touched) assert.match(keys[0] ?? "", /^client-[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-a[0-9a-f]{3}-[0-9a-f]{12}$/);
+    });
+  }
+  for (const c of receipts) {
+    it(`receipt: ${c.name}`, async () => {
+      const posted: string[] = [];
+      const purserFetch: Fetch = (input, init) => {
+        if (String(input).endsWith("/v1/pay")) return Promise.resolve(Response.json(ok()));
+        assert.equal(String(input), `${baseUrl}/v1/payments/${paymentId}/receipt`);
+        posted.push((JSON.parse(String(init?.body)) as { receipt: string }).receipt);
+        return Promise.resolve(Response.json({ payment: { id: paymentId } }));
+      };
+      let n = 0;
+      const answers = () =>
+        ++n === 1
+          ? new Response("{}", { status: 402, headers: { "PAYMENT-REQUIRED": challenge } })
+          : new Response("goods", { headers: c.headers });
+      await wrapFetch(() => Promise.resolve(answers()), { apiKey, baseUrl, purserFetch })("https://api.example.com/");
+      assert.deepEqual(posted, c.posted === null ? [] : [c.posted]);
+    });
+  }
+});
