@@ -8,7 +8,7 @@ COMMIT   ?= $(shell git rev-parse HEAD 2>/dev/null)
 LDFLAGS  := -X github.com/purserpay/purser/caddymodule.buildVersion=$(VERSION) -X github.com/purserpay/purser/caddymodule.buildCommit=$(COMMIT)
 GOTEST   := $(GO) test -race -timeout 15m
 
-.PHONY: help build sandbox test test-go test-e2e test-python test-typescript e2e-deps kills soak release xcaddy licences sbom image openapi api-fuzz lint lint-python lint-typescript fmt fuzz bench bench-go contracts contracts-check tools clean
+.PHONY: help build sandbox test test-go test-e2e test-python test-typescript e2e-deps kills soak release xcaddy licences sbom image openapi api-fuzz observe lint lint-python lint-typescript fmt fuzz bench bench-go contracts contracts-check tools clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -87,6 +87,9 @@ lint-python: clients/python/.venv/.done
 
 openapi: ## openapi.json from openapi.yaml
 	$(GO) test ./payapi/openapi -update
+
+observe: build ## metrics, alerts, dashboard, traces and logs of a running purser; needs promtool (Debian: prometheus)
+	$(E2E) $(GO) test -count=1 -v ./e2e/observe
 
 api-fuzz: e2e-deps build ## Schemathesis on the REST API FOR as long as you like
 	$(E2E) $(GO) test -count=1 -v -timeout 0 ./e2e/openapi -run Properties -openapi.max $(or $(FOR),30m)

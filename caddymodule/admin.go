@@ -37,6 +37,9 @@ func (a *adminAPI) Routes() []caddy.AdminRoute {
 		"/purser/keys":                    {http.MethodGet: a.keys, http.MethodPost: a.createKey},
 		"/purser/keys/{id}":               {http.MethodGet: a.key},
 		"/purser/keys/{id}/policy":        {http.MethodPut: a.replacePolicy, http.MethodPatch: a.patchPolicy},
+		"/purser/keys/{id}/wallets":       {http.MethodPost: a.createWallet},
+		"/purser/wallets":                 {http.MethodGet: a.wallets},
+		"/purser/spend":                   {http.MethodGet: a.spend},
 		"/purser/organizations":           {http.MethodGet: a.organizations, http.MethodPost: a.prepare},
 		"/purser/organizations/{id}/plan": {http.MethodPut: a.setPlan},
 		"/purser/organizations/{id}/keys": {http.MethodPost: a.linkKey},
@@ -80,7 +83,8 @@ func adminFailure(err error) error {
 	switch {
 	case errors.As(err, &input):
 		return adminError(http.StatusBadRequest, "%w", err)
-	case errors.Is(err, pay.ErrKeyNotFound), errors.Is(err, pay.ErrPaymentNotFound), errors.Is(err, pay.ErrOrganizationNotFound):
+	case errors.Is(err, pay.ErrKeyNotFound), errors.Is(err, pay.ErrPaymentNotFound), errors.Is(err, pay.ErrOrganizationNotFound),
+		errors.Is(err, pay.ErrEventNotFound):
 		return adminError(http.StatusNotFound, "%w", err)
 	case errors.As(err, &cannot), errors.Is(err, pay.ErrLeaseHeld), errors.Is(err, pay.ErrLeaseLost), errors.Is(err, pay.ErrTransactionKnown):
 		return adminError(http.StatusConflict, "%w", err)

@@ -49,8 +49,11 @@ type adminStory struct {
 	Receipted  bool   `json:"receipted"`
 	EventID    string `json:"event_id,omitempty"`
 	// Detail is what the facilitator said.
-	Detail       json.RawMessage    `json:"detail,omitempty"`
-	Notes        []adminNote        `json:"notes"`
+	Detail json.RawMessage `json:"detail,omitempty"`
+	Notes  []adminNote     `json:"notes"`
+	// Steps are the story in order, Evidence what is known and has no time.
+	Steps        []adminStep        `json:"steps"`
+	Evidence     []string           `json:"evidence"`
 	Reservations []adminReservation `json:"reservations"`
 	Lease        *adminLease        `json:"lease,omitempty"` // nil while nobody holds one
 	Resolution   *adminResolution   `json:"resolution,omitempty"`
@@ -109,7 +112,7 @@ func storyOf(p *pay.Payment, now time.Time) adminStory {
 		WalletID: p.WalletID, From: p.Authorization.From.String(), Nonce: p.Authorization.Nonce.String(),
 		Signed: p.Signature != nil, Answered: p.Answered, Unanswered: p.Unanswered, Receipted: p.Receipted,
 		EventID: p.EventID, Detail: p.Detail, Notes: []adminNote{}, Reservations: []adminReservation{},
-		Checked: p.Checks, NextCheck: p.Check,
+		Checked: p.Checks, NextCheck: p.Check, Steps: stepsOf(p), Evidence: evidenceOf(p),
 	}
 	for _, n := range p.Notes {
 		s.Notes = append(s.Notes, adminNote(n))

@@ -34,6 +34,8 @@ func registerCommands() {
 		Name: "doctor", Usage: "[flags]",
 		Short: "Attacks a scratch copy of this installation and says what held", Long: doctorHelp, CobraFunc: doctorCommand,
 	})
+	registerBookCommands()
+	registerInitCommand()
 	registerOrganizationsCommand()
 	registerStoreCommands()
 	registerReconcileCommand()

@@ -32,6 +32,9 @@ const (
 // adminFlag adds the flag that names the admin endpoint.
 func adminFlag(c *cobra.Command) {
 	c.Flags().String("admin", "", "address of purser's admin endpoint (default: "+adminVariable+", else "+defaultAdmin+")")
+	// Caddy's own commands call it --address.
+	c.Flags().Var(c.Flags().Lookup("admin").Value, "address", "the same")
+	_ = c.Flags().MarkHidden("address")
 }
 
 // adminClient asks the admin endpoint of a running purser.

@@ -74,6 +74,15 @@ var limitParts = []struct{ name, member, usage string }{
 
 func limitsCommand(c *cobra.Command) {
 	adminFlag(c)
+	changeFlags(c)
+	c.Flags().Bool("reset", false, "take all of the key's own limits away")
+	c.Flags().String("json", "", "set all limits from a file with a policy in JSON, or - for standard input")
+	c.Args = cobra.MaximumNArgs(1)
+	run(c, runLimits)
+}
+
+// changeFlags adds the flags that limitsPatch reads.
+func changeFlags(c *cobra.Command) {
 	for _, f := range limitFlags {
 		c.Flags().String(f.name, "", f.usage)
 	}
@@ -83,10 +92,7 @@ func limitsCommand(c *cobra.Command) {
 	for _, f := range limitParts {
 		c.Flags().StringArray(f.name, nil, f.usage)
 	}
-	c.Flags().Bool("reset", false, "take all of the key's own limits away")
-	c.Flags().String("json", "", "set all limits from a file with a policy in JSON, or - for standard input")
-	c.Args = cobra.MaximumNArgs(1)
-	run(c, runLimits)
+	oneOf(c, "door", "proxy", "transport", "api", byDefault)
 }
 
 func runLimits(c *cobra.Command, args []string) error {

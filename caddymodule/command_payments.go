@@ -201,22 +201,21 @@ func (s adminStory) print(w io.Writer) error {
 	line("organization", s.Organization)
 	line("task", s.Task)
 	line("door", string(s.Door))
-	line("made", when(s.Created))
 	line("valid until", when(s.ValidBefore))
-	line("closed", when(s.Closed))
+	for _, step := range s.Steps {
+		line(when(step.At), step.What)
+	}
+	for _, known := range s.Evidence {
+		line("known", known)
+	}
+	line("spend event", s.EventID)
 	line("reason", s.Reason)
 	line("facilitator", string(s.Detail))
-	if r := s.Resolution; r != nil {
-		line("resolved", fmt.Sprintf("as %s by %s at %s: %s", r.As, orUnknown(r.By), when(r.At), r.Reason))
-	}
 	if s.Lease != nil {
 		line("held", fmt.Sprintf("by %s until %s", s.Lease.Owner, when(s.Lease.Until)))
 	}
 	line("looked at", fmt.Sprintf("%d times", s.Checked))
 	line("next look", when(s.NextCheck))
-	for _, n := range s.Notes {
-		line("note "+when(n.At), n.Text)
-	}
 	for _, r := range s.Reservations {
 		held := "held"
 		if r.Released {

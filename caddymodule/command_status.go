@@ -18,7 +18,10 @@ facilitator and its chain. The exit status is 0 if it can take payments, else 1.
 As a health check of a container or a service, --quiet prints nothing when all is well, and
 --alive asks only whether purser runs: it succeeds too while payments are refused, because
 the disk is full, say, or a restored backup is not reconciled. Restarting helps with
-neither.`
+neither.
+
+    $ purser status
+    $ purser status --quiet --alive`
 
 func statusCommand(c *cobra.Command) {
 	adminFlag(c)

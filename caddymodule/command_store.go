@@ -51,7 +51,10 @@ that one, which may be a backup; no purser may have it open. The structure of th
 then checked as well, and secrets if the master key is at hand (PURSER_MASTER_KEY,
 PURSER_MASTER_KEY_FILE, or master.key in the same folder).
 
-The exit status is 0 if nothing is wrong, else 1.`
+The exit status is 0 if nothing is wrong, else 1.
+
+    $ purser check
+    $ purser check books.db`
 
 func checkCommand(c *cobra.Command) {
 	adminFlag(c)
@@ -214,7 +217,9 @@ later: purser reads that from the chain before it pays again (see purser reconci
 the newest one, and only when the database itself is lost.
 
 The master key is not in the backup, and without it the wallets in the backup cannot be
-opened. The command says where it is: keep a copy of it elsewhere than the backups.`
+opened. The command says where it is: keep a copy of it elsewhere than the backups.
+
+    $ purser backup books.db`
 
 func backupCommand(c *cobra.Command) {
 	adminFlag(c)
@@ -349,7 +354,9 @@ const compactHelp = `
 Rewrites the database of a stopped purser without the space that is free in it, and prints
 its size before and after. The database is checked first; the new file takes its place,
 with the same permissions, only after it was compared with it. Whenever the command is
-stopped, the database is the old one or the new one.`
+stopped, the database is the old one or the new one.
+
+    $ purser compact --data-dir ./purser-data`
 
 func compactCommand(c *cobra.Command) {
 	dataDirFlag(c)

@@ -69,8 +69,8 @@ func newCollectors() *collectorSet {
 		unsent:      counter("events_dropped_total", "Caddy events that were dropped because their subscribers are slow."),
 		tunnels:     gauge("tunnels_open", "Tunnels of the proxy that are open: CONNECT, intercepted or not, and WebSocket."),
 		spoolMemory: gauge("spool_memory_bytes", "Memory that holds request bodies until it is clear that they need not be sent again."),
-		spoolDisk:   gauge("spool_file_bytes", "What temporary files hold of such bodies."),
-		spoolFiles:  gauge("spool_files", "Such temporary files."),
+		spoolDisk:   gauge("spool_file_bytes", "Temporary files that hold the rest of such request bodies, in bytes."),
+		spoolFiles:  gauge("spool_files", "Temporary files that hold request bodies."),
 		facilitator: counters("facilitator_requests_total", "Calls of the facilitator, by result; error is a call that brought no verdict.", "call", "result"),
 		rpc:         counters("rpc_requests_total", "Questions to the RPC, each of one or several calls, by result.", "question", "result"),
 		stages: prometheus.NewHistogramVec(prometheus.HistogramOpts{

@@ -21,7 +21,7 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 
 var (
 	paymentsDesc   = desc("payments", "Payments whose outcome is not known, or known to be wrong, by label.", "label")
-	oldestOpenDesc = desc("oldest_open_payment_timestamp_seconds", 
+	oldestOpenDesc = desc("oldest_open_payment_timestamp_seconds",
 		"When the oldest payment was begun that is open, and neither refused nor unresolved; missing while there is none.")
 
 	facilitatorUpDesc = desc("facilitator_up",

@@ -294,7 +294,7 @@ func (h *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp
 	if h.authority != nil {
 		rest = h.authority.publish(rest)
 	}
-	h.forward.ServeHTTP(w, r, rest)
+	h.forward.ServeHTTP(w, traced(r), rest)
 	return nil
 }
 

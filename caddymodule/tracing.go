@@ -73,11 +73,11 @@ func traced(r *http.Request) *http.Request {
 // see. It belongs to the trace that the client names in it, else to that of the CONNECT.
 func traceInside(connect context.Context, r *http.Request) (*http.Request, func()) {
 	if connect == nil {
-		return r, func() {}
+		return traced(r), func() {}
 	}
 	above := trace.SpanFromContext(connect)
-	if !above.SpanContext().IsSampled() {
-		return r, func() {}
+	if !above.SpanContext().IsSampled() || above.SpanContext().IsRemote() {
+		return traced(r), func() {}
 	}
 	ctx := traceContext.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
 	options := []trace.SpanStartOption{

@@ -150,6 +150,7 @@ func (h *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if !ok { // no client asked for it: a health check
 		return h.HTTPTransport.RoundTrip(req)
 	}
+	req = traced(req)
 	h.SetScheme(req)
 	t, err := h.app.enter()
 	if err != nil {

@@ -76,7 +76,7 @@ func New(o Options) (http.Handler, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	d := &dashboard{Options: o}
+	d := &dashboard{Options: o, turns: newTurns()}
 	d.once.now = o.Clock
 	var err error
 	if d.origin, err = originOf(o.PublicURL); err != nil {
@@ -112,23 +112,23 @@ func (d *dashboard) views() map[string]view {
 		"/dashboard/": func(*http.Request, visit) (answer, error) { return answer{}, errNotFound },
 		"/dashboard":  func(*http.Request, visit) (answer, error) { return answer{redirect: session.Home}, nil },
 
-		"GET /dashboard/{$}":                  d.overview,
-		"GET /dashboard/live":                 d.live,
-		"GET /dashboard/keys":                 d.keys,
+		"GET /dashboard/{$}":                  d.inTurn(d.overview),
+		"GET /dashboard/live":                 d.inTurn(d.live),
+		"GET /dashboard/keys":                 d.inTurn(d.keys),
 		"POST /dashboard/keys":                d.createKey,
 		"POST /dashboard/keys/link":           d.linkKey,
-		"GET /dashboard/keys/{id}":            d.key,
+		"GET /dashboard/keys/{id}":            d.inTurn(d.key),
 		"POST /dashboard/keys/{id}/reveal":    d.revealKey,
-		"GET /dashboard/wallets":              d.wallets,
+		"GET /dashboard/wallets":              d.inTurn(d.wallets),
 		"POST /dashboard/wallets":             d.createWallet,
 		"GET /dashboard/wallets/{id}":         d.wallet,
 		"GET /dashboard/wallets/{id}/balance": d.balance,
 		"GET /dashboard/wallets/{id}/delete":  d.askDeleteWallet,
 		"POST /dashboard/wallets/{id}/delete": d.deleteWallet,
-		"GET /dashboard/spend":                d.spend,
-		"GET /dashboard/payments":             d.payments,
-		"GET /dashboard/payments/{id}":        d.payment,
-		"GET /dashboard/settings":             d.settings,
+		"GET /dashboard/spend":                d.inTurn(d.spend),
+		"GET /dashboard/payments":             d.inTurn(d.payments),
+		"GET /dashboard/payments/{id}":        d.inTurn(d.payment),
+		"GET /dashboard/settings":             d.inTurn(d.settings),
 	}
 }
 

@@ -49,7 +49,7 @@ func (d *dashboard) exportSpend(r *http.Request, v visit) (answer, error) {
 			leave()
 		}
 	}()
-	first, err := d.Payer.OrganizationSpend(r.Context(), v.org(), want)
+	first, err := d.exportPage(r.Context(), v, want)
 	if err != nil {
 		return answer{}, err // while it can still be a page
 	}
@@ -95,6 +95,15 @@ func (d *dashboard) nextPage(ctx, gone context.Context, v visit, want pay.Organi
 	}
 	ctx, cancel := context.WithTimeout(ctx, pageTime)
 	defer cancel()
+	return d.exportPage(ctx, v, want)
+}
+
+func (d *dashboard) exportPage(ctx context.Context, v visit, want pay.OrganizationSpendQuery) (pay.SpendPage, error) {
+	leave, err := d.turns.read(ctx, v.org())
+	if err != nil {
+		return pay.SpendPage{}, err
+	}
+	defer leave()
 	return d.Payer.OrganizationSpend(ctx, v.org(), want)
 }
 

@@ -1,7 +1,10 @@
 package dashboard
 
 import (
+	"context"
 	"fmt"
+	"net/http"
+	"runtime"
 	"sync"
 	"time"
 
@@ -17,6 +20,8 @@ const (
 	linkTurns = 6
 	// exportsAtOnce bounds exports, each of which may read all there is, for as long as its reader takes.
 	exportsAtOnce = 2
+	// waiting bounds requests of one organization that wait for their turn to read.
+	waiting = 32
 	// remembered is how many organizations are kept without asking which of them have all of their turns again.
 	remembered = 1000
 )
@@ -26,11 +31,80 @@ type tooManyError struct{ wait time.Duration }
 
 func (e *tooManyError) Error() string { return fmt.Sprintf("too many requests: wait %s", e.wait) }
 
-// turns count what organizations do.
+// turns count what organizations do, and have them read one after the other: what somebody looks at must not slow down
+// what others pay. An organization reads one thing at a time, and all of them together leave half of the processors alone.
 type turns struct {
+	reading chan struct{} // has room for those who read
 	mu      sync.Mutex
 	of      map[string]*rate.Limiter
 	exports map[string]int // under way
+	lines   map[string]*line
+}
+
+// line is an organization's, of those who read or wait to.
+type line struct {
+	turn   chan struct{}
+	length int
+}
+
+func newTurns() turns {
+	return turns{
+		reading: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)),
+		of:      map[string]*rate.Limiter{}, exports: map[string]int{}, lines: map[string]*line{},
+	}
+}
+
+// read waits until an organization may read, which it does until leave: *tooManyError, or the context's error.
+func (t *turns) read(ctx context.Context, org string) (leave func(), err error) {
+	t.mu.Lock()
+	l := t.lines[org]
+	if l == nil {
+		l = &line{turn: make(chan struct{}, 1)}
+		t.lines[org] = l
+	}
+	if l.length >= waiting {
+		t.mu.Unlock()
+		return nil, &tooManyError{time.Second}
+	}
+	l.length++
+	t.mu.Unlock()
+	gone := func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if l.length--; l.length == 0 {
+			delete(t.lines, org)
+		}
+	}
+	select {
+	case l.turn <- struct{}{}:
+	case <-ctx.Done():
+		gone()
+		return nil, ctx.Err()
+	}
+	select {
+	case t.reading <- struct{}{}:
+	case <-ctx.Done():
+		<-l.turn
+		gone()
+		return nil, ctx.Err()
+	}
+	return func() {
+		<-t.reading
+		<-l.turn
+		gone()
+	}, nil
+}
+
+// inTurn is a view that reads in its organization's turn. It is for those that wait for nothing but the store.
+func (d *dashboard) inTurn(serve view) view {
+	return func(r *http.Request, v visit) (answer, error) {
+		leave, err := d.turns.read(r.Context(), v.org())
+		if err != nil {
+			return answer{}, err
+		}
+		defer leave()
+		return serve(r, v)
+	}
 }
 
 // take takes n turns of an organization: *tooManyError.
@@ -41,9 +115,6 @@ func (t *turns) take(org string, n int, now time.Time) error {
 	if l == nil {
 		if len(t.of) >= remembered {
 			t.forget(now)
-		}
-		if t.of == nil {
-			t.of = map[string]*rate.Limiter{}
 		}
 		l = rate.NewLimiter(rate.Limit(changesAMinute)/60, changesAMinute)
 		t.of[org] = l
@@ -70,9 +141,6 @@ func (t *turns) enterExport(org string) (leave func(), err error) {
 	defer t.mu.Unlock()
 	if t.exports[org] >= exportsAtOnce {
 		return nil, &tooManyError{exportPause}
-	}
-	if t.exports == nil {
-		t.exports = map[string]int{}
 	}
 	t.exports[org]++
 	return func() {

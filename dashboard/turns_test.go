@@ -98,6 +98,8 @@ func (w slowWriter) Write(p []byte) (int, error) {
 func TestExportsAtOnce(t *testing.T) {
 	t.Parallel()
 	gate := slowReader{writing: make(chan struct{}, 100), read: make(chan struct{})}
+	read := sync.OnceFunc(func() { close(gate.read) })
+	defer read() // or the server could not be closed after a failure
 	w := newWorld(t, func(s *setup) { s.pages.Gate = gate })
 	ada, eve := w.person("ada"), w.person("eve")
 	w.wallet(ada.key, 1_000_000)
@@ -109,7 +111,7 @@ func TestExportsAtOnce(t *testing.T) {
 	}
 	ada.get("/dashboard/spend.csv").is(http.StatusTooManyRequests, "Too many requests")
 	eve.get("/dashboard/spend.csv").is(200)
-	close(gate.read)
+	read()
 	readers.Wait()
 	for range 3 { // all of them come back, also those that never wrote anything
 		ada.get("/dashboard/spend.csv?key=00000000-0000-7000-8000-000000000000").is(http.StatusNotFound)

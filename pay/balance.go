@@ -19,9 +19,11 @@ func newBalanceBreaker() *breaker.Breaker {
 	return breaker.New(breaker.Options{Failures: 3, Wait: 5 * time.Second, MaxWait: time.Minute})
 }
 
-// balanceSoon is balance for a payment that waits.
-func (p *Payer) balanceSoon(ctx context.Context, c choice) (x402.Amount, error) {
-	if _, err := p.slowRPC.Allow(p.now()); err != nil {
+// balanceSoon is balance for somebody who waits, unless the RPC has failed too often by a breaker: payments have one of
+// their own, so that those who only look at wallets cannot have them go unchecked.
+func (p *Payer) balanceSoon(ctx context.Context, c choice, failing *breaker.Breaker) (x402.Amount, error) {
+	trying, err := failing.Allow(p.now())
+	if err != nil {
 		return x402.Amount{}, err
 	}
 	soon, cancel := context.WithTimeout(ctx, balanceTime)
@@ -29,9 +31,11 @@ func (p *Payer) balanceSoon(ctx context.Context, c choice) (x402.Amount, error) 
 	have, err := p.balance(soon, c)
 	switch {
 	case err == nil, errors.Is(err, errUnwatched):
-		p.slowRPC.Succeeded()
+		failing.Succeeded()
 	case ctx.Err() == nil: // and nobody who has left
-		p.slowRPC.Failed(p.now())
+		failing.Failed(p.now())
+	case trying: // the next one finds out how it is
+		failing.Unused(p.now())
 	}
 	return have, err
 }

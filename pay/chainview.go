@@ -218,7 +218,7 @@ func (p *Payer) balanceLimit(ctx context.Context, c choice, t Terms) Limit {
 	if p.opts.Chain == nil {
 		return l
 	}
-	have, err := p.balanceSoon(ctx, c)
+	have, err := p.balanceSoon(ctx, c, p.slowRPC)
 	if errors.Is(err, errUnwatched) {
 		return l
 	}

@@ -84,7 +84,7 @@ func (p *Payer) Open(ctx context.Context, r Request) (*Attempt, error) {
 
 // refused tells of a payment that its key may not make.
 func (p *Payer) refused(r Request, err error) {
-	rule := ""
+	var rule string
 	var refused *PolicyError
 	switch {
 	case errors.As(err, &refused):
@@ -95,7 +95,7 @@ func (p *Payer) refused(r Request, err error) {
 		return
 	}
 	p.opts.Observer.Refused(r.Door, rule)
-	p.log.Info("payment refused", "key", r.Key.ID, "door", string(r.Door), "rule", rule)
+	p.log.Info("payment not allowed", "key", r.Key.ID, "door", string(r.Door), "rule", rule)
 }
 
 func (p *Payer) open(ctx context.Context, r Request) (*Attempt, error) {

@@ -63,7 +63,8 @@ type Payer struct {
 
 	identity chainIdentity
 	balances balanceCache
-	slowRPC  *breaker.Breaker // for balances
+	slowRPC  *breaker.Breaker // for balances, of payments
+	slowView *breaker.Breaker // and of those who look at wallets
 	verified verifiedTerms
 	health   healthCache
 	earlier  earlier
@@ -108,7 +109,7 @@ func New(o Options) (*Payer, error) {
 	setDefault(&o.RepeatWait, 30*time.Second)
 	return &Payer{
 		opts: o, store: o.Store, log: o.Logger, now: o.Clock,
-		owner: uuid.NewString(), holds: make(map[string]*hold), identity: newChainIdentity(), slowRPC: newBalanceBreaker(),
+		owner: uuid.NewString(), holds: make(map[string]*hold), identity: newChainIdentity(), slowRPC: newBalanceBreaker(), slowView: newBalanceBreaker(),
 	}, nil
 }
 

@@ -140,7 +140,7 @@ func (p *Payer) lookAt(ctx context.Context, id string) error {
 		return err
 	}
 	failpoint.Here(failpoint.RecoveryAcquired)
-	look, cancel := context.WithTimeout(withPayment(ctx, id), LeaseTime/2)
+	look, cancel := context.WithTimeout(WithPayment(ctx, id), LeaseTime/2)
 	defer cancel()
 	o := p.look(look, row)
 	failpoint.Here(failpoint.RecoveryLooked)

@@ -24,7 +24,7 @@ func (untraced) Stage(ctx context.Context, _, _ string) (context.Context, func(e
 // stage begins a stage that is traced, and timed for the observer.
 func (p *Payer) stage(ctx context.Context, name, paymentID string) (context.Context, func(error)) {
 	started := time.Now()
-	ctx, end := p.opts.Tracer.Stage(withPayment(ctx, paymentID), name, paymentID)
+	ctx, end := p.opts.Tracer.Stage(WithPayment(ctx, paymentID), name, paymentID)
 	return ctx, func(err error) {
 		p.opts.Observer.Took(name, time.Since(started))
 		end(err)
@@ -33,7 +33,8 @@ func (p *Payer) stage(ctx context.Context, name, paymentID string) (context.Cont
 
 type paymentKey struct{}
 
-func withPayment(ctx context.Context, id string) context.Context {
+// WithPayment gives a context the id of the payment that it is for; see [PaymentOf].
+func WithPayment(ctx context.Context, id string) context.Context {
 	if id == "" {
 		return ctx
 	}
@@ -51,7 +52,7 @@ func PaymentOf(ctx context.Context) string {
 // returned context; end is called when the response headers are there, or with why they did not
 // come.
 func (a *Attempt) Send(ctx context.Context) (_ context.Context, end func(error)) {
-	ctx, over := a.payer.opts.Tracer.Stage(withPayment(ctx, a.row.ID), "send", a.row.ID)
+	ctx, over := a.payer.opts.Tracer.Stage(WithPayment(ctx, a.row.ID), "send", a.row.ID)
 	return ctx, func(err error) {
 		if err == nil {
 			a.payer.opts.Observer.Took("total", time.Since(a.opened))

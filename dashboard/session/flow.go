@@ -36,7 +36,7 @@ func (g *Gate) signIn(w http.ResponseWriter, r *http.Request, at place) {
 	if r.Form.Get("out") != "" && r.Method != http.MethodPost {
 		// Not to the provider at once, where one may still be signed in.
 		g.render(w, r, http.StatusOK, Notice{
-			Title: "You are signed out", Text: signedOut(r.Form.Get("out")), Action: "Sign in", ActionURL: SignIn,
+			Title: "You are signed out", Text: signedOut(r.Form.Get("out")), Action: "Sign in", ActionURL: To(back),
 		})
 		return
 	}
@@ -192,6 +192,7 @@ func (g *Gate) signOut(w http.ResponseWriter, r *http.Request, at place, everywh
 		g.fail(w, r, err)
 		return
 	}
+	setCookie(w, at, cookieName(at.secure), out, lifetime)
 	if known {
 		g.log.Info("signed out", "account", v.Account.ID)
 	}

@@ -250,7 +250,13 @@ func (g *Gate) sendToSignIn(w http.ResponseWriter, r *http.Request, at place) {
 	case r.Method == http.MethodGet || r.Method == http.MethodHead:
 		back = r.URL.RequestURI()
 	}
-	g.redirect(w, r, To(back), http.StatusUnauthorized)
+	to := To(back)
+	if _, err := r.Cookie(cookieName(at.secure)); err == nil {
+		// A session that is over. The provider may let its owner in again without a word, which is not what somebody
+		// wants who has signed out, and whose back button or open page asks for more.
+		to = signIn(back, "out")
+	}
+	g.redirect(w, r, to, http.StatusUnauthorized)
 }
 
 // fromScript reports whether htmx made a request, which would put the page that a redirect leads to into a part of the

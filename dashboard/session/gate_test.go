@@ -26,8 +26,12 @@ func TestSessionsEnd(t *testing.T) {
 		t.Fatal("the cookie alone is not enough")
 	}
 	a := b.ask(http.MethodPost, "/dashboard/sign-out", url.Values{}, "Sec-Fetch-Site", "same-origin")
-	if a.status != http.StatusSeeOther || a.location() != "/dashboard/sign-in?out=here" || len(b.cookies) != 0 {
+	if a.status != http.StatusSeeOther || a.location() != "/dashboard/sign-in?out=here" || len(b.cookies) != 1 || b.token() != "out" {
 		t.Errorf("sign-out: %d %s %v", a.status, a.location(), b.cookies)
+	}
+	// The provider would let them in again: going back has to stay without consequence.
+	if a := b.get("/dashboard/keys"); a.location() != "/dashboard/sign-in?out=1&return=%2Fdashboard%2Fkeys" || b.get(a.location()).status != http.StatusOK {
+		t.Errorf("going back: %d %s", a.status, a.location())
 	}
 	if a = b.get(a.location()); a.status != http.StatusOK || !strings.Contains(a.text, "signed out") {
 		t.Errorf("signed out: %d %s", a.status, a.text)

@@ -28,6 +28,10 @@ const (
 	plainCookie  = "purser"
 )
 
+// out is what the cookie says instead of a token in a browser that was signed out: it is sent to the provider by a click
+// only.
+const out = "out"
+
 func cookieName(secure bool) string {
 	if secure {
 		return secureCookie

@@ -1,0 +1,141 @@
+package caddymodule
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/purserpay/purser/pay"
+)
+
+const keysHelp = `
+Lists the API keys of a running purser, oldest first, with the limits that each has of its
+own; 'purser limits KEY_ID' shows all that holds for one. A key's secret is shown once, when
+it is made.
+
+    $ purser keys
+    $ purser keys --json
+    $ purser keys create --label research --daily-budget 5 --door proxy`
+
+const keysCreateHelp = `
+Makes an API key with a wallet and prints it. Keep it now: it is stored as a hash and not
+shown again. The flags for limits are those of 'purser limits'; without any, the configured
+defaults hold at proxy and sidecar, and on the REST API nothing does.
+
+    $ purser keys create --label research --daily-budget 5 --door proxy
+    $ purser keys create --label ci --network base-sepolia --json`
+
+func keysCommand(c *cobra.Command) {
+	adminFlag(c)
+	c.Flags().Bool("json", false, "print JSON, with amounts in the smallest unit")
+	c.Args = cobra.NoArgs
+	run(c, runKeys)
+
+	create := &cobra.Command{Use: "create", Short: "Makes an API key with a wallet", Long: keysCreateHelp, Args: cobra.NoArgs}
+	adminFlag(create)
+	create.Flags().String("label", "", "what the key is for; up to 200 characters")
+	create.Flags().String("network", "", "network of its wallet (default: the first one that is configured)")
+	create.Flags().Bool("json", false, "print JSON")
+	changeFlags(create)
+	run(create, runCreateKey)
+	c.AddCommand(create)
+}
+
+func runKeys(c *cobra.Command, _ []string) error {
+	client, err1 := adminOf(c)
+	as, err2 := form(c)
+	if err := errors.Join(err1, err2); err != nil {
+		return err
+	}
+	return listing[adminKey]{
+		path: "/purser/keys", ask: url.Values{"limit": {strconv.Itoa(maxKeyPage)}}, name: "keys", cursor: "after",
+		heads: []string{"KEY", "LABEL", "ORGANIZATION", "MADE", "OWN LIMITS"},
+		cells: func(k adminKey) []string {
+			return []string{k.ID, orDash(label(k.Label)), orDash(label(k.Organization)), k.Created.UTC().Format(time.RFC3339), summary(k.Policy)}
+		},
+	}.print(c.Context(), client, c.OutOrStdout(), as, nil)
+}
+
+func orDash(text string) string {
+	if text == "" {
+		return unlimited
+	}
+	return text
+}
+
+// summary is a key's own policy on one line.
+func summary(own *pay.Policy) string {
+	if own == nil {
+		return unlimited
+	}
+	var all []string
+	for _, limit := range []struct {
+		name string
+		cap  *pay.Cap
+	}{{"max", own.MaxPayment}, {"daily", own.DailyBudget}, {"monthly", own.MonthlyBudget}} {
+		if limit.cap != nil {
+			all = append(all, limit.name+":"+inUSDC(limit.cap))
+		}
+	}
+	if own.PerMinute != nil {
+		all = append(all, "per-minute:"+counted(own.PerMinute))
+	}
+	if len(own.Doors) > 0 {
+		all = append(all, "doors:"+strings.ReplaceAll(joined(own.Doors), " ", "+"))
+	}
+	return orDash(strings.Join(append(all, more(*own)...), ","))
+}
+
+func runCreateKey(c *cobra.Command, _ []string) error {
+	text, err1 := c.Flags().GetString("label")
+	network, err2 := c.Flags().GetString("network")
+	as, err3 := form(c)
+	limits, err4 := limitsPatch(c)
+	client, err5 := adminOf(c)
+	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
+		return err
+	}
+	body := map[string]any{"label": text, "network": network}
+	if len(limits) > 0 {
+		body["policy"] = limits
+	}
+	var made createdKey
+	if err := client.call(c.Context(), http.MethodPost, "/purser/keys", body, &made); err != nil {
+		return err
+	}
+	if as == asJSON {
+		return printJSON(c.OutOrStdout(), made)
+	}
+	return made.print(c.OutOrStdout())
+}
+
+func (k createdKey) print(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	address := "none: no wallet provider is configured (PURSER_WALLETS)"
+	if k.Address != nil {
+		address = *k.Address
+	}
+	for _, line := range [][2]string{
+		{"key", k.Key}, {"id", k.ID}, {"label", orDash(label(k.Label))}, {"network", k.Network}, {"address", address},
+	} {
+		cells(t, line[0], line[1])
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, `
+Keep the key now: it is not shown again. Then:
+  send USDC on %s to the address
+  purser limits %s              what it may spend
+  purser exec --key KEY -- CMD   runs a program that it pays for
+`, k.Network, k.ID)
+	return err
+}

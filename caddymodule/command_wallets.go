@@ -1,0 +1,111 @@
+package caddymodule
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/purserpay/purser/x402"
+)
+
+const walletsHelp = `
+Lists the wallets of all keys, or of one, with what they hold, as the chain tells now.
+Without an RPC (PURSER_RPC_URL), or while it does not answer, balances are not known.
+
+    $ purser wallets
+    $ purser wallets --key exec
+    $ purser wallets --key 0199… --json
+    $ purser wallets create --key 0199… --network base`
+
+const walletsCreateHelp = `
+Makes a wallet for a key, and prints the address to fund. Of several wallets on a network
+the oldest pays.
+
+    $ purser wallets create --key 0199… --network base
+    $ purser wallets create --key exec --network base-sepolia`
+
+func walletsCommand(c *cobra.Command) {
+	adminFlag(c)
+	c.Flags().String("key", "", "only those of the key with this id; exec is the key of 'purser exec'")
+	c.Flags().Bool("json", false, "print JSON, with amounts in the smallest unit")
+	c.Args = cobra.NoArgs
+	run(c, runWallets)
+
+	create := &cobra.Command{Use: "create --key ID", Short: "Makes a wallet for a key", Long: walletsCreateHelp, Args: cobra.NoArgs}
+	adminFlag(create)
+	create.Flags().String("key", "", "id of the key; exec is the key of 'purser exec'")
+	create.Flags().String("network", "", "network of the wallet (default: the first one that is configured)")
+	create.Flags().Bool("json", false, "print JSON")
+	run(create, runCreateWallet)
+	c.AddCommand(create)
+}
+
+func runWallets(c *cobra.Command, _ []string) error {
+	key, err1 := c.Flags().GetString("key")
+	client, err2 := adminOf(c)
+	as, err3 := form(c)
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return err
+	}
+	ask := url.Values{"limit": {strconv.Itoa(defaultWalletPage)}}
+	if key != "" {
+		ask.Set("key", key)
+	}
+	return listing[adminWallet]{
+		path: "/purser/wallets", ask: ask, name: "wallets", cursor: "after",
+		heads: []string{"WALLET", "KEY", "NETWORK", "ADDRESS", "USDC"}, cells: adminWallet.cells,
+	}.print(c.Context(), client, c.OutOrStdout(), as, nil)
+}
+
+func (w adminWallet) cells() []string {
+	address, balance := unlimited, "unknown: "+w.Unknown
+	if w.Address != nil {
+		address = *w.Address
+	}
+	if w.Balance != nil {
+		balance = units(*w.Balance)
+	}
+	return []string{w.ID, w.KeyID, w.Network, address, balance}
+}
+
+// units is an amount in the smallest unit for people.
+func units(text string) string {
+	amount, err := x402.ParseAmount(text)
+	if err != nil {
+		return text + " (smallest unit)"
+	}
+	return amount.Format(usdcDecimals)
+}
+
+func runCreateWallet(c *cobra.Command, _ []string) error {
+	key, err1 := c.Flags().GetString("key")
+	network, err2 := c.Flags().GetString("network")
+	as, err3 := form(c)
+	client, err4 := adminOf(c)
+	if err := errors.Join(err1, err2, err3, err4); err != nil {
+		return err
+	}
+	if key == "" {
+		return errors.New("whose wallet? --key takes the id of a key, or exec ('purser keys' lists them)")
+	}
+	var made adminWallet
+	path := "/purser/keys/" + url.PathEscape(key) + "/wallets"
+	if err := client.call(c.Context(), http.MethodPost, path, newAdminWallet{Network: network}, &made); err != nil {
+		return err
+	}
+	if as == asJSON {
+		return printJSON(c.OutOrStdout(), made)
+	}
+	address := "none, because no wallet provider is configured (PURSER_WALLETS)"
+	if made.Address != nil {
+		address = *made.Address
+	}
+	_, err := fmt.Fprintf(c.OutOrStdout(), "wallet   %s\nnetwork  %s\naddress  %s\nmade     %s\n",
+		made.ID, made.Network, address, made.Created.UTC().Format(time.RFC3339))
+	return err
+}

@@ -1,0 +1,124 @@
+package caddymodule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/x402"
+)
+
+// richChain is a chain on which every wallet has 5 USDC, and asks are counted.
+type richChain struct {
+	pay.Chain
+	asked atomic.Int64
+	fails bool
+}
+
+func (c *richChain) Balance(context.Context, x402.Asset, x402.Address) (x402.Amount, error) {
+	c.asked.Add(1)
+	if c.fails {
+		return x402.Amount{}, errors.New("no answer")
+	}
+	return x402.NewAmount(5_000_000), nil
+}
+
+// What is read in the background counts the owners of quotas, and the wallets that are in use.
+func TestReadings(t *testing.T) {
+	f := newStandIn(t)
+	t.Setenv("PURSER_FACILITATOR_URL", f.URL)
+	s := newSite(t)
+	s.app = "plan free {\n\t\t\tpayments 5\n\t\t}"
+	mustLoad(t, s.caddyfile())
+	spender, idle := newKey(t, s.url()), newKey(t, s.url())
+	if idle == spender {
+		t.Fatal("one key")
+	}
+	for i := range 4 {
+		mustCall(t, 200, "POST", s.url()+"/v1/pay", spender, payBody(2_500, fmt.Sprint("https://api.example.com/", i)))
+	}
+	_, tenant := serving()
+	q, err := tenant.readQuota(t.Context(), time.Now())
+	if err != nil || q.used != 0.8 || q.near != 1 || q.exhausted != 0 || q.counted != 2 {
+		t.Errorf("%+v, %v", q, err)
+	}
+	mustCall(t, 200, "POST", s.url()+"/v1/pay", spender, payBody(2_500, "https://api.example.com/last"))
+	if q, err := tenant.readQuota(t.Context(), time.Now()); err != nil || q.used != 1 || q.near != 0 || q.exhausted != 1 {
+		t.Errorf("%+v, %v", q, err)
+	}
+	if q, err := tenant.readQuota(t.Context(), time.Now().AddDate(0, 2, 0)); err != nil || q.used != 0 {
+		t.Errorf("in another month: %+v, %v", q, err)
+	}
+
+	chain := &richChain{}
+	tenant.chain = chain
+	defer func() { tenant.chain = nil }()
+	list, err := tenant.readWallets(t.Context(), time.Now())
+	if err != nil || len(list) != 1 || list[0].wallets != 1 || list[0].network != "base" || list[0].currency != "USDC" ||
+		list[0].total.String() != "5000000" || list[0].lowest.String() != "5000000" || chain.asked.Load() != 1 {
+		t.Errorf("%+v, %v, asked %d times", list, err, chain.asked.Load())
+	}
+	if list, err := tenant.readWallets(t.Context(), time.Now().Add(inUse+time.Hour)); err != nil || list[0].wallets != 0 {
+		t.Errorf("long after: %+v, %v", list, err)
+	}
+	chain.fails = true
+	if list, err := tenant.readWallets(t.Context(), time.Now()); err == nil {
+		t.Errorf("%+v", list)
+	}
+}
+
+// Nobody is asked anything while nobody scrapes; after a scrape, what fails shows.
+func TestFacilitatorIsProbedForScrapes(t *testing.T) {
+	var probes atomic.Int64
+	var down atomic.Bool
+	f := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		probes.Add(1)
+		if down.Load() {
+			panic(http.ErrAbortHandler)
+		}
+		fmt.Fprint(w, `{"kinds":[]}`)
+	}))
+	defer f.Close()
+	t.Setenv("PURSER_FACILITATOR_URL", f.URL)
+	s := newSite(t)
+	port := freePort(t)
+	down.Store(true)
+	mustLoad(t, s.caddyfile()+fmt.Sprintf("http://:%d {\n\tbind 127.0.0.1\n\tmetrics /metrics\n}\n", port))
+	if n := probes.Load(); n != 0 {
+		t.Errorf("%d probes before a scrape", n)
+	}
+	url := fmt.Sprintf("http://127.0.0.1:%d/metrics", port)
+	if up, ok := scrape(t, url, "purser_facilitator_up"); !ok || up != 1 {
+		t.Errorf("up %g, %t: nothing was known against it", up, ok)
+	}
+	eventually(t, "the probe fails", func() bool {
+		up, ok := scrape(t, url, "purser_facilitator_up")
+		return ok && up == 0
+	})
+	if n := probes.Load(); n != 1 {
+		t.Errorf("%d probes in 10 s", n)
+	}
+}
+
+func TestAPIStatusesAreCounted(t *testing.T) {
+	t.Parallel()
+	const code = "418" // which purser never answers
+	w := httptest.NewRecorder()
+	countAnswer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusEarlyHints)
+		w.WriteHeader(http.StatusTeapot)
+		if err := http.NewResponseController(w).Flush(); err != nil {
+			t.Error(err)
+		}
+	}), w, httptest.NewRequest(http.MethodGet, "/", strings.NewReader("")))
+	if !collectors.responses.DeleteLabelValues(code) {
+		t.Error("not counted")
+	}
+}

@@ -1,0 +1,74 @@
+package caddymodule
+
+import (
+	"slices"
+	"time"
+
+	"github.com/purserpay/purser/pay"
+)
+
+// adminStep is something in a payment's story that has a time.
+type adminStep struct {
+	At   time.Time `json:"at"`
+	What string    `json:"what"`
+}
+
+// stepsOf is what a payment's row tells of its life, in order. What has no time of its own, such
+// as when it was signed, is not in it: see evidenceOf.
+func stepsOf(p *pay.Payment) []adminStep {
+	begun := "journaled, through the door " + string(p.Door)
+	if p.Reconciled {
+		begun = "booked from the chain, because the database was restored from an earlier backup"
+	}
+	steps := []adminStep{{p.Created, begun}}
+	for _, n := range p.Notes {
+		steps = append(steps, adminStep{n.At, n.Text})
+	}
+	if r := p.Resolution; r != nil {
+		steps = append(steps, adminStep{r.At, "an operator, " + orUnknown(r.By) + ", said that it is " + string(r.As) + ": " + r.Reason})
+	}
+	if p.State != pay.Open {
+		what := string(p.State)
+		if p.State == pay.Settled && p.Transaction != "" {
+			what += " by transaction " + p.Transaction
+		}
+		if p.Reason != "" && !p.Disputed { // that of a dispute came later
+			what += ": " + p.Reason
+		}
+		steps = append(steps, adminStep{p.Closed, what})
+	}
+	slices.SortStableFunc(steps, func(a, b adminStep) int { return a.At.Compare(b.At) })
+	return steps
+}
+
+// evidenceOf is what is known of a payment and has no time: whether it left, what its caller
+// got, and what the chain says.
+func evidenceOf(p *pay.Payment) []string {
+	known := []string{}
+	add := func(is bool, what string) {
+		if is {
+			known = append(known, what)
+		}
+	}
+	switch {
+	case p.Retired:
+		known = append(known, "closed long ago: what was signed is dropped")
+	case p.Reconciled:
+	case p.Signature != nil:
+		known = append(known, "signed, and it may have left")
+	default:
+		known = append(known, "not signed, as far as the books know")
+	}
+	add(p.Answered && !p.Receipted, "the caller got its answer")
+	add(p.Receipted, "the seller's receipt was posted")
+	add(p.Unanswered, "the caller did not get its answer; a repeat of the request gets this payment")
+	add(p.Refused && !p.Doubted, "the facilitator refused it")
+	add(p.Refused && p.Doubted, "the facilitator refused it, which the chain has not confirmed yet")
+	add(p.Unresolved, "it expired, and there is no evidence of what became of it")
+	add(p.Confirmed, "the chain has it for good")
+	add(p.Disputed, "the chain does not have it, and never will: "+p.Reason)
+	if r := p.Resolution; r != nil {
+		add(r.Proven, "the chain has shown since that the operator was right")
+	}
+	return known
+}

@@ -1,0 +1,163 @@
+package docs
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Every command of README.md and docs/*.md does what it is there for.
+func TestCommands(t *testing.T) {
+	t.Parallel()
+	for _, tool := range []string{"sh", "curl"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Fatalf("the commands need %s", tool)
+		}
+	}
+	all := pages(t)
+	if t.Failed() {
+		return
+	}
+	bin := binaries(t)
+	for page, blocks := range all {
+		t.Run(page, func(t *testing.T) {
+			t.Parallel()
+			run := 0
+			for _, b := range blocks {
+				if b.mode != "" {
+					run++
+				}
+			}
+			t.Logf("%d blocks, %d are run", len(blocks), run)
+			if run == 0 {
+				return
+			}
+			s := newStage(t, bin)
+			for _, b := range blocks {
+				if b.mode != "" {
+					s.run(t, b)
+				}
+			}
+		})
+	}
+}
+
+// stage is where the commands of a page are run.
+type stage struct {
+	bin, dir string
+	sandbox  *sandbox
+	own      map[string]string // ports of the page's own purser, by their defaults
+	address  string            // the last one that was printed
+}
+
+func newStage(t *testing.T, bin string) *stage {
+	t.Helper()
+	s := &stage{bin: bin, dir: t.TempDir(), sandbox: startSandbox(t, bin), own: map[string]string{}}
+	for _, port := range []string{"8402", "8406", "8407"} {
+		s.own[port] = freePort(t)
+	}
+	text, err := os.ReadFile(filepath.Join(repository(t), "xcaddy.Caddyfile"))
+	if err == nil {
+		err = os.WriteFile(filepath.Join(s.dir, "xcaddy.Caddyfile"), text, 0o644)
+	}
+	if err == nil {
+		err = os.Symlink(bin, filepath.Join(s.dir, "bin")) // some pages say bin/purser
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+var (
+	placedAt = regexp.MustCompile(`(127\.0\.0\.1|localhost|(?:api|tls)\.purser\.test):(\d+)`)
+	comment  = regexp.MustCompile(`(?m)(^|\s)#.*$`)
+	wallet   = regexp.MustCompile(`0x[0-9a-fA-F]{40}\b`)
+)
+
+// script is a block with its placeholders filled in.
+func (s *stage) script(t *testing.T, b block) string {
+	t.Helper()
+	world := map[string]string{
+		"02": portOf(t, s.sandbox.API), "03": portOf(t, s.sandbox.Seller), "04": portOf(t, s.sandbox.Facilitator),
+		"05": portOf(t, s.sandbox.RPC), "07": portOf(t, s.sandbox.Metrics), "08": portOf(t, s.sandbox.SellerTLS),
+	}
+	text := placedAt.ReplaceAllStringFunc(b.text, func(at string) string {
+		m := placedAt.FindStringSubmatch(at)
+		port := ""
+		switch base, last := m[2][:2], m[2][2:]; {
+		case base == "84" && b.mode == modeSandbox, base == "94" && b.mode != modeSandbox:
+			port = world[last]
+		case base == "84":
+			port = s.own[m[2]]
+		}
+		if port == "" {
+			t.Errorf("%s: nobody is at %s", b, at)
+		}
+		return m[1] + ":" + port
+	})
+	if strings.Contains(comment.ReplaceAllString(text, ""), "0x…") && s.address == "" {
+		t.Errorf("%s: no address was printed before", b)
+	}
+	return strings.NewReplacer(
+		"0198…", s.sandbox.keyID, "0199…", s.sandbox.keyID, "0x…", s.address,
+		"<value of the PAYMENT-REQUIRED header>", s.sandbox.challenge(t),
+	).Replace(text)
+}
+
+// environ is what the commands find. Nothing of purser's own comes from outside.
+func (s *stage) environ(t *testing.T, b block) []string {
+	t.Helper()
+	list := []string{"PATH=" + s.bin + ":" + os.Getenv("PATH"), "HOME=" + s.dir, "XDG_CACHE_HOME=" + filepath.Join(s.dir, ".cache"), "LANG=C.UTF-8"}
+	if b.mode == modeSandbox {
+		return append(list, "KEY="+s.sandbox.Key, "PURSER_ADMIN="+s.sandbox.Admin, "PURSER_PORT="+portOf(t, s.sandbox.API))
+	}
+	return append(list, "PURSER_PORT="+s.own["8402"], "PURSER_UPSTREAM_PORT="+s.own["8406"], "PURSER_METRICS_PORT="+s.own["8407"])
+}
+
+func (s *stage) run(t *testing.T, b block) {
+	t.Helper()
+	script := s.script(t, b)
+	if t.Failed() {
+		return
+	}
+	if b.mode == modeServer {
+		s.serve(t, b, script)
+		return
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), commandTime)
+	defer cancel()
+	c := exec.CommandContext(ctx, "sh", "-euc", script)
+	c.Dir, c.Env, c.WaitDelay = s.dir, s.environ(t, b), 5*time.Second
+	out, err := c.CombinedOutput()
+	said := string(out)
+	if err != nil {
+		t.Fatalf("%s: %v\n%s\nsaid:\n%s", b, err, script, said)
+	}
+	for _, want := range b.says {
+		if !strings.Contains(said, want) {
+			t.Errorf("%s does not say %q:\n%s\nbut:\n%s", b, want, script, said)
+		}
+	}
+	if found := wallet.FindAllString(said, -1); found != nil {
+		s.address = found[len(found)-1]
+	}
+}
+
+// serve starts a block whose last command goes on, and waits until it answers.
+func (s *stage) serve(t *testing.T, b block, script string) {
+	t.Helper()
+	lines := strings.Split(strings.TrimSpace(script), "\n")
+	lines[len(lines)-1] = "exec " + lines[len(lines)-1] // so that signals get there
+	c := exec.CommandContext(context.WithoutCancel(t.Context()), "sh", "-euc", strings.Join(lines, "\n"))
+	c.Dir, c.Env = s.dir, s.environ(t, b)
+	var log lockedBuffer
+	c.Stdout, c.Stderr = &log, &log
+	background(t, c, &log)
+	awaitHealth(t, s.own["8402"], &log)
+}

@@ -1,0 +1,40 @@
+package sandbox
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"github.com/purserpay/purser/x402"
+)
+
+// faucetGift is what POST /faucet gives, in the token's smallest unit: 5 USDC of play money.
+const faucetGift = 5_000_000
+
+// decimals of the token, as of USDC.
+const decimals = 6
+
+// maxFaucetForm bounds the body of a request for money.
+const maxFaucetForm = 4 << 10
+
+// faucet gives money to anybody who asks for it, and leaves everything else to next:
+// POST /faucet with address=0x….
+func faucet(fund func(ctx context.Context, to x402.Address, amount x402.Amount) error, next http.Handler) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/", next)
+	mux.HandleFunc("POST /faucet", func(w http.ResponseWriter, r *http.Request) {
+		r.Body = http.MaxBytesReader(w, r.Body, maxFaucetForm)
+		to, err := x402.ParseAddress(r.PostFormValue("address"))
+		if err != nil {
+			http.Error(w, "address: "+err.Error(), http.StatusBadRequest)
+			return
+		}
+		amount := x402.NewAmount(faucetGift)
+		if err := fund(r.Context(), to, amount); err != nil {
+			http.Error(w, "the chain did not take it", http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintf(w, "%s has got %s USDC of play money\n", to, amount.Format(decimals))
+	})
+	return mux
+}
