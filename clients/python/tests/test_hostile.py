@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+import tracemalloc
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
@@ -24,9 +26,10 @@ from urllib3.util import Retry
 import purser
 import purser.httpx
 import purser.requests
+from purser import _bodies as bodies
 
-from .clients import FakeAdapter, Says, Seen, _httpx_handler, options
-from .world import FakePurser, FakeSeller, challenge, receipt
+from .clients import Buy, FakeAdapter, HttpxClient, RequestsClient, Says, Seen, _httpx_handler, options
+from .world import FakePurser, FakeSeller, challenge, paid_answer, receipt, says_json
 
 Handle = Callable[[BaseHTTPRequestHandler, bytes], None]
 
@@ -221,14 +224,14 @@ def test_the_programs_timeout_holds_for_the_body() -> None:
         request.end_headers()
         request.wfile.write(b"x")
         request.wfile.flush()
-        time.sleep(1.5)
+        time.sleep(5)
         return None
 
     with serving(stalls) as shop, serving(played(FakePurser())) as api:
         began = time.monotonic()
         with pytest.raises(httpx.ReadTimeout):
             buy_with("httpx", options(base_url=api), shop + "/paid", timeout=0.2)
-        assert time.monotonic() - began < 1.2
+        assert time.monotonic() - began < 4.5
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -490,7 +493,7 @@ def test_an_answer_is_held_back_only_so_long(wait: float) -> None:
     done = asked.report
 
     def slow(seen: Seen) -> Says:
-        time.sleep(0.5)
+        time.sleep(2)
         return done(seen)
 
     asked.report = slow
@@ -498,7 +501,7 @@ def test_an_answer_is_held_back_only_so_long(wait: float) -> None:
         with purser.httpx.Client(options(base_url=api, receipt_wait=wait)) as client:
             began = time.monotonic()
             got = client.get(shop + "/paid")
-            assert time.monotonic() - began < 0.45
+            assert time.monotonic() - began < 1.9
             info = purser.payment_of(got)
             assert info is not None
             assert info.state == "open"
@@ -508,7 +511,7 @@ def test_an_answer_is_held_back_only_so_long(wait: float) -> None:
             async with purser.httpx.AsyncClient(options(base_url=api, receipt_wait=wait)) as other:
                 began = time.monotonic()
                 got = await other.get(shop + "/paid")
-                assert time.monotonic() - began < 0.45
+                assert time.monotonic() - began < 1.9
                 info = purser.payment_of(got)
                 assert info is not None
                 assert info.state == "open"
@@ -667,3 +670,123 @@ def test_long_file_with_requests(tmp_path: Any) -> None:
     with session, path.open("rb") as file, pytest.raises(purser.NotReplayableError):
         session.post(URL, data=file)
     assert seller.seen[0].body == b"a long file" * 10_000
+
+
+class Watched(httpx.AsyncByteStream):
+    """A body that tells whether it was closed."""
+
+    def __init__(self) -> None:
+        self.closed = False
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        yield b"goods"
+
+    async def aclose(self) -> None:
+        self.closed = True
+
+
+def test_an_answer_that_nobody_gets_is_closed() -> None:
+    """Else its connection would stay taken, and a client that gives up often would run out of them."""
+    asked, body = FakePurser(), Watched()
+
+    def sell(request: httpx.Request) -> httpx.Response:
+        if "payment-signature" in request.headers:
+            return httpx.Response(200, headers={"PAYMENT-RESPONSE": receipt()}, stream=body)
+        return httpx.Response(402, headers={"PAYMENT-REQUIRED": challenge()})
+
+    async def go() -> None:
+        transport, _, api = holding(asked, FakeSeller(), "/receipt", receipt_wait=20)
+        transport._transport = httpx.MockTransport(sell)
+        async with httpx.AsyncClient(transport=transport) as client:
+            task = asyncio.create_task(client.get(URL))
+            while not api.reached:
+                await asyncio.sleep(0.01)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert body.closed
+            for report in transport._payer._tasks:
+                report.cancel()
+
+    asyncio.run(go())
+
+
+@pytest.mark.parametrize("kind", ["httpx", "httpx-async", "requests"])
+def test_a_402_that_unfolds_without_end_is_not_unfolded(kind: str) -> None:
+    layers = gzip.compress(gzip.compress(b'{"x402Version": 1' + b" " * (256 << 20), 9), 9)
+    assert len(layers) < 8 << 10
+    said = Says(402, [("PAYMENT-REQUIRED", "%%%"), ("Content-Encoding", "gzip, gzip")], layers)
+    peeked = Says(402, [("Content-Encoding", "gzip, gzip")], layers)
+    tracemalloc.start()
+    try:
+        with serving(played(FakeSeller(unpaid=said))) as url:
+            with pytest.raises(purser.InvalidChallengeError):
+                buy_with(kind, options(), url)
+        with serving(played(FakeSeller(unpaid=peeked))) as url:
+            given = options()
+            if kind == "httpx":
+                with purser.httpx.Client(given) as client, client.stream("GET", url) as response:
+                    assert response.status_code == 402
+            elif kind == "requests":
+                with purser.requests.Session(given) as session, session.get(url, stream=True) as got:
+                    assert got.status_code == 402
+        assert tracemalloc.get_traced_memory()[1] < 32 << 20
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("kind", ["httpx", "httpx-async", "requests"])
+def test_a_402_that_drips_holds_nothing_up(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bodies, "HELD_FOR", 0.2)
+    over = threading.Event()
+
+    def drip(to: BaseHTTPRequestHandler, _: bytes) -> None:
+        to.send_response(402)
+        to.send_header("PAYMENT-REQUIRED", "%%%")
+        to.send_header("Content-Length", "1000000")
+        to.end_headers()
+        while not over.wait(0.05):
+            to.wfile.write(b"x")
+
+    with serving(drip) as url:
+        try:
+            with pytest.raises(purser.InvalidChallengeError):
+                buy_with(kind, options(), url)
+        finally:
+            over.set()
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@pytest.mark.parametrize("name", ["", ".", ".."])
+def test_a_payment_id_that_is_none(backend: str, name: str) -> None:
+    asked = FakePurser()
+    asked.pay = lambda _: says_json(200, paid_answer(payment_id=name))
+    transport = purser.httpx.AsyncPurserTransport(
+        options(),
+        httpx.MockTransport(_httpx_handler(FakeSeller())),
+        purser_transport=httpx.MockTransport(_httpx_handler(asked)),
+    )
+
+    async def go() -> None:
+        async with httpx.AsyncClient(transport=transport) as client:
+            assert (await client.get(URL)).content == b"goods"
+
+    anyio.run(go, backend=backend)
+    assert not asked.receipts
+
+
+@pytest.mark.parametrize("kind", ["httpx", "requests"])
+def test_a_redirected_post_is_paid_where_it_arrives(kind: str) -> None:
+    asked, shop = FakePurser(), FakeSeller(Says(200, [("PAYMENT-RESPONSE", receipt())], b"goods"))
+
+    def sell(seen: Seen) -> Says:
+        return Says(307, [("Location", "/there")]) if seen.url.endswith("/here") else shop(seen)
+
+    client = {"httpx": HttpxClient, "requests": RequestsClient}[kind](options(), sell, asked)
+    got = client.buy(Buy(method="POST", url="https://api.example.com/here", body=b"order", follow=True))
+    client.close()
+    assert got.body == b"goods"
+    assert [(seen.method, seen.url, seen.body) for seen in shop.seen] == [
+        ("POST", "https://api.example.com/there", b"order")
+    ] * 2
+    assert [json.loads(seen.body)["requestUrl"] for seen in asked.pays] == ["https://api.example.com/there"]

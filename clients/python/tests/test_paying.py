@@ -85,14 +85,6 @@ def test_last_busy_answer_is_the_programs(make: Make) -> None:
     assert asked.payments == 1
 
 
-def test_receipt_of_a_discarded_answer_is_reported(make: Make) -> None:
-    asked = FakePurser()
-    seller = FakeSeller(Says(503, [("PAYMENT-RESPONSE", receipt())], b"busy"), Says(402, [], b""))
-    with pytest.raises(purser.RejectedError):
-        make(seller, asked).buy(Buy())
-    assert len(asked.receipts) == 1
-
-
 @pytest.mark.parametrize(("retry_after", "sends"), [("0", 2), ("5", 2), ("6", 1), ("60", 1), ("soon", 2), ("-1", 2)])
 def test_sellers_may_ask_to_wait(make: Make, monkeypatch: pytest.MonkeyPatch, retry_after: str, sends: int) -> None:
     waited: list[float] = []
@@ -335,21 +327,29 @@ def test_memory_forgets() -> None:
     one = _memory.identity("GET", "https://a.example/", b"")
     memory.put(one, "k1")
     memory.put(one, "k2")
-    assert memory.take(one) == "k1"
-    assert memory.take(one) == "k2"
+    assert memory.take(one) == ("k1", _memory.KEPT)
+    assert memory.take(one) == ("k2", _memory.KEPT)
     assert memory.take(one) is None
     memory.put(one, "k3")
     now[0] = _memory.KEPT - 1
     memory.put(one, "k4")
     now[0] = _memory.KEPT + 1
-    assert memory.take(one) == "k4"
+    assert memory.take(one) == ("k4", 2 * _memory.KEPT - 1)
     for n in range(_memory.MOST + 1):
         memory.put(("GET", str(n), b""), "k")
     assert memory.take(("GET", "0", b"")) is None
-    assert memory.take(("GET", "1", b"")) == "k"
+    assert memory.take(("GET", "1", b"")) == ("k", 2 * _memory.KEPT + 1)
     memory.put(one, "k5")
-    memory.drop(one, "k5")
+    assert memory.drop(one, "k5") == now[0] + _memory.KEPT
+    assert memory.drop(one, "k5") is None
     assert memory.take(one) is None
+    memory = _memory.Memory(lambda: now[0])
+    memory.put(one, "k6")
+    memory.put(one, "k7", now[0] + 5)
+    memory.put(one, "k8", now[0])
+    assert memory.take(one) == ("k7", now[0] + 5)
+    now[0] += 6
+    assert memory.take(one) == ("k6", now[0] - 6 + _memory.KEPT)
 
 
 # Bodies.

@@ -1,9 +1,9 @@
 // The same for axios, which is known here by its form only: it is no dependency.
 import { bytesOf, keep } from "./body.js";
-import { bodyChallenge, carriesPayment, type Challenge, type HeaderReader, headerChallenge } from "./challenge.js";
+import { bodyChallenge, carriesPayment, type Challenge, dealtWith, type HeaderReader, headerChallenge } from "./challenge.js";
 import { isPurserError, learn } from "./errors.js";
 import { ownKey } from "./fetch.js";
-import { needKey, type PaymentOptions } from "./options.js";
+import { bareUrl, needKey, type PaymentOptions } from "./options.js";
 import { Payer, type Sent } from "./purchase.js";
 
 /** What is needed of an axios configuration. */
@@ -55,14 +55,22 @@ export function payWithAxios(instance: AxiosLike, options: PaymentOptions): () =
   // What it is given is complete: its own defaults would come back where a setting is taken out.
   for (const name of Object.keys(bare.defaults)) Reflect.deleteProperty(bare.defaults, name);
   const id = instance.interceptors.request.use((config: Config) => {
-    const adapter = config.adapter;
-    config.adapter = (final: Config) => new Call(payer, bare, { ...final, adapter }).run(final);
+    // A program may send the configuration of an answer or an error again: its adapter is ours then.
+    const adapter = originals.has(config.adapter as object) ? originals.get(config.adapter as object) : config.adapter;
+    const paying = (final: Config) => new Call(payer, bare, { ...final, adapter }).run(final);
+    originals.set(paying, adapter);
+    config.adapter = paying;
     return config;
   });
   return () => {
     instance.interceptors.request.eject(id);
   };
 }
+
+/** What our adapters were put around. */
+const originals = new WeakMap<object, unknown>();
+
+const asksForMoney = (answer: AxiosAnswer) => answer.status === 402 && !dealtWith(readerOf(answer.headers));
 
 const same = (data: unknown) => data;
 const credentials = ["authorization", "cookie", "proxy-authorization"];
@@ -109,17 +117,17 @@ class Call {
     if (carriesPayment(header)) return this.#exchange({});
     await this.#keepBody();
     let answer = await this.#exchange({});
-    if (answer.status !== 402) return answer;
+    if (!asksForMoney(answer)) return answer;
     let url = finalUrl(answer);
     if (url === undefined) {
       // It does not tell whether it was redirected: a request that follows nothing does.
       answer = await this.#exchange(this.#notFollowing());
-      if (answer.status !== 402) return answer;
+      if (!asksForMoney(answer)) return answer;
       url = this.#url;
     }
     const challenge = await this.#challenge(answer, url);
     if (!challenge) return answer;
-    const moved = url.href.split("#")[0] !== this.#url.href.split("#")[0];
+    const moved = bareUrl(url) !== bareUrl(this.#url);
     return this.payer.settle<AxiosAnswer>({
       method: this.#method,
       url,

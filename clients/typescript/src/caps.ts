@@ -2,7 +2,7 @@
 // for the check of what purser signed.
 import { type Challenge, signedTerms } from "./challenge.js";
 import { InvalidChallengeError, RefusedByCallerError } from "./errors.js";
-import { parseAmount, type Settings } from "./options.js";
+import { bareUrl, parseAmount, type Settings } from "./options.js";
 
 /** Throws when a cap refuses. */
 export async function checkCaps(s: Settings, url: URL, method: string, challenge: Challenge): Promise<void> {
@@ -22,7 +22,7 @@ export async function checkCaps(s: Settings, url: URL, method: string, challenge
     if (amount !== undefined && amount > largest) largest = amount;
   }
   if (!s.beforePayment) return;
-  const info = { url: url.href, host: url.host, method, offers, amount: largest.toString(), payTo: first.payTo };
+  const info = { url: bareUrl(url), host: url.host, method, offers, amount: largest.toString(), payTo: first.payTo };
   let verdict: boolean | void;
   try {
     verdict = await s.beforePayment(info);

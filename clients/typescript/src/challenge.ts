@@ -5,6 +5,7 @@ import { InvalidChallengeError } from "./errors.js";
 export const paymentHeaders = ["PAYMENT-SIGNATURE", "X-PAYMENT"] as const;
 export const receiptHeaders = ["PAYMENT-RESPONSE", "X-PAYMENT-RESPONSE"] as const;
 const challengeHeader = "PAYMENT-REQUIRED";
+const proxyHeaders = ["Purser-Declined", "Purser-Payment"];
 
 /** How much of a 402's body can be a challenge. */
 export const maxChallengeBytes = 64 << 10;
@@ -75,6 +76,11 @@ export function mayBeObject(body: Uint8Array): boolean {
 /** Whether a request carries a payment of its own. */
 export function carriesPayment(header: HeaderReader): boolean {
   return paymentHeaders.some((name) => header(name) !== null);
+}
+
+/** Whether a purser on the way has dealt with a 402: it did not want to pay, or the payment was not taken. */
+export function dealtWith(header: HeaderReader): boolean {
+  return proxyHeaders.some((name) => header(name) !== null);
 }
 
 /** The value of the receipt header, or null. */

@@ -4,6 +4,7 @@ import {
   bodyChallenge,
   carriesPayment,
   type Challenge,
+  dealtWith,
   headerChallenge,
   maxChallengeBytes,
   mayBeObject,
@@ -69,7 +70,7 @@ class Call {
     const replaced = await this.#keepBody();
     const first = this.#request ? new Request(this.#request, replaced) : this.#url;
     const response = await this.#fetch.call(undefined, first, this.#request ? undefined : { ...this.#init, ...replaced });
-    if (response.status !== 402) return response;
+    if (response.status !== 402 || dealtWith((name) => response.headers.get(name))) return response;
     const url = new URL(response.url || this.#url, pageUrl());
     let challenge: Challenge | undefined;
     try {

@@ -29,7 +29,7 @@ export class Memory {
   #entries: Entry[] = []; // the oldest first
   readonly #now: () => number;
 
-  constructor(now: () => number = Date.now) {
+  constructor(now: () => number = () => performance.now()) {
     this.#now = now;
   }
 
@@ -50,9 +50,11 @@ export class Memory {
     this.#forget();
   }
 
-  /** Forgets a key, whatever it was for. */
-  drop(key: string): void {
+  /** Forgets a key, whatever it was for. Returns since when it was remembered. */
+  drop(key: string): number | undefined {
+    const since = this.#entries.find((e) => e.key === key)?.since;
     this.#entries = this.#entries.filter((e) => e.key !== key);
+    return since;
   }
 
   #forget(): void {

@@ -93,6 +93,13 @@ export function settings(o: Omit<PaymentOptions, "apiKey">): Settings {
   };
 }
 
+/** A URL as others may see it: without user, password and fragment. */
+export function bareUrl(given: URL): string {
+  const url = new URL(given);
+  url.username = url.password = url.hash = "";
+  return url.href;
+}
+
 /** An amount in canonical decimal, or undefined. */
 export function parseAmount(amount: string): bigint | undefined {
   return /^(?:0|[1-9][0-9]{0,77})$/.test(amount) ? BigInt(amount) : undefined;

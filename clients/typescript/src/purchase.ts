@@ -18,7 +18,7 @@ import {
 } from "./errors.js";
 import { Connection } from "./http.js";
 import { Memory, type Identity } from "./memory.js";
-import { type PaymentOptions, type PurserOptions, type Settings, settings } from "./options.js";
+import { bareUrl, type PaymentOptions, type PurserOptions, type Settings, settings } from "./options.js";
 import { atMost, deadline, longestWait, orAborted, reasonOf, retryAfter, sleep } from "./time.js";
 
 /** What an answer was paid with. */
@@ -69,20 +69,21 @@ export interface Bill<R> {
 
 const delays = [250, 1000]; // before the second and the third try of /v1/pay, in milliseconds
 const resendDelay = 500;
+const receiptTimeout = 10_000; // of one try
 
 // With these the seller may have taken the payment or not.
 const unclearStatus = new Set([500, 502, 503, 504]);
 
 // With these purser has signed nothing that could still be taken.
 const endings = new Set<ErrorCode>([
-  "key-not-resolved",
   "no-wallet",
   "invalid-challenge",
   "declined",
-  "limit-reached",
-  "request-refused",
   "refused-by-caller",
 ]);
+
+// These say nothing about what the key stands for already: purser may not have looked.
+const blind = new Set<ErrorCode>(["key-not-resolved", "limit-reached", "request-refused", "idempotency-conflict"]);
 
 const summaries = new WeakMap<object, PaymentSummary>();
 
@@ -107,7 +108,7 @@ export class Payer {
     try {
       if (bill.blocked) throw new NotReplayableError(bill.blocked);
       await checkCaps(this.settings, bill.url, bill.method, bill.challenge);
-      const id: Identity = { method: bill.method, url: bill.url.href, body: await bill.body() };
+      const id: Identity = { method: bill.method, url: bareUrl(bill.url), body: await bill.body() };
       bill.signal?.throwIfAborted();
       // Nothing is waited for between taking a remembered key and running.
       const remembered = bill.idempotencyKey === undefined ? this.memory.take(id) : undefined;
@@ -124,7 +125,7 @@ export class Payer {
   /** Tells purser of a receipt, twice if need be. Returns what it then says of the payment. */
   async report(id: string, receipt: string): Promise<Record<string, unknown> | undefined> {
     for (let n = 0; n < 2; n++) {
-      const limit = deadline(this.settings.payTimeout, "purser");
+      const limit = deadline(Math.min(receiptTimeout, this.settings.payTimeout), "purser");
       try {
         const path = `/v1/payments/${encodeURIComponent(id)}/receipt`;
         const a = await orAborted(
@@ -147,20 +148,26 @@ class Purchase<R extends object> {
   #sent = false;
   #busy = false;
   #answered = false;
+  #open: boolean; // a payment may stand under the key
+  #since: number | undefined; // when the key was remembered first
 
   constructor(
     private readonly payer: Payer,
     private readonly bill: Bill<R>,
     private readonly id: Identity,
     private readonly key: string,
-    private readonly since: number | undefined,
-  ) {}
+    since: number | undefined,
+  ) {
+    this.#open = since !== undefined;
+    this.#since = since;
+  }
 
   readonly resume: Resume<R> = async (o) => {
     const { memory } = this.payer;
     if (this.#answered) throw new Error("this payment has brought its answer already");
     if (this.#busy) throw new Error("this payment is being sent already");
-    memory.drop(this.key);
+    this.#open = true;
+    this.#since = memory.drop(this.key) ?? this.#since;
     return this.run(o?.signal);
   };
 
@@ -176,9 +183,9 @@ class Purchase<R extends object> {
       if (isPurserError(error)) {
         learn(error, { url: shownUrl(this.bill), idempotencyKey: this.key, paymentId: this.#paid?.paymentId });
         ended = endings.has(error.code);
-        if (error.code === "idempotency-conflict") {
-          since = this.since;
-          ended = since === undefined;
+        if (blind.has(error.code)) {
+          since = this.#since;
+          ended = !this.#open;
         }
       }
       this.#pause(ended, since);
@@ -206,15 +213,19 @@ class Purchase<R extends object> {
         const a = await this.#ask(signal);
         const paid = paidOf(a);
         if (paid) return this.#checked(paid);
-        if (!isPassing(a)) throw refusal(a);
-        asked = true;
+        if (!isPassing(a)) {
+          const no = refusal(a);
+          if (!asked || settings.settlement === "seller" || !blind.has(no.code)) throw no;
+          throw this.#unclear("purser gave no usable answer at first, and may have paid.", { status: no.status, cause: no });
+        }
+        asked = this.#open = true;
         failure = isOpen(a)
           ? this.#unclear("The outcome of this payment is not known yet.", { paymentId: paymentIn(a).id, status: a.status })
           : refusal(a);
         wait = retryAfter(a.retryAfter);
       } catch (error) {
         if (isPurserError(error)) throw error;
-        asked ||= !connectionRefused(error);
+        if (!connectionRefused(error)) asked = this.#open = true;
         if (signal?.aborted) throw this.#givenUp(signal, asked && settings.settlement === "payer");
         failure = new PurserUnreachableError("purser cannot be reached.", { cause: error });
       }
@@ -232,7 +243,7 @@ class Purchase<R extends object> {
   async #ask(signal: AbortSignal | undefined) {
     const { connection, settings } = this.payer;
     const { url, challenge } = this.bill;
-    const requestUrl = url.href.split("#", 1)[0];
+    const requestUrl = bareUrl(url);
     const limit = deadline(settings.payTimeout, "purser", signal);
     try {
       return await orAborted(
@@ -330,7 +341,11 @@ class Purchase<R extends object> {
         const state = text(payment["state"]) || summary.state;
         Object.assign(summary, { state, settled: state === "settled", transaction: text(payment["transaction"]) });
       });
-      waitUntil?.(work);
+      try {
+        waitUntil?.(work);
+      } catch {
+        // it is the runtime's, and no reason to lose a paid answer
+      }
       if (receiptWait > 0) await atMost(receiptWait, work);
     }
     return receiptReason(receipt);

@@ -15,6 +15,7 @@ import {
   failure,
   type FakePurser,
   fakePurser,
+  grant,
   json,
   paid,
   paymentId,
@@ -245,5 +246,40 @@ describe("axios", { concurrency: true }, () => {
     off();
     assert(axios.isAxiosError(await failure(http.get(shop.url))));
     assert.throws(() => payWithAxios(http, { apiKey: "", baseUrl: purser.url }), TypeError);
+  });
+
+  it("sends the configuration of an error again without paying twice at once", async (t) => {
+    let busy = true;
+    const purser = await fakePurser(t, (req, res, body, n) =>
+      n === 1 ? grant(req, res, body, n) : json(res, 402, { error: "Payment refused by policy", rule: "host" }),
+    );
+    const shop = await seller(t, (req, res, body, n) => (busy ? res.writeHead(503).end() : deliver(req, res, body, n)));
+    const http = paying(purser, {}, { resends: 0 });
+    const error = (await failure(http.get(shop.url))) as unknown as AxiosError;
+    assert.equal(error.response?.status, 503);
+    busy = false;
+    assert.equal((await failure(http.request(error.config ?? {}))).code, "declined");
+    assert.equal(purser.pays.length, 2);
+    assert.equal(new Set(purser.pays.map((p) => p.idempotencyKey)).size, 1);
+  });
+
+  it("a URL with user info was not redirected, and is not told to purser", async (t) => {
+    const purser = await fakePurser(t);
+    const shop = await seller(t);
+    const answer = await paying(purser).post(shop.url.replace("http://", "http://me:hunter2@"), "x");
+    assert.equal(answer.status, 200);
+    assert(shop.got.every((g) => g.headers.authorization === `Basic ${Buffer.from("me:hunter2").toString("base64")}`));
+    assert.equal(shop.got.length, 2);
+    assert.deepEqual(purser.pays.map((p) => p.requestUrl), [`${shop.url}/`]);
+  });
+
+  it("leaves a 402 alone that a purser on the way has dealt with", async (t) => {
+    const purser = await fakePurser(t);
+    for (const adapter of ["http", "fetch"] as const) {
+      const shop = await serve(t, (_req, res) => json(res, 402, {}, { "PAYMENT-REQUIRED": challenge(), "Purser-Declined": "policy" }));
+      const error = (await failure(paying(purser, { adapter }).get(shop.url))) as unknown as AxiosError;
+      assert.equal(error.response?.status, 402);
+    }
+    assert.equal(purser.pays.length, 0);
   });
 });

@@ -1,7 +1,7 @@
 // Corners of what decides about money.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { isPurserError, RejectedError, wrapFetch, type Fetch, type PaymentOptions } from "@purser/client";
+import { isPurserError, RejectedError, wrapFetch, type Fetch, type PaymentOptions, type UnclearError } from "@purser/client";
 import { refusal } from "../dist/esm/answers.js";
 import { headerChallenge, receiptReason, signedTerms } from "../dist/esm/challenge.js";
 import { apiKey, b64, challenge, failure, payTo, paymentId, signature } from "./fake.js";
@@ -130,5 +130,51 @@ describe("corners", () => {
     assert.equal(of(409, { error: "No wallet for network base" }).code, "request-refused");
     assert.equal(of(403, { error: "Unsupported x" }).code, "request-refused");
     assert.equal(of(404, { error: "idempotencyKey already used for a different request" }).code, "request-refused");
+  });
+
+  it("a waitUntil that fails does not lose a paid answer", async () => {
+    const paid = () => new Response("goods", { headers: { "PAYMENT-RESPONSE": b64({ success: true }) } });
+    const waitUntil = () => {
+      throw new TypeError("Illegal invocation");
+    };
+    const { fetch } = shop({ waitUntil }, paid);
+    assert.equal(await (await fetch("https://x.example/")).text(), "goods");
+  });
+
+  it("resume after a rate limit keeps the key", async () => {
+    const answers = [() => Promise.reject(new Error("lost")), () => Promise.resolve(new Response("{}", { status: 503, headers: { "Retry-After": "9" } }))];
+    const keys: string[] = [];
+    const purserFetch: Fetch = (_input, init) => {
+      keys.push((JSON.parse(String(init?.body)) as { idempotencyKey: string }).idempotencyKey);
+      const next = answers.shift();
+      return next ? next() : Promise.resolve(grants());
+    };
+    const { fetch, sent } = shop({ purserFetch, settlement: "payer" });
+    const error = (await failure(fetch("https://x.example/"))) as unknown as UnclearError<Response>;
+    assert.equal(error.code, "unclear");
+    answers.push(() => Promise.resolve(new Response("{}", { status: 429 })));
+    assert.equal((await failure(error.resume())).code, "limit-reached");
+    assert.equal((await fetch("https://x.example/")).status, 200);
+    assert.equal(new Set(keys).size, 1);
+    assert.equal(sent.length, 1);
+  });
+
+  it("the clock of the day does not matter to what is remembered", async (t) => {
+    const keys = new Set<string>();
+    let lost = true;
+    const purserFetch: Fetch = (_input, init) => {
+      keys.add((JSON.parse(String(init?.body)) as { idempotencyKey: string }).idempotencyKey);
+      return Promise.resolve(grants());
+    };
+    const seller: Fetch = (_input, init) => {
+      if (!new Headers(init?.headers).has("PAYMENT-SIGNATURE")) return Promise.resolve(asks());
+      return lost ? Promise.reject(new Error("lost")) : Promise.resolve(new Response("goods"));
+    };
+    const fetch = wrapFetch(seller, { apiKey, baseUrl: "http://127.0.0.1:1", purserFetch, resends: 0 });
+    assert.equal((await failure(fetch("https://x.example/"))).code, "unclear");
+    lost = false;
+    t.mock.method(Date, "now", () => 1e15);
+    assert.equal((await fetch("https://x.example/")).status, 200);
+    assert.equal(keys.size, 1);
   });
 });

@@ -1,9 +1,9 @@
 // The rules that both languages share.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { type Fetch, isPurserError, wrapFetch } from "@purser/client";
-import { bodyChallenge, headerChallenge } from "../dist/esm/challenge.js";
-import { apiKey, b64, failure, paymentId, signature, vectors } from "./fake.js";
+import { type Fetch, isPurserError, type PaymentOptions, wrapFetch } from "@purser/client";
+import { bodyChallenge, dealtWith, headerChallenge } from "../dist/esm/challenge.js";
+import { apiKey, b64, challenge, failure, paymentId, signature, vectors } from "./fake.js";
 
 type Pairs = [string, string][];
 
@@ -28,7 +28,8 @@ describe("challenges", () => {
   for (const c of vectors<{ cases: Case[] }>("challenges.json").cases) {
     it(c.name, () => {
       const header = (name: string) => c.headers.find(([n]) => n.toLowerCase() === name.toLowerCase())?.[1] ?? null;
-      const find = () => headerChallenge(header, c.extraHeaders) ?? bodyChallenge(Buffer.from(c.body));
+      const find = () =>
+        dealtWith(header) ? undefined : (headerChallenge(header, c.extraHeaders) ?? bodyChallenge(Buffer.from(c.body)));
       if (c.expect.kind === "invalid") {
         assert.throws(find, { code: "invalid-challenge" });
         return;
@@ -185,6 +186,105 @@ describe("headers", () => {
           : new Response("goods", { headers: c.headers });
       await wrapFetch(() => Promise.resolve(answers()), { apiKey, baseUrl, purserFetch })("https://api.example.com/");
       assert.deepEqual(posted, c.posted === null ? [] : [c.posted]);
+    });
+  }
+});
+
+type Said = "lost" | "pays" | number | { status: number; headers?: Pairs; body?: string };
+
+/** An answer of a server; `lost` is none. */
+function says(said: Said): Promise<Response> {
+  if (said === "lost") return Promise.reject(new TypeError("lost"));
+  if (said === "pays") return Promise.resolve(Response.json(ok()));
+  const { status, headers = [], body = "" } = typeof said === "number" ? { status: said } : said;
+  return Promise.resolve(new Response(body, { status, headers }));
+}
+
+/** A program whose seller and purser give these answers. */
+function world(purser: (n: number) => Said, seller: (n: number) => Said, options: Partial<PaymentOptions> = {}) {
+  const pays: Record<string, string>[] = [];
+  const receipts: string[] = [];
+  let sends = 0;
+  const purserFetch: Fetch = (input, init) => {
+    const body = JSON.parse(String(init?.body)) as Record<string, string>;
+    if (String(input).endsWith("/v1/pay")) return says(purser(pays.push(body) - 1));
+    receipts.push(body["receipt"] ?? "");
+    return Promise.resolve(Response.json({ payment: { id: paymentId, state: "settled" } }));
+  };
+  const fetch: Fetch = (_input, init) =>
+    new Headers(init?.headers).has("PAYMENT-SIGNATURE")
+      ? says(seller(sends++))
+      : says({ status: 402, headers: [["PAYMENT-REQUIRED", challenge()]], body: "{}" });
+  return { fetch: wrapFetch(fetch, { apiKey, baseUrl, purserFetch, ...options }), pays, receipts, sends: () => sends };
+}
+
+describe("repeats", { concurrency: true }, () => {
+  interface Case {
+    name: string;
+    settlement: "seller" | "payer";
+    purser: Said[];
+    seller: Said[];
+    expect: { codes: (string | null)[]; keys: number[] };
+  }
+  for (const c of vectors<{ cases: Case[] }>("repeats.json").cases) {
+    it(c.name, async () => {
+      const w = world((n) => c.purser[n] ?? "lost", (n) => c.seller[n] ?? "lost", { settlement: c.settlement });
+      const codes: (string | null)[] = [];
+      for (const _ of c.expect.codes) {
+        try {
+          await w.fetch("https://api.example.com/paid");
+          codes.push(null);
+        } catch (error) {
+          if (!isPurserError(error)) throw error;
+          codes.push(error.code);
+        }
+      }
+      assert.deepEqual(codes, c.expect.codes);
+      const keys = w.pays.map((p) => p["idempotencyKey"]);
+      const seen = [...new Set(keys)];
+      assert.deepEqual(keys.map((k) => seen.indexOf(k)), c.expect.keys);
+    });
+  }
+});
+
+describe("paid answers", { concurrency: true }, () => {
+  interface Case {
+    name: string;
+    answers: Said[];
+    expect: { sends: number; posted: string[]; status?: number; code?: string; reason?: string };
+  }
+  for (const c of vectors<{ cases: Case[] }>("paid.json").cases) {
+    it(c.name, async () => {
+      const w = world(() => "pays", (n) => c.answers[n] ?? "lost");
+      const answer = w.fetch("https://api.example.com/paid");
+      if (c.expect.code === undefined) assert.equal((await answer).status, c.expect.status);
+      else {
+        const error = await failure(answer);
+        assert.equal(error.code, c.expect.code);
+        if (c.expect.reason !== undefined) assert.equal(error.reason, c.expect.reason);
+      }
+      assert.equal(w.sends(), c.expect.sends);
+      assert.deepEqual(w.receipts, c.expect.posted);
+    });
+  }
+});
+
+describe("urls", () => {
+  interface Case {
+    name: string;
+    url: string;
+    requestUrl: string;
+    shown: string;
+  }
+  for (const c of vectors<{ cases: Case[] }>("urls.json").cases) {
+    it(c.name, async () => {
+      const shown: string[] = [];
+      const w = world(() => ({ status: 403 }), () => 200, { beforePayment: (info) => void shown.push(info.url) });
+      const error = await failure(w.fetch(c.url));
+      assert.equal(error.code, "request-refused");
+      assert.equal(error.url, c.shown);
+      assert.deepEqual(w.pays.map((p) => p["requestUrl"]), [c.requestUrl]);
+      assert.deepEqual(shown, [c.requestUrl]);
     });
   }
 });

@@ -2,35 +2,39 @@
 
 from __future__ import annotations
 
+import math
+import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator
 
-__all__ = ["MAX_HELD", "SLICE", "aread_start", "bounded", "read_start", "slices"]
+__all__ = ["HELD_FOR", "MAX_HELD", "SLICE", "aread_start", "bounded", "read_start", "slices"]
 
 # How much of an answer is kept for an error, in bytes.
 MAX_HELD = 1 << 20
+# How long an answer is read for an error, in seconds.
+HELD_FOR = 5.0
 # Compressed bytes are decoded in slices, so that a small body cannot unfold into a huge one at once.
 SLICE = 1 << 10
 
 
-def read_start(chunks: Iterator[bytes], limit: int) -> tuple[bytes, bool]:
-    """Read until more than ``limit`` bytes are there. Tells whether that was all."""
-    start = bytearray()
+def read_start(chunks: Iterator[bytes], limit: int, seconds: float = math.inf) -> tuple[bytes, bool]:
+    """Read until more than ``limit`` bytes are there, or time is up. Tells whether that was all."""
+    start, until = bytearray(), time.monotonic() + seconds
     for chunk in chunks:
         start += chunk
-        if len(start) > limit:
+        if len(start) > limit or time.monotonic() > until:
             return bytes(start), False
     return bytes(start), True
 
 
-async def aread_start(chunks: AsyncIterator[bytes], limit: int) -> tuple[bytes, bool]:
+async def aread_start(chunks: AsyncIterator[bytes], limit: int, seconds: float = math.inf) -> tuple[bytes, bool]:
     """Do what ``read_start`` does."""
-    start = bytearray()
+    start, until = bytearray(), time.monotonic() + seconds
     async for chunk in chunks:
         start += chunk
-        if len(start) > limit:
+        if len(start) > limit or time.monotonic() > until:
             return bytes(start), False
     return bytes(start), True
 

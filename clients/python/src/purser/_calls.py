@@ -151,7 +151,7 @@ def _bad_request(text: str, message: str, more: dict[str, Any]) -> PurserError:
     wallet = re.match(r"No wallet for network (\S+?)\.?(?:\s|$)", text)
     if wallet:
         return NoWalletError(message, network=wallet[1], **more)
-    if text.startswith(("paymentRequiredHeader (base64) required", "Unsupported ")):
+    if text == "paymentRequiredHeader (base64) required" or text.startswith("Unsupported "):
         return InvalidChallengeError(message, **more)
     if text == "idempotencyKey already used for a different request":
         return IdempotencyConflictError(message, **more)

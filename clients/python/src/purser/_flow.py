@@ -68,9 +68,9 @@ LONGEST_WAIT = 5.0  # seconds that purser or a seller may ask for
 UNCLEAR = (500, 502, 503, 504)
 
 # Refusals before anything was signed: the next request that is the same is a new one.
-_ENDED = (NoWalletError, InvalidChallengeError, IdempotencyConflictError, DeclinedError, RefusedByCallerError)
-# Refusals that purser may make without looking at the idempotency key: a payment of before may still be open under it.
-_ENDED_IF_NEW = (KeyNotResolvedError, LimitReachedError, RequestRefusedError)
+_ENDED = (NoWalletError, InvalidChallengeError, DeclinedError, RefusedByCallerError)
+# These say nothing about what the key stands for already: purser may not have looked.
+_BLIND = (KeyNotResolvedError, LimitReachedError, RequestRefusedError, IdempotencyConflictError)
 
 
 @dataclass(frozen=True)
@@ -200,7 +200,8 @@ class Purchase:
         self._resume = resume  # runs a flow to its end as this client's callers expect it
         self._key = ""
         self._remembered = True  # the key is ours to remember
-        self._taken = False  # the key belongs to an earlier request
+        self._open = False  # a payment may stand under the key
+        self._until: float | None = None  # when a key that was remembered is forgotten
         self._challenge: wire.Challenge | None = None
         self._held: Any = None
         self._result: PayResult | None = None
@@ -209,11 +210,13 @@ class Purchase:
         self._busy = threading.Lock()
         self.info: PaymentInfo | None = None
         self.unclear: UnclearError | None = None
+        self.reply: Reply | None = None  # the seller's last answer, which nobody else closes when this fails
 
     # The whole.
 
     def answer(self, first: Reply) -> Steps[Reply]:
         """From the first answer of the seller to the one that the program gets."""
+        self.reply = first
         challenge = yield from self._find(first)
         if challenge is None:
             return first
@@ -231,15 +234,17 @@ class Purchase:
         try:
             if self._ended:
                 raise RuntimeError("this payment was brought to an end")
-            self._taken = True
+            self._open = True
             if self._remembered:  # nobody else is to take the key meanwhile
-                self._memory.drop(self._identity(), self._key)
+                until = self._memory.drop(self._identity(), self._key)
+                self._until = self._until if until is None else until
             return (yield from self._guarded())
         finally:
             self._busy.release()
 
     def refuse_second(self, reply: Reply) -> Steps[Reply]:
         """Refuse a 402 at the end of redirects that began with this paid answer: a request pays once."""
+        self.reply = reply
         body = yield Hold(reply)
         raise self._rejected(reply, body)
 
@@ -258,10 +263,11 @@ class Purchase:
         return reply
 
     def _failed(self, error: BaseException) -> None:
-        if isinstance(error, _ENDED) or (isinstance(error, _ENDED_IF_NEW) and not self._taken):
+        blind = isinstance(error, _BLIND)
+        if isinstance(error, _ENDED) or (blind and not self._open):
             self._ended = True
             return
-        self._remember()
+        self._remember(self._until if blind else None)
         if isinstance(error, PurserError):
             if isinstance(error, UnclearError):
                 self.unclear = error
@@ -274,9 +280,9 @@ class Purchase:
     def _identity(self) -> tuple[str, str, bytes]:
         return identity(self._request.method, self._request.plain_url, self._request.body or b"")
 
-    def _remember(self) -> None:
+    def _remember(self, until: float | None = None) -> None:
         if self._remembered:
-            self._memory.put(self._identity(), self._key)
+            self._memory.put(self._identity(), self._key, until)
 
     def _choose_key(self) -> None:
         given = usable_key(self._request.idempotency_key)
@@ -284,11 +290,14 @@ class Purchase:
             self._key, self._remembered = given, False
         else:
             taken = self._memory.take(self._identity())
-            self._key, self._taken = taken or f"client-{uuid.uuid4()}", taken is not None
+            self._open = taken is not None
+            self._key, self._until = taken or (f"client-{uuid.uuid4()}", None)
 
     # Whether it is ours, and may be paid for.
 
     def _find(self, reply: Reply) -> Steps[wire.Challenge | None]:
+        if wire.dealt_with(reply.headers):
+            return None
         try:
             found = wire.challenge_in_headers(reply.headers, self._options.challenge_headers)
             if found is None:
@@ -363,15 +372,18 @@ class Purchase:
                 answer = yield Post(operation)
             except calls.CallError as error:
                 reached = reached or error.reached
+                self._open = self._open or reached
                 failure = PurserUnreachableError(f"purser could not be asked: {error}")
                 failure.__cause__ = error
             else:
-                reached = True
                 try:
                     self._result = operation.result(answer)
                 except (PurserUnreachableError, UnclearError) as error:
+                    reached = self._open = True
                     failure, wait = error, _retry_after(answer.headers)
                 except PurserError as error:
+                    if reached and isinstance(error, _BLIND) and self._options.settlement == "payer":
+                        raise self._unclear(f"{error}; it may have paid before") from error
                     raise self._told(error) from None
                 else:
                     self._accept(self._result)
@@ -387,7 +399,7 @@ class Purchase:
     def _accept(self, result: PayResult) -> None:
         payment = result.payment
         self.info = PaymentInfo(
-            id=payment.id if payment else None,
+            id=payment.id or None if payment else None,
             state=payment.state if payment else None,
             transaction=result.transaction,
             settled=result.settled,
@@ -418,7 +430,7 @@ class Purchase:
             cause: BaseException | None = None
             reply: Reply | None = None
             try:
-                reply = yield Send(result.payment_header, result.payment_signature)
+                reply = self.reply = yield Send(result.payment_header, result.payment_signature)
             except SendError as error:
                 cause = error.__cause__
             else:
@@ -427,13 +439,12 @@ class Purchase:
                     body = yield Hold(reply)
                     yield from self._report(reply)
                     raise self._rejected(reply, body)
-                if reply.status not in UNCLEAR:
+                if reply.status not in UNCLEAR or wire.receipt_in(reply.headers) is not None:
                     break
                 wait = _retry_after(reply.headers)
             if left == 0 or (wait is not None and wait > LONGEST_WAIT):
                 break
             if reply is not None:
-                yield from self._report(reply)  # what it proves must not be lost with it
                 yield Discard(reply)
             yield Sleep(pause if wait is None else wait)
             pause *= 2

@@ -36,29 +36,28 @@ class Memory:
         self._lock = threading.Lock()
         self._keys: OrderedDict[tuple[Identity, str], float] = OrderedDict()
 
-    def take(self, which: Identity) -> str | None:
-        """Take the oldest key of a request out: it serves one request at a time."""
+    def take(self, which: Identity) -> tuple[str, float] | None:
+        """Take the oldest key of a request out, with its end: it serves one request at a time."""
         with self._lock:
             self._forget()
             for entry in self._keys:
                 if entry[0] == which:
-                    del self._keys[entry]
-                    return entry[1]
+                    return entry[1], self._keys.pop(entry)
         return None
 
-    def put(self, which: Identity, key: str) -> None:
-        """Remember a key from now on."""
+    def put(self, which: Identity, key: str, until: float | None = None) -> None:
+        """Remember a key from now on, or until the end it had."""
         with self._lock:
+            self._keys[which, key] = self._clock() + KEPT if until is None else until
+            self._keys = OrderedDict(sorted(self._keys.items(), key=lambda entry: entry[1]))
             self._forget()
-            self._keys[which, key] = self._clock() + KEPT
-            self._keys.move_to_end((which, key))
             while len(self._keys) > MOST:
                 self._keys.popitem(last=False)
 
-    def drop(self, which: Identity, key: str) -> None:
-        """Forget one key."""
+    def drop(self, which: Identity, key: str) -> float | None:
+        """Forget one key. Tells the end it had."""
         with self._lock:
-            self._keys.pop((which, key), None)
+            return self._keys.pop((which, key), None)
 
     def _forget(self) -> None:
         now = self._clock()

@@ -27,7 +27,7 @@ __all__ = [
     "Wallet",
 ]
 
-_SIGNATURE = re.compile(r"[A-Za-z0-9+/_=-]+", re.ASCII)
+_SIGNATURE = re.compile(r"[A-Za-z0-9+/_-]+={0,2}", re.ASCII)
 
 
 def _text(data: Mapping[str, Any], name: str) -> str:
@@ -130,10 +130,11 @@ class PayResult:
     def read(cls, data: Mapping[str, Any]) -> PayResult:
         """Read the answer of ``POST /v1/pay``. A purser that knows only SPEC.md leaves some members out."""
         signature = _text(data, "paymentSignature")
-        header = _optional(data, "paymentHeader") or PAYMENT_HEADERS[0]
+        header = data.get("paymentHeader")
+        header = PAYMENT_HEADERS[0] if header is None else header
         if not _SIGNATURE.fullmatch(signature):
             raise ValueError("paymentSignature is not base64")
-        if header.upper() not in PAYMENT_HEADERS:
+        if header not in PAYMENT_HEADERS:
             raise ValueError("paymentHeader is not one for payments")
         try:
             payment = PaymentState.read(member(data, "payment"))
@@ -141,7 +142,7 @@ class PayResult:
             payment = None
         return cls(
             payment_signature=signature,
-            payment_header=header.upper(),
+            payment_header=header,
             settled=data.get("settled") is True,
             transaction=_optional(data, "transaction") or "",
             payment=payment,

@@ -138,7 +138,7 @@ def check_base_url(url: str) -> str:
 def origin(url: str) -> tuple[str, str, int]:
     """Scheme, host (lower case, without a final dot) and port of an http or https URL."""
     parts = urlsplit(url)
-    host = (parts.hostname or "").rstrip(".")
+    host = (parts.hostname or "").removesuffix(".")
     return parts.scheme.lower(), host, parts.port or _PORTS.get(parts.scheme.lower(), 0)
 
 
@@ -147,7 +147,7 @@ def _pattern(pattern: str) -> tuple[str, int | None]:
     match = re.fullmatch(r"(\*|(?:\*\.)?[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\])(?::([0-9]{1,5}))?", pattern or "", re.ASCII)
     if match is None:
         raise ValueError(f"allow_hosts: {pattern!r} is no host, no *.host and not *")
-    host = match[1].lower().strip("[]").rstrip(".")
+    host = match[1].lower().strip("[]").removesuffix(".")
     return host, int(match[2]) if match[2] else None
 
 

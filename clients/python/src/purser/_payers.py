@@ -115,6 +115,10 @@ class Payer(_Base):
         except StopIteration as end:
             reply: flow.Reply = end.value
             return reply
+        except BaseException:
+            if purchase.reply is not None:  # else its connection stays taken
+                wire.discard(purchase.reply)
+            raise
         finally:
             self._listed(purchase)
 
@@ -156,9 +160,9 @@ class Payer(_Base):
 
     def _post(self, step: flow.Report) -> None:
         assert step.payment.id is not None  # noqa: S101
-        operation = calls.post_receipt(step.payment.id, step.receipt)
         for attempt in range(RECEIPT_TRIES):
             try:
+                operation = calls.post_receipt(step.payment.id, step.receipt)
                 _follow(
                     step.payment,
                     operation.result(
@@ -188,6 +192,8 @@ class AsyncPayer(_Base):
 
     async def run(self, purchase: flow.Purchase, steps: flow.Steps[flow.Reply], wire: AsyncWire) -> flow.Reply:
         """Do the steps of a purchase to its end."""
+        import anyio
+
         try:
             step = next(steps)
             while True:
@@ -200,6 +206,11 @@ class AsyncPayer(_Base):
         except StopIteration as end:
             reply: flow.Reply = end.value
             return reply
+        except BaseException:
+            if purchase.reply is not None:  # else its connection stays taken
+                with anyio.CancelScope(shield=True):
+                    await wire.discard(purchase.reply)
+            raise
         finally:
             self._listed(purchase)
 
@@ -260,9 +271,9 @@ class AsyncPayer(_Base):
         import anyio
 
         assert step.payment.id is not None  # noqa: S101
-        operation = calls.post_receipt(step.payment.id, step.receipt)
         for attempt in range(RECEIPT_TRIES):
             try:
+                operation = calls.post_receipt(step.payment.id, step.receipt)
                 answer = await self._caller(self._call(operation, min(RECEIPT_TIMEOUT, self.options.pay_timeout)))
                 _follow(step.payment, operation.result(answer))
             except Exception:  # noqa: BLE001 — the program's answer does not depend on it

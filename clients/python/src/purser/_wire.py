@@ -24,6 +24,7 @@ __all__ = [
     "canonical_amount",
     "challenge_in_body",
     "challenge_in_headers",
+    "dealt_with",
     "decode_base64",
     "decode_object",
     "may_be_challenge",
@@ -33,6 +34,7 @@ __all__ = [
 
 REQUIRED_HEADER = "payment-required"
 PAYMENT_HEADERS = ("PAYMENT-SIGNATURE", "X-PAYMENT")
+PROXY_HEADERS = ("purser-declined", "purser-payment")
 RECEIPT_HEADERS = ("payment-response", "x-payment-response")
 
 MAX_HEADER = 128 << 10  # bytes as sent
@@ -134,7 +136,8 @@ def _in_header(value: str) -> Challenge:
     if len(text) > MAX_DECODED:
         raise ValueError("the challenge is too large")
     data = decode_object(text)
-    if "accepts" not in data and "network" in data and any(name in data for name in _REQUIREMENT):
+    given = {name for name, value in data.items() if value is not None}
+    if "accepts" not in data and "network" in given and given.intersection(_REQUIREMENT):
         data = {"accepts": [data]}
     return _challenge(data, base64.b64encode(text).decode("ascii") if plain else value)
 
@@ -153,7 +156,7 @@ def challenge_in_body(body: bytes) -> Challenge | None:
         data = decode_object(body)
     except ValueError:
         return None
-    if "x402Version" not in data:
+    if data.get("x402Version") is None:
         return None
     return _challenge(data, base64.b64encode(body).decode("ascii"))
 
@@ -212,6 +215,11 @@ def signed_terms(signature: str) -> tuple[str, str]:
     if not isinstance(value, str) or not isinstance(to, str):
         raise ValueError("no value or recipient")
     return value, to.lower()
+
+
+def dealt_with(headers: Mapping[str, str]) -> bool:
+    """Whether a purser on the way has dealt with a 402: it did not want to pay, or the payment was not taken."""
+    return any(name in headers for name in PROXY_HEADERS)
 
 
 def receipt_in(headers: Mapping[str, str]) -> str | None:

@@ -246,7 +246,7 @@ class _Wire:
             stream = response.stream
             assert isinstance(stream, httpx.SyncByteStream)  # noqa: S101
             try:
-                raw, _ = bodies.read_start(iter(stream), bodies.MAX_HELD)
+                raw, _ = bodies.read_start(iter(stream), bodies.MAX_HELD, bodies.HELD_FOR)
             finally:
                 stream.close()
             _keep(response, self.request, raw)
@@ -294,7 +294,7 @@ class _AsyncWire:
             assert isinstance(stream, httpx.AsyncByteStream)  # noqa: S101
             chunks = aiter(stream)
             try:
-                raw, _ = await bodies.aread_start(chunks, bodies.MAX_HELD)
+                raw, _ = await bodies.aread_start(chunks, bodies.MAX_HELD, bodies.HELD_FOR)
             finally:
                 await _end(chunks)
                 await stream.aclose()
@@ -386,7 +386,7 @@ def _worth_reading(response: httpx.Response, start: bytes) -> bool:
 def _decoded(response: httpx.Response, raw: bytes, limit: int) -> bytes:
     """Decode a body as far as a limit allows."""
     encoding = response.headers.get("content-encoding")
-    if encoding is None:
+    if encoding is None or "," in encoding:  # layer upon layer may unfold without bound
         return raw
     scratch = httpx.Response(200, headers={"content-encoding": encoding}, content=bodies.slices(raw))
     try:

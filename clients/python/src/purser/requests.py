@@ -179,7 +179,7 @@ class _Wire:
         response: requests.Response = reply.native
         if not getattr(response, "_content_consumed", False):
             try:
-                raw, _ = bodies.read_start(_raw_chunks(response), bodies.MAX_HELD)
+                raw, _ = bodies.read_start(_raw_chunks(response), bodies.MAX_HELD, bodies.HELD_FOR)
             finally:
                 response.close()
             text = _decoded(response, raw, bodies.MAX_HELD)[: bodies.MAX_HELD]
@@ -271,7 +271,7 @@ def _worth_reading(response: requests.Response, start: bytes) -> bool:
 def _decoded(response: requests.Response, raw: bytes, limit: int) -> bytes:
     """Decode a body as far as a limit allows."""
     encoding = response.headers.get("content-encoding")
-    if encoding is None:
+    if encoding is None or "," in encoding:  # layer upon layer may unfold without bound
         return raw
     scratch = urllib3.HTTPResponse(io.BytesIO(raw), headers={"content-encoding": encoding}, preload_content=False)
     try:
