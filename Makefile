@@ -94,7 +94,10 @@ observe: build ## metrics, alerts, dashboard, traces and logs of a running purse
 api-fuzz: e2e-deps build ## Schemathesis on the REST API FOR as long as you like
 	$(E2E) $(GO) test -count=1 -v -timeout 0 ./e2e/openapi -run Properties -openapi.max $(or $(FOR),30m)
 
-e2e-deps: e2e/peers/node_modules/.package-lock.json e2e/.venv/.done e2e/openapi/node_modules/.package-lock.json e2e/openapi/.venv/.done
+e2e-deps: e2e/peers/node_modules/.package-lock.json e2e/dashboard/node_modules/.package-lock.json e2e/.venv/.done e2e/openapi/node_modules/.package-lock.json e2e/openapi/.venv/.done
+
+e2e/dashboard/node_modules/.package-lock.json: e2e/dashboard/package-lock.json
+	cd e2e/dashboard && $(NPM) ci --no-audit --no-fund
 
 e2e/openapi/node_modules/.package-lock.json: e2e/openapi/package-lock.json
 	cd e2e/openapi && $(NPM) ci --no-audit --no-fund
@@ -144,4 +147,4 @@ bench-go: ## benchmarks of the codec and the store
 	$(GO) test -run '^$$' -bench . -benchmem ./x402 ./boltstore
 
 clean: ## what builds and tests left behind
-	rm -rf $(BIN) $(TOOLS) e2e/.venv e2e/peers/node_modules e2e/openapi/.venv e2e/openapi/node_modules contracts/node_modules clients/python/.venv $(addprefix $(CLIENT_TS)/,node_modules dist .test coverage)
+	rm -rf $(BIN) $(TOOLS) e2e/.venv e2e/peers/node_modules e2e/openapi/.venv e2e/openapi/node_modules e2e/dashboard/node_modules contracts/node_modules clients/python/.venv $(addprefix $(CLIENT_TS)/,node_modules dist .test coverage)
