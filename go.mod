@@ -2,6 +2,9 @@ module github.com/purserpay/purser
 
 go 1.26.0
 
+// npm packages that bring Go code of their own.
+ignore node_modules
+
 require (
 	github.com/alexedwards/scs/v2 v2.9.0
 	github.com/andybalholm/brotli v1.2.0

@@ -102,7 +102,7 @@ type headedConn struct {
 }
 
 func (c *headedConn) RemoteAddr() net.Addr {
-	c.header.Do(func() { _, _ = c.Conn.Read(make([]byte, 1)) })
+	c.header.Do(func() { _, _ = c.Read(make([]byte, 1)) })
 	return c.Conn.RemoteAddr()
 }
 

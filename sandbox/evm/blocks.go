@@ -21,7 +21,7 @@ const finalEvery = 32
 func notice(arrivals <-chan core.NewTxsEvent, gone <-chan error, arrived chan<- struct{}) {
 	for {
 		select {
-		case <-gone:
+		case <-gone: //nolint:errcheck // it is closed, and says nothing
 			return
 		case <-arrivals:
 			select {
