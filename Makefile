@@ -8,7 +8,7 @@ COMMIT   ?= $(shell git rev-parse HEAD 2>/dev/null)
 LDFLAGS  := -X github.com/purserpay/purser/caddymodule.buildVersion=$(VERSION) -X github.com/purserpay/purser/caddymodule.buildCommit=$(COMMIT)
 GOTEST   := $(GO) test -race -timeout 15m
 
-.PHONY: help build sandbox test test-go test-e2e test-python test-typescript e2e-deps kills soak release xcaddy licences sbom image openapi api-fuzz observe lint lint-python lint-typescript fmt fuzz bench bench-go contracts contracts-check tools clean
+.PHONY: help build sandbox test test-go test-e2e test-python test-typescript e2e-deps kills soak release xcaddy licences sbom image openapi api-fuzz observe dashboard dashboard-scale lint lint-python lint-typescript fmt fuzz bench bench-go contracts contracts-check tools clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -84,6 +84,12 @@ clients/python/.venv/.done: clients/python/requirements-dev.txt
 
 lint-python: clients/python/.venv/.done
 	cd clients/python && .venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy
+
+dashboard: build e2e-deps ## the dashboard in a browser; pictures of every page in PICTURES
+	$(E2E) $(GO) test -count=1 -timeout 15m -v ./e2e/dashboard -dashboard.pictures=$(or $(PICTURES),$(CURDIR)/bin/pictures)
+
+dashboard-scale: build e2e-deps ## server time of every page with EVENTS payments in the store
+	$(E2E) $(GO) test -count=1 -timeout 30m -v -run LongHistory ./e2e/dashboard -dashboard.events=$(or $(EVENTS),1000000)
 
 openapi: ## openapi.json from openapi.yaml
 	$(GO) test ./payapi/openapi -update

@@ -110,7 +110,7 @@ func (d *drain) requireJournal(t *testing.T, open, settled int) {
 func (d *drain) requireBooks(t *testing.T, state func(stage) string) {
 	t.Helper()
 	d.start(t)
-	eventually(t, time.Minute, func() string {
+	eventually(t, 2*time.Minute, func() string {
 		if open := d.rows(t, "open"); len(open) > 0 {
 			return fmt.Sprintf("%+v", open)
 		}
@@ -281,7 +281,7 @@ func (d *drain) signal(t *testing.T, s os.Signal) {
 func TestEndLeavesTheRestToRecovery(t *testing.T) {
 	t.Parallel()
 	// Authorizations must outlast the end of the process, and expire soon.
-	d := startDrain(t, 20*time.Second, "grace_period 30s", "grace_period 2s")
+	d := startDrain(t, 35*time.Second, "grace_period 30s", "grace_period 2s")
 	d.signal(t, syscall.SIGTERM)
 	d.requireRefused(t)
 	d.signal(t, syscall.SIGTERM)

@@ -1,0 +1,42 @@
+// Command fill writes a long history of payments into the database of a purser that is not running. The tests run it as a
+// program of its own, because the race detector would make it ten times slower.
+//
+//	fill DATA-DIRECTORY PAYMENTS KEY-ID...
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/purserpay/purser/boltstore"
+	"github.com/purserpay/purser/boltstore/boltfill"
+	"github.com/purserpay/purser/vault"
+)
+
+func main() {
+	if err := fill(context.Background(), os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "fill:", err)
+		os.Exit(1)
+	}
+}
+
+func fill(ctx context.Context, args []string) error {
+	if len(args) < 3 {
+		return errors.New("usage: fill DATA-DIRECTORY PAYMENTS KEY-IDS")
+	}
+	payments, err := strconv.Atoi(args[1])
+	if err != nil {
+		return fmt.Errorf("payments: %w", err)
+	}
+	db, err := boltstore.Open(ctx, boltstore.Options{
+		Path: filepath.Join(args[0], "purser.db"), MasterKey: vault.From("", "", filepath.Join(args[0], "master.key")),
+	})
+	if err != nil {
+		return err
+	}
+	return errors.Join(boltfill.Fill(ctx, db, boltfill.Options{Keys: args[2:], Payments: payments}), db.Close())
+}

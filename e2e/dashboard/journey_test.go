@@ -1,0 +1,20 @@
+package dashboard
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestJourney is the whole way of somebody who uses the dashboard, in a browser; see journey.mjs.
+func TestJourney(t *testing.T) {
+	needBrowser(t)
+	h := newHouse(t)
+	drive(t, "journey.mjs", h.errands(), "BASE", h.url(""))
+	said := h.purser.log.String()
+	if n := strings.Count(said, "API key revealed on the dashboard"); n != 1 {
+		t.Errorf("the log tells of %d revealed keys, want 1:\n%s", n, said)
+	}
+	if strings.Contains(said, "pk_") {
+		t.Error("a key is in the log")
+	}
+}

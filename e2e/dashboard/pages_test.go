@@ -1,0 +1,84 @@
+package dashboard
+
+import (
+	"encoding/json"
+	"os/exec"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// fill writes a history of payments into the store of a purser, which is stopped for that time.
+func (h *house) fill(payments int, keys []string) {
+	h.t.Helper()
+	if err := h.purser.stop(); err != nil {
+		h.t.Fatalf("stop purser: %v", err)
+	}
+	began := time.Now()
+	args := append([]string{h.data(), strconv.Itoa(payments)}, keys...)
+	if out, err := exec.CommandContext(h.t.Context(), build(h.t, "./fill"), args...).CombinedOutput(); err != nil {
+		h.t.Fatalf("%v: %s", err, out)
+	}
+	h.t.Logf("%d payments of %d keys written in %s", payments, len(keys), time.Since(began).Round(time.Millisecond))
+	h.startPurser()
+}
+
+// TestPages looks at every page as people do: what axe-core says of it, what it transfers, whether it keeps its own
+// policy and fits its window, the keyboard; and takes pictures. See pages.mjs.
+func TestPages(t *testing.T) {
+	needBrowser(t)
+	h := newHouse(t)
+	ada := h.signIn("ada")
+	agent, err := h.newKey("research <i>agent</i> with a name that is rather long for a table")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ada.post("/dashboard/keys/link", "key", agent.Key).is(t, 200, "Key linked")
+	own, _ := ada.newKey("nightly")
+	keys := ada.ids("/dashboard/keys", "keys")
+	if len(keys) != 3 {
+		t.Fatalf("keys %v", keys)
+	}
+	made := ada.post("/dashboard/wallets", "key", own, "network", "base")
+	made.is(t, 200, "Wallet created")
+	h.fill(2500, keys)
+	for _, task := range []string{"nightly", "research"} {
+		if err := h.buy(agent.Key, task, h.world.SellerURL()+"/weather"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wallets, payments := ada.ids("/dashboard/wallets", "wallets"), ada.ids("/dashboard/payments", "payments")
+	if len(wallets) != 2 || len(payments) < 50 {
+		t.Fatalf("%d wallets and %d payments", len(wallets), len(payments))
+	}
+	visit := map[string]string{
+		"overview": "/dashboard/", "overview-90": "/dashboard/?days=90", "keys": "/dashboard/keys", "key": "/dashboard/keys/" + keys[1], "wallets": "/dashboard/wallets",
+		"wallet": "/dashboard/wallets/" + wallets[0], "wallet-delete": "/dashboard/wallets/" + wallets[0] + "/delete", "spend": "/dashboard/spend",
+		"spend-filtered": "/dashboard/spend?task=task-2&host=api-0.example.com", "spend-none": "/dashboard/spend?host=nobody.example.com",
+		"spend-wrong": "/dashboard/spend?task=%3Cb%3E&from=x", "payments": "/dashboard/payments", "payments-disputed": "/dashboard/payments?state=disputed",
+		"payment": "/dashboard/payments/" + payments[0], "settings": "/dashboard/settings", "nothing": "/dashboard/nothing",
+	}
+	for _, id := range ada.ids("/dashboard/payments?state=disputed", "payments") {
+		visit["payment-disputed"] = "/dashboard/payments/" + id
+	}
+	if visit["payment-disputed"] == "" {
+		t.Fatal("no payment is disputed")
+	}
+	unset := newHouse(t, "PURSER_OIDC_ISSUER", "", "PURSER_OIDC_CLIENT_ID", "", "PURSER_OIDC_CLIENT_SECRET", "")
+	drive(t, "pages.mjs", nil, "BASE", h.url(""), "VISIT", text(t, visit),
+		"EMPTY", text(t, map[string]string{
+			"overview": "/dashboard/", "keys": "/dashboard/keys", "wallets": "/dashboard/wallets", "spend": "/dashboard/spend", "payments": "/dashboard/payments", "settings": "/dashboard/settings",
+		}),
+		"NOTICES", text(t, map[string][]any{
+			"signed-out": {"/dashboard/sign-in?out=everywhere", 200}, "over": {"/dashboard/callback?state=x&code=y", 400}, "setup": {unset.url("/dashboard/"), 200},
+		}))
+}
+
+func text(t *testing.T, v any) string {
+	t.Helper()
+	b, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}

@@ -1,0 +1,129 @@
+package dashboard
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/purserpay/purser/sandbox"
+	"github.com/purserpay/purser/x402"
+)
+
+// buy makes a request that purser pays for on its way. The answer must be a 200.
+func (h *house) buy(key, task, address string) error {
+	proxy := &url.URL{Scheme: "http", Host: strings.TrimPrefix(h.url(""), "http://"), User: url.UserPassword(key, task)}
+	client := &http.Client{Transport: &http.Transport{Proxy: http.ProxyURL(proxy), DisableKeepAlives: true}, Timeout: time.Minute}
+	res, err := client.Get(address)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err == nil && (res.StatusCode != http.StatusOK || res.Header.Get("Purser-Payment") == "") {
+		err = fmt.Errorf("%s: %s, paid with %q: %s", address, res.Status, res.Header.Get("Purser-Payment"), text)
+	}
+	return err
+}
+
+// settle pays for an answer of the sandbox's seller through POST /v1/pay, and gets it.
+func (h *house) settle(key string) error {
+	address := h.world.SellerDirectURL() + "/prepaid"
+	asked, err := http.Get(address)
+	if err != nil {
+		return err
+	}
+	defer asked.Body.Close()
+	var result struct{ PaymentSignature, PaymentHeader string }
+	err = h.rest("POST", "/v1/pay", key, map[string]string{
+		"paymentRequiredHeader": asked.Header.Get(x402.HeaderRequired), "requestUrl": address, "idempotencyKey": uuid.NewString(),
+	}, &result)
+	if err != nil {
+		return err
+	}
+	req, err := http.NewRequestWithContext(h.t.Context(), "GET", address, http.NoBody)
+	if err != nil {
+		return err
+	}
+	req.Header.Set(result.PaymentHeader, result.PaymentSignature)
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return fmt.Errorf("the seller does not deliver what was paid for: %s", res.Status)
+	}
+	return nil
+}
+
+// officialSeller starts an API that is sold by the official middleware @x402/express, and returns what it sells, under
+// a name that purser knows. Where the official packages are missing, it is the sandbox's seller.
+func (h *house) officialSeller() string {
+	h.t.Helper()
+	script := filepath.Join("..", "peers", "seller-v2.mjs")
+	if _, err := os.Stat(filepath.Join("..", "peers", "node_modules", "@x402", "express")); err != nil {
+		h.t.Log("the official packages are missing (run `make e2e-deps`): the sandbox's own seller sells")
+		return h.world.SellerURL() + "/weather"
+	}
+	cmd := exec.Command("node", script)
+	cmd.Env = environment(map[string]string{"FACILITATOR_URL": h.world.FacilitatorURL(), "PAY_TO": h.world.PayTo.String()})
+	lines := make(chan string, 1)
+	c := startChild(h.t, cmd, func(line string) {
+		select {
+		case lines <- line:
+		default:
+		}
+	})
+	var ready struct{ URL string }
+	select {
+	case line := <-lines:
+		if err := json.Unmarshal([]byte(line), &ready); err != nil {
+			h.t.Fatalf("%s: %v in %q", script, err, line)
+		}
+	case <-c.done:
+		h.t.Fatalf("%s ended: %v\n%s", script, c.err, &c.log)
+	case <-time.After(time.Minute):
+		h.t.Fatalf("%s does not start", script)
+	}
+	at, err := url.Parse(ready.URL)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return "http://" + sandbox.SellerName + ":" + at.Port() + "/paid"
+}
+
+// startSandbox runs purser-sandbox as people do, and returns the dashboard's address that it prints when it is ready.
+func startSandbox(t *testing.T) string {
+	t.Helper()
+	cmd := exec.Command(program(t, "purser-sandbox", "PURSER_SANDBOX_BIN"), "-port", "0")
+	cmd.Env = environment(nil)
+	cmd.Dir = t.TempDir()
+	ready := make(chan string, 1)
+	c := startChild(t, cmd, func(line string) {
+		if rest, ok := strings.CutPrefix(strings.TrimSpace(line), "dashboard "); ok {
+			select {
+			case ready <- strings.Fields(rest)[0]:
+			default:
+			}
+		}
+	})
+	select {
+	case address := <-ready:
+		return address
+	case <-c.done:
+		t.Fatalf("purser-sandbox ended: %v\n%s", c.err, &c.log)
+	case <-time.After(2 * time.Minute):
+		t.Fatalf("purser-sandbox prints no dashboard address\n%s", &c.log)
+	}
+	return ""
+}

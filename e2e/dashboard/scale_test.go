@@ -1,0 +1,111 @@
+package dashboard
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// pageBound is how long purser may take for any page, in the middle of many.
+const pageBound = 150 * time.Millisecond
+
+// TestALongHistory measures how long the pages of an organization with very many payments take a purser process, from
+// the request to the last byte:
+//
+//	go test ./e2e/dashboard -run LongHistory -v -dashboard.events 1000000
+func TestALongHistory(t *testing.T) {
+	h := newHouse(t)
+	ada := h.signIn("ada")
+	h.setPlan(ada.org, "agency")
+	var keys []string
+	for n := range 20 {
+		id, _ := ada.newKey(fmt.Sprintf("agent %d", n))
+		keys = append(keys, id)
+		if n < 10 {
+			ada.post("/dashboard/wallets", "key", id, "network", "base").is(t, http.StatusOK, "Wallet created")
+		}
+	}
+	h.fill(*events, keys)
+
+	wallet, payment := ada.ids("/dashboard/wallets", "wallets")[0], ada.ids("/dashboard/payments", "payments")[0]
+	day := time.Now().UTC().AddDate(0, 0, -9).Format("2006-01-02")
+	older := nextPage(t, ada.get("/dashboard/spend"))
+	for _, path := range []string{
+		"/dashboard/", "/dashboard/?days=90", "/dashboard/live?seen=x&newest=0", "/dashboard/keys", "/dashboard/keys/" + keys[0],
+		"/dashboard/wallets", "/dashboard/wallets/" + wallet, "/dashboard/wallets/" + wallet + "/balance", "/dashboard/wallets/" + wallet + "/delete",
+		"/dashboard/spend", older, "/dashboard/spend?key=" + keys[len(keys)-1], "/dashboard/spend?host=api-11.example.com", "/dashboard/spend?task=task-3",
+		"/dashboard/spend?host=api-11.example.com&task=task-6", "/dashboard/spend?from=" + day + "&to=" + day, "/dashboard/spend?host=nobody.example.com&task=none",
+		"/dashboard/payments", "/dashboard/payments?state=disputed", "/dashboard/payments?state=unresolved", "/dashboard/payments/" + payment, "/dashboard/settings",
+	} {
+		var took []time.Duration
+		ada.timed(path) // warm
+		for range 10 {
+			took = append(took, ada.timed(path))
+		}
+		slices.Sort(took)
+		middle := took[len(took)/2]
+		t.Logf("%6.1f ms, at most %6.1f ms  %s", ms(middle), ms(took[len(took)-1]), path)
+		if middle > pageBound {
+			t.Errorf("%s takes %s, more than %s", path, middle, pageBound)
+		}
+	}
+	ada.export(t)
+}
+
+func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// timed is how long a page takes to the last byte.
+func (v *visitor) timed(path string) time.Duration {
+	v.t.Helper()
+	began := time.Now()
+	p := v.send("GET", v.house.url(path), nil, "HX-Request", map[bool]string{true: "true"}[strings.Contains(path, "/live?") || strings.HasSuffix(path, "/balance")])
+	took := time.Since(began)
+	if p.status != http.StatusOK || p.url.Host != strings.TrimPrefix(v.house.url(""), "http://") {
+		v.t.Fatalf("%s: %s\n%s", path, p, p.body)
+	}
+	return took
+}
+
+// export reads the whole history as CSV, and counts it.
+func (v *visitor) export(t *testing.T) {
+	t.Helper()
+	v.client.Timeout = 5 * time.Minute
+	began := time.Now()
+	res, err := v.client.Get(v.house.url("/dashboard/spend.csv"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	first := time.Since(began)
+	var lines, size int
+	for buf := make([]byte, 1<<16); ; {
+		n, err := res.Body.Read(buf)
+		size += n
+		lines += strings.Count(string(buf[:n]), "\n")
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatalf("after %d lines: %v", lines, err)
+		}
+	}
+	t.Logf("%d events exported in %s, %d MB; the first of them after %.1f ms", lines-1, time.Since(began).Round(time.Millisecond), size>>20, ms(first))
+	if want := *events + *events/1000; lines-1 != want { // every thousandth payment is taken back
+		t.Errorf("%d events are exported, want %d", lines-1, want)
+	}
+}
+
+// nextPage is where a page of spend goes on.
+func nextPage(t *testing.T, p page) string {
+	t.Helper()
+	_, rest, found := strings.Cut(p.body, `href="/dashboard/spend?before=`)
+	if !found {
+		t.Fatalf("%s does not go on\n%s", p, p.body)
+	}
+	id, _, _ := strings.Cut(rest, `"`)
+	return "/dashboard/spend?before=" + id
+}
