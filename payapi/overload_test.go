@@ -160,7 +160,7 @@ func TestFloodOfOneKey(t *testing.T) {
 		w.call("GET", "/v1/spend", other, nil).is(200, "")
 	}
 	w.call("POST", "/api-keys", "", nil).is(201, "")
-	if d := time.Since(began); d > 5*time.Second {
+	if d := time.Since(began); d > 20*time.Second {
 		t.Errorf("others took %s", d)
 	}
 	w.eventually("who waits too long is refused", func() bool { return refused.Load() == 30 })

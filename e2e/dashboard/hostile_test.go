@@ -304,7 +304,13 @@ func TestLabelsAndAddresses(t *testing.T) {
 			t.Errorf("%s: %d\n%s", path, p.status, p.body)
 		}
 	}
-	csv := ada.get("/dashboard/spend.csv").body
+	var csv string
+	eventually(t, 10*time.Second, func() string { // the event is written a moment after the answer
+		if csv = ada.get("/dashboard/spend.csv").body; strings.Count(csv, "\n") < 2 {
+			return "the export has no event"
+		}
+		return ""
+	})
 	if !strings.Contains(csv, `'=cmd|`) || strings.Contains(csv, `,=cmd|`) || strings.Contains(csv, `,"=cmd|`) {
 		t.Errorf("a formula in the export:\n%s", csv)
 	}
