@@ -10,7 +10,9 @@ import (
 	"maps"
 	"mime"
 	"net/http"
+	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
@@ -153,6 +155,19 @@ func checkNames(text json.RawMessage) error {
 		}
 	}
 	return nil
+}
+
+// pageLimit is how many rows a request asks for.
+func pageLimit(asked url.Values, unset, most int) (int, error) {
+	text := asked.Get("limit")
+	if text == "" {
+		return unset, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > most {
+		return 0, adminError(http.StatusBadRequest, "limit: a number from 1 to %d", most)
+	}
+	return n, nil
 }
 
 func writeBody(w http.ResponseWriter, status int, body any) error {

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/purserpay/purser/pay"
@@ -51,13 +50,9 @@ const (
 
 // keys lists them: GET /purser/keys?after=&limit=.
 func (*adminAPI) keys(w http.ResponseWriter, r *http.Request) error {
-	limit := defaultKeyPage
-	if text := r.URL.Query().Get("limit"); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 1 || n > maxKeyPage {
-			return adminError(http.StatusBadRequest, "limit: a number from 1 to %d", maxKeyPage)
-		}
-		limit = n
+	limit, err := pageLimit(r.URL.Query(), defaultKeyPage, maxKeyPage)
+	if err != nil {
+		return err
 	}
 	t, err := enterTenant()
 	if err != nil {

@@ -2,7 +2,6 @@ package caddymodule
 
 import (
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/purserpay/purser/pay"
@@ -49,13 +48,9 @@ func (t *tenant) shownOrganization(r *http.Request, o pay.Organization) (adminOr
 
 // organizations lists them: GET /purser/organizations?after=&limit=.
 func (*adminAPI) organizations(w http.ResponseWriter, r *http.Request) error {
-	limit := defaultOrganizationPage
-	if text := r.URL.Query().Get("limit"); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 1 || n > maxOrganizationPage {
-			return adminError(http.StatusBadRequest, "limit: a number from 1 to %d", maxOrganizationPage)
-		}
-		limit = n
+	limit, err := pageLimit(r.URL.Query(), defaultOrganizationPage, maxOrganizationPage)
+	if err != nil {
+		return err
 	}
 	t, err := enterTenant()
 	if err != nil {

@@ -3,7 +3,6 @@ package caddymodule
 import (
 	"encoding/json"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/purserpay/purser/pay"
@@ -145,16 +144,13 @@ const (
 // payments lists those of all keys: GET /purser/payments?state=&limit=&before=.
 func (*adminAPI) payments(w http.ResponseWriter, r *http.Request) error {
 	asked := r.URL.Query()
-	q := pay.LabelQuery{Label: asked.Get("state"), Before: asked.Get("before"), Limit: defaultPaymentPage}
+	q := pay.LabelQuery{Label: asked.Get("state"), Before: asked.Get("before")}
 	if q.Label != "" && !pay.ValidLabel(q.Label) {
 		return adminError(http.StatusBadRequest, "state: open, settled or void, or a flag: refused, unresolved, confirmed or disputed")
 	}
-	if text := asked.Get("limit"); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 1 || n > maxPaymentPage {
-			return adminError(http.StatusBadRequest, "limit: a number from 1 to %d", maxPaymentPage)
-		}
-		q.Limit = n
+	var err error
+	if q.Limit, err = pageLimit(asked, defaultPaymentPage, maxPaymentPage); err != nil {
+		return err
 	}
 	t, err := enterTenant()
 	if err != nil {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"net/url"
-	"strconv"
 	"sync"
 	"time"
 
@@ -41,19 +39,6 @@ const (
 	// balancesAtOnce is how many of them the RPC is asked for at a time.
 	balancesAtOnce = 8
 )
-
-// pageLimit is how many rows a request asks for.
-func pageLimit(asked url.Values, unset, most int) (int, error) {
-	text := asked.Get("limit")
-	if text == "" {
-		return unset, nil
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 || n > most {
-		return 0, adminError(http.StatusBadRequest, "limit: a number from 1 to %d", most)
-	}
-	return n, nil
-}
 
 // wallets lists those that are in use: GET /purser/wallets?key=&after=&limit=.
 func (*adminAPI) wallets(w http.ResponseWriter, r *http.Request) error {
