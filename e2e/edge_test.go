@@ -96,7 +96,7 @@ func (e *edge) served(attack string) {
 	if slowest > 10*time.Second { // on a machine that has others to serve as well
 		e.t.Errorf("an honest client waited %s", slowest)
 	}
-	if memory > 1000 || goroutines > 25_000 {
+	if memory > 1000 || goroutines > 12_000 {
 		e.t.Errorf("%.0f goroutines, %.0f MiB", goroutines, memory)
 	}
 }

@@ -35,7 +35,7 @@ func (p *pools) RoundTrip(req *http.Request) (*http.Response, error) {
 	if call := callOf(req.Context()); call != nil {
 		key = call.Key.ID
 	}
-	return p.of(key).RoundTrip(req)
+	return p.of(key).RoundTrip(askedBy(req))
 }
 
 func (p *pools) of(key string) *http.Transport {

@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"crypto/tls"
 	"crypto/x509"
 	"io"
 	"log"
@@ -23,14 +22,14 @@ func newUpstream(g *Guard, roots *x509.CertPool, headerTimeout time.Duration) *h
 	if headerTimeout <= 0 {
 		headerTimeout = 300 * time.Second
 	}
+	d := newUpstreamDialer(g, roots)
 	return &http.Transport{
 		Proxy:                  nil, // another proxy would move the guard's judgement to the wrong address
-		DialContext:            g.DialContext,
+		DialContext:            d.dial,
+		DialTLSContext:         d.dialTLS,
 		DisableCompression:     true,
-		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots},
-		ForceAttemptHTTP2:      true, // as it is not by itself with a dialer and a TLS configuration
+		ForceAttemptHTTP2:      true, // as it is not by itself with dialers
 		HTTP2:                  &http.HTTP2Config{SendPingTimeout: upstreamPing},
-		TLSHandshakeTimeout:    10 * time.Second,
 		ResponseHeaderTimeout:  headerTimeout,
 		ExpectContinueTimeout:  time.Second,
 		MaxResponseHeaderBytes: 1 << 20,
