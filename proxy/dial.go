@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/net/http/httpguts"
@@ -15,11 +16,15 @@ import (
 // handshakeTimeout bounds the TLS handshake with an upstream.
 const handshakeTimeout = 10 * time.Second
 
-// upstreamDialer opens the connections of an upstream transport. A connection that is being
-// opened ends with the request that it is opened for. The standard library would go on and
-// keep it for later requests; but then a client that asks and takes back, over and over,
-// would have as many handshakes under way as fit into the time of one, which no bound on its
-// requests limits.
+// maxSpares is how many connections may be under way for requests of one key that did not
+// need them in the end.
+const maxSpares = 64
+
+// upstreamDialer opens the connections of an upstream transport. The standard library goes on
+// opening a connection when its request is over, and keeps it for later ones. That is good for
+// a request that another connection has served. But a client that asks and takes back, over
+// and over, would have as many handshakes under way as fit into the time of one, which no
+// bound on its requests limits: so a connection ends with a request that failed.
 type upstreamDialer struct {
 	guard *Guard
 	tls   *tls.Config
@@ -33,47 +38,59 @@ type askerKey struct{}
 
 // asker is the request that a connection is opened for.
 type asker struct {
-	ctx   context.Context
-	http1 bool // it speaks WebSocket, which HTTP/2 here does not
+	http1   bool            // it speaks WebSocket, which HTTP/2 here does not
+	life    context.Context // ends when no connection is to be opened for it any more
+	end     context.CancelFunc
+	opening *atomic.Int32   // connections of the pool that are being opened
 }
 
-// askedBy notes in a request's context, which reaches the dialer without its end, what the
-// request is.
-func askedBy(req *http.Request) *http.Request {
-	ctx := req.Context()
-	http1 := httpguts.HeaderValuesContainsToken(req.Header["Connection"], "upgrade") && req.Header.Get("Upgrade") != ""
-	return req.WithContext(context.WithValue(ctx, askerKey{}, &asker{ctx: ctx, http1: http1}))
+// RoundTrip sends a request. Its context reaches the dialer without its end, so a note in it
+// says what became of the request.
+func (p *pool) RoundTrip(req *http.Request) (*http.Response, error) {
+	by := &asker{
+		http1:   httpguts.HeaderValuesContainsToken(req.Header["Connection"], "upgrade") && req.Header.Get("Upgrade") != "",
+		opening: &p.opening,
+	}
+	by.life, by.end = context.WithCancel(context.Background())
+	resp, err := p.transport.RoundTrip(req.WithContext(context.WithValue(req.Context(), askerKey{}, by)))
+	if err != nil || p.opening.Load() > maxSpares {
+		by.end()
+	}
+	return resp, err
 }
 
-// until is ctx that ends with its asker as well.
-func (a *asker) until(ctx context.Context) (context.Context, context.CancelFunc) {
+// begin is ctx that ends with its asker as well, until done is called.
+func (a *asker) begin(ctx context.Context) (_ context.Context, done func()) {
+	a.opening.Add(1)
 	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(a.ctx, func() { cancel(context.Cause(a.ctx)) })
+	stop := context.AfterFunc(a.life, func() { cancel(context.Cause(a.life)) })
 	return ctx, func() {
 		stop()
 		cancel(nil)
+		a.opening.Add(-1)
 	}
 }
 
+// askerOf is whom a connection is opened for.
 func askerOf(ctx context.Context) *asker {
 	if a, ok := ctx.Value(askerKey{}).(*asker); ok {
 		return a
 	}
-	return &asker{ctx: ctx}
+	return &asker{life: context.Background(), opening: new(atomic.Int32)}
 }
 
 // dial is for http.Transport's DialContext.
 func (d *upstreamDialer) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	ctx, cancel := askerOf(ctx).until(ctx)
-	defer cancel()
+	ctx, done := askerOf(ctx).begin(ctx)
+	defer done()
 	return d.guard.DialContext(ctx, network, address)
 }
 
 // dialTLS is for http.Transport's DialTLSContext.
 func (d *upstreamDialer) dialTLS(ctx context.Context, network, address string) (net.Conn, error) {
 	by := askerOf(ctx)
-	ctx, cancel := by.until(ctx)
-	defer cancel()
+	ctx, done := by.begin(ctx)
+	defer done()
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, &DeniedError{Verdict: DenyHost, Address: address}

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"sync"
 	"testing"
 	"time"
 )
@@ -147,5 +148,86 @@ func TestUpstreamCertificates(t *testing.T) {
 		if right := err == nil; right != c.right || !right && !errors.As(err, &untrusted) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// slowListener gives one connection at once; those after it never get to their handshake.
+type slowListener struct {
+	net.Listener
+	given bool
+	until <-chan struct{}
+}
+
+type deaf struct {
+	net.Conn
+	until <-chan struct{}
+}
+
+func (l *slowListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err == nil && l.given {
+		c = &deaf{c, l.until}
+	}
+	l.given = true
+	return c, err
+}
+
+func (d *deaf) Read([]byte) (int, error) {
+	<-d.until
+	return 0, io.EOF
+}
+
+// A connection for a request that another one served in the end is left to later requests, but
+// not any number of them.
+func TestSparesAreKeptAndBounded(t *testing.T) {
+	t.Parallel()
+	const asked = maxSpares + 20
+	entered, held, over := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	release := sync.OnceFunc(func() { close(held) })
+	up := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/first" {
+			close(entered)
+			<-held
+		}
+	}))
+	up.Listener = &slowListener{Listener: up.Listener, until: over}
+	up.StartTLS()
+	defer up.Close()
+	defer close(over)
+	defer release()
+	roots := x509.NewCertPool()
+	roots.AddCert(up.Certificate())
+	p := upstreamPools(t, roots).of("key")
+
+	var all sync.WaitGroup
+	ask := func(path string) {
+		req, _ := http.NewRequestWithContext(t.Context(), "GET", up.URL+path, nil)
+		resp, err := p.RoundTrip(req)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		_, _ = io.Copy(io.Discard, resp.Body)
+		_ = resp.Body.Close()
+	}
+	opening := func(what string, enough func(n int32) bool) {
+		t.Helper()
+		for deadline := time.Now().Add(handshakeTimeout / 2); !enough(p.opening.Load()); time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("%s: %d connections are being opened", what, p.opening.Load())
+			}
+		}
+	}
+	all.Go(func() { ask("/first") })
+	<-entered
+	for range asked {
+		all.Go(func() { ask("/") })
+	}
+	opening("all others", func(n int32) bool { return n == asked })
+	release()
+	all.Wait()
+	opening("served", func(n int32) bool { return n <= maxSpares })
+	if n := p.opening.Load(); n != maxSpares {
+		t.Errorf("%d spares are left", n)
 	}
 }

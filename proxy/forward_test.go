@@ -268,12 +268,12 @@ func TestLoop(t *testing.T) {
 	inner, s := newWorld(t), newSeller(t)
 	outer := newWorld(t)
 	// The outer proxy's upstream connections go through the inner one.
-	outer.forward.upstream.of(outer.key.ID).Proxy = http.ProxyURL(&url.URL{Scheme: "http", Host: inner.addr(), User: url.User(inner.secret)})
+	outer.forward.upstream.of(outer.key.ID).transport.Proxy = http.ProxyURL(&url.URL{Scheme: "http", Host: inner.addr(), User: url.User(inner.secret)})
 	a := outer.get(s.URL + "/x")
 	if a.StatusCode != 200 || a.Header.Get(HeaderPayment) != "" { // paid by the inner one, whose headers do not pass
 		t.Errorf("%d %v", a.StatusCode, a.Header)
 	}
-	inner.forward.upstream.of(inner.key.ID).Proxy = http.ProxyURL(&url.URL{Scheme: "http", Host: outer.addr(), User: url.User(outer.secret)})
+	inner.forward.upstream.of(inner.key.ID).transport.Proxy = http.ProxyURL(&url.URL{Scheme: "http", Host: outer.addr(), User: url.User(outer.secret)})
 	b := outer.get(s.URL + "/y")
 	if b.StatusCode != http.StatusLoopDetected {
 		t.Errorf("%d %s", b.StatusCode, b.body)

@@ -4,6 +4,7 @@ import (
 	"container/list"
 	"net/http"
 	"sync"
+	"sync/atomic"
 )
 
 // maxPools bounds how many keys have connections to upstreams that wait to be used again.
@@ -23,6 +24,7 @@ type pools struct {
 type pool struct {
 	key       string
 	transport *http.Transport
+	opening   atomic.Int32 // connections
 }
 
 func newPools(open func() *http.Transport) *pools {
@@ -35,25 +37,25 @@ func (p *pools) RoundTrip(req *http.Request) (*http.Response, error) {
 	if call := callOf(req.Context()); call != nil {
 		key = call.Key.ID
 	}
-	return p.of(key).RoundTrip(askedBy(req))
+	return p.of(key).RoundTrip(req)
 }
 
-func (p *pools) of(key string) *http.Transport {
+func (p *pools) of(key string) *pool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if at := p.byKey[key]; at != nil {
 		p.recent.MoveToFront(at)
-		return at.Value.(*pool).transport
+		return at.Value.(*pool)
 	}
-	t := p.open()
-	p.byKey[key] = p.recent.PushFront(&pool{key: key, transport: t})
+	fresh := &pool{key: key, transport: p.open()}
+	p.byKey[key] = p.recent.PushFront(fresh)
 	if p.recent.Len() > maxPools {
 		last := p.recent.Remove(p.recent.Back()).(*pool)
 		delete(p.byKey, last.key)
 		// What is in use now is closed once it has been idle for long enough.
 		last.transport.CloseIdleConnections()
 	}
-	return t
+	return fresh
 }
 
 // CloseIdleConnections closes what is not in use.
