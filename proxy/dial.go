@@ -41,7 +41,7 @@ type asker struct {
 	http1   bool            // it speaks WebSocket, which HTTP/2 here does not
 	life    context.Context // ends when no connection is to be opened for it any more
 	end     context.CancelFunc
-	opening *atomic.Int32   // connections of the pool that are being opened
+	opening *atomic.Int32 // connections of the pool that are being opened
 }
 
 // RoundTrip sends a request. Its context reaches the dialer without its end, so a note in it
