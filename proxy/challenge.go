@@ -17,21 +17,38 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// readChallenge looks for an x402 challenge in a 402. It reads the body only if no header
-// has a challenge, at most 64 KiB of it, and puts back what it read, so that the response
-// can be handed on as it came. The error says why a challenge that is there cannot be read.
+// readChallenge looks for an x402 challenge in a 402. If no header has one it reads the body,
+// at most 64 KiB of it, and puts back what it read, so that the response can be handed on as
+// it came. The error says why a challenge that is there cannot be read.
 func readChallenge(resp *http.Response, extra []string) (x402.Challenge, bool, error) {
 	if c, found, err := x402.FromResponse(resp.Header, nil, extra...); found {
+		takeIn(resp)
 		return c, true, err
 	}
 	coding := resp.Header.Get("Content-Encoding")
 	read, err := readObject(resp.Body, coding == "")
+	putBack(resp, read, err)
+	return x402.FromResponse(resp.Header, decoded(read, coding), extra...)
+}
+
+// takeIn reads a body that comes with the headers, as that beside a challenge in a header
+// mostly does: with HTTP/1 the connection is free then, and takes the paid request, which
+// would have to wait for another one to be opened.
+func takeIn(resp *http.Response) {
+	if resp.ContentLength <= 0 || resp.ContentLength > x402.MaxChallengeBytes || resp.Body == http.NoBody {
+		return
+	}
+	read, err := io.ReadAll(resp.Body)
+	putBack(resp, read, err)
+}
+
+// putBack puts what was read of a body in front of it. err is what reading it ended with.
+func putBack(resp *http.Response, read []byte, err error) {
 	rest := io.Reader(resp.Body)
 	if err != nil {
 		rest = failing{err}
 	}
 	resp.Body = rejoined{io.MultiReader(bytes.NewReader(read), rest), resp.Body}
-	return x402.FromResponse(resp.Header, decoded(read, coding), extra...)
 }
 
 // readObject reads as much as may be a challenge. A plain body that does not begin as a

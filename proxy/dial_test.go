@@ -231,3 +231,32 @@ func TestSparesAreKeptAndBounded(t *testing.T) {
 		t.Errorf("%d spares are left", n)
 	}
 }
+
+// A challenge's connection takes the paid request too.
+func TestPaidRequestTakesTheConnectionOfItsChallenge(t *testing.T) {
+	t.Parallel()
+	for _, version := range []string{"v1", "v2"} {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			s := newSeller(t, func(s *seller) { s.v1 = version == "v1" })
+			var mu sync.Mutex
+			from := make(map[string]bool)
+			s.Config.Handler = http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+				mu.Lock()
+				from[r.RemoteAddr] = true
+				mu.Unlock()
+				s.serve(rw, r)
+			})
+			for range 5 {
+				w.get(s.URL + "/x").paid(t)
+			}
+			s.expect(5, 5, 5)
+			mu.Lock()
+			defer mu.Unlock()
+			if len(from) != 1 {
+				t.Errorf("%d connections for five purchases, one after another", len(from))
+			}
+		})
+	}
+}
