@@ -37,7 +37,7 @@ const (
 // busy is the refusal of a request that nothing was begun for.
 func busy(cause error) error {
 	return &refusal{
-		status: http.StatusServiceUnavailable, text: "Service unavailable", detail: cause.Error(),
+		status: http.StatusServiceUnavailable, text: textUnavailable, detail: cause.Error(),
 		retryAfter: int(admission.RetryAfter.Seconds()),
 	}
 }

@@ -45,14 +45,19 @@ type Options struct {
 	// name comes from a browser that was told a wrong address (DNS rebinding).
 	LoopbackOnly bool
 	// KeyRate is how many keys one client address may create per minute. The address is
-	// that of Request.RemoteAddr. Default: 60; negative: no bound.
+	// that of Request.RemoteAddr. Default: 60; negative: no bound, and none for wallets either.
 	KeyRate int
 	// Admission bounds the requests with a key that are worked on at once. Those without one
 	// have a small bound of their own.
 	Admission admission.Options
 }
 
-const defaultKeyRate = 60
+const (
+	defaultKeyRate = 60
+	// Rows of deleted wallets are kept for ever, so a loop that makes wallets and deletes them
+	// has to be slow. A script that uses up the largest plan, twice, never notices.
+	walletsAtOnce, walletsPerMinute = 300, 60
+)
 
 // API serves SPEC.md. It is safe for concurrent use and holds nothing to close.
 type API struct {
@@ -67,6 +72,7 @@ type API struct {
 	now        pay.Clock
 	browsers   browsers
 	keyRate    *addressLimit // nil: no bound
+	walletRate *addressLimit // nil: no bound
 	logins     *logins.Book
 	gate       *admission.Gate // for requests with a key, by key
 	strangers  *admission.Gate // for those without, by address
@@ -115,7 +121,8 @@ func New(o Options) (*API, error) {
 		o.KeyRate = defaultKeyRate
 	}
 	if o.KeyRate > 0 {
-		a.keyRate = newAddressLimit(o.KeyRate)
+		a.keyRate = newAddressLimit(o.KeyRate, o.KeyRate)
+		a.walletRate = newAddressLimit(walletsAtOnce, walletsPerMinute)
 	}
 	a.logins, a.gate = logins.New(failuresAtOnce, failuresPerMinute), admission.New(o.Admission)
 	a.strangers = admission.New(admission.Options{Concurrent: anonymous, Wait: o.Admission.Wait, Refused: o.Admission.Refused})
@@ -194,8 +201,12 @@ func (a *API) answer(r *http.Request) (rep reply) {
 }
 
 // route finds the handler for a request, or nil, and sets the request's pattern and path
-// value. HEAD is answered like GET.
+// value. HEAD is answered like GET. A slash that is written as %2F separates nothing: whoever
+// filters paths in front of purser does not take it for one.
 func (a *API) route(r *http.Request) handler {
+	if strings.Contains(strings.ToUpper(r.URL.RawPath), "%2F") {
+		return nil
+	}
 	method := r.Method
 	if method == http.MethodHead {
 		method = http.MethodGet

@@ -88,8 +88,8 @@ func encode(body any) ([]byte, error) {
 // fields are the members of a JSON object. Names match exactly, null counts as absent.
 type fields map[string]json.RawMessage
 
-// readFields reads the body as a JSON object; an empty body is {}. Anything else is
-// refused with the endpoint's own text, and a body that is too large with a 413.
+// readFields reads the body as a JSON object; a request without a body counts as {}. Anything
+// else is refused with the endpoint's own text, and a body that is too large with a 413.
 func readFields(r *http.Request, text string) (fields, error) {
 	body, err := io.ReadAll(r.Body)
 	if _, large := errors.AsType[*http.MaxBytesError](err); large {
@@ -101,17 +101,51 @@ func readFields(r *http.Request, text string) (fields, error) {
 	if err != nil {
 		return nil, badRequest(text, "the body could not be read")
 	}
-	f := fields{}
-	if len(bytes.TrimSpace(body)) == 0 {
-		return f, nil
+	if len(body) == 0 {
+		return fields{}, nil
 	}
+	f, err := readObject(body)
+	if err != nil {
+		return nil, badRequest(text, err.Error())
+	}
+	return f, nil
+}
+
+var (
+	errNoObject = errors.New("the body is not a JSON object")
+	errRepeated = errors.New("a member of the body is there more than once")
+)
+
+// readObject reads a text that is one JSON object and nothing else. encoding/json would let the
+// last of two members of one name win, where another reader of the same bytes, such as a
+// filter in front of purser, may go by the first.
+func readObject(body []byte) (fields, error) {
 	// Go would replace broken UTF-8, so that different texts became equal.
-	if !utf8.Valid(body) || json.Unmarshal(body, &f) != nil || f == nil {
-		return nil, badRequest(text, "the body is not a JSON object")
+	if !utf8.Valid(body) || !json.Valid(body) {
+		return nil, errNoObject
 	}
-	for name, value := range f {
+	d := json.NewDecoder(bytes.NewReader(body))
+	if open, err := d.Token(); err != nil || open != json.Delim('{') {
+		return nil, errNoObject
+	}
+	f, nulls := fields{}, map[string]bool{}
+	for d.More() {
+		token, err := d.Token()
+		name, ok := token.(string)
+		if err != nil || !ok {
+			return nil, errNoObject
+		}
+		if _, there := f[name]; there || nulls[name] {
+			return nil, errRepeated
+		}
+		var value json.RawMessage
+		if err := d.Decode(&value); err != nil {
+			return nil, errNoObject
+		}
 		if string(value) == "null" {
-			delete(f, name)
+			nulls[name] = true
+		} else {
+			f[name] = value
 		}
 	}
 	return f, nil
@@ -148,18 +182,36 @@ func readPage(r *http.Request) (page, error) {
 	if err != nil {
 		return page{}, badRequest("Invalid query", "")
 	}
-	p := page{query: query, limit: defaultLimit, before: query.Get("before")}
-	if query.Has("limit") {
-		n, err := strconv.ParseUint(query.Get("limit"), 10, 64)
+	p := page{query: query, limit: defaultLimit}
+	limit, given, err := p.only("limit")
+	if err != nil {
+		return page{}, err
+	}
+	if given {
+		n, err := strconv.ParseUint(limit, 10, 64)
 		if err != nil && !errors.Is(err, strconv.ErrRange) || n == 0 {
 			return page{}, badRequest("Invalid limit", "a whole number from 1 to 500")
 		}
 		p.limit = int(min(n, maxLimit))
 	}
+	if p.before, _, err = p.only("before"); err != nil {
+		return page{}, err
+	}
 	if p.before != "" && !validID(p.before) {
 		return page{}, errBefore
 	}
 	return p, nil
+}
+
+// only is the value of a parameter. Of several, each reader might take another one.
+func (p page) only(name string) (value string, given bool, err error) {
+	switch values := p.query[name]; len(values) {
+	case 0:
+		return "", false, nil
+	case 1:
+		return values[0], true, nil
+	}
+	return "", true, badRequest("Invalid "+name, "it is given more than once")
 }
 
 // pathID is the id in a request's path. What cannot be an id is not looked for.

@@ -118,6 +118,13 @@ func TestPayments(t *testing.T) {
 	for _, state := range []string{"", "Open", "paid", "open,void"} {
 		w.call("GET", "/v1/payments?state="+state, key, nil).is(400, "Invalid state")
 	}
+	detail := w.call("GET", "/v1/payments?state=x", key, nil).is(400, "Invalid state").text("detail")
+	for _, state := range []string{"open", "settled", "void", "refused", "unresolved", "confirmed", "disputed", "reconciled"} {
+		w.call("GET", "/v1/payments?state="+state, key, nil).is(200, "")
+		if !strings.Contains(detail, state) {
+			t.Errorf("%s is taken but not named: %s", state, detail)
+		}
+	}
 }
 
 // A settlement that the chain disproves is taken back by an event of its own.
@@ -238,4 +245,21 @@ func TestMonthlyLimit(t *testing.T) {
 	}
 	w.clock.advance(16 * 24 * time.Hour)
 	w.call("POST", "/v1/pay", key, order(1)).is(200, "")
+}
+
+// Of a parameter that is there twice, a filter in front of purser might see the other one.
+func TestParametersTwice(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	key := w.newKey()
+	for query, want := range map[string]string{
+		"/v1/spend?limit=1&limit=1": "Invalid limit", "/v1/spend?limit=1&limit=x": "Invalid limit", "/v1/spend?before=&before=": "Invalid before",
+		"/v1/spend?task=a&task=b": "Invalid task", "/v1/payments?limit=1&li%6dit=2": "Invalid limit",
+		"/v1/payments?before=&before=": "Invalid before", "/v1/payments?state=open&state=void": "Invalid state",
+	} {
+		w.call("GET", query, key, nil).is(400, want).want("detail", "it is given more than once")
+	}
+	for _, query := range []string{"/v1/spend?state=x&state=y&x=1&x=2", "/v1/payments?task=a&task=b", "/v1/spend?limit=1&Limit=2"} {
+		w.call("GET", query, key, nil).is(200, "")
+	}
 }

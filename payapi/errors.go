@@ -38,11 +38,12 @@ func badRequest(text, detail string) error {
 
 // Texts of more than one place.
 const (
-	textKeyFailed = "Failed to create API key"
-	textHeader    = "paymentRequiredHeader (base64) required"
-	textReceipt   = "Invalid receipt"
-	textVerify    = "Payment verification failed"
-	textSettle    = "Payment settlement failed"
+	textKeyFailed   = "Failed to create API key"
+	textUnavailable = "Service unavailable"
+	textHeader      = "paymentRequiredHeader (base64) required"
+	textReceipt     = "Invalid receipt"
+	textVerify      = "Payment verification failed"
+	textSettle      = "Payment settlement failed"
 )
 
 var (
@@ -88,8 +89,13 @@ func (a *API) refuse(r *http.Request, err error) reply {
 
 // judge maps an error to status, body and the seconds of Retry-After (0: none).
 func (a *API) judge(err error) (int, problem, int) {
+	_, creating := errors.AsType[*keyError](err)
 	if e, ok := errors.AsType[*refusal](err); ok {
-		return e.status, problem{Error: e.text, Detail: e.detail}, e.retryAfter
+		body := problem{Error: e.text, Detail: e.detail}
+		if creating && e.status == http.StatusServiceUnavailable {
+			body.Error = textKeyFailed
+		}
+		return e.status, body, e.retryAfter
 	}
 	if status, body, retry, ok := a.judgePayment(err); ok {
 		return status, body, retry
@@ -118,16 +124,25 @@ func (a *API) judge(err error) (int, problem, int) {
 	case errors.Is(err, pay.ErrIdempotencyReused):
 		return simple(http.StatusBadRequest, pay.ErrIdempotencyReused.Error())
 	case unavailable(err):
-		body := problem{Error: "Service unavailable"}
+		body := problem{Error: textUnavailable}
 		if e, restored := errors.AsType[*pay.ReconcilingError](err); restored {
 			body.Detail = e.Error()
 		}
-		if _, creating := errors.AsType[*keyError](err); creating {
+		if creating {
 			body.Error = textKeyFailed
 		}
 		return http.StatusServiceUnavailable, body, retryStore
 	}
 	return simple(http.StatusInternalServerError, errInternal.text)
+}
+
+// UnavailableText is what a request is refused with while there is no API to serve it, because
+// its store cannot be opened: with status 503 (SPEC §4, DESIGN §5).
+func UnavailableText(r *http.Request) string {
+	if r.Method == http.MethodPost && r.URL.Path == "/api-keys" {
+		return textKeyFailed
+	}
+	return textUnavailable
 }
 
 // unavailable: the store cannot write, or the caller left, so that nobody reads the answer.

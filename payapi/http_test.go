@@ -26,7 +26,8 @@ func TestUnknownRoutes(t *testing.T) {
 		"GET /nothing", "GET /api-keys", "POST /", "PUT /wallets", "GET /wallets", "GET /wallets/", "POST /wallets/me", "PATCH /wallets/x",
 		"DELETE /wallets/", "DELETE /wallets/a/b", "GET /v1/pay", "DELETE /v1/spend", "GET /v1", "GET /v1/payments/", "GET /health/",
 		"POST /v1/payments//receipt", "GET /v1/payments/x/receipt", "POST /v1/payments/receipt", "GET //health", "GET /a/../health",
-		"OPTIONS /v1/pay", "HEAD /v1/pay", "TRACE /", "GET /HEALTH", "GET /wallets%2Fme%2F",
+		"OPTIONS /v1/pay", "HEAD /v1/pay", "TRACE /", "GET /HEALTH", "GET /wallets%2Fme%2F", "GET /wallets%2Fme",
+		"GET /v1%2fspend", "POST /api-keys%2F", "GET /v1/payments%2Fx", "POST /v1/payments/x%2freceipt", "DELETE /wallets/x%2Fy",
 	} {
 		method, path, _ := strings.Cut(route, " ")
 		a := w.call(method, path, key, nil)

@@ -6,25 +6,22 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/purserpay/purser/internal/failpoint"
 	"github.com/purserpay/purser/pay"
 )
 
 // createKey is POST /api-keys (SPEC §4).
 func (a *API) createKey(r *http.Request) (reply, error) {
-	if a.keyRate != nil && !failpoint.Off(failpoint.Floods) {
-		if wait := a.keyRate.take(r, a.now()); wait > 0 {
-			return reply{}, tooManyRequests(time.Duration(wait) * time.Second)
-		}
+	if wait := a.keyRate.take(r, a.now()); wait > 0 {
+		return reply{}, tooManyRequests(time.Duration(wait) * time.Second)
 	}
 	leave, err := a.admit(r, a.strangers, a.ofOthers, stranger(r))
 	if err != nil {
-		return reply{}, err
+		return reply{}, &keyError{err}
 	}
 	defer leave()
 	f, err := readFields(r, textKeyFailed)
 	if err != nil {
-		return reply{}, err
+		return reply{}, &keyError{err}
 	}
 	want, err := a.keyRequest(r, f)
 	if err != nil {

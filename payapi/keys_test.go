@@ -36,7 +36,7 @@ func TestCreateKey(t *testing.T) {
 		t.Error("escaped for HTML: " + generated.raw)
 	}
 	for name, body := range map[string]any{
-		"no body": nil, "empty object": "{}", "blank": " \n", "nulls": `{"label":null,"key":null,"organization_id":null,"plan":null}`,
+		"no body": nil, "empty object": "{}", "nulls": `{"label":null,"key":null,"organization_id":null,"plan":null}`,
 		"empty key": `{"key":""}`, "unknown members": `{"other":[1]}`, "names match exactly": `{"Label":5}`,
 	} {
 		a := w.call("POST", "/api-keys", "", body)

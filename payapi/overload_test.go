@@ -216,12 +216,14 @@ func TestLargeBodies(t *testing.T) {
 	}
 	large := strings.Repeat(" ", 1<<20-10)
 	w.eventually("there is no room", func() bool { // not before the last of them has come that far
-		for path, key := range map[string]string{"/v1/pay": key, "/api-keys": ""} {
+		for path, text := range map[string]string{"/v1/pay": "Service unavailable", "/api-keys": keyFailed} {
 			a := w.call("POST", path, key, large)
 			if a.status != 503 {
 				return false
 			}
-			a.is(503, "Service unavailable")
+			if a.is(503, text); a.header.Get("Retry-After") != "5" || a.text("detail") == "" {
+				t.Errorf("%v %s", a.header, a.raw)
+			}
 		}
 		return true
 	})

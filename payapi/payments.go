@@ -66,9 +66,12 @@ func (a *API) listPayments(r *http.Request, key pay.Key) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	label := pg.query.Get("state")
-	if pg.query.Has("state") && !pay.ValidLabel(label) {
-		return reply{}, badRequest("Invalid state", "a state (open, settled, void) or a flag (refused, unresolved, confirmed, disputed)")
+	label, given, err := pg.only("state")
+	if err != nil {
+		return reply{}, err
+	}
+	if given && !pay.ValidLabel(label) {
+		return reply{}, badRequest("Invalid state", "a state (open, settled, void) or a flag (refused, unresolved, confirmed, disputed, reconciled)")
 	}
 	list, err := a.payer.Payments(r.Context(), key, label, pg.limit, pg.before)
 	if err != nil {

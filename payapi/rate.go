@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/purserpay/purser/internal/failpoint"
 	"github.com/purserpay/purser/internal/peer"
 )
 
@@ -16,23 +17,32 @@ import (
 const maxAddresses = 10_000
 
 // addressLimit bounds how often each client address may do something. It remembers two
-// generations of addresses: one that was not seen for a whole generation of at least a
-// minute has all of its rate again, so forgetting it loses nothing. Only a flood from very
-// many addresses ends a generation earlier.
+// generations of addresses: one that was not seen for a whole generation has all of its
+// turns again, so forgetting it loses nothing. Only a flood from very many addresses ends a
+// generation earlier.
 type addressLimit struct {
-	perMinute int
+	perMinute, atOnce int
+	generation        time.Duration // in which all turns come back
 
 	mu          sync.Mutex
 	young, aged map[netip.Addr]*rate.Limiter
 	since       time.Time // when the young generation began
 }
 
-func newAddressLimit(perMinute int) *addressLimit {
-	return &addressLimit{perMinute: perMinute, young: make(map[netip.Addr]*rate.Limiter)}
+// newAddressLimit gives each address so many turns at once, and so many back per minute.
+func newAddressLimit(atOnce, perMinute int) *addressLimit {
+	return &addressLimit{
+		perMinute: perMinute, atOnce: atOnce, young: make(map[netip.Addr]*rate.Limiter),
+		generation: time.Duration(math.Ceil(float64(time.Minute) * float64(atOnce) / float64(perMinute))),
+	}
 }
 
-// take uses one of the caller's turns, or says how many seconds to wait for the next.
+// take uses one of the caller's turns, or says how many seconds to wait for the next. No
+// limit at all has a turn for everybody.
 func (l *addressLimit) take(r *http.Request, now time.Time) (wait int) {
+	if l == nil || failpoint.Off(failpoint.Floods) {
+		return 0
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	turn := l.of(peer.Of(r.RemoteAddr), now).ReserveN(now, 1)
@@ -45,13 +55,13 @@ func (l *addressLimit) take(r *http.Request, now time.Time) (wait int) {
 }
 
 func (l *addressLimit) of(addr netip.Addr, now time.Time) *rate.Limiter {
-	if now.Sub(l.since) >= time.Minute || len(l.young) >= maxAddresses {
+	if now.Sub(l.since) >= l.generation || len(l.young) >= maxAddresses {
 		l.young, l.aged, l.since = make(map[netip.Addr]*rate.Limiter), l.young, now
 	}
 	limiter := l.young[addr]
 	if limiter == nil {
 		if limiter = l.aged[addr]; limiter == nil {
-			limiter = rate.NewLimiter(rate.Limit(float64(l.perMinute)/60), l.perMinute)
+			limiter = rate.NewLimiter(rate.Limit(float64(l.perMinute)/60), l.atOnce)
 		}
 		l.young[addr] = limiter
 	}

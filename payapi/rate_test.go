@@ -4,6 +4,8 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 )
@@ -11,7 +13,7 @@ import (
 func TestAddressLimit(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 15, 12, 0, 0, 0, time.UTC)
-	l := newAddressLimit(3)
+	l := newAddressLimit(3, 3)
 	take := func(peer string) int { return l.take(&http.Request{RemoteAddr: peer}, now) }
 	use := func(peers ...string) {
 		t.Helper()
@@ -48,10 +50,42 @@ func TestAddressLimit(t *testing.T) {
 	}
 }
 
+// Who may do more at once than in a minute is remembered until all of that has come back.
+func TestAddressLimitOfABurst(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 15, 12, 0, 0, 0, time.UTC)
+	l := newAddressLimit(300, 60)
+	turns := func() (n int) {
+		for l.take(&http.Request{RemoteAddr: "192.0.2.1:1"}, now) == 0 {
+			n++
+		}
+		return n
+	}
+	if n := turns(); n != 300 {
+		t.Errorf("%d turns at once", n)
+	}
+	for _, pause := range []time.Duration{time.Minute, 2 * time.Minute, 4 * time.Minute, time.Minute} {
+		for range 4 { // others come and go
+			now = now.Add(pause / 4)
+			l.take(&http.Request{RemoteAddr: "192.0.2.2:1"}, now)
+		}
+		if n := turns(); n != int(pause.Seconds()) {
+			t.Errorf("%d turns after %s", n, pause)
+		}
+	}
+	now = now.Add(time.Hour)
+	if n := turns(); n != 300 {
+		t.Errorf("%d turns after an hour", n)
+	}
+	if (*addressLimit)(nil).take(&http.Request{}, now) != 0 {
+		t.Error("no limit is a limit")
+	}
+}
+
 func TestAddressLimitIsBounded(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 15, 12, 0, 0, 0, time.UTC)
-	l := newAddressLimit(1)
+	l := newAddressLimit(1, 1)
 	for i := range 3 * maxAddresses {
 		peer := fmt.Sprintf("10.%d.%d.%d:1", i>>16, i>>8&255, i&255)
 		if wait := l.take(&http.Request{RemoteAddr: peer}, now); wait != 0 {
@@ -74,6 +108,19 @@ func TestOrigin(t *testing.T) {
 	} {
 		if got := a.origin(r); got != want {
 			t.Errorf("origin %q, want %q", got, want)
+		}
+	}
+}
+
+func TestUnavailableText(t *testing.T) {
+	t.Parallel()
+	for route, want := range map[string]string{
+		"POST /api-keys": "Failed to create API key", "GET /api-keys": "Service unavailable", "POST /wallets": "Service unavailable",
+		"POST /api-keys/": "Service unavailable", "GET /": "Service unavailable",
+	} {
+		method, path, _ := strings.Cut(route, " ")
+		if got := UnavailableText(httptest.NewRequest(method, path, nil)); got != want {
+			t.Errorf("%s: %q", route, got)
 		}
 	}
 }

@@ -38,8 +38,11 @@ func (a *API) spend(r *http.Request, key pay.Key) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	task := pg.query.Get("task")
-	if pg.query.Has("task") && !pay.ValidTask(task) {
+	task, given, err := pg.only("task")
+	if err != nil {
+		return reply{}, err
+	}
+	if given && !pay.ValidTask(task) {
 		return reply{}, badRequest("Invalid task", "1 to 64 characters of A-Z a-z 0-9 . _ -")
 	}
 	events, open, err := a.payer.Spend(r.Context(), key, pay.SpendQuery{Task: task, Before: pg.before, Limit: pg.limit})

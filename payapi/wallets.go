@@ -2,6 +2,7 @@ package payapi
 
 import (
 	"net/http"
+	"time"
 
 	"github.com/purserpay/purser/pay"
 )
@@ -46,6 +47,9 @@ func (a *API) createWallet(r *http.Request, key pay.Key) (reply, error) {
 	network, _, err := f.text("network", malformed)
 	if err != nil {
 		return reply{}, err
+	}
+	if wait := a.walletRate.take(r, a.now()); wait > 0 {
+		return reply{}, tooManyRequests(time.Duration(wait) * time.Second)
 	}
 	w, err := a.payer.CreateWallet(r.Context(), key, network)
 	if err != nil {

@@ -83,6 +83,42 @@ func TestUnclaimedWalletLimit(t *testing.T) {
 	w.call("POST", "/wallets", key, nil).is(201, "")
 }
 
+// A deleted wallet's row and key stay, so a loop that makes and deletes them is slowed down;
+// the largest plan can be used up at once, and deleting is not bounded.
+func TestWalletRate(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *setup) { s.api.KeyRate = 0 })
+	key, other := w.newKey(), w.newKey()
+	var made []string
+	for range 300 {
+		id := w.call("POST", "/wallets", key, nil).is(201, "").text("id")
+		w.call("DELETE", "/wallets/"+id, key, nil).is(204, "")
+		made = append(made, id)
+	}
+	var last answer
+	for range 60 { // one turn comes back every second
+		if last = w.call("POST", "/wallets", key, nil); last.status == 429 {
+			break
+		}
+		made = append(made, last.is(201, "").text("id"))
+	}
+	last.is(429, "Too many requests").want("upgradeUrl", w.url+"/dashboard")
+	if got := last.header.Get("Retry-After"); got != "1" {
+		t.Errorf("Retry-After %q", got)
+	}
+	for _, id := range made { // this is why
+		if secret, err := w.store.WalletSecret(t.Context(), id); err != nil || secret == nil {
+			t.Fatalf("the key of deleted wallet %s is gone: %v", id, err)
+		}
+	}
+	w.call("POST", "/wallets", other, nil).is(429, "Too many requests") // another key changes nothing
+	w.call("POST", "/wallets", other, "\r").is(400, "Invalid JSON body")
+	w.call("GET", "/wallets/me", key, nil).is(200, "")
+	w.call("POST", "/api-keys", "", nil).is(201, "")
+	w.clock.advance(2e9)
+	w.call("POST", "/wallets", other, nil).is(201, "")
+}
+
 func TestWalletsWithoutProvider(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) { s.pay.Wallets = signer.None{} })

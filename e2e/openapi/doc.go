@@ -7,8 +7,10 @@
 // What payapi itself answers in its own tests is held against the description there.
 //
 // The tests need node_modules and .venv of this folder (make e2e-deps). PURSER_SANDBOX_BIN names
-// a binary to use instead of building one. A run makes some two thousand calls, in a minute or two.
-// For a longer one:
+// a binary to use instead of building one. A run makes some two thousand calls, in a minute or two,
+// and the same ones every time. For a longer one with others, as make api-fuzz has it:
 //
-//	go test ./e2e/openapi -run Properties -openapi.max 30m -timeout 0
+//	go test ./e2e/openapi -v -run Properties -openapi.max 30m -openapi.seed random -timeout 0
+//
+// Every run names its seed, and the command that repeats it.
 package openapi

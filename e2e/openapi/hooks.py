@@ -1,20 +1,24 @@
 """What Schemathesis cannot make up from the document alone: challenges and receipts that are
 base64 of x402's JSON, and mostly right, so that payments are really made and settled.
 
-PURSER_KEEP_WALLET is the id of the wallet with the money, which is not to be deleted.
+PURSER_KEEP_WALLET is the id of the wallet with the money, which is not to be deleted,
+PURSER_KEEP_KEY the key it belongs to, and PURSER_API the address of the API.
 """
 
 import base64
 import json
 import os
 import re
+import urllib.error
+import urllib.request
 import uuid
 
 import schemathesis
 from hypothesis import strategies as st
 
 USDC = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"
-KEPT = os.environ.get("PURSER_KEEP_WALLET", "")
+API = os.environ.get("PURSER_API", "")
+KEPT, OWNER = os.environ.get("PURSER_KEEP_WALLET", ""), os.environ.get("PURSER_KEEP_KEY", "")
 
 addresses = st.binary(min_size=20, max_size=20).map(lambda b: "0x" + b.hex())
 hashes = st.binary(min_size=32, max_size=32).map(lambda b: "0x" + b.hex())
@@ -113,8 +117,26 @@ def flatmap_body(context, body):
     return st.fixed_dictionaries(members).map(lambda meant: {**body, **meant} if meant else body)
 
 
+def ask(method, path):
+    """Calls purser with the owner's key."""
+    request = urllib.request.Request(API + path, method=method, headers={"X-Api-Key": OWNER})
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with direct.open(request, timeout=60) as answer:
+        return json.load(answer)
+
+
+def another_wallet():
+    """A wallet of the owner that may be deleted: a new one, or the newest when there are too many."""
+    try:
+        return ask("POST", "/wallets")["id"]
+    except urllib.error.HTTPError:
+        return ask("GET", "/wallets/me")["wallets"][-1]["id"]
+
+
 @schemathesis.hook
 def before_call(context, case, kwargs):
-    """Keeps the wallet that has the money."""
+    """Keeps the wallet that has the money. Its owner deletes another one in its place: who saw a
+    wallet in the list counts on finding it."""
     if case.operation.path == "/wallets/{id}" and str((case.path_parameters or {}).get("id", "")).lower() == KEPT:
-        case.path_parameters["id"] = str(uuid.uuid4())
+        owned = (case.headers or {}).get("X-Api-Key") == OWNER
+        case.path_parameters["id"] = another_wallet() if owned else str(uuid.uuid4())

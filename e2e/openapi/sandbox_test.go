@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -44,6 +45,7 @@ func startSandbox(t *testing.T) *sandbox {
 	s := &sandbox{t: t}
 	cmd := exec.CommandContext(context.Background(), binary, "-json", "-port", "0")
 	cmd.Dir = t.TempDir()
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "PURSER_") }) // those of the tests
 	cmd.Stderr = &s.log
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -57,7 +59,7 @@ func startSandbox(t *testing.T) *sandbox {
 		late := time.AfterFunc(stopTime, func() { _ = cmd.Process.Kill() })
 		defer late.Stop()
 		if err := cmd.Wait(); err != nil {
-			t.Errorf("purser-sandbox: %v\n%s", err, s.log.String())
+			t.Errorf("purser-sandbox: %v\n%s", err, ending(s.log.String()))
 		}
 	})
 	late := time.AfterFunc(startTime, func() { _ = cmd.Process.Kill() })
@@ -67,7 +69,7 @@ func startSandbox(t *testing.T) *sandbox {
 		err = json.Unmarshal(line, s)
 	}
 	if err != nil {
-		t.Fatalf("purser-sandbox did not start: %v\n%s", err, s.log.String())
+		t.Fatalf("purser-sandbox did not start: %v\n%s", err, ending(s.log.String()))
 	}
 	return s
 }
