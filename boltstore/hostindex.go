@@ -18,24 +18,26 @@ const migratedRows = 20 * scanRows
 
 // sumUpSpend makes what schema 5 adds to the spend events of before: their sums by day, and
 // the index by host.
-func sumUpSpend(bolt *bbolt.DB) error {
+func sumUpSpend(u *upgrade) error {
 	var last []byte
-	for more := true; more; {
-		err := bolt.Update(func(tx *bbolt.Tx) (err error) {
+	for done := 0; ; {
+		err := u.Update(func(tx *bbolt.Tx) (err error) {
 			if last == nil {
 				if err := recreate(tx, spendDaysBucket, hostEventsBucket); err != nil {
 					return err
 				}
 			}
 			last, err = sumUpFrom(tx, last)
-			more = last != nil
 			return err
 		})
-		if err != nil {
+		if err != nil || last == nil {
+			return err
+		}
+		done += migratedRows
+		if err := u.went(eventsBucket, done); err != nil {
 			return err
 		}
 	}
-	return nil
 }
 
 // recreate empties buckets, which an upgrade that was cut off may have begun to fill.

@@ -16,8 +16,8 @@ import (
 // entry only, and none is passed over.
 
 // indexLabelled lists the payments of before.
-func indexLabelled(bolt *bbolt.DB) error {
-	return buildIndex(bolt, labelledBucket, paymentsBucket, func(row []byte) ([]byte, error) {
+func indexLabelled(u *upgrade) error {
+	return u.buildIndex(labelledBucket, paymentsBucket, func(row []byte) ([]byte, error) {
 		p, err := decodePayment(row)
 		if err != nil {
 			return nil, err

@@ -252,7 +252,8 @@ func (d *DB) prepare(ctx context.Context, bolt *bbolt.DB, o Options) error {
 			return err
 		}
 	}
-	if err := migrate(bolt, schema, migrations); err != nil {
+	u := upgrade{DB: bolt, ctx: ctx, now: d.clock, log: d.log}
+	if err := u.migrate(schema, migrations); err != nil {
 		return err
 	}
 	if fresh {

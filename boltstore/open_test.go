@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -346,12 +347,13 @@ func TestMigrate(t *testing.T) {
 		})
 		return schema, wrote
 	}
-	err = migrate(file, 1, []migration{step(1, nil), step(2, nil), step(3, errDisk)})
+	u := upgrade{DB: file, ctx: t.Context(), now: time.Now, log: slog.New(slog.DiscardHandler)}
+	err = u.migrate(1, []migration{step(1, nil), step(2, nil), step(3, errDisk)})
 	wantError(t, err, errDisk)
 	if schema, wrote := state(); schema != "2" || wrote != "2" {
 		t.Errorf("schema %s, written by step %s", schema, wrote)
 	}
-	if err := migrate(file, 2, []migration{step(1, nil), step(2, nil), step(3, nil)}); err != nil {
+	if err := u.migrate(2, []migration{step(1, nil), step(2, nil), step(3, nil)}); err != nil {
 		t.Fatal(err)
 	}
 	if schema, wrote := state(); schema != "3" || wrote != "3" || !slices.Equal(ran, []int{2, 3, 3}) {

@@ -27,7 +27,7 @@ var migrations = []migration{
 type migration struct {
 	// prepare does what is too much for one transaction; nil: nothing is. It may be
 	// interrupted and begins anew then, and a purser of before may write in between.
-	prepare func(*bbolt.DB) error
+	prepare func(*upgrade) error
 	// apply runs in the transaction that writes the schema's number.
 	apply func(*bbolt.Tx) error
 }
@@ -42,16 +42,16 @@ func createBuckets(tx *bbolt.Tx) error {
 }
 
 // indexMore makes the indexes of schema 2.
-func indexMore(bolt *bbolt.DB) error {
-	if err := indexTasks(bolt); err != nil {
+func indexMore(u *upgrade) error {
+	if err := indexTasks(u); err != nil {
 		return err
 	}
-	return indexTransactions(bolt)
+	return indexTransactions(u)
 }
 
 // indexTasks lists the spend events of before by their tasks.
-func indexTasks(bolt *bbolt.DB) error {
-	return buildIndex(bolt, taskEventsBucket, eventsBucket, func(row []byte) (key []byte, err error) {
+func indexTasks(u *upgrade) error {
+	return u.buildIndex(taskEventsBucket, eventsBucket, func(row []byte) (key []byte, err error) {
 		var e pay.SpendEvent
 		if err := decodeRow(row, &e); err != nil || e.Task == "" {
 			return nil, err
@@ -63,8 +63,8 @@ func indexTasks(bolt *bbolt.DB) error {
 // indexTransactions lists the payments of before by their transactions. The index of
 // schema 1 knew one payment for each, and forgot a transaction when that one was found to
 // have another, although others had it too.
-func indexTransactions(bolt *bbolt.DB) error {
-	return buildIndex(bolt, transactionsBucket, paymentsBucket, func(row []byte) (key []byte, err error) {
+func indexTransactions(u *upgrade) error {
+	return u.buildIndex(transactionsBucket, paymentsBucket, func(row []byte) (key []byte, err error) {
 		p, err := decodePayment(row)
 		if err != nil || p.Transaction == "" {
 			return nil, err
@@ -87,10 +87,11 @@ func replaceTransactions(tx *bbolt.Tx) error {
 
 // buildIndex makes an index anew, with the key that each row has in it, nil for none. One
 // transaction takes a bounded number of rows.
-func buildIndex(bolt *bbolt.DB, index, rows []byte, keyOf func(row []byte) ([]byte, error)) error {
+func (u *upgrade) buildIndex(index, rows []byte, keyOf func(row []byte) ([]byte, error)) error {
 	var last []byte
+	done := 0
 	for more := true; more; {
-		err := bolt.Update(func(tx *bbolt.Tx) error {
+		err := u.Update(func(tx *bbolt.Tx) error {
 			if last == nil && tx.Bucket(index) != nil { // an upgrade that was cut off
 				if err := tx.DeleteBucket(index); err != nil {
 					return err
@@ -121,9 +122,13 @@ func buildIndex(bolt *bbolt.DB, index, rows []byte, keyOf func(row []byte) ([]by
 				}
 			}
 			more = n == scanRows
+			done += n
 			return nil
 		})
 		if err != nil {
+			return err
+		}
+		if err := u.went(rows, done); err != nil {
 			return err
 		}
 	}
@@ -141,31 +146,6 @@ func schemaOf(meta *bbolt.Bucket) (int, error) {
 			ErrNewer, n, len(migrations))
 	}
 	return n, nil
-}
-
-// migrate applies the steps that the store has not seen, each with its number in one
-// transaction.
-func migrate(bolt *bbolt.DB, have int, steps []migration) error {
-	for step := have; step < len(steps); step++ {
-		if err := steps[step].run(bolt, step+1); err != nil {
-			return fmt.Errorf("upgrade schema to %d: %w", step+1, err)
-		}
-	}
-	return nil
-}
-
-func (m migration) run(bolt *bbolt.DB, number int) error {
-	if m.prepare != nil {
-		if err := m.prepare(bolt); err != nil {
-			return err
-		}
-	}
-	return bolt.Update(func(tx *bbolt.Tx) error {
-		if err := m.apply(tx); err != nil {
-			return err
-		}
-		return tx.Bucket(metaBucket).Put(schemaKey, []byte(strconv.Itoa(number)))
-	})
 }
 
 // lapseAll ends the leases that an earlier process left.

@@ -138,7 +138,7 @@ func (o PolicyOptions) resolveLists(into *pay.Policy) error {
 			return err
 		}
 		for _, entry := range v {
-			address, err := x402.ParseAddress(entry)
+			address, err := x402.ParseCheckedAddress(entry)
 			if err != nil {
 				return l.errorf("%q: %w", entry, err)
 			}

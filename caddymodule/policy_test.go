@@ -71,6 +71,7 @@ func TestPolicyRefuses(t *testing.T) {
 		{"host in capitals", PolicyOptions{DenyHosts: "A.example"}, "deny_hosts"},
 		{"no payee", PolicyOptions{AllowPayees: ","}, "allow_payees"},
 		{"payee", PolicyOptions{DenyPayees: "0x12"}, "deny_payees"},
+		{"mistyped payee", PolicyOptions{AllowPayees: "0x209693Bc6afc0C5328bA36FaF03C514EF312287D"}, "mistyped"},
 		{"limit of a host", PolicyOptions{Hosts: map[string]BudgetOptions{"a.example": {DailyBudget: "x"}}}, "host a.example daily_budget"},
 		{"host of a limit", PolicyOptions{Hosts: map[string]BudgetOptions{"a/b": {DailyBudget: "1"}}}, "hosts"},
 		{"host without limits", PolicyOptions{Hosts: map[string]BudgetOptions{"a.example": {}}}, "host a.example"},

@@ -17,6 +17,8 @@ const (
 	exportRows = 500 // a page
 	// exportPause is how long somebody may take to read a page of the export.
 	exportPause = time.Minute
+	// exportTime is RFC 3339 with the milliseconds that tell events of one second apart.
+	exportTime = "2006-01-02T15:04:05.000Z07:00"
 )
 
 var exportHead = []string{
@@ -88,14 +90,33 @@ func (d *dashboard) exportSpend(r *http.Request, v visit) (answer, error) {
 	}}, nil
 }
 
-// nextPage reads on for as long as somebody listens.
+// nextPage reads on for as long as somebody listens who is still signed in.
 func (d *dashboard) nextPage(ctx, gone context.Context, v visit, want pay.OrganizationSpendQuery) (pay.SpendPage, error) {
 	if err := gone.Err(); errors.Is(err, context.Canceled) {
 		return pay.SpendPage{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, pageTime)
 	defer cancel()
+	if err := d.stillIn(ctx, v); err != nil {
+		return pay.SpendPage{}, err
+	}
 	return d.exportPage(ctx, v, want)
+}
+
+// stillIn makes sure that a visitor whom the gate let in a while ago would be let in now: a slow reader can draw an
+// export out for hours, and who signs out, here or everywhere, ends that too.
+func (d *dashboard) stillIn(ctx context.Context, v visit) error {
+	if _, err := d.Payer.Session(ctx, v.Session); err != nil {
+		return fmt.Errorf("looking at the session again: %w", err)
+	}
+	a, err := d.Payer.Account(ctx, v.Account.ID)
+	if err == nil && a.Generation != v.Account.Generation {
+		err = pay.ErrSessionNotFound
+	}
+	if err != nil {
+		return fmt.Errorf("looking at the account again: %w", err)
+	}
+	return nil
 }
 
 func (d *dashboard) exportPage(ctx context.Context, v visit, want pay.OrganizationSpendQuery) (pay.SpendPage, error) {
@@ -123,7 +144,7 @@ func (e export) page(p pay.SpendPage) error {
 			sign = "-"
 		}
 		row := []string{
-			s.ID, s.Created.UTC().Format(time.RFC3339), sign + s.Amount.Format(decimals), s.Currency, s.Host, s.RequestURL, s.Task, s.KeyID, e.labels[s.KeyID],
+			s.ID, s.Created.UTC().Format(exportTime), sign + s.Amount.Format(decimals), s.Currency, s.Host, s.RequestURL, s.Task, s.KeyID, e.labels[s.KeyID],
 			s.PaymentID, s.Corrects, s.Network, s.Settlement, s.Transaction, strings.Join(s.Flags, " "),
 		}
 		for i := range row {

@@ -124,7 +124,8 @@ func TestExport(t *testing.T) {
 	}
 	for name, want := range map[string]string{
 		"amount": "700.000123", "currency": "USDC", "host": "api.example.com", "request_url": hostile, "task": "'-1", "key_label": "'=1+1",
-		"key_id": second.ID, "payment_id": last.ID, "network": "base", "settlement": "payer", "transaction": last.Transaction, "corrects": "",
+		"created_at": last.Created.UTC().Format("2006-01-02T15:04:05.000Z07:00"),
+		"key_id":     second.ID, "payment_id": last.ID, "network": "base", "settlement": "payer", "transaction": last.Transaction, "corrects": "",
 	} {
 		if field[name] != want {
 			t.Errorf("%s is %q, want %q", name, field[name], want)
@@ -233,6 +234,7 @@ func TestABrokenExportIsCutOff(t *testing.T) {
 		t.Fatal(err)
 	}
 	req.Header.Set("Test-Visitor", ada.account.ID+"/"+ada.account.OrganizationID)
+	req.Header.Set("Test-Session", ada.session)
 	res, err := ada.client.Do(req)
 	if err != nil {
 		t.Fatal(err)
@@ -246,5 +248,42 @@ func TestABrokenExportIsCutOff(t *testing.T) {
 	}
 	if _, err := io.Copy(io.Discard, res.Body); err == nil {
 		t.Error("the export ended as if it were whole")
+	}
+}
+
+// An export ends with the session that began it, as one that cannot be finished does.
+func TestAnExportEndsWithItsSession(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(*person) error{
+		"signed out":            func(p *person) error { return p.payer.DeleteSession(t.Context(), p.session) },
+		"signed out everywhere": func(p *person) error { _, err := p.payer.EndSessions(t.Context(), p.account.ID); return err },
+		"":                      func(*person) error { return nil },
+	} {
+		w := newWorld(t)
+		ada := w.person("ada")
+		if err := boltfill.Fill(t.Context(), w.store, boltfill.Options{Keys: []string{ada.key.ID}, Payments: 20_000, To: w.clock.now()}); err != nil {
+			t.Fatal(err)
+		}
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.url+"/dashboard/spend.csv", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Test-Visitor", ada.account.ID+"/"+ada.account.OrganizationID)
+		req.Header.Set("Test-Session", ada.session)
+		res, err := ada.client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(res.Body, make([]byte, 1000)); err != nil {
+			t.Fatal(err)
+		}
+		if err := end(ada); err != nil {
+			t.Fatal(err)
+		}
+		_, err = io.Copy(io.Discard, res.Body)
+		_ = res.Body.Close()
+		if (err != nil) != (name != "") {
+			t.Errorf("%q: the export ended with %v", name, err)
+		}
 	}
 }

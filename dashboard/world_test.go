@@ -3,7 +3,9 @@ package dashboard_test
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -153,7 +155,19 @@ func (w *world) person(name string) *person {
 		w.t.Fatalf("keys of a new organization: %v, %v", keys, err)
 	}
 	p.key = keys[0]
+	p.session = p.signedIn("first")
 	return p
+}
+
+// signedIn is a session of somebody, in the store for as long as any.
+func (p *person) signedIn(name string) string {
+	p.t.Helper()
+	sum := sha256.Sum256([]byte(p.account.ID + name))
+	s := pay.Session{ID: hex.EncodeToString(sum[:]), Data: []byte("{}"), Expires: p.clock.now().Add(12 * time.Hour)}
+	if err := p.payer.PutSession(p.t.Context(), s); err != nil {
+		p.t.Fatal(err)
+	}
+	return s.ID
 }
 
 // seen is an answer.

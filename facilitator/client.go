@@ -14,7 +14,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/purserpay/purser/internal/breaker"
 	"github.com/purserpay/purser/internal/endpoint"
 	"github.com/purserpay/purser/pay"
 )
@@ -39,7 +38,8 @@ type Options struct {
 	Timeout time.Duration
 	// Transport carries the calls; nil is one that ignores the environment's proxy variables.
 	Transport http.RoundTripper
-	// MaxFailures is how many calls in a row may fail before no new payment is begun for a while: Client.Ready.
+	// MaxFailures is how many of a key's calls in a row may fail before no new payment of it is begun for a while, and how
+	// many of all may not get there before none is: Client.Ready.
 	// Default: 5; negative: no bound.
 	MaxFailures int
 	// Propagate, when set, puts what identifies the trace that a call belongs to into its header.
@@ -56,7 +56,7 @@ type Client struct {
 	timeout  time.Duration
 	log      *slog.Logger
 	now      pay.Clock
-	breaker  *breaker.Breaker // nil: none
+	breakers *breakers // nil: none
 
 	propagate func(context.Context, http.Header) // nil: nothing
 }
@@ -82,7 +82,7 @@ func New(o Options) (*Client, error) {
 			return nil, errors.New("PURSER_FACILITATOR_KEY: only visible ASCII characters can be sent")
 		}
 	}
-	c := &Client{endpoint: e, key: o.Key, timeout: o.Timeout, log: o.Logger, now: o.Clock, breaker: newBreaker(o.MaxFailures), propagate: o.Propagate}
+	c := &Client{endpoint: e, key: o.Key, timeout: o.Timeout, log: o.Logger, now: o.Clock, breakers: newBreakers(o.MaxFailures), propagate: o.Propagate}
 	if c.now == nil {
 		c.now = time.Now
 	}
@@ -172,12 +172,12 @@ func (c *Client) ask(ctx context.Context, call string, timeout time.Duration, x 
 	began := time.Now()
 	got, err := c.send(limited, http.MethodPost, call, body)
 	if err != nil {
-		c.noAnswer(ctx)
+		c.noAnswer(ctx, x.KeyID, err)
 		c.log.WarnContext(ctx, "facilitator gave no answer", "call", call, "error", err, "took", time.Since(began))
 		return answer{}, err
 	}
 	a, err := read(got.Body, verdict, func(s string) string { return c.endpoint.Scrub(s, secrets...) })
-	c.answered(got.Status, err == nil)
+	c.answered(x.KeyID, got.Status, err == nil)
 	if err != nil {
 		err = &Error{
 			Call: call, Status: got.Status, cause: err,

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -63,7 +64,7 @@ func (a *Attempt) Depart() error {
 	}
 	failpoint.Here(failpoint.Departing)
 	a.departed, a.started = true, time.Now()
-	a.payer.log.Debug("payment leaves", "payment", a.row.ID, "repeat", a.Repeats())
+	a.payer.log.DebugContext(a.caller, "payment leaves", "payment", a.row.ID, "repeat", a.Repeats())
 	return nil
 }
 
@@ -137,7 +138,7 @@ func (a *Attempt) finish(answered, wait bool) {
 		}
 		if _, _, err := a.payer.store.Record(ctx, o); err != nil && !errors.Is(err, ErrQueued) {
 			// The lease lapses by itself; the payment then counts as unanswered.
-			a.payer.log.Warn("lease not released", "payment", o.PaymentID, "error", err)
+			a.payer.log.WarnContext(ctx, "lease not released", "payment", o.PaymentID, "error", err)
 		}
 		failpoint.Here(failpoint.Released)
 	}
@@ -244,18 +245,22 @@ func (p *Payer) record(ctx context.Context, row *Payment, o Outcome) (*Payment, 
 	}
 	written, fx, err := p.store.Record(ctx, o)
 	if errors.Is(err, ErrQueued) {
-		p.log.Error("outcome kept in memory until the store can write", "payment", o.PaymentID, "outcome", string(o.Verdict), "error", err)
+		p.log.ErrorContext(ctx, "outcome kept in memory until the store can write", "payment", o.PaymentID, "outcome", string(o.Verdict), "error", err)
 		err = nil
 	}
 	if err != nil {
-		p.log.Error("outcome not recorded", "payment", o.PaymentID, "outcome", string(o.Verdict), "error", err)
+		p.log.ErrorContext(ctx, "outcome not recorded", "payment", o.PaymentID, "outcome", string(o.Verdict), "error", err)
 		return nil, fmt.Errorf("recording outcome %q: %w", o.Verdict, err)
 	}
 	if o.Verdict != Unclear {
-		p.log.Info("payment "+string(o.Verdict), "payment", written.ID, "state", string(written.State), "transaction", written.Transaction, "reason", o.Reason)
+		level := slog.LevelInfo
+		if o.Verdict == VerdictConfirm { // each settled payment is sooner or later
+			level = slog.LevelDebug
+		}
+		p.log.Log(ctx, level, "payment "+string(o.Verdict), "payment", written.ID, "state", string(written.State), "transaction", written.Transaction, "reason", o.Reason)
 		p.opts.Observer.Changed(written, fx.Was, o.Verdict)
 	} else if seen := cmp.Or(o.Note, o.Reason); seen != "" {
-		p.log.Info("payment observed", "payment", written.ID, "state", string(written.State), "what", truncate(seen, 400))
+		p.log.InfoContext(ctx, "payment observed", "payment", written.ID, "state", string(written.State), "what", truncate(seen, 400))
 	}
 	return written, nil
 }
@@ -271,12 +276,12 @@ func (a *Attempt) sign(ctx context.Context, w Wallet) error {
 			if a.how == Created {
 				_ = a.record(ctx, Outcome{Verdict: VerdictVoid, Reason: "not signed: " + err.Error()})
 			}
-			a.payer.log.Error("payment not signed", "payment", a.row.ID, "error", err)
+			a.payer.log.ErrorContext(ctx, "payment not signed", "payment", a.row.ID, "error", err)
 			return &FailedError{Stage: StageVerify, Payment: a.row, Detail: "the wallet could not sign", Cause: err}
 		}
 		a.row = a.row.Clone()
 		a.row.Signature = &sig
-		a.payer.log.Debug("payment signed", "payment", a.row.ID)
+		a.payer.log.DebugContext(ctx, "payment signed", "payment", a.row.ID)
 	}
 	var err error
 	a.payload, err = a.row.Payload()

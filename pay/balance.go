@@ -3,15 +3,25 @@ package pay
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync"
 	"time"
 
 	"github.com/purserpay/purser/internal/breaker"
 	"github.com/purserpay/purser/x402"
 )
 
-// balanceTime is how long a payment waits for its wallet's balance at most. Without an
-// answer the payment goes on: the balance only saves one that would fail.
-const balanceTime = 3 * time.Second
+const (
+	// balanceTime is how long a payment waits for its wallet's balance at most. Without an
+	// answer the payment goes on: the balance only saves one that would fail.
+	balanceTime = 3 * time.Second
+	// balanceKept is how long a balance is remembered.
+	balanceKept = 5 * time.Second
+	// balanceAgain is the pause between two looks at a wallet whose remembered balance is too
+	// little. A client that hammers an empty wallet must not become a flood at the RPC.
+	balanceAgain = time.Second
+	maxBalances  = 10_000
+)
 
 // newBalanceBreaker is for an RPC that does not tell balances: payments stop waiting for it,
 // but for one now and then.
@@ -19,23 +29,175 @@ func newBalanceBreaker() *breaker.Breaker {
 	return breaker.New(breaker.Options{Failures: 3, Wait: 5 * time.Second, MaxWait: time.Minute})
 }
 
+// balanceLimit reserves the wallet's open amount; with an RPC it may not pass the balance,
+// so that no challenge can tie up more than the wallet has. An RPC that does not answer
+// does not stop a payment.
+func (p *Payer) balanceLimit(ctx context.Context, c choice, t Terms) Limit {
+	l := Limit{Reservation: Reservation{
+		Counter: holdCounter(c.wallet.ID, c.asset.Symbol), Amount: t.Amount, Release: ReleaseHold,
+	}}
+	if p.opts.Chain == nil {
+		return l
+	}
+	have, remembered, err := p.balanceSoon(ctx, c, p.slowRPC, false)
+	if errors.Is(err, errUnwatched) {
+		return l
+	}
+	if err != nil {
+		p.log.Warn("balance not known", "wallet", c.wallet.ProviderID, "error", err)
+		return l
+	}
+	short := &FailedError{
+		Stage: StageVerify, Funds: true,
+		Detail: fmt.Sprintf("insufficient_funds: wallet %s holds %s, less what is in open payments", c.wallet.Address, have),
+	}
+	if remembered {
+		short.again = func(ctx context.Context) bool { return p.moreThan(ctx, c, have) }
+	}
+	l.Max, l.Refusal = &have, short
+	return l
+}
+
+// moreThan looks at a wallet once more before a payment is declined for the money that it
+// was remembered to have: who has just funded it pays at once.
+func (p *Payer) moreThan(ctx context.Context, c choice, remembered x402.Amount) bool {
+	// Others wait for the same look, so it does not end with the caller who makes it.
+	have, _, err := p.balanceSoon(context.WithoutCancel(ctx), c, p.slowRPC, true)
+	if err != nil {
+		p.log.Warn("balance not looked at again", "wallet", c.wallet.ProviderID, "error", err)
+		return false
+	}
+	return ctx.Err() == nil && have.Cmp(remembered) > 0
+}
+
 // balanceSoon is balance for somebody who waits, unless the RPC has failed too often by a breaker: payments have one of
 // their own, so that those who only look at wallets cannot have them go unchecked.
-func (p *Payer) balanceSoon(ctx context.Context, c choice, failing *breaker.Breaker) (x402.Amount, error) {
+func (p *Payer) balanceSoon(ctx context.Context, c choice, failing *breaker.Breaker, afresh bool) (have x402.Amount, remembered bool, err error) {
 	trying, err := failing.Allow(p.now())
 	if err != nil {
-		return x402.Amount{}, err
+		return x402.Amount{}, false, err
 	}
 	soon, cancel := context.WithTimeout(ctx, balanceTime)
 	defer cancel()
-	have, err := p.balance(soon, c)
+	have, remembered, err = p.balance(soon, c, afresh)
 	switch {
-	case err == nil, errors.Is(err, errUnwatched):
+	case err == nil && !remembered, errors.Is(err, errUnwatched):
 		failing.Succeeded()
-	case ctx.Err() == nil: // and nobody who has left
+	case err != nil && ctx.Err() == nil: // and nobody who has left
 		failing.Failed(p.now())
 	case trying: // the next one finds out how it is
 		failing.Unused(p.now())
 	}
-	return have, err
+	return have, remembered, err
+}
+
+// balance is what a wallet has, as remembered from some seconds ago or as the chain says.
+// afresh asks the chain again for one that is remembered, unless that was done just now; who
+// asks while somebody else does so waits for the same answer.
+func (p *Payer) balance(ctx context.Context, c choice, afresh bool) (have x402.Amount, remembered bool, err error) {
+	key := balanceKey{asset: c.asset.Address, owner: *c.wallet.Address}
+	look := p.balances.look(key, p.now(), afresh)
+	if look.others != nil {
+		select {
+		case <-look.others:
+		case <-ctx.Done():
+			return x402.Amount{}, false, fmt.Errorf("waiting for a look at a wallet: %w", ctx.Err())
+		}
+		look = p.balances.look(key, p.now(), false)
+	}
+	if look.known {
+		return look.amount, true, nil
+	}
+	defer p.balances.over(key, look)
+	if err := p.checkChain(ctx, c.network, c.asset); err != nil {
+		return x402.Amount{}, false, err
+	}
+	if have, err = p.opts.Chain.Balance(ctx, c.asset, *c.wallet.Address); err != nil {
+		return x402.Amount{}, false, err
+	}
+	p.balances.saw(key, look, have)
+	return have, false, nil
+}
+
+// balanceCache keeps wallet balances for balanceKept.
+type balanceCache struct {
+	mu    sync.Mutex
+	seen  map[balanceKey]*balanceEntry
+	turns uint64 // looks so far
+}
+
+type balanceKey struct {
+	asset x402.Address
+	owner x402.Address
+}
+
+type balanceEntry struct {
+	amount x402.Amount
+	until  time.Time // zero: not known
+	turn   uint64    // of the look that found it
+	// again is when the next look afresh may begin, looking ends with the one that is under way.
+	again   time.Time
+	looking chan struct{}
+}
+
+// balanceLook is somebody's turn to look, unless there is no need to.
+type balanceLook struct {
+	known  bool
+	amount x402.Amount
+	others <-chan struct{} // ends with a look that is under way; nil: there is none to wait for
+
+	begun time.Time
+	turn  uint64
+	mine  chan struct{} // that others wait for; nil: none
+}
+
+// look says what is known of a wallet, whom to wait for, or that it is the caller's turn. It
+// must then call over.
+func (b *balanceCache) look(key balanceKey, now time.Time, afresh bool) balanceLook {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	e := b.seen[key]
+	if e == nil {
+		if b.seen == nil || len(b.seen) >= maxBalances {
+			b.seen = make(map[balanceKey]*balanceEntry)
+		}
+		e = new(balanceEntry)
+		b.seen[key] = e
+	}
+	known := now.Before(e.until)
+	switch {
+	case known && !afresh, known && e.looking == nil && now.Before(e.again):
+		return balanceLook{known: true, amount: e.amount}
+	case afresh && e.looking != nil:
+		return balanceLook{others: e.looking}
+	}
+	b.turns++
+	l := balanceLook{begun: now, turn: b.turns}
+	if afresh {
+		l.mine = make(chan struct{})
+		e.looking, e.again = l.mine, now.Add(balanceAgain)
+	}
+	return l
+}
+
+// saw keeps what a look has found, unless a later one was faster.
+func (b *balanceCache) saw(key balanceKey, l balanceLook, have x402.Amount) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if e := b.seen[key]; e != nil && l.turn > e.turn {
+		e.amount, e.until, e.turn = have, l.begun.Add(balanceKept), l.turn
+	}
+}
+
+// over ends a look, whatever came of it.
+func (b *balanceCache) over(key balanceKey, l balanceLook) {
+	if l.mine == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if e := b.seen[key]; e != nil && e.looking == l.mine {
+		e.looking = nil
+	}
+	close(l.mine)
 }

@@ -14,7 +14,7 @@ type turns struct {
 	out int
 }
 
-func (f *turns) Ready() (giveBack func(), err error) { f.out++; return func() { f.out-- }, nil }
+func (f *turns) Ready(string) (giveBack func(), err error) { f.out++; return func() { f.out-- }, nil }
 
 // orgless is a store that cannot tell plans.
 type orgless struct{ *memStore }

@@ -1,6 +1,7 @@
 package pay
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -98,6 +99,10 @@ type FailedError struct {
 	Facilitator json.RawMessage // the facilitator's words, nil if it had none
 	Funds       bool            // the wallet holds too little
 	Cause       error
+
+	// again, when not nil, asks the chain once more for the balance behind Funds, which was a
+	// remembered one, and reports whether there is more now.
+	again func(context.Context) bool
 }
 
 func (e *FailedError) Error() string {

@@ -76,7 +76,7 @@ func (p *Payer) usedOutcome(ctx context.Context, row *Payment, word string) Outc
 	case errors.Is(err, errUnwatched):
 		return Outcome{Verdict: VerdictSettled, Note: note}
 	case err != nil:
-		p.log.Warn("chain not asked about a used authorization", "payment", row.ID, "error", err)
+		p.log.WarnContext(ctx, "chain not asked about a used authorization", "payment", row.ID, "error", err)
 		return Outcome{Note: note}
 	case t.Used:
 		return Outcome{Verdict: VerdictSettled, Transaction: t.Transaction, Note: note}

@@ -75,7 +75,7 @@ func (p *Payer) Open(ctx context.Context, r Request) (*Attempt, error) {
 	started := time.Now()
 	a, err := p.open(ctx, r)
 	if err != nil {
-		p.refused(r, err)
+		p.refused(ctx, r, err)
 		return nil, err
 	}
 	a.opened = started
@@ -83,7 +83,7 @@ func (p *Payer) Open(ctx context.Context, r Request) (*Attempt, error) {
 }
 
 // refused tells of a payment that its key may not make.
-func (p *Payer) refused(r Request, err error) {
+func (p *Payer) refused(ctx context.Context, r Request, err error) {
 	var rule string
 	var refused *PolicyError
 	switch {
@@ -95,14 +95,20 @@ func (p *Payer) refused(r Request, err error) {
 		return
 	}
 	p.opts.Observer.Refused(r.Door, rule)
-	p.log.Info("payment not allowed", "key", r.Key.ID, "door", string(r.Door), "rule", rule)
+	p.log.InfoContext(ctx, "payment not allowed", "key", r.Key.ID, "door", string(r.Door), "rule", rule)
 }
 
 func (p *Payer) open(ctx context.Context, r Request) (*Attempt, error) {
 	deadline := time.NewTimer(p.opts.RepeatWait)
 	defer deadline.Stop()
-	for changes := 0; ; {
+	for changes, looked := 0, false; ; {
 		a, begun, err := p.try(ctx, r)
+		var short *FailedError
+		if !looked && errors.As(err, &short) && short.again != nil {
+			if looked = true; short.again(ctx) {
+				continue
+			}
+		}
 		if errors.Is(err, ErrPolicyChanged) {
 			if changes++; changes > maxPolicyChanges {
 				return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
@@ -183,10 +189,10 @@ func (p *Payer) try(ctx context.Context, r Request) (*Attempt, Begun, error) {
 		return a, begun, nil
 	case Created:
 		c.giveBack = nil // the payment is the one that was let through
-		p.began(begun.Payment)
+		p.began(ctx, begun.Payment)
 	default:
 		h = p.attend(ctx, begun.Payment.ID, b)
-		p.log.Info("payment repeated", "payment", begun.Payment.ID, "key", begun.Payment.KeyID, "state", string(begun.Payment.State))
+		p.log.InfoContext(ctx, "payment repeated", "payment", begun.Payment.ID, "key", begun.Payment.KeyID, "state", string(begun.Payment.State))
 	}
 	failpoint.Here(failpoint.Journaled)
 	h.fence = begun.Payment.Lease.Fence
@@ -206,9 +212,9 @@ func (p *Payer) try(ctx context.Context, r Request) (*Attempt, Begun, error) {
 }
 
 // began tells of a new payment. There is no URL in it, whose query may hold somebody's key.
-func (p *Payer) began(row *Payment) {
+func (p *Payer) began(ctx context.Context, row *Payment) {
 	p.opts.Observer.Began(row)
-	p.log.Info("payment begun", "payment", row.ID, "key", row.KeyID, "door", string(row.Door), "task", row.Task, "host", row.Host,
+	p.log.InfoContext(ctx, "payment begun", "payment", row.ID, "key", row.KeyID, "door", string(row.Door), "task", row.Task, "host", row.Host,
 		"amount", row.Terms.Amount.String(), "currency", row.Currency, "network", row.Terms.Network,
 		"settlement", string(row.Terms.Settlement), "valid_before", row.ValidBefore())
 }
@@ -311,7 +317,7 @@ func (p *Payer) unable(r Request, c choice) (giveBack func(), err error) {
 	case p.opts.Facilitator == nil:
 		return nil, &FailedError{Stage: StageVerify, Detail: detailNoFacilitator}
 	}
-	if giveBack, err = p.ready(); err != nil {
+	if giveBack, err = p.ready(r.Key.ID); err != nil {
 		return nil, unavailable(err)
 	}
 	return giveBack, nil

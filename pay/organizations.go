@@ -151,7 +151,7 @@ func (p *Payer) WalletBalance(ctx context.Context, w Wallet) (x402.Amount, error
 	case p.opts.Chain == nil, !ok:
 		return x402.Amount{}, ErrNoChain
 	}
-	have, err := p.balanceSoon(ctx, choice{wallet: w, network: n, asset: n.Assets[0]}, p.slowView)
+	have, _, err := p.balanceSoon(ctx, choice{wallet: w, network: n, asset: n.Assets[0]}, p.slowView, false)
 	if errors.Is(err, errUnwatched) {
 		return x402.Amount{}, fmt.Errorf("%w: %w", ErrNoChain, err)
 	}

@@ -44,6 +44,7 @@ type Facilitator interface {
 type Exchange struct {
 	Payload     x402.Payload
 	Requirement json.RawMessage // the accepted requirement as the seller sent it
+	KeyID       string          // whose payment it is; not sent
 }
 
 // VerifyAnswer is a verdict of /verify. Raw is the answer for the caller's eyes: cut to

@@ -155,6 +155,11 @@ func priceCounter(keyID, asset, method, raw string) Counter {
 }
 
 // guard holds a payment that asks much more than was paid last.
+//
+// What was paid is learned from settlements of the same key alone, so that no other key, and no
+// price that was only asked, moves it. The other side of that: payments to an endpoint that begin
+// before its first one is settled are not held, which MaxUnansweredPerHost, and the limits on
+// amounts, bound.
 func (pol Policy) guard(v BeginView, row *Payment) error {
 	if !pol.guards() || row.Price == "" {
 		return nil

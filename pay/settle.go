@@ -22,7 +22,7 @@ var ErrNotSent = errors.New("not sent")
 // to finish.
 func (p *Payer) Pay(ctx context.Context, r Request) (*Attempt, error) {
 	started := time.Now()
-	defer func() { p.opts.Observer.Took("total", time.Since(started)) }()
+	total := func() { p.opts.Observer.Took("total", time.Since(started)) }
 	if r.Settlement == SettlePayer && UsedReason(r.Challenge.Error) {
 		return nil, p.alreadyUsed(ctx, r)
 	}
@@ -31,6 +31,7 @@ func (p *Payer) Pay(ctx context.Context, r Request) (*Attempt, error) {
 		return nil, err
 	}
 	if a.row.State == Settled {
+		total()
 		return a, nil
 	}
 	defer a.finishOnPanic()
@@ -43,6 +44,7 @@ func (p *Payer) Pay(ctx context.Context, r Request) (*Attempt, error) {
 		a.Finish(false)
 		return nil, err
 	}
+	total()
 	return a, nil
 }
 
@@ -91,7 +93,7 @@ func (a *Attempt) settle() error {
 	if err := a.Depart(); err != nil {
 		return err
 	}
-	x := Exchange{Payload: a.payload, Requirement: a.row.Offer.Accepted}
+	x := Exchange{Payload: a.payload, Requirement: a.row.Offer.Accepted, KeyID: a.row.KeyID}
 	if err := a.verify(x); err != nil || a.row.State == Settled {
 		return err
 	}
@@ -117,7 +119,7 @@ func (a *Attempt) settle() error {
 	if err := a.record(ctx, o); err != nil && o.Verdict == VerdictSettled {
 		// The money moved; losing the write would lose it from the books. The caller has
 		// paid and gets its payload; the journal's open row is recovery's to close.
-		a.payer.log.Error("settlement not recorded", "payment", a.row.ID, "transaction", o.Transaction, "error", err)
+		a.payer.log.ErrorContext(ctx, "settlement not recorded", "payment", a.row.ID, "transaction", o.Transaction, "error", err)
 		a.row = a.row.Clone()
 		a.row.State, a.row.Transaction = Settled, o.Transaction
 	}
@@ -172,7 +174,7 @@ func (p *Payer) refusedOutcome(ctx context.Context, row *Payment, ans SettleAnsw
 	case errors.Is(err, errUnwatched):
 		return o
 	case err != nil:
-		p.log.Warn("chain not asked about a refusal", "payment", row.ID, "error", err)
+		p.log.WarnContext(ctx, "chain not asked about a refusal", "payment", row.ID, "error", err)
 	case t.Used:
 		return Outcome{
 			Verdict: VerdictSettled, Transaction: t.Transaction, Detail: ans.Raw,
@@ -240,17 +242,17 @@ func (a *Attempt) PrepareSeller() error {
 			if a.caller.Err() != nil {
 				return a.Depart()
 			}
-			if _, err := p.ready(); err != nil {
-				p.log.Warn("facilitator not asked, payload leaves unverified", "payment", a.row.ID, "error", err)
+			if _, err := p.ready(a.row.KeyID); err != nil {
+				p.log.WarnContext(a.caller, "facilitator not asked, payload leaves unverified", "payment", a.row.ID, "error", err)
 				return a.Depart()
 			}
-			err := a.verify(Exchange{Payload: a.payload, Requirement: a.row.Offer.Accepted})
+			err := a.verify(Exchange{Payload: a.payload, Requirement: a.row.Offer.Accepted, KeyID: a.row.KeyID})
 			var failed *FailedError
 			switch {
 			case err == nil && a.row.State == Open:
 				p.verified.add(known)
 			case errors.As(err, &failed) && failed.Cause != nil && a.row.State == Open:
-				p.log.Warn("facilitator not reached, payload leaves unverified", "payment", a.row.ID, "error", failed.Cause)
+				p.log.WarnContext(a.caller, "facilitator not reached, payload leaves unverified", "payment", a.row.ID, "error", failed.Cause)
 			case err != nil && a.row.State != Settled:
 				return err
 			}

@@ -3,6 +3,7 @@ package x402
 import (
 	"encoding/hex"
 	"fmt"
+	"strings"
 
 	"github.com/ethereum/go-ethereum/crypto"
 )
@@ -10,12 +11,25 @@ import (
 // Address is an EVM account or contract. In text it has the mixed-case checksum of EIP-55.
 type Address [20]byte
 
-// ParseAddress reads 0x and 40 hex digits of any letter case. The EIP-55 checksum is not demanded, because sellers
-// send addresses in lower case too.
+// ParseAddress reads 0x and 40 hex digits of any letter case. It is for what others send: the EIP-55 checksum is neither
+// demanded nor checked, as the reference implementations of x402 take any letter case too.
 func ParseAddress(s string) (Address, error) {
 	var a Address
 	if !decodeHex(a[:], s) {
 		return Address{}, fmt.Errorf("not an address: want 0x and %d hex digits", 2*len(a))
+	}
+	return a, nil
+}
+
+// ParseCheckedAddress is ParseAddress for what people write: letters of both cases are a checksum (EIP-55), and one that
+// does not fit is a typing error, which would lose money. Lower or upper case alone has none.
+func ParseCheckedAddress(s string) (Address, error) {
+	a, err := ParseAddress(s)
+	if err != nil {
+		return Address{}, err
+	}
+	if digits := s[2:]; digits != strings.ToLower(digits) && digits != strings.ToUpper(digits) && s != a.String() {
+		return Address{}, fmt.Errorf("%s is mistyped: its upper and lower case letters are a checksum (EIP-55), which does not fit", s)
 	}
 	return a, nil
 }
@@ -45,9 +59,10 @@ func (a Address) IsZero() bool { return a == Address{} }
 // MarshalText writes the EIP-55 form.
 func (a Address) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
 
-// UnmarshalText is ParseAddress.
+// UnmarshalText is ParseCheckedAddress: it reads our own books, and policies that people write. Messages of sellers and
+// facilitators are decoded by hand.
 func (a *Address) UnmarshalText(text []byte) error {
-	parsed, err := ParseAddress(string(text))
+	parsed, err := ParseCheckedAddress(string(text))
 	if err != nil {
 		return err
 	}

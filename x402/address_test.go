@@ -74,3 +74,36 @@ func TestHexJSON(t *testing.T) {
 		t.Error("IsZero is wrong")
 	}
 }
+
+// What people write is held to the checksum that it has; what sellers send is not.
+func TestMistypedAddress(t *testing.T) {
+	t.Parallel()
+	const right = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"
+	for _, s := range []string{right, strings.ToLower(right), "0x" + strings.ToUpper(right[2:]), "0x" + strings.Repeat("1", 40)} {
+		checked, err := x402.ParseCheckedAddress(s)
+		plain, _ := x402.ParseAddress(s)
+		if err != nil || checked != plain {
+			t.Errorf("%s: %v, %v", s, checked, err)
+		}
+	}
+	for _, s := range []string{
+		strings.Replace(right, "6053", "6054", 1), // a wrong digit
+		strings.Replace(right, "Ae", "AE", 1),
+		"0x" + strings.ToLower(right[2:41]) + "D",
+	} {
+		if _, err := x402.ParseAddress(s); err != nil {
+			t.Errorf("a seller's %s: %v", s, err)
+		}
+		var a x402.Address
+		for _, err := range []error{func() error { _, err := x402.ParseCheckedAddress(s); return err }(), json.Unmarshal([]byte(`"`+s+`"`), &a)} {
+			if err == nil || !strings.Contains(err.Error(), "mistyped") || !strings.Contains(err.Error(), s) {
+				t.Errorf("%s: error %v", s, err)
+			}
+		}
+	}
+	for _, s := range []string{"", right[2:], right + "0", "0X" + right[2:]} {
+		if _, err := x402.ParseCheckedAddress(s); err == nil {
+			t.Errorf("%q was taken", s)
+		}
+	}
+}
