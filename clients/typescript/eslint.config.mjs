@@ -30,6 +30,10 @@ export default ts.config(
   },
   {
     files: ["**/*.mjs"],
-    languageOptions: { globals: { console: "readonly", process: "readonly", fetch: "readonly", URL: "readonly" } },
+    languageOptions: {
+      globals: Object.fromEntries(
+        ["console", "process", "fetch", "URL", "performance", "AbortSignal", "Blob", "Response"].map((name) => [name, "readonly"]),
+      ),
+    },
   },
 );

@@ -6,6 +6,7 @@ The sandbox is the program that PURSER_SANDBOX_BIN names; the sellers are those 
 from __future__ import annotations
 
 import http.client
+import itertools
 import json
 import os
 import shutil
@@ -113,12 +114,16 @@ def world() -> Iterator[World]:
 
 
 class Relay:
-    """Hands requests on to a server, and loses what ``fault`` says (BEHAVIOUR.md §10). Each relay has one fault."""
+    """Hands requests on to a server, and loses what ``fault`` says (BEHAVIOUR.md §10). Each relay has one fault.
 
-    def __init__(self, target: str, fault: str = "") -> None:
+    With ``moves`` it leads each request to a URL of its own first.
+    """
+
+    def __init__(self, target: str, fault: str = "", *, moves: bool = False) -> None:
         self.target = urlsplit(target)
         kind, _, times = fault.partition(":")
         self.fault, self.left = kind, int(times or 0)
+        self.led = itertools.count(1) if moves else None
         self.lock = threading.Lock()
         self.payments: list[str] = []  # names of the headers that payments came in
         relay = self
@@ -164,6 +169,13 @@ class Relay:
         paid = next((n for n in ("PAYMENT-SIGNATURE", "X-PAYMENT") if request.headers.get(n)), "")
         strike = self._strikes(request, paid)
         request.close_connection = True
+        if self.led is not None and "led=" not in request.path:
+            request.send_response(302)
+            request.send_header("Location", f"{request.path}{'&' if '?' in request.path else '?'}led={next(self.led)}")
+            request.send_header("Content-Length", "0")
+            request.send_header("Connection", "close")
+            request.end_headers()
+            return
         if strike == "paid-request-lost":
             return
         if strike == "paid-503":

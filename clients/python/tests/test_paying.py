@@ -324,7 +324,7 @@ def test_the_programs_keys_are_not_remembered(make: Make) -> None:
 def test_memory_forgets() -> None:
     now = [0.0]
     memory = _memory.Memory(lambda: now[0])
-    one = _memory.identity("GET", "https://a.example/", b"")
+    one = frozenset({_memory.identity("GET", "https://a.example/", b"")})
     memory.put(one, "k1")
     memory.put(one, "k2")
     assert memory.take(one) == ("k1", _memory.KEPT)
@@ -335,13 +335,14 @@ def test_memory_forgets() -> None:
     memory.put(one, "k4")
     now[0] = _memory.KEPT + 1
     assert memory.take(one) == ("k4", 2 * _memory.KEPT - 1)
-    for n in range(_memory.MOST + 1):
-        memory.put(("GET", str(n), b""), "k")
-    assert memory.take(("GET", "0", b"")) is None
-    assert memory.take(("GET", "1", b"")) == ("k", 2 * _memory.KEPT + 1)
-    memory.put(one, "k5")
-    assert memory.drop(one, "k5") == now[0] + _memory.KEPT
-    assert memory.drop(one, "k5") is None
+    many = [frozenset({("GET", str(n), b"")}) for n in range(_memory.MOST + 1)]
+    for n, which in enumerate(many):
+        memory.put(which, f"k{n}")
+    assert memory.take(many[0]) is None
+    assert memory.take(many[1]) == ("k1", 2 * _memory.KEPT + 1)
+    memory.put(one, "one")
+    assert memory.drop("one") == now[0] + _memory.KEPT
+    assert memory.drop("one") is None
     assert memory.take(one) is None
     memory = _memory.Memory(lambda: now[0])
     memory.put(one, "k6")
@@ -350,6 +351,19 @@ def test_memory_forgets() -> None:
     assert memory.take(one) == ("k7", now[0] + 5)
     now[0] += 6
     assert memory.take(one) == ("k6", now[0] - 6 + _memory.KEPT)
+
+
+def test_one_identity_in_common_is_enough() -> None:
+    memory = _memory.Memory()
+    asked, first, second = (_memory.identity("GET", f"https://a.example/{n}", b"") for n in range(3))
+    memory.put(frozenset({asked, first}), "k")
+    assert memory.take(frozenset({second})) is None
+    taken = memory.take(frozenset({asked, second}))
+    assert taken is not None
+    memory.put(frozenset({asked, first}), "k", taken[1])
+    memory.put(frozenset({asked, first}), "k", taken[1])
+    assert memory.take(frozenset({first})) == ("k", taken[1])
+    assert memory.take(frozenset({first})) is None, "a key serves one request at a time"
 
 
 # Bodies.

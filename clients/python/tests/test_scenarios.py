@@ -77,7 +77,9 @@ def scenarios() -> list[Any]:
 def test_scenario(world: sandbox.World, kind: Any, scenario: dict[str, Any]) -> None:
     fault = scenario.get("fault", "")
     at_purser = fault.startswith("pay-")
-    front = sandbox.Relay(world.sellers[scenario["seller"]], "" if at_purser else fault)
+    front = sandbox.Relay(
+        world.sellers[scenario["seller"]], "" if at_purser else fault, moves=scenario["request"].get("moves", False)
+    )
     api = sandbox.Relay(world.api, fault if at_purser else "")
     unknown = set(scenario["options"]) - set(OPTIONS)
     assert not unknown, f"options that this test does not know: {unknown}"
@@ -90,6 +92,7 @@ def test_scenario(world: sandbox.World, kind: Any, scenario: dict[str, Any]) -> 
         headers=[(n, v + unique if n.lower() == "idempotency-key" else v) for n, v in request["headers"]],
         body=request["body"].encode() if "body" in request else None,
         stream=request.get("stream", False),
+        follow=request.get("moves", False),
     )
     spent, payments = world.spent(), world.payments()
     client: Client = kind(purser.Options(api_key=world.key, base_url=api.url, receipt_wait=5, **given))

@@ -197,15 +197,27 @@ def sold(answers: list[Any]) -> tuple[FakeSeller, Any]:
     return seller, serve
 
 
+def leading(serve: Any) -> Any:
+    """A seller that leads each request to a URL of its own before it asks for money."""
+    led = iter(range(1000))
+
+    def answer(seen: Seen) -> Says:
+        return serve(seen) if "led=" in seen.url else Says(302, [("Location", f"{seen.url}?led={next(led)}")])
+
+    return answer
+
+
 @pytest.mark.parametrize("case", cases("repeats.json"))
 def test_repeats(make: Make, case: dict[str, Any]) -> None:
     asked, (_, serve) = FakePurser(), sold(case["seller"])
     asked.pay = one_by_one(case["purser"])
-    client = make(serve, asked, settlement=case["settlement"])
+    cap = case.get("options", {}).get("maxAmount")
+    serve = leading(serve) if case.get("moves") else serve
+    client = make(serve, asked, settlement=case["settlement"], max_amount=cap)
     codes: list[str | None] = []
     for _ in case["expect"]["codes"]:
         try:
-            client.buy(Buy())
+            client.buy(Buy(follow=True))
         except purser.PurserError as error:
             codes.append(error.code)
         else:

@@ -130,6 +130,7 @@ class Call {
     const moved = bareUrl(url) !== bareUrl(this.#url);
     return this.payer.settle<AxiosAnswer>({
       method: this.#method,
+      asked: this.#url,
       url,
       refused: answer,
       challenge,

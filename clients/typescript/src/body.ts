@@ -1,5 +1,5 @@
 // Request bodies that have to be sent a second time (BEHAVIOUR.md §5).
-import { join } from "./http.js";
+import { Gathering } from "./bytes.js";
 import { orAborted } from "./time.js";
 
 /** A body for the first request, and what is known for a second one. */
@@ -35,15 +35,16 @@ export async function bytesOf(body: RequestInit["body"], limit = 16 << 20): Prom
   if (body === null || body === undefined) return new Uint8Array();
   if (body instanceof Blob) return body.size > limit ? undefined : new Uint8Array(await body.arrayBuffer());
   if (body instanceof FormData) {
-    let all = new Uint8Array();
+    const all = new Gathering();
     for (const [name, value] of entries(body)) {
       const content = typeof value === "string" ? new TextEncoder().encode(value) : await bytesOf(value, limit);
       if (!content || all.length + content.length > limit) return undefined;
       const kind = typeof value === "string" ? ["", ""] : [value.name, value.type];
       const head = new TextEncoder().encode(JSON.stringify([name, ...kind, content.length]));
-      all = join(join(all, head), content);
+      all.add(head);
+      all.add(content);
     }
-    return all;
+    return all.all();
   }
   return new Uint8Array(await new Response(body).arrayBuffer()); // text and bytes: a copy
 }
@@ -80,9 +81,9 @@ function fromStream(stream: ReadableStream<unknown>): AsyncIterator<unknown, unk
 }
 
 async function read(source: AsyncIterator<unknown>, limit: number, signal: AbortSignal | undefined): Promise<Kept> {
-  let bytes: Uint8Array<ArrayBuffer> = new Uint8Array();
+  const start = new Gathering();
   const stop = () => void Promise.resolve(source.return?.()).catch(() => undefined);
-  while (bytes.length <= limit) {
+  while (start.length <= limit) {
     let next: IteratorResult<unknown>;
     try {
       next = await (signal ? orAborted(source.next(), signal) : source.next());
@@ -90,12 +91,12 @@ async function read(source: AsyncIterator<unknown>, limit: number, signal: Abort
       stop();
       throw error;
     }
-    if (next.done) return kept(bytes);
-    bytes = join(bytes, chunk(next.value));
+    if (next.done) return kept(start.all());
+    start.add(chunk(next.value));
   }
   const stream = new ReadableStream<Uint8Array>({
     start(c) {
-      c.enqueue(bytes);
+      c.enqueue(start.all());
     },
     async pull(c) {
       const next = await source.next();

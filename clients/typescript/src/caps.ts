@@ -3,9 +3,16 @@
 import { type Challenge, signedTerms } from "./challenge.js";
 import { InvalidChallengeError, RefusedByCallerError } from "./errors.js";
 import { bareUrl, parseAmount, type Settings } from "./options.js";
+import { orAborted } from "./time.js";
 
-/** Throws when a cap refuses. */
-export async function checkCaps(s: Settings, url: URL, method: string, challenge: Challenge): Promise<void> {
+/** Throws when a cap refuses, or when the signal fires meanwhile. */
+export async function checkCaps(
+  s: Settings,
+  url: URL,
+  method: string,
+  challenge: Challenge,
+  signal: AbortSignal | undefined,
+): Promise<void> {
   checkHost(s, url);
   if (s.maxAmount === undefined && !s.beforePayment) return;
   const { offers } = challenge;
@@ -21,12 +28,15 @@ export async function checkCaps(s: Settings, url: URL, method: string, challenge
     }
     if (amount !== undefined && amount > largest) largest = amount;
   }
-  if (!s.beforePayment) return;
+  const { beforePayment } = s;
+  if (!beforePayment) return;
   const info = { url: bareUrl(url), host: url.host, method, offers, amount: largest.toString(), payTo: first.payTo };
   let verdict: boolean | void;
   try {
-    verdict = await s.beforePayment(info);
+    const asked = (async () => beforePayment(info))();
+    verdict = await (signal ? orAborted(asked, signal) : asked);
   } catch (cause) {
+    signal?.throwIfAborted();
     throw new RefusedByCallerError("beforePayment refused the payment.", "callback", { cause });
   }
   if (verdict === false) throw new RefusedByCallerError("beforePayment refused the payment.", "callback");

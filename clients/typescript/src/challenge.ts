@@ -9,6 +9,8 @@ const proxyHeaders = ["Purser-Declined", "Purser-Payment"];
 
 /** How much of a 402's body can be a challenge. */
 export const maxChallengeBytes = 64 << 10;
+/** How long a 402's body is read for one, in milliseconds. */
+export const maxChallengeTime = 10_000;
 const maxHeaderLength = 128 << 10;
 
 /** One entry of a challenge that purser could choose. */
@@ -53,7 +55,7 @@ export function headerChallenge(header: HeaderReader, extra: readonly string[]):
 
 /** The challenge in a body, or undefined when it is none of x402. One that cannot be read is an InvalidChallengeError. */
 export function bodyChallenge(body: Uint8Array): Challenge | undefined {
-  if (!mayBeObject(body) || body.length > maxChallengeBytes) return undefined;
+  if (!objectStart()(body) || body.length > maxChallengeBytes) return undefined;
   let top: unknown;
   try {
     top = JSON.parse(utf8(body));
@@ -64,13 +66,17 @@ export function bodyChallenge(body: Uint8Array): Challenge | undefined {
   return read(top, "body", encodeBase64(body), false);
 }
 
-/** False when the bytes cannot begin a JSON object, whatever follows. */
-export function mayBeObject(body: Uint8Array): boolean {
-  for (const byte of body) {
-    if (byte === 0x7b) return true;
-    if (byte !== 0x20 && byte !== 0x09 && byte !== 0x0a && byte !== 0x0d) return false;
-  }
-  return true;
+/** A function for the pieces of a body in their order: false once they cannot begin a JSON object, whatever follows. */
+export function objectStart(): (piece: Uint8Array) => boolean {
+  let begun = false;
+  return (piece) => {
+    if (begun) return true;
+    for (const byte of piece) {
+      if (byte === 0x7b) return (begun = true);
+      if (byte !== 0x20 && byte !== 0x09 && byte !== 0x0a && byte !== 0x0d) return false;
+    }
+    return true;
+  };
 }
 
 /** Whether a request carries a payment of its own. */

@@ -7,12 +7,14 @@ import {
   dealtWith,
   headerChallenge,
   maxChallengeBytes,
-  mayBeObject,
+  maxChallengeTime,
+  objectStart,
 } from "./challenge.js";
 import { isPurserError, learn } from "./errors.js";
 import { readUpTo } from "./http.js";
 import { type Fetch, needKey, type PaymentOptions } from "./options.js";
 import { Payer, type Sent } from "./purchase.js";
+import { deadline } from "./time.js";
 
 /** What a paying fetch takes: all of fetch's own, and the key of this logical request. */
 export interface PayingInit extends RequestInit {
@@ -82,6 +84,7 @@ class Call {
     if (!challenge) return response;
     return this.#payer.settle({
       method: this.#method,
+      asked: new URL(this.#url, pageUrl()),
       url,
       refused: response,
       challenge,
@@ -195,8 +198,11 @@ function settingsOf(r: Request): RequestInit {
 async function challengeOf(response: Response, extra: readonly string[]): Promise<Challenge | undefined> {
   const challenge = headerChallenge((name) => response.headers.get(name), extra);
   if (challenge || !response.body) return challenge;
-  const read = readUpTo(response.clone().body, maxChallengeBytes, mayBeObject);
-  const { bytes, complete } = await read.catch(() => ({ bytes: new Uint8Array(), complete: false })); // the program will see
+  const limit = deadline(maxChallengeTime, "a challenge");
+  const read = readUpTo(response.clone().body, maxChallengeBytes, objectStart(), limit.signal);
+  const { bytes, complete } = await read
+    .catch(() => ({ bytes: new Uint8Array(), complete: false })) // the program will see
+    .finally(limit.clear);
   return complete ? bodyChallenge(bytes) : undefined;
 }
 

@@ -1,7 +1,9 @@
 // One exchange with purser. The API key leaves the program here and nowhere else.
+import { utf8 } from "./base64.js";
+import { Gathering } from "./bytes.js";
 import { text, isObject } from "./challenge.js";
 import type { Fetch, PurserOptions } from "./options.js";
-import { utf8 } from "./base64.js";
+import { orAborted } from "./time.js";
 
 const maxAnswer = 4 << 20;
 
@@ -80,31 +82,36 @@ async function readAll(response: Response, limit: number): Promise<Uint8Array> {
   return bytes;
 }
 
-/** Reads a stream to its end or a little over the limit, and then cancels it. `more` may end the reading early. */
+/**
+ * Reads a stream to its end or a little over the limit, and then cancels it. `more` sees each piece and may end the reading;
+ * the signal does so as an error.
+ */
 export async function readUpTo(
   stream: ReadableStream<Uint8Array> | null,
   limit: number,
-  more: (sofar: Uint8Array) => boolean = () => true,
+  more: (piece: Uint8Array) => boolean = () => true,
+  signal?: AbortSignal,
 ): Promise<{ bytes: Uint8Array; complete: boolean }> {
-  if (!stream) return { bytes: new Uint8Array(), complete: true };
+  const gathering = new Gathering();
+  if (!stream) return { bytes: gathering.all(), complete: true };
   const reader = stream.getReader();
-  let bytes = new Uint8Array();
+  // Not waited for: a clone's other half has to be read first.
+  const stop = () => void reader.cancel().catch(() => undefined);
   for (;;) {
-    const { done, value } = await reader.read();
-    if (done) return { bytes, complete: true };
-    bytes = join(bytes, value);
-    if (bytes.length > limit || !more(bytes)) {
-      reader.cancel().catch(() => undefined); // not waited for: a clone's other half has to be read first
-      return { bytes, complete: false };
+    let next: ReadableStreamReadResult<Uint8Array>;
+    try {
+      next = await (signal ? orAborted(reader.read(), signal) : reader.read());
+    } catch (error) {
+      stop();
+      throw error;
+    }
+    if (next.done) return { bytes: gathering.all(), complete: true };
+    gathering.add(next.value);
+    if (gathering.length > limit || !more(next.value)) {
+      stop();
+      return { bytes: gathering.all(), complete: false };
     }
   }
-}
-
-export function join(a: Uint8Array, b: Uint8Array): Uint8Array<ArrayBuffer> {
-  const both = new Uint8Array(a.length + b.length);
-  both.set(a);
-  both.set(b, a.length);
-  return both;
 }
 
 function parse(bytes: Uint8Array): Record<string, unknown> {

@@ -7,7 +7,8 @@ const maxBytes = 16 << 20;
 /** What makes two requests the same. */
 export interface Identity {
   readonly method: string;
-  readonly url: string;
+  /** Without fragments: what was asked for, and what answered 402. One in common is enough. */
+  readonly urls: readonly string[];
   /** Undefined when the body cannot be compared: such a request is not remembered. */
   readonly body: Uint8Array | undefined;
 }
@@ -20,7 +21,7 @@ export interface Remembered {
 
 interface Entry extends Remembered {
   readonly method: string;
-  readonly url: string;
+  readonly urls: readonly string[];
   readonly body: Uint8Array;
 }
 
@@ -38,14 +39,15 @@ export class Memory {
     this.#forget();
     const { body } = id;
     if (body === undefined) return undefined;
-    const i = this.#entries.findIndex((e) => e.method === id.method && e.url === id.url && equal(e.body, body));
+    const i = this.#entries.findIndex((e) => e.method === id.method && e.urls.some((url) => id.urls.includes(url)) && equal(e.body, body));
     return i < 0 ? undefined : this.#entries.splice(i, 1)[0];
   }
 
   /** Remembers a key, from now on or with the time it had. */
   put(id: Identity, key: string, since = this.#now()): void {
     if (id.body === undefined || id.body.length > maxBytes) return;
-    this.#entries.push({ method: id.method, url: id.url, body: id.body, key, since });
+    this.drop(key); // else it would serve two requests at a time
+    this.#entries.push({ method: id.method, urls: id.urls, body: id.body, key, since });
     this.#entries.sort((a, b) => a.since - b.since);
     this.#forget();
   }

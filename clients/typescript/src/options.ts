@@ -85,10 +85,10 @@ export function settings(o: Omit<PaymentOptions, "apiKey">): Settings {
     beforePayment: o.beforePayment,
     challengeHeaders: [...(o.challengeHeaders ?? [])],
     bodyLimit: whole("bodyLimit", o.bodyLimit ?? 1 << 20),
-    payTimeout: whole("payTimeout", o.payTimeout ?? 60_000),
-    paidTimeout: whole("paidTimeout", o.paidTimeout ?? 300_000),
+    payTimeout: time("payTimeout", o.payTimeout ?? 60_000, 1),
+    paidTimeout: time("paidTimeout", o.paidTimeout ?? 300_000, 1),
     resends: whole("resends", o.resends ?? 1),
-    receiptWait: whole("receiptWait", o.receiptWait ?? 1000),
+    receiptWait: time("receiptWait", o.receiptWait ?? 1000, 0),
     waitUntil: o.waitUntil,
   };
 }
@@ -115,6 +115,14 @@ function cap(given: unknown): bigint {
 function whole(name: string, given: number): number {
   if (!Number.isSafeInteger(given) || given < 0) throw new TypeError(`${name} must be a whole number that is not negative`);
   return given;
+}
+
+/** Timers take a longer time for none at all, and then what was paid for would be given up at once. */
+const longest = 2 ** 31 - 1;
+
+function time(name: string, given: number, least: number): number {
+  if (Number.isSafeInteger(given) && given >= least && given <= longest) return given;
+  throw new TypeError(`${name} must be a whole number of milliseconds from ${least} to ${longest}`);
 }
 
 /** Fails when there is no key: an environment variable that is not set shall not show first when something costs money. */

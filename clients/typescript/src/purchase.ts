@@ -51,6 +51,8 @@ export interface Sent<R> {
 /** A logical request that was answered with a challenge. */
 export interface Bill<R> {
   readonly method: string;
+  /** What the program asked for. */
+  readonly asked: URL;
   /** What answered 402. */
   readonly url: URL;
   readonly refused: R;
@@ -79,7 +81,6 @@ const endings = new Set<ErrorCode>([
   "no-wallet",
   "invalid-challenge",
   "declined",
-  "refused-by-caller",
 ]);
 
 // These say nothing about what the key stands for already: purser may not have looked.
@@ -107,8 +108,9 @@ export class Payer {
   async settle<R extends object>(bill: Bill<R>): Promise<R> {
     try {
       if (bill.blocked) throw new NotReplayableError(bill.blocked);
-      await checkCaps(this.settings, bill.url, bill.method, bill.challenge);
-      const id: Identity = { method: bill.method, url: bareUrl(bill.url), body: await bill.body() };
+      await checkCaps(this.settings, bill.url, bill.method, bill.challenge, bill.signal);
+      // Either URL is enough: a seller that leads each repeat to a new one is not to be paid for each.
+      const id: Identity = { method: bill.method, urls: [bareUrl(bill.asked), bareUrl(bill.url)], body: await bill.body() };
       bill.signal?.throwIfAborted();
       // Nothing is waited for between taking a remembered key and running.
       const remembered = bill.idempotencyKey === undefined ? this.memory.take(id) : undefined;
@@ -186,6 +188,10 @@ class Purchase<R extends object> {
         if (blind.has(error.code)) {
           since = this.#since;
           ended = !this.#open;
+        } else if (error.code === "refused-by-caller") {
+          // Not sent to the seller now; it may have been earlier, or purser has settled it.
+          since = this.#since;
+          ended = !this.#open && this.payer.settings.settlement === "seller";
         }
       }
       this.#pause(ended, since);

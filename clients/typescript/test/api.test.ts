@@ -120,7 +120,7 @@ describe("client", () => {
 });
 
 describe("memory", () => {
-  const id = (url: string, body = "") => ({ method: "GET", url, body: Buffer.from(body) });
+  const id = (url: string, body = "") => ({ method: "GET", urls: [url], body: Buffer.from(body) });
 
   it("gives each key once, the oldest first", () => {
     let now = 0;
@@ -139,6 +139,18 @@ describe("memory", () => {
     assert.equal(memory.take(id("a")), undefined);
   });
 
+  it("takes one URL in common for the same request, and a key for one request at a time", () => {
+    const memory = new Memory();
+    const led = (...urls: string[]) => ({ ...id(""), urls });
+    memory.put(led("asked", "first"), "k");
+    assert.equal(memory.take(led("other", "second")), undefined);
+    assert.equal(memory.take(led("asked", "second"))?.key, "k");
+    memory.put(led("asked", "first"), "k");
+    memory.put(led("asked", "first"), "k");
+    assert.equal(memory.take(led("first", "first"))?.key, "k");
+    assert.equal(memory.take(led("first", "first")), undefined);
+  });
+
   it("forgets after seven minutes", () => {
     let now = 0;
     const memory = new Memory(() => now);
@@ -155,7 +167,7 @@ describe("memory", () => {
     for (let n = 0; n < 300; n++) memory.put(id(String(n)), String(n));
     assert.equal(memory.take(id("43")), undefined);
     assert.equal(memory.take(id("44"))?.key, "44");
-    const big = (n: number) => ({ method: "PUT", url: String(n), body: new Uint8Array(9 << 20) });
+    const big = (n: number) => ({ method: "PUT", urls: [String(n)], body: new Uint8Array(9 << 20) });
     memory.put(big(1), "1");
     memory.put(big(2), "2");
     assert.equal(memory.take(big(1)), undefined);

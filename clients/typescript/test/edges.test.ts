@@ -23,6 +23,21 @@ function shop(options: Partial<PaymentOptions>, answer: () => Response = () => n
   return { fetch, sent };
 }
 
+/** Counts the bytes that are copied from array to array, until it is asked how many. */
+function copies(): () => number {
+  let bytes = 0;
+  // eslint-disable-next-line @typescript-eslint/unbound-method -- it is called with an array each time
+  const { set } = Uint8Array.prototype;
+  Uint8Array.prototype.set = function (from: ArrayLike<number>, offset?: number) {
+    bytes += from.length;
+    set.call(this, from, offset);
+  };
+  return () => {
+    Uint8Array.prototype.set = set;
+    return bytes;
+  };
+}
+
 describe("corners", () => {
   it("an abort at any moment around purser's answer never pays without saying so", async () => {
     for (const settlement of ["seller", "payer"] as const) {
@@ -69,6 +84,74 @@ describe("corners", () => {
     const { fetch } = shop({}, undefined, () => new Response(broken, { status: 402 }));
     const answer = await fetch("https://x.example/");
     await assert.rejects(answer.text(), /cut/);
+  });
+
+  it("a 402 that drips is read for ten seconds, and then the program's", async (t) => {
+    t.mock.timers.enable({ apis: ["setTimeout"] });
+    const start = new TextEncoder().encode('{"x402Version":1,');
+    let drip: ReadableStreamDefaultController<Uint8Array> | undefined;
+    const body = new ReadableStream<Uint8Array>({
+      start(c) {
+        c.enqueue(start);
+        drip = c;
+      },
+    });
+    const { fetch } = shop({}, undefined, () => new Response(body, { status: 402 }));
+    let answer: Response | undefined;
+    const done = fetch("https://x.example/").then((response) => (answer = response));
+    for (const ms of [9000, 999, 1]) {
+      for (let n = 0; n < 50; n++) await Promise.resolve();
+      assert.equal(answer, undefined);
+      drip?.enqueue(new Uint8Array([0x20]));
+      t.mock.timers.tick(ms);
+    }
+    assert.equal((await done).status, 402);
+    drip?.close();
+    assert.equal(await answer?.text(), '{"x402Version":1,   ');
+  });
+
+  it("a 402 of many tiny pieces takes time in proportion", async () => {
+    const reading = async (size: number) => {
+      let left = size;
+      const body = new ReadableStream<Uint8Array>({
+        pull(c) {
+          if (left-- > 0) c.enqueue(new Uint8Array([left > size / 2 ? 0x20 : 0x7b]));
+          else c.close();
+        },
+      });
+      const { fetch } = shop({}, undefined, () => new Response(body, { status: 402 }));
+      const copied = copies();
+      assert.equal((await (await fetch("https://x.example/")).arrayBuffer()).byteLength, size);
+      return copied();
+    };
+    const [small, large] = [await reading(4000), await reading(64_000)];
+    assert(large < 40 * small, `${large} bytes were copied for sixteen times as much as ${small}`);
+  });
+
+  it("an abort does not wait for beforePayment", async () => {
+    const controller = new AbortController();
+    let allow: (() => void) | undefined;
+    const beforePayment = () =>
+      new Promise<void>((resolve) => {
+        allow = resolve;
+        controller.abort(new Error("enough"));
+      });
+    const { fetch, sent } = shop({ beforePayment, purserFetch: () => assert.fail("purser is asked") });
+    const error = await failure(fetch("https://x.example/", { signal: controller.signal }));
+    assert.equal(error.message, "enough");
+    allow?.();
+    await new Promise((resolve) => setImmediate(resolve));
+    assert.deepEqual(sent, []);
+  });
+
+  it("a beforePayment that refuses late does not turn an abort into a refusal", async () => {
+    const controller = new AbortController();
+    const beforePayment = () => {
+      controller.abort(new Error("enough"));
+      throw new Error("no");
+    };
+    const error = await failure(shop({ beforePayment }).fetch("https://x.example/", { signal: controller.signal }));
+    assert.equal(error.message, "enough");
   });
 
   it("a rejection may have no reason", async () => {

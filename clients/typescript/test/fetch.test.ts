@@ -802,6 +802,11 @@ describe("options", () => {
     ["settlement", { settlement: "both" }],
     ["limit", { bodyLimit: -1 }],
     ["resends", { resends: 1.5 }],
+    ["no time for purser", { payTimeout: 0 }],
+    ["no time for the seller", { paidTimeout: 0 }],
+    ["more time than timers have", { paidTimeout: 2 ** 31 }],
+    ["a wait that timers do not have", { receiptWait: 2 ** 31 }],
+    ["endless time", { paidTimeout: Infinity }],
     ["fetch", { purserFetch: 5 }],
   ];
   for (const [name, options] of bad) {

@@ -201,7 +201,7 @@ function says(said: Said): Promise<Response> {
 }
 
 /** A program whose seller and purser give these answers. */
-function world(purser: (n: number) => Said, seller: (n: number) => Said, options: Partial<PaymentOptions> = {}) {
+function world(purser: (n: number) => Said, seller: (n: number) => Said, options: Partial<PaymentOptions> = {}, moves = false) {
   const pays: Record<string, string>[] = [];
   const receipts: string[] = [];
   let sends = 0;
@@ -211,10 +211,13 @@ function world(purser: (n: number) => Said, seller: (n: number) => Said, options
     receipts.push(body["receipt"] ?? "");
     return Promise.resolve(Response.json({ payment: { id: paymentId, state: "settled" } }));
   };
-  const fetch: Fetch = (_input, init) =>
-    new Headers(init?.headers).has("PAYMENT-SIGNATURE")
-      ? says(seller(sends++))
-      : says({ status: 402, headers: [["PAYMENT-REQUIRED", challenge()]], body: "{}" });
+  let led = 0;
+  const fetch: Fetch = async (input, init) => {
+    if (new Headers(init?.headers).has("PAYMENT-SIGNATURE")) return says(seller(sends++));
+    const answer = await says({ status: 402, headers: [["PAYMENT-REQUIRED", challenge()]], body: "{}" });
+    const from = { url: moves ? `${String(input)}?led=${++led}` : String(input), redirected: moves };
+    return Object.defineProperties(answer, { url: { value: from.url }, redirected: { value: from.redirected } });
+  };
   return { fetch: wrapFetch(fetch, { apiKey, baseUrl, purserFetch, ...options }), pays, receipts, sends: () => sends };
 }
 
@@ -222,13 +225,15 @@ describe("repeats", { concurrency: true }, () => {
   interface Case {
     name: string;
     settlement: "seller" | "payer";
+    options?: { maxAmount: string };
+    moves?: boolean;
     purser: Said[];
     seller: Said[];
     expect: { codes: (string | null)[]; keys: number[] };
   }
   for (const c of vectors<{ cases: Case[] }>("repeats.json").cases) {
     it(c.name, async () => {
-      const w = world((n) => c.purser[n] ?? "lost", (n) => c.seller[n] ?? "lost", { settlement: c.settlement });
+      const w = world((n) => c.purser[n] ?? "lost", (n) => c.seller[n] ?? "lost", { settlement: c.settlement, ...c.options }, c.moves);
       const codes: (string | null)[] = [];
       for (const _ of c.expect.codes) {
         try {

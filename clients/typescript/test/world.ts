@@ -72,29 +72,41 @@ async function balance(a: About): Promise<bigint> {
   return BigInt(((await answer.json()) as { result: string }).result);
 }
 
-/** A relay in front of a server, with the faults of BEHAVIOUR.md §10. It notes the payment headers that it sees. */
+/**
+ * A relay in front of a server, with the faults of BEHAVIOUR.md §10, and `paid-request-held:N` and `pay-request-held:N`, with
+ * which it keeps the first N paid requests or calls of purser and says nothing. With `moves` it leads each request without
+ * payment to a URL of its own first. It notes the payment headers that it sees.
+ */
 export interface Relay {
   url: string;
   payments: { name: string; value: string }[];
   close(): void;
 }
 
-export async function relay(to: string, fault = ""): Promise<Relay> {
+export async function relay(to: string, fault = "", { keepAlive = true, moves = false } = {}): Promise<Relay> {
   const [kind = "", count] = fault.split(":");
+  const atPurser = kind.startsWith("pay-");
   let left = Number(count ?? 0);
+  let led = 0;
   const payments: Relay["payments"] = [];
   const server = http.createServer((req, res) => {
+    res.shouldKeepAlive &&= keepAlive;
     void (async () => {
       const chunks: Buffer[] = [];
       for await (const chunk of req) chunks.push(chunk as Buffer);
-      let struck = kind === "pay-answer-lost" ? req.url === "/v1/pay" : false;
+      let struck = atPurser && req.url === "/v1/pay";
       for (const name of ["PAYMENT-SIGNATURE", "X-PAYMENT"]) {
         const value = req.headers[name.toLowerCase()];
         if (typeof value !== "string") continue;
         payments.push({ name, value });
-        if (kind !== "pay-answer-lost") struck = true;
+        if (!atPurser) struck = true;
+      }
+      const url = req.url ?? "";
+      if (moves && !url.includes("led=")) {
+        return res.writeHead(302, { Location: `${url}${url.includes("?") ? "&" : "?"}led=${++led}` }).end();
       }
       struck &&= left-- > 0;
+      if (struck && kind.endsWith("-held")) return undefined; // until the relay is closed
       if (struck && kind === "paid-request-lost") return req.socket.destroy();
       if (struck && kind === "paid-503") return res.writeHead(503).end();
       const answer = await forward(to, req, Buffer.concat(chunks));

@@ -6,17 +6,40 @@ import math
 import time
 from typing import TYPE_CHECKING
 
+from ._wire import MAX_BODY
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator
 
-__all__ = ["HELD_FOR", "MAX_HELD", "SLICE", "aread_start", "bounded", "read_start", "slices"]
+__all__ = ["HELD_FOR", "MAX_HELD", "PEEKED_FOR", "SLICE", "Peeked", "aread_start", "bounded", "read_start", "slices"]
 
 # How much of an answer is kept for an error, in bytes.
 MAX_HELD = 1 << 20
 # How long an answer is read for an error, in seconds.
 HELD_FOR = 5.0
+# How long a 402 is read for a challenge, in seconds.
+PEEKED_FOR = 10.0
 # Compressed bytes are decoded in slices, so that a small body cannot unfold into a huge one at once.
 SLICE = 1 << 10
+
+
+class Peeked:
+    """The start of a 402's body, piece by piece, as long as it may be a challenge. Pieces may be many and tiny."""
+
+    def __init__(self, *, encoded: bool) -> None:
+        self.start = bytearray()
+        self._begun = encoded  # the first byte says nothing then
+        self._until = time.monotonic() + PEEKED_FOR
+
+    def add(self, piece: bytes) -> bool:
+        """Take a piece. Tells whether the body is worth reading on."""
+        self.start += piece
+        if not self._begun:
+            rest = piece.lstrip(b" \t\r\n")
+            if rest and not rest.startswith(b"{"):
+                return False
+            self._begun = bool(rest)
+        return len(self.start) <= MAX_BODY and time.monotonic() <= self._until
 
 
 def read_start(chunks: Iterator[bytes], limit: int, seconds: float = math.inf) -> tuple[bytes, bool]:

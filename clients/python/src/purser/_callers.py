@@ -11,6 +11,7 @@ import time
 from typing import TYPE_CHECKING, Protocol
 
 from ._calls import MAX_ANSWER, Answer, CallError
+from ._until import within
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -58,7 +59,9 @@ class HttpxCaller:
 
     def __init__(self, library: ModuleType, transport: httpx.BaseTransport | None) -> None:
         self._library = library
-        self._transport: httpx.BaseTransport = transport or library.HTTPTransport(trust_env=False)
+        from ._streams import bounded
+
+        self._transport: httpx.BaseTransport = bounded(transport or library.HTTPTransport(trust_env=False))
 
     def __call__(self, call: Call) -> Answer:
         until = time.monotonic() + call.timeout
@@ -70,17 +73,18 @@ class HttpxCaller:
             extensions=_httpx_timeout(call.timeout),
         )
         try:
-            response: httpx.Response = self._transport.handle_request(request)
-            try:
-                chunks = bytearray()
-                for chunk in response.iter_bytes():
-                    chunks += chunk
-                    if len(chunks) > MAX_ANSWER:
-                        raise _too_large()
-                    if time.monotonic() > until:
-                        raise _too_slow(call.timeout)
-            finally:
-                response.close()
+            with within(call.timeout):
+                response: httpx.Response = self._transport.handle_request(request)
+                try:
+                    chunks = bytearray()
+                    for chunk in response.iter_bytes():
+                        chunks += chunk
+                        if len(chunks) > MAX_ANSWER:
+                            raise _too_large()
+                        if time.monotonic() > until:
+                            raise _too_slow(call.timeout)
+                finally:
+                    response.close()
         except (self._library.HTTPError, self._library.InvalidURL, OSError) as error:
             raise _httpx_error(self._library, error) from error
         return Answer(response.status_code, _lower(response.headers), bytes(chunks))
@@ -133,7 +137,9 @@ class RequestsCaller:
     def __init__(self, adapter: BaseAdapter | None) -> None:
         from requests.adapters import HTTPAdapter
 
-        self._adapter: BaseAdapter = adapter or HTTPAdapter(max_retries=0, pool_maxsize=100)
+        from ._sockets import bounded
+
+        self._adapter: BaseAdapter = bounded(adapter or HTTPAdapter(max_retries=0, pool_maxsize=100))
 
     def __call__(self, call: Call) -> Answer:
         import requests
@@ -142,10 +148,12 @@ class RequestsCaller:
         until = time.monotonic() + call.timeout
         request = requests.Request(call.method, call.url, headers=dict(call.headers), data=call.body or None).prepare()
         try:
-            response = self._adapter.send(
-                request, stream=True, timeout=(call.timeout, call.timeout), verify=True, proxies={}
-            )
-            with response:
+            with (
+                within(call.timeout),
+                self._adapter.send(
+                    request, stream=True, timeout=(call.timeout, call.timeout), verify=True, proxies={}
+                ) as response,
+            ):
                 chunks = bytearray()
                 for chunk in _as_it_comes(response):
                     chunks += chunk

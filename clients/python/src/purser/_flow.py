@@ -36,7 +36,7 @@ from ._memory import identity
 from ._options import BeforePayment, host_allowed, is_loopback, origin
 
 if TYPE_CHECKING:
-    from ._memory import Memory
+    from ._memory import Identities, Identity, Memory
     from ._models import PayResult
     from ._options import Options
 
@@ -68,7 +68,7 @@ LONGEST_WAIT = 5.0  # seconds that purser or a seller may ask for
 UNCLEAR = (500, 502, 503, 504)
 
 # Refusals before anything was signed: the next request that is the same is a new one.
-_ENDED = (NoWalletError, InvalidChallengeError, DeclinedError, RefusedByCallerError)
+_ENDED = (NoWalletError, InvalidChallengeError, DeclinedError)
 # These say nothing about what the key stands for already: purser may not have looked.
 _BLIND = (KeyNotResolvedError, LimitReachedError, RequestRefusedError, IdempotencyConflictError)
 
@@ -81,6 +81,12 @@ class Request:
     url: str
     body: bytes | None = field(repr=False)
     idempotency_key: str | None = None
+    asked: Identity | None = None  # what was asked for at first, if this is where it was redirected to
+
+    @property
+    def identity(self) -> Identity:
+        """What makes this request, as it is, the same as another."""
+        return identity(self.method, self.plain_url, self.body or b"")
 
     @property
     def plain_url(self) -> str:
@@ -236,7 +242,7 @@ class Purchase:
                 raise RuntimeError("this payment was brought to an end")
             self._open = True
             if self._remembered:  # nobody else is to take the key meanwhile
-                until = self._memory.drop(self._identity(), self._key)
+                until = self._memory.drop(self._key)
                 self._until = self._until if until is None else until
             return (yield from self._guarded())
         finally:
@@ -264,10 +270,13 @@ class Purchase:
 
     def _failed(self, error: BaseException) -> None:
         blind = isinstance(error, _BLIND)
-        if isinstance(error, _ENDED) or (blind and not self._open):
+        # What was signed is not sent to the seller now; it may have been earlier, or purser has settled it.
+        refused = isinstance(error, RefusedByCallerError)
+        nothing_stands = not self._open and (blind or self._options.settlement == "seller")
+        if isinstance(error, _ENDED) or ((blind or refused) and nothing_stands):
             self._ended = True
             return
-        self._remember(self._until if blind else None)
+        self._remember(self._until if blind or refused else None)
         if isinstance(error, PurserError):
             if isinstance(error, UnclearError):
                 self.unclear = error
@@ -277,19 +286,20 @@ class Purchase:
             self.unclear = self._unclear(f"given up after the payment may have left: {type(error).__name__}")
             attach_unclear(error, self.unclear)
 
-    def _identity(self) -> tuple[str, str, bytes]:
-        return identity(self._request.method, self._request.plain_url, self._request.body or b"")
+    def _identities(self) -> Identities:
+        # Either is enough: a seller that leads each repeat to a new URL is not to be paid for each.
+        return frozenset(known for known in (self._request.identity, self._request.asked) if known)
 
     def _remember(self, until: float | None = None) -> None:
         if self._remembered:
-            self._memory.put(self._identity(), self._key, until)
+            self._memory.put(self._identities(), self._key, until)
 
     def _choose_key(self) -> None:
         given = usable_key(self._request.idempotency_key)
         if given is not None:
             self._key, self._remembered = given, False
         else:
-            taken = self._memory.take(self._identity())
+            taken = self._memory.take(self._identities())
             self._open = taken is not None
             self._key, self._until = taken or (f"client-{uuid.uuid4()}", None)
 

@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Identity", "Memory", "identity"]
+__all__ = ["Identities", "Identity", "Memory", "identity"]
 
 KEPT = 7 * 60.0  # seconds, longer than a payment is valid
 MOST = 256
 
 Identity = tuple[str, str, bytes]
+# What was asked for, and what answered 402. One in common makes two requests the same.
+Identities = frozenset[Identity]
 
 
 def identity(method: str, url: str, body: bytes) -> Identity:
@@ -34,35 +36,38 @@ class Memory:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._keys: OrderedDict[tuple[Identity, str], float] = OrderedDict()
+        self._keys: OrderedDict[str, tuple[Identities, float]] = OrderedDict()
 
-    def take(self, which: Identity) -> tuple[str, float] | None:
+    def take(self, which: Identities) -> tuple[str, float] | None:
         """Take the oldest key of a request out, with its end: it serves one request at a time."""
         with self._lock:
             self._forget()
-            for entry in self._keys:
-                if entry[0] == which:
-                    return entry[1], self._keys.pop(entry)
+            for key, (known, until) in self._keys.items():
+                if known & which:
+                    del self._keys[key]
+                    return key, until
         return None
 
-    def put(self, which: Identity, key: str, until: float | None = None) -> None:
+    def put(self, which: Identities, key: str, until: float | None = None) -> None:
         """Remember a key from now on, or until the end it had."""
         with self._lock:
-            self._keys[which, key] = self._clock() + KEPT if until is None else until
-            self._keys = OrderedDict(sorted(self._keys.items(), key=lambda entry: entry[1]))
+            self._keys.pop(key, None)
+            self._keys[key] = which, self._clock() + KEPT if until is None else until
+            self._keys = OrderedDict(sorted(self._keys.items(), key=lambda entry: entry[1][1]))
             self._forget()
             while len(self._keys) > MOST:
                 self._keys.popitem(last=False)
 
-    def drop(self, which: Identity, key: str) -> float | None:
+    def drop(self, key: str) -> float | None:
         """Forget one key. Tells the end it had."""
         with self._lock:
-            return self._keys.pop((which, key), None)
+            _, until = self._keys.pop(key, (None, None))
+            return until
 
     def _forget(self) -> None:
         now = self._clock()
         while self._keys:
             first = next(iter(self._keys))
-            if self._keys[first] > now:
+            if self._keys[first][1] > now:
                 return
             del self._keys[first]

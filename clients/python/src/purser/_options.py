@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["BeforePayment", "Options"]
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
+_LONGEST = 2_147_483  # seconds
 _PORTS = {"http": 80, "https": 443}
 
 
@@ -89,11 +90,12 @@ class Options:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise ValueError(f"{name} is a whole number, at least {least}")
+        # Sockets fail with a longer time, and then what was paid for would not even be asked for.
         for name in ("pay_timeout", "paid_timeout"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} is a number of seconds above 0")
-        if not self.receipt_wait >= 0:
-            raise ValueError("receipt_wait is a number of seconds, or 0")
+            if not 0 < getattr(self, name) <= _LONGEST:
+                raise ValueError(f"{name} is a number of seconds above 0, at most {_LONGEST}")
+        if not 0 <= self.receipt_wait <= _LONGEST:
+            raise ValueError(f"receipt_wait is a number of seconds, or 0, at most {_LONGEST}")
 
     @property
     def cap(self) -> int | None:

@@ -19,18 +19,23 @@ from ._callers import HttpxAsyncCaller, HttpxCaller
 from ._context import given_key
 from ._paid import MARK
 from ._payers import AsyncPayer, Payer
-from ._wire import MAX_BODY, may_be_challenge
+from ._streams import bounded
+from ._until import within
+from ._wire import MAX_BODY
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
     from ._errors import UnclearError
+    from ._memory import Identity
     from ._options import Options
 
 __all__ = ["AsyncClient", "AsyncPurserTransport", "Client", "PurserTransport"]
 
 # Where a request remembers what it paid, so that a redirect of its answer knows; and where an answer tells.
 _MARK = MARK
+# Where a request that was redirected remembers what was asked for at first.
+_ASKED = f"{MARK}.asked"
 
 
 class PurserTransport(httpx.BaseTransport):
@@ -47,7 +52,7 @@ class PurserTransport(httpx.BaseTransport):
         *,
         purser_transport: httpx.BaseTransport | None = None,
     ) -> None:
-        self._transport: httpx.BaseTransport = transport or httpx.HTTPTransport()
+        self._transport: httpx.BaseTransport = bounded(transport or httpx.HTTPTransport())
         self._payer = Payer(options, HttpxCaller(httpx, purser_transport))
         self._shared = False
 
@@ -64,6 +69,7 @@ class PurserTransport(httpx.BaseTransport):
         body = self._body(request)
         response = self._transport.handle_request(request)
         if response.status_code != 402:
+            _led_on(request, body, response)
             return response
         wire = _Wire(self._transport, request, self._payer.options)
 
@@ -128,6 +134,7 @@ class AsyncPurserTransport(httpx.AsyncBaseTransport):
         body = await self._body(request)
         response = await self._transport.handle_async_request(request)
         if response.status_code != 402:
+            _led_on(request, body, response)
             return response
         wire = _AsyncWire(self._transport, request, self._payer.options)
 
@@ -206,7 +213,7 @@ class AsyncClient(httpx.AsyncClient):
 def _sharing(kind: Any, mounted: Any, paying: Any) -> Any:
     """Make a paying transport that pays with another one's payer, so that one memory serves a whole client."""
     made = kind.__new__(kind)
-    made._transport, made._payer, made._shared = mounted, paying._payer, True  # noqa: SLF001
+    made._transport, made._payer, made._shared = bounded(mounted), paying._payer, True  # noqa: SLF001
     return made
 
 
@@ -221,7 +228,8 @@ class _Wire:
     def send(self, step: flow.Send) -> flow.Reply:
         request, timeouts = _paid(self.request, step, self._options)
         try:
-            response = self._transport.handle_request(request)
+            with within(self._options.paid_timeout):
+                response = self._transport.handle_request(request)
         except Exception as error:
             raise flow.SendError from error
         _as_asked(self.request, timeouts)
@@ -231,12 +239,12 @@ class _Wire:
         response: httpx.Response = reply.native
         stream = response.stream
         assert isinstance(stream, httpx.SyncByteStream)  # noqa: S101
-        chunks, start = iter(stream), b""
+        chunks, peeked = iter(stream), _peeked(response)
         for chunk in chunks:
-            start += chunk
-            if not _worth_reading(response, start):
-                response.stream = _Rest(start, chunks, stream)
+            if not peeked.add(chunk):
+                response.stream = _Rest(bytes(peeked.start), chunks, stream)
                 return None
+        start = bytes(peeked.start)
         response.stream = _Rest(start, iter(()), stream)
         return _decoded(response, start, MAX_BODY)
 
@@ -278,12 +286,12 @@ class _AsyncWire:
         response: httpx.Response = reply.native
         stream = response.stream
         assert isinstance(stream, httpx.AsyncByteStream)  # noqa: S101
-        chunks, start = aiter(stream), b""
+        chunks, peeked = aiter(stream), _peeked(response)
         async for chunk in chunks:
-            start += chunk
-            if not _worth_reading(response, start):
-                response.stream = _AsyncRest(start, chunks, stream)
+            if not peeked.add(chunk):
+                response.stream = _AsyncRest(bytes(peeked.start), chunks, stream)
                 return None
+        start = bytes(peeked.start)
         response.stream = _AsyncRest(start, None, stream)
         return _decoded(response, start, MAX_BODY)
 
@@ -351,7 +359,7 @@ async def _end(chunks: AsyncIterator[bytes]) -> None:
 
 def _described(request: httpx.Request, body: bytes | None) -> flow.Request:
     key = flow.usable_key(request.headers.get("idempotency-key")) or given_key()
-    return flow.Request(request.method, str(request.url), body, key)
+    return flow.Request(request.method, str(request.url), body, key, _asked(request))
 
 
 def _reply(response: httpx.Response) -> flow.Reply:
@@ -378,9 +386,8 @@ def _as_asked(request: httpx.Request, timeouts: dict[str, Any]) -> None:
     timeouts["read"] = (request.extensions.get("timeout") or {}).get("read")
 
 
-def _worth_reading(response: httpx.Response, start: bytes) -> bool:
-    """Whether a body that starts so may still be a challenge."""
-    return len(start) <= MAX_BODY and ("content-encoding" in response.headers or may_be_challenge(start))
+def _peeked(response: httpx.Response) -> bodies.Peeked:
+    return bodies.Peeked(encoded="content-encoding" in response.headers)
 
 
 def _decoded(response: httpx.Response, raw: bytes, limit: int) -> bytes:
@@ -416,3 +423,16 @@ def _paid_before(request: httpx.Request) -> flow.Purchase | None:
     """Find the purchase of an earlier hop: httpx hands a request's extensions on to where it is redirected."""
     made_by, purchase = request.extensions.get(_MARK) or (None, None)
     return purchase if made_by is not None and made_by() is not request else None
+
+
+def _led_on(request: httpx.Request, body: bytes | None, response: httpx.Response) -> None:
+    """Write down what was asked for before a redirect, where the next hop finds it."""
+    if response.has_redirect_location and _asked(request) is None:
+        first = flow.Request(request.method, str(request.url), body).identity
+        request.extensions[_ASKED] = (weakref.ref(request), first)
+
+
+def _asked(request: httpx.Request) -> Identity | None:
+    """Find what was asked for at first, if this is a later hop."""
+    made_by, first = request.extensions.get(_ASKED) or (None, None)
+    return first if made_by is not None and made_by() is not request else None

@@ -21,15 +21,21 @@ from ._callers import RequestsCaller
 from ._context import given_key
 from ._paid import MARK
 from ._payers import Payer
-from ._wire import MAX_BODY, may_be_challenge
+from ._sockets import bounded
+from ._until import within
+from ._wire import MAX_BODY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from ._errors import UnclearError
+    from ._memory import Identity
     from ._options import Options
 
 __all__ = ["PurserAdapter", "Session"]
+
+# Where a request that was redirected remembers what was asked for at first.
+_ASKED = f"{MARK}.asked"
 
 
 class PurserAdapter(BaseAdapter):
@@ -47,7 +53,7 @@ class PurserAdapter(BaseAdapter):
         purser_adapter: BaseAdapter | None = None,
     ) -> None:
         super().__init__()
-        self._adapter = adapter or HTTPAdapter()
+        self._adapter = bounded(adapter or HTTPAdapter())
         self._payer = Payer(options, RequestsCaller(purser_adapter))
 
     @property
@@ -75,6 +81,7 @@ class PurserAdapter(BaseAdapter):
         # What sends again by itself, as digest authentication does, is to pay as well.
         response.connection = self  # type: ignore[assignment]
         if response.status_code != 402:
+            _led_on(request, body, response)
             return response
         wire = _Wire(self._adapter, request, sent, how, self._payer.options)
         described = _described(request, body)
@@ -150,13 +157,16 @@ class _Wire:
         self._sent = sent
         timeout = how["timeout"]
         connect = timeout[0] if isinstance(timeout, tuple) else getattr(timeout, "connect_timeout", timeout)
-        self._how = {**how, "timeout": (connect, options.paid_timeout)}
+        self._options = options
+        # urllib3 sends with the first of them.
+        self._how = {**how, "timeout": (options.paid_timeout if connect is None else connect, options.paid_timeout)}
 
     def send(self, step: flow.Send) -> flow.Reply:
         request = self._sent.copy()
         request.headers[step.name] = step.value
         try:
-            response = self._adapter.send(request, **self._how)
+            with within(self._options.paid_timeout):
+                response = self._adapter.send(request, **self._how)
         except Exception as error:
             raise flow.SendError from error
         # The copy has the payment, which is not to follow a redirect or to be sent again by anybody else.
@@ -166,12 +176,12 @@ class _Wire:
     def peek(self, reply: flow.Reply) -> bytes | None:
         response: requests.Response = reply.native
         chunks = _raw_chunks(response)
-        start = b""
+        peeked = bodies.Peeked(encoded="content-encoding" in response.headers)
         for chunk in chunks:
-            start += chunk
-            if not _worth_reading(response, start):
-                _put_back(response, chain([start], chunks))
+            if not peeked.add(chunk):
+                _put_back(response, chain([bytes(peeked.start)], chunks))
                 return None
+        start = bytes(peeked.start)
         _put_back(response, [start])
         return _decoded(response, start, MAX_BODY)
 
@@ -263,11 +273,6 @@ def _put_back(response: requests.Response, chunks: Iterable[bytes]) -> None:
     )
 
 
-def _worth_reading(response: requests.Response, start: bytes) -> bool:
-    """Whether a body that starts so may still be a challenge."""
-    return len(start) <= MAX_BODY and ("content-encoding" in response.headers or may_be_challenge(start))
-
-
 def _decoded(response: requests.Response, raw: bytes, limit: int) -> bytes:
     """Decode a body as far as a limit allows."""
     encoding = response.headers.get("content-encoding")
@@ -283,7 +288,9 @@ def _decoded(response: requests.Response, raw: bytes, limit: int) -> bytes:
 def _described(request: requests.PreparedRequest, body: bytes | None) -> flow.Request:
     key: Any = request.headers.get("idempotency-key")
     text = key.decode("latin-1") if isinstance(key, bytes) else key
-    return flow.Request(request.method or "", request.url or "", body, flow.usable_key(text) or given_key())
+    return flow.Request(
+        request.method or "", request.url or "", body, flow.usable_key(text) or given_key(), _asked(request)
+    )
 
 
 def _reply(response: requests.Response) -> flow.Reply:
@@ -304,4 +311,17 @@ def _finished(request: requests.PreparedRequest, purchase: flow.Purchase, reply:
 def _paid_before(request: requests.PreparedRequest) -> flow.Purchase | None:
     """Find the purchase of an earlier hop."""
     mark: Any = request.hooks.get(MARK)
+    return mark[1] if mark and mark[0]() is not request else None
+
+
+def _led_on(request: requests.PreparedRequest, body: bytes | None, response: requests.Response) -> None:
+    """Write down what was asked for before a redirect, where the next hop finds it."""
+    if response.is_redirect and _asked(request) is None:
+        first = flow.Request(request.method or "", request.url or "", body).identity
+        request.hooks = {**request.hooks, _ASKED: (weakref.ref(request), first)}
+
+
+def _asked(request: requests.PreparedRequest) -> Identity | None:
+    """Find what was asked for at first, if this is a later hop."""
+    mark: Any = request.hooks.get(_ASKED)
     return mark[1] if mark and mark[0]() is not request else None

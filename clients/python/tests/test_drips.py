@@ -1,0 +1,361 @@
+"""Sellers and pursers that say a little now and then, so that no timeout of a read ever passes."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+import requests
+import urllib3
+from requests.adapters import HTTPAdapter
+
+import purser
+import purser.httpx
+import purser.requests
+from purser import _bodies as bodies
+from purser import _sockets, _streams, _until
+
+from .clients import options
+from .test_hostile import KINDS, buy_with, played, serving
+from .world import FakePurser, FakeSeller, challenge, requirement
+
+BLOCKING = ["httpx", "requests"]
+Talk = Callable[[socket.socket, threading.Event], None]
+
+ASKS = f"HTTP/1.1 402 Payment Required\r\nPAYMENT-REQUIRED: {challenge()}\r\nContent-Length: 0\r\n\r\n".encode()
+
+FREE = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
+
+@contextmanager
+def talking(paid: Talk, unpaid: bytes = ASKS) -> Iterator[str]:
+    """A seller that answers requests with payment as it is told, on the connection where it asked for money."""
+    over = threading.Event()
+    threads: list[threading.Thread] = []
+    connections: list[socket.socket] = []
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve(connection: socket.socket) -> None:
+        with connection:
+            try:
+                while head := _head(connection):
+                    if b"payment-signature:" in head.lower():
+                        paid(connection, over)
+                        return
+                    connection.sendall(FREE if b" /free " in head else unpaid)
+            except OSError:
+                return
+
+    def accept() -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            connections.append(connection)
+            threads.append(threading.Thread(target=serve, args=(connection,)))
+            threads[-1].start()
+
+    accepting = threading.Thread(target=accept)
+    accepting.start()
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        over.set()
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        for connection in connections:
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+        for thread in (accepting, *threads):
+            thread.join()
+
+
+def _head(connection: socket.socket) -> bytes:
+    """The head of a request, whose body is read as well if there is no payment."""
+    head = b""
+    while b"\r\n\r\n" not in head:
+        more = connection.recv(1)
+        if not more:
+            return b""
+        head += more
+    lower = head.lower()
+    if b"payment-signature:" not in lower and b"content-length:" in lower:
+        left = int(lower.split(b"content-length:")[1].split(b"\r\n")[0])
+        while left > 0:
+            more = connection.recv(left)
+            if not more:
+                return b""
+            left -= len(more)
+    return head
+
+
+def drips(start: bytes, drop: bytes) -> Talk:
+    def drip(connection: socket.socket, over: threading.Event) -> None:
+        connection.sendall(start)
+        for _ in range(400):  # it ends some time, so that a client that would wait for ever fails
+            if over.wait(0.02):
+                return
+            connection.sendall(drop)
+
+    return drip
+
+
+def deaf(_: socket.socket, over: threading.Event) -> None:
+    """It takes the head of a request, and no byte of the body."""
+    over.wait(8)
+
+
+ENDLESS = {
+    "status line": drips(b"HTTP/1.1 200 ", b"O"),
+    "header": drips(b"HTTP/1.1 200 OK\r\nX-Slow: ", b"x"),
+    "continue": drips(b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+}
+
+
+def unclear_soon(buy: Callable[[], Any]) -> None:
+    """It is given up, and nobody goes on waiting for it."""
+    threads = set(threading.enumerate())
+    began = time.monotonic()
+    with pytest.raises(purser.UnclearError) as caught:
+        buy()
+    assert time.monotonic() - began < 4
+    assert caught.value.payment_id is not None
+    assert not {thread.name for thread in set(threading.enumerate()) - threads if "purser" in thread.name}
+
+
+@pytest.mark.parametrize("where", ENDLESS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_paid_answer_whose_header_never_ends_is_unclear(kind: str, where: str) -> None:
+    with talking(ENDLESS[where]) as shop, serving(played(FakePurser())) as api:
+        given = options(base_url=api, paid_timeout=0.4, resends=1)
+        unclear_soon(lambda: buy_with(kind, given, shop + "/paid", timeout=10))
+
+
+@pytest.mark.parametrize("kind", BLOCKING)
+def test_by_a_proxy_as_well(kind: str) -> None:
+    with talking(ENDLESS["header"]) as proxy, serving(played(FakePurser())) as api:
+        given = options(base_url=api, paid_timeout=0.4, resends=0)
+        more: dict[str, Any] = {"proxy": proxy} if kind == "httpx" else {"proxies": {"http": proxy}}
+        unclear_soon(lambda: buy_with(kind, given, "http://127.0.0.1:9/paid", **more))
+
+
+def test_with_transports_and_adapters_of_the_program() -> None:
+    def with_httpx(given: purser.Options, url: str) -> None:
+        transport = purser.httpx.PurserTransport(given, httpx.HTTPTransport(retries=1))
+        with httpx.Client(transport=transport, timeout=None) as client:
+            client.get(url)
+
+    def with_requests(given: purser.Options, url: str) -> None:
+        with requests.Session() as session:
+            session.mount("http://", purser.requests.PurserAdapter(given, HTTPAdapter(max_retries=1)))
+            session.get(url)
+
+    for buy in (with_httpx, with_requests):
+        with talking(ENDLESS["header"]) as shop, serving(played(FakePurser())) as api:
+            given = options(base_url=api, paid_timeout=0.4, resends=0)
+            unclear_soon(lambda buy=buy, given=given, shop=shop: buy(given, shop))  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("kind", BLOCKING)
+def test_a_seller_that_does_not_read(kind: str) -> None:
+    body = b"x" * (32 << 20)
+
+    def buy(given: purser.Options, url: str) -> None:
+        if kind == "httpx":
+            with purser.httpx.Client(given, timeout=None) as client:
+                client.post(url, content=body)
+        else:
+            with purser.requests.Session(given) as session:
+                # Two connections that are kept, of which the payment gets one: its socket has no timeout so far.
+                for answer in [session.get(url + "/free", stream=True) for _ in range(2)]:
+                    assert answer.text == "ok"
+                session.post(url, data=body)
+
+    with talking(deaf) as shop, serving(played(FakePurser())) as api:
+        given = options(base_url=api, paid_timeout=0.4, resends=0)
+        unclear_soon(lambda: buy(given, shop))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_purser_whose_header_never_ends(kind: str) -> None:
+    over = threading.Event()
+    asked: list[str] = []
+
+    def drip(request: Any, _: bytes) -> None:
+        asked.append(request.path)
+        request.wfile.write(b"HTTP/1.1 200 OK\r\nX-Slow: ")
+        while not over.wait(0.02):
+            request.wfile.write(b"x")
+
+    with serving(drip) as api, serving(played(FakeSeller())) as shop:
+        began = time.monotonic()
+        try:
+            with pytest.raises(purser.PurserUnreachableError):
+                buy_with(kind, options(base_url=api, pay_timeout=0.3), shop + "/paid")
+        finally:
+            over.set()
+        assert time.monotonic() - began < 4
+    assert asked == ["/v1/pay"] * 3
+
+
+@pytest.mark.parametrize("kind", BLOCKING)
+def test_the_deadline_ends_with_the_header(kind: str) -> None:
+    def slowly(connection: socket.socket, over: threading.Event) -> None:
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n")
+        for _ in range(12):
+            over.wait(0.1)
+            connection.sendall(b"x")
+
+    with talking(slowly) as shop, serving(played(FakePurser())) as api:
+        given = options(base_url=api, paid_timeout=0.5)
+        assert buy_with(kind, given, shop + "/paid", timeout=10) == (200, b"x" * 12)
+
+
+def test_deadlines() -> None:
+    assert _until.left(None) is None
+    assert _until.left(2.5) == 2.5
+    with _until.within(5):
+        inner = _until.left(None)
+        assert inner is not None
+        assert 4 < inner <= 5
+        assert _until.left(2.5) == 2.5
+        with _until.within(0), pytest.raises(TimeoutError):
+            _until.left(None)
+        assert _until.left(None) is not None
+    assert _until.left(None) is None
+
+
+def test_nothing_is_wrapped_twice() -> None:
+    transport = httpx.HTTPTransport()
+    assert _streams.bounded(transport) is transport
+    backend = transport._pool._network_backend
+    assert _streams.bounded(transport)._pool._network_backend is backend
+    adapter = HTTPAdapter()
+    assert _sockets.bounded(adapter) is adapter
+    classes = adapter.poolmanager.pool_classes_by_scheme
+    assert _sockets.bounded(adapter).poolmanager.pool_classes_by_scheme is classes  # type: ignore[attr-defined]
+    proxied = adapter.proxy_manager_for("http://127.0.0.1:9")
+    again = adapter.proxy_manager_for("http://127.0.0.1:9")
+    assert proxied is again
+    assert urllib3.poolmanager.pool_classes_by_scheme["http"] is urllib3.HTTPConnectionPool, "others keep theirs"
+
+
+def test_unix_sockets(tmp_path: Any) -> None:
+    path = str(tmp_path / "socket")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen()
+
+        def serve() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(1 << 16)
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        transport = purser.httpx.PurserTransport(options(), httpx.HTTPTransport(uds=path))
+        with httpx.Client(transport=transport) as client:
+            assert client.get("http://local/").text == "ok"
+        thread.join()
+
+
+# 402s in tiny pieces.
+
+
+def tiny(body: bytes) -> Iterator[bytes]:
+    return (body[at : at + 1] for at in range(len(body)))
+
+
+def padded(size: int) -> bytes:
+    entry = requirement(network="base", maxAmountRequired="10000")
+    body = json.dumps({"x402Version": 1, "error": "pay", "accepts": [entry]}).encode()
+    return b" " * (size // 2) + body + b" " * (size - size // 2 - len(body))
+
+
+class Trickle(httpx.SyncByteStream, httpx.AsyncByteStream):
+    def __init__(self, body: bytes) -> None:
+        self.body = body
+
+    def __iter__(self) -> Iterator[bytes]:
+        return tiny(self.body)
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for piece in tiny(self.body):
+            yield piece
+
+
+def peeked(kind: str, body: bytes) -> bytes | None:
+    """What a client finds in the body of a 402 that comes byte by byte."""
+    if kind == "requests":
+        raw = urllib3.HTTPResponse(iter(()), status=402, preload_content=False)
+        pieces = tiny(body)
+        raw.read1 = lambda *_, **__: next(pieces, b"")  # type: ignore[method-assign]
+        answer = requests.Response()
+        answer.status_code, answer.raw = 402, raw
+        answer.request = requests.Request("GET", "https://api.example.com/").prepare()
+        how = {"timeout": None, "stream": True}
+        wire = purser.requests._Wire(HTTPAdapter(), answer.request, answer.request, how, options())
+        return wire.peek(purser.requests._reply(answer))
+    request = httpx.Request("GET", "https://api.example.com/")
+    response = httpx.Response(402, stream=Trickle(body))
+    if kind == "httpx":
+        return purser.httpx._Wire(httpx.HTTPTransport(), request, options()).peek(purser.httpx._reply(response))
+
+    async def go() -> bytes | None:
+        transport = httpx.AsyncHTTPTransport()
+        return await purser.httpx._AsyncWire(transport, request, options()).peek(purser.httpx._reply(response))
+
+    return anyio.run(go)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_402_of_tiny_pieces_takes_time_in_proportion(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bodies, "MAX_BODY", 1 << 20)  # as it is, the copies would cost little enough to be overlooked
+    monkeypatch.setattr(bodies, "PEEKED_FOR", 60)
+
+    def takes(size: int) -> float:
+        body, times = padded(size), list[float]()
+        for _ in range(2):
+            began = time.thread_time()
+            assert peeked(kind, body) == body
+            times.append(time.thread_time() - began)
+        return min(times)
+
+    small, large = takes(8_000), takes(256_000)
+    assert large < 100 * small, f"{large} s for 32 times as much as {small} s"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_402_is_read_only_so_long(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bodies, "PEEKED_FOR", 0.2)
+    body = padded(2000)
+    asks = b"HTTP/1.1 402 Payment Required\r\nContent-Length: %d\r\n\r\n" % len(body)
+    over = threading.Event()
+
+    def slowly(to: Any, _: bytes) -> None:
+        to.wfile.write(asks)
+        for at in range(len(body)):
+            if at % 100 == 0 and at <= 1500:
+                over.wait(0.05)
+            to.wfile.write(body[at : at + 1])
+
+    with serving(slowly) as url, serving(played(asked := FakePurser())) as api:
+        assert buy_with(kind, options(base_url=api), url, timeout=10) == (402, body)
+    assert not asked.pays
+
+
+def test_times_that_sockets_do_not_have() -> None:
+    for name in ("pay_timeout", "paid_timeout", "receipt_wait"):
+        for value in (float("inf"), float("nan"), 1e9, -1):
+            with pytest.raises(ValueError, match=name):
+                options(**{name: value})
