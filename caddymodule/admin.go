@@ -9,8 +9,11 @@ import (
 	"io"
 	"maps"
 	"mime"
+	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -59,6 +62,9 @@ func (a *adminAPI) Routes() []caddy.AdminRoute {
 // browser can send such a request without being asked first.
 func byMethod(methods map[string]caddy.AdminHandlerFunc) caddy.AdminHandler {
 	return caddy.AdminHandlerFunc(func(w http.ResponseWriter, r *http.Request) error {
+		if !ownName(r) {
+			return adminError(http.StatusForbidden, "the name %.64q is not this endpoint's: ask it by address, or set %s", r.Host, adminVariable)
+		}
 		h, known := methods[r.Method]
 		if !known {
 			w.Header().Set("Allow", strings.Join(slices.Sorted(maps.Keys(methods)), ", "))
@@ -71,6 +77,27 @@ func byMethod(methods map[string]caddy.AdminHandlerFunc) caddy.AdminHandler {
 		}
 		return h(w, r)
 	})
+}
+
+// ownName reports whether a request is for a name that somebody else cannot have given to this
+// machine's address. Caddy compares names itself, but not while the endpoint listens on all
+// addresses: there a page in a browser could read the books after its own name has become ours
+// (DNS rebinding). Names without a dot are those of a container network.
+func ownName(r *http.Request) bool {
+	local, known := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	if r.TLS != nil || known && local.Network() == "unix" {
+		return true
+	}
+	host := r.Host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	host = strings.ToLower(strings.Trim(host, "[]"))
+	if _, err := netip.ParseAddr(host); err == nil || !strings.Contains(host, ".") || strings.HasSuffix(host, ".localhost") {
+		return true
+	}
+	own, err := caddy.ParseNetworkAddress(os.Getenv(adminVariable))
+	return err == nil && strings.EqualFold(own.Host, host)
 }
 
 // adminError is an answer with a status. Caddy logs it, so it has no secrets.
@@ -108,7 +135,12 @@ func readBody(w http.ResponseWriter, r *http.Request, into any) error {
 	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxAdminBody))
 	var text json.RawMessage
 	if err := d.Decode(&text); err != nil {
-		return adminError(http.StatusBadRequest, "the body: %w", err)
+		status := http.StatusBadRequest
+		var large *http.MaxBytesError
+		if errors.As(err, &large) {
+			status = http.StatusRequestEntityTooLarge
+		}
+		return adminError(status, "the body: %w", err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return adminError(http.StatusBadRequest, "the body: more than one JSON value")

@@ -158,6 +158,8 @@ func TestAdminKeys(t *testing.T) {
 	}{
 		{"PUT", path + "/policy", `{"max_paiment":"5"}`, 400, "max_paiment"},
 		{"PUT", path + "/policy", `{"MAX_PAYMENT":"5"}`, 400, "MAX_PAYMENT"},
+		{"PUT", path + "/policy", `{"allow_payees":["0x209693Bc6afc0C5328bA36FaF03C514EF312287D"]}`, 400, "mistyped"},
+		{"PATCH", path + "/policy", `{"deny_payees":["0x209693Bc6afc0C5328bA36FaF03C514EF312287D"]}`, 400, "mistyped"},
 		{"PUT", path + "/policy", `{"hosts":{"a.example":{"MAX_PAYMENT":"5"}}}`, 400, "MAX_PAYMENT"},
 		{"PUT", path + "/policy", `{"tasks":{"Nightly":{"max_payment":"1","Max_payment":"5"}}}`, 400, "Max_payment"},
 		{"PUT", path + "/policy", `{"Hosts":{"a.example":{"max_payment":"5"}}}`, 400, "Hosts"},

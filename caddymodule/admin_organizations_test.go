@@ -69,7 +69,7 @@ func TestOrganizations(t *testing.T) {
 		"plan org_none agency":                 "organization not found",
 		"plan " + first.Organization.ID + " x": "unknown plan",
 		"--limit 0":                            "--limit",
-		"x":                                    "unknown command",
+		"x":                                    "takes no arguments but plan",
 	} {
 		o := command(t, nil, append(append([]string{"organizations"}, strings.Fields(args)...), admin)...)
 		if o.status() == 0 || !strings.Contains(o.stderr, want) {

@@ -3,6 +3,7 @@ package caddymodule
 import (
 	"encoding/json"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/purserpay/purser/pay"
@@ -146,7 +147,7 @@ func (*adminAPI) payments(w http.ResponseWriter, r *http.Request) error {
 	asked := r.URL.Query()
 	q := pay.LabelQuery{Label: asked.Get("state"), Before: asked.Get("before")}
 	if q.Label != "" && !pay.ValidLabel(q.Label) {
-		return adminError(http.StatusBadRequest, "state: open, settled or void, or a flag: refused, unresolved, confirmed or disputed")
+		return adminError(http.StatusBadRequest, "state: one of %s", strings.Join(paymentLabels, ", "))
 	}
 	var err error
 	if q.Limit, err = pageLimit(asked, defaultPaymentPage, maxPaymentPage); err != nil {

@@ -155,7 +155,7 @@ func TestPaymentsCommand(t *testing.T) {
 		{[]string{"resolve", ids[0], "--as", "lost", "--reason", "x"}, "--as: settled or void"},
 		{[]string{"resolve", ids[2], "--as", "void", "--reason", "x"}, "may still settle"},
 		{[]string{"show", "nobody"}, "not found"},
-		{[]string{"--state", "lost"}, "state: open"},
+		{[]string{"--state", "lost"}, "--state \"lost\" is none of open, settled"},
 		{[]string{"--limit", "0"}, "--limit"},
 	} {
 		o := command(t, nil, append([]string{"payments", admin}, c.args...)...)

@@ -54,7 +54,8 @@ func (h *API) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Hand
 	t, err := h.app.enter()
 	if err != nil {
 		h.app.log.Error("request not served", "error", err)
-		writeUnavailable(w)
+		w.Header().Set("Retry-After", "1")
+		writeError(w, http.StatusServiceUnavailable, payapi.UnavailableText(r))
 		return nil
 	}
 	defer t.leave()

@@ -3,9 +3,13 @@ package caddymodule
 import (
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/spf13/cobra"
+
+	"github.com/purserpay/purser/pay"
 )
 
 // registerCommands adds purser's commands to Caddy's.
@@ -43,6 +47,7 @@ func registerCommands() {
 
 // run makes a command of a function whose error is told in one line and is exit status 1.
 func run(c *cobra.Command, f func(c *cobra.Command, args []string) error) {
+	strict(c, 1)
 	c.Run = func(c *cobra.Command, args []string) {
 		if err := f(c, args); err != nil {
 			say(c, "%v", err)
@@ -51,7 +56,42 @@ func run(c *cobra.Command, f func(c *cobra.Command, args []string) error) {
 	}
 }
 
-// say writes a line for people.
+// strict makes wrong flags and arguments an error like any other: one line that says where to
+// read on, and an exit status.
+func strict(c *cobra.Command, status int) {
+	name := func(c *cobra.Command) string { _, name, _ := strings.Cut(c.CommandPath(), " "); return name }
+	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		say(c, "%s: %v (%s --help)", name(c), err, c.CommandPath())
+		os.Exit(status)
+		return nil
+	})
+	valid := c.Args
+	c.Args = func(c *cobra.Command, args []string) error {
+		if valid(c, args) == nil {
+			return nil
+		}
+		takes := "no arguments"
+		if _, names, some := strings.Cut(c.Use, " "); some && names[0] != '-' && names != "[flags]" {
+			takes = strings.TrimSuffix(names, " [flags]")
+		}
+		for i, sub := range c.Commands() {
+			takes += []string{" but ", " or "}[min(i, 1)] + sub.Name()
+		}
+		given := "none"
+		switch {
+		case slices.ContainsFunc(args, func(arg string) bool { return strings.HasPrefix(arg, pay.KeyPrefix) }):
+			given = "an API key, which is better kept out of command lines"
+		case len(args) > 0:
+			given = fmt.Sprintf("%q", args)
+		}
+		say(c, "%s: takes %s, and was given %s (%s --help)", name(c), takes, given, c.CommandPath())
+		os.Exit(status)
+		return nil
+	}
+}
+
+// say writes a line for people. What sellers, services and agents wrote may be in it.
 func say(c *cobra.Command, format string, args ...any) {
-	fmt.Fprintf(c.ErrOrStderr(), "purser: "+format+"\n", args...)
+	text := strings.ReplaceAll(strings.TrimSpace(fmt.Sprintf(format, args...)), "\n", "; ")
+	fmt.Fprintf(c.ErrOrStderr(), "purser: %s\n", label(strings.TrimPrefix(text, "purser: ")))
 }

@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -29,8 +30,9 @@ const (
 // accessFlags adds the flags that say who pays, and where.
 func accessFlags(c *cobra.Command) {
 	c.Flags().String("key", "", "API key that pays (default: purser's exec key)")
+	c.Flags().String("key-file", "", "file with the API key that pays, which keeps it out of the shell's history")
 	c.Flags().String("task", defaultTask, "label of the budget that payments fall under: 1 to 64 characters of A-Z a-z 0-9 . _ -")
-	c.Flags().String("proxy", "", "URL of the proxy (default: as purser says; with --key http://PURSER_BIND:PURSER_PORT, else http://"+
+	c.Flags().String("proxy", "", "URL of the proxy (default: as purser says; with a key of yours http://PURSER_BIND:PURSER_PORT, else http://"+
 		defaultBind+":"+defaultPort+")")
 	adminFlag(c)
 }
@@ -60,16 +62,42 @@ func findAccess(c *cobra.Command) (a access, err error) {
 			return a, err
 		}
 	}
+	if file, err := c.Flags().GetString("key-file"); err != nil {
+		return a, err
+	} else if c.Flags().Changed("key-file") {
+		if c.Flags().Changed("key") {
+			return a, errors.New("--key or --key-file, not both")
+		}
+		text, err := readKeyFile(file)
+		if err != nil {
+			return a, fmt.Errorf("--key-file: %w", err)
+		}
+		return a, a.withKey(c.Context(), "key-file", text)
+	}
 	if c.Flags().Changed("key") {
-		return a, a.withKey(c.Context(), key)
+		return a, a.withKey(c.Context(), "key", key)
 	}
 	return a, a.withExecKey(c.Context(), admin)
 }
 
-// withKey needs nothing but the proxy.
-func (a *access) withKey(ctx context.Context, key string) (err error) {
+// maxKeyFile bounds a file with a key.
+const maxKeyFile = 4 << 10
+
+// readKeyFile is the key in a file. Its errors do not repeat what is in it.
+func readKeyFile(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = f.Close() }()
+	text, err := io.ReadAll(io.LimitReader(f, maxKeyFile))
+	return strings.TrimSpace(string(text)), err
+}
+
+// withKey needs nothing but the proxy. The flag is the one that names the key.
+func (a *access) withKey(ctx context.Context, flag, key string) (err error) {
 	if !pay.ValidSecret(key) {
-		return errors.New("--key is not an API key: 8 to 256 characters of A-Z a-z 0-9 . _ ~ + / = -")
+		return fmt.Errorf("--%s is not an API key: 8 to 256 characters of A-Z a-z 0-9 . _ ~ + / = -", flag)
 	}
 	if a.proxy == nil {
 		if a.proxy, err = defaultProxyURL(); err != nil {

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,6 +18,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/spf13/cobra"
+
+	"github.com/purserpay/purser/pay"
 )
 
 const (
@@ -27,6 +30,8 @@ const (
 	askTime = 5 * time.Second
 	// maxAnswer bounds an answer.
 	maxAnswer = 16 << 20
+	// notFound is what purser's API, and no admin endpoint, answers to a path that is not its own.
+	notFound = "Not found"
 )
 
 // adminFlag adds the flag that names the admin endpoint.
@@ -57,8 +62,8 @@ func newAdminClient(address string) (*adminClient, error) {
 		return nil, fmt.Errorf("purser's admin endpoint is off (%s)", adminVariable)
 	}
 	parsed, err := caddy.ParseNetworkAddress(address)
-	if err != nil {
-		return nil, fmt.Errorf("admin address %q: %w", address, err)
+	if err != nil || strings.Contains(address, "://") || !parsed.IsUnixNetwork() && !parsed.IsFdNetwork() && parsed.StartPort == 0 {
+		return nil, fmt.Errorf("admin address %q: write it as unix//run/purser/admin.sock or localhost:2019", address)
 	}
 	network, target := "tcp", parsed.JoinHostPort(0)
 	c := &adminClient{address: address, base: "http://" + target}
@@ -78,7 +83,7 @@ func newAdminClient(address string) (*adminClient, error) {
 			return new(net.Dialer).DialContext(ctx, network, target)
 		},
 		DisableKeepAlives: true,
-	}}
+	}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	return c, nil
 }
 
@@ -97,7 +102,23 @@ func (c *adminClient) call(ctx context.Context, method, path string, body, answe
 		return nil
 	}
 	if err := json.Unmarshal(text, answer); err != nil {
-		return fmt.Errorf("%s: the answer is not understood: %w", c.address, err)
+		return c.misunderstood(err)
+	}
+	return nil
+}
+
+func (c *adminClient) misunderstood(err error) error {
+	return fmt.Errorf("%s: the answer is not understood, is it a purser of this version? %w", c.address, err)
+}
+
+// checkID refuses what cannot be an id before it is sent: an empty one would name the whole
+// list, and a secret would be in a log.
+func checkID(name, id string) error {
+	switch {
+	case id == "" || id == "." || id == "..":
+		return fmt.Errorf("%s %q is not an id", name, id)
+	case strings.HasPrefix(id, pay.KeyPrefix):
+		return fmt.Errorf("%s is an API key itself: give its id ('purser keys' lists them)", name)
 	}
 	return nil
 }
@@ -130,12 +151,12 @@ func (c *adminClient) send(ctx context.Context, method, path string, body any) (
 	if err != nil {
 		return nil, c.unreachable(err)
 	}
-	if resp.StatusCode < http.StatusBadRequest {
+	if resp.StatusCode < http.StatusMultipleChoices {
 		return resp, nil
 	}
 	defer func() { _ = resp.Body.Close() }()
 	var problem struct{ Error string }
-	if err := json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(&problem); err != nil || problem.Error == "" {
+	if err := json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(&problem); err != nil || problem.Error == "" || problem.Error == notFound {
 		return nil, fmt.Errorf("%s answered %s: is it a purser of this version?", c.address, resp.Status)
 	}
 	return nil, errors.New(problem.Error)
@@ -144,8 +165,14 @@ func (c *adminClient) send(ctx context.Context, method, path string, body any) (
 // unreachable says what to do about an endpoint that does not answer.
 func (c *adminClient) unreachable(err error) error {
 	var op *net.OpError
-	if errors.As(err, &op) {
+	var of *url.Error
+	switch late := errors.As(err, &of) && of.Timeout(); {
+	case errors.As(err, &op):
 		err = op.Err
+	case late:
+		err = fmt.Errorf("nothing within %s", askTime)
+	case of != nil:
+		err = of.Err
 	}
 	advice := "is purser running? --admin or " + adminVariable + " name another address"
 	switch {

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/spf13/cobra"
 )
 
 // bookSite is a running purser whose facilitator settles everything.
@@ -211,9 +213,12 @@ func TestListingPages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	c := new(cobra.Command)
+	c.SetContext(t.Context())
+	c.SetErr(io.Discard)
 	type thing struct{ N int }
 	l := listing[thing]{
-		path: "/things", name: "things", cursor: "after", heads: []string{"N"}, fields: []string{"n"},
+		path: "/things", page: 2, name: "things", cursor: "after", heads: []string{"N"}, fields: []string{"n"},
 		cells: func(v thing) []string { return []string{fmt.Sprint(v.N)} }, values: func(v thing) []string { return []string{fmt.Sprint(v.N)} },
 	}
 	for form, want := range map[int]string{
@@ -223,7 +228,8 @@ func TestListingPages(t *testing.T) {
 	} {
 		l.ask = url.Values{}
 		var b strings.Builder
-		if err := l.print(t.Context(), client, &b, form, func() map[string]any { return map[string]any{"more": 1} }); err != nil {
+		c.SetOut(&b)
+		if err := l.print(c, client, form, func() map[string]any { return map[string]any{"more": 1} }); err != nil {
 			t.Fatal(err)
 		}
 		got := b.String()
@@ -240,7 +246,8 @@ func TestListingPages(t *testing.T) {
 	}
 	last = 99
 	l.ask = url.Values{}
-	if err := l.print(t.Context(), client, new(strings.Builder), asTable, nil); err == nil || !strings.Contains(err.Error(), "does not go on") {
+	c.SetOut(io.Discard)
+	if err := l.print(c, client, asTable, nil); err == nil || !strings.Contains(err.Error(), "does not go on") {
 		t.Errorf("a list in circles: %v", err)
 	}
 }

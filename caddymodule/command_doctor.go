@@ -7,9 +7,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
-	"text/tabwriter"
 	"time"
 
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
@@ -65,11 +63,7 @@ func doctorCommand(c *cobra.Command) {
 	c.Flags().Bool("list", false, "list the attacks, and make none")
 	c.Flags().Duration("timeout", 3*time.Minute, "give up after this time")
 	c.Args = cobra.NoArgs
-	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		say(c, "doctor: %v (purser doctor --help)", err)
-		os.Exit(doctorUnmade)
-		return nil
-	})
+	strict(c, doctorUnmade)
 	c.Run = func(c *cobra.Command, _ []string) {
 		status, err := examine(c)
 		if err != nil {
@@ -189,10 +183,10 @@ func tellOf(c *cobra.Command, o *doctor.Options) (finish func()) {
 }
 
 func listAttacks(c *cobra.Command, all bool) error {
-	t := tabwriter.NewWriter(c.OutOrStdout(), 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "%s\n", strings.Join([]string{"GROUP", "ATTACK", "WHAT IS TRIED"}, "\t"))
+	t := newTable(c.OutOrStdout())
+	t.row("GROUP", "ATTACK", "WHAT IS TRIED")
 	for _, a := range doctor.Attacks(all) {
-		fmt.Fprintf(t, "%s\t%s\t%s\n", a.Group, a.Name, a.Tries)
+		t.row(a.Group, a.Name, a.Tries)
 	}
-	return t.Flush()
+	return t.flush()
 }

@@ -23,14 +23,14 @@ certificate to trust; it need not know purser.
 
 Without --key, purser's exec key pays: purser makes it when it is first used,
 with a wallet whose address is printed while there is no money in it. That needs
-purser's admin endpoint. With --key nothing but the proxy is asked.
+purser's admin endpoint. With --key or --key-file nothing but the proxy is asked.
 
 What the program may spend are the limits of the key; see 'purser limits'. The
 task label divides them further, and is in the list of what was spent.
 
     $ purser exec -- curl -i https://api.example.com/paid
     $ purser exec --task nightly python3 agent.py
-    $ purser exec --key "$KEY" --proxy http://10.0.0.5:8402 -- node agent.mjs
+    $ purser exec --key-file agent.key --proxy http://10.0.0.5:8402 -- node agent.mjs
 
 curl, git, Python, Node (22.21, 24 or newer), Go, Ruby, Deno, cargo and whatever
 else heeds HTTPS_PROXY and SSL_CERT_FILE work as they are. Java is told the proxy
@@ -56,11 +56,7 @@ func execCommand(c *cobra.Command) {
 	accessFlags(c)
 	c.Flags().SetInterspersed(false) // flags behind the program are the program's
 	c.Args = cobra.ArbitraryArgs
-	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		say(c, "exec: %v (purser exec --help)", err)
-		os.Exit(execFailed)
-		return nil
-	})
+	strict(c, execFailed)
 	c.Run = func(c *cobra.Command, args []string) { os.Exit(runExec(c, args)) }
 }
 
@@ -165,6 +161,7 @@ See 'purser exec --help' for the flags, and for what heeds these variables.`
 func envCommand(c *cobra.Command) {
 	accessFlags(c)
 	c.Flags().String("shell", "sh", "what to print: "+strings.Join(agentenv.Shells, ", "))
+	oneOf(c, "shell", agentenv.Shells...)
 	c.Args = cobra.NoArgs
 	run(c, func(c *cobra.Command, _ []string) error {
 		shell, err := c.Flags().GetString("shell")

@@ -60,6 +60,8 @@ func TestCompletionAndManPages(t *testing.T) {
 	for asked, want := range map[string]string{
 		"keys ": "create\t", "wallets create --k": "--key\t", "spend --cs": "--csv\t", "in": "init\t", "organizations ": "plan\t", "payments ": "resolve\t",
 		"keys create --door ": "proxy\n", "limits --door ": "transport\n",
+		"payments --state ": "unresolved\n", "payments resolve x --as ": "settled\nvoid\n", "organizations plan x ": "agency\n", "env --shell ": "fish\n",
+		"wallets create --network ": "base\n",
 	} {
 		fields := strings.Fields(asked)
 		if strings.HasSuffix(asked, " ") {

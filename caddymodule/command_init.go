@@ -37,7 +37,8 @@ asked to make the key, else its database is opened here. Master key, store and w
 those of the environment, as for 'purser run'.
 
 Nothing is written before all questions are answered, and existing files are left alone
-unless there is --force. A key and a wallet that exist already stay.`
+unless there is --force. A key and a wallet that exist already stay. The exit status is 0 if
+all is set up, 130 if the questions were not answered to the end, else 1.`
 
 // The files that init writes.
 const (
@@ -80,7 +81,7 @@ func initCommand(c *cobra.Command) {
 }
 
 // errGivenUp: the person at the keyboard has left.
-var errGivenUp = errors.New("given up; nothing was written")
+var errGivenUp = errors.New("given up; nothing was written (--yes asks nothing)")
 
 // setUp is the command.
 func setUp(ctx context.Context, c *cobra.Command) error {
@@ -121,7 +122,7 @@ func setUp(ctx context.Context, c *cobra.Command) error {
 		}
 		return err
 	}
-	_, err = io.WriteString(c.OutOrStdout(), first.next())
+	_, err = io.WriteString(c.OutOrStdout(), first.next(ctx, told["listen"]))
 	return err
 }
 

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -25,6 +27,7 @@ type initKey struct {
 	network string
 	secret  string // path of the file with the secret; empty when a running purser keeps it
 	running string // address of the admin endpoint of the purser that was asked; empty: none runs
+	dir     string // data directory; empty when a running purser has it
 }
 
 // firstKey makes the key of `purser exec` with its wallet: through the admin endpoint of a
@@ -39,7 +42,8 @@ func firstKey(ctx context.Context, admin string) (initKey, error) {
 	}
 	var made execAnswer
 	err = client.call(ctx, http.MethodPost, "/purser/exec", struct{}{}, &made)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
+	// One that was named on the command line is meant to run.
+	if admin == "" && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED)) {
 		return offlineKey(ctx)
 	}
 	if err != nil {
@@ -102,24 +106,40 @@ func offlineKey(parent context.Context) (k initKey, err error) {
 	if err != nil {
 		return k, err
 	}
-	k = initKey{id: key.ID, network: wallet.Network, secret: a.execPath()}
+	k = initKey{id: key.ID, network: wallet.Network, secret: a.execPath(), dir: a.settings.dataDir}
 	if wallet.Address != nil {
 		k.address = wallet.Address.String()
 	}
 	return k, nil
 }
 
-// next says what there is now, and what to do with it.
-func (k initKey) next() string {
+// othersCan reports whether a directory is anybody's but its owner's.
+func othersCan(dir string) bool {
+	info, err := os.Stat(dir)
+	return err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0
+}
+
+// portTaken reports whether a program listens on an address already.
+func portTaken(ctx context.Context, address string) bool {
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	if err != nil {
+		return errors.Is(err, syscall.EADDRINUSE)
+	}
+	_ = l.Close()
+	return false
+}
+
+// next says what there is now, and what to do with it. listen is where purser is to listen.
+func (k initKey) next(ctx context.Context, listen string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "\nMade %s and %s, and a key that pays through the proxy only:\n\n    %s\n", initCaddyfile, initEnvFile, k.id)
+	fmt.Fprintf(&b, "\nMade %s and %s, and a key that pays through the proxy only:\n\n    %s\n", initCaddyfile, initEnvFile, label(k.id))
 	if k.secret != "" {
 		fmt.Fprintf(&b, "    kept in %s, beside the database and its master key\n", shortPath(k.secret))
 	}
 	if k.address == "" {
 		b.WriteString("\nIts wallet has no address, so it cannot pay: set PURSER_WALLETS to something else than none.\n")
 	} else {
-		fmt.Fprintf(&b, "\nSend USDC on %s to its wallet. Nothing else is needed there, no ETH:\n\n    %s\n", k.network, k.address)
+		fmt.Fprintf(&b, "\nSend USDC on %s to its wallet. Nothing else is needed there, no ETH:\n\n    %s\n", label(k.network), label(k.address))
 	}
 	if k.running == "" {
 		fmt.Fprintf(&b, "\nStart purser in this folder:\n\n    purser run --envfile %s\n", initEnvFile)
@@ -130,6 +150,12 @@ func (k initKey) next() string {
 		"    purser exec -- curl -i https://api.example.com/paid\n" +
 		"    purser wallets\n" +
 		"    purser spend\n")
+	if k.running == "" && portTaken(ctx, listen) {
+		fmt.Fprintf(&b, "\nSomething listens on %s already: stop it first, or say another address with --listen and --force.\n", listen)
+	}
+	if k.dir != "" && othersCan(k.dir) {
+		fmt.Fprintf(&b, "\nOther users can get into %[1]s, where the master key is: chmod 700 %[1]s\n", shortPath(k.dir))
+	}
 	for _, name := range []string{dataDirOption.variable, masterKeyOption.variable, masterKeyOption.variable + "_FILE"} {
 		if os.Getenv(name) != "" && k.running == "" {
 			fmt.Fprintf(&b, "\n%s is set here: 'purser run' needs it too.\n", name)

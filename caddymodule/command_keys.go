@@ -6,9 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -35,6 +33,7 @@ defaults hold at proxy and sidecar, and on the REST API nothing does.
 
 func keysCommand(c *cobra.Command) {
 	adminFlag(c)
+	limitFlag(c, 0)
 	c.Flags().Bool("json", false, "print JSON, with amounts in the smallest unit")
 	c.Args = cobra.NoArgs
 	run(c, runKeys)
@@ -45,6 +44,7 @@ func keysCommand(c *cobra.Command) {
 	create.Flags().String("network", "", "network of its wallet (default: the first one that is configured)")
 	create.Flags().Bool("json", false, "print JSON")
 	changeFlags(create)
+	oneOf(create, "network", networkNames()...)
 	run(create, runCreateKey)
 	c.AddCommand(create)
 }
@@ -52,16 +52,17 @@ func keysCommand(c *cobra.Command) {
 func runKeys(c *cobra.Command, _ []string) error {
 	client, err1 := adminOf(c)
 	as, err2 := form(c)
-	if err := errors.Join(err1, err2); err != nil {
+	most, err3 := limitOf(c)
+	if err := errors.Join(err1, err2, err3); err != nil {
 		return err
 	}
 	return listing[adminKey]{
-		path: "/purser/keys", ask: url.Values{"limit": {strconv.Itoa(maxKeyPage)}}, name: "keys", cursor: "after",
+		path: "/purser/keys", ask: url.Values{}, name: "keys", cursor: "after", page: maxKeyPage, most: most,
 		heads: []string{"KEY", "LABEL", "ORGANIZATION", "MADE", "OWN LIMITS"},
 		cells: func(k adminKey) []string {
-			return []string{k.ID, orDash(label(k.Label)), orDash(label(k.Organization)), k.Created.UTC().Format(time.RFC3339), summary(k.Policy)}
+			return []string{k.ID, orDash(k.Label), orDash(k.Organization), k.Created.UTC().Format(time.RFC3339), summary(k.Policy)}
 		},
-	}.print(c.Context(), client, c.OutOrStdout(), as, nil)
+	}.print(c, client, as, nil)
 }
 
 func orDash(text string) string {
@@ -118,24 +119,24 @@ func runCreateKey(c *cobra.Command, _ []string) error {
 }
 
 func (k createdKey) print(w io.Writer) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	t := newTable(w)
 	address := "none: no wallet provider is configured (PURSER_WALLETS)"
 	if k.Address != nil {
 		address = *k.Address
 	}
 	for _, line := range [][2]string{
-		{"key", k.Key}, {"id", k.ID}, {"label", orDash(label(k.Label))}, {"network", k.Network}, {"address", address},
+		{"key", k.Key}, {"id", k.ID}, {"label", orDash(k.Label)}, {"network", k.Network}, {"address", address},
 	} {
-		cells(t, line[0], line[1])
+		t.row(line[0], line[1])
 	}
-	if err := t.Flush(); err != nil {
+	if err := t.flush(); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintf(w, `
 Keep the key now: it is not shown again. Then:
   send USDC on %s to the address
   purser limits %s              what it may spend
-  purser exec --key KEY -- CMD   runs a program that it pays for
-`, k.Network, k.ID)
+  purser exec --key-file FILE -- CMD   runs a program that it pays for, with the key in FILE
+`, label(k.Network), label(k.ID))
 	return err
 }

@@ -40,7 +40,8 @@ default holds again. A list is replaced as a whole.
 own: max, daily and monthly, each with an amount, off or default. All tasks that
 have none of their own, and requests without a task, share those of the task '*'.
 
---json sets all limits at once from a file, or from standard input (-), in the
+Programs read the limits of all keys with 'purser keys --json'. --json here sets all limits
+at once from a file, or from standard input (-), in the
 form of PUT /purser/keys/{id}/policy: amounts are strings in the smallest unit
 there.`
 
@@ -79,6 +80,7 @@ func limitsCommand(c *cobra.Command) {
 	c.Flags().String("json", "", "set all limits from a file with a policy in JSON, or - for standard input")
 	c.Args = cobra.MaximumNArgs(1)
 	run(c, runLimits)
+	c.ValidArgsFunction = oneID(keyIDs)
 }
 
 // changeFlags adds the flags that limitsPatch reads.
@@ -109,6 +111,9 @@ func runLimits(c *cobra.Command, args []string) error {
 			return errors.New("whose limits? Name the id of a key, or exec")
 		}
 		return listLimits(c.Context(), client, c.OutOrStdout())
+	}
+	if err := checkID("KEY_ID", args[0]); err != nil {
+		return err
 	}
 	path := "/purser/keys/" + url.PathEscape(args[0])
 	var key adminKey

@@ -3,12 +3,9 @@ package caddymodule
 import (
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
@@ -39,7 +36,7 @@ func registerOrganizationsCommand() {
 
 func organizationsCommand(c *cobra.Command) {
 	adminFlag(c)
-	c.Flags().Int("limit", defaultOrganizationPage, "how many at most")
+	limitFlag(c, defaultOrganizationPage)
 	c.Flags().Bool("json", false, "print JSON")
 	c.Args = cobra.NoArgs
 	run(c, runOrganizations)
@@ -48,44 +45,26 @@ func organizationsCommand(c *cobra.Command) {
 	adminFlag(plan)
 	plan.Flags().Bool("json", false, "print JSON")
 	run(plan, runPlan)
+	plan.ValidArgsFunction = func(c *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(args) == 1 {
+			return []cobra.Completion{"free", "developer", "agency"}, cobra.ShellCompDirectiveNoFileComp
+		}
+		return oneID(organizationIDs)(c, args, typed)
+	}
 	c.AddCommand(plan)
 }
 
 func runOrganizations(c *cobra.Command, _ []string) error {
-	limit, err1 := c.Flags().GetInt("limit")
-	asJSON, err2 := c.Flags().GetBool("json")
+	most, err1 := limitOf(c)
+	as, err2 := form(c)
 	client, err3 := adminOf(c)
 	if err := errors.Join(err1, err2, err3); err != nil {
 		return err
 	}
-	if limit < 1 {
-		return errors.New("--limit: a number above 0")
-	}
-	all := adminOrganizations{Organizations: []adminOrganization{}}
-	for len(all.Organizations) < limit {
-		ask := url.Values{"limit": {strconv.Itoa(min(limit-len(all.Organizations), maxOrganizationPage))}}
-		if all.Next != "" {
-			ask.Set("after", all.Next)
-		}
-		var page adminOrganizations
-		if err := client.call(c.Context(), http.MethodGet, "/purser/organizations?"+ask.Encode(), nil, &page); err != nil {
-			return err
-		}
-		all.Organizations, all.Next = append(all.Organizations, page.Organizations...), page.Next
-		if page.Next == "" {
-			break
-		}
-	}
-	if asJSON {
-		return printJSON(c.OutOrStdout(), all)
-	}
-	if err := printOrganizations(c.OutOrStdout(), all.Organizations); err != nil {
-		return err
-	}
-	if all.Next != "" {
-		say(c, "there are more; --limit shows them")
-	}
-	return nil
+	return listing[adminOrganization]{
+		path: "/purser/organizations", ask: url.Values{}, name: "organizations", cursor: "after", page: maxOrganizationPage, most: most,
+		heads: organizationHeads, cells: adminOrganization.cells,
+	}.print(c, client, as, nil)
 }
 
 func runPlan(c *cobra.Command, args []string) error {
@@ -98,6 +77,9 @@ func runPlan(c *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
+	if err := checkID("ORG", args[0]); err != nil {
+		return err
+	}
 	var o adminOrganization
 	path := "/purser/organizations/" + url.PathEscape(args[0]) + "/plan"
 	if err := client.call(c.Context(), http.MethodPut, path, map[string]string{"plan": string(plan)}, &o); err != nil {
@@ -106,17 +88,18 @@ func runPlan(c *cobra.Command, args []string) error {
 	if asJSON {
 		return printJSON(c.OutOrStdout(), o)
 	}
-	return printOrganizations(c.OutOrStdout(), []adminOrganization{o})
+	t := newTable(c.OutOrStdout())
+	t.row(organizationHeads...)
+	t.row(o.cells()...)
+	return t.flush()
 }
 
-func printOrganizations(w io.Writer, all []adminOrganization) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	cells(t, "ORGANIZATION", "PLAN", "KEYS", "WALLETS", "PAYMENTS", "MADE")
-	for _, o := range all {
-		cells(t, label(o.ID), strings.ToLower(string(o.Plan)), o.Keys.text(), o.Wallets.text(), o.Payments.text(),
-			o.Created.UTC().Format(time.RFC3339))
+var organizationHeads = []string{"ORGANIZATION", "PLAN", "KEYS", "WALLETS", "PAYMENTS", "MADE"}
+
+func (o adminOrganization) cells() []string {
+	return []string{
+		o.ID, strings.ToLower(string(o.Plan)), o.Keys.text(), o.Wallets.text(), o.Payments.text(), o.Created.UTC().Format(time.RFC3339),
 	}
-	return t.Flush()
 }
 
 func (u adminUse) text() string { return fmt.Sprintf("%d of %d", u.Used, u.Most) }

@@ -9,7 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"text/tabwriter"
+	"strconv"
 
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/spf13/cobra"
@@ -38,12 +38,18 @@ type listing[T any] struct {
 	ask  url.Values
 	// name of the rows in a page, and of the parameter that asks for the page behind.
 	name, cursor string
+	// page is how many rows are asked for at a time, most how many are printed; 0: all.
+	page, most int
+	// keep says which rows are printed, and whether any can be behind one; nil: all are. With it,
+	// position is the cursor behind a row.
+	keep     func(T) (kept, goOn bool)
+	position func(T) string
 	// heads and cells are a table's, fields and values those of CSV.
 	heads  []string
 	cells  func(T) []string
 	fields []string
 	values func(T) []string
-	// each sees all rows.
+	// each sees all rows that are printed.
 	each func(T)
 }
 
@@ -67,92 +73,144 @@ func (l listing[T]) printer(w io.Writer, form int) printer[T] {
 	case asJSON:
 		return &jsonRows[T]{w: w, name: l.name}
 	case asCSV:
-		return &csvRows[T]{w: csv.NewWriter(w), l: l}
+		return &csvRows[T]{w: csvTable{csv.NewWriter(w)}, l: l}
 	}
-	return &tableRows[T]{w: tabwriter.NewWriter(w, 0, 0, 2, ' ', 0), l: l}
+	return &tableRows[T]{w: newTable(w), l: l}
 }
 
-// print asks for all pages and prints each as it comes. members is called when all rows were
-// seen; it may be nil.
-func (l listing[T]) print(ctx context.Context, client *adminClient, w io.Writer, form int, members func() map[string]any) error {
-	out := l.printer(w, form)
-	for next := ""; ; {
+// print asks for pages and prints each as it comes. members is called when all rows were seen;
+// it may be nil. JSON has a member next if there is more than was asked for, and people are
+// told.
+func (l listing[T]) print(c *cobra.Command, client *adminClient, form int, members func() map[string]any) error {
+	out := l.printer(c.OutOrStdout(), form)
+	count, next := 0, ""
+	for goOn := true; goOn; {
+		ask := l.page
+		if l.most > 0 && l.keep == nil {
+			ask = min(ask, l.most-count)
+		}
+		l.ask.Set("limit", strconv.Itoa(ask))
 		if next != "" {
 			l.ask.Set(l.cursor, next)
 		}
-		var page map[string]json.RawMessage
-		if err := client.call(ctx, http.MethodGet, l.path+"?"+l.ask.Encode(), nil, &page); err != nil {
-			return err
-		}
-		var rows []json.RawMessage
 		before := next
-		next = ""
-		err := json.Unmarshal(page[l.name], &rows)
-		if err == nil && page["next"] != nil {
-			err = json.Unmarshal(page["next"], &next)
-		}
+		rows, err := l.fetch(c.Context(), client, &next)
 		if err != nil {
-			return fmt.Errorf("%s: the answer is not understood: %w", client.address, err)
+			return err
 		}
 		if next != "" && next == before {
 			return errors.New("the list does not go on: is it a purser of this version?")
 		}
-		for _, text := range rows {
+		for i, text := range rows {
 			var v T
 			if err := json.Unmarshal(text, &v); err != nil {
-				return fmt.Errorf("%s: the answer is not understood: %w", client.address, err)
+				return client.misunderstood(err)
 			}
+			kept := true
+			if l.keep != nil {
+				if kept, goOn = l.keep(v); !goOn {
+					next = ""
+					break
+				}
+			}
+			if !kept {
+				continue
+			}
+			count++
 			if l.each != nil {
 				l.each(v)
 			}
 			if err := out.row(text, v); err != nil {
 				return err
 			}
+			if count == l.most {
+				if l.position != nil && i < len(rows)-1 {
+					next = l.position(v)
+				}
+				break
+			}
 		}
 		if err := out.page(); err != nil {
 			return err
 		}
-		if next == "" {
-			break
-		}
+		goOn = next != "" && (l.most == 0 || count < l.most)
 	}
-	var more map[string]any
+	beside := map[string]any{}
 	if members != nil {
-		more = members()
+		beside = members()
 	}
-	return out.close(more)
+	if next != "" {
+		beside["next"] = next
+		say(c, "there are more; --limit shows them")
+	}
+	return out.close(beside)
+}
+
+// fetch asks for a page, and what to ask for the next with; that is empty after the last.
+func (l listing[T]) fetch(ctx context.Context, client *adminClient, next *string) (rows []json.RawMessage, err error) {
+	var page map[string]json.RawMessage
+	if err := client.call(ctx, http.MethodGet, l.path+"?"+l.ask.Encode(), nil, &page); err != nil {
+		return nil, err
+	}
+	*next = ""
+	err = json.Unmarshal(page[l.name], &rows)
+	if err == nil && page["next"] != nil {
+		err = json.Unmarshal(page["next"], next)
+	}
+	if err != nil {
+		return nil, client.misunderstood(err)
+	}
+	return rows, nil
+}
+
+// limitFlag adds the flag that bounds a list; unset 0 is a list of everything.
+func limitFlag(c *cobra.Command, unset int) {
+	usage := "how many at most"
+	if unset == 0 {
+		usage += " (default: all)"
+	}
+	c.Flags().Int("limit", unset, usage)
+}
+
+// limitOf is how many rows a command is to print; 0 is all.
+func limitOf(c *cobra.Command) (int, error) {
+	n, err := c.Flags().GetInt("limit")
+	if err == nil && n < 1 && c.Flags().Changed("limit") {
+		err = errors.New("--limit: a number above 0")
+	}
+	return n, err
 }
 
 // tableRows are for people. Columns are as wide as a page needs them.
 type tableRows[T any] struct {
-	w     *tabwriter.Writer
+	w     *table
 	l     listing[T]
 	begun bool
 }
 
 func (t *tableRows[T]) row(_ json.RawMessage, v T) error {
 	t.head()
-	cells(t.w, t.l.cells(v)...)
+	t.w.row(t.l.cells(v)...)
 	return nil
 }
 
 func (t *tableRows[T]) head() {
 	if !t.begun {
 		t.begun = true
-		cells(t.w, t.l.heads...)
+		t.w.row(t.l.heads...)
 	}
 }
 
-func (t *tableRows[T]) page() error { return t.w.Flush() }
+func (t *tableRows[T]) page() error { return t.w.flush() }
 
 func (t *tableRows[T]) close(map[string]any) error {
 	t.head()
-	return t.w.Flush()
+	return t.w.flush()
 }
 
 // csvRows are for spreadsheets.
 type csvRows[T any] struct {
-	w     *csv.Writer
+	w     csvTable
 	l     listing[T]
 	begun bool
 }
@@ -161,7 +219,7 @@ func (c *csvRows[T]) row(_ json.RawMessage, v T) error {
 	if err := c.head(); err != nil {
 		return err
 	}
-	return c.w.Write(c.l.values(v))
+	return c.w.row(c.l.values(v))
 }
 
 func (c *csvRows[T]) head() error {
@@ -197,7 +255,7 @@ func (j *jsonRows[T]) row(text json.RawMessage, _ T) error {
 		j.begun = true
 		lead = fmt.Sprintf("{\n %q: [\n  ", j.name)
 	}
-	_, err := fmt.Fprintf(j.w, "%s%s", lead, text)
+	_, err := fmt.Fprintf(j.w, "%s%s", lead, plainJSON(text))
 	return err
 }
 
@@ -213,7 +271,7 @@ func (j *jsonRows[T]) close(members map[string]any) error {
 		if err != nil {
 			return err
 		}
-		end += ",\n " + string(text[1:len(text)-1])
+		end += ",\n " + string(plainJSON(text[1:len(text)-1]))
 	}
 	_, err := fmt.Fprintln(j.w, end+"\n}")
 	return err
@@ -240,9 +298,4 @@ func form(c *cobra.Command) (int, error) {
 		return asCSV, nil
 	}
 	return asTable, nil
-}
-
-// oneOf completes a flag with the values that it can have.
-func oneOf(c *cobra.Command, flag string, values ...string) {
-	_ = c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 }

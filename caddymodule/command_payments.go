@@ -8,11 +8,10 @@ import (
 	"net/http"
 	"net/url"
 	"os/user"
-	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	"github.com/purserpay/purser/pay"
@@ -21,9 +20,11 @@ import (
 
 const paymentsHelp = `
 Lists the payments of all keys, newest first. A state is open, settled or void;
-the flags refused, unresolved, confirmed and disputed are taken as well.
+the flags refused, unresolved, confirmed, disputed and reconciled are taken as well. Days are
+those of UTC, and --since 7d begins with the day a week ago.
 
     $ purser payments --state unresolved
+    $ purser payments --since 7d --json
     $ purser payments show 0199…
     $ purser payments resolve 0199… --as void --reason 'the seller says that nothing came in'
 
@@ -40,7 +41,8 @@ settle by itself, and for what the chain has decided.`
 func paymentsCommand(c *cobra.Command) {
 	adminFlag(c)
 	c.Flags().String("state", "", "only payments with this state or flag")
-	c.Flags().Int("limit", defaultPaymentPage, "how many at most")
+	dayFlags(c, "all")
+	limitFlag(c, defaultPaymentPage)
 	c.Flags().Bool("json", false, "print JSON, with amounts in the smallest unit")
 	c.Args = cobra.NoArgs
 	run(c, runPayments)
@@ -49,7 +51,7 @@ func paymentsCommand(c *cobra.Command) {
 	adminFlag(show)
 	show.Flags().Bool("json", false, "print JSON, with amounts in the smallest unit")
 	run(show, func(c *cobra.Command, args []string) error {
-		return tell(c, http.MethodGet, paymentPath(args[0]), nil)
+		return tell(c, http.MethodGet, args[0], "", nil)
 	})
 
 	resolve := &cobra.Command{Use: "resolve ID", Short: "Closes a payment that the evidence has left open", Long: resolveHelp, Args: cobra.ExactArgs(1)}
@@ -59,50 +61,55 @@ func paymentsCommand(c *cobra.Command) {
 	resolve.Flags().String("transaction", "", "the transaction that moved the money, if it is known")
 	resolve.Flags().Bool("json", false, "print JSON, with amounts in the smallest unit")
 	run(resolve, runResolve)
+	oneOf(c, "state", paymentLabels...)
+	oneOf(resolve, "as", string(pay.Settled), string(pay.Void))
+	show.ValidArgsFunction = oneID(func(c *cobra.Command) ([]cobra.Completion, error) { return paymentIDs(c, "") })
+	resolve.ValidArgsFunction = oneID(func(c *cobra.Command) ([]cobra.Completion, error) { return paymentIDs(c, string(pay.Open)) })
 	c.AddCommand(show, resolve)
 }
 
-func paymentPath(id string) string { return "/purser/payments/" + url.PathEscape(id) }
-
 func runPayments(c *cobra.Command, _ []string) error {
 	state, err1 := c.Flags().GetString("state")
-	limit, err2 := c.Flags().GetInt("limit")
-	asJSON, err3 := c.Flags().GetBool("json")
-	client, err4 := adminOf(c)
-	if err := errors.Join(err1, err2, err3, err4); err != nil {
+	most, err2 := limitOf(c)
+	as, err3 := form(c)
+	days, err4 := daysOf(c, time.Now())
+	client, err5 := adminOf(c)
+	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
 		return err
 	}
-	if limit < 1 {
-		return errors.New("--limit: a number above 0")
-	}
-	all := adminPayments{Payments: []adminPayment{}}
-	for len(all.Payments) < limit {
-		ask := url.Values{"limit": {strconv.Itoa(min(limit-len(all.Payments), maxPaymentPage))}}
-		if state != "" {
-			ask.Set("state", state)
+	ask := url.Values{}
+	if state != "" {
+		if !pay.ValidLabel(state) {
+			return fmt.Errorf("--state %q is none of %s", state, strings.Join(paymentLabels, ", "))
 		}
-		if all.Next != "" {
-			ask.Set("before", all.Next)
+		ask.Set("state", state)
+	}
+	l := listing[adminPayment]{
+		path: "/purser/payments", ask: ask, name: "payments", cursor: "before", page: maxPaymentPage, most: most,
+		heads: []string{"PAYMENT", "MADE", "STATE", "AMOUNT", "HOST", "KEY", "REASON"}, cells: adminPayment.cells,
+	}
+	if days != (daySpan{}) {
+		l.keep = func(p adminPayment) (kept, goOn bool) {
+			return days.has(p.Created), !days.before(listedAt(p).Add(time.Hour))
 		}
-		var page adminPayments
-		if err := client.call(c.Context(), http.MethodGet, "/purser/payments?"+ask.Encode(), nil, &page); err != nil {
-			return err
-		}
-		all.Payments, all.Next = append(all.Payments, page.Payments...), page.Next
-		if page.Next == "" {
-			break
-		}
+		l.position = func(p adminPayment) string { return p.ID }
 	}
-	if asJSON {
-		return printJSON(c.OutOrStdout(), all)
+	return l.print(c, client, as, nil)
+}
+
+// paymentLabels are the states and flags that payments can be listed by.
+var paymentLabels = []string{
+	string(pay.Open), string(pay.Settled), string(pay.Void), "refused", "unresolved", "confirmed", "disputed", "reconciled",
+}
+
+// listedAt is what a payment's place in the list goes by: when its id was made. A payment that
+// was booked from the chain was made earlier.
+func listedAt(p adminPayment) time.Time {
+	id, err := uuid.Parse(p.ID)
+	if err != nil || id.Version() != 7 {
+		return time.Now()
 	}
-	if err := all.print(c.OutOrStdout()); err != nil {
-		return err
-	}
-	if all.Next != "" {
-		say(c, "there are more; --limit shows them")
-	}
-	return nil
+	return time.Unix(id.Time().UnixTime())
 }
 
 func runResolve(c *cobra.Command, args []string) error {
@@ -122,11 +129,14 @@ func runResolve(c *cobra.Command, args []string) error {
 	if err := check.Validate(); errors.As(err, &input) {
 		return fmt.Errorf("--%s: %s", input.Field, input.Reason)
 	}
-	return tell(c, http.MethodPost, paymentPath(args[0])+"/resolve", want)
+	return tell(c, http.MethodPost, args[0], "/resolve", want)
 }
 
-// tell makes a request whose answer is a payment's story, and prints that.
-func tell(c *cobra.Command, method, path string, body any) error {
+// tell makes a request about a payment whose answer is its story, and prints that.
+func tell(c *cobra.Command, method, id, action string, body any) error {
+	if err := checkID("ID", id); err != nil {
+		return err
+	}
 	client, err := adminOf(c)
 	if err != nil {
 		return err
@@ -136,7 +146,7 @@ func tell(c *cobra.Command, method, path string, body any) error {
 		return err
 	}
 	var story adminStory
-	if err := client.call(c.Context(), method, path, body, &story); err != nil {
+	if err := client.call(c.Context(), method, "/purser/payments/"+url.PathEscape(id)+action, body, &story); err != nil {
 		return err
 	}
 	if asJSON {
@@ -146,9 +156,12 @@ func tell(c *cobra.Command, method, path string, body any) error {
 }
 
 func printJSON(w io.Writer, v any) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(v)
+	text, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(append(plainJSON(text), '\n'))
+	return err
 }
 
 // labels are a payment's state and flags on one line.
@@ -165,20 +178,15 @@ func (p adminPayment) money() string {
 	return amount.Format(usdcDecimals) + " " + p.Currency // all pinned assets are USDC
 }
 
-func (all adminPayments) print(w io.Writer) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	cells(t, "PAYMENT", "MADE", "STATE", "AMOUNT", "HOST", "KEY", "REASON")
-	for _, p := range all.Payments {
-		cells(t, p.ID, p.Created.UTC().Format(time.RFC3339), p.labels(), p.money(), label(p.Host), p.KeyID, label(p.Reason))
-	}
-	return t.Flush()
+func (p adminPayment) cells() []string {
+	return []string{p.ID, p.Created.UTC().Format(time.RFC3339), p.labels(), p.money(), orDash(p.Host), p.KeyID, orDash(p.Reason)}
 }
 
 func (s adminStory) print(w io.Writer) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	t := newTable(w)
 	line := func(name, value string) {
 		if value != "" {
-			fmt.Fprintf(t, "%s\t%s\n", name, label(value))
+			t.row(name, value)
 		}
 	}
 	when := func(at time.Time) string {
@@ -214,16 +222,38 @@ func (s adminStory) print(w io.Writer) error {
 	if s.Lease != nil {
 		line("held", fmt.Sprintf("by %s until %s", s.Lease.Owner, when(s.Lease.Until)))
 	}
-	line("looked at", fmt.Sprintf("%d times", s.Checked))
+	looks := "times"
+	if s.Checked == 1 {
+		looks = "time"
+	}
+	line("looked at", fmt.Sprintf("%d %s", s.Checked, looks))
 	line("next look", when(s.NextCheck))
 	for _, r := range s.Reservations {
-		held := "held"
-		if r.Released {
-			held = "given back"
-		}
-		line("reserved", fmt.Sprintf("%s of %s, %s", r.Amount, r.Counter, held))
+		line("reserved", s.reserved(r))
 	}
-	return t.Flush()
+	switch {
+	case s.State != pay.Open:
+	case s.Resolvable:
+		line("operator", "purser payments resolve "+s.ID+" --as settled|void --reason …")
+	default:
+		line("operator", s.Unresolvable)
+	}
+	return t.flush()
+}
+
+// reserved is a reservation for people. What a counter counts is in its name.
+func (s adminStory) reserved(r adminReservation) string {
+	amount, state := r.Amount, "held"
+	if kind, _, _ := strings.Cut(r.Counter, "/"); kind != "place" && kind != "minute" && !strings.HasPrefix(r.Counter, "pending/n/") {
+		amount = units(r.Amount) + " " + s.Currency
+	}
+	switch {
+	case r.Released:
+		state = "given back"
+	case s.State == pay.Settled:
+		state = "used"
+	}
+	return fmt.Sprintf("%s of %s, %s", amount, r.Counter, state)
 }
 
 func orUnknown(name string) string {

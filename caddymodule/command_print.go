@@ -7,9 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
-	"unicode"
 
 	"github.com/purserpay/purser/pay"
 )
@@ -51,30 +49,20 @@ func joined[T any](all []T) string {
 	return strings.Join(text, " ")
 }
 
-// label is a key's label on one line of a terminal.
-func label(text string) string {
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return '�'
-		}
-		return r
-	}, text)
-}
-
 // printKeys writes a table of keys with what is in force at the proxy.
 func printKeys(w io.Writer, keys []adminKey) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	cells(t, "KEY", "LABEL", "MAX PAYMENT", "DAILY", "MONTHLY", "PER MINUTE", "DOORS", "MORE")
+	t := newTable(w)
+	t.row("KEY", "LABEL", "MAX PAYMENT", "DAILY", "MONTHLY", "PER MINUTE", "DOORS", "MORE")
 	for _, k := range keys {
 		p := k.InForce[pay.DoorProxy]
 		paysThrough := "all"
 		if len(p.Doors) > 0 {
 			paysThrough = joined(p.Doors)
 		}
-		cells(t, k.ID, label(k.Label), inUSDC(p.MaxPayment), inUSDC(p.DailyBudget), inUSDC(p.MonthlyBudget),
+		t.row(k.ID, k.Label, inUSDC(p.MaxPayment), inUSDC(p.DailyBudget), inUSDC(p.MonthlyBudget),
 			counted(p.PerMinute), paysThrough, strings.Join(more(p), " "))
 	}
-	return t.Flush()
+	return t.flush()
 }
 
 // more names the limits of a policy that the table has no room for.
@@ -98,15 +86,19 @@ func more(p pay.Policy) []string {
 
 // print writes all limits of a key: its own, and what is in force at each door.
 func (k adminKey) print(w io.Writer) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "key\t%s\n", k.ID)
+	t := newTable(w)
+	t.row("key", k.ID)
 	if k.Label != "" {
-		fmt.Fprintf(t, "label\t%s\n", label(k.Label))
+		t.row("label", k.Label)
 	}
 	if k.Organization != "" {
-		fmt.Fprintf(t, "organization\t%s\n", label(k.Organization))
+		t.row("organization", k.Organization)
 	}
-	fmt.Fprintf(t, "made\t%s\n\n", k.Created.UTC().Format(time.RFC3339))
+	t.row("made", k.Created.UTC().Format(time.RFC3339))
+	t.row()
+	if err := t.flush(); err != nil {
+		return err
+	}
 
 	var own pay.Policy
 	if k.Policy != nil {
@@ -116,20 +108,15 @@ func (k adminKey) print(w io.Writer) error {
 	for _, d := range doors {
 		columns, heads = append(columns, k.InForce[d]), append(heads, "AT "+strings.ToUpper(string(d)))
 	}
-	cells(t, heads...)
+	t.row(heads...)
 	for _, row := range limitRows(columns) {
 		values := []string{row.name}
 		for _, p := range columns {
 			values = append(values, row.value(p))
 		}
-		cells(t, values...)
+		t.row(values...)
 	}
-	return t.Flush()
-}
-
-// cells writes a row of a table.
-func cells(t *tabwriter.Writer, values ...string) {
-	fmt.Fprintf(t, "%s\n", strings.Join(values, "\t"))
+	return t.flush()
 }
 
 // limitRow is one limit of several policies.

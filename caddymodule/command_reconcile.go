@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"os/user"
-	"text/tabwriter"
 	"time"
 
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
@@ -156,9 +155,9 @@ func (s reconcileStatus) print(w io.Writer) error {
 		_, err := fmt.Fprintln(w, "nothing to reconcile: payments are made")
 		return err
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	s.lines(func(name, value string) { fmt.Fprintf(t, "%s\t%s\n", name, label(value)) })
-	return t.Flush()
+	t := newTable(w)
+	s.lines(func(name, value string) { t.row(name, value) })
+	return t.flush()
 }
 
 // lines tells the state in names and values.

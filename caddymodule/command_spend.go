@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
-	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
@@ -27,48 +25,46 @@ const defaultSince = "30d"
 
 func spendCommand(c *cobra.Command) {
 	adminFlag(c)
-	c.Flags().String("since", defaultSince, "first day: as 2026-11-01, as 7d for seven days ago, or all")
-	c.Flags().String("until", "", "last day, as 2026-11-30 or 1d (default: today)")
+	dayFlags(c, defaultSince)
 	c.Flags().String("key", "", "only what the key with this id spent; exec is the key of 'purser exec'")
 	c.Flags().String("task", "", "only what has this task label")
 	c.Flags().String("host", "", "only what was paid for this host")
+	limitFlag(c, 0)
 	c.Flags().Bool("csv", false, "print CSV, with amounts in USDC")
 	c.Flags().Bool("json", false, "print JSON, with amounts in the smallest unit")
 	c.Args = cobra.NoArgs
 	run(c, runSpend)
+	keyFlag(c, "key")
 }
 
 func runSpend(c *cobra.Command, _ []string) error {
-	since, err1 := c.Flags().GetString("since")
-	until, err2 := c.Flags().GetString("until")
-	client, err3 := adminOf(c)
-	as, err4 := form(c)
+	client, err1 := adminOf(c)
+	as, err2 := form(c)
+	most, err3 := limitOf(c)
+	days, err4 := daysOf(c, time.Now())
 	if err := errors.Join(err1, err2, err3, err4); err != nil {
 		return err
 	}
-	ask := url.Values{"limit": {strconv.Itoa(maxSpendPage)}}
+	ask := days.values()
 	for _, name := range []string{"key", "task", "host"} {
 		v, err := c.Flags().GetString(name)
 		if err != nil {
 			return err
 		}
-		if v != "" {
-			ask.Set(name, v)
+		if v == "" {
+			continue
 		}
-	}
-	for name, text := range map[string]string{"since": since, "until": until} {
-		day, err := readDay(text, time.Now())
-		if err != nil {
-			return fmt.Errorf("--%s: %w", name, err)
+		if name == "key" {
+			if err := checkID("--key", v); err != nil {
+				return err
+			}
 		}
-		if day != "" {
-			ask.Set(name, day)
-		}
+		ask.Set(name, v)
 	}
 	var sum big.Int
 	count := 0
 	l := listing[adminSpent]{
-		path: "/purser/spend", ask: ask, name: "spend", cursor: "before",
+		path: "/purser/spend", ask: ask, name: "spend", cursor: "before", page: maxSpendPage, most: most,
 		heads: []string{"TIME", "USDC", "HOST", "TASK", "KEY", "PAYMENT", "NOTES"}, cells: adminSpent.cells,
 		fields: spendFields, values: adminSpent.values,
 		each: func(e adminSpent) {
@@ -78,45 +74,13 @@ func runSpend(c *cobra.Command, _ []string) error {
 			}
 		},
 	}
-	err := l.print(c.Context(), client, c.OutOrStdout(), as, func() map[string]any {
+	err := l.print(c, client, as, func() map[string]any {
 		return map[string]any{"count": count, "total": sum.String()}
 	})
 	if err == nil && as == asTable {
-		_, err = fmt.Fprintf(c.OutOrStdout(), "%d events, %s USDC%s\n", count, signedUnits(sum.String()), period(ask))
+		_, err = fmt.Fprintf(c.OutOrStdout(), "%d events, %s USDC%s\n", count, signedUnits(sum.String()), period(days))
 	}
 	return err
-}
-
-// readDay reads a day: 2026-11-01, 7d, or, for no bound, all or nothing.
-func readDay(text string, now time.Time) (string, error) {
-	if text == "" || text == "all" {
-		return "", nil
-	}
-	if days, ago := strings.CutSuffix(text, "d"); ago {
-		n, err := strconv.Atoi(days)
-		if err != nil || n < 0 || n > 36500 {
-			return "", fmt.Errorf("%q is not a number of days such as 7d", text)
-		}
-		return now.UTC().AddDate(0, 0, -n).Format(time.DateOnly), nil
-	}
-	day, err := time.Parse(time.DateOnly, text)
-	if err != nil {
-		return "", fmt.Errorf("%q is neither a day such as 2026-11-01, nor days ago such as 7d, nor all", text)
-	}
-	return day.Format(time.DateOnly), nil
-}
-
-func period(ask url.Values) string {
-	var text string
-	for _, name := range []string{"since", "until"} {
-		if day := ask.Get(name); day != "" {
-			text += " " + name + " " + day
-		}
-	}
-	if text == "" {
-		return ""
-	}
-	return text + " (UTC)"
 }
 
 func (e adminSpent) cells() []string {
@@ -125,7 +89,7 @@ func (e adminSpent) cells() []string {
 		notes = append([]string{"correction"}, notes...)
 	}
 	return []string{
-		e.Created.UTC().Format(time.RFC3339), signedUnits(e.Amount), orDash(label(e.Host)), orDash(label(e.Task)), e.KeyID,
+		e.Created.UTC().Format(time.RFC3339), signedUnits(e.Amount), orDash(e.Host), orDash(e.Task), e.KeyID,
 		e.PaymentID, orDash(strings.Join(notes, " ")),
 	}
 }

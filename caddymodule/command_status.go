@@ -2,10 +2,9 @@ package caddymodule
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
-	"text/tabwriter"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,15 +20,21 @@ the disk is full, say, or a restored backup is not reconciled. Restarting helps 
 neither.
 
     $ purser status
+    $ purser status --json
     $ purser status --quiet --alive`
 
 func statusCommand(c *cobra.Command) {
 	adminFlag(c)
 	c.Args = cobra.NoArgs
 	quiet := c.Flags().BoolP("quiet", "q", false, "print nothing but what is wrong")
+	c.Flags().Bool("json", false, "print JSON")
 	alive := c.Flags().Bool("alive", false, "succeed if purser runs, whether or not it can take payments")
 	run(c, func(c *cobra.Command, _ []string) error {
 		client, err := adminOf(c)
+		if err != nil {
+			return err
+		}
+		as, err := form(c)
 		if err != nil {
 			return err
 		}
@@ -37,16 +42,21 @@ func statusCommand(c *cobra.Command) {
 		if err := client.call(c.Context(), http.MethodGet, "/purser/status", nil, &s); err != nil {
 			return err
 		}
-		if !*quiet {
-			if err := s.print(c.OutOrStdout()); err != nil {
-				return err
-			}
+		switch {
+		case *quiet:
+		case as == asJSON:
+			err = printJSON(c.OutOrStdout(), s)
+		default:
+			err = s.print(c.OutOrStdout())
+		}
+		if err != nil {
+			return err
 		}
 		if !s.OK && !*alive {
 			if s.Reconcile != nil {
 				return errors.New(s.Reconcile.waiting(time.Now()))
 			}
-			return errors.New("not all is well")
+			return errors.New(s.unwell())
 		}
 		return nil
 	})
@@ -61,9 +71,23 @@ func adminOf(c *cobra.Command) (*adminClient, error) {
 	return newAdminClient(address)
 }
 
+// unwell says what keeps purser from taking payments.
+func (s status) unwell() string {
+	if s.Health == nil {
+		return "purser has not started"
+	}
+	var bad []string
+	for _, probe := range [][2]string{{"store", s.Health.Store}, {"facilitator", s.Health.Facilitator}, {"RPC", s.Health.RPC}} {
+		if probe[1] != "ok" && probe[1] != "none" {
+			bad = append(bad, probe[0]+": "+probe[1])
+		}
+	}
+	return strings.Join(append([]string{"not all is well"}, bad...), "; ")
+}
+
 func (s status) print(w io.Writer) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	line := func(name, value string) { fmt.Fprintf(t, "%s\t%s\n", name, value) }
+	t := newTable(w)
+	line := func(name, value string) { t.row(name, value) }
 	line("version", s.Version)
 	if s.Store != nil {
 		line("database", s.Store.Kind+" "+s.Store.Path)
@@ -81,7 +105,7 @@ func (s status) print(w io.Writer) error {
 		line("wallets", h.Wallets)
 	}
 	if s.Reconcile != nil {
-		s.Reconcile.lines(func(name, value string) { line(name, label(value)) })
+		s.Reconcile.lines(line)
 	}
-	return t.Flush()
+	return t.flush()
 }

@@ -10,9 +10,9 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
-	"text/tabwriter"
 	"time"
 
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
@@ -20,7 +20,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/purserpay/purser/boltstore"
-	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/vault"
 )
 
@@ -59,8 +58,13 @@ The exit status is 0 if nothing is wrong, else 1.
 func checkCommand(c *cobra.Command) {
 	adminFlag(c)
 	dataDirFlag(c)
+	c.Flags().Bool("json", false, "print JSON")
 	c.Args = cobra.MaximumNArgs(1)
 	run(c, func(c *cobra.Command, args []string) error {
+		as, err := form(c)
+		if err != nil {
+			return err
+		}
 		path, err := databasePath(c, args)
 		if err != nil {
 			return err
@@ -75,7 +79,12 @@ func checkCommand(c *cobra.Command) {
 		if err != nil {
 			return err
 		}
-		if err := answer.print(c.OutOrStdout()); err != nil {
+		if as == asJSON {
+			err = printJSON(c.OutOrStdout(), answer)
+		} else {
+			err = answer.print(c.OutOrStdout())
+		}
+		if err != nil {
 			return err
 		}
 		if len(answer.Faults) > 0 {
@@ -134,29 +143,29 @@ func masterKeyBeside(path string) vault.Source {
 
 // print writes a report for people.
 func (a checkAnswer) print(w io.Writer) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "database\t%s\n", a.Path)
-	fmt.Fprintf(t, "size\t%s\n", size(a.Size))
-	fmt.Fprintf(t, "schema\t%d\n", a.Schema)
+	t := newTable(w)
+	t.row("database", a.Path)
+	t.row("size", size(a.Size))
+	t.row("schema", strconv.Itoa(a.Schema))
 	for _, m := range a.Backups {
-		fmt.Fprintf(t, "backup\t%s%s\n", taken(m), since(m))
+		t.row("backup", taken(m)+since(m))
 	}
-	fmt.Fprintf(t, "payments\t%s\n", a.payments())
-	fmt.Fprintf(t, "spend events\t%d\n", a.Events)
-	fmt.Fprintf(t, "keys\t%d\n", a.Keys)
-	fmt.Fprintf(t, "wallets\t%d\n", a.Wallets)
+	t.row("payments", a.payments())
+	t.row("spend events", strconv.Itoa(a.Events))
+	t.row("keys", strconv.Itoa(a.Keys))
+	t.row("wallets", strconv.Itoa(a.Wallets))
 	if !a.Secrets {
-		fmt.Fprintf(t, "secrets\tnot tried: the master key is not here\n")
+		t.row("secrets", "not tried: the master key is not here")
 	}
 	switch n := len(a.Faults); {
 	case n == 0:
-		fmt.Fprintf(t, "faults\tnone\n")
+		t.row("faults", "none")
 	case a.More:
-		fmt.Fprintf(t, "faults\tmore than %d\n", n)
+		t.row("faults", "more than "+strconv.Itoa(n))
 	default:
-		fmt.Fprintf(t, "faults\t%d\n", n)
+		t.row("faults", strconv.Itoa(n))
 	}
-	if err := t.Flush(); err != nil {
+	if err := t.flush(); err != nil {
 		return err
 	}
 	for _, fault := range a.Faults {
@@ -170,7 +179,7 @@ func (a checkAnswer) print(w io.Writer) error {
 // payments is their number, by state and flag.
 func (a checkAnswer) payments() string {
 	var parts []string
-	for _, name := range []string{string(pay.Open), string(pay.Settled), string(pay.Void), "refused", "unresolved", "confirmed", "disputed", "reconciled"} {
+	for _, name := range paymentLabels {
 		if n := a.Labels[name]; n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", n, name))
 		}

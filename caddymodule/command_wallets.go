@@ -2,10 +2,8 @@ package caddymodule
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -32,6 +30,7 @@ the oldest pays.
 func walletsCommand(c *cobra.Command) {
 	adminFlag(c)
 	c.Flags().String("key", "", "only those of the key with this id; exec is the key of 'purser exec'")
+	limitFlag(c, 0)
 	c.Flags().Bool("json", false, "print JSON, with amounts in the smallest unit")
 	c.Args = cobra.NoArgs
 	run(c, runWallets)
@@ -42,6 +41,9 @@ func walletsCommand(c *cobra.Command) {
 	create.Flags().String("network", "", "network of the wallet (default: the first one that is configured)")
 	create.Flags().Bool("json", false, "print JSON")
 	run(create, runCreateWallet)
+	keyFlag(c, "key")
+	keyFlag(create, "key")
+	oneOf(create, "network", networkNames()...)
 	c.AddCommand(create)
 }
 
@@ -49,17 +51,21 @@ func runWallets(c *cobra.Command, _ []string) error {
 	key, err1 := c.Flags().GetString("key")
 	client, err2 := adminOf(c)
 	as, err3 := form(c)
-	if err := errors.Join(err1, err2, err3); err != nil {
+	most, err4 := limitOf(c)
+	if err := errors.Join(err1, err2, err3, err4); err != nil {
 		return err
 	}
-	ask := url.Values{"limit": {strconv.Itoa(defaultWalletPage)}}
+	ask := url.Values{}
 	if key != "" {
+		if err := checkID("--key", key); err != nil {
+			return err
+		}
 		ask.Set("key", key)
 	}
 	return listing[adminWallet]{
-		path: "/purser/wallets", ask: ask, name: "wallets", cursor: "after",
+		path: "/purser/wallets", ask: ask, name: "wallets", cursor: "after", page: defaultWalletPage, most: most,
 		heads: []string{"WALLET", "KEY", "NETWORK", "ADDRESS", "USDC"}, cells: adminWallet.cells,
-	}.print(c.Context(), client, c.OutOrStdout(), as, nil)
+	}.print(c, client, as, nil)
 }
 
 func (w adminWallet) cells() []string {
@@ -93,6 +99,9 @@ func runCreateWallet(c *cobra.Command, _ []string) error {
 	if key == "" {
 		return errors.New("whose wallet? --key takes the id of a key, or exec ('purser keys' lists them)")
 	}
+	if err := checkID("--key", key); err != nil {
+		return err
+	}
 	var made adminWallet
 	path := "/purser/keys/" + url.PathEscape(key) + "/wallets"
 	if err := client.call(c.Context(), http.MethodPost, path, newAdminWallet{Network: network}, &made); err != nil {
@@ -105,7 +114,10 @@ func runCreateWallet(c *cobra.Command, _ []string) error {
 	if made.Address != nil {
 		address = *made.Address
 	}
-	_, err := fmt.Fprintf(c.OutOrStdout(), "wallet   %s\nnetwork  %s\naddress  %s\nmade     %s\n",
-		made.ID, made.Network, address, made.Created.UTC().Format(time.RFC3339))
-	return err
+	t := newTable(c.OutOrStdout())
+	t.row("wallet", made.ID)
+	t.row("network", made.Network)
+	t.row("address", address)
+	t.row("made", made.Created.UTC().Format(time.RFC3339))
+	return t.flush()
 }

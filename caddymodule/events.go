@@ -122,6 +122,6 @@ func eventOf(p *pay.Payment, was pay.State, v pay.Verdict) (event, bool) {
 		"payment": p.ID, "key": p.KeyID, "organization": p.OrganizationID, "door": string(p.Door), "task": p.Task,
 		"host": p.Host, "settlement": string(p.Terms.Settlement), "network": p.Terms.Network,
 		"amount": p.Terms.Amount.String(), "currency": p.Currency, "pay_to": p.Terms.PayTo.String(),
-		"transaction": p.Transaction, "reason": p.Reason,
+		"transaction": p.Transaction, "reason": discreet(p.Reason),
 	}}, true
 }

@@ -10,20 +10,41 @@ import (
 )
 
 // storied is a log handler that adds, to what is logged under a context, the payment and the
-// trace that it belongs to.
+// trace that it belongs to, and that keeps what others say discreet.
 type storied struct{ slog.Handler }
 
 // withStory makes a logger's lines tell the payment and the trace of their context.
 func withStory(log *slog.Logger) *slog.Logger { return slog.New(storied{log.Handler()}) }
 
 func (h storied) Handle(ctx context.Context, r slog.Record) error {
-	if id := pay.PaymentOf(ctx); id != "" {
-		r = r.Clone()
-		r.AddAttrs(slog.String("payment", id))
+	named, loud := false, false
+	r.Attrs(func(a slog.Attr) bool {
+		named = named || a.Key == "payment"
+		if !loud {
+			_, loud = hushed(a)
+		}
+		return true
+	})
+	if loud {
+		quiet := slog.NewRecord(r.Time, r.Level, r.Message, r.PC)
+		r.Attrs(func(a slog.Attr) bool {
+			a, _ = hushed(a)
+			quiet.AddAttrs(a)
+			return true
+		})
+		r = quiet
+	}
+	var more [2]slog.Attr
+	adds := more[:0]
+	if id := pay.PaymentOf(ctx); id != "" && !named {
+		adds = append(adds, slog.String("payment", id))
 	}
 	if s := trace.SpanContextFromContext(ctx); s.IsValid() {
+		adds = append(adds, slog.String("trace_id", s.TraceID().String()))
+	}
+	if len(adds) > 0 {
 		r = r.Clone()
-		r.AddAttrs(slog.String("trace_id", s.TraceID().String()))
+		r.AddAttrs(adds...)
 	}
 	return h.Handler.Handle(ctx, r)
 }
@@ -35,3 +56,25 @@ func (h storied) WithAttrs(attrs []slog.Attr) slog.Handler {
 func (h storied) WithGroup(name string) slog.Handler { return storied{h.Handler.WithGroup(name)} }
 
 var _ slog.Handler = storied{}
+
+// hushed is an attribute whose text is discreet, and whether it was not.
+func hushed(a slog.Attr) (slog.Attr, bool) {
+	var text string
+	switch a.Value.Kind() {
+	case slog.KindString:
+		text = a.Value.String()
+	case slog.KindAny:
+		err, ok := a.Value.Any().(error)
+		if !ok || err == nil {
+			return a, false
+		}
+		text = err.Error()
+	default:
+		return a, false
+	}
+	quiet := discreet(text)
+	if quiet == text {
+		return a, false
+	}
+	return slog.String(a.Key, quiet), true
+}

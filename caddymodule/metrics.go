@@ -3,12 +3,16 @@ package caddymodule
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"runtime"
+	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/proxy"
+	"github.com/purserpay/purser/x402"
 )
 
 // collectors are made once per process and registered with each configuration's registry,
@@ -103,6 +107,32 @@ func (c *collectorSet) fill() {
 	for _, door := range []string{"api", "proxy", "transport"} {
 		c.overloaded.WithLabelValues(door)
 	}
+	for _, reason := range []string{proxy.DeclinedSellerFailing, proxy.DeclinedNotDelivered} { // alerts look at these
+		c.declined.WithLabelValues(reason)
+	}
+	for _, status := range []int{http.StatusOK, http.StatusInternalServerError, http.StatusServiceUnavailable} {
+		c.responses.WithLabelValues(strconv.Itoa(status))
+	}
+}
+
+// fillNetworks is fill for what is counted by network.
+func (c *collectorSet) fillNetworks(networks []x402.Network) {
+	outcomes := []pay.Verdict{
+		pay.VerdictSettled, pay.VerdictVoid, pay.VerdictRefused, pay.VerdictAbsent, pay.VerdictConfirm, pay.VerdictDisprove,
+	}
+	for _, n := range networks {
+		for _, settlement := range []pay.Settlement{pay.SettlePayer, pay.SettleSeller} {
+			for _, outcome := range outcomes {
+				c.outcomes.WithLabelValues(string(outcome), n.Name, string(settlement))
+			}
+			for _, door := range []pay.Door{pay.DoorAPI, pay.DoorProxy, pay.DoorTransport} {
+				c.begun.WithLabelValues(string(door), n.Name, string(settlement))
+			}
+			for _, asset := range n.Assets {
+				c.amount.WithLabelValues(asset.Symbol, n.Name, string(settlement))
+			}
+		}
+	}
 }
 
 // all are the process's collectors.
@@ -115,7 +145,8 @@ func (c *collectorSet) all() []prometheus.Collector {
 }
 
 // registerMetrics registers the process's collectors and the gauges of one configuration.
-func registerMetrics(registry *prometheus.Registry, gauges prometheus.Collector) error {
+func registerMetrics(registry *prometheus.Registry, gauges gauges) error {
+	collectors.fillNetworks(gauges.app.settings.networks)
 	collectors.build.WithLabelValues(Version(), runtime.Version()).Set(1)
 	for _, c := range append(collectors.all(), gauges) {
 		var again prometheus.AlreadyRegisteredError

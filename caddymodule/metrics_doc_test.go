@@ -3,7 +3,6 @@ package caddymodule
 import (
 	"flag"
 	"fmt"
-	"maps"
 	"os"
 	"regexp"
 	"slices"
@@ -65,8 +64,13 @@ func allMetrics(t *testing.T) []described {
 	return all
 }
 
-// alertsOf are the alerts of deploy/prometheus by the metrics that they look at.
-func alertsOf(t *testing.T) map[string][]string {
+// alertRule is an alert of deploy/prometheus.
+type alertRule struct {
+	Alert, Expr string
+	Annotations map[string]string
+}
+
+func alertRules(t *testing.T) (all []alertRule) {
 	t.Helper()
 	text, err := os.ReadFile("../deploy/prometheus/alerts.yml")
 	if err != nil {
@@ -74,31 +78,76 @@ func alertsOf(t *testing.T) map[string][]string {
 	}
 	var rules struct {
 		Groups []struct {
-			Rules []struct{ Alert, Expr string }
+			Rules []alertRule
 		}
 	}
 	if err := yaml.Unmarshal(text, &rules); err != nil {
 		t.Fatal(err)
 	}
-	of := map[string][]string{}
 	for _, g := range rules.Groups {
-		for _, r := range g.Rules {
-			names := regexp.MustCompile(`purser_[a-z_]+`).FindAllString(r.Expr, -1)
-			slices.Sort(names)
-			for _, name := range slices.Compact(names) {
-				name = strings.TrimSuffix(name, "_bucket")
-				of[name] = append(of[name], r.Alert)
-			}
+		all = append(all, g.Rules...)
+	}
+	return all
+}
+
+// alertsOf are the alerts by the metrics that they look at.
+func alertsOf(t *testing.T) map[string][]string {
+	t.Helper()
+	of := map[string][]string{}
+	for _, r := range alertRules(t) {
+		names := regexp.MustCompile(`purser_[a-z_]+`).FindAllString(r.Expr, -1)
+		slices.Sort(names)
+		for _, name := range slices.Compact(names) {
+			name = strings.TrimSuffix(name, "_bucket")
+			of[name] = append(of[name], r.Alert)
 		}
 	}
 	return of
+}
+
+// Whoever is woken by an alert is told what to do, with a command, and where more is said.
+func TestAlertsHaveRunbooks(t *testing.T) {
+	t.Parallel()
+	const page, url = "docs/operating.md", "https://github.com/purserpay/purser/blob/main/"
+	text, err := os.ReadFile("../" + page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	chapters := map[string]string{} // by anchor
+	for chapter := range strings.SplitSeq(string(text), "\n### ") {
+		title, rest, _ := strings.Cut(chapter, "\n")
+		rest, _, _ = strings.Cut(rest, "\n## ")
+		chapters[strings.ToLower(title)] = rest
+	}
+	command := regexp.MustCompile("`(purser|systemctl|df|iostat|top)[ `]")
+	rules := alertRules(t)
+	if len(rules) < 19 {
+		t.Errorf("%d alerts", len(rules))
+	}
+	for _, r := range rules {
+		anchor := strings.ToLower(r.Alert)
+		if got := r.Annotations["runbook_url"]; got != url+page+"#"+anchor {
+			t.Errorf("%s: %q", r.Alert, got)
+		}
+		if !command.MatchString(chapters[anchor]) {
+			t.Errorf("%s has no runbook in %s with a command: %q", r.Alert, page, chapters[anchor])
+		}
+		if r.Annotations["summary"] == "" || !command.MatchString(r.Annotations["description"]) {
+			t.Errorf("%s does not say what to do: %q", r.Alert, r.Annotations)
+		}
+		delete(chapters, anchor)
+	}
+	for anchor := range chapters {
+		if strings.HasPrefix(anchor, "purser") && !strings.Contains(anchor, " ") {
+			t.Errorf("a runbook of an alert that there is not: %s", anchor)
+		}
+	}
 }
 
 // The table of docs/metrics.md is what is registered, and every alert looks at something that is.
 func TestMetricsAreDocumented(t *testing.T) {
 	t.Parallel()
 	alerts := alertsOf(t)
-	fired := slices.Concat(slices.Collect(maps.Values(alerts))...)
 	var table strings.Builder
 	table.WriteString("| metric | type | labels | meaning | alerts |\n|---|---|---|---|---|\n")
 	for _, m := range allMetrics(t) {
@@ -119,12 +168,6 @@ func TestMetricsAreDocumented(t *testing.T) {
 	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
-	}
-	_, advice, _ := strings.Cut(string(text), "| alert | what to do |")
-	for _, alert := range fired {
-		if !strings.Contains(advice, alert) {
-			t.Errorf("docs/metrics.md does not say what to do about %s", alert)
-		}
 	}
 	before, rest, ok := strings.Cut(string(text), "-update` -->\n")
 	_, after, ended := strings.Cut(rest, "<!-- end of metrics -->")

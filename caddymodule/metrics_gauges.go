@@ -96,11 +96,12 @@ func (g gauges) Collect(metrics chan<- prometheus.Metric) {
 	g.store(ctx, to, run)
 	r := run.tenant.readings.take()
 	if f, ok := run.tenant.facilitator.(interface{ Failing() error }); ok {
-		to.flag(facilitatorUpDesc, f.Failing() == nil && (r.health == nil || r.health.Facilitator.OK))
-	} else if r.health != nil && r.health.Facilitator.Configured {
+		// What is known may be of the configuration before, which had none.
+		to.flag(facilitatorUpDesc, f.Failing() == nil && (r.health == nil || !r.health.Facilitator.Configured || r.health.Facilitator.OK))
+	} else if run.tenant.facilitator != nil && r.health != nil && r.health.Facilitator.Configured {
 		to.flag(facilitatorUpDesc, r.health.Facilitator.OK)
 	}
-	if r.health != nil && r.health.RPC.Configured {
+	if run.tenant.chain != nil && r.health != nil && r.health.RPC.Configured {
 		to.flag(rpcUpDesc, r.health.RPC.OK)
 	}
 	if at := lastBackup.Load(); at > 0 {
@@ -111,6 +112,9 @@ func (g gauges) Collect(metrics chan<- prometheus.Metric) {
 		to.gauge(quotaOwnersDesc, float64(q.near), "near")
 		to.gauge(quotaOwnersDesc, float64(q.exhausted), "exhausted")
 		to.gauge(quotaOwnersDesc, float64(q.counted), "counted")
+	}
+	if run.tenant.chain == nil {
+		return
 	}
 	for _, w := range r.wallets {
 		to.gauge(walletsDesc, float64(w.wallets), w.network)

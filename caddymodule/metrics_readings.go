@@ -58,6 +58,18 @@ type walletReading struct {
 
 func newReadings() *readings { return &readings{wake: make(chan struct{}, 1)} }
 
+// inherit takes over what the configuration before knew, so that alerts do not start over with a reload. All of it is
+// read anew after the next scrape.
+func (r *readings) inherit(from *readings) {
+	from.mu.Lock()
+	known := from.last
+	from.mu.Unlock()
+	known.quotaDue, known.walletsDue = time.Time{}, time.Time{}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.last = known
+}
+
 // take returns what is known, and has it read anew.
 func (r *readings) take() reading {
 	select {

@@ -107,6 +107,73 @@ func TestFacilitatorIsProbedForScrapes(t *testing.T) {
 	}
 }
 
+// A reload neither takes an alert back for a scrape, nor makes what it looks at go away for one.
+func TestReadingsSurviveReload(t *testing.T) {
+	f := newStandIn(t)
+	rpc := httptest.NewServer(http.NotFoundHandler())
+	defer rpc.Close()
+	t.Setenv("PURSER_FACILITATOR_URL", f.URL)
+	t.Setenv("PURSER_RPC_URL", rpc.URL)
+	s := newSite(t)
+	port := freePort(t)
+	text := s.caddyfile() + fmt.Sprintf("http://:%d {\n\tbind 127.0.0.1\n\tmetrics /metrics\n}\n", port)
+	f.Close()
+	mustLoad(t, text)
+	newKey(t, s.url())
+	url := fmt.Sprintf("http://127.0.0.1:%d/metrics", port)
+	gauges := []string{"purser_facilitator_up", "purser_rpc_up", "purser_quota_used_ratio"}
+	eventually(t, "it is known that both are down", func() bool {
+		for _, name := range gauges {
+			if v, ok := scrape(t, url, name); !ok || v != 0 {
+				return false
+			}
+		}
+		return true
+	})
+	for range 3 {
+		mustLoad(t, text)
+		_, _, all := get(t, http.DefaultClient, url) // the first after the reload
+		for _, name := range gauges {
+			if !strings.Contains(all, "\n"+name+" 0\n") {
+				t.Errorf("%s is not 0 right after the reload", name)
+			}
+		}
+	}
+	t.Setenv("PURSER_FACILITATOR_URL", "")
+	t.Setenv("PURSER_RPC_URL", "")
+	mustLoad(t, text)
+	for _, name := range gauges[:2] {
+		if v, ok := scrape(t, url, name); ok {
+			t.Errorf("%s is %g without one", name, v)
+		}
+	}
+}
+
+// A payment that did not go well has no total, so that nobody hides slow ones among refusals.
+func TestTotalIsOfPaymentsThatWentWell(t *testing.T) {
+	f := newStandIn(t)
+	t.Setenv("PURSER_FACILITATOR_URL", f.URL)
+	s := newSite(t)
+	port := freePort(t)
+	mustLoad(t, s.caddyfile()+fmt.Sprintf("http://:%d {\n\tbind 127.0.0.1\n\tmetrics /metrics\n}\n", port))
+	key := newKey(t, s.url())
+	const total = `purser_stage_duration_seconds_count{stage="total"}`
+	count := func() float64 {
+		n, _ := scrape(t, fmt.Sprintf("http://127.0.0.1:%d/metrics", port), total)
+		return n
+	}
+	before := count()
+	mustCall(t, 200, "POST", s.url()+"/v1/pay", key, payBody(2_500, "https://api.example.com/good"))
+	if n := count(); n != before+1 {
+		t.Errorf("%g payments took a time, before %g", n, before)
+	}
+	f.Close()
+	mustCall(t, 402, "POST", s.url()+"/v1/pay", key, payBody(2_500, "https://api.example.com/bad"))
+	if n := count(); n != before+1 {
+		t.Errorf("%g payments took a time after a failure, before %g", n, before)
+	}
+}
+
 func TestAPIStatusesAreCounted(t *testing.T) {
 	t.Parallel()
 	const code = "418" // which purser never answers

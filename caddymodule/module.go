@@ -13,6 +13,7 @@ package caddymodule
 import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
+	"github.com/spf13/cobra"
 )
 
 func init() {
@@ -42,4 +43,6 @@ func init() {
 	httpcaddyfile.RegisterDirectiveOrder("purser_upstream", httpcaddyfile.Before, "reverse_proxy")
 
 	registerCommands()
+	// For main functions that do not call it themselves, such as those that xcaddy writes.
+	cobra.OnInitialize(UnsetEmptyVariables)
 }

@@ -115,6 +115,9 @@ func (p *pooled) add(t *tenant) {
 // start makes a tenant the one that recovers and speaks, until a newer one starts.
 func (p *pooled) start(t *tenant) {
 	p.mu.Lock()
+	if n := len(p.active); n > 0 {
+		t.readings.inherit(p.active[n-1].readings)
+	}
 	p.active = append(p.active, t)
 	p.mu.Unlock()
 	p.logs.follow(t.log.Handler())

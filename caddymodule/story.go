@@ -24,21 +24,32 @@ func stepsOf(p *pay.Payment) []adminStep {
 	for _, n := range p.Notes {
 		steps = append(steps, adminStep{n.At, n.Text})
 	}
+	ruled := false
 	if r := p.Resolution; r != nil {
-		steps = append(steps, adminStep{r.At, "an operator, " + orUnknown(r.By) + ", said that it is " + string(r.As) + ": " + r.Reason})
+		at := r.At
+		// The ruling that closed it comes before that, and says why.
+		if ruled = p.State == r.As && p.Reason == rulingReason(r); ruled && at.After(p.Closed) {
+			at = p.Closed
+		}
+		steps = append(steps, adminStep{at, "an operator, " + orUnknown(r.By) + ", said that it is " + string(r.As) + ": " + r.Reason})
 	}
 	if p.State != pay.Open {
 		what := string(p.State)
 		if p.State == pay.Settled && p.Transaction != "" {
 			what += " by transaction " + p.Transaction
 		}
-		if p.Reason != "" && !p.Disputed { // that of a dispute came later
+		if p.Reason != "" && !p.Disputed && !ruled { // that of a dispute came later
 			what += ": " + p.Reason
 		}
 		steps = append(steps, adminStep{p.Closed, what})
 	}
 	slices.SortStableFunc(steps, func(a, b adminStep) int { return a.At.Compare(b.At) })
 	return steps
+}
+
+// rulingReason is the reason that a ruling gives a payment.
+func rulingReason(r *pay.Resolution) string {
+	return "resolved as " + string(r.As) + " by an operator: " + r.Reason
 }
 
 // evidenceOf is what is known of a payment and has no time: whether it left, what its caller
@@ -54,6 +65,8 @@ func evidenceOf(p *pay.Payment) []string {
 	case p.Retired:
 		known = append(known, "closed long ago: what was signed is dropped")
 	case p.Reconciled:
+	case p.Signature != nil && p.State == pay.Settled && !p.Disputed && (p.Confirmed || p.Resolution == nil):
+		known = append(known, "signed, and it left")
 	case p.Signature != nil:
 		known = append(known, "signed, and it may have left")
 	default:
@@ -61,7 +74,9 @@ func evidenceOf(p *pay.Payment) []string {
 	}
 	add(p.Answered && !p.Receipted, "the caller got its answer")
 	add(p.Receipted, "the seller's receipt was posted")
-	add(p.Unanswered, "the caller did not get its answer; a repeat of the request gets this payment")
+	add(p.Unanswered && p.Lives() && !p.Retired, "the caller did not get its answer; a repeat of the request gets this payment")
+	add(p.Unanswered && !p.Lives(), "the caller did not get its answer; a repeat of the request is a new payment")
+	add(p.Unanswered && p.Lives() && p.Retired, "the caller did not get its answer")
 	add(p.Refused && !p.Doubted, "the facilitator refused it")
 	add(p.Refused && p.Doubted, "the facilitator refused it, which the chain has not confirmed yet")
 	add(p.Unresolved, "it expired, and there is no evidence of what became of it")

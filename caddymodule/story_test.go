@@ -32,7 +32,7 @@ func TestStory(t *testing.T) {
 	for _, part := range []string{
 		"2026-11-15T12:00:00Z", "journaled, through the door proxy", "12:01:00Z", "no answer: timeout", "12:07:00Z", "ann", "void: nothing came",
 		"12:09:00Z", "settled by transaction 0xab", "12:12:00Z", "another transaction",
-		"signed, and it may have left", "the caller got its answer", "the chain has it for good",
+		"signed, and it left", "the caller got its answer", "the chain has it for good",
 	} {
 		i := strings.Index(text[from:], part)
 		if i < 0 {

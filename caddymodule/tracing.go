@@ -42,7 +42,7 @@ func (tracer) Stage(ctx context.Context, stage, paymentID string) (context.Conte
 		Start(ctx, "purser "+stage, trace.WithSpanKind(kind), trace.WithAttributes(paymentAttribute(paymentID)...))
 	return ctx, func(err error) {
 		if err != nil {
-			span.SetStatus(codes.Error, err.Error())
+			span.SetStatus(codes.Error, discreet(err.Error()))
 		}
 		span.End()
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/headers"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
 
+	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/proxy"
 )
 
@@ -209,7 +210,11 @@ func (h *Upstream) fail(w http.ResponseWriter, r *http.Request, x *exchange, err
 	defer func() { _ = resp.Body.Close() }()
 	reason := resp.Header.Get(proxy.HeaderError)
 	refusedByProxy(reason)
-	h.Transport.log.Info("request failed", "method", r.Method, "host", h.to.Host, "reason", reason, "error", err)
+	ctx := r.Context()
+	if errors.As(err, &lost) {
+		ctx = pay.WithPayment(ctx, lost.Payment.ID)
+	}
+	h.Transport.log.InfoContext(ctx, "request failed", "method", r.Method, "host", h.to.Host, "reason", reason, "error", err)
 	for name, values := range resp.Header {
 		w.Header()[name] = values
 	}
