@@ -8,7 +8,7 @@ COMMIT   ?= $(shell git rev-parse HEAD 2>/dev/null)
 LDFLAGS  := -X github.com/purserpay/purser/caddymodule.buildVersion=$(VERSION) -X github.com/purserpay/purser/caddymodule.buildCommit=$(COMMIT)
 GOTEST   := $(GO) test -race -timeout 15m
 
-.PHONY: help build sandbox test test-go test-e2e test-python test-typescript e2e-deps kills soak release xcaddy licences sbom image openapi api-fuzz observe dashboard dashboard-scale lint lint-python lint-typescript fmt fuzz bench bench-go contracts contracts-check tools clean
+.PHONY: help build sandbox test test-go test-e2e test-python test-typescript test-runtimes e2e-deps kills soak release xcaddy licences sbom image openapi api-fuzz observe dashboard dashboard-scale lint lint-python lint-typescript fmt fuzz bench bench-go contracts contracts-check tools helm clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,7 +46,7 @@ test-go: ## unit, property and integration tests
 	$(GOTEST) $$($(GO) list ./... | grep -v /e2e)
 
 # One package at a time: each keeps all cores busy, and some watch the clock.
-test-e2e: e2e-deps build $(BIN)/purser-failpoints tools release ## purser against the official packages, real clients, faults, kills and load
+test-e2e: e2e-deps build $(BIN)/purser-failpoints tools helm release ## purser against the official packages, real clients, faults, kills and load
 	$(E2E) $(GOTEST) -p 1 -count=1 ./e2e/...
 
 E2E := PURSER_BIN=$(CURDIR)/$(BIN)/purser PURSER_SANDBOX_BIN=$(CURDIR)/$(BIN)/purser-sandbox PURSER_FAILPOINTS_BIN=$(CURDIR)/$(BIN)/purser-failpoints
@@ -66,6 +66,12 @@ CLIENT_TS := clients/typescript
 
 test-typescript: build e2e-deps $(CLIENT_TS)/node_modules/.package-lock.json ## the TypeScript client, the same, and Chromium
 	cd $(CLIENT_TS) && PURSER_SANDBOX_BIN=$(CURDIR)/$(BIN)/purser-sandbox $(NPM) -s test && $(NPM) -s run size
+	$(MAKE) test-runtimes
+
+# Their programs weigh 370 MB. Without them the tests skip, and say so.
+test-runtimes: build e2e-deps $(CLIENT_TS)/node_modules/.package-lock.json ## the TypeScript client in Deno, Bun and workerd
+	@test -e $(CLIENT_TS)/runtimes/node_modules/.package-lock.json || (cd $(CLIENT_TS)/runtimes && $(NPM) ci --no-audit --no-fund) || echo "the runtimes cannot be installed" >&2
+	cd $(CLIENT_TS) && PURSER_SANDBOX_BIN=$(CURDIR)/$(BIN)/purser-sandbox $(NPM) -s run test:runtimes
 
 lint-typescript: $(CLIENT_TS)/node_modules/.package-lock.json
 	cd $(CLIENT_TS) && $(NPM) -s run build && $(NPM) -s run lint
@@ -97,8 +103,8 @@ openapi: ## openapi.json from openapi.yaml
 observe: build ## metrics, alerts, dashboard, traces and logs of a running purser; needs promtool (Debian: prometheus)
 	$(E2E) $(GO) test -count=1 -v ./e2e/observe
 
-api-fuzz: e2e-deps build ## Schemathesis on the REST API FOR as long as you like
-	$(E2E) $(GO) test -count=1 -v -timeout 0 ./e2e/openapi -run Properties -openapi.max $(or $(FOR),30m)
+api-fuzz: e2e-deps build ## Schemathesis on the REST API FOR as long as you like, with a random SEED
+	$(E2E) $(GO) test -count=1 -v -timeout 0 ./e2e/openapi -run Properties -openapi.max $(or $(FOR),30m) -openapi.seed $(or $(SEED),random)
 
 e2e-deps: e2e/peers/node_modules/.package-lock.json e2e/dashboard/node_modules/.package-lock.json e2e/.venv/.done e2e/openapi/node_modules/.package-lock.json e2e/openapi/.venv/.done
 
@@ -128,6 +134,12 @@ contracts-check: contracts/node_modules/.package-lock.json ## does contracts/Tok
 contracts/node_modules/.package-lock.json: contracts/package-lock.json
 	cd contracts && $(NPM) ci --no-audit --no-fund
 
+# A module of its own: what else is in tools keeps its versions, and is built without it.
+helm: $(TOOLS)/helm ## tools/bin/helm, which checks the chart
+
+$(TOOLS)/helm: tools/helm/go.mod tools/helm/go.sum
+	cd tools/helm && GOFLAGS=-mod=mod $(GO) build -o ../bin/helm helm.sh/helm/v3/cmd/helm
+
 tools: $(TOOLS)/.done
 
 $(TOOLS)/.done: tools/go.mod tools/go.sum $(wildcard tools/*/*.go)
@@ -153,4 +165,4 @@ bench-go: ## benchmarks of the codec and the store
 	$(GO) test -run '^$$' -bench . -benchmem ./x402 ./boltstore
 
 clean: ## what builds and tests left behind
-	rm -rf $(BIN) $(TOOLS) e2e/.venv e2e/peers/node_modules e2e/openapi/.venv e2e/openapi/node_modules e2e/dashboard/node_modules contracts/node_modules clients/python/.venv $(addprefix $(CLIENT_TS)/,node_modules dist .test coverage)
+	rm -rf $(BIN) $(TOOLS) e2e/.venv e2e/peers/node_modules e2e/openapi/.venv e2e/openapi/node_modules e2e/dashboard/node_modules contracts/node_modules clients/python/.venv $(addprefix $(CLIENT_TS)/,node_modules runtimes/node_modules dist .test coverage)

@@ -118,6 +118,23 @@ func TestCompose(t *testing.T) {
 	if !p.ReadOnly || !slices.Equal(p.CapDrop, []string{"ALL"}) || p.Grace != "45s" || len(p.Networks) != 2 {
 		t.Errorf("purser is %+v", p)
 	}
+
+	// The specification knows every field.
+	compose := tool(t, "github.com/purserpay/purser/tools/compose")
+	settings := []string{"PURSER_RPC_URL=https://rpc.example.com", "PURSER_AGENT_KEY=" + deployment}
+	run(t, runTime, settings, compose, text.Name())
+	if out, err := try(t, runTime, settings[:1], compose, text.Name()); err == nil || !strings.Contains(out, "an API key of purser") {
+		t.Errorf("an agent without a key is taken: %v, %s", err, out)
+	}
+	whole, err := os.ReadFile(text.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for right, wrong := range map[string]string{"read_only: true": "readonly: true", "volumes: [\"purser-data:": "volumes: [\"nowhere:"} {
+		if out, err := try(t, runTime, settings, compose, written(t, strings.Replace(string(whole), right, wrong, 1))); err == nil {
+			t.Errorf("%s is taken: %s", wrong, out)
+		}
+	}
 }
 
 func hasKey(m map[string]any, name string) bool { _, ok := m[name]; return ok }
@@ -136,22 +153,25 @@ func TestManifests(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, field := range []string{
-			"terminationGracePeriodSeconds: 45", "readOnlyRootFilesystem: true", "runAsNonRoot: true", "kind: NetworkPolicy",
-			"allowPrivilegeEscalation: false", "enableServiceLinks: false", "automountServiceAccountToken: false",
+		if !strings.Contains(string(text), "kind: NetworkPolicy") {
+			t.Errorf("%s has no network policy", path)
+		}
+		// What is misspelt or missing must be noticed.
+		for right, wrong := range map[string]string{
+			"readOnlyRootFilesystem": "readonlyRootFileSystem", "readOnlyRootFilesystem: true": "readOnlyRootFilesystem: false",
+			"terminationGracePeriodSeconds: 45": "terminationGracePeriodSeconds: 30", "runAsNonRoot: true": "runAsNonRoot: false",
+			"allowPrivilegeEscalation: false": "allowPrivilegeEscalation: true", "enableServiceLinks: false": "enableServiceLinks: true",
+			"automountServiceAccountToken: false": "automountServiceAccountToken: true", "replicas: 1": "replicas: 2",
+			"drop: [ALL]": "drop: [NET_RAW]", "seccompProfile: {type: RuntimeDefault}": "seccompProfile: {type: Unconfined}",
+			"ReadWriteOncePod": "ReadWriteMany", "defaultMode: 0440": "defaultMode: 0444", "readinessProbe": "lifecycle",
 		} {
-			if !strings.Contains(string(text), field) {
-				t.Errorf("%s does not say %s", path, field)
+			spoilt := strings.Replace(string(text), right, wrong, 1)
+			if spoilt == string(text) {
+				t.Errorf("%s does not say %s", path, right)
 			}
-		}
-		// A field that is misspelt must be noticed.
-		wrong := filepath.Join(t.TempDir(), filepath.Base(path))
-		spoilt := strings.Replace(string(text), "readOnlyRootFilesystem", "readonlyRootFileSystem", 1)
-		if err := os.WriteFile(wrong, []byte(spoilt), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if out, err := try(t, runTime, nil, manifests, wrong); err == nil {
-			t.Errorf("a field that does not exist is taken: %s", out)
+			if out, err := try(t, runTime, nil, manifests, written(t, spoilt)); err == nil {
+				t.Errorf("%s with %s is taken: %s", path, wrong, out)
+			}
 		}
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -26,7 +25,9 @@ type image struct {
 	// Root is the folder with its files. They are the test's own, with the modes of the image.
 	Root   string
 	Config imageConfig
-	files  map[string]*tar.Header
+	// Named tells whether purser in it was built as the version of these tests.
+	Named bool
+	files map[string]*tar.Header
 }
 
 // imageConfig is the part of an image's configuration that runtimes heed.
@@ -39,32 +40,6 @@ type imageConfig struct {
 	Volumes     map[string]struct{}
 	Healthcheck struct{ Test []string }
 	StopSignal  string
-}
-
-// build builds the image of a binary as deploy/image.sh does, without a registry and without root's rights over the
-// system, and unpacks it.
-func build(t *testing.T, binary string) image {
-	t.Helper()
-	buildah, err := exec.LookPath("buildah")
-	if err != nil {
-		t.Skip("buildah is not installed, so no image can be built (Debian: apt-get install buildah)")
-	}
-	dir := t.TempDir()
-	policy := filepath.Join(dir, "policy.json")
-	if err := os.WriteFile(policy, []byte(`{"default":[{"type":"insecureAcceptAnything"}]}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	storage := "--storage-driver vfs --root " + filepath.Join(dir, "storage") + " --runroot " + filepath.Join(dir, "run")
-	if out, err := try(t, runTime, nil, buildah, append(strings.Fields(storage), "images")...); err != nil {
-		t.Skipf("buildah cannot work here, it may lack user namespaces: %v\n%s", err, out)
-	}
-	run(t, runTime, []string{
-		"ENGINE=" + buildah, "ENGINE_FLAGS=" + storage, "BUILD_FLAGS=--isolation chroot --signature-policy " + policy,
-	}, "deploy/image.sh", binary, "purser-ship")
-	layers := filepath.Join(dir, "layers")
-	run(t, runTime, nil, buildah, append(strings.Fields(storage),
-		"push", "--signature-policy", policy, "--format", "v2s2", "purser-ship", "dir:"+layers)...)
-	return unpack(t, layers, filepath.Join(dir, "root"))
 }
 
 // unpack reads an image that was written as files: a manifest, a configuration and layers.
@@ -135,8 +110,21 @@ func (i *image) add(t *testing.T, layer []byte) {
 
 // The image holds one static program and what it needs, owned by root, and runs it as a user who is nobody.
 func TestImage(t *testing.T) {
-	i := build(t, releaseBinary(t))
+	i := newBuilder(t).fromBinary(t, releaseBinary(t))
+	i.Named = os.Getenv("PURSER_RELEASE_BIN") == ""
+	i.check(t)
+}
 
+// The Containerfile makes the same image from nothing but the source, which it does when it is asked for nothing else.
+func TestImageFromSource(t *testing.T) {
+	i := newBuilder(t).fromSource(t)
+	i.Named = true
+	i.check(t)
+}
+
+// check is what every image must pass.
+func (i image) check(t *testing.T) {
+	t.Helper()
 	t.Run("configuration", func(t *testing.T) {
 		c := i.Config
 		if c.User != "65532:65532" {
@@ -198,11 +186,23 @@ func TestImage(t *testing.T) {
 		}
 	})
 
+	t.Run("licences", func(t *testing.T) {
+		for name, says := range map[string]string{"LICENSE": "Apache License", "NOTICES": "\ngithub.com/caddyserver/caddy/v2 v2."} {
+			text, err := os.ReadFile(filepath.Join(i.Root, "usr/share/doc/purser", name))
+			if err != nil || !strings.Contains(string(text), says) {
+				t.Errorf("%s does not name %q: %v, %d bytes", name, says, err, len(text))
+			}
+		}
+	})
+
 	t.Run("runs", func(t *testing.T) { i.runs(t) })
 }
 
-// Both ways to the image end in the same one.
+// Both ways to the image end in the same one, whatever engine takes them.
 func TestContainerfile(t *testing.T) {
+	if podman, docker := sum(t, filepath.Join(checkout(t), ".containerignore")), sum(t, filepath.Join(checkout(t), ".dockerignore")); podman != docker {
+		t.Error(".containerignore and .dockerignore differ")
+	}
 	text, err := os.ReadFile(filepath.Join(checkout(t), "Containerfile"))
 	if err != nil {
 		t.Fatal(err)

@@ -60,11 +60,11 @@ type container struct {
 	settings []string
 }
 
-// TestInsideImage is run by TestImage. What purser may write to are its volume and /tmp.
+// TestInsideImage is run by TestImage and TestImageFromSource. What purser may write to are its volume and /tmp.
 func TestInsideImage(t *testing.T) {
 	text := os.Getenv(insideVariable)
 	if text == "" {
-		t.Skip("it is run by TestImage, in namespaces of its own")
+		t.Skip("it is run by TestImage and TestImageFromSource, in namespaces of its own")
 	}
 	c := container{}
 	if err := json.Unmarshal([]byte(text), &c.image); err != nil {
@@ -89,7 +89,7 @@ func TestInsideImage(t *testing.T) {
 	status := c.output(t, "/usr/bin/purser", "status")
 	health, _ := get(t, http.DefaultClient, p.url+"/health")
 	metrics, _ := get(t, http.DefaultClient, "http://127.0.0.1:8407/metrics")
-	if os.Getenv("PURSER_RELEASE_BIN") == "" {
+	if c.Named {
 		requireVersion(t, status, health, metrics)
 	}
 	if said := c.output(t, c.Config.Healthcheck.Test[1:]...); said != "" {

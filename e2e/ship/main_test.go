@@ -97,20 +97,45 @@ func TestMain(m *testing.M) {
 	if release.path != "" && os.Getenv("PURSER_RELEASE_BIN") == "" {
 		_ = os.RemoveAll(filepath.Dir(release.path))
 	}
+	for _, path := range tools.built {
+		_ = os.RemoveAll(filepath.Dir(path))
+	}
 	os.Exit(code)
 }
 
 // tool is a program of tools/go.mod, as `make tools` leaves it, else one that is built.
 func tool(t *testing.T, pkg string) string {
 	t.Helper()
+	return toolOf(t, "tools", pkg)
+}
+
+// toolOf is a program of one of the modules in tools.
+func toolOf(t *testing.T, module, pkg string) string {
+	t.Helper()
 	built := filepath.Join(checkout(t), "tools", "bin", filepath.Base(pkg))
 	if _, err := os.Stat(built); err == nil {
 		return built
 	}
-	path := filepath.Join(t.TempDir(), filepath.Base(pkg))
-	run(t, buildTime, []string{"GOFLAGS=-mod=mod"}, "go", "build", "-C", "tools", "-o", path, pkg)
+	tools.Lock()
+	defer tools.Unlock()
+	if path := tools.built[pkg]; path != "" {
+		return path
+	}
+	dir, err := os.MkdirTemp("", "purser-ship-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, filepath.Base(pkg))
+	run(t, buildTime, []string{"GOFLAGS=-mod=mod"}, "go", "build", "-C", module, "-o", path, pkg)
+	tools.built[pkg] = path
 	return path
 }
+
+// tools are those that were built here.
+var tools = struct {
+	sync.Mutex
+	built map[string]string
+}{built: map[string]string{}}
 
 // environment is what a purser gets of ours: nothing that would steer it.
 func environment() []string {

@@ -36,6 +36,8 @@ func TestXcaddy(t *testing.T) {
 		environment(), "PURSER_PORT="+ports[0], "PURSER_UPSTREAM_PORT="+ports[1], "PURSER_METRICS_PORT="+ports[2],
 		"PURSER_DATA_DIR="+filepath.Join(dir, "data"), "PURSER_ADMIN="+admin+"|0600", "PURSER_KEY="+deployment,
 		"PURSER_UPSTREAM="+w.SellerDirectURL(), "PURSER_FACILITATOR_URL="+w.FacilitatorURL(), "PURSER_RPC_URL="+w.RPCURL(),
+		// Empty is unset, as for the binary that is released.
+		"PURSER_BIND=", "PURSER_STORE=", "PURSER_WALLETS=", "PURSER_STANDIN=",
 	)
 	cmd := exec.Command(binary, "run", "--config", sellersConfig(t, w))
 	cmd.Dir, cmd.Env = dir, settings

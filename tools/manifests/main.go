@@ -1,7 +1,8 @@
 // Command manifests checks Kubernetes manifests against the types of the API, strictly: manifests FILE…
 //
-// A field that the API does not know, which a cluster would warn of and ignore, fails here. What a cluster checks beyond
-// the types, it does not.
+// A field that the API does not know, which a cluster would warn of and ignore, fails here, and so does what breaks a
+// promise of purser's manifests (rules.go). What else a cluster checks beyond the types, it does not. Objects come from
+// files, or from standard input, which is -.
 package main
 
 import (
@@ -12,6 +13,7 @@ import (
 	"io"
 	"os"
 
+	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -23,9 +25,14 @@ import (
 
 // kinds makes an empty object of each kind that is used.
 var kinds = map[metav1.TypeMeta]func() any{
-	{APIVersion: "v1", Kind: "Service"}:                         func() any { return new(corev1.Service) },
-	{APIVersion: "apps/v1", Kind: "StatefulSet"}:                func() any { return new(appsv1.StatefulSet) },
-	{APIVersion: "networking.k8s.io/v1", Kind: "NetworkPolicy"}: func() any { return new(networkingv1.NetworkPolicy) },
+	{APIVersion: "v1", Kind: "ConfigMap"}:                            func() any { return new(corev1.ConfigMap) },
+	{APIVersion: "v1", Kind: "PersistentVolumeClaim"}:                func() any { return new(corev1.PersistentVolumeClaim) },
+	{APIVersion: "v1", Kind: "Service"}:                              func() any { return new(corev1.Service) },
+	{APIVersion: "apps/v1", Kind: "Deployment"}:                      func() any { return new(appsv1.Deployment) },
+	{APIVersion: "apps/v1", Kind: "StatefulSet"}:                     func() any { return new(appsv1.StatefulSet) },
+	{APIVersion: "monitoring.coreos.com/v1", Kind: "PrometheusRule"}: func() any { return new(monitoringv1.PrometheusRule) },
+	{APIVersion: "monitoring.coreos.com/v1", Kind: "ServiceMonitor"}: func() any { return new(monitoringv1.ServiceMonitor) },
+	{APIVersion: "networking.k8s.io/v1", Kind: "NetworkPolicy"}:      func() any { return new(networkingv1.NetworkPolicy) },
 }
 
 func main() {
@@ -46,7 +53,7 @@ func main() {
 }
 
 func check(path string) error {
-	text, err := os.ReadFile(path) //nolint:gosec // it is what we were asked to read
+	text, err := read(path)
 	if err != nil {
 		return err
 	}
@@ -67,7 +74,11 @@ func check(path string) error {
 		if !known {
 			return fmt.Errorf("object %d: %s %s is not known", n+1, kind.APIVersion, kind.Kind)
 		}
-		if err := strictly(object, empty()); err != nil {
+		into := empty()
+		if err := strictly(object, into); err != nil {
+			return fmt.Errorf("object %d, %s: %w", n+1, kind.Kind, err)
+		}
+		if err := rules(into); err != nil {
 			return fmt.Errorf("object %d, %s: %w", n+1, kind.Kind, err)
 		}
 		fmt.Printf("%s: %s %s\n", path, kind.APIVersion, kind.Kind)
@@ -76,6 +87,13 @@ func check(path string) error {
 		return errors.New("there is no object in it")
 	}
 	return nil
+}
+
+func read(path string) ([]byte, error) {
+	if path == "-" {
+		return io.ReadAll(os.Stdin)
+	}
+	return os.ReadFile(path) //nolint:gosec // it is what we were asked to read
 }
 
 // strictly reads YAML as a cluster does, which knows no field by a name that differs in case.
