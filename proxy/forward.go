@@ -236,7 +236,11 @@ func (f *Forward) refuseError(w http.ResponseWriter, r *http.Request, err error)
 	}
 	_, p := explain(err)
 	f.refused(p.Reason)
-	f.log.Info("proxy request failed", "method", r.Method, "host", shorten(r.Host), "reason", p.Reason, "error", err)
+	ctx := r.Context()
+	if lost, ok := errors.AsType[*SendError](err); ok {
+		ctx = pay.WithPayment(ctx, lost.Payment.ID)
+	}
+	f.log.InfoContext(ctx, "proxy request failed", "method", r.Method, "host", shorten(r.Host), "reason", p.Reason, "error", err)
 	writeResponse(w, ErrorResponse(r, err)) //nolint:bodyclose // a body in memory
 }
 

@@ -82,7 +82,7 @@ func (t *Transport) lost(req *http.Request, m *memo, cause error) error {
 	}
 	t.prepay.forget(m.endpoint)
 	p := m.attempt.Payment()
-	t.log.Warn("paid request without an answer", "payment", p.ID, "host", req.URL.Host, "error", cause)
+	t.log.WarnContext(req.Context(), "paid request without an answer", "payment", p.ID, "host", req.URL.Host, "error", cause)
 	return &SendError{Payment: p, cause: cause}
 }
 
@@ -219,7 +219,7 @@ func (t *Transport) answered(req *http.Request, m *memo, resp *http.Response) *h
 			reason = DeclinedPrepay
 		}
 		t.declined(reason)
-		t.log.Warn("402 after the payment was sent", "payment", p.ID, "host", req.URL.Host, "reason", reason, "seller", shorten(challenge.Error))
+		t.log.WarnContext(req.Context(), "402 after the payment was sent", "payment", p.ID, "host", req.URL.Host, "reason", reason, "seller", shorten(challenge.Error))
 		t.withhold(req, resp, p, reason)
 	case resp.StatusCode >= http.StatusBadRequest:
 		a.Observe(fmt.Sprintf("seller answered %d", resp.StatusCode))

@@ -116,7 +116,7 @@ func (t *Transport) elsewhere(req *http.Request, call *Call) (*http.Response, er
 		p := m.attempt.Payment()
 		reason := afterSend(p)
 		t.declined(reason)
-		t.log.Warn("402 to another request of a paid call", "payment", p.ID, "host", req.URL.Host, "reason", reason)
+		t.log.WarnContext(req.Context(), "402 to another request of a paid call", "payment", p.ID, "host", req.URL.Host, "reason", reason)
 		t.withhold(req, resp, p, reason)
 	}
 	return resp, nil
@@ -172,7 +172,7 @@ func (t *Transport) ask(req *http.Request, call *Call) (*http.Response, error) {
 	}
 	if problem != nil {
 		// An earlier payment may answer this request all the same; a new one cannot be made.
-		t.log.Info("challenge not readable", "key", keyOf(req), "host", req.URL.Host, "error", problem)
+		t.log.InfoContext(req.Context(), "challenge not readable", "key", keyOf(req), "host", req.URL.Host, "error", problem)
 		challenge.Accepts = nil
 	}
 	if err := t.open(req, call, &memo{
@@ -201,9 +201,9 @@ func (t *Transport) decline(req *http.Request, resp *http.Response, reason strin
 	t.declined(reason)
 	log := t.log.With("key", keyOf(req), "host", req.URL.Host, "reason", reason)
 	if cause != nil {
-		log.Info("402 not paid", "error", cause)
+		log.InfoContext(req.Context(), "402 not paid", "error", cause)
 	} else {
-		log.Info("402 not paid")
+		log.InfoContext(req.Context(), "402 not paid")
 	}
 	resp.Header.Set(HeaderDeclined, reason)
 	return resp
@@ -214,7 +214,7 @@ func (t *Transport) refuse(req *http.Request, resp *http.Response, err error) *h
 	reason, held := declined(err)
 	if reason == DeclinedOverloaded {
 		t.declined(reason)
-		t.log.Warn("402 not paid", "key", keyOf(req), "host", req.URL.Host, "reason", reason, "error", err)
+		t.log.WarnContext(req.Context(), "402 not paid", "key", keyOf(req), "host", req.URL.Host, "reason", reason, "error", err)
 		closeBody(resp)
 		return overloaded(req)
 	}
@@ -222,7 +222,7 @@ func (t *Transport) refuse(req *http.Request, resp *http.Response, err error) *h
 		// The journal could not be asked, so a payload for this request may be out. A client
 		// that knows x402 would pay the seller's challenge again.
 		t.declined(reason)
-		t.log.Error("402 not paid", "key", keyOf(req), "host", req.URL.Host, "reason", reason, "error", err)
+		t.log.ErrorContext(req.Context(), "402 not paid", "key", keyOf(req), "host", req.URL.Host, "reason", reason, "error", err)
 		closeBody(resp)
 		text := "Payments are not possible at the moment; repeat the same request"
 		if restored, ok := errors.AsType[*pay.ReconcilingError](err); ok {
@@ -232,10 +232,11 @@ func (t *Transport) refuse(req *http.Request, resp *http.Response, err error) *h
 		out.Header.Set("Retry-After", "5")
 		return out
 	}
-	t.decline(req, resp, reason, err)
-	if held != nil {
-		t.withhold(req, resp, held, reason)
+	if held == nil {
+		return t.decline(req, resp, reason, err)
 	}
+	t.decline(req.WithContext(pay.WithPayment(req.Context(), held.ID)), resp, reason, err)
+	t.withhold(req, resp, held, reason)
 	return resp
 }
 

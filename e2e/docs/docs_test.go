@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/purserpay/purser/e2e/internal/sandboxed"
 )
 
 // Every command of README.md and docs/*.md does what it is there for.
@@ -156,8 +158,8 @@ func (s *stage) serve(t *testing.T, b block, script string) {
 	lines[len(lines)-1] = "exec " + lines[len(lines)-1] // so that signals get there
 	c := exec.CommandContext(context.WithoutCancel(t.Context()), "sh", "-euc", strings.Join(lines, "\n"))
 	c.Dir, c.Env = s.dir, s.environ(t, b)
-	var log lockedBuffer
+	var log sandboxed.Log
 	c.Stdout, c.Stderr = &log, &log
-	background(t, c, &log)
+	sandboxed.Background(t, c, &log)
 	awaitHealth(t, s.own["8402"], &log)
 }

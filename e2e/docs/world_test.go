@@ -1,8 +1,6 @@
 package docs
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"net"
@@ -12,16 +10,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"sync"
-	"syscall"
 	"testing"
 	"time"
+
+	"github.com/purserpay/purser/e2e/internal/sandboxed"
 )
 
 const (
-	buildTime   = 10 * time.Minute
 	startTime   = time.Minute
-	stopTime    = 20 * time.Second
 	commandTime = 90 * time.Second // one block
 )
 
@@ -38,21 +34,9 @@ func repository(t *testing.T) string {
 func binaries(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	for name, variable := range map[string]string{"purser": "PURSER_BIN", "purser-sandbox": "PURSER_SANDBOX_BIN"} {
-		path := filepath.Join(dir, name)
-		if given := os.Getenv(variable); given != "" {
-			if err := os.Symlink(given, path); err != nil {
-				t.Fatal(err)
-			}
-			continue
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), buildTime)
-		build := exec.CommandContext(ctx, "go", "build", "-o", path, "./cmd/"+name)
-		build.Dir = repository(t)
-		out, err := build.CombinedOutput()
-		cancel()
-		if err != nil {
-			t.Fatalf("build %s: %v\n%s", name, err, out)
+	for _, name := range []string{"purser", "purser-sandbox"} {
+		if err := os.Symlink(sandboxed.Program(t, name), filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
 		}
 	}
 	return dir
@@ -60,38 +44,13 @@ func binaries(t *testing.T) string {
 
 // sandbox is a running purser-sandbox.
 type sandbox struct {
-	API         string `json:"api"`
-	Key         string `json:"key"`
-	Seller      string `json:"seller"`
-	SellerTLS   string `json:"seller_tls"`
-	Facilitator string `json:"facilitator"`
-	RPC         string `json:"rpc"`
-	Metrics     string `json:"metrics"`
-	Admin       string `json:"admin"`
-	keyID       string
+	*sandboxed.Sandbox
+	keyID string
 }
 
 func startSandbox(t *testing.T, bin string) *sandbox {
 	t.Helper()
-	c := exec.CommandContext(context.WithoutCancel(t.Context()), filepath.Join(bin, "purser-sandbox"), "-json", "-port", "0")
-	c.Dir = t.TempDir()
-	var log lockedBuffer
-	c.Stderr = &log
-	out, err := c.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	background(t, c, &log)
-	s := new(sandbox)
-	late := time.AfterFunc(startTime, func() { _ = c.Process.Kill() })
-	line, err := bufio.NewReader(out).ReadBytes('\n')
-	late.Stop()
-	if err == nil {
-		err = json.Unmarshal(line, s)
-	}
-	if err != nil {
-		t.Fatalf("purser-sandbox did not start: %v\n%s", err, log.String())
-	}
+	s := &sandbox{Sandbox: sandboxed.Start(t, nil, nil)}
 	s.keyID = s.findKey(t, bin)
 	return s
 }
@@ -151,24 +110,8 @@ func freePort(t *testing.T) string {
 	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
 }
 
-// background starts a program that is to go on until the test ends, and to end well then.
-func background(t *testing.T, c *exec.Cmd, log *lockedBuffer) {
-	t.Helper()
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = c.Process.Signal(syscall.SIGTERM)
-		late := time.AfterFunc(stopTime, func() { _ = c.Process.Kill() })
-		defer late.Stop()
-		if err := c.Wait(); err != nil {
-			t.Errorf("%s: %v\n%s", c, err, log.String())
-		}
-	})
-}
-
 // awaitHealth waits until a purser answers.
-func awaitHealth(t *testing.T, port string, log *lockedBuffer) {
+func awaitHealth(t *testing.T, port string, log *sandboxed.Log) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), startTime)
 	defer cancel()
@@ -184,26 +127,8 @@ func awaitHealth(t *testing.T, port string, log *lockedBuffer) {
 		}
 		select {
 		case <-ctx.Done():
-			t.Fatalf("no purser on port %s: %v\n%s", port, err, log.String())
+			t.Fatalf("no purser on port %s: %v\n%s", port, err, log.End())
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
-}
-
-// lockedBuffer collects what a program says while others read it.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }

@@ -119,6 +119,12 @@ func TestMetricsFollowThePayments(t *testing.T) {
 	}
 	promtool(t, after.text, "check", "metrics")
 	namesAreKnown(t, after)
+	s.configure(http.MethodPost, "/apps/http/servers/purser/routes/0/handle/2/key_rate", -1) // a reload has balances read anew
+	eventually(t, "the wallet that has paid is looked at", func() bool {
+		got := s.scrape()
+		return got.labels()["purser_wallets_balance currency"]["USDC"]
+	})
+	queriesAreAnswered(t, s.scrape())
 
 	t.Run("labels are bounded", func(t *testing.T) { boundedLabels(t, s) })
 	t.Run("the facilitator is killed", func(t *testing.T) { killedFacilitator(t, s, facilitator) })
@@ -192,7 +198,6 @@ const maxLabels = 64
 // boundedLabels: two hundred keys, hosts, tasks, methods and paths make no labels.
 func boundedLabels(t *testing.T, s *sandbox) {
 	const many = 200
-	s.configure(http.MethodPost, "/apps/http/servers/purser/routes/0/handle/2/key_rate", -1)
 	for i := range many {
 		made := s.send(direct(), http.MethodPost, s.API+"/api-keys", `{}`, map[string]string{"Content-Type": "application/json"})
 		var key struct{ Key string }
@@ -227,6 +232,7 @@ func boundedLabels(t *testing.T, s *sandbox) {
 func killedFacilitator(t *testing.T, s *sandbox, facilitator *httptest.Server) {
 	watched := []string{"purser_facilitator_up", "purser_rpc_up", "purser_store_up", "purser_reconciling"}
 	healthy := s.scrapeUntilRead()
+	const errs = `purser_facilitator_requests_total{call="verify",result="error"}`
 	facilitator.CloseClientConnections()
 	facilitator.Close()
 	var failing samples
@@ -234,6 +240,15 @@ func killedFacilitator(t *testing.T, s *sandbox, facilitator *httptest.Server) {
 		failing = s.scrape()
 		return failing.of(t, "purser_facilitator_up") == 0
 	})
+	for i := range 3 { // until it is asked no more
+		s.pay(fmt.Sprintf("/prepaid?killed-%d", i), nil)
+	}
+	if got := s.scrape(); got.of(t, errs) <= healthy.of(t, errs) || got.of(t, `purser_api_responses_total{code="500"}`) != healthy.of(t, `purser_api_responses_total{code="500"}`) {
+		t.Errorf("%s is %g, before %g", errs, got.of(t, errs), healthy.of(t, errs))
+	}
+	if a := s.send(s.proxied(s.Key, ""), http.MethodGet, s.Seller+"/weather?killed", "", nil); a.status != http.StatusOK {
+		t.Errorf("a seller that settles by itself is not paid: %d %s", a.status, a.body)
+	}
 	var rules strings.Builder
 	alerts, err := filepath.Abs(prometheusFiles + "/alerts.yml")
 	if err != nil {
@@ -252,7 +267,8 @@ func killedFacilitator(t *testing.T, s *sandbox, facilitator *httptest.Server) {
 		"  - eval_time: 20m\n    alertname: PurserFacilitatorDown\n    exp_alerts:\n" +
 		"    - exp_labels: {severity: critical, instance: a}\n      exp_annotations:\n" +
 		"        summary: The facilitator does not answer purser on a\n" +
-		"        description: Payments that purser settles itself are refused. Those that sellers settle go on.\n")
+		"        description: Payments that purser settles itself are refused. Those that sellers settle go on. `purser status` says what it answers.\n" +
+		"        runbook_url: https://github.com/purserpay/purser/blob/main/docs/operating.md#purserfacilitatordown\n")
 	file := filepath.Join(t.TempDir(), "killed.yml")
 	if err := os.WriteFile(file, []byte(rules.String()), 0o600); err != nil {
 		t.Fatal(err)

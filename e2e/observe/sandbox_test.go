@@ -1,8 +1,6 @@
 package observe
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -13,78 +11,25 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/purserpay/purser/e2e/internal/sandboxed"
 )
 
-const (
-	startTime = 4 * time.Minute // it may be built in it
-	stopTime  = 20 * time.Second
-	waitTime  = 30 * time.Second
-)
+const waitTime = 30 * time.Second
 
 // sandbox is a running purser-sandbox.
 type sandbox struct {
+	*sandboxed.Sandbox
 	t *testing.T
-
-	API         string
-	Proxy       string
-	Key         string
-	Seller      string
-	SellerTLS   string `json:"seller_tls"`
-	Facilitator string
-	CA          string
-	Metrics     string
-	Admin       string
-
-	log lockedBuffer
 }
 
-func startSandbox(t *testing.T, environment ...string) *sandbox {
+func startSandbox(t *testing.T, variables ...string) *sandbox {
 	t.Helper()
-	binary := os.Getenv("PURSER_SANDBOX_BIN")
-	if binary == "" {
-		binary = filepath.Join(t.TempDir(), "purser-sandbox")
-		build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "../../cmd/purser-sandbox")
-		if out, err := build.CombinedOutput(); err != nil {
-			t.Fatalf("build purser-sandbox: %v\n%s", err, out)
-		}
-	}
-	s := &sandbox{t: t}
-	cmd := exec.CommandContext(context.Background(), binary, "-json", "-v", "-port", "0")
-	cmd.Dir = t.TempDir()
-	cmd.Env = append(os.Environ(), environment...)
-	cmd.Stderr = &s.log
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatalf("start purser-sandbox: %v", err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM)
-		late := time.AfterFunc(stopTime, func() { _ = cmd.Process.Kill() })
-		defer late.Stop()
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("purser-sandbox: %v\n%s", err, s.log.String())
-		}
-	})
-	late := time.AfterFunc(startTime, func() { _ = cmd.Process.Kill() })
-	line, err := bufio.NewReader(out).ReadBytes('\n')
-	late.Stop()
-	if err == nil {
-		err = json.Unmarshal(line, s)
-	}
-	if err != nil {
-		t.Fatalf("purser-sandbox did not start: %v\n%s", err, s.log.String())
-	}
-	return s
+	return &sandbox{sandboxed.Start(t, []string{"-v"}, variables), t}
 }
 
 // answer is one answer, read to its end.
@@ -181,13 +126,7 @@ func (s *sandbox) configure(method, path string, value any) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	admin := &http.Client{Timeout: time.Minute, Transport: &http.Transport{
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "unix", strings.TrimPrefix(s.Admin, "unix/"))
-		},
-		DisableKeepAlives: true,
-	}}
-	a := s.send(admin, method, "http://admin/config"+path, string(text), map[string]string{"Content-Type": "application/json"})
+	a := s.send(s.AdminClient(), method, "http://admin/config"+path, string(text), map[string]string{"Content-Type": "application/json"})
 	if a.status != http.StatusOK {
 		s.t.Fatalf("%s %s: %d %s", method, path, a.status, a.body)
 	}
@@ -201,22 +140,4 @@ func eventually(t *testing.T, what string, holds func() bool) {
 			t.Fatalf("waited in vain: %s", what)
 		}
 	}
-}
-
-// lockedBuffer is what a process says, readable while it runs.
-type lockedBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
 }

@@ -145,7 +145,7 @@ func TestLogTellsThePayment(t *testing.T) {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
 	about := func(message string) bool {
-		for line := range strings.Lines(s.log.String()) {
+		for line := range strings.Lines(s.Log.String()) {
 			if strings.Contains(line, message) && strings.Contains(line, id) {
 				return true
 			}
@@ -153,7 +153,7 @@ func TestLogTellsThePayment(t *testing.T) {
 		return false
 	}
 	eventually(t, "the log tells the payment", func() bool { return about("payment begun") && about("payment settled") })
-	for line := range strings.Lines(s.log.String()) {
+	for line := range strings.Lines(s.Log.String()) {
 		if strings.Contains(line, s.Key) || strings.Contains(line, "hidden-query") {
 			t.Errorf("a secret: %s", line)
 		}

@@ -76,7 +76,7 @@ func TestProperties(t *testing.T) {
 	if len(spent.Events) < 3 {
 		t.Errorf("only %d payments were settled: the run proves little about paying", len(spent.Events))
 	}
-	if log := s.log.String(); strings.Contains(log, "panic") {
+	if log := s.Log.String(); strings.Contains(log, "panic") {
 		t.Errorf("purser-sandbox panicked:\n%s", about(log, "panic"))
 	}
 }
@@ -115,7 +115,7 @@ func (r runner) run(name string, examples int, longest time.Duration, more strin
 	cmd.Env = append(os.Environ(), "PURSER_API="+r.sandbox.API, "PURSER_KEEP_WALLET="+r.kept, "PURSER_KEEP_KEY="+r.sandbox.Key, "NO_COLOR=1", "NO_PROXY=*", "PYTHONDONTWRITEBYTECODE=1")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		r.t.Fatalf("%s: %v\n%s\n\npurser-sandbox said at last:\n%s", name, err, failures(string(out)), ending(r.sandbox.log.String()))
+		r.t.Fatalf("%s: %v\n%s\n\npurser-sandbox said at last:\n%s", name, err, failures(string(out)), ending(r.sandbox.Log.String()))
 	}
 	var got report
 	text, err := os.ReadFile(told)

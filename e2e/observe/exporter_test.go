@@ -1,0 +1,71 @@
+package observe
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"testing"
+	"time"
+)
+
+// Who collects the traces may be gone, or take them and never answer: payments do not wait, however many spans there are,
+// and purser ends.
+func TestPaymentsDoNotWaitForTheCollector(t *testing.T) {
+	t.Parallel()
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone := "http://" + closed.Addr().String()
+	if err := closed.Close(); err != nil {
+		t.Fatal(err)
+	}
+	ended, asked := make(chan struct{}), make(chan struct{}, 1)
+	silent := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		select {
+		case asked <- struct{}{}:
+		default:
+		}
+		<-ended
+	}))
+	t.Cleanup(silent.Close)
+	t.Cleanup(func() { close(ended) })
+	for name, collector := range map[string]string{"gone": gone, "silent": silent.URL} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := startSandbox(t, "OTEL_EXPORTER_OTLP_ENDPOINT="+collector, "OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf", "OTEL_TRACES_EXPORTER=otlp",
+				// The queue is full, and a batch under way, after a few requests; an export gives up after longer
+				// than all of them take, but in time for the end of the test.
+				"OTEL_BSP_SCHEDULE_DELAY=10", "OTEL_BSP_MAX_QUEUE_SIZE=16", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE=8",
+				"OTEL_EXPORTER_OTLP_TIMEOUT=4000", "OTEL_BSP_EXPORT_TIMEOUT=4000")
+			agent := s.proxied(s.Key, "")
+			pay := func(n int) (took []time.Duration) {
+				for i := range n {
+					began := time.Now()
+					if a := s.send(agent, http.MethodGet, fmt.Sprintf("%s/weather?%s-%d-%d", s.Seller, name, n, i), "", nil); a.status != http.StatusOK {
+						t.Fatalf("%d %s", a.status, a.body)
+					}
+					took = append(took, time.Since(began))
+				}
+				slices.Sort(took)
+				return took
+			}
+			plain := pay(4)
+			s.configure(http.MethodPut, "/apps/http/servers/purser/routes/0/handle/0", map[string]string{"handler": "tracing", "span": "purser"})
+			traced := pay(8)
+			if name == "silent" {
+				select {
+				case <-asked:
+				case <-time.After(waitTime):
+					t.Fatal("no span was exported, so this proves nothing")
+				}
+			}
+			t.Logf("median %s, traced %s; longest %s, traced %s", plain[2], traced[4], plain[3], traced[7])
+			if traced[4] > 3*time.Second {
+				t.Errorf("payments waited: median %s, before %s; longest %s", traced[4], plain[2], traced[7])
+			}
+		})
+	}
+}
