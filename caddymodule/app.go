@@ -3,6 +3,7 @@ package caddymodule
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -90,6 +91,7 @@ type App struct {
 	events      *caddyevents.App
 
 	doors []door // set while the http app is provisioned
+	taken error  // that another program has a port of theirs
 
 	mu   sync.Mutex // held while opening
 	live atomic.Pointer[running]
@@ -159,6 +161,9 @@ func attach(ctx caddy.Context, d door) (*App, error) {
 		return nil, fmt.Errorf("purser: the app is a %T", app)
 	}
 	a.doors = append(a.doors, d)
+	if a.taken == nil {
+		a.taken = sitesFree(ctx, siteOf(ctx))
+	}
 	return a, nil
 }
 
@@ -174,7 +179,7 @@ func (a *App) doorKey(ctx context.Context, p *pay.Payer) (k pay.Key, secret stri
 
 // Start opens the store and checks what only the whole configuration shows.
 func (a *App) Start() error {
-	if err := a.checkListeners(); err != nil {
+	if err := errors.Join(a.taken, a.checkListeners()); err != nil {
 		return err
 	}
 	run, err := a.open()

@@ -1,0 +1,48 @@
+package caddymodule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"syscall"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+)
+
+// sitesFree is nil unless another program listens where a site is to. Caddy opens its listeners so
+// that several programs can have the same port (SO_REUSEPORT), and the system deals connections
+// out among them: with two pursers that have books of their own, a repeat could come to the one
+// that knows nothing of the first payment.
+//
+// It is found out while modules are provisioned, when none listens yet, and told when they are
+// started: a configuration may be validated beside the purser that runs it. Only the first
+// configuration of a process is looked at; those after it share listeners with the one before.
+func sitesFree(ctx context.Context, s *caddyhttp.Server) error {
+	if s == nil || caddy.ActiveContext().Context != nil {
+		return nil
+	}
+	for _, listen := range s.Listen {
+		address, err := caddy.ParseNetworkAddress(listen)
+		if err != nil || address.IsUnixNetwork() || address.IsFdNetwork() {
+			continue
+		}
+		for i := range address.PortRangeSize() {
+			if where := address.JoinHostPort(i); occupied(ctx, address.Network, where) {
+				return fmt.Errorf("purser: another program listens on %s already, maybe another purser: end it, or give this one other ports (PURSER_PORT)", where)
+			}
+		}
+	}
+	return nil
+}
+
+// occupied tries to listen, as nobody else may at the same time.
+func occupied(ctx context.Context, network, where string) bool {
+	l, err := new(net.ListenConfig).Listen(ctx, network, where)
+	if err != nil {
+		return errors.Is(err, syscall.EADDRINUSE) // others are Caddy's to tell
+	}
+	_ = l.Close()
+	return false
+}
