@@ -30,7 +30,7 @@ func sitesFree(ctx context.Context, s *caddyhttp.Server) error {
 		}
 		for i := range address.PortRangeSize() {
 			if where := address.JoinHostPort(i); occupied(ctx, address.Network, where) {
-				return fmt.Errorf("purser: another program listens on %s already, maybe another purser: end it, or give this one other ports (PURSER_PORT)", where)
+				return fmt.Errorf("purser: another program listens on %s already, maybe another purser: end it, or give this one other ports (PURSER_PORT, PURSER_UPSTREAM_PORT)", where)
 			}
 		}
 	}
