@@ -260,8 +260,9 @@ func (c *Customer) throughAPI(ctx context.Context, at string, door Door, o Order
 	}
 	for _, name := range []string{x402.HeaderResponse, x402.HeaderV1Response} {
 		if receipt := got.Header.Get(name); receipt != "" {
-			// What purser makes of it is seen in its books.
-			_ = c.call(ctx, http.MethodPost, "/v1/payments/"+paid.Payment.ID+"/receipt", map[string]string{"receipt": receipt}, nil)
+			// What purser makes of it is seen in its books. A customer that was to leave but has its
+			// goods has not left in time.
+			_ = c.call(context.WithoutCancel(ctx), http.MethodPost, "/v1/payments/"+paid.Payment.ID+"/receipt", map[string]string{"receipt": receipt}, nil)
 			break
 		}
 	}
