@@ -2,9 +2,7 @@ package caddymodule
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
-	"errors"
 	"net/http"
 	"time"
 
@@ -20,6 +18,8 @@ type adminKey struct {
 	// Policy is the key's own, nil if it has none; InForce is what holds at each door.
 	Policy  *pay.Policy             `json:"policy"`
 	InForce map[pay.Door]pay.Policy `json:"in_force"`
+	// Today is there where it was asked for, and with a single key.
+	Today *adminToday `json:"today,omitempty"`
 }
 
 // adminKeys is a page of keys, oldest first. Next is what after must be for the next page;
@@ -48,7 +48,8 @@ const (
 	maxKeyPage     = 500
 )
 
-// keys lists them: GET /purser/keys?after=&limit=.
+// keys lists them: GET /purser/keys?after=&limit=&today=. With today=true each has what it spent
+// today.
 func (*adminAPI) keys(w http.ResponseWriter, r *http.Request) error {
 	limit, err := pageLimit(r.URL.Query(), defaultKeyPage, maxKeyPage)
 	if err != nil {
@@ -69,7 +70,13 @@ func (*adminAPI) keys(w http.ResponseWriter, r *http.Request) error {
 		page.Next = keys[limit-1].ID
 	}
 	for _, k := range keys {
-		page.Keys = append(page.Keys, shownKey(t.payer, k))
+		shown := shownKey(t.payer, k)
+		if r.URL.Query().Get("today") == "true" {
+			if shown, err = t.withToday(r.Context(), k, shown); err != nil {
+				return err
+			}
+		}
+		page.Keys = append(page.Keys, shown)
 	}
 	return writeBody(w, http.StatusOK, page)
 }
@@ -85,22 +92,11 @@ func (*adminAPI) key(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return writeBody(w, http.StatusOK, shownKey(t.payer, k))
-}
-
-// find is a key by its id; "exec" is the exec key's.
-func (t *tenant) find(ctx context.Context, id string) (k pay.Key, err error) {
-	if id == execLabel {
-		if k, err = t.app.execKey(ctx, t.payer); errors.Is(err, pay.ErrKeyNotFound) {
-			return k, adminError(http.StatusNotFound, "there is no exec key yet: it is made when it is first used or limited")
-		}
-	} else if k, err = t.payer.Key(ctx, id); errors.Is(err, pay.ErrKeyNotFound) {
-		return k, adminError(http.StatusNotFound, "no key has the id %.64q", id)
-	}
+	shown, err := t.shownToday(r.Context(), k)
 	if err != nil {
-		return k, adminFailure(err)
+		return err
 	}
-	return k, nil
+	return writeBody(w, http.StatusOK, shown)
 }
 
 // newAdminKey is the body of POST /purser/keys.
@@ -174,14 +170,25 @@ func (a *adminAPI) replacePolicy(w http.ResponseWriter, r *http.Request) error {
 	return a.changePolicy(w, r, func(json.RawMessage) (json.RawMessage, error) { return body, nil })
 }
 
-// patchPolicy changes a part of it: PATCH, with a JSON merge patch (RFC 7396). Reading and
-// writing are one step, so that of two changes at the same time none is lost.
+// patchPolicy changes a part of it: PATCH, with a JSON merge patch (RFC 7396), and members
+// that add to lists; see [listAdditions]. Reading and writing are one step, so that of two
+// changes at the same time none is lost.
 func (a *adminAPI) patchPolicy(w http.ResponseWriter, r *http.Request) error {
 	var patch json.RawMessage
 	if err := readBody(w, r, &patch); err != nil {
 		return err
 	}
-	return a.changePolicy(w, r, func(old json.RawMessage) (json.RawMessage, error) { return mergePatch(old, patch) })
+	patch, add, err := cutAdditions(patch)
+	if err != nil {
+		return err
+	}
+	return a.changePolicy(w, r, func(old json.RawMessage) (json.RawMessage, error) {
+		merged, err := mergePatch(old, patch)
+		if err != nil || add == nil {
+			return merged, err
+		}
+		return add.to(merged)
+	})
 }
 
 func (*adminAPI) changePolicy(w http.ResponseWriter, r *http.Request, change func(json.RawMessage) (json.RawMessage, error)) error {
@@ -222,7 +229,11 @@ func (*adminAPI) changePolicy(w http.ResponseWriter, r *http.Request, change fun
 	if k, err = t.payer.SetPolicy(r.Context(), k.ID, pol); err != nil {
 		return adminFailure(err)
 	}
-	return writeBody(w, http.StatusOK, shownKey(t.payer, k))
+	shown, err := t.shownToday(r.Context(), k)
+	if err != nil {
+		return err
+	}
+	return writeBody(w, http.StatusOK, shown)
 }
 
 // keepOffREST restricts a policy for the exec key to the proxy unless it names doors: a

@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"strings"
@@ -142,7 +143,7 @@ const (
 	maxPaymentPage     = 500
 )
 
-// payments lists those of all keys: GET /purser/payments?state=&limit=&before=.
+// payments lists those of all keys, or of one: GET /purser/payments?state=&key=&limit=&before=.
 func (*adminAPI) payments(w http.ResponseWriter, r *http.Request) error {
 	asked := r.URL.Query()
 	q := pay.LabelQuery{Label: asked.Get("state"), Before: asked.Get("before")}
@@ -159,9 +160,9 @@ func (*adminAPI) payments(w http.ResponseWriter, r *http.Request) error {
 	}
 	defer t.leave()
 	q.Limit++ // to know whether there are more
-	list, err := t.payer.AllPayments(r.Context(), q)
+	list, err := t.paymentsOf(r.Context(), asked.Get("key"), q)
 	if err != nil {
-		return adminFailure(err)
+		return err
 	}
 	page := adminPayments{Payments: []adminPayment{}}
 	if len(list) == q.Limit {
@@ -172,6 +173,23 @@ func (*adminAPI) payments(w http.ResponseWriter, r *http.Request) error {
 		page.Payments = append(page.Payments, shownPayment(p))
 	}
 	return writeBody(w, http.StatusOK, page)
+}
+
+// paymentsOf lists those of a key; of all keys when none is named.
+func (t *tenant) paymentsOf(ctx context.Context, key string, q pay.LabelQuery) (list []*pay.Payment, err error) {
+	if key == "" {
+		list, err = t.payer.AllPayments(ctx, q)
+	} else {
+		var k pay.Key
+		if k, err = t.find(ctx, key); err != nil {
+			return nil, err
+		}
+		list, err = t.payer.Payments(ctx, k, q.Label, q.Limit, q.Before)
+	}
+	if err != nil {
+		return nil, adminFailure(err)
+	}
+	return list, nil
 }
 
 // payment tells the story of one: GET /purser/payments/{id}.

@@ -106,9 +106,10 @@ func (t *tenant) allWallets(ctx context.Context, after string, limit int) (list 
 	return list, next, nil
 }
 
-// shownWallets are wallets with their balances, as far as the RPC tells them in time.
+// shownWallets are wallets with their balances, as far as the RPC tells them in time. Payments
+// may wait for the same looks, so these do not end with a caller who leaves.
 func (t *tenant) shownWallets(ctx context.Context, list []pay.Wallet) []adminWallet {
-	ctx, cancel := context.WithTimeout(ctx, balancesTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), balancesTime)
 	defer cancel()
 	shown := make([]adminWallet, len(list))
 	var asking sync.WaitGroup
@@ -137,7 +138,7 @@ func (*tenant) unaskedWallet(w pay.Wallet, why string) adminWallet {
 }
 
 func (t *tenant) shownWallet(ctx context.Context, w pay.Wallet) adminWallet {
-	have, err := t.payer.WalletBalance(ctx, w)
+	have, err := t.payer.WalletBalanceNow(ctx, w)
 	switch {
 	case err == nil:
 		s := t.unaskedWallet(w, "")

@@ -14,9 +14,10 @@ import (
 
 // registerCommands adds purser's commands to Caddy's.
 func registerCommands() {
+	commands := plantTree()
 	caddycmd.RegisterCommand(caddycmd.Command{
 		Name: "exec", Usage: "[flags] [--] COMMAND [ARGUMENTS…]",
-		Short: "Runs a program whose requests purser pays for", Long: execHelp, CobraFunc: execCommand,
+		Short: "Runs a program whose requests purser pays for", Long: execHelp, CobraFunc: commands.starts(execCommand),
 	})
 	caddycmd.RegisterCommand(caddycmd.Command{
 		Name: "env", Usage: "[flags]",
@@ -25,10 +26,6 @@ func registerCommands() {
 	caddycmd.RegisterCommand(caddycmd.Command{
 		Name: "limits", Usage: "[KEY_ID] [flags]",
 		Short: "Shows or changes what API keys may spend", Long: limitsHelp, CobraFunc: limitsCommand,
-	})
-	caddycmd.RegisterCommand(caddycmd.Command{
-		Name: "status", Usage: "[flags]",
-		Short: "Shows how a running purser is", Long: statusHelp, CobraFunc: statusCommand,
 	})
 	caddycmd.RegisterCommand(caddycmd.Command{
 		Name: "payments", Usage: "[flags]",
@@ -43,6 +40,10 @@ func registerCommands() {
 	registerOrganizationsCommand()
 	registerStoreCommands()
 	registerReconcileCommand()
+	caddycmd.RegisterCommand(caddycmd.Command{
+		Name: "status", Usage: "[flags]",
+		Short: "Shows how a running purser is", Long: statusHelp, CobraFunc: commands.ends(statusCommand),
+	})
 }
 
 // run makes a command of a function whose error is told in one line and is exit status 1.

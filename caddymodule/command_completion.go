@@ -45,10 +45,10 @@ func oneID(ids func(*cobra.Command) ([]cobra.Completion, error)) cobra.Completio
 	}
 }
 
-// keyFlag completes a flag with the ids of keys.
-func keyFlag(c *cobra.Command, flag string) {
+// keyFlag completes --key with the ids of keys.
+func keyFlag(c *cobra.Command) {
 	complete := oneID(keyIDs)
-	_ = c.RegisterFlagCompletionFunc(flag, func(c *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	_ = c.RegisterFlagCompletionFunc("key", func(c *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		return complete(c, nil, typed)
 	})
 }

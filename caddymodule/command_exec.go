@@ -32,8 +32,9 @@ task label divides them further, and is in the list of what was spent.
     $ purser exec --task nightly python3 agent.py
     $ purser exec --key-file agent.key --proxy http://10.0.0.5:8402 -- node agent.mjs
 
-curl, git, Python, Node (22.21, 24 or newer), Go, Ruby, Deno, cargo and whatever
-else heeds HTTPS_PROXY and SSL_CERT_FILE work as they are. Java is told the proxy
+curl, git, Python, Node (22.21, or 24 and newer, and for node:http 24.5), Go, Ruby,
+Deno, cargo and whatever else heeds HTTPS_PROXY and SSL_CERT_FILE work as they
+are. An older Node goes past the proxy, so nothing is paid, and purser says so. Java is told the proxy
 and a trust store, but has no option for the proxy's credentials: give it an
 Authenticator, or let purser serve local programs without a key
 (PURSER_STANDIN=loopback). A program that runs as the user who runs purser can
@@ -76,7 +77,11 @@ func runExec(c *cobra.Command, args []string) int {
 		say(c, "%v", err)
 		return execFailed
 	}
-	status, err := become(path, args, e.Apply(withoutOwn(os.Environ(), runtime.GOOS == "windows")))
+	environ := e.Apply(withoutOwn(os.Environ(), runtime.GOOS == "windows"))
+	if warning := oldNode(c.Context(), path, args[0], environ); warning != "" {
+		say(c, "%s", warning)
+	}
+	status, err := become(path, args, environ)
 	if err != nil {
 		return cannotRun(c, args[0], err)
 	}

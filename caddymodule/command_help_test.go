@@ -1,21 +1,31 @@
 package caddymodule
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
 	"runtime"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/spf13/cobra"
 )
 
+// building is held while commands are built, which is for one at a time.
+var building sync.Mutex
+
 // ownCommands are purser's commands, without Caddy's.
 func ownCommands() (list []*cobra.Command) {
+	building.Lock()
+	defer building.Unlock()
 	root := &cobra.Command{Use: "purser"}
-	for _, registered := range caddycmd.Commands() {
+	all := caddycmd.Commands()
+	for _, name := range slices.Sorted(maps.Keys(all)) { // the first of them before the last, as in Caddy
+		registered := all[name]
 		if registered.CobraFunc == nil || !strings.Contains(runtime.FuncForPC(reflect.ValueOf(registered.CobraFunc).Pointer()).Name(), "purserpay/purser") {
 			continue
 		}

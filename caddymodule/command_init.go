@@ -36,9 +36,13 @@ kept in the data directory (PURSER_DATA_DIR, else ./purser-data). While a purser
 asked to make the key, else its database is opened here. Master key, store and wallets are
 those of the environment, as for 'purser run'.
 
-Nothing is written before all questions are answered, and existing files are left alone
-unless there is --force. A key and a wallet that exist already stay. The exit status is 0 if
-all is set up, 130 if the questions were not answered to the end, else 1.`
+A ? instead of an answer explains the question. The RPC is asked for its chain, for two
+seconds at most; one that does not answer is kept all the same.
+
+Nothing is written before all questions are answered. Where there is a Caddyfile or a
+purser.env already, nothing is done without --force, which writes these two anew, from the
+answers, and leaves key, wallet and books as they are. The exit status is 0 if all is set
+up, 130 if the questions were not answered to the end, else 1.`
 
 // The files that init writes.
 const (
@@ -93,7 +97,8 @@ func setUp(ctx context.Context, c *cobra.Command) error {
 	}
 	for _, path := range []string{initCaddyfile, initEnvFile} {
 		if _, err := os.Lstat(path); err == nil && !force {
-			return fmt.Errorf("there is a %s in this folder already: --force writes over it", path)
+			return fmt.Errorf("there is a %s in this folder already: --force writes %s and %s anew; keys, wallets and books stay",
+				path, initCaddyfile, initEnvFile)
 		} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -122,7 +127,7 @@ func setUp(ctx context.Context, c *cobra.Command) error {
 		}
 		return err
 	}
-	_, err = io.WriteString(c.OutOrStdout(), first.next(ctx, told["listen"]))
+	_, err = io.WriteString(c.OutOrStdout(), first.next(ctx, told))
 	return err
 }
 
@@ -144,24 +149,43 @@ func askAll(ctx context.Context, c *cobra.Command, yes bool) (initAnswers, error
 			return nil, fmt.Errorf("--%s: %w", q.flag, err)
 		}
 	}
-	lines := readLines(c.InOrStdin())
+	out := c.OutOrStdout()
+	lines, asked := readLines(c.InOrStdin()), false
 	for i, q := range initQuestions {
-		if _, known := told[q.flag]; known {
-			continue
-		}
-		if yes {
+		lead := "    "
+		switch _, known := told[q.flag]; {
+		case known:
+			lead = "--" + q.flag + ": "
+		case yes:
 			told[q.flag] = q.unset
+			lead = "--" + q.flag + ": "
+		default:
+			if !asked {
+				fmt.Fprintf(out, "%s\n\n", initHint)
+				asked = true
+			}
+			fmt.Fprintf(out, "%d/%d %s\n", i+1, len(initQuestions), q.text)
+			v, err := q.ask(ctx, c, lines)
+			if err != nil {
+				return nil, err
+			}
+			told[q.flag] = v
+		}
+		if q.check == nil {
 			continue
 		}
-		fmt.Fprintf(c.OutOrStdout(), "%d/%d %s\n", i+1, len(initQuestions), q.text)
-		v, err := q.ask(ctx, c, lines)
-		if err != nil {
-			return nil, err
+		if found := q.check(ctx, told); found != "" {
+			fmt.Fprintf(out, "%s%s\n", lead, label(found))
 		}
-		told[q.flag] = v
+		if ctx.Err() != nil {
+			return nil, errGivenUp
+		}
 	}
 	return told, nil
 }
+
+// initHint comes before the first question.
+const initHint = "Enter takes what is in brackets, ? explains, Ctrl-C leaves everything as it is."
 
 // ask asks until there is an answer that can be used.
 func (q initQuestion) ask(ctx context.Context, c *cobra.Command, lines func(context.Context) (string, error)) (string, error) {
@@ -173,6 +197,10 @@ func (q initQuestion) ask(ctx context.Context, c *cobra.Command, lines func(cont
 		}
 		if line = strings.TrimSpace(line); line == "" {
 			return q.unset, nil
+		}
+		if line == "?" {
+			fmt.Fprintf(c.OutOrStdout(), "    %s\n", strings.ReplaceAll(q.more, "\n", "\n    "))
+			continue
 		}
 		v, err := q.read(line)
 		if err == nil {

@@ -1,12 +1,12 @@
 package caddymodule
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -18,6 +18,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/x402"
 )
 
 // initKey is the key that init made, or found.
@@ -28,6 +29,8 @@ type initKey struct {
 	secret  string // path of the file with the secret; empty when a running purser keeps it
 	running string // address of the admin endpoint of the purser that was asked; empty: none runs
 	dir     string // data directory; empty when a running purser has it
+	master  string // path of the generated master key; empty when it comes from elsewhere
+	old     bool   // it was there before
 }
 
 // firstKey makes the key of `purser exec` with its wallet: through the admin endpoint of a
@@ -98,6 +101,7 @@ func offlineKey(parent context.Context) (k initKey, err error) {
 		return k, err
 	}
 	defer func() { err = errors.Join(err, payer.Close(ctx)) }()
+	_, missing := os.Lstat(a.execPath())
 	key, _, err := a.ensureExecKey(ctx, payer)
 	if err != nil {
 		return k, err
@@ -106,7 +110,10 @@ func offlineKey(parent context.Context) (k initKey, err error) {
 	if err != nil {
 		return k, err
 	}
-	k = initKey{id: key.ID, network: wallet.Network, secret: a.execPath(), dir: a.settings.dataDir}
+	k = initKey{id: key.ID, network: wallet.Network, secret: a.execPath(), dir: a.settings.dataDir, old: missing == nil}
+	if path := filepath.Join(k.dir, masterKeyName); exists(path) {
+		k.master = path
+	}
 	if wallet.Address != nil {
 		k.address = wallet.Address.String()
 	}
@@ -119,39 +126,45 @@ func othersCan(dir string) bool {
 	return err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0
 }
 
-// portTaken reports whether a program listens on an address already.
-func portTaken(ctx context.Context, address string) bool {
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
-	if err != nil {
-		return errors.Is(err, syscall.EADDRINUSE)
-	}
-	_ = l.Close()
-	return false
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
 }
 
-// next says what there is now, and what to do with it. listen is where purser is to listen.
-func (k initKey) next(ctx context.Context, listen string) string {
+// next says what there is now, and what to do with it.
+func (k initKey) next(ctx context.Context, told initAnswers) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "\nMade %s and %s, and a key that pays through the proxy only:\n\n    %s\n", initCaddyfile, initEnvFile, label(k.id))
+	if k.old {
+		fmt.Fprintf(&b, "\nWrote %s and %s. The key that was here stays, with its wallet and the books:\n\n    %s\n", initCaddyfile, initEnvFile, label(k.id))
+	} else {
+		fmt.Fprintf(&b, "\nMade %s and %s, and a key that pays through the proxy only:\n\n    %s\n", initCaddyfile, initEnvFile, label(k.id))
+	}
 	if k.secret != "" {
 		fmt.Fprintf(&b, "    kept in %s, beside the database and its master key\n", shortPath(k.secret))
 	}
-	if k.address == "" {
-		b.WriteString("\nIts wallet has no address, so it cannot pay: set PURSER_WALLETS to something else than none.\n")
-	} else {
-		fmt.Fprintf(&b, "\nSend USDC on %s to its wallet. Nothing else is needed there, no ETH:\n\n    %s\n", label(k.network), label(k.address))
+	k.writeKeep(&b)
+	paid := "https://api.example.com/paid"
+	faucet, sandbox := sandboxFaucet(ctx, cmp.Or(told["rpc"], os.Getenv(rpcURLOption.variable)))
+	if faucet != "" {
+		paid = strings.TrimSuffix(faucet, "/faucet") + "/weather"
 	}
+	k.writeFund(&b, faucet, sandbox)
 	if k.running == "" {
 		fmt.Fprintf(&b, "\nStart purser in this folder:\n\n    purser run --envfile %s\n", initEnvFile)
 	} else {
-		fmt.Fprintf(&b, "\nThe purser that runs (%s) has the key. The files are for one that starts in this folder.\n", k.running)
+		fmt.Fprintf(&b, "\nThe purser that runs (%s) has the key. If it is this folder's, restart it to use the files;\n"+
+			"`purser reload` takes the %s, without %s.\n", k.running, initCaddyfile, initEnvFile)
 	}
 	b.WriteString("\nThen, in another terminal, in this folder:\n\n" +
-		"    purser exec -- curl -i https://api.example.com/paid\n" +
+		"    purser status\n" +
+		"    purser exec -- curl -i " + paid + "\n" +
 		"    purser wallets\n" +
-		"    purser spend\n")
-	if k.running == "" && portTaken(ctx, listen) {
-		fmt.Fprintf(&b, "\nSomething listens on %s already: stop it first, or say another address with --listen and --force.\n", listen)
+		"    purser spend\n\n" +
+		"The dashboard shows the same to people who sign in; /dashboard says what it needs for that.\n")
+	if k.running == "" {
+		for _, warning := range portsInUse(ctx, told["listen"]) {
+			fmt.Fprintf(&b, "\n%s\n", warning)
+		}
 	}
 	if k.dir != "" && othersCan(k.dir) {
 		fmt.Fprintf(&b, "\nOther users can get into %[1]s, where the master key is: chmod 700 %[1]s\n", shortPath(k.dir))
@@ -162,6 +175,35 @@ func (k initKey) next(ctx context.Context, listen string) string {
 		}
 	}
 	return b.String()
+}
+
+// writeKeep says what must not get lost, nor about.
+func (k initKey) writeKeep(b *strings.Builder) {
+	if k.master != "" {
+		fmt.Fprintf(b, "\nBack up %s now, somewhere else: without it the wallet is lost.\n", shortPath(k.master))
+	}
+	if k.dir != "" {
+		fmt.Fprintf(b, "Keep this folder out of version control.\n")
+	}
+}
+
+// writeFund says where money is to be sent.
+func (k initKey) writeFund(b *strings.Builder, faucet string, sandbox bool) {
+	if k.address == "" {
+		b.WriteString("\nIts wallet has no address, so it cannot pay: set PURSER_WALLETS to something else than none.\n")
+		return
+	}
+	switch network := k.network; {
+	case faucet != "":
+		fmt.Fprintf(b, "\nThe RPC is the sandbox's. Play money for the wallet (never send real money there):\n\n    curl -X POST %s -d address=%s\n", faucet, label(k.address))
+	case sandbox:
+		fmt.Fprintf(b, "\nThe RPC is the sandbox's: the wallet is for play money only (POST /faucet of its paid API). Never send real money there:\n\n    %s\n", label(k.address))
+	default:
+		if n, known := x402.NetworkByWire(network); known {
+			network = networkTitle(n)
+		}
+		fmt.Fprintf(b, "\nSend USDC on %s to its wallet. Nothing else is needed there, no ETH:\n\n    %s\n", label(network), label(k.address))
+	}
 }
 
 // shortPath is a path seen from this folder, if it is below it.

@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -16,26 +17,43 @@ import (
 // initQuestion is one that init asks.
 type initQuestion struct {
 	flag, text string
+	more       string // what `?` answers
 	unset      string // the answer of Enter; "" is none
 	read       func(string) (string, error)
+	check      func(context.Context, initAnswers) string // says what there is to know of an answer; nil: nothing
 }
 
 // initQuestions are those that matter on the first day. Everything else has a variable.
 var initQuestions = []initQuestion{
 	{
-		"listen", "Where shall purser listen? Programs on this machine only, unless you name another address.",
-		net.JoinHostPort(defaultBind, defaultPort), readListen,
+		"listen", "Where shall purser listen?",
+		"An address with a port, or one of them. 127.0.0.1 is for programs on this machine only; name another address only\n" +
+			"where a firewall decides who reaches it.",
+		net.JoinHostPort(defaultBind, defaultPort), readListen, checkListen,
 	},
 	{
-		"rpc", "URL of a JSON-RPC of Base? With one, purser checks balances and closes unclear payments by itself.",
-		"", readServiceURL,
+		"rpc", "Base RPC URL? Recommended; such as https://mainnet.base.org (sandbox: http://127.0.0.1:9405)",
+		"Where purser reads the chain. Without one balances are unknown, and a payment that nobody confirms stays open.\n" +
+			"Any JSON-RPC of Base will do. It is kept in " + initEnvFile + ", because it often holds a key.",
+		"", readServiceURL, checkRPC,
 	},
 	{
-		"facilitator", "URL of an x402 facilitator? Needed only for sellers that want to be paid before they are asked.",
-		"", readServiceURL,
+		"facilitator", "x402 facilitator URL? Most people: none",
+		"Who sends payments to the chain for purser. Ordinary sellers have one of their own; it is needed only for sellers\n" +
+			"that want to be paid before they are asked (settlement \"payer\").",
+		"", readServiceURL, nil,
 	},
-	{"max-payment", "How much may one payment cost, in USDC? Or off.", defaultMaxPayment, readLimit},
-	{"daily-budget", "How much may a key spend in a day, in USDC? Or off.", defaultDailyBudget, readLimit},
+	{
+		"max-payment", "How much may one payment cost, in USDC? (off = only the wallet's balance limits it)",
+		"What costs more is not paid: the program gets the 402, and why. It holds for keys without limits of their own;\n" +
+			"'purser limits' changes those at any time.",
+		defaultMaxPayment, readLimit, nil,
+	},
+	{
+		"daily-budget", "How much may a key spend in a day, in USDC? (off = only the wallet's balance limits it)",
+		"Days are those of UTC. It holds for each key without limits of its own; 'purser limits' changes those at any time.",
+		defaultDailyBudget, readLimit, checkBudget,
+	},
 }
 
 // enter is what Enter answers, for people.
@@ -101,13 +119,30 @@ func readLimit(text string) (string, error) {
 	return amount.Format(usdcDecimals), nil
 }
 
+// documentation is where the pages of docs/ can be read.
+const documentation = "https://github.com/purserpay/purser/blob/main/docs/"
+
+// caddyfileHead is in front of what init writes, instead of what the shipped file says of itself.
+const caddyfileHead = `# Made by 'purser init'. Start it in this folder: purser run --envfile ` + initEnvFile + `
+# All there is to set: ` + documentation + `configuration.md
+#
+# {$NAME:default} is read when this file is. Everything else purser reads itself when it runs,
+# so that no secret and no URL gets into the configuration.
+
+`
+
 // caddyfile is the shipped Caddyfile with the answers that shape it.
 func (told initAnswers) caddyfile() (string, error) {
 	host, port, err := net.SplitHostPort(told["listen"])
 	if err != nil {
 		return "", err
 	}
-	text := purser.Caddyfile
+	_, text, found := strings.Cut(purser.Caddyfile, "\n\n")
+	if !found {
+		return "", errors.New("the shipped Caddyfile does not begin with what it is")
+	}
+	// Who set purser up with this may have nothing but the program.
+	text = caddyfileHead + strings.NewReplacer("docs/metrics.md", documentation+"metrics.md").Replace(text)
 	set := []struct{ old, with string }{
 		{"{$PURSER_BIND:" + defaultBind + "}", "{$PURSER_BIND:" + host + "}"},
 		{"http://:{$PURSER_PORT:" + defaultPort + "}", "http://:{$PURSER_PORT:" + port + "}"},
@@ -140,7 +175,7 @@ func (told initAnswers) caddyfile() (string, error) {
 func (told initAnswers) envFile() string {
 	var b strings.Builder
 	b.WriteString("# Variables of purser: purser run --envfile " + initEnvFile + "\n" +
-		"# All there are: the configuration reference, docs/configuration.md.\n")
+		"# All there are: " + documentation + "configuration.md\n")
 	for _, v := range []struct{ flag, variable, what string }{
 		{"rpc", rpcURLOption.variable, "JSON-RPC of Base, for balances and evidence"},
 		{"facilitator", facilitatorURLOption.variable, "x402 facilitator, for payments that purser settles itself"},

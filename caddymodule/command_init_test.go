@@ -62,17 +62,26 @@ const initMade = "Caddyfile purser-data purser.env"
 func TestInit(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	o := initIn(t, dir, "9402\nnonsense\nhttps://rpc.example.com/v2/s3cret\n\n0.5\noff\n", nil)
-	if o.status() != 0 || written(t, dir) != initMade || strings.Count(o.stdout, "0x") != 1 || strings.Contains(o.stdout, "pk_") ||
+	rpc := chainStandIn(t, "0x2105", "Geth/v1", "")
+	o := initIn(t, dir, "9402\n?\nnonsense\n"+rpc+"/v2/s3cret\n\n0.5\noff\n", nil)
+	if o.status() != 0 || written(t, dir) != initMade || strings.Count(o.stdout, "0x") != 1 || strings.Contains(o.stdout, "s3cret") || strings.Contains(o.stdout, "pk_") ||
 		!strings.Contains(o.stdout, "not an absolute http or https URL") || !strings.Contains(o.stdout, "purser run --envfile purser.env") {
 		t.Fatalf("%s, %s: %s%s", o.state, written(t, dir), o.stdout, o.stderr)
+	}
+	for _, want := range []string{
+		"a payment that nobody confirms stays open", "    answers: Base (chain 8453)", "USDC on Base (chain 8453)", "Back up purser-data/master.key now",
+		"version control", "purser status", "people who sign in",
+	} {
+		if !strings.Contains(o.stdout, want) {
+			t.Errorf("does not say %q: %s", want, o.stdout)
+		}
 	}
 	for name, mode := range map[string]os.FileMode{"Caddyfile": 0o644, "purser.env": 0o600, "purser-data/exec.key": 0o600, "purser-data": 0o700 | os.ModeDir} {
 		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Mode() != mode {
 			t.Errorf("%s: %v, %v", name, info.Mode(), err)
 		}
 	}
-	if text := readText(t, dir, "purser.env"); !strings.Contains(text, "\nPURSER_RPC_URL=https://rpc.example.com/v2/s3cret\n") || !strings.Contains(text, "\n# PURSER_FACILITATOR_URL=\n") {
+	if text := readText(t, dir, "purser.env"); !strings.Contains(text, "\nPURSER_RPC_URL="+rpc+"/v2/s3cret\n") || !strings.Contains(text, "\n# PURSER_FACILITATOR_URL=\n") {
 		t.Errorf("%s", text)
 	}
 	text := readText(t, dir, "Caddyfile")
@@ -93,15 +102,23 @@ func TestInit(t *testing.T) {
 
 	// Again: nothing is overwritten, and with --force key and wallet stay.
 	secret := readText(t, dir, "purser-data", "exec.key")
-	if again := initIn(t, dir, "", nil, "--yes"); again.status() != 1 || !strings.Contains(again.stderr, "--force") || readText(t, dir, "Caddyfile") != text {
+	if again := initIn(t, dir, "", nil, "--yes"); again.status() != 1 || !strings.Contains(again.stderr, "--force writes Caddyfile and purser.env anew; keys, wallets and books stay") || readText(t, dir, "Caddyfile") != text {
 		t.Errorf("%s %s", again.state, again.stderr)
 	}
 	again := initIn(t, dir, "", nil, "--yes", "--force")
 	if again.status() != 0 || readText(t, dir, "purser-data", "exec.key") != secret || lineWith(again.stdout, "0x") != lineWith(o.stdout, "0x") {
 		t.Errorf("%s %s%s", again.state, again.stdout, again.stderr)
 	}
-	if readText(t, dir, "Caddyfile") != shipped(t) {
+	if !strings.Contains(again.stdout, "key that was here stays") {
+		t.Errorf("%s", again.stdout)
+	}
+	_, ours, _ := strings.Cut(readText(t, dir, "Caddyfile"), "\n\n")
+	_, theirs, _ := strings.Cut(shipped(t), "\n\n")
+	if strings.ReplaceAll(ours, documentation, "docs/") != theirs {
 		t.Error("the defaults are not the shipped Caddyfile")
+	}
+	if text := readText(t, dir, "Caddyfile"); !strings.HasPrefix(text, "# Made by 'purser init'") || strings.Contains(text, " docs/") || strings.Contains(text, ".md.") {
+		t.Errorf("the Caddyfile speaks of files that are not here: %s", text)
 	}
 }
 
@@ -177,7 +194,8 @@ func TestInitBesideRunning(t *testing.T) {
 	o := initIn(t, dir, "", []string{"PURSER_ADMIN=unix/" + socket}, "--yes")
 	_, text := adminCall(t, socket, "POST", "/purser/exec")
 	have := decode[execAnswer](t, text)
-	if o.status() != 0 || written(t, dir) != "Caddyfile purser.env" || !strings.Contains(o.stdout, *have.Address) || strings.Contains(o.stdout, have.Key) {
+	if o.status() != 0 || written(t, dir) != "Caddyfile purser.env" || !strings.Contains(o.stdout, *have.Address) || strings.Contains(o.stdout, have.Key) ||
+		!strings.Contains(o.stdout, "restart it") || strings.Contains(o.stdout, "Back up") {
 		t.Errorf("%s, %s: %s%s", o.state, written(t, dir), o.stdout, o.stderr)
 	}
 	dir = t.TempDir()

@@ -56,8 +56,12 @@ func runKeys(c *cobra.Command, _ []string) error {
 	if err := errors.Join(err1, err2, err3); err != nil {
 		return err
 	}
+	ask := url.Values{}
+	if as == asJSON {
+		ask.Set("today", "true")
+	}
 	return listing[adminKey]{
-		path: "/purser/keys", ask: url.Values{}, name: "keys", cursor: "after", page: maxKeyPage, most: most,
+		path: "/purser/keys", ask: ask, name: "keys", cursor: "after", page: maxKeyPage, most: most,
 		heads: []string{"KEY", "LABEL", "ORGANIZATION", "MADE", "OWN LIMITS"},
 		cells: func(k adminKey) []string {
 			return []string{k.ID, orDash(k.Label), orDash(k.Organization), k.Created.UTC().Format(time.RFC3339), summary(k.Policy)}

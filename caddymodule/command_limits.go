@@ -19,18 +19,23 @@ import (
 
 const limitsHelp = `
 Without arguments it lists all keys with the limits that hold for them at the
-proxy. With the id of a key it shows that key's limits, and changes those that
-flags name; 'exec' is the key that 'purser exec' pays with. A change holds for
-every payment that begins afterwards.
+proxy, what they spent today, and what that leaves of the daily budget; open
+payments have taken theirs from it already. With the id of a key it shows that
+key's limits, and changes those that flags name; 'exec' is the key that 'purser
+exec' pays with. A label, or the first 8 or more characters of an id, will do
+where only one key has them. A change holds for every payment that begins
+afterwards.
 
 Amounts are in USDC; days and months are those of UTC. 'off' is no limit, and
 'default' takes the key's own limit away, so that the shipped or configured
-default holds again. A list is replaced as a whole.
+default holds again. A list is replaced as a whole, unless the flag begins with
+--add: that keeps what is in it.
 
     $ purser limits
     $ purser limits exec --max-payment 0.5 --daily-budget 5
     $ purser limits exec --host 'api.example.com=daily:2,max:0.1' --task 'nightly=daily:1' --task '*=daily:3'
     $ purser limits 0199… --allow-host api.example.com --allow-host '*.example.org' --deny-payee 0x20…
+    $ purser limits research --add-deny-host shady.example.com
     $ purser limits 0199… --monthly-budget off --per-minute 10 --price-guard 3 --door proxy
     $ purser limits 0199… --allow-host default --task 'nightly=default'
     $ purser limits 0199… --json policy.json
@@ -67,6 +72,14 @@ var limitLists = []struct{ name, member, usage string }{
 	{"deny-payee", "deny_payees", "never pay this address; repeatable"},
 }
 
+// limitAdditions are the flags that add to a list.
+var limitAdditions = []struct{ name, member, usage string }{
+	{"add-allow-host", "add_allow_hosts", "pay this host as well; repeatable"},
+	{"add-deny-host", "add_deny_hosts", "never pay this host either; repeatable"},
+	{"add-allow-payee", "add_allow_payees", "pay this address as well; repeatable"},
+	{"add-deny-payee", "add_deny_payees", "never pay this address either; repeatable"},
+}
+
 // limitParts are the flags that limit a part.
 var limitParts = []struct{ name, member, usage string }{
 	{"host", "hosts", "limits of a host, as 'api.example.com=daily:2,max:0.1'; repeatable"},
@@ -76,6 +89,9 @@ var limitParts = []struct{ name, member, usage string }{
 func limitsCommand(c *cobra.Command) {
 	adminFlag(c)
 	changeFlags(c)
+	for _, f := range limitAdditions {
+		c.Flags().StringArray(f.name, nil, f.usage)
+	}
 	c.Flags().Bool("reset", false, "take all of the key's own limits away")
 	c.Flags().String("json", "", "set all limits from a file with a policy in JSON, or - for standard input")
 	c.Args = cobra.MaximumNArgs(1)
@@ -108,7 +124,7 @@ func runLimits(c *cobra.Command, args []string) error {
 	}
 	if len(args) == 0 {
 		if method != "" {
-			return errors.New("whose limits? Name the id of a key, or exec")
+			return errors.New("whose limits? Name a key by its id or label, or exec")
 		}
 		return listLimits(c.Context(), client, c.OutOrStdout())
 	}
@@ -131,6 +147,9 @@ func runLimits(c *cobra.Command, args []string) error {
 // limitsChange is the request that the flags amount to; its method is empty without any.
 func limitsChange(c *cobra.Command) (method string, body any, err error) {
 	patch, err := limitsPatch(c)
+	if err == nil {
+		err = addToLists(c, patch)
+	}
 	if err != nil {
 		return "", nil, err
 	}
@@ -225,6 +244,28 @@ func limitsPatch(c *cobra.Command) (map[string]any, error) {
 	return patch, nil
 }
 
+// addToLists adds to a patch what goes to lists beside what is in them.
+func addToLists(c *cobra.Command, patch map[string]any) error {
+	for _, f := range limitAdditions {
+		if !c.Flags().Changed(f.name) {
+			continue
+		}
+		v, err := c.Flags().GetStringArray(f.name)
+		if err != nil {
+			return err
+		}
+		list, err := readList(v)
+		if err == nil && list == nil {
+			err = errors.New("default is nothing to add")
+		}
+		if err != nil {
+			return fmt.Errorf("--%s: %w", f.name, err)
+		}
+		patch[f.member] = list
+	}
+	return nil
+}
+
 // byDefault takes a limit of the key's own away.
 const byDefault = "default"
 
@@ -305,7 +346,7 @@ func listLimits(ctx context.Context, client *adminClient, w io.Writer) error {
 	var all []adminKey
 	for after := ""; ; {
 		var page adminKeys
-		path := fmt.Sprintf("/purser/keys?limit=%d&after=%s", maxKeyPage, url.QueryEscape(after))
+		path := fmt.Sprintf("/purser/keys?today=true&limit=%d&after=%s", maxKeyPage, url.QueryEscape(after))
 		if err := client.call(ctx, http.MethodGet, path, nil, &page); err != nil {
 			return err
 		}

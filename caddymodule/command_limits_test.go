@@ -103,11 +103,11 @@ func TestLimitsCommand(t *testing.T) {
 			}
 		}
 	}
-	has(limits(true), id+" tab�here 1 10 - - all")
+	has(limits(true), id+" tab�here 1 10 0 10 - - all")
 	has(limits(true, id, "--max-payment", "0.5", "--host", "a.example=daily:2"),
 		"LIMIT OWN AT PROXY AT TRANSPORT AT API max payment 0.5 0.5 0.5 0.5 daily budget - 10 10 -", "host a.example daily:2 daily:2")
 	has(limits(true, id, "--daily-budget", "off"), "max payment 0.5 0.5", "daily budget off off", "host a.example daily:2")
-	has(limits(true), id+" tab�here 0.5 off - - all hosts")
+	has(limits(true), id+" tab�here 0.5 off 0 - - - all hosts")
 	file := filepath.Join(t.TempDir(), "policy.json")
 	if err := os.WriteFile(file, []byte(`{"monthly_budget":"7000000"}`), 0o600); err != nil {
 		t.Fatal(err)
@@ -132,7 +132,7 @@ func TestLimitsCommand(t *testing.T) {
 	} {
 		limits(false, args...)
 	}
-	if o := command(t, nil, "limits", "none", admin); o.status() != 1 || o.stdout != "" || o.stderr != "purser: no key has the id \"none\"\n" {
+	if o := command(t, nil, "limits", "none", admin); o.status() != 1 || o.stdout != "" || o.stderr != "purser: no key has the id or label \"none\"\n" {
 		t.Errorf("%s, %q, %q", o.state, o.stdout, o.stderr)
 	}
 	if o := command(t, nil, "limits", "--nonsense"); o.status() != 1 || !strings.Contains(o.stderr, "--nonsense") {

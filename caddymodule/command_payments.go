@@ -25,6 +25,7 @@ those of UTC, and --since 7d begins with the day a week ago.
 
     $ purser payments --state unresolved
     $ purser payments --since 7d --json
+    $ purser payments --key research --state open
     $ purser payments show 0199…
     $ purser payments resolve 0199… --as void --reason 'the seller says that nothing came in'
 
@@ -41,6 +42,7 @@ settle by itself, and for what the chain has decided.`
 func paymentsCommand(c *cobra.Command) {
 	adminFlag(c)
 	c.Flags().String("state", "", "only payments with this state or flag")
+	c.Flags().String("key", "", "only payments of this key: its id, its label or exec")
 	dayFlags(c, "all")
 	limitFlag(c, defaultPaymentPage)
 	c.Flags().Bool("json", false, "print JSON, with amounts in the smallest unit")
@@ -61,6 +63,7 @@ func paymentsCommand(c *cobra.Command) {
 	resolve.Flags().String("transaction", "", "the transaction that moved the money, if it is known")
 	resolve.Flags().Bool("json", false, "print JSON, with amounts in the smallest unit")
 	run(resolve, runResolve)
+	keyFlag(c)
 	oneOf(c, "state", paymentLabels...)
 	oneOf(resolve, "as", string(pay.Settled), string(pay.Void))
 	show.ValidArgsFunction = oneID(func(c *cobra.Command) ([]cobra.Completion, error) { return paymentIDs(c, "") })
@@ -74,10 +77,17 @@ func runPayments(c *cobra.Command, _ []string) error {
 	as, err3 := form(c)
 	days, err4 := daysOf(c, time.Now())
 	client, err5 := adminOf(c)
-	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
+	key, err6 := c.Flags().GetString("key")
+	if err := errors.Join(err1, err2, err3, err4, err5, err6); err != nil {
 		return err
 	}
 	ask := url.Values{}
+	if key != "" {
+		if err := checkID("--key", key); err != nil {
+			return err
+		}
+		ask.Set("key", key)
+	}
 	if state != "" {
 		if !pay.ValidLabel(state) {
 			return fmt.Errorf("--state %q is none of %s", state, strings.Join(paymentLabels, ", "))

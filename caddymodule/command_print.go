@@ -52,17 +52,33 @@ func joined[T any](all []T) string {
 // printKeys writes a table of keys with what is in force at the proxy.
 func printKeys(w io.Writer, keys []adminKey) error {
 	t := newTable(w)
-	t.row("KEY", "LABEL", "MAX PAYMENT", "DAILY", "MONTHLY", "PER MINUTE", "DOORS", "MORE")
+	t.row("KEY", "LABEL", "MAX PAYMENT", "DAILY", "SPENT TODAY", "LEFT", "MONTHLY", "PER MINUTE", "DOORS", "MORE")
 	for _, k := range keys {
 		p := k.InForce[pay.DoorProxy]
 		paysThrough := "all"
 		if len(p.Doors) > 0 {
 			paysThrough = joined(p.Doors)
 		}
-		t.row(k.ID, k.Label, inUSDC(p.MaxPayment), inUSDC(p.DailyBudget), inUSDC(p.MonthlyBudget),
+		t.row(k.ID, k.Label, inUSDC(p.MaxPayment), inUSDC(p.DailyBudget), k.Today.spent(), k.Today.left(), inUSDC(p.MonthlyBudget),
 			counted(p.PerMinute), paysThrough, strings.Join(more(p), " "))
 	}
 	return t.flush()
+}
+
+// spent is what a key spent today, for people.
+func (t *adminToday) spent() string {
+	if t == nil {
+		return unlimited
+	}
+	return signedUnits(t.Spent)
+}
+
+// left is what its daily budget has left, for people.
+func (t *adminToday) left() string {
+	if t == nil || t.Left == nil {
+		return unlimited
+	}
+	return units(*t.Left)
 }
 
 // more names the limits of a policy that the table has no room for.
@@ -95,6 +111,12 @@ func (k adminKey) print(w io.Writer) error {
 		t.row("organization", k.Organization)
 	}
 	t.row("made", k.Created.UTC().Format(time.RFC3339))
+	if k.Today != nil {
+		t.row("spent today", k.Today.spent())
+	}
+	if k.Today.left() != unlimited {
+		t.row("left today", k.Today.left()+" at the proxy")
+	}
 	t.row()
 	if err := t.flush(); err != nil {
 		return err
@@ -111,10 +133,14 @@ func (k adminKey) print(w io.Writer) error {
 	t.row(heads...)
 	for _, row := range limitRows(columns) {
 		values := []string{row.name}
+		set := row.always
 		for _, p := range columns {
 			values = append(values, row.value(p))
+			set = set || row.value(p) != unlimited
 		}
-		t.row(values...)
+		if set {
+			t.row(values...)
+		}
 	}
 	return t.flush()
 }
@@ -123,21 +149,23 @@ func (k adminKey) print(w io.Writer) error {
 type limitRow struct {
 	name  string
 	value func(pay.Policy) string
+	// always: the row is shown where nobody has set it as well, so that it is seen to be missing.
+	always bool
 }
 
 // limitRows are the limits that at least one of some policies can have.
 func limitRows(policies []pay.Policy) []limitRow {
 	rows := []limitRow{
-		{"max payment", func(p pay.Policy) string { return inUSDC(p.MaxPayment) }},
-		{"daily budget", func(p pay.Policy) string { return inUSDC(p.DailyBudget) }},
-		{"monthly budget", func(p pay.Policy) string { return inUSDC(p.MonthlyBudget) }},
-		{"per minute", func(p pay.Policy) string { return counted(p.PerMinute) }},
-		{"price guard", func(p pay.Policy) string { return counted(p.PriceGuard) }},
-		{"doors", func(p pay.Policy) string { return joined(p.Doors) }},
-		{"allowed hosts", func(p pay.Policy) string { return joined(p.AllowHosts) }},
-		{"denied hosts", func(p pay.Policy) string { return joined(p.DenyHosts) }},
-		{"allowed payees", func(p pay.Policy) string { return joined(p.AllowPayees) }},
-		{"denied payees", func(p pay.Policy) string { return joined(p.DenyPayees) }},
+		{"max payment", func(p pay.Policy) string { return inUSDC(p.MaxPayment) }, true},
+		{"daily budget", func(p pay.Policy) string { return inUSDC(p.DailyBudget) }, true},
+		{"monthly budget", func(p pay.Policy) string { return inUSDC(p.MonthlyBudget) }, true},
+		{"per minute", func(p pay.Policy) string { return counted(p.PerMinute) }, true},
+		{"price guard", func(p pay.Policy) string { return counted(p.PriceGuard) }, true},
+		{"doors", func(p pay.Policy) string { return joined(p.Doors) }, true},
+		{"allowed hosts", func(p pay.Policy) string { return joined(p.AllowHosts) }, false},
+		{"denied hosts", func(p pay.Policy) string { return joined(p.DenyHosts) }, false},
+		{"allowed payees", func(p pay.Policy) string { return joined(p.AllowPayees) }, false},
+		{"denied payees", func(p pay.Policy) string { return joined(p.DenyPayees) }, false},
 	}
 	hosts, tasks := map[string]bool{}, map[string]bool{}
 	for _, p := range policies {
@@ -149,10 +177,10 @@ func limitRows(policies []pay.Policy) []limitRow {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(hosts)) {
-		rows = append(rows, limitRow{"host " + name, func(p pay.Policy) string { return budgetText(p.Hosts, name) }})
+		rows = append(rows, limitRow{"host " + name, func(p pay.Policy) string { return budgetText(p.Hosts, name) }, false})
 	}
 	for _, name := range slices.Sorted(maps.Keys(tasks)) {
-		rows = append(rows, limitRow{"task " + name, func(p pay.Policy) string { return budgetText(p.Tasks, name) }})
+		rows = append(rows, limitRow{"task " + name, func(p pay.Policy) string { return budgetText(p.Tasks, name) }, false})
 	}
 	return rows
 }

@@ -301,7 +301,7 @@ func TestInitSaysWhatIsInTheWay(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := initIn(t, dir, "", nil, "--yes", "--listen", l.Addr().String())
-	if o.status() != 0 || !strings.Contains(o.stdout, "Something listens on "+l.Addr().String()) || !strings.Contains(o.stdout, "chmod 700 purser-data") {
+	if o.status() != 0 || !strings.Contains(o.stdout, l.Addr().String()+" is taken by another program") || !strings.Contains(o.stdout, "chmod 700 purser-data") {
 		t.Errorf("%s, %s%s", o.state, o.stdout, o.stderr)
 	}
 	// A purser that was named is asked, or nothing is done.

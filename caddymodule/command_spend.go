@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"strconv"
 	"strings"
 	"time"
 
@@ -23,10 +24,20 @@ comes first.
 
 const defaultSince = "30d"
 
+// firstPayment is for those who have nothing to list yet.
+const firstPayment = "To pay for a request: fund a wallet ('purser wallets' has the address), then purser exec -- curl -i URL"
+
+func eventCount(n int) string {
+	if n == 1 {
+		return "1 event"
+	}
+	return strconv.Itoa(n) + " events"
+}
+
 func spendCommand(c *cobra.Command) {
 	adminFlag(c)
 	dayFlags(c, defaultSince)
-	c.Flags().String("key", "", "only what the key with this id spent; exec is the key of 'purser exec'")
+	c.Flags().String("key", "", "only what this key spent: its id, its label or exec")
 	c.Flags().String("task", "", "only what has this task label")
 	c.Flags().String("host", "", "only what was paid for this host")
 	limitFlag(c, 0)
@@ -34,7 +45,7 @@ func spendCommand(c *cobra.Command) {
 	c.Flags().Bool("json", false, "print JSON, with amounts in the smallest unit")
 	c.Args = cobra.NoArgs
 	run(c, runSpend)
-	keyFlag(c, "key")
+	keyFlag(c)
 }
 
 func runSpend(c *cobra.Command, _ []string) error {
@@ -45,7 +56,7 @@ func runSpend(c *cobra.Command, _ []string) error {
 	if err := errors.Join(err1, err2, err3, err4); err != nil {
 		return err
 	}
-	ask := days.values()
+	ask, filtered := days.values(), days.until != ""
 	for _, name := range []string{"key", "task", "host"} {
 		v, err := c.Flags().GetString(name)
 		if err != nil {
@@ -60,6 +71,7 @@ func runSpend(c *cobra.Command, _ []string) error {
 			}
 		}
 		ask.Set(name, v)
+		filtered = true
 	}
 	var sum big.Int
 	count := 0
@@ -78,7 +90,10 @@ func runSpend(c *cobra.Command, _ []string) error {
 		return map[string]any{"count": count, "total": sum.String()}
 	})
 	if err == nil && as == asTable {
-		_, err = fmt.Fprintf(c.OutOrStdout(), "%d events, %s USDC%s\n", count, signedUnits(sum.String()), period(days))
+		_, err = fmt.Fprintf(c.OutOrStdout(), "%s, %s USDC%s\n", eventCount(count), signedUnits(sum.String()), period(days))
+		if count == 0 && !filtered && err == nil {
+			_, err = fmt.Fprintln(c.OutOrStdout(), firstPayment)
+		}
 	}
 	return err
 }

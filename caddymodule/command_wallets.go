@@ -29,7 +29,7 @@ the oldest pays.
 
 func walletsCommand(c *cobra.Command) {
 	adminFlag(c)
-	c.Flags().String("key", "", "only those of the key with this id; exec is the key of 'purser exec'")
+	c.Flags().String("key", "", "only those of this key: its id, its label or exec")
 	limitFlag(c, 0)
 	c.Flags().Bool("json", false, "print JSON, with amounts in the smallest unit")
 	c.Args = cobra.NoArgs
@@ -37,12 +37,12 @@ func walletsCommand(c *cobra.Command) {
 
 	create := &cobra.Command{Use: "create --key ID", Short: "Makes a wallet for a key", Long: walletsCreateHelp, Args: cobra.NoArgs}
 	adminFlag(create)
-	create.Flags().String("key", "", "id of the key; exec is the key of 'purser exec'")
+	create.Flags().String("key", "", "whose wallet: id or label of the key, or exec")
 	create.Flags().String("network", "", "network of the wallet (default: the first one that is configured)")
 	create.Flags().Bool("json", false, "print JSON")
 	run(create, runCreateWallet)
-	keyFlag(c, "key")
-	keyFlag(create, "key")
+	keyFlag(c)
+	keyFlag(create)
 	oneOf(create, "network", networkNames()...)
 	c.AddCommand(create)
 }
@@ -97,7 +97,7 @@ func runCreateWallet(c *cobra.Command, _ []string) error {
 		return err
 	}
 	if key == "" {
-		return errors.New("whose wallet? --key takes the id of a key, or exec ('purser keys' lists them)")
+		return errors.New("whose wallet? --key takes the id or label of a key, or exec ('purser keys' lists them)")
 	}
 	if err := checkID("--key", key); err != nil {
 		return err

@@ -39,7 +39,7 @@ func (p *Payer) balanceLimit(ctx context.Context, c choice, t Terms) Limit {
 	if p.opts.Chain == nil {
 		return l
 	}
-	have, remembered, err := p.balanceSoon(ctx, c, p.slowRPC, false)
+	have, remembered, err := p.balanceSoon(ctx, c, p.slowRPC, asRemembered)
 	if errors.Is(err, errUnwatched) {
 		return l
 	}
@@ -62,7 +62,7 @@ func (p *Payer) balanceLimit(ctx context.Context, c choice, t Terms) Limit {
 // was remembered to have: who has just funded it pays at once.
 func (p *Payer) moreThan(ctx context.Context, c choice, remembered x402.Amount) bool {
 	// Others wait for the same look, so it does not end with the caller who makes it.
-	have, _, err := p.balanceSoon(context.WithoutCancel(ctx), c, p.slowRPC, true)
+	have, _, err := p.balanceSoon(context.WithoutCancel(ctx), c, p.slowRPC, afreshToPay)
 	if err != nil {
 		p.log.Warn("balance not looked at again", "wallet", c.wallet.ProviderID, "error", err)
 		return false
@@ -72,14 +72,14 @@ func (p *Payer) moreThan(ctx context.Context, c choice, remembered x402.Amount) 
 
 // balanceSoon is balance for somebody who waits, unless the RPC has failed too often by a breaker: payments have one of
 // their own, so that those who only look at wallets cannot have them go unchecked.
-func (p *Payer) balanceSoon(ctx context.Context, c choice, failing *breaker.Breaker, afresh bool) (have x402.Amount, remembered bool, err error) {
+func (p *Payer) balanceSoon(ctx context.Context, c choice, failing *breaker.Breaker, age freshness) (have x402.Amount, remembered bool, err error) {
 	trying, err := failing.Allow(p.now())
 	if err != nil {
 		return x402.Amount{}, false, err
 	}
 	soon, cancel := context.WithTimeout(ctx, balanceTime)
 	defer cancel()
-	have, remembered, err = p.balance(soon, c, afresh)
+	have, remembered, err = p.balance(soon, c, age)
 	switch {
 	case err == nil && !remembered, errors.Is(err, errUnwatched):
 		failing.Succeeded()
@@ -92,18 +92,18 @@ func (p *Payer) balanceSoon(ctx context.Context, c choice, failing *breaker.Brea
 }
 
 // balance is what a wallet has, as remembered from some seconds ago or as the chain says.
-// afresh asks the chain again for one that is remembered, unless that was done just now; who
+// Afresh, the chain is asked again for one that is remembered, unless that was done just now; who
 // asks while somebody else does so waits for the same answer.
-func (p *Payer) balance(ctx context.Context, c choice, afresh bool) (have x402.Amount, remembered bool, err error) {
+func (p *Payer) balance(ctx context.Context, c choice, age freshness) (have x402.Amount, remembered bool, err error) {
 	key := balanceKey{asset: c.asset.Address, owner: *c.wallet.Address}
-	look := p.balances.look(key, p.now(), afresh)
+	look := p.balances.look(key, p.now(), age)
 	if look.others != nil {
 		select {
 		case <-look.others:
 		case <-ctx.Done():
 			return x402.Amount{}, false, fmt.Errorf("waiting for a look at a wallet: %w", ctx.Err())
 		}
-		look = p.balances.look(key, p.now(), false)
+		look = p.balances.look(key, p.now(), asRemembered)
 	}
 	if look.known {
 		return look.amount, true, nil
@@ -118,6 +118,17 @@ func (p *Payer) balance(ctx context.Context, c choice, afresh bool) (have x402.A
 	p.balances.saw(key, look, have)
 	return have, false, nil
 }
+
+// freshness is how old a balance may be. Those who pay and those who look have a pace each: a
+// look at a wallet does not keep a payment from looking right afterwards.
+type freshness uint8
+
+const (
+	asRemembered freshness = iota
+	afreshToPay
+	afreshToShow
+	freshnesses
+)
 
 // balanceCache keeps wallet balances for balanceKept.
 type balanceCache struct {
@@ -136,7 +147,7 @@ type balanceEntry struct {
 	until  time.Time // zero: not known
 	turn   uint64    // of the look that found it
 	// again is when the next look afresh may begin, looking ends with the one that is under way.
-	again   time.Time
+	again   [freshnesses]time.Time
 	looking chan struct{}
 }
 
@@ -153,7 +164,7 @@ type balanceLook struct {
 
 // look says what is known of a wallet, whom to wait for, or that it is the caller's turn. It
 // must then call over.
-func (b *balanceCache) look(key balanceKey, now time.Time, afresh bool) balanceLook {
+func (b *balanceCache) look(key balanceKey, now time.Time, age freshness) balanceLook {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	e := b.seen[key]
@@ -164,9 +175,9 @@ func (b *balanceCache) look(key balanceKey, now time.Time, afresh bool) balanceL
 		e = new(balanceEntry)
 		b.seen[key] = e
 	}
-	known := now.Before(e.until)
+	known, afresh := now.Before(e.until), age != asRemembered
 	switch {
-	case known && !afresh, known && e.looking == nil && now.Before(e.again):
+	case known && !afresh, known && e.looking == nil && now.Before(e.again[age]):
 		return balanceLook{known: true, amount: e.amount}
 	case afresh && e.looking != nil:
 		return balanceLook{others: e.looking}
@@ -175,7 +186,7 @@ func (b *balanceCache) look(key balanceKey, now time.Time, afresh bool) balanceL
 	l := balanceLook{begun: now, turn: b.turns}
 	if afresh {
 		l.mine = make(chan struct{})
-		e.looking, e.again = l.mine, now.Add(balanceAgain)
+		e.looking, e.again[age] = l.mine, now.Add(balanceAgain)
 	}
 	return l
 }

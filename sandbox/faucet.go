@@ -17,11 +17,15 @@ const decimals = 6
 // maxFaucetForm bounds the body of a request for money.
 const maxFaucetForm = 4 << 10
 
-// faucet gives money to anybody who asks for it, and leaves everything else to next:
-// POST /faucet with address=0x….
-func faucet(fund func(ctx context.Context, to x402.Address, amount x402.Amount) error, next http.Handler) http.Handler {
+// faucet gives money to anybody who asks for it, and the root that signed the seller's certificate, in PEM, and leaves
+// everything else to next: POST /faucet with address=0x…, GET /ca.pem.
+func faucet(fund func(ctx context.Context, to x402.Address, amount x402.Amount) error, root []byte, next http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", next)
+	mux.HandleFunc("GET /ca.pem", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/x-pem-file")
+		_, _ = w.Write(root)
+	})
 	mux.HandleFunc("POST /faucet", func(w http.ResponseWriter, r *http.Request) {
 		r.Body = http.MaxBytesReader(w, r.Body, maxFaucetForm)
 		to, err := x402.ParseAddress(r.PostFormValue("address"))

@@ -18,7 +18,7 @@ func TestFaucet(t *testing.T) {
 	h := faucet(func(_ context.Context, to x402.Address, amount x402.Amount) error {
 		given = append(given, to.String()+" "+amount.String())
 		return broken
-	}, http.NotFoundHandler())
+	}, []byte("root"), http.NotFoundHandler())
 	ask := func(method, path, form string) (int, string) {
 		r := httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(form))
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
@@ -29,6 +29,9 @@ func TestFaucet(t *testing.T) {
 	const somebody = "0x209693Bc6afc0C5328bA36FaF03C514EF312287C"
 	if code, text := ask("POST", "/faucet", "address="+somebody); code != 200 || !strings.Contains(text, "5 USDC of play money") || len(given) != 1 || given[0] != somebody+" 5000000" {
 		t.Errorf("%d %s, %v", code, text, given)
+	}
+	if code, text := ask("GET", "/ca.pem", ""); code != 200 || text != "root" {
+		t.Errorf("%d %q", code, text)
 	}
 	for _, form := range []string{"", "address=0x12", "address=" + strings.Repeat("0", maxFaucetForm)} {
 		if code, _ := ask("POST", "/faucet", form); code != 400 || len(given) != 1 {

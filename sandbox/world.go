@@ -119,7 +119,7 @@ func (w *World) start(ctx context.Context, o Options) (err error) {
 	if err := w.startIdentity(ctx, o); err != nil {
 		return err
 	}
-	if w.seller, err = listen(ctx, "seller", address(o.Port, sellerOffset), faucet(w.Fund, seller), nil, o.Logger); err != nil {
+	if w.seller, err = listen(ctx, "seller", address(o.Port, sellerOffset), faucet(w.Fund, w.authority.pem(), seller), nil, o.Logger); err != nil {
 		return err
 	}
 	w.sellerTLS, err = listen(ctx, "seller over TLS", address(o.Port, sellerTLSOffset), seller, &w.authority.leaf, o.Logger)

@@ -123,7 +123,8 @@ Nothing in it has value, and its chain ends with it: never fund an address that 
              key          the API key, for the header X-Api-Key or as the proxy's user name
              wallet       address of the key's funded wallet
              seller       the paid API by its name, which only purser's proxy resolves; 127.0.0.1 works as well
-                          and, with POST /faucet and address=0x…, gives play money to an address
+                          and, with POST /faucet and address=0x…, gives play money to an address; GET /ca.pem is the
+                          root of its certificate
              seller_tls   the same over https
              facilitator  base URL of the facilitator
              rpc          the chain's JSON-RPC; its chain id is that of Base, 8453

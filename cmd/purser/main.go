@@ -1,5 +1,5 @@
 // Command purser is Caddy with purser's modules: `purser run --config xcaddy.Caddyfile`.
-// All of Caddy's own commands work.
+// Caddy's own commands work, but for those that would replace the program.
 package main
 
 import (
@@ -16,9 +16,11 @@ import (
 const description = `purser pays HTTP 402s for agents. It is Caddy with purser's modules, and has all
 of Caddy's commands beside its own:
 
-  $ purser run --config xcaddy.Caddyfile     the server
+  $ purser init                              sets it up in this folder: start here
+  $ purser run --envfile purser.env          the server
   $ purser exec -- python3 agent.py          runs a program that purser pays for
   $ eval "$(purser env)"                     the same for everything in this shell
+  $ purser spend                             what was spent
   $ purser limits                            what keys may spend; also changes it
   $ purser status                            how the server is
 

@@ -1,0 +1,97 @@
+package caddymodule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/purserpay/purser/pay"
+)
+
+const (
+	// minPrefix is the shortest beginning of an id that is taken for one.
+	minPrefix = 8
+	// searchPage is how many keys are read at a time, searchKeys how many at most, when a key is
+	// named by less than its id.
+	searchPage = 1000
+	searchKeys = 100_000
+	// shownMatches bounds the keys that a refusal names.
+	shownMatches = 5
+)
+
+// find is a key by its id; "exec" is the exec key's. A label, or the beginning of an id, names
+// a key if it names no other: whoever makes keys chooses labels, so between two keys it is
+// never for purser to say which one is meant.
+func (t *tenant) find(ctx context.Context, name string) (k pay.Key, err error) {
+	if name == execLabel {
+		if k, err = t.app.execKey(ctx, t.payer); errors.Is(err, pay.ErrKeyNotFound) {
+			return k, adminError(http.StatusNotFound, "there is no exec key yet: it is made when it is first used or limited")
+		}
+	} else if k, err = t.payer.Key(ctx, name); errors.Is(err, pay.ErrKeyNotFound) {
+		return t.search(ctx, name)
+	}
+	if err != nil {
+		return k, adminFailure(err)
+	}
+	return k, nil
+}
+
+// search is the one key that has a label or an id that begins so. What is a whole id is no
+// label, or a mistyped id would lead to whom somebody labelled with it.
+func (t *tenant) search(ctx context.Context, name string) (pay.Key, error) {
+	unknown := adminError(http.StatusNotFound, "no key has the id or label %.64q", name)
+	if _, err := uuid.Parse(name); err == nil || name == "" {
+		return pay.Key{}, unknown
+	}
+	prefix := ""
+	if len(name) >= minPrefix {
+		prefix = strings.ToLower(name) // as ids are
+	}
+	var found []pay.Key
+	for after, seen := "", 0; ; {
+		keys, err := t.payer.Keys(ctx, after, searchPage)
+		if err != nil {
+			return pay.Key{}, adminFailure(err)
+		}
+		for _, k := range keys {
+			if k.Label == name || prefix != "" && strings.HasPrefix(k.ID, prefix) {
+				found = append(found, k)
+			}
+		}
+		if len(keys) < searchPage || len(found) > shownMatches {
+			break
+		}
+		after = keys[len(keys)-1].ID
+		if seen += len(keys); seen >= searchKeys {
+			return pay.Key{}, adminError(http.StatusConflict, "there are too many keys to look for %.64q among: give the whole id", name)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return pay.Key{}, unknown
+	case 1:
+		return found[0], nil
+	}
+	return pay.Key{}, adminError(http.StatusConflict, "%.64q is not one key: give the whole id of %s", name, alternatives(found))
+}
+
+// alternatives are keys to choose from.
+func alternatives(keys []pay.Key) string {
+	var list []string
+	for _, k := range keys[:min(len(keys), shownMatches)] {
+		text := k.ID
+		if k.Label != "" {
+			text += fmt.Sprintf(" (%.40q)", k.Label)
+		}
+		list = append(list, text)
+	}
+	if len(keys) > shownMatches {
+		list = append(list, "others")
+	}
+	last := len(list) - 1
+	return strings.Join(list[:last], ", ") + " or " + list[last]
+}
