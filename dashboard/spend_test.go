@@ -221,24 +221,31 @@ func TestExportGoesOnToTheEnd(t *testing.T) {
 	}
 }
 
-// An export that cannot be finished is cut off: nobody takes it for all there is.
-func TestABrokenExportIsCutOff(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	ada := w.person("ada")
-	if err := boltfill.Fill(t.Context(), w.store, boltfill.Options{Keys: []string{ada.key.ID}, Payments: 20_000, To: w.clock.now()}); err != nil {
+// beginExport asks for all of a long history, and reads nothing of the answer.
+func (p *person) beginExport(t *testing.T, w *world) *http.Response {
+	t.Helper()
+	if err := boltfill.Fill(t.Context(), w.store, boltfill.Options{Keys: []string{p.key.ID}, Payments: 20_000, To: w.clock.now()}); err != nil {
 		t.Fatal(err)
 	}
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.url+"/dashboard/spend.csv", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	req.Header.Set("Test-Visitor", ada.account.ID+"/"+ada.account.OrganizationID)
-	req.Header.Set("Test-Session", ada.session)
-	res, err := ada.client.Do(req)
+	req.Header.Set("Test-Visitor", p.account.ID+"/"+p.account.OrganizationID)
+	req.Header.Set("Test-Session", p.session)
+	res, err := p.client.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return res
+}
+
+// An export that cannot be finished is cut off: nobody takes it for all there is.
+func TestABrokenExportIsCutOff(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ada := w.person("ada")
+	res := ada.beginExport(t, w)
 	defer res.Body.Close()
 	if _, err := io.ReadFull(res.Body, make([]byte, 1000)); err != nil {
 		t.Fatal(err)
@@ -261,26 +268,14 @@ func TestAnExportEndsWithItsSession(t *testing.T) {
 	} {
 		w := newWorld(t)
 		ada := w.person("ada")
-		if err := boltfill.Fill(t.Context(), w.store, boltfill.Options{Keys: []string{ada.key.ID}, Payments: 20_000, To: w.clock.now()}); err != nil {
-			t.Fatal(err)
-		}
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.url+"/dashboard/spend.csv", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		req.Header.Set("Test-Visitor", ada.account.ID+"/"+ada.account.OrganizationID)
-		req.Header.Set("Test-Session", ada.session)
-		res, err := ada.client.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		res := ada.beginExport(t, w)
 		if _, err := io.ReadFull(res.Body, make([]byte, 1000)); err != nil {
 			t.Fatal(err)
 		}
 		if err := end(ada); err != nil {
 			t.Fatal(err)
 		}
-		_, err = io.Copy(io.Discard, res.Body)
+		_, err := io.Copy(io.Discard, res.Body)
 		_ = res.Body.Close()
 		if (err != nil) != (name != "") {
 			t.Errorf("%q: the export ended with %v", name, err)
