@@ -73,7 +73,7 @@ type App struct {
 	OverloadOptions
 	SignInOptions
 
-	// Plans change the plans of SPEC.md: free, developer and agency.
+	// Plans change the plans free, developer and agency.
 	Plans map[string]PlanOptions `json:"plans,omitempty"`
 
 	// World is "sandbox" for the program purser-sandbox, which opens only stores of its

@@ -23,9 +23,9 @@ gets one of their own, on the free plan.
     $ purser organizations plan org_0199… developer`
 
 const planHelp = `
-Moves an organization to another plan: free, developer or agency. What the plans
-allow is in SPEC.md, and can be changed with 'plan' in the configuration. What an
-organization has beyond a smaller plan stays; it cannot add to it.`
+Moves an organization to another plan: free, developer or agency. The dashboard's
+settings show what a plan allows, and 'plan' in the configuration changes it. What
+an organization has beyond a smaller plan stays; it cannot add to it.`
 
 func registerOrganizationsCommand() {
 	caddycmd.RegisterCommand(caddycmd.Command{

@@ -10,7 +10,7 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// PlanOptions change a plan of SPEC.md. What is not set is as there.
+// PlanOptions change a plan of SPEC §8. What is not set is as there.
 type PlanOptions struct {
 	// Price is what the plan costs in a month, in US dollars, such as "20" or "19.50". It is
 	// shown, and charged by nobody here.
