@@ -126,6 +126,18 @@ func nodeWithEnvProxy(t *testing.T) string {
 	return ""
 }
 
+// buy runs a program behind `purser exec`, and again when the seller's facilitator is overrun by all the buyers of this
+// run, and refuses: the repeat that purser asks for is not a second payment.
+func (prog program) buy(t *testing.T, p *payer, o order, target string) (a answer) {
+	t.Helper()
+	for range 4 {
+		if a = prog.run(t, p, o, target); a.status != http.StatusPaymentRequired || !strings.Contains(a.body, `"payment-open"`) {
+			break
+		}
+	}
+	return a
+}
+
 // run runs a program behind `purser exec`.
 func (prog program) run(t *testing.T, p *payer, o order, target string) answer {
 	t.Helper()
@@ -148,7 +160,7 @@ func TestProgramsBuy(t *testing.T) {
 					t.Parallel()
 					payer := p.newPayer(t)
 					for i, o := range []order{getPaid, postEcho} {
-						requirePaidAnswer(t, prog.run(t, payer, o, s.under(t, scheme)+o.path), o, payer)
+						requirePaidAnswer(t, prog.buy(t, payer, o, s.under(t, scheme)+o.path), o, payer)
 						payer.requireSettled(t, s.payTo, i+1)
 					}
 				})
