@@ -42,7 +42,7 @@ var schemes = []string{"http", "https"}
 func startDoors(t *testing.T, s site) *doors {
 	t.Helper()
 	d := &doors{site: s, ports: map[string]int{}}
-	ports, err := freePorts(len(reverseDoors) * len(schemes))
+	ports, err := env.ports.Take(len(reverseDoors) * len(schemes))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,13 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -61,7 +59,7 @@ func (p *purser) start(ctx context.Context, facilitator string) error {
 			return err
 		}
 	}
-	ports, err := freePorts(2)
+	ports, err := env.ports.Take(2)
 	if err != nil {
 		return err
 	}
@@ -143,29 +141,10 @@ func proxyDirectives() string {
 func (p *purser) host() string           { return "127.0.0.1:" + strconv.Itoa(p.port) }
 func (p *purser) url(path string) string { return "http://" + p.host() + path }
 
-// freePorts finds TCP ports that nobody listens on, and gives none of them twice in a run.
-func freePorts(n int) ([]int, error) {
-	env.portsMu.Lock()
-	defer env.portsMu.Unlock()
-	var ports []int
-	for len(ports) < n {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
-		}
-		defer listener.Close() // at the end, so that the system gives another one
-		port := listener.Addr().(*net.TCPAddr).Port
-		if !slices.Contains(env.ports, port) {
-			env.ports = append(env.ports, port)
-			ports = append(ports, port)
-		}
-	}
-	return ports, nil
-}
-
+// freePort finds a port for a server of its own.
 func freePort(t *testing.T) int {
 	t.Helper()
-	ports, err := freePorts(1)
+	ports, err := env.ports.Take(1)
 	if err != nil {
 		t.Fatal(err)
 	}

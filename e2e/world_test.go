@@ -17,6 +17,7 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 	"github.com/ethereum/go-ethereum/params"
 
+	"github.com/purserpay/purser/e2e/internal/ports"
 	"github.com/purserpay/purser/sandbox/evm"
 )
 
@@ -44,8 +45,7 @@ type world struct {
 	// v1Modern speaks version 1 too, but settles through the newer facilitator.
 	v1Modern seller
 
-	portsMu  sync.Mutex
-	ports    []int // that were given
+	ports    ports.Free
 	buildMu  sync.Mutex
 	sharedMu sync.Mutex
 	shared   *purser

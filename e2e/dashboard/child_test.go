@@ -4,11 +4,9 @@ import (
 	"bufio"
 	"errors"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -117,22 +115,11 @@ func build(t *testing.T, folder string) string {
 // freePorts finds TCP ports that nobody listens on, and gives none of them twice in a run.
 func freePorts(t *testing.T, n int) []int {
 	t.Helper()
-	env.mu.Lock()
-	defer env.mu.Unlock()
-	var ports []int
-	for len(ports) < n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close() // at the end, so that the system gives another one
-		port := l.Addr().(*net.TCPAddr).Port
-		if !slices.Contains(env.ports, port) {
-			env.ports = append(env.ports, port)
-			ports = append(ports, port)
-		}
+	found, err := env.ports.Take(n)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return ports
+	return found
 }
 
 // eventually asks until the answer is "" or the time is over, and then fails with the last answer.

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/purserpay/purser/e2e/internal/ports"
 	"github.com/purserpay/purser/sandbox"
 )
 
@@ -30,7 +31,7 @@ var env struct {
 	world func() (*sandbox.World, error) // a chain, a facilitator and a seller, started when first asked for
 
 	mu    sync.Mutex
-	ports []int // that were given
+	ports ports.Free
 }
 
 func TestMain(m *testing.M) {

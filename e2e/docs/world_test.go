@@ -3,7 +3,6 @@ package docs
 import (
 	"context"
 	"encoding/json"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -13,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/purserpay/purser/e2e/internal/ports"
 	"github.com/purserpay/purser/e2e/internal/sandboxed"
 )
 
@@ -100,14 +100,15 @@ func portOf(t *testing.T, address string) string {
 	return u.Port()
 }
 
+var free ports.Free
+
 func freePort(t *testing.T) string {
 	t.Helper()
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	found, err := free.Take(1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
+	return strconv.Itoa(found[0])
 }
 
 // awaitHealth waits until a purser answers.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -17,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/purserpay/purser/e2e/internal/ports"
 	"github.com/purserpay/purser/sandbox/hostile"
 	"github.com/purserpay/purser/x402"
 )
@@ -184,24 +184,16 @@ func (c *child) audit(t *testing.T, customer *hostile.Customer, allowed map[uint
 	return ledger
 }
 
-// freePorts finds ports that nobody is given by chance while the program is down, as happens to those that the system
-// hands out.
+// free has the ports of all pursers, which are down now and then.
+var free ports.Free
+
 func freePorts(t *testing.T, n int) []int {
 	t.Helper()
-	var ports []int
-	for tries := 0; len(ports) < n; tries++ {
-		port := 10_000 + rand.IntN(20_000)
-		l, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(port))
-		if err != nil {
-			if tries > 100 {
-				t.Fatal(err)
-			}
-			continue
-		}
-		defer l.Close() // at the end, so that no port is given twice
-		ports = append(ports, port)
+	found, err := free.Take(n)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return ports
+	return found
 }
 
 // Purser is killed at each turn of a payment that the outside can see, and started again; the customer asks again, with

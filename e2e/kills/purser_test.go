@@ -2,8 +2,6 @@ package kills
 
 import (
 	"context"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -13,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/purserpay/purser/e2e/internal/ports"
 	"github.com/purserpay/purser/internal/failpoint"
 	"github.com/purserpay/purser/vault"
 )
@@ -176,35 +175,14 @@ func (p *purser) check(t *testing.T) {
 	}
 }
 
-var ports struct {
-	mu   sync.Mutex
-	used map[int]bool
-}
+// free has the ports of all pursers: one that is down must find its own again when it comes back.
+var free ports.Free
 
-// freePorts finds ports below those that systems give to connections: a purser that is down must find its own ports
-// again when it comes back.
 func freePorts(t *testing.T, n int) []int {
 	t.Helper()
-	ports.mu.Lock()
-	defer ports.mu.Unlock()
-	if ports.used == nil {
-		ports.used = map[int]bool{}
-	}
-	var found []int
-	for tries := 0; len(found) < n; tries++ {
-		if tries == 1000 {
-			t.Fatal("there are no free ports")
-		}
-		port := 10_000 + rand.IntN(22_000)
-		l, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(port))
-		if err != nil {
-			continue
-		}
-		_ = l.Close()
-		if !ports.used[port] {
-			ports.used[port] = true
-			found = append(found, port)
-		}
+	found, err := free.Take(n)
+	if err != nil {
+		t.Fatal(err)
 	}
 	return found
 }

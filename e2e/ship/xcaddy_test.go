@@ -1,8 +1,6 @@
 package ship
 
 import (
-	"context"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -11,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/purserpay/purser/e2e/internal/ports"
 	"github.com/purserpay/purser/sandbox"
 )
 
@@ -75,16 +74,16 @@ func sellersConfig(t *testing.T, w *sandbox.World) string {
 	return path
 }
 
-// freePorts finds TCP ports that nobody listens on.
-func freePorts(t *testing.T, n int) (ports []string) {
+var free ports.Free
+
+func freePorts(t *testing.T, n int) (texts []string) {
 	t.Helper()
-	for range n {
-		l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close() // at the end, so that the system gives another one
-		ports = append(ports, strconv.Itoa(l.Addr().(*net.TCPAddr).Port))
+	found, err := free.Take(n)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return ports
+	for _, port := range found {
+		texts = append(texts, strconv.Itoa(port))
+	}
+	return texts
 }

@@ -8,7 +8,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -20,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/purserpay/purser/e2e/internal/ports"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -80,16 +80,15 @@ func newPurser(t *testing.T, w *world) *purser {
 // tightTask is a task with a budget that is soon spent.
 const tightTask = "tight"
 
-// freePort finds a port that nobody listens on. Between here and its use somebody else might take it, which has the start fail.
+var free ports.Free
+
 func freePort(t *testing.T) string {
 	t.Helper()
-	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	found, err := free.Take(1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer listener.Close()
-	_, port, _ := net.SplitHostPort(listener.Addr().String())
-	return port
+	return strconv.Itoa(found[0])
 }
 
 // launch runs the binary.
