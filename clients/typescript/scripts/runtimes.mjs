@@ -8,7 +8,7 @@ const sizeOf = (path) => {
   return s.isDirectory() ? readdirSync(path).reduce((sum, name) => sum + sizeOf(join(path, name)), 0) : s.size;
 };
 if (existsSync(dir)) console.log(`runtimes: ${Math.round(sizeOf(dir) / 1e6)} MB installed`);
-else console.log("runtimes: none are installed, so their tests skip: npm ci in clients/typescript/runtimes");
+else console.log("runtimes: none are installed, so their tests skip: make test-runtimes installs them");
 const started = performance.now();
 run(process.execPath, ["scripts/test.mjs", "runtimes"]);
 console.log(`runtimes: tried in ${Math.round((performance.now() - started) / 1000)} s`);

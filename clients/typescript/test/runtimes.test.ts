@@ -11,7 +11,7 @@ const get = { method: "GET", headers: [] };
 const patience = 400; // milliseconds until an agent gives up
 
 for (const [name, runtime] of Object.entries(runtimes)) {
-  const missing = programOf(runtime) === undefined ? `${name} is not installed: npm ci in clients/typescript/runtimes` : false;
+  const missing = programOf(runtime) === undefined ? `${name} is not installed: make test-runtimes installs them` : false;
   describe(`the packed package in ${name}`, { skip: missing }, () => {
     let dir: string;
     let world: World;
