@@ -1,7 +1,7 @@
 // The facilitators' view of the chain: viem, as Base, at a JSON-RPC address of our own.
 
 import { createWalletClient, http, publicActions } from "viem";
-import { privateKeyToAccount } from "viem/accounts";
+import { nonceManager, privateKeyToAccount } from "viem/accounts";
 import { base } from "viem/chains";
 import { env } from "./process.mjs";
 
@@ -9,7 +9,7 @@ import { env } from "./process.mjs";
 export function relayer() {
   const rpc = env("RPC_URL");
   const client = createWalletClient({
-    account: privateKeyToAccount(env("PRIVATE_KEY")),
+    account: privateKeyToAccount(env("PRIVATE_KEY"), { nonceManager }),
     chain: { ...base, rpcUrls: { default: { http: [rpc] } } },
     transport: http(rpc, { retryCount: 0, timeout: 20_000 }),
     pollingInterval: 100,
@@ -18,8 +18,8 @@ export function relayer() {
   return { ...client, writeContract: inTurn((args) => client.writeContract(args)) };
 }
 
-// An account's transactions carry consecutive numbers, which the client asks the node for: two sends at once would get
-// the same one.
+// An account's transactions carry consecutive numbers. A busy node counts one that it has just been sent a little later,
+// so the client counts along; and two sends at once would get the same number.
 function inTurn(send) {
   let last = Promise.resolve();
   return (args) => {
