@@ -127,12 +127,9 @@ func (*adminAPI) createKey(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer t.leave()
-	if want.Network == "" {
-		want.Network = t.app.settings.networks[0].Name
-	}
 	// Known before there is a key: its secret would be lost with the error.
-	if !t.app.pays(want.Network) {
-		return adminError(http.StatusBadRequest, "network: %.64q is not one that this purser pays on", want.Network)
+	if want.Network, err = t.app.walletNetwork(want.Network); err != nil {
+		return err
 	}
 	key, secret, err := t.payer.CreateKey(r.Context(), pay.KeyRequest{Label: want.Label, Policy: want.Policy})
 	if err != nil {
@@ -148,6 +145,18 @@ func (*adminAPI) createKey(w http.ResponseWriter, r *http.Request) error {
 		answer.Address = &address
 	}
 	return writeBody(w, http.StatusCreated, answer)
+}
+
+// walletNetwork is the network that a new wallet is for: the first configured one unless
+// another is asked for, which must be one of them.
+func (a *App) walletNetwork(asked string) (string, error) {
+	if asked == "" {
+		return a.settings.networks[0].Name, nil
+	}
+	if !a.pays(asked) {
+		return "", adminError(http.StatusBadRequest, "network: %.64q is not one that this purser pays on", asked)
+	}
+	return asked, nil
 }
 
 // pays reports whether a network is configured.

@@ -171,11 +171,8 @@ func (*adminAPI) createWallet(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer t.leave()
-	if want.Network == "" {
-		want.Network = t.app.settings.networks[0].Name
-	}
-	if !t.app.pays(want.Network) {
-		return adminError(http.StatusBadRequest, "network: %.64q is not one that this purser pays on", want.Network)
+	if want.Network, err = t.app.walletNetwork(want.Network); err != nil {
+		return err
 	}
 	k, err := t.find(r.Context(), r.PathValue("id"))
 	if err != nil {
