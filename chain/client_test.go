@@ -13,6 +13,7 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 
 	"github.com/purserpay/purser/chain"
+	"github.com/purserpay/purser/internal/endpoint/endpointtest"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
@@ -154,6 +155,25 @@ func TestHostileRPC(t *testing.T) {
 		if trace, err := client.Trace(t.Context(), query()); err == nil {
 			t.Errorf("%s: trace %+v", name, trace)
 		}
+	}
+}
+
+// A question that meets a connection just as the RPC gives it up is asked again on another.
+func TestConnectionGivenUp(t *testing.T) {
+	t.Parallel()
+	url, came := endpointtest.HangsUp(t, onBase())
+	c, err := chain.New(chain.Options{URL: url})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	for range 3 {
+		if _, err := c.Balance(t.Context(), usdc, payer); err != nil {
+			t.Error(err)
+		}
+	}
+	if n := came.Load(); n != 5 {
+		t.Errorf("%d requests, not 3 that were answered and 2 that met a closed connection", n)
 	}
 }
 

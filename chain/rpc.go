@@ -113,7 +113,7 @@ func (c *Client) call(ctx context.Context, result any, method string, params ...
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	got, err := c.endpoint.Call(ctx, http.MethodPost, "", nil, body)
+	got, err := c.endpoint.Call(ctx, http.MethodPost, "", endpoint.Repeatable(http.Header{}), body) // all are questions
 	if err != nil {
 		return fmt.Errorf("RPC %s: %w", method, err)
 	}

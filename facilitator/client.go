@@ -161,7 +161,7 @@ func (e *Error) Unwrap() error { return e.cause }
 // Is makes errors.Is(err, pay.ErrNotSent) tell whether anything was sent.
 func (e *Error) Is(target error) bool { return target == pay.ErrNotSent && e.notSent }
 
-// ask makes one call and reads its verdict. It never repeats a call: only the payer knows whether it may.
+// ask makes one call and reads its verdict. It never repeats a /settle: only the payer knows whether it may.
 func (c *Client) ask(ctx context.Context, call string, timeout time.Duration, x pay.Exchange, verdict string) (answer, error) {
 	body, secrets, err := c.encode(x)
 	if err != nil {
@@ -196,6 +196,9 @@ func (c *Client) send(ctx context.Context, method, call string, body []byte) (en
 	}
 	if c.propagate != nil {
 		c.propagate(ctx, header)
+	}
+	if call == "verify" { // a question
+		header = endpoint.Repeatable(header)
 	}
 	got, err := c.endpoint.Call(ctx, method, call, header, body)
 	if err != nil {

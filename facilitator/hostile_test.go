@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/facilitator"
+	"github.com/purserpay/purser/internal/endpoint/endpointtest"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -89,6 +90,36 @@ func TestNoAnswer(t *testing.T) {
 	}
 	if n := calls.Load(); n != 1 {
 		t.Errorf("a settlement that was reset was sent %d times", n)
+	}
+}
+
+// A /verify that meets a connection just as the facilitator gives it up is asked again on another; a /settle is not, since
+// the facilitator may have had it.
+func TestConnectionGivenUp(t *testing.T) {
+	t.Parallel()
+	x, _ := exchange(t)
+	url, came := endpointtest.HangsUp(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if len(r.Header.Values("X-Idempotency-Key")) > 0 {
+			t.Error("the mark was sent")
+		}
+		_, _ = io.WriteString(w, `{"isValid":true,"success":true}`)
+	}))
+	c := newClient(t, facilitator.Options{URL: url})
+	for range 2 {
+		if _, err := c.Verify(t.Context(), x); err != nil {
+			t.Error(err)
+		}
+	}
+	if n := came.Load(); n != 3 {
+		t.Errorf("two verifications made %d requests, not 3", n)
+	}
+	_, err := c.Settle(t.Context(), x)
+	checkError(t, err, "connection")
+	if errors.Is(err, pay.ErrNotSent) {
+		t.Error("a settlement that may have arrived counts as not sent")
+	}
+	if n := came.Load(); n != 4 {
+		t.Errorf("%d requests, not 4: the settlement was repeated", n)
 	}
 }
 

@@ -227,7 +227,7 @@ func (s *small) sound(t *testing.T, settled, void int) {
 		t.Errorf("purser check: %v\n%s", err, out)
 	}
 	s.purser.start(t)
-	patience := 2*s.world.validity + time.Minute
+	patience := 2*s.world.validity + 3*time.Minute // a look that the RPC does not answer comes again after up to 160 s
 	s.purser.rest(t, patience, func(state) bool { return s.closed(t) })
 	sum, findings := s.audit(t.Context(), append(s.keys, s.side))
 	for _, f := range findings {

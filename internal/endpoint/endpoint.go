@@ -78,8 +78,8 @@ func newTransport() *http.Transport {
 		TLSHandshakeTimeout: 10 * time.Second,
 		MaxIdleConns:        idleConnections,
 		MaxIdleConnsPerHost: idleConnections,
-		// Shorter than the idle times of common servers, so that a POST, which is never repeated, seldom meets a
-		// connection that the other side is just closing.
+		// Shorter than the idle times of many servers, so that a POST that must not be repeated seldom meets a connection
+		// that the other side is just closing.
 		IdleConnTimeout: 20 * time.Second,
 	}
 }
@@ -97,6 +97,14 @@ func (a Answer) StatusText() string {
 		text += " (redirects are not followed)"
 	}
 	return text
+}
+
+// Repeatable marks in a request's header that the service may get the request twice without harm. One that meets a kept
+// connection just as the other side closes it (servers on Node do so after 5 s) is then sent again on another. Nothing of
+// the mark is sent: it is how net/http is told.
+func Repeatable(header http.Header) http.Header {
+	header["X-Idempotency-Key"] = nil
+	return header
 }
 
 // Call sends one request to the base address joined with path and reads the whole answer. A body is sent as JSON. Every
