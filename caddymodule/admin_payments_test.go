@@ -17,7 +17,7 @@ import (
 )
 
 // journaled writes payments of some age into the store of the running site, their leases
-// released, the first one first.
+// released, the first one first. Each has a task of its own: task-0, task-1 and so on.
 func journaled(t *testing.T, ages ...time.Duration) (ids []string) {
 	t.Helper()
 	home, _ := serving()
@@ -26,7 +26,7 @@ func journaled(t *testing.T, ages ...time.Duration) (ids []string) {
 		id := uuid.Must(uuid.NewV7()).String()
 		keyID := fmt.Sprintf("key-%d", i)
 		row := &pay.Payment{
-			ID: id, KeyID: keyID, Door: pay.DoorProxy, Host: "api.example.com", RequestURL: "https://api.example.com/x?token=t0ken",
+			ID: id, KeyID: keyID, Door: pay.DoorProxy, Task: fmt.Sprintf("task-%d", i), Host: "api.example.com", RequestURL: "https://api.example.com/x?token=t0ken",
 			Terms: pay.Terms{
 				Settlement: pay.SettleSeller, Network: "base", Scheme: "exact", Asset: x402.Networks()[0].Assets[0].Address,
 				PayTo: x402.Address{7}, Amount: x402.NewAmount(10_000),

@@ -26,6 +26,7 @@ those of UTC, and --since 7d begins with the day a week ago.
     $ purser payments --state unresolved
     $ purser payments --since 7d --json
     $ purser payments --key research --state open
+    $ purser payments --task nightly --host api.example.com
     $ purser payments show 0199…
     $ purser payments resolve 0199… --as void --reason 'the seller says that nothing came in'
 
@@ -43,6 +44,8 @@ func paymentsCommand(c *cobra.Command) {
 	adminFlag(c)
 	c.Flags().String("state", "", "only payments with this state or flag")
 	c.Flags().String("key", "", "only payments of this key: its id, its label or exec")
+	c.Flags().String("task", "", "only payments with this task label")
+	c.Flags().String("host", "", "only payments to this host")
 	dayFlags(c, "all")
 	limitFlag(c, defaultPaymentPage)
 	c.Flags().Bool("json", false, "print JSON, with amounts in the smallest unit")
@@ -78,7 +81,9 @@ func runPayments(c *cobra.Command, _ []string) error {
 	days, err4 := daysOf(c, time.Now())
 	client, err5 := adminOf(c)
 	key, err6 := c.Flags().GetString("key")
-	if err := errors.Join(err1, err2, err3, err4, err5, err6); err != nil {
+	task, err7 := c.Flags().GetString("task")
+	host, err8 := c.Flags().GetString("host")
+	if err := errors.Join(err1, err2, err3, err4, err5, err6, err7, err8); err != nil {
 		return err
 	}
 	ask := url.Values{}
@@ -98,9 +103,13 @@ func runPayments(c *cobra.Command, _ []string) error {
 		path: "/purser/payments", ask: ask, name: "payments", cursor: "before", page: maxPaymentPage, most: most,
 		heads: []string{"PAYMENT", "MADE", "STATE", "AMOUNT", "HOST", "KEY", "REASON"}, cells: adminPayment.cells,
 	}
-	if days != (daySpan{}) {
+	if host != "" {
+		host = pay.RecordedHost(host)
+	}
+	if days != (daySpan{}) || task != "" || host != "" {
 		l.keep = func(p adminPayment) (kept, goOn bool) {
-			return days.has(p.Created), !days.before(listedAt(p).Add(time.Hour))
+			kept = days.has(p.Created) && (task == "" || p.Task == task) && (host == "" || p.Host == host)
+			return kept, !days.before(listedAt(p).Add(time.Hour))
 		}
 		l.position = func(p adminPayment) string { return p.ID }
 	}

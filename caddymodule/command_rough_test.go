@@ -226,6 +226,21 @@ func TestLists(t *testing.T) {
 		page.Payments[0].ID != ids[1] || page.Next != ids[1] {
 		t.Errorf("%+v", page)
 	}
+	for args, want := range map[string][3]bool{
+		"--task task-1":                                 {1: true},
+		"--task task-2 --since 2d":                      {2: true},
+		"--task task-1 --since 2d":                      {},
+		"--host https://API.example.com/x --state open": {true, true, true},
+		"--host api.example.com --task task-0":          {0: true},
+		"--host api.example.com:8443":                   {},
+	} {
+		text := told(t, socket, append([]string{"payments"}, strings.Fields(args)...)...)
+		for i, id := range ids {
+			if strings.Contains(text, id) != want[i] {
+				t.Errorf("%s, payment %d: %s", args, i, text)
+			}
+		}
+	}
 	for range 3 {
 		told(t, socket, "keys", "create")
 	}

@@ -45,7 +45,7 @@ func (p *Payer) OrganizationSpend(ctx context.Context, orgID string, q Organizat
 	if err != nil {
 		return SpendPage{}, err
 	}
-	q.Host, q.Limit = recordedHost(q.Host), pageSize(q.Limit)
+	q.Host, q.Limit = RecordedHost(q.Host), pageSize(q.Limit)
 	return p.store.ListSpend(ctx, keys, q)
 }
 
@@ -57,8 +57,8 @@ func pageSize(limit int) int {
 	return min(limit, 500)
 }
 
-// recordedHost is what somebody typed as events have it: a host, or a URL.
-func recordedHost(typed string) string {
+// RecordedHost is what somebody typed as payments and events have it: a host, or a URL.
+func RecordedHost(typed string) string {
 	typed = strings.TrimSpace(typed)
 	if s := siteOf(typed); s.name != "" {
 		return s.String()

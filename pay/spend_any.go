@@ -9,7 +9,7 @@ func (p *Payer) AnySpend(ctx context.Context, keyIDs []string, q OrganizationSpe
 	if q.Task != "" && !ValidTask(q.Task) {
 		return SpendPage{}, &InputError{Field: "task", Reason: "1 to 64 characters of A-Z a-z 0-9 . _ -"}
 	}
-	q.Host, q.Limit = recordedHost(q.Host), pageSize(q.Limit)
+	q.Host, q.Limit = RecordedHost(q.Host), pageSize(q.Limit)
 	return p.store.ListSpend(ctx, keyIDs, q)
 }
 
