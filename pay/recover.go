@@ -142,15 +142,17 @@ func (p *Payer) lookAt(ctx context.Context, id string) error {
 	failpoint.Here(failpoint.RecoveryAcquired)
 	look, cancel := context.WithTimeout(WithPayment(ctx, id), LeaseTime/2)
 	defer cancel()
-	o := p.look(look, row)
+	o, looked := p.look(look, row)
 	failpoint.Here(failpoint.RecoveryLooked)
 	o.PaymentID, o.Fence, o.At = row.ID, row.Lease.Fence, p.now().UTC()
-	o.Looked = true
-	after := row.Clone()
-	probe := o
-	probe.EventID = "probe"
-	if _, err := after.Apply(probe); err == nil {
-		o.Check = p.nextCheck(after, o.At)
+	if looked {
+		o.Looked = true
+		after := row.Clone()
+		probe := o
+		probe.EventID = "probe"
+		if _, err := after.Apply(probe); err == nil {
+			o.Check = p.nextCheck(after, o.At)
+		}
 	}
 	o.Release, o.Answered = true, row.Answered
 	write, cancelWrite := detached(ctx)
@@ -160,15 +162,18 @@ func (p *Payer) lookAt(ctx context.Context, id string) error {
 	return err
 }
 
-// look gathers the evidence for one payment.
-func (p *Payer) look(ctx context.Context, row *Payment) Outcome {
+// look gathers the evidence for one payment. One that is cut short, because another instance takes over or the
+// process ends, is no look: the payment stays due, instead of waiting for the longer the more reloads there are.
+func (p *Payer) look(ctx context.Context, row *Payment) (_ Outcome, looked bool) {
 	now := p.now()
 	if p.opts.Chain != nil && row.unproven() {
 		switch t, err := p.trace(ctx, row); {
 		case err == nil:
 			if o := judge(row, t); o.Verdict != Unclear {
-				return o
+				return o, true
 			}
+		case errors.Is(ctx.Err(), context.Canceled):
+			return Outcome{}, false
 		case !errors.Is(err, errUnwatched): // that is told once
 			p.log.Warn("chain not asked", "payment", row.ID, "error", err)
 		}
@@ -179,16 +184,16 @@ func (p *Payer) look(ctx context.Context, row *Payment) Outcome {
 	}
 	switch {
 	case row.State != Open && !now.Before(row.Closed.Add(RetainPayload)):
-		return Outcome{Retire: true}
+		return Outcome{Retire: true}, true
 	case row.State != Open:
 	case row.Refused && !now.Before(row.ValidBefore().Add(RepeatGrace)) &&
 		(row.reserves(AtRefusedExpired) || row.Doubted && !p.watches(row.Terms.Network)):
 		// Nobody will say more about a doubted refusal once there is no RPC any more.
-		return Outcome{Verdict: VerdictExpired, Doubted: p.watches(row.Terms.Network)}
+		return Outcome{Verdict: VerdictExpired, Doubted: p.watches(row.Terms.Network)}, true
 	case !row.Refused && !row.Unresolved && !now.Before(told):
-		return Outcome{Verdict: VerdictAbsent}
+		return Outcome{Verdict: VerdictAbsent}, true
 	}
-	return Outcome{}
+	return Outcome{}, true
 }
 
 // judge turns what the chain says into an outcome (DESIGN §3, evidence). Only what is at

@@ -322,6 +322,46 @@ func TestSlowLookHoldsUpNoOther(t *testing.T) {
 	})
 }
 
+// A look that a reload cuts short is none: the next instance looks at once, and not the later the more often
+// there was a reload.
+func TestLookCutShortIsNone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, nil)
+		w.opts.Chain = &stuck{truth: w.chain, over: x402.NewAmount(7)}
+		w.restart()
+		a := w.mustOpen(w.proxied("https://a.example/x", "7", ""))
+		w.sellerMoves(a.Payload())
+		a.Finish(true)
+		w.quiet()
+		w.chain.advance(25 * time.Second)
+		for range 3 {
+			before := w.payment(a.Payment().ID)
+			ctx, handOver := context.WithCancel(context.Background())
+			done := make(chan error)
+			go func() {
+				_, err := w.payer.RecoverOnce(ctx)
+				done <- err
+			}()
+			synctest.Wait() // for the RPC, which takes for ever
+			handOver()
+			if err := <-done; err != nil && !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+			p := w.payment(a.Payment().ID)
+			if p.Lease.Owner != "" || p.Checks != before.Checks || !p.Check.Equal(before.Check) {
+				t.Errorf("held by %q, looked at %d times, next at %s; before: %d, %s", p.Lease.Owner, p.Checks, p.Check, before.Checks, before.Check)
+			}
+		}
+		w.opts.Chain = w.chain
+		w.restart()
+		w.recoverOnce()
+		if p := w.payment(a.Payment().ID); p.State != pay.Settled {
+			t.Errorf("%s at the next look", p.State)
+		}
+	})
+}
+
 // A batch of slow looks ends while others have come due, and leases have lapsed.
 func TestBatchOfSlowLooksIsBounded(t *testing.T) {
 	t.Parallel()
