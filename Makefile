@@ -57,7 +57,7 @@ $(BIN)/purser-failpoints:
 	$(GO) build -tags failpoints -o $@ ./cmd/purser
 
 kills: build $(BIN)/purser-failpoints ## kill -9 under load, RUNS times; a double charge, a lost or an open payment fails
-	$(E2E) $(GO) test -count=1 -timeout 120m -v -run TestKilledAtRandom ./e2e/kills -kills.runs=$(or $(RUNS),100) -kills.parallel=24 $(if $(SEED),-kills.seed=$(SEED))
+	$(E2E) $(GO) test -count=1 -timeout 120m -v -run TestKilledAtRandom ./e2e/kills -kills.runs=$(or $(RUNS),100) $(if $(SEED),-kills.seed=$(SEED))
 
 soak: build ## full rate through all doors FOR an hour or as long as you like; memory, goroutines, latency and file must stay flat
 	$(E2E) $(GO) test -count=1 -timeout 0 -v -run 'TestSoak$$' ./e2e/soak -soak.for=$(or $(FOR),1h) -soak.json=$(or $(JSON),$(CURDIR)/soak.json)

@@ -123,6 +123,24 @@ func TestConnectionGivenUp(t *testing.T) {
 	}
 }
 
+// A /settle that the facilitator takes whole, and then resets the stream of, may have moved the money: it is not sent
+// again behind the payer's back, who would take the second answer for the only one.
+func TestSettlementThatIsReset(t *testing.T) {
+	t.Parallel()
+	x, _ := exchange(t)
+	var came atomic.Int32
+	url, way := endpointtest.Resets(t, func(n int) { came.Store(int32(n)) })
+	c := newClient(t, facilitator.Options{URL: url, Transport: way})
+	_, err := c.Settle(t.Context(), x)
+	checkError(t, err, "connection failed")
+	if errors.Is(err, pay.ErrNotSent) {
+		t.Error("it counts as not sent")
+	}
+	if n := came.Load(); n != 1 {
+		t.Errorf("it was sent %d times", n)
+	}
+}
+
 func TestEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	x, _ := exchange(t)

@@ -163,8 +163,8 @@ func (t *Transport) paid(req *http.Request, m *memo, seen *trip, ctx context.Con
 		out.Body = empty{}
 	case usuallyBodiless(out.Method):
 		// An empty body that is not http.NoBody keeps the transport from sending the request
-		// again by itself. Over HTTP/1 it is not seen on the wire; HTTP/2 repeats only what
-		// was not processed, and would show it.
+		// again by itself. Over HTTP/1 it is not seen on the wire. HTTP/2 would show it, and
+		// repeats only what was not processed or was reset as malformed, with this payment.
 		out.Body, out.ContentLength = http.NoBody, 0
 		if m.http1 || m.host != out.URL.Host {
 			out.Body = empty{}

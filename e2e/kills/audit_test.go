@@ -121,7 +121,7 @@ type figures struct {
 // what is still open when that does not come.
 func (w *world) settle(t *testing.T) (open []hostile.Payment) {
 	t.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(500 * time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(500 * time.Millisecond) {
 		open = nil
 		for _, c := range w.everybody() {
 			books, err := hostile.ReadBooks(bounded(t), c)

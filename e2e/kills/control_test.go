@@ -29,7 +29,7 @@ func requireFound(t *testing.T, found []hostile.Finding, rule hostile.Rule) {
 // again.
 func TestPayingBeforeTheJournalIsNoticed(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(uint64) bool { return false })
+	w := newWorld(t, unhurried, func(uint64) bool { return false })
 	s := shoppers()[len(doors())] // at the payer's door, without keys
 	// Nothing but the payment must be waiting for the store: the first one records the chain's genesis, too.
 	w.insist(context.Background(), s.door(), s.order(0), time.Now().Add(patience))
@@ -60,7 +60,7 @@ func TestPayingForRepeatsIsNoticed(t *testing.T) {
 	for i, s := range shoppers() {
 		t.Run(s.String(), func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, func(uint64) bool { return false })
+			w := newWorld(t, unhurried, func(uint64) bool { return false })
 			w.purser.kill()
 			at := []string{failpoint.AfterSettle, failpoint.ReceiptPosted, failpoint.ProxyAnswered, failpoint.ProxyAnswered}[i%len(doors())]
 			if !w.purser.start(t, at, unprotected(failpoint.Repeats)) {

@@ -111,7 +111,7 @@ func TestEveryFailpoint(t *testing.T) {
 
 // leadThrough kills a purser at each pass while a shopper buys, and returns the places where it died.
 func leadThrough(t *testing.T, s shopper, lane []pass) (hit []string) {
-	w := newWorld(t, func(uint64) bool { return true })
+	w := newWorld(t, unhurried, func(uint64) bool { return true })
 	// The first payment of a store records the chain's genesis, too.
 	w.insist(context.Background(), s.door(), s.order(0), time.Now().Add(patience))
 	w.purser.kill()
@@ -143,7 +143,7 @@ func leadThrough(t *testing.T, s shopper, lane []pass) (hit []string) {
 	}
 	for _, p := range recovering() {
 		w.purser.spawn(t, p.String())
-		if !w.purser.dies(t, patience) {
+		if !w.purser.dies(t, 2*patience) { // a lease lasts 30 s, and so may the validity's end be away
 			t.Fatalf("%v was not reached", p)
 		}
 		hit = append(hit, p.place)

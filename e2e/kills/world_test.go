@@ -19,6 +19,9 @@ import (
 const (
 	// validity is the shortest that purser takes.
 	validity = 10 * time.Second
+	// unhurried is for orders that are asked for once: neither purser nor a seller takes a payment with less than six seconds
+	// left, which is not much of ten on a busy machine.
+	unhurried = 20 * time.Second
 	// funds is what a customer starts with: a thousand dollars.
 	funds = 1_000_000_000
 	// patience is how long anything honest may take on a busy machine.
@@ -44,7 +47,7 @@ type world struct {
 }
 
 // newWorld starts a purser with a customer at each door. Its seller delivers piece by piece now and then.
-func newWorld(t *testing.T, pieces func(order uint64) bool) *world {
+func newWorld(t *testing.T, validity time.Duration, pieces func(order uint64) bool) *world {
 	t.Helper()
 	chain := chains.lend(t)
 	h, err := hostile.Start(context.Background(), hostile.Options{Chain: chain, Validity: validity})

@@ -146,7 +146,10 @@ func TestReloadUnderLoad(t *testing.T) {
 // requireBooks waits until recovery is through and compares the books with the chain.
 func (s *steady) requireBooks(t *testing.T, keys []key) {
 	t.Helper()
-	s.purser.rest(t, 3*s.world.validity+time.Minute, func(now state) bool { return now.Open == 0 && now.Confirmed >= now.Settled })
+	now, err := s.purser.look(t.Context())
+	mustDo(t, err)
+	patience := 3*s.world.validity + 3*time.Minute + time.Duration(now.Settled-now.Confirmed)*25*time.Millisecond
+	s.purser.rest(t, patience, func(now state) bool { return now.Open == 0 && now.Confirmed >= now.Settled })
 	sum, findings := s.audit(t.Context(), keys)
 	t.Logf("%+v", sum)
 	for _, f := range findings {

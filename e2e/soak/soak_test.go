@@ -55,7 +55,7 @@ func TestSoak(t *testing.T) {
 
 	// Recovery has what is left. Connections end after a while, and with them their goroutines.
 	end := samples[len(samples)-1].State
-	patience := 3*w.validity + 2*time.Minute + time.Duration(end.Settled-end.Confirmed)*5*time.Millisecond
+	patience := 3*w.validity + 3*time.Minute + time.Duration(end.Settled-end.Confirmed)*25*time.Millisecond
 	quiet := func(s state) bool {
 		return s.Open == 0 && s.Confirmed >= s.Settled && s.Goroutines <= r.Before.Goroutines+leftGoroutines && s.Files <= r.Before.Files+leftFiles
 	}

@@ -291,7 +291,7 @@ func (l *load) requireTaken(t *testing.T, f fixture) {
 	if open == 0 {
 		t.Error("nothing was open")
 	}
-	l.purser.rest(t, 2*time.Minute, func(state) bool { return l.closed(t) })
+	l.purser.rest(t, 5*time.Minute, func(state) bool { return l.closed(t) })
 	sum, findings := l.audit(t.Context(), l.keys)
 	for _, found := range findings {
 		t.Error(found)

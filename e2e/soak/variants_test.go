@@ -109,7 +109,7 @@ func TestReloadChangesPolicy(t *testing.T) {
 // is in flight at a seller: it keeps its payment.
 func TestReloadChangesFacilitator(t *testing.T) {
 	t.Parallel()
-	s := startSmall(t, 12*time.Second, 6)
+	s := startSmall(t, 30*time.Second, 6)
 	var calls atomic.Int64
 	honest := s.world.facilitator()
 	other := "http://" + serve(t, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
@@ -139,7 +139,7 @@ func TestReloadChangesFacilitator(t *testing.T) {
 // has open is closed when it comes back.
 func TestReloadChangesStore(t *testing.T) {
 	t.Parallel()
-	s := startSmall(t, 12*time.Second, 6)
+	s := startSmall(t, 30*time.Second, 6)
 	open, err := s.pay(t.Context(), 0, 77, `,"settlement":"seller"`) // never sent
 	mustDo(t, err)
 	idle := s.inside("proxy https", s.keys[0], nameGood)
@@ -251,7 +251,7 @@ func TestReloadWithBrokenConfiguration(t *testing.T) {
 // When the sites move to other ports, what is in flight on the old ones ends there, and they are closed.
 func TestReloadMovesListeners(t *testing.T) {
 	t.Parallel()
-	s := startSmall(t, 12*time.Second, 6)
+	s := startSmall(t, 30*time.Second, 6)
 	r := s.inFlight(t)
 	old := s.purser.port
 	moved := freePort(t)

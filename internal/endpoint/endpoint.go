@@ -8,6 +8,7 @@ package endpoint
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -99,16 +100,18 @@ func (a Answer) StatusText() string {
 	return text
 }
 
+// repeatable is a header of which nothing is sent: it is how net/http is told.
+const repeatable = "X-Idempotency-Key"
+
 // Repeatable marks in a request's header that the service may get the request twice without harm. One that meets a kept
-// connection just as the other side closes it (servers on Node do so after 5 s) is then sent again on another. Nothing of
-// the mark is sent: it is how net/http is told.
+// connection just as the other side closes it (servers on Node do so after 5 s) is then sent again on another.
 func Repeatable(header http.Header) http.Header {
-	header["X-Idempotency-Key"] = nil
+	header[repeatable] = nil
 	return header
 }
 
 // Call sends one request to the base address joined with path and reads the whole answer. A body is sent as JSON. Every
-// error is an *Error.
+// error is an *Error. A POST that is not marked as Repeatable is processed by the service at most once.
 func (e *Endpoint) Call(ctx context.Context, method, path string, header http.Header, body []byte) (Answer, error) {
 	target := e.base
 	if path != "" {
@@ -121,6 +124,9 @@ func (e *Endpoint) Call(ctx context.Context, method, path string, header http.He
 	}
 	if header != nil {
 		req.Header = header.Clone()
+	}
+	if _, ok := req.Header[repeatable]; !ok && body != nil {
+		req.GetBody = func() (io.ReadCloser, error) { return reach.again(body) }
 	}
 	req.Header.Set("Accept", "application/json")
 	req.Header.Set("User-Agent", "purser")
@@ -145,13 +151,30 @@ func (e *Endpoint) Call(ctx context.Context, method, path string, header http.He
 }
 
 // reach follows how far a request got.
-type reach struct{ asked, connected atomic.Bool }
+type reach struct{ asked, connected, http2, written atomic.Bool }
 
 func (r *reach) watch(ctx context.Context) context.Context {
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GetConn: func(string) { r.asked.Store(true) },
-		GotConn: func(httptrace.GotConnInfo) { r.connected.Store(true) },
+		GotConn: func(info httptrace.GotConnInfo) {
+			r.connected.Store(true)
+			conn, ok := info.Conn.(*tls.Conn)
+			r.http2.Store(ok && conn.ConnectionState().NegotiatedProtocol == "h2")
+		},
+		WroteHeaders: func() { r.written.Store(true) },
 	})
+}
+
+var errNotTwice = errors.New("the request may have been processed and is not sent again")
+
+// again is for net/http, which asks for a body when it is about to repeat a request by itself. Over HTTP/1 it does that to
+// a POST only when nothing of it was written, whatever was put into the buffer. Over HTTP/2 it repeats, up to seven times,
+// also what the other side has taken whole before it reset the stream (golang/go#47635).
+func (r *reach) again(body []byte) (io.ReadCloser, error) {
+	if r.http2.Load() && r.written.Load() {
+		return nil, errNotTwice
+	}
+	return io.NopCloser(bytes.NewReader(body)), nil
 }
 
 // missed reports that a connection was looked for and never had. A transport that does not report the looking proves

@@ -1,0 +1,78 @@
+package endpointtest
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"golang.org/x/net/http2"
+)
+
+// Resets is an address where HTTP/2 is spoken, and a way there that trusts it. Each request is taken whole, given to taken by
+// its number from 1 on, and reset with PROTOCOL_ERROR instead of an answer.
+func Resets(t *testing.T, taken func(n int)) (url string, way http.RoundTripper) {
+	t.Helper()
+	server := httptest.NewUnstartedServer(http.NotFoundHandler())
+	server.StartTLS() // for its certificate
+	t.Cleanup(server.Close)
+	listener, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{
+		Certificates: server.TLS.Certificates, NextProtos: []string{"h2"}, MinVersion: tls.VersionTLS12,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for n := 0; ; {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			n = reset(conn, n, taken)
+			_ = conn.Close()
+		}
+	}()
+	roots := x509.NewCertPool()
+	roots.AddCert(server.Certificate())
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: true}
+	t.Cleanup(func() {
+		transport.CloseIdleConnections()
+		_ = listener.Close()
+		<-ended
+	})
+	return "https://" + listener.Addr().String(), transport
+}
+
+// reset serves a connection until it ends, and counts on from n.
+func reset(conn net.Conn, n int, taken func(int)) int {
+	if _, err := io.ReadFull(conn, make([]byte, len(http2.ClientPreface))); err != nil {
+		return n
+	}
+	framer := http2.NewFramer(conn, conn)
+	if framer.WriteSettings() != nil {
+		return n
+	}
+	for {
+		frame, err := framer.ReadFrame()
+		if err != nil {
+			return n
+		}
+		settings, ok := frame.(*http2.SettingsFrame)
+		switch {
+		case ok && !settings.IsAck():
+			err = framer.WriteSettingsAck()
+		case frame.Header().StreamID != 0 && frame.Header().Flags.Has(http2.FlagDataEndStream): // of headers it is the same bit
+			n++
+			taken(n)
+			err = framer.WriteRSTStream(frame.Header().StreamID, http2.ErrCodeProtocol)
+		}
+		if err != nil {
+			return n
+		}
+	}
+}
