@@ -44,7 +44,7 @@ func TestDrain(t *testing.T) {
 					<-noticed
 					c.CloseIdleConnections()
 				}
-				if err := w.forward.Drain(bounded(t, 100*time.Millisecond)); !errors.Is(err, context.DeadlineExceeded) {
+				if err := w.forward.Drain(bounded(t, time.Second)); !errors.Is(err, context.DeadlineExceeded) {
 					t.Errorf("with a payment under way: %v", err)
 				}
 				if _, err := do(idle, request(t, "GET", w.shop("/free"), nil)); err == nil {

@@ -104,9 +104,9 @@ func TestSellerThatDoesNotDeliver(t *testing.T) {
 			clock.advance(30 * time.Second)
 			get(w.secret, "/fourth") // one finds out
 			get(w.secret, "/fifth").declined(t, DeclinedSellerFailing, true)
-			clock.advance(59 * time.Second)
+			clock.advance(50 * time.Second) // of 60
 			get(w.secret, "/fifth").declined(t, DeclinedSellerFailing, true)
-			clock.advance(time.Second)
+			clock.advance(10 * time.Second)
 			healthy.Store(true)
 			get(w.secret, "/sixth").paid(t)
 			get(w.secret, "/seventh").paid(t)

@@ -75,7 +75,7 @@ func TestUpgradesAreTunnels(t *testing.T) {
 		}()
 	}))
 	t.Cleanup(up.Close)
-	w := newWorld(t, func(s *setup) { s.forward.MaxTunnels, s.forward.IdleTunnel = 1, 300*time.Millisecond })
+	w := newWorld(t, func(s *setup) { s.forward.MaxTunnels, s.forward.IdleTunnel = 1, 2*time.Second })
 	upgrade := func() (answer, net.Conn) {
 		a, c, _ := w.raw(fmt.Sprintf("GET %s/ HTTP/1.1\nHost: x\nConnection: Upgrade\nUpgrade: websocket\nProxy-Authorization: %s\n\n", up.URL, basic(w.secret, "")), "CONNECT")
 		return a, c

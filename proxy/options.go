@@ -104,7 +104,7 @@ func NewTransport(o TransportOptions) (*Transport, error) {
 	if t.now == nil {
 		t.now = time.Now
 	}
-	t.gate, t.sellers = admission.New(o.Admission), newSellers(o.MaxFailures, t.now)
+	t.gate, t.sellers, t.redirects = admission.New(o.Admission), newSellers(o.MaxFailures, t.now), newRedirects(t.now)
 	var err error
 	if t.plain, err = newPlainRule(o.AllowHTTP, o.MayPayPlain); err != nil {
 		return nil, err

@@ -196,20 +196,6 @@ func TestErrorAfterPayment(t *testing.T) {
 	s.expect(2, 2, 1)
 }
 
-// Redirects are the client's to follow, without the payload.
-func TestRedirect(t *testing.T) {
-	t.Parallel()
-	w, s := newWorld(t), newSeller(t)
-	s.paid = func(rw http.ResponseWriter, r *http.Request, _ int) {
-		http.Redirect(rw, r, "http://elsewhere.example/", http.StatusTemporaryRedirect)
-	}
-	a := w.get(s.URL + "/x")
-	if a.StatusCode != http.StatusTemporaryRedirect || a.Header.Get(HeaderPayment) == "" {
-		t.Fatalf("%d %v", a.StatusCode, a.Header)
-	}
-	s.expect(1, 1, 1)
-}
-
 // A client that leaves while its request is being paid does not stop the send; the answer
 // it did not get is there for its repeat.
 func TestClientLeavesWhilePaying(t *testing.T) {

@@ -154,7 +154,7 @@ func TestCallerGoneBeforeSending(t *testing.T) {
 
 func TestSlowSeller(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(s *setup) { s.pay.SendTimeout = 200 * time.Millisecond })
+	w := newWorld(t, func(s *setup) { s.pay.SendTimeout = time.Second })
 	s := newSeller(t)
 	s.paid = func(rw http.ResponseWriter, r *http.Request, n int) {
 		if n == 1 {
@@ -163,7 +163,7 @@ func TestSlowSeller(t *testing.T) {
 		}
 		s.receipt(rw, n)
 		_ = http.NewResponseController(rw).Flush()
-		time.Sleep(400 * time.Millisecond) // the timeout is for the headers
+		time.Sleep(1500 * time.Millisecond) // the timeout is for the headers
 		_, _ = io.WriteString(rw, "slowly")
 	}
 	a := w.get(s.URL + "/x")

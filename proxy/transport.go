@@ -24,20 +24,21 @@ import (
 // carry a payment already. That includes the pages that v1 sellers show to browsers (HTML,
 // for a User-Agent with "Mozilla" that accepts text/html): there is no challenge in them.
 type Transport struct {
-	payer    *pay.Payer
-	next     http.RoundTripper
-	door     pay.Door
-	spool    *spooler
-	prepay   *prepay // nil: off
-	extra    []string
-	plain    plainRule
-	gate     *admission.Gate // for deciding and journaling, by key
-	sellers  *sellers
-	declined func(string)
-	observer Observer
-	log      *slog.Logger
-	now      pay.Clock
-	patience time.Duration // with a 402 to a payload whose body does not end
+	payer     *pay.Payer
+	next      http.RoundTripper
+	door      pay.Door
+	spool     *spooler
+	prepay    *prepay // nil: off
+	extra     []string
+	plain     plainRule
+	gate      *admission.Gate // for deciding and journaling, by key
+	sellers   *sellers
+	redirects *redirects
+	declined  func(string)
+	observer  Observer
+	log       *slog.Logger
+	now       pay.Clock
+	patience  time.Duration // with a 402 to a payload whose body does not end
 }
 
 var _ http.RoundTripper = (*Transport)(nil)
@@ -153,15 +154,23 @@ func (t *Transport) ask(req *http.Request, call *Call) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
+	led := t.redirects.to(call.Key.ID, req.URL)
 	if resp.StatusCode != http.StatusPaymentRequired {
 		if resp.StatusCode < http.StatusBadRequest {
 			call.body.release()
+		}
+		if led != nil {
+			t.redirects.arrived(call.Key.ID, req.URL)
+			t.redirects.from(call.Key.ID, req, resp, led)
 		}
 		return resp, nil
 	}
 	challenge, found, problem := readChallenge(resp, t.extra)
 	if !found {
 		return resp, nil
+	}
+	if led != nil {
+		return t.declineLed(req, call, resp, led), nil
 	}
 	if !t.plain.allows(req.URL, seen.remote()) {
 		return t.decline(req, resp, DeclinedPlainHTTP, nil), nil
