@@ -43,12 +43,7 @@ func chainStandIn(t *testing.T, id, version, separator string) string {
 // unused is an address of this machine where nobody listens.
 func unused(t *testing.T) string {
 	t.Helper()
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
+	return fmt.Sprintf("127.0.0.1:%d", freePort(t))
 }
 
 // What is wrong with an answer is said, and the answer is kept.
@@ -62,8 +57,11 @@ func TestInitChecks(t *testing.T) {
 		{"max-payment", "10.5", "warning: one payment may cost 10.5 USDC, more than a whole day (10)"},
 		{"listen", "0.0.0.0:9402", "--listen: warning: anybody who reaches this address can make API keys"},
 	} {
-		dir := t.TempDir()
-		o := initIn(t, dir, "", nil, "--yes", "--"+c.flag, c.value)
+		var dir string
+		o := patiently(c.want, func() outcome {
+			dir = t.TempDir()
+			return initIn(t, dir, "", nil, "--yes", "--"+c.flag, c.value)
+		})
 		if o.status() != 0 || !strings.Contains(o.stdout, c.want) || strings.Contains(o.stdout+o.stderr, "s3cret") || written(t, dir) != initMade {
 			t.Errorf("%s %s: %s, %s%s", c.flag, c.value, o.state, o.stdout, o.stderr)
 		}
@@ -118,13 +116,14 @@ func portIn(t *testing.T, address string) string {
 func TestInitSandbox(t *testing.T) {
 	t.Parallel()
 	play := chainStandIn(t, "0x2105", "purser-sandbox/linux", "")
-	o := initIn(t, t.TempDir(), "", nil, "--yes", "--rpc", play)
-	if !strings.Contains(o.stdout, "play money only") || strings.Contains(o.stdout, "Send USDC on Base") || strings.Contains(o.stdout, "curl -X POST") {
+	const playing = "play money only"
+	o := patiently(playing, func() outcome { return initIn(t, t.TempDir(), "", nil, "--yes", "--rpc", play) })
+	if !strings.Contains(o.stdout, playing) || strings.Contains(o.stdout, "Send USDC on Base") || strings.Contains(o.stdout, "curl -X POST") {
 		t.Errorf("without a faucet: %s", o.stdout)
 	}
 	for _, rpc := range []string{strings.Replace(play, "127.0.0.1", "localhost", 1), chainStandIn(t, "0x2105", "Geth/purser-sandbox/", "")} {
-		named := initIn(t, t.TempDir(), "", []string{"PURSER_RPC_URL=" + rpc}, "--yes")
-		if strings.Contains(named.stdout, "play money only") != strings.Contains(rpc, "localhost") {
+		named := patiently(playing, func() outcome { return initIn(t, t.TempDir(), "", []string{"PURSER_RPC_URL=" + rpc}, "--yes") })
+		if strings.Contains(named.stdout, playing) != strings.Contains(rpc, "localhost") {
 			t.Errorf("%s: %s", rpc, named.stdout)
 		}
 	}
@@ -143,7 +142,7 @@ func TestInitSandbox(t *testing.T) {
 	faucet.Listener = l
 	faucet.Start()
 	t.Cleanup(faucet.Close)
-	o = initIn(t, t.TempDir(), "", nil, "--yes", "--rpc", play)
+	o = patiently("/faucet -d", func() outcome { return initIn(t, t.TempDir(), "", nil, "--yes", "--rpc", play) })
 	if !strings.Contains(o.stdout, "    curl -X POST http://"+below+"/faucet -d address=0x") || !strings.Contains(o.stdout, "curl -i http://"+below+"/weather") || strings.Contains(o.stdout, "Send USDC on Base") {
 		t.Errorf("with a faucet: %s", o.stdout)
 	}

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -20,6 +19,8 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	_ "github.com/caddyserver/caddy/v2/modules/standard"
+
+	"github.com/purserpay/purser/internal/ports"
 )
 
 // Tests that load a configuration share Caddy's one global state, so they do not run in
@@ -144,14 +145,16 @@ http://:%d {
 `, s.storage, s.global, s.dir, s.app, s.port, s.bind, s.route)
 }
 
+var freePorts ports.Free
+
+// freePort is a port of this machine where nobody listens.
 func freePort(t *testing.T) int {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := freePorts.Take(1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	return port[0]
 }
 
 // standIn is a facilitator that finds every payment valid and settled.

@@ -72,7 +72,7 @@ func Run(ctx context.Context, o Options) (Report, error) {
 	defer func() { _ = os.RemoveAll(dir) }()
 	e := &examination{more: o.More, turns: make(chan struct{}, atOnce), rpcs: map[string]http.Handler{}}
 	if e.world, err = newWorld(ctx, o.Program, dir, o.Config, environmentOf(o.Environ), e.rpc); err != nil {
-		return report, err
+		return report, unfinished(ctx, err)
 	}
 	err = e.prepare(ctx)
 	if err == nil {
@@ -81,12 +81,20 @@ func Run(ctx context.Context, o Options) (Report, error) {
 			o.Begin(report.TestBuild, report.Changes)
 		}
 		e.attackAll(ctx, list, o, &report)
-		if err = ctx.Err(); err != nil {
-			err = fmt.Errorf("not finished: %w", context.Cause(ctx))
-		}
 	}
 	report.Seconds = time.Since(began).Seconds()
-	return report, errors.Join(err, e.Close())
+	return report, errors.Join(unfinished(ctx, err), e.Close())
+}
+
+// unfinished says why ctx has ended, if it has: what could not be done then only tells what failed last.
+func unfinished(ctx context.Context, err error) error {
+	switch {
+	case ctx.Err() == nil:
+		return err
+	case err == nil:
+		return fmt.Errorf("not finished: %w", context.Cause(ctx))
+	}
+	return fmt.Errorf("not finished: %w: %w", context.Cause(ctx), err)
 }
 
 // prepare starts the purser and finds out what its limits would be in the way of.

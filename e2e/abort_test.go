@@ -29,7 +29,7 @@ func startAborter(t *testing.T, s seller) *aborter {
 		t.Fatal(err)
 	}
 	a := &aborter{payments: map[string][]string{}}
-	behind := &httputil.ReverseProxy{Transport: &http.Transport{}, Rewrite: func(p *httputil.ProxyRequest) {
+	behind := &httputil.ReverseProxy{Transport: &http.Transport{DisableKeepAlives: true}, Rewrite: func(p *httputil.ProxyRequest) {
 		p.SetURL(to)
 		p.Out.Host = p.In.Host
 	}}

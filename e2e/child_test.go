@@ -68,15 +68,18 @@ func (c *child) kill() {
 	<-c.done
 }
 
-// stop asks the program to end and returns what Wait said. Whoever takes longer than ten seconds is killed.
+// stopTime is by when a program has ended; purser may wait 11 s for what is in flight.
+const stopTime = 45 * time.Second
+
+// stop asks the program to end and returns what Wait said. Whoever takes longer than stopTime is killed.
 func (c *child) stop(signal os.Signal) error {
 	_ = c.cmd.Process.Signal(signal) // fails only if it has ended already
 	select {
 	case <-c.done:
 		return c.err
-	case <-time.After(10 * time.Second):
+	case <-time.After(stopTime):
 		c.kill()
-		return fmt.Errorf("%s did not stop within 10 s of %v", c.name, signal)
+		return fmt.Errorf("%s did not stop within %s of %v", c.name, stopTime, signal)
 	}
 }
 

@@ -252,6 +252,7 @@ func TestEdge(t *testing.T) {
 		}
 		since := time.Now()
 		e.served("500 handshakes that stall")
+		_ = first.SetDeadline(time.Now().Add(20 * time.Second))
 		if _, err := io.Copy(io.Discard, first); err != nil && !strings.Contains(err.Error(), "reset") {
 			t.Errorf("a stalled handshake is not ended: %v", err)
 		}

@@ -12,7 +12,7 @@ import (
 )
 
 // runLimit ends everything that a run started, whatever happens to the tests.
-const runLimit = 9 * time.Minute
+const runLimit = 14 * time.Minute
 
 // parallel is the number of tests that run at once.
 const parallel = "12"

@@ -293,7 +293,8 @@ func (p *payer) requireOnce(t *testing.T, to common.Address) {
 // unless the chain shows the same.
 func (p *payer) requireSettled(t *testing.T, to common.Address, n int) {
 	t.Helper()
-	eventually(t, 30*time.Second, func() string {
+	// Recovery looks 20 s after a payment began, and 40 s after that.
+	eventually(t, 90*time.Second, func() string {
 		for _, one := range p.payments(t, "") {
 			if one.State == "open" {
 				return fmt.Sprintf("still open: %+v", one)

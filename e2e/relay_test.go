@@ -54,7 +54,8 @@ func newRelay(target string) (*relay, error) {
 			p.SetURL(to)
 			p.Out.Host = p.In.Host
 		},
-		Transport: &http.Transport{},
+		// A server may end a connection that it kept while the next request is on its way.
+		Transport: &http.Transport{DisableKeepAlives: true},
 	}
 	r.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		body, err := io.ReadAll(req.Body)

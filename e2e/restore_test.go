@@ -135,9 +135,13 @@ func TestRestoredFromABackup(t *testing.T) {
 	for _, who := range payers {
 		everything(who, "before")
 	}
-	// One payment is open in the backup, and settles afterwards.
-	var open payResult
-	decode(t, payers[0].call(t, "POST", "/v1/pay", body("open", "seller", "open")), http.StatusOK, &open)
+	// One payment is open in the backup, and settles afterwards, however long all the others take until then.
+	patient, err := env.startSeller("seller-v2.mjs", env.facilitator, map[string]string{"MAX_TIMEOUT": "300"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	later := patient.url + "/paid?what=open"
+	open := payers[0].pay(t, send(t, direct, "GET", later, ""), later, "settlement", "seller", "idempotencyKey", "open")
 
 	backup := filepath.Join(t.TempDir(), "backup.db")
 	if out, ok := p.command(t, "backup", backup); !ok || !strings.Contains(out, "at block") {
@@ -147,7 +151,7 @@ func TestRestoredFromABackup(t *testing.T) {
 	for _, who := range payers {
 		lost += everything(who, "after")
 	}
-	requireStatus(t, send(t, direct, "GET", s.url+"/paid?what=open", "", open.PaymentHeader, open.PaymentSignature), http.StatusOK)
+	requireStatus(t, send(t, direct, "GET", later, "", open.PaymentHeader, open.PaymentSignature), http.StatusOK)
 	moves := func() (n int) {
 		t.Helper()
 		for _, who := range payers {
@@ -206,7 +210,7 @@ func TestRestoredFromABackup(t *testing.T) {
 	}
 	closed := func() { // recovery's to do, where nobody tells
 		t.Helper()
-		eventually(t, time.Minute, func() string {
+		eventually(t, 3*time.Minute, func() string {
 			for _, who := range payers {
 				if list := who.payments(t, "?state=open"); len(list) > 0 {
 					return fmt.Sprintf("%+v", list)

@@ -112,6 +112,9 @@ type drain struct {
 	came []uint64 // the orders that reached the seller
 }
 
+// holding bounds how long stages are held. Facilitators that verify are waited for 30 s, whatever anybody wants.
+const holding = 4 * time.Minute
+
 // lateOrder is the first of those that are asked for when purser ends.
 const lateOrder = 1000
 
@@ -152,36 +155,53 @@ func startDrain(t *testing.T, validity time.Duration, edit ...string) *drain {
 		t.Fatal(err)
 	}
 	for _, c := range []*hostile.Customer{d.agent, d.owner} {
+		c.Patience = holding
 		if err := d.Fund(ctx, c.Wallet, x402.NewAmount(funds)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	leave := make([]context.CancelFunc, len(stages()))
-	for i, s := range stages() {
-		ctx, cancel := context.WithCancel(context.Background())
-		t.Cleanup(cancel)
-		leave[i] = cancel
-		go func() { d.results[i] <- d.buy(ctx, t, s.way, uint64(i+1)) }()
-	}
-	for i, h := range d.held {
-		select {
-		case <-h.came:
-			if stages()[i].gone {
-				leave[i]()
+	hold := func(some func(stage) bool) {
+		t.Helper()
+		for i, s := range stages() {
+			if some(s) {
+				ctx, cancel := context.WithCancel(context.Background())
+				t.Cleanup(cancel)
+				leave[i] = cancel
+				go func() { d.results[i] <- d.buy(ctx, t, s.way, uint64(i+1)) }()
 			}
-		case err := <-d.results[i]:
-			t.Fatalf("%+v: ended before it was held: %v", stages()[i], err)
-		case <-time.After(time.Minute):
-			t.Fatalf("%+v: not held", stages()[i])
+		}
+		for i, s := range stages() {
+			if some(s) {
+				d.awaitHeld(t, i)
+				if s.gone {
+					leave[i]()
+				}
+			}
 		}
 	}
-	eventually(t, 20*time.Second, func() string { // the books are written behind the answers
+	verifies := func(s stage) bool { return s.moment == atVerify }
+	hold(func(s stage) bool { return !verifies(s) })
+	eventually(t, time.Minute, func() string { // the books are written behind the answers
 		if n := len(d.rows(t, "settled")); n != count(left, "settled") {
 			return fmt.Sprintf("%d payments are settled", n)
 		}
 		return ""
 	})
+	hold(verifies) // last: purser waits least for those
 	return d
+}
+
+// awaitHeld waits until a stage's payment is held.
+func (d *drain) awaitHeld(t *testing.T, i int) {
+	t.Helper()
+	select {
+	case <-d.held[i].came:
+	case err := <-d.results[i]:
+		t.Fatalf("%+v: ended before it was held: %v", stages()[i], err)
+	case <-time.After(time.Minute):
+		t.Fatalf("%+v: not held", stages()[i])
+	}
 }
 
 // configure edits the configuration that people start from: pairs of what is there and what is there instead.
@@ -293,7 +313,7 @@ func (h *halves) Write(b []byte) (int, error) {
 
 // buy asks for an order once. The error is nil if all of what was asked for came.
 func (d *drain) buy(ctx context.Context, t *testing.T, w way, order uint64) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, holding)
 	defer cancel()
 	var r hostile.Result
 	switch w {

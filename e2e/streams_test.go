@@ -100,14 +100,14 @@ func TestPaidStream(t *testing.T) {
 				t.Parallel()
 				payer := p.newPayer(t)
 				way := door{scheme, payer.behind(t, h2), s.url(scheme)}
-				_, events, body := way.firstEvent(t, "/stream?events=3&interval=300ms", "id: 1")
+				_, events, body := way.firstEvent(t, "/stream?events=3&interval=3s", "id: 1")
 				defer body.Close()
 				start := time.Now()
 				rest, err := io.ReadAll(events)
 				if err != nil || strings.Count(string(rest), "data: ") != 3 {
 					t.Errorf("then %q: %v", rest, err)
 				}
-				if took := time.Since(start); took < 300*time.Millisecond { // the seller takes 600 ms
+				if took := time.Since(start); took < 3*time.Second { // the seller takes 6 s
 					t.Errorf("all events came within %s", took)
 				}
 				moved := env.paid(t, payer.wallet)
@@ -191,13 +191,13 @@ func TestWebSocket(t *testing.T) {
 	}
 }
 
-// A gigabyte goes through in constant memory.
+// What is much more than the memory that purser may have goes through it.
 func TestDownloadInConstantMemory(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux says how much memory a process has had")
 	}
-	const size, limit = 1 << 30, 100 << 10 // bytes, KiB
+	const size, limit = 256 << 20, 100 << 10 // bytes, KiB
 	zeros := make([]byte, 1<<20)
 	d := startDoors(t, startSite(t, nameOther, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Length", strconv.Itoa(size))

@@ -17,7 +17,7 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 	"github.com/ethereum/go-ethereum/params"
 
-	"github.com/purserpay/purser/e2e/internal/ports"
+	"github.com/purserpay/purser/internal/ports"
 	"github.com/purserpay/purser/sandbox/evm"
 )
 

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,6 +17,8 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/chain"
+	"github.com/purserpay/purser/internal/ports"
+	"github.com/purserpay/purser/sandbox"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -180,29 +181,16 @@ func balance(t *testing.T, rpc, owner string) string {
 	return amount.String()
 }
 
+var free ports.Free
+
 // freeBase finds a port that is free with all those that follow it in a sandbox.
 func freeBase(t *testing.T) int {
 	t.Helper()
-	for range 100 {
-		first, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		base := first.Addr().(*net.TCPAddr).Port
-		first.Close()
-		free := base <= maxPort
-		for port := base; free && port <= base+65535-maxPort; port++ {
-			l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-			if free = err == nil; free {
-				l.Close()
-			}
-		}
-		if free {
-			return base
-		}
+	base, err := free.Block(sandbox.LastOffset + 1)
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Fatal("no free ports")
-	return 0
+	return base
 }
 
 // shell runs commands as somebody who pasted them would.

@@ -12,7 +12,7 @@ const axeSource = readFileSync(createRequire(import.meta.url).resolve("axe-core/
 /** No page may transfer more, with everything that it loads. */
 export const budget = 150_000; // bytes
 
-export const patience = 20_000; // milliseconds
+export const patience = 60_000; // milliseconds
 
 export const browser = await chromium.launch({
   executablePath: process.env.CHROMIUM,

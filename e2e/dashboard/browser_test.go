@@ -14,7 +14,7 @@ import (
 type errand func(args json.RawMessage) (any, error)
 
 // scriptTime bounds a script.
-const scriptTime = 6 * time.Minute
+const scriptTime = 10 * time.Minute
 
 // drive runs one of the scripts here, which drives a browser, and fails if it does. What it prints is the test's log.
 // vars are names and values of its environment in turn.

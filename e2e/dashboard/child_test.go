@@ -67,10 +67,10 @@ func (c *child) stop() error {
 	select {
 	case <-c.done:
 		return c.err
-	case <-time.After(20 * time.Second):
+	case <-time.After(45 * time.Second):
 		_ = c.cmd.Process.Kill()
 		<-c.done
-		return errors.New("it did not stop within 20 s")
+		return errors.New("it did not stop within 45 s")
 	}
 }
 

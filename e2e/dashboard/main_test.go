@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/purserpay/purser/e2e/internal/ports"
+	"github.com/purserpay/purser/internal/ports"
 	"github.com/purserpay/purser/sandbox"
 )
 

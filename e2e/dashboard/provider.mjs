@@ -37,6 +37,7 @@ const provider = new Provider(issuer, {
 });
 
 const server = provider.listen(Number(PORT), "127.0.0.1", () => console.log(JSON.stringify({ url: issuer })));
+server.keepAliveTimeout = 0; // a connection that ends while a request is on its way fails that
 server.on("error", (err) => {
   console.error(err.message);
   process.exit(1);

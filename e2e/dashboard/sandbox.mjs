@@ -1,6 +1,6 @@
 // What somebody sees who starts the sandbox and opens the address that it prints. Environment: BASE, OPEN.
 
-import { check, clean, faults, judge, main, newVisitor, patience, picture, say, until } from "./browser.mjs";
+import { check, clean, faults, judge, main, newVisitor, picture, say, until } from "./browser.mjs";
 
 await main(async () => {
   const visitor = await newVisitor();
@@ -32,7 +32,11 @@ await main(async () => {
   say("a funded wallet");
   await page.getByRole("navigation", { name: "Pages" }).getByRole("link", { name: "Wallets" }).click();
   await page.waitForURL(/wallets$/);
-  await until(async () => (await page.locator("td[data-label=Balance] .amount").count()) > 0, "no balance", patience);
+  await until(async () => { // a page asks for balances once: while the chain is slow they are unknown
+    await page.reload();
+    await page.locator("td[data-label=Balance] [hx-get] > :not(a)").first().waitFor();
+    return (await page.locator("td[data-label=Balance] .amount").count()) > 0;
+  }, "no balance");
   check(Number((await page.locator("td[data-label=Balance] .amount").first().innerText()).replace(/[^0-9.]/g, "")) >= 1, "an empty wallet");
   await picture(page, "sandbox-wallets");
   clean(visitor);

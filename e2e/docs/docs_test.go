@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -134,21 +135,36 @@ func (s *stage) run(t *testing.T, b block) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), commandTime)
 	defer cancel()
-	c := exec.CommandContext(ctx, "sh", "-euc", script)
-	c.Dir, c.Env, c.WaitDelay = s.dir, s.environ(t, b), 5*time.Second
-	out, err := c.CombinedOutput()
-	said := string(out)
-	if err != nil {
-		t.Fatalf("%s: %v\n%s\nsaid:\n%s", b, err, script, said)
+	said := s.sh(ctx, t, b, script)
+	missing := func(want string) bool { return !strings.Contains(said, want) }
+	if again := strings.Join(booksAsked.FindAllString(script, -1), "\n"); strings.Contains(again, "spend") {
+		for deadline := time.Now().Add(bookTime); slices.ContainsFunc(b.says, missing) && time.Now().Before(deadline); {
+			said += s.sh(ctx, t, b, again)
+		}
 	}
 	for _, want := range b.says {
-		if !strings.Contains(said, want) {
+		if missing(want) {
 			t.Errorf("%s does not say %q:\n%s\nbut:\n%s", b, want, script, said)
 		}
 	}
 	if found := wallet.FindAllString(said, -1); found != nil {
 		s.address = found[len(found)-1]
 	}
+}
+
+// booksAsked are lines that only show the books, which are written behind the answers, and where they are given.
+var booksAsked = regexp.MustCompile(`(?m)^(cd .*|purser spend.*|curl .*/v1/spend.*)$`)
+
+// sh runs a script, which must end well, and returns what it said.
+func (s *stage) sh(ctx context.Context, t *testing.T, b block, script string) string {
+	t.Helper()
+	c := exec.CommandContext(ctx, "sh", "-euc", script)
+	c.Dir, c.Env, c.WaitDelay = s.dir, s.environ(t, b), 5*time.Second
+	out, err := c.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s\nsaid:\n%s", b, err, script, out)
+	}
+	return string(out)
 }
 
 // serve starts a block whose last command goes on, and waits until it answers.

@@ -12,13 +12,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/purserpay/purser/e2e/internal/ports"
 	"github.com/purserpay/purser/e2e/internal/sandboxed"
+	"github.com/purserpay/purser/internal/ports"
 )
 
 const (
 	startTime   = time.Minute
 	commandTime = 90 * time.Second // one block
+	bookTime    = 10 * time.Second // until the books have what was paid
 )
 
 func repository(t *testing.T) string {

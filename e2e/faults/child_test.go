@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/purserpay/purser/e2e/internal/ports"
+	"github.com/purserpay/purser/internal/ports"
 	"github.com/purserpay/purser/sandbox/hostile"
 	"github.com/purserpay/purser/x402"
 )

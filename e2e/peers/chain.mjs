@@ -1,7 +1,7 @@
 // The facilitators' view of the chain: viem, as Base, at a JSON-RPC address of our own.
 
 import { createWalletClient, http, publicActions } from "viem";
-import { nonceManager, privateKeyToAccount } from "viem/accounts";
+import { privateKeyToAccount } from "viem/accounts";
 import { base } from "viem/chains";
 import { env } from "./process.mjs";
 
@@ -9,19 +9,27 @@ import { env } from "./process.mjs";
 export function relayer() {
   const rpc = env("RPC_URL");
   const client = createWalletClient({
-    account: privateKeyToAccount(env("PRIVATE_KEY"), { nonceManager }),
+    account: privateKeyToAccount(env("PRIVATE_KEY")),
     chain: { ...base, rpcUrls: { default: { http: [rpc] } } },
     transport: http(rpc, { retryCount: 0, timeout: 20_000 }),
     pollingInterval: 100,
     cacheTime: 0,
   }).extend(publicActions);
-  return { ...client, writeContract: inTurn((args) => client.writeContract(args)) };
+  return { ...client, writeContract: inTurn(client) };
 }
 
-// An account's transactions carry consecutive numbers. A busy node counts one that it has just been sent a little later,
-// so the client counts along; and two sends at once would get the same number.
-function inTurn(send) {
+// An account's transactions carry consecutive numbers, and two sends at once would get the same one. A busy node counts one
+// that it has just been sent a little later, so they are counted here as well: not by viem's nonceManager, which forgets
+// its count with a send that fails.
+function inTurn(client) {
   let last = Promise.resolve();
+  let free = 0;
+  const send = async (args) => {
+    const nonce = Math.max(free, await client.getTransactionCount({ address: client.account.address, blockTag: "pending" }));
+    const hash = await client.writeContract({ ...args, nonce });
+    free = nonce + 1;
+    return hash;
+  };
   return (args) => {
     const next = last.then(() => send(args));
     last = next.catch(() => {});

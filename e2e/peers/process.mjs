@@ -34,6 +34,8 @@ export async function serve(app) {
 
 /** The port that a server listens on from now on. */
 function listen(server) {
+  // A connection that ends while the next request is on its way fails that, and a POST is not sent again.
+  server.keepAliveTimeout = 0; // never
   return new Promise((resolve, reject) => {
     server.on("error", reject);
     server.listen(0, "127.0.0.1", () => resolve(server.address().port));

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/purserpay/purser/e2e/internal/ports"
+	"github.com/purserpay/purser/internal/ports"
 	"github.com/purserpay/purser/sandbox"
 )
 
