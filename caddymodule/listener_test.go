@@ -73,7 +73,7 @@ func TestShippedDoorsSeeClientsLeave(t *testing.T) {
 		_, _ = io.WriteString(first, "\r\n") // in a packet of its own
 		time.Sleep(50 * time.Millisecond)
 		_ = first.Close()
-		time.Sleep(50 * time.Millisecond)
+		time.Sleep(300 * time.Millisecond) // until it is seen leaving
 		again := open()
 		time.Sleep(300 * time.Millisecond)
 		if n := payments(); n != 1 {

@@ -44,6 +44,7 @@ func (p *pooled) recovering() *tenant {
 }
 
 func TestReloadUnderLoad(t *testing.T) {
+	began := time.Now()
 	f := newStandIn(t)
 	t.Setenv("PURSER_FACILITATOR_URL", f.URL)
 	s := newSite(t)
@@ -89,7 +90,8 @@ func TestReloadUnderLoad(t *testing.T) {
 	if home.recovering() != home.newestTenant() || home.recovering() == nil {
 		t.Error("not the newest configuration recovers")
 	}
-	if n := len(home.tenants); n != 6 {
+	// Old ones are forgotten a minute after their last work, which a slow machine may take.
+	if n := len(home.tenants); n > 6 || n < 6 && time.Since(began) < time.Minute {
 		t.Errorf("%d tenants are remembered", n)
 	}
 	if settled := f.settled.Load(); settled < paid.Load() {

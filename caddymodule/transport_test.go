@@ -178,7 +178,7 @@ func TestTransportTimeout(t *testing.T) {
 	release := make(chan struct{})
 	t.Cleanup(func() { close(release) })
 	v.delivers(func(http.ResponseWriter, *http.Request, int) { <-release })
-	s := newSidecar(t, v, "", "http {\nresponse_header_timeout 200ms\n}")
+	s := newSidecar(t, v, "", "http {\nresponse_header_timeout 1s\n}")
 	mustLoad(t, s.caddyfile())
 	if resp, _ := do(t, newRequest(t, "GET", s.url()+"/x", nil)); resp.StatusCode != http.StatusGatewayTimeout {
 		t.Error(resp.Status)

@@ -299,7 +299,7 @@ func (p realPayer) packed(t *testing.T, a x402.Authorization) []byte {
 // really moved the money.
 func TestUsedOnARealChain(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
 	defer cancel()
 	network, err := evm.Start(ctx, evm.Options{})
 	if err != nil {
@@ -353,6 +353,7 @@ func TestUsedOnARealChain(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(got.Used) < len(want) && ctx.Err() == nil { // not safe yet
+			time.Sleep(50 * time.Millisecond)
 			continue
 		}
 		if len(got.Used) != len(want) {

@@ -16,10 +16,10 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// spenders is somebody with 120 events over three days, two keys, two hosts and two tasks.
-func spenders(t *testing.T, w *world) (*person, pay.Key) {
+// spenders is somebody with 120 events over three days from the given one on, two keys, two hosts and two tasks.
+func spenders(t *testing.T, w *world) (ada *person, second pay.Key, from time.Time) {
 	t.Helper()
-	ada := w.person("ada")
+	ada = w.person("ada")
 	second, _, err := w.payer.CreateKey(t.Context(), pay.KeyRequest{Label: "=1+1", OrganizationID: ada.account.OrganizationID})
 	if err != nil {
 		t.Fatal(err)
@@ -27,14 +27,15 @@ func spenders(t *testing.T, w *world) (*person, pay.Key) {
 	keys := []pay.Key{ada.key, second}
 	w.wallet(keys[0], 900_000_000)
 	w.wallet(keys[1], 900_000_000)
-	base := pay.DayOf(time.Now()).AddDate(0, 0, -3).Add(time.Hour)
+	from = pay.DayOf(time.Now()).AddDate(0, 0, -3)
+	base := from.Add(time.Hour)
 	for i := range 120 {
 		w.clock.set(base.Add(time.Duration(i) * 25 * time.Minute)) // 50 hours
 		host := []string{"api.example.com", "other.example.net:8443"}[i%3%2]
 		w.buy(keys[i%2], fmt.Sprintf("https://%s/item?n=%d", host, i), []string{"nightly", "demo", ""}[i%3], fmt.Sprint(10000+i))
 	}
 	w.clock.set(time.Now())
-	return ada, second
+	return ada, second, from
 }
 
 var older = regexp.MustCompile(`<a class="button" href="([^"]+)" rel="next">`)
@@ -42,8 +43,7 @@ var older = regexp.MustCompile(`<a class="button" href="([^"]+)" rel="next">`)
 func TestSpendIsFilteredAndPaged(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	ada, second := spenders(t, w)
-	base := pay.DayOf(time.Now()).AddDate(0, 0, -3)
+	ada, second, base := spenders(t, w)
 	day := func(n int) string { return base.AddDate(0, 0, n).Format("2006-01-02") }
 	for query, want := range map[string]func(i int) bool{
 		"":                                 func(int) bool { return true },
@@ -110,7 +110,7 @@ func readCSV(t *testing.T, s seen) [][]string {
 func TestExport(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	ada, second := spenders(t, w)
+	ada, second, _ := spenders(t, w)
 	w.clock.advance(time.Second)
 	hostile := "https://api.example.com/x?q=" + url.QueryEscape("=cmd|' /C calc'!A0")
 	last := w.buy(second, hostile, "-1", "700000123")
@@ -145,7 +145,7 @@ func TestExport(t *testing.T) {
 func TestWhatDoesNotFitAFilterIsNamedBesideIt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	ada, _ := spenders(t, w)
+	ada, _, _ := spenders(t, w)
 	for query, part := range map[string]string{
 		"task=a+b%3Cscript%3E": `id="task-wrong"`, "from=31.1.2026": `id="from-wrong"`, "to=2026-02-30": `id="to-wrong"`, "from=2026-02-02&to=2026-02-01": `id="to-wrong"`,
 		"from=0001-01-01": `id="from-wrong"`, "to=99999-01-01": `id="to-wrong"`,

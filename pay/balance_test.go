@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/purserpay/purser/pay"
@@ -32,46 +33,48 @@ func (c *hangingChain) Balance(ctx context.Context, a x402.Asset, owner x402.Add
 // all; now and then one finds out how it is.
 func TestHangingRPC(t *testing.T) {
 	t.Parallel()
-	var chain *hangingChain
-	w := newWorld(t, func(o *pay.Options) {
-		chain = &hangingChain{Chain: o.Chain}
-		o.Chain = chain
-	})
-	chain.hangs.Store(true)
-	took := func(n int) time.Duration {
-		t.Helper()
-		began := time.Now()
-		a, err := w.payer.Pay(t.Context(), w.rest(pay.SettlePayer, fmt.Sprintf("https://api.example.com/%d", n), "5", ""))
-		if err != nil {
-			t.Error(err)
-			return 0
-		}
-		a.Finish(true)
-		return time.Since(began)
-	}
-	var all sync.WaitGroup
-	for n := range 3 {
-		all.Go(func() {
-			if d := took(n); d < 2*time.Second || d > 10*time.Second {
-				t.Errorf("one of the first took %s", d)
-			}
+	synctest.Test(t, func(t *testing.T) {
+		var chain *hangingChain
+		w := newWorld(t, func(o *pay.Options) {
+			chain = &hangingChain{Chain: o.Chain}
+			o.Chain = chain
 		})
-	}
-	all.Wait()
-	asked := chain.asked.Load()
-	for n := range 20 {
-		if d := took(100 + n); d > time.Second {
-			t.Errorf("took %s", d)
+		chain.hangs.Store(true)
+		took := func(n int) time.Duration {
+			t.Helper()
+			began := time.Now()
+			a, err := w.payer.Pay(t.Context(), w.rest(pay.SettlePayer, fmt.Sprintf("https://api.example.com/%d", n), "5", ""))
+			if err != nil {
+				t.Error(err)
+				return 0
+			}
+			a.Finish(true)
+			return time.Since(began)
 		}
-	}
-	if n := chain.asked.Load() - asked; n != 0 {
-		t.Errorf("asked %d times", n)
-	}
-	chain.hangs.Store(false)
-	w.chain.advance(6 * time.Second)
-	took(200)
-	took(201)
-	if chain.asked.Load() == asked {
-		t.Error("never asked again")
-	}
+		var all sync.WaitGroup
+		for n := range 3 {
+			all.Go(func() {
+				if d := took(n); d < 2*time.Second || d > 10*time.Second {
+					t.Errorf("one of the first took %s", d)
+				}
+			})
+		}
+		all.Wait()
+		asked := chain.asked.Load()
+		for n := range 20 {
+			if d := took(100 + n); d > time.Second {
+				t.Errorf("took %s", d)
+			}
+		}
+		if n := chain.asked.Load() - asked; n != 0 {
+			t.Errorf("asked %d times", n)
+		}
+		chain.hangs.Store(false)
+		w.chain.advance(6 * time.Second)
+		took(200)
+		took(201)
+		if chain.asked.Load() == asked {
+			t.Error("never asked again")
+		}
+	})
 }

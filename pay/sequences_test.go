@@ -247,7 +247,7 @@ func TestRepeatBeforeItIsKnownThatTheFirstCallerLeft(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, nil)
+			w := newWorld(t, func(o *pay.Options) { o.RepeatWait = 5 * time.Second })
 			r := call(w)
 			caller, leave := context.WithCancel(context.Background())
 			first, err := w.payer.Open(caller, r)

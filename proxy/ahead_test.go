@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"crypto/tls"
 	"fmt"
 	"io"
@@ -8,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -24,6 +26,8 @@ func TestRepeatOfClientThatSentMore(t *testing.T) {
 			t.Run(where+" "+name, func(t *testing.T) {
 				t.Parallel()
 				arrived, goOn := make(chan struct{}, 4), make(chan struct{})
+				release := sync.OnceFunc(func() { close(goOn) })
+				defer release()
 				slow := func(rw http.ResponseWriter, _ *http.Request, n int) {
 					if n == 1 {
 						arrived <- struct{}{}
@@ -31,7 +35,7 @@ func TestRepeatOfClientThatSentMore(t *testing.T) {
 					}
 					_, _ = io.WriteString(rw, "goods")
 				}
-				w, text, open := sendingDoor(t, where, slow)
+				w, text, open, left := sendingDoor(t, where, slow)
 				crlf := func(s string) string { return strings.ReplaceAll(s, "\n", "\r\n") }
 				first := open()
 				_, _ = io.WriteString(first, crlf(text))
@@ -39,13 +43,18 @@ func TestRepeatOfClientThatSentMore(t *testing.T) {
 				_, _ = io.WriteString(first, crlf(more)) // in a packet of its own
 				time.Sleep(50 * time.Millisecond)
 				_ = first.Close()
+				select {
+				case <-left:
+				case <-time.After(20 * time.Second):
+					t.Fatal("the client is not seen leaving")
+				}
 				again := open()
 				_, _ = io.WriteString(again, crlf(text))
 				time.Sleep(300 * time.Millisecond) // long enough to pay once more
 				if n := len(w.payments()); n != 1 {
 					t.Errorf("one request of a client that was gone and came back: %d payments", n)
 				}
-				close(goOn)
+				release()
 				b := make([]byte, 12)
 				if _, err := io.ReadFull(again, b); err != nil || string(b) != "HTTP/1.1 200" {
 					t.Errorf("the repeat got %q, %v", b, err)
@@ -59,10 +68,12 @@ func TestRepeatOfClientThatSentMore(t *testing.T) {
 	}
 }
 
-// sendingDoor is a way through the proxy to a seller, and a request for it.
-func sendingDoor(t *testing.T, where string, paid func(http.ResponseWriter, *http.Request, int)) (w *world, text string, open func() net.Conn) {
+// sendingDoor is a way through the proxy to a seller, and a request for it. left is closed once the
+// proxy has noticed that the client of the first request is gone, or has answered it.
+func sendingDoor(t *testing.T, where string, paid func(http.ResponseWriter, *http.Request, int)) (w *world, text string, open func() net.Conn, left <-chan struct{}) {
 	if where == "inside TLS" {
 		s := newSecure(t)
+		left = s.leaving()
 		s.seller.paid = paid
 		return s.world, "GET /x HTTP/1.1\nHost: " + s.target() + "\n\n", func() net.Conn {
 			a, conn, br := s.connect(s.target(), "")
@@ -70,23 +81,29 @@ func sendingDoor(t *testing.T, where string, paid func(http.ResponseWriter, *htt
 				t.Fatal(a.StatusCode)
 			}
 			return tls.Client(&peeked{Conn: conn, early: buffered(br)}, &tls.Config{RootCAs: s.ours.pool(), ServerName: "shop.example"})
-		}
+		}, left
 	}
 	plain := newSeller(t, func(s *seller) { s.paid = paid })
 	at := strings.TrimPrefix(plain.URL, "http://")
 	if where == "inside" {
 		s := newSecure(t)
+		left = s.leaving()
 		return s.world, "GET /x HTTP/1.1\nHost: " + at + "\n\n", func() net.Conn {
 			a, conn, br := s.connect(at, "")
 			if a.StatusCode != 200 {
 				t.Fatal(a.StatusCode)
 			}
 			return &peeked{Conn: conn, early: buffered(br)}
-		}
+		}, left
 	}
 	w = newWorld(t)
 	set := conns.NewSet(conns.Limits{})
-	front := httptest.NewUnstartedServer(w.server.Config.Handler)
+	var once sync.Once
+	gone := make(chan struct{})
+	front := httptest.NewUnstartedServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		context.AfterFunc(r.Context(), func() { once.Do(func() { close(gone) }) })
+		w.server.Config.Handler.ServeHTTP(rw, r)
+	}))
 	front.Listener = set.Listen(front.Listener)
 	front.Config.ReadHeaderTimeout, front.Config.ConnState = time.Minute, set.State
 	front.Start()
@@ -97,5 +114,5 @@ func sendingDoor(t *testing.T, where string, paid func(http.ResponseWriter, *htt
 			t.Fatal(err)
 		}
 		return c
-	}
+	}, gone
 }

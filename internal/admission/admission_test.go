@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -45,38 +46,40 @@ func TestNoBounds(t *testing.T) {
 
 func TestWaitAndQueueAreBounded(t *testing.T) {
 	t.Parallel()
-	var refused atomic.Int32
-	g := New(Options{Concurrent: 4, Queued: 2, Wait: 100 * time.Millisecond, Refused: func() { refused.Add(1) }})
-	leave := []func(){g.must(t, "a"), g.must(t, "a"), g.must(t, "a")} // its share
-	began := time.Now()
-	if _, err := g.Enter(t.Context(), "a"); !full(err) {
-		t.Fatal(err)
-	}
-	if d := time.Since(began); d < 100*time.Millisecond || d > 5*time.Second {
-		t.Errorf("waited %s", d)
-	}
-	leave = append(leave, g.must(t, "b")) // another party has room
-	var waiting sync.WaitGroup
-	for range 2 {
-		waiting.Go(func() {
-			if _, err := g.Enter(t.Context(), "a"); !full(err) {
-				t.Error(err)
-			}
-		})
-	}
-	wait(t, func() bool { return g.waiting() == 2 })
-	began = time.Now()
-	if _, err := g.Enter(t.Context(), "a"); !full(err) || time.Since(began) > 50*time.Millisecond {
-		t.Errorf("the queue is full: %v after %s", err, time.Since(began))
-	}
-	waiting.Wait()
-	if refused.Load() != 4 {
-		t.Errorf("%d refused", refused.Load())
-	}
-	for _, l := range leave {
-		l()
-	}
-	g.empty(t)
+	synctest.Test(t, func(t *testing.T) {
+		var refused atomic.Int32
+		g := New(Options{Concurrent: 4, Queued: 2, Wait: 100 * time.Millisecond, Refused: func() { refused.Add(1) }})
+		leave := []func(){g.must(t, "a"), g.must(t, "a"), g.must(t, "a")} // its share
+		began := time.Now()
+		if _, err := g.Enter(t.Context(), "a"); !full(err) {
+			t.Fatal(err)
+		}
+		if d := time.Since(began); d != 100*time.Millisecond {
+			t.Errorf("waited %s", d)
+		}
+		leave = append(leave, g.must(t, "b")) // another party has room
+		var waiting sync.WaitGroup
+		for range 2 {
+			waiting.Go(func() {
+				if _, err := g.Enter(t.Context(), "a"); !full(err) {
+					t.Error(err)
+				}
+			})
+		}
+		wait(t, func() bool { return g.waiting() == 2 })
+		began = time.Now()
+		if _, err := g.Enter(t.Context(), "a"); !full(err) || time.Since(began) > 0 {
+			t.Errorf("the queue is full: %v after %s", err, time.Since(began))
+		}
+		waiting.Wait()
+		if refused.Load() != 4 {
+			t.Errorf("%d refused", refused.Load())
+		}
+		for _, l := range leave {
+			l()
+		}
+		g.empty(t)
+	})
 }
 
 func (g *Gate) waiting() int {

@@ -21,8 +21,8 @@ import (
 // a connection becomes idle, and when it has read a whole header. In between, what it has read
 // is known here and can be read again by the other server.
 
-// patience is how long Retire waits for requests that have just come to get to their handler.
-// Until then a shutdown would drop them.
+// patience is how long Retire waits, by default, for requests that have just come to get to
+// their handler. Until then a shutdown would drop them.
 const patience = 200 * time.Millisecond
 
 // Retire gives the connections to other servers at their addresses. It is called before the
@@ -35,7 +35,7 @@ func (s *Set) Retire() {
 	for _, l := range listeners {
 		l.retired.Store(true)
 	}
-	for deadline := time.Now().Add(patience); ; time.Sleep(100 * time.Microsecond) {
+	for deadline := time.Now().Add(s.patience); ; time.Sleep(100 * time.Microsecond) {
 		between := false
 		for _, t := range s.connections() {
 			between = t.offer() || between
@@ -161,8 +161,12 @@ func (t *tracked) noted(p []byte, err error, watching bool) (gone bool) {
 	t.reading = false
 	if len(p) > 0 && (t.quiet || watching || t.gone) && (!t.mixed || t.gone) {
 		t.read = t.read || t.quiet
-		if t.taken = append(t.taken, p...); len(t.taken) > maxTaken || bytes.HasPrefix(t.taken, []byte("PRI ")) {
-			t.mixed = true // too much, or HTTP/2
+		switch t.taken = append(t.taken, p...); {
+		case len(t.taken) > maxTaken:
+			t.mixed = true
+		case bytes.HasPrefix(t.taken, []byte("PRI * HTTP/2.0\r\n")): // RFC 9113, section 3.4
+			t.mixed = true
+			t.Release() // a read of one byte is of a frame that came in pieces
 		}
 	}
 	if t.gone {
@@ -229,7 +233,7 @@ func (t *tracked) offer() (between bool) {
 	switch {
 	case t.gone || t.mixed || t.quiet && t.spoiled:
 	case !t.quiet:
-		between = !t.begun && time.Since(t.active) < patience
+		between = !t.begun && time.Since(t.active) < t.set.patience
 	case t.reading:
 		t.bequeath()
 	default:

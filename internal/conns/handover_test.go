@@ -78,23 +78,25 @@ type site struct {
 	*http.Server
 	set   *Set
 	done  chan struct{}
-	begun chan struct{} // has something for each slow request
+	begun chan struct{} // has something for each slow request, which lasts until the server is shut down
 }
 
 func startSite(h *Places, s *shared, name string) *site {
 	set := NewSet(Limits{Places: h})
-	begun := make(chan struct{}, 1)
+	set.patience = 10 * time.Second // a slow machine needs it
+	begun, over := make(chan struct{}, 1), make(chan struct{})
 	one := &site{set: set, done: make(chan struct{}), begun: begun, Server: &http.Server{
 		ReadHeaderTimeout: time.Minute, ConnState: set.State,
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			b, _ := io.ReadAll(r.Body)
 			if r.URL.Path == "/slow" {
 				begun <- struct{}{}
-				time.Sleep(50 * time.Millisecond)
+				<-over
 			}
 			fmt.Fprintf(w, "%s %s", name, b)
 		}),
 	}}
+	one.RegisterOnShutdown(func() { close(over) })
 	l := set.Listen(&user{shared: s, gone: make(chan struct{})})
 	go func() {
 		defer close(one.done)

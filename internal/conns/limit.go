@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/netip"
 	"sync"
+	"time"
 
 	"github.com/purserpay/purser/internal/peer"
 )
@@ -28,6 +29,8 @@ type Limits struct {
 // the new one closed.
 type Set struct {
 	limits Limits
+	// patience is how long Retire waits for requests that have just come.
+	patience time.Duration
 
 	mu sync.Mutex
 	// listeners are those that were made.
@@ -59,7 +62,7 @@ func NewSet(l Limits) *Set {
 	if l.Places == nil {
 		l.Places = new(Places)
 	}
-	return &Set{limits: l, all: make(map[string]*tracked), peers: make(map[netip.Addr]int)}
+	return &Set{limits: l, patience: patience, all: make(map[string]*tracked), peers: make(map[netip.Addr]int)}
 }
 
 // Listen gives the set the connections of a listener, which are read ahead. Those that speak
