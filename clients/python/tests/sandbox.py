@@ -44,7 +44,7 @@ class World:
         topics = [TRANSFER, "0x" + self.wallet[2:].lower().rjust(64, "0")]
         query = {"address": self.token, "fromBlock": "0x0", "toBlock": "latest", "topics": topics}
         call = {"jsonrpc": "2.0", "id": 1, "method": "eth_getLogs", "params": [query]}
-        logs = httpx.post(self.rpc, json=call, trust_env=False).json()["result"]
+        logs = httpx.post(self.rpc, json=call, trust_env=False, timeout=60).json()["result"]
         return sum(int(log["data"], 16) for log in logs)
 
     def payments(self) -> int:

@@ -101,7 +101,7 @@ def _head(connection: socket.socket) -> bytes:
 def drips(start: bytes, drop: bytes) -> Talk:
     def drip(connection: socket.socket, over: threading.Event) -> None:
         connection.sendall(start)
-        for _ in range(400):  # it ends some time, so that a client that would wait for ever fails
+        for _ in range(3000):  # it ends after a minute, so that a client that would wait for ever fails
             if over.wait(0.02):
                 return
             connection.sendall(drop)
@@ -111,7 +111,7 @@ def drips(start: bytes, drop: bytes) -> Talk:
 
 def deaf(_: socket.socket, over: threading.Event) -> None:
     """It takes the head of a request, and no byte of the body."""
-    over.wait(8)
+    over.wait(60)
 
 
 ENDLESS = {
@@ -127,7 +127,7 @@ def unclear_soon(buy: Callable[[], Any]) -> None:
     began = time.monotonic()
     with pytest.raises(purser.UnclearError) as caught:
         buy()
-    assert time.monotonic() - began < 4
+    assert time.monotonic() - began < 20
     assert caught.value.payment_id is not None
     assert not {thread.name for thread in set(threading.enumerate()) - threads if "purser" in thread.name}
 
@@ -193,17 +193,19 @@ def test_a_purser_whose_header_never_ends(kind: str) -> None:
     def drip(request: Any, _: bytes) -> None:
         asked.append(request.path)
         request.wfile.write(b"HTTP/1.1 200 OK\r\nX-Slow: ")
-        while not over.wait(0.02):
+        for _tick in range(3000):  # a minute
+            if over.wait(0.02):
+                return
             request.wfile.write(b"x")
 
     with serving(drip) as api, serving(played(FakeSeller())) as shop:
         began = time.monotonic()
         try:
             with pytest.raises(purser.PurserUnreachableError):
-                buy_with(kind, options(base_url=api, pay_timeout=0.3), shop + "/paid")
+                buy_with(kind, options(base_url=api, pay_timeout=1.0), shop + "/paid")
         finally:
             over.set()
-        assert time.monotonic() - began < 4
+        assert time.monotonic() - began < 20
     assert asked == ["/v1/pay"] * 3
 
 
@@ -212,21 +214,21 @@ def test_the_deadline_ends_with_the_header(kind: str) -> None:
     def slowly(connection: socket.socket, over: threading.Event) -> None:
         connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n")
         for _ in range(12):
-            over.wait(0.1)
+            over.wait(0.25)
             connection.sendall(b"x")
 
     with talking(slowly) as shop, serving(played(FakePurser())) as api:
-        given = options(base_url=api, paid_timeout=0.5)
+        given = options(base_url=api, paid_timeout=2)
         assert buy_with(kind, given, shop + "/paid", timeout=10) == (200, b"x" * 12)
 
 
 def test_deadlines() -> None:
     assert _until.left(None) is None
     assert _until.left(2.5) == 2.5
-    with _until.within(5):
+    with _until.within(60):
         inner = _until.left(None)
         assert inner is not None
-        assert 4 < inner <= 5
+        assert 30 < inner <= 60
         assert _until.left(2.5) == 2.5
         with _until.within(0), pytest.raises(TimeoutError):
             _until.left(None)
@@ -340,13 +342,21 @@ def test_a_402_is_read_only_so_long(kind: str, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(bodies, "PEEKED_FOR", 0.2)
     body = padded(2000)
     asks = b"HTTP/1.1 402 Payment Required\r\nContent-Length: %d\r\n\r\n" % len(body)
-    over = threading.Event()
+    began = threading.Event()
+
+    class Peeked(bodies.Peeked):
+        def __init__(self, *, encoded: bool) -> None:
+            super().__init__(encoded=encoded)
+            began.set()
+
+    monkeypatch.setattr(bodies, "Peeked", Peeked)
 
     def slowly(to: Any, _: bytes) -> None:
         to.wfile.write(asks)
+        assert began.wait(30)  # only then does its time run
         for at in range(len(body)):
             if at % 100 == 0 and at <= 1500:
-                over.wait(0.05)
+                time.sleep(0.05)
             to.wfile.write(body[at : at + 1])
 
     with serving(slowly) as url, serving(played(asked := FakePurser())) as api:

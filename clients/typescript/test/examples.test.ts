@@ -31,7 +31,8 @@ describe("examples", () => {
       const out = await run(name, urls, world.api, world.key);
       assert.match(out, /sunny/);
       if (name === "langchain-tool") assert.match(out, /Not bought \(refused-by-caller\)/);
-      if (name === "plain") assert.match(out, /paid with 0x[0-9a-f]{64}/);
+      // purser may name the transaction after the answer is there; what was paid is on chain.
+      if (name === "plain") assert.match(out, /^paid with (0x[0-9a-f]{64})?$/m);
       assert.equal(before - (await world.balance()), 10_000n);
     });
   }

@@ -14,7 +14,7 @@ const root = fileURLToPath(new URL("..", import.meta.url));
 const browser = process.env["CHROMIUM"] ?? "/usr/bin/chromium";
 
 const tenLines = (imported: string) => `${imported}
-const purser = createClient({ baseUrl: process.env.PURSER_URL, apiKey: process.env.PURSER_KEY, maxAmount: "50000" });
+const purser = createClient({ baseUrl: process.env.PURSER_URL, apiKey: process.env.PURSER_KEY, maxAmount: "50000", receiptWait: 20_000 });
 (async () => {
   for (const url of process.argv.slice(2)) {
     const answer = await purser.get(url);
@@ -90,16 +90,16 @@ describe("the packed package", () => {
       shops.push(shop);
       urls.push(`${await listen(shop)}/paid`);
     }
-    const chrome = await chromium.launch({ executablePath: browser, args: ["--no-sandbox"] });
+    const chrome = await chromium.launch({ executablePath: browser, args: ["--no-sandbox"], timeout: 60_000 });
     try {
       const page = await chrome.newPage();
-      await page.goto(origin);
+      await page.goto(origin, { timeout: 60_000 });
       const before = await world.balance();
       const results = await page.evaluate(
         async ([urls, baseUrl, apiKey]) => {
           const module = "/@purser/client/dist/esm/index.js";
           const { createClient, paymentOf } = (await import(module)) as typeof import("@purser/client");
-          const purser = createClient({ baseUrl, apiKey, maxAmount: "50000" });
+          const purser = createClient({ baseUrl, apiKey, maxAmount: "50000", receiptWait: 20_000 });
           const results: unknown[] = [];
           for (const url of urls) {
             const answer = await purser.get(url);

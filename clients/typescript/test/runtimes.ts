@@ -7,6 +7,7 @@ import { tmpdir } from "node:os";
 import { fileURLToPath } from "node:url";
 import type { PaymentOptions } from "@purser/client";
 import { build } from "esbuild";
+import { freePort } from "./fake.js";
 import type { Outcome, Scenario } from "./scenario.js";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
@@ -114,14 +115,6 @@ export async function startAgent(runtime: Runtime, dir: string): Promise<Agent> 
 
 export function removeWorkshop(dir: string): void {
   rmSync(dir, { recursive: true });
-}
-
-async function freePort(): Promise<number> {
-  const server = net.createServer();
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const { port } = server.address() as net.AddressInfo;
-  await new Promise((resolve) => server.close(resolve));
-  return port;
 }
 
 async function listening(port: number, child: ChildProcess): Promise<void> {

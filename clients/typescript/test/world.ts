@@ -133,7 +133,9 @@ interface Whole {
 function forward(to: string, from: http.IncomingMessage, body: Buffer): Promise<Whole> {
   const { host: _, ...headers } = from.headers;
   return new Promise((resolve, reject) => {
-    const request = http.request(to + (from.url ?? ""), { method: from.method ?? "GET", headers }, (answer) => {
+    // A kept connection may be closed by the server just when the next request leaves.
+    const how = { method: from.method ?? "GET", headers, agent: false } as const;
+    const request = http.request(to + (from.url ?? ""), how, (answer) => {
       const chunks: Buffer[] = [];
       answer.on("data", (chunk: Buffer) => chunks.push(chunk));
       answer.on("error", reject);
