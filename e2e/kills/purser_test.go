@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/purserpay/purser/internal/ports"
 	"github.com/purserpay/purser/internal/failpoint"
+	"github.com/purserpay/purser/internal/ports"
 	"github.com/purserpay/purser/vault"
 )
 

@@ -82,6 +82,10 @@ type site struct {
 }
 
 func startSite(h *Places, s *shared, name string) *site {
+	return startSiteOn(h, &user{shared: s, gone: make(chan struct{})}, name)
+}
+
+func startSiteOn(h *Places, inner net.Listener, name string) *site {
 	set := NewSet(Limits{Places: h})
 	set.patience = 10 * time.Second // a slow machine needs it
 	begun, over := make(chan struct{}, 1), make(chan struct{})
@@ -97,7 +101,7 @@ func startSite(h *Places, s *shared, name string) *site {
 		}),
 	}}
 	one.RegisterOnShutdown(func() { close(over) })
-	l := set.Listen(&user{shared: s, gone: make(chan struct{})})
+	l := set.Listen(inner)
 	go func() {
 		defer close(one.done)
 		_ = one.Serve(l)
@@ -230,6 +234,39 @@ func TestQuietConnectionsAreHandedOver(t *testing.T) {
 			})
 		}
 	}
+}
+
+// late is a hold on a socket that is over while it has a connection in its hands.
+type late struct {
+	*user
+	has, over chan struct{}
+}
+
+func (l late) Accept() (net.Conn, error) {
+	c, err := l.user.Accept()
+	if err == nil {
+		close(l.has)
+		<-l.over
+	}
+	return c, err
+}
+
+// A connection that is just being accepted when its server closes the listener is the next one's.
+func TestConnectionThatIsJustAccepted(t *testing.T) {
+	t.Parallel()
+	places, socket := new(Places), share(t)
+	inner := late{&user{shared: socket, gone: make(chan struct{})}, make(chan struct{}), make(chan struct{})}
+	old := startSiteOn(places, inner, "old")
+	conn := dial(t, socket.Addr().String())
+	<-inner.has
+	next := startSite(places, socket, "next")
+	old.stop(t)
+	close(inner.over)
+	send(t, conn, post("/a", "x"))
+	if got := answered(t, bufio.NewReader(conn)); got != "next x" {
+		t.Errorf("got %q", got)
+	}
+	next.stop(t)
 }
 
 // What is under way stays where it is, and so does what cannot be taken apart.

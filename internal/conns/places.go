@@ -154,11 +154,16 @@ func (p *Places) accept(s *socket, addr net.Addr) {
 }
 
 // deliver gives a connection to whoever serves at the place: the one that has for longest, as
-// long as it goes on.
+// long as it goes on. One that was just being accepted when the last user of its socket left is
+// the newest listener's.
 func (p *Places) deliver(s *socket, addr net.Addr, c net.Conn) {
 	p.mu.Lock()
 	var to *listener
-	for _, l := range p.at(addr).listeners {
+	listeners := p.at(addr).listeners
+	if len(listeners) > 0 {
+		to = listeners[len(listeners)-1]
+	}
+	for _, l := range listeners {
 		if l.socket != s {
 			continue
 		}
