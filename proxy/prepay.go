@@ -214,8 +214,11 @@ func (p *prepay) leave(what any) func() {
 func (t *Transport) ahead(req *http.Request, call *Call) (resp *http.Response, done bool, err error) {
 	where := t.endpoint(req, call)
 	known, ok := t.prepay.find(where)
-	if !ok || call.left != nil || call.checkKey() != nil || t.redirects.to(call.Key.ID, req.URL) != nil { // once a call, at its beginning
+	if !ok || call.left != nil || call.checkKey() != nil { // once a call, at its beginning
 		return nil, false, nil
+	}
+	if t.redirects.to(call.Key.ID, req.URL) != "" {
+		return nil, false, nil // it is the answer to another payment, if anything
 	}
 	if _, err := call.content(req, t.spool); err != nil {
 		return nil, false, nil //nolint:nilerr // whoever asks the seller meets it again

@@ -1,6 +1,8 @@
 package proxy
 
 import (
+	"crypto/sha256"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -15,7 +17,7 @@ const (
 	redirectTime = time.Minute
 	// maxRedirects bounds the targets that are remembered for a key, maxRedirectKeys the keys.
 	// What is forgotten is paid.
-	maxRedirects    = 256
+	maxRedirects    = 64
 	maxRedirectKeys = 10_000
 )
 
@@ -26,27 +28,31 @@ type redirects struct {
 	now pay.Clock
 
 	mu    sync.Mutex
-	known map[string]map[string]redirected // by key and target
+	known map[string]map[target]redirected // by key
 }
 
+// target is a hash of a URL, which may be long.
+type target [sha256.Size]byte
+
 type redirected struct {
-	by    *pay.Payment
-	until time.Time
+	paymentID string
+	until     time.Time
 }
 
 func newRedirects(now pay.Clock) *redirects {
-	return &redirects{now: now, known: make(map[string]map[string]redirected)}
+	return &redirects{now: now, known: make(map[string]map[target]redirected)}
 }
 
 // from remembers where an answer leads, if it does.
-func (r *redirects) from(keyID string, req *http.Request, resp *http.Response, by *pay.Payment) {
+func (r *redirects) from(keyID string, req *http.Request, resp *http.Response, paymentID string) {
 	switch resp.StatusCode {
 	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
 	default:
 		return
 	}
-	target, err := req.URL.Parse(resp.Header.Get("Location"))
-	if err != nil || resp.Header.Get("Location") == "" {
+	location := resp.Header.Get("Location")
+	to, err := req.URL.Parse(location)
+	if err != nil || location == "" {
 		return
 	}
 	now := r.now()
@@ -57,60 +63,61 @@ func (r *redirects) from(keyID string, req *http.Request, resp *http.Response, b
 		if len(r.known) >= maxRedirectKeys {
 			clear(r.known)
 		}
-		targets = make(map[string]redirected)
+		targets = make(map[target]redirected)
 		r.known[keyID] = targets
 	}
 	if len(targets) >= maxRedirects {
-		for name, t := range targets {
-			if !now.Before(t.until) {
-				delete(targets, name)
-			}
-		}
-		if len(targets) >= maxRedirects {
-			clear(targets)
-		}
+		maps.DeleteFunc(targets, func(_ target, t redirected) bool { return !now.Before(t.until) })
 	}
-	targets[targetName(target)] = redirected{by: by, until: now.Add(redirectTime)}
+	if len(targets) >= maxRedirects {
+		clear(targets)
+	}
+	targets[targetOf(to)] = redirected{paymentID: paymentID, until: now.Add(redirectTime)}
 }
 
-// to is the payment whose answer led here, or nil.
-func (r *redirects) to(keyID string, u *url.URL) *pay.Payment {
+// to is the id of the payment whose answer led here, or "".
+func (r *redirects) to(keyID string, u *url.URL) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	t, ok := r.known[keyID][targetName(u)]
-	if !ok || !r.now().Before(t.until) {
-		return nil
+	targets := r.known[keyID]
+	if len(targets) == 0 {
+		return ""
 	}
-	return t.by
+	t := targets[targetOf(u)]
+	if !r.now().Before(t.until) {
+		return ""
+	}
+	return t.paymentID
 }
 
 // arrived forgets a target that asks for no more money: who comes next was not led there.
 func (r *redirects) arrived(keyID string, u *url.URL) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.known[keyID], targetName(u))
+	delete(r.known[keyID], targetOf(u))
 	if len(r.known[keyID]) == 0 {
 		delete(r.known, keyID)
 	}
 }
 
-// targetName is the same for all ways to write where a request goes.
-func targetName(u *url.URL) string {
+// targetOf is the same for all ways to write where a request goes.
+func targetOf(u *url.URL) target {
 	scheme, host := strings.ToLower(u.Scheme), strings.ToLower(u.Host)
 	if port := u.Port(); port == "80" && scheme == "http" || port == "443" && scheme == "https" {
 		host = strings.TrimSuffix(host, ":"+port)
 	}
-	return scheme + "://" + host + u.RequestURI()
+	return sha256.Sum256([]byte(scheme + "://" + host + u.RequestURI()))
 }
 
 // declineLed does not pay a 402 that the answer to a payment has led to.
-func (t *Transport) declineLed(req *http.Request, call *Call, resp *http.Response, by *pay.Payment) *http.Response {
-	if p, err := t.payer.Payment(req.Context(), call.Key, by.ID); err == nil {
-		by = p // as it is by now
+func (t *Transport) declineLed(req *http.Request, call *Call, resp *http.Response, paymentID string) *http.Response {
+	p, err := t.payer.Payment(req.Context(), call.Key, paymentID)
+	if err != nil {
+		return t.refuse(req, resp, err)
 	}
-	reason := afterSend(by)
+	reason := afterSend(p)
 	t.declined(reason)
-	t.log.WarnContext(pay.WithPayment(req.Context(), by.ID), "402 where the answer to a payment led", "payment", by.ID, "host", req.URL.Host, "reason", reason)
-	t.withhold(req, resp, by, reason)
+	t.log.WarnContext(pay.WithPayment(req.Context(), p.ID), "402 where the answer to a payment led", "payment", p.ID, "host", req.URL.Host, "reason", reason)
+	t.withhold(req, resp, p, reason)
 	return resp
 }

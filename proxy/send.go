@@ -48,7 +48,7 @@ func (t *Transport) pay(req *http.Request, call *Call, challenged *http.Response
 		m.left = true
 		closeBody(challenged)
 		t.delivery(req, call, resp)
-		t.redirects.from(call.Key.ID, req, resp, m.attempt.Payment())
+		t.redirects.from(call.Key.ID, req, resp, m.attempt.Payment().ID)
 		return t.answered(req, m, resp), nil
 	}
 	repeats := m.attempt.Repeats()

@@ -159,7 +159,7 @@ func (t *Transport) ask(req *http.Request, call *Call) (*http.Response, error) {
 		if resp.StatusCode < http.StatusBadRequest {
 			call.body.release()
 		}
-		if led != nil {
+		if led != "" {
 			t.redirects.arrived(call.Key.ID, req.URL)
 			t.redirects.from(call.Key.ID, req, resp, led)
 		}
@@ -169,7 +169,7 @@ func (t *Transport) ask(req *http.Request, call *Call) (*http.Response, error) {
 	if !found {
 		return resp, nil
 	}
-	if led != nil {
+	if led != "" {
 		return t.declineLed(req, call, resp, led), nil
 	}
 	if !t.plain.allows(req.URL, seen.remote()) {
