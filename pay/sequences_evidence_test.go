@@ -276,16 +276,22 @@ func (s *stuck) Trace(ctx context.Context, q pay.TraceQuery) (pay.Trace, error) 
 	return s.truth.Trace(ctx, q)
 }
 
+// stuckWorld is a world whose chain takes for ever over payments of 7.
+func stuckWorld(t *testing.T) (*world, *stuck) {
+	t.Helper()
+	w := newWorld(t, nil)
+	s := &stuck{truth: w.chain, over: x402.NewAmount(7)}
+	w.opts.Chain = s
+	w.restart()
+	return w, s
+}
+
 // One payment that the RPC takes for ever over once held up all those behind it, and the
 // ends of lapsed leases.
 func TestSlowLookHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var s *stuck
-		w := newWorld(t, nil)
-		s = &stuck{truth: w.chain, over: x402.NewAmount(7)}
-		w.opts.Chain = s
-		w.restart()
+		w, s := stuckWorld(t)
 		var quick []string
 		for i := range 30 {
 			amount := "10"
@@ -327,9 +333,7 @@ func TestSlowLookHoldsUpNoOther(t *testing.T) {
 func TestLookCutShortIsNone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, nil)
-		w.opts.Chain = &stuck{truth: w.chain, over: x402.NewAmount(7)}
-		w.restart()
+		w, _ := stuckWorld(t)
 		a := w.mustOpen(w.proxied("https://a.example/x", "7", ""))
 		w.sellerMoves(a.Payload())
 		a.Finish(true)
@@ -366,9 +370,7 @@ func TestLookCutShortIsNone(t *testing.T) {
 func TestBatchOfSlowLooksIsBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, nil)
-		w.opts.Chain = &stuck{truth: w.chain, over: x402.NewAmount(7)}
-		w.restart()
+		w, _ := stuckWorld(t)
 		for i := range 100 {
 			w.mustOpen(w.proxied(fmt.Sprintf("https://a.example/%d", i), "7", "")).Finish(true)
 			w.quiet()

@@ -18,7 +18,7 @@ import (
 // A request is paid for only if its context has a [Call]. URLs must be absolute. The
 // answer to a paid request carries the Purser-* headers of reasons.go; a 402 that was not
 // paid says why in Purser-Declined and is otherwise the seller's own. Redirects are never
-// followed.
+// followed; a 402 where the answer to a payment has led is not paid, and has no challenge.
 //
 // Not touched: answers other than 402, 402s that are no x402 challenge, and requests that
 // carry a payment already. That includes the pages that v1 sellers show to browsers (HTML,

@@ -46,11 +46,11 @@ type world struct {
 	told map[uint64]bool // orders whose customer got what it paid for
 }
 
-// newWorld starts a purser with a customer at each door. Its seller delivers piece by piece now and then.
-func newWorld(t *testing.T, validity time.Duration, pieces func(order uint64) bool) *world {
+// newWorld starts a purser with a customer at each door. Payments are valid for a while, and its seller delivers piece by piece now and then.
+func newWorld(t *testing.T, valid time.Duration, pieces func(order uint64) bool) *world {
 	t.Helper()
 	chain := chains.lend(t)
-	h, err := hostile.Start(context.Background(), hostile.Options{Chain: chain, Validity: validity})
+	h, err := hostile.Start(context.Background(), hostile.Options{Chain: chain, Validity: valid})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -106,9 +106,9 @@ func (c *headedConn) RemoteAddr() net.Addr {
 	return c.Conn.RemoteAddr()
 }
 
-// A frame of HTTP/2 that lacks its last byte for a moment is not taken for a client that is watched.
-func TestHTTP2InPieces(t *testing.T) {
-	t.Parallel()
+// speakHTTP2 begins HTTP/2 in the clear with a server whose connections are a set's.
+func speakHTTP2(t *testing.T) (*Set, net.Conn) {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -121,14 +121,16 @@ func TestHTTP2InPieces(t *testing.T) {
 		defer close(done)
 		_ = server.Serve(s.Listen(l))
 	}()
-	defer func() { _, _ = server.Close(), <-done }()
+	t.Cleanup(func() { _, _ = server.Close(), <-done })
 	c := dial(t, l.Addr().String())
 	send(t, c, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"+"\x00\x00\x00\x04\x00\x00\x00\x00\x00")
-	const ping = "\x00\x00\x08\x06\x00\x00\x00\x00\x00"
-	send(t, c, ping[:8])
-	time.Sleep(100 * time.Millisecond) // so that it is read on its own
-	send(t, c, ping[8:]+"in parts")
-	for r := bufio.NewReader(c); ; { // until it is answered
+	return s, c
+}
+
+// awaitPing reads frames until the answer to a ping of these eight bytes.
+func awaitPing(t *testing.T, c net.Conn, word string) {
+	t.Helper()
+	for r := bufio.NewReader(c); ; {
 		header := make([]byte, 9)
 		if _, err := io.ReadFull(r, header); err != nil {
 			t.Fatal(err)
@@ -137,49 +139,34 @@ func TestHTTP2InPieces(t *testing.T) {
 		if _, err := io.ReadFull(r, body); err != nil {
 			t.Fatal(err)
 		}
-		if string(body) == "in parts" {
+		if string(body) == word {
 			return
 		}
 	}
 }
 
+// A frame of HTTP/2 that lacks its last byte for a moment is not taken for a client that is watched.
+func TestHTTP2InPieces(t *testing.T) {
+	t.Parallel()
+	_, c := speakHTTP2(t)
+	const ping = "\x00\x00\x08\x06\x00\x00\x00\x00\x00"
+	send(t, c, ping[:8])
+	time.Sleep(100 * time.Millisecond) // so that it is read on its own
+	send(t, c, ping[8:]+"in parts")
+	awaitPing(t, c, "in parts")
+}
+
 // Frames of HTTP/2 that come while no request is under way are of no use to another server, and are not collected.
 func TestNothingIsCollectedOfHTTP2(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := NewSet(Limits{})
-	server := &http.Server{Handler: http.NotFoundHandler(), ReadHeaderTimeout: time.Minute, ConnState: s.State, Protocols: new(http.Protocols)}
-	server.Protocols.SetUnencryptedHTTP2(true)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = server.Serve(s.Listen(l))
-	}()
-	defer func() { _, _ = server.Close(), <-done }()
-	c := dial(t, l.Addr().String())
+	s, c := speakHTTP2(t)
 	_ = c.SetDeadline(time.Now().Add(2 * time.Minute))
-	send(t, c, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"+"\x00\x00\x00\x04\x00\x00\x00\x00\x00")
 	ping := "\x00\x00\x08\x06\x01\x00\x00\x00\x0012345678" // an answer to one, which gets none
 	for range 30_000 {
 		send(t, c, ping)
 	}
 	send(t, c, "\x00\x00\x08\x06\x00\x00\x00\x00\x00last.one")
-	for r := bufio.NewReader(c); ; { // until it is answered
-		header := make([]byte, 9)
-		if _, err := io.ReadFull(r, header); err != nil {
-			t.Fatal(err)
-		}
-		body := make([]byte, int(header[1])<<8|int(header[2]))
-		if _, err := io.ReadFull(r, body); err != nil {
-			t.Fatal(err)
-		}
-		if string(body) == "last.one" {
-			break
-		}
-	}
+	awaitPing(t, c, "last.one")
 	for _, one := range s.connections() {
 		one.mu.Lock()
 		n := len(one.taken)
