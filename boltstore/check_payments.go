@@ -61,6 +61,8 @@ func contradictions(p *pay.Payment) (list []string) {
 		{p.Confirmed && p.Disputed, "is both confirmed and disputed"},
 		{p.Unresolved && p.State != pay.Open, "is unresolved without being open"},
 		{p.Refused && p.State == pay.Settled, "is both refused and settled"},
+		{p.Doubted && p.State == pay.Settled, "is both doubted and settled"},
+		{p.Doubted && p.State == pay.Open && !p.Refused, "is doubted without being refused or void"},
 		{p.Reconciled && (!p.Confirmed || p.Transaction == "" || p.Signature != nil), "is known from the chain only, which something else in it contradicts"},
 		{p.Attempt > 0 && p.IdempotencyKey == "", "numbers the attempts under no idempotency key"},
 		{p.Retired && p.State == pay.Open, "is open, but its payload was dropped"},

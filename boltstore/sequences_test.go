@@ -2,6 +2,7 @@ package boltstore
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -29,15 +30,29 @@ func (o *overtaken) Begin(ctx context.Context, b *pay.Begin) (pay.Begun, error) 
 	return o.DB.Begin(ctx, b)
 }
 
-// A call is overtaken by its duplicate, whose caller leaves before anything is sent: the
-// duplicate is void and, by its id, the newest attempt under the idempotency key. A repeat
-// that is judged by it pays a second time.
+// moody is a wallet provider that fails to sign while it is told to.
+type moody struct {
+	pay.Wallets
+	fails atomic.Bool
+}
+
+func (m *moody) Sign(ctx context.Context, w pay.Wallet, msg pay.Message) (x402.Signature, error) {
+	if m.fails.Load() {
+		return x402.Signature{}, errors.New("out of order")
+	}
+	return m.Wallets.Sign(ctx, w, msg)
+}
+
+// A call is overtaken by its duplicate, which cannot be signed: the duplicate is void and, by its
+// id, the newest attempt under the idempotency key. A repeat that is judged by it pays a second
+// time.
 func TestRepeatOfACallThatItsDuplicateOvertook(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	d := openIn(t, inFolder(t.TempDir()))
 	store := &overtaken{DB: d, held: make(chan struct{}), letOff: make(chan struct{})}
-	payer, err := pay.New(pay.Options{Store: store, Wallets: signer.NewLocal(d)})
+	wallets := &moody{Wallets: signer.NewLocal(d)}
+	payer, err := pay.New(pay.Options{Store: store, Wallets: wallets})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,19 +91,19 @@ func TestRepeatOfACallThatItsDuplicateOvertook(t *testing.T) {
 		first <- opened{a, err}
 	}()
 	<-store.held
-	caller, leave := context.WithCancel(ctx)
-	duplicate, err := payer.Open(caller, request)
-	if err != nil {
-		t.Fatal(err)
+	wallets.fails.Store(true)
+	_, err = payer.Open(ctx, request)
+	duplicate, ok := errors.AsType[*pay.FailedError](err)
+	if !ok || duplicate.Payment.State != pay.Void {
+		t.Fatalf("the duplicate got %v", err)
 	}
-	leave()
-	wantError(t, duplicate.PrepareSeller(), pay.ErrCallerGone)
+	wallets.fails.Store(false)
 	close(store.letOff)
 	paid := <-first
 	if paid.err != nil {
 		t.Fatal(paid.err)
 	}
-	if duplicate.Payment().ID <= paid.Payment().ID {
+	if duplicate.Payment.ID <= paid.Payment().ID {
 		t.Fatal("the duplicate's id is not the newer one")
 	}
 	if err := paid.PrepareSeller(); err != nil {
@@ -107,8 +122,8 @@ func TestRepeatOfACallThatItsDuplicateOvertook(t *testing.T) {
 	}
 }
 
-// A refused attempt settles late, after a further one under its idempotency key has become
-// void. The key must stand for the one that moved money, not for the last one.
+// A refused attempt settles late, after it was given up and a further one under its idempotency key
+// has become void. The key must stand for the one that moved money, not for the last one.
 func TestRepeatOfALateSettlementBehindAVoidAttempt(t *testing.T) {
 	t.Parallel()
 	d := openIn(t, inFolder(t.TempDir()))
@@ -132,6 +147,15 @@ func TestRepeatOfALateSettlementBehindAVoidAttempt(t *testing.T) {
 		return p
 	}
 	refused := end(pay.VerdictRefused)
+	leased, err := d.Acquire(ctx, refused.ID, "recovery", noon, noon.Add(pay.LeaseTime))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := d.Record(ctx, pay.Outcome{
+		PaymentID: refused.ID, Fence: leased.Lease.Fence, At: noon, Verdict: pay.VerdictExpired, Release: true,
+	}); err != nil {
+		t.Fatal(err)
+	}
 	end(pay.VerdictVoid)
 	end(pay.VerdictVoid)
 	late := settlement(refused)

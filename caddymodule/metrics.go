@@ -26,8 +26,10 @@ type collectorSet struct {
 	amount   *prometheus.CounterVec
 	refusals *prometheus.CounterVec
 	refused  *prometheus.CounterVec
-	declined *prometheus.CounterVec
-	stages   *prometheus.HistogramVec
+	// contradicted has no labels: one is an alarm, whatever it was.
+	contradicted prometheus.Counter
+	declined     *prometheus.CounterVec
+	stages       *prometheus.HistogramVec
 
 	requests    *prometheus.CounterVec
 	responses   *prometheus.CounterVec
@@ -64,19 +66,20 @@ func newCollectors() *collectorSet {
 			"currency", "network", "settlement"),
 		refusals: counters("refusals_total", "Payments refused before anything was journaled, by the rule that refused.",
 			"door", "rule"),
-		refused:     counters("proxy_refused_total", "Proxy requests that purser refused, by reason.", "reason"),
-		declined:    counters("proxy_declined_total", "402s that the proxy did not pay, by reason.", "reason"),
-		requests:    counters("proxy_requests_total", "Requests at the doors that send requests themselves, by what became of them.", "door", "result"),
-		responses:   counters("api_responses_total", "Answers of the REST API, by HTTP status.", "code"),
-		overloaded:  counters("overloaded_total", "Requests that found no room and were answered with 503, by door.", "door"),
-		dropped:     counter("connections_dropped_total", "Connections without a request that were closed for want of room."),
-		unsent:      counter("events_dropped_total", "Caddy events that were dropped because their subscribers are slow."),
-		tunnels:     gauge("tunnels_open", "Tunnels of the proxy that are open: CONNECT, intercepted or not, and WebSocket."),
-		spoolMemory: gauge("spool_memory_bytes", "Memory that holds request bodies until it is clear that they need not be sent again."),
-		spoolDisk:   gauge("spool_file_bytes", "Temporary files that hold the rest of such request bodies, in bytes."),
-		spoolFiles:  gauge("spool_files", "Temporary files that hold request bodies."),
-		facilitator: counters("facilitator_requests_total", "Calls of the facilitator, by result; error is a call that brought no verdict.", "call", "result"),
-		rpc:         counters("rpc_requests_total", "Questions to the RPC, each of one or several calls, by result.", "question", "result"),
+		contradicted: counter("payments_contradicted_total", "Payments that moved money after they were refused or void."),
+		refused:      counters("proxy_refused_total", "Proxy requests that purser refused, by reason.", "reason"),
+		declined:     counters("proxy_declined_total", "402s that the proxy did not pay, by reason.", "reason"),
+		requests:     counters("proxy_requests_total", "Requests at the doors that send requests themselves, by what became of them.", "door", "result"),
+		responses:    counters("api_responses_total", "Answers of the REST API, by HTTP status.", "code"),
+		overloaded:   counters("overloaded_total", "Requests that found no room and were answered with 503, by door.", "door"),
+		dropped:      counter("connections_dropped_total", "Connections without a request that were closed for want of room."),
+		unsent:       counter("events_dropped_total", "Caddy events that were dropped because their subscribers are slow."),
+		tunnels:      gauge("tunnels_open", "Tunnels of the proxy that are open: CONNECT, intercepted or not, and WebSocket."),
+		spoolMemory:  gauge("spool_memory_bytes", "Memory that holds request bodies until it is clear that they need not be sent again."),
+		spoolDisk:    gauge("spool_file_bytes", "Temporary files that hold the rest of such request bodies, in bytes."),
+		spoolFiles:   gauge("spool_files", "Temporary files that hold request bodies."),
+		facilitator:  counters("facilitator_requests_total", "Calls of the facilitator, by result; error is a call that brought no verdict.", "call", "result"),
+		rpc:          counters("rpc_requests_total", "Questions to the RPC, each of one or several calls, by result.", "question", "result"),
 		stages: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: "purser", Name: "stage_duration_seconds", Help: "How long the stages of a payment took.",
 			Buckets: []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 90, 300},
@@ -138,7 +141,7 @@ func (c *collectorSet) fillNetworks(networks []x402.Network) {
 // all are the process's collectors.
 func (c *collectorSet) all() []prometheus.Collector {
 	return []prometheus.Collector{
-		c.build, c.begun, c.outcomes, c.amount, c.refusals, c.refused, c.declined, c.stages,
+		c.build, c.begun, c.outcomes, c.contradicted, c.amount, c.refusals, c.refused, c.declined, c.stages,
 		c.requests, c.responses, c.tunnels, c.spoolMemory, c.spoolDisk, c.spoolFiles, c.facilitator, c.rpc,
 		c.overloaded, c.dropped, c.unsent,
 	}
@@ -194,6 +197,8 @@ func (o observer) Changed(p *pay.Payment, was pay.State, v pay.Verdict) {
 		o.events.send(ev)
 	}
 }
+
+func (o observer) Contradicted(*pay.Payment) { collectors.contradicted.Inc() }
 
 func (o observer) Began(p *pay.Payment) {
 	collectors.begun.WithLabelValues(string(p.Door), p.Terms.Network, string(p.Terms.Settlement)).Inc()

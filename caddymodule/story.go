@@ -79,6 +79,7 @@ func evidenceOf(p *pay.Payment) []string {
 	add(p.Unanswered && p.Lives() && p.Retired, "the caller did not get its answer")
 	add(p.Refused && !p.Doubted, "the facilitator refused it")
 	add(p.Refused && p.Doubted, "the facilitator refused it, which the chain has not confirmed yet")
+	add(p.State == pay.Void && p.Doubted, "purser takes it for unsent, which the chain has not confirmed yet; its money stays reserved")
 	add(p.Unresolved, "it expired, and there is no evidence of what became of it")
 	add(p.Confirmed, "the chain has it for good")
 	add(p.Disputed, "the chain does not have it, and never will: "+p.Reason)

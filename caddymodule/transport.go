@@ -189,6 +189,7 @@ func (h *Transport) exchange(req *http.Request, vars map[string]any, t *tenant) 
 			return nil, fmt.Errorf("the key that pays: %w", err)
 		}
 		x.call = proxy.NewCall(key, h.door.task, proxy.IdempotencyKey(req.Header))
+		x.call.Anew = proxy.Anew(req.Header)
 		x.call.URL = asked(req.Context())
 	}
 	vars[h.name] = x

@@ -19,6 +19,7 @@ import (
 type Attempt struct {
 	payer   *Payer
 	how     How
+	revived Verdict  // see Begun.Revived
 	row     *Payment // the last known row
 	payload x402.Payload
 	hold    *hold // nil for a stored answer
@@ -39,13 +40,12 @@ func (a *Attempt) Payment() *Payment { return a.row }
 // Payload is what goes into the payment header.
 func (a *Attempt) Payload() x402.Payload { return a.payload }
 
-// Repeats reports whether the payload is that of an earlier call's payment, so that it
-// may have left before.
-func (a *Attempt) Repeats() bool { return a.how != Created }
+// Repeats reports whether the payload is that of an earlier call's payment, and may have left
+// before. As far as purser knows, that of a void one has not.
+func (a *Attempt) Repeats() bool { return a.how != Created && a.revived != VerdictVoid }
 
 // Depart must be called once, right before the payload leaves for the first time. If the
-// caller is gone by then nothing may be sent: a new payment is void, an earlier one stays
-// what it is, and the attempt is finished (DESIGN §3.4).
+// caller is gone by then nothing may be sent: see [Attempt.Abandon].
 func (a *Attempt) Depart() error {
 	if a.departed || a.hold == nil {
 		return nil
@@ -68,17 +68,38 @@ func (a *Attempt) Depart() error {
 	return nil
 }
 
-// Abandon ends an attempt whose payload provably never got to the seller, as when the
-// connection could not be made. A new payment that nobody has seen is void.
+// Abandon ends an attempt whose payload did not get to the seller, as when the connection could
+// not be made. A new payment is void then, a revived one is again what it was, and any other one
+// stays what it is.
 func (a *Attempt) Abandon(reason string) {
-	if a.neverLeft() {
-		_ = a.record(a.caller, Outcome{Verdict: VerdictVoid, Reason: reason})
+	if o := a.unsent(reason); o.Verdict != Unclear {
+		_ = a.record(a.caller, o)
 	}
 	a.finish(false, true)
 }
 
-// neverLeft reports whether nobody but us can know the payload.
-func (a *Attempt) neverLeft() bool { return a.how == Created && a.hold != nil && !a.shown }
+// unsent is the outcome of an attempt that has sent nothing.
+//
+// A payment that was signed is void by our word only, so it is doubted: a mistake about what has
+// left, here or at a door, must neither free its money nor allow a second authorization.
+func (a *Attempt) unsent(reason string) Outcome {
+	o := Outcome{Reason: reason}
+	switch {
+	case a.hold == nil || a.shown:
+	case a.how == Created || a.revived == VerdictVoid:
+		o.Verdict, o.Doubted = VerdictVoid, a.row.Signature != nil
+	case a.revived == VerdictRefused:
+		o.Verdict = VerdictRefused
+	}
+	return o
+}
+
+// fresh reports whether a refusal of the payload can be taken for one. One that may have moved
+// money on an earlier attempt can be refused because it did (an emptied balance, an expired
+// window), and must stay open until the evidence is in.
+func (a *Attempt) fresh() bool {
+	return a.how == Created || a.revived == VerdictVoid || a.revived == VerdictRefused && a.row.RefusedAt != StageSettle
+}
 
 // SendContext is what a send runs under: it outlives the caller, ends when the lease is
 // lost, and is bounded by the configured send timeout.
@@ -259,14 +280,18 @@ func (p *Payer) record(ctx context.Context, row *Payment, o Outcome) (*Payment, 
 		}
 		p.log.Log(ctx, level, "payment "+string(o.Verdict), "payment", written.ID, "state", string(written.State), "transaction", written.Transaction, "reason", o.Reason)
 		p.opts.Observer.Changed(written, fx.Was, o.Verdict)
+		if fx.Contradicted {
+			p.log.ErrorContext(ctx, "payment moved money although it was refused or void", "payment", written.ID, "was", string(fx.Was), "transaction", written.Transaction)
+			p.opts.Observer.Contradicted(written)
+		}
 	} else if seen := cmp.Or(o.Note, o.Reason); seen != "" {
 		p.log.InfoContext(ctx, "payment observed", "payment", written.ID, "state", string(written.State), "what", truncate(seen, 400))
 	}
 	return written, nil
 }
 
-// sign makes the payload. A new payment that cannot be signed is void, because nothing
-// was sent; an earlier one stays open.
+// sign makes the payload. A new payment that cannot be signed is void, because there is nothing
+// to send; an earlier one stays open.
 func (a *Attempt) sign(ctx context.Context, w Wallet) error {
 	if a.row.Signature == nil {
 		signing, end := a.payer.stage(ctx, "sign", a.row.ID)

@@ -18,6 +18,8 @@ type Begin struct {
 	IdempotencyKey string
 	Fingerprint    Hash
 	Identity       Hash
+	// Anew: no settled payment will do that the call would repeat without an idempotency key.
+	Anew bool
 	// Again: only this payment will do, and no new one.
 	Again string
 	// Resend: for a repeat of a settled payment the door sends the payload once more
@@ -83,6 +85,9 @@ const (
 type Begun struct {
 	How     How
 	Payment *Payment
+	// Revived names what a driven payment was before, if it was doubted: VerdictRefused or
+	// VerdictVoid.
+	Revived Verdict
 }
 
 // Leased reports whether the caller now holds the payment's lease.
@@ -136,7 +141,7 @@ func (b *Begin) Decide(v BeginView) (Begun, []CounterChange, error) {
 	switch {
 	case err != nil:
 		return Begun{}, nil, err
-	case ok && begun.How == Driven && begun.Payment.Refused:
+	case ok && begun.How == Driven && begun.Payment.Doubted:
 		return b.revive(v, begun)
 	case ok:
 		return begun, nil, nil
@@ -181,8 +186,8 @@ func (b *Begin) Decide(v BeginView) (Begun, []CounterChange, error) {
 	return Begun{How: Created, Payment: p}, changes, nil
 }
 
-// revive takes again what the refusal of a doubted payment gave back, before it is driven
-// on: its monthly place, if there still is one.
+// revive takes again what a doubted payment gave back, before it is driven on: its monthly
+// place, if there still is one.
 func (b *Begin) revive(v BeginView, begun Begun) (Begun, []CounterChange, error) {
 	if err := b.current(v); err != nil {
 		return Begun{}, nil, err
@@ -203,8 +208,11 @@ func (b *Begin) revive(v BeginView, begun Begun) (Begun, []CounterChange, error)
 			}
 		}
 	}
-	p.Refused, p.Doubted = false, false
-	return begun, p.retake(0), nil
+	begun.Revived = VerdictVoid
+	if p.Refused {
+		begun.Revived = VerdictRefused
+	}
+	return begun, p.revive(), nil
 }
 
 // current refuses a call that was judged by another policy, owner or plan than its key has
@@ -275,7 +283,7 @@ func (b *Begin) repeat(v BeginView) (Begun, bool, error) {
 		if err != nil {
 			return false, err
 		}
-		if !p.Awaited() {
+		if !p.Awaited() || b.Anew && p.State == Settled {
 			return true, nil
 		}
 		begun := b.serve(p)
@@ -295,7 +303,7 @@ func (b *Begin) serve(p *Payment) Begun {
 		return Begun{How: Stored, Payment: p}
 	case p.Lease.Live(b.Now) || p.Lease.Owner != "" && b.Held != nil && b.Held(p.ID):
 		return Begun{How: Busy, Payment: p}
-	case p.State == Open && !p.Sendable(b.Now):
+	case p.State != Settled && !p.Sendable(b.Now):
 		return Begun{How: Expired, Payment: p}
 	}
 	p = p.Clone()
@@ -303,7 +311,7 @@ func (b *Begin) serve(p *Payment) Begun {
 		p.Lapse()
 	}
 	p.Grant(b.Owner, b.Now.Add(LeaseTime))
-	if p.State == Open {
+	if p.State != Settled {
 		return Begun{How: Driven, Payment: p}
 	}
 	return Begun{How: Resent, Payment: p}

@@ -131,7 +131,7 @@ func (m *budgets) broken(next *buy) (rules []string) {
 	}
 	for _, p := range m.store.payments {
 		amount := p.Terms.Amount.Big().Uint64()
-		if p.State == pay.Void || p.Refused && releasedAll(p) {
+		if p.State == pay.Void && !p.Doubted || p.Refused && releasedAll(p) {
 			amount = 0 // it began all the same
 		}
 		add(p.Host, p.Task, p.Created, amount)

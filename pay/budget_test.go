@@ -209,9 +209,14 @@ func TestBudgetsGetTheirMoneyBack(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		left(t, w, a.Payment(), "10")
+		p := a.Payment()
+		left(t, w, p, "10")
 		a.Abandon("no connection")
-		left(t, w, a.Payment(), "0")
+		left(t, w, p, "10") // that nothing has left is only our word
+		w.spends(buy{amount: 1}, "daily-budget")
+		w.chain.advance(p.ValidBefore().Add(pay.RepeatGrace).Sub(w.chain.clock()))
+		w.recoverOnceAndQuiet()
+		left(t, w, p, "0")
 		w.spends(buy{amount: 10}, "")
 	})
 	t.Run("refused", func(t *testing.T) {

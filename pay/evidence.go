@@ -26,7 +26,7 @@ func (a *Attempt) Receipt(r x402.Receipt) {
 // it, so a payload that was sent before is looked up on the chain, if there is an RPC.
 func (a *Attempt) Answer402(reason string) {
 	o := Outcome{Note: "seller answered 402: " + reason}
-	if a.row.State == Open && (UsedReason(reason) || a.Repeats() && a.payer.watches(a.row.Terms.Network)) {
+	if a.row.State == Open && (UsedReason(reason) || a.how != Created && a.payer.watches(a.row.Terms.Network)) {
 		used := a.payer.usedOutcome(a.caller, a.row, reason)
 		if used.Verdict != Unclear || UsedReason(reason) {
 			o = used

@@ -36,7 +36,15 @@ type model struct {
 	// misled are payments that an operator declared void although money had moved, or settled
 	// although it had not.
 	misled map[string]bool
+	// leaked are payments that moved, or could, although purser was told that they did not leave:
+	// abandoned after they had, or refused by a facilitator that sends all the same.
+	leaked map[string]bool
+	// blind: for some time there was no RPC to tell of them.
+	blind bool
 }
+
+// escaped reports whether a payment moved behind purser's back while no RPC could tell.
+func (m *model) escaped(id string) bool { return m.blind && m.leaked[id] }
 
 func TestModel(t *testing.T) {
 	t.Parallel()
@@ -49,7 +57,10 @@ func TestModel(t *testing.T) {
 						o.Chain = nil
 					}
 				})
-				m := &model{world: w, rapid: rt, handed: map[string]x402.Payload{}, lied: map[string]bool{}, misled: map[string]bool{}}
+				m := &model{
+					world: w, rapid: rt, handed: map[string]x402.Payload{}, lied: map[string]bool{}, misled: map[string]bool{},
+					leaked: map[string]bool{}, blind: !withChain,
+				}
 				rt.Repeat(map[string]func(*rapid.T){
 					"buy":      m.buy,
 					"repeat":   m.repeat,
@@ -77,7 +88,7 @@ func TestModel(t *testing.T) {
 }
 
 var (
-	verifyModes = []string{"", "", "", "", "refuse", "fail", "unreachable"}
+	verifyModes = []string{"", "", "", "", "refuse", "refuse-moved", "fail", "unreachable"}
 	settleModes = []string{"", "", "", "refuse", "fail", "fail-moved", "moved-unclear", "pending", "lie"}
 )
 
@@ -147,6 +158,7 @@ func (m *model) call(rt *rapid.T, want *logical) {
 	var failed *pay.FailedError
 	if errors.As(err, &failed) && failed.Payment != nil {
 		want.payments[failed.Payment.ID] = true
+		m.leaked[failed.Payment.ID] = m.leaked[failed.Payment.ID] || v == "refuse-moved"
 	}
 	if err != nil {
 		return
@@ -208,7 +220,7 @@ func (m *model) proxyOnce(rt *rapid.T, want *logical) (answered bool) {
 	if rapid.Bool().Draw(rt, "moves") {
 		tx = m.sellerMoves(a.Payload())
 	}
-	switch rapid.IntRange(0, 3).Draw(rt, "answer") {
+	switch rapid.IntRange(0, 4).Draw(rt, "answer") {
 	case 0:
 		a.Answer402("settlement_pending")
 	case 1:
@@ -220,6 +232,9 @@ func (m *model) proxyOnce(rt *rapid.T, want *logical) (answered bool) {
 			a.Receipt(x402.Receipt{Success: true, Transaction: tx, Network: "base"})
 			answered = true
 		}
+	case 4:
+		m.leaked[a.Payment().ID] = true
+		a.Abandon("no connection")
 	}
 	a.Finish(answered)
 	m.settleDown()
@@ -288,7 +303,7 @@ func (m *model) operator(rt *rapid.T) {
 func (m *model) disturb(rt *rapid.T) {
 	switch rapid.SampledFrom([]string{"none", "down", "mute", "well"}).Draw(rt, "rpc") {
 	case "none":
-		m.opts.Chain = nil
+		m.opts.Chain, m.blind = nil, true
 		m.restart()
 	case "down":
 		m.chain.rpc(true, false)
@@ -351,7 +366,7 @@ func (m *model) invariants(rt *rapid.T) {
 	for _, p := range m.store.payments {
 		moved := m.chain.transaction(p.Authorization.Nonce) != ""
 		switch {
-		case moved && p.State == pay.Void && (!m.misled[p.ID] || p.Resolution.Proven):
+		case moved && p.State == pay.Void && !p.Doubted && !m.escaped(p.ID) && (!m.misled[p.ID] || p.Resolution.Proven):
 			rt.Fatalf("payment %s moved money and is void: %s", p.ID, p.Reason)
 		case p.State == pay.Settled && events[p.ID] != 1:
 			rt.Fatalf("settled payment %s has %d spend events", p.ID, events[p.ID])
@@ -362,7 +377,7 @@ func (m *model) invariants(rt *rapid.T) {
 	for _, w := range m.wants {
 		moves := 0
 		for id := range w.payments {
-			if m.misled[id] { // who declares void what was paid has it paid again
+			if m.misled[id] || m.escaped(id) { // who declares void what was paid has it paid again
 				continue
 			}
 			if m.chain.transaction(m.store.payments[id].Authorization.Nonce) != "" {
@@ -394,7 +409,7 @@ func (m *model) end(withChain bool) {
 	for _, p := range m.store.payments {
 		moved := m.chain.transaction(p.Authorization.Nonce) != ""
 		switch {
-		case withChain && moved != (p.State == pay.Settled && !p.Disputed):
+		case withChain && moved != (p.State == pay.Settled && !p.Disputed) && !m.escaped(p.ID):
 			m.rapid.Fatalf("payment %s: moved %v, books say %s %v", p.ID, moved, p.State, p.Flags())
 		case withChain && p.State == pay.Open:
 			m.rapid.Fatalf("payment %s is still open: %+v", p.ID, p)

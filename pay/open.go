@@ -28,6 +28,9 @@ type Request struct {
 	HTTP *HTTPRequest
 	// IdempotencyKey is the caller's, 1 to 255 characters, or empty.
 	IdempotencyKey string
+	// Anew: a settled payment that this call would repeat without an idempotency key is not what
+	// its caller wants, who has given up the answer to it.
+	Anew bool
 	// Again is the payment that this very call has made already: it is driven on, and
 	// never replaced by a new one.
 	Again string
@@ -197,7 +200,7 @@ func (p *Payer) try(ctx context.Context, r Request) (*Attempt, Begun, error) {
 	failpoint.Here(failpoint.Journaled)
 	h.fence = begun.Payment.Lease.Fence
 	p.background.Add(1) // until the lease is released
-	a := &Attempt{payer: p, how: begun.How, row: begun.Payment, hold: h, caller: ctx}
+	a := &Attempt{payer: p, how: begun.How, revived: begun.Revived, row: begun.Payment, hold: h, caller: ctx}
 	defer a.finishOnPanic()
 	if err := p.keep(ctx, h, begun.Payment.Lease.Until); err != nil {
 		a.Abandon("lease not renewed")
@@ -231,7 +234,7 @@ func (b *Begin) id() string {
 // back after an error too.
 func (p *Payer) propose(ctx context.Context, r Request) (*Begin, choice, error) {
 	b := &Begin{
-		Owner: p.owner, KeyID: r.Key.ID, IdempotencyKey: r.IdempotencyKey, Again: r.Again,
+		Owner: p.owner, KeyID: r.Key.ID, IdempotencyKey: r.IdempotencyKey, Anew: r.Anew, Again: r.Again,
 		Attended: p.attended, Held: p.held, Resend: r.HTTP != nil, MaxUnanswered: MaxUnansweredPerHost,
 	}
 	if r.Again != "" {

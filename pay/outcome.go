@@ -17,7 +17,7 @@ const (
 	VerdictSettled  Verdict = "settled"
 	VerdictVoid     Verdict = "void"
 	VerdictRefused  Verdict = "refused"        // open + refused
-	VerdictExpired  Verdict = "refusedExpired" // a refused payment's money may be released now
+	VerdictExpired  Verdict = "refusedExpired" // a doubted payment has expired, and no evidence is to be had
 	VerdictAbsent   Verdict = "unresolved"     // expired, and no evidence to be had
 	VerdictConfirm  Verdict = "confirmed"      // a settled payment was seen on chain for good
 	VerdictDisprove Verdict = "disputed"       // a settled payment is not on chain for good
@@ -32,8 +32,10 @@ type Outcome struct {
 	Fence   uint64
 	At      time.Time
 	Verdict Verdict
-	// Doubted: a refusal that the chain may contradict. See [Payment.Doubted].
+	// Doubted: a void that the chain may contradict. See [Payment.Doubted]. A refusal always is.
 	Doubted bool
+	// Stage is where our facilitator refused; only with VerdictRefused.
+	Stage Stage
 
 	Transaction string // 0x + 64 hex, or ""
 	// ClaimedTransaction: Transaction is somebody's claim (a receipt). If another
@@ -69,6 +71,8 @@ type Effects struct {
 	Event    *SpendEvent
 	// Was is the state before, so that observers see transitions once.
 	Was State
+	// Contradicted: the payment was refused or void, and its money has moved all the same.
+	Contradicted bool
 }
 
 // Apply changes the payment as the outcome says and returns what else must change. It
@@ -128,21 +132,18 @@ func (p *Payment) applyVerdict(o Outcome, held bool, fx *Effects) error {
 	case VerdictSettled:
 		p.settle(o, fx)
 	case VerdictVoid:
-		if p.State == Open {
-			p.close(Void, o)
-			p.Unresolved = false
-			fx.Counters = p.release(AtVoid)
-		} else if p.State == Void && p.Resolution != nil {
-			p.Resolution.Proven = true
-		}
+		p.void(o, fx)
 	case VerdictRefused:
 		if p.State == Open && !p.Refused {
-			p.Refused, p.Doubted, p.Reason = true, o.Doubted, o.Reason
+			p.Refused, p.Doubted, p.Reason = true, true, o.Reason
+			if o.Stage != "" && p.RefusedAt != StageSettle {
+				p.RefusedAt = o.Stage
+			}
 			fx.Counters = p.release(AtRefused)
 		}
 	case VerdictExpired:
-		if p.State == Open && p.Refused {
-			p.Doubted = p.Doubted && o.Doubted
+		if p.Doubted {
+			p.Doubted = false
 			fx.Counters = p.release(AtRefusedExpired)
 		}
 	case VerdictAbsent:
@@ -191,6 +192,26 @@ func (p *Payment) resolve(o Outcome, held bool) error {
 	return nil
 }
 
+// void closes the payment without money moved. A doubted void gives back what a refusal does; the
+// word of the chain gives back the rest.
+func (p *Payment) void(o Outcome, fx *Effects) {
+	switch {
+	case p.State == Open:
+		p.close(Void, o)
+		p.Unresolved = false
+		if p.Doubted = o.Doubted; p.Doubted {
+			fx.Counters = p.release(AtRefused)
+		} else {
+			fx.Counters = p.release(AtVoid)
+		}
+	case p.State == Void && p.Doubted && !o.Doubted:
+		p.Doubted = false
+		fx.Counters = p.release(AtVoid)
+	case p.State == Void && p.Resolution != nil:
+		p.Resolution.Proven = true
+	}
+}
+
 func (p *Payment) settle(o Outcome, fx *Effects) {
 	if p.State == Settled {
 		if p.Transaction == "" {
@@ -200,8 +221,13 @@ func (p *Payment) settle(o Outcome, fx *Effects) {
 		}
 		return
 	}
-	if p.State == Void {
+	switch {
+	case p.State == Void:
 		p.note(o.At, "settled after it was void")
+		fx.Contradicted = true
+	case p.Refused:
+		p.note(o.At, "settled after it was refused")
+		fx.Contradicted = true
 	}
 	p.close(Settled, o)
 	p.Refused, p.Doubted, p.Unresolved = false, false, false
@@ -214,6 +240,14 @@ func (p *Payment) settle(o Outcome, fx *Effects) {
 	p.EventID = o.EventID
 	e := p.event(o)
 	fx.Event = &e
+}
+
+// revive opens a doubted payment again for a repeat, which sends the same authorization. It takes
+// back what was given away when the payment was refused or voided.
+func (p *Payment) revive() []CounterChange {
+	p.State, p.Closed, p.Reason = Open, time.Time{}, ""
+	p.Refused, p.Doubted = false, false
+	return p.retake(0)
 }
 
 func (p *Payment) close(to State, o Outcome) {
@@ -261,7 +295,7 @@ func (p *Payment) retire() {
 	if p.State == Open {
 		return
 	}
-	p.Retired, p.Signature = true, nil
+	p.Retired, p.Signature, p.Doubted = true, nil, false
 	p.Offer = x402.Offer{}
 	p.Detail = nil
 	p.Check = time.Time{}

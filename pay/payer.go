@@ -167,6 +167,7 @@ func (p *Payer) network(wire string) (x402.Network, bool) {
 type nobody struct{}
 
 func (nobody) Changed(*Payment, State, Verdict) {}
+func (nobody) Contradicted(*Payment)            {}
 func (nobody) Began(*Payment)                   {}
 func (nobody) Refused(Door, string)             {}
 func (nobody) Took(string, time.Duration)       {}

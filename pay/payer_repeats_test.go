@@ -27,9 +27,15 @@ func TestIdempotencyKey(t *testing.T) {
 	if _, err := w.payer.Pay(context.Background(), void); err == nil {
 		t.Fatal("refused payment succeeded")
 	}
+	w.quiet()
 	w.fac.mode("", "")
-	void.Challenge = challenge(t, "555") // after a refusal the terms may differ
-	if p := w.mustPay(void); p.Terms.Amount.String() != "555" {
+	void.Challenge = challenge(t, "555")
+	if _, err := w.payer.Pay(context.Background(), void); !errors.Is(err, pay.ErrIdempotencyReused) {
+		t.Fatalf("other terms while the refused authorization is valid: %v", err)
+	}
+	w.chain.advance(5 * time.Minute)
+	w.recoverOnce()
+	if p := w.mustPay(void); p.Terms.Amount.String() != "555" { // the chain has shown the first one unused
 		t.Fatalf("amount %s", p.Terms.Amount)
 	}
 }

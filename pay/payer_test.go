@@ -81,7 +81,7 @@ func TestRefusalGivesThePlaceBackAtOnceAndMoneyLater(t *testing.T) {
 	}
 	w.quiet()
 	w.fac.mode("", "")
-	_, err = w.payer.Pay(context.Background(), w.rest(pay.SettlePayer, "https://a.example/x", "1000", ""))
+	_, err = w.payer.Pay(context.Background(), w.rest(pay.SettlePayer, "https://a.example/other", "1000", ""))
 	var refused *pay.PolicyError
 	if !errors.As(err, &refused) || refused.Rule != "daily-budget" {
 		t.Fatalf("the refused payment's money must stay reserved, got %v", err)

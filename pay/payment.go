@@ -125,9 +125,16 @@ type Payment struct {
 	// authorization (same nonce), which can move money only once.
 	Signature *x402.Signature `json:",omitempty"`
 
-	State      State
-	Refused    bool `json:",omitempty"` // our facilitator declined; counts as void for repeats, unless it is doubted
-	Doubted    bool `json:",omitempty"` // declined when it had the payload to send: the chain has the last word
+	State   State
+	Refused bool `json:",omitempty"` // our facilitator declined
+	// RefusedAt is the last stage at which our facilitator declined. A payload that /settle has
+	// had may be refused later because it moved money.
+	RefusedAt Stage `json:",omitempty"`
+	// Doubted: the payment was refused, or voided by purser's own word, after it was signed. Its
+	// authorization may be out all the same. Until the chain shows it unused past its validity,
+	// a repeat gets this payment, and its money stays reserved. Without an RPC that ends at
+	// ValidBefore + RepeatGrace.
+	Doubted    bool `json:",omitempty"`
 	Unresolved bool `json:",omitempty"` // expired, and no evidence to be had
 	Confirmed  bool `json:",omitempty"` // seen on chain at a safe block past ValidBefore
 	Disputed   bool `json:",omitempty"` // claimed settled, disproved by the chain
@@ -179,7 +186,7 @@ const (
 	// facilitators refuse authorizations with less than 6 s.
 	ResendMargin = 6 * time.Second
 	// RepeatGrace is how long after ValidBefore an unanswered payment is still what a
-	// repeat gets, and how long a refused payment keeps its money reserved.
+	// repeat gets, and how long a doubted payment stays doubted without an RPC.
 	RepeatGrace = 120 * time.Second
 	// RetainPayload is how long payload and idempotency key outlive the closing.
 	RetainPayload = 30 * 24 * time.Hour
@@ -195,9 +202,10 @@ func (p *Payment) Sendable(now time.Time) bool {
 	return now.Add(ResendMargin).Before(p.ValidBefore())
 }
 
-// Lives reports whether the payment counts for repeats: not void and not refused without doubt.
+// Lives reports whether the payment counts for repeats. A void or refused payment does while it
+// is doubted.
 func (p *Payment) Lives() bool {
-	return p.State != Void && (p.State != Open || !p.Refused || p.Doubted)
+	return p.Doubted || p.State == Settled || p.State == Open && !p.Refused
 }
 
 // Awaited reports whether a repeat without an idempotency key may still get this

@@ -117,6 +117,8 @@ type Trace struct {
 type Observer interface {
 	// Changed is called once a change of state or flag is durable.
 	Changed(p *Payment, was State, v Verdict)
+	// Contradicted is called once it is durable that a refused or void payment has moved its money.
+	Contradicted(p *Payment)
 	// Began is called when a payment was journaled.
 	Began(p *Payment)
 	// Refused is called when a payment was refused before anything was journaled: by a rule of

@@ -183,13 +183,14 @@ func (p *Payer) look(ctx context.Context, row *Payment) (_ Outcome, looked bool)
 		told = told.Add(evidenceWait)
 	}
 	switch {
+	case row.Doubted:
+		// Without an RPC nothing more will be known of it.
+		if !p.watches(row.Terms.Network) && !now.Before(row.ValidBefore().Add(RepeatGrace)) {
+			return Outcome{Verdict: VerdictExpired}, true
+		}
 	case row.State != Open && !now.Before(row.Closed.Add(RetainPayload)):
 		return Outcome{Retire: true}, true
 	case row.State != Open:
-	case row.Refused && !now.Before(row.ValidBefore().Add(RepeatGrace)) &&
-		(row.reserves(AtRefusedExpired) || row.Doubted && !p.watches(row.Terms.Network)):
-		// Nobody will say more about a doubted refusal once there is no RPC any more.
-		return Outcome{Verdict: VerdictExpired, Doubted: p.watches(row.Terms.Network)}, true
 	case !row.Refused && !row.Unresolved && !now.Before(told):
 		return Outcome{Verdict: VerdictAbsent}, true
 	}

@@ -1,7 +1,6 @@
 package pay
 
 import (
-	"slices"
 	"time"
 
 	"github.com/purserpay/purser/x402"
@@ -24,8 +23,9 @@ type Reservation struct {
 // Release says at which turns of a payment's life a reservation is given back.
 type Release uint8
 
-// The turns. Refused money stays reserved until RefusedExpired, because a facilitator
-// that saw a payload could still settle it until then (DESIGN §3, evidence).
+// The turns. A doubted payment has made AtRefused, also when it is void: its authorization could
+// still move the money. AtVoid follows when the chain has shown that it did not, or, without an
+// RPC, AtRefusedExpired at ValidBefore + RepeatGrace.
 const (
 	AtSettled Release = 1 << iota
 	AtVoid
@@ -77,11 +77,6 @@ func (p *Payment) release(turn Release) []CounterChange {
 		out = append(out, CounterChange{Counter: r.Counter, Amount: r.Amount})
 	}
 	return out
-}
-
-// reserves reports whether a turn would give something back.
-func (p *Payment) reserves(turn Release) bool {
-	return slices.ContainsFunc(p.Reservations, func(r Reservation) bool { return r.Release&turn != 0 && !r.Released })
 }
 
 // retake adds again what was given back although the turn does not give it back: a

@@ -60,7 +60,7 @@ func (p *Payment) unproven() bool {
 	case Settled:
 		return !p.Confirmed && !p.Disputed
 	case Void:
-		return p.Resolution != nil && !p.Resolution.Proven
+		return p.Doubted || p.Resolution != nil && !p.Resolution.Proven
 	}
 	return false
 }

@@ -42,19 +42,21 @@ func (p *Payer) nextCheck(row *Payment, now time.Time) time.Time {
 			return at
 		}
 		return backoff(maxBackoff)
+	case row.Doubted && !watched:
+		return row.ValidBefore().Add(RepeatGrace)
+	case row.Doubted:
+		return p.nextLook(row, now, watched, backoff)
 	case row.State == Void && !watched:
 		return backoff(slowBackoff)
 	case row.State == Void:
 		return backoff(lateBackoff)
-	case row.Refused && now.Before(row.ValidBefore().Add(RepeatGrace)):
-		return row.ValidBefore().Add(RepeatGrace)
 	case row.Refused && !watched && !now.Before(row.Created.Add(RetainPayload)):
 		return time.Time{} // without an RPC, refused is all that will be known
 	}
 	return p.nextLook(row, now, watched, backoff)
 }
 
-// nextLook is nextCheck for an open payment that is not refused, or no longer held back.
+// nextLook is nextCheck for a payment that is open or doubted.
 func (p *Payer) nextLook(row *Payment, now time.Time, watched bool, backoff func(time.Duration) time.Time) time.Time {
 	expired := !now.Before(row.ValidBefore())
 	switch {
@@ -72,7 +74,7 @@ func (p *Payer) nextLook(row *Payment, now time.Time, watched bool, backoff func
 		return backoff(lateBackoff)
 	}
 	at := backoff(maxBackoff)
-	if told := row.ValidBefore().Add(evidenceWait); !row.Refused && now.Before(told) && told.Before(at) {
+	if told := row.ValidBefore().Add(evidenceWait); !row.Refused && row.State == Open && now.Before(told) && told.Before(at) {
 		return told
 	}
 	return at

@@ -238,6 +238,7 @@ func TestRefusedPaymentsLeaveRecovery(t *testing.T) {
 // watcher counts verdicts.
 type watcher map[pay.Verdict]int
 
+func (watcher) Contradicted(*pay.Payment)                            {}
 func (watcher) Began(*pay.Payment)                                   {}
 func (watcher) Refused(pay.Door, string)                             {}
 func (watcher) Took(string, time.Duration)                           {}

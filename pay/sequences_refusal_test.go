@@ -135,8 +135,8 @@ func TestRefusalWithoutAnRPC(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(o *pay.Options) { o.Chain = nil })
 	p, r := w.refused("order-1")
-	if got := w.mustPay(r); got.ID == p.ID {
-		t.Error("a refused payment was driven on")
+	if got := w.mustPay(r); got.ID != p.ID || w.chain.moves() != 1 {
+		t.Errorf("payment %s of %s, %d moves", got.ID, p.ID, w.chain.moves())
 	}
 	for _, watched := range []time.Duration{0, time.Hour} { // before the operator takes it out
 		w = newWorld(t, nil)

@@ -145,7 +145,7 @@ func (a *Attempt) settleOutcome(ctx context.Context, ans SettleAnswer) Outcome {
 		o := a.payer.usedOutcome(ctx, a.row, ans.Reason)
 		o.Detail = ans.Raw
 		return o
-	case !ans.Success && !hasTx && !a.Repeats() && PreBroadcastReason(ans.Reason):
+	case !ans.Success && !hasTx && a.fresh() && PreBroadcastReason(ans.Reason):
 		return a.payer.refusedOutcome(ctx, a.row, ans)
 	}
 	note := "settlement unclear: " + ans.Reason
@@ -159,20 +159,16 @@ func (a *Attempt) settleOutcome(ctx context.Context, ans SettleAnswer) Outcome {
 const refusalLook = 5 * time.Second
 
 // refusedOutcome judges a refusal by our facilitator that had the payload to send, and says
-// that it did not. Unlike one at /verify, it may be wrong (the first of its own tries got
-// through after all) or premature (a node sends later what it has kept). So with an RPC,
-//   - the chain is asked at once whether the money has moved, and
-//   - the payment is doubted unless it has: its place in the month is free as after any
-//     refusal, whether or not the RPC answers, but a repeat gets this payment, whose
-//     authorization moves money once at most, until the chain shows that it never will.
+// that it did not. It may be wrong (the first of its own tries got through after all) or
+// premature (a node sends later what it has kept). So with an RPC, the chain is asked at once
+// whether the money has moved.
 func (p *Payer) refusedOutcome(ctx context.Context, row *Payment, ans SettleAnswer) Outcome {
-	o := Outcome{Verdict: VerdictRefused, Reason: ans.Reason, Detail: ans.Raw}
+	o := Outcome{Verdict: VerdictRefused, Stage: StageSettle, Reason: ans.Reason, Detail: ans.Raw}
 	ctx, cancel := context.WithTimeout(ctx, refusalLook)
 	defer cancel()
 	t, err := p.trace(ctx, row)
 	switch {
 	case errors.Is(err, errUnwatched):
-		return o
 	case err != nil:
 		p.log.WarnContext(ctx, "chain not asked about a refusal", "payment", row.ID, "error", err)
 	case t.Used:
@@ -181,16 +177,13 @@ func (p *Payer) refusedOutcome(ctx context.Context, row *Payment, ans SettleAnsw
 			Note: "refused by the facilitator, which had sent it: " + ans.Reason,
 		}
 	}
-	o.Doubted = true
 	return o
 }
 
 // verify shows the payload to our facilitator. It returns nil when the facilitator
 // accepts it or when it turns out to be settled already.
 //
-// A refusal makes the payment refused only if this attempt made it: a payload that may
-// have left before could be refused because it was settled meanwhile (an emptied
-// balance, an expired window), and must stay open until the evidence is in.
+// A refusal makes the payment refused only if the payload is fresh: see [Attempt.fresh].
 func (a *Attempt) verify(x Exchange) error {
 	ctx, cancel := a.SendContext()
 	defer cancel()
@@ -204,8 +197,8 @@ func (a *Attempt) verify(x Exchange) error {
 		o := Outcome{Reason: "verification unclear: " + err.Error()}
 		if !errors.Is(err, ErrNotSent) {
 			a.shown = true
-		} else if a.neverLeft() && a.row.Terms.Settlement == SettlePayer {
-			o.Verdict = VerdictVoid
+		} else if a.row.Terms.Settlement == SettlePayer {
+			o = a.unsent(o.Reason)
 		}
 		_ = a.record(ctx, o)
 		return &FailedError{Stage: StageVerify, Payment: a.row, Detail: err.Error(), Facilitator: faultDetail(err), Cause: err}
@@ -214,12 +207,12 @@ func (a *Attempt) verify(x Exchange) error {
 		return nil
 	}
 	a.shown = true
-	o := Outcome{Verdict: VerdictRefused, Reason: ans.Reason, Detail: ans.Raw}
+	o := Outcome{Verdict: VerdictRefused, Stage: StageVerify, Reason: ans.Reason, Detail: ans.Raw}
 	switch {
 	case UsedReason(ans.Reason):
 		o = a.payer.usedOutcome(ctx, a.row, ans.Reason)
 		o.Detail = ans.Raw
-	case a.Repeats() || PendingReason(ans.Reason):
+	case !a.fresh() || PendingReason(ans.Reason):
 		o = Outcome{Reason: ans.Reason, Note: "verification unclear: " + ans.Reason, Detail: ans.Raw}
 	}
 	_ = a.record(ctx, o)
@@ -236,7 +229,7 @@ func (a *Attempt) verify(x Exchange) error {
 func (a *Attempt) PrepareSeller() error {
 	defer a.finishOnPanic()
 	p := a.payer
-	if p.opts.Facilitator != nil && !p.watches(a.row.Terms.Network) && !a.Repeats() {
+	if p.opts.Facilitator != nil && !p.watches(a.row.Terms.Network) && a.fresh() {
 		known := verifiedKey{wallet: a.row.WalletID, terms: a.row.Terms}
 		if !p.verified.has(known) {
 			if a.caller.Err() != nil {

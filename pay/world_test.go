@@ -122,7 +122,7 @@ func (c *truth) Trace(_ context.Context, q pay.TraceQuery) (pay.Trace, error) {
 type facilitator struct {
 	mu      sync.Mutex
 	chain   *truth
-	verify  string // "", "refuse", "fail", "unreachable"
+	verify  string // "", "refuse", "refuse-moved", "fail", "unreachable"
 	settle  string // "", "refuse", "refuse-moved", "fail", "fail-moved", "moved-unclear", "lie", "pending"
 	calls   map[string]int
 	release chan struct{} // when set, /settle waits for it
@@ -159,6 +159,9 @@ func (f *facilitator) Verify(_ context.Context, x pay.Exchange) (pay.VerifyAnswe
 		return pay.VerifyAnswer{}, err
 	}
 	switch mode {
+	case "refuse-moved":
+		_, _ = f.chain.move(a) // refused when it was moved already
+		return pay.VerifyAnswer{Reason: "insufficient_funds"}, nil
 	case "refuse":
 		return pay.VerifyAnswer{Reason: "insufficient_funds", Raw: json.RawMessage(`{"isValid":false}`)}, nil
 	case "fail":

@@ -48,14 +48,36 @@ func TestRepeatAfterRefusal(t *testing.T) {
 	key := w.payingKey()
 	w.facilitator.onVerify(says(200, `{"isValid":false,"invalidReason":"insufficient_funds"}`))
 	refused := w.call("POST", "/v1/pay", key, order(5, "idempotencyKey", "k")).is(402, verifyFailed).text("payment.id")
-	w.facilitator.verify.Store(nil)
-	// A refused payment counts as void: a new attempt, whose terms may differ.
-	paid := w.call("POST", "/v1/pay", key, order(6, "idempotencyKey", "k")).is(200, "").text("payment.id")
-	if paid == refused {
-		t.Error("the refused payment was driven on")
-	}
+	w.released(refused)
 	w.call("GET", "/v1/payments/"+refused, key, nil).want("payment.state", "open").want("payment.flags", []string{"refused"}).
 		want("payment.reason", "insufficient_funds")
+	w.facilitator.verify.Store(nil)
+	// What was signed may still move: the repeat must be the same request, and gets the same payment.
+	w.call("POST", "/v1/pay", key, order(6, "idempotencyKey", "k")).is(400, "idempotencyKey already used for a different request")
+	w.call("POST", "/v1/pay", key, order(5, "idempotencyKey", "k")).is(200, "").want("payment.id", refused)
+	if n, twice := w.facilitator.moved(); n != 1 || twice {
+		t.Errorf("%d authorizations settled, twice: %t", n, twice)
+	}
+}
+
+// A facilitator that refuses and broadcasts all the same gets one authorization, however often the
+// caller repeats.
+func TestRepeatAfterALyingRefusal(t *testing.T) {
+	t.Parallel()
+	for name, extra := range map[string][]any{"with key": {"idempotencyKey", "k"}, "without key": nil} {
+		w := newWorld(t)
+		key := w.payingKey()
+		w.facilitator.onVerify(says(200, `{"isValid":false,"invalidReason":"insufficient_funds"}`))
+		shown := map[string]bool{}
+		for range 4 {
+			id := w.call("POST", "/v1/pay", key, order(5, extra...)).is(402, verifyFailed).text("payment.id")
+			w.released(id)
+			shown[id] = true
+		}
+		if len(shown) != 1 {
+			t.Errorf("%s: the facilitator has %d authorizations", name, len(shown))
+		}
+	}
 }
 
 func TestRepeatDrivesOn(t *testing.T) {

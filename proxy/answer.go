@@ -55,7 +55,8 @@ func label(h http.Header, p *pay.Payment) {
 
 // Texts of the 402s that purser answers itself.
 const (
-	textNotDelivered = "The payment was made, but the seller answered 402 again"
+	textNotDelivered = "The payment was made, but the seller answered 402 again. The next request for this is a new purchase"
+	textNotAgain     = "The payment was made, but the seller answered 402 again. A purchase anew takes another Idempotency-Key"
 	textOpen         = "A payment for this request was sent and its outcome is not known yet; repeat the same request"
 	textVoid         = "The payment for this request was not made"
 	textPrepay       = "The payment was sent with the request, and the seller answered 402; its outcome is not known yet"
@@ -67,7 +68,9 @@ func (t *Transport) withhold(req *http.Request, resp *http.Response, p *pay.Paym
 	text := textOpen
 	switch afterSend(p) {
 	case DeclinedNotDelivered:
-		text = textNotDelivered
+		if text = textNotDelivered; p.IdempotencyKey != "" {
+			text = textNotAgain
+		}
 	case DeclinedVoid:
 		text = textVoid
 	default:

@@ -27,6 +27,7 @@ type Call struct {
 	Key            pay.Key
 	Task           string // label of the budget, may be empty
 	IdempotencyKey string // the client's, or empty, or none of use; see [IdempotencyKey]
+	Anew           bool   // the client wants a purchase of its own; see [HeaderAgain]
 	// URL is what the client asked for, absolute and with its query, where that differs from
 	// what is sent, as behind a load balancer: repeats are recognized by it. A door that may
 	// send the same request to several upstreams must set it, or the client's repeat is a new

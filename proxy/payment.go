@@ -45,7 +45,7 @@ func (t *Transport) open(req *http.Request, call *Call, m *memo, again string) e
 	giveBack, failing := t.sellers.ready(call.Key.ID, req.URL.Host)
 	a, err := t.payer.Open(call.caller, pay.Request{
 		Key: call.Key, Door: t.door, Task: call.Task, Settlement: pay.SettleSeller,
-		Challenge: m.challenge, Again: again, URL: booked, IdempotencyKey: call.IdempotencyKey,
+		Challenge: m.challenge, Again: again, URL: booked, IdempotencyKey: call.IdempotencyKey, Anew: call.Anew,
 		HTTP: &pay.HTTPRequest{Method: m.method, URL: asked, Body: m.body.sum}, Refuse: failing,
 	})
 	if err != nil {

@@ -2,6 +2,8 @@ package proxy
 
 import (
 	"errors"
+	"net/http"
+	"strings"
 
 	"github.com/purserpay/purser/internal/admission"
 	"github.com/purserpay/purser/pay"
@@ -19,6 +21,15 @@ const (
 
 	ownPrefix = "Purser-"
 )
+
+// HeaderAgain is sent by clients: with the value "new" the request is a purchase of its own, also
+// while an earlier one like it is settled and its answer was lost. Without it, the request gets
+// that payment for some minutes. It must not stand on requests that a library repeats by itself.
+// An Idempotency-Key counts for more, and so does a payment that may not have moved yet.
+const HeaderAgain = "Purser-Again"
+
+// Anew reports whether the client says that its request is a purchase of its own.
+func Anew(h http.Header) bool { return strings.EqualFold(h.Get(HeaderAgain), "new") }
 
 // Reasons why a 402 reached the client, the values of Purser-Declined. The rules of
 // policies are reasons as well, by their own names: "per-payment", "daily-budget",

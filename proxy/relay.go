@@ -90,6 +90,7 @@ func (f *Forward) relayFor(w http.ResponseWriter, r *http.Request, who caller) {
 	}
 	defer leave()
 	call := NewCall(who.key, who.task, IdempotencyKey(r.Header))
+	call.Anew = Anew(r.Header)
 	written := false
 	defer func() { call.Finish(written) }()
 	call.secrets = []string{who.secret}

@@ -58,9 +58,9 @@ func (t *Transport) pay(req *http.Request, call *Call, challenged *http.Response
 		if !repeats { // nothing has left, ever: there is no payment
 			call.memo = nil
 			switch {
-			case seen.astray.Load() && challenged != nil:
+			case seen.astray() && challenged != nil:
 				return t.decline(req, challenged, DeclinedPlainHTTP, nil), nil
-			case seen.astray.Load() && m.prepaid:
+			case seen.astray() && m.prepaid:
 				return t.ask(req, call)
 			}
 			closeBody(challenged)
@@ -111,7 +111,7 @@ func (t *Transport) sendOnce(req *http.Request, m *memo, seen *trip) (*http.Resp
 
 	traced, sent := m.attempt.Send(ctx)
 	var resp *http.Response
-	out, err := t.paid(req, m, seen, traced)
+	out, err := t.paid(req, m, seen, traced, cancel)
 	if err == nil {
 		failpoint.Here(failpoint.ProxySending)
 		resp, err = t.next.RoundTrip(out)
@@ -137,8 +137,8 @@ func (t *Transport) sendOnce(req *http.Request, m *memo, seen *trip) (*http.Resp
 	return resp, nil
 }
 
-// paid is the request with its payment.
-func (t *Transport) paid(req *http.Request, m *memo, seen *trip, ctx context.Context) (*http.Request, error) {
+// paid is the request with its payment. stop ends ctx.
+func (t *Transport) paid(req *http.Request, m *memo, seen *trip, ctx context.Context, stop context.CancelCauseFunc) (*http.Request, error) {
 	body, err := m.body.reader()
 	if err != nil {
 		return nil, err
@@ -147,7 +147,7 @@ func (t *Transport) paid(req *http.Request, m *memo, seen *trip, ctx context.Con
 	if !t.plain.decided(req.URL) {
 		allowed = func(remote net.Addr) bool { return t.plain.allows(req.URL, remote) }
 	}
-	out := req.Clone(seen.watch(ctx, allowed))
+	out := req.Clone(seen.watch(ctx, allowed, stop))
 	dropOwn(out.Header)
 	t.observer.Propagate(out.Context(), out.Header)
 	payload := m.attempt.Payload()
@@ -229,7 +229,10 @@ func (t *Transport) answered(req *http.Request, m *memo, resp *http.Response) *h
 	}
 	t.judged(m, resp.StatusCode)
 	label(resp.Header, a.Payment())
-	if resp.StatusCode >= http.StatusBadRequest {
+	// A client that is told in full that the seller has the money and delivers nothing has its
+	// answer. Its next request is a purchase.
+	told := resp.StatusCode == http.StatusPaymentRequired && a.Payment().State == pay.Settled && !m.prepaid
+	if resp.StatusCode >= http.StatusBadRequest && !told {
 		m.unanswered()
 	}
 	return resp

@@ -145,7 +145,7 @@ func (t *Transport) ask(req *http.Request, call *Call) (*http.Response, error) {
 	first := withBody(withoutOwnHeaders(req), body)
 	var seen trip
 	if !t.plain.decided(req.URL) {
-		first = first.WithContext(seen.watch(req.Context(), nil))
+		first = first.WithContext(seen.watch(req.Context(), nil, nil))
 	}
 	resp, err := t.next.RoundTrip(first)
 	if err == nil {

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/http/httptrace"
 	"sync/atomic"
@@ -13,30 +14,34 @@ import (
 // whether anything of it can have got there.
 type trip struct {
 	asked     atomic.Bool // for a connection, so the sender does call the hooks
-	connected atomic.Bool
-	reused    atomic.Bool
+	connected atomic.Bool // it got one that the request may use
+	reused    atomic.Bool // the last such one was a kept one
 	written   atomic.Bool // header fields were written, so they may have left
-	astray    atomic.Bool // the connection led where the request must not go
-	again     atomic.Bool // and was not the first one: something may have left before
+	misled    atomic.Bool // it got one that leads where the request must not go
 	peer      atomic.Pointer[net.Addr]
 }
 
-// watch adds the hooks to ctx. allowed, if not nil, is asked about the address before
-// anything is written to it.
-func (t *trip) watch(ctx context.Context, allowed func(net.Addr) bool) context.Context {
+// errMisled ends a send whose connection leads where it must not go.
+var errMisled = errors.New("the connection leads where the request must not go")
+
+// watch adds the hooks to ctx. allowed, if not nil, judges the address of each connection before
+// anything is written to it. stop ends ctx when it says no: http.Transport would otherwise try the
+// next connection by itself, and write to it.
+func (t *trip) watch(ctx context.Context, allowed func(net.Addr) bool, stop context.CancelCauseFunc) context.Context {
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GetConn: func(string) { t.asked.Store(true) },
 		GotConn: func(info httptrace.GotConnInfo) {
 			addr := info.Conn.RemoteAddr()
 			t.peer.Store(&addr)
+			if allowed != nil && !allowed(addr) {
+				// The end of ctx races with the writing; a closed connection takes nothing.
+				t.misled.Store(true)
+				_ = info.Conn.Close()
+				stop(errMisled)
+				return
+			}
 			t.connected.Store(true)
 			t.reused.Store(info.Reused)
-			if allowed != nil && !allowed(addr) {
-				// Cancelling would race with the writing; a closed connection takes nothing.
-				t.again.Store(t.written.Load())
-				t.astray.Store(true)
-				_ = info.Conn.Close()
-			}
 		},
 		WroteHeaderField: func(string, []string) { t.written.Store(true) },
 		WroteHeaders:     func() { t.written.Store(true) },
@@ -59,12 +64,13 @@ func (t *trip) remote() net.Addr {
 
 // unconnected reports whether the failed send provably never had a connection it could
 // have used.
-func (t *trip) unconnected() bool {
-	return t.asked.Load() && !t.connected.Load() || t.astray.Load() && !t.again.Load()
-}
+func (t *trip) unconnected() bool { return t.asked.Load() && !t.connected.Load() }
+
+// astray reports whether that is because its connections led where it must not go.
+func (t *trip) astray() bool { return t.unconnected() && t.misled.Load() }
 
 // stale reports whether the failed send met a kept connection that was closed meanwhile,
 // before any of its header was written.
 func (t *trip) stale() bool {
-	return t.asked.Load() && t.reused.Load() && !t.written.Load() && !t.astray.Load()
+	return t.connected.Load() && t.reused.Load() && !t.written.Load() && !t.misled.Load()
 }

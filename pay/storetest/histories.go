@@ -161,6 +161,7 @@ func (h *history) recordAny(rt *rapid.T) {
 	if (o.Verdict == pay.VerdictSettled || o.Verdict == pay.VerdictVoid) && rapid.IntRange(0, 2).Draw(rt, "resolved") == 0 {
 		o.Resolution = &pay.Resolution{At: h.now, By: "someone", As: pay.State(o.Verdict), Reason: "told so"}
 	}
+	o.Doubted = o.Verdict == pay.VerdictVoid && o.Resolution == nil && rapid.Bool().Draw(rt, "doubted")
 	if rapid.Bool().Draw(rt, "signed") {
 		o.Signature = &x402.Signature{1}
 	}

@@ -358,7 +358,7 @@ var organizationTests = map[string]func(*fixture){
 		first := under(by(n.Key, "", 2), "order")
 		p := f.begin(first, pay.Created)
 		o := outcome(p, pay.VerdictRefused)
-		o.Doubted, o.Release = true, true
+		o.Release = true
 		f.record(o)
 		f.begin(by(n.Key, "", 2), pay.Created)
 		f.begin(by(n.Key, "", 2), pay.Created) // all places are taken

@@ -89,6 +89,29 @@ var outcomeTests = map[string]func(*fixture){
 		f.same("row", []any{got.State, got.Refused}, []any{pay.Settled, false})
 		f.books(k, 1, 0, 5, 0, 1)
 	},
+	"void by a word that the chain may contradict": func(f *fixture) {
+		k := f.key()
+		doubted := func(p *pay.Payment) pay.Outcome {
+			o := outcome(p, pay.VerdictVoid)
+			o.Doubted = true
+			return o
+		}
+		p := f.begin(want(k, noon), pay.Created)
+		got := f.record(doubted(p))
+		f.same("row", []any{got.State, got.Doubted, got.Lives()}, []any{pay.Void, true, true})
+		f.books(k, 0, 0, 5, 5, 1) // the money stays reserved
+		f.record(doubted(p))
+		f.books(k, 0, 0, 5, 5, 1)
+		got = f.record(outcome(p, pay.VerdictVoid)) // the chain agrees
+		f.same("row", []any{got.State, got.Doubted, got.Lives()}, []any{pay.Void, false, false})
+		f.books(k, 0, 0, 0, 0, 1)
+		other := f.begin(want(k, noon), pay.Created)
+		f.record(doubted(other))
+		f.same("doubted", f.record(outcome(other, pay.VerdictExpired)).Doubted, false) // no RPC to ask
+		f.books(k, 0, 0, 0, 0, 2)
+		f.record(outcome(other, pay.VerdictSettled))
+		f.books(k, 1, 0, 5, 0, 2)
+	},
 	"unresolved": func(f *fixture) {
 		k := f.key()
 		p := f.begin(want(k, noon), pay.Created)

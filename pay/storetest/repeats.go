@@ -97,7 +97,8 @@ var repeatTests = map[string]func(*fixture){
 	"key: a new attempt after refusal": func(f *fixture) {
 		b := under(want(f.key(), noon), "order 1")
 		p := f.begin(b, pay.Created)
-		o := outcome(p, pay.VerdictRefused)
+		f.record(outcome(p, pay.VerdictRefused))
+		o := outcome(p, pay.VerdictExpired)
 		o.Release = true
 		f.record(o)
 		f.repeats(b, soon, pay.Created, p)
@@ -176,13 +177,16 @@ var repeatTests = map[string]func(*fixture){
 		second := f.release(f.repeats(b, soon, pay.Created, first), false)
 		f.repeats(b, soon, pay.Driven, second)
 	},
-	"doubted refusals are driven on, with a place": func(f *fixture) {
-		for _, key := range []string{"", "order 1"} {
+	"doubted payments are driven on, with a place": func(f *fixture) {
+		for _, doubted := range []struct {
+			key     string
+			verdict pay.Verdict
+		}{{"", pay.VerdictRefused}, {"order 1", pay.VerdictRefused}, {"", pay.VerdictVoid}, {"order 1", pay.VerdictVoid}} {
 			k := f.key()
-			b := bound(under(want(k, noon), key), placeOf(k), 1, pay.ErrQuota)
+			b := bound(under(want(k, noon), doubted.key), placeOf(k), 1, pay.ErrQuota)
 			p := f.begin(b, pay.Created)
-			o := outcome(p, pay.VerdictRefused)
-			o.Doubted = true
+			o := outcome(p, doubted.verdict)
+			o.Doubted = o.Verdict == pay.VerdictVoid
 			f.record(o)
 			f.release(p, false)
 			f.books(k, 0, 0, 5, 5, 1) // the place is free again
@@ -191,20 +195,21 @@ var repeatTests = map[string]func(*fixture){
 			f.fails(err, pay.ErrQuota)
 			f.record(outcome(other, pay.VerdictVoid))
 			driven := f.repeats(b, soon, pay.Driven, p)
-			f.same("row", []any{driven.Refused, driven.Doubted, driven.ID}, []any{false, false, p.ID})
+			f.same("row", []any{driven.State, driven.Refused, driven.Doubted, driven.ID}, []any{pay.Open, false, false, p.ID})
 			f.books(k, 1, 1, 5, 5, 2)
 			f.record(outcome(driven, pay.VerdictVoid))
 			f.books(k, 0, 0, 0, 0, 2)
 		}
 	},
-	"no key: void and refused are not awaited": func(f *fixture) {
+	"no key: void and, once it is over, refused are not awaited": func(f *fixture) {
 		b := want(f.key(), noon)
 		p := f.begin(b, pay.Created)
 		o := outcome(p, pay.VerdictVoid)
 		o.Release = true
 		f.record(o)
 		second := f.repeats(b, soon, pay.Created, p)
-		o = outcome(second, pay.VerdictRefused)
+		f.record(outcome(second, pay.VerdictRefused))
+		o = outcome(second, pay.VerdictExpired)
 		o.Release = true
 		f.record(o)
 		f.repeats(b, soon, pay.Created, second)
