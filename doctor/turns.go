@@ -140,7 +140,7 @@ func (e *examination) killAt(ctx context.Context, p *purser, t turn) (*player, e
 		return nil, err
 	}
 	for range 3 {
-		if buy().Done {
+		if r := buy(); r.Done || t.key == "" && r.Told() {
 			break
 		}
 	}

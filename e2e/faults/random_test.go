@@ -169,7 +169,7 @@ func (tr *trouble) buy(at *hostile.World, c *hostile.Customer, w *wish, o hostil
 	done := false
 	for range n {
 		r := <-results
-		if r.Done {
+		if r.Done || !w.keyed && r.Told() {
 			w.heard++
 			done = true
 		}

@@ -132,7 +132,7 @@ func leadThrough(t *testing.T, s shopper, lane []pass) (hit []string) {
 			t.Fatalf("%v: purser died afterwards", p)
 		}
 		// Who got what it paid for asks again only with a key: without one it would buy again.
-		if again := r; !r.Done || s.keyed() {
+		if again := r; s.keyed() || !r.Done && !r.Told() {
 			if again = w.buy(context.Background(), s.door(), o); !again.Done && !paidAndRefused(again) {
 				// It has expired meanwhile, and recovery must say what of it. Now, because without a key the same request
 				// is a new purchase two minutes later.

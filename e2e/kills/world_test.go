@@ -133,7 +133,7 @@ func (w *world) insist(ctx context.Context, door hostile.Door, o hostile.Order, 
 		r := w.buy(ctx, door, o)
 		wait := 50 * time.Millisecond
 		switch {
-		case r.Done, r.Err == nil && r.Reason == "paid-not-delivered": // asking again would be a purchase
+		case r.Done, r.Told():
 			return
 		case r.Err == nil:
 			wait = 300 * time.Millisecond

@@ -162,6 +162,10 @@ type Result struct {
 	Lured bool
 }
 
+// Told reports whether the customer has learned in full that it has paid and that the seller delivers nothing. If it
+// asks once more without an idempotency key, it buys again.
+func (r Result) Told() bool { return r.Err == nil && r.Reason == "paid-not-delivered" }
+
 func (r Result) String() string {
 	switch {
 	case r.Done:

@@ -133,8 +133,14 @@ func (f *Facilitator) due(c *Call) (FacilitatorFault, bool) {
 // Serve does honestly what is asked for, whether or not the caller is still there, and returns the answer unsent.
 func (c *Call) Serve() Answer { return c.serve(context.WithoutCancel(c.r.Context())) }
 
-func (c *Call) serve(ctx context.Context) Answer {
+// Take makes the transfer of a call that is about something else.
+func (c *Call) Take() { c.serveAs(context.WithoutCancel(c.r.Context()), Settle) }
+
+func (c *Call) serve(ctx context.Context) Answer { return c.serveAs(ctx, c.r.URL.Path) }
+
+func (c *Call) serveAs(ctx context.Context, path string) Answer {
 	r := c.r.Clone(ctx)
+	r.URL.Path = path
 	r.Body = io.NopCloser(bytes.NewReader(c.body))
 	out := newRecorder()
 	c.facilitator.honest.ServeHTTP(out, r)

@@ -15,6 +15,11 @@ var (
 	VerifyRefuses = FacilitatorFault{Name: "verify refuses without a reason that is known", On: Verify, Do: func(c *Call) {
 		c.Send(c.Invalid("the_stars_are_not_right"))
 	}}
+	// VerifyRefusesAndSends takes what it says that it will not take, each time that it is asked.
+	VerifyRefusesAndSends = FacilitatorFault{Name: "verify refuses, and makes the transfer", On: Verify, Always: true, Do: func(c *Call) {
+		c.Take()
+		c.Send(c.Invalid("insufficient_funds"))
+	}}
 	VerifySaysUsed = FacilitatorFault{Name: "verify says that the authorization is used, which it is not", On: Verify, Do: func(c *Call) {
 		c.Send(c.Invalid("invalid_exact_evm_nonce_already_used"))
 	}}

@@ -155,7 +155,7 @@ func (p *Played) buy(ctx context.Context, w *World, c *Customer, order uint64, t
 			got = []Result{c.Buy(ctx, w.SellerURL, p.Door, o)}
 		}
 		p.Results = append(p.Results, got...)
-		if slices.ContainsFunc(got, func(r Result) bool { return r.Done }) {
+		if slices.ContainsFunc(got, func(r Result) bool { return r.Done || !p.Custom.Keyed && r.Told() }) {
 			return
 		}
 	}

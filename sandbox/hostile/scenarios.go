@@ -50,7 +50,8 @@ func verifyScenarios() []Scenario {
 		atFacilitator(VerifyTimesOut, drivenOn, Once, settled),
 		atFacilitator(VerifyReset, drivenOn, Once, settled),
 		atFacilitator(VerifyFails, drivenOn, Once, settled),
-		atFacilitator(VerifyRefuses, "the refused payment never settles, a repeat is a new one", Once, settled, void),
+		atFacilitator(VerifyRefuses, drivenOn, Once, settled),
+		atFacilitator(VerifyRefusesAndSends, "it gets one authorization, and "+foundOut, Once, settled),
 		atFacilitator(VerifySaysUsed, "the chain knows better, "+drivenOn, Once, settled),
 	}
 }

@@ -142,7 +142,7 @@ func TestFacilitatorFaults(t *testing.T) {
 		}
 		order++
 		fault := s.Facilitator[0]
-		before := fault.On == Verify
+		before := fault.On == Verify && !strings.Contains(fault.Name, "makes the transfer")
 		for _, word := range []string{"before", "invent", "somebody else", "never", "nobody knows", "two verdicts", "names a reason"} {
 			before = before || strings.Contains(fault.Name, word)
 		}
