@@ -273,7 +273,7 @@ func TestKilledAtEachTurn(t *testing.T) {
 				}
 				p.start(t)
 				for range 3 {
-					if buy().Done {
+					if r := buy(); r.Done || key == "" && r.Told() {
 						break
 					}
 				}

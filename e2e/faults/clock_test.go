@@ -51,6 +51,7 @@ func TestTheClockJumpsDuringASend(t *testing.T) {
 					second.Wait()
 					in.quiet(t, customer)
 					third := buy(bounded(t))
+					in.quiet(t, customer)
 					in.recover(t)
 					in.settle(t)
 					if in.audit(t, customer); t.Failed() {
