@@ -41,6 +41,7 @@ import (
 //	    oidc_issuer    <url>
 //	    oidc_client_id <id>
 //	    oidc_client_secret <reference>
+//	    oidc_allow     <identities>
 //	    plan free|developer|agency { … }
 //	    host <pattern> { … }
 //	    task <label>|* { … }

@@ -201,6 +201,7 @@ func TestCaddyfileOptions(t *testing.T) {
 		oidc_client_id purser
 		oidc_client_secret {env.O}
 		oidc_client_secret_file /o
+		oidc_allow "@example.com, group:payments"
 		plan Developer {
 			price 19.50
 			keys 12
@@ -317,6 +318,7 @@ http://:5 {
 		`"hosts":{"*.b.example":{"daily_budget":"3"},"a.example":{"max_payment":"0.5","daily_budget":"1","monthly_budget":"off"}},` +
 		`"tasks":{"*":{"daily_budget":"5"},"nightly":{"monthly_budget":"4"}},` +
 		`"oidc_issuer":"https://i.example","oidc_client_id":"purser","oidc_client_secret":"{env.O}","oidc_client_secret_file":"/o",` +
+		`"oidc_allow":"@example.com, group:payments",` +
 		`"plans":{"agency":{"wallets":"7","payments":"{env.N}"},"developer":{"price":"19.50","keys":"12"}}}`
 	if string(got.Apps.Purser) != want {
 		t.Errorf("got  %s\nwant %s", got.Apps.Purser, want)

@@ -30,17 +30,23 @@ type SignInOptions struct {
 	OIDCClientSecret string `json:"oidc_client_secret,omitempty"`
 	// OIDCClientSecretFile is its file. Default: {env.PURSER_OIDC_CLIENT_SECRET_FILE}.
 	OIDCClientSecretFile string `json:"oidc_client_secret_file,omitempty"`
+	// OIDCAllow are the identities that may sign in, separated by commas: "@example.com" (a
+	// domain, without its subdomains), "alice@example.org", "group:payments". Addresses count
+	// where the provider calls them verified. Default: {env.PURSER_OIDC_ALLOW}, else everybody
+	// whom the provider signs in.
+	OIDCAllow string `json:"oidc_allow,omitempty"`
 }
 
 var (
 	oidcIssuerOption       = option{name: "oidc_issuer", variable: "PURSER_OIDC_ISSUER"}
 	oidcClientIDOption     = option{name: "oidc_client_id", variable: "PURSER_OIDC_CLIENT_ID"}
 	oidcClientSecretOption = option{name: "oidc_client_secret", variable: "PURSER_OIDC_CLIENT_SECRET"}
+	oidcAllowOption        = option{name: "oidc_allow", variable: "PURSER_OIDC_ALLOW"}
 )
 
 // signIn is what SignInOptions resolve to.
 type signIn struct {
-	issuer, clientID, clientSecret string
+	issuer, clientID, clientSecret, allow string
 }
 
 // resolveSignIn reads them. What does not fit together is told at the start, also where no
@@ -55,6 +61,12 @@ func (a *App) resolveSignIn(s *settings) (err error) {
 	if s.signIn.clientSecret, err = oidcClientSecretOption.secret(a.OIDCClientSecret, a.OIDCClientSecretFile); err != nil {
 		return err
 	}
+	if s.signIn.allow, err = oidcAllowOption.value(a.OIDCAllow); err != nil {
+		return err
+	}
+	if a.OIDCAllow != "" && s.signIn.allow == "" { // a reference that leads nowhere must not let everybody in
+		return oidcAllowOption.errorf("%s is empty", a.OIDCAllow)
+	}
 	if err := session.Check(s.sessionOptions()); err != nil {
 		return fmt.Errorf("purser: %w", err)
 	}
@@ -64,6 +76,7 @@ func (a *App) resolveSignIn(s *settings) (err error) {
 func (s *settings) sessionOptions() session.Options {
 	return session.Options{
 		Issuer: s.signIn.issuer, ClientID: s.signIn.clientID, ClientSecret: s.signIn.clientSecret, PublicURL: s.publicURL,
+		Allow: s.signIn.allow,
 	}
 }
 
@@ -72,6 +85,7 @@ func (o *SignInOptions) single() map[string]*string {
 	return map[string]*string{
 		"oidc_issuer": &o.OIDCIssuer, "oidc_client_id": &o.OIDCClientID,
 		"oidc_client_secret": &o.OIDCClientSecret, "oidc_client_secret_file": &o.OIDCClientSecretFile,
+		"oidc_allow": &o.OIDCAllow,
 	}
 }
 
@@ -107,6 +121,9 @@ func (h *Dashboard) open(t *tenant) error {
 		return err
 	}
 	t.closeLater(gate)
+	if s.signIn.issuer != "" && s.signIn.allow == "" && h.app.World != boltstore.Sandbox {
+		log.Warn("PURSER_OIDC_ALLOW is not set: everybody whom the identity provider signs in can use the dashboard and make keys")
+	}
 	look := dashboard.Options{
 		Payer: t.payer, Gate: gate, PublicURL: s.publicURL, UpgradeURL: s.upgradeURL, Version: Version(), Logger: log,
 	}

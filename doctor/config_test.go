@@ -54,7 +54,8 @@ const realConfig = `{
 			"store": {"module": "bolt", "path": "/srv/REAL/purser.db", "min_free": "1MiB"},
 			"wallets": {"module": "external", "url": "https://REAL.example"},
 			"facilitator": {"module": "http", "url": "https://REAL.example", "key": "{env.REAL}", "timeout": "3s"},
-			"max_payment": "{env.COMPANY_MAX}", "daily_budget": "5", "allow_hosts": "api.example.com", "upgrade_url": "{env.COMPANY_TOKEN}"
+			"max_payment": "{env.COMPANY_MAX}", "daily_budget": "5", "allow_hosts": "api.example.com", "upgrade_url": "{env.COMPANY_TOKEN}",
+			"oidc_issuer": "https://REAL.example", "oidc_client_id": "purser", "oidc_allow": "@REAL.example"
 		}
 	}
 }`
@@ -63,7 +64,7 @@ var realEnviron = []string{
 	"PATH=/bin", "HOME=/home/REAL", "OFFICE=10.0.0.0/8", "COMPANY_MAX=0.5", "COMPANY_TOKEN=REAL", "UNRELATED=REAL",
 	"PURSER_KEY=pk_REALREAL", "PURSER_MASTER_KEY_FILE=/run/REAL", "PURSER_INTERNAL_SECRET=REALREAL", "PURSER_DATA_DIR=/srv/REAL",
 	"PURSER_SIGNER_URL=https://REAL", "CDP_API_KEY_SECRET=REAL", "DATABASE_URL=postgres://REAL", "PURSER_PORT=1",
-	"PURSER_SOMETHING_KEY=REAL", "PURSER_OIDC_CLIENT_SECRET=REAL", "PURSER_UPSTREAM=https://REAL", "PURSER_BOLT_PATH=/srv/REAL",
+	"PURSER_SOMETHING_KEY=REAL", "PURSER_OIDC_CLIENT_SECRET=REAL", "PURSER_OIDC_ALLOW=@REAL", "PURSER_UPSTREAM=https://REAL", "PURSER_BOLT_PATH=/srv/REAL",
 	"PURSER_MONTHLY_BUDGET=77", "PURSER_PUBLIC_URL=https://purser.example.com", "PURSER_UNPROTECTED=limits", "XDG_DATA_HOME=/REAL",
 	"PURSER_FACILITATOR_TIMEOUT=9s",
 }

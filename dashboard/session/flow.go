@@ -142,6 +142,10 @@ func (g *Gate) finish(w http.ResponseWriter, r *http.Request, at place, d *disco
 		g.providerFailed(w, r, err)
 		return
 	}
+	if !g.allowed.lets(p.standing) { // before anything is made for them
+		g.turnAway(w, r, at, p)
+		return
+	}
 	account, _, err := g.opts.Payer.SignIn(r.Context(), p.who)
 	if input, ok := errors.AsType[*pay.InputError](err); ok {
 		g.log.Warn("sign-in refused", "error", input)
@@ -168,7 +172,7 @@ func (g *Gate) finish(w http.ResponseWriter, r *http.Request, at place, d *disco
 		})
 		return
 	}
-	if err := g.admit(w, r, at, Visitor{Account: account, AuthTime: p.authTime}); err != nil {
+	if err := g.admit(w, r, at, Visitor{Account: account, AuthTime: p.authTime, standing: p.standing}); err != nil {
 		g.fail(w, r, err)
 		return
 	}
@@ -178,7 +182,7 @@ func (g *Gate) finish(w http.ResponseWriter, r *http.Request, at place, d *disco
 // signOut ends the visitor's session, or all of them. Whoever has none is signed out already.
 func (g *Gate) signOut(w http.ResponseWriter, r *http.Request, at place, everywhere bool) {
 	where := "here"
-	v, known, err := g.visitor(r, at)
+	v, known, err := g.session(r, at)
 	if err == nil && known && everywhere {
 		where = "everywhere"
 		if _, err = g.opts.Payer.EndSessions(r.Context(), v.Account.ID); errors.Is(err, pay.ErrAccountNotFound) {

@@ -46,6 +46,9 @@ type Options struct {
 	ClientID string
 	// ClientSecret is empty for a provider that gives out none (a public client).
 	ClientSecret string
+	// Allow lists the domains, addresses and groups that may sign in, as in
+	// "@example.com, alice@example.org, group:payments". Empty: everybody whom the provider signs in.
+	Allow string
 
 	// PublicURL is the address that people reach purser by, without a path; the only one if it is set. Default: what
 	// the browser says, on loopback only.
@@ -80,6 +83,7 @@ type Gate struct {
 	log       *slog.Logger
 	now       pay.Clock
 	public    public
+	allowed   allowed
 	crossSite *http.CrossOriginProtection
 	manager   *scs.SessionManager
 	provider  *provider // nil while nothing is configured
@@ -120,6 +124,9 @@ func New(o Options) (*Gate, error) {
 	if g.public, err = parsePublic(o.PublicURL); err != nil {
 		return nil, err
 	}
+	if g.allowed, err = parseAllowed(o.Allow); err != nil {
+		return nil, err
+	}
 	if g.public.origin != "" {
 		if err := g.crossSite.AddTrustedOrigin(g.public.origin); err != nil {
 			return nil, fmt.Errorf("PURSER_PUBLIC_URL: %w", err)
@@ -137,7 +144,7 @@ func New(o Options) (*Gate, error) {
 // Check does what New checks of issuer, client and public URL, and needs nothing else.
 func Check(o Options) error {
 	switch {
-	case o.Issuer == "" && o.ClientID+o.ClientSecret != "":
+	case o.Issuer == "" && o.ClientID+o.ClientSecret+o.Allow != "":
 		return errors.New("PURSER_OIDC_ISSUER is missing: the identity provider's URL")
 	case o.Issuer == "":
 		return nil
@@ -145,6 +152,9 @@ func Check(o Options) error {
 		return errors.New("PURSER_OIDC_CLIENT_ID is missing: what the identity provider calls purser")
 	}
 	if err := checkIssuer(o.Issuer); err != nil {
+		return err
+	}
+	if _, err := parseAllowed(o.Allow); err != nil {
 		return err
 	}
 	return noPath(o.PublicURL)
@@ -218,12 +228,14 @@ func (g *Gate) serve(w http.ResponseWriter, r *http.Request, next http.Handler) 
 	case SignOutEverywhere:
 		g.only(w, r, "POST", func() { g.signOut(w, r, at, true) })
 	default:
-		v, ok, err := g.visitor(r, at)
+		v, ok, err := g.session(r, at)
 		switch {
 		case err != nil:
 			g.fail(w, r, err)
 		case !ok:
 			g.sendToSignIn(w, r, at)
+		case !g.allowed.lets(v.standing):
+			g.endSession(w, r, at, v)
 		default:
 			next.ServeHTTP(w, r.WithContext(with(r.Context(), v)))
 		}
@@ -351,6 +363,11 @@ func variables() []Variable {
 		{
 			Name:    "PURSER_OIDC_CLIENT_SECRET",
 			Meaning: "The secret that goes with it, or PURSER_OIDC_CLIENT_SECRET_FILE, a file that it is in. Public clients have none.", Optional: true,
+		},
+		{
+			Name:    "PURSER_OIDC_ALLOW",
+			Meaning: "Who may sign in: domains, addresses and groups. Without it, everybody whom the provider signs in.",
+			Example: "@example.com, alice@example.org, group:payments", Optional: true,
 		},
 		{
 			Name:    "PURSER_PUBLIC_URL",

@@ -245,6 +245,9 @@ func (g *Gate) config(d *discovered, at place) *oauth2.Config {
 		endpoint.AuthStyle = oauth2.AuthStyleInParams
 	}
 	scopes := []string{oidc.ScopeOpenID}
+	if len(g.allowed.groups) > 0 && slices.Contains(d.metadata.Scopes, "groups") {
+		scopes = append(scopes, "groups")
+	}
 	for _, s := range []string{oidc.ScopeProfile, oidc.ScopeEmail} {
 		if len(d.metadata.Scopes) == 0 || slices.Contains(d.metadata.Scopes, s) {
 			scopes = append(scopes, s)

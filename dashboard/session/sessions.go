@@ -46,6 +46,8 @@ type record struct {
 	AuthTime   time.Time `json:"auth_time,omitzero"`
 	// Secure: it was made over https. A session is not carried from one to the other.
 	Secure bool `json:"secure"`
+	// Standing is judged at every request, so that a change of PURSER_OIDC_ALLOW takes effect.
+	Standing standing `json:"standing,omitzero"`
 }
 
 // recordKey is where the record is among a session's values.
@@ -148,8 +150,16 @@ func token(r *http.Request, at place) (string, error) {
 	return sent[0].Value, nil
 }
 
-// visitor finds who makes a request. Nobody is no error.
+// visitor finds who makes a request, and may. Nobody is no error.
 func (g *Gate) visitor(r *http.Request, at place) (v Visitor, ok bool, err error) {
+	if v, ok, err = g.session(r, at); !ok || g.allowed.lets(v.standing) {
+		return v, ok, err
+	}
+	return Visitor{}, false, nil
+}
+
+// session finds whose session a request has, also if they may not sign in any more.
+func (g *Gate) session(r *http.Request, at place) (v Visitor, ok bool, err error) {
 	presented, err := token(r, at)
 	if presented == "" {
 		return Visitor{}, false, err
@@ -171,7 +181,7 @@ func (g *Gate) visitor(r *http.Request, at place) (v Visitor, ok bool, err error
 	case a.Generation != rec.Generation:
 		return Visitor{}, false, nil
 	}
-	return Visitor{Account: a, AuthTime: rec.AuthTime, Session: idOf(presented)}, true, nil
+	return Visitor{Account: a, AuthTime: rec.AuthTime, Session: idOf(presented), standing: rec.Standing}, true, nil
 }
 
 // admit gives a visitor a session, with a token that nobody has known before, and ends the one that the browser had.
@@ -183,7 +193,7 @@ func (g *Gate) admit(w http.ResponseWriter, r *http.Request, at place, v Visitor
 	if err != nil {
 		return fmt.Errorf("making a session: %w", err)
 	}
-	g.manager.Put(ctx, recordKey, record{v.Account.ID, v.Account.Generation, v.AuthTime, at.secure})
+	g.manager.Put(ctx, recordKey, record{v.Account.ID, v.Account.Generation, v.AuthTime, at.secure, v.standing})
 	g.manager.SetDeadline(ctx, g.now().Add(lifetime))
 	fresh, _, err := g.manager.Commit(ctx)
 	if err != nil {

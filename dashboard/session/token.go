@@ -41,11 +41,16 @@ type claims struct {
 	Preferred any `json:"preferred_username"`
 	Email     any `json:"email"`
 	Verified  any `json:"email_verified"`
+
+	// Groups is judged by PURSER_OIDC_ALLOW, as are Email and Verified.
+	Groups any `json:"groups"`
 }
 
 // proof is what an ID token proves.
 type proof struct {
 	who      pay.Identity
+	claims   claims
+	standing standing
 	authTime time.Time // zero: the provider does not say
 }
 
@@ -69,9 +74,21 @@ func (g *Gate) redeem(ctx context.Context, d *discovered, at place, a attempt, c
 	if err != nil {
 		return proof{}, err
 	}
-	if p.who.Name == "" && p.who.Email == "" && d.metadata.UserInfo != "" {
-		said := g.ask(ctx, d, tokens, p.who.Subject)
+	nameless := p.who.Name == "" && p.who.Email == ""
+	decides := g.allowed.lacks(p.claims) && !g.allowed.lets(p.standing)
+	if !nameless && !decides || d.metadata.UserInfo == "" {
+		return p, nil
+	}
+	said, err := g.ask(ctx, d, tokens, p.who.Subject)
+	if err != nil && decides {
+		return proof{}, err
+	}
+	if nameless {
 		p.who.Name, p.who.Email = said.name(), said.email()
+	}
+	if decides {
+		p.claims = p.claims.with(said)
+		p.standing = g.allowed.standing(p.claims)
 	}
 	return p, nil
 }
@@ -116,7 +133,10 @@ func (g *Gate) check(id *oidc.IDToken, a attempt, accessToken string) (proof, er
 			return wrong("it came with another access token (at_hash)")
 		}
 	}
-	p := proof{who: pay.Identity{Issuer: g.opts.Issuer, Subject: id.Subject, Name: c.name(), Email: c.email()}}
+	p := proof{
+		who:    pay.Identity{Issuer: g.opts.Issuer, Subject: id.Subject, Name: c.name(), Email: c.email()},
+		claims: c, standing: g.allowed.standing(c),
+	}
 	if c.AuthTime != nil {
 		p.authTime = when(*c.AuthTime)
 		if p.authTime.After(now.Add(skew)) {
@@ -138,19 +158,22 @@ func when(seconds float64) time.Time {
 	return time.Unix(int64(min(max(seconds, 0), last)), 0).UTC()
 }
 
-// ask asks the provider who somebody is, for those that leave it out of ID tokens. It is for pages only, so that no
-// answer is no trouble.
-func (g *Gate) ask(ctx context.Context, d *discovered, tokens *oauth2.Token, subject string) (c claims) {
+// ask asks the provider for the claims that it leaves out of ID tokens. The error counts only where claims decide: a
+// page without a name is no trouble.
+func (g *Gate) ask(ctx context.Context, d *discovered, tokens *oauth2.Token, subject string) (c claims, err error) {
 	info, err := d.UserInfo(ctx, oauth2.StaticTokenSource(tokens))
 	switch {
 	case err != nil:
 		g.log.Info("the identity provider does not say who signed in", "error", shown(err))
+		return claims{}, fmt.Errorf("%w: userinfo: %w", errUnreachable, err)
 	case info.Subject != subject: // must not be used (OpenID Connect Core §5.3.2)
 		g.log.Warn("the identity provider told of somebody else")
-	case info.Claims(&c) != nil:
-		return claims{}
+		return claims{}, fmt.Errorf("%w: userinfo is of another subject", errMisbehaves)
 	}
-	return c
+	if err := info.Claims(&c); err != nil {
+		return claims{}, fmt.Errorf("%w: userinfo: %w", errMisbehaves, err)
+	}
+	return c, nil
 }
 
 func (c claims) name() string {

@@ -18,6 +18,8 @@ type Visitor struct {
 	AuthTime time.Time
 	// Session names the visitor's session, and is not its token. Another browser of the same account has another one.
 	Session string
+
+	standing standing
 }
 
 // Recent reports whether the visitor has proven who they are in the last five minutes. A page that needs it redirects

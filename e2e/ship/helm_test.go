@@ -54,7 +54,7 @@ func TestChart(t *testing.T) {
 			kinds:     "NetworkPolicy NetworkPolicy ConfigMap PersistentVolumeClaim Service Service Deployment PrometheusRule ServiceMonitor",
 			has: []string{
 				"image: registry.test/purser@sha256:" + strings.Repeat("0a", 32), "storageClassName: fast", "alert: PurserDown", "{{ $labels.instance }}",
-				"{targetLabel: job, replacement: purser}", "PURSER_UPSTREAM_BIND, value: 0.0.0.0", "path: oidc-client-secret", "release: prometheus",
+				"{targetLabel: job, replacement: purser}", "PURSER_UPSTREAM_BIND, value: 0.0.0.0", "path: oidc-client-secret", "release: prometheus", `{name: PURSER_OIDC_ALLOW, value: "@example.com, group:payments"}`,
 				"args: [run, --config, /etc/purser/chart/Caddyfile]", "10.1.2.3/32", "name: OTEL_SERVICE_NAME", "checksum/caddyfile: ",
 			},
 			not: []string{"PURSER_RPC_URL"},
@@ -100,7 +100,7 @@ const everyValue = `
 image: {repository: registry.test/purser, digest: "sha256:0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a"}
 imagePullSecrets: [{name: registry}]
 secretKeys: {rpcUrl: "", facilitatorKey: facilitator, internalSecret: internal, oidcClientSecret: oidc}
-settings: {PURSER_PUBLIC_URL: "https://purser.example.com", PURSER_OIDC_ISSUER: "https://login.example.com"}
+settings: {PURSER_PUBLIC_URL: "https://purser.example.com", PURSER_OIDC_ISSUER: "https://login.example.com", PURSER_OIDC_ALLOW: "@example.com, group:payments"}
 extraEnv: [{name: OTEL_SERVICE_NAME, value: purser}]
 caddyfile: |
   {

@@ -1,0 +1,226 @@
+package session
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// maxGroups bounds the groups that a session keeps, in bytes of their names. JSON may need six times as many, and
+// pay.MaxSessionData is 16 KiB.
+const maxGroups = 2 << 10
+
+// groupPrefix begins the entries of a list that name groups.
+const groupPrefix = "group:"
+
+// allowed holds the identities that may sign in: PURSER_OIDC_ALLOW. The zero value allows every identity that the
+// provider signs in.
+type allowed struct {
+	domains, addresses, groups []string
+}
+
+// standing holds the claims that an allowed judges. Sessions keep it, so that every request is judged by the list that
+// holds then.
+type standing struct {
+	// Email holds an address that the provider calls verified, in lower case.
+	Email  string   `json:"email,omitempty"`
+	Groups []string `json:"groups,omitempty"`
+}
+
+// parseAllowed reads a list such as "@example.com, alice@example.org, group:payments". Its errors name the variable.
+func parseAllowed(text string) (a allowed, err error) {
+	if strings.TrimSpace(text) == "" {
+		return allowed{}, nil
+	}
+	wrong := func(entry, why string) (allowed, error) {
+		return allowed{}, fmt.Errorf("PURSER_OIDC_ALLOW: %q: %s", entry, why)
+	}
+	for _, entry := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == '\n' }) {
+		entry = strings.TrimSpace(entry)
+		group, isGroup := strings.CutPrefix(entry, groupPrefix)
+		words := strings.Fields(entry)
+		local, domain, isAddress := strings.Cut(entry, "@")
+		switch {
+		case entry == "":
+		case isGroup && strings.TrimSpace(group) == "":
+			return wrong(entry, "a group has a name, as in group:payments")
+		case isGroup && slices.ContainsFunc(words[1:], func(w string) bool { return strings.HasPrefix(w, groupPrefix) || strings.Contains(w, "@") }),
+			!isGroup && len(words) > 1:
+			return wrong(entry, "entries are separated by commas")
+		case isGroup:
+			a.groups = append(a.groups, strings.TrimSpace(group))
+		case !isASCII(entry):
+			return wrong(entry, "write domains as DNS has them (xn--…)")
+		case local == "*" && isDomain(domain):
+			return wrong(entry, "for a whole domain write @"+domain)
+		case !isAddress && isDomain(entry):
+			return wrong(entry, "for a whole domain write @"+entry)
+		case !isAddress || !isDomain(domain):
+			return wrong(entry, "neither a domain (@example.com), an address (alice@example.com) nor a group (group:payments)")
+		case local == "":
+			a.domains = append(a.domains, lower(domain))
+		default:
+			a.addresses = append(a.addresses, lower(entry))
+		}
+	}
+	if !a.set() {
+		return wrong(text, "it lists nobody; unset it to let in everybody whom the provider signs in")
+	}
+	return a, nil
+}
+
+// set reports whether there is a list.
+func (a allowed) set() bool { return len(a.domains)+len(a.addresses)+len(a.groups) > 0 }
+
+// lets reports whether an identity may sign in. Domains match whole: a subdomain is another one.
+func (a allowed) lets(s standing) bool {
+	if !a.set() {
+		return true
+	}
+	if local, domain, _ := strings.Cut(s.Email, "@"); local != "" && isDomain(domain) &&
+		(slices.Contains(a.domains, domain) || slices.Contains(a.addresses, s.Email)) {
+		return true
+	}
+	return slices.ContainsFunc(s.Groups, func(g string) bool { return slices.Contains(a.groups, g) })
+}
+
+// address says for the log what claims tell of an address, without the address.
+func (c claims) address() string {
+	switch {
+	case c.verified() != "":
+		return "verified"
+	case c.Email == nil:
+		return "missing"
+	case c.Verified == nil:
+		return "without email_verified"
+	}
+	return "not verified"
+}
+
+// with returns claims with what userinfo says where an ID token is silent. An address and its verification come from
+// the same document.
+func (c claims) with(userinfo claims) claims {
+	if c.Email == nil || c.Verified == nil {
+		c.Email, c.Verified = userinfo.Email, userinfo.Verified
+	}
+	if c.Groups == nil {
+		c.Groups = userinfo.Groups
+	}
+	return c
+}
+
+// lacks reports whether claims leave out what the list needs, so that userinfo may tell it.
+func (a allowed) lacks(c claims) bool {
+	return len(a.domains)+len(a.addresses) > 0 && (c.Email == nil || c.Verified == nil) || len(a.groups) > 0 && c.Groups == nil
+}
+
+// standing reads what claims say of an identity, for a session to keep.
+func (a allowed) standing(c claims) standing {
+	s := standing{Email: c.verified()}
+	groups := c.groups()
+	// Those that count today come first, so that the bound leaves out others.
+	slices.SortStableFunc(groups, func(x, y string) int {
+		rank := func(g string) int { return map[bool]int{true: 0, false: 1}[slices.Contains(a.groups, g)] }
+		return rank(x) - rank(y)
+	})
+	size := 0
+	for _, g := range groups {
+		if size += len(g); size > maxGroups {
+			break
+		}
+		s.Groups = append(s.Groups, g)
+	}
+	return s
+}
+
+// verified returns the address that the provider calls verified, in lower case. A provider that does not say so, or
+// says so of something that is no plain address, has verified none: some let their users enter any address.
+func (c claims) verified() string {
+	email, _ := c.Email.(string)
+	_, domain, _ := strings.Cut(email, "@")
+	if !slices.Contains([]any{true, "true"}, c.Verified) || !isDomain(domain) ||
+		strings.ContainsFunc(email, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }) {
+		return ""
+	}
+	return lower(email)
+}
+
+// groups returns the groups of the claim of this name. Some providers send one as a string.
+func (c claims) groups() (list []string) {
+	switch v := c.Groups.(type) {
+	case string:
+		list = append(list, v)
+	case []any:
+		for _, one := range v {
+			if name, ok := one.(string); ok {
+				list = append(list, name)
+			}
+		}
+	}
+	return list
+}
+
+// isDomain reports whether text has the form of a domain in ASCII, without a final dot.
+func isDomain(text string) bool {
+	labels := strings.Split(text, ".")
+	return len(text) < 254 && !slices.ContainsFunc(labels, func(l string) bool {
+		return l == "" || len(l) > 63 || strings.HasPrefix(l, "-") || strings.HasSuffix(l, "-") ||
+			strings.Trim(lower(l), "abcdefghijklmnopqrstuvwxyz0123456789-") != ""
+	})
+}
+
+func isASCII(text string) bool {
+	return !strings.ContainsFunc(text, func(r rune) bool { return r > unicode.MaxASCII })
+}
+
+// lower folds the case of ASCII letters only: Unicode folds other letters, such as the Kelvin sign, to ASCII ones, and
+// addresses with them belong to others.
+func lower(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= 'A' && r <= 'Z' {
+			return r + 'a' - 'A'
+		}
+		return r
+	}, text)
+}
+
+// turnAway answers an identity that the provider vouches for and the list does not have. It makes nothing. A session of
+// the same identity in this browser ends; that of another one stays, since a link must not sign anybody out.
+func (g *Gate) turnAway(w http.ResponseWriter, r *http.Request, at place, p proof) {
+	g.log.Warn("sign-in refused: the identity is not in PURSER_OIDC_ALLOW",
+		"address", p.claims.address(), "groups", len(p.claims.groups()))
+	v, ok, err := g.session(r, at)
+	if err == nil && ok && v.Account.Issuer == p.who.Issuer && v.Account.Subject == p.who.Subject {
+		err = g.dismiss(w, r, at)
+	}
+	if err != nil {
+		g.fail(w, r, err)
+		return
+	}
+	g.noAccess(w, r)
+}
+
+// endSession answers a session whose identity the list does not have any more.
+func (g *Gate) endSession(w http.ResponseWriter, r *http.Request, at place, v Visitor) {
+	if fromScript(r) { // the page that the script leads to says why
+		g.redirect(w, r, Home, http.StatusForbidden)
+		return
+	}
+	g.log.Warn("session ended: its identity is not in PURSER_OIDC_ALLOW any more", "account", v.Account.ID)
+	if err := g.dismiss(w, r, at); err != nil {
+		g.fail(w, r, err)
+		return
+	}
+	g.noAccess(w, r)
+}
+
+func (g *Gate) noAccess(w http.ResponseWriter, r *http.Request) {
+	g.render(w, r, http.StatusForbidden, Notice{
+		Title: "You have no access",
+		Text: "Your identity provider knows you, but you are not among those who may use this dashboard. The operator of this purser " +
+			"decides who is.",
+		Action: "Try again", ActionURL: SignIn,
+	})
+}
