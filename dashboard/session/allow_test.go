@@ -75,7 +75,7 @@ func TestAllowed(t *testing.T) {
 		"group with a space": {list: "@a.example, group: Domain Admins ", token: m{"groups": []string{"Domain Admins"}}, in: true},
 		"group of a path":    {list: "group:/payments", token: m{"groups": []string{"/payments"}}, in: true},
 		"group, no address":  {list: "group:payments", token: m{"groups": []string{"payments"}, "email": nil}, in: true},
-		"group among many":    {list: "group:payments", token: m{"groups": append(slices.Repeat([]string{"<<<<<<<<<<<<<<<<"}, 2000), "payments")}, in: true},
+		"group among many":   {list: "group:payments", token: m{"groups": append(slices.Repeat([]string{"<<<<<<<<<<<<<<<<"}, 2000), "payments")}, in: true},
 		"group in capitals":  {list: "group:payments", token: m{"groups": []string{"Payments"}}},
 		"groups in one text": {list: "group:payments", token: m{"groups": "cooks,payments"}},
 		"another group":      {list: "group:payments", token: m{"groups": []string{"payments2", "group:payments"}}},

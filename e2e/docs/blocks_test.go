@@ -16,14 +16,14 @@ type block struct {
 	line int
 	text string
 
-	mode   string // sandbox, alone or server; empty: not run
+	mode   string // sandbox, checkout, alone or server; empty: not run
 	says   []string
 	except []string
 }
 
 func (b block) String() string { return fmt.Sprintf("%s:%d", b.page, b.line) }
 
-const modeSandbox, modeAlone, modeServer = "sandbox", "alone", "server"
+const modeSandbox, modeCheckout, modeAlone, modeServer = "sandbox", "checkout", "alone", "server"
 
 var (
 	instruction = regexp.MustCompile(`^<!-- (run|not run): (.+?) -->$`)
@@ -71,8 +71,8 @@ func parseBlocks(page, text string) (list []block, err error) {
 // instruct reads what comes after "run:".
 func (b *block) instruct(text string) error {
 	parts := strings.Split(text, ";")
-	if b.mode = strings.TrimSpace(parts[0]); !slices.Contains([]string{modeSandbox, modeAlone, modeServer}, b.mode) {
-		return fmt.Errorf("run: %q is neither sandbox, alone nor server", b.mode)
+	if b.mode = strings.TrimSpace(parts[0]); !slices.Contains([]string{modeSandbox, modeCheckout, modeAlone, modeServer}, b.mode) {
+		return fmt.Errorf("run: %q is neither sandbox, checkout, alone nor server", b.mode)
 	}
 	for _, part := range parts[1:] {
 		name, value, _ := strings.Cut(strings.TrimSpace(part), ": ")
@@ -100,7 +100,7 @@ func (b *block) without(commands []string) ([]string, error) {
 	return commands, nil
 }
 
-// pages are README.md and docs/*.md with their blocks.
+// pages are README.md, docs/*.md and what the client libraries' READMEs tell to type, with their blocks.
 func pages(t *testing.T) map[string][]block {
 	t.Helper()
 	root := repository(t)
@@ -109,7 +109,11 @@ func pages(t *testing.T) map[string][]block {
 		t.Fatal(err)
 	}
 	all := map[string][]block{}
-	for _, path := range append(files, filepath.Join(root, "README.md")) {
+	files = append(files, filepath.Join(root, "README.md"))
+	for _, client := range []string{"python", "typescript"} {
+		files = append(files, filepath.Join(root, "clients", client, "README.md"))
+	}
+	for _, path := range files {
 		text, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)

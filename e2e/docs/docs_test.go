@@ -17,7 +17,7 @@ import (
 // Every command of README.md and docs/*.md does what it is there for.
 func TestCommands(t *testing.T) {
 	t.Parallel()
-	for _, tool := range []string{"sh", "curl"} {
+	for _, tool := range []string{"sh", "curl", "git", "npm", "python3"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			t.Fatalf("the commands need %s", tool)
 		}
@@ -56,6 +56,7 @@ type stage struct {
 	sandbox  *sandbox
 	own      map[string]string // ports of the page's own purser, by their defaults
 	address  string            // the last one that was printed
+	fresh    bool              // the checkout is there
 }
 
 func newStage(t *testing.T, bin string) *stage {
@@ -94,7 +95,7 @@ func (s *stage) script(t *testing.T, b block) string {
 		m := placedAt.FindStringSubmatch(at)
 		port := ""
 		switch base, last := m[2][:2], m[2][2:]; {
-		case base == "84" && b.mode == modeSandbox, base == "94" && b.mode != modeSandbox:
+		case base == "84" && (b.mode == modeSandbox || b.mode == modeCheckout), base == "94" && b.mode != modeSandbox && b.mode != modeCheckout:
 			port = world[last]
 		case base == "84":
 			port = s.own[m[2]]
@@ -117,6 +118,9 @@ func (s *stage) script(t *testing.T, b block) string {
 func (s *stage) environ(t *testing.T, b block) []string {
 	t.Helper()
 	list := []string{"PATH=" + s.bin + ":" + os.Getenv("PATH"), "HOME=" + s.dir, "XDG_CACHE_HOME=" + filepath.Join(s.dir, ".cache"), "LANG=C.UTF-8"}
+	if b.mode == modeCheckout {
+		return append(packagers(), "KEY="+s.sandbox.Key)
+	}
 	if b.mode == modeSandbox {
 		return append(list, "KEY="+s.sandbox.Key, "PURSER_ADMIN="+s.sandbox.Admin, "PURSER_PORT="+portOf(t, s.sandbox.API))
 	}
@@ -133,7 +137,15 @@ func (s *stage) run(t *testing.T, b block) {
 		s.serve(t, b, script)
 		return
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), commandTime)
+	limit := commandTime
+	if b.mode == modeCheckout {
+		limit = fetchTime
+		if !s.fresh {
+			checkOut(t, filepath.Join(s.dir, "purser"))
+			s.fresh = true
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	said := s.sh(ctx, t, b, script)
 	missing := func(want string) bool { return !strings.Contains(said, want) }

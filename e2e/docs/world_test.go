@@ -19,6 +19,7 @@ import (
 const (
 	startTime   = time.Minute
 	commandTime = 90 * time.Second // one block
+	fetchTime   = 5 * time.Minute  // one that fetches packages
 	bookTime    = 10 * time.Second // until the books have what was paid
 )
 

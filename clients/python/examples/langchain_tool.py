@@ -5,18 +5,18 @@ from urllib.parse import urlsplit
 
 from langchain_core.tools import tool
 
-import purser
-import purser.httpx
+import purserpay
+import purserpay.httpx
 
 SELLER = os.environ["SELLER"]
-options = purser.Options(
+options = purserpay.Options(
     os.environ["PURSER_KEY"],
     os.environ["PURSER_URL"],
     max_amount=50_000,
     allow_hosts=[urlsplit(SELLER).netloc],
     before_payment=lambda info: print("paying", info.amount, "to", info.host),
 )
-client = purser.httpx.Client(options)
+client = purserpay.httpx.Client(options)
 
 
 @tool
@@ -24,7 +24,7 @@ def weather(city: str) -> str:
     """Look up the weather of a city. Costs a cent."""
     try:
         answer = client.get(SELLER + "/weather", params={"city": city})
-    except purser.PurserError as error:
+    except purserpay.PurserError as error:
         return f"not bought: {error.code}"
     return answer.text
 

@@ -7,14 +7,14 @@ import os
 
 import openai
 
-import purser
-import purser.httpx
+import purserpay
+import purserpay.httpx
 
-options = purser.Options(os.environ["PURSER_KEY"], os.environ["PURSER_URL"], max_amount=50_000)
+options = purserpay.Options(os.environ["PURSER_KEY"], os.environ["PURSER_URL"], max_amount=50_000)
 client = openai.OpenAI(
     base_url=os.environ["MODEL_URL"],
     api_key="paid-per-request",
-    http_client=purser.httpx.Client(options),  # type: ignore[arg-type]  # typed as httpx2's, takes httpx's as well
+    http_client=purserpay.httpx.Client(options),  # type: ignore[arg-type]  # typed as httpx2's, takes httpx's as well
 )
 answer = client.chat.completions.create(model="any", messages=[{"role": "user", "content": "How is the weather?"}])
 print(answer.choices[0].message.content)

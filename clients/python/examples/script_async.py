@@ -3,14 +3,14 @@
 import asyncio
 import os
 
-import purser
-import purser.httpx
+import purserpay
+import purserpay.httpx
 
 
 async def main() -> None:
     """Buy three times."""
-    options = purser.Options(os.environ["PURSER_KEY"], os.environ["PURSER_URL"], max_amount=50_000)
-    async with purser.httpx.AsyncClient(options) as client:
+    options = purserpay.Options(os.environ["PURSER_KEY"], os.environ["PURSER_URL"], max_amount=50_000)
+    async with purserpay.httpx.AsyncClient(options) as client:
         answers = await asyncio.gather(*(client.get(os.environ["SELLER"] + f"/weather?{n}") for n in range(3)))
     print([answer.json()["sky"] for answer in answers])
 

@@ -2,10 +2,10 @@
 
 import os
 
-import purser
-import purser.httpx
+import purserpay
+import purserpay.httpx
 
-options = purser.Options(os.environ["PURSER_KEY"], os.environ["PURSER_URL"], max_amount=50_000)
-with purser.httpx.Client(options) as client:
+options = purserpay.Options(os.environ["PURSER_KEY"], os.environ["PURSER_URL"], max_amount=50_000)
+with purserpay.httpx.Client(options) as client:
     answer = client.get(os.environ["SELLER"] + "/weather")
-    print(answer.json()["sky"], purser.payment_of(answer))
+    print(answer.json()["sky"], purserpay.payment_of(answer))

@@ -2,16 +2,16 @@
 
 import os
 
-import purser
-import purser.requests
+import purserpay
+import purserpay.requests
 
-options = purser.Options(os.environ["PURSER_KEY"], os.environ["PURSER_URL"], max_amount=50_000)
-with purser.requests.Session(options) as session:
+options = purserpay.Options(os.environ["PURSER_KEY"], os.environ["PURSER_URL"], max_amount=50_000)
+with purserpay.requests.Session(options) as session:
     try:
         answer = session.post(os.environ["SELLER"] + "/echo", data="hello")
-    except (purser.UnclearError, purser.RejectedError) as error:
+    except (purserpay.UnclearError, purserpay.RejectedError) as error:
         # Money may have moved. The same payment once more, never a new one:
         answer = error.resume()
-    except purser.PurserError as error:
+    except purserpay.PurserError as error:
         raise SystemExit(f"nothing was paid: {error.code}") from error
-    print(answer.text, purser.payment_of(answer))
+    print(answer.text, purserpay.payment_of(answer))

@@ -1,10 +1,10 @@
-"""What was spent, from purser's books."""
+"""What was spent, from purserpay's books."""
 
 import os
 
-import purser
+import purserpay
 
-with purser.Purser(os.environ["PURSER_KEY"], os.environ["PURSER_URL"]) as api:
+with purserpay.Purser(os.environ["PURSER_KEY"], os.environ["PURSER_URL"]) as api:
     total = 0
     for event in api.spend.all():
         print(event.created_at, event.amount, event.currency, event.request_url)

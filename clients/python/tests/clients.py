@@ -12,9 +12,9 @@ import httpx
 import requests
 import urllib3
 
-import purser
-import purser.httpx
-import purser.requests
+import purserpay
+import purserpay.httpx
+import purserpay.requests
 
 KEY = "pk_secret_of_the_tests"
 BASE = "http://purser.test:8402/base"
@@ -61,8 +61,8 @@ class Got:
     native: Any
 
     @property
-    def payment(self) -> purser.PaymentInfo | None:
-        return purser.payment_of(self.native)
+    def payment(self) -> purserpay.PaymentInfo | None:
+        return purserpay.payment_of(self.native)
 
 
 @dataclass
@@ -85,19 +85,19 @@ class Client:
     def buy(self, what: Buy) -> Got:
         raise NotImplementedError
 
-    def resume(self, error: purser.PurserError) -> Got:
+    def resume(self, error: purserpay.PurserError) -> Got:
         raise NotImplementedError
 
     @property
-    def unclear(self) -> tuple[purser.UnclearError, ...]:
+    def unclear(self) -> tuple[purserpay.UnclearError, ...]:
         raise NotImplementedError
 
     def close(self) -> None:
         raise NotImplementedError
 
 
-def options(**more: Any) -> purser.Options:
-    return purser.Options(**{"api_key": KEY, "base_url": BASE, **more})
+def options(**more: Any) -> purserpay.Options:
+    return purserpay.Options(**{"api_key": KEY, "base_url": BASE, **more})
 
 
 def _httpx_handler(server: Server) -> Callable[[httpx.Request], httpx.Response]:
@@ -151,8 +151,8 @@ def _got(response: Any, body: bytes) -> Got:
 class HttpxClient(Client):
     name = "httpx"
 
-    def __init__(self, given: purser.Options, seller: Server, asked: Server) -> None:
-        self.transport = purser.httpx.PurserTransport(
+    def __init__(self, given: purserpay.Options, seller: Server, asked: Server) -> None:
+        self.transport = purserpay.httpx.PurserTransport(
             given,
             httpx.MockTransport(_httpx_handler(seller)),
             purser_transport=httpx.MockTransport(_httpx_handler(asked)),
@@ -166,13 +166,13 @@ class HttpxClient(Client):
         )
         return _got(response, response.content)
 
-    def resume(self, error: purser.PurserError) -> Got:
-        assert isinstance(error, purser.ResumableError)
+    def resume(self, error: purserpay.PurserError) -> Got:
+        assert isinstance(error, purserpay.ResumableError)
         response = error.resume()
         return _got(response, response.content)
 
     @property
-    def unclear(self) -> tuple[purser.UnclearError, ...]:
+    def unclear(self) -> tuple[purserpay.UnclearError, ...]:
         return self.transport.unclear
 
     def close(self) -> None:
@@ -183,8 +183,8 @@ class AsyncHttpxClient(Client):
     name = "httpx-async"
     backend = "asyncio"
 
-    def __init__(self, given: purser.Options, seller: Server, asked: Server) -> None:
-        self.transport = purser.httpx.AsyncPurserTransport(
+    def __init__(self, given: purserpay.Options, seller: Server, asked: Server) -> None:
+        self.transport = purserpay.httpx.AsyncPurserTransport(
             given,
             httpx.MockTransport(_httpx_handler(seller)),
             purser_transport=httpx.MockTransport(_httpx_handler(asked)),
@@ -204,8 +204,8 @@ class AsyncHttpxClient(Client):
 
         return anyio.run(go, backend=self.backend)
 
-    def resume(self, error: purser.PurserError) -> Got:
-        assert isinstance(error, purser.ResumableError)
+    def resume(self, error: purserpay.PurserError) -> Got:
+        assert isinstance(error, purserpay.ResumableError)
 
         async def go() -> Got:
             response = await error.resume()
@@ -214,7 +214,7 @@ class AsyncHttpxClient(Client):
         return anyio.run(go, backend=self.backend)
 
     @property
-    def unclear(self) -> tuple[purser.UnclearError, ...]:
+    def unclear(self) -> tuple[purserpay.UnclearError, ...]:
         return self.transport.unclear
 
     def close(self) -> None:
@@ -275,8 +275,8 @@ class FakeAdapter(requests.adapters.BaseAdapter):
 class RequestsClient(Client):
     name = "requests"
 
-    def __init__(self, given: purser.Options, seller: Server, asked: Server) -> None:
-        self.session = purser.requests.Session(given, FakeAdapter(seller), purser_adapter=FakeAdapter(asked))
+    def __init__(self, given: purserpay.Options, seller: Server, asked: Server) -> None:
+        self.session = purserpay.requests.Session(given, FakeAdapter(seller), purser_adapter=FakeAdapter(asked))
 
     def buy(self, what: Buy) -> Got:
         data: Any = iter([what.body or b""]) if what.stream else what.body
@@ -285,13 +285,13 @@ class RequestsClient(Client):
         )
         return _got(response, response.content)
 
-    def resume(self, error: purser.PurserError) -> Got:
-        assert isinstance(error, purser.ResumableError)
+    def resume(self, error: purserpay.PurserError) -> Got:
+        assert isinstance(error, purserpay.ResumableError)
         response = error.resume()
         return _got(response, response.content)
 
     @property
-    def unclear(self) -> tuple[purser.UnclearError, ...]:
+    def unclear(self) -> tuple[purserpay.UnclearError, ...]:
         return self.session.unclear
 
     def close(self) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from purser import _flow, _payers
+from purserpay import _flow, _payers
 
 from .clients import CLIENTS, Client, Server, options
 

@@ -18,25 +18,25 @@ from tests import sandbox
 ROOT = Path(__file__).parents[1]
 
 SYNC = """
-import os, purser, purser.httpx
-given = purser.Options(os.environ["PURSER_KEY"], os.environ["PURSER_URL"], max_amount=50_000)
-with purser.httpx.Client(given) as client:
+import os, purserpay, purserpay.httpx
+given = purserpay.Options(os.environ["PURSER_KEY"], os.environ["PURSER_URL"], max_amount=50_000)
+with purserpay.httpx.Client(given) as client:
     for url in os.environ["URLS"].split():
         print(client.get(url).raise_for_status().text)
 """
 ASYNC = """
-import asyncio, os, purser, purser.httpx
+import asyncio, os, purserpay, purserpay.httpx
 async def main():
-    given = purser.Options(os.environ["PURSER_KEY"], os.environ["PURSER_URL"], max_amount=50_000)
-    async with purser.httpx.AsyncClient(given) as client:
+    given = purserpay.Options(os.environ["PURSER_KEY"], os.environ["PURSER_URL"], max_amount=50_000)
+    async with purserpay.httpx.AsyncClient(given) as client:
         for url in os.environ["URLS"].split():
             print((await client.get(url)).raise_for_status().text)
 asyncio.run(main())
 """
 REQUESTS = """
-import os, purser, purser.requests
-given = purser.Options(os.environ["PURSER_KEY"], os.environ["PURSER_URL"], max_amount=50_000)
-with purser.requests.Session(given) as session:
+import os, purserpay, purserpay.requests
+given = purserpay.Options(os.environ["PURSER_KEY"], os.environ["PURSER_URL"], max_amount=50_000)
+with purserpay.requests.Session(given) as session:
     for url in os.environ["URLS"].split():
         answer = session.get(url)
         answer.raise_for_status()

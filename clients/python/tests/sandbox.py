@@ -49,9 +49,9 @@ class World:
 
     def payments(self) -> int:
         """How many payments purser has journaled."""
-        import purser
+        import purserpay
 
-        with purser.Purser(self.key, self.api) as api:
+        with purserpay.Purser(self.key, self.api) as api:
             return sum(1 for _ in api.payments.all())
 
 

@@ -11,10 +11,10 @@ import anyio
 import httpx
 import pytest
 
-import purser
-from purser import _options
-from purser._callers import HttpxAsyncCaller, HttpxCaller, RequestsCaller
-from purser._calls import MAX_ANSWER, CallError
+import purserpay
+from purserpay import _options
+from purserpay._callers import HttpxAsyncCaller, HttpxCaller, RequestsCaller
+from purserpay._calls import MAX_ANSWER, CallError
 
 from .clients import BASE, KEY, FakeAdapter, Lost, Says, Seen, _httpx_handler, options
 from .world import PAYMENT_ID, journaled, paid_answer, says_json, signature
@@ -37,14 +37,14 @@ class Both:
 
     def __init__(self, server: Callable[[Seen], Says], kind: str, key: str | None = KEY) -> None:
         self.kind = kind
-        self.sync: purser.Purser | None = None
+        self.sync: purserpay.Purser | None = None
         if kind == "async":
             handler = _httpx_handler(server)
-            self.asynchronous = purser.AsyncPurser(key, BASE, transport=httpx.MockTransport(handler))
+            self.asynchronous = purserpay.AsyncPurser(key, BASE, transport=httpx.MockTransport(handler))
         elif kind == "httpx":
-            self.sync = purser.Purser(key, BASE, transport=httpx.MockTransport(_httpx_handler(server)))
+            self.sync = purserpay.Purser(key, BASE, transport=httpx.MockTransport(_httpx_handler(server)))
         else:
-            self.sync = purser.Purser(key, BASE, adapter=FakeAdapter(server))
+            self.sync = purserpay.Purser(key, BASE, adapter=FakeAdapter(server))
 
     def __call__(self, what: Callable[[Any], Any]) -> Any:
         if self.sync is not None:
@@ -113,7 +113,7 @@ def test_pay_is_called_once(kind: str) -> None:
         "idempotencyKey": "k",
     }
     seen, server = one(Says(503))
-    with pytest.raises(purser.PurserUnreachableError):
+    with pytest.raises(purserpay.PurserUnreachableError):
         Both(server, kind)(lambda api: api.pay("e30=", settlement="payer"))
     assert len(seen) == 1
 
@@ -125,7 +125,7 @@ def test_payments(kind: str) -> None:
     Both(server, kind)(lambda api: api.payments.receipt(PAYMENT_ID, "abc"))
     assert seen[1].url == f"{BASE}/v1/payments/{PAYMENT_ID}/receipt"
     assert json.loads(seen[1].body) == {"receipt": "abc"}
-    with pytest.raises(purser.RequestRefusedError) as caught:
+    with pytest.raises(purserpay.RequestRefusedError) as caught:
         Both(lambda _: says_json(404, {"error": "Payment not found"}), kind)(lambda api: api.payments.get("x"))
     assert caught.value.status == 404
 
@@ -186,27 +186,27 @@ def test_spend(kind: str) -> None:
     ],
 )
 def test_answers_that_are_not_pursers(kind: str, body: Any) -> None:
-    with pytest.raises(purser.PurserUnreachableError):
+    with pytest.raises(purserpay.PurserUnreachableError):
         Both(lambda _: says_json(200, body), kind)(lambda api: api.spend.list())
 
 
 def test_flags_that_are_nonsense() -> None:
     with pytest.raises(ValueError, match="flags"):
-        purser.PaymentState.read({"id": "1", "state": "open", "flags": [1], "validBefore": ""})
-    assert purser.PaymentState.read({"id": "1", "state": "open", "validBefore": ""}).flags == ()
+        purserpay.PaymentState.read({"id": "1", "state": "open", "flags": [1], "validBefore": ""})
+    assert purserpay.PaymentState.read({"id": "1", "state": "open", "validBefore": ""}).flags == ()
 
 
 def test_lost(kind: str) -> None:
     def lost(_: Seen) -> Says:
         raise Lost
 
-    with pytest.raises(purser.PurserUnreachableError) as caught:
+    with pytest.raises(purserpay.PurserUnreachableError) as caught:
         Both(lost, kind)(lambda api: api.wallets.list())
     assert KEY not in f"{caught.value!r} {caught.value.__cause__!r}"
 
 
 def test_answers_are_bounded(kind: str) -> None:
-    with pytest.raises(purser.PurserUnreachableError, match="larger"):
+    with pytest.raises(purserpay.PurserUnreachableError, match="larger"):
         Both(lambda _: Says(200, [], b" " * (MAX_ANSWER + 1)), kind)(lambda api: api.wallets.list())
 
 
@@ -262,8 +262,8 @@ def test_options_do_not_show_the_key() -> None:
     assert options(allow_hosts=["a.example"], max_amount=5).cap == 5
     assert options().cap is None
     with pytest.raises(ValueError, match="key"):
-        purser.Purser("", BASE)
-    with pytest.raises(ValueError, match="characters"), purser.idempotency_key(""):
+        purserpay.Purser("", BASE)
+    with pytest.raises(ValueError, match="characters"), purserpay.idempotency_key(""):
         pass
 
 
@@ -276,13 +276,13 @@ def test_patterns() -> None:
 
 def test_without_a_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "httpx", None)
-    with pytest.raises(ImportError, match="purser\\[httpx\\]"):
-        purser.AsyncPurser(KEY, BASE)
-    purser.Purser(KEY, BASE).close()
+    with pytest.raises(ImportError, match=r"pip install httpx$"):
+        purserpay.AsyncPurser(KEY, BASE)
+    purserpay.Purser(KEY, BASE).close()
     monkeypatch.setitem(sys.modules, "requests", None)
     monkeypatch.setitem(sys.modules, "requests.adapters", None)
-    with pytest.raises(ImportError, match="purser\\[requests\\]"):
-        purser.Purser(KEY, BASE)
+    with pytest.raises(ImportError, match=r"or requests$"):
+        purserpay.Purser(KEY, BASE)
 
 
 __all__ = ["CallError", "HttpxAsyncCaller", "HttpxCaller", "RequestsCaller"]

@@ -17,11 +17,11 @@ import requests
 import urllib3
 from requests.adapters import HTTPAdapter
 
-import purser
-import purser.httpx
-import purser.requests
-from purser import _bodies as bodies
-from purser import _sockets, _streams, _until
+import purserpay
+import purserpay.httpx
+import purserpay.requests
+from purserpay import _bodies as bodies
+from purserpay import _sockets, _streams, _until
 
 from .clients import options
 from .test_hostile import KINDS, buy_with, played, serving
@@ -125,7 +125,7 @@ def unclear_soon(buy: Callable[[], Any]) -> None:
     """It is given up, and nobody goes on waiting for it."""
     threads = set(threading.enumerate())
     began = time.monotonic()
-    with pytest.raises(purser.UnclearError) as caught:
+    with pytest.raises(purserpay.UnclearError) as caught:
         buy()
     assert time.monotonic() - began < 20
     assert caught.value.payment_id is not None
@@ -149,14 +149,14 @@ def test_by_a_proxy_as_well(kind: str) -> None:
 
 
 def test_with_transports_and_adapters_of_the_program() -> None:
-    def with_httpx(given: purser.Options, url: str) -> None:
-        transport = purser.httpx.PurserTransport(given, httpx.HTTPTransport(retries=1))
+    def with_httpx(given: purserpay.Options, url: str) -> None:
+        transport = purserpay.httpx.PurserTransport(given, httpx.HTTPTransport(retries=1))
         with httpx.Client(transport=transport, timeout=None) as client:
             client.get(url)
 
-    def with_requests(given: purser.Options, url: str) -> None:
+    def with_requests(given: purserpay.Options, url: str) -> None:
         with requests.Session() as session:
-            session.mount("http://", purser.requests.PurserAdapter(given, HTTPAdapter(max_retries=1)))
+            session.mount("http://", purserpay.requests.PurserAdapter(given, HTTPAdapter(max_retries=1)))
             session.get(url)
 
     for buy in (with_httpx, with_requests):
@@ -169,12 +169,12 @@ def test_with_transports_and_adapters_of_the_program() -> None:
 def test_a_seller_that_does_not_read(kind: str) -> None:
     body = b"x" * (32 << 20)
 
-    def buy(given: purser.Options, url: str) -> None:
+    def buy(given: purserpay.Options, url: str) -> None:
         if kind == "httpx":
-            with purser.httpx.Client(given, timeout=None) as client:
+            with purserpay.httpx.Client(given, timeout=None) as client:
                 client.post(url, content=body)
         else:
-            with purser.requests.Session(given) as session:
+            with purserpay.requests.Session(given) as session:
                 # Two connections that are kept, of which the payment gets one: its socket has no timeout so far.
                 for answer in [session.get(url + "/free", stream=True) for _ in range(2)]:
                     assert answer.text == "ok"
@@ -201,7 +201,7 @@ def test_a_purser_whose_header_never_ends(kind: str) -> None:
     with serving(drip) as api, serving(played(FakeSeller())) as shop:
         began = time.monotonic()
         try:
-            with pytest.raises(purser.PurserUnreachableError):
+            with pytest.raises(purserpay.PurserUnreachableError):
                 buy_with(kind, options(base_url=api, pay_timeout=1.0), shop + "/paid")
         finally:
             over.set()
@@ -265,7 +265,7 @@ def test_unix_sockets(tmp_path: Any) -> None:
 
         thread = threading.Thread(target=serve)
         thread.start()
-        transport = purser.httpx.PurserTransport(options(), httpx.HTTPTransport(uds=path))
+        transport = purserpay.httpx.PurserTransport(options(), httpx.HTTPTransport(uds=path))
         with httpx.Client(transport=transport) as client:
             assert client.get("http://local/").text == "ok"
         thread.join()
@@ -306,16 +306,16 @@ def peeked(kind: str, body: bytes) -> bytes | None:
         answer.status_code, answer.raw = 402, raw
         answer.request = requests.Request("GET", "https://api.example.com/").prepare()
         how = {"timeout": None, "stream": True}
-        wire = purser.requests._Wire(HTTPAdapter(), answer.request, answer.request, how, options())
-        return wire.peek(purser.requests._reply(answer))
+        wire = purserpay.requests._Wire(HTTPAdapter(), answer.request, answer.request, how, options())
+        return wire.peek(purserpay.requests._reply(answer))
     request = httpx.Request("GET", "https://api.example.com/")
     response = httpx.Response(402, stream=Trickle(body))
     if kind == "httpx":
-        return purser.httpx._Wire(httpx.HTTPTransport(), request, options()).peek(purser.httpx._reply(response))
+        return purserpay.httpx._Wire(httpx.HTTPTransport(), request, options()).peek(purserpay.httpx._reply(response))
 
     async def go() -> bytes | None:
         transport = httpx.AsyncHTTPTransport()
-        return await purser.httpx._AsyncWire(transport, request, options()).peek(purser.httpx._reply(response))
+        return await purserpay.httpx._AsyncWire(transport, request, options()).peek(purserpay.httpx._reply(response))
 
     return anyio.run(go)
 

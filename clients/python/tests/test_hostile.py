@@ -23,10 +23,10 @@ from requests.adapters import HTTPAdapter
 from requests.auth import HTTPDigestAuth
 from urllib3.util import Retry
 
-import purser
-import purser.httpx
-import purser.requests
-from purser import _bodies as bodies
+import purserpay
+import purserpay.httpx
+import purserpay.requests
+from purserpay import _bodies as bodies
 
 from .clients import Buy, FakeAdapter, HttpxClient, RequestsClient, Says, Seen, _httpx_handler, options
 from .world import FakePurser, FakeSeller, challenge, paid_answer, receipt, says_json
@@ -86,21 +86,21 @@ def played(server: Callable[[Seen], Says]) -> Handle:
     return handle
 
 
-def buy_with(kind: str, given: purser.Options, url: str, **more: Any) -> tuple[int, bytes]:
+def buy_with(kind: str, given: purserpay.Options, url: str, **more: Any) -> tuple[int, bytes]:
     """Buy over real connections."""
     if kind != "requests":
         more = {"timeout": 60, **more}  # httpx's own is 5 s
     if kind == "httpx":
-        with purser.httpx.Client(given, **more) as client:
+        with purserpay.httpx.Client(given, **more) as client:
             response: Any = client.get(url)
             return response.status_code, response.content
     if kind == "requests":
-        with purser.requests.Session(given) as session:
+        with purserpay.requests.Session(given) as session:
             response = session.get(url, **more)
             return response.status_code, response.content
 
     async def go() -> tuple[int, bytes]:
-        async with purser.httpx.AsyncClient(given, **more) as client:
+        async with purserpay.httpx.AsyncClient(given, **more) as client:
             response = await client.get(url)
             return response.status_code, response.content
 
@@ -139,7 +139,7 @@ def test_mounts_share_one_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     def mounted() -> httpx.MockTransport:
         return httpx.MockTransport(_httpx_handler(seller))
 
-    with purser.httpx.Client(
+    with purserpay.httpx.Client(
         options(),
         transport=mounted(),
         mounts={"https://": mounted(), "all://none.example": None},
@@ -152,7 +152,7 @@ def test_mounts_share_one_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     assert asked.payments == 2
 
     async def go() -> None:
-        async with purser.httpx.AsyncClient(
+        async with purserpay.httpx.AsyncClient(
             options(),
             transport=mounted(),
             mounts={"https://": mounted(), "all://none.example": None},
@@ -183,7 +183,7 @@ def test_a_dawdling_purser_is_given_up(kind: str) -> None:
     with serving(dawdle) as api, serving(played(FakeSeller())) as shop:
         began = time.monotonic()
         try:
-            with pytest.raises(purser.PurserUnreachableError):
+            with pytest.raises(purserpay.PurserUnreachableError):
                 buy_with(kind, options(base_url=api, pay_timeout=1.0), shop + "/paid")
         finally:
             over.set()
@@ -196,13 +196,13 @@ def test_nobody_listens(kind: str) -> None:
     with socket.socket() as deaf:  # it has the port, so that nobody else comes by it, and does not listen
         deaf.bind(("127.0.0.1", 0))
         port = deaf.getsockname()[1]
-        with serving(played(FakeSeller())) as shop, pytest.raises(purser.PurserUnreachableError):
+        with serving(played(FakeSeller())) as shop, pytest.raises(purserpay.PurserUnreachableError):
             buy_with(kind, options(base_url=f"http://127.0.0.1:{port}", settlement="payer"), shop + "/paid")
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_purser_hangs_up(kind: str) -> None:
-    with serving(lambda *_: None) as api, serving(played(FakeSeller())) as shop, pytest.raises(purser.UnclearError):
+    with serving(lambda *_: None) as api, serving(played(FakeSeller())) as shop, pytest.raises(purserpay.UnclearError):
         buy_with(kind, options(base_url=api, settlement="payer"), shop + "/paid")
 
 
@@ -218,7 +218,7 @@ def test_a_paid_answer_may_take_longer_than_others(kind: str) -> None:
     with serving(slow) as shop, serving(played(asked)) as api:
         assert buy_with(kind, options(base_url=api), shop + "/paid", timeout=1.5) == (200, b"goods")
         assert len(seller.payments) == 1
-        with pytest.raises(purser.UnclearError) as caught:
+        with pytest.raises(purserpay.UnclearError) as caught:
             buy_with(kind, options(base_url=api, paid_timeout=0.2, resends=0), shop + "/paid")
         assert caught.value.payment_id is not None
 
@@ -259,7 +259,7 @@ def test_the_seller_hangs_up_after_the_payment(kind: str) -> None:
         else:
             played(FakeSeller())(request, body)
 
-    with serving(cut) as shop, serving(played(asked)) as api, pytest.raises(purser.UnclearError):
+    with serving(cut) as shop, serving(played(asked)) as api, pytest.raises(purserpay.UnclearError):
         buy_with(kind, options(base_url=api), shop + "/paid")
     assert len(payments) == 2
     assert len(set(payments)) == 1
@@ -278,9 +278,9 @@ def test_retries_of_urllib3_do_not_pay_again() -> None:
 
     retry = Retry(total=4, status_forcelist=[500, 503], allowed_methods=None, raise_on_status=False, backoff_factor=0)
     with serving(busy) as shop, serving(played(asked)) as api:
-        with purser.requests.Session(options(base_url=api), HTTPAdapter(max_retries=retry)) as session:
+        with purserpay.requests.Session(options(base_url=api), HTTPAdapter(max_retries=retry)) as session:
             for _ in range(2):
-                with pytest.raises((purser.UnclearError, requests.RequestException)):
+                with pytest.raises((purserpay.UnclearError, requests.RequestException)):
                     session.get(shop + "/paid").raise_for_status()
     assert len(payments) > 4
     assert len(set(payments)) == 1
@@ -304,7 +304,7 @@ def test_streams_are_not_held_up() -> None:
 
     with serving(streams) as shop, serving(played(FakePurser())) as api:
         with (
-            purser.httpx.Client(options(base_url=api), timeout=60) as client,
+            purserpay.httpx.Client(options(base_url=api), timeout=60) as client,
             client.stream("GET", shop + "/paid") as response,
         ):
             chunks = response.iter_raw()
@@ -312,7 +312,7 @@ def test_streams_are_not_held_up() -> None:
             go_on.set()
             assert b"".join(chunks) == b"data: 2\n\n"
         go_on.clear()
-        with purser.requests.Session(options(base_url=api)) as session:
+        with purserpay.requests.Session(options(base_url=api)) as session:
             got = session.get(shop + "/paid", stream=True)
             lines = got.iter_lines(chunk_size=1)
             assert next(lines) == b"data: 1"
@@ -345,7 +345,7 @@ class Held:
 def holding(asked: FakePurser, seller: FakeSeller, where: str, **more: Any) -> tuple[Any, Held, Held]:
     shop = Held(seller, lambda seen: where == "seller" and bool(FakeSeller.payment(seen)))
     api = Held(asked, lambda seen: where in seen.url)
-    transport = purser.httpx.AsyncPurserTransport(
+    transport = purserpay.httpx.AsyncPurserTransport(
         options(**more), httpx.MockTransport(shop), purser_transport=httpx.MockTransport(api)
     )
     return transport, shop, api
@@ -385,7 +385,7 @@ def test_cancelled_before_the_payment_leaves_no_trace_on_the_error() -> None:
             task.cancel()
             with pytest.raises(asyncio.CancelledError) as caught:
                 await task
-            assert purser.unclear_of(caught.value) is None
+            assert purserpay.unclear_of(caught.value) is None
 
     asyncio.run(go())
 
@@ -400,7 +400,7 @@ def test_cancelled_while_the_payer_settles() -> None:
             task.cancel()
             with pytest.raises(asyncio.CancelledError) as caught:
                 await task
-            unclear = purser.unclear_of(caught.value)
+            unclear = purserpay.unclear_of(caught.value)
             assert unclear is not None
             api.holds = lambda _: False
             assert (await unclear.resume()).content == b"goods"
@@ -435,7 +435,7 @@ def test_timeout_after_the_payment_tells_the_payment() -> None:
         async with httpx.AsyncClient(transport=transport) as client:
             with pytest.raises((TimeoutError, asyncio.TimeoutError)) as caught:
                 await asyncio.wait_for(client.get(URL), 2)
-            unclear = purser.unclear_of(caught.value)
+            unclear = purserpay.unclear_of(caught.value)
             assert unclear is not None
             assert unclear.payment_id is not None
 
@@ -454,7 +454,7 @@ def test_cancelled_while_the_receipt_is_reported() -> None:
             task.cancel()
             with pytest.raises(asyncio.CancelledError) as caught:
                 await task
-            assert purser.unclear_of(caught.value) is not None
+            assert purserpay.unclear_of(caught.value) is not None
             for report in transport._payer._tasks:
                 report.cancel()
 
@@ -462,15 +462,15 @@ def test_cancelled_while_the_receipt_is_reported() -> None:
 
 
 def test_unclear_of_looks_everywhere() -> None:
-    unclear = purser.UnclearError("x")
+    unclear = purserpay.UnclearError("x")
     error = ValueError()
     error.__context__ = unclear
     unclear.__context__ = error
-    assert purser.unclear_of(error) is unclear
-    assert purser.unclear_of(ValueError()) is None
+    assert purserpay.unclear_of(error) is unclear
+    assert purserpay.unclear_of(ValueError()) is None
     group = type("Group", (Exception,), {})("g")
     group.exceptions = (KeyError(), error)
-    assert purser.unclear_of(group) is unclear
+    assert purserpay.unclear_of(group) is unclear
     with pytest.raises(RuntimeError, match="nothing to resume"):
         unclear.resume()
 
@@ -493,14 +493,14 @@ def test_interrupted(where: str) -> None:
             raise Interrupted
         return asked(seen)
 
-    transport = purser.httpx.PurserTransport(
+    transport = purserpay.httpx.PurserTransport(
         options(),
         httpx.MockTransport(_httpx_handler(stop)),
         purser_transport=httpx.MockTransport(_httpx_handler(stopped)),
     )
     with httpx.Client(transport=transport) as client, pytest.raises(Interrupted) as caught:
         client.get(URL)
-    assert (purser.unclear_of(caught.value) is not None) == (where == "send")
+    assert (purserpay.unclear_of(caught.value) is not None) == (where == "send")
 
 
 # Receipts in the background.
@@ -517,8 +517,8 @@ def test_an_answer_is_held_back_only_so_long(wait: float) -> None:
 
     asked.report = slow
     with serving(played(FakeSeller())) as shop, serving(played(asked)) as api:
-        with purser.httpx.Client(options(base_url=api, receipt_wait=wait), timeout=60) as client:
-            info = purser.payment_of(client.get(shop + "/paid"))
+        with purserpay.httpx.Client(options(base_url=api, receipt_wait=wait), timeout=60) as client:
+            info = purserpay.payment_of(client.get(shop + "/paid"))
             assert info is not None
             assert info.state == "open"
             go_on.set()
@@ -526,8 +526,8 @@ def test_an_answer_is_held_back_only_so_long(wait: float) -> None:
 
         async def go() -> None:
             go_on.clear()
-            async with purser.httpx.AsyncClient(options(base_url=api, receipt_wait=wait), timeout=60) as other:
-                info = purser.payment_of(await other.get(shop + "/paid"))
+            async with purserpay.httpx.AsyncClient(options(base_url=api, receipt_wait=wait), timeout=60) as other:
+                info = purserpay.payment_of(await other.get(shop + "/paid"))
                 assert info is not None
                 assert info.state == "open"
                 go_on.set()
@@ -540,8 +540,8 @@ def test_an_answer_is_held_back_only_so_long(wait: float) -> None:
 
 def test_resume_after_close() -> None:
     asked, seller = FakePurser(), FakeSeller(Says(402, [("PAYMENT-RESPONSE", receipt())]))
-    session = purser.requests.Session(options(), FakeAdapter(seller), purser_adapter=FakeAdapter(asked))
-    with session, pytest.raises(purser.RejectedError) as caught:
+    session = purserpay.requests.Session(options(), FakeAdapter(seller), purser_adapter=FakeAdapter(asked))
+    with session, pytest.raises(purserpay.RejectedError) as caught:
         session.get(URL)
     seller._paid = [Says(200, [("PAYMENT-RESPONSE", receipt())], b"goods")]
     assert caught.value.resume().content == b"goods"
@@ -563,7 +563,9 @@ def test_many_threads(kind: str) -> None:
 
     with serving(played(one_at_a_time(seller))) as shop, serving(played(one_at_a_time(asked))) as api:
         given = options(base_url=api)
-        client: Any = purser.httpx.Client(given, timeout=60) if kind == "httpx" else purser.requests.Session(given)
+        client: Any = (
+            purserpay.httpx.Client(given, timeout=60) if kind == "httpx" else purserpay.requests.Session(given)
+        )
         statuses: list[int] = []
 
         def buy() -> None:
@@ -592,9 +594,9 @@ def test_one_resume_at_a_time() -> None:
             assert go_on.wait(30)
         return seller(seen)
 
-    session = purser.requests.Session(options(), FakeAdapter(waits), purser_adapter=FakeAdapter(asked))
+    session = purserpay.requests.Session(options(), FakeAdapter(waits), purser_adapter=FakeAdapter(asked))
     with session:
-        with pytest.raises(purser.RejectedError) as caught:
+        with pytest.raises(purserpay.RejectedError) as caught:
             session.get(URL)
         seller._paid = [Says(200, [], b"goods")]
         got: list[bytes] = []
@@ -620,10 +622,10 @@ def test_digest_authentication_pays() -> None:
             return Says(401, [("WWW-Authenticate", 'Digest realm="r", nonce="n", qop="auth"')])
         return Says(200, [], b"in") if FakeSeller.payment(seen) else Says(402, [("PAYMENT-REQUIRED", challenge())])
 
-    session = purser.requests.Session(options(), FakeAdapter(server), purser_adapter=FakeAdapter(asked))
+    session = purserpay.requests.Session(options(), FakeAdapter(server), purser_adapter=FakeAdapter(asked))
     with session:
         assert session.get(URL, auth=HTTPDigestAuth("u", "p")).content == b"in"
-    transport = purser.httpx.PurserTransport(
+    transport = purserpay.httpx.PurserTransport(
         options(),
         httpx.MockTransport(_httpx_handler(server)),
         purser_transport=httpx.MockTransport(_httpx_handler(asked)),
@@ -637,8 +639,8 @@ def test_files_and_forms(tmp_path: Any) -> None:
     path = tmp_path / "order.txt"
     path.write_bytes(b"a file")
     asked, seller = FakePurser(), FakeSeller()
-    session = purser.requests.Session(options(), FakeAdapter(seller), purser_adapter=FakeAdapter(asked))
-    transport = purser.httpx.PurserTransport(
+    session = purserpay.requests.Session(options(), FakeAdapter(seller), purser_adapter=FakeAdapter(asked))
+    transport = purserpay.httpx.PurserTransport(
         options(),
         httpx.MockTransport(_httpx_handler(seller)),
         purser_transport=httpx.MockTransport(_httpx_handler(asked)),
@@ -671,7 +673,7 @@ def test_a_file_is_redirected(tmp_path: Any) -> None:
             return Says(307, [("Location", "https://other.example/there")])
         return Says(200, [], seen.body) if FakeSeller.payment(seen) else Says(402, [("PAYMENT-REQUIRED", challenge())])
 
-    session = purser.requests.Session(options(), FakeAdapter(server), purser_adapter=FakeAdapter(asked))
+    session = purserpay.requests.Session(options(), FakeAdapter(server), purser_adapter=FakeAdapter(asked))
     with session, path.open("rb") as file:
         assert session.post(URL, data=file).content == b"a file"
 
@@ -680,10 +682,10 @@ def test_long_file_with_requests(tmp_path: Any) -> None:
     path = tmp_path / "order.txt"
     path.write_bytes(b"a long file" * 10_000)
     seller = FakeSeller()
-    session = purser.requests.Session(
+    session = purserpay.requests.Session(
         options(body_limit=5), FakeAdapter(seller), purser_adapter=FakeAdapter(FakePurser())
     )
-    with session, path.open("rb") as file, pytest.raises(purser.NotReplayableError):
+    with session, path.open("rb") as file, pytest.raises(purserpay.NotReplayableError):
         session.post(URL, data=file)
     assert seller.seen[0].body == b"a long file" * 10_000
 
@@ -736,15 +738,15 @@ def test_a_402_that_unfolds_without_end_is_not_unfolded(kind: str) -> None:
     tracemalloc.start()
     try:
         with serving(played(FakeSeller(unpaid=said))) as url:
-            with pytest.raises(purser.InvalidChallengeError):
+            with pytest.raises(purserpay.InvalidChallengeError):
                 buy_with(kind, options(), url)
         with serving(played(FakeSeller(unpaid=peeked))) as url:
             given = options()
             if kind == "httpx":
-                with purser.httpx.Client(given, timeout=60) as client, client.stream("GET", url) as response:
+                with purserpay.httpx.Client(given, timeout=60) as client, client.stream("GET", url) as response:
                     assert response.status_code == 402
             elif kind == "requests":
-                with purser.requests.Session(given) as session, session.get(url, stream=True) as got:
+                with purserpay.requests.Session(given) as session, session.get(url, stream=True) as got:
                     assert got.status_code == 402
         assert tracemalloc.get_traced_memory()[1] < 32 << 20
     finally:
@@ -769,7 +771,7 @@ def test_a_402_that_drips_holds_nothing_up(kind: str, monkeypatch: pytest.Monkey
     with serving(drip) as url:
         began = time.monotonic()
         try:
-            with pytest.raises(purser.InvalidChallengeError):
+            with pytest.raises(purserpay.InvalidChallengeError):
                 buy_with(kind, options(), url)
         finally:
             over.set()
@@ -781,7 +783,7 @@ def test_a_402_that_drips_holds_nothing_up(kind: str, monkeypatch: pytest.Monkey
 def test_a_payment_id_that_is_none(backend: str, name: str) -> None:
     asked = FakePurser()
     asked.pay = lambda _: says_json(200, paid_answer(payment_id=name))
-    transport = purser.httpx.AsyncPurserTransport(
+    transport = purserpay.httpx.AsyncPurserTransport(
         options(),
         httpx.MockTransport(_httpx_handler(FakeSeller())),
         purser_transport=httpx.MockTransport(_httpx_handler(asked)),

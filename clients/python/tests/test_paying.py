@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-import purser
-from purser import _flow, _memory, _payers
+import purserpay
+from purserpay import _flow, _memory, _payers
 
 from .clients import Buy, Lost, Refused, Says, Seen
 from .conftest import Make
@@ -120,7 +120,7 @@ def test_second_402_is_never_paid(make: Make) -> None:
     refused = Says(402, [("PAYMENT-REQUIRED", challenge(error="nonce_already_used"))], b"{}")
     asked, seller = FakePurser(), FakeSeller(refused)
     client = make(seller, asked)
-    with pytest.raises(purser.RejectedError) as caught:
+    with pytest.raises(purserpay.RejectedError) as caught:
         client.buy(Buy())
     error = caught.value
     assert error.reason == "nonce_already_used"
@@ -148,7 +148,7 @@ def test_second_402_is_never_paid(make: Make) -> None:
     ],
 )
 def test_reasons(make: Make, said: Says, reason: str | None) -> None:
-    with pytest.raises(purser.RejectedError) as caught:
+    with pytest.raises(purserpay.RejectedError) as caught:
         make(FakeSeller(said), FakePurser()).buy(Buy())
     assert caught.value.reason == reason
     assert len(caught.value.response.content) <= 1 << 20
@@ -156,7 +156,7 @@ def test_reasons(make: Make, said: Says, reason: str | None) -> None:
 
 def test_rejected_reports_its_receipt(make: Make) -> None:
     asked = FakePurser()
-    with pytest.raises(purser.RejectedError):
+    with pytest.raises(purserpay.RejectedError):
         make(FakeSeller(Says(402, [("PAYMENT-RESPONSE", receipt(success=False))])), asked).buy(Buy())
     assert len(asked.receipts) == 1
 
@@ -167,7 +167,7 @@ def test_rejected_reports_its_receipt(make: Make) -> None:
 def test_unclear_and_resumed(make: Make) -> None:
     asked, seller = FakePurser(), FakeSeller(Lost, Lost, BUSY, FINE)
     client = make(seller, asked)
-    with pytest.raises(purser.UnclearError) as caught:
+    with pytest.raises(purserpay.UnclearError) as caught:
         client.buy(Buy())
     error = caught.value
     assert error.payment_id is not None
@@ -191,9 +191,9 @@ def test_unclear_and_resumed(make: Make) -> None:
 def test_resume_may_be_unclear_again(make: Make) -> None:
     asked, seller = FakePurser(), FakeSeller(Lost)
     client = make(seller, asked)
-    with pytest.raises(purser.UnclearError) as caught:
+    with pytest.raises(purserpay.UnclearError) as caught:
         client.buy(Buy())
-    with pytest.raises(purser.UnclearError) as again:
+    with pytest.raises(purserpay.UnclearError) as again:
         client.resume(caught.value)
     assert again.value.payment_id == caught.value.payment_id
     assert len(seller.payments) == 4
@@ -209,7 +209,7 @@ def test_resume_of_what_was_never_handed_out(make: Make) -> None:
 
     asked.pay = lost
     client = make(seller, asked, settlement="payer")
-    with pytest.raises(purser.UnclearError) as caught:
+    with pytest.raises(purserpay.UnclearError) as caught:
         client.buy(Buy())
     assert caught.value.payment_id is None
     assert len(asked.pays) == 3
@@ -221,7 +221,7 @@ def test_resume_of_what_was_never_handed_out(make: Make) -> None:
 def test_resume_under_the_programs_key(make: Make) -> None:
     asked, seller = FakePurser(), FakeSeller(Lost, Lost, FINE)
     client = make(seller, asked)
-    with pytest.raises(purser.UnclearError) as caught:
+    with pytest.raises(purserpay.UnclearError) as caught:
         client.buy(Buy(headers=[("Idempotency-Key", "mine")]))
     assert client.resume(caught.value).body == b"goods"
     assert asked.keys == ["mine"]
@@ -233,7 +233,7 @@ def test_payer_that_was_never_reached(make: Make) -> None:
 
     asked = FakePurser()
     asked.pay = refused
-    with pytest.raises(purser.PurserUnreachableError) as caught:
+    with pytest.raises(purserpay.PurserUnreachableError) as caught:
         make(FakeSeller(), asked, settlement="payer").buy(Buy())
     assert caught.value.__cause__ is not None
     assert len(asked.pays) == 3
@@ -278,7 +278,7 @@ def test_repeats_are_the_same_payment(make: Make, outcome: Any) -> None:
 def _bought(client: Any, what: Buy) -> None:
     try:
         client.buy(what)
-    except purser.PurserError:
+    except purserpay.PurserError:
         return
 
 
@@ -287,7 +287,7 @@ def test_refusals_end_it(make: Make) -> None:
     pay = asked.pay
     asked.pay = lambda _: says_json(402, {"error": "Payment refused by policy", "rule": "host"})
     client = make(seller, asked)
-    with pytest.raises(purser.DeclinedError):
+    with pytest.raises(purserpay.DeclinedError):
         client.buy(Buy())
     asked.pay = pay
     client.buy(Buy())
@@ -298,10 +298,10 @@ def test_a_rate_limit_does_not_end_an_open_payment(make: Make) -> None:
     asked, seller = FakePurser(), FakeSeller(Lost)
     pay = asked.pay
     client = make(seller, asked)
-    with pytest.raises(purser.UnclearError):
+    with pytest.raises(purserpay.UnclearError):
         client.buy(Buy())
     asked.pay = lambda _: says_json(429, {"error": "Too many requests", "upgradeUrl": "x"})
-    with pytest.raises(purser.LimitReachedError):
+    with pytest.raises(purserpay.LimitReachedError):
         client.buy(Buy())
     asked.pay, seller._paid = pay, [FINE]
     assert client.buy(Buy()).body == b"goods"
@@ -311,11 +311,11 @@ def test_a_rate_limit_does_not_end_an_open_payment(make: Make) -> None:
 def test_the_programs_keys_are_not_remembered(make: Make) -> None:
     asked, seller = FakePurser(), FakeSeller(Lost)
     client = make(seller, asked)
-    with pytest.raises(purser.UnclearError):
+    with pytest.raises(purserpay.UnclearError):
         client.buy(Buy(headers=[("Idempotency-Key", "mine")]))
-    with pytest.raises(purser.UnclearError), purser.idempotency_key("around"):
+    with pytest.raises(purserpay.UnclearError), purserpay.idempotency_key("around"):
         client.buy(Buy())
-    with pytest.raises(purser.UnclearError):
+    with pytest.raises(purserpay.UnclearError):
         client.buy(Buy())
     assert asked.keys[:2] == ["mine", "around"]
     assert asked.keys[2].startswith("client-")
@@ -380,7 +380,7 @@ def test_one_shot_bodies_are_kept(make: Make) -> None:
 def test_long_one_shot_bodies_are_not_paid_for(make: Make, limit: int) -> None:
     asked, seller = FakePurser(), FakeSeller(FINE)
     client = make(seller, asked, body_limit=limit)
-    with pytest.raises(purser.NotReplayableError) as caught:
+    with pytest.raises(purserpay.NotReplayableError) as caught:
         client.buy(Buy(method="POST", body=b"once", stream=True))
     assert [seen.body for seen in seller.seen] == [b"once"]
     assert not asked.pays
@@ -419,7 +419,7 @@ def test_compressed_v1_challenge(make: Make) -> None:
 
 
 def test_before_payment_is_told(make: Make) -> None:
-    told: list[purser.BeforePayment] = []
+    told: list[purserpay.BeforePayment] = []
     two = challenge(requirement("5"), requirement("70", payTo="0x2222222222222222222222222222222222222222"))
     seller, asked = FakeSeller(FINE, unpaid=Says(402, [("PAYMENT-REQUIRED", two)])), FakePurser()
     asked.pay = lambda _: says_json(200, paid_answer(signature("5")))
@@ -433,7 +433,7 @@ def test_before_payment_is_told(make: Make) -> None:
 
 
 def test_no_amount_that_is_a_number(make: Make) -> None:
-    told: list[purser.BeforePayment] = []
+    told: list[purserpay.BeforePayment] = []
     seller = FakeSeller(FINE, unpaid=Says(402, [("PAYMENT-REQUIRED", challenge(requirement("many")))]))
     asked = FakePurser()
     asked.pay = lambda _: says_json(200, paid_answer(signature("many")))
@@ -442,11 +442,11 @@ def test_no_amount_that_is_a_number(make: Make) -> None:
 
 
 def test_coroutine_callbacks(make: Make) -> None:
-    async def refuse(_: purser.BeforePayment) -> bool:
+    async def refuse(_: purserpay.BeforePayment) -> bool:
         return False
 
     seller, asked = FakeSeller(FINE), FakePurser()
-    with pytest.raises(purser.RefusedByCallerError) as caught:
+    with pytest.raises(purserpay.RefusedByCallerError) as caught:
         make(seller, asked, before_payment=refuse).buy(Buy())
     assert caught.value.rule == "callback"
     assert not asked.pays
@@ -462,7 +462,7 @@ def test_offers_that_are_nonsense(make: Make) -> None:
 def test_signed_terms_that_are_nonsense(make: Make, signed: str) -> None:
     asked, seller = FakePurser(), FakeSeller(FINE)
     asked.pay = lambda _: says_json(200, paid_answer(signed))
-    with pytest.raises(purser.RefusedByCallerError) as caught:
+    with pytest.raises(purserpay.RefusedByCallerError) as caught:
         make(seller, asked, max_amount=10000).buy(Buy())
     assert (caught.value.rule, caught.value.payment_id) == ("signed-terms", PAYMENT_ID)
     assert not seller.payments
@@ -484,7 +484,7 @@ def test_signed_terms_that_are_nonsense(make: Make, signed: str) -> None:
 )
 def test_hostile_challenges(make: Make, header: str) -> None:
     asked = FakePurser()
-    with pytest.raises(purser.InvalidChallengeError):
+    with pytest.raises(purserpay.InvalidChallengeError):
         make(FakeSeller(unpaid=Says(402, [("PAYMENT-REQUIRED", header)])), asked).buy(Buy())
     assert not asked.pays
 
@@ -567,7 +567,7 @@ def test_a_request_is_paid_once_through_all_redirects(make: Make, where: str) ->
             return Says(307, [("Location", where)])
         return Says(402, [("PAYMENT-REQUIRED", challenge(error="again"))])
 
-    with pytest.raises(purser.RejectedError) as caught:
+    with pytest.raises(purserpay.RejectedError) as caught:
         make(server, asked).buy(Buy(follow=True))
     assert caught.value.payment_id is not None
     assert caught.value.reason == "again"

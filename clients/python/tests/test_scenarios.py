@@ -10,10 +10,10 @@ import httpx
 import pytest
 import requests
 
-import purser
-import purser.httpx
-import purser.requests
-from purser import _flow, _payers
+import purserpay
+import purserpay.httpx
+import purserpay.requests
+from purserpay import _flow, _payers
 
 from . import sandbox
 from .clients import AsyncHttpxClient, Buy, Client, HttpxClient, RequestsClient, TrioHttpxClient
@@ -40,14 +40,14 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class RealHttpx(HttpxClient):
-    def __init__(self, given: purser.Options) -> None:
-        self.client = purser.httpx.Client(given, trust_env=False, timeout=60)
+    def __init__(self, given: purserpay.Options) -> None:
+        self.client = purserpay.httpx.Client(given, trust_env=False, timeout=60)
 
 
 class RealAsync(AsyncHttpxClient):
-    def __init__(self, given: purser.Options) -> None:
+    def __init__(self, given: purserpay.Options) -> None:
         # Each request has an event loop of its own here, and connections do not outlive theirs.
-        self.client = purser.httpx.AsyncClient(
+        self.client = purserpay.httpx.AsyncClient(
             given,
             trust_env=False,
             timeout=60,
@@ -63,8 +63,8 @@ class RealTrio(RealAsync, TrioHttpxClient):
 
 
 class RealRequests(RequestsClient):
-    def __init__(self, given: purser.Options) -> None:
-        self.session = purser.requests.Session(given)
+    def __init__(self, given: purserpay.Options) -> None:
+        self.session = purserpay.requests.Session(given)
         self.session.trust_env = False
 
 
@@ -95,7 +95,7 @@ def test_scenario(world: sandbox.World, kind: Any, scenario: dict[str, Any]) -> 
         follow=request.get("moves", False),
     )
     spent, payments = world.spent(), world.payments()
-    client: Client = kind(purser.Options(api_key=world.key, base_url=api.url, receipt_wait=5, **given))
+    client: Client = kind(purserpay.Options(api_key=world.key, base_url=api.url, receipt_wait=5, **given))
     try:
         calls = scenario.get("calls", 1)
         for outcome in expect.get("outcomes") or [expect] * calls:
@@ -112,7 +112,7 @@ def test_scenario(world: sandbox.World, kind: Any, scenario: dict[str, Any]) -> 
 
 def _once(client: Client, what: Buy, expect: dict[str, Any]) -> None:
     if "code" in expect:
-        with pytest.raises(purser.PurserError) as caught:
+        with pytest.raises(purserpay.PurserError) as caught:
             client.buy(what)
         assert caught.value.code == expect["code"]
         return

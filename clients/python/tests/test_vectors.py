@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-import purser
-from purser import _wire
+import purserpay
+from purserpay import _wire
 
 from .clients import Buy, Lost, Says, Seen
 from .conftest import Make
@@ -37,7 +37,7 @@ def test_challenges(make: Make, case: dict[str, Any]) -> None:
     client = make(seller, asked, challenge_headers=case["extraHeaders"])
     expect = case["expect"]
     if expect["kind"] == "invalid":
-        with pytest.raises(purser.InvalidChallengeError) as caught:
+        with pytest.raises(purserpay.InvalidChallengeError) as caught:
             client.buy(Buy())
         assert caught.value.response.content == case["body"].encode()
         assert not asked.pays
@@ -93,13 +93,13 @@ def test_caps(make: Make, case: dict[str, Any]) -> None:
         assert client.buy(what).body == b"goods"
         assert seller.payments == [signed]
         return
-    with pytest.raises(purser.PurserError) as caught:
+    with pytest.raises(purserpay.PurserError) as caught:
         client.buy(what)
     assert not seller.payments
     if case["expect"] == "invalid-challenge":
         assert caught.value.code == "invalid-challenge"
         return
-    assert isinstance(caught.value, purser.RefusedByCallerError)
+    assert isinstance(caught.value, purserpay.RefusedByCallerError)
     assert caught.value.rule == case["expect"]
     assert (caught.value.payment_id is not None) == (case["expect"] == "signed-terms")
     assert bool(asked.pays) == (case["expect"] == "signed-terms")
@@ -119,7 +119,7 @@ def test_answers(make: Make, case: dict[str, Any]) -> None:
         assert got.payment is not None
         assert got.payment.id == expect["paymentId"]
     else:
-        with pytest.raises(purser.PurserError) as caught:
+        with pytest.raises(purserpay.PurserError) as caught:
             client.buy(Buy())
         error: Any = caught.value
         assert error.code == expect["code"]
@@ -152,7 +152,7 @@ def test_request_headers(make: Make, case: dict[str, Any]) -> None:
         assert len(seller.seen) == 1
         assert not asked.pays
         return
-    with pytest.raises(purser.RejectedError):
+    with pytest.raises(purserpay.RejectedError):
         client.buy(what)
     if case.get("idempotencyKey"):
         assert asked.keys == [case["idempotencyKey"]]
@@ -218,7 +218,7 @@ def test_repeats(make: Make, case: dict[str, Any]) -> None:
     for _ in case["expect"]["codes"]:
         try:
             client.buy(Buy(follow=True))
-        except purser.PurserError as error:
+        except purserpay.PurserError as error:
             codes.append(error.code)
         else:
             codes.append(None)
@@ -232,7 +232,7 @@ def test_paid_answers(make: Make, case: dict[str, Any]) -> None:
     asked, (seller, serve) = FakePurser(), sold(case["answers"])
     client, expect = make(serve, asked), case["expect"]
     if "code" in expect:
-        with pytest.raises(purser.PurserError) as caught:
+        with pytest.raises(purserpay.PurserError) as caught:
             client.buy(Buy())
         assert caught.value.code == expect["code"]
         if "reason" in expect:
@@ -248,7 +248,7 @@ def test_urls(make: Make, case: dict[str, Any]) -> None:
     asked, shown = FakePurser(), list[str]()
     asked.pay = lambda _: Says(403)
     client = make(FakeSeller(), asked, before_payment=lambda info: shown.append(info.url))
-    with pytest.raises(purser.RequestRefusedError) as caught:
+    with pytest.raises(purserpay.RequestRefusedError) as caught:
         client.buy(Buy(url=case["url"]))
     assert caught.value.url == case["shown"]
     assert [json.loads(seen.body)["requestUrl"] for seen in asked.pays] == [case["requestUrl"]]

@@ -1,5 +1,5 @@
 // The same with axios: an instance that pays.
-import { payWithAxios } from "@purser/client/axios";
+import { payWithAxios } from "purserpay/axios";
 import axios from "axios";
 
 const http = axios.create();

@@ -1,7 +1,7 @@
 // A LangChain tool that an agent buys reports with. The model chooses the URL, so the hosts and the price are capped,
 // and refusals go back to the model as text.
 import { tool } from "@langchain/core/tools";
-import { createClient, isPurserError } from "@purser/client";
+import { createClient, isPurserError } from "purserpay";
 import { z } from "zod";
 
 const purser = createClient({

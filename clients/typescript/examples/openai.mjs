@@ -1,6 +1,6 @@
 // An OpenAI-compatible API that is paid for by the request: its client gets a fetch that pays. Its own retries are
 // harmless, since the same request gets the same payment until it was answered.
-import { wrapFetch } from "@purser/client";
+import { wrapFetch } from "purserpay";
 import OpenAI from "openai";
 
 const paying = wrapFetch(fetch, {

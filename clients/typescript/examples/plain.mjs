@@ -1,5 +1,5 @@
 // Buys one answer. PURSER_URL and PURSER_KEY say who pays, the argument what is bought.
-import { createClient, isPurserError, paymentOf } from "@purser/client";
+import { createClient, isPurserError, paymentOf } from "purserpay";
 
 const purser = createClient({
   baseUrl: process.env.PURSER_URL ?? "http://127.0.0.1:8402",

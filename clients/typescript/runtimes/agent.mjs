@@ -1,6 +1,6 @@
 // Buys as it is told, inside the runtime that is tried: a server in the form that Deno, Bun and workerd have in common. It
 // uses web APIs alone, and of the package what programs import.
-import { createClient, isPurserError, paymentOf } from "@purser/client";
+import { createClient, isPurserError, paymentOf } from "purserpay";
 
 /** Makes the calls of one order, one after the other, with one client. */
 async function work({ options, url, request, calls, abortAfter, resume }) {

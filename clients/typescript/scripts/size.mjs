@@ -6,8 +6,8 @@ import { root } from "./run.mjs";
 const budget = 12_000; // bytes, compressed
 for (const [name, code] of Object.entries({
   wrapFetch: 'export { wrapFetch } from "./dist/esm/index.js"',
-  "all of @purser/client": 'export * from "./dist/esm/index.js"',
-  "@purser/client/axios": 'export * from "./dist/esm/axios.js"',
+  "all of purserpay": 'export * from "./dist/esm/index.js"',
+  "purserpay/axios": 'export * from "./dist/esm/axios.js"',
 })) {
   const { outputFiles } = await build({
     stdin: { contents: code, resolveDir: root },

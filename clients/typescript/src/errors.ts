@@ -35,7 +35,7 @@ export interface ErrorFacts {
   cause?: unknown;
 }
 
-const brand = Symbol.for("@purser/client/error");
+const brand = Symbol.for("purserpay/error");
 
 /** The class that all errors of this package derive from. */
 export class PurserError extends Error {

@@ -1,4 +1,4 @@
-// @purser/client: pays for 402 answers of x402 APIs through purser.
+// purserpay: pays for 402 answers of x402 APIs through purser.
 export type {
   AllOptions,
   ApiKey,

@@ -1,7 +1,7 @@
 // purser's API as objects, and the memory of keys.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { createClient } from "@purser/client";
+import { createClient } from "purserpay";
 import { Memory } from "../dist/esm/memory.js";
 import { apiKey, failure, json, seller, serve, fakePurser, quick } from "./fake.js";
 import { decodeBase64, encodeBase64 } from "../dist/esm/base64.js";

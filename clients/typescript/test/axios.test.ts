@@ -2,8 +2,8 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { PassThrough, Readable } from "node:stream";
-import { isPurserError, paymentOf, type RejectedError, type UnclearError } from "@purser/client";
-import { payWithAxios } from "@purser/client/axios";
+import { isPurserError, paymentOf, type RejectedError, type UnclearError } from "purserpay";
+import { payWithAxios } from "purserpay/axios";
 import axios, { AxiosError, type AxiosInstance, type CreateAxiosDefaults } from "axios";
 import {
   apiKey,

@@ -1,7 +1,7 @@
 // Corners of what decides about money.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { isPurserError, RejectedError, wrapFetch, type Fetch, type PaymentOptions, type UnclearError } from "@purser/client";
+import { isPurserError, RejectedError, wrapFetch, type Fetch, type PaymentOptions, type UnclearError } from "purserpay";
 import { refusal } from "../dist/esm/answers.js";
 import { headerChallenge, receiptReason, signedTerms } from "../dist/esm/challenge.js";
 import { apiKey, b64, challenge, failure, payTo, paymentId, signature } from "./fake.js";

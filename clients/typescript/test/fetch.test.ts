@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import { isPurserError, paymentOf, type RejectedError, type UnclearError, wrapFetch } from "@purser/client";
+import { isPurserError, paymentOf, type RejectedError, type UnclearError, wrapFetch } from "purserpay";
 import {
   apiKey,
   challenge,

@@ -62,8 +62,8 @@ describe("the packed package", () => {
   });
 
   const kinds = [
-    ["an ES module", "esm.mjs", 'import { createClient, paymentOf } from "@purser/client";'],
-    ["CommonJS", "cjs.cjs", 'const { createClient, paymentOf } = require("@purser/client");'],
+    ["an ES module", "esm.mjs", 'import { createClient, paymentOf } from "purserpay";'],
+    ["CommonJS", "cjs.cjs", 'const { createClient, paymentOf } = require("purserpay");'],
   ] as const;
   for (const [name, file, imported] of kinds) {
     it(`buys from the official sellers in Node, ${name}`, async () => {
@@ -78,7 +78,7 @@ describe("the packed package", () => {
   }
 
   it("can be required with its axios part", () => {
-    const script = 'console.log(typeof require("@purser/client/axios").payWithAxios, typeof require("@purser/client/package.json"))';
+    const script = 'console.log(typeof require("purserpay/axios").payWithAxios, typeof require("purserpay/package.json"))';
     assert.equal(execFileSync(process.execPath, ["-e", script], { cwd: dir, encoding: "utf8" }), "function object\n");
   });
 
@@ -97,8 +97,8 @@ describe("the packed package", () => {
       const before = await world.balance();
       const results = await page.evaluate(
         async ([urls, baseUrl, apiKey]) => {
-          const module = "/@purser/client/dist/esm/index.js";
-          const { createClient, paymentOf } = (await import(module)) as typeof import("@purser/client");
+          const module = "/purserpay/dist/esm/index.js";
+          const { createClient, paymentOf } = (await import(module)) as typeof import("purserpay");
           const purser = createClient({ baseUrl, apiKey, maxAmount: "50000", receiptWait: 20_000 });
           const results: unknown[] = [];
           for (const url of urls) {

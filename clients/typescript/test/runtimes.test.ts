@@ -2,7 +2,7 @@
 // and a timer of the runtime's own.
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
-import { createClient, type PaymentOptions } from "@purser/client";
+import { createClient, type PaymentOptions } from "purserpay";
 import { type Agent, programOf, removeWorkshop, runtimes, startAgent, workshop } from "./runtimes.js";
 import { runScenario, type Scenario, scenarios } from "./scenario.js";
 import { relay, startWorld, type World } from "./world.js";

@@ -5,7 +5,7 @@ import { copyFileSync, existsSync, mkdtempSync, readdirSync, rmSync, writeFileSy
 import net from "node:net";
 import { tmpdir } from "node:os";
 import { fileURLToPath } from "node:url";
-import type { PaymentOptions } from "@purser/client";
+import type { PaymentOptions } from "purserpay";
 import { build } from "esbuild";
 import { freePort } from "./fake.js";
 import type { Outcome, Scenario } from "./scenario.js";

@@ -1,6 +1,6 @@
 // One shared scenario (BEHAVIOUR.md §10), whoever makes its calls.
 import assert from "node:assert/strict";
-import { createClient, isPurserError, type PaymentOptions } from "@purser/client";
+import { createClient, isPurserError, type PaymentOptions } from "purserpay";
 import { vectors } from "./fake.js";
 import { relay, type World } from "./world.js";
 

@@ -1,7 +1,7 @@
 // The scenarios that both languages run, against purser-sandbox and the official sellers.
 import { after, before, describe, it } from "node:test";
-import { payWithAxios } from "@purser/client/axios";
-import { createClient, type PaymentOptions } from "@purser/client";
+import { payWithAxios } from "purserpay/axios";
+import { createClient, type PaymentOptions } from "purserpay";
 import axios from "axios";
 import { Readable } from "node:stream";
 import { type Buyer, inTurn, runScenario, scenarios } from "./scenario.js";

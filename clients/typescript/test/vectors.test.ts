@@ -1,7 +1,7 @@
 // The rules that both languages share.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { type Fetch, isPurserError, type PaymentOptions, wrapFetch } from "@purser/client";
+import { type Fetch, isPurserError, type PaymentOptions, wrapFetch } from "purserpay";
 import { bodyChallenge, dealtWith, headerChallenge } from "../dist/esm/challenge.js";
 import { apiKey, b64, challenge, failure, paymentId, signature, vectors } from "./fake.js";
 

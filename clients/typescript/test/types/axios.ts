@@ -1,5 +1,5 @@
 // That axios' own types fit, and that one can do without them.
-import { payWithAxios } from "@purser/client/axios";
+import { payWithAxios } from "purserpay/axios";
 import axios from "axios";
 
 const off = payWithAxios(axios.create(), { apiKey: "pk", baseUrl: "http://x" });

@@ -8,7 +8,7 @@ import {
   RejectedError,
   UnclearError,
   wrapFetch,
-} from "@purser/client";
+} from "purserpay";
 
 type Equal<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false;
 const same = <A, B>(_: Equal<A, B>): void => undefined;

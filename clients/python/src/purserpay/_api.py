@@ -28,7 +28,7 @@ __all__ = ["AsyncPurser", "Purser"]
 T = TypeVar("T")
 Settlement = Literal["seller", "payer"]
 
-_NO_LIBRARY = "purser needs an HTTP library: pip install 'purser[httpx]' or 'purser[requests]'"
+_NO_LIBRARY = "purserpay needs an HTTP library: pip install httpx, or requests"
 
 
 class _Doors:
@@ -354,5 +354,5 @@ def _async_caller(transport: httpx.AsyncBaseTransport | None) -> AsyncCaller:
     try:
         import httpx as library
     except ImportError:
-        raise ImportError(_NO_LIBRARY.replace(" or 'purser[requests]'", "")) from None
+        raise ImportError(_NO_LIBRARY.removesuffix(", or requests")) from None
     return HttpxAsyncCaller(library, transport)

@@ -1,4 +1,4 @@
-"""Pays HTTP 402s through a purser: ``purser.httpx`` and ``purser.requests`` wrap HTTP clients, ``Purser`` and
+"""Pays HTTP 402s through a purser: ``purserpay.httpx`` and ``purserpay.requests`` wrap HTTP clients, ``Purser`` and
 ``AsyncPurser`` are purser's API.
 
 Importing this package imports no HTTP library.
