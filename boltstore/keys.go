@@ -162,6 +162,22 @@ func (d *DB) SetPolicy(ctx context.Context, keyID string, pol *pay.Policy) (k pa
 	return k, nil
 }
 
+// AdoptKey makes a key the operator's.
+func (d *DB) AdoptKey(ctx context.Context, keyID string) (k pay.Key, err error) {
+	err = d.do(ctx, &op{run: func(b *batch) error {
+		if k, err = keyIn(b.tx, keyID); err != nil || k.Operator {
+			return err
+		}
+		k.Operator = true
+		k.PolicyRevision++
+		return b.revise(k)
+	}})
+	if err != nil {
+		return pay.Key{}, err
+	}
+	return k, nil
+}
+
 // revise writes a key that payments are to be judged by from now on.
 func (b *batch) revise(k pay.Key) error {
 	row, err := encodeRow(k)

@@ -11,10 +11,12 @@ import (
 
 // adminKey is a key as the admin endpoint shows it. Its secret is not among it.
 type adminKey struct {
-	ID           string    `json:"id"`
-	Label        string    `json:"label"`
-	Organization string    `json:"organization_id"`
-	Created      time.Time `json:"created_at"`
+	ID           string `json:"id"`
+	Label        string `json:"label"`
+	Organization string `json:"organization_id"`
+	// Operator tells that the configured limits hold for the key on REST too.
+	Operator bool      `json:"operator"`
+	Created  time.Time `json:"created_at"`
 	// Policy is the key's own, nil if it has none; InForce is what holds at each door.
 	Policy  *pay.Policy             `json:"policy"`
 	InForce map[pay.Door]pay.Policy `json:"in_force"`
@@ -34,7 +36,7 @@ var doors = []pay.Door{pay.DoorProxy, pay.DoorTransport, pay.DoorAPI}
 
 func shownKey(p *pay.Payer, k pay.Key) adminKey {
 	shown := adminKey{
-		ID: k.ID, Label: k.Label, Organization: k.OrganizationID, Created: k.Created, Policy: k.Policy,
+		ID: k.ID, Label: k.Label, Organization: k.OrganizationID, Operator: k.Operator, Created: k.Created, Policy: k.Policy,
 		InForce: map[pay.Door]pay.Policy{},
 	}
 	for _, d := range doors {
@@ -131,7 +133,7 @@ func (*adminAPI) createKey(w http.ResponseWriter, r *http.Request) error {
 	if want.Network, err = t.app.walletNetwork(want.Network); err != nil {
 		return err
 	}
-	key, secret, err := t.payer.CreateKey(r.Context(), pay.KeyRequest{Label: want.Label, Policy: want.Policy})
+	key, secret, err := t.payer.CreateKey(r.Context(), pay.KeyRequest{Label: want.Label, Policy: want.Policy, Operator: true})
 	if err != nil {
 		return adminFailure(err)
 	}
@@ -245,8 +247,8 @@ func (*adminAPI) changePolicy(w http.ResponseWriter, r *http.Request, change fun
 	return writeBody(w, http.StatusOK, shown)
 }
 
-// keepOffREST restricts a policy for the exec key to the proxy unless it names doors: a
-// program that was given that key could spend without limit on REST otherwise.
+// keepOffREST restricts a policy for the exec key to the proxy unless it names doors: see
+// [execPolicy].
 func keepOffREST(pol *pay.Policy) *pay.Policy {
 	if pol == nil {
 		return execPolicy()

@@ -24,8 +24,8 @@ const (
 	execLabel = "exec"
 )
 
-// execPolicy restricts the exec key to what it is for. On REST, where the shipped limits do
-// not hold, it cannot pay.
+// execPolicy restricts the exec key to the proxy. On REST it cannot pay, so that host rules, which
+// hold where purser dials, bind whatever a program does with the key.
 func execPolicy() *pay.Policy { return &pay.Policy{Doors: []pay.Door{pay.DoorProxy}} }
 
 // turn is passed through by one at a time.
@@ -68,13 +68,7 @@ func (a *App) makeExecKey(ctx context.Context, p *pay.Payer) (pay.Key, string, e
 	if err != nil {
 		return pay.Key{}, "", fmt.Errorf("exec key: %w", err)
 	}
-	key, err := p.Resolve(ctx, secret)
-	if errors.Is(err, pay.ErrKeyNotFound) {
-		key, _, err = p.CreateKey(ctx, pay.KeyRequest{Label: execLabel, Secret: secret, Policy: execPolicy()})
-		if errors.Is(err, pay.ErrKeyExists) { // another node was first
-			key, err = p.Resolve(ctx, secret)
-		}
-	}
+	key, err := operatorsKey(ctx, p, pay.KeyRequest{Label: execLabel, Secret: secret, Policy: execPolicy()})
 	if err != nil {
 		return pay.Key{}, "", fmt.Errorf("exec key: %w", err)
 	}

@@ -91,7 +91,7 @@ func (a *App) newTenant(home *pooled) (*tenant, error) {
 	}
 	o := pay.Options{
 		Store: home.store, Wallets: wallets, Logger: a.log.With("part", "pay"), Observer: observer{events: home.events}, Tracer: tracer{},
-		Networks: a.settings.networks, ProxyPolicy: a.settings.policy, Plans: a.settings.plans,
+		Networks: a.settings.networks, DefaultPolicy: a.settings.policy, Plans: a.settings.plans,
 	}
 	facilitator, err := a.facilitator.Facilitator(a.log.With("part", "facilitator"))
 	if err != nil {
@@ -120,16 +120,10 @@ func (a *App) newTenant(home *pooled) (*tenant, error) {
 	return t, nil
 }
 
-// ensureKey makes the key with a configured secret known, with a wallet. The label is for
-// one that has to be created.
+// ensureKey makes the key with a configured secret known as the operator's, with a wallet. The
+// label is for one that has to be created.
 func (a *App) ensureKey(p *pay.Payer, o option, secret, label string) (pay.Key, error) {
-	key, err := p.Resolve(a.ctx, secret)
-	if errors.Is(err, pay.ErrKeyNotFound) {
-		key, _, err = p.CreateKey(a.ctx, pay.KeyRequest{Label: label, Secret: secret})
-		if errors.Is(err, pay.ErrKeyExists) { // another node was first
-			key, err = p.Resolve(a.ctx, secret)
-		}
-	}
+	key, err := operatorsKey(a.ctx, p, pay.KeyRequest{Label: label, Secret: secret})
 	if err != nil {
 		return pay.Key{}, o.errorf("%w", err)
 	}
@@ -137,6 +131,23 @@ func (a *App) ensureKey(p *pay.Payer, o option, secret, label string) (pay.Key, 
 		return pay.Key{}, o.errorf("%w", err)
 	}
 	return key, nil
+}
+
+// operatorsKey finds the key with a secret, or makes it. A key that an API client has made with
+// that secret becomes the operator's: the configuration says whose it is now.
+func operatorsKey(ctx context.Context, p *pay.Payer, want pay.KeyRequest) (pay.Key, error) {
+	want.Operator = true
+	key, err := p.Resolve(ctx, want.Secret)
+	if errors.Is(err, pay.ErrKeyNotFound) {
+		key, _, err = p.CreateKey(ctx, want)
+		if errors.Is(err, pay.ErrKeyExists) { // another node was first
+			key, err = p.Resolve(ctx, want.Secret)
+		}
+	}
+	if err != nil {
+		return pay.Key{}, err
+	}
+	return p.AdoptKey(ctx, key)
 }
 
 // ensureWallet finds a key's wallet on the first network, or makes it.

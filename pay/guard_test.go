@@ -90,7 +90,7 @@ func TestPriceGuard(t *testing.T) {
 
 	// Off by default, and "0" lifts that of the proxy.
 	zero := 0
-	w = newWorld(t, func(o *pay.Options) { o.ProxyPolicy = pay.Policy{PriceGuard: &three} })
+	w = newWorld(t, func(o *pay.Options) { o.DefaultPolicy = pay.Policy{PriceGuard: &three} })
 	w.settle(buy{door: pay.DoorProxy, url: url, amount: 1})
 	at(w, url, 4, "price-guard")
 	w.set(pay.Policy{PriceGuard: &zero})

@@ -13,10 +13,13 @@ type Key struct {
 	// OrganizationID is empty while the key is unclaimed (SPEC §3).
 	OrganizationID string
 	Created        time.Time
+	// Operator marks a key that the operator made or configured. The configured limits hold for
+	// it at every door, and no plan bounds its payments. A key never loses the mark.
+	Operator bool `json:",omitempty"`
 	// Policy limits what this key may spend; nil means the defaults of the door.
 	Policy *Policy `json:",omitempty"`
-	// PolicyRevision counts how often the policy was set, and that the key was linked. It
-	// tells a payment that is about to be journaled whether it was judged by the policy in
+	// PolicyRevision counts how often the policy was set, and that the key was linked or became
+	// the operator's. It tells a payment that is about to be journaled whether it was judged by the policy in
 	// force and counts for the key's owner.
 	PolicyRevision uint64 `json:",omitempty"`
 }

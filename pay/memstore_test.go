@@ -114,6 +114,20 @@ func (m *memStore) SetPolicy(_ context.Context, keyID string, pol *pay.Policy) (
 	return k, nil
 }
 
+func (m *memStore) AdoptKey(_ context.Context, keyID string) (pay.Key, error) {
+	defer m.lock()()
+	k, ok := m.keys[keyID]
+	if !ok {
+		return k, pay.ErrKeyNotFound
+	}
+	if !k.Operator {
+		k.Operator = true
+		k.PolicyRevision++
+	}
+	m.keys[keyID] = k
+	return k, nil
+}
+
 func (m *memStore) Organization(_ context.Context, id string) (pay.Organization, error) {
 	defer m.lock()()
 	if o, ok := m.orgs[id]; ok {

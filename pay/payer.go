@@ -27,9 +27,9 @@ type Options struct {
 
 	// Networks that may be paid on. Default: the pinned networks marked as default.
 	Networks []x402.Network
-	// ProxyPolicy is what keys may spend at the proxy and the transport where they have no
-	// policy of their own: see [Payer.PolicyOf]. Zero: no limits.
-	ProxyPolicy Policy
+	// DefaultPolicy holds for what a key's own policy does not set: see [Payer.PolicyOf]. Zero: no
+	// limits.
+	DefaultPolicy Policy
 	// Plans say what organizations may have. What is missing is as in [DefaultPlans].
 	Plans Plans
 	// MaxValidity caps how long an authorization stays valid. Default: 300 s.
@@ -78,8 +78,8 @@ func New(o Options) (*Payer, error) {
 	if o.Store == nil || o.Wallets == nil {
 		return nil, errors.New("pay: a store and a wallet provider are required")
 	}
-	if err := o.ProxyPolicy.Validate(); err != nil {
-		return nil, fmt.Errorf("pay: the proxy's policy: %w", err)
+	if err := o.DefaultPolicy.Validate(); err != nil {
+		return nil, fmt.Errorf("pay: the default policy: %w", err)
 	}
 	if err := o.Plans.Validate(); err != nil {
 		return nil, fmt.Errorf("pay: %w", err)

@@ -137,7 +137,7 @@ func TestProxyDefaultsAndDoors(t *testing.T) {
 	t.Parallel()
 	maxPay, day := x402.NewAmount(1_000_000), x402.NewAmount(1_500_000)
 	w := newWorld(t, func(o *pay.Options) {
-		o.ProxyPolicy = pay.Policy{MaxPayment: pay.CapOf(maxPay), DailyBudget: pay.CapOf(day)}
+		o.DefaultPolicy = pay.Policy{MaxPayment: pay.CapOf(maxPay), DailyBudget: pay.CapOf(day)}
 	})
 	open := func(amount string) error {
 		a, err := w.payer.Open(context.Background(), w.proxied("https://a.example/"+amount, amount, ""))

@@ -7,9 +7,9 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// Policy limits what a key may spend. A field that is not set falls back, at the proxy
-// and the transport, to the configured defaults; on REST it is no limit. A policy set on
-// the key holds at every door (DESIGN §7). Days and months are those of UTC.
+// Policy limits what a key may spend. A field that is not set falls back to the configured
+// defaults; for a key that is not the operator's, it is no limit on REST. A policy set on the
+// key holds at every door (DESIGN §7). Days and months are those of UTC.
 //
 // What is spent is counted while a limit on it is in force, so a new limit counts from
 // when it was set.
@@ -58,19 +58,19 @@ const MaxUnansweredPerHost = 20
 // otherTasks is the entry of Policy.Tasks for labels without an own one. It is no label.
 const otherTasks = "*"
 
-// PolicyOf is what is in force for a key at a door: its own policy, and, at the doors that
-// dial themselves, the defaults for what it does not set. Keys have no limits on REST
-// beyond SPEC.md unless they were given some (SPEC §9.2). The result shares lists and maps
-// with the key and the defaults: it is not to be changed.
+// PolicyOf finds what is in force for a key at a door: its own policy, and the configured
+// defaults for what that does not set. On REST, the defaults hold for the operator's keys only:
+// keys of SPEC.md's API have no limits there unless they were given some (SPEC §9.2). The
+// result shares lists and maps with the key and the defaults, so callers must not change it.
 func (p *Payer) PolicyOf(k Key, door Door) Policy {
 	var own Policy
 	if k.Policy != nil {
 		own = *k.Policy
 	}
-	if door == DoorAPI {
+	if door == DoorAPI && !k.Operator {
 		return own
 	}
-	return own.or(p.opts.ProxyPolicy)
+	return own.or(p.opts.DefaultPolicy)
 }
 
 // or fills in what is not set.

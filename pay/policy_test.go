@@ -161,7 +161,7 @@ func TestEveryRuleAtEveryDoor(t *testing.T) {
 			for _, own := range []bool{true, false} {
 				w := newWorld(t, func(o *pay.Options) {
 					if !own {
-						o.ProxyPolicy = c.pol
+						o.DefaultPolicy = c.pol
 					}
 				})
 				if own {
@@ -289,7 +289,7 @@ func TestPolicyOf(t *testing.T) {
 		Hosts: map[string]pay.Budget{"a.example": {DailyBudget: usdc(7)}, "b.example": {MaxPayment: usdc(2)}},
 		Tasks: map[string]pay.Budget{"*": {DailyBudget: usdc(4)}, "crawl": {DailyBudget: usdc(5)}},
 	}
-	w := newWorld(t, func(o *pay.Options) { o.ProxyPolicy = def })
+	w := newWorld(t, func(o *pay.Options) { o.DefaultPolicy = def })
 	before := jsonOf(def) + jsonOf(own)
 	for name, c := range map[string]struct {
 		own  *pay.Policy
@@ -306,6 +306,16 @@ func TestPolicyOf(t *testing.T) {
 	} {
 		if got := w.payer.PolicyOf(pay.Key{Policy: c.own}, c.door); jsonOf(got) != jsonOf(c.want) {
 			t.Errorf("%s:\n got %s\nwant %s", name, jsonOf(got), jsonOf(c.want))
+		}
+	}
+	for _, door := range allDoors { // the operator's keys have the defaults at every door
+		for _, c := range []struct {
+			own  *pay.Policy
+			want pay.Policy
+		}{{nil, def}, {&own, both}, {&pay.Policy{}, def}} {
+			if got := w.payer.PolicyOf(pay.Key{Operator: true, Policy: c.own}, door); jsonOf(got) != jsonOf(c.want) {
+				t.Errorf("an operator's key, %s:\n got %s\nwant %s", door, jsonOf(got), jsonOf(c.want))
+			}
 		}
 	}
 	allow := pay.Policy{AllowHosts: []string{"mine.example"}, AllowPayees: []x402.Address{otherPayee}}

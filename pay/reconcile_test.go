@@ -194,7 +194,7 @@ func TestReconcile(t *testing.T) {
 		t.Run(fmt.Sprint("with a block: ", withBlock), func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, func(o *pay.Options) {
-				o.ProxyPolicy = pay.Policy{DailyBudget: pay.CapOf(x402.NewAmount(100_000))}
+				o.DefaultPolicy = pay.Policy{DailyBudget: pay.CapOf(x402.NewAmount(100_000))}
 			})
 			w.chain.lag = 90 * time.Second
 			w.mustBuy("https://api.example.com/before", "1", "before", true)

@@ -154,7 +154,7 @@ func TestPolicyOfAKeyKeepsTheLimitsOfTheProxy(t *testing.T) {
 		"own day, default payment": {pay.Policy{DailyBudget: pay.CapOf(three)}, "1000001", "per-payment"},
 	} {
 		w := newWorld(t, func(o *pay.Options) {
-			o.ProxyPolicy = pay.Policy{MaxPayment: pay.CapOf(one), DailyBudget: pay.CapOf(two)}
+			o.DefaultPolicy = pay.Policy{MaxPayment: pay.CapOf(one), DailyBudget: pay.CapOf(two)}
 		})
 		w.key.Policy = &c.own
 		a, err := w.payer.Open(context.Background(), w.proxied("https://a.example/x", c.amount, ""))

@@ -24,6 +24,7 @@ type KeyRequest struct {
 	OrganizationID string // privileged
 	Plan           PlanName
 	Policy         *Policy
+	Operator       bool // see [Key.Operator]
 }
 
 // Resolve finds the key with this secret: ErrKeyNotFound.
@@ -58,6 +59,19 @@ func (p *Payer) SetPolicy(ctx context.Context, keyID string, pol *Policy) (Key, 
 	return k, err
 }
 
+// AdoptKey makes a key the operator's, for good: see [Key.Operator]. No payment that is journaled
+// afterwards goes by the limits before. ErrKeyNotFound.
+func (p *Payer) AdoptKey(ctx context.Context, k Key) (Key, error) {
+	if k.Operator {
+		return k, nil
+	}
+	k, err := p.store.AdoptKey(ctx, k.ID)
+	if err == nil {
+		p.log.Info("key became the operator's", "key", k.ID, "revision", k.PolicyRevision)
+	}
+	return k, err
+}
+
 // CreateKey makes a key and returns it with its plaintext secret, which nothing gives
 // back later. *InputError, ErrKeyExists, ErrKeyLimit.
 func (p *Payer) CreateKey(ctx context.Context, r KeyRequest) (Key, string, error) {
@@ -85,7 +99,7 @@ func (p *Payer) CreateKey(ctx context.Context, r KeyRequest) (Key, string, error
 	k, err := p.store.CreateKey(ctx, NewKey{
 		Key: Key{
 			ID: id.String(), Label: r.Label, OrganizationID: r.OrganizationID,
-			Created: p.now().UTC(), Policy: r.Policy,
+			Created: p.now().UTC(), Policy: r.Policy, Operator: r.Operator,
 		},
 		Secret: secret, Plan: r.Plan, Plans: p.opts.Plans,
 	})

@@ -48,6 +48,9 @@ type Keys interface {
 	// SetPolicy replaces a key's policy, nil removing it, and raises its PolicyRevision by
 	// one: ErrKeyNotFound. Begin sees the change at once.
 	SetPolicy(ctx context.Context, keyID string, pol *Policy) (Key, error)
+	// AdoptKey sets a key's Operator and raises its PolicyRevision by one, or leaves a key that has
+	// it as it is: ErrKeyNotFound. Begin sees the change at once.
+	AdoptKey(ctx context.Context, keyID string) (Key, error)
 	// Organization finds an organization; one that does not exist has the free plan.
 	Organization(ctx context.Context, id string) (Organization, error)
 }

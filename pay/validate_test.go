@@ -92,7 +92,7 @@ func TestInvalidPoliciesAreNotSet(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	bad := pay.Policy{DenyHosts: []string{"EVIL.example.com"}}
-	_, err := pay.New(pay.Options{Store: w.store, Wallets: w.ring, ProxyPolicy: bad})
+	_, err := pay.New(pay.Options{Store: w.store, Wallets: w.ring, DefaultPolicy: bad})
 	_, _, err1 := w.payer.CreateKey(t.Context(), pay.KeyRequest{Policy: &bad})
 	_, err2 := w.payer.SetPolicy(t.Context(), w.key.ID, &bad)
 	for _, err := range []error{err, err1, err2} {

@@ -63,7 +63,7 @@ func TestAttackTimeoutIsNoFailure(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
 		s.pay.SendTimeout = 100 * time.Millisecond
-		s.pay.ProxyPolicy = pay.Policy{DailyBudget: pay.CapOf(x402.NewAmount(15_000))}
+		s.pay.DefaultPolicy = pay.Policy{DailyBudget: pay.CapOf(x402.NewAmount(15_000))}
 	})
 	s := newSeller(t)
 	s.paid = func(_ http.ResponseWriter, r *http.Request, _ int) { <-r.Context().Done() }
@@ -79,7 +79,7 @@ func TestAttackTimeoutIsNoFailure(t *testing.T) {
 func TestAttackAnotherDoorAnotherLimit(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
-		s.pay.ProxyPolicy = pay.Policy{DailyBudget: pay.CapOf(x402.NewAmount(30_000))}
+		s.pay.DefaultPolicy = pay.Policy{DailyBudget: pay.CapOf(x402.NewAmount(30_000))}
 	})
 	s := newSeller(t)
 	first, second := w.transport(nil, TransportOptions{}), w.transport(nil, TransportOptions{})
@@ -104,7 +104,7 @@ func TestAttackAnotherDoorAnotherLimit(t *testing.T) {
 // Row 5: what is compared with the limit is what is signed, whatever else a challenge says.
 func TestAttackCapIsOnWhatIsSigned(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(s *setup) { s.pay.ProxyPolicy = pay.Policy{MaxPayment: pay.CapOf(x402.NewAmount(10_000))} })
+	w := newWorld(t, func(s *setup) { s.pay.DefaultPolicy = pay.Policy{MaxPayment: pay.CapOf(x402.NewAmount(10_000))} })
 	requirement := func(amount, description string) any {
 		var c struct{ Accepts []map[string]any }
 		_ = json.Unmarshal(v1Challenge(amount, "http://x/", ""), &c)

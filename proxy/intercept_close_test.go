@@ -32,7 +32,7 @@ func TestReloadUnderLoad(t *testing.T) {
 					current.Load().ServeHTTP(rw, r, http.NotFoundHandler())
 				})
 			}
-			s.pay.ProxyPolicy.DailyBudget = usdc(1000)
+			s.pay.DefaultPolicy.DailyBudget = usdc(1000)
 			options = s.forward
 		})
 		options.Payer, options.Guard, options.MaxTunnels = w.payer, w.forward.guard, 5000

@@ -242,7 +242,7 @@ func TestPrepayWithABadKey(t *testing.T) {
 func TestPrepayAgainstPolicy(t *testing.T) {
 	t.Parallel()
 	p := newPrepaying(t, TransportOptions{}, func(s *setup) {
-		s.pay.ProxyPolicy = pay.Policy{MaxPayment: usdc(1), DailyBudget: pay.CapOf(x402.NewAmount(25_000))}
+		s.pay.DefaultPolicy = pay.Policy{MaxPayment: usdc(1), DailyBudget: pay.CapOf(x402.NewAmount(25_000))}
 	})
 	p.buy(t, "POST", "/x", "second").declined(t, "daily-budget", true)
 	p.expect(3, 2, 2)

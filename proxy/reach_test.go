@@ -54,7 +54,7 @@ func TestMayReachIsNotMayPay(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			w := newWorld(t, func(set *setup) { set.pay.ProxyPolicy, set.guard = c.policy(at.Hostname()), c.guard })
+			w := newWorld(t, func(set *setup) { set.pay.DefaultPolicy, set.guard = c.policy(at.Hostname()), c.guard })
 			a := w.get(s.URL + "/thing")
 			switch c.status {
 			case http.StatusOK:

@@ -67,7 +67,7 @@ func newWorld(t *testing.T, change ...func(*setup)) *world {
 	})
 	logger := slog.New(slog.NewTextHandler(w.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	s := &setup{
-		pay:   pay.Options{ProxyPolicy: pay.Policy{MaxPayment: usdc(1), DailyBudget: usdc(10)}, RepeatWait: 5 * time.Second},
+		pay:   pay.Options{DefaultPolicy: pay.Policy{MaxPayment: usdc(1), DailyBudget: usdc(10)}, RepeatWait: 5 * time.Second},
 		store: func(s pay.Store) pay.Store { return s },
 		guard: GuardOptions{AllowLoopback: true},
 		next:  http.NotFoundHandler(),

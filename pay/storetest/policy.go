@@ -77,6 +77,39 @@ var policyTests = map[string]func(*fixture){
 		_, err = f.SetPolicy(f.ctx, newID(), first)
 		f.fails(err, pay.ErrKeyNotFound)
 	},
+	"a key that becomes the operator's": func(f *fixture) {
+		n := newKey("org")
+		_, err := f.CreateKey(f.ctx, n)
+		f.must(err)
+		untouched := f.key()
+		anything := pay.Policy{}
+		earlier := f.release(f.begin(judged(under(want(n.Key, noon), "order"), anything, 0, 5), pay.Created), true)
+		want1 := n.Key
+		want1.Operator, want1.PolicyRevision = true, 1
+		for range 2 { // a second time changes nothing
+			k, err := f.AdoptKey(f.ctx, n.ID)
+			f.must(err)
+			f.same("key", k, want1)
+			f.reopen(Opener.Kill)
+			bySecret, err := f.KeyBySecret(f.ctx, n.Secret)
+			f.must(err)
+			f.same("by secret", bySecret, want1)
+		}
+		_, err = f.Begin(f.ctx, judged(want(n.Key, noon), anything, 0, 5))
+		f.fails(err, pay.ErrPolicyChanged)
+		again := judged(under(want(n.Key, noon.Add(soon)), "order"), anything, 0, 5)
+		again.Fingerprint = earlier.Fingerprint
+		f.same("a repeat", f.begin(again, pay.Driven).ID, earlier.ID)
+		f.begin(judged(want(n.Key, noon), anything, 1, 5), pay.Created)
+		k, err := f.SetPolicy(f.ctx, n.ID, nil)
+		f.must(err)
+		f.same("operator, after another change", k.Operator, true)
+		other, err := f.Key(f.ctx, untouched.ID)
+		f.must(err)
+		f.same("another key", other, untouched)
+		_, err = f.AdoptKey(f.ctx, newID())
+		f.fails(err, pay.ErrKeyNotFound)
+	},
 	"a claimed key keeps its organization": func(f *fixture) {
 		k, err := f.CreateKey(f.ctx, newKey("org"))
 		f.must(err)
