@@ -239,6 +239,8 @@ type status struct {
 	Version string        `json:"version"`
 	Store   *storeStatus  `json:"store,omitempty"`  // nil until the store is open
 	Health  *healthStatus `json:"health,omitempty"` // nil until the store is open
+	// Quotas are there where they are asked for and keys have some.
+	Quotas *quotaStatus `json:"quotas,omitempty"`
 	// Reconcile is there until a store that was restored from a backup is reconciled.
 	Reconcile *reconcileStatus `json:"reconcile,omitempty"`
 }
@@ -258,6 +260,7 @@ type healthStatus struct {
 	Wallets     string `json:"wallets"`
 }
 
+// status shows it: GET /purser/status?quotas=true.
 func (*adminAPI) status(w http.ResponseWriter, r *http.Request) error {
 	s := status{Version: Version()}
 	home, t := serving()
@@ -273,6 +276,11 @@ func (*adminAPI) status(w http.ResponseWriter, r *http.Request) error {
 		s.Health = &healthStatus{
 			Store: probeText(h.Store), Facilitator: probeText(h.Facilitator), RPC: probeText(h.RPC),
 			Network: h.Network.Name, Wallets: h.Wallets,
+		}
+		if r.URL.Query().Get("quotas") == "true" {
+			if s.Quotas, err = t.quotaStatus(r.Context()); err != nil {
+				return adminFailure(err)
+			}
 		}
 	}
 	return writeBody(w, http.StatusOK, s)

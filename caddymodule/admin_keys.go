@@ -20,6 +20,8 @@ type adminKey struct {
 	// Policy is the key's own, nil if it has none; InForce is what holds at each door.
 	Policy  *pay.Policy             `json:"policy"`
 	InForce map[pay.Door]pay.Policy `json:"in_force"`
+	// Quota is there where a plan bounds the key's payments, and with a single key or today's.
+	Quota *adminQuota `json:"quota,omitempty"`
 	// Today is there where it was asked for, and with a single key.
 	Today *adminToday `json:"today,omitempty"`
 }

@@ -122,7 +122,7 @@ func TestAdminKeys(t *testing.T) {
 	_, text = adminCall(t, socket, "GET", path)
 	key := decode[adminKey](t, text)
 	if key.InForce["proxy"].MaxPayment.String() != "5" || key.InForce["proxy"].DailyBudget.String() != "10000000" ||
-		key.InForce["api"].DailyBudget != nil {
+		key.InForce["api"].DailyBudget.String() != "10000000" || !key.Operator {
 		t.Errorf("%s", text)
 	}
 	for _, step := range []struct{ method, body, want string }{

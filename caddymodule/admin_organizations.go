@@ -18,6 +18,7 @@ type adminOrganization struct {
 	Payments adminUse `json:"payments"`
 }
 
+// adminUse has a Most of 0 where there is no limit.
 type adminUse struct {
 	Used int `json:"used"`
 	Most int `json:"most"`
@@ -39,6 +40,9 @@ func (t *tenant) shownOrganization(r *http.Request, o pay.Organization) (adminOr
 	u, err := t.payer.Usage(r.Context(), o.ID)
 	if err != nil {
 		return adminOrganization{}, adminFailure(err)
+	}
+	if !t.payer.HasPlans() {
+		u.Plan.Keys, u.Plan.Wallets, u.Plan.Payments = 0, 0, 0
 	}
 	return adminOrganization{
 		ID: o.ID, Plan: u.Plan.Name, Created: o.Created, Keys: adminUse{u.Keys, u.Plan.Keys},

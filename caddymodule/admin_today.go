@@ -16,7 +16,7 @@ type adminToday struct {
 	Left *string `json:"left"`
 }
 
-// withToday adds to a shown key what it did today.
+// withToday adds to a shown key what it did today, and its quota.
 func (t *tenant) withToday(ctx context.Context, k pay.Key, shown adminKey) (adminKey, error) {
 	today, err := t.payer.Today(ctx, k, pay.DoorProxy, t.app.settings.networks[0].Assets[0].Symbol)
 	if err != nil {
@@ -31,7 +31,7 @@ func (t *tenant) withToday(ctx context.Context, k pay.Key, shown adminKey) (admi
 		left := today.Left.String()
 		shown.Today.Left = &left
 	}
-	return shown, nil
+	return t.withQuota(ctx, k, shown)
 }
 
 // shownToday is a key as it is shown by itself.

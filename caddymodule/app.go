@@ -73,8 +73,11 @@ type App struct {
 	OverloadOptions
 	SignInOptions
 
-	// Plans change the plans free, developer and agency.
-	Plans map[string]PlanOptions `json:"plans,omitempty"`
+	// Plans, when "off", removes the plans of organizations and unclaimed keys: no monthly quota,
+	// and no plan on the dashboard. Default: {env.PURSER_PLANS}, else on.
+	Plans string `json:"plans,omitempty"`
+	// PlanTable changes the plans free, developer and agency.
+	PlanTable map[string]PlanOptions `json:"plan,omitempty"`
 
 	// World is "sandbox" for the program purser-sandbox, which opens only stores of its
 	// own, and empty for everything else. It has no Caddyfile option.

@@ -42,6 +42,7 @@ import (
 //	    oidc_client_id <id>
 //	    oidc_client_secret <reference>
 //	    oidc_allow     <identities>
+//	    plans       on|off
 //	    plan free|developer|agency { … }
 //	    host <pattern> { … }
 //	    task <label>|* { … }
@@ -71,7 +72,7 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"rpc_url": &a.RPCURL, "settlement": &a.Settlement, "networks": &a.Networks,
 		"internal_secret": &a.InternalSecret, "internal_secret_file": &a.InternalSecretFile,
 		"upgrade_url": &a.UpgradeURL, "public_url": &a.PublicURL, "allowed_origins": &a.AllowedOrigins,
-		"key": &a.Key, "key_file": &a.KeyFile, "standin": &a.Standin,
+		"key": &a.Key, "key_file": &a.KeyFile, "standin": &a.Standin, "plans": &a.Plans,
 	})
 	maps.Copy(options, a.OverloadOptions.single())
 	maps.Copy(options, a.SignInOptions.single())
@@ -84,7 +85,7 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 			continue
 		}
 		if d.Val() == "plan" {
-			if err := parsePlan(d, &a.Plans); err != nil {
+			if err := parsePlan(d, &a.PlanTable); err != nil {
 				return err
 			}
 			continue

@@ -211,6 +211,7 @@ func TestCaddyfileOptions(t *testing.T) {
 			payments {env.N}
 		}
 		standin off
+		plans off
 		max_payment 2
 		daily_budget off
 		monthly_budget 100
@@ -319,7 +320,7 @@ http://:5 {
 		`"tasks":{"*":{"daily_budget":"5"},"nightly":{"monthly_budget":"4"}},` +
 		`"oidc_issuer":"https://i.example","oidc_client_id":"purser","oidc_client_secret":"{env.O}","oidc_client_secret_file":"/o",` +
 		`"oidc_allow":"@example.com, group:payments",` +
-		`"plans":{"agency":{"wallets":"7","payments":"{env.N}"},"developer":{"price":"19.50","keys":"12"}}}`
+		`"plans":"off","plan":{"agency":{"wallets":"7","payments":"{env.N}"},"developer":{"price":"19.50","keys":"12"}}}`
 	if string(got.Apps.Purser) != want {
 		t.Errorf("got  %s\nwant %s", got.Apps.Purser, want)
 	}

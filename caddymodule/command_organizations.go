@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -102,4 +103,9 @@ func (o adminOrganization) cells() []string {
 	}
 }
 
-func (u adminUse) text() string { return fmt.Sprintf("%d of %d", u.Used, u.Most) }
+func (u adminUse) text() string {
+	if u.Most == 0 {
+		return strconv.Itoa(u.Used)
+	}
+	return fmt.Sprintf("%d of %d", u.Used, u.Most)
+}

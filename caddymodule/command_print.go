@@ -52,7 +52,7 @@ func joined[T any](all []T) string {
 // printKeys writes a table of keys with what is in force at the proxy.
 func printKeys(w io.Writer, keys []adminKey) error {
 	t := newTable(w)
-	t.row("KEY", "LABEL", "MAX PAYMENT", "DAILY", "SPENT TODAY", "LEFT", "MONTHLY", "PER MINUTE", "DOORS", "MORE")
+	t.row("KEY", "LABEL", "MAX PAYMENT", "DAILY", "SPENT TODAY", "LEFT", "MONTHLY", "QUOTA", "PER MINUTE", "DOORS", "MORE")
 	for _, k := range keys {
 		p := k.InForce[pay.DoorProxy]
 		paysThrough := "all"
@@ -60,7 +60,7 @@ func printKeys(w io.Writer, keys []adminKey) error {
 			paysThrough = joined(p.Doors)
 		}
 		t.row(k.ID, k.Label, inUSDC(p.MaxPayment), inUSDC(p.DailyBudget), k.Today.spent(), k.Today.left(), inUSDC(p.MonthlyBudget),
-			counted(p.PerMinute), paysThrough, strings.Join(more(p), " "))
+			k.Quota.text(), counted(p.PerMinute), paysThrough, strings.Join(more(p), " "))
 	}
 	return t.flush()
 }
@@ -113,6 +113,9 @@ func (k adminKey) print(w io.Writer) error {
 	t.row("made", k.Created.UTC().Format(time.RFC3339))
 	if k.Today != nil {
 		t.row("spent today", k.Today.spent())
+	}
+	if k.Quota != nil {
+		t.row("payments this month", k.Quota.text()+", then none until "+k.Quota.Resets.UTC().Format(time.DateOnly))
 	}
 	if k.Today.left() != unlimited {
 		t.row("left today", k.Today.left()+" at the proxy")

@@ -39,7 +39,11 @@ func statusCommand(c *cobra.Command) {
 			return err
 		}
 		var s status
-		if err := client.call(c.Context(), http.MethodGet, "/purser/status", nil, &s); err != nil {
+		ask := "/purser/status"
+		if !*quiet { // health checks come often, and quotas are counted one by one
+			ask += "?quotas=true"
+		}
+		if err := client.call(c.Context(), http.MethodGet, ask, nil, &s); err != nil {
 			return err
 		}
 		switch {
@@ -103,6 +107,9 @@ func (s status) print(w io.Writer) error {
 		line("RPC", h.RPC)
 		line("network", h.Network)
 		line("wallets", h.Wallets)
+	}
+	if s.Quotas != nil {
+		line("quotas", s.Quotas.text())
 	}
 	if s.Reconcile != nil {
 		s.Reconcile.lines(line)

@@ -116,7 +116,7 @@ var (
 
 // notConfigured are fields that are no options for people.
 // Those of hosts, tasks, plans and of other modules have blocks of their own.
-var notConfigured = []string{"world", "example", "http", "transport", "hosts", "tasks", "plans"}
+var notConfigured = []string{"world", "example", "http", "transport", "hosts", "tasks", "plan"}
 
 // table writes the options of a block, and notes the variables that are in it.
 func (s source) table(t *testing.T, b *strings.Builder, prefix string, types []string, seen map[string]bool) {

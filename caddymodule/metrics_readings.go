@@ -1,8 +1,10 @@
 package caddymodule
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"strconv"
 	"sync"
 	"time"
 
@@ -47,6 +49,10 @@ type reading struct {
 type quotaReading struct {
 	used                     float64
 	near, exhausted, counted int
+	// fullest is the owner with the largest part used; "" without any.
+	fullest string
+	// fullestUsed and fullestMost are its payments of this month.
+	fullestUsed, fullestMost string
 }
 
 // walletReading is of the wallets of one network.
@@ -132,10 +138,14 @@ func (t *tenant) read(ctx context.Context) {
 	t.readings.mu.Unlock()
 }
 
-// readQuota looks at this month's payments of organizations and unclaimed keys.
+// readQuota looks at this month's payments of organizations and unclaimed keys. The operator's
+// keys have no quota.
 func (t *tenant) readQuota(ctx context.Context, now time.Time) (*quotaReading, error) {
 	store, plans, q := t.home.store, t.payer.Plans(), new(quotaReading)
-	count := func(owner string, most int) error {
+	if !t.payer.HasPlans() {
+		return q, nil
+	}
+	count := func(name, owner string, most int) error {
 		n, err := store.Counter(ctx, pay.PlaceCounter(owner, now))
 		if err != nil {
 			return err
@@ -145,6 +155,9 @@ func (t *tenant) readQuota(ctx context.Context, now time.Time) (*quotaReading, e
 			used = inexact(n) / float64(most)
 		}
 		q.counted++
+		if used > q.used || q.fullest == "" {
+			q.fullest, q.fullestUsed, q.fullestMost = name, n.String(), strconv.Itoa(most)
+		}
 		q.used = max(q.used, used)
 		switch {
 		case used >= 1:
@@ -156,17 +169,17 @@ func (t *tenant) readQuota(ctx context.Context, now time.Time) (*quotaReading, e
 	}
 	organizations := func(after string) ([]pay.Organization, error) { return store.Organizations(ctx, after, readPage) }
 	err := paged(organizations, func(o pay.Organization) (string, error) {
-		return o.ID, count(pay.Key{OrganizationID: o.ID}.Owner(), plans.Of(o.Plan).Payments)
+		return o.ID, count("organization "+o.ID, pay.Key{OrganizationID: o.ID}.Owner(), plans.Of(o.Plan).Payments)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("organizations: %w", err)
 	}
 	keys := func(after string) ([]pay.Key, error) { return store.ListKeys(ctx, after, readPage) }
 	err = paged(keys, func(k pay.Key) (string, error) {
-		if k.Claimed() {
+		if k.Claimed() || k.Operator {
 			return k.ID, nil
 		}
-		return k.ID, count(k.Owner(), plans.Unclaimed())
+		return k.ID, count("key "+cmp.Or(k.Label, k.ID), k.Owner(), plans.Unclaimed())
 	})
 	if err != nil {
 		return nil, fmt.Errorf("keys: %w", err)

@@ -91,7 +91,7 @@ func (a *App) newTenant(home *pooled) (*tenant, error) {
 	}
 	o := pay.Options{
 		Store: home.store, Wallets: wallets, Logger: a.log.With("part", "pay"), Observer: observer{events: home.events}, Tracer: tracer{},
-		Networks: a.settings.networks, DefaultPolicy: a.settings.policy, Plans: a.settings.plans,
+		Networks: a.settings.networks, DefaultPolicy: a.settings.policy, Plans: a.settings.plans, NoPlans: a.settings.noPlans,
 	}
 	facilitator, err := a.facilitator.Facilitator(a.log.With("part", "facilitator"))
 	if err != nil {

@@ -23,9 +23,19 @@ type PlanOptions struct {
 	Payments string `json:"payments,omitempty"`
 }
 
-// resolvePlans reads the table of plans.
+var plansOption = option{name: "plans", variable: "PURSER_PLANS"}
+
+// resolvePlans reads the table of plans, and whether there are any.
 func (a *App) resolvePlans(s *settings) error {
-	for given, o := range a.Plans {
+	switch plans, err := plansOption.or(a.Plans, "on"); {
+	case err != nil:
+		return err
+	case plans == off:
+		s.noPlans = true
+	case plans != "on":
+		return plansOption.errorf("%q is neither on nor off", plans)
+	}
+	for given, o := range a.PlanTable {
 		name, err := pay.ParsePlan(given)
 		if err != nil {
 			return option{name: "plan"}.errorf("%w", err)

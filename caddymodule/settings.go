@@ -59,6 +59,7 @@ type settings struct {
 	admission      admission.Options
 	signIn         signIn
 	plans          pay.Plans
+	noPlans        bool
 }
 
 // resolve reads all options.

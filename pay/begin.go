@@ -55,7 +55,7 @@ type Begin struct {
 	// served all the same, and the monthly quota, if Place has one, is answered before it.
 	Declined error
 
-	// Place is the monthly place; Limits are the other reservations, checked in order.
+	// Place is the monthly place, without a Counter for a key that has none; Limits are the other reservations, checked in order.
 	Place  Limit
 	Limits []Limit
 	// Revival bounds the monthly place that a doubted payment takes again when it is driven
@@ -179,6 +179,9 @@ func (b *Begin) Decide(v BeginView) (Begun, []CounterChange, error) {
 	}
 	var changes []CounterChange
 	for _, l := range append([]Limit{b.Place}, b.Limits...) {
+		if l.Counter == "" {
+			continue
+		}
 		p.Reservations = append(p.Reservations, l.Reservation)
 		changes = append(changes, CounterChange{Counter: l.Counter, Amount: l.Amount, Add: true})
 	}

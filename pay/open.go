@@ -358,23 +358,3 @@ func (p *Payer) row(r Request, c choice, t Terms, now time.Time) (*Payment, erro
 	row.Check = p.nextCheck(row, now)
 	return row, nil
 }
-
-// place is the month's place in the count of the key's owner. The store holds what it was
-// judged by against what is in force: see [Begin.Plan].
-func (p *Payer) place(ctx context.Context, b *Begin, k Key, now time.Time) (Limit, error) {
-	most := uint64(p.opts.Plans.Unclaimed())
-	b.Unclaimed = x402.NewAmount(most)
-	if k.Claimed() {
-		org, err := p.store.Organization(ctx, k.OrganizationID)
-		if err != nil {
-			return Limit{}, err
-		}
-		b.OrganizationID, b.Plan = k.OrganizationID, org.Plan
-		most = uint64(p.opts.Plans.Of(org.Plan).Payments)
-	}
-	limit := x402.NewAmount(most)
-	return Limit{
-		Reservation: Reservation{Counter: PlaceCounter(k.Owner(), now), Amount: x402.NewAmount(1), Release: ReleasePlace},
-		Max:         &limit, Refusal: ErrQuota,
-	}, nil
-}

@@ -22,6 +22,9 @@ type Usage struct {
 // Plans is the table of plans in force, with nothing missing.
 func (p *Payer) Plans() Plans { return p.opts.Plans.complete() }
 
+// HasPlans reports whether plans bound payments: see [Options.NoPlans].
+func (p *Payer) HasPlans() bool { return !p.opts.NoPlans }
+
 // Organization finds an organization; one that does not exist has the free plan.
 func (p *Payer) Organization(ctx context.Context, id string) (Organization, error) {
 	return p.store.Organization(ctx, id)

@@ -32,6 +32,9 @@ type Options struct {
 	DefaultPolicy Policy
 	// Plans say what organizations may have. What is missing is as in [DefaultPlans].
 	Plans Plans
+	// NoPlans removes plans: payments have no monthly quota. Organizations may then have as many
+	// keys and wallets as any plan could be set to.
+	NoPlans bool
 	// MaxValidity caps how long an authorization stays valid. Default: 300 s.
 	MaxValidity time.Duration
 	// SendTimeout bounds one send. Default: 300 s.
@@ -85,6 +88,9 @@ func New(o Options) (*Payer, error) {
 		return nil, fmt.Errorf("pay: %w", err)
 	}
 	o.Plans = o.Plans.complete()
+	if o.NoPlans {
+		o.Plans = widest()
+	}
 	if o.Clock == nil {
 		o.Clock = time.Now
 	}

@@ -133,6 +133,15 @@ func validPrice(s string) bool {
 	return digits(dollars, 1, 6) && (!decimal || digits(cents, 1, 2))
 }
 
+// widest allows every plan the most that one may be set to.
+func widest() Plans {
+	all := make(Plans, len(planNames))
+	for _, name := range planNames {
+		all[name] = Plan{Name: name, Keys: maxPlanKeys, Wallets: maxPlanWallets, Payments: maxPlanPayments}
+	}
+	return all
+}
+
 // complete is the table with nothing missing, of its own.
 func (t Plans) complete() Plans {
 	all := make(Plans, len(planNames))

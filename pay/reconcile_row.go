@@ -25,8 +25,9 @@ func (p *Payer) found(k Key, w Wallet, a x402.Asset, u UsedAuthorization) *Payme
 		Reason: "found on the chain after the books were restored from a backup", Answered: true,
 		EventID: idOf("event", at, a, u), Check: at.Add(RetainPayload),
 	}
-	one := Reservation{Counter: PlaceCounter(k.Owner(), at), Amount: x402.NewAmount(1), Release: ReleasePlace}
-	row.Reservations = []Reservation{one}
+	if !k.Operator {
+		row.Reservations = []Reservation{{Counter: PlaceCounter(k.Owner(), at), Amount: x402.NewAmount(1), Release: ReleasePlace}}
+	}
 	for _, l := range p.PolicyOf(k, DoorProxy).limits(row) { // of all doors: it is not known which
 		if l.Release != ReleaseNever {
 			row.Reservations = append(row.Reservations, l.Reservation)

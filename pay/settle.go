@@ -60,15 +60,17 @@ func (p *Payer) alreadyUsed(ctx context.Context, r Request) error {
 	if err != nil {
 		return err
 	}
-	if b.Place.Max == nil { // it could not be paid anyway
+	if b.Place.Max == nil && b.Declined != nil { // it could not be paid anyway
 		return b.Declined
 	}
-	have, err := p.store.Counter(ctx, b.Place.Counter)
-	if err != nil {
-		return err
-	}
-	if have.Cmp(*b.Place.Max) >= 0 {
-		return ErrQuota
+	if b.Place.Max != nil {
+		have, err := p.store.Counter(ctx, b.Place.Counter)
+		if err != nil {
+			return err
+		}
+		if have.Cmp(*b.Place.Max) >= 0 {
+			return ErrQuota
+		}
 	}
 	detail := `the seller says that the authorization is used already: it settles payments itself. Pay it with "settlement":"seller"`
 	rows, err := p.store.Payments(ctx, PaymentQuery{KeyID: r.Key.ID, Limit: 100})

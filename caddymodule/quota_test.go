@@ -1,0 +1,103 @@
+package caddymodule
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// planned is a book site whose plans allow one payment a month.
+func planned(t *testing.T, more string) (s *site, socket string) {
+	t.Helper()
+	s, socket = bookSite(t)
+	s.app += "\n\t\tplan free {\n\t\t\tpayments 1\n\t\t\tkeys 1\n\t\t\twallets 1\n\t\t}\n\t\t" + more
+	mustLoad(t, replaceOnce(t, s.caddyfile(), "admin off", "admin unix/"+socket+"|0600"))
+	return s, socket
+}
+
+// Plans are for keys of SPEC.md's API. Keys that the operator has made pay without a monthly
+// quota, and the quota of the others is shown beside their budgets.
+func TestOperatorsKeysHaveNoQuota(t *testing.T) {
+	t.Setenv("PURSER_KEY", "pk_deployment")
+	s, socket := planned(t, "")
+	created := decode[createdKey](t, told(t, socket, "keys", "create", "--label", "research", "--json"))
+	plain := newKey(t, s.url())
+	page := func(key string, n int) string { return fmt.Sprintf("https://api.example.com/%s/%d", key, n) }
+	for _, key := range []string{"pk_deployment", created.Key} {
+		for n := range 3 {
+			mustCall(t, 200, "POST", s.url()+"/v1/pay", key, payBody(1000, page(key, n)))
+		}
+	}
+	mustCall(t, 200, "POST", s.url()+"/v1/pay", plain, payBody(1000, page(plain, 1)))
+	answer := mustCall(t, 429, "POST", s.url()+"/v1/pay", plain, payBody(1000, page(plain, 2)))
+	if answer["error"] != "Payment limit reached for your plan this month" || answer["upgradeUrl"] == "" {
+		t.Errorf("%v", answer)
+	}
+	quotas := map[string]string{}
+	for _, k := range decode[adminKeys](t, told(t, socket, "keys", "--json")).Keys {
+		quotas[k.Label] = k.Quota.text()
+	}
+	if quotas["test"] != "1 of 1" || quotas["deployment"] != unlimited || quotas["research"] != unlimited {
+		t.Errorf("quotas: %v", quotas)
+	}
+	if text := strings.Join(strings.Fields(told(t, socket, "limits", "test")), " "); !strings.Contains(text, "payments this month 1 of 1, then none until ") {
+		t.Errorf("%s", text)
+	}
+	if text := told(t, socket, "limits", created.ID); strings.Contains(text, "payments this month") {
+		t.Errorf("%s", text)
+	}
+	text := strings.Join(strings.Fields(told(t, socket, "status")), " ")
+	if !strings.Contains(text, " quotas 1 of 1 used up; fullest: key test, 1 of 1 payments this month") {
+		t.Errorf("%s", text)
+	}
+	// A plain key that becomes the operator's has none any more either.
+	t.Setenv("PURSER_KEY", plain)
+	mustLoad(t, replaceOnce(t, s.caddyfile(), "admin off", "admin unix/"+socket+"|0600"))
+	mustCall(t, 200, "POST", s.url()+"/v1/pay", plain, payBody(1000, page(plain, 2)))
+}
+
+// Without plans nothing counts payments, keys or wallets against one.
+func TestPlansOff(t *testing.T) {
+	for _, how := range []string{"option", "variable"} {
+		more := "plans off"
+		if how == "variable" {
+			more = ""
+			t.Setenv("PURSER_PLANS", "off")
+		}
+		t.Setenv("PURSER_INTERNAL_SECRET", "internal")
+		s, socket := planned(t, more)
+		plain := newKey(t, s.url())
+		for n := range 3 {
+			mustCall(t, 200, "POST", s.url()+"/v1/pay", plain, payBody(1000, fmt.Sprintf("https://api.example.com/%d", n)))
+		}
+		// An organization's second key, with its third wallet.
+		for range 2 {
+			r := newRequest(t, "POST", s.url()+"/api-keys", strings.NewReader(`{"organization_id":"org"}`), "X-Internal-Secret", "internal")
+			resp, text := do(t, r)
+			if resp.StatusCode != 201 {
+				t.Fatalf("%d %s", resp.StatusCode, text)
+			}
+			key := decode[map[string]string](t, text)["key"]
+			for range 2 {
+				mustCall(t, 201, "POST", s.url()+"/wallets", key, `{}`)
+			}
+			for n := range 2 {
+				mustCall(t, 200, "POST", s.url()+"/v1/pay", key, payBody(1000, fmt.Sprintf("https://api.example.com/%d", n)))
+			}
+		}
+		if k := decode[adminKeys](t, told(t, socket, "keys", "--json")).Keys[0]; k.Quota != nil {
+			t.Errorf("%+v", k.Quota)
+		}
+		if text := told(t, socket, "status"); strings.Contains(text, "quota") {
+			t.Errorf("%s", text)
+		}
+		if text := told(t, socket, "organizations"); strings.Contains(text, " of ") {
+			t.Errorf("%s", text)
+		}
+	}
+	s := newSite(t)
+	s.app = "plans none"
+	if err := validate(s.caddyfile()); err == nil || !strings.Contains(err.Error(), "neither on nor off") {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,59 @@
+package pay
+
+import (
+	"context"
+	"time"
+
+	"github.com/purserpay/purser/x402"
+)
+
+// Quota is how many payments a key may make in a calendar month (UTC), and how many it has made.
+type Quota struct {
+	// Organization shares the quota among its keys; "" for an unclaimed key, which has its own.
+	Organization string
+	Used, Most   x402.Amount
+	// Resets is when the next month's count begins.
+	Resets time.Time
+}
+
+// Quota finds the monthly quota of a key; nil if the key has none. The operator's keys have
+// none, and no key has one without plans.
+func (p *Payer) Quota(ctx context.Context, k Key) (*Quota, error) {
+	now := p.now().UTC()
+	l, err := p.place(ctx, new(Begin), k, now)
+	if err != nil || l.Max == nil {
+		return nil, err
+	}
+	used, err := p.store.Counter(ctx, l.Counter)
+	if err != nil {
+		return nil, err
+	}
+	month := time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC)
+	return &Quota{Organization: k.OrganizationID, Used: used, Most: *l.Max, Resets: month.AddDate(0, 1, 0)}, nil
+}
+
+// place finds the place in the month's count of the key's owner. The operator's keys have none:
+// plans are for keys of SPEC.md's API. Without plans, the place is counted and has no bound. The
+// store holds what a bound was judged by against what is in force: see [Begin.Plan].
+func (p *Payer) place(ctx context.Context, b *Begin, k Key, now time.Time) (Limit, error) {
+	if k.Operator {
+		return Limit{}, nil
+	}
+	l := Limit{Reservation: Reservation{Counter: PlaceCounter(k.Owner(), now), Amount: x402.NewAmount(1), Release: ReleasePlace}}
+	if p.opts.NoPlans {
+		return l, nil
+	}
+	most := uint64(p.opts.Plans.Unclaimed())
+	b.Unclaimed = x402.NewAmount(most)
+	if k.Claimed() {
+		org, err := p.store.Organization(ctx, k.OrganizationID)
+		if err != nil {
+			return Limit{}, err
+		}
+		b.OrganizationID, b.Plan = k.OrganizationID, org.Plan
+		most = uint64(p.opts.Plans.Of(org.Plan).Payments)
+	}
+	limit := x402.NewAmount(most)
+	l.Max, l.Refusal = &limit, ErrQuota
+	return l, nil
+}
