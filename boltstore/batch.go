@@ -92,6 +92,11 @@ func counterIn(tx *bbolt.Tx, c pay.Counter) (x402.Amount, error) {
 	if text == nil {
 		return x402.Amount{}, nil
 	}
+	return amountOf(c, text)
+}
+
+// amountOf reads a counter's stored amount.
+func amountOf(c pay.Counter, text []byte) (x402.Amount, error) {
 	amount, err := x402.ParseAmount(string(text))
 	if err != nil {
 		return x402.Amount{}, fmt.Errorf("counter %s: %w", c, err)

@@ -293,3 +293,17 @@ func (v view) Plan(orgID string) (pay.PlanName, error) {
 }
 
 func (v view) Counter(c pay.Counter) (x402.Amount, error) { return counterIn(v.tx, c) }
+
+func (v view) VisitCounters(prefix pay.Counter, visit func(pay.Counter, x402.Amount) bool) error {
+	c := v.tx.Bucket(countersBucket).Cursor()
+	for k, text := c.Seek([]byte(prefix)); bytes.HasPrefix(k, []byte(prefix)); k, text = c.Next() {
+		amount, err := amountOf(pay.Counter(k), text)
+		if err != nil {
+			return err
+		}
+		if !visit(pay.Counter(k), amount) {
+			return nil
+		}
+	}
+	return nil
+}

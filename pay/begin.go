@@ -33,7 +33,8 @@ type Begin struct {
 	Held func(paymentID string) bool
 
 	// Policy is what is in force for the call, in the key's revision of it; nil: nothing. It is
-	// held against New, and is void if the key has got another one meanwhile.
+	// held against New, whose spending is counted with it, and is void if the key has got another
+	// one meanwhile.
 	Policy         *Policy
 	PolicyRevision uint64
 	// OrganizationID is whose places the call counts for, "" while its key is unclaimed, and Plan
@@ -113,6 +114,9 @@ type BeginView interface {
 	Plan(organizationID string) (PlanName, error)
 	// Counter reads a counter.
 	Counter(c Counter) (x402.Amount, error)
+	// VisitCounters calls visit for all counters above zero whose names begin with a prefix, until
+	// visit returns false. Its cost must not grow with the number of the others.
+	VisitCounters(prefix Counter, visit func(c Counter, amount x402.Amount) (more bool)) error
 
 	// Attempts is the highest [Payment.Attempt] that payments under an idempotency key have,
 	// retired ones as well; 0: none.
@@ -167,6 +171,10 @@ func (b *Begin) Decide(v BeginView) (Begun, []CounterChange, error) {
 			return Begun{}, nil, &PolicyError{Rule: "unanswered", Detail: fmt.Sprintf("%d payments to this host wait for an answer", n)}
 		}
 	}
+	spends, err := b.spend(v)
+	if err != nil {
+		return Begun{}, nil, err
+	}
 	for _, l := range b.Limits {
 		if err := check(v, l); err != nil {
 			return Begun{}, nil, err
@@ -184,6 +192,10 @@ func (b *Begin) Decide(v BeginView) (Begun, []CounterChange, error) {
 		}
 		p.Reservations = append(p.Reservations, l.Reservation)
 		changes = append(changes, CounterChange{Counter: l.Counter, Amount: l.Amount, Add: true})
+	}
+	for _, r := range spends {
+		p.Reservations = append(p.Reservations, r)
+		changes = append(changes, CounterChange{Counter: r.Counter, Amount: r.Amount, Add: true})
 	}
 	p.Grant(b.Owner, b.Now.Add(LeaseTime))
 	return Begun{How: Created, Payment: p}, changes, nil
@@ -247,6 +259,17 @@ func (b *Begin) permit(v BeginView) error {
 		return err
 	}
 	return b.Policy.guard(v, b.New)
+}
+
+// spend holds the budgets against the new row, and counts what it spends.
+func (b *Begin) spend(v BeginView) ([]Reservation, error) {
+	if b.Policy == nil {
+		return nil, nil
+	}
+	if err := b.Policy.budgets(v, b.New); err != nil {
+		return nil, err
+	}
+	return spending(v, b.New)
 }
 
 // repeat serves a call that an earlier payment answers.

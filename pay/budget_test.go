@@ -134,7 +134,8 @@ func TestTaskBudgets(t *testing.T) {
 	w.spends(buy{task: "crawl", amount: 6}, "task-daily-budget")
 }
 
-// Only what a rule in force needs is counted.
+// What a payment spends is counted by key, site and task, whatever rule is in force: a rule that
+// is set later costs no more.
 func TestFewCounters(t *testing.T) {
 	t.Parallel()
 	five := 5
@@ -149,19 +150,27 @@ func TestFewCounters(t *testing.T) {
 			Hosts: map[string]pay.Budget{"*.example.com": {MaxPayment: usdc(50)}}, Tasks: map[string]pay.Budget{"*": {MaxPayment: usdc(50)}},
 		}, 0},
 		"elsewhere": {pay.Policy{Hosts: map[string]pay.Budget{"b.org": {DailyBudget: usdc(5)}}, Tasks: map[string]pay.Budget{"t": {DailyBudget: usdc(5)}}}, 0},
-		"a day":     {pay.Policy{DailyBudget: usdc(100)}, 1},
+		"a day":     {pay.Policy{DailyBudget: usdc(100)}, 0},
 		"all of them": {pay.Policy{
 			DailyBudget: usdc(100), MonthlyBudget: usdc(100), PerMinute: &five,
 			Hosts: map[string]pay.Budget{"*.example.com": {DailyBudget: usdc(100), MonthlyBudget: usdc(100)}},
 			Tasks: map[string]pay.Budget{"*": {DailyBudget: usdc(100), MonthlyBudget: usdc(100)}},
-		}, 7},
+		}, 1}, // the minute
 	} {
 		w := newWorld(t, nil)
 		w.set(c.pol)
 		p := w.settle(buy{door: pay.DoorProxy, url: numbered(1), amount: 1})
-		if got := len(p.Reservations); got != 4+c.more || p.Price != "" { // place, pending twice, hold
+		if got := len(p.Reservations); got != 6+c.more || p.Price != "" { // place, pending twice, hold, day, site
 			t.Errorf("%s: %d reservations, price %q", name, got, p.Price)
 		}
+		p = w.settle(buy{door: pay.DoorProxy, url: numbered(2), task: "t", amount: 1})
+		if got := len(p.Reservations); got != 7+c.more {
+			t.Errorf("%s, with a task: %d reservations", name, got)
+		}
+	}
+	w := newWorld(t, nil)
+	if p, err := w.open(buy{door: pay.DoorAPI, amount: 1}); err != nil || len(p.Reservations) != 5 {
+		t.Errorf("without a URL: %+v, %v", p, err)
 	}
 }
 
@@ -187,7 +196,7 @@ func TestBudgetsGetTheirMoneyBack(t *testing.T) {
 		budgets := 0
 		for _, r := range p.Reservations {
 			switch kind, _, _ := strings.Cut(string(r.Counter), "/"); kind {
-			case "day", "month", "host-day", "host-month", "task-day", "task-month":
+			case "day", "site-day", "task-day":
 				budgets++
 				if got := w.counter(r.Counter); got != want {
 					t.Errorf("%s is %s, want %s", r.Counter, got, want)
@@ -198,14 +207,14 @@ func TestBudgetsGetTheirMoneyBack(t *testing.T) {
 				}
 			}
 		}
-		if budgets != 6 {
+		if budgets != 3 {
 			t.Errorf("%d budgets: %+v", budgets, p.Reservations)
 		}
 	}
 	t.Run("void", func(t *testing.T) {
 		t.Parallel()
 		w := limited(t)
-		a, err := w.payer.Open(context.Background(), w.request(buy{door: pay.DoorProxy, url: numbered(1), amount: 10}))
+		a, err := w.payer.Open(context.Background(), w.request(buy{door: pay.DoorProxy, url: numbered(1), task: "t", amount: 10}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -223,7 +232,7 @@ func TestBudgetsGetTheirMoneyBack(t *testing.T) {
 		t.Parallel()
 		w := limited(t)
 		w.fac.mode("refuse", "")
-		r := w.request(buy{door: pay.DoorAPI, url: numbered(1), amount: 10})
+		r := w.request(buy{door: pay.DoorAPI, url: numbered(1), task: "t", amount: 10})
 		r.Settlement = pay.SettlePayer
 		_, err := w.payer.Pay(context.Background(), r)
 		p := failedState(t, err)
@@ -242,14 +251,14 @@ func TestBudgetsGetTheirMoneyBack(t *testing.T) {
 	t.Run("settled", func(t *testing.T) {
 		t.Parallel()
 		w := limited(t)
-		p := w.settle(buy{door: pay.DoorProxy, url: numbered(1), amount: 10})
+		p := w.settle(buy{door: pay.DoorProxy, url: numbered(1), task: "t", amount: 10})
 		left(t, w, p, "10")
 		w.spends(buy{amount: 1}, "daily-budget")
 	})
 	t.Run("unresolved", func(t *testing.T) {
 		t.Parallel()
 		w := limited(t)
-		p, err := w.open(buy{door: pay.DoorProxy, url: numbered(1), amount: 10})
+		p, err := w.open(buy{door: pay.DoorProxy, url: numbered(1), task: "t", amount: 10})
 		if err != nil {
 			t.Fatal(err)
 		}

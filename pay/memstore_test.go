@@ -271,6 +271,15 @@ func (v memView) Reconciled(keyID, key string) (last *pay.Payment, attempt uint6
 	return last, attempt, nil
 }
 
+func (v memView) VisitCounters(prefix pay.Counter, visit func(pay.Counter, x402.Amount) bool) error {
+	for c, amount := range v.counters {
+		if strings.HasPrefix(string(c), string(prefix)) && !amount.IsZero() && !visit(c, amount) {
+			break
+		}
+	}
+	return nil
+}
+
 func (v memView) Counter(c pay.Counter) (x402.Amount, error) { return v.counters[c], nil }
 
 func (m *memStore) sorted() []*pay.Payment {

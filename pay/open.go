@@ -283,7 +283,7 @@ func (p *Payer) propose(ctx context.Context, r Request) (*Begin, choice, error) 
 	if pol.guards() {
 		b.New.Price = priceCounter(r.Key.ID, c.asset.Symbol, r.method(), r.URL)
 	}
-	b.Limits = append(pol.limits(b.New),
+	b.Limits = append(pol.rate(b.New),
 		Limit{Reservation: Reservation{Counter: n, Amount: x402.NewAmount(1), Release: ReleasePending}},
 		Limit{Reservation: Reservation{Counter: sum, Amount: terms.Amount, Release: ReleasePending}},
 		balance,

@@ -11,8 +11,8 @@ import (
 // defaults; for a key that is not the operator's, it is no limit on REST. A policy set on the
 // key holds at every door (DESIGN §7). Days and months are those of UTC.
 //
-// What is spent is counted while a limit on it is in force, so a new limit counts from
-// when it was set.
+// What is spent is counted always, so a budget that is set later counts from the beginning of its
+// day or month. Payments per minute are counted while there is a limit on them.
 type Policy struct {
 	// MaxPayment bounds one payment, DailyBudget and MonthlyBudget what is spent in a day or
 	// a calendar month (UTC).

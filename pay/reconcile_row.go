@@ -11,9 +11,8 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// found is the row of a payment that only the chain tells of. It counts against the limits
-// that were in force for the key in the period of its block, as far as they do not ask for
-// the host: which is not known.
+// found makes the row of a payment that only the chain tells of. It counts as spent by the key on
+// the day of its block. Its task and host are not known, so that budgets of hosts do not see it.
 func (p *Payer) found(k Key, w Wallet, a x402.Asset, u UsedAuthorization) *Payment {
 	at := u.Block.Time.UTC()
 	row := &Payment{
@@ -28,11 +27,7 @@ func (p *Payer) found(k Key, w Wallet, a x402.Asset, u UsedAuthorization) *Payme
 	if !k.Operator {
 		row.Reservations = []Reservation{{Counter: PlaceCounter(k.Owner(), at), Amount: x402.NewAmount(1), Release: ReleasePlace}}
 	}
-	for _, l := range p.PolicyOf(k, DoorProxy).limits(row) { // of all doors: it is not known which
-		if l.Release != ReleaseNever {
-			row.Reservations = append(row.Reservations, l.Reservation)
-		}
-	}
+	row.Reservations = append(row.Reservations, budgeted(row, DailyCounter(k.ID, row.Currency, at)))
 	return row
 }
 

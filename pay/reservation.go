@@ -104,11 +104,6 @@ func PendingCounters(keyID string) (count, amount Counter) {
 	return Counter("pending/n/" + keyID), Counter("pending/sum/" + keyID)
 }
 
-// DailyCounter sums what a key reserved or spent through the budgeted doors in a day (UTC).
-func DailyCounter(keyID string, asset string, at time.Time) Counter {
-	return Counter("day/" + keyID + "/" + asset + "/" + at.UTC().Format("2006-01-02"))
-}
-
 // holdCounter sums the open payments of a wallet in one asset.
 func holdCounter(walletID string, asset string) Counter {
 	return Counter("hold/" + walletID + "/" + asset)

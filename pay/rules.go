@@ -8,23 +8,21 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/purserpay/purser/internal/failpoint"
 	"github.com/purserpay/purser/x402"
 )
 
 // The rules of a policy. Those that need no counting (refuses) choose among a challenge's
-// requirements and hold again for the row that is journaled; those that count (limits) and
-// the price guard are decided in the journal operation alone.
+// requirements and hold again for the row that is journaled. Those that count (budgets, rate)
+// and the price guard are decided in the journal operation alone.
 
 // refusal is a rule's no.
 func refusal(rule, format string, args ...any) error {
 	return &PolicyError{Rule: rule, Detail: fmt.Sprintf(format, args...)}
 }
 
-// refuses checks the row that is to be journaled by what will be signed. Counted limits
-// are those of limits.
+// refuses checks the row that is to be journaled by what will be signed.
 func (pol Policy) refuses(row *Payment) error {
 	return pol.allows(row.Door, pol.site(row.RequestURL), row.Task, row.Authorization.To, row.Authorization.Value)
 }
@@ -97,44 +95,21 @@ func (pol Policy) allowsPayee(payee x402.Address) error {
 	return nil
 }
 
-// limits are the counted limits in force for a payment; nothing else is counted.
-func (pol Policy) limits(row *Payment) []Limit {
-	const day, month, minute = time.DateOnly, "2006-01", "2006-01-02T15:04"
-	at, amount := row.Created.UTC(), row.Authorization.Value
-	var list []Limit
-	budget := func(rule string, most *Cap, c Counter, of string) {
-		if most.Max() != nil {
-			list = append(list, Limit{
-				Reservation: Reservation{Counter: c, Amount: amount, Release: ReleaseBudget},
-				Max:         most.Max(),
-				Refusal:     refusal(rule, "the budget of %s %s would be passed", most, of),
-			})
-		}
+// rate is the limit on how many payments begin in a minute. Unlike what is spent, they are
+// counted while there is a limit.
+func (pol Policy) rate(row *Payment) []Limit {
+	n := pol.PerMinute
+	if n == nil || *n <= 0 {
+		return nil
 	}
-	part := func(kind, name, window string) Counter {
-		return Counter(kind + "/" + row.KeyID + "/" + name + "/" + row.Currency + "/" + at.Format(window))
-	}
-	budget("daily-budget", pol.DailyBudget, DailyCounter(row.KeyID, row.Currency, at), "per day")
-	budget("monthly-budget", pol.MonthlyBudget, Counter("month/"+row.KeyID+"/"+row.Currency+"/"+at.Format(month)), "per month")
-	if pattern, b, ok := pol.hostBudget(pol.site(row.RequestURL)); ok {
-		budget("host-daily-budget", b.DailyBudget, part("host-day", pattern, day), "per day for "+pattern)
-		budget("host-monthly-budget", b.MonthlyBudget, part("host-month", pattern, month), "per month for "+pattern)
-	}
-	if name, b, ok := pol.taskBudget(row.Task); ok {
-		budget("task-daily-budget", b.DailyBudget, part("task-day", name, day), "per day for task "+name)
-		budget("task-monthly-budget", b.MonthlyBudget, part("task-month", name, month), "per month for task "+name)
-	}
-	if n := pol.PerMinute; n != nil && *n > 0 {
-		most := x402.NewAmount(uint64(*n))
-		list = append(list, Limit{
-			Reservation: Reservation{
-				Counter: Counter("minute/" + row.KeyID + "/" + at.Format(minute)), Amount: x402.NewAmount(1), Release: ReleaseNever,
-			},
-			Max:     &most,
-			Refusal: refusal("per-minute", "%d payments have begun in this minute", *n),
-		})
-	}
-	return list
+	most := x402.NewAmount(uint64(*n))
+	return []Limit{{
+		Reservation: Reservation{
+			Counter: Counter("minute/" + row.KeyID + "/" + row.Created.UTC().Format("2006-01-02T15:04")), Amount: x402.NewAmount(1), Release: ReleaseNever,
+		},
+		Max:     &most,
+		Refusal: refusal("per-minute", "%d payments have begun in this minute", *n),
+	}}
 }
 
 // guards reports whether the price guard is on.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/purserpay/purser/pay"
@@ -80,6 +81,15 @@ func (m *model) CountUnanswered(keyID, host string, now time.Time, _ int) (int, 
 }
 
 func (m *model) Counter(c pay.Counter) (x402.Amount, error) { return m.counters[c], nil }
+
+func (m *model) VisitCounters(prefix pay.Counter, visit func(pay.Counter, x402.Amount) bool) error {
+	for c, amount := range m.counters {
+		if strings.HasPrefix(string(c), string(prefix)) && !amount.IsZero() && !visit(c, amount) {
+			break
+		}
+	}
+	return nil
+}
 
 func (m *model) PolicyRevision(keyID string) (uint64, error) { return m.policies[keyID], nil }
 

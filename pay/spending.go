@@ -1,0 +1,228 @@
+package pay
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/purserpay/purser/internal/failpoint"
+	"github.com/purserpay/purser/x402"
+)
+
+// What a key spends is counted by UTC day: for the key, for the task and for the site. It is
+// counted whether a budget is set or not, so that a budget that is set later sees what was spent
+// before. Budgets only read these counters: a month is the sum of its days, and a pattern of hosts
+// is the sum of the sites below it. Another budget costs a payment no further write.
+
+// maxSites is how many sites of a key have a counter of their own on a day. Later ones share
+// one, which counts against every budget of hosts: reading a budget must not take longer for a
+// key that has visited very many sites.
+const maxSites = 256
+
+// DailyCounter sums what a key reserved or spent in a day (UTC), through all doors.
+func DailyCounter(keyID string, asset string, at time.Time) Counter {
+	return dayPrefix(keyID, asset) + Counter(at.UTC().Format(time.DateOnly))
+}
+
+// dayPrefix is what the counters of a key's days begin with.
+func dayPrefix(keyID, asset string) Counter { return Counter("day/" + keyID + "/" + asset + "/") }
+
+// taskPrefix is what the counters of a task's days begin with.
+func taskPrefix(keyID, task, asset string) Counter {
+	return Counter("task-day/" + keyID + "/" + task + "/" + asset + "/")
+}
+
+// sitePrefix is what the counters of the sites of a day begin with.
+func sitePrefix(keyID, asset string, day time.Time) Counter {
+	return Counter("site-day/" + keyID + "/" + asset + "/" + day.UTC().Format(time.DateOnly) + "/")
+}
+
+// key names a site so that those below a name stand behind one another: its labels reversed, with
+// the port and an end. An address is in brackets, because it is below nothing.
+func (s site) key() string {
+	return reversed(s.name, s.address) + ":" + s.port + siteEnd
+}
+
+// siteEnd ends a site's key, so that none begins with another.
+const siteEnd = "/"
+
+// patternKey is what the keys of all sites that a pattern matches begin with, and no others.
+func patternKey(pattern string) string {
+	if below, ok := strings.CutPrefix(pattern, "*."); ok {
+		return reversed(below, false) + "."
+	}
+	at := siteOf("//" + pattern)
+	if at.port == "" {
+		return reversed(at.name, at.address) + ":"
+	}
+	return at.key()
+}
+
+func reversed(name string, address bool) string {
+	if address {
+		return "[" + strings.Trim(name, "[]") + "]"
+	}
+	labels := strings.Split(name, ".")
+	slices.Reverse(labels)
+	return strings.Join(labels, ".")
+}
+
+// spending lists the reservations that count what a payment spends.
+func spending(v BeginView, row *Payment) ([]Reservation, error) {
+	at := row.Created
+	list := []Reservation{budgeted(row, DailyCounter(row.KeyID, row.Currency, at))}
+	if row.Task != "" {
+		list = append(list, budgeted(row, taskPrefix(row.KeyID, row.Task, row.Currency)+Counter(at.UTC().Format(time.DateOnly))))
+	}
+	to := siteOf(row.RequestURL)
+	if to.name == "" {
+		return list, nil
+	}
+	sites := sitePrefix(row.KeyID, row.Currency, at)
+	c := sites + Counter(to.key())
+	have, err := v.Counter(c)
+	if err != nil {
+		return nil, err
+	}
+	if have.IsZero() {
+		n := 0
+		err := v.VisitCounters(sites, func(Counter, x402.Amount) bool {
+			n++
+			return n < maxSites
+		})
+		if err != nil {
+			return nil, err
+		}
+		if n >= maxSites {
+			c = sites + RestName
+		}
+	}
+	return append(list, budgeted(row, c)), nil
+}
+
+func budgeted(row *Payment, c Counter) Reservation {
+	return Reservation{Counter: c, Amount: row.Authorization.Value, Release: ReleaseBudget}
+}
+
+// budgets holds the budgets against what was spent and the new row.
+func (pol Policy) budgets(v BeginView, row *Payment) error {
+	s := spent{v: v, pol: pol, row: row}
+	check := func(rule string, most *Cap, whole bool, of string, sum func(monthly bool) (x402.Amount, error)) error {
+		if most.Max() == nil || failpoint.Off(failpoint.Limits) {
+			return nil
+		}
+		have, err := sum(whole)
+		if err != nil {
+			return err
+		}
+		if all, overflow := have.Add(row.Authorization.Value); overflow || all.Cmp(*most.Max()) > 0 {
+			return refusal(rule, "the budget of %s %s would be passed", most, of)
+		}
+		return nil
+	}
+	both := func(part string, b Budget, of string, sum func(monthly bool) (x402.Amount, error)) error {
+		if err := check(part+"daily-budget", b.DailyBudget, false, "per day"+of, sum); err != nil {
+			return err
+		}
+		return check(part+"monthly-budget", b.MonthlyBudget, true, "per month"+of, sum)
+	}
+	if err := both("", Budget{DailyBudget: pol.DailyBudget, MonthlyBudget: pol.MonthlyBudget}, "", s.key); err != nil {
+		return err
+	}
+	if pattern, b, ok := pol.hostBudget(pol.site(row.RequestURL)); ok {
+		err := both("host-", b, " for "+pattern, func(monthly bool) (x402.Amount, error) { return s.hosts(pattern, monthly) })
+		if err != nil {
+			return err
+		}
+	}
+	if name, b, ok := pol.taskBudget(row.Task); ok {
+		return both("task-", b, " for task "+name, func(monthly bool) (x402.Amount, error) { return s.tasks(name, monthly) })
+	}
+	return nil
+}
+
+// spent sums what a row's key has spent on the row's day or in its month.
+type spent struct {
+	v   BeginView
+	pol Policy
+	row *Payment
+}
+
+// days sums the day of the row, or all days of its month, of counters that end in the day.
+func (s spent) days(prefix Counter, monthly bool) (x402.Amount, error) {
+	at := s.row.Created.UTC()
+	if !monthly {
+		return s.v.Counter(prefix + Counter(at.Format(time.DateOnly)))
+	}
+	return s.sum(prefix+Counter(at.Format("2006-01-")), nil)
+}
+
+// sum adds up the counters that begin with a prefix, without those that begin with one of some
+// others.
+func (s spent) sum(prefix Counter, without []Counter) (all x402.Amount, err error) {
+	err = s.v.VisitCounters(prefix, func(c Counter, a x402.Amount) bool {
+		if !slices.ContainsFunc(without, func(other Counter) bool { return strings.HasPrefix(string(c), string(other)) }) {
+			all = saturated(all, a)
+		}
+		return true
+	})
+	return all, err
+}
+
+func (s spent) key(monthly bool) (x402.Amount, error) {
+	return s.days(dayPrefix(s.row.KeyID, s.row.Currency), monthly)
+}
+
+// tasks sums a task. All tasks without a budget of their own, and payments without a task, are
+// what the key has spent less the tasks that have one.
+func (s spent) tasks(name string, monthly bool) (x402.Amount, error) {
+	if name != otherTasks {
+		return s.days(taskPrefix(s.row.KeyID, name, s.row.Currency), monthly)
+	}
+	all, err := s.key(monthly)
+	for own := range s.pol.Tasks {
+		if own == otherTasks || err != nil {
+			continue
+		}
+		var part x402.Amount
+		if part, err = s.days(taskPrefix(s.row.KeyID, own, s.row.Currency), monthly); err == nil {
+			all, _ = Sum{Amount: all, Corrected: part}.Net()
+		}
+	}
+	return all, err
+}
+
+// hosts sums the sites whose budget is that of a pattern: those that it matches and no more
+// specific pattern does. Sites without a counter of their own count as well.
+func (s spent) hosts(pattern string, monthly bool) (all x402.Amount, err error) {
+	of := patternKey(pattern)
+	var finer []string
+	for other := range s.pol.Hosts {
+		if key := patternKey(other); key != of && strings.HasPrefix(key, of) {
+			finer = append(finer, key)
+		}
+	}
+	at := s.row.Created.UTC()
+	day, last := at, at
+	if monthly {
+		day = time.Date(at.Year(), at.Month(), 1, 0, 0, 0, 0, time.UTC)
+		last = day.AddDate(0, 1, -1)
+	}
+	for ; !day.After(last); day = day.AddDate(0, 0, 1) {
+		sites := sitePrefix(s.row.KeyID, s.row.Currency, day)
+		without := make([]Counter, len(finer))
+		for i, key := range finer {
+			without[i] = sites + Counter(key)
+		}
+		part, err := s.sum(sites+Counter(of), without)
+		if err != nil {
+			return all, err
+		}
+		rest, err := s.v.Counter(sites + RestName)
+		if err != nil {
+			return all, err
+		}
+		all = saturated(saturated(all, part), rest)
+	}
+	return all, nil
+}
