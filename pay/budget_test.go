@@ -107,6 +107,38 @@ func TestHostBudgets(t *testing.T) {
 	on("https://other.org/", 1, "daily-budget") // the key's budget holds as well
 }
 
+// A key that has visited very many sites, or claims so on REST, costs a payment no more than
+// others do: later sites of a day share a counter, which counts against every budget of hosts.
+func TestBudgetsOfVeryManySites(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	const own, more = 256, 44
+	for i := range own + more {
+		w.spends(buy{url: fmt.Sprintf("https://s%d.example.org/", i), amount: 1}, "")
+	}
+	w.spends(buy{url: "https://s0.example.org/again", amount: 1}, "")                  // has its own
+	w.spends(buy{url: "https://" + strings.Repeat("x", 300) + ".org/", amount: 1}, "") // is no DNS name
+	kept := 0
+	w.store.mu.Lock()
+	for c := range w.store.counters {
+		if strings.HasPrefix(string(c), "site-day/") {
+			kept++
+		}
+	}
+	w.store.mu.Unlock()
+	if kept != own+1 {
+		t.Errorf("%d counters of sites", kept)
+	}
+	w.set(pay.Policy{Hosts: map[string]pay.Budget{"*.example.org": {DailyBudget: usdc(own + 1 + more + 1 + 5)}, "b.com": {MonthlyBudget: usdc(more + 1 + 5)}}})
+	w.spends(buy{url: "https://s1.example.org/", amount: 6}, "host-daily-budget")
+	w.spends(buy{url: "https://b.com/", amount: 6}, "host-monthly-budget")
+	w.spends(buy{url: "https://b.com/", amount: 5}, "")
+	w.spends(buy{url: "https://s1.example.org/", amount: 1}, "host-daily-budget") // what b.com has spent beyond the own ones counts
+	if err := w.store.checkCounters(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestTaskBudgets(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)

@@ -158,3 +158,38 @@ func TestNormalPatterns(t *testing.T) {
 		}
 	}
 }
+
+// A pattern's key begins the keys of just those sites that it matches, so that a budget sums
+// what it is a budget of.
+func TestPatternKeys(t *testing.T) {
+	t.Parallel()
+	urls := []string{
+		"https://example.com/", "http://example.com/", "https://example.com:8443/", "https://example.com:80/", "https://example.com:8080/",
+		"https://api.example.com/", "https://api.example.com:8443/", "https://b.api.example.com/", "https://apis.example.com/",
+		"https://example.community/", "https://evil-example.com/", "https://com/", "https://192.0.2.1/", "https://192.0.2.1:8443/",
+		"https://x.2.0.192/", "https://[2001:db8::1]/", "https://[2001:db8::1]:8443/", "ftp://api.example.com/",
+	}
+	patterns := []string{
+		"example.com", "example.com:443", "example.com:80", "example.com:8443", "*.example.com", "*.com", "api.example.com", "*.api.example.com",
+		"api.example.com:8443", "192.0.2.1", "192.0.2.1:8443", "*.2.0.192", "[2001:db8::1]", "[2001:db8::1]:8443", "com",
+	}
+	matches := 0
+	for _, pattern := range patterns {
+		if normal, err := normalPattern(pattern); err != nil || normal != pattern {
+			t.Fatalf("%s: %s, %v", pattern, normal, err)
+		}
+		for _, url := range urls {
+			at := siteOf(url)
+			want := slices.Contains(at.patterns(), pattern)
+			if got := strings.HasPrefix(at.key(), patternKey(pattern)); got != want {
+				t.Errorf("%s (%s) and %s (%s): %v, want %v", url, at.key(), pattern, patternKey(pattern), got, want)
+			}
+			if want {
+				matches++
+			}
+		}
+	}
+	if matches < 30 {
+		t.Errorf("%d matches", matches)
+	}
+}

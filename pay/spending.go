@@ -19,6 +19,10 @@ import (
 // key that has visited very many sites.
 const maxSites = 256
 
+// maxSiteKey is how long the key of a site may be that has a counter of its own: that of a DNS
+// name with a port.
+const maxSiteKey = 253 + len(":65535/")
+
 // DailyCounter sums what a key reserved or spent in a day (UTC), through all doors.
 func DailyCounter(keyID string, asset string, at time.Time) Counter {
 	return dayPrefix(keyID, asset) + Counter(at.UTC().Format(time.DateOnly))
@@ -80,24 +84,29 @@ func spending(v BeginView, row *Payment) ([]Reservation, error) {
 	}
 	sites := sitePrefix(row.KeyID, row.Currency, at)
 	c := sites + Counter(to.key())
-	have, err := v.Counter(c)
-	if err != nil {
+	if own, err := ownSite(v, sites, c); err != nil {
 		return nil, err
-	}
-	if have.IsZero() {
-		n := 0
-		err := v.VisitCounters(sites, func(Counter, x402.Amount) bool {
-			n++
-			return n < maxSites
-		})
-		if err != nil {
-			return nil, err
-		}
-		if n >= maxSites {
-			c = sites + RestName
-		}
+	} else if !own {
+		c = sites + RestName
 	}
 	return append(list, budgeted(row, c)), nil
+}
+
+// ownSite reports whether a site counts by itself: it does already, or there is room.
+func ownSite(v BeginView, sites, c Counter) (bool, error) {
+	if len(c)-len(sites) > maxSiteKey {
+		return false, nil
+	}
+	have, err := v.Counter(c)
+	if err != nil || !have.IsZero() {
+		return err == nil, err
+	}
+	n := 0
+	err = v.VisitCounters(sites, func(Counter, x402.Amount) bool {
+		n++
+		return n < maxSites
+	})
+	return n < maxSites, err
 }
 
 func budgeted(row *Payment, c Counter) Reservation {

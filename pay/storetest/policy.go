@@ -325,6 +325,56 @@ var policyTests = map[string]func(*fixture){
 			f.Fatalf("%d were begun, %s are spent for task-1", n, one)
 		}
 	},
+	"budgets that are set later": func(f *fixture) {
+		// What a key has spent is counted by day, task and site, whatever budgets there were.
+		yesterday := noon.AddDate(0, 0, -1)
+		spends := func(k pay.Key, at time.Time, host, task string, amount uint64) *pay.Begin {
+			b := judged(want(k, at), pay.Policy{}, 0, amount)
+			b.New.RequestURL, b.New.Host, b.New.Task = "https://"+host+"/"+b.New.ID, host, task
+			return b
+		}
+		for _, c := range []struct {
+			rule       string
+			host, task string
+			have       uint64
+			pol        func(most *pay.Cap) pay.Policy
+		}{
+			{"daily-budget", "new.org", "", 70, func(most *pay.Cap) pay.Policy { return pay.Policy{DailyBudget: most} }},
+			{"monthly-budget", "new.org", "", 140, func(most *pay.Cap) pay.Policy { return pay.Policy{MonthlyBudget: most} }},
+			{"host-daily-budget", "c.example.com", "", 30, func(most *pay.Cap) pay.Policy {
+				return pay.Policy{Hosts: map[string]pay.Budget{"*.example.com": {DailyBudget: most}}}
+			}},
+			{"host-monthly-budget", "c.example.com", "", 40, func(most *pay.Cap) pay.Policy {
+				return pay.Policy{Hosts: map[string]pay.Budget{"*.example.com": {MonthlyBudget: most}, "api.example.com": {MaxPayment: pay.NoCap()}}}
+			}},
+			{"host-daily-budget", "b.example.com", "", 20, func(most *pay.Cap) pay.Policy {
+				return pay.Policy{Hosts: map[string]pay.Budget{"b.example.com": {DailyBudget: most}}}
+			}},
+			{"task-monthly-budget", "new.org", "crawl", 20, func(most *pay.Cap) pay.Policy {
+				return pay.Policy{Tasks: map[string]pay.Budget{"crawl": {MonthlyBudget: most}}}
+			}},
+			{"task-daily-budget", "new.org", "", 60, func(most *pay.Cap) pay.Policy {
+				return pay.Policy{Tasks: map[string]pay.Budget{"*": {DailyBudget: most}, "crawl": {DailyBudget: pay.NoCap()}}}
+			}},
+		} {
+			const amount = 3
+			k := f.key()
+			for _, at := range []time.Time{yesterday, noon} {
+				f.begin(spends(k, at, "api.example.com", "crawl", 10), pay.Created)
+				f.begin(spends(k, at, "b.example.com:8443", "", 20), pay.Created)
+				f.begin(spends(k, at, "example.com", "read", 40), pay.Created)
+			}
+			f.reopen(Opener.Kill)
+			within := func(most uint64) *pay.Begin {
+				b := spends(k, noon, c.host, c.task, amount)
+				pol := c.pol(pay.CapOf(x402.NewAmount(most)))
+				b.Policy = &pol
+				return b
+			}
+			f.refusedBy(within(c.have+amount-1), c.rule)
+			f.begin(within(c.have+amount), pay.Created)
+		}
+	},
 	"a policy as large as it may be": func(f *fixture) {
 		k := f.key()
 		pol := &pay.Policy{Hosts: map[string]pay.Budget{}, Tasks: map[string]pay.Budget{}}

@@ -182,7 +182,7 @@ func want(k pay.Key, now time.Time) *pay.Begin {
 // Counters of the tests, one for every kind of reservation.
 func placeOf(k pay.Key) pay.Counter   { return pay.PlaceCounter(k.Owner(), noon) }
 func pendingOf(k pay.Key) pay.Counter { n, _ := pay.PendingCounters(k.ID); return n }
-func budgetOf(k pay.Key) pay.Counter  { return pay.DailyCounter(k.ID, "USDC", noon) }
+func budgetOf(k pay.Key) pay.Counter  { return pay.Counter("budget/" + k.ID) }
 func holdOf(k pay.Key) pay.Counter    { return pay.Counter("hold/" + k.ID) }
 func rateOf(k pay.Key) pay.Counter    { return pay.Counter("rate/" + k.ID) }
 
