@@ -103,11 +103,11 @@ func TestLimitsCommand(t *testing.T) {
 			}
 		}
 	}
-	has(limits(true), id+" tab�here 1 10 0 10 - - all")
+	has(limits(true), id+" tab�here 1 10 0 10 - 0 of 3000 - all")
 	has(limits(true, id, "--max-payment", "0.5", "--host", "a.example=daily:2"),
 		"LIMIT OWN AT PROXY AT TRANSPORT AT API max payment 0.5 0.5 0.5 0.5 daily budget - 10 10 -", "host a.example daily:2 daily:2")
 	has(limits(true, id, "--daily-budget", "off"), "max payment 0.5 0.5", "daily budget off off", "host a.example daily:2")
-	has(limits(true), id+" tab�here 0.5 off 0 - - - all hosts")
+	has(limits(true), id+" tab�here 0.5 off 0 - - 0 of 3000 - all hosts")
 	file := filepath.Join(t.TempDir(), "policy.json")
 	if err := os.WriteFile(file, []byte(`{"monthly_budget":"7000000"}`), 0o600); err != nil {
 		t.Fatal(err)

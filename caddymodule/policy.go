@@ -10,8 +10,9 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// PolicyOptions limit what keys may spend through the proxy and the transport; a key with
-// limits of its own has those. Amounts are in USDC; days and months are those of UTC.
+// PolicyOptions limit what keys may spend. Keys that the operator has made have these limits at
+// every door, all others at the proxy and the transport. A key's own limits come first. Amounts are
+// in USDC; days and months are those of UTC.
 type PolicyOptions struct {
 	BudgetOptions
 

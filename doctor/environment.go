@@ -84,6 +84,16 @@ func scratchSecret(prefix string) string {
 	return prefix + hex.EncodeToString(b[:])
 }
 
+// key is the scratch installation's PURSER_KEY; "" if it has none.
+func (s *setup) key() string {
+	for _, entry := range s.environ {
+		if key, ok := strings.CutPrefix(entry, "PURSER_KEY="); ok {
+			return key
+		}
+	}
+	return ""
+}
+
 // environment makes the child's: nothing in it is a real secret, and no address but those of the scratch world.
 func (s *setup) environment(e environment, w addresses) {
 	set := environment{}

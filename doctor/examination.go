@@ -110,14 +110,19 @@ func (e *examination) prepare(ctx context.Context) (err error) {
 		e.noProxy = "no site has purser_proxy"
 	case len(limits.Doors) > 0 && !slices.Contains(limits.Doors, pay.DoorProxy):
 		e.noProxy = "keys may not pay through the proxy (doors)"
-	case len(limits.AllowHosts) > 0 || len(limits.AllowPayees) > 0 || limits.PerMinute != nil && *limits.PerMinute > 0:
-		// The attackers are none of the user's sellers: those lists would end every attack before it has begun.
+	case len(limits.AllowHosts) > 0 || len(limits.AllowPayees) > 0 || limits.PerMinute != nil && *limits.PerMinute > 0 ||
+		len(limits.DenyHosts) > 0 || len(limits.Hosts) > 0:
+		// The attackers are none of the user's sellers: those lists would end every attack before it has begun. With any
+		// rule for hosts, the API pays only payees that are named.
 		never := 0
 		e.neutral = &pay.Policy{PerMinute: &never}
-		if len(limits.AllowHosts) > 0 || len(limits.AllowPayees) > 0 {
-			e.neutral.AllowHosts, e.neutral.AllowPayees = []string{"127.0.0.1"}, []x402.Address{e.probe.world.PayTo}
+		if len(limits.AllowHosts)+len(limits.AllowPayees)+len(limits.DenyHosts)+len(limits.Hosts) > 0 {
+			e.neutral.AllowPayees = []x402.Address{e.probe.world.PayTo}
 		}
-		e.main.changed("who may be paid", "the attackers, as often as they ask", "allow_hosts, allow_payees or per_minute")
+		if len(limits.AllowHosts)+len(limits.AllowPayees) > 0 {
+			e.neutral.AllowHosts = []string{"127.0.0.1"}
+		}
+		e.main.changed("who may be paid", "the attackers, as often as they ask", "allow_hosts, allow_payees, rules for hosts or per_minute")
 	}
 	return nil
 }

@@ -17,6 +17,8 @@ func limitAttacks() []attack {
 	return []attack{
 		{group: withinLimits, name: "price-above-limit", tries: "the seller asks for more than one payment may cost", run: aboveLimit},
 		{group: withinLimits, name: "daily-budget", tries: "a stream of payments, many at once, goes on beyond the day's budget", run: beyondBudget},
+		{group: withinLimits, name: "limits-on-rest", tries: "an agent's key asks the API for signatures over more than the limits", run: limitsOnREST},
+		{group: withinLimits, name: "shared-budget", tries: "a stream of payments through proxy and API at once goes on beyond the day's budget", run: beyondBudgetEverywhere},
 		{group: withinLimits, name: "price-drift", tries: "the price changes between question and payment, and with each repeat", holds: "only what was asked for is signed", plays: sold(
 			hostile.ProxyDoor, bare, hostile.PriceDrifts, hostile.PriceMoves,
 		)},
@@ -112,6 +114,20 @@ func beyondBudget(ctx context.Context, e *examination) (outcome, error) {
 	if e.noProxy != "" {
 		return off("%s", e.noProxy), nil
 	}
+	return e.stream(ctx, hostile.ProxyDoor)
+}
+
+// beyondBudgetEverywhere does so at all doors, which share the budget.
+func beyondBudgetEverywhere(ctx context.Context, e *examination) (outcome, error) {
+	doors := hostile.Doors()
+	if e.noProxy != "" {
+		doors = []hostile.Door{hostile.PayerDoor, hostile.SellerDoor}
+	}
+	return e.stream(ctx, doors...)
+}
+
+// stream asks for more than the day's budget, all at once, at some doors in turns.
+func (e *examination) stream(ctx context.Context, doors ...hostile.Door) (outcome, error) {
 	// The limits on single payments and on their number are not what is asked about.
 	never := 0
 	policy := pay.Policy{MaxPayment: pay.NoCap(), PerMinute: &never}
@@ -135,7 +151,8 @@ func beyondBudget(ctx context.Context, e *examination) (outcome, error) {
 	var all sync.WaitGroup
 	for i := range results {
 		all.Go(func() {
-			results[i] = one.proxied.Buy(ctx, one.world.SellerURL, hostile.ProxyDoor, hostile.Order{ID: first + uint64(i)})
+			door := doors[i%len(doors)]
+			results[i] = one.at(door).Buy(ctx, one.world.SellerURL, door, hostile.Order{ID: first + uint64(i)})
 		})
 	}
 	all.Wait()

@@ -211,7 +211,7 @@ type player struct {
 	id       string            // of its key
 	customer *hostile.Customer // at the API
 	proxied  *hostile.Customer // at the proxy; nil if there is none
-	inForce  pay.Policy        // what its key may spend at the proxy
+	inForce  pay.Policy        // what its key may spend at the proxy, and so at every door
 }
 
 // at is the customer at a door.

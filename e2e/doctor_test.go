@@ -126,6 +126,8 @@ func TestDoctorMissesWhatIsOff(t *testing.T) {
 		{failpoint.Evidence, "answer-lost", "price-above-limit"},
 		{failpoint.Limits, "price-above-limit", "wrong-token"},
 		{failpoint.Limits, "daily-budget", "wrong-amount"},
+		{failpoint.Limits, "limits-on-rest", "wrong-token"},
+		{failpoint.Limits, "shared-budget", "no-time"},
 		{failpoint.Guard, "private-addresses", "key-to-seller"},
 		{failpoint.Guard, "own-listeners", "no-key"},
 		{failpoint.Strip, "key-to-seller", "private-addresses"},

@@ -100,7 +100,7 @@ func (b blind) RoundTrip(req *http.Request) (*http.Response, error) {
 // request, and not more of them than the budget allows.
 func TestPayloadThatLeftUnseen(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(s *setup) { s.pay.ProxyPolicy = pay.Policy{DailyBudget: pay.CapOf(x402.NewAmount(30_000))} })
+	w := newWorld(t, func(s *setup) { s.pay.DefaultPolicy = pay.Policy{DailyBudget: pay.CapOf(x402.NewAmount(30_000))} })
 	s := newSeller(t)
 	next := &http.Transport{}
 	t.Cleanup(next.CloseIdleConnections)

@@ -89,6 +89,13 @@ func (c *Customer) At(purser string) (*Customer, error) {
 	return &moved, nil
 }
 
+// AskingThroughProxy is the same customer, who reaches purser's API through purser's proxy.
+func (c *Customer) AskingThroughProxy() *Customer {
+	moved := *c
+	moved.api = moved.proxy
+	return &moved
+}
+
 // StatusError is an answer of purser's API other than a success.
 type StatusError struct {
 	Status int
