@@ -73,7 +73,7 @@ func (d *dashboard) keysWith(r *http.Request, v visit, status int, p keysPage) (
 		}
 		p.Keys, shown = append(p.Keys, row), append(shown, row.Spent)
 	}
-	p.Used, p.Limit, p.Full, p.Upgrade = count(use.Keys), count(use.Plan.Keys), use.Keys >= use.Plan.Keys, d.UpgradeURL
+	p.Used, p.Limit, p.Full, p.Upgrade = count(use.Keys), d.planned(use.Plan.Keys), use.Keys >= use.Plan.Keys, d.upgrade()
 	p.MonthName, p.Decimals = v.now.Format("January"), column(shown...)
 	return answer{status: status, page: "keys", title: "API keys", nav: "/dashboard/keys", body: p}, nil
 }
@@ -123,7 +123,7 @@ func (d *dashboard) linkKey(r *http.Request, v visit) (answer, error) {
 		w.Text = "This key is yours already. It is in the list above."
 	case errors.Is(err, pay.ErrKeyLimit):
 		status, w.Text = http.StatusTooManyRequests, "API key limit reached for your plan. A linked key counts like any other."
-		w.Link, w.LinkText = d.UpgradeURL, "Get a larger plan"
+		w.Link, w.LinkText = d.upgrade(), "Get a larger plan"
 	default:
 		return answer{}, err
 	}
@@ -165,6 +165,13 @@ func (d *dashboard) key(r *http.Request, v visit) (answer, error) {
 		Commands: append(d.tryCommands(r), command{
 			ID: "command-own", What: "the command that lists what the key has spent", Text: `curl -H "X-Api-Key: $PURSER_KEY" ` + d.address(r) + `/v1/spend`,
 		}),
+	}
+	quota, err := d.Payer.Quota(r.Context(), k)
+	if err != nil {
+		return answer{}, err
+	}
+	if quota != nil {
+		p.Limits = append(p.Limits, limit{"Your plan", "at most " + quota.Most.String() + " payments a month by all your keys: " + quota.Used.String() + " are made"})
 	}
 	for _, w := range wallets {
 		p.Wallets = append(p.Wallets, link{walletName(w), walletPath(w.ID)})
@@ -254,7 +261,7 @@ func (d *dashboard) limits(k pay.Key) []limit {
 		}
 	}
 	where := ""
-	if k.Policy == nil {
+	if k.Policy == nil && !k.Operator {
 		where = " at the proxy"
 	}
 	add("A payment", capText(pol.MaxPayment, "at most ", where))

@@ -20,7 +20,7 @@ type message struct{ Kind, Text string }
 
 var messages = map[said]message{
 	saidKeyCreated:    {Text: "Key created. Copy it now; later it is shown only after signing in anew."},
-	saidKeyLinked:     {Text: "Key linked. From now on its payments count for your plan."},
+	saidKeyLinked:     {Text: "Key linked. From now on its payments are your organization's."},
 	saidWalletCreated: {Text: "Wallet created. Its key can pay as soon as there is USDC in it."},
 	saidWalletDeleted: {Text: "Wallet deleted. Nothing is paid with it any more."},
 }

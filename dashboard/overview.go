@@ -213,14 +213,18 @@ func (d *dashboard) news(ctx context.Context, v visit) (*news, error) {
 	return n, err
 }
 
+// quota is what an organization has of its plan's payments; empty without plans.
 func (d *dashboard) quota(use pay.Usage) quota {
+	if !d.Payer.HasPlans() {
+		return quota{}
+	}
 	q := quota{
 		Used: count(use.Payments), Limit: count(use.Plan.Payments), Left: count(max(0, use.Plan.Payments-use.Payments)),
 		Plan: planName(use.Plan.Name), Mille: mille(use.Payments, use.Plan.Payments), Class: fullness(use.Payments, use.Plan.Payments),
 		Resets: momentOf(use.Resets, "2 January"),
 	}
 	if q.Class != "" {
-		q.Upgrade = d.UpgradeURL
+		q.Upgrade = d.upgrade()
 	}
 	return q
 }

@@ -127,3 +127,37 @@ func TestTheQuotaIsLoudWhenItIsShort(t *testing.T) {
 	w.buy(ada.key, "https://api.example.com/2", "", "1")
 	ada.get("/dashboard/").is(200, "gauge-full", "Get more", upgradeURL, `<dd class="big">0 <span class="unit">of 2</span>`)
 }
+
+// Without plans no page speaks of one, nothing counts against one, and a key's page has no quota.
+func TestWithoutPlans(t *testing.T) {
+	t.Parallel()
+	for _, off := range []bool{false, true} {
+		w := newWorld(t, func(s *setup) {
+			s.pay.Plans, s.pay.NoPlans = pay.Plans{pay.PlanFree: {Payments: 3, Keys: 1, Wallets: 1}}, off
+		})
+		ada := w.person("ada")
+		w.wallet(ada.key, 5_000_000)
+		w.buy(ada.key, "https://api.example.com/1", "", "1")
+		pages := map[string][]string{
+			"/dashboard/": {"of your plan"}, "/dashboard/keys": {"of your plan", "your plan"}, "/dashboard/wallets": {"of your plan"},
+			"/dashboard/settings": {"Payments a month", "In use"}, "/dashboard/keys/" + ada.key.ID: {"at most 3 payments a month by all your keys: 1 are made"},
+		}
+		for path, plans := range pages {
+			if page := ada.get(path).is(200); off {
+				page.without(plans...)
+				page.without("upgrade", upgradeURL)
+			} else {
+				page.is(200, plans...)
+			}
+		}
+		if off {
+			w.wallet(ada.key, 1)
+			for _, n := range []string{"2", "3", "4"} {
+				w.buy(ada.key, "https://api.example.com/"+n, "", "1")
+			}
+			ada.post("/dashboard/keys", "label", "another").is(303)
+		} else {
+			ada.post("/dashboard/keys", "label", "another").is(429, "your plan")
+		}
+	}
+}

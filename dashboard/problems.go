@@ -45,8 +45,8 @@ func (d *dashboard) refuse(r *http.Request, err error, h http.Header) answer {
 // judge maps an error to what a page says about it. What does not exist and what is another organization's are the same.
 func (d *dashboard) judge(err error) problem {
 	limit := problem{status: http.StatusTooManyRequests, Action: "See your plan", ActionURL: "/dashboard/settings"}
-	if d.UpgradeURL != "" {
-		limit.Action, limit.ActionURL = "Get a larger plan", d.UpgradeURL
+	if upgrade := d.upgrade(); upgrade != "" {
+		limit.Action, limit.ActionURL = "Get a larger plan", upgrade
 	}
 	for _, none := range []error{
 		errNotFound, pay.ErrKeyNotFound, pay.ErrWalletNotFound, pay.ErrPaymentNotFound, pay.ErrEventNotFound, pay.ErrOrganizationNotFound,

@@ -26,7 +26,23 @@ func newMeter(name string, used, limit int) meter {
 	return meter{Name: name, Used: count(used), Limit: count(limit), Class: fullness(used, limit), Mille: mille(used, limit)}
 }
 
-// settings is GET /dashboard/settings.
+// planned is a limit of a plan; "" without plans.
+func (d *dashboard) planned(limit int) string {
+	if !d.Payer.HasPlans() {
+		return ""
+	}
+	return count(limit)
+}
+
+// upgrade is where a larger plan is to be had; "" for nowhere.
+func (d *dashboard) upgrade() string {
+	if !d.Payer.HasPlans() {
+		return ""
+	}
+	return d.UpgradeURL
+}
+
+// settings is GET /dashboard/settings. Without plans it says nothing of them.
 func (d *dashboard) settings(r *http.Request, v visit) (answer, error) {
 	use, err := d.Payer.Usage(r.Context(), v.org())
 	if err != nil {
@@ -35,11 +51,14 @@ func (d *dashboard) settings(r *http.Request, v visit) (answer, error) {
 	a := v.Account
 	p := settingsPage{
 		Name: a.Name, Email: a.Email, Issuer: a.Issuer, Subject: a.Subject, Organization: a.OrganizationID,
-		Plan: planName(use.Plan.Name), Upgrade: d.UpgradeURL, SignedIn: momentOf(a.SignedIn, inText), Resets: momentOf(use.Resets, onlyDay),
+		Plan: planName(use.Plan.Name), Upgrade: d.upgrade(), SignedIn: momentOf(a.SignedIn, inText), Resets: momentOf(use.Resets, onlyDay),
 		Meters: []meter{
 			newMeter("API keys", use.Keys, use.Plan.Keys), newMeter("Wallets", use.Wallets, use.Plan.Wallets),
 			newMeter("Payments in "+v.now.Format("January"), use.Payments, use.Plan.Payments),
 		},
+	}
+	if !d.Payer.HasPlans() {
+		return answer{page: "settings", title: "Settings", nav: "/dashboard/settings", body: p}, nil
 	}
 	for _, plan := range d.Payer.Plans().List() {
 		p.Plans = append(p.Plans, planRow{

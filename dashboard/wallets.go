@@ -60,7 +60,7 @@ func (d *dashboard) wallets(r *http.Request, v visit) (answer, error) {
 		return answer{}, err
 	}
 	p := walletsPage{
-		Used: count(use.Wallets), Limit: count(use.Plan.Wallets), Full: use.Wallets >= use.Plan.Wallets, Upgrade: d.UpgradeURL,
+		Used: count(use.Wallets), Limit: d.planned(use.Plan.Wallets), Full: use.Wallets >= use.Plan.Wallets, Upgrade: d.upgrade(),
 		PlayMoney: d.PlayMoney, Keys: options(keys, r.URL.Query().Get("key")),
 	}
 	named := names(keys)
