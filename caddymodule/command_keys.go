@@ -25,8 +25,8 @@ it is made.
 
 const keysCreateHelp = `
 Makes an API key with a wallet and prints it. Keep it now: it is stored as a hash and not
-shown again. The flags for limits are those of 'purser limits'; without any, the configured
-defaults hold at proxy and sidecar, and on the REST API nothing does.
+shown again. The flags for limits are those of 'purser limits'. What they do not set is as the
+configured defaults say, at every door, the REST API as well. No plan bounds its payments.
 
     $ purser keys create --label research --daily-budget 5 --door proxy
     $ purser keys create --label ci --network base-sepolia --json`
