@@ -173,16 +173,10 @@ func (p *Payer) trace(ctx context.Context, row *Payment) (Trace, error) {
 	if err := p.checkChain(ctx, n, a); err != nil {
 		return Trace{}, fmt.Errorf("checking the chain: %w", err)
 	}
-	t, err := p.opts.Chain.Trace(ctx, TraceQuery{Network: n, Asset: a, Authorization: row.Authorization, Created: row.Created})
+	q := TraceQuery{Network: n, Asset: a, Authorization: row.Authorization, Created: row.Created}
+	t, err := p.ask(ctx, SourceRPC, p.opts.Chain, q)
 	if err != nil {
 		return Trace{}, fmt.Errorf("tracing payment %s: %w", row.ID, err)
 	}
-	if err = p.sameWorld(ctx, t.Chain); err == nil && t.Chain.ChainID != n.ChainID {
-		err = fmt.Errorf("%w: chain id %d instead of %d", errForeignChain, t.Chain.ChainID, n.ChainID)
-	}
-	if err != nil {
-		p.log.Error("evidence from the chain is ignored", "payment", row.ID, "error", err)
-		return Trace{}, fmt.Errorf("tracing payment %s: %w", row.ID, err)
-	}
-	return t, nil
+	return p.both(ctx, row, q, t), nil
 }

@@ -19,6 +19,7 @@ func (p *Payer) Recover(ctx context.Context) {
 	defer tick.Stop()
 	var reconciling sync.WaitGroup
 	reconciling.Go(func() { p.Reconcile(ctx) })
+	reconciling.Go(func() { p.watchClock(ctx) })
 	defer reconciling.Wait()
 	var swept time.Time
 	for {
@@ -151,7 +152,7 @@ func (p *Payer) lookAt(ctx context.Context, id string) error {
 		probe := o
 		probe.EventID = "probe"
 		if _, err := after.Apply(probe); err == nil {
-			o.Check = p.nextCheck(after, o.At)
+			o.Check = after.beforeRetiring(p.nextCheck(after, o.At), o.At)
 		}
 	}
 	o.Release, o.Answered = true, row.Answered
@@ -188,7 +189,7 @@ func (p *Payer) look(ctx context.Context, row *Payment) (_ Outcome, looked bool)
 		if !p.watches(row.Terms.Network) && !now.Before(row.ValidBefore().Add(RepeatGrace)) {
 			return Outcome{Verdict: VerdictExpired}, true
 		}
-	case row.State != Open && !now.Before(row.Closed.Add(RetainPayload)):
+	case p.retires(row, now):
 		return Outcome{Retire: true}, true
 	case row.State != Open:
 	case !row.Refused && !row.Unresolved && !now.Before(told):

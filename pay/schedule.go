@@ -36,7 +36,7 @@ func (p *Payer) nextCheck(row *Payment, now time.Time) time.Time {
 	case row.Retired:
 		return time.Time{}
 	case !row.unproven(), row.State == Settled && !watched:
-		return row.Closed.Add(RetainPayload)
+		return row.retireCheck(now)
 	case row.State == Settled:
 		if at := row.ValidBefore().Add(settleDelay); at.After(now) {
 			return at

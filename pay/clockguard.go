@@ -1,0 +1,125 @@
+package pay
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+const (
+	// clockAskTime bounds how long a payment waits for the sources to tell their time.
+	clockAskTime = 3 * time.Second
+	// clockAskAgain is the pause between two such questions.
+	clockAskAgain = 5 * time.Second
+	// clockWatch is how often recovery sees to it that the sources' time is known.
+	clockWatch = 30 * time.Second
+	// retireAgain is the time between the two looks that retire a payment: a clock that is wrong
+	// for one look must not forget idempotency keys.
+	retireAgain = time.Hour
+)
+
+// clockRefusal returns why no new payment may be made by our clock, or nil. Where no source has
+// told its time of late, or one stops payments, they are asked first. If none answers, the payment
+// goes on: an RPC that is down stops no payment.
+func (p *Payer) clockRefusal(ctx context.Context) error {
+	err := p.time.wrong()
+	if p.time.compares() && (err != nil || !p.time.known()) {
+		p.askTime(ctx)
+		err = p.time.wrong()
+	}
+	return err
+}
+
+// askTime has every source tell its time, at most every few seconds. One that is far off is asked
+// once more: a single answer stops nothing.
+func (p *Payer) askTime(ctx context.Context) {
+	k := p.time
+	select {
+	case k.turn <- struct{}{}:
+		defer func() { <-k.turn }()
+	case <-ctx.Done():
+		return
+	}
+	if now := k.wall(); !k.asked.IsZero() && now.Sub(k.asked).Abs() < clockAskAgain {
+		return
+	}
+	// Others wait for the same answers, so the questions do not end with the caller who asks.
+	ask, cancel := context.WithTimeout(context.WithoutCancel(ctx), clockAskTime)
+	defer cancel()
+	for range 2 {
+		p.askSources(ask)
+		if !k.unsure() {
+			break
+		}
+	}
+	k.asked = k.wall()
+}
+
+func (p *Payer) askSources(ctx context.Context) {
+	var all sync.WaitGroup
+	if f := p.opts.Facilitator; f != nil {
+		all.Go(func() { _ = f.Probe(ctx) }) // its Date is all that is asked for
+	}
+	for s, c := range map[TimeSource]Chain{SourceRPC: p.opts.Chain, SourceSecondRPC: p.opts.Second} {
+		if h, ok := c.(Header); ok {
+			all.Go(func() {
+				sent := p.now()
+				if head, err := h.Head(ctx); err == nil {
+					p.time.sawBlock(s, sent, p.now(), head.Time)
+				}
+			})
+		}
+	}
+	all.Wait()
+}
+
+// watchClock keeps the sources' time known until ctx ends, so that no payment has to wait for it.
+func (p *Payer) watchClock(ctx context.Context) {
+	if !p.time.compares() {
+		return
+	}
+	tick := time.NewTicker(clockWatch)
+	defer tick.Stop()
+	for {
+		if p.time.quiet() || p.time.wrong() != nil {
+			p.askTime(ctx)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// kept is when a closed payment's payload and idempotency key have been kept long enough. A clock
+// that was set back at its closing does not count: it was not closed before it was made.
+func (p *Payment) kept() time.Time {
+	if p.Closed.Before(p.Created) {
+		return p.Created.Add(RetainPayload)
+	}
+	return p.Closed.Add(RetainPayload)
+}
+
+// retires reports whether a look at now may drop a payment's payload and idempotency key: an
+// earlier look has put it off, and our clock can be right.
+func (p *Payer) retires(row *Payment, now time.Time) bool {
+	return row.State != Open && !now.Before(row.kept()) && !row.Check.Before(row.kept().Add(retireAgain)) && p.time.agreed()
+}
+
+// beforeRetiring moves a next look at a closed payment forward to the first one that could retire
+// it, which must not be the last one.
+func (p *Payment) beforeRetiring(check, now time.Time) time.Time {
+	if due := p.kept(); p.State != Open && now.Before(due) && check.After(due) {
+		return due
+	}
+	return check
+}
+
+// retireCheck is when a look may retire a closed payment next.
+func (p *Payment) retireCheck(now time.Time) time.Time {
+	if due := p.kept(); now.Before(due) {
+		return due
+	}
+	return now.Add(retireAgain)
+}
