@@ -216,7 +216,7 @@ func TestSearchIsShort(t *testing.T) {
 	if _, err := connect(t, n, chain.Options{}).Trace(t.Context(), query()); err != nil {
 		t.Fatal(err)
 	}
-	if blocks, logs := n.count("eth_getBlockByNumber"), n.count("eth_getLogs"); blocks > 6 || logs > 2 {
+	if blocks, logs := n.count("eth_getBlockByNumber"), n.count("eth_getLogs"); blocks > 7 || logs > 2 {
 		t.Errorf("%d blocks and %d times logs were asked for", blocks, logs)
 	}
 }

@@ -110,7 +110,11 @@ func (p *Payer) identify(ctx context.Context, n x402.Network, a x402.Asset) erro
 	p.identity.mu.Lock()
 	p.identity.networks[n.ChainID] = true
 	p.identity.mu.Unlock()
-	return p.sameWorld(ctx, id)
+	if err := p.sameWorld(ctx, id); err != nil {
+		return err
+	}
+	p.keepFirst(ctx, n)
+	return nil
 }
 
 // sameWorld holds an RPC's genesis against the one that is recorded with the store.

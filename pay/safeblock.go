@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/purserpay/purser/x402"
 )
 
 // SafeBlocks is the part of a store that keeps the last safe block of each network.
@@ -112,10 +114,8 @@ func (t Trace) hide() Trace {
 // chain or of a fork has no word at all, and one whose time or whose kept block is in doubt says
 // nothing of safe blocks.
 func (p *Payer) ask(ctx context.Context, s TimeSource, c Chain, q TraceQuery) (Trace, error) {
-	p.identity.mu.Lock()
-	keeps := p.identity.world != SandboxWorld // whose chain is a new one each time
-	p.identity.mu.Unlock()
 	var err error
+	keeps := p.keeps()
 	if keeps {
 		if q.Kept, err = p.store.SafeBlock(ctx, q.Network.Name); err != nil {
 			return Trace{}, fmt.Errorf("reading the kept block: %w", err)
@@ -171,6 +171,33 @@ func (p *Payer) advance(ctx context.Context, q TraceQuery, t Trace) {
 	if err := p.store.KeepSafeBlock(ctx, q.Network.Name, q.Kept, later); err != nil {
 		p.log.WarnContext(ctx, "safe block not kept", "network", q.Network.Name, "block", later.Number, "error", err)
 	}
+}
+
+// keepFirst keeps the safe block of an RPC when there is none of a network yet, on trust: as early as
+// can be, which is before the first payment where purser knows its wallet's balance.
+func (p *Payer) keepFirst(ctx context.Context, n x402.Network) {
+	ledger, tells := p.opts.Chain.(Ledger)
+	if !tells || !p.keeps() {
+		return
+	}
+	kept, err := p.store.SafeBlock(ctx, n.Name)
+	if err == nil && kept == nil {
+		var safe ChainBlock
+		safe, err = ledger.Safe(ctx)
+		if err == nil && !safe.Time.After(p.now().Add(clockStop)) {
+			err = p.store.KeepSafeBlock(ctx, n.Name, nil, safe)
+		}
+	}
+	if err != nil {
+		p.log.DebugContext(ctx, "no safe block kept yet", "network", n.Name, "error", err)
+	}
+}
+
+// keeps reports whether safe blocks are kept: the sandbox's chain is a new one each time.
+func (p *Payer) keeps() bool {
+	p.identity.mu.Lock()
+	defer p.identity.mu.Unlock()
+	return p.identity.world != SandboxWorld
 }
 
 // both has the second RPC, if there is one, confirm what would prove that a payment's money did
