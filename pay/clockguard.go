@@ -18,6 +18,9 @@ const (
 	retireAgain = time.Hour
 )
 
+// Clock tells how our clock compares with those of others.
+func (p *Payer) Clock() ClockState { return p.time.State() }
+
 // clockRefusal returns why no new payment may be made by our clock, or nil. Where no source has
 // told its time of late, or one stops payments, they are asked first. If none answers, the payment
 // goes on: an RPC that is down stops no payment.
