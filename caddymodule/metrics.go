@@ -149,7 +149,7 @@ func (c *collectorSet) fillNetworks(networks []x402.Network) {
 func (c *collectorSet) all() []prometheus.Collector {
 	return []prometheus.Collector{
 		c.build, c.begun, c.outcomes, c.contradicted, c.amount, c.refusals, c.refused, c.declined, c.stages,
-		c.requests, c.responses, c.tunnels, c.spoolMemory, c.spoolDisk, c.spoolFiles, c.facilitator, c.rpc,
+		c.requests, c.responses, c.tunnels, c.spoolMemory, c.spoolDisk, c.spoolFiles, c.facilitator, c.rpc, c.ignored,
 		c.overloaded, c.dropped, c.unsent,
 	}
 }

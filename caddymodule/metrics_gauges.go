@@ -27,7 +27,7 @@ var (
 	facilitatorUpDesc = desc("facilitator_up",
 		"0 while the facilitator does not answer, or has failed too often and gets no new payments; missing without one.")
 	rpcUpDesc       = desc("rpc_up", "0 while the RPC does not answer, or is on another chain; missing without one.")
-	secondRPCDesc   = desc("rpc_2_up", "0 while the second RPC does not answer, or is on another chain, so that no payment is void; missing without one.")
+	secondRPCDesc   = desc("second_rpc_up", "0 while the second RPC does not answer, or is on another chain, so that no payment is void; missing without one.")
 	clockDesc       = desc("clock_ahead_seconds", "How far our clock is ahead of a source's Date; missing while the source has not answered for two minutes.", "source")
 	blockDesc       = desc("rpc_block_ahead_seconds", "How far our clock is ahead of an RPC's latest block; missing while it was not asked for two minutes.", "source")
 	stoppedDesc     = desc("clock_stopped", "1 while no new payment is made, because our clock and a source's are two minutes apart.")
