@@ -78,7 +78,7 @@ func (s status) unwell() string {
 	}
 	var bad []string
 	for _, probe := range [][2]string{{"store", s.Health.Store}, {"facilitator", s.Health.Facilitator}, {"RPC", s.Health.RPC}, {"second RPC", s.Health.SecondRPC}, {"clock", s.Health.Clock}} {
-		if probe[1] != "ok" && probe[1] != "none" {
+		if probe[1] != "" && probe[1] != "ok" && probe[1] != "none" {
 			bad = append(bad, probe[0]+": "+probe[1])
 		}
 	}

@@ -9,10 +9,10 @@ import (
 const (
 	// clockAskTime bounds how long a payment waits for the sources to tell their time.
 	clockAskTime = 3 * time.Second
-	// clockAskAgain is the pause between two such questions.
+	// clockAskAgain is the pause between two such questions while a source stops payments, and
+	// clockAskLate the one while none answers: payments do not wait for those that are down.
 	clockAskAgain = 5 * time.Second
-	// clockWatch is how often recovery sees to it that the sources' time is known.
-	clockWatch = 30 * time.Second
+	clockAskLate  = 30 * time.Second
 	// retireAgain is the time between the two looks that retire a payment: a clock that is wrong
 	// for one look must not forget idempotency keys.
 	retireAgain = time.Hour
@@ -43,7 +43,11 @@ func (p *Payer) askTime(ctx context.Context) {
 	case <-ctx.Done():
 		return
 	}
-	if now := k.wall(); !k.asked.IsZero() && now.Sub(k.asked).Abs() < clockAskAgain {
+	again := clockAskLate
+	if k.known() || k.wrong() != nil {
+		again = clockAskAgain
+	}
+	if now := k.wall(); !k.asked.IsZero() && now.Sub(k.asked).Abs() < again {
 		return
 	}
 	// Others wait for the same answers, so the questions do not end with the caller who asks.
@@ -76,25 +80,6 @@ func (p *Payer) askSources(ctx context.Context) {
 	all.Wait()
 }
 
-// watchClock keeps the sources' time known until ctx ends, so that no payment has to wait for it.
-func (p *Payer) watchClock(ctx context.Context) {
-	if !p.time.compares() {
-		return
-	}
-	tick := time.NewTicker(clockWatch)
-	defer tick.Stop()
-	for {
-		if p.time.quiet() || p.time.wrong() != nil {
-			p.askTime(ctx)
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
-}
-
 // kept is when a closed payment's payload and idempotency key have been kept long enough. A clock
 // that was set back at its closing does not count: it was not closed before it was made.
 func (p *Payment) kept() time.Time {
@@ -106,8 +91,14 @@ func (p *Payment) kept() time.Time {
 
 // retires reports whether a look at now may drop a payment's payload and idempotency key: an
 // earlier look has put it off, and our clock can be right.
-func (p *Payer) retires(row *Payment, now time.Time) bool {
-	return row.State != Open && !now.Before(row.kept()) && !row.Check.Before(row.kept().Add(retireAgain)) && p.time.agreed()
+func (p *Payer) retires(ctx context.Context, row *Payment, now time.Time) bool {
+	if row.State == Open || now.Before(row.kept()) || row.Check.Before(row.kept().Add(retireAgain)) {
+		return false
+	}
+	if p.time.compares() && !p.time.known() {
+		p.askTime(ctx)
+	}
+	return p.time.agreed()
 }
 
 // beforeRetiring moves a next look at a closed payment forward to the first one that could retire

@@ -19,7 +19,6 @@ func (p *Payer) Recover(ctx context.Context) {
 	defer tick.Stop()
 	var reconciling sync.WaitGroup
 	reconciling.Go(func() { p.Reconcile(ctx) })
-	reconciling.Go(func() { p.watchClock(ctx) })
 	defer reconciling.Wait()
 	var swept time.Time
 	for {
@@ -189,7 +188,7 @@ func (p *Payer) look(ctx context.Context, row *Payment) (_ Outcome, looked bool)
 		if !p.watches(row.Terms.Network) && !now.Before(row.ValidBefore().Add(RepeatGrace)) {
 			return Outcome{Verdict: VerdictExpired}, true
 		}
-	case p.retires(row, now):
+	case p.retires(ctx, row, now):
 		return Outcome{Retire: true}, true
 	case row.State != Open:
 	case !row.Refused && !row.Unresolved && !now.Before(told):

@@ -291,17 +291,6 @@ func (k *Timekeeper) unsure() bool {
 	})
 }
 
-// quiet reports whether a source has not told its time for half as long as it counts.
-func (k *Timekeeper) quiet() bool {
-	now := k.wall()
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return slices.ContainsFunc(k.sources, func(s TimeSource) bool {
-		t := k.seen[s]
-		return t == nil || now.Sub(t.dates.last.at).Abs() > clockKept/2
-	})
-}
-
 func (k *Timekeeper) any(has func(*seenTimes, time.Time) bool) bool {
 	now := k.wall()
 	k.mu.Lock()
