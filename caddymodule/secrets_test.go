@@ -169,6 +169,7 @@ const (
 	markedHeader  = "MARKED-authorization"
 	markedFrom    = "MARKED-facilitator-key"
 	markedRPC     = "MARKED-rpc-path"
+	markedRPC2    = "MARKED-second-rpc-path"
 	markedSecret  = "MARKED-internal-secret"
 	markedAttempt = "MARKED-idempotency-key"
 	markedLogin   = "pk_MARKED-unknown-key"
@@ -185,6 +186,7 @@ func TestNothingSecretIsTold(t *testing.T) {
 	t.Setenv("PURSER_FACILITATOR_URL", p.facilitator.URL+"/"+markedFrom)
 	t.Setenv("PURSER_FACILITATOR_KEY", markedFrom)
 	t.Setenv("PURSER_RPC_URL", p.rpc.URL+"/"+markedRPC)
+	t.Setenv("PURSER_RPC_URL_2", p.rpc.URL+"/"+markedRPC2)
 	t.Setenv("PURSER_INTERNAL_SECRET", markedSecret)
 	t.Setenv("PURSER_KEY", markedKey)
 	s := newSite(t)

@@ -95,10 +95,38 @@ func (p *Payer) retires(ctx context.Context, row *Payment, now time.Time) bool {
 	if row.State == Open || now.Before(row.kept()) || row.Check.Before(row.kept().Add(retireAgain)) {
 		return false
 	}
+	return p.clockAgreed(ctx)
+}
+
+// clockAgreed reports whether our clock can be right, asking the sources if none has told its time
+// of late.
+func (p *Payer) clockAgreed(ctx context.Context) bool {
 	if p.time.compares() && !p.time.known() {
 		p.askTime(ctx)
 	}
 	return p.time.agreed()
+}
+
+// doubtEnds reports whether a look at now may take a doubted payment for unused, where no chain can
+// tell: its time is over by a clock that can be right. Where no source answers, an earlier look must
+// have put it off.
+func (p *Payer) doubtEnds(ctx context.Context, row *Payment, now time.Time) bool {
+	due := row.ValidBefore().Add(RepeatGrace)
+	switch {
+	case now.Before(due):
+		return false
+	case p.clockAgreed(ctx):
+		return true
+	}
+	return p.time.wrong() == nil && !row.Check.Before(due.Add(maxBackoff))
+}
+
+// doubtCheck is when a look may end the doubt about a payment next.
+func (p *Payment) doubtCheck(now time.Time) time.Time {
+	if due := p.ValidBefore().Add(RepeatGrace); now.Before(due) {
+		return due
+	}
+	return now.Add(maxBackoff)
 }
 
 // beforeRetiring moves a next look at a closed payment forward to the first one that could retire

@@ -134,3 +134,43 @@ func TestABlockAheadStopsPayments(t *testing.T) {
 		t.Error("not paid with a good block")
 	}
 }
+
+// Without an RPC, a refused payment counts as unused once its time is over. A clock that is an hour ahead for one tick of
+// recovery does not end it: the repeat gets the same authorization, which is still valid.
+func TestAWrongClockEndsNoDoubt(t *testing.T) {
+	t.Parallel()
+	var dates pay.Dates
+	w := newWorld(t, func(o *pay.Options) {
+		o.Chain = nil
+		o.Time = pay.NewTimekeeper(o.Clock)
+		dates = o.Time.Dates(pay.SourceFacilitator)
+	})
+	truthful := func(wrong time.Duration) {
+		w.chain.answer(dates, 0, wrong)
+		w.chain.answer(dates, 0, wrong)
+	}
+	truthful(0)
+	w.fac.mode("refuse", "")
+	r := w.rest(pay.SettlePayer, "https://a.example/x", "100", "k")
+	if _, err := w.payer.Pay(context.Background(), r); err == nil {
+		t.Fatal("paid")
+	}
+	w.idle()
+	for _, told := range []bool{true, false} {
+		w.chain.advance(time.Hour)
+		if told {
+			truthful(-time.Hour)
+		}
+		w.recoverOnce()
+		w.chain.advance(-time.Hour)
+	}
+	truthful(0)
+	w.fac.mode("", "")
+	first, err := w.payer.Payments(context.Background(), w.key, "", 10, "")
+	if err != nil || len(first) != 1 {
+		t.Fatal(first, err)
+	}
+	if p := w.mustPay(r); p.ID != first[0].ID {
+		t.Error("a new authorization while the first one is valid")
+	}
+}

@@ -185,7 +185,7 @@ func (p *Payer) look(ctx context.Context, row *Payment) (_ Outcome, looked bool)
 	switch {
 	case row.Doubted:
 		// Without an RPC nothing more will be known of it.
-		if !p.watches(row.Terms.Network) && !now.Before(row.ValidBefore().Add(RepeatGrace)) {
+		if !p.watches(row.Terms.Network) && p.doubtEnds(ctx, row, now) {
 			return Outcome{Verdict: VerdictExpired}, true
 		}
 	case p.retires(ctx, row, now):

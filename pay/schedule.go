@@ -43,7 +43,7 @@ func (p *Payer) nextCheck(row *Payment, now time.Time) time.Time {
 		}
 		return backoff(maxBackoff)
 	case row.Doubted && !watched:
-		return row.ValidBefore().Add(RepeatGrace)
+		return row.doubtCheck(now)
 	case row.Doubted:
 		return p.nextLook(row, now, watched, backoff)
 	case row.State == Void && !watched:
