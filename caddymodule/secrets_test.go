@@ -268,7 +268,7 @@ func TestNothingSecretIsTold(t *testing.T) {
 
 	secrets := map[string]string{
 		"the key": key, "the key's rest": strings.TrimPrefix(key, "pk_"), "the deployment's key": markedKey, "a query": markedQuery, "userinfo": markedUser,
-		"Authorization": markedHeader, "the facilitator's key": markedFrom, "the RPC's path": markedRPC, "the internal secret": markedSecret,
+		"Authorization": markedHeader, "the facilitator's key": markedFrom, "the RPC's path": markedRPC, "the second RPC's path": markedRPC2, "the internal secret": markedSecret,
 		"an unknown key": markedLogin,
 	}
 	store := pooledAt(t).store
