@@ -3,6 +3,7 @@ package boltstore
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -179,6 +180,61 @@ func (d *DB) World(ctx context.Context) (world string, err error) {
 		return nil
 	})
 	return world, err
+}
+
+// safeBlocksKey is where the meta bucket has the last safe block of each network, by its name: JSON.
+var safeBlocksKey = []byte("safe_blocks")
+
+func safeBlocksIn(meta *bbolt.Bucket) (map[string]pay.ChainBlock, error) {
+	kept := map[string]pay.ChainBlock{}
+	if text := meta.Get(safeBlocksKey); text != nil {
+		if err := json.Unmarshal(text, &kept); err != nil {
+			return nil, fmt.Errorf("safe blocks: %w", err)
+		}
+	}
+	return kept, nil
+}
+
+// SafeBlock reads the block that is kept for a network.
+func (d *DB) SafeBlock(ctx context.Context, network string) (block *pay.ChainBlock, err error) {
+	err = d.view(ctx, func(tx *bbolt.Tx) error {
+		kept, err := safeBlocksIn(tx.Bucket(metaBucket))
+		if b, ok := kept[network]; ok {
+			block = &b
+		}
+		return err
+	})
+	return block, err
+}
+
+// KeepSafeBlock keeps a later block in the place of the one that was found.
+func (d *DB) KeepSafeBlock(ctx context.Context, network string, found *pay.ChainBlock, later pay.ChainBlock) error {
+	return d.changeSafeBlocks(ctx, func(kept map[string]pay.ChainBlock) bool {
+		now, known := kept[network]
+		if known != (found != nil) || known && (now.Hash != found.Hash || later.Number <= now.Number) {
+			return false
+		}
+		kept[network] = later
+		return true
+	})
+}
+
+// ForgetSafeBlock keeps none any more.
+func (d *DB) ForgetSafeBlock(ctx context.Context, network string) error {
+	return d.changeSafeBlocks(ctx, func(kept map[string]pay.ChainBlock) bool {
+		delete(kept, network)
+		return true
+	})
+}
+
+func (d *DB) changeSafeBlocks(ctx context.Context, change func(map[string]pay.ChainBlock) bool) error {
+	return d.do(ctx, &op{run: func(b *batch) error {
+		kept, err := safeBlocksIn(b.tx.Bucket(metaBucket))
+		if err != nil || !change(kept) {
+			return err
+		}
+		return b.putMeta(map[string]any{string(safeBlocksKey): kept})
+	}})
 }
 
 // SetWorld records the world if none is recorded. Only creation makes a sandbox.

@@ -49,6 +49,8 @@ func (a *adminAPI) Routes() []caddy.AdminRoute {
 		"/purser/organizations/{id}/plan": {http.MethodPut: a.setPlan},
 		"/purser/organizations/{id}/keys": {http.MethodPost: a.linkKey},
 		"/purser/reconcile":               {http.MethodGet: a.reconcile, http.MethodPost: a.acceptRisk},
+		"/purser/rpc":                     {http.MethodGet: a.keptBlocks},
+		"/purser/rpc/trust":               {http.MethodPost: a.trustRPC},
 		"/purser/payments":                {http.MethodGet: a.payments},
 		"/purser/payments/{id}":           {http.MethodGet: a.payment},
 		"/purser/payments/{id}/resolve":   {http.MethodPost: a.resolve},
@@ -256,6 +258,8 @@ type healthStatus struct {
 	Store       string `json:"store"` // "ok", "none", or what is wrong
 	Facilitator string `json:"facilitator"`
 	RPC         string `json:"rpc"`
+	SecondRPC   string `json:"rpc_2"`
+	Clock       string `json:"clock"` // "ok", or what is wrong
 	Network     string `json:"network"`
 	Wallets     string `json:"wallets"`
 }
@@ -275,7 +279,7 @@ func (*adminAPI) status(w http.ResponseWriter, r *http.Request) error {
 		s.Store = &storeStatus{Kind: h.StoreKind, Path: home.place, World: world}
 		s.Health = &healthStatus{
 			Store: probeText(h.Store), Facilitator: probeText(h.Facilitator), RPC: probeText(h.RPC),
-			Network: h.Network.Name, Wallets: h.Wallets,
+			SecondRPC: probeText(h.SecondRPC), Clock: clockText(h.Clock), Network: h.Network.Name, Wallets: h.Wallets,
 		}
 		if r.URL.Query().Get("quotas") == "true" {
 			if s.Quotas, err = t.quotaStatus(r.Context()); err != nil {

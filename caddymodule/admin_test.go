@@ -58,7 +58,7 @@ func TestAdminStatus(t *testing.T) {
 		!strings.HasSuffix(got.Store.Path, "/data/purser.db") {
 		t.Errorf("%s", text)
 	}
-	if got.Health == nil || *got.Health != (healthStatus{Store: "ok", Facilitator: "none", RPC: "none", Network: "base", Wallets: "local"}) {
+	if got.Health == nil || *got.Health != (healthStatus{Store: "ok", Facilitator: "none", RPC: "none", SecondRPC: "none", Clock: "ok", Network: "base", Wallets: "local"}) {
 		t.Errorf("%s", text)
 	}
 	if code, text := adminCall(t, socket, "POST", "/purser/status"); code != 405 {

@@ -40,6 +40,9 @@ type App struct {
 	// RPCURL is the network's JSON-RPC, for balances and evidence. Default:
 	// {env.PURSER_RPC_URL}; without one, what a facilitator or seller does not tell stays unknown.
 	RPCURL string `json:"rpc_url,omitempty"`
+	// RPCURL2 is another provider's JSON-RPC of the same network, which must agree before a payment
+	// is void or disputed. Default: {env.PURSER_RPC_URL_2}; without one the first one's word is enough.
+	RPCURL2 string `json:"rpc_url_2,omitempty"`
 	// Settlement is who settles when POST /v1/pay does not say: payer or seller.
 	// Default: {env.PURSER_SETTLEMENT}, else payer.
 	Settlement string `json:"settlement,omitempty"`

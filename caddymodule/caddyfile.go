@@ -69,7 +69,7 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	options := a.PolicyOptions.single()
 	maps.Copy(options, map[string]*string{
 		"data_dir": &a.DataDir, "master_key": &a.MasterKey, "master_key_file": &a.MasterKeyFile,
-		"rpc_url": &a.RPCURL, "settlement": &a.Settlement, "networks": &a.Networks,
+		"rpc_url": &a.RPCURL, "rpc_url_2": &a.RPCURL2, "settlement": &a.Settlement, "networks": &a.Networks,
 		"internal_secret": &a.InternalSecret, "internal_secret_file": &a.InternalSecretFile,
 		"upgrade_url": &a.UpgradeURL, "public_url": &a.PublicURL, "allowed_origins": &a.AllowedOrigins,
 		"key": &a.Key, "key_file": &a.KeyFile, "standin": &a.Standin, "plans": &a.Plans,

@@ -40,6 +40,7 @@ func registerCommands() {
 	registerOrganizationsCommand()
 	registerStoreCommands()
 	registerReconcileCommand()
+	registerRPCCommand()
 	caddycmd.RegisterCommand(caddycmd.Command{
 		Name: "status", Usage: "[flags]",
 		Short: "Shows how a running purser is", Long: statusHelp, CobraFunc: commands.ends(statusCommand),

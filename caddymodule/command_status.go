@@ -81,8 +81,8 @@ func (s status) unwell() string {
 		return "purser has not started"
 	}
 	var bad []string
-	for _, probe := range [][2]string{{"store", s.Health.Store}, {"facilitator", s.Health.Facilitator}, {"RPC", s.Health.RPC}} {
-		if probe[1] != "ok" && probe[1] != "none" {
+	for _, probe := range [][2]string{{"store", s.Health.Store}, {"facilitator", s.Health.Facilitator}, {"RPC", s.Health.RPC}, {"second RPC", s.Health.SecondRPC}, {"clock", s.Health.Clock}} {
+		if probe[1] != "" && probe[1] != "ok" && probe[1] != "none" {
 			bad = append(bad, probe[0]+": "+probe[1])
 		}
 	}
@@ -105,6 +105,10 @@ func (s status) print(w io.Writer) error {
 		line("store", h.Store)
 		line("facilitator", h.Facilitator)
 		line("RPC", h.RPC)
+		if h.SecondRPC != "none" {
+			line("second RPC", h.SecondRPC)
+		}
+		line("clock", h.Clock)
 		line("network", h.Network)
 		line("wallets", h.Wallets)
 	}

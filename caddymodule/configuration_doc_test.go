@@ -111,7 +111,7 @@ func literal(of *ast.CompositeLit, field string) string {
 
 var (
 	defaultText  = regexp.MustCompile(` ?Default: (.*)$`)
-	variableText = regexp.MustCompile(`\{env\.([A-Z_]+)\}(, else )?`)
+	variableText = regexp.MustCompile(`\{env\.([A-Z0-9_]+)\}(, else )?`)
 )
 
 // notConfigured are fields that are no options for people.
@@ -173,7 +173,7 @@ func (f documentedField) sentence() string {
 
 func escaped(text string) string { return strings.ReplaceAll(text, "|", `\|`) }
 
-var parsed = regexp.MustCompile(`\{\$(PURSER_[A-Z_]+):([^}]*)\}`)
+var parsed = regexp.MustCompile(`\{\$(PURSER_[A-Z0-9_]+):([^}]*)\}`)
 
 const (
 	configurationDoc = "../docs/configuration.md"

@@ -42,6 +42,7 @@ type collectorSet struct {
 
 	overloaded *prometheus.CounterVec
 	dropped    prometheus.Counter
+	ignored    *prometheus.CounterVec
 	unsent     prometheus.Counter
 }
 
@@ -80,6 +81,7 @@ func newCollectors() *collectorSet {
 		spoolFiles:   gauge("spool_files", "Temporary files that hold request bodies."),
 		facilitator:  counters("facilitator_requests_total", "Calls of the facilitator, by result; error is a call that brought no verdict.", "call", "result"),
 		rpc:          counters("rpc_requests_total", "Questions to the RPC, each of one or several calls, by result.", "question", "result"),
+		ignored:      counters("evidence_ignored_total", "Answers of an RPC that counted for nothing, wholly or in part, by reason.", "rpc", "reason"),
 		stages: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: "purser", Name: "stage_duration_seconds", Help: "How long the stages of a payment took.",
 			Buckets: []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 90, 300},
@@ -102,9 +104,14 @@ func (c *collectorSet) fill() {
 			c.facilitator.WithLabelValues(call, result)
 		}
 	}
-	for _, question := range []string{"identify", "balance", "trace"} {
+	for _, question := range []string{"identify", "balance", "trace", "head"} {
 		for _, result := range []string{callOK, callError} {
 			c.rpc.WithLabelValues(question, result)
+		}
+	}
+	for _, rpc := range []pay.TimeSource{pay.SourceRPC, pay.SourceSecondRPC} {
+		for _, reason := range pay.IgnoredReasons() {
+			c.ignored.WithLabelValues(string(rpc), reason)
 		}
 	}
 	for _, door := range []string{"api", "proxy", "transport"} {
@@ -142,7 +149,7 @@ func (c *collectorSet) fillNetworks(networks []x402.Network) {
 func (c *collectorSet) all() []prometheus.Collector {
 	return []prometheus.Collector{
 		c.build, c.begun, c.outcomes, c.contradicted, c.amount, c.refusals, c.refused, c.declined, c.stages,
-		c.requests, c.responses, c.tunnels, c.spoolMemory, c.spoolDisk, c.spoolFiles, c.facilitator, c.rpc,
+		c.requests, c.responses, c.tunnels, c.spoolMemory, c.spoolDisk, c.spoolFiles, c.facilitator, c.rpc, c.ignored,
 		c.overloaded, c.dropped, c.unsent,
 	}
 }
@@ -223,6 +230,11 @@ func (o observer) Refused(door pay.Door, rule string) {
 // The proxy's reasons are words of its own source, so their number is bounded.
 func refusedByProxy(reason string)  { collectors.refused.WithLabelValues(reason).Inc() }
 func declinedByProxy(reason string) { collectors.declined.WithLabelValues(reason).Inc() }
+
+// The pay core names the reasons and the sources, so their number is bounded.
+func (o observer) Ignored(rpc pay.TimeSource, reason string) {
+	collectors.ignored.WithLabelValues(string(rpc), reason).Inc()
+}
 
 func (o observer) Took(stage string, d time.Duration) {
 	switch stage {

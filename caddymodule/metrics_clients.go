@@ -80,6 +80,12 @@ func (c meteredChain) Trace(ctx context.Context, q pay.TraceQuery) (pay.Trace, e
 	return t, err
 }
 
+func (c meteredChain) Head(ctx context.Context) (pay.ChainBlock, error) {
+	b, err := c.Client.Head(ctx)
+	rpcAsked(ctx, "head", err)
+	return b, err
+}
+
 func rpcAsked(ctx context.Context, question string, err error) {
 	if err != nil && errors.Is(ctx.Err(), context.Canceled) {
 		return // who asked has left, which says nothing about the RPC
@@ -94,4 +100,5 @@ func rpcAsked(ctx context.Context, question string, err error) {
 var (
 	_ pay.Chain  = meteredChain{}
 	_ pay.Ledger = meteredChain{}
+	_ pay.Header = meteredChain{}
 )

@@ -27,6 +27,10 @@ var (
 	facilitatorUpDesc = desc("facilitator_up",
 		"0 while the facilitator does not answer, or has failed too often and gets no new payments; missing without one.")
 	rpcUpDesc       = desc("rpc_up", "0 while the RPC does not answer, or is on another chain; missing without one.")
+	secondRPCDesc   = desc("second_rpc_up", "0 while the second RPC does not answer, or is on another chain, so that no payment is void; missing without one.")
+	clockDesc       = desc("clock_ahead_seconds", "How far our clock is ahead of a source's Date; missing while the source has not answered for two minutes.", "source")
+	blockDesc       = desc("rpc_block_ahead_seconds", "How far our clock is ahead of an RPC's latest block; missing while it was not asked for two minutes.", "source")
+	stoppedDesc     = desc("clock_stopped", "1 while no new payment is made, because our clock and a source's are two minutes apart.")
 	reconcilingDesc = desc("reconciling",
 		"1 while payments are refused because the store was restored from a backup and is not reconciled with the chain.")
 
@@ -51,6 +55,7 @@ var (
 // gaugeDescs are all that gauges may collect.
 var gaugeDescs = []*prometheus.Desc{
 	paymentsDesc, oldestOpenDesc, facilitatorUpDesc, rpcUpDesc, reconcilingDesc,
+	secondRPCDesc, clockDesc, blockDesc, stoppedDesc,
 	storeUpDesc, storeQueuedDesc, storeKeptDesc, storeFileDesc, diskFreeDesc, diskMinDesc, backupDesc,
 	quotaUsedDesc, quotaOwnersDesc, walletsDesc, balanceDesc, lowestDesc,
 }
@@ -104,6 +109,10 @@ func (g gauges) Collect(metrics chan<- prometheus.Metric) {
 	if run.tenant.chain != nil && r.health != nil && r.health.RPC.Configured {
 		to.flag(rpcUpDesc, r.health.RPC.OK)
 	}
+	if r.health != nil && r.health.SecondRPC.Configured && run.tenant.app.settings.rpcURL2 != "" {
+		to.flag(secondRPCDesc, r.health.SecondRPC.OK)
+	}
+	g.clock(to, run)
 	if at := lastBackup.Load(); at > 0 {
 		to.gauge(backupDesc, float64(at))
 	}
@@ -121,6 +130,20 @@ func (g gauges) Collect(metrics chan<- prometheus.Metric) {
 		if w.wallets > 0 {
 			to.gauge(balanceDesc, inexact(w.total), w.network, w.currency)
 			to.gauge(lowestDesc, inexact(w.lowest), w.network, w.currency)
+		}
+	}
+}
+
+// clock tells how our clock compares.
+func (g gauges) clock(to scraped, run *running) {
+	state := run.tenant.payer.Clock()
+	to.flag(stoppedDesc, state.Stopped)
+	for _, s := range state.Sources {
+		if s.Known {
+			to.gauge(clockDesc, s.Ahead.Seconds(), string(s.Source))
+		}
+		if s.BlockKnown {
+			to.gauge(blockDesc, s.BlockAhead.Seconds(), string(s.Source))
 		}
 	}
 }

@@ -91,23 +91,40 @@ func (a *App) newTenant(home *pooled) (*tenant, error) {
 	}
 	o := pay.Options{
 		Store: home.store, Wallets: wallets, Logger: a.log.With("part", "pay"), Observer: observer{events: home.events}, Tracer: tracer{},
-		Networks: a.settings.networks, DefaultPolicy: a.settings.policy, Plans: a.settings.plans, NoPlans: a.settings.noPlans,
+		Time: pay.NewTimekeeper(nil), Networks: a.settings.networks,
+		DefaultPolicy: a.settings.policy, Plans: a.settings.plans, NoPlans: a.settings.noPlans,
 	}
 	facilitator, err := a.facilitator.Facilitator(a.log.With("part", "facilitator"))
 	if err != nil {
 		return nil, fmt.Errorf("purser: facilitator: %w", err)
 	}
 	if facilitator != nil {
+		if dated, ok := facilitator.(interface{ WatchDates(pay.Dates) }); ok {
+			dated.WatchDates(o.Time.Dates(pay.SourceFacilitator))
+		}
 		o.Facilitator, t.facilitator = metered(facilitator), facilitator
 		t.closeLater(facilitator)
 	}
 	if a.settings.rpcURL != "" {
-		rpc, err := chain.New(chain.Options{URL: a.settings.rpcURL, Logger: a.log.With("part", "rpc")})
+		rpc, err := chain.New(chain.Options{
+			URL: a.settings.rpcURL, Logger: a.log.With("part", "rpc"), Dates: o.Time.Dates(pay.SourceRPC),
+		})
 		if err != nil {
 			return nil, fmt.Errorf("purser: rpc_url: %w", err)
 		}
 		o.Chain, t.chain = meteredChain{rpc}, meteredChain{rpc}
 		t.closeLater(rpc)
+	}
+	if a.settings.rpcURL2 != "" {
+		second, err := chain.New(chain.Options{
+			URL: a.settings.rpcURL2, Setting: rpcURL2Option.variable, Logger: a.log.With("part", "rpc_2"),
+			Dates: o.Time.Dates(pay.SourceSecondRPC),
+		})
+		if err != nil {
+			return nil, fmt.Errorf("purser: rpc_url_2: %w", err)
+		}
+		o.Second = meteredChain{second}
+		t.closeLater(second)
 	}
 	if t.payer, err = pay.New(o); err != nil {
 		return nil, fmt.Errorf("purser: %w", err)

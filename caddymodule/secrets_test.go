@@ -169,6 +169,7 @@ const (
 	markedHeader  = "MARKED-authorization"
 	markedFrom    = "MARKED-facilitator-key"
 	markedRPC     = "MARKED-rpc-path"
+	markedRPC2    = "MARKED-second-rpc-path"
 	markedSecret  = "MARKED-internal-secret"
 	markedAttempt = "MARKED-idempotency-key"
 	markedLogin   = "pk_MARKED-unknown-key"
@@ -185,6 +186,7 @@ func TestNothingSecretIsTold(t *testing.T) {
 	t.Setenv("PURSER_FACILITATOR_URL", p.facilitator.URL+"/"+markedFrom)
 	t.Setenv("PURSER_FACILITATOR_KEY", markedFrom)
 	t.Setenv("PURSER_RPC_URL", p.rpc.URL+"/"+markedRPC)
+	t.Setenv("PURSER_RPC_URL_2", p.rpc.URL+"/"+markedRPC2)
 	t.Setenv("PURSER_INTERNAL_SECRET", markedSecret)
 	t.Setenv("PURSER_KEY", markedKey)
 	s := newSite(t)
@@ -266,7 +268,7 @@ func TestNothingSecretIsTold(t *testing.T) {
 
 	secrets := map[string]string{
 		"the key": key, "the key's rest": strings.TrimPrefix(key, "pk_"), "the deployment's key": markedKey, "a query": markedQuery, "userinfo": markedUser,
-		"Authorization": markedHeader, "the facilitator's key": markedFrom, "the RPC's path": markedRPC, "the internal secret": markedSecret,
+		"Authorization": markedHeader, "the facilitator's key": markedFrom, "the RPC's path": markedRPC, "the second RPC's path": markedRPC2, "the internal secret": markedSecret,
 		"an unknown key": markedLogin,
 	}
 	store := pooledAt(t).store

@@ -19,6 +19,7 @@ var (
 	dataDirOption        = option{name: "data_dir", variable: "PURSER_DATA_DIR"}
 	masterKeyOption      = option{name: "master_key", variable: "PURSER_MASTER_KEY"}
 	rpcURLOption         = option{name: "rpc_url", variable: "PURSER_RPC_URL"}
+	rpcURL2Option        = option{name: "rpc_url_2", variable: "PURSER_RPC_URL_2"}
 	settlementOption     = option{name: "settlement", variable: "PURSER_SETTLEMENT"}
 	internalSecretOption = option{name: "internal_secret", variable: "PURSER_INTERNAL_SECRET"}
 	upgradeURLOption     = option{name: "upgrade_url", variable: "PURSER_UPGRADE_URL"}
@@ -46,6 +47,7 @@ type settings struct {
 	masterKeyPrint string // tells one master key's source from another
 	masterKeyPlace string // where the master key is, for people
 	rpcURL         string
+	rpcURL2        string // "": the first one's word is enough
 	settlement     pay.Settlement
 	internalSecret string
 	upgradeURL     string
@@ -143,6 +145,20 @@ func (a *App) resolveAddresses(s *settings) (err error) {
 	if s.rpcURL != "" {
 		if _, err := chain.New(chain.Options{URL: s.rpcURL}); err != nil {
 			return rpcURLOption.errorf("%w", err)
+		}
+	}
+	if s.rpcURL2, err = rpcURL2Option.value(a.RPCURL2); err != nil {
+		return err
+	}
+	switch {
+	case s.rpcURL2 == "":
+	case s.rpcURL == "":
+		return rpcURL2Option.errorf("needs %s, which it has to agree with", rpcURLOption.variable)
+	case s.rpcURL2 == s.rpcURL:
+		return rpcURL2Option.errorf("is the same as %s, which agrees with itself always", rpcURLOption.variable)
+	default:
+		if _, err := chain.New(chain.Options{URL: s.rpcURL2, Setting: rpcURL2Option.variable}); err != nil {
+			return rpcURL2Option.errorf("%w", err)
 		}
 	}
 	if s.upgradeURL, err = upgradeURLOption.url(a.UpgradeURL); err != nil {

@@ -34,6 +34,10 @@ type Options struct {
 	Timeout time.Duration
 	// Transport carries the calls; nil is one that ignores the environment's proxy variables.
 	Transport http.RoundTripper
+	// Setting is what the operator sets the URL with. Errors name it. Default: PURSER_RPC_URL.
+	Setting string
+	// Dates hears of the Date of each answer; see [pay.Timekeeper.Dates]. Nil: no Date is read.
+	Dates pay.Dates
 	// Logger is told when the RPC gets by with less than asked for; nil discards.
 	Logger *slog.Logger
 }
@@ -42,6 +46,7 @@ type Options struct {
 type Client struct {
 	endpoint *endpoint.Endpoint
 	timeout  time.Duration
+	setting  string
 	log      *slog.Logger
 
 	unsafe sync.Once // the missing `safe` tag is logged once
@@ -49,15 +54,18 @@ type Client struct {
 
 var _ pay.Chain = (*Client)(nil)
 
-// New checks the options. Its errors name PURSER_RPC_URL and never repeat it.
+// New checks the options. Its errors name the setting and never repeat the URL.
 func New(o Options) (*Client, error) {
+	if o.Setting == "" {
+		o.Setting = "PURSER_RPC_URL"
+	}
 	e, err := endpoint.New(endpoint.Options{
-		URL: o.URL, Setting: "PURSER_RPC_URL", MaxAnswer: maxAnswer, Transport: o.Transport,
+		URL: o.URL, Setting: o.Setting, MaxAnswer: maxAnswer, Transport: o.Transport, Dates: o.Dates,
 	})
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{endpoint: e, timeout: o.Timeout, log: o.Logger}
+	c := &Client{endpoint: e, timeout: o.Timeout, setting: o.Setting, log: o.Logger}
 	if c.timeout <= 0 {
 		c.timeout = DefaultTimeout
 	}
@@ -65,7 +73,7 @@ func New(o Options) (*Client, error) {
 		c.log = slog.New(slog.DiscardHandler)
 	}
 	if !e.Encrypted() {
-		c.log.Warn("PURSER_RPC_URL is plain http: what the chain says can be forged on the way")
+		c.log.Warn(o.Setting + " is plain http: what the chain says can be forged on the way")
 	}
 	return c, nil
 }
@@ -74,10 +82,10 @@ func New(o Options) (*Client, error) {
 func (c *Client) Close() { c.endpoint.Close() }
 
 // MismatchError: the RPC serves another chain, or another token, than the pinned one.
-type MismatchError struct{ What, Got, Want string }
+type MismatchError struct{ Setting, What, Got, Want string }
 
 func (e *MismatchError) Error() string {
-	return fmt.Sprintf("PURSER_RPC_URL is for another chain: its %s is %s, not %s", e.What, e.Got, e.Want)
+	return fmt.Sprintf("%s is for another chain: its %s is %s, not %s", e.Setting, e.What, e.Got, e.Want)
 }
 
 // Identify asks afresh each time. What was learned comes with an error too. A *MismatchError says what differs.
@@ -110,7 +118,7 @@ func (c *Client) identify(ctx context.Context, n x402.Network, a x402.Asset, whe
 	case idErr != nil:
 		return id, idErr
 	case id.ChainID != n.ChainID:
-		return id, &MismatchError{"chain id", fmt.Sprint(id.ChainID), fmt.Sprintf("%d (%s)", n.ChainID, n.Name)}
+		return id, &MismatchError{c.setting, "chain id", fmt.Sprint(id.ChainID), fmt.Sprintf("%d (%s)", n.ChainID, n.Name)}
 	case genesisErr != nil:
 		return id, genesisErr
 	}
@@ -119,7 +127,7 @@ func (c *Client) identify(ctx context.Context, n x402.Network, a x402.Asset, whe
 	case tokenErr != nil:
 		return id, tokenErr
 	case separator != a.DomainSeparator:
-		return id, &MismatchError{"DOMAIN_SEPARATOR of " + a.Address.String(), hexOf(separator[:]), hexOf(a.DomainSeparator[:])}
+		return id, &MismatchError{c.setting, "DOMAIN_SEPARATOR of " + a.Address.String(), hexOf(separator[:]), hexOf(a.DomainSeparator[:])}
 	}
 	return id, errors.Join(blockErrs...)
 }

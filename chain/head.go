@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/purserpay/purser/pay"
 )
 
 // Block names a block of the chain.
@@ -21,4 +23,13 @@ func (c *Client) SafeBlock(ctx context.Context) (Block, error) {
 		return Block{}, fmt.Errorf("safe block: %w", err)
 	}
 	return Block{Number: uint64(b.Number), Hash: b.Hash, Time: time.Unix(int64(b.Time), 0).UTC()}, nil
+}
+
+// Head is the newest block that the RPC has.
+func (c *Client) Head(ctx context.Context) (pay.ChainBlock, error) {
+	b, err := c.block(ctx, atLatest)
+	if err != nil {
+		return pay.ChainBlock{}, fmt.Errorf("latest block: %w", err)
+	}
+	return named(b), nil
 }

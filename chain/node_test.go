@@ -79,6 +79,7 @@ type node struct {
 	maxRange    uint64         // largest range of eth_getLogs; 0: any
 	broken      map[string]any // method → result or refusal, instead of the script
 	gone        bool           // states at a block's hash are refused
+	pruned      uint64         // a block that is refused; 0: none
 	hidden      bool           // eth_getLogs finds nothing
 	fork        string         // last digit of the hashes of blocks that are not Base's; "": Base
 
@@ -162,6 +163,9 @@ func (n *node) blockByName(param json.RawMessage) any {
 	number, err := strconv.ParseUint(strings.TrimPrefix(name, "0x"), 16, 64)
 	if err != nil {
 		return refusal{-32602, "bad block"}
+	}
+	if n.pruned != 0 && number == n.pruned {
+		return refusal{4444, "pruned history unavailable"}
 	}
 	return n.block(number)
 }

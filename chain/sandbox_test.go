@@ -125,7 +125,10 @@ func TestOnARealChain(t *testing.T) {
 		if got.Chain != id {
 			t.Errorf("%s: from %+v, want %+v", name, got.Chain, id)
 		}
-		got.SafeTime, got.Chain = time.Time{}, pay.ChainIdentity{}
+		if got.SafeNumber == 0 || !x402.ValidTransaction(got.SafeHash) || got.Latest.Before(got.SafeTime) {
+			t.Errorf("%s: safe block %d %s, latest %v", name, got.SafeNumber, got.SafeHash, got.Latest)
+		}
+		got.SafeTime, got.Chain, got.SafeNumber, got.SafeHash, got.Latest = time.Time{}, pay.ChainIdentity{}, 0, "", time.Time{}
 		if got != c.want {
 			t.Errorf("%s: trace %+v, want %+v", name, got, c.want)
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/purserpay/purser/pay"
@@ -46,12 +47,47 @@ type event struct {
 func (c *Client) Trace(ctx context.Context, q pay.TraceQuery) (pay.Trace, error) {
 	t, rests, err := c.trace(ctx, q)
 	if err == nil {
-		t.Chain, err = c.identify(ctx, q.Network, q.Asset, at(rests[0]), rests...)
+		err = c.vouch(ctx, q, &t, rests)
 	}
 	if err != nil {
 		return pay.Trace{}, fmt.Errorf("trace authorization %s: %w", q.Authorization.Nonce, err)
 	}
 	return t, nil
+}
+
+// vouch asks the RPC who it is, all at once: its chain, the blocks that the answer rests on, the block that is kept, and
+// the latest one, unless the answer has them already.
+func (c *Client) vouch(ctx context.Context, q pay.TraceQuery, t *pay.Trace, rests []block) error {
+	var (
+		all                 sync.WaitGroup
+		keptErr, idErr, err error
+	)
+	if q.Kept != nil {
+		all.Go(func() { t.KeptHash, keptErr = c.keptHash(ctx, *q.Kept, rests[0]) })
+	}
+	if t.Latest.IsZero() {
+		all.Go(func() {
+			var head pay.ChainBlock
+			head, err = c.Head(ctx)
+			t.Latest = head.Time
+		})
+	}
+	id, idErr := c.identify(ctx, q.Network, q.Asset, at(rests[0]), rests...)
+	all.Wait()
+	t.Chain = id
+	return errors.Join(idErr, keptErr, err)
+}
+
+// keptHash is the hash that the RPC has for a block's number, "" if it does not have such a block.
+func (c *Client) keptHash(ctx context.Context, kept pay.ChainBlock, safe block) (string, error) {
+	if kept.Number == uint64(safe.Number) {
+		return safe.Hash, nil
+	}
+	b, err := c.blockNumbered(ctx, kept.Number)
+	if _, refused := errors.AsType[*rpcError](err); refused || errors.Is(err, errNoBlock) {
+		return "", nil
+	}
+	return b.Hash, err
 }
 
 // trace also returns the blocks that its answer rests on, the safe one first.
@@ -65,7 +101,7 @@ func (c *Client) trace(ctx context.Context, q pay.TraceQuery) (pay.Trace, []bloc
 	if err != nil {
 		return pay.Trace{}, nil, err
 	}
-	t := pay.Trace{SafeUsed: used, SafeTime: time.Unix(int64(safe.Time), 0).UTC()}
+	t := pay.Trace{SafeUsed: used, SafeTime: time.Unix(int64(safe.Time), 0).UTC(), SafeNumber: uint64(safe.Number), SafeHash: safe.Hash}
 	var w window
 	switch {
 	case used:
@@ -83,6 +119,7 @@ func (c *Client) trace(ctx context.Context, q pay.TraceQuery) (pay.Trace, []bloc
 		if head.Number < safe.Number {
 			return pay.Trace{}, nil, fmt.Errorf("the RPC's latest block %d is behind its safe block %d", head.Number, safe.Number)
 		}
+		t.Latest = named(head).Time
 		if used, err = c.used(ctx, q, head); err != nil || !used {
 			return t, rests, err
 		}

@@ -136,6 +136,7 @@ func TestTrace(t *testing.T) {
 				t.Fatal(err)
 			}
 			c.want.SafeTime, c.want.Chain = at(n, c.at), pay.ChainIdentity{ChainID: 8453, Genesis: hash(0)}
+			c.want.SafeNumber, c.want.SafeHash, c.want.Latest = c.at, hash(c.at), at(n, n.head)
 			if got != c.want {
 				t.Errorf("trace %+v\nwant  %+v", got, c.want)
 			}
@@ -215,7 +216,7 @@ func TestSearchIsShort(t *testing.T) {
 	if _, err := connect(t, n, chain.Options{}).Trace(t.Context(), query()); err != nil {
 		t.Fatal(err)
 	}
-	if blocks, logs := n.count("eth_getBlockByNumber"), n.count("eth_getLogs"); blocks > 6 || logs > 2 {
+	if blocks, logs := n.count("eth_getBlockByNumber"), n.count("eth_getLogs"); blocks > 7 || logs > 2 {
 		t.Errorf("%d blocks and %d times logs were asked for", blocks, logs)
 	}
 }
@@ -314,5 +315,34 @@ func TestMissingSafeTagIsLoggedOnce(t *testing.T) {
 	}
 	if got := strings.Count(logged.String(), "finalized"); got != 1 {
 		t.Errorf("logged %d times: %s", got, logged.String())
+	}
+}
+
+// The block that is kept is asked for like everything that an answer rests on.
+func TestTraceNamesTheKeptBlock(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(*node)
+		kept   uint64
+		want   string
+	}{
+		"older":              {func(*node) {}, 1_000_000, hash(1_000_000)},
+		"the safe one":       {func(*node) {}, 1_000_100, hash(1_000_100)},
+		"above the head":     {func(*node) {}, 1_000_200, ""},
+		"of another fork":    {func(n *node) { n.fork = "e" }, 1_000_000, strings.TrimSuffix(hash(1_000_000), "f") + "e"},
+		"the safe one's":     {func(n *node) { n.fork = "e" }, 1_000_100, strings.TrimSuffix(hash(1_000_100), "f") + "e"},
+		"not known any more": {func(n *node) { n.pruned = 1_000_000 }, 1_000_000, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := onBase()
+			c.change(n)
+			q := query()
+			q.Kept = &pay.ChainBlock{Number: c.kept, Hash: hash(c.kept)}
+			got, err := connect(t, n, chain.Options{}).Trace(t.Context(), q)
+			if err != nil || got.KeptHash != c.want {
+				t.Errorf("kept block %q, %v; want %q", got.KeptHash, err, c.want)
+			}
+		})
 	}
 }

@@ -229,7 +229,7 @@ func (s *setup) apps(apps object) {
 func (s *setup) purser(app object, environ environment) {
 	app["data_dir"] = filepath.Join(s.dir, "data")
 	for _, name := range []string{
-		"master_key", "master_key_file", "rpc_url", "internal_secret", "internal_secret_file", "key", "key_file",
+		"master_key", "master_key_file", "rpc_url", "rpc_url_2", "internal_secret", "internal_secret_file", "key", "key_file",
 		"oidc_issuer", "oidc_client_id", "oidc_client_secret", "oidc_client_secret_file", "oidc_allow", // no attack signs in
 	} {
 		delete(app, name)

@@ -124,7 +124,7 @@ func lieAttacks() []attack {
 		{group: neverNothing, name: "false-receipt", tries: "the seller's receipt is invented, somebody else's, or does not fit", holds: "the ledger decides", plays: sold(
 			hostile.ProxyDoor, bare, hostile.InventsReceipt, hostile.AnothersReceipt, hostile.OtherPayer, hostile.OtherChainReceipt, hostile.NonsenseReceipt,
 		)},
-		{group: neverNothing, name: "rpc-lies", tries: "the RPC answers for another chain, or leaves events out", run: lyingRPC},
+		{group: neverNothing, name: "rpc-lies", tries: "the RPC answers for another chain or for a fork, from the future, or leaves events out", run: lyingRPC},
 	}
 }
 

@@ -149,7 +149,7 @@ func (e *examination) killAt(ctx context.Context, p *purser, t turn) (*player, e
 
 // lyingRPC lets recovery look for evidence at RPCs that lie: nothing may be decided by them.
 func lyingRPC(ctx context.Context, e *examination) (outcome, error) {
-	lies := []hostile.RPCFault{hostile.OtherGenesis, hostile.NoLogs}
+	lies := []hostile.RPCFault{hostile.OtherGenesis, hostile.NoLogs, hostile.FromTheFuture, hostile.OnAFork}
 	if e.more {
 		lies = nil
 		for _, s := range hostile.Scenarios() {
@@ -172,7 +172,7 @@ func lyingRPC(ctx context.Context, e *examination) (outcome, error) {
 	if err := errors.Join(errs...); err != nil {
 		return outcome{}, err
 	}
-	const tries = "the RPC answers for another chain, or leaves events out"
+	const tries = "the RPC answers for another chain or for a fork, from the future, or leaves events out"
 	if story := slices.Concat(stories...); len(story) > 0 {
 		return failed(story, "%s", tries), nil
 	}

@@ -98,6 +98,9 @@ func New(o Options) (*Client, error) {
 	return c, nil
 }
 
+// WatchDates has the Date of each answer reported; see [pay.Timekeeper.Dates]. It must be called before the first call.
+func (c *Client) WatchDates(dates pay.Dates) { c.endpoint.WatchDates(dates) }
+
 // Close ends idle connections.
 func (c *Client) Close() { c.endpoint.Close() }
 

@@ -110,7 +110,11 @@ func (p *Payer) identify(ctx context.Context, n x402.Network, a x402.Asset) erro
 	p.identity.mu.Lock()
 	p.identity.networks[n.ChainID] = true
 	p.identity.mu.Unlock()
-	return p.sameWorld(ctx, id)
+	if err := p.sameWorld(ctx, id); err != nil {
+		return err
+	}
+	p.keepFirst(ctx, n)
+	return nil
 }
 
 // sameWorld holds an RPC's genesis against the one that is recorded with the store.
@@ -173,16 +177,10 @@ func (p *Payer) trace(ctx context.Context, row *Payment) (Trace, error) {
 	if err := p.checkChain(ctx, n, a); err != nil {
 		return Trace{}, fmt.Errorf("checking the chain: %w", err)
 	}
-	t, err := p.opts.Chain.Trace(ctx, TraceQuery{Network: n, Asset: a, Authorization: row.Authorization, Created: row.Created})
+	q := TraceQuery{Network: n, Asset: a, Authorization: row.Authorization, Created: row.Created}
+	t, err := p.ask(ctx, SourceRPC, p.opts.Chain, q)
 	if err != nil {
 		return Trace{}, fmt.Errorf("tracing payment %s: %w", row.ID, err)
 	}
-	if err = p.sameWorld(ctx, t.Chain); err == nil && t.Chain.ChainID != n.ChainID {
-		err = fmt.Errorf("%w: chain id %d instead of %d", errForeignChain, t.Chain.ChainID, n.ChainID)
-	}
-	if err != nil {
-		p.log.Error("evidence from the chain is ignored", "payment", row.ID, "error", err)
-		return Trace{}, fmt.Errorf("tracing payment %s: %w", row.ID, err)
-	}
-	return t, nil
+	return p.both(ctx, row, q, t), nil
 }

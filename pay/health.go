@@ -17,8 +17,12 @@ type Health struct {
 	StoreKind   string
 	Facilitator Probe
 	RPC         Probe // of all networks: its error names those without evidence from the chain
-	Network     x402.Network
-	Wallets     string // provider's name
+	// SecondRPC is not configured unless both RPCs must agree.
+	SecondRPC Probe
+	// Clock compares our clock with those of the facilitator and the RPC.
+	Clock   ClockState
+	Network x402.Network
+	Wallets string // provider's name
 	// Reconciling is set, and OK is false, until a restored store is reconciled.
 	Reconciling *ReconcileStatus
 }
@@ -36,6 +40,7 @@ type healthCache struct {
 	mu                    sync.Mutex
 	until                 time.Time
 	facilitator, rpcProbe Probe
+	secondProbe           Probe
 }
 
 // Health asks the store, and, at most every 10 s, the facilitator and the RPC.
@@ -55,11 +60,13 @@ func (p *Payer) Health(ctx context.Context) Health {
 		probe, cancel := context.WithTimeout(ctx, 5*time.Second)
 		defer cancel()
 		p.health.facilitator, p.health.rpcProbe = p.probe(probe)
+		p.health.secondProbe = p.probeSecond(probe)
 		if ctx.Err() == nil { // a caller that left proves nothing
 			p.health.until = now.Add(healthKept)
 		}
 	}
-	h.Facilitator, h.RPC = p.health.facilitator, p.health.rpcProbe
+	h.Facilitator, h.RPC, h.SecondRPC = p.health.facilitator, p.health.rpcProbe, p.health.secondProbe
+	h.Clock = p.time.State()
 	return h
 }
 
@@ -89,5 +96,27 @@ func (p *Payer) checkNetworks(ctx context.Context) error {
 			errs = append(errs, fmt.Errorf("no evidence for %s: %w", n.Name, err))
 		}
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, p.words.problem(SourceRPC, p.now()))...)
+}
+
+// probeSecond asks the second RPC about each network that the first one serves.
+func (p *Payer) probeSecond(ctx context.Context) Probe {
+	if p.opts.Second == nil {
+		return Probe{}
+	}
+	errs := []error{p.words.problem(SourceSecondRPC, p.now())}
+	for _, n := range p.opts.Networks {
+		if !p.watches(n.Name) {
+			continue
+		}
+		id, err := p.opts.Second.Identify(ctx, n, n.Assets[0])
+		if err == nil {
+			err = p.sameWorld(ctx, id)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("nothing can be void on %s: %w", n.Name, err))
+		}
+	}
+	err := errors.Join(errs...)
+	return Probe{Configured: true, OK: err == nil, Err: err}
 }

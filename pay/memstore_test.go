@@ -31,6 +31,7 @@ type memStore struct {
 	txs          map[string]string
 	counters     map[pay.Counter]x402.Amount
 	world        string
+	safe         map[string]pay.ChainBlock
 	down         bool // Begin and Record fail with ErrUnavailable
 	restore      *pay.Restore
 	// mostFound is the most that one step of reconciling brought.
@@ -41,7 +42,7 @@ func newMemStore() *memStore {
 	return &memStore{
 		keys: map[string]pay.Key{}, secrets: map[string]string{}, orgs: map[string]pay.Organization{},
 		walletSK: map[string][]byte{}, payments: map[string]*pay.Payment{}, idem: map[string][]string{},
-		txs: map[string]string{}, counters: map[pay.Counter]x402.Amount{},
+		txs: map[string]string{}, counters: map[pay.Counter]x402.Amount{}, safe: map[string]pay.ChainBlock{},
 	}
 }
 
@@ -539,6 +540,29 @@ func (m *memStore) SetWorld(_ context.Context, w string) (string, error) {
 		m.world = w
 	}
 	return m.world, nil
+}
+
+func (m *memStore) SafeBlock(_ context.Context, network string) (*pay.ChainBlock, error) {
+	defer m.lock()()
+	if b, ok := m.safe[network]; ok {
+		return &b, nil
+	}
+	return nil, nil
+}
+
+func (m *memStore) KeepSafeBlock(_ context.Context, network string, found *pay.ChainBlock, later pay.ChainBlock) error {
+	defer m.lock()()
+	now, known := m.safe[network]
+	if known == (found != nil) && (!known || now.Hash == found.Hash && later.Number > now.Number) {
+		m.safe[network] = later
+	}
+	return nil
+}
+
+func (m *memStore) ForgetSafeBlock(_ context.Context, network string) error {
+	defer m.lock()()
+	delete(m.safe, network)
+	return nil
 }
 
 func (m *memStore) ExpireSessions(context.Context, time.Time, int) (int, error) { return 0, nil }

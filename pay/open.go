@@ -149,6 +149,9 @@ func (p *Payer) try(ctx context.Context, r Request) (*Attempt, Begun, error) {
 	if err != nil {
 		return nil, Begun{}, err
 	}
+	if b.New != nil && b.Declined == nil {
+		b.Declined = p.clockRefusal(ctx)
+	}
 	if ctx.Err() != nil {
 		return nil, Begun{}, ErrCallerGone
 	}

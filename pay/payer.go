@@ -20,10 +20,15 @@ type Options struct {
 	Wallets     Wallets
 	Facilitator Facilitator // nil: `payer` payments answer 402 and say so
 	Chain       Chain       // nil: no balances, no evidence from the chain
-	Clock       Clock       // default time.Now
-	Logger      *slog.Logger
-	Observer    Observer
-	Tracer      Tracer
+	// Second is asked as well before evidence of Chain voids or disputes a payment; nil: Chain's
+	// word is enough.
+	Second Chain
+	// Time compares our clock with those of others. Nil: only with the chain's blocks.
+	Time     *Timekeeper
+	Clock    Clock // default time.Now
+	Logger   *slog.Logger
+	Observer Observer
+	Tracer   Tracer
 
 	// Networks that may be paid on. Default: the pinned networks marked as default.
 	Networks []x402.Network
@@ -65,6 +70,8 @@ type Payer struct {
 	background sync.WaitGroup // sends, releases and recovery in flight
 
 	identity chainIdentity
+	time     *Timekeeper
+	words    rpcWords
 	balances balanceCache
 	slowRPC  *breaker.Breaker // for balances, of payments
 	slowView *breaker.Breaker // and of those who look at wallets
@@ -113,7 +120,12 @@ func New(o Options) (*Payer, error) {
 	setDefault(&o.MaxValidity, 300*time.Second)
 	setDefault(&o.SendTimeout, 300*time.Second)
 	setDefault(&o.RepeatWait, 30*time.Second)
+	if o.Time == nil {
+		o.Time = NewTimekeeper(o.Clock)
+	}
+	o.Time.log = o.Logger
 	return &Payer{
+		time: o.Time,
 		opts: o, store: o.Store, log: o.Logger, now: o.Clock,
 		owner: uuid.NewString(), holds: make(map[string]*hold), identity: newChainIdentity(), slowRPC: newBalanceBreaker(), slowView: newBalanceBreaker(),
 	}, nil
@@ -176,4 +188,5 @@ func (nobody) Changed(*Payment, State, Verdict) {}
 func (nobody) Contradicted(*Payment)            {}
 func (nobody) Began(*Payment)                   {}
 func (nobody) Refused(Door, string)             {}
+func (nobody) Ignored(TimeSource, string)       {}
 func (nobody) Took(string, time.Duration)       {}

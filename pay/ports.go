@@ -79,6 +79,11 @@ type Chain interface {
 	Trace(ctx context.Context, q TraceQuery) (Trace, error)
 }
 
+// Header is what a [Chain] may be as well: one that tells its newest block by a single call.
+type Header interface {
+	Head(ctx context.Context) (ChainBlock, error)
+}
+
 // ChainIdentity is what an RPC proved to be.
 type ChainIdentity struct {
 	ChainID uint64
@@ -92,6 +97,8 @@ type TraceQuery struct {
 	Asset         x402.Asset
 	Authorization x402.Authorization
 	Created       time.Time
+	// Kept is a block that the RPC must have; nil: none. See [Trace.KeptHash].
+	Kept *ChainBlock
 }
 
 // Trace is what the chain says about an authorization.
@@ -108,6 +115,14 @@ type Trace struct {
 	// block's timestamp. Both come from the same block.
 	SafeUsed bool
 	SafeTime time.Time
+	// SafeNumber and SafeHash name that block.
+	SafeNumber uint64
+	SafeHash   string
+	// Latest is the time of the newest block that the RPC has; zero: it was not asked for it.
+	Latest time.Time
+	// KeptHash is the hash that the RPC has for the number of TraceQuery.Kept, asked for together
+	// with Chain; "": it has no such block, or not any more.
+	KeptHash string
 	// SafeLogs: the Used or Canceled above is at or before the safe block.
 	SafeLogs bool
 }
@@ -124,6 +139,9 @@ type Observer interface {
 	// Refused is called when a payment was refused before anything was journaled: by a rule of
 	// the key's policy, or by "quota", its owner's plan.
 	Refused(door Door, rule string)
+	// Ignored is called when the word of an RPC counts for nothing, with the reason as a word of a
+	// fixed list: see [IgnoredReasons].
+	Ignored(rpc TimeSource, reason string)
 	// Took reports how long a stage took: "decide", "journal", "sign", "verify", "settle", "send"
 	// (until the lease is given up, so until the answer was written out), and "total" of a payment
 	// that went well: on REST all of the call, elsewhere from the challenge to the response headers

@@ -249,6 +249,9 @@ func (p *Payer) readOn(ctx context.Context, ledger Ledger, r *Restore, n x402.Ne
 	if err != nil {
 		return err
 	}
+	if safe.Time.After(p.now().Add(clockStop)) {
+		return fmt.Errorf("%w: its safe block is of %s", errAhead, safe.Time.UTC().Format(time.RFC3339))
+	}
 	s.Safe = safe
 	if b := r.blockOn(n.Name); b != nil && (safe.Number < b.Number || safe.Number == b.Number && safe.Hash != b.Hash) {
 		return fmt.Errorf("%w: its safe block is %d, %s, and the backup has block %d, %s", errAnotherChain, safe.Number, safe.Hash, b.Number, b.Hash)

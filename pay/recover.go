@@ -151,7 +151,7 @@ func (p *Payer) lookAt(ctx context.Context, id string) error {
 		probe := o
 		probe.EventID = "probe"
 		if _, err := after.Apply(probe); err == nil {
-			o.Check = p.nextCheck(after, o.At)
+			o.Check = after.beforeRetiring(p.nextCheck(after, o.At), o.At)
 		}
 	}
 	o.Release, o.Answered = true, row.Answered
@@ -185,10 +185,10 @@ func (p *Payer) look(ctx context.Context, row *Payment) (_ Outcome, looked bool)
 	switch {
 	case row.Doubted:
 		// Without an RPC nothing more will be known of it.
-		if !p.watches(row.Terms.Network) && !now.Before(row.ValidBefore().Add(RepeatGrace)) {
+		if !p.watches(row.Terms.Network) && p.doubtEnds(ctx, row, now) {
 			return Outcome{Verdict: VerdictExpired}, true
 		}
-	case row.State != Open && !now.Before(row.Closed.Add(RetainPayload)):
+	case p.retires(ctx, row, now):
 		return Outcome{Retire: true}, true
 	case row.State != Open:
 	case !row.Refused && !row.Unresolved && !now.Before(told):

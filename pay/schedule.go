@@ -36,14 +36,14 @@ func (p *Payer) nextCheck(row *Payment, now time.Time) time.Time {
 	case row.Retired:
 		return time.Time{}
 	case !row.unproven(), row.State == Settled && !watched:
-		return row.Closed.Add(RetainPayload)
+		return row.retireCheck(now)
 	case row.State == Settled:
 		if at := row.ValidBefore().Add(settleDelay); at.After(now) {
 			return at
 		}
 		return backoff(maxBackoff)
 	case row.Doubted && !watched:
-		return row.ValidBefore().Add(RepeatGrace)
+		return row.doubtCheck(now)
 	case row.Doubted:
 		return p.nextLook(row, now, watched, backoff)
 	case row.State == Void && !watched:

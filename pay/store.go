@@ -20,6 +20,7 @@ type Store interface {
 	Journal
 	SpendBook
 	Reconciler
+	SafeBlocks
 
 	// World is "sandbox", or the genesis hash (0x…) of the first RPC that answered, or ""
 	// while neither is known (DESIGN §4).

@@ -1,6 +1,7 @@
 package pay_test
 
 import (
+	"cmp"
 	"context"
 	"crypto/ecdsa"
 	"encoding/json"
@@ -108,14 +109,18 @@ func (c *truth) Trace(_ context.Context, q pay.TraceQuery) (pay.Trace, error) {
 	if err != nil {
 		return pay.Trace{}, err
 	}
+	kept := ""
+	if q.Kept != nil {
+		kept = cmp.Or(c.past[q.Kept.Number], q.Kept.Hash)
+	}
 	tx, used := c.moved[q.Authorization.Nonce]
 	// A lagging RPC knows nothing newer than its safe block; with a lag nothing used is
 	// shown before the window is over, which is as little as it can know.
 	safe := c.now.Add(-c.lag)
 	if used && c.lag > 0 && safe.Before(time.Unix(int64(q.Authorization.ValidBefore), 0)) {
-		return pay.Trace{Chain: id, SafeTime: safe}, nil
+		return pay.Trace{Chain: id, SafeTime: safe, KeptHash: kept}, nil
 	}
-	return pay.Trace{Chain: id, Used: used, Transaction: tx, SafeUsed: used, SafeLogs: used, SafeTime: safe}, nil
+	return pay.Trace{Chain: id, Used: used, Transaction: tx, SafeUsed: used, SafeLogs: used, SafeTime: safe, KeptHash: kept}, nil
 }
 
 // facilitator answers as its mode says.

@@ -128,6 +128,9 @@ func (a *API) judge(err error) (int, problem, int) {
 		if e, restored := errors.AsType[*pay.ReconcilingError](err); restored {
 			body.Detail = e.Error()
 		}
+		if e, clock := errors.AsType[*pay.ClockError](err); clock {
+			body.Detail = e.Error()
+		}
 		if creating {
 			body.Error = textKeyFailed
 		}

@@ -26,7 +26,10 @@ type healthReport struct {
 	Database    databaseHealth `json:"database"`
 	Facilitator probe          `json:"facilitator"`
 	RPC         rpcHealth      `json:"rpc"`
-	Wallets     walletHealth   `json:"wallets"`
+	// SecondRPC is there where two RPCs must agree.
+	SecondRPC *probe       `json:"rpc_2,omitempty"`
+	Clock     clockHealth  `json:"clock"`
+	Wallets   walletHealth `json:"wallets"`
 	// Reconciling is there until a store that was restored from a backup is reconciled.
 	Reconciling *reconcilingHealth `json:"reconciling,omitempty"`
 }
@@ -88,6 +91,39 @@ type rpcHealth struct {
 	ChainID uint64 `json:"chain_id"`
 }
 
+// clockHealth compares purser's clock with those of the facilitator and the RPC.
+type clockHealth struct {
+	OK bool `json:"ok"` // nothing differs by more than 30 s
+	// Stopped: no new payments are made because of it.
+	Stopped bool          `json:"stopped,omitempty"`
+	Sources []sourceClock `json:"sources"`
+}
+
+// sourceClock is one comparison: seconds by which purser's clock is ahead. Null: not known.
+type sourceClock struct {
+	Source     pay.TimeSource `json:"source"`
+	Ahead      *float64       `json:"ahead_seconds"`
+	BlockAhead *float64       `json:"block_ahead_seconds,omitempty"`
+	Stopped    bool           `json:"stopped,omitempty"`
+}
+
+func newClock(s pay.ClockState) clockHealth {
+	h := clockHealth{OK: s.OK, Stopped: s.Stopped, Sources: []sourceClock{}}
+	for _, one := range s.Sources {
+		shown := sourceClock{Source: one.Source, Stopped: one.Stops}
+		if one.Known {
+			ahead := one.Ahead.Seconds()
+			shown.Ahead = &ahead
+		}
+		if one.BlockKnown {
+			ahead := one.BlockAhead.Seconds()
+			shown.BlockAhead = &ahead
+		}
+		h.Sources = append(h.Sources, shown)
+	}
+	return h
+}
+
 type walletHealth struct {
 	Provider string `json:"provider"`
 }
@@ -101,11 +137,18 @@ func (a *API) health(r *http.Request) (reply, error) {
 	if !h.OK {
 		status = http.StatusServiceUnavailable
 	}
+	var second *probe
+	if h.SecondRPC.Configured {
+		shown := newProbe(h.SecondRPC)
+		second = &shown
+	}
 	return reply{status: status, body: healthReport{
 		OK: h.OK, Service: service, Version: a.version,
 		Database:    databaseHealth{h.Store.Configured, h.Store.OK, h.StoreKind},
 		Facilitator: newProbe(h.Facilitator),
 		RPC:         rpcHealth{newProbe(h.RPC), h.Network.Name, h.Network.ChainID},
+		SecondRPC:   second,
+		Clock:       newClock(h.Clock),
 		Wallets:     walletHealth{h.Wallets},
 		Reconciling: newReconciling(h.Reconciling),
 	}}, nil

@@ -53,6 +53,7 @@ type setup struct {
 	api           payapi.Options
 	store         boltstore.Options
 	noFacilitator bool
+	dates         bool // purser compares its clock with the facilitator's
 	wrap          func(http.Handler) http.Handler
 }
 
@@ -88,6 +89,10 @@ func newWorld(t *testing.T, change ...func(*setup)) *world {
 			t.Fatal(err)
 		}
 		t.Cleanup(client.Close)
+		if s.dates {
+			s.pay.Time = pay.NewTimekeeper(w.clock.now)
+			client.WatchDates(s.pay.Time.Dates(pay.SourceFacilitator))
+		}
 		s.pay.Facilitator = client
 	}
 	if w.payer, err = pay.New(s.pay); err != nil {

@@ -53,6 +53,7 @@ const (
 	DeclinedKeyInvalid     = "idempotency-key-invalid" // the Idempotency-Key is none that could be kept to
 	DeclinedUnavailable    = "store-unavailable"       // nothing can be journaled at the moment
 	DeclinedReconciling    = "reconciling"             // the books are a backup's, and the chain has not told yet what is missing
+	DeclinedClock          = "clock"                   // our clock and the RPC's or the facilitator's are far apart
 	DeclinedCallerGone     = "caller-gone"             // the client left before anything was sent
 	DeclinedCallerUnknown  = "caller-unknown"          // it cannot be seen whether the client is still there
 	DeclinedSellerFailing  = "seller-failing"          // several payments to that host in a row have brought nothing
@@ -81,6 +82,7 @@ func declined(err error) (reason string, held *pay.Payment) {
 		unsupported *x402.UnsupportedError
 		spent       *pay.SpentError
 		restored    *pay.ReconcilingError
+		clock       *pay.ClockError
 		failing     *failingError
 		full        *admission.FullError
 	)
@@ -109,6 +111,8 @@ func declined(err error) (reason string, held *pay.Payment) {
 		return DeclinedReused, nil
 	case errors.Is(err, errKeyInvalid):
 		return DeclinedKeyInvalid, nil
+	case errors.As(err, &clock):
+		return DeclinedClock, nil
 	case errors.As(err, &restored):
 		return DeclinedReconciling, nil
 	case errors.Is(err, pay.ErrUnavailable):

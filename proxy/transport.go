@@ -227,7 +227,7 @@ func (t *Transport) refuse(req *http.Request, resp *http.Response, err error) *h
 		closeBody(resp)
 		return overloaded(req)
 	}
-	if reason == DeclinedUnavailable || reason == DeclinedReconciling || reason == DeclinedInternal {
+	if reason == DeclinedUnavailable || reason == DeclinedReconciling || reason == DeclinedClock || reason == DeclinedInternal {
 		// The journal could not be asked, so a payload for this request may be out. A client
 		// that knows x402 would pay the seller's challenge again.
 		t.declined(reason)
@@ -236,6 +236,9 @@ func (t *Transport) refuse(req *http.Request, resp *http.Response, err error) *h
 		text := "Payments are not possible at the moment; repeat the same request"
 		if restored, ok := errors.AsType[*pay.ReconcilingError](err); ok {
 			text = "Payments are not possible at the moment: " + restored.Error()
+		}
+		if clock, ok := errors.AsType[*pay.ClockError](err); ok {
+			text = "Payments are not possible at the moment: " + clock.Error()
 		}
 		out := ownResponse(req, http.StatusServiceUnavailable, problem{Error: text, Reason: reason})
 		out.Header.Set("Retry-After", "5")

@@ -38,6 +38,8 @@ type installation struct {
 	free atomic.Uint64
 	// noRPC: purser knows no chain.
 	noRPC bool
+	// noDates: purser hears nobody's clock but the chain's.
+	noDates bool
 	// wrapStore and wrapFacilitator put something between purser and its ports; they may be nil.
 	wrapStore       func(pay.Store) pay.Store
 	wrapFacilitator func(pay.Facilitator) pay.Facilitator
@@ -120,7 +122,7 @@ func (in *installation) start(t *testing.T) {
 	}
 	o := pay.Options{
 		Store: in.store, Wallets: signer.NewLocal(in.store), Clock: in.now,
-		SendTimeout: in.sendTimeout, RepeatWait: 10 * time.Second,
+		SendTimeout: in.sendTimeout, RepeatWait: 10 * time.Second, Time: pay.NewTimekeeper(in.now),
 	}
 	if in.wrapStore != nil {
 		o.Store = in.wrapStore(in.store)
@@ -129,13 +131,20 @@ func (in *installation) start(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if !in.noDates {
+		f.WatchDates(o.Time.Dates(pay.SourceFacilitator))
+	}
 	o.Facilitator = f
 	if in.wrapFacilitator != nil {
 		o.Facilitator = in.wrapFacilitator(f)
 	}
 	in.clients = append(in.clients, f)
 	if !in.noRPC {
-		c, err := chain.New(chain.Options{URL: in.world.RPCURL, Timeout: patience, Transport: &in.calls})
+		var dates pay.Dates
+		if !in.noDates {
+			dates = o.Time.Dates(pay.SourceRPC)
+		}
+		c, err := chain.New(chain.Options{URL: in.world.RPCURL, Timeout: patience, Transport: &in.calls, Dates: dates})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -32,6 +32,9 @@ type Options struct {
 	// Transport carries the calls; nil is one that ignores the environment's proxy variables, which in a program that
 	// pays through purser name purser itself.
 	Transport http.RoundTripper
+	// Dates hears of each answer's Date: it is called before a request is sent, and what it returns when the header of the
+	// answer has come. Nil: no Date is read.
+	Dates func() (answered func(date time.Time))
 }
 
 // Endpoint calls one service. It is safe for concurrent use.
@@ -40,6 +43,7 @@ type Endpoint struct {
 	maxAnswer int64
 	client    *http.Client
 	secrets   []string
+	dates     func() func(date time.Time)
 }
 
 // idleConnections is how many connections are kept for the next calls.
@@ -63,7 +67,7 @@ func New(o Options) (*Endpoint, error) {
 		transport = newTransport()
 	}
 	return &Endpoint{
-		base: base, maxAnswer: o.MaxAnswer, secrets: secretsOf(base),
+		base: base, maxAnswer: o.MaxAnswer, secrets: secretsOf(base), dates: o.Dates,
 		client: &http.Client{
 			Transport: transport,
 			// A redirect is an answer like any other: following it would hand keys and signed payments to another host.
@@ -133,7 +137,16 @@ func (e *Endpoint) Call(ctx context.Context, method, path string, header http.He
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
+	var answered func(time.Time)
+	if e.dates != nil {
+		answered = e.dates()
+	}
 	resp, err := e.client.Do(req)
+	if err == nil && answered != nil {
+		if date, ok := dateOf(resp.Header); ok {
+			answered(date)
+		}
+	}
 	if err != nil {
 		failure := failed(err)
 		failure.NotSent = reach.missed()
@@ -148,6 +161,18 @@ func (e *Endpoint) Call(ctx context.Context, method, path string, header http.He
 		return Answer{}, &Error{Reason: fmt.Sprintf("answer over %d KiB", e.maxAnswer>>10), Cause: ErrTooLarge}
 	}
 	return Answer{resp.StatusCode, text}, nil
+}
+
+// WatchDates sets Options.Dates. It must be called before the first Call.
+func (e *Endpoint) WatchDates(dates func() (answered func(date time.Time))) { e.dates = dates }
+
+// dateOf reads when an answer was made. One that comes from a cache was made earlier, and tells nothing of the time.
+func dateOf(h http.Header) (time.Time, bool) {
+	if age := h.Get("Age"); age != "" && age != "0" {
+		return time.Time{}, false
+	}
+	date, err := http.ParseTime(h.Get("Date"))
+	return date, err == nil
 }
 
 // reach follows how far a request got.

@@ -26,6 +26,37 @@ var storeTests = map[string]func(*fixture){
 		f.reopen(Opener.Close)
 		world(transaction("genesis"))
 	},
+	"safe blocks": func(f *fixture) {
+		block := func(n uint64, what string) pay.ChainBlock {
+			return pay.ChainBlock{Number: n, Hash: transaction(what), Time: noon.Add(time.Duration(n) * time.Second)}
+		}
+		kept := func(network string, want *pay.ChainBlock) {
+			f.Helper()
+			got, err := f.SafeBlock(f.ctx, network)
+			f.must(err)
+			f.same("safe block of "+network, got, want)
+		}
+		first, second, other := block(10, "ten"), block(20, "twenty"), block(30, "thirty")
+		kept("base", nil)
+		f.must(f.KeepSafeBlock(f.ctx, "base", &second, other)) // there is none to replace
+		kept("base", nil)
+		f.must(f.KeepSafeBlock(f.ctx, "base", nil, first))
+		kept("base", &first)
+		f.must(f.KeepSafeBlock(f.ctx, "base", nil, other)) // another node was first
+		f.must(f.KeepSafeBlock(f.ctx, "base", &other, second))
+		kept("base", &first)
+		f.must(f.KeepSafeBlock(f.ctx, "base", &first, second))
+		f.must(f.KeepSafeBlock(f.ctx, "base", &second, block(19, "back")))
+		f.must(f.KeepSafeBlock(f.ctx, "base", &second, block(20, "same height")))
+		kept("base", &second)
+		kept("polygon", nil)
+		f.must(f.KeepSafeBlock(f.ctx, "polygon", nil, first))
+		f.reopen(Opener.Close)
+		kept("base", &second)
+		f.must(f.ForgetSafeBlock(f.ctx, "base"))
+		kept("base", nil)
+		kept("polygon", &first)
+	},
 	"healthy": func(f *fixture) {
 		f.must(f.Health(f.ctx))
 		if f.Kind() == "" {

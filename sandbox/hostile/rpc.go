@@ -25,6 +25,8 @@ type View struct {
 	NoSafe bool
 	// NoLogs: logs are left out.
 	NoLogs bool
+	// Fork: the chain is another one from this block on, on which no authorization was used. 0: it is not.
+	Fork uint64
 	// Alter changes the answer to a call; it may be nil.
 	Alter func(c RPCCall, result json.RawMessage) json.RawMessage
 	// Fail, when set, answers in place of the chain.
@@ -140,6 +142,9 @@ func (p *RPC) answer(ctx context.Context, view View, asked message) (message, er
 	if top < head || safe < head {
 		asked.Params = within(asked.Params, top, safe)
 	}
+	if view.Fork != 0 {
+		asked.Params = p.unfork(ctx, asked.Params)
+	}
 	out := message{Version: "2.0", ID: asked.ID}
 	if out.Result, out.Error, err = p.ask(ctx, asked.Method, asked.Params...); err != nil {
 		return message{}, err
@@ -152,6 +157,9 @@ func (p *RPC) answer(ctx context.Context, view View, asked message) (message, er
 		out.Result = quantity(top)
 	case asked.Method == "eth_getLogs" && head != 0:
 		out.Result = visibleLogs(out.Result, top, view.NoLogs)
+	}
+	if view.Fork != 0 && out.Error == nil {
+		out.Result = unused(RPCCall{asked.Method, asked.Params}, fork(asked.Method, out.Result, view.Fork))
 	}
 	if view.Alter != nil && out.Error == nil {
 		out.Result = view.Alter(RPCCall{asked.Method, asked.Params}, out.Result)

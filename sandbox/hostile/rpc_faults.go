@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 )
 
 // RPCFault is how an RPC fails while purser looks for evidence. Its stages follow one another; recovery looks in each.
@@ -76,6 +77,12 @@ var (
 			Answer{Status: http.StatusOK, Body: []byte(`{"jsonrpc":"2.0","id":1,"result":{"number":[]`)}.writeTo(w)
 		},
 	})}}
+	// FromTheFuture has no authorization used either: its safe block seems to be later than any of them is valid.
+	FromTheFuture = RPCFault{"answers from the future", []func(context.Context, *RPC) error{showing(View{
+		Alter: func(c RPCCall, result json.RawMessage) json.RawMessage { return unused(c, later(time.Hour)(c, result)) },
+	})}}
+	// OnAFork leads to a fork of the chain that purser knows, on which nothing was paid.
+	OnAFork   = RPCFault{"is on a fork", []func(context.Context, *RPC) error{showing(View{Fork: 1})}}
 	NoLogs    = RPCFault{"truncates its logs", []func(context.Context, *RPC) error{showing(View{NoLogs: true})}}
 	NoSafeTag = RPCFault{"knows no safe block", []func(context.Context, *RPC) error{showing(View{NoSafe: true})}}
 	// Forgets shows a transfer in a block that is not safe yet, and then, as in a reorganization, no such block.

@@ -191,7 +191,7 @@ func firstVersionScenarios() []Scenario {
 func rpcScenarios() []Scenario {
 	var list []Scenario
 	for _, f := range []RPCFault{
-		Lags, OtherChain, OtherToken, OtherGenesis, Refusing, Overloaded, Silent, Babbles, NoLogs, NoSafeTag, Forgets,
+		Lags, OtherChain, OtherToken, OtherGenesis, Refusing, Overloaded, Silent, Babbles, FromTheFuture, OnAFork, NoLogs, NoSafeTag, Forgets,
 	} {
 		list = append(list, Scenario{
 			Name: "RPC " + f.Name, Holds: "nothing is decided by it, everything once it can be trusted",

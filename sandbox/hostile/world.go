@@ -20,7 +20,7 @@ import (
 // Options say what a world is made on. Chain is required; it stays the caller's, and many worlds may share one.
 type Options struct {
 	Chain token.Chain
-	// Now is the facilitator's clock, which must be the chain's. Default: time.Now.
+	// Now is the clock of facilitator and RPC, which must be the chain's. Default: time.Now.
 	Now func() time.Time
 	// Validity is how long the seller's challenges let payers take. Default: 60 s.
 	Validity time.Duration
@@ -36,6 +36,9 @@ type World struct {
 	Thief       *Thief
 	// PayTo gets what is paid to the seller.
 	PayTo x402.Address
+
+	// FacilitatorDates and RPCDates are the clocks by which their answers are dated.
+	FacilitatorDates, RPCDates *Dates
 
 	FacilitatorURL, SellerURL, RPCURL, ThiefURL string
 
@@ -69,6 +72,7 @@ func Start(ctx context.Context, o Options) (*World, error) {
 	}
 	w.Facilitator = NewFacilitator(honest.NewFacilitator(o.Chain, o.Now), foreign)
 	w.RPC = NewRPC(o.Chain.RPCURL())
+	w.FacilitatorDates, w.RPCDates = &Dates{now: o.Now}, &Dates{now: o.Now}
 	w.Facilitator.Met = func(*Call, FacilitatorFault) { w.tell() }
 	w.Thief = &Thief{}
 	start := func(url *string, handler http.Handler) error {
@@ -81,7 +85,7 @@ func Start(ctx context.Context, o Options) (*World, error) {
 		return nil
 	}
 	err = errors.Join(
-		start(&w.ThiefURL, w.Thief), start(&w.FacilitatorURL, w.Facilitator), start(&w.RPCURL, w.RPC),
+		start(&w.ThiefURL, w.Thief), start(&w.FacilitatorURL, w.FacilitatorDates.over(w.Facilitator)), start(&w.RPCURL, w.RPCDates.over(w.RPC)),
 	)
 	w.Seller = NewSeller(SellerOptions{
 		Chain: o.Chain, PayTo: w.PayTo, Validity: o.Validity, Thief: w.ThiefURL, Foreign: foreign,
@@ -107,6 +111,8 @@ func (w *World) Calm() {
 	w.Facilitator.Meet()
 	w.Seller.Meet()
 	w.RPC.Show(View{})
+	w.FacilitatorDates.Wrong(0)
+	w.RPCDates.Wrong(0)
 }
 
 // Late does what the parties have put off until everybody is gone.

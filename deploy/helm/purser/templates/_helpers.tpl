@@ -69,6 +69,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 - name: PURSER_RPC_URL
   valueFrom: {secretKeyRef: {name: {{ $.Values.existingSecret }}, key: {{ . }}}}
 {{- end }}
+{{- with .Values.secretKeys.rpcUrl2 }}
+- name: PURSER_RPC_URL_2
+  valueFrom: {secretKeyRef: {name: {{ $.Values.existingSecret }}, key: {{ . }}}}
+{{- end }}
 {{- range $name, $value := .Values.settings }}
 - {name: {{ $name }}, value: {{ $value | quote }}}
 {{- end }}

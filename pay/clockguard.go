@@ -1,0 +1,147 @@
+package pay
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+const (
+	// clockAskTime bounds how long a payment waits for the sources to tell their time.
+	clockAskTime = 3 * time.Second
+	// clockAskAgain is the pause between two such questions while a source stops payments, and
+	// clockAskLate the one while none answers: payments do not wait for those that are down.
+	clockAskAgain = 5 * time.Second
+	clockAskLate  = 30 * time.Second
+	// retireAgain is the time between the two looks that retire a payment: a clock that is wrong
+	// for one look must not forget idempotency keys.
+	retireAgain = time.Hour
+)
+
+// Clock tells how our clock compares with those of others.
+func (p *Payer) Clock() ClockState { return p.time.State() }
+
+// clockRefusal returns why no new payment may be made by our clock, or nil. Where no source has
+// told its time of late, or one stops payments, they are asked first. If none answers, the payment
+// goes on: an RPC that is down stops no payment.
+func (p *Payer) clockRefusal(ctx context.Context) error {
+	err := p.time.wrong()
+	if p.time.compares() && (err != nil || !p.time.known()) {
+		p.askTime(ctx)
+		err = p.time.wrong()
+	}
+	return err
+}
+
+// askTime has every source tell its time, at most every few seconds. One that is far off is asked
+// once more: a single answer stops nothing.
+func (p *Payer) askTime(ctx context.Context) {
+	k := p.time
+	select {
+	case k.turn <- struct{}{}:
+		defer func() { <-k.turn }()
+	case <-ctx.Done():
+		return
+	}
+	again := clockAskLate
+	if k.known() || k.wrong() != nil {
+		again = clockAskAgain
+	}
+	if now := k.wall(); !k.asked.IsZero() && now.Sub(k.asked).Abs() < again {
+		return
+	}
+	// Others wait for the same answers, so the questions do not end with the caller who asks.
+	ask, cancel := context.WithTimeout(context.WithoutCancel(ctx), clockAskTime)
+	defer cancel()
+	for range 2 {
+		p.askSources(ask)
+		if !k.unsure() {
+			break
+		}
+	}
+	k.asked = k.wall()
+}
+
+func (p *Payer) askSources(ctx context.Context) {
+	var all sync.WaitGroup
+	if f := p.opts.Facilitator; f != nil {
+		all.Go(func() { _ = f.Probe(ctx) }) // its Date is all that is asked for
+	}
+	for s, c := range map[TimeSource]Chain{SourceRPC: p.opts.Chain, SourceSecondRPC: p.opts.Second} {
+		if h, ok := c.(Header); ok {
+			all.Go(func() {
+				sent := p.now()
+				if head, err := h.Head(ctx); err == nil {
+					p.time.sawBlock(s, sent, p.now(), head.Time)
+				}
+			})
+		}
+	}
+	all.Wait()
+}
+
+// kept is when a closed payment's payload and idempotency key have been kept long enough. A clock
+// that was set back at its closing does not count: it was not closed before it was made.
+func (p *Payment) kept() time.Time {
+	if p.Closed.Before(p.Created) {
+		return p.Created.Add(RetainPayload)
+	}
+	return p.Closed.Add(RetainPayload)
+}
+
+// retires reports whether a look at now may drop a payment's payload and idempotency key: an
+// earlier look has put it off, and our clock can be right.
+func (p *Payer) retires(ctx context.Context, row *Payment, now time.Time) bool {
+	if row.State == Open || now.Before(row.kept()) || row.Check.Before(row.kept().Add(retireAgain)) {
+		return false
+	}
+	return p.clockAgreed(ctx)
+}
+
+// clockAgreed reports whether our clock can be right, asking the sources if none has told its time
+// of late.
+func (p *Payer) clockAgreed(ctx context.Context) bool {
+	if p.time.compares() && !p.time.known() {
+		p.askTime(ctx)
+	}
+	return p.time.agreed()
+}
+
+// doubtEnds reports whether a look at now may take a doubted payment for unused, where no chain can
+// tell: its time is over by a clock that can be right. Where no source answers, an earlier look must
+// have put it off.
+func (p *Payer) doubtEnds(ctx context.Context, row *Payment, now time.Time) bool {
+	due := row.ValidBefore().Add(RepeatGrace)
+	switch {
+	case now.Before(due):
+		return false
+	case p.clockAgreed(ctx):
+		return true
+	}
+	return p.time.wrong() == nil && !row.Check.Before(due.Add(maxBackoff))
+}
+
+// doubtCheck is when a look may end the doubt about a payment next.
+func (p *Payment) doubtCheck(now time.Time) time.Time {
+	if due := p.ValidBefore().Add(RepeatGrace); now.Before(due) {
+		return due
+	}
+	return now.Add(maxBackoff)
+}
+
+// beforeRetiring moves a next look at a closed payment forward to the first one that could retire
+// it, which must not be the last one.
+func (p *Payment) beforeRetiring(check, now time.Time) time.Time {
+	if due := p.kept(); p.State != Open && now.Before(due) && check.After(due) {
+		return due
+	}
+	return check
+}
+
+// retireCheck is when a look may retire a closed payment next.
+func (p *Payment) retireCheck(now time.Time) time.Time {
+	if due := p.kept(); now.Before(due) {
+		return due
+	}
+	return now.Add(retireAgain)
+}

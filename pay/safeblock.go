@@ -1,0 +1,243 @@
+package pay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/purserpay/purser/x402"
+)
+
+// SafeBlocks is the part of a store that keeps the last safe block of each network.
+type SafeBlocks interface {
+	// SafeBlock returns the block that is kept for a network; nil: none.
+	SafeBlock(ctx context.Context, network string) (*ChainBlock, error)
+	// KeepSafeBlock keeps a later block in the place of the one that was found, nil for none. It
+	// does nothing if another one is kept by now, or if the block is not later.
+	KeepSafeBlock(ctx context.Context, network string, found *ChainBlock, later ChainBlock) error
+	// ForgetSafeBlock keeps none any more.
+	ForgetSafeBlock(ctx context.Context, network string) error
+}
+
+// advanceEvery is how much later a safe block must be to be kept in the place of another.
+const advanceEvery = time.Minute
+
+// Reasons why the word of an RPC counts for nothing, see [Observer.Ignored].
+const (
+	ignoredForeign   = "foreign-chain" // it answers for another chain
+	ignoredFork      = "fork"          // it has another block in the place of the kept one
+	ignoredNoBlock   = "no-kept-block" // it does not have the kept block
+	ignoredAhead     = "block-ahead"   // its blocks are from the future
+	ignoredStale     = "stale"         // its latest block is old
+	ignoredSilent    = "second-silent" // the second RPC does not answer
+	ignoredDisagrees = "disagree"      // the two RPCs contradict each other
+)
+
+// IgnoredReasons are all reasons of [Observer.Ignored].
+func IgnoredReasons() []string {
+	return []string{ignoredForeign, ignoredFork, ignoredNoBlock, ignoredAhead, ignoredStale, ignoredSilent, ignoredDisagrees}
+}
+
+var (
+	errFork      = errors.New("the RPC has another block than the one that this store has seen as safe")
+	errNoBlock   = errors.New("the RPC does not have the block that this store has seen as safe")
+	errAhead     = errors.New("the RPC's blocks are ahead of our clock")
+	errStale     = errors.New("the RPC's latest block is old")
+	errSilent    = errors.New("the second RPC (PURSER_RPC_URL_2) gave no evidence")
+	errDisagrees = errors.New("the RPC and the second one contradict each other")
+)
+
+// rpcWords remembers what the word of each RPC was worth, for health and to log changes only.
+type rpcWords struct {
+	mu   sync.Mutex
+	last map[TimeSource]rpcWord
+}
+
+// rpcWord holds why an RPC's word counted for nothing; the zero value: it counted.
+type rpcWord struct {
+	reason string
+	err    error
+	at     time.Time
+}
+
+// heard remembers an RPC's last word, and reports whether it is worth a log line.
+func (w *rpcWords) heard(s TimeSource, word rpcWord) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	was := w.last[s]
+	if w.last == nil {
+		w.last = map[TimeSource]rpcWord{}
+	}
+	w.last[s] = word
+	return word.reason != was.reason
+}
+
+// problem is what is wrong with an RPC, or nil. Another chain or a fork stays one until it has
+// given a word that counts.
+func (w *rpcWords) problem(s TimeSource, now time.Time) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	word := w.last[s]
+	if word.reason != ignoredForeign && word.reason != ignoredFork && now.Sub(word.at).Abs() > maxBackoff {
+		return nil
+	}
+	return word.err
+}
+
+// settingOf names an RPC for operators.
+func settingOf(s TimeSource) string {
+	if s == SourceSecondRPC {
+		return "PURSER_RPC_URL_2"
+	}
+	return "PURSER_RPC_URL"
+}
+
+// ignore tells that an RPC's word counts for nothing, wholly or in part.
+func (p *Payer) ignore(ctx context.Context, s TimeSource, reason string, err error) error {
+	err = fmt.Errorf("%s: %w", settingOf(s), err)
+	p.opts.Observer.Ignored(s, reason)
+	if p.words.heard(s, rpcWord{reason, err, p.now()}) {
+		p.log.ErrorContext(ctx, "evidence from the chain is ignored", "reason", reason, "error", err)
+	}
+	return err
+}
+
+// hide takes out of a trace what could prove that money did not move, or that it moved for good.
+func (t Trace) hide() Trace {
+	t.SafeUsed, t.SafeTime, t.SafeLogs = false, time.Time{}, false
+	return t
+}
+
+// ask traces a payment's authorization with one RPC. What comes back is vetted: an RPC of another
+// chain or of a fork has no word at all, and one whose time or whose kept block is in doubt says
+// nothing of safe blocks.
+func (p *Payer) ask(ctx context.Context, s TimeSource, c Chain, q TraceQuery) (Trace, error) {
+	var err error
+	keeps := p.keeps()
+	if keeps {
+		if q.Kept, err = p.store.SafeBlock(ctx, q.Network.Name); err != nil {
+			return Trace{}, fmt.Errorf("reading the kept block: %w", err)
+		}
+	}
+	sent := p.now()
+	t, err := c.Trace(ctx, q)
+	if err != nil {
+		return Trace{}, err
+	}
+	received := p.now()
+	if err = p.sameWorld(ctx, t.Chain); err == nil && t.Chain.ChainID != q.Network.ChainID {
+		err = fmt.Errorf("%w: chain id %d instead of %d", errForeignChain, t.Chain.ChainID, q.Network.ChainID)
+	}
+	if errors.Is(err, errForeignChain) {
+		return Trace{}, p.ignore(ctx, s, ignoredForeign, err)
+	}
+	if err != nil {
+		return Trace{}, err
+	}
+	latest := t.Latest
+	if latest.Before(t.SafeTime) && t.SafeTime.After(received) {
+		latest = t.SafeTime
+	}
+	p.time.sawBlock(s, sent, received, latest)
+	switch {
+	case q.Kept != nil && t.KeptHash != "" && t.KeptHash != q.Kept.Hash:
+		return Trace{}, p.ignore(ctx, s, ignoredFork, fmt.Errorf("%w: block %d is %s instead of %s", errFork, q.Kept.Number, t.KeptHash, q.Kept.Hash))
+	case t.SafeTime.After(received.Add(clockStop)), latest.After(received.Add(clockStop)):
+		_ = p.ignore(ctx, s, ignoredAhead, fmt.Errorf("%w: by %s", errAhead, latest.Sub(received).Round(time.Second)))
+		return t.hide(), nil
+	case !t.Latest.IsZero() && sent.Sub(t.Latest) > clockStop:
+		_ = p.ignore(ctx, s, ignoredStale, fmt.Errorf("%w: %s", errStale, sent.Sub(t.Latest).Round(time.Second)))
+		return t.hide(), nil
+	case q.Kept != nil && t.KeptHash == "":
+		_ = p.ignore(ctx, s, ignoredNoBlock, fmt.Errorf("%w: block %d", errNoBlock, q.Kept.Number))
+		return t.hide(), nil
+	}
+	p.words.heard(s, rpcWord{})
+	if keeps && s == SourceRPC {
+		p.advance(ctx, q, t)
+	}
+	return t, nil
+}
+
+// advance keeps the safe block of a trace that was vetted, if it is later by enough. The first one
+// is kept on trust.
+func (p *Payer) advance(ctx context.Context, q TraceQuery, t Trace) {
+	if t.SafeHash == "" || q.Kept != nil && (t.SafeNumber <= q.Kept.Number || t.SafeTime.Before(q.Kept.Time.Add(advanceEvery))) {
+		return
+	}
+	later := ChainBlock{Number: t.SafeNumber, Hash: t.SafeHash, Time: t.SafeTime}
+	if err := p.store.KeepSafeBlock(ctx, q.Network.Name, q.Kept, later); err != nil {
+		p.log.WarnContext(ctx, "safe block not kept", "network", q.Network.Name, "block", later.Number, "error", err)
+	}
+}
+
+// keepFirst keeps the safe block of an RPC when there is none of a network yet, on trust: as early as
+// can be, which is before the first payment where purser knows its wallet's balance.
+func (p *Payer) keepFirst(ctx context.Context, n x402.Network) {
+	ledger, tells := p.opts.Chain.(Ledger)
+	if !tells || !p.keeps() {
+		return
+	}
+	kept, err := p.store.SafeBlock(ctx, n.Name)
+	if err == nil && kept == nil {
+		var safe ChainBlock
+		safe, err = ledger.Safe(ctx)
+		if err == nil && !safe.Time.After(p.now().Add(clockStop)) {
+			err = p.store.KeepSafeBlock(ctx, n.Name, nil, safe)
+		}
+	}
+	if err != nil {
+		p.log.DebugContext(ctx, "no safe block kept yet", "network", n.Name, "error", err)
+	}
+}
+
+// keeps reports whether safe blocks are kept: the sandbox's chain is a new one each time.
+func (p *Payer) keeps() bool {
+	p.identity.mu.Lock()
+	defer p.identity.mu.Unlock()
+	return p.identity.world != SandboxWorld
+}
+
+// both has the second RPC, if there is one, confirm what would prove that a payment's money did
+// not move. Without its word the trace says nothing of safe blocks.
+func (p *Payer) both(ctx context.Context, row *Payment, q TraceQuery, t Trace) Trace {
+	says := judge(row, t).Verdict
+	if p.opts.Second == nil || says != VerdictVoid && says != VerdictDisprove {
+		return t
+	}
+	second, err := p.ask(ctx, SourceSecondRPC, p.opts.Second, q)
+	switch {
+	case err != nil:
+		p.opts.Observer.Ignored(SourceSecondRPC, ignoredSilent)
+		p.log.WarnContext(ctx, "payment stays open", "payment", row.ID, "error", fmt.Errorf("%w: %w", errSilent, err))
+	case second.Used:
+		err = p.ignore(ctx, SourceSecondRPC, ignoredDisagrees, fmt.Errorf("%w about payment %s", errDisagrees, row.ID))
+		p.log.ErrorContext(ctx, "the two RPCs contradict each other: nothing is decided", "payment", row.ID, "error", err,
+			"transaction", second.Transaction)
+	case judge(row, second).Verdict == says:
+		return t
+	}
+	return t.hide()
+}
+
+// ForgetSafeBlock has the next word of the RPC about a network be taken on trust again: an operator
+// knows that the block which is kept is not the chain's.
+func (p *Payer) ForgetSafeBlock(ctx context.Context, network string) (*ChainBlock, error) {
+	n, ok := p.network(network)
+	if !ok {
+		return nil, &InputError{Field: "network", Reason: fmt.Sprintf("%q is not paid on", truncate(network, 40))}
+	}
+	was, err := p.store.SafeBlock(ctx, n.Name)
+	if err != nil || was == nil {
+		return was, err
+	}
+	if err := p.store.ForgetSafeBlock(ctx, n.Name); err != nil {
+		return nil, err
+	}
+	p.words.heard(SourceRPC, rpcWord{})
+	p.words.heard(SourceSecondRPC, rpcWord{})
+	p.log.WarnContext(ctx, "an operator has the RPC trusted anew", "network", n.Name, "block", was.Number, "hash", was.Hash)
+	return was, nil
+}

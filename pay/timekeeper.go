@@ -1,0 +1,328 @@
+package pay
+
+import (
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+)
+
+// TimeSource names a service that our clock is compared with.
+type TimeSource string
+
+// The sources.
+const (
+	SourceRPC         TimeSource = "rpc"
+	SourceSecondRPC   TimeSource = "rpc_2"
+	SourceFacilitator TimeSource = "facilitator"
+)
+
+// Bounds of the comparison of our clock with that of others.
+const (
+	// clockAlarm is from where a difference is told. It is over again below clockCalm.
+	clockAlarm = 30 * time.Second
+	clockCalm  = 20 * time.Second
+	// clockStop is from where a difference stops new payments, and a block is no evidence.
+	clockStop = 2 * time.Minute
+	// clockKept is how long a sighting counts, by our clock. It is not longer than clockStop:
+	// a clock that jumps by more than that leaves all its sightings behind.
+	clockKept = clockStop
+)
+
+// Dates makes observations of a source's clock. It is called before a request is sent. What it
+// returns is called with the Date of the answer, when the header has come.
+type Dates func() (answered func(date time.Time))
+
+// Timekeeper compares our clock with the Date of answers and with the time of the latest blocks.
+// It is safe for concurrent use.
+type Timekeeper struct {
+	now Clock
+
+	mu      sync.Mutex
+	log     *slog.Logger
+	sources []TimeSource // those that report dates
+	seen    map[TimeSource]*seenTimes
+	told    map[string]clockLevel
+	asked   time.Time // when all sources were asked last
+
+	turn chan struct{} // of one: the sources are asked once, whoever waits
+}
+
+// seenTimes are the newest sightings of a source.
+type seenTimes struct{ dates, blocks trail }
+
+// trail holds the two newest sightings.
+type trail struct{ last, before sighting }
+
+// sighting is one comparison: ahead is our clock less the other's, as far as the time that the
+// answer took leaves no doubt.
+type sighting struct {
+	at    time.Time
+	ahead time.Duration
+}
+
+// clockLevel says how bad a difference is.
+type clockLevel int
+
+const (
+	clockFine clockLevel = iota
+	clockOff
+	clockFar
+)
+
+// NewTimekeeper makes a Timekeeper by a clock. Default: time.Now.
+func NewTimekeeper(now Clock) *Timekeeper {
+	if now == nil {
+		now = time.Now
+	}
+	return &Timekeeper{
+		now: now, log: slog.New(slog.DiscardHandler), seen: map[TimeSource]*seenTimes{}, told: map[string]clockLevel{},
+		turn: make(chan struct{}, 1),
+	}
+}
+
+// Dates returns the observer of a source. Without a call of it the source's dates are not expected.
+func (k *Timekeeper) Dates(s TimeSource) Dates {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !slices.Contains(k.sources, s) {
+		k.sources = append(k.sources, s)
+	}
+	return func() func(time.Time) {
+		sent := k.wall()
+		return func(date time.Time) { k.sawDate(s, sent, k.wall(), date) }
+	}
+}
+
+// wall is our clock without its monotonic reading, which does not follow when the clock is set.
+func (k *Timekeeper) wall() time.Time { return k.now().Round(0) }
+
+// sawDate compares the Date of an answer, which is cut to a whole second, with the time between
+// the request and the answer.
+func (k *Timekeeper) sawDate(s TimeSource, sent, received, date time.Time) {
+	if received.Before(sent) {
+		return // the clock was set back meanwhile
+	}
+	var ahead time.Duration
+	switch made := date.Add(time.Second); {
+	case sent.After(made):
+		ahead = sent.Sub(made)
+	case received.Before(date):
+		ahead = received.Sub(date)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	t := &k.of(s).dates
+	t.add(sighting{at: received, ahead: ahead})
+	k.tell(s, "date", ahead, t.far(received))
+}
+
+// sawBlock compares the time of the newest block of an RPC with the time between the question
+// and the answer.
+func (k *Timekeeper) sawBlock(s TimeSource, sent, received, block time.Time) {
+	sent, received = sent.Round(0), received.Round(0)
+	if received.Before(sent) || block.IsZero() {
+		return
+	}
+	var ahead time.Duration
+	switch {
+	case sent.After(block):
+		ahead = sent.Sub(block)
+	case received.Before(block):
+		ahead = received.Sub(block)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	t := &k.of(s).blocks
+	t.add(sighting{at: received, ahead: ahead})
+	k.tell(s, "block", ahead, ahead < 0 && t.far(received))
+}
+
+// of is called with mu held.
+func (k *Timekeeper) of(s TimeSource) *seenTimes {
+	if k.seen[s] == nil {
+		k.seen[s] = new(seenTimes)
+	}
+	return k.seen[s]
+}
+
+func (t *trail) add(s sighting) { t.last, t.before = s, t.last }
+
+// fresh reports whether the newest sighting counts at now. One from the future is of a clock that
+// was set back since.
+func (t *trail) fresh(now time.Time) bool {
+	return !t.last.at.IsZero() && now.Sub(t.last.at).Abs() <= clockKept
+}
+
+// far reports whether the two newest sightings agree that the clocks are far apart. A single one
+// may be a machine of many that has a wrong clock itself.
+func (t *trail) far(now time.Time) bool {
+	return t.fresh(now) && t.last.far() && t.before.far() && (t.last.ahead > 0) == (t.before.ahead > 0)
+}
+
+func (s sighting) far() bool { return s.ahead.Abs() > clockStop }
+
+// tell logs a change of how far the clocks are apart, not every sighting. It is called with mu held.
+func (k *Timekeeper) tell(s TimeSource, what string, ahead time.Duration, stops bool) {
+	key := string(s) + " " + what
+	was, level := k.told[key], clockFine
+	switch {
+	case stops:
+		level = clockFar
+	case ahead.Abs() > clockAlarm, was != clockFine && ahead.Abs() > clockCalm:
+		level = clockOff
+	}
+	if level == was {
+		return
+	}
+	k.told[key] = level
+	with := []any{"source", string(s), "compared", what, "our_clock_ahead", ahead.String()}
+	switch {
+	case level == clockFar:
+		k.log.Error("no new payments: our clock and a source's are far apart", with...)
+	case level == clockFine:
+		k.log.Info("our clock and a source's agree again", with...)
+	case what == "block" && ahead > 0:
+		k.log.Warn("the RPC's latest block is old", with...)
+	default:
+		k.log.Warn("our clock and a source's differ", with...)
+	}
+}
+
+// ClockState is what the comparisons say now.
+type ClockState struct {
+	OK      bool // no difference is above 30 s
+	Stopped bool // no new payments are made
+	Sources []SourceTime
+}
+
+// SourceTime is what one source says. Ahead is positive where our clock is ahead of the source.
+type SourceTime struct {
+	Source TimeSource
+	// Known: an answer had a Date within the last two minutes, and Ahead is ours less that.
+	Known bool
+	Ahead time.Duration
+	// BlockKnown and BlockAhead say the same of the RPC's latest block.
+	BlockKnown bool
+	BlockAhead time.Duration
+	// Stops: no new payments are made because of it.
+	Stops bool
+}
+
+// State tells what is known.
+func (k *Timekeeper) State() ClockState {
+	now := k.wall()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	state := ClockState{OK: true}
+	for _, s := range []TimeSource{SourceRPC, SourceSecondRPC, SourceFacilitator} {
+		t := k.seen[s]
+		if t == nil {
+			t = new(seenTimes)
+			if !slices.Contains(k.sources, s) {
+				continue
+			}
+		}
+		one := SourceTime{Source: s, Known: t.dates.fresh(now), BlockKnown: t.blocks.fresh(now), Stops: t.stops(now)}
+		if one.Known {
+			one.Ahead = t.dates.last.ahead
+		}
+		if one.BlockKnown {
+			one.BlockAhead = t.blocks.last.ahead
+		}
+		state.OK = state.OK && one.Ahead.Abs() <= clockAlarm && one.BlockAhead.Abs() <= clockAlarm && !one.Stops
+		state.Stopped = state.Stopped || one.Stops
+		state.Sources = append(state.Sources, one)
+	}
+	return state
+}
+
+// stops reports whether a source stops new payments: its clock or its latest block is far from
+// our clock. A block that is far behind is an RPC that is.
+func (t *seenTimes) stops(now time.Time) bool {
+	return t.dates.far(now) || t.blocks.far(now) && t.blocks.last.ahead < 0
+}
+
+// wrong returns why no new payments may be made, or nil.
+func (k *Timekeeper) wrong() error {
+	now := k.wall()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, s := range []TimeSource{SourceRPC, SourceSecondRPC, SourceFacilitator} {
+		t := k.seen[s]
+		switch {
+		case t == nil || !t.stops(now):
+		case t.dates.far(now):
+			return &ClockError{Source: s, Ahead: t.dates.last.ahead}
+		default:
+			return &ClockError{Source: s, Block: true, Ahead: t.blocks.last.ahead}
+		}
+	}
+	return nil
+}
+
+// known reports whether a source has told its time of late.
+func (k *Timekeeper) known() bool {
+	return k.any(func(t *seenTimes, now time.Time) bool { return t.dates.fresh(now) })
+}
+
+// agreed reports whether our clock can be right: there is nothing to compare it with, or a source
+// agrees, and none stops payments.
+func (k *Timekeeper) agreed() bool {
+	if k.wrong() != nil {
+		return false
+	}
+	return !k.compares() || k.any(func(t *seenTimes, now time.Time) bool { return t.dates.fresh(now) && !t.dates.last.far() })
+}
+
+// compares reports whether there are sources of dates at all.
+func (k *Timekeeper) compares() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.sources) > 0
+}
+
+// unsure reports whether one more answer could stop payments.
+func (k *Timekeeper) unsure() bool {
+	return k.any(func(t *seenTimes, now time.Time) bool {
+		return t.dates.fresh(now) && t.dates.last.far() && !t.dates.far(now) ||
+			t.blocks.fresh(now) && t.blocks.last.ahead < -clockStop && !t.blocks.far(now)
+	})
+}
+
+func (k *Timekeeper) any(has func(*seenTimes, time.Time) bool) bool {
+	now := k.wall()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.ContainsFunc(k.sources, func(s TimeSource) bool {
+		t := k.seen[s]
+		return t != nil && has(t, now)
+	})
+}
+
+// ClockError: our clock and a source's are so far apart that no new payment is made. It is an
+// ErrUnavailable. Nothing was begun.
+type ClockError struct {
+	Source TimeSource
+	// Block: it is the time of the RPC's latest block that is far ahead.
+	Block bool
+	// Ahead is our clock less the other one.
+	Ahead time.Duration
+}
+
+func (e *ClockError) Error() string {
+	what, side := map[TimeSource]string{
+		SourceRPC: "the RPC's", SourceSecondRPC: "the second RPC's", SourceFacilitator: "the facilitator's",
+	}[e.Source], "ahead of"
+	if e.Block {
+		what += " latest block"
+	}
+	if e.Ahead < 0 {
+		side = "behind"
+	}
+	return fmt.Sprintf("clock: purser's clock is %s %s %s: no new payments until they agree", e.Ahead.Abs().Round(time.Second), side, what)
+}
+
+// Unwrap makes it an ErrUnavailable.
+func (e *ClockError) Unwrap() error { return ErrUnavailable }

@@ -1,0 +1,53 @@
+package proxy
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/purserpay/purser/pay"
+)
+
+// While purser's clock is wrong, a client is neither paid for nor handed a challenge that it could pay by itself, and the
+// repeat of an earlier request gets its payment.
+func TestNoNewPaymentsByAWrongClock(t *testing.T) {
+	t.Parallel()
+	keeper := pay.NewTimekeeper(nil)
+	dates := keeper.Dates(pay.SourceFacilitator)
+	tell := func(wrong time.Duration) {
+		for range 2 {
+			dates()(time.Now().Add(wrong))
+		}
+	}
+	tell(0)
+	w := newWorld(t, func(s *setup) { s.pay.Time = keeper })
+	s := newSeller(t)
+	s.paid = func(rw http.ResponseWriter, r *http.Request, n int) {
+		if n == 1 {
+			hangUp(rw)
+			return
+		}
+		s.receipt(rw, n)
+	}
+	first := w.get(s.URL + "/x").problem(t)
+	tell(-time.Hour)
+
+	a := w.get(s.URL + "/other")
+	p := a.problem(t)
+	if a.StatusCode != http.StatusServiceUnavailable || p.Reason != DeclinedClock || a.Header.Get(HeaderError) != DeclinedClock || a.Header.Get("Retry-After") == "" {
+		t.Errorf("%d %+v %v", a.StatusCode, p, a.Header)
+	}
+	if !strings.Contains(p.Error, "ahead of the facilitator's") {
+		t.Errorf("error %q", p.Error)
+	}
+	s.expect(2, 1, 1)
+	if id := w.get(s.URL + "/x").paid(t); first.Payment == nil || id != first.Payment.ID {
+		t.Errorf("the repeat got %s after %+v", id, first.Payment)
+	}
+	s.expect(3, 2, 1)
+
+	tell(0)
+	w.get(s.URL + "/other").paid(t)
+	s.expect(4, 3, 2)
+}
