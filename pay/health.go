@@ -30,15 +30,33 @@ type Probe struct {
 	Err        error
 }
 
-const healthKept = 10 * time.Second
+const (
+	// healthKept is how old a result may be before a call has the dependencies probed anew.
+	healthKept = 10 * time.Second
+	// healthStale is how old a result may be and still be told at once.
+	healthStale = time.Minute
+	// healthWait bounds how long a call without such a result waits for the probe. It is
+	// shorter than the time limits of readiness probes.
+	healthWait = 2 * time.Second
+	// probeTime bounds one probe.
+	probeTime = 5 * time.Second
+)
 
+// errNoAnswerYet: a dependency has not answered the first probe.
+var errNoAnswerYet = errors.New("no answer yet")
+
+// healthCache keeps the last probe of what payments depend on. At most one probe runs.
 type healthCache struct {
 	mu                    sync.Mutex
-	until                 time.Time
 	facilitator, rpcProbe Probe
+	at                    time.Time     // when the last probe ended; zero: none has
+	running               chan struct{} // closed when the probe under way ends; nil: none is
+	stop                  context.CancelFunc
 }
 
-// Health asks the store, and, at most every 10 s, the facilitator and the RPC.
+// Health asks the store and tells what the last probe of facilitator and RPC gave. A result
+// older than 10 s starts a new probe, in the background. A call waits for the probe only
+// if there is no result of the last minute, and then at most 2 s.
 func (p *Payer) Health(ctx context.Context) Health {
 	network := p.opts.Networks[0]
 	h := Health{StoreKind: p.store.Kind(), Network: network, Wallets: p.opts.Wallets.Name()}
@@ -48,19 +66,69 @@ func (p *Payer) Health(ctx context.Context) Health {
 	}
 	h.Store = Probe{Configured: true, OK: err == nil, Err: err}
 	h.OK = err == nil && h.Reconciling == nil
+	h.Facilitator, h.RPC = p.probed(ctx)
+	return h
+}
 
-	p.health.mu.Lock()
-	defer p.health.mu.Unlock()
-	if now := p.now(); !now.Before(p.health.until) {
-		probe, cancel := context.WithTimeout(ctx, 5*time.Second)
-		defer cancel()
-		p.health.facilitator, p.health.rpcProbe = p.probe(probe)
-		if ctx.Err() == nil { // a caller that left proves nothing
-			p.health.until = now.Add(healthKept)
+// probed returns the last result and has a new probe started if one is due.
+func (p *Payer) probed(ctx context.Context) (facilitator, rpc Probe) {
+	c := &p.health
+	c.mu.Lock()
+	age := p.now().Sub(c.at)
+	if c.running == nil && age.Abs() >= healthKept && p.enter() == nil {
+		p.startProbe()
+	}
+	running := c.running
+	c.mu.Unlock()
+	if running != nil && age.Abs() >= healthStale {
+		patience := time.NewTimer(healthWait)
+		defer patience.Stop()
+		select {
+		case <-running:
+		case <-patience.C:
+		case <-ctx.Done():
 		}
 	}
-	h.Facilitator, h.RPC = p.health.facilitator, p.health.rpcProbe
-	return h
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.at.IsZero() {
+		unheard := func(configured bool) Probe {
+			if !configured {
+				return Probe{}
+			}
+			return Probe{Configured: true, Err: errNoAnswerYet}
+		}
+		return unheard(p.opts.Facilitator != nil), unheard(p.opts.Chain != nil)
+	}
+	return c.facilitator, c.rpcProbe
+}
+
+// startProbe starts a probe, for which the caller has entered and holds the lock of the
+// cache. No caller's context ends it: a caller that left proves nothing.
+func (p *Payer) startProbe() {
+	c := &p.health
+	ctx, cancel := context.WithTimeout(context.Background(), probeTime)
+	ended := make(chan struct{})
+	c.running, c.stop = ended, cancel
+	go func() {
+		defer p.background.Done()
+		defer cancel()
+		facilitator, rpc := p.probe(ctx)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.facilitator, c.rpcProbe, c.at = facilitator, rpc, p.now()
+		c.running = nil
+		close(ended)
+	}()
+}
+
+// stopProbe ends the probe under way, so that closing does not wait for an answer.
+func (c *healthCache) stopProbe() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stop != nil {
+		c.stop()
+	}
 }
 
 func (p *Payer) probe(ctx context.Context) (facilitator, rpc Probe) {
