@@ -209,10 +209,15 @@ func (d *DB) commit(tx *bbolt.Tx) error {
 	if err := d.inPlace(); err != nil {
 		return err
 	}
+	n, commit := tx.ID(), tx.Commit
 	if hook := d.hooks.commit.Load(); hook != nil {
-		return (*hook)(tx.Commit)
+		commit = func() error { return (*hook)(tx.Commit) }
 	}
-	return tx.Commit()
+	if err := commit(); err != nil {
+		return err
+	}
+	d.reached(uint64(n), false)
+	return nil
 }
 
 // guard turns a panic into an error: one operation's bug must not end the others.
