@@ -188,11 +188,13 @@ func (d *DB) attempt(ops []*op) (spoiled bool, err error) {
 			ops = nil
 			time.Sleep(failpoint.Lateness)
 		}
+		n := uint64(tx.ID())
 		failpoint.Here(failpoint.StoreCommitting)
 		if err := d.guard(func() error { return d.commit(tx) }); err != nil {
 			return false, fmt.Errorf("commit: %w", err)
 		}
 		failpoint.Here(failpoint.StoreCommitted)
+		d.reached(n, false)
 		b.publish(d.leased)
 	}
 	answer(ops, results)
@@ -209,15 +211,10 @@ func (d *DB) commit(tx *bbolt.Tx) error {
 	if err := d.inPlace(); err != nil {
 		return err
 	}
-	n, commit := tx.ID(), tx.Commit
 	if hook := d.hooks.commit.Load(); hook != nil {
-		commit = func() error { return (*hook)(tx.Commit) }
+		return (*hook)(tx.Commit)
 	}
-	if err := commit(); err != nil {
-		return err
-	}
-	d.reached(uint64(n), false)
-	return nil
+	return tx.Commit()
 }
 
 // guard turns a panic into an error: one operation's bug must not end the others.
