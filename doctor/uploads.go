@@ -12,13 +12,15 @@ import (
 
 const (
 	uploadsTries = "one key fills the room for request bodies with uploads that are not answered; another key's POST is paid"
-	// uploadCount uploads of uploadSize are more than purser keeps of all request bodies by default.
-	uploadCount, uploadSize = 24, 60 << 20
 	// uploadTime bounds them all.
 	uploadTime = 2 * time.Minute
 	// postSize is that of the other key's request body: more than what always finds room.
 	postSize = 200 << 10
 )
+
+// waves are uploads that come one wave after the other. The first is more than purser keeps of all request bodies by
+// default, in memory and in files; the others fill the gaps that it leaves.
+var waves = []struct{ uploads, size int }{{280, 5 << 20}, {48, 1 << 20}, {96, 128 << 10}}
 
 // sink is a seller that takes uploads and does not answer them before its end.
 type sink struct {
@@ -28,10 +30,14 @@ type sink struct {
 
 func (s *sink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(io.Discard, r.Body)
-	s.taken <- struct{}{}
-	select {
-	case <-s.end:
-	case <-r.Context().Done():
+	for taken := s.taken; ; taken = nil {
+		select {
+		case taken <- struct{}{}:
+			continue
+		case <-s.end:
+		case <-r.Context().Done():
+		}
+		break
 	}
 	w.WriteHeader(http.StatusNoContent)
 }
@@ -56,7 +62,7 @@ func uploads(ctx context.Context, e *examination) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
-	s := &sink{taken: make(chan struct{}, uploadCount), end: make(chan struct{})}
+	s := &sink{taken: make(chan struct{}), end: make(chan struct{})}
 	var d decoy
 	if err := d.listen(ctx, s); err != nil {
 		return outcome{}, err
@@ -65,21 +71,23 @@ func uploads(ctx context.Context, e *examination) (outcome, error) {
 	var all sync.WaitGroup
 	defer all.Wait()
 	defer close(s.end)
-	lost := make(chan error, uploadCount)
-	for range uploadCount {
-		all.Go(func() {
-			_, err := greedy.post(ctx, fmt.Sprintf("http://127.0.0.1:%d/", d.port), uploadSize)
-			lost <- err
-		})
-	}
-	kept := 0
-	for range uploadCount {
-		select {
-		case <-s.taken:
-			kept++
-		case <-lost: // refused, which is as good
-		case <-ctx.Done():
-			return outcome{}, ctx.Err()
+	wait := 0
+	for _, wave := range waves {
+		refused := make(chan error, wave.uploads)
+		for range wave.uploads {
+			all.Go(func() {
+				_, err := greedy.post(ctx, fmt.Sprintf("http://127.0.0.1:%d/", d.port), int64(wave.size))
+				refused <- err
+			})
+		}
+		for range wave.uploads {
+			select {
+			case <-s.taken:
+				wait++
+			case <-refused: // which is as good
+			case <-ctx.Done():
+				return outcome{}, ctx.Err()
+			}
 		}
 	}
 	got, err := other.post(ctx, other.world.SellerURL+"/buy?id=1", postSize)
@@ -87,11 +95,11 @@ func uploads(ctx context.Context, e *examination) (outcome, error) {
 	case err != nil:
 		return outcome{}, err
 	case got.code != http.StatusOK || got.header.Get("Purser-Payment") == "":
-		story := []string{fmt.Sprintf("while %d uploads of %d MiB wait, a POST of another key: %s %s", kept, uploadSize>>20, got.status,
+		story := []string{fmt.Sprintf("while %d uploads wait for their answers, a POST of another key: %s %s", wait, got.status,
 			got.header.Get("Purser-Declined")+got.header.Get("Purser-Error"))}
 		return failed(story, uploadsTries), nil
 	}
-	return held("%s (%d uploads of %d MiB)", uploadsTries, kept, uploadSize>>20), nil
+	return held("%s (%d uploads)", uploadsTries, wait), nil
 }
 
 // post sends a body of zeros through the proxy.
