@@ -23,6 +23,8 @@ type Mark struct {
 	// a later block.
 	Block *Block `json:"block,omitempty"`
 
+	// Copied: no backup was taken. The file was an older copy of the store that took its place.
+	Copied bool `json:"copied,omitempty"`
 	// RestoredAt is when a store that was restored from the backup was opened first; zero in
 	// the backup itself.
 	RestoredAt time.Time `json:"restored_at,omitzero"`

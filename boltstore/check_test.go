@@ -117,7 +117,9 @@ func names(t testing.TB, dir string) (list []string) {
 		t.Fatal(err)
 	}
 	for _, e := range entries {
-		list = append(list, e.Name())
+		if !strings.HasSuffix(e.Name(), ".position") { // every store has one
+			list = append(list, e.Name())
+		}
 	}
 	return list
 }
@@ -412,7 +414,7 @@ func TestCheckOfBrokenPages(t *testing.T) {
 	if seen < len(text)/page-2 { // that of free pages is harmless
 		t.Errorf("of %d pages that were broken in three ways, %d were seen", len(text)/page-2, seen)
 	}
-	if err := os.WriteFile(path, text[:len(text)/2], 0o600); err != nil {
+	if err := os.WriteFile(path, text[:len(text)/4], 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if r, err := CheckFile(t.Context(), path, nil); err != nil || !strings.Contains(fmt.Sprint(r.Faults), "the file is damaged") {

@@ -188,11 +188,13 @@ func (d *DB) attempt(ops []*op) (spoiled bool, err error) {
 			ops = nil
 			time.Sleep(failpoint.Lateness)
 		}
+		n := uint64(tx.ID())
 		failpoint.Here(failpoint.StoreCommitting)
 		if err := d.guard(func() error { return d.commit(tx) }); err != nil {
 			return false, fmt.Errorf("commit: %w", err)
 		}
 		failpoint.Here(failpoint.StoreCommitted)
+		d.reached(n, false)
 		b.publish(d.leased)
 	}
 	answer(ops, results)

@@ -115,19 +115,25 @@ func (c *compaction) rewrite(ctx context.Context) (err error) {
 	if err := bbolt.Compact(fresh, c.old, compactBatch); err != nil {
 		return err
 	}
-	if err := fresh.Sync(); err != nil {
+	err = c.old.View(func(old *bbolt.Tx) error {
+		return fresh.View(func(tx *bbolt.Tx) error { return compare(ctx, old, tx) })
+	})
+	if err != nil {
 		return err
 	}
-	return c.old.View(func(old *bbolt.Tx) error {
-		return fresh.View(func(tx *bbolt.Tx) error {
-			if err := compare(ctx, old, tx); err != nil {
-				return err
-			}
-			if faults := checkPages(tx); len(faults) > 0 {
-				return fmt.Errorf("the new file is not sound: %s", faults[0])
-			}
-			return nil
-		})
+	// The new file counts commits anew, and must not pass for an older copy.
+	err = fresh.Update(func(tx *bbolt.Tx) error {
+		meta := tx.Bucket(metaBucket)
+		return putGeneration(meta, generationIn(meta)+1)
+	})
+	if err := errors.Join(err, fresh.Sync()); err != nil {
+		return err
+	}
+	return fresh.View(func(tx *bbolt.Tx) error {
+		if faults := checkPages(tx); len(faults) > 0 {
+			return fmt.Errorf("the new file is not sound: %s", faults[0])
+		}
+		return nil
 	})
 }
 

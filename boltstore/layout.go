@@ -70,6 +70,9 @@ var (
 	vaultKey   = []byte("vault")   // wrapped keys, see package vault
 	resumedKey = []byte("resumed") // when writing last went on after an outage
 
+	generationKey = []byte("generation") // openings and compactions, 8 bytes; see position
+	openedKey     = []byte("opened")     // when the store was opened last
+
 	sessionCountKey = []byte("sessions") // number of sessions, decimal; none: 0
 )
 

@@ -88,6 +88,10 @@ type DB struct {
 	file     os.FileInfo
 	marks    int
 	replaced bool
+	// generation is that of the position beside the file, unplaced whether the last position
+	// could not be written. Both are the committer's own.
+	generation uint64
+	unplaced   bool
 	// reconciling guards known, which reconciling reads once.
 	reconciling sync.Mutex
 	known       map[spent]bool
@@ -263,6 +267,9 @@ func (d *DB) prepare(ctx context.Context, bolt *bbolt.DB, o Options) error {
 		if err := d.unlock(bolt, master); err != nil {
 			return err
 		}
+	}
+	if err := d.advance(bolt); err != nil {
+		return err
 	}
 	if err := d.noticeRestore(bolt); err != nil {
 		return err

@@ -209,6 +209,9 @@ func since(m boltstore.Mark) string {
 // taken says when a backup was taken.
 func taken(m boltstore.Mark) string {
 	at := "taken " + m.At.UTC().Format(time.RFC3339)
+	if m.Copied {
+		return "none, but an older copy of the database, last written after " + m.At.UTC().Format(time.RFC3339)
+	}
 	if m.Block == nil {
 		return at + ", at no known block"
 	}

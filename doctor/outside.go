@@ -50,19 +50,25 @@ type decoy struct {
 }
 
 func newDecoy(ctx context.Context) (*decoy, error) {
+	d := &decoy{}
+	return d, d.listen(ctx, d)
+}
+
+// listen serves a handler at the decoy's port.
+func (d *decoy) listen(ctx context.Context, h http.Handler) error {
 	socket, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
-		return nil, err
+		return err
 	}
-	d := &decoy{served: make(chan struct{}), port: socket.Addr().(*net.TCPAddr).Port}
+	d.served, d.port = make(chan struct{}), socket.Addr().(*net.TCPAddr).Port
 	d.server = &http.Server{
-		Handler: d, ReadHeaderTimeout: 10 * time.Second, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
+		Handler: h, ReadHeaderTimeout: 10 * time.Second, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
 	}
 	go func() {
 		defer close(d.served)
 		_ = d.server.Serve(socket) // it ends with close
 	}()
-	return d, nil
+	return nil
 }
 
 func (d *decoy) close() {

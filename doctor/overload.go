@@ -18,6 +18,7 @@ func overloadAttacks() []attack {
 		{group: overload, name: "huge-bodies", tries: "bodies and headers of megabytes", run: hugeBodies},
 		{group: overload, name: "slow-clients", tries: "a hundred clients that send a byte and wait", run: slowClients},
 		{group: overload, name: "key-flood", tries: floodTries, run: keyFlood},
+		{group: overload, name: "uploads", tries: uploadsTries, run: uploads},
 	}
 }
 

@@ -134,6 +134,7 @@ func TestDoctorMissesWhatIsOff(t *testing.T) {
 		{failpoint.Browsers, "rebinding", "key-flood"},
 		{failpoint.Browsers, "cross-site", "config-secrets"},
 		{failpoint.Floods, "key-flood", "cross-site"},
+		{failpoint.Rooms, "uploads", "key-flood"},
 	} {
 		t.Run(c.off+"/"+c.fails, func(t *testing.T) {
 			t.Parallel()

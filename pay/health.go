@@ -34,16 +34,36 @@ type Probe struct {
 	Err        error
 }
 
-const healthKept = 10 * time.Second
+const (
+	// healthKept is how old a result may be before a call has the dependencies probed anew.
+	healthKept = 10 * time.Second
+	// healthStale is how old a result may be and still be told at once.
+	healthStale = time.Minute
+	// healthWait bounds how long a call without such a result waits for the probe. It is
+	// shorter than the time limits of readiness probes.
+	healthWait = 2 * time.Second
+	// probeTime bounds one probe.
+	probeTime = 5 * time.Second
+)
 
+// errNoAnswerYet: a dependency has not answered the first probe.
+var errNoAnswerYet = errors.New("no answer yet")
+
+// probes hold what one probe of all dependencies gave.
+type probes struct{ facilitator, rpc, second Probe }
+
+// healthCache keeps the last probe of what payments depend on. At most one probe runs.
 type healthCache struct {
-	mu                    sync.Mutex
-	until                 time.Time
-	facilitator, rpcProbe Probe
-	secondProbe           Probe
+	mu      sync.Mutex
+	last    probes
+	at      time.Time     // when the last probe ended; zero: none has
+	running chan struct{} // closed when the probe under way ends; nil: none is
+	stop    context.CancelFunc
 }
 
-// Health asks the store, and, at most every 10 s, the facilitator and the RPC.
+// Health asks the store and tells what the last probe of facilitator and RPC gave. A result
+// older than 10 s starts a new probe, in the background. A call waits for the probe only
+// if there is no result of the last minute, and then at most 2 s.
 func (p *Payer) Health(ctx context.Context) Health {
 	network := p.opts.Networks[0]
 	h := Health{StoreKind: p.store.Kind(), Network: network, Wallets: p.opts.Wallets.Name()}
@@ -53,39 +73,95 @@ func (p *Payer) Health(ctx context.Context) Health {
 	}
 	h.Store = Probe{Configured: true, OK: err == nil, Err: err}
 	h.OK = err == nil && h.Reconciling == nil
-
-	p.health.mu.Lock()
-	defer p.health.mu.Unlock()
-	if now := p.now(); !now.Before(p.health.until) {
-		probe, cancel := context.WithTimeout(ctx, 5*time.Second)
-		defer cancel()
-		p.health.facilitator, p.health.rpcProbe = p.probe(probe)
-		p.health.secondProbe = p.probeSecond(probe)
-		if ctx.Err() == nil { // a caller that left proves nothing
-			p.health.until = now.Add(healthKept)
-		}
-	}
-	h.Facilitator, h.RPC, h.SecondRPC = p.health.facilitator, p.health.rpcProbe, p.health.secondProbe
+	last := p.probed(ctx)
+	h.Facilitator, h.RPC, h.SecondRPC = last.facilitator, last.rpc, last.second
 	h.Clock = p.time.State()
 	return h
 }
 
-func (p *Payer) probe(ctx context.Context) (facilitator, rpc Probe) {
+// probed returns the last result and has a new probe started if one is due.
+func (p *Payer) probed(ctx context.Context) probes {
+	c := &p.health
+	c.mu.Lock()
+	age := p.now().Sub(c.at)
+	if c.running == nil && age.Abs() >= healthKept && p.enter() == nil {
+		p.startProbe()
+	}
+	running := c.running
+	c.mu.Unlock()
+	if running != nil && age.Abs() >= healthStale {
+		patience := time.NewTimer(healthWait)
+		defer patience.Stop()
+		select {
+		case <-running:
+		case <-patience.C:
+		case <-ctx.Done():
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.at.IsZero() {
+		unheard := func(configured bool) Probe {
+			if !configured {
+				return Probe{}
+			}
+			return Probe{Configured: true, Err: errNoAnswerYet}
+		}
+		return probes{
+			facilitator: unheard(p.opts.Facilitator != nil), rpc: unheard(p.opts.Chain != nil), second: unheard(p.opts.Second != nil),
+		}
+	}
+	return c.last
+}
+
+// startProbe starts a probe, for which the caller has entered and holds the lock of the
+// cache. No caller's context ends it: a caller that left proves nothing.
+func (p *Payer) startProbe() {
+	c := &p.health
+	ctx, cancel := context.WithTimeout(context.Background(), probeTime)
+	ended := make(chan struct{})
+	c.running, c.stop = ended, cancel
+	go func() {
+		defer p.background.Done()
+		defer cancel()
+		last := p.probe(ctx)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.last, c.at = last, p.now()
+		c.running = nil
+		close(ended)
+	}()
+}
+
+// stopProbe ends the probe under way, so that closing does not wait for an answer.
+func (c *healthCache) stopProbe() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stop != nil {
+		c.stop()
+	}
+}
+
+// probe asks all dependencies at once: one that hangs leaves the others their time.
+func (p *Payer) probe(ctx context.Context) (all probes) {
 	var wg sync.WaitGroup
-	if f := p.opts.Facilitator; f != nil {
+	ask := func(into *Probe, question func(context.Context) error) {
 		wg.Go(func() {
-			err := f.Probe(ctx)
-			facilitator = Probe{Configured: true, OK: err == nil, Err: err}
+			err := question(ctx)
+			*into = Probe{Configured: true, OK: err == nil, Err: err}
 		})
+	}
+	if f := p.opts.Facilitator; f != nil {
+		ask(&all.facilitator, f.Probe)
 	}
 	if p.opts.Chain != nil {
-		wg.Go(func() {
-			err := p.checkNetworks(ctx)
-			rpc = Probe{Configured: true, OK: err == nil, Err: err}
-		})
+		ask(&all.rpc, p.checkNetworks)
+	}
+	if p.opts.Second != nil {
+		ask(&all.second, p.checkSecond)
 	}
 	wg.Wait()
-	return facilitator, rpc
+	return all
 }
 
 // checkNetworks asks the RPC about each network that is paid on.
@@ -99,11 +175,8 @@ func (p *Payer) checkNetworks(ctx context.Context) error {
 	return errors.Join(append(errs, p.words.problem(SourceRPC, p.now()))...)
 }
 
-// probeSecond asks the second RPC about each network that the first one serves.
-func (p *Payer) probeSecond(ctx context.Context) Probe {
-	if p.opts.Second == nil {
-		return Probe{}
-	}
+// checkSecond asks the second RPC about each network that the first one serves.
+func (p *Payer) checkSecond(ctx context.Context) error {
 	errs := []error{p.words.problem(SourceSecondRPC, p.now())}
 	for _, n := range p.opts.Networks {
 		if !p.watches(n.Name) {
@@ -117,6 +190,5 @@ func (p *Payer) probeSecond(ctx context.Context) Probe {
 			errs = append(errs, fmt.Errorf("nothing can be void on %s: %w", n.Name, err))
 		}
 	}
-	err := errors.Join(errs...)
-	return Probe{Configured: true, OK: err == nil, Err: err}
+	return errors.Join(errs...)
 }

@@ -21,7 +21,8 @@ type Request struct {
 	Task       string
 	Settlement Settlement
 	Challenge  x402.Challenge
-	// URL is what was (or is said to have been) asked for; it goes into the books.
+	// URL is what was (or is said to have been) asked for; it goes into the books, without
+	// its userinfo.
 	URL string
 	// HTTP is set at the doors that send the request themselves, and is what a repeat is
 	// recognized by there. Nil on REST, where URL and terms are.
@@ -75,6 +76,7 @@ func (p *Payer) Open(ctx context.Context, r Request) (*Attempt, error) {
 	if r.Task != "" && !ValidTask(r.Task) {
 		return nil, &InputError{Field: "task", Reason: "1 to 64 characters of A-Z a-z 0-9 . _ -"}
 	}
+	r = r.withoutUserinfo()
 	started := time.Now()
 	a, err := p.open(ctx, r)
 	if err != nil {

@@ -143,6 +143,7 @@ func (p *Payer) Close(ctx context.Context) error {
 	p.mu.Lock()
 	p.closed = true
 	p.mu.Unlock()
+	p.health.stopProbe()
 	done := make(chan struct{})
 	go func() {
 		p.background.Wait()

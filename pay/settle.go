@@ -21,6 +21,7 @@ var ErrNotSent = errors.New("not sent")
 // writes its answer and then calls Finish. When Pay returns an error there is no attempt
 // to finish.
 func (p *Payer) Pay(ctx context.Context, r Request) (*Attempt, error) {
+	r = r.withoutUserinfo()
 	started := time.Now()
 	total := func() { p.opts.Observer.Took("total", time.Since(started)) }
 	if r.Settlement == SettlePayer && UsedReason(r.Challenge.Error) {

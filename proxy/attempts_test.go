@@ -490,3 +490,28 @@ func TestOpaqueTargetIsNotPaid(t *testing.T) {
 	a.declined(t, "", true)
 	s.expect(1, 0, 0)
 }
+
+// Credentials in the URL that a door names are not part of what a repeat is recognized by, and
+// reach neither the books nor the log.
+func TestCredentialsInTheURL(t *testing.T) {
+	t.Parallel()
+	w, s := newWorld(t), newSeller(t)
+	tr := w.transport(nil, TransportOptions{})
+	var ids []string
+	for _, user := range []string{"agent:correct-horse", "agent:battery-staple"} {
+		call := w.call()
+		call.URL = "https://" + user + "@api.example.com/x"
+		a, err := w.trip(tr, call, request(t, "GET", strings.Replace(s.URL, "http://", "http://"+user+"@", 1)+"/x", nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		call.Finish(false) // so that the next one is a repeat
+		ids = append(ids, a.Header.Get(HeaderPayment))
+		if p := w.closed(ids[0]); p.RequestURL != s.URL+"/x" || strings.Contains(w.logs.String(), "correct-horse") {
+			t.Errorf("%q %s", p.RequestURL, w.logs.String())
+		}
+	}
+	if ids[0] != ids[1] {
+		t.Errorf("two payments: %v", ids)
+	}
+}

@@ -132,7 +132,7 @@ func (c *Call) content(req *http.Request, s *spooler) (*reading, error) {
 		return nil, nil
 	}
 	if c.body == nil {
-		c.body, c.source = newReplay(req, s), req.Body
+		c.body, c.source = newReplay(req, c.Key.ID, s), req.Body
 		return c.body.open()
 	}
 	b, err := c.body.open()
@@ -146,7 +146,7 @@ func (c *Call) content(req *http.Request, s *spooler) (*reading, error) {
 	}
 	// A door that keeps bodies itself gives a new one to each attempt.
 	c.body.release()
-	c.body, c.source = newReplay(req, s), req.Body
+	c.body, c.source = newReplay(req, c.Key.ID, s), req.Body
 	return c.body.open()
 }
 

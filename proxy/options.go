@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net/http"
 	"net/netip"
 	"os"
@@ -25,8 +26,10 @@ type PayOptions struct {
 	// SpoolDir is where the files are. Default: the system's directory for temporary files.
 	SpoolDir string
 	// MaxReplayTotal and MaxSpoolTotal bound what all requests in flight keep in memory and
-	// in files, in bytes. A body that finds no room counts as too long.
-	// Defaults: 256 MiB and 1 GiB.
+	// in files, in bytes. One key has a quarter of each, and at least room for one body.
+	// The first 64 KiB of a body, or MaxReplay if that is less, do not count, for up to 1,024
+	// requests of a key at a time. A request whose body finds no room passes, and its 402
+	// becomes a 503. Defaults: 256 MiB and 1 GiB.
 	MaxReplayTotal, MaxSpoolTotal int64
 
 	// Prepay are hosts, as for [ParseHosts], whose challenges are remembered for PrepayFor
@@ -125,16 +128,20 @@ func newSpooler(o PayOptions, log *slog.Logger) (*spooler, error) {
 		}
 	}
 	s := &spooler{memory: orDefault(o.MaxReplay, defaultMaxReplay), dir: o.SpoolDir, log: log}
-	s.inMemory.limit = orDefault(o.MaxReplayTotal, defaultMaxReplayTotal)
-	s.onDisk.limit = orDefault(o.MaxSpoolTotal, defaultMaxSpoolTotal)
 	s.most = max(s.memory, orDefault(o.MaxSpool, defaultMaxSpool))
 	s.files = o.MaxSpool >= 0
 	s.observer = o.Observer
 	if s.observer == nil {
 		s.observer = nobody{}
 	}
-	s.inMemory.changed = func(n int64) { s.observer.Spooled(n, 0, 0) }
-	s.onDisk.changed = func(n int64) { s.observer.Spooled(0, n, 0) }
+	memory := func(n int64) { s.observer.Spooled(n, 0, 0) }
+	s.sure = newRoom(math.MaxInt64, 0, memory)
+	s.sure.share = sureRequests * surely
+	s.inMemory = newRoom(orDefault(o.MaxReplayTotal, defaultMaxReplayTotal), s.memory, memory)
+	s.onDisk = newRoom(orDefault(o.MaxSpoolTotal, defaultMaxSpoolTotal), s.most, func(n int64) { s.observer.Spooled(0, n, 0) })
+	if s.files {
+		s.most = min(s.most, s.memory+s.onDisk.limit)
+	}
 	if s.dir == "" {
 		s.dir = os.TempDir()
 	}

@@ -38,7 +38,6 @@ func Anew(h http.Header) bool { return strings.EqualFold(h.Get(HeaderAgain), "ne
 // With the first group the 402 is the seller's, unchanged: nothing of ours went to it.
 const (
 	DeclinedBodyTooLarge   = "body-too-large"          // the request body is above the replay limits
-	DeclinedSpool          = "spool-failed"            // the file that should keep the request body cannot be written
 	DeclinedBodyIncomplete = "body-incomplete"         // the client's request body could not be read to its end
 	DeclinedPlainHTTP      = "plain-http"              // http to a public address that is not listed in allow_http
 	DeclinedUnreadable     = "challenge-unreadable"    // malformed, contradictory or too large
@@ -59,8 +58,9 @@ const (
 	DeclinedSellerFailing  = "seller-failing"          // several payments to that host in a row have brought nothing
 	DeclinedInternal       = "internal"                // our own fault; the log has it
 
-	// With this one there is no 402 but a 503 of ours, with Retry-After: nothing was begun.
-	DeclinedOverloaded = "overloaded"
+	// With these there is no 402 but a 503 of ours, with Retry-After: nothing was begun.
+	DeclinedOverloaded = "overloaded"   // too much is under way, or kept of request bodies
+	DeclinedSpool      = "spool-failed" // the file that should keep the request body cannot be written
 
 	// With these the payload has left, now or on an earlier call. The 402 carries no
 	// challenge: a client that pays by itself would pay again.

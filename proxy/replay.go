@@ -46,12 +46,12 @@ type reading struct {
 	closed bool
 }
 
-// newReplay wraps the body of req; nil if it has none.
-func newReplay(req *http.Request, s *spooler) *replay {
+// newReplay wraps the body of a key's request; nil if it has none.
+func newReplay(req *http.Request, keyID string, s *spooler) *replay {
 	if req.Body == nil || req.Body == http.NoBody {
 		return nil
 	}
-	r := &replay{src: req.Body, kept: s.keep(req.ContentLength), sum: sha256.New()}
+	r := &replay{src: req.Body, kept: s.keep(keyID, req.ContentLength), sum: sha256.New()}
 	if req.ContentLength > s.most {
 		r.lost = errTooLarge
 	}
@@ -154,7 +154,7 @@ func (r *replay) pass() {
 }
 
 // whole takes the body back from its reader and completes the copy, reading from the
-// client what is missing. The errors are errTooLarge, errSpool, errGone and the source's;
+// client what is missing. The errors are errTooLarge, errNoRoom, errSpool, errGone and the source's;
 // the body can still be sent once after them.
 func (r *replay) whole() (content, error) {
 	if r == nil {

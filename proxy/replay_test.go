@@ -38,7 +38,7 @@ func keeper(t *testing.T, memory, most int64) *spooler {
 }
 
 func replayOf(src io.ReadCloser, length int64, s *spooler) *replay {
-	return newReplay(&http.Request{Body: src, ContentLength: length}, s)
+	return newReplay(&http.Request{Body: src, ContentLength: length}, "key", s)
 }
 
 // reopen is a reader of a body that can be sent once more.
@@ -143,8 +143,11 @@ func TestReplay(t *testing.T) {
 // nothingKept checks that nothing is kept any more.
 func nothingKept(t *testing.T, s *spooler) {
 	t.Helper()
-	if m, d := s.inMemory.used.Load(), s.onDisk.used.Load(); m != 0 || d != 0 {
-		t.Errorf("%d bytes in memory and %d on disk are still taken", m, d)
+	if sure, m, d := s.sure.used.Load(), s.inMemory.used.Load(), s.onDisk.used.Load(); sure != 0 || m != 0 || d != 0 {
+		t.Errorf("%d and %d bytes in memory and %d on disk are still taken", sure, m, d)
+	}
+	if n := len(s.sure.by) + len(s.inMemory.by) + len(s.onDisk.by); n != 0 {
+		t.Errorf("%d keys are still remembered", n)
 	}
 }
 

@@ -10,11 +10,12 @@ import (
 
 var (
 	errTooLarge = errors.New("request body above the replay limit")
+	errNoRoom   = errors.New("too much is kept of other request bodies")
 	errSpool    = errors.New("request body cannot be written to a file")
 )
 
 // spooler keeps request bodies: the beginning of each in memory, the rest in a file. Its
-// totals hold for all bodies that are kept at the same time.
+// rooms hold all bodies that are kept at the same time.
 type spooler struct {
 	memory   int64 // of one body in memory, in bytes
 	most     int64 // of one body in all
@@ -23,40 +24,14 @@ type spooler struct {
 	observer Observer
 	log      *slog.Logger
 
-	inMemory, onDisk room
+	inMemory, onDisk *room
+	sure             *room       // in memory, for the beginning of each body
 	troubled         atomic.Bool // the last file could not be written, and the log says so
 }
 
-// room is a number of bytes that many share.
-type room struct {
-	limit   int64
-	used    atomic.Int64
-	changed func(by int64)
-}
-
-func (r *room) take(n int64) bool {
-	for {
-		used := r.used.Load()
-		if used+n > r.limit {
-			return false
-		}
-		if r.used.CompareAndSwap(used, used+n) {
-			r.changed(n)
-			return true
-		}
-	}
-}
-
-func (r *room) give(n int64) {
-	if n != 0 {
-		r.used.Add(-n)
-		r.changed(-n)
-	}
-}
-
 // keep starts the copy of a body of the given length, -1 if that is not known.
-func (s *spooler) keep(length int64) kept {
-	k := kept{spool: s, first: 4 << 10}
+func (s *spooler) keep(keyID string, length int64) kept {
+	k := kept{spool: s, keyID: keyID, first: 4 << 10}
 	if length >= 0 {
 		k.first = int(min(length, 64<<10))
 	}
@@ -66,15 +41,17 @@ func (s *spooler) keep(length int64) kept {
 // kept is the copy of one body. It is not safe for concurrent use.
 type kept struct {
 	spool  *spooler
+	keyID  string
 	first  int    // what is allocated first
-	memory []byte // its capacity is taken from the room in memory
+	memory []byte // its capacity is taken from the rooms in memory
+	sure   int64  // as much of it from the sure one
 	file   *os.File
 	name   string // of the file, if it could not be unlinked while it is open
 	size   int64
 }
 
 // add appends as much of p as can be kept. If that is not all of it, the error says why:
-// errTooLarge or errSpool.
+// errTooLarge, errNoRoom or errSpool.
 func (k *kept) add(p []byte) (int, error) {
 	if k.size+int64(len(p)) > k.spool.most {
 		return 0, errTooLarge
@@ -99,25 +76,39 @@ func (k *kept) fit(n int) int {
 	want := int(min(int64(len(k.memory)+n), k.spool.memory))
 	if have := cap(k.memory); want > have {
 		to := int(min(int64(max(2*have, want, k.first)), k.spool.memory))
-		if k.spool.inMemory.take(int64(to - have)) {
-			k.memory = append(make([]byte, 0, to), k.memory...)
+		if got := k.grow(int64(to - have)); got > 0 {
+			k.memory = append(make([]byte, 0, have+int(got)), k.memory...)
 		}
 	}
 	return min(want, cap(k.memory)) - len(k.memory)
 }
 
+// grow takes room in memory for n more bytes, or for fewer, and returns for how many.
+func (k *kept) grow(n int64) int64 {
+	s := k.spool
+	sure := min(n, surely-k.sure)
+	if sure > 0 && !s.sure.take(k.keyID, sure) {
+		sure = 0
+	}
+	k.sure += sure
+	if rest := n - sure; rest > 0 && !s.inMemory.take(k.keyID, rest) {
+		return sure
+	}
+	return n
+}
+
 // spill appends p to the file, all of it or nothing.
 func (k *kept) spill(p []byte) error {
 	s := k.spool
-	if !s.files || !s.onDisk.take(int64(len(p))) {
-		return errTooLarge
+	if !s.files || !s.onDisk.take(k.keyID, int64(len(p))) {
+		return errNoRoom
 	}
 	err := k.create()
 	if err == nil {
 		_, err = k.file.WriteAt(p, k.size-int64(len(k.memory)))
 	}
 	if err != nil {
-		s.onDisk.give(int64(len(p)))
+		s.onDisk.give(k.keyID, int64(len(p)))
 		if s.troubled.CompareAndSwap(false, true) {
 			s.log.Error("request bodies cannot be spooled: their 402s are not paid", "error", err)
 		}
@@ -162,9 +153,10 @@ func (k *kept) at(p []byte, off int64) (int, error) {
 
 // drop gives everything back. The copy is empty then, and stays so.
 func (k *kept) drop() {
-	k.spool.inMemory.give(int64(cap(k.memory)))
-	k.spool.onDisk.give(k.size - int64(len(k.memory)))
-	k.memory, k.size = nil, 0
+	k.spool.sure.give(k.keyID, k.sure)
+	k.spool.inMemory.give(k.keyID, int64(cap(k.memory))-k.sure)
+	k.spool.onDisk.give(k.keyID, k.size-int64(len(k.memory)))
+	k.memory, k.sure, k.size = nil, 0, 0
 	if k.file == nil {
 		return
 	}

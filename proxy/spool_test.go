@@ -28,7 +28,8 @@ func TestSpoolLimits(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := tr.spool
-	if s.memory != 1<<20 || s.most != 64<<20 || !s.files || s.dir != os.TempDir() || s.inMemory.limit != 256<<20 || s.onDisk.limit != 1<<30 || tr.prepay != nil {
+	if s.memory != 1<<20 || s.most != 64<<20 || !s.files || s.dir != os.TempDir() || s.inMemory.limit != 256<<20 || s.onDisk.limit != 1<<30 ||
+		s.inMemory.share != 64<<20 || s.onDisk.share != 256<<20 || s.sure.share != 64<<20 || tr.prepay != nil {
 		t.Errorf("defaults: %d %d %t %s %d %d %v", s.memory, s.most, s.files, s.dir, s.inMemory.limit, s.onDisk.limit, tr.prepay)
 	}
 }
@@ -37,7 +38,7 @@ func TestSpoolLimits(t *testing.T) {
 func TestSpoolFile(t *testing.T) {
 	t.Parallel()
 	s := keeper(t, 3, 10)
-	k := s.keep(-1)
+	k := s.keep("key", -1)
 	if n, err := k.add([]byte("01234")); n != 5 || err != nil {
 		t.Fatal(n, err)
 	}
@@ -83,7 +84,7 @@ func TestSpoolFileWithAName(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := s.keep(-1)
+	k := s.keep("key", -1)
 	k.file, k.name = f, f.Name()
 	k.drop()
 	if left := files(t, s.dir); len(left) > 0 {
@@ -93,24 +94,47 @@ func TestSpoolFileWithAName(t *testing.T) {
 
 func TestSpoolTotals(t *testing.T) {
 	t.Parallel()
-	s := keeper(t, 10, 30)
-	s.inMemory.limit, s.onDisk.limit = 15, 25
-	a, b, c := s.keep(30), s.keep(30), s.keep(-1)
-	if n, err := a.add(make([]byte, 20)); n != 20 || err != nil { // 10 and 10
-		t.Fatal(n, err)
+	const kib = 1 << 10
+	s := keeper(t, 80*kib, 200*kib)
+	s.inMemory.limit, s.onDisk.limit = 26*kib, 100*kib
+	s.inMemory.share, s.onDisk.share = 20*kib, 60*kib
+	add := func(k *kept, size, inMemory int, want error) {
+		t.Helper()
+		n, err := k.add(make([]byte, size*kib))
+		if !errors.Is(err, want) || want == nil && n != size*kib || len(k.memory) > inMemory*kib {
+			t.Fatal(n, err, len(k.memory))
+		}
 	}
-	if n, err := b.add(make([]byte, 15)); n != 15 || err != nil || len(b.memory) > 5 { // no room for 10 in memory
-		t.Fatal(n, err, len(b.memory))
-	}
-	if _, err := c.add(make([]byte, 11)); !errors.Is(err, errTooLarge) {
-		t.Fatal(err)
-	}
+	a, b, c, d := s.keep("one", 200*kib), s.keep("one", -1), s.keep("two", -1), s.keep("two", -1)
+	add(&a, 100, 80, nil)       // 64 sure and 16 in memory, 20 in its file
+	add(&b, 110, 64, errNoRoom) // of its key's 4 and 40
+	b.drop()
+	b = s.keep("one", -1)
+	add(&b, 64, 64, nil) // is always there
+	add(&b, 40, 64, nil)
+	add(&c, 100, 64, nil)
+	add(&d, 64, 64, nil)
+	add(&d, 20, 64, errNoRoom) // of all
 	a.drop()
-	if n, err := c.add(make([]byte, 11)); n != 11 || err != nil {
-		t.Fatal(n, err)
-	}
+	d.drop()
+	d = s.keep("two", -1)
+	add(&d, 90, 80, nil)
 	b.drop()
 	c.drop()
+	d.drop()
+	nothingKept(t, s)
+
+	// Beyond so many requests a key has the common room.
+	s.sure.share = 2 * surely
+	a, b, c, d = s.keep("one", -1), s.keep("one", -1), s.keep("one", -1), s.keep("two", -1)
+	add(&a, 64, 64, nil)
+	add(&b, 64, 64, nil)
+	add(&c, 60, 20, nil)
+	add(&d, 64, 64, nil)
+	a.drop()
+	b.drop()
+	c.drop()
+	d.drop()
 	nothingKept(t, s)
 }
 
@@ -156,7 +180,8 @@ func TestSpooledBody(t *testing.T) {
 	}
 }
 
-// A body that cannot be spooled passes all the same, and so does its 402.
+// A body that cannot be spooled passes all the same. Its 402 does not: the request may have
+// been paid when the disk was well.
 func TestSpoolFails(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
@@ -172,7 +197,7 @@ func TestSpoolFails(t *testing.T) {
 	})
 	data := strings.Repeat("0123456789", 20_000)
 	for range 3 {
-		w.do(w.agent(), request(t, "POST", s.URL+"/x", strings.NewReader(data))).declined(t, DeclinedSpool, true)
+		w.do(w.agent(), request(t, "POST", s.URL+"/x", strings.NewReader(data))).short(t, DeclinedSpool)
 	}
 	s.expect(3, 0, 0)
 	for _, b := range got {
@@ -191,7 +216,7 @@ func TestSpoolFails(t *testing.T) {
 	w.do(w.agent(), request(t, "POST", s.URL+"/x", strings.NewReader("small"))).paid(t)
 }
 
-// What all requests in flight may keep is bounded. Who finds no room is served unpaid.
+// What all requests in flight may keep is bounded. A request without room is not paid.
 func TestSpoolIsFull(t *testing.T) {
 	t.Parallel()
 	w, s := newWorld(t), newSeller(t)
@@ -218,7 +243,7 @@ func TestSpoolIsFull(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.declined(t, DeclinedBodyTooLarge, true)
+	a.short(t, DeclinedOverloaded)
 	second.Finish(true)
 	close(goOn)
 	if err := <-first; err != nil {
@@ -249,7 +274,7 @@ func TestSpoolEndsWithTheCall(t *testing.T) {
 		if a, err := w.trip(tr, call, in.to(s.URL+"/x")); err != nil || a.StatusCode != 503 {
 			t.Fatal(a, err)
 		}
-		if m, d := tr.spool.inMemory.used.Load(), tr.spool.onDisk.used.Load(); m != 1000 || d != 4000 {
+		if m, d := tr.spool.sure.used.Load(), tr.spool.onDisk.used.Load(); m != 1000 || d != 4000 {
 			t.Errorf("%d and %d bytes are kept", m, d)
 		}
 	}

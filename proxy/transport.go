@@ -177,7 +177,7 @@ func (t *Transport) ask(req *http.Request, call *Call) (*http.Response, error) {
 	}
 	kept, err := call.whole(req)
 	if err != nil {
-		return t.decline(req, resp, bodyReason(err), err), nil
+		return t.unkept(req, resp, err), nil
 	}
 	if problem != nil {
 		// An earlier payment may answer this request all the same; a new one cannot be made.
@@ -192,17 +192,6 @@ func (t *Transport) ask(req *http.Request, call *Call) (*http.Response, error) {
 	}
 	decided()
 	return t.pay(req, call, resp)
-}
-
-// bodyReason says why a body that could not be kept keeps a 402 from being paid.
-func bodyReason(err error) string {
-	switch {
-	case errors.Is(err, errTooLarge):
-		return DeclinedBodyTooLarge
-	case errors.Is(err, errSpool):
-		return DeclinedSpool
-	}
-	return DeclinedBodyIncomplete
 }
 
 // decline hands the seller's 402 on, with the reason why it was not paid.

@@ -37,6 +37,9 @@ const (
 	nameTunnel = "tunnel.soak.test"
 )
 
+// refusedPayee is a seller whose payments the facilitator refuses.
+var refusedPayee = x402.Address{19: 1}
+
 // price of everything, in the smallest unit of USDC.
 const price = 100
 
@@ -114,19 +117,25 @@ func startWorldOn(t *testing.T, l *ledger, validity time.Duration) *world {
 	w := &world{ledger: l, validity: validity, dir: t.TempDir()}
 	sum := sumOf("seller")
 	w.payTo = x402.Address(sum[:20])
-	w.challenge = inHeader(t, map[string]any{
-		"x402Version": 2, "error": "Payment required",
-		"resource": map[string]string{"url": "http://" + nameGood + "/paid", "description": "goods", "mimeType": "application/json"},
-		"accepts": []any{map[string]any{
-			"scheme": "exact", "network": w.network.CAIP2(), "amount": strconv.Itoa(price), "asset": w.token.Address, "payTo": w.payTo,
-			"maxTimeoutSeconds": int(validity / time.Second), "extra": map[string]string{"name": w.token.Name, "version": w.token.Version},
-		}},
-	})
+	w.challenge = w.challengeOf(t, w.payTo, "goods")
 	w.rpcURL = "http://" + serve(t, rpc{w.ledger}, nil)
 	w.facilitatorURL = "http://" + serve(t, w.facilitator(), nil)
 	_, w.http, _ = net.SplitHostPort(serve(t, w.seller(), nil))
 	_, w.tls, _ = net.SplitHostPort(serve(t, w.seller(), w.certificate(t)))
 	return w
+}
+
+// challengeOf is the value of PAYMENT-REQUIRED for a payee.
+func (w *world) challengeOf(t *testing.T, payTo x402.Address, description string) string {
+	t.Helper()
+	return inHeader(t, map[string]any{
+		"x402Version": 2, "error": "Payment required",
+		"resource": map[string]string{"url": "http://" + nameGood + "/paid", "description": description, "mimeType": "application/json"},
+		"accepts": []any{map[string]any{
+			"scheme": "exact", "network": w.network.CAIP2(), "amount": strconv.Itoa(price), "asset": w.token.Address, "payTo": payTo,
+			"maxTimeoutSeconds": int(w.validity / time.Second), "extra": map[string]string{"name": w.token.Name, "version": w.token.Version},
+		}},
+	})
 }
 
 // url is that of a seller's page.
@@ -249,7 +258,7 @@ func (w *world) facilitator() http.Handler {
 		}
 		w.pass("verify", a.From.String())
 		reason := w.judge(a, s)
-		if w.refuse.Load() {
+		if w.refuse.Load() || a.To == refusedPayee {
 			reason = "invalid_exact_evm_insufficient_balance"
 		}
 		if reason == "" {
@@ -305,6 +314,13 @@ func (w *world) seller() http.Handler {
 	mux.HandleFunc("GET /paid", w.paid(func(rw http.ResponseWriter) {
 		writeJSON(rw, http.StatusOK, map[string]string{"goods": strings.Repeat("fine ", 40)})
 	}))
+	mux.HandleFunc("POST /paid", w.paid(func(rw http.ResponseWriter) { // which does not read what is posted
+		writeJSON(rw, http.StatusOK, map[string]string{"goods": strings.Repeat("fine ", 40)})
+	}))
+	mux.HandleFunc("POST /sink", func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.pass("sink", "")
+	})
 	mux.HandleFunc("GET /stream", w.paid(func(rw http.ResponseWriter) {
 		rw.Header().Set("Content-Type", "text/event-stream")
 		for i := range 5 {

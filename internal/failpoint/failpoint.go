@@ -112,6 +112,8 @@ const (
 	Browsers = "browsers"
 	// Floods: one address cannot make keys without end.
 	Floods = "floods"
+	// Rooms: one key cannot take all the room for request bodies.
+	Rooms = "rooms"
 )
 
 // Lateness is by how much the journal comes too late when it is switched off.

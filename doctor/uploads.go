@@ -1,0 +1,128 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+)
+
+const (
+	uploadsTries = "one key fills the room for request bodies with uploads that are not answered; another key's POST is paid"
+	// uploadTime bounds them all.
+	uploadTime = 2 * time.Minute
+	// postSize is that of the other key's request body: more than what always finds room.
+	postSize = 200 << 10
+)
+
+// waves are uploads that come one wave after the other. The first is more than purser keeps of all request bodies by
+// default, in memory and in files; the others fill the gaps that it leaves.
+var waves = []struct{ uploads, size int }{{280, 5 << 20}, {48, 1 << 20}, {96, 128 << 10}}
+
+// sink is a seller that takes uploads and does not answer them before its end.
+type sink struct {
+	taken chan struct{}
+	end   chan struct{}
+}
+
+func (s *sink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	_, _ = io.Copy(io.Discard, r.Body)
+	for taken := s.taken; ; taken = nil {
+		select {
+		case taken <- struct{}{}:
+			continue
+		case <-s.end:
+		case <-r.Context().Done():
+		}
+		break
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// uploads has one key's uploads take all the room that they can, on a purser of its own.
+func uploads(ctx context.Context, e *examination) (outcome, error) {
+	if e.noProxy != "" {
+		return off("%s", e.noProxy), nil
+	}
+	ctx, stop := context.WithTimeout(ctx, uploadTime)
+	defer stop()
+	p, err := e.launch(ctx, "uploads", "")
+	if err != nil {
+		return outcome{}, err
+	}
+	defer p.stop()
+	greedy, err := e.enroll(ctx, p, e.neutral)
+	if err != nil {
+		return outcome{}, err
+	}
+	other, err := e.enroll(ctx, p, e.neutral)
+	if err != nil {
+		return outcome{}, err
+	}
+	s := &sink{taken: make(chan struct{}), end: make(chan struct{})}
+	var d decoy
+	if err := d.listen(ctx, s); err != nil {
+		return outcome{}, err
+	}
+	defer d.close()
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer close(s.end)
+	wait := 0
+	for _, wave := range waves {
+		refused := make(chan error, wave.uploads)
+		for range wave.uploads {
+			all.Go(func() {
+				_, err := greedy.post(ctx, fmt.Sprintf("http://127.0.0.1:%d/", d.port), int64(wave.size))
+				refused <- err
+			})
+		}
+		for range wave.uploads {
+			select {
+			case <-s.taken:
+				wait++
+			case <-refused: // which is as good
+			case <-ctx.Done():
+				return outcome{}, ctx.Err()
+			}
+		}
+	}
+	got, err := other.post(ctx, other.world.SellerURL+"/buy?id=1", postSize)
+	switch {
+	case err != nil:
+		return outcome{}, err
+	case got.code != http.StatusOK || got.header.Get("Purser-Payment") == "":
+		story := []string{fmt.Sprintf("while %d uploads wait for their answers, a POST of another key: %s %s", wait, got.status,
+			got.header.Get("Purser-Declined")+got.header.Get("Purser-Error"))}
+		return failed(story, uploadsTries), nil
+	}
+	return held("%s (%d uploads)", uploadsTries, wait), nil
+}
+
+// post sends a body of zeros through the proxy.
+func (p *player) post(ctx context.Context, target string, size int64) (answer, error) {
+	client := &http.Client{
+		Transport: &http.Transport{
+			DisableKeepAlives: true,
+			Proxy:             http.ProxyURL(&url.URL{Scheme: "http", Host: p.purser.proxy, User: url.User(p.proxied.Key)}),
+		},
+		CheckRedirect: plain.CheckRedirect,
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, target, io.LimitReader(zeros{}, size))
+	if err != nil {
+		return answer{}, err
+	}
+	r.ContentLength = size
+	return send(client, r)
+}
+
+// zeros is a body without an end.
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
+}
