@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"go.etcd.io/bbolt"
-
 )
 
 // Attempts under one idempotency key that are dead are read by no later call, so that their
