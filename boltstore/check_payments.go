@@ -65,7 +65,7 @@ func contradictions(p *pay.Payment) (list []string) {
 		{p.Doubted && p.State == pay.Open && !p.Refused, "is doubted without being refused or void"},
 		{p.Reconciled && (!p.Confirmed || p.Transaction == "" || p.Signature != nil), "is known from the chain only, which something else in it contradicts"},
 		{p.Attempt > 0 && p.IdempotencyKey == "", "numbers the attempts under no idempotency key"},
-		{p.Retired && p.State == pay.Open, "is open, but its payload was dropped"},
+		{p.Retired && p.State == pay.Open && !p.Refused, "is open, but its payload was dropped"},
 	} {
 		if rule.broken {
 			list = append(list, rule.what)

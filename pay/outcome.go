@@ -293,7 +293,7 @@ func (p *Payment) Grant(owner string, until time.Time) {
 }
 
 func (p *Payment) retire() {
-	if p.State == Open {
+	if p.State != Settled && p.Lives() {
 		return
 	}
 	p.Retired, p.Signature, p.Doubted = true, nil, false

@@ -67,3 +67,35 @@ func (w *world) recover() {
 		}
 	}
 }
+
+// A refused payment that nothing will be said of any more is kept as short as others are.
+func TestRefusedPaymentsRetire(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	key := w.payingKey()
+	w.facilitator.onVerify(says(200, `{"isValid":false,"invalidReason":"invalid_payload"}`))
+	id := w.call("POST", "/v1/pay", key, order(5, "idempotencyKey", "k")).is(402, verifyFailed).text("payment.id")
+	w.released(id)
+	look := func(after time.Duration) (retired, kept bool) {
+		w.clock.advance(after)
+		w.recover()
+		row, err := w.store.Payment(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return row.Retired, row.Offer.Accepted != nil && row.Detail != nil
+	}
+	if retired, kept := look(time.Hour); retired || !kept {
+		t.Errorf("after an hour: retired %t, kept %t", retired, kept)
+	}
+	if retired, kept := look(29 * 24 * time.Hour); retired || !kept {
+		t.Errorf("after 29 days: retired %t, kept %t", retired, kept)
+	}
+	if retired, kept := look(2 * 24 * time.Hour); !retired || kept {
+		t.Errorf("after 31 days: retired %t, kept %t", retired, kept)
+	}
+	w.call("GET", "/v1/payments/"+id, key, nil).is(200, "").want("payment.flags", []string{"refused"})
+	if err := w.store.Check(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
