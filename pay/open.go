@@ -89,11 +89,14 @@ func (p *Payer) Open(ctx context.Context, r Request) (*Attempt, error) {
 func (p *Payer) refused(ctx context.Context, r Request, err error) {
 	var rule string
 	var refused *PolicyError
+	var failures *FailuresError
 	switch {
 	case errors.As(err, &refused):
 		rule = refused.Rule
 	case errors.Is(err, ErrQuota):
 		rule = "quota"
+	case errors.As(err, &failures):
+		rule = "failures"
 	default:
 		return
 	}

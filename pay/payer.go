@@ -192,4 +192,5 @@ func (nobody) Contradicted(*Payment)            {}
 func (nobody) Began(*Payment)                   {}
 func (nobody) Refused(Door, string)             {}
 func (nobody) Ignored(TimeSource, string)       {}
+func (nobody) KeyCreated()                      {}
 func (nobody) Took(string, time.Duration)       {}
