@@ -25,7 +25,7 @@ func TestDeadAttemptsUnderOneKeyCostNothing(t *testing.T) {
 	w.facilitator.onVerify(says(200, `{"isValid":false,"invalidReason":"invalid_payload"}`))
 	body := order(5, "idempotencyKey", "k")
 	for range 60 {
-		w.call("POST", "/v1/pay", key, body).is(402, verifyFailed)
+		w.released(w.call("POST", "/v1/pay", key, body).is(402, verifyFailed).text("payment.id"))
 		w.clock.advance(5 * time.Minute) // nobody drives a refused authorization on that has expired
 		w.recover()
 	}
