@@ -2,6 +2,7 @@ package caddymodule
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -91,13 +92,16 @@ func TestRegistrationOpen(t *testing.T) {
 // A key whose payments fail gets as many as the configuration says.
 func TestFailureBounds(t *testing.T) {
 	s := newSite(t)
-	s.app = "failures_per_minute off\n\t\tfailures_per_day 3\n\t\tfacilitator http {\n\t\t\turl http://127.0.0.1:" + "9" + "\n\t\t}"
+	s.app = "failures_per_minute off\n\t\tfailures_per_day 3\n\t\tfacilitator http {\n\t\t\turl http://127.0.0.1:9\n\t\t}"
 	mustLoad(t, s.caddyfile())
 	key := newKey(t, s.url())
-	for range 3 { // nobody is there: void at once
-		mustCall(t, 402, "POST", s.url()+"/v1/pay", key, payBody(5, "https://api.example.com/x"))
+	buy := func(want, n int) map[string]any {
+		return mustCall(t, want, "POST", s.url()+"/v1/pay", key, payBody(5, fmt.Sprintf("https://api.example.com/%d", n)))
 	}
-	a := mustCall(t, 429, "POST", s.url()+"/v1/pay", key, payBody(5, "https://api.example.com/x"))
+	for n := range 3 { // nobody is there: void at once
+		buy(402, n)
+	}
+	a := buy(429, 3)
 	if a["error"] != "Too many requests" || a["upgradeUrl"] == "" {
 		t.Errorf("answered %v", a)
 	}
