@@ -83,7 +83,7 @@ var failureTests = map[string]func(*fixture){
 	"attempts under one idempotency key": func(f *fixture) {
 		b := under(patient(f.key(), noon), "order 1")
 		for range 3 {
-			o := outcome(f.begin(again(b, noon), pay.Created), pay.VerdictRefused)
+			o := outcome(f.begin(again(b, noon), pay.Created), pay.VerdictVoid)
 			o.Release = true
 			f.record(o)
 		}
