@@ -347,7 +347,7 @@ func TestCheckSeesDamage(t *testing.T) {
 		{"marks", put(metaBucket, string(backupsKey), "x"), "marks of its backups"},
 	}
 	for _, bucket := range [][]byte{
-		keyPaymentsBucket, labelsBucket, labelledBucket, awaitedBucket, idempotencyBucket, hostsBucket, leasesBucket, dueBucket, transactionsBucket,
+		keyPaymentsBucket, labelsBucket, labelledBucket, awaitedBucket, livingBucket, hostsBucket, leasesBucket, dueBucket, transactionsBucket,
 	} {
 		cases = append(cases,
 			damage{string(bucket) + " lost", remove(bucket), "is missing in " + string(bucket)},

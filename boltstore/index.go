@@ -43,8 +43,8 @@ func entries(p *pay.Payment) []indexEntry {
 	if p.Awaited() && !p.Retired {
 		add(awaitedBucket, p.KeyID, string(p.Identity[:]), number(awaitedUntil(p)), p.ID)
 	}
-	if p.IdempotencyKey != "" && !p.Retired {
-		add(idempotencyBucket, p.KeyID, hashed(p.IdempotencyKey), p.ID)
+	if p.IdempotencyKey != "" && p.Lives() && !p.Retired {
+		add(livingBucket, p.KeyID, hashed(p.IdempotencyKey), p.ID)
 	}
 	if p.Attempt > 0 {
 		add(attemptsBucket, p.KeyID, hashed(p.IdempotencyKey), number(int64(p.Attempt)), p.ID)

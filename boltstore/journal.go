@@ -247,18 +247,9 @@ type view struct {
 }
 
 func (v view) ByIdempotencyKey(keyID, idempotencyKey string) (p *pay.Payment, err error) {
-	attempts := v.tx.Bucket(idempotencyBucket)
-	descend(attempts, within(keyID, hashed(idempotencyKey)), "", func(id, _ []byte) bool {
-		q, e := v.load(string(id))
-		if e != nil {
-			err = e
-			return false
-		}
-		// A living attempt is the one, else the newest: ids don't tell which was begun last.
-		if p == nil || q.Lives() {
-			p = q
-		}
-		return !q.Lives()
+	descend(v.tx.Bucket(livingBucket), within(keyID, hashed(idempotencyKey)), "", func(id, _ []byte) bool {
+		p, err = v.load(string(id))
+		return false
 	})
 	return p, err
 }

@@ -38,7 +38,7 @@ var (
 	hostsBucket        = []byte("payments_by_host")  // key id, host hash, validBefore (s), payment id -> nothing
 	leasesBucket       = []byte("leases")            // until (ns), payment id -> nothing
 	dueBucket          = []byte("payments_due")      // check (ns), payment id -> nothing
-	idempotencyBucket  = []byte("idempotency")       // key id, SHA-256 of the idempotency key, payment id -> nothing; the last one counts
+	livingBucket       = []byte("payments_living")   // key id, SHA-256 of the idempotency key, payment id -> nothing; only attempts that live, of which the last one counts
 	transactionsBucket = []byte("payments_by_tx")    // transaction in lower case, payment id -> nothing
 	attemptsBucket     = []byte("attempts")          // key id, SHA-256 of the idempotency key, attempt, payment id -> nothing; stays when the payment is retired
 	noncesBucket       = []byte("reconciled")        // nonce, payment id -> nothing; payments that only the chain tells of
@@ -55,7 +55,7 @@ var allBuckets = [][]byte{
 	metaBucket, keysBucket, keyHashBucket, keySecretsBucket, orgsBucket, orgKeysBucket,
 	walletsBucket, walletSecretsBucket, liveWalletsBucket,
 	paymentsBucket, keyPaymentsBucket, labelsBucket, awaitedBucket, hostsBucket, leasesBucket, dueBucket,
-	idempotencyBucket, transactionsBucket, labelCountsBucket, eventsBucket, countersBucket,
+	livingBucket, transactionsBucket, labelCountsBucket, eventsBucket, countersBucket,
 	revisionsBucket, taskEventsBucket, labelledBucket,
 	attemptsBucket, noncesBucket,
 	hostEventsBucket, spendDaysBucket,

@@ -22,6 +22,7 @@ var migrations = []migration{
 	{prepare: indexLabelled, apply: createBuckets},
 	{apply: createBuckets}, // for the attempts under idempotency keys, and what reconciling finds
 	{prepare: sumUpSpend, apply: createBuckets},
+	{prepare: indexLiving, apply: replaceIdempotency},
 }
 
 // migration is one step of the schema.
@@ -80,6 +81,35 @@ func replaceTransactions(tx *bbolt.Tx) error {
 		return err
 	}
 	err := tx.DeleteBucket([]byte("transactions"))
+	if errors.Is(err, berrors.ErrBucketNotFound) { // a new store
+		return nil
+	}
+	return err
+}
+
+// indexLiving lists the payments that live by their idempotency keys. The index of schema 5
+// listed those that do not as well.
+func indexLiving(u *upgrade) error {
+	return u.buildIndex(livingBucket, paymentsBucket, func(row []byte) (key []byte, err error) {
+		p, err := decodePayment(row)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range entries(p) {
+			if bytes.Equal(e.bucket, livingBucket) {
+				key = e.key
+			}
+		}
+		return key, nil
+	})
+}
+
+// replaceIdempotency ends the index that [indexLiving] replaces.
+func replaceIdempotency(tx *bbolt.Tx) error {
+	if err := createBuckets(tx); err != nil {
+		return err
+	}
+	err := tx.DeleteBucket([]byte("idempotency"))
 	if errors.Is(err, berrors.ErrBucketNotFound) { // a new store
 		return nil
 	}

@@ -74,7 +74,7 @@ func (u *upgrade) went(rows []byte, done int) error {
 		return err
 	}
 	now := u.now()
-	if now.Sub(u.told) < upgradeNews {
+	if done == 0 || now.Sub(u.told) < upgradeNews {
 		return nil
 	}
 	u.told = now

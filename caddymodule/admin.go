@@ -245,6 +245,8 @@ type status struct {
 	Quotas *quotaStatus `json:"quotas,omitempty"`
 	// Reconcile is there until a store that was restored from a backup is reconciled.
 	Reconcile *reconcileStatus `json:"reconcile,omitempty"`
+	// Registration is nil until the store is open.
+	Registration *registrationStatus `json:"registration,omitempty"`
 }
 
 type storeStatus struct {
@@ -276,6 +278,7 @@ func (*adminAPI) status(w http.ResponseWriter, r *http.Request) error {
 		h := t.payer.Health(r.Context())
 		s.OK = h.OK
 		s.Reconcile = newReconcileStatus(h.Reconciling)
+		s.Registration = newRegistrationStatus(t.app)
 		s.Store = &storeStatus{Kind: h.StoreKind, Path: home.place, World: world}
 		s.Health = &healthStatus{
 			Store: probeText(h.Store), Facilitator: probeText(h.Facilitator), RPC: probeText(h.RPC),

@@ -44,7 +44,8 @@ func (h *API) open(t *tenant) (err error) {
 		Payer: t.payer, Version: Version(), PublicURL: s.publicURL, UpgradeURL: s.upgradeURL,
 		InternalSecret: s.internalSecret, AllowedOrigins: s.origins, DefaultSettlement: s.settlement,
 		Logger: h.app.log.With("part", "api"), KeyRate: h.KeyRate, Admission: s.bounds("api"),
-		LoopbackOnly: h.server != nil && loopbackOnly(h.server.Listen),
+		RegistrationClosed: s.registrationClosed,
+		LoopbackOnly:       h.server != nil && loopbackOnly(h.server.Listen),
 	})
 	return err
 }

@@ -74,6 +74,7 @@ type App struct {
 
 	PolicyOptions
 	OverloadOptions
+	RegistrationOptions
 	SignInOptions
 
 	// Plans, when "off", removes the plans of organizations and unclaimed keys: no monthly quota,
@@ -195,6 +196,7 @@ func (a *App) Start() error {
 	if a.settings.rpcURL == "" {
 		a.log.Warn("no RPC (PURSER_RPC_URL): balances are not checked before paying, and a payment whose outcome nobody tells stays unresolved")
 	}
+	a.warnOfRegistration()
 	run.home.start(run.tenant)
 	a.log.Info("purser is ready", "version", Version(), "listen", a.listens(), "data", a.settings.dataDir)
 	return nil

@@ -38,6 +38,9 @@ import (
 //	    max_concurrent <number>|off
 //	    max_queued     <number>
 //	    max_wait       <duration>
+//	    registration   open|off
+//	    failures_per_minute <number>|off
+//	    failures_per_day    <number>|off
 //	    oidc_issuer    <url>
 //	    oidc_client_id <id>
 //	    oidc_client_secret <reference>
@@ -75,6 +78,7 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"key": &a.Key, "key_file": &a.KeyFile, "standin": &a.Standin, "plans": &a.Plans,
 	})
 	maps.Copy(options, a.OverloadOptions.single())
+	maps.Copy(options, a.RegistrationOptions.single())
 	maps.Copy(options, a.SignInOptions.single())
 	parts := map[string]*map[string]BudgetOptions{"host": &a.Hosts, "task": &a.Tasks}
 	for d.NextBlock(0) {

@@ -115,6 +115,9 @@ func (s status) print(w io.Writer) error {
 	if s.Quotas != nil {
 		line("quotas", s.Quotas.text())
 	}
+	if s.Registration != nil {
+		line("registration", s.Registration.String())
+	}
 	if s.Reconcile != nil {
 		s.Reconcile.lines(line)
 	}

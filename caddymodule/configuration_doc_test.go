@@ -26,7 +26,7 @@ var blocks = []struct {
 	title, intro, prefix string
 	types                []string
 }{
-	{"The global option `purser { … }`", "", "", []string{"App", "PolicyOptions", "BudgetOptions", "OverloadOptions", "SignInOptions"}},
+	{"The global option `purser { … }`", "", "", []string{"App", "PolicyOptions", "BudgetOptions", "OverloadOptions", "RegistrationOptions", "SignInOptions"}},
 	{"`plan free|developer|agency { … }` in it", "What an organization may have, where it differs from the defaults.", "plan ", []string{"PlanOptions"}},
 	{"`store bolt { … }` in it", "", "store bolt ", []string{"BoltStore"}},
 	{"`facilitator http { … }` in it", "", "facilitator http ", []string{"HTTPFacilitator"}},

@@ -25,6 +25,7 @@ type collectorSet struct {
 	outcomes *prometheus.CounterVec
 	amount   *prometheus.CounterVec
 	refusals *prometheus.CounterVec
+	keys     prometheus.Counter
 	refused  *prometheus.CounterVec
 	// contradicted has no labels: one is an alarm, whatever it was.
 	contradicted prometheus.Counter
@@ -67,6 +68,7 @@ func newCollectors() *collectorSet {
 			"currency", "network", "settlement"),
 		refusals: counters("refusals_total", "Payments refused before anything was journaled, by the rule that refused.",
 			"door", "rule"),
+		keys:         counter("keys_created_total", "API keys that were made."),
 		contradicted: counter("payments_contradicted_total", "Payments that moved money after they were refused or void."),
 		refused:      counters("proxy_refused_total", "Proxy requests that purser refused, by reason.", "reason"),
 		declined:     counters("proxy_declined_total", "402s that the proxy did not pay, by reason.", "reason"),
@@ -120,6 +122,9 @@ func (c *collectorSet) fill() {
 	for _, reason := range []string{proxy.DeclinedSellerFailing, proxy.DeclinedNotDelivered} { // alerts look at these
 		c.declined.WithLabelValues(reason)
 	}
+	for _, door := range []pay.Door{pay.DoorAPI, pay.DoorProxy, pay.DoorTransport} { // an alert looks at this one
+		c.refusals.WithLabelValues(string(door), "failures")
+	}
 	for _, status := range []int{http.StatusOK, http.StatusInternalServerError, http.StatusServiceUnavailable} {
 		c.responses.WithLabelValues(strconv.Itoa(status))
 	}
@@ -150,7 +155,7 @@ func (c *collectorSet) all() []prometheus.Collector {
 	return []prometheus.Collector{
 		c.build, c.begun, c.outcomes, c.contradicted, c.amount, c.refusals, c.refused, c.declined, c.stages,
 		c.requests, c.responses, c.tunnels, c.spoolMemory, c.spoolDisk, c.spoolFiles, c.facilitator, c.rpc, c.ignored,
-		c.overloaded, c.dropped, c.unsent,
+		c.overloaded, c.dropped, c.unsent, c.keys,
 	}
 }
 
@@ -214,7 +219,7 @@ func (o observer) Began(p *pay.Payment) {
 // rules are the labels of refusals; a rule that is not listed counts as "other", so that
 // their number stays bounded.
 var rules = map[string]bool{
-	"quota": true, "doors": true, "validity": true, "unanswered": true, "hosts": true, "payees": true, "price-guard": true,
+	"quota": true, "failures": true, "amount": true, "challenge-too-large": true, "doors": true, "validity": true, "unanswered": true, "hosts": true, "payees": true, "price-guard": true,
 	"per-payment": true, "daily-budget": true, "monthly-budget": true, "per-minute": true,
 	"host-per-payment": true, "host-daily-budget": true, "host-monthly-budget": true,
 	"task-per-payment": true, "task-daily-budget": true, "task-monthly-budget": true,
@@ -226,6 +231,8 @@ func (o observer) Refused(door pay.Door, rule string) {
 	}
 	collectors.refusals.WithLabelValues(string(door), rule).Inc()
 }
+
+func (o observer) KeyCreated() { collectors.keys.Inc() }
 
 // The proxy's reasons are words of its own source, so their number is bounded.
 func refusedByProxy(reason string)  { collectors.refused.WithLabelValues(reason).Inc() }

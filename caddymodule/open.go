@@ -93,6 +93,7 @@ func (a *App) newTenant(home *pooled) (*tenant, error) {
 		Store: home.store, Wallets: wallets, Logger: a.log.With("part", "pay"), Observer: observer{events: home.events}, Tracer: tracer{},
 		Time: pay.NewTimekeeper(nil), Networks: a.settings.networks,
 		DefaultPolicy: a.settings.policy, Plans: a.settings.plans, NoPlans: a.settings.noPlans,
+		Failures: a.settings.failures,
 	}
 	facilitator, err := a.facilitator.Facilitator(a.log.With("part", "facilitator"))
 	if err != nil {

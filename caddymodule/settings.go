@@ -62,13 +62,16 @@ type settings struct {
 	signIn         signIn
 	plans          pay.Plans
 	noPlans        bool
+	failures       pay.FailureBounds
+	// registrationClosed: POST /api-keys needs the internal secret.
+	registrationClosed bool
 }
 
 // resolve reads all options.
 func (a *App) resolve() (s settings, err error) {
 	steps := []func(*settings) error{
 		a.resolveStore, a.resolveKeys, a.resolveAddresses, a.resolvePayments, a.resolvePolicy, a.resolveOverload,
-		a.resolveSignIn, a.resolvePlans,
+		a.resolveSignIn, a.resolvePlans, a.resolveRegistration,
 	}
 	for _, step := range steps {
 		if err := step(&s); err != nil {

@@ -38,11 +38,16 @@ type setup struct {
 
 // yours are facts about the user's own installation.
 type yours struct {
-	admin    string // address of the admin endpoint; empty is Caddy's default
-	standin  bool
-	keyRate  int            // keys that an address may make in a minute; 0 is no bound
-	allowed  []netip.Prefix // that the proxy may dial although they are special
-	rpc      bool
+	admin   string // address of the admin endpoint; empty is Caddy's default
+	standin bool
+	keyRate int            // keys that an address may make in a minute; 0 is no bound
+	allowed []netip.Prefix // that the proxy may dial although they are special
+	rpc     bool
+	// registrationOff: POST /api-keys makes none. exposed are the addresses of the API that other machines reach.
+	registrationOff bool
+	exposed         []string
+	// failures are how many payments of a key may fail in a minute and in a day; 0 is no bound.
+	failures [2]int
 	settles  bool // there is a facilitator
 	external string
 }
@@ -149,6 +154,12 @@ func factsOf(root object, environ environment) yours {
 		y.external = ""
 	}
 	y.keyRate = 60
+	y.registrationOff = environ.or(text(app, "registration"), "PURSER_REGISTRATION") == "off"
+	y.failures = [2]int{
+		number(environ.or(text(app, "failures_per_minute"), "PURSER_FAILURES_PER_MINUTE"), 100),
+		number(environ.or(text(app, "failures_per_day"), "PURSER_FAILURES_PER_DAY"), 3000),
+	}
+	y.exposed = exposedIn(child(root, "apps", "http", "servers"))
 	allow := []any{}
 	walk(root["apps"], func(o object) {
 		switch text(o, "handler") {
@@ -174,6 +185,45 @@ func factsOf(root object, environ environment) yours {
 		}
 	}
 	return y
+}
+
+// number is a bound of a configuration; 0 for off.
+func number(given string, unset int) int {
+	if given == "" {
+		return unset
+	}
+	n, _ := strconv.Atoi(given) // purser has refused what is neither
+	return n
+}
+
+// exposedIn lists where servers with the API listen for other machines.
+func exposedIn(servers object) (exposed []string) {
+	for _, server := range servers {
+		api := false
+		walk(server, func(o object) { api = api || text(o, "handler") == apiHandler })
+		of, _ := server.(object)
+		listen, _ := of["listen"].([]any)
+		for _, l := range listen {
+			if l, ok := l.(string); ok && api && !onLoopback(l) {
+				exposed = append(exposed, l)
+			}
+		}
+	}
+	slices.Sort(exposed)
+	return exposed
+}
+
+// onLoopback reports whether only this machine reaches an address. What it cannot tell, it says no to.
+func onLoopback(listen string) bool {
+	if strings.HasPrefix(listen, "unix/") {
+		return true
+	}
+	host, _, err := net.SplitHostPort(listen[strings.LastIndex(listen, "/")+1:])
+	if err != nil {
+		return false
+	}
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
 }
 
 func separates(r rune) bool { return r == ',' || r == ' ' || r == '\t' || r == '\n' }

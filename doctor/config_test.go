@@ -167,7 +167,7 @@ func TestScratchKeepsWhatProtects(t *testing.T) {
 	}
 	y := s.yours
 	if y.admin != "localhost:2019" || !y.standin || y.keyRate != 7 || !y.rpc || !y.settles || y.external != "external" ||
-		fmt.Sprint(y.allowed) != "[10.0.0.0/8 fd00::/8]" {
+		fmt.Sprint(y.allowed) != "[10.0.0.0/8 fd00::/8]" || y.registrationOff || fmt.Sprint(y.exposed) != "[:443]" {
 		t.Errorf("yours are %+v", y)
 	}
 }
@@ -182,12 +182,43 @@ func TestScratchOfLittle(t *testing.T) {
 	if s.yours.keyRate != 60 || s.yours.standin || s.yours.rpc {
 		t.Errorf("yours are %+v", s.yours)
 	}
+	if y := s.yours; y.registrationOff || fmt.Sprint(y.exposed) != "[]" || y.failures != [2]int{100, 3000} { // there is no API
+		t.Errorf("yours are %+v", y)
+	}
 	if s := scratchOf(t, `{}`, nil); s.proxy != "" || s.api == "" {
 		t.Errorf("doors at %q and %q", s.api, s.proxy)
 	}
 	for _, bad := range []string{"", "[]", "null", "7", "{"} {
 		if _, err := scratch([]byte(bad), nil, "/tmp/scratch", addresses{ports: func() (int, error) { return 1, nil }}); err == nil {
 			t.Errorf("%q was taken", bad)
+		}
+	}
+}
+
+// Who may make keys, and where, is read as purser reads it.
+func TestScratchOfRegistration(t *testing.T) {
+	t.Parallel()
+	const listening = `{"apps":{"purser":{%s},"http":{"servers":{"x":{"listen":[%q],"routes":[{"handle":[{"handler":"purser_api"}]}]}}}}}`
+	for _, c := range []struct {
+		app, listen string
+		environ     []string
+		off         bool
+		exposed     string
+		failures    [2]int
+	}{
+		{"", "127.0.0.1:8402", nil, false, "[]", [2]int{100, 3000}},
+		{"", "[::1]:8402", nil, false, "[]", [2]int{100, 3000}},
+		{"", "unix//run/purser.sock", nil, false, "[]", [2]int{100, 3000}},
+		{"", "tcp/0.0.0.0:8402", []string{"PURSER_FAILURES_PER_MINUTE=off", "PURSER_FAILURES_PER_DAY=7"}, false, "[tcp/0.0.0.0:8402]", [2]int{0, 7}},
+		{`"registration":"off","failures_per_day":"off"`, "0.0.0.0:8402", nil, true, "[0.0.0.0:8402]", [2]int{100, 0}},
+		{"", "0.0.0.0:8402", []string{"PURSER_REGISTRATION=off"}, true, "[0.0.0.0:8402]", [2]int{100, 3000}},
+	} {
+		s := scratchOf(t, fmt.Sprintf(listening, c.app, c.listen), c.environ)
+		if y := s.yours; y.registrationOff != c.off || fmt.Sprint(y.exposed) != c.exposed || y.failures != c.failures {
+			t.Errorf("%+v: yours are %+v", c, y)
+		}
+		if got := environmentOf(s.environ)["PURSER_REGISTRATION"]; (got == "off") != (c.off && c.app == "") {
+			t.Errorf("%+v: passed on as %q", c, got)
 		}
 	}
 }

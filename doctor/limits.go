@@ -29,12 +29,14 @@ func limitAttacks() []attack {
 			sold(hostile.ProxyDoor, bare, hostile.OtherAsset, hostile.OtherNetwork, hostile.OtherScheme, hostile.OtherDomain),
 			sold(hostile.PayerDoor, bare, hostile.OtherAsset, hostile.OtherDomain),
 		)},
-		{group: withinLimits, name: "wrong-amount", tries: "the seller wants 2^256-1, or names no amount", holds: "nothing is signed", plays: slices.Concat(
-			sold(hostile.ProxyDoor, bare, hostile.HugeAmount, hostile.NoAmount), sold(hostile.PayerDoor, bare, hostile.HugeAmount),
+		{group: withinLimits, name: "wrong-amount", tries: "the seller wants 2^256-1, or 0, or names no amount", holds: "nothing is signed", plays: slices.Concat(
+			sold(hostile.ProxyDoor, bare, hostile.HugeAmount, hostile.NoAmount, hostile.NothingAsked),
+			sold(hostile.PayerDoor, bare, hostile.HugeAmount, hostile.NothingAsked),
 		)},
 		{group: withinLimits, name: "no-time", tries: "the seller gives a second's time to pay", holds: "nothing is signed", plays: sold(hostile.ProxyDoor, bare, hostile.NoTime)},
-		{group: withinLimits, name: "endless-challenge", tries: "the seller's challenge has no end, or a thousand ways to pay", holds: "nothing is signed", plays: sold(
-			hostile.ProxyDoor, bare, hostile.EndlessChallenge, hostile.ManyRequirements,
+		{group: withinLimits, name: "endless-challenge", tries: "the seller's challenge has no end, or a thousand ways to pay, or is long and to be kept", holds: "nothing is signed", plays: slices.Concat(
+			sold(hostile.ProxyDoor, bare, hostile.EndlessChallenge, hostile.ManyRequirements, hostile.FatChallenge),
+			sold(hostile.PayerDoor, bare, hostile.FatChallenge), sold(hostile.SellerDoor, bare, hostile.FatChallenge),
 		)},
 	}
 }

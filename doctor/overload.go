@@ -19,6 +19,8 @@ func overloadAttacks() []attack {
 		{group: overload, name: "slow-clients", tries: "a hundred clients that send a byte and wait", run: slowClients},
 		{group: overload, name: "key-flood", tries: floodTries, run: keyFlood},
 		{group: overload, name: "uploads", tries: uploadsTries, run: uploads},
+		{group: overload, name: "registration", tries: registrationTries, run: openRegistration},
+		{group: overload, name: "failing-flood", tries: failingTries, run: failingFlood},
 	}
 }
 
@@ -103,6 +105,8 @@ const floodTries = "one address makes keys as fast as it can"
 func keyFlood(ctx context.Context, e *examination) (outcome, error) {
 	rate := e.main.yours.keyRate
 	switch {
+	case e.main.yours.registrationOff:
+		return e.registrationIsOff(ctx)
 	case rate == 0:
 		return off("one address may make any number of keys (key_rate)"), nil
 	case rate > mostFlood:

@@ -114,6 +114,22 @@ func TestDoctorOnADefaultInstallation(t *testing.T) {
 	t.Logf("%d attacks took %.1f s", len(e.Findings), e.Seconds)
 }
 
+// Strangers who reach purser make no keys and fill no disk, as it is deployed by deploy/compose.yaml; as it comes, they do
+// once it listens for others.
+func TestDoctorOnFloods(t *testing.T) {
+	t.Parallel()
+	binary := env.binary(t, "purser", "PURSER_BIN")
+	attacks := []string{"--only", "registration", "--only", "failing-flood", "--only", "wrong-amount", "--only", "endless-challenge"}
+	deployed := []string{"PURSER_BIND=0.0.0.0", "PURSER_MAX_PAYMENT=1", "PURSER_DAILY_BUDGET=10", "PURSER_REGISTRATION=off"}
+	if e, status := examine(t, binary, deployed, attacks...); status != 0 || e.Held != 4 {
+		t.Errorf("status %d: %+v", status, e.Findings)
+	}
+	e, status := examine(t, binary, []string{"PURSER_BIND=0.0.0.0"}, attacks...)
+	if status != 1 || e.Held != 3 || !slices.Equal(e.names("FAIL"), []string{"registration"}) {
+		t.Errorf("status %d: %+v", status, e.Findings)
+	}
+}
+
 // A protection that is switched off is missed, by the attack that it protects from and not by another one.
 func TestDoctorMissesWhatIsOff(t *testing.T) {
 	t.Parallel()

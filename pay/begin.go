@@ -66,6 +66,8 @@ type Begin struct {
 
 	// MaxUnanswered bounds the host's open, unanswered payments; zero: no bound.
 	MaxUnanswered int
+	// Failures bound the key's attempts that ended refused or void; zero: no bound.
+	Failures FailureBounds
 }
 
 // How says what a call got.
@@ -97,8 +99,8 @@ func (b Begun) Leased() bool { return b.How == Created || b.How == Driven || b.H
 // BeginView is what deciding reads. All of it comes from the transaction that writes.
 type BeginView interface {
 	// ByIdempotencyKey finds the payment that an idempotency key stands for, or nil: of all
-	// unretired attempts under the key the one that [Payment.Lives], else the last one. Ids
-	// do not tell which attempt was begun last.
+	// unretired attempts under the key the one that [Payment.Lives]. The number of those that
+	// do not is not bounded, and must not matter to its cost.
 	ByIdempotencyKey(keyID, idempotencyKey string) (*Payment, error)
 	// VisitAwaited calls visit for the ids of payments that are [Payment.Awaited] with this
 	// identity and whose ValidBefore + RepeatGrace is after now, until visit returns false.
@@ -159,6 +161,10 @@ func (b *Begin) Decide(v BeginView) (Begun, []CounterChange, error) {
 	if b.New == nil || b.Declined != nil {
 		return Begun{}, nil, b.Declined
 	}
+	changes, err := b.patience(v)
+	if err != nil {
+		return Begun{}, nil, err
+	}
 	if err := b.permit(v); err != nil {
 		return Begun{}, nil, err
 	}
@@ -185,7 +191,6 @@ func (b *Begin) Decide(v BeginView) (Begun, []CounterChange, error) {
 		p.Attempt = b.attempt
 		p.Authorization.Nonce = v.Nonce(b.KeyID, b.IdempotencyKey, b.attempt)
 	}
-	var changes []CounterChange
 	for _, l := range append([]Limit{b.Place}, b.Limits...) {
 		if l.Counter == "" {
 			continue

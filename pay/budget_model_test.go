@@ -194,7 +194,7 @@ func (m *budgets) begin(rt *rapid.T) {
 		door:   rapid.SampledFrom(allDoors).Draw(rt, "door"),
 		url:    fmt.Sprintf("https://%s/%d", rapid.SampledFrom(modelHosts).Draw(rt, "host"), m.n),
 		task:   rapid.SampledFrom(modelTasks).Draw(rt, "task"),
-		amount: rapid.Uint64Range(0, 20).Draw(rt, "amount"),
+		amount: rapid.Uint64Range(1, 20).Draw(rt, "amount"),
 	}
 	broken := m.broken(&b)
 	a, err := m.payer.Open(context.Background(), m.request(b))

@@ -40,8 +40,8 @@ func (p *Payer) choose(ctx context.Context, r Request, pol Policy) (choice, erro
 		bestRank       = -1
 	)
 	at := pol.site(r.URL)
-	for i, req := range r.Challenge.Accepts {
-		c, rank, err := p.consider(ctx, r, pol, at, req)
+	for i := range r.Challenge.Accepts {
+		c, rank, err := p.consider(ctx, r, pol, at, i)
 		if err == nil {
 			c.index = i
 			return c, nil
@@ -60,6 +60,10 @@ func (p *Payer) choose(ctx context.Context, r Request, pol Policy) (choice, erro
 	return best, bestErr
 }
 
+// maxOffer bounds the bytes that a payment keeps of its challenge. Sellers and clients choose how
+// many there are.
+const maxOffer = 8 << 10
+
 // maxAmount is more than any pinned token has, and so little that sums of it stay below 2^256.
 var maxAmount, _ = x402.AmountFromBig(new(big.Int).Lsh(big.NewInt(1), 128))
 
@@ -72,7 +76,8 @@ const (
 	rankFault
 )
 
-func (p *Payer) consider(ctx context.Context, r Request, pol Policy, at site, req x402.Requirement) (choice, int, error) {
+func (p *Payer) consider(ctx context.Context, r Request, pol Policy, at site, index int) (choice, int, error) {
+	req := r.Challenge.Accepts[index]
 	c := choice{requirement: req}
 	if req.Network == "" {
 		return c, rankHeader, &HeaderError{Cause: &x402.FieldError{Field: "network", Reason: "missing"}}
@@ -99,6 +104,13 @@ func (p *Payer) consider(ctx context.Context, r Request, pol Policy, at site, re
 		return c, rankTerms, &x402.UnsupportedError{Kind: "asset", Value: req.Asset.String(), Detail: "no token has that much"}
 	}
 	c.network, c.wallet, c.asset = network, wallet, asset
+	if req.Amount.IsZero() {
+		// Anybody can make such payments: no wallet is too empty for them.
+		return c, rankPolicy, refusal("amount", "an amount of 0 is no payment")
+	}
+	if size := r.Challenge.Offer(index).Size(); size > maxOffer {
+		return c, rankPolicy, refusal("challenge-too-large", "%d bytes of the challenge would have to be kept, and %d is the most", size, maxOffer)
+	}
 	c.validity = p.validity(req.MaxTimeout)
 	if c.validity < minValidity {
 		return c, rankPolicy, &PolicyError{Rule: "validity", Detail: fmt.Sprintf("the requirement is valid for %s, less than %s", c.validity, minValidity)}

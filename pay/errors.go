@@ -73,7 +73,7 @@ type InputError struct{ Field, Reason string }
 func (e *InputError) Error() string { return e.Field + ": " + e.Reason }
 
 // PolicyError: a rule refused the payment before anything was signed. Rule is a stable
-// word: doors, validity, hosts, payees, per-payment, daily-budget, monthly-budget,
+// word: amount, challenge-too-large, doors, validity, hosts, payees, per-payment, daily-budget, monthly-budget,
 // per-minute, price-guard, unanswered, and the limits of a part: host-per-payment,
 // host-daily-budget, host-monthly-budget, task-per-payment, task-daily-budget,
 // task-monthly-budget.

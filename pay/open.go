@@ -67,7 +67,7 @@ const pollRepeat = 250 * time.Millisecond
 // end the attempt with Finish.
 //
 // Errors: *InputError, *HeaderError, *NoWalletError, *x402.UnsupportedError, ErrQuota,
-// *PolicyError, *FailedError, *OpenError, *SpentError, ErrIdempotencyReused, ErrCallerGone, ErrUnavailable.
+// *FailuresError, *PolicyError, *FailedError, *OpenError, *SpentError, ErrIdempotencyReused, ErrCallerGone, ErrUnavailable.
 func (p *Payer) Open(ctx context.Context, r Request) (*Attempt, error) {
 	if err := p.enter(); err != nil {
 		return nil, err
@@ -91,11 +91,14 @@ func (p *Payer) Open(ctx context.Context, r Request) (*Attempt, error) {
 func (p *Payer) refused(ctx context.Context, r Request, err error) {
 	var rule string
 	var refused *PolicyError
+	var failures *FailuresError
 	switch {
 	case errors.As(err, &refused):
 		rule = refused.Rule
 	case errors.Is(err, ErrQuota):
 		rule = "quota"
+	case errors.As(err, &failures):
+		rule = "failures"
 	default:
 		return
 	}
@@ -241,6 +244,7 @@ func (p *Payer) propose(ctx context.Context, r Request) (*Begin, choice, error) 
 	b := &Begin{
 		Owner: p.owner, KeyID: r.Key.ID, IdempotencyKey: r.IdempotencyKey, Anew: r.Anew, Again: r.Again,
 		Attended: p.attended, Held: p.held, Resend: r.HTTP != nil, MaxUnanswered: MaxUnansweredPerHost,
+		Failures: p.opts.Failures,
 	}
 	if r.Again != "" {
 		b.identify(r, Terms{})

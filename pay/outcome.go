@@ -139,7 +139,7 @@ func (p *Payment) applyVerdict(o Outcome, held bool, fx *Effects) error {
 			if o.Stage != "" && p.RefusedAt != StageSettle {
 				p.RefusedAt = o.Stage
 			}
-			fx.Counters = p.release(AtRefused)
+			fx.Counters = append(p.release(AtRefused), p.fail()...)
 		}
 	case VerdictExpired:
 		if p.Doubted {
@@ -204,6 +204,7 @@ func (p *Payment) void(o Outcome, fx *Effects) {
 		} else {
 			fx.Counters = p.release(AtVoid)
 		}
+		fx.Counters = append(fx.Counters, p.fail()...)
 	case p.State == Void && p.Doubted && !o.Doubted:
 		p.Doubted = false
 		fx.Counters = p.release(AtVoid)
@@ -292,7 +293,7 @@ func (p *Payment) Grant(owner string, until time.Time) {
 }
 
 func (p *Payment) retire() {
-	if p.State == Open {
+	if p.State != Settled && p.Lives() {
 		return
 	}
 	p.Retired, p.Signature, p.Doubted = true, nil, false

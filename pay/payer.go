@@ -40,6 +40,8 @@ type Options struct {
 	// NoPlans removes plans: payments have no monthly quota. Organizations may then have as many
 	// keys and wallets as any plan could be set to.
 	NoPlans bool
+	// Failures bound the attempts of a key that end refused or void.
+	Failures FailureBounds
 	// MaxValidity caps how long an authorization stays valid. Default: 300 s.
 	MaxValidity time.Duration
 	// SendTimeout bounds one send. Default: 300 s.
@@ -98,6 +100,7 @@ func New(o Options) (*Payer, error) {
 	if o.NoPlans {
 		o.Plans = widest()
 	}
+	o.Failures = o.Failures.complete()
 	if o.Clock == nil {
 		o.Clock = time.Now
 	}
@@ -190,4 +193,5 @@ func (nobody) Contradicted(*Payment)            {}
 func (nobody) Began(*Payment)                   {}
 func (nobody) Refused(Door, string)             {}
 func (nobody) Ignored(TimeSource, string)       {}
+func (nobody) KeyCreated()                      {}
 func (nobody) Took(string, time.Duration)       {}

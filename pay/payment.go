@@ -142,6 +142,8 @@ type Payment struct {
 	// backup. What it was for and its payload are lost.
 	Reconciled bool      `json:",omitempty"`
 	Closed     time.Time `json:",omitzero"` // when it became settled or void
+	// Failed: it was refused or void, and is counted for [FailureBounds].
+	Failed bool `json:",omitempty"`
 	// Resolution is an operator's word, if it was needed.
 	Resolution *Resolution `json:",omitempty"`
 

@@ -137,11 +137,13 @@ type Observer interface {
 	// Began is called when a payment was journaled.
 	Began(p *Payment)
 	// Refused is called when a payment was refused before anything was journaled: by a rule of
-	// the key's policy, or by "quota", its owner's plan.
+	// the key's policy, by "quota", its owner's plan, or by "failures", those of the key before.
 	Refused(door Door, rule string)
 	// Ignored is called when the word of an RPC counts for nothing, with the reason as a word of a
 	// fixed list: see [IgnoredReasons].
 	Ignored(rpc TimeSource, reason string)
+	// KeyCreated is called when a key was made.
+	KeyCreated()
 	// Took reports how long a stage took: "decide", "journal", "sign", "verify", "settle", "send"
 	// (until the lease is given up, so until the answer was written out), and "total" of a payment
 	// that went well: on REST all of the call, elsewhere from the challenge to the response headers

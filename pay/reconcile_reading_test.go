@@ -14,7 +14,7 @@ import (
 // the books have lost, the one that moved the money is recognized.
 func TestReconcileAfterManyAttempts(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nil)
+	w := newWorld(t, func(o *pay.Options) { o.Failures = pay.FailureBounds{PerMinute: -1, PerDay: -1} })
 	backup, taken := w.store.snapshot(), w.chain.clock()
 	r := w.rest(pay.SettlePayer, "https://api.example.com/x", "20", "order")
 	w.fac.mode("refuse", "")

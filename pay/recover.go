@@ -191,6 +191,8 @@ func (p *Payer) look(ctx context.Context, row *Payment) (_ Outcome, looked bool)
 	case p.retires(ctx, row, now):
 		return Outcome{Retire: true}, true
 	case row.State != Open:
+	case row.Refused && !now.Before(row.ValidBefore().Add(RetainPayload)):
+		return Outcome{Retire: true}, true
 	case !row.Refused && !row.Unresolved && !now.Before(told):
 		return Outcome{Verdict: VerdictAbsent}, true
 	}

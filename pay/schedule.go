@@ -50,10 +50,17 @@ func (p *Payer) nextCheck(row *Payment, now time.Time) time.Time {
 		return backoff(slowBackoff)
 	case row.State == Void:
 		return backoff(lateBackoff)
-	case row.Refused && !watched && !now.Before(row.Created.Add(RetainPayload)):
-		return time.Time{} // without an RPC, refused is all that will be known
+	case row.Refused && !watched: // all that will be known, unless there is an RPC one day
+		return earliest(backoff(slowBackoff), row.ValidBefore().Add(RetainPayload))
 	}
 	return p.nextLook(row, now, watched, backoff)
+}
+
+func earliest(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // nextLook is nextCheck for a payment that is open or doubted.

@@ -103,6 +103,9 @@ func (p *Payer) CreateKey(ctx context.Context, r KeyRequest) (Key, string, error
 		},
 		Secret: secret, Plan: r.Plan, Plans: p.opts.Plans,
 	})
+	if err == nil {
+		p.opts.Observer.KeyCreated()
+	}
 	return k, secret, err
 }
 

@@ -64,7 +64,7 @@ func (a *API) authenticate(r *http.Request) (pay.Key, error) {
 }
 
 func tooManyRequests(wait time.Duration) error {
-	return &refusal{status: http.StatusTooManyRequests, text: "Too many requests", retryAfter: int(math.Ceil(wait.Seconds()))}
+	return &refusal{status: http.StatusTooManyRequests, text: textTooMany, retryAfter: int(math.Ceil(wait.Seconds()))}
 }
 
 // admit reads the request's body, which takes as long as its sender wants it to, and then

@@ -35,6 +35,8 @@ type Options struct {
 	UpgradeURL string
 	// InternalSecret allows privileged fields on POST /api-keys. Empty: nothing does.
 	InternalSecret string
+	// RegistrationClosed refuses POST /api-keys to everybody without the internal secret.
+	RegistrationClosed bool
 	// AllowedOrigins are the origins whose pages may call the API from a browser.
 	AllowedOrigins []string
 	// DefaultSettlement serves calls to /v1/pay that name none. Default: payer.
@@ -67,6 +69,7 @@ type API struct {
 	upgradeURL string
 	// internal is the hash of the internal secret; nil when none is set.
 	internal   *[sha256.Size]byte
+	closed     bool // to callers without that secret
 	settlement pay.Settlement
 	log        *slog.Logger
 	now        pay.Clock
@@ -92,7 +95,7 @@ func New(o Options) (*API, error) {
 	}
 	a := &API{
 		payer: o.Payer, version: o.Version, publicURL: strings.TrimRight(o.PublicURL, "/"),
-		upgradeURL: o.UpgradeURL, log: o.Logger, now: o.Clock,
+		upgradeURL: o.UpgradeURL, closed: o.RegistrationClosed, log: o.Logger, now: o.Clock,
 	}
 	if a.log == nil {
 		a.log = slog.New(slog.DiscardHandler)

@@ -40,6 +40,7 @@ func badRequest(text, detail string) error {
 const (
 	textKeyFailed   = "Failed to create API key"
 	textUnavailable = "Service unavailable"
+	textTooMany     = "Too many requests"
 	textHeader      = "paymentRequiredHeader (base64) required"
 	textReceipt     = "Invalid receipt"
 	textVerify      = "Payment verification failed"
@@ -51,6 +52,7 @@ var (
 	errInternal  = &refusal{status: http.StatusInternalServerError, text: "Internal error"}
 	errBefore    = badRequest("Invalid before", "the id of the last entry of the page before")
 	errMisdirect = &refusal{status: http.StatusMisdirectedRequest, text: "Misdirected request", detail: "this address is not served under that host name"}
+	errClosed    = &refusal{status: http.StatusForbidden, text: "Registration is closed", detail: "keys are made by the operator of this purser"}
 	errCrossSite = &refusal{status: http.StatusForbidden, text: "Cross-site request refused", detail: "the page's origin is not in PURSER_ALLOWED_ORIGINS"}
 )
 
@@ -158,6 +160,9 @@ func unavailable(err error) bool {
 func (a *API) judgePayment(err error) (status int, body problem, retry int, ok bool) {
 	if e, is := errors.AsType[*pay.HeaderError](err); is {
 		return http.StatusBadRequest, problem{Error: textHeader, Detail: e.Error()}, 0, true
+	}
+	if e, is := errors.AsType[*pay.FailuresError](err); is {
+		return http.StatusTooManyRequests, problem{Error: textTooMany, Detail: e.Error()}, max(1, int(math.Ceil(e.RetryAfter.Seconds()))), true
 	}
 	if e, is := errors.AsType[*pay.NoWalletError](err); is {
 		return http.StatusBadRequest, problem{Error: e.Error() + ". Create one with POST /wallets."}, 0, true

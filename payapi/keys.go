@@ -14,6 +14,9 @@ func (a *API) createKey(r *http.Request) (reply, error) {
 	if wait := a.keyRate.take(r, a.now()); wait > 0 {
 		return reply{}, tooManyRequests(time.Duration(wait) * time.Second)
 	}
+	if a.closed && !a.internalCaller(r) {
+		return reply{}, errClosed
+	}
 	leave, err := a.admit(r, a.strangers, a.ofOthers, stranger(r))
 	if err != nil {
 		return reply{}, &keyError{err}

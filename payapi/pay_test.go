@@ -203,7 +203,6 @@ func TestPayRequestURL(t *testing.T) {
 		"nowhere":           {nil, nil, ""},
 		"relative resource": {nil, "/report", ""},
 		"hostile resource":  {nil, "javascript:alert(1)", ""},
-		"long resource":     {nil, "https://a.example/" + strings.Repeat("x", 8<<10), ""},
 	} {
 		if got := paid(c.given, c.resource); got != c.want {
 			t.Errorf("%s: recorded %q, want %q", name, got, c.want)

@@ -45,7 +45,7 @@ func (t *Transport) open(req *http.Request, call *Call, m *memo, again string) e
 	giveBack, failing := t.sellers.ready(call.Key.ID, req.URL.Host)
 	a, err := t.payer.Open(call.caller, pay.Request{
 		Key: call.Key, Door: t.door, Task: call.Task, Settlement: pay.SettleSeller,
-		Challenge: m.challenge, Again: again, URL: booked, IdempotencyKey: call.IdempotencyKey, Anew: call.Anew,
+		Challenge: m.challenge, Again: again, URL: short(req.URL, booked), IdempotencyKey: call.IdempotencyKey, Anew: call.Anew,
 		HTTP: &pay.HTTPRequest{Method: m.method, URL: asked, Body: m.body.sum}, Refuse: failing,
 	})
 	if err != nil {
@@ -93,6 +93,24 @@ func methodOf(req *http.Request) string {
 		return http.MethodGet
 	}
 	return req.Method
+}
+
+// maxBooked bounds what the books keep of a URL.
+const maxBooked = 8 << 10
+
+// short leaves out of a booked URL what is too much: the query, and then the path as well. Repeats
+// are recognized by all of it.
+func short(u *url.URL, booked string) string {
+	c := *u
+	c.RawQuery, c.ForceQuery = "", false
+	if len(booked) > maxBooked {
+		booked = bookedURL(&c)
+	}
+	if len(booked) > maxBooked {
+		c.Path, c.RawPath = "/", ""
+		booked = bookedURL(&c)
+	}
+	return booked
 }
 
 // bookedURL is a request's URL as it goes into the books.

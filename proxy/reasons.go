@@ -58,7 +58,9 @@ const (
 	DeclinedSellerFailing  = "seller-failing"          // several payments to that host in a row have brought nothing
 	DeclinedInternal       = "internal"                // our own fault; the log has it
 
-	// With these there is no 402 but a 503 of ours, with Retry-After: nothing was begun.
+	// With these there is no 402 but a 503 of ours, with Retry-After: nothing was begun. Only
+	// if too many payments of the key have failed, overloaded stands in the seller's 402, with
+	// Retry-After.
 	DeclinedOverloaded = "overloaded"   // too much is under way, or kept of request bodies
 	DeclinedSpool      = "spool-failed" // the file that should keep the request body cannot be written
 
@@ -85,6 +87,7 @@ func declined(err error) (reason string, held *pay.Payment) {
 		clock       *pay.ClockError
 		failing     *failingError
 		full        *admission.FullError
+		failures    *pay.FailuresError
 	)
 	switch {
 	case errors.As(err, &rule):
@@ -93,7 +96,7 @@ func declined(err error) (reason string, held *pay.Payment) {
 		return DeclinedOpen, open.Payment
 	case errors.As(err, &failing):
 		return DeclinedSellerFailing, nil
-	case errors.As(err, &full):
+	case errors.As(err, &full), errors.As(err, &failures):
 		return DeclinedOverloaded, nil
 	case errors.As(err, &spent):
 		return DeclinedNotDelivered, spent.Payment

@@ -3,7 +3,9 @@ package proxy
 import (
 	"errors"
 	"log/slog"
+	"math"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -210,6 +212,10 @@ func (t *Transport) decline(req *http.Request, resp *http.Response, reason strin
 // refuse hands on the 402 after the pay core has said no.
 func (t *Transport) refuse(req *http.Request, resp *http.Response, err error) *http.Response {
 	reason, held := declined(err)
+	if failures, is := errors.AsType[*pay.FailuresError](err); is {
+		resp.Header.Set("Retry-After", strconv.Itoa(max(1, int(math.Ceil(failures.RetryAfter.Seconds())))))
+		return t.decline(req, resp, reason, err)
+	}
 	if reason == DeclinedOverloaded {
 		t.declined(reason)
 		t.log.WarnContext(req.Context(), "402 not paid", "key", keyOf(req), "host", req.URL.Host, "reason", reason, "error", err)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"unicode/utf8"
 )
@@ -29,6 +30,15 @@ type offerJSON struct {
 func (c Challenge) Offer(i int) Offer {
 	r := c.Accepts[i]
 	return Offer{Version: r.Version, Accepted: r.Raw, Resource: c.Resource, Extensions: c.Extensions}
+}
+
+// Size returns how many bytes the offer takes where it is kept.
+func (o Offer) Size() int {
+	kept, err := o.MarshalJSON()
+	if err != nil {
+		return math.MaxInt
+	}
+	return len(kept)
 }
 
 // MarshalJSON writes the lossless form.

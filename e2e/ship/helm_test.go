@@ -45,7 +45,7 @@ func TestChart(t *testing.T) {
 			kinds: "NetworkPolicy NetworkPolicy PersistentVolumeClaim Service Service Deployment",
 			has: []string{
 				"name: try-purser-proxy", "helm.sh/resource-policy: keep", "secretKeyRef: {name: purser, key: rpc-url}", "type: Recreate",
-				`{name: PURSER_DAILY_BUDGET, value: "10"}`, "image: purser:latest",
+				`{name: PURSER_DAILY_BUDGET, value: "10"}`, `{name: PURSER_REGISTRATION, value: "off"}`, "image: purser:latest",
 			},
 			not: []string{"PURSER_UPSTREAM", "PURSER_STANDIN", "Caddyfile"},
 		},

@@ -72,6 +72,7 @@ func newPurser(t *testing.T, w *world) *purser {
 		"PURSER_METRICS_PORT=" + p.metrics, "PURSER_DATA_DIR=" + filepath.Join(p.dir, "data"),
 		"PURSER_ADMIN=unix/" + filepath.Join(p.dir, "admin.sock") + "|0600", "PURSER_FACILITATOR_URL=" + w.facilitatorURL,
 		"PURSER_RPC_URL=" + w.rpcURL, "PURSER_INTERNAL_SECRET=" + secret, "PURSER_DAILY_BUDGET=1000000", "PURSER_PER_MINUTE=1000000",
+		"PURSER_FAILURES_PER_MINUTE=off", "PURSER_FAILURES_PER_DAY=off",
 		"PURSER_UPSTREAM=" + "http://127.0.0.1:" + w.http,
 	}
 	return p

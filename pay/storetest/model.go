@@ -40,15 +40,10 @@ func (m *model) sorted(which func(*pay.Payment) bool) (list []*pay.Payment) {
 
 func (m *model) ByIdempotencyKey(keyID, idempotencyKey string) (*pay.Payment, error) {
 	list := m.sorted(func(p *pay.Payment) bool {
-		return p.KeyID == keyID && p.IdempotencyKey == idempotencyKey && !p.Retired
+		return p.KeyID == keyID && p.IdempotencyKey == idempotencyKey && p.Lives() && !p.Retired
 	})
 	if len(list) == 0 {
 		return nil, nil
-	}
-	for _, p := range slices.Backward(list) {
-		if p.Lives() {
-			return p, nil
-		}
 	}
 	return list[len(list)-1], nil
 }

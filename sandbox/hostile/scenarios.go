@@ -134,7 +134,7 @@ func challengeScenarios() []Scenario {
 	moves.NeedsKey = true
 	list := []Scenario{drifts, moves}
 	for _, f := range []SellerFault{
-		OtherAsset, OtherNetwork, OtherDomain, OtherScheme, HugeAmount, NoAmount, NoTime, EndlessChallenge, ManyRequirements,
+		OtherAsset, OtherNetwork, OtherDomain, OtherScheme, HugeAmount, NoAmount, NothingAsked, NoTime, FatChallenge, EndlessChallenge, ManyRequirements,
 	} {
 		s := bySeller(f, "nothing is signed", Never)
 		s.Doors = everywhere

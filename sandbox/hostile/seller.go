@@ -280,6 +280,7 @@ type Terms struct {
 	Scheme, Network, Asset, PayTo, Amount string
 	Name, Version                         string // of the token's EIP-712 domain
 	MaxTimeout                            int    // seconds
+	Memo                                  string // what else the payload has to repeat
 }
 
 // Challenge asks for the payment, by terms that may be changed, and says why the last one was not taken.
@@ -305,8 +306,12 @@ func (v *Visit) ask(reason string, terms ...Terms) {
 	for _, t := range terms {
 		q := map[string]any{
 			"scheme": t.Scheme, "network": t.Network, "asset": t.Asset, "payTo": t.PayTo, "maxTimeoutSeconds": t.MaxTimeout,
-			"extra": map[string]string{"name": t.Name, "version": t.Version},
 		}
+		extra := map[string]string{"name": t.Name, "version": t.Version}
+		if t.Memo != "" {
+			extra["memo"] = t.Memo
+		}
+		q["extra"] = extra
 		if v.Version == 1 {
 			q["maxAmountRequired"], q["resource"], q["description"], q["mimeType"] = t.Amount, url, "An order", "application/json"
 		} else {

@@ -3,6 +3,7 @@ package hostile
 import (
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/purserpay/purser/x402"
 )
@@ -68,6 +69,12 @@ var (
 	}}
 	NoAmount = SellerFault{Name: "names no amount", On: Unpaid, Always: true, Do: func(v *Visit) {
 		v.Challenge("Payment required", func(t *Terms) { t.Amount = "" })
+	}}
+	NothingAsked = SellerFault{Name: "wants an amount of 0", On: Unpaid, Always: true, Do: func(v *Visit) {
+		v.Challenge("Payment required", func(t *Terms) { t.Amount = "0" })
+	}}
+	FatChallenge = SellerFault{Name: "asks at great length", On: Unpaid, Always: true, Do: func(v *Visit) {
+		v.Challenge("Payment required", func(t *Terms) { t.Memo = strings.Repeat("x", 30<<10) })
 	}}
 	NoTime = SellerFault{Name: "gives a second's time", On: Unpaid, Always: true, Do: func(v *Visit) {
 		v.Challenge("Payment required", func(t *Terms) { t.MaxTimeout = 1 })

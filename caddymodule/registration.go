@@ -1,0 +1,97 @@
+package caddymodule
+
+import (
+	"slices"
+	"strings"
+)
+
+// RegistrationOptions say who may make keys, and how often those of one key may fail.
+type RegistrationOptions struct {
+	// Registration says who may make keys with POST /api-keys: open is everybody who reaches
+	// it, off only callers with the internal secret; the operator's commands make keys in any
+	// case. Default: {env.PURSER_REGISTRATION}, else open.
+	Registration string `json:"registration,omitempty"`
+	// FailuresPerMinute is how many payments of one key may end refused or void in a minute by
+	// the clock before it gets no new ones, or off. Default: {env.PURSER_FAILURES_PER_MINUTE},
+	// else 100.
+	FailuresPerMinute string `json:"failures_per_minute,omitempty"`
+	// FailuresPerDay is how many may in a day (UTC), or off. Default:
+	// {env.PURSER_FAILURES_PER_DAY}, else 3000.
+	FailuresPerDay string `json:"failures_per_day,omitempty"`
+}
+
+var (
+	registrationOption      = option{name: "registration", variable: "PURSER_REGISTRATION"}
+	failuresPerMinuteOption = option{name: "failures_per_minute", variable: "PURSER_FAILURES_PER_MINUTE"}
+	failuresPerDayOption    = option{name: "failures_per_day", variable: "PURSER_FAILURES_PER_DAY"}
+)
+
+// registrationOpen is the registration that SPEC.md describes.
+const registrationOpen = "open"
+
+// resolveRegistration reads who may make keys, and how often they may fail.
+func (a *App) resolveRegistration(s *settings) error {
+	registration, err := registrationOption.or(a.Registration, registrationOpen)
+	switch {
+	case err != nil:
+		return err
+	case registration != registrationOpen && registration != off:
+		return registrationOption.errorf("%q is neither %s nor %s", registration, registrationOpen, off)
+	}
+	s.registrationClosed = registration == off
+	if s.failures.PerMinute, err = failuresPerMinuteOption.most(a.FailuresPerMinute); err != nil {
+		return err
+	}
+	s.failures.PerDay, err = failuresPerDayOption.most(a.FailuresPerDay)
+	return err
+}
+
+func (o *RegistrationOptions) single() map[string]*string {
+	return map[string]*string{
+		"registration": &o.Registration, "failures_per_minute": &o.FailuresPerMinute, "failures_per_day": &o.FailuresPerDay,
+	}
+}
+
+// registersOn lists the addresses at which programs of other machines may make keys.
+func (a *App) registersOn() (listen []string) {
+	if a.settings.registrationClosed {
+		return nil
+	}
+	for _, d := range a.doors {
+		if _, is := d.(*API); !is || d.site() == nil || loopbackOnly(d.site().Listen) {
+			continue
+		}
+		listen = append(listen, d.site().Listen...)
+	}
+	slices.Sort(listen)
+	return slices.Compact(listen)
+}
+
+// warnOfRegistration tells the operator of a purser that makes keys for other machines.
+func (a *App) warnOfRegistration() {
+	if listen := a.registersOn(); listen != nil {
+		a.log.Warn("registration is open to everybody who reaches purser: POST /api-keys makes keys without a limit on their number. "+
+			"Set PURSER_REGISTRATION=off unless that is meant", "listen", listen)
+	}
+}
+
+// registrationStatus is the part of the status that tells who may make keys.
+type registrationStatus struct {
+	Open bool `json:"open"`
+	// Exposed are the addresses at which programs of other machines may make keys.
+	Exposed []string `json:"exposed,omitempty"`
+}
+
+func newRegistrationStatus(a *App) *registrationStatus {
+	return &registrationStatus{Open: !a.settings.registrationClosed, Exposed: a.registersOn()}
+}
+
+func (s registrationStatus) String() string {
+	switch {
+	case !s.Open:
+		return off
+	case s.Exposed == nil:
+		return registrationOpen
+	}
+	return "open to everybody who reaches " + strings.Join(s.Exposed, ", ") + "; PURSER_REGISTRATION=off closes it"
+}

@@ -1,0 +1,116 @@
+package pay
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/purserpay/purser/x402"
+)
+
+// Default bounds of [FailureBounds].
+const (
+	defaultFailuresPerMinute = 100
+	defaultFailuresPerDay    = 3000
+)
+
+// FailureBounds bound the attempts of one key that end refused or void. They cost the key no
+// money and no monthly place, so nothing else keeps them from filling the disk. Minutes and days
+// are those of the clock, in UTC. In [Options], 0 is the default and a negative number no bound.
+type FailureBounds struct {
+	PerMinute int // default: 100
+	PerDay    int // default: 3,000
+}
+
+// complete sets the defaults; 0 is no bound in the result.
+func (f FailureBounds) complete() FailureBounds {
+	bound := func(given, def int) int {
+		if given == 0 {
+			return def
+		}
+		return max(given, 0)
+	}
+	return FailureBounds{PerMinute: bound(f.PerMinute, defaultFailuresPerMinute), PerDay: bound(f.PerDay, defaultFailuresPerDay)}
+}
+
+// FailuresError refuses a new payment, because too many attempts of its key have ended refused
+// or void.
+type FailuresError struct {
+	Most       int
+	Window     string        // "minute" or "day"
+	RetryAfter time.Duration // until the window is over
+}
+
+func (e *FailuresError) Error() string {
+	return fmt.Sprintf("%d payments of this key have failed in this %s", e.Most, e.Window)
+}
+
+// failedPrefix begins the names of the counters of failed attempts.
+const failedPrefix = "failed/"
+
+// failedWindow counts a key's failed attempts in a minute or a day. One counter serves all
+// windows, so that a key never has more than one of each: its upper half is the number of the
+// window since 1970, its lower half the number of attempts. Whoever begins a payment in another
+// window starts it anew, so a failure just adds one.
+type failedWindow struct {
+	name   string
+	length time.Duration
+	most   int // 0: no bound
+}
+
+// halfCounter is where the upper half of a counter of failed attempts begins.
+const halfCounter = 32
+
+func (w failedWindow) counter(keyID string) Counter {
+	return Counter(failedPrefix + w.name + "/" + keyID)
+}
+
+func (w failedWindow) number(at time.Time) uint64 {
+	return uint64(max(at.Unix(), 0)) / uint64(w.length/time.Second)
+}
+
+func (f FailureBounds) windows() []failedWindow {
+	return []failedWindow{{"minute", time.Minute, f.PerMinute}, {"day", 24 * time.Hour, f.PerDay}}
+}
+
+// CountsFailures reports whether a counter counts failed attempts: no reservation makes up its
+// value.
+func (c Counter) CountsFailures() bool { return strings.HasPrefix(string(c), failedPrefix) }
+
+// patience refuses a new payment while too many attempts of its key have failed. It returns what
+// starts the windows that are new.
+func (b *Begin) patience(v BeginView) (starts []CounterChange, err error) {
+	for _, w := range b.Failures.windows() {
+		if w.most <= 0 {
+			continue
+		}
+		c, now := w.counter(b.KeyID), w.number(b.Now)
+		have, err := v.Counter(c)
+		if err != nil {
+			return nil, err
+		}
+		n := have.Big().Uint64()
+		switch {
+		case n>>halfCounter != now:
+			starts = append(starts, CounterChange{Counter: c, Amount: x402.NewAmount(now << halfCounter), Set: true})
+		case n&(1<<halfCounter-1) >= uint64(w.most):
+			over := time.Unix(int64((now+1)*uint64(w.length/time.Second)), 0)
+			return nil, &FailuresError{Most: w.most, Window: w.name, RetryAfter: over.Sub(b.Now)}
+		}
+	}
+	return starts, nil
+}
+
+// fail counts a payment once among those of its key that failed. One that settles after all is
+// not taken back.
+func (p *Payment) fail() []CounterChange {
+	if p.Failed {
+		return nil
+	}
+	p.Failed = true
+	var changes []CounterChange
+	for _, w := range (FailureBounds{}).windows() {
+		changes = append(changes, CounterChange{Counter: w.counter(p.KeyID), Amount: x402.NewAmount(1), Add: true})
+	}
+	return changes
+}
