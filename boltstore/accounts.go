@@ -120,6 +120,9 @@ func (d *DB) Enroll(ctx context.Context, e pay.Enrollment) (a pay.Account, first
 			if err := b.createKey(key); err != nil {
 				return err
 			}
+			if err := d.audit(ctx, b, pay.KeyCreated(key.Key)); err != nil {
+				return err
+			}
 			if err := b.put(identitiesBucket, identity, []byte(a.ID)); err != nil {
 				return err
 			}

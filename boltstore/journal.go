@@ -125,8 +125,19 @@ func (d *DB) Renew(ctx context.Context, id string, fence uint64, until time.Time
 func (d *DB) Record(ctx context.Context, out pay.Outcome) (*pay.Payment, pay.Effects, error) {
 	var p *pay.Payment
 	var fx pay.Effects
+	apply := func(b *batch) (*pay.Payment, pay.Effects, error) {
+		was, err := b.load(out.PaymentID)
+		if err != nil {
+			return nil, pay.Effects{}, err
+		}
+		p, fx, err := b.record(out)
+		if err == nil && out.Resolution != nil {
+			err = d.audit(ctx, b, pay.PaymentResolved(was, p))
+		}
+		return p, fx, err
+	}
 	run := func(b *batch) (err error) {
-		p, fx, err = b.record(out)
+		p, fx, err = apply(b)
 		return err
 	}
 	down := func(cause error) error {
@@ -142,7 +153,7 @@ func (d *DB) Record(ctx context.Context, out pay.Outcome) (*pay.Payment, pay.Eff
 			return err
 		}
 		again := func(b *batch) error {
-			_, _, err := b.record(out)
+			_, _, err := apply(b)
 			return err
 		}
 		if _, err := d.keep(p, "outcome "+string(out.Verdict), again); err != nil {
@@ -275,6 +286,8 @@ func (v view) CountUnanswered(keyID, host string, now time.Time, max int) (n int
 	}
 	return n, nil
 }
+
+func (v view) Pause() (*pay.Pause, error) { return pauseIn(v.tx) }
 
 func (v view) PolicyRevision(keyID string) (uint64, error) { return revisionIn(v.tx, keyID) }
 

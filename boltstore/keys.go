@@ -48,7 +48,10 @@ func (d *DB) CreateKey(ctx context.Context, k pay.NewKey) (pay.Key, error) {
 		if err := d.disk.short(); err != nil {
 			return err
 		}
-		return b.createKey(n)
+		if err := b.createKey(n); err != nil {
+			return err
+		}
+		return d.audit(ctx, b, pay.KeyCreated(n.Key))
 	}})
 	if err != nil {
 		return pay.Key{}, err
@@ -93,7 +96,11 @@ func (b *batch) joinOrganization(k pay.NewKey) error {
 	if k.Plan != "" && k.Plan != org.Plan {
 		org.Plan, changed = k.Plan, true
 	}
-	if len(keysOf(b.tx, k.OrganizationID)) >= k.Plans.Of(org.Plan).Keys {
+	used, err := keysUsed(b.tx, k.OrganizationID)
+	if err != nil {
+		return err
+	}
+	if used >= k.Plans.Of(org.Plan).Keys {
 		return pay.ErrKeyLimit
 	}
 	if changed {
@@ -102,6 +109,19 @@ func (b *batch) joinOrganization(k pay.NewKey) error {
 		}
 	}
 	return b.put(orgKeysBucket, join(k.OrganizationID, k.ID), nil)
+}
+
+// keysUsed counts an organization's keys that take a place of its plan.
+func keysUsed(tx *bbolt.Tx, orgID string) (int, error) {
+	var keys []pay.Key
+	for _, id := range keysOf(tx, orgID) {
+		k, err := keyIn(tx, id)
+		if err != nil {
+			return 0, err
+		}
+		keys = append(keys, k)
+	}
+	return pay.KeysUsed(keys), nil
 }
 
 // keysOf lists the ids of an organization's keys. Plans keep the list short.
@@ -152,9 +172,13 @@ func (d *DB) SetPolicy(ctx context.Context, keyID string, pol *pay.Policy) (k pa
 		if k, err = keyIn(b.tx, keyID); err != nil {
 			return err
 		}
+		was := k
 		k.Policy = pol
 		k.PolicyRevision++
-		return b.revise(k)
+		if err := b.revise(k); err != nil {
+			return err
+		}
+		return d.audit(ctx, b, pay.KeyChanged(pay.ActionKeyPolicy, was, k))
 	}})
 	if err != nil {
 		return pay.Key{}, err

@@ -32,6 +32,7 @@ func (d *DB) LinkKey(ctx context.Context, l pay.Link) (k pay.Key, err error) {
 		if err != nil {
 			return fmt.Errorf("link key: %w", err)
 		}
+		was := k
 		k.OrganizationID = l.OrganizationID
 		k.PolicyRevision++
 		if err := b.put(orgKeysBucket, join(l.OrganizationID, k.ID), nil); err != nil {
@@ -40,7 +41,10 @@ func (d *DB) LinkKey(ctx context.Context, l pay.Link) (k pay.Key, err error) {
 		if err := b.put(keySecretsBucket, []byte(k.ID), sealed); err != nil {
 			return err
 		}
-		return b.revise(k)
+		if err := b.revise(k); err != nil {
+			return err
+		}
+		return d.audit(ctx, b, pay.KeyChanged(pay.ActionKeyLink, was, k))
 	}})
 	if err != nil {
 		return pay.Key{}, err
@@ -51,6 +55,8 @@ func (d *DB) LinkKey(ctx context.Context, l pay.Link) (k pay.Key, err error) {
 // mayLink refuses what cannot be linked.
 func (b *batch) mayLink(k pay.Key, l pay.Link) error {
 	switch {
+	case k.Revoked():
+		return pay.ErrKeyNotFound
 	case k.Claimed() && k.OrganizationID == l.OrganizationID:
 		return pay.ErrKeyLinked
 	case k.Claimed():
@@ -62,10 +68,12 @@ func (b *batch) mayLink(k pay.Key, l pay.Link) error {
 		return err
 	case !known:
 		return pay.ErrOrganizationNotFound
-	case len(keysOf(b.tx, org.ID)) >= l.Plans.Of(org.Plan).Keys:
-		return pay.ErrKeyLimit
 	}
-	return nil
+	used, err := keysUsed(b.tx, org.ID)
+	if err == nil && used >= l.Plans.Of(org.Plan).Keys {
+		err = pay.ErrKeyLimit
+	}
+	return err
 }
 
 // RevealKey decrypts the plaintext of a claimed key: pay.ErrKeyNotFound,

@@ -49,6 +49,9 @@ var (
 	hostEventsBucket = []byte("spend_by_host") // key id, SHA-256 of the host, event id -> nothing; events with a host only
 	spendDaysBucket  = []byte("spend_days")    // key id, UTC day (days since 1970) -> what it adds up to, see dayRow
 	countersBucket   = []byte("counters")      // counter -> decimal
+
+	auditBucket   = []byte("audit")    // number -> audit entry
+	auditOfBucket = []byte("audit_of") // "key" or "organization", its id, number -> nothing
 )
 
 var allBuckets = [][]byte{
@@ -60,6 +63,7 @@ var allBuckets = [][]byte{
 	attemptsBucket, noncesBucket,
 	hostEventsBucket, spendDaysBucket,
 	accountsBucket, identitiesBucket, sessionsBucket, sessionsExpiryBucket,
+	auditBucket, auditOfBucket,
 }
 
 // Keys of the meta bucket.
@@ -72,6 +76,8 @@ var (
 
 	generationKey = []byte("generation") // openings and compactions, 8 bytes; see position
 	openedKey     = []byte("opened")     // when the store was opened last
+	pauseKey       = []byte("pause")       // pay.Pause; none: nothing is paused
+	deploymentsKey = []byte("deployments") // ids of the keys that were the deployment's own
 
 	sessionCountKey = []byte("sessions") // number of sessions, decimal; none: 0
 )

@@ -72,8 +72,12 @@ func (d *DB) SetPlan(ctx context.Context, orgID string, plan pay.PlanName) (org 
 		if !known {
 			return pay.ErrOrganizationNotFound
 		}
+		was := org.Plan
 		org.Plan = plan
-		return b.putOrganization(org)
+		if err := b.putOrganization(org); err != nil {
+			return err
+		}
+		return d.audit(ctx, b, pay.PlanChanged(orgID, was, plan))
 	}})
 	if err != nil {
 		return pay.Organization{}, err

@@ -265,7 +265,10 @@ func (d *DB) AcceptRisk(ctx context.Context, a pay.Acceptance) error {
 			return err
 		}
 		r.Accepted = &a
-		return b.putMeta(map[string]any{string(reconcilingKey): r})
+		if err := b.putMeta(map[string]any{string(reconcilingKey): r}); err != nil {
+			return err
+		}
+		return d.audit(ctx, b, pay.RiskAccepted(a))
 	}})
 }
 

@@ -23,6 +23,7 @@ var migrations = []migration{
 	{apply: createBuckets}, // for the attempts under idempotency keys, and what reconciling finds
 	{prepare: sumUpSpend, apply: createBuckets},
 	{prepare: indexLiving, apply: replaceIdempotency},
+	{apply: createBuckets}, // for the audit
 }
 
 // migration is one step of the schema.

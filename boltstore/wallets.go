@@ -60,7 +60,10 @@ func (d *DB) CreateWallet(ctx context.Context, w pay.NewWallet, limit int) error
 		if err := b.put(walletsBucket, []byte(w.ID), row); err != nil {
 			return err
 		}
-		return b.put(liveWalletsBucket, join(w.KeyID, w.ID), nil)
+		if err := b.put(liveWalletsBucket, join(w.KeyID, w.ID), nil); err != nil {
+			return err
+		}
+		return d.audit(ctx, b, pay.WalletCreated(w.Wallet, k))
 	}})
 }
 
@@ -171,6 +174,10 @@ func (d *DB) DeleteWallet(ctx context.Context, keyID, id string, at time.Time) e
 		if w.KeyID != keyID || w.Deleted != nil {
 			return pay.ErrWalletNotFound
 		}
+		k, err := keyIn(b.tx, keyID)
+		if err != nil {
+			return err
+		}
 		when := at.UTC()
 		w.Deleted = &when
 		row, err := encodeRow(w)
@@ -180,7 +187,10 @@ func (d *DB) DeleteWallet(ctx context.Context, keyID, id string, at time.Time) e
 		if err := b.put(walletsBucket, []byte(id), row); err != nil {
 			return err
 		}
-		return b.delete(liveWalletsBucket, join(keyID, id))
+		if err := b.delete(liveWalletsBucket, join(keyID, id)); err != nil {
+			return err
+		}
+		return d.audit(ctx, b, pay.WalletDeleted(w, k))
 	}})
 }
 

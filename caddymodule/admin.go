@@ -43,6 +43,12 @@ func (a *adminAPI) Routes() []caddy.AdminRoute {
 		"/purser/keys/{id}":               {http.MethodGet: a.key},
 		"/purser/keys/{id}/policy":        {http.MethodPut: a.replacePolicy, http.MethodPatch: a.patchPolicy},
 		"/purser/keys/{id}/wallets":       {http.MethodPost: a.createWallet},
+		"/purser/keys/{id}/pause":         {http.MethodPost: stopKey(pay.StopPause)},
+		"/purser/keys/{id}/resume":        {http.MethodPost: stopKey(pay.StopResume)},
+		"/purser/keys/{id}/revoke":        {http.MethodPost: stopKey(pay.StopRevoke)},
+		"/purser/pause":                   {http.MethodPost: a.pauseAll},
+		"/purser/resume":                  {http.MethodPost: a.resumeAll},
+		"/purser/audit":                   {http.MethodGet: a.audit},
 		"/purser/wallets":                 {http.MethodGet: a.wallets},
 		"/purser/spend":                   {http.MethodGet: a.spend},
 		"/purser/organizations":           {http.MethodGet: a.organizations, http.MethodPost: a.prepare},
@@ -77,7 +83,7 @@ func byMethod(methods map[string]caddy.AdminHandlerFunc) caddy.AdminHandler {
 				return adminError(http.StatusUnsupportedMediaType, "Content-Type must be application/json")
 			}
 		}
-		return h(w, r)
+		return h(w, r.WithContext(pay.WithActor(r.Context(), operatorOf(r))))
 	})
 }
 
@@ -120,7 +126,7 @@ func adminFailure(err error) error {
 	case errors.As(err, &cannot), errors.Is(err, pay.ErrLeaseHeld), errors.Is(err, pay.ErrLeaseLost), errors.Is(err, pay.ErrTransactionKnown):
 		return adminError(http.StatusConflict, "%w", err)
 	case errors.Is(err, pay.ErrKeyExists), errors.Is(err, pay.ErrKeyLimit), errors.Is(err, pay.ErrWalletLimit),
-		errors.Is(err, pay.ErrKeyClaimed), errors.Is(err, pay.ErrKeyLinked):
+		errors.Is(err, pay.ErrKeyClaimed), errors.Is(err, pay.ErrKeyLinked), errors.Is(err, pay.ErrKeyRevoked):
 		return adminError(http.StatusConflict, "%w", err)
 	case errors.Is(err, pay.ErrUnavailable), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return adminError(http.StatusServiceUnavailable, "%w", err)
@@ -247,6 +253,17 @@ type status struct {
 	Reconcile *reconcileStatus `json:"reconcile,omitempty"`
 	// Registration is nil until the store is open.
 	Registration *registrationStatus `json:"registration,omitempty"`
+	// Paused is there while everything is paused.
+	Paused *adminPause `json:"paused,omitempty"`
+	// Replaced are earlier keys of PURSER_KEY that still pay.
+	Replaced []replacedKey `json:"replaced_keys,omitempty"`
+}
+
+// replacedKey is a key that was PURSER_KEY before, with what revokes it.
+type replacedKey struct {
+	ID      string `json:"id"`
+	Label   string `json:"label"`
+	Command string `json:"command"`
 }
 
 type storeStatus struct {
@@ -279,6 +296,14 @@ func (*adminAPI) status(w http.ResponseWriter, r *http.Request) error {
 		s.OK = h.OK
 		s.Reconcile = newReconcileStatus(h.Reconciling)
 		s.Registration = newRegistrationStatus(t.app)
+		s.Paused = shownPause(h.Paused)
+		replaced, err := t.payer.Replaced(r.Context())
+		if err != nil {
+			return adminError(http.StatusServiceUnavailable, "reading the store: %w", err)
+		}
+		for _, k := range replaced {
+			s.Replaced = append(s.Replaced, replacedKey{k.ID, k.Label, revokeCommand(k.ID)})
+		}
 		s.Store = &storeStatus{Kind: h.StoreKind, Path: home.place, World: world}
 		s.Health = &healthStatus{
 			Store: probeText(h.Store), Facilitator: probeText(h.Facilitator), RPC: probeText(h.RPC),

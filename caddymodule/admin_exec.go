@@ -39,6 +39,10 @@ func (*adminAPI) exec(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return adminFailure(err)
 	}
+	if key.Revoked() {
+		return adminError(http.StatusConflict, "the exec key %s is revoked: remove %s, and the next start of a program makes another one, with a wallet of its own",
+			key.ID, t.app.execPath())
+	}
 	wallet, err := t.app.ensureWallet(r.Context(), t.payer, key)
 	if err != nil {
 		return adminFailure(err)

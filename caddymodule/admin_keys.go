@@ -22,6 +22,9 @@ type adminKey struct {
 	InForce map[pay.Door]pay.Policy `json:"in_force"`
 	// Quota is there where a plan bounds the key's payments, and with a single key or today's.
 	Quota *adminQuota `json:"quota,omitempty"`
+	// Paused is there while the key makes no new payment, Revoked once it resolves nowhere.
+	Paused  *adminPause `json:"paused,omitempty"`
+	Revoked time.Time   `json:"revoked_at,omitzero"`
 	// Today is there where it was asked for, and with a single key.
 	Today *adminToday `json:"today,omitempty"`
 }
@@ -39,7 +42,7 @@ var doors = []pay.Door{pay.DoorProxy, pay.DoorTransport, pay.DoorAPI}
 func shownKey(p *pay.Payer, k pay.Key) adminKey {
 	shown := adminKey{
 		ID: k.ID, Label: k.Label, Organization: k.OrganizationID, Operator: k.Operator, Created: k.Created, Policy: k.Policy,
-		InForce: map[pay.Door]pay.Policy{},
+		InForce: map[pay.Door]pay.Policy{}, Paused: shownPause(k.Paused), Revoked: k.RevokedAt,
 	}
 	for _, d := range doors {
 		shown.InForce[d] = p.PolicyOf(k, d)

@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -211,7 +212,7 @@ type ruling struct {
 	As          pay.State `json:"as"`
 	Reason      string    `json:"reason"`
 	Transaction string    `json:"transaction,omitempty"`
-	// By is who says so, by their own account: whoever reaches this endpoint may.
+	// By is the operator, as the operator's tool says; default: that of the header.
 	By string `json:"by,omitempty"`
 }
 
@@ -227,7 +228,7 @@ func (*adminAPI) resolve(w http.ResponseWriter, r *http.Request) error {
 	}
 	defer t.leave()
 	p, err := t.payer.ResolvePayment(r.Context(), r.PathValue("id"), pay.Ruling{
-		As: want.As, Reason: want.Reason, By: want.By, Transaction: want.Transaction,
+		As: want.As, Reason: want.Reason, By: cmp.Or(want.By, operatorOf(r).ID), Transaction: want.Transaction,
 	})
 	if err != nil {
 		return adminFailure(err)

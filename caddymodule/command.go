@@ -41,6 +41,8 @@ func registerCommands() {
 	registerStoreCommands()
 	registerReconcileCommand()
 	registerRPCCommand()
+	registerStopCommands()
+	registerAuditCommand()
 	caddycmd.RegisterCommand(caddycmd.Command{
 		Name: "status", Usage: "[flags]",
 		Short: "Shows how a running purser is", Long: statusHelp, CobraFunc: commands.ends(statusCommand),

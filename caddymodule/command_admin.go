@@ -147,6 +147,7 @@ func (c *adminClient) send(ctx context.Context, method, path string, body any) (
 		return nil, err
 	}
 	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set(byHeader, operatorName())
 	resp, err := c.client.Do(r)
 	if err != nil {
 		return nil, c.unreachable(err)

@@ -102,9 +102,13 @@ func offlineKey(parent context.Context) (k initKey, err error) {
 	}
 	defer func() { err = errors.Join(err, payer.Close(ctx)) }()
 	_, missing := os.Lstat(a.execPath())
+	ctx = pay.WithActorIfNone(ctx, configured)
 	key, _, err := a.ensureExecKey(ctx, payer)
 	if err != nil {
 		return k, err
+	}
+	if key.Revoked() {
+		return k, fmt.Errorf("the exec key %s is revoked: remove %s to have another one, with a wallet of its own", key.ID, a.execPath())
 	}
 	wallet, err := a.ensureWallet(ctx, payer, key)
 	if err != nil {

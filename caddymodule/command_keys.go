@@ -21,7 +21,9 @@ it is made.
 
     $ purser keys
     $ purser keys --json
-    $ purser keys create --label research --daily-budget 5 --door proxy`
+    $ purser keys create --label research --daily-budget 5 --door proxy
+    $ purser keys pause research
+    $ purser keys revoke 0199…`
 
 const keysCreateHelp = `
 Makes an API key with a wallet and prints it. Keep it now: it is stored as a hash and not
@@ -47,6 +49,7 @@ func keysCommand(c *cobra.Command) {
 	oneOf(create, "network", networkNames()...)
 	run(create, runCreateKey)
 	c.AddCommand(create)
+	c.AddCommand(keyStopCommands()...)
 }
 
 func runKeys(c *cobra.Command, _ []string) error {
@@ -62,9 +65,9 @@ func runKeys(c *cobra.Command, _ []string) error {
 	}
 	return listing[adminKey]{
 		path: "/purser/keys", ask: ask, name: "keys", cursor: "after", page: maxKeyPage, most: most,
-		heads: []string{"KEY", "LABEL", "ORGANIZATION", "MADE", "OWN LIMITS"},
+		heads: []string{"KEY", "LABEL", "STATE", "ORGANIZATION", "MADE", "OWN LIMITS"},
 		cells: func(k adminKey) []string {
-			return []string{k.ID, orDash(k.Label), orDash(k.Organization), k.Created.UTC().Format(time.RFC3339), summary(k.Policy)}
+			return []string{k.ID, orDash(k.Label), k.state(), orDash(k.Organization), k.Created.UTC().Format(time.RFC3339), summary(k.Policy)}
 		},
 	}.print(c, client, as, nil)
 }

@@ -19,7 +19,7 @@ import (
 func registerBookCommands() {
 	caddycmd.RegisterCommand(caddycmd.Command{
 		Name: "keys", Usage: "[flags]",
-		Short: "Lists API keys, or makes one", Long: keysHelp, CobraFunc: keysCommand,
+		Short: "Lists API keys, makes one, or pauses or revokes one", Long: keysHelp, CobraFunc: keysCommand,
 	})
 	caddycmd.RegisterCommand(caddycmd.Command{
 		Name: "wallets", Usage: "[flags]",

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"os/user"
 	"strings"
 	"time"
 
@@ -140,9 +139,7 @@ func runResolve(c *cobra.Command, args []string) error {
 		return err
 	}
 	want = ruling{As: pay.State(as), Reason: reason, Transaction: transaction}
-	if u, err := user.Current(); err == nil {
-		want.By = u.Username
-	}
+	want.By = operatorName()
 	check := pay.Ruling{As: want.As, Reason: want.Reason, By: want.By, Transaction: want.Transaction}
 	var input *pay.InputError
 	if err := check.Validate(); errors.As(err, &input) {

@@ -111,6 +111,9 @@ func (k adminKey) print(w io.Writer) error {
 		t.row("organization", k.Organization)
 	}
 	t.row("made", k.Created.UTC().Format(time.RFC3339))
+	if k.Paused != nil || !k.Revoked.IsZero() {
+		t.row("state", stateText(k.Paused, k.Revoked))
+	}
 	if k.Today != nil {
 		t.row("spent today", k.Today.spent())
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os/user"
 	"time"
 
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
@@ -69,10 +68,7 @@ func runReconcile(c *cobra.Command, _ []string) error {
 				say(c, "accepted: %s", label(skips))
 			}
 		}
-		said := acceptance{AcceptRisk: true}
-		if u, err := user.Current(); err == nil {
-			said.By = u.Username
-		}
+		said := acceptance{AcceptRisk: true, By: operatorName()}
 		s = reconcileStatus{}
 		if err := client.call(c.Context(), http.MethodPost, "/purser/reconcile", said, &s); err != nil {
 			return err

@@ -17,7 +17,7 @@ facilitator and its chain. The exit status is 0 if it can take payments, else 1.
 As a health check of a container or a service, --quiet prints nothing when all is well, and
 --alive asks only whether purser runs: it succeeds too while payments are refused, because
 the disk is full, say, or a restored backup is not reconciled. Restarting helps with
-neither.
+neither. A pause (purser pause) is shown and is no failure.
 
     $ purser status
     $ purser status --json
@@ -117,6 +117,12 @@ func (s status) print(w io.Writer) error {
 	}
 	if s.Registration != nil {
 		line("registration", s.Registration.String())
+	}
+	if s.Paused != nil {
+		line("payments", stateText(s.Paused, time.Time{}))
+	}
+	for _, k := range s.Replaced {
+		line("earlier key", k.ID+" was PURSER_KEY and still pays: "+k.Command)
 	}
 	if s.Reconcile != nil {
 		s.Reconcile.lines(line)

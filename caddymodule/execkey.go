@@ -68,7 +68,11 @@ func (a *App) makeExecKey(ctx context.Context, p *pay.Payer) (pay.Key, string, e
 	if err != nil {
 		return pay.Key{}, "", fmt.Errorf("exec key: %w", err)
 	}
+	ctx = pay.WithActorIfNone(ctx, configured)
 	key, err := operatorsKey(ctx, p, pay.KeyRequest{Label: execLabel, Secret: secret, Policy: execPolicy()})
+	if err == nil && key.Revoked() {
+		return key, secret, nil // its payments may still be looked at
+	}
 	if err != nil {
 		return pay.Key{}, "", fmt.Errorf("exec key: %w", err)
 	}
@@ -87,7 +91,7 @@ func (a *App) execKey(ctx context.Context, p *pay.Payer) (pay.Key, error) {
 	if err != nil {
 		return pay.Key{}, fmt.Errorf("exec key: %w", err)
 	}
-	return p.Resolve(ctx, secret)
+	return p.KeyBySecret(ctx, secret)
 }
 
 func (a *App) execPath() string { return filepath.Join(a.settings.dataDir, execKeyFile) }

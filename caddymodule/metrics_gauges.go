@@ -34,6 +34,8 @@ var (
 	reconcilingDesc = desc("reconciling",
 		"1 while payments are refused because the store was restored from a backup and is not reconciled with the chain.")
 
+	pausedDesc = desc("paused", "1 while the operator has paused all new payments (purser pause).")
+
 	storeUpDesc     = desc("store_up", "1 if the store can take new payments.")
 	storeQueuedDesc = desc("store_queued_operations", "Operations that wait for the store's next commit.")
 	storeKeptDesc   = desc("store_kept_changes", "Changes of payments that are only in memory because the store cannot write.")
@@ -55,7 +57,7 @@ var (
 // gaugeDescs are all that gauges may collect.
 var gaugeDescs = []*prometheus.Desc{
 	paymentsDesc, oldestOpenDesc, facilitatorUpDesc, rpcUpDesc, reconcilingDesc,
-	secondRPCDesc, clockDesc, blockDesc, stoppedDesc,
+	secondRPCDesc, clockDesc, blockDesc, stoppedDesc, pausedDesc,
 	storeUpDesc, storeQueuedDesc, storeKeptDesc, storeFileDesc, diskFreeDesc, diskMinDesc, backupDesc,
 	quotaUsedDesc, quotaOwnersDesc, walletsDesc, balanceDesc, lowestDesc,
 }
@@ -156,6 +158,11 @@ func (g gauges) store(ctx context.Context, to scraped, run *running) {
 		g.app.log.Warn("not known whether there is something to reconcile", "error", err)
 	} else {
 		to.flag(reconcilingDesc, r != nil)
+	}
+	if p, err := store.Pause(ctx); err != nil {
+		g.app.log.Warn("not known whether everything is paused", "error", err)
+	} else {
+		to.flag(pausedDesc, p != nil)
 	}
 	for _, label := range []string{"open", "unresolved", "disputed"} {
 		n, err := store.CountOpen(ctx, label)

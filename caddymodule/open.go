@@ -48,7 +48,7 @@ func (a *App) open() (*running, error) {
 	}
 	t, err := a.newTenant(home)
 	if err == nil && a.settings.key != "" {
-		_, err = a.ensureKey(t.payer, keyOption, a.settings.key, "deployment")
+		err = a.deploy(a.ctx, t.payer)
 	}
 	if err != nil {
 		if t != nil {
@@ -141,11 +141,16 @@ func (a *App) newTenant(home *pooled) (*tenant, error) {
 // ensureKey makes the key with a configured secret known as the operator's, with a wallet. The
 // label is for one that has to be created.
 func (a *App) ensureKey(p *pay.Payer, o option, secret, label string) (pay.Key, error) {
-	key, err := operatorsKey(a.ctx, p, pay.KeyRequest{Label: label, Secret: secret})
+	ctx := pay.WithActorIfNone(a.ctx, configured)
+	key, err := operatorsKey(ctx, p, pay.KeyRequest{Label: label, Secret: secret})
 	if err != nil {
 		return pay.Key{}, o.errorf("%w", err)
 	}
-	if _, err := a.ensureWallet(a.ctx, p, key); err != nil {
+	if key.Revoked() { // all other keys pay, and recovery must go on
+		a.log.Error(o.String()+" is a key that was revoked: nothing is paid with it, set another one", "key", key.ID)
+		return key, nil
+	}
+	if _, err := a.ensureWallet(ctx, p, key); err != nil {
 		return pay.Key{}, o.errorf("%w", err)
 	}
 	return key, nil
@@ -155,11 +160,11 @@ func (a *App) ensureKey(p *pay.Payer, o option, secret, label string) (pay.Key, 
 // that secret becomes the operator's: the configuration says whose it is now.
 func operatorsKey(ctx context.Context, p *pay.Payer, want pay.KeyRequest) (pay.Key, error) {
 	want.Operator = true
-	key, err := p.Resolve(ctx, want.Secret)
+	key, err := p.KeyBySecret(ctx, want.Secret)
 	if errors.Is(err, pay.ErrKeyNotFound) {
 		key, _, err = p.CreateKey(ctx, want)
 		if errors.Is(err, pay.ErrKeyExists) { // another node was first
-			key, err = p.Resolve(ctx, want.Secret)
+			key, err = p.KeyBySecret(ctx, want.Secret)
 		}
 	}
 	if err != nil {

@@ -188,6 +188,9 @@ func (h *Transport) exchange(req *http.Request, vars map[string]any, t *tenant) 
 		if err != nil {
 			return nil, fmt.Errorf("the key that pays: %w", err)
 		}
+		if key.Revoked() {
+			x.declined = proxy.DeclinedKeyRevoked
+		}
 		x.call = proxy.NewCall(key, h.door.task, proxy.IdempotencyKey(req.Header))
 		x.call.Anew = proxy.Anew(req.Header)
 		x.call.URL = asked(req.Context())

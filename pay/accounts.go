@@ -45,7 +45,7 @@ func (p *Payer) SignIn(ctx context.Context, who Identity) (a Account, first bool
 	}
 	now := p.now().UTC()
 	org := "org_" + ids[1]
-	a, first, err = p.store.Enroll(ctx, Enrollment{
+	a, first, err = p.store.Enroll(WithActorIfNone(ctx, Actor{ActorAccount, ids[0]}), Enrollment{
 		Account: Account{ID: ids[0], Identity: who, OrganizationID: org, Created: now, SignedIn: now},
 		Key: NewKey{
 			Key:    Key{ID: ids[2], Label: firstKeyLabel, OrganizationID: org, Created: now},

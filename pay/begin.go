@@ -43,6 +43,8 @@ type Begin struct {
 	// tells.
 	OrganizationID string
 	Plan           PlanName
+	// Paused is the key's pause in its PolicyRevision, nil for none: no new payment is made.
+	Paused *Pause
 	// Unclaimed bounds a monthly place that a doubted payment takes again and had taken before
 	// its key was linked.
 	Unclaimed x402.Amount
@@ -110,6 +112,8 @@ type BeginView interface {
 	// CountUnanswered counts payments that [Payment.HoldsHost] and whose ValidBefore is
 	// after now; counting may stop at max.
 	CountUnanswered(keyID, host string, now time.Time, max int) (int, error)
+	// Pause says that everything is paused; nil: it is not.
+	Pause() (*Pause, error)
 	// PolicyRevision is that of a key: see [Key.PolicyRevision]. It is 0 for an unknown key.
 	PolicyRevision(keyID string) (uint64, error)
 	// Plan is that of an organization, PlanFree for an unknown one.
@@ -153,6 +157,9 @@ func (b *Begin) Decide(v BeginView) (Begun, []CounterChange, error) {
 		return begun, nil, nil
 	}
 	if err := b.current(v); err != nil {
+		return Begun{}, nil, err
+	}
+	if err := b.running(v); err != nil {
 		return Begun{}, nil, err
 	}
 	if err := check(v, b.Place); err != nil {
@@ -251,6 +258,18 @@ func (b *Begin) current(v BeginView) error {
 	plan, err := v.Plan(b.OrganizationID)
 	if err == nil && plan != b.Plan {
 		err = ErrPolicyChanged
+	}
+	return err
+}
+
+// running refuses a new payment while everything, or its key, is paused.
+func (b *Begin) running(v BeginView) error {
+	all, err := v.Pause()
+	if err == nil {
+		err = all.refusal("everything")
+	}
+	if err == nil {
+		err = b.Paused.refusal("the key")
 	}
 	return err
 }

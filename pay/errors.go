@@ -20,6 +20,10 @@ var (
 	ErrKeyClaimed = errors.New("the key belongs to another organization")
 	// ErrKeyLinked: the key belongs to this organization already.
 	ErrKeyLinked = errors.New("the key belongs to this organization already")
+	// ErrKeyRevoked: the key was revoked, which is for ever.
+	ErrKeyRevoked = errors.New("the key is revoked, and that is for ever")
+	// ErrPausedByOperator: an operator has paused the key, and only one resumes it.
+	ErrPausedByOperator = errors.New("an operator has paused the key, and only an operator can resume it")
 	// ErrNotRevealable: the key is unclaimed, so no copy of it is kept.
 	ErrNotRevealable = errors.New("only a claimed key can be shown again")
 	// ErrAccountNotFound: no account has this id.
@@ -73,7 +77,7 @@ type InputError struct{ Field, Reason string }
 func (e *InputError) Error() string { return e.Field + ": " + e.Reason }
 
 // PolicyError: a rule refused the payment before anything was signed. Rule is a stable
-// word: amount, challenge-too-large, doors, validity, hosts, payees, per-payment, daily-budget, monthly-budget,
+// word: paused, amount, challenge-too-large, doors, validity, hosts, payees, per-payment, daily-budget, monthly-budget,
 // per-minute, price-guard, unanswered, and the limits of a part: host-per-payment,
 // host-daily-budget, host-monthly-budget, task-per-payment, task-daily-budget,
 // task-monthly-budget.

@@ -25,6 +25,8 @@ type Health struct {
 	Wallets string // provider's name
 	// Reconciling is set, and OK is false, until a restored store is reconciled.
 	Reconciling *ReconcileStatus
+	// Paused is set while everything is paused, which is no fault: OK does not depend on it.
+	Paused *Pause
 }
 
 // Probe is the state of something purser depends on.
@@ -70,6 +72,9 @@ func (p *Payer) Health(ctx context.Context) Health {
 	err := p.store.Health(ctx)
 	if err == nil {
 		h.Reconciling, err = p.Reconciling(ctx)
+	}
+	if err == nil {
+		h.Paused, err = p.store.Pause(ctx)
 	}
 	h.Store = Probe{Configured: true, OK: err == nil, Err: err}
 	h.OK = err == nil && h.Reconciling == nil

@@ -22,7 +22,15 @@ type Key struct {
 	// the operator's. It tells a payment that is about to be journaled whether it was judged by the policy in
 	// force and counts for the key's owner.
 	PolicyRevision uint64 `json:",omitempty"`
+	// Paused: the key makes no new payment, and repeats of earlier ones are served.
+	Paused *Pause `json:",omitempty"`
+	// RevokedAt is when the key was revoked for ever; zero: it is not. Its payments are still
+	// recovered, and operator and organization still see them.
+	RevokedAt time.Time `json:",omitzero"`
 }
+
+// Revoked reports whether the key resolves nowhere any more.
+func (k Key) Revoked() bool { return !k.RevokedAt.IsZero() }
 
 // Claimed reports whether the key belongs to an organization.
 func (k Key) Claimed() bool { return k.OrganizationID != "" }

@@ -19,6 +19,7 @@ import (
 // row is copied in and out, as a real store would.
 type memStore struct {
 	pay.Accounts // none: what uses them is tested over a real store
+	pay.Audit    // likewise
 	mu           sync.Mutex
 	keys         map[string]pay.Key
 	secrets      map[string]string // secret -> key id
@@ -34,6 +35,8 @@ type memStore struct {
 	safe         map[string]pay.ChainBlock
 	down         bool // Begin and Record fail with ErrUnavailable
 	restore      *pay.Restore
+	pause        *pay.Pause
+	deployments  []string
 	// mostFound is the most that one step of reconciling brought.
 	mostFound int
 }
@@ -127,6 +130,42 @@ func (m *memStore) AdoptKey(_ context.Context, keyID string) (pay.Key, error) {
 	}
 	m.keys[keyID] = k
 	return k, nil
+}
+
+func (m *memStore) StopKey(_ context.Context, keyID string, s pay.KeyStop) (pay.Key, error) {
+	defer m.lock()()
+	k, ok := m.keys[keyID]
+	if !ok {
+		return k, pay.ErrKeyNotFound
+	}
+	k, _, err := s.Apply(k)
+	if err != nil {
+		return pay.Key{}, err
+	}
+	m.keys[keyID] = k
+	return k, nil
+}
+
+func (m *memStore) Pause(context.Context) (*pay.Pause, error) {
+	defer m.lock()()
+	return m.pause, nil
+}
+
+func (m *memStore) SetPause(_ context.Context, p *pay.Pause) error {
+	defer m.lock()()
+	m.pause = p
+	return nil
+}
+
+func (m *memStore) DeploymentKeys(context.Context) ([]string, error) {
+	defer m.lock()()
+	return slices.Clone(m.deployments), nil
+}
+
+func (m *memStore) SetDeploymentKey(_ context.Context, keyID string) error {
+	defer m.lock()()
+	m.deployments = append(slices.DeleteFunc(m.deployments, func(id string) bool { return id == keyID }), keyID)
+	return nil
 }
 
 func (m *memStore) Organization(_ context.Context, id string) (pay.Organization, error) {
@@ -232,6 +271,8 @@ func (v memView) CountUnanswered(keyID, host string, now time.Time, _ int) (int,
 	}
 	return n, nil
 }
+
+func (v memView) Pause() (*pay.Pause, error) { return v.pause, nil }
 
 func (v memView) PolicyRevision(keyID string) (uint64, error) {
 	return v.keys[keyID].PolicyRevision, nil

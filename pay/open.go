@@ -67,7 +67,8 @@ const pollRepeat = 250 * time.Millisecond
 // end the attempt with Finish.
 //
 // Errors: *InputError, *HeaderError, *NoWalletError, *x402.UnsupportedError, ErrQuota,
-// *FailuresError, *PolicyError, *FailedError, *OpenError, *SpentError, ErrIdempotencyReused, ErrCallerGone, ErrUnavailable.
+// *FailuresError, *PolicyError, *FailedError, *OpenError, *SpentError, ErrIdempotencyReused, ErrCallerGone, ErrUnavailable,
+// ErrKeyNotFound if the key was revoked meanwhile.
 func (p *Payer) Open(ctx context.Context, r Request) (*Attempt, error) {
 	if err := p.enter(); err != nil {
 		return nil, err
@@ -123,6 +124,9 @@ func (p *Payer) open(ctx context.Context, r Request) (*Attempt, error) {
 			}
 			if r.Key, err = p.store.Key(ctx, r.Key.ID); err != nil {
 				return nil, fmt.Errorf("reading a key's new policy: %w", err)
+			}
+			if r.Key.Revoked() {
+				return nil, ErrKeyNotFound // the call came before, and is answered like one after
 			}
 			continue
 		}
@@ -251,7 +255,7 @@ func (p *Payer) propose(ctx context.Context, r Request) (*Begin, choice, error) 
 		return b, choice{}, nil
 	}
 	pol := p.PolicyOf(r.Key, r.Door)
-	b.Policy, b.PolicyRevision = &pol, r.Key.PolicyRevision
+	b.Policy, b.PolicyRevision, b.Paused = &pol, r.Key.PolicyRevision, r.Key.Paused
 	c, declined := p.choose(ctx, r, pol)
 	b.Declined = declined
 	var refused *PolicyError

@@ -72,7 +72,7 @@ func (p *Payer) Usage(ctx context.Context, orgID string) (Usage, error) {
 	}
 	month := time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC)
 	return Usage{
-		Plan: p.opts.Plans.Of(org.Plan), Keys: len(keys), Wallets: wallets, Payments: int(payments.Big().Int64()),
+		Plan: p.opts.Plans.Of(org.Plan), Keys: KeysUsed(keys), Wallets: wallets, Payments: int(payments.Big().Int64()),
 		Month: month, Resets: month.AddDate(0, 1, 0),
 	}, nil
 }

@@ -78,6 +78,21 @@ func orElse(n, otherwise int) int {
 	return n
 }
 
+// freeRevoked is how many revoked keys of an organization take no place of its plan: as many
+// replacements are free, and the list of its keys stays short.
+const freeRevoked = 100
+
+// KeysUsed counts the keys of an organization that take a place of its plan.
+func KeysUsed(keys []Key) int {
+	revoked := 0
+	for _, k := range keys {
+		if k.Revoked() {
+			revoked++
+		}
+	}
+	return len(keys) - min(revoked, freeRevoked)
+}
+
 // Unclaimed is the most payments that an unclaimed key may make in a month: as many as on
 // the free plan (SPEC §8.1).
 func (t Plans) Unclaimed() int { return t.Of(PlanFree).Payments }

@@ -27,8 +27,17 @@ type KeyRequest struct {
 	Operator       bool // see [Key.Operator]
 }
 
-// Resolve finds the key with this secret: ErrKeyNotFound.
+// Resolve finds the key with this secret: ErrKeyNotFound, also for a revoked one.
 func (p *Payer) Resolve(ctx context.Context, secret string) (Key, error) {
+	k, err := p.KeyBySecret(ctx, secret)
+	if err == nil && k.Revoked() {
+		return Key{}, ErrKeyNotFound
+	}
+	return k, err
+}
+
+// KeyBySecret finds the key with this secret, revoked or not: ErrKeyNotFound.
+func (p *Payer) KeyBySecret(ctx context.Context, secret string) (Key, error) {
 	if !ValidSecret(secret) {
 		return Key{}, ErrKeyNotFound
 	}
@@ -131,7 +140,7 @@ func generateSecret() string {
 }
 
 // CreateWallet makes a wallet for the key. An empty network is base.
-// *InputError for an unknown one, ErrWalletLimit.
+// *InputError for an unknown one, ErrWalletLimit, ErrKeyRevoked.
 func (p *Payer) CreateWallet(ctx context.Context, k Key, network string) (Wallet, error) {
 	if network == "" {
 		network = "base"
@@ -139,6 +148,9 @@ func (p *Payer) CreateWallet(ctx context.Context, k Key, network string) (Wallet
 	n, ok := p.network(network)
 	if !ok || n.Name != network {
 		return Wallet{}, &InputError{Field: "network", Reason: "Unsupported network " + truncate(network, 64)}
+	}
+	if k.Revoked() {
+		return Wallet{}, ErrKeyRevoked // its money would be out of reach
 	}
 	// Asked before the provider makes an account that nobody would use; CreateWallet below
 	// is what enforces the limit, by what the key and its plan are then.

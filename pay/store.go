@@ -21,6 +21,8 @@ type Store interface {
 	SpendBook
 	Reconciler
 	SafeBlocks
+	Stops
+	Audit
 
 	// World is "sandbox", or the genesis hash (0x…) of the first RPC that answered, or ""
 	// while neither is known (DESIGN §4).
@@ -39,7 +41,7 @@ type Keys interface {
 	// CreateKey stores a key and, for a claimed one, creates or updates its organization
 	// in the same step. ErrKeyExists, ErrKeyLimit.
 	CreateKey(ctx context.Context, k NewKey) (Key, error)
-	// KeyBySecret finds a key by its plaintext: ErrKeyNotFound.
+	// KeyBySecret finds a key by its plaintext, a revoked one too: ErrKeyNotFound.
 	KeyBySecret(ctx context.Context, secret string) (Key, error)
 	// Key finds a key by id: ErrKeyNotFound.
 	Key(ctx context.Context, id string) (Key, error)

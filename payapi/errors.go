@@ -113,6 +113,8 @@ func (a *API) judge(err error) (int, problem, int) {
 		return simple(http.StatusBadRequest, "That API key already exists")
 	case errors.Is(err, pay.ErrKeyLimit):
 		return simple(http.StatusTooManyRequests, "API key limit reached for your plan")
+	case errors.Is(err, pay.ErrKeyRevoked): // while the call was under way
+		return a.judge(pay.ErrKeyNotFound)
 	case errors.Is(err, pay.ErrWalletLimit):
 		return simple(http.StatusTooManyRequests, "Wallet limit reached for your plan")
 	case errors.Is(err, pay.ErrQuota):

@@ -32,6 +32,19 @@ type healthReport struct {
 	Wallets   walletHealth `json:"wallets"`
 	// Reconciling is there until a store that was restored from a backup is reconciled.
 	Reconciling *reconcilingHealth `json:"reconciling,omitempty"`
+	// Paused is there while the operator has paused all new payments. Why is not told here.
+	Paused *pausedHealth `json:"paused,omitempty"`
+}
+
+type pausedHealth struct {
+	Since time.Time `json:"since"`
+}
+
+func newPaused(p *pay.Pause) *pausedHealth {
+	if p == nil {
+		return nil
+	}
+	return &pausedHealth{p.At.UTC()}
 }
 
 // reconcilingHealth is how far reconciling is.
@@ -130,6 +143,7 @@ type walletHealth struct {
 
 // health is GET /health: 503 when the store fails or is not reconciled after it was
 // restored, because then nothing can be paid.
+// A pause of everything is the operator's wish, and changes no status: reading and repeats go on.
 // A facilitator or an RPC that does not answer is shown and changes no status.
 func (a *API) health(r *http.Request) (reply, error) {
 	h := a.payer.Health(r.Context())
@@ -151,6 +165,7 @@ func (a *API) health(r *http.Request) (reply, error) {
 		Clock:       newClock(h.Clock),
 		Wallets:     walletHealth{h.Wallets},
 		Reconciling: newReconciling(h.Reconciling),
+		Paused:      newPaused(h.Paused),
 	}}, nil
 }
 

@@ -32,7 +32,7 @@ const HeaderAgain = "Purser-Again"
 func Anew(h http.Header) bool { return strings.EqualFold(h.Get(HeaderAgain), "new") }
 
 // Reasons why a 402 reached the client, the values of Purser-Declined. The rules of
-// policies are reasons as well, by their own names: "per-payment", "daily-budget",
+// policies are reasons as well, by their own names: "paused", "per-payment", "daily-budget",
 // "doors", "validity", "unanswered", …
 //
 // With the first group the 402 is the seller's, unchanged: nothing of ours went to it.
@@ -56,6 +56,7 @@ const (
 	DeclinedCallerGone     = "caller-gone"             // the client left before anything was sent
 	DeclinedCallerUnknown  = "caller-unknown"          // it cannot be seen whether the client is still there
 	DeclinedSellerFailing  = "seller-failing"          // several payments to that host in a row have brought nothing
+	DeclinedKeyRevoked     = "key-revoked"             // the key that pays was revoked
 	DeclinedInternal       = "internal"                // our own fault; the log has it
 
 	// With these there is no 402 but a 503 of ours, with Retry-After: nothing was begun. Only
@@ -108,6 +109,8 @@ func declined(err error) (reason string, held *pay.Payment) {
 		return DeclinedUnreadable, nil
 	case errors.Is(err, pay.ErrQuota):
 		return DeclinedQuota, nil
+	case errors.Is(err, pay.ErrKeyNotFound):
+		return DeclinedKeyRevoked, nil
 	case errors.Is(err, pay.ErrNoAddress):
 		return DeclinedNoProvider, nil
 	case errors.Is(err, pay.ErrIdempotencyReused):

@@ -102,6 +102,8 @@ func (m *model) Attempts(keyID, idempotencyKey string) (n uint64, err error) {
 	return n, nil
 }
 
+func (m *model) Pause() (*pay.Pause, error) { return nil, nil }
+
 func (m *model) Nonce(string, string, uint64) x402.Nonce { return m.nonce }
 
 func (m *model) Reconciled(string, string) (*pay.Payment, uint64, error) { return nil, 0, nil }

@@ -1,0 +1,118 @@
+package boltstore
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/purserpay/purser/pay"
+)
+
+// audit writes the entry of a change, in its transaction. It writes nothing without an actor.
+func (d *DB) audit(ctx context.Context, b *batch, c pay.Change) error {
+	e, err := c.Entry(ctx, d.clock())
+	if err != nil || e == nil {
+		return err
+	}
+	if last, _ := b.tx.Bucket(auditBucket).Cursor().Last(); last != nil {
+		e.Number = numberIn(last)
+	}
+	e.Number++
+	row, err := encodeRow(e)
+	if err != nil {
+		return err
+	}
+	if err := b.put(auditBucket, []byte(number(int64(e.Number))), row); err != nil { //nolint:gosec // counted up from 1
+		return err
+	}
+	for _, list := range auditLists(*e) {
+		if err := b.put(auditOfBucket, list, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// auditLists are the places of an entry in the lists of its key and organization.
+func auditLists(e pay.AuditEntry) (keys [][]byte) {
+	at := number(int64(e.Number)) //nolint:gosec // counted up from 1
+	if e.KeyID != "" {
+		keys = append(keys, join("key", e.KeyID, at))
+	}
+	if e.OrganizationID != "" {
+		keys = append(keys, join("organization", e.OrganizationID, at))
+	}
+	return keys
+}
+
+// AuditEntries lists entries, newest first.
+func (d *DB) AuditEntries(ctx context.Context, q pay.AuditQuery) (list []pay.AuditEntry, err error) {
+	limit, before := min(q.Limit, scanRows), q.Before
+	if before == 0 {
+		before = math.MaxInt64
+	}
+	bucket, prefix := auditBucket, []byte(nil)
+	switch {
+	case q.KeyID != "":
+		bucket, prefix = auditOfBucket, within("key", q.KeyID)
+	case q.OrganizationID != "":
+		bucket, prefix = auditOfBucket, within("organization", q.OrganizationID)
+	}
+	err = d.view(ctx, func(tx *bbolt.Tx) error {
+		c := tx.Bucket(bucket).Cursor()
+		k, _ := c.Seek(append(prefix[:len(prefix):len(prefix)], number(int64(min(before, math.MaxInt64)))...)) //nolint:gosec // bounded here
+		if k == nil {
+			k, _ = c.Last()
+		} else {
+			k, _ = c.Prev()
+		}
+		for ; bytes.HasPrefix(k, prefix) && k != nil && len(list) < limit; k, _ = c.Prev() {
+			e, err := auditEntryIn(tx, k[len(prefix):])
+			if err != nil {
+				return err
+			}
+			list = append(list, e)
+		}
+		return nil
+	})
+	return list, err
+}
+
+func auditEntryIn(tx *bbolt.Tx, at []byte) (e pay.AuditEntry, err error) {
+	if err := decodeRow(tx.Bucket(auditBucket).Get(at), &e); err != nil {
+		return e, fmt.Errorf("audit entry %x: %w", at, err)
+	}
+	return e, nil
+}
+
+// audit checks that every entry is listed, and that lists have nothing else.
+func (c *checker) audit(ctx context.Context) error {
+	listed := 0
+	err := c.each(ctx, auditBucket, func(at, _ []byte) {
+		e, err := auditEntryIn(c.tx, at)
+		if err != nil {
+			c.fault("%v", err)
+			return
+		}
+		if len(at) != 8 || e.Number != numberIn(at) {
+			c.fault("audit entry %d is stored as %x", e.Number, at)
+		}
+		for _, list := range auditLists(e) {
+			listed++
+			if !c.has(auditOfBucket, list) {
+				c.fault("audit entry %d is not listed", e.Number)
+			}
+		}
+	})
+	if err != nil {
+		return err
+	}
+	err = c.each(ctx, auditOfBucket, func(_, _ []byte) { listed-- })
+	if err == nil && listed < 0 {
+		c.fault("the lists of the audit have %d entries too many", -listed)
+	}
+	return err
+}

@@ -1,0 +1,292 @@
+package pay
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// ActorKind says how an actor came to change something.
+type ActorKind string
+
+// The kinds of actors.
+const (
+	ActorOperator      ActorKind = "operator"      // through the admin endpoint
+	ActorAccount       ActorKind = "account"       // signed in to the dashboard
+	ActorConfiguration ActorKind = "configuration" // a start, by what the operator has configured
+)
+
+// Actor is who changes something on purpose.
+type Actor struct {
+	Kind ActorKind `json:",omitempty"`
+	// ID is an account's, or the name that an operator's tool gives; "" if it gives none.
+	ID string `json:",omitempty"`
+}
+
+// String names the actor on one line.
+func (a Actor) String() string { return strings.TrimSpace(string(a.Kind) + " " + a.ID) }
+
+// Operator is the operator that a tool says it works for. What cannot be a name is none.
+func Operator(name string) Actor {
+	if !utf8.ValidString(name) || utf8.RuneCountInString(name) > maxBy || strings.IndexFunc(name, func(c rune) bool { return c < ' ' || c == 0x7f }) >= 0 {
+		name = ""
+	}
+	return Actor{Kind: ActorOperator, ID: name}
+}
+
+type actorKey struct{}
+
+// WithActor names the actor of all changes under a context. Each is written into the audit, in
+// the transaction of the change. Changes without an actor, as those of callers of the API, are not.
+func WithActor(ctx context.Context, a Actor) context.Context {
+	return context.WithValue(ctx, actorKey{}, a)
+}
+
+// ActorOf is the actor that WithActor named.
+func ActorOf(ctx context.Context) (Actor, bool) {
+	a, ok := ctx.Value(actorKey{}).(Actor)
+	return a, ok
+}
+
+// WithActorIfNone is WithActor for contexts that have no actor.
+func WithActorIfNone(ctx context.Context, a Actor) context.Context {
+	if _, ok := ActorOf(ctx); ok {
+		return ctx
+	}
+	return WithActor(ctx, a)
+}
+
+// Action names what was changed.
+type Action string
+
+// The actions of the audit.
+const (
+	ActionKeyCreate       Action = "key.create"
+	ActionKeyPolicy       Action = "key.policy"
+	ActionKeyLink         Action = "key.link"
+	ActionKeyPause        Action = "key.pause"
+	ActionKeyResume       Action = "key.resume"
+	ActionKeyRevoke       Action = "key.revoke"
+	ActionWalletCreate    Action = "wallet.create"
+	ActionWalletDelete    Action = "wallet.delete"
+	ActionPlan            Action = "organization.plan"
+	ActionPauseAll        Action = "pause"
+	ActionResumeAll       Action = "resume"
+	ActionPaymentResolve  Action = "payment.resolve"
+	ActionReconcileAccept Action = "reconcile.accept"
+)
+
+// AuditEntry is one change. Old and New are JSON objects with the values that differ, and
+// never hold a secret.
+type AuditEntry struct {
+	// Number is the store's: each entry has a higher one than those written before.
+	Number uint64
+	At     time.Time
+	By     Actor
+	Action Action
+	// What was changed; "" where it has nothing to do with the change.
+	KeyID          string          `json:",omitempty"`
+	OrganizationID string          `json:",omitempty"`
+	WalletID       string          `json:",omitempty"`
+	PaymentID      string          `json:",omitempty"`
+	Old            json.RawMessage `json:",omitempty"`
+	New            json.RawMessage `json:",omitempty"`
+}
+
+// AuditQuery selects entries, newest first.
+type AuditQuery struct {
+	KeyID, OrganizationID string // at most one of them; none: all entries
+	Before                uint64 // number of the last entry of the page before; 0 for the first
+	Limit                 int    // at most 1,000
+}
+
+// Audit keeps the entries.
+type Audit interface {
+	// AuditEntries lists entries, newest first. Its cost does not grow with the number of
+	// entries that it does not list.
+	AuditEntries(ctx context.Context, q AuditQuery) ([]AuditEntry, error)
+}
+
+// Change is what an entry is built from.
+type Change struct {
+	Action                                     Action
+	KeyID, OrganizationID, WalletID, PaymentID string
+	old, new                                   any // structs whose JSON objects are compared; nil: nothing
+}
+
+// Entry builds the entry of a change: nil without an actor, or if nothing differs.
+func (c Change) Entry(ctx context.Context, at time.Time) (*AuditEntry, error) {
+	by, ok := ActorOf(ctx)
+	if !ok {
+		return nil, nil
+	}
+	was, now, err := differing(c.old, c.new)
+	if err != nil {
+		return nil, fmt.Errorf("audit of %s: %w", c.Action, err)
+	}
+	if was == nil && now == nil {
+		return nil, nil
+	}
+	return &AuditEntry{
+		At: at.UTC(), By: by, Action: c.Action,
+		KeyID: c.KeyID, OrganizationID: c.OrganizationID, WalletID: c.WalletID, PaymentID: c.PaymentID, Old: was, New: now,
+	}, nil
+}
+
+// differing returns the members that two objects do not have alike; nil for an object without any.
+func differing(was, now any) (before, after json.RawMessage, err error) {
+	a, err := members(was)
+	if err != nil {
+		return nil, nil, err
+	}
+	b, err := members(now)
+	if err != nil {
+		return nil, nil, err
+	}
+	for name, value := range a {
+		if other, there := b[name]; there && bytes.Equal(value, other) {
+			delete(a, name)
+			delete(b, name)
+		}
+	}
+	if before, err = object(a); err != nil {
+		return nil, nil, err
+	}
+	after, err = object(b)
+	return before, after, err
+}
+
+func members(v any) (map[string]json.RawMessage, error) {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	var list map[string]json.RawMessage
+	err = json.Unmarshal(text, &list)
+	return list, err
+}
+
+func object(list map[string]json.RawMessage) (json.RawMessage, error) {
+	if len(list) == 0 {
+		return nil, nil
+	}
+	return json.Marshal(list)
+}
+
+// auditedKey holds what the audit tells of a key.
+type auditedKey struct {
+	Label          string        `json:"label"`
+	OrganizationID string        `json:"organization_id"`
+	Policy         *Policy       `json:"policy"`
+	Paused         *auditedPause `json:"paused,omitempty"`
+	Revoked        time.Time     `json:"revoked_at,omitzero"`
+}
+
+type auditedPause struct {
+	At     time.Time `json:"at"`
+	Reason string    `json:"reason,omitempty"`
+}
+
+func pauseToAudit(p *Pause) *auditedPause {
+	if p == nil {
+		return nil
+	}
+	return &auditedPause{p.At, p.Reason}
+}
+
+func keyToAudit(k Key) auditedKey {
+	return auditedKey{k.Label, k.OrganizationID, k.Policy, pauseToAudit(k.Paused), k.RevokedAt}
+}
+
+// KeyCreated is the change that makes a key.
+func KeyCreated(k Key) Change {
+	return Change{Action: ActionKeyCreate, KeyID: k.ID, OrganizationID: k.OrganizationID, new: keyToAudit(k)}
+}
+
+// KeyChanged is a change of a key.
+func KeyChanged(a Action, was, now Key) Change {
+	return Change{Action: a, KeyID: now.ID, OrganizationID: now.OrganizationID, old: keyToAudit(was), new: keyToAudit(now)}
+}
+
+// Action is the action of the stop.
+func (s Stop) Action() Action { return Action("key." + string(s)) }
+
+type auditedWallet struct {
+	Network string `json:"network"`
+	Address string `json:"address,omitempty"`
+}
+
+// WalletCreated is the change that gives a key a wallet.
+func WalletCreated(w Wallet, of Key) Change {
+	return Change{Action: ActionWalletCreate, KeyID: of.ID, OrganizationID: of.OrganizationID, WalletID: w.ID, new: walletToAudit(w)}
+}
+
+// WalletDeleted is the change that takes a key's wallet away.
+func WalletDeleted(w Wallet, of Key) Change {
+	return Change{Action: ActionWalletDelete, KeyID: of.ID, OrganizationID: of.OrganizationID, WalletID: w.ID, old: walletToAudit(w)}
+}
+
+func walletToAudit(w Wallet) auditedWallet {
+	shown := auditedWallet{Network: w.Network}
+	if w.Address != nil {
+		shown.Address = w.Address.String()
+	}
+	return shown
+}
+
+// PlanChanged is a change of an organization's plan.
+func PlanChanged(orgID string, was, now PlanName) Change {
+	type plan struct {
+		Plan PlanName `json:"plan"`
+	}
+	return Change{Action: ActionPlan, OrganizationID: orgID, old: plan{was}, new: plan{now}}
+}
+
+// AllPaused is a change of the pause of everything.
+func AllPaused(was, now *Pause) Change {
+	type pause struct {
+		Paused *auditedPause `json:"paused"`
+	}
+	c := Change{Action: ActionPauseAll, old: pause{pauseToAudit(was)}, new: pause{pauseToAudit(now)}}
+	if now == nil {
+		c.Action = ActionResumeAll
+	}
+	return c
+}
+
+// PaymentResolved is an operator's word on a payment.
+func PaymentResolved(was, now *Payment) Change {
+	type payment struct {
+		State       State  `json:"state"`
+		Unresolved  bool   `json:"unresolved"`
+		Transaction string `json:"transaction"`
+		Reason      string `json:"reason,omitempty"`
+	}
+	shown := func(p *Payment) payment {
+		v := payment{State: p.State, Unresolved: p.Unresolved, Transaction: p.Transaction}
+		if p.Resolution != nil {
+			v.Reason = p.Resolution.Reason
+		}
+		return v
+	}
+	return Change{
+		Action: ActionPaymentResolve, KeyID: now.KeyID, OrganizationID: now.OrganizationID, PaymentID: now.ID, old: shown(was), new: shown(now),
+	}
+}
+
+// RiskAccepted is an operator's word that a restored store need not be reconciled to its end.
+func RiskAccepted(a Acceptance) Change {
+	type accepted struct {
+		Accepted time.Time `json:"accepted_at"`
+	}
+	return Change{Action: ActionReconcileAccept, new: accepted{a.At}}
+}
+
+// AuditEntries lists changes, newest first.
+func (p *Payer) AuditEntries(ctx context.Context, q AuditQuery) ([]AuditEntry, error) {
+	return p.store.AuditEntries(ctx, q)
+}

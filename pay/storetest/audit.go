@@ -1,0 +1,164 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/x402"
+)
+
+// entries lists the audit page by page, oldest first, as "action old new".
+func (f *fixture) entries(q pay.AuditQuery, page int) (list []pay.AuditEntry) {
+	f.Helper()
+	q.Limit = page
+	for {
+		part, err := f.AuditEntries(f.ctx, q)
+		f.must(err)
+		if len(part) > page {
+			f.Fatalf("%d entries on a page of %d", len(part), page)
+		}
+		for _, e := range part {
+			if len(list) > 0 && e.Number >= list[0].Number {
+				f.Fatalf("entry %d is listed behind %d", e.Number, list[0].Number)
+			}
+			list = append([]pay.AuditEntry{e}, list...)
+		}
+		if len(part) == 0 {
+			return list
+		}
+		q.Before = part[len(part)-1].Number
+	}
+}
+
+func told(list []pay.AuditEntry) (lines []string) {
+	for _, e := range list {
+		lines = append(lines, fmt.Sprintf("%s %s %s", e.Action, e.Old, e.New))
+	}
+	return lines
+}
+
+var auditTests = map[string]func(*fixture){
+	"each change, and who": func(f *fixture) {
+		ctx := pay.WithActor(f.ctx, operator)
+		n := newKey("")
+		n.Label = "shop"
+		k, err := f.CreateKey(ctx, n)
+		f.must(err)
+		pol := &pay.Policy{DailyBudget: pay.CapOf(x402.NewAmount(7))}
+		_, err = f.SetPolicy(ctx, k.ID, pol)
+		f.must(err)
+		_, err = f.SetPolicy(ctx, k.ID, pol) // changes nothing
+		f.must(err)
+		w := newWallet(k)
+		f.must(f.CreateWallet(ctx, w, 10))
+		f.must(f.DeleteWallet(ctx, k.ID, w.ID, noon))
+		org := newKey("org")
+		_, err = f.CreateKey(f.ctx, org)
+		f.must(err)
+		_, err = f.LinkKey(pay.WithActor(f.ctx, account), pay.Link{Secret: n.Secret, OrganizationID: "org"})
+		f.must(err)
+		_, err = f.SetPlan(ctx, "org", pay.PlanAgency)
+		f.must(err)
+		_, err = f.SetPlan(ctx, "org", pay.PlanAgency) // changes nothing
+		f.must(err)
+		for _, do := range []pay.Stop{pay.StopPause, pay.StopResume, pay.StopResume, pay.StopRevoke, pay.StopRevoke} {
+			_, err = f.StopKey(ctx, k.ID, stop(do, operator))
+			f.must(err)
+		}
+		f.must(f.SetPause(ctx, &pay.Pause{At: noon, Reason: "why", By: operator}))
+		f.must(f.SetPause(ctx, nil))
+		f.must(f.SetPause(ctx, nil)) // changes nothing
+
+		const day, at = `"2026-11-15T12:00:00Z"`, `"at":"2026-11-15T12:00:00Z"`
+		wallet := `{"address":"` + w.Address.String() + `","network":"base"}`
+		want := []string{
+			`key.create  {"label":"shop","organization_id":"","policy":null}`,
+			`key.policy {"policy":null} {"policy":{"daily_budget":"7"}}`,
+			`wallet.create  ` + wallet,
+			`wallet.delete ` + wallet + ` `,
+			`key.link {"organization_id":""} {"organization_id":"org"}`,
+			`organization.plan {"plan":"FREE"} {"plan":"AGENCY"}`,
+			`key.pause  {"paused":{` + at + `,"reason":"why"}}`,
+			`key.resume {"paused":{` + at + `,"reason":"why"}} `,
+			`key.revoke  {"revoked_at":` + day + `}`,
+			`pause {"paused":null} {"paused":{` + at + `,"reason":"why"}}`,
+			`resume {"paused":{` + at + `,"reason":"why"}} {"paused":null}`,
+		}
+		all := f.entries(pay.AuditQuery{}, 3)
+		f.same("entries", told(all), want)
+		f.same("number by number", all, f.entries(pay.AuditQuery{}, 1))
+		f.same("of the key", told(f.entries(pay.AuditQuery{KeyID: k.ID}, 2)), append(append([]string{}, want[:5]...), want[6:9]...))
+		f.same("of the organization", told(f.entries(pay.AuditQuery{OrganizationID: "org"}, 2)), want[4:9])
+		f.same("of another", len(f.entries(pay.AuditQuery{OrganizationID: "or"}, 2)), 0)
+		for _, e := range all {
+			by := operator
+			if e.Action == pay.ActionKeyLink {
+				by = account
+			}
+			f.same("actor of "+string(e.Action), e.By, by)
+			if e.At.IsZero() {
+				f.Errorf("entry %d has no time", e.Number)
+			}
+		}
+		for _, secret := range []string{n.Secret, org.Secret, string(w.Secret)} {
+			if secret != "" && strings.Contains(text(all), secret) {
+				f.Errorf("the audit has a secret: %s", text(all))
+			}
+		}
+		f.reopen(Opener.Kill)
+		f.same("after a crash", f.entries(pay.AuditQuery{}, 100), all)
+	},
+	"without an actor, or without a change": func(f *fixture) {
+		n := newKey("org")
+		k, err := f.CreateKey(f.ctx, n)
+		f.must(err)
+		f.must(f.CreateWallet(f.ctx, newWallet(k), 10))
+		_, err = f.SetPolicy(f.ctx, k.ID, &pay.Policy{})
+		f.must(err)
+
+		ctx := pay.WithActor(f.ctx, operator)
+		_, err = f.CreateKey(ctx, n)
+		f.fails(err, pay.ErrKeyExists)
+		_, err = f.SetPolicy(ctx, newID(), nil)
+		f.fails(err, pay.ErrKeyNotFound)
+		_, err = f.StopKey(ctx, newID(), stop(pay.StopRevoke, operator))
+		f.fails(err, pay.ErrKeyNotFound)
+		f.fails(f.CreateWallet(ctx, newWallet(k), 1), pay.ErrWalletLimit)
+		f.fails(f.DeleteWallet(ctx, k.ID, newID(), noon), pay.ErrWalletNotFound)
+		_, err = f.LinkKey(ctx, pay.Link{Secret: n.Secret, OrganizationID: "another"})
+		f.fails(err, pay.ErrKeyClaimed)
+		_, err = f.SetPlan(ctx, "unknown", pay.PlanAgency)
+		f.fails(err, pay.ErrOrganizationNotFound)
+		_, _, err = f.Record(ctx, pay.Outcome{PaymentID: newID(), Resolution: &pay.Resolution{At: noon}})
+		f.fails(err, pay.ErrPaymentNotFound)
+		ended, end := context.WithCancel(ctx)
+		end()
+		_, err = f.SetPolicy(ended, k.ID, nil)
+		f.fails(err, context.Canceled)
+		f.same("entries", len(f.entries(pay.AuditQuery{}, 10)), 0)
+	},
+	"an operator's word on a payment": func(f *fixture) {
+		k := f.key()
+		open := f.begin(want(k, noon), pay.Created)
+		o := pay.Outcome{
+			PaymentID: open.ID, Fence: open.Lease.Fence, At: open.ValidBefore().Add(pay.RepeatGrace), Release: true, Verdict: pay.VerdictVoid, Reason: "said",
+			Resolution: &pay.Resolution{At: noon, By: "ann", As: pay.Void, Reason: "nothing came"},
+		}
+		_, _, err := f.Record(pay.WithActor(f.ctx, operator), o)
+		f.must(err)
+		list := f.entries(pay.AuditQuery{KeyID: k.ID}, 10)
+		f.same("entries", told(list), []string{`payment.resolve {"state":"open"} {"reason":"nothing came","state":"void"}`})
+		f.same("payment", list[0].PaymentID, open.ID)
+	},
+	"at once": func(f *fixture) {
+		ctx := pay.WithActor(f.ctx, operator)
+		errs := together(crowd, func(int) error {
+			_, err := f.CreateKey(ctx, newKey(""))
+			return err
+		})
+		f.same("created", f.succeeded(errs, nil), crowd)
+		f.same("entries", len(f.entries(pay.AuditQuery{}, 7)), crowd)
+	},
+}

@@ -1,0 +1,190 @@
+package storetest
+
+import (
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/purserpay/purser/pay"
+)
+
+// operator is who stops keys in tests.
+var operator = pay.Actor{Kind: pay.ActorOperator, ID: "ann"}
+
+// account is somebody on the dashboard.
+var account = pay.Actor{Kind: pay.ActorAccount, ID: "0199"}
+
+func stop(do pay.Stop, by pay.Actor) pay.KeyStop {
+	return pay.KeyStop{Do: do, At: noon, Reason: "why", By: by}
+}
+
+// judgedBy is a call that was judged by a key as it was then.
+func judgedBy(b *pay.Begin, k pay.Key) *pay.Begin {
+	b.Policy, b.PolicyRevision, b.Paused = &pay.Policy{}, k.PolicyRevision, k.Paused
+	return b
+}
+
+var stopTests = map[string]func(*fixture){
+	"a key": func(f *fixture) {
+		n := newKey("")
+		k, err := f.CreateKey(f.ctx, n)
+		f.must(err)
+		_, err = f.StopKey(f.ctx, newID(), stop(pay.StopPause, operator))
+		f.fails(err, pay.ErrKeyNotFound)
+		same := func(want pay.Key) {
+			f.Helper()
+			byID, err := f.Key(f.ctx, n.ID)
+			f.must(err)
+			f.same("by id", byID, want)
+			bySecret, err := f.KeyBySecret(f.ctx, n.Secret)
+			f.must(err)
+			f.same("by secret", bySecret, want)
+		}
+		k.Paused, k.PolicyRevision = &pay.Pause{At: noon, Reason: "why", By: operator}, 1
+		got, err := f.StopKey(f.ctx, k.ID, stop(pay.StopPause, operator))
+		f.must(err)
+		f.same("paused", got, k)
+		f.reopen(Opener.Kill)
+		same(k)
+		_, err = f.StopKey(f.ctx, k.ID, stop(pay.StopResume, account))
+		f.fails(err, pay.ErrPausedByOperator)
+		got, err = f.StopKey(f.ctx, k.ID, stop(pay.StopPause, account))
+		f.must(err)
+		f.same("still the operator's pause", got, k)
+		same(k)
+		k.Paused, k.PolicyRevision = nil, 2
+		got, err = f.StopKey(f.ctx, k.ID, stop(pay.StopResume, operator))
+		f.must(err)
+		f.same("resumed", got, k)
+		got, err = f.StopKey(f.ctx, k.ID, stop(pay.StopResume, operator))
+		f.must(err)
+		f.same("resumed again", got, k)
+		k.RevokedAt, k.PolicyRevision = noon, 3
+		got, err = f.StopKey(f.ctx, k.ID, stop(pay.StopRevoke, account))
+		f.must(err)
+		f.same("revoked", got, k)
+		f.reopen(Opener.Close)
+		same(k)
+		for _, do := range []pay.Stop{pay.StopPause, pay.StopResume} {
+			_, err = f.StopKey(f.ctx, k.ID, stop(do, operator))
+			f.fails(err, pay.ErrKeyRevoked)
+		}
+		later := stop(pay.StopRevoke, operator)
+		later.At = noon.Add(time.Hour)
+		got, err = f.StopKey(f.ctx, k.ID, later)
+		f.must(err)
+		f.same("revoked once", got, k)
+		_, err = f.CreateKey(f.ctx, pay.NewKey{Key: pay.Key{ID: newID(), Created: noon}, Secret: n.Secret})
+		f.fails(err, pay.ErrKeyExists)
+		_, err = f.LinkKey(f.ctx, pay.Link{Secret: n.Secret, OrganizationID: "org"})
+		f.fails(err, pay.ErrKeyNotFound)
+		same(k)
+	},
+	"a paused key begins nothing": func(f *fixture) {
+		k := f.key()
+		paused, err := f.StopKey(f.ctx, k.ID, stop(pay.StopPause, operator))
+		f.must(err)
+		_, err = f.Begin(f.ctx, judgedBy(want(k, noon), k))
+		f.fails(err, pay.ErrPolicyChanged)
+		f.refusedBy(judgedBy(want(k, noon), paused), pay.RulePaused)
+		resumed, err := f.StopKey(f.ctx, k.ID, stop(pay.StopResume, operator))
+		f.must(err)
+		f.begin(judgedBy(want(k, noon), resumed), pay.Created)
+	},
+	"everything": func(f *fixture) {
+		k := f.key()
+		earlier := want(k, noon)
+		f.release(f.begin(earlier, pay.Created), false)
+		keyed := under(want(k, noon), "order 1")
+		f.settle(f.begin(keyed, pay.Created), true)
+
+		none, err := f.Pause(f.ctx)
+		f.must(err)
+		f.same("pause", none, (*pay.Pause)(nil))
+		p := &pay.Pause{At: noon, Reason: "why", By: operator}
+		f.must(f.SetPause(f.ctx, p))
+		f.reopen(Opener.Kill)
+		got, err := f.Pause(f.ctx)
+		f.must(err)
+		f.same("pause", got, p)
+
+		f.refusedBy(want(k, noon), pay.RulePaused)
+		unpayable := want(k, noon)
+		unpayable.New, unpayable.Declined = nil, pay.ErrNoAddress
+		f.refusedBy(unpayable, pay.RulePaused)
+		repeat := *earlier
+		repeat.New = nil
+		f.begin(&repeat, pay.Driven)
+		f.begin(keyed, pay.Stored)
+
+		f.must(f.SetPause(f.ctx, nil))
+		f.must(f.SetPause(f.ctx, nil))
+		f.begin(want(k, noon), pay.Created)
+	},
+	// What the pause's caller hears and what payments do must not contradict each other.
+	"everything, at once": func(f *fixture) {
+		k := f.key()
+		var paused atomic.Bool
+		errs := together(crowd, func(i int) error {
+			if i == crowd/2 {
+				err := f.SetPause(f.ctx, &pay.Pause{At: noon, By: operator})
+				paused.Store(true)
+				return err
+			}
+			late := paused.Load()
+			begun, err := f.Begin(f.ctx, want(k, noon))
+			if late && err == nil {
+				f.Errorf("payment %s began after the pause", begun.Payment.ID)
+			}
+			var refused *pay.PolicyError
+			if errors.As(err, &refused) {
+				return nil
+			}
+			return err
+		})
+		f.same("went well", f.succeeded(errs, nil), crowd)
+		f.refusedBy(want(k, noon), pay.RulePaused)
+	},
+	"revoked keys leave their places": func(f *fixture) {
+		n := newKey("org")
+		most := n.Plans.Of(pay.PlanFree).Keys
+		var last pay.Key
+		for range most {
+			var err error
+			last, err = f.CreateKey(f.ctx, newKey("org"))
+			f.must(err)
+		}
+		_, err := f.CreateKey(f.ctx, newKey("org"))
+		f.fails(err, pay.ErrKeyLimit)
+		_, err = f.StopKey(f.ctx, last.ID, stop(pay.StopRevoke, account))
+		f.must(err)
+		_, err = f.CreateKey(f.ctx, newKey("org"))
+		f.must(err)
+		_, err = f.CreateKey(f.ctx, newKey("org"))
+		f.fails(err, pay.ErrKeyLimit)
+		list, err := f.OrganizationKeys(f.ctx, "org")
+		f.must(err)
+		f.same("keys", len(list), most+1)
+	},
+	"keys of the deployment": func(f *fixture) {
+		same := func(want ...string) {
+			f.Helper()
+			got, err := f.DeploymentKeys(f.ctx)
+			f.must(err)
+			f.same("keys", got, want)
+		}
+		same()
+		for _, id := range []string{"a", "a", "b", "c", "a"} {
+			f.must(f.SetDeploymentKey(f.ctx, id))
+		}
+		same("b", "c", "a")
+		f.reopen(Opener.Kill)
+		same("b", "c", "a")
+		for range 120 {
+			f.must(f.SetDeploymentKey(f.ctx, newID()))
+		}
+		got, err := f.DeploymentKeys(f.ctx)
+		f.must(err)
+		f.same("keys", len(got), 100)
+	},
+}
