@@ -24,7 +24,7 @@ func everyPage(t *testing.T, p *person) map[string]seen {
 	t.Helper()
 	pages := map[string]seen{}
 	paths := []string{
-		"/dashboard/", "/dashboard/?days=90", "/dashboard/keys", "/dashboard/wallets", "/dashboard/spend", "/dashboard/payments", "/dashboard/settings",
+		"/dashboard/", "/dashboard/?days=90", "/dashboard/keys", "/dashboard/wallets", "/dashboard/spend", "/dashboard/payments", "/dashboard/settings", "/dashboard/audit",
 		"/dashboard/nothing", "/dashboard/spend?task=%3Cb%3E&from=x", "/dashboard/live?newest=0",
 	}
 	keys, err := p.payer.OrganizationKeys(t.Context(), p.account.OrganizationID)
@@ -40,7 +40,7 @@ func everyPage(t *testing.T, p *person) map[string]seen {
 		t.Fatal(err)
 	}
 	for _, k := range keys[:min(3, len(keys))] {
-		paths = append(paths, "/dashboard/keys/"+k.ID)
+		paths = append(paths, "/dashboard/keys/"+k.ID, "/dashboard/keys/"+k.ID+"/revoke", "/dashboard/audit?key="+k.ID)
 	}
 	for _, w := range wallets[:min(2, len(wallets))] {
 		paths = append(paths, "/dashboard/wallets/"+w.ID, "/dashboard/wallets/"+w.ID+"/delete", "/dashboard/wallets/"+w.ID+"/balance")
@@ -114,6 +114,7 @@ func TestMarkupIsText(t *testing.T) {
 	const evil = `"><script>alert(1)</script><img src=x onerror=alert(2)>'{{.}}`
 	w := newWorld(t)
 	ada := w.person(evil)
+	ada.auth = w.clock.now()
 	k, _, err := w.payer.CreateKey(t.Context(), pay.KeyRequest{Label: evil, OrganizationID: ada.account.OrganizationID})
 	if err != nil {
 		t.Fatal(err)

@@ -19,7 +19,7 @@ func TestAnotherOrganizationsIDsAreNotFound(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	ada, eve := w.person("ada"), w.person("eve")
-	eve.auth = w.clock.now()
+	ada.auth, eve.auth = w.clock.now(), w.clock.now()
 	wallet := w.wallet(ada.key, 5_000_000)
 	payment := w.buy(ada.key, "https://only.adas.example/report", "demo", "10000")
 	page, err := w.payer.OrganizationSpend(t.Context(), ada.account.OrganizationID, pay.OrganizationSpendQuery{})
@@ -31,6 +31,10 @@ func TestAnotherOrganizationsIDsAreNotFound(t *testing.T) {
 	routes := []struct{ pattern, path, id, form string }{
 		{"GET /dashboard/keys/{id}", "/dashboard/keys/{id}", ada.key.ID, ""},
 		{"POST /dashboard/keys/{id}/reveal", "/dashboard/keys/{id}/reveal", ada.key.ID, ""},
+		{"POST /dashboard/keys/{id}/pause", "/dashboard/keys/{id}/pause", ada.key.ID, ""},
+		{"POST /dashboard/keys/{id}/resume", "/dashboard/keys/{id}/resume", ada.key.ID, ""},
+		{"GET /dashboard/keys/{id}/revoke", "/dashboard/keys/{id}/revoke", ada.key.ID, ""},
+		{"POST /dashboard/keys/{id}/revoke", "/dashboard/keys/{id}/revoke", ada.key.ID, ""},
 		{"GET /dashboard/wallets/{id}", "/dashboard/wallets/{id}", wallet.ID, ""},
 		{"GET /dashboard/wallets/{id}/balance", "/dashboard/wallets/{id}/balance", wallet.ID, ""},
 		{"GET /dashboard/wallets/{id}/delete", "/dashboard/wallets/{id}/delete", wallet.ID, ""},
@@ -40,6 +44,7 @@ func TestAnotherOrganizationsIDsAreNotFound(t *testing.T) {
 		{"POST /dashboard/wallets", "/dashboard/wallets", ada.key.ID, "key={id}"},
 		{"GET /dashboard/spend", "/dashboard/spend?key={id}", ada.key.ID, ""},
 		{"GET /dashboard/spend", "/dashboard/spend?before={id}", event, ""},
+		{"GET /dashboard/audit", "/dashboard/audit?key={id}", ada.key.ID, ""},
 		{"GET /dashboard/spend.csv", "/dashboard/spend.csv?key={id}", ada.key.ID, ""},
 	}
 	for _, p := range dashboard.Patterns() {
@@ -67,7 +72,7 @@ func TestAnotherOrganizationsIDsAreNotFound(t *testing.T) {
 		}
 	}
 	// And the owner's own answer, so that the above says something.
-	for _, r := range routes[:4] {
+	for _, r := range routes[:8] {
 		if method, _, _ := strings.Cut(r.pattern, " "); method == http.MethodGet {
 			ask(ada, method, r.path, r.form, r.id).is(http.StatusOK)
 		}

@@ -3,6 +3,7 @@ package dashboard
 import (
 	"errors"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -34,6 +35,7 @@ type keyRow struct {
 	ID, Name, Path, Wallets, Limits string
 	Created                         moment
 	Spent                           amount
+	State                           keyState
 }
 
 // keys is GET /dashboard/keys.
@@ -67,6 +69,7 @@ func (d *dashboard) keysWith(r *http.Request, v visit, status int, p keysPage) (
 		}
 		row := keyRow{
 			ID: k.ID, Name: label(k), Path: keyPath(k.ID), Created: momentOf(k.Created, onlyDay), Spent: netOf(sum), Limits: d.limitsInShort(k),
+			State: keyStateOf(k),
 		}
 		if n := own[k.ID]; n > 0 {
 			row.Wallets = count(n)
@@ -138,6 +141,8 @@ type keyPage struct {
 	Wallets                                         []link
 	Limits                                          []limit
 	Recent                                          bool
+	State                                           keyState
+	AuditPath                                       string
 	Secret, SecretTitle                             string
 	Commands                                        []command
 }
@@ -161,7 +166,7 @@ func (d *dashboard) key(r *http.Request, v visit) (answer, error) {
 	p := keyPage{
 		ID: k.ID, Name: label(k), Label: cut(k.Label, 200), Created: momentOf(k.Created, inText), MonthName: v.now.Format("January"),
 		Spent: netOf(sum), Payments: payments(sum.Count), SpendPath: filter{KeyID: k.ID}.path(""), Limits: d.limits(k),
-		Recent: v.Recent(v.now),
+		Recent: v.Recent(v.now), State: keyStateOf(k), AuditPath: "/dashboard/audit?" + url.Values{"key": {k.ID}}.Encode(),
 		Commands: append(d.tryCommands(r), command{
 			ID: "command-own", What: "the command that lists what the key has spent", Text: `curl -H "X-Api-Key: $PURSER_KEY" ` + d.address(r) + `/v1/spend`,
 		}),

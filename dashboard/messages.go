@@ -12,6 +12,9 @@ type said string
 const (
 	saidKeyCreated    said = "key-created"
 	saidKeyLinked     said = "key-linked"
+	saidKeyPaused     said = "key-paused"
+	saidKeyResumed    said = "key-resumed"
+	saidKeyRevoked    said = "key-revoked"
 	saidWalletCreated said = "wallet-created"
 	saidWalletDeleted said = "wallet-deleted"
 )
@@ -21,6 +24,9 @@ type message struct{ Kind, Text string }
 var messages = map[said]message{
 	saidKeyCreated:    {Text: "Key created. Copy it now; later it is shown only after signing in anew."},
 	saidKeyLinked:     {Text: "Key linked. From now on its payments are your organization's."},
+	saidKeyPaused:     {Text: "Key paused. It makes no new payment until you resume it."},
+	saidKeyResumed:    {Text: "Key resumed. It pays again."},
+	saidKeyRevoked:    {Text: "Key revoked. Nothing accepts it any more."},
 	saidWalletCreated: {Text: "Wallet created. Its key can pay as soon as there is USDC in it."},
 	saidWalletDeleted: {Text: "Wallet deleted. Nothing is paid with it any more."},
 }

@@ -86,6 +86,7 @@ func rowOf(p *pay.Payment, when moment) paymentRow {
 type overviewPage struct {
 	*news
 	Empty        bool // nothing was ever paid
+	Paused       *pay.Pause
 	Start        *start
 	Chart        chart
 	Ranges       []rangeLink
@@ -104,6 +105,9 @@ func (d *dashboard) overview(r *http.Request, v visit) (answer, error) {
 		return answer{}, err
 	}
 	p := overviewPage{news: n, Empty: len(n.Feed.Payments) == 0}
+	if p.Paused, err = d.Payer.Paused(r.Context()); err != nil {
+		return answer{}, err
+	}
 	n.Feed.Poll = n.poll(v)
 	if p.Empty {
 		if p.Start, err = d.start(r, v); err != nil {

@@ -65,11 +65,15 @@ func (d *dashboard) judge(err error) problem {
 	case errors.Is(err, errForm):
 		return problem{status: http.StatusBadRequest, Title: "That does not fit", Text: "The form could not be read. Go back and try it again."}
 	case errors.Is(err, pay.ErrKeyLimit):
-		limit.Title, limit.Text = "API key limit reached", "API key limit reached for your plan. Keys are never deleted, so only a larger plan has room for another."
+		limit.Title, limit.Text = "API key limit reached", "API key limit reached for your plan. Revoke a key that you do not need any more, or get a larger plan."
 	case errors.Is(err, pay.ErrWalletLimit):
 		limit.Title, limit.Text = "Wallet limit reached", "Wallet limit reached for your plan. Delete a wallet that you do not need any more, or get a larger plan."
 	case errors.Is(err, pay.ErrQuota):
 		limit.Title, limit.Text = "Payment limit reached", "Payment limit reached for your plan this month."
+	case errors.Is(err, pay.ErrKeyRevoked):
+		return problem{status: http.StatusConflict, Title: "This key is revoked", Text: "It was revoked, and that is for ever. Create another one."}
+	case errors.Is(err, pay.ErrPausedByOperator):
+		return problem{status: http.StatusConflict, Title: "Paused by the operator", Text: "Whoever runs this purser has paused this key, and only they can resume it."}
 	case errors.Is(err, pay.ErrNotRevealable):
 		return problem{status: http.StatusConflict, Title: "Not to be revealed", Text: "No copy of this key is kept, so it cannot be shown again. Create another one."}
 	case errors.Is(err, pay.ErrUnavailable), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):

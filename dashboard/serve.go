@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/dashboard/session"
+	"github.com/purserpay/purser/pay"
 )
 
 //go:embed templates/*.html
@@ -67,7 +68,7 @@ func (d *dashboard) page(serve view) http.Handler {
 			return
 		}
 		v := visit{Visitor: who, now: d.Clock().UTC()}
-		ctx, cancel := context.WithTimeout(r.Context(), pageTime)
+		ctx, cancel := context.WithTimeout(pay.WithActor(r.Context(), pay.Actor{Kind: pay.ActorAccount, ID: v.Account.ID}), pageTime)
 		defer cancel()
 		inTime := r.WithContext(ctx)
 		r.Body = http.MaxBytesReader(w, r.Body, maxForm)

@@ -1,0 +1,132 @@
+package dashboard
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/purserpay/purser/pay"
+)
+
+const (
+	auditRows = 100
+	// maxValue bounds what a page shows of a value before or after a change.
+	maxValue = 400
+)
+
+// auditPage is what GET /dashboard/audit shows.
+type auditPage struct {
+	Entries  []auditRow
+	Key      *link // whose changes these are; nil: everything's
+	NextPath string
+}
+
+type auditRow struct {
+	When          moment
+	By, What      string
+	Of            link // Path is empty for what has no page
+	Before, After string
+}
+
+// actions are the changes in words.
+var actions = map[pay.Action]string{
+	pay.ActionKeyCreate: "Key created", pay.ActionKeyPolicy: "Limits set", pay.ActionKeyLink: "Key linked", pay.ActionKeyPause: "Key paused",
+	pay.ActionKeyResume: "Key resumed", pay.ActionKeyRevoke: "Key revoked", pay.ActionWalletCreate: "Wallet created", pay.ActionWalletDelete: "Wallet deleted",
+	pay.ActionPlan: "Plan changed", pay.ActionPaymentResolve: "Payment resolved",
+}
+
+// audit is GET /dashboard/audit: ?key= is one key's, ?before= the number of the last entry of the page before.
+func (d *dashboard) audit(r *http.Request, v visit) (answer, error) {
+	asked := r.URL.Query()
+	q := pay.AuditQuery{OrganizationID: v.org(), Limit: auditRows + 1}
+	if text := asked.Get("before"); text != "" {
+		var err error
+		if q.Before, err = strconv.ParseUint(text, 10, 63); err != nil || q.Before == 0 {
+			return answer{}, errNotFound
+		}
+	}
+	var p auditPage
+	keyID := asked.Get("key")
+	if keyID != "" {
+		k, err := d.Payer.OrganizationKey(r.Context(), v.org(), keyID)
+		if err != nil {
+			return answer{}, err
+		}
+		q.OrganizationID, q.KeyID = "", keyID
+		p.Key = &link{label(k), keyPath(k.ID)}
+	}
+	list, err := d.Payer.AuditEntries(r.Context(), q)
+	if err != nil {
+		return answer{}, err
+	}
+	keys, err := d.Payer.OrganizationKeys(r.Context(), v.org())
+	if err != nil {
+		return answer{}, err
+	}
+	if len(list) > auditRows {
+		list = list[:auditRows]
+		next := url.Values{"before": {strconv.FormatUint(list[auditRows-1].Number, 10)}}
+		if keyID != "" {
+			next.Set("key", keyID)
+		}
+		p.NextPath = "/dashboard/audit?" + next.Encode()
+	}
+	named := names(keys)
+	for _, e := range list {
+		if e.OrganizationID == v.org() { // of a linked key, what came before was not theirs
+			p.Entries = append(p.Entries, auditRowOf(e, v, named))
+		}
+	}
+	return answer{page: "audit", title: "Changes", nav: "/dashboard/settings", body: p}, nil
+}
+
+func auditRowOf(e pay.AuditEntry, v visit, keys map[string]string) auditRow {
+	row := auditRow{When: momentOf(e.At, inTable), What: actions[e.Action], Before: valueText(e.Old), After: valueText(e.New)}
+	if row.What == "" {
+		row.What = string(e.Action)
+	}
+	switch {
+	case e.By.Kind != pay.ActorAccount:
+		row.By = "the operator"
+	case e.By.ID == v.Account.ID:
+		row.By = "you"
+	default:
+		row.By = "account " + tail(e.By.ID)
+	}
+	switch {
+	case e.PaymentID != "":
+		row.Of = link{"Payment " + tail(e.PaymentID), "/dashboard/payments/" + e.PaymentID}
+	case e.WalletID != "" && e.Action != pay.ActionWalletDelete:
+		row.Of = link{"Wallet " + tail(e.WalletID), walletPath(e.WalletID)}
+	case e.WalletID != "":
+		row.Of = link{Name: "Wallet " + tail(e.WalletID)}
+	case e.KeyID != "":
+		row.Of = link{keys[e.KeyID], keyPath(e.KeyID)}
+	default:
+		row.Of = link{Name: "Your organization"}
+	}
+	return row
+}
+
+// valueText is a JSON object for people: its members on one line, empty ones left out.
+func valueText(object json.RawMessage) string {
+	var members map[string]any
+	if json.Unmarshal(object, &members) != nil {
+		return ""
+	}
+	for name, value := range members {
+		if value == nil || value == "" {
+			delete(members, name)
+		}
+	}
+	if len(members) == 0 {
+		return ""
+	}
+	text, err := json.Marshal(members)
+	if err != nil {
+		return ""
+	}
+	return cut(strings.ReplaceAll(strings.Trim(string(text), "{}"), `"`, ""), maxValue)
+}

@@ -1,0 +1,86 @@
+package dashboard
+
+import (
+	"net/http"
+
+	"github.com/purserpay/purser/dashboard/session"
+	"github.com/purserpay/purser/pay"
+)
+
+// keyState is whether a key pays, on its page and in the list of keys.
+type keyState struct {
+	Revoked, Paused bool
+	Operator        bool // has paused it, and alone can resume it
+	Since           moment
+	Reason          string
+}
+
+func keyStateOf(k pay.Key) keyState {
+	switch {
+	case k.Revoked():
+		return keyState{Revoked: true, Since: momentOf(k.RevokedAt, inText)}
+	case k.Paused != nil:
+		return keyState{
+			Paused: true, Operator: k.Paused.By.Kind == pay.ActorOperator, Since: momentOf(k.Paused.At, inText), Reason: cut(k.Paused.Reason, 500),
+		}
+	}
+	return keyState{}
+}
+
+// stopKey makes a view that pauses or resumes a key: POST /dashboard/keys/{id}/pause and …/resume.
+func (d *dashboard) stopKey(do pay.Stop, say said) view {
+	return func(r *http.Request, v visit) (answer, error) {
+		k, err := d.keyOf(r, v)
+		if err != nil {
+			return answer{}, err
+		}
+		if _, err := d.Payer.StopKey(r.Context(), k.ID, do, ""); err != nil {
+			return answer{}, err
+		}
+		return answer{redirect: keyPath(k.ID), say: say}, nil
+	}
+}
+
+// revokePage is what GET /dashboard/keys/{id}/revoke shows.
+type revokePage struct {
+	Name, Path string
+	Wallets    []link
+}
+
+// askRevokeKey is GET /dashboard/keys/{id}/revoke. It wants somebody who has just signed in.
+func (d *dashboard) askRevokeKey(r *http.Request, v visit) (answer, error) {
+	k, err := d.keyOf(r, v)
+	if err != nil {
+		return answer{}, err
+	}
+	switch {
+	case k.Revoked():
+		return answer{redirect: keyPath(k.ID)}, nil
+	case !v.Recent(v.now):
+		return answer{redirect: session.Again(keyPath(k.ID) + "/revoke")}, nil
+	}
+	wallets, err := d.Payer.ListWallets(r.Context(), k)
+	if err != nil {
+		return answer{}, err
+	}
+	p := revokePage{Name: label(k), Path: keyPath(k.ID)}
+	for _, w := range wallets {
+		p.Wallets = append(p.Wallets, link{walletName(w), walletPath(w.ID)})
+	}
+	return answer{page: "key-revoke", title: "Revoke a key", nav: "/dashboard/keys", body: p}, nil
+}
+
+// revokeKey is POST /dashboard/keys/{id}/revoke.
+func (d *dashboard) revokeKey(r *http.Request, v visit) (answer, error) {
+	k, err := d.keyOf(r, v)
+	if err != nil {
+		return answer{}, err
+	}
+	if !v.Recent(v.now) {
+		return answer{redirect: session.Again(keyPath(k.ID) + "/revoke")}, nil
+	}
+	if _, err := d.Payer.StopKey(r.Context(), k.ID, pay.StopRevoke, ""); err != nil {
+		return answer{}, err
+	}
+	return answer{redirect: keyPath(k.ID), say: saidKeyRevoked}, nil
+}
