@@ -74,8 +74,8 @@ var (
 	vaultKey   = []byte("vault")   // wrapped keys, see package vault
 	resumedKey = []byte("resumed") // when writing last went on after an outage
 
-	generationKey = []byte("generation") // openings and compactions, 8 bytes; see position
-	openedKey     = []byte("opened")     // when the store was opened last
+	generationKey  = []byte("generation")  // openings and compactions, 8 bytes; see position
+	openedKey      = []byte("opened")      // when the store was opened last
 	pauseKey       = []byte("pause")       // pay.Pause; none: nothing is paused
 	deploymentsKey = []byte("deployments") // ids of the keys that were the deployment's own
 

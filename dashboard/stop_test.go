@@ -2,6 +2,7 @@ package dashboard_test
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -143,8 +144,8 @@ func TestChangesAreListed(t *testing.T) {
 	ada.get("/dashboard/settings").is(200, `href="/dashboard/audit"`)
 
 	// Page by page.
-	for range 101 {
-		if _, err := w.payer.StopKey(operator, ada.key.ID, pay.StopPause, "again"); err != nil {
+	for i := range 101 {
+		if _, err := w.payer.StopKey(operator, ada.key.ID, pay.StopPause, fmt.Sprint("again ", i)); err != nil {
 			t.Fatal(err)
 		}
 	}
