@@ -37,9 +37,9 @@ func TestPausedKey(t *testing.T) {
 	}
 	w.call("POST", "/v1/pay", key, order(6)).is(200, "").want("settled", true).want("payment.id", open)
 	w.call("POST", "/v1/payments/"+handed+"/receipt", key, receipt(nil)).is(200, "").want("payment.state", "settled")
-	w.call("GET", "/v1/payments", key, nil).is(200, "")
+	w.call("GET", "/v1/payments?state=open", key, nil).is(200, "")
 	w.call("GET", "/v1/spend", key, nil).is(200, "")
-	w.call("GET", "/wallets", key, nil).is(200, "")
+	w.call("GET", "/wallets/me", key, nil).is(200, "")
 	w.call("POST", "/v1/pay", other, order(8)).is(200, "").want("settled", true)
 
 	w.stop(id, pay.StopResume)
@@ -81,7 +81,7 @@ func TestRevokedKey(t *testing.T) {
 	w.call("POST", "/v1/pay", key, order(5, "idempotencyKey", "k")).is(401, unknown)
 	w.call("POST", "/v1/pay", key, order(6)).is(401, unknown)
 	w.call("POST", "/v1/payments/"+paid+"/receipt", key, receipt(nil)).is(401, unknown)
-	for _, path := range []string{"/v1/payments", "/v1/payments/" + paid, "/v1/spend", "/wallets"} {
+	for _, path := range []string{"/v1/payments?state=open", "/v1/payments/" + paid, "/v1/spend", "/wallets/me"} {
 		w.call("GET", path, key, nil).is(401, unknown)
 	}
 	w.call("POST", "/wallets", key, nil).is(401, unknown)
