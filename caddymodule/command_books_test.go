@@ -37,7 +37,7 @@ func told(t *testing.T, socket string, args ...string) string {
 
 func TestKeysAndWallets(t *testing.T) {
 	_, socket := bookSite(t)
-	if text := told(t, socket, "keys"); strings.TrimSpace(text) != "KEY  LABEL  ORGANIZATION  MADE  OWN LIMITS" {
+	if text := told(t, socket, "keys"); strings.TrimSpace(text) != "KEY  LABEL  STATE  ORGANIZATION  MADE  OWN LIMITS" {
 		t.Errorf("%q", text)
 	}
 	if text := told(t, socket, "keys", "--json"); decode[adminKeys](t, text).Keys == nil {

@@ -87,7 +87,9 @@ func TestCompletionAndManPages(t *testing.T) {
 	}
 	for _, c := range ownCommands() {
 		// The test program is not called purser.
-		found, err := filepath.Glob(filepath.Join(dir, "*-"+strings.ReplaceAll(strings.TrimPrefix(c.CommandPath(), "purser "), " ", "-")+".8"))
+		words := strings.Fields(c.CommandPath())[1:]
+		found, err := filepath.Glob(filepath.Join(dir, "*-"+strings.Join(words, "-")+".8"))
+		found = slices.DeleteFunc(found, func(page string) bool { return strings.Count(filepath.Base(page), "-") != len(words) })
 		if err != nil || len(found) != 1 {
 			t.Errorf("%s: pages %v, %v", c.CommandPath(), found, err)
 			continue
