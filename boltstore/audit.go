@@ -25,7 +25,7 @@ func (d *DB) audit(ctx context.Context, b *batch, c pay.Change) error {
 	if err != nil {
 		return err
 	}
-	if err := b.put(auditBucket, []byte(number(int64(e.Number))), row); err != nil { //nolint:gosec // counted up from 1
+	if err := b.put(auditBucket, []byte(number(int64(e.Number))), row); err != nil {
 		return err
 	}
 	for _, list := range auditLists(*e) {
@@ -38,7 +38,7 @@ func (d *DB) audit(ctx context.Context, b *batch, c pay.Change) error {
 
 // auditLists are the places of an entry in the lists of its key and organization.
 func auditLists(e pay.AuditEntry) (keys [][]byte) {
-	at := number(int64(e.Number)) //nolint:gosec // counted up from 1
+	at := number(int64(e.Number))
 	if e.KeyID != "" {
 		keys = append(keys, join("key", e.KeyID, at))
 	}
@@ -63,7 +63,7 @@ func (d *DB) AuditEntries(ctx context.Context, q pay.AuditQuery) (list []pay.Aud
 	}
 	err = d.view(ctx, func(tx *bbolt.Tx) error {
 		c := tx.Bucket(bucket).Cursor()
-		k, _ := c.Seek(append(prefix[:len(prefix):len(prefix)], number(int64(min(before, math.MaxInt64)))...)) //nolint:gosec // bounded here
+		k, _ := c.Seek(append(prefix[:len(prefix):len(prefix)], number(int64(min(before, math.MaxInt64)))...))
 		if k == nil {
 			k, _ = c.Last()
 		} else {

@@ -171,6 +171,11 @@ func TestPaymentsCommand(t *testing.T) {
 	if story := decode[adminStory](t, text); story.Resolution == nil || story.Resolution.By == "" || story.State != pay.Void {
 		t.Errorf("%s", text)
 	}
+	_, text = adminCall(t, socket, "GET", "/purser/audit?limit=1")
+	if list := decode[adminChanges](t, text).Audit; len(list) != 1 || list[0].Action != pay.ActionPaymentResolve || list[0].PaymentID != ids[0] ||
+		list[0].By == "" || string(list[0].New) != `{"reason":"nothing came in","state":"void"}` {
+		t.Errorf("%s", text)
+	}
 	o = command(t, nil, "payments", "resolve", ids[1], admin, "--as", "settled", "--reason", "seen", "--transaction", "0x"+strings.Repeat("1", 64), "--json")
 	var story adminStory
 	if err := json.Unmarshal([]byte(o.stdout), &story); err != nil || story.State != pay.Settled || story.EventID == "" {

@@ -353,4 +353,3 @@ func TestStoppedExecKey(t *testing.T) {
 		t.Errorf("%d %s", code, text)
 	}
 }
-

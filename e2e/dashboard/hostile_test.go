@@ -32,6 +32,11 @@ func TestWhatIsAnothersIsNotThere(t *testing.T) {
 		{"GET", "/dashboard/keys/ID", key, ""},
 		{"HEAD", "/dashboard/keys/ID", key, ""},
 		{"POST", "/dashboard/keys/ID/reveal", key, ""},
+		{"POST", "/dashboard/keys/ID/pause", key, ""},
+		{"POST", "/dashboard/keys/ID/resume", key, ""},
+		{"GET", "/dashboard/keys/ID/revoke", key, ""},
+		{"POST", "/dashboard/keys/ID/revoke", key, ""},
+		{"GET", "/dashboard/audit?key=ID", key, ""},
 		{"GET", "/dashboard/wallets/ID", wallet, ""},
 		{"GET", "/dashboard/wallets/ID?balance=now", wallet, ""},
 		{"GET", "/dashboard/wallets/ID/balance", wallet, ""},
@@ -119,7 +124,7 @@ func TestStrangers(t *testing.T) {
 	}
 	pages := []string{
 		"/dashboard/", "/dashboard/live", "/dashboard/keys", "/dashboard/keys/" + id, "/dashboard/wallets", "/dashboard/spend", "/dashboard/spend.csv",
-		"/dashboard/payments", "/dashboard/settings", "/dashboard/nothing", "/dashboard//keys", "/dashboard/keys/../settings", "/dashboard/%6beys", "/dashboard/assets/../keys",
+		"/dashboard/payments", "/dashboard/settings", "/dashboard/audit", "/dashboard/keys/" + id + "/revoke", "/dashboard/nothing", "/dashboard//keys", "/dashboard/keys/../settings", "/dashboard/%6beys", "/dashboard/assets/../keys",
 		"/dashboard/keys/%2e%2e/settings", "/dashboard",
 	}
 	t.Run("no session", func(t *testing.T) {
@@ -137,7 +142,7 @@ func TestStrangers(t *testing.T) {
 					t.Errorf("%s: %s gets a %d to %q", name, path, res.StatusCode, to)
 				}
 			}
-			for _, path := range []string{"/dashboard/keys", "/dashboard/keys/" + id + "/reveal", "/dashboard/wallets", "/dashboard/keys/link"} {
+			for _, path := range []string{"/dashboard/keys", "/dashboard/keys/" + id + "/reveal", "/dashboard/keys/" + id + "/pause", "/dashboard/keys/" + id + "/revoke", "/dashboard/wallets", "/dashboard/keys/link"} {
 				if res := ask("POST", path, "Cookie", cookie); res.StatusCode != http.StatusSeeOther || !strings.HasPrefix(res.Header.Get("Location"), "/dashboard/sign-in") {
 					t.Errorf("%s: POST %s gets a %d", name, path, res.StatusCode)
 				}
@@ -150,7 +155,8 @@ func TestStrangers(t *testing.T) {
 	t.Run("another site", func(t *testing.T) {
 		before := len(ada.ids("/dashboard/keys", "keys"))
 		for _, path := range []string{
-			"/dashboard/keys", "/dashboard/keys/link", "/dashboard/keys/" + id + "/reveal", "/dashboard/wallets", "/dashboard/sign-out", "/dashboard/sign-out-everywhere", "/dashboard/sign-in",
+			"/dashboard/keys", "/dashboard/keys/link", "/dashboard/keys/" + id + "/reveal", "/dashboard/keys/" + id + "/pause", "/dashboard/keys/" + id + "/resume",
+			"/dashboard/keys/" + id + "/revoke", "/dashboard/wallets", "/dashboard/sign-out", "/dashboard/sign-out-everywhere", "/dashboard/sign-in",
 		} {
 			for _, header := range [][]string{
 				{"Sec-Fetch-Site", "cross-site"},

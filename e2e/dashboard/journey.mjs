@@ -1,7 +1,7 @@
 // The whole journey of somebody who uses the dashboard, from the first sign-in to the last sign-out.
 
 import { readFileSync } from "node:fs";
-import { base, check, clean, errand, logIn, main, newVisitor, parseCSV, say, signIn, until } from "./browser.mjs";
+import { base, check, clean, errand, logIn, main, newVisitor, parseCSV, picture, say, signIn, until } from "./browser.mjs";
 
 const text = (page, selector) => page.locator(selector).innerText();
 
@@ -164,7 +164,30 @@ await main(async () => {
   await page.locator("#secret").waitFor();
   check((await text(page, "#secret")) === secret, "another key is revealed");
 
-  say("settings tell the plan");
+  say("the key is paused, resumed and revoked, and that is written down");
+  await page.getByRole("button", { name: "Pause key" }).click();
+  await page.getByText("Key paused.").waitFor();
+  await page.getByRole("button", { name: "Resume key" }).click();
+  await page.getByText("Key resumed.").waitFor();
+  await page.getByRole("link", { name: "Revoke key" }).click();
+  await page.getByRole("heading", { name: "Revoke this key?" }).waitFor();
+  await picture(page, "journey-revoke");
+  await page.getByRole("link", { name: "Keep it" }).click();
+  await page.getByRole("link", { name: "Revoke key" }).click();
+  await page.getByRole("button", { name: "Revoke key" }).click();
+  await page.getByText("Key revoked.").waitFor();
+  await picture(page, "journey-revoked");
+  const refused = await fetch(`${base}/v1/spend`, { headers: { "X-Api-Key": secret } });
+  check(refused.status === 401, `a revoked key gets a ${refused.status}`);
+
+  say("settings tell the plan, and what was changed");
+  await open(page, "Settings");
+  await page.getByRole("link", { name: "What was changed, and by whom" }).click();
+  await page.getByRole("heading", { name: "Changes" }).waitFor();
+  for (const change of ["Key revoked", "Key paused", "Key linked", "Wallet created", "Key created"]) {
+    check((await page.locator("tbody").innerText()).includes(change), `no "${change}"`);
+  }
+  await picture(page, "journey-audit");
   await open(page, "Settings");
   for (const fact of ["ada@example.com", "Free", "Payments in"]) {
     check((await page.locator("main").innerText()).includes(fact), `nothing about ${fact}`);

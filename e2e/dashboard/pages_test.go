@@ -57,7 +57,9 @@ func TestPages(t *testing.T) {
 		"spend-filtered": "/dashboard/spend?task=task-2&host=api-0.example.com", "spend-none": "/dashboard/spend?host=nobody.example.com",
 		"spend-wrong": "/dashboard/spend?task=%3Cb%3E&from=x", "payments": "/dashboard/payments", "payments-disputed": "/dashboard/payments?state=disputed",
 		"payment": "/dashboard/payments/" + payments[0], "settings": "/dashboard/settings", "nothing": "/dashboard/nothing",
+		"key-paused": "/dashboard/keys/" + own, "audit": "/dashboard/audit",
 	}
+	ada.post("/dashboard/keys/"+own+"/pause").is(t, 200, "Key paused")
 	for _, id := range ada.ids("/dashboard/payments?state=disputed", "payments") {
 		visit["payment-disputed"] = "/dashboard/payments/" + id
 	}
