@@ -2,12 +2,16 @@ package dashboard
 
 import (
 	"encoding/json"
+	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/x402"
 )
 
 const (
@@ -110,23 +114,44 @@ func auditRowOf(e pay.AuditEntry, v visit, keys map[string]string) auditRow {
 	return row
 }
 
-// valueText is a JSON object for people: its members on one line, empty ones left out.
+// valueText is a JSON object for people, without what its row tells already.
 func valueText(object json.RawMessage) string {
 	var members map[string]any
 	if json.Unmarshal(object, &members) != nil {
 		return ""
 	}
-	for name, value := range members {
-		if value == nil || value == "" {
-			delete(members, name)
+	return cut(wordsOf(members), maxValue)
+}
+
+// wordsOf writes members with their values on one line, in the order of their names.
+func wordsOf(members map[string]any) string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(members)) {
+		switch name {
+		case "organization_id", "at", "revoked_at", "unresolved": // the organization is the visitor's, the time is the entry's
+			continue
+		}
+		words := strings.ReplaceAll(name, "_", " ")
+		switch value := members[name].(type) {
+		case nil:
+		case map[string]any:
+			if inner := wordsOf(value); inner != "" {
+				words += " (" + inner + ")"
+			}
+			parts = append(parts, words)
+		case string:
+			if amount, err := x402.ParseAmount(value); err == nil && capNames[name] {
+				value = amountOf(amount, false, currency).String()
+			}
+			if value != "" {
+				parts = append(parts, words+" "+value)
+			}
+		default:
+			parts = append(parts, strings.TrimSpace(fmt.Sprint(words, " ", value)))
 		}
 	}
-	if len(members) == 0 {
-		return ""
-	}
-	text, err := json.Marshal(members)
-	if err != nil {
-		return ""
-	}
-	return cut(strings.ReplaceAll(strings.Trim(string(text), "{}"), `"`, ""), maxValue)
+	return strings.Join(parts, ", ")
 }
+
+// capNames are the members that are amounts in the smallest unit.
+var capNames = map[string]bool{"max_payment": true, "daily_budget": true, "monthly_budget": true}

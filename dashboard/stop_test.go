@@ -135,7 +135,7 @@ func TestChangesAreListed(t *testing.T) {
 		t.Fatal(err)
 	}
 	page := ada.get("/dashboard/audit").is(200, "Key created", "First key", "Key linked", "Key paused", "Wallet created", "Wallet deleted", "Plan changed",
-		"plan:AGENCY", "Limits set", "daily_budget:7000000", ">you<", ">the operator<")
+		"plan AGENCY", "Limits set", "policy (daily budget 7 USDC)", ">you<", ">the operator<")
 	page.without(secret, "ann-the-operator", "11000000")
 	ada.get("/dashboard/audit?key="+loose.ID).is(200, "Key linked", "Key paused").without("Wallet created", "11000000")
 	ada.get("/dashboard/audit?key=" + ada.key.ID + "&before=x").is(http.StatusNotFound)
