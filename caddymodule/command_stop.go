@@ -160,6 +160,7 @@ func runStopKey(c *cobra.Command, name string, do pay.Stop) error {
 			return err
 		}
 		body = newPause{reason}
+	case pay.StopResume:
 	case pay.StopRevoke:
 		var k adminKey
 		if err := client.call(c.Context(), http.MethodGet, path, nil, &k); err != nil {
