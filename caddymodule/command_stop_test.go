@@ -40,6 +40,7 @@ func (s *site) reload(t *testing.T, socket, log string) {
 	if err := caddy.Stop(); err != nil {
 		t.Fatal(err)
 	}
+	s.port = freePort(t) // another program may have taken the one that was given back
 	text := replaceOnce(t, s.caddyfile(), "admin off", "admin unix/"+socket+"|0600")
 	mustLoad(t, replaceOnce(t, text, "level WARN", "level DEBUG\n\t\toutput file "+log))
 }
