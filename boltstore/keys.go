@@ -192,9 +192,13 @@ func (d *DB) AdoptKey(ctx context.Context, keyID string) (k pay.Key, err error) 
 		if k, err = keyIn(b.tx, keyID); err != nil || k.Operator {
 			return err
 		}
+		was := k
 		k.Operator = true
 		k.PolicyRevision++
-		return b.revise(k)
+		if err := b.revise(k); err != nil {
+			return err
+		}
+		return d.audit(ctx, b, pay.KeyChanged(pay.ActionKeyAdopt, was, k))
 	}})
 	if err != nil {
 		return pay.Key{}, err

@@ -36,7 +36,7 @@ type auditRow struct {
 
 // actions are the changes in words.
 var actions = map[pay.Action]string{
-	pay.ActionKeyCreate: "Key created", pay.ActionKeyPolicy: "Limits set", pay.ActionKeyLink: "Key linked", pay.ActionKeyPause: "Key paused",
+	pay.ActionKeyCreate: "Key created", pay.ActionKeyPolicy: "Limits set", pay.ActionKeyLink: "Key linked", pay.ActionKeyAdopt: "Key taken over", pay.ActionKeyPause: "Key paused",
 	pay.ActionKeyResume: "Key resumed", pay.ActionKeyRevoke: "Key revoked", pay.ActionWalletCreate: "Wallet created", pay.ActionWalletDelete: "Wallet deleted",
 	pay.ActionPlan: "Plan changed", pay.ActionPaymentResolve: "Payment resolved",
 }

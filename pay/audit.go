@@ -68,6 +68,7 @@ const (
 	ActionKeyCreate       Action = "key.create"
 	ActionKeyPolicy       Action = "key.policy"
 	ActionKeyLink         Action = "key.link"
+	ActionKeyAdopt        Action = "key.adopt" // the configuration names a key of an API client
 	ActionKeyPause        Action = "key.pause"
 	ActionKeyResume       Action = "key.resume"
 	ActionKeyRevoke       Action = "key.revoke"
@@ -181,6 +182,7 @@ func object(list map[string]json.RawMessage) (json.RawMessage, error) {
 type auditedKey struct {
 	Label          string        `json:"label"`
 	OrganizationID string        `json:"organization_id"`
+	Operator       bool          `json:"operator,omitempty"`
 	Policy         *Policy       `json:"policy"`
 	Paused         *auditedPause `json:"paused,omitempty"`
 	Revoked        time.Time     `json:"revoked_at,omitzero"`
@@ -199,7 +201,7 @@ func pauseToAudit(p *Pause) *auditedPause {
 }
 
 func keyToAudit(k Key) auditedKey {
-	return auditedKey{k.Label, k.OrganizationID, k.Policy, pauseToAudit(k.Paused), k.RevokedAt}
+	return auditedKey{k.Label, k.OrganizationID, k.Operator, k.Policy, pauseToAudit(k.Paused), k.RevokedAt}
 }
 
 // KeyCreated is the change that makes a key.
