@@ -100,6 +100,9 @@ func onceAttacks() []attack {
 			facilitated(bare, hostile.SettlesLate), sold(hostile.ProxyDoor, bare, hostile.TakesLate),
 			[]play{{named("seller answers 504, and settles when it is too late"), hostile.ProxyDoor, bare}},
 		)},
+		{group: neverTwice, name: "refused-and-sent", tries: "the facilitator refuses each try, and makes the transfer all the same; the client asks again and again", holds: "one authorization, paid once", plays: slices.Concat(
+			facilitated(keyed, hostile.VerifyRefusesAndSends), facilitated(bare, hostile.VerifyRefusesAndSends),
+		)},
 		{group: neverTwice, name: "killed", tries: killTries, run: killed},
 	}
 }

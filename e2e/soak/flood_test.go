@@ -89,8 +89,8 @@ func TestFlood(t *testing.T) {
 			t.Errorf("%s: the p99 grows by a factor of %.1f, from %s to %s", k.name, factor, at(before, 99), at(after, 99))
 		}
 	}
-	close(s.load.failures)
-	for err := range s.load.failures {
+	close(s.failures)
+	for err := range s.failures {
 		t.Log(err)
 	}
 }
@@ -130,7 +130,7 @@ func (f *flood) measure(t *testing.T, length time.Duration) map[string]tally {
 					} else {
 						tally.failed++
 						select {
-						case f.load.failures <- fmt.Errorf("%s: %w", k.name, err):
+						case f.failures <- fmt.Errorf("%s: %w", k.name, err):
 						default: // there are enough
 						}
 					}
