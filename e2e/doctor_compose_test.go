@@ -27,10 +27,14 @@ func composed(t *testing.T) []string {
 	reference := regexp.MustCompile(`^\$\{[A-Z_]+:(-?)([^}]*)\}$`)
 	var environ []string
 	for line := range strings.SplitSeq(block, "\n") {
-		name, value, ok := strings.Cut(strings.TrimSpace(line), ": ")
+		if line = strings.TrimSpace(line); strings.HasPrefix(line, "#") {
+			continue
+		}
+		name, value, ok := strings.Cut(line, ": ")
 		if !ok {
 			t.Fatalf("%q", line)
 		}
+		value = strings.Trim(value, `"`)
 		switch m := reference.FindStringSubmatch(value); {
 		case strings.HasPrefix(value, "/run/secrets/"):
 			value = filepath.Join(dir, filepath.Base(value))
@@ -44,7 +48,7 @@ func composed(t *testing.T) []string {
 		}
 		environ = append(environ, name+"="+value)
 	}
-	if !slices.Contains(environ, "PURSER_MAX_PAYMENT=1") || !slices.Contains(environ, "PURSER_DAILY_BUDGET=10") {
+	if !slices.Contains(environ, "PURSER_MAX_PAYMENT=1") || !slices.Contains(environ, "PURSER_DAILY_BUDGET=10") || !slices.Contains(environ, "PURSER_REGISTRATION=off") {
 		t.Fatalf("%q", environ)
 	}
 	return environ

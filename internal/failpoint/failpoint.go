@@ -117,4 +117,4 @@ const (
 )
 
 // Lateness is by how much the journal comes too late when it is switched off.
-const Lateness = 8 * time.Second
+const Lateness = 3 * time.Second
