@@ -10,7 +10,7 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// byOperator is a context of somebody at the admin endpoint.
+// byOperator makes a context of an operator at the admin endpoint.
 func byOperator(t *testing.T) context.Context {
 	return pay.WithActor(t.Context(), pay.Operator("ann"))
 }

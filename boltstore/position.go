@@ -21,7 +21,7 @@ import (
 // process ends in between, the database is ahead, which is no alarm, and nothing that the
 // commit allowed has been sent. A missing position is no alarm either: a database may move.
 
-// position is how far a store has come. Positions of one store are compared by generation
+// position tells how far a store has come. Positions of one store are compared by generation
 // first, because compaction begins to count commits anew.
 type position struct {
 	store      string // its id

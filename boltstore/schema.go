@@ -213,7 +213,7 @@ func (d *DB) World(ctx context.Context) (world string, err error) {
 	return world, err
 }
 
-// safeBlocksKey is where the meta bucket has the last safe block of each network, by its name: JSON.
+// safeBlocksKey names the last safe blocks in the meta bucket: JSON, by the networks' names.
 var safeBlocksKey = []byte("safe_blocks")
 
 func safeBlocksIn(meta *bbolt.Bucket) (map[string]pay.ChainBlock, error) {

@@ -8,7 +8,7 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// adminQuota is how many payments a plan leaves a key this month (UTC). The keys of an
+// adminQuota tells how many payments a plan leaves a key this month (UTC). The keys of an
 // organization share theirs.
 type adminQuota struct {
 	Used   string    `json:"used"`
@@ -36,7 +36,7 @@ func (q *adminQuota) text() string {
 	return q.Used + " of " + q.Most
 }
 
-// quotaStatus is how far the owners of quotas are this month.
+// quotaStatus counts the owners of quotas by how far they are this month.
 type quotaStatus struct {
 	Counted   int `json:"counted"`
 	Near      int `json:"near"` // 80 % or more

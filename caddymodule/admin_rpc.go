@@ -17,7 +17,7 @@ type keptBlock struct {
 	Time    time.Time `json:"time"`
 }
 
-// rpcStatus is what GET /purser/rpc answers.
+// rpcStatus answers GET /purser/rpc.
 type rpcStatus struct {
 	RPC       string      `json:"rpc"` // "ok", "none", or what is wrong
 	SecondRPC string      `json:"rpc_2"`

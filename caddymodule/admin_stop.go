@@ -28,7 +28,7 @@ func shownPause(p *pay.Pause) *adminPause {
 	return &adminPause{p.At.UTC(), p.Reason, p.By.String()}
 }
 
-// pausing is what the admin endpoint answers about the pause of everything.
+// pausing answers questions to the admin endpoint about the pause of everything.
 type pausing struct {
 	Paused *adminPause `json:"paused"` // null: nothing is
 }

@@ -97,7 +97,7 @@ func compact(object json.RawMessage) string {
 	return orDash(strings.TrimSuffix(strings.TrimPrefix(string(plainJSON(object)), "{"), "}"))
 }
 
-// operatorName is who uses this command, by the operating system; "" if it does not say.
+// operatorName asks the operating system who uses this command; "" if it does not say.
 func operatorName() string {
 	name := ""
 	if u, err := user.Current(); err == nil {

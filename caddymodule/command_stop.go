@@ -126,7 +126,7 @@ func (k adminKey) state() string {
 	return "pays"
 }
 
-// keyStopCommands are those of 'purser keys' that pause, resume and revoke.
+// keyStopCommands makes the commands of 'purser keys' that pause, resume and revoke.
 func keyStopCommands() []*cobra.Command {
 	pause := &cobra.Command{Use: "pause KEY", Short: "Stops new payments of a key", Long: keysPauseHelp}
 	pause.Flags().String("reason", "", "why; callers are told")

@@ -11,11 +11,11 @@ type RegistrationOptions struct {
 	// it, off only callers with the internal secret; the operator's commands make keys in any
 	// case. Default: {env.PURSER_REGISTRATION}, else open.
 	Registration string `json:"registration,omitempty"`
-	// FailuresPerMinute is how many payments of one key may end refused or void in a minute by
+	// FailuresPerMinute bounds the payments of one key that end refused or void in a minute by
 	// the clock before it gets no new ones, or off. Default: {env.PURSER_FAILURES_PER_MINUTE},
 	// else 100.
 	FailuresPerMinute string `json:"failures_per_minute,omitempty"`
-	// FailuresPerDay is how many may in a day (UTC), or off. Default:
+	// FailuresPerDay bounds them in a day (UTC), or off. Default:
 	// {env.PURSER_FAILURES_PER_DAY}, else 3000.
 	FailuresPerDay string `json:"failures_per_day,omitempty"`
 }

@@ -29,5 +29,5 @@ func (a *App) deploy(ctx context.Context, p *pay.Payer) error {
 	return nil
 }
 
-// revokeCommand is what revokes a key.
+// revokeCommand returns the command that revokes a key.
 func revokeCommand(id string) string { return "purser keys revoke " + id }

@@ -34,7 +34,7 @@ type Options struct {
 	Timeout time.Duration
 	// Transport carries the calls; nil is one that ignores the environment's proxy variables.
 	Transport http.RoundTripper
-	// Setting is what the operator sets the URL with. Errors name it. Default: PURSER_RPC_URL.
+	// Setting names the variable that holds the URL, for errors. Default: PURSER_RPC_URL.
 	Setting string
 	// Dates hears of the Date of each answer; see [pay.Timekeeper.Dates]. Nil: no Date is read.
 	Dates pay.Dates

@@ -20,7 +20,7 @@ const (
 	maxValue = 400
 )
 
-// auditPage is what GET /dashboard/audit shows.
+// auditPage holds the contents of GET /dashboard/audit.
 type auditPage struct {
 	Entries  []auditRow
 	Key      *link // whose changes these are; nil: everything's

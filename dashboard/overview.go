@@ -217,7 +217,7 @@ func (d *dashboard) news(ctx context.Context, v visit) (*news, error) {
 	return n, err
 }
 
-// quota is what an organization has of its plan's payments; empty without plans.
+// quota tells how much of its plan's payments an organization has used; empty without plans.
 func (d *dashboard) quota(use pay.Usage) quota {
 	if !d.Payer.HasPlans() {
 		return quota{}

@@ -34,7 +34,7 @@ func (d *dashboard) planned(limit int) string {
 	return count(limit)
 }
 
-// upgrade is where a larger plan is to be had; "" for nowhere.
+// upgrade returns the address that sells larger plans; "" if there is none.
 func (d *dashboard) upgrade() string {
 	if !d.Payer.HasPlans() {
 		return ""

@@ -41,13 +41,13 @@ func (d *dashboard) stopKey(do pay.Stop, say said) view {
 	}
 }
 
-// revokePage is what GET /dashboard/keys/{id}/revoke shows.
+// revokePage holds the contents of GET /dashboard/keys/{id}/revoke.
 type revokePage struct {
 	Name, Path string
 	Wallets    []link
 }
 
-// askRevokeKey is GET /dashboard/keys/{id}/revoke. It wants somebody who has just signed in.
+// askRevokeKey is GET /dashboard/keys/{id}/revoke. It wants a recent sign-in.
 func (d *dashboard) askRevokeKey(r *http.Request, v visit) (answer, error) {
 	k, err := d.keyOf(r, v)
 	if err != nil {

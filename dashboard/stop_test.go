@@ -12,7 +12,7 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// operator is the context of somebody at the admin endpoint.
+// operator names an operator at the admin endpoint.
 func (w *world) operator() (by pay.Actor) { return pay.Operator("ann-the-operator") }
 
 // pays reports whether a key gets a new payment, and for what rule it does not.

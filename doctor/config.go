@@ -46,7 +46,7 @@ type yours struct {
 	// registrationOff: POST /api-keys makes none. exposed are the addresses of the API that other machines reach.
 	registrationOff bool
 	exposed         []string
-	// failures are how many payments of a key may fail in a minute and in a day; 0 is no bound.
+	// failures bound the payments of a key that fail in a minute and in a day; 0: no bound.
 	failures [2]int
 	settles  bool // there is a facilitator
 	external string

@@ -19,7 +19,7 @@ const (
 	failingTries      = "one key has payments fail as fast as it can"
 )
 
-// openRegistration makes a key as somebody without any right to one.
+// openRegistration makes a key as a stranger would.
 func openRegistration(ctx context.Context, e *examination) (outcome, error) {
 	y := e.main.yours
 	switch {

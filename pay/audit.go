@@ -20,7 +20,7 @@ const (
 	ActorConfiguration ActorKind = "configuration" // a start, by what the operator has configured
 )
 
-// Actor is who changes something on purpose.
+// Actor names the person or the part of purser that changes something on purpose.
 type Actor struct {
 	Kind ActorKind `json:",omitempty"`
 	// ID is an account's, or the name that an operator's tool gives; "" if it gives none.
@@ -112,7 +112,7 @@ type Audit interface {
 	AuditEntries(ctx context.Context, q AuditQuery) ([]AuditEntry, error)
 }
 
-// Change is what an entry is built from.
+// Change holds the material of an entry.
 type Change struct {
 	Action                                     Action
 	KeyID, OrganizationID, WalletID, PaymentID string

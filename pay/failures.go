@@ -50,7 +50,7 @@ const failedPrefix = "failed/"
 
 // failedWindow counts a key's failed attempts in a minute or a day. One counter serves all
 // windows, so that a key never has more than one of each: its upper half is the number of the
-// window since 1970, its lower half the number of attempts. Whoever begins a payment in another
+// window since 1970, its lower half the number of attempts. The first payment that begins in another
 // window starts it anew, so a failure just adds one.
 type failedWindow struct {
 	name   string
@@ -58,7 +58,7 @@ type failedWindow struct {
 	most   int // 0: no bound
 }
 
-// halfCounter is where the upper half of a counter of failed attempts begins.
+// halfCounter is the bit at which the upper half of a counter of failed attempts begins.
 const halfCounter = 32
 
 func (w failedWindow) counter(keyID string) Counter {

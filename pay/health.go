@@ -37,9 +37,9 @@ type Probe struct {
 }
 
 const (
-	// healthKept is how old a result may be before a call has the dependencies probed anew.
+	// healthKept is the age at which a call has the dependencies probed anew.
 	healthKept = 10 * time.Second
-	// healthStale is how old a result may be and still be told at once.
+	// healthStale is the age from which a result is not told at once any more.
 	healthStale = time.Minute
 	// healthWait bounds how long a call without such a result waits for the probe. It is
 	// shorter than the time limits of readiness probes.

@@ -34,7 +34,7 @@ type Outcome struct {
 	Verdict Verdict
 	// Doubted: a void that the chain may contradict. See [Payment.Doubted]. A refusal always is.
 	Doubted bool
-	// Stage is where our facilitator refused; only with VerdictRefused.
+	// Stage names the call that our facilitator refused; only with VerdictRefused.
 	Stage Stage
 
 	Transaction string // 0x + 64 hex, or ""

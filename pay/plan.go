@@ -78,7 +78,7 @@ func orElse(n, otherwise int) int {
 	return n
 }
 
-// freeRevoked is how many revoked keys of an organization take no place of its plan: as many
+// freeRevoked bounds the revoked keys of an organization that take no place of its plan: as many
 // replacements are free, and the list of its keys stays short.
 const freeRevoked = 100
 

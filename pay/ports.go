@@ -79,7 +79,7 @@ type Chain interface {
 	Trace(ctx context.Context, q TraceQuery) (Trace, error)
 }
 
-// Header is what a [Chain] may be as well: one that tells its newest block by a single call.
+// Header tells the newest block by a single call. A [Chain] may be one as well.
 type Header interface {
 	Head(ctx context.Context) (ChainBlock, error)
 }

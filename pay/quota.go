@@ -7,7 +7,7 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// Quota is how many payments a key may make in a calendar month (UTC), and how many it has made.
+// Quota bounds and counts the payments of a key in a calendar month (UTC).
 type Quota struct {
 	// Organization shares the quota among its keys; "" for an unclaimed key, which has its own.
 	Organization string

@@ -21,7 +21,7 @@ type SafeBlocks interface {
 	ForgetSafeBlock(ctx context.Context, network string) error
 }
 
-// advanceEvery is how much later a safe block must be to be kept in the place of another.
+// advanceEvery is the least time between a kept safe block and the one that takes its place.
 const advanceEvery = time.Minute
 
 // Reasons why the word of an RPC counts for nothing, see [Observer.Ignored].
@@ -74,7 +74,7 @@ func (w *rpcWords) heard(s TimeSource, word rpcWord) bool {
 	return word.reason != was.reason
 }
 
-// problem is what is wrong with an RPC, or nil. Another chain or a fork stays one until it has
+// problem tells what is wrong with an RPC, or nil. Another chain or a fork stays one until it has
 // given a word that counts.
 func (w *rpcWords) problem(s TimeSource, now time.Time) error {
 	w.mu.Lock()

@@ -8,7 +8,7 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// Sequences in which a signed payment is given up on somebody's word, purser's own or the
+// Sequences in which a signed payment is given up on purser's own word or the
 // facilitator's, and its money moves all the same; see sequences_test.go.
 
 // A facilitator that says at /verify that it will not pay, and broadcasts all the same, got a new

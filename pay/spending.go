@@ -14,13 +14,13 @@ import (
 // before. Budgets only read these counters: a month is the sum of its days, and a pattern of hosts
 // is the sum of the sites below it. Another budget costs a payment no further write.
 
-// maxSites is how many sites of a key have a counter of their own on a day. Later ones share
+// maxSites bounds the sites of a key that have a counter of their own on a day. Later ones share
 // one, which counts against every budget of hosts: reading a budget must not take longer for a
 // key that has visited very many sites.
 const maxSites = 256
 
-// maxSiteKey is how long the key of a site may be that has a counter of its own: that of a DNS
-// name with a port.
+// maxSiteKey bounds the key of a site that has a counter of its own: that of a DNS name with a
+// port.
 const maxSiteKey = 253 + len(":65535/")
 
 // DailyCounter sums what a key reserved or spent in a day (UTC), through all doors.
@@ -28,15 +28,15 @@ func DailyCounter(keyID string, asset string, at time.Time) Counter {
 	return dayPrefix(keyID, asset) + Counter(at.UTC().Format(time.DateOnly))
 }
 
-// dayPrefix is what the counters of a key's days begin with.
+// dayPrefix begins the names of the counters of a key's days.
 func dayPrefix(keyID, asset string) Counter { return Counter("day/" + keyID + "/" + asset + "/") }
 
-// taskPrefix is what the counters of a task's days begin with.
+// taskPrefix begins the names of the counters of a task's days.
 func taskPrefix(keyID, task, asset string) Counter {
 	return Counter("task-day/" + keyID + "/" + task + "/" + asset + "/")
 }
 
-// sitePrefix is what the counters of the sites of a day begin with.
+// sitePrefix begins the names of the counters of the sites of a day.
 func sitePrefix(keyID, asset string, day time.Time) Counter {
 	return Counter("site-day/" + keyID + "/" + asset + "/" + day.UTC().Format(time.DateOnly) + "/")
 }
@@ -50,7 +50,7 @@ func (s site) key() string {
 // siteEnd ends a site's key, so that none begins with another.
 const siteEnd = "/"
 
-// patternKey is what the keys of all sites that a pattern matches begin with, and no others.
+// patternKey begins the keys of all sites that a pattern matches, and no others.
 func patternKey(pattern string) string {
 	if below, ok := strings.CutPrefix(pattern, "*."); ok {
 		return reversed(below, false) + "."

@@ -25,7 +25,7 @@ const (
 	clockCalm  = 20 * time.Second
 	// clockStop is from where a difference stops new payments, and a block is no evidence.
 	clockStop = 2 * time.Minute
-	// clockKept is how long a sighting counts, by our clock. It is not longer than clockStop:
+	// clockKept bounds the age of a sighting that counts, by our clock. It is not longer than clockStop:
 	// a clock that jumps by more than that leaves all its sightings behind.
 	clockKept = clockStop
 )
@@ -190,14 +190,14 @@ func (k *Timekeeper) tell(s TimeSource, what string, ahead time.Duration, stops 
 	}
 }
 
-// ClockState is what the comparisons say now.
+// ClockState sums up the comparisons as of now.
 type ClockState struct {
 	OK      bool // no difference is above 30 s
 	Stopped bool // no new payments are made
 	Sources []SourceTime
 }
 
-// SourceTime is what one source says. Ahead is positive where our clock is ahead of the source.
+// SourceTime holds the word of one source. Ahead is positive where our clock is ahead of the source.
 type SourceTime struct {
 	Source TimeSource
 	// Known: an answer had a Date within the last two minutes, and Ahead is ours less that.

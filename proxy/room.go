@@ -7,7 +7,7 @@ import (
 	"github.com/purserpay/purser/internal/failpoint"
 )
 
-// surely is how much of each request body finds room in memory whatever other requests
+// surely bounds the part of each request body that finds room in memory whatever other requests
 // keep, unless MaxReplay is less. It holds for sureRequests requests of a key at a time;
 // more of them share the common rooms.
 const (

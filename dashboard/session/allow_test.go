@@ -122,7 +122,7 @@ func TestAllowed(t *testing.T) {
 	}
 }
 
-// Where the list needs userinfo, its trouble is trouble, and lets nobody in.
+// Where the list needs userinfo, a failure of userinfo lets no identity in.
 func TestAllowedWithoutUserInfo(t *testing.T) {
 	t.Parallel()
 	bare := says(map[string]any{"email": nil})
@@ -214,8 +214,8 @@ func TestAnotherListEndsSessions(t *testing.T) {
 	}
 }
 
-// An identity that has lost its place at the provider loses its session with its next sign-in. A link with somebody
-// else's sign-in ends nothing.
+// An identity that has lost its place at the provider loses its session with its next sign-in. A link with
+// another identity's sign-in ends nothing.
 func TestWhoLostTheGroup(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, allow("group:payments"))

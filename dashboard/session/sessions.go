@@ -150,7 +150,7 @@ func token(r *http.Request, at place) (string, error) {
 	return sent[0].Value, nil
 }
 
-// visitor finds who makes a request, and may. Nobody is no error.
+// visitor finds the visitor of a request who may be here. A request without one is no error.
 func (g *Gate) visitor(r *http.Request, at place) (v Visitor, ok bool, err error) {
 	if v, ok, err = g.session(r, at); !ok || g.allowed.lets(v.standing) {
 		return v, ok, err

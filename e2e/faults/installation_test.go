@@ -38,7 +38,7 @@ type installation struct {
 	free atomic.Uint64
 	// noRPC: purser knows no chain.
 	noRPC bool
-	// noDates: purser hears nobody's clock but the chain's.
+	// noDates: purser hears no clock but the chain's.
 	noDates bool
 	// wrapStore and wrapFacilitator put something between purser and its ports; they may be nil.
 	wrapStore       func(pay.Store) pay.Store

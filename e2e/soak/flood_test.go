@@ -17,7 +17,7 @@ import (
 
 var floodFlag = flag.Duration("flood.for", 0, "how long one key floods purser, and how long it is quiet before; 0: briefly, and no latency is judged")
 
-// floodFactor is what the p99 of another key's payments must not be multiplied by.
+// floodFactor bounds how much a flood may multiply the p99 of another key's payments.
 const floodFactor = 3
 
 // flood is one key against all others: everything that it can do at once to have other keys wait.
@@ -39,7 +39,7 @@ const (
 	uploads, uploadSize = 280, 5 << 20
 	// uploadEvery is when the next one begins, which makes a hundred megabytes a second.
 	uploadEvery = 50 * time.Millisecond
-	// floodPause is what each of the others rests after a request, so that the machine is not busy with the clients alone.
+	// floodPause follows each request of the other clients, so that they leave the machine time for purser.
 	floodPause = 20 * time.Millisecond
 	// fatSize is nearly what a challenge may have.
 	fatSize = 60 << 10
@@ -225,7 +225,7 @@ func at(t tally, percent int) time.Duration {
 	return sorted[len(sorted)*percent/100].Round(10 * time.Microsecond)
 }
 
-// table is what was measured, for people.
+// table prints the measurements for people.
 func (f *flood) table(quiet, flooded map[string]tally, s state) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "\n%-14s %8s %10s %10s %8s %10s %10s %7s\n", "another key's", "quiet", "p50", "p99", "flooded", "p50", "p99", "factor")

@@ -8,10 +8,10 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// operator is who stops keys in tests.
+// operator stops keys in tests.
 var operator = pay.Actor{Kind: pay.ActorOperator, ID: "ann"}
 
-// account is somebody on the dashboard.
+// account acts on the dashboard.
 var account = pay.Actor{Kind: pay.ActorAccount, ID: "0199"}
 
 func stop(do pay.Stop, by pay.Actor) pay.KeyStop {
