@@ -219,6 +219,9 @@ func (b *Begin) revive(v BeginView, begun Begun) (Begun, []CounterChange, error)
 	if err := b.current(v); err != nil {
 		return Begun{}, nil, err
 	}
+	if err := b.running(v); err != nil { // as far as purser knows, nothing of it has left
+		return Begun{}, nil, err
+	}
 	p := begun.Payment // a copy
 	for _, r := range p.Reservations {
 		if r.Released && r.Release == ReleasePlace {

@@ -125,3 +125,30 @@ func TestUnsentPaymentThatTheChainDisproves(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// While payments are paused, a repeat does not open a payment again that has not left.
+func TestDoubtedPaymentIsNotRevivedDuringAPause(t *testing.T) {
+	t.Parallel()
+	ctx := pay.WithActor(context.Background(), pay.Operator("ann"))
+	w := newWorld(t, nil)
+	r := w.proxied("https://a.example/x", "10", "")
+	a, err := w.payer.Open(context.Background(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.Abandon("no connection")
+	if _, err := w.payer.PauseAll(ctx, "drill"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.payer.Open(context.Background(), r); !isRule(err, pay.RulePaused) {
+		t.Errorf("while everything is paused: %v", err)
+	}
+	if err := w.payer.ResumeAll(ctx); err != nil {
+		t.Fatal(err)
+	}
+	b, err := w.payer.Open(context.Background(), r)
+	if err != nil || b.Payment().ID != a.Payment().ID {
+		t.Fatalf("%v", err)
+	}
+	b.Finish(false)
+}
