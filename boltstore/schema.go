@@ -240,31 +240,30 @@ func (d *DB) SafeBlock(ctx context.Context, network string) (block *pay.ChainBlo
 
 // KeepSafeBlock keeps a later block in the place of the one that was found.
 func (d *DB) KeepSafeBlock(ctx context.Context, network string, found *pay.ChainBlock, later pay.ChainBlock) error {
-	return d.changeSafeBlocks(ctx, func(kept map[string]pay.ChainBlock) bool {
+	return d.do(ctx, &op{run: func(b *batch) error {
+		kept, err := safeBlocksIn(b.tx.Bucket(metaBucket))
 		now, known := kept[network]
-		if known != (found != nil) || known && (now.Hash != found.Hash || later.Number <= now.Number) {
-			return false
+		if err != nil || known != (found != nil) || known && (now.Hash != found.Hash || later.Number <= now.Number) {
+			return err
 		}
 		kept[network] = later
-		return true
-	})
+		return b.putMeta(map[string]any{string(safeBlocksKey): kept})
+	}})
 }
 
 // ForgetSafeBlock keeps none any more.
 func (d *DB) ForgetSafeBlock(ctx context.Context, network string) error {
-	return d.changeSafeBlocks(ctx, func(kept map[string]pay.ChainBlock) bool {
-		delete(kept, network)
-		return true
-	})
-}
-
-func (d *DB) changeSafeBlocks(ctx context.Context, change func(map[string]pay.ChainBlock) bool) error {
 	return d.do(ctx, &op{run: func(b *batch) error {
 		kept, err := safeBlocksIn(b.tx.Bucket(metaBucket))
-		if err != nil || !change(kept) {
+		was, there := kept[network]
+		if err != nil || !there {
 			return err
 		}
-		return b.putMeta(map[string]any{string(safeBlocksKey): kept})
+		delete(kept, network)
+		if err := b.putMeta(map[string]any{string(safeBlocksKey): kept}); err != nil {
+			return err
+		}
+		return d.audit(ctx, b, pay.RPCTrusted(network, was))
 	}})
 }
 

@@ -79,6 +79,7 @@ const (
 	ActionResumeAll       Action = "resume"
 	ActionPaymentResolve  Action = "payment.resolve"
 	ActionReconcileAccept Action = "reconcile.accept"
+	ActionRPCTrust        Action = "rpc.trust" // an RPC's next safe block is taken on trust
 )
 
 // AuditEntry is one change. Old and New are JSON objects with the values that differ, and
@@ -291,4 +292,14 @@ func RiskAccepted(a Acceptance) Change {
 // AuditEntries lists changes, newest first.
 func (p *Payer) AuditEntries(ctx context.Context, q AuditQuery) ([]AuditEntry, error) {
 	return p.store.AuditEntries(ctx, q)
+}
+
+// RPCTrusted is the change that forgets the safe block that was kept for a network.
+func RPCTrusted(network string, was ChainBlock) Change {
+	type kept struct {
+		Network string `json:"network"`
+		Block   uint64 `json:"block"`
+		Hash    string `json:"hash"`
+	}
+	return Change{Action: ActionRPCTrust, old: kept{network, was.Number, was.Hash}}
 }

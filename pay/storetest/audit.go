@@ -40,6 +40,13 @@ func told(list []pay.AuditEntry) (lines []string) {
 }
 
 var auditTests = map[string]func(*fixture){
+	"an RPC that is trusted anew": func(f *fixture) {
+		ctx := pay.WithActor(f.ctx, operator)
+		f.must(f.ForgetSafeBlock(ctx, "base")) // none is kept: no change
+		f.must(f.KeepSafeBlock(f.ctx, "base", nil, pay.ChainBlock{Number: 7, Hash: "0x07", Time: noon}))
+		f.must(f.ForgetSafeBlock(ctx, "base"))
+		f.same("entries", told(f.entries(pay.AuditQuery{}, 10)), []string{`rpc.trust {"block":7,"hash":"0x07","network":"base"} `})
+	},
 	"each change, and who": func(f *fixture) {
 		ctx := pay.WithActor(f.ctx, operator)
 		n := newKey("")
