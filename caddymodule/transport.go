@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptrace"
@@ -328,7 +329,12 @@ type dialledKey struct{}
 // dialled sends requests with the URLs that Caddy gave them.
 type dialled struct{ *reverseproxy.HTTPTransport }
 
+// RoundTrip sends a request. A dial that another connection has made needless outlives it, and
+// reads the variables of the request, so it gets a copy: purser sets some afterwards.
 func (d dialled) RoundTrip(req *http.Request) (*http.Response, error) {
+	if vars, ok := req.Context().Value(caddyhttp.VarsCtxKey).(map[string]any); ok {
+		req = req.WithContext(context.WithValue(req.Context(), caddyhttp.VarsCtxKey, maps.Clone(vars)))
+	}
 	if host, ok := req.Context().Value(dialledKey{}).(string); ok {
 		out := *req
 		out.URL = withHost(req.URL, host)
