@@ -97,9 +97,16 @@ func load(t *testing.T, caddyfile string) error {
 	return caddy.Load(config, true)
 }
 
+// mustLoad loads a configuration. Caddy closes the listeners of one that failed before, or was
+// stopped, when it likes: until then their ports are taken.
 func mustLoad(t *testing.T, caddyfile string) {
 	t.Helper()
-	if err := load(t, caddyfile); err != nil {
+	var err error
+	eventually(t, "ports are given back", func() bool {
+		err = load(t, caddyfile)
+		return err == nil || !strings.Contains(err.Error(), "another program listens")
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 }

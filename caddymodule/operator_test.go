@@ -22,10 +22,11 @@ func waysToREST(t *testing.T, s *site, key string) map[string]*http.Client {
 func asks(t *testing.T, c *http.Client, s *site, key string, amount int, page, settlement string) (int, map[string]any) {
 	t.Helper()
 	body := fmt.Sprintf(`{"paymentRequiredHeader":%q,"requestUrl":"https://api.example.com/%s","settlement":%q}`, challenge(amount), page, settlement)
-	resp, err := c.Do(newRequest(t, "POST", s.url()+"/v1/pay", strings.NewReader(body), "X-Api-Key", key, "Content-Type", "application/json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	var resp *http.Response
+	connected(t, func() (err error) {
+		resp, err = c.Do(newRequest(t, "POST", s.url()+"/v1/pay", strings.NewReader(body), "X-Api-Key", key, "Content-Type", "application/json"))
+		return err
+	})
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
 	if err != nil {
