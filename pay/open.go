@@ -21,7 +21,7 @@ type Request struct {
 	Task       string
 	Settlement Settlement
 	Challenge  x402.Challenge
-	// URL is what was (or is said to have been) asked for; it goes into the books, without
+	// URL names what the caller asked for, or says that it did; it goes into the books without
 	// its userinfo.
 	URL string
 	// HTTP is set at the doors that send the request themselves, and is what a repeat is
