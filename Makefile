@@ -129,14 +129,14 @@ e2e/.venv/.done: e2e/requirements.txt
 e2e/peers/node_modules/.package-lock.json: e2e/peers/package-lock.json
 	cd e2e/peers && $(NPM) ci --no-audit --no-fund
 
-contracts: contracts/node_modules/.package-lock.json ## rebuild contracts/Token.json
-	cd contracts && node build.mjs
+contracts: sandbox/contracts/node_modules/.package-lock.json ## rebuild sandbox/contracts/Token.json
+	cd sandbox/contracts && node build.mjs
 
-contracts-check: contracts/node_modules/.package-lock.json ## does contracts/Token.json match its source?
-	cd contracts && node build.mjs --check
+contracts-check: sandbox/contracts/node_modules/.package-lock.json ## does sandbox/contracts/Token.json match its source?
+	cd sandbox/contracts && node build.mjs --check
 
-contracts/node_modules/.package-lock.json: contracts/package-lock.json
-	cd contracts && $(NPM) ci --no-audit --no-fund
+sandbox/contracts/node_modules/.package-lock.json: sandbox/contracts/package-lock.json
+	cd sandbox/contracts && $(NPM) ci --no-audit --no-fund
 
 # A module of its own: what else is in tools keeps its versions, and is built without it.
 helm: $(TOOLS)/helm ## tools/bin/helm, which checks the chart
@@ -163,10 +163,10 @@ fuzz: ## every fuzz test for ten seconds
 	@for f in $$(grep -ho 'func Fuzz[A-Za-z0-9]*' x402/*_test.go | sed 's/func //'); do $(GO) test ./x402 -run '^$$' -fuzz "^$$f$$" -fuzztime 10s || exit 1; done
 
 bench: e2e-deps ## purser side by side with the reference clients and plain Caddy; writes bench/results.json
-	$(GO) run ./bench
+	$(GO) run ./e2e/bench
 
 bench-go: ## benchmarks of the codec and the store
 	$(GO) test -run '^$$' -bench . -benchmem ./x402 ./boltstore
 
 clean: ## what builds and tests left behind
-	rm -rf $(BIN) $(TOOLS) e2e/.venv e2e/peers/node_modules e2e/openapi/.venv e2e/openapi/node_modules e2e/dashboard/node_modules contracts/node_modules clients/python/.venv $(addprefix $(CLIENT_TS)/,node_modules runtimes/node_modules dist .test coverage)
+	rm -rf $(BIN) $(TOOLS) e2e/.venv e2e/peers/node_modules e2e/openapi/.venv e2e/openapi/node_modules e2e/dashboard/node_modules sandbox/contracts/node_modules clients/python/.venv $(addprefix $(CLIENT_TS)/,node_modules runtimes/node_modules dist .test coverage)

@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/purserpay/purser/internal/vault"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/pay/storetest"
-	"github.com/purserpay/purser/vault"
 )
 
 var testMaster = vault.MasterKey{1, 2, 3}

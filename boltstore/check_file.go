@@ -10,7 +10,7 @@ import (
 	"go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
 
-	"github.com/purserpay/purser/vault"
+	"github.com/purserpay/purser/internal/vault"
 )
 
 // CheckFile checks a store that no purser has open, or a backup: the file's pages, and all

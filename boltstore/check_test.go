@@ -15,8 +15,8 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/purserpay/purser/internal/vault"
 	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/vault"
 	"github.com/purserpay/purser/x402"
 )
 

@@ -18,8 +18,8 @@ import (
 	"go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
 
+	"github.com/purserpay/purser/internal/vault"
 	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/vault"
 )
 
 // Sandbox is the world of stores that belong to purser-sandbox.

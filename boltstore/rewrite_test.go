@@ -16,8 +16,8 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/purserpay/purser/internal/vault"
 	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/vault"
 )
 
 // saved writes the bytes of a copy to a file.

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/purserpay/purser/internal/vault"
 	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/vault"
 )
 
 func TestStats(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/spf13/cobra"
 
-	"github.com/purserpay/purser/doctor"
+	"github.com/purserpay/purser/internal/doctor"
 )
 
 const doctorHelp = `

@@ -20,7 +20,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/purserpay/purser/boltstore"
-	"github.com/purserpay/purser/vault"
+	"github.com/purserpay/purser/internal/vault"
 )
 
 // registerStoreCommands adds the commands for the database's file.

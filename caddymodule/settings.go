@@ -9,8 +9,8 @@ import (
 	"github.com/purserpay/purser/boltstore"
 	"github.com/purserpay/purser/chain"
 	"github.com/purserpay/purser/internal/admission"
+	"github.com/purserpay/purser/internal/vault"
 	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/vault"
 	"github.com/purserpay/purser/x402"
 )
 

@@ -20,8 +20,8 @@ import (
 	"github.com/ethereum/go-ethereum/ethclient"
 
 	"github.com/purserpay/purser/chain"
-	"github.com/purserpay/purser/contracts"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/sandbox/contracts"
 	"github.com/purserpay/purser/sandbox/evm"
 	"github.com/purserpay/purser/x402"
 )

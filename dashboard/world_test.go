@@ -24,9 +24,9 @@ import (
 	"github.com/purserpay/purser/boltstore"
 	"github.com/purserpay/purser/dashboard"
 	"github.com/purserpay/purser/dashboard/session"
+	"github.com/purserpay/purser/internal/vault"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/signer"
-	"github.com/purserpay/purser/vault"
 	"github.com/purserpay/purser/x402"
 )
 

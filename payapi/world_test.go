@@ -19,10 +19,10 @@ import (
 
 	"github.com/purserpay/purser/boltstore"
 	"github.com/purserpay/purser/facilitator"
+	"github.com/purserpay/purser/internal/vault"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/payapi"
 	"github.com/purserpay/purser/signer"
-	"github.com/purserpay/purser/vault"
 )
 
 const (

@@ -18,9 +18,9 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/purserpay/purser/boltstore"
+	"github.com/purserpay/purser/internal/vault"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/signer"
-	"github.com/purserpay/purser/vault"
 	"github.com/purserpay/purser/x402"
 )
 

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/boltstore"
+	"github.com/purserpay/purser/internal/vault"
 	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/vault"
 )
 
 func opened(t testing.TB, path string, keys int) (db *boltstore.DB, ids []string) {

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/boltstore"
-	"github.com/purserpay/purser/vault"
+	"github.com/purserpay/purser/internal/vault"
 )
 
 // Every printed command works, also the second time, and costs what it says.

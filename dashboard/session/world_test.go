@@ -20,10 +20,10 @@ import (
 
 	"github.com/purserpay/purser/boltstore"
 	"github.com/purserpay/purser/dashboard/session"
+	"github.com/purserpay/purser/internal/vault"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/sandbox/identity"
 	"github.com/purserpay/purser/signer"
-	"github.com/purserpay/purser/vault"
 )
 
 const (

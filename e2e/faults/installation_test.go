@@ -13,12 +13,12 @@ import (
 	"github.com/purserpay/purser/boltstore"
 	"github.com/purserpay/purser/chain"
 	"github.com/purserpay/purser/facilitator"
+	"github.com/purserpay/purser/internal/vault"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/payapi"
 	"github.com/purserpay/purser/proxy"
 	"github.com/purserpay/purser/sandbox/hostile"
 	"github.com/purserpay/purser/signer"
-	"github.com/purserpay/purser/vault"
 	"github.com/purserpay/purser/x402"
 )
 

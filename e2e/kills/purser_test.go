@@ -13,7 +13,7 @@ import (
 
 	"github.com/purserpay/purser/internal/failpoint"
 	"github.com/purserpay/purser/internal/ports"
-	"github.com/purserpay/purser/vault"
+	"github.com/purserpay/purser/internal/vault"
 )
 
 // Secrets of all pursers here.

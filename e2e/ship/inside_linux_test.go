@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/purserpay/purser/boltstore"
-	"github.com/purserpay/purser/vault"
+	"github.com/purserpay/purser/internal/vault"
 )
 
 // insideVariable holds the unpacked image, for the test that runs in namespaces of its own.

@@ -33,7 +33,7 @@ var forbidden = []struct {
 		true,
 		[]string{
 			module + "boltstore", module + "signer", module + "facilitator", module + "chain", module + "payapi",
-			module + "proxy", module + "dashboard", module + "caddymodule", module + "sandbox", module + "vault",
+			module + "proxy", module + "dashboard", module + "caddymodule", module + "sandbox", module + "internal/vault",
 		},
 	},
 	{
@@ -45,22 +45,22 @@ var forbidden = []struct {
 		},
 	},
 	{
-		[]string{"boltstore", "signer", "facilitator", "chain", "vault", "sandbox"},
+		[]string{"boltstore", "signer", "facilitator", "chain", "internal/vault", "sandbox"},
 		false,
 		[]string{"github.com/caddyserver/", module + "payapi", module + "proxy", module + "caddymodule"},
 	},
 	{
 		// What doctor brings along of the sandbox, it has without a chain.
-		[]string{"cmd/purser", "caddymodule", "doctor", "sandbox/hostile", "sandbox/honest", "sandbox/ledger"},
+		[]string{"cmd/purser", "caddymodule", "internal/doctor", "sandbox/hostile", "sandbox/honest", "sandbox/ledger"},
 		false,
 		[]string{
-			module + "sandbox/evm", module + "contracts", "github.com/ethereum/go-ethereum/ethclient",
+			module + "sandbox/evm", module + "sandbox/contracts", "github.com/ethereum/go-ethereum/ethclient",
 			"github.com/ethereum/go-ethereum/node", "github.com/ethereum/go-ethereum/eth", "github.com/ethereum/go-ethereum/core",
 			"github.com/ethereum/go-ethereum/p2p", "github.com/ethereum/go-ethereum/rpc",
 		},
 	},
 	{
-		[]string{"doctor"},
+		[]string{"internal/doctor"},
 		false,
 		[]string{"github.com/caddyserver/", module + "caddymodule", module + "payapi", module + "proxy", module + "boltstore"},
 	},

@@ -30,7 +30,7 @@ import (
 	"github.com/ethereum/go-ethereum/params"
 	"github.com/ethereum/go-ethereum/rpc"
 
-	"github.com/purserpay/purser/contracts"
+	"github.com/purserpay/purser/sandbox/contracts"
 )
 
 const (

@@ -13,7 +13,7 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 	"github.com/ethereum/go-ethereum/ethclient/gethclient"
 
-	"github.com/purserpay/purser/contracts"
+	"github.com/purserpay/purser/sandbox/contracts"
 	"github.com/purserpay/purser/sandbox/token"
 )
 

@@ -14,7 +14,7 @@ import (
 
 	"github.com/purserpay/purser/boltstore"
 	"github.com/purserpay/purser/boltstore/boltfill"
-	"github.com/purserpay/purser/vault"
+	"github.com/purserpay/purser/internal/vault"
 )
 
 func main() {

@@ -4,7 +4,7 @@
 
 import { createRequire } from "node:module";
 
-const require = createRequire(new URL("../e2e/peers/package.json", import.meta.url));
+const require = createRequire(new URL("../peers/package.json", import.meta.url));
 const { privateKeyToAccount } = require("viem/accounts");
 const { URL: url, VERSION, PRIVATE_KEY } = process.env;
 const [clients, warmup, length] = [process.env.CLIENTS, process.env.WARMUP, process.env.LENGTH].map(Number);

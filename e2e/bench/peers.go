@@ -49,7 +49,7 @@ func (b *bench) runPeer(ctx context.Context, version, path string, clients int) 
 	defer cancel()
 	var account [32]byte
 	rand.Read(account[:]) // never fails
-	cmd := exec.CommandContext(ctx, "node", "bench/peers.mjs")
+	cmd := exec.CommandContext(ctx, "node", "e2e/bench/peers.mjs")
 	cmd.Env = []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"),
 		"URL=" + b.seller.url + path, "VERSION=" + version, "CLIENTS=" + strconv.Itoa(clients),

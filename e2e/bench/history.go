@@ -17,8 +17,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/purserpay/purser/boltstore"
+	"github.com/purserpay/purser/internal/vault"
 	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/vault"
 	"github.com/purserpay/purser/x402"
 )
 

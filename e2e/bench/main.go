@@ -23,7 +23,7 @@ import (
 )
 
 const (
-	resultsFile = "bench/results.json"
+	resultsFile = "bench/results.json" // below the working directory, the root of the repository
 	// maxSeconds keeps the busiest key under the 150,000 monthly payments of its plan.
 	maxSeconds = 30
 	maxEvents  = 10_000_000
