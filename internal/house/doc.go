@@ -1,2 +1,3 @@
-// Package house holds no code: its test keeps the arrows between packages pointing inwards.
+// Package house holds no code. Its tests keep two house rules: arrows between packages point
+// inwards, and comments are plain English (CONTRIBUTING.md).
 package house

@@ -1,0 +1,114 @@
+package house
+
+import (
+	"go/parser"
+	"go/token"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// Faults of style that the comments still hold. A change may lower these numbers, never raise
+// them.
+const (
+	maxRiddles = 630 // comments that begin "x is what …"
+	maxActors  = 490 // comments about an actor without a name
+	maxAbroad  = 150 // comments that cite a text outside the repository
+)
+
+var (
+	// A riddle explains a name by a question: "Limit is how many …".
+	riddle = regexp.MustCompile(`^\s*// \w+ (is|are) (what|who|how|where|why|those)\b`)
+
+	// An actor has a name: caller, client, key, seller, operator, visitor, recovery.
+	actor = regexp.MustCompile(`(?i)\b(nobody|somebody|anybody|whoever)\b|(^|[.:;] )who \w+`)
+
+	// A file that a comment names. Its path may begin at any folder.
+	citation = regexp.MustCompile(`[\w./-]*\w\.(go|md|mjs|py|sh|sol|yaml|yml)\b`)
+
+	// Texts that the authors know and a reader cannot open.
+	abroad = regexp.MustCompile(`\bDESIGN\b|\bfacts/|\bSPEC\b`)
+)
+
+// TestComments holds every comment of the repository to the house style (CONTRIBUTING.md).
+func TestComments(t *testing.T) {
+	t.Parallel()
+	root := filepath.Join("..", "..")
+	tracked := trackedFiles(t, root)
+	var riddles, actors, foreign []string
+	for _, name := range tracked {
+		if !strings.HasSuffix(name, ".go") {
+			continue
+		}
+		source, err := os.ReadFile(filepath.Join(root, name))
+		if os.IsNotExist(err) { // deleted, and not committed yet
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		files := token.NewFileSet()
+		parsed, err := parser.ParseFile(files, name, source, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(source)) {
+			if riddle.MatchString(line) {
+				riddles = append(riddles, name+": "+strings.TrimSpace(line))
+			}
+		}
+		for _, group := range parsed.Comments {
+			at := files.Position(group.Pos()).String()
+			text := strings.Join(strings.Fields(group.Text()), " ")
+			if m := actor.FindString(text); m != "" {
+				actors = append(actors, at+": "+m)
+			}
+			if m := abroad.FindString(text); m != "" {
+				foreign = append(foreign, at+": "+m)
+			}
+			for _, cited := range citation.FindAllString(text, -1) {
+				if !known(tracked, cited) {
+					foreign = append(foreign, at+": "+cited)
+				}
+			}
+		}
+	}
+	atMost(t, "comments that begin \"x is what …\"", riddles, maxRiddles)
+	atMost(t, "comments about an actor without a name", actors, maxActors)
+	atMost(t, "comments that cite what is not in the repository", foreign, maxAbroad)
+}
+
+// atMost fails when there are more faults than allowed, and then lists them all.
+func atMost(t *testing.T, fault string, found []string, allowed int) {
+	t.Helper()
+	t.Logf("%d %s", len(found), fault)
+	if len(found) > allowed {
+		t.Errorf("%d %s, at most %d are allowed:\n%s", len(found), fault, allowed, strings.Join(found, "\n"))
+	}
+}
+
+// known reports whether a tracked file has this path, or ends with it.
+func known(tracked []string, cited string) bool {
+	cited = strings.TrimPrefix(cited, "./")
+	for _, name := range tracked {
+		if name == cited || strings.HasSuffix(name, "/"+cited) {
+			return true
+		}
+	}
+	return false
+}
+
+// trackedFiles returns the files that git knows in the repository at root.
+func trackedFiles(t *testing.T, root string) []string {
+	t.Helper()
+	list := exec.CommandContext(t.Context(), "git", "ls-files")
+	list.Dir = root
+	out, err := list.Output()
+	if err != nil {
+		t.Fatalf("git ls-files: %v", err)
+	}
+	return strings.Fields(string(out))
+}
