@@ -125,7 +125,6 @@ func TestBadValues(t *testing.T) {
 		{name: "replay", route: "purser_proxy {\n\t\t\tmax_replay big\n\t\t}", want: "max_replay"},
 		{name: "fixed name", route: "purser_proxy {\n\t\t\tresolve a.test b\n\t\t}", want: "resolve"},
 		{name: "spool", route: "purser_proxy {\n\t\t\tmax_spool 0\n\t\t}", want: "max_spool"},
-		{name: "prepaid host", route: "purser_proxy {\n\t\t\tprepay a/b\n\t\t}", want: "prepay"},
 		{name: "intercepted host", env: map[string]string{"PURSER_INTERCEPT": "a b,https://c"}, route: "purser_proxy", want: "PURSER_INTERCEPT"},
 		{name: "interception on and off", route: "purser_proxy {\n\t\t\tintercept a.example\n\t\t\tintercept off\n\t\t}", want: "not both"},
 		{name: "no host", env: map[string]string{"PURSER_INTERCEPT": ","}, route: "purser_proxy", want: "PURSER_INTERCEPT"},

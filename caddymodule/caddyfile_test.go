@@ -250,7 +250,6 @@ http://:1 {
 			resolve a.test 127.0.0.1
 			max_spool 3MiB
 			spool_dir /s
-			prepay p.example
 			intercept a.example
 			intercept *.b.example
 			tunnel c.b.example
@@ -273,7 +272,6 @@ http://:2 {
 			challenge_header X-B
 			max_replay 3MiB
 			max_spool off
-			prepay d.example
 			http {
 				dial_timeout 7s
 				tls_server_name e.example
@@ -327,10 +325,10 @@ http://:5 {
 	}
 	for _, part := range []string{
 		`"allow_http":["a.example","b.example:81"]`, `"allow_addresses":["10.0.0.0/8"]`, `"ports":"80,443"`, `"max_replay":"2MiB"`,
-		`"challenge_headers":["X-A"]`, `"resolve":{"a.test":"127.0.0.1"}`, `"max_spool":"3MiB"`, `"spool_dir":"/s"`, `"prepay":["p.example"]`,
+		`"challenge_headers":["X-A"]`, `"resolve":{"a.test":"127.0.0.1"}`, `"max_spool":"3MiB"`, `"spool_dir":"/s"`,
 		`"intercept":["a.example","*.b.example"]`, `"tunnel":["c.b.example"]`, `"trust":["/t1","/t2"]`, `"key_rate":7`,
 		`"transport":{"allow_http":["d.example"],"challenge_headers":["X-B"],"http":{"dial_timeout":7000000000,"tls":{"server_name":"e.example"}},` +
-			`"key":"{env.K}","key_file":"/k","max_replay":"3MiB","max_spool":"off","prepay":["d.example"],"protocol":"purser","task":"t-1"}`,
+			`"key":"{env.K}","key_file":"/k","max_replay":"3MiB","max_spool":"off","protocol":"purser","task":"t-1"}`,
 		`"transport":{"http":{},"protocol":"purser"}`,
 		`{"handler":"purser_upstream","to":"{env.U}","transport":{"http":{"compression":false},"task":"t-2"}}`,
 		`{"handler":"purser_upstream"}`,
@@ -387,11 +385,12 @@ func TestCaddyfileRefuses(t *testing.T) {
 		{"host twice", app("host a.example {\n\t\t\tmax_payment 1\n\t\t}\n\t\thost a.example {\n\t\t\tmax_payment 2\n\t\t}"), "set twice"},
 		{"unknown limit of a task", app("task t {\n\t\t\tper_minute 1\n\t\t}"), `unrecognized subdirective "per_minute"`},
 		{"unknown option of the transport", transport("intercept *"), `unrecognized subdirective "intercept"`},
+		{"deleted option of the transport", transport("prepay a.example"), `unrecognized subdirective "prepay"`},
+		{"deleted option of the proxy", handler("purser_proxy", "prepay a.example"), `unrecognized subdirective "prepay"`},
 		{"argument of the transport", "http://:1 {\n\treverse_proxy a {\n\t\ttransport purser x\n\t}\n}\n", "wrong argument count"},
 		{"transport's key in clear", transport("key pk_0123456789"), "{env.NAME}"},
 		{"transport's key twice", transport("key {env.A}\n\t\t\tkey {env.B}"), "key is set twice"},
 		{"two tasks", transport("task a b"), "wrong argument count"},
-		{"host for prepay missing", transport("prepay"), "wrong argument count"},
 		{"argument of http", transport("http x {\n\t\t\t}"), "wrong argument count"},
 		{"unknown option of http", transport("http {\n\t\t\t\tno_such_thing\n\t\t\t}"), "no_such_thing"},
 		{"TLS options for a plain upstream", transport("http {\n\t\t\t\ttls\n\t\t\t}"), "HTTPS"},

@@ -36,9 +36,6 @@ type DoorOptions struct {
 	// MaxFailures is how many payments in a row to one upstream may bring no answer, an error
 	// or another 402, before new ones are declined for a while, or off. Default: 5.
 	MaxFailures string `json:"max_failures,omitempty"`
-	// Prepay are upstreams, "name", "*.example.com" or "*", whose challenges are remembered
-	// for a minute and paid with the first request. Default: none.
-	Prepay []string `json:"prepay,omitempty"`
 }
 
 // payingDoor is what DoorOptions resolve to.
@@ -101,7 +98,7 @@ func (o option) size(given string) (int64, error) {
 // payOptions are the options as package proxy takes them.
 func (o DoorOptions) payOptions(d payingDoor, bounds admission.Options) proxy.PayOptions {
 	return proxy.PayOptions{
-		MaxReplay: d.maxReplay, MaxSpool: d.maxSpool, Prepay: o.Prepay,
+		MaxReplay: d.maxReplay, MaxSpool: d.maxSpool,
 		ChallengeHeaders: o.ChallengeHeaders, AllowHTTP: o.AllowHTTP, Declined: declinedByProxy,
 		MaxFailures: d.failures, Admission: bounds, Observer: doorObserver{pay.DoorTransport},
 	}
@@ -110,7 +107,7 @@ func (o DoorOptions) payOptions(d payingDoor, bounds admission.Options) proxy.Pa
 // parse reads one subdirective, if it is an option of a door.
 func (o *DoorOptions) parse(d *caddyfile.Dispenser) (known bool, err error) {
 	lists := map[string]*[]string{
-		"allow_http": &o.AllowHTTP, "challenge_header": &o.ChallengeHeaders, "prepay": &o.Prepay,
+		"allow_http": &o.AllowHTTP, "challenge_header": &o.ChallengeHeaders,
 	}
 	single := map[string]*string{
 		"key": &o.Key, "key_file": &o.KeyFile, "task": &o.Task, "max_replay": &o.MaxReplay, "max_spool": &o.MaxSpool,

@@ -38,9 +38,6 @@ type Proxy struct {
 	SpoolDir string `json:"spool_dir,omitempty"`
 	// ChallengeHeaders are further response headers that carry challenges.
 	ChallengeHeaders []string `json:"challenge_headers,omitempty"`
-	// Prepay are hosts whose prices are remembered for a minute, and paid with the first
-	// request instead of after a 402. Default: none.
-	Prepay []string `json:"prepay,omitempty"`
 	// Resolve gives names fixed addresses instead of asking DNS.
 	Resolve map[string]string `json:"resolve,omitempty"`
 
@@ -105,7 +102,6 @@ var (
 	maxKeyTunnelsOption  = option{name: "purser_proxy max_key_tunnels", variable: "PURSER_PROXY_MAX_KEY_TUNNELS"}
 	maxPeerTunnelsOption = option{name: "purser_proxy max_peer_tunnels", variable: "PURSER_PROXY_MAX_PEER_TUNNELS"}
 	maxKeyRequestsOption = option{name: "purser_proxy max_key_requests", variable: "PURSER_PROXY_MAX_KEY_REQUESTS"}
-	prepayOption         = option{name: "purser_proxy prepay"}
 	resolveOption        = option{name: "purser_proxy resolve"}
 )
 
@@ -128,9 +124,6 @@ func (h *Proxy) Provision(ctx caddy.Context) (err error) {
 	}
 	if err := h.resolveBounds(); err != nil {
 		return err
-	}
-	if _, err := proxy.ParseHosts(h.Prepay...); err != nil {
-		return prepayOption.errorf("%w", err)
 	}
 	if err := h.resolveInterception(); err != nil {
 		return err
@@ -227,7 +220,7 @@ func (h *Proxy) open(t *tenant) error {
 			Own: listening, Ports: h.ports, Resolve: h.resolve,
 		}),
 		PayOptions: proxy.PayOptions{
-			MaxReplay: h.maxReplay, MaxSpool: h.maxSpool, SpoolDir: h.spoolDir, Prepay: h.Prepay,
+			MaxReplay: h.maxReplay, MaxSpool: h.maxSpool, SpoolDir: h.spoolDir,
 			ChallengeHeaders: h.ChallengeHeaders, AllowHTTP: h.AllowHTTP, Declined: declinedByProxy,
 			Observer:    doorObserver{pay.DoorProxy},
 			MaxFailures: h.failures, Admission: s.bounds("proxy"),
@@ -312,7 +305,6 @@ func (h *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp
 //	    max_key_tunnels  <number>
 //	    max_peer_tunnels <number>
 //	    max_key_requests <number>
-//	    prepay           <host>
 //	    challenge_header <name>
 //	    resolve          <name> <ip>
 //	    intercept        <host>|*.<domain>|*|off
@@ -328,7 +320,7 @@ func (h *Proxy) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	}
 	lists := map[string]*[]string{
 		"allow_http": &h.AllowHTTP, "allow_addresses": &h.AllowAddresses, "challenge_header": &h.ChallengeHeaders,
-		"prepay": &h.Prepay, "intercept": &h.Intercept, "tunnel": &h.Tunnel, "trust": &h.Trust,
+		"intercept": &h.Intercept, "tunnel": &h.Tunnel, "trust": &h.Trust,
 	}
 	single := map[string]*string{
 		"ports": &h.Ports, "max_replay": &h.MaxReplay, "max_spool": &h.MaxSpool, "spool_dir": &h.SpoolDir,

@@ -360,13 +360,12 @@ func withHost(u *url.URL, host string) *url.URL {
 //	    max_replay       <size>
 //	    max_spool        <size>|off
 //	    max_failures     <number>|off
-//	    prepay           <host>
 //	    http {
 //	        <options of transport http>
 //	    }
 //	}
 //
-// allow_http, challenge_header and prepay can be repeated.
+// allow_http and challenge_header can be repeated.
 func (h *Transport) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next() // the transport's name
 	if d.NextArg() {

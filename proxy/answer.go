@@ -59,7 +59,6 @@ const (
 	textNotAgain     = "The payment was made, but the seller answered 402 again. A purchase anew takes another Idempotency-Key"
 	textOpen         = "A payment for this request was sent and its outcome is not known yet; repeat the same request"
 	textVoid         = "The payment for this request was not made"
-	textPrepay       = "The payment was sent with the request, and the seller answered 402; its outcome is not known yet"
 )
 
 // withhold takes the challenge out of a 402: a payload has left, and a client that pays by
@@ -73,10 +72,6 @@ func (t *Transport) withhold(req *http.Request, resp *http.Response, p *pay.Paym
 		}
 	case DeclinedVoid:
 		text = textVoid
-	default:
-		if reason == DeclinedPrepay {
-			text = textPrepay
-		}
 	}
 	h := resp.Header
 	for _, name := range t.extra {

@@ -17,18 +17,18 @@ import (
 
 // What has cost x402 payers money, and the test that it does not happen here.
 //
-//	 1 a lost response led to a second signature      TestRepeatAfterLostAnswer, TestRepeatAtOnce, TestPrepayLosesItsAnswer
+//	 1 a lost response led to a second signature      TestRepeatAfterLostAnswer, TestRepeatAtOnce
 //	 2 a timeout was taken for a failure              TestAttackTimeoutIsNoFailure, TestSlowSeller, TestErrorAfterPayment
 //	 3 an aborting upstream got several payments      TestAbortedAttemptsHaveOneSignature, TestPaidRequestIsSentOnce, TestConnectionsThatVanish
 //	 4 limits multiplied, or bypassed by an asset     TestAttackAnotherDoorAnotherLimit, TestDeclines (other asset); on restart: package boltstore
 //	 5 the cap was checked on an estimate             TestAttackCapIsOnWhatIsSigned
-//	 6 a cheap probe, a dear payment                  TestAttackDearerSecondChallenge, TestChallengedAgain, TestPrepayRefused
+//	 6 a cheap probe, a dear payment                  TestAttackDearerSecondChallenge, TestChallengedAgain
 //	 7 wrong asset, domain or network                 TestAttackWrongDomain, TestDeclines, TestOddOffers
 //	 8 endless 402s, price jumps                      TestAttackEndlessChallenges; the price guard: package pay
 //	 9 broad allowances                               TestAttackAllowance
 //	10 an agent that was talked into it               TestAttackClientCannotRaiseItsLimits, TestDefaultLimits
 //	11 a paying tool that reaches the metadata        TestJudge, TestGuardDials
-//	12 a name that leads elsewhere after the check    TestPlainHTTPElsewhere, TestPrepayOverPlainHTTP, TestGuardDials
+//	12 a name that leads elsewhere after the check    TestPlainHTTPElsewhere, TestGuardDials
 //	13 headers that followed a redirect               TestAttackRedirect
 //	14 paid content in a shared cache                 TestAttackSharedCache, TestPays
 //	15 a captured payload                             TestAttackCapturedPayload, TestPlainHTTP

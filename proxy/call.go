@@ -44,7 +44,6 @@ type Call struct {
 	source   io.ReadCloser // what body reads from
 	sent     string        // the URL of the first attempt
 	spare    []io.Closer   // bodies of further attempts that were not needed
-	left     func()        // ends what prepay knows of the call
 }
 
 // memo is the payment of a call, and what it takes to go on with it.
@@ -56,12 +55,9 @@ type memo struct {
 	method    string
 	uri       string // path and query: what the payload buys
 	body      content
-	http1     bool     // the challenge came over HTTP/1
-	host      string   // from here
-	endpoint  endpoint // where prepay applies
-	prepaid   bool     // sent before the seller had asked
-	repeats   bool     // the payment is an earlier call's
-	delivered func()   // for an answer that reaches the client in full; may be nil
+	http1     bool   // the challenge came over HTTP/1
+	host      string // from here
+	repeats   bool   // the payment is an earlier call's
 }
 
 // unanswered ends the attempt before the client is told that it failed: from here on a
@@ -111,12 +107,6 @@ func (c *Call) Finish(answered bool) {
 	if m := c.memo; m != nil && !m.over {
 		failpoint.Here(failpoint.ProxyFinishing)
 		m.attempt.Finish(answered)
-		if answered && m.delivered != nil {
-			m.delivered()
-		}
-	}
-	if c.left != nil { // after the attempt: from here on a repeat is told from a new purchase
-		c.left()
 	}
 	c.body.release()
 	for _, b := range c.spare {

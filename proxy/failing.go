@@ -129,11 +129,10 @@ func (s *sellers) of(keyID, host string) *breaker.Breaker {
 }
 
 // delivery tells what the answer to a payload says of its seller. That a payload is refused
-// which was sent before, or without being asked for, says nothing.
+// which was sent before says nothing.
 func (t *Transport) delivery(req *http.Request, call *Call, resp *http.Response) {
 	keyID, host := call.Key.ID, req.URL.Host
 	switch body, ok := resp.Body.(*watched); {
-	case resp.StatusCode == http.StatusPaymentRequired && call.memo.prepaid:
 	case resp.StatusCode == http.StatusPaymentRequired, resp.StatusCode >= http.StatusInternalServerError:
 		t.undelivered(req, call)
 	case resp.StatusCode >= http.StatusBadRequest: // the request's fault, or nobody's

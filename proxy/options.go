@@ -32,13 +32,6 @@ type PayOptions struct {
 	// becomes a 503. Defaults: 256 MiB and 1 GiB.
 	MaxReplayTotal, MaxSpoolTotal int64
 
-	// Prepay are hosts, as for [ParseHosts], whose challenges are remembered for PrepayFor
-	// (default: 60 s) and paid with the first request to the same URL. It saves a round trip
-	// and a second upload. It is for sellers whose price for a URL does not depend on what is
-	// sent to it: one that takes more than it asks for gets the remembered price.
-	Prepay    []string
-	PrepayFor time.Duration
-
 	// MaxFailures is how many payments in a row to one host may bring no answer, an error or
 	// another 402, before the key's new payments to that host are declined for a while.
 	// Default: 5; negative: no bound.
@@ -113,9 +106,6 @@ func NewTransport(o TransportOptions) (*Transport, error) {
 		return nil, err
 	}
 	if t.spool, err = newSpooler(o.PayOptions, t.log); err != nil {
-		return nil, err
-	}
-	if t.prepay, err = newPrepay(o.PayOptions, t.now); err != nil {
 		return nil, err
 	}
 	return t, nil

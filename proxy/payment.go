@@ -1,11 +1,9 @@
 package proxy
 
 import (
-	"encoding/hex"
 	"errors"
 	"net/http"
 	"net/url"
-	"strings"
 
 	"github.com/purserpay/purser/pay"
 )
@@ -38,9 +36,6 @@ func (t *Transport) open(req *http.Request, call *Call, m *memo, again string) e
 			return err
 		}
 		defer leave()
-	}
-	if call.left == nil && t.prepay != nil {
-		call.left = t.prepay.enter(call.identity(req, m))
 	}
 	giveBack, failing := t.sellers.ready(call.Key.ID, req.URL.Host)
 	a, err := t.payer.Open(call.caller, pay.Request{
@@ -75,11 +70,6 @@ func (c *Call) asked(req *http.Request) string {
 		c.sent = bookedURL(req.URL)
 	}
 	return c.sent
-}
-
-// identity is what the pay core recognizes a repeat of the call by.
-func (c *Call) identity(req *http.Request, m *memo) string {
-	return strings.Join([]string{c.Key.ID, c.Task, m.method, c.asked(req), hex.EncodeToString(m.body.sum[:])}, "\n")
 }
 
 // matches reports whether the payload may be sent with this request as well. The host may

@@ -70,7 +70,6 @@ const (
 	DeclinedNotDelivered = "paid-not-delivered" // the money moved, the seller answers 402 all the same
 	DeclinedOpen         = "payment-open"       // not known yet whether the money moved or will
 	DeclinedVoid         = "payment-void"       // the money did not move and cannot any more
-	DeclinedPrepay       = "prepay-refused"     // the payment was sent ahead and not taken; what became of it is in the body
 )
 
 // declined is the reason word for an error of the pay core. leave says that the payment

@@ -116,19 +116,3 @@ func TestRedirectThatDelivers(t *testing.T) {
 	clock.advance(redirectTime)
 	buys()
 }
-
-// Nothing is paid ahead where a paid answer leads.
-func TestRedirectToWhatIsPrepaid(t *testing.T) {
-	t.Parallel()
-	p := newPrepaying(t, TransportOptions{})
-	p.paid = func(rw http.ResponseWriter, r *http.Request, n int) {
-		p.receipt(rw, n)
-		http.Redirect(rw, r, "/x", http.StatusSeeOther)
-	}
-	if a := p.buy(t, "GET", "/start", ""); a.StatusCode != http.StatusSeeOther {
-		t.Fatalf("%d %s", a.StatusCode, a.body)
-	}
-	p.expect(3, 3, 3)
-	p.buy(t, "GET", "/x", "").ledAgain(t)
-	p.expect(4, 3, 3)
-}

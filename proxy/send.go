@@ -38,8 +38,7 @@ func (e *SendError) Timeout() bool { return timedOut(e.cause) }
 func (e *SendError) Temporary() bool { return true }
 
 // pay sends the request with the call's payload, once, and learns from the answer what
-// became of the payment. challenged is the 402 that asked for it, nil on a further attempt
-// and when the payment goes ahead.
+// became of the payment. challenged is the 402 that asked for it, nil on a further attempt.
 func (t *Transport) pay(req *http.Request, call *Call, challenged *http.Response) (*http.Response, error) {
 	m := call.memo
 	resp, seen, err := t.send(req, m)
@@ -57,11 +56,8 @@ func (t *Transport) pay(req *http.Request, call *Call, challenged *http.Response
 		m.over = true
 		if !repeats { // nothing has left, ever: there is no payment
 			call.memo = nil
-			switch {
-			case seen.astray() && challenged != nil:
+			if seen.astray() && challenged != nil {
 				return t.decline(req, challenged, DeclinedPlainHTTP, nil), nil
-			case seen.astray() && m.prepaid:
-				return t.ask(req, call)
 			}
 			closeBody(challenged)
 			return nil, err
@@ -81,7 +77,6 @@ func (t *Transport) lost(req *http.Request, m *memo, cause error) error {
 	if !m.over {
 		m.unanswered()
 	}
-	t.prepay.forget(m.endpoint)
 	p := m.attempt.Payment()
 	t.log.WarnContext(req.Context(), "paid request without an answer", "payment", p.ID, "host", req.URL.Host, "error", cause)
 	return &SendError{Payment: p, cause: cause}
@@ -216,9 +211,6 @@ func (t *Transport) answered(req *http.Request, m *memo, resp *http.Response) *h
 		}
 		p := a.Payment()
 		reason := afterSend(p)
-		if m.prepaid {
-			reason = DeclinedPrepay
-		}
 		t.declined(reason)
 		t.log.WarnContext(req.Context(), "402 after the payment was sent", "payment", p.ID, "host", req.URL.Host, "reason", reason, "seller", shorten(challenge.Error))
 		t.withhold(req, resp, p, reason)
@@ -227,11 +219,10 @@ func (t *Transport) answered(req *http.Request, m *memo, resp *http.Response) *h
 	default:
 		m.body.replay.release() // who is content with the answer does not try again
 	}
-	t.judged(m, resp.StatusCode)
 	label(resp.Header, a.Payment())
 	// A client that is told in full that the seller has the money and delivers nothing has its
 	// answer. Its next request is a purchase.
-	told := resp.StatusCode == http.StatusPaymentRequired && a.Payment().State == pay.Settled && !m.prepaid
+	told := resp.StatusCode == http.StatusPaymentRequired && a.Payment().State == pay.Settled
 	if resp.StatusCode >= http.StatusBadRequest && !told {
 		m.unanswered()
 	}

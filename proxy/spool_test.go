@@ -18,7 +18,7 @@ import (
 func TestSpoolLimits(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	for _, o := range []PayOptions{{MaxReplay: -1}, {MaxReplayTotal: -1}, {MaxSpoolTotal: -1}, {PrepayFor: -1}, {Prepay: []string{"a b"}}} {
+	for _, o := range []PayOptions{{MaxReplay: -1}, {MaxReplayTotal: -1}, {MaxSpoolTotal: -1}} {
 		if _, err := NewTransport(TransportOptions{Payer: w.payer, Next: &http.Transport{}, PayOptions: o}); err == nil {
 			t.Errorf("taken: %+v", o)
 		}
@@ -29,8 +29,8 @@ func TestSpoolLimits(t *testing.T) {
 	}
 	s := tr.spool
 	if s.memory != 1<<20 || s.most != 64<<20 || !s.files || s.dir != os.TempDir() || s.inMemory.limit != 256<<20 || s.onDisk.limit != 1<<30 ||
-		s.inMemory.share != 64<<20 || s.onDisk.share != 256<<20 || s.sure.share != 64<<20 || tr.prepay != nil {
-		t.Errorf("defaults: %d %d %t %s %d %d %v", s.memory, s.most, s.files, s.dir, s.inMemory.limit, s.onDisk.limit, tr.prepay)
+		s.inMemory.share != 64<<20 || s.onDisk.share != 256<<20 || s.sure.share != 64<<20 {
+		t.Errorf("defaults: %d %d %t %s %d %d", s.memory, s.most, s.files, s.dir, s.inMemory.limit, s.onDisk.limit)
 	}
 }
 

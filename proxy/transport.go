@@ -30,7 +30,6 @@ type Transport struct {
 	next      http.RoundTripper
 	door      pay.Door
 	spool     *spooler
-	prepay    *prepay // nil: off
 	extra     []string
 	plain     plainRule
 	gate      *admission.Gate // for deciding and journaling, by key
@@ -71,9 +70,6 @@ func (t *Transport) roundTrip(req *http.Request) (*http.Response, error) {
 		return t.pass(req)
 	case m != nil:
 		return t.again(req, call)
-	}
-	if resp, done, err := t.ahead(req, call); done {
-		return resp, err
 	}
 	return t.ask(req, call)
 }
@@ -141,9 +137,6 @@ func (t *Transport) ask(req *http.Request, call *Call) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	where := t.endpoint(req, call)
-	decided := t.prepay.enter(where)
-	defer decided()
 	first := withBody(withoutOwnHeaders(req), body)
 	var seen trip
 	if !t.plain.decided(req.URL) {
@@ -188,11 +181,9 @@ func (t *Transport) ask(req *http.Request, call *Call) (*http.Response, error) {
 	}
 	if err := t.open(req, call, &memo{
 		challenge: challenge, method: methodOf(req), uri: req.URL.RequestURI(), body: kept, http1: resp.ProtoMajor < 2, host: req.URL.Host,
-		endpoint: where,
 	}, ""); err != nil {
 		return t.refuse(req, resp, err), nil
 	}
-	decided()
 	return t.pay(req, call, resp)
 }
 

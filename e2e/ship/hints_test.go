@@ -22,7 +22,7 @@ var hint = regexp.MustCompile(`^(\t+)# (\t*(?:[a-z_]+(?: [^ ]+)*(?: \{)?|\}))$`)
 var directives = []string{
 	"allow_hosts", "allow_http", "allow_payees", "daily_budget", "deny_hosts", "deny_payees", "host", "http", "import", "intercept", "keys", "log",
 	"max_connections", "max_payment", "max_peer_connections", "max_replay", "max_spool", "monthly_budget", "payments", "per_minute", "plan",
-	"prepay", "price", "price_guard", "span", "task", "tls_trust_pool", "tracing", "trust", "trusted_proxies", "trusted_proxies_strict", "tunnel",
+	"price", "price_guard", "span", "task", "tls_trust_pool", "tracing", "trust", "trusted_proxies", "trusted_proxies_strict", "tunnel",
 	"wallets", "}",
 }
 
