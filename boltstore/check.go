@@ -176,13 +176,10 @@ func (c *checker) meta() (err error) {
 	if meta == nil {
 		return errNoStore
 	}
-	if c.report.Schema, err = schemaOf(meta); err != nil {
+	if err := checkSchema(meta); err != nil {
 		return err
 	}
-	if c.report.Schema < len(migrations) {
-		return fmt.Errorf("its schema is %d, and this purser checks %d: start purser once, which upgrades it",
-			c.report.Schema, len(migrations))
-	}
+	c.report.Schema = schema
 	known := map[string]bool{}
 	for _, name := range allBuckets {
 		known[string(name)] = true

@@ -15,7 +15,7 @@ import (
 
 // CheckFile checks a store that no purser has open, or a backup: the file's pages, and all
 // that [DB.Check] does. It changes and creates nothing. Without a master key (nil), secrets
-// are not tried. The errors say why it could not be checked: ErrLocked, ErrNewer, and
+// are not tried. The errors say why it could not be checked: ErrLocked, ErrNewer, ErrOlder, and
 // whatever the file system says; what is wrong in the store is in the report.
 func CheckFile(ctx context.Context, path string, master vault.Source) (r Report, err error) {
 	bolt, err := openStopped(path, lockWait)

@@ -20,7 +20,7 @@ const compactBatch = 4 << 20
 // Compact rewrites the file of a store that no purser has open without the space that is
 // free in it, and returns its sizes in bytes. The new file takes the old one's place,
 // permissions and owner only after it was compared with it. A store with faults is left
-// alone. ErrLocked, ErrNewer.
+// alone. ErrLocked, ErrNewer, ErrOlder.
 func Compact(ctx context.Context, path string) (before, after int64, err error) {
 	if path, err = filepath.EvalSymlinks(path); err != nil {
 		return 0, 0, err

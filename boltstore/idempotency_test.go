@@ -1,7 +1,6 @@
 package boltstore
 
 import (
-	"fmt"
 	"testing"
 
 	"go.etcd.io/bbolt"
@@ -73,55 +72,4 @@ func TestDeadAttemptsAreNotRead(t *testing.T) {
 	if err != nil || again.How != pay.Stored || again.Payment.ID != next.Payment.ID {
 		t.Errorf("a repeat got %v of %+v, %v", again.How, again.Payment, err)
 	}
-}
-
-// A store of schema 5 lists dead attempts as well. Its upgrade keeps those that live.
-func TestUpgradeOfIdempotencyKeys(t *testing.T) {
-	t.Parallel()
-	o := inFolder(t.TempDir())
-	d := openIn(t, o)
-	var last *pay.Payment
-	for range 3 {
-		b, err := d.Begin(t.Context(), order("k"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if last = b.Payment; last.Attempt < 3 {
-			out := pay.Outcome{PaymentID: last.ID, Fence: 1, At: noon, Verdict: pay.VerdictVoid, Release: true}
-			if _, _, err := d.Record(t.Context(), out); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
-	inside(t, o.Path, func(tx *bbolt.Tx) error {
-		if err := tx.DeleteBucket(livingBucket); err != nil {
-			return err
-		}
-		old, err := tx.CreateBucket([]byte("idempotency"))
-		if err != nil {
-			return err
-		}
-		rows := tx.Bucket(paymentsBucket)
-		if err := rows.ForEach(func(id, _ []byte) error { return old.Put(join("k", hashed("order 1"), string(id)), nil) }); err != nil {
-			return err
-		}
-		return tx.Bucket(metaBucket).Put(schemaKey, []byte("5"))
-	})
-	d = openIn(t, o)
-	checked(t, d)
-	if b, err := d.Begin(t.Context(), order("k")); err != nil || b.How != pay.Busy && b.How != pay.Driven || b.Payment.ID != last.ID {
-		t.Errorf("%v of %+v, %v", b.How, b.Payment, err)
-	}
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
-	inside(t, o.Path, func(tx *bbolt.Tx) error {
-		if tx.Bucket([]byte("idempotency")) != nil {
-			return fmt.Errorf("the index of before is still there")
-		}
-		return nil
-	})
 }

@@ -133,6 +133,10 @@ func (b *batch) recount(was, is *pay.Payment) error {
 	return nil
 }
 
+// hostEventKey is the key of an event in the index by host. A host on REST is only claimed and
+// may be of any length, so the index has its hash.
+func hostEventKey(e *pay.SpendEvent) []byte { return join(e.KeyID, hashed(e.Host), e.ID) }
+
 func transactionKey(hash string) string { return strings.ToLower(hash) }
 
 // hasKey reports whether a bucket has a key. Get does not tell a missing one from an

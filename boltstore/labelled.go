@@ -15,17 +15,6 @@ import (
 // such sets, so a listing by one label merges the few that have it: every payment has one
 // entry only, and none is passed over.
 
-// indexLabelled lists the payments of before.
-func indexLabelled(u *upgrade) error {
-	return u.buildIndex(labelledBucket, paymentsBucket, func(row []byte) ([]byte, error) {
-		p, err := decodePayment(row)
-		if err != nil {
-			return nil, err
-		}
-		return labelledKey(p), nil
-	})
-}
-
 func labelledKey(p *pay.Payment) []byte {
 	return join(string([]byte{labelBits(p.Labels()...)}), p.ID)
 }

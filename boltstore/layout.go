@@ -5,8 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 	"time"
+
+	"go.etcd.io/bbolt"
 )
 
 // The buckets. Parts of a key are separated by a zero byte, numbers are 8 bytes
@@ -68,7 +71,7 @@ var allBuckets = [][]byte{
 
 // Keys of the meta bucket.
 var (
-	schemaKey  = []byte("schema")  // number of applied migrations
+	schemaKey  = []byte("schema")  // decimal, see schema
 	storeIDKey = []byte("id")      // random, tells this file from another at the same path
 	worldKey   = []byte("world")   // see pay.Store
 	vaultKey   = []byte("vault")   // wrapped keys, see package vault
@@ -81,6 +84,24 @@ var (
 
 	sessionCountKey = []byte("sessions") // number of sessions, decimal; none: 0
 )
+
+// schema numbers the layout of buckets and index keys. A change of the layout raises it. Stores
+// of another number are refused: see checkSchema.
+const schema = 7
+
+// checkSchema refuses a store that this purser cannot read: ErrNewer, ErrOlder.
+func checkSchema(meta *bbolt.Bucket) error {
+	switch n, err := strconv.Atoi(string(meta.Get(schemaKey))); {
+	case err != nil || n < 1:
+		return fmt.Errorf("%w, or it is damaged: it has no schema number", errNoStore)
+	case n > schema:
+		return fmt.Errorf("%w: its schema is %d and this purser reads schema %d; use the newer purser that wrote it", ErrNewer, n, schema)
+	case n < schema:
+		return fmt.Errorf("%w: its schema is %d, from before the first release, and this purser reads schema %d; "+
+			"use the purser that wrote it, or begin with an empty data directory", ErrOlder, n, schema)
+	}
+	return nil
+}
 
 // join makes a key of parts.
 func join(parts ...string) []byte { return []byte(strings.Join(parts, "\x00")) }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -63,6 +64,8 @@ var (
 	ErrLocked = errors.New("store is in use")
 	// ErrNewer: the file was written by a newer purser.
 	ErrNewer = errors.New("store has a newer schema")
+	// ErrOlder: the file was written by an older purser, whose schema this one does not read.
+	ErrOlder = errors.New("store has an older schema")
 	// ErrWorld: the store belongs to another world.
 	ErrWorld = errors.New("store of another world")
 )
@@ -123,7 +126,7 @@ type hooks struct {
 var _ pay.Store = (*DB)(nil)
 
 // Open opens or creates a store and starts its committer. Leases of an earlier process
-// end here: the file lock proves it gone. The errors are ErrLocked, ErrNewer, ErrWorld,
+// end here: the file lock proves it gone. The errors are ErrLocked, ErrNewer, ErrOlder, ErrWorld,
 // vault.ErrWrongMasterKey, and whatever the file system says.
 func Open(ctx context.Context, o Options) (*DB, error) {
 	db, err := open(ctx, o, false)
@@ -237,10 +240,10 @@ func openLocked(path string, o *bbolt.Options, create int) (*bbolt.DB, error) {
 	return bolt, nil
 }
 
-// prepare checks and upgrades the file and unwraps its keys. It judges world, schema
-// and master key before it changes anything in an existing store.
+// prepare checks or creates the file and unwraps its keys. It judges world, schema and master
+// key before it changes anything in an existing store.
 func (d *DB) prepare(ctx context.Context, bolt *bbolt.DB, o Options) error {
-	schema, world, fresh, err := identify(bolt)
+	world, fresh, err := identify(bolt)
 	if err != nil {
 		return err
 	}
@@ -251,22 +254,13 @@ func (d *DB) prepare(ctx context.Context, bolt *bbolt.DB, o Options) error {
 	if err != nil {
 		return err
 	}
-	if !fresh {
-		if err := d.unlock(bolt, master); err != nil {
-			return err
-		}
-	}
-	u := upgrade{DB: bolt, ctx: ctx, now: d.clock, log: d.log}
-	if err := u.migrate(schema, migrations); err != nil {
-		return err
-	}
 	if fresh {
 		if err := d.create(bolt, master); err != nil {
 			return fmt.Errorf("create: %w", err)
 		}
-		if err := d.unlock(bolt, master); err != nil {
-			return err
-		}
+	}
+	if err := d.unlock(bolt, master); err != nil {
+		return err
 	}
 	if err := d.advance(bolt); err != nil {
 		return err
@@ -280,24 +274,21 @@ func (d *DB) prepare(ctx context.Context, bolt *bbolt.DB, o Options) error {
 	return lapseAll(ctx, bolt)
 }
 
-// identify reads what a file is. fresh means that it has no keys yet.
-func identify(bolt *bbolt.DB) (schema int, world string, fresh bool, err error) {
-	fresh = true
+// identify reads the world of a store. fresh reports a file without a store.
+func identify(bolt *bbolt.DB) (world string, fresh bool, err error) {
 	err = bolt.View(func(tx *bbolt.Tx) error {
 		meta := tx.Bucket(metaBucket)
 		if meta == nil {
 			if first, _ := tx.Cursor().First(); first != nil {
-				return errors.New("this is not a purser store")
+				return errNoStore
 			}
+			fresh = true
 			return nil
 		}
-		if schema, err = schemaOf(meta); err != nil {
-			return err
-		}
-		world, fresh = string(meta.Get(worldKey)), meta.Get(vaultKey) == nil
-		return nil
+		world = string(meta.Get(worldKey))
+		return checkSchema(meta)
 	})
-	return schema, world, fresh, err
+	return world, fresh, err
 }
 
 func (d *DB) checkWorld(fresh bool, world string) error {
@@ -314,9 +305,8 @@ func (d *DB) checkWorld(fresh bool, world string) error {
 	return nil
 }
 
-// create writes a new store's identity. The wrapped keys come last and in the same
-// transaction, so a store with keys is complete; before that the file's name is made
-// durable, as bbolt does not.
+// create writes the buckets and the identity of a new store in one transaction, so a store with
+// a schema is complete. Before that it makes the name of the file durable, as bbolt does not.
 func (d *DB) create(bolt *bbolt.DB, master vault.MasterKey) error {
 	_, state, err := vault.New(master)
 	if err != nil {
@@ -326,16 +316,22 @@ func (d *DB) create(bolt *bbolt.DB, master vault.MasterKey) error {
 		return err
 	}
 	return bolt.Update(func(tx *bbolt.Tx) error {
+		for _, name := range allBuckets {
+			if _, err := tx.CreateBucket(name); err != nil {
+				return fmt.Errorf("bucket %s: %w", name, err)
+			}
+		}
 		meta := tx.Bucket(metaBucket)
 		if d.sandbox {
 			if err := meta.Put(worldKey, []byte(Sandbox)); err != nil {
 				return err
 			}
 		}
-		if err := meta.Put(storeIDKey, []byte(rand.Text())); err != nil {
-			return err
-		}
-		return meta.Put(vaultKey, state)
+		return errors.Join(
+			meta.Put(schemaKey, []byte(strconv.Itoa(schema))),
+			meta.Put(storeIDKey, []byte(rand.Text())),
+			meta.Put(vaultKey, state),
+		)
 	})
 }
 
@@ -350,6 +346,30 @@ func (d *DB) unlock(bolt *bbolt.DB, master vault.MasterKey) error {
 		}
 		return err
 	})
+}
+
+// lapseAll ends the leases that an earlier process left.
+func lapseAll(ctx context.Context, bolt *bbolt.DB) error {
+	for more := true; more; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		err := bolt.Update(func(tx *bbolt.Tx) error {
+			b := newBatch(tx, nil)
+			ids := b.leasedIDs(nil, scanRows, nil)
+			more = len(ids) == scanRows
+			for _, id := range ids {
+				if err := b.lapse(id); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("end the leases of an earlier process: %w", err)
+		}
+	}
+	return nil
 }
 
 // Close writes what is queued, ends the committer and closes the file. The error names

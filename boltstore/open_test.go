@@ -2,12 +2,9 @@ package boltstore
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -79,14 +76,23 @@ func TestLocked(t *testing.T) {
 
 func TestRefusesForeignFiles(t *testing.T) {
 	t.Parallel()
-	t.Run("newer schema", func(t *testing.T) {
-		t.Parallel()
-		o := made(t, "")
-		inside(t, o.Path, func(tx *bbolt.Tx) error {
-			return tx.Bucket(metaBucket).Put(schemaKey, strconv.AppendInt(nil, int64(len(migrations))+1, 10))
+	for number, want := range map[int]error{schema + 1: ErrNewer, schema - 1: ErrOlder, 1: ErrOlder} {
+		t.Run(fmt.Sprint("schema ", number), func(t *testing.T) {
+			t.Parallel()
+			o := made(t, "")
+			inside(t, o.Path, func(tx *bbolt.Tx) error {
+				return tx.Bucket(metaBucket).Put(schemaKey, []byte(strconv.Itoa(number)))
+			})
+			before, err := os.ReadFile(o.Path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			refused(t, o, want, fmt.Sprint("schema is ", number), fmt.Sprint("reads schema ", schema), "use the ", "purser that wrote it")
+			if after, err := os.ReadFile(o.Path); err != nil || !bytes.Equal(before, after) {
+				t.Errorf("the file was changed, %v", err)
+			}
 		})
-		refused(t, o, ErrNewer, fmt.Sprintf("schema is %d", len(migrations)+1), fmt.Sprintf("up to %d", len(migrations)))
-	})
+	}
 	t.Run("no schema", func(t *testing.T) {
 		t.Parallel()
 		o := made(t, "")
@@ -322,41 +328,5 @@ func TestSecretsAreNotInTheFile(t *testing.T) {
 		if bytes.Contains(file, []byte(secret)) {
 			t.Errorf("%q is in the file", secret)
 		}
-	}
-}
-
-func TestMigrate(t *testing.T) {
-	t.Parallel()
-	o := made(t, "")
-	file, err := bbolt.Open(o.Path, 0o600, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	var ran []int
-	step := func(n int, err error) migration {
-		return migration{apply: func(tx *bbolt.Tx) error {
-			ran = append(ran, n)
-			return errors.Join(tx.Bucket(countersBucket).Put([]byte("step"), []byte(strconv.Itoa(n))), err)
-		}}
-	}
-	state := func() (schema, wrote string) {
-		file.View(func(tx *bbolt.Tx) error {
-			schema, wrote = string(tx.Bucket(metaBucket).Get(schemaKey)), string(tx.Bucket(countersBucket).Get([]byte("step")))
-			return nil
-		})
-		return schema, wrote
-	}
-	u := upgrade{DB: file, ctx: t.Context(), now: time.Now, log: slog.New(slog.DiscardHandler)}
-	err = u.migrate(1, []migration{step(1, nil), step(2, nil), step(3, errDisk)})
-	wantError(t, err, errDisk)
-	if schema, wrote := state(); schema != "2" || wrote != "2" {
-		t.Errorf("schema %s, written by step %s", schema, wrote)
-	}
-	if err := u.migrate(2, []migration{step(1, nil), step(2, nil), step(3, nil)}); err != nil {
-		t.Fatal(err)
-	}
-	if schema, wrote := state(); schema != "3" || wrote != "3" || !slices.Equal(ran, []int{2, 3, 3}) {
-		t.Errorf("schema %s, written by step %s, ran %v", schema, wrote, ran)
 	}
 }

@@ -249,8 +249,8 @@ func (d *DB) recognize(tx *bbolt.Tx, leased map[string]*pay.Payment) error {
 	if meta == nil || string(meta.Get(storeIDKey)) != d.id {
 		return errors.New("the file at this path is another one now")
 	}
-	if n, err := schemaOf(meta); err != nil || n != len(migrations) {
-		return errors.Join(errors.New("the schema has changed"), err)
+	if err := checkSchema(meta); err != nil {
+		return err
 	}
 	if marks, err := marksIn(meta); err != nil || len(marks) != d.marks {
 		return errors.Join(errReplaced, err)

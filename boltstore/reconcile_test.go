@@ -9,7 +9,6 @@ import (
 
 	"go.etcd.io/bbolt"
 
-	"github.com/purserpay/purser/internal/vault"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
@@ -274,74 +273,6 @@ func TestFileReplacedWhileOpen(t *testing.T) {
 	time.Sleep(retryEvery + retryEvery/2)
 	_, err = d.Begin(t.Context(), call("k"))
 	wantError(t, err, errReplaced)
-}
-
-func TestUpgradeFromSchema3(t *testing.T) {
-	t.Parallel()
-	o := unpacked(t, "schema3")
-	if n := schemaNumber(t, o.Path); n != "3" {
-		t.Fatalf("testdata is of schema %s", n)
-	}
-	// A wrong master key changes nothing.
-	wrong := o
-	wrong.MasterKey = vault.Given(vault.MasterKey{9})
-	if _, err := Open(t.Context(), wrong); !errors.Is(err, vault.ErrWrongMasterKey) {
-		t.Fatalf("error %v", err)
-	}
-	if n := schemaNumber(t, o.Path); n != "3" {
-		t.Fatalf("schema %s after an opening that failed", n)
-	}
-	for range 2 {
-		d := openIn(t, o)
-		checked(t, d)
-		if r := restoreOf(t, d); r != nil {
-			t.Fatalf("%+v", r)
-		}
-		b := call("key-0") // "order 0" is settled, with a random nonce
-		b.IdempotencyKey, b.New.IdempotencyKey = "order 0", "order 0"
-		_, err := d.Begin(t.Context(), b)
-		wantError(t, err, pay.ErrIdempotencyReused)
-		if err := d.Close(); err != nil {
-			t.Fatal(err)
-		}
-		if n := schemaNumber(t, o.Path); n != fmt.Sprint(len(migrations)) {
-			t.Fatalf("schema %s after the upgrade", n)
-		}
-	}
-	d := openIn(t, o)
-	b := call("key-0") // "order 6" is void
-	b.IdempotencyKey, b.New.IdempotencyKey = "order 6", "order 6"
-	got, err := d.Begin(t.Context(), b)
-	if err != nil || got.How != pay.Created || got.Payment.Attempt != 1 {
-		t.Fatalf("%+v, %v", got, err)
-	}
-	checked(t, d)
-	list, err := d.AllWallets(t.Context(), "", 1)
-	if err != nil || len(list) != 1 || list[0].ID != "wallet-key-0" {
-		t.Fatalf("%+v, %v", list, err)
-	}
-	if list, err = d.AllWallets(t.Context(), "wallet-key-0", 9); err != nil || len(list) != 1 || list[0].Deleted == nil {
-		t.Fatalf("%+v, %v", list, err)
-	}
-}
-
-// A backup that the purser of before took is restored as one.
-func TestRestoreFromSchema3(t *testing.T) {
-	t.Parallel()
-	o := unpacked(t, "schema3-backup")
-	d := openIn(t, o)
-	wantRefused(t, d)
-	if r := restoreOf(t, d); r.Block == nil || r.Block.Number != 100 {
-		t.Fatalf("%+v", r)
-	}
-	mustReconcile(t, d, 120, 1, foundOn("key-0", 1))
-	checked(t, d)
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if r := sound(t, o.Path); r.Restore == nil || r.Restore.Booked != 1 || r.Labels["reconciled"] != 1 {
-		t.Fatalf("%+v", r)
-	}
 }
 
 // Check sees what is wrong with what reconciling has written.

@@ -266,7 +266,8 @@ func TestCompactRefuses(t *testing.T) {
 	}
 	inside(t, open.Path, func(tx *bbolt.Tx) error { return tx.Bucket(countersBucket).Put([]byte("none"), []byte("1")) })
 	untouched(t, open.Path, "has faults", nil)
-	untouched(t, unpacked(t, "schema1").Path, "start purser once", nil)
+	inside(t, open.Path, func(tx *bbolt.Tx) error { return tx.Bucket(metaBucket).Put(schemaKey, []byte("6")) })
+	untouched(t, open.Path, "schema is 6", ErrOlder)
 	if _, _, err := Compact(t.Context(), filepath.Join(t.TempDir(), "none.db")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("error %v", err)
 	}

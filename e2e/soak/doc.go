@@ -1,6 +1,5 @@
 // Package soak holds the tests that run a real purser process at its full rate through all doors: for a long time (an hour
-// with `make soak FOR=1h`, half a minute among the end-to-end tests), while it is reloaded, when it is told to end, and on the
-// databases of older pursers in testdata.
+// with `make soak FOR=1h`, half a minute among the end-to-end tests), while it is reloaded, and when it is told to end.
 //
 // After a soak it must be as it was: memory, goroutines, files, latency and processor time per payment flat, the database
 // growing by what payments take and no more. After all of them the books equal the chain.

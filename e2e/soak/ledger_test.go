@@ -85,60 +85,6 @@ func veil(b [32]byte) []byte {
 	return b[:]
 }
 
-// past is what has happened on a chain, to be gone on with in another process.
-type past struct {
-	Genesis   int64 // Unix seconds
-	Balances  map[string]uint64
-	Transfers []pastTransfer
-}
-
-type pastTransfer struct {
-	From, To, Nonce string
-	Value, Block    uint64
-}
-
-func (l *ledger) history() past {
-	l.mu.RLock()
-	defer l.mu.RUnlock()
-	p := past{Genesis: l.genesis.Unix(), Balances: map[string]uint64{}}
-	for a, n := range l.balances {
-		p.Balances[a.String()] = n
-	}
-	for _, t := range l.transfers {
-		p.Transfers = append(p.Transfers, pastTransfer{t.from.String(), t.to.String(), t.nonce.String(), t.value, t.block})
-	}
-	return p
-}
-
-// ledgerOf goes on with a chain.
-func ledgerOf(p past) (*ledger, error) {
-	l := newLedger(time.Unix(p.Genesis, 0))
-	for a, n := range p.Balances {
-		address, err := x402.ParseAddress(a)
-		if err != nil {
-			return nil, err
-		}
-		l.balances[address] = n
-	}
-	for i, t := range p.Transfers {
-		from, err := x402.ParseAddress(t.From)
-		if err != nil {
-			return nil, err
-		}
-		to, err := x402.ParseAddress(t.To)
-		if err != nil {
-			return nil, err
-		}
-		nonce, err := x402.ParseNonce(t.Nonce)
-		if err != nil {
-			return nil, err
-		}
-		l.used[nonce] = int32(i)
-		l.transfers = append(l.transfers, transfer{from: from, to: to, nonce: nonce, value: t.Value, block: t.Block})
-	}
-	return l, nil
-}
-
 func (l *ledger) fund(a x402.Address, amount uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -45,6 +45,13 @@ func startSmall(t *testing.T, validity time.Duration, keys int, edit ...string) 
 	return s
 }
 
+func mustDo(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // edit replaces parts of the configuration file, each by the one behind it, and returns the text.
 func (p *purser) edit(t *testing.T, pairs ...string) string {
 	t.Helper()

@@ -108,13 +108,7 @@ func (g *gate) waits(t *testing.T, n int) {
 
 func startWorld(t *testing.T, validity time.Duration) *world {
 	t.Helper()
-	return startWorldOn(t, newLedger(time.Now().Add(-time.Minute)), validity)
-}
-
-// startWorldOn goes on with a chain.
-func startWorldOn(t *testing.T, l *ledger, validity time.Duration) *world {
-	t.Helper()
-	w := &world{ledger: l, validity: validity, dir: t.TempDir()}
+	w := &world{ledger: newLedger(time.Now().Add(-time.Minute)), validity: validity, dir: t.TempDir()}
 	sum := sumOf("seller")
 	w.payTo = x402.Address(sum[:20])
 	w.challenge = w.challengeOf(t, w.payTo, "goods")

@@ -1,0 +1,93 @@
+package boltstore
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/purserpay/purser/pay"
+)
+
+// World reads the recorded world.
+func (d *DB) World(ctx context.Context) (world string, err error) {
+	err = d.view(ctx, func(tx *bbolt.Tx) error {
+		world = string(tx.Bucket(metaBucket).Get(worldKey))
+		return nil
+	})
+	return world, err
+}
+
+// safeBlocksKey names the last safe blocks in the meta bucket: JSON, by the networks' names.
+var safeBlocksKey = []byte("safe_blocks")
+
+func safeBlocksIn(meta *bbolt.Bucket) (map[string]pay.ChainBlock, error) {
+	kept := map[string]pay.ChainBlock{}
+	if text := meta.Get(safeBlocksKey); text != nil {
+		if err := json.Unmarshal(text, &kept); err != nil {
+			return nil, fmt.Errorf("safe blocks: %w", err)
+		}
+	}
+	return kept, nil
+}
+
+// SafeBlock reads the block that is kept for a network.
+func (d *DB) SafeBlock(ctx context.Context, network string) (block *pay.ChainBlock, err error) {
+	err = d.view(ctx, func(tx *bbolt.Tx) error {
+		kept, err := safeBlocksIn(tx.Bucket(metaBucket))
+		if b, ok := kept[network]; ok {
+			block = &b
+		}
+		return err
+	})
+	return block, err
+}
+
+// KeepSafeBlock keeps a later block in the place of the one that was found.
+func (d *DB) KeepSafeBlock(ctx context.Context, network string, found *pay.ChainBlock, later pay.ChainBlock) error {
+	return d.do(ctx, &op{run: func(b *batch) error {
+		kept, err := safeBlocksIn(b.tx.Bucket(metaBucket))
+		now, known := kept[network]
+		if err != nil || known != (found != nil) || known && (now.Hash != found.Hash || later.Number <= now.Number) {
+			return err
+		}
+		kept[network] = later
+		return b.putMeta(map[string]any{string(safeBlocksKey): kept})
+	}})
+}
+
+// ForgetSafeBlock keeps none any more.
+func (d *DB) ForgetSafeBlock(ctx context.Context, network string) error {
+	return d.do(ctx, &op{run: func(b *batch) error {
+		kept, err := safeBlocksIn(b.tx.Bucket(metaBucket))
+		was, there := kept[network]
+		if err != nil || !there {
+			return err
+		}
+		delete(kept, network)
+		if err := b.putMeta(map[string]any{string(safeBlocksKey): kept}); err != nil {
+			return err
+		}
+		return d.audit(ctx, b, pay.RPCTrusted(network, was))
+	}})
+}
+
+// SetWorld records the world if none is recorded. Only creation makes a sandbox.
+func (d *DB) SetWorld(ctx context.Context, world string) (string, error) {
+	if world == "" || (world == Sandbox && !d.sandbox) {
+		return "", fmt.Errorf("set world: %q is not the genesis hash of a network", world)
+	}
+	var inForce string
+	err := d.do(ctx, &op{run: func(b *batch) error {
+		if inForce = string(b.get(metaBucket, worldKey)); inForce != "" {
+			return nil
+		}
+		inForce = world
+		return b.put(metaBucket, worldKey, []byte(world))
+	}})
+	if err != nil {
+		return "", err
+	}
+	return inForce, nil
+}
