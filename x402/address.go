@@ -8,11 +8,13 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 )
 
-// Address is an EVM account or contract. In text it has the mixed-case checksum of EIP-55.
+// Address holds the 20 bytes of an EVM account or contract. Its text form has the mixed-case
+// checksum of EIP-55.
 type Address [20]byte
 
-// ParseAddress reads 0x and 40 hex digits of any letter case. It is for what others send: the EIP-55 checksum is neither
-// demanded nor checked, as the reference implementations of x402 take any letter case too.
+// ParseAddress reads an address from a message of a seller or facilitator: 0x and 40 hex digits in
+// any letter case. It does not check the EIP-55 checksum, because the reference implementations of
+// x402 accept any letter case.
 func ParseAddress(s string) (Address, error) {
 	var a Address
 	if !decodeHex(a[:], s) {
@@ -21,8 +23,9 @@ func ParseAddress(s string) (Address, error) {
 	return a, nil
 }
 
-// ParseCheckedAddress is ParseAddress for what people write: letters of both cases are a checksum (EIP-55), and one that
-// does not fit is a typing error, which would lose money. Lower or upper case alone has none.
+// ParseCheckedAddress reads an address that a person typed. An address in mixed case must have a
+// correct EIP-55 checksum: a typing error would lose money. An address in one case carries no
+// checksum and is accepted.
 func ParseCheckedAddress(s string) (Address, error) {
 	a, err := ParseAddress(s)
 	if err != nil {
@@ -34,7 +37,7 @@ func ParseCheckedAddress(s string) (Address, error) {
 	return a, nil
 }
 
-// String is the EIP-55 form.
+// String returns the EIP-55 form.
 func (a Address) String() string {
 	text := make([]byte, 2+2*len(a))
 	copy(text, "0x")
@@ -53,14 +56,14 @@ func (a Address) String() string {
 	return string(text)
 }
 
-// IsZero reports whether a is the zero address, which nobody owns.
+// IsZero reports whether a is the zero address, which has no owner.
 func (a Address) IsZero() bool { return a == Address{} }
 
 // MarshalText writes the EIP-55 form.
 func (a Address) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
 
-// UnmarshalText is ParseCheckedAddress: it reads our own books, and policies that people write. Messages of sellers and
-// facilitators are decoded by hand.
+// UnmarshalText reads with ParseCheckedAddress. It serves purser's own books and the policies that
+// operators write.
 func (a *Address) UnmarshalText(text []byte) error {
 	parsed, err := ParseCheckedAddress(string(text))
 	if err != nil {
@@ -70,7 +73,8 @@ func (a *Address) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Nonce makes an EIP-3009 authorization unique for its sender. In text it is 0x and 64 lower-case hex digits.
+// Nonce holds the 32 random bytes that make an EIP-3009 authorization unique for its sender. Its
+// text form is 0x and 64 lower-case hex digits.
 type Nonce [32]byte
 
 // ParseNonce reads 0x and 64 hex digits of any letter case.
@@ -82,13 +86,13 @@ func ParseNonce(s string) (Nonce, error) {
 	return n, nil
 }
 
-// String is 0x and 64 lower-case hex digits.
+// String returns 0x and 64 lower-case hex digits.
 func (n Nonce) String() string { return encodeHex(n[:]) }
 
 // MarshalText writes the form of String.
 func (n Nonce) MarshalText() ([]byte, error) { return []byte(n.String()), nil }
 
-// UnmarshalText is ParseNonce.
+// UnmarshalText reads with ParseNonce.
 func (n *Nonce) UnmarshalText(text []byte) error {
 	parsed, err := ParseNonce(string(text))
 	if err != nil {
@@ -104,7 +108,7 @@ func ValidTransaction(s string) bool {
 	return decodeHex(hash[:], s)
 }
 
-// decodeHex fills dst from 0x and exactly as many hex digits as it holds.
+// decodeHex fills dst from 0x and exactly two hex digits for each of its bytes.
 func decodeHex(dst []byte, s string) bool {
 	if len(s) != 2+2*len(dst) || s[:2] != "0x" {
 		return false

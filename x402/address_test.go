@@ -75,7 +75,7 @@ func TestHexJSON(t *testing.T) {
 	}
 }
 
-// What people write is held to the checksum that it has; what sellers send is not.
+// An address that a person typed must fit its checksum. An address from a seller need not.
 func TestMistypedAddress(t *testing.T) {
 	t.Parallel()
 	const right = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"

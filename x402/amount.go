@@ -9,13 +9,14 @@ import (
 	"github.com/holiman/uint256"
 )
 
-// maxDecimalDigits is the length of 2^256-1 in decimal.
+// maxDecimalDigits is the number of decimal digits of 2^256-1.
 const maxDecimalDigits = 78
 
 var errAmount = errors.New("not a whole number of smallest units below 2^256")
 
-// Amount is a number of smallest units of an asset (USDC has 6 decimals), from 0 to 2^256-1. It is comparable with ==
-// and its zero value is 0. In text and JSON it is a canonical decimal string.
+// Amount counts the smallest units of an asset, from 0 to 2^256-1. USDC has 6 decimals, so 1 USDC
+// is 1000000 units. Amounts can be compared with ==. The zero value is 0. Its text and JSON form is
+// a canonical decimal string.
 type Amount struct{ n uint256.Int }
 
 // ParseAmount reads a canonical decimal: digits only, without sign, spaces or leading zeros, below 2^256.
@@ -37,7 +38,7 @@ func NewAmount(u uint64) Amount {
 	return a
 }
 
-// AmountFromBig converts b; false when b is nil, negative or 2^256 and more.
+// AmountFromBig converts b. It returns false when b is nil, negative, or at least 2^256.
 func AmountFromBig(b *big.Int) (Amount, bool) {
 	if b == nil || b.Sign() < 0 {
 		return Amount{}, false
@@ -85,22 +86,22 @@ func (a Amount) Format(decimals int) string {
 	return whole + "." + fraction
 }
 
-// String is the canonical decimal.
+// String returns the canonical decimal.
 func (a Amount) String() string { return a.n.Dec() }
 
 // IsZero reports whether a is 0.
 func (a Amount) IsZero() bool { return a.n.IsZero() }
 
-// Cmp is -1, 0 or +1 for a < b, a == b, a > b.
+// Cmp returns -1 if a < b, 0 if a == b, and +1 if a > b.
 func (a Amount) Cmp(b Amount) int { return a.n.Cmp(&b.n) }
 
-// Add returns a+b; on overflow the sum is of no use.
+// Add returns a+b. On overflow the sum is meaningless.
 func (a Amount) Add(b Amount) (sum Amount, overflow bool) {
 	_, overflow = sum.n.AddOverflow(&a.n, &b.n)
 	return sum, overflow
 }
 
-// Sub returns a-b; on underflow the difference is of no use.
+// Sub returns a-b. On underflow the difference is meaningless.
 func (a Amount) Sub(b Amount) (diff Amount, underflow bool) {
 	_, underflow = diff.n.SubOverflow(&a.n, &b.n)
 	return diff, underflow
@@ -109,13 +110,13 @@ func (a Amount) Sub(b Amount) (diff Amount, underflow bool) {
 // Big returns a as a new big.Int.
 func (a Amount) Big() *big.Int { return a.n.ToBig() }
 
-// Bytes32 is a as a big-endian uint256, the ABI form.
+// Bytes32 returns a as a big-endian uint256, as the ABI encodes it.
 func (a Amount) Bytes32() [32]byte { return a.n.Bytes32() }
 
 // MarshalText writes the canonical decimal.
 func (a Amount) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
 
-// UnmarshalText is ParseAmount.
+// UnmarshalText reads with ParseAmount.
 func (a *Amount) UnmarshalText(text []byte) error {
 	parsed, err := ParseAmount(string(text))
 	if err != nil {

@@ -157,7 +157,7 @@ func TestAmountJSON(t *testing.T) {
 	}
 }
 
-// must is for values that a test knows to be good.
+// must returns a value that the test knows to be good.
 func must[T any](value T, err error) T {
 	if err != nil {
 		panic(err)

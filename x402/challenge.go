@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// Header names of x402. The V1 ones are those of protocol version 1, whose challenge is the body of the 402.
+// Header names of x402. Protocol version 1 uses those with V1, and sends its challenge in the body
+// of the 402.
 const (
 	HeaderRequired   = "PAYMENT-REQUIRED"
 	HeaderSignature  = "PAYMENT-SIGNATURE"
@@ -18,35 +19,39 @@ const (
 	HeaderV1Response = "X-PAYMENT-RESPONSE"
 )
 
-// maxAccepts bounds the requirements of one challenge.
+// maxAccepts is the greatest number of requirements in one challenge.
 const maxAccepts = 32
 
 var (
-	// ErrNotChallenge says that something is no x402 challenge of a version we know.
+	// ErrNotChallenge reports text that is not an x402 challenge of a known version.
 	ErrNotChallenge = errors.New("not an x402 challenge")
-	// ErrTooLarge says that something is beyond the bounds of size, nesting or number.
+	// ErrTooLarge reports text beyond a bound of size, nesting or number.
 	ErrTooLarge = errors.New("too large")
 )
 
-// Challenge is what a 402 asks for. Its entries keep their order; those that cannot be paid say why in Problem.
+// Challenge holds the payment terms of a 402. Accepts keeps the seller's order. An entry that
+// cannot be paid says why in its Problem.
 type Challenge struct {
 	Version int // 1 or 2
-	// Error is the seller's reason; after a paid attempt, why it refused the payment.
+	// Error holds the seller's reason. After a paid attempt it says why the seller refused the
+	// payment.
 	Error   string
 	Accepts []Requirement
-	// Resource is the v2 ResourceInfo as received; nil when absent.
+	// Resource holds the v2 ResourceInfo as received; nil when absent.
 	Resource json.RawMessage
-	// ResourceURL is what is being paid for, by the seller's word; it need not be the URL that was requested.
+	// ResourceURL names the resource on sale, as the seller claims. It may differ from the
+	// requested URL.
 	ResourceURL string
-	// Extensions are v2 extensions as received; nil when absent.
+	// Extensions holds the v2 extensions as received; nil when absent.
 	Extensions json.RawMessage
-	// Bare is set when the challenge was a single requirement without anything around it.
+	// Bare reports that the challenge was a single requirement with nothing around it.
 	Bare bool
 }
 
-// DecodeHeader decodes the value of a challenge header: base64, standard or URL-safe, padded or not, or plain JSON. The
-// content is a v2 PaymentRequired, a v1 body, or one bare requirement. Errors are ErrNotChallenge or ErrTooLarge;
-// a requirement that cannot be paid is not an error.
+// DecodeHeader decodes the value of a challenge header. The value is plain JSON or base64, in the
+// standard or the URL-safe alphabet, with or without padding. The content is a v2 PaymentRequired,
+// a v1 body, or one bare requirement. Errors match ErrNotChallenge or ErrTooLarge. A requirement
+// that cannot be paid is not an error.
 func DecodeHeader(value string) (Challenge, error) {
 	text, err := decodeText(value)
 	if err != nil {
@@ -66,8 +71,8 @@ func DecodeHeader(value string) (Challenge, error) {
 	return listChallenge(top, version)
 }
 
-// DecodeBody decodes the body of a 402: a v1 challenge, or a v2 one that came in the body instead of the header.
-// Anything else is ErrNotChallenge. Errors are as for DecodeHeader.
+// DecodeBody decodes the body of a 402: a v1 challenge, or a v2 challenge that came without its
+// header. Errors are as for DecodeHeader.
 func DecodeBody(b []byte) (Challenge, error) {
 	if start := skipSpace(b, 0); start == len(b) || b[start] != '{' {
 		return Challenge{}, notChallenge(errors.New("not an object"))
@@ -89,9 +94,10 @@ func DecodeBody(b []byte) (Challenge, error) {
 	return listChallenge(top, version)
 }
 
-// FromResponse finds the challenge of a 402: in PAYMENT-REQUIRED, then in the extra headers, then in the body. A
-// PAYMENT-REQUIRED header that cannot be decoded hides the body, as for every x402 client; an extra header that holds
-// something else does not. The bool tells whether there was a challenge at all, even one that could not be decoded.
+// FromResponse finds the challenge of a 402 in PAYMENT-REQUIRED, then in the extra headers, then in
+// the body. When PAYMENT-REQUIRED cannot be decoded, the body is ignored, as every x402 client
+// does. When an extra header holds something else, the search goes on. The bool is true when a
+// challenge was found, even one that cannot be decoded.
 func FromResponse(header http.Header, body []byte, extra ...string) (Challenge, bool, error) {
 	value, err := single(header, HeaderRequired)
 	if err != nil {
@@ -118,8 +124,8 @@ func FromResponse(header http.Header, body []byte, extra ...string) (Challenge, 
 	return c, true, err
 }
 
-// single returns the only value of a header, "" when there is none. Different values would leave it to each reader
-// which one counts, so they are an error.
+// single returns the only value of a header, or "" without one. Different values are an error: two
+// readers could each pick another one.
 func single(header http.Header, name string) (string, error) {
 	found := ""
 	for _, value := range header.Values(name) {
@@ -132,7 +138,7 @@ func single(header http.Header, name string) (string, error) {
 	return found, nil
 }
 
-// isBare tells one requirement from other objects without demanding that it be complete.
+// isBare reports whether top looks like a requirement. It may still be incomplete.
 func isBare(top object) bool {
 	if top.value("network") == nil {
 		return false
@@ -150,7 +156,7 @@ func bareChallenge(text []byte, top object) Challenge {
 	return Challenge{Version: r.Version, Accepts: []Requirement{r}, ResourceURL: r.Resource, Bare: true}
 }
 
-// bareVersion tells the version of a requirement by what only v2 has.
+// bareVersion infers the version of a requirement: only v2 has an amount or a network with a colon.
 func bareVersion(o object) int {
 	if _, ok := o.get("amount"); ok {
 		return 2
@@ -161,7 +167,8 @@ func bareVersion(o object) int {
 	return 1
 }
 
-// challengeVersion reads x402Version, or tells it by the first requirement when it is absent.
+// challengeVersion reads x402Version. When that is absent, it infers the version from the first
+// requirement.
 func challengeVersion(top object) (int, error) {
 	switch string(top.value("x402Version")) {
 	case "1":
@@ -185,7 +192,7 @@ func listChallenge(top object, version int) (Challenge, error) {
 		return Challenge{}, notChallenge(fmt.Errorf("accepts: %w", err))
 	}
 	c := Challenge{Version: version, Accepts: make([]Requirement, 0, len(list))}
-	c.Error, _ = top.text("error") // for people; of another type it says nothing
+	c.Error, _ = top.text("error") // text for people; a value of another type reads as absent
 	for _, raw := range list {
 		r := decodeRequirement(raw, version)
 		if c.ResourceURL == "" {
@@ -210,7 +217,7 @@ func listChallenge(top object, version int) (Challenge, error) {
 	return c, nil
 }
 
-// notChallenge marks err as ErrNotChallenge, unless it is ErrTooLarge already.
+// notChallenge adds ErrNotChallenge to err, unless err is ErrTooLarge.
 func notChallenge(err error) error {
 	if errors.Is(err, ErrTooLarge) {
 		return fmt.Errorf("decode challenge: %w", err)

@@ -1,9 +1,10 @@
-// Package x402 is the wire format of the x402 payment protocol, versions 1 and 2, as a payer needs it: challenges are
-// decoded, authorizations hashed and signed, payloads encoded, receipts read. It also holds the one table of networks
-// and assets that purser pays on.
+// Package x402 reads and writes the wire format of the x402 payment protocol, versions 1 and 2, for
+// a payer. It decodes challenges, hashes and signs authorizations, encodes payloads, and reads
+// receipts. It also holds the table of networks and assets that purser pays on.
 //
-// Everything that comes from a seller is hostile until decoded: sizes, nesting and lists are bounded, keys match
-// exactly and only once, amounts are canonical integers. What a seller wants echoed is kept byte for byte.
+// Text from a seller counts as hostile until it is decoded. Sizes, nesting and lists are bounded. A
+// key must match exactly and may appear only once. Amounts must be canonical integers. The parts
+// that a payload echoes are kept byte for byte.
 //
-// Not here: any I/O, the choice of what to pay, and limits on money. Those are package pay.
+// Input and output, the choice of a requirement, and limits on money belong to package pay.
 package x402

@@ -6,15 +6,17 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 )
 
-// The EIP-712 types of an EIP-3009 transfer, in the order the contract hashes them.
+// EIP-712 type strings of an EIP-3009 transfer. The fields stand in the order in which the contract
+// hashes them.
 const (
 	domainType        = "EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)"
 	authorizationType = "TransferWithAuthorization(address from,address to,uint256 value," +
 		"uint256 validAfter,uint256 validBefore,bytes32 nonce)"
 )
 
-// Authorization is an EIP-3009 TransferWithAuthorization message: From lets anybody move Value to To, once, while the
-// block time is after ValidAfter and before ValidBefore (unix seconds). Its JSON is the wire form of x402.
+// Authorization is the EIP-3009 message TransferWithAuthorization. Once signed, any sender can use
+// it to move Value from From to To, once. The block time must be after ValidAfter and before
+// ValidBefore, both unix seconds. Its JSON form is that of x402.
 type Authorization struct {
 	From        Address `json:"from"`
 	To          Address `json:"to"`
@@ -24,7 +26,7 @@ type Authorization struct {
 	Nonce       Nonce   `json:"nonce"`
 }
 
-// DomainSeparator is the EIP-712 domain hash of a token contract.
+// DomainSeparator returns the EIP-712 domain hash of a token contract.
 func DomainSeparator(name, version string, chainID uint64, contract Address) [32]byte {
 	return [32]byte(crypto.Keccak256(
 		crypto.Keccak256([]byte(domainType)),
@@ -35,8 +37,8 @@ func DomainSeparator(name, version string, chainID uint64, contract Address) [32
 	))
 }
 
-// Digest is the EIP-712 hash of a in the domain of asset on the chain: what gets signed. The domain is computed from
-// its parts, so that an asset and a chain that don't belong together cannot yield a valid signature.
+// Digest returns the EIP-712 hash that gets signed. It computes the domain from the asset and the
+// chain id. A mismatched pair therefore never yields a valid signature.
 func (a Authorization) Digest(asset Asset, chainID uint64) [32]byte {
 	separator := DomainSeparator(asset.Name, asset.Version, chainID, asset.Address)
 	value := a.Value.Bytes32()
@@ -48,7 +50,8 @@ func (a Authorization) Digest(asset Asset, chainID uint64) [32]byte {
 	return [32]byte(crypto.Keccak256([]byte{0x19, 0x01}, separator[:], message))
 }
 
-// TypedData is the message of Digest as EIP-712 JSON, for signers that take eth_signTypedData_v4.
+// TypedData returns the message of Digest as EIP-712 JSON, for signers that offer
+// eth_signTypedData_v4.
 func (a Authorization) TypedData(asset Asset, chainID uint64) json.RawMessage {
 	type field struct {
 		Name string `json:"name"`
@@ -89,13 +92,13 @@ func (a Authorization) TypedData(asset Asset, chainID uint64) json.RawMessage {
 	return encoded
 }
 
-// word is n as an ABI uint256.
+// word returns n as an ABI uint256.
 func word(n uint64) []byte {
 	b := NewAmount(n).Bytes32()
 	return b[:]
 }
 
-// leftPad is a as an ABI word.
+// leftPad returns a as an ABI word.
 func leftPad(a Address) []byte {
 	b := make([]byte, 32)
 	copy(b[12:], a[:])

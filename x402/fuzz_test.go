@@ -61,7 +61,7 @@ func FuzzDecodeBody(f *testing.F) {
 	})
 }
 
-// checkChallenge holds for whatever was decoded.
+// checkChallenge checks promises that hold for every decoded challenge.
 func checkChallenge(t *testing.T, c x402.Challenge) {
 	if (c.Version != 1 && c.Version != 2) || len(c.Accepts) > 32 {
 		t.Fatalf("version %d, %d entries", c.Version, len(c.Accepts))

@@ -10,22 +10,22 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds on anything decoded.
+// Bounds on decoded text.
 const (
-	// MaxHeaderBytes bounds an encoded header value.
+	// MaxHeaderBytes bounds an encoded header value, in bytes.
 	MaxHeaderBytes = 128 << 10
-	// MaxChallengeBytes bounds a decoded challenge, payload or receipt.
+	// MaxChallengeBytes bounds a decoded challenge, payload or receipt, in bytes.
 	MaxChallengeBytes = 64 << 10
 
 	maxNesting = 32
-	maxMembers = 256 // of an object that we read
+	maxMembers = 256 // of one object
 )
 
 var errInvalidJSON = errors.New("not valid JSON")
 
-// object is the members of one JSON object in their order, each value as the bytes it arrived in. encoding/json would
-// match keys in any letter case and let the last of two equal keys win; a second reader of the same bytes could then
-// see other terms than we do.
+// object lists the members of a JSON object in their order, with each value as received.
+// encoding/json is not used: it matches keys in any letter case, and the last of two equal keys
+// wins. A second reader of the same bytes could then see other terms.
 type object []member
 
 type member struct {
@@ -33,7 +33,8 @@ type member struct {
 	value json.RawMessage
 }
 
-// decodeText returns the JSON of a header value: standard or URL-safe base64, padded or not, or plain JSON.
+// decodeText returns the JSON of a header value. The value is plain JSON or base64, in the standard
+// or the URL-safe alphabet, with or without padding.
 func decodeText(value string) ([]byte, error) {
 	value = strings.TrimSpace(value)
 	if len(value) > MaxHeaderBytes {
@@ -53,17 +54,18 @@ func decodeText(value string) ([]byte, error) {
 	return decoded, nil
 }
 
-// readObject checks a whole text (size, nesting, UTF-8, syntax) and reads its outermost object. The values are parts of
-// text.
+// readObject checks text for size, nesting, UTF-8 and syntax, and reads its outermost object. The
+// values are slices of text.
 func readObject(text []byte) (object, error) {
-	if err := check(text); err != nil {
+	if err := checkJSON(text); err != nil {
 		return nil, err
 	}
 	return members(text)
 }
 
-// check bounds text before and while it is validated, so that what follows may trust its form.
-func check(text []byte) error {
+// checkJSON checks the bounds and the syntax of text. The functions below rely on it and check no
+// further.
+func checkJSON(text []byte) error {
 	if len(text) > MaxChallengeBytes {
 		return fmt.Errorf("%w: over %d bytes", ErrTooLarge, MaxChallengeBytes)
 	}
@@ -76,7 +78,7 @@ func check(text []byte) error {
 	return nil
 }
 
-// nesting is the greatest depth of objects and arrays in text.
+// nesting returns the greatest depth of objects and arrays in text.
 func nesting(text []byte) int {
 	depth, deepest := 0, 0
 	for i := 0; i < len(text); i++ {
@@ -93,8 +95,8 @@ func nesting(text []byte) int {
 	return deepest
 }
 
-// members splits valid JSON into the members of its object. It fails on anything but an object, on a repeated key and
-// on too many members.
+// members splits a valid JSON object into its members. It fails on any other value, on a repeated
+// key, and on too many members.
 func members(text []byte) (object, error) {
 	i := skipSpace(text, 0)
 	if i == len(text) || text[i] != '{' {
@@ -121,7 +123,7 @@ func members(text []byte) (object, error) {
 	return result, nil
 }
 
-// elements splits valid JSON into the elements of its array, at most limit.
+// elements splits a valid JSON array into its elements. It fails on more than limit.
 func elements(text []byte, limit int) ([]json.RawMessage, error) {
 	i := skipSpace(text, 0)
 	if i == len(text) || text[i] != '[' {
@@ -142,7 +144,7 @@ func elements(text []byte, limit int) ([]json.RawMessage, error) {
 	return result, nil
 }
 
-// get returns a member's value as received, null included.
+// get returns a member's value as received, which may be null.
 func (o object) get(key string) (json.RawMessage, bool) {
 	for i := range o {
 		if o[i].key == key {
@@ -152,7 +154,8 @@ func (o object) get(key string) (json.RawMessage, bool) {
 	return nil, false
 }
 
-// value returns a member's value, or nil when it is absent or null: other implementations write null for absent.
+// value returns a member's value, or nil when it is absent or null. Other implementations write
+// null for an absent value.
 func (o object) value(key string) json.RawMessage {
 	value, ok := o.get(key)
 	if !ok || string(value) == "null" {
@@ -161,7 +164,7 @@ func (o object) value(key string) json.RawMessage {
 	return value
 }
 
-// text returns a string member. An absent one is "" without error.
+// text returns a string member, or "" when it is absent.
 func (o object) text(key string) (string, error) {
 	value := o.value(key)
 	if value == nil {
@@ -174,7 +177,7 @@ func (o object) text(key string) (string, error) {
 	return s, nil
 }
 
-// required is text for a member that must be there and not be empty.
+// required returns a string member that must be present and not empty.
 func (o object) required(key string) (string, error) {
 	s, err := o.text(key)
 	if err == nil && s == "" {
@@ -183,7 +186,7 @@ func (o object) required(key string) (string, error) {
 	return s, err
 }
 
-// unquote unquotes one valid JSON string; false for any other value.
+// unquote decodes one valid JSON string. It returns false for any other value.
 func unquote(value []byte) (string, bool) {
 	if len(value) < 2 || value[0] != '"' {
 		return "", false

@@ -7,8 +7,8 @@ import (
 	"unicode"
 )
 
-// Asset is a token with EIP-3009 that purser pays with. Name and Version are its EIP-712 domain; DomainSeparator is
-// what its contract answers to DOMAIN_SEPARATOR().
+// Asset is a token with EIP-3009 that purser pays with. Name and Version belong to its EIP-712
+// domain. DomainSeparator holds the answer of its contract to DOMAIN_SEPARATOR().
 type Asset struct {
 	Symbol          string
 	Address         Address
@@ -17,8 +17,9 @@ type Asset struct {
 	DomainSeparator [32]byte
 }
 
-// Network is a chain that purser pays on. Name is both our name for it outside and its x402 v1 wire name; its v2 wire
-// name is CAIP2. Default networks are offered without being asked for, test networks are not.
+// Network is a chain that purser pays on. Name is both purser's own name and the x402 v1 wire name.
+// CAIP2 returns the v2 wire name. Default networks are served when none is configured; test networks
+// are not Default.
 type Network struct {
 	Name    string
 	ChainID uint64
@@ -26,8 +27,9 @@ type Network struct {
 	Assets  []Asset
 }
 
-// pinned is the whole of what purser pays on. Names and separators were read from the contracts: "USD Coin" and "USDC"
-// are not interchangeable, a signature under the wrong one is worthless.
+// pinned lists every network and asset that purser pays on. Names and separators were read from the
+// contracts. "USD Coin" and "USDC" are different domains: a signature under the wrong name is
+// worthless.
 var pinned = []Network{
 	{
 		Name: "base", ChainID: 8453, Default: true,
@@ -47,7 +49,8 @@ var pinned = []Network{
 	},
 }
 
-// otherNames are x402 v1 names of networks that purser does not pay on; they serve messages and comparisons only.
+// otherNames lists the x402 v1 names of networks that purser does not pay on. They serve messages
+// and comparisons only.
 var otherNames = []struct{ v1, v2 string }{
 	{"ethereum", "eip155:1"},
 	{"sepolia", "eip155:11155111"},
@@ -94,7 +97,7 @@ func NetworkByWire(wire string) (Network, bool) {
 	return Network{}, false
 }
 
-// CAIP2 is the x402 v2 wire name, such as "eip155:8453".
+// CAIP2 returns the x402 v2 wire name, such as "eip155:8453".
 func (n Network) CAIP2() string { return "eip155:" + strconv.FormatUint(n.ChainID, 10) }
 
 // Asset finds a pinned asset of n by its contract.
@@ -110,11 +113,11 @@ func (n Network) Asset(a Address) (Asset, bool) {
 // SameNetwork reports whether two wire values name one network, in its v1 or v2 form.
 func SameNetwork(a, b string) bool { return a == b || v1Name(a) == v1Name(b) }
 
-// NetworkLabel is the name of a network in messages: its v1 name when we know it, else the wire value cut to 64
-// printable characters.
+// NetworkLabel returns the name of a network for messages. A known network has its v1 name. Any
+// other wire value is cut to 64 printable characters.
 func NetworkLabel(wire string) string { return printable(v1Name(wire)) }
 
-// v1Name returns the v1 name of a known network and any other wire value as it is.
+// v1Name returns the v1 name of a known network, and any other wire value unchanged.
 func v1Name(wire string) string {
 	for _, n := range pinned {
 		if wire == n.CAIP2() {
@@ -129,7 +132,7 @@ func v1Name(wire string) string {
 	return wire
 }
 
-// printable makes a value from outside fit for messages: 64 printable characters at most.
+// printable returns a value from outside for messages: 64 printable characters at most.
 func printable(s string) string {
 	const limit = 64
 	var out strings.Builder

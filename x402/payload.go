@@ -11,14 +11,14 @@ import (
 	"unicode/utf8"
 )
 
-// Offer is the part of a challenge that a payload echoes, byte for byte as received. It can be kept as JSON without
-// losing a byte.
+// Offer holds the parts of a challenge that a payload echoes, byte for byte as received. Its JSON
+// form loses no byte.
 type Offer struct {
 	Version                        int
 	Accepted, Resource, Extensions json.RawMessage
 }
 
-// offerJSON keeps the echoed parts as strings: as JSON within JSON they would be compacted and escaped.
+// offerJSON keeps the echoed parts as strings. As raw JSON they would be compacted and escaped.
 type offerJSON struct {
 	Version    int    `json:"version"`
 	Accepted   string `json:"accepted"`
@@ -26,13 +26,13 @@ type offerJSON struct {
 	Extensions string `json:"extensions,omitempty"`
 }
 
-// Offer returns what a payload for the i-th requirement echoes.
+// Offer returns the parts that a payload for the i-th requirement echoes.
 func (c Challenge) Offer(i int) Offer {
 	r := c.Accepts[i]
 	return Offer{Version: r.Version, Accepted: r.Raw, Resource: c.Resource, Extensions: c.Extensions}
 }
 
-// Size returns how many bytes the offer takes where it is kept.
+// Size returns the length of the offer's JSON form, in bytes.
 func (o Offer) Size() int {
 	kept, err := o.MarshalJSON()
 	if err != nil {
@@ -41,7 +41,7 @@ func (o Offer) Size() int {
 	return len(kept)
 }
 
-// MarshalJSON writes the lossless form.
+// MarshalJSON writes the form that loses no byte. It fails when a part is not valid UTF-8.
 func (o Offer) MarshalJSON() ([]byte, error) {
 	for _, part := range []json.RawMessage{o.Accepted, o.Resource, o.Extensions} {
 		if !utf8.Valid(part) {
@@ -57,17 +57,18 @@ func (o *Offer) UnmarshalJSON(b []byte) error {
 	if err := json.Unmarshal(b, &kept); err != nil {
 		return fmt.Errorf("decode offer: %w", err)
 	}
-	*o = Offer{Version: kept.Version, Accepted: raw(kept.Accepted), Resource: raw(kept.Resource), Extensions: raw(kept.Extensions)}
+	*o = Offer{Version: kept.Version, Accepted: optional(kept.Accepted), Resource: optional(kept.Resource), Extensions: optional(kept.Extensions)}
 	return nil
 }
 
-// Payload is a signed payment as it goes to the seller or the facilitator.
+// Payload holds a signed payment, as the seller and the facilitator receive it.
 type Payload struct {
 	Version int
 	JSON    json.RawMessage
 }
 
-// Payload joins what the seller wants echoed with the signed authorization.
+// Payload joins the echoed parts with the signed authorization. It fails when the requirement lacks
+// a scheme or network, or when a part is not valid JSON.
 func (o Offer) Payload(a Authorization, s Signature) (Payload, error) {
 	signed, err := json.Marshal(struct {
 		Signature     Signature     `json:"signature"`
@@ -95,7 +96,7 @@ func (o Offer) Payload(a Authorization, s Signature) (Payload, error) {
 	default:
 		return Payload{}, fmt.Errorf("encode payload: unknown x402Version %d", o.Version)
 	}
-	// Written by hand, since json.Marshal would compact and escape what must stay as it is.
+	// Not json.Marshal: it would compact and escape the echoed parts.
 	var out bytes.Buffer
 	for _, part := range parts {
 		if part.value == nil {
@@ -116,8 +117,8 @@ func (o Offer) Payload(a Authorization, s Signature) (Payload, error) {
 	return Payload{o.Version, out.Bytes()}, nil
 }
 
-// DecodePayload reads the value of PAYMENT-SIGNATURE or X-PAYMENT: standard base64 with padding, nothing else, which is
-// what sellers take.
+// DecodePayload reads the value of PAYMENT-SIGNATURE or X-PAYMENT. Like sellers, it accepts only
+// standard base64 with padding.
 func DecodePayload(header string) (Payload, error) {
 	if len(header) > MaxHeaderBytes {
 		return Payload{}, fmt.Errorf("decode payload: %w: over %d bytes", ErrTooLarge, MaxHeaderBytes)
@@ -139,10 +140,10 @@ func DecodePayload(header string) (Payload, error) {
 	return Payload{}, errors.New("decode payload: unknown x402Version")
 }
 
-// Header is the value to send: standard base64 with padding, the only form that every seller takes.
+// Header returns the value to send: standard base64 with padding, which every seller accepts.
 func (p Payload) Header() string { return base64.StdEncoding.EncodeToString(p.JSON) }
 
-// HeaderName is the request header to send it in.
+// HeaderName returns the request header that carries the payload.
 func (p Payload) HeaderName() string {
 	if p.Version == 1 {
 		return HeaderV1Payment
@@ -150,7 +151,8 @@ func (p Payload) HeaderName() string {
 	return HeaderSignature
 }
 
-// Authorization returns the signed message of an EIP-3009 payload. Nothing is verified but its form.
+// Authorization returns the signed message of an EIP-3009 payload. It checks the form of the
+// fields, not the signature.
 func (p Payload) Authorization() (Authorization, Signature, error) {
 	top, err := readObject(p.JSON)
 	if err != nil {
@@ -183,7 +185,7 @@ func readSigned(payload json.RawMessage) (a Authorization, s Signature, err erro
 	return a, s, errors.Join(errs[:]...)
 }
 
-// parseSeconds reads a unix time as payloads carry it.
+// parseSeconds reads a unix time, which payloads carry as a decimal string.
 func parseSeconds(s string) (uint64, error) {
 	amount, err := ParseAmount(s)
 	if err != nil || !amount.n.IsUint64() {
@@ -192,8 +194,8 @@ func parseSeconds(s string) (uint64, error) {
 	return amount.n.Uint64(), nil
 }
 
-// raw is nil for "", so that an absent part stays absent.
-func raw(s string) json.RawMessage {
+// optional returns nil for "", so that an absent part stays absent.
+func optional(s string) json.RawMessage {
 	if s == "" {
 		return nil
 	}

@@ -6,22 +6,24 @@ import (
 	"net/http"
 )
 
-// Receipt is the word of a seller or facilitator on a settlement (v2 SettleResponse). Absent fields are "" or nil.
+// Receipt holds the answer of a seller or facilitator about a settlement (SettleResponse in x402
+// v2). Absent fields are "" or nil.
 type Receipt struct {
 	Success     bool   `json:"success"`
 	Transaction string `json:"transaction"`
 	Network     string `json:"network"`
 	Payer       string `json:"payer,omitempty"`
 	ErrorReason string `json:"errorReason,omitempty"`
-	// ErrorMessage is free text, up to several KB.
+	// ErrorMessage holds free text, up to several KB.
 	ErrorMessage string          `json:"errorMessage,omitempty"`
 	Amount       *Amount         `json:"amount,omitempty"`
 	Raw          json.RawMessage `json:"-"` // as decoded
 }
 
-// DecodeReceipt reads the value of PAYMENT-RESPONSE or X-PAYMENT-RESPONSE: base64 of any flavour or plain JSON, an object
-// with a boolean success. Unknown members are ignored. A field of the wrong type reads as absent in a refusal and is an
-// error in a success, which is evidence that money moved and must say so properly.
+// DecodeReceipt reads the value of PAYMENT-RESPONSE or X-PAYMENT-RESPONSE: plain JSON or base64 in
+// any form. The value must be an object with a boolean success. Unknown members are ignored. In a
+// refusal, a field of the wrong type reads as absent. In a success it is an error: a success is
+// evidence that money moved, so it must be well formed.
 func DecodeReceipt(value string) (Receipt, error) {
 	text, err := decodeText(value)
 	if err != nil {
@@ -45,7 +47,7 @@ func DecodeReceipt(value string) (Receipt, error) {
 	return r, nil
 }
 
-// read fills in what it can and returns the first error.
+// read sets the fields that can be read, and returns the first error.
 func (r *Receipt) read(o object) (first error) {
 	for _, field := range []struct {
 		key    string
@@ -68,7 +70,7 @@ func (r *Receipt) read(o object) (first error) {
 	}
 	text, ok := unquote(raw)
 	if !ok {
-		text = string(raw) // some write it as a number
+		text = string(raw) // some facilitators write a number
 	}
 	amount, err := ParseAmount(text)
 	if err != nil {
@@ -81,8 +83,8 @@ func (r *Receipt) read(o object) (first error) {
 	return first
 }
 
-// ReceiptFromHeader finds the receipt of a response: PAYMENT-RESPONSE first, X-PAYMENT-RESPONSE second. The bool tells
-// whether there was one at all, even one that could not be decoded.
+// ReceiptFromHeader finds the receipt of a response in PAYMENT-RESPONSE, then in
+// X-PAYMENT-RESPONSE. The bool is true when a receipt was found, even one that cannot be decoded.
 func ReceiptFromHeader(h http.Header) (Receipt, bool, error) {
 	for _, name := range []string{HeaderResponse, HeaderV1Response} {
 		value, err := single(h, name)

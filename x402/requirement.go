@@ -8,27 +8,29 @@ import (
 	"time"
 )
 
-// MaxTimeoutCap is the longest MaxTimeout that a requirement is decoded to.
+// MaxTimeoutCap bounds MaxTimeout. A longer timeout is decoded as this one.
 const MaxTimeoutCap = 365 * 24 * time.Hour
 
-// Requirement is one way to pay, one entry of accepts. Scheme and Network are wire values.
+// Requirement is one entry of accepts: one way to pay. Scheme and Network are wire values.
 type Requirement struct {
-	// Raw is the entry as received, to be echoed untouched: sellers compare it with what they sent.
+	// Raw holds the entry as received. Payloads echo it, because sellers compare it with the text
+	// they sent.
 	Raw             json.RawMessage
 	Version         int
 	Scheme, Network string
 	Amount          Amount // v2 amount, v1 maxAmountRequired
 	Asset, PayTo    Address
 	MaxTimeout      time.Duration // 0 when absent, at most MaxTimeoutCap
-	// From extra; "" when absent.
+	// Members of extra; "" when absent.
 	DomainName, DomainVersion, TransferMethod, PaymentFlow string
-	// Only in v1.
+	// Members that only v1 has.
 	Resource, Description string
-	// Problem says why this entry cannot be paid; nil when it is well formed. What could be read is filled in even so.
+	// Problem says why this entry cannot be paid; nil when it is well formed. All readable fields
+	// are set in either case.
 	Problem *FieldError
 }
 
-// FieldError says what is wrong with one field of a requirement, payload or receipt.
+// FieldError names a field of a requirement, payload or receipt, and says what is wrong with it.
 type FieldError struct{ Field, Reason string }
 
 func (e *FieldError) Error() string { return e.Field + ": " + e.Reason }
@@ -64,13 +66,13 @@ func decodeRequirement(raw json.RawMessage, version int) Requirement {
 	r.readExtra(o.value("extra"))
 
 	if version == 1 {
-		r.Resource, _ = o.text("resource") // for people; of another type they say nothing
+		r.Resource, _ = o.text("resource") // text for people; values of another type read as absent
 		r.Description, _ = o.text("description")
 	}
 	return r
 }
 
-// readExtra reads the token's EIP-712 domain and how the transfer is to be made.
+// readExtra reads the token's EIP-712 domain and the transfer method.
 func (r *Requirement) readExtra(raw json.RawMessage) {
 	if raw == nil {
 		return
@@ -94,7 +96,7 @@ func (r *Requirement) readExtra(raw json.RawMessage) {
 	}
 }
 
-// note records the first problem.
+// note sets Problem, unless an earlier problem is set.
 func (r *Requirement) note(field string, err error) {
 	if err == nil || r.Problem != nil {
 		return
@@ -106,7 +108,7 @@ func (r *Requirement) note(field string, err error) {
 	r.Problem = &FieldError{field, reason}
 }
 
-// parsed reads a required string member in its own form.
+// parsed reads a required string member and parses it.
 func parsed[T any](o object, key string, parse func(string) (T, error)) (T, error) {
 	s, err := o.required(key)
 	if err != nil {
@@ -116,7 +118,7 @@ func parsed[T any](o object, key string, parse func(string) (T, error)) (T, erro
 	return parse(s)
 }
 
-// parseTimeout reads a whole, positive number of seconds; 0 when raw is nil.
+// parseTimeout reads a positive whole number of seconds. It returns 0 when raw is nil.
 func parseTimeout(raw json.RawMessage) (time.Duration, error) {
 	if raw == nil {
 		return 0, nil

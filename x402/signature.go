@@ -9,11 +9,12 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 )
 
-// Signature is r‖s‖v of a secp256k1 signature, with v 27 or 28: the form every facilitator takes. In text it is 0x and
-// 130 lower-case hex digits.
+// Signature holds r‖s‖v of a secp256k1 signature, with v 27 or 28. Every facilitator accepts this
+// form. Its text form is 0x and 130 lower-case hex digits.
 type Signature [65]byte
 
-// ParseSignature reads 0x and 130 hex digits of any letter case. It does not judge the values; Recover does.
+// ParseSignature reads 0x and 130 hex digits in any letter case. It does not check the values of r,
+// s and v; Recover does.
 func ParseSignature(text string) (Signature, error) {
 	var s Signature
 	if !decodeHex(s[:], text) {
@@ -22,13 +23,13 @@ func ParseSignature(text string) (Signature, error) {
 	return s, nil
 }
 
-// String is 0x and 130 lower-case hex digits.
+// String returns 0x and 130 lower-case hex digits.
 func (s Signature) String() string { return encodeHex(s[:]) }
 
 // MarshalText writes the form of String.
 func (s Signature) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// UnmarshalText is ParseSignature.
+// UnmarshalText reads with ParseSignature.
 func (s *Signature) UnmarshalText(text []byte) error {
 	parsed, err := ParseSignature(string(text))
 	if err != nil {
@@ -52,8 +53,8 @@ func Sign(digest [32]byte, key *ecdsa.PrivateKey) (Signature, error) {
 	return s, nil
 }
 
-// Recover returns the address whose key made s. It refuses a high s and any v but 27 and 28, which the token contract
-// would refuse too.
+// Recover returns the address whose key made s. It refuses a high s, and any v but 27 and 28,
+// because the token contract refuses them too.
 func Recover(digest [32]byte, s Signature) (Address, error) {
 	v := s[64] - 27
 	if !crypto.ValidateSignatureValues(v, new(big.Int).SetBytes(s[:32]), new(big.Int).SetBytes(s[32:64]), true) {

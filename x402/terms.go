@@ -2,11 +2,11 @@ package x402
 
 import "fmt"
 
-// UnsupportedError says that a well-formed requirement asks for something that purser cannot pay.
+// UnsupportedError reports a well-formed requirement that purser cannot pay.
 type UnsupportedError struct {
 	Kind   string // "scheme", "asset" or "network"
 	Value  string // the wire value, cut to 64 printable characters
-	Detail string // what exactly does not fit; "" when Value says it all
+	Detail string // says which part does not fit; "" when Value is enough
 }
 
 func (e *UnsupportedError) Error() string {
@@ -17,9 +17,10 @@ func (e *UnsupportedError) Error() string {
 	return text
 }
 
-// Supports checks r against the pinned table: scheme exact by EIP-3009, paid before or after delivery, on a known
-// network, with a pinned asset whose EIP-712 domain is not contradicted. The error is a *FieldError (r.Problem) or an
-// *UnsupportedError. Scheme and network are judged first, since other networks have other addresses and amounts.
+// Supports checks r against the pinned table. It accepts scheme exact with EIP-3009, paid before or
+// after delivery, on a known network, with a pinned asset. The EIP-712 domain that r names must be
+// the asset's. The error is r.Problem or an *UnsupportedError. Scheme and network are checked
+// first, because other networks have other forms of addresses and amounts.
 func (r Requirement) Supports() (Network, Asset, error) {
 	if r.Scheme != "" && r.Scheme != "exact" {
 		return Network{}, Asset{}, unsupported("scheme", r.Scheme, "")
