@@ -134,9 +134,7 @@ func New(o Options) (*API, error) {
 	if a.overloaded = o.Admission.Refused; a.overloaded == nil {
 		a.overloaded = func() {}
 	}
-	if err := a.useReference(); err != nil {
-		return nil, err
-	}
+	a.useReference()
 	a.routes = []route{
 		{http.MethodGet, "/", a.root},
 		{http.MethodGet, "/health", a.health},

@@ -68,11 +68,7 @@ type describedAnswer struct {
 }
 
 func readDescription() (*description, error) {
-	ref, err := openapi.New("")
-	if err != nil {
-		return nil, err
-	}
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(ref.JSON))
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(openapi.New("").JSON))
 	if err != nil {
 		return nil, err
 	}

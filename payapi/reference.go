@@ -13,16 +13,12 @@ import (
 type verbatim []byte
 
 // useReference makes the routes of the API's own description (package openapi).
-func (a *API) useReference() error {
-	ref, err := openapi.New(a.publicURL)
-	if err != nil {
-		return err
-	}
+func (a *API) useReference() {
+	ref := openapi.New(a.publicURL)
 	a.openapi = published(ref.JSON, map[string]string{"Content-Type": "application/json"})
 	a.docs = published(ref.Page, map[string]string{
 		"Content-Type": "text/html; charset=utf-8", "Content-Security-Policy": ref.PagePolicy, "Referrer-Policy": "no-referrer",
 	})
-	return nil
 }
 
 // published answers with a text that is the same for everybody until the next version, and

@@ -1,25 +1,29 @@
-// Package openapi is the reference of purser's REST API: an OpenAPI 3.1 document, and a page
-// for people that is made of it.
+// Package openapi holds the reference of purser's REST API: an OpenAPI 3.1 document for programs,
+// and the same as a page for people.
 //
-// openapi.yaml is written by hand; openapi.json, which is what programs get, is made of it by
-//
-//	go test ./payapi/openapi -update
-//
-// What the API does is package payapi's affair, whose tests hold every answer against the
-// document. Serving the two texts is as well.
+// openapi.yaml is written by hand. Command generate makes openapi.json and reference.html of it.
+// The tests of package payapi hold every answer of the API against the document.
 package openapi
 
 import (
 	"bytes"
+	"crypto/sha256"
 	_ "embed"
+	"encoding/base64"
 	"encoding/json"
-	"fmt"
 )
 
-//go:embed openapi.json
-var document []byte
+//go:generate go run ./generate
 
-// Reference is the document in both its forms.
+var (
+	//go:embed openapi.json
+	document []byte
+
+	//go:embed reference.html
+	page []byte
+)
+
+// Reference holds the reference in both its forms.
 type Reference struct {
 	JSON []byte // for programs
 	Page []byte // HTML for people, with everything in it
@@ -28,44 +32,17 @@ type Reference struct {
 	PagePolicy string
 }
 
-// New makes the reference of a deployment. With a public URL that is the server it names; with
-// "" the server is where the document came from. An error means that the document is broken,
-// which tests rule out.
-func New(publicURL string) (*Reference, error) {
+// New returns the reference of a deployment. If publicURL is not empty, the document names it as
+// the server. Otherwise the server is the one that the document came from.
+func New(publicURL string) Reference {
 	text := document
 	if publicURL != "" {
-		var err error
-		if text, err = servedAt(publicURL); err != nil {
-			return nil, fmt.Errorf("openapi: name the server: %w", err)
-		}
+		server, _ := json.Marshal(publicURL) // a string cannot fail
+		text = bytes.Replace(document, []byte(`"url": "/"`), append([]byte(`"url": `), server...), 1)
 	}
-	page, policy, err := render(text)
-	if err != nil {
-		return nil, fmt.Errorf("openapi: render the page: %w", err)
-	}
-	return &Reference{JSON: text, Page: page, PagePolicy: policy}, nil
-}
-
-// servedAt is the document with another server.
-func servedAt(publicURL string) ([]byte, error) {
-	var top ordered[json.RawMessage]
-	if err := json.Unmarshal(document, &top); err != nil {
-		return nil, err
-	}
-	servers, err := json.Marshal([]map[string]string{{"url": publicURL, "description": "This purser"}})
-	if err != nil {
-		return nil, err
-	}
-	for i := range top {
-		if top[i].Name == "servers" {
-			top[i].Value = servers
-		}
-	}
-	compact, err := top.MarshalJSON() // not json.Marshal, which would escape it for HTML
-	if err != nil {
-		return nil, err
-	}
-	var text bytes.Buffer
-	err = json.Indent(&text, compact, "", "  ")
-	return text.Bytes(), err
+	_, style, _ := bytes.Cut(page, []byte("<style>"))
+	style, _, _ = bytes.Cut(style, []byte("</style>"))
+	sum := sha256.Sum256(style)
+	return Reference{JSON: text, Page: page, PagePolicy: "default-src 'none'; style-src 'sha256-" +
+		base64.StdEncoding.EncodeToString(sum[:]) + "'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"}
 }

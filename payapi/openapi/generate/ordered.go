@@ -1,4 +1,4 @@
-package openapi
+package main
 
 import (
 	"bytes"
@@ -6,7 +6,7 @@ import (
 	"errors"
 )
 
-// ordered is a JSON object whose members keep the order that their author gave them.
+// ordered holds the members of a JSON object in the order of its source.
 type ordered[T any] []member[T]
 
 type member[T any] struct {

@@ -1,4 +1,4 @@
-package openapi
+package main
 
 import (
 	"encoding/json"
@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// api is as much of an OpenAPI document as the page shows.
+// api holds the parts of an OpenAPI document that the page shows.
 type api struct {
 	Info struct {
 		Title, Summary, Version, Description string
@@ -14,7 +14,7 @@ type api struct {
 	Servers []struct{ URL string }
 	Tags    []struct{ Name, Description string }
 	Paths   ordered[pathItem]
-	// Components are what $ref leads to.
+	// Components hold the targets of every $ref.
 	Components struct {
 		SecuritySchemes ordered[scheme]
 		Headers         ordered[header]
@@ -94,7 +94,7 @@ type schema struct {
 	AnyOf                []schema
 }
 
-// kinds is the member type of a schema: a string or several.
+// kinds holds the member type of a schema: a string or several.
 type kinds []string
 
 // UnmarshalJSON reads both forms.
@@ -107,7 +107,7 @@ func (k *kinds) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, (*[]string)(k))
 }
 
-// follow finds what a $ref leads to; without one it is what is there.
+// follow returns the component that a $ref names, and there if ref is empty.
 func follow[T any](ref string, components ordered[T], there T) (T, error) {
 	if ref == "" {
 		return there, nil
@@ -119,10 +119,10 @@ func follow[T any](ref string, components ordered[T], there T) (T, error) {
 	return found, nil
 }
 
-// refName is the last part of a $ref: the name of a component.
+// refName returns the last part of a $ref: the name of a component.
 func refName(ref string) string { return ref[strings.LastIndexByte(ref, '/')+1:] }
 
-// methods are the operations of a path in the order they are shown in.
+// methods returns the operations of a path in the order of the page.
 func (p pathItem) methods() (there ordered[*operation]) {
 	all := ordered[*operation]{{"GET", p.Get}, {"POST", p.Post}, {"DELETE", p.Delete}}
 	for _, m := range all {

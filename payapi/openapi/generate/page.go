@@ -1,10 +1,8 @@
-package openapi
+package main
 
 import (
 	"bytes"
-	"crypto/sha256"
 	_ "embed"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"html"
@@ -23,7 +21,7 @@ var pageTemplate string
 //go:embed page.css
 var pageStyle string
 
-// page is what the template shows.
+// page holds the data of the template.
 type page struct {
 	Title, Summary, Version string
 	Style                   template.CSS
@@ -65,7 +63,7 @@ type shownResponse struct {
 
 type shownExample struct{ Text, Summary string }
 
-// described is a schema, or a security scheme.
+// described holds a schema, or a security scheme.
 type described struct {
 	Name, Kind string
 	About      template.HTML
@@ -79,8 +77,8 @@ type field struct {
 	About    template.HTML
 }
 
-// renderer makes the page of one document. The first error is kept, so that the template's
-// data can be built without asking after each step.
+// renderer makes the page of one document. It keeps the first error, so that the steps need not
+// return theirs.
 type renderer struct {
 	api       api
 	markdown  goldmark.Markdown
@@ -88,11 +86,11 @@ type renderer struct {
 	err       error
 }
 
-// render makes the page, and the policy under which a browser shows all of it.
-func render(text []byte) (out []byte, policy string, err error) {
+// render makes the page of a document.
+func render(document []byte) ([]byte, error) {
 	r := &renderer{markdown: goldmark.New(goldmark.WithExtensions(extension.Table)), endpoints: map[string]string{}}
-	if err := json.Unmarshal(text, &r.api); err != nil {
-		return nil, "", err
+	if err := json.Unmarshal(document, &r.api); err != nil {
+		return nil, err
 	}
 	for _, p := range r.api.Paths {
 		for _, m := range p.Value.methods() {
@@ -101,20 +99,15 @@ func render(text []byte) (out []byte, policy string, err error) {
 	}
 	t, err := template.New("page").Parse(pageTemplate)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	shown := r.page()
 	if r.err != nil {
-		return nil, "", r.err
+		return nil, r.err
 	}
-	var page bytes.Buffer
-	if err := t.Execute(&page, shown); err != nil {
-		return nil, "", err
-	}
-	sum := sha256.Sum256([]byte(pageStyle))
-	policy = "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) +
-		"'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-	return page.Bytes(), policy, nil
+	var out bytes.Buffer
+	err = t.Execute(&out, shown)
+	return out.Bytes(), err
 }
 
 func (r *renderer) page() page {
@@ -215,7 +208,7 @@ func (r *renderer) example(e example) shownExample {
 	return shownExample{text.String(), e.Summary}
 }
 
-// fields are the members of a schema, those of inner objects by their path.
+// fields lists the members of a schema, those of inner objects by their path.
 func (r *renderer) fields(prefix string, s schema) (list []field) {
 	for _, p := range s.Properties {
 		list = append(list, field{
@@ -230,7 +223,7 @@ func (r *renderer) fields(prefix string, s schema) (list []field) {
 	return list
 }
 
-// kind says what values a schema takes, with links to schemas of their own.
+// kind names the values that a schema takes, with links to schemas of their own.
 func (r *renderer) kind(s schema) template.HTML {
 	switch {
 	case s.Ref != "":
@@ -260,7 +253,7 @@ func (r *renderer) plainKind(s schema) string {
 	return kind
 }
 
-// limits tells in Markdown what else a schema demands.
+// limits lists the further demands of a schema, in Markdown.
 func limits(s schema) string {
 	var parts []string
 	add := func(format string, values ...any) { parts = append(parts, fmt.Sprintf(format, values...)) }
