@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/boltstore"
-	"github.com/purserpay/purser/chain"
+	"github.com/purserpay/purser/pay"
 )
 
 // Headers of a backup: what the file itself does not say.
@@ -151,7 +151,7 @@ func (t *tenant) block(ctx context.Context, home *pooled) (*boltstore.Block, err
 		return nil, errors.New("no RPC is configured (PURSER_RPC_URL)")
 	}
 	rpc, ok := t.chain.(interface {
-		SafeBlock(ctx context.Context) (chain.Block, error)
+		Safe(ctx context.Context) (pay.ChainBlock, error)
 	})
 	if !ok {
 		return nil, errors.New("the RPC client tells no block")
@@ -170,7 +170,7 @@ func (t *tenant) block(ctx context.Context, home *pooled) (*boltstore.Block, err
 	if world != "" && world != boltstore.Sandbox && world != id.Genesis {
 		return nil, fmt.Errorf("the RPC is on another chain than the store: genesis %s instead of %s", id.Genesis, world)
 	}
-	b, err := rpc.SafeBlock(ctx)
+	b, err := rpc.Safe(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -1,8 +1,10 @@
-// Package chain is pay.Chain over Ethereum JSON-RPC: who the RPC is, what a wallet owns, and what became of an
+// Package chain reads a chain over Ethereum JSON-RPC; its Client implements pay.Chain and
+// pay.Ledger. It identifies the RPC, reads token balances, and finds out what became of an
 // authorization.
 //
-// An answer that does not add up is an error, never a guess: package pay books money by what is said here. The handful
-// of calls is encoded by hand, which keeps an Ethereum client library out of the program.
+// An answer that contradicts itself is an error, never a guess, because package pay books money by
+// these answers. The few calls are encoded by hand, so that no Ethereum client library is linked
+// in.
 package chain
 
 import (
@@ -20,41 +22,44 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// DefaultTimeout bounds one call to the RPC.
+// DefaultTimeout bounds one call to the RPC, unless Options say otherwise.
 const DefaultTimeout = 10 * time.Second
 
-// maxAnswer bounds an answer. The largest that is asked for is a block with the hashes of its transactions.
+// maxAnswer bounds an answer, in bytes. The largest is a block with the hashes of its transactions.
 const maxAnswer = 4 << 20
 
-// Options configure an RPC.
+// Options configures a Client.
 type Options struct {
-	// URL is the JSON-RPC address. Whatever in it may be a key stays out of errors and logs.
+	// URL holds the JSON-RPC address. Errors and logs leave out every part that may be a key.
 	URL string
-	// Timeout bounds one call; zero is DefaultTimeout. A Trace makes several.
+	// Timeout bounds one call. A Trace makes several. Default: DefaultTimeout.
 	Timeout time.Duration
-	// Transport carries the calls; nil is one that ignores the environment's proxy variables.
+	// Transport carries the calls. Default: one that ignores the proxy variables of the
+	// environment.
 	Transport http.RoundTripper
 	// Setting names the variable that holds the URL, for errors. Default: PURSER_RPC_URL.
 	Setting string
-	// Dates hears of the Date of each answer; see [pay.Timekeeper.Dates]. Nil: no Date is read.
+	// Dates receives the Date header of each answer; see [pay.Timekeeper.Dates]. Default: none.
 	Dates pay.Dates
-	// Logger is told when the RPC gets by with less than asked for; nil discards.
+	// Logger gets a note when the RPC lacks a feature and a substitute is used. Default: none.
 	Logger *slog.Logger
 }
 
-// Client is a pay.Chain. The RPC must serve calls at its `safe` block, or at `finalized` if it does not know `safe`.
+// Client asks one RPC. The RPC must serve calls at its `safe` block, or at `finalized` when it does
+// not know `safe`.
 type Client struct {
 	endpoint *endpoint.Endpoint
 	timeout  time.Duration
 	setting  string
 	log      *slog.Logger
 
-	unsafe sync.Once // the missing `safe` tag is logged once
+	noSafeTag sync.Once // logs the missing `safe` tag once
 }
 
 var _ pay.Chain = (*Client)(nil)
 
-// New checks the options. Its errors name the setting and never repeat the URL.
+// New returns a Client, or an error about the options. Errors name the setting and never repeat the
+// URL.
 func New(o Options) (*Client, error) {
 	if o.Setting == "" {
 		o.Setting = "PURSER_RPC_URL"
@@ -78,28 +83,30 @@ func New(o Options) (*Client, error) {
 	return c, nil
 }
 
-// Close ends idle connections.
+// Close closes idle connections.
 func (c *Client) Close() { c.endpoint.Close() }
 
-// MismatchError: the RPC serves another chain, or another token, than the pinned one.
+// MismatchError reports an RPC that serves another chain, or another token, than the pinned one.
 type MismatchError struct{ Setting, What, Got, Want string }
 
 func (e *MismatchError) Error() string {
 	return fmt.Sprintf("%s is for another chain: its %s is %s, not %s", e.Setting, e.What, e.Got, e.Want)
 }
 
-// Identify asks afresh each time. What was learned comes with an error too. A *MismatchError says what differs.
+// Identify asks the RPC for its chain id, genesis block and token. Nothing is cached. An answer
+// that was read is returned with an error too. A *MismatchError says what differs.
 func (c *Client) Identify(ctx context.Context, n x402.Network, a x402.Asset) (pay.ChainIdentity, error) {
 	return c.identify(ctx, n, a, atLatest)
 }
 
-// identify asks for chain id, genesis and token, the latter at a block, and whether these blocks are on the chain. It
-// asks for all at once: an RPC whose name is given to another machine meanwhile must not be taken for either, and
-// nobody waits for more than one answer.
-func (c *Client) identify(ctx context.Context, n x402.Network, a x402.Asset, when any, blocks ...block) (pay.ChainIdentity, error) {
+// identify asks for the chain id and the genesis header, and for the token at one block. It also
+// checks that these blocks are on the chain. All questions go out at once, for two reasons. The
+// RPC's name may move to another machine between two questions. And the caller waits for one answer
+// only.
+func (c *Client) identify(ctx context.Context, n x402.Network, a x402.Asset, when any, blocks ...header) (pay.ChainIdentity, error) {
 	var (
 		id         pay.ChainIdentity
-		genesis    block
+		genesis    header
 		separator  word
 		idErr      error
 		genesisErr error
@@ -111,7 +118,7 @@ func (c *Client) identify(ctx context.Context, n x402.Network, a x402.Asset, whe
 	all.Go(func() { genesis, genesisErr = c.blockNumbered(ctx, 0) })
 	all.Go(func() { separator, tokenErr = c.tokenCall(ctx, a.Address, when, selectorDomainSeparator) })
 	for i, b := range blocks {
-		all.Go(func() { blockErrs[i] = c.stillThere(ctx, b) })
+		all.Go(func() { blockErrs[i] = c.checkCanonical(ctx, b) })
 	}
 	all.Wait()
 	switch {
@@ -132,8 +139,8 @@ func (c *Client) identify(ctx context.Context, n x402.Network, a x402.Asset, whe
 	return id, errors.Join(blockErrs...)
 }
 
-// stillThere: a block that was read is the one of its number on the chain that the RPC leads to.
-func (c *Client) stillThere(ctx context.Context, b block) error {
+// checkCanonical checks that the chain still has this block at its number.
+func (c *Client) checkCanonical(ctx context.Context, b header) error {
 	now, err := c.blockNumbered(ctx, uint64(b.Number))
 	if err == nil && now.Hash != b.Hash {
 		err = fmt.Errorf("block %d was %s and is %s: the chain was reorganized, or the RPC leads to another one", b.Number, b.Hash, now.Hash)
@@ -141,7 +148,7 @@ func (c *Client) stillThere(ctx context.Context, b block) error {
 	return err
 }
 
-// Balance is the owner's token balance at the latest block.
+// Balance returns the owner's token balance at the latest block, in the asset's smallest units.
 func (c *Client) Balance(ctx context.Context, a x402.Asset, owner x402.Address) (x402.Amount, error) {
 	word, err := c.tokenCall(ctx, a.Address, atLatest, selectorBalanceOf, addressWord(owner))
 	if err != nil {

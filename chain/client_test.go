@@ -41,7 +41,7 @@ func TestTopicsAreThoseOfTheToken(t *testing.T) {
 	}
 }
 
-// Nothing is remembered: a name may lead to another machine from one moment to the next.
+// Nothing is cached: the RPC's name may lead to another machine at any moment.
 func TestIdentify(t *testing.T) {
 	t.Parallel()
 	n := onBase()
@@ -82,7 +82,7 @@ func TestIdentifyNamesWhatDiffers(t *testing.T) {
 		n := onBase()
 		c.change(n)
 		client := connect(t, n, chain.Options{})
-		for range 2 { // a failure is not remembered
+		for range 2 { // an error is not cached
 			got, err := client.Identify(t.Context(), base, usdc)
 			if err == nil || !strings.Contains(err.Error(), c.words) || got != c.want {
 				t.Errorf("%s: identity %+v, error %v", name, got, err)
@@ -158,7 +158,7 @@ func TestHostileRPC(t *testing.T) {
 	}
 }
 
-// A question that meets a connection just as the RPC gives it up is asked again on another.
+// A question is asked again on a new connection when the RPC closes the old one at that moment.
 func TestConnectionGivenUp(t *testing.T) {
 	t.Parallel()
 	url, came := endpointtest.HangsUp(t, onBase())
@@ -192,7 +192,7 @@ func TestCallsEndWithTheirContext(t *testing.T) {
 	}
 }
 
-// Another network's token does not exist here, so its authorizations cannot be judged by mistake.
+// On another network the token does not exist, so no verdict can come from there.
 func TestTraceOnAnotherNetwork(t *testing.T) {
 	t.Parallel()
 	sepolia, _ := x402.NetworkByWire("base-sepolia")

@@ -22,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m,
-		// Started once per process by the sandbox chain's node, and drained after its end.
+		// ^The sandbox chain's node starts these once per process and drains them after its end.
 		goleak.IgnoreTopFunction("github.com/ethereum/go-ethereum/core.(*txSenderCacher).cache"),
 		goleak.IgnoreTopFunction("github.com/syndtr/goleveldb/leveldb.(*DB).mpoolDrain"),
 	)
@@ -63,7 +63,7 @@ type refusal struct {
 	Message string `json:"message"`
 }
 
-// node is an RPC that answers by script: a chain of even blocks in which one authorization is used or canceled.
+// node is a scripted RPC: a chain of even blocks in which one authorization is used or canceled.
 type node struct {
 	chainID     uint64
 	separator   string
@@ -72,14 +72,14 @@ type node struct {
 	interval    int64 // seconds between blocks
 	safe, head  uint64
 	lag         uint64 // how many blocks the latest tag is behind head
-	noSafe      bool   // the tag is refused; finalized is safe-10
-	event       uint64 // block that used or canceled it; 0: none
+	noSafe      bool   // refuse the tag; finalized is safe-10
+	event       uint64 // the block that used or canceled the authorization; 0: none
 	canceled    bool
 	transfer    uint64         // value of the transfer in the same transaction; 0: none
 	maxRange    uint64         // largest range of eth_getLogs; 0: any
 	broken      map[string]any // method → result or refusal, instead of the script
-	gone        bool           // states at a block's hash are refused
-	pruned      uint64         // a block that is refused; 0: none
+	gone        bool           // refuse states at a block's hash
+	pruned      uint64         // refuse this block; 0: none
 	hidden      bool           // eth_getLogs finds nothing
 	fork        string         // last digit of the hashes of blocks that are not Base's; "": Base
 
@@ -87,7 +87,7 @@ type node struct {
 	calls map[string]int
 }
 
-// onBase is a node on Base with two seconds between blocks, whose block 1,000,000 is at `created`.
+// onBase returns a node on Base with two seconds between blocks. Block 1,000,000 is at `created`.
 func onBase() *node {
 	return &node{
 		chainID: 8453, separator: fmt.Sprintf("0x%x", usdc.DomainSeparator), balance: fmt.Sprintf("0x%064x", 1_500_000),
@@ -98,7 +98,7 @@ func onBase() *node {
 
 func hash(n uint64) string { return fmt.Sprintf("0x%063xf", n) }
 
-// hash is that of a block.
+// hash returns the hash of a block.
 func (n *node) hash(number uint64) string {
 	return strings.TrimSuffix(hash(number), "f") + cmp.Or(n.fork, "f")
 }
@@ -275,7 +275,7 @@ func connect(t *testing.T, n http.Handler, o chain.Options) *chain.Client {
 	return c
 }
 
-// says is a raw HTTP answer.
+// says returns a raw HTTP answer.
 func says(status int, body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(status)
@@ -283,7 +283,7 @@ func says(status int, body string) http.HandlerFunc {
 	}
 }
 
-// answers is a node whose logs are scripted: by block range (false) and by block hash (true).
+// answers returns a node with scripted logs: by block range (false) and by block hash (true).
 type answers struct {
 	*node
 	logs map[bool]any
@@ -300,7 +300,7 @@ func (a answers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.node.ServeHTTP(w, r)
 }
 
-// bent is a node all of whose early blocks came in one burst of a second each long ago.
+// bent returns a node whose early blocks all came long ago, one a second.
 type bent struct {
 	*node
 	burst int64

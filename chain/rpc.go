@@ -26,17 +26,17 @@ const (
 	topicCanceled = "0x1cdd46ff242716cdaa72d159d339a485b3438398348d68f09d7c8c0a59353d81" // AuthorizationCanceled(address,bytes32)
 )
 
-// word is an ABI word.
+// word is one ABI word.
 type word = [32]byte
 
-// block is what is needed of a block header.
-type block struct {
+// header holds the needed fields of a block header.
+type header struct {
 	Number quantity
 	Hash   string
 	Time   quantity
 }
 
-// logEntry is what is needed of a log.
+// logEntry holds the needed fields of a log.
 type logEntry struct {
 	Address     x402.Address
 	Topics      []string
@@ -47,7 +47,7 @@ type logEntry struct {
 	Removed     bool
 }
 
-// quantity is a number as JSON-RPC writes it: "0x1b4".
+// quantity is a number in the form of JSON-RPC: "0x1b4".
 type quantity uint64
 
 func (q *quantity) UnmarshalText(text []byte) error {
@@ -64,19 +64,19 @@ func (q quantity) MarshalText() ([]byte, error) {
 	return strconv.AppendUint([]byte("0x"), uint64(q), 16), nil
 }
 
-// atLatest has a call read the newest state there is.
+// atLatest as a call's block reads the newest state.
 const atLatest = "latest"
 
-// at has a call read the state of exactly this block; an RPC that does not have it, or has it no longer on its chain, must refuse
-// (EIP-1898).
-func at(b block) any {
+// at returns a call's block parameter that reads the state of exactly this block (EIP-1898). The
+// RPC must refuse when it does not have the block, or no longer has it on its chain.
+func at(b header) any {
 	return struct {
 		Hash      string `json:"blockHash"`
 		Canonical bool   `json:"requireCanonical"`
 	}{b.Hash, true}
 }
 
-// rpcError is the RPC's refusal of one call.
+// rpcError holds a JSON-RPC error of one call.
 type rpcError struct {
 	method  string
 	code    int64
@@ -87,7 +87,7 @@ func (e *rpcError) Error() string {
 	return fmt.Sprintf("RPC %s: error %d: %s", e.method, e.code, e.message)
 }
 
-// statusError is an HTTP answer that is no JSON-RPC answer.
+// statusError reports an HTTP answer without JSON-RPC in it.
 type statusError struct {
 	method, text string
 	status       int
@@ -97,7 +97,7 @@ func (e *statusError) Error() string { return "RPC " + e.method + ": answered " 
 
 var errNoBlock = errors.New("the RPC does not have the block")
 
-// call makes one JSON-RPC call. Calls are not batched: providers limit or refuse batches, and little would be saved.
+// call makes one JSON-RPC call. Calls are not batched, because providers limit or refuse batches.
 func (c *Client) call(ctx context.Context, result any, method string, params ...any) error {
 	if params == nil {
 		params = []any{}
@@ -113,7 +113,7 @@ func (c *Client) call(ctx context.Context, result any, method string, params ...
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	got, err := c.endpoint.Call(ctx, http.MethodPost, "", endpoint.Repeatable(http.Header{}), body) // all are questions
+	got, err := c.endpoint.Call(ctx, http.MethodPost, "", endpoint.Repeatable(http.Header{}), body) // every call only reads, so repeating one is harmless
 	if err != nil {
 		return fmt.Errorf("RPC %s: %w", method, err)
 	}
@@ -131,7 +131,7 @@ func (c *Client) call(ctx context.Context, result any, method string, params ...
 	if err := json.Unmarshal(got.Body, &answer); err != nil || answer.Error == nil && answer.Result == nil {
 		return &statusError{method, got.StatusText() + " without JSON-RPC", got.Status}
 	}
-	if answer.Error != nil { // some refuse with id null
+	if answer.Error != nil { // some RPCs send an error with id null
 		return &rpcError{method, answer.Error.Code, c.readable(answer.Error.Message)}
 	}
 	if string(answer.ID) != "1" {
@@ -143,7 +143,8 @@ func (c *Client) call(ctx context.Context, result any, method string, params ...
 	return nil
 }
 
-// readable makes the RPC's words fit for an error: without what may be a key, printable, and short.
+// readable returns the RPC's message for an error: without what may be a key, printable, and at
+// most 200 bytes.
 func (c *Client) readable(message string) string {
 	const limit = 200
 	message = strings.Map(func(r rune) rune {
@@ -164,25 +165,25 @@ func (c *Client) chainID(ctx context.Context) (uint64, error) {
 	return uint64(id), err
 }
 
-// block reads a header by tag or number; errNoBlock when the RPC answers null.
-func (c *Client) block(ctx context.Context, tagOrNumber any) (block, error) {
-	var header *struct {
+// block reads a header by tag or number. The error is errNoBlock when the RPC answers null.
+func (c *Client) block(ctx context.Context, tagOrNumber any) (header, error) {
+	var found *struct {
 		Number, Timestamp *quantity
 		Hash              string
 	}
-	if err := c.call(ctx, &header, "eth_getBlockByNumber", tagOrNumber, false); err != nil {
-		return block{}, err
+	if err := c.call(ctx, &found, "eth_getBlockByNumber", tagOrNumber, false); err != nil {
+		return header{}, err
 	}
-	if header == nil {
-		return block{}, fmt.Errorf("RPC eth_getBlockByNumber: %w", errNoBlock)
+	if found == nil {
+		return header{}, fmt.Errorf("RPC eth_getBlockByNumber: %w", errNoBlock)
 	}
-	if header.Number == nil || header.Timestamp == nil || !x402.ValidTransaction(header.Hash) {
-		return block{}, errors.New("RPC eth_getBlockByNumber: the block lacks its number, time or hash")
+	if found.Number == nil || found.Timestamp == nil || !x402.ValidTransaction(found.Hash) {
+		return header{}, errors.New("RPC eth_getBlockByNumber: the block lacks its number, time or hash")
 	}
-	return block{*header.Number, strings.ToLower(header.Hash), *header.Timestamp}, nil
+	return header{*found.Number, strings.ToLower(found.Hash), *found.Timestamp}, nil
 }
 
-func (c *Client) blockNumbered(ctx context.Context, n uint64) (block, error) {
+func (c *Client) blockNumbered(ctx context.Context, n uint64) (header, error) {
 	b, err := c.block(ctx, quantity(n))
 	if err == nil && uint64(b.Number) != n {
 		err = fmt.Errorf("RPC eth_getBlockByNumber: asked for block %d, got %d", n, b.Number)
@@ -190,7 +191,7 @@ func (c *Client) blockNumbered(ctx context.Context, n uint64) (block, error) {
 	return b, err
 }
 
-// tokenCall calls a function of a contract that returns one word.
+// tokenCall calls a contract function that returns one word.
 func (c *Client) tokenCall(ctx context.Context, contract x402.Address, at any, selector string, args ...word) (word, error) {
 	data := "0x" + selector
 	for _, arg := range args {
@@ -211,15 +212,15 @@ func (c *Client) tokenCall(ctx context.Context, contract x402.Address, at any, s
 	return word(value), nil
 }
 
-// logs reads logs by an eth_getLogs filter.
+// logs reads the logs that an eth_getLogs filter selects.
 func (c *Client) logs(ctx context.Context, filter map[string]any) ([]logEntry, error) {
 	var logs []logEntry
 	return logs, c.call(ctx, &logs, "eth_getLogs", filter)
 }
 
-// tooMuch reports whether a smaller range of blocks may be answered. Providers refuse large ranges and large results
-// in many words and codes, so any refusal may be meant that way.
-func tooMuch(err error) bool {
+// mayBeTooLarge reports whether the RPC may answer a smaller range of blocks. Providers refuse
+// large ranges and results with many messages and codes, so every refusal counts.
+func mayBeTooLarge(err error) bool {
 	if _, refused := errors.AsType[*rpcError](err); refused {
 		return true
 	}

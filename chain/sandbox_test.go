@@ -134,13 +134,14 @@ func TestOnARealChain(t *testing.T) {
 		}
 	}
 
-	// Nobody used it: at some time a safe block proves that nobody can any more.
+	// The authorization is never used. At some time a safe block proves that it cannot be used any
+	// more.
 	expiry := time.Unix(int64(expiring.Authorization.ValidBefore), 0)
 	if got := poll(ctx, t, client, expiring, func(got pay.Trace) bool { return !got.SafeTime.Before(expiry) }); got.SafeUsed || got.Used {
 		t.Errorf("expired: trace %+v", got)
 	}
 
-	// Terms that the chain did not see are not confirmed by the log of others.
+	// Another transfer's log does not confirm terms that the chain never saw.
 	other := used
 	other.Authorization.Value = x402.NewAmount(10_001)
 	if got, err := client.Trace(ctx, other); err == nil {

@@ -15,66 +15,58 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// maxTopics is how many wallets are asked about at once: RPCs limit the size of a filter.
+// maxTopics bounds the wallets in one filter, because RPCs limit its size.
 const maxTopics = 100
 
 var _ pay.Ledger = (*Client)(nil)
 
-// errScan: what the RPC answered cannot be the logs that were asked for.
+// errScan reports logs that do not match the filter.
 var errScan = errors.New("the RPC answered other logs than asked for")
 
-// Safe is the newest block that no reorganization is expected to take back: the one that
-// the RPC holds to be safe, or else the finalized one.
-func (c *Client) Safe(ctx context.Context) (pay.ChainBlock, error) {
-	b, err := c.SafeBlock(ctx)
-	return pay.ChainBlock(b), err
-}
-
-// Before finds a block that is not after a moment, nor after the safe block.
+// Before finds a safe block at or before moment.
 func (c *Client) Before(ctx context.Context, moment time.Time) (pay.ChainBlock, error) {
 	b, err := c.before(ctx, moment)
 	if err != nil {
 		return pay.ChainBlock{}, fmt.Errorf("block at %s: %w", moment.UTC().Format(time.RFC3339), err)
 	}
-	return named(b), nil
+	return chainBlock(b), nil
 }
 
-func (c *Client) before(ctx context.Context, moment time.Time) (block, error) {
+func (c *Client) before(ctx context.Context, moment time.Time) (header, error) {
 	safe, err := c.safeBlock(ctx)
 	if err != nil {
-		return block{}, err
+		return header{}, err
 	}
 	n, err := c.startOf(ctx, moment, safe)
 	if err != nil {
-		return block{}, err
+		return header{}, err
 	}
 	return c.blockNumbered(ctx, n)
 }
 
-func named(b block) pay.ChainBlock {
+func chainBlock(b header) pay.ChainBlock {
 	return pay.ChainBlock{Number: uint64(b.Number), Hash: b.Hash, Time: time.Unix(int64(b.Time), 0).UTC()}
 }
 
-// transferLog is a log with its place in the block.
+// transferLog is a log with its position in the block.
 type transferLog struct {
 	logEntry
 	Index quantity `json:"logIndex"`
 }
 
-// Used lists authorizations that were used. An RPC that refuses the range is asked for less,
-// down to a single block.
+// Used lists the authorizations that were used in a range of blocks. When the RPC refuses the
+// range, Used asks for a smaller one, down to a single block.
 //
-// Last of all the RPC is asked who it is, and whether the blocks that the answer rests on
-// are on its chain.
+// In the end it identifies the RPC, and checks that the blocks behind the answer are on its chain.
 func (c *Client) Used(ctx context.Context, q pay.UsedQuery) (pay.UsedAnswer, error) {
-	a, err := c.usedIn(ctx, q)
+	a, err := c.usedBetween(ctx, q)
 	if err != nil {
 		return pay.UsedAnswer{}, fmt.Errorf("authorizations used in blocks %d to %d: %w", q.From, q.To, err)
 	}
 	return a, nil
 }
 
-func (c *Client) usedIn(ctx context.Context, q pay.UsedQuery) (a pay.UsedAnswer, err error) {
+func (c *Client) usedBetween(ctx context.Context, q pay.UsedQuery) (a pay.UsedAnswer, err error) {
 	if q.From > q.To || q.To > q.Safe.Number {
 		return a, errors.New("not a range of safe blocks")
 	}
@@ -88,28 +80,28 @@ func (c *Client) usedIn(ctx context.Context, q pay.UsedQuery) (a pay.UsedAnswer,
 			break
 		}
 		asked := a.Through - q.From + 1
-		if !tooMuch(err) || asked == 1 || ctx.Err() != nil {
+		if !mayBeTooLarge(err) || asked == 1 || ctx.Err() != nil {
 			return a, err
 		}
 		a.Size = asked / 2
 	}
-	if a.Used, err = c.paired(ctx, logs); err != nil {
+	if a.Used, err = c.withTransfers(ctx, logs); err != nil {
 		return a, err
 	}
-	rests := []block{unnamed(q.Safe)}
+	basis := []header{headerOf(q.Safe)}
 	if q.Known != nil {
-		rests = append(rests, unnamed(*q.Known))
+		basis = append(basis, headerOf(*q.Known))
 	}
-	a.Chain, err = c.identify(ctx, q.Network, q.Asset, atLatest, rests...)
+	a.Chain, err = c.identify(ctx, q.Network, q.Asset, atLatest, basis...)
 	return a, err
 }
 
-func unnamed(b pay.ChainBlock) block {
-	return block{Number: quantity(b.Number), Hash: strings.ToLower(b.Hash), Time: quantity(max(0, b.Time.Unix()))}
+func headerOf(b pay.ChainBlock) header {
+	return header{Number: quantity(b.Number), Hash: strings.ToLower(b.Hash), Time: quantity(max(0, b.Time.Unix()))}
 }
 
-// transferLogs reads the AuthorizationUsed and Transfer logs of the wallets, in the order of
-// the chain.
+// transferLogs reads the AuthorizationUsed and Transfer logs of the wallets, in the order of the
+// chain.
 func (c *Client) transferLogs(ctx context.Context, q pay.UsedQuery, to uint64) (all []transferLog, err error) {
 	for wallets := range slices.Chunk(q.Wallets, maxTopics) {
 		topics := make([]string, len(wallets))
@@ -142,7 +134,7 @@ func (c *Client) transferLogs(ctx context.Context, q pay.UsedQuery, to uint64) (
 	return all, nil
 }
 
-// check refuses a log that was not asked for, and brings it into one form.
+// check refuses a log that the filter does not select, and lower-cases its hashes.
 func (l *transferLog) check(q pay.UsedQuery, topics []string, to uint64) error {
 	if l.Address != q.Asset.Address || l.Removed || uint64(l.BlockNumber) < q.From || uint64(l.BlockNumber) > to ||
 		!x402.ValidTransaction(l.Transaction) || !x402.ValidTransaction(l.BlockHash) || len(l.Topics) != 3 {
@@ -161,10 +153,10 @@ func (l *transferLog) check(q pay.UsedQuery, topics []string, to uint64) error {
 	return nil
 }
 
-// paired finds the transfer of every authorization: the token moves the money right after it
-// has noted the nonce, so it is the wallet's next log in the transaction. Several of a
-// wallet's authorizations may be in one.
-func (c *Client) paired(ctx context.Context, logs []transferLog) (list []pay.UsedAuthorization, err error) {
+// withTransfers finds the transfer of every authorization. The token moves the money right after it
+// marks the nonce as used. The transfer is therefore the wallet's next log in the same transaction.
+// One transaction may use several authorizations of a wallet.
+func (c *Client) withTransfers(ctx context.Context, logs []transferLog) (list []pay.UsedAuthorization, err error) {
 	blocks := map[quantity]pay.ChainBlock{}
 	for i, l := range logs {
 		if l.Topics[0] != topicUsed {
@@ -184,7 +176,7 @@ func (c *Client) paired(ctx context.Context, logs []transferLog) (list []pay.Use
 			return o.Transaction == l.Transaction && o.Topics[1] == l.Topics[1]
 		})
 		if next >= 0 {
-			if err := move(&u, logs[i+1+next]); err != nil {
+			if err := setTransfer(&u, logs[i+1+next]); err != nil {
 				return nil, err
 			}
 		}
@@ -194,7 +186,7 @@ func (c *Client) paired(ctx context.Context, logs []transferLog) (list []pay.Use
 			if err != nil {
 				return nil, err
 			}
-			known = named(b)
+			known = chainBlock(b)
 			blocks[l.BlockNumber] = known
 		}
 		if known.Hash != l.BlockHash {
@@ -206,8 +198,9 @@ func (c *Client) paired(ctx context.Context, logs []transferLog) (list []pay.Use
 	return list, nil
 }
 
-// move notes the transfer of an authorization, unless the log is that of the next one.
-func move(u *pay.UsedAuthorization, l transferLog) (err error) {
+// setTransfer copies the transfer into u. It does nothing when the log belongs to the wallet's next
+// authorization.
+func setTransfer(u *pay.UsedAuthorization, l transferLog) (err error) {
 	if l.Topics[0] != topicTransfer {
 		return nil
 	}

@@ -34,7 +34,7 @@ func usedQuery(from, to uint64) pay.UsedQuery {
 	}
 }
 
-// logged is a log of the token as an RPC writes it.
+// logged returns a log of the token as an RPC writes it.
 func logged(number uint64, index int, topic, first, second, data, tx string) map[string]any {
 	return map[string]any{
 		"address": strings.ToLower(usdc.Address.String()), "topics": []string{topic, first, second}, "data": data, "removed": false,
@@ -46,7 +46,7 @@ func nonceTopic(n byte) string { return fmt.Sprintf("0x%064x", n) }
 
 func units(n uint64) string { return fmt.Sprintf("0x%064x", n) }
 
-// brief is an answer in short: nonce, what was moved to whom, and the transaction.
+// brief returns an answer in short: nonce, transfer and transaction.
 func brief(list []pay.UsedAuthorization) (all []string) {
 	for _, u := range list {
 		moved := "nothing"
@@ -157,7 +157,7 @@ func TestUsed(t *testing.T) {
 	}
 }
 
-// A provider that answers for few blocks is asked for few, from then on.
+// When a provider refuses a large range, later queries stay small.
 func TestUsedInSmallRanges(t *testing.T) {
 	t.Parallel()
 	n := onBase()
@@ -175,7 +175,7 @@ func TestUsedInSmallRanges(t *testing.T) {
 	}
 }
 
-// The block that a backup was taken at must be on the chain, and so must the safe one.
+// Both the block of a backup and the safe block must be on the chain.
 func TestUsedOnAnotherChain(t *testing.T) {
 	t.Parallel()
 	client := connect(t, answers{onBase(), map[bool]any{false: []any{}}}, chain.Options{})
@@ -217,7 +217,7 @@ func TestBefore(t *testing.T) {
 	}
 }
 
-// inOneTransaction has several calls made in one transaction of somebody else's.
+// inOneTransaction makes several calls in one transaction of another account.
 func inOneTransaction(ctx context.Context, t *testing.T, network *evm.Chain, calls [][]byte) string {
 	t.Helper()
 	must := func(err error) {
@@ -267,7 +267,7 @@ func inOneTransaction(ctx context.Context, t *testing.T, network *evm.Chain, cal
 	}
 }
 
-// packed is the call that uses an authorization.
+// packed returns the call data that uses an authorization.
 func (p realPayer) packed(t *testing.T, a x402.Authorization) []byte {
 	t.Helper()
 	artifact, err := contracts.Token()
@@ -295,8 +295,8 @@ func (p realPayer) packed(t *testing.T, a x402.Authorization) []byte {
 	return append(slices.Clone(method.ID), args...)
 }
 
-// Everything that was paid by authorization is found, and nothing else, on a chain that
-// really moved the money.
+// Used finds every payment by authorization, and nothing else, on a chain that really moved the
+// money.
 func TestUsedOnARealChain(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
@@ -369,7 +369,7 @@ func TestUsedOnARealChain(t *testing.T) {
 	}
 }
 
-// narrow is a node without logs that answers for few blocks.
+// narrow returns a node without logs that answers for few blocks only.
 type narrow struct{ *node }
 
 func (n narrow) ServeHTTP(w http.ResponseWriter, r *http.Request) {

@@ -14,40 +14,42 @@ import (
 
 // Bounds of a search for logs.
 const (
-	// clockMargin is how far our clock may be ahead of the chain's.
+	// clockMargin bounds how far our clock may be ahead of the chain's.
 	clockMargin = 10 * time.Minute
 	// startSlack is how much earlier than necessary a search may start.
 	startSlack = 2 * time.Minute
-	// maxRange is how many blocks are asked for at first: more is refused by many RPCs.
+	// maxRange is the number of blocks in the first query for logs. Many RPCs refuse more.
 	maxRange = 2000
-	// maxGrown is how many blocks are asked for at once of an RPC that does not refuse.
+	// maxGrown is the largest number of blocks in one query, for an RPC that never refuses.
 	maxGrown = 64 * maxRange
-	// maxLogCalls bounds a search. It reaches the beginning of Base where ranges may grow, and at 2,000 blocks a call
-	// over a week in both directions.
+	// maxLogCalls bounds a search. It reaches the first block of Base where ranges may grow. At
+	// 2,000 blocks a call it covers over a week in both directions.
 	maxLogCalls = 400
-	// maxBlockCalls bounds the search for the block to start at: bisection needs at most 2 x 40.
+	// maxBlockCalls bounds the search for the first block. Bisection needs at most 2 x 40 calls.
 	maxBlockCalls = 80
 )
 
-// event is an AuthorizationUsed or AuthorizationCanceled that was found.
+// event is an AuthorizationUsed or AuthorizationCanceled log.
 type event struct {
 	canceled bool
 	log      logEntry
 }
 
-// Trace looks for what became of an authorization. The state at the safe block is read by that block's hash, so that an
-// RPC that no longer has the block refuses instead of answering about another. A used authorization whose log is not
-// found, or whose log has no matching transfer, is an error.
+// Trace finds out what became of an authorization. It reads the state at the safe block by that
+// block's hash. An RPC that no longer has the block then refuses, instead of answering about
+// another one. A used authorization without a log, or without a matching transfer, is an error.
 //
-// Whether it was used since the safe block is looked up only while that matters: not when the safe block shows it used,
-// and not when the safe block shows it expired, since no later block can use it then.
+// Trace looks at blocks after the safe one only while they matter. They do not matter once the safe
+// block shows the authorization used. Nor do they once the safe block shows it expired, because no
+// later block can use it.
 //
-// Last of all the RPC is asked who it is, and whether the blocks that the answer rests on are on its chain. What it was
-// before proves nothing: its name may have been given to another machine in between.
+// In the end Trace identifies the RPC, and checks that the blocks behind the answer are on its
+// chain. An earlier check would prove nothing: the RPC's name may have moved to another machine
+// since.
 func (c *Client) Trace(ctx context.Context, q pay.TraceQuery) (pay.Trace, error) {
-	t, rests, err := c.trace(ctx, q)
+	t, basis, err := c.trace(ctx, q)
 	if err == nil {
-		err = c.vouch(ctx, q, &t, rests)
+		err = c.confirm(ctx, q, &t, basis)
 	}
 	if err != nil {
 		return pay.Trace{}, fmt.Errorf("trace authorization %s: %w", q.Authorization.Nonce, err)
@@ -55,15 +57,16 @@ func (c *Client) Trace(ctx context.Context, q pay.TraceQuery) (pay.Trace, error)
 	return t, nil
 }
 
-// vouch asks the RPC who it is, all at once: its chain, the blocks that the answer rests on, the block that is kept, and
-// the latest one, unless the answer has them already.
-func (c *Client) vouch(ctx context.Context, q pay.TraceQuery, t *pay.Trace, rests []block) error {
+// confirm completes t with questions that go out at once. It asks for the RPC's identity, the
+// blocks behind the answer, the last safe block that pay kept, and the latest block when t lacks
+// it.
+func (c *Client) confirm(ctx context.Context, q pay.TraceQuery, t *pay.Trace, basis []header) error {
 	var (
 		all                 sync.WaitGroup
 		keptErr, idErr, err error
 	)
 	if q.Kept != nil {
-		all.Go(func() { t.KeptHash, keptErr = c.keptHash(ctx, *q.Kept, rests[0]) })
+		all.Go(func() { t.KeptHash, keptErr = c.keptHash(ctx, *q.Kept, basis[0]) })
 	}
 	if t.Latest.IsZero() {
 		all.Go(func() {
@@ -72,14 +75,14 @@ func (c *Client) vouch(ctx context.Context, q pay.TraceQuery, t *pay.Trace, rest
 			t.Latest = head.Time
 		})
 	}
-	id, idErr := c.identify(ctx, q.Network, q.Asset, at(rests[0]), rests...)
+	id, idErr := c.identify(ctx, q.Network, q.Asset, at(basis[0]), basis...)
 	all.Wait()
 	t.Chain = id
 	return errors.Join(idErr, keptErr, err)
 }
 
-// keptHash is the hash that the RPC has for a block's number, "" if it does not have such a block.
-func (c *Client) keptHash(ctx context.Context, kept pay.ChainBlock, safe block) (string, error) {
+// keptHash returns the RPC's hash for the number of a kept block, or "" when it has no such block.
+func (c *Client) keptHash(ctx context.Context, kept pay.ChainBlock, safe header) (string, error) {
 	if kept.Number == uint64(safe.Number) {
 		return safe.Hash, nil
 	}
@@ -90,14 +93,15 @@ func (c *Client) keptHash(ctx context.Context, kept pay.ChainBlock, safe block) 
 	return b.Hash, err
 }
 
-// trace also returns the blocks that its answer rests on, the safe one first.
-func (c *Client) trace(ctx context.Context, q pay.TraceQuery) (pay.Trace, []block, error) {
+// trace answers without the final checks. It also returns the blocks behind its answer, the safe
+// one first.
+func (c *Client) trace(ctx context.Context, q pay.TraceQuery) (pay.Trace, []header, error) {
 	safe, err := c.safeBlock(ctx)
 	if err != nil {
 		return pay.Trace{}, nil, err
 	}
-	rests := []block{safe}
-	used, err := c.used(ctx, q, safe)
+	basis := []header{safe}
+	used, err := c.authorizationState(ctx, q, safe)
 	if err != nil {
 		return pay.Trace{}, nil, err
 	}
@@ -110,7 +114,7 @@ func (c *Client) trace(ctx context.Context, q pay.TraceQuery) (pay.Trace, []bloc
 			return pay.Trace{}, nil, err
 		}
 	case uint64(safe.Time) >= q.Authorization.ValidBefore:
-		return t, rests, nil
+		return t, basis, nil
 	default:
 		head, err := c.block(ctx, "latest")
 		if err != nil {
@@ -119,18 +123,18 @@ func (c *Client) trace(ctx context.Context, q pay.TraceQuery) (pay.Trace, []bloc
 		if head.Number < safe.Number {
 			return pay.Trace{}, nil, fmt.Errorf("the RPC's latest block %d is behind its safe block %d", head.Number, safe.Number)
 		}
-		t.Latest = named(head).Time
-		if used, err = c.used(ctx, q, head); err != nil || !used {
-			return t, rests, err
+		t.Latest = chainBlock(head).Time
+		if used, err = c.authorizationState(ctx, q, head); err != nil || !used {
+			return t, basis, err
 		}
 		w.floor, w.top = uint64(safe.Number)+1, uint64(head.Number)
 		w.start = w.floor
 	}
-	found, err := c.find(ctx, q, w)
+	found, err := c.findLog(ctx, q, w)
 	if err != nil {
 		return pay.Trace{}, nil, err
 	}
-	rests = append(rests, block{Number: found.log.BlockNumber, Hash: strings.ToLower(found.log.BlockHash)})
+	basis = append(basis, header{Number: found.log.BlockNumber, Hash: strings.ToLower(found.log.BlockHash)})
 	t.Canceled = found.canceled
 	t.Transaction = found.log.Transaction
 	t.SafeLogs = found.log.BlockNumber <= safe.Number
@@ -140,21 +144,22 @@ func (c *Client) trace(ctx context.Context, q pay.TraceQuery) (pay.Trace, []bloc
 		}
 		t.Used = true
 	}
-	return t, rests, nil
+	return t, basis, nil
 }
 
-// safeBlock is the block that the RPC holds to be safe, or else the finalized one, which is older.
-func (c *Client) safeBlock(ctx context.Context) (block, error) {
+// safeBlock returns the RPC's `safe` block, or else its `finalized` one, which is older.
+func (c *Client) safeBlock(ctx context.Context) (header, error) {
 	b, err := c.block(ctx, "safe")
 	if _, refused := errors.AsType[*rpcError](err); !refused && !errors.Is(err, errNoBlock) {
 		return b, err
 	}
-	c.unsafe.Do(func() { c.log.Info("the RPC knows no safe block, its finalized one is used", "error", err) })
+	c.noSafeTag.Do(func() { c.log.Info("the RPC knows no safe header, its finalized one is used", "error", err) })
 	return c.block(ctx, "finalized")
 }
 
-// used is authorizationState at exactly one block: true once used or canceled.
-func (c *Client) used(ctx context.Context, q pay.TraceQuery, b block) (bool, error) {
+// authorizationState reads the token's authorizationState at exactly one block: true once the
+// authorization is used or canceled.
+func (c *Client) authorizationState(ctx context.Context, q pay.TraceQuery, b header) (bool, error) {
 	got, err := c.tokenCall(ctx, q.Asset.Address, at(b), selectorAuthorizationState,
 		addressWord(q.Authorization.From), word(q.Authorization.Nonce))
 	if err != nil {
@@ -169,9 +174,10 @@ func (c *Client) used(ctx context.Context, q pay.TraceQuery, b block) (bool, err
 	return false, errors.New("authorizationState is neither true nor false")
 }
 
-// startOf finds a block at or before a time, at most startSlack before it where block times allow. It interpolates,
-// because most chains make blocks evenly, and bisects every other time, because some do not.
-func (c *Client) startOf(ctx context.Context, moment time.Time, top block) (uint64, error) {
+// startOf finds a block at or before moment, at most startSlack earlier where block times allow.
+// Half of its steps interpolate, because most chains make blocks evenly. The others bisect, because
+// some chains do not.
+func (c *Client) startOf(ctx context.Context, moment time.Time, top header) (uint64, error) {
 	goal := uint64(max(0, moment.Unix()))
 	if uint64(top.Time) <= goal {
 		return uint64(top.Number), nil
@@ -204,15 +210,17 @@ func (c *Client) startOf(ctx context.Context, moment time.Time, top block) (uint
 	return uint64(low.Number), nil
 }
 
-// window is where a log may be: from floor to top, and nearly always soon after start.
+// window bounds a search for a log: it lies between floor and top, and nearly always soon after
+// start.
 type window struct{ floor, start, top uint64 }
 
-// find looks for the log that used or canceled the authorization. Nearly always the first call has it. Once it is not
-// near the start, both ways are searched in turn, in growing steps: forward, because a cancellation may come at any
-// time, and backward, because our clock may have been far ahead when the payment was made.
-func (c *Client) find(ctx context.Context, q pay.TraceQuery, w window) (event, error) {
+// findLog searches for the log that used or canceled the authorization. The first call nearly always
+// has it. After that the search goes both ways in turn, in growing steps. It goes forward because a
+// cancellation may come at any time. It goes backward because our clock may have been far ahead
+// when the payment was made.
+func (c *Client) findLog(ctx context.Context, q pay.TraceQuery, w window) (event, error) {
 	topics := []any{[]string{topicUsed, topicCanceled}, addressTopic(q.Authorization.From), q.Authorization.Nonce.String()}
-	below, above := w.start, w.start // what lies between has no log of it
+	below, above := w.start, w.start // no log between them
 	size, grows := uint64(maxRange), true
 	for calls := 0; calls < maxLogCalls && (below > w.floor || above <= w.top); calls++ {
 		forward := above <= w.top && (above < w.start+maxRange || calls%2 == 0 || below == w.floor)
@@ -224,13 +232,13 @@ func (c *Client) find(ctx context.Context, q pay.TraceQuery, w window) (event, e
 			"address": q.Asset.Address, "topics": topics, "fromBlock": quantity(first), "toBlock": quantity(last),
 		})
 		switch asked := last - first + 1; {
-		case err != nil && asked > 1 && ctx.Err() == nil && (tooMuch(err) || asked > maxRange):
+		case err != nil && asked > 1 && ctx.Err() == nil && (mayBeTooLarge(err) || asked > maxRange):
 			size, grows = asked/2, false
 			continue
 		case err != nil:
 			return event{}, err
 		case len(logs) > 0:
-			return theEvent(q, logs, first, last)
+			return onlyEvent(q, logs, first, last)
 		}
 		if forward {
 			above = last + 1
@@ -244,8 +252,8 @@ func (c *Client) find(ctx context.Context, q pay.TraceQuery, w window) (event, e
 	return event{}, fmt.Errorf("it is used, but blocks %d to %d have no log of it", below, above-1)
 }
 
-// theEvent is the only log that was found, if it is what was asked for.
-func theEvent(q pay.TraceQuery, logs []logEntry, from, to uint64) (event, error) {
+// onlyEvent returns the only log that was found, after checking it against the question.
+func onlyEvent(q pay.TraceQuery, logs []logEntry, from, to uint64) (event, error) {
 	l := logs[0]
 	if len(logs) > 1 {
 		return event{}, fmt.Errorf("%d logs say that it was used", len(logs))
@@ -265,7 +273,8 @@ func theEvent(q pay.TraceQuery, logs []logEntry, from, to uint64) (event, error)
 	return event{}, errors.New("the RPC answered another log than asked for")
 }
 
-// checkTransfer looks for the transfer that the authorization stands for in the transaction that used it.
+// checkTransfer finds the authorization's transfer in the transaction that used it. The error says
+// when there is none.
 func (c *Client) checkTransfer(ctx context.Context, q pay.TraceQuery, used logEntry) error {
 	from, to := addressTopic(q.Authorization.From), addressTopic(q.Authorization.To)
 	logs, err := c.logs(ctx, map[string]any{
@@ -284,7 +293,7 @@ func (c *Client) checkTransfer(ctx context.Context, q pay.TraceQuery, used logEn
 	return fmt.Errorf("it was used in %s, but that transaction has no matching transfer", used.Transaction)
 }
 
-// hasTopics compares a log's topics; "" matches any.
+// hasTopics compares a log's topics. An empty string matches any topic.
 func hasTopics(l logEntry, want ...string) bool {
 	if len(l.Topics) != len(want) {
 		return false

@@ -144,7 +144,7 @@ func TestTrace(t *testing.T) {
 	}
 }
 
-// The answers about a log are checked against what was asked for.
+// A log must match the question.
 func TestTraceDistrustsLogs(t *testing.T) {
 	t.Parallel()
 	n := onBase()
@@ -181,7 +181,7 @@ func with(log map[string]any, key string, value any) map[string]any {
 	return changed
 }
 
-// A log of another transaction in the block is no evidence.
+// A transfer in another transaction of the block is no evidence.
 func TestTraceWantsTheTransferOfTheSameTransaction(t *testing.T) {
 	t.Parallel()
 	n := onBase()
@@ -237,7 +237,7 @@ func TestSearchIsBounded(t *testing.T) {
 	}
 }
 
-// moving is an RPC whose name is given to another machine after some calls, and given back after some more.
+// moving is an RPC whose name moves to another machine after some calls, and back after some more.
 type moving struct {
 	here, there *node
 	from, until int32
@@ -252,9 +252,9 @@ func (m moving) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	m.here.ServeHTTP(w, r)
 }
 
-// An RPC that leads to another chain at any time before its identity is asked is no evidence, whatever it was before:
-// neither for a payment that did not happen there, nor for one that happened only there. Even a chain with the same id
-// and token that is there for some of the calls, and gone again for the last ones, is noticed by its blocks.
+// An RPC that leads to another chain at any time is no evidence. The other chain may show the
+// payment or miss it. It may even have the same id and token, and be gone again for the last calls:
+// its blocks give it away.
 func TestTraceFromAnRPCThatMoves(t *testing.T) {
 	t.Parallel()
 	other := func(n *node) *node { n.fork = "e"; return n }
@@ -287,7 +287,7 @@ func TestTraceFromAnRPCThatMoves(t *testing.T) {
 	}
 }
 
-// Uneven block times must not make the search miss the start or go on forever.
+// Uneven block times must not make the search miss the start, or run forever.
 func TestSearchOnAnUnevenChain(t *testing.T) {
 	t.Parallel()
 	n := onBase()
@@ -318,7 +318,7 @@ func TestMissingSafeTagIsLoggedOnce(t *testing.T) {
 	}
 }
 
-// The block that is kept is asked for like everything that an answer rests on.
+// The last safe block that pay kept is checked with the rest.
 func TestTraceNamesTheKeptBlock(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
