@@ -10,11 +10,11 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// Bounds of what callers get to see, in bytes.
+// Bounds on the parts of an answer that callers see, in bytes.
 const (
-	maxRaw    = 4 << 10 // an answer's words
-	maxString = 1 << 10 // one string in them, and a reason: protocol v1 facilitators put a whole error there
-	maxShown  = 200     // one string of shown
+	maxRaw    = 4 << 10 // a whole answer
+	maxString = 1 << 10 // one string in it, and a reason: protocol v1 facilitators put a whole error there
+	maxShown  = 200     // one string of a shortened answer
 )
 
 // answer is one read answer.
@@ -25,27 +25,28 @@ type answer struct {
 	raw     json.RawMessage
 }
 
-// shown are the members kept when an answer as a whole is too long for the caller's eyes.
-var shown = []string{
+// keptMembers lists the members that a shortened answer keeps.
+var keptMembers = []string{
 	"isValid", "invalidReason", "invalidMessage", "success", "errorReason", "errorMessage", "transaction", "network",
 	"payer", "amount", "error", "message", "errorType", "correlationId",
 }
 
-// read finds the verdict in a body, whatever the status it came with: several facilitators refuse with a 400 or a 500. An
-// object with a boolean under the verdict's name is one; everything else is an error, and so is one whose known members
-// have the wrong type or come twice, because nobody can say what it means for the money. Keys match exactly.
+// read finds the verdict in a body: a boolean under the verdict's name. The HTTP status does not
+// matter, because several facilitators refuse with a 400 or a 500. Everything else is an error. So
+// is a known member of the wrong type, or one that appears twice: its meaning for the money is
+// unknown. Keys must match exactly.
 func read(body []byte, verdict string, scrub func(string) string) (answer, error) {
 	members, err := object(body)
 	if err != nil {
 		return answer{}, err
 	}
-	a := answer{texts: map[string]string{}, raw: words(body, scrub)}
+	a := answer{texts: map[string]string{}, raw: summary(body, scrub)}
 	switch string(members[verdict]) {
 	case "true":
 		a.verdict = true
 	case "false":
 	default:
-		return answer{}, errors.New("no true or false " + verdict + complaint(members, scrub))
+		return answer{}, errors.New("no true or false " + verdict + statedError(members, scrub))
 	}
 	for _, key := range []string{"invalidReason", "errorReason", "transaction", "network", "payer"} {
 		value := members[key]
@@ -56,7 +57,7 @@ func read(body []byte, verdict string, scrub func(string) string) (answer, error
 		if err := json.Unmarshal(value, &text); err != nil {
 			return answer{}, errors.New(key + " is not a string")
 		}
-		a.texts[key] = cut(scrub(text), maxString)
+		a.texts[key] = truncate(scrub(text), maxString)
 	}
 	if a.amount, err = amountOf(members["amount"]); err != nil {
 		return answer{}, err
@@ -64,18 +65,18 @@ func read(body []byte, verdict string, scrub func(string) string) (answer, error
 	return a, nil
 }
 
-// complaint is what an answer without a verdict says instead, such as that the key is wrong.
-func complaint(members map[string]json.RawMessage, scrub func(string) string) string {
+// statedError returns the error text of an answer without a verdict, such as a wrong key.
+func statedError(members map[string]json.RawMessage, scrub func(string) string) string {
 	for _, key := range []string{"errorMessage", "message", "error"} {
 		var text string
 		if err := json.Unmarshal(members[key], &text); err == nil && text != "" {
-			return fmt.Sprintf(": %q", cut(scrub(text), maxShown))
+			return fmt.Sprintf(": %q", truncate(scrub(text), maxShown))
 		}
 	}
 	return ""
 }
 
-// amountOf reads what was charged: a decimal string, or a number as some write it.
+// amountOf reads the charged amount: a decimal string, or a number as some facilitators write it.
 func amountOf(value json.RawMessage) (*x402.Amount, error) {
 	if value == nil || string(value) == "null" {
 		return nil, nil
@@ -87,8 +88,8 @@ func amountOf(value json.RawMessage) (*x402.Amount, error) {
 	return &amount, nil
 }
 
-// object splits a body into its members. encoding/json's own struct decoding would match keys in any letter case and
-// let the last of two equal keys win.
+// object splits a body into its members. encoding/json is not used: it matches keys in any letter
+// case, and the last of two equal keys wins.
 func object(body []byte) (map[string]json.RawMessage, error) {
 	if !json.Valid(body) {
 		return nil, errors.New("not JSON")
@@ -116,29 +117,29 @@ func object(body []byte) (map[string]json.RawMessage, error) {
 	return members, nil
 }
 
-// words is an answer for the caller's eyes: compact, scrubbed, and at most maxRaw long.
-func words(body []byte, scrub func(string) string) json.RawMessage {
+// summary returns an answer for the caller: compact, scrubbed, and at most maxRaw bytes long.
+func summary(body []byte, scrub func(string) string) json.RawMessage {
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.UseNumber()
 	var all map[string]any
 	if err := d.Decode(&all); err != nil {
 		return nil
 	}
-	all = tidy(all, scrub).(map[string]any)
+	all = scrubStrings(all, scrub).(map[string]any)
 	if text := compact(all); len(text) <= maxRaw {
 		return text
 	}
 	few := map[string]any{"truncated": true}
-	for _, key := range shown {
+	for _, key := range keptMembers {
 		switch value := all[key].(type) {
 		case string:
-			few[key] = cut(value, maxShown)
+			few[key] = truncate(value, maxShown)
 		case bool:
 			few[key] = value
 		}
 	}
 	text := compact(few)
-	for _, key := range shown { // strings that grew by escaping
+	for _, key := range keptMembers { // escaping made some strings longer
 		if _, isText := few[key].(string); isText && len(text) > maxRaw {
 			delete(few, key)
 			text = compact(few)
@@ -147,20 +148,20 @@ func words(body []byte, scrub func(string) string) json.RawMessage {
 	return text
 }
 
-// tidy scrubs and cuts every string inside a decoded value.
-func tidy(v any, scrub func(string) string) any {
+// scrubStrings scrubs and shortens every string inside a decoded value.
+func scrubStrings(v any, scrub func(string) string) any {
 	switch v := v.(type) {
 	case string:
-		return cut(scrub(v), maxString)
+		return truncate(scrub(v), maxString)
 	case []any:
 		for i := range v {
-			v[i] = tidy(v[i], scrub)
+			v[i] = scrubStrings(v[i], scrub)
 		}
 		return v
 	case map[string]any:
 		tidied := make(map[string]any, len(v))
 		for key, value := range v {
-			tidied[cut(scrub(key), maxString)] = tidy(value, scrub)
+			tidied[truncate(scrub(key), maxString)] = scrubStrings(value, scrub)
 		}
 		return tidied
 	}
@@ -170,13 +171,13 @@ func tidy(v any, scrub func(string) string) any {
 func compact(v any) json.RawMessage {
 	text, err := json.Marshal(v)
 	if err != nil {
-		return nil // decoded from JSON, so it cannot fail
+		return nil // impossible: the value was decoded from JSON
 	}
 	return text
 }
 
-// cut shortens s to at most n bytes and a mark, without splitting a UTF-8 sequence.
-func cut(s string, n int) string {
+// truncate shortens s to at most n bytes and adds "…". It does not split a UTF-8 sequence.
+func truncate(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}

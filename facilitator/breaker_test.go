@@ -13,14 +13,14 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// ready asks for a turn and gives it back.
+// ready asks whether the key may begin a payment, and gives the turn back.
 func ready(c *facilitator.Client, key string) error {
 	giveBack, err := c.Ready(key)
 	giveBack()
 	return err
 }
 
-// What one key sends makes the facilitator fail: its payments stop, and nobody else's do.
+// One key's requests make the facilitator fail. Its payments stop, and those of other keys go on.
 func TestOneKeyCannotStopOthers(t *testing.T) {
 	t.Parallel()
 	var fault atomic.Pointer[http.HandlerFunc]
@@ -43,7 +43,8 @@ func TestOneKeyCannotStopOthers(t *testing.T) {
 		fault.Store(&f)
 		now := time.Now()
 		timeout, calls := 20*time.Second, 12
-		if name == "hangs" { // which each call waits for; what is answered has to be in time as well
+		// Each call waits for the timeout. An answer must also come within it.
+		if name == "hangs" {
 			timeout, calls = time.Second, 6
 		}
 		c := newClient(t, facilitator.Options{URL: url, Timeout: timeout, Clock: func() time.Time { return now }})
@@ -85,7 +86,7 @@ func TestOneKeyCannotStopOthers(t *testing.T) {
 	}
 }
 
-// A facilitator that nobody can get to, or that does not let purser in, fails for all.
+// A facilitator that cannot be reached, or that rejects purser's key, fails for all keys.
 func TestFacilitatorThatFailsForAll(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

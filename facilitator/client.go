@@ -1,7 +1,9 @@
-// Package facilitator is pay.Facilitator over the x402 facilitator HTTP API: POST /verify and /settle, GET /supported.
+// Package facilitator calls an x402 facilitator over HTTP: POST /verify, POST /settle and GET
+// /supported. Its Client implements pay.Facilitator.
 //
-// It reports what the facilitator said and nothing more. What an answer means for a payment is decided in package pay;
-// in particular a success with an errorReason, or without a proper transaction, is handed on as it was answered.
+// It hands on the facilitator's answer and does not interpret it. Package pay decides what an
+// answer means for a payment. For example, a success with an errorReason, or without a valid
+// transaction, is returned as it came.
 package facilitator
 
 import (
@@ -18,47 +20,50 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// How long calls may take. Settling waits for the chain: the reference clients give it 90 s.
+// Timeouts of calls. Settling waits for the chain; the reference clients allow it 90 s.
 const (
 	DefaultTimeout = 90 * time.Second
 	verifyTimeout  = 30 * time.Second
 	probeTimeout   = 10 * time.Second
 )
 
-// maxAnswer bounds an answer. Honest ones are below 10 KB, even with a whole RPC error in errorMessage.
+// maxAnswer bounds an answer, in bytes. Honest ones are below 10 KB, even with a whole RPC error in
+// errorMessage.
 const maxAnswer = 256 << 10
 
-// Options configure a facilitator.
+// Options configures a Client.
 type Options struct {
-	// URL is the base address; /verify, /settle and /supported are joined to it.
+	// URL holds the base address. The client adds /verify, /settle and /supported to it.
 	URL string
-	// Key, when set, is sent as a Bearer token, and to nobody else.
+	// Key, when set, is sent to the facilitator as a Bearer token.
 	Key string
-	// Timeout bounds a /settle; zero is DefaultTimeout. A /verify has 30 s and a probe 10 s, or Timeout if that is less.
+	// Timeout bounds a /settle. A /verify may take 30 s and a probe 10 s, or Timeout if that is
+	// less. Default: DefaultTimeout.
 	Timeout time.Duration
-	// Transport carries the calls; nil is one that ignores the environment's proxy variables.
+	// Transport carries the calls. Default: one that ignores the proxy variables of the
+	// environment.
 	Transport http.RoundTripper
-	// MaxFailures is how many of a key's calls in a row may fail before no new payment of it is begun for a while, and how
-	// many of all may not get there before none is: Client.Ready.
-	// Default: 5; negative: no bound.
+	// MaxFailures bounds the failed calls in a row, per key and for all keys together. Beyond it,
+	// Client.Ready refuses new payments for a while. Failures count for all keys when no payment
+	// can cause them. Default: 5. Negative: no bound.
 	MaxFailures int
-	// Propagate, when set, puts what identifies the trace that a call belongs to into its header.
+	// Propagate, when set, adds the trace headers of the caller's context to a call.
 	Propagate func(ctx context.Context, header http.Header)
-	// Logger is told of calls that ended without a verdict, under their context; nil discards.
+	// Logger gets calls that ended without a verdict, with their context. Default: none.
 	Logger *slog.Logger
 	Clock  pay.Clock // default time.Now
 }
 
-// Client is a pay.Facilitator.
+// Client asks one facilitator. It is safe for concurrent use.
 type Client struct {
 	endpoint *endpoint.Endpoint
 	key      string
 	timeout  time.Duration
 	log      *slog.Logger
 	now      pay.Clock
-	breakers *breakers // nil: none
+	breakers *breakers // nil without a bound on failures
 
-	propagate func(context.Context, http.Header) // nil: nothing
+	propagate func(context.Context, http.Header) // nil without tracing
 }
 
 var (
@@ -66,7 +71,8 @@ var (
 	_ pay.Breaking    = (*Client)(nil)
 )
 
-// New checks the options. Its errors name the setting at fault and never repeat its value.
+// New returns a Client, or an error about the options. Errors name the setting at fault and never
+// repeat its value.
 func New(o Options) (*Client, error) {
 	e, err := endpoint.New(endpoint.Options{
 		URL: o.URL, Setting: "PURSER_FACILITATOR_URL", MaxAnswer: maxAnswer, Transport: o.Transport,
@@ -98,13 +104,14 @@ func New(o Options) (*Client, error) {
 	return c, nil
 }
 
-// WatchDates has the Date of each answer reported; see [pay.Timekeeper.Dates]. It must be called before the first call.
+// WatchDates reports the Date header of each answer to dates; see [pay.Timekeeper.Dates]. You must
+// call it before the first call.
 func (c *Client) WatchDates(dates pay.Dates) { c.endpoint.WatchDates(dates) }
 
 // Close ends idle connections.
 func (c *Client) Close() { c.endpoint.Close() }
 
-// Verify is POST /verify. Every error is an *Error.
+// Verify calls POST /verify. Every error is an *Error.
 func (c *Client) Verify(ctx context.Context, x pay.Exchange) (pay.VerifyAnswer, error) {
 	a, err := c.ask(ctx, "verify", verifyTimeout, x, "isValid")
 	if err != nil {
@@ -113,8 +120,8 @@ func (c *Client) Verify(ctx context.Context, x pay.Exchange) (pay.VerifyAnswer, 
 	return pay.VerifyAnswer{Valid: a.verdict, Reason: a.texts["invalidReason"], Payer: a.texts["payer"], Raw: a.raw}, nil
 }
 
-// Settle is POST /settle. Every error is an *Error and leaves open whether the money moved, unless it is
-// pay.ErrNotSent.
+// Settle calls POST /settle. Every error is an *Error. An error leaves open whether the money
+// moved, unless it is pay.ErrNotSent.
 func (c *Client) Settle(ctx context.Context, x pay.Exchange) (pay.SettleAnswer, error) {
 	a, err := c.ask(ctx, "settle", c.timeout, x, "success")
 	if err != nil {
@@ -126,7 +133,8 @@ func (c *Client) Settle(ctx context.Context, x pay.Exchange) (pay.SettleAnswer, 
 	}, nil
 }
 
-// Probe is GET /supported: 200 and a list of kinds. A facilitator that answers that and fails at payments is not well.
+// Probe calls GET /supported and expects a 200 with a list of kinds. It also fails while payments
+// fail; see Failing.
 func (c *Client) Probe(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, min(probeTimeout, c.timeout))
 	defer cancel()
@@ -146,8 +154,8 @@ func (c *Client) Probe(ctx context.Context) error {
 	return c.Failing()
 }
 
-// Error says why a call has no verdict. Its text names neither URL nor key. It is pay.ErrNotSent when nothing of the
-// request can have reached the facilitator.
+// Error reports a call without a verdict. Its text names neither the URL nor the key. errors.Is
+// matches pay.ErrNotSent when no byte of the request can have reached the facilitator.
 type Error struct {
 	Call   string // "verify", "settle", "supported"
 	Status int    // HTTP status, 0 without an answer
@@ -161,10 +169,11 @@ func (e *Error) Error() string { return "facilitator " + e.Call + ": " + e.Reaso
 
 func (e *Error) Unwrap() error { return e.cause }
 
-// Is makes errors.Is(err, pay.ErrNotSent) tell whether anything was sent.
+// Is makes errors.Is match pay.ErrNotSent when nothing was sent.
 func (e *Error) Is(target error) bool { return target == pay.ErrNotSent && e.notSent }
 
-// ask makes one call and reads its verdict. It never repeats a /settle: only the payer knows whether it may.
+// ask makes one call and reads its verdict. It never repeats a /settle: only the payer knows
+// whether that is safe.
 func (c *Client) ask(ctx context.Context, call string, timeout time.Duration, x pay.Exchange, verdict string) (answer, error) {
 	body, secrets, err := c.encode(x)
 	if err != nil {
@@ -200,7 +209,7 @@ func (c *Client) send(ctx context.Context, method, call string, body []byte) (en
 	if c.propagate != nil {
 		c.propagate(ctx, header)
 	}
-	if call == "verify" { // a question
+	if call == "verify" { // a /verify only asks, so repeating it is harmless
 		header = endpoint.Repeatable(header)
 	}
 	got, err := c.endpoint.Call(ctx, method, call, header, body)
@@ -211,9 +220,10 @@ func (c *Client) send(ctx context.Context, method, call string, body []byte) (en
 	return got, nil
 }
 
-// encode writes the body by hand, because json.Marshal would compact and escape what is compared byte for byte. It also
-// returns what must not come back in an answer's words: our key, and the signature, with which anybody could settle.
-// Its r and s count by themselves, since RPC errors quote them apart, as arguments or inside calldata.
+// encode writes the body by hand, because json.Marshal would compact and escape parts that the
+// facilitator compares byte for byte. It also returns the secrets to scrub from an answer: our key
+// and the signature, with which any reader could settle. The signature's r and s are listed apart,
+// because RPC errors quote them apart.
 func (c *Client) encode(x pay.Exchange) (body []byte, secrets []string, err error) {
 	_, signature, err := x.Payload.Authorization()
 	if err != nil {

@@ -277,10 +277,10 @@ func TestWordsAreShortAndWithoutSecrets(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		shown := strings.ToLower(string(got.Raw) + got.Reason)
+		keptMembers := strings.ToLower(string(got.Raw) + got.Reason)
 		for _, secret := range []string{text[2:66], s, key, x.Payload.Header()} {
-			if strings.Contains(shown, strings.ToLower(secret)) {
-				t.Errorf("%s: a secret is in %s", name, shown)
+			if strings.Contains(keptMembers, strings.ToLower(secret)) {
+				t.Errorf("%s: a secret is in %s", name, keptMembers)
 			}
 		}
 		if len(got.Raw) > 4<<10 || len(got.Reason) > 1100 || !json.Valid(got.Raw) {

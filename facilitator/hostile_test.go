@@ -93,8 +93,8 @@ func TestNoAnswer(t *testing.T) {
 	}
 }
 
-// A /verify that meets a connection just as the facilitator gives it up is asked again on another; a /settle is not, since
-// the facilitator may have had it.
+// The facilitator closes a connection just when a call uses it. A /verify is asked again on a new
+// connection. A /settle is not, because the facilitator may have received it.
 func TestConnectionGivenUp(t *testing.T) {
 	t.Parallel()
 	x, _ := exchange(t)
@@ -123,8 +123,8 @@ func TestConnectionGivenUp(t *testing.T) {
 	}
 }
 
-// A /settle that the facilitator takes whole, and then resets the stream of, may have moved the money: it is not sent
-// again behind the payer's back, who would take the second answer for the only one.
+// The facilitator receives a whole /settle and then resets the stream. The money may have moved, so
+// the transport must not send it again: the payer would take the second answer for the only one.
 func TestSettlementThatIsReset(t *testing.T) {
 	t.Parallel()
 	x, _ := exchange(t)

@@ -1,5 +1,6 @@
-// Package signer holds wallet providers: implementations of pay.Wallets.
+// Package signer implements pay.Wallets. A Wallets provider makes wallets and signs with them.
 //
-// [Local] makes keys here and leaves keeping them, encrypted, to the store. [None] makes wallets that cannot pay.
-// Which wallet signs what is decided in package pay; nothing here looks at amounts or payees.
+// [Local] makes keys in this process; the store keeps them, encrypted. [None] makes wallets that
+// cannot pay. Package pay decides which wallet signs which message: this package checks neither
+// amounts nor payees.
 package signer

@@ -12,25 +12,26 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// Secrets is the part of pay.Store that a Local needs.
+// Secrets is the part of pay.Store that Local reads.
 type Secrets interface {
 	// WalletSecret returns a wallet's decrypted key material. The caller may overwrite it.
 	WalletSecret(ctx context.Context, walletID string) ([]byte, error)
 }
 
-// Local signs with keys made here, one per wallet. A key is 32 bytes of secret that the store keeps encrypted; it is
-// fetched for each signature and wiped after it, so that no key outlives its use in memory.
+// Local signs with keys made in this process, one per wallet. A key is a secret of 32 bytes, which
+// the store keeps encrypted. Local fetches it for each signature and wipes it afterwards, so no
+// unused key stays in memory.
 type Local struct{ secrets Secrets }
 
 var _ pay.Wallets = (*Local)(nil)
 
-// NewLocal returns a provider whose keys are kept by secrets.
+// NewLocal returns a provider that reads its keys from secrets.
 func NewLocal(secrets Secrets) *Local { return &Local{secrets} }
 
-// Name is "local".
+// Name returns "local".
 func (*Local) Name() string { return "local" }
 
-// Create makes a key from the system's randomness. The wallet is named "local_" + id.
+// Create makes a key from the system's random source. The wallet is named "local_" + id.
 func (*Local) Create(_ context.Context, id, _ string) (pay.ProvidedWallet, error) {
 	key, err := crypto.GenerateKey()
 	if err != nil {
@@ -41,8 +42,9 @@ func (*Local) Create(_ context.Context, id, _ string) (pay.ProvidedWallet, error
 	return pay.ProvidedWallet{ProviderID: "local_" + id, Address: &address, Secret: crypto.FromECDSA(key)}, nil
 }
 
-// Sign signs the authorization's EIP-712 digest. It fails with pay.ErrNoAddress, with the error of the store, and when
-// the authorization, the wallet and the kept key do not belong together.
+// Sign signs the EIP-712 digest of the authorization. It fails with pay.ErrNoAddress or with an
+// error of the store. It also fails when the authorization, the wallet and the stored key do not
+// belong together.
 func (l *Local) Sign(ctx context.Context, w pay.Wallet, m pay.Message) (x402.Signature, error) {
 	if w.Address == nil {
 		return x402.Signature{}, pay.ErrNoAddress
@@ -57,7 +59,7 @@ func (l *Local) Sign(ctx context.Context, w pay.Wallet, m pay.Message) (x402.Sig
 	defer clear(secret)
 	key, err := crypto.ToECDSA(secret)
 	if err != nil {
-		// Its text is not passed on: it is about the secret's value.
+		// The error's text is dropped, because it describes the secret's value.
 		return x402.Signature{}, fmt.Errorf("sign with wallet %s: the kept secret is no key", w.Address)
 	}
 	defer wipe(key)
@@ -73,5 +75,5 @@ func (l *Local) Sign(ctx context.Context, w pay.Wallet, m pay.Message) (x402.Sig
 
 var errWrongKey = errors.New("the kept key belongs to another address")
 
-// wipe overwrites the private number. Copies that the arithmetic made are out of reach.
+// wipe overwrites the private number. Copies made by the arithmetic stay out of reach.
 func wipe(key *ecdsa.PrivateKey) { clear(key.D.Bits()) } //nolint:staticcheck // the key is not used afterwards; there is no other way to clear it

@@ -14,7 +14,7 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// shelf keeps secrets as a store would, giving out copies.
+// shelf keeps secrets as a store does, and returns copies.
 type shelf struct {
 	secrets map[string][]byte
 	given   [][]byte
