@@ -18,14 +18,21 @@ func accountIdentity(id string) string { return "account/" + id }
 // accountRow is an account as it is kept. Issuer and subject are in clear, because the index
 // is made of them; how the provider calls the person is sealed.
 type accountRow struct {
-	ID, Issuer, Subject, OrganizationID string
-	Created, SignedIn                   time.Time
-	Generation                          uint64 `json:",omitempty"`
-	Person                              []byte // person, sealed
+	ID             string    `json:"ID"`
+	Issuer         string    `json:"Issuer"`
+	Subject        string    `json:"Subject"`
+	OrganizationID string    `json:"OrganizationID"`
+	Created        time.Time `json:"Created"`
+	SignedIn       time.Time `json:"SignedIn"`
+	Generation     uint64    `json:"Generation,omitempty"`
+	Person         []byte    `json:"Person"` // person, sealed
 }
 
 // person is what only the dashboard needs to know of somebody.
-type person struct{ Name, Email string }
+type person struct {
+	Name  string `json:"Name"`
+	Email string `json:"Email"`
+}
 
 // identityKey is the key of an identity in the index.
 func identityKey(issuer, subject string) []byte {

@@ -169,10 +169,17 @@ func (l *spendList) add(tx *bbolt.Tx, keyID, id string) error {
 
 // paid is the part of a payment that a listing of spend shows.
 type paid struct {
-	Transaction string
-	Terms       struct{ Network, Settlement string }
+	Transaction string `json:"Transaction"`
+	Terms       struct {
+		Network    string `json:"Network"`
+		Settlement string `json:"Settlement"`
+	} `json:"Terms"`
 
-	Refused, Unresolved, Confirmed, Disputed, Reconciled bool
+	Refused    bool `json:"Refused"`
+	Unresolved bool `json:"Unresolved"`
+	Confirmed  bool `json:"Confirmed"`
+	Disputed   bool `json:"Disputed"`
+	Reconciled bool `json:"Reconciled"`
 }
 
 func (p paid) flags() []string {

@@ -18,8 +18,8 @@ func sessionIdentity(id string) string { return "session/" + id }
 
 // sessionRow is a session as it is kept.
 type sessionRow struct {
-	Expires time.Time
-	Data    []byte // sealed
+	Expires time.Time `json:"Expires"`
+	Data    []byte    `json:"Data"` // sealed
 }
 
 func sessionIn(tx *bbolt.Tx, id string) (row sessionRow, err error) {

@@ -22,9 +22,9 @@ const (
 
 // Actor names the person or the part of purser that changes something on purpose.
 type Actor struct {
-	Kind ActorKind `json:",omitempty"`
+	Kind ActorKind `json:"Kind,omitempty"`
 	// ID is an account's, or the name that an operator's tool gives; "" if it gives none.
-	ID string `json:",omitempty"`
+	ID string `json:"ID,omitempty"`
 }
 
 // String names the actor on one line.
@@ -86,17 +86,17 @@ const (
 // never hold a secret.
 type AuditEntry struct {
 	// Number is the store's: each entry has a higher one than those written before.
-	Number uint64
-	At     time.Time
-	By     Actor
-	Action Action
+	Number uint64    `json:"Number"`
+	At     time.Time `json:"At"`
+	By     Actor     `json:"By"`
+	Action Action    `json:"Action"`
 	// What was changed; "" where it has nothing to do with the change.
-	KeyID          string          `json:",omitempty"`
-	OrganizationID string          `json:",omitempty"`
-	WalletID       string          `json:",omitempty"`
-	PaymentID      string          `json:",omitempty"`
-	Old            json.RawMessage `json:",omitempty"`
-	New            json.RawMessage `json:",omitempty"`
+	KeyID          string          `json:"KeyID,omitempty"`
+	OrganizationID string          `json:"OrganizationID,omitempty"`
+	WalletID       string          `json:"WalletID,omitempty"`
+	PaymentID      string          `json:"PaymentID,omitempty"`
+	Old            json.RawMessage `json:"Old,omitempty"`
+	New            json.RawMessage `json:"New,omitempty"`
 }
 
 // AuditQuery selects entries, newest first.

@@ -8,25 +8,25 @@ import (
 // Key is an API key as purser keeps it. The secret itself is not part of it: stores
 // find keys by a keyed hash and give the plaintext back only once, on creation.
 type Key struct {
-	ID    string // UUIDv7
-	Label string // 0 to 200 characters
+	ID    string `json:"ID"`    // UUIDv7
+	Label string `json:"Label"` // 0 to 200 characters
 	// OrganizationID is empty while the key is unclaimed (SPEC §3).
-	OrganizationID string
-	Created        time.Time
+	OrganizationID string    `json:"OrganizationID"`
+	Created        time.Time `json:"Created"`
 	// Operator marks a key that the operator made or configured. The configured limits hold for
 	// it at every door, and no plan bounds its payments. A key never loses the mark.
-	Operator bool `json:",omitempty"`
+	Operator bool `json:"Operator,omitempty"`
 	// Policy limits what this key may spend; nil means the defaults of the door.
-	Policy *Policy `json:",omitempty"`
+	Policy *Policy `json:"Policy,omitempty"`
 	// PolicyRevision counts how often the policy was set, and that the key was linked or became
 	// the operator's. It tells a payment that is about to be journaled whether it was judged by the policy in
 	// force and counts for the key's owner.
-	PolicyRevision uint64 `json:",omitempty"`
+	PolicyRevision uint64 `json:"PolicyRevision,omitempty"`
 	// Paused: the key makes no new payment, and repeats of earlier ones are served.
-	Paused *Pause `json:",omitempty"`
+	Paused *Pause `json:"Paused,omitempty"`
 	// RevokedAt is when the key was revoked for ever; zero: it is not. Its payments are still
 	// recovered, and operator and organization still see them.
-	RevokedAt time.Time `json:",omitzero"`
+	RevokedAt time.Time `json:"RevokedAt,omitzero"`
 }
 
 // Revoked reports whether the key resolves nowhere any more.
@@ -60,9 +60,9 @@ type NewKey struct {
 
 // Organization groups claimed keys under one plan.
 type Organization struct {
-	ID      string // 1 to 200 visible characters
-	Plan    PlanName
-	Created time.Time
+	ID      string    `json:"ID"` // 1 to 200 visible characters
+	Plan    PlanName  `json:"Plan"`
+	Created time.Time `json:"Created"`
 }
 
 // truncate cuts s to at most n bytes for messages; it never splits a UTF-8 sequence.

@@ -23,9 +23,9 @@ type Ledger interface {
 
 // ChainBlock names a block.
 type ChainBlock struct {
-	Number uint64
-	Hash   string // 0x + 64 hex, lower case
-	Time   time.Time
+	Number uint64    `json:"Number"`
+	Hash   string    `json:"Hash"` // 0x + 64 hex, lower case
+	Time   time.Time `json:"Time"`
 }
 
 // UsedQuery names the wallets and the blocks. The RPC must have Safe on its chain, and

@@ -67,12 +67,12 @@ func HashOf(parts ...string) Hash {
 
 // Terms are what a payment is for: equal terms are the same purchase.
 type Terms struct {
-	Settlement Settlement
-	Network    string // our name
-	Scheme     string
-	Asset      x402.Address
-	PayTo      x402.Address
-	Amount     x402.Amount
+	Settlement Settlement   `json:"Settlement"`
+	Network    string       `json:"Network"` // our name
+	Scheme     string       `json:"Scheme"`
+	Asset      x402.Address `json:"Asset"`
+	PayTo      x402.Address `json:"PayTo"`
+	Amount     x402.Amount  `json:"Amount"`
 }
 
 func (t Terms) String() string {
@@ -82,9 +82,9 @@ func (t Terms) String() string {
 // Lease is the right to send a payment's payload and to write its outcome. Leases
 // last LeaseTime and are renewed every LeaseRenewal.
 type Lease struct {
-	Owner string    `json:",omitempty"` // the process (and opening of the store) that holds it; empty: released
-	Fence uint64    // grows with every acquisition; an outcome names it
-	Until time.Time `json:",omitzero"`
+	Owner string    `json:"Owner,omitempty"` // the process (and opening of the store) that holds it; empty: released
+	Fence uint64    `json:"Fence"`           // grows with every acquisition; an outcome names it
+	Until time.Time `json:"Until,omitzero"`
 }
 
 // Lease durations (DESIGN §3.4).
@@ -98,85 +98,85 @@ func (l Lease) Live(now time.Time) bool { return l.Owner != "" && now.Before(l.U
 
 // Payment is one journaled payment: the row that is written before anything is signed.
 type Payment struct {
-	ID             string // UUIDv7
-	KeyID          string
-	OrganizationID string `json:",omitempty"`
-	Door           Door
-	Task           string `json:",omitempty"`
-	RequestURL     string `json:",omitempty"`
-	Host           string `json:",omitempty"` // lower-case host of RequestURL, with a non-default port
-	Terms          Terms
-	Currency       string // asset symbol, "USDC"
-	WalletID       string // Wallet.ID
-	Created        time.Time
+	ID             string    `json:"ID"` // UUIDv7
+	KeyID          string    `json:"KeyID"`
+	OrganizationID string    `json:"OrganizationID,omitempty"`
+	Door           Door      `json:"Door"`
+	Task           string    `json:"Task,omitempty"`
+	RequestURL     string    `json:"RequestURL,omitempty"`
+	Host           string    `json:"Host,omitempty"` // lower-case host of RequestURL, with a non-default port
+	Terms          Terms     `json:"Terms"`
+	Currency       string    `json:"Currency"` // asset symbol, "USDC"
+	WalletID       string    `json:"WalletID"` // Wallet.ID
+	Created        time.Time `json:"Created"`
 
 	// Fingerprint is what a repeat under the same idempotency key must match; Identity
 	// is what a repeat without a key is recognized by (DESIGN §3).
-	Fingerprint    Hash
-	Identity       Hash
-	IdempotencyKey string `json:",omitempty"`
+	Fingerprint    Hash   `json:"Fingerprint"`
+	Identity       Hash   `json:"Identity"`
+	IdempotencyKey string `json:"IdempotencyKey,omitempty"`
 
-	Offer         x402.Offer // what the payload echoes; dropped RetainPayload after closing
-	Authorization x402.Authorization
+	Offer         x402.Offer         `json:"Offer"` // what the payload echoes; dropped RetainPayload after closing
+	Authorization x402.Authorization `json:"Authorization"`
 	// Attempt numbers the payments under an idempotency key, from 1; its nonce is derived from
 	// both. 0: the nonce is random.
-	Attempt uint64 `json:",omitempty"`
+	Attempt uint64 `json:"Attempt,omitempty"`
 	// Signature is kept once known; until then signing again yields the same
 	// authorization (same nonce), which can move money only once.
-	Signature *x402.Signature `json:",omitempty"`
+	Signature *x402.Signature `json:"Signature,omitempty"`
 
-	State   State
-	Refused bool `json:",omitempty"` // our facilitator declined
+	State   State `json:"State"`
+	Refused bool  `json:"Refused,omitempty"` // our facilitator declined
 	// RefusedAt is the last stage at which our facilitator declined. A payload that /settle has
 	// had may be refused later because it moved money.
-	RefusedAt Stage `json:",omitempty"`
+	RefusedAt Stage `json:"RefusedAt,omitempty"`
 	// Doubted: the payment was refused, or voided by purser's own word, after it was signed. Its
 	// authorization may be out all the same. Until the chain shows it unused past its validity,
 	// a repeat gets this payment, and its money stays reserved. Without an RPC that ends at
 	// ValidBefore + RepeatGrace.
-	Doubted    bool `json:",omitempty"`
-	Unresolved bool `json:",omitempty"` // expired, and no evidence to be had
-	Confirmed  bool `json:",omitempty"` // seen on chain at a safe block past ValidBefore
-	Disputed   bool `json:",omitempty"` // claimed settled, disproved by the chain
+	Doubted    bool `json:"Doubted,omitempty"`
+	Unresolved bool `json:"Unresolved,omitempty"` // expired, and no evidence to be had
+	Confirmed  bool `json:"Confirmed,omitempty"`  // seen on chain at a safe block past ValidBefore
+	Disputed   bool `json:"Disputed,omitempty"`   // claimed settled, disproved by the chain
 	// Reconciled: only the chain tells of it, because the books were restored from an earlier
 	// backup. What it was for and its payload are lost.
-	Reconciled bool      `json:",omitempty"`
-	Closed     time.Time `json:",omitzero"` // when it became settled or void
+	Reconciled bool      `json:"Reconciled,omitempty"`
+	Closed     time.Time `json:"Closed,omitzero"` // when it became settled or void
 	// Failed: it was refused or void, and is counted for [FailureBounds].
-	Failed bool `json:",omitempty"`
+	Failed bool `json:"Failed,omitempty"`
 	// Resolution is an operator's word, if it was needed.
-	Resolution *Resolution `json:",omitempty"`
+	Resolution *Resolution `json:"Resolution,omitempty"`
 
-	Transaction string          `json:",omitempty"` // 0x + 64 hex, "" when unknown
-	Reason      string          `json:",omitempty"` // why it was refused or voided, or what is unclear
-	Detail      json.RawMessage `json:",omitempty"` // the facilitator's words for the caller
-	Notes       []Note          `json:",omitempty"` // what was observed and changed nothing by itself
-	EventID     string          `json:",omitempty"` // its spend event, once settled
+	Transaction string          `json:"Transaction,omitempty"` // 0x + 64 hex, "" when unknown
+	Reason      string          `json:"Reason,omitempty"`      // why it was refused or voided, or what is unclear
+	Detail      json.RawMessage `json:"Detail,omitempty"`      // the facilitator's words for the caller
+	Notes       []Note          `json:"Notes,omitempty"`       // what was observed and changed nothing by itself
+	EventID     string          `json:"EventID,omitempty"`     // its spend event, once settled
 
-	Lease Lease
+	Lease Lease `json:"Lease"`
 	// Answered: the caller got its answer in full and without an error status.
-	Answered bool `json:",omitempty"`
+	Answered bool `json:"Answered,omitempty"`
 	// Unanswered: the lease ended and the answer did not arrive (DESIGN §3, repeats without a key).
-	Unanswered bool `json:",omitempty"`
+	Unanswered bool `json:"Unanswered,omitempty"`
 	// Receipted: the seller's receipt was posted by the payment's key.
-	Receipted bool `json:",omitempty"`
+	Receipted bool `json:"Receipted,omitempty"`
 
-	Reservations []Reservation `json:",omitempty"`
+	Reservations []Reservation `json:"Reservations,omitempty"`
 	// Price is the counter that a settlement sets to the amount, for the price guard; "" while
 	// the guard is off.
-	Price Counter `json:",omitempty"`
+	Price Counter `json:"Price,omitempty"`
 
 	// Check is when recovery looks at the payment next; zero: never.
-	Check  time.Time `json:",omitzero"`
-	Checks int       `json:",omitempty"` // how often it has looked
+	Check  time.Time `json:"Check,omitzero"`
+	Checks int       `json:"Checks,omitempty"` // how often it has looked
 	// Retired: payload dropped and idempotency key forgotten, RetainPayload after closing.
-	Retired bool `json:",omitempty"`
+	Retired bool `json:"Retired,omitempty"`
 }
 
 // Note is an observation kept with a payment for whoever reads its story.
 type Note struct {
-	At   time.Time
-	Text string
+	At   time.Time `json:"At"`
+	Text string    `json:"Text"`
 }
 
 // maxNotes bounds a payment's story; the first notes matter most.

@@ -13,11 +13,11 @@ type Counter string
 // Reservation is one counter that a payment added to when it was journaled. The row
 // keeps exactly what it added, so exactly that is given back, once.
 type Reservation struct {
-	Counter Counter
-	Amount  x402.Amount
-	Release Release
+	Counter Counter     `json:"Counter"`
+	Amount  x402.Amount `json:"Amount"`
+	Release Release     `json:"Release"`
 	// Released is set once the amount was given back.
-	Released bool `json:",omitempty"`
+	Released bool `json:"Released,omitempty"`
 }
 
 // Release says at which turns of a payment's life a reservation is given back.

@@ -14,12 +14,12 @@ import (
 // Resolution is an operator's word on a payment that the evidence left open. It stays in
 // the record, whatever the chain says later.
 type Resolution struct {
-	At     time.Time
-	By     string // who, as the operator's tool says; "" when it does not
-	As     State  // Settled or Void
-	Reason string
+	At     time.Time `json:"At"`
+	By     string    `json:"By"` // who, as the operator's tool says; "" when it does not
+	As     State     `json:"As"` // Settled or Void
+	Reason string    `json:"Reason"`
 	// Proven: the chain has said since, for good, that a payment resolved as void moved nothing.
-	Proven bool `json:",omitempty"`
+	Proven bool `json:"Proven,omitempty"`
 }
 
 // UnresolvableError: an operator may not resolve the payment, or not yet.

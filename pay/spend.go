@@ -12,17 +12,17 @@ import (
 // SpendEvent is the record of money that moved (SPEC §2). Events are never changed; a
 // claimed settlement that the chain disproves is followed by a correcting event.
 type SpendEvent struct {
-	ID         string // UUIDv7 of Created: events sort by time
-	KeyID      string
-	PaymentID  string
-	Amount     x402.Amount
-	Currency   string
-	RequestURL string
-	Task       string    `json:",omitempty"`
-	Host       string    `json:",omitempty"`
-	Created    time.Time // when the payment was recorded as settled
+	ID         string      `json:"ID"` // UUIDv7 of Created: events sort by time
+	KeyID      string      `json:"KeyID"`
+	PaymentID  string      `json:"PaymentID"`
+	Amount     x402.Amount `json:"Amount"`
+	Currency   string      `json:"Currency"`
+	RequestURL string      `json:"RequestURL"`
+	Task       string      `json:"Task,omitempty"`
+	Host       string      `json:"Host,omitempty"`
+	Created    time.Time   `json:"Created"` // when the payment was recorded as settled
 	// Corrects names the event that this one takes back; its amount counts negative.
-	Corrects string `json:",omitempty"`
+	Corrects string `json:"Corrects,omitempty"`
 }
 
 // SpendQuery selects spend events of one key.

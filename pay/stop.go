@@ -13,9 +13,9 @@ const RulePaused = "paused"
 
 // Pause tells since when, why and by whose word no new payment is made.
 type Pause struct {
-	At     time.Time
-	Reason string `json:",omitempty"` // 0 to 500 characters
-	By     Actor
+	At     time.Time `json:"At"`
+	Reason string    `json:"Reason,omitempty"` // 0 to 500 characters
+	By     Actor     `json:"By"`
 }
 
 // refusal refuses a new payment while what is paused: nil for no pause.

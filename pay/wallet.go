@@ -8,16 +8,16 @@ import (
 
 // Wallet is an address that pays for one key on one network (SPEC §2).
 type Wallet struct {
-	ID         string // UUIDv7, the id in DELETE /wallets/{id}
-	KeyID      string
-	ProviderID string // wallet_id on REST: "local_…", the provider's own id, or "purser_…" without a provider
-	Network    string // our name: "base"
+	ID         string `json:"ID"` // UUIDv7, the id in DELETE /wallets/{id}
+	KeyID      string `json:"KeyID"`
+	ProviderID string `json:"ProviderID"` // wallet_id on REST: "local_…", the provider's own id, or "purser_…" without a provider
+	Network    string `json:"Network"`    // our name: "base"
 	// Address is nil when no wallet provider is configured; such a wallet cannot pay.
-	Address *x402.Address `json:",omitempty"`
-	Created time.Time
+	Address *x402.Address `json:"Address,omitempty"`
+	Created time.Time     `json:"Created"`
 	// Deleted is set once the wallet was deleted: hidden and unused, but recoverable,
 	// because an address can still receive money and open payments may still settle.
-	Deleted *time.Time `json:",omitempty"`
+	Deleted *time.Time `json:"Deleted,omitempty"`
 }
 
 // NewWallet is what storing a wallet needs.

@@ -1,0 +1,217 @@
+package boltstore
+
+import (
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/purserpay/purser/internal/vault"
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/x402"
+)
+
+var writeEncodings = flag.Bool("write-encodings", false, "write testdata/encodings anew: only for a new schema")
+
+// second returns a moment after noon. Each field has its own, so that exchanged fields are noticed.
+func second(seconds int) time.Time { return noon.Add(time.Duration(seconds) * time.Second) }
+
+// vaultState holds the wrapped keys of a vault whose master key begins with 1, 2, 3.
+const vaultState = `{"lookup":"wz4gJKnwSs+56EtrHeP8tSOvCNflqNsdFK9tSSXMVBONg2TfhuTXkJDKr7KRBBfD9hjUF/m7SvKPVdcw","data":{"1":"XRDxXKAI4qtsQB9SmU7XuBclXlFapp7FhcBwjgG36ZeI/20gvXcSzoM21u8Q1HL+Wgw/HRFtJ6eh6jnm"}}`
+
+// everyStoredValue fills each field of everything that is stored as JSON.
+func everyStoredValue() map[string]any {
+	address := x402.Address{0xad, 0xd2}
+	seven := x402.NewAmount(7)
+	actor := pay.Actor{Kind: pay.ActorAccount, ID: "account-1"}
+	sig := x402.Signature{0x51, 64: 0x1b}
+	attempts := 5
+	budget := func(n uint64) pay.Budget {
+		return pay.Budget{MaxPayment: pay.CapOf(x402.NewAmount(n)), DailyBudget: pay.CapOf(x402.NewAmount(n + 1)), MonthlyBudget: pay.NoCap()}
+	}
+	block := Block{Network: "base", Genesis: "0x9e", Number: 3, Hash: "0x4a", Time: second(30)}
+	accepted := pay.Acceptance{At: second(40), By: "olga"}
+	return map[string]any{
+		"payment": &pay.Payment{
+			ID: "payment-1", KeyID: "key-1", OrganizationID: "org-1", Door: pay.DoorProxy, Task: "crawl",
+			RequestURL: "https://api.example.com/v1?a=1&b=<2>", Host: "api.example.com",
+			Terms:    pay.Terms{Settlement: pay.SettleSeller, Network: "base", Scheme: "exact", Asset: x402.Address{0xa5}, PayTo: x402.Address{0x70}, Amount: seven},
+			Currency: "USDC", WalletID: "wallet-1", Created: second(1),
+			Fingerprint: pay.HashOf("fingerprint"), Identity: pay.HashOf("identity"), IdempotencyKey: "order-1",
+			Offer: x402.Offer{Version: 2, Accepted: json.RawMessage(`{"amount": "7"}`), Resource: json.RawMessage(`{"url":"<u>"}`), Extensions: json.RawMessage(`{"e":1}`)},
+			Authorization: x402.Authorization{
+				From: x402.Address{0xf0}, To: x402.Address{0x70}, Value: seven, ValidAfter: 1, ValidBefore: uint64(second(60).Unix()), Nonce: x402.Nonce{0x0c},
+			},
+			Attempt: 2, Signature: &sig,
+			State: pay.Settled, Refused: true, RefusedAt: pay.StageSettle, Doubted: true, Unresolved: true, Confirmed: true, Disputed: true, Reconciled: true,
+			Closed: second(2), Failed: true,
+			Resolution:  &pay.Resolution{At: second(3), By: "olga", As: pay.Void, Reason: "asked the seller", Proven: true},
+			Transaction: "0x7a", Reason: "insufficient_funds", Detail: json.RawMessage(`{"isValid":false}`),
+			Notes: []pay.Note{{At: second(4), Text: "receipt says failure"}}, EventID: "event-1",
+			Lease:    pay.Lease{Owner: "node-1", Fence: 3, Until: second(5)},
+			Answered: true, Unanswered: true, Receipted: true,
+			Reservations: []pay.Reservation{
+				{Counter: "place/key/key-1/2026-11", Amount: x402.NewAmount(1), Release: pay.ReleasePlace, Released: true},
+				{Counter: "day/key-1/USDC/2026-11-15", Amount: seven, Release: pay.ReleaseBudget},
+				{Counter: "hold/wallet-1/USDC", Amount: seven, Release: pay.ReleaseHold},
+				{Counter: "pending/n/key-1", Amount: x402.NewAmount(1), Release: pay.ReleasePending},
+				{Counter: "minute/key-1/2026-11-15T12:00", Amount: x402.NewAmount(1), Release: pay.ReleaseNever},
+			},
+			Price: "price/key-1/USDC/00", Check: second(6), Checks: 4, Retired: true,
+		},
+		"payment-new": &pay.Payment{State: pay.Open},
+		"key": pay.Key{
+			ID: "key-1", Label: "crawler", OrganizationID: "org-1", Created: second(1), Operator: true,
+			Policy: &pay.Policy{
+				MaxPayment: pay.CapOf(seven), DailyBudget: pay.NoCap(), MonthlyBudget: pay.CapOf(seven), PerMinute: &attempts, PriceGuard: &attempts,
+				Doors: []pay.Door{pay.DoorAPI, pay.DoorProxy, pay.DoorTransport}, AllowHosts: []string{"*.example.com"}, DenyHosts: []string{"bad.example.com:8443"},
+				AllowPayees: []x402.Address{{0x70}}, DenyPayees: []x402.Address{{0x71}},
+				Hosts: map[string]pay.Budget{"api.example.com": budget(10)}, Tasks: map[string]pay.Budget{"*": budget(20), "crawl": budget(30)},
+			},
+			PolicyRevision: 3, Paused: &pay.Pause{At: second(2), Reason: "holiday", By: actor}, RevokedAt: second(3),
+		},
+		"key-new":      pay.Key{},
+		"organization": pay.Organization{ID: "org-1", Plan: pay.PlanAgency, Created: second(1)},
+		"wallet": pay.Wallet{
+			ID: "wallet-1", KeyID: "key-1", ProviderID: "local_1", Network: "base", Address: &address, Created: second(1), Deleted: new(second(2)),
+		},
+		"wallet-new": pay.Wallet{},
+		"event": pay.SpendEvent{
+			ID: "event-1", KeyID: "key-1", PaymentID: "payment-1", Amount: seven, Currency: "USDC", RequestURL: "https://api.example.com/v1",
+			Task: "crawl", Host: "api.example.com", Created: second(1), Corrects: "event-0",
+		},
+		"event-new": pay.SpendEvent{},
+		"audit": pay.AuditEntry{
+			Number: 9, At: second(1), By: actor, Action: pay.ActionKeyPolicy, KeyID: "key-1", OrganizationID: "org-1", WalletID: "wallet-1",
+			PaymentID: "payment-1", Old: json.RawMessage(`{"label":"a"}`), New: json.RawMessage(`{"label":"b"}`),
+		},
+		"audit-new": pay.AuditEntry{},
+		"account": accountRow{
+			ID: "account-1", Issuer: "https://idp.example.com", Subject: "sub-1", OrganizationID: "org-1", Created: second(1), SignedIn: second(2),
+			Generation: 3, Person: []byte("sealed"),
+		},
+		"person":      person{Name: "Olga", Email: "olga@example.com"},
+		"session":     sessionRow{Expires: second(1), Data: []byte("sealed")},
+		"pause":       pay.Pause{At: second(1), Reason: "audit", By: actor},
+		"safe-blocks": map[string]pay.ChainBlock{"base": {Number: 5, Hash: "0x05", Time: second(1)}},
+		"backups": []Mark{{
+			At: second(1), Block: &block, Copied: true, RestoredAt: second(2), ReconciledAt: second(3), Accepted: &accepted, Booked: 2, Strange: []string{"s"},
+		}},
+		"reconciling": pay.Restore{
+			Taken: second(1), Block: &block, At: second(2), Scans: map[string]pay.Scan{"base": {First: 1, Next: 2}}, Booked: 3, Strange: []string{"s"},
+			StrangeCount: 4, Accepted: &accepted,
+		},
+	}
+}
+
+// What is stored is read by later versions, so neither a byte of its encoding nor the name of a
+// field changes without a new schema. The files are what each value encodes to.
+func TestStoredEncodings(t *testing.T) {
+	t.Parallel()
+	for name, value := range everyStoredValue() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if !bytes.HasSuffix([]byte(name), []byte("-new")) {
+				requireSet(t, name, reflect.ValueOf(value))
+			}
+			got := stored(t, value)
+			file := filepath.Join("testdata", "encodings", name)
+			if *writeEncodings {
+				if err := os.WriteFile(file, got, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(got, want) {
+				t.Errorf("encodes to\n%s\nand was\n%s", got, want)
+			}
+		})
+	}
+}
+
+// stored encodes a value as the store does.
+func stored(t *testing.T, value any) []byte {
+	t.Helper()
+	var encoded []byte
+	var err error
+	switch v := value.(type) {
+	case *pay.Payment:
+		encoded, err = encodePayment(v)
+	case pay.Pause, map[string]pay.ChainBlock, []Mark, pay.Restore, person: // without a version
+		encoded, err = json.Marshal(v)
+	default:
+		encoded, err = encodeRow(v)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return encoded
+}
+
+// requireSet fails for a field that is zero: a field that omits its zero is not in the encoding.
+func requireSet(t *testing.T, path string, v reflect.Value) {
+	t.Helper()
+	switch v.Kind() {
+	case reflect.Pointer:
+		requireSet(t, path, v.Elem())
+	case reflect.Slice:
+		if v.Len() > 0 {
+			requireSet(t, path, v.Index(0))
+		}
+	case reflect.Map:
+		for _, k := range v.MapKeys() {
+			requireSet(t, path, v.MapIndex(k))
+		}
+	case reflect.Struct:
+		if v.Type().PkgPath() == "time" || v.NumField() > 0 && !v.Type().Field(0).IsExported() {
+			return // encodes itself
+		}
+		for i := range v.NumField() {
+			name := path + "." + v.Type().Field(i).Name
+			if v.Field(i).IsZero() {
+				t.Errorf("%s is not set here", name)
+			}
+			requireSet(t, name, v.Field(i))
+		}
+	}
+}
+
+// What finds rows, secrets and nonces again is derived from names that stay as they are.
+func TestStoredDerivations(t *testing.T) {
+	t.Parallel()
+	master := vault.MasterKey{1, 2, 3}
+	v, err := vault.Open(master, []byte(vaultState))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &DB{vault: v}
+	nonce := d.noncesOf("key-1", "order-1").nonce(2)
+	lookup := v.Lookup("pk_secret")
+	day := dayRow{
+		total: pay.Sum{Count: 3, Amount: x402.NewAmount(300), Corrected: x402.NewAmount(1)},
+		hosts: []pay.NameSum{{Name: "api.example.com", Sum: pay.Sum{Count: 2, Amount: x402.NewAmount(200)}}},
+		tasks: []pay.NameSum{{Name: "crawl", Sum: pay.Sum{Count: 1, Amount: x402.NewAmount(100)}}},
+	}
+	for name, is := range map[string]struct{ got, want string }{
+		"identity":         {hex.EncodeToString(identityKey("https://idp.example.com", "sub-1")), "eed2aed477cc399a8a90fd976eee2aaefb8a792d73c9e45b3fc48d748ae0c018"},
+		"account's secret": {accountIdentity("1"), "account/1"},
+		"key's secret":     {keyIdentity("1"), "api-key/1"},
+		"session's secret": {sessionIdentity("1"), "session/1"},
+		"wallet's secret":  {walletIdentity("1"), "wallet/1"},
+		"key by secret":    {hex.EncodeToString(lookup[:]), "787ee845fcab9f9e01fcf84f498e965730df3a31ec851d4ac36edee71f98734f"},
+		"nonce":            {hex.EncodeToString(nonce[:]), "5bde775b33112f80d39b81f4a743eac11d0cae9a72a655fabced8683490d4fa4"},
+		"day of spend":     {hex.EncodeToString(day.encode()), "010302012c0101010f6170692e6578616d706c652e636f6d0201c8000105637261776c01016400"},
+	} {
+		if is.got != is.want {
+			t.Errorf("%s is %s, want %s", name, is.got, is.want)
+		}
+	}
+}
