@@ -1,7 +1,8 @@
-// Package admission bounds how much is worked on at once. What finds no room waits a little,
-// in turn with others, and is then refused instead of making everything slow for everybody.
+// Package admission bounds the work that is done at once. When there is no room, a caller waits in
+// a fair queue. After a bounded time it is refused, so that overload does not slow down every
+// caller.
 //
-// How a refusal is told to a client is the doors' affair.
+// Each door decides how to tell its client about a refusal.
 package admission
 
 import (
@@ -12,16 +13,16 @@ import (
 	"time"
 )
 
-// Options are the bounds of a gate. Zero values are the defaults.
+// Options configures a Gate. Zero values mean the defaults.
 type Options struct {
-	// Concurrent is how many are worked on at once; three quarters of them may be one
-	// party's. Default: 2048; negative: no bounds at all.
+	// Concurrent bounds the callers inside. One party may hold three quarters of the places.
+	// Default: 2048. Negative: no bounds at all.
 	Concurrent int
-	// Queued is how many may wait. Default: as many as Concurrent.
+	// Queued bounds the waiting callers. Default: the value of Concurrent.
 	Queued int
-	// Wait is how long one waits at most. Default: 10 s.
+	// Wait bounds the time in the queue. Default: 10 s.
 	Wait time.Duration
-	// Refused hears of every refusal. May be nil.
+	// Refused, when set, is called at every refusal.
 	Refused func()
 }
 
@@ -30,10 +31,10 @@ const (
 	defaultWait       = 10 * time.Second
 )
 
-// RetryAfter is what who was refused is asked to wait.
+// RetryAfter is sent to refused clients.
 const RetryAfter = 5 * time.Second
 
-// FullError: there was no room, and nothing was begun.
+// FullError reports that there was no room. No work was begun.
 type FullError struct{ Waited time.Duration }
 
 func (e *FullError) Error() string {
@@ -43,34 +44,36 @@ func (e *FullError) Error() string {
 	return fmt.Sprintf("too much is under way for %s", e.Waited.Round(time.Millisecond))
 }
 
-// Gate lets a bounded number in. Parties, such as API keys, take turns: the flood of one
-// neither fills the places nor the queue for others. It is safe for concurrent use. A nil
-// Gate lets everybody in.
+// Gate admits a bounded number of callers. Each caller belongs to a party, such as an API key.
+// Parties take turns: a flood from one party takes neither all places nor all of the queue. A Gate
+// is safe for concurrent use. A nil Gate admits every caller.
 type Gate struct {
 	opts  Options
-	share int // places of one party
+	share int // the most places of one party
 
 	mu      sync.Mutex
 	inside  int
 	queued  int
 	parties map[string]*party
-	turns   list.List // of *party: those with somebody waiting, the next one first
+	queue   list.List // *party with a waiting caller, next one first
 }
 
 type party struct {
 	name    string
 	inside  int
-	waiting list.List // of *waiter, the first one first
-	turn    *list.Element
+	waiting list.List // *waiter, first one first
+	entry   *list.Element
 }
 
 type waiter struct {
-	in   *party
-	at   *list.Element // nil once it was let in or refused
-	done chan bool     // gets whether it was let in; room for one; nil: it was at once
+	party *party
+	entry *list.Element // nil once admitted or refused
+	// admitted receives whether the waiter was admitted. It has room for one value, and is nil when the
+	// caller was admitted at once.
+	admitted chan bool
 }
 
-// New makes a gate; nil when there are no bounds.
+// New returns a gate, or nil when there are no bounds.
 func New(o Options) *Gate {
 	if o.Concurrent < 0 {
 		return nil
@@ -90,35 +93,35 @@ func New(o Options) *Gate {
 	return &Gate{opts: o, share: max(1, o.Concurrent*3/4), parties: make(map[string]*party)}
 }
 
-// Enter waits for a place. leave gives it back, and must be called once. The error is an
-// *FullError, or that of a context that ended.
-func (g *Gate) Enter(ctx context.Context, who string) (leave func(), err error) {
+// Enter waits for a place for this party. The caller must call leave once to give the place back.
+// The error is a *FullError, or that of a context that ended.
+func (g *Gate) Enter(ctx context.Context, name string) (leave func(), err error) {
 	if g == nil {
 		return func() {}, nil
 	}
-	w, err := g.take(who)
+	w, err := g.join(name)
 	if err != nil {
 		g.opts.Refused()
 		return nil, err
 	}
-	if w.done == nil {
-		return func() { g.leave(w.in) }, nil
+	if w.admitted == nil {
+		return func() { g.leave(w.party) }, nil
 	}
 	return g.await(ctx, w)
 }
 
-// take takes a place, or one in the queue.
-func (g *Gate) take(who string) (*waiter, error) {
+// join takes a place, or joins the queue.
+func (g *Gate) join(name string) (*waiter, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	p := g.parties[who]
+	p := g.parties[name]
 	if p == nil {
-		p = &party{name: who}
+		p = &party{name: name}
 	}
-	w := &waiter{in: p}
-	// If a place is free, whoever waits belongs to a party that has its share.
+	w := &waiter{party: p}
+	// While a place is free, every waiting caller belongs to a party that has its full share.
 	if g.inside < g.opts.Concurrent && p.inside < g.share && p.waiting.Len() == 0 {
-		g.parties[who] = p
+		g.parties[name] = p
 		g.inside++
 		p.inside++
 		return w, nil
@@ -126,21 +129,21 @@ func (g *Gate) take(who string) (*waiter, error) {
 	if g.queued >= g.opts.Queued && !g.displace(p) {
 		return nil, &FullError{}
 	}
-	g.parties[who] = p
-	w.done = make(chan bool, 1)
-	w.at = p.waiting.PushBack(w)
-	if p.turn == nil {
-		p.turn = g.turns.PushBack(p)
+	g.parties[name] = p
+	w.admitted = make(chan bool, 1)
+	w.entry = p.waiting.PushBack(w)
+	if p.entry == nil {
+		p.entry = g.queue.PushBack(p)
 	}
 	g.queued++
 	return w, nil
 }
 
-// displace refuses the last one of the party that has most waiting, if another party's place
-// in a full queue is worth it.
+// displace makes room in a full queue. It refuses the last caller of the party with the longest
+// queue, if that queue is longer by at least two.
 func (g *Gate) displace(by *party) bool {
 	var most *party
-	for e := g.turns.Front(); e != nil; e = e.Next() {
+	for e := g.queue.Front(); e != nil; e = e.Next() {
 		if p := e.Value.(*party); most == nil || p.waiting.Len() > most.waiting.Len() {
 			most = p
 		}
@@ -149,8 +152,8 @@ func (g *Gate) displace(by *party) bool {
 		return false
 	}
 	last := most.waiting.Back().Value.(*waiter)
-	g.drop(last)
-	last.done <- false
+	g.dequeue(last)
+	last.admitted <- false
 	return true
 }
 
@@ -158,61 +161,62 @@ func (g *Gate) await(ctx context.Context, w *waiter) (leave func(), err error) {
 	began := time.Now()
 	timer := time.NewTimer(g.opts.Wait)
 	defer timer.Stop()
-	var in bool
+	var admitted bool
 	select {
-	case in = <-w.done:
+	case admitted = <-w.admitted:
 	case <-timer.C:
-		in = g.stop(w)
+		admitted = g.withdraw(w)
 	case <-ctx.Done():
-		if g.stop(w) {
-			g.leave(w.in)
+		if g.withdraw(w) {
+			g.leave(w.party)
 		}
 		return nil, ctx.Err()
 	}
-	if !in {
+	if !admitted {
 		g.opts.Refused()
 		return nil, &FullError{Waited: time.Since(began)}
 	}
-	return func() { g.leave(w.in) }, nil
+	return func() { g.leave(w.party) }, nil
 }
 
-// stop ends the waiting, and reports whether the waiter was let in at the last moment.
-func (g *Gate) stop(w *waiter) bool {
+// withdraw takes a waiter out of the queue. It returns true when the waiter was admitted at the
+// last moment.
+func (g *Gate) withdraw(w *waiter) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if w.at == nil {
-		return <-w.done
+	if w.entry == nil {
+		return <-w.admitted
 	}
-	g.drop(w)
+	g.dequeue(w)
 	return false
 }
 
-// drop takes a waiter out of the queue. It is called with mu held, as are those below.
-func (g *Gate) drop(w *waiter) {
-	p := w.in
-	p.waiting.Remove(w.at)
-	w.at = nil
+// dequeue removes a waiter from the queue. Its caller must hold mu.
+func (g *Gate) dequeue(w *waiter) {
+	p := w.party
+	p.waiting.Remove(w.entry)
+	w.entry = nil
 	g.queued--
 	if p.waiting.Len() == 0 {
-		g.turns.Remove(p.turn)
-		p.turn = nil
+		g.queue.Remove(p.entry)
+		p.entry = nil
 	}
-	g.forget(p)
+	g.removeIdle(p)
 }
 
-func (g *Gate) forget(p *party) {
+func (g *Gate) removeIdle(p *party) {
 	if p.inside == 0 && p.waiting.Len() == 0 {
 		delete(g.parties, p.name)
 	}
 }
 
-// leave gives a place back, to whoever's turn it is.
+// leave gives a place back, and admits the next waiter whose party has room in its share.
 func (g *Gate) leave(p *party) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.inside--
 	p.inside--
-	for e := g.turns.Front(); e != nil; e = e.Next() {
+	for e := g.queue.Front(); e != nil; e = e.Next() {
 		next := e.Value.(*party)
 		if next.inside >= g.share {
 			continue
@@ -220,39 +224,39 @@ func (g *Gate) leave(p *party) {
 		w := next.waiting.Front().Value.(*waiter)
 		g.inside++
 		next.inside++
-		g.turns.MoveToBack(e)
-		g.drop(w)
-		w.done <- true
+		g.queue.MoveToBack(e)
+		g.dequeue(w)
+		w.admitted <- true
 		break
 	}
-	g.forget(p)
+	g.removeIdle(p)
 }
 
-// Shares bounds what each party has under way at the same time; there is no waiting. It is
-// safe for concurrent use.
+// Shares bounds the work of each party. A party without a free place is refused at once. It is safe
+// for concurrent use.
 type Shares struct {
 	most int
 
 	mu   sync.Mutex
-	have map[string]int
+	held map[string]int
 }
 
-// NewShares gives each party so many places.
-func NewShares(most int) *Shares { return &Shares{most: most, have: make(map[string]int)} }
+// NewShares returns Shares that give each party this many places.
+func NewShares(most int) *Shares { return &Shares{most: most, held: make(map[string]int)} }
 
-// Take takes a place, which leave gives back, or fails with an *FullError.
-func (s *Shares) Take(who string) (leave func(), err error) {
+// Take takes a place, which leave gives back. Without a free place it fails with a *FullError.
+func (s *Shares) Take(party string) (leave func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.have[who] >= s.most {
+	if s.held[party] >= s.most {
 		return nil, &FullError{}
 	}
-	s.have[who]++
+	s.held[party]++
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if s.have[who]--; s.have[who] == 0 {
-			delete(s.have, who)
+		if s.held[party]--; s.held[party] == 0 {
+			delete(s.held, party)
 		}
 	}, nil
 }

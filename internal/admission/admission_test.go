@@ -16,7 +16,7 @@ func full(err error) bool {
 	return ok
 }
 
-// enter takes a place at once, or fails the test.
+// must takes a place at once, or fails the test.
 func (g *Gate) must(t *testing.T, who string) (leave func()) {
 	t.Helper()
 	leave, err := g.Enter(t.Context(), who)
@@ -26,13 +26,13 @@ func (g *Gate) must(t *testing.T, who string) (leave func()) {
 	return leave
 }
 
-// empty checks that nothing is remembered.
+// empty checks that the gate forgets idle parties.
 func (g *Gate) empty(t *testing.T) {
 	t.Helper()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.inside != 0 || g.queued != 0 || len(g.parties) != 0 || g.turns.Len() != 0 {
-		t.Errorf("left: %d inside, %d queued, %d parties, %d turns", g.inside, g.queued, len(g.parties), g.turns.Len())
+	if g.inside != 0 || g.queued != 0 || len(g.parties) != 0 || g.queue.Len() != 0 {
+		t.Errorf("left: %d inside, %d queued, %d parties, %d turns", g.inside, g.queued, len(g.parties), g.queue.Len())
 	}
 }
 
@@ -97,8 +97,8 @@ func wait(t *testing.T, ok func() bool) {
 	}
 }
 
-// The flood of one party fills neither the places nor the queue for another: its last one
-// makes room, and places go round.
+// A flood from one party takes neither all places nor all of the queue. Its last waiter makes room
+// for another party, and the parties take turns.
 func TestPartiesTakeTurns(t *testing.T) {
 	t.Parallel()
 	g := New(Options{Concurrent: 4, Queued: 10, Wait: 10 * time.Second})
@@ -123,7 +123,7 @@ func TestPartiesTakeTurns(t *testing.T) {
 		enter("flood")
 		<-inside
 	}
-	enter("other") // the place that is not for one party alone
+	enter("other") // the place outside the flood's share
 	if got := <-inside; got != "other" {
 		t.Fatal(got)
 	}
@@ -139,7 +139,7 @@ func TestPartiesTakeTurns(t *testing.T) {
 			return g.parties[who] != nil && g.queued == 10
 		})
 	}
-	// One place after the other becomes free.
+	// The places become free one after the other.
 	var order []string
 	for range 6 {
 		goOn <- struct{}{}
@@ -172,7 +172,7 @@ func TestWhoeverLeavesTheQueueKeepsNoPlace(t *testing.T) {
 	g.empty(t)
 }
 
-// Whatever happens at once, there are never more inside than may be, and none is forgotten.
+// Under concurrency, never more callers are inside than allowed, and none waits for ever.
 func TestAtOnce(t *testing.T) {
 	t.Parallel()
 	g := New(Options{Concurrent: 8, Queued: 16, Wait: 2 * time.Millisecond})

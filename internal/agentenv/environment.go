@@ -8,30 +8,30 @@ import (
 	"strings"
 )
 
-// Options say what a program is to use.
+// Options describes the proxy, the key and the environment to start from.
 type Options struct {
-	// Proxy is purser's address, such as http://127.0.0.1:8402, without credentials.
+	// Proxy holds purser's address, such as http://127.0.0.1:8402, without credentials.
 	Proxy *url.URL
-	// Key is the API key that pays, Task the label of what it pays for. Both must be set:
-	// Python's libraries send no credentials that lack a password.
+	// Key is the API key that pays, and Task labels its payments. Both must be set, because
+	// Python's libraries send no credentials without a password.
 	Key, Task string
-	// Root is the interception root, in PEM. Without one no variable about certificates is
-	// set, because nothing is intercepted.
+	// Root holds the interception root in PEM. Without one, purser intercepts nothing, so no
+	// certificate variable is set.
 	Root []byte
 	// Environ is the environment to start from, as os.Environ returns it.
 	Environ []string
-	// Dir is where files with certificates go. Default: purser's folder among the user's
-	// caches, else one of the user's own among the temporary files.
+	// Dir is the folder for certificate files. Default: purser's folder in the user's cache, or
+	// else the user's own folder among the temporary files.
 	Dir string
-	// SystemRoots are the places where the system's roots may be; the first file there
-	// counts. Default: the usual ones.
+	// SystemRoots lists files that may hold the system's roots. The first that exists counts.
+	// Default: the usual paths.
 	SystemRoots []string
 }
 
-// Variable is one variable and its value.
+// Variable holds one variable and its value.
 type Variable struct{ Name, Value string }
 
-// Environment is what to set, and what the user should know about it.
+// Environment holds the variables to set, and warnings for the user.
 type Environment struct {
 	Variables []Variable
 	Warnings  []string
@@ -39,7 +39,7 @@ type Environment struct {
 
 var proxyNames = []string{"HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"}
 
-// Names are all variables that an Environment may set.
+// Names lists all variables that an Environment may set.
 func Names() []string {
 	names := slices.Concat(proxyNames, []string{"NO_PROXY", "no_proxy", "NODE_USE_ENV_PROXY"})
 	for _, b := range bundles {
@@ -48,12 +48,12 @@ func Names() []string {
 	return append(names, javaOptions)
 }
 
-// New makes an environment, and the files that it names.
+// New builds an environment, and writes the files that it names.
 func New(o Options) (Environment, error) {
 	if o.Proxy == nil || o.Proxy.Host == "" || o.Key == "" || o.Task == "" {
 		return Environment{}, errors.New("an environment needs a proxy, a key and a task label")
 	}
-	old := parse(o.Environ)
+	old := environMap(o.Environ)
 	var e Environment
 	proxy := "http://" + escape(o.Key) + ":" + escape(o.Task) + "@" + o.Proxy.Host
 	for _, name := range proxyNames {
@@ -84,7 +84,7 @@ func (e *Environment) warn(text string) {
 	}
 }
 
-// Apply is an environment with the variables set, replacing those of the same name.
+// Apply returns environ with the variables set. They replace variables of the same name.
 func (e Environment) Apply(environ []string) []string {
 	out := slices.DeleteFunc(slices.Clone(environ), func(entry string) bool {
 		name, _, _ := strings.Cut(entry, "=")
@@ -96,7 +96,7 @@ func (e Environment) Apply(environ []string) []string {
 	return out
 }
 
-// sameName compares names of variables as the system does.
+// sameName compares names of variables as the operating system does.
 func sameName(a, b string) bool {
 	if runtime.GOOS == "windows" {
 		return strings.EqualFold(a, b)
@@ -104,8 +104,8 @@ func sameName(a, b string) bool {
 	return a == b
 }
 
-// parse is an environment as a map. Of several entries for one name the first counts.
-func parse(environ []string) map[string]string {
+// environMap returns an environment as a map. The first of several entries for one name counts.
+func environMap(environ []string) map[string]string {
 	m := make(map[string]string, len(environ))
 	for _, entry := range environ {
 		name, value, _ := strings.Cut(entry, "=")
@@ -116,15 +116,15 @@ func parse(environ []string) map[string]string {
 	return m
 }
 
-// escape makes a part of a URL's user information. Every reserved character is escaped,
-// also those that RFC 3986 allows there: Ruby takes a plus for a space.
+// escape escapes a part of a URL's user information. It escapes all reserved characters, even those
+// that RFC 3986 allows there, because Ruby reads a plus as a space.
 func escape(s string) string {
 	return strings.ReplaceAll(url.QueryEscape(s), "+", "%20")
 }
 
-// notProxied are the entries of both spellings of NO_PROXY, because programs differ in
-// which one wins, and purser's own address with its port: what else listens on that host
-// stays behind the proxy.
+// notProxied returns the entries of both spellings of NO_PROXY, because programs differ in which
+// one they read. It adds purser's own address with its port: other servers on that host stay behind
+// the proxy.
 func notProxied(upper, lower, own string) []string {
 	var all []string
 	for _, list := range []string{upper, lower, own} {

@@ -20,7 +20,7 @@ import (
 	"software.sslmate.com/src/go-pkcs12"
 )
 
-// root makes a certificate in PEM.
+// root returns a certificate in PEM.
 func root(t *testing.T, name string) []byte {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -47,7 +47,7 @@ func file(t *testing.T, content []byte) string {
 	return path
 }
 
-// options are those of a test: the system's roots are the given ones.
+// options returns the options of a test, with the given files as the system's roots.
 func options(t *testing.T, system []byte, environ ...string) Options {
 	t.Helper()
 	proxy, err := url.Parse("http://127.0.0.1:8402")
@@ -61,7 +61,7 @@ func options(t *testing.T, system []byte, environ ...string) Options {
 	return o
 }
 
-// made is an environment as a map.
+// made returns an environment as a map.
 func made(t *testing.T, o Options) (map[string]string, []string) {
 	t.Helper()
 	e, err := New(o)
@@ -196,7 +196,7 @@ func TestRoots(t *testing.T) {
 		t.Errorf("%v, %v", info, err)
 	}
 
-	// A program in such an environment may start another one: nothing grows.
+	// A program in such an environment may start another one. The values must not grow.
 	first, err := New(o)
 	if err != nil {
 		t.Fatal(err)
@@ -211,7 +211,7 @@ func TestRoots(t *testing.T) {
 		t.Errorf("files %v, %v", left, err)
 	}
 
-	// What was set stays trusted, where it was.
+	// Roots that were set before stay trusted, in the same variables.
 	o = options(t, system, "REQUESTS_CA_BUNDLE="+file(t, theirs), "NODE_EXTRA_CA_CERTS="+file(t, theirs), "PIP_CERT=/nowhere.pem",
 		"AWS_CA_BUNDLE="+t.TempDir(), "NIX_SSL_CERT_FILE="+file(t, theirs))
 	o.Root = ours
@@ -232,7 +232,7 @@ func TestRoots(t *testing.T) {
 	has(got["SSL_CERT_FILE"], theirs, ours)
 	has(got["CURL_CA_BUNDLE"], theirs, ours)
 
-	// Nothing is known of the system: ours, and a word about it.
+	// Without the system's roots, only ours are set, with a warning.
 	for _, environ := range [][]string{nil, {"SSL_CERT_FILE=/nowhere.pem"}} {
 		o = options(t, nil, environ...)
 		o.Root = ours
@@ -244,7 +244,7 @@ func TestRoots(t *testing.T) {
 	}
 }
 
-// A file that somebody changed is made anew.
+// A file that was changed is written again.
 func TestChangedFile(t *testing.T) {
 	t.Parallel()
 	o := options(t, nil)

@@ -14,18 +14,18 @@ import (
 )
 
 const (
-	// Programs of other users may have to read the files.
+	// Programs of other users may read the files.
 	fileMode = 0o644
 	dirMode  = 0o755
-	// privateMode is for a folder among everybody's.
+	// privateMode is for a folder inside one that every user can write to.
 	privateMode = 0o700
 )
 
-// files is a folder of files that are named for what is in them, so that programs share
-// them and no file ever changes under one.
+// files is a folder whose files are named after a hash of their content. Programs can share them,
+// and no file ever changes while a program uses it.
 type files struct{ dir string }
 
-// openFiles makes the folder.
+// openFiles returns the folder, and makes it when it is missing.
 func openFiles(dir string) (files, error) {
 	if dir != "" {
 		return files{dir: dir}, os.MkdirAll(dir, dirMode)
@@ -50,9 +50,9 @@ func writable(dir string) bool {
 	return os.Remove(f.Name()) == nil
 }
 
-// makePrivate makes a folder that nobody else can change. Where everybody may make
-// folders, one that was there before may be somebody else's, who would choose what our
-// programs trust.
+// makePrivate makes a folder that only this user can change. Every user can make folders among the
+// temporary files. An existing folder may therefore belong to another user, who could then choose
+// the roots that our programs trust.
 func makePrivate(dir string) error {
 	if err := os.Mkdir(dir, privateMode); err == nil || !errors.Is(err, fs.ErrExist) {
 		return err
@@ -61,14 +61,14 @@ func makePrivate(dir string) error {
 	switch {
 	case err != nil:
 		return err
-	case !info.IsDir() || info.Mode().Perm()&0o022 != 0 || !owned(info):
+	case !info.IsDir() || info.Mode().Perm()&0o022 != 0 || !ownedByUser(info):
 		return fmt.Errorf("%s is not a folder of this user alone: remove it, or set HOME", dir)
 	}
 	return nil
 }
 
-// keep puts content into a file and returns its path.
-func (f files) keep(name, ending string, content []byte) (string, error) {
+// write puts content into a file and returns its path.
+func (f files) write(name, ending string, content []byte) (string, error) {
 	path := f.path(name, ending, content)
 	if have, err := os.ReadFile(path); err == nil && bytes.Equal(have, content) {
 		return path, nil
@@ -76,7 +76,7 @@ func (f files) keep(name, ending string, content []byte) (string, error) {
 	return path, atomicfile.Write(path, content, fileMode)
 }
 
-// path is where a file goes that is made of content.
+// path returns the path of the file for this content.
 func (f files) path(name, ending string, content []byte) string {
 	hash := sha256.Sum256(content)
 	return filepath.Join(f.dir, fmt.Sprintf("%s-%x%s", name, hash[:8], ending))

@@ -19,13 +19,13 @@ import (
 
 const (
 	javaOptions = "JAVA_TOOL_OPTIONS"
-	// trustPassword guards nothing: there are only public certificates in a trust store,
-	// but Java wants one. It is the one that Java's own stores have.
+	// trustPassword protects nothing, because a trust store holds only public certificates. Java
+	// demands a password; its own stores use this one.
 	trustPassword = "changeit"
 )
 
-// setJava appends to the options of Java. Java prints them, and has none for the proxy's
-// credentials, so they do without the key.
+// setJava appends options for Java. The options leave out the key: Java prints them, and it has no
+// option for a proxy's credentials.
 func (e *Environment) setJava(proxy *url.URL, direct []string, trust, old string) {
 	port := proxy.Port()
 	if port == "" {
@@ -35,7 +35,7 @@ func (e *Environment) setJava(proxy *url.URL, direct []string, trust, old string
 		"-Dhttp.proxyHost=" + proxy.Hostname(), "-Dhttp.proxyPort=" + port,
 		"-Dhttps.proxyHost=" + proxy.Hostname(), "-Dhttps.proxyPort=" + port,
 		"-Dhttp.nonProxyHosts=" + strings.Join(javaHosts(direct, proxy.Host), "|"),
-		// Java does not send Basic credentials with CONNECT unless this is empty.
+		// Unless this is empty, Java does not send Basic credentials with CONNECT.
 		"-Djdk.http.auth.tunneling.disabledSchemes=",
 	}
 	if trust != "" {
@@ -59,10 +59,10 @@ func (e *Environment) setJava(proxy *url.URL, direct []string, trust, old string
 	}
 }
 
-// javaHosts are entries of NO_PROXY as Java has them: names and addresses with "*" at one
-// end, without ports. purser's own address is left out, because that would be all of its
-// host; purser serves its API to proxy clients too. With an empty list Java sends
-// everything to the proxy, loopback as well.
+// javaHosts converts entries of NO_PROXY for Java: names and addresses with "*" at one end, without
+// ports. It leaves out purser's own address. Without its port the entry would exclude the whole
+// host, and purser serves its API to proxy clients too. With an empty list Java sends all requests
+// to the proxy, even those to loopback.
 func javaHosts(direct []string, own string) []string {
 	var hosts []string
 	for _, entry := range direct {
@@ -80,8 +80,8 @@ func javaHosts(direct []string, own string) []string {
 	return hosts
 }
 
-// javaQuote makes one word of JAVA_TOOL_OPTIONS, which Java splits at white space outside
-// of quotes, and where it knows no escapes.
+// javaQuote quotes one option for JAVA_TOOL_OPTIONS. Java splits the variable at white space
+// outside quotes, and knows no escapes.
 func javaQuote(s string) string {
 	switch {
 	case !strings.ContainsAny(s, " \t\"'"):
@@ -93,9 +93,10 @@ func javaQuote(s string) string {
 	}
 }
 
-// trustStore makes a trust store for Java of a bundle and returns its path.
+// trustStore writes a trust store for Java with the certificates of a bundle, and returns its path.
 func (f files) trustStore(bundle []byte) (string, error) {
-	// Encoded twice, the same certificates differ, so the file is named for the bundle.
+	// The file is named after the bundle, because encoding the same certificates twice gives
+	// different bytes.
 	path := f.path("trust", ".p12", bundle)
 	if _, err := os.Stat(path); err == nil || !errors.Is(err, fs.ErrNotExist) {
 		return path, err
@@ -107,8 +108,8 @@ func (f files) trustStore(bundle []byte) (string, error) {
 	return path, atomicfile.Write(path, content, fileMode)
 }
 
-// entries are the certificates in a bundle that can be read. Their names must differ, or
-// Java keeps one of them.
+// entries returns the readable certificates of a bundle. Each gets its own name, because Java keeps
+// only one entry for each name.
 func entries(bundle []byte) []pkcs12.TrustStoreEntry {
 	var all []pkcs12.TrustStoreEntry
 	seen := map[string]bool{}

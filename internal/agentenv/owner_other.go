@@ -4,5 +4,5 @@ package agentenv
 
 import "io/fs"
 
-// owned: elsewhere the folder for temporary files is the user's own.
-func owned(fs.FileInfo) bool { return true }
+// ownedByUser returns true: on other systems, the folder for temporary files is the user's own.
+func ownedByUser(fs.FileInfo) bool { return true }

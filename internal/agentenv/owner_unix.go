@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// owned reports whether a file is the user's.
-func owned(info fs.FileInfo) bool {
+// ownedByUser reports whether a file belongs to this user.
+func ownedByUser(info fs.FileInfo) bool {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	return ok && int(stat.Uid) == os.Geteuid()
 }

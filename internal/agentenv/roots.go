@@ -6,13 +6,14 @@ import (
 	"os"
 )
 
-// bundles are the variables that name files of root certificates.
+// bundles lists the variables that name files of root certificates.
 var bundles = []struct {
 	name string
-	// adds: the roots of the file count beside those that the program has; the others
-	// replace those.
+	// adds marks variables whose roots are added to the program's own. The others replace the
+	// program's own.
 	adds bool
-	// ifSet: it is set only where it was set before, because it wins over SSL_CERT_FILE.
+	// ifSet marks variables that are changed only when they are set already, because they win over
+	// SSL_CERT_FILE.
 	ifSet bool
 }{
 	{name: "SSL_CERT_FILE"}, // OpenSSL, Python, Ruby, Go, curl on some systems
@@ -29,7 +30,7 @@ var bundles = []struct {
 	{name: "HTTPLIB2_CA_CERTS", ifSet: true},
 }
 
-// systemRoots are where systems keep their roots in one file.
+// systemRoots lists the files in which systems keep their roots.
 var systemRoots = []string{
 	"/etc/ssl/certs/ca-certificates.crt",                // Debian, Alpine, Arch
 	"/etc/pki/tls/certs/ca-bundle.crt",                  // Fedora, RHEL
@@ -40,12 +41,12 @@ var systemRoots = []string{
 	"/usr/local/share/certs/ca-root-nss.crt",            // FreeBSD
 }
 
-// maxBundle bounds what is read of a file of roots; the usual one has 250 KB.
+// maxBundle bounds a file of roots, in bytes. The usual one has 250 KB.
 const maxBundle = 16 << 20
 
-// setRoots sets the variables about certificates: each names a file with what the program
-// would have trusted otherwise, and purser's root. It returns what Java is to trust: all
-// of it in one file, or "".
+// setRoots sets the certificate variables. Each names a file with the roots that the program would
+// otherwise trust, and purser's root. It returns the path of Java's trust store with all of them,
+// or "".
 func (e *Environment) setRoots(o Options, old map[string]string) (trust string, err error) {
 	if len(o.Root) == 0 {
 		return "", nil
@@ -54,7 +55,7 @@ func (e *Environment) setRoots(o Options, old map[string]string) (trust string, 
 	if places == nil {
 		places = systemRoots
 	}
-	base := e.base(old["SSL_CERT_FILE"], places)
+	base := e.baseRoots(old["SSL_CERT_FILE"], places)
 	files, err := openFiles(o.Dir)
 	if err != nil {
 		return "", err
@@ -69,24 +70,24 @@ func (e *Environment) setRoots(o Options, old map[string]string) (trust string, 
 			content = nil
 		}
 		if path != "" && b.name != "SSL_CERT_FILE" {
-			theirs, err := readBundle(path)
+			existing, err := readBundle(path)
 			if err != nil {
 				e.warn(fmt.Sprintf("%s is replaced, because its file is not readable: %v", b.name, err))
 			} else {
-				content = theirs
+				content = existing
 			}
 		}
-		if path, err = files.keep("roots", ".pem", join(content, o.Root)); err != nil {
+		if path, err = files.write("roots", ".pem", addRoot(content, o.Root)); err != nil {
 			return "", err
 		}
 		e.set(b.name, path)
 	}
-	return files.trustStore(join(base, o.Root))
+	return files.trustStore(addRoot(base, o.Root))
 }
 
-// base is what a program trusts without purser: the file of SSL_CERT_FILE, else the
-// system's roots.
-func (e *Environment) base(own string, places []string) []byte {
+// baseRoots returns the roots that a program trusts without purser: the file of SSL_CERT_FILE, or
+// else the system's roots.
+func (e *Environment) baseRoots(own string, places []string) []byte {
 	if own != "" {
 		content, err := readBundle(own)
 		if err == nil {
@@ -116,9 +117,9 @@ func readBundle(path string) ([]byte, error) {
 	return os.ReadFile(path)
 }
 
-// join adds a root to a bundle, unless it is there already, as in a program that runs in
-// such an environment itself.
-func join(bundle, root []byte) []byte {
+// addRoot adds a root to a bundle. A program that already runs in such an environment has it, and
+// the bundle stays as it is.
+func addRoot(bundle, root []byte) []byte {
 	bundle, root = bytes.TrimSpace(bundle), bytes.TrimSpace(root)
 	var all []byte
 	if len(bundle) > 0 {

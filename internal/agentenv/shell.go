@@ -6,11 +6,10 @@ import (
 	"strings"
 )
 
-// Shells are the languages that Format knows.
+// Shells lists the languages that Format can write.
 var Shells = []string{"sh", "fish", "powershell", "json"}
 
-// Format writes the variables as commands of a shell that set and export them, or as an
-// object of JSON.
+// Format writes the variables as shell commands that set and export them, or as a JSON object.
 func (e Environment) Format(shell string) (string, error) {
 	var b strings.Builder
 	switch shell {
@@ -49,7 +48,7 @@ func quoteFish(s string) string {
 	return "'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(s) + "'"
 }
 
-// quotePowerShell doubles whatever PowerShell takes for a single quote.
+// quotePowerShell doubles every character that PowerShell reads as a single quote.
 func quotePowerShell(s string) string {
 	return "'" + strings.NewReplacer("'", "''", "‘", "‘‘", "’", "’’", "‚", "‚‚", "‛", "‛‛").Replace(s) + "'"
 }

@@ -41,7 +41,7 @@ func TestFormat(t *testing.T) {
 	}
 }
 
-// A shell reads back what was written.
+// A shell reads the values back unchanged.
 func TestFormatIsReadByAShell(t *testing.T) {
 	t.Parallel()
 	sh, err := exec.LookPath("sh")

@@ -1,4 +1,4 @@
-// Package atomicfile writes files that are there whole or not at all.
+// Package atomicfile writes files that appear whole or not at all.
 package atomicfile
 
 import (
@@ -8,15 +8,15 @@ import (
 	"path/filepath"
 )
 
-// Write puts content into a file, replacing what is there. The content is durable before
-// it gets its name; nobody ever reads a part of it, nor any of it with another mode. An
-// error says what failed and never contains any of the content.
+// Write puts content into a file and replaces an existing one. The content is durable before the
+// file gets its name. A reader never sees a part of it, nor another mode. Errors say what failed
+// and contain no content.
 func Write(path string, content []byte, mode fs.FileMode) error {
 	temp, err := os.CreateTemp(filepath.Dir(path), ".purser-*") // mode 0600
 	if err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)
 	}
-	defer func() { _ = os.Remove(temp.Name()) }() // gone already when all went well
+	defer func() { _ = os.Remove(temp.Name()) }() // fails when the rename succeeded
 	_, err = temp.Write(content)
 	if err == nil {
 		err = temp.Chmod(mode)

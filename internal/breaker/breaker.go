@@ -1,6 +1,7 @@
-// Package breaker stops asking what keeps failing, and asks again now and then.
+// Package breaker stops calls to a service that keeps failing, and allows a single attempt from
+// time to time.
 //
-// What a failure is, and what is refused meanwhile, is the caller's.
+// The caller decides what counts as a failure, and what it refuses meanwhile.
 package breaker
 
 import (
@@ -9,31 +10,30 @@ import (
 	"time"
 )
 
-// Options say when a breaker opens, and for how long.
+// Options says when a breaker opens, and for how long.
 type Options struct {
-	// Failures in a row that open it.
+	// Failures is the number of failures in a row that opens the breaker.
 	Failures int
-	// Wait is how long nothing is asked. It doubles with every further failure, up to MaxWait.
+	// Wait is the time without attempts. It doubles with every further failure, up to MaxWait.
 	Wait, MaxWait time.Duration
 }
 
-// Breaker counts failures in a row. It is closed until there are too many of them; then it
-// is open, and lets one attempt through each time its wait is over. A success closes it. It
-// is safe for concurrent use.
+// Breaker counts failures in a row. Too many of them open it. An open breaker allows one attempt
+// each time its wait ends. A success closes it. A Breaker is safe for concurrent use.
 type Breaker struct {
 	opts Options
 
 	mu       sync.Mutex
 	failures int
 	wait     time.Duration // 0 while closed
-	until    time.Time     // nothing is let through before
-	trying   bool          // an attempt was let through since it opened
+	until    time.Time     // no attempt is allowed before
+	probing  bool          // a probe was allowed since the breaker opened
 }
 
-// New makes a closed breaker.
+// New returns a closed breaker.
 func New(o Options) *Breaker { return &Breaker{opts: o} }
 
-// OpenError: what is asked for has failed too often.
+// OpenError reports that the breaker is open.
 type OpenError struct {
 	Failures int           // in a row
 	In       time.Duration // until the next attempt
@@ -43,43 +43,43 @@ func (e *OpenError) Error() string {
 	return fmt.Sprintf("failed %d times in a row, and is asked again in %s", e.Failures, max(e.In, 0).Round(100*time.Millisecond))
 }
 
-// Allow asks for an attempt now. It is refused with an *OpenError. trying says that it is let
-// through an open breaker; it then counts as under way for the length of the wait, unless
-// its outcome comes earlier, or it is given back as [Breaker.Unused].
-func (b *Breaker) Allow(now time.Time) (trying bool, err error) {
+// Allow asks for an attempt now. A refusal is an *OpenError. probe reports an attempt through an
+// open breaker. While a probe is under way, no other attempt is allowed for the length of the wait.
+// Its outcome, or [Breaker.Unused], ends that earlier.
+func (b *Breaker) Allow(now time.Time) (probe bool, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
 	case b.wait == 0:
 		return false, nil
 	case now.Before(b.until):
-		return false, b.open(now)
+		return false, b.openError(now)
 	}
-	b.trying, b.until = true, now.Add(b.wait)
+	b.probing, b.until = true, now.Add(b.wait)
 	return true, nil
 }
 
-// State is nil for a closed breaker, else an *OpenError. It lets nothing through.
+// State returns nil for a closed breaker, else an *OpenError. It allows no attempt.
 func (b *Breaker) State(now time.Time) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.wait == 0 {
 		return nil
 	}
-	return b.open(now)
+	return b.openError(now)
 }
 
-// open is called with mu held.
-func (b *Breaker) open(now time.Time) error {
+// openError describes the open state. Its caller must hold mu.
+func (b *Breaker) openError(now time.Time) error {
 	return &OpenError{Failures: b.failures, In: b.until.Sub(now)}
 }
 
-// Unused gives the turn of an attempt back that was not made after all.
+// Unused gives back a probe that was not made.
 func (b *Breaker) Unused(now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.trying {
-		b.trying, b.until = false, now
+	if b.probing {
+		b.probing, b.until = false, now
 	}
 }
 
@@ -88,12 +88,12 @@ func (b *Breaker) Succeeded() (closed bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	closed = b.wait > 0
-	b.failures, b.wait, b.until, b.trying = 0, 0, time.Time{}, false
+	b.failures, b.wait, b.until, b.probing = 0, 0, time.Time{}, false
 	return closed
 }
 
-// Failed counts a failure, and reports whether it opened a closed breaker. Failures of
-// attempts that began before it opened do not make its wait longer.
+// Failed counts a failure, and reports whether it opened a closed breaker. A failure of an attempt
+// that began before the breaker opened does not lengthen the wait.
 func (b *Breaker) Failed(now time.Time) (opened bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -101,11 +101,11 @@ func (b *Breaker) Failed(now time.Time) (opened bool) {
 	switch {
 	case b.wait == 0 && b.failures >= b.opts.Failures:
 		b.wait, opened = b.opts.Wait, true
-	case b.trying:
+	case b.probing:
 		b.wait = min(2*b.wait, b.opts.MaxWait)
 	default:
 		return false
 	}
-	b.trying, b.until = false, now.Add(b.wait)
+	b.probing, b.until = false, now.Add(b.wait)
 	return opened
 }

@@ -26,7 +26,7 @@ func TestBreaker(t *testing.T) {
 			t.Fatalf("opened, want %t", opened)
 		}
 	}
-	// Not in a row.
+	// These failures are not in a row.
 	fail(false)
 	fail(false)
 	if b.Succeeded() {
@@ -40,7 +40,7 @@ func TestBreaker(t *testing.T) {
 	if got := b.State(now).Error(); got != "failed 3 times in a row, and is asked again in 10s" {
 		t.Error(got)
 	}
-	// What had begun before changes nothing.
+	// A failure of an earlier attempt changes nothing.
 	now = now.Add(9 * time.Second)
 	fail(false)
 	fail(false)
@@ -51,7 +51,7 @@ func TestBreaker(t *testing.T) {
 	}
 	allowed(true)
 	allowed(false) // one at a time
-	// It was not made, so the next one may.
+	// The probe was not made, so the next one is allowed.
 	b.Unused(now)
 	allowed(true)
 	fail(false)
@@ -59,7 +59,7 @@ func TestBreaker(t *testing.T) {
 	allowed(false)
 	now = now.Add(time.Second)
 	allowed(true)
-	// Nobody says what became of it.
+	// The outcome of this probe is never reported.
 	now = now.Add(20 * time.Second)
 	allowed(true)
 	fail(false)
@@ -75,6 +75,6 @@ func TestBreaker(t *testing.T) {
 	fail(false)
 	fail(false)
 	fail(true)
-	now = now.Add(10 * time.Second) // from the beginning
+	now = now.Add(10 * time.Second) // as in the beginning
 	allowed(true)
 }

@@ -1,7 +1,8 @@
-// Package browser tells what a program asks for from what a web page in the user's browser
-// does: a browser on the same machine reaches every loopback listener, too (DESIGN §5, §6).
+// Package browser tells requests of programs from requests of web pages. A browser on the same
+// machine reaches every loopback listener too, so any web page could spend money there
+// (docs/security.md).
 //
-// It judges requests and answers none; what is refused, and how, is the listener's affair.
+// It judges requests and answers none. The listener decides what to refuse, and how.
 package browser
 
 import (
@@ -14,17 +15,16 @@ import (
 	"strings"
 )
 
-// Guard knows whose pages may use a listener, and by which names it is reached.
+// Guard knows the pages that may use a listener, and the names of that listener.
 type Guard struct {
-	origins   []string // of the allowed pages; lower case
-	public    string   // origin of the public URL; lower case, may be empty
-	hosts     []string // host names beside loopback; lower case
+	origins   []string // of the allowed pages, in lower case
+	public    string   // origin of the public URL in lower case, or empty
+	hosts     []string // host names beside loopback, in lower case
 	crossSite *http.CrossOriginProtection
 }
 
-// New makes a Guard. publicURL, which may be empty, is the address that the outside knows
-// the listener by; allowed are the origins of pages that may use it. Errors name the
-// variable at fault.
+// New returns a Guard. publicURL is the listener's public address, or empty. allowed lists the
+// origins of pages that may use the listener. Errors name the variable at fault.
 func New(publicURL string, allowed []string) (*Guard, error) {
 	g := &Guard{crossSite: http.NewCrossOriginProtection()}
 	for _, origin := range allowed {
@@ -54,16 +54,15 @@ func New(publicURL string, allowed []string) (*Guard, error) {
 	return g, nil
 }
 
-// Origins reports whether there are any allowed origins.
+// Origins reports whether any origins are allowed.
 func (g *Guard) Origins() bool { return len(g.origins) > 0 }
 
-// Allows reports whether pages of an origin, as in the header of that name, may use the
-// listener.
+// Allows reports whether the pages of an origin may use the listener. origin has the form of the
+// Origin header.
 func (g *Guard) Allows(origin string) bool { return slices.Contains(g.origins, origin) }
 
-// Serves reports whether a Host header names a listener that is bound to loopback: by
-// loopback itself, or as the configuration does. Any other name was made to lead here
-// (DNS rebinding).
+// Serves reports whether a Host header is a name of this loopback listener: loopback itself, or a
+// configured host. Any other name was pointed here by an attacker's DNS (DNS rebinding).
 func (g *Guard) Serves(host string) bool {
 	name := strings.ToLower((&url.URL{Host: host}).Hostname())
 	if name == "localhost" || slices.Contains(g.hosts, name) {
@@ -73,32 +72,31 @@ func (g *Guard) Serves(host string) bool {
 	return err == nil && addr.IsLoopback()
 }
 
-// CheckChange refuses a request that changes something and was made by a page of another
-// site. Requests with safe methods pass.
+// CheckChange refuses a request that changes something and came from a page of another site.
+// Requests with safe methods pass.
 func (g *Guard) CheckChange(r *http.Request) error { return g.crossSite.Check(r) }
 
-// Unregistrable reports whether a Host header is an address, or a name that nobody can
-// register on the Internet: of one label, or below a domain that is reserved for use inside
-// (RFC 6761, RFC 6762, RFC 8375, .internal). A page cannot make such a one lead here.
+// Unregistrable reports whether a Host header is an address, or a name that cannot be registered on
+// the Internet. Such names have one label, or end in a domain reserved for internal use (RFC 6761,
+// RFC 6762, RFC 8375, .internal). An attacker cannot point such a name here.
 func Unregistrable(host string) bool {
 	name := strings.TrimSuffix(strings.ToLower((&url.URL{Host: host}).Hostname()), ".")
 	if _, err := netip.ParseAddr(name); err == nil {
 		return true
 	}
-	return name != "" && !strings.Contains(name, ".") || slices.ContainsFunc(inside, func(domain string) bool {
+	return name != "" && !strings.Contains(name, ".") || slices.ContainsFunc(internalDomains, func(domain string) bool {
 		return strings.HasSuffix(name, domain)
 	})
 }
 
-var inside = []string{".internal", ".local", ".localhost", ".home.arpa", ".test"}
+var internalDomains = []string{".internal", ".local", ".localhost", ".home.arpa", ".test"}
 
-// Foreign reports whether a page of another site made a request, whatever its method: a GET
-// can cost money as well. host is the request's Host; header gives its headers, empty where
-// it has none.
+// Foreign reports whether a page of another site made a request. It judges all methods, because a
+// GET can cost money too. host is the request's Host. header returns a header's value, or "".
 //
-// Browsers say in Sec-Fetch-Site who asks, except over plain http for more than loopback.
-// Then it is a page of the same host only if Origin or Referer says so: a page can keep the
-// latter back, but not what its browser calls itself.
+// Browsers name the asking site in Sec-Fetch-Site, except over plain http to a host other than
+// loopback. In that case only Origin or Referer can show that the page is of the same host. A page
+// can suppress its Referer, but not its browser's User-Agent.
 func (g *Guard) Foreign(host string, header func(name string) string) bool {
 	origin := strings.ToLower(header("Origin"))
 	if g.trusts(origin) {
@@ -107,7 +105,7 @@ func (g *Guard) Foreign(host string, header func(name string) string) bool {
 	switch header("Sec-Fetch-Site") {
 	case "same-origin", "none":
 		return false
-	case "": // see above, or not a browser
+	case "": // plain http, or not a browser
 		page := cmp.Or(origin, header("Referer"))
 		if page == "" {
 			return callsItselfBrowser(header("User-Agent"))
@@ -118,13 +116,13 @@ func (g *Guard) Foreign(host string, header func(name string) string) bool {
 	return true
 }
 
-// trusts reports whether pages of an origin, in lower case, may use the listener.
+// trusts reports whether the pages of an origin, in lower case, may use the listener.
 func (g *Guard) trusts(origin string) bool {
 	return origin != "" && (g.Allows(origin) || origin == g.public)
 }
 
-// callsItselfBrowser recognizes the User-Agent of a browser. Programs that are compatible
-// with one say so.
+// callsItselfBrowser recognizes the User-Agent of a browser. Programs that merely imitate one say
+// "compatible".
 func callsItselfBrowser(agent string) bool {
 	return strings.HasPrefix(agent, "Mozilla/") && !strings.Contains(agent, "(compatible;")
 }

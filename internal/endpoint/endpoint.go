@@ -1,8 +1,8 @@
-// Package endpoint calls an HTTP service that the operator configured: a facilitator, an RPC. It is about what such
-// calls have in common: one host and never another, answers of a bounded size, and errors that can be shown to anybody
-// because they name the setting instead of the URL, whose path or query may hold a key.
+// Package endpoint calls an HTTP service that the operator configured, such as a facilitator or an
+// RPC. It calls one host only, bounds the size of answers, and returns errors that are safe to
+// show. Errors name the setting instead of the URL, because the URL's path or query may hold a key.
 //
-// What is sent and what an answer means is the caller's.
+// The caller decides what to send, and what an answer means.
 package endpoint
 
 import (
@@ -21,19 +21,20 @@ import (
 	"time"
 )
 
-// Options describe a service.
+// Options configures an Endpoint.
 type Options struct {
-	// URL is the base address, http or https. A user and password in it are sent as Basic authorization.
+	// URL holds the base address, http or https. A user and password in it are sent as Basic
+	// authorization.
 	URL string
-	// Setting is what the operator sets the URL with, such as "PURSER_RPC_URL"; errors name it.
+	// Setting names the variable that holds the URL, such as "PURSER_RPC_URL". Errors show it.
 	Setting string
-	// MaxAnswer bounds an answer's decoded body in bytes.
+	// MaxAnswer bounds the decoded body of an answer, in bytes.
 	MaxAnswer int64
-	// Transport carries the calls; nil is one that ignores the environment's proxy variables, which in a program that
-	// pays through purser name purser itself.
+	// Transport carries the calls. Default: one that ignores the proxy variables of the
+	// environment. In a program that pays through purser, those variables name purser itself.
 	Transport http.RoundTripper
-	// Dates hears of each answer's Date: it is called before a request is sent, and what it returns when the header of the
-	// answer has come. Nil: no Date is read.
+	// Dates is called before a request is sent. The function that it returns receives the Date of
+	// the answer's header. Default: no Date is read.
 	Dates func() (answered func(date time.Time))
 }
 
@@ -46,14 +47,15 @@ type Endpoint struct {
 	dates     func() func(date time.Time)
 }
 
-// idleConnections is how many connections are kept for the next calls.
+// idleConnections is the number of connections kept for later calls.
 const idleConnections = 64
 
-// New checks the URL. Its errors name the setting and never repeat the URL.
+// New returns an Endpoint, or an error about the URL. Errors name the setting and never repeat the
+// URL.
 func New(o Options) (*Endpoint, error) {
 	base, err := url.Parse(o.URL)
 	switch {
-	case err != nil: // err repeats the URL
+	case err != nil: // its text repeats the URL
 		return nil, fmt.Errorf("%s: not a URL", o.Setting)
 	case base.Scheme != "http" && base.Scheme != "https":
 		return nil, fmt.Errorf("%s: must start with http:// or https://", o.Setting)
@@ -70,7 +72,8 @@ func New(o Options) (*Endpoint, error) {
 		base: base, maxAnswer: o.MaxAnswer, secrets: secretsOf(base), dates: o.Dates,
 		client: &http.Client{
 			Transport: transport,
-			// A redirect is an answer like any other: following it would hand keys and signed payments to another host.
+			// Redirects are not followed, because they would hand keys and signed payments to
+			// another host.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}, nil
@@ -83,19 +86,19 @@ func newTransport() *http.Transport {
 		TLSHandshakeTimeout: 10 * time.Second,
 		MaxIdleConns:        idleConnections,
 		MaxIdleConnsPerHost: idleConnections,
-		// Shorter than the idle times of many servers, so that a POST that must not be repeated seldom meets a connection
-		// that the other side is just closing.
+		// Many servers close idle connections later than this. A POST that must not be repeated
+		// therefore seldom meets a connection that the server is closing.
 		IdleConnTimeout: 20 * time.Second,
 	}
 }
 
-// Answer is a complete answer of any status.
+// Answer holds a complete answer of any status.
 type Answer struct {
 	Status int
 	Body   []byte
 }
 
-// StatusText is the status for messages, such as "502 Bad Gateway".
+// StatusText returns the status for messages, such as "502 Bad Gateway".
 func (a Answer) StatusText() string {
 	text := strings.TrimSpace(fmt.Sprintf("%d %s", a.Status, http.StatusText(a.Status)))
 	if a.Status >= 300 && a.Status < 400 {
@@ -104,25 +107,28 @@ func (a Answer) StatusText() string {
 	return text
 }
 
-// repeatable is a header of which nothing is sent: it is how net/http is told.
+// repeatable is a header that net/http looks for and does not send. It permits net/http to repeat a
+// request.
 const repeatable = "X-Idempotency-Key"
 
-// Repeatable marks in a request's header that the service may get the request twice without harm. One that meets a kept
-// connection just as the other side closes it (servers on Node do so after 5 s) is then sent again on another.
+// Repeatable marks a request that the service may receive twice without harm. If the server closes
+// a kept connection just as the request uses it, the request is sent again on a new one. Servers on
+// Node close idle connections after 5 s.
 func Repeatable(header http.Header) http.Header {
 	header[repeatable] = nil
 	return header
 }
 
-// Call sends one request to the base address joined with path and reads the whole answer. A body is sent as JSON. Every
-// error is an *Error. A POST that is not marked as Repeatable is processed by the service at most once.
+// Call sends one request to the base address joined with path, and reads the whole answer. A body
+// is sent as JSON. Every error is an *Error. The service processes a POST at most once, unless the
+// header is marked by Repeatable.
 func (e *Endpoint) Call(ctx context.Context, method, path string, header http.Header, body []byte) (Answer, error) {
 	target := e.base
 	if path != "" {
 		target = e.base.JoinPath(path)
 	}
-	var reach reach
-	req, err := http.NewRequestWithContext(reach.watch(ctx), method, target.String(), bytes.NewReader(body))
+	var sent progress
+	req, err := http.NewRequestWithContext(sent.watch(ctx), method, target.String(), bytes.NewReader(body))
 	if err != nil {
 		return Answer{}, &Error{Reason: "request could not be built", Cause: err, NotSent: true}
 	}
@@ -130,7 +136,7 @@ func (e *Endpoint) Call(ctx context.Context, method, path string, header http.He
 		req.Header = header.Clone()
 	}
 	if _, ok := req.Header[repeatable]; !ok && body != nil {
-		req.GetBody = func() (io.ReadCloser, error) { return reach.again(body) }
+		req.GetBody = func() (io.ReadCloser, error) { return sent.bodyForRetry(body) }
 	}
 	req.Header.Set("Accept", "application/json")
 	req.Header.Set("User-Agent", "purser")
@@ -148,14 +154,14 @@ func (e *Endpoint) Call(ctx context.Context, method, path string, header http.He
 		}
 	}
 	if err != nil {
-		failure := failed(err)
-		failure.NotSent = reach.missed()
+		failure := newError(err)
+		failure.NotSent = sent.neverConnected()
 		return Answer{}, failure
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, e.maxAnswer+1))
 	if err != nil {
-		return Answer{}, failed(err)
+		return Answer{}, newError(err)
 	}
 	if int64(len(text)) > e.maxAnswer {
 		return Answer{}, &Error{Reason: fmt.Sprintf("answer over %d KiB", e.maxAnswer>>10), Cause: ErrTooLarge}
@@ -163,10 +169,11 @@ func (e *Endpoint) Call(ctx context.Context, method, path string, header http.He
 	return Answer{resp.StatusCode, text}, nil
 }
 
-// WatchDates sets Options.Dates. It must be called before the first Call.
+// WatchDates sets Options.Dates. You must call it before the first Call.
 func (e *Endpoint) WatchDates(dates func() (answered func(date time.Time))) { e.dates = dates }
 
-// dateOf reads when an answer was made. One that comes from a cache was made earlier, and tells nothing of the time.
+// dateOf returns the Date of an answer. It returns false for an answer from a cache, which was made
+// earlier.
 func dateOf(h http.Header) (time.Time, bool) {
 	if age := h.Get("Age"); age != "" && age != "0" {
 		return time.Time{}, false
@@ -175,38 +182,39 @@ func dateOf(h http.Header) (time.Time, bool) {
 	return date, err == nil
 }
 
-// reach follows how far a request got.
-type reach struct{ asked, connected, http2, written atomic.Bool }
+// progress records how far a request got.
+type progress struct{ asked, connected, http2, written atomic.Bool }
 
-func (r *reach) watch(ctx context.Context) context.Context {
+func (p *progress) watch(ctx context.Context) context.Context {
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		GetConn: func(string) { r.asked.Store(true) },
+		GetConn: func(string) { p.asked.Store(true) },
 		GotConn: func(info httptrace.GotConnInfo) {
-			r.connected.Store(true)
+			p.connected.Store(true)
 			conn, ok := info.Conn.(*tls.Conn)
-			r.http2.Store(ok && conn.ConnectionState().NegotiatedProtocol == "h2")
+			p.http2.Store(ok && conn.ConnectionState().NegotiatedProtocol == "h2")
 		},
-		WroteHeaders: func() { r.written.Store(true) },
+		WroteHeaders: func() { p.written.Store(true) },
 	})
 }
 
 var errNotTwice = errors.New("the request may have been processed and is not sent again")
 
-// again is for net/http, which asks for a body when it is about to repeat a request by itself. Over HTTP/1 it does that to
-// a POST only when nothing of it was written, whatever was put into the buffer. Over HTTP/2 it repeats, up to seven times,
-// also what the other side has taken whole before it reset the stream (golang/go#47635).
-func (r *reach) again(body []byte) (io.ReadCloser, error) {
-	if r.http2.Load() && r.written.Load() {
+// bodyForRetry returns the body for a repetition by net/http, or refuses it. Over HTTP/1, net/http
+// repeats a POST only when no byte of it was written. Over HTTP/2 it repeats up to seven times,
+// even when the server received the whole request before it reset the stream (golang/go#47635).
+// That must not happen to a payment.
+func (p *progress) bodyForRetry(body []byte) (io.ReadCloser, error) {
+	if p.http2.Load() && p.written.Load() {
 		return nil, errNotTwice
 	}
 	return io.NopCloser(bytes.NewReader(body)), nil
 }
 
-// missed reports that a connection was looked for and never had. A transport that does not report the looking proves
-// nothing.
-func (r *reach) missed() bool { return r.asked.Load() && !r.connected.Load() }
+// neverConnected reports whether the transport looked for a connection and got none. A transport
+// that does not report these steps proves nothing.
+func (p *progress) neverConnected() bool { return p.asked.Load() && !p.connected.Load() }
 
-// Encrypted reports whether calls are out of others' sight: https, or a loopback address.
+// Encrypted reports whether calls cannot be read on the way: https, or a loopback address.
 func (e *Endpoint) Encrypted() bool {
 	if e.base.Scheme == "https" || e.base.Hostname() == "localhost" {
 		return true
@@ -218,14 +226,14 @@ func (e *Endpoint) Encrypted() bool {
 // HasUser reports whether the URL has a user or password.
 func (e *Endpoint) HasUser() bool { return e.base.User != nil }
 
-// Close ends idle connections.
+// Close closes idle connections.
 func (e *Endpoint) Close() { e.client.CloseIdleConnections() }
 
-// redacted stands where a secret was.
+// redacted replaces a secret in a text.
 const redacted = "[redacted]"
 
-// Scrub removes from a text whatever in the URL may be a key, and the other secrets given, in any letter
-// case. What is shorter than 8 characters stays.
+// Scrub removes the secrets from a text, in any letter case: every part of the URL that may be a
+// key, and the given secrets. Secrets shorter than 8 characters stay.
 func (e *Endpoint) Scrub(text string, secrets ...string) string {
 	for _, list := range [][]string{e.secrets, secrets} {
 		for _, secret := range list {
@@ -255,7 +263,7 @@ func replaceFold(text, secret string) string {
 	return out.String()
 }
 
-// lower folds ASCII only, so that offsets stay what they are.
+// lower folds ASCII letters only, so that offsets do not change.
 func lower(s string) string {
 	b := []byte(s)
 	for i, c := range b {
@@ -266,10 +274,12 @@ func lower(s string) string {
 	return string(b)
 }
 
-// minSecret is the length from which a secret is taken out of texts: a shorter one would tear up ordinary words.
+// minSecret is the shortest length of a secret that Scrub removes. Shorter ones would tear up
+// ordinary words.
 const minSecret = 8
 
-// minPathSecret is the length from which a path segment may be a key: shorter ones are words such as "platform".
+// minPathSecret is the shortest path segment that may be a key. Shorter ones are words such as
+// "platform".
 const minPathSecret = 16
 
 func secretsOf(u *url.URL) []string {
@@ -290,5 +300,5 @@ func secretsOf(u *url.URL) []string {
 	return secrets
 }
 
-// ErrTooLarge is the cause of an error about an answer over the bound.
+// ErrTooLarge is the cause of an error about an answer beyond MaxAnswer.
 var ErrTooLarge = errors.New("answer too large")

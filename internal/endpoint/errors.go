@@ -11,12 +11,13 @@ import (
 	"syscall"
 )
 
-// Error says in a few words why a call has no answer. Its text is safe to show; the cause is for errors.Is and for
-// logs, lacks the URL, but may name the host.
+// Error reports a call without an answer. Its text is short and safe to show. Its cause serves
+// errors.Is and logs. The cause does not contain the URL, but may name the host.
 type Error struct {
 	Reason string
 	Cause  error
-	// NotSent: nothing of the request can have reached the service, because no connection was made.
+	// NotSent is true when no connection was made, so that no byte of the request can have reached
+	// the service.
 	NotSent bool
 }
 
@@ -24,10 +25,10 @@ func (e *Error) Error() string { return e.Reason }
 
 func (e *Error) Unwrap() error { return e.Cause }
 
-// failed finds the words for an error of net/http.
-func failed(err error) *Error {
+// newError describes an error of net/http.
+func newError(err error) *Error {
 	if outer, ok := errors.AsType[*url.Error](err); ok {
-		err = outer.Err // the outer one repeats the URL
+		err = outer.Err // the outer error repeats the URL
 	}
 	return &Error{Reason: reasonOf(err), Cause: err}
 }

@@ -11,47 +11,47 @@ import (
 	"syscall"
 )
 
-// Enabled tells a test build from a program that handles money.
+// Enabled is true in a test build. Such a build must not handle real money.
 const Enabled = true
 
 var (
-	fate   = parse(os.Getenv(KillAt))
-	waits  atomic.Bool // for the earlier place to be passed
-	passed atomic.Int64
-	off    = strings.Split(os.Getenv(SwitchedOff), ",")
+	target      = parse(os.Getenv(KillAt))
+	waiting     atomic.Bool // until the earlier place of the target is passed
+	passed      atomic.Int64
+	switchedOff = strings.Split(os.Getenv(SwitchedOff), ",")
 )
 
-// end is where the process ends itself.
-type end struct {
+// killPoint says where the process kills itself.
+type killPoint struct {
 	earlier, place string
-	turn           int64
+	count          int64
 }
 
-func parse(text string) (e end) {
-	place, count, _ := strings.Cut(text, ":")
-	if e.turn, _ = strconv.ParseInt(count, 10, 64); e.turn < 1 {
-		e.turn = 1
+func parse(text string) (k killPoint) {
+	place, number, _ := strings.Cut(text, ":")
+	if k.count, _ = strconv.ParseInt(number, 10, 64); k.count < 1 {
+		k.count = 1
 	}
 	if earlier, later, found := strings.Cut(place, ">"); found {
-		e.earlier, place = earlier, later
+		k.earlier, place = earlier, later
 	}
-	e.place = place
-	waits.Store(e.earlier != "")
-	return e
+	k.place = place
+	waiting.Store(k.earlier != "")
+	return k
 }
 
-// Here is a place where a test may end the process: at once, as kill -9 does, so that
-// nothing more is written or sent.
+// Here kills the process if this place is the chosen one. SIGKILL ends it at once, so that nothing
+// more is written or sent.
 func Here(name string) {
-	if name == fate.earlier {
-		waits.Store(false)
+	if name == target.earlier {
+		waiting.Store(false)
 	}
-	if waits.Load() || name != fate.place && fate.place != Anywhere || passed.Add(1) != fate.turn {
+	if waiting.Load() || name != target.place && target.place != Anywhere || passed.Add(1) != target.count {
 		return
 	}
 	_ = syscall.Kill(syscall.Getpid(), syscall.SIGKILL)
 	select {}
 }
 
-// Off reports whether a test has switched a protection off.
-func Off(protection string) bool { return slices.Contains(off, protection) }
+// Off reports whether the test has switched a protection off.
+func Off(protection string) bool { return slices.Contains(switchedOff, protection) }

@@ -1,76 +1,77 @@
-// Package failpoint names the places where tests end the process, or switch a protection
-// off. Programs that are built without the tag `failpoints` contain none of it: Here does
-// nothing, Off is false, and the compiler leaves both out, names and all.
+// Package failpoint names the places where tests kill the process, and the protections that tests
+// switch off. A program built without the tag `failpoints` contains none of it: Here does nothing,
+// Off returns false, and the compiler removes both, with the names.
 package failpoint
 
 import "time"
 
-// The places, in the order in which a payment comes to them. A name begins with who does the
-// step; tests end the process at every one of them, at every door that leads there.
+// The places stand in the order in which a payment reaches them. A name begins with the package or
+// door that does the step. Tests kill the process at each place, through each door that leads
+// there.
 const (
-	// Decided: the terms are chosen, and the journal is about to be asked.
+	// Decided: the terms are chosen. The journal has not been asked yet.
 	Decided = "pay/decided"
-	// StoreCommitting: operations are applied, and nothing of them is durable.
+	// StoreCommitting: operations are applied, and none of them is durable.
 	StoreCommitting = "store/committing"
-	// StoreCommitted: they are durable, and nobody was told.
+	// StoreCommitted: operations are durable, and their callers have not been told.
 	StoreCommitted = "store/committed"
 	// Journaled: the payment is in the journal, and not signed.
 	Journaled = "pay/journaled"
-	// Signed: there is a payload, and nobody else has seen it.
+	// Signed: the payload exists, and only this process has seen it.
 	Signed = "pay/signed"
 	// Departing: the payload is about to leave for the first time.
 	Departing = "pay/departing"
 
-	// BeforeVerify: the facilitator is about to be shown the payload.
+	// BeforeVerify: /verify is about to be called.
 	BeforeVerify = "pay/before-verify"
-	// AfterVerify: it has answered, or failed to.
+	// AfterVerify: /verify has answered, or failed.
 	AfterVerify = "pay/after-verify"
-	// BeforeSettle: the facilitator is about to be told to settle.
+	// BeforeSettle: /settle is about to be called.
 	BeforeSettle = "pay/before-settle"
 	// AfterSettle: the money has moved, and only the facilitator's answer says so.
 	AfterSettle = "pay/after-settle"
 
 	// ProxySending: the paid request is about to be written.
 	ProxySending = "proxy/sending"
-	// ProxyWritten: a request was written to the seller, with a payment or, if it is the first
-	// one on its way, to ask for the price.
+	// ProxyWritten: a request was written to the seller. It carries a payment, unless it is a first
+	// request that asks for the price.
 	ProxyWritten = "proxy/written"
-	// ProxyAnswered: the header of the answer to a payload is there.
+	// ProxyAnswered: the header of the answer to a payload has arrived.
 	ProxyAnswered = "proxy/answered"
-	// ReceiptSeen: it has a receipt, of which nothing is noted.
+	// ReceiptSeen: the answer has a receipt, and nothing of it is recorded.
 	ReceiptSeen = "receipt/seen"
-	// ProxyPiece: a piece of an answer's body is there, and not passed on.
+	// ProxyPiece: a piece of an answer's body has arrived, and was not passed on.
 	ProxyPiece = "proxy/piece"
 	// ProxyFinishing: the answer was written out, and the lease is still held.
 	ProxyFinishing = "proxy/finishing"
 
-	// Recording: what became of the payment is known, and not handed to the store.
+	// Recording: the outcome of the payment is known, and the store does not have it.
 	Recording = "pay/recording"
-	// Recorded: it is durable.
+	// Recorded: the outcome is durable.
 	Recorded = "pay/recorded"
 	// APIAnswering: the 200 of POST /v1/pay is about to be written.
 	APIAnswering = "api/answering"
-	// APIAnswered: it was written.
+	// APIAnswered: the 200 of POST /v1/pay was written.
 	APIAnswered = "api/answered"
-	// Releasing: the attempt is over, and its lease is about to be given back.
+	// Releasing: the attempt has ended, and its lease is about to be released.
 	Releasing = "pay/releasing"
-	// Released: the lease was given back.
+	// Released: the lease was released.
 	Released = "pay/released"
 
-	// ReceiptPosted: a client has posted a receipt, of which nothing is noted.
+	// ReceiptPosted: a client has posted a receipt, and nothing of it is recorded.
 	ReceiptPosted = "receipt/posted"
-	// ReceiptRecorded: what it says is durable.
+	// ReceiptRecorded: the outcome of the posted receipt is durable.
 	ReceiptRecorded = "receipt/recorded"
 
-	// RecoveryAcquired: recovery has the lease of a payment.
+	// RecoveryAcquired: recovery has acquired the lease of a payment.
 	RecoveryAcquired = "recovery/acquired"
-	// RecoveryLooked: the evidence is gathered.
+	// RecoveryLooked: recovery has gathered the evidence.
 	RecoveryLooked = "recovery/looked"
-	// RecoveryRecorded: what it says is durable, and the lease is given back.
+	// RecoveryRecorded: the outcome is durable, and recovery has released the lease.
 	RecoveryRecorded = "recovery/recorded"
 )
 
-// Places are all of them.
+// Places lists all of them.
 func Places() []string {
 	return []string{
 		Decided, StoreCommitting, StoreCommitted, Journaled, Signed, Departing,
@@ -82,39 +83,39 @@ func Places() []string {
 	}
 }
 
-// The environment of a test build.
+// Variables of the environment that a test build reads.
 const (
-	// KillAt is "place" or "place:n": the process ends itself with SIGKILL when it comes to
-	// the place for the nth time. The place [Anywhere] is all of them. With "earlier>place:n"
-	// nothing counts until the earlier place was passed.
+	// KillAt holds "place" or "place:n": the process kills itself when it reaches the place for the
+	// nth time. The place [Anywhere] matches all. With "earlier>place:n", counting begins after the
+	// earlier place was passed.
 	KillAt = "PURSER_FAILPOINT"
 	// SwitchedOff lists protections, separated by commas.
 	SwitchedOff = "PURSER_UNPROTECTED"
-	// Anywhere stands for every place.
+	// Anywhere matches every place.
 	Anywhere = "*"
 )
 
-// Protections that tests switch off, to see that what they prove can be wrong.
+// Protections that tests switch off, to show that the tests can fail.
 const (
-	// Journal: nobody is told that a payment is in the journal before it is.
+	// Journal: a caller hears that a payment is in the journal only once it is durable there.
 	Journal = "journal"
-	// Repeats: who asks for the same thing again gets the payment of before.
+	// Repeats: a client that repeats a request gets its earlier payment.
 	Repeats = "repeats"
-	// Limits: what is above a limit is not paid.
+	// Limits: a payment beyond a limit is refused.
 	Limits = "limits"
-	// Evidence: an answer that was lost proves nothing.
+	// Evidence: a lost answer proves nothing.
 	Evidence = "evidence"
-	// Guard: addresses that the proxy may not reach are not dialled.
+	// Guard: the proxy does not dial forbidden addresses.
 	Guard = "guard"
-	// Strip: a seller does not get to know what the proxy alone was told.
+	// Strip: headers for the proxy alone are not sent to sellers.
 	Strip = "strip"
-	// Browsers: pages of other sites are kept away from the API.
+	// Browsers: pages of other sites cannot use the API.
 	Browsers = "browsers"
 	// Floods: one address cannot make keys without end.
 	Floods = "floods"
-	// Rooms: one key cannot take all the room for request bodies.
+	// Rooms: one key cannot take all the memory for request bodies.
 	Rooms = "rooms"
 )
 
-// Lateness is by how much the journal comes too late when it is switched off.
+// Lateness is the delay of the journal when its protection is switched off.
 const Lateness = 3 * time.Second

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// Every constant that is a place is listed, once, so that tests which go through the list leave none out.
+// Places lists every place constant once, so that tests that walk it leave none out.
 func TestPlacesAreComplete(t *testing.T) {
 	t.Parallel()
 	file, err := parser.ParseFile(token.NewFileSet(), "failpoint.go", nil, 0)
@@ -39,7 +39,7 @@ func TestPlacesAreComplete(t *testing.T) {
 	}
 }
 
-// The tests of the repository run with everything protected.
+// No protection is switched off while the repository's tests run.
 func TestNothingIsSwitchedOff(t *testing.T) {
 	t.Setenv(SwitchedOff, Journal)
 	if Enabled || Off(Journal) {

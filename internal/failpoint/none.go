@@ -2,11 +2,11 @@
 
 package failpoint
 
-// Enabled tells a test build from a program that handles money.
+// Enabled is true in a test build. Such a build must not handle real money.
 const Enabled = false
 
-// Here is a place where a test may end the process.
+// Here does nothing in this build.
 func Here(string) {}
 
-// Off reports whether a test has switched a protection off. It never has here.
+// Off returns false in this build.
 func Off(string) bool { return false }

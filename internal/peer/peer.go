@@ -1,10 +1,10 @@
-// Package peer tells clients apart by their addresses.
+// Package peer identifies clients by their network address.
 package peer
 
 import "net/netip"
 
-// Of is the network of a client's "address:port"; the zero address if it has none, as on a
-// Unix socket.
+// Of returns the network of a client's "address:port". It returns the zero address when there is
+// none, as on a Unix socket.
 func Of(remote string) netip.Addr {
 	p, err := netip.ParseAddrPort(remote)
 	if err != nil {
@@ -13,12 +13,13 @@ func Of(remote string) netip.Addr {
 	return Network(p.Addr())
 }
 
-// Network is what one client has all of: an IPv4 address, or the /64 around an IPv6 one.
+// Network returns the addresses that count as one client: an IPv4 address, or the /64 of an IPv6
+// address.
 func Network(addr netip.Addr) netip.Addr {
 	addr = addr.Unmap().WithZone("")
 	if !addr.Is6() {
 		return addr
 	}
-	p, _ := addr.Prefix(64) // fails for other widths only
+	p, _ := addr.Prefix(64) // fails only for other widths
 	return p.Addr()
 }

@@ -1,4 +1,4 @@
-// Package ports finds ports for the servers of tests.
+// Package ports finds free ports for the servers of tests.
 package ports
 
 import (
@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// Systems hand out ports of their own accord, for port 0 and for outgoing connections, from here
-// on (Linux) or higher.
+// handedOut is the lowest port that a system picks by itself: for port 0 and for outgoing
+// connections. This is the value of Linux; other systems use higher ones.
 const handedOut = 32_768
 
 const lowest = 10_000
@@ -19,15 +19,15 @@ const attempts = 1000
 
 var errNone = errors.New("there are no free ports")
 
-// Free gives out ports of 127.0.0.1 that nobody listens on, none of them twice. They are below
-// those that systems hand out, so that nobody comes by one before its server has started, or
-// while it is down. It is safe for concurrent use; the zero value is ready.
+// Free gives out unused ports of 127.0.0.1, each once. They lie below the ports that systems pick
+// by themselves. No other program therefore gets such a port before its server has started, or
+// while the server is down. Free is safe for concurrent use. The zero value is ready.
 type Free struct {
 	mu    sync.Mutex
 	given map[int]bool
 }
 
-// Take gives n ports.
+// Take returns n ports.
 func (f *Free) Take(n int) ([]int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -42,14 +42,14 @@ func (f *Free) Take(n int) ([]int, error) {
 	return found, nil
 }
 
-// Block gives n ports that follow each other, of which it returns the first.
+// Block reserves n consecutive ports and returns the first.
 func (f *Free) Block(n int) (first int, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.block(n)
 }
 
-// block is called with mu held.
+// block reserves n consecutive ports. Its caller must hold mu.
 func (f *Free) block(n int) (first int, err error) {
 	if f.given == nil {
 		f.given = make(map[int]bool)

@@ -12,42 +12,42 @@ import (
 	"strings"
 )
 
-// MasterKey wraps a store's keys. Who loses it loses the wallets.
+// MasterKey encrypts a store's keys. Without it, the wallets in the store are lost.
 type MasterKey [KeySize]byte
 
 // String hides the key from logs and errors.
 func (MasterKey) String() string { return "[master key]" }
 
-// GoString hides the key too.
+// GoString hides the key from %#v.
 func (MasterKey) GoString() string { return "[master key]" }
 
 // MarshalText hides the key from encoders.
 func (k MasterKey) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
-// Source gives a store its master key. A source may generate the key only when fresh
-// is true: then the store is new and nothing is wrapped yet.
+// Source returns the master key of a store. It may generate the key only when fresh is true: the
+// store is then new, and nothing is encrypted yet.
 type Source func(fresh bool) (MasterKey, error)
 
-// Given is the source of a key that is known already.
+// Given returns a source for a key that the caller has already.
 func Given(key MasterKey) Source {
 	return func(bool) (MasterKey, error) { return key, nil }
 }
 
-// From is [LoadMasterKey] as a source.
+// From returns a source that calls [LoadMasterKey].
 func From(value, file, fallbackPath string) Source {
 	return func(fresh bool) (MasterKey, error) { return LoadMasterKey(value, file, fallbackPath, fresh) }
 }
 
-// keyFileMode: whoever reads the file can open the wallets.
+// keyFileMode lets only the owner read the key file, because the key opens the wallets.
 const keyFileMode = 0o600
 
-// maxKeyFile bounds what is read from a key file; a longer file holds something else.
+// maxKeyFile bounds a key file, in bytes. A longer file holds something else.
 const maxKeyFile = 4 << 10
 
-// LoadMasterKey finds the master key: value is its text (PURSER_MASTER_KEY), file the
-// path of a file with the same (PURSER_MASTER_KEY_FILE). With neither, the key is read
-// from fallbackPath, and generated there if the store is fresh and the file is missing.
-// An existing file is never overwritten. Errors never contain any of the key.
+// LoadMasterKey finds the master key. value holds its text (PURSER_MASTER_KEY). file holds the path
+// of a file with that text (PURSER_MASTER_KEY_FILE). With neither, the key is read from
+// fallbackPath. When that file is missing and the store is fresh, a key is generated there. An
+// existing file is never overwritten. Errors contain no part of the key.
 func LoadMasterKey(value, file, fallbackPath string, fresh bool) (MasterKey, error) {
 	switch {
 	case value != "" && file != "":
@@ -81,7 +81,7 @@ func LoadMasterKey(value, file, fallbackPath string, fresh bool) (MasterKey, err
 	if err := generate(fallbackPath); err != nil {
 		return MasterKey{}, fmt.Errorf("generate master key file: %w", err)
 	}
-	// Read back what is there: another process may have been first.
+	// Read the file, because another process may have written it first.
 	if key, err = readKeyFile(fallbackPath); err != nil {
 		return MasterKey{}, fmt.Errorf("master key file (PURSER_MASTER_KEY is not set): %w", err)
 	}
@@ -124,9 +124,8 @@ func readKeyFile(path string) (MasterKey, error) {
 	return key, nil
 }
 
-// generate writes a new key to path unless something is there. The file appears whole
-// and durable or not at all: a store must never be encrypted with a key that a power
-// cut takes away.
+// generate writes a new key to path unless a file is there. The file appears whole and durable, or
+// not at all: a power cut must not take away a key that a store is encrypted with.
 func generate(path string) error {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -139,13 +138,13 @@ func generate(path string) error {
 		return err
 	}
 	defer func() { _ = os.Remove(temp.Name()) }()
-	if err := fill(temp, key); err != nil {
+	if err := writeKey(temp, key); err != nil {
 		return err
 	}
 	// A hard link, unlike a rename, fails when path exists.
 	err = os.Link(temp.Name(), path)
 	if err != nil && !errors.Is(err, fs.ErrExist) {
-		err = createExclusive(path, key) // a file system without hard links
+		err = createExclusive(path, key) // the file system has no hard links
 	}
 	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
@@ -153,8 +152,8 @@ func generate(path string) error {
 	return SyncDir(dir)
 }
 
-// fill writes the key's text, makes it durable and closes the file.
-func fill(f *os.File, key MasterKey) error {
+// writeKey writes the key's text, makes it durable and closes the file.
+func writeKey(f *os.File, key MasterKey) error {
 	_, err := f.WriteString(hex.EncodeToString(key[:]) + "\n")
 	if err == nil {
 		err = f.Sync()
@@ -167,11 +166,11 @@ func createExclusive(path string, key MasterKey) error {
 	if err != nil {
 		return err
 	}
-	return fill(f, key)
+	return writeKey(f, key)
 }
 
-// SyncDir makes the name of a new file in dir durable. Systems that cannot sync a
-// folder keep names by themselves.
+// SyncDir makes the name of a new file in dir durable. Some systems cannot sync a folder; they keep
+// names without it.
 func SyncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {

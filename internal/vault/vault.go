@@ -1,9 +1,9 @@
-// Package vault keeps secrets at rest. A master key, which never touches the database,
-// wraps a lookup key and versioned data keys; the wrapped keys are kept by the store.
+// Package vault encrypts the secrets of a store. A master key, which never touches the database,
+// encrypts a lookup key and versioned data keys. The store keeps these encrypted keys.
 //
-// The lookup key finds API keys by a keyed hash and is never replaced. Data keys
-// encrypt what must be read again: claimed API keys and wallet keys. The package does
-// no I/O but for the master key's own file, and knows nothing about the records.
+// The lookup key makes the hashes by which API keys are found. It is never replaced. Data keys
+// encrypt secrets that must be read again: claimed API keys and wallet keys. The package reads and
+// writes only the master key's file, and knows no records.
 package vault
 
 import (
@@ -18,34 +18,33 @@ import (
 	"fmt"
 )
 
-// KeySize is the size of every key in bytes.
+// KeySize is the size of every key, in bytes.
 const KeySize = 32
 
-// ErrWrongMasterKey: the master key does not unwrap the store's keys.
+// ErrWrongMasterKey reports a master key that cannot decrypt the store's keys.
 var ErrWrongMasterKey = errors.New("the master key is not the one this store was created with")
 
-// What a wrapped key is for is part of what is authenticated, so that one cannot stand
-// in for another.
+// The purpose of an encrypted key is authenticated with it, so that no key can replace another.
 const (
 	lookupPurpose = "purser/lookup-key"
 	dataPurpose   = "purser/data-key/"
 )
 
-// Vault encrypts and finds secrets. It is safe for concurrent use.
+// Vault encrypts, decrypts and hashes secrets. It is safe for concurrent use.
 type Vault struct {
 	lookup  []byte
 	data    map[uint32]cipher.AEAD
 	current uint32
 }
 
-// wrapped is how the keys are kept in the store: useless without the master key.
+// wrapped is the form in which a store keeps its keys. It is useless without the master key.
 type wrapped struct {
 	Lookup []byte            `json:"lookup"`
 	Data   map[uint32][]byte `json:"data"` // by version, from 1
 }
 
-// New makes a vault with fresh keys. The state is what [Open] needs beside the master
-// key; the caller keeps it.
+// New makes a vault with fresh keys. The caller must store the returned state, which [Open] needs
+// beside the master key.
 func New(master MasterKey) (v *Vault, state []byte, err error) {
 	w := wrapped{Data: map[uint32][]byte{}}
 	if w.Lookup, err = wrapNew(master, lookupPurpose); err != nil {
@@ -61,7 +60,8 @@ func New(master MasterKey) (v *Vault, state []byte, err error) {
 	return v, state, err
 }
 
-// Open unwraps the keys of a state that New or Rotate made: ErrWrongMasterKey.
+// Open decrypts the keys of a state that New or Rotate returned. It fails with ErrWrongMasterKey
+// for another master key.
 func Open(master MasterKey, state []byte) (*Vault, error) {
 	var w wrapped
 	if err := json.Unmarshal(state, &w); err != nil || len(w.Data) == 0 {
@@ -72,11 +72,11 @@ func Open(master MasterKey, state []byte) (*Vault, error) {
 		return nil, err
 	}
 	v := &Vault{data: make(map[uint32]cipher.AEAD, len(w.Data))}
-	if v.lookup, err = open(wrap, w.Lookup, lookupPurpose); err != nil {
+	if v.lookup, err = decrypt(wrap, w.Lookup, lookupPurpose); err != nil {
 		return nil, ErrWrongMasterKey
 	}
 	for version, sealed := range w.Data {
-		key, err := open(wrap, sealed, dataPurposeOf(version))
+		key, err := decrypt(wrap, sealed, dataPurposeOf(version))
 		if err != nil {
 			return nil, fmt.Errorf("data key %d: %w", version, ErrWrongMasterKey)
 		}
@@ -88,8 +88,8 @@ func Open(master MasterKey, state []byte) (*Vault, error) {
 	return v, nil
 }
 
-// Rotate adds a new data key that is used from now on. What older ones sealed stays
-// readable. It returns a new vault and its state.
+// Rotate adds a data key and uses it for new secrets. Older secrets stay readable. It returns a new
+// vault and its state, which the caller must store.
 func Rotate(master MasterKey, state []byte) (*Vault, []byte, error) {
 	v, err := Open(master, state)
 	if err != nil {
@@ -110,16 +110,16 @@ func Rotate(master MasterKey, state []byte) (*Vault, []byte, error) {
 	return v, state, err
 }
 
-// Lookup is the keyed hash under which a secret is found.
+// Lookup returns the keyed hash by which a secret is found.
 func (v *Vault) Lookup(secret string) [sha256.Size]byte {
 	mac := hmac.New(sha256.New, v.lookup)
 	mac.Write([]byte(secret))
 	return [sha256.Size]byte(mac.Sum(nil))
 }
 
-// Derive makes 32 bytes for a purpose that only this vault can make, the same each time. No
-// secret that [Vault.Lookup] takes begins with a zero byte, so that neither stands in for
-// the other.
+// Derive returns 32 bytes that depend on the purpose, the parts and this vault's lookup key. The
+// hash begins with a zero byte, which no secret given to [Vault.Lookup] does. The two hashes
+// therefore never coincide.
 func (v *Vault) Derive(purpose string, parts ...string) [sha256.Size]byte {
 	mac := hmac.New(sha256.New, v.lookup)
 	mac.Write([]byte{0})
@@ -130,14 +130,14 @@ func (v *Vault) Derive(purpose string, parts ...string) [sha256.Size]byte {
 	return [sha256.Size]byte(mac.Sum(nil))
 }
 
-// Seal encrypts a secret with the newest data key. The record's identity is
-// authenticated with it: a sealed secret copied to another record does not open.
+// Seal encrypts a secret with the newest data key. It authenticates the record's identity too: a
+// sealed secret that is copied to another record cannot be unsealed.
 func (v *Vault) Seal(secret []byte, identity string) ([]byte, error) {
 	head := binary.BigEndian.AppendUint32(nil, v.current)
-	return seal(v.data[v.current], head, secret, identity)
+	return encrypt(v.data[v.current], head, secret, identity)
 }
 
-// Unseal decrypts what Seal made for the same identity.
+// Unseal decrypts a secret that Seal encrypted for the same identity.
 func (v *Vault) Unseal(sealed []byte, identity string) ([]byte, error) {
 	if len(sealed) < 4 {
 		return nil, errors.New("sealed secret is too short")
@@ -147,7 +147,7 @@ func (v *Vault) Unseal(sealed []byte, identity string) ([]byte, error) {
 	if !ok {
 		return nil, fmt.Errorf("sealed with data key %d, which this store does not have", version)
 	}
-	secret, err := open(key, sealed[4:], identity)
+	secret, err := decrypt(key, sealed[4:], identity)
 	if err != nil {
 		return nil, fmt.Errorf("unseal with data key %d: %w", version, err)
 	}
@@ -156,7 +156,7 @@ func (v *Vault) Unseal(sealed []byte, identity string) ([]byte, error) {
 
 func dataPurposeOf(version uint32) string { return fmt.Sprintf("%s%d", dataPurpose, version) }
 
-// wrapNew makes a random key and wraps it.
+// wrapNew makes a random key and encrypts it with the master key.
 func wrapNew(master MasterKey, purpose string) ([]byte, error) {
 	wrap, err := gcm(master[:])
 	if err != nil {
@@ -164,7 +164,7 @@ func wrapNew(master MasterKey, purpose string) ([]byte, error) {
 	}
 	key := make([]byte, KeySize)
 	rand.Read(key) // never fails
-	return seal(wrap, nil, key, purpose)
+	return encrypt(wrap, nil, key, purpose)
 }
 
 func gcm(key []byte) (cipher.AEAD, error) {
@@ -179,14 +179,14 @@ func gcm(key []byte) (cipher.AEAD, error) {
 	return aead, nil
 }
 
-// seal appends the encrypted secret to head.
-func seal(key cipher.AEAD, head, secret []byte, identity string) ([]byte, error) {
+// encrypt appends the encrypted secret to head.
+func encrypt(key cipher.AEAD, head, secret []byte, identity string) ([]byte, error) {
 	if identity == "" {
 		return nil, errors.New("seal: no identity")
 	}
 	return key.Seal(head, nil, secret, []byte(identity)), nil //nolint:gosec // the AEAD makes its own random nonce
 }
 
-func open(key cipher.AEAD, sealed []byte, identity string) ([]byte, error) {
+func decrypt(key cipher.AEAD, sealed []byte, identity string) ([]byte, error) {
 	return key.Open(nil, nil, sealed, []byte(identity))
 }

@@ -1,4 +1,4 @@
-// Package endpointtest has services that behave badly towards whoever calls them through package endpoint.
+// Package endpointtest provides faulty services for tests of package endpoint and its users.
 package endpointtest
 
 import (
@@ -12,8 +12,8 @@ import (
 
 type connectionUsed struct{}
 
-// HangsUp serves h at an address of its own, but closes each connection instead of answering the second request on it, as a
-// server does whose patience with an idle connection ends just as it is used again. came counts all requests.
+// HangsUp serves h, but closes each connection when a second request arrives on it. A server does
+// so when its idle timeout ends just as the connection is used again. came counts all requests.
 func HangsUp(t *testing.T, h http.Handler) (url string, came *atomic.Int32) {
 	t.Helper()
 	came = new(atomic.Int32)

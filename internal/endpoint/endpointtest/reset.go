@@ -12,8 +12,9 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// Resets is an address where HTTP/2 is spoken, and a way there that trusts it. Each request is taken whole, given to taken by
-// its number from 1 on, and reset with PROTOCOL_ERROR instead of an answer.
+// Resets returns the address of an HTTP/2 server and a transport that trusts it. The server
+// receives each request whole, calls taken with its number (from 1), and resets the stream with
+// PROTOCOL_ERROR.
 func Resets(t *testing.T, taken func(n int)) (url string, way http.RoundTripper) {
 	t.Helper()
 	server := httptest.NewUnstartedServer(http.NotFoundHandler())
@@ -48,7 +49,7 @@ func Resets(t *testing.T, taken func(n int)) (url string, way http.RoundTripper)
 	return "https://" + listener.Addr().String(), transport
 }
 
-// reset serves a connection until it ends, and counts on from n.
+// reset serves a connection until it ends. It counts requests from n and returns the new count.
 func reset(conn net.Conn, n int, taken func(int)) int {
 	if _, err := io.ReadFull(conn, make([]byte, len(http2.ClientPreface))); err != nil {
 		return n
@@ -66,7 +67,7 @@ func reset(conn net.Conn, n int, taken func(int)) int {
 		switch {
 		case ok && !settings.IsAck():
 			err = framer.WriteSettingsAck()
-		case frame.Header().StreamID != 0 && frame.Header().Flags.Has(http2.FlagDataEndStream): // of headers it is the same bit
+		case frame.Header().StreamID != 0 && frame.Header().Flags.Has(http2.FlagDataEndStream): // the same bit as END_STREAM on headers
 			n++
 			taken(n)
 			err = framer.WriteRSTStream(frame.Header().StreamID, http2.ErrCodeProtocol)
