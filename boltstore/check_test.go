@@ -45,7 +45,7 @@ func fill(t testing.TB, d *DB) {
 		}
 	}
 	for i, verdict := range []pay.Verdict{
-		pay.Unclear, pay.VerdictSettled, pay.VerdictSettled, pay.VerdictVoid, pay.VerdictRefused, pay.VerdictAbsent, pay.VerdictSettled,
+		pay.Unclear, pay.VerdictSettled, pay.VerdictSettled, pay.VerdictVoid, pay.VerdictRefused, pay.VerdictUnresolved, pay.VerdictSettled,
 	} {
 		b := call("k0")
 		b.New.Check = noon.Add(time.Hour)
@@ -75,7 +75,7 @@ func fill(t testing.TB, d *DB) {
 			t.Fatal(err)
 		}
 		if i == 6 {
-			o.Verdict, o.EventID, o.Release = pay.VerdictDisprove, newID(), true
+			o.Verdict, o.EventID, o.Release = pay.VerdictDisputed, newID(), true
 			if _, _, err := d.Record(t.Context(), o); err != nil {
 				t.Fatal(err)
 			}

@@ -45,7 +45,7 @@ func TestDeadAttemptsAreNotRead(t *testing.T) {
 		}
 		verdicts := []pay.Verdict{pay.VerdictVoid}
 		if i%2 == 0 {
-			verdicts = []pay.Verdict{pay.VerdictRefused, pay.VerdictExpired} // and no doubt about it any more
+			verdicts = []pay.Verdict{pay.VerdictRefused, pay.VerdictRefusedExpired} // and no doubt about it any more
 		}
 		for n, v := range verdicts {
 			out := pay.Outcome{PaymentID: b.Payment.ID, Fence: 1, At: noon, Verdict: v, Release: n == len(verdicts)-1}

@@ -33,7 +33,7 @@ func TestPaymentsOfALabelAreASeek(t *testing.T) {
 		}
 		o := settlement(begun.Payment)
 		if i == 3 {
-			o.Verdict = pay.VerdictAbsent
+			o.Verdict = pay.VerdictUnresolved
 		}
 		if _, _, err := d.Record(t.Context(), o); err != nil {
 			t.Fatal(err)

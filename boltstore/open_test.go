@@ -256,7 +256,7 @@ func TestLongScans(t *testing.T) {
 			if _, _, err := d.Record(t.Context(), pay.Outcome{PaymentID: p.ID, Fence: 1, At: noon, Verdict: pay.VerdictSettled, EventID: newID()}); err != nil {
 				t.Fatal(err)
 			}
-			o.Verdict, first = pay.VerdictConfirm, p
+			o.Verdict, first = pay.VerdictConfirmed, p
 		}
 		if _, _, err := d.Record(t.Context(), o); err != nil {
 			t.Fatal(err)

@@ -215,7 +215,7 @@ func TestManyAreKnown(t *testing.T) {
 		t.Fatal(err)
 	}
 	o = settlement(settled)
-	o.Verdict, o.Transaction = pay.VerdictConfirm, settled.Transaction
+	o.Verdict, o.Transaction = pay.VerdictConfirmed, settled.Transaction
 	if _, _, err := d.Record(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}

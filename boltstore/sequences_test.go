@@ -152,7 +152,7 @@ func TestRepeatOfALateSettlementBehindAVoidAttempt(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, _, err := d.Record(ctx, pay.Outcome{
-		PaymentID: refused.ID, Fence: leased.Lease.Fence, At: noon, Verdict: pay.VerdictExpired, Release: true,
+		PaymentID: refused.ID, Fence: leased.Lease.Fence, At: noon, Verdict: pay.VerdictRefusedExpired, Release: true,
 	}); err != nil {
 		t.Fatal(err)
 	}

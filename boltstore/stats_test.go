@@ -47,7 +47,7 @@ func TestStats(t *testing.T) {
 	if age := time.Since(first); age < 0 || age > time.Minute {
 		t.Errorf("the oldest is of %s", first)
 	}
-	record(rows[0], pay.Outcome{Verdict: pay.VerdictAbsent}) // unresolved: nothing will close it
+	record(rows[0], pay.Outcome{Verdict: pay.VerdictUnresolved}) // unresolved: nothing will close it
 	second := stats().OldestOpen
 	if !second.After(first) {
 		t.Errorf("the oldest is of %s still", second)

@@ -111,9 +111,9 @@ func eventOf(p *pay.Payment, was pay.State, v pay.Verdict) (event, bool) {
 		name = "purser.payment.settled"
 	case v == pay.VerdictVoid && was == pay.Open:
 		name = "purser.payment.void"
-	case v == pay.VerdictAbsent:
+	case v == pay.VerdictUnresolved:
 		name = "purser.payment.unresolved"
-	case v == pay.VerdictDisprove:
+	case v == pay.VerdictDisputed:
 		name = "purser.payment.disputed"
 	default:
 		return event{}, false

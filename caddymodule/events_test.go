@@ -111,9 +111,9 @@ func TestEventOf(t *testing.T) {
 		{pay.Settled, pay.VerdictSettled, ""},
 		{pay.Open, pay.VerdictVoid, "purser.payment.void"},
 		{pay.Open, pay.VerdictRefused, ""},
-		{pay.Open, pay.VerdictAbsent, "purser.payment.unresolved"},
-		{pay.Settled, pay.VerdictConfirm, ""},
-		{pay.Settled, pay.VerdictDisprove, "purser.payment.disputed"},
+		{pay.Open, pay.VerdictUnresolved, "purser.payment.unresolved"},
+		{pay.Settled, pay.VerdictConfirmed, ""},
+		{pay.Settled, pay.VerdictDisputed, "purser.payment.disputed"},
 	} {
 		ev, ok := eventOf(&pay.Payment{ID: "p"}, c.was, c.v)
 		if ev.name != c.want || ok != (c.want != "") {

@@ -133,7 +133,7 @@ func (c *collectorSet) fill() {
 // fillNetworks is fill for what is counted by network.
 func (c *collectorSet) fillNetworks(networks []x402.Network) {
 	outcomes := []pay.Verdict{
-		pay.VerdictSettled, pay.VerdictVoid, pay.VerdictRefused, pay.VerdictAbsent, pay.VerdictConfirm, pay.VerdictDisprove,
+		pay.VerdictSettled, pay.VerdictVoid, pay.VerdictRefused, pay.VerdictUnresolved, pay.VerdictConfirmed, pay.VerdictDisputed,
 	}
 	for _, n := range networks {
 		for _, settlement := range []pay.Settlement{pay.SettlePayer, pay.SettleSeller} {
@@ -184,11 +184,11 @@ func outcomeOf(was pay.State, v pay.Verdict) string {
 		if was == pay.Settled {
 			return ""
 		}
-	case pay.VerdictVoid, pay.VerdictRefused, pay.VerdictAbsent:
+	case pay.VerdictVoid, pay.VerdictRefused, pay.VerdictUnresolved:
 		if was != pay.Open {
 			return ""
 		}
-	case pay.VerdictConfirm, pay.VerdictDisprove:
+	case pay.VerdictConfirmed, pay.VerdictDisputed:
 	default:
 		return "" // only money given back, not a new outcome
 	}

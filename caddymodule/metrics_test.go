@@ -83,10 +83,10 @@ func TestOutcomeLabels(t *testing.T) {
 		{pay.Open, pay.VerdictVoid, "void"},
 		{pay.Settled, pay.VerdictVoid, ""},
 		{pay.Open, pay.VerdictRefused, "refused"},
-		{pay.Open, pay.VerdictExpired, ""},
-		{pay.Open, pay.VerdictAbsent, "unresolved"},
-		{pay.Settled, pay.VerdictConfirm, "confirmed"},
-		{pay.Settled, pay.VerdictDisprove, "disputed"},
+		{pay.Open, pay.VerdictRefusedExpired, ""},
+		{pay.Open, pay.VerdictUnresolved, "unresolved"},
+		{pay.Settled, pay.VerdictConfirmed, "confirmed"},
+		{pay.Settled, pay.VerdictDisputed, "disputed"},
 	} {
 		if got := outcomeOf(c.was, c.v); got != c.want {
 			t.Errorf("%s, %s: %q, want %q", c.was, c.v, got, c.want)

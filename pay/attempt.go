@@ -251,7 +251,7 @@ func (p *Payer) write(ctx context.Context, row *Payment, o Outcome) bool {
 // record writes an outcome, schedules recovery's next look, and tells the observer. An
 // outcome that the store keeps queued counts as written.
 func (p *Payer) record(ctx context.Context, row *Payment, o Outcome) (*Payment, error) {
-	if o.EventID == "" && (o.Verdict == VerdictSettled || o.Verdict == VerdictDisprove) {
+	if o.EventID == "" && (o.Verdict == VerdictSettled || o.Verdict == VerdictDisputed) {
 		id, err := p.eventIDs.at(o.At)
 		if err != nil {
 			return nil, fmt.Errorf("naming a spend event: %w", err)
@@ -275,7 +275,7 @@ func (p *Payer) record(ctx context.Context, row *Payment, o Outcome) (*Payment, 
 	}
 	if o.Verdict != Unclear {
 		level := slog.LevelInfo
-		if o.Verdict == VerdictConfirm { // each settled payment is sooner or later
+		if o.Verdict == VerdictConfirmed { // each settled payment is sooner or later
 			level = slog.LevelDebug
 		}
 		p.log.Log(ctx, level, "payment "+string(o.Verdict), "payment", written.ID, "state", string(written.State), "transaction", written.Transaction, "reason", o.Reason)

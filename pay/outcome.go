@@ -13,14 +13,14 @@ type Verdict string
 
 // The verdicts. Unclear changes no state: the payment stays what it was.
 const (
-	Unclear         Verdict = ""
-	VerdictSettled  Verdict = "settled"
-	VerdictVoid     Verdict = "void"
-	VerdictRefused  Verdict = "refused"        // open + refused
-	VerdictExpired  Verdict = "refusedExpired" // a doubted payment has expired, and no evidence is to be had
-	VerdictAbsent   Verdict = "unresolved"     // expired, and no evidence to be had
-	VerdictConfirm  Verdict = "confirmed"      // a settled payment was seen on chain for good
-	VerdictDisprove Verdict = "disputed"       // a settled payment is not on chain for good
+	Unclear               Verdict = ""
+	VerdictSettled        Verdict = "settled"
+	VerdictVoid           Verdict = "void"
+	VerdictRefused        Verdict = "refused"        // open + refused
+	VerdictRefusedExpired Verdict = "refusedExpired" // a doubted payment has expired, and no evidence is to be had
+	VerdictUnresolved     Verdict = "unresolved"     // expired, and no evidence to be had
+	VerdictConfirmed      Verdict = "confirmed"      // a settled payment was seen on chain for good
+	VerdictDisputed       Verdict = "disputed"       // a settled payment is not on chain for good
 )
 
 // Outcome is one atomic change to a journaled payment: state, spend event, counters,
@@ -42,7 +42,7 @@ type Outcome struct {
 	// payment already has it, nothing is settled: ErrTransactionKnown.
 	ClaimedTransaction bool
 	// EventID names the spend event if this outcome makes one. Always set for
-	// VerdictSettled and VerdictDisprove.
+	// VerdictSettled and VerdictDisputed.
 	EventID string
 
 	Reason string          // kept as the payment's reason unless empty
@@ -141,17 +141,17 @@ func (p *Payment) applyVerdict(o Outcome, held bool, fx *Effects) error {
 			}
 			fx.Counters = append(p.release(AtRefused), p.fail()...)
 		}
-	case VerdictExpired:
+	case VerdictRefusedExpired:
 		if p.Doubted {
 			p.Doubted = false
 			fx.Counters = p.release(AtRefusedExpired)
 		}
-	case VerdictAbsent:
+	case VerdictUnresolved:
 		if p.State == Open && !p.Refused && !p.Unresolved {
 			p.Unresolved = true
 			fx.Counters = p.release(AtUnresolved)
 		}
-	case VerdictConfirm:
+	case VerdictConfirmed:
 		// A dispute is final: past the validity, at a safe block, nothing can move any more.
 		if p.State == Settled && !p.Disputed {
 			p.Confirmed = true
@@ -162,7 +162,7 @@ func (p *Payment) applyVerdict(o Outcome, held bool, fx *Effects) error {
 				p.Transaction = o.Transaction
 			}
 		}
-	case VerdictDisprove:
+	case VerdictDisputed:
 		if p.State == Settled && !p.Disputed && !p.Confirmed {
 			p.Disputed, p.Reason = true, o.Reason
 			e := p.event(o)

@@ -186,7 +186,7 @@ func (p *Payer) look(ctx context.Context, row *Payment) (_ Outcome, looked bool)
 	case row.Doubted:
 		// Without an RPC nothing more will be known of it.
 		if !p.watches(row.Terms.Network) && p.doubtEnds(ctx, row, now) {
-			return Outcome{Verdict: VerdictExpired}, true
+			return Outcome{Verdict: VerdictRefusedExpired}, true
 		}
 	case p.retires(ctx, row, now):
 		return Outcome{Retire: true}, true
@@ -194,7 +194,7 @@ func (p *Payer) look(ctx context.Context, row *Payment) (_ Outcome, looked bool)
 	case row.Refused && !now.Before(row.ValidBefore().Add(RetainPayload)):
 		return Outcome{Retire: true}, true
 	case !row.Refused && !row.Unresolved && !now.Before(told):
-		return Outcome{Verdict: VerdictAbsent}, true
+		return Outcome{Verdict: VerdictUnresolved}, true
 	}
 	return Outcome{}, true
 }
@@ -216,11 +216,11 @@ func judge(row *Payment, t Trace) Outcome {
 	}
 	switch {
 	case t.Used && t.SafeLogs && over:
-		return Outcome{Verdict: VerdictConfirm, Transaction: t.Transaction}
+		return Outcome{Verdict: VerdictConfirmed, Transaction: t.Transaction}
 	case t.Canceled && t.SafeLogs:
-		return Outcome{Verdict: VerdictDisprove, Reason: "authorization was canceled on chain"}
+		return Outcome{Verdict: VerdictDisputed, Reason: "authorization was canceled on chain"}
 	case over && !t.SafeUsed && !t.Canceled:
-		return Outcome{Verdict: VerdictDisprove, Reason: "authorization expired unused on chain"}
+		return Outcome{Verdict: VerdictDisputed, Reason: "authorization expired unused on chain"}
 	}
 	return Outcome{}
 }

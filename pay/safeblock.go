@@ -204,7 +204,7 @@ func (p *Payer) keeps() bool {
 // not move. Without its word the trace says nothing of safe blocks.
 func (p *Payer) both(ctx context.Context, row *Payment, q TraceQuery, t Trace) Trace {
 	says := judge(row, t).Verdict
-	if p.opts.Second == nil || says != VerdictVoid && says != VerdictDisprove {
+	if p.opts.Second == nil || says != VerdictVoid && says != VerdictDisputed {
 		return t
 	}
 	second, err := p.ask(ctx, SourceSecondRPC, p.opts.Second, q)

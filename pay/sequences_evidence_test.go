@@ -237,7 +237,7 @@ func TestPaymentThatCannotBeTracedIsTold(t *testing.T) {
 			w.chain.advance(10 * time.Minute)
 			w.recoverOnce()
 		}
-		if n := told[pay.VerdictAbsent]; n != 1 {
+		if n := told[pay.VerdictUnresolved]; n != 1 {
 			t.Errorf("told %d times", n)
 		}
 		if n := w.payment(p.ID).Checks; n > 45 || n < 30 {

@@ -259,7 +259,7 @@ func TestUnresolvedIsToldOnceAndEnds(t *testing.T) {
 		w.chain.advance(10 * time.Minute)
 		w.recoverOnce()
 	}
-	if n := told[pay.VerdictAbsent]; n != 1 {
+	if n := told[pay.VerdictUnresolved]; n != 1 {
 		t.Errorf("told %d times in a day", n)
 	}
 	count := func() int {

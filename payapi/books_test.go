@@ -155,7 +155,7 @@ func TestCorrectionAndTask(t *testing.T) {
 	}
 	eventID := uuid.Must(uuid.NewV7()).String()
 	if _, _, err := w.store.Record(t.Context(), pay.Outcome{
-		PaymentID: row.ID, Fence: leased.Lease.Fence, At: now, Verdict: pay.VerdictDisprove, EventID: eventID, Reason: "not on chain", Release: true,
+		PaymentID: row.ID, Fence: leased.Lease.Fence, At: now, Verdict: pay.VerdictDisputed, EventID: eventID, Reason: "not on chain", Release: true,
 	}); err != nil {
 		t.Fatal(err)
 	}

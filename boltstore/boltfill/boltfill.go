@@ -135,9 +135,9 @@ func (f *filler) one(n int) (h boltstore.History, err error) {
 		PaymentID: id, Fence: p.Lease.Fence, At: at, Verdict: pay.VerdictSettled, EventID: f.id(at),
 		Transaction: "0x" + hex.EncodeToString(nonce[:]),
 	}
-	later := pay.Outcome{PaymentID: id, Fence: p.Lease.Fence, At: at.Add(2 * time.Minute), Verdict: pay.VerdictConfirm, Retire: !f.Payloads, Release: true, Answered: true}
+	later := pay.Outcome{PaymentID: id, Fence: p.Lease.Fence, At: at.Add(2 * time.Minute), Verdict: pay.VerdictConfirmed, Retire: !f.Payloads, Release: true, Answered: true}
 	if n%1000 == 999 {
-		later.Verdict, later.EventID, later.Reason = pay.VerdictDisprove, f.id(later.At), "the chain does not have it"
+		later.Verdict, later.EventID, later.Reason = pay.VerdictDisputed, f.id(later.At), "the chain does not have it"
 	}
 	for _, o := range []pay.Outcome{settled, later} {
 		fx, err := p.Apply(o)

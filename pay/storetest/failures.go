@@ -63,7 +63,7 @@ var failureTests = map[string]func(*fixture){
 		k := f.key()
 		p := f.begin(patient(k, noon), pay.Created)
 		f.record(outcome(p, pay.VerdictRefused))
-		f.record(outcome(p, pay.VerdictExpired))
+		f.record(outcome(p, pay.VerdictRefusedExpired))
 		f.same("failed", f.record(outcome(p, pay.VerdictVoid)).Failed, true)
 		f.ends(k, noon, pay.VerdictVoid)
 		f.ends(k, noon, pay.VerdictVoid)

@@ -143,8 +143,8 @@ func (h *history) row(rt *rapid.T) *pay.Payment {
 func (h *history) recordAny(rt *rapid.T) {
 	p := h.row(rt)
 	o := outcome(p, rapid.SampledFrom([]pay.Verdict{
-		pay.Unclear, pay.VerdictSettled, pay.VerdictVoid, pay.VerdictRefused, pay.VerdictExpired,
-		pay.VerdictAbsent, pay.VerdictConfirm, pay.VerdictDisprove,
+		pay.Unclear, pay.VerdictSettled, pay.VerdictVoid, pay.VerdictRefused, pay.VerdictRefusedExpired,
+		pay.VerdictUnresolved, pay.VerdictConfirmed, pay.VerdictDisputed,
 	}).Draw(rt, "verdict"))
 	o.At, o.EventID = h.now, eventID(h.now)
 	o.Fence -= min(o.Fence, rapid.SampledFrom([]uint64{0, 0, 0, 0, 1, 9}).Draw(rt, "stale"))

@@ -61,7 +61,7 @@ var leaseTests = map[string]func(*fixture){
 		p := f.release(f.begin(want(f.key(), noon), pay.Created), false)
 		held, err := f.Acquire(f.ctx, p.ID, "node-2", noon, noon.Add(time.Minute))
 		f.must(err)
-		for _, v := range []pay.Verdict{pay.VerdictVoid, pay.VerdictRefused, pay.VerdictAbsent, pay.VerdictExpired, pay.VerdictConfirm, pay.VerdictDisprove} {
+		for _, v := range []pay.Verdict{pay.VerdictVoid, pay.VerdictRefused, pay.VerdictUnresolved, pay.VerdictRefusedExpired, pay.VerdictConfirmed, pay.VerdictDisputed} {
 			_, _, err := f.Record(f.ctx, outcome(p, v))
 			f.fails(err, pay.ErrLeaseLost)
 		}

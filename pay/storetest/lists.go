@@ -92,11 +92,11 @@ var listTests = map[string]func(*fixture){
 				{pay.VerdictSettled},
 				{pay.VerdictVoid},
 				{pay.VerdictRefused},
-				{pay.VerdictAbsent},
-				{pay.VerdictSettled, pay.VerdictConfirm},
-				{pay.VerdictSettled, pay.VerdictDisprove},
+				{pay.VerdictUnresolved},
+				{pay.VerdictSettled, pay.VerdictConfirmed},
+				{pay.VerdictSettled, pay.VerdictDisputed},
 				{pay.VerdictRefused, pay.VerdictVoid},
-				{pay.VerdictAbsent, pay.VerdictSettled},
+				{pay.VerdictUnresolved, pay.VerdictSettled},
 			} {
 				p := f.begin(want(k, noon), pay.Created)
 				for _, v := range verdicts {
@@ -126,12 +126,12 @@ var listTests = map[string]func(*fixture){
 		for range 3 {
 			for _, verdicts := range [][]pay.Verdict{
 				{},
-				{pay.VerdictAbsent},
+				{pay.VerdictUnresolved},
 				{pay.VerdictRefused},
 				{pay.VerdictRefused, pay.VerdictVoid},
-				{pay.VerdictAbsent, pay.VerdictSettled},
-				{pay.VerdictSettled, pay.VerdictConfirm},
-				{pay.VerdictSettled, pay.VerdictDisprove},
+				{pay.VerdictUnresolved, pay.VerdictSettled},
+				{pay.VerdictSettled, pay.VerdictConfirmed},
+				{pay.VerdictSettled, pay.VerdictDisputed},
 			} {
 				for _, k := range []pay.Key{a, b} {
 					p := f.begin(want(k, noon), pay.Created)

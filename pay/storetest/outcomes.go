@@ -80,9 +80,9 @@ var outcomeTests = map[string]func(*fixture){
 		f.books(k, 0, 0, 5, 5, 1) // the money stays reserved
 		f.record(outcome(p, pay.VerdictRefused))
 		f.books(k, 0, 0, 5, 5, 1)
-		f.record(outcome(p, pay.VerdictExpired))
+		f.record(outcome(p, pay.VerdictRefusedExpired))
 		f.books(k, 0, 0, 0, 0, 1)
-		f.record(outcome(p, pay.VerdictExpired))
+		f.record(outcome(p, pay.VerdictRefusedExpired))
 		f.record(outcome(p, pay.VerdictVoid))
 		f.books(k, 0, 0, 0, 0, 1)
 		got = f.record(outcome(p, pay.VerdictSettled)) // found on chain after all
@@ -107,7 +107,7 @@ var outcomeTests = map[string]func(*fixture){
 		f.books(k, 0, 0, 0, 0, 1)
 		other := f.begin(want(k, noon), pay.Created)
 		f.record(doubted(other))
-		f.same("doubted", f.record(outcome(other, pay.VerdictExpired)).Doubted, false) // no RPC to ask
+		f.same("doubted", f.record(outcome(other, pay.VerdictRefusedExpired)).Doubted, false) // no RPC to ask
 		f.books(k, 0, 0, 0, 0, 2)
 		f.record(outcome(other, pay.VerdictSettled))
 		f.books(k, 1, 0, 5, 0, 2)
@@ -115,9 +115,9 @@ var outcomeTests = map[string]func(*fixture){
 	"unresolved": func(f *fixture) {
 		k := f.key()
 		p := f.begin(want(k, noon), pay.Created)
-		f.same("unresolved", f.record(outcome(p, pay.VerdictAbsent)).Unresolved, true)
+		f.same("unresolved", f.record(outcome(p, pay.VerdictUnresolved)).Unresolved, true)
 		f.books(k, 0, 1, 5, 0, 1)
-		f.record(outcome(p, pay.VerdictAbsent))
+		f.record(outcome(p, pay.VerdictUnresolved))
 		f.books(k, 0, 1, 5, 0, 1)
 		f.record(outcome(p, pay.VerdictVoid))
 		f.books(k, 0, 0, 0, 0, 1)
@@ -131,7 +131,7 @@ var outcomeTests = map[string]func(*fixture){
 		}
 		k := f.key()
 		void, settled := f.begin(want(k, noon), pay.Created), f.begin(want(k, noon), pay.Created)
-		f.record(outcome(void, pay.VerdictAbsent))
+		f.record(outcome(void, pay.VerdictUnresolved))
 		f.books(k, 1, 2, 10, 5, 2)
 		early := resolve(void, pay.Void)
 		early.At = noon
@@ -185,18 +185,18 @@ var outcomeTests = map[string]func(*fixture){
 		p := f.settle(f.begin(want(f.key(), noon), pay.Created), true)
 		held, err := f.Acquire(f.ctx, p.ID, owner, noon, noon.Add(time.Minute))
 		f.must(err)
-		f.same("flags", f.record(outcome(held, pay.VerdictConfirm)).Flags(), []string{"confirmed"})
+		f.same("flags", f.record(outcome(held, pay.VerdictConfirmed)).Flags(), []string{"confirmed"})
 	},
 	"disputed": func(f *fixture) {
 		k := f.key()
 		p := f.begin(want(k, noon), pay.Created)
 		settled := f.record(outcome(p, pay.VerdictSettled))
-		o := outcome(p, pay.VerdictDisprove)
+		o := outcome(p, pay.VerdictDisputed)
 		f.same("flags", f.record(o).Flags(), []string{"disputed"})
 		events := f.events(k)
 		f.same("events", []any{len(events), events[0].ID, events[0].Corrects, events[0].SignedAmount()},
 			[]any{2, o.EventID, settled.EventID, "-5"})
-		f.record(outcome(p, pay.VerdictDisprove))
+		f.record(outcome(p, pay.VerdictDisputed))
 		f.same("number of events", len(f.events(k)), 2)
 	},
 	"retired": func(f *fixture) {
@@ -271,7 +271,7 @@ var outcomeTests = map[string]func(*fixture){
 		f.must(err)
 		honest, err := settle(false)
 		f.must(err)
-		own := outcome(liar, pay.VerdictConfirm)
+		own := outcome(liar, pay.VerdictConfirmed)
 		own.Transaction = transaction("2")
 		f.same("corrected", f.record(own).Transaction, own.Transaction)
 		_, err = settle(true)

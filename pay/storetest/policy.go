@@ -234,7 +234,7 @@ var policyTests = map[string]func(*fixture){
 		f.counts("price", priceOf(k), 10)
 		f.record(outcome(p, pay.VerdictSettled)) // after all
 		f.counts("price", priceOf(k), 20)
-		f.record(outcome(p, pay.VerdictDisprove))
+		f.record(outcome(p, pay.VerdictDisputed))
 		f.settle(f.begin(guarded(k, 2, 0), pay.Created), true) // a free answer is no price
 		f.counts("price", priceOf(k), 20)
 		f.reopen(Opener.Close)
@@ -260,7 +260,7 @@ var policyTests = map[string]func(*fixture){
 		b.New.Task = "b"
 		p := f.begin(b, pay.Created)
 		f.record(outcome(p, pay.VerdictSettled))
-		correction := outcome(p, pay.VerdictDisprove)
+		correction := outcome(p, pay.VerdictDisputed)
 		f.record(correction)
 		expected["b"] = append(expected["b"], f.find(p.ID).EventID, correction.EventID)
 		for _, task := range []string{"a", "b", "ab", "none"} {

@@ -98,7 +98,7 @@ var repeatTests = map[string]func(*fixture){
 		b := under(want(f.key(), noon), "order 1")
 		p := f.begin(b, pay.Created)
 		f.record(outcome(p, pay.VerdictRefused))
-		o := outcome(p, pay.VerdictExpired)
+		o := outcome(p, pay.VerdictRefusedExpired)
 		o.Release = true
 		f.record(o)
 		f.repeats(b, soon, pay.Created, p)
@@ -209,7 +209,7 @@ var repeatTests = map[string]func(*fixture){
 		f.record(o)
 		second := f.repeats(b, soon, pay.Created, p)
 		f.record(outcome(second, pay.VerdictRefused))
-		o = outcome(second, pay.VerdictExpired)
+		o = outcome(second, pay.VerdictRefusedExpired)
 		o.Release = true
 		f.record(o)
 		f.repeats(b, soon, pay.Created, second)

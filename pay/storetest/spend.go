@@ -180,7 +180,7 @@ var spendTests = map[string]func(*fixture){
 		for i := range 24 {
 			k := []pay.Key{a, b, a, other}[i%4]
 			p := f.begin(want(k, noon), pay.Created)
-			for _, v := range [][]pay.Verdict{{}, {pay.VerdictSettled}, {pay.VerdictAbsent}, {pay.VerdictSettled, pay.VerdictDisprove}, {pay.VerdictVoid}}[i%5] {
+			for _, v := range [][]pay.Verdict{{}, {pay.VerdictSettled}, {pay.VerdictUnresolved}, {pay.VerdictSettled, pay.VerdictDisputed}, {pay.VerdictVoid}}[i%5] {
 				p = f.record(outcome(p, v))
 			}
 			if k.ID != other.ID {

@@ -41,7 +41,7 @@ func (f *fixture) spends(k pay.Key, amount uint64, host, task string, at time.Ti
 // takesBack disproves the payment of an event.
 func (f *fixture) takesBack(e pay.SpendEvent, at time.Time) pay.SpendEvent {
 	f.Helper()
-	o := outcome(f.acquired(e.PaymentID), pay.VerdictDisprove)
+	o := outcome(f.acquired(e.PaymentID), pay.VerdictDisputed)
 	o.At, o.EventID, o.Release = at, eventID(at), true
 	return f.recorded(o)
 }
