@@ -1,7 +1,6 @@
 package caddymodule
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/purserpay/purser/internal/strictjson"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -153,49 +153,14 @@ func readBody(w http.ResponseWriter, r *http.Request, into any) error {
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return adminError(http.StatusBadRequest, "the body: more than one JSON value")
 	}
-	err := checkNames(text)
-	if err == nil {
-		err = strictly(text, into)
-	}
-	if err != nil {
+	if err := strictjson.Decode(text, into, openFields...); err != nil {
 		return adminError(http.StatusBadRequest, "the body: %w", err)
 	}
 	return nil
 }
 
-// strictly decodes JSON without fields that are not known.
-func strictly(text json.RawMessage, into any) error {
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields()
-	return d.Decode(into)
-}
-
-// checkNames refuses names of fields that have more than a–z and _ in them: encoding/json
-// takes MAX_PAYMENT for max_payment, and one of the two when both are there. The hosts and
-// tasks of a policy are named as they like.
-func checkNames(text json.RawMessage) error {
-	members, elements := map[string]json.RawMessage{}, []json.RawMessage{}
-	_ = json.Unmarshal(text, &members) // what is neither has no names
-	_ = json.Unmarshal(text, &elements)
-	for name, value := range members {
-		if strings.Trim(name, "abcdefghijklmnopqrstuvwxyz_") != "" {
-			return fmt.Errorf("unknown field %.64q", name)
-		}
-		if name == "hosts" || name == "tasks" {
-			var named map[string]json.RawMessage
-			_ = json.Unmarshal(value, &named)
-			elements = slices.AppendSeq(elements, maps.Values(named))
-			continue
-		}
-		elements = append(elements, value)
-	}
-	for _, value := range elements {
-		if err := checkNames(value); err != nil {
-			return err
-		}
-	}
-	return nil
-}
+// openFields are the fields of a policy whose members have names of the operator's choice.
+var openFields = []string{"hosts", "tasks"}
 
 // pageLimit is how many rows a request asks for.
 func pageLimit(asked url.Values, unset, most int) (int, error) {

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/purserpay/purser/internal/strictjson"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -267,7 +268,7 @@ func keepOffREST(pol *pay.Policy) *pay.Policy {
 // readPolicy reads a policy; nil for null.
 func readPolicy(text json.RawMessage) (*pay.Policy, error) {
 	var pol *pay.Policy
-	if err := strictly(text, &pol); err != nil {
+	if err := strictjson.Decode(text, &pol, openFields...); err != nil {
 		return nil, adminError(http.StatusBadRequest, "policy: %w", err)
 	}
 	return pol, nil

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/purserpay/purser/internal/strictjson"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
@@ -46,7 +47,7 @@ func cutAdditions(patch json.RawMessage) (rest json.RawMessage, add *listAdditio
 		return nil, nil, err
 	}
 	add = new(listAdditions)
-	if err := strictly(text, add); err != nil {
+	if err := strictjson.Decode(text, add, openFields...); err != nil {
 		return nil, nil, adminError(http.StatusBadRequest, "policy: %w", err)
 	}
 	rest, err = json.Marshal(members)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/purserpay/purser/internal/strictjson"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -36,7 +37,7 @@ var keptMembers = []string{
 // is a known member of the wrong type, or one that appears twice: its meaning for the money is
 // unknown. Keys must match exactly.
 func read(body []byte, verdict string, scrub func(string) string) (answer, error) {
-	members, err := object(body)
+	members, err := strictjson.Object(body)
 	if err != nil {
 		return answer{}, err
 	}
@@ -86,35 +87,6 @@ func amountOf(value json.RawMessage) (*x402.Amount, error) {
 		return nil, errors.New("amount is not an amount")
 	}
 	return &amount, nil
-}
-
-// object splits a body into its members. encoding/json is not used: it matches keys in any letter
-// case, and the last of two equal keys wins.
-func object(body []byte) (map[string]json.RawMessage, error) {
-	if !json.Valid(body) {
-		return nil, errors.New("not JSON")
-	}
-	d := json.NewDecoder(bytes.NewReader(body))
-	if start, err := d.Token(); err != nil || start != json.Delim('{') {
-		return nil, errors.New("not a JSON object")
-	}
-	members := map[string]json.RawMessage{}
-	for d.More() {
-		token, err := d.Token()
-		if err != nil {
-			return nil, errors.New("not a JSON object")
-		}
-		key, _ := token.(string)
-		if _, twice := members[key]; twice {
-			return nil, errors.New("a key appears twice")
-		}
-		var value json.RawMessage
-		if err := d.Decode(&value); err != nil {
-			return nil, errors.New("not a JSON object")
-		}
-		members[key] = value
-	}
-	return members, nil
 }
 
 // summary returns an answer for the caller: compact, scrubbed, and at most maxRaw bytes long.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -14,6 +15,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/purserpay/purser/internal/failpoint"
+	"github.com/purserpay/purser/internal/strictjson"
 )
 
 // maxBody bounds a request's body (DESIGN §5).
@@ -116,39 +118,21 @@ var (
 	errRepeated = errors.New("a member of the body is there more than once")
 )
 
-// readObject reads a text that is one JSON object and nothing else. encoding/json would let the
-// last of two members of one name win, where another reader of the same bytes, such as a
-// filter in front of purser, may go by the first.
+// readObject reads a text that is one JSON object and nothing else.
 func readObject(body []byte) (fields, error) {
 	// Go would replace broken UTF-8, so that different texts became equal.
-	if !utf8.Valid(body) || !json.Valid(body) {
+	if !utf8.Valid(body) {
 		return nil, errNoObject
 	}
-	d := json.NewDecoder(bytes.NewReader(body))
-	if open, err := d.Token(); err != nil || open != json.Delim('{') {
+	members, err := strictjson.Object(body)
+	if errors.Is(err, strictjson.ErrRepeated) {
+		return nil, errRepeated
+	}
+	if err != nil {
 		return nil, errNoObject
 	}
-	f, nulls := fields{}, map[string]bool{}
-	for d.More() {
-		token, err := d.Token()
-		name, ok := token.(string)
-		if err != nil || !ok {
-			return nil, errNoObject
-		}
-		if _, there := f[name]; there || nulls[name] {
-			return nil, errRepeated
-		}
-		var value json.RawMessage
-		if err := d.Decode(&value); err != nil {
-			return nil, errNoObject
-		}
-		if string(value) == "null" {
-			nulls[name] = true
-		} else {
-			f[name] = value
-		}
-	}
-	return f, nil
+	maps.DeleteFunc(members, func(_ string, value json.RawMessage) bool { return string(value) == "null" })
+	return members, nil
 }
 
 // text reads a string member. Another type is refused with the given text.

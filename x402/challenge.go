@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+
+	"github.com/purserpay/purser/internal/strictjson"
 )
 
 // Header names of x402. Protocol version 1 uses those with V1, and sends its challenge in the body
@@ -74,7 +76,7 @@ func DecodeHeader(value string) (Challenge, error) {
 // DecodeBody decodes the body of a 402: a v1 challenge, or a v2 challenge that came without its
 // header. Errors are as for DecodeHeader.
 func DecodeBody(b []byte) (Challenge, error) {
-	if start := skipSpace(b, 0); start == len(b) || b[start] != '{' {
+	if strictjson.Kind(b) != '{' {
 		return Challenge{}, notChallenge(errors.New("not an object"))
 	}
 	if len(b) > MaxChallengeBytes {
@@ -205,7 +207,7 @@ func listChallenge(top object, version int) (Challenge, error) {
 	}
 	c.Extensions = top.value("extensions")
 	c.Resource = top.value("resource")
-	if url, ok := unquote(c.Resource); ok {
+	if url, ok := strictjson.Unquote(c.Resource); ok {
 		c.ResourceURL = url
 	} else if c.Resource != nil {
 		info, err := members(c.Resource)

@@ -1,13 +1,14 @@
 package x402
 
 import (
-	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/purserpay/purser/internal/strictjson"
 )
 
 // Bounds on decoded text.
@@ -24,8 +25,6 @@ const (
 var errInvalidJSON = errors.New("not valid JSON")
 
 // object lists the members of a JSON object in their order, with each value as received.
-// encoding/json is not used: it matches keys in any letter case, and the last of two equal keys
-// wins. A second reader of the same bytes could then see other terms.
 type object []member
 
 type member struct {
@@ -69,7 +68,7 @@ func checkJSON(text []byte) error {
 	if len(text) > MaxChallengeBytes {
 		return fmt.Errorf("%w: over %d bytes", ErrTooLarge, MaxChallengeBytes)
 	}
-	if nesting(text) > maxNesting {
+	if strictjson.Nesting(text) > maxNesting {
 		return fmt.Errorf("%w: nested deeper than %d", ErrTooLarge, maxNesting)
 	}
 	if !utf8.Valid(text) || !json.Valid(text) {
@@ -78,68 +77,36 @@ func checkJSON(text []byte) error {
 	return nil
 }
 
-// nesting returns the greatest depth of objects and arrays in text.
-func nesting(text []byte) int {
-	depth, deepest := 0, 0
-	for i := 0; i < len(text); i++ {
-		switch text[i] {
-		case '"':
-			i = stringEnd(text, i) - 1
-		case '{', '[':
-			depth++
-			deepest = max(deepest, depth)
-		case '}', ']':
-			depth--
-		}
-	}
-	return deepest
-}
-
 // members splits a valid JSON object into its members. It fails on any other value, on a repeated
 // key, and on too many members.
 func members(text []byte) (object, error) {
-	i := skipSpace(text, 0)
-	if i == len(text) || text[i] != '{' {
+	if strictjson.Kind(text) != '{' {
 		return nil, errors.New("not an object")
 	}
 	result := make(object, 0, 10)
-	for i = skipSpace(text, i+1); text[i] != '}'; i = skipSpace(text, i) {
-		if text[i] == ',' {
-			i = skipSpace(text, i+1)
-		}
-		end := stringEnd(text, i)
-		key, _ := unquote(text[i:end])
-		i = skipSpace(text, skipSpace(text, end)+1) // past the colon
-		end = valueEnd(text, i)
+	for key, value := range strictjson.Members(text) {
 		if _, repeated := result.get(key); repeated {
 			return nil, fmt.Errorf("key %q appears twice", printable(key))
 		}
 		if len(result) == maxMembers {
 			return nil, fmt.Errorf("%w: an object of over %d members", ErrTooLarge, maxMembers)
 		}
-		result = append(result, member{key, text[i:end:end]})
-		i = end
+		result = append(result, member{key, value})
 	}
 	return result, nil
 }
 
 // elements splits a valid JSON array into its elements. It fails on more than limit.
 func elements(text []byte, limit int) ([]json.RawMessage, error) {
-	i := skipSpace(text, 0)
-	if i == len(text) || text[i] != '[' {
+	if strictjson.Kind(text) != '[' {
 		return nil, errors.New("not an array")
 	}
 	var result []json.RawMessage
-	for i = skipSpace(text, i+1); text[i] != ']'; i = skipSpace(text, i) {
-		if text[i] == ',' {
-			i = skipSpace(text, i+1)
-		}
+	for element := range strictjson.Elements(text) {
 		if len(result) == limit {
 			return nil, fmt.Errorf("%w: over %d elements", ErrTooLarge, limit)
 		}
-		end := valueEnd(text, i)
-		result = append(result, text[i:end:end])
-		i = end
+		result = append(result, element)
 	}
 	return result, nil
 }
@@ -170,7 +137,7 @@ func (o object) text(key string) (string, error) {
 	if value == nil {
 		return "", nil
 	}
-	s, ok := unquote(value)
+	s, ok := strictjson.Unquote(value)
 	if !ok {
 		return "", &FieldError{key, "not a string"}
 	}
@@ -184,63 +151,4 @@ func (o object) required(key string) (string, error) {
 		err = &FieldError{key, "missing"}
 	}
 	return s, err
-}
-
-// unquote decodes one valid JSON string. It returns false for any other value.
-func unquote(value []byte) (string, bool) {
-	if len(value) < 2 || value[0] != '"' {
-		return "", false
-	}
-	if inner := value[1 : len(value)-1]; bytes.IndexByte(inner, '\\') < 0 {
-		return string(inner), true
-	}
-	var s string
-	err := json.Unmarshal(value, &s)
-	return s, err == nil
-}
-
-func skipSpace(text []byte, i int) int {
-	for i < len(text) && (text[i] == ' ' || text[i] == '\t' || text[i] == '\n' || text[i] == '\r') {
-		i++
-	}
-	return i
-}
-
-// valueEnd returns the index after the valid JSON value that begins at i.
-func valueEnd(text []byte, i int) int {
-	switch text[i] {
-	case '"':
-		return stringEnd(text, i)
-	case '{', '[':
-		for depth := 0; i < len(text); i++ {
-			switch text[i] {
-			case '"':
-				i = stringEnd(text, i) - 1
-			case '{', '[':
-				depth++
-			case '}', ']':
-				if depth--; depth == 0 {
-					return i + 1
-				}
-			}
-		}
-		return i
-	}
-	for i < len(text) && strings.IndexByte(" \t\r\n,]}", text[i]) < 0 {
-		i++
-	}
-	return i
-}
-
-// stringEnd returns the index after the closing quote of the string that begins at i, or the end of text.
-func stringEnd(text []byte, i int) int {
-	for i++; i < len(text); i++ {
-		switch text[i] {
-		case '\\':
-			i++
-		case '"':
-			return i + 1
-		}
-	}
-	return len(text)
 }

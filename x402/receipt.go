@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+
+	"github.com/purserpay/purser/internal/strictjson"
 )
 
 // Receipt holds the answer of a seller or facilitator about a settlement (SettleResponse in x402
@@ -68,7 +70,7 @@ func (r *Receipt) read(o object) (first error) {
 	if raw == nil {
 		return first
 	}
-	text, ok := unquote(raw)
+	text, ok := strictjson.Unquote(raw)
 	if !ok {
 		text = string(raw) // some facilitators write a number
 	}

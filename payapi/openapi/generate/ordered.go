@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+
+	"github.com/purserpay/purser/internal/strictjson"
 )
 
 // ordered holds the members of a JSON object in the order of its source.
@@ -16,18 +18,12 @@ type member[T any] struct {
 
 // UnmarshalJSON reads an object.
 func (o *ordered[T]) UnmarshalJSON(text []byte) error {
-	d := json.NewDecoder(bytes.NewReader(text))
-	if open, err := d.Token(); err != nil || open != json.Delim('{') {
-		return errors.Join(errors.New("not an object"), err)
+	if strictjson.Kind(text) != '{' {
+		return errors.New("not an object")
 	}
-	for d.More() {
-		name, err := d.Token()
-		if err != nil {
-			return err
-		}
-		var m member[T]
-		m.Name, _ = name.(string) // names are nothing else
-		if err := d.Decode(&m.Value); err != nil {
+	for name, value := range strictjson.Members(text) {
+		m := member[T]{Name: name}
+		if err := json.Unmarshal(value, &m.Value); err != nil {
 			return err
 		}
 		*o = append(*o, m)
