@@ -110,7 +110,10 @@ func (b *batch) count(changes []pay.CounterChange) error {
 		if change.Amount.IsZero() && !change.Set {
 			continue
 		}
-		value, err := b.counted(change)
+		value, err := counterIn(b.tx, change.Counter)
+		if err == nil {
+			value, err = change.Apply(value)
+		}
 		if err != nil {
 			return err
 		}
@@ -124,28 +127,6 @@ func (b *batch) count(changes []pay.CounterChange) error {
 		}
 	}
 	return nil
-}
-
-// counted is what a change makes of its counter.
-func (b *batch) counted(change pay.CounterChange) (x402.Amount, error) {
-	if change.Set {
-		return change.Amount, nil
-	}
-	have, err := counterIn(b.tx, change.Counter)
-	if err != nil {
-		return x402.Amount{}, err
-	}
-	if change.Add {
-		sum, overflow := have.Add(change.Amount)
-		if overflow {
-			return x402.Amount{}, fmt.Errorf("counter %s: overflow", change.Counter)
-		}
-		return sum, nil
-	}
-	if less, under := have.Sub(change.Amount); !under {
-		return less, nil
-	}
-	return x402.Amount{}, nil
 }
 
 // labelCount reads how many payments have a label.

@@ -13,7 +13,6 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/x402"
 )
 
 // maxFaults bounds what a check reports.
@@ -80,8 +79,7 @@ type checker struct {
 	report Report
 
 	// What the rows add up to.
-	counters map[pay.Counter]x402.Amount
-	prices   map[pay.Counter][]x402.Amount // what was paid, each amount once; the counter has one of them
+	counters pay.CounterCheck
 	labels   map[string]int
 	found    map[string]int  // index entries by bucket
 	lacking  map[string]bool // buckets in which one is missing
@@ -95,8 +93,7 @@ var errTooManyFaults = errors.New("and more")
 func checkRows(ctx context.Context, tx *bbolt.Tx, unseal unsealer) (Report, error) {
 	c := &checker{
 		tx: tx, unseal: unseal,
-		report:   Report{Secrets: unseal != nil, Faults: []string{}, Size: tx.Size(), Labels: map[string]int{}},
-		counters: map[pay.Counter]x402.Amount{}, prices: map[pay.Counter][]x402.Amount{},
+		report: Report{Secrets: unseal != nil, Faults: []string{}, Size: tx.Size(), Labels: map[string]int{}},
 		labels: map[string]int{}, found: map[string]int{}, lacking: map[string]bool{}, disputed: map[string]int{},
 	}
 	err := survive(func() error {

@@ -67,7 +67,7 @@ func (c *dayCheck) add(e *pay.SpendEvent) {
 		name string
 	}{{c.was.hosts, &c.want.hosts, e.Host}, {c.was.tasks, &c.want.tasks, e.Task}} {
 		if part.name != pay.RestName && indexOfName(part.was, part.name) < 0 {
-			if len(part.name) <= maxNameBytes {
+			if pay.SumName(part.name) == part.name {
 				c.loose[i].Event(e)
 			}
 			part.name = pay.RestName

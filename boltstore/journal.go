@@ -176,7 +176,7 @@ func (b *batch) record(out pay.Outcome) (*pay.Payment, pay.Effects, error) {
 	if err != nil {
 		return nil, pay.Effects{}, err
 	}
-	if claims(out) && claimedIn(b.tx, out) {
+	if out.Claims() && claimedIn(b.tx, out) {
 		return nil, pay.Effects{}, pay.ErrTransactionKnown
 	}
 	p := was.Clone()
@@ -199,11 +199,6 @@ func (b *batch) record(out pay.Outcome) (*pay.Payment, pay.Effects, error) {
 		}
 	}
 	return p, fx, b.count(fx.Counters)
-}
-
-// claims: the outcome settles by a transaction that somebody only claims.
-func claims(out pay.Outcome) bool {
-	return out.Verdict == pay.VerdictSettled && out.ClaimedTransaction && out.Transaction != ""
 }
 
 // claimedIn reports whether the claimed transaction is recorded for another payment, and

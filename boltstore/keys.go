@@ -85,25 +85,15 @@ func (b *batch) createKey(n newKey) error {
 // joinOrganization creates or updates the key's organization and counts the key, which
 // must not exist yet, into it.
 func (b *batch) joinOrganization(k pay.NewKey) error {
-	org, known, err := organizationIn(b.tx, k.OrganizationID)
+	was, known, keys, err := b.organization(k.OrganizationID)
 	if err != nil {
 		return err
 	}
-	changed := !known
-	if !known {
-		org.Created = k.Created
-	}
-	if k.Plan != "" && k.Plan != org.Plan {
-		org.Plan, changed = k.Plan, true
-	}
-	used, err := keysUsed(b.tx, k.OrganizationID)
+	org, err := k.Join(was, known, keys)
 	if err != nil {
 		return err
 	}
-	if used >= k.Plans.Of(org.Plan).Keys {
-		return pay.ErrKeyLimit
-	}
-	if changed {
+	if org != was || !known {
 		if err := b.putOrganization(org); err != nil {
 			return err
 		}
@@ -111,17 +101,12 @@ func (b *batch) joinOrganization(k pay.NewKey) error {
 	return b.put(orgKeysBucket, join(k.OrganizationID, k.ID), nil)
 }
 
-// keysUsed counts an organization's keys that take a place of its plan.
-func keysUsed(tx *bbolt.Tx, orgID string) (int, error) {
-	var keys []pay.Key
-	for _, id := range keysOf(tx, orgID) {
-		k, err := keyIn(tx, id)
-		if err != nil {
-			return 0, err
-		}
-		keys = append(keys, k)
+// organization reads an organization with its keys.
+func (b *batch) organization(id string) (org pay.Organization, known bool, keys []pay.Key, err error) {
+	if org, known, err = organizationIn(b.tx, id); err == nil {
+		keys, err = organizationKeysIn(b.tx, id)
 	}
-	return pay.KeysUsed(keys), nil
+	return org, known, keys, err
 }
 
 // keysOf lists the ids of an organization's keys. Plans keep the list short.

@@ -21,7 +21,12 @@ func (d *DB) LinkKey(ctx context.Context, l pay.Link) (k pay.Key, err error) {
 		if k, err = keyIn(b.tx, string(id)); err != nil {
 			return err
 		}
-		if err := b.mayLink(k, l); err != nil {
+		org, known, keys, err := b.organization(l.OrganizationID)
+		if err != nil {
+			return err
+		}
+		was := k
+		if k, err = l.Apply(was, org, known, keys); err != nil {
 			return err
 		}
 		if err := d.disk.short(); err != nil {
@@ -32,9 +37,6 @@ func (d *DB) LinkKey(ctx context.Context, l pay.Link) (k pay.Key, err error) {
 		if err != nil {
 			return fmt.Errorf("link key: %w", err)
 		}
-		was := k
-		k.OrganizationID = l.OrganizationID
-		k.PolicyRevision++
 		if err := b.put(orgKeysBucket, join(l.OrganizationID, k.ID), nil); err != nil {
 			return err
 		}
@@ -50,30 +52,6 @@ func (d *DB) LinkKey(ctx context.Context, l pay.Link) (k pay.Key, err error) {
 		return pay.Key{}, err
 	}
 	return k, nil
-}
-
-// mayLink refuses what cannot be linked.
-func (b *batch) mayLink(k pay.Key, l pay.Link) error {
-	switch {
-	case k.Revoked():
-		return pay.ErrKeyNotFound
-	case k.Claimed() && k.OrganizationID == l.OrganizationID:
-		return pay.ErrKeyLinked
-	case k.Claimed():
-		return pay.ErrKeyClaimed
-	}
-	org, known, err := organizationIn(b.tx, l.OrganizationID)
-	switch {
-	case err != nil:
-		return err
-	case !known:
-		return pay.ErrOrganizationNotFound
-	}
-	used, err := keysUsed(b.tx, org.ID)
-	if err == nil && used >= l.Plans.Of(org.Plan).Keys {
-		err = pay.ErrKeyLimit
-	}
-	return err
 }
 
 // RevealKey decrypts the plaintext of a claimed key: pay.ErrKeyNotFound,

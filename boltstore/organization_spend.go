@@ -154,8 +154,7 @@ func (l *spendList) add(tx *bbolt.Tx, keyID, id string) error {
 	if err := decodeRow(tx.Bucket(eventsBucket).Get(join(keyID, id)), &e.SpendEvent); err != nil {
 		return fmt.Errorf("spend event %s: %w", id, err)
 	}
-	day := pay.DayOf(e.Created)
-	if !l.q.From.IsZero() && day.Before(pay.DayOf(l.q.From)) || !l.q.To.IsZero() && day.After(pay.DayOf(l.q.To)) {
+	if !l.q.Wants(&e.SpendEvent) {
 		return nil
 	}
 	p, err := paidIn(tx, e.PaymentID)

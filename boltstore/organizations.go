@@ -88,16 +88,21 @@ func (d *DB) SetPlan(ctx context.Context, orgID string, plan pay.PlanName) (org 
 // OrganizationKeys lists an organization's keys, oldest first. Plans keep the list short.
 func (d *DB) OrganizationKeys(ctx context.Context, orgID string) (list []pay.Key, err error) {
 	err = d.view(ctx, func(tx *bbolt.Tx) error {
-		for _, id := range keysOf(tx, orgID) {
-			k, err := keyIn(tx, id)
-			if err != nil {
-				return err
-			}
-			list = append(list, k)
-		}
-		return nil
+		list, err = organizationKeysIn(tx, orgID)
+		return err
 	})
 	return list, err
+}
+
+func organizationKeysIn(tx *bbolt.Tx, orgID string) (list []pay.Key, err error) {
+	for _, id := range keysOf(tx, orgID) {
+		k, err := keyIn(tx, id)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, k)
+	}
+	return list, nil
 }
 
 // OrganizationWallets lists the live wallets of an organization's keys, oldest first.

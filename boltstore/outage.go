@@ -323,7 +323,7 @@ func (d *DB) keepRenewal(p *pay.Payment, run func(*batch) error) error {
 // claimedWhileDown looks for a claimed transaction among what is kept and, if the file
 // can be read, in the store. When the outcome is written, the store has the last word.
 func (d *DB) claimedWhileDown(was *pay.Payment, out pay.Outcome) error {
-	if !claims(out) || transactionKey(was.Transaction) == transactionKey(out.Transaction) {
+	if !out.Claims() || transactionKey(was.Transaction) == transactionKey(out.Transaction) {
 		return nil
 	}
 	for id, p := range d.outage.rows {

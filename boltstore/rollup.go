@@ -24,8 +24,7 @@ import (
 // whether it is right.
 
 const (
-	maxDayNames  = 32
-	maxNameBytes = 253 + len(":65535")
+	maxDayNames = 32
 	// rollupVersion is the first byte of a row.
 	rollupVersion = 1
 )
@@ -55,8 +54,9 @@ func (r *dayRow) add(e *pay.SpendEvent) {
 }
 
 func addName(list []pay.NameSum, name string, e *pay.SpendEvent) []pay.NameSum {
+	name = pay.SumName(name)
 	i := indexOfName(list, name)
-	if i < 0 && (len(name) > maxNameBytes || !hasRoom(list)) {
+	if i < 0 && !hasRoom(list) {
 		name = pay.RestName
 		i = indexOfName(list, name)
 	}

@@ -42,14 +42,11 @@ func (d *DB) CreateWallet(ctx context.Context, w pay.NewWallet, limit int) error
 		if b.get(walletsBucket, []byte(w.ID)) != nil {
 			return fmt.Errorf("create wallet: id %s is taken", w.ID)
 		}
-		if w.Plans != nil && k.Claimed() {
-			org, _, err := organizationIn(b.tx, k.OrganizationID)
-			if err != nil {
-				return err
-			}
-			limit = w.Plans.Of(org.Plan).Wallets
+		org, _, err := organizationIn(b.tx, k.OrganizationID)
+		if err != nil {
+			return err
 		}
-		if b.hasWallets(k, limit) {
+		if b.hasWallets(k, w.Most(k, org, limit)) {
 			return pay.ErrWalletLimit
 		}
 		if sealed != nil {

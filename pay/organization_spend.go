@@ -17,6 +17,13 @@ type OrganizationSpendQuery struct {
 	Limit    int    // at most 500; below 1: 50
 }
 
+// Wants reports whether the query selects an event by host, task and day.
+func (q OrganizationSpendQuery) Wants(e *SpendEvent) bool {
+	day := DayOf(e.Created)
+	return (q.Host == "" || e.Host == q.Host) && (q.Task == "" || e.Task == q.Task) &&
+		(q.From.IsZero() || !day.Before(DayOf(q.From))) && (q.To.IsZero() || !day.After(DayOf(q.To)))
+}
+
 // SpendPage is a part of a listing, newest first.
 type SpendPage struct {
 	Entries []SpendEntry

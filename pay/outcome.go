@@ -75,6 +75,11 @@ type Effects struct {
 	Contradicted bool
 }
 
+// Claims reports whether the outcome settles by a transaction that is only claimed.
+func (o Outcome) Claims() bool {
+	return o.Verdict == VerdictSettled && o.ClaimedTransaction && o.Transaction != ""
+}
+
 // Apply changes the payment as the outcome says and returns what else must change. It
 // is deterministic: a store may run it again on a fresh copy of the row.
 //

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/purserpay/purser/x402"
@@ -238,6 +239,11 @@ func (p *Payment) Flags() []string {
 
 // Labels are the payment's state and flags: what GET /v1/payments?state= filters by.
 func (p *Payment) Labels() []string { return append([]string{string(p.State)}, p.Flags()...) }
+
+// Labelled reports whether the payment has a state or flag; "" is any.
+func (p *Payment) Labelled(label string) bool {
+	return label == "" || slices.Contains(p.Labels(), label)
+}
 
 // ValidLabel reports whether s is a state or a flag.
 func ValidLabel(s string) bool {

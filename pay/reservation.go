@@ -1,6 +1,7 @@
 package pay
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/purserpay/purser/x402"
@@ -63,6 +64,25 @@ type CounterChange struct {
 	Amount  x402.Amount
 	Add     bool // false: subtract, stopping at zero
 	Set     bool // neither: the amount is the counter's new value
+}
+
+// Apply returns the counter's value after the change. It fails if that overflows.
+func (c CounterChange) Apply(have x402.Amount) (x402.Amount, error) {
+	switch {
+	case c.Set:
+		return c.Amount, nil
+	case c.Add:
+		sum, overflow := have.Add(c.Amount)
+		if overflow {
+			return have, fmt.Errorf("counter %s: overflow", c.Counter)
+		}
+		return sum, nil
+	}
+	less, under := have.Sub(c.Amount)
+	if under {
+		return x402.Amount{}, nil
+	}
+	return less, nil
 }
 
 // release gives back what the turn gives back and is not given back yet.

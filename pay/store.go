@@ -2,6 +2,7 @@ package pay
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/purserpay/purser/x402"
@@ -32,7 +33,7 @@ type Store interface {
 
 	// Health reports why the store cannot take new payments, or nil.
 	Health(ctx context.Context) error
-	// Kind names the engine: "bolt", "postgres".
+	// Kind names the engine: "bolt", "memory".
 	Kind() string
 }
 
@@ -134,4 +135,9 @@ type LabelQuery struct {
 	Without []string // states and flags that they must not have
 	Before  string   // id of the last payment of the page before; "" for the first
 	Limit   int
+}
+
+// Wants reports whether the query selects a payment by its labels.
+func (q LabelQuery) Wants(p *Payment) bool {
+	return p.Labelled(q.Label) && !slices.ContainsFunc(q.Without, func(l string) bool { return slices.Contains(p.Labels(), l) })
 }

@@ -107,6 +107,9 @@ func (s Summary) Total() (all Sum) {
 const (
 	// MaxNames bounds the hosts, and the tasks, of a Summary.
 	MaxNames = 50
+	// MaxSumName is the longest name of a host or a task that has a sum of its own, in bytes:
+	// a DNS name with a port.
+	MaxSumName = 253 + len(":65535")
 	// MaxSummaryDays bounds the days of a Summary.
 	MaxSummaryDays = 400
 	// maxTallied bounds the names that a Tally tells apart.
@@ -160,6 +163,29 @@ func tally(names map[string]*Sum, name []byte, s Sum) {
 		}
 	}
 	sum.Add(s)
+}
+
+// Event adds a spend event, if its day is the tally's. Names longer than MaxSumName are summed
+// up under RestName.
+func (t *Tally) Event(e *SpendEvent) {
+	day := DayOf(e.Created)
+	if len(t.days) == 0 || day.Before(t.days[0].Day) || day.After(t.days[len(t.days)-1].Day) {
+		return
+	}
+	var s Sum
+	s.Event(e)
+	t.Day(day, s)
+	t.Host([]byte(SumName(e.Host)), s)
+	t.Task([]byte(SumName(e.Task)), s)
+}
+
+// SumName returns the name under which sums have a host or a task: RestName if it is longer than
+// MaxSumName.
+func SumName(name string) string {
+	if len(name) > MaxSumName {
+		return RestName
+	}
+	return name
 }
 
 // Summary is what was added so far.
