@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// outcome is what became of an attack.
+// outcome holds the result of an attack, and the story behind a failure.
 type outcome struct {
 	result Result
 	says   string
@@ -25,21 +25,22 @@ func failed(story []string, format string, args ...any) outcome {
 	return outcome{Failed, fmt.Sprintf(format, args...), story}
 }
 
-// attack is one line.
+// attack describes one attack, which becomes one line of the report.
 type attack struct {
 	group, name string
-	// tries is what is tried, in words.
+	// tries says in words what the attacker tries.
 	tries string
-	// plays are the scenarios that it consists of, if it does, and holds is how they all must end, in words.
+	// plays lists the scenarios of the attack, if it consists of scenarios. holds says in words how
+	// each of them must end.
 	plays []play
 	holds string
-	// run is the attack, if it does not. An error means that it could not be made.
+	// run makes an attack without scenarios. An error means that the attack could not be made.
 	run func(context.Context, *examination) (outcome, error)
-	// last: it looks at what all others have left.
+	// last marks attacks that inspect the traces of all others.
 	last bool
 }
 
-// The groups, in their order.
+// Groups of attacks, in the order of the report.
 const (
 	neverTwice   = "never twice"
 	neverNothing = "never for nothing"
@@ -49,7 +50,7 @@ const (
 	books        = "books"
 )
 
-// attacks are all there are, in the order of their groups. more adds every scenario that there is.
+// attacks returns all attacks, ordered by group. With more, it adds every remaining scenario.
 func attacks(more bool) []attack {
 	all := slices.Concat(onceAttacks(), lieAttacks(), limitAttacks(), doorAttacks(), overloadAttacks(), bookAttacks())
 	if more {
@@ -62,10 +63,10 @@ func attacks(more bool) []attack {
 	return all
 }
 
-// Attack is an attack by name.
+// Attack names an attack for a list.
 type Attack struct{ Group, Name, Tries string }
 
-// Attacks lists those of a run.
+// Attacks lists the attacks of a run. With more, it adds every remaining scenario.
 func Attacks(more bool) []Attack {
 	var list []Attack
 	for _, a := range attacks(more) {
@@ -74,8 +75,8 @@ func Attacks(more bool) []Attack {
 	return list
 }
 
-// chosen are the attacks by their names and those of their groups; no names are all.
-func chosen(all []attack, names []string) ([]attack, error) {
+// selectAttacks returns the attacks whose name or group is listed, or all when names is empty.
+func selectAttacks(all []attack, names []string) ([]attack, error) {
 	if len(names) == 0 {
 		return all, nil
 	}

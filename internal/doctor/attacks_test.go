@@ -12,8 +12,8 @@ import (
 	"github.com/purserpay/purser/sandbox/hostile"
 )
 
-// Every attack can be told from the others, says what it tries and what must hold, and consists of scenarios that there
-// are, with customers that they say something about.
+// Every attack has its own name, says what it tries and what must hold, and consists of existing
+// scenarios that fit its customers.
 func TestAttacks(t *testing.T) {
 	t.Parallel()
 	there := map[string]bool{otherPayee().Name: true}
@@ -65,14 +65,14 @@ func TestChosen(t *testing.T) {
 		{[]string{"kill"}, 0},
 		{[]string{"killed", ""}, 0},
 	} {
-		list, err := chosen(attacks(false), c.names)
+		list, err := selectAttacks(attacks(false), c.names)
 		if (err == nil) != (c.want > 0) || err == nil && len(list) != c.want {
 			t.Errorf("%q: %d attacks, %v", c.names, len(list), err)
 		}
 	}
 }
 
-// Of a purser that has ended by itself nothing is said to hold.
+// A purser that has ended by itself holds nothing.
 func TestNothingHoldsOfWhatIsNotThere(t *testing.T) {
 	t.Parallel()
 	done := make(chan struct{})
@@ -89,7 +89,7 @@ func TestNothingHoldsOfWhatIsNotThere(t *testing.T) {
 	}
 }
 
-// Orders cost at least what they are for, and little more.
+// An order costs at least its amount, and little more.
 func TestOrder(t *testing.T) {
 	t.Parallel()
 	for amount, want := range map[int64]uint64{0: 0, 1: 1, 10: 1, 11: 2, 1_000_000: 100_000, 1_000_001: 100_001} {

@@ -16,14 +16,14 @@ func bookAttacks() []attack {
 		{group: books, name: "honest-orders", tries: "orders of honest sellers, at every door, in both versions of the protocol", holds: "delivered, and paid once", plays: everywhere(
 			bare, "nothing fails", "nothing fails, version 1",
 		)},
-		{group: books, name: "books-and-ledger", tries: "the books of all customers are compared with the ledger", run: compare, last: true},
-		{group: books, name: "check", tries: "purser check looks at the database", run: checked, last: true},
+		{group: books, name: "books-and-ledger", tries: "the books of all customers are compared with the ledger", run: compareBooks, last: true},
+		{group: books, name: "check", tries: "purser check looks at the database", run: checkDatabases, last: true},
 	}
 }
 
-// compare waits until the books of everybody are the ledger's, and nothing is open.
-func compare(ctx context.Context, e *examination) (outcome, error) {
-	if err := e.lives(); err != nil {
+// compareBooks waits until the books of all customers match the ledger and no payment is open.
+func compareBooks(ctx context.Context, e *examination) (outcome, error) {
+	if err := e.checkAlive(); err != nil {
 		return outcome{}, err
 	}
 	everybody := e.customers()
@@ -55,9 +55,9 @@ func compare(ctx context.Context, e *examination) (outcome, error) {
 	return held("%s: as the ledger has them, and nothing is open", says), nil
 }
 
-// checked has purser check the databases of all that were attacked.
-func checked(ctx context.Context, e *examination) (outcome, error) {
-	if err := e.lives(); err != nil {
+// checkDatabases runs purser check on every database that was attacked.
+func checkDatabases(ctx context.Context, e *examination) (outcome, error) {
+	if err := e.checkAlive(); err != nil {
 		return outcome{}, err
 	}
 	var story []string

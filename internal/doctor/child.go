@@ -19,27 +19,28 @@ import (
 const (
 	// startTime bounds the time until a purser answers.
 	startTime = 30 * time.Second
-	// stopTime is how long it may take to end by itself.
+	// stopTime bounds the time that a purser has to end by itself.
 	stopTime = 3 * time.Second
-	// lastWords is how much of a log is shown when a purser does not start.
+	// lastWords is the length of the log's end that is shown when a purser does not start, in
+	// bytes.
 	lastWords = 2 << 10
-	// maxLog bounds what is kept of a log.
+	// maxLog bounds the stored part of a log, in bytes.
 	maxLog = 64 << 20
 )
 
-// purser is the program under examination, running with a scratch configuration.
+// purser runs the program under examination with a scratch configuration.
 type purser struct {
 	*setup
 	program string
 	log     logbook
 
-	mu   sync.Mutex // guards the rest: an attack may kill it
+	mu   sync.Mutex // guards the fields below: an attack may kill the process
 	cmd  *exec.Cmd
 	done chan struct{}
-	how  error // it ended; readable once done is closed
+	how  error // how the process ended; readable once done is closed
 }
 
-// logbook keeps what a program says.
+// logbook keeps the output of a program.
 type logbook struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -60,16 +61,17 @@ func (l *logbook) String() string {
 	return l.text.String()
 }
 
-// last is the end of it.
+// last returns the end of the output.
 func (l *logbook) last() string {
 	text := l.String()
 	return strings.TrimSpace(text[max(0, len(text)-lastWords):])
 }
 
-// errTaken: somebody else listens where the program should.
+// errTaken reports that another program listens on the purser's port.
 var errTaken = errors.New("a port was taken meanwhile")
 
-// start runs the program and returns when it answers. errTaken when it cannot listen.
+// start runs the program, and returns when it answers. It fails with errTaken when the program
+// cannot listen.
 func (p *purser) start(ctx context.Context) error {
 	for _, dir := range []string{p.dir, filepath.Join(p.dir, "home")} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -80,8 +82,8 @@ func (p *purser) start(ctx context.Context) error {
 	if err := os.WriteFile(file, p.config, 0o600); err != nil {
 		return err
 	}
-	// Not with ctx, whose end would leave no time to say why.
-	cmd := exec.Command(p.program, "run", "--config", file) //nolint:gosec,noctx // the program that runs already
+	// The command does not use ctx, because its end would leave no time to report why.
+	cmd := exec.Command(p.program, "run", "--config", file) //nolint:gosec,noctx // the running program itself
 	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = p.dir, p.environ, &p.log, &p.log
 	p.mu.Lock()
 	if err := cmd.Start(); err != nil {
@@ -98,7 +100,7 @@ func (p *purser) start(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
 	for {
-		// Its own socket as well: whoever listens at its port may be somebody else.
+		// Its own socket is asked first, because another program may listen at its port.
 		_, err := p.operator(ctx, http.MethodGet, "/config/apps/purser", nil)
 		if err == nil {
 			_, err = p.get(ctx, "/health")
@@ -119,20 +121,21 @@ func (p *purser) start(ctx context.Context) error {
 	}
 }
 
-// restart starts it where it was. What has taken its port for a moment is waited for.
+// restart starts the program again at the same ports. It waits when another program holds a port
+// for a moment.
 func (p *purser) restart(ctx context.Context) (err error) {
 	for range 5 {
 		if err = p.start(ctx); !errors.Is(err, errTaken) {
 			return err
 		}
-		if err := rest(ctx, time.Second); err != nil {
+		if err := sleep(ctx, time.Second); err != nil {
 			return err
 		}
 	}
 	return err
 }
 
-// kill ends the program as a power failure does.
+// kill ends the program at once, as a power failure does.
 func (p *purser) kill() {
 	p.mu.Lock()
 	cmd, done := p.cmd, p.done
@@ -140,11 +143,11 @@ func (p *purser) kill() {
 	if cmd == nil {
 		return
 	}
-	_ = cmd.Process.Kill() // fails only if it has ended already
+	_ = cmd.Process.Kill() // fails only when the process has ended
 	<-done
 }
 
-// stop asks the program to end, and does not insist on an answer for long: its store is scratch.
+// stop asks the program to end, and kills it soon after: its store is scratch.
 func (p *purser) stop() {
 	p.mu.Lock()
 	cmd, done := p.cmd, p.done
@@ -162,15 +165,15 @@ func (p *purser) stop() {
 	p.kill()
 }
 
-// url is where its API is.
+// url returns the address of the purser's API.
 func (p *purser) url() string { return "http://" + p.api }
 
-// get asks for a page of its API.
+// get requests a path of the purser's API.
 func (p *purser) get(ctx context.Context, path string) ([]byte, error) {
 	return ask(ctx, plain, http.MethodGet, p.url()+path, nil)
 }
 
-// operator asks its admin endpoint.
+// operator sends a request to the purser's admin endpoint.
 func (p *purser) operator(ctx context.Context, method, path string, body io.Reader) ([]byte, error) {
 	client := &http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
@@ -181,9 +184,9 @@ func (p *purser) operator(ctx context.Context, method, path string, body io.Read
 	return ask(ctx, client, method, "http://127.0.0.1"+path, body)
 }
 
-// check has the program check its database.
+// check runs purser check on the purser's database.
 func (p *purser) check(ctx context.Context) error {
-	cmd := exec.CommandContext(ctx, p.program, "check", "--admin", "unix/"+p.socket()) //nolint:gosec // the program that runs already
+	cmd := exec.CommandContext(ctx, p.program, "check", "--admin", "unix/"+p.socket()) //nolint:gosec // the running program itself
 	cmd.Dir, cmd.Env = p.dir, p.environ
 	out, err := cmd.CombinedOutput()
 	if err != nil {
@@ -192,19 +195,19 @@ func (p *purser) check(ctx context.Context) error {
 	return nil
 }
 
-// plain makes a connection of its own for each request, and uses no proxy.
+// plain opens a new connection for each request and uses no proxy.
 var plain = &http.Client{
 	Transport:     &http.Transport{DisableKeepAlives: true},
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 }
 
-// maxAnswer bounds what is read of an answer.
+// maxAnswer bounds an answer, in bytes.
 const maxAnswer = 4 << 20
 
-// errStatus is an answer other than a success.
+// errStatus reports an answer with a status of 400 or more.
 var errStatus = errors.New("refused")
 
-// ask makes a request whose answer must be a success.
+// ask sends a request and returns the body of the answer. A status of 400 or more is an error.
 func ask(ctx context.Context, client *http.Client, method, url string, body io.Reader) ([]byte, error) {
 	r, err := http.NewRequestWithContext(ctx, method, url, body)
 	if err != nil {

@@ -13,49 +13,51 @@ import (
 	"strings"
 )
 
-// Change is something that a scratch installation has otherwise than the user's own.
+// Change names a difference between the scratch installation and the user's own.
 type Change struct {
 	What string `json:"what"`
-	// Scratch is what it has, Yours what the configuration says, in words and without any secret.
+	// Scratch holds the scratch value, and Yours the configured one. Both are in words, without
+	// secrets.
 	Scratch string `json:"scratch"`
 	Yours   string `json:"yours,omitempty"`
 }
 
-// setup is a scratch installation, ready to be started.
+// setup is a scratch installation that is ready to start.
 type setup struct {
 	dir     string
-	sock    string // path of its admin endpoint
+	sock    string // socket path of its admin endpoint
 	config  []byte
 	environ []string
-	// api and proxy are where its doors listen, host:port; proxy is empty when there is none.
+	// api and proxy hold the addresses of its doors, host:port. proxy is empty without a proxy.
 	api, proxy string
 	listeners  []string // all of them
-	// yours is what the user's configuration says where the scratch one must differ.
+	// yours holds the user's settings that the scratch installation does not show.
 	yours   yours
 	changes []Change
-	secrets []string // of the scratch installation, that nobody may be told
+	secrets []string // secrets of the scratch installation, which must not leak
 }
 
-// yours are facts about the user's own installation.
+// yours holds facts about the user's own installation.
 type yours struct {
-	admin   string // address of the admin endpoint; empty is Caddy's default
+	admin   string // address of the admin endpoint; empty means Caddy's default
 	standin bool
-	keyRate int            // keys that an address may make in a minute; 0 is no bound
-	allowed []netip.Prefix // that the proxy may dial although they are special
+	keyRate int            // keys that one address may make in a minute; 0: no bound
+	allowed []netip.Prefix // special addresses that the proxy may dial
 	rpc     bool
-	// registrationOff: POST /api-keys makes none. exposed are the addresses of the API that other machines reach.
+	// registrationOff reports that POST /api-keys is off. exposed lists API addresses that other
+	// machines can reach.
 	registrationOff bool
 	exposed         []string
-	// failures bound the payments of a key that fail in a minute and in a day; 0: no bound.
+	// failures bounds the failed payments of a key in a minute and in a day; 0: no bound.
 	failures [2]int
-	settles  bool // there is a facilitator
+	settles  bool // a facilitator is configured
 	external string
 }
 
 // object is a JSON object of a configuration.
 type object = map[string]any
 
-// child is an object in an object, made if it is missing.
+// child returns the object at a path of names. It makes missing objects.
 func child(o object, names ...string) object {
 	for _, name := range names {
 		next, ok := o[name].(object)
@@ -68,7 +70,7 @@ func child(o object, names ...string) object {
 	return o
 }
 
-// walk visits every object in a value, outer ones first.
+// walk visits every object in a value, outer objects first.
 func walk(v any, visit func(object)) {
 	switch v := v.(type) {
 	case object:
@@ -83,7 +85,7 @@ func walk(v any, visit func(object)) {
 	}
 }
 
-// text is a string in an object.
+// text returns a string member of an object, or "".
 func text(o object, name string) string {
 	s, _ := o[name].(string)
 	return s
@@ -94,13 +96,13 @@ const (
 	proxyHandler = "purser_proxy"
 	apiHandler   = "purser_api"
 	upstreamDoor = "purser_upstream"
-	scratchAPI   = "purser_doctor" // the server that is added when there is no API
+	scratchAPI   = "purser_doctor" // the server that is added when no server has the API
 )
 
-// scratch makes the scratch copy of a configuration in a folder.
+// scratch turns a configuration into a scratch installation in dir.
 func scratch(config []byte, environ environment, dir string, w addresses) (*setup, error) {
 	decoder := json.NewDecoder(bytes.NewReader(config))
-	decoder.UseNumber() // durations have more digits than a float keeps
+	decoder.UseNumber() // a float would lose digits of durations
 	var root object
 	if err := decoder.Decode(&root); err != nil || root == nil {
 		return nil, errors.Join(errors.New("the configuration is no JSON object"), err)
@@ -121,14 +123,14 @@ func scratch(config []byte, environ environment, dir string, w addresses) (*setu
 		return nil, err
 	}
 	s.environment(environ, w)
-	s.tell(environ)
+	s.noteChanges(environ)
 	return s, nil
 }
 
-// addresses are where the rest of the scratch world is.
+// addresses holds the addresses of the scratch world around an installation.
 type addresses struct {
 	facilitator, rpc string
-	socket           string // for the admin endpoint
+	socket           string // of the admin endpoint
 	ports            func() (int, error)
 }
 
@@ -136,7 +138,7 @@ func (s *setup) changed(what, scratch, yours string) {
 	s.changes = append(s.changes, Change{what, scratch, yours})
 }
 
-// factsOf reads what the scratch installation will not show.
+// factsOf reads the facts about the user's installation from its configuration.
 func factsOf(root object, environ environment) yours {
 	var y yours
 	if admin, ok := root["admin"].(object); ok {
@@ -187,16 +189,16 @@ func factsOf(root object, environ environment) yours {
 	return y
 }
 
-// number is a bound of a configuration; 0 for off.
+// number parses a bound. It returns unset for "", and 0 for "off".
 func number(given string, unset int) int {
 	if given == "" {
 		return unset
 	}
-	n, _ := strconv.Atoi(given) // purser has refused what is neither
+	n, _ := strconv.Atoi(given) // purser refuses any other value at its start
 	return n
 }
 
-// exposedIn lists where servers with the API listen for other machines.
+// exposedIn lists the API addresses that other machines can reach.
 func exposedIn(servers object) (exposed []string) {
 	for _, server := range servers {
 		api := false
@@ -213,7 +215,8 @@ func exposedIn(servers object) (exposed []string) {
 	return exposed
 }
 
-// onLoopback reports whether only this machine reaches an address. What it cannot tell, it says no to.
+// onLoopback reports whether only this machine reaches an address. It returns false when it cannot
+// tell.
 func onLoopback(listen string) bool {
 	if strings.HasPrefix(listen, "unix/") {
 		return true
@@ -228,7 +231,7 @@ func onLoopback(listen string) bool {
 
 func separates(r rune) bool { return r == ',' || r == ' ' || r == '\t' || r == '\n' }
 
-// socket is where the scratch installation's admin endpoint listens.
+// socket returns the path of the scratch installation's admin socket.
 func (s *setup) socket() string { return s.sock }
 
 func (s *setup) adminAddress() string { return "unix/" + s.socket() + "|0600" }
@@ -237,7 +240,7 @@ func (s *setup) admin(root object) {
 	root["admin"] = object{"listen": s.adminAddress(), "config": object{"persist": false}}
 }
 
-// logging sends all logs to where they are read. What they leave out stays as it is.
+// logging sends all logs to stderr, where they are read. Filters of the logs stay.
 func (s *setup) logging(root object) {
 	logging, ok := root["logging"].(object)
 	if !ok {
@@ -252,7 +255,7 @@ func (s *setup) logging(root object) {
 	}
 }
 
-// apps keeps only those that a purser needs: others may reach out into the world.
+// apps removes all apps but those that purser needs, because others may reach out to the network.
 func (s *setup) apps(apps object) {
 	var gone []string
 	for name := range apps {
@@ -275,7 +278,8 @@ func (s *setup) apps(apps object) {
 	}
 }
 
-// purser replaces what names the user's own data, money and services. Limits, lists and times stay.
+// purser replaces settings that name the user's own data, money and services. Limits, lists and
+// times stay.
 func (s *setup) purser(app object, environ environment) {
 	app["data_dir"] = filepath.Join(s.dir, "data")
 	for _, name := range []string{
@@ -310,7 +314,7 @@ func (s *setup) purser(app object, environ environment) {
 	}
 }
 
-// servers move to free ports on loopback, without TLS and for any name.
+// servers moves the servers to free ports on loopback, without TLS and with any host name.
 func (s *setup) servers(app object, port func() (int, error)) error {
 	servers := child(app, "servers")
 	serves := map[string]string{} // handler → server
@@ -383,8 +387,8 @@ func (s *setup) servers(app object, port func() (int, error)) error {
 	return nil
 }
 
-// withoutService replaces a handler that asks a service of the user's, maybe with a secret. What goes on after an answer,
-// as forward_auth does, goes on without one.
+// withoutService replaces a handler that calls one of the user's services, perhaps with a secret. A
+// handler that continues after the answer, like forward_auth, continues without it.
 func withoutService(handler object) {
 	_, goesOn := handler["handle_response"]
 	clear(handler)
@@ -395,7 +399,7 @@ func withoutService(handler object) {
 	}
 }
 
-// forAnyName drops the names of sites: they are asked for by their addresses here.
+// forAnyName removes host matchers, because the scratch copy is reached by address.
 func forAnyName(server object) {
 	routes, _ := server["routes"].([]any)
 	for _, one := range routes {
@@ -404,7 +408,7 @@ func forAnyName(server object) {
 		for i, m := range matchers {
 			if matcher, ok := m.(object); ok {
 				delete(matcher, "host")
-				if len(matcher) == 0 { // which matches everything, as another one may not
+				if len(matcher) == 0 { // it matches everything, which another matcher of the list may not
 					delete(route, "match")
 				}
 				matchers[i] = matcher
@@ -413,7 +417,7 @@ func forAnyName(server object) {
 	}
 }
 
-// plainListeners drops the wrappers that speak another protocol than HTTP to their clients.
+// plainListeners removes listener wrappers that expect another protocol than HTTP.
 func plainListeners(server object) {
 	wrappers, ok := server["listener_wrappers"].([]any)
 	if !ok {
@@ -425,8 +429,8 @@ func plainListeners(server object) {
 	})
 }
 
-// tell says what else is otherwise than the user's own.
-func (s *setup) tell(environ environment) {
+// noteChanges lists the remaining differences from the user's installation.
+func (s *setup) noteChanges(environ environment) {
 	s.changed("data", s.dir+", removed at the end", environ.or("", "PURSER_DATA_DIR"))
 	s.changed("admin endpoint", "a socket of its own", s.yours.admin)
 	if s.yours.external != "" {

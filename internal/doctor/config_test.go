@@ -10,8 +10,9 @@ import (
 	"testing"
 )
 
-// An installation with everything in it that a scratch copy must not have: real secrets, services, data, names, logs,
-// and apps that reach out. What is REAL may not be in the copy, nor in its environment.
+// This installation has everything that a scratch copy must not have: real secrets, services, data,
+// names, logs, and apps that reach out. No value with REAL may appear in the copy or its
+// environment.
 const realConfig = `{
 	"admin": {"listen": "localhost:2019", "remote": {"listen": ":2021"}},
 	"storage": {"module": "file_system", "root": "/srv/REAL"},
@@ -114,7 +115,7 @@ func TestScratchHasNothingReal(t *testing.T) {
 	}
 }
 
-// What protects is the user's own.
+// The user's own protections stay.
 func TestScratchKeepsWhatProtects(t *testing.T) {
 	t.Parallel()
 	s := scratchOf(t, realConfig, realEnviron)
@@ -172,7 +173,7 @@ func TestScratchKeepsWhatProtects(t *testing.T) {
 	}
 }
 
-// An installation of the least there is works as well.
+// A minimal installation works too.
 func TestScratchOfLittle(t *testing.T) {
 	t.Parallel()
 	s := scratchOf(t, `{"apps":{"http":{"servers":{"x":{"listen":[":80"],"routes":[{"handle":[{"handler":"purser_proxy"}]}]}}}}}`, nil)
@@ -195,7 +196,7 @@ func TestScratchOfLittle(t *testing.T) {
 	}
 }
 
-// Who may make keys, and where, is read as purser reads it.
+// The doctor reads the settings of registration as purser reads them.
 func TestScratchOfRegistration(t *testing.T) {
 	t.Parallel()
 	const listening = `{"apps":{"purser":{%s},"http":{"servers":{"x":{"listen":[%q],"routes":[{"handle":[{"handler":"purser_api"}]}]}}}}}`

@@ -1,8 +1,10 @@
-// Package doctor plays the hostile seller and the shaky facilitator against somebody's own installation of purser, and
-// says what held. It makes a scratch copy of the configuration, runs the same program with it as a child, on loopback and
-// in a temporary folder, and puts a world without money around it: a ledger in place of the chain, and the sellers,
-// facilitators and RPCs of package hostile that fail and lie.
+// Package doctor attacks a copy of the user's own purser and reports which protections held. It
+// makes a scratch copy of the configuration. It runs the same program with that copy as a child
+// process, on loopback and in a temporary folder. A world without money surrounds the copy: a
+// ledger instead of the chain, and the lying and failing sellers, facilitators and RPCs of package
+// hostile.
 //
-// The attacks are those of hostile.Scenarios, under names that people understand, and some on what only a whole program
-// has: its doors, its logs, its end by kill -9. Caddy is not known here: the configuration comes adapted to JSON.
+// Most attacks are hostile.Scenarios under names for users. Others try parts that only a whole
+// program has: its doors, its logs, and its end by kill -9. The package knows no Caddy; the
+// configuration comes adapted to JSON.
 package doctor

@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// Whoever sets a time limit is told that it is over, also when the purser does not even answer by then.
+// A user's time limit ends the run with a message, even when the purser does not answer by then.
 func TestTimeIsOverBeforeThePurserAnswers(t *testing.T) {
 	t.Parallel()
-	// A shell script, for which this file is not built where there are none.
+	// The purser is a shell script, so this file is built only where shells exist.
 	program := filepath.Join(t.TempDir(), "purser")
 	if err := os.WriteFile(program, []byte("#!/bin/sh\n: >\"$0.started\"\nexec sleep 60\n"), 0o700); err != nil {
 		t.Fatal(err)

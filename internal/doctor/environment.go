@@ -11,7 +11,7 @@ import (
 	"github.com/purserpay/purser/internal/failpoint"
 )
 
-// environment is that of the user's own purser, by name.
+// environment maps the variables of the user's own purser to their values.
 type environment map[string]string
 
 func environmentOf(environ []string) environment {
@@ -24,10 +24,11 @@ func environmentOf(environ []string) environment {
 	return e
 }
 
-// placeholder refers to a variable in a configuration.
+// placeholder matches a reference to a variable in a configuration.
 var placeholder = regexp.MustCompile(`\{env\.([^{}]+)\}`)
 
-// or is what an option is set to: given, with its references to variables replaced, or else the variable.
+// or returns the value of an option. A set option has its references to variables replaced. For an
+// unset one, or returns the variable's value.
 func (e environment) or(given, variable string) string {
 	if given == "" {
 		given = e[variable]
@@ -37,13 +38,13 @@ func (e environment) or(given, variable string) string {
 	}))
 }
 
-// harmless are the variables of a system that a program may need and that hold no secret.
+// harmless lists system variables that a program may need and that hold no secret.
 var harmless = []string{
 	"PATH", "LANG", "LC_ALL", "TZ", "SYSTEMROOT", "SystemRoot", "GOMAXPROCS", "GOMEMLIMIT", "GOGC", "GODEBUG", "GOCOVERDIR",
 	"SSL_CERT_FILE", "SSL_CERT_DIR",
 }
 
-// replaced are purser's variables that name the user's own data, money, services and listeners.
+// replaced lists purser's variables that name the user's own data, money, services and listeners.
 var replaced = []string{
 	"PURSER_BIND", "PURSER_PORT", "PURSER_UPSTREAM_BIND", "PURSER_UPSTREAM_PORT", "PURSER_METRICS_BIND", "PURSER_METRICS_PORT",
 	"PURSER_DATA_DIR", "PURSER_BOLT_PATH", "PURSER_STORE", "PURSER_WALLETS", "PURSER_ADMIN", "PURSER_UPSTREAM",
@@ -53,38 +54,38 @@ var replaced = []string{
 	failpoint.KillAt, failpoint.SwitchedOff,
 }
 
-// secret recognizes variables by whose names a secret, or an address, may be in them.
+// secret matches names of variables that may hold a secret or an address.
 var secret = regexp.MustCompile(`(?i)(KEY|SECRET|TOKEN|PASSWORD|PASSWD|CREDENTIAL|_URL|_URI|_DSN|_FILE)`)
 
-// told are addresses that the user's clients are told, and that nobody dials.
-var told = []string{"PURSER_PUBLIC_URL", "PURSER_UPGRADE_URL"}
+// publicAddresses lists variables with addresses that purser tells its clients and never dials.
+var publicAddresses = []string{"PURSER_PUBLIC_URL", "PURSER_UPGRADE_URL"}
 
-// secrets is how many variables of purser's are held back.
+// secrets counts the purser variables that are not passed on.
 func (e environment) secrets() (n int) {
 	for name, value := range e {
 		own := strings.HasPrefix(name, "PURSER_") || strings.HasPrefix(name, "CDP_")
-		if own && value != "" && secret.MatchString(name) && !slices.Contains(told, name) {
+		if own && value != "" && secret.MatchString(name) && !slices.Contains(publicAddresses, name) {
 			n++
 		}
 	}
 	return n
 }
 
-// kept reports whether a variable is passed on as it is.
-func kept(name string) bool {
+// passedOn reports whether a variable is passed on unchanged.
+func passedOn(name string) bool {
 	return slices.Contains(harmless, name) ||
 		strings.HasPrefix(name, "PURSER_") && !slices.Contains(replaced, strings.TrimSuffix(name, "_FILE")) &&
-			(!secret.MatchString(name) || slices.Contains(told, name))
+			(!secret.MatchString(name) || slices.Contains(publicAddresses, name))
 }
 
-// scratchSecret is a value in place of a secret.
+// scratchSecret returns a random value in place of a secret.
 func scratchSecret(prefix string) string {
 	var b [16]byte
-	_, _ = rand.Read(b[:]) // never fails: crypto/rand ends the process instead
+	_, _ = rand.Read(b[:]) // cannot fail: crypto/rand ends the process instead
 	return prefix + hex.EncodeToString(b[:])
 }
 
-// key is the scratch installation's PURSER_KEY; "" if it has none.
+// key returns the scratch installation's PURSER_KEY, or "".
 func (s *setup) key() string {
 	for _, entry := range s.environ {
 		if key, ok := strings.CutPrefix(entry, "PURSER_KEY="); ok {
@@ -94,11 +95,12 @@ func (s *setup) key() string {
 	return ""
 }
 
-// environment makes the child's: nothing in it is a real secret, and no address but those of the scratch world.
+// environment sets the child's environment. It contains no real secret, and no address outside the
+// scratch world.
 func (s *setup) environment(e environment, w addresses) {
 	set := environment{}
 	for name, value := range e {
-		if kept(name) {
+		if passedOn(name) {
 			set[name] = value
 		}
 	}
@@ -113,7 +115,8 @@ func (s *setup) environment(e environment, w addresses) {
 	for name, prefix := range map[string]string{
 		"PURSER_KEY": "pk_", "PURSER_INTERNAL_SECRET": "is_", "PURSER_FACILITATOR_KEY": "fk_",
 	} {
-		// With the key there is one to spend by; the others are set so that it can be seen who is told.
+		// PURSER_KEY lets the attacks spend by the deployment's own key. The other values are
+		// searched for in answers and logs.
 		if given := e[name] + e[name+"_FILE"]; given == "" && name == "PURSER_KEY" && !s.yours.standin {
 			continue
 		}

@@ -17,51 +17,54 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// Options say what is examined, and how.
+// Options says what to examine, and how.
 type Options struct {
-	// Program is the path of the purser.
+	// Program holds the path of purser.
 	Program string
-	// Config is its configuration, as JSON, and Environ its environment, as os.Environ has it.
+	// Config holds its configuration as JSON. Environ holds its environment in the form of
+	// os.Environ.
 	Config  []byte
 	Environ []string
-	// Only are the names of attacks or groups; none are all. More adds every scenario that there is.
+	// Only lists names of attacks or groups; empty means all. More adds every remaining scenario.
 	Only []string
 	More bool
 
-	// Begin, when set, is told before the first attack what is otherwise than the user's own; Tell each finding, in the
-	// order of the attacks; Progress how many attacks are over.
+	// These functions are called when set. Begin is called before the first attack, with the
+	// differences from the user's installation. Tell is called with each finding, in the order of
+	// the attacks. Progress is called with the number of finished attacks.
 	Begin    func(testBuild bool, changes []Change)
 	Tell     func(Finding)
 	Progress func(over, of int)
 }
 
-// examination is a run.
+// examination is one run of the doctor.
 type examination struct {
 	*world
 	more bool
-	// main is the purser that most attacks are made on, and probe its first customer, who buys nothing.
+	// main is the purser that most attacks target. probe is its first customer, who buys nothing.
 	main  *purser
 	probe *player
-	// neutral is the policy of customers whom the user's limits would keep from what is tried; nil if there are none.
+	// neutral is a policy for customers whom the user's own limits would keep from attacking; nil
+	// when the limits do not.
 	neutral *pay.Policy
-	// noProxy is why nobody pays through the proxy; empty if they do.
+	// noProxy says why no customer can pay through the proxy; "" when customers can.
 	noProxy string
-	// turns bounds how many customers are busy at once.
-	turns chan struct{}
+	// slots bounds the number of busy customers.
+	slots chan struct{}
 
 	rpcMu sync.Mutex
 	rpcs  map[string]http.Handler
 }
 
-// atOnce is how many customers are busy at once.
+// atOnce is the number of customers that may be busy at once.
 const atOnce = 12
 
-// Run examines a purser until all attacks are over or ctx ends. An error means that nothing, or not everything, could be
-// said.
+// Run examines a purser until all attacks are made or ctx ends. An error means that the report is
+// empty or incomplete.
 func Run(ctx context.Context, o Options) (Report, error) {
 	began := time.Now()
 	report := Report{TestBuild: failpoint.Enabled, Changes: []Change{}, Findings: []Finding{}}
-	list, err := chosen(attacks(o.More), o.Only)
+	list, err := selectAttacks(attacks(o.More), o.Only)
 	if err != nil {
 		return report, err
 	}
@@ -70,7 +73,7 @@ func Run(ctx context.Context, o Options) (Report, error) {
 		return report, err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	e := &examination{more: o.More, turns: make(chan struct{}, atOnce), rpcs: map[string]http.Handler{}}
+	e := &examination{more: o.More, slots: make(chan struct{}, atOnce), rpcs: map[string]http.Handler{}}
 	if e.world, err = newWorld(ctx, o.Program, dir, o.Config, environmentOf(o.Environ), e.rpc); err != nil {
 		return report, unfinished(ctx, err)
 	}
@@ -86,7 +89,7 @@ func Run(ctx context.Context, o Options) (Report, error) {
 	return report, errors.Join(unfinished(ctx, err), e.Close())
 }
 
-// unfinished says why ctx has ended, if it has: what could not be done then only tells what failed last.
+// unfinished adds the reason why ctx ended, if it has ended.
 func unfinished(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() == nil:
@@ -97,7 +100,7 @@ func unfinished(ctx context.Context, err error) error {
 	return fmt.Errorf("not finished: %w: %w", context.Cause(ctx), err)
 }
 
-// prepare starts the purser and finds out what its limits would be in the way of.
+// prepare starts the purser, and finds the user's limits that would block the attacks.
 func (e *examination) prepare(ctx context.Context) (err error) {
 	if e.main, err = e.launch(ctx, "main", ""); err != nil {
 		return err
@@ -112,8 +115,8 @@ func (e *examination) prepare(ctx context.Context) (err error) {
 		e.noProxy = "keys may not pay through the proxy (doors)"
 	case len(limits.AllowHosts) > 0 || len(limits.AllowPayees) > 0 || limits.PerMinute != nil && *limits.PerMinute > 0 ||
 		len(limits.DenyHosts) > 0 || len(limits.Hosts) > 0:
-		// The attackers are none of the user's sellers: those lists would end every attack before it has begun. With any
-		// rule for hosts, the API pays only payees that are named.
+		// The attackers are not among the user's sellers, so these lists would end every attack at
+		// once. With any rule for hosts, the API pays named payees only.
 		never := 0
 		e.neutral = &pay.Policy{PerMinute: &never}
 		if len(limits.AllowHosts)+len(limits.AllowPayees)+len(limits.DenyHosts)+len(limits.Hosts) > 0 {
@@ -127,14 +130,15 @@ func (e *examination) prepare(ctx context.Context) (err error) {
 	return nil
 }
 
-// attackAll makes all attacks at once, those that look at what others have left at the end, and tells in order.
+// attackAll makes all attacks at once, and those marked last at the end. It reports the findings in
+// order.
 func (e *examination) attackAll(ctx context.Context, list []attack, o Options, report *Report) {
 	findings, over := make([]Finding, len(list)), make([]chan struct{}, len(list))
 	for i := range over {
 		over[i] = make(chan struct{})
 	}
 	var n atomic.Int64
-	make1 := func(i int) {
+	runOne := func(i int) {
 		defer close(over[i])
 		findings[i] = e.attack(ctx, list[i])
 		if o.Progress != nil {
@@ -145,14 +149,14 @@ func (e *examination) attackAll(ctx context.Context, list []attack, o Options, r
 	defer all.Wait()
 	for i, a := range list {
 		if !a.last {
-			first.Go(func() { make1(i) })
+			first.Go(func() { runOne(i) })
 		}
 	}
 	all.Go(func() {
 		first.Wait()
 		for i, a := range list {
 			if a.last {
-				all.Go(func() { make1(i) })
+				all.Go(func() { runOne(i) })
 			}
 		}
 	})
@@ -165,7 +169,7 @@ func (e *examination) attackAll(ctx context.Context, list []attack, o Options, r
 	}
 }
 
-// attack makes one.
+// attack makes one attack and returns its finding.
 func (e *examination) attack(ctx context.Context, a attack) Finding {
 	began := time.Now()
 	run := a.run
@@ -185,7 +189,7 @@ func (e *examination) attack(ctx context.Context, a attack) Finding {
 	}
 }
 
-// running are the pursers that are still there.
+// running returns the pursers that have not ended.
 func (e *examination) running() (list []*purser) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -205,15 +209,15 @@ func (e *examination) running() (list []*purser) {
 	return list
 }
 
-// lives is an error if the purser that most attacks are made on has ended by itself: nothing can be said of it then.
-func (e *examination) lives() error {
+// checkAlive fails when the main purser has ended by itself. Nothing can be said about it then.
+func (e *examination) checkAlive() error {
 	if !slices.Contains(e.running(), e.main) {
 		return fmt.Errorf("the scratch purser has ended; it said:\n%s", e.main.log.last())
 	}
 	return nil
 }
 
-// customers are those of the pursers that are still there.
+// customers returns the customers of the pursers that have not ended.
 func (e *examination) customers() (list []*player) {
 	for _, p := range e.running() {
 		e.mu.Lock()
@@ -227,8 +231,8 @@ func (e *examination) customers() (list []*player) {
 	return list
 }
 
-// behind puts an RPC at an address of its own, and counts how often it is asked.
-func (e *examination) behind(name string, rpc *hostile.RPC, asked *atomic.Int64) string {
+// serveRPC serves an RPC at an address of its own, and counts its calls in asked.
+func (e *examination) serveRPC(name string, rpc *hostile.RPC, asked *atomic.Int64) string {
 	path := "/rpc/" + name
 	e.rpcMu.Lock()
 	defer e.rpcMu.Unlock()
@@ -239,7 +243,7 @@ func (e *examination) behind(name string, rpc *hostile.RPC, asked *atomic.Int64)
 	return e.at + path
 }
 
-// rpc is what is at an address; nil if nothing is.
+// rpc returns the handler of an address, or nil.
 func (e *examination) rpc(path string) http.Handler {
 	e.rpcMu.Lock()
 	defer e.rpcMu.Unlock()

@@ -32,7 +32,8 @@ func openRegistration(ctx context.Context, e *examination) (outcome, error) {
 	switch {
 	case err != nil:
 		return outcome{}, err
-	case got.code == http.StatusTooManyRequests: // another attack makes as many as it can
+	// Another attack makes as many keys as it can.
+	case got.code == http.StatusTooManyRequests:
 	case got.code != http.StatusCreated:
 		return outcome{}, errors.New("POST /api-keys: " + got.status)
 	}
@@ -42,7 +43,7 @@ func openRegistration(ctx context.Context, e *examination) (outcome, error) {
 	}, registrationTries), nil
 }
 
-// registrationIsOff sees to it that the configuration means what it says.
+// registrationIsOff checks that POST /api-keys is refused when registration is off.
 func (e *examination) registrationIsOff(ctx context.Context) (outcome, error) {
 	got, err := e.browse(ctx, http.MethodPost, "/api-keys", "", http.Header{"Content-Type": {"application/json"}})
 	switch {
@@ -54,7 +55,8 @@ func (e *examination) registrationIsOff(ctx context.Context) (outcome, error) {
 	return failed([]string{"POST /api-keys: " + got.status}, registrationTries), nil
 }
 
-// failingFlood has a facilitator refuse the payments of one key until purser makes no more.
+// failingFlood sends one key's payments to a facilitator that refuses them, until purser makes no
+// more.
 func failingFlood(ctx context.Context, e *examination) (outcome, error) {
 	bounds := slices.DeleteFunc(e.main.yours.failures[:], func(n int) bool { return n == 0 })
 	if len(bounds) == 0 || slices.Min(bounds) > mostFlood {

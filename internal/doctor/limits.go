@@ -19,30 +19,30 @@ func limitAttacks() []attack {
 		{group: withinLimits, name: "daily-budget", tries: "a stream of payments, many at once, goes on beyond the day's budget", run: beyondBudget},
 		{group: withinLimits, name: "limits-on-rest", tries: "an agent's key asks the API for signatures over more than the limits", run: limitsOnREST},
 		{group: withinLimits, name: "shared-budget", tries: "a stream of payments through proxy and API at once goes on beyond the day's budget", run: beyondBudgetEverywhere},
-		{group: withinLimits, name: "price-drift", tries: "the price changes between question and payment, and with each repeat", holds: "only what was asked for is signed", plays: sold(
+		{group: withinLimits, name: "price-drift", tries: "the price changes between question and payment, and with each repeat", holds: "only what was asked for is signed", plays: withSeller(
 			hostile.ProxyDoor, bare, hostile.PriceDrifts, hostile.PriceMoves,
 		)},
 		{group: withinLimits, name: "payee-changes", tries: "the seller hangs up and wants the repeat to pay somebody else", holds: "only what was asked for is signed", plays: []play{
 			{otherPayee(), hostile.ProxyDoor, bare},
 		}},
 		{group: withinLimits, name: "wrong-token", tries: "the seller wants another token, network, scheme or EIP-712 domain", holds: "nothing is signed", plays: slices.Concat(
-			sold(hostile.ProxyDoor, bare, hostile.OtherAsset, hostile.OtherNetwork, hostile.OtherScheme, hostile.OtherDomain),
-			sold(hostile.PayerDoor, bare, hostile.OtherAsset, hostile.OtherDomain),
+			withSeller(hostile.ProxyDoor, bare, hostile.OtherAsset, hostile.OtherNetwork, hostile.OtherScheme, hostile.OtherDomain),
+			withSeller(hostile.PayerDoor, bare, hostile.OtherAsset, hostile.OtherDomain),
 		)},
 		{group: withinLimits, name: "wrong-amount", tries: "the seller wants 2^256-1, or 0, or names no amount", holds: "nothing is signed", plays: slices.Concat(
-			sold(hostile.ProxyDoor, bare, hostile.HugeAmount, hostile.NoAmount, hostile.NothingAsked),
-			sold(hostile.PayerDoor, bare, hostile.HugeAmount, hostile.NothingAsked),
+			withSeller(hostile.ProxyDoor, bare, hostile.HugeAmount, hostile.NoAmount, hostile.NothingAsked),
+			withSeller(hostile.PayerDoor, bare, hostile.HugeAmount, hostile.NothingAsked),
 		)},
-		{group: withinLimits, name: "no-time", tries: "the seller gives a second's time to pay", holds: "nothing is signed", plays: sold(hostile.ProxyDoor, bare, hostile.NoTime)},
+		{group: withinLimits, name: "no-time", tries: "the seller gives a second's time to pay", holds: "nothing is signed", plays: withSeller(hostile.ProxyDoor, bare, hostile.NoTime)},
 		{group: withinLimits, name: "endless-challenge", tries: "the seller's challenge has no end, or a thousand ways to pay, or is long and to be kept", holds: "nothing is signed", plays: slices.Concat(
-			sold(hostile.ProxyDoor, bare, hostile.EndlessChallenge, hostile.ManyRequirements, hostile.FatChallenge),
-			sold(hostile.PayerDoor, bare, hostile.FatChallenge), sold(hostile.SellerDoor, bare, hostile.FatChallenge),
+			withSeller(hostile.ProxyDoor, bare, hostile.EndlessChallenge, hostile.ManyRequirements, hostile.FatChallenge),
+			withSeller(hostile.PayerDoor, bare, hostile.FatChallenge), withSeller(hostile.SellerDoor, bare, hostile.FatChallenge),
 		)},
 	}
 }
 
-// otherPayee hangs up on the payment, and asks for another payee from then on. Nobody else may be paid: the repeat sends
-// what was signed.
+// otherPayee returns a seller that hangs up on the payment and then names another payee. The repeat
+// must send the first payload, so the other payee gets nothing.
 func otherPayee() hostile.Scenario {
 	var mu sync.Mutex
 	asked := 0
@@ -66,16 +66,16 @@ func otherPayee() hostile.Scenario {
 	}
 }
 
-// order is one that costs about an amount, and never less.
+// order returns the id of an order that costs at least amount, and little more.
 func order(amount *big.Int) uint64 {
 	n := new(big.Int).Add(amount, big.NewInt(hostile.PriceStep-1))
 	return n.Div(n, big.NewInt(hostile.PriceStep)).Uint64()
 }
 
-// maxPrice is what the largest order costs that sellers understand.
+// maxPrice is the price of the largest order that sellers understand, in smallest units.
 var maxPrice = big.NewInt((1<<32 - 1) * hostile.PriceStep)
 
-// aboveLimit asks for a little more than the limit.
+// aboveLimit asks for slightly more than the limit of one payment.
 func aboveLimit(ctx context.Context, e *examination) (outcome, error) {
 	if e.noProxy != "" {
 		return off("%s", e.noProxy), nil
@@ -99,19 +99,19 @@ func aboveLimit(ctx context.Context, e *examination) (outcome, error) {
 	if len(l.Transfers) == 0 && len(b.Payments) == 0 && got.Status == http.StatusPaymentRequired {
 		return held("a price above %s USDC is not paid: the client gets its 402 (%s)", dollars(most.Big()), got.Reason), nil
 	}
-	story := slices.Concat([]string{"the customer saw: " + got.String()}, tell(nil, b, l))
+	story := slices.Concat([]string{"the customer saw: " + got.String()}, storyOf(nil, b, l))
 	return failed(story, "a price above the limit of %s USDC for one payment", dollars(most.Big())), nil
 }
 
-// dollars is an amount in the token's smallest unit, for people.
+// dollars formats an amount in the token's smallest unit for people.
 func dollars(amount *big.Int) string {
 	return new(big.Rat).SetFrac(amount, big.NewInt(1_000_000)).FloatString(2)
 }
 
-// streams is in how many payments a day's budget is asked for; a few more than fit are tried.
+// streams is the number of payments that together use a day's budget. Some more are tried.
 const streams = 8
 
-// beyondBudget asks for more than the day's budget, all at once.
+// beyondBudget asks for more than the day's budget at once, through the proxy.
 func beyondBudget(ctx context.Context, e *examination) (outcome, error) {
 	if e.noProxy != "" {
 		return off("%s", e.noProxy), nil
@@ -119,7 +119,8 @@ func beyondBudget(ctx context.Context, e *examination) (outcome, error) {
 	return e.stream(ctx, hostile.ProxyDoor)
 }
 
-// beyondBudgetEverywhere does so at all doors, which share the budget.
+// beyondBudgetEverywhere asks for more than the day's budget at once, through all doors. The doors
+// share the budget.
 func beyondBudgetEverywhere(ctx context.Context, e *examination) (outcome, error) {
 	doors := hostile.Doors()
 	if e.noProxy != "" {
@@ -128,9 +129,9 @@ func beyondBudgetEverywhere(ctx context.Context, e *examination) (outcome, error
 	return e.stream(ctx, doors...)
 }
 
-// stream asks for more than the day's budget, all at once, at some doors in turns.
+// stream asks for more than the day's budget at once, through the given doors in turn.
 func (e *examination) stream(ctx context.Context, doors ...hostile.Door) (outcome, error) {
-	// The limits on single payments and on their number are not what is asked about.
+	// The limits on single payments and on their number must not interfere.
 	never := 0
 	policy := pay.Policy{MaxPayment: pay.NoCap(), PerMinute: &never}
 	if e.neutral != nil {
@@ -176,7 +177,7 @@ func (e *examination) stream(ctx context.Context, doors ...hostile.Door) (outcom
 	says := fmt.Sprintf("%d payments at once for a budget of %s USDC a day", len(results), dollars(budget.Big()))
 	switch {
 	case spent.Cmp(budget.Big()) > 0:
-		return failed(append(story, tell(nil, b, l)...), "%s: %s USDC were spent", says, dollars(spent)), nil
+		return failed(append(story, storyOf(nil, b, l)...), "%s: %s USDC were spent", says, dollars(spent)), nil
 	case refused == 0 || spent.Sign() == 0:
 		return outcome{}, errors.Join(append([]error{fmt.Errorf("%s: nothing was refused, or nothing paid", says)}, resultErrors(results)...)...)
 	}

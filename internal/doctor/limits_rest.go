@@ -12,8 +12,9 @@ import (
 	"github.com/purserpay/purser/sandbox/hostile"
 )
 
-// limitsOnREST asks the API for a little more than the limits, in both settlements, directly and through the proxy itself.
-// An agent has the key that it pays with at the proxy, so what holds there must hold here.
+// limitsOnREST asks the API for slightly more than the limits, in both settlements, directly and
+// through the proxy. An agent holds the key that it pays with at the proxy, so the same limits must
+// hold at the API.
 func limitsOnREST(ctx context.Context, e *examination) (outcome, error) {
 	one, err := e.enroll(ctx, e.main, e.neutral)
 	if err != nil {
@@ -59,7 +60,7 @@ func limitsOnREST(ctx context.Context, e *examination) (outcome, error) {
 			return outcome{}, err
 		}
 		if len(l.Transfers)+len(b.Payments) > 0 {
-			story = append(story, tell(nil, b, l)...)
+			story = append(story, storyOf(nil, b, l)...)
 		}
 	}
 	if len(story) > 0 {
@@ -69,11 +70,12 @@ func limitsOnREST(ctx context.Context, e *examination) (outcome, error) {
 		strings.Join(slices.Sorted(maps.Keys(agents)), " and ")), nil
 }
 
-// deployment is the deployment's own key as a customer in the world of another one; nil if there is no such key.
+// deployment returns the deployment's own key as a customer in another player's world, or nil
+// without such a key.
 func (e *examination) deployment(ctx context.Context, one *player) (*player, error) {
 	key := e.main.key()
 	if key == "" {
-		return nil, nil //nolint:nilnil // said above
+		return nil, nil //nolint:nilnil // the comment above says so
 	}
 	p := &player{purser: e.main, world: one.world, inForce: one.inForce}
 	var err error

@@ -24,7 +24,7 @@ func overloadAttacks() []attack {
 	}
 }
 
-// hugeBodies sends more than anybody needs to.
+// hugeBodies sends a body and a header far above all needs.
 func hugeBodies(ctx context.Context, e *examination) (outcome, error) {
 	const tries = "a body of 8 MiB, and a header of 2 MiB"
 	var story []string
@@ -33,7 +33,7 @@ func hugeBodies(ctx context.Context, e *examination) (outcome, error) {
 		return outcome{}, err
 	}
 	r.Header.Set("X-Api-Key", e.probe.customer.Key)
-	// Whoever is refused before all was sent may hear nothing but the end of the connection.
+	// A client that is refused before it has sent everything may see only a closed connection.
 	if resp, err := send(plain, r); err == nil && resp.code < http.StatusBadRequest {
 		story = append(story, "POST /v1/pay: "+resp.status)
 	}
@@ -54,10 +54,10 @@ func hugeBodies(ctx context.Context, e *examination) (outcome, error) {
 	return held("%s: refused", tries), nil
 }
 
-// prompt is how soon a purser must answer that others keep busy.
+// prompt bounds the answer of a purser that other clients keep busy.
 const prompt = 5 * time.Second
 
-// answers asks whether purser is well.
+// answers asks /health, and returns how long the answer took.
 func (e *examination) answers(ctx context.Context) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, prompt)
 	defer cancel()
@@ -66,7 +66,7 @@ func (e *examination) answers(ctx context.Context) (time.Duration, error) {
 	return time.Since(began).Round(time.Millisecond), err
 }
 
-// slowClients hold connections open without a whole request.
+// slowClients holds connections open without a whole request.
 func slowClients(ctx context.Context, e *examination) (outcome, error) {
 	const clients = 100
 	for range clients {
@@ -91,17 +91,18 @@ func slowClients(ctx context.Context, e *examination) (outcome, error) {
 }
 
 const (
-	// mostFlood bounds how many keys a flood makes.
+	// mostFlood bounds the number of keys that a flood makes.
 	mostFlood = 1000
-	// flooders make them at the same time.
+	// flooders is the number of clients that make them.
 	flooders = 8
-	// spare is how many more than it may an address must have made before it can be said that nothing stops it.
+	// spare is the number of keys beyond the limit after which the attack counts as a success.
 	spare = 20
 )
 
 const floodTries = "one address makes keys as fast as it can"
 
-// keyFlood makes more keys than an address may in a minute. What it may make grows while it does.
+// keyFlood makes more keys than an address may in a minute. The allowed number grows with the time
+// that it takes.
 func keyFlood(ctx context.Context, e *examination) (outcome, error) {
 	rate := e.main.yours.keyRate
 	switch {

@@ -12,7 +12,7 @@ import (
 	"github.com/purserpay/purser/sandbox/hostile"
 )
 
-// play is a scenario that one kind of customer meets at one door.
+// play is a scenario for one kind of customer at one door.
 type play struct {
 	scenario hostile.Scenario
 	door     hostile.Door
@@ -23,7 +23,7 @@ func (p play) String() string {
 	return fmt.Sprintf("%s, %s, customer %s", p.scenario.Name, p.door, p.custom.Name)
 }
 
-// Customs, by what they are about.
+// Kinds of customers.
 var (
 	keyed   = hostile.Custom{Name: "with a key", Keyed: true}
 	bare    = hostile.Custom{Name: "without a key"}
@@ -31,8 +31,8 @@ var (
 	twins   = hostile.Custom{Name: "twice at once with a key", Keyed: true, Twins: true}
 )
 
-// named is the scenario of that name. There is one, which a test sees to.
-func named(name string) hostile.Scenario {
+// scenarioNamed returns the scenario of a name. A test checks that all names exist.
+func scenarioNamed(name string) hostile.Scenario {
 	for _, s := range hostile.Scenarios() {
 		if s.Name == name {
 			return s
@@ -41,27 +41,28 @@ func named(name string) hostile.Scenario {
 	return hostile.Scenario{Name: name}
 }
 
-// facilitated are plays in which the facilitator fails; it does at one door only.
-func facilitated(c hostile.Custom, faults ...hostile.FacilitatorFault) (list []play) {
+// withFacilitator returns plays in which the facilitator has these faults. Facilitators serve one
+// door only.
+func withFacilitator(c hostile.Custom, faults ...hostile.FacilitatorFault) (list []play) {
 	for _, f := range faults {
-		list = append(list, play{named("facilitator " + f.Name), hostile.PayerDoor, c})
+		list = append(list, play{scenarioNamed("facilitator " + f.Name), hostile.PayerDoor, c})
 	}
 	return list
 }
 
-// sold are plays in which the seller fails.
-func sold(door hostile.Door, c hostile.Custom, faults ...hostile.SellerFault) (list []play) {
+// withSeller returns plays in which the seller has these faults.
+func withSeller(door hostile.Door, c hostile.Custom, faults ...hostile.SellerFault) (list []play) {
 	for _, f := range faults {
-		list = append(list, play{named("seller " + f.Name), door, c})
+		list = append(list, play{scenarioNamed("seller " + f.Name), door, c})
 	}
 	return list
 }
 
-// everywhere are plays of a scenario at every door.
+// everywhere returns plays of the named scenarios at every door.
 func everywhere(c hostile.Custom, names ...string) (list []play) {
 	for _, name := range names {
 		for _, door := range hostile.Doors() {
-			list = append(list, play{named(name), door, c})
+			list = append(list, play{scenarioNamed(name), door, c})
 		}
 	}
 	return list
@@ -70,38 +71,38 @@ func everywhere(c hostile.Custom, names ...string) (list []play) {
 func onceAttacks() []attack {
 	return []attack{
 		{group: neverTwice, name: "answer-lost", tries: "the facilitator moves the money and its answer is lost; the client asks again", holds: "paid once", plays: slices.Concat(
-			facilitated(bare, hostile.ResetAfter, hostile.FailsAfter), facilitated(keyed, hostile.ResetAfter),
+			withFacilitator(bare, hostile.ResetAfter, hostile.FailsAfter), withFacilitator(keyed, hostile.ResetAfter),
 		)},
 		{group: neverTwice, name: "request-lost", tries: "the facilitator fails before the money moves; the client asks again", holds: "paid once", plays: slices.Concat(
-			facilitated(bare, hostile.ResetBefore, hostile.VerifyReset), facilitated(keyed, hostile.FailsBefore),
+			withFacilitator(bare, hostile.ResetBefore, hostile.VerifyReset), withFacilitator(keyed, hostile.FailsBefore),
 		)},
 		{group: neverTwice, name: "seller-hangs-up", tries: "the seller takes the money and hangs up; the client asks again", holds: "paid once", plays: slices.Concat(
-			sold(hostile.ProxyDoor, bare, hostile.HangsUpAfter), sold(hostile.ProxyDoor, keyed, hostile.HangsUpAfter),
-			sold(hostile.SellerDoor, bare, hostile.HangsUpAfter), sold(hostile.SellerDoor, keyed, hostile.HangsUpAfter),
+			withSeller(hostile.ProxyDoor, bare, hostile.HangsUpAfter), withSeller(hostile.ProxyDoor, keyed, hostile.HangsUpAfter),
+			withSeller(hostile.SellerDoor, bare, hostile.HangsUpAfter), withSeller(hostile.SellerDoor, keyed, hostile.HangsUpAfter),
 		)},
 		{group: neverTwice, name: "seller-breaks", tries: "the seller answers 5xx, cuts the goods off or hangs up around the payment", holds: "paid once", plays: slices.Concat(
-			sold(hostile.ProxyDoor, bare, hostile.BrokenAfter, hostile.BrokenBefore, hostile.HangsUpBefore, hostile.CutGoods),
-			sold(hostile.SellerDoor, keyed, hostile.BrokenAfter),
+			withSeller(hostile.ProxyDoor, bare, hostile.BrokenAfter, hostile.BrokenBefore, hostile.HangsUpBefore, hostile.CutGoods),
+			withSeller(hostile.SellerDoor, keyed, hostile.BrokenAfter),
 		)},
 		{group: neverTwice, name: "asks-again", tries: "the seller takes the money and asks for it again, or for more", holds: "paid once", plays: slices.Concat(
-			sold(hostile.ProxyDoor, bare, hostile.AsksAgainAfter, hostile.AsksMoreAfter, hostile.BareAfter, hostile.DeniesReceipt),
-			sold(hostile.SellerDoor, keyed, hostile.AsksAgainAfter),
+			withSeller(hostile.ProxyDoor, bare, hostile.AsksAgainAfter, hostile.AsksMoreAfter, hostile.BareAfter, hostile.DeniesReceipt),
+			withSeller(hostile.SellerDoor, keyed, hostile.AsksAgainAfter),
 		)},
 		{group: neverTwice, name: "client-hangs-up", tries: "the client hangs up in the middle and repeats at once, without a key", holds: "paid once", plays: slices.Concat(
-			facilitated(hangsUp, hostile.ResetAfter), sold(hostile.ProxyDoor, hangsUp, hostile.HangsUpAfter, hostile.BrokenBefore),
+			withFacilitator(hangsUp, hostile.ResetAfter), withSeller(hostile.ProxyDoor, hangsUp, hostile.HangsUpAfter, hostile.BrokenBefore),
 		)},
 		{group: neverTwice, name: "twice-at-once", tries: "two requests with the same key at once", holds: "paid once", plays: slices.Concat(
-			everywhere(twins, "nothing fails"), sold(hostile.ProxyDoor, twins, hostile.HangsUpAfter), facilitated(twins, hostile.ResetAfter),
+			everywhere(twins, "nothing fails"), withSeller(hostile.ProxyDoor, twins, hostile.HangsUpAfter), withFacilitator(twins, hostile.ResetAfter),
 		)},
 		{group: neverTwice, name: "settled-twice", tries: "one payment is settled twice, or captured by somebody who is faster", holds: "paid once", plays: slices.Concat(
-			facilitated(bare, hostile.Duplicate), sold(hostile.ProxyDoor, bare, hostile.TakesTwice, hostile.Preempted),
+			withFacilitator(bare, hostile.Duplicate), withSeller(hostile.ProxyDoor, bare, hostile.TakesTwice, hostile.Preempted),
 		)},
 		{group: neverTwice, name: "settled-late", tries: "the settlement comes when everybody is gone, in time or too late", holds: "paid once, or never", plays: slices.Concat(
-			facilitated(bare, hostile.SettlesLate), sold(hostile.ProxyDoor, bare, hostile.TakesLate),
-			[]play{{named("seller answers 504, and settles when it is too late"), hostile.ProxyDoor, bare}},
+			withFacilitator(bare, hostile.SettlesLate), withSeller(hostile.ProxyDoor, bare, hostile.TakesLate),
+			[]play{{scenarioNamed("seller answers 504, and settles when it is too late"), hostile.ProxyDoor, bare}},
 		)},
 		{group: neverTwice, name: "refused-and-sent", tries: "the facilitator refuses each try, and makes the transfer all the same; the client asks again and again", holds: "one authorization, paid once", plays: slices.Concat(
-			facilitated(keyed, hostile.VerifyRefusesAndSends), facilitated(bare, hostile.VerifyRefusesAndSends),
+			withFacilitator(keyed, hostile.VerifyRefusesAndSends), withFacilitator(bare, hostile.VerifyRefusesAndSends),
 		)},
 		{group: neverTwice, name: "killed", tries: killTries, run: killed},
 	}
@@ -109,29 +110,29 @@ func onceAttacks() []attack {
 
 func lieAttacks() []attack {
 	return []attack{
-		{group: neverNothing, name: "claims-success", tries: "the facilitator claims a transfer that never was, or somebody else's", holds: "booked, disproved by the ledger, and taken back", plays: facilitated(
+		{group: neverNothing, name: "claims-success", tries: "the facilitator claims a transfer that never was, or somebody else's", holds: "booked, disproved by the ledger, and taken back", plays: withFacilitator(
 			bare, hostile.InventsSuccess, hostile.ClaimsAnothers,
 		)},
-		{group: neverNothing, name: "denies-success", tries: "the facilitator denies the transfer that it made", holds: "paid once, and booked", plays: facilitated(
+		{group: neverNothing, name: "denies-success", tries: "the facilitator denies the transfer that it made", holds: "paid once, and booked", plays: withFacilitator(
 			bare, hostile.DeniesAfter, hostile.DeniesByName, hostile.RefusesAfter, hostile.PendingAfter,
 		)},
-		{group: neverNothing, name: "says-used", tries: "the facilitator calls a payment used that is not", holds: "the ledger is asked, and it is paid once", plays: facilitated(
+		{group: neverNothing, name: "says-used", tries: "the facilitator calls a payment used that is not", holds: "the ledger is asked, and it is paid once", plays: withFacilitator(
 			bare, hostile.VerifySaysUsed, hostile.SaysDuplicateBefore,
 		)},
-		{group: neverNothing, name: "mixed-up", tries: "the facilitator mixes up the answers of two payments", holds: "each payment ends with its own transaction, or is taken back", plays: facilitated(
+		{group: neverNothing, name: "mixed-up", tries: "the facilitator mixes up the answers of two payments", holds: "each payment ends with its own transaction, or is taken back", plays: withFacilitator(
 			bare, hostile.Swaps, hostile.SwapsRefused,
 		)},
-		{group: neverNothing, name: "nonsense", tries: "the facilitator answers nonsense, contradicts itself, or names reasons that nobody knows", holds: "paid once", plays: facilitated(
+		{group: neverNothing, name: "nonsense", tries: "the facilitator answers nonsense, contradicts itself, or names reasons that nobody knows", holds: "paid once", plays: withFacilitator(
 			bare, hostile.Malformed, hostile.TwoVerdicts, hostile.Contradicts, hostile.UnknownReason,
 		)},
-		{group: neverNothing, name: "false-receipt", tries: "the seller's receipt is invented, somebody else's, or does not fit", holds: "the ledger decides", plays: sold(
+		{group: neverNothing, name: "false-receipt", tries: "the seller's receipt is invented, somebody else's, or does not fit", holds: "the ledger decides", plays: withSeller(
 			hostile.ProxyDoor, bare, hostile.InventsReceipt, hostile.AnothersReceipt, hostile.OtherPayer, hostile.OtherChainReceipt, hostile.NonsenseReceipt,
 		)},
 		{group: neverNothing, name: "rpc-lies", tries: "the RPC answers for another chain or for a fork, from the future, or leaves events out", run: lyingRPC},
 	}
 }
 
-// otherScenarios are all that no attack has, at every door where they fit.
+// otherScenarios returns the scenarios that no attack has, at every door where they fit.
 func otherScenarios(all []attack) []attack {
 	known := map[string]bool{}
 	for _, a := range all {
@@ -163,7 +164,8 @@ func otherScenarios(all []attack) []attack {
 	return byWhom
 }
 
-// outlasts: the scenario is over when purser's own time limits are, which are the user's and may be minutes.
+// outlasts reports whether a scenario ends only with purser's own time limits, which the user may
+// have set to minutes.
 func outlasts(s hostile.Scenario) bool {
 	for _, word := range []string{"times out", "never answers"} {
 		if strings.Contains(s.Name, word) {
@@ -173,14 +175,14 @@ func outlasts(s hostile.Scenario) bool {
 	return false
 }
 
-// played is a play that is over but for what recovery makes of it.
+// played holds a play that is over, except for recovery's work.
 type played struct {
 	hostile.Played
 	player *player
 	began  time.Time
 }
 
-// playAll plays an attack's scenarios, some at a time, each with a customer of its own, and says what held.
+// playAll plays the scenarios of an attack, some at a time, each with its own customer.
 func (e *examination) playAll(ctx context.Context, a attack) (outcome, error) {
 	list := slices.DeleteFunc(slices.Clone(a.plays), func(p play) bool { return p.door == hostile.ProxyDoor && e.noProxy != "" })
 	if len(list) == 0 {
@@ -213,7 +215,7 @@ func (e *examination) playAll(ctx context.Context, a attack) (outcome, error) {
 	return held("%s: %s (%s)", a.tries, a.holds, times(len(list))), nil
 }
 
-// times is how often an attack was tried.
+// times says how many ways of an attack were tried.
 func times(n int) string {
 	if n == 1 {
 		return "one way"
@@ -221,19 +223,21 @@ func times(n int) string {
 	return fmt.Sprintf("%d ways", n)
 }
 
-// playOne plays a scenario and waits until books and ledger are what they must be. The story is empty if they are.
+// playOne plays a scenario, and waits until books and ledger match its rules. The story is empty
+// when they do.
 func (e *examination) playOne(ctx context.Context, p play) ([]string, error) {
 	over, err := e.perform(ctx, p)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", p, err)
 	}
 	if p.scenario.Expired {
-		if err := rest(ctx, validity+time.Second); err != nil {
+		if err := sleep(ctx, validity+time.Second); err != nil {
 			return nil, err
 		}
 		over.player.world.Late(ctx)
 	}
-	// What a facilitator refuses is kept for two minutes more, and never settles: nobody waits for that here.
+	// A refused payment stays open for two minutes longer and never settles. The play does not wait
+	// for that.
 	if slices.Contains(over.Scenario.Ends, "void") {
 		over.Scenario.Ends = append(slices.Clone(over.Scenario.Ends), "open, refused")
 	}
@@ -247,11 +251,11 @@ func (e *examination) playOne(ctx context.Context, p play) ([]string, error) {
 	return story, nil
 }
 
-// perform is the part of a play in which the customer is there.
+// perform plays a scenario up to the customer's last request.
 func (e *examination) perform(ctx context.Context, p play) (played, error) {
 	select {
-	case e.turns <- struct{}{}:
-		defer func() { <-e.turns }()
+	case e.slots <- struct{}{}:
+		defer func() { <-e.slots }()
 	case <-ctx.Done():
 		return played{}, ctx.Err()
 	}
@@ -267,15 +271,15 @@ func (e *examination) perform(ctx context.Context, p play) (played, error) {
 	return over, ctx.Err()
 }
 
-// firstOrder is what customers ask for first. It costs a tenth of a thousandth of a dollar, which few limits forbid.
+// firstOrder is the first order of each customer. It costs 0.0001 dollars, which few limits forbid.
 const firstOrder = 10
 
-// await asks for books and ledger until nothing is wrong with them, or nothing will change any more.
+// await reads books and ledger until no rule is broken, or no further change is expected.
 func (e *examination) await(
 	ctx context.Context, p *player, judge func(*hostile.World, hostile.Books, hostile.Ledger) []hostile.Finding,
 ) ([]string, error) {
 	const often = 500 * time.Millisecond
-	done := 0 // times that all was closed and something was wrong
+	done := 0 // rounds in which all payments were closed and a rule was broken
 	for deadline := time.Now().Add(validity + lastLook); ; {
 		b, l, err := e.account(ctx, p)
 		if err != nil {
@@ -289,22 +293,22 @@ func (e *examination) await(
 			done++
 		}
 		if done > 4 || final(wrong) || time.Now().After(deadline) {
-			return tell(wrong, b, l), nil
+			return storyOf(wrong, b, l), nil
 		}
-		if err := rest(ctx, often); err != nil {
-			return tell(wrong, b, l), nil //nolint:nilerr // the time is over, and this is what is known
+		if err := sleep(ctx, often); err != nil {
+			return storyOf(wrong, b, l), nil //nolint:nilerr // the time is over; report what is known
 		}
 	}
 }
 
-// closed: recovery has nothing left to find.
+// closed reports whether recovery has nothing left to find.
 func closed(b hostile.Books) bool {
 	return !slices.ContainsFunc(b.Payments, func(p hostile.Payment) bool {
 		return p.State == "open" || p.State == "settled" && !p.Has("confirmed") && !p.Has("disputed")
 	})
 }
 
-// final: no recovery can repair it.
+// final reports whether recovery cannot repair a finding.
 func final(wrong []hostile.Finding) bool {
 	return slices.ContainsFunc(wrong, func(f hostile.Finding) bool {
 		return slices.Contains([]hostile.Rule{
@@ -313,8 +317,8 @@ func final(wrong []hostile.Finding) bool {
 	})
 }
 
-// tell is the story of books and ledger.
-func tell(wrong []hostile.Finding, b hostile.Books, l hostile.Ledger) (story []string) {
+// storyOf describes findings, books and ledger.
+func storyOf(wrong []hostile.Finding, b hostile.Books, l hostile.Ledger) (story []string) {
 	for _, f := range wrong {
 		story = append(story, "  broken: "+f.String())
 	}
@@ -330,8 +334,8 @@ func tell(wrong []hostile.Finding, b hostile.Books, l hostile.Ledger) (story []s
 	return story
 }
 
-// rest waits.
-func rest(ctx context.Context, d time.Duration) error {
+// sleep waits for d, or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

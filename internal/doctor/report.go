@@ -8,35 +8,37 @@ import (
 	"time"
 )
 
-// Result is how an attack ended.
+// Result says how an attack ended.
 type Result string
 
-// The results.
+// Results of an attack.
 const (
 	Held   Result = "ok"
 	Failed Result = "FAIL"
-	// Off: the user's own configuration has no protection here, or nothing that could be attacked.
+	// Off: the user's configuration has no protection here, or nothing to attack.
 	Off Result = "off"
-	// Unmade: the attack could not be made, so that nothing is known.
+	// Unmade: the attack could not be made, so its result is unknown.
 	Unmade Result = "error"
 )
 
-// Finding is what became of an attack.
+// Finding holds the result of one attack.
 type Finding struct {
 	Group string `json:"group"`
-	// Attack is its name, which stays the same over versions.
+	// Attack holds its name, which stays the same over versions.
 	Attack string `json:"attack"`
 	Result Result `json:"result"`
-	// Says is, for people, what was tried and what held, or why it did not or could not.
+	// Says tells people what was tried and what held, or why it failed.
 	Says string `json:"says"`
-	// Story is what the customers saw and what books and ledger say, of an attack that did not hold.
+	// Story tells what the customers saw, and what books and ledger contain. It is set when the
+	// attack succeeded.
 	Story   []string `json:"story,omitempty"`
 	Seconds float64  `json:"seconds"`
 }
 
-// Report is an examination.
+// Report holds the findings of an examination.
 type Report struct {
-	// TestBuild: the program has switches that turn its protections off. It must not handle money.
+	// TestBuild reports that the program can switch its protections off. Such a program must not
+	// handle money.
 	TestBuild bool      `json:"test_build"`
 	Changes   []Change  `json:"changes"`
 	Findings  []Finding `json:"findings"`
@@ -47,7 +49,7 @@ type Report struct {
 	Seconds   float64   `json:"seconds"`
 }
 
-// add counts a finding.
+// add adds a finding and counts its result.
 func (r *Report) add(f Finding) {
 	r.Findings = append(r.Findings, f)
 	switch f.Result {
@@ -70,7 +72,7 @@ func (r Report) WriteJSON(w io.Writer) error {
 	return e.Encode(r)
 }
 
-// Summary is the last line.
+// Summary returns the last line of the report.
 func (r Report) Summary() string {
 	text := fmt.Sprintf("%d held, %d failed, %d off, in %s", r.Held, r.Failed, r.Off,
 		time.Duration(r.Seconds*float64(time.Second)).Round(100*time.Millisecond))
@@ -85,10 +87,10 @@ func (r Report) Summary() string {
 	return text
 }
 
-// testBuild warns of a program whose protections can be switched off.
+// testBuild warns of a program that can switch its protections off.
 const testBuild = "THIS IS A TEST BUILD: its protections can be switched off, so that nothing below is said of a purser that handles money."
 
-// WriteHead says what is about to happen.
+// WriteHead announces the examination and lists the differences from the user's installation.
 func WriteHead(w io.Writer, testing bool, changes []Change) {
 	text := ""
 	if testing {
@@ -103,10 +105,10 @@ func WriteHead(w io.Writer, testing bool, changes []Change) {
 		}
 		text += "\n"
 	}
-	_, _ = io.WriteString(w, text) // who does not listen is not told
+	_, _ = io.WriteString(w, text) // a closed output is no reason to stop
 }
 
-// WriteFinding writes the line of an attack, with its story if there is one.
+// WriteFinding writes the line of an attack, and its story if there is one.
 func WriteFinding(w io.Writer, f Finding) {
 	text := fmt.Sprintf("%-5s %-18s %s", f.Result, f.Attack, f.Says)
 	if f.Seconds >= 0.05 {

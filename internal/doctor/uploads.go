@@ -12,17 +12,18 @@ import (
 
 const (
 	uploadsTries = "one key fills the room for request bodies with uploads that are not answered; another key's POST is paid"
-	// uploadTime bounds them all.
+	// uploadTime bounds the whole attack.
 	uploadTime = 2 * time.Minute
-	// postSize is that of the other key's request body: more than what always finds room.
+	// postSize is the size of the other key's request body, in bytes. It is larger than the part
+	// that always finds room.
 	postSize = 200 << 10
 )
 
-// waves are uploads that come one wave after the other. The first is more than purser keeps of all request bodies by
-// default, in memory and in files; the others fill the gaps that it leaves.
+// waves lists waves of uploads. The first is larger than all the request bodies that purser keeps
+// by default, in memory and in files. The others fill the gaps.
 var waves = []struct{ uploads, size int }{{280, 5 << 20}, {48, 1 << 20}, {96, 128 << 10}}
 
-// sink is a seller that takes uploads and does not answer them before its end.
+// sink is a seller that accepts uploads and does not answer them before its end.
 type sink struct {
 	taken chan struct{}
 	end   chan struct{}
@@ -42,7 +43,7 @@ func (s *sink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// uploads has one key's uploads take all the room that they can, on a purser of its own.
+// uploads lets one key's uploads take all the room that they can, on a purser of its own.
 func uploads(ctx context.Context, e *examination) (outcome, error) {
 	if e.noProxy != "" {
 		return off("%s", e.noProxy), nil
@@ -84,7 +85,7 @@ func uploads(ctx context.Context, e *examination) (outcome, error) {
 			select {
 			case <-s.taken:
 				wait++
-			case <-refused: // which is as good
+			case <-refused: // as good as taken
 			case <-ctx.Done():
 				return outcome{}, ctx.Err()
 			}
@@ -119,7 +120,7 @@ func (p *player) post(ctx context.Context, target string, size int64) (answer, e
 	return send(client, r)
 }
 
-// zeros is a body without an end.
+// zeros is an endless body of zeros.
 type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) {

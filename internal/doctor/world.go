@@ -28,29 +28,32 @@ import (
 )
 
 const (
-	// validity is how long sellers let payers take; on a busy machine a repeat must still fall into it. It is a little more
-	// than the 20 seconds after which recovery looks at a payment first. What that finds settled, or still open, is looked
-	// at again 5 seconds after it has expired, and then all is known; after a first look that comes later than that, the
-	// second one would be 40 seconds away.
+	// validity is the time that sellers give payers. A repeat on a busy machine must still fall
+	// into it. It is slightly longer than the 20 seconds after which recovery first looks at a
+	// payment. A payment that is settled or open then is looked at again 5 seconds after its
+	// expiry, and its outcome is known. After a later first look, the second one would come only 40
+	// seconds later.
 	validity = 22 * time.Second
-	// lastLook is by when recovery has looked at a payment that is no longer valid, twice if its first look failed.
+	// lastLook is the time after expiry by which recovery has looked at a payment, twice if its
+	// first look failed.
 	lastLook = 75 * time.Second
-	// patience is how long a customer waits for an answer.
+	// patience bounds a customer's wait for an answer.
 	patience = 40 * time.Second
-	// longestDir is how long the name of a folder may be in which sockets still fit: systems allow about a hundred bytes.
+	// longestDir is the longest folder name in which socket paths still fit. Systems allow about
+	// 100 bytes for a path.
 	longestDir = 70
-	// slowStore is by when a new key is known.
+	// slowStore bounds the time until a new key is known.
 	slowStore = 15 * time.Second
-	// funds are what a customer starts with, in the token's smallest unit: a million dollars.
+	// funds is the first balance of a customer in smallest units: a million dollars.
 	funds = 1_000_000_000_000
 )
 
-// world is what is around the pursers under examination: the ledger that their money is in, and one address for all
-// their facilitators.
+// world surrounds the pursers under examination. It has the ledger that holds their money, and one
+// address for all their facilitators.
 type world struct {
 	program string
 	dir     string
-	sockets string // folder of the admin endpoints
+	sockets string // folder of the admin sockets
 	config  []byte
 	environ environment
 
@@ -59,7 +62,7 @@ type world struct {
 	facilitator *http.Server
 	at          string // the facilitator's URL
 	served      chan error
-	// other serves what else is at that address, by its path.
+	// other returns the handler of other paths at that address, or nil.
 	other func(path string) http.Handler
 
 	mu      sync.Mutex
@@ -69,7 +72,7 @@ type world struct {
 	ports   map[int]bool
 }
 
-// newWorld opens the ledger and the facilitators. Close must be called.
+// newWorld starts the ledger and the facilitators. The caller must call Close.
 func newWorld(
 	ctx context.Context, program, dir string, config []byte, environ environment, other func(path string) http.Handler,
 ) (*world, error) {
@@ -85,12 +88,12 @@ func newWorld(
 		}
 	}
 	if w.ledger, err = ledger.Start(ctx, ledger.Options{}); err != nil {
-		return nil, errors.Join(err, w.forget())
+		return nil, errors.Join(err, w.removeSockets())
 	}
 	w.honest = honest.NewFacilitator(w.ledger, nil)
 	socket, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
-		return nil, errors.Join(err, w.ledger.Close(), w.forget())
+		return nil, errors.Join(err, w.ledger.Close(), w.removeSockets())
 	}
 	w.at = "http://" + socket.Addr().String()
 	w.facilitator = &http.Server{
@@ -101,7 +104,7 @@ func newWorld(
 	return w, nil
 }
 
-// Close ends everything that is left.
+// Close ends all pursers and servers.
 func (w *world) Close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -118,18 +121,19 @@ func (w *world) Close() error {
 	if served := <-w.served; !errors.Is(served, http.ErrServerClosed) {
 		err = errors.Join(err, served)
 	}
-	return errors.Join(append(errs, err, w.ledger.Close(), w.forget())...)
+	return errors.Join(append(errs, err, w.ledger.Close(), w.removeSockets())...)
 }
 
-// forget removes what is outside of the scratch folder.
-func (w *world) forget() error {
+// removeSockets removes the folder of sockets, when it is outside the scratch folder.
+func (w *world) removeSockets() error {
 	if w.sockets == w.dir {
 		return nil
 	}
 	return os.RemoveAll(w.sockets)
 }
 
-// facilitate lets each call meet the facilitator of the customer whose payment it is about: purser knows only one.
+// facilitate passes each call to the facilitator of the paying customer, because purser is
+// configured with only one.
 func (w *world) facilitate(out http.ResponseWriter, r *http.Request) {
 	if other := w.other(r.URL.Path); other != nil {
 		other.ServeHTTP(out, r)
@@ -144,7 +148,7 @@ func (w *world) facilitate(out http.ResponseWriter, r *http.Request) {
 		Version int             `json:"x402Version"`
 		Payload json.RawMessage `json:"paymentPayload"`
 	}
-	_ = json.Unmarshal(body, &seen) // what is no call is refused by any of them
+	_ = json.Unmarshal(body, &seen) // any facilitator refuses what is not a call
 	a, _, err := x402.Payload{Version: seen.Version, JSON: seen.Payload}.Authorization()
 	w.mu.Lock()
 	of := w.owners[a.From]
@@ -156,11 +160,11 @@ func (w *world) facilitate(out http.ResponseWriter, r *http.Request) {
 	of.Facilitator.ServeHTTP(out, r)
 }
 
-// Ports are taken from below those that systems give to connections that go out, which would take them otherwise while a
-// purser is down.
+// Ports lie below those that systems use for outgoing connections. Such a connection could take a
+// port while its purser is down.
 const firstPort, ports = 20_000, 12_000
 
-// port is a free port on loopback that was not given before.
+// port returns a free port on loopback, each once.
 func (w *world) port() (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -179,7 +183,7 @@ func (w *world) port() (int, error) {
 	return 0, errors.New("no port is free on 127.0.0.1")
 }
 
-// launch starts a purser with a scratch copy of the configuration. rpc is what it takes for the chain; empty is the
+// launch starts a purser with a scratch copy of the configuration. rpc is its RPC; empty means the
 // ledger.
 func (w *world) launch(ctx context.Context, name, rpc string) (*purser, error) {
 	if rpc == "" {
@@ -208,13 +212,13 @@ func (w *world) launch(ctx context.Context, name, rpc string) (*purser, error) {
 type player struct {
 	world    *hostile.World
 	purser   *purser
-	id       string            // of its key
+	id       string            // id of its key
 	customer *hostile.Customer // at the API
-	proxied  *hostile.Customer // at the proxy; nil if there is none
-	inForce  pay.Policy        // what its key may spend at the proxy, and so at every door
+	proxied  *hostile.Customer // at the proxy; nil without a proxy
+	inForce  pay.Policy        // the limits of its key, which hold at every door
 }
 
-// at is the customer at a door.
+// at returns the customer at a door.
 func (p *player) at(door hostile.Door) *hostile.Customer {
 	if door == hostile.ProxyDoor {
 		return p.proxied
@@ -222,8 +226,8 @@ func (p *player) at(door hostile.Door) *hostile.Customer {
 	return p.customer
 }
 
-// enroll makes a customer with money, and a world of its own around it. The policy is its key's own; nil has it live
-// by the configuration's alone.
+// enroll makes a customer with money and a world of its own. policy becomes the policy of its key;
+// nil leaves the configured limits alone.
 func (w *world) enroll(ctx context.Context, at *purser, policy *pay.Policy) (*player, error) {
 	p := &player{purser: at}
 	var err error
@@ -246,7 +250,7 @@ func (w *world) enroll(ctx context.Context, at *purser, policy *pay.Policy) (*pl
 		return nil, fmt.Errorf("a new key: %w", err)
 	}
 	p.id = made.ID
-	// At once, unless purser tells of keys that it has not written yet.
+	// A new key may take a moment, because purser returns it before it is written.
 	for deadline := time.Now().Add(slowStore); ; {
 		err = p.introduce(ctx, made.Key)
 		if err == nil {
@@ -274,7 +278,7 @@ func (w *world) enroll(ctx context.Context, at *purser, policy *pay.Policy) (*pl
 	return p, w.ledger.Fund(ctx, address(p.customer.Wallet), x402.NewAmount(funds).Big())
 }
 
-// introduce makes a customer of a key, and asks what it may spend.
+// introduce makes a customer for a key, and reads the limits of that key.
 func (p *player) introduce(ctx context.Context, key string) error {
 	text, err := p.purser.operator(ctx, http.MethodGet, "/purser/keys/"+p.id, nil)
 	if err != nil {
@@ -291,7 +295,7 @@ func (p *player) introduce(ctx context.Context, key string) error {
 	return err
 }
 
-// account reads a customer's books and what the ledger has.
+// account reads a customer's books and its transfers on the ledger.
 func (w *world) account(ctx context.Context, p *player) (hostile.Books, hostile.Ledger, error) {
 	b, err := hostile.ReadBooks(ctx, p.customer)
 	if err != nil {
@@ -301,10 +305,10 @@ func (w *world) account(ctx context.Context, p *player) (hostile.Books, hostile.
 	return b, l, err
 }
 
-// address is an account as the ledger names it.
+// address converts an account to the type of the ledger.
 func address(a x402.Address) common.Address { return common.Address(a) }
 
-// secretsOf are all that nobody may be told.
+// secretsOf returns all secrets that must not leak.
 func (w *world) secretsOf(p *purser) []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -26,7 +26,7 @@ func doorAttacks() []attack {
 	return []attack{
 		{group: doors, name: "private-addresses", tries: "the agent is sent to the cloud's metadata and to private networks", run: privateAddresses},
 		{group: doors, name: "own-listeners", tries: "the agent is sent to purser's own listeners and to Caddy's admin endpoint", run: ownListeners},
-		{group: doors, name: "redirects", tries: "the seller redirects the question, or the payment, to a thief", holds: "no payment follows", plays: sold(
+		{group: doors, name: "redirects", tries: "the seller redirects the question, or the payment, to a thief", holds: "no payment follows", plays: withSeller(
 			hostile.ProxyDoor, bare, hostile.Redirects, hostile.RedirectsFirst,
 		)},
 		{group: doors, name: "key-to-seller", tries: "the seller looks for the agent's key in what reaches it", run: keyToSeller},
@@ -39,7 +39,7 @@ func doorAttacks() []attack {
 	}
 }
 
-// decoy is a server on loopback that remembers what reaches it.
+// decoy is a server on loopback that records the requests it gets.
 type decoy struct {
 	server *http.Server
 	served chan struct{}
@@ -54,7 +54,7 @@ func newDecoy(ctx context.Context) (*decoy, error) {
 	return d, d.listen(ctx, d)
 }
 
-// listen serves a handler at the decoy's port.
+// listen serves a handler at a new port.
 func (d *decoy) listen(ctx context.Context, h http.Handler) error {
 	socket, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -66,7 +66,7 @@ func (d *decoy) listen(ctx context.Context, h http.Handler) error {
 	}
 	go func() {
 		defer close(d.served)
-		_ = d.server.Serve(socket) // it ends with close
+		_ = d.server.Serve(socket) // ends with close
 	}()
 	return nil
 }
@@ -89,7 +89,7 @@ func (d *decoy) seen() []http.Header {
 	return slices.Clone(d.visits)
 }
 
-// through asks for a URL through the proxy, as whoever user is; nil is nobody.
+// through requests a URL through the proxy as user; nil sends no credentials.
 func (e *examination) through(ctx context.Context, user *url.Userinfo, target string, header http.Header) (answer, error) {
 	client := &http.Client{
 		Transport: &http.Transport{
@@ -108,14 +108,14 @@ func (e *examination) through(ctx context.Context, user *url.Userinfo, target st
 	return send(client, r)
 }
 
-// answer is what is of interest in an answer.
+// answer holds the status and header of an answer.
 type answer struct {
 	code   int
 	status string
 	header http.Header
 }
 
-// send makes a request, and has no use for the body of the answer.
+// send makes a request and discards the body of the answer.
 func send(client *http.Client, r *http.Request) (answer, error) {
 	resp, err := client.Do(r)
 	if err != nil {
@@ -126,7 +126,7 @@ func send(client *http.Client, r *http.Request) (answer, error) {
 	return answer{resp.StatusCode, resp.Status, resp.Header}, err
 }
 
-// refusedBy says how an address was not refused, or "".
+// refusedBy returns "" when the proxy refused the address, or says what it did instead.
 func (e *examination) refusedBy(ctx context.Context, user *url.Userinfo, target string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
 	defer cancel()
@@ -142,17 +142,17 @@ func (e *examination) refusedBy(ctx context.Context, user *url.Userinfo, target 
 	return "", nil
 }
 
-// deafPort is one that the services in question do not listen on: should the guard fail, nothing is read of them.
+// deafPort is a port without a service. If the guard fails, no service is read.
 const deafPort = "65533"
 
-// specials are addresses that no agent has any business with.
+// specials lists addresses that no agent needs.
 var specials = []string{
 	"169.254.169.254", "[fd00:ec2::254]", "[::ffff:169.254.169.254]", "[64:ff9b::a9fe:a9fe]", "168.63.129.16", "192.0.0.192",
 	"10.0.0.1", "172.16.0.1", "192.168.0.1", "100.64.0.1", "[fd12:3456::1]", "[fe80::1]", "[::ffff:10.0.0.1]",
 }
 
-// privateAddresses asks for this machine by an address that the guard must refuse, whose other side is a decoy here. Only
-// when that is refused, so that there is a guard, the real ones are asked for.
+// privateAddresses requests this machine by an address that the guard must refuse; a decoy listens
+// there. Only when the guard refuses that one are the real private addresses requested.
 func privateAddresses(ctx context.Context, e *examination) (outcome, error) {
 	if e.noProxy != "" {
 		return off("%s", e.noProxy), nil
@@ -199,7 +199,8 @@ func privateAddresses(ctx context.Context, e *examination) (outcome, error) {
 	return held("%s: refused (%d addresses)", tries, tried), nil
 }
 
-// ownListeners asks the proxy for purser's other listeners, and for where Caddy's admin endpoint is by default.
+// ownListeners requests purser's other listeners, and the default address of Caddy's admin
+// endpoint.
 func ownListeners(ctx context.Context, e *examination) (outcome, error) {
 	if e.noProxy != "" {
 		return off("%s", e.noProxy), nil
@@ -227,7 +228,7 @@ func ownListeners(ctx context.Context, e *examination) (outcome, error) {
 	return held("%s: refused (%d addresses)", tries, len(targets)), nil
 }
 
-// keyToSeller looks at what reaches a seller.
+// keyToSeller searches the headers that reach a seller for the agent's key.
 func keyToSeller(ctx context.Context, e *examination) (outcome, error) {
 	if e.noProxy != "" {
 		return off("%s", e.noProxy), nil
@@ -266,7 +267,7 @@ func keyToSeller(ctx context.Context, e *examination) (outcome, error) {
 	return held("%s: not there", tries), nil
 }
 
-// noKey spends as nobody, and as somebody unknown.
+// noKey spends without credentials, and with an unknown key.
 func noKey(ctx context.Context, e *examination) (outcome, error) {
 	switch {
 	case e.noProxy != "":
@@ -355,7 +356,7 @@ func configSecrets(ctx context.Context, e *examination) (outcome, error) {
 	return held("%s: none", tries), nil
 }
 
-// leaks says which secrets are in a text. They are not repeated.
+// leaks names the secrets that a text contains, by their first characters.
 func leaks(where, text string, secrets []string) (story []string) {
 	for _, one := range secrets {
 		for _, form := range []string{one, base64.StdEncoding.EncodeToString([]byte(one + ":")), base64.StdEncoding.EncodeToString([]byte(one))} {
@@ -368,7 +369,7 @@ func leaks(where, text string, secrets []string) (story []string) {
 	return story
 }
 
-// adminEndpoint looks at the user's own, which is not asked.
+// adminEndpoint judges the address of the user's own admin endpoint, without a request.
 func adminEndpoint(_ context.Context, e *examination) (outcome, error) {
 	switch at := e.main.yours.admin; {
 	case at == "off":
@@ -382,11 +383,11 @@ func adminEndpoint(_ context.Context, e *examination) (outcome, error) {
 	}
 }
 
-// inHeader is what may be a value of a payment's header.
+// inHeader matches text that may be the value of a payment header.
 var inHeader = regexp.MustCompile(`eyJ[A-Za-z0-9+/]{200,}={0,2}`)
 
 func secretsInLogs(_ context.Context, e *examination) (outcome, error) {
-	if err := e.lives(); err != nil {
+	if err := e.checkAlive(); err != nil {
 		return outcome{}, err
 	}
 	var story []string

@@ -12,8 +12,8 @@ import (
 	"github.com/purserpay/purser/sandbox/hostile"
 )
 
-// turn is a moment at which purser is killed.
-type turn struct {
+// killMoment is a moment at which purser is killed.
+type killMoment struct {
 	says        string
 	door        hostile.Door
 	key         string
@@ -23,9 +23,9 @@ type turn struct {
 
 const killTries = "kill -9 of purser between journal and answer; it starts again and the client asks again"
 
-// killTurns are those that are tried.
-func killTurns() []turn {
-	return []turn{
+// killMoments returns the moments that are tried.
+func killMoments() []killMoment {
+	return []killMoment{
 		{
 			says: "after its facilitator moved the money", door: hostile.PayerDoor,
 			facilitator: func(kill func()) hostile.FacilitatorFault {
@@ -58,13 +58,14 @@ func killTurns() []turn {
 	}
 }
 
-// killed kills a purser at each turn, starts it again on the same store, and has the customer ask again.
+// killed kills a purser at each moment, starts it again on the same store, and repeats the
+// customer's request.
 func killed(ctx context.Context, e *examination) (outcome, error) {
 	p, err := e.launch(ctx, "killed", "")
 	if err != nil {
 		return outcome{}, err
 	}
-	list := slices.DeleteFunc(killTurns(), func(t turn) bool { return t.door == hostile.ProxyDoor && e.noProxy != "" })
+	list := slices.DeleteFunc(killMoments(), func(t killMoment) bool { return t.door == hostile.ProxyDoor && e.noProxy != "" })
 	var victims []*player
 	for _, t := range list {
 		one, err := e.killAt(ctx, p, t)
@@ -76,8 +77,9 @@ func killed(ctx context.Context, e *examination) (outcome, error) {
 		if err != nil {
 			return outcome{}, err
 		}
-		if wrong := hostile.Audit(b, l, nil); final(wrong) { // what is worst is seen at once
-			return failed(slices.Concat([]string{"killed " + t.says}, tell(wrong, b, l)), killTries), nil
+		// A double payment shows at once.
+		if wrong := hostile.Audit(b, l, nil); final(wrong) {
+			return failed(slices.Concat([]string{"killed " + t.says}, storyOf(wrong, b, l)), killTries), nil
 		}
 	}
 	stories, errs := make([][]string, len(list)), make([]error, len(list))
@@ -106,8 +108,8 @@ func killed(ctx context.Context, e *examination) (outcome, error) {
 	return held("%s: paid once (%d turns)", killTries, len(list)), nil
 }
 
-// killAt has a customer meet one turn.
-func (e *examination) killAt(ctx context.Context, p *purser, t turn) (*player, error) {
+// killAt runs one customer's order with a kill at this moment.
+func (e *examination) killAt(ctx context.Context, p *purser, t killMoment) (*player, error) {
 	one, err := e.enroll(ctx, p, e.neutral)
 	if err != nil {
 		return nil, err
@@ -147,7 +149,8 @@ func (e *examination) killAt(ctx context.Context, p *purser, t turn) (*player, e
 	return one, nil
 }
 
-// lyingRPC lets recovery look for evidence at RPCs that lie: nothing may be decided by them.
+// lyingRPC lets recovery search for evidence at RPCs that lie. Recovery must decide nothing by
+// them.
 func lyingRPC(ctx context.Context, e *examination) (outcome, error) {
 	lies := []hostile.RPCFault{hostile.OtherGenesis, hostile.NoLogs, hostile.FromTheFuture, hostile.OnAFork}
 	if e.more {
@@ -160,7 +163,7 @@ func lyingRPC(ctx context.Context, e *examination) (outcome, error) {
 	}
 	stories, errs := make([][]string, len(lies)), make([]error, len(lies))
 	var all sync.WaitGroup
-	atOnce := make(chan struct{}, 4) // each is a purser of its own
+	atOnce := make(chan struct{}, 4) // each lie has its own purser
 	for i, lie := range lies {
 		all.Go(func() {
 			atOnce <- struct{}{}
@@ -179,11 +182,12 @@ func lyingRPC(ctx context.Context, e *examination) (outcome, error) {
 	return held("%s: nothing is decided by it (%d lies)", tries, len(lies)), nil
 }
 
-// believes plays the scenario of a lie, on a purser of its own, and tells what that has come to believe.
+// believes plays the scenario of a lie on a purser of its own, and reports what that purser wrongly
+// believed.
 func (e *examination) believes(ctx context.Context, name string, lie hostile.RPCFault) ([]string, error) {
 	rpc := hostile.NewRPC(e.ledger.RPCURL())
 	var asked atomic.Int64
-	p, err := e.launch(ctx, name, e.behind(name, rpc, &asked))
+	p, err := e.launch(ctx, name, e.serveRPC(name, rpc, &asked))
 	if err != nil {
 		return nil, err
 	}
@@ -192,7 +196,7 @@ func (e *examination) believes(ctx context.Context, name string, lie hostile.RPC
 	if err != nil {
 		return nil, err
 	}
-	scenario := named("RPC " + lie.Name)
+	scenario := scenarioNamed("RPC " + lie.Name)
 	played := scenario.Play(ctx, one.world, one.customer, hostile.PayerDoor, keyed, firstOrder)
 	if err := lie.Enter(ctx, rpc, 0); err != nil {
 		return nil, err
@@ -202,8 +206,8 @@ func (e *examination) believes(ctx context.Context, name string, lie hostile.RPC
 		return nil, err
 	}
 	asked.Store(0)
-	// Recovery's first look at what has expired is five seconds later, and it looks every five seconds.
-	if err := rest(ctx, validity+13*time.Second); err != nil {
+	// Recovery first looks at an expired payment after five seconds, and then every five seconds.
+	if err := sleep(ctx, validity+13*time.Second); err != nil {
 		return nil, err
 	}
 	if asked.Load() == 0 {
@@ -217,5 +221,5 @@ func (e *examination) believes(ctx context.Context, name string, lie hostile.RPC
 	if len(wrong) == 0 {
 		return nil, nil
 	}
-	return slices.Concat([]string{"RPC " + lie.Name}, tell(wrong, now, ledger)), nil
+	return slices.Concat([]string{"RPC " + lie.Name}, storyOf(wrong, now, ledger)), nil
 }
