@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/purserpay/purser/e2e/internal/process"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -110,7 +111,7 @@ func TestAbortingSellerSeesOnePayment(t *testing.T) {
 					query := url.Values{way: {scheme}, "client": {clientName}}.Encode()
 					command := client(t, d.base(way, scheme), query)
 					cmd := exec.Command(command[0], command[1:]...)
-					cmd.Env = baseEnvironment()
+					cmd.Env = process.Environment()
 					check(t, atV2, d.payer, query, cmd)
 				})
 			}

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/purserpay/purser/e2e/internal/process"
 )
 
 // agent is a program that can be told to use a proxy and knows nothing of payments.
@@ -118,7 +120,7 @@ func pythonAgent(t *testing.T, program string, p *payer, o order, target string)
 	proxy := p.proxyURL()
 	proxy.User = url.UserPassword(p.key, "python")
 	cmd := exec.Command(python(), "-c", program)
-	cmd.Env = append(baseEnvironment(), assignments(map[string]string{
+	cmd.Env = process.Environment(assignments(map[string]string{
 		"http_proxy": proxy.String(), "URL": target, "METHOD": o.method, "BODY": o.body,
 	})...)
 	stdout, _ := runAgent(t, cmd)
@@ -157,7 +159,7 @@ func runAgent(t *testing.T, cmd *exec.Cmd) (stdout, stderr string) {
 	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
 	defer cancel()
 	if cmd.Env == nil {
-		cmd.Env = baseEnvironment()
+		cmd.Env = process.Environment()
 	}
 	bounded := exec.CommandContext(ctx, cmd.Path, cmd.Args[1:]...)
 	bounded.Env = cmd.Env

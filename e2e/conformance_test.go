@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/purserpay/purser/e2e/internal/process"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -425,7 +426,7 @@ func conform(t *testing.T, o *origin, meant []string, more http.Header) {
 				through := func(way door, e exchange) (client, server seen) {
 					id := fmt.Sprintf("%d %s %s", i, scheme, way.name)
 					client = way.exchange(t, e, id, meant)
-					eventually(t, 10*time.Second, func() string { // it may still be at it when the client has its answer
+					process.Eventually(t, 10*time.Second, func() string { // it may still be at it when the client has its answer
 						if server = o.saw(id); server == nil {
 							return fmt.Sprintf("%s: the origin has not seen the request; the client's answer is %v", way.name, client)
 						}

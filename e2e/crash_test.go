@@ -4,12 +4,13 @@ import (
 	"fmt"
 	"math/big"
 	"net/http"
-	"path/filepath"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/purserpay/purser/e2e/internal/process"
 )
 
 // A purser that is killed in the middle of a load, twice, still has every payment in its books that the chain has, and
@@ -21,18 +22,8 @@ func TestKilledInTheMiddle(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &purser{
-		binary: env.binary(t, "purser", "PURSER_BIN"),
-		data:   filepath.Join(t.TempDir(), "data"),
-		port:   freePort(t),
-	}
-	start := func() {
-		if err := p.start(env.ctx, env.facilitator); err != nil {
-			t.Fatal(err)
-		}
-		p.cleanup(t)
-	}
-	start()
+	p := newPurser(t, env.facilitator)
+	p.start(t)
 	payers := make([]*payer, 4)
 	for i := range payers {
 		payers[i] = p.newPayer(t)
@@ -40,22 +31,22 @@ func TestKilledInTheMiddle(t *testing.T) {
 
 	for round := range 2 {
 		l := startLoad(t, payers, s, strconv.Itoa(round))
-		eventually(t, 60*time.Second, func() string {
+		process.Eventually(t, 60*time.Second, func() string {
 			if n := l.paid.Load(); n < 20 {
 				return fmt.Sprintf("only %d payments succeeded", n)
 			}
 			return ""
 		})
-		p.kill()
+		p.Kill()
 		l.stop()
-		start()
+		p.start(t)
 		for _, payer := range payers {
 			t.Logf("round %d: %d payments settled, %d open", round, len(payer.payments(t, "?state=settled&limit=500")), len(payer.payments(t, "?state=open")))
 		}
 	}
 
 	for i, payer := range payers {
-		eventually(t, 120*time.Second, func() string {
+		process.Eventually(t, 120*time.Second, func() string {
 			for _, one := range payer.payments(t, "?limit=500") {
 				if one.State == "open" {
 					return fmt.Sprintf("still open: %+v", one)

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/purserpay/purser/e2e/internal/process"
 )
 
 // composed is the environment that deploy/compose.yaml gives purser, with a secret of its own in
@@ -59,7 +61,7 @@ func composed(t *testing.T) []string {
 // nor a stranger keeps the others from paying.
 func TestDoctorOnTheComposeFile(t *testing.T) {
 	t.Parallel()
-	binary := env.binary(t, "purser", "PURSER_BIN")
+	binary := process.Program(t, process.Plain)
 	want := []string{
 		"price-above-limit", "daily-budget", "limits-on-rest", "shared-budget", "wrong-amount", "endless-challenge", "refused-and-sent",
 		"uploads", "registration", "failing-flood",

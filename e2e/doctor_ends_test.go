@@ -8,12 +8,14 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/purserpay/purser/e2e/internal/process"
 )
 
 // However an examination is broken off, its scratch purser and its folder do not outlive it.
 func TestDoctorThatIsBrokenOff(t *testing.T) {
 	t.Parallel()
-	binary := env.binary(t, "purser", "PURSER_BIN")
+	binary := process.Program(t, process.Plain)
 	config, err := filepath.Abs("../xcaddy.Caddyfile")
 	if err != nil {
 		t.Fatal(err)
@@ -32,7 +34,7 @@ func TestDoctorThatIsBrokenOff(t *testing.T) {
 			}
 			defer func() { _ = stdout.Close() }()
 			cmd := exec.CommandContext(env.ctx, binary, "doctor", "--config", config, "--only", "rebinding", "--only", "answer-lost")
-			cmd.Dir, cmd.Env, cmd.Stdout = dir, append(baseEnvironment(), "TMPDIR="+dir), theirs
+			cmd.Dir, cmd.Env, cmd.Stdout = dir, process.Environment("TMPDIR="+dir), theirs
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}

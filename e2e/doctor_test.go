@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/purserpay/purser/e2e/internal/process"
 	"github.com/purserpay/purser/internal/failpoint"
 )
 
@@ -56,7 +57,7 @@ func consult(t *testing.T, binary string, environ []string, arguments ...string)
 	cmd.Dir = dir
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
-	cmd.Env = append(baseEnvironment(), environ...)
+	cmd.Env = process.Environment(environ...)
 	cmd.Env = append(cmd.Env, "TMPDIR="+scratch)
 	err = cmd.Run()
 	var exit *exec.ExitError
@@ -91,7 +92,7 @@ func examine(t *testing.T, binary string, environ []string, arguments ...string)
 // The shipped configuration holds against everything, and says so in all words.
 func TestDoctorOnADefaultInstallation(t *testing.T) {
 	t.Parallel()
-	binary := env.binary(t, "purser", "PURSER_BIN")
+	binary := process.Program(t, process.Plain)
 	listed, _, status := consult(t, binary, nil, "--list")
 	if status != 0 {
 		t.Fatalf("--list: status %d", status)
@@ -118,7 +119,7 @@ func TestDoctorOnADefaultInstallation(t *testing.T) {
 // once it listens for others.
 func TestDoctorOnFloods(t *testing.T) {
 	t.Parallel()
-	binary := env.binary(t, "purser", "PURSER_BIN")
+	binary := process.Program(t, process.Plain)
 	attacks := []string{"--only", "registration", "--only", "failing-flood", "--only", "wrong-amount", "--only", "endless-challenge"}
 	deployed := []string{"PURSER_BIND=0.0.0.0", "PURSER_MAX_PAYMENT=1", "PURSER_DAILY_BUDGET=10", "PURSER_REGISTRATION=off"}
 	if e, status := examine(t, binary, deployed, attacks...); status != 0 || e.Held != 4 {
@@ -133,7 +134,7 @@ func TestDoctorOnFloods(t *testing.T) {
 // A protection that is switched off is missed, by the attack that it protects from and not by another one.
 func TestDoctorMissesWhatIsOff(t *testing.T) {
 	t.Parallel()
-	binary := unprotected(t)
+	binary := process.Program(t, process.Failpoints)
 	for _, c := range []struct{ off, fails, holds string }{
 		{failpoint.Repeats, "answer-lost", "wrong-token"},
 		{failpoint.Repeats, "seller-hangs-up", "no-time"},
@@ -170,7 +171,7 @@ func TestDoctorMissesWhatIsOff(t *testing.T) {
 // A test build is not called healthy without a word, whatever holds.
 func TestDoctorOfATestBuild(t *testing.T) {
 	t.Parallel()
-	stdout, _, status := consult(t, unprotected(t), nil, "--only", "rebinding")
+	stdout, _, status := consult(t, process.Program(t, process.Failpoints), nil, "--only", "rebinding")
 	if status != 0 || strings.Count(stdout, "THIS IS A TEST BUILD") != 1 || !strings.Contains(stdout, "test build, which must not handle money") {
 		t.Errorf("status %d: %s", status, stdout)
 	}
@@ -179,7 +180,7 @@ func TestDoctorOfATestBuild(t *testing.T) {
 // What cannot be examined is told from what is not healthy.
 func TestDoctorThatCannot(t *testing.T) {
 	t.Parallel()
-	binary := env.binary(t, "purser", "PURSER_BIN")
+	binary := process.Program(t, process.Plain)
 	for name, c := range map[string]struct {
 		environ   []string
 		arguments []string
@@ -200,23 +201,4 @@ func TestDoctorThatCannot(t *testing.T) {
 			}
 		})
 	}
-}
-
-// unprotected is a purser whose protections can be switched off: PURSER_FAILPOINTS_BIN, or one built once per run.
-func unprotected(t *testing.T) string {
-	t.Helper()
-	if path := os.Getenv("PURSER_FAILPOINTS_BIN"); path != "" {
-		return path
-	}
-	env.buildMu.Lock()
-	defer env.buildMu.Unlock()
-	path := filepath.Join(env.dir, "purser-failpoints")
-	if _, err := os.Stat(path); err == nil {
-		return path
-	}
-	out, err := exec.CommandContext(env.ctx, "go", "build", "-tags", "failpoints", "-o", path, "../cmd/purser").CombinedOutput()
-	if err != nil {
-		t.Fatalf("build an unprotected purser: %v\n%s", err, out)
-	}
-	return path
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
+	"github.com/purserpay/purser/e2e/internal/process"
 )
 
 // doors is a purser process with every way in that carries HTTP to one site of the test's, and Caddy's own reverse proxy
@@ -42,10 +43,7 @@ var schemes = []string{"http", "https"}
 func startDoors(t *testing.T, s site) *doors {
 	t.Helper()
 	d := &doors{site: s, ports: map[string]int{}}
-	ports, err := env.ports.Take(len(reverseDoors) * len(schemes))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ports := process.Ports(t, len(reverseDoors)*len(schemes))
 	data := filepath.Join(t.TempDir(), "data")
 	var text strings.Builder
 	fmt.Fprintf(&text, `{
@@ -71,7 +69,7 @@ func startDoors(t *testing.T, s site) *doors {
 			purser_api
 		}
 	}
-	`, data, proxyDirectives())
+	`, data, env.proxyDirectives())
 	for _, door := range reverseDoors {
 		for _, scheme := range schemes {
 			d.ports[door+" "+scheme] = ports[0]
@@ -84,14 +82,9 @@ func startDoors(t *testing.T, s site) *doors {
 		t.Fatal(err)
 	}
 	key := "pk_" + strings.Repeat("door", 6)
-	p := &purser{
-		binary: env.binary(t, "purser", "PURSER_BIN"), data: data, port: freePort(t), config: config,
-		settings: map[string]string{"PURSER_KEY": key},
-	}
-	if err := p.start(env.ctx, env.facilitator); err != nil {
-		t.Fatal(err)
-	}
-	p.cleanup(t)
+	p := preparePurser(t, data, env.facilitator, "PURSER_KEY="+key)
+	p.Config = config
+	p.start(t)
 	d.payer = p.deploymentKey(t, key)
 	return d
 }
@@ -121,13 +114,13 @@ var madeWallet = regexp.MustCompile(`"wallet made; fund it to pay".*"address":"(
 func (p *purser) deploymentKey(t *testing.T, key string) *payer {
 	t.Helper()
 	var found []string
-	eventually(t, 10*time.Second, func() string {
-		if found = madeWallet.FindStringSubmatch(p.log.String()); found == nil {
-			return "no wallet in the log: " + p.log.String()
+	process.Eventually(t, 10*time.Second, func() string {
+		if found = madeWallet.FindStringSubmatch(p.Output.String()); found == nil {
+			return "no wallet in the log: " + p.Output.String()
 		}
 		return ""
 	})
-	payer := &payer{p.host(), key, common.HexToAddress(found[1]), p}
+	payer := &payer{p.Host(), key, common.HexToAddress(found[1]), p}
 	env.fund(t, payer.wallet)
 	return payer
 }

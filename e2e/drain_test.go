@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/purserpay/purser/e2e/internal/process"
 	"github.com/purserpay/purser/sandbox/hostile"
 )
 
@@ -35,8 +36,8 @@ func (d *drain) requireDone(t *testing.T, some func(stage) bool) {
 // requireRefused fails unless nobody is let in any more, at any door.
 func (d *drain) requireRefused(t *testing.T) {
 	t.Helper()
-	for i, port := range []int{d.port, d.upstreamPort} {
-		eventually(t, 20*time.Second, func() string {
+	for i, port := range []int{d.Port, d.Sidecar} {
+		process.Eventually(t, 20*time.Second, func() string {
 			conn, err := net.DialTimeout("tcp", "127.0.0.1:"+strconv.Itoa(port), 5*time.Second)
 			if errors.Is(err, syscall.ECONNREFUSED) {
 				return ""
@@ -58,7 +59,7 @@ func (d *drain) requireRefused(t *testing.T) {
 func (d *drain) requireRunning(t *testing.T) {
 	t.Helper()
 	select {
-	case <-d.done:
+	case <-d.Done:
 		t.Errorf("purser has ended, and had payments in flight")
 	case <-time.After(1500 * time.Millisecond):
 	}
@@ -68,8 +69,8 @@ func (d *drain) requireRunning(t *testing.T) {
 func (d *drain) ended(t *testing.T, within time.Duration, status int) {
 	t.Helper()
 	select {
-	case <-d.done:
-		if got := d.cmd.ProcessState.ExitCode(); got != status {
+	case <-d.Done:
+		if got := d.Cmd.ProcessState.ExitCode(); got != status {
 			t.Errorf("exit status %d, want %d", got, status)
 		}
 	case <-time.After(within):
@@ -83,9 +84,9 @@ var journaled = regexp.MustCompile(`payments\s+(\d+) \(([^)]*)\)`)
 // requireJournal fails unless the file of the purser that has ended is sound, and has so many payments of each state.
 func (d *drain) requireJournal(t *testing.T, open, settled int) {
 	t.Helper()
-	out, ok := d.command(t, "check", "--data-dir", d.data)
+	out, err := d.Command(t, "check", "--data-dir", d.Data)
 	found := journaled.FindStringSubmatch(out)
-	if !ok || found == nil {
+	if err != nil || found == nil {
 		t.Fatalf("purser check: %s", out)
 	}
 	want := map[string]int{"open": open, "settled": settled, "void": 0}
@@ -111,7 +112,7 @@ func (d *drain) requireBooks(t *testing.T, state func(stage) string) {
 	t.Helper()
 	d.start(t)
 	// Leases of the process that ended lapse, authorizations expire, and recovery looks again up to 40 s later.
-	eventually(t, 3*time.Minute, func() string {
+	process.Eventually(t, 3*time.Minute, func() string {
 		if open := d.rows(t, "open"); len(open) > 0 {
 			return fmt.Sprintf("%+v", open)
 		}
@@ -179,7 +180,7 @@ func (d *drain) rows(t *testing.T, state string) (list []hostile.Payment) {
 // order, and fails the test if that is answered.
 func (d *drain) keptAlive(t *testing.T, order uint64) func() {
 	t.Helper()
-	conn, err := net.Dial("tcp", d.host())
+	conn, err := net.Dial("tcp", d.Host())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,7 +200,7 @@ func (d *drain) keptAlive(t *testing.T, order uint64) func() {
 		}
 		return http.ReadResponse(answers, r)
 	}
-	res, err := ask(d.url("/"))
+	res, err := ask(d.URL("/"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,7 +218,7 @@ func (d *drain) keptAlive(t *testing.T, order uint64) func() {
 // keptTunnel is the same for an intercepted connection.
 func (d *drain) keptTunnel(t *testing.T, order uint64) func() {
 	t.Helper()
-	client := (&payer{host: d.host(), key: d.agent.Key}).behind(t, false)
+	client := (&payer{host: d.Host(), key: d.agent.Key}).behind(t, false)
 	requireStatus(t, send(t, client, "GET", d.site.https+"/buy?id=0", ""), http.StatusBadRequest)
 	return func() {
 		t.Helper()
@@ -239,7 +240,7 @@ func TestEndFinishesWhatIsInFlight(t *testing.T) {
 			t.Cleanup(func() { <-stopped })
 			go func() { // it waits
 				defer close(stopped)
-				if out, ok := d.command(t, "stop", "--address", "unix/"+d.socket()); !ok {
+				if out, err := d.Command(t, "stop", "--address", "unix/"+d.Socket()); err != nil {
 					t.Errorf("purser stop: %s", out)
 				}
 			}()
@@ -272,7 +273,7 @@ func TestEndFinishesWhatIsInFlight(t *testing.T) {
 
 func (d *drain) signal(t *testing.T, s os.Signal) {
 	t.Helper()
-	if err := d.cmd.Process.Signal(s); err != nil {
+	if err := d.Cmd.Process.Signal(s); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -301,8 +302,8 @@ func TestEndLeavesTheRestToRecovery(t *testing.T) {
 func TestEndRecordsWhatComesLate(t *testing.T) {
 	d := startDrain(t, time.Minute, "grace_period 30s", "grace_period 1s")
 	d.signal(t, syscall.SIGTERM)
-	eventually(t, 20*time.Second, func() string {
-		if said := d.log.String(); !strings.Contains(said, "graceful shutdown 1s timeout") {
+	process.Eventually(t, 20*time.Second, func() string {
+		if said := d.Output.String(); !strings.Contains(said, "graceful shutdown 1s timeout") {
 			return said
 		}
 		return ""

@@ -11,7 +11,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -19,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/purserpay/purser/e2e/internal/process"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 )
@@ -26,29 +26,21 @@ import (
 // edge is a purser of its own, with the shipped configuration, that is being attacked.
 type edge struct {
 	*purser
-	t       *testing.T
-	honest  *payer
-	metrics string
+	t      *testing.T
+	honest *payer
 }
 
 func startEdge(t *testing.T) *edge {
 	t.Helper()
-	port := freePort(t)
-	p := &purser{
-		binary: env.binary(t, "purser", "PURSER_BIN"), data: filepath.Join(t.TempDir(), "data"), port: freePort(t),
-		settings: map[string]string{"PURSER_METRICS_PORT": strconv.Itoa(port)},
-	}
-	if err := p.start(env.ctx, env.facilitator); err != nil {
-		t.Fatal(err)
-	}
-	p.cleanup(t)
-	return &edge{p, t, p.newPayer(t), fmt.Sprintf("http://127.0.0.1:%d/metrics", port)}
+	p := newPurser(t, env.facilitator)
+	p.start(t)
+	return &edge{p, t, p.newPayer(t)}
 }
 
 // gauge reads a value from the metrics.
 func (e *edge) gauge(name string) float64 {
 	e.t.Helper()
-	text := send(e.t, direct, "GET", e.metrics, "").body
+	text := send(e.t, direct, "GET", e.MetricsURL(), "").body
 	found := regexp.MustCompile(`(?m)^` + name + ` (\S+)$`).FindStringSubmatch(text)
 	if found == nil {
 		e.t.Fatalf("no %s in the metrics", name)
@@ -63,7 +55,7 @@ func (e *edge) gauge(name string) float64 {
 // dial opens a connection that lives as long as the test.
 func (e *edge) dial() net.Conn {
 	e.t.Helper()
-	c, err := net.Dial("tcp", e.host())
+	c, err := net.Dial("tcp", e.Host())
 	if err != nil {
 		e.t.Fatal(err)
 	}
@@ -81,7 +73,7 @@ func (e *edge) served(attack string) {
 		client.Timeout = 30 * time.Second
 		for _, ask := range []func() answer{
 			func() answer { return send(e.t, client, "GET", env.v2.url+"/free", "") },
-			func() answer { return send(e.t, direct, "GET", e.url("/health"), "") },
+			func() answer { return send(e.t, direct, "GET", e.URL("/health"), "") },
 			func() answer { return e.honest.call(e.t, "GET", "/v1/spend", "") },
 		} {
 			began := time.Now()
@@ -155,7 +147,7 @@ func TestEdge(t *testing.T) {
 		if i%25 == 0 { // one address may make sixty keys a minute
 			path, header = "/api-keys", ""
 		}
-		_, _ = fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: %s\r\n%sContent-Length: 100000\r\n\r\n{", path, e.host(), header)
+		_, _ = fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: %s\r\n%sContent-Length: 100000\r\n\r\n{", path, e.Host(), header)
 	}
 	e.served("1,000 clients drip bodies")
 
@@ -165,14 +157,14 @@ func TestEdge(t *testing.T) {
 			body   func(io.Writer)
 			status int
 		}{
-			"headers over 64 KiB": {"GET /health HTTP/1.1\r\nHost: " + e.host() + "\r\nX-Large: " + strings.Repeat("x", 70<<10) + "\r\n", nil, 431},
-			"headers just below":  {"GET /health HTTP/1.1\r\nHost: " + e.host() + "\r\nX-Large: " + strings.Repeat("x", 60<<10) + "\r\n", nil, 200},
-			"endless body":        {"POST /v1/pay HTTP/1.1\r\nHost: " + e.host() + "\r\nX-Api-Key: " + hostile.key + "\r\nTransfer-Encoding: chunked\r\n", endless, 413},
+			"headers over 64 KiB": {"GET /health HTTP/1.1\r\nHost: " + e.Host() + "\r\nX-Large: " + strings.Repeat("x", 70<<10) + "\r\n", nil, 431},
+			"headers just below":  {"GET /health HTTP/1.1\r\nHost: " + e.Host() + "\r\nX-Large: " + strings.Repeat("x", 60<<10) + "\r\n", nil, 200},
+			"endless body":        {"POST /v1/pay HTTP/1.1\r\nHost: " + e.Host() + "\r\nX-Api-Key: " + hostile.key + "\r\nTransfer-Encoding: chunked\r\n", endless, 413},
 			"endless body, no key": {
-				"POST /api-keys HTTP/1.1\r\nHost: " + e.host() + "\r\nTransfer-Encoding: chunked\r\n", endless, 413,
+				"POST /api-keys HTTP/1.1\r\nHost: " + e.Host() + "\r\nTransfer-Encoding: chunked\r\n", endless, 413,
 			},
 			"endless body, wrong key": {
-				"POST /v1/pay HTTP/1.1\r\nHost: " + e.host() + "\r\nX-Api-Key: pk_wrong_key\r\nTransfer-Encoding: chunked\r\n", endless, 401,
+				"POST /v1/pay HTTP/1.1\r\nHost: " + e.Host() + "\r\nX-Api-Key: pk_wrong_key\r\nTransfer-Encoding: chunked\r\n", endless, 401,
 			},
 		} {
 			conn := e.dial()
@@ -199,7 +191,7 @@ func TestEdge(t *testing.T) {
 		e.dial()
 	}
 	e.served("10,000 silent connections")
-	eventually(t, 10*time.Second, func() string {
+	process.Eventually(t, 10*time.Second, func() string {
 		if n := e.gauge("purser_connections_dropped_total"); n < 5000 {
 			return fmt.Sprintf("%.0f were closed", n)
 		}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
+	"github.com/purserpay/purser/e2e/internal/process"
 )
 
 // execCommand is `purser exec` for a payer's key.
@@ -28,8 +29,8 @@ func (p *payer) execCommand(t *testing.T, flags []string, program ...string) *ex
 // execCommand is `purser exec` without a key.
 func (p *purser) execCommand(t *testing.T, flags []string, program ...string) *exec.Cmd {
 	t.Helper()
-	cmd := exec.Command(p.binary, append(append(append([]string{"exec", "--admin", "unix/" + p.socket()}, flags...), "--"), program...)...)
-	cmd.Env = append(p.environment(), "XDG_CACHE_HOME="+filepath.Join(env.dir, "cache"))
+	cmd := exec.Command(p.Binary, append(append(append([]string{"exec", "--admin", p.Admin()}, flags...), "--"), program...)...)
+	cmd.Env = append(p.Environment(), "XDG_CACHE_HOME="+filepath.Join(env.dir, "cache"))
 	return cmd
 }
 
@@ -80,7 +81,7 @@ func programs() map[string]program {
 			return []string{nodeWithEnvProxy(t), filepath.Join("peers", "agent-fetch.mjs")}
 		}},
 		"go": {read: json, command: func(t *testing.T, _ order, _ string) []string {
-			return []string{env.build(t, "./agents/goagent")}
+			return []string{process.Build(t, "goagent", "./e2e/agents/goagent")}
 		}},
 	}
 }
@@ -186,14 +187,14 @@ func TestExecAgentPy(t *testing.T) {
 	if wallet == "" {
 		t.Fatalf("no address to fund in %q", said)
 	}
-	secret, err := os.ReadFile(filepath.Join(p.data, "exec.key"))
+	secret, err := os.ReadFile(filepath.Join(p.Data, "exec.key"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if info, err := os.Stat(filepath.Join(p.data, "exec.key")); err != nil || info.Mode().Perm() != 0o600 {
+	if info, err := os.Stat(filepath.Join(p.Data, "exec.key")); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("exec.key: %v, %v", info.Mode(), err)
 	}
-	payer := &payer{p.host(), strings.TrimSpace(string(secret)), common.HexToAddress(wallet), p}
+	payer := &payer{p.Host(), strings.TrimSpace(string(secret)), common.HexToAddress(wallet), p}
 	env.fund(t, payer.wallet)
 	for i, scheme := range []string{"https", "http"} {
 		stdout, stderr := runAgent(t, p.execCommand(t, nil, python(), filepath.Join("agents", "agent.py"), env.v2.under(t, scheme)+"/paid"))
@@ -344,7 +345,7 @@ func TestExecPassesOn(t *testing.T) {
 func TestExecWithoutPurser(t *testing.T) {
 	t.Parallel()
 	p := sharedPurser(t)
-	cmd := p.execCommand(t, []string{"--key", "pk_" + strings.Repeat("x", 20), "--proxy", "http://127.0.0.1:" + strconv.Itoa(freePort(t))}, "echo", "ran")
+	cmd := p.execCommand(t, []string{"--key", "pk_" + strings.Repeat("x", 20), "--proxy", "http://127.0.0.1:" + process.Port(t)}, "echo", "ran")
 	start := time.Now()
 	out, err := cmd.CombinedOutput()
 	if err == nil || strings.Contains(string(out), "ran\n") || len(out) == 0 {

@@ -2,20 +2,17 @@ package e2e
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
-	"time"
+
+	"github.com/purserpay/purser/e2e/internal/process"
 )
 
-// runLimit ends everything that a run started, whatever happens to the tests.
-const runLimit = 14 * time.Minute
-
-// parallel is the number of tests that run at once.
-const parallel = "12"
+// parallel is the number of tests that run at once: they wait for blocks, not for a processor, and the chain has room for as many.
+const parallel = 12
 
 // env is what the tests of a run share: one chain and one set of peers on it. Each test has its own payers, so that
 // none sees another's money.
@@ -26,26 +23,18 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) int {
-	ctx, cancel := context.WithTimeout(context.Background(), runLimit)
-	defer cancel()
-	flag.Parse()
-	// Tests wait for blocks, not for a processor: as many at once as the chain has room for.
-	if err := flag.Set("test.parallel", parallel); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
 	if err := checkPeers(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	var err error
-	if env, err = startWorld(ctx); err != nil {
+	if env, err = startWorld(context.Background()); err != nil {
 		fmt.Fprintln(os.Stderr, "start the peers:", err)
 		return 1
 	}
-	code := m.Run()
+	code := process.Main(m, parallel)
 	if code != 0 && env.shared != nil {
-		fmt.Fprintf(os.Stderr, "the shared purser said:\n%s\n", env.shared.log)
+		fmt.Fprintf(os.Stderr, "the shared purser said:\n%s\n", env.shared.Output.End())
 	}
 	if err := env.close(); err != nil {
 		fmt.Fprintln(os.Stderr, "stop the peers:", err)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/purserpay/purser/e2e/internal/process"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -29,7 +30,7 @@ func requirePaidAnswer(t *testing.T, got answer, o order, p *payer) {
 		t.Errorf("receipt %+v, found %v: %v; headers %v", receipt, found, err, got.header)
 	}
 	// The answer does not wait until the books are written.
-	eventually(t, 10*time.Second, func() string {
+	process.Eventually(t, 10*time.Second, func() string {
 		if one := p.payment(t, got.header.Get("Purser-Payment")); one.State != "settled" || one.Transaction != receipt.Transaction {
 			return fmt.Sprintf("payment %+v, receipt %+v", one, receipt)
 		}

@@ -1,14 +1,10 @@
 package e2e
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -17,138 +13,59 @@ import (
 
 	"github.com/ethereum/go-ethereum/common"
 
+	"github.com/purserpay/purser/e2e/internal/process"
 	"github.com/purserpay/purser/x402"
 )
 
-// purser is a running cmd/purser with the configuration file that people start from.
-type purser struct {
-	*child
-	binary string
-	data   string // directory of the database
-	port   int    // stays the same when it is started again
-	// config is a configuration file other than the shipped one with the sellers' names; may be empty.
-	config string
-	// settings are further variables of its environment.
-	settings map[string]string
-	// upstreamPort is where its sidecar door listens.
-	upstreamPort int
+// purser is cmd/purser with the configuration that people start from and the sellers' names.
+type purser struct{ *process.Purser }
+
+// newPurser prepares a purser that settles at a facilitator.
+func newPurser(t *testing.T, facilitator string, settings ...string) *purser {
+	t.Helper()
+	return preparePurser(t, filepath.Join(t.TempDir(), "data"), facilitator, settings...)
+}
+
+func preparePurser(t *testing.T, data, facilitator string, settings ...string) *purser {
+	t.Helper()
+	settings = append([]string{"PURSER_FACILITATOR_URL=" + facilitator, "PURSER_RPC_URL=" + env.chain.RPCURL()}, settings...)
+	p := &purser{process.NewPurser(t, process.Program(t, process.Plain), data, settings...)}
+	p.Config = env.config
+	return p
 }
 
 // sharedPurser is the purser of all tests that do not kill it. Its facilitator is reached through env.settlements.
 func sharedPurser(t *testing.T) *purser {
 	t.Helper()
-	binary := env.binary(t, "purser", "PURSER_BIN")
 	env.sharedMu.Lock()
 	defer env.sharedMu.Unlock()
 	if env.shared == nil {
-		p := &purser{binary: binary, data: filepath.Join(env.dir, "shared"), port: freePort(t)}
-		if err := p.start(env.ctx, env.settlements.url); err != nil {
+		p := preparePurser(t, filepath.Join(env.dir, "shared"), env.settlements.url)
+		if err := p.Open(); err != nil {
 			t.Fatal(err)
 		}
 		env.shared = p
-		env.children = append(env.children, p.child)
+		env.children = append(env.children, p.Process)
 	}
 	return env.shared
 }
 
-// start runs the binary on its data directory and returns when it answers.
-func (p *purser) start(ctx context.Context, facilitator string) error {
-	if p.config == "" {
-		var err error
-		if p.config, err = sellersConfig(); err != nil {
-			return err
-		}
+// start runs the program on its data directory and returns when it answers. The test ends it, which must go well.
+func (p *purser) start(t *testing.T) {
+	t.Helper()
+	if err := p.Open(); err != nil {
+		t.Fatal(err)
 	}
-	ports, err := env.ports.Take(2)
-	if err != nil {
-		return err
-	}
-	p.upstreamPort = ports[0]
-	cmd := exec.Command(p.binary, "run", "--config", p.config)
-	cmd.Env = append(p.environment(), assignments(map[string]string{
-		"PURSER_UPSTREAM_PORT":   strconv.Itoa(p.upstreamPort),
-		"PURSER_METRICS_PORT":    strconv.Itoa(ports[1]),
-		"PURSER_FACILITATOR_URL": facilitator,
-		"PURSER_RPC_URL":         env.chain.RPCURL(),
-	})...)
-	cmd.Env = append(cmd.Env, assignments(p.settings)...)
-	if p.child, err = startChild(ctx, "purser", cmd, func(string) {}); err != nil {
-		return err
-	}
-	deadline := time.Now().Add(30 * time.Second)
-	for {
-		res, err := direct.Get(p.url("/"))
-		if err == nil {
-			_ = res.Body.Close()
-			if res.StatusCode == http.StatusOK {
-				return nil
-			}
-			err = fmt.Errorf("status %d", res.StatusCode)
-		}
-		select {
-		case <-p.done:
-			return fmt.Errorf("purser ended: %w\n%s", p.err, p.log)
-		case <-time.After(50 * time.Millisecond):
-		}
-		if time.Now().After(deadline) {
-			p.kill()
-			return fmt.Errorf("purser does not answer: %w\n%s", err, p.log)
-		}
-	}
-}
-
-// environment is what purser's own commands are told beside the configuration.
-func (p *purser) environment() []string {
-	return append(baseEnvironment(), assignments(map[string]string{
-		"PURSER_PORT":     strconv.Itoa(p.port),
-		"PURSER_ADMIN":    "unix/" + p.socket() + "|0600",
-		"PURSER_DATA_DIR": p.data,
-	})...)
-}
-
-// socket is where its admin endpoint listens.
-func (p *purser) socket() string { return p.data + ".sock" }
-
-// sellersConfig is the configuration that people start from, in a file, with what the tests need beside it: the sellers'
-// names, and their certificates' authority.
-func sellersConfig() (string, error) {
-	text, err := os.ReadFile("../xcaddy.Caddyfile")
-	if err != nil {
-		return "", err
-	}
-	const place = "purser_proxy {\n"
-	before, after, found := strings.Cut(string(text), place)
-	if !found {
-		return "", fmt.Errorf("no %q in the configuration", place)
-	}
-	file, err := os.CreateTemp(env.dir, "*.Caddyfile")
-	if err != nil {
-		return "", err
-	}
-	_, err = file.WriteString(before + place + proxyDirectives() + after)
-	return file.Name(), errors.Join(err, file.Close())
+	p.Cleanup(t)
 }
 
 // proxyDirectives are the subdirectives of purser_proxy that make the sellers known.
-func proxyDirectives() string {
-	text := "trust " + env.certificates.root + "\n"
+func (w *world) proxyDirectives() string {
+	text := "trust " + w.certificates.root + "\n"
 	for _, name := range []string{nameV2, nameV1, nameOther} {
 		text += "resolve " + name + " 127.0.0.1\n"
 	}
 	return text
-}
-
-func (p *purser) host() string           { return "127.0.0.1:" + strconv.Itoa(p.port) }
-func (p *purser) url(path string) string { return "http://" + p.host() + path }
-
-// freePort finds a port for a server of its own.
-func freePort(t *testing.T) int {
-	t.Helper()
-	ports, err := env.ports.Take(1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return ports[0]
 }
 
 // payer is an API key of a purser with one funded wallet.
@@ -162,9 +79,9 @@ type payer struct {
 func (p *purser) newPayer(t *testing.T) *payer {
 	t.Helper()
 	var created answer
-	eventually(t, 90*time.Second, func() string {
+	process.Eventually(t, 90*time.Second, func() string {
 		// One address may make sixty keys a minute, and the tests share theirs.
-		if created = send(t, direct, "POST", p.url("/api-keys"), `{"label":"e2e"}`); created.status == http.StatusTooManyRequests {
+		if created = send(t, direct, "POST", p.URL("/api-keys"), `{"label":"e2e"}`); created.status == http.StatusTooManyRequests {
 			return created.body
 		}
 		return ""
@@ -172,8 +89,8 @@ func (p *purser) newPayer(t *testing.T) *payer {
 	made := struct{ Key string }{}
 	decode(t, created, http.StatusCreated, &made)
 	wallet := struct{ Address string }{}
-	decode(t, send(t, direct, "POST", p.url("/wallets"), `{"network":"base"}`, "X-Api-Key", made.Key), http.StatusCreated, &wallet)
-	payer := &payer{p.host(), made.Key, common.HexToAddress(wallet.Address), p}
+	decode(t, send(t, direct, "POST", p.URL("/wallets"), `{"network":"base"}`, "X-Api-Key", made.Key), http.StatusCreated, &wallet)
+	payer := &payer{p.Host(), made.Key, common.HexToAddress(wallet.Address), p}
 	env.fund(t, payer.wallet)
 	return payer
 }
@@ -294,7 +211,7 @@ func (p *payer) requireOnce(t *testing.T, to common.Address) {
 func (p *payer) requireSettled(t *testing.T, to common.Address, n int) {
 	t.Helper()
 	// Recovery looks 20 s after a payment began, and 40 s after that.
-	eventually(t, 90*time.Second, func() string {
+	process.Eventually(t, 90*time.Second, func() string {
 		for _, one := range p.payments(t, "") {
 			if one.State == "open" {
 				return fmt.Sprintf("still open: %+v", one)

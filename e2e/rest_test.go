@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/purserpay/purser/e2e/internal/process"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -101,7 +102,7 @@ func TestRecoveryClosesFromTheChain(t *testing.T) {
 			url := s.url + "/paid"
 			got := payer.pay(t, send(t, direct, "GET", url, ""), url, "settlement", "seller")
 			requireStatus(t, send(t, direct, "GET", url, "", got.PaymentHeader, got.PaymentSignature), http.StatusOK)
-			eventually(t, 90*time.Second, func() string {
+			process.Eventually(t, 90*time.Second, func() string {
 				if one := payer.payment(t, got.Payment.ID); one.State != "settled" {
 					return "the payment is " + one.State
 				}

@@ -1,41 +1,25 @@
 package e2e
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"go.etcd.io/bbolt"
 
+	"github.com/purserpay/purser/e2e/internal/process"
 	"github.com/purserpay/purser/pay"
 )
-
-// command runs one of purser's own commands and returns what it printed and whether its exit status was 0.
-func (p *purser) command(t *testing.T, arguments ...string) (out string, ok bool) {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), p.binary, arguments...)
-	cmd.Env = p.environment()
-	var both bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &both, &both
-	err := cmd.Run()
-	return both.String(), err == nil
-}
-
-// database is the file of a purser.
-func (p *purser) database() string { return filepath.Join(p.data, "purser.db") }
 
 // longAgo makes a stopped purser believe that it was restored ten minutes ago, so that nobody has to wait for that.
 func (p *purser) longAgo(t *testing.T) {
 	t.Helper()
-	file, err := bbolt.Open(p.database(), 0o600, &bbolt.Options{Timeout: time.Second})
+	file, err := bbolt.Open(p.File(), 0o600, &bbolt.Options{Timeout: time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +58,7 @@ type reconciling struct {
 
 func (p *purser) health(t *testing.T) (status int, h reconciling) {
 	t.Helper()
-	got := send(t, direct, "GET", p.url("/health"), "")
+	got := send(t, direct, "GET", p.URL("/health"), "")
 	if err := json.Unmarshal([]byte(got.body), &h); err != nil {
 		t.Fatal(err)
 	}
@@ -86,20 +70,8 @@ func (p *purser) health(t *testing.T) (status int, h reconciling) {
 // request that was paid moves money.
 func TestRestoredFromABackup(t *testing.T) {
 	t.Parallel()
-	p := &purser{binary: env.binary(t, "purser", "PURSER_BIN"), data: filepath.Join(t.TempDir(), "data"), port: freePort(t)}
-	start := func() {
-		t.Helper()
-		if err := p.start(env.ctx, env.settlements.url); err != nil {
-			t.Fatal(err)
-		}
-		p.cleanup(t)
-	}
-	stop := func() {
-		t.Helper()
-		if err := p.stop(syscall.SIGTERM); err != nil {
-			t.Fatalf("%v\n%s", err, p.log)
-		}
-	}
+	p := newPurser(t, env.settlements.url)
+	start, stop := func() { t.Helper(); p.start(t) }, func() { t.Helper(); p.End(t) }
 	start()
 	payers := []*payer{p.newPayer(t), p.newPayer(t)}
 	s := env.v2
@@ -144,7 +116,7 @@ func TestRestoredFromABackup(t *testing.T) {
 	open := payers[0].pay(t, send(t, direct, "GET", later, ""), later, "settlement", "seller", "idempotencyKey", "open")
 
 	backup := filepath.Join(t.TempDir(), "backup.db")
-	if out, ok := p.command(t, "backup", backup); !ok || !strings.Contains(out, "at block") {
+	if out, err := p.Command(t, "backup", backup); err != nil || !strings.Contains(out, "at block") {
 		t.Fatal(out)
 	}
 	lost := 0
@@ -160,8 +132,8 @@ func TestRestoredFromABackup(t *testing.T) {
 		return n
 	}
 	moved := moves()
-	p.kill()
-	if err := os.Rename(backup, p.database()); err != nil {
+	p.Kill()
+	if err := os.Rename(backup, p.File()); err != nil {
 		t.Fatal(err)
 	}
 
@@ -183,13 +155,13 @@ func TestRestoredFromABackup(t *testing.T) {
 			t.Fatalf("%d %+v", status, h)
 		}
 		for _, command := range []string{"status", "reconcile"} {
-			if out, ok := p.command(t, command); ok || !strings.Contains(out, "restored from a backup") {
+			if out, err := p.Command(t, command); err == nil || !strings.Contains(out, "restored from a backup") {
 				t.Fatalf("purser %s: %s", command, out)
 			}
 		}
 	}
 	refused()
-	eventually(t, time.Minute, func() string {
+	process.Eventually(t, time.Minute, func() string {
 		if _, h := p.health(t); h.Reconciling.Booked != lost {
 			return fmt.Sprintf("booked %d of %d: %+v", h.Reconciling.Booked, lost, h.Reconciling)
 		}
@@ -201,8 +173,8 @@ func TestRestoredFromABackup(t *testing.T) {
 	// A restart in the middle goes on; nor does the wait begin anew.
 	p.longAgo(t)
 	start()
-	out, ok := p.command(t, "reconcile", "--wait")
-	if !ok || !strings.Contains(out, "nothing to reconcile") {
+	out, err := p.Command(t, "reconcile", "--wait")
+	if err != nil || !strings.Contains(out, "nothing to reconcile") {
 		t.Fatal(out)
 	}
 	if status, h := p.health(t); status != http.StatusOK || h.Reconciling != nil {
@@ -210,7 +182,7 @@ func TestRestoredFromABackup(t *testing.T) {
 	}
 	closed := func() { // recovery's to do, where nobody tells
 		t.Helper()
-		eventually(t, 3*time.Minute, func() string {
+		process.Eventually(t, 3*time.Minute, func() string {
 			for _, who := range payers {
 				if list := who.payments(t, "?state=open"); len(list) > 0 {
 					return fmt.Sprintf("%+v", list)
@@ -251,7 +223,7 @@ func TestRestoredFromABackup(t *testing.T) {
 	closed()
 	payers[0].requireBooks(t)
 	stop()
-	if out, ok := p.command(t, "check", "--data-dir", p.data); !ok || !strings.Contains(out, fmt.Sprintf("%d payments booked", lost)) {
+	if out, err := p.Command(t, "check", "--data-dir", p.Data); err != nil || !strings.Contains(out, fmt.Sprintf("%d payments booked", lost)) {
 		t.Error(out)
 	}
 }

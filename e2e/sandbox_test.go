@@ -16,11 +16,12 @@ import (
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
+	"github.com/purserpay/purser/e2e/internal/process"
 )
 
 // sandboxProcess is a running purser-sandbox and what it says of itself.
 type sandboxProcess struct {
-	*child
+	*process.Process
 	API, Proxy, Key, Wallet, Seller, Facilitator, RPC, Token, Data string
 
 	mu    sync.Mutex
@@ -30,22 +31,16 @@ type sandboxProcess struct {
 // startSandbox starts purser-sandbox on free ports and returns when it has printed a line with the given text.
 func startSandbox(t *testing.T, ready string, arguments ...string) *sandboxProcess {
 	t.Helper()
-	binary := env.binary(t, "purser-sandbox", "PURSER_SANDBOX_BIN")
-	cmd := exec.Command(binary, append(arguments, "-port", "0")...)
+	cmd := exec.Command(process.Program(t, process.Offline), append(arguments, "-port", "0")...)
 	cmd.Dir = t.TempDir()
-	cmd.Env = baseEnvironment()
+	cmd.Env = process.Environment()
 	s := &sandboxProcess{}
-	var err error
-	s.child, err = startChild(env.ctx, "purser-sandbox", cmd, func(line string) {
+	s.Process = process.Start(t, cmd, func(line string) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.lines = append(s.lines, line)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.cleanup(t)
-	eventually(t, 60*time.Second, func() string {
+	process.Eventually(t, 60*time.Second, func() string {
 		if said := strings.Join(s.said(), "\n"); !strings.Contains(said, ready) {
 			return fmt.Sprintf("no %q in what was printed: %s", ready, said)
 		}
@@ -104,13 +99,13 @@ func TestSandbox(t *testing.T) {
 			if after := s.balance(t, payer.wallet); new(big.Int).Sub(before, after).Cmp(price) != 0 {
 				t.Errorf("balance went from %s to %s, the price is %s", before, after, price)
 			}
-			eventually(t, 10*time.Second, func() string {
+			process.Eventually(t, 10*time.Second, func() string {
 				if events := payer.spend(t); len(events) != 1 || events[0].Amount != price.String() {
 					return fmt.Sprintf("spend events %+v, want one of %s", events, price)
 				}
 				return ""
 			})
-			if err := s.stop(syscall.SIGINT); err != nil {
+			if err := s.Stop(syscall.SIGINT); err != nil {
 				t.Errorf("after SIGINT: %v", err)
 			}
 			if said := s.said(); len(said) != 1 {
@@ -159,7 +154,7 @@ func TestSandboxCommands(t *testing.T) {
 	if !strings.Contains(said, "never fund") {
 		t.Errorf("no warning in %s", said)
 	}
-	if err := s.stop(syscall.SIGINT); err != nil {
+	if err := s.Stop(syscall.SIGINT); err != nil {
 		t.Errorf("after SIGINT: %v", err)
 	}
 }

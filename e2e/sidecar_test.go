@@ -1,35 +1,27 @@
 package e2e
 
 import (
-	"fmt"
 	"net/http"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/purserpay/purser/e2e/internal/process"
 )
 
 // startSidecar starts a purser with the shipped configuration and PURSER_UPSTREAM, which is all it takes.
 func startSidecar(t *testing.T, upstream string) *payer {
 	t.Helper()
 	key := "pk_" + strings.Repeat("side", 6)
-	config, err := filepath.Abs("../xcaddy.Caddyfile")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &purser{
-		binary: env.binary(t, "purser", "PURSER_BIN"), data: filepath.Join(t.TempDir(), "data"), port: freePort(t), config: config,
-		settings: map[string]string{"PURSER_KEY": key, "PURSER_UPSTREAM": upstream, "SSL_CERT_FILE": env.certificates.root},
-	}
-	if err := p.start(env.ctx, env.facilitator); err != nil {
-		t.Fatal(err)
-	}
-	p.cleanup(t)
+	p := newPurser(t, env.facilitator, "PURSER_KEY="+key, "PURSER_UPSTREAM="+upstream, "SSL_CERT_FILE="+env.certificates.root)
+	p.Config = filepath.Join(process.Root(), "xcaddy.Caddyfile")
+	p.start(t)
 	return p.deploymentKey(t, key)
 }
 
 // sidecar is the URL of the sidecar door.
-func (p *payer) sidecar() string { return fmt.Sprintf("http://127.0.0.1:%d", p.purser.upstreamPort) }
+func (p *payer) sidecar() string { return p.purser.SidecarURL() }
 
 // A plain curl to the sidecar door gets what costs money, over http and https upstreams, for one price each.
 func TestSidecar(t *testing.T) {

@@ -6,14 +6,13 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/purserpay/purser/e2e/internal/process"
 	"github.com/purserpay/purser/sandbox/hostile"
 	"github.com/purserpay/purser/x402"
 )
@@ -141,17 +140,14 @@ func startDrain(t *testing.T, validity time.Duration, edit ...string) *drain {
 	t.Cleanup(func() { d.letGo(func(stage) bool { return true }) }) // before the servers wait for their handlers
 
 	key := "pk_" + strings.Repeat("drain", 6)
-	d.purser = &purser{
-		binary: env.binary(t, "purser", "PURSER_BIN"), data: filepath.Join(t.TempDir(), "data"), port: freePort(t),
-		settings: map[string]string{"PURSER_KEY": key, "PURSER_UPSTREAM": d.site.plain},
-	}
-	d.configure(t, edit)
+	d.purser = newPurser(t, d.FacilitatorURL, "PURSER_KEY="+key, "PURSER_UPSTREAM="+d.site.plain)
+	d.Config = process.Shipped(t, append([]string{process.ProxyBlock, process.ProxyBlock + env.proxyDirectives()}, edit...)...)
 	d.start(t)
 	ctx := t.Context()
-	if d.agent, err = hostile.Enroll(ctx, d.url("")); err != nil {
+	if d.agent, err = hostile.Enroll(ctx, d.URL("")); err != nil {
 		t.Fatal(err)
 	}
-	if d.owner, err = hostile.Deployment(ctx, d.url(""), key); err != nil {
+	if d.owner, err = hostile.Deployment(ctx, d.URL(""), key); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []*hostile.Customer{d.agent, d.owner} {
@@ -182,7 +178,7 @@ func startDrain(t *testing.T, validity time.Duration, edit ...string) *drain {
 	}
 	verifies := func(s stage) bool { return s.moment == atVerify }
 	hold(func(s stage) bool { return !verifies(s) })
-	eventually(t, time.Minute, func() string { // the books are written behind the answers
+	process.Eventually(t, time.Minute, func() string { // the books are written behind the answers
 		if n := len(d.rows(t, "settled")); n != count(left, "settled") {
 			return fmt.Sprintf("%d payments are settled", n)
 		}
@@ -202,36 +198,6 @@ func (d *drain) awaitHeld(t *testing.T, i int) {
 	case <-time.After(time.Minute):
 		t.Fatalf("%+v: not held", stages()[i])
 	}
-}
-
-// configure edits the configuration that people start from: pairs of what is there and what is there instead.
-func (d *drain) configure(t *testing.T, edit []string) {
-	t.Helper()
-	path, err := sellersConfig()
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := 0; i < len(edit); i += 2 {
-		if !strings.Contains(string(text), edit[i]) {
-			t.Fatalf("no %q in the configuration", edit[i])
-		}
-	}
-	if err := os.WriteFile(path, []byte(strings.NewReplacer(edit...).Replace(string(text))), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	d.config = path
-}
-
-func (d *drain) start(t *testing.T) {
-	t.Helper()
-	if err := d.purser.start(env.ctx, d.FacilitatorURL); err != nil {
-		t.Fatal(err)
-	}
-	d.cleanup(t)
 }
 
 // at is where an order is held: nowhere if it is not a stage's.
@@ -322,9 +288,9 @@ func (d *drain) buy(ctx context.Context, t *testing.T, w way, order uint64) erro
 	case proxied:
 		r = d.agent.Buy(ctx, d.site.plain, hostile.ProxyDoor, hostile.Order{ID: order})
 	case beside:
-		r = d.owner.BuyBeside(ctx, "http://127.0.0.1:"+strconv.Itoa(d.upstreamPort), hostile.Order{ID: order})
+		r = d.owner.BuyBeside(ctx, d.SidecarURL(), hostile.Order{ID: order})
 	case inTunnel, inTunnel2:
-		client := (&payer{host: d.host(), key: d.agent.Key}).behind(t, w == inTunnel2)
+		client := (&payer{host: d.Host(), key: d.agent.Key}).behind(t, w == inTunnel2)
 		r, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("%s/buy?id=%d", d.site.https, order), http.NoBody)
 		if err != nil {
 			return err

@@ -212,7 +212,7 @@ func TestDownloadInConstantMemory(t *testing.T) {
 		if stdout, _ := runAgent(t, cmd); stdout != "200 "+strconv.Itoa(size) {
 			t.Errorf("%s: %s", scheme, stdout)
 		}
-		most := highWater(t, d.purser.cmd.Process.Pid)
+		most := highWater(t, d.purser.Cmd.Process.Pid)
 		t.Logf("%s: %d MiB at most", scheme, most>>10)
 		if most > limit {
 			t.Errorf("%s: purser had %d MiB, want %d at most", scheme, most>>10, limit>>10)

@@ -8,16 +8,17 @@ import (
 	"fmt"
 	"math/big"
 	"os"
+	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/crypto"
 	"github.com/ethereum/go-ethereum/params"
 
-	"github.com/purserpay/purser/internal/ports"
+	"github.com/purserpay/purser/e2e/internal/process"
 	"github.com/purserpay/purser/sandbox/evm"
 )
 
@@ -45,12 +46,11 @@ type world struct {
 	// v1Modern speaks version 1 too, but settles through the newer facilitator.
 	v1Modern seller
 
-	ports    ports.Free
-	buildMu  sync.Mutex
+	config   string // the shipped one, with the sellers' names and the authority of their certificates
 	sharedMu sync.Mutex
 	shared   *purser
 
-	children []*child
+	children []*process.Process
 }
 
 // seller is a running paid API.
@@ -82,6 +82,15 @@ func (w *world) start() (err error) {
 		return err
 	}
 	if w.certificates, err = newCertificates(w.dir); err != nil {
+		return err
+	}
+	text, err := os.ReadFile("../xcaddy.Caddyfile")
+	if err != nil {
+		return err
+	}
+	w.config = filepath.Join(w.dir, "Caddyfile")
+	edited := strings.Replace(string(text), process.ProxyBlock, process.ProxyBlock+w.proxyDirectives(), 1)
+	if err := os.WriteFile(w.config, []byte(edited), 0o600); err != nil {
 		return err
 	}
 	if w.chain, err = evm.Start(w.ctx, evm.Options{}); err != nil {
@@ -151,7 +160,7 @@ func (w *world) startSeller(script, facilitator string, more map[string]string) 
 
 // startPeer starts a program that lives as long as the run does.
 func (w *world) startPeer(script string, environment map[string]string) (peerReady, error) {
-	c, ready, err := startPeer(w.ctx, script, environment)
+	c, ready, err := startPeer(script, environment)
 	if err != nil {
 		return peerReady{}, err
 	}
@@ -164,8 +173,8 @@ func (w *world) startPeer(script string, environment map[string]string) (peerRea
 func (w *world) close() error {
 	var errs []error
 	for _, c := range w.children {
-		if err := c.stop(syscall.SIGTERM); err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w\n%s", c.name, err, c.log))
+		if err := c.Stop(syscall.SIGTERM); err != nil {
+			errs = append(errs, fmt.Errorf("%w\n%s", err, c.Log.End()))
 		}
 	}
 	if w.settlements != nil {
@@ -246,21 +255,5 @@ func (w *world) requireBalance(t *testing.T, account common.Address, want int64)
 	}
 	if got.Cmp(big.NewInt(want)) != 0 {
 		t.Fatalf("balance of %s is %s, want %d", account, got, want)
-	}
-}
-
-// eventually asks until the answer is "" or the time is over, and then fails with the last answer.
-func eventually(t *testing.T, limit time.Duration, ask func() string) {
-	t.Helper()
-	deadline := time.Now().Add(limit)
-	for {
-		problem := ask()
-		if problem == "" {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("after %v: %s", limit, problem)
-		}
-		time.Sleep(100 * time.Millisecond)
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"testing"
 	"time"
+
+	"github.com/purserpay/purser/e2e/internal/process"
 )
 
 // errand is something that a script in the browser's driver asks the test for: money, a payment, a plan.
@@ -44,21 +46,19 @@ func drive(t *testing.T, script string, errands map[string]errand, vars ...strin
 	if out == "" {
 		out = t.ArtifactDir()
 	}
-	settings := map[string]string{"CHROMIUM": chromium, "CONTROL": control.URL, "PICTURES": out, "NODE_NO_WARNINGS": "1"}
+	settings := []string{"CHROMIUM=" + chromium, "CONTROL=" + control.URL, "PICTURES=" + out, "NODE_NO_WARNINGS=1"}
 	for i := 0; i < len(vars); i += 2 {
-		settings[vars[i]] = vars[i+1]
+		settings = append(settings, vars[i]+"="+vars[i+1])
 	}
 	cmd := exec.Command("node", script)
-	cmd.Env = environment(settings)
-	c := startChild(t, cmd, func(line string) { t.Log(line) })
-	select {
-	case <-c.done:
-		if c.err != nil {
-			t.Fatalf("%s: %v\n%s", script, c.err, &c.log)
-		}
-	case <-time.After(scriptTime):
-		_ = c.cmd.Process.Kill()
-		t.Fatalf("%s is not done after %s\n%s", script, scriptTime, &c.log)
+	cmd.Env = process.Environment(settings...)
+	c := process.Start(t, cmd, func(line string) { t.Log(line) })
+	if !c.EndsWithin(scriptTime) {
+		c.Kill()
+		t.Fatalf("%s is not done after %s\n%s", script, scriptTime, c.Log.End())
+	}
+	if c.Err != nil {
+		t.Fatalf("%s: %v\n%s", script, c.Err, c.Log.End())
 	}
 }
 

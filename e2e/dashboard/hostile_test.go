@@ -7,8 +7,11 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"github.com/purserpay/purser/e2e/internal/process"
 )
 
 // TestWhatIsAnothersIsNotThere asks for everything that another organization has, by every address and method, and gets
@@ -85,7 +88,7 @@ func TestWhatIsAnothersIsNotThere(t *testing.T) {
 func (v *visitor) eventID(t *testing.T) string {
 	t.Helper()
 	var id string
-	eventually(t, 10*time.Second, func() string {
+	process.Eventually(t, 10*time.Second, func() string {
 		lines := strings.Split(v.get("/dashboard/spend.csv").body, "\n")
 		if len(lines) < 2 || len(lines[1]) < 36 {
 			return fmt.Sprint("no event in ", lines)
@@ -194,7 +197,7 @@ func TestStrangers(t *testing.T) {
 			}
 		}
 	})
-	if strings.Contains(h.purser.log.String(), secret) || strings.Contains(h.purser.log.String(), real) {
+	if strings.Contains(h.purser.Output.String(), secret) || strings.Contains(h.purser.Output.String(), real) {
 		t.Error("a key or a session is in the log")
 	}
 }
@@ -225,7 +228,7 @@ func TestProviderThatIsDown(t *testing.T) {
 			if known {
 				ada = h.signIn("ada")
 			}
-			if err := h.provider.stop(); err != nil {
+			if err := h.provider.Stop(syscall.SIGTERM); err != nil {
 				t.Fatal(err)
 			}
 			if known { // the pages need no provider, and purser itself less
@@ -241,7 +244,7 @@ func TestProviderThatIsDown(t *testing.T) {
 				t.Errorf("the API without a provider: %v", err)
 			}
 			h.startProvider()
-			eventually(t, 30*time.Second, func() string { // purser leaves a provider that failed alone for seconds
+			process.Eventually(t, 30*time.Second, func() string { // purser leaves a provider that failed alone for seconds
 				if p := h.stranger().get("/dashboard/"); p.status != http.StatusOK {
 					time.Sleep(time.Second) // sign-ins are bounded
 					return p.String()
@@ -270,7 +273,7 @@ func TestProviderThatFailsOnTheWay(t *testing.T) {
 	if callback == nil {
 		t.Fatal("the provider does not send anybody back")
 	}
-	if err := h.provider.stop(); err != nil {
+	if err := h.provider.Stop(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 	v.client.CheckRedirect = nil
@@ -311,7 +314,7 @@ func TestLabelsAndAddresses(t *testing.T) {
 		}
 	}
 	var csv string
-	eventually(t, 10*time.Second, func() string { // the event is written a moment after the answer
+	process.Eventually(t, 10*time.Second, func() string { // the event is written a moment after the answer
 		if csv = ada.get("/dashboard/spend.csv").body; strings.Count(csv, "\n") < 2 {
 			return "the export has no event"
 		}

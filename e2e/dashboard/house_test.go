@@ -4,14 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/purserpay/purser/e2e/internal/process"
 	"github.com/purserpay/purser/sandbox"
 	"github.com/purserpay/purser/x402"
 )
@@ -28,121 +26,67 @@ type house struct {
 	t     *testing.T
 	world *sandbox.World
 
-	dir          string
-	port         int
-	settings     map[string]string // further variables of purser's environment
-	providerPort int
-
-	purser   *child
-	provider *child
+	purser       *process.Purser
+	provider     *process.Process
+	providerPort string
 }
 
 // newHouse starts one. more are names and values of its environment in turn.
 func newHouse(t *testing.T, more ...string) *house {
 	t.Helper()
 	needNode(t)
-	world, err := env.world()
+	world, err := startWorld()
 	if err != nil {
 		t.Fatalf("start a world: %v", err)
 	}
-	ports := freePorts(t, 2)
-	h := &house{t: t, world: world, dir: t.TempDir(), port: ports[0], providerPort: ports[1], settings: map[string]string{}}
-	for i := 0; i < len(more); i += 2 {
-		h.settings[more[i]] = more[i+1]
+	h := &house{t: t, world: world, providerPort: process.Port(t)}
+	settings := []string{
+		"PURSER_FACILITATOR_URL=" + world.FacilitatorURL(), "PURSER_RPC_URL=" + world.RPCURL(),
+		"PURSER_OIDC_ISSUER=" + h.issuer(), "PURSER_OIDC_CLIENT_ID=" + clientID, "PURSER_OIDC_CLIENT_SECRET=" + clientSecret,
+		"PURSER_UPGRADE_URL=" + upgradeURL,
 	}
-	h.writeConfig()
+	for i := 0; i < len(more); i += 2 {
+		settings = append(settings, more[i]+"="+more[i+1]) // empty is unset
+	}
+	h.purser = process.NewPurser(t, process.Program(t, process.Plain), filepath.Join(t.TempDir(), "data"), settings...)
+	h.purser.Config = process.Shipped(t, process.ProxyBlock, fmt.Sprintf("%s\t\t\tresolve %s %s\n\t\t\tresolve %s %s\n\t\t\ttrust %s\n",
+		process.ProxyBlock, sandbox.SellerName, sandbox.SellerIP, sandbox.SellerTLSName, sandbox.SellerIP, world.CA()))
 	h.startProvider()
 	h.startPurser()
 	return h
 }
 
-func (h *house) url(path string) string { return "http://127.0.0.1:" + strconv.Itoa(h.port) + path }
-func (h *house) issuer() string         { return "http://127.0.0.1:" + strconv.Itoa(h.providerPort) }
-func (h *house) admin() string          { return filepath.Join(h.dir, "admin.sock") }
-func (h *house) data() string           { return filepath.Join(h.dir, "data") }
-func (h *house) config() string         { return filepath.Join(h.dir, "Caddyfile") }
+func (h *house) url(path string) string { return h.purser.URL(path) }
+func (h *house) issuer() string         { return "http://127.0.0.1:" + h.providerPort }
 
-// writeConfig writes the shipped configuration with what the tests need beside it: the sellers' names.
-func (h *house) writeConfig() {
-	h.t.Helper()
-	text, err := os.ReadFile("../../xcaddy.Caddyfile")
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	const place = "purser_proxy {\n"
-	before, after, found := strings.Cut(string(text), place)
-	if !found {
-		h.t.Fatalf("no %q in the configuration", place)
-	}
-	names := fmt.Sprintf("\t\t\tresolve %s %s\n\t\t\tresolve %s %s\n\t\t\ttrust %s\n",
-		sandbox.SellerName, sandbox.SellerIP, sandbox.SellerTLSName, sandbox.SellerIP, h.world.CA())
-	if err := os.WriteFile(h.config(), []byte(before+place+names+after), 0o600); err != nil {
-		h.t.Fatal(err)
-	}
-}
-
+// startPurser starts purser, which the test ends. That must go well.
 func (h *house) startPurser() {
 	h.t.Helper()
-	ports := freePorts(h.t, 2)
-	settings := map[string]string{
-		"PURSER_PORT": strconv.Itoa(h.port), "PURSER_UPSTREAM_PORT": strconv.Itoa(ports[0]), "PURSER_METRICS_PORT": strconv.Itoa(ports[1]),
-		"PURSER_ADMIN": "unix/" + h.admin() + "|0600", "PURSER_DATA_DIR": h.data(),
-		"PURSER_FACILITATOR_URL": h.world.FacilitatorURL(), "PURSER_RPC_URL": h.world.RPCURL(),
-		"PURSER_OIDC_ISSUER": h.issuer(), "PURSER_OIDC_CLIENT_ID": clientID, "PURSER_OIDC_CLIENT_SECRET": clientSecret,
-		"PURSER_UPGRADE_URL": upgradeURL,
+	if err := h.purser.Open(); err != nil {
+		h.t.Fatal(err)
 	}
-	for name, value := range h.settings {
-		if settings[name] = value; value == "" {
-			delete(settings, name)
-		}
-	}
-	cmd := exec.Command(program(h.t, "purser", "PURSER_BIN"), "run", "--config", h.config())
-	cmd.Env = environment(settings)
-	h.purser = startChild(h.t, cmd, func(string) {})
-	h.waitFor(h.purser, h.url("/"))
+	h.purser.Cleanup(h.t)
 }
 
 // startProvider starts the identity provider, always at the same address.
 func (h *house) startProvider() {
 	h.t.Helper()
 	cmd := exec.Command("node", "provider.mjs")
-	cmd.Env = environment(map[string]string{
-		"PORT": strconv.Itoa(h.providerPort), "CLIENT_ID": clientID, "CLIENT_SECRET": clientSecret, "REDIRECT_URI": h.url("/dashboard/callback"),
-	})
-	h.provider = startChild(h.t, cmd, func(string) {})
-	h.waitFor(h.provider, h.issuer()+"/.well-known/openid-configuration")
-}
-
-func (h *house) waitFor(c *child, address string) {
-	h.t.Helper()
-	eventually(h.t, time.Minute, func() string {
-		select {
-		case <-c.done:
-			h.t.Fatalf("%s ended: %v\n%s", c.name, c.err, &c.log)
-		default:
-		}
-		res, err := http.Get(address)
-		if err != nil {
-			return err.Error()
-		}
-		defer res.Body.Close()
-		if res.StatusCode != http.StatusOK {
-			return res.Status
-		}
-		return ""
-	})
+	cmd.Env = process.Environment("PORT="+h.providerPort, "CLIENT_ID="+clientID, "CLIENT_SECRET="+clientSecret, "REDIRECT_URI="+h.url("/dashboard/callback"))
+	h.provider = process.Start(h.t, cmd, nil)
+	if err := h.provider.Await(h.issuer() + "/.well-known/openid-configuration"); err != nil {
+		h.t.Fatal(err)
+	}
 }
 
 // command runs one of purser's commands against the running process and returns what it prints.
 func (h *house) command(args ...string) string {
 	h.t.Helper()
-	cmd := exec.CommandContext(h.t.Context(), program(h.t, "purser", "PURSER_BIN"), append(args, "--admin", "unix/"+h.admin())...)
-	cmd.Env = environment(map[string]string{"PURSER_DATA_DIR": h.data()})
-	out, err := cmd.CombinedOutput()
+	out, err := h.purser.Command(h.t, append(args, "--admin", h.purser.Admin())...)
 	if err != nil {
 		h.t.Fatalf("purser %s: %v\n%s", strings.Join(args, " "), err, out)
 	}
-	return string(out)
+	return out
 }
 
 // setPlan moves an organization to another plan.

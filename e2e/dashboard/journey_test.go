@@ -10,7 +10,7 @@ func TestJourney(t *testing.T) {
 	needBrowser(t)
 	h := newHouse(t)
 	drive(t, "journey.mjs", h.errands(), "BASE", h.url(""))
-	said := h.purser.log.String()
+	said := h.purser.Output.String()
 	if n := strings.Count(said, "API key revealed on the dashboard"); n != 1 {
 		t.Errorf("the log tells of %d revealed keys, want 1:\n%s", n, said)
 	}

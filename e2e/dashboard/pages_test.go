@@ -4,19 +4,22 @@ import (
 	"encoding/json"
 	"os/exec"
 	"strconv"
+	"syscall"
 	"testing"
 	"time"
+
+	"github.com/purserpay/purser/e2e/internal/process"
 )
 
 // fill writes a history of payments into the store of a purser, which is stopped for that time.
 func (h *house) fill(payments int, keys []string) {
 	h.t.Helper()
-	if err := h.purser.stop(); err != nil {
+	if err := h.purser.Stop(syscall.SIGTERM); err != nil {
 		h.t.Fatalf("stop purser: %v", err)
 	}
 	began := time.Now()
-	args := append([]string{h.data(), strconv.Itoa(payments)}, keys...)
-	if out, err := exec.CommandContext(h.t.Context(), build(h.t, "./fill"), args...).CombinedOutput(); err != nil {
+	args := append([]string{h.purser.Data, strconv.Itoa(payments)}, keys...)
+	if out, err := exec.CommandContext(h.t.Context(), process.Build(h.t, "fill", "./e2e/dashboard/fill"), args...).CombinedOutput(); err != nil {
 		h.t.Fatalf("%v: %s", err, out)
 	}
 	h.t.Logf("%d payments of %d keys written in %s", payments, len(keys), time.Since(began).Round(time.Millisecond))

@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/purserpay/purser/e2e/internal/process"
 	"github.com/purserpay/purser/sandbox"
 	"github.com/purserpay/purser/x402"
 )
@@ -76,24 +77,15 @@ func (h *house) officialSeller() string {
 		return h.world.SellerURL() + "/weather"
 	}
 	cmd := exec.Command("node", script)
-	cmd.Env = environment(map[string]string{"FACILITATOR_URL": h.world.FacilitatorURL(), "PAY_TO": h.world.PayTo.String()})
-	lines := make(chan string, 1)
-	c := startChild(h.t, cmd, func(line string) {
-		select {
-		case lines <- line:
-		default:
-		}
-	})
+	cmd.Env = process.Environment("FACILITATOR_URL="+h.world.FacilitatorURL(), "PAY_TO="+h.world.PayTo.String())
+	p, line, err := process.Announced(cmd, func(string) bool { return true })
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	p.Cleanup(h.t)
 	var ready struct{ URL string }
-	select {
-	case line := <-lines:
-		if err := json.Unmarshal([]byte(line), &ready); err != nil {
-			h.t.Fatalf("%s: %v in %q", script, err, line)
-		}
-	case <-c.done:
-		h.t.Fatalf("%s ended: %v\n%s", script, c.err, &c.log)
-	case <-time.After(time.Minute):
-		h.t.Fatalf("%s does not start", script)
+	if err := json.Unmarshal([]byte(line), &ready); err != nil {
+		h.t.Fatalf("%s: %v in %q", script, err, line)
 	}
 	at, err := url.Parse(ready.URL)
 	if err != nil {
@@ -105,25 +97,13 @@ func (h *house) officialSeller() string {
 // startSandbox runs purser-sandbox as people do, and returns the dashboard's address that it prints when it is ready.
 func startSandbox(t *testing.T) string {
 	t.Helper()
-	cmd := exec.Command(program(t, "purser-sandbox", "PURSER_SANDBOX_BIN"), "-port", "0")
-	cmd.Env = environment(nil)
-	cmd.Dir = t.TempDir()
-	ready := make(chan string, 1)
-	c := startChild(t, cmd, func(line string) {
-		if rest, ok := strings.CutPrefix(strings.TrimSpace(line), "dashboard "); ok {
-			select {
-			case ready <- strings.Fields(rest)[0]:
-			default:
-			}
-		}
-	})
-	select {
-	case address := <-ready:
-		return address
-	case <-c.done:
-		t.Fatalf("purser-sandbox ended: %v\n%s", c.err, &c.log)
-	case <-time.After(2 * time.Minute):
-		t.Fatalf("purser-sandbox prints no dashboard address\n%s", &c.log)
+	cmd := exec.Command(process.Program(t, process.Offline), "-port", "0")
+	cmd.Env, cmd.Dir = process.Environment(), t.TempDir()
+	const word = "dashboard "
+	p, line, err := process.Announced(cmd, func(line string) bool { return strings.HasPrefix(strings.TrimSpace(line), word) })
+	if err != nil {
+		t.Fatal(err)
 	}
-	return ""
+	p.Cleanup(t)
+	return strings.Fields(strings.TrimPrefix(strings.TrimSpace(line), word))[0]
 }

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/purserpay/purser/e2e/internal/process"
 )
 
 // block is a block of commands with what is to be done with it.
@@ -103,7 +105,7 @@ func (b *block) without(commands []string) ([]string, error) {
 // pages are README.md, docs/*.md and what the client libraries' READMEs tell to type, with their blocks.
 func pages(t *testing.T) map[string][]block {
 	t.Helper()
-	root := repository(t)
+	root := process.Root()
 	files, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
 	if err != nil {
 		t.Fatal(err)

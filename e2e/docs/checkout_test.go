@@ -8,12 +8,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/purserpay/purser/e2e/internal/process"
 )
 
 // checkOut copies the client libraries to a folder as git has them: without what was built or installed here.
 func checkOut(t *testing.T, to string) {
 	t.Helper()
-	root := repository(t)
+	root := process.Root()
 	list := exec.CommandContext(t.Context(), "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", "clients")
 	list.Dir = root
 	names, err := list.Output()
@@ -52,7 +54,7 @@ func packagers() []string {
 // are published.
 func TestNothingIsInstalledByName(t *testing.T) {
 	t.Parallel()
-	root := repository(t)
+	root := process.Root()
 	list := exec.CommandContext(t.Context(), "git", "ls-files", "-z", "--", "*.md", "*.py", "*.mjs", "*.ts", "*.go", "*.html", "*.yaml")
 	list.Dir = root
 	names, err := list.Output()

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/purserpay/purser/e2e/internal/sandboxed"
+	"github.com/purserpay/purser/e2e/internal/process"
 )
 
 // Every command of README.md and docs/*.md does what it is there for.
@@ -63,9 +63,9 @@ func newStage(t *testing.T, bin string) *stage {
 	t.Helper()
 	s := &stage{bin: bin, dir: t.TempDir(), sandbox: startSandbox(t, bin), own: map[string]string{}}
 	for _, port := range []string{"8402", "8406", "8407"} {
-		s.own[port] = freePort(t)
+		s.own[port] = process.Port(t)
 	}
-	text, err := os.ReadFile(filepath.Join(repository(t), "xcaddy.Caddyfile"))
+	text, err := os.ReadFile(filepath.Join(process.Root(), "xcaddy.Caddyfile"))
 	if err == nil {
 		err = os.WriteFile(filepath.Join(s.dir, "xcaddy.Caddyfile"), text, 0o644)
 	}
@@ -184,10 +184,10 @@ func (s *stage) serve(t *testing.T, b block, script string) {
 	t.Helper()
 	lines := strings.Split(strings.TrimSpace(script), "\n")
 	lines[len(lines)-1] = "exec " + lines[len(lines)-1] // so that signals get there
-	c := exec.CommandContext(context.WithoutCancel(t.Context()), "sh", "-euc", strings.Join(lines, "\n"))
+	c := exec.Command("sh", "-euc", strings.Join(lines, "\n"))
 	c.Dir, c.Env = s.dir, s.environ(t, b)
-	var log sandboxed.Log
-	c.Stdout, c.Stderr = &log, &log
-	sandboxed.Background(t, c, &log)
-	awaitHealth(t, s.own["8402"], &log)
+	server := process.Start(t, c, nil)
+	if err := server.Await("http://127.0.0.1:" + s.own["8402"] + "/health"); err != nil {
+		t.Fatal(err)
+	}
 }

@@ -1,43 +1,30 @@
 package docs
 
 import (
-	"context"
 	"encoding/json"
 	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"testing"
 	"time"
 
-	"github.com/purserpay/purser/e2e/internal/sandboxed"
-	"github.com/purserpay/purser/internal/ports"
+	"github.com/purserpay/purser/e2e/internal/process"
 )
 
 const (
-	startTime   = time.Minute
 	commandTime = 90 * time.Second // one block
 	fetchTime   = 5 * time.Minute  // one that fetches packages
 	bookTime    = 10 * time.Second // until the books have what was paid
 )
-
-func repository(t *testing.T) string {
-	t.Helper()
-	dir, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return dir
-}
 
 // binaries makes a folder with purser and purser-sandbox: those that are named, else new ones.
 func binaries(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	for _, name := range []string{"purser", "purser-sandbox"} {
-		if err := os.Symlink(sandboxed.Program(t, name), filepath.Join(dir, name)); err != nil {
+		if err := os.Symlink(process.Program(t, name), filepath.Join(dir, name)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -46,13 +33,13 @@ func binaries(t *testing.T) string {
 
 // sandbox is a running purser-sandbox.
 type sandbox struct {
-	*sandboxed.Sandbox
+	*process.Sandbox
 	keyID string
 }
 
 func startSandbox(t *testing.T, bin string) *sandbox {
 	t.Helper()
-	s := &sandbox{Sandbox: sandboxed.Start(t, nil, nil)}
+	s := &sandbox{Sandbox: process.StartSandbox(t, nil, nil)}
 	s.keyID = s.findKey(t, bin)
 	return s
 }
@@ -100,38 +87,4 @@ func portOf(t *testing.T, address string) string {
 		t.Fatalf("no port in %q", address)
 	}
 	return u.Port()
-}
-
-var free ports.Free
-
-func freePort(t *testing.T) string {
-	t.Helper()
-	found, err := free.Take(1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return strconv.Itoa(found[0])
-}
-
-// awaitHealth waits until a purser answers.
-func awaitHealth(t *testing.T, port string, log *sandboxed.Log) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), startTime)
-	defer cancel()
-	for {
-		r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1:"+port+"/health", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp, err := http.DefaultClient.Do(r)
-		if err == nil {
-			_ = resp.Body.Close()
-			return
-		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("no purser on port %s: %v\n%s", port, err, log.End())
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
 }

@@ -6,13 +6,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/purserpay/purser/e2e/internal/process"
 	"github.com/purserpay/purser/sandbox/hostile"
 )
 
 // limit sets how large a file the program may write; what goes beyond fails, as on a full disk.
 func (c *child) limit(t *testing.T, bytes uint64) {
 	t.Helper()
-	if err := unix.Prlimit(c.cmd.Process.Pid, unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: bytes, Max: unix.RLIM_INFINITY}, nil); err != nil {
+	if err := unix.Prlimit(c.Cmd.Process.Pid, unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: bytes, Max: unix.RLIM_INFINITY}, nil); err != nil {
 		t.Error(err)
 	}
 }
@@ -42,8 +43,8 @@ func TestTheDiskIsFullWhenTheMoneyHasMoved(t *testing.T) {
 			t.Errorf("%s answered %s", door, r)
 		}
 	}
-	eventually(t, func() string {
-		resp, err := http.Get(p.url() + "/health")
+	process.Eventually(t, patience, func() string {
+		resp, err := http.Get(p.URL("/health"))
 		if err != nil {
 			return err.Error()
 		}
@@ -58,7 +59,7 @@ func TestTheDiskIsFullWhenTheMoneyHasMoved(t *testing.T) {
 		t.Errorf("transfers %+v, %v", after.Transfers, err)
 	}
 	p.limit(t, unix.RLIM_INFINITY)
-	eventually(t, func() string {
+	process.Eventually(t, patience, func() string {
 		if r := buy(101, hostile.PayerDoor); !r.Done {
 			return r.String()
 		}

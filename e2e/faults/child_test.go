@@ -1,22 +1,16 @@
 package faults
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net/http"
-	"os"
-	"os/exec"
 	"path/filepath"
-	"strconv"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
-	"github.com/purserpay/purser/internal/ports"
+	"github.com/purserpay/purser/e2e/internal/process"
 	"github.com/purserpay/purser/sandbox/hostile"
 	"github.com/purserpay/purser/x402"
 )
@@ -27,133 +21,35 @@ const childPatience = time.Minute
 // childValidity is what sellers let payers take where nobody can turn the clock.
 const childValidity = 20 * time.Second
 
-// binaries is where the program under test was built.
-var binaries struct {
-	once sync.Once
-	dir  string
-	err  error
-}
-
-// binary is the path of the program under test: PURSER_BIN, or one built once per run.
-func binary(t *testing.T) string {
-	t.Helper()
-	if path := os.Getenv("PURSER_BIN"); path != "" {
-		return path
-	}
-	binaries.once.Do(func() {
-		if binaries.dir, binaries.err = os.MkdirTemp("", "purser-faults-"); binaries.err != nil {
-			return
-		}
-		out, err := exec.Command("go", "build", "-o", filepath.Join(binaries.dir, "purser"), "../../cmd/purser").CombinedOutput()
-		if err != nil {
-			binaries.err = fmt.Errorf("build purser: %w\n%s", err, out)
-		}
-	})
-	if binaries.err != nil {
-		t.Fatal(binaries.err)
-	}
-	return filepath.Join(binaries.dir, "purser")
-}
-
 // child is the real program, with the configuration that people start from, in a hostile world of its own.
 type child struct {
-	binary string
+	*process.Purser
 	world  *hostile.World
 	ground *ground
-	data   string
-	port   int
-	// patience is that with the facilitator.
-	patience time.Duration
-
-	mu   sync.Mutex // guards the rest: a fault may kill it
-	cmd  *exec.Cmd
-	done chan struct{}
-	said bytes.Buffer // by all that were started
 }
 
-// startChild starts a purser that lives as long as the test.
+// startChild starts a purser that lives as long as the test, and waits for its facilitator for a while.
 func startChild(t *testing.T, g *ground, facilitator time.Duration) *child {
 	t.Helper()
 	w, err := hostile.Start(context.Background(), hostile.Options{Chain: g.chain, Now: g.clock.now, Validity: childValidity})
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &child{binary: binary(t), world: w, ground: g, data: filepath.Join(t.TempDir(), "data"), port: freePorts(t, 1)[0], patience: facilitator}
 	t.Cleanup(func() {
-		c.kill()
 		if err := w.Close(); err != nil {
 			t.Error(err)
 		}
-		if t.Failed() {
-			t.Logf("purser said:\n%s", c.said.Bytes()[max(0, c.said.Len()-8<<10):])
-		}
 	})
-	c.start(t)
+	c := &child{world: w, ground: g, Purser: process.NewPurser(t, process.Program(t, process.Plain), filepath.Join(t.TempDir(), "data"),
+		"PURSER_FACILITATOR_URL="+w.FacilitatorURL, "PURSER_FACILITATOR_TIMEOUT="+facilitator.String(), "PURSER_RPC_URL="+w.RPCURL)}
+	c.Start(t)
 	return c
-}
-
-func (c *child) url() string { return "http://127.0.0.1:" + strconv.Itoa(c.port) }
-
-// start runs the program and returns when it answers.
-func (c *child) start(t *testing.T) {
-	t.Helper()
-	ports := freePorts(t, 2)
-	cmd := exec.Command(c.binary, "run", "--config", "../../xcaddy.Caddyfile")
-	for _, name := range []string{"PATH", "HOME", "TMPDIR"} {
-		cmd.Env = append(cmd.Env, name+"="+os.Getenv(name))
-	}
-	cmd.Env = append(
-		cmd.Env, "PURSER_PORT="+strconv.Itoa(c.port), "PURSER_DATA_DIR="+c.data,
-		"PURSER_ADMIN=unix/"+c.data+".sock|0600", "PURSER_UPSTREAM_PORT="+strconv.Itoa(ports[0]),
-		"PURSER_METRICS_PORT="+strconv.Itoa(ports[1]), "PURSER_FACILITATOR_URL="+c.world.FacilitatorURL,
-		"PURSER_FACILITATOR_TIMEOUT="+c.patience.String(), "PURSER_RPC_URL="+c.world.RPCURL,
-	)
-	c.mu.Lock()
-	cmd.Stdout, cmd.Stderr = &c.said, &c.said
-	if err := cmd.Start(); err != nil {
-		c.mu.Unlock()
-		t.Fatal(err)
-	}
-	done := make(chan struct{})
-	c.cmd, c.done = cmd, done
-	c.mu.Unlock()
-	go func() {
-		defer close(done)
-		_ = cmd.Wait() // it is killed
-	}()
-	eventually(t, func() string {
-		select {
-		case <-done:
-			t.Fatal("purser ended")
-		default:
-		}
-		resp, err := http.Get(c.url() + "/health")
-		if err != nil {
-			return err.Error()
-		}
-		defer resp.Body.Close()
-		if resp.StatusCode != http.StatusOK {
-			return resp.Status
-		}
-		return ""
-	})
-}
-
-// kill ends the program as a power failure does.
-func (c *child) kill() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.cmd == nil {
-		return
-	}
-	_ = c.cmd.Process.Signal(syscall.SIGKILL) // fails only if it has ended already
-	<-c.done
 }
 
 func (c *child) tryEnroll() (*hostile.Customer, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	customer, err := hostile.Enroll(ctx, c.url())
+	customer, err := hostile.Enroll(ctx, c.URL(""))
 	if err != nil {
 		return nil, err
 	}
@@ -167,7 +63,7 @@ func (c *child) audit(t *testing.T, customer *hostile.Customer, allowed map[uint
 	var ledger hostile.Ledger
 	var found []hostile.Finding
 	// Recovery looks every few seconds, at a payment now and then; the last look is after its time has run out.
-	eventually(t, func() string {
+	process.Eventually(t, patience, func() string {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		var errs [2]error
@@ -182,18 +78,6 @@ func (c *child) audit(t *testing.T, customer *hostile.Customer, allowed map[uint
 		return ""
 	})
 	return ledger
-}
-
-// free has the ports of all pursers, which are down now and then.
-var free ports.Free
-
-func freePorts(t *testing.T, n int) []int {
-	t.Helper()
-	found, err := free.Take(n)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return found
 }
 
 // Purser is killed at each turn of a payment that the outside can see, and started again; the customer asks again, with
@@ -251,7 +135,7 @@ func TestKilledAtEachTurn(t *testing.T) {
 				customers = append(customers, customer)
 				killed := make(chan struct{})
 				kill := func() {
-					p.kill()
+					p.Kill()
 					close(killed)
 				}
 				if c.facilitator != nil {
@@ -271,7 +155,7 @@ func TestKilledAtEachTurn(t *testing.T) {
 				case <-time.After(patience):
 					t.Fatal("it did not get that far")
 				}
-				p.start(t)
+				p.Start(t)
 				for range 3 {
 					if r := buy(); r.Done || key == "" && r.Told() {
 						break
@@ -316,8 +200,8 @@ func TestKilledAtRandom(t *testing.T) {
 	luck := rand.New(rand.NewPCG(n, 1))
 	for range 3 * *runs {
 		time.Sleep(time.Second + time.Duration(luck.IntN(2000))*time.Millisecond)
-		p.kill()
-		p.start(t)
+		p.Kill()
+		p.Start(t)
 	}
 	time.Sleep(time.Second)
 	tr.over.Store(true)

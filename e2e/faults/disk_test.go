@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/purserpay/purser/e2e/internal/process"
 	"github.com/purserpay/purser/sandbox/hostile"
 )
 
@@ -35,7 +36,7 @@ func TestTheDiskIsFullBeforeAPayment(t *testing.T) {
 			time.Sleep(1100 * time.Millisecond) // a reading is good for a second
 			notPaid(t, in, customer, customer.Buy(bounded(t), in.world.SellerURL, door, hostile.Order{ID: 100, Key: "a"}), 0)
 			in.free.Store(1 << 40)
-			eventually(t, func() string {
+			process.Eventually(t, patience, func() string {
 				if r := customer.Buy(bounded(t), in.world.SellerURL, door, hostile.Order{ID: 100, Key: "a"}); !r.Done {
 					return r.String()
 				}
@@ -92,7 +93,7 @@ func TestTheDiskFillsUpDuringASend(t *testing.T) {
 					t.Errorf("books %+v, ledger %+v", books, ledger)
 				}
 				in.free.Store(1 << 40)
-				eventually(t, func() string {
+				process.Eventually(t, patience, func() string {
 					if r := buy(101, "b"); !r.Done {
 						return r.String()
 					}

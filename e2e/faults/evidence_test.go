@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/purserpay/purser/e2e/internal/process"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/sandbox/hostile"
 	"github.com/purserpay/purser/sandbox/ledger"
@@ -128,7 +129,7 @@ func TestAnRPCThatLeadsToAnotherChain(t *testing.T) {
 	t.Cleanup(func() { _ = other.Close() })
 	in := install(t, g)
 	customer := in.enroll(t)
-	eventually(t, func() string { // from here on the store knows its chain
+	process.Eventually(t, patience, func() string { // from here on the store knows its chain
 		if h := in.payer.Health(bounded(t)); !h.RPC.OK {
 			return h.RPC.Err.Error()
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/purserpay/purser/boltstore"
 	"github.com/purserpay/purser/chain"
+	"github.com/purserpay/purser/e2e/internal/process"
 	"github.com/purserpay/purser/facilitator"
 	"github.com/purserpay/purser/internal/vault"
 	"github.com/purserpay/purser/pay"
@@ -249,7 +250,7 @@ func (in *installation) quiet(t *testing.T, c *hostile.Customer) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func() string {
+	process.Eventually(t, patience, func() string {
 		rows, err := in.payer.Payments(bounded(t), key, "", 500, "")
 		if err != nil {
 			t.Fatal(err)

@@ -3,13 +3,13 @@ package faults
 import (
 	"context"
 	"flag"
-	"fmt"
 	"os"
 	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/purserpay/purser/e2e/internal/process"
 	"github.com/purserpay/purser/sandbox/evm"
 	"github.com/purserpay/purser/sandbox/ledger"
 	"github.com/purserpay/purser/sandbox/token"
@@ -34,20 +34,9 @@ const patience = 5 * time.Minute
 
 // parallel is the number of tests that run at once: they wait for blocks and for payments to expire more than for a
 // processor, but must not take it from each other either.
-const parallel = "24"
+const parallel = 24
 
-func TestMain(m *testing.M) {
-	flag.Parse()
-	if err := flag.Set("test.parallel", parallel); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	code := m.Run()
-	if dir := binaries.dir; dir != "" {
-		_ = os.RemoveAll(dir)
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { os.Exit(process.Main(m, parallel)) }
 
 // clock is a clock that can be turned.
 type clock struct{ ahead atomic.Int64 }
@@ -113,20 +102,4 @@ func bounded(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
 	return ctx
-}
-
-// eventually asks until the answer is "" or the patience is over, and then fails with the last answer.
-func eventually(t *testing.T, ask func() string) {
-	t.Helper()
-	deadline := time.Now().Add(patience)
-	for {
-		problem := ask()
-		if problem == "" {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("after %v: %s", patience, problem)
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
 }

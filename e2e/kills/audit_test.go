@@ -38,7 +38,7 @@ func (w *world) autopsy(t *testing.T) (found []hostile.Finding) {
 			moved[paid{one.From, one.Value.String()}]++
 		}
 	}
-	report, err := boltstore.CheckFile(ctx, w.purser.database(), masterKey())
+	report, err := boltstore.CheckFile(ctx, w.purser.File(), masterKey())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +68,7 @@ type paid struct {
 func (w *world) journal(ctx context.Context, t *testing.T) (rows []*pay.Payment) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "purser.db")
-	if err := copyFile(path, w.purser.database()); err != nil {
+	if err := copyFile(path, w.purser.File()); err != nil {
 		t.Fatal(err)
 	}
 	store, err := boltstore.Open(ctx, boltstore.Options{Path: path, MasterKey: masterKey()})
@@ -183,8 +183,8 @@ func (w *world) audit(t *testing.T) (n figures, found []hostile.Finding) {
 		}
 		found = append(found, here...)
 	}
-	w.purser.stop(t)
-	w.purser.check(t)
+	w.purser.End(t)
+	w.purser.Check(t)
 	return n, found
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/purserpay/purser/e2e/internal/process"
 	"github.com/purserpay/purser/internal/failpoint"
 	"github.com/purserpay/purser/sandbox/hostile"
 )
@@ -33,7 +34,7 @@ func TestPayingBeforeTheJournalIsNoticed(t *testing.T) {
 	s := shoppers()[len(doors())] // at the payer's door, without keys
 	// Nothing but the payment must be waiting for the store: the first one records the chain's genesis, too.
 	w.insist(context.Background(), s.door(), s.order(0), time.Now().Add(patience))
-	w.purser.kill()
+	w.purser.Kill()
 	if !w.purser.start(t, failpoint.AfterSettle, unprotected(failpoint.Journal)) {
 		t.Fatal("purser died too early")
 	}
@@ -61,7 +62,7 @@ func TestPayingForRepeatsIsNoticed(t *testing.T) {
 		t.Run(s.String(), func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, unhurried, func(uint64) bool { return false })
-			w.purser.kill()
+			w.purser.Kill()
 			at := []string{failpoint.AfterSettle, failpoint.ReceiptPosted, failpoint.ProxyAnswered, failpoint.ProxyAnswered}[i%len(doors())]
 			if !w.purser.start(t, at, unprotected(failpoint.Repeats)) {
 				t.Fatal("purser died too early")
@@ -87,11 +88,11 @@ func TestPayingForRepeatsIsNoticed(t *testing.T) {
 // Programs that are built without the tag have none of it.
 func TestOrdinaryBuildsHaveNoFailpoints(t *testing.T) {
 	t.Parallel()
-	plain, err := os.ReadFile(binaries.plain)
+	plain, err := os.ReadFile(process.Program(t, process.Plain))
 	if err != nil {
 		t.Fatal(err)
 	}
-	armed, err := os.ReadFile(binaries.armed)
+	armed, err := os.ReadFile(process.Program(t, process.Failpoints))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -114,7 +114,7 @@ func leadThrough(t *testing.T, s shopper, lane []pass) (hit []string) {
 	w := newWorld(t, unhurried, func(uint64) bool { return true })
 	// The first payment of a store records the chain's genesis, too.
 	w.insist(context.Background(), s.door(), s.order(0), time.Now().Add(patience))
-	w.purser.kill()
+	w.purser.Kill()
 	found := w.autopsy(t)
 
 	for i, p := range lane {
@@ -139,7 +139,7 @@ func leadThrough(t *testing.T, s shopper, lane []pass) (hit []string) {
 				w.insist(context.Background(), s.door(), o, time.Now().Add(patience))
 			}
 		}
-		w.purser.kill()
+		w.purser.Kill()
 	}
 	for _, p := range recovering() {
 		w.purser.spawn(t, p.String())

@@ -189,7 +189,7 @@ func (k *killing) wait(t *testing.T, d death) {
 	if k.world.purser.dies(t, d.after) {
 		k.inside++
 	} else {
-		k.world.purser.kill()
+		k.world.purser.Kill()
 		k.outside++
 	}
 	k.story = append(k.story, d)

@@ -77,9 +77,9 @@ func newWorld(t *testing.T, valid time.Duration, pieces func(order uint64) bool)
 func (w *world) enroll(t *testing.T) {
 	t.Helper()
 	ctx := bounded(t)
-	api, err1 := hostile.Enroll(ctx, w.purser.url())
-	agent, err2 := hostile.Enroll(ctx, w.purser.url())
-	owner, err3 := hostile.Deployment(ctx, w.purser.url(), deploymentKey)
+	api, err1 := hostile.Enroll(ctx, w.purser.URL(""))
+	agent, err2 := hostile.Enroll(ctx, w.purser.URL(""))
+	owner, err3 := hostile.Deployment(ctx, w.purser.URL(""), deploymentKey)
 	for _, err := range []error{err1, err2, err3} {
 		if err != nil {
 			t.Fatal(err)
@@ -114,7 +114,7 @@ func (w *world) buy(ctx context.Context, door hostile.Door, o hostile.Order) hos
 	defer cancel()
 	var r hostile.Result
 	if door == sidecar {
-		r = w.customers[door].BuyBeside(ctx, w.purser.sidecarURL(), o)
+		r = w.customers[door].BuyBeside(ctx, w.purser.SidecarURL(), o)
 	} else {
 		r = w.customers[door].Buy(ctx, w.SellerURL, door, o)
 	}

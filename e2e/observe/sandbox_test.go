@@ -16,20 +16,20 @@ import (
 	"testing"
 	"time"
 
-	"github.com/purserpay/purser/e2e/internal/sandboxed"
+	"github.com/purserpay/purser/e2e/internal/process"
 )
 
 const waitTime = 30 * time.Second
 
 // sandbox is a running purser-sandbox.
 type sandbox struct {
-	*sandboxed.Sandbox
+	*process.Sandbox
 	t *testing.T
 }
 
 func startSandbox(t *testing.T, variables ...string) *sandbox {
 	t.Helper()
-	return &sandbox{sandboxed.Start(t, []string{"-v"}, variables), t}
+	return &sandbox{process.StartSandbox(t, []string{"-v"}, variables), t}
 }
 
 // answer is one answer, read to its end.

@@ -9,18 +9,18 @@ import (
 	"testing"
 	"time"
 
-	"github.com/purserpay/purser/e2e/internal/sandboxed"
+	"github.com/purserpay/purser/e2e/internal/process"
 )
 
 // sandbox is a running purser-sandbox.
 type sandbox struct {
-	*sandboxed.Sandbox
+	*process.Sandbox
 	t *testing.T
 }
 
 func startSandbox(t *testing.T) *sandbox {
 	t.Helper()
-	return &sandbox{sandboxed.Start(t, nil, nil), t}
+	return &sandbox{process.StartSandbox(t, nil, nil), t}
 }
 
 // liftKeyRate lets one address make as many keys as it likes: the bound of 60 a minute is tested

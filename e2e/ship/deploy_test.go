@@ -8,12 +8,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/purserpay/purser/e2e/internal/process"
 	"go.yaml.in/yaml/v3"
 )
 
 // Scripts are read by whatever /bin/sh is.
 func TestScripts(t *testing.T) {
-	scripts, err := filepath.Glob(filepath.Join(checkout(t), "deploy", "*.sh"))
+	scripts, err := filepath.Glob(filepath.Join(process.Root(), "deploy", "*.sh"))
 	if err != nil || len(scripts) == 0 {
 		t.Fatalf("%d scripts, %v", len(scripts), err)
 	}
@@ -30,7 +31,7 @@ func TestUnit(t *testing.T) {
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
 		t.Skip("systemd-analyze is not installed, so the unit cannot be checked")
 	}
-	text, err := os.ReadFile(filepath.Join(checkout(t), "deploy/systemd/purser.service"))
+	text, err := os.ReadFile(filepath.Join(process.Root(), "deploy/systemd/purser.service"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +78,7 @@ func TestCompose(t *testing.T) {
 		Volumes  map[string]any
 		Secrets  map[string]struct{ File string }
 	}
-	text, err := os.Open(filepath.Join(checkout(t), "deploy/compose.yaml"))
+	text, err := os.Open(filepath.Join(process.Root(), "deploy/compose.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +142,7 @@ func hasKey(m map[string]any, name string) bool { _, ok := m[name]; return ok }
 
 // Kubernetes knows every field of the manifests, and they hold what they promise.
 func TestManifests(t *testing.T) {
-	files, err := filepath.Glob(filepath.Join(checkout(t), "deploy/kubernetes/*.yaml"))
+	files, err := filepath.Glob(filepath.Join(process.Root(), "deploy/kubernetes/*.yaml"))
 	if err != nil || len(files) < 2 {
 		t.Fatalf("%v, %v", files, err)
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/purserpay/purser/e2e/internal/process"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -19,7 +20,7 @@ const kubernetes = "1.33.0"
 // chart is the folder of purser's chart.
 func chart(t *testing.T) string {
 	t.Helper()
-	return filepath.Join(checkout(t), "deploy/helm/purser")
+	return filepath.Join(process.Root(), "deploy/helm/purser")
 }
 
 // helm is Helm, as `make helm` leaves it, else built now, which takes three minutes with nothing in Go's build cache. It

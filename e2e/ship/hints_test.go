@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/purserpay/purser/e2e/internal/process"
 )
 
 // hint is a line of the configuration that is there to be uncommented: a directive or the end of its block.
@@ -28,7 +30,7 @@ var directives = []string{
 
 // All that the configuration offers in comments is understood when it is uncommented, all of it at once.
 func TestHints(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(checkout(t), "xcaddy.Caddyfile"))
+	text, err := os.ReadFile(filepath.Join(process.Root(), "xcaddy.Caddyfile"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,20 +69,20 @@ func TestHints(t *testing.T) {
 		}
 	}))
 	defer collector.Close()
-	ports := freePorts(t, 3)
+	port := process.Port(t)
 	cmd := exec.Command(releaseBinary(t), "run", "--config", config)
 	cmd.Dir = dir
 	cmd.Env = append(
-		environment(), "PURSER_PORT="+ports[0], "PURSER_UPSTREAM_PORT="+ports[1], "PURSER_METRICS_PORT="+ports[2], "PURSER_KEY="+deployment,
+		environment(), "PURSER_PORT="+port, "PURSER_UPSTREAM_PORT="+process.Port(t), "PURSER_METRICS_PORT="+process.Port(t), "PURSER_KEY="+deployment,
 		"OTEL_EXPORTER_OTLP_ENDPOINT="+collector.URL, "OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf", "OTEL_BSP_SCHEDULE_DELAY=100",
 	)
-	p := start(t, cmd, "http://127.0.0.1:"+ports[0])
+	p := start(t, cmd, "http://127.0.0.1:"+port)
 	select {
 	case got := <-spans:
 		if !strings.Contains(got, "purser") {
 			t.Errorf("the spans are not purser's: %q", got)
 		}
-	case <-time.After(startTime):
+	case <-time.After(time.Minute):
 		t.Error("no spans reach the collector")
 	}
 	p.stop(t)

@@ -15,6 +15,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/purserpay/purser/e2e/internal/process"
 )
 
 // user is who purser is in the image.
@@ -200,10 +202,10 @@ func (i image) check(t *testing.T) {
 
 // Both ways to the image end in the same one, whatever engine takes them.
 func TestContainerfile(t *testing.T) {
-	if podman, docker := sum(t, filepath.Join(checkout(t), ".containerignore")), sum(t, filepath.Join(checkout(t), ".dockerignore")); podman != docker {
+	if podman, docker := sum(t, filepath.Join(process.Root(), ".containerignore")), sum(t, filepath.Join(process.Root(), ".dockerignore")); podman != docker {
 		t.Error(".containerignore and .dockerignore differ")
 	}
-	text, err := os.ReadFile(filepath.Join(checkout(t), "Containerfile"))
+	text, err := os.ReadFile(filepath.Join(process.Root(), "Containerfile"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,10 +11,12 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/purserpay/purser/boltstore"
+	"github.com/purserpay/purser/e2e/internal/process"
 	"github.com/purserpay/purser/internal/vault"
 )
 
@@ -37,7 +39,7 @@ func (i image) runs(t *testing.T) {
 		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}},
 		Pdeathsig:   syscall.SIGKILL,
 	}
-	var said record
+	var said process.Log
 	cmd.Stdout, cmd.Stderr = &said, &said
 	if err := cmd.Start(); err != nil {
 		for _, refusal := range []error{syscall.EPERM, syscall.EACCES, syscall.EINVAL, syscall.ENOSPC, syscall.ENOSYS} {
@@ -82,7 +84,7 @@ func TestInsideImage(t *testing.T) {
 	p := start(t, c.command(append(c.Config.Entrypoint, c.Config.Cmd...)...), "http://127.0.0.1:8402")
 	c.requireNobody(t, p)
 	s := fund(t, w, p.url, "http://127.0.0.1:8406")
-	if !strings.Contains(strings.ToLower(p.said.String()), strings.ToLower(s.wallet.String())) {
+	if !strings.Contains(strings.ToLower(p.Log.String()), strings.ToLower(s.wallet.String())) {
 		t.Errorf("the address to fund, %s, is not in the log", s.wallet)
 	}
 	s.everywhere(t)
@@ -198,7 +200,7 @@ func (c container) output(t *testing.T, arguments ...string) string {
 // requireNobody fails unless purser runs as the image's user, without any privilege.
 func (c container) requireNobody(t *testing.T, p *purser) {
 	t.Helper()
-	proc := fmt.Sprintf("/proc/%d/", p.cmd.Process.Pid)
+	proc := fmt.Sprintf("/proc/%d/", p.Cmd.Process.Pid)
 	ids, err := os.ReadFile(proc + "uid_map")
 	if err != nil {
 		t.Fatal(err)
@@ -231,16 +233,11 @@ func (c container) refusesSandbox(t *testing.T) {
 	}
 	cmd := c.command(append(c.Config.Entrypoint, c.Config.Cmd...)...)
 	cmd.Env = append(cmd.Env, "PURSER_DATA_DIR=/data/"+name)
-	p := launch(t, cmd, "")
-	eventually(t, startTime, func() string {
-		select {
-		case <-p.done:
-			return ""
-		default:
-			return "purser runs on the database of a sandbox"
-		}
-	})
-	if p.err == nil || !strings.Contains(p.said.String(), "sandbox") {
-		t.Errorf("%v\n%s", p.err, p.said)
+	p := process.Start(t, cmd, nil)
+	if !p.EndsWithin(time.Minute) {
+		t.Fatal("purser runs on the database of a sandbox")
+	}
+	if p.Err == nil || !strings.Contains(p.Log.String(), "sandbox") {
+		t.Errorf("%v\n%s", p.Err, p.Log)
 	}
 }

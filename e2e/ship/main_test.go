@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/purserpay/purser/e2e/internal/process"
 )
 
 const (
@@ -24,16 +26,6 @@ const (
 	// shown is how purser shows both.
 	shown = version + "+0123456789ab"
 )
-
-// checkout is the folder of the repository.
-func checkout(t *testing.T) string {
-	t.Helper()
-	dir, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return dir
-}
 
 // run runs a program to its end and returns what it said. settings are added to its environment.
 func run(t *testing.T, limit time.Duration, settings []string, name string, arguments ...string) string {
@@ -52,7 +44,7 @@ func try(t *testing.T, limit time.Duration, settings []string, name string, argu
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, arguments...)
 	cmd.Env = append(os.Environ(), settings...)
-	cmd.Dir = checkout(t)
+	cmd.Dir = process.Root()
 	cmd.WaitDelay = 10 * time.Second // something it started may hold on to its output
 	out, err := cmd.CombinedOutput()
 	if ctx.Err() != nil {
@@ -93,7 +85,7 @@ func releaseBinary(t *testing.T) string {
 }
 
 func TestMain(m *testing.M) {
-	code := m.Run()
+	code := process.Main(m, 1)
 	if release.path != "" && os.Getenv("PURSER_RELEASE_BIN") == "" {
 		_ = os.RemoveAll(filepath.Dir(release.path))
 	}
@@ -112,7 +104,7 @@ func tool(t *testing.T, pkg string) string {
 // toolOf is a program of one of the modules in tools.
 func toolOf(t *testing.T, module, pkg string) string {
 	t.Helper()
-	built := filepath.Join(checkout(t), "tools", "bin", filepath.Base(pkg))
+	built := filepath.Join(process.Root(), "tools", "bin", filepath.Base(pkg))
 	if _, err := os.Stat(built); err == nil {
 		return built
 	}
@@ -144,18 +136,4 @@ func environment() []string {
 		upper := strings.ToUpper(name)
 		return strings.HasPrefix(upper, "PURSER_") || strings.HasSuffix(upper, "_PROXY") || strings.HasPrefix(upper, "XDG_")
 	})
-}
-
-// eventually asks until the answer is "" or the time is over, and then fails with the last answer.
-func eventually(t *testing.T, limit time.Duration, ask func() string) {
-	t.Helper()
-	for deadline := time.Now().Add(limit); ; time.Sleep(50 * time.Millisecond) {
-		problem := ask()
-		if problem == "" {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("after %v: %s", limit, problem)
-		}
-	}
 }

@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/purserpay/purser/e2e/internal/process"
 )
 
 var clean = flag.Bool("ship.clean", false, "build the release a second time with nothing in Go's build cache, which takes minutes")
@@ -24,7 +26,7 @@ func TestReproducible(t *testing.T) {
 		t.Skip("PURSER_RELEASE_BIN names a binary that was built as another version")
 	}
 	elsewhere := filepath.Join(t.TempDir(), "another folder")
-	copySource(t, checkout(t), elsewhere)
+	copySource(t, process.Root(), elsewhere)
 	second := filepath.Join(t.TempDir(), "purser")
 	settings := append(identity(), "HOME="+t.TempDir(), "GOMODCACHE="+goEnv(t, "GOMODCACHE"), "GOCACHE="+goEnv(t, "GOCACHE"))
 	if *clean {
@@ -54,7 +56,7 @@ func TestRelease(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, place := range []string{checkout(t), goEnv(t, "GOMODCACHE"), goEnv(t, "GOROOT")} {
+	for _, place := range []string{process.Root(), goEnv(t, "GOMODCACHE"), goEnv(t, "GOROOT")} {
 		if strings.Contains(string(text), place+"/") {
 			t.Errorf("it names %s", place)
 		}
@@ -83,7 +85,7 @@ func TestMaterials(t *testing.T) {
 
 	notices := filepath.Join(dir, "NOTICES")
 	licences := tool(t, "github.com/purserpay/purser/tools/licences")
-	list := run(t, runTime, nil, licences, "-root", checkout(t), "-notices", notices, binary)
+	list := run(t, runTime, nil, licences, "-root", process.Root(), "-notices", notices, binary)
 	texts, err := os.ReadFile(notices)
 	if err != nil {
 		t.Fatal(err)

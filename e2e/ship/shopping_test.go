@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/purserpay/purser/e2e/internal/process"
 	"github.com/purserpay/purser/sandbox"
 	"github.com/purserpay/purser/sandbox/hostile"
 	"github.com/purserpay/purser/x402"
@@ -170,7 +171,7 @@ func (s *shopper) ask(t *testing.T, method, path string, body []byte, into any) 
 // requireBooks waits until purser has found out about all payments, and fails unless the chain says the same.
 func (s *shopper) requireBooks(t *testing.T) {
 	t.Helper()
-	eventually(t, 2*time.Minute, func() string {
+	process.Eventually(t, 2*time.Minute, func() string {
 		var books struct{ Events []struct{ Amount string } }
 		s.ask(t, http.MethodGet, "/v1/spend?limit=500", nil, &books)
 		if len(books.Events) != s.spent {

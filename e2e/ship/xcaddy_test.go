@@ -2,14 +2,11 @@ package ship
 
 import (
 	"net/http"
-	"os"
-	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 
-	"github.com/purserpay/purser/internal/ports"
+	"github.com/purserpay/purser/e2e/internal/process"
 	"github.com/purserpay/purser/sandbox"
 )
 
@@ -28,62 +25,28 @@ func TestXcaddy(t *testing.T) {
 	}
 
 	w := world(t)
-	dir := t.TempDir()
-	ports := freePorts(t, 3)
-	admin := "unix/" + filepath.Join(dir, "admin.sock")
-	settings := append(
-		environment(), "PURSER_PORT="+ports[0], "PURSER_UPSTREAM_PORT="+ports[1], "PURSER_METRICS_PORT="+ports[2],
-		"PURSER_DATA_DIR="+filepath.Join(dir, "data"), "PURSER_ADMIN="+admin+"|0600", "PURSER_KEY="+deployment,
-		"PURSER_UPSTREAM="+w.SellerDirectURL(), "PURSER_FACILITATOR_URL="+w.FacilitatorURL(), "PURSER_RPC_URL="+w.RPCURL(),
-		// Empty is unset, as for the binary that is released.
-		"PURSER_BIND=", "PURSER_STORE=", "PURSER_WALLETS=", "PURSER_STANDIN=",
-	)
-	cmd := exec.Command(binary, "run", "--config", sellersConfig(t, w))
-	cmd.Dir, cmd.Env = dir, settings
-	p := start(t, cmd, "http://127.0.0.1:"+ports[0])
-	fund(t, w, p.url, "http://127.0.0.1:"+ports[1]).everywhere(t)
+	// Empty is unset, as for the binary that is released.
+	p := process.NewPurser(t, binary, filepath.Join(t.TempDir(), "data"), "PURSER_KEY="+deployment, "PURSER_UPSTREAM="+w.SellerDirectURL(),
+		"PURSER_FACILITATOR_URL="+w.FacilitatorURL(), "PURSER_RPC_URL="+w.RPCURL(), "PURSER_BIND=", "PURSER_STORE=", "PURSER_WALLETS=", "PURSER_STANDIN=")
+	p.Config = process.Shipped(t, process.ProxyBlock, sellers(w))
+	p.Start(t)
+	fund(t, w, p.URL(""), p.SidecarURL()).everywhere(t)
 
-	status := run(t, runTime, settings, binary, "status", "--admin", admin)
-	health, _ := get(t, http.DefaultClient, p.url+"/health")
-	metrics, _ := get(t, http.DefaultClient, "http://127.0.0.1:"+ports[2]+"/metrics")
+	status, err := p.Command(t, "status", "--admin", p.Admin())
+	if err != nil {
+		t.Fatalf("%v\n%s", err, status)
+	}
+	health, _ := get(t, http.DefaultClient, p.URL("/health"))
+	metrics, _ := get(t, http.DefaultClient, p.MetricsURL())
 	requireVersion(t, status, health, metrics)
-	p.stop(t)
+	p.End(t)
 }
 
-// sellersConfig is the configuration that is shipped, with the sellers' names, which no resolver knows, and their
-// authority.
-func sellersConfig(t *testing.T, w *sandbox.World) string {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(checkout(t), "xcaddy.Caddyfile"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	const place = "purser_proxy {\n"
-	before, after, found := strings.Cut(string(text), place)
-	if !found {
-		t.Fatalf("no %q in the configuration", place)
-	}
-	names := "trust " + w.CA() + "\n"
+// sellers begins the block of purser_proxy with the sellers' names, which no resolver knows, and their authority.
+func sellers(w *sandbox.World) string {
+	text := process.ProxyBlock + "trust " + w.CA() + "\n"
 	for _, name := range []string{sandbox.SellerName, sandbox.SellerTLSName} {
-		names += "resolve " + name + " " + sandbox.SellerIP + "\n"
+		text += "resolve " + name + " " + sandbox.SellerIP + "\n"
 	}
-	path := filepath.Join(t.TempDir(), "Caddyfile")
-	if err := os.WriteFile(path, []byte(before+place+names+after), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
-var free ports.Free
-
-func freePorts(t *testing.T, n int) (texts []string) {
-	t.Helper()
-	found, err := free.Take(n)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, port := range found {
-		texts = append(texts, strconv.Itoa(port))
-	}
-	return texts
+	return text
 }

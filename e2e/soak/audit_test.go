@@ -104,7 +104,7 @@ func (l *load) closed(t *testing.T) bool {
 // pages reads a list to its end. each gets an entry and returns its id.
 func pages[T any](ctx context.Context, l *load, k key, path, field string, each func(T) string) error {
 	for before := ""; ; {
-		got, err := ask(ctx, l.plain, http.MethodGet, l.purser.url(path+"?limit=500"+before), "", "X-Api-Key", k.secret)
+		got, err := ask(ctx, l.plain, http.MethodGet, l.purser.URL(path+"?limit=500"+before), "", "X-Api-Key", k.secret)
 		if err := want(got, err, http.StatusOK, false); err != nil {
 			return err
 		}

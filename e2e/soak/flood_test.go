@@ -203,7 +203,7 @@ func (f *flood) count(what string, do func() (answer, error)) {
 // attempt asks the REST API for a payment that its facilitator refuses.
 func (f *flood) attempt(ctx context.Context, challenge string, n uint64, more string) (answer, error) {
 	body := fmt.Sprintf(`{"paymentRequiredHeader":%q,"requestUrl":"http://h%d.soak.test/paid?n=%d"%s}`, challenge, n%64, n, more)
-	return ask(ctx, f.plain, http.MethodPost, f.purser.url("/v1/pay"), body, "X-Api-Key", f.keys[flooder].secret)
+	return ask(ctx, f.plain, http.MethodPost, f.purser.URL("/v1/pay"), body, "X-Api-Key", f.keys[flooder].secret)
 }
 
 // post sends a body through the proxy.

@@ -79,7 +79,7 @@ var kinds = []kind{
 func newLoad(t *testing.T, w *world, p *purser, keys []key) *load {
 	t.Helper()
 	l := &load{world: w, purser: p, keys: keys, failures: make(chan error, 100), kinds: map[string]*tally{}}
-	got, err := ask(t.Context(), http.DefaultClient, http.MethodGet, p.url("/ca.crt"), "")
+	got, err := ask(t.Context(), http.DefaultClient, http.MethodGet, p.URL("/ca.crt"), "")
 	if err != nil || got.status != http.StatusOK {
 		t.Fatalf("/ca.crt: %d %v", got.status, err)
 	}
@@ -100,7 +100,7 @@ func newLoad(t *testing.T, w *world, p *purser, keys []key) *load {
 }
 
 func (p *purser) proxy(k key, task string) *url.URL {
-	return &url.URL{Scheme: "http", Host: "127.0.0.1:" + p.port, User: url.UserPassword(k.secret, task)}
+	return &url.URL{Scheme: "http", Host: p.Host(), User: url.UserPassword(k.secret, task)}
 }
 
 func client(proxy *url.URL, trust *x509.CertPool, h2 bool) *http.Client {
@@ -217,7 +217,7 @@ func (l *load) stream(ctx context.Context, k int, n uint64) error {
 }
 
 func (l *load) sidecar(ctx context.Context, _ int, n uint64) error {
-	return buy(ctx, l.plain, fmt.Sprintf("http://127.0.0.1:%s/paid?n=%d", l.purser.side, n))
+	return buy(ctx, l.plain, fmt.Sprintf("%s/paid?n=%d", l.purser.SidecarURL(), n))
 }
 
 func (l *load) free(ctx context.Context, k int, n uint64) error {
@@ -244,7 +244,7 @@ type paidREST struct {
 func (l *load) pay(ctx context.Context, k int, n uint64, more string) (paid paidREST, err error) {
 	// Many hosts, because a key may have only so many unanswered payments for one.
 	body := fmt.Sprintf(`{"paymentRequiredHeader":%q,"requestUrl":"http://h%d.soak.test/paid?n=%d"%s}`, l.world.challenge, n/uint64(len(l.keys))%64, n, more)
-	got, err := ask(ctx, l.plain, http.MethodPost, l.purser.url("/v1/pay"), body, "X-Api-Key", l.keys[k].secret)
+	got, err := ask(ctx, l.plain, http.MethodPost, l.purser.URL("/v1/pay"), body, "X-Api-Key", l.keys[k].secret)
 	if err = want(got, err, http.StatusOK, false); err == nil {
 		err = json.Unmarshal(got.body, &paid)
 	}
@@ -272,7 +272,7 @@ func (l *load) paySeller(ctx context.Context, k int, n uint64) error {
 	if err != nil {
 		return err
 	}
-	got, err = ask(ctx, l.plain, http.MethodPost, l.purser.url("/v1/payments/"+paid.Payment.ID+"/receipt"), string(receipt),
+	got, err = ask(ctx, l.plain, http.MethodPost, l.purser.URL("/v1/payments/"+paid.Payment.ID+"/receipt"), string(receipt),
 		"X-Api-Key", l.keys[k].secret)
 	return want(got, err, http.StatusOK, false)
 }
@@ -326,6 +326,6 @@ func (l *load) books(ctx context.Context, k int, n uint64) error {
 	if n%2 == 0 {
 		path = "/v1/payments?state=settled&limit=100"
 	}
-	got, err := ask(ctx, l.plain, http.MethodGet, l.purser.url(path), "", "X-Api-Key", l.keys[k].secret)
+	got, err := ask(ctx, l.plain, http.MethodGet, l.purser.URL(path), "", "X-Api-Key", l.keys[k].secret)
 	return want(got, err, http.StatusOK, false)
 }

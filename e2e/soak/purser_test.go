@@ -5,154 +5,46 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
 	"time"
 
-	"github.com/purserpay/purser/internal/ports"
+	"github.com/purserpay/purser/e2e/internal/process"
 	"github.com/purserpay/purser/x402"
 )
 
-// purser is a running cmd/purser with the configuration file that people start from.
-type purser struct {
-	dir, config, binary string
-	port, side, metrics string
-	settings            []string // of its environment
-
-	cmd  *exec.Cmd
-	said *lastWords
-	done chan struct{} // closed when it has ended
-	err  error         // what Wait returned; readable once done is closed
-}
+// purser is cmd/purser with the configuration that people start from.
+type purser struct{ *process.Purser }
 
 // secret is PURSER_INTERNAL_SECRET: keys are made with plans that allow enough payments.
 const secret = "soak-internal-secret"
 
-var binaryFlag = flag.String("soak.purser", os.Getenv("PURSER_BIN"), "purser's binary; built when empty")
-
 // newPurser configures a purser for a world.
-func newPurser(t *testing.T, w *world) *purser {
+func newPurser(t *testing.T, w *world, edit ...string) *purser {
 	t.Helper()
-	p := &purser{dir: t.TempDir(), binary: *binaryFlag}
-	if p.binary == "" {
-		p.binary = filepath.Join(p.dir, "purser")
-		if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", p.binary, "../../cmd/purser").CombinedOutput(); err != nil {
-			t.Fatalf("build purser: %v\n%s", err, out)
-		}
-	}
-	text, err := os.ReadFile("../../xcaddy.Caddyfile")
-	if err != nil {
-		t.Fatal(err)
-	}
-	names := "purser_proxy {\ntrust " + w.rootFile + "\ntunnel " + nameTunnel + "\n"
+	names := "trust " + w.rootFile + "\ntunnel " + nameTunnel + "\n"
 	for _, name := range []string{nameGood, nameBad, nameTunnel} {
 		names += "resolve " + name + " 127.0.0.1\n"
 	}
-	edited := strings.NewReplacer(
-		"purser_proxy {\n", names,
-		"\n\tpurser {\n", "\n\tpurser {\ntask "+tightTask+" {\ndaily_budget 0.01\n}\n",
-	).Replace(string(text))
-	p.config = filepath.Join(p.dir, "Caddyfile")
-	if err := os.WriteFile(p.config, []byte(edited), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	p.port, p.side, p.metrics = freePort(t), freePort(t), freePort(t)
-	p.settings = []string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + p.dir, "PURSER_PORT=" + p.port, "PURSER_UPSTREAM_PORT=" + p.side,
-		"PURSER_METRICS_PORT=" + p.metrics, "PURSER_DATA_DIR=" + filepath.Join(p.dir, "data"),
-		"PURSER_ADMIN=unix/" + filepath.Join(p.dir, "admin.sock") + "|0600", "PURSER_FACILITATOR_URL=" + w.facilitatorURL,
-		"PURSER_RPC_URL=" + w.rpcURL, "PURSER_INTERNAL_SECRET=" + secret, "PURSER_DAILY_BUDGET=1000000", "PURSER_PER_MINUTE=1000000",
-		"PURSER_FAILURES_PER_MINUTE=off", "PURSER_FAILURES_PER_DAY=off",
-		"PURSER_UPSTREAM=" + "http://127.0.0.1:" + w.http,
-	}
+	p := &purser{process.NewPurser(t, process.Program(t, process.Plain), filepath.Join(t.TempDir(), "data"),
+		"PURSER_FACILITATOR_URL="+w.facilitatorURL, "PURSER_RPC_URL="+w.rpcURL, "PURSER_INTERNAL_SECRET="+secret,
+		"PURSER_DAILY_BUDGET=1000000", "PURSER_PER_MINUTE=1000000", "PURSER_FAILURES_PER_MINUTE=off", "PURSER_FAILURES_PER_DAY=off",
+		"PURSER_UPSTREAM=http://127.0.0.1:"+w.http)}
+	p.Config = process.Shipped(t, append([]string{
+		process.ProxyBlock, process.ProxyBlock + names, process.AppBlock, process.AppBlock + "task " + tightTask + " {\ndaily_budget 0.01\n}\n",
+	}, edit...)...)
+	p.Output.Without = `"level":"info"` // there is a line for every payment
 	return p
 }
 
 // tightTask is a task with a budget that is soon spent.
 const tightTask = "tight"
-
-var free ports.Free
-
-func freePort(t *testing.T) string {
-	t.Helper()
-	found, err := free.Take(1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return strconv.Itoa(found[0])
-}
-
-// launch runs the binary.
-func (p *purser) launch(t *testing.T, more ...string) {
-	t.Helper()
-	cmd := exec.Command(p.binary, "run", "--config", p.config, "--adapter", "caddyfile")
-	cmd.Env, cmd.Dir = append(append([]string{}, p.settings...), more...), p.dir
-	p.cmd, p.said, p.done = cmd, &lastWords{}, make(chan struct{})
-	cmd.Stderr = p.said
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	done, said := p.done, p.said
-	go func() {
-		p.err = cmd.Wait()
-		close(done)
-	}()
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill() // has ended already, unless the test failed
-		<-done
-		if t.Failed() {
-			t.Logf("purser said:\n%s", said)
-		}
-	})
-}
-
-// start runs the binary and returns when it answers.
-func (p *purser) start(t *testing.T, more ...string) {
-	t.Helper()
-	p.launch(t, more...)
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		if _, err := ask(t.Context(), http.DefaultClient, http.MethodGet, p.url("/"), ""); err == nil {
-			return
-		} else if time.Now().After(deadline) {
-			t.Fatalf("purser does not answer: %v\n%s", err, p.said)
-		}
-		select {
-		case <-p.done:
-			t.Fatalf("purser ended: %v\n%s", p.err, p.said)
-		default:
-		}
-	}
-}
-
-// stop asks purser to end, as a service manager does.
-func (p *purser) stop(t *testing.T) {
-	t.Helper()
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	select {
-	case <-p.done:
-	case <-time.After(45 * time.Second):
-		t.Fatal("purser does not end")
-	}
-	if p.err != nil {
-		t.Fatalf("purser ended with %v\n%s", p.err, p.said)
-	}
-}
-
-func (p *purser) url(path string) string { return "http://127.0.0.1:" + p.port + path }
-
-func (p *purser) file() string { return filepath.Join(p.dir, "data", "purser.db") }
 
 // key is an API key with a funded wallet.
 type key struct {
@@ -180,7 +72,7 @@ const funds = 1 << 40
 // must makes a call of the API that has to succeed.
 func (p *purser) must(t *testing.T, method, path, body string, into any, header ...string) {
 	t.Helper()
-	got, err := ask(t.Context(), http.DefaultClient, method, p.url(path), body, header...)
+	got, err := ask(t.Context(), http.DefaultClient, method, p.URL(path), body, header...)
 	if err == nil && got.status/100 != 2 {
 		err = fmt.Errorf("status %d", got.status)
 	}
@@ -216,30 +108,6 @@ func ask(ctx context.Context, c *http.Client, method, url, body string, header .
 	return answer{res.StatusCode, res.Header, text}, errors.Join(err, res.Body.Close())
 }
 
-// lastWords keeps the end of what purser says, but not what it says of every payment.
-type lastWords struct {
-	mu   sync.Mutex
-	text []byte
-}
-
-func (l *lastWords) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for line := range bytes.Lines(b) {
-		if !bytes.Contains(line, []byte(`"level":"info"`)) {
-			l.text = append(l.text, line...)
-		}
-	}
-	l.text = l.text[max(0, len(l.text)-16<<10):]
-	return len(b), nil
-}
-
-func (l *lastWords) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return string(bytes.TrimSpace(l.text))
-}
-
 // state is what purser and the system say of purser.
 type state struct {
 	Begun, Settled, Confirmed, Open float64
@@ -250,7 +118,7 @@ type state struct {
 }
 
 func (p *purser) look(ctx context.Context) (s state, err error) {
-	got, err := ask(ctx, http.DefaultClient, http.MethodGet, "http://127.0.0.1:"+p.metrics+"/metrics", "")
+	got, err := ask(ctx, http.DefaultClient, http.MethodGet, p.MetricsURL(), "")
 	if err != nil || got.status != http.StatusOK {
 		return s, fmt.Errorf("metrics: %d %w", got.status, err)
 	}
@@ -282,7 +150,7 @@ func (p *purser) look(ctx context.Context) (s state, err error) {
 }
 
 func (p *purser) lookAtFile(s *state) error {
-	info, err := os.Stat(p.file())
+	info, err := os.Stat(p.File())
 	if err == nil {
 		s.FileMB = float64(info.Size()) / (1 << 20)
 	}
@@ -293,7 +161,7 @@ func (p *purser) lookAtFile(s *state) error {
 const clockTicks = 100
 
 func (p *purser) lookAtProcess(s *state) error {
-	proc := "/proc/" + strconv.Itoa(p.cmd.Process.Pid)
+	proc := "/proc/" + strconv.Itoa(p.Cmd.Process.Pid)
 	status, err := os.ReadFile(proc + "/status")
 	if err != nil {
 		return err

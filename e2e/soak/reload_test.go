@@ -7,11 +7,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
-	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,23 +18,18 @@ import (
 	"time"
 
 	"github.com/gorilla/websocket"
+	"github.com/purserpay/purser/e2e/internal/process"
 )
 
 // reload gives purser a configuration by its admin endpoint, as `purser reload --force` does, and returns what it says to it.
 func (p *purser) reload(ctx context.Context, config string) error {
-	admin := &http.Client{Transport: &http.Transport{
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "unix", filepath.Join(p.dir, "admin.sock"))
-		},
-		DisableKeepAlives: true,
-	}}
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://127.0.0.1/load", strings.NewReader(config))
 	if err != nil {
 		return err
 	}
 	r.Header.Set("Content-Type", "text/caddyfile")
 	r.Header.Set("Cache-Control", "must-revalidate")
-	res, err := admin.Do(r)
+	res, err := process.AdminClient(p.Socket()).Do(r)
 	if err != nil {
 		return err
 	}
@@ -89,16 +83,16 @@ func TestReloadUnderLoad(t *testing.T) {
 	w := startWorld(t, 12*time.Second)
 	w.calm.Store(true)
 	p := newPurser(t, w)
-	p.start(t)
+	p.Start(t)
 	side := p.newKey(t, w, 0)
 	var keys []key
 	for i := range 8 {
 		keys = append(keys, p.newKey(t, w, i+1))
 	}
-	p.stop(t)
-	p.start(t, "PURSER_KEY="+side.secret)
+	p.End(t)
+	p.Start(t, "PURSER_KEY="+side.secret)
 	s := &steady{load: newLoad(t, w, p, keys), counted: map[string]int{}}
-	config, err := os.ReadFile(p.config)
+	config, err := os.ReadFile(p.Config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +134,7 @@ func TestReloadUnderLoad(t *testing.T) {
 		}
 	}
 	s.requireBooks(t, append(keys, side))
-	p.stop(t)
+	p.End(t)
 }
 
 // requireBooks waits until recovery is through and compares the books with the chain.
@@ -180,7 +174,7 @@ func (s *steady) begin(ctx context.Context) {
 	for i, k := range s.keys {
 		api := []string{"X-Api-Key", k.secret}
 		settlement := []string{"payer", "seller"}[i%2]
-		s.work(ctx, direct("POST /v1/pay "+settlement, s.purser.port, api...), 0, func(ctx context.Context, w *wire, n uint64) error {
+		s.work(ctx, direct("POST /v1/pay "+settlement, strconv.Itoa(s.purser.Port), api...), 0, func(ctx context.Context, w *wire, n uint64) error {
 			return w.payREST(ctx, s.load, n, settlement)
 		})
 		s.work(ctx, s.proxiedWire("proxy http", k), 0, good("/paid"))
@@ -188,8 +182,8 @@ func (s *steady) begin(ctx context.Context) {
 	}
 	for i, k := range s.keys[:4] {
 		s.work(ctx, s.proxiedWire("pass-through", k), 0, free)
-		s.work(ctx, direct("books", s.purser.port, "X-Api-Key", k.secret), 0, func(ctx context.Context, w *wire, _ uint64) error {
-			got, err := w.ask(ctx, http.MethodGet, s.purser.url("/v1/spend?limit=2"), "")
+		s.work(ctx, direct("books", strconv.Itoa(s.purser.Port), "X-Api-Key", k.secret), 0, func(ctx context.Context, w *wire, _ uint64) error {
+			got, err := w.ask(ctx, http.MethodGet, s.purser.URL("/v1/spend?limit=2"), "")
 			return want(got, err, http.StatusOK, false)
 		})
 		// Idle most of the time, each a little out of step with the reloads.
@@ -203,8 +197,8 @@ func (s *steady) begin(ctx context.Context) {
 	}
 	s.work(ctx, s.proxiedWire("stream", s.keys[0]), 0, good("/stream"))
 	for range 2 {
-		s.work(ctx, direct("sidecar", s.purser.side), 0, func(ctx context.Context, w *wire, n uint64) error {
-			return w.buy(ctx, fmt.Sprintf("http://127.0.0.1:%s/paid?n=%d", s.purser.side, n))
+		s.work(ctx, direct("sidecar", strconv.Itoa(s.purser.Sidecar)), 0, func(ctx context.Context, w *wire, n uint64) error {
+			return w.buy(ctx, fmt.Sprintf("%s/paid?n=%d", s.purser.SidecarURL(), n))
 		})
 		h2 := &wire{name: "proxy https h2", dials: 1}
 		s.work(ctx, h2, 0, func(ctx context.Context, _ *wire, n uint64) error { return s.proxyH2(ctx, int(n)%len(s.keys), n) })
@@ -244,10 +238,10 @@ func (s *steady) lasting(t *testing.T, ctx context.Context) (wait func()) {
 		long(make("events"), scheme, fmt.Sprintf("/events?n=%d", events), eventsLength)
 		long(make("download"), scheme, fmt.Sprintf("/download?n=%d", megabytes), megabytes<<20)
 	}
-	side := direct("sidecar events", s.purser.side)
+	side := direct("sidecar events", strconv.Itoa(s.purser.Sidecar))
 	s.all.Go(func() {
 		defer side.close()
-		res, err := side.open(context.Background(), http.MethodGet, fmt.Sprintf("http://127.0.0.1:%s/events?n=%d", s.purser.side, events), "")
+		res, err := side.open(context.Background(), http.MethodGet, fmt.Sprintf("%s/events?n=%d", s.purser.SidecarURL(), events), "")
 		if err != nil {
 			s.fail(side.name, err)
 			return
@@ -268,7 +262,7 @@ func (s *steady) lasting(t *testing.T, ctx context.Context) (wait func()) {
 
 // chat sends messages over a WebSocket and expects each back, until ctx ends.
 func (s *steady) chat(ctx context.Context, scheme string, k key) error {
-	proxy := &url.URL{Scheme: "http", Host: "127.0.0.1:" + s.purser.port, User: url.UserPassword(k.secret, "")}
+	proxy := &url.URL{Scheme: "http", Host: s.purser.Host(), User: url.UserPassword(k.secret, "")}
 	dialer := websocket.Dialer{Proxy: http.ProxyURL(proxy), TLSClientConfig: tlsTrusting(s.trust)}
 	target := strings.Replace(s.world.url(map[string]string{"ws": "http", "wss": "https"}[scheme], nameGood, "/chat"), "http", "ws", 1)
 	conn, _, err := dialer.Dial(target, nil)

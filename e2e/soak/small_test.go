@@ -1,14 +1,10 @@
 package soak
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -30,17 +26,16 @@ func startSmall(t *testing.T, validity time.Duration, keys int, edit ...string) 
 	t.Cleanup(func() { // before the servers are closed, who would wait for those that are held
 		w.gates.Range(func(moment, _ any) bool { w.release(moment.(string)); return true })
 	})
-	p := newPurser(t, w)
-	p.edit(t, edit...)
-	p.start(t)
+	p := newPurser(t, w, edit...)
+	p.Start(t)
 	s := &small{side: p.newKey(t, w, 0)}
 	var all []key
 	for i := range keys {
 		all = append(all, p.newKey(t, w, i+1))
 	}
-	p.stop(t)
-	p.settings = append(p.settings, "PURSER_KEY="+s.side.secret)
-	p.start(t)
+	p.End(t)
+	p.Settings = append(p.Settings, "PURSER_KEY="+s.side.secret)
+	p.Start(t)
 	s.load = newLoad(t, w, p, all)
 	return s
 }
@@ -51,39 +46,6 @@ func mustDo(t *testing.T, err error) {
 		t.Fatal(err)
 	}
 }
-
-// edit replaces parts of the configuration file, each by the one behind it, and returns the text.
-func (p *purser) edit(t *testing.T, pairs ...string) string {
-	t.Helper()
-	text, err := os.ReadFile(p.config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := 0; i < len(pairs); i += 2 {
-		if !strings.Contains(string(text), pairs[i]) {
-			t.Fatalf("no %q in the configuration", pairs[i])
-		}
-	}
-	edited := strings.NewReplacer(pairs...).Replace(string(text))
-	if err := os.WriteFile(p.config, []byte(edited), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return edited
-}
-
-// command runs one of purser's own commands and returns what it says.
-func (p *purser) command(t *testing.T, arguments ...string) (string, error) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, p.binary, arguments...)
-	cmd.Env, cmd.Dir = p.settings, p.dir
-	out, err := cmd.CombinedOutput()
-	return string(out), err
-}
-
-// admin is the address of the admin endpoint.
-func (p *purser) admin() string { return "unix/" + filepath.Join(p.dir, "admin.sock") }
 
 // results collects how calls ended that are under way.
 type results struct {
@@ -152,7 +114,7 @@ func (s *small) inFlight(t *testing.T) *results {
 	page := func(scheme, path string) func(uint64) string {
 		return func(serial uint64) string { return s.target(scheme, nameGood, path, serial) }
 	}
-	side := func(serial uint64) string { return fmt.Sprintf("http://127.0.0.1:%s/paid?n=%d", s.purser.side, serial) }
+	side := func(serial uint64) string { return fmt.Sprintf("%s/paid?n=%d", s.purser.SidecarURL(), serial) }
 	doors := func() map[string]func() error {
 		k, serial := next()
 		return map[string]func() error{
@@ -204,7 +166,7 @@ func (w *world) letGo() {
 func (s *small) refusesNew(t *testing.T) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		_, err := ask(t.Context(), &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}, http.MethodGet, s.purser.url("/"), "")
+		_, err := ask(t.Context(), &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}, http.MethodGet, s.purser.URL("/"), "")
 		if errors.Is(err, syscall.ECONNREFUSED) {
 			return
 		}
@@ -217,23 +179,18 @@ func (s *small) refusesNew(t *testing.T) {
 // ended waits for the process and returns its exit status.
 func (p *purser) ended(t *testing.T, within time.Duration) int {
 	t.Helper()
-	select {
-	case <-p.done:
-		return p.cmd.ProcessState.ExitCode()
-	case <-time.After(within):
+	if !p.EndsWithin(within) {
 		t.Fatalf("purser has not ended after %s", within)
-		return 0
 	}
+	return p.Cmd.ProcessState.ExitCode()
 }
 
 // sound starts purser again and fails unless the books, once recovery is through, equal the chain. settled and void are how
 // many payments have to be so; below zero: any number.
 func (s *small) sound(t *testing.T, settled, void int) {
 	t.Helper()
-	if out, err := s.purser.command(t, "check", "--data-dir", filepath.Join(s.purser.dir, "data")); err != nil {
-		t.Errorf("purser check: %v\n%s", err, out)
-	}
-	s.purser.start(t)
+	s.purser.Check(t)
+	s.purser.Start(t)
 	patience := 2*s.world.validity + 3*time.Minute // a look that the RPC does not answer comes again after up to 160 s
 	s.purser.rest(t, patience, func(state) bool { return s.closed(t) })
 	sum, findings := s.audit(t.Context(), append(s.keys, s.side))
@@ -243,5 +200,5 @@ func (s *small) sound(t *testing.T, settled, void int) {
 	if settled >= 0 && sum.Settled != settled || void >= 0 && sum.Void != void || sum.Settled != sum.Transfers {
 		t.Errorf("%+v, not %d settled and %d void", sum, settled, void)
 	}
-	s.purser.stop(t)
+	s.purser.End(t)
 }

@@ -36,14 +36,14 @@ func TestSoak(t *testing.T) {
 	length := *lengthFlag
 	w := startWorld(t, min(time.Minute, max(12*time.Second, length/20)))
 	p := newPurser(t, w)
-	p.start(t)
+	p.Start(t)
 	side := p.newKey(t, w, 0)
 	var keys []key
 	for i := range *keysFlag {
 		keys = append(keys, p.newKey(t, w, i+1))
 	}
-	p.stop(t)
-	p.start(t, "PURSER_KEY="+side.secret)
+	p.End(t)
+	p.Start(t, "PURSER_KEY="+side.secret)
 	r := report{Began: time.Now(), Length: length.String(), Counts: map[string]map[string]int{}}
 	r.Before = p.rest(t, time.Minute, func(state) bool { return true })
 
@@ -70,7 +70,7 @@ func TestSoak(t *testing.T) {
 		t.Error(f)
 	}
 	r.check(t, quiet)
-	p.stop(t)
+	p.End(t)
 }
 
 // What may be left after the load that was not there before: the runtime's own, and connections that monitoring keeps.
@@ -116,8 +116,8 @@ func (l *load) sample(t *testing.T, length time.Duration, counts map[string]map[
 				cancel()
 			}
 			continue
-		case <-l.purser.done:
-			t.Fatalf("purser ended: %v", l.purser.err)
+		case <-l.purser.Done:
+			t.Fatalf("purser ended: %v", l.purser.Err)
 		case <-done:
 			running = false
 		}

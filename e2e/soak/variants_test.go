@@ -7,22 +7,22 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
-)
 
-// appOption is where options of the app are put into the shipped configuration.
-const appOption = "\n\tpurser {\n"
+	"github.com/purserpay/purser/e2e/internal/process"
+)
 
 // with is the configuration with further options of the app.
 func (p *purser) with(t *testing.T, options string) string {
 	t.Helper()
-	text, err := os.ReadFile(p.config)
+	text, err := os.ReadFile(p.Config)
 	mustDo(t, err)
-	return strings.Replace(string(text), appOption, appOption+options+"\n", 1)
+	return strings.Replace(string(text), process.AppBlock, process.AppBlock+options+"\n", 1)
 }
 
 // reloads reloads with `purser reload`, as an operator does.
@@ -30,7 +30,7 @@ func (p *purser) reloads(t *testing.T, config string) (said string, err error) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "Caddyfile")
 	mustDo(t, os.WriteFile(path, []byte(config), 0o600))
-	return p.command(t, "reload", "--config", path, "--adapter", "caddyfile", "--address", p.admin(), "--force")
+	return p.Command(t, "reload", "--config", path, "--adapter", "caddyfile", "--address", p.Admin(), "--force")
 }
 
 func (p *purser) mustReload(t *testing.T, config string) {
@@ -55,14 +55,14 @@ func TestReloadChangesPolicy(t *testing.T) {
 	var paid, declined atomic.Int64
 	for i, w := range []*wire{
 		s.proxiedWire("proxy http", s.keys[0]), s.inside("proxy https", s.keys[1], nameGood),
-		s.proxiedWire("proxy http 2", s.keys[2]), direct("sidecar", s.purser.side),
+		s.proxiedWire("proxy http 2", s.keys[2]), direct("sidecar", strconv.Itoa(s.purser.Sidecar)),
 	} {
 		r.start(w.name, func() error {
 			defer w.close()
 			for n := uint64(0); ctx.Err() == nil; n++ {
 				target := s.target([]string{"http", "https", "http", "http"}[i], nameGood, "/paid", n*10+uint64(i))
 				if w.name == "sidecar" {
-					target = fmt.Sprintf("http://127.0.0.1:%s/paid?n=%d", s.purser.side, n)
+					target = fmt.Sprintf("%s/paid?n=%d", s.purser.SidecarURL(), n)
 				}
 				before, may := generation.Load(), allowed.Load()
 				got, err := w.ask(context.Background(), http.MethodGet, target, "")
@@ -101,7 +101,7 @@ func TestReloadChangesPolicy(t *testing.T) {
 		t.Errorf("%d paid, %d declined", paid.Load(), declined.Load())
 	}
 	t.Logf("%d paid, %d declined", paid.Load(), declined.Load())
-	s.purser.stop(t)
+	s.purser.End(t)
 	s.sound(t, int(paid.Load()), 0)
 }
 
@@ -131,7 +131,7 @@ func TestReloadChangesFacilitator(t *testing.T) {
 	if calls.Load() != 2 {
 		t.Errorf("%d calls of the new one after what was in flight", calls.Load())
 	}
-	s.purser.stop(t)
+	s.purser.End(t)
 	s.sound(t, 17, 0)
 }
 
@@ -149,7 +149,7 @@ func TestReloadChangesStore(t *testing.T) {
 		time.Sleep(500 * time.Millisecond)
 		s.world.letGo()
 	}()
-	elsewhere := filepath.Join(s.purser.dir, "elsewhere")
+	elsewhere := filepath.Join(t.TempDir(), "elsewhere")
 	s.purser.mustReload(t, s.purser.with(t, "data_dir "+elsewhere))
 	r.wait(t, nobody)
 	for name, status := range map[string]int{"POST /v1/pay": 401, "proxy": 407} {
@@ -158,7 +158,7 @@ func TestReloadChangesStore(t *testing.T) {
 		if name == "proxy" {
 			got, err = ask(t.Context(), s.proxied[1], http.MethodGet, s.target("http", nameGood, "/paid", 6), "")
 		} else {
-			got, err = ask(t.Context(), s.plain, http.MethodPost, s.purser.url("/v1/pay"), "{}", "X-Api-Key", s.keys[1].secret)
+			got, err = ask(t.Context(), s.plain, http.MethodPost, s.purser.URL("/v1/pay"), "{}", "X-Api-Key", s.keys[1].secret)
 		}
 		if err != nil || got.status != status {
 			t.Errorf("%s with a key of the old store: %d %v", name, got.status, err)
@@ -170,15 +170,15 @@ func TestReloadChangesStore(t *testing.T) {
 	k := s.purser.newKey(t, s.world, 50)
 	mustDo(t, buy(t.Context(), client(s.purser.proxy(k, ""), s.trust, false), s.target("http", nameGood, "/paid", 8)))
 
-	text, err := os.ReadFile(s.purser.config)
+	text, err := os.ReadFile(s.purser.Config)
 	mustDo(t, err)
 	s.purser.mustReload(t, string(text))
-	got, err := ask(t.Context(), s.plain, http.MethodGet, s.purser.url("/v1/payments/"+open.Payment.ID), "", "X-Api-Key", s.keys[0].secret)
+	got, err := ask(t.Context(), s.plain, http.MethodGet, s.purser.URL("/v1/payments/"+open.Payment.ID), "", "X-Api-Key", s.keys[0].secret)
 	if err := want(got, err, http.StatusOK, false); err != nil {
 		t.Errorf("the payment that was open: %v", err)
 	}
 	mustDo(t, s.proxyHTTP(t.Context(), 1, 9))
-	s.purser.stop(t)
+	s.purser.End(t)
 	s.world.forget(k.wallet) // its books are elsewhere
 	s.sound(t, 18, 1)
 }
@@ -226,7 +226,7 @@ func TestReloadWithBrokenConfiguration(t *testing.T) {
 		"no such file":    {"key_file /no/such/file", "PURSER_KEY_FILE"},
 		"no syntax":       {"}", "Caddyfile"},
 		"cannot listen":   {"", "192.0.2.1"},
-		"a folder's name": {"data_dir " + s.purser.config, "data_dir"},
+		"a folder's name": {"data_dir " + s.purser.Config, "data_dir"},
 	} {
 		config := s.purser.with(t, c.options)
 		if c.options == "" {
@@ -244,7 +244,7 @@ func TestReloadWithBrokenConfiguration(t *testing.T) {
 	if wire.dials != 1 {
 		t.Errorf("%d connections", wire.dials)
 	}
-	s.purser.stop(t)
+	s.purser.End(t)
 	s.sound(t, int(n), 0)
 }
 
@@ -253,17 +253,16 @@ func TestReloadMovesListeners(t *testing.T) {
 	t.Parallel()
 	s := startSmall(t, 30*time.Second, 6)
 	r := s.inFlight(t)
-	old := s.purser.port
-	moved := freePort(t)
-	s.purser.mustReload(t, strings.ReplaceAll(s.purser.with(t, ""), "http://:{$PURSER_PORT:8402}", "http://:"+moved))
+	old, moved := s.purser.Port, process.Ports(t, 1)[0]
+	s.purser.mustReload(t, strings.ReplaceAll(s.purser.with(t, ""), "http://:{$PURSER_PORT:8402}", fmt.Sprintf("http://:%d", moved)))
 	s.refusesNew(t)
-	s.purser.port = moved
+	s.purser.Port = moved
 	_, err := s.pay(t.Context(), 0, 1, "")
 	mustDo(t, err)
 	s.world.letGo()
 	r.wait(t, nobody)
-	s.purser.stop(t)
-	s.purser.port = old
+	s.purser.End(t)
+	s.purser.Port = old
 	s.sound(t, 17, 0)
 }
 
@@ -285,7 +284,7 @@ func TestIdenticalRequestAcrossReload(t *testing.T) {
 	}
 	s.world.letGo()
 	r.wait(t, nobody)
-	s.purser.stop(t)
+	s.purser.End(t)
 	s.sound(t, 2, 0)
 }
 
@@ -309,13 +308,13 @@ func TestReloadRacesTheEnd(t *testing.T) {
 			return s.purser.reload(t.Context(), s.purser.with(t, fmt.Sprintf("max_payment %d", round+1)))
 		})
 		time.Sleep(time.Duration(round) * 8 * time.Millisecond)
-		_ = s.purser.cmd.Process.Signal(syscall.SIGTERM)
+		_ = s.purser.Cmd.Process.Signal(syscall.SIGTERM)
 		if code := s.purser.ended(t, 45*time.Second); code != 0 {
 			t.Errorf("round %d: exit status %d", round, code)
 		}
 		r.all.Wait() // any of them may have found nobody
-		s.purser.start(t)
+		s.purser.Start(t)
 	}
-	s.purser.stop(t)
+	s.purser.End(t)
 	s.sound(t, -1, -1)
 }

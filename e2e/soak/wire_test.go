@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -93,7 +94,7 @@ func direct(name, port string, before ...string) *wire {
 
 // proxied is a wire to purser's proxy, for http.
 func (l *load) proxiedWire(name string, k key) *wire {
-	w := direct(name, l.purser.port, "Proxy-Authorization", basic(k))
+	w := direct(name, strconv.Itoa(l.purser.Port), "Proxy-Authorization", basic(k))
 	w.whole = true
 	return w
 }
@@ -115,7 +116,7 @@ func (l *load) inside(name string, k key, seller string) *wire {
 
 // tunnelTo opens a tunnel to a seller's HTTPS.
 func (l *load) tunnelTo(ctx context.Context, k key, seller string) (net.Conn, error) {
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", "127.0.0.1:"+l.purser.port)
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", l.purser.Host())
 	if err != nil {
 		return nil, err
 	}
@@ -149,7 +150,7 @@ func (c *wire) buy(ctx context.Context, target string) error {
 // payREST pays on REST, and as its own sender of the payload if settlement is seller.
 func (c *wire) payREST(ctx context.Context, l *load, n uint64, settlement string) error {
 	body := fmt.Sprintf(`{"paymentRequiredHeader":%q,"requestUrl":"http://h%d.soak.test/paid?n=%d","settlement":%q}`, l.world.challenge, n%64, n, settlement)
-	got, err := c.ask(ctx, http.MethodPost, l.purser.url("/v1/pay"), body)
+	got, err := c.ask(ctx, http.MethodPost, l.purser.URL("/v1/pay"), body)
 	if err := want(got, err, http.StatusOK, false); err != nil || settlement == "payer" {
 		return err
 	}
@@ -161,7 +162,7 @@ func (c *wire) payREST(ctx context.Context, l *load, n uint64, settlement string
 	if err := want(delivered, err, http.StatusOK, false); err != nil {
 		return err
 	}
-	got, err = c.ask(ctx, http.MethodPost, l.purser.url("/v1/payments/"+paid.Payment.ID+"/receipt"), fmt.Sprintf(`{"receipt":%q}`, delivered.header.Get(x402.HeaderResponse)))
+	got, err = c.ask(ctx, http.MethodPost, l.purser.URL("/v1/payments/"+paid.Payment.ID+"/receipt"), fmt.Sprintf(`{"receipt":%q}`, delivered.header.Get(x402.HeaderResponse)))
 	return want(got, err, http.StatusOK, false)
 }
 
