@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/purserpay/purser/internal/adminapi"
 )
 
 // A key is found by its id before all, and by less only if that cannot be another one.
@@ -21,7 +23,7 @@ func TestFindKeys(t *testing.T) {
 		if code != 200 {
 			return code, "", text
 		}
-		return code, decode[adminKey](t, text).ID, text
+		return code, decode[adminapi.Key](t, text).ID, text
 	}
 	is := func(name, id string) {
 		t.Helper()

@@ -62,7 +62,7 @@ func TestAdminJSON(t *testing.T) {
 	paid := mustCall(t, 200, "POST", s.url()+"/v1/pay", field(made, "key"), payBody(1500, "https://api.example.com/v2?token=t0ken"))
 	names.of(fmt.Sprint(paid["payment"]))
 	eventually(t, "the payment's lease is released", func() bool {
-		home, _ := serving()
+		home := serving().home
 		p, err := home.store.Payment(t.Context(), paid["payment"].(map[string]any)["id"].(string))
 		return err == nil && p.Lease.Owner == ""
 	})
@@ -108,7 +108,7 @@ func TestAdminJSON(t *testing.T) {
 	ask("POST", "/purser/payments/"+ids[1]+"/resolve", `{"as":"settled","reason":"on the explorer","transaction":"0x`+strings.Repeat("ab", 32)+`"}`)
 	ask("POST", "/purser/payments/"+ids[2]+"/resolve", `{"as":"void","reason":"x"}`)
 
-	home, _ := serving()
+	home := serving().home
 	kept := pay.ChainBlock{Number: 42, Hash: "0x" + strings.Repeat("2a", 32), Time: time.Now().UTC()}
 	if err := home.store.KeepSafeBlock(t.Context(), "base", nil, kept); err != nil {
 		t.Fatal(err)

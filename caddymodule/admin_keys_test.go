@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/caddyserver/caddy/v2"
+
+	"github.com/purserpay/purser/internal/adminapi"
 )
 
 // adminSite loads a site with an admin endpoint on a socket, and a log of everything.
@@ -54,7 +56,7 @@ func TestAdminExec(t *testing.T) {
 	if code != 200 {
 		t.Fatalf("%d %s", code, text)
 	}
-	got := decode[execAnswer](t, text)
+	got := decode[adminapi.Exec](t, text)
 	if got.Address == nil || !strings.HasPrefix(*got.Address, "0x") || got.Balance != nil || got.Network != "base" || got.Proxy != s.url() ||
 		!strings.HasPrefix(got.CA, "-----BEGIN CERTIFICATE") {
 		t.Errorf("%+v", got)
@@ -66,7 +68,7 @@ func TestAdminExec(t *testing.T) {
 		t.Errorf("%s, then %s", text, again)
 	}
 	code, text = adminCall(t, socket, "GET", "/purser/keys/exec")
-	if key := decode[adminKey](t, text); code != 200 || key.ID != got.KeyID || key.Label != "exec" || strings.Contains(text, got.Key) {
+	if key := decode[adminapi.Key](t, text); code != 200 || key.ID != got.KeyID || key.Label != "exec" || strings.Contains(text, got.Key) {
 		t.Errorf("%d %s", code, text)
 	}
 	_ = caddy.Stop()
@@ -80,7 +82,7 @@ func TestAdminExecWithoutProxy(t *testing.T) {
 	s := newSite(t)
 	socket, _ := adminSite(t, s)
 	code, text := adminCall(t, socket, "POST", "/purser/exec")
-	if got := decode[execAnswer](t, text); code != 200 || got.Proxy != "" || got.CA != "" {
+	if got := decode[adminapi.Exec](t, text); code != 200 || got.Proxy != "" || got.CA != "" {
 		t.Errorf("%d %s", code, text)
 	}
 }
@@ -95,13 +97,13 @@ func TestAdminKeys(t *testing.T) {
 	if code, text := adminCall(t, socket, "GET", "/purser/keys"); code != 200 || text != `{"keys":[]}`+"\n" {
 		t.Errorf("%d %s", code, text)
 	}
-	var made []createdKey
+	var made []adminapi.CreatedKey
 	for i := range 3 {
 		code, text := send("POST", "/purser/keys", fmt.Sprintf(`{"label":"k%d","policy":{"max_payment":"5"}}`, i))
 		if code != 201 {
 			t.Fatalf("%d %s", code, text)
 		}
-		k := decode[createdKey](t, text)
+		k := decode[adminapi.CreatedKey](t, text)
 		if k.Network != "base" || k.Address == nil || k.Label != fmt.Sprintf("k%d", i) {
 			t.Errorf("%s", text)
 		}
@@ -109,18 +111,18 @@ func TestAdminKeys(t *testing.T) {
 		made = append(made, k)
 	}
 	code, text := adminCall(t, socket, "GET", "/purser/keys?limit=2")
-	page := decode[adminKeys](t, text)
+	page := decode[adminapi.Keys](t, text)
 	if code != 200 || len(page.Keys) != 2 || page.Keys[0].ID != made[0].ID || page.Next != made[1].ID {
 		t.Errorf("%d %s", code, text)
 	}
 	_, text = adminCall(t, socket, "GET", "/purser/keys?limit=2&after="+page.Next)
-	if page := decode[adminKeys](t, text); len(page.Keys) != 1 || page.Keys[0].ID != made[2].ID || page.Next != "" {
+	if page := decode[adminapi.Keys](t, text); len(page.Keys) != 1 || page.Keys[0].ID != made[2].ID || page.Next != "" {
 		t.Errorf("%s", text)
 	}
 
 	path := "/purser/keys/" + made[0].ID
 	_, text = adminCall(t, socket, "GET", path)
-	key := decode[adminKey](t, text)
+	key := decode[adminapi.Key](t, text)
 	if key.InForce["proxy"].MaxPayment.String() != "5" || key.InForce["proxy"].DailyBudget.String() != "10000000" ||
 		key.InForce["api"].DailyBudget.String() != "10000000" || !key.Operator {
 		t.Errorf("%s", text)
@@ -202,7 +204,7 @@ func TestAdminKeys(t *testing.T) {
 		}
 	}
 	_, text = adminCall(t, socket, "GET", "/purser/keys")
-	if page := decode[adminKeys](t, text); len(page.Keys) != 3 {
+	if page := decode[adminapi.Keys](t, text); len(page.Keys) != 3 {
 		t.Errorf("refused requests made keys: %s", text)
 	}
 	_ = caddy.Stop()
@@ -233,11 +235,11 @@ func TestAdminPatchesTogether(t *testing.T) {
 	}
 	calls.Wait()
 	_, text := adminCall(t, socket, "GET", "/purser/keys/exec")
-	if key := decode[adminKey](t, text); len(key.Policy.Hosts) != n || len(key.Policy.Doors) != 1 {
+	if key := decode[adminapi.Key](t, text); len(key.Policy.Hosts) != n || len(key.Policy.Doors) != 1 {
 		t.Errorf("%s", text)
 	}
 	_, text = adminCall(t, socket, "GET", "/purser/keys")
-	if page := decode[adminKeys](t, text); len(page.Keys) != 1 {
+	if page := decode[adminapi.Keys](t, text); len(page.Keys) != 1 {
 		t.Errorf("%s", text)
 	}
 }

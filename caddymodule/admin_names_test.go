@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/purserpay/purser/internal/adminapi"
 )
 
 // A page in a browser reads and changes nothing through the admin endpoint, also when that
@@ -63,7 +65,7 @@ func TestPagesDoNotReachAdmin(t *testing.T) {
 			}
 		}
 		if host == "" {
-			t.Setenv(adminVariable, "purser.internal.example:2019")
+			t.Setenv(adminapi.AddressVariable, "purser.internal.example:2019")
 			if code := call("GET", "/purser/keys", "purser.internal.example:PORT"); code != 200 {
 				t.Errorf("its own name: %d", code)
 			}
@@ -79,7 +81,7 @@ func TestAdminBodies(t *testing.T) {
 		method, path, body string
 		code               int
 	}{
-		{"POST", "/purser/keys", `{"label":"` + strings.Repeat("x", maxAdminBody) + `"}`, 413},
+		{"POST", "/purser/keys", `{"label":"` + strings.Repeat("x", adminapi.MaxBody) + `"}`, 413},
 		{"POST", "/purser/keys", `{"label":`, 400},
 		{"POST", "/purser/keys", `{"Label":"x"}`, 400},
 		{"POST", "/purser/keys", `{} {}`, 400},

@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/purserpay/purser/internal/adminapi"
 )
 
 // Organizations are listed with what they use, moved to plans, prepared for somebody, and given keys.
@@ -23,8 +25,8 @@ func TestOrganizations(t *testing.T) {
 		}
 		return ""
 	}
-	who := newPerson{Issuer: "https://i.example", Subject: "1", Name: "Ada", Email: "ada@example.com"}
-	var first, again preparedPerson
+	who := adminapi.NewAccount{Issuer: "https://i.example", Subject: "1", Name: "Ada", Email: "ada@example.com"}
+	var first, again adminapi.PreparedAccount
 	if e := call(http.MethodPost, "", who, &first) + call(http.MethodPost, "", who, &again); e != "" || first.Account != again.Account || first.Organization.ID == "" {
 		t.Fatalf("%+v, %+v: %s", first, again, e)
 	}
@@ -43,7 +45,7 @@ func TestOrganizations(t *testing.T) {
 		{"/org_none/keys", full, "organization not found"},
 		{org + "/keys", map[string]string{"key": "pk_nobody_has_this"}, "key not found"},
 		{org + "/keys", full, "limit reached"},
-		{"", newPerson{Subject: "1"}, "iss"},
+		{"", adminapi.NewAccount{Subject: "1"}, "iss"},
 		{"", map[string]string{"sub": "1"}, "unknown field"},
 	} {
 		if e := call(http.MethodPost, w.path, w.body, nil); !strings.Contains(e, w.want) {
@@ -62,7 +64,7 @@ func TestOrganizations(t *testing.T) {
 		t.Error(e)
 	}
 	o = command(t, nil, "organizations", admin, "--json", "--limit", "1")
-	if page := decode[adminOrganizations](t, o.stdout); len(page.Organizations) != 1 || page.Organizations[0].Keys.Used != 3 || page.Next != "" {
+	if page := decode[adminapi.Organizations](t, o.stdout); len(page.Organizations) != 1 || page.Organizations[0].Keys.Used != 3 || page.Next != "" {
 		t.Errorf("%+v", page)
 	}
 	for args, want := range map[string]string{

@@ -12,6 +12,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/google/uuid"
 
+	"github.com/purserpay/purser/internal/adminapi"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
@@ -20,7 +21,7 @@ import (
 // released, the first one first. Each has a task of its own: task-0, task-1 and so on.
 func journaled(t *testing.T, ages ...time.Duration) (ids []string) {
 	t.Helper()
-	home, _ := serving()
+	home := serving().home
 	for i, age := range ages {
 		now := time.Now().Add(-age)
 		id := uuid.Must(uuid.NewV7()).String()
@@ -60,16 +61,16 @@ func TestAdminPayments(t *testing.T) {
 	}
 	ids := journaled(t, time.Hour, time.Hour, 0, time.Hour)
 	code, text := adminCall(t, socket, "GET", "/purser/payments?state=open&limit=3")
-	page := decode[adminPayments](t, text)
+	page := decode[adminapi.Payments](t, text)
 	if code != 200 || len(page.Payments) != 3 || page.Payments[0].ID != ids[3] || page.Next != ids[1] || strings.Contains(text, "t0ken") {
 		t.Errorf("%d %s", code, text)
 	}
 	_, text = adminCall(t, socket, "GET", "/purser/payments?state=open&limit=3&before="+page.Next)
-	if page := decode[adminPayments](t, text); len(page.Payments) != 1 || page.Payments[0].ID != ids[0] || page.Next != "" {
+	if page := decode[adminapi.Payments](t, text); len(page.Payments) != 1 || page.Payments[0].ID != ids[0] || page.Next != "" {
 		t.Errorf("%s", text)
 	}
 	code, text = adminCall(t, socket, "GET", "/purser/payments/"+ids[0])
-	story := decode[adminStory](t, text)
+	story := decode[adminapi.Story](t, text)
 	if code != 200 || story.KeyID != "key-0" || !story.Signed || !story.Resolvable || len(story.Notes) != 1 || len(story.Reservations) != 1 ||
 		story.RequestURL == "" || story.Lease != nil || story.Resolution != nil {
 		t.Errorf("%d %s", code, text)
@@ -115,10 +116,10 @@ func TestAdminPayments(t *testing.T) {
 		t.Errorf("from a page: %d", code)
 	}
 	_, text = adminCall(t, socket, "GET", "/purser/payments?state=void")
-	if page := decode[adminPayments](t, text); len(page.Payments) != 1 || page.Payments[0].ID != ids[1] {
+	if page := decode[adminapi.Payments](t, text); len(page.Payments) != 1 || page.Payments[0].ID != ids[1] {
 		t.Errorf("%s", text)
 	}
-	home, _ := serving()
+	home := serving().home
 	if err := home.store.(interface{ Check(context.Context) error }).Check(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -139,7 +140,7 @@ func TestPaymentsCommand(t *testing.T) {
 		t.Errorf("%s, %q, %q", o.state, o.stdout, o.stderr)
 	}
 	o = command(t, nil, "payments", admin, "--json")
-	var page adminPayments
+	var page adminapi.Payments
 	if err := json.Unmarshal([]byte(o.stdout), &page); err != nil || len(page.Payments) != 3 {
 		t.Errorf("%v: %q, %q", err, o.stdout, o.stderr)
 	}
@@ -168,16 +169,16 @@ func TestPaymentsCommand(t *testing.T) {
 		t.Errorf("%s, %q, %q", o.state, o.stdout, o.stderr)
 	}
 	_, text := adminCall(t, socket, "GET", "/purser/payments/"+ids[0])
-	if story := decode[adminStory](t, text); story.Resolution == nil || story.Resolution.By == "" || story.State != pay.Void {
+	if story := decode[adminapi.Story](t, text); story.Resolution == nil || story.Resolution.By == "" || story.State != pay.Void {
 		t.Errorf("%s", text)
 	}
 	_, text = adminCall(t, socket, "GET", "/purser/audit?limit=1")
-	if list := decode[adminChanges](t, text).Audit; len(list) != 1 || list[0].Action != pay.ActionPaymentResolve || list[0].PaymentID != ids[0] ||
+	if list := decode[adminapi.Audit](t, text).Audit; len(list) != 1 || list[0].Action != pay.ActionPaymentResolve || list[0].PaymentID != ids[0] ||
 		list[0].By == "" || string(list[0].New) != `{"reason":"nothing came in","state":"void"}` {
 		t.Errorf("%s", text)
 	}
 	o = command(t, nil, "payments", "resolve", ids[1], admin, "--as", "settled", "--reason", "seen", "--transaction", "0x"+strings.Repeat("1", 64), "--json")
-	var story adminStory
+	var story adminapi.Story
 	if err := json.Unmarshal([]byte(o.stdout), &story); err != nil || story.State != pay.Settled || story.EventID == "" {
 		t.Errorf("%v: %q, %q", err, o.stdout, o.stderr)
 	}

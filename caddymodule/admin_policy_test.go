@@ -5,6 +5,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/purserpay/purser/internal/adminapi"
 )
 
 // In an incident one host more is denied, and none that was denied before is allowed again.
@@ -61,13 +63,13 @@ func TestAdditionsKeepWhatIsThere(t *testing.T) {
 	}
 	calls.Wait()
 	_, text := adminCall(t, socket, "GET", "/purser/keys/"+key)
-	if got := decode[adminKey](t, text); len(got.Policy.DenyHosts) != n {
+	if got := decode[adminapi.Key](t, text); len(got.Policy.DenyHosts) != n {
 		t.Errorf("%s", text)
 	}
 
 	told(t, socket, "limits", "research", "--add-deny-host", "shady.example", "--add-allow-host", "z.example")
 	_, text = adminCall(t, socket, "GET", "/purser/keys/"+key)
-	if got := decode[adminKey](t, text).Policy; len(got.DenyHosts) != n+1 || len(got.AllowHosts) != 3 {
+	if got := decode[adminapi.Key](t, text).Policy; len(got.DenyHosts) != n+1 || len(got.AllowHosts) != 3 {
 		t.Errorf("%s", text)
 	}
 	for _, args := range []string{

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/purserpay/purser/internal/adminapi"
 )
 
 // adminCall asks the admin endpoint on a socket.
@@ -50,7 +52,7 @@ func TestAdminStatus(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "admin.sock")
 	mustLoad(t, replaceOnce(t, s.caddyfile(), "admin off", "admin unix/"+socket+"|0600"))
 	code, text := adminCall(t, socket, "GET", "/purser/status")
-	var got status
+	var got adminapi.Status
 	if err := json.Unmarshal([]byte(text), &got); err != nil || code != 200 {
 		t.Fatalf("status %d, %v: %s", code, err, text)
 	}
@@ -58,7 +60,7 @@ func TestAdminStatus(t *testing.T) {
 		!strings.HasSuffix(got.Store.Path, "/data/purser.db") {
 		t.Errorf("%s", text)
 	}
-	if got.Health == nil || *got.Health != (healthStatus{Store: "ok", Facilitator: "none", RPC: "none", SecondRPC: "none", Clock: "ok", Network: "base", Wallets: "local"}) {
+	if got.Health == nil || *got.Health != (adminapi.HealthStatus{Store: "ok", Facilitator: "none", RPC: "none", SecondRPC: "none", Clock: "ok", Network: "base", Wallets: "local"}) {
 		t.Errorf("%s", text)
 	}
 	if code, text := adminCall(t, socket, "POST", "/purser/status"); code != 405 {

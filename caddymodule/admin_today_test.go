@@ -3,13 +3,15 @@ package caddymodule
 import (
 	"strings"
 	"testing"
+
+	"github.com/purserpay/purser/internal/adminapi"
 )
 
 // What a key spent today is told, and what that leaves.
 func TestToday(t *testing.T) {
 	s, socket := bookSite(t)
 	key := newKey(t, s.url())
-	keys := decode[adminKeys](t, told(t, socket, "keys", "--json")).Keys
+	keys := decode[adminapi.Keys](t, told(t, socket, "keys", "--json")).Keys
 	id := keys[0].ID
 	if today := keys[0].Today; today == nil || today.Spent != "0" || today.Left == nil || *today.Left != "10000000" {
 		t.Errorf("before anything was spent: %+v", today)
@@ -32,7 +34,7 @@ func TestToday(t *testing.T) {
 	tells("left today 0 at the proxy", "--daily-budget", "0.01")
 	tells("", "--daily-budget", "off")
 	_, text = adminCall(t, socket, "GET", "/purser/keys/"+id)
-	if today := decode[adminKey](t, text).Today; today == nil || today.Spent != "20000" || today.Left != nil {
+	if today := decode[adminapi.Key](t, text).Today; today == nil || today.Spent != "20000" || today.Left != nil {
 		t.Errorf("%s", text)
 	}
 	// Who does not ask pays nothing for it.
@@ -90,12 +92,12 @@ func TestPaymentsOfAKey(t *testing.T) {
 	for _, key := range []string{one, two, one, one} {
 		mustCall(t, 200, "POST", s.url()+"/v1/pay", key, payBody(1000, "https://api.example.com/x"))
 	}
-	keys := decode[adminKeys](t, told(t, socket, "keys", "--json")).Keys
+	keys := decode[adminapi.Keys](t, told(t, socket, "keys", "--json")).Keys
 	for args, want := range map[string]int{
 		"--key " + keys[0].ID: 3, "--key " + keys[1].ID: 1, "--key " + keys[0].ID + " --state settled": 3,
 		"--key " + keys[0].ID + " --state open": 0, "--key " + keys[0].ID + " --since 1d": 3, "": 4,
 	} {
-		list := decode[adminPayments](t, told(t, socket, append([]string{"payments", "--json"}, strings.Fields(args)...)...)).Payments
+		list := decode[adminapi.Payments](t, told(t, socket, append([]string{"payments", "--json"}, strings.Fields(args)...)...)).Payments
 		if len(list) != want {
 			t.Errorf("%s: %d payments", args, len(list))
 		}
@@ -108,7 +110,7 @@ func TestPaymentsOfAKey(t *testing.T) {
 	seen := map[string]bool{}
 	for next, pages := "", 0; pages == 0 || next != ""; pages++ {
 		_, text := adminCall(t, socket, "GET", "/purser/payments?limit=1&key="+keys[0].ID+"&before="+next)
-		page := decode[adminPayments](t, text)
+		page := decode[adminapi.Payments](t, text)
 		if len(page.Payments) != 1 || pages > 3 {
 			t.Fatalf("%s", text)
 		}

@@ -178,7 +178,7 @@ func attach(ctx caddy.Context, d door) (*App, error) {
 // the exec key. Its secret comes with it.
 func (a *App) doorKey(ctx context.Context, p *pay.Payer) (k pay.Key, secret string, err error) {
 	if a.settings.key == "" {
-		return a.ensureExecKey(ctx, p)
+		return a.keys(p).Exec(ctx)
 	}
 	k, err = a.ensureKey(p, keyOption, a.settings.key, "deployment")
 	return k, a.settings.key, err

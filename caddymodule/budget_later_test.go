@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/purserpay/purser/internal/adminapi"
 	"github.com/purserpay/purser/proxy"
 )
 
@@ -18,7 +19,7 @@ func TestBudgetThatIsSetLater(t *testing.T) {
 	n := 0
 	for _, limit := range []string{"--daily-budget 4", "--monthly-budget 4"} {
 		key := newKey(t, s.url())
-		id := decode[adminKeys](t, told(t, socket, "keys", "--json")).Keys[n].ID
+		id := decode[adminapi.Keys](t, told(t, socket, "keys", "--json")).Keys[n].ID
 		n++
 		mustCall(t, 200, "POST", s.url()+"/v1/pay", key, payBody(5_000_000, "https://api.example.com/1"))
 		text := strings.Join(strings.Fields(told(t, socket, append([]string{"limits", id}, strings.Fields(limit)...)...)), " ")
@@ -45,7 +46,7 @@ func TestBudgetThatIsSetLater(t *testing.T) {
 	} {
 		key := newKey(t, s.url())
 		agent := s.through(t, url.UserPassword(key, "crawl"))
-		id := decode[adminKeys](t, told(t, socket, "keys", "--json")).Keys[n].ID
+		id := decode[adminapi.Keys](t, told(t, socket, "keys", "--json")).Keys[n].ID
 		n++
 		if status, header, _ := get(t, agent, seller.URL+"/1"); status != 200 {
 			t.Fatalf("%s: %d %v", limit, status, header)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/purserpay/purser/internal/adminapi"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
@@ -115,7 +116,7 @@ func (a *access) withExecKey(ctx context.Context, admin string) error {
 	if err != nil {
 		return err
 	}
-	var exec execAnswer
+	var exec adminapi.Exec
 	if err := client.call(ctx, http.MethodPost, "/purser/exec", struct{}{}, &exec); err != nil {
 		return err
 	}
@@ -127,12 +128,12 @@ func (a *access) withExecKey(ctx context.Context, admin string) error {
 			return err
 		}
 	}
-	a.key, a.root, a.notice = exec.Key, []byte(exec.CA), exec.notice()
+	a.key, a.root, a.notice = exec.Key, []byte(exec.CA), fundNotice(exec)
 	return nil
 }
 
 // notice asks for money, unless there is some.
-func (e execAnswer) notice() string {
+func fundNotice(e adminapi.Exec) string {
 	switch {
 	case e.Address == nil:
 		return "nothing can be paid: the exec key's wallet has no address, because no wallet provider is configured (PURSER_WALLETS)"

@@ -19,11 +19,11 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/spf13/cobra"
 
+	"github.com/purserpay/purser/internal/adminapi"
 	"github.com/purserpay/purser/pay"
 )
 
 const (
-	adminVariable = "PURSER_ADMIN"
 	// defaultAdmin is where the shipped Caddyfile has the admin endpoint.
 	defaultAdmin = "unix/./purser-admin.sock"
 	// askTime bounds what a command asks of a running purser.
@@ -36,7 +36,7 @@ const (
 
 // adminFlag adds the flag that names the admin endpoint.
 func adminFlag(c *cobra.Command) {
-	c.Flags().String("admin", "", "address of purser's admin endpoint (default: "+adminVariable+", else "+defaultAdmin+")")
+	c.Flags().String("admin", "", "address of purser's admin endpoint (default: "+adminapi.AddressVariable+", else "+defaultAdmin+")")
 	// Caddy's own commands call it --address.
 	c.Flags().Var(c.Flags().Lookup("admin").Value, "address", "the same")
 	_ = c.Flags().MarkHidden("address")
@@ -53,13 +53,13 @@ type adminClient struct {
 // unix//run/purser/admin.sock or localhost:2019.
 func newAdminClient(address string) (*adminClient, error) {
 	if address == "" {
-		address = os.Getenv(adminVariable)
+		address = os.Getenv(adminapi.AddressVariable)
 	}
 	if address == "" {
 		address = defaultAdmin
 	}
 	if address == off {
-		return nil, fmt.Errorf("purser's admin endpoint is off (%s)", adminVariable)
+		return nil, fmt.Errorf("purser's admin endpoint is off (%s)", adminapi.AddressVariable)
 	}
 	parsed, err := caddy.ParseNetworkAddress(address)
 	if err != nil || strings.Contains(address, "://") || !parsed.IsUnixNetwork() && !parsed.IsFdNetwork() && parsed.StartPort == 0 {
@@ -147,7 +147,7 @@ func (c *adminClient) send(ctx context.Context, method, path string, body any) (
 		return nil, err
 	}
 	r.Header.Set("Content-Type", "application/json")
-	r.Header.Set(byHeader, operatorName())
+	r.Header.Set(adminapi.OperatorHeader, operatorName())
 	resp, err := c.client.Do(r)
 	if err != nil {
 		return nil, c.unreachable(err)
@@ -175,12 +175,12 @@ func (c *adminClient) unreachable(err error) error {
 	case of != nil:
 		err = of.Err
 	}
-	advice := "is purser running? --admin or " + adminVariable + " name another address"
+	advice := "is purser running? --admin or " + adminapi.AddressVariable + " name another address"
 	switch {
 	case errors.Is(err, fs.ErrPermission):
 		advice = "only the user who runs purser may ask it"
 	case strings.HasPrefix(c.address, "unix/") && errors.Is(err, fs.ErrNotExist):
-		advice = "is purser running, and was it started in this folder? --admin or " + adminVariable + " name another address"
+		advice = "is purser running, and was it started in this folder? --admin or " + adminapi.AddressVariable + " name another address"
 	}
 	return fmt.Errorf("no answer from purser's admin endpoint %s: %w (%s)", c.address, err, advice)
 }

@@ -13,6 +13,7 @@ import (
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/spf13/cobra"
 
+	"github.com/purserpay/purser/internal/adminapi"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -37,7 +38,7 @@ func auditCommand(c *cobra.Command) {
 	adminFlag(c)
 	c.Flags().String("key", "", "only changes of this key: its id, its label or exec")
 	dayFlags(c, "all")
-	limitFlag(c, defaultAuditPage)
+	limitFlag(c, adminapi.DefaultAuditPage)
 	c.Flags().Bool("json", false, "print JSON")
 	c.Args = cobra.NoArgs
 	run(c, runAudit)
@@ -60,19 +61,21 @@ func runAudit(c *cobra.Command, _ []string) error {
 		}
 		ask.Set("key", key)
 	}
-	l := listing[adminChange]{
-		path: "/purser/audit", ask: ask, name: "audit", cursor: "before", page: maxAuditPage, most: most,
-		heads: []string{"WHEN", "BY", "CHANGE", "OF", "BEFORE", "AFTER"}, cells: adminChange.cells,
+	l := listing[adminapi.AuditEntry]{
+		path: "/purser/audit", ask: ask, name: "audit", cursor: "before", page: adminapi.MaxAuditPage, most: most,
+		heads: []string{"WHEN", "BY", "CHANGE", "OF", "BEFORE", "AFTER"}, cells: auditCells,
 	}
 	if days != (daySpan{}) {
 		// A clock that was set back does not end the list early.
-		l.keep = func(e adminChange) (kept, goOn bool) { return days.has(e.At), !days.before(e.At.Add(time.Hour)) }
-		l.position = func(e adminChange) string { return strconv.FormatUint(e.Number, 10) }
+		l.keep = func(e adminapi.AuditEntry) (kept, goOn bool) {
+			return days.has(e.At), !days.before(e.At.Add(time.Hour))
+		}
+		l.position = func(e adminapi.AuditEntry) string { return strconv.FormatUint(e.Number, 10) }
 	}
 	return l.print(c, client, as, nil)
 }
 
-func (e adminChange) cells() []string {
+func auditCells(e adminapi.AuditEntry) []string {
 	by := string(e.Kind)
 	switch {
 	case e.Email != "":

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/purserpay/purser/internal/adminapi"
 )
 
 // bookSite is a running purser whose facilitator settles everything.
@@ -40,10 +42,10 @@ func TestKeysAndWallets(t *testing.T) {
 	if text := told(t, socket, "keys"); strings.TrimSpace(text) != "KEY  LABEL  STATE  ORGANIZATION  MADE  OWN LIMITS" {
 		t.Errorf("%q", text)
 	}
-	if text := told(t, socket, "keys", "--json"); decode[adminKeys](t, text).Keys == nil {
+	if text := told(t, socket, "keys", "--json"); decode[adminapi.Keys](t, text).Keys == nil {
 		t.Errorf("%q", text)
 	}
-	made := decode[createdKey](t, told(t, socket, "keys", "create", "--label", "res\x1b[31mearch", "--daily-budget", "5", "--door", "proxy", "--json"))
+	made := decode[adminapi.CreatedKey](t, told(t, socket, "keys", "create", "--label", "res\x1b[31mearch", "--daily-budget", "5", "--door", "proxy", "--json"))
 	if !strings.HasPrefix(made.Key, "pk_") || made.Address == nil {
 		t.Errorf("%+v", made)
 	}
@@ -55,14 +57,14 @@ func TestKeysAndWallets(t *testing.T) {
 	if strings.Count(text, "\n") != 3 || !strings.Contains(text, "daily:5,doors:proxy") || strings.Contains(text, "pk_") || strings.Contains(text, "\x1b") {
 		t.Errorf("%q", text)
 	}
-	list := decode[adminKeys](t, told(t, socket, "keys", "--json", "--address", "unix/"+socket)).Keys
+	list := decode[adminapi.Keys](t, told(t, socket, "keys", "--json", "--address", "unix/"+socket)).Keys
 	if len(list) != 2 || list[0].ID != made.ID || list[0].Policy == nil || list[1].Policy != nil {
 		t.Errorf("%+v", list)
 	}
 
 	told(t, socket, "wallets", "create", "--key", made.ID)
-	all := decode[adminWallets](t, told(t, socket, "wallets", "--json")).Wallets
-	own := decode[adminWallets](t, told(t, socket, "wallets", "--json", "--key", made.ID)).Wallets
+	all := decode[adminapi.Wallets](t, told(t, socket, "wallets", "--json")).Wallets
+	own := decode[adminapi.Wallets](t, told(t, socket, "wallets", "--json", "--key", made.ID)).Wallets
 	if len(all) != 3 || len(own) != 2 || own[0].Balance != nil || !strings.Contains(own[0].Unknown, "PURSER_RPC_URL") || *own[0].Address != *made.Address {
 		t.Errorf("%+v, %+v", all, own)
 	}
@@ -71,11 +73,11 @@ func TestKeysAndWallets(t *testing.T) {
 	}
 	// Deleted ones are not shown, whether or not the page has room for others.
 	mustCall(t, 204, "DELETE", siteURL(t, socket)+"/wallets/"+own[0].ID, made.Key, "")
-	if left := decode[adminWallets](t, told(t, socket, "wallets", "--json")).Wallets; len(left) != 3 || left[0].ID == own[0].ID { // one is of the exec key
+	if left := decode[adminapi.Wallets](t, told(t, socket, "wallets", "--json")).Wallets; len(left) != 3 || left[0].ID == own[0].ID { // one is of the exec key
 		t.Errorf("%+v", left)
 	}
 	code, text := adminCall(t, socket, "GET", "/purser/wallets?limit=1")
-	first := decode[adminWallets](t, text)
+	first := decode[adminapi.Wallets](t, text)
 	if code != 200 || first.Next != own[0].ID || len(first.Wallets) != 0 {
 		t.Errorf("%d %s", code, text)
 	}
@@ -123,7 +125,7 @@ func TestWalletsWithoutAnswer(t *testing.T) {
 func siteURL(t *testing.T, socket string) string {
 	t.Helper()
 	_, text := adminCall(t, socket, "POST", "/purser/exec")
-	return decode[execAnswer](t, text).Proxy
+	return decode[adminapi.Exec](t, text).Proxy
 }
 
 func TestSpendCommand(t *testing.T) {
@@ -132,7 +134,7 @@ func TestSpendCommand(t *testing.T) {
 	for i, key := range []string{one, two, one} {
 		mustCall(t, 200, "POST", s.url()+"/v1/pay", key, payBody(1000*(i+1), fmt.Sprintf("https://api%d.example.com/x?token=t0ken", i)))
 	}
-	keys := decode[adminKeys](t, told(t, socket, "keys", "--json")).Keys
+	keys := decode[adminapi.Keys](t, told(t, socket, "keys", "--json")).Keys
 
 	text := told(t, socket, "spend")
 	if strings.Count(text, "\n") != 5 || !strings.Contains(text, "3 events, 0.006 USDC since ") || strings.Contains(text, "t0ken") ||
@@ -145,9 +147,9 @@ func TestSpendCommand(t *testing.T) {
 		t.Errorf("%v, %q", err, rows)
 	}
 	type spent struct {
-		Spend []adminSpent `json:"spend"`
-		Count int          `json:"count"`
-		Total string       `json:"total"`
+		Spend []adminapi.SpendEvent `json:"spend"`
+		Count int                   `json:"count"`
+		Total string                `json:"total"`
 	}
 	for args, want := range map[string]int{
 		"--since 7d": 3, "--since 0d": 3, "--since 2020-01-01 --until 2020-02-01": 0, "--key " + keys[0].ID: 2, "--key " + keys[1].ID: 1,
@@ -163,7 +165,7 @@ func TestSpendCommand(t *testing.T) {
 	var ids []string
 	for next := ""; ; {
 		code, text := adminCall(t, socket, "GET", "/purser/spend?limit=1&before="+url.QueryEscape(next))
-		page := decode[adminSpend](t, text)
+		page := decode[adminapi.Spend](t, text)
 		if code != 200 || len(page.Spend) > 1 || len(ids) > 3 {
 			t.Fatalf("%d %s", code, text)
 		}

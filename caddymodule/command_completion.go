@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/purserpay/purser/internal/adminapi"
+	"github.com/purserpay/purser/internal/operatorkeys"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -71,11 +73,11 @@ func askShortly(c *cobra.Command, path string, ask url.Values, page any) error {
 
 // keyIDs are the ids of keys with their labels.
 func keyIDs(c *cobra.Command) (list []cobra.Completion, err error) {
-	var page adminKeys
+	var page adminapi.Keys
 	if err := askShortly(c, "/purser/keys", url.Values{}, &page); err != nil {
 		return nil, err
 	}
-	list = append(list, execLabel)
+	list = append(list, operatorkeys.ExecLabel)
 	for _, k := range page.Keys {
 		list = append(list, cobra.CompletionWithDesc(label(k.ID), label(k.Label)))
 	}
@@ -84,7 +86,7 @@ func keyIDs(c *cobra.Command) (list []cobra.Completion, err error) {
 
 // organizationIDs are the ids of organizations with their plans.
 func organizationIDs(c *cobra.Command) (list []cobra.Completion, err error) {
-	var page adminOrganizations
+	var page adminapi.Organizations
 	if err := askShortly(c, "/purser/organizations", url.Values{}, &page); err != nil {
 		return nil, err
 	}
@@ -100,12 +102,12 @@ func paymentIDs(c *cobra.Command, state string) (list []cobra.Completion, err er
 	if state != "" {
 		ask.Set("state", state)
 	}
-	var page adminPayments
+	var page adminapi.Payments
 	if err := askShortly(c, "/purser/payments", ask, &page); err != nil {
 		return nil, err
 	}
 	for _, p := range page.Payments {
-		list = append(list, cobra.CompletionWithDesc(label(p.ID), label(p.labels()+", "+p.money()+", "+p.Host)))
+		list = append(list, cobra.CompletionWithDesc(label(p.ID), label(paymentLabels(p)+", "+paymentMoney(p)+", "+p.Host)))
 	}
 	return list, nil
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/purserpay/purser/internal/adminapi"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
@@ -36,14 +37,14 @@ type initKey struct {
 // firstKey makes the key of `purser exec` with its wallet: through the admin endpoint of a
 // purser that runs, else in the database itself. What is there already stays.
 func firstKey(ctx context.Context, admin string) (initKey, error) {
-	if admin == "" && os.Getenv(adminVariable) == off {
+	if admin == "" && os.Getenv(adminapi.AddressVariable) == off {
 		return offlineKey(ctx)
 	}
 	client, err := newAdminClient(admin)
 	if err != nil {
 		return initKey{}, err
 	}
-	var made execAnswer
+	var made adminapi.Exec
 	err = client.call(ctx, http.MethodPost, "/purser/exec", struct{}{}, &made)
 	// One that was named on the command line is meant to run.
 	if admin == "" && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED)) {
@@ -101,20 +102,20 @@ func offlineKey(parent context.Context) (k initKey, err error) {
 		return k, err
 	}
 	defer func() { err = errors.Join(err, payer.Close(ctx)) }()
-	_, missing := os.Lstat(a.execPath())
-	ctx = pay.WithActorIfNone(ctx, configured)
-	key, _, err := a.ensureExecKey(ctx, payer)
+	keys := a.keys(payer)
+	_, missing := os.Lstat(keys.ExecPath())
+	key, _, err := keys.Exec(ctx)
 	if err != nil {
 		return k, err
 	}
 	if key.Revoked() {
-		return k, fmt.Errorf("the exec key %s is revoked: remove %s to have another one, with a wallet of its own", key.ID, a.execPath())
+		return k, fmt.Errorf("the exec key %s is revoked: remove %s to have another one, with a wallet of its own", key.ID, keys.ExecPath())
 	}
-	wallet, err := a.ensureWallet(ctx, payer, key)
+	wallet, err := keys.Wallet(ctx, key)
 	if err != nil {
 		return k, err
 	}
-	k = initKey{id: key.ID, network: wallet.Network, secret: a.execPath(), dir: a.settings.dataDir, old: missing == nil}
+	k = initKey{id: key.ID, network: wallet.Network, secret: keys.ExecPath(), dir: a.settings.dataDir, old: missing == nil}
 	if path := filepath.Join(k.dir, masterKeyName); exists(path) {
 		k.master = path
 	}

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/purserpay/purser/internal/adminapi"
 )
 
 // inFolder prepares a command in a folder that stays.
@@ -196,7 +198,7 @@ func TestInitBesideRunning(t *testing.T) {
 	dir := t.TempDir()
 	o := initIn(t, dir, "", []string{"PURSER_ADMIN=unix/" + socket}, "--yes")
 	_, text := adminCall(t, socket, "POST", "/purser/exec")
-	have := decode[execAnswer](t, text)
+	have := decode[adminapi.Exec](t, text)
 	if o.status() != 0 || written(t, dir) != "Caddyfile purser.env" || !strings.Contains(o.stdout, *have.Address) || strings.Contains(o.stdout, have.Key) ||
 		!strings.Contains(o.stdout, "restart it") || strings.Contains(o.stdout, "Back up") {
 		t.Errorf("%s, %s: %s%s", o.state, written(t, dir), o.stdout, o.stderr)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/purserpay/purser/internal/adminapi"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -63,11 +64,11 @@ func runKeys(c *cobra.Command, _ []string) error {
 	if as == asJSON {
 		ask.Set("today", "true")
 	}
-	return listing[adminKey]{
-		path: "/purser/keys", ask: ask, name: "keys", cursor: "after", page: maxKeyPage, most: most,
+	return listing[adminapi.Key]{
+		path: "/purser/keys", ask: ask, name: "keys", cursor: "after", page: adminapi.MaxKeyPage, most: most,
 		heads: []string{"KEY", "LABEL", "STATE", "ORGANIZATION", "MADE", "OWN LIMITS"},
-		cells: func(k adminKey) []string {
-			return []string{k.ID, orDash(k.Label), k.state(), orDash(k.Organization), k.Created.UTC().Format(time.RFC3339), summary(k.Policy)}
+		cells: func(k adminapi.Key) []string {
+			return []string{k.ID, orDash(k.Label), keyState(k), orDash(k.Organization), k.Created.UTC().Format(time.RFC3339), summary(k.Policy)}
 		},
 	}.print(c, client, as, nil)
 }
@@ -115,17 +116,17 @@ func runCreateKey(c *cobra.Command, _ []string) error {
 	if len(limits) > 0 {
 		body["policy"] = limits
 	}
-	var made createdKey
+	var made adminapi.CreatedKey
 	if err := client.call(c.Context(), http.MethodPost, "/purser/keys", body, &made); err != nil {
 		return err
 	}
 	if as == asJSON {
 		return printJSON(c.OutOrStdout(), made)
 	}
-	return made.print(c.OutOrStdout())
+	return printCreatedKey(c.OutOrStdout(), made)
 }
 
-func (k createdKey) print(w io.Writer) error {
+func printCreatedKey(w io.Writer, k adminapi.CreatedKey) error {
 	t := newTable(w)
 	address := "none: no wallet provider is configured (PURSER_WALLETS)"
 	if k.Address != nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/purserpay/purser/internal/adminapi"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -132,7 +133,7 @@ func runLimits(c *cobra.Command, args []string) error {
 		return err
 	}
 	path := "/purser/keys/" + url.PathEscape(args[0])
-	var key adminKey
+	var key adminapi.Key
 	if method == "" {
 		err = client.call(c.Context(), http.MethodGet, path, nil, &key)
 	} else {
@@ -141,7 +142,7 @@ func runLimits(c *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	return key.print(c.OutOrStdout())
+	return printKey(c.OutOrStdout(), key)
 }
 
 // limitsChange is the request that the flags amount to; its method is empty without any.
@@ -179,7 +180,7 @@ func readPolicyFile(c *cobra.Command) (json.RawMessage, error) {
 	}
 	var text []byte
 	if path == "-" {
-		text, err = io.ReadAll(io.LimitReader(c.InOrStdin(), maxAdminBody))
+		text, err = io.ReadAll(io.LimitReader(c.InOrStdin(), adminapi.MaxBody))
 	} else {
 		text, err = os.ReadFile(path)
 	}
@@ -343,10 +344,10 @@ func readBudget(text string) (any, error) {
 
 // listLimits prints all keys.
 func listLimits(ctx context.Context, client *adminClient, w io.Writer) error {
-	var all []adminKey
+	var all []adminapi.Key
 	for after := ""; ; {
-		var page adminKeys
-		path := fmt.Sprintf("/purser/keys?today=true&limit=%d&after=%s", maxKeyPage, url.QueryEscape(after))
+		var page adminapi.Keys
+		path := fmt.Sprintf("/purser/keys?today=true&limit=%d&after=%s", adminapi.MaxKeyPage, url.QueryEscape(after))
 		if err := client.call(ctx, http.MethodGet, path, nil, &page); err != nil {
 			return err
 		}

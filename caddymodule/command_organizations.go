@@ -12,6 +12,7 @@ import (
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/spf13/cobra"
 
+	"github.com/purserpay/purser/internal/adminapi"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -37,7 +38,7 @@ func registerOrganizationsCommand() {
 
 func organizationsCommand(c *cobra.Command) {
 	adminFlag(c)
-	limitFlag(c, defaultOrganizationPage)
+	limitFlag(c, adminapi.DefaultOrganizationPage)
 	c.Flags().Bool("json", false, "print JSON")
 	c.Args = cobra.NoArgs
 	run(c, runOrganizations)
@@ -62,9 +63,9 @@ func runOrganizations(c *cobra.Command, _ []string) error {
 	if err := errors.Join(err1, err2, err3); err != nil {
 		return err
 	}
-	return listing[adminOrganization]{
-		path: "/purser/organizations", ask: url.Values{}, name: "organizations", cursor: "after", page: maxOrganizationPage, most: most,
-		heads: organizationHeads, cells: adminOrganization.cells,
+	return listing[adminapi.Organization]{
+		path: "/purser/organizations", ask: url.Values{}, name: "organizations", cursor: "after", page: adminapi.MaxOrganizationPage, most: most,
+		heads: organizationHeads, cells: organizationCells,
 	}.print(c, client, as, nil)
 }
 
@@ -81,7 +82,7 @@ func runPlan(c *cobra.Command, args []string) error {
 	if err := checkID("ORG", args[0]); err != nil {
 		return err
 	}
-	var o adminOrganization
+	var o adminapi.Organization
 	path := "/purser/organizations/" + url.PathEscape(args[0]) + "/plan"
 	if err := client.call(c.Context(), http.MethodPut, path, map[string]string{"plan": string(plan)}, &o); err != nil {
 		return err
@@ -91,19 +92,19 @@ func runPlan(c *cobra.Command, args []string) error {
 	}
 	t := newTable(c.OutOrStdout())
 	t.row(organizationHeads...)
-	t.row(o.cells()...)
+	t.row(organizationCells(o)...)
 	return t.flush()
 }
 
 var organizationHeads = []string{"ORGANIZATION", "PLAN", "KEYS", "WALLETS", "PAYMENTS", "MADE"}
 
-func (o adminOrganization) cells() []string {
+func organizationCells(o adminapi.Organization) []string {
 	return []string{
-		o.ID, strings.ToLower(string(o.Plan)), o.Keys.text(), o.Wallets.text(), o.Payments.text(), o.Created.UTC().Format(time.RFC3339),
+		o.ID, strings.ToLower(string(o.Plan)), usageText(o.Keys), usageText(o.Wallets), usageText(o.Payments), o.Created.UTC().Format(time.RFC3339),
 	}
 }
 
-func (u adminUse) text() string {
+func usageText(u adminapi.Usage) string {
 	if u.Most == 0 {
 		return strconv.Itoa(u.Used)
 	}

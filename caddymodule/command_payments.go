@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
+	"github.com/purserpay/purser/internal/adminapi"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
@@ -46,7 +47,7 @@ func paymentsCommand(c *cobra.Command) {
 	c.Flags().String("task", "", "only payments with this task label")
 	c.Flags().String("host", "", "only payments to this host")
 	dayFlags(c, "all")
-	limitFlag(c, defaultPaymentPage)
+	limitFlag(c, adminapi.DefaultPaymentPage)
 	c.Flags().Bool("json", false, "print JSON, with amounts in the smallest unit")
 	c.Args = cobra.NoArgs
 	run(c, runPayments)
@@ -66,7 +67,7 @@ func paymentsCommand(c *cobra.Command) {
 	resolve.Flags().Bool("json", false, "print JSON, with amounts in the smallest unit")
 	run(resolve, runResolve)
 	keyFlag(c)
-	oneOf(c, "state", paymentLabels...)
+	oneOf(c, "state", adminapi.PaymentLabels...)
 	oneOf(resolve, "as", string(pay.Settled), string(pay.Void))
 	show.ValidArgsFunction = oneID(func(c *cobra.Command) ([]cobra.Completion, error) { return paymentIDs(c, "") })
 	resolve.ValidArgsFunction = oneID(func(c *cobra.Command) ([]cobra.Completion, error) { return paymentIDs(c, string(pay.Open)) })
@@ -94,35 +95,30 @@ func runPayments(c *cobra.Command, _ []string) error {
 	}
 	if state != "" {
 		if !pay.ValidLabel(state) {
-			return fmt.Errorf("--state %q is none of %s", state, strings.Join(paymentLabels, ", "))
+			return fmt.Errorf("--state %q is none of %s", state, strings.Join(adminapi.PaymentLabels, ", "))
 		}
 		ask.Set("state", state)
 	}
-	l := listing[adminPayment]{
-		path: "/purser/payments", ask: ask, name: "payments", cursor: "before", page: maxPaymentPage, most: most,
-		heads: []string{"PAYMENT", "MADE", "STATE", "AMOUNT", "HOST", "KEY", "REASON"}, cells: adminPayment.cells,
+	l := listing[adminapi.Payment]{
+		path: "/purser/payments", ask: ask, name: "payments", cursor: "before", page: adminapi.MaxPaymentPage, most: most,
+		heads: []string{"PAYMENT", "MADE", "STATE", "AMOUNT", "HOST", "KEY", "REASON"}, cells: paymentCells,
 	}
 	if host != "" {
 		host = pay.RecordedHost(host)
 	}
 	if days != (daySpan{}) || task != "" || host != "" {
-		l.keep = func(p adminPayment) (kept, goOn bool) {
+		l.keep = func(p adminapi.Payment) (kept, goOn bool) {
 			kept = days.has(p.Created) && (task == "" || p.Task == task) && (host == "" || p.Host == host)
 			return kept, !days.before(listedAt(p).Add(time.Hour))
 		}
-		l.position = func(p adminPayment) string { return p.ID }
+		l.position = func(p adminapi.Payment) string { return p.ID }
 	}
 	return l.print(c, client, as, nil)
 }
 
-// paymentLabels are the states and flags that payments can be listed by.
-var paymentLabels = []string{
-	string(pay.Open), string(pay.Settled), string(pay.Void), "refused", "unresolved", "confirmed", "disputed", "reconciled",
-}
-
 // listedAt is what a payment's place in the list goes by: when its id was made. A payment that
 // was booked from the chain was made earlier.
-func listedAt(p adminPayment) time.Time {
+func listedAt(p adminapi.Payment) time.Time {
 	id, err := uuid.Parse(p.ID)
 	if err != nil || id.Version() != 7 {
 		return time.Now()
@@ -131,14 +127,14 @@ func listedAt(p adminPayment) time.Time {
 }
 
 func runResolve(c *cobra.Command, args []string) error {
-	var want ruling
+	var want adminapi.Ruling
 	as, err1 := c.Flags().GetString("as")
 	reason, err2 := c.Flags().GetString("reason")
 	transaction, err3 := c.Flags().GetString("transaction")
 	if err := errors.Join(err1, err2, err3); err != nil {
 		return err
 	}
-	want = ruling{As: pay.State(as), Reason: reason, Transaction: transaction}
+	want = adminapi.Ruling{As: pay.State(as), Reason: reason, Transaction: transaction}
 	want.By = operatorName()
 	check := pay.Ruling{As: want.As, Reason: want.Reason, By: want.By, Transaction: want.Transaction}
 	var input *pay.InputError
@@ -161,14 +157,14 @@ func tell(c *cobra.Command, method, id, action string, body any) error {
 	if err != nil {
 		return err
 	}
-	var story adminStory
+	var story adminapi.Story
 	if err := client.call(c.Context(), method, "/purser/payments/"+url.PathEscape(id)+action, body, &story); err != nil {
 		return err
 	}
 	if asJSON {
 		return printJSON(c.OutOrStdout(), story)
 	}
-	return story.print(c.OutOrStdout())
+	return printStory(c.OutOrStdout(), story)
 }
 
 func printJSON(w io.Writer, v any) error {
@@ -181,12 +177,12 @@ func printJSON(w io.Writer, v any) error {
 }
 
 // labels are a payment's state and flags on one line.
-func (p adminPayment) labels() string {
+func paymentLabels(p adminapi.Payment) string {
 	return strings.Join(append([]string{string(p.State)}, p.Flags...), " ")
 }
 
 // money is a payment's amount for people.
-func (p adminPayment) money() string {
+func paymentMoney(p adminapi.Payment) string {
 	amount, err := x402.ParseAmount(p.Amount)
 	if err != nil {
 		return p.Amount + " (smallest unit)"
@@ -194,11 +190,11 @@ func (p adminPayment) money() string {
 	return amount.Format(usdcDecimals) + " " + p.Currency // all pinned assets are USDC
 }
 
-func (p adminPayment) cells() []string {
-	return []string{p.ID, p.Created.UTC().Format(time.RFC3339), p.labels(), p.money(), orDash(p.Host), p.KeyID, orDash(p.Reason)}
+func paymentCells(p adminapi.Payment) []string {
+	return []string{p.ID, p.Created.UTC().Format(time.RFC3339), paymentLabels(p), paymentMoney(p), orDash(p.Host), p.KeyID, orDash(p.Reason)}
 }
 
-func (s adminStory) print(w io.Writer) error {
+func printStory(w io.Writer, s adminapi.Story) error {
 	t := newTable(w)
 	line := func(name, value string) {
 		if value != "" {
@@ -212,8 +208,8 @@ func (s adminStory) print(w io.Writer) error {
 		return at.UTC().Format(time.RFC3339)
 	}
 	line("payment", s.ID)
-	line("state", s.labels())
-	line("amount", s.money())
+	line("state", paymentLabels(s.Payment))
+	line("amount", paymentMoney(s.Payment))
 	line("pays", s.PayTo)
 	line("from", s.From)
 	line("network", s.Network)
@@ -245,7 +241,7 @@ func (s adminStory) print(w io.Writer) error {
 	line("looked at", fmt.Sprintf("%d %s", s.Checked, looks))
 	line("next look", when(s.NextCheck))
 	for _, r := range s.Reservations {
-		line("reserved", s.reserved(r))
+		line("reserved", reservationText(s, r))
 	}
 	switch {
 	case s.State != pay.Open:
@@ -258,7 +254,7 @@ func (s adminStory) print(w io.Writer) error {
 }
 
 // reserved is a reservation for people. What a counter counts is in its name.
-func (s adminStory) reserved(r adminReservation) string {
+func reservationText(s adminapi.Story, r adminapi.Reservation) string {
 	amount, state := r.Amount, "held"
 	if kind, _, _ := strings.Cut(r.Counter, "/"); kind != "place" && kind != "minute" && !strings.HasPrefix(r.Counter, "pending/n/") {
 		amount = units(r.Amount) + " " + s.Currency

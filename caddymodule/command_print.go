@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/purserpay/purser/internal/adminapi"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -50,7 +51,7 @@ func joined[T any](all []T) string {
 }
 
 // printKeys writes a table of keys with what is in force at the proxy.
-func printKeys(w io.Writer, keys []adminKey) error {
+func printKeys(w io.Writer, keys []adminapi.Key) error {
 	t := newTable(w)
 	t.row("KEY", "LABEL", "MAX PAYMENT", "DAILY", "SPENT TODAY", "LEFT", "MONTHLY", "QUOTA", "PER MINUTE", "DOORS", "MORE")
 	for _, k := range keys {
@@ -59,14 +60,14 @@ func printKeys(w io.Writer, keys []adminKey) error {
 		if len(p.Doors) > 0 {
 			paysThrough = joined(p.Doors)
 		}
-		t.row(k.ID, k.Label, inUSDC(p.MaxPayment), inUSDC(p.DailyBudget), k.Today.spent(), k.Today.left(), inUSDC(p.MonthlyBudget),
-			k.Quota.text(), counted(p.PerMinute), paysThrough, strings.Join(more(p), " "))
+		t.row(k.ID, k.Label, inUSDC(p.MaxPayment), inUSDC(p.DailyBudget), spentToday(k.Today), leftToday(k.Today), inUSDC(p.MonthlyBudget),
+			quotaText(k.Quota), counted(p.PerMinute), paysThrough, strings.Join(more(p), " "))
 	}
 	return t.flush()
 }
 
 // spent is what a key spent today, for people.
-func (t *adminToday) spent() string {
+func spentToday(t *adminapi.Today) string {
 	if t == nil {
 		return unlimited
 	}
@@ -74,7 +75,7 @@ func (t *adminToday) spent() string {
 }
 
 // left is what its daily budget has left, for people.
-func (t *adminToday) left() string {
+func leftToday(t *adminapi.Today) string {
 	if t == nil || t.Left == nil {
 		return unlimited
 	}
@@ -101,7 +102,7 @@ func more(p pay.Policy) []string {
 }
 
 // print writes all limits of a key: its own, and what is in force at each door.
-func (k adminKey) print(w io.Writer) error {
+func printKey(w io.Writer, k adminapi.Key) error {
 	t := newTable(w)
 	t.row("key", k.ID)
 	if k.Label != "" {
@@ -115,13 +116,13 @@ func (k adminKey) print(w io.Writer) error {
 		t.row("state", stateText(k.Paused, k.Revoked))
 	}
 	if k.Today != nil {
-		t.row("spent today", k.Today.spent())
+		t.row("spent today", spentToday(k.Today))
 	}
 	if k.Quota != nil {
-		t.row("payments this month", k.Quota.text()+", then none until "+k.Quota.Resets.UTC().Format(time.DateOnly))
+		t.row("payments this month", quotaText(k.Quota)+", then none until "+k.Quota.Resets.UTC().Format(time.DateOnly))
 	}
-	if k.Today.left() != unlimited {
-		t.row("left today", k.Today.left()+" at the proxy")
+	if leftToday(k.Today) != unlimited {
+		t.row("left today", leftToday(k.Today)+" at the proxy")
 	}
 	t.row()
 	if err := t.flush(); err != nil {
@@ -133,7 +134,7 @@ func (k adminKey) print(w io.Writer) error {
 		own = *k.Policy
 	}
 	columns, heads := []pay.Policy{own}, []string{"LIMIT", "OWN"}
-	for _, d := range doors {
+	for _, d := range adminapi.Doors {
 		columns, heads = append(columns, k.InForce[d]), append(heads, "AT "+strings.ToUpper(string(d)))
 	}
 	t.row(heads...)
@@ -210,4 +211,17 @@ func budgetText(parts map[string]pay.Budget, name string) string {
 		return unlimited
 	}
 	return strings.Join(all, ",")
+}
+
+// quotaText is a key's quota for people.
+func quotaText(q *adminapi.Quota) string {
+	if q == nil {
+		return unlimited
+	}
+	return q.Used + " of " + q.Most
+}
+
+// quotasText is the status of quotas for people.
+func quotasText(q *adminapi.QuotaStatus) string {
+	return fmt.Sprintf("%d of %d used up; fullest: %s, %s of %s payments this month", q.Exhausted, q.Counted, q.Fullest, q.Used, q.Most)
 }

@@ -10,6 +10,8 @@ import (
 
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/spf13/cobra"
+
+	"github.com/purserpay/purser/internal/adminapi"
 )
 
 const reconcileHelp = `
@@ -64,12 +66,12 @@ func runReconcile(c *cobra.Command, _ []string) error {
 	}
 	if accept {
 		for _, n := range s.Networks {
-			if skips := n.skips(); skips != "" {
+			if skips := skippedText(n); skips != "" {
 				say(c, "accepted: %s", label(skips))
 			}
 		}
-		said := acceptance{AcceptRisk: true, By: operatorName()}
-		s = reconcileStatus{}
+		said := adminapi.RiskAcceptance{AcceptRisk: true, By: operatorName()}
+		s = adminapi.ReconcileStatus{}
 		if err := client.call(c.Context(), http.MethodPost, "/purser/reconcile", said, &s); err != nil {
 			return err
 		}
@@ -82,23 +84,23 @@ func runReconcile(c *cobra.Command, _ []string) error {
 	if asJSON {
 		err = printJSON(c.OutOrStdout(), s)
 	} else {
-		err = s.print(c.OutOrStdout())
+		err = printReconcile(c.OutOrStdout(), s)
 	}
 	if err == nil && s.Pending {
-		err = errors.New(s.waiting(time.Now()))
+		err = errors.New(waitingText(s, time.Now()))
 	}
 	return err
 }
 
-func askReconcile(ctx context.Context, client *adminClient) (s reconcileStatus, err error) {
+func askReconcile(ctx context.Context, client *adminClient) (s adminapi.ReconcileStatus, err error) {
 	return s, client.call(ctx, http.MethodGet, "/purser/reconcile", nil, &s)
 }
 
 // waitReconciled asks until nothing is pending, and says what has changed.
-func waitReconciled(c *cobra.Command, client *adminClient, s reconcileStatus) (reconcileStatus, error) {
+func waitReconciled(c *cobra.Command, client *adminClient, s adminapi.ReconcileStatus) (adminapi.ReconcileStatus, error) {
 	told := ""
 	for s.Pending {
-		if text := s.waiting(time.Now()); text != told {
+		if text := waitingText(s, time.Now()); text != told {
 			say(c, "%s", label(text))
 			told = text
 		}
@@ -116,7 +118,7 @@ func waitReconciled(c *cobra.Command, client *adminClient, s reconcileStatus) (r
 }
 
 // skips says what accepting the risk leaves unknown.
-func (n reconcileNetwork) skips() string {
+func skippedText(n adminapi.ReconcileNetwork) string {
 	switch {
 	case n.Done:
 		return ""
@@ -128,7 +130,7 @@ func (n reconcileNetwork) skips() string {
 }
 
 // waiting says what is being waited for.
-func (s reconcileStatus) waiting(now time.Time) string {
+func waitingText(s adminapi.ReconcileStatus, now time.Time) string {
 	for _, n := range s.Networks {
 		switch {
 		case n.Done || s.Accepted != nil:
@@ -146,18 +148,18 @@ func (s reconcileStatus) waiting(now time.Time) string {
 	return "payments do not resume yet"
 }
 
-func (s reconcileStatus) print(w io.Writer) error {
+func printReconcile(w io.Writer, s adminapi.ReconcileStatus) error {
 	if !s.Pending {
 		_, err := fmt.Fprintln(w, "nothing to reconcile: payments are made")
 		return err
 	}
 	t := newTable(w)
-	s.lines(func(name, value string) { t.row(name, value) })
+	reconcileLines(s, func(name, value string) { t.row(name, value) })
 	return t.flush()
 }
 
 // lines tells the state in names and values.
-func (s reconcileStatus) lines(line func(name, value string)) {
+func reconcileLines(s adminapi.ReconcileStatus, line func(name, value string)) {
 	line("payments", "refused: "+s.Reason)
 	line("backup", s.Backup.UTC().Format(time.RFC3339))
 	line("restored", s.At.UTC().Format(time.RFC3339))

@@ -18,6 +18,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/purserpay/purser/internal/adminapi"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -193,12 +194,12 @@ func TestMistakes(t *testing.T) {
 // A health check that prints only what is wrong says what that is.
 func TestStatusSaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
-	for want, s := range map[string]status{
+	for want, s := range map[string]adminapi.Status{
 		"purser has not started":                       {},
-		"not all is well; RPC: no route":               {Health: &healthStatus{Store: "ok", Facilitator: "none", RPC: "no route"}},
-		"not all is well; store: full; facilitator: x": {Health: &healthStatus{Store: "full", Facilitator: "x", RPC: "ok"}},
+		"not all is well; RPC: no route":               {Health: &adminapi.HealthStatus{Store: "ok", Facilitator: "none", RPC: "no route"}},
+		"not all is well; store: full; facilitator: x": {Health: &adminapi.HealthStatus{Store: "full", Facilitator: "x", RPC: "ok"}},
 	} {
-		if got := s.unwell(); got != want {
+		if got := unwellText(s); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
@@ -215,14 +216,14 @@ func TestLists(t *testing.T) {
 	if text := told(t, socket, "payments", "--until", "30d"); !strings.Contains(text, ids[1]) || strings.Contains(text, ids[2]) {
 		t.Errorf("%s", text)
 	}
-	if page := decode[adminPayments](t, told(t, socket, "payments", "--limit", "2", "--json")); len(page.Payments) != 2 || page.Next != ids[1] {
+	if page := decode[adminapi.Payments](t, told(t, socket, "payments", "--limit", "2", "--json")); len(page.Payments) != 2 || page.Next != ids[1] {
 		t.Errorf("%+v", page)
 	}
 	// What the days leave out does not count.
-	if page := decode[adminPayments](t, told(t, socket, "payments", "--since", "2d", "--limit", "1", "--json")); len(page.Payments) != 1 || page.Next != ids[2] {
+	if page := decode[adminapi.Payments](t, told(t, socket, "payments", "--since", "2d", "--limit", "1", "--json")); len(page.Payments) != 1 || page.Next != ids[2] {
 		t.Errorf("%+v", page)
 	}
-	if page := decode[adminPayments](t, told(t, socket, "payments", "--until", "30d", "--limit", "1", "--json")); len(page.Payments) != 1 ||
+	if page := decode[adminapi.Payments](t, told(t, socket, "payments", "--until", "30d", "--limit", "1", "--json")); len(page.Payments) != 1 ||
 		page.Payments[0].ID != ids[1] || page.Next != ids[1] {
 		t.Errorf("%+v", page)
 	}
@@ -277,8 +278,8 @@ func TestStoryOfARuling(t *testing.T) {
 
 func TestReservedText(t *testing.T) {
 	t.Parallel()
-	s := adminStory{adminPayment: adminPayment{State: pay.Settled, Currency: "USDC"}}
-	for want, r := range map[string]adminReservation{
+	s := adminapi.Story{Payment: adminapi.Payment{State: pay.Settled, Currency: "USDC"}}
+	for want, r := range map[string]adminapi.Reservation{
 		"1 of place/k/2026-11, used":                 {Counter: "place/k/2026-11", Amount: "1"},
 		"1 of pending/n/k, given back":               {Counter: "pending/n/k", Amount: "1", Released: true},
 		"0.01 USDC of day/k/USDC/2026-11-22, used":   {Counter: "day/k/USDC/2026-11-22", Amount: "10000"},
@@ -286,7 +287,7 @@ func TestReservedText(t *testing.T) {
 		"0.01 USDC of pending/sum/k, given back":     {Counter: "pending/sum/k", Amount: "10000", Released: true},
 		"1 of minute/k/2026-11-22T05:00, given back": {Counter: "minute/k/2026-11-22T05:00", Amount: "1", Released: true},
 	} {
-		if got := s.reserved(r); got != want {
+		if got := reservationText(s, r); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}

@@ -9,6 +9,8 @@ import (
 
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/spf13/cobra"
+
+	"github.com/purserpay/purser/internal/adminapi"
 )
 
 const rpcHelp = `
@@ -53,7 +55,7 @@ func runRPC(c *cobra.Command, _ []string) error {
 }
 
 func runRPCTrust(c *cobra.Command, args []string) error {
-	return askRPC(c, http.MethodPost, "/purser/rpc/trust", trust{Network: args[0]})
+	return askRPC(c, http.MethodPost, "/purser/rpc/trust", adminapi.TrustRPC{Network: args[0]})
 }
 
 func askRPC(c *cobra.Command, method, path string, body any) error {
@@ -62,17 +64,17 @@ func askRPC(c *cobra.Command, method, path string, body any) error {
 	if err := errors.Join(err1, err2); err != nil {
 		return err
 	}
-	var s rpcStatus
+	var s adminapi.RPCStatus
 	if err := client.call(c.Context(), method, path, body, &s); err != nil {
 		return err
 	}
 	if asJSON {
 		return printJSON(c.OutOrStdout(), s)
 	}
-	return s.print(c.OutOrStdout())
+	return printRPC(c.OutOrStdout(), s)
 }
 
-func (s rpcStatus) print(w io.Writer) error {
+func printRPC(w io.Writer, s adminapi.RPCStatus) error {
 	t := newTable(w)
 	t.row("RPC", s.RPC)
 	if s.SecondRPC != "none" {

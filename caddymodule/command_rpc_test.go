@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/purserpay/purser/internal/adminapi"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -19,8 +20,8 @@ func TestRPCTrust(t *testing.T) {
 	if err := store.KeepSafeBlock(t.Context(), "base", nil, seen); err != nil {
 		t.Fatal(err)
 	}
-	got := decode[rpcStatus](t, told(t, socket, "rpc", "--json"))
-	if len(got.Blocks) != 1 || got.Blocks[0] != (keptBlock{"base", seen.Number, seen.Hash, seen.Time}) || got.RPC != "none" {
+	got := decode[adminapi.RPCStatus](t, told(t, socket, "rpc", "--json"))
+	if len(got.Blocks) != 1 || got.Blocks[0] != (adminapi.SafeBlock{Network: "base", Number: seen.Number, Hash: seen.Hash, Time: seen.Time}) || got.RPC != "none" {
 		t.Errorf("%+v", got)
 	}
 	if text := told(t, socket, "rpc"); !strings.Contains(text, "block 42 of 2026-11-20T12:00:00Z, "+seen.Hash) {

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/purserpay/purser/internal/adminapi"
 )
 
 const spendHelp = `
@@ -75,11 +77,11 @@ func runSpend(c *cobra.Command, _ []string) error {
 	}
 	var sum big.Int
 	count := 0
-	l := listing[adminSpent]{
-		path: "/purser/spend", ask: ask, name: "spend", cursor: "before", page: maxSpendPage, most: most,
-		heads: []string{"TIME", "USDC", "HOST", "TASK", "KEY", "PAYMENT", "NOTES"}, cells: adminSpent.cells,
-		fields: spendFields, values: adminSpent.values,
-		each: func(e adminSpent) {
+	l := listing[adminapi.SpendEvent]{
+		path: "/purser/spend", ask: ask, name: "spend", cursor: "before", page: adminapi.MaxSpendPage, most: most,
+		heads: []string{"TIME", "USDC", "HOST", "TASK", "KEY", "PAYMENT", "NOTES"}, cells: spendCells,
+		fields: spendFields, values: spendValues,
+		each: func(e adminapi.SpendEvent) {
 			count++
 			if n, ok := new(big.Int).SetString(e.Amount, 10); ok {
 				sum.Add(&sum, n)
@@ -98,7 +100,7 @@ func runSpend(c *cobra.Command, _ []string) error {
 	return err
 }
 
-func (e adminSpent) cells() []string {
+func spendCells(e adminapi.SpendEvent) []string {
 	notes := e.Flags
 	if e.Corrects != "" {
 		notes = append([]string{"correction"}, notes...)
@@ -115,7 +117,7 @@ var spendFields = []string{
 	"transaction", "flags", "corrects", "id",
 }
 
-func (e adminSpent) values() []string {
+func spendValues(e adminapi.SpendEvent) []string {
 	return []string{
 		e.Created.UTC().Format(time.RFC3339), signedUnits(e.Amount), e.Currency, e.Network, e.KeyID, e.Task, e.Host,
 		e.RequestURL, e.PaymentID, e.Settlement, e.Transaction, strings.Join(e.Flags, " "), e.Corrects, e.ID,

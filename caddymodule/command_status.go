@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/purserpay/purser/internal/adminapi"
 )
 
 const statusHelp = `
@@ -38,7 +40,7 @@ func statusCommand(c *cobra.Command) {
 		if err != nil {
 			return err
 		}
-		var s status
+		var s adminapi.Status
 		ask := "/purser/status"
 		if !*quiet { // health checks come often, and quotas are counted one by one
 			ask += "?quotas=true"
@@ -51,16 +53,16 @@ func statusCommand(c *cobra.Command) {
 		case as == asJSON:
 			err = printJSON(c.OutOrStdout(), s)
 		default:
-			err = s.print(c.OutOrStdout())
+			err = printStatus(c.OutOrStdout(), s)
 		}
 		if err != nil {
 			return err
 		}
 		if !s.OK && !*alive {
 			if s.Reconcile != nil {
-				return errors.New(s.Reconcile.waiting(time.Now()))
+				return errors.New(waitingText(*s.Reconcile, time.Now()))
 			}
-			return errors.New(s.unwell())
+			return errors.New(unwellText(s))
 		}
 		return nil
 	})
@@ -76,7 +78,7 @@ func adminOf(c *cobra.Command) (*adminClient, error) {
 }
 
 // unwell says what keeps purser from taking payments.
-func (s status) unwell() string {
+func unwellText(s adminapi.Status) string {
 	if s.Health == nil {
 		return "purser has not started"
 	}
@@ -89,7 +91,7 @@ func (s status) unwell() string {
 	return strings.Join(append([]string{"not all is well"}, bad...), "; ")
 }
 
-func (s status) print(w io.Writer) error {
+func printStatus(w io.Writer, s adminapi.Status) error {
 	t := newTable(w)
 	line := func(name, value string) { t.row(name, value) }
 	line("version", s.Version)
@@ -113,10 +115,10 @@ func (s status) print(w io.Writer) error {
 		line("wallets", h.Wallets)
 	}
 	if s.Quotas != nil {
-		line("quotas", s.Quotas.text())
+		line("quotas", quotasText(s.Quotas))
 	}
 	if s.Registration != nil {
-		line("registration", s.Registration.String())
+		line("registration", registrationText(s.Registration))
 	}
 	if s.Paused != nil {
 		line("payments", stateText(s.Paused, time.Time{}))
@@ -125,7 +127,17 @@ func (s status) print(w io.Writer) error {
 		line("earlier key", k.ID+" was PURSER_KEY and still pays: "+k.Command)
 	}
 	if s.Reconcile != nil {
-		s.Reconcile.lines(line)
+		reconcileLines(*s.Reconcile, line)
 	}
 	return t.flush()
+}
+
+func registrationText(s *adminapi.RegistrationStatus) string {
+	switch {
+	case !s.Open:
+		return off
+	case s.Exposed == nil:
+		return "open"
+	}
+	return "open to everybody who reaches " + strings.Join(s.Exposed, ", ") + "; PURSER_REGISTRATION=off closes it"
 }

@@ -13,6 +13,7 @@ import (
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/spf13/cobra"
 
+	"github.com/purserpay/purser/internal/adminapi"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -68,7 +69,7 @@ func pauseCommand(c *cobra.Command) {
 		if err != nil {
 			return err
 		}
-		return tellPause(c, "/purser/pause", newPause{reason})
+		return tellPause(c, "/purser/pause", adminapi.NewPause{Reason: reason})
 	})
 }
 
@@ -85,7 +86,7 @@ func tellPause(c *cobra.Command, path string, body any) error {
 	if err := errors.Join(err1, err2); err != nil {
 		return err
 	}
-	var now pausing
+	var now adminapi.PauseState
 	if err := client.call(c.Context(), http.MethodPost, path, body, &now); err != nil {
 		return err
 	}
@@ -98,7 +99,7 @@ func tellPause(c *cobra.Command, path string, body any) error {
 }
 
 // stateText is whether a key, or everything, pays, for people.
-func stateText(p *adminPause, revoked time.Time) string {
+func stateText(p *adminapi.Pause, revoked time.Time) string {
 	switch {
 	case !revoked.IsZero():
 		return "revoked since " + revoked.UTC().Format(time.RFC3339)
@@ -116,7 +117,7 @@ func stateText(p *adminPause, revoked time.Time) string {
 }
 
 // state is the key's in a word.
-func (k adminKey) state() string {
+func keyState(k adminapi.Key) string {
 	switch {
 	case !k.Revoked.IsZero():
 		return "revoked"
@@ -159,10 +160,10 @@ func runStopKey(c *cobra.Command, name string, do pay.Stop) error {
 		if err != nil {
 			return err
 		}
-		body = newPause{reason}
+		body = adminapi.NewPause{Reason: reason}
 	case pay.StopResume:
 	case pay.StopRevoke:
-		var k adminKey
+		var k adminapi.Key
 		if err := client.call(c.Context(), http.MethodGet, path, nil, &k); err != nil {
 			return err
 		}
@@ -171,7 +172,7 @@ func runStopKey(c *cobra.Command, name string, do pay.Stop) error {
 		}
 		path = "/purser/keys/" + k.ID // the one that was confirmed
 	}
-	var k adminKey
+	var k adminapi.Key
 	if err := client.call(c.Context(), http.MethodPost, path+"/"+string(do), body, &k); err != nil {
 		return err
 	}
@@ -186,7 +187,7 @@ func runStopKey(c *cobra.Command, name string, do pay.Stop) error {
 }
 
 // confirmRevoke asks whether a key is to be revoked, unless --yes has said so.
-func confirmRevoke(c *cobra.Command, k adminKey) error {
+func confirmRevoke(c *cobra.Command, k adminapi.Key) error {
 	yes, err := c.Flags().GetBool("yes")
 	if err != nil || yes || !k.Revoked.IsZero() {
 		return err

@@ -11,6 +11,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/purserpay/purser/internal/adminapi"
+	"github.com/purserpay/purser/internal/operatorkeys"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/proxy"
 )
@@ -70,7 +72,7 @@ func TestPauseAndResumeEverything(t *testing.T) {
 		if text := told(t, socket, "status"); !strings.Contains(text, "wallets are moved") {
 			t.Errorf("%s", text)
 		}
-		if got := decode[status](t, told(t, socket, "status", "--json")); !got.OK || got.Paused == nil || got.Paused.Reason != "wallets are moved" {
+		if got := decode[adminapi.Status](t, told(t, socket, "status", "--json")); !got.OK || got.Paused == nil || got.Paused.Reason != "wallets are moved" {
 			t.Errorf("%+v", got)
 		}
 		if v := gauge(t, "purser_paused"); v != 1 {
@@ -78,7 +80,7 @@ func TestPauseAndResumeEverything(t *testing.T) {
 		}
 		s.reload(t, socket, filepath.Join(t.TempDir(), "log")) // it survives
 	}
-	if got := decode[pausing](t, told(t, socket, "resume", "--json")); got.Paused != nil {
+	if got := decode[adminapi.PauseState](t, told(t, socket, "resume", "--json")); got.Paused != nil {
 		t.Errorf("%+v", got)
 	}
 	if got := order(t, s, key, 6); got != "200" {
@@ -87,7 +89,7 @@ func TestPauseAndResumeEverything(t *testing.T) {
 	if v := gauge(t, "purser_paused"); v != 0 {
 		t.Errorf("purser_paused is %v", v)
 	}
-	list := decode[adminChanges](t, told(t, socket, "audit", "--json")).Audit
+	list := decode[adminapi.Audit](t, told(t, socket, "audit", "--json")).Audit
 	if len(list) != 2 || list[0].Action != pay.ActionResumeAll || list[1].Action != pay.ActionPauseAll || list[1].By != operatorName() {
 		t.Errorf("%+v", list)
 	}
@@ -112,8 +114,8 @@ func gauge(t *testing.T, name string) float64 {
 
 func TestKeysPauseResumeRevoke(t *testing.T) {
 	s, socket := bookSite(t)
-	made := decode[createdKey](t, told(t, socket, "keys", "create", "--label", "research", "--json"))
-	other := decode[createdKey](t, told(t, socket, "keys", "create", "--label", "other", "--json"))
+	made := decode[adminapi.CreatedKey](t, told(t, socket, "keys", "create", "--label", "research", "--json"))
+	other := decode[adminapi.CreatedKey](t, told(t, socket, "keys", "create", "--label", "other", "--json"))
 	if got := order(t, s, made.Key, 5); got != "200" {
 		t.Fatal(got)
 	}
@@ -133,7 +135,7 @@ func TestKeysPauseResumeRevoke(t *testing.T) {
 	if text := told(t, socket, "limits", "research"); !strings.Contains(text, "paused since") {
 		t.Errorf("%s", text)
 	}
-	if k := decode[adminKey](t, told(t, socket, "keys", "resume", "research", "--json")); k.Paused != nil {
+	if k := decode[adminapi.Key](t, told(t, socket, "keys", "resume", "research", "--json")); k.Paused != nil {
 		t.Errorf("%+v", k)
 	}
 	if got := order(t, s, made.Key, 7); got != "200" {
@@ -151,7 +153,7 @@ func TestKeysPauseResumeRevoke(t *testing.T) {
 	if got := order(t, s, made.Key, 7); got != "200" {
 		t.Errorf("not revoked: %s", got)
 	}
-	if k := decode[adminKey](t, told(t, socket, "keys", "revoke", "research", "--yes", "--json")); k.Revoked.IsZero() || k.ID != made.ID {
+	if k := decode[adminapi.Key](t, told(t, socket, "keys", "revoke", "research", "--yes", "--json")); k.Revoked.IsZero() || k.ID != made.ID {
 		t.Errorf("%+v", k)
 	}
 	s.reload(t, socket, filepath.Join(t.TempDir(), "log"))
@@ -185,11 +187,11 @@ func TestKeysPauseResumeRevoke(t *testing.T) {
 
 func TestAuditCommand(t *testing.T) {
 	_, socket := bookSite(t)
-	made := decode[createdKey](t, told(t, socket, "keys", "create", "--label", "rese\x1b[31march", "--json"))
+	made := decode[adminapi.CreatedKey](t, told(t, socket, "keys", "create", "--label", "rese\x1b[31march", "--json"))
 	told(t, socket, "limits", made.ID, "--daily-budget", "5")
 	told(t, socket, "limits", made.ID, "--daily-budget", "5") // changes nothing
 	told(t, socket, "limits", made.ID, "--daily-budget", "4")
-	list := decode[adminChanges](t, told(t, socket, "audit", "--json", "--since", "1d")).Audit
+	list := decode[adminapi.Audit](t, told(t, socket, "audit", "--json", "--since", "1d")).Audit
 	if len(list) != 4 || string(list[0].Old) != `{"policy":{"daily_budget":"5000000"}}` || string(list[0].New) != `{"policy":{"daily_budget":"4000000"}}` ||
 		list[0].KeyID != made.ID || list[0].Kind != pay.ActorOperator || list[0].By != operatorName() || list[0].At.IsZero() {
 		t.Errorf("%+v", list)
@@ -235,7 +237,7 @@ func TestReplacedDeploymentKey(t *testing.T) {
 		return log
 	}
 	idOf := func(label string) (ids []string) {
-		for _, k := range decode[adminKeys](t, told(t, socket, "keys", "--json")).Keys {
+		for _, k := range decode[adminapi.Keys](t, told(t, socket, "keys", "--json")).Keys {
 			if k.Label == label {
 				ids = append(ids, k.ID)
 			}
@@ -263,13 +265,13 @@ func TestReplacedDeploymentKey(t *testing.T) {
 	if text := told(t, socket, "status"); !strings.Contains(text, "purser keys revoke "+first) || strings.Contains(text, "pk_") {
 		t.Errorf("%s", text)
 	}
-	if got := decode[status](t, told(t, socket, "status", "--json")).Replaced; len(got) != 1 || got[0].ID != first || got[0].Command != "purser keys revoke "+first {
+	if got := decode[adminapi.Status](t, told(t, socket, "status", "--json")).Replaced; len(got) != 1 || got[0].ID != first || got[0].Command != "purser keys revoke "+first {
 		t.Errorf("%+v", got)
 	}
 	mustCall(t, 200, "GET", s.url()+"/wallets/me", "pk_deployment-1", "") // not revoked by itself
 	// Back again: now the second one is the earlier one.
 	start("pk_deployment-1")
-	if got := decode[status](t, told(t, socket, "status", "--json")).Replaced; len(got) != 1 || got[0].ID == first {
+	if got := decode[adminapi.Status](t, told(t, socket, "status", "--json")).Replaced; len(got) != 1 || got[0].ID == first {
 		t.Errorf("%+v", got)
 	}
 	start("pk_deployment-2")
@@ -291,7 +293,7 @@ func TestReplacedDeploymentKey(t *testing.T) {
 	mustCall(t, 200, "GET", s.url()+"/wallets/me", "pk_deployment-2", "")
 
 	// What a start makes is in the audit too.
-	list := decode[adminChanges](t, told(t, socket, "audit", "--key", first, "--json")).Audit
+	list := decode[adminapi.Audit](t, told(t, socket, "audit", "--key", first, "--json")).Audit
 	if len(list) != 3 || list[0].Action != pay.ActionKeyRevoke || list[1].Action != pay.ActionWalletCreate || list[2].Action != pay.ActionKeyCreate ||
 		list[2].Kind != pay.ActorConfiguration {
 		t.Errorf("%+v", list)
@@ -315,7 +317,7 @@ func TestSidecarWithStoppedKey(t *testing.T) {
 	if code, declined := ask("/1"); code != 200 {
 		t.Fatalf("%d %s", code, declined)
 	}
-	id := decode[adminKeys](t, told(t, socket, "keys", "--json")).Keys[0].ID
+	id := decode[adminapi.Keys](t, told(t, socket, "keys", "--json")).Keys[0].ID
 	for _, c := range []struct {
 		args []string
 		want string
@@ -349,7 +351,7 @@ func TestStoppedExecKey(t *testing.T) {
 	if text := told(t, socket, "limits", "exec"); !strings.Contains(text, "revoked since") {
 		t.Errorf("%s", text)
 	}
-	if err := os.Remove(filepath.Join(s.dir, execKeyFile)); err != nil {
+	if err := os.Remove(filepath.Join(s.dir, operatorkeys.ExecFile)); err != nil {
 		t.Fatal(err)
 	}
 	if code, text := adminCall(t, socket, "POST", "/purser/exec"); code != 200 {

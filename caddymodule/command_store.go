@@ -20,6 +20,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/purserpay/purser/boltstore"
+	"github.com/purserpay/purser/internal/adminapi"
 	"github.com/purserpay/purser/internal/vault"
 )
 
@@ -179,7 +180,7 @@ func (a checkAnswer) print(w io.Writer) error {
 // payments is their number, by state and flag.
 func (a checkAnswer) payments() string {
 	var parts []string
-	for _, name := range paymentLabels {
+	for _, name := range adminapi.PaymentLabels {
 		if n := a.Labels[name]; n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", n, name))
 		}
@@ -311,10 +312,10 @@ func takeBackup(c *cobra.Command, client *adminClient, path string, force bool) 
 	if err := vault.SyncDir(filepath.Dir(path)); err != nil {
 		return err
 	}
-	if reason := header.Get(noBlockHeader); reason != "" {
+	if reason := header.Get(adminapi.NoBlockHeader); reason != "" {
 		say(c, "the backup has no block number: %s", label(reason))
 	}
-	_, err = fmt.Fprint(c.OutOrStdout(), backupText(path, report, header.Get(masterKeyHeader)))
+	_, err = fmt.Fprint(c.OutOrStdout(), backupText(path, report, header.Get(adminapi.MasterKeyHeader)))
 	return err
 }
 
@@ -334,6 +335,8 @@ func backupText(path string, r boltstore.Report, masterKey string) string {
 const (
 	// progressEvery is how often a large backup tells how far it is.
 	progressEvery = 2 * time.Second
+	// receivedPart is read at a time.
+	receivedPart = 1 << 20
 	// largeBackup is what tells.
 	largeBackup = 64 << 20
 )
@@ -350,7 +353,7 @@ func fetchBackup(ctx context.Context, c *cobra.Command, client *adminClient, fil
 	}
 	told := time.Now()
 	for got := int64(0); got < resp.ContentLength; {
-		n, err := io.CopyN(file, resp.Body, min(sentPart, resp.ContentLength-got))
+		n, err := io.CopyN(file, resp.Body, min(receivedPart, resp.ContentLength-got))
 		if got += n; err != nil {
 			return nil, fmt.Errorf("cut off after %s of %s: %w", size(got), size(resp.ContentLength), err)
 		}
@@ -385,4 +388,10 @@ func compactCommand(c *cobra.Command) {
 		_, err = fmt.Fprintf(c.OutOrStdout(), "%s: %s before, %s after\n", path, size(before), size(after))
 		return err
 	})
+}
+
+// checkAnswer is what POST /purser/check answers.
+type checkAnswer struct {
+	Path string `json:"path"`
+	boltstore.Report
 }

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/purserpay/purser/internal/adminapi"
 )
 
 // outcome is what a command came to.
@@ -280,13 +282,13 @@ func TestDefaultProxyURL(t *testing.T) {
 func TestNotice(t *testing.T) {
 	t.Parallel()
 	address, zero, some := "0xabc", "0", "1"
-	for want, e := range map[string]execAnswer{
+	for want, e := range map[string]adminapi.Exec{
 		"":               {Address: &address, Balance: &some},
 		"balance is 0":   {Address: &address, Balance: &zero, Network: "base"},
 		"not known":      {Address: &address, Network: "base"},
 		"PURSER_WALLETS": {},
 	} {
-		got := e.notice()
+		got := fundNotice(e)
 		if (got == "") != (want == "") || !strings.Contains(got, want) || want != "" && e.Address != nil && !strings.Contains(got, address) {
 			t.Errorf("%+v: %q", e, got)
 		}

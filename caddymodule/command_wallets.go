@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/purserpay/purser/internal/adminapi"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -62,13 +63,13 @@ func runWallets(c *cobra.Command, _ []string) error {
 		}
 		ask.Set("key", key)
 	}
-	return listing[adminWallet]{
-		path: "/purser/wallets", ask: ask, name: "wallets", cursor: "after", page: defaultWalletPage, most: most,
-		heads: []string{"WALLET", "KEY", "NETWORK", "ADDRESS", "USDC"}, cells: adminWallet.cells,
+	return listing[adminapi.Wallet]{
+		path: "/purser/wallets", ask: ask, name: "wallets", cursor: "after", page: adminapi.DefaultWalletPage, most: most,
+		heads: []string{"WALLET", "KEY", "NETWORK", "ADDRESS", "USDC"}, cells: walletCells,
 	}.print(c, client, as, nil)
 }
 
-func (w adminWallet) cells() []string {
+func walletCells(w adminapi.Wallet) []string {
 	address, balance := unlimited, "unknown: "+w.Unknown
 	if w.Address != nil {
 		address = *w.Address
@@ -102,9 +103,9 @@ func runCreateWallet(c *cobra.Command, _ []string) error {
 	if err := checkID("--key", key); err != nil {
 		return err
 	}
-	var made adminWallet
+	var made adminapi.Wallet
 	path := "/purser/keys/" + url.PathEscape(key) + "/wallets"
-	if err := client.call(c.Context(), http.MethodPost, path, newAdminWallet{Network: network}, &made); err != nil {
+	if err := client.call(c.Context(), http.MethodPost, path, adminapi.NewWallet{Network: network}, &made); err != nil {
 		return err
 	}
 	if as == asJSON {

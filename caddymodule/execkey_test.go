@@ -8,19 +8,20 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/purserpay/purser/internal/operatorkeys"
 	"github.com/purserpay/purser/pay"
 )
 
 func TestExecKey(t *testing.T) {
 	s := newSite(t)
 	mustLoad(t, s.caddyfile())
-	_, tenant := serving()
+	tenant := serving()
 	var mu sync.Mutex
 	var ids, secrets []string
 	var calls sync.WaitGroup
 	for range 8 {
 		calls.Go(func() {
-			k, secret, err := tenant.app.ensureExecKey(t.Context(), tenant.payer)
+			k, secret, err := tenant.app.keys(tenant.payer).Exec(t.Context())
 			if err != nil {
 				t.Error(err)
 			}
@@ -37,7 +38,7 @@ func TestExecKey(t *testing.T) {
 	if err != nil || len(keys) != 1 || keys[0].Label != "exec" || !slices.Equal(keys[0].Policy.Doors, []pay.Door{pay.DoorProxy}) {
 		t.Errorf("%+v, %v", keys, err)
 	}
-	path := filepath.Join(s.dir, execKeyFile)
+	path := filepath.Join(s.dir, operatorkeys.ExecFile)
 	info, err := os.Stat(path)
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", info, err)
@@ -58,25 +59,25 @@ func TestExecKey(t *testing.T) {
 	if err := os.Mkdir(next.dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(next.dir, execKeyFile), []byte(secrets[0]), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(next.dir, operatorkeys.ExecFile), []byte(secrets[0]), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	mustLoad(t, next.caddyfile())
 	eventually(t, "the next configuration serves", func() bool {
-		_, tenant = serving()
+		tenant = serving()
 		return tenant != nil && tenant.app.settings.dataDir == next.dir
 	})
-	k, secret, err := tenant.app.ensureExecKey(t.Context(), tenant.payer)
+	k, secret, err := tenant.app.keys(tenant.payer).Exec(t.Context())
 	if err != nil || secret != secrets[0] || k.ID == ids[0] || k.Policy == nil {
 		t.Errorf("%+v, %v", k, err)
 	}
 
 	// What is no key is not replaced: there may be money behind it.
-	bad := filepath.Join(next.dir, execKeyFile)
+	bad := filepath.Join(next.dir, operatorkeys.ExecFile)
 	if err := os.WriteFile(bad, []byte("no key"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := tenant.app.ensureExecKey(t.Context(), tenant.payer); err == nil || !strings.Contains(err.Error(), bad) || strings.Contains(err.Error(), "no key") {
+	if _, _, err := tenant.app.keys(tenant.payer).Exec(t.Context()); err == nil || !strings.Contains(err.Error(), bad) || strings.Contains(err.Error(), "no key") {
 		t.Errorf("error %v", err)
 	}
 	if text, err := os.ReadFile(bad); err != nil || string(text) != "no key" {

@@ -44,7 +44,7 @@ func TestReadings(t *testing.T) {
 	for i := range 4 {
 		mustCall(t, 200, "POST", s.url()+"/v1/pay", spender, payBody(2_500, fmt.Sprint("https://api.example.com/", i)))
 	}
-	_, tenant := serving()
+	tenant := serving()
 	q, err := tenant.readQuota(t.Context(), time.Now())
 	if err != nil || q.used != 0.8 || q.near != 1 || q.exhausted != 0 || q.counted != 2 {
 		t.Errorf("%+v, %v", q, err)

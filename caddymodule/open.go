@@ -2,11 +2,11 @@ package caddymodule
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 
 	"github.com/purserpay/purser/chain"
+	"github.com/purserpay/purser/internal/operatorkeys"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -138,61 +138,28 @@ func (a *App) newTenant(home *pooled) (*tenant, error) {
 	return t, nil
 }
 
-// ensureKey makes the key with a configured secret known as the operator's, with a wallet. The
-// label is for one that has to be created.
+// keys makes and finds the operator's keys in a payer's books.
+func (a *App) keys(p *pay.Payer) operatorkeys.Keys {
+	return operatorkeys.Keys{Payer: p, Network: a.settings.networks[0].Name, Dir: a.settings.dataDir, Log: a.log}
+}
+
+// ensureKey makes the key that an option names known, with a wallet.
 func (a *App) ensureKey(p *pay.Payer, o option, secret, label string) (pay.Key, error) {
-	ctx := pay.WithActorIfNone(a.ctx, configured)
-	key, err := operatorsKey(ctx, p, pay.KeyRequest{Label: label, Secret: secret})
+	key, err := a.keys(p).Ensure(a.ctx, o.String(), secret, label)
 	if err != nil {
-		return pay.Key{}, o.errorf("%w", err)
-	}
-	if key.Revoked() { // all other keys pay, and recovery must go on
-		a.log.Error(o.String()+" is a key that was revoked: nothing is paid with it, set another one", "key", key.ID)
-		return key, nil
-	}
-	if _, err := a.ensureWallet(ctx, p, key); err != nil {
 		return pay.Key{}, o.errorf("%w", err)
 	}
 	return key, nil
 }
 
-// operatorsKey finds the key with a secret, or makes it. A key that an API client has made with
-// that secret becomes the operator's: the configuration says whose it is now.
-func operatorsKey(ctx context.Context, p *pay.Payer, want pay.KeyRequest) (pay.Key, error) {
-	want.Operator = true
-	key, err := p.KeyBySecret(ctx, want.Secret)
-	if errors.Is(err, pay.ErrKeyNotFound) {
-		key, _, err = p.CreateKey(ctx, want)
-		if errors.Is(err, pay.ErrKeyExists) { // another node was first
-			key, err = p.KeyBySecret(ctx, want.Secret)
-		}
-	}
+// deploy makes the deployment's own key known and records it as that.
+func (a *App) deploy(ctx context.Context, p *pay.Payer) error {
+	key, err := a.ensureKey(p, keyOption, a.settings.key, "deployment")
 	if err != nil {
-		return pay.Key{}, err
+		return err
 	}
-	return p.AdoptKey(ctx, key)
-}
-
-// ensureWallet finds a key's wallet on the first network, or makes it.
-func (a *App) ensureWallet(ctx context.Context, p *pay.Payer, key pay.Key) (pay.Wallet, error) {
-	network := a.settings.networks[0].Name
-	wallets, err := p.ListWallets(ctx, key)
-	if err != nil {
-		return pay.Wallet{}, err
+	if err := a.keys(p).Deploy(ctx, key); err != nil {
+		return keyOption.errorf("%w", err)
 	}
-	for _, w := range wallets {
-		if w.Network == network {
-			return w, nil
-		}
-	}
-	w, err := p.CreateWallet(ctx, key, network)
-	if err != nil {
-		return pay.Wallet{}, err
-	}
-	address := "none, because no wallet provider is configured"
-	if w.Address != nil {
-		address = w.Address.String()
-	}
-	a.log.Info("wallet made; fund it to pay", "key", key.ID, "label", key.Label, "network", network, "address", address)
-	return w, nil
+	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/purserpay/purser/internal/adminapi"
 	"github.com/purserpay/purser/proxy"
 )
 
@@ -58,7 +59,7 @@ func TestOperatorsKeysHaveTheLimitsOnREST(t *testing.T) {
 	s, socket := bookSite(t)
 	s.route = "@side path /side\n\t\treverse_proxy @side http://127.0.0.1:9 {\n\t\t\ttransport purser {\n\t\t\t\tkey {env.OTHER_KEY}\n\t\t\t}\n\t\t}\n\t\t" + s.route
 	mustLoad(t, replaceOnce(t, s.caddyfile(), "admin off", "admin unix/"+socket+"|0600"))
-	created := decode[createdKey](t, told(t, socket, "keys", "create", "--label", "research", "--json"))
+	created := decode[adminapi.CreatedKey](t, told(t, socket, "keys", "create", "--label", "research", "--json"))
 	for name, key := range map[string]string{"PURSER_KEY": "pk_deployment", "keys create": created.Key, "a transport's key": "pk_other-door"} {
 		for way, client := range waysToREST(t, s, key) {
 			for _, settlement := range []string{"payer", "seller"} {

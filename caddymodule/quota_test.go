@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/purserpay/purser/internal/adminapi"
 )
 
 // planned is a book site whose plans allow one payment a month.
@@ -20,7 +22,7 @@ func planned(t *testing.T, more string) (s *site, socket string) {
 func TestOperatorsKeysHaveNoQuota(t *testing.T) {
 	t.Setenv("PURSER_KEY", "pk_deployment")
 	s, socket := planned(t, "")
-	created := decode[createdKey](t, told(t, socket, "keys", "create", "--label", "research", "--json"))
+	created := decode[adminapi.CreatedKey](t, told(t, socket, "keys", "create", "--label", "research", "--json"))
 	plain := newKey(t, s.url())
 	page := func(key string, n int) string { return fmt.Sprintf("https://api.example.com/%s/%d", key, n) }
 	for _, key := range []string{"pk_deployment", created.Key} {
@@ -34,8 +36,8 @@ func TestOperatorsKeysHaveNoQuota(t *testing.T) {
 		t.Errorf("%v", answer)
 	}
 	quotas := map[string]string{}
-	for _, k := range decode[adminKeys](t, told(t, socket, "keys", "--json")).Keys {
-		quotas[k.Label] = k.Quota.text()
+	for _, k := range decode[adminapi.Keys](t, told(t, socket, "keys", "--json")).Keys {
+		quotas[k.Label] = quotaText(k.Quota)
 	}
 	if quotas["test"] != "1 of 1" || quotas["deployment"] != unlimited || quotas["research"] != unlimited {
 		t.Errorf("quotas: %v", quotas)
@@ -85,7 +87,7 @@ func TestPlansOff(t *testing.T) {
 				mustCall(t, 200, "POST", s.url()+"/v1/pay", key, payBody(1000, fmt.Sprintf("https://api.example.com/%d", n)))
 			}
 		}
-		if k := decode[adminKeys](t, told(t, socket, "keys", "--json")).Keys[0]; k.Quota != nil {
+		if k := decode[adminapi.Keys](t, told(t, socket, "keys", "--json")).Keys[0]; k.Quota != nil {
 			t.Errorf("%+v", k.Quota)
 		}
 		if text := told(t, socket, "status"); strings.Contains(text, "quota") {

@@ -2,7 +2,8 @@ package caddymodule
 
 import (
 	"slices"
-	"strings"
+
+	"github.com/purserpay/purser/internal/adminapi"
 )
 
 // RegistrationOptions say who may make keys, and how often those of one key may fail.
@@ -75,23 +76,6 @@ func (a *App) warnOfRegistration() {
 	}
 }
 
-// registrationStatus is the part of the status that tells who may make keys.
-type registrationStatus struct {
-	Open bool `json:"open"`
-	// Exposed are the addresses at which programs of other machines may make keys.
-	Exposed []string `json:"exposed,omitempty"`
-}
-
-func newRegistrationStatus(a *App) *registrationStatus {
-	return &registrationStatus{Open: !a.settings.registrationClosed, Exposed: a.registersOn()}
-}
-
-func (s registrationStatus) String() string {
-	switch {
-	case !s.Open:
-		return off
-	case s.Exposed == nil:
-		return registrationOpen
-	}
-	return "open to everybody who reaches " + strings.Join(s.Exposed, ", ") + "; PURSER_REGISTRATION=off closes it"
+func (a *App) registrationStatus() *adminapi.RegistrationStatus {
+	return &adminapi.RegistrationStatus{Open: !a.settings.registrationClosed, Exposed: a.registersOn()}
 }

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/purserpay/purser/internal/adminapi"
 )
 
 // registered loads a site and returns what `purser status` prints of it, and what was logged.
@@ -17,15 +19,13 @@ func registered(t *testing.T, s *site) (printed, logged string) {
 	s.global = "log told {\n\t\toutput file " + log + "\n\t\tinclude purser\n\t}"
 	mustLoad(t, s.caddyfile())
 	answer := httptest.NewRecorder()
-	if err := new(adminAPI).status(answer, httptest.NewRequest("GET", "/purser/status", nil)); err != nil {
-		t.Fatal(err)
-	}
-	var told status
+	adminHandler().Mux().ServeHTTP(answer, httptest.NewRequest("GET", "http://localhost/purser/status", nil))
+	var told adminapi.Status
 	if err := json.Unmarshal(answer.Body.Bytes(), &told); err != nil {
 		t.Fatal(err)
 	}
 	var b strings.Builder
-	if err := told.print(&b); err != nil {
+	if err := printStatus(&b, told); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(log)
@@ -57,11 +57,9 @@ func TestRegistrationOff(t *testing.T) {
 			mustCall(t, 200, "GET", s.url()+"/health", "", "")
 			// The operator makes keys all the same.
 			answer := httptest.NewRecorder()
-			r := httptest.NewRequest("POST", "/purser/keys", strings.NewReader(`{"label":"the operator's"}`))
+			r := httptest.NewRequest("POST", "http://localhost/purser/keys", strings.NewReader(`{"label":"the operator's"}`))
 			r.Header.Set("Content-Type", "application/json")
-			if err := new(adminAPI).createKey(answer, r); err != nil {
-				t.Fatal(err)
-			}
+			adminHandler().Mux().ServeHTTP(answer, r)
 			var made struct{ Key string }
 			if err := json.Unmarshal(answer.Body.Bytes(), &made); err != nil || made.Key == "" {
 				t.Fatalf("%s, %v", answer.Body, err)

@@ -1,46 +1,14 @@
 package caddymodule
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/caddyserver/caddy/v2"
-
-	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/x402"
 )
-
-// The story of a payment is in order, and says what is known and has no time.
-func TestStory(t *testing.T) {
-	t.Parallel()
-	at := func(minutes int) time.Time { return time.Date(2026, 11, 15, 12, minutes, 0, 0, time.UTC) }
-	p := &pay.Payment{
-		ID: "p1", Door: pay.DoorProxy, Created: at(0), Closed: at(9), State: pay.Settled, Transaction: "0xab", Signature: &x402.Signature{},
-		Notes:      []pay.Note{{At: at(12), Text: "the chain has another transaction"}, {At: at(1), Text: "no answer: timeout"}},
-		Resolution: &pay.Resolution{At: at(7), As: pay.Void, Reason: "nothing came", By: "ann"}, Answered: true, Confirmed: true,
-	}
-	var out bytes.Buffer
-	if err := storyOf(p, at(20)).print(&out); err != nil {
-		t.Fatal(err)
-	}
-	text, from := out.String(), 0
-	for _, part := range []string{
-		"2026-11-15T12:00:00Z", "journaled, through the door proxy", "12:01:00Z", "no answer: timeout", "12:07:00Z", "ann", "void: nothing came",
-		"12:09:00Z", "settled by transaction 0xab", "12:12:00Z", "another transaction",
-		"signed, and it left", "the caller got its answer", "the chain has it for good",
-	} {
-		i := strings.Index(text[from:], part)
-		if i < 0 {
-			t.Fatalf("%q is missing, or too early, in\n%s", part, text)
-		}
-		from += i + len(part)
-	}
-}
 
 // With a plain log, as somebody writes who has not read the shipped Caddyfile, purser's own lines
 // tell a payment from beginning to end, at every level, and give nothing away.

@@ -50,6 +50,14 @@ var forbidden = []struct {
 		[]string{"github.com/caddyserver/", module + "payapi", module + "proxy", module + "caddymodule"},
 	},
 	{
+		[]string{"internal/adminapi", "internal/operatorkeys"},
+		false,
+		[]string{
+			"github.com/caddyserver/", "go.etcd.io/bbolt", module + "boltstore", module + "caddymodule", module + "payapi",
+			module + "proxy", module + "dashboard",
+		},
+	},
+	{
 		// What doctor brings along of the sandbox, it has without a chain.
 		[]string{"cmd/purser", "caddymodule", "internal/doctor", "sandbox/hostile", "sandbox/honest", "sandbox/ledger"},
 		false,

@@ -1,4 +1,4 @@
-package caddymodule
+package adminapi
 
 import (
 	"context"
@@ -9,8 +9,8 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// adminSpent is a spend event as the admin endpoint lists it.
-type adminSpent struct {
+// SpendEvent is a spend event as the admin endpoint lists it.
+type SpendEvent struct {
 	ID        string `json:"id"`
 	PaymentID string `json:"payment_id"`
 	KeyID     string `json:"key_id"`
@@ -28,28 +28,28 @@ type adminSpent struct {
 	Created     time.Time `json:"created_at"`
 }
 
-// adminSpend is a page of spend events. Next is what before must be for the next page; empty
+// Spend is a page of spend events. Next is what before must be for the next page; empty
 // on the last. A page may have few, or none, and not be the last.
-type adminSpend struct {
-	Spend []adminSpent `json:"spend"`
+type Spend struct {
+	Spend []SpendEvent `json:"spend"`
 	Next  string       `json:"next,omitempty"`
 }
 
 const (
 	defaultSpendPage = 100
-	maxSpendPage     = 500
+	MaxSpendPage     = 500
 	// spendKeys is how many keys are listed together, newest first; what the next ones spent
 	// comes behind. It bounds what a page costs, however many keys there are.
 	spendKeys = 1000
 )
 
-func shownSpent(e pay.SpendEntry) adminSpent {
+func shownSpent(e pay.SpendEntry) SpendEvent {
 	where, _, _ := strings.Cut(e.RequestURL, "?") // the query may hold somebody's key
 	flags := e.Flags
 	if flags == nil {
 		flags = []string{}
 	}
-	return adminSpent{
+	return SpendEvent{
 		ID: e.ID, PaymentID: e.PaymentID, KeyID: e.KeyID, Amount: e.SignedAmount(), Currency: e.Currency, Network: e.Network,
 		Settlement: e.Settlement, Host: e.Host, Task: e.Task, RequestURL: where, Transaction: e.Transaction,
 		Flags: flags, Corrects: e.Corrects, Created: e.Created,
@@ -58,9 +58,9 @@ func shownSpent(e pay.SpendEntry) adminSpent {
 
 // spend lists what keys spent:
 // GET /purser/spend?key=&task=&host=&since=&until=&limit=&before=. Days are those of UTC.
-func (*adminAPI) spend(w http.ResponseWriter, r *http.Request) error {
+func (h *Handler) spend(w http.ResponseWriter, r *http.Request) error {
 	asked := r.URL.Query()
-	limit, err := pageLimit(asked, defaultSpendPage, maxSpendPage)
+	limit, err := pageLimit(asked, defaultSpendPage, MaxSpendPage)
 	if err != nil {
 		return err
 	}
@@ -68,30 +68,30 @@ func (*adminAPI) spend(w http.ResponseWriter, r *http.Request) error {
 	for name, day := range map[string]*time.Time{"since": &q.From, "until": &q.To} {
 		if text := asked.Get(name); text != "" {
 			if *day, err = time.Parse(time.DateOnly, text); err != nil {
-				return adminError(http.StatusBadRequest, "%s: a day such as 2026-11-01", name)
+				return Errorf(http.StatusBadRequest, "%s: a day such as 2026-11-01", name)
 			}
 		}
 	}
-	t, err := enterTenant()
+	p, err := h.enter()
 	if err != nil {
 		return err
 	}
-	defer t.leave()
+	defer p.Leave()
 	var page pay.SpendPage
 	if id := asked.Get("key"); id != "" {
-		k, err := t.find(r.Context(), id)
+		k, err := p.find(r.Context(), id)
 		if err != nil {
 			return err
 		}
 		q.Before = asked.Get("before")
-		page, err = t.payer.AnySpend(r.Context(), []string{k.ID}, q)
+		page, err = p.Payer.AnySpend(r.Context(), []string{k.ID}, q)
 		if err != nil {
-			return adminFailure(err)
+			return failure(err)
 		}
-	} else if page, err = t.allSpend(r.Context(), q, asked.Get("before")); err != nil {
-		return adminFailure(err)
+	} else if page, err = p.allSpend(r.Context(), q, asked.Get("before")); err != nil {
+		return failure(err)
 	}
-	answer := adminSpend{Spend: make([]adminSpent, 0, len(page.Entries)), Next: page.Next}
+	answer := Spend{Spend: make([]SpendEvent, 0, len(page.Entries)), Next: page.Next}
 	for _, e := range page.Entries {
 		answer.Spend = append(answer.Spend, shownSpent(e))
 	}
@@ -100,13 +100,13 @@ func (*adminAPI) spend(w http.ResponseWriter, r *http.Request) error {
 
 // allSpend lists the spending of all keys. Its position is the key behind which the keys
 // begin that are being listed, and the event behind which to go on with them.
-func (t *tenant) allSpend(ctx context.Context, q pay.OrganizationSpendQuery, position string) (pay.SpendPage, error) {
+func (p *Purser) allSpend(ctx context.Context, q pay.OrganizationSpendQuery, position string) (pay.SpendPage, error) {
 	after, before, found := strings.Cut(position, ".")
 	if position != "" && !found {
 		return pay.SpendPage{}, &pay.InputError{Field: "before", Reason: "not a position in this list"}
 	}
 	q.Before = before
-	keys, err := t.payer.Keys(ctx, after, spendKeys)
+	keys, err := p.Payer.Keys(ctx, after, spendKeys)
 	if err != nil || len(keys) == 0 {
 		return pay.SpendPage{}, err
 	}
@@ -114,7 +114,7 @@ func (t *tenant) allSpend(ctx context.Context, q pay.OrganizationSpendQuery, pos
 	for _, k := range keys {
 		ids = append(ids, k.ID)
 	}
-	page, err := t.payer.AnySpend(ctx, ids, q)
+	page, err := p.Payer.AnySpend(ctx, ids, q)
 	switch {
 	case err != nil:
 		return page, err

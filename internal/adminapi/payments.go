@@ -1,4 +1,4 @@
-package caddymodule
+package adminapi
 
 import (
 	"cmp"
@@ -11,9 +11,9 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// adminPayment is a payment as the admin endpoint lists it. Its URL is only in its story:
+// Payment is a payment as the admin endpoint lists it. Its URL is only in its story:
 // the query of one may hold somebody's key.
-type adminPayment struct {
+type Payment struct {
 	ID           string         `json:"id"`
 	KeyID        string         `json:"key_id"`
 	Organization string         `json:"organization_id,omitempty"`
@@ -34,9 +34,9 @@ type adminPayment struct {
 	Closed       time.Time      `json:"closed_at,omitzero"`
 }
 
-// adminStory is all that is known of a payment, but for what could move its money.
-type adminStory struct {
-	adminPayment
+// Story is all that is known of a payment, but for what could move its money.
+type Story struct {
+	Payment
 	RequestURL string `json:"request_url"`
 	Scheme     string `json:"scheme"`
 	Asset      string `json:"asset"`
@@ -52,13 +52,13 @@ type adminStory struct {
 	EventID    string `json:"event_id,omitempty"`
 	// Detail is what the facilitator said.
 	Detail json.RawMessage `json:"detail,omitempty"`
-	Notes  []adminNote     `json:"notes"`
+	Notes  []Note          `json:"notes"`
 	// Steps are the story in order, Evidence what is known and has no time.
-	Steps        []adminStep        `json:"steps"`
-	Evidence     []string           `json:"evidence"`
-	Reservations []adminReservation `json:"reservations"`
-	Lease        *adminLease        `json:"lease,omitempty"` // nil while nobody holds one
-	Resolution   *adminResolution   `json:"resolution,omitempty"`
+	Steps        []Step        `json:"steps"`
+	Evidence     []string      `json:"evidence"`
+	Reservations []Reservation `json:"reservations"`
+	Lease        *Lease        `json:"lease,omitempty"` // nil while nobody holds one
+	Resolution   *Resolution   `json:"resolution,omitempty"`
 	// Checked is how often recovery has looked, NextCheck when it looks again; zero: never.
 	Checked   int       `json:"checked"`
 	NextCheck time.Time `json:"next_check,omitzero"`
@@ -67,23 +67,23 @@ type adminStory struct {
 	Unresolvable string `json:"unresolvable,omitempty"`
 }
 
-type adminNote struct {
+type Note struct {
 	At   time.Time `json:"at"`
 	Text string    `json:"text"`
 }
 
-type adminReservation struct {
+type Reservation struct {
 	Counter  string `json:"counter"`
 	Amount   string `json:"amount"`
 	Released bool   `json:"released"`
 }
 
-type adminLease struct {
+type Lease struct {
 	Owner string    `json:"owner"`
 	Until time.Time `json:"until"`
 }
 
-type adminResolution struct {
+type Resolution struct {
 	At     time.Time `json:"at"`
 	By     string    `json:"by"`
 	As     pay.State `json:"as"`
@@ -92,15 +92,15 @@ type adminResolution struct {
 	Proven bool `json:"proven"`
 }
 
-// adminPayments is a page of payments, newest first. Next is what before must be for the
+// Payments is a page of payments, newest first. Next is what before must be for the
 // next page; empty on the last.
-type adminPayments struct {
-	Payments []adminPayment `json:"payments"`
-	Next     string         `json:"next,omitempty"`
+type Payments struct {
+	Payments []Payment `json:"payments"`
+	Next     string    `json:"next,omitempty"`
 }
 
-func shownPayment(p *pay.Payment) adminPayment {
-	return adminPayment{
+func shownPayment(p *pay.Payment) Payment {
+	return Payment{
 		ID: p.ID, KeyID: p.KeyID, Organization: p.OrganizationID, State: p.State, Flags: p.Flags(), Door: p.Door, Task: p.Task,
 		Host: p.Host, Settlement: p.Terms.Settlement, Network: p.Terms.Network, Amount: p.Terms.Amount.String(),
 		Currency: p.Currency, PayTo: p.Terms.PayTo.String(), Transaction: p.Transaction, Reason: p.Reason,
@@ -108,25 +108,25 @@ func shownPayment(p *pay.Payment) adminPayment {
 	}
 }
 
-func storyOf(p *pay.Payment, now time.Time) adminStory {
-	s := adminStory{
-		adminPayment: shownPayment(p), RequestURL: p.RequestURL, Scheme: p.Terms.Scheme, Asset: p.Terms.Asset.String(),
+func storyOf(p *pay.Payment, now time.Time) Story {
+	s := Story{
+		Payment: shownPayment(p), RequestURL: p.RequestURL, Scheme: p.Terms.Scheme, Asset: p.Terms.Asset.String(),
 		WalletID: p.WalletID, From: p.Authorization.From.String(), Nonce: p.Authorization.Nonce.String(),
 		Signed: p.Signature != nil, Answered: p.Answered, Unanswered: p.Unanswered, Receipted: p.Receipted,
-		EventID: p.EventID, Detail: p.Detail, Notes: []adminNote{}, Reservations: []adminReservation{},
+		EventID: p.EventID, Detail: p.Detail, Notes: []Note{}, Reservations: []Reservation{},
 		Checked: p.Checks, NextCheck: p.Check, Steps: stepsOf(p), Evidence: evidenceOf(p),
 	}
 	for _, n := range p.Notes {
-		s.Notes = append(s.Notes, adminNote(n))
+		s.Notes = append(s.Notes, Note(n))
 	}
 	for _, r := range p.Reservations {
-		s.Reservations = append(s.Reservations, adminReservation{string(r.Counter), r.Amount.String(), r.Released})
+		s.Reservations = append(s.Reservations, Reservation{string(r.Counter), r.Amount.String(), r.Released})
 	}
 	if p.Lease.Owner != "" {
-		s.Lease = &adminLease{p.Lease.Owner, p.Lease.Until}
+		s.Lease = &Lease{p.Lease.Owner, p.Lease.Until}
 	}
 	if r := p.Resolution; r != nil {
-		s.Resolution = &adminResolution{r.At, r.By, r.As, r.Reason, r.Proven}
+		s.Resolution = &Resolution{r.At, r.By, r.As, r.Reason, r.Proven}
 	}
 	switch err := p.Resolvable(now); {
 	case err != nil:
@@ -140,75 +140,80 @@ func storyOf(p *pay.Payment, now time.Time) adminStory {
 }
 
 const (
-	defaultPaymentPage = 100
-	maxPaymentPage     = 500
+	DefaultPaymentPage = 100
+	MaxPaymentPage     = 500
 )
 
+// PaymentLabels lists the states and flags that payments can be listed by.
+var PaymentLabels = []string{
+	string(pay.Open), string(pay.Settled), string(pay.Void), "refused", "unresolved", "confirmed", "disputed", "reconciled",
+}
+
 // payments lists those of all keys, or of one: GET /purser/payments?state=&key=&limit=&before=.
-func (*adminAPI) payments(w http.ResponseWriter, r *http.Request) error {
+func (h *Handler) payments(w http.ResponseWriter, r *http.Request) error {
 	asked := r.URL.Query()
 	q := pay.LabelQuery{Label: asked.Get("state"), Before: asked.Get("before")}
 	if q.Label != "" && !pay.ValidLabel(q.Label) {
-		return adminError(http.StatusBadRequest, "state: one of %s", strings.Join(paymentLabels, ", "))
+		return Errorf(http.StatusBadRequest, "state: one of %s", strings.Join(PaymentLabels, ", "))
 	}
 	var err error
-	if q.Limit, err = pageLimit(asked, defaultPaymentPage, maxPaymentPage); err != nil {
+	if q.Limit, err = pageLimit(asked, DefaultPaymentPage, MaxPaymentPage); err != nil {
 		return err
 	}
-	t, err := enterTenant()
+	p, err := h.enter()
 	if err != nil {
 		return err
 	}
-	defer t.leave()
+	defer p.Leave()
 	q.Limit++ // to know whether there are more
-	list, err := t.paymentsOf(r.Context(), asked.Get("key"), q)
+	list, err := p.paymentsOf(r.Context(), asked.Get("key"), q)
 	if err != nil {
 		return err
 	}
-	page := adminPayments{Payments: []adminPayment{}}
+	page := Payments{Payments: []Payment{}}
 	if len(list) == q.Limit {
 		list = list[:q.Limit-1]
 		page.Next = list[len(list)-1].ID
 	}
-	for _, p := range list {
-		page.Payments = append(page.Payments, shownPayment(p))
+	for _, one := range list {
+		page.Payments = append(page.Payments, shownPayment(one))
 	}
 	return writeBody(w, http.StatusOK, page)
 }
 
 // paymentsOf lists those of a key; of all keys when none is named.
-func (t *tenant) paymentsOf(ctx context.Context, key string, q pay.LabelQuery) (list []*pay.Payment, err error) {
+func (p *Purser) paymentsOf(ctx context.Context, key string, q pay.LabelQuery) (list []*pay.Payment, err error) {
 	if key == "" {
-		list, err = t.payer.AllPayments(ctx, q)
+		list, err = p.Payer.AllPayments(ctx, q)
 	} else {
 		var k pay.Key
-		if k, err = t.find(ctx, key); err != nil {
+		if k, err = p.find(ctx, key); err != nil {
 			return nil, err
 		}
-		list, err = t.payer.Payments(ctx, k, q.Label, q.Limit, q.Before)
+		list, err = p.Payer.Payments(ctx, k, q.Label, q.Limit, q.Before)
 	}
 	if err != nil {
-		return nil, adminFailure(err)
+		return nil, failure(err)
 	}
 	return list, nil
 }
 
 // payment tells the story of one: GET /purser/payments/{id}.
-func (*adminAPI) payment(w http.ResponseWriter, r *http.Request) error {
-	t, err := enterTenant()
+func (h *Handler) payment(w http.ResponseWriter, r *http.Request) error {
+	p, err := h.enter()
 	if err != nil {
 		return err
 	}
-	defer t.leave()
-	p, err := t.payer.AnyPayment(r.Context(), r.PathValue("id"))
+	defer p.Leave()
+	payment, err := p.Payer.AnyPayment(r.Context(), r.PathValue("id"))
 	if err != nil {
-		return adminFailure(err)
+		return failure(err)
 	}
-	return writeBody(w, http.StatusOK, storyOf(p, time.Now()))
+	return writeBody(w, http.StatusOK, storyOf(payment, time.Now()))
 }
 
 // ruling is the body of POST /purser/payments/{id}/resolve.
-type ruling struct {
+type Ruling struct {
 	As          pay.State `json:"as"`
 	Reason      string    `json:"reason"`
 	Transaction string    `json:"transaction,omitempty"`
@@ -217,21 +222,21 @@ type ruling struct {
 }
 
 // resolve closes a payment that the evidence has left open.
-func (*adminAPI) resolve(w http.ResponseWriter, r *http.Request) error {
-	var want ruling
+func (h *Handler) resolve(w http.ResponseWriter, r *http.Request) error {
+	var want Ruling
 	if err := readBody(w, r, &want); err != nil {
 		return err
 	}
-	t, err := enterTenant()
+	p, err := h.enter()
 	if err != nil {
 		return err
 	}
-	defer t.leave()
-	p, err := t.payer.ResolvePayment(r.Context(), r.PathValue("id"), pay.Ruling{
+	defer p.Leave()
+	payment, err := p.Payer.ResolvePayment(r.Context(), r.PathValue("id"), pay.Ruling{
 		As: want.As, Reason: want.Reason, By: cmp.Or(want.By, operatorOf(r).ID), Transaction: want.Transaction,
 	})
 	if err != nil {
-		return adminFailure(err)
+		return failure(err)
 	}
-	return writeBody(w, http.StatusOK, storyOf(p, time.Now()))
+	return writeBody(w, http.StatusOK, storyOf(payment, time.Now()))
 }

@@ -1,4 +1,4 @@
-package caddymodule
+package adminapi
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/purserpay/purser/internal/operatorkeys"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -26,24 +27,24 @@ const (
 // find is a key by its id; "exec" is the exec key's. A label, or the beginning of an id, names
 // a key if it names no other: whoever makes keys chooses labels, so between two keys it is
 // never for purser to say which one is meant.
-func (t *tenant) find(ctx context.Context, name string) (k pay.Key, err error) {
-	if name == execLabel {
-		if k, err = t.app.execKey(ctx, t.payer); errors.Is(err, pay.ErrKeyNotFound) {
-			return k, adminError(http.StatusNotFound, "there is no exec key yet: it is made when it is first used or limited")
+func (p *Purser) find(ctx context.Context, name string) (k pay.Key, err error) {
+	if name == operatorkeys.ExecLabel {
+		if k, err = p.Keys.FindExec(ctx); errors.Is(err, pay.ErrKeyNotFound) {
+			return k, Errorf(http.StatusNotFound, "there is no exec key yet: it is made when it is first used or limited")
 		}
-	} else if k, err = t.payer.Key(ctx, name); errors.Is(err, pay.ErrKeyNotFound) {
-		return t.search(ctx, name)
+	} else if k, err = p.Payer.Key(ctx, name); errors.Is(err, pay.ErrKeyNotFound) {
+		return p.search(ctx, name)
 	}
 	if err != nil {
-		return k, adminFailure(err)
+		return k, failure(err)
 	}
 	return k, nil
 }
 
 // search is the one key that has a label or an id that begins so. What is a whole id is no
 // label, or a mistyped id would lead to whom somebody labelled with it.
-func (t *tenant) search(ctx context.Context, name string) (pay.Key, error) {
-	unknown := adminError(http.StatusNotFound, "no key has the id or label %.64q", name)
+func (p *Purser) search(ctx context.Context, name string) (pay.Key, error) {
+	unknown := Errorf(http.StatusNotFound, "no key has the id or label %.64q", name)
 	if _, err := uuid.Parse(name); err == nil || name == "" {
 		return pay.Key{}, unknown
 	}
@@ -53,9 +54,9 @@ func (t *tenant) search(ctx context.Context, name string) (pay.Key, error) {
 	}
 	var found []pay.Key
 	for after, seen := "", 0; ; {
-		keys, err := t.payer.Keys(ctx, after, searchPage)
+		keys, err := p.Payer.Keys(ctx, after, searchPage)
 		if err != nil {
-			return pay.Key{}, adminFailure(err)
+			return pay.Key{}, failure(err)
 		}
 		for _, k := range keys {
 			if k.Label == name || prefix != "" && strings.HasPrefix(k.ID, prefix) {
@@ -67,7 +68,7 @@ func (t *tenant) search(ctx context.Context, name string) (pay.Key, error) {
 		}
 		after = keys[len(keys)-1].ID
 		if seen += len(keys); seen >= searchKeys {
-			return pay.Key{}, adminError(http.StatusConflict, "there are too many keys to look for %.64q among: give the whole id", name)
+			return pay.Key{}, Errorf(http.StatusConflict, "there are too many keys to look for %.64q among: give the whole id", name)
 		}
 	}
 	switch len(found) {
@@ -76,7 +77,7 @@ func (t *tenant) search(ctx context.Context, name string) (pay.Key, error) {
 	case 1:
 		return found[0], nil
 	}
-	return pay.Key{}, adminError(http.StatusConflict, "%.64q is not one key: give the whole id of %s", name, alternatives(found))
+	return pay.Key{}, Errorf(http.StatusConflict, "%.64q is not one key: give the whole id of %s", name, alternatives(found))
 }
 
 // alternatives are keys to choose from.

@@ -1,4 +1,4 @@
-package caddymodule
+package adminapi
 
 import (
 	"errors"
@@ -8,8 +8,8 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// reconcileStatus is what GET /purser/reconcile answers, and a part of GET /purser/status.
-type reconcileStatus struct {
+// ReconcileStatus is what GET /purser/reconcile answers, and a part of GET /purser/status.
+type ReconcileStatus struct {
 	// Pending: payments are refused.
 	Pending bool `json:"pending"`
 	// Reason is why, in words; empty if they are not.
@@ -18,7 +18,7 @@ type reconcileStatus struct {
 	At     time.Time `json:"restored,omitzero"` // when the newest one was opened
 	// Until is when payments resume at the earliest.
 	Until    time.Time          `json:"until,omitzero"`
-	Networks []reconcileNetwork `json:"networks,omitempty"`
+	Networks []ReconcileNetwork `json:"networks,omitempty"`
 	// Booked is how many payments were found, Strange what cannot be booked.
 	Booked       int      `json:"booked"`
 	Strange      []string `json:"strange,omitempty"`
@@ -28,9 +28,9 @@ type reconcileStatus struct {
 	Accepted      *pay.Acceptance `json:"accepted,omitempty"`
 }
 
-// reconcileNetwork is how far a network's blocks were read: from First to before Next, and
+// ReconcileNetwork is how far a network's blocks were read: from First to before Next, and
 // there are blocks to read up to Safe.
-type reconcileNetwork struct {
+type ReconcileNetwork struct {
 	Network string `json:"network"`
 	First   uint64 `json:"first_block"`
 	Next    uint64 `json:"next_block"`
@@ -42,16 +42,16 @@ type reconcileNetwork struct {
 	Error    string    `json:"error,omitempty"`
 }
 
-func newReconcileStatus(s *pay.ReconcileStatus) *reconcileStatus {
+func newReconcileStatus(s *pay.ReconcileStatus) *ReconcileStatus {
 	if s == nil {
 		return nil
 	}
-	shown := &reconcileStatus{
+	shown := &ReconcileStatus{
 		Pending: true, Reason: (&pay.ReconcilingError{Taken: s.Taken}).Error(), Backup: s.Taken.UTC(), At: s.At.UTC(), Until: s.Until.UTC(),
 		Booked: s.Booked, Strange: s.Strange, StrangeCount: s.StrangeCount, NeedsOperator: s.Operator, Accepted: s.Accepted,
 	}
 	for _, n := range s.Networks {
-		network := reconcileNetwork{
+		network := ReconcileNetwork{
 			Network: n.Name, First: n.First, Next: n.Next, Safe: n.Safe.Number, SafeTime: n.Safe.Time, Target: s.Target.UTC(), Done: n.Done,
 		}
 		if n.Err != nil {
@@ -63,48 +63,48 @@ func newReconcileStatus(s *pay.ReconcileStatus) *reconcileStatus {
 }
 
 // reconcile tells how far reconciling is: GET /purser/reconcile.
-func (*adminAPI) reconcile(w http.ResponseWriter, r *http.Request) error {
-	t, err := enterTenant()
+func (h *Handler) reconcile(w http.ResponseWriter, r *http.Request) error {
+	p, err := h.enter()
 	if err != nil {
 		return err
 	}
-	defer t.leave()
-	s, err := t.payer.Reconciling(r.Context())
+	defer p.Leave()
+	s, err := p.Payer.Reconciling(r.Context())
 	if err != nil {
-		return adminFailure(err)
+		return failure(err)
 	}
 	shown := newReconcileStatus(s)
 	if shown == nil {
-		shown = &reconcileStatus{}
+		shown = &ReconcileStatus{}
 	}
 	return writeBody(w, http.StatusOK, shown)
 }
 
 // acceptance is the body of POST /purser/reconcile.
-type acceptance struct {
+type RiskAcceptance struct {
 	AcceptRisk bool   `json:"accept_risk"`
 	By         string `json:"by"` // who says so
 }
 
 // acceptRisk takes an operator's word: POST /purser/reconcile.
-func (a *adminAPI) acceptRisk(w http.ResponseWriter, r *http.Request) error {
-	var said acceptance
+func (h *Handler) acceptRisk(w http.ResponseWriter, r *http.Request) error {
+	var said RiskAcceptance
 	if err := readBody(w, r, &said); err != nil {
 		return err
 	}
 	if !said.AcceptRisk {
-		return adminError(http.StatusBadRequest, "accept_risk: true, or nothing is to be done")
+		return Errorf(http.StatusBadRequest, "accept_risk: true, or nothing is to be done")
 	}
-	t, err := enterTenant()
+	p, err := h.enter()
 	if err != nil {
 		return err
 	}
-	defer t.leave()
-	switch err := t.payer.AcceptRisk(r.Context(), said.By); {
+	defer p.Leave()
+	switch err := p.Payer.AcceptRisk(r.Context(), said.By); {
 	case errors.Is(err, pay.ErrNotReconciling):
-		return adminError(http.StatusConflict, "%w", err)
+		return Errorf(http.StatusConflict, "%w", err)
 	case err != nil:
-		return adminFailure(err)
+		return failure(err)
 	}
-	return a.reconcile(w, r)
+	return h.reconcile(w, r)
 }

@@ -1,4 +1,4 @@
-package caddymodule
+package adminapi
 
 import (
 	"context"
@@ -6,8 +6,8 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// adminToday is how far a key's money has gone on the present day (UTC).
-type adminToday struct {
+// Today is how far a key's money has gone on the present day (UTC).
+type Today struct {
 	// Spent is what was spent, through whatever door, in the smallest unit of USDC; negative
 	// when more of an earlier day was taken back.
 	Spent string `json:"spent"`
@@ -17,13 +17,13 @@ type adminToday struct {
 }
 
 // withToday adds to a shown key what it did today, and its quota.
-func (t *tenant) withToday(ctx context.Context, k pay.Key, shown adminKey) (adminKey, error) {
-	today, err := t.payer.Today(ctx, k, pay.DoorProxy, t.app.settings.networks[0].Assets[0].Symbol)
+func (p *Purser) withToday(ctx context.Context, k pay.Key, shown Key) (Key, error) {
+	today, err := p.Payer.Today(ctx, k, pay.DoorProxy, p.Networks[0].Assets[0].Symbol)
 	if err != nil {
-		return shown, adminFailure(err)
+		return shown, failure(err)
 	}
 	net, negative := today.Spent.Net()
-	shown.Today = &adminToday{Spent: net.String()}
+	shown.Today = &Today{Spent: net.String()}
 	if negative {
 		shown.Today.Spent = "-" + shown.Today.Spent
 	}
@@ -31,10 +31,10 @@ func (t *tenant) withToday(ctx context.Context, k pay.Key, shown adminKey) (admi
 		left := today.Left.String()
 		shown.Today.Left = &left
 	}
-	return t.withQuota(ctx, k, shown)
+	return p.withQuota(ctx, k, shown)
 }
 
 // shownToday is a key as it is shown by itself.
-func (t *tenant) shownToday(ctx context.Context, k pay.Key) (adminKey, error) {
-	return t.withToday(ctx, k, shownKey(t.payer, k))
+func (p *Purser) shownToday(ctx context.Context, k pay.Key) (Key, error) {
+	return p.withToday(ctx, k, shownKey(p.Payer, k))
 }

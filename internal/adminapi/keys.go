@@ -1,17 +1,20 @@
-package caddymodule
+package adminapi
 
 import (
 	"bytes"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"time"
 
+	"github.com/purserpay/purser/internal/operatorkeys"
 	"github.com/purserpay/purser/internal/strictjson"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/x402"
 )
 
-// adminKey is a key as the admin endpoint shows it. Its secret is not among it.
-type adminKey struct {
+// Key is a key as the admin endpoint shows it. Its secret is not among it.
+type Key struct {
 	ID           string `json:"id"`
 	Label        string `json:"label"`
 	Organization string `json:"organization_id"`
@@ -22,30 +25,30 @@ type adminKey struct {
 	Policy  *pay.Policy             `json:"policy"`
 	InForce map[pay.Door]pay.Policy `json:"in_force"`
 	// Quota is there where a plan bounds the key's payments, and with a single key or today's.
-	Quota *adminQuota `json:"quota,omitempty"`
+	Quota *Quota `json:"quota,omitempty"`
 	// Paused is there while the key makes no new payment, Revoked once it resolves nowhere.
-	Paused  *adminPause `json:"paused,omitempty"`
-	Revoked time.Time   `json:"revoked_at,omitzero"`
+	Paused  *Pause    `json:"paused,omitempty"`
+	Revoked time.Time `json:"revoked_at,omitzero"`
 	// Today is there where it was asked for, and with a single key.
-	Today *adminToday `json:"today,omitempty"`
+	Today *Today `json:"today,omitempty"`
 }
 
-// adminKeys is a page of keys, oldest first. Next is what after must be for the next page;
+// Keys is a page of keys, oldest first. Next is what after must be for the next page;
 // empty on the last.
-type adminKeys struct {
-	Keys []adminKey `json:"keys"`
-	Next string     `json:"next,omitempty"`
+type Keys struct {
+	Keys []Key  `json:"keys"`
+	Next string `json:"next,omitempty"`
 }
 
-// doors are all of them, in the order of tables.
-var doors = []pay.Door{pay.DoorProxy, pay.DoorTransport, pay.DoorAPI}
+// Doors lists all doors, in the order of tables.
+var Doors = []pay.Door{pay.DoorProxy, pay.DoorTransport, pay.DoorAPI}
 
-func shownKey(p *pay.Payer, k pay.Key) adminKey {
-	shown := adminKey{
+func shownKey(p *pay.Payer, k pay.Key) Key {
+	shown := Key{
 		ID: k.ID, Label: k.Label, Organization: k.OrganizationID, Operator: k.Operator, Created: k.Created, Policy: k.Policy,
 		InForce: map[pay.Door]pay.Policy{}, Paused: shownPause(k.Paused), Revoked: k.RevokedAt,
 	}
-	for _, d := range doors {
+	for _, d := range Doors {
 		shown.InForce[d] = p.PolicyOf(k, d)
 	}
 	return shown
@@ -53,34 +56,34 @@ func shownKey(p *pay.Payer, k pay.Key) adminKey {
 
 const (
 	defaultKeyPage = 100
-	maxKeyPage     = 500
+	MaxKeyPage     = 500
 )
 
 // keys lists them: GET /purser/keys?after=&limit=&today=. With today=true each has what it spent
 // today.
-func (*adminAPI) keys(w http.ResponseWriter, r *http.Request) error {
-	limit, err := pageLimit(r.URL.Query(), defaultKeyPage, maxKeyPage)
+func (h *Handler) keys(w http.ResponseWriter, r *http.Request) error {
+	limit, err := pageLimit(r.URL.Query(), defaultKeyPage, MaxKeyPage)
 	if err != nil {
 		return err
 	}
-	t, err := enterTenant()
+	p, err := h.enter()
 	if err != nil {
 		return err
 	}
-	defer t.leave()
-	keys, err := t.payer.Keys(r.Context(), r.URL.Query().Get("after"), limit+1)
+	defer p.Leave()
+	keys, err := p.Payer.Keys(r.Context(), r.URL.Query().Get("after"), limit+1)
 	if err != nil {
-		return adminFailure(err)
+		return failure(err)
 	}
-	page := adminKeys{Keys: []adminKey{}}
+	page := Keys{Keys: []Key{}}
 	if len(keys) > limit {
 		keys = keys[:limit]
 		page.Next = keys[limit-1].ID
 	}
 	for _, k := range keys {
-		shown := shownKey(t.payer, k)
+		shown := shownKey(p.Payer, k)
 		if r.URL.Query().Get("today") == "true" {
-			if shown, err = t.withToday(r.Context(), k, shown); err != nil {
+			if shown, err = p.withToday(r.Context(), k, shown); err != nil {
 				return err
 			}
 		}
@@ -90,33 +93,33 @@ func (*adminAPI) keys(w http.ResponseWriter, r *http.Request) error {
 }
 
 // key shows one: GET /purser/keys/{id}.
-func (*adminAPI) key(w http.ResponseWriter, r *http.Request) error {
-	t, err := enterTenant()
+func (h *Handler) key(w http.ResponseWriter, r *http.Request) error {
+	p, err := h.enter()
 	if err != nil {
 		return err
 	}
-	defer t.leave()
-	k, err := t.find(r.Context(), r.PathValue("id"))
+	defer p.Leave()
+	k, err := p.find(r.Context(), r.PathValue("id"))
 	if err != nil {
 		return err
 	}
-	shown, err := t.shownToday(r.Context(), k)
+	shown, err := p.shownToday(r.Context(), k)
 	if err != nil {
 		return err
 	}
 	return writeBody(w, http.StatusOK, shown)
 }
 
-// newAdminKey is the body of POST /purser/keys.
-type newAdminKey struct {
+// NewKey is the body of POST /purser/keys.
+type NewKey struct {
 	Label  string      `json:"label"`
 	Policy *pay.Policy `json:"policy"`
 	// Network is where the key gets a wallet. Default: the first one that is configured.
 	Network string `json:"network"`
 }
 
-// createdKey is its answer. The secret is not told again.
-type createdKey struct {
+// CreatedKey is its answer. The secret is not told again.
+type CreatedKey struct {
 	Key     string  `json:"key"`
 	ID      string  `json:"id"`
 	Label   string  `json:"label"`
@@ -125,29 +128,29 @@ type createdKey struct {
 }
 
 // createKey makes a key with a wallet.
-func (*adminAPI) createKey(w http.ResponseWriter, r *http.Request) error {
-	var want newAdminKey
+func (h *Handler) createKey(w http.ResponseWriter, r *http.Request) error {
+	var want NewKey
 	if err := readBody(w, r, &want); err != nil {
 		return err
 	}
-	t, err := enterTenant()
+	p, err := h.enter()
 	if err != nil {
 		return err
 	}
-	defer t.leave()
+	defer p.Leave()
 	// Known before there is a key: its secret would be lost with the error.
-	if want.Network, err = t.app.walletNetwork(want.Network); err != nil {
+	if want.Network, err = p.walletNetwork(want.Network); err != nil {
 		return err
 	}
-	key, secret, err := t.payer.CreateKey(r.Context(), pay.KeyRequest{Label: want.Label, Policy: want.Policy, Operator: true})
+	key, secret, err := p.Payer.CreateKey(r.Context(), pay.KeyRequest{Label: want.Label, Policy: want.Policy, Operator: true})
 	if err != nil {
-		return adminFailure(err)
+		return failure(err)
 	}
-	wallet, err := t.payer.CreateWallet(r.Context(), key, want.Network)
+	wallet, err := p.Payer.CreateWallet(r.Context(), key, want.Network)
 	if err != nil {
-		return adminFailure(err)
+		return failure(err)
 	}
-	answer := createdKey{Key: secret, ID: key.ID, Label: key.Label, Network: wallet.Network}
+	answer := CreatedKey{Key: secret, ID: key.ID, Label: key.Label, Network: wallet.Network}
 	if wallet.Address != nil {
 		address := wallet.Address.String()
 		answer.Address = &address
@@ -157,40 +160,30 @@ func (*adminAPI) createKey(w http.ResponseWriter, r *http.Request) error {
 
 // walletNetwork is the network that a new wallet is for: the first configured one unless
 // another is asked for, which must be one of them.
-func (a *App) walletNetwork(asked string) (string, error) {
+func (p *Purser) walletNetwork(asked string) (string, error) {
 	if asked == "" {
-		return a.settings.networks[0].Name, nil
+		return p.Networks[0].Name, nil
 	}
-	if !a.pays(asked) {
-		return "", adminError(http.StatusBadRequest, "network: %.64q is not one that this purser pays on", asked)
+	if !slices.ContainsFunc(p.Networks, func(n x402.Network) bool { return n.Name == asked }) {
+		return "", Errorf(http.StatusBadRequest, "network: %.64q is not one that this purser pays on", asked)
 	}
 	return asked, nil
 }
 
-// pays reports whether a network is configured.
-func (a *App) pays(network string) bool {
-	for _, n := range a.settings.networks {
-		if n.Name == network {
-			return true
-		}
-	}
-	return false
-}
-
 // replacePolicy sets the whole policy of a key: PUT /purser/keys/{id}/policy. null takes
 // it away, so that the defaults hold again.
-func (a *adminAPI) replacePolicy(w http.ResponseWriter, r *http.Request) error {
+func (h *Handler) replacePolicy(w http.ResponseWriter, r *http.Request) error {
 	var body json.RawMessage
 	if err := readBody(w, r, &body); err != nil {
 		return err
 	}
-	return a.changePolicy(w, r, func(json.RawMessage) (json.RawMessage, error) { return body, nil })
+	return h.changePolicy(w, r, func(json.RawMessage) (json.RawMessage, error) { return body, nil })
 }
 
 // patchPolicy changes a part of it: PATCH, with a JSON merge patch (RFC 7396), and members
 // that add to lists; see [listAdditions]. Reading and writing are one step, so that of two
 // changes at the same time none is lost.
-func (a *adminAPI) patchPolicy(w http.ResponseWriter, r *http.Request) error {
+func (h *Handler) patchPolicy(w http.ResponseWriter, r *http.Request) error {
 	var patch json.RawMessage
 	if err := readBody(w, r, &patch); err != nil {
 		return err
@@ -199,7 +192,7 @@ func (a *adminAPI) patchPolicy(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return a.changePolicy(w, r, func(old json.RawMessage) (json.RawMessage, error) {
+	return h.changePolicy(w, r, func(old json.RawMessage) (json.RawMessage, error) {
 		merged, err := mergePatch(old, patch)
 		if err != nil || add == nil {
 			return merged, err
@@ -208,23 +201,23 @@ func (a *adminAPI) patchPolicy(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-func (*adminAPI) changePolicy(w http.ResponseWriter, r *http.Request, change func(json.RawMessage) (json.RawMessage, error)) error {
-	t, err := enterTenant()
+func (h *Handler) changePolicy(w http.ResponseWriter, r *http.Request, change func(json.RawMessage) (json.RawMessage, error)) error {
+	p, err := h.enter()
 	if err != nil {
 		return err
 	}
-	defer t.leave()
-	if err := keyChanges.take(r.Context()); err != nil {
-		return adminFailure(err)
+	defer p.Leave()
+	if err := operatorkeys.Changes.Acquire(r.Context(), 1); err != nil {
+		return failure(err)
 	}
-	defer keyChanges.give()
+	defer operatorkeys.Changes.Release(1)
 	id := r.PathValue("id")
-	if id == execLabel {
-		if _, _, err := t.app.makeExecKey(r.Context(), t.payer); err != nil {
-			return adminFailure(err)
+	if id == operatorkeys.ExecLabel {
+		if _, _, err := p.Keys.MakeExec(r.Context()); err != nil {
+			return failure(err)
 		}
 	}
-	k, err := t.find(r.Context(), id)
+	k, err := p.find(r.Context(), id)
 	if err != nil {
 		return err
 	}
@@ -234,19 +227,19 @@ func (*adminAPI) changePolicy(w http.ResponseWriter, r *http.Request, change fun
 	}
 	text, err := change(old)
 	if err != nil {
-		return adminError(http.StatusBadRequest, "%w", err)
+		return Errorf(http.StatusBadRequest, "%w", err)
 	}
 	pol, err := readPolicy(text)
 	if err != nil {
 		return err
 	}
-	if exec, err := t.app.execKey(r.Context(), t.payer); err == nil && exec.ID == k.ID {
+	if exec, err := p.Keys.FindExec(r.Context()); err == nil && exec.ID == k.ID {
 		pol = keepOffREST(pol)
 	}
-	if k, err = t.payer.SetPolicy(r.Context(), k.ID, pol); err != nil {
-		return adminFailure(err)
+	if k, err = p.Payer.SetPolicy(r.Context(), k.ID, pol); err != nil {
+		return failure(err)
 	}
-	shown, err := t.shownToday(r.Context(), k)
+	shown, err := p.shownToday(r.Context(), k)
 	if err != nil {
 		return err
 	}
@@ -254,13 +247,13 @@ func (*adminAPI) changePolicy(w http.ResponseWriter, r *http.Request, change fun
 }
 
 // keepOffREST restricts a policy for the exec key to the proxy unless it names doors: see
-// [execPolicy].
+// [operatorkeys.ExecPolicy].
 func keepOffREST(pol *pay.Policy) *pay.Policy {
 	if pol == nil {
-		return execPolicy()
+		return operatorkeys.ExecPolicy()
 	}
 	if len(pol.Doors) == 0 {
-		pol.Doors = execPolicy().Doors
+		pol.Doors = operatorkeys.ExecPolicy().Doors
 	}
 	return pol
 }
@@ -269,7 +262,7 @@ func keepOffREST(pol *pay.Policy) *pay.Policy {
 func readPolicy(text json.RawMessage) (*pay.Policy, error) {
 	var pol *pay.Policy
 	if err := strictjson.Decode(text, &pol, openFields...); err != nil {
-		return nil, adminError(http.StatusBadRequest, "policy: %w", err)
+		return nil, Errorf(http.StatusBadRequest, "policy: %w", err)
 	}
 	return pol, nil
 }

@@ -1,4 +1,4 @@
-package caddymodule
+package adminapi
 
 import (
 	"encoding/json"
@@ -10,8 +10,8 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// adminChange is an entry of the audit. Old and New have the values that differ.
-type adminChange struct {
+// AuditEntry is an entry of the audit. Old and New have the values that differ.
+type AuditEntry struct {
 	Number uint64    `json:"number"`
 	At     time.Time `json:"at"`
 	// Kind is operator, account or configuration; By is the name or id, and Email what the
@@ -28,64 +28,64 @@ type adminChange struct {
 	New          json.RawMessage `json:"new,omitempty"`
 }
 
-// adminChanges is a page of the audit, newest first. Next is what before must be for the next
+// Audit is a page of the audit, newest first. Next is what before must be for the next
 // page; empty on the last.
-type adminChanges struct {
-	Audit []adminChange `json:"audit"`
-	Next  string        `json:"next,omitempty"`
+type Audit struct {
+	Audit []AuditEntry `json:"audit"`
+	Next  string       `json:"next,omitempty"`
 }
 
 const (
-	defaultAuditPage = 100
-	maxAuditPage     = 500
+	DefaultAuditPage = 100
+	MaxAuditPage     = 500
 )
 
 // audit lists changes: GET /purser/audit?key=&limit=&before=.
-func (*adminAPI) audit(w http.ResponseWriter, r *http.Request) error {
+func (h *Handler) audit(w http.ResponseWriter, r *http.Request) error {
 	asked := r.URL.Query()
-	limit, err := pageLimit(asked, defaultAuditPage, maxAuditPage)
+	limit, err := pageLimit(asked, DefaultAuditPage, MaxAuditPage)
 	if err != nil {
 		return err
 	}
 	q := pay.AuditQuery{Limit: limit + 1} // to know whether there are more
 	if text := asked.Get("before"); text != "" {
 		if q.Before, err = strconv.ParseUint(text, 10, 63); err != nil || q.Before == 0 {
-			return adminError(http.StatusBadRequest, "before: the number of an entry")
+			return Errorf(http.StatusBadRequest, "before: the number of an entry")
 		}
 	}
-	t, err := enterTenant()
+	p, err := h.enter()
 	if err != nil {
 		return err
 	}
-	defer t.leave()
+	defer p.Leave()
 	if name := asked.Get("key"); name != "" {
-		k, err := t.find(r.Context(), name)
+		k, err := p.find(r.Context(), name)
 		if err != nil {
 			return err
 		}
 		q.KeyID = k.ID
 	}
-	entries, err := t.payer.AuditEntries(r.Context(), q)
+	entries, err := p.Payer.AuditEntries(r.Context(), q)
 	if err != nil {
-		return adminFailure(err)
+		return failure(err)
 	}
-	page := adminChanges{Audit: []adminChange{}}
+	page := Audit{Audit: []AuditEntry{}}
 	if len(entries) > limit {
 		entries = entries[:limit]
 		page.Next = strconv.FormatUint(entries[limit-1].Number, 10)
 	}
 	emails := map[string]string{}
 	for _, e := range entries {
-		shown := adminChange{
+		shown := AuditEntry{
 			Number: e.Number, At: e.At, Kind: e.By.Kind, By: e.By.ID, Action: e.Action, KeyID: e.KeyID, Organization: e.OrganizationID,
 			WalletID: e.WalletID, PaymentID: e.PaymentID, Old: e.Old, New: e.New,
 		}
 		if e.By.Kind == pay.ActorAccount {
 			email, known := emails[e.By.ID]
 			if !known {
-				a, err := t.payer.Account(r.Context(), e.By.ID)
+				a, err := p.Payer.Account(r.Context(), e.By.ID)
 				if err != nil && !errors.Is(err, pay.ErrAccountNotFound) {
-					return adminFailure(err)
+					return failure(err)
 				}
 				email = a.Email
 				emails[e.By.ID] = email

@@ -1,28 +1,29 @@
-package caddymodule
+package adminapi
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
 	"github.com/purserpay/purser/pay"
 )
 
-// adminStep is something in a payment's story that has a time.
-type adminStep struct {
+// Step is something in a payment's story that has a time.
+type Step struct {
 	At   time.Time `json:"at"`
 	What string    `json:"what"`
 }
 
 // stepsOf is what a payment's row tells of its life, in order. What has no time of its own, such
 // as when it was signed, is not in it: see evidenceOf.
-func stepsOf(p *pay.Payment) []adminStep {
+func stepsOf(p *pay.Payment) []Step {
 	begun := "journaled, through the door " + string(p.Door)
 	if p.Reconciled {
 		begun = "booked from the chain, because the database was restored from an earlier backup"
 	}
-	steps := []adminStep{{p.Created, begun}}
+	steps := []Step{{p.Created, begun}}
 	for _, n := range p.Notes {
-		steps = append(steps, adminStep{n.At, n.Text})
+		steps = append(steps, Step{n.At, n.Text})
 	}
 	ruled := false
 	if r := p.Resolution; r != nil {
@@ -31,7 +32,7 @@ func stepsOf(p *pay.Payment) []adminStep {
 		if ruled = p.State == r.As && p.Reason == rulingReason(r); ruled && at.After(p.Closed) {
 			at = p.Closed
 		}
-		steps = append(steps, adminStep{at, "an operator, " + orUnknown(r.By) + ", said that it is " + string(r.As) + ": " + r.Reason})
+		steps = append(steps, Step{at, "an operator, " + cmp.Or(r.By, "somebody") + ", said that it is " + string(r.As) + ": " + r.Reason})
 	}
 	if p.State != pay.Open {
 		what := string(p.State)
@@ -41,9 +42,9 @@ func stepsOf(p *pay.Payment) []adminStep {
 		if p.Reason != "" && !p.Disputed && !ruled { // that of a dispute came later
 			what += ": " + p.Reason
 		}
-		steps = append(steps, adminStep{p.Closed, what})
+		steps = append(steps, Step{p.Closed, what})
 	}
-	slices.SortStableFunc(steps, func(a, b adminStep) int { return a.At.Compare(b.At) })
+	slices.SortStableFunc(steps, func(a, b Step) int { return a.At.Compare(b.At) })
 	return steps
 }
 

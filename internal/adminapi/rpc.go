@@ -1,4 +1,4 @@
-package caddymodule
+package adminapi
 
 import (
 	"errors"
@@ -9,66 +9,66 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// keptBlock is the last safe block of a network that purser has seen.
-type keptBlock struct {
+// SafeBlock is the last safe block of a network that purser has seen.
+type SafeBlock struct {
 	Network string    `json:"network"`
 	Number  uint64    `json:"number"`
 	Hash    string    `json:"hash"`
 	Time    time.Time `json:"time"`
 }
 
-// rpcStatus answers GET /purser/rpc.
-type rpcStatus struct {
+// RPCStatus answers GET /purser/rpc.
+type RPCStatus struct {
 	RPC       string      `json:"rpc"` // "ok", "none", or what is wrong
 	SecondRPC string      `json:"rpc_2"`
-	Blocks    []keptBlock `json:"blocks"`
+	Blocks    []SafeBlock `json:"blocks"`
 }
 
 // keptBlocks tells what the RPCs are held against: GET /purser/rpc.
-func (*adminAPI) keptBlocks(w http.ResponseWriter, r *http.Request) error {
-	t, err := enterTenant()
+func (h *Handler) keptBlocks(w http.ResponseWriter, r *http.Request) error {
+	p, err := h.enter()
 	if err != nil {
 		return err
 	}
-	defer t.leave()
-	h := t.payer.Health(r.Context())
-	s := rpcStatus{RPC: probeText(h.RPC), SecondRPC: probeText(h.SecondRPC), Blocks: []keptBlock{}}
-	for _, n := range t.app.settings.networks {
-		b, err := t.home.store.SafeBlock(r.Context(), n.Name)
+	defer p.Leave()
+	health := p.Payer.Health(r.Context())
+	s := RPCStatus{RPC: probeText(health.RPC), SecondRPC: probeText(health.SecondRPC), Blocks: []SafeBlock{}}
+	for _, n := range p.Networks {
+		b, err := p.Store.SafeBlock(r.Context(), n.Name)
 		if err != nil {
-			return adminFailure(err)
+			return failure(err)
 		}
 		if b != nil {
-			s.Blocks = append(s.Blocks, keptBlock{n.Name, b.Number, b.Hash, b.Time})
+			s.Blocks = append(s.Blocks, SafeBlock{n.Name, b.Number, b.Hash, b.Time})
 		}
 	}
 	return writeBody(w, http.StatusOK, s)
 }
 
-// trust is the body of POST /purser/rpc/trust.
-type trust struct {
+// TrustRPC is the body of POST /purser/rpc/trust.
+type TrustRPC struct {
 	Network string `json:"network"`
 }
 
 // trustRPC forgets a network's kept block: POST /purser/rpc/trust.
-func (a *adminAPI) trustRPC(w http.ResponseWriter, r *http.Request) error {
-	var said trust
+func (h *Handler) trustRPC(w http.ResponseWriter, r *http.Request) error {
+	var said TrustRPC
 	if err := readBody(w, r, &said); err != nil {
 		return err
 	}
-	t, err := enterTenant()
+	p, err := h.enter()
 	if err != nil {
 		return err
 	}
-	defer t.leave()
-	_, err = t.payer.ForgetSafeBlock(r.Context(), said.Network)
+	defer p.Leave()
+	_, err = p.Payer.ForgetSafeBlock(r.Context(), said.Network)
 	if e, wrong := errors.AsType[*pay.InputError](err); wrong {
-		return adminError(http.StatusBadRequest, "%w", e)
+		return Errorf(http.StatusBadRequest, "%w", e)
 	}
 	if err != nil {
-		return adminFailure(err)
+		return failure(err)
 	}
-	return a.keptBlocks(w, r)
+	return h.keptBlocks(w, r)
 }
 
 // clockText is "ok", or how our clock differs from others.

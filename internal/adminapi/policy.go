@@ -1,4 +1,4 @@
-package caddymodule
+package adminapi
 
 import (
 	"encoding/json"
@@ -33,7 +33,7 @@ func cutAdditions(patch json.RawMessage) (rest json.RawMessage, add *listAdditio
 		if value, there := members[name]; there {
 			var entries []json.RawMessage
 			if json.Unmarshal(value, &entries) != nil || len(entries) == 0 {
-				return nil, nil, adminError(http.StatusBadRequest, "%s: not a list with an entry", name)
+				return nil, nil, Errorf(http.StatusBadRequest, "%s: not a list with an entry", name)
 			}
 			additions[name] = value
 			delete(members, name)
@@ -48,7 +48,7 @@ func cutAdditions(patch json.RawMessage) (rest json.RawMessage, add *listAdditio
 	}
 	add = new(listAdditions)
 	if err := strictjson.Decode(text, add, openFields...); err != nil {
-		return nil, nil, adminError(http.StatusBadRequest, "policy: %w", err)
+		return nil, nil, Errorf(http.StatusBadRequest, "policy: %w", err)
 	}
 	rest, err = json.Marshal(members)
 	return rest, add, err
@@ -66,10 +66,10 @@ func (a *listAdditions) to(text json.RawMessage) (json.RawMessage, error) {
 	}
 	const noList = "%s: the key has no such list of its own to add to; %s makes one"
 	if len(a.AllowHosts) > 0 && len(pol.AllowHosts) == 0 {
-		return nil, adminError(http.StatusBadRequest, noList, "add_allow_hosts", "allow_hosts")
+		return nil, Errorf(http.StatusBadRequest, noList, "add_allow_hosts", "allow_hosts")
 	}
 	if len(a.AllowPayees) > 0 && len(pol.AllowPayees) == 0 {
-		return nil, adminError(http.StatusBadRequest, noList, "add_allow_payees", "allow_payees")
+		return nil, Errorf(http.StatusBadRequest, noList, "add_allow_payees", "allow_payees")
 	}
 	pol.AllowHosts, pol.DenyHosts = united(pol.AllowHosts, a.AllowHosts), united(pol.DenyHosts, a.DenyHosts)
 	pol.AllowPayees, pol.DenyPayees = united(pol.AllowPayees, a.AllowPayees), united(pol.DenyPayees, a.DenyPayees)

@@ -1,0 +1,173 @@
+package adminapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/purserpay/purser/pay"
+)
+
+// sandboxWorld is the world of stores that only the sandbox uses; see boltstore.Sandbox.
+const sandboxWorld = "sandbox"
+
+// Headers of a backup: what the file itself does not say.
+const (
+	// MasterKeyHeader says where the master key is that the backup needs.
+	MasterKeyHeader = "Purser-Master-Key-Place"
+	// NoBlockHeader says why the backup has no block number.
+	NoBlockHeader = "Purser-No-Block"
+)
+
+const (
+	// blockTime bounds asking the chain for a backup's block.
+	blockTime = 10 * time.Second
+	// stallTime is how long a client may leave a part of a backup untaken.
+	stallTime = time.Minute
+	// sentPart is the size of such a part.
+	sentPart = 1 << 20
+)
+
+// Mark says what a backup knows: all payments up to a time, and the block of the chain then.
+type Mark struct {
+	At    time.Time
+	Block *pay.MarkedBlock // nil if the chain did not tell it
+}
+
+// Copy is a copy of a database in use. Its user must close it.
+type Copy interface {
+	// Check returns the report of what is wrong with the copy, as JSON has it.
+	Check(ctx context.Context) (report any, err error)
+	Open() (*os.File, error)
+	Close() error
+}
+
+// copyStore copies the store, and marks the copy if it is to be a backup. The request is counted
+// in only while the copy is taken; what is done with the copy does not keep purser from stopping.
+func (p *Purser) copyStore(ctx context.Context, mark *Mark) (Copy, error) {
+	if err := p.Enter(); err != nil {
+		return nil, Errorf(http.StatusServiceUnavailable, "%w", err)
+	}
+	defer p.Leave()
+	c, err := p.Copy(ctx, mark)
+	if err != nil {
+		return nil, failure(err)
+	}
+	return c, nil
+}
+
+// check checks a copy of the store: POST /purser/check.
+func (h *Handler) check(w http.ResponseWriter, r *http.Request) error {
+	p := h.Serving()
+	if p == nil {
+		return Errorf(http.StatusServiceUnavailable, "purser has not started")
+	}
+	if err := readBody(w, r, &struct{}{}); err != nil {
+		return err
+	}
+	c, err := p.copyStore(r.Context(), nil)
+	if err != nil {
+		return err
+	}
+	report, err := c.Check(r.Context())
+	if err := errors.Join(err, c.Close()); err != nil {
+		return failure(err)
+	}
+	return writeBody(w, http.StatusOK, report)
+}
+
+// backup hands out a copy of the store: POST /purser/backup.
+func (h *Handler) backup(w http.ResponseWriter, r *http.Request) error {
+	p := h.Serving()
+	if p == nil {
+		return Errorf(http.StatusServiceUnavailable, "purser has not started")
+	}
+	if err := readBody(w, r, &struct{}{}); err != nil {
+		return err
+	}
+	mark := Mark{At: time.Now().UTC()}
+	// Before the copy: a payment that is not in it must have moved money later.
+	block, err := p.block(r.Context())
+	if err != nil {
+		p.Log.Warn("a backup has no block number", "error", err)
+		w.Header().Set(NoBlockHeader, err.Error())
+	}
+	mark.Block = block
+	c, err := p.copyStore(r.Context(), &mark)
+	if err != nil {
+		return err
+	}
+	w.Header().Set(MasterKeyHeader, p.MasterKeyPlace)
+	err = send(w, c)
+	if err := errors.Join(err, c.Close()); err != nil {
+		p.Log.Warn("backup not handed out", "error", err)
+		panic(http.ErrAbortHandler) // an answer would become a part of the file
+	}
+	p.BackupTaken(mark.At)
+	p.Log.Info("backup taken", "store", p.Place)
+	return nil
+}
+
+// send writes a copy to the caller, for as long as the caller takes it.
+func send(w http.ResponseWriter, c Copy) (err error) {
+	file, err := c.Open()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/octet-stream")
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("Content-Length", strconv.FormatInt(info.Size(), 10))
+	deadline := http.NewResponseController(w)
+	for left := info.Size(); left > 0; {
+		_ = deadline.SetWriteDeadline(time.Now().Add(stallTime))
+		n, err := io.CopyN(w, file, min(left, sentPart))
+		if err != nil {
+			return err
+		}
+		left -= n
+	}
+	return nil
+}
+
+// block asks the chain for its newest safe block. It fails without an RPC, and with one that is
+// for another chain than the store.
+func (p *Purser) block(ctx context.Context) (*pay.MarkedBlock, error) {
+	if p.Chain == nil {
+		return nil, errors.New("no RPC is configured (PURSER_RPC_URL)")
+	}
+	rpc, ok := p.Chain.(interface {
+		Safe(ctx context.Context) (pay.ChainBlock, error)
+	})
+	if !ok {
+		return nil, errors.New("the RPC client tells no block")
+	}
+	ctx, cancel := context.WithTimeout(ctx, blockTime)
+	defer cancel()
+	network := p.Networks[0]
+	id, err := p.Chain.Identify(ctx, network, network.Assets[0])
+	if err != nil {
+		return nil, err
+	}
+	world, err := p.Store.World(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if world != "" && world != sandboxWorld && world != id.Genesis {
+		return nil, fmt.Errorf("the RPC is on another chain than the store: genesis %s instead of %s", id.Genesis, world)
+	}
+	b, err := rpc.Safe(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &pay.MarkedBlock{Network: network.Name, Genesis: id.Genesis, Number: b.Number, Hash: b.Hash, Time: b.Time}, nil
+}

@@ -1,0 +1,275 @@
+// Package adminapi serves the operator's API: keys, limits, wallets, payments and the state of
+// a running purser. It knows the pay core, and neither Caddy nor the file of a database. Its
+// exported types are the JSON of requests and answers.
+package adminapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"mime"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/purserpay/purser/internal/operatorkeys"
+	"github.com/purserpay/purser/internal/strictjson"
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/x402"
+)
+
+// AddressVariable names the variable with the address of the admin endpoint.
+const AddressVariable = "PURSER_ADMIN"
+
+// Purser is the part of a running purser that the operator's API works on: one configuration
+// and its open store.
+type Purser struct {
+	Payer *pay.Payer
+	Store interface {
+		World(ctx context.Context) (string, error)
+		SafeBlock(ctx context.Context, network string) (*pay.ChainBlock, error)
+	}
+	Place    string    // path of the database
+	Chain    pay.Chain // nil without an RPC
+	Networks []x402.Network
+	Keys     operatorkeys.Keys
+	Log      *slog.Logger
+
+	// MasterKeyPlace tells people where the master key is.
+	MasterKeyPlace string
+	// ProxyURL returns the proxy's URL for programs on this machine, "" if it listens on no TCP
+	// address.
+	ProxyURL func() string
+	// Root returns the interception root in PEM, nil when nothing is intercepted.
+	Root func() []byte
+	// Registration tells who may make keys.
+	Registration func() *RegistrationStatus
+	// Quotas reads the quotas of organizations and keys; nil if there are none.
+	Quotas func(ctx context.Context) (*QuotaStatus, error)
+	// Copy copies the database while it is in use, as a backup if there is a mark.
+	Copy func(ctx context.Context, mark *Mark) (Copy, error)
+	// BackupTaken is told when a backup was handed out.
+	BackupTaken func(at time.Time)
+
+	// Enter counts a request in, and fails once the configuration has ended. Leave counts it out.
+	Enter func() error
+	Leave func()
+}
+
+// Handler serves the operator's API.
+type Handler struct {
+	Version string
+	// Serving returns the purser that serves now, nil before the start.
+	Serving func() *Purser
+	// Host returns the name that the operator has given the endpoint, "" without one.
+	Host func() string
+}
+
+// Route is a path of the API, as http.ServeMux has them.
+type Route struct {
+	Pattern string
+	// Serve answers a request, or returns an error that was not answered: see [Error].
+	Serve func(http.ResponseWriter, *http.Request) error
+}
+
+// Error is an answer with a status. It has no secrets.
+type Error struct {
+	Status int
+	Err    error
+}
+
+func (e *Error) Error() string { return e.Err.Error() }
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// Errorf makes an error that is answered with a status.
+func Errorf(status int, format string, args ...any) error {
+	return &Error{Status: status, Err: fmt.Errorf(format, args...)}
+}
+
+type methods map[string]func(http.ResponseWriter, *http.Request) error
+
+// Routes returns the paths of the API.
+func (h *Handler) Routes() []Route {
+	var routes []Route
+	for pattern, m := range map[string]methods{
+		"/purser/status":                  {http.MethodGet: h.status},
+		"/purser/exec":                    {http.MethodPost: h.exec},
+		"/purser/check":                   {http.MethodPost: h.check},
+		"/purser/backup":                  {http.MethodPost: h.backup},
+		"/purser/keys":                    {http.MethodGet: h.keys, http.MethodPost: h.createKey},
+		"/purser/keys/{id}":               {http.MethodGet: h.key},
+		"/purser/keys/{id}/policy":        {http.MethodPut: h.replacePolicy, http.MethodPatch: h.patchPolicy},
+		"/purser/keys/{id}/wallets":       {http.MethodPost: h.createWallet},
+		"/purser/keys/{id}/pause":         {http.MethodPost: h.stopKey(pay.StopPause)},
+		"/purser/keys/{id}/resume":        {http.MethodPost: h.stopKey(pay.StopResume)},
+		"/purser/keys/{id}/revoke":        {http.MethodPost: h.stopKey(pay.StopRevoke)},
+		"/purser/pause":                   {http.MethodPost: h.pauseAll},
+		"/purser/resume":                  {http.MethodPost: h.resumeAll},
+		"/purser/audit":                   {http.MethodGet: h.audit},
+		"/purser/wallets":                 {http.MethodGet: h.wallets},
+		"/purser/spend":                   {http.MethodGet: h.spend},
+		"/purser/organizations":           {http.MethodGet: h.organizations, http.MethodPost: h.prepare},
+		"/purser/organizations/{id}/plan": {http.MethodPut: h.setPlan},
+		"/purser/organizations/{id}/keys": {http.MethodPost: h.linkKey},
+		"/purser/reconcile":               {http.MethodGet: h.reconcile, http.MethodPost: h.acceptRisk},
+		"/purser/rpc":                     {http.MethodGet: h.keptBlocks},
+		"/purser/rpc/trust":               {http.MethodPost: h.trustRPC},
+		"/purser/payments":                {http.MethodGet: h.payments},
+		"/purser/payments/{id}":           {http.MethodGet: h.payment},
+		"/purser/payments/{id}/resolve":   {http.MethodPost: h.resolve},
+	} {
+		routes = append(routes, Route{Pattern: pattern, Serve: h.byMethod(m)})
+	}
+	return routes
+}
+
+// Mux serves the API where no server around it reports errors.
+func (h *Handler) Mux() *http.ServeMux {
+	mux := http.NewServeMux()
+	for _, route := range h.Routes() {
+		mux.HandleFunc(route.Pattern, func(w http.ResponseWriter, r *http.Request) {
+			err := route.Serve(w, r)
+			if err == nil {
+				return
+			}
+			status := http.StatusInternalServerError
+			if e, known := errors.AsType[*Error](err); known {
+				status = e.Status
+			}
+			_ = writeBody(w, status, map[string]string{"error": err.Error()})
+		})
+	}
+	return mux
+}
+
+// byMethod serves a path. Bodies must say that they are JSON: no page in a browser can send
+// such a request without being asked first.
+func (h *Handler) byMethod(all methods) func(http.ResponseWriter, *http.Request) error {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		if !h.ownName(r) {
+			return Errorf(http.StatusForbidden, "the name %.64q is not this endpoint's: ask it by address, or set %s", r.Host, AddressVariable)
+		}
+		serve, known := all[r.Method]
+		if !known {
+			w.Header().Set("Allow", strings.Join(slices.Sorted(maps.Keys(all)), ", "))
+			return Errorf(http.StatusMethodNotAllowed, "method not allowed")
+		}
+		if r.Method != http.MethodGet {
+			if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind != "application/json" {
+				return Errorf(http.StatusUnsupportedMediaType, "Content-Type must be application/json")
+			}
+		}
+		return serve(w, r.WithContext(pay.WithActor(r.Context(), operatorOf(r))))
+	}
+}
+
+// ownName reports whether a request is for a name that somebody else cannot have given to this
+// machine's address. Caddy compares names itself, but not while the endpoint listens on all
+// addresses: there a page in a browser could read the books after its own name has become ours
+// (DNS rebinding). Names without a dot are those of a container network.
+func (h *Handler) ownName(r *http.Request) bool {
+	local, known := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	if r.TLS != nil || known && local.Network() == "unix" {
+		return true
+	}
+	host := r.Host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	host = strings.ToLower(strings.Trim(host, "[]"))
+	if _, err := netip.ParseAddr(host); err == nil || !strings.Contains(host, ".") || strings.HasSuffix(host, ".localhost") {
+		return true
+	}
+	return strings.EqualFold(h.Host(), host)
+}
+
+// failure answers an error of the pay core.
+func failure(err error) error {
+	var input *pay.InputError
+	var cannot *pay.UnresolvableError
+	switch {
+	case errors.As(err, &input):
+		return Errorf(http.StatusBadRequest, "%w", err)
+	case errors.Is(err, pay.ErrKeyNotFound), errors.Is(err, pay.ErrPaymentNotFound), errors.Is(err, pay.ErrOrganizationNotFound),
+		errors.Is(err, pay.ErrEventNotFound):
+		return Errorf(http.StatusNotFound, "%w", err)
+	case errors.As(err, &cannot), errors.Is(err, pay.ErrLeaseHeld), errors.Is(err, pay.ErrLeaseLost), errors.Is(err, pay.ErrTransactionKnown):
+		return Errorf(http.StatusConflict, "%w", err)
+	case errors.Is(err, pay.ErrKeyExists), errors.Is(err, pay.ErrKeyLimit), errors.Is(err, pay.ErrWalletLimit),
+		errors.Is(err, pay.ErrKeyClaimed), errors.Is(err, pay.ErrKeyLinked), errors.Is(err, pay.ErrKeyRevoked):
+		return Errorf(http.StatusConflict, "%w", err)
+	case errors.Is(err, pay.ErrUnavailable), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return Errorf(http.StatusServiceUnavailable, "%w", err)
+	}
+	return err
+}
+
+// MaxBody bounds the body of a request; the largest policy is far smaller.
+const MaxBody = 4 << 20
+
+// readBody reads the JSON of a request. A field that is not known is refused: what it was
+// meant to limit would be without limit.
+func readBody(w http.ResponseWriter, r *http.Request, into any) error {
+	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, MaxBody))
+	var text json.RawMessage
+	if err := d.Decode(&text); err != nil {
+		status := http.StatusBadRequest
+		var large *http.MaxBytesError
+		if errors.As(err, &large) {
+			status = http.StatusRequestEntityTooLarge
+		}
+		return Errorf(status, "the body: %w", err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return Errorf(http.StatusBadRequest, "the body: more than one JSON value")
+	}
+	if err := strictjson.Decode(text, into, openFields...); err != nil {
+		return Errorf(http.StatusBadRequest, "the body: %w", err)
+	}
+	return nil
+}
+
+// openFields are the fields of a policy whose members have names of the operator's choice.
+var openFields = []string{"hosts", "tasks"}
+
+// pageLimit is how many rows a request asks for.
+func pageLimit(asked url.Values, unset, most int) (int, error) {
+	text := asked.Get("limit")
+	if text == "" {
+		return unset, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > most {
+		return 0, Errorf(http.StatusBadRequest, "limit: a number from 1 to %d", most)
+	}
+	return n, nil
+}
+
+func writeBody(w http.ResponseWriter, status int, body any) error {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	return json.NewEncoder(w).Encode(body)
+}
+
+// enter finds the purser that serves now and counts a request in. The caller must call Leave.
+func (h *Handler) enter() (*Purser, error) {
+	p := h.Serving()
+	if p == nil {
+		return nil, Errorf(http.StatusServiceUnavailable, "purser has not started")
+	}
+	if err := p.Enter(); err != nil {
+		return nil, Errorf(http.StatusServiceUnavailable, "%w", err)
+	}
+	return p, nil
+}

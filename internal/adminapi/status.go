@@ -1,0 +1,103 @@
+package adminapi
+
+import (
+	"net/http"
+
+	"github.com/purserpay/purser/internal/operatorkeys"
+	"github.com/purserpay/purser/pay"
+)
+
+// Status answers GET /purser/status.
+type Status struct {
+	OK      bool          `json:"ok"`
+	Version string        `json:"version"`
+	Store   *StoreStatus  `json:"store,omitempty"`  // nil until the store is open
+	Health  *HealthStatus `json:"health,omitempty"` // nil until the store is open
+	// Quotas are there where they are asked for and keys have some.
+	Quotas *QuotaStatus `json:"quotas,omitempty"`
+	// Reconcile is there until a store that was restored from a backup is reconciled.
+	Reconcile *ReconcileStatus `json:"reconcile,omitempty"`
+	// Registration is nil until the store is open.
+	Registration *RegistrationStatus `json:"registration,omitempty"`
+	// Paused is there while everything is paused.
+	Paused *Pause `json:"paused,omitempty"`
+	// Replaced are earlier keys of PURSER_KEY that still pay.
+	Replaced []ReplacedKey `json:"replaced_keys,omitempty"`
+}
+
+// ReplacedKey is a key that was PURSER_KEY before, with what revokes it.
+type ReplacedKey struct {
+	ID      string `json:"id"`
+	Label   string `json:"label"`
+	Command string `json:"command"`
+}
+
+type StoreStatus struct {
+	Kind string `json:"kind"`
+	Path string `json:"path"`
+	// World is "sandbox", the genesis hash of the network, or empty until one is known.
+	World string `json:"world"`
+}
+
+type HealthStatus struct {
+	Store       string `json:"store"` // "ok", "none", or what is wrong
+	Facilitator string `json:"facilitator"`
+	RPC         string `json:"rpc"`
+	SecondRPC   string `json:"rpc_2"`
+	Clock       string `json:"clock"` // "ok", or what is wrong
+	Network     string `json:"network"`
+	Wallets     string `json:"wallets"`
+}
+
+// status shows it: GET /purser/status?quotas=true.
+func (h *Handler) status(w http.ResponseWriter, r *http.Request) error {
+	p := h.Serving()
+	if p == nil {
+		return writeBody(w, http.StatusOK, Status{Version: h.Version})
+	}
+	world, err := p.Store.World(r.Context())
+	if err != nil {
+		return Errorf(http.StatusServiceUnavailable, "reading the store: %w", err)
+	}
+	replaced, err := p.Payer.Replaced(r.Context())
+	if err != nil {
+		return Errorf(http.StatusServiceUnavailable, "reading the store: %w", err)
+	}
+	health := p.Payer.Health(r.Context())
+	s := Status{
+		Version: h.Version, OK: health.OK, Reconcile: newReconcileStatus(health.Reconciling), Registration: p.Registration(),
+		Paused: shownPause(health.Paused), Store: &StoreStatus{Kind: health.StoreKind, Path: p.Place, World: world},
+		Health: &HealthStatus{
+			Store: probeText(health.Store), Facilitator: probeText(health.Facilitator), RPC: probeText(health.RPC),
+			SecondRPC: probeText(health.SecondRPC), Clock: clockText(health.Clock), Network: health.Network.Name, Wallets: health.Wallets,
+		},
+	}
+	for _, k := range replaced {
+		s.Replaced = append(s.Replaced, ReplacedKey{k.ID, k.Label, operatorkeys.RevokeCommand(k.ID)})
+	}
+	if r.URL.Query().Get("quotas") == "true" {
+		if s.Quotas, err = p.Quotas(r.Context()); err != nil {
+			return failure(err)
+		}
+	}
+	return writeBody(w, http.StatusOK, s)
+}
+
+// RegistrationStatus tells who may make keys.
+type RegistrationStatus struct {
+	Open bool `json:"open"`
+	// Exposed lists the addresses at which programs of other machines may make keys.
+	Exposed []string `json:"exposed,omitempty"`
+}
+
+func probeText(p pay.Probe) string {
+	switch {
+	case !p.Configured:
+		return "none"
+	case p.OK:
+		return "ok"
+	case p.Err != nil:
+		return p.Err.Error()
+	}
+	return "failing"
+}

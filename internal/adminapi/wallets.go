@@ -1,0 +1,188 @@
+package adminapi
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/purserpay/purser/pay"
+)
+
+// Wallet is a wallet as the admin endpoint shows it.
+type Wallet struct {
+	ID      string `json:"id"`
+	KeyID   string `json:"key_id"`
+	Network string `json:"network"`
+	// Address is nil without a wallet provider.
+	Address *string `json:"address"`
+	// Balance is in the smallest unit of the network's USDC; nil when it is not known, and
+	// Unknown says why then.
+	Balance *string   `json:"balance"`
+	Unknown string    `json:"balance_unknown,omitempty"`
+	Created time.Time `json:"created_at"`
+}
+
+// Wallets is a page of wallets, oldest first. Next is what after must be for the next
+// page; empty on the last.
+type Wallets struct {
+	Wallets []Wallet `json:"wallets"`
+	Next    string   `json:"next,omitempty"`
+}
+
+const (
+	DefaultWalletPage = 50
+	maxWalletPage     = 100
+	// balancesTime bounds the look at the balances of a page: the command waits little longer.
+	balancesTime = 4 * time.Second
+	// balancesAtOnce is how many of them the RPC is asked for at a time.
+	balancesAtOnce = 8
+)
+
+// wallets lists those that are in use: GET /purser/wallets?key=&after=&limit=.
+func (h *Handler) wallets(w http.ResponseWriter, r *http.Request) error {
+	asked := r.URL.Query()
+	limit, err := pageLimit(asked, DefaultWalletPage, maxWalletPage)
+	if err != nil {
+		return err
+	}
+	p, err := h.enter()
+	if err != nil {
+		return err
+	}
+	defer p.Leave()
+	var list []pay.Wallet
+	var next string
+	if id := asked.Get("key"); id != "" {
+		list, next, err = p.walletsOf(r.Context(), id, asked.Get("after"), limit)
+	} else {
+		list, next, err = p.allWallets(r.Context(), asked.Get("after"), limit)
+	}
+	if err != nil {
+		return err
+	}
+	return writeBody(w, http.StatusOK, Wallets{Wallets: p.shownWallets(r.Context(), list), Next: next})
+}
+
+// walletsOf lists live wallets of a key; "exec" is the exec key's.
+func (p *Purser) walletsOf(ctx context.Context, keyID, after string, limit int) (list []pay.Wallet, next string, err error) {
+	k, err := p.find(ctx, keyID)
+	if err != nil {
+		return nil, "", err
+	}
+	all, err := p.Payer.ListWallets(ctx, k)
+	if err != nil {
+		return nil, "", failure(err)
+	}
+	for _, w := range all {
+		if w.ID <= after {
+			continue
+		}
+		if len(list) == limit {
+			return list, list[limit-1].ID, nil
+		}
+		list = append(list, w)
+	}
+	return list, "", nil
+}
+
+// allWallets lists live wallets of all keys. A page may be short, or empty, and not the last:
+// deleted wallets are read as well.
+func (p *Purser) allWallets(ctx context.Context, after string, limit int) (list []pay.Wallet, next string, err error) {
+	all, err := p.Payer.AllWallets(ctx, after, limit+1)
+	if err != nil {
+		return nil, "", failure(err)
+	}
+	if len(all) > limit {
+		all = all[:limit]
+		next = all[limit-1].ID
+	}
+	for _, w := range all {
+		if w.Deleted == nil {
+			list = append(list, w)
+		}
+	}
+	return list, next, nil
+}
+
+// shownWallets are wallets with their balances, as far as the RPC tells them in time. Payments
+// may wait for the same looks, so these do not end with a caller who leaves.
+func (p *Purser) shownWallets(ctx context.Context, list []pay.Wallet) []Wallet {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), balancesTime)
+	defer cancel()
+	shown := make([]Wallet, len(list))
+	var asking sync.WaitGroup
+	room := semaphore.NewWeighted(balancesAtOnce)
+	for i, w := range list {
+		if room.Acquire(ctx, 1) != nil {
+			shown[i] = p.unaskedWallet(w, "the RPC did not answer in time")
+			continue
+		}
+		asking.Go(func() {
+			defer room.Release(1)
+			shown[i] = p.shownWallet(ctx, w)
+		})
+	}
+	asking.Wait()
+	return shown
+}
+
+func (*Purser) unaskedWallet(w pay.Wallet, why string) Wallet {
+	s := Wallet{ID: w.ID, KeyID: w.KeyID, Network: w.Network, Unknown: why, Created: w.Created}
+	if w.Address != nil {
+		address := w.Address.String()
+		s.Address = &address
+	}
+	return s
+}
+
+func (p *Purser) shownWallet(ctx context.Context, w pay.Wallet) Wallet {
+	have, err := p.Payer.WalletBalanceNow(ctx, w)
+	switch {
+	case err == nil:
+		s := p.unaskedWallet(w, "")
+		text := have.String()
+		s.Balance = &text
+		return s
+	case errors.Is(err, pay.ErrNoAddress):
+		return p.unaskedWallet(w, "it has no address: no wallet provider is configured (PURSER_WALLETS)")
+	case errors.Is(err, pay.ErrNoChain):
+		return p.unaskedWallet(w, "no RPC of this network is configured (PURSER_RPC_URL)")
+	}
+	p.Log.Warn("balance not known", "wallet", w.ID, "network", w.Network, "error", err)
+	return p.unaskedWallet(w, "the RPC did not tell it; purser's log has the reason")
+}
+
+// NewWallet is the body of POST /purser/keys/{id}/wallets.
+type NewWallet struct {
+	// Network of the wallet. Default: the first one that is configured.
+	Network string `json:"network"`
+}
+
+// createWallet makes another wallet for a key.
+func (h *Handler) createWallet(w http.ResponseWriter, r *http.Request) error {
+	var want NewWallet
+	if err := readBody(w, r, &want); err != nil {
+		return err
+	}
+	p, err := h.enter()
+	if err != nil {
+		return err
+	}
+	defer p.Leave()
+	if want.Network, err = p.walletNetwork(want.Network); err != nil {
+		return err
+	}
+	k, err := p.find(r.Context(), r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	made, err := p.Payer.CreateWallet(r.Context(), k, want.Network)
+	if err != nil {
+		return failure(err)
+	}
+	return writeBody(w, http.StatusCreated, p.shownWallets(r.Context(), []pay.Wallet{made})[0])
+}

@@ -1,0 +1,92 @@
+package operatorkeys
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/purserpay/purser/internal/atomicfile"
+	"github.com/purserpay/purser/pay"
+)
+
+const (
+	// ExecLabel is the exec key's label, and its name for commands.
+	ExecLabel = "exec"
+	// ExecFile holds, in the data directory, the secret of the exec key: the one that programs
+	// started by `purser exec` pay with when they are given no other.
+	ExecFile = "exec.key"
+	// execMode keeps the file from other users: who can read it can spend.
+	execMode = 0o600
+)
+
+// ExecPolicy restricts the exec key to the proxy. On REST it cannot pay, so that host rules, which
+// hold where purser dials, bind whatever a program does with the key.
+func ExecPolicy() *pay.Policy { return &pay.Policy{Doors: []pay.Door{pay.DoorProxy}} }
+
+// Exec finds the exec key with its secret, or makes it with a wallet. Calls at the same time make
+// one key.
+func (k Keys) Exec(ctx context.Context) (pay.Key, string, error) {
+	if err := Changes.Acquire(ctx, 1); err != nil {
+		return pay.Key{}, "", err
+	}
+	defer Changes.Release(1)
+	return k.MakeExec(ctx)
+}
+
+// MakeExec is Exec for callers that hold [Changes].
+func (k Keys) MakeExec(ctx context.Context) (pay.Key, string, error) {
+	secret, err := k.execSecret()
+	if errors.Is(err, fs.ErrNotExist) {
+		// Kept before it is used: the money of a key whose secret is lost is out of reach.
+		secret = pay.KeyPrefix + rand.Text()
+		err = atomicfile.Write(k.ExecPath(), []byte(secret+"\n"), execMode)
+	}
+	if err != nil {
+		return pay.Key{}, "", fmt.Errorf("exec key: %w", err)
+	}
+	ctx = pay.WithActorIfNone(ctx, Configured)
+	key, err := k.own(ctx, pay.KeyRequest{Label: ExecLabel, Secret: secret, Policy: ExecPolicy()})
+	if err == nil && key.Revoked() {
+		return key, secret, nil // its payments may still be looked at
+	}
+	if err != nil {
+		return pay.Key{}, "", fmt.Errorf("exec key: %w", err)
+	}
+	if _, err := k.Wallet(ctx, key); err != nil {
+		return pay.Key{}, "", fmt.Errorf("exec key: %w", err)
+	}
+	return key, secret, nil
+}
+
+// FindExec returns the exec key if it has been made: pay.ErrKeyNotFound.
+func (k Keys) FindExec(ctx context.Context) (pay.Key, error) {
+	secret, err := k.execSecret()
+	if errors.Is(err, fs.ErrNotExist) {
+		return pay.Key{}, pay.ErrKeyNotFound
+	}
+	if err != nil {
+		return pay.Key{}, fmt.Errorf("exec key: %w", err)
+	}
+	return k.Payer.KeyBySecret(ctx, secret)
+}
+
+// ExecPath returns the file with the exec key's secret.
+func (k Keys) ExecPath() string { return filepath.Join(k.Dir, ExecFile) }
+
+// execSecret reads the exec key's file: fs.ErrNotExist.
+func (k Keys) execSecret() (string, error) {
+	text, err := os.ReadFile(k.ExecPath())
+	if err != nil {
+		return "", err
+	}
+	secret := strings.TrimSpace(string(text))
+	if !pay.ValidSecret(secret) {
+		return "", fmt.Errorf("%s holds no API key: put it back, or remove it to have a new one", k.ExecPath())
+	}
+	return secret, nil
+}

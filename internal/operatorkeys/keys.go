@@ -1,0 +1,104 @@
+// Package operatorkeys makes and finds the keys that are the operator's own: those that the
+// configuration names, and the one that `purser exec` pays with.
+package operatorkeys
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/purserpay/purser/pay"
+)
+
+// Configured is the actor of changes that a start makes because the operator has configured them.
+var Configured = pay.Actor{Kind: pay.ActorConfiguration}
+
+// Changes orders what makes the exec key and what reads a policy to change it. It is the
+// process's, because configurations that overlap in a reload share a data directory.
+var Changes = semaphore.NewWeighted(1)
+
+// Keys makes and finds the operator's keys in the books of a payer.
+type Keys struct {
+	Payer *pay.Payer
+	// Network is where keys get their wallet.
+	Network string
+	// Dir is the data directory.
+	Dir string
+	Log *slog.Logger
+}
+
+// Ensure makes the key with a configured secret known as the operator's, with a wallet. The
+// setting is named in the log, the label is for a key that has to be created.
+func (k Keys) Ensure(ctx context.Context, setting, secret, label string) (pay.Key, error) {
+	ctx = pay.WithActorIfNone(ctx, Configured)
+	key, err := k.own(ctx, pay.KeyRequest{Label: label, Secret: secret})
+	if err != nil {
+		return pay.Key{}, err
+	}
+	if key.Revoked() { // all other keys pay, and recovery must go on
+		k.Log.Error(setting+" is a key that was revoked: nothing is paid with it, set another one", "key", key.ID)
+		return key, nil
+	}
+	if _, err := k.Wallet(ctx, key); err != nil {
+		return pay.Key{}, err
+	}
+	return key, nil
+}
+
+// Deploy records a key as the deployment's. Of the keys that were it before and still pay, it
+// logs how to revoke them.
+func (k Keys) Deploy(ctx context.Context, key pay.Key) error {
+	if err := k.Payer.Deploy(ctx, key); err != nil {
+		return err
+	}
+	replaced, err := k.Payer.Replaced(ctx)
+	for _, old := range replaced {
+		k.Log.Warn("an earlier PURSER_KEY still pays; if no program needs it any more, revoke it", "key", old.ID, "command", RevokeCommand(old.ID))
+	}
+	return err
+}
+
+// RevokeCommand returns the command that revokes a key.
+func RevokeCommand(id string) string { return "purser keys revoke " + id }
+
+// own finds the key with a secret, or makes it. A key that an API client has made with that
+// secret becomes the operator's: the configuration says whose it is now.
+func (k Keys) own(ctx context.Context, want pay.KeyRequest) (pay.Key, error) {
+	want.Operator = true
+	key, err := k.Payer.KeyBySecret(ctx, want.Secret)
+	if errors.Is(err, pay.ErrKeyNotFound) {
+		key, _, err = k.Payer.CreateKey(ctx, want)
+		if errors.Is(err, pay.ErrKeyExists) { // another node was first
+			key, err = k.Payer.KeyBySecret(ctx, want.Secret)
+		}
+	}
+	if err != nil {
+		return pay.Key{}, err
+	}
+	return k.Payer.AdoptKey(ctx, key)
+}
+
+// Wallet finds a key's wallet on the network, or makes it.
+func (k Keys) Wallet(ctx context.Context, key pay.Key) (pay.Wallet, error) {
+	wallets, err := k.Payer.ListWallets(ctx, key)
+	if err != nil {
+		return pay.Wallet{}, err
+	}
+	for _, w := range wallets {
+		if w.Network == k.Network {
+			return w, nil
+		}
+	}
+	w, err := k.Payer.CreateWallet(ctx, key, k.Network)
+	if err != nil {
+		return pay.Wallet{}, err
+	}
+	address := "none, because no wallet provider is configured"
+	if w.Address != nil {
+		address = w.Address.String()
+	}
+	k.Log.Info("wallet made; fund it to pay", "key", key.ID, "label", key.Label, "network", k.Network, "address", address)
+	return w, nil
+}
