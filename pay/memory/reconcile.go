@@ -1,0 +1,88 @@
+package memory
+
+import (
+	"context"
+	"time"
+
+	"github.com/purserpay/purser/pay"
+)
+
+// Restore puts the store into reconcile mode, as opening a backup of a moment does. It ends all
+// leases and sessions.
+func (s *Store) Restore(taken time.Time, block *pay.MarkedBlock) {
+	s.Reopen()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := pay.Restore{Taken: taken, Block: block}
+	if s.rows.restore != nil {
+		r = copied(*s.rows.restore)
+	}
+	r.Again(s.clock())
+	s.rows.restore, s.rows.sessions = &r, table[pay.Session]{}
+}
+
+// Restored says what is to be reconciled.
+func (s *Store) Restored(ctx context.Context) (*pay.Restore, error) {
+	return read(ctx, s, func(r *rows) (*pay.Restore, error) { return r.restore, nil })
+}
+
+// Reconcile books what the chain told of.
+func (s *Store) Reconcile(ctx context.Context, step pay.ReconcileStep) (booked []*pay.Payment, err error) {
+	err = s.do(ctx, func(r *rows) error {
+		if r.restore == nil {
+			return pay.ErrNotReconciling
+		}
+		for _, p := range step.Found {
+			if r.knows(p) {
+				continue
+			}
+			fx := p.Booking()
+			if err := r.write(p, fx.Counters, fx.Event); err != nil {
+				return err
+			}
+			booked = append(booked, p.Clone())
+		}
+		restore := copied(*r.restore)
+		restore.Advance(step, len(booked))
+		r.restore = &restore
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return booked, nil
+}
+
+// knows reports whether a payment has the same authorization.
+func (r *rows) knows(p *pay.Payment) bool {
+	for id, q := range r.payments.ascending("") {
+		if id == p.ID || q.Authorization.From == p.Authorization.From && q.Authorization.Nonce == p.Authorization.Nonce {
+			return true
+		}
+	}
+	return false
+}
+
+// AcceptRisk records an operator's word.
+func (s *Store) AcceptRisk(ctx context.Context, a pay.Acceptance) error {
+	return s.change(ctx, func(r *rows) (pay.Change, error) {
+		if r.restore == nil {
+			return pay.Change{}, pay.ErrNotReconciling
+		}
+		restore := *r.restore
+		restore.Accepted = &a
+		r.restore = &restore
+		return pay.RiskAccepted(a), nil
+	})
+}
+
+// EndReconciling lets payments begin again.
+func (s *Store) EndReconciling(ctx context.Context, _ time.Time) error {
+	return s.do(ctx, func(r *rows) error {
+		if r.restore == nil {
+			return pay.ErrNotReconciling
+		}
+		r.restore = nil
+		return nil
+	})
+}

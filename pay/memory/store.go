@@ -1,0 +1,244 @@
+package memory
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/x402"
+)
+
+// Options say how to make a store.
+type Options struct {
+	// Clock tells the time of the audit. Default: time.Now.
+	Clock pay.Clock
+	// World is the recorded world: pay.SandboxWorld, or "" for a store that belongs to none yet.
+	World string
+}
+
+// Store is a pay.Store in memory. It is safe for concurrent use.
+type Store struct {
+	clock pay.Clock
+
+	mu   sync.Mutex
+	rows rows
+	err  error // fails all operations, see Fail
+}
+
+var _ pay.Store = (*Store)(nil)
+
+// rows are everything that a store keeps.
+type rows struct {
+	world  string
+	secret string // the nonces are derived with it
+
+	keys     table[pay.Key]
+	secrets  table[string] // key id -> plaintext
+	orgs     table[pay.Organization]
+	accounts table[pay.Account]
+	sessions table[pay.Session]
+	wallets  table[pay.Wallet]
+	material table[[]byte] // wallet id -> key material
+	payments table[*pay.Payment]
+	events   table[pay.SpendEvent]
+	counters table[x402.Amount]
+	audit    []pay.AuditEntry
+
+	safeBlocks  map[string]pay.ChainBlock
+	pause       *pay.Pause
+	deployments []string
+	restore     *pay.Restore
+}
+
+// New makes an empty store.
+func New(o Options) *Store {
+	s := &Store{clock: o.Clock}
+	if s.clock == nil {
+		s.clock = time.Now
+	}
+	s.rows.world, s.rows.secret = o.World, rand.Text()
+	s.rows.safeBlocks = map[string]pay.ChainBlock{}
+	return s
+}
+
+// do runs an operation under the lock. It fails if the context has ended.
+func (s *Store) do(ctx context.Context, run func(r *rows) error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if s.err != nil {
+		return s.err
+	}
+	return run(&s.rows)
+}
+
+// read copies what a function finds under the lock.
+func read[T any](ctx context.Context, s *Store, find func(r *rows) (T, error)) (found T, err error) {
+	err = s.do(ctx, func(r *rows) error {
+		row, err := find(r)
+		if err == nil {
+			found = copied(row)
+		}
+		return err
+	})
+	return found, err
+}
+
+// change runs an operation under the lock and writes its entry to the audit. The operation must
+// not fail after its first write. An empty change writes no entry.
+func (s *Store) change(ctx context.Context, run func(r *rows) (pay.Change, error)) error {
+	return s.do(ctx, func(r *rows) error {
+		c, err := run(r)
+		if err != nil {
+			return err
+		}
+		e, err := c.Entry(ctx, s.clock())
+		if err != nil || e == nil {
+			return err
+		}
+		e.Number = uint64(len(r.audit)) + 1
+		r.audit = append(r.audit, *e)
+		return nil
+	})
+}
+
+// Fail makes every operation fail with an error until it is called with nil.
+func (s *Store) Fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.err = err
+}
+
+// Reopen ends all leases, as opening a store after a crash does.
+func (s *Store) Reopen() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, p := range s.rows.payments.ascending("") {
+		if p.Lease.Owner != "" {
+			s.rows.payments.put(id, lapsed(p))
+		}
+	}
+}
+
+// Snapshot copies the store. Writes to one of the two do not change the other.
+func (s *Store) Snapshot() *Store {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.rows
+	r.keys, r.secrets, r.orgs = r.keys.clone(), r.secrets.clone(), r.orgs.clone()
+	r.accounts, r.sessions = r.accounts.clone(), r.sessions.clone()
+	r.wallets, r.material = r.wallets.clone(), r.material.clone()
+	r.payments, r.events, r.counters = r.payments.clone(), r.events.clone(), r.counters.clone()
+	r.audit, r.deployments = slices.Clone(r.audit), slices.Clone(r.deployments)
+	r.safeBlocks = maps.Clone(r.safeBlocks)
+	return &Store{clock: s.clock, rows: r}
+}
+
+// World reads the recorded world.
+func (s *Store) World(ctx context.Context) (string, error) {
+	return read(ctx, s, func(r *rows) (string, error) { return r.world, nil })
+}
+
+// SetWorld records the world if none is recorded.
+func (s *Store) SetWorld(ctx context.Context, world string) (inForce string, err error) {
+	if world == "" || world == pay.SandboxWorld {
+		return "", fmt.Errorf("set world: %q is not the genesis hash of a network", world)
+	}
+	err = s.do(ctx, func(r *rows) error {
+		if r.world == "" {
+			r.world = world
+		}
+		inForce = r.world
+		return nil
+	})
+	return inForce, err
+}
+
+// Health is nil unless operations fail, see Fail.
+func (s *Store) Health(ctx context.Context) error {
+	return s.do(ctx, func(*rows) error { return nil })
+}
+
+// Kind is "memory".
+func (s *Store) Kind() string { return "memory" }
+
+// SafeBlock reads the block that is kept for a network.
+func (s *Store) SafeBlock(ctx context.Context, network string) (*pay.ChainBlock, error) {
+	return read(ctx, s, func(r *rows) (*pay.ChainBlock, error) {
+		if kept, ok := r.safeBlocks[network]; ok {
+			return &kept, nil
+		}
+		return nil, nil
+	})
+}
+
+// KeepSafeBlock keeps a later block in the place of the one that was found.
+func (s *Store) KeepSafeBlock(ctx context.Context, network string, found *pay.ChainBlock, later pay.ChainBlock) error {
+	return s.do(ctx, func(r *rows) error {
+		kept, ok := r.safeBlocks[network]
+		if ok == (found != nil) && (!ok || kept.Hash == found.Hash && later.Number > kept.Number) {
+			r.safeBlocks[network] = later
+		}
+		return nil
+	})
+}
+
+// ForgetSafeBlock removes the block that is kept for a network.
+func (s *Store) ForgetSafeBlock(ctx context.Context, network string) error {
+	return s.change(ctx, func(r *rows) (c pay.Change, err error) {
+		if kept, ok := r.safeBlocks[network]; ok {
+			delete(r.safeBlocks, network)
+			c = pay.RPCTrusted(network, kept)
+		}
+		return c, nil
+	})
+}
+
+// Check compares the counters and spend events with the payments, and looks for contradictions.
+func (s *Store) Check(context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := &s.rows
+	var counters pay.CounterCheck
+	var faults []error
+	for _, p := range r.payments.ascending("") {
+		for _, what := range p.Contradictions() {
+			faults = append(faults, fmt.Errorf("payment %s %s", p.ID, what))
+		}
+		if e, ok := r.events.get(p.EventID); p.State == pay.Settled && (!ok || e.PaymentID != p.ID || e.Amount != p.Terms.Amount) {
+			faults = append(faults, fmt.Errorf("payment %s is settled, but its spend event is %+v", p.ID, e))
+		}
+		faults = append(faults, counters.Add(p))
+	}
+	for _, e := range r.events.ascending("") {
+		p, ok := r.payments.get(e.PaymentID)
+		if !ok || e.Corrects == "" && p.EventID != e.ID || e.Corrects != "" && (!p.Disputed || p.EventID != e.Corrects) {
+			faults = append(faults, fmt.Errorf("spend event %s is not that of its payment", e.ID))
+		}
+	}
+	for c, have := range r.counters.ascending("") {
+		faults = append(faults, counters.Compare(pay.Counter(c), have))
+	}
+	return errors.Join(append(faults, counters.Missing()...)...)
+}
+
+// copied copies a row the way a store on disk does, by its JSON.
+func copied[T any](row T) (c T) {
+	text, err := json.Marshal(row)
+	if err == nil {
+		err = json.Unmarshal(text, &c)
+	}
+	if err != nil {
+		panic(fmt.Sprintf("a row that cannot be stored: %v", err))
+	}
+	return c
+}
