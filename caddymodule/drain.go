@@ -3,6 +3,7 @@ package caddymodule
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -10,21 +11,29 @@ import (
 	"github.com/purserpay/purser/proxy"
 )
 
-// drainWith has a server, when the process ends, treat requests inside intercepted
-// connections as its own: connections without one are closed at once, and those with one are
-// waited for as long as the grace period lasts. The connections may have been opened under
-// an earlier configuration.
+// drainWith ends the tunnels of a server with the server, because a server that shuts down does
+// not know of connections that it has given away.
+//
+// After a reload, intercepted connections end with their last request. Blind tunnels end with the
+// grace period. Neither is waited for. When the process ends, requests inside intercepted
+// connections are waited for as long as the grace period lasts, whichever configuration opened
+// them.
 func (a *App) drainWith(s *caddyhttp.Server) {
 	s.RegisterOnShutdown(func() {
-		if !caddy.Exiting() { // clients keep their connections over a reload
-			return
-		}
-		for _, f := range a.forwards() {
-			f.Retire()
+		if caddy.Exiting() {
+			for _, f := range a.forwards() {
+				f.Retire(time.Time{})
+			}
 		}
 	})
 	s.RegisterOnStop(func(ctx context.Context) error {
 		if !caddy.Exiting() {
+			if run := a.live.Load(); run != nil {
+				until, _ := ctx.Deadline() // zero without a grace period
+				for _, f := range run.tenant.forwards {
+					f.Retire(until)
+				}
+			}
 			return nil
 		}
 		var errs []error
@@ -35,19 +44,17 @@ func (a *App) drainWith(s *caddyhttp.Server) {
 	})
 }
 
-// forwards are the proxies of all configurations that use the app's store.
+// forwards returns the proxies of all configurations that use the app's store.
 func (a *App) forwards() []*proxy.Forward {
 	run := a.live.Load()
-	if run == nil { // nobody has come yet
+	if run == nil { // the first request opens the store
 		return nil
 	}
 	run.home.mu.Lock()
 	defer run.home.mu.Unlock()
 	var all []*proxy.Forward
 	for _, t := range run.home.tenants {
-		for _, f := range t.forwards {
-			all = append(all, f)
-		}
+		all = append(all, t.forwards...)
 	}
 	return all
 }

@@ -1,13 +1,10 @@
 package caddymodule
 
 import (
-	"context"
-	"fmt"
 	"net"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
-	"github.com/caddyserver/caddy/v2/modules/caddyevents"
 
 	"github.com/purserpay/purser/internal/conns"
 )
@@ -40,9 +37,6 @@ const (
 	defaultMaxPeerConnections = 4096
 )
 
-// places are where this process listens, across configurations.
-var places conns.Places
-
 // CaddyModule returns the Caddy module information.
 func (*Listener) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "caddy.listeners.purser", New: func() caddy.Module { return new(Listener) }}
@@ -50,7 +44,7 @@ func (*Listener) CaddyModule() caddy.ModuleInfo {
 
 // Provision resolves the limits and asks the server to tell what its connections do.
 func (l *Listener) Provision(ctx caddy.Context) (err error) {
-	limits := conns.Limits{Dropped: collectors.dropped.Inc, Places: &places}
+	limits := conns.Limits{Dropped: collectors.dropped.Inc}
 	if limits.Max, err = maxConnectionsOption.bound(l.MaxConnections, defaultMaxConnections); err != nil {
 		return err
 	}
@@ -61,17 +55,6 @@ func (l *Listener) Provision(ctx caddy.Context) (err error) {
 	if s := siteOf(ctx); s != nil {
 		s.RegisterConnState(l.set.State)
 	}
-	events, err := ctx.App("events")
-	if err != nil {
-		return fmt.Errorf("listener purser: events: %w", err)
-	}
-	return events.(*caddyevents.App).On("stopping", l)
-}
-
-// Handle hands the connections over that have no request under way, and those that have when it
-// is answered, before Caddy shuts the server down: a reload then cuts none of them off.
-func (l *Listener) Handle(context.Context, caddy.Event) error {
-	l.set.Retire()
 	return nil
 }
 
@@ -106,6 +89,5 @@ func (l *Listener) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 var (
 	_ caddy.Provisioner     = (*Listener)(nil)
 	_ caddy.ListenerWrapper = (*Listener)(nil)
-	_ caddyevents.Handler   = (*Listener)(nil)
 	_ caddyfile.Unmarshaler = (*Listener)(nil)
 )

@@ -237,7 +237,8 @@ func (h *Proxy) open(t *tenant) error {
 	if h.forward, err = proxy.NewForward(o); err != nil {
 		return err
 	}
-	t.serves(h.server, h.forward)
+	t.forwards = append(t.forwards, h.forward)
+	t.closers = append(t.closers, h.forward.Close)
 	return nil
 }
 

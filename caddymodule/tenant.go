@@ -5,12 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
-	"strings"
 	"sync"
 	"time"
-
-	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/proxy"
@@ -34,12 +30,8 @@ type tenant struct {
 	// authority opens HTTPS; nil until a door has asked for it.
 	authority *authority
 	// closers end what belongs to this configuration besides the payer.
-	closers []func(context.Context) error
-	// forwards are the proxies by their site, for what clients keep open across a reload.
-	forwards map[string]*proxy.Forward
-	// retirers are called when another configuration has taken over: what clients keep open
-	// must not go on with this one. They do not wait.
-	retirers []func()
+	closers  []func(context.Context) error
+	forwards []*proxy.Forward
 
 	mu       sync.Mutex
 	requests int
@@ -73,11 +65,8 @@ func (t *tenant) leave() {
 // retire notes that the configuration was replaced.
 func (t *tenant) retire() {
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	t.left = time.Now()
-	t.mu.Unlock()
-	for _, end := range t.retirers {
-		end()
-	}
 }
 
 // forgettable reports whether no request can come any more. It closes the tenant if so.
@@ -117,35 +106,6 @@ func (t *tenant) close(ctx, requests context.Context, log *slog.Logger) {
 	if err := errors.Join(errs...); err != nil {
 		log.Warn("work was still in flight; what it leaves open is for recovery", "error", err)
 	}
-}
-
-// serves makes a proxy known as that of its site. When the configuration is replaced, what its
-// clients keep open goes on with the proxy that the next one has there.
-func (t *tenant) serves(s *caddyhttp.Server, f *proxy.Forward) {
-	var site string
-	if s != nil {
-		site = strings.Join(slices.Sorted(slices.Values(s.Listen)), " ")
-	}
-	for t.forwards[site] != nil { // a site may have several, in the same order each time
-		site += " +"
-	}
-	if t.forwards == nil {
-		t.forwards = make(map[string]*proxy.Forward)
-	}
-	t.forwards[site] = f
-	t.closers = append(t.closers, f.Close)
-	t.retirers = append(t.retirers, func() {
-		f.HandOver(func() (*proxy.Forward, func()) { return t.successor(site) })
-	})
-}
-
-// successor is the proxy of a site in the newest configuration. leave must be called for each.
-func (t *tenant) successor(site string) (next *proxy.Forward, leave func()) {
-	newest := t.home.newestTenant()
-	if newest == nil || newest == t || newest.forwards[site] == nil || newest.enter() != nil {
-		return nil, nil
-	}
-	return newest.forwards[site], newest.leave
 }
 
 // closeLater closes what a client keeps open, if it can be closed, when the tenant is.

@@ -12,11 +12,11 @@ import (
 // and does not wait for blind tunnels and upgraded connections, which may never end.
 func (f *Forward) Drain(ctx context.Context) error {
 	f.tunnels.shut()
-	f.Retire()
+	f.Retire(time.Time{})
 	look := time.NewTicker(20 * time.Millisecond)
 	defer look.Stop()
 	for {
-		n := f.inside.busy()
+		n := len(f.inside.requests())
 		if n == 0 {
 			return nil
 		}
@@ -41,14 +41,15 @@ func (i *inside) remove(s *session) {
 	delete(i.sessions, s)
 }
 
-// busy is the number of connections with a request under way.
-func (i *inside) busy() (n int) {
+// requests returns the tunnels of the connections with a request under way.
+func (i *inside) requests() map[*tunnel]bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	busy := make(map[*tunnel]bool)
 	for s := range i.sessions {
 		if s.busy() {
-			n++
+			busy[s.tunnel] = true
 		}
 	}
-	return n
+	return busy
 }

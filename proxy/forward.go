@@ -12,7 +12,6 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/purserpay/purser/internal/admission"
@@ -79,12 +78,7 @@ type Forward struct {
 
 	interception *Interception // nil: none
 	inside       *inside       // for what is intercepted
-	successor    atomic.Pointer[Successor]
 }
-
-// Successor finds the Forward that has taken over from one, for one request; done is called
-// after it. Without one it returns nil.
-type Successor func() (next *Forward, done func())
 
 // NewForward makes a Forward. Retire and Close it to end its tunnels.
 func NewForward(o ForwardOptions) (*Forward, error) {
@@ -155,20 +149,19 @@ func (f *Forward) ServeHTTP(w http.ResponseWriter, r *http.Request, next http.Ha
 	}
 }
 
-// Retire ends intercepted connections cleanly: idle ones at once, the others when their
-// requests are done. It does not wait for that. Blind tunnels stay, and connections that
-// come later are served one request. It is for a Forward whose successor has taken over.
-func (f *Forward) Retire() {
+// Retire ends intercepted connections cleanly: idle ones at once, the others when their requests
+// are done. Connections that come later are served one request. Blind tunnels and connections
+// that have switched protocols end at until, or stay if that is zero. Retire waits for nothing.
+// It is for a Forward whose configuration was replaced.
+func (f *Forward) Retire(until time.Time) {
 	f.inside.retire()
 	f.upstream.CloseIdleConnections()
-}
-
-// HandOver has the requests that come on intercepted connections from now on served by a
-// successor, if that opens the HTTPS of their host as well. Where it does not, a connection is
-// served one more request. Blind tunnels stay.
-func (f *Forward) HandOver(to Successor) {
-	f.successor.Store(&to)
-	f.upstream.CloseIdleConnections()
+	if !until.IsZero() {
+		time.AfterFunc(time.Until(until), func() {
+			f.tunnels.shut()
+			f.tunnels.cut(f.inside.requests())
+		})
+	}
 }
 
 // Close refuses new tunnels, ends intercepted connections as Retire does, and waits for
@@ -177,7 +170,7 @@ func (f *Forward) HandOver(to Successor) {
 // here: the ServeHTTP of their CONNECT returns when they are done.
 func (f *Forward) Close(ctx context.Context) error {
 	f.tunnels.shut()
-	f.Retire()
+	f.Retire(time.Time{})
 	err := f.tunnels.close(ctx)
 	f.inside.draining.Wait()
 	f.upstream.CloseIdleConnections()

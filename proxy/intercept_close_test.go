@@ -72,7 +72,7 @@ func TestReloadUnderLoad(t *testing.T) {
 				t.Fatal(err)
 			}
 			old := current.Swap(next)
-			old.Retire()
+			old.Retire(time.Time{})
 			retired = append(retired, old)
 			eventually(t, "all connections have moved on", func() bool { return old.Tunnels() == 0 || t.Failed() })
 		}
@@ -218,7 +218,7 @@ func TestWebSocketInside(t *testing.T) {
 		}
 	}
 	echo()
-	w.forward.Retire()
+	w.forward.Retire(time.Time{})
 	w.forward.inside.draining.Wait()
 	echo()
 	if err := w.forward.Drain(bounded(t, 10*time.Second)); err != nil {
@@ -233,12 +233,56 @@ func TestWebSocketInside(t *testing.T) {
 	}
 }
 
+// At the end of the grace period blind tunnels end. A request inside, which takes longer, does not.
+func TestRetireEndsTunnels(t *testing.T) {
+	t.Parallel()
+	protocols(t, func(t *testing.T, http2 bool) {
+		w := newSecure(t)
+		arrived, proceed := make(chan struct{}), make(chan struct{})
+		w.seller.paid = func(rw http.ResponseWriter, _ *http.Request, n int) {
+			close(arrived)
+			<-proceed
+			w.seller.receipt(rw, n)
+			_, _ = io.WriteString(rw, "goods")
+		}
+		_, tunnel, blind := w.connect(echoServer(t).Addr().String(), "not HTTP\n")
+		if line, err := blind.ReadString('\n'); line != "not HTTP\r\n" {
+			t.Fatal(line, err)
+		}
+		got := make(chan answer)
+		go func() {
+			a, err := do(w.secureAgent(http2), request(t, "GET", w.shop("/x"), nil))
+			if err != nil {
+				t.Error(err)
+			}
+			got <- a
+		}()
+		<-arrived
+		w.forward.Retire(time.Now().Add(100 * time.Millisecond))
+		_, _ = io.WriteString(tunnel, "still open\n")
+		if line, err := blind.ReadString('\n'); line != "still open\n" {
+			t.Error(line, err)
+		}
+		if _, err := blind.ReadByte(); err == nil {
+			t.Error("the blind tunnel goes on")
+		}
+		if a, _, _ := w.connect(w.target(), ""); a.StatusCode != http.StatusServiceUnavailable {
+			t.Errorf("a new tunnel: %d", a.StatusCode)
+		}
+		close(proceed)
+		if a := <-got; a.body != "goods" {
+			t.Errorf("%d %s", statusOf(a), a.body)
+		}
+		eventually(t, "all tunnels have ended", func() bool { return w.forward.Tunnels() == 0 })
+	})
+}
+
 // Connections that come to a retired Forward are served, one request each.
 func TestRetired(t *testing.T) {
 	t.Parallel()
 	protocols(t, func(t *testing.T, http2 bool) {
 		w := newSecure(t)
-		w.forward.Retire()
+		w.forward.Retire(time.Time{})
 		c := w.secureAgent(http2)
 		for range 3 {
 			w.do(c, request(t, "GET", w.shop("/x"), nil)).paid(t)

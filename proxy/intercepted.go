@@ -13,21 +13,6 @@ func (f *Forward) serveInside(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler)
 	}
 	defer s.leave()
-	if to := f.successor.Load(); to != nil {
-		if next, done := (*to)(); next != nil {
-			defer done()
-			if next.interception.opens(s.host) {
-				next.serveFor(s, w, r)
-				return
-			}
-		}
-		w.Header().Set("Connection", "close") // nobody opens it any more
-	}
-	f.serveFor(s, w, r)
-}
-
-// serveFor relays a request of a connection that may have been opened by another Forward.
-func (f *Forward) serveFor(s *session, w http.ResponseWriter, r *http.Request) {
 	if no := f.checkInside(s, r); no != nil {
 		f.refuse(w, r, no)
 		return

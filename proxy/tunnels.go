@@ -106,6 +106,19 @@ func (s *tunnels) shut() {
 	}
 }
 
+// cut ends the open tunnels but these, and returns how many there were to end.
+func (s *tunnels) cut(but map[*tunnel]bool) (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for t := range s.all {
+		if !but[t] {
+			t.end()
+			n++
+		}
+	}
+	return n
+}
+
 // close refuses new tunnels, waits for the open ones until ctx ends, cuts the rest, and
 // returns when all are gone.
 func (s *tunnels) close(ctx context.Context) error {
@@ -120,12 +133,7 @@ func (s *tunnels) close(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 	}
-	s.mu.Lock()
-	n := len(s.all)
-	for t := range s.all {
-		t.end()
-	}
-	s.mu.Unlock()
+	n := s.cut(nil)
 	<-s.empty
 	if n == 0 {
 		return nil

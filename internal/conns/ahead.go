@@ -21,18 +21,23 @@ const maxAhead = 64 << 10
 // off or the client is gone.
 //
 // That read is known by its size and by having no deadline: headers have one, and bodies are
-// read through a larger buffer.
+// read through a larger buffer. A connection that begins with the preface of HTTP/2 is not read
+// ahead, because a read of one byte on it is the end of a frame that came in pieces.
 type Ahead struct {
 	net.Conn
-	kept  []byte      // read, and not yet taken; of one reader at a time
-	timed atomic.Bool // reads have a deadline
-	plain atomic.Bool // net/http is not concerned with the connection any more
+	kept    []byte      // read, and not yet taken; of one reader at a time
+	preface int         // bytes of the preface of HTTP/2 that have come; -1: it is another protocol
+	timed   atomic.Bool // reads have a deadline
+	plain   atomic.Bool // the connection is not HTTP/1, or not net/http's, any more
 }
+
+// http2Preface begins every connection that speaks HTTP/2 (RFC 9113, section 3.4).
+const http2Preface = "PRI * HTTP/2.0\r\n"
 
 // NewAhead makes a connection that is read ahead.
 func NewAhead(c net.Conn) *Ahead { return &Ahead{Conn: c} }
 
-// Release ends the reading ahead: somebody else than net/http has taken the connection over.
+// Release ends the reading ahead. It is for a connection that a handler has taken over.
 func (c *Ahead) Release() { c.plain.Store(true) }
 
 // SetDeadline implements net.Conn.
@@ -62,6 +67,7 @@ func (c *Ahead) Read(p []byte) (int, error) {
 	}
 	if len(c.kept) == 0 {
 		n, err := c.Conn.Read(p)
+		c.recognize(p[:n])
 		// Asked only now: a body's deadline is lifted a moment after the watch behind it has begun.
 		if err != nil || n == 0 || !c.watching(p) {
 			return n, err
@@ -69,6 +75,22 @@ func (c *Ahead) Read(p []byte) (int, error) {
 		c.kept = append(c.kept, p[0])
 	}
 	return c.watch(p)
+}
+
+// recognize looks for the preface of HTTP/2 in what comes first.
+func (c *Ahead) recognize(p []byte) {
+	for _, b := range p {
+		switch {
+		case c.preface < 0 || c.preface == len(http2Preface):
+			return
+		case b != http2Preface[c.preface]:
+			c.preface = -1
+			return
+		}
+		if c.preface++; c.preface == len(http2Preface) {
+			c.Release()
+		}
+	}
 }
 
 // watching reports whether a read is the one that notices that the client leaves.

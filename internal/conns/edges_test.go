@@ -107,7 +107,7 @@ func (c *headedConn) RemoteAddr() net.Addr {
 }
 
 // speakHTTP2 begins HTTP/2 in the clear with a server whose connections are a set's.
-func speakHTTP2(t *testing.T) (*Set, net.Conn) {
+func speakHTTP2(t *testing.T) net.Conn {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -124,7 +124,7 @@ func speakHTTP2(t *testing.T) (*Set, net.Conn) {
 	t.Cleanup(func() { _, _ = server.Close(), <-done })
 	c := dial(t, l.Addr().String())
 	send(t, c, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"+"\x00\x00\x00\x04\x00\x00\x00\x00\x00")
-	return s, c
+	return c
 }
 
 // awaitPing reads frames until the answer to a ping of these eight bytes.
@@ -148,31 +148,10 @@ func awaitPing(t *testing.T, c net.Conn, word string) {
 // A frame of HTTP/2 that lacks its last byte for a moment is not taken for a client that is watched.
 func TestHTTP2InPieces(t *testing.T) {
 	t.Parallel()
-	_, c := speakHTTP2(t)
+	c := speakHTTP2(t)
 	const ping = "\x00\x00\x08\x06\x00\x00\x00\x00\x00"
 	send(t, c, ping[:8])
 	time.Sleep(100 * time.Millisecond) // so that it is read on its own
 	send(t, c, ping[8:]+"in parts")
 	awaitPing(t, c, "in parts")
-}
-
-// Frames of HTTP/2 that come while no request is under way are of no use to another server, and are not collected.
-func TestNothingIsCollectedOfHTTP2(t *testing.T) {
-	t.Parallel()
-	s, c := speakHTTP2(t)
-	_ = c.SetDeadline(time.Now().Add(2 * time.Minute))
-	ping := "\x00\x00\x08\x06\x01\x00\x00\x00\x0012345678" // an answer to one, which gets none
-	for range 30_000 {
-		send(t, c, ping)
-	}
-	send(t, c, "\x00\x00\x08\x06\x00\x00\x00\x00\x00last.one")
-	awaitPing(t, c, "last.one")
-	for _, one := range s.connections() {
-		one.mu.Lock()
-		n := len(one.taken)
-		one.mu.Unlock()
-		if n > maxTaken {
-			t.Errorf("%d bytes are kept", n)
-		}
-	}
 }

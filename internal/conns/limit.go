@@ -2,119 +2,147 @@ package conns
 
 import (
 	"container/list"
+	"crypto/tls"
 	"net"
 	"net/http"
 	"net/netip"
 	"sync"
-	"time"
 
 	"github.com/purserpay/purser/internal/peer"
 )
 
-// Limits bound open connections.
+// Limits bound open connections. A limit of 0 is none.
 type Limits struct {
-	// Max are all connections, MaxPeer those of one client address (for IPv6, of one /64).
+	// Max bounds all connections, MaxPeer those of one client address (for IPv6, of one /64).
 	Max, MaxPeer int
 	// Dropped hears of every connection that was closed for want of room. May be nil.
 	Dropped func()
-	// Places are the process's, for connections to be handed over when a listener is closed and
-	// another goes on at its address. Nil: nothing is handed over.
-	Places *Places
 }
 
-// Set are the connections of one server. When there is no room for a new one, one without a
-// request is closed: the oldest of those that have not sent a whole request yet, else the one
-// that has been idle for longest. So whoever collects connections collects them from himself,
-// and who has something to say is heard. Only if every connection has a request under way is
-// the new one closed.
+// Set holds the open connections of one server. A new connection that finds no room takes the
+// place of one without a request: of the oldest that has not sent a whole request yet, else of
+// the one that has been idle for longest. So a client that collects connections loses its own,
+// and a client with a request is heard. Only if every connection has a request under way is the
+// new one closed.
 type Set struct {
 	limits Limits
-	// patience is how long Retire waits for requests that have just come.
-	patience time.Duration
 
-	mu sync.Mutex
-	// listeners are those that were made.
-	listeners []*listener
-	all       map[string]*tracked // by both addresses
-	peers     map[netip.Addr]int
-	fresh     list.List // of *tracked, the oldest first: nothing was asked on them yet
-	waited    list.List // idle between requests, the longest first
+	mu    sync.Mutex
+	all   map[string]*tracked // by both addresses
+	peers map[netip.Addr]int
+	fresh list.List // of *tracked without a request so far, the oldest first
+	idle  list.List // of *tracked between requests, the longest idle first
+}
+
+// NewSet makes an empty set.
+func NewSet(l Limits) *Set {
+	if l.Dropped == nil {
+		l.Dropped = func() {}
+	}
+	return &Set{limits: l, all: make(map[string]*tracked), peers: make(map[netip.Addr]int)}
+}
+
+// Listen gives the set the connections of a listener, which are read ahead. Connections that
+// speak TLS already stay as they are, because net/http knows them by their type. With a listener
+// that is wrapped below TLS the limits hold for them, and nothing else does.
+func (s *Set) Listen(inner net.Listener) net.Listener { return &listener{Listener: inner, set: s} }
+
+type listener struct {
+	net.Listener
+	set *Set
+}
+
+func (l *listener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	if _, encrypted := c.(*tls.Conn); encrypted {
+		return c, nil
+	}
+	t := &tracked{Ahead: NewAhead(c), set: l.set}
+	if _, known := c.(*net.TCPConn); known {
+		t.once.Do(t.enter)
+	}
+	return t, nil
 }
 
 // tracked is a connection of a set.
 type tracked struct {
 	*Ahead
-	passing
 	set  *Set
-	from *listener
-	id   string
-	peer netip.Addr
+	once sync.Once
 
-	in *list.List // fresh, waited, or nil while a request is under way; guarded by Set.mu
-	at *list.Element
+	// Guarded by Set.mu.
+	id     string // empty until it is in the set
+	peer   netip.Addr
+	closed bool
+	in     *list.List // fresh, idle, or nil while a request is under way
+	at     *list.Element
 }
 
-// NewSet makes an empty set. A limit of 0 is none.
-func NewSet(l Limits) *Set {
-	if l.Dropped == nil {
-		l.Dropped = func() {}
+// Read enters a connection in the set that was not entered when it was accepted. Its address may
+// come from a header that the client has yet to send, as with the PROXY protocol, and no other
+// connection may wait for that.
+func (t *tracked) Read(p []byte) (int, error) {
+	t.once.Do(t.enter)
+	return t.Ahead.Read(p)
+}
+
+func (t *tracked) enter() {
+	from := peer.Of(t.RemoteAddr().String())
+	if !from.IsValid() { // connections of a Unix socket cannot be told apart
+		return
 	}
-	if l.Places == nil {
-		l.Places = new(Places)
+	for _, v := range t.set.add(t, identify(t), from) {
+		_ = v.Close()
+		t.set.limits.Dropped()
 	}
-	return &Set{limits: l, patience: patience, all: make(map[string]*tracked), peers: make(map[netip.Addr]int)}
 }
 
-// Listen gives the set the connections of a listener, which are read ahead. Those that speak
-// TLS already stay as they are, because net/http knows them by their type. With a listener that
-// is wrapped below TLS the limits hold for them, and only they.
-func (s *Set) Listen(inner net.Listener) net.Listener {
-	l := &listener{set: s, addr: inner.Addr(), woken: make(chan struct{}, 1), closed: make(chan struct{}), broken: make(chan struct{})}
-	s.limits.Places.open(l, inner)
-	s.mu.Lock()
-	s.listeners = append(s.listeners, l)
-	s.mu.Unlock()
-	return l
+// Close closes the connection and gives its place back.
+func (t *tracked) Close() error {
+	t.set.mu.Lock()
+	t.closed = true
+	t.set.remove(t)
+	t.set.mu.Unlock()
+	return t.Ahead.Close()
 }
 
-// admit makes room for a connection, or returns nil.
-func (l *listener) admit(c *Ahead) *tracked {
-	s := l.set
-	t := &tracked{Ahead: c, set: s, from: l, id: identify(c), peer: peer.Of(c.RemoteAddr().String())}
+// add makes room for a connection and returns those to close for it, which is the new one itself
+// if there is no room.
+func (s *Set) add(t *tracked, id string, from netip.Addr) (victims []*tracked) {
 	s.mu.Lock()
-	var victims []*tracked
-	defer func() {
-		s.mu.Unlock()
-		for _, v := range victims { // without the lock, as closing takes it
-			_ = v.Close()
-			s.limits.Dropped()
-		}
-	}()
-	if s.limits.MaxPeer > 0 && s.peers[t.peer] >= s.limits.MaxPeer {
-		v := s.quiet(func(o *tracked) bool { return o.peer == t.peer })
+	defer s.mu.Unlock()
+	if t.closed {
+		return nil
+	}
+	t.id, t.peer = id, from
+	makeRoom := func(of func(*tracked) bool) bool {
+		v := s.quiet(of)
 		if v == nil {
-			return nil
+			return false
 		}
 		victims = append(victims, v)
 		s.remove(v)
+		return true
 	}
-	if s.limits.Max > 0 && len(s.all) >= s.limits.Max {
-		v := s.quiet(func(*tracked) bool { return true })
-		if v == nil {
-			return nil
-		}
-		victims = append(victims, v)
-		s.remove(v)
+	if s.limits.MaxPeer > 0 && s.peers[t.peer] >= s.limits.MaxPeer &&
+		!makeRoom(func(o *tracked) bool { return o.peer == t.peer }) {
+		return append(victims, t)
+	}
+	if s.limits.Max > 0 && len(s.all) >= s.limits.Max && !makeRoom(func(*tracked) bool { return true }) {
+		return append(victims, t)
 	}
 	s.all[t.id] = t
 	s.peers[t.peer]++
 	s.move(t, &s.fresh)
-	return t
+	return victims
 }
 
-// quiet is the connection that can be spared first.
+// quiet returns the first connection of these that can be spared, or nil.
 func (s *Set) quiet(of func(*tracked) bool) *tracked {
-	for _, l := range []*list.List{&s.fresh, &s.waited} {
+	for _, l := range []*list.List{&s.fresh, &s.idle} {
 		for e := l.Front(); e != nil; e = e.Next() {
 			if t := e.Value.(*tracked); of(t) {
 				return t
@@ -124,51 +152,36 @@ func (s *Set) quiet(of func(*tracked) bool) *tracked {
 	return nil
 }
 
-// State is for http.Server.ConnState. c may be another connection around the set's.
+// State notes what the server says of a connection. It is for http.Server.ConnState, and c may
+// be another connection around the set's.
 func (s *Set) State(c net.Conn, state http.ConnState) {
-	if late := s.note(c, state); late != nil {
-		late.tooLate()
+	if state == http.StateNew || state == http.StateClosed { // the set hears of both from the connection
+		return
 	}
-}
-
-// note returns the connection if a request has come on it too late.
-func (s *Set) note(c net.Conn, state http.ConnState) (late *tracked) {
+	id := identify(c)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t := s.all[identify(c)]
-	if t == nil {
-		return nil
-	}
-	over, isLate := t.moved(c, state)
-	if over {
-		s.remove(t)
-		_ = t.Ahead.Close()
-		return nil
-	}
-	if isLate {
-		late = t
-	}
-	switch state {
-	case http.StateIdle:
-		s.move(t, &s.waited)
-	case http.StateActive:
+	t := s.all[id]
+	switch {
+	case t == nil:
+	case state == http.StateIdle:
+		s.move(t, &s.idle)
+	case state == http.StateActive:
 		s.move(t, nil)
-	case http.StateHijacked:
+	case state == http.StateHijacked:
 		t.Release()
 		s.move(t, nil)
-	case http.StateNew, http.StateClosed: // as it was; the latter comes through Close
 	}
-	return late
 }
 
-// Open is how many connections there are.
+// Open returns the number of connections.
 func (s *Set) Open() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.all)
 }
 
-// move is called with mu held.
+// move puts a connection at the end of a list, or on none. The caller holds mu.
 func (s *Set) move(t *tracked, to *list.List) {
 	if t.in != nil {
 		t.in.Remove(t.at)
@@ -178,9 +191,9 @@ func (s *Set) move(t *tracked, to *list.List) {
 	}
 }
 
-// remove is called with mu held.
+// remove forgets a connection. The caller holds mu.
 func (s *Set) remove(t *tracked) {
-	if s.all[t.id] != t {
+	if t.id == "" || s.all[t.id] != t {
 		return
 	}
 	delete(s.all, t.id)
@@ -188,17 +201,6 @@ func (s *Set) remove(t *tracked) {
 	if s.peers[t.peer]--; s.peers[t.peer] == 0 {
 		delete(s.peers, t.peer)
 	}
-}
-
-// Close closes the connection and gives its place back, or hands it over.
-func (t *tracked) Close() error {
-	if t.handOver() {
-		return nil
-	}
-	t.set.mu.Lock()
-	t.set.remove(t)
-	t.set.mu.Unlock()
-	return t.Ahead.Close()
 }
 
 // identify tells one open connection from all others.

@@ -132,7 +132,7 @@ func TestNoRoomAtAll(t *testing.T) {
 	until(t, "their places are free", func() bool { return s.Open() == 0 })
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.peers) != 0 || s.fresh.Len() != 0 || s.waited.Len() != 0 {
-		t.Errorf("left: %v, %d, %d", s.peers, s.fresh.Len(), s.waited.Len())
+	if len(s.peers) != 0 || s.fresh.Len() != 0 || s.idle.Len() != 0 {
+		t.Errorf("left: %v, %d, %d", s.peers, s.fresh.Len(), s.idle.Len())
 	}
 }
