@@ -79,27 +79,15 @@ func (a *Attempt) Abandon(reason string) {
 }
 
 // unsent is the outcome of an attempt that has sent nothing.
-//
-// A payment that was signed is void by our word only, so it is doubted: a mistake about what has
-// left, here or at a door, must neither free its money nor allow a second authorization.
 func (a *Attempt) unsent(reason string) Outcome {
-	o := Outcome{Reason: reason}
-	switch {
-	case a.hold == nil || a.shown:
-	case a.how == Created || a.revived == VerdictVoid:
-		o.Verdict, o.Doubted = VerdictVoid, a.row.Signature != nil
-	case a.revived == VerdictRefused:
-		o.Verdict = VerdictRefused
+	if a.hold == nil {
+		return Outcome{Reason: reason}
 	}
-	return o
+	return unsentOutcome(a.how, a.revived, a.shown, a.row.Signature != nil, reason)
 }
 
-// fresh reports whether a refusal of the payload can be taken for one. One that may have moved
-// money on an earlier attempt can be refused because it did (an emptied balance, an expired
-// window), and must stay open until the evidence is in.
-func (a *Attempt) fresh() bool {
-	return a.how == Created || a.revived == VerdictVoid || a.revived == VerdictRefused && a.row.RefusedAt != StageSettle
-}
+// fresh reports whether a refusal of the payload can be taken for one.
+func (a *Attempt) fresh() bool { return freshPayload(a.how, a.revived, a.row.RefusedAt) }
 
 // SendContext is what a send runs under: it outlives the caller, ends when the lease is
 // lost, and is bounded by the configured send timeout.

@@ -13,9 +13,6 @@ import (
 // SandboxWorld marks stores that belong to the sandbox, whose chain is a new one each time.
 const SandboxWorld = "sandbox"
 
-// errForeignChain: the RPC answers for another chain than the store's payments are on.
-var errForeignChain = errors.New("the RPC (PURSER_RPC_URL) is on another chain than this store's payments")
-
 // errUnwatched: there is no RPC for the payment's network, so the chain says nothing of it.
 var errUnwatched = errors.New("no RPC for this network")
 
@@ -110,22 +107,20 @@ func (p *Payer) identify(ctx context.Context, n x402.Network, a x402.Asset) erro
 	p.identity.mu.Lock()
 	p.identity.networks[n.ChainID] = true
 	p.identity.mu.Unlock()
-	if err := p.sameWorld(ctx, id); err != nil {
+	if err := p.sameWorld(ctx, n, id); err != nil {
 		return err
 	}
 	p.keepFirst(ctx, n)
 	return nil
 }
 
-// sameWorld holds an RPC's genesis against the one that is recorded with the store.
-func (p *Payer) sameWorld(ctx context.Context, id ChainIdentity) error {
-	if id.Genesis == "" {
-		return errors.New("the RPC did not name its genesis block")
-	}
+// sameWorld holds an RPC's identity against the pinned one and the genesis hash that is recorded
+// with the store. The first genesis hash is recorded.
+func (p *Payer) sameWorld(ctx context.Context, n x402.Network, id ChainIdentity) error {
 	p.identity.mu.Lock()
 	world := p.identity.world
 	p.identity.mu.Unlock()
-	if world == "" {
+	if world == "" && id.Genesis != "" {
 		var err error
 		if world, err = p.store.SetWorld(ctx, id.Genesis); err != nil {
 			return err
@@ -134,10 +129,7 @@ func (p *Payer) sameWorld(ctx context.Context, id ChainIdentity) error {
 		p.identity.world = world
 		p.identity.mu.Unlock()
 	}
-	if world != id.Genesis && world != SandboxWorld {
-		return fmt.Errorf("%w: genesis %s instead of %s", errForeignChain, id.Genesis, world)
-	}
-	return nil
+	return foreignChain(id, n.ChainID, world)
 }
 
 // unserved judges an RPC that failed to prove itself. One that is for another network

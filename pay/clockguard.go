@@ -92,7 +92,12 @@ func (p *Payment) kept() time.Time {
 // retires reports whether a look at now may drop a payment's payload and idempotency key: an
 // earlier look has put it off, and our clock can be right.
 func (p *Payer) retires(ctx context.Context, row *Payment, now time.Time) bool {
-	if row.State == Open || now.Before(row.kept()) || row.Check.Before(row.kept().Add(retireAgain)) {
+	switch {
+	case row.Doubted:
+		return false
+	case row.State == Open:
+		return row.Refused && !now.Before(row.ValidBefore().Add(RetainPayload))
+	case now.Before(row.kept()), row.Check.Before(row.kept().Add(retireAgain)):
 		return false
 	}
 	return p.clockAgreed(ctx)
@@ -107,23 +112,9 @@ func (p *Payer) clockAgreed(ctx context.Context) bool {
 	return p.time.agreed()
 }
 
-// doubtEnds reports whether a look at now may take a doubted payment for unused, where no chain can
-// tell: its time is over by a clock that can be right. Where no source answers, an earlier look must
-// have put it off.
-func (p *Payer) doubtEnds(ctx context.Context, row *Payment, now time.Time) bool {
-	due := row.ValidBefore().Add(RepeatGrace)
-	switch {
-	case now.Before(due):
-		return false
-	case p.clockAgreed(ctx):
-		return true
-	}
-	return p.time.wrong() == nil && !row.Check.Before(due.Add(maxBackoff))
-}
-
 // doubtCheck is when a look may end the doubt about a payment next.
 func (p *Payment) doubtCheck(now time.Time) time.Time {
-	if due := p.ValidBefore().Add(RepeatGrace); now.Before(due) {
+	if due := p.doubtDue(); now.Before(due) {
 		return due
 	}
 	return now.Add(maxBackoff)

@@ -1,58 +1,156 @@
 package pay
 
 import (
-	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
+	"time"
 
-	"github.com/purserpay/purser/internal/failpoint"
 	"github.com/purserpay/purser/x402"
 )
 
-// Receipt takes the seller's receipt that came back on a send of this attempt's payload.
-// It settles the payment when it fits; anything else is noted (DESIGN §3, evidence). The
-// outcome is written with the release of the lease or soon, if that takes long; the
-// caller need not wait for it.
-func (a *Attempt) Receipt(r x402.Receipt) {
-	if a.row.State == Settled && a.row.Transaction != "" {
-		return
-	}
-	failpoint.Here(failpoint.ReceiptSeen)
-	a.recordSoon(a.payer.receiptOutcome(a.caller, a.row, r))
+// This file holds the whole table of evidence of docs/design.md §3, in its order. Its functions
+// take what was seen and return what it means. They ask nothing and change nothing.
+//
+// A timeout, a reset, a 5xx or a 402 after the payload left proves nothing.
+
+// Verdict says what the evidence means for a payment. Its value is the word that is stored and
+// shown.
+type Verdict string
+
+// The verdicts. Unclear changes no state.
+const (
+	Unclear               Verdict = ""
+	VerdictSettled        Verdict = "settled"        // the money moved
+	VerdictVoid           Verdict = "void"           // it did not, and cannot; or nothing was sent
+	VerdictRefused        Verdict = "refused"        // our facilitator refused the payload; the payment stays open
+	VerdictRefusedExpired Verdict = "refusedExpired" // a doubted payment expired, and no RPC watches it
+	VerdictUnresolved     Verdict = "unresolved"     // an open payment expired, and no evidence is to be had
+	VerdictConfirmed      Verdict = "confirmed"      // the chain shows the use of a settled payment for good
+	VerdictDisputed       Verdict = "disputed"       // the chain shows for good that a settled payment moved nothing
+)
+
+// chainWord holds the chain's word on one authorization.
+type chainWord struct {
+	// watched reports whether an RPC serves the network. Without one the chain says nothing.
+	watched bool
+	// trace is nil while the RPC gives no answer.
+	trace *Trace
 }
 
-// Answer402 takes the reason that the seller gave for a 402 after the payload had been
-// sent. Only a used authorization means anything for the money. Some sellers do not name
-// it, so a payload that was sent before is looked up on the chain, if there is an RPC.
-func (a *Attempt) Answer402(reason string) {
-	o := Outcome{Note: "seller answered 402: " + reason}
-	if a.row.State == Open && (UsedReason(reason) || a.how != Created && a.payer.watches(a.row.Terms.Network)) {
-		used := a.payer.usedOutcome(a.caller, a.row, reason)
-		if used.Verdict != Unclear || UsedReason(reason) {
-			o = used
+// used reports whether the chain shows the transfer.
+func (c chainWord) used() bool { return c.trace != nil && c.trace.Used }
+
+// canceled reports whether the chain shows for good that the authorization was canceled.
+func (c chainWord) canceled() bool { return c.trace != nil && c.trace.Canceled && c.trace.SafeLogs }
+
+const reasonCanceled = "authorization canceled on chain"
+
+// claim holds what a facilitator's or seller's answer to a payload says.
+type claim struct {
+	kind claimKind
+	// alone is the outcome unless the chain adds something.
+	alone Outcome
+	// seen is the note if the chain shows the use.
+	seen string
+}
+
+type claimKind int
+
+const (
+	// claimFinal needs no word of the chain.
+	claimFinal claimKind = iota
+	// claimUsed says that the authorization is used already.
+	claimUsed
+	// claimHinted suggests so: some sellers refuse a payload that settled without naming it.
+	claimHinted
+	// claimRefused says that our facilitator had the payload to send, and did not send it.
+	claimRefused
+)
+
+// asksChain reports whether the chain's word can change what the claim means.
+func (c claim) asksChain() bool { return c.kind != claimFinal }
+
+// outcome weighs the claim with the chain's word.
+//
+//	claim     used on chain   canceled at a safe block   neither yet   no answer   no RPC
+//	used      settled         void                       unclear       unclear     settled
+//	hinted    settled         void                       noted         noted       noted
+//	refused   settled         refused                    refused       refused     refused
+//
+// A refusal may be wrong, because the first of the facilitator's own tries got through after all.
+// It may be premature, because a node sends later what it has kept. So the chain is asked at once.
+func (c claim) outcome(chain chainWord) Outcome {
+	o := c.alone
+	switch {
+	case c.kind == claimFinal:
+	case chain.used():
+		return Outcome{Verdict: VerdictSettled, Transaction: chain.trace.Transaction, Detail: o.Detail, Note: c.seen}
+	case c.kind == claimRefused:
+	case chain.canceled():
+		o.Verdict, o.Reason, o.Note = VerdictVoid, reasonCanceled, c.seen
+	case c.kind == claimUsed && !chain.watched:
+		o.Verdict = VerdictSettled
+	}
+	return o
+}
+
+// settleClaim reads an answer of our facilitator's /settle. fresh is that of [freshPayload].
+func settleClaim(ans SettleAnswer, fresh bool) claim {
+	named := ans.Transaction != ""
+	switch {
+	case ans.Success && ans.Reason == "":
+		o := Outcome{Verdict: VerdictSettled}
+		if x402.ValidTransaction(ans.Transaction) {
+			o.Transaction = strings.ToLower(ans.Transaction)
+		} else {
+			o.Note = "facilitator named no valid transaction: " + truncate(ans.Transaction, 80)
+		}
+		return claim{alone: o}
+	case !ans.Success && UsedReason(ans.Reason):
+		return usedClaim(ans.Reason, ans.Raw)
+	case !ans.Success && !named && fresh && PreBroadcastReason(ans.Reason):
+		return claim{
+			kind:  claimRefused,
+			alone: Outcome{Verdict: VerdictRefused, Stage: StageSettle, Reason: ans.Reason, Detail: ans.Raw},
+			seen:  "refused by the facilitator, which had sent it: " + ans.Reason,
 		}
 	}
-	a.recordSoon(o)
+	note := "settlement unclear: " + ans.Reason
+	if named {
+		note += ", transaction " + truncate(ans.Transaction, 80)
+	}
+	return claim{alone: Outcome{Reason: ans.Reason, Detail: ans.Raw, Note: note}}
 }
 
-// Observe notes what was seen on a send, for whoever reads the payment's story.
-func (a *Attempt) Observe(note string) { a.recordSoon(Outcome{Note: note}) }
-
-// receiptOutcome judges a receipt for a payment.
-func (p *Payer) receiptOutcome(ctx context.Context, row *Payment, r x402.Receipt) Outcome {
-	if !r.Success {
-		if row.State == Open && UsedReason(r.ErrorReason) {
-			return p.usedOutcome(ctx, row, r.ErrorReason)
-		}
-		return Outcome{Note: "receipt says failure: " + r.ErrorReason}
+// verifyClaim reads an answer of our facilitator's /verify that is not yes. A refusal there needs
+// no word of the chain: /verify sends nothing.
+func verifyClaim(ans VerifyAnswer, fresh bool) claim {
+	switch {
+	case UsedReason(ans.Reason):
+		return usedClaim(ans.Reason, ans.Raw)
+	case !fresh || PendingReason(ans.Reason):
+		return claim{alone: Outcome{Reason: ans.Reason, Note: "verification unclear: " + ans.Reason, Detail: ans.Raw}}
 	}
-	if why := misfit(row, r); why != "" {
-		return Outcome{Note: "receipt does not fit: " + why}
-	}
-	return Outcome{Verdict: VerdictSettled, Transaction: strings.ToLower(r.Transaction), ClaimedTransaction: true}
+	return claim{alone: Outcome{Verdict: VerdictRefused, Stage: StageVerify, Reason: ans.Reason, Detail: ans.Raw}}
 }
 
-// misfit says why a successful receipt is no evidence for a payment, or "".
+// receiptClaim reads the receipt of a seller.
+func receiptClaim(row *Payment, r x402.Receipt) claim {
+	switch why := misfit(row, r); {
+	case !r.Success && row.State == Open && UsedReason(r.ErrorReason):
+		return usedClaim(r.ErrorReason, nil)
+	case !r.Success:
+		return noted("receipt says failure: " + r.ErrorReason)
+	case why != "":
+		return noted("receipt does not fit: " + why)
+	}
+	return claim{alone: Outcome{Verdict: VerdictSettled, Transaction: strings.ToLower(r.Transaction), ClaimedTransaction: true}}
+}
+
+// misfit says why a successful receipt is no evidence for a payment, or "". That no other payment
+// has its transaction is the store's to check: see [Outcome.ClaimedTransaction].
 func misfit(row *Payment, r x402.Receipt) string {
 	switch {
 	case !x402.SameNetwork(r.Network, row.Terms.Network):
@@ -67,54 +165,336 @@ func misfit(row *Payment, r x402.Receipt) string {
 	return ""
 }
 
-// usedOutcome judges the words that an authorization is used already. They are never a
-// refusal: with an RPC the log decides, without one the money is taken to have moved.
-func (p *Payer) usedOutcome(ctx context.Context, row *Payment, word string) Outcome {
-	note := "authorization said to be used: " + word
-	t, err := p.trace(ctx, row)
+// refusalClaim reads the reason of a seller's 402 to the payload. repeated reports whether the
+// payload may have left on an earlier attempt.
+func refusalClaim(row *Payment, reason string, repeated bool) claim {
+	c := noted("seller answered 402: " + reason)
 	switch {
-	case errors.Is(err, errUnwatched):
-		return Outcome{Verdict: VerdictSettled, Note: note}
-	case err != nil:
-		p.log.WarnContext(ctx, "chain not asked about a used authorization", "payment", row.ID, "error", err)
-		return Outcome{Note: note}
-	case t.Used:
-		return Outcome{Verdict: VerdictSettled, Transaction: t.Transaction, Note: note}
-	case t.Canceled && t.SafeLogs:
-		return Outcome{Verdict: VerdictVoid, Reason: "authorization canceled on chain", Note: note}
+	case row.State != Open:
+	case UsedReason(reason):
+		return usedClaim(reason, nil)
+	case repeated:
+		c.kind, c.seen = claimHinted, usedNote(reason)
 	}
-	return Outcome{Note: note}
+	return c
 }
 
-// PostReceipt takes a receipt that the payment's key posted. ErrPaymentNotFound.
-func (p *Payer) PostReceipt(ctx context.Context, k Key, id string, r x402.Receipt) (*Payment, error) {
-	if err := p.enter(); err != nil {
-		return nil, err
+func usedClaim(reason string, detail json.RawMessage) claim {
+	note := usedNote(reason)
+	return claim{kind: claimUsed, alone: Outcome{Note: note, Detail: detail}, seen: note}
+}
+
+func usedNote(reason string) string { return "authorization said to be used: " + reason }
+
+func noted(note string) claim { return claim{alone: Outcome{Note: note}} }
+
+// freshPayload reports whether a refusal of the payload can be taken for one. A payload that
+// may have moved money on an earlier attempt can be refused because it did: the balance is empty,
+// or its window is over. Such a payment stays open until the evidence is in.
+func freshPayload(how How, revived Verdict, refusedAt Stage) bool {
+	return how == Created || revived == VerdictVoid || revived == VerdictRefused && refusedAt != StageSettle
+}
+
+// unsentOutcome is the outcome of an attempt that sent nothing. shown reports whether a
+// facilitator has seen the payload.
+//
+// A payment that was signed is void by our word only, so it is doubted: a mistake about what has
+// left, here or at a door, must neither free its money nor allow a second authorization.
+func unsentOutcome(how How, revived Verdict, shown, signed bool, reason string) Outcome {
+	o := Outcome{Reason: reason}
+	switch {
+	case shown:
+	case how == Created || revived == VerdictVoid:
+		o.Verdict, o.Doubted = VerdictVoid, signed
+	case revived == VerdictRefused:
+		o.Verdict = VerdictRefused
 	}
-	defer p.background.Done()
-	row, err := p.Payment(ctx, k, id)
-	if err != nil {
-		return nil, err
+	return o
+}
+
+// chainOutcome reads a trace that was admitted. Only what is at or before a safe block, and past
+// the validity, can prove that money did not move.
+//
+//	on the chain                                open, void   settled
+//	used                                        settled      –
+//	used at a safe block, past the validity     settled      confirmed
+//	canceled at a safe block                    void         disputed
+//	unused at a safe block past the validity    void         disputed
+func chainOutcome(row *Payment, t Trace) Outcome {
+	over := !t.SafeTime.Before(row.ValidBefore())
+	unused := over && !t.SafeUsed && !t.Canceled
+	canceled := t.Canceled && t.SafeLogs
+	settled := row.State == Settled
+	switch {
+	case t.Used && !settled:
+		return Outcome{Verdict: VerdictSettled, Transaction: t.Transaction}
+	case t.Used && t.SafeLogs && over && settled:
+		return Outcome{Verdict: VerdictConfirmed, Transaction: t.Transaction}
+	case canceled && settled:
+		return Outcome{Verdict: VerdictDisputed, Reason: "authorization was canceled on chain"}
+	case canceled:
+		return Outcome{Verdict: VerdictVoid, Reason: reasonCanceled}
+	case unused && settled:
+		return Outcome{Verdict: VerdictDisputed, Reason: "authorization expired unused on chain"}
+	case unused:
+		return Outcome{Verdict: VerdictVoid, Reason: "expired unused on chain"}
 	}
-	// The lease is not needed: a posted receipt can only settle. A void for a used
-	// authorization that was canceled is left to recovery, which leases.
-	o := p.receiptOutcome(ctx, row, r)
-	if o.Verdict == VerdictVoid {
-		o = Outcome{Note: o.Note}
+	return Outcome{}
+}
+
+// evidenceWait is how long after its validity an open payment waits for an RPC that gives
+// no answer before it is unresolved. A finalized block is about 20 minutes old.
+const evidenceWait = 30 * time.Minute
+
+// clockWord holds what the other clocks say about ours.
+type clockWord struct {
+	agrees bool // a source agrees, or there is none to compare with
+	wrong  bool // a source stops payments
+}
+
+// expiryOutcome is the outcome of a look to which the chain added nothing. Our own clock never
+// voids a payment that was sent.
+//
+// Without an RPC nothing more will be known of a doubted payment. It is taken for unused by a
+// clock that can be right. Where no source tells its time, an earlier look must have put it off.
+func expiryOutcome(row *Payment, watched bool, now time.Time, clock clockWord) Outcome {
+	told := row.ValidBefore()
+	if watched {
+		told = told.Add(evidenceWait)
 	}
-	o.PaymentID, o.At = row.ID, p.now().UTC()
-	// A failure proves nothing about the money: the repeat must still get this payment.
-	o.Receipted = r.Success
-	if row.Retired {
-		return row, nil
+	switch putOff := !row.Check.Before(row.doubtDue().Add(maxBackoff)); {
+	case row.Doubted:
+		if !watched && !now.Before(row.doubtDue()) && (clock.agrees || !clock.wrong && putOff) {
+			return Outcome{Verdict: VerdictRefusedExpired}
+		}
+	case row.State == Open && !row.Refused && !row.Unresolved && !now.Before(told):
+		return Outcome{Verdict: VerdictUnresolved}
 	}
-	failpoint.Here(failpoint.ReceiptPosted)
-	written, err := p.record(ctx, row, o)
-	failpoint.Here(failpoint.ReceiptRecorded)
-	if err != nil && o.Verdict == VerdictSettled {
-		o.Verdict, o.Transaction, o.EventID = Unclear, "", ""
-		o.Note = "receipt not accepted: " + err.Error()
-		written, err = p.record(ctx, row, o)
+	return Outcome{}
+}
+
+// doubtDue is when the doubt about a payment can end without an RPC.
+func (p *Payment) doubtDue() time.Time { return p.ValidBefore().Add(RepeatGrace) }
+
+// unproven reports whether the chain may still say something new about the payment.
+func (p *Payment) unproven() bool {
+	switch p.State {
+	case Open:
+		return true
+	case Settled:
+		return !p.Confirmed && !p.Disputed
+	case Void:
+		return p.Doubted || p.Resolution != nil && !p.Resolution.Proven
 	}
-	return written, err
+	return false
+}
+
+// Which words of an RPC count.
+
+// Reasons why the word of an RPC counts for nothing, see [Observer.Ignored].
+const (
+	ignoredForeign   = "foreign-chain" // it answers for another chain
+	ignoredFork      = "fork"          // it has another block in the place of the kept one
+	ignoredNoBlock   = "no-kept-block" // it does not have the kept block
+	ignoredAhead     = "block-ahead"   // its blocks are from the future
+	ignoredStale     = "stale"         // its latest block is old
+	ignoredSilent    = "second-silent" // the second RPC does not answer
+	ignoredDisagrees = "disagree"      // the two RPCs contradict each other
+)
+
+// IgnoredReasons lists all reasons of [Observer.Ignored].
+func IgnoredReasons() []string {
+	return []string{ignoredForeign, ignoredFork, ignoredNoBlock, ignoredAhead, ignoredStale, ignoredSilent, ignoredDisagrees}
+}
+
+var (
+	errForeignChain = errors.New("the RPC (PURSER_RPC_URL) is on another chain than this store's payments")
+	errFork         = errors.New("the RPC has another block than the one that this store has seen as safe")
+	errNoBlock      = errors.New("the RPC does not have the block that this store has seen as safe")
+	errAhead        = errors.New("the RPC's blocks are ahead of our clock")
+	errStale        = errors.New("the RPC's latest block is old")
+)
+
+// objection says why an RPC's word counts for less than it says.
+type objection struct {
+	reason string // one of IgnoredReasons; "": the word counts
+	err    error
+}
+
+// foreignChain holds an RPC's identity against the pinned chain id and the genesis hash that is
+// recorded with the store.
+func foreignChain(id ChainIdentity, chainID uint64, world string) error {
+	switch {
+	case id.Genesis == "":
+		return errors.New("the RPC did not name its genesis block")
+	case world != id.Genesis && world != SandboxWorld:
+		return fmt.Errorf("%w: genesis %s instead of %s", errForeignChain, id.Genesis, world)
+	case id.ChainID != chainID:
+		return fmt.Errorf("%w: chain id %d instead of %d", errForeignChain, id.ChainID, chainID)
+	}
+	return nil
+}
+
+// admitted returns as much of a trace as counts. The word of a fork counts for nothing. An RPC
+// whose time or whose kept block is in doubt has no word on safe blocks. sent and received are
+// our clock's times of the question and of the answer.
+func admitted(t Trace, kept *ChainBlock, sent, received time.Time) (Trace, objection) {
+	latest := t.newest(received)
+	switch {
+	case kept != nil && t.KeptHash != "" && t.KeptHash != kept.Hash:
+		return Trace{}, objection{ignoredFork, fmt.Errorf("%w: block %d is %s instead of %s", errFork, kept.Number, t.KeptHash, kept.Hash)}
+	case t.SafeTime.After(received.Add(clockStop)), latest.After(received.Add(clockStop)):
+		return t.withoutSafe(), objection{ignoredAhead, fmt.Errorf("%w: by %s", errAhead, latest.Sub(received).Round(time.Second))}
+	case !t.Latest.IsZero() && sent.Sub(t.Latest) > clockStop:
+		return t.withoutSafe(), objection{ignoredStale, fmt.Errorf("%w: %s", errStale, sent.Sub(t.Latest).Round(time.Second))}
+	case kept != nil && t.KeptHash == "":
+		return t.withoutSafe(), objection{ignoredNoBlock, fmt.Errorf("%w: block %d", errNoBlock, kept.Number)}
+	}
+	return t, objection{}
+}
+
+// newest is the time of the newest block that the RPC names.
+func (t Trace) newest(received time.Time) time.Time {
+	if t.Latest.Before(t.SafeTime) && t.SafeTime.After(received) {
+		return t.SafeTime
+	}
+	return t.Latest
+}
+
+// withoutSafe takes out of a trace what could prove that money did not move, or that it moved for
+// good.
+func (t Trace) withoutSafe() Trace {
+	t.SafeUsed, t.SafeTime, t.SafeLogs = false, time.Time{}, false
+	return t
+}
+
+// needsSecond reports whether a second RPC must agree with what a trace proves: that no money
+// moved.
+func needsSecond(row *Payment, t Trace) bool {
+	v := chainOutcome(row, t).Verdict
+	return v == VerdictVoid || v == VerdictDisputed
+}
+
+// agreed returns what counts of a trace that needs a second RPC's word, by that word. They
+// contradict each other if the second one shows the use.
+func agreed(row *Payment, first, second Trace) (_ Trace, contradicted bool) {
+	switch {
+	case second.Used:
+		return first.withoutSafe(), true
+	case chainOutcome(row, second).Verdict == chainOutcome(row, first).Verdict:
+		return first, false
+	}
+	return first.withoutSafe(), false
+}
+
+// The words with which facilitators and sellers explain a failure are an open set that
+// differs between implementations. These are those that mean anything for the money. A word
+// that is not here means nothing: unclear.
+
+// UsedReason reports whether a reason says that the authorization is used already. Sellers
+// and v1 facilitators wrap the word in text of their own, so it counts wherever it stands.
+func UsedReason(reason string) bool { return mentions(reason, usedWords) }
+
+// PendingReason reports whether a reason says that the transfer was sent and is not seen
+// yet. It counts wherever it stands, like that of UsedReason.
+func PendingReason(reason string) bool { return mentions(reason, pendingWords) }
+
+// FundsReason reports whether a reason says that the wallet holds too little. It counts
+// wherever it stands, like that of UsedReason.
+func FundsReason(reason string) bool { return mentions(reason, fundsWords) }
+
+// PreBroadcastReason reports whether a /settle that refused with this reason, and named
+// no transaction, cannot have sent the transfer to the chain. The reason must be the
+// whole word. It is about that one call: see [freshPayload].
+func PreBroadcastReason(reason string) bool {
+	return preBroadcastWords[strings.ToLower(strings.TrimSpace(reason))]
+}
+
+var usedWords = []string{
+	// x402 EVM exact, v1 and v2, as invalid_exact_evm_nonce_already_used; CDP likewise.
+	"nonce_already_used",
+	// x402 specification v1 §9 and CDP: this payload was given to /settle before.
+	"duplicate_settlement",
+	// The token's own revert (FiatTokenV2), which v1 facilitators pass on as text.
+	"authorization is used or canceled",
+}
+
+var pendingWords = []string{
+	// x402 EVM exact: the wait for the receipt ended first.
+	"settlement_pending",
+	// CDP.
+	"transaction_confirmation_timed_out",
+	"failed_to_get_receipt",
+}
+
+var fundsWords = []string{
+	// x402 specification §9; as invalid_exact_evm_insufficient_balance in EVM exact.
+	"insufficient_funds",
+	"insufficient_balance",
+}
+
+// Left out on purpose:
+//   - transaction_failed, invalid_transaction_state, transfer_event_mismatch,
+//     settle_exact_failed_onchain: a transfer was sent.
+//   - invalid_exact_evm_signature and invalid_exact_evm_payload_signature: public
+//     facilitators answer so when their own sending account got out of step, possibly with
+//     a transfer already under way. Our signatures are checked before they leave.
+//   - smart_wallet_deployment_failed: something was sent.
+//   - unexpected_*, unknown_error, timeouts, node failures, failed_to_*: may be anything.
+//   - invalid_payment, payment_expired: named by the v1 specification without saying when.
+//   - the words of Permit2 and upto, which purser does not pay with.
+var preBroadcastWords = map[string]bool{
+	// x402 specification §9.
+	"insufficient_funds":           true,
+	"invalid_network":              true,
+	"invalid_payload":              true,
+	"invalid_payment_requirements": true,
+	"invalid_scheme":               true,
+	"unsupported_scheme":           true,
+	"invalid_x402_version":         true,
+	"invalid_exact_evm_payload_authorization_valid_after":    true,
+	"invalid_exact_evm_payload_authorization_valid_before":   true,
+	"invalid_exact_evm_payload_authorization_value":          true,
+	"invalid_exact_evm_payload_authorization_value_mismatch": true,
+	"invalid_exact_evm_payload_recipient_mismatch":           true,
+	"invalid_exact_evm_payload_undeployed_smart_wallet":      true,
+
+	// x402 EVM exact, both versions: found by checking, simulating or estimating gas.
+	"invalid_exact_evm_scheme":                        true,
+	"invalid_exact_evm_network_mismatch":              true,
+	"invalid_exact_evm_missing_eip712_domain":         true,
+	"invalid_exact_evm_recipient_mismatch":            true,
+	"invalid_exact_evm_authorization_value":           true,
+	"invalid_exact_evm_token_name_mismatch":           true,
+	"invalid_exact_evm_token_version_mismatch":        true,
+	"invalid_exact_evm_eip3009_not_supported":         true,
+	"invalid_exact_evm_insufficient_balance":          true,
+	"invalid_exact_evm_transaction_simulation_failed": true,
+	"invalid_exact_evm_failed_to_parse_signature":     true,
+	"asset_not_deployed_contract":                     true,
+	"eip6492_factory_not_allowed":                     true,
+	"unsupported_payload_type":                        true,
+
+	// CDP: rules and checks in front of the settlement.
+	"invalid_exact_evm_payload_authorization_value_too_low":      true,
+	"invalid_exact_evm_payload_authorization_typed_data_message": true,
+	"invalid_exact_evm_payload_authorization_from_address_kyt":   true,
+	"invalid_exact_evm_payload_authorization_to_address_kyt":     true,
+	"amount_too_low":              true,
+	"invalid_amount":              true,
+	"kyt_risk_detected":           true,
+	"request_blocked_by_location": true,
+	"self_send_not_allowed":       true,
+	"preflight_validation_failed": true,
+	"invalid_bazaar_extension":    true,
+}
+
+func mentions(reason string, words []string) bool {
+	reason = strings.ToLower(reason)
+	for _, w := range words {
+		if strings.Contains(reason, w) {
+			return true
+		}
+	}
+	return false
 }

@@ -189,7 +189,7 @@ func (p *Payer) checkSecond(ctx context.Context) error {
 		}
 		id, err := p.opts.Second.Identify(ctx, n, n.Assets[0])
 		if err == nil {
-			err = p.sameWorld(ctx, id)
+			err = p.sameWorld(ctx, n, id)
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("nothing can be void on %s: %w", n.Name, err))

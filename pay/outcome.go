@@ -8,21 +8,6 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// Verdict is what the evidence says about a payment (DESIGN §3, evidence).
-type Verdict string
-
-// The verdicts. Unclear changes no state: the payment stays what it was.
-const (
-	Unclear               Verdict = ""
-	VerdictSettled        Verdict = "settled"
-	VerdictVoid           Verdict = "void"
-	VerdictRefused        Verdict = "refused"        // open + refused
-	VerdictRefusedExpired Verdict = "refusedExpired" // a doubted payment has expired, and no evidence is to be had
-	VerdictUnresolved     Verdict = "unresolved"     // expired, and no evidence to be had
-	VerdictConfirmed      Verdict = "confirmed"      // a settled payment was seen on chain for good
-	VerdictDisputed       Verdict = "disputed"       // a settled payment is not on chain for good
-)
-
 // Outcome is one atomic change to a journaled payment: state, spend event, counters,
 // lease. Stores apply it with [Payment.Apply].
 type Outcome struct {

@@ -398,11 +398,8 @@ func (p *Payer) goOnAt(network string, block uint64) (last uint64) {
 
 // sameChain holds the chain that an answer is from against the store's and the backup's.
 func (p *Payer) sameChain(ctx context.Context, r *Restore, n x402.Network, id ChainIdentity) error {
-	if err := p.sameWorld(ctx, id); err != nil {
+	if err := p.sameWorld(ctx, n, id); err != nil {
 		return err
-	}
-	if id.ChainID != n.ChainID {
-		return fmt.Errorf("%w: chain id %d instead of %d", errForeignChain, id.ChainID, n.ChainID)
 	}
 	if b := r.Block; b != nil && b.Network == n.Name && !strings.EqualFold(b.Genesis, id.Genesis) {
 		return fmt.Errorf("%w: genesis %s instead of %s", errAnotherChain, id.Genesis, b.Genesis)

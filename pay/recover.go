@@ -169,7 +169,7 @@ func (p *Payer) look(ctx context.Context, row *Payment) (_ Outcome, looked bool)
 	if p.opts.Chain != nil && row.unproven() {
 		switch t, err := p.trace(ctx, row); {
 		case err == nil:
-			if o := judge(row, t); o.Verdict != Unclear {
+			if o := chainOutcome(row, t); o.Verdict != Unclear {
 				return o, true
 			}
 		case errors.Is(ctx.Err(), context.Canceled):
@@ -178,49 +178,16 @@ func (p *Payer) look(ctx context.Context, row *Payment) (_ Outcome, looked bool)
 			p.log.Warn("chain not asked", "payment", row.ID, "error", err)
 		}
 	}
-	told := row.ValidBefore() // when an open payment has waited long enough for evidence
-	if p.watches(row.Terms.Network) {
-		told = told.Add(evidenceWait)
+	watched := p.watches(row.Terms.Network)
+	var clock clockWord
+	if row.Doubted && !watched && !now.Before(row.doubtDue()) {
+		clock = clockWord{agrees: p.clockAgreed(ctx), wrong: p.time.wrong() != nil}
 	}
-	switch {
-	case row.Doubted:
-		// Without an RPC nothing more will be known of it.
-		if !p.watches(row.Terms.Network) && p.doubtEnds(ctx, row, now) {
-			return Outcome{Verdict: VerdictRefusedExpired}, true
-		}
-	case p.retires(ctx, row, now):
+	if o := expiryOutcome(row, watched, now, clock); o.Verdict != Unclear {
+		return o, true
+	}
+	if p.retires(ctx, row, now) {
 		return Outcome{Retire: true}, true
-	case row.State != Open:
-	case row.Refused && !now.Before(row.ValidBefore().Add(RetainPayload)):
-		return Outcome{Retire: true}, true
-	case !row.Refused && !row.Unresolved && !now.Before(told):
-		return Outcome{Verdict: VerdictUnresolved}, true
 	}
 	return Outcome{}, true
-}
-
-// judge turns what the chain says into an outcome (DESIGN §3, evidence). Only what is at
-// or before a safe block, and past the validity, can prove that money did not move.
-func judge(row *Payment, t Trace) Outcome {
-	over := !t.SafeTime.Before(row.ValidBefore())
-	if row.State != Settled {
-		switch {
-		case t.Used:
-			return Outcome{Verdict: VerdictSettled, Transaction: t.Transaction}
-		case t.Canceled && t.SafeLogs:
-			return Outcome{Verdict: VerdictVoid, Reason: "authorization canceled on chain"}
-		case over && !t.SafeUsed && !t.Canceled:
-			return Outcome{Verdict: VerdictVoid, Reason: "expired unused on chain"}
-		}
-		return Outcome{}
-	}
-	switch {
-	case t.Used && t.SafeLogs && over:
-		return Outcome{Verdict: VerdictConfirmed, Transaction: t.Transaction}
-	case t.Canceled && t.SafeLogs:
-		return Outcome{Verdict: VerdictDisputed, Reason: "authorization was canceled on chain"}
-	case over && !t.SafeUsed && !t.Canceled:
-		return Outcome{Verdict: VerdictDisputed, Reason: "authorization expired unused on chain"}
-	}
-	return Outcome{}
 }

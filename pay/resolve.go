@@ -52,19 +52,6 @@ func (p *Payment) Resolvable(now time.Time) error {
 	return nil
 }
 
-// unproven reports whether the chain may still say something new about the payment.
-func (p *Payment) unproven() bool {
-	switch p.State {
-	case Open:
-		return true
-	case Settled:
-		return !p.Confirmed && !p.Disputed
-	case Void:
-		return p.Doubted || p.Resolution != nil && !p.Resolution.Proven
-	}
-	return false
-}
-
 // Ruling is what an operator wants a payment to be.
 type Ruling struct {
 	As     State // Settled or Void

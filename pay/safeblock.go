@@ -24,27 +24,7 @@ type SafeBlocks interface {
 // advanceEvery is the least time between a kept safe block and the one that takes its place.
 const advanceEvery = time.Minute
 
-// Reasons why the word of an RPC counts for nothing, see [Observer.Ignored].
-const (
-	ignoredForeign   = "foreign-chain" // it answers for another chain
-	ignoredFork      = "fork"          // it has another block in the place of the kept one
-	ignoredNoBlock   = "no-kept-block" // it does not have the kept block
-	ignoredAhead     = "block-ahead"   // its blocks are from the future
-	ignoredStale     = "stale"         // its latest block is old
-	ignoredSilent    = "second-silent" // the second RPC does not answer
-	ignoredDisagrees = "disagree"      // the two RPCs contradict each other
-)
-
-// IgnoredReasons are all reasons of [Observer.Ignored].
-func IgnoredReasons() []string {
-	return []string{ignoredForeign, ignoredFork, ignoredNoBlock, ignoredAhead, ignoredStale, ignoredSilent, ignoredDisagrees}
-}
-
 var (
-	errFork      = errors.New("the RPC has another block than the one that this store has seen as safe")
-	errNoBlock   = errors.New("the RPC does not have the block that this store has seen as safe")
-	errAhead     = errors.New("the RPC's blocks are ahead of our clock")
-	errStale     = errors.New("the RPC's latest block is old")
 	errSilent    = errors.New("the second RPC (PURSER_RPC_URL_2) gave no evidence")
 	errDisagrees = errors.New("the RPC and the second one contradict each other")
 )
@@ -104,12 +84,6 @@ func (p *Payer) ignore(ctx context.Context, s TimeSource, reason string, err err
 	return err
 }
 
-// hide takes out of a trace what could prove that money did not move, or that it moved for good.
-func (t Trace) hide() Trace {
-	t.SafeUsed, t.SafeTime, t.SafeLogs = false, time.Time{}, false
-	return t
-}
-
 // ask traces a payment's authorization with one RPC. What comes back is vetted: an RPC of another
 // chain or of a fork has no word at all, and one whose time or whose kept block is in doubt says
 // nothing of safe blocks.
@@ -127,32 +101,20 @@ func (p *Payer) ask(ctx context.Context, s TimeSource, c Chain, q TraceQuery) (T
 		return Trace{}, err
 	}
 	received := p.now()
-	if err = p.sameWorld(ctx, t.Chain); err == nil && t.Chain.ChainID != q.Network.ChainID {
-		err = fmt.Errorf("%w: chain id %d instead of %d", errForeignChain, t.Chain.ChainID, q.Network.ChainID)
-	}
-	if errors.Is(err, errForeignChain) {
+	if err = p.sameWorld(ctx, q.Network, t.Chain); errors.Is(err, errForeignChain) {
 		return Trace{}, p.ignore(ctx, s, ignoredForeign, err)
 	}
 	if err != nil {
 		return Trace{}, err
 	}
-	latest := t.Latest
-	if latest.Before(t.SafeTime) && t.SafeTime.After(received) {
-		latest = t.SafeTime
-	}
-	p.time.sawBlock(s, sent, received, latest)
-	switch {
-	case q.Kept != nil && t.KeptHash != "" && t.KeptHash != q.Kept.Hash:
-		return Trace{}, p.ignore(ctx, s, ignoredFork, fmt.Errorf("%w: block %d is %s instead of %s", errFork, q.Kept.Number, t.KeptHash, q.Kept.Hash))
-	case t.SafeTime.After(received.Add(clockStop)), latest.After(received.Add(clockStop)):
-		_ = p.ignore(ctx, s, ignoredAhead, fmt.Errorf("%w: by %s", errAhead, latest.Sub(received).Round(time.Second)))
-		return t.hide(), nil
-	case !t.Latest.IsZero() && sent.Sub(t.Latest) > clockStop:
-		_ = p.ignore(ctx, s, ignoredStale, fmt.Errorf("%w: %s", errStale, sent.Sub(t.Latest).Round(time.Second)))
-		return t.hide(), nil
-	case q.Kept != nil && t.KeptHash == "":
-		_ = p.ignore(ctx, s, ignoredNoBlock, fmt.Errorf("%w: block %d", errNoBlock, q.Kept.Number))
-		return t.hide(), nil
+	p.time.sawBlock(s, sent, received, t.newest(received))
+	t, object := admitted(t, q.Kept, sent, received)
+	if object.reason != "" {
+		err = p.ignore(ctx, s, object.reason, object.err)
+		if object.reason != ignoredFork {
+			err = nil // it has no word on safe blocks, and the rest counts
+		}
+		return t, err
 	}
 	p.words.heard(s, rpcWord{})
 	if keeps && s == SourceRPC {
@@ -203,23 +165,22 @@ func (p *Payer) keeps() bool {
 // both has the second RPC, if there is one, confirm what would prove that a payment's money did
 // not move. Without its word the trace says nothing of safe blocks.
 func (p *Payer) both(ctx context.Context, row *Payment, q TraceQuery, t Trace) Trace {
-	says := judge(row, t).Verdict
-	if p.opts.Second == nil || says != VerdictVoid && says != VerdictDisputed {
+	if p.opts.Second == nil || !needsSecond(row, t) {
 		return t
 	}
 	second, err := p.ask(ctx, SourceSecondRPC, p.opts.Second, q)
-	switch {
-	case err != nil:
+	if err != nil {
 		p.opts.Observer.Ignored(SourceSecondRPC, ignoredSilent)
 		p.log.WarnContext(ctx, "payment stays open", "payment", row.ID, "error", fmt.Errorf("%w: %w", errSilent, err))
-	case second.Used:
+		return t.withoutSafe()
+	}
+	t, contradicted := agreed(row, t, second)
+	if contradicted {
 		err = p.ignore(ctx, SourceSecondRPC, ignoredDisagrees, fmt.Errorf("%w about payment %s", errDisagrees, row.ID))
 		p.log.ErrorContext(ctx, "the two RPCs contradict each other: nothing is decided", "payment", row.ID, "error", err,
 			"transaction", second.Transaction)
-	case judge(row, second).Verdict == says:
-		return t
 	}
-	return t.hide()
+	return t
 }
 
 // ForgetSafeBlock has the next word of the RPC about a network be taken on trust again: an operator

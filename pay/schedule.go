@@ -20,9 +20,6 @@ const (
 	lateBackoff   = time.Hour      // for what the RPC has given no answer about for long
 	slowBackoff   = 24 * time.Hour // for what only a late RPC could close
 	settleDelay   = 5 * time.Second
-	// evidenceWait is how long after its validity an open payment waits for an RPC that gives
-	// no answer before somebody is told. A finalized block is about 20 minutes old.
-	evidenceWait = 30 * time.Minute
 )
 
 // nextCheck is when recovery should look at a payment next; zero is never.

@@ -5,12 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/purserpay/purser/internal/failpoint"
-	"github.com/purserpay/purser/x402"
 )
 
 // ErrNotSent: a facilitator was not reached at all, so that nothing of the request can
@@ -118,7 +116,7 @@ func (a *Attempt) settle() error {
 		_ = a.record(ctx, o)
 		return &FailedError{Stage: StageSettle, Payment: a.row, Detail: err.Error(), Facilitator: faultDetail(err), Cause: err}
 	}
-	o := a.settleOutcome(ctx, ans)
+	o := a.payer.weigh(ctx, a.row, settleClaim(ans, a.fresh()))
 	if err := a.record(ctx, o); err != nil && o.Verdict == VerdictSettled {
 		// The money moved; losing the write would lose it from the books. The caller has
 		// paid and gets its payload; the journal's open row is recovery's to close.
@@ -132,61 +130,13 @@ func (a *Attempt) settle() error {
 	return &FailedError{Stage: StageSettle, Payment: a.row, Detail: ans.Reason, Facilitator: ans.Raw, Funds: FundsReason(ans.Reason)}
 }
 
-// settleOutcome classifies an answer of /settle by the evidence table.
-func (a *Attempt) settleOutcome(ctx context.Context, ans SettleAnswer) Outcome {
-	hasTx := ans.Transaction != ""
-	switch {
-	case ans.Success && ans.Reason == "":
-		o := Outcome{Verdict: VerdictSettled}
-		if x402.ValidTransaction(ans.Transaction) {
-			o.Transaction = strings.ToLower(ans.Transaction)
-		} else {
-			o.Note = "facilitator named no valid transaction: " + truncate(ans.Transaction, 80)
-		}
-		return o
-	case !ans.Success && UsedReason(ans.Reason):
-		o := a.payer.usedOutcome(ctx, a.row, ans.Reason)
-		o.Detail = ans.Raw
-		return o
-	case !ans.Success && !hasTx && a.fresh() && PreBroadcastReason(ans.Reason):
-		return a.payer.refusedOutcome(ctx, a.row, ans)
-	}
-	note := "settlement unclear: " + ans.Reason
-	if hasTx {
-		note += ", transaction " + truncate(ans.Transaction, 80)
-	}
-	return Outcome{Reason: ans.Reason, Detail: ans.Raw, Note: note}
-}
-
 // refusalLook bounds how long a refused caller waits for the chain's word on the refusal.
 const refusalLook = 5 * time.Second
-
-// refusedOutcome judges a refusal by our facilitator that had the payload to send, and says
-// that it did not. It may be wrong (the first of its own tries got through after all) or
-// premature (a node sends later what it has kept). So with an RPC, the chain is asked at once
-// whether the money has moved.
-func (p *Payer) refusedOutcome(ctx context.Context, row *Payment, ans SettleAnswer) Outcome {
-	o := Outcome{Verdict: VerdictRefused, Stage: StageSettle, Reason: ans.Reason, Detail: ans.Raw}
-	ctx, cancel := context.WithTimeout(ctx, refusalLook)
-	defer cancel()
-	t, err := p.trace(ctx, row)
-	switch {
-	case errors.Is(err, errUnwatched):
-	case err != nil:
-		p.log.WarnContext(ctx, "chain not asked about a refusal", "payment", row.ID, "error", err)
-	case t.Used:
-		return Outcome{
-			Verdict: VerdictSettled, Transaction: t.Transaction, Detail: ans.Raw,
-			Note: "refused by the facilitator, which had sent it: " + ans.Reason,
-		}
-	}
-	return o
-}
 
 // verify shows the payload to our facilitator. It returns nil when the facilitator
 // accepts it or when it turns out to be settled already.
 //
-// A refusal makes the payment refused only if the payload is fresh: see [Attempt.fresh].
+// A refusal makes the payment refused only if the payload is fresh: see [freshPayload].
 func (a *Attempt) verify(x Exchange) error {
 	ctx, cancel := a.SendContext()
 	defer cancel()
@@ -210,15 +160,7 @@ func (a *Attempt) verify(x Exchange) error {
 		return nil
 	}
 	a.shown = true
-	o := Outcome{Verdict: VerdictRefused, Stage: StageVerify, Reason: ans.Reason, Detail: ans.Raw}
-	switch {
-	case UsedReason(ans.Reason):
-		o = a.payer.usedOutcome(ctx, a.row, ans.Reason)
-		o.Detail = ans.Raw
-	case !a.fresh() || PendingReason(ans.Reason):
-		o = Outcome{Reason: ans.Reason, Note: "verification unclear: " + ans.Reason, Detail: ans.Raw}
-	}
-	_ = a.record(ctx, o)
+	_ = a.record(ctx, a.payer.weigh(ctx, a.row, verifyClaim(ans, a.fresh())))
 	if a.row.State == Settled {
 		return nil
 	}
