@@ -19,7 +19,7 @@ func TestPagesOfALongHistory(t *testing.T) {
 		t.Skip("writes a long history: run without -short")
 	}
 	const bound = slower * 150 * time.Millisecond
-	w := newWorld(t)
+	w := newWorld(t, onDisk(t))
 	ada := w.person("ada")
 	if _, err := w.payer.SetPlan(t.Context(), ada.account.OrganizationID, pay.PlanAgency); err != nil {
 		t.Fatal(err)
@@ -32,7 +32,7 @@ func TestPagesOfALongHistory(t *testing.T) {
 		}
 		ids = append(ids, k.ID)
 	}
-	if err := boltfill.Fill(t.Context(), w.store, boltfill.Options{Keys: ids, Payments: *events, To: w.clock.now()}); err != nil {
+	if err := boltfill.Fill(t.Context(), w.disk, boltfill.Options{Keys: ids, Payments: *events, To: w.clock.now()}); err != nil {
 		t.Fatal(err)
 	}
 	day := w.clock.now().AddDate(0, 0, -9).Format("2006-01-02")

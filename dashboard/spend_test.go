@@ -202,9 +202,9 @@ func (w *world) until(label, id string) {
 
 func TestExportGoesOnToTheEnd(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorld(t, onDisk(t))
 	ada := w.person("ada")
-	if err := boltfill.Fill(t.Context(), w.store, boltfill.Options{Keys: []string{ada.key.ID}, Payments: 1234, To: w.clock.now()}); err != nil {
+	if err := boltfill.Fill(t.Context(), w.disk, boltfill.Options{Keys: []string{ada.key.ID}, Payments: 1234, To: w.clock.now()}); err != nil {
 		t.Fatal(err)
 	}
 	ids, payments := map[string]bool{}, 0
@@ -224,7 +224,7 @@ func TestExportGoesOnToTheEnd(t *testing.T) {
 // beginExport asks for all of a long history, and reads nothing of the answer.
 func (p *person) beginExport(t *testing.T, w *world) *http.Response {
 	t.Helper()
-	if err := boltfill.Fill(t.Context(), w.store, boltfill.Options{Keys: []string{p.key.ID}, Payments: 20_000, To: w.clock.now()}); err != nil {
+	if err := boltfill.Fill(t.Context(), w.disk, boltfill.Options{Keys: []string{p.key.ID}, Payments: 20_000, To: w.clock.now()}); err != nil {
 		t.Fatal(err)
 	}
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.url+"/dashboard/spend.csv", nil)
@@ -243,7 +243,7 @@ func (p *person) beginExport(t *testing.T, w *world) *http.Response {
 // An export that cannot be finished is cut off: nobody takes it for all there is.
 func TestABrokenExportIsCutOff(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorld(t, onDisk(t))
 	ada := w.person("ada")
 	res := ada.beginExport(t, w)
 	defer res.Body.Close()
@@ -266,7 +266,7 @@ func TestAnExportEndsWithItsSession(t *testing.T) {
 		"signed out everywhere": func(p *person) error { _, err := p.payer.EndSessions(t.Context(), p.account.ID); return err },
 		"":                      func(*person) error { return nil },
 	} {
-		w := newWorld(t)
+		w := newWorld(t, onDisk(t))
 		ada := w.person("ada")
 		res := ada.beginExport(t, w)
 		if _, err := io.ReadFull(res.Body, make([]byte, 1000)); err != nil {

@@ -26,6 +26,7 @@ import (
 	"github.com/purserpay/purser/dashboard/session"
 	"github.com/purserpay/purser/internal/vault"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/pay/memory"
 	"github.com/purserpay/purser/signer"
 	"github.com/purserpay/purser/x402"
 )
@@ -36,12 +37,19 @@ const (
 	upgradeURL = "https://plans.example.com/up"
 )
 
-// world is the dashboard over HTTP with a real store, signer and pay core. Who signs in is said by a header: the gate
+// store is the payer's, in memory or on disk.
+type store interface {
+	pay.Store
+	Close() error
+}
+
+// world is the dashboard over HTTP with a real signer and pay core. Who signs in is said by a header: the gate
 // has tests of its own.
 type world struct {
 	t     testing.TB
 	url   string
-	store *boltstore.DB
+	store store
+	disk  *boltstore.DB // the store too, for a world that is onDisk
 	payer *pay.Payer
 	chain *ledger
 	clock *clock
@@ -50,9 +58,15 @@ type world struct {
 
 type setup struct {
 	pay   pay.Options
-	store boltstore.Options
+	disk  string // path of the store; "": it is in memory
 	pages dashboard.Options
 	mute  bool // no chain
+}
+
+// onDisk makes the store a file, which boltfill can give a long history.
+func onDisk(t testing.TB) func(*setup) {
+	path := filepath.Join(t.TempDir(), "purser.db")
+	return func(s *setup) { s.disk = path }
 }
 
 func newWorld(t testing.TB, change ...func(*setup)) *world {
@@ -62,9 +76,6 @@ func newWorld(t testing.TB, change ...func(*setup)) *world {
 	w.clock.set(time.Now().UTC())
 	log := slog.New(slog.NewJSONHandler(w.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	s := setup{
-		store: boltstore.Options{
-			Path: filepath.Join(t.TempDir(), "purser.db"), MasterKey: vault.Given(vault.MasterKey{1}), Clock: w.clock.now, Logger: log,
-		},
 		pay:   pay.Options{Clock: w.clock.now, Logger: log, Facilitator: w.chain, Chain: w.chain},
 		pages: dashboard.Options{Clock: w.clock.now, Logger: log, Version: "1.2.3", UpgradeURL: upgradeURL, Gate: headerGate{}, Visitor: visitorOf},
 	}
@@ -75,8 +86,15 @@ func newWorld(t testing.TB, change ...func(*setup)) *world {
 		s.pay.Chain = nil
 	}
 	var err error
-	if w.store, err = boltstore.Open(t.Context(), s.store); err != nil {
-		t.Fatal(err)
+	w.store = memory.New(memory.Options{Clock: w.clock.now})
+	if s.disk != "" {
+		w.disk, err = boltstore.Open(t.Context(), boltstore.Options{
+			Path: s.disk, MasterKey: vault.Given(vault.MasterKey{1}), Clock: w.clock.now, Logger: log,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.store = w.disk
 	}
 	t.Cleanup(func() { _ = w.store.Close() })
 	s.pay.Store, s.pay.Wallets = w.store, signer.NewLocal(w.store)

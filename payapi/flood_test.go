@@ -19,8 +19,7 @@ import (
 func TestDeadAttemptsUnderOneKeyCostNothing(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "purser.db")
-	at := func(s *setup) { s.store.Path = path }
-	w := newWorld(t, at)
+	w := newWorld(t, onDisk(path))
 	key := w.payingKey()
 	w.facilitator.onVerify(says(200, `{"isValid":false,"invalidReason":"invalid_payload"}`))
 	body := order(5, "idempotencyKey", "k")
@@ -55,7 +54,7 @@ func TestDeadAttemptsUnderOneKeyCostNothing(t *testing.T) {
 	if err := file.Close(); err != nil {
 		t.Fatal(err)
 	}
-	next := newWorld(t, at)
+	next := newWorld(t, onDisk(path))
 	next.clock.advance(6 * time.Hour)
 	paid := next.call("POST", "/v1/pay", key, body).is(200, "").want("settled", true)
 	if again := next.call("POST", "/v1/pay", key, body).is(200, ""); again.raw != paid.raw || damaged != 60 {
@@ -192,7 +191,7 @@ func TestPaymentsThatSucceedAreNotBounded(t *testing.T) {
 func TestFailuresLeaveFewCounters(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "purser.db")
-	w := failing(t, func(s *setup) { s.store.Path = path })
+	w := failing(t, onDisk(path))
 	key := w.payingKey()
 	for n := range 60 {
 		w.call("POST", "/v1/pay", key, anew(n)).is(402, verifyFailed)

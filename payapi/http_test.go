@@ -8,10 +8,13 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/purserpay/purser/boltstore"
 
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/payapi"
@@ -68,7 +71,7 @@ func TestHealth(t *testing.T) {
 	w := newWorld(t)
 	w.call("GET", "/health", "", nil).is(200, "").
 		want("ok", true).want("service", "purser").want("version", "1.2.3").
-		want("database", map[string]any{"configured": true, "ok": true, "kind": "bolt"}).
+		want("database", map[string]any{"configured": true, "ok": true, "kind": "memory"}).
 		want("facilitator", map[string]any{"configured": true, "ok": true}).
 		want("rpc", map[string]any{"configured": false, "ok": false, "network": "base", "chain_id": 8453}).
 		want("wallets", map[string]any{"provider": "local"})
@@ -97,21 +100,21 @@ func TestHealthOfOthers(t *testing.T) {
 }
 
 // full is a disk that fills up.
-func full(used *atomic.Bool) func(*setup) {
+func full(path string, used *atomic.Bool) func(*setup) {
 	return func(s *setup) {
-		s.store.FreeSpace = func(string) (uint64, error) {
+		s.disk = &boltstore.Options{Path: path, FreeSpace: func(string) (uint64, error) {
 			if used.Load() {
 				return 1 << 20, nil
 			}
 			return 1 << 40, nil
-		}
+		}}
 	}
 }
 
 func TestStoreUnavailable(t *testing.T) {
 	t.Parallel()
 	var used atomic.Bool
-	w := newWorld(t, full(&used))
+	w := newWorld(t, full(filepath.Join(t.TempDir(), "purser.db"), &used))
 	key := w.payingKey()
 	used.Store(true)
 	w.eventually("health notices the full disk", func() bool { return w.call("GET", "/health", "", nil).status == 503 })

@@ -3,6 +3,7 @@ package payapi_test
 import (
 	"bytes"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -11,8 +12,8 @@ import (
 // repeat is recognized by.
 func TestCredentialsInRequestURL(t *testing.T) {
 	t.Parallel()
-	var file string
-	w := newWorld(t, func(s *setup) { file = s.store.Path })
+	file := filepath.Join(t.TempDir(), "purser.db")
+	w := newWorld(t, onDisk(file))
 	key := w.payingKey()
 	const secret = "correct-horse"
 	with := strings.Replace(bought, "https://", "https://agent:"+secret+"@", 1)

@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,6 +20,7 @@ import (
 	"github.com/purserpay/purser/facilitator"
 	"github.com/purserpay/purser/internal/vault"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/pay/memory"
 	"github.com/purserpay/purser/payapi"
 	"github.com/purserpay/purser/signer"
 )
@@ -34,13 +34,20 @@ const (
 	facilitatorKey = "facilitator-key-of-the-tests"
 )
 
-// world is the API over HTTP with a real store, signer and facilitator client.
+// store is the payer's, in memory or on disk.
+type store interface {
+	pay.Store
+	Check(ctx context.Context) error
+	Close() error
+}
+
+// world is the API over HTTP with a real signer and facilitator client.
 type world struct {
 	t           *testing.T
 	url         string
 	api         *payapi.API
 	payer       *pay.Payer
-	store       *boltstore.DB
+	store       store
 	facilitator *standIn
 	clock       *clock
 	logs        *lockedBuffer
@@ -51,10 +58,15 @@ type world struct {
 type setup struct {
 	pay           pay.Options
 	api           payapi.Options
-	store         boltstore.Options
+	disk          *boltstore.Options // nil: the store is in memory
 	noFacilitator bool
 	dates         bool // purser compares its clock with the facilitator's
 	wrap          func(http.Handler) http.Handler
+}
+
+// onDisk makes the store a file, for tests of what is in it or of what outlives the process.
+func onDisk(path string) func(*setup) {
+	return func(s *setup) { s.disk = &boltstore.Options{Path: path} }
 }
 
 func newWorld(t *testing.T, change ...func(*setup)) *world {
@@ -62,10 +74,6 @@ func newWorld(t *testing.T, change ...func(*setup)) *world {
 	w := &world{t: t, clock: newClock(), logs: &lockedBuffer{}, answers: &lockedBuffer{}, facilitator: newStandIn(t)}
 	log := slog.New(slog.NewJSONHandler(w.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	s := setup{
-		store: boltstore.Options{
-			Path: filepath.Join(t.TempDir(), "purser.db"), MasterKey: vault.Given(vault.MasterKey{1}),
-			Clock: w.clock.now, Logger: log,
-		},
 		pay: pay.Options{Clock: w.clock.now, Logger: log, RepeatWait: 10 * time.Second},
 		api: payapi.Options{
 			Version: "1.2.3", InternalSecret: internalSecret, Logger: log, Clock: w.clock.now, KeyRate: -1,
@@ -75,8 +83,12 @@ func newWorld(t *testing.T, change ...func(*setup)) *world {
 		c(&s)
 	}
 	var err error
-	if w.store, err = boltstore.Open(t.Context(), s.store); err != nil {
-		t.Fatal(err)
+	w.store = memory.New(memory.Options{Clock: w.clock.now})
+	if s.disk != nil {
+		s.disk.MasterKey, s.disk.Clock, s.disk.Logger = vault.Given(vault.MasterKey{1}), w.clock.now, log
+		if w.store, err = boltstore.Open(t.Context(), *s.disk); err != nil {
+			t.Fatal(err)
+		}
 	}
 	t.Cleanup(func() { _ = w.store.Close() })
 	s.pay.Store = w.store

@@ -10,23 +10,21 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
-	"github.com/purserpay/purser/boltstore"
-	"github.com/purserpay/purser/internal/vault"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/pay/memory"
 	"github.com/purserpay/purser/signer"
 	"github.com/purserpay/purser/x402"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// world is a forward proxy with a real store and a real signer, reached over loopback.
+// world is a forward proxy with a store in memory and a real signer, reached over loopback.
 type world struct {
 	t       *testing.T
 	payer   *pay.Payer
@@ -54,17 +52,8 @@ func newWorld(t *testing.T, change ...func(*setup)) *world {
 	t.Helper()
 	w := &world{t: t, logs: &logBook{}}
 	ctx := context.Background()
-	store, err := boltstore.Open(ctx, boltstore.Options{
-		Path: filepath.Join(t.TempDir(), "purser.db"), MasterKey: vault.Given(vault.MasterKey{1, 2, 3}),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := store.Close(); err != nil {
-			t.Errorf("closing the store: %v", err)
-		}
-	})
+	store := memory.New(memory.Options{})
+	var err error
 	logger := slog.New(slog.NewTextHandler(w.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	s := &setup{
 		pay:   pay.Options{DefaultPolicy: pay.Policy{MaxPayment: usdc(1), DailyBudget: usdc(10)}, RepeatWait: 5 * time.Second},

@@ -11,17 +11,15 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/purserpay/purser/boltstore"
 	"github.com/purserpay/purser/dashboard/session"
-	"github.com/purserpay/purser/internal/vault"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/pay/memory"
 	"github.com/purserpay/purser/sandbox/identity"
 	"github.com/purserpay/purser/signer"
 )
@@ -100,13 +98,7 @@ func newWorld(t *testing.T, change ...func(*session.Options)) *world {
 	w.issuer = server.URL
 	w.provider.At(w.issuer)
 
-	store, err := boltstore.Open(t.Context(), boltstore.Options{
-		Path: filepath.Join(t.TempDir(), "purser.db"), MasterKey: vault.Given(vault.MasterKey{1}), Clock: w.now,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = store.Close() })
+	store := memory.New(memory.Options{Clock: w.now})
 	payer, err := pay.New(pay.Options{Store: store, Wallets: signer.None{}, Clock: w.now})
 	if err != nil {
 		t.Fatal(err)

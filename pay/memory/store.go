@@ -27,9 +27,9 @@ type Options struct {
 type Store struct {
 	clock pay.Clock
 
-	mu   sync.Mutex
-	rows rows
-	err  error // fails all operations, see Fail
+	mu     sync.Mutex
+	rows   rows
+	closed bool
 }
 
 var _ pay.Store = (*Store)(nil)
@@ -68,15 +68,15 @@ func New(o Options) *Store {
 	return s
 }
 
-// do runs an operation under the lock. It fails if the context has ended.
+// do runs an operation under the lock. It fails if the context has ended or the store is closed.
 func (s *Store) do(ctx context.Context, run func(r *rows) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if s.err != nil {
-		return s.err
+	if s.closed {
+		return fmt.Errorf("%w: store is closed", pay.ErrUnavailable)
 	}
 	return run(&s.rows)
 }
@@ -111,11 +111,12 @@ func (s *Store) change(ctx context.Context, run func(r *rows) (pay.Change, error
 	})
 }
 
-// Fail makes every operation fail with an error until it is called with nil.
-func (s *Store) Fail(err error) {
+// Close makes every operation fail with pay.ErrUnavailable from now on.
+func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.err = err
+	s.closed = true
+	return nil
 }
 
 // Reopen ends all leases, as opening a store after a crash does.
@@ -163,7 +164,7 @@ func (s *Store) SetWorld(ctx context.Context, world string) (inForce string, err
 	return inForce, err
 }
 
-// Health is nil unless operations fail, see Fail.
+// Health is nil while the store is open.
 func (s *Store) Health(ctx context.Context) error {
 	return s.do(ctx, func(*rows) error { return nil })
 }
