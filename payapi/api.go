@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"runtime"
 	"runtime/debug"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/purserpay/purser/internal/admission"
 	"github.com/purserpay/purser/internal/logins"
+	"github.com/purserpay/purser/internal/perclient"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -74,8 +76,8 @@ type API struct {
 	log        *slog.Logger
 	now        pay.Clock
 	browsers   browsers
-	keyRate    *addressLimit // nil: no bound
-	walletRate *addressLimit // nil: no bound
+	keyRate    *perclient.Limiter[netip.Addr] // nil: no bound
+	walletRate *perclient.Limiter[netip.Addr] // nil: no bound
 	logins     *logins.Book
 	gate       *admission.Gate // for requests with a key, by key
 	strangers  *admission.Gate // for those without, by address
@@ -124,8 +126,8 @@ func New(o Options) (*API, error) {
 		o.KeyRate = defaultKeyRate
 	}
 	if o.KeyRate > 0 {
-		a.keyRate = newAddressLimit(o.KeyRate, o.KeyRate)
-		a.walletRate = newAddressLimit(walletsAtOnce, walletsPerMinute)
+		a.keyRate = perclient.NewLimiter[netip.Addr](o.KeyRate, o.KeyRate)
+		a.walletRate = perclient.NewLimiter[netip.Addr](walletsAtOnce, walletsPerMinute)
 	}
 	a.logins, a.gate = logins.New(failuresAtOnce, failuresPerMinute), admission.New(o.Admission)
 	a.strangers = admission.New(admission.Options{Concurrent: anonymous, Wait: o.Admission.Wait, Refused: o.Admission.Refused})

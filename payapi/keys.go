@@ -11,7 +11,7 @@ import (
 
 // createKey is POST /api-keys (SPEC §4).
 func (a *API) createKey(r *http.Request) (reply, error) {
-	if wait := a.keyRate.take(r, a.now()); wait > 0 {
+	if wait := takeTurn(a.keyRate, r, a.now()); wait > 0 {
 		return reply{}, tooManyRequests(time.Duration(wait) * time.Second)
 	}
 	if a.closed && !a.internalCaller(r) {

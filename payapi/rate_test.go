@@ -2,19 +2,21 @@ package payapi
 
 import (
 	"crypto/tls"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/purserpay/purser/internal/perclient"
 )
 
 func TestAddressLimit(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 15, 12, 0, 0, 0, time.UTC)
-	l := newAddressLimit(3, 3)
-	take := func(peer string) int { return l.take(&http.Request{RemoteAddr: peer}, now) }
+	l := perclient.NewLimiter[netip.Addr](3, 3)
+	take := func(peer string) int { return takeTurn(l, &http.Request{RemoteAddr: peer}, now) }
 	use := func(peers ...string) {
 		t.Helper()
 		for i, peer := range peers {
@@ -41,59 +43,6 @@ func TestAddressLimit(t *testing.T) {
 	use("192.0.2.1:1")
 	if take("192.0.2.1:1") == 0 {
 		t.Error("refused turns gave something back")
-	}
-	// A generation that ends forgets nobody who is still waiting.
-	now = now.Add(40 * time.Second) // 1 minute after the first
-	use("192.0.2.1:1", "192.0.2.1:1")
-	if take("192.0.2.1:1") == 0 {
-		t.Error("forgotten with the generation")
-	}
-}
-
-// Who may do more at once than in a minute is remembered until all of that has come back.
-func TestAddressLimitOfABurst(t *testing.T) {
-	t.Parallel()
-	now := time.Date(2026, 11, 15, 12, 0, 0, 0, time.UTC)
-	l := newAddressLimit(300, 60)
-	turns := func() (n int) {
-		for l.take(&http.Request{RemoteAddr: "192.0.2.1:1"}, now) == 0 {
-			n++
-		}
-		return n
-	}
-	if n := turns(); n != 300 {
-		t.Errorf("%d turns at once", n)
-	}
-	for _, pause := range []time.Duration{time.Minute, 2 * time.Minute, 4 * time.Minute, time.Minute} {
-		for range 4 { // others come and go
-			now = now.Add(pause / 4)
-			l.take(&http.Request{RemoteAddr: "192.0.2.2:1"}, now)
-		}
-		if n := turns(); n != int(pause.Seconds()) {
-			t.Errorf("%d turns after %s", n, pause)
-		}
-	}
-	now = now.Add(time.Hour)
-	if n := turns(); n != 300 {
-		t.Errorf("%d turns after an hour", n)
-	}
-	if (*addressLimit)(nil).take(&http.Request{}, now) != 0 {
-		t.Error("no limit is a limit")
-	}
-}
-
-func TestAddressLimitIsBounded(t *testing.T) {
-	t.Parallel()
-	now := time.Date(2026, 11, 15, 12, 0, 0, 0, time.UTC)
-	l := newAddressLimit(1, 1)
-	for i := range 3 * maxAddresses {
-		peer := fmt.Sprintf("10.%d.%d.%d:1", i>>16, i>>8&255, i&255)
-		if wait := l.take(&http.Request{RemoteAddr: peer}, now); wait != 0 {
-			t.Fatalf("%s waits %d s", peer, wait)
-		}
-	}
-	if n := len(l.young) + len(l.aged); n > 2*maxAddresses {
-		t.Errorf("%d addresses are remembered", n)
 	}
 }
 

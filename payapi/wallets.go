@@ -48,7 +48,7 @@ func (a *API) createWallet(r *http.Request, key pay.Key) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	if wait := a.walletRate.take(r, a.now()); wait > 0 {
+	if wait := takeTurn(a.walletRate, r, a.now()); wait > 0 {
 		return reply{}, tooManyRequests(time.Duration(wait) * time.Second)
 	}
 	w, err := a.payer.CreateWallet(r.Context(), key, network)

@@ -1,0 +1,76 @@
+// Package perclient remembers a bounded amount about each client: its turns, and what happened to
+// it.
+//
+// When there are too many clients, the one that was active the longest ago is forgotten. A flood
+// of new clients cannot make all others begin anew.
+package perclient
+
+import (
+	"sync"
+	"time"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+	"golang.org/x/time/rate"
+)
+
+// maxClients bounds the remembered clients.
+const maxClients = 10_000
+
+// Limiter bounds how often each client may do something. A client that waits for as long as its
+// turns take to come back has all of them, so that forgetting it gives it nothing. A client gains
+// turns only if more than 10,000 others take theirs meanwhile, which a limit per client cannot
+// bound anyway. A Limiter is safe for concurrent use. A nil Limiter bounds nothing.
+type Limiter[K comparable] struct {
+	perMinute, atOnce int
+
+	mu      sync.Mutex
+	clients *simplelru.LRU[K, *rate.Limiter] // by the last turn they took
+}
+
+// NewLimiter gives each client so many turns at once, and so many back per minute.
+func NewLimiter[K comparable](atOnce, perMinute int) *Limiter[K] {
+	return &Limiter[K]{perMinute: perMinute, atOnce: atOnce, clients: newLRU[K, *rate.Limiter](maxClients)}
+}
+
+// Take takes n turns of a client and returns 0. If the client has fewer, Take takes none and
+// returns the time until it has n.
+func (l *Limiter[K]) Take(client K, n int, now time.Time) (wait time.Duration) {
+	if l == nil {
+		return 0
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	turns, ok := l.clients.Get(client)
+	if !ok {
+		turns = rate.NewLimiter(rate.Limit(l.perMinute)/60, l.atOnce)
+		l.clients.Add(client, turns)
+	}
+	if turns.AllowN(now, n) {
+		return 0
+	}
+	return l.until(turns, n, now)
+}
+
+// Wait returns the time until a client has a turn, and takes none.
+func (l *Limiter[K]) Wait(client K, now time.Time) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	turns, ok := l.clients.Peek(client)
+	if !ok || turns.TokensAt(now) >= 1 {
+		return 0
+	}
+	return l.until(turns, 1, now)
+}
+
+func (l *Limiter[K]) until(turns *rate.Limiter, n int, now time.Time) time.Duration {
+	return time.Duration((float64(n) - turns.TokensAt(now)) / float64(l.perMinute) * float64(time.Minute))
+}
+
+// newLRU returns a cache that is not safe for concurrent use. Its only error is a size below 1.
+func newLRU[K comparable, V any](size int) *simplelru.LRU[K, V] {
+	cache, err := simplelru.NewLRU[K, V](size, nil)
+	if err != nil {
+		panic(err)
+	}
+	return cache
+}
