@@ -8,7 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/time/rate"
+	"github.com/purserpay/purser/internal/admission"
+	"github.com/purserpay/purser/internal/perclient"
 )
 
 // Bounds of what one organization may do here. Signing in costs nothing, so that they hold for everybody.
@@ -22,8 +23,6 @@ const (
 	exportsAtOnce = 2
 	// waiting bounds requests of one organization that wait for their turn to read.
 	waiting = 32
-	// remembered is how many organizations are kept without asking which of them have all of their turns again.
-	remembered = 1000
 )
 
 // tooManyError tells how long to wait.
@@ -35,10 +34,11 @@ func (e *tooManyError) Error() string { return fmt.Sprintf("too many requests: w
 // what others pay. An organization reads one thing at a time, and all of them together leave half of the processors alone.
 type turns struct {
 	reading chan struct{} // has room for those who read
-	mu      sync.Mutex
-	of      map[string]*rate.Limiter
-	exports map[string]int // under way
-	lines   map[string]*line
+	changes *perclient.Limiter[string]
+	exports *admission.Shares
+
+	mu    sync.Mutex
+	lines map[string]*line
 }
 
 // line is an organization's, of those who read or wait to.
@@ -50,7 +50,8 @@ type line struct {
 func newTurns() turns {
 	return turns{
 		reading: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)),
-		of:      map[string]*rate.Limiter{}, exports: map[string]int{}, lines: map[string]*line{},
+		changes: perclient.NewLimiter[string](changesAMinute, changesAMinute), exports: admission.NewShares(exportsAtOnce),
+		lines: map[string]*line{},
 	}
 }
 
@@ -109,45 +110,17 @@ func (d *dashboard) inTurn(serve view) view {
 
 // take takes n turns of an organization: *tooManyError.
 func (t *turns) take(org string, n int, now time.Time) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	l := t.of[org]
-	if l == nil {
-		if len(t.of) >= remembered {
-			t.forget(now)
-		}
-		l = rate.NewLimiter(rate.Limit(changesAMinute)/60, changesAMinute)
-		t.of[org] = l
+	if wait := t.changes.Take(org, n, now); wait > 0 {
+		return &tooManyError{wait}
 	}
-	if l.AllowN(now, n) {
-		return nil
-	}
-	missing := float64(n) - l.TokensAt(now)
-	return &tooManyError{time.Duration(missing * float64(time.Minute) / changesAMinute)}
-}
-
-// forget drops those of which nothing has to be remembered.
-func (t *turns) forget(now time.Time) {
-	for org, l := range t.of {
-		if l.TokensAt(now) >= changesAMinute {
-			delete(t.of, org)
-		}
-	}
+	return nil
 }
 
 // enterExport begins an export, which ends with leave: *tooManyError.
 func (t *turns) enterExport(org string) (leave func(), err error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.exports[org] >= exportsAtOnce {
+	leave, err = t.exports.Take(org)
+	if err != nil {
 		return nil, &tooManyError{exportPause}
 	}
-	t.exports[org]++
-	return func() {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		if t.exports[org]--; t.exports[org] == 0 {
-			delete(t.exports, org)
-		}
-	}, nil
+	return leave, nil
 }

@@ -59,17 +59,3 @@ func TestReadingTakesTurns(t *testing.T) {
 		}
 	})
 }
-
-func TestTurnsAreForgotten(t *testing.T) {
-	t.Parallel()
-	d, now := newTurns(), time.Now()
-	for i := range 3 * remembered {
-		if err := d.take(fmt.Sprint(i), 1, now); err != nil {
-			t.Fatal(err)
-		}
-		now = now.Add(time.Second)
-	}
-	if len(d.of) > remembered+changesAMinute {
-		t.Errorf("%d organizations are remembered", len(d.of))
-	}
-}

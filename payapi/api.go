@@ -125,7 +125,7 @@ func New(o Options) (*API, error) {
 	if o.KeyRate == 0 {
 		o.KeyRate = defaultKeyRate
 	}
-	if o.KeyRate > 0 {
+	if o.KeyRate > 0 { // else neither is bounded
 		a.keyRate = perclient.NewLimiter[netip.Addr](o.KeyRate, o.KeyRate)
 		a.walletRate = perclient.NewLimiter[netip.Addr](walletsAtOnce, walletsPerMinute)
 	}

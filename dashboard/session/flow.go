@@ -61,7 +61,7 @@ func signedOut(where string) string {
 
 // begin sends a browser to the provider.
 func (g *Gate) begin(w http.ResponseWriter, r *http.Request, at place, a attempt) {
-	if wait := g.starts.take(g.opts.Peer(r), g.now()); wait > 0 {
+	if wait := g.starts.Take(g.opts.Peer(r), 1, g.now()); wait > 0 {
 		g.tooMany(w, r, wait)
 		return
 	}
@@ -116,7 +116,7 @@ func (g *Gate) callback(w http.ResponseWriter, r *http.Request, at place) {
 
 // finish signs somebody in who comes with a code.
 func (g *Gate) finish(w http.ResponseWriter, r *http.Request, at place, d *discovered, a attempt, code string) {
-	if wait := g.finishes.take(g.opts.Peer(r), g.now()); wait > 0 {
+	if wait := g.finishes.Take(g.opts.Peer(r), 1, g.now()); wait > 0 {
 		g.tooMany(w, r, wait)
 		return
 	}

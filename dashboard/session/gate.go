@@ -17,6 +17,7 @@ import (
 	"github.com/alexedwards/scs/v2"
 
 	"github.com/purserpay/purser/internal/peer"
+	"github.com/purserpay/purser/internal/perclient"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -88,7 +89,7 @@ type Gate struct {
 	manager   *scs.SessionManager
 	provider  *provider // nil while nothing is configured
 
-	starts, finishes *limiter
+	starts, finishes *perclient.Limiter[netip.Addr]
 	exchanges        chan struct{}
 }
 
@@ -118,7 +119,7 @@ func New(o Options) (*Gate, error) {
 	}
 	g := &Gate{
 		opts: o, log: o.Logger, now: o.Clock, crossSite: http.NewCrossOriginProtection(), manager: newManager(o.Payer, o.Clock),
-		starts: newLimiter(o.Rate), finishes: newLimiter(o.Rate), exchanges: make(chan struct{}, maxExchanges),
+		starts: perclient.NewLimiter[netip.Addr](o.Rate, o.Rate), finishes: perclient.NewLimiter[netip.Addr](o.Rate, o.Rate), exchanges: make(chan struct{}, maxExchanges),
 	}
 	var err error
 	if g.public, err = parsePublic(o.PublicURL); err != nil {

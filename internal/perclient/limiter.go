@@ -27,8 +27,12 @@ type Limiter[K comparable] struct {
 	clients *simplelru.LRU[K, *rate.Limiter] // by the last turn they took
 }
 
-// NewLimiter gives each client so many turns at once, and so many back per minute.
+// NewLimiter gives each client so many turns at once, and so many back per minute. It returns nil if
+// perMinute is negative.
 func NewLimiter[K comparable](atOnce, perMinute int) *Limiter[K] {
+	if perMinute < 0 {
+		return nil
+	}
 	return &Limiter[K]{perMinute: perMinute, atOnce: atOnce, clients: newLRU[K, *rate.Limiter](maxClients)}
 }
 

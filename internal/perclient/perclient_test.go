@@ -26,7 +26,7 @@ func TestLimiter(t *testing.T) {
 	if l.Wait("a", now) != 0 || l.Take("a", 2, now) != 0 || l.Take("a", 1, now) != time.Second {
 		t.Error("refused turns were taken")
 	}
-	if (*Limiter[string])(nil).Take("a", 1, now) != 0 {
+	if NewLimiter[string](1, -1).Take("a", 1, now) != 0 {
 		t.Error("no limit is a limit")
 	}
 }
