@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/purserpay/purser/internal/needed"
 	"github.com/spf13/cobra"
 
 	"github.com/purserpay/purser/internal/adminapi"
@@ -118,10 +119,7 @@ func TestExecRuns(t *testing.T) {
 			t.Errorf("%s: asked for money: %t, %q", c.name, asked, o.stderr)
 		}
 	}
-	curl, err := exec.LookPath("curl")
-	if err != nil {
-		t.Skip("no curl")
-	}
+	curl := needed.Program(t, "Debian: apt-get install curl", "curl")
 	for _, flags := range [][]string{{admin}, {"--key", key, "--proxy", s.url()}} {
 		o := command(t, nil, append(append([]string{"exec"}, flags...), curl, "-sS", url)...)
 		if o.status() != 0 || !strings.HasPrefix(o.stdout, "paid, Host example.com") {

@@ -107,9 +107,7 @@ func urllibAgent(t *testing.T, p *payer, o order, target string) answer {
 }
 
 func requestsAgent(t *testing.T, p *payer, o order, target string) answer {
-	if exec.Command(python(), "-c", "import requests").Run() != nil {
-		t.Skip("Python has no requests: `make e2e-deps` installs it where venv works")
-	}
+	requireModule(t, "requests")
 	return pythonAgent(t, requestsProgram, p, o, target)
 }
 

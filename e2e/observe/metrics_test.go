@@ -15,6 +15,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/purserpay/purser/internal/needed"
 )
 
 const prometheusFiles = "../../deploy/prometheus"
@@ -24,10 +26,7 @@ func promtool(t *testing.T, input string, arguments ...string) {
 	t.Helper()
 	program := os.Getenv("PROMTOOL")
 	if program == "" {
-		var err error
-		if program, err = exec.LookPath("promtool"); err != nil {
-			t.Skip("there is no promtool: install it (Debian: package prometheus) or name it with PROMTOOL")
-		}
+		program = needed.Program(t, "Debian: package prometheus; or name it with PROMTOOL", "promtool")
 	}
 	cmd := exec.CommandContext(t.Context(), program, arguments...)
 	cmd.Dir, cmd.Stdin = prometheusFiles, strings.NewReader(input)

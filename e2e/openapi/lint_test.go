@@ -5,15 +5,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/purserpay/purser/internal/needed"
 )
 
 // The description passes Redocly's linter with its strict rules.
 func TestLint(t *testing.T) {
 	t.Parallel()
-	node, err := exec.LookPath("node")
-	if err != nil {
-		t.Skipf("the linter needs node, which is not installed: %v", err)
-	}
+	node := needed.Program(t, "the linter runs in it", "node")
 	cli := filepath.Join("node_modules", "@redocly", "cli", "bin", "cli.js")
 	if _, err := os.Stat(cli); err != nil {
 		t.Fatalf("the linter is missing, run `make e2e-deps`: %v", err)

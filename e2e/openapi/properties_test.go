@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/purserpay/purser/internal/needed"
 )
 
 var (
@@ -41,9 +43,7 @@ func TestProperties(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.Stat(program); err != nil {
-		t.Skipf("SKIPPED: Schemathesis is not installed (make e2e-deps; without a Python package index it cannot be): %v", err)
-	}
+	needed.File(t, "`make e2e-deps` installs Schemathesis from a Python package index", program)
 	from := *seed
 	if from == "random" {
 		from = strconv.FormatUint(rand.Uint64(), 10)

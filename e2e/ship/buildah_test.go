@@ -4,11 +4,12 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/purserpay/purser/internal/needed"
 )
 
 // builder builds images with buildah, without a registry and without root's rights over the system. All that it keeps
@@ -21,10 +22,7 @@ type builder struct {
 // newBuilder skips the test where buildah cannot work.
 func newBuilder(t *testing.T) builder {
 	t.Helper()
-	buildah, err := exec.LookPath("buildah")
-	if err != nil {
-		t.Skip("buildah is not installed, so no image can be built (Debian: apt-get install buildah)")
-	}
+	buildah := needed.Program(t, "Debian: package buildah", "buildah")
 	dir := t.TempDir()
 	b := builder{dir: dir, buildah: buildah, policy: filepath.Join(dir, "policy.json")}
 	b.storage = []string{"--storage-driver", "vfs", "--root", filepath.Join(dir, "storage"), "--runroot", filepath.Join(dir, "run")}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/purserpay/purser/e2e/internal/process"
+	"github.com/purserpay/purser/internal/needed"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -28,9 +29,7 @@ func TestScripts(t *testing.T) {
 
 // systemd understands the unit, and has little left to warn of.
 func TestUnit(t *testing.T) {
-	if _, err := exec.LookPath("systemd-analyze"); err != nil {
-		t.Skip("systemd-analyze is not installed, so the unit cannot be checked")
-	}
+	needed.Program(t, "Debian: package systemd", "systemd-analyze")
 	text, err := os.ReadFile(filepath.Join(process.Root(), "deploy/systemd/purser.service"))
 	if err != nil {
 		t.Fatal(err)

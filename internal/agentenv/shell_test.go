@@ -5,6 +5,8 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/purserpay/purser/internal/needed"
 )
 
 var awkward = Environment{Variables: []Variable{
@@ -44,10 +46,7 @@ func TestFormat(t *testing.T) {
 // A shell reads the values back unchanged.
 func TestFormatIsReadByAShell(t *testing.T) {
 	t.Parallel()
-	sh, err := exec.LookPath("sh")
-	if err != nil {
-		t.Skip("no sh")
-	}
+	sh := needed.Program(t, "every Unix has one", "sh")
 	text, err := awkward.Format("sh")
 	if err != nil {
 		t.Fatal(err)
