@@ -19,6 +19,7 @@ import (
 	"go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
 
+	"github.com/purserpay/purser/internal/failpoint"
 	"github.com/purserpay/purser/internal/vault"
 	"github.com/purserpay/purser/pay"
 )
@@ -152,7 +153,7 @@ func open(ctx context.Context, o Options, noSync bool) (*DB, error) {
 		leased: map[string]*pay.Payment{}, maxSessions: pay.MaxSessions, noSync: noSync,
 	}
 	if d.clock == nil {
-		d.clock = time.Now
+		d.clock = failpoint.Now
 	}
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/internal/endpoint"
+	"github.com/purserpay/purser/internal/failpoint"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -90,7 +91,7 @@ func New(o Options) (*Client, error) {
 	}
 	c := &Client{endpoint: e, key: o.Key, timeout: o.Timeout, log: o.Logger, now: o.Clock, breakers: newBreakers(o.MaxFailures), propagate: o.Propagate}
 	if c.now == nil {
-		c.now = time.Now
+		c.now = failpoint.Now
 	}
 	if c.timeout <= 0 {
 		c.timeout = DefaultTimeout

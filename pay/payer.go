@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/purserpay/purser/internal/breaker"
+	"github.com/purserpay/purser/internal/failpoint"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -102,7 +103,7 @@ func New(o Options) (*Payer, error) {
 	}
 	o.Failures = o.Failures.complete()
 	if o.Clock == nil {
-		o.Clock = time.Now
+		o.Clock = failpoint.Now
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

@@ -15,7 +15,7 @@ import (
 // Recover runs recovery until ctx ends: it observes, closes what evidence allows, and
 // never moves money (DESIGN §3).
 func (p *Payer) Recover(ctx context.Context) {
-	tick := time.NewTicker(recoverEvery)
+	tick := time.NewTicker(failpoint.Every(recoverEvery))
 	defer tick.Stop()
 	var reconciling sync.WaitGroup
 	reconciling.Go(func() { p.Reconcile(ctx) })

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/purserpay/purser/internal/failpoint"
 )
 
 // TimeSource names a service that our clock is compared with.
@@ -74,7 +76,7 @@ const (
 // NewTimekeeper makes a Timekeeper by a clock. Default: time.Now.
 func NewTimekeeper(now Clock) *Timekeeper {
 	if now == nil {
-		now = time.Now
+		now = failpoint.Now
 	}
 	return &Timekeeper{
 		now: now, log: slog.New(slog.DiscardHandler), seen: map[TimeSource]*seenTimes{}, told: map[string]clockLevel{},

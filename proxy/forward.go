@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/internal/admission"
+	"github.com/purserpay/purser/internal/failpoint"
 	"github.com/purserpay/purser/internal/logins"
 	"github.com/purserpay/purser/pay"
 )
@@ -102,7 +103,7 @@ func NewForward(o ForwardOptions) (*Forward, error) {
 		f.log = slog.New(slog.DiscardHandler)
 	}
 	if f.now == nil {
-		f.now = time.Now
+		f.now = failpoint.Now
 	}
 	var id [6]byte
 	_, _ = rand.Read(id[:]) // never fails: crypto/rand ends the process instead

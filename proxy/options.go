@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/internal/admission"
+	"github.com/purserpay/purser/internal/failpoint"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -98,7 +99,7 @@ func NewTransport(o TransportOptions) (*Transport, error) {
 		t.log = slog.New(slog.DiscardHandler)
 	}
 	if t.now == nil {
-		t.now = time.Now
+		t.now = failpoint.Now
 	}
 	t.gate, t.sellers, t.redirects = admission.New(o.Admission), newSellers(o.MaxFailures, t.now), newRedirects(t.now)
 	var err error

@@ -64,7 +64,7 @@ func TestFlood(t *testing.T) {
 	if length == 0 {
 		length = time.Second
 	}
-	s := startSmall(t, time.Minute, 2)
+	s := startSmall(t, 2)
 	f := &flood{load: s.load}
 	f.refused = s.world.challengeOf(t, refusedPayee, "goods")
 	f.fat = s.world.challengeOf(t, refusedPayee, strings.Repeat("fat ", fatSize/4/4*3))

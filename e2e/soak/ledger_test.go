@@ -18,6 +18,7 @@ type ledger struct {
 	network x402.Network
 	token   x402.Asset
 	genesis time.Time
+	now     func() time.Time
 
 	mu        sync.RWMutex
 	balances  map[x402.Address]uint64
@@ -43,17 +44,17 @@ var (
 	errLate = errors.New("authorization expired")
 )
 
-// newLedger makes a chain that began at a time, which must be past.
-func newLedger(genesis time.Time) *ledger {
+// newLedger makes a chain that began a minute ago.
+func newLedger(now func() time.Time) *ledger {
 	base, _ := x402.NetworkByWire("base")
 	return &ledger{
-		network: base, token: base.Assets[0], genesis: genesis.Truncate(time.Second),
+		network: base, token: base.Assets[0], genesis: now().Add(-time.Minute).Truncate(time.Second), now: now,
 		balances: map[x402.Address]uint64{}, used: map[x402.Nonce]int32{},
 	}
 }
 
 // latest is the number of the newest block.
-func (l *ledger) latest() uint64 { return uint64(time.Since(l.genesis) / time.Second) }
+func (l *ledger) latest() uint64 { return uint64(l.now().Sub(l.genesis) / time.Second) }
 
 func (l *ledger) timeOf(block uint64) uint64 { return uint64(l.genesis.Unix()) + block }
 

@@ -32,10 +32,14 @@ func newPurser(t *testing.T, w *world, edit ...string) *purser {
 	for _, name := range []string{nameGood, nameBad, nameTunnel} {
 		names += "resolve " + name + " 127.0.0.1\n"
 	}
-	p := &purser{process.NewPurser(t, process.Program(t, process.Plain), filepath.Join(t.TempDir(), "data"),
-		"PURSER_FACILITATOR_URL="+w.facilitatorURL, "PURSER_RPC_URL="+w.rpcURL, "PURSER_INTERNAL_SECRET="+secret,
-		"PURSER_DAILY_BUDGET=1000000", "PURSER_PER_MINUTE=1000000", "PURSER_FAILURES_PER_MINUTE=off", "PURSER_FAILURES_PER_DAY=off",
-		"PURSER_UPSTREAM=http://127.0.0.1:"+w.http)}
+	binary, settings := process.Plain, []string(nil)
+	if w.clock != nil {
+		binary, settings = process.Failpoints, []string{w.clock.Setting()}
+	}
+	p := &purser{process.NewPurser(t, process.Program(t, binary), filepath.Join(t.TempDir(), "data"),
+		append(settings, "PURSER_FACILITATOR_URL="+w.facilitatorURL, "PURSER_RPC_URL="+w.rpcURL, "PURSER_INTERNAL_SECRET="+secret,
+			"PURSER_DAILY_BUDGET=1000000", "PURSER_PER_MINUTE=1000000", "PURSER_FAILURES_PER_MINUTE=off", "PURSER_FAILURES_PER_DAY=off",
+			"PURSER_UPSTREAM=http://127.0.0.1:"+w.http)...)}
 	p.Config = process.Shipped(t, append([]string{
 		process.ProxyBlock, process.ProxyBlock + names, process.AppBlock, process.AppBlock + "task " + tightTask + " {\ndaily_budget 0.01\n}\n",
 	}, edit...)...)

@@ -93,7 +93,7 @@ func (s *steady) buys(do func(context.Context, *wire, uint64) error) func(contex
 // Ten reloads, 300 ms apart, while every door is used: every client that repeats what a closed connection cut off gets its
 // answer, what is under way is not cut, and every purchase is in the books and on the chain exactly once.
 func TestReloadUnderLoad(t *testing.T) {
-	w := startWorld(t, 12*time.Second)
+	w := startWorld(t)
 	w.calm.Store(true)
 	p := newPurser(t, w)
 	p.Start(t)
@@ -155,10 +155,7 @@ func TestReloadUnderLoad(t *testing.T) {
 // requireBooks waits until recovery is through and compares the books with the chain.
 func (s *steady) requireBooks(t *testing.T, keys []key) totals {
 	t.Helper()
-	now, err := s.purser.look(t.Context())
-	mustDo(t, err)
-	patience := 3*s.world.validity + 3*time.Minute + time.Duration(now.Settled-now.Confirmed)*25*time.Millisecond
-	s.purser.rest(t, patience, func(now state) bool { return now.Open == 0 && now.Confirmed >= now.Settled })
+	s.passTime(t, func() bool { return s.closed(t) })
 	sum, findings := s.audit(t.Context(), keys)
 	t.Logf("%+v", sum)
 	for _, f := range findings {

@@ -14,7 +14,7 @@ import (
 // A purser refuses a database of another schema, leaves it as it is, and says what to do.
 func TestOtherSchemasAreRefused(t *testing.T) {
 	t.Parallel()
-	p := newPurser(t, startWorld(t, time.Minute))
+	p := newPurser(t, startWorld(t))
 	p.Start(t)
 	p.End(t)
 	for schema, word := range map[int]string{4711: "newer", 1: "older"} {

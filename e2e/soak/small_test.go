@@ -19,9 +19,9 @@ type small struct {
 }
 
 // startSmall starts one whose configuration is edited.
-func startSmall(t *testing.T, validity time.Duration, keys int, edit ...string) *small {
+func startSmall(t *testing.T, keys int, edit ...string) *small {
 	t.Helper()
-	w := startWorld(t, validity)
+	w := startWorld(t)
 	w.calm.Store(true)
 	t.Cleanup(func() { // before the servers are closed, who would wait for those that are held
 		w.gates.Range(func(moment, _ any) bool { w.release(moment.(string)); return true })
@@ -191,8 +191,7 @@ func (s *small) sound(t *testing.T, settled, void int) {
 	t.Helper()
 	s.purser.Check(t)
 	s.purser.Start(t)
-	patience := 2*s.world.validity + 3*time.Minute // a look that the RPC does not answer comes again after up to 160 s
-	s.purser.rest(t, patience, func(state) bool { return s.closed(t) })
+	s.passTime(t, func() bool { return s.closed(t) })
 	sum, findings := s.audit(t.Context(), append(s.keys, s.side))
 	for _, f := range findings {
 		t.Error(f)

@@ -44,7 +44,7 @@ func (p *purser) mustReload(t *testing.T, config string) {
 // limits; until it is called, by the old ones.
 func TestReloadChangesPolicy(t *testing.T) {
 	t.Parallel()
-	s := startSmall(t, 12*time.Second, 4)
+	s := startSmall(t, 4)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	// Even numbers: nothing may be paid. A reload is under way while the number is changed twice.
@@ -111,7 +111,7 @@ func TestReloadChangesPolicy(t *testing.T) {
 // is in flight at a seller: it keeps its payment.
 func TestReloadChangesFacilitator(t *testing.T) {
 	t.Parallel()
-	s := startSmall(t, 30*time.Second, 6)
+	s := startSmall(t, 6)
 	var calls atomic.Int64
 	honest := s.world.facilitator()
 	other := "http://" + serve(t, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
@@ -141,7 +141,7 @@ func TestReloadChangesFacilitator(t *testing.T) {
 // has open is closed when it comes back.
 func TestReloadChangesStore(t *testing.T) {
 	t.Parallel()
-	s := startSmall(t, 30*time.Second, 6)
+	s := startSmall(t, 6)
 	open, err := s.pay(t.Context(), 0, 77, `,"settlement":"seller"`) // never sent
 	mustDo(t, err)
 	idle := s.inside("proxy https", s.keys[0], nameGood)
@@ -204,7 +204,7 @@ func (l *ledger) forget(a [20]byte) {
 // A configuration that cannot be used changes nothing, and is told why.
 func TestReloadWithBrokenConfiguration(t *testing.T) {
 	t.Parallel()
-	s := startSmall(t, 12*time.Second, 3)
+	s := startSmall(t, 3)
 	taken, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "192.0.2.1:0")
 	if err == nil {
 		t.Fatalf("somebody has the address for documentation: %s", taken.Addr())
@@ -253,7 +253,7 @@ func TestReloadWithBrokenConfiguration(t *testing.T) {
 // When the sites move to other ports, what is in flight on the old ones ends there, and they are closed.
 func TestReloadMovesListeners(t *testing.T) {
 	t.Parallel()
-	s := startSmall(t, 30*time.Second, 6)
+	s := startSmall(t, 6)
 	r := s.inFlight(t)
 	old, moved := s.purser.Port, process.Ports(t, 1)[0]
 	s.purser.mustReload(t, strings.ReplaceAll(s.purser.with(t, ""), "http://:{$PURSER_PORT:8402}", fmt.Sprintf("http://:%d", moved)))
@@ -272,7 +272,7 @@ func TestReloadMovesListeners(t *testing.T) {
 // is a purchase of its own, as it would be without a reload.
 func TestIdenticalRequestAcrossReload(t *testing.T) {
 	t.Parallel()
-	s := startSmall(t, 30*time.Second, 1)
+	s := startSmall(t, 1)
 	target := s.target("http", nameGood, "/paid", 1)
 	g := s.world.hold("paid")
 	r := &results{}
@@ -293,7 +293,7 @@ func TestIdenticalRequestAcrossReload(t *testing.T) {
 // A reload and the end of the process at the same time: it ends cleanly, whichever comes first.
 func TestReloadRacesTheEnd(t *testing.T) {
 	t.Parallel()
-	s := startSmall(t, 12*time.Second, 4)
+	s := startSmall(t, 4)
 	n := uint64(0)
 	for round := range 6 {
 		r, paid := &results{}, make(chan error, 4)

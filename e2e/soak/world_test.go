@@ -26,6 +26,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/purserpay/purser/e2e/internal/process"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -52,6 +53,7 @@ type world struct {
 	payTo    x402.Address
 	validity time.Duration // of the challenges
 	dir      string
+	clock    *process.Clock // nil while a long run is measured
 
 	rpcURL, facilitatorURL string
 	http, tls              string // ports of the sellers
@@ -106,17 +108,33 @@ func (g *gate) waits(t *testing.T, n int) {
 	}
 }
 
-func startWorld(t *testing.T, validity time.Duration) *world {
+// startWorld starts one whose challenges allow a minute. It has a clock that can be set forward, unless a long run is
+// measured, which has the program that users run.
+func startWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{ledger: newLedger(time.Now().Add(-time.Minute)), validity: validity, dir: t.TempDir()}
+	w := &world{validity: time.Minute, dir: t.TempDir()}
+	now := time.Now
+	if !measuring() {
+		w.clock = process.NewClock(t)
+		now = w.clock.Now
+	}
+	w.ledger = newLedger(now)
 	sum := sumOf("seller")
 	w.payTo = x402.Address(sum[:20])
 	w.challenge = w.challengeOf(t, w.payTo, "goods")
-	w.rpcURL = "http://" + serve(t, rpc{w.ledger}, nil)
-	w.facilitatorURL = "http://" + serve(t, w.facilitator(), nil)
+	w.rpcURL = "http://" + serve(t, w.dated(rpc{w.ledger}), nil)
+	w.facilitatorURL = "http://" + serve(t, w.dated(w.facilitator()), nil)
 	_, w.http, _ = net.SplitHostPort(serve(t, w.seller(), nil))
 	_, w.tls, _ = net.SplitHostPort(serve(t, w.seller(), w.certificate(t)))
 	return w
+}
+
+// dated stamps answers with the world's time, which purser compares its own with.
+func (w *world) dated(handler http.Handler) http.Handler {
+	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		rw.Header().Set("Date", w.now().UTC().Format(http.TimeFormat))
+		handler.ServeHTTP(rw, r)
+	})
 }
 
 // challengeOf is the value of PAYMENT-REQUIRED for a payee.

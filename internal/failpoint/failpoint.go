@@ -91,6 +91,9 @@ const (
 	KillAt = "PURSER_FAILPOINT"
 	// SwitchedOff lists protections, separated by commas.
 	SwitchedOff = "PURSER_UNPROTECTED"
+	// ClockFile names a file that holds a duration, such as "1h": the process goes by a clock that
+	// is so much ahead of the machine's. Tests set it forward while the process runs.
+	ClockFile = "PURSER_CLOCK_FILE"
 	// Anywhere matches every place.
 	Anywhere = "*"
 )
