@@ -14,11 +14,11 @@ import (
 	"time"
 )
 
-// certificateTime is how long a sandbox's certificates are good for: longer than it runs.
+// certificateTime is the validity of a sandbox's certificates. It is longer than a sandbox runs.
 const certificateTime = 90 * 24 * time.Hour
 
-// authority is a certificate authority that signed one certificate. Its key is gone afterwards, so that trusting it
-// means trusting nothing but that certificate.
+// authority is a certificate authority that signed one certificate. Its key is then discarded, so
+// that a client that trusts it trusts only that certificate.
 type authority struct {
 	root *x509.Certificate
 	leaf tls.Certificate
@@ -61,20 +61,20 @@ func newAuthority(name string) (*authority, error) {
 	return &authority{root: root, leaf: tls.Certificate{Certificate: [][]byte{leafDER}, PrivateKey: leafKey}}, nil
 }
 
-// serial is a random number of at most 127 bits.
+// serial returns a random number of at most 127 bits.
 func serial() *big.Int {
 	var b [16]byte
-	_, _ = rand.Read(b[:]) // does not fail
+	_, _ = rand.Read(b[:]) // cannot fail
 	b[0] &= 0x7f
 	return new(big.Int).SetBytes(b[:])
 }
 
-// pem is the root for clients that are to trust it.
+// pem returns the root for clients that must trust it.
 func (a *authority) pem() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.root.Raw})
 }
 
-// pool holds the root alone.
+// pool returns a pool with the root alone.
 func (a *authority) pool() *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AddCert(a.root)

@@ -8,17 +8,18 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// faucetGift is what POST /faucet gives, in the token's smallest unit: 5 USDC of play money.
+// faucetGift is the amount that POST /faucet gives, in the token's smallest unit: 5 USDC of play
+// money.
 const faucetGift = 5_000_000
 
-// decimals of the token, as of USDC.
+// decimals is the number of decimals of the token, as of USDC.
 const decimals = 6
 
-// maxFaucetForm bounds the body of a request for money.
+// maxFaucetForm bounds the body of POST /faucet, in bytes.
 const maxFaucetForm = 4 << 10
 
-// faucet gives money to anybody who asks for it, and the root that signed the seller's certificate, in PEM, and leaves
-// everything else to next: POST /faucet with address=0x…, GET /ca.pem.
+// faucet adds two routes to next. POST /faucet with address=0x… gives play money to any caller. GET
+// /ca.pem returns the root that signed the seller's certificate.
 func faucet(fund func(ctx context.Context, to x402.Address, amount x402.Amount) error, root []byte, next http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", next)

@@ -12,11 +12,12 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// flow is when a seller lets the money move.
+// flow says when a seller settles.
 type flow string
 
 const (
-	// flowAuthorization verifies, makes the answer, and hands it out once it has settled: what most sellers do.
+	// flowAuthorization verifies, makes the answer, settles, and then sends the answer. Most
+	// sellers do so.
 	flowAuthorization flow = "authorization"
 	// flowUpfront settles first, so that the answer can be streamed.
 	flowUpfront flow = "upfront"
@@ -24,25 +25,25 @@ const (
 	flowPrepaid flow = "prepaid"
 )
 
-// Bounds of what the goods do.
+// Bounds on what buyers may ask of a good.
 const (
 	maxEcho     = 32 << 20
 	maxEvents   = 1000
 	maxInterval = time.Minute
 )
 
-// good is something the seller has on offer.
+// good is one offer of the seller.
 type good struct {
-	pattern     string      // of http.ServeMux
+	pattern     string      // for http.ServeMux
 	price       x402.Amount // in USDC's smallest unit; 0 is free
-	version     int         // of the protocol it is sold by
+	version     int         // x402 version that sells it
 	flow        flow
 	description string
 	mimeType    string
 	serve       http.HandlerFunc
 }
 
-// goods are all there is. The prices are in millionths of a USDC.
+// goods lists all offers. A cent is 10,000 smallest units of USDC.
 func goods() []good {
 	cent := func(n uint64) x402.Amount { return x402.NewAmount(n * 10_000) }
 	return []good{
@@ -56,7 +57,7 @@ func goods() []good {
 	}
 }
 
-// catalogue lists the goods.
+// catalogue answers with a list of the goods.
 func catalogue(w http.ResponseWriter, _ *http.Request) {
 	type entry struct {
 		Route       string `json:"route"`
@@ -85,7 +86,7 @@ func free(w http.ResponseWriter, _ *http.Request) {
 	honest.WriteJSON(w, http.StatusOK, map[string]any{"price": 0})
 }
 
-// echo answers with the body it got, or with a status that the caller wants to see: ?status=503.
+// echo answers with the request's body. The buyer may choose the status: ?status=503.
 func echo(w http.ResponseWriter, r *http.Request) {
 	status := http.StatusOK
 	if wanted := r.URL.Query().Get("status"); wanted != "" {

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Ports of a world, counted from the one that Options.Port names, which is left to purser itself. The fourth is free
-// for purser's reverse proxy, the fifth for its metrics.
+// Offsets of a world's ports from Options.Port, which purser itself uses. Offset 4 is for purser's
+// reverse proxy, and offset 5 for its metrics.
 const (
 	sellerOffset      = 1
 	facilitatorOffset = 2
@@ -25,13 +25,13 @@ const (
 )
 
 const (
-	// maxHeader holds the largest payment header.
+	// maxHeader holds the largest payment header, in bytes.
 	maxHeader = 256 << 10
-	// closeTime is how long requests may go on when the world ends.
+	// closeTime is the time that requests have to finish when the world ends.
 	closeTime = 2 * time.Second
 )
 
-// address is where a part of the world listens.
+// address returns the address of a part of the world.
 func address(port, offset int) string {
 	if port != 0 {
 		port += offset
@@ -44,10 +44,10 @@ type listener struct {
 	server *http.Server
 	port   int
 	done   chan struct{}
-	failed error // of serving; readable once done is closed
+	failed error // error of serving; readable once done is closed
 }
 
-// listen serves a handler, over TLS if a certificate is given. Requests end with ctx.
+// listen serves a handler, over TLS when certificate is not nil. Requests end with ctx.
 func listen(
 	ctx context.Context, what, address string, handler http.Handler, certificate *tls.Certificate, log *slog.Logger,
 ) (*listener, error) {
@@ -77,18 +77,18 @@ func listen(
 	return l, nil
 }
 
-// close lets requests finish for a while and then ends them.
+// close lets requests finish for closeTime and then ends them.
 func (l *listener) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
 	defer cancel()
 	if err := l.server.Shutdown(ctx); err != nil {
-		_ = l.server.Close() // what is still running is cut off; that is no failure
+		_ = l.server.Close() // cutting off the rest is no failure
 	}
 	<-l.done
 	return l.failed
 }
 
-// origin is the listener's address with a host name.
+// origin returns the listener's URL with this host name.
 func (l *listener) origin(scheme, host string) string {
 	return scheme + "://" + net.JoinHostPort(host, strconv.Itoa(l.port))
 }

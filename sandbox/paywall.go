@@ -17,16 +17,16 @@ type paywall struct {
 	good   good
 }
 
-// payment is what a buyer sent, with the requirement that it answers.
+// payment holds the payload of a buyer, and the requirement that it must answer.
 type payment struct {
 	payload  x402.Payload
 	required honest.Requirement
 }
 
-// noMatch is the word for a payload that answers no requirement of ours.
+// noMatch is the error for a payload that answers no requirement of this seller.
 const noMatch = "No matching payment requirements"
 
-// ServeHTTP wants to be paid first.
+// ServeHTTP serves the good once it is paid for.
 func (g *paywall) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	name, first := x402.HeaderSignature, "Payment required"
 	if g.good.version == 1 {
@@ -35,7 +35,7 @@ func (g *paywall) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p := payment{required: g.requirement(r)}
 	var err error
 	if p.payload, err = x402.DecodePayload(r.Header.Get(name)); err != nil || p.payload.Version != g.good.version {
-		g.challenge(w, r, first, "") // what cannot be read counts as nothing
+		g.challenge(w, r, first, "") // an unreadable payload counts as none
 		return
 	}
 	if !p.matches() {
@@ -52,7 +52,8 @@ func (g *paywall) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// authorized verifies, makes the answer, settles, and only then hands it out. An answer that is an error is not charged.
+// authorized verifies, makes the answer, settles, and then sends the answer. A buyer is not charged
+// for an error.
 func (g *paywall) authorized(w http.ResponseWriter, r *http.Request, p payment) {
 	verdict, err := g.seller.verify(r.Context(), p)
 	if err != nil {
@@ -81,7 +82,7 @@ func (g *paywall) authorized(w http.ResponseWriter, r *http.Request, p payment) 
 	}
 }
 
-// upfront settles and then serves without holding anything back.
+// upfront settles, and then serves without holding the answer back.
 func (g *paywall) upfront(w http.ResponseWriter, r *http.Request, p payment) {
 	receipt, err := g.seller.settle(r.Context(), p)
 	switch {
@@ -95,7 +96,7 @@ func (g *paywall) upfront(w http.ResponseWriter, r *http.Request, p payment) {
 	}
 }
 
-// prepaid serves once for what the buyer has settled.
+// prepaid serves once for a payment that the buyer has settled.
 func (g *paywall) prepaid(w http.ResponseWriter, r *http.Request, p payment) {
 	receipt, reason, err := g.seller.claim(r.Context(), p)
 	switch {
@@ -109,7 +110,7 @@ func (g *paywall) prepaid(w http.ResponseWriter, r *http.Request, p payment) {
 	}
 }
 
-// requirement is what the good costs.
+// requirement returns the price and terms of the good.
 func (g *paywall) requirement(r *http.Request) honest.Requirement {
 	_, usdc := honest.Network()
 	q := honest.Requirement{
@@ -128,7 +129,7 @@ func (g *paywall) requirement(r *http.Request) honest.Requirement {
 	return q
 }
 
-// challenge is the 402 that asks for a payment, or says why one was not taken.
+// challenge answers 402 with the terms. reason says why a payment was refused.
 func (g *paywall) challenge(w http.ResponseWriter, r *http.Request, reason, payer string) {
 	w.Header().Set("Cache-Control", "no-store")
 	accepts := []honest.Requirement{g.requirement(r)}
@@ -152,8 +153,8 @@ func (g *paywall) challenge(w http.ResponseWriter, r *http.Request, reason, paye
 	honest.WriteJSON(w, http.StatusPaymentRequired, struct{}{})
 }
 
-// unsettled is the 402 after a settlement that failed: without a challenge in version 2, with nothing but one in
-// version 1.
+// unsettled answers 402 after a failed settlement. Version 2 then sends the receipt and no
+// challenge; version 1 sends the challenge and no receipt.
 func (g *paywall) unsettled(w http.ResponseWriter, r *http.Request, receipt honest.SettleAnswer) {
 	if g.good.version == 1 {
 		g.challenge(w, r, receipt.ErrorReason, "")
@@ -164,21 +165,21 @@ func (g *paywall) unsettled(w http.ResponseWriter, r *http.Request, receipt hone
 	honest.WriteJSON(w, http.StatusPaymentRequired, struct{}{})
 }
 
-// attach puts a receipt on an answer.
+// attach adds a receipt to an answer.
 func (g *paywall) attach(w http.ResponseWriter, receipt honest.SettleAnswer) {
 	name := x402.HeaderResponse
 	if g.good.version == 1 {
 		name = x402.HeaderV1Response
 	}
 	value, err := honest.InHeader(receipt)
-	if err != nil { // never: it is made of strings
+	if err != nil { // impossible: the receipt holds strings
 		return
 	}
 	w.Header().Set(name, value)
 	w.Header().Set("Cache-Control", "private")
 }
 
-// urlOf is the URL that the buyer asked for.
+// urlOf returns the URL that the buyer requested.
 func urlOf(r *http.Request) string {
 	u := *r.URL
 	u.Scheme, u.Host = "http", r.Host
@@ -188,8 +189,8 @@ func urlOf(r *http.Request) string {
 	return u.String()
 }
 
-// matches tells whether the payload answers our requirement. In version 2 it must echo the requirement; only extra may
-// hold more than we sent. In version 1 it names nothing but scheme and network.
+// matches reports whether the payload answers this seller's requirement. In version 2 it must echo
+// the requirement, and only extra may hold more. In version 1 only scheme and network must match.
 func (p payment) matches() bool {
 	var echoed struct {
 		Scheme   string         `json:"scheme"`

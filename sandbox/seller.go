@@ -17,46 +17,47 @@ import (
 )
 
 const (
-	// maxTimeoutSeconds is how long the seller lets payers take.
+	// maxTimeoutSeconds is the time that the seller gives payers.
 	maxTimeoutSeconds = 60
-	// facilitatorTime bounds a call of the facilitator: a settlement and a little more.
+	// facilitatorTime bounds a call to the facilitator: a settlement and some spare time.
 	facilitatorTime = honest.SettleTime + 10*time.Second
-	// maxVerdict bounds an answer of the facilitator.
+	// maxVerdict bounds an answer of the facilitator, in bytes.
 	maxVerdict = 64 << 10
 )
 
-// SellerOptions say who gets the money, and through whom.
+// SellerOptions configures a Seller.
 type SellerOptions struct {
 	// Facilitator is the base URL of an x402 facilitator.
 	Facilitator string
-	// PayTo gets the money.
+	// PayTo receives the money.
 	PayTo x402.Address
-	// Settled looks for the transaction that moved what an authorization says; "" means there is none. Without it
-	// nothing can be sold as prepaid.
+	// Settled returns the transaction that made an authorization's transfer, or "" without one.
+	// Without this function, no prepaid good is sold.
 	Settled func(ctx context.Context, a x402.Authorization) (transaction string, err error)
-	// Client makes the calls of the facilitator. Default: http.DefaultClient.
+	// Client calls the facilitator. Default: http.DefaultClient.
 	Client *http.Client
-	// Logger hears why the facilitator could not be used. Default: discarded.
+	// Logger gets failures of the facilitator. Default: none.
 	Logger *slog.Logger
 }
 
-// Seller is a small paid API: GET / lists what it sells and for how much. It checks and settles payments through its
-// facilitator as reference resource servers do, and tells nothing but the facilitator's word from its refusals.
+// Seller is a small paid API. GET / lists its goods and prices. It verifies and settles payments
+// through its facilitator, like the reference resource servers. A refusal contains only the
+// facilitator's reason.
 type Seller struct {
 	o   SellerOptions
 	mux *http.ServeMux
 
 	mu        sync.Mutex
-	delivered map[delivery]bool // prepaid payments that had their answer
+	delivered map[delivery]bool // prepaid payments that were answered
 }
 
-// delivery names a payment: the token lets a nonce of a payer be used once.
+// delivery identifies a payment: the token accepts a nonce of a payer only once.
 type delivery struct {
 	payer x402.Address
 	nonce x402.Nonce
 }
 
-// NewSeller makes a seller.
+// NewSeller returns a seller of all goods.
 func NewSeller(o SellerOptions) *Seller {
 	if o.Client == nil {
 		o.Client = http.DefaultClient
@@ -78,10 +79,10 @@ func NewSeller(o SellerOptions) *Seller {
 	return s
 }
 
-// ServeHTTP answers.
+// ServeHTTP serves the catalogue and the goods.
 func (s *Seller) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
 
-// ask calls the facilitator. Whatever its status, an answer that decodes into verdict counts.
+// ask calls the facilitator. Any answer that holds a verdict counts, whatever its status.
 func (s *Seller) ask(ctx context.Context, path string, p payment, verdict any) error {
 	ctx, cancel := context.WithTimeout(ctx, facilitatorTime)
 	defer cancel()
@@ -123,20 +124,21 @@ func (s *Seller) verify(ctx context.Context, p payment) (v honest.VerifyAnswer, 
 	return v, err
 }
 
-// settle is not given up when the buyer is gone, or nobody would know what became of the money.
+// settle does not stop when the buyer leaves, because the outcome of the money would then be
+// unknown.
 func (s *Seller) settle(ctx context.Context, p payment) (v honest.SettleAnswer, err error) {
 	err = s.ask(context.WithoutCancel(ctx), "/settle", p, &v)
 	return v, err
 }
 
-// alreadyDelivered and notSettled are a prepaid seller's own words.
+// alreadyDelivered and notSettled are reasons of a prepaid seller.
 const (
 	alreadyDelivered = "payment_already_delivered"
 	notSettled       = "payment_not_settled"
 )
 
-// claim takes a prepaid payment that moved the money and had no answer yet. The reason of a refusal is in the words
-// of a challenge.
+// claim accepts a prepaid payment that moved the money and was not answered yet. reason says in the
+// words of a challenge why it was refused.
 func (s *Seller) claim(ctx context.Context, p payment) (receipt honest.SettleAnswer, reason string, err error) {
 	a, signature, err := p.payload.Authorization()
 	if err != nil {
@@ -145,7 +147,8 @@ func (s *Seller) claim(ctx context.Context, p payment) (receipt honest.SettleAns
 	chain, usdc := honest.Network()
 	signer, err := x402.Recover(a.Digest(usdc, chain.ChainID), signature)
 	switch {
-	case err != nil || signer != a.From: // the chain shows the rest to everybody, so only this proves who paid
+	// The chain shows the rest to all readers, so only the signature proves who paid.
+	case err != nil || signer != a.From:
 		return receipt, honest.BadSignature, nil
 	case a.To != s.o.PayTo:
 		return receipt, honest.BadRecipient, nil
@@ -169,7 +172,8 @@ func (s *Seller) claim(ctx context.Context, p payment) (receipt honest.SettleAns
 	return honest.SettleAnswer{Success: true, Transaction: transaction, Network: p.required.Network, Payer: a.From.String()}, "", nil
 }
 
-// unavailable answers when the facilitator cannot be used. It carries no payment header: nobody knows anything.
+// unavailable answers 502 when the facilitator cannot be used. It sends no payment header, because
+// the outcome is unknown.
 func (s *Seller) unavailable(w http.ResponseWriter, r *http.Request, err error) {
 	if !errors.Is(err, context.Canceled) || r.Context().Err() == nil {
 		s.o.Logger.Error("the seller's facilitator failed", "path", r.URL.Path, "error", err)

@@ -22,53 +22,54 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// Names of the sellers. Nothing outside the sandbox resolves them: purser's dialer and World.Client do.
+// Names of the sellers. Only purser's dialer and World.Client resolve them.
 const (
 	SellerName    = "api.purser.test"
 	SellerTLSName = "tls.purser.test"
-	// SellerIP is where both are.
+	// SellerIP is the address of both sellers.
 	SellerIP = "127.0.0.1"
 )
 
-// ClientID is what the identity provider calls purser, a public client.
+// ClientID is purser's client id at the identity provider.
 const ClientID = "purser-sandbox"
 
-// caFile is the name of the file with the root that signed the seller's certificate.
+// caFile names the file with the root that signed the seller's certificate.
 const caFile = "ca.pem"
 
-// Options say where a world is. The zero value works.
+// Options configures a World. The zero value works.
 type Options struct {
-	// Port is the one before the first port of the world: the seller listens on the next one, then facilitator,
-	// JSON-RPC, the seller over TLS on the sixth, and the identity provider on the seventh. 0 picks free ports.
+	// Port is purser's port. The world uses ports after it: seller +1, facilitator +2, JSON-RPC +3,
+	// seller over TLS +6, identity provider +7. Default: free ports.
 	Port int
-	// DataDir is an existing folder for the file ca.pem, which Close removes. Default: a temporary folder, which
-	// Close removes.
+	// DataDir is an existing folder for the file ca.pem, which Close removes. Default: a temporary
+	// folder, which Close removes too.
 	DataDir string
-	// PayTo gets what is paid to the sellers. Default: an address whose key nobody has.
+	// PayTo receives the sellers' money. Default: an address without a known private key.
 	PayTo x402.Address
-	// PublicURL is where people reach purser, if that is not on loopback: its dashboard's sign-ins may end there as well.
+	// PublicURL is purser's address for people, if that is not on loopback. The dashboard's sign-in
+	// may return there.
 	PublicURL string
-	// Now is the clock of chain and facilitator, see evm.Options. Default: time.Now.
+	// Now is the clock of chain and facilitator; see evm.Options. Default: time.Now.
 	Now func() time.Time
-	// Logger hears of the seller's troubles. Default: discarded.
+	// Logger gets failures of the seller. Default: none.
 	Logger *slog.Logger
 }
 
-// World is a running world.
+// World is a running sandbox.
 type World struct {
-	// Chain is where the money moves.
+	// Chain holds the money.
 	Chain *evm.Chain
-	// PayTo gets what is paid to the sellers.
+	// PayTo receives the sellers' money.
 	PayTo x402.Address
 
-	// User is whom the identity provider signs in.
+	// User is the user that the identity provider signs in.
 	User identity.User
 
 	facilitator, seller, sellerTLS *listener
 	identity                       *listener
 	authority                      *authority
 	caPath                         string
-	tempDir                        string // "" when the folder is somebody else's
+	tempDir                        string // "" when the caller gave the folder
 	transport                      *http.Transport
 	cancel                         context.CancelFunc
 
@@ -76,7 +77,7 @@ type World struct {
 	closeErr error
 }
 
-// Start starts everything. When ctx ends, nothing moves any more; Close must be called in any case.
+// Start starts all parts. When ctx ends, the chain stops. The caller must call Close in any case.
 func Start(ctx context.Context, o Options) (*World, error) {
 	if o.Port < 0 || o.Port > 65535-LastOffset {
 		return nil, fmt.Errorf("port %d: it must be 0, or from 1 to %d", o.Port, 65535-LastOffset)
@@ -100,10 +101,10 @@ func (w *World) start(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	w.transport = http.DefaultTransport.(*http.Transport).Clone()
-	w.transport.Proxy = nil // the environment may name purser
+	w.transport.Proxy = nil // the environment may name purser as proxy
 	w.transport.TLSClientConfig = &tls.Config{RootCAs: w.authority.pool(), MinVersion: tls.VersionTLS12}
 	w.transport.DialContext = dial
-	w.transport.MaxIdleConnsPerHost = 64 // the seller has one host to talk to, its facilitator
+	w.transport.MaxIdleConnsPerHost = 64 // the seller calls one host, its facilitator
 
 	w.Chain, err = evm.Start(ctx, evm.Options{RPCAddress: address(o.Port, rpcOffset), Now: o.Now})
 	if err != nil {
@@ -140,7 +141,7 @@ func (w *World) startIdentity(ctx context.Context, o Options) (err error) {
 	return nil
 }
 
-// writeAuthority makes the certificates and puts the root where clients find it.
+// writeAuthority makes the certificates, and writes the root for clients.
 func (w *World) writeAuthority(dir string) (err error) {
 	if w.authority, err = newAuthority(SellerTLSName); err != nil {
 		return err
@@ -159,8 +160,8 @@ func (w *World) writeAuthority(dir string) (err error) {
 	return nil
 }
 
-// Close ends everything and removes what Start made. Requests have two seconds to finish. Further calls return what the
-// first one returned.
+// Close stops all parts and removes the files of Start. Requests have two seconds to finish. Later
+// calls return the first result.
 func (w *World) Close() error {
 	w.closing.Do(func() { w.closeErr = w.close() })
 	return w.closeErr
@@ -170,7 +171,8 @@ func (w *World) close() error {
 	var errs []error
 	var sellers [3]error
 	var ends sync.WaitGroup
-	for i, l := range []*listener{w.seller, w.sellerTLS, w.identity} { // first, since they need the facilitator, which needs the chain
+	// These are first, because they need the facilitator, which needs the chain.
+	for i, l := range []*listener{w.seller, w.sellerTLS, w.identity} {
 		if l != nil {
 			ends.Go(func() { sellers[i] = l.close() })
 		}
@@ -196,34 +198,36 @@ func (w *World) close() error {
 	return errors.Join(errs...)
 }
 
-// SellerURL is the seller by its name, for programs behind purser.
+// SellerURL returns the seller's URL by name, for programs behind purser.
 func (w *World) SellerURL() string { return w.seller.origin("http", SellerName) }
 
-// SellerDirectURL is the seller by its address, for programs on this machine.
+// SellerDirectURL returns the seller's URL by address, for programs on this machine.
 func (w *World) SellerDirectURL() string { return w.seller.origin("http", SellerIP) }
 
-// SellerTLSURL is the seller over https by its name. CA signed its certificate, which is also for 127.0.0.1.
+// SellerTLSURL returns the seller's https URL by name. The root in CA signed its certificate, which
+// is valid for 127.0.0.1 too.
 func (w *World) SellerTLSURL() string { return w.sellerTLS.origin("https", SellerTLSName) }
 
-// IdentityURL is the issuer of the identity provider, which signs in anybody as User.
+// IdentityURL returns the issuer of the identity provider. It signs in every visitor as User.
 func (w *World) IdentityURL() string { return w.identity.origin("http", "127.0.0.1") }
 
-// FacilitatorURL is the facilitator's base URL.
+// FacilitatorURL returns the facilitator's base URL.
 func (w *World) FacilitatorURL() string { return w.facilitator.origin("http", "127.0.0.1") }
 
-// RPCURL is the chain's JSON-RPC.
+// RPCURL returns the URL of the chain's JSON-RPC.
 func (w *World) RPCURL() string { return w.Chain.RPCURL() }
 
-// CA is the path of the PEM file of the root that clients of SellerTLSURL must trust.
+// CA returns the path of the PEM file with the root that clients of SellerTLSURL must trust.
 func (w *World) CA() string { return w.caPath }
 
-// Token is the address of the token that everything is paid in.
+// Token returns the address of the token.
 func (w *World) Token() x402.Address { return x402.Address(w.Chain.TokenAddress()) }
 
-// Client knows the sellers' names and trusts their authority. It does not pay.
+// Client returns a client that resolves the sellers' names and trusts their authority. It does not
+// pay.
 func (w *World) Client() *http.Client { return &http.Client{Transport: w.transport} }
 
-// dial finds the sellers by their names.
+// dial connects to the sellers by their names.
 func dial(ctx context.Context, network, address string) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err == nil && (host == SellerName || host == SellerTLSName) {
@@ -232,22 +236,22 @@ func dial(ctx context.Context, network, address string) (net.Conn, error) {
 	return new(net.Dialer).DialContext(ctx, network, address)
 }
 
-// Fund gives an account tokens out of nothing, in the token's smallest unit. It returns once they are there.
+// Fund mints tokens for an account, in the token's smallest unit. It returns once they are there.
 func (w *World) Fund(ctx context.Context, to x402.Address, amount x402.Amount) error {
 	return w.Chain.Fund(ctx, common.Address(to), amount.Big())
 }
 
-// Balance is what an account has of the token, in its smallest unit.
+// Balance returns the token balance of an account, in the token's smallest unit.
 func (w *World) Balance(ctx context.Context, owner x402.Address) (x402.Amount, error) {
 	balance, err := w.Chain.Balance(ctx, common.Address(owner))
 	if err != nil {
 		return x402.Amount{}, err
 	}
-	amount, _ := x402.AmountFromBig(balance) // the chain knows no other numbers
+	amount, _ := x402.AmountFromBig(balance) // the chain's numbers always fit
 	return amount, nil
 }
 
-// Settled finds the transaction that moved exactly what an authorization says; "" when there is none.
+// Settled returns the transaction that made exactly the authorization's transfer, or "".
 func (w *World) Settled(ctx context.Context, a x402.Authorization) (string, error) {
 	used, err := w.Chain.AuthorizationsUsed(ctx, common.Address(a.From))
 	if err != nil {

@@ -12,31 +12,32 @@ import (
 	"github.com/ethereum/go-ethereum/miner"
 )
 
-// finalEvery is how many blocks lie between two finalized ones.
+// finalEvery is the number of blocks from one finalized block to the next.
 const finalEvery = 32
 
-// notice takes what the pool tells of new transactions, until gone is closed, and leaves word in arrived.
+// notice receives the pool's events about new transactions until gone is closed, and signals them
+// through arrived.
 //
-// It must never be kept waiting: the pool waits for whoever it tells, and making a block waits for the pool.
+// It must never block: the pool waits for its subscribers, and block production waits for the pool.
 func notice(arrivals <-chan core.NewTxsEvent, gone <-chan error, arrived chan<- struct{}) {
 	for {
 		select {
-		case <-gone: //nolint:errcheck // it is closed, and says nothing
+		case <-gone: //nolint:errcheck // a closed channel without an error
 			return
 		case <-arrivals:
 			select {
 			case arrived <- struct{}{}:
-			default: // there is word already
+			default: // a signal is pending already
 			}
 		}
 	}
 }
 
-// produce makes every block of the chain until ctx ends. Only this goroutine adds blocks.
+// produce makes the blocks of the chain until ctx ends. No other goroutine adds blocks.
 func (c *Chain) produce(ctx context.Context, arrived <-chan struct{}) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	var asked []chan struct{} // callers of Mine
+	var asked []chan struct{} // calls of Mine that wait
 	waiting := false          // transactions wait for a block
 	for ctx.Err() == nil {
 		head := c.eth.BlockChain().CurrentBlock()
@@ -50,12 +51,12 @@ func (c *Chain) produce(ctx context.Context, arrived <-chan struct{}) error {
 				close(done)
 			}
 			asked = nil
-			// What did not fit, or came while the block was built, goes into the next one.
+			// The next block takes transactions that did not fit, or that came during the build.
 			left, _ := c.eth.TxPool().Stats()
 			waiting = left > 0
 			continue
 		}
-		timer.Reset(min(wait, time.Second)) // at most a second, so that a jump of the clock is seen
+		timer.Reset(min(wait, time.Second)) // at most a second, to notice a jump of the clock
 		select {
 		case <-ctx.Done():
 		case <-arrived:
@@ -68,12 +69,13 @@ func (c *Chain) produce(ctx context.Context, arrived <-chan struct{}) error {
 	return nil
 }
 
-// untilNextBlock says how long to wait before the block after one with time headTime (Unix seconds).
+// untilNextBlock returns the time to wait before the next block. headTime is the time of the last
+// block in Unix seconds.
 //
-// Block times are whole seconds and each is later than its parent's. A wanted block comes at once unless the chain is
-// ahead of the clock, which costs at most a second of lead: the first payment after an idle second does not wait, and
-// the chain cannot run away. An unwanted one comes when its second has begun, because an idle chain must not show
-// callers a stale time.
+// Block times are whole seconds, each later than its parent's. When a block is wanted, it comes at
+// once unless the chain is ahead of the clock. A payment after an idle second thus does not wait,
+// and the chain leads by a second at most. Without a want, a block comes when its second has begun,
+// because an idle chain must not show a stale time.
 func untilNextBlock(headTime uint64, now time.Time, wanted bool) time.Duration {
 	due := time.Unix(int64(headTime), 0)
 	if !wanted {
@@ -82,7 +84,8 @@ func untilNextBlock(headTime uint64, now time.Time, wanted bool) time.Duration {
 	return due.Sub(now)
 }
 
-// seal makes a block of what the pool holds, puts it on top of the chain and tells those who wait for its transactions.
+// seal makes a block of the pool's transactions, makes it the head, and sends the receipts to the
+// waiting callers.
 func (c *Chain) seal(ctx context.Context, head *types.Header, now time.Time) error {
 	args := &miner.BuildPayloadArgs{
 		Parent:      head.Hash(),
@@ -108,7 +111,8 @@ func (c *Chain) seal(ctx context.Context, head *types.Header, now time.Time) err
 	if block.NumberU64()%finalEvery == 0 {
 		chain.SetFinalized(block.Header())
 	}
-	// The pool follows the chain in the background; until it caught up it still offers what this block has taken.
+	// The pool follows the chain in the background. Until it has caught up, it still offers
+	// transactions of this block.
 	if err := c.eth.TxPool().Sync(); err != nil {
 		return fmt.Errorf("wait for the transaction pool: %w", err)
 	}
@@ -118,13 +122,13 @@ func (c *Chain) seal(ctx context.Context, head *types.Header, now time.Time) err
 	return nil
 }
 
-// nextBlockTime is the time, in Unix seconds, that a block made now gets.
+// nextBlockTime returns the time of a block that is made now, in Unix seconds.
 func nextBlockTime(headTime uint64, now time.Time) uint64 {
 	return max(headTime+1, uint64(now.Unix()))
 }
 
-// Mine waits for a block that was begun after the call. It comes at once unless the chain is ahead of the clock, else
-// within a second.
+// Mine waits for a block that was begun after the call. The block comes at once, or within a second
+// when the chain is ahead of the clock.
 func (c *Chain) Mine(ctx context.Context) error {
 	done := make(chan struct{})
 	select {
@@ -152,8 +156,8 @@ func (c *Chain) stopped() error {
 	return ErrClosed
 }
 
-// await registers interest in a transaction's receipt. It must be called before the transaction can be mined, and
-// forget afterwards.
+// await registers for a transaction's receipt. The caller must call it before the transaction can
+// be mined, and forget afterwards.
 func (c *Chain) await(tx common.Hash) <-chan *types.Receipt {
 	ch := make(chan *types.Receipt, 1)
 	c.waitMu.Lock()
@@ -172,6 +176,6 @@ func (c *Chain) announce(receipt *types.Receipt) {
 	c.waitMu.Lock()
 	defer c.waitMu.Unlock()
 	if ch, ok := c.waiters[receipt.TxHash]; ok {
-		ch <- receipt // buffered, and a transaction is mined once
+		ch <- receipt // the channel has room, and a transaction is mined once
 	}
 }

@@ -1,9 +1,9 @@
-// Package evm is the chain of the sandbox: an EVM chain in this process, with the chain id of Base, a token with USDC's
-// EIP-3009 behaviour at USDC's address on Base, and Multicall3. It answers JSON-RPC on loopback, so that programs which
-// know nothing of purser can pay, verify and settle on it.
+// Package evm runs the chain of the sandbox in this process: an EVM chain with the chain id of
+// Base, Multicall3, and a token that behaves like USDC with EIP-3009 at USDC's address on Base. It
+// answers JSON-RPC on loopback, so that other programs can pay, verify and settle on it.
 //
-// It knows tokens, authorizations and blocks. It does not know x402, sellers or wallets: those are built on top.
-// Nothing is stored and nothing here has value; the operator's key is public.
+// The package knows tokens, authorizations and blocks. x402, sellers and wallets are built on top
+// of it. Nothing is stored and nothing here has value; the operator's key is public.
 package evm
 
 import (
@@ -34,32 +34,34 @@ import (
 )
 
 const (
-	// chainID is that of Base.
+	// chainID is the chain id of Base.
 	chainID = 8453
-	// tokenAddress is USDC's on Base, part of what a payer signs.
-	tokenAddress = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913" //nolint:gosec // an address
-	// multicallAddress is the same on every chain that has Multicall3.
+	// tokenAddress is the address of USDC on Base. Payers sign it.
+	tokenAddress = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913" //nolint:gosec // an address, no secret
+	// multicallAddress is the same on every chain with Multicall3.
 	multicallAddress = "0xcA11bde05977b3631167028862bE2a173976CA11"
 	// blockGas leaves room for thousands of payments in a block.
 	blockGas = 500_000_000
-	// poolSlots lets one account, the operator, have that many payments waiting for the next block.
+	// poolSlots bounds the payments of one account that wait for the next block. All payments come
+	// from the operator's account.
 	poolSlots = 8192
 )
 
-// ErrClosed is returned by calls that wait for a block when the chain stops before the block comes.
+// ErrClosed reports that the chain stopped before the awaited block came.
 var ErrClosed = errors.New("the sandbox chain is closed")
 
-// Options says where a chain listens and which time it keeps. The zero value works.
+// Options configures a Chain. The zero value works.
 type Options struct {
-	// RPCAddress is the host and port of the JSON-RPC listener. The host must be a loopback address; port 0 picks a
-	// free one. Empty means "127.0.0.1:0".
+	// RPCAddress is the host and port of the JSON-RPC listener. The host must be a loopback
+	// address. Port 0 picks a free port. Default: "127.0.0.1:0".
 	RPCAddress string
-	// Now is the clock that block times follow; nil means time.Now. It must advance as fast as the real clock does; a
-	// jump forward is noticed within a second. The "pending" block that JSON-RPC shows always uses the real clock.
+	// Now is the clock of the block times. It must run as fast as real time. A jump forward is
+	// noticed within a second. The "pending" block of JSON-RPC always uses the real clock. Default:
+	// time.Now.
 	Now func() time.Time
 }
 
-// Chain is a running chain. Its methods may be called concurrently.
+// Chain is a running chain. It is safe for concurrent use.
 type Chain struct {
 	now    func() time.Time
 	stack  *node.Node
@@ -70,10 +72,10 @@ type Chain struct {
 	token  *contract
 	op     *operator
 
-	mine   chan chan struct{} // requests for a block; each is closed when its block is there
+	mine   chan chan struct{} // requests for a block; each is closed with its block
 	cancel context.CancelFunc // ends block production
 	done   chan struct{}      // closed when block production has ended
-	failed error              // why block production ended, if it failed; readable once done is closed
+	failed error              // why block production failed; readable once done is closed
 
 	waitMu  sync.Mutex
 	waiters map[common.Hash]chan *types.Receipt // by transaction
@@ -82,8 +84,8 @@ type Chain struct {
 	closeErr  error
 }
 
-// Start builds the genesis block, opens the JSON-RPC listener and begins to make blocks. Blocks stop coming when ctx
-// ends; Close must be called in any case.
+// Start makes the genesis block, opens the JSON-RPC listener and begins to make blocks. Blocks stop
+// when ctx ends. The caller must call Close in any case.
 func Start(ctx context.Context, o Options) (*Chain, error) {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -115,7 +117,8 @@ func Start(ctx context.Context, o Options) (*Chain, error) {
 	if err := c.startNode(genesis, host, port); err != nil {
 		return nil, err
 	}
-	// Subscribed before the caller can send. A transaction that came even earlier goes into the first idle block.
+	// Subscribe before the caller can send. The first idle block takes a transaction that came even
+	// earlier.
 	arrivals, arrived := make(chan core.NewTxsEvent, 256), make(chan struct{}, 1)
 	sub := c.eth.TxPool().SubscribeTransactions(arrivals, false)
 	ctx, c.cancel = context.WithCancel(ctx)
@@ -145,7 +148,8 @@ func listenAddress(address string) (host string, port int, err error) {
 	if err != nil {
 		return "", 0, fmt.Errorf("JSON-RPC address %q: bad port: %w", address, err)
 	}
-	// A node that fails to start leaves goroutines behind, so the usual reason for that is looked for first.
+	// A node that fails to start leaves goroutines behind. So its usual failure, a taken port, is
+	// tested first.
 	probe, err := net.Listen("tcp", address) //nolint:noctx // at once, or not at all
 	if err != nil {
 		return "", 0, fmt.Errorf("JSON-RPC address %q: %w", address, err)
@@ -156,7 +160,8 @@ func listenAddress(address string) (host string, port int, err error) {
 	return host, int(number), nil
 }
 
-// genesis puts the contracts where clients expect them and gives the operator more ether than it can spend.
+// genesis puts the contracts at their usual addresses, and gives the operator more ether than it
+// can spend.
 func (c *Chain) genesis(tokenArtifact contracts.Artifact) (*core.Genesis, error) {
 	multicall, err := contracts.Multicall3()
 	if err != nil {
@@ -164,9 +169,11 @@ func (c *Chain) genesis(tokenArtifact contracts.Artifact) (*core.Genesis, error)
 	}
 	config := *params.AllDevChainProtocolChanges
 	config.ChainID = big.NewInt(chainID)
-	// The newest fork prices new storage several times higher than Base does; a transfer's usual gas would not suffice.
+	// The newest fork prices new storage several times higher than Base. The usual gas of a
+	// transfer would not suffice.
 	config.BogotaTime = nil
-	// All other forks are active from the first block, and their rules call contracts that must be there then.
+	// All other forks are active from the first block. Their rules call contracts that must exist
+	// then.
 	alloc := core.SystemContractAllocs()
 	maps.Copy(alloc, types.GenesisAlloc{
 		c.TokenAddress():                      {Code: tokenArtifact.DeployedBytecode, Balance: new(big.Int)},
@@ -181,9 +188,9 @@ func (c *Chain) genesis(tokenArtifact contracts.Artifact) (*core.Genesis, error)
 	}, nil
 }
 
-// startNode assembles the parts that go-ethereum's simulated backend is made of. The backend itself would hide three
-// things that are needed here: the address its listener got, the arrival of other programs' transactions, and the
-// choice of a block's time.
+// startNode assembles the parts of go-ethereum's simulated backend. The backend itself would hide
+// three needed things: the address of its listener, transactions from other programs, and the
+// choice of block times.
 func (c *Chain) startNode(genesis *core.Genesis, host string, port int) (err error) {
 	nodeConfig := node.DefaultConfig
 	nodeConfig.DataDir = "" // in memory
@@ -195,7 +202,7 @@ func (c *Chain) startNode(genesis *core.Genesis, host string, port int) (err err
 	ethConfig.Genesis = genesis
 	ethConfig.NetworkId = chainID
 	ethConfig.SyncMode = ethconfig.FullSync
-	ethConfig.LogNoHistory = true // logs are found by looking through the blocks
+	ethConfig.LogNoHistory = true // logs are found by reading the blocks
 	ethConfig.Miner.GasCeil = blockGas
 	ethConfig.TxPool.NoLocals = true
 	ethConfig.TxPool.AccountSlots, ethConfig.TxPool.GlobalSlots = poolSlots, poolSlots
@@ -229,8 +236,8 @@ func (c *Chain) startNode(genesis *core.Genesis, host string, port int) (err err
 	return nil
 }
 
-// Close stops block production and the listener and frees the chain. Calls that still wait for a block return
-// ErrClosed. Further calls of Close return what the first one returned.
+// Close stops block production and the listener, and frees the chain. Calls that still wait for a
+// block return ErrClosed. Later calls of Close return the first result.
 func (c *Chain) Close() error {
 	c.closeOnce.Do(func() {
 		c.cancel()
@@ -241,11 +248,11 @@ func (c *Chain) Close() error {
 	return c.closeErr
 }
 
-// RPCURL is the address of the JSON-RPC listener, as http://host:port.
+// RPCURL returns the URL of the JSON-RPC listener, as http://host:port.
 func (c *Chain) RPCURL() string { return c.stack.HTTPEndpoint() }
 
-// ChainID is 8453, that of Base.
+// ChainID returns 8453, the chain id of Base.
 func (c *Chain) ChainID() uint64 { return chainID }
 
-// TokenAddress is the token's, which is USDC's on Base.
+// TokenAddress returns the token's address, which is USDC's on Base.
 func (c *Chain) TokenAddress() common.Address { return common.HexToAddress(tokenAddress) }

@@ -14,24 +14,26 @@ import (
 )
 
 const (
-	// operatorSeed is hashed to the operator's private key. The key is public on purpose: it owns nothing outside a
-	// sandbox.
+	// operatorSeed hashes to the operator's private key. The key is public on purpose: it owns
+	// nothing outside a sandbox.
 	operatorSeed = "purser sandbox operator"
-	// operatorGas is three times what a transfer with authorization takes.
+	// operatorGas is three times the gas of a transfer with authorization.
 	operatorGas = 250_000
-	// operatorTip and operatorFeeCap, in wei per gas, get its transactions into every block.
+	// operatorTip and operatorFeeCap, in wei per gas, get the operator's transactions into every
+	// block.
 	operatorTip    = params.GWei
 	operatorFeeCap = 1000 * params.GWei
 )
 
-// operator is the account that mints tokens (Token.sol names its address), hands out ether and relays authorizations.
+// operator is the account that mints tokens, hands out ether and relays authorizations. Token.sol
+// names its address.
 type operator struct {
 	key     *ecdsa.PrivateKey
 	address common.Address
 	signer  types.Signer
 
-	// mu makes taking a nonce and entering the pool one step: an account's transactions run in order of nonce, and a
-	// gap would hold up all that follow.
+	// mu makes two steps one: taking a nonce and entering the pool. An account's transactions run
+	// in the order of their nonces, and a gap would block all later ones.
 	mu    sync.Mutex
 	nonce uint64
 }
@@ -48,8 +50,8 @@ func newOperator() (*operator, error) {
 	}, nil
 }
 
-// submit signs a transaction of the operator and puts it into the pool. The receipt comes through the channel; the
-// caller must forget the transaction when it no longer waits.
+// submit signs a transaction of the operator and puts it into the pool. The receipt comes through
+// the channel. The caller must call forget when it stops waiting.
 func (c *Chain) submit(to common.Address, value *big.Int, data []byte) (common.Hash, <-chan *types.Receipt, error) {
 	c.op.mu.Lock()
 	defer c.op.mu.Unlock()
@@ -75,8 +77,9 @@ func (c *Chain) submit(to common.Address, value *big.Int, data []byte) (common.H
 	return tx.Hash(), receipt, nil
 }
 
-// transact sends a transaction of the operator and waits until it is mined. An error with a hash means that the
-// transaction was sent: it reverted (*RevertError), or nobody waited for its end.
+// transact sends a transaction of the operator and waits until it is mined. An error with a hash
+// means that the transaction was sent. It then either reverted (*RevertError), or its outcome is
+// unknown.
 func (c *Chain) transact(ctx context.Context, to common.Address, value *big.Int, data []byte) (common.Hash, error) {
 	select {
 	case <-c.done:
@@ -103,8 +106,8 @@ func (c *Chain) transact(ctx context.Context, to common.Address, value *big.Int,
 	}
 }
 
-// Fund mints amount tokens (in the token's smallest unit) to an account and returns once they are there. The amount
-// must be positive.
+// Fund mints tokens for an account, and returns once they are there. amount is in the token's
+// smallest unit and must be positive.
 func (c *Chain) Fund(ctx context.Context, to common.Address, amount *big.Int) error {
 	data, err := c.token.pack(sigMint, to, amount)
 	if err != nil {
@@ -116,7 +119,7 @@ func (c *Chain) Fund(ctx context.Context, to common.Address, amount *big.Int) er
 	return nil
 }
 
-// FundETH sends wei, the chain's own currency, to an account that is to pay for gas, and returns once it is there.
+// FundETH sends wei to an account that must pay for gas, and returns once it is there.
 func (c *Chain) FundETH(ctx context.Context, to common.Address, wei *big.Int) error {
 	if _, err := c.transact(ctx, to, wei, nil); err != nil {
 		return fmt.Errorf("fund %s with ether: %w", to, err)

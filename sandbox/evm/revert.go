@@ -13,10 +13,11 @@ import (
 	"github.com/ethereum/go-ethereum/rpc"
 )
 
-// unknownReason stands for the text of a revert that has none or whose cause is gone.
+// unknownReason replaces the text of a revert without a known reason.
 const unknownReason = "execution reverted"
 
-// asRevert turns the answer of a refused eth_call into a *RevertError and leaves other errors alone.
+// asRevert turns the error of a refused eth_call into a *RevertError. It leaves other errors
+// unchanged.
 func asRevert(err error) error {
 	var answer rpc.DataError
 	if !errors.As(err, &answer) {
@@ -34,8 +35,9 @@ func asRevert(err error) error {
 	return &RevertError{Reason: reason}
 }
 
-// revertReason finds out why a mined transaction of the operator reverted. Receipts do not say; the same call on the
-// state that its block left behind meets the same obstacle, unless a later transaction of that block removed it.
+// revertReason finds out why a mined transaction of the operator reverted. Receipts do not say. It
+// repeats the call on the state after the block, which fails in the same way unless a later
+// transaction of the block changed that.
 func (c *Chain) revertReason(ctx context.Context, receipt *types.Receipt, to common.Address, value *big.Int, data []byte) string {
 	msg := ethereum.CallMsg{From: c.op.address, To: &to, Value: value, Data: data}
 	_, err := c.client.CallContract(ctx, msg, receipt.BlockNumber)

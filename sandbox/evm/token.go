@@ -26,7 +26,7 @@ const (
 	sigCancelAuth         = "cancelAuthorization(address,bytes32,uint8,bytes32,bytes32)"
 )
 
-// contract packs calls of the token contract and unpacks its answers.
+// contract encodes calls of the token contract and decodes its answers.
 type contract struct{ abi abi.ABI }
 
 func newToken(artifact contracts.Artifact) (*contract, error) {
@@ -63,7 +63,7 @@ func (t *contract) pack(signature string, args ...any) ([]byte, error) {
 	return append(bytes.Clone(method.ID), packed...), nil
 }
 
-// read calls a method that returns one value of type T, on the latest block.
+// read calls a method that returns one value of type T, at the latest block.
 func read[T any](ctx context.Context, c *Chain, signature string, args ...any) (T, error) {
 	var value T
 	data, err := c.token.pack(signature, args...)
@@ -90,17 +90,19 @@ func read[T any](ctx context.Context, c *Chain, signature string, args ...any) (
 	return value, nil
 }
 
-// Balance is what an account owns of the token, in its smallest unit, at the latest block.
+// Balance returns the token balance of an account at the latest block, in the token's smallest
+// unit.
 func (c *Chain) Balance(ctx context.Context, owner common.Address) (*big.Int, error) {
 	return read[*big.Int](ctx, c, sigBalanceOf, owner)
 }
 
-// AuthorizationState says whether a nonce of an authorizer is used or canceled (EIP-3009), at the latest block.
+// AuthorizationState reports whether a nonce of an authorizer is used or canceled at the latest
+// block (EIP-3009).
 func (c *Chain) AuthorizationState(ctx context.Context, authorizer common.Address, nonce [32]byte) (bool, error) {
 	return read[bool](ctx, c, sigAuthorizationState, authorizer, nonce)
 }
 
-// What callers say and are told, which is the same on every chain of the sandbox.
+// These types are the same on every chain of the sandbox.
 type (
 	Authorization     = token.Authorization
 	Transfer          = token.Transfer
@@ -108,12 +110,12 @@ type (
 	RevertError       = token.RevertError
 )
 
-// TransferWithAuthorization has the operator relay a signed authorization and returns the hash of the transaction once
-// it is mined. The signature is r, s and v in that order; v is handed to the contract as it is, so it must be 27 or 28.
+// TransferWithAuthorization relays a signed authorization, and returns the transaction's hash once
+// it is mined. signature is r, s and v in that order. The contract demands a v of 27 or 28.
 //
-// A *RevertError without Tx means that the call was tried on the latest state, refused, and not sent. An error that
-// comes with a hash means that it was sent: a *RevertError that it failed on chain, any other that its outcome is
-// unknown. Concurrent calls share blocks.
+// A *RevertError without Tx means that the latest state refused the call, and nothing was sent. An
+// error with a hash means that the transaction was sent. A *RevertError with Tx then says that it
+// failed on chain; after any other error its outcome is unknown. Concurrent calls share blocks.
 func (c *Chain) TransferWithAuthorization(ctx context.Context, a Authorization, signature [65]byte) (string, error) {
 	data, err := c.packTransfer(a, signature)
 	if err != nil {
@@ -122,8 +124,8 @@ func (c *Chain) TransferWithAuthorization(ctx context.Context, a Authorization, 
 	return c.relay(ctx, "transfer with authorization", data)
 }
 
-// CancelAuthorization has the operator relay a signed EIP-3009 CancelAuthorization, which makes a nonce unusable. What
-// it returns means what it means for TransferWithAuthorization.
+// CancelAuthorization relays a signed EIP-3009 CancelAuthorization, which makes a nonce unusable.
+// Its results are like those of TransferWithAuthorization.
 func (c *Chain) CancelAuthorization(ctx context.Context, authorizer common.Address, nonce [32]byte, signature [65]byte) (string, error) {
 	r, s, v := split(signature)
 	data, err := c.token.pack(sigCancelAuth, authorizer, nonce, v, r, s)
@@ -133,8 +135,8 @@ func (c *Chain) CancelAuthorization(ctx context.Context, authorizer common.Addre
 	return c.relay(ctx, "cancel an authorization", data)
 }
 
-// Simulate tries a transfer with authorization without sending it: on the state of the latest block, at the time that
-// the next block would have now. It returns a *RevertError if the contract refuses.
+// Simulate tries a transfer with authorization without sending it. It uses the state of the latest
+// block and the time of the next one. It returns a *RevertError when the contract refuses.
 func (c *Chain) Simulate(ctx context.Context, a Authorization, signature [65]byte) error {
 	data, err := c.packTransfer(a, signature)
 	if err != nil {
@@ -152,7 +154,7 @@ func split(signature [65]byte) (r, s [32]byte, v uint8) {
 	return [32]byte(signature[:32]), [32]byte(signature[32:64]), signature[64]
 }
 
-// relay tries a call of the token and, if it would succeed, sends it.
+// relay tries a call of the token and sends it if it would succeed.
 func (c *Chain) relay(ctx context.Context, what string, data []byte) (string, error) {
 	if err := c.try(ctx, what, data); err != nil {
 		return "", err
@@ -177,7 +179,8 @@ func (c *Chain) try(ctx context.Context, what string, data []byte) error {
 	return nil
 }
 
-// Transfers lists the token's movements from fromBlock to the latest block, oldest first. A nil from or to means any.
+// Transfers lists the token's transfers from fromBlock to the latest block, oldest first. A nil
+// from or to matches any account.
 func (c *Chain) Transfers(ctx context.Context, from, to *common.Address, fromBlock uint64) ([]Transfer, error) {
 	logs, err := c.logs(ctx, fromBlock, "Transfer", indexed(from), indexed(to))
 	if err != nil {
@@ -196,8 +199,8 @@ func (c *Chain) Transfers(ctx context.Context, from, to *common.Address, fromBlo
 	return transfers, nil
 }
 
-// AuthorizationsUsed lists the authorizations of an authorizer that were used, oldest first. Canceled ones are not
-// among them.
+// AuthorizationsUsed lists the used authorizations of an authorizer, oldest first. It leaves out
+// canceled ones.
 func (c *Chain) AuthorizationsUsed(ctx context.Context, authorizer common.Address) ([]UsedAuthorization, error) {
 	logs, err := c.logs(ctx, 0, "AuthorizationUsed", indexed(&authorizer))
 	if err != nil {
@@ -210,10 +213,11 @@ func (c *Chain) AuthorizationsUsed(ctx context.Context, authorizer common.Addres
 	return used, nil
 }
 
-// logs finds the token's events of one kind, from a block on, which need not exist yet. Each filter is the values that an indexed field may have; none means any.
+// logs returns the token's events of one kind from fromBlock on, which may lie in the future. Each
+// filter lists allowed values of an indexed field; an empty one allows all.
 func (c *Chain) logs(ctx context.Context, fromBlock uint64, event string, filters ...[]common.Hash) ([]types.Log, error) {
 	if fromBlock > c.eth.BlockChain().CurrentBlock().Number.Uint64() {
-		return nil, nil // the node calls such a range invalid
+		return nil, nil // the node rejects such a range
 	}
 	logs, err := c.client.FilterLogs(ctx, ethereum.FilterQuery{
 		FromBlock: new(big.Int).SetUint64(fromBlock),

@@ -1,4 +1,4 @@
-// Package honest is the facilitator of the sandbox: it verifies and settles payments on any chain of the sandbox, refuses
-// with the words of the reference facilitator, and never lies. The wire forms that it shares with the sandbox's seller
-// are here as well.
+// Package honest implements the facilitator of the sandbox. It verifies and settles payments on any
+// chain of the sandbox, refuses with the reason words of the reference facilitator, and never lies.
+// It also holds the wire types that it shares with the sandbox's seller.
 package honest

@@ -13,22 +13,23 @@ import (
 )
 
 const (
-	// MaxCall bounds the body of a call of the facilitator.
+	// MaxCall bounds the body of a call, in bytes.
 	MaxCall = 1 << 20
-	// SettleTime bounds a settlement, which goes on when its caller is gone.
+	// SettleTime bounds a settlement, which goes on when its caller leaves.
 	SettleTime = time.Minute
 )
 
-// Facilitator is an x402 facilitator over HTTP for one chain: POST /verify, POST /settle, GET /supported, in both
-// protocol versions, scheme exact by EIP-3009. It refuses with the words of the reference facilitator (x402 error
-// reasons), always with status 200; status 400 is for calls that are none, 500 for a chain that does not answer.
+// Facilitator is an x402 facilitator over HTTP for one chain: POST /verify, POST /settle, GET
+// /supported. It speaks both protocol versions, scheme exact by EIP-3009. Refusals have the
+// reference facilitator's reason words and status 200. Status 400 means that the body is no call.
+// Status 500 means that the chain did not answer.
 type Facilitator struct {
 	chain token.Chain
 	now   func() time.Time
 	mux   *http.ServeMux
 }
 
-// NewFacilitator makes a facilitator that judges time by now; nil means time.Now.
+// NewFacilitator returns a facilitator on a chain. now is its clock. Default: time.Now.
 func NewFacilitator(chain token.Chain, now func() time.Time) *Facilitator {
 	if now == nil {
 		now = time.Now
@@ -40,10 +41,10 @@ func NewFacilitator(chain token.Chain, now func() time.Time) *Facilitator {
 	return f
 }
 
-// ServeHTTP answers the calls.
+// ServeHTTP serves the facilitator's routes.
 func (f *Facilitator) ServeHTTP(w http.ResponseWriter, r *http.Request) { f.mux.ServeHTTP(w, r) }
 
-// supported lists what the facilitator settles.
+// supported lists the kinds of payment that the facilitator settles.
 func (f *Facilitator) supported(w http.ResponseWriter, _ *http.Request) {
 	type kind struct {
 		Version int    `json:"x402Version"`
@@ -60,16 +61,16 @@ func (f *Facilitator) supported(w http.ResponseWriter, _ *http.Request) {
 	})
 }
 
-// call is the body of /verify and /settle, taken apart.
+// call holds the decoded body of /verify or /settle.
 type call struct {
 	version         int
-	scheme, network string // the payload's
+	scheme, network string // of the payload
 	authorization   x402.Authorization
 	signature       x402.Signature
 	required        Requirement
 }
 
-// readCall reads a body. An error means that it is no call at all; a refusal, that it is one about something that
+// readCall decodes a body. An error means that the body is no call. A refusal means that the call
 // cannot be paid.
 func readCall(r *http.Request) (c call, no *refusal, err error) {
 	var body struct {
@@ -142,7 +143,7 @@ func (f *Facilitator) settle(w http.ResponseWriter, r *http.Request) {
 		no = f.judge(c)
 	}
 	if no == nil {
-		// A settlement that began goes on when its caller is gone.
+		// A settlement that began goes on when its caller leaves.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), SettleTime)
 		defer cancel()
 		answer.Transaction, no = f.transfer(ctx, c)
@@ -154,7 +155,7 @@ func (f *Facilitator) settle(w http.ResponseWriter, r *http.Request) {
 	WriteJSON(w, http.StatusOK, answer)
 }
 
-// payer is who signed, by the call's own word; "" when it has no authorization.
+// payer returns the claimed payer of a call, or "" without an authorization.
 func (c call) payer() string {
 	if c.authorization.From.IsZero() {
 		return ""

@@ -36,18 +36,19 @@ const (
 	UnexpectedAtSettle = "unexpected_settle_error"
 )
 
-// expiryMargin is how long an authorization must still be valid, for the transfer to reach a block in time.
+// expiryMargin is the validity that an authorization must still have, so that its transfer reaches
+// a block in time.
 const expiryMargin = 6 * time.Second
 
-// refusal says why a payment is not taken.
+// refusal says why a payment is refused.
 type refusal struct {
 	Reason  string // one of the words above
-	Message string // for people; may be empty
+	Message string // for people, or empty
 }
 
 func refuse(reason string) *refusal { return &refusal{Reason: reason} }
 
-// judge checks what can be checked without the chain, in the order of the reference facilitator.
+// judge makes the checks that need no chain, in the order of the reference facilitator.
 func (f *Facilitator) judge(c call) *refusal {
 	chain, token := Network()
 	a := c.authorization
@@ -90,7 +91,8 @@ func (f *Facilitator) judge(c call) *refusal {
 	return nil
 }
 
-// simulate tries the transfer on the chain's present state and, if that fails, finds out why. The error is the chain's.
+// simulate tries the transfer on the chain's latest state. When that fails, it finds out why. The
+// error is the chain's.
 func (f *Facilitator) simulate(ctx context.Context, c call) (*refusal, error) {
 	err := f.chain.Simulate(ctx, onChain(c.authorization), c.signature)
 	var revert *token.RevertError
@@ -104,7 +106,7 @@ func (f *Facilitator) simulate(ctx context.Context, c call) (*refusal, error) {
 	return &refusal{Reason: reason, Message: revert.Error()}, nil
 }
 
-// diagnose names what stands in the way of a transfer.
+// diagnose names the obstacle to a transfer.
 func (f *Facilitator) diagnose(ctx context.Context, c call) (string, error) {
 	_, token := Network()
 	a := c.authorization
@@ -129,8 +131,8 @@ func (f *Facilitator) diagnose(ctx context.Context, c call) (string, error) {
 	return SimulationFailed, nil
 }
 
-// transfer moves the money and returns the transaction. A refusal may come with a transaction too: one that failed, or
-// one that nobody knows the end of.
+// transfer moves the money and returns the transaction. A refusal may come with a transaction that
+// failed, or whose outcome is unknown.
 func (f *Facilitator) transfer(ctx context.Context, c call) (string, *refusal) {
 	tx, err := f.chain.TransferWithAuthorization(ctx, onChain(c.authorization), c.signature)
 	if err == nil {
@@ -151,7 +153,7 @@ func (f *Facilitator) transfer(ctx context.Context, c call) (string, *refusal) {
 	return tx, no
 }
 
-// reasonOf translates the token's own words for refusing a transfer.
+// reasonOf translates the token's revert text into a reason.
 func reasonOf(revert string) string {
 	for _, known := range []struct{ words, reason string }{
 		{"authorization is expired", Expired},
@@ -167,7 +169,7 @@ func reasonOf(revert string) string {
 	return TransactionFailed
 }
 
-// onChain is an authorization as the chain takes it.
+// onChain converts an authorization to the type of the chain.
 func onChain(a x402.Authorization) token.Authorization {
 	return token.Authorization{
 		From: common.Address(a.From), To: common.Address(a.To), Value: a.Value.Big(),

@@ -10,16 +10,16 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// Scheme is the one way to pay in the sandbox.
+// Scheme is the only payment scheme of the sandbox.
 const Scheme = "exact"
 
-// Network is the pinned network that the sandbox chain stands in for.
+// Network returns the pinned network and asset that the sandbox chain imitates.
 func Network() (x402.Network, x402.Asset) {
 	base, _ := x402.NetworkByWire("base") // the first entry of the pinned table
 	return base, base.Assets[0]
 }
 
-// WireNetwork is the network's name in a protocol version.
+// WireNetwork returns the network's name in a protocol version.
 func WireNetwork(version int) string {
 	base, _ := Network()
 	if version == 1 {
@@ -43,7 +43,7 @@ type Requirement struct {
 	Extra             *Extra `json:"extra,omitempty"`
 }
 
-// Price is the amount in the asset's smallest unit, as written.
+// Price returns the amount as written, in the asset's smallest unit.
 func (r Requirement) Price(version int) string {
 	if version == 1 {
 		return r.MaxAmountRequired
@@ -51,14 +51,14 @@ func (r Requirement) Price(version int) string {
 	return r.Amount
 }
 
-// Extra is the token's EIP-712 domain and, in version 2, when the seller settles.
+// Extra holds the token's EIP-712 domain and, in version 2, the payment flow.
 type Extra struct {
 	Name        string `json:"name,omitempty"`
 	Version     string `json:"version,omitempty"`
 	PaymentFlow string `json:"paymentFlow,omitempty"`
 }
 
-// VerifyAnswer is what /verify answers.
+// VerifyAnswer is the body of an answer to /verify.
 type VerifyAnswer struct {
 	IsValid        bool   `json:"isValid"`
 	InvalidReason  string `json:"invalidReason,omitempty"`
@@ -66,7 +66,7 @@ type VerifyAnswer struct {
 	Payer          string `json:"payer,omitempty"`
 }
 
-// SettleAnswer is what /settle answers, and a seller's receipt.
+// SettleAnswer is the body of an answer to /settle, and a seller's receipt.
 type SettleAnswer struct {
 	Success      bool   `json:"success"`
 	Transaction  string `json:"transaction"`
@@ -76,7 +76,7 @@ type SettleAnswer struct {
 	ErrorMessage string `json:"errorMessage,omitempty"`
 }
 
-// InHeader is a value as x402 headers carry it: JSON in standard base64.
+// InHeader encodes a value for an x402 header: JSON in standard base64.
 func InHeader(v any) (string, error) {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -85,7 +85,7 @@ func InHeader(v any) (string, error) {
 	return base64.StdEncoding.EncodeToString(text), nil
 }
 
-// WriteJSON answers with a status and a value. A caller that is gone is nobody's problem.
+// WriteJSON answers with a status and a value. It ignores a caller that has left.
 func WriteJSON(w http.ResponseWriter, status int, v any) {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -97,7 +97,7 @@ func WriteJSON(w http.ResponseWriter, status int, v any) {
 	_, _ = w.Write(append(text, '\n'))
 }
 
-// ReadJSON reads one value of at most limit bytes.
+// ReadJSON reads one JSON value of at most limit bytes.
 func ReadJSON(r io.Reader, limit int64, v any) error {
 	text, err := io.ReadAll(io.LimitReader(r, limit+1))
 	if err != nil {

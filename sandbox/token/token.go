@@ -1,5 +1,6 @@
-// Package token is what the chains of the sandbox have in common: one token with the rules of EIP-3009, for those who
-// settle, steal and audit with it. Package evm has it as a contract on a real EVM, package ledger in a table.
+// Package token defines what all chains of the sandbox share: one token with the rules of EIP-3009.
+// Tests settle, steal and audit through it. Package evm keeps the token as a contract on a real
+// EVM, and package ledger as a table.
 package token
 
 import (
@@ -11,37 +12,42 @@ import (
 
 // Chain is a chain with the token.
 type Chain interface {
-	// RPCURL is the address of the chain's JSON-RPC, as http://host:port.
+	// RPCURL returns the URL of the chain's JSON-RPC, as http://host:port.
 	RPCURL() string
-	// TokenAddress is the token's, which is USDC's on Base.
+	// TokenAddress returns the token's address, which is USDC's on Base.
 	TokenAddress() common.Address
 
-	// Fund gives an account amount tokens (in the token's smallest unit) out of nothing and returns once they are there.
+	// Fund mints tokens for an account, and returns once they are there. amount is in the token's
+	// smallest unit.
 	Fund(ctx context.Context, to common.Address, amount *big.Int) error
-	// Balance is what an account owns of the token, in its smallest unit, at the latest block.
+	// Balance returns the token balance of an account at the latest block, in the token's smallest
+	// unit.
 	Balance(ctx context.Context, owner common.Address) (*big.Int, error)
-	// AuthorizationState says whether a nonce of an authorizer is used or canceled, at the latest block.
+	// AuthorizationState reports whether a nonce of an authorizer is used or canceled, at the
+	// latest block.
 	AuthorizationState(ctx context.Context, authorizer common.Address, nonce [32]byte) (bool, error)
 
-	// Simulate tries a transfer with authorization without sending it. It returns a *RevertError if the token refuses.
+	// Simulate tries a transfer with authorization without sending it. It returns a *RevertError
+	// when the token refuses.
 	Simulate(ctx context.Context, a Authorization, signature [65]byte) error
-	// TransferWithAuthorization relays a signed authorization and returns the hash of the transaction once it is in a
-	// block. v, the last byte of the signature, must be 27 or 28.
+	// TransferWithAuthorization relays a signed authorization, and returns the transaction's hash
+	// once it is in a block. v, the last byte of the signature, must be 27 or 28.
 	//
-	// A *RevertError without Tx means that the call was tried on the latest state, refused, and not sent. An error that
-	// comes with a hash means that it was sent: a *RevertError that it failed on chain, any other that its outcome is
-	// unknown.
+	// A *RevertError without Tx means that the latest state refused the call, and nothing was sent.
+	// An error with a hash means that the transaction was sent. A *RevertError with Tx then says
+	// that it failed on chain; after any other error its outcome is unknown.
 	TransferWithAuthorization(ctx context.Context, a Authorization, signature [65]byte) (string, error)
 
-	// Transfers lists the token's movements from fromBlock to the latest block, oldest first. A nil from or to means any.
+	// Transfers lists the token's transfers from fromBlock to the latest block, oldest first. A nil
+	// from or to matches any account.
 	Transfers(ctx context.Context, from, to *common.Address, fromBlock uint64) ([]Transfer, error)
-	// AuthorizationsUsed lists the authorizations of an authorizer that were used, oldest first. Canceled ones are not
-	// among them.
+	// AuthorizationsUsed lists the used authorizations of an authorizer, oldest first. It leaves
+	// out canceled ones.
 	AuthorizationsUsed(ctx context.Context, authorizer common.Address) ([]UsedAuthorization, error)
 }
 
-// Authorization is an EIP-3009 TransferWithAuthorization: what a payer signs. Value is in the token's smallest unit;
-// ValidAfter and ValidBefore are Unix seconds, both exclusive.
+// Authorization is the EIP-3009 message TransferWithAuthorization, which a payer signs. Value is in
+// the token's smallest unit. ValidAfter and ValidBefore are exclusive Unix seconds.
 type Authorization struct {
 	From, To                common.Address
 	Value                   *big.Int
@@ -49,7 +55,8 @@ type Authorization struct {
 	Nonce                   [32]byte
 }
 
-// Transfer is one movement of tokens that the chain recorded. Minted tokens come from the zero address.
+// Transfer is one transfer of tokens that the chain recorded. Minted tokens come from the zero
+// address.
 type Transfer struct {
 	From, To common.Address
 	Value    *big.Int // in the token's smallest unit
@@ -63,11 +70,11 @@ type UsedAuthorization struct {
 	Tx    string // hash of the transaction
 }
 
-// RevertError says that the token refused a call.
+// RevertError reports that the token refused a call.
 type RevertError struct {
-	// Reason is the contract's own text, for instance "FiatTokenV2: authorization is expired".
+	// Reason is the contract's own text, such as "FiatTokenV2: authorization is expired".
 	Reason string
-	// Tx is the hash of the transaction that reverted; empty if the refusal came before anything was sent.
+	// Tx is the hash of the transaction that reverted, or "" when nothing was sent.
 	Tx string
 }
 
