@@ -1,5 +1,6 @@
-// Package contracts holds the contracts of the sandbox chain as compiled artifacts: Token.sol, purser's own stand-in
-// for USDC, and Multicall3. README.md says how the artifacts come about. Nothing here runs outside the sandbox.
+// Package contracts embeds the compiled contracts of the sandbox chain: Token.sol, purser's own
+// substitute for USDC, and Multicall3. README.md explains how they are compiled. No contract here
+// runs outside the sandbox.
 package contracts
 
 import (
@@ -16,11 +17,12 @@ var tokenJSON []byte
 //go:embed Multicall3.json
 var multicall3JSON []byte
 
-// Artifact is what a chain needs of a compiled contract.
+// Artifact holds the parts of a compiled contract that a chain needs.
 type Artifact struct {
-	// ABI is the contract's JSON interface; empty for Multicall3, whose callers bring their own.
+	// ABI is the contract's JSON interface. It is empty for Multicall3, whose callers have their
+	// own.
 	ABI json.RawMessage `json:"abi"`
-	// DeployedBytecode is the code that an account runs, to be placed by a genesis allocation.
+	// DeployedBytecode is the code of the account. A genesis block puts it there.
 	DeployedBytecode hexutil.Bytes `json:"deployedBytecode"`
 }
 

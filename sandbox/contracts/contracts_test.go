@@ -23,7 +23,8 @@ func TestArtifactsLoad(t *testing.T) {
 	}
 }
 
-// Whoever changes Token.sol without compiling it learns so here; build.mjs --check compares the rest.
+// Token.json must be compiled again after a change of Token.sol. build.mjs --check compares the
+// rest.
 func TestTokenIsCompiledFromItsSource(t *testing.T) {
 	t.Parallel()
 	source, err := os.ReadFile("Token.sol")

@@ -6,38 +6,42 @@ import (
 	"strings"
 )
 
-// Rule is a promise that an audit found broken.
+// Rule is a promise that an audit checks.
 type Rule string
 
-// The rules. Payments that purser itself marks as unresolved are left open by those that say so.
+// The rules. Some make an exception for payments that purser itself marks as unresolved.
 const (
-	// RuleBooked: every transfer out of the wallet is one settled payment's, to the same payee and of the same amount.
+	// RuleBooked: every transfer out of the wallet belongs to exactly one settled payment, with the
+	// same payee and amount.
 	RuleBooked Rule = "every transfer is in the books once"
 	// RuleMoved: every settled payment that is not disputed has its transfer.
 	RuleMoved Rule = "every settled payment is on the chain"
-	// RuleEvents: a settled payment has one spend event of its amount, a disputed one a correction as well, any other none.
+	// RuleEvents: a settled payment has one spend event of its amount. A disputed one also has a
+	// correction. Other payments have none.
 	RuleEvents Rule = "every settled payment has one spend event"
-	// RuleSum: the spend events add up to what left the wallet, but for unresolved payments.
+	// RuleSum: the spend events add up to the money that left the wallet, except for unresolved
+	// payments.
 	RuleSum Rule = "the spend events add up to what left the wallet"
-	// RuleAuthorized: whatever left the wallet left it by an authorization, and the balance is what remains.
+	// RuleAuthorized: money leaves the wallet only by an authorization, and the balance is the
+	// rest.
 	RuleAuthorized Rule = "nothing leaves the wallet without an authorization"
 	// RuleOnce: an order is paid for at most as often as it was bought.
 	RuleOnce Rule = "one order moves money at most once"
-	// RuleClosed: recovery leaves nothing open, but for unresolved payments.
+	// RuleClosed: recovery leaves no payment open, except unresolved ones.
 	RuleClosed Rule = "nothing stays open"
-	// RuleChecked: every settled payment was looked up on the chain.
+	// RuleChecked: every settled payment was checked on the chain.
 	RuleChecked Rule = "every settled payment is confirmed or disputed"
 	// RuleEnd: the scenario ends as its table entry says.
 	RuleEnd Rule = "the scenario ends as it must"
-	// RuleKept: no payload gets to anybody but the seller and the facilitator.
+	// RuleKept: payloads reach only the seller and the facilitator.
 	RuleKept Rule = "payloads go to nobody else"
-	// RuleLured: once a payload has left, no challenge reaches the client.
+	// RuleLured: once a payload has left, the client gets no challenge.
 	RuleLured Rule = "no client is asked to pay again"
 	// RuleHeld: evidence that cannot be trusted decides nothing.
 	RuleHeld Rule = "bad evidence decides nothing"
 )
 
-// Finding is a broken promise.
+// Finding is a broken rule.
 type Finding struct {
 	Rule   Rule
 	Detail string
@@ -45,8 +49,8 @@ type Finding struct {
 
 func (f Finding) String() string { return string(f.Rule) + ": " + f.Detail }
 
-// Audit compares what purser says with what the chain says, once recovery is through. allowed is how often each order
-// may have moved money; an order that is not in it may once.
+// Audit compares purser's books with the chain, once recovery is done. allowed holds how often each
+// order may move money; the default is once.
 func Audit(b Books, l Ledger, allowed map[uint64]int) []Finding {
 	a := &audit{books: b, ledger: l, events: map[string][]SpendEvent{}}
 	for _, e := range b.Events {
@@ -66,11 +70,11 @@ type audit struct {
 	findings []Finding
 }
 
-func (a *audit) find(r Rule, format string, args ...any) {
+func (a *audit) report(r Rule, format string, args ...any) {
 	a.findings = append(a.findings, Finding{r, fmt.Sprintf(format, args...)})
 }
 
-// transfers looks for each transfer in the books.
+// transfers checks each transfer against the books.
 func (a *audit) transfers() {
 	claims := map[string][]Payment{}
 	for _, p := range a.books.Payments {
@@ -85,20 +89,20 @@ func (a *audit) transfers() {
 	for _, t := range a.ledger.Transfers {
 		tx := strings.ToLower(t.Tx)
 		if used[tx] == 0 {
-			a.find(RuleAuthorized, "%s left in %s, which uses no authorization of the wallet", t.Value, tx)
+			a.report(RuleAuthorized, "%s left in %s, which uses no authorization of the wallet", t.Value, tx)
 		}
 		used[tx]--
 		switch by := claims[tx]; {
 		case len(by) == 0 && a.unresolved(t.Value):
 		case len(by) != 1:
-			a.find(RuleBooked, "%s for order %d left in %s, which %d payments claim", t.Value, OrderOf(t.Value), tx, len(by))
+			a.report(RuleBooked, "%s for order %d left in %s, which %d payments claim", t.Value, OrderOf(t.Value), tx, len(by))
 		case by[0].Amount != t.Value.String() || !strings.EqualFold(by[0].PayTo, t.To.Hex()):
-			a.find(RuleBooked, "%s to %s left in %s, payment %s says %s to %s", t.Value, t.To, tx, by[0].ID, by[0].Amount, by[0].PayTo)
+			a.report(RuleBooked, "%s to %s left in %s, payment %s says %s to %s", t.Value, t.To, tx, by[0].ID, by[0].Amount, by[0].PayTo)
 		}
 	}
 }
 
-// unresolved reports whether purser has said that it does not know about a payment of this amount.
+// unresolved reports whether purser marks a payment of this amount as unresolved.
 func (a *audit) unresolved(amount *big.Int) bool {
 	for _, p := range a.books.Payments {
 		if p.Has("unresolved") && p.Amount == amount.String() {
@@ -108,7 +112,7 @@ func (a *audit) unresolved(amount *big.Int) bool {
 	return false
 }
 
-// payments looks for each payment on the chain and in the spend events.
+// payments checks each payment against the chain and the spend events.
 func (a *audit) payments() {
 	onChain := map[string]bool{}
 	for _, t := range a.ledger.Transfers {
@@ -124,19 +128,19 @@ func (a *audit) payments() {
 		case p.State == "settled":
 			want = []string{p.Amount}
 			if !p.Has("confirmed") {
-				a.find(RuleChecked, "payment %s of %s is neither", p.ID, p.Amount)
+				a.report(RuleChecked, "payment %s of %s is neither", p.ID, p.Amount)
 			}
 			if !onChain[strings.ToLower(p.Transaction)] {
-				a.find(RuleMoved, "payment %s of %s is settled by %q", p.ID, p.Amount, p.Transaction)
+				a.report(RuleMoved, "payment %s of %s is settled by %q", p.ID, p.Amount, p.Transaction)
 			}
 		case p.State == "open" && !p.Has("unresolved") && !p.Has("refused"):
-			a.find(RuleClosed, "payment %s of %s: %s", p.ID, p.Amount, p.Reason)
+			a.report(RuleClosed, "payment %s of %s: %s", p.ID, p.Amount, p.Reason)
 		}
 		a.eventsOf(p, want)
 	}
 	for payment, events := range a.events {
 		if !known[payment] {
-			a.find(RuleEvents, "%d of them are of payment %q, which is unknown", len(events), payment)
+			a.report(RuleEvents, "%d of them are of payment %q, which is unknown", len(events), payment)
 		}
 	}
 }
@@ -152,7 +156,7 @@ func (a *audit) eventsOf(p Payment, want []string) {
 		wanted[amount]++
 	}
 	if fmt.Sprint(have) != fmt.Sprint(wanted) {
-		a.find(RuleEvents, "payment %s (%s) of %s has %v, not %v", p.ID, p.Label(), p.Amount, have, wanted)
+		a.report(RuleEvents, "payment %s (%s) of %s has %v, not %v", p.ID, p.Label(), p.Amount, have, wanted)
 	}
 }
 
@@ -165,7 +169,7 @@ func (a *audit) sums() {
 	for _, e := range a.books.Events {
 		amount, ok := new(big.Int).SetString(e.Amount, 10)
 		if !ok {
-			a.find(RuleSum, "event %s has the amount %q", e.ID, e.Amount)
+			a.report(RuleSum, "event %s has the amount %q", e.ID, e.Amount)
 			continue
 		}
 		booked.Add(booked, amount)
@@ -179,10 +183,10 @@ func (a *audit) sums() {
 		}
 	}
 	if missing := new(big.Int).Sub(left, booked); missing.Sign() < 0 || missing.Cmp(unknown) > 0 {
-		a.find(RuleSum, "the books say %s, the chain %s, unresolved is %s", booked, left, unknown)
+		a.report(RuleSum, "the books say %s, the chain %s, unresolved is %s", booked, left, unknown)
 	}
 	if rest := new(big.Int).Sub(a.ledger.Received, left); rest.Cmp(a.ledger.Balance) != 0 {
-		a.find(RuleAuthorized, "the wallet got %s and paid %s, but has %s", a.ledger.Received, left, a.ledger.Balance)
+		a.report(RuleAuthorized, "the wallet got %s and paid %s, but has %s", a.ledger.Received, left, a.ledger.Balance)
 	}
 }
 
@@ -194,7 +198,7 @@ func (a *audit) orders(allowed map[uint64]int) {
 			most = 1
 		}
 		if n > most {
-			a.find(RuleOnce, "order %d moved money %d times, %d allowed", order, n, most)
+			a.report(RuleOnce, "order %d moved money %d times, %d allowed", order, n, most)
 		}
 	}
 }

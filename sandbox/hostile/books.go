@@ -14,7 +14,7 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// Payment is what purser says of a payment.
+// Payment is a payment in purser's answers.
 type Payment struct {
 	ID          string
 	State       string
@@ -31,9 +31,9 @@ type Payment struct {
 // Has reports whether the payment has a flag.
 func (p Payment) Has(flag string) bool { return slices.Contains(p.Flags, flag) }
 
-// Label is the state, with the flag that says how far it can be trusted.
+// Label returns the state, and the flag that casts doubt on it.
 func (p Payment) Label() string {
-	if p.State == "void" { // nothing can be doubted any more
+	if p.State == "void" { // a void payment cannot be doubted
 		return p.State
 	}
 	for _, flag := range []string{"disputed", "refused", "unresolved"} {
@@ -44,24 +44,24 @@ func (p Payment) Label() string {
 	return p.State
 }
 
-// SpendEvent is a line of purser's books.
+// SpendEvent is an entry in purser's books.
 type SpendEvent struct {
 	ID        string
-	Amount    string // negative when it takes another one back
+	Amount    string // negative for a correction
 	PaymentID string `json:"payment_id"`
 	Corrects  string
 }
 
-// Books are what purser says that a customer has paid.
+// Books holds a customer's payments and spend events, as purser lists them.
 type Books struct {
 	Payments []Payment
 	Events   []SpendEvent
 }
 
-// page is how many rows a listing asks for.
+// page is the number of rows of one listing.
 const page = 500
 
-// ReadBooks asks purser for a customer's payments and spend events, all of them.
+// ReadBooks reads all payments and spend events of a customer from purser.
 func ReadBooks(ctx context.Context, c *Customer) (Books, error) {
 	var b Books
 	for before := ""; ; {
@@ -88,15 +88,15 @@ func ReadBooks(ctx context.Context, c *Customer) (Books, error) {
 	}
 }
 
-// Ledger is what the chain says that a wallet has paid.
+// Ledger holds a wallet's transfers, as the chain lists them.
 type Ledger struct {
 	Transfers []token.Transfer          // out of the wallet, oldest first
 	Used      []token.UsedAuthorization // of the wallet, oldest first
-	Received  *big.Int                  // what was given to the wallet
+	Received  *big.Int                  // the money that the wallet received
 	Balance   *big.Int
 }
 
-// ReadLedger reads a wallet's movements from the chain.
+// ReadLedger reads a wallet's transfers from the chain.
 func ReadLedger(ctx context.Context, chain token.Chain, wallet x402.Address) (Ledger, error) {
 	var l Ledger
 	var err error
@@ -119,7 +119,7 @@ func ReadLedger(ctx context.Context, chain token.Chain, wallet x402.Address) (Le
 	return l, err
 }
 
-// PerOrder counts the transfers for each order.
+// PerOrder counts the transfers of each order.
 func (l Ledger) PerOrder() map[uint64]int {
 	n := map[uint64]int{}
 	for _, t := range l.Transfers {

@@ -25,10 +25,10 @@ const (
 	ProxyDoor  Door = "proxy"
 )
 
-// Doors are all doors.
+// Doors lists all doors.
 func Doors() []Door { return []Door{PayerDoor, SellerDoor, ProxyDoor} }
 
-// maxGoods is what a customer reads of an answer.
+// maxGoods bounds the part of an answer that a customer reads, in bytes.
 const maxGoods = 1 << 20
 
 // Customer is an API key of a purser, with one wallet.
@@ -36,23 +36,23 @@ type Customer struct {
 	Purser string // base URL of API and proxy
 	Key    string
 	Wallet x402.Address
-	// Patience is how long the customer waits for an answer. Default: a minute.
+	// Patience bounds the wait for an answer. Default: a minute.
 	Patience time.Duration
 
 	api, proxy, direct *http.Client
 }
 
-// Enroll makes a key with a wallet that is empty.
+// Enroll makes a key with an empty wallet.
 func Enroll(ctx context.Context, purser string) (*Customer, error) {
 	c := &Customer{Purser: purser, api: client(nil), direct: client(nil)}
 	var key struct{ Key string }
 	if err := c.call(ctx, http.MethodPost, "/api-keys", map[string]string{"label": "hostile world"}, &key); err != nil {
 		return nil, err
 	}
-	return c, c.open(ctx, key.Key)
+	return c, c.openWallet(ctx, key.Key)
 }
 
-func (c *Customer) open(ctx context.Context, key string) error {
+func (c *Customer) openWallet(ctx context.Context, key string) error {
 	c.Key = key
 	var wallet struct{ Address x402.Address }
 	if err := c.call(ctx, http.MethodPost, "/wallets", map[string]string{"network": "base"}, &wallet); err != nil {
@@ -68,7 +68,8 @@ func (c *Customer) open(ctx context.Context, key string) error {
 	return nil
 }
 
-// client makes a connection of its own for each request and follows no redirects: what one request meets is its own.
+// client returns a client that opens a connection for each request and follows no redirects. A
+// fault therefore hits one request only.
 func client(proxy func(*http.Request) (*url.URL, error)) *http.Client {
 	return &http.Client{
 		Transport:     &http.Transport{Proxy: proxy, DisableKeepAlives: true},
@@ -76,7 +77,7 @@ func client(proxy func(*http.Request) (*url.URL, error)) *http.Client {
 	}
 }
 
-// At is the same customer at a purser that was started again somewhere else.
+// At returns the same customer at a purser that was restarted at another address.
 func (c *Customer) At(purser string) (*Customer, error) {
 	at, err := url.Parse(purser)
 	if err != nil {
@@ -89,14 +90,14 @@ func (c *Customer) At(purser string) (*Customer, error) {
 	return &moved, nil
 }
 
-// AskingThroughProxy is the same customer, who reaches purser's API through purser's proxy.
+// AskingThroughProxy returns the same customer, who reaches purser's API through purser's proxy.
 func (c *Customer) AskingThroughProxy() *Customer {
 	moved := *c
 	moved.api = moved.proxy
 	return &moved
 }
 
-// StatusError is an answer of purser's API other than a success.
+// StatusError is an answer of purser's API with a status of 400 or more.
 type StatusError struct {
 	Status int
 	Body   string
@@ -134,7 +135,7 @@ func (c *Customer) call(ctx context.Context, method, path string, body, into any
 	return json.Unmarshal(got.Body, into)
 }
 
-// do makes a request and reads its answer to the end, or to where the customer has enough.
+// do makes a request and reads at most maxGoods of its answer.
 func do(client *http.Client, r *http.Request) (Answer, error) {
 	resp, err := client.Do(r)
 	if err != nil {
@@ -149,28 +150,28 @@ func do(client *http.Client, r *http.Request) (Answer, error) {
 	return a, err
 }
 
-// Order is something to be bought once, however often it is asked for.
+// Order is one purchase, however often the customer requests it.
 type Order struct {
 	ID      uint64
-	Version int    // of the protocol; 0 is 2
-	Key     string // idempotency key; may be empty
+	Version int    // of x402; 0 means 2
+	Key     string // idempotency key, or ""
 	Method  string // default: GET
 }
 
-// Result is how one request for an order ended.
+// Result says how one request for an order ended.
 type Result struct {
-	// Done: the customer has got what it asked for.
+	// Done reports that the customer got the goods.
 	Done   bool
-	Status int    // of the last answer; 0 if there was none
-	Reason string // what the last answer said
-	Err    error  // why there was no answer, or no whole one
-	// Lured: the answer carries a challenge although the payload has left, so that a client that knows x402 would pay
-	// again by itself.
+	Status int    // of the last answer; 0 without one
+	Reason string // stated by the last answer
+	Err    error  // why there was no complete answer
+	// Lured reports a challenge in an answer after the payload had left. A client with x402 would
+	// pay it again by itself.
 	Lured bool
 }
 
-// Told reports whether the customer has learned in full that it has paid and that the seller delivers nothing. If it
-// asks once more without an idempotency key, it buys again.
+// Told reports whether the customer knows that it has paid and that the seller delivers nothing. A
+// further request without an idempotency key is then a new purchase.
 func (r Result) Told() bool { return r.Err == nil && r.Reason == "paid-not-delivered" }
 
 func (r Result) String() string {
@@ -183,7 +184,7 @@ func (r Result) String() string {
 	return fmt.Sprintf("%d %s", r.Status, r.Reason)
 }
 
-// Buy asks for an order once, through a door.
+// Buy requests an order once, through a door.
 func (c *Customer) Buy(ctx context.Context, seller string, door Door, o Order) Result {
 	at := fmt.Sprintf("%s/buy?id=%d", seller, o.ID)
 	if o.Version == 1 {
@@ -230,7 +231,7 @@ func (c *Customer) throughProxy(ctx context.Context, at string, o Order) Result 
 	return out
 }
 
-// payAnswer is what POST /v1/pay answers.
+// payAnswer is the body of an answer to POST /v1/pay.
 type payAnswer struct {
 	PaymentSignature, PaymentHeader string
 	Settled                         bool
@@ -271,8 +272,8 @@ func (c *Customer) throughAPI(ctx context.Context, at string, door Door, o Order
 	}
 	for _, name := range []string{x402.HeaderResponse, x402.HeaderV1Response} {
 		if receipt := got.Header.Get(name); receipt != "" {
-			// What purser makes of it is seen in its books. A customer that was to leave but has its
-			// goods has not left in time.
+			// The books show purser's judgement of the receipt. A customer that should have left,
+			// but has its goods, still posts it.
 			_ = c.call(context.WithoutCancel(ctx), http.MethodPost, "/v1/payments/"+paid.Payment.ID+"/receipt", map[string]string{"receipt": receipt}, nil)
 			break
 		}
@@ -280,7 +281,7 @@ func (c *Customer) throughAPI(ctx context.Context, at string, door Door, o Order
 	return result(got, nil)
 }
 
-// result is what a customer makes of an answer.
+// result reads an answer as a customer does.
 func result(a Answer, err error) Result {
 	out := Result{Status: a.Status, Err: err}
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Dates stamps the answers of a party with its clock.
+// Dates puts a clock's time into the Date header of a party's answers.
 type Dates struct {
 	now   func() time.Time
 	wrong atomic.Int64
@@ -15,7 +15,8 @@ type Dates struct {
 // Wrong sets how far the clock is ahead of the world's.
 func (d *Dates) Wrong(ahead time.Duration) { d.wrong.Store(int64(ahead)) }
 
-// over stamps what a handler answers. Without a clock of its own a world leaves that to net/http.
+// over adds the Date header to a handler's answers. In a world without its own clock, net/http adds
+// it.
 func (d *Dates) over(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		now, wrong := d.now, time.Duration(d.wrong.Load())

@@ -1,10 +1,11 @@
-// Package hostile is everything around a purser that may fail or lie: a facilitator that loses answers and invents
-// transactions, a seller that takes the money and hangs up, an RPC that lags, forgets and answers for another chain. Each
-// stands in front of the honest part of a sandbox and does to single calls what a script says.
+// Package hostile provides the parties around purser that may fail or lie. Its facilitator loses
+// answers and invents transactions. Its seller takes the money and hangs up. Its RPC lags, forgets,
+// and answers for another chain. Each stands in front of the honest part of a sandbox, and a script
+// decides which calls fail.
 //
-// Scenarios is the table of what can happen and of what must hold all the same. [Scenario.Play] lets a customer meet one
-// at one of purser's doors; [ReadBooks] asks purser what was paid, [ReadLedger] the chain; [Audit], [Played.Judge] and
-// [Played.Meanwhile] compare the two.
+// Scenarios lists what can happen, and what must hold. [Scenario.Play] plays one scenario for a
+// customer at one of purser's doors. [ReadBooks] reads what was paid from purser, and [ReadLedger]
+// from the chain. [Audit], [Played.Judge] and [Played.Meanwhile] compare the two.
 //
-// Starting a purser, turning its clock and letting it recover is the caller's part. Nothing here has value.
+// The caller starts purser, turns its clock and lets it recover. Nothing here has value.
 package hostile

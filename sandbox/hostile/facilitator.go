@@ -12,58 +12,60 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// The calls of a facilitator that faults are about.
+// Calls of a facilitator that can fail.
 const (
 	Verify = "/verify"
 	Settle = "/settle"
 )
 
-// FacilitatorFault is what a facilitator does with a call instead of serving it.
+// FacilitatorFault replaces the facilitator's answer to a call.
 type FacilitatorFault struct {
 	Name string
 	On   string // Verify or Settle
-	// Always: every such call meets it, not just one.
+	// Always makes every such call fail, not only one.
 	Always bool
 	Do     func(*Call)
 }
 
-// Facilitator stands in front of an honest facilitator and fails as it is told to.
+// Facilitator stands in front of an honest facilitator and fails on command.
 type Facilitator struct {
 	honest http.Handler
-	// foreign is a transaction that has nothing to do with a payment.
+	// foreign is a transaction without a payment.
 	foreign string
-	// Met, when set, hears of every call that a fault is about to be done to. It is set before the first call.
+	// Met, when set, is called before a fault is played. Set it before the first call.
 	Met func(*Call, FacilitatorFault)
-	// Choose, when set, picks the fault of each call that none was queued for. It is set before the first call.
+	// Choose, when set, picks the fault of a call for which none is queued. Set it before the first
+	// call.
 	Choose func(*Call) (FacilitatorFault, bool)
 
 	mu    sync.Mutex
 	queue []FacilitatorFault
 	kept  []func(context.Context)
-	// swap holds the answer of a call that waits for another one's.
+	// swap holds a call that waits to exchange its answer with another call.
 	swap *exchange
 }
 
-// exchange is where two calls swap their answers.
+// exchange connects two calls that swap their answers.
 type exchange struct {
 	first, second Answer
 	met           chan struct{}
 }
 
-// NewFacilitator puts faults in front of an honest facilitator. What it claims of somebody else's is foreign, a
-// transaction that has nothing to do with a payment.
+// NewFacilitator adds faults to an honest facilitator. foreign is a transaction without a payment,
+// for false claims.
 func NewFacilitator(honest http.Handler, foreign string) *Facilitator {
 	return &Facilitator{honest: honest, foreign: foreign}
 }
 
-// Meet replaces the faults that the next calls meet: of each kind of call the first one the first, and so on.
+// Meet replaces the queue of faults. The first fault of a kind goes to the first call of that kind,
+// and so on.
 func (f *Facilitator) Meet(faults ...FacilitatorFault) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.queue = append([]FacilitatorFault(nil), faults...)
 }
 
-// Late does what faults have put off, such as settling after an answer that denied it.
+// Late performs the calls that faults have postponed, such as a settlement after a denial.
 func (f *Facilitator) Late(ctx context.Context) {
 	f.mu.Lock()
 	kept := f.kept
@@ -77,7 +79,7 @@ func (f *Facilitator) Late(ctx context.Context) {
 // Call is one call of the facilitator.
 type Call struct {
 	Path          string
-	Authorization x402.Authorization // zero if there is none in it
+	Authorization x402.Authorization // zero when the call has none
 
 	facilitator *Facilitator
 	w           http.ResponseWriter
@@ -100,7 +102,7 @@ func (f *Facilitator) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if json.Unmarshal(body, &seen) == nil {
 		c.Authorization, _, _ = x402.Payload{Version: seen.Version, JSON: seen.Payload}.Authorization()
 	}
-	fault, due := f.due(c)
+	fault, due := f.nextFault(c)
 	if !due {
 		c.Send(c.Serve())
 		return
@@ -111,8 +113,8 @@ func (f *Facilitator) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fault.Do(c)
 }
 
-// due takes the fault that a call meets.
-func (f *Facilitator) due(c *Call) (FacilitatorFault, bool) {
+// nextFault returns the fault for a call.
+func (f *Facilitator) nextFault(c *Call) (FacilitatorFault, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for i, fault := range f.queue {
@@ -130,10 +132,10 @@ func (f *Facilitator) due(c *Call) (FacilitatorFault, bool) {
 	return FacilitatorFault{}, false
 }
 
-// Serve does honestly what is asked for, whether or not the caller is still there, and returns the answer unsent.
+// Serve performs the call honestly, even when the caller has left, and returns the answer unsent.
 func (c *Call) Serve() Answer { return c.serve(context.WithoutCancel(c.r.Context())) }
 
-// Take makes the transfer of a call that is about something else.
+// Take makes the transfer, whatever the call asks for.
 func (c *Call) Take() { c.serveAs(context.WithoutCancel(c.r.Context()), Settle) }
 
 func (c *Call) serve(ctx context.Context) Answer { return c.serveAs(ctx, c.r.URL.Path) }
@@ -150,23 +152,23 @@ func (c *Call) serveAs(ctx context.Context, path string) Answer {
 // Send answers the call.
 func (c *Call) Send(a Answer) { a.writeTo(c.w) }
 
-// Reset ends the connection without an answer.
+// Reset closes the connection without an answer.
 func (c *Call) Reset() { reset(c.w) }
 
-// Hang leaves the caller without an answer until it is gone.
+// Hang sends no answer until the caller leaves.
 func (c *Call) Hang() { hang(c.w, c.r) }
 
-// Pause lets the caller wait.
+// Pause delays the answer.
 func (c *Call) Pause(d time.Duration) { pause(c.r.Context(), d) }
 
-// Later puts the honest call off until [Facilitator.Late].
+// Later postpones the honest call until [Facilitator.Late].
 func (c *Call) Later() {
 	c.facilitator.mu.Lock()
 	defer c.facilitator.mu.Unlock()
 	c.facilitator.kept = append(c.facilitator.kept, func(ctx context.Context) { c.serve(ctx) })
 }
 
-// settleAnswer is what /settle answers.
+// settleAnswer is the body of an answer to /settle.
 type settleAnswer struct {
 	Success     bool   `json:"success"`
 	Transaction string `json:"transaction"`
@@ -175,36 +177,37 @@ type settleAnswer struct {
 	ErrorReason string `json:"errorReason,omitempty"`
 }
 
-// Success is an answer of /settle that claims a transaction.
+// Success returns an answer to /settle that claims a transaction.
 func (c *Call) Success(transaction string) Answer {
 	return jsonAnswer(http.StatusOK, settleAnswer{
 		Success: true, Transaction: transaction, Network: network().CAIP2(), Payer: c.Authorization.From.String(),
 	})
 }
 
-// Failure is an answer of /settle that denies the transfer, and may name a transaction all the same.
+// Failure returns an answer to /settle that denies the transfer. It may name a transaction all the
+// same.
 func (c *Call) Failure(reason, transaction string) Answer {
 	return jsonAnswer(http.StatusOK, settleAnswer{
 		ErrorReason: reason, Transaction: transaction, Network: network().CAIP2(), Payer: c.Authorization.From.String(),
 	})
 }
 
-// Invalid is an answer of /verify that refuses.
+// Invalid returns an answer to /verify that refuses.
 func (c *Call) Invalid(reason string) Answer {
 	return jsonAnswer(http.StatusOK, map[string]any{
 		"isValid": false, "invalidReason": reason, "payer": c.Authorization.From.String(),
 	})
 }
 
-// transactionOf reads an answer of /settle.
+// transactionOf returns the transaction in an answer to /settle.
 func transactionOf(a Answer) string {
 	var seen settleAnswer
-	_ = json.Unmarshal(a.Body, &seen) // an honest one can be read
+	_ = json.Unmarshal(a.Body, &seen) // an honest answer can be read
 	return seen.Transaction
 }
 
-// Swap gives the caller the answer of another call, and that one this one's. It waits a while for another, and then
-// gives the answer back.
+// Swap exchanges this call's answer with another call's. When no other call comes within five
+// seconds, it returns the answer unchanged.
 func (c *Call) Swap(a Answer) Answer {
 	f := c.facilitator
 	f.mu.Lock()
@@ -235,7 +238,7 @@ func (c *Call) Swap(a Answer) Answer {
 	return x.second
 }
 
-// network is the network that everything here happens on.
+// network returns the network of the sandbox.
 func network() x402.Network {
 	base, _ := x402.NetworkByWire("base") // the first entry of the pinned table
 	return base

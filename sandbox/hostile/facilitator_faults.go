@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// What a facilitator can do. Those whose names say "after" have moved the money before they fail.
+// Faults of a facilitator. Those with "after" in their names move the money before they fail.
 var (
 	VerifyTimesOut = FacilitatorFault{Name: "verify times out", On: Verify, Do: (*Call).Hang}
 	VerifyReset    = FacilitatorFault{Name: "verify is reset", On: Verify, Do: (*Call).Reset}
@@ -15,7 +15,7 @@ var (
 	VerifyRefuses = FacilitatorFault{Name: "verify refuses without a reason that is known", On: Verify, Do: func(c *Call) {
 		c.Send(c.Invalid("the_stars_are_not_right"))
 	}}
-	// VerifyRefusesAndSends takes what it says that it will not take, each time that it is asked.
+	// VerifyRefusesAndSends refuses each payload, and makes its transfer all the same.
 	VerifyRefusesAndSends = FacilitatorFault{Name: "verify refuses, and makes the transfer", On: Verify, Always: true, Do: func(c *Call) {
 		c.Take()
 		c.Send(c.Invalid("insufficient_funds"))
@@ -63,8 +63,8 @@ var (
 	UnknownReason = FacilitatorFault{Name: "fails for a reason nobody knows", On: Settle, Do: func(c *Call) {
 		c.Send(c.Failure("computer_says_no", ""))
 	}}
-	// RefusesAfter names a reason that can only precede the transfer, which it has made. A payer without an RPC has to
-	// take its own facilitator's word for it, and its customer's repeat buys again.
+	// RefusesAfter gives a reason that can only precede the transfer, which it has made. A payer
+	// without an RPC must believe its own facilitator, and its customer's repeat buys again.
 	RefusesAfter = FacilitatorFault{Name: "says insufficient funds after the transfer", On: Settle, Do: func(c *Call) {
 		c.Serve()
 		c.Send(c.Failure("insufficient_funds", ""))
@@ -115,7 +115,7 @@ var (
 	Swaps = FacilitatorFault{Name: "mixes up the answers of two calls", On: Settle, Always: true, Do: func(c *Call) {
 		c.Send(c.Swap(c.Serve()))
 	}}
-	// SwapsHalf answers one of two calls with the other's refusal: one was settled, one was not.
+	// SwapsRefused and SwapsSettled swap the answers of two calls: one was settled, one was not.
 	SwapsRefused = FacilitatorFault{Name: "mixes up a settlement with a failure", On: Settle, Do: func(c *Call) {
 		c.Send(c.Swap(c.Failure("unexpected_settle_error", "")))
 	}}

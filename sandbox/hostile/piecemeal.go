@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// Piecemeal is no fault: the seller serves honestly, but hands the goods out in pieces, a pause after each.
+// Piecemeal is no fault: the seller serves honestly, but sends the goods in pieces with a pause
+// after each.
 func Piecemeal(pieces int, every time.Duration) SellerFault {
 	return SellerFault{Name: "delivers piece by piece", On: Paid, Do: func(v *Visit) {
 		v.w = &piecemeal{ResponseWriter: v.w, r: v.r, pieces: pieces, every: every}
@@ -27,7 +28,7 @@ func (p *piecemeal) Write(b []byte) (written int, err error) {
 		var n int
 		n, err = p.ResponseWriter.Write(b[written:min(written+size, len(b))])
 		written += n
-		_ = http.NewResponseController(p.ResponseWriter).Flush() // who is gone is gone
+		_ = http.NewResponseController(p.ResponseWriter).Flush() // ignore a customer that has left
 		pause(p.r.Context(), p.every)
 	}
 	return written, err

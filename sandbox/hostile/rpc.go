@@ -13,27 +13,29 @@ import (
 	"time"
 )
 
-// View is what an RPC lets its clients see of the chain. The zero value is all of it.
+// View limits and distorts what an RPC shows of the chain. The zero value shows all of it.
 type View struct {
-	// Behind is how many blocks the newest one that is shown is behind the chain's.
+	// Behind is the number of newest blocks that are hidden.
 	Behind uint64
-	// NotAfter is the newest block that is shown; zero is the chain's own.
+	// NotAfter is the newest block that is shown. Default: the chain's newest.
 	NotAfter uint64
-	// SafeNotAfter is the newest block that the tags safe and finalized name; zero is the newest shown.
+	// SafeNotAfter is the newest block that the tags safe and finalized name. Default: the newest
+	// shown.
 	SafeNotAfter uint64
-	// NoSafe: the tag safe is unknown.
+	// NoSafe rejects the tag safe.
 	NoSafe bool
-	// NoLogs: logs are left out.
+	// NoLogs leaves out all logs.
 	NoLogs bool
-	// Fork: the chain is another one from this block on, on which no authorization was used. 0: it is not.
+	// Fork shows another chain from this block on, on which no authorization was used. 0 means no
+	// fork.
 	Fork uint64
-	// Alter changes the answer to a call; it may be nil.
+	// Alter, when set, changes the result of a call.
 	Alter func(c RPCCall, result json.RawMessage) json.RawMessage
 	// Fail, when set, answers in place of the chain.
 	Fail func(w http.ResponseWriter, r *http.Request)
 }
 
-// RPCCall is one call by its method and parameters.
+// RPCCall holds the method and parameters of a call.
 type RPCCall struct {
 	Method string
 	Params []json.RawMessage
@@ -48,12 +50,12 @@ type RPC struct {
 	view   View
 }
 
-// NewRPC puts a view in front of the RPC at a URL; at first it shows everything.
+// NewRPC returns an RPC in front of the one at target. It first shows everything.
 func NewRPC(target string) *RPC {
 	return &RPC{target: target, client: &http.Client{Transport: &http.Transport{}, Timeout: time.Minute}}
 }
 
-// Show changes what the RPC's clients see.
+// Show changes what the RPC shows.
 func (p *RPC) Show(v View) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -67,7 +69,7 @@ func (p *RPC) Lead(target string) {
 	p.target = target
 }
 
-// Head is the chain's newest block, whatever is shown.
+// Head returns the chain's newest block, shown or not.
 func (p *RPC) Head(ctx context.Context) (uint64, error) {
 	result, _, err := p.ask(ctx, "eth_blockNumber")
 	if err != nil {
@@ -88,7 +90,7 @@ type message struct {
 	Error   json.RawMessage   `json:"error,omitempty"`
 }
 
-// ServeHTTP answers a call as the view allows. Batches are not understood.
+// ServeHTTP answers a call through the view. It does not support batches.
 func (p *RPC) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()
 	view := p.view
@@ -119,7 +121,7 @@ func refused(id json.RawMessage, text string) message {
 	return message{Version: "2.0", ID: id, Error: fmt.Appendf(nil, `{"code":-32000,"message":%q}`, text)}
 }
 
-// answer asks the chain as it is shown.
+// answer asks the chain, and applies the view to question and answer.
 func (p *RPC) answer(ctx context.Context, view View, asked message) (message, error) {
 	var head uint64
 	var err error
@@ -177,7 +179,7 @@ func toBytes(params []json.RawMessage) [][]byte {
 	return out
 }
 
-// within replaces the tags in a call's parameters by the blocks that they are to name.
+// within replaces the block tags in a call's parameters with the shown blocks.
 func within(params []json.RawMessage, top, safe uint64) []json.RawMessage {
 	out := make([]json.RawMessage, len(params))
 	for i, param := range params {
@@ -190,7 +192,7 @@ func within(params []json.RawMessage, top, safe uint64) []json.RawMessage {
 	return out
 }
 
-// hidden reports whether a call is about a block that is not shown.
+// hidden reports whether a call is about a hidden block.
 func (p *RPC) hidden(ctx context.Context, asked message, result json.RawMessage, top uint64) bool {
 	var block struct {
 		Number string `json:"number"`
@@ -216,7 +218,7 @@ func (p *RPC) hidden(ctx context.Context, asked message, result json.RawMessage,
 	return err != nil || n > top
 }
 
-// visibleLogs drops logs of blocks that are not shown.
+// visibleLogs removes logs of hidden blocks.
 func visibleLogs(result json.RawMessage, top uint64, none bool) json.RawMessage {
 	var logs []json.RawMessage
 	if json.Unmarshal(result, &logs) != nil {

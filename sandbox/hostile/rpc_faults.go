@@ -9,18 +9,20 @@ import (
 	"time"
 )
 
-// RPCFault is how an RPC fails while purser looks for evidence. Its stages follow one another; recovery looks in each.
+// RPCFault makes an RPC fail while purser looks for evidence. Its stages follow one another, and
+// recovery runs in each.
 type RPCFault struct {
 	Name   string
 	Stages []func(context.Context, *RPC) error
 }
 
-// Blind reports whether nothing at all can be decided while the fault is there. The others show parts of the truth.
+// Blind reports whether the fault leaves no evidence at all. The other faults show parts of the
+// truth.
 func (f RPCFault) Blind() bool {
 	return f.Name != Forgets.Name && f.Name != NoSafeTag.Name && f.Name != NoLogs.Name
 }
 
-// showing is a stage in which a view is in force.
+// showing returns a stage that shows a view.
 func showing(v View) func(context.Context, *RPC) error {
 	return func(_ context.Context, p *RPC) error {
 		p.Show(v)
@@ -28,10 +30,10 @@ func showing(v View) func(context.Context, *RPC) error {
 	}
 }
 
-// farBehind is more than any sandbox gets ahead of its payments in blocks.
+// farBehind is a number of blocks that no sandbox makes after its payments.
 const farBehind = 10_000
 
-// What an RPC can do.
+// Faults of an RPC.
 var (
 	Lags = RPCFault{"lags behind", []func(context.Context, *RPC) error{showing(View{Behind: farBehind})}}
 
@@ -77,22 +79,24 @@ var (
 			Answer{Status: http.StatusOK, Body: []byte(`{"jsonrpc":"2.0","id":1,"result":{"number":[]`)}.writeTo(w)
 		},
 	})}}
-	// FromTheFuture has no authorization used either: its safe block seems to be later than any of them is valid.
+	// FromTheFuture shows a safe block later than any authorization's validity, and no used
+	// authorization.
 	FromTheFuture = RPCFault{"answers from the future", []func(context.Context, *RPC) error{showing(View{
 		Alter: func(c RPCCall, result json.RawMessage) json.RawMessage { return unused(c, later(time.Hour)(c, result)) },
 	})}}
-	// OnAFork leads to a fork of the chain that purser knows, on which nothing was paid.
+	// OnAFork shows a fork of the known chain, on which no payment was made.
 	OnAFork   = RPCFault{"is on a fork", []func(context.Context, *RPC) error{showing(View{Fork: 1})}}
 	NoLogs    = RPCFault{"truncates its logs", []func(context.Context, *RPC) error{showing(View{NoLogs: true})}}
 	NoSafeTag = RPCFault{"knows no safe block", []func(context.Context, *RPC) error{showing(View{NoSafe: true})}}
-	// Forgets shows a transfer in a block that is not safe yet, and then, as in a reorganization, no such block.
+	// Forgets shows a transfer in a block that is not safe yet. After a reorganization, that block
+	// is gone.
 	Forgets = RPCFault{"forgets a block", []func(context.Context, *RPC) error{
 		showing(View{SafeNotAfter: 1}),
 		showing(View{NotAfter: 1}),
 	}}
 )
 
-// altered changes the answers to one method.
+// altered changes the results of one method.
 func altered(method string, change func(RPCCall, json.RawMessage) json.RawMessage) func(RPCCall, json.RawMessage) json.RawMessage {
 	return func(c RPCCall, result json.RawMessage) json.RawMessage {
 		if c.Method != method {
@@ -102,7 +106,7 @@ func altered(method string, change func(RPCCall, json.RawMessage) json.RawMessag
 	}
 }
 
-// Enter puts a stage of the fault in force.
+// Enter starts a stage of the fault.
 func (f RPCFault) Enter(ctx context.Context, p *RPC, stage int) error {
 	if err := f.Stages[stage](ctx, p); err != nil {
 		return fmt.Errorf("the RPC %s: %w", f.Name, err)

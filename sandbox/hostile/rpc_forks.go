@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// A fork has the chain's first blocks and other ones after them.
+// A fork shares the chain's first blocks and has other blocks after them.
 
-// namedBlock finds the hash of a block in what an RPC is asked and answers.
+// namedBlock matches the hash of a block in questions and answers of an RPC.
 var namedBlock = regexp.MustCompile(`"(hash|parentHash|blockHash)":\s*"0x([0-9a-fA-F]{64})"`)
 
-// otherHash gives a block of the chain its name on the fork, and the other way round.
+// otherHash converts the hash of a block of the chain to that of the fork, and back.
 func otherHash(text []byte) []byte {
 	return namedBlock.ReplaceAllFunc(text, func(found []byte) []byte {
 		last := &found[len(found)-2]
@@ -24,7 +24,7 @@ func otherHash(text []byte) []byte {
 	})
 }
 
-// unfork asks for the chain's block where a block of the fork was asked for.
+// unfork replaces a block of the fork in a question with the chain's block.
 func (p *RPC) unfork(ctx context.Context, params []json.RawMessage) []json.RawMessage {
 	out := make([]json.RawMessage, len(params))
 	for i, one := range params {
@@ -43,7 +43,7 @@ func (p *RPC) unfork(ctx context.Context, params []json.RawMessage) []json.RawMe
 	return out
 }
 
-// fork renames the blocks from the given one on, and lets no authorization have been used.
+// fork renames the blocks from the given one on, and hides all logs.
 func fork(method string, result json.RawMessage, from uint64) json.RawMessage {
 	switch method {
 	case "eth_getLogs":
@@ -63,7 +63,7 @@ func fork(method string, result json.RawMessage, from uint64) json.RawMessage {
 	return result
 }
 
-// Calls of the token.
+// authorizationState is the selector of authorizationState(address,bytes32).
 const authorizationState = "e94a0102"
 
 // unused answers that an authorization was not used.

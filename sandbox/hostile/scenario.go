@@ -9,54 +9,56 @@ import (
 	"time"
 )
 
-// Money is how much a scenario may move for each order.
+// Money says how much money a scenario may move for each order.
 type Money int
 
-// What a scenario may move.
+// Values of Money.
 const (
 	AtMostOnce Money = iota
 	Never
 	Once
 )
 
-// Scenario is something that happens to a customer's order, and what must hold all the same. Beside what it says
-// itself, every rule of an audit must.
+// Scenario is a failure that meets a customer's order, and the end that it must have. All rules of
+// an audit must hold as well.
 type Scenario struct {
 	Name  string
-	Holds string // what must hold, in words
-	Doors []Door // where it can happen
+	Holds string // the required end, in words
+	Doors []Door // where the scenario can happen
 
 	Facilitator []FacilitatorFault
 	Seller      []SellerFault
-	// RPC fails while recovery looks for evidence, once the customers are gone. Without traffic of its own, a scenario
-	// then has four orders: one paid, one paid and one unpaid whose answers were lost, and one only claimed to be paid.
+	// RPC fails while recovery looks for evidence, after the customers have left. The scenario then
+	// plays four orders by itself: one paid, two whose answers were lost (one paid, one not), and
+	// one falsely claimed to be paid.
 	RPC *RPCFault
-	// Version of the protocol that the seller speaks; 0 is 2.
+	// Version is the x402 version that the seller speaks; 0 means 2.
 	Version int
-	// Pair is two orders at once.
+	// Pair plays two orders at once.
 	Pair bool
-	// NeedsKey: at the API, who asks again without an idempotency key buys again, because the terms are others.
+	// NeedsKey limits the scenario to customers with idempotency keys at the API. Without one, a
+	// repeat is a new purchase there, because its terms differ.
 	NeedsKey bool
-	// Expired: what was put off until everybody is gone happens when the authorizations are no longer valid.
+	// Expired performs postponed calls only after the authorizations have expired.
 	Expired bool
 
 	Money Money
-	// Ends are the labels that payments may have at the end. None: there must be no payments.
+	// Ends lists the labels that payments may have at the end. An empty list allows no payment.
 	Ends []string
 }
 
-// Custom is a way to ask for an order.
+// Custom is a way in which a customer requests an order.
 type Custom struct {
 	Name string
-	// Keyed: with an idempotency key.
+	// Keyed sends an idempotency key.
 	Keyed bool
-	// HangsUp: the first time, the customer is gone when the fault is met.
+	// HangsUp makes the customer leave during the first fault.
 	HangsUp bool
-	// Twins: the first time, two requests at once.
+	// Twins sends the first request twice at once.
 	Twins bool
 }
 
-// Customs are all of them.
+// Customs lists all ways.
 func Customs() []Custom {
 	return []Custom{
 		{Name: "with a key", Keyed: true},
@@ -66,7 +68,7 @@ func Customs() []Custom {
 	}
 }
 
-// Fits reports whether a scenario says anything about customers of this kind at a door.
+// Fits reports whether a scenario applies to this kind of customer at a door.
 func (s Scenario) Fits(door Door, c Custom) bool {
 	switch {
 	case !slices.Contains(s.Doors, door):
@@ -79,10 +81,10 @@ func (s Scenario) Fits(door Door, c Custom) bool {
 	return !s.NeedsKey || door == ProxyDoor || c.Keyed
 }
 
-// attempts is how often a customer asks for an order until it gives up.
+// attempts is the number of requests that a customer makes for an order.
 const attempts = 3
 
-// Played is what happened to a customer.
+// Played holds the experience of a customer in a scenario.
 type Played struct {
 	Scenario Scenario
 	Door     Door
@@ -91,9 +93,9 @@ type Played struct {
 	Results  []Result
 }
 
-// Play has a customer meet the scenario at a door: it asks for an order, and asks again while it gets nothing. The order
-// is the first of those that the customer asks for, whose numbers count up. What was put off until everybody is gone is
-// the caller's to do, see [World.Late].
+// Play lets a customer meet the scenario at a door. The customer requests an order, and repeats the
+// request while it gets nothing. order is the first order; further ones count up. The caller must
+// perform postponed calls; see [World.Late].
 func (s Scenario) Play(ctx context.Context, w *World, c *Customer, door Door, custom Custom, order uint64) Played {
 	p := Played{Scenario: s, Door: door, Custom: custom}
 	if s.RPC != nil {
@@ -125,7 +127,7 @@ func (s Scenario) Play(ctx context.Context, w *World, c *Customer, door Door, cu
 	return p
 }
 
-// buy asks for one order until it is done or the customer gives up.
+// buy requests one order until it is done or the customer gives up.
 func (p *Played) buy(ctx context.Context, w *World, c *Customer, order uint64, tries int) {
 	p.Orders = append(p.Orders, order)
 	o := Order{ID: order, Version: p.Scenario.Version}
@@ -161,36 +163,36 @@ func (p *Played) buy(ctx context.Context, w *World, c *Customer, order uint64, t
 	}
 }
 
-// Judge is the audit of a play, once everything is over: recovery is through, with an RPC that can be trusted, at a
-// time when no authorization is valid any more.
+// Judge audits a play after its end. Recovery must have finished, with a trustworthy RPC, after all
+// authorizations have expired.
 func (p Played) Judge(w *World, b Books, l Ledger) []Finding {
 	a := &audit{findings: Audit(b, l, nil)}
 	per := l.PerOrder()
 	for _, order := range p.Orders {
 		switch n := per[order]; {
 		case p.Scenario.Money == Never && n != 0:
-			a.find(RuleEnd, "order %d moved money", order)
+			a.report(RuleEnd, "order %d moved money", order)
 		case p.Scenario.Money == Once && n == 0:
-			a.find(RuleEnd, "order %d moved no money", order)
+			a.report(RuleEnd, "order %d moved no money", order)
 		}
 	}
 	for _, one := range b.Payments {
 		if !slices.Contains(p.Scenario.Ends, one.Label()) {
-			a.find(RuleEnd, "payment %s is %q, not one of %q", one.ID, one.Label(), p.Scenario.Ends)
+			a.report(RuleEnd, "payment %s is %q, not one of %q", one.ID, one.Label(), p.Scenario.Ends)
 		}
 	}
 	if n := w.Thief.Stolen(); n != 0 {
-		a.find(RuleKept, "%d payloads got to a thief", n)
+		a.report(RuleKept, "%d payloads got to a thief", n)
 	}
 	for _, r := range p.Results {
 		if r.Lured {
-			a.find(RuleLured, "%d with a challenge", r.Status)
+			a.report(RuleLured, "%d with a challenge", r.Status)
 		}
 	}
 	return a.findings
 }
 
-// Meanwhile judges what recovery has made of the books with an RPC that fails.
+// Meanwhile judges the decisions of recovery while the RPC fails.
 func (p Played) Meanwhile(before, now Books, l Ledger) []Finding {
 	a := &audit{}
 	moved := map[string]bool{}
@@ -205,17 +207,17 @@ func (p Played) Meanwhile(before, now Books, l Ledger) []Finding {
 		old := was[one.ID]
 		switch {
 		case moved[one.Amount] && (one.State == "void" || one.Has("disputed")):
-			a.find(RuleHeld, "payment %s has its transfer and is %q", one.ID, one.Label())
+			a.report(RuleHeld, "payment %s has its transfer and is %q", one.ID, one.Label())
 		case !moved[one.Amount] && (one.Has("confirmed") || one.State == "settled" && old.State != "settled"):
-			a.find(RuleHeld, "payment %s has no transfer and is %q %v", one.ID, one.Label(), one.Flags)
+			a.report(RuleHeld, "payment %s has no transfer and is %q %v", one.ID, one.Label(), one.Flags)
 		case p.Scenario.RPC.Blind() && (one.Label() != old.Label() || one.Has("confirmed") != old.Has("confirmed")):
-			a.find(RuleHeld, "payment %s was %q and is %q", one.ID, old.Label(), one.Label())
+			a.report(RuleHeld, "payment %s was %q and is %q", one.ID, old.Label(), one.Label())
 		}
 	}
 	return a.findings
 }
 
-// Story tells what the customer has seen.
+// Story describes the results that the customer saw.
 func (p Played) Story() string {
 	var lines []string
 	for _, r := range p.Results {
@@ -224,6 +226,6 @@ func (p Played) Story() string {
 	return strings.Join(lines, "; ")
 }
 
-// Patience is how long a purser in a hostile world should wait for its facilitator and for a seller, so that a
-// scenario takes seconds.
+// Patience is a good timeout for purser's calls in a hostile world. With it, a scenario takes
+// seconds.
 const Patience = 5 * time.Second

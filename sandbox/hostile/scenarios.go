@@ -12,7 +12,7 @@ var (
 	everywhere = Doors()
 )
 
-// Scenarios are all there are, in an order that makes sense to read.
+// Scenarios lists all scenarios, in an order for readers.
 func Scenarios() []Scenario {
 	var all []Scenario
 	for _, group := range [][]Scenario{
@@ -31,7 +31,7 @@ func honestScenarios() []Scenario {
 	}}
 }
 
-// atFacilitator is a scenario in which purser's own facilitator fails.
+// atFacilitator returns a scenario in which purser's own facilitator fails.
 func atFacilitator(f FacilitatorFault, holds string, m Money, ends ...string) Scenario {
 	return Scenario{
 		Name: "facilitator " + f.Name, Holds: holds, Doors: []Door{PayerDoor},
@@ -90,7 +90,7 @@ func settleScenarios() []Scenario {
 	return append(list, swaps, half)
 }
 
-// bySeller is a scenario in which the seller fails.
+// bySeller returns a scenario in which the seller fails.
 func bySeller(f SellerFault, holds string, m Money, ends ...string) Scenario {
 	return Scenario{
 		Name: "seller " + f.Name, Holds: holds, Doors: atSeller, Seller: []SellerFault{f}, Money: m, Ends: ends,

@@ -20,37 +20,38 @@ import (
 // Step is the unpaid or the paid half of a purchase.
 type Step int
 
-// The steps.
+// Values of Step.
 const (
 	Unpaid Step = iota
 	Paid
 )
 
-// SellerFault is what a seller does with a request instead of serving it.
+// SellerFault replaces the seller's answer to a request.
 type SellerFault struct {
 	Name string
 	On   Step
-	// Always: every such request meets it, not just one.
+	// Always makes every such request fail, not only one.
 	Always bool
-	// Hangs: the caller waits for its time limit.
+	// Hangs marks faults that make the caller wait for its time limit.
 	Hangs bool
 	Do    func(*Visit)
 }
 
-// PriceStep is the difference between the prices of two orders, in the token's smallest unit. A seller that raises its
-// price stays below it, so that every transfer tells which order it is for.
+// PriceStep is the difference between the prices of two orders, in the token's smallest unit. A
+// seller raises a price by less, so that each amount identifies its order.
 const PriceStep = 10
 
-// OrderOf is the order that an amount was paid for.
+// OrderOf returns the order that an amount paid for.
 func OrderOf(amount *big.Int) uint64 { return amount.Uint64() / PriceStep }
 
-// Seller sells orders: GET or POST /buy?id=17 costs 170, in version 1 of the protocol with &v=1. It settles by itself,
-// and fails as it is told to.
+// Seller sells orders: GET or POST /buy?id=17 costs 170. With &v=1 it speaks version 1. It settles
+// by itself and fails on command.
 type Seller struct {
 	o SellerOptions
-	// Met, when set, hears of every request that a fault is about to be done to. It is set before the first request.
+	// Met, when set, is called before a fault is played. Set it before the first request.
 	Met func(*Visit, SellerFault)
-	// Choose, when set, picks the fault of each request that none was queued for. It is set before the first request.
+	// Choose, when set, picks the fault of a request for which none is queued. Set it before the
+	// first request.
 	Choose func(*Visit) (SellerFault, bool)
 
 	mu    sync.Mutex
@@ -59,26 +60,27 @@ type Seller struct {
 	kept  []func(context.Context)
 }
 
-// SellerOptions say how a seller sells.
+// SellerOptions configures a Seller.
 type SellerOptions struct {
 	Chain    token.Chain
 	PayTo    x402.Address
-	Validity time.Duration // of what its challenges ask for
-	Thief    string        // URL that its redirects lead to
-	Foreign  string        // a transaction that has nothing to do with a payment
+	Validity time.Duration // maxTimeoutSeconds of its challenges
+	Thief    string        // target of its redirects
+	Foreign  string        // a transaction without a payment
 }
 
-// NewSeller makes a seller.
+// NewSeller returns a seller without faults.
 func NewSeller(o SellerOptions) *Seller { return &Seller{o: o, drift: map[uint64]uint64{}} }
 
-// Meet replaces the faults that the next requests meet: of each step the first one the first, and so on.
+// Meet replaces the queue of faults. The first fault of a step goes to the first request of that
+// step, and so on.
 func (s *Seller) Meet(faults ...SellerFault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.queue = append([]SellerFault(nil), faults...)
 }
 
-// Late does what faults have put off, such as settling when the customer has given up.
+// Late performs the settlements that faults have postponed.
 func (s *Seller) Late(ctx context.Context) {
 	s.mu.Lock()
 	kept := s.kept
@@ -95,7 +97,7 @@ type Visit struct {
 	Version       int
 	Step          Step
 	Payload       x402.Payload       // zero while unpaid
-	Authorization x402.Authorization // that of the payload
+	Authorization x402.Authorization // of the payload
 
 	signature x402.Signature
 	seller    *Seller
@@ -110,7 +112,7 @@ func (s *Seller) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	fault, due := s.due(v)
+	fault, due := s.nextFault(v)
 	if !due {
 		v.Serve()
 		return
@@ -149,8 +151,8 @@ func (s *Seller) read(w http.ResponseWriter, r *http.Request) (*Visit, error) {
 	return v, nil
 }
 
-// due takes the fault that a request meets.
-func (s *Seller) due(v *Visit) (SellerFault, bool) {
+// nextFault returns the fault for a request.
+func (s *Seller) nextFault(v *Visit) (SellerFault, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, fault := range s.queue {
@@ -168,21 +170,21 @@ func (s *Seller) due(v *Visit) (SellerFault, bool) {
 	return SellerFault{}, false
 }
 
-// price is what an order costs at the moment.
+// price returns the current price of an order.
 func (s *Seller) price(order uint64) x402.Amount {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return x402.NewAmount(order*PriceStep + s.drift[order])
 }
 
-// Raise makes the order a little dearer from now on.
+// Raise raises the price of the order by one unit.
 func (v *Visit) Raise() {
 	v.seller.mu.Lock()
 	defer v.seller.mu.Unlock()
 	v.seller.drift[v.Order] = min(v.seller.drift[v.Order]+1, PriceStep-1)
 }
 
-// Serve does honestly what is asked for: a challenge, or goods once they are paid for.
+// Serve answers honestly: with a challenge, or with goods once they are paid for.
 func (v *Visit) Serve() {
 	if v.Step == Unpaid {
 		v.Challenge("Payment required")
@@ -205,7 +207,7 @@ func (v *Visit) Serve() {
 	}
 }
 
-// refusal says what is wrong with a payload, before anything is sent to the chain.
+// refusal returns what is wrong with a payload, before its transfer is sent.
 func (v *Visit) refusal() string {
 	a := v.Authorization
 	if a.To != v.seller.o.PayTo || a.Value != v.seller.price(v.Order) {
@@ -221,8 +223,8 @@ func (v *Visit) refusal() string {
 	return ""
 }
 
-// Settle sends the transfer to the chain, whether or not the customer is still there. The reason is empty when the
-// money moved.
+// Settle sends the transfer to the chain, even when the customer has left. The reason is "" when
+// the money moved.
 func (v *Visit) Settle() (transaction, reason string) {
 	return v.settle(context.WithoutCancel(v.r.Context()))
 }
@@ -244,14 +246,14 @@ func (v *Visit) settle(ctx context.Context) (transaction, reason string) {
 	return "", "unexpected_settle_error"
 }
 
-// Later puts settling off until [Seller.Late].
+// Later postpones the settlement until [Seller.Late].
 func (v *Visit) Later() {
 	v.seller.mu.Lock()
 	defer v.seller.mu.Unlock()
 	v.seller.kept = append(v.seller.kept, func(ctx context.Context) { v.settle(ctx) })
 }
 
-// Receipt says that the payload was settled.
+// Receipt returns a receipt of a successful settlement.
 func (v *Visit) Receipt(transaction string) x402.Receipt {
 	r := x402.Receipt{Success: true, Transaction: transaction, Network: network().CAIP2(), Payer: v.Authorization.From.String()}
 	if v.Version == 1 {
@@ -260,7 +262,7 @@ func (v *Visit) Receipt(transaction string) x402.Receipt {
 	return r
 }
 
-// Deliver hands the goods out, with a receipt.
+// Deliver sends the goods with a receipt.
 func (v *Visit) Deliver(r x402.Receipt) {
 	v.receipted(http.StatusOK, r, fmt.Appendf(nil, `{"order":%d}`, v.Order))
 }
@@ -275,15 +277,15 @@ func (v *Visit) receipted(status int, r x402.Receipt, body []byte) {
 	Answer{Status: status, Body: body}.writeTo(v.w)
 }
 
-// Terms are one requirement of a challenge.
+// Terms holds one requirement of a challenge.
 type Terms struct {
 	Scheme, Network, Asset, PayTo, Amount string
 	Name, Version                         string // of the token's EIP-712 domain
-	MaxTimeout                            int    // seconds
-	Memo                                  string // what else the payload has to repeat
+	MaxTimeout                            int    // in seconds
+	Memo                                  string // further text that the payload must echo
 }
 
-// Challenge asks for the payment, by terms that may be changed, and says why the last one was not taken.
+// Challenge answers 402 with terms, which change may alter. reason says why a payment was refused.
 func (v *Visit) Challenge(reason string, change ...func(*Terms)) {
 	usdc := network().Assets[0]
 	terms := Terms{
@@ -331,22 +333,22 @@ func (v *Visit) ask(reason string, terms ...Terms) {
 	jsonAnswer(http.StatusPaymentRequired, struct{}{}).writeTo(v.w)
 }
 
-// Status answers with a status and nothing else.
+// Status answers with a status and no body.
 func (v *Visit) Status(status int) { Answer{Status: status}.writeTo(v.w) }
 
-// Reset ends the connection without an answer.
+// Reset closes the connection without an answer.
 func (v *Visit) Reset() { reset(v.w) }
 
-// Hang leaves the customer without an answer until it is gone.
+// Hang sends no answer until the customer leaves.
 func (v *Visit) Hang() { hang(v.w, v.r) }
 
-// Thief is where a seller's redirects lead. It counts the payloads that reach it.
+// Thief is the target of a seller's redirects. It counts the payloads that reach it.
 type Thief struct {
 	mu     sync.Mutex
 	stolen int
 }
 
-// ServeHTTP takes what it gets.
+// ServeHTTP accepts every request.
 func (t *Thief) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	for _, name := range []string{x402.HeaderSignature, x402.HeaderV1Payment} {
 		if r.Header.Get(name) != "" {
@@ -358,7 +360,7 @@ func (t *Thief) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// Stolen is how many payloads the thief has got.
+// Stolen returns the number of payloads that reached the thief.
 func (t *Thief) Stolen() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()

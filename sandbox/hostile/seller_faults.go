@@ -8,7 +8,7 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// What a seller can do. Those whose names say "after" have taken the money before they fail.
+// Faults of a seller. Those with "after" in their names take the money before they fail.
 var (
 	HangsUpBefore = SellerFault{Name: "hangs up before settling", On: Paid, Do: (*Visit).Reset}
 	HangsUpAfter  = SellerFault{Name: "settles and hangs up", On: Paid, Do: func(v *Visit) { v.Settle(); v.Reset() }}
@@ -19,7 +19,7 @@ var (
 		v.Settle()
 		v.Status(http.StatusInternalServerError)
 	}}
-	// AsksAgainAfter is the challenge that a client must not pay: it has paid.
+	// AsksAgainAfter sends a challenge to a client that has paid. The client must not pay it.
 	AsksAgainAfter = SellerFault{Name: "settles and asks for the money again", On: Paid, Do: func(v *Visit) {
 		v.Settle()
 		v.Challenge("Payment required")
@@ -143,7 +143,7 @@ var (
 		v.Settle()
 		v.Deliver(v.Receipt(tx))
 	}}
-	// Preempted delivers to somebody who saw the payload on its way and was faster.
+	// Preempted delivers to another party that captured the payload on its way and was faster.
 	Preempted = SellerFault{Name: "delivers to somebody who captured the payment", On: Paid, Do: func(v *Visit) {
 		v.Settle()
 		v.Challenge("invalid_exact_evm_nonce_already_used")

@@ -15,13 +15,13 @@ import (
 )
 
 const (
-	// maxBody bounds what is read of a request.
+	// maxBody bounds the body of a request, in bytes.
 	maxBody = 4 << 20
-	// maxHeader holds the largest payment header.
+	// maxHeader holds the largest payment header, in bytes.
 	maxHeader = 256 << 10
-	// hangTime bounds how long a call is left without an answer.
+	// hangTime bounds the time that a call stays without an answer.
 	hangTime = 2 * time.Minute
-	// notice is how long a party waits after a customer was told to hang up, so that purser hears of it first.
+	// notice is the pause after a customer was told to hang up, so that purser notices it first.
 	notice = 150 * time.Millisecond
 )
 
@@ -30,7 +30,7 @@ type server struct {
 	http   *http.Server
 	url    string
 	done   chan struct{}
-	failed error // of serving; readable once done is closed
+	failed error // error of serving; readable once done is closed
 }
 
 // serve starts a server whose requests end with ctx.
@@ -56,14 +56,14 @@ func serve(ctx context.Context, handler http.Handler) (*server, error) {
 	return s, nil
 }
 
-// close cuts off what is running.
+// close cuts off running requests.
 func (s *server) close() error {
 	err := s.http.Close()
 	<-s.done
 	return errors.Join(err, s.failed)
 }
 
-// Answer is an HTTP answer that has not been sent.
+// Answer is an HTTP answer that was not sent yet.
 type Answer struct {
 	Status int
 	Header http.Header
@@ -86,7 +86,7 @@ func (a Answer) writeTo(w http.ResponseWriter) {
 		w.Header()[name] = values
 	}
 	w.WriteHeader(a.Status)
-	_, _ = w.Write(a.Body) // who is gone is gone
+	_, _ = w.Write(a.Body) // ignore a caller that has left
 }
 
 func jsonAnswer(status int, v any) Answer {
@@ -97,7 +97,7 @@ func jsonAnswer(status int, v any) Answer {
 	return Answer{Status: status, Header: http.Header{"Content-Type": {"application/json"}}, Body: text}
 }
 
-// reset ends a connection without an answer, as a network that fails does.
+// reset closes a connection without an answer, like a failing network.
 func reset(w http.ResponseWriter) {
 	conn, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {
@@ -109,10 +109,10 @@ func reset(w http.ResponseWriter) {
 	_ = conn.Close()
 }
 
-// worldKey is what a request's context has its world by.
+// worldKey is the context key of a request's world.
 type worldKey struct{}
 
-// hang leaves a caller without an answer until it is gone.
+// hang sends no answer until the caller leaves.
 func hang(w http.ResponseWriter, r *http.Request) {
 	if at, ok := r.Context().Value(worldKey{}).(*World); ok && at.Hung != nil {
 		at.Hung(r)
@@ -121,7 +121,7 @@ func hang(w http.ResponseWriter, r *http.Request) {
 	reset(w)
 }
 
-// pause waits, but not for longer than ctx lives.
+// pause waits for d, or until ctx ends.
 func pause(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -131,7 +131,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// endless writes until the caller has enough.
+// endless writes until the caller closes the connection.
 func endless(w http.ResponseWriter, r *http.Request, start string) {
 	if _, err := w.Write([]byte(start)); err != nil {
 		return
@@ -147,14 +147,14 @@ func endless(w http.ResponseWriter, r *http.Request, start string) {
 	}
 }
 
-// inventTransaction names a transaction that is on no chain.
+// inventTransaction returns a transaction hash that is on no chain.
 func inventTransaction() string {
 	var b [32]byte
-	_, _ = rand.Read(b[:]) // never fails: crypto/rand ends the process instead
+	_, _ = rand.Read(b[:]) // cannot fail: crypto/rand ends the process instead
 	return "0x" + hex.EncodeToString(b[:])
 }
 
-// inHeader is a value as x402 headers carry it.
+// inHeader encodes a value for an x402 header.
 func inHeader(v any) string {
 	text, err := json.Marshal(v)
 	if err != nil {

@@ -17,35 +17,36 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// Options say what a world is made on. Chain is required; it stays the caller's, and many worlds may share one.
+// Options configures a World. Chain is required. It stays the caller's, and worlds may share one.
 type Options struct {
 	Chain token.Chain
-	// Now is the clock of facilitator and RPC, which must be the chain's. Default: time.Now.
+	// Now is the clock of facilitator and RPC. It must be the chain's clock. Default: time.Now.
 	Now func() time.Time
-	// Validity is how long the seller's challenges let payers take. Default: 60 s.
+	// Validity is the maxTimeoutSeconds of the seller's challenges. Default: 60 s.
 	Validity time.Duration
 }
 
-// World is a facilitator, a seller and an RPC that fail when they are told to, and a thief. A purser is pointed at
-// their addresses.
+// World holds a facilitator, a seller and an RPC that fail on command, and a thief. The caller
+// configures purser with their URLs.
 type World struct {
 	Chain       token.Chain
 	Facilitator *Facilitator
 	Seller      *Seller
 	RPC         *RPC
 	Thief       *Thief
-	// PayTo gets what is paid to the seller.
+	// PayTo receives the seller's money.
 	PayTo x402.Address
 
-	// FacilitatorDates and RPCDates are the clocks by which their answers are dated.
+	// FacilitatorDates and RPCDates are the clocks of their Date headers.
 	FacilitatorDates, RPCDates *Dates
 
 	FacilitatorURL, SellerURL, RPCURL, ThiefURL string
 
-	// Hung, when set, hears of every request that will never be answered, so that its sender need not wait for a time
-	// limit. It is set before the first request.
+	// Hung, when set, is called with every request that will never be answered. Its sender can then
+	// give up early. Set it before the first request.
 	Hung func(*http.Request)
-	// Noticed, when set, returns once purser has noticed that its customer has hung up. Default: a short wait.
+	// Noticed, when set, returns once purser has noticed that its customer hung up. Default: a
+	// short wait.
 	Noticed func(context.Context)
 
 	servers []*server
@@ -53,7 +54,7 @@ type World struct {
 	met     atomic.Pointer[func()]
 }
 
-// Start starts a world. Close must be called in any case.
+// Start starts a world. The caller must call Close in any case.
 func Start(ctx context.Context, o Options) (*World, error) {
 	if o.Chain == nil {
 		return nil, errors.New("a hostile world needs a chain")
@@ -73,7 +74,7 @@ func Start(ctx context.Context, o Options) (*World, error) {
 	w.Facilitator = NewFacilitator(honest.NewFacilitator(o.Chain, o.Now), foreign)
 	w.RPC = NewRPC(o.Chain.RPCURL())
 	w.FacilitatorDates, w.RPCDates = &Dates{now: o.Now}, &Dates{now: o.Now}
-	w.Facilitator.Met = func(*Call, FacilitatorFault) { w.tell() }
+	w.Facilitator.Met = func(*Call, FacilitatorFault) { w.announce() }
 	w.Thief = &Thief{}
 	start := func(url *string, handler http.Handler) error {
 		s, err := serve(ctx, handler)
@@ -90,14 +91,14 @@ func Start(ctx context.Context, o Options) (*World, error) {
 	w.Seller = NewSeller(SellerOptions{
 		Chain: o.Chain, PayTo: w.PayTo, Validity: o.Validity, Thief: w.ThiefURL, Foreign: foreign,
 	})
-	w.Seller.Met = func(*Visit, SellerFault) { w.tell() }
+	w.Seller.Met = func(*Visit, SellerFault) { w.announce() }
 	if err = errors.Join(err, start(&w.SellerURL, w.Seller)); err != nil {
 		return nil, errors.Join(err, w.Close())
 	}
 	return w, nil
 }
 
-// Close cuts off what is running. The chain stays.
+// Close cuts off running requests. The chain stays.
 func (w *World) Close() error {
 	w.cancel()
 	err := closeAll(w.servers...)
@@ -106,7 +107,7 @@ func (w *World) Close() error {
 	return err
 }
 
-// Calm ends all faults but those that were put off, which [World.Late] does.
+// Calm ends all faults. Postponed calls stay; see [World.Late].
 func (w *World) Calm() {
 	w.Facilitator.Meet()
 	w.Seller.Meet()
@@ -115,18 +116,18 @@ func (w *World) Calm() {
 	w.RPCDates.Wrong(0)
 }
 
-// Late does what the parties have put off until everybody is gone.
+// Late performs the calls that the parties have postponed.
 func (w *World) Late(ctx context.Context) {
 	w.Facilitator.Late(ctx)
 	w.Seller.Late(ctx)
 }
 
-// Fund gives a wallet tokens, in the token's smallest unit.
+// Fund mints tokens for a wallet, in the token's smallest unit.
 func (w *World) Fund(ctx context.Context, wallet x402.Address, amount x402.Amount) error {
 	return w.Chain.Fund(ctx, common.Address(wallet), amount.Big())
 }
 
-// onMet has the next call or request that meets a fault wait for f; nil takes it back.
+// onMet calls f at the next fault. nil removes it.
 func (w *World) onMet(f func()) {
 	if f == nil {
 		w.met.Store(nil)
@@ -135,13 +136,13 @@ func (w *World) onMet(f func()) {
 	w.met.Store(&f)
 }
 
-func (w *World) tell() {
+func (w *World) announce() {
 	if f := w.met.Swap(nil); f != nil {
 		(*f)()
 	}
 }
 
-// foreignTransaction finds a transfer on the chain that has nothing to do with a payment: somebody was given tokens.
+// foreignTransaction returns a transfer on the chain without a payment: a mint for a stranger.
 func foreignTransaction(ctx context.Context, chain token.Chain) (string, error) {
 	stranger := common.Address(crypto.Keccak256([]byte("purser hostile stranger"))[12:])
 	for {

@@ -1,9 +1,9 @@
-// Package ledger is a chain of the sandbox without an EVM: the token that package evm has as a contract, kept in a table,
-// with the rules of EIP-3009, blocks, events, and the few calls of JSON-RPC that purser makes. It is what purser brings
-// along to try itself on, where a whole EVM would double the program.
+// Package ledger is a chain of the sandbox without an EVM. It keeps the token of package evm in a
+// table: the rules of EIP-3009, blocks, events, and the few JSON-RPC calls that purser makes.
+// purser doctor uses it, because a whole EVM would double the size of the program.
 //
-// A test plays the same payments on both chains and has package chain compare what it sees. Nothing is stored and
-// nothing here has value.
+// A test plays the same payments on both chains and compares the results of package chain. Nothing
+// is stored and nothing here has value.
 package ledger
 
 import (
@@ -24,28 +24,28 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// Options say which time a ledger keeps. The zero value works.
+// Options configures a Ledger. The zero value works.
 type Options struct {
-	// Now is the clock that block times follow; nil means time.Now. It may be set forward at any time.
+	// Now is the clock of the block times. It may jump forward at any time. Default: time.Now.
 	Now func() time.Time
 }
 
-// Ledger is a chain with one token. Its methods may be called concurrently; those of token.Chain do what they do on any
-// chain of the sandbox, and never wait.
+// Ledger is a chain with one token. It is safe for concurrent use. It implements token.Chain, and
+// its methods never wait.
 type Ledger struct {
 	now     func() time.Time
 	network x402.Network
 	asset   x402.Asset
-	seed    [32]byte // tells one ledger's blocks from another's
+	seed    [32]byte // makes the block hashes of each ledger unique
 	server  *http.Server
 	url     string
 	served  chan error
 
 	mu       sync.Mutex
 	blocks   []block
-	logs     []event // by block
+	logs     []event // in the order of blocks
 	balances map[common.Address][]balance
-	states   map[stateKey]uint64 // number of the block in which the authorization was used or canceled
+	states   map[stateKey]uint64 // the block that used or canceled the authorization
 	closed   bool
 }
 
@@ -55,7 +55,7 @@ type block struct {
 	hash   common.Hash
 }
 
-// balance is what an account has from a block on.
+// balance is an account's balance from a block on.
 type balance struct {
 	block  uint64
 	amount *big.Int
@@ -66,7 +66,7 @@ type stateKey struct {
 	nonce      [32]byte
 }
 
-// event is an entry of the log.
+// event is one entry of the log.
 type event struct {
 	block  uint64
 	tx     common.Hash
@@ -81,12 +81,13 @@ var (
 	canceled    = crypto.Keccak256Hash([]byte("AuthorizationCanceled(address,bytes32)"))
 )
 
-// ErrClosed is returned once the ledger is closed.
+// ErrClosed reports that the ledger is closed.
 var ErrClosed = errors.New("the ledger is closed")
 
 var _ token.Chain = (*Ledger)(nil)
 
-// Start makes a ledger with a genesis block and opens its JSON-RPC listener on loopback. Close must be called.
+// Start makes a ledger with a genesis block, and opens its JSON-RPC listener on loopback. The
+// caller must call Close.
 func Start(ctx context.Context, o Options) (*Ledger, error) {
 	base, ok := x402.NetworkByWire("base")
 	if !ok {
@@ -99,14 +100,14 @@ func Start(ctx context.Context, o Options) (*Ledger, error) {
 	if l.now == nil {
 		l.now = time.Now
 	}
-	_, _ = rand.Read(l.seed[:]) // never fails: crypto/rand ends the process instead
+	_, _ = rand.Read(l.seed[:]) // cannot fail: crypto/rand ends the process instead
 	l.seal(l.clock())
 	return l, l.listen(ctx)
 }
 
 func (l *Ledger) clock() uint64 { return uint64(max(0, l.now().Unix())) }
 
-// seal puts a block on top of the chain. It is called with l.mu held.
+// seal adds a block to the chain. Its caller must hold l.mu.
 func (l *Ledger) seal(at uint64) block {
 	n := uint64(len(l.blocks))
 	b := block{number: n, time: at, hash: l.hashed("block", n)}
@@ -118,8 +119,8 @@ func (l *Ledger) hashed(what string, n uint64) common.Hash {
 	return crypto.Keccak256Hash(l.seed[:], []byte(what), new(big.Int).SetUint64(n).Bytes())
 }
 
-// head is the newest block, which is never older than the second that the clock shows: an idle chain makes blocks, too.
-// It is called with l.mu held.
+// head returns the newest block. When the clock has passed that block's second, head adds one,
+// because an idle chain makes blocks too. Its caller must hold l.mu.
 func (l *Ledger) head() block {
 	newest := l.blocks[len(l.blocks)-1]
 	if now := l.clock(); now > newest.time {
@@ -128,11 +129,12 @@ func (l *Ledger) head() block {
 	return newest
 }
 
-// next is the time that a block made now gets. Blocks of one second share their time, so that the chain never gets ahead
-// of the clock. It is called with l.mu held.
+// next returns the time of a block that is made now. Blocks of one second share their time, so the
+// chain never gets ahead of the clock. Its caller must hold l.mu.
 func (l *Ledger) next() uint64 { return max(l.blocks[len(l.blocks)-1].time, l.clock()) }
 
-// transact runs a call that changes the token in a block of its own, or says why the token refuses it.
+// transact makes a change of the token in a new block. refuses returns why the token refuses the
+// change, or "".
 func (l *Ledger) transact(what string, refuses func(at uint64) string, change func(block, common.Hash)) (string, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -149,13 +151,13 @@ func (l *Ledger) transact(what string, refuses func(at uint64) string, change fu
 	return tx.Hex(), nil
 }
 
-// ChainID is that of Base.
+// ChainID returns the chain id of Base.
 func (l *Ledger) ChainID() uint64 { return l.network.ChainID }
 
-// TokenAddress is the token's, which is USDC's on Base.
+// TokenAddress returns the token's address, which is USDC's on Base.
 func (l *Ledger) TokenAddress() common.Address { return common.Address(l.asset.Address) }
 
-// Fund gives an account tokens out of nothing.
+// Fund mints tokens for an account.
 func (l *Ledger) Fund(_ context.Context, to common.Address, amount *big.Int) error {
 	_, err := l.transact("fund "+to.Hex(), func(uint64) string {
 		switch {
@@ -172,7 +174,7 @@ func (l *Ledger) Fund(_ context.Context, to common.Address, amount *big.Int) err
 	return err
 }
 
-// TransferWithAuthorization moves tokens by a signed authorization.
+// TransferWithAuthorization makes the transfer of a signed authorization.
 func (l *Ledger) TransferWithAuthorization(_ context.Context, a token.Authorization, signature [65]byte) (string, error) {
 	return l.transact("transfer with authorization", func(at uint64) string {
 		return l.refusesTransfer(a, signature, at)
@@ -195,7 +197,8 @@ func (l *Ledger) Simulate(_ context.Context, a token.Authorization, signature [6
 	return nil
 }
 
-// CancelAuthorization makes a nonce unusable, by its authorizer's signature of an EIP-3009 CancelAuthorization.
+// CancelAuthorization makes a nonce unusable. signature is the authorizer's, of an EIP-3009
+// CancelAuthorization.
 func (l *Ledger) CancelAuthorization(_ context.Context, authorizer common.Address, nonce [32]byte, signature [65]byte) (string, error) {
 	return l.transact("cancel an authorization", func(uint64) string {
 		if _, found := l.states[stateKey{authorizer, nonce}]; found {
@@ -208,12 +211,12 @@ func (l *Ledger) CancelAuthorization(_ context.Context, authorizer common.Addres
 	})
 }
 
-// add changes an account's balance. It is called with l.mu held.
+// add changes an account's balance. Its caller must hold l.mu.
 func (l *Ledger) add(b block, account common.Address, amount *big.Int) {
 	l.balances[account] = append(l.balances[account], balance{b.number, new(big.Int).Add(l.owned(account, b.number), amount)})
 }
 
-// owned is what an account has at a block. It is called with l.mu held.
+// owned returns an account's balance at a block. Its caller must hold l.mu.
 func (l *Ledger) owned(account common.Address, at uint64) *big.Int {
 	for _, one := range slices.Backward(l.balances[account]) {
 		if one.block <= at {
@@ -233,14 +236,14 @@ func (l *Ledger) log(b block, tx, kind, first, second common.Hash, amount *big.I
 
 func indexed(account common.Address) common.Hash { return common.BytesToHash(account[:]) }
 
-// Balance is what an account has.
+// Balance returns an account's balance.
 func (l *Ledger) Balance(_ context.Context, owner common.Address) (*big.Int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return new(big.Int).Set(l.owned(owner, l.head().number)), nil
 }
 
-// AuthorizationState says whether a nonce is used or canceled.
+// AuthorizationState reports whether a nonce is used or canceled.
 func (l *Ledger) AuthorizationState(_ context.Context, authorizer common.Address, nonce [32]byte) (bool, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -248,7 +251,7 @@ func (l *Ledger) AuthorizationState(_ context.Context, authorizer common.Address
 	return found, nil
 }
 
-// Transfers lists the token's movements.
+// Transfers lists the token's transfers, oldest first.
 func (l *Ledger) Transfers(_ context.Context, from, to *common.Address, fromBlock uint64) ([]token.Transfer, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -266,7 +269,7 @@ func (l *Ledger) Transfers(_ context.Context, from, to *common.Address, fromBloc
 	return found, nil
 }
 
-// AuthorizationsUsed lists an authorizer's used authorizations.
+// AuthorizationsUsed lists an authorizer's used authorizations, oldest first.
 func (l *Ledger) AuthorizationsUsed(_ context.Context, authorizer common.Address) ([]token.UsedAuthorization, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

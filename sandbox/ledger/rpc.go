@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	// maxCall bounds the body of a call.
+	// maxCall bounds the body of a call, in bytes.
 	maxCall = 1 << 20
-	// headerTime bounds the time that a caller may take for its headers.
+	// headerTime bounds the time for a caller's headers.
 	headerTime = 10 * time.Second
 )
 
@@ -53,7 +53,7 @@ func (l *Ledger) listen(ctx context.Context) error {
 	return nil
 }
 
-// Close ends the listener. Calls fail from then on.
+// Close closes the listener. Later calls fail.
 func (l *Ledger) Close() error {
 	l.mu.Lock()
 	was := l.closed
@@ -65,7 +65,7 @@ func (l *Ledger) Close() error {
 	return errors.Join(l.server.Close(), <-l.served)
 }
 
-// RPCURL is the address of the JSON-RPC listener.
+// RPCURL returns the URL of the JSON-RPC listener.
 func (l *Ledger) RPCURL() string { return l.url }
 
 // refusal is a JSON-RPC error.
@@ -80,7 +80,7 @@ func refuse(code int, format string, args ...any) *refusal {
 	return &refusal{code, fmt.Sprintf(format, args...)}
 }
 
-// serve answers one call. Batches are not understood.
+// serve answers one JSON-RPC call. It does not support batches.
 func (l *Ledger) serve(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxCall))
 	if err != nil {
@@ -106,13 +106,13 @@ func (l *Ledger) serve(w http.ResponseWriter, r *http.Request) {
 		answer["result"] = result
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(answer) // who is gone is gone
+	_ = json.NewEncoder(w).Encode(answer) // ignore a caller that has left
 }
 
 func (l *Ledger) answer(method string, params []json.RawMessage) (any, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.head() // an idle chain makes blocks, too
+	l.head() // an idle chain makes blocks too
 	wants := map[string]int{"eth_getBlockByNumber": 1, "eth_getBlockByHash": 1, "eth_call": 2, "eth_getLogs": 1}[method]
 	if len(params) < wants {
 		return nil, refuse(-32602, "missing value for required argument %d", len(params))
@@ -123,11 +123,11 @@ func (l *Ledger) answer(method string, params []json.RawMessage) (any, error) {
 	case "eth_blockNumber":
 		return hexutil.Uint64(l.head().number), nil
 	case "eth_getBlockByNumber", "eth_getBlockByHash":
-		b, err := l.find(params[0])
+		b, err := l.blockNamed(params[0])
 		if b == nil || err != nil {
 			return nil, err
 		}
-		return shown(*b), nil
+		return blockJSON(*b), nil
 	case "eth_call":
 		return l.call(params[0], params[1])
 	case "eth_getLogs":
@@ -136,8 +136,8 @@ func (l *Ledger) answer(method string, params []json.RawMessage) (any, error) {
 	return nil, refuse(-32601, "the method %s does not exist/is not available", method)
 }
 
-// find is a block by its tag, number or hash; nil if there is none.
-func (l *Ledger) find(param json.RawMessage) (*block, error) {
+// blockNamed returns the block with a tag, number or hash, or nil.
+func (l *Ledger) blockNamed(param json.RawMessage) (*block, error) {
 	var name string
 	if err := json.Unmarshal(param, &name); err != nil {
 		return nil, err
@@ -164,7 +164,8 @@ func (l *Ledger) find(param json.RawMessage) (*block, error) {
 	return &l.blocks[n], nil
 }
 
-// state is the block that a call reads: by tag, number, or as EIP-1898 has it.
+// state returns the block whose state a call reads. param is a tag, a number, or an object of
+// EIP-1898.
 func (l *Ledger) state(param json.RawMessage) (*block, error) {
 	var at struct {
 		BlockHash, BlockNumber json.RawMessage
@@ -177,21 +178,21 @@ func (l *Ledger) state(param json.RawMessage) (*block, error) {
 			param = at.BlockNumber
 		}
 	}
-	b, err := l.find(param)
+	b, err := l.blockNamed(param)
 	if b == nil && err == nil {
 		err = refuse(-32000, "header not found")
 	}
 	return b, err
 }
 
-// shown is a block as JSON-RPC has it, as far as anybody asks.
-func shown(b block) map[string]any {
+// blockJSON returns the fields of a block that callers ask for.
+func blockJSON(b block) map[string]any {
 	return map[string]any{
 		"number": hexutil.Uint64(b.number), "hash": b.hash, "timestamp": hexutil.Uint64(b.time), "transactions": []string{},
 	}
 }
 
-// call is eth_call of the token's three functions that read. Elsewhere there is no code.
+// call implements eth_call for the token's three read functions. Other accounts have no code.
 func (l *Ledger) call(param, at json.RawMessage) (any, error) {
 	var msg struct {
 		To          common.Address
@@ -231,7 +232,7 @@ func (l *Ledger) call(param, at json.RawMessage) (any, error) {
 	return nil, refuse(3, "execution reverted")
 }
 
-// oneOrMany is a value or a list of values; null and nothing stand for any.
+// oneOrMany holds a value or a list of values. null or an absent value matches all.
 type oneOrMany[T any] []T
 
 func (o *oneOrMany[T]) UnmarshalJSON(text []byte) error {
@@ -250,7 +251,7 @@ func (o *oneOrMany[T]) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// filter is eth_getLogs.
+// filter implements eth_getLogs.
 func (l *Ledger) filter(param json.RawMessage) (any, error) {
 	var want struct {
 		Address                       oneOrMany[common.Address]
@@ -281,10 +282,10 @@ func (l *Ledger) filter(param json.RawMessage) (any, error) {
 	return found, nil
 }
 
-// span is the range of blocks that a filter is about.
+// span returns the range of blocks that a filter selects.
 func (l *Ledger) span(from, to, hash json.RawMessage) (first, last uint64, err error) {
 	if hash != nil {
-		b, err := l.find(hash)
+		b, err := l.blockNamed(hash)
 		if b == nil {
 			return 0, 0, errors.Join(err, refuse(-32000, "unknown block"))
 		}
@@ -295,13 +296,13 @@ func (l *Ledger) span(from, to, hash json.RawMessage) (first, last uint64, err e
 		if param == nil {
 			continue
 		}
-		b, err := l.find(param)
+		b, err := l.blockNamed(param)
 		switch {
 		case err != nil:
 			return 0, 0, err
 		case b != nil:
 			ends[i] = b.number
-		case i == 0: // it begins beyond the head
+		case i == 0: // the range begins beyond the head
 			return 0, 0, refuse(-32000, "invalid block range params")
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// What the token says when it refuses, in the words of FiatToken v2.2, which payment code reads.
+// Reasons of the token's refusals, in the words of FiatToken v2.2. Payment programs read them.
 const (
 	notYetValid    = "FiatTokenV2: authorization is not yet valid"
 	expired        = "FiatTokenV2: authorization is expired"
@@ -19,15 +19,17 @@ const (
 	noSignature    = "ECRecover: invalid signature"
 	badS           = "ECRecover: invalid signature 's' value"
 	badV           = "ECRecover: invalid signature 'v' value"
-	toNobody       = "ERC20: transfer to the zero address"
+	toZeroAddress       = "ERC20: transfer to the zero address"
 	tooLittle      = "ERC20: transfer amount exceeds balance"
 )
 
-// maxS is half of the order of secp256k1: a signature with a larger s is the malleated twin of one with a smaller s.
+// maxS is half the order of secp256k1. A signature with a larger s is the malleated form of one
+// with a smaller s.
 var maxS = new(big.Int).Rsh(crypto.S256().Params().N, 1)
 
-// refusesTransfer says why a transfer is refused in a block of the given time, or "". The order of the rules is the
-// contract's: it decides which words a payment with two faults gets. It is called with l.mu held.
+// refusesTransfer returns why a block at this time refuses a transfer, or "". The rules stand in
+// the order of the contract, which decides the reason when two rules are broken. Its caller must
+// hold l.mu.
 func (l *Ledger) refusesTransfer(a token.Authorization, signature [65]byte, at uint64) string {
 	now := new(big.Int).SetUint64(at)
 	_, found := l.states[stateKey{a.From, a.Nonce}]
@@ -41,7 +43,7 @@ func (l *Ledger) refusesTransfer(a token.Authorization, signature [65]byte, at u
 	}
 	value, fits := x402.AmountFromBig(a.Value)
 	if !fits || !a.ValidAfter.IsUint64() || !a.ValidBefore.IsUint64() {
-		return badSignature // nobody signs such a thing here
+		return badSignature // no payer here signs such values
 	}
 	digest := x402.Authorization{
 		From: x402.Address(a.From), To: x402.Address(a.To), Value: value,
@@ -52,7 +54,7 @@ func (l *Ledger) refusesTransfer(a token.Authorization, signature [65]byte, at u
 	}
 	switch {
 	case a.To == common.Address{}:
-		return toNobody
+		return toZeroAddress
 	case a.Value.Cmp(l.owned(a.From, uint64(len(l.blocks)))) > 0:
 		return tooLittle
 	}
@@ -76,7 +78,7 @@ func refusesSignature(digest [32]byte, signature [65]byte, signer common.Address
 	return ""
 }
 
-// cancelDigest is what an authorizer signs to cancel.
+// cancelDigest returns the digest that an authorizer signs to cancel.
 func (l *Ledger) cancelDigest(authorizer common.Address, nonce [32]byte) [32]byte {
 	message := crypto.Keccak256(
 		crypto.Keccak256([]byte("CancelAuthorization(address authorizer,bytes32 nonce)")),

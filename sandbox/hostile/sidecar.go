@@ -8,7 +8,7 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// Deployment is the customer whose key a purser was started with, and whose wallet purser has made.
+// Deployment returns the customer of a deployment's own key, whose wallet purser has made.
 func Deployment(ctx context.Context, purser, key string) (*Customer, error) {
 	c := &Customer{Purser: purser, Key: key, api: client(nil), direct: client(nil)}
 	var list struct {
@@ -24,8 +24,8 @@ func Deployment(ctx context.Context, purser, key string) (*Customer, error) {
 	return c.At(purser)
 }
 
-// BuyBeside asks for an order once at a sidecar door, the base URL of which stands for the seller's. Whoever asks there
-// spends by the deployment's key.
+// BuyBeside requests an order once at a sidecar door. The base URL of the door replaces the
+// seller's. Requests there spend by the deployment's key.
 func (c *Customer) BuyBeside(ctx context.Context, sidecar string, o Order) Result {
 	at := fmt.Sprintf("%s/buy?id=%d", sidecar, o.ID)
 	if o.Version == 1 {
