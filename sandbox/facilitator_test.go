@@ -11,7 +11,7 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// offered is a challenge of the seller, by protocol version.
+// offered holds the seller's challenges by protocol version.
 func offered(t *testing.T, w *World, version int) x402.Challenge {
 	t.Helper()
 	path := map[int]string{1: "/v1/weather", 2: "/weather"}[version]
@@ -24,7 +24,8 @@ func TestFacilitatorRefusals(t *testing.T) {
 	rich, poor, stranger := newBuyer(t, w, 1_000_000), newBuyer(t, w, 9_999), newBuyer(t, w, 0)
 	now := uint64(time.Now().Unix())
 
-	// change edits the authorization before it is signed by who; edit the text of the call's body afterwards.
+	// change edits the authorization before who signs it. edit then changes the text of the call's
+	// body.
 	type change struct {
 		who     buyer
 		message func(*x402.Authorization)
@@ -57,7 +58,8 @@ func TestFacilitatorRefusals(t *testing.T) {
 		"too much v2":   {change{message: func(a *x402.Authorization) { a.Value = x402.NewAmount(10_001) }}, 2, honest.BadValueV2},
 		"poor":          {change: change{who: poor}, want: honest.TooPoor},
 		"mixed versions": {
-			change: change{edit: func(s string) string { // the payload's comes first
+			// The payload's comes first.
+			change: change{edit: func(s string) string {
 				return strings.Replace(s, `"x402Version":`, `"x402Version":3`, 1)
 			}}, want: "invalid_x402_version",
 		},
@@ -98,7 +100,7 @@ func TestFacilitatorRefusals(t *testing.T) {
 	}
 }
 
-// A payload that was signed for a token of another name is refused by the chain alone.
+// Only the chain refuses a payload that was signed for a token of another name.
 func TestFacilitatorKnowsTheToken(t *testing.T) {
 	t.Parallel()
 	w := start(t, Options{})
@@ -146,7 +148,7 @@ func TestFacilitatorSettlesOnce(t *testing.T) {
 			b := newBuyer(t, w, 30_000)
 			c := offered(t, w, version)
 			body := callBody(t, b.pay(t, c), c.Accepts[0])
-			for range 2 { // looking at it does not use it up
+			for range 2 { // a check does not use it up
 				status, verdict := facilitate(t, w, "/verify", body)
 				if status != http.StatusOK || verdict["isValid"] != true || verdict["payer"] != b.address.String() {
 					t.Fatalf("/verify: %d %v", status, verdict)

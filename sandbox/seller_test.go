@@ -14,7 +14,7 @@ import (
 func TestBuyEverything(t *testing.T) {
 	t.Parallel()
 	w := start(t, Options{})
-	var all sync.WaitGroup // all at once, because each waits for blocks that they can share
+	var all sync.WaitGroup // all at once, because they can share blocks
 	for _, test := range []struct {
 		method, path, body string
 		price              uint64
@@ -87,7 +87,7 @@ func TestEcho(t *testing.T) {
 	if got.status != http.StatusOK || got.body != body || got.header.Get("Content-Type") != "text/plain; charset=utf-8" {
 		t.Errorf("status %d, %d bytes, %v", got.status, len(got.body), got.header)
 	}
-	// An answer that is an error is not charged.
+	// A buyer is not charged for an error.
 	url := w.SellerURL() + "/echo?status=503"
 	p = b.pay(t, request(t, w, "POST", url, "", nil).challenge(t))
 	got = request(t, w, "POST", url, "x", &p)
@@ -97,7 +97,8 @@ func TestEcho(t *testing.T) {
 	wantBalance(t, w, b.address, 10_000)
 }
 
-// One payload at the same time from many: one answer, one transfer.
+// Many requests send one payload at the same time. There is one answer with goods, and one
+// transfer.
 func TestConcurrentSends(t *testing.T) {
 	t.Parallel()
 	w := start(t, Options{})
@@ -137,7 +138,7 @@ func TestPrepaid(t *testing.T) {
 	if _, verdict := facilitate(t, w, "/settle", callBody(t, p, c.Accepts[0])); verdict["success"] != true {
 		t.Fatalf("%v", verdict)
 	}
-	// Who only saw the payment on the chain gets nothing.
+	// A party that only saw the payment on the chain gets nothing.
 	thief := newBuyer(t, w, 0).sign(t, c, a)
 	if got := request(t, w, "GET", url, "", &thief).challenge(t); got.Error != honest.BadSignature {
 		t.Errorf("stolen: %q", got.Error)
@@ -158,7 +159,7 @@ func TestWhatDoesNotMatchIsNotTaken(t *testing.T) {
 	b := newBuyer(t, w, 10_000_000)
 	cheap, dear := offered(t, w, 2), request(t, w, "GET", w.SellerURL()+"/report", "", nil).challenge(t)
 
-	// A payment of a cent for something dearer, and bytes that are no payment.
+	// A payment of a cent for a dearer good, and bytes that are no payment, buy nothing.
 	p := b.pay(t, cheap)
 	if got := request(t, w, "GET", w.SellerURL()+"/report", "", &p).challenge(t); got.Error != noMatch {
 		t.Errorf("another price: %q", got.Error)
@@ -178,7 +179,7 @@ func TestWhatDoesNotMatchIsNotTaken(t *testing.T) {
 	}
 	wantBalance(t, w, b.address, 10_000_000)
 
-	// More in extra than was asked for is allowed.
+	// extra may hold more than the requirement.
 	more := offered(t, w, 2)
 	more.Accepts[0].Raw = []byte(strings.Replace(string(more.Accepts[0].Raw), `"extra":{`, `"extra":{"more":1,`, 1))
 	p = b.pay(t, more)
@@ -220,7 +221,7 @@ func TestWorldLeavesNothingBehind(t *testing.T) {
 	if err != nil || !strings.HasPrefix(string(text), "-----BEGIN CERTIFICATE-----") {
 		t.Errorf("%s: %v", text, err)
 	}
-	// The TLS seller is not trusted by those who do not know the authority.
+	// A client that does not know the authority rejects the TLS seller.
 	if resp, err := http.Get(strings.Replace(w.SellerTLSURL(), SellerTLSName, SellerIP, 1) + "/free"); err == nil {
 		resp.Body.Close()
 		t.Error("trusted without the authority")

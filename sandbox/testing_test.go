@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m,
-		// One set for the whole process, started by the first chain.
+		// ^The first chain starts one set for the whole process.
 		goleak.IgnoreTopFunction("github.com/ethereum/go-ethereum/core.(*txSenderCacher).cache"),
 		// The node's peer database is closed, but its pool drains for another half minute.
 		goleak.IgnoreTopFunction("github.com/syndtr/goleveldb/leveldb.(*DB).mpoolDrain"),
@@ -51,13 +51,13 @@ func start(t *testing.T, o Options) *World {
 	return w
 }
 
-// buyer is an account that signs by itself.
+// buyer is an account that pays without purser.
 type buyer struct {
 	key     *ecdsa.PrivateKey
 	address x402.Address
 }
 
-// newBuyer makes an account that owns tokens.
+// newBuyer returns an account that owns tokens.
 func newBuyer(t *testing.T, w *World, tokens uint64) buyer {
 	t.Helper()
 	key, err := crypto.GenerateKey()
@@ -73,7 +73,7 @@ func newBuyer(t *testing.T, w *World, tokens uint64) buyer {
 	return b
 }
 
-// authorize is what the first requirement of a challenge asks for, valid for a minute.
+// authorize returns an authorization for the first requirement of a challenge, valid for a minute.
 func (b buyer) authorize(t *testing.T, q x402.Requirement) x402.Authorization {
 	t.Helper()
 	a := x402.Authorization{From: b.address, To: q.PayTo, Value: q.Amount, ValidBefore: uint64(time.Now().Add(time.Minute).Unix())}
@@ -83,7 +83,7 @@ func (b buyer) authorize(t *testing.T, q x402.Requirement) x402.Authorization {
 	return a
 }
 
-// sign makes a payload for the first requirement of a challenge.
+// sign returns a payload for the first requirement of a challenge.
 func (b buyer) sign(t *testing.T, c x402.Challenge, a x402.Authorization) x402.Payload {
 	t.Helper()
 	n, asset, err := c.Accepts[0].Supports()
@@ -101,7 +101,7 @@ func (b buyer) sign(t *testing.T, c x402.Challenge, a x402.Authorization) x402.P
 	return p
 }
 
-// pay makes a payload for a challenge, as it is asked for.
+// pay returns the payload that a challenge demands.
 func (b buyer) pay(t *testing.T, c x402.Challenge) x402.Payload {
 	t.Helper()
 	return b.sign(t, c, b.authorize(t, c.Accepts[0]))
@@ -114,7 +114,7 @@ type answer struct {
 	body   string
 }
 
-// request asks the seller, with a payment if p is not nil.
+// request asks the seller. It pays with p, if p is not nil.
 func request(t *testing.T, w *World, method, url, body string, p *x402.Payload) answer {
 	t.Helper()
 	r, err := http.NewRequestWithContext(bounded(t), method, url, strings.NewReader(body))
@@ -139,7 +139,7 @@ func request(t *testing.T, w *World, method, url, body string, p *x402.Payload) 
 	return answer{resp.StatusCode, resp.Header, string(text)}
 }
 
-// challenge is what an answer asks for.
+// challenge returns the challenge of an answer.
 func (a answer) challenge(t *testing.T) x402.Challenge {
 	t.Helper()
 	c, found, err := x402.FromResponse(a.header, []byte(a.body))
@@ -149,7 +149,7 @@ func (a answer) challenge(t *testing.T) x402.Challenge {
 	return c
 }
 
-// receipt is the receipt of an answer.
+// receipt returns the receipt of an answer.
 func (a answer) receipt(t *testing.T) x402.Receipt {
 	t.Helper()
 	r, found, err := x402.ReceiptFromHeader(a.header)
@@ -178,7 +178,7 @@ func facilitate(t *testing.T, w *World, path, body string) (int, map[string]any)
 	return resp.StatusCode, verdict
 }
 
-// callBody is the body of a call about a payload and the requirement it answers.
+// callBody returns the body of a facilitator call about a payload and its requirement.
 func callBody(t *testing.T, p x402.Payload, q x402.Requirement) string {
 	t.Helper()
 	var out bytes.Buffer

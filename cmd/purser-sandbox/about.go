@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// about is what a sandbox tells about itself. The fields are described in the help.
+// about holds the addresses and keys of a sandbox. The help describes the fields.
 type about struct {
 	API         string `json:"api"`
 	Dashboard   string `json:"dashboard"`
@@ -24,26 +24,26 @@ type about struct {
 	Data        string `json:"data"`
 
 	sellerDirect string
-	purser       string // the program
+	purser       string // path of the program purser
 }
 
-// example is something to try: shell commands that work as they are.
+// example holds shell commands that work as printed.
 type example struct {
 	title string
 	lines []string
 }
 
-// header is a shell filter that finds a header in what curl -i prints.
+// header returns a shell filter that finds a header in the output of curl -i.
 func header(name string) string {
 	return fmt.Sprintf(`tr -d '\r' | awk 'tolower($1)=="%s:"{print $2}'`, strings.ToLower(name))
 }
 
-// member is a shell filter that finds a string member of JSON.
+// member returns a shell filter that finds a string member of JSON.
 func member(name string) string {
 	return fmt.Sprintf(`sed 's/.*"%s":"\([^"]*\)".*/\1/'`, name)
 }
 
-// examples are the commands that are printed.
+// examples returns the commands to print.
 func (a about) examples() []example {
 	key := quote("X-Api-Key: " + a.Key)
 	through := "-x " + quote(a.Proxy)
@@ -110,7 +110,7 @@ func (a about) examples() []example {
 	}
 }
 
-// print writes it all for people. Commands are indented by four spaces.
+// print writes the addresses and examples for people. Commands are indented by four spaces.
 func (a about) print(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, `
@@ -140,7 +140,7 @@ Things to try:
 	return err
 }
 
-// quote makes one word of the shell.
+// quote quotes one word for the shell.
 func quote(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }

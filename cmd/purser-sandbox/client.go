@@ -15,25 +15,26 @@ import (
 )
 
 const (
-	// funds is what the wallet gets, in USDC of the sandbox, and decimals what they are counted in.
+	// funds is the wallet's first balance in USDC of the sandbox. decimals is the number of its
+	// decimals.
 	funds    = "100"
 	decimals = 6
-	// callTime bounds a call of purser's API.
+	// callTime bounds a call to purser's API.
 	callTime = 30 * time.Second
-	// maxAnswer bounds its answer.
+	// maxAnswer bounds the answer to a call, in bytes.
 	maxAnswer = 1 << 20
 )
 
-// client calls purser's REST API, or another HTTP API of it.
+// client calls one of purser's HTTP APIs.
 type client struct {
 	api  string
-	http *http.Client // nil: direct
+	http *http.Client // nil means direct
 }
 
-// direct goes to purser itself, whatever proxy the environment names.
+// direct connects to purser itself, whatever proxy the environment names.
 var direct = &http.Client{Transport: &http.Transport{Proxy: nil, DisableKeepAlives: true}}
 
-// adminClient calls Caddy's admin endpoint.
+// adminClient returns a client of Caddy's admin endpoint.
 func adminClient(socket string) client {
 	return client{api: "http://admin", http: &http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -43,8 +44,8 @@ func adminClient(socket string) client {
 	}}}
 }
 
-// execWallet is the wallet of the key that `purser exec` pays with, which purser makes when it is first asked for. c is
-// for the admin endpoint, here and below.
+// execWallet returns the wallet of the key that `purser exec` pays with. purser makes it on the
+// first request. c must be an admin client.
 func (c client) execWallet(ctx context.Context) (x402.Address, error) {
 	var exec struct {
 		Address x402.Address `json:"address"`
@@ -53,11 +54,12 @@ func (c client) execWallet(ctx context.Context) (x402.Address, error) {
 	return exec.Address, err
 }
 
-// plans are those that the sandbox's organization moves through when it has too many keys: with -data, each run adds one.
+// plans lists the plans that the organization moves to when it has too many keys. With -data, each
+// run adds a key.
 var plans = []string{"DEVELOPER", "AGENCY"}
 
-// giveKey has a key belong to the organization of the one who signs in with the sandbox's identity provider. It reports
-// false when even the largest plan has no room.
+// giveKey adds a key to the organization of the user of the sandbox's identity provider. It returns
+// false when even the largest plan has no room. c must be an admin client.
 func (c client) giveKey(ctx context.Context, w *sandbox.World, key string) (bool, error) {
 	var person struct {
 		Organization struct {
@@ -101,7 +103,7 @@ func (c client) newKey(ctx context.Context) (string, error) {
 	return key.Key, err
 }
 
-// newWallet makes a wallet of a key and returns its address.
+// newWallet makes a wallet for a key and returns its address.
 func (c client) newWallet(ctx context.Context, key string) (x402.Address, error) {
 	var wallet struct {
 		Address x402.Address `json:"address"`
@@ -129,7 +131,8 @@ func (c client) healthy(ctx context.Context) error {
 	return nil
 }
 
-// call makes one call. An answer with another status than the wanted one is an error; 0 is any that is none.
+// call makes one call. An answer with another status than want is an error. A want of 0 accepts
+// every status below 400.
 func (c client) call(ctx context.Context, method, path, key string, body any, want int, answer any) error {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()

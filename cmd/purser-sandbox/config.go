@@ -9,7 +9,7 @@ import (
 	"github.com/purserpay/purser/sandbox"
 )
 
-// place is where purser runs.
+// place says where purser listens and keeps its files.
 type place struct {
 	api, metrics string // host and port
 	dataDir      string
@@ -17,18 +17,18 @@ type place struct {
 	verbose      bool
 }
 
-// root is the file of the interception root, which purser writes.
+// root returns the path of the interception root, which purser writes.
 func (p place) root() string { return filepath.Join(p.dataDir, "ca.crt") }
 
 // object is a JSON object of Caddy's configuration.
 type object map[string]any
 
-// configuration is purser's Caddy configuration: xcaddy.Caddyfile, with the world plugged in. It is JSON because the
-// app's world has no Caddyfile option.
+// configuration returns purser's Caddy configuration: xcaddy.Caddyfile with the sandbox's world. It
+// is JSON, because the app's world has no Caddyfile option.
 func configuration(p place, w *sandbox.World) ([]byte, error) {
 	log := object{"level": "INFO"}
 	if !p.verbose {
-		log = object{"level": "WARN", "exclude": []string{"admin"}} // it takes a socket for an open door
+		log = object{"level": "WARN", "exclude": []string{"admin"}} // admin would warn about the socket
 	}
 	config, err := json.Marshal(object{
 		"admin":   object{"listen": "unix/" + p.adminSocket + "|0600", "config": object{"persist": false}},
@@ -55,7 +55,7 @@ func configuration(p place, w *sandbox.World) ([]byte, error) {
 					"metrics": metricsSite(p.metrics),
 				},
 			},
-			// Nothing here has certificates; the storage need not be touched for them.
+			// No site here has certificates, so their storage need not be touched.
 			"tls": object{"disable_storage_check": true, "disable_storage_clean": true},
 		},
 	})
@@ -65,8 +65,8 @@ func configuration(p place, w *sandbox.World) ([]byte, error) {
 	return config, nil
 }
 
-// purserSite is purser's own site. It opens all HTTPS and verifies the seller's against the
-// world's authority.
+// purserSite returns purser's own site. It intercepts all HTTPS, and verifies the seller's
+// certificate against the world's authority.
 func purserSite(listen, sellerRoot string) object {
 	return object{
 		"listen": []string{listen}, "protocols": []string{"h1"}, "automatic_https": object{"disable": true},

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// One click from the printed address: a chart of what was paid, the key, and its wallet with money in it. It goes on
-// with the next sandbox on the same data, however often.
+// One click from the printed address leads to a chart of the payments, the key, and its funded
+// wallet. It works again with later sandboxes on the same data.
 func TestDashboard(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()

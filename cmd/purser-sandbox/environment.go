@@ -10,14 +10,15 @@ import (
 	"github.com/purserpay/purser/caddymodule"
 )
 
-// heeded are the variables that change how purser behaves, and not where its money, keys and data are.
+// heeded lists the variables that change purser's behaviour, but not the place of its money, keys
+// or data.
 var heeded = []string{
 	"PURSER_MAX_PAYMENT", "PURSER_DAILY_BUDGET", "PURSER_SETTLEMENT", "PURSER_INTERNAL_SECRET", "PURSER_INTERNAL_SECRET_FILE",
 	"PURSER_UPGRADE_URL", "PURSER_PUBLIC_URL", "PURSER_ALLOWED_ORIGINS",
 }
 
-// keepEnvironment unsets all other variables of purser and says which: a sandbox that took over a real key, database
-// or facilitator would be none.
+// keepEnvironment unsets all other purser variables and logs their names. A sandbox must not take
+// over a real key, database or facilitator.
 func keepEnvironment(log io.Writer) {
 	caddymodule.UnsetEmptyVariables()
 	for _, entry := range os.Environ() {

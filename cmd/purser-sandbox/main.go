@@ -1,8 +1,9 @@
-// Command purser-sandbox is purser with a paid world around it, in one process and offline: a chain with a USDC-like
-// token, a facilitator that really settles on it, a small paid API, and a key with a funded wallet. It prints commands
-// to try; -json prints addresses for programs instead. `purser-sandbox -h` describes both.
+// Command purser-sandbox runs purser with a paid world around it, in one process and offline. It
+// has a chain with a USDC-like token, a facilitator that really settles on it, a small paid API,
+// and a key with a funded wallet. It prints commands to try; with -json it prints addresses for
+// programs. `purser-sandbox -h` describes both.
 //
-// The world is package sandbox. Here is only what puts purser in front of it.
+// Package sandbox is the world. This package only puts purser in front of it.
 package main
 
 import (
@@ -21,7 +22,7 @@ import (
 
 const defaultPort = 8402
 
-// flags are what the command line says.
+// flags holds the options of the command line.
 type flags struct {
 	json    bool
 	port    int
@@ -33,7 +34,7 @@ func main() {
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// run is main with its surroundings given. It returns the exit status.
+// run is main with its arguments and output given. It returns the exit status.
 func run(args []string, stdout, stderr io.Writer) int {
 	f, err := parse(args)
 	switch {
@@ -44,7 +45,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "purser-sandbox: %v\nTry purser-sandbox -h.\n", err)
 		return 2
 	}
-	signal.Ignore(syscall.SIGPIPE) // whoever read our output may go; what was made must still be removed
+	signal.Ignore(syscall.SIGPIPE) // a closed output must not prevent the clean-up
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	progress := stdout
@@ -82,7 +83,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 func parse(args []string) (flags, error) {
 	var f flags
 	set := flag.NewFlagSet("purser-sandbox", flag.ContinueOnError)
-	set.SetOutput(io.Discard) // said by run
+	set.SetOutput(io.Discard) // run reports errors
 	set.BoolVar(&f.json, "json", false, "")
 	set.IntVar(&f.port, "port", defaultPort, "")
 	set.StringVar(&f.data, "data", "", "")

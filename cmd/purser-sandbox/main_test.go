@@ -19,7 +19,7 @@ import (
 	"github.com/purserpay/purser/internal/vault"
 )
 
-// Every printed command works, also the second time, and costs what it says.
+// Every printed command works twice, and costs the printed price.
 func TestPrintedCommands(t *testing.T) {
 	t.Parallel()
 	p := launch(t, nil, "-port", "0")
@@ -60,7 +60,7 @@ func TestPrintedCommands(t *testing.T) {
 		for i, want := range wants {
 			got := shell(t, blocks[i])
 			for _, part := range want {
-				if !strings.Contains(strings.ToLower(got), strings.ToLower(part)) { // HTTP/2 has small letters
+				if !strings.Contains(strings.ToLower(got), strings.ToLower(part)) { // HTTP/2 writes header names in lower case
 					t.Errorf("round %d: no %q in the answer of\n%s\n%s", round, part, blocks[i], got)
 				}
 			}
@@ -74,7 +74,7 @@ func TestPrintedCommands(t *testing.T) {
 	p.exits(t, 0)
 }
 
-// Two run side by side and keep to themselves.
+// Two sandboxes run side by side without contact.
 func TestJSON(t *testing.T) {
 	t.Parallel()
 	first, second := launch(t, nil, "-json", "-port", "0"), launch(t, nil, "-json", "-port", "0")
@@ -123,7 +123,7 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// get is the status of a request, through a proxy if one is given.
+// get returns the status of a request. It goes through a proxy, if one is given.
 func get(t *testing.T, proxy, address string) int {
 	t.Helper()
 	transport := &http.Transport{DisableKeepAlives: true}
@@ -193,7 +193,7 @@ func TestData(t *testing.T) {
 		p.signal(t, terminate)
 		p.exits(t, 0)
 	}
-	// The database is the sandbox's: nothing else opens it.
+	// Only a sandbox opens a sandbox's database.
 	db, err := openStore(t, dir, "")
 	if err == nil {
 		db.Close()
@@ -201,7 +201,7 @@ func TestData(t *testing.T) {
 	}
 }
 
-// A database that is not the sandbox's is left alone.
+// A sandbox does not touch another purser's database.
 func TestForeignData(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -250,7 +250,7 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// What would lead out of the sandbox is ignored; limits are heeded.
+// Variables that lead out of the sandbox are ignored; limits are heeded.
 func TestEnvironment(t *testing.T) {
 	t.Parallel()
 	p := launch(t, []string{
@@ -278,7 +278,7 @@ func TestEnvironment(t *testing.T) {
 	p.exits(t, 0)
 }
 
-// A signal ends it while it starts, and while somebody holds on to a stream.
+// A signal ends the sandbox during its start, and while a client holds a stream open.
 func TestSignals(t *testing.T) {
 	t.Parallel()
 	early := launch(t, nil, "-port", "0")
@@ -310,7 +310,7 @@ func TestSignals(t *testing.T) {
 	}
 }
 
-// Whoever reads what it prints may go away: it ends, and cleans up.
+// When its output is closed, the sandbox ends and cleans up.
 func TestNobodyReads(t *testing.T) {
 	t.Parallel()
 	temp := t.TempDir()

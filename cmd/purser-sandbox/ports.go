@@ -11,16 +11,16 @@ import (
 	"github.com/purserpay/purser/sandbox"
 )
 
-// maxPort leaves room for the ports that follow.
+// maxPort leaves room for the ports after it.
 const maxPort = 65535 - sandbox.LastOffset
 
-// reservation holds the ports that Caddy is to listen on. Caddy shares ports that other Caddys listen on, so that it
-// would not notice by itself that a port is taken.
+// reservation holds the ports for Caddy. Caddy shares ports with other Caddy processes, so it would
+// not notice a taken port.
 type reservation struct {
 	api, metrics net.Listener
 }
 
-// reserve takes purser's port and that of its metrics; 0 stands for free ones.
+// reserve takes the ports of purser and its metrics. Port 0 picks free ones.
 func reserve(ctx context.Context, port int) (r reservation, err error) {
 	metrics := 0
 	if port != 0 {
@@ -43,7 +43,7 @@ func listen(ctx context.Context, what string, port int) (net.Listener, error) {
 	return l, nil
 }
 
-// release lets go of the ports, right before Caddy takes them.
+// release closes the ports, right before Caddy takes them.
 func (r reservation) release() {
 	for _, l := range []net.Listener{r.api, r.metrics} {
 		if l != nil {
@@ -52,7 +52,7 @@ func (r reservation) release() {
 	}
 }
 
-// elsewhere adds to an error about a port what can be done about it.
+// elsewhere adds advice to an error about a taken port.
 func elsewhere(err error) error {
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return fmt.Errorf("%w\nIs another sandbox running? -port 0 picks free ports, -port N uses N and the following ones", err)

@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 		}
 		defer os.RemoveAll(dir)
 		binary = filepath.Join(dir, "purser-sandbox")
-		// purser too: the commands that are printed use it.
+		// ^The printed commands need purser too.
 		if out, err := exec.Command("go", "build", "-o", dir, ".", "../purser").CombinedOutput(); err != nil {
 			fmt.Fprintf(os.Stderr, "build the programs: %v\n%s", err, out)
 			return 1
@@ -46,7 +46,7 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// text is output that is read while it is written.
+// text is output that can be read while it is written.
 type text struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -68,11 +68,12 @@ func (b *text) String() string {
 type process struct {
 	cmd            *exec.Cmd
 	stdout, stderr text
-	temp           string // its folder for temporary files, empty at first
+	temp           string // its empty folder for temporary files
 	done           chan struct{}
 }
 
-// launch starts the program with its own folder for temporary files and no variables of purser but the given ones.
+// launch starts the program with its own folder for temporary files. Of purser's variables it gets
+// only the given ones.
 func launch(t *testing.T, env []string, args ...string) *process {
 	t.Helper()
 	p := &process{cmd: exec.Command(binary, args...), temp: t.TempDir(), done: make(chan struct{})}
@@ -88,7 +89,7 @@ func launch(t *testing.T, env []string, args ...string) *process {
 	}
 	go func() {
 		defer close(p.done)
-		_ = p.cmd.Wait() // the state says it all
+		_ = p.cmd.Wait() // the state has the exit status
 	}()
 	t.Cleanup(func() {
 		_ = p.cmd.Process.Kill() // if it still runs
@@ -100,7 +101,7 @@ func launch(t *testing.T, env []string, args ...string) *process {
 	return p
 }
 
-// exits waits for the end and checks the status and that nothing is left behind.
+// exits waits for the end. It checks the status, and that no files are left.
 func (p *process) exits(t *testing.T, status int) {
 	t.Helper()
 	select {
@@ -124,7 +125,7 @@ func (p *process) signal(t *testing.T, s os.Signal) {
 	}
 }
 
-// says waits for something on standard output.
+// says waits for a text on standard output.
 func (p *process) says(t *testing.T, what string) string {
 	t.Helper()
 	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
@@ -159,7 +160,7 @@ func (p *process) about(t *testing.T) about {
 	return a
 }
 
-// balance asks the chain, as anybody could.
+// balance asks the chain for a balance.
 func balance(t *testing.T, rpc, owner string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -183,7 +184,7 @@ func balance(t *testing.T, rpc, owner string) string {
 
 var free ports.Free
 
-// freeBase finds a port that is free with all those that follow it in a sandbox.
+// freeBase finds a port whose following sandbox ports are all free.
 func freeBase(t *testing.T) int {
 	t.Helper()
 	base, err := free.Block(sandbox.LastOffset + 1)
@@ -193,7 +194,7 @@ func freeBase(t *testing.T) int {
 	return base
 }
 
-// shell runs commands as somebody who pasted them would.
+// shell runs commands as a user's shell does.
 func shell(t *testing.T, commands string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -205,5 +206,5 @@ func shell(t *testing.T, commands string) string {
 	return string(out)
 }
 
-// terminate is the usual way to end a program.
+// terminate sends the usual signal to end a program.
 const terminate = syscall.SIGTERM

@@ -13,7 +13,7 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// samples are what is paid for at the start: the task of a client of the proxy, and what it asks for.
+// samples lists the purchases at the start: the task of a proxy client, and its request.
 var samples = []struct{ task, path, body string }{
 	{"weather-report", "/weather", ""},
 	{"weather-report", "/weather?day=tomorrow", ""},
@@ -22,7 +22,8 @@ var samples = []struct{ task, path, body string }{
 	{"research", "/weather?day=friday", ""},
 }
 
-// buySamples pays for them through the proxy, as agents do, and fills the wallet up again to what it is said to have.
+// buySamples pays for the samples through the proxy, as agents do. It then refills the wallet to
+// amount.
 func (s *running) buySamples(ctx context.Context, wallet x402.Address, amount x402.Amount) error {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
@@ -39,7 +40,7 @@ func (s *running) buySamples(ctx context.Context, wallet x402.Address, amount x4
 	if err != nil {
 		return err
 	}
-	spent, _ := amount.Sub(left) // nobody else has paid it anything
+	spent, _ := amount.Sub(left) // no other payment came in
 	return s.world.Fund(ctx, wallet, spent)
 }
 

@@ -21,23 +21,25 @@ import (
 )
 
 const (
-	// attempts is how often free ports are picked, in case somebody else takes one in between.
+	// attempts is the number of tries to find free ports, because another program may take one in
+	// between.
 	attempts = 5
-	// stopTime is how long purser has to finish what it is doing before the world ends under it.
+	// stopTime is the time that purser has to finish before the world ends.
 	stopTime = 3 * time.Second
 )
 
-// running is a sandbox with everything in it.
+// running is a running sandbox with all its parts.
 type running struct {
 	about about
 	world *sandbox.World
-	dir   string // a temporary folder of our own
+	dir   string // our own temporary folder
 
 	closing  sync.Once
 	closeErr error
 }
 
-// start starts everything and returns when everything answers. What it returns must be closed even after an error.
+// start starts all parts and returns when all answer. The caller must close the result, even after
+// an error.
 func start(ctx context.Context, f flags, progress io.Writer) (*running, error) {
 	s := new(running)
 	// Caddy's admin endpoint can end the process too.
@@ -54,7 +56,7 @@ func start(ctx context.Context, f flags, progress io.Writer) (*running, error) {
 
 	fmt.Fprintf(progress, "starting a chain, a facilitator and a seller …\n")
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	// Not ctx: the world must outlast purser, which still has payments to finish when the signal comes.
+	// Not ctx: the world must outlast purser, which may still finish payments after the signal.
 	s.world, err = sandbox.Start(context.WithoutCancel(ctx), sandbox.Options{
 		Port: f.port, DataDir: s.dir, PublicURL: os.Getenv(publicURL), Logger: log,
 	})
@@ -93,7 +95,7 @@ func start(ctx context.Context, f flags, progress io.Writer) (*running, error) {
 	return s, s.furnish(ctx, adminClient(p.adminSocket), !f.json, progress)
 }
 
-// publicURL is the variable with the address that purser's dashboard is at instead of its own.
+// publicURL names the variable with the public address of purser's dashboard.
 const publicURL = "PURSER_PUBLIC_URL"
 
 func dashboard(api string) string {
@@ -112,9 +114,9 @@ func load(ctx context.Context, p place, w *sandbox.World) error {
 	return caddy.Load(config, true)
 }
 
-// furnish makes a key and a wallet with money in it, as anybody would, has the key belong to the one who signs in to the
-// dashboard, gives money to the key of `purser exec`, and checks that all parts answer. With samples, some things are
-// paid for, so that there is something to see.
+// furnish makes a key and a wallet with money. It adds the key to the organization of the
+// dashboard's user, funds the key of `purser exec`, and checks that all parts answer. With samples,
+// it also buys some things, so that the dashboard has something to show.
 func (s *running) furnish(ctx context.Context, admin client, samples bool, progress io.Writer) error {
 	fmt.Fprintf(progress, "making a key and a wallet …\n")
 	c := client{api: s.about.API}
@@ -157,7 +159,7 @@ func (s *running) furnish(ctx context.Context, admin client, samples bool, progr
 	return c.healthy(ctx)
 }
 
-// purserProgram is how the program purser is called here: it usually lies beside this one.
+// purserProgram returns the command that runs purser, which usually lies beside this program.
 func purserProgram() string {
 	const name = "purser"
 	own, err := os.Executable()
@@ -171,7 +173,7 @@ func purserProgram() string {
 	return beside
 }
 
-// close ends everything and removes what was made. Later calls wait for the first one.
+// close ends all parts and removes their files. Later calls wait for the first one.
 func (s *running) close() error {
 	s.closing.Do(func() {
 		stopped := make(chan error, 1)
@@ -180,12 +182,13 @@ func (s *running) close() error {
 		select {
 		case err := <-stopped:
 			errs = append(errs, err)
-		case <-time.After(stopTime): // somebody holds on to a stream or a tunnel
+		// A client still holds a stream or a tunnel open.
+		case <-time.After(stopTime):
 			errs = append(errs, s.closeWorld(), <-stopped)
 		}
 		errs = append(errs, s.closeWorld())
 		if s.dir != "" {
-			errs = append(errs, os.RemoveAll(s.dir)) //nolint:gosec // it is the folder that start made
+			errs = append(errs, os.RemoveAll(s.dir)) //nolint:gosec // the folder that start made
 		}
 		s.closeErr = errors.Join(errs...)
 	})

@@ -1,5 +1,5 @@
-// Command purser is Caddy with purser's modules: `purser run --config xcaddy.Caddyfile`.
-// Caddy's own commands work, but for those that would replace the program.
+// Command purser is Caddy with purser's modules: `purser run --config xcaddy.Caddyfile`. It has
+// Caddy's own commands, except those that would replace the program.
 package main
 
 import (
@@ -31,7 +31,7 @@ func main() {
 	caddy.CustomLongDescription = description
 	caddymodule.UnsetEmptyVariables()
 	if os.Getenv("GOGC") == "" {
-		// The live heap is small, so Go's default would collect all the time. Caddy bounds
+		// The live heap is small, so Go's default would collect garbage all the time. Caddy bounds
 		// the memory as a whole.
 		debug.SetGCPercent(400)
 	}

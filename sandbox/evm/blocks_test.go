@@ -36,7 +36,7 @@ func TestChainTimeFollowsWallTime(t *testing.T) {
 	t.Parallel()
 	c := start(t, Options{})
 	client, ctx := dial(t, c), bounded(t)
-	// More blocks are asked for than there is time for.
+	// This asks for more blocks than there is time for.
 	for range 4 {
 		if err := c.Mine(ctx); err != nil {
 			t.Fatal(err)
@@ -49,7 +49,7 @@ func TestChainTimeFollowsWallTime(t *testing.T) {
 	if lead := time.Until(time.Unix(int64(last.Time), 0)); lead > time.Second {
 		t.Errorf("the chain is %s ahead", lead)
 	}
-	// The chain goes on when nobody asks, and keeps up.
+	// An idle chain goes on, and keeps up with the clock.
 	busy := last.Number.Uint64()
 	eventually(t, "an idle chain makes blocks with the current time", func() bool {
 		last, err = client.HeaderByNumber(ctx, nil)
@@ -94,8 +94,8 @@ func TestChainFollowsAnotherClock(t *testing.T) {
 	}
 }
 
-// Whoever tells of transactions is never kept waiting, however many there are while a block is made: the block waits for
-// them to be told.
+// notice never keeps the pool waiting, however many transactions come while a block is made: the
+// block waits until the pool has announced them.
 func TestNoticeNeverWaits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -105,7 +105,7 @@ func TestNoticeNeverWaits(t *testing.T) {
 			defer close(ended)
 			notice(arrivals, gone, arrived)
 		}()
-		for range 1000 { // nobody reads what has arrived; a wait for ever fails the test
+		for range 1000 { // no goroutine reads arrived; a blocked send fails the test
 			arrivals <- core.NewTxsEvent{}
 		}
 		synctest.Wait()

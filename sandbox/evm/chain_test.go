@@ -107,7 +107,7 @@ func TestCloseReleasesWaitingCalls(t *testing.T) {
 	t.Parallel()
 	frozen := time.Now()
 	c := start(t, Options{Now: func() time.Time { return frozen }})
-	// The first block puts the chain ahead of a clock that stands still, so the second never comes.
+	// The first block puts the chain ahead of a stopped clock, so the second never comes.
 	if err := c.Mine(bounded(t)); err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m,
-		// One set for the whole process, started by the first chain.
+		// ^The first chain starts one set for the whole process.
 		goleak.IgnoreTopFunction("github.com/ethereum/go-ethereum/core.(*txSenderCacher).cache"),
 		// The node's peer database is closed, but its pool drains for another half minute.
 		goleak.IgnoreTopFunction("github.com/syndtr/goleveldb/leveldb.(*DB).mpoolDrain"),
@@ -51,7 +51,7 @@ func start(t *testing.T, o Options) *Chain {
 	return c
 }
 
-// dial connects to the chain as a foreign program would.
+// dial connects to the chain as a foreign program does.
 func dial(t *testing.T, c *Chain) *ethclient.Client {
 	t.Helper()
 	client, err := ethclient.DialContext(bounded(t), c.RPCURL())
@@ -62,7 +62,7 @@ func dial(t *testing.T, c *Chain) *ethclient.Client {
 	return client
 }
 
-// account is a key outside the chain's own.
+// account is a key that the chain does not know.
 type account struct {
 	key     *ecdsa.PrivateKey
 	address common.Address
@@ -77,7 +77,7 @@ func newAccount(t *testing.T) account {
 	return account{key: key, address: crypto.PubkeyToAddress(key.PublicKey)}
 }
 
-// funded is a new account that owns tokens.
+// funded returns a new account that owns tokens.
 func funded(t *testing.T, c *Chain, tokens int64) account {
 	t.Helper()
 	a := newAccount(t)
@@ -95,7 +95,7 @@ func newNonce(t *testing.T) (nonce [32]byte) {
 	return nonce
 }
 
-// authorize is an authorization that is valid for an hour from now.
+// authorize returns an authorization that is valid for an hour.
 func authorize(t *testing.T, from, to common.Address, value int64) Authorization {
 	t.Helper()
 	return Authorization{
@@ -117,8 +117,8 @@ var transferFields = []apitypes.Type{
 	{Name: "nonce", Type: "bytes32"},
 }
 
-// signTyped signs a message of the token's EIP-712 domain, with go-ethereum's own hashing of typed data, so that the
-// contract's hashing is compared with a second opinion.
+// signTyped signs a message of the token's EIP-712 domain. It uses go-ethereum's own hashing of
+// typed data, as a second opinion on the contract's hashing.
 func (a account) signTyped(t *testing.T, primary string, fields []apitypes.Type, message apitypes.TypedDataMessage) (signature [65]byte) {
 	t.Helper()
 	digest, _, err := apitypes.TypedDataAndHash(apitypes.TypedData{
@@ -169,8 +169,8 @@ func (a account) signCancel(t *testing.T, nonce [32]byte) [65]byte {
 		apitypes.TypedDataMessage{"authorizer": a.address.Hex(), "nonce": hexutil.Encode(nonce[:])})
 }
 
-// send puts a transaction of the account through the JSON-RPC listener and waits until it is mined. A nil to creates a
-// contract.
+// send sends a transaction of the account through JSON-RPC and waits until it is mined. A nil to
+// creates a contract.
 func (a account) send(t *testing.T, client *ethclient.Client, to *common.Address, data []byte) *types.Receipt {
 	t.Helper()
 	ctx := bounded(t)

@@ -15,7 +15,7 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 )
 
-// The texts that payment code matches on.
+// Payment programs match on these texts.
 const (
 	notYetValid    = "FiatTokenV2: authorization is not yet valid"
 	expired        = "FiatTokenV2: authorization is expired"
@@ -230,7 +230,7 @@ func TestValidityWindowIsExclusive(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// On the state and at the time of that block.
+		// The call runs on the state and at the time of that block.
 		_, err = client.CallContract(ctx, ethereum.CallMsg{To: &to, Data: data}, head.Number)
 		if test.reason != "" {
 			wantRevert(t, asRevert(err), test.reason, false)
@@ -253,7 +253,7 @@ func TestReplay(t *testing.T) {
 	_, err := c.TransferWithAuthorization(ctx, auth, signature)
 	wantRevert(t, err, usedOrCanceled, false)
 
-	// Sent without being tried first, it fails on chain for the same reason.
+	// Without a trial the call is sent, and fails on chain for the same reason.
 	data, err := c.packTransfer(auth, signature)
 	if err != nil {
 		t.Fatal(err)
@@ -314,7 +314,7 @@ func TestNumbersOutOfRange(t *testing.T) {
 	wantRevert(t, c.Fund(ctx, payer.address, new(big.Int)), "FiatToken: mint amount not greater than 0", true)
 }
 
-// tryAs calls the token from an account without sending anything.
+// tryAs calls the token from an account without sending a transaction.
 func tryAs(t *testing.T, c *Chain, from common.Address, data []byte) error {
 	t.Helper()
 	to := c.TokenAddress()

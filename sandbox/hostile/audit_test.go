@@ -17,7 +17,7 @@ const (
 	thePaid = "paid"
 )
 
-// consistent is a customer with a settled, a disputed and a void payment.
+// consistent returns the books of a customer with a settled, a disputed and a void payment.
 func consistent() (Books, Ledger) {
 	b := Books{
 		Payments: []Payment{
@@ -40,7 +40,7 @@ func consistent() (Books, Ledger) {
 	return b, l
 }
 
-// Every rule finds what it is there for, and nothing in books that are right.
+// Every rule finds its kind of fault, and none in correct books.
 func TestAuditFindsWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	transfer := func(l *Ledger, value int64, tx string) {
@@ -50,7 +50,7 @@ func TestAuditFindsWhatIsWrong(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		change func(*Books, *Ledger)
-		want   []Rule // all that are found, in any order
+		want   []Rule // all findings, in any order
 	}{
 		"nothing": {func(*Books, *Ledger) {}, nil},
 		"a transfer that no payment claims": {
@@ -106,7 +106,7 @@ func TestAuditFindsWhatIsWrong(t *testing.T) {
 	}
 }
 
-// An order that was bought twice may be paid twice, and not three times.
+// An order that was bought twice may be paid for twice, and not three times.
 func TestAuditCountsWhatWasBought(t *testing.T) {
 	t.Parallel()
 	b, l := consistent()
@@ -119,7 +119,7 @@ func TestAuditCountsWhatWasBought(t *testing.T) {
 	requireRules(t, Audit(b, l, map[uint64]int{10: 1}), []Rule{RuleOnce})
 }
 
-// A scenario's own expectations can be missed, each by itself.
+// Each expectation of a scenario can fail by itself.
 func TestJudgeFindsWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	fine := Scenario{Money: Once, Ends: []string{settled, disputed, void, "open, refused"}}
@@ -145,7 +145,7 @@ func TestJudgeFindsWhatIsWrong(t *testing.T) {
 	}
 }
 
-// What an RPC that fails must not have decided is found.
+// A decision that recovery must not make with a failing RPC is found.
 func TestMeanwhileFindsWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	before := Books{Payments: []Payment{

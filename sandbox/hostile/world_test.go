@@ -22,14 +22,14 @@ import (
 
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m,
-		// One set for the whole process, started by the first chain.
+		// ^The first chain starts one set for the whole process.
 		goleak.IgnoreTopFunction("github.com/ethereum/go-ethereum/core.(*txSenderCacher).cache"),
 		// The node's peer database is closed, but its pool drains for another half minute.
 		goleak.IgnoreTopFunction("github.com/syndtr/goleveldb/leveldb.(*DB).mpoolDrain"),
 	)
 }
 
-// patient bounds every call of the tests that is meant to be answered, impatient those that are not.
+// patient bounds calls that must be answered, and impatient those that must not.
 const (
 	patient   = time.Minute
 	impatient = 3 * time.Second
@@ -58,7 +58,7 @@ func start(t *testing.T) *World {
 	return w
 }
 
-// buyer signs by itself.
+// buyer pays without purser.
 type buyer struct {
 	key     *ecdsa.PrivateKey
 	address x402.Address
@@ -93,7 +93,7 @@ func (b buyer) ask(t *testing.T, wait time.Duration, method, url string, body io
 	return do(b.client, r)
 }
 
-// sign makes a payload for a challenge.
+// sign returns a payload for a challenge.
 func (b buyer) sign(t *testing.T, a Answer) (x402.Payload, x402.Requirement) {
 	t.Helper()
 	c, found, err := x402.FromResponse(a.Header, a.Body)
@@ -130,7 +130,8 @@ func (b buyer) moved(t *testing.T, w *World, order uint64) int {
 	return l.PerOrder()[order]
 }
 
-// Every fault of the facilitator moves money when it says so and not otherwise, and never looks like an honest answer.
+// Every fault of the facilitator moves money exactly when its name says so, and never looks like an
+// honest answer.
 func TestFacilitatorFaults(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -179,7 +180,7 @@ func jsonOf(t *testing.T, v any) string {
 	return string(text)
 }
 
-// Every fault of the seller in a scenario that moves money once lets that happen, by the fault or by asking again.
+// A scenario that moves money once does so either in the fault or in a repeat.
 func TestSellerFaults(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -208,7 +209,7 @@ func TestSellerFaults(t *testing.T) {
 				}
 				p, _ := b.sign(t, asked)
 				w.Seller.Meet(fault)
-				_, _ = b.ask(t, impatient, http.MethodGet, url, nil, &p) // anything may come
+				_, _ = b.ask(t, impatient, http.MethodGet, url, nil, &p) // any answer may come
 				w.Seller.Meet()
 				_, _ = b.ask(t, patient, http.MethodGet, url, nil, &p)
 				if n := b.moved(t, w, order); n > 1 || n == 0 && s.Money == Once {
@@ -219,7 +220,7 @@ func TestSellerFaults(t *testing.T) {
 	}
 }
 
-// What is put off happens when it is asked for.
+// Postponed calls happen on demand.
 func TestLate(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -244,7 +245,7 @@ func TestLate(t *testing.T) {
 	}
 }
 
-// The RPC shows what its view lets through.
+// The RPC shows what its view permits.
 func TestViews(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -319,7 +320,7 @@ func TestViews(t *testing.T) {
 	}
 }
 
-// Every scenario can be told from the others, says what must hold, and is met by somebody.
+// Every scenario has its own name, says what must hold, and applies to a kind of customer.
 func TestScenarios(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}

@@ -25,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m,
-		// Started once per process by the EVM's node, and drained after its end.
+		// ^The EVM's node starts these once per process and drains them after its end.
 		goleak.IgnoreTopFunction("github.com/ethereum/go-ethereum/core.(*txSenderCacher).cache"),
 		goleak.IgnoreTopFunction("github.com/syndtr/goleveldb/leveldb.(*DB).mpoolDrain"),
 	)
@@ -39,7 +39,7 @@ type ground struct {
 	next  func(context.Context) error // waits for a block
 }
 
-// cancels is what both chains can do beside what payments need.
+// cancels is the part of both chains that payments do not need.
 type cancels interface {
 	CancelAuthorization(ctx context.Context, authorizer common.Address, nonce [32]byte, signature [65]byte) (string, error)
 }
@@ -84,7 +84,8 @@ var (
 	usdc    = base.Assets[0]
 )
 
-// actor plays the script on one chain and writes down what it sees, without what differs by nature: hashes and times.
+// actor plays the script on one chain and records what it sees. It leaves out hashes and times,
+// which always differ.
 type actor struct {
 	t     *testing.T
 	ctx   context.Context
@@ -98,7 +99,7 @@ func (a *actor) note(format string, args ...any) {
 	a.said = append(a.said, fmt.Sprintf(format, args...))
 }
 
-// sign is an authorization of the payer, changed at will before it is signed.
+// sign returns an authorization of the payer, which change may alter before it is signed.
 func (a *actor) sign(value uint64, change ...func(*x402.Authorization)) (x402.Authorization, x402.Signature) {
 	a.t.Helper()
 	now := time.Now().Add(time.Duration(a.on.ahead.Load()))
@@ -124,7 +125,7 @@ func onChain(a x402.Authorization) token.Authorization {
 	}
 }
 
-// reason is the token's own word for an error.
+// reason returns the token's own text in an error.
 func reason(err error) string {
 	var revert *token.RevertError
 	switch {
@@ -144,7 +145,7 @@ func (a *actor) transfer(what string, one x402.Authorization, signature x402.Sig
 	return tx
 }
 
-// look is what package chain makes of an authorization.
+// look records what package chain says about an authorization.
 func (a *actor) look(what string, one x402.Authorization, tx string) {
 	a.t.Helper()
 	got, err := a.on.seen.Trace(a.ctx, pay.TraceQuery{
@@ -256,7 +257,8 @@ func (a *actor) play() {
 	a.balances()
 }
 
-// One script of payments on the real EVM and on the ledger: package chain, and whoever settles, see the same.
+// The same script runs on the real EVM and on the ledger. Package chain and the settling party must
+// see the same.
 func TestLedgerIsAsTheEVM(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)

@@ -19,7 +19,7 @@ const (
 	noSignature    = "ECRecover: invalid signature"
 	badS           = "ECRecover: invalid signature 's' value"
 	badV           = "ECRecover: invalid signature 'v' value"
-	toZeroAddress       = "ERC20: transfer to the zero address"
+	toZeroAddress  = "ERC20: transfer to the zero address"
 	tooLittle      = "ERC20: transfer amount exceeds balance"
 )
 
