@@ -8,7 +8,10 @@ import (
 	"sync"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
+
 	"github.com/purserpay/purser/internal/breaker"
+	"github.com/purserpay/purser/internal/perclient"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -17,8 +20,8 @@ const (
 	defaultMaxFailures = 5
 	firstWait          = 5 * time.Second
 	maxWait            = time.Minute
-	// maxKeys bounds the keys that are remembered for their failures. When there are more, all
-	// begin anew.
+	// maxKeys bounds the keys whose failures are remembered. The one that was unused the longest
+	// begins anew.
 	maxKeys = 10_000
 )
 
@@ -36,7 +39,7 @@ type breakers struct {
 	all *breaker.Breaker
 
 	mu sync.Mutex
-	of map[string]*breaker.Breaker // by key; of keys whose last call has failed
+	of *lru.Cache[string, *breaker.Breaker] // by key; of keys whose last call has failed
 	// doubted is one of these, of the last call that failed; nil once there was a verdict for anybody.
 	doubted *breaker.Breaker
 }
@@ -49,7 +52,7 @@ func newBreakers(most int) *breakers {
 	if most == 0 {
 		most = defaultMaxFailures
 	}
-	b := &breakers{most: most, of: map[string]*breaker.Breaker{}}
+	b := &breakers{most: most, of: perclient.NewCache[string, *breaker.Breaker](maxKeys)}
 	b.all = b.fresh()
 	return b
 }
@@ -60,9 +63,8 @@ func (b *breakers) fresh() *breaker.Breaker {
 
 // failing is the breaker of a key whose last call has failed; nil: it has not.
 func (b *breakers) failing(key string) *breaker.Breaker {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.of[key]
+	one, _ := b.of.Get(key)
+	return one
 }
 
 // allow asks for a turn of a key.
@@ -87,8 +89,8 @@ func (b *breakers) allow(key string, now func() time.Time) (giveBack func(), err
 // succeeded takes a verdict down, and reports whether it ends a time without any.
 func (b *breakers) succeeded(key string) bool {
 	b.mu.Lock()
-	one := b.of[key]
-	delete(b.of, key)
+	one, _ := b.of.Peek(key)
+	b.of.Remove(key)
 	b.doubted = nil
 	b.mu.Unlock()
 	again := b.all.Succeeded()
@@ -99,13 +101,10 @@ func (b *breakers) succeeded(key string) bool {
 func (b *breakers) failed(key string, now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	one := b.of[key]
-	if one == nil {
-		if len(b.of) >= maxKeys {
-			clear(b.of)
-		}
+	one, known := b.of.Get(key)
+	if !known {
 		one = b.fresh()
-		b.of[key] = one
+		b.of.Add(key, one)
 	}
 	b.doubted = one
 	return one.Failed(now)

@@ -27,11 +27,7 @@ type Book struct {
 
 // New returns a book without entries. A peer may fail so often at once, and per minute.
 func New(atOnce, perMinute int) *Book {
-	known, err := lru.New[pay.Hash, time.Time](maxKnown)
-	if err != nil {
-		panic(err) // only for a size below 1
-	}
-	return &Book{failures: perclient.NewLimiter[netip.Addr](atOnce, perMinute), known: known}
+	return &Book{failures: perclient.NewLimiter[netip.Addr](atOnce, perMinute), known: perclient.NewCache[pay.Hash, time.Time](maxKnown)}
 }
 
 // Blocked returns the time that the peer has to wait before this guess is looked at.

@@ -69,12 +69,3 @@ func (l *Limiter[K]) Wait(client K, now time.Time) time.Duration {
 func (l *Limiter[K]) until(turns *rate.Limiter, n int, now time.Time) time.Duration {
 	return time.Duration((float64(n) - turns.TokensAt(now)) / float64(l.perMinute) * float64(time.Minute))
 }
-
-// newLRU returns a cache that is not safe for concurrent use. Its only error is a size below 1.
-func newLRU[K comparable, V any](size int) *simplelru.LRU[K, V] {
-	cache, err := simplelru.NewLRU[K, V](size, nil)
-	if err != nil {
-		panic(err)
-	}
-	return cache
-}

@@ -3,6 +3,7 @@ package perclient
 import (
 	"sync"
 
+	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
@@ -71,4 +72,22 @@ func (m *Memory[K, V]) Remove(client string, name K) {
 	if values.Remove(name); values.Len() == 0 {
 		m.clients.Remove(client)
 	}
+}
+
+// NewCache returns a cache of this size, which must be at least 1. It is safe for concurrent use.
+func NewCache[K comparable, V any](size int) *lru.Cache[K, V] {
+	cache, err := lru.New[K, V](size)
+	if err != nil {
+		panic(err) // the size is a constant
+	}
+	return cache
+}
+
+// newLRU is NewCache for a caller that has a lock.
+func newLRU[K comparable, V any](size int) *simplelru.LRU[K, V] {
+	cache, err := simplelru.NewLRU[K, V](size, nil)
+	if err != nil {
+		panic(err)
+	}
+	return cache
 }
