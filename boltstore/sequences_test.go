@@ -106,9 +106,6 @@ func TestRepeatOfACallThatItsDuplicateOvertook(t *testing.T) {
 	if duplicate.Payment.ID <= paid.Payment().ID {
 		t.Fatal("the duplicate's id is not the newer one")
 	}
-	if err := paid.PrepareSeller(); err != nil {
-		t.Fatal(err)
-	}
 	paid.Receipt(x402.Receipt{Success: true, Network: "base", Transaction: "0x" + strings.Repeat("7", 64)})
 	paid.Finish(false) // the answer is lost on its way
 

@@ -44,9 +44,9 @@ func (a *Attempt) Payload() x402.Payload { return a.payload }
 // before. As far as purser knows, that of a void one has not.
 func (a *Attempt) Repeats() bool { return a.how != Created && a.revived != VerdictVoid }
 
-// Depart must be called once, right before the payload leaves for the first time. If the
-// caller is gone by then nothing may be sent: see [Attempt.Abandon].
-func (a *Attempt) Depart() error {
+// depart lets the payload leave: after it, purser cannot know what has not been sent. If the
+// caller is gone, the lease is lost or too little validity is left, nothing may be sent.
+func (a *Attempt) depart() error {
 	if a.departed || a.hold == nil {
 		return nil
 	}

@@ -246,6 +246,7 @@ func TestBudgetsGetTheirMoneyBack(t *testing.T) {
 	t.Run("void", func(t *testing.T) {
 		t.Parallel()
 		w := limited(t)
+		w.fac.mode("unreachable", "") // so that it has not seen the payload
 		a, err := w.payer.Open(context.Background(), w.request(buy{door: pay.DoorProxy, url: numbered(1), task: "t", amount: 10}))
 		if err != nil {
 			t.Fatal(err)

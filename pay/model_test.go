@@ -210,10 +210,6 @@ func (m *model) proxyOnce(rt *rapid.T, want *logical) (answered bool) {
 	if err != nil {
 		return false
 	}
-	if err := a.PrepareSeller(); err != nil {
-		a.Finish(false)
-		return false
-	}
 	want.payments[a.Payment().ID] = true
 	m.handed[a.Payment().ID] = a.Payload()
 	tx := ""

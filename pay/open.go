@@ -62,14 +62,24 @@ func (r Request) method() string {
 // pollRepeat is how often a waiting repeat asks again about a lease that is not ours.
 const pollRepeat = 250 * time.Millisecond
 
-// Open decides, journals and signs: it returns an attempt that holds a payload ready to
-// be sent, new or that of an earlier payment which this call repeats. The caller must
-// end the attempt with Finish.
+// Open decides, journals and signs a payment that the seller settles. It returns an attempt that is
+// ready to be sent: its payload is new, or that of an earlier payment which this call repeats. The
+// caller must end the attempt with Finish or Abandon. When Open returns an error, nothing may be
+// sent, and there is no attempt to end.
 //
 // Errors: *InputError, *HeaderError, *NoWalletError, *x402.UnsupportedError, ErrQuota,
 // *FailuresError, *PolicyError, *FailedError, *OpenError, *SpentError, ErrIdempotencyReused, ErrCallerGone, ErrUnavailable,
 // ErrKeyNotFound if the key was revoked meanwhile.
 func (p *Payer) Open(ctx context.Context, r Request) (*Attempt, error) {
+	a, err := p.begin(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return a.ready(a.prepare)
+}
+
+// begin is Open up to the signature.
+func (p *Payer) begin(ctx context.Context, r Request) (*Attempt, error) {
 	if err := p.enter(); err != nil {
 		return nil, err
 	}

@@ -113,10 +113,6 @@ func (w *world) buy(url, amount, idem string, settles bool) (*pay.Payment, error
 	if err != nil {
 		return nil, err
 	}
-	if err := a.PrepareSeller(); err != nil {
-		a.Finish(false)
-		return nil, err
-	}
 	if settles {
 		w.sellerMoves(a.Payload())
 	}

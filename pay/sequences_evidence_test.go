@@ -119,11 +119,10 @@ func TestNetworkWithoutAnRPCIsVerified(t *testing.T) {
 	w := newWorld(t, nil)
 	w.chain.id = 84532
 	w.fac.mode("refuse", "")
-	a := w.mustOpen(w.proxied("https://a.example/x", "10", ""))
-	if p := failedState(t, a.PrepareSeller()); !p.Refused || w.fac.called("verify") != 1 {
+	_, err := w.payer.Open(t.Context(), w.proxied("https://a.example/x", "10", ""))
+	if p := failedState(t, err); !p.Refused || w.fac.called("verify") != 1 {
 		t.Errorf("%v, verified %d times", p.Flags(), w.fac.called("verify"))
 	}
-	a.Finish(false)
 	w.quiet()
 }
 

@@ -140,18 +140,13 @@ func TestNothingLeavesWithoutTheLease(t *testing.T) {
 			}
 		}}
 		w.restart()
-		a := w.mustOpen(r)
-		err := a.PrepareSeller()
+		_, err := w.payer.Open(t.Context(), r)
 		var open *pay.OpenError
 		if !errors.Is(err, pay.ErrLeaseLost) || !errors.As(err, &open) {
-			t.Errorf("the payload leaves (error %v)", err)
+			t.Fatalf("the payload leaves (error %v)", err)
 		}
-		a.Finish(false)
-		if theirs == nil || theirs.Payment().ID != a.Payment().ID {
+		if theirs == nil || theirs.Payment().ID != open.Payment.ID {
 			t.Fatal("the other node has another payment")
-		}
-		if err := theirs.PrepareSeller(); err != nil {
-			t.Error(err)
 		}
 		theirs.Finish(true)
 		w.quiet()
@@ -163,10 +158,9 @@ func TestNothingLeavesWithoutTheLease(t *testing.T) {
 func TestNothingLeavesTooLate(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
-	a := w.mustOpen(w.proxied("https://a.example/x", "10", ""))
-	w.chain.advance(60*time.Second - pay.ResendMargin)
-	p := failedState(t, a.PrepareSeller())
-	a.Finish(false)
+	w.ring.slow = func() { w.chain.advance(60*time.Second - pay.ResendMargin) }
+	_, err := w.payer.Open(t.Context(), w.proxied("https://a.example/x", "10", ""))
+	p := failedState(t, err)
 	w.quiet()
 	if p = w.payment(p.ID); p.State != pay.Void || w.placeCount() != "0" {
 		t.Errorf("%s, place %s", p.State, w.placeCount())

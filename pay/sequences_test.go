@@ -255,9 +255,6 @@ func TestRepeatBeforeItIsKnownThatTheFirstCallerLeft(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := first.Depart(); err != nil {
-				t.Fatal(err)
-			}
 			// The news comes late, and the send ends later still.
 			time.AfterFunc(5*time.Millisecond, leave)
 			time.AfterFunc(20*time.Millisecond, func() { first.Finish(false) })

@@ -25,25 +25,30 @@ func (p *Payer) Pay(ctx context.Context, r Request) (*Attempt, error) {
 	if r.Settlement == SettlePayer && UsedReason(r.Challenge.Error) {
 		return nil, p.alreadyUsed(ctx, r)
 	}
-	a, err := p.Open(ctx, r)
+	a, err := p.begin(ctx, r)
 	if err != nil {
 		return nil, err
 	}
-	if a.row.State == Settled {
+	switch {
+	case a.row.State == Settled:
+	case a.row.Terms.Settlement == SettlePayer:
+		a, err = a.ready(a.settle)
+	default:
+		a, err = a.ready(a.prepare)
+	}
+	if err == nil {
 		total()
-		return a, nil
 	}
+	return a, err
+}
+
+// ready takes the attempt to where its payload may be handed out, or ends it.
+func (a *Attempt) ready(step func() error) (*Attempt, error) {
 	defer a.finishOnPanic()
-	if a.row.Terms.Settlement == SettlePayer {
-		err = a.settle()
-	} else {
-		err = a.PrepareSeller()
-	}
-	if err != nil {
+	if err := step(); err != nil {
 		a.Finish(false)
 		return nil, err
 	}
-	total()
 	return a, nil
 }
 
@@ -91,7 +96,7 @@ func (a *Attempt) settle() error {
 	if a.payer.opts.Facilitator == nil { // a repeat, made when there still was one
 		return &FailedError{Stage: StageVerify, Payment: a.row, Detail: detailNoFacilitator}
 	}
-	if err := a.Depart(); err != nil {
+	if err := a.depart(); err != nil {
 		return err
 	}
 	x := Exchange{Payload: a.payload, Requirement: a.row.Offer.Accepted, KeyID: a.row.KeyID}
@@ -167,22 +172,20 @@ func (a *Attempt) verify(x Exchange) error {
 	return &FailedError{Stage: StageVerify, Payment: a.row, Detail: ans.Reason, Facilitator: ans.Raw, Funds: FundsReason(ans.Reason)}
 }
 
-// PrepareSeller makes a payload ready to leave in seller mode: without an RPC but with a
-// facilitator it is shown to /verify until one has succeeded for these terms from this
-// wallet; a refusal keeps it here. An unreachable facilitator does not stop it. On error
-// the caller still has to Finish the attempt.
-func (a *Attempt) PrepareSeller() error {
-	defer a.finishOnPanic()
+// prepare makes a payload ready to leave for a seller that settles. Without an RPC, nothing has
+// looked at the wallet's balance: the payload is shown to /verify, until one has succeeded for
+// these terms from this wallet. A refusal keeps it here. An unreachable facilitator does not.
+func (a *Attempt) prepare() error {
 	p := a.payer
 	if p.opts.Facilitator != nil && !p.watches(a.row.Terms.Network) && a.fresh() {
 		known := verifiedKey{wallet: a.row.WalletID, terms: a.row.Terms}
 		if !p.verified.has(known) {
 			if a.caller.Err() != nil {
-				return a.Depart()
+				return a.depart()
 			}
 			if _, err := p.ready(a.row.KeyID); err != nil {
 				p.log.WarnContext(a.caller, "facilitator not asked, payload leaves unverified", "payment", a.row.ID, "error", err)
-				return a.Depart()
+				return a.depart()
 			}
 			err := a.verify(Exchange{Payload: a.payload, Requirement: a.row.Offer.Accepted, KeyID: a.row.KeyID})
 			var failed *FailedError
@@ -196,7 +199,7 @@ func (a *Attempt) PrepareSeller() error {
 			}
 		}
 	}
-	return a.Depart()
+	return a.depart()
 }
 
 // faultDetail is the `facilitator` object for a call that brought no verdict.

@@ -227,6 +227,8 @@ type keyring struct {
 	fail bool
 	// wrong makes it sign with a key that is not the wallet's.
 	wrong bool
+	// slow, when set, happens while it signs.
+	slow func()
 }
 
 func (k *keyring) Name() string { return "test" }
@@ -247,6 +249,9 @@ func (k *keyring) Sign(_ context.Context, w pay.Wallet, m pay.Message) (x402.Sig
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	sk := k.keys[w.ID]
+	if k.slow != nil {
+		k.slow()
+	}
 	if k.fail {
 		return x402.Signature{}, errors.New("signer is down")
 	}

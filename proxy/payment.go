@@ -50,11 +50,6 @@ func (t *Transport) open(req *http.Request, call *Call, m *memo, again string) e
 	if m.repeats = a.Repeats(); m.repeats {
 		giveBack()
 	}
-	if err := a.PrepareSeller(); err != nil {
-		giveBack()
-		a.Finish(false)
-		return err
-	}
 	m.attempt, m.over = a, false
 	call.memo = m
 	return nil
