@@ -57,7 +57,7 @@ func TestBudgetsHold(t *testing.T) {
 			a.Finish(true)
 		}
 		w.quiet()
-		if err := w.store.checkCounters(); err != nil {
+		if err := w.store.check(); err != nil {
 			rt.Fatal(err)
 		}
 	})
@@ -140,8 +140,6 @@ func (m *budgets) broken(next *buy) (rules []string) {
 		of := func(_, task string) bool { return taskOf(task) == name }
 		parts = append(parts, part{"task-daily-budget", b.DailyBudget, of, day}, part{"task-monthly-budget", b.MonthlyBudget, of, month})
 	}
-	m.store.mu.Lock()
-	defer m.store.mu.Unlock()
 	now := m.chain.clock()
 	sums := map[string]uint64{}
 	add := func(host, task string, at time.Time, amount uint64) {
@@ -152,7 +150,7 @@ func (m *budgets) broken(next *buy) (rules []string) {
 		}
 		sums["minute"+at.Format("2006-01-02 15:04")]++
 	}
-	for _, p := range m.store.payments {
+	for _, p := range m.store.payments() {
 		amount := p.Terms.Amount.Big().Uint64()
 		if p.State == pay.Void && !p.Doubted || p.Refused && releasedAll(p) {
 			amount = 0 // it began all the same

@@ -119,13 +119,11 @@ func TestBudgetsOfVeryManySites(t *testing.T) {
 	w.spends(buy{url: "https://s0.example.org/again", amount: 1}, "")                  // has its own
 	w.spends(buy{url: "https://" + strings.Repeat("x", 300) + ".org/", amount: 1}, "") // is no DNS name
 	kept := 0
-	w.store.mu.Lock()
-	for c := range w.store.counters {
-		if strings.HasPrefix(string(c), "site-day/") {
+	for c := range w.store.Counters() {
+		if strings.HasPrefix(c, "site-day/") {
 			kept++
 		}
 	}
-	w.store.mu.Unlock()
 	if kept != own+1 {
 		t.Errorf("%d counters of sites", kept)
 	}
@@ -134,7 +132,7 @@ func TestBudgetsOfVeryManySites(t *testing.T) {
 	w.spends(buy{url: "https://b.com/", amount: 6}, "host-monthly-budget")
 	w.spends(buy{url: "https://b.com/", amount: 5}, "")
 	w.spends(buy{url: "https://s1.example.org/", amount: 1}, "host-daily-budget") // what b.com has spent beyond the own ones counts
-	if err := w.store.checkCounters(); err != nil {
+	if err := w.store.check(); err != nil {
 		t.Error(err)
 	}
 }
@@ -349,15 +347,11 @@ func TestBudgetsDoNotOverflow(t *testing.T) {
 		t.Fatal(err)
 	}
 	counter := pay.DailyCounter(w.key.ID, "USDC", w.chain.clock())
-	w.store.mu.Lock()
-	w.store.counters[counter] = top // as if very much had been spent
-	w.store.mu.Unlock()
+	w.store.SetCounter(counter, top) // as if very much had been spent
 	if _, err := ask(x402.NewAmount(1)); rule(err) != "daily-budget" {
 		t.Errorf("got %v", err)
 	}
-	w.store.mu.Lock()
-	w.store.counters[counter] = p.Terms.Amount
-	w.store.mu.Unlock()
+	w.store.SetCounter(counter, p.Terms.Amount)
 	w.set(pay.Policy{DailyBudget: pay.CapOf(power(129))})
 	if _, err := ask(power(128)); err != nil {
 		t.Error(err)
@@ -481,7 +475,7 @@ func TestPolicySetWhilePaymentsRun(t *testing.T) {
 	if !tight.Load() || n.Load() != callers*each {
 		t.Fatal("the test did not get there")
 	}
-	if err := w.store.checkCounters(); err != nil {
+	if err := w.store.check(); err != nil {
 		t.Error(err)
 	}
 }

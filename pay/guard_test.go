@@ -118,7 +118,7 @@ func TestPriceOfALateSettlement(t *testing.T) {
 		t.Fatal(p.State)
 	}
 	w.spends(buy{url: url, amount: 21}, "price-guard")
-	if err := w.store.checkCounters(); err != nil {
+	if err := w.store.check(); err != nil {
 		t.Error(err)
 	}
 }

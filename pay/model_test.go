@@ -324,15 +324,7 @@ func (m *model) closeWant(paymentID string) {
 func (m *model) settleDown() {
 	deadline := time.Now().Add(5 * time.Second)
 	for time.Now().Before(deadline) {
-		m.store.mu.Lock()
-		held := 0
-		for _, p := range m.store.payments {
-			if p.Lease.Owner != "" {
-				held++
-			}
-		}
-		m.store.mu.Unlock()
-		if held == 0 {
+		if m.store.leases() == 0 {
 			return
 		}
 		time.Sleep(50 * time.Microsecond)
@@ -348,18 +340,16 @@ func (m *model) recoverOnce() {
 }
 
 func (m *model) invariants(rt *rapid.T) {
-	if err := m.store.checkCounters(); err != nil {
+	if err := m.store.check(); err != nil {
 		rt.Fatal(err)
 	}
-	m.store.mu.Lock()
-	defer m.store.mu.Unlock()
 	events := map[string]int{}
-	for _, e := range m.store.events {
+	for _, e := range m.store.events() {
 		if e.Corrects == "" {
 			events[e.PaymentID]++
 		}
 	}
-	for _, p := range m.store.payments {
+	for _, p := range m.store.payments() {
 		moved := m.chain.transaction(p.Authorization.Nonce) != ""
 		switch {
 		case moved && p.State == pay.Void && !p.Doubted && !m.escaped(p.ID) && (!m.misled[p.ID] || p.Resolution.Proven):
@@ -376,7 +366,7 @@ func (m *model) invariants(rt *rapid.T) {
 			if m.misled[id] || m.escaped(id) { // who declares void what was paid has it paid again
 				continue
 			}
-			if m.chain.transaction(m.store.payments[id].Authorization.Nonce) != "" {
+			if m.chain.transaction(m.payment(id).Authorization.Nonce) != "" {
 				moves++
 			}
 		}
@@ -400,9 +390,7 @@ func (m *model) end(withChain bool) {
 		m.recoverOnce()
 	}
 	m.invariants(m.rapid)
-	m.store.mu.Lock()
-	defer m.store.mu.Unlock()
-	for _, p := range m.store.payments {
+	for _, p := range m.store.payments() {
 		moved := m.chain.transaction(p.Authorization.Nonce) != ""
 		switch {
 		case withChain && moved != (p.State == pay.Settled && !p.Disputed) && !m.escaped(p.ID):

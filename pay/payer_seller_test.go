@@ -37,7 +37,7 @@ func TestUnresolvedThenFoundOnChainIsCountedAgain(t *testing.T) {
 	if got.State != pay.Settled || got.Unresolved || w.counter(pay.PlaceCounter(w.key.Owner(), month)) != "1" {
 		t.Fatalf("state %s %v", got.State, got.Flags())
 	}
-	if err := w.store.checkCounters(); err != nil {
+	if err := w.store.check(); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -60,7 +60,9 @@ func TestALieIsDisputedWithACorrection(t *testing.T) {
 func TestForeignChainIsNoEvidence(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
-	w.store.world = "0x" + strings.Repeat("ab", 32)
+	if world, err := w.store.SetWorld(t.Context(), "0x"+strings.Repeat("ab", 32)); err != nil || world == w.chain.gen {
+		t.Fatal(world, err)
+	}
 	w.fac.mode("", "fail")
 	_, err := w.payer.Pay(context.Background(), w.rest(pay.SettlePayer, "https://a.example/x", "100", ""))
 	p := failedState(t, err)

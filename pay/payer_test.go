@@ -100,7 +100,7 @@ func TestQuotaAtTheLimitAndBeforePolicy(t *testing.T) {
 	w := newWorld(t, nil)
 	one := x402.NewAmount(10)
 	w.key.Policy = &pay.Policy{MaxPayment: pay.CapOf(one)}
-	w.store.counters[pay.PlaceCounter(w.key.Owner(), w.chain.clock())] = x402.NewAmount(2999)
+	w.store.count(pay.PlaceCounter(w.key.Owner(), w.chain.clock()), 2999)
 	if _, err := w.payer.Pay(context.Background(), w.rest(pay.SettlePayer, "https://a.example/1", "11", "")); !isRule(err, "per-payment") {
 		t.Fatalf("got %v", err)
 	}
@@ -220,10 +220,18 @@ func TestChoosesTheFirstPayableRequirement(t *testing.T) {
 	}
 }
 
+// journalDown is a store that begins no payment.
+type journalDown struct{ *memStore }
+
+func (journalDown) Begin(context.Context, *pay.Begin) (pay.Begun, error) {
+	return pay.Begun{}, pay.ErrUnavailable
+}
+
 func TestNothingIsSignedWhileTheStoreIsDown(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
-	w.store.down = true
+	w.opts.Store = journalDown{w.store}
+	w.restart()
 	if _, err := w.payer.Pay(context.Background(), w.rest(pay.SettlePayer, "https://a.example/x", "1", "")); !errors.Is(err, pay.ErrUnavailable) {
 		t.Fatalf("got %v", err)
 	}

@@ -86,7 +86,7 @@ func TestPlansThatCannotBe(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), text) {
 			t.Errorf("%+v: %v", table, err)
 		}
-		if _, nerr := pay.New(pay.Options{Store: newMemStore(), Wallets: &keyring{}, Plans: table}); nerr == nil {
+		if _, nerr := pay.New(pay.Options{Store: newMemStore(nil), Wallets: &keyring{}, Plans: table}); nerr == nil {
 			t.Errorf("a payer has %+v", table)
 		}
 	}

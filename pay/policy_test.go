@@ -187,7 +187,7 @@ func TestEveryRuleAtEveryDoor(t *testing.T) {
 						t.Errorf("%s at %s: the refused payment left something", c.rule, door)
 					}
 				}
-				if err := w.store.checkCounters(); err != nil {
+				if err := w.store.check(); err != nil {
 					t.Error(err)
 				}
 			}

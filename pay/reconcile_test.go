@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -67,30 +66,15 @@ func (c *truth) Used(_ context.Context, q pay.UsedQuery) (pay.UsedAnswer, error)
 // restore is what opening a backup does that was taken at a moment of the chain, by a clock
 // that has gone on since.
 func (w *world) restore(backup *memStore, taken time.Time, withBlock bool) {
-	backup.restore = &pay.Restore{Taken: taken, At: w.chain.clock()}
+	r := pay.Restore{Taken: taken, At: w.chain.clock()}
 	if withBlock {
 		b := w.chain.block(w.chain.blockAt(taken.Add(-time.Minute)))
-		backup.restore.Block = &pay.MarkedBlock{Network: "base", Genesis: w.chain.gen, Number: b.Number, Hash: b.Hash, Time: b.Time}
+		r.Block = &pay.MarkedBlock{Network: "base", Genesis: w.chain.gen, Number: b.Number, Hash: b.Hash, Time: b.Time}
 	}
+	backup.Restore(r)
 	w.store, w.opts.Store = backup, backup
 	w.payer = nil
-	w.store.crash()
 	w.restart()
-}
-
-// snapshot is a copy of the store as it is.
-func (m *memStore) snapshot() *memStore {
-	defer m.lock()()
-	c := newMemStore()
-	c.keys, c.secrets, c.orgs, c.walletSK = maps.Clone(m.keys), maps.Clone(m.secrets), maps.Clone(m.orgs), maps.Clone(m.walletSK)
-	c.wallets, c.events, c.txs, c.counters, c.world = slices.Clone(m.wallets), slices.Clone(m.events), maps.Clone(m.txs), maps.Clone(m.counters), m.world
-	for id, p := range m.payments {
-		c.payments[id] = p.Clone()
-	}
-	for key, ids := range m.idem {
-		c.idem[key] = slices.Clone(ids)
-	}
-	return c
 }
 
 // reconcile looks once and says whether that is not the end of it.
@@ -131,16 +115,6 @@ func (w *world) idle() {
 	w.t.Fatal("a lease is not released")
 }
 
-func (m *memStore) leases() (n int) {
-	defer m.lock()()
-	for _, p := range m.payments {
-		if p.Lease.Owner != "" {
-			n++
-		}
-	}
-	return n
-}
-
 func (w *world) mustBuy(url, amount, idem string, settles bool) *pay.Payment {
 	w.t.Helper()
 	p, err := w.buy(url, amount, idem, settles)
@@ -155,7 +129,7 @@ func (w *world) mustBuy(url, amount, idem string, settles bool) *pay.Payment {
 func (w *world) booksAreTheChain() {
 	w.t.Helper()
 	rows := map[x402.Nonce]*pay.Payment{}
-	for _, p := range w.store.sorted() {
+	for _, p := range w.store.payments() {
 		if p.State == pay.Settled {
 			if rows[p.Authorization.Nonce] != nil {
 				w.t.Errorf("booked twice: %s", p.ID)
@@ -171,13 +145,14 @@ func (w *world) booksAreTheChain() {
 		}
 		moved, _ = moved.Add(m.auth.Value)
 	}
-	for _, e := range w.store.events {
+	events := w.store.events()
+	for _, e := range events {
 		booked, _ = booked.Add(e.Amount)
 	}
-	if len(rows) != len(w.chain.log) || len(w.store.events) != len(rows) || moved != booked {
-		w.t.Errorf("%d rows, %d events, %d moves; %s booked, %s moved", len(rows), len(w.store.events), len(w.chain.log), booked, moved)
+	if len(rows) != len(w.chain.log) || len(events) != len(rows) || moved != booked {
+		w.t.Errorf("%d rows, %d events, %d moves; %s booked, %s moved", len(rows), len(events), len(w.chain.log), booked, moved)
 	}
-	if err := w.store.checkCounters(); err != nil {
+	if err := w.store.check(); err != nil {
 		w.t.Error(err)
 	}
 }
@@ -354,7 +329,7 @@ func TestReconcileWithABadRPC(t *testing.T) {
 		},
 		"another block at the backup's": {
 			func(w *world) {
-				w.chain.past = map[uint64]string{w.store.restore.Block.Number: "0x" + strings.Repeat("7", 64)}
+				w.chain.past = map[uint64]string{w.store.restored().Block.Number: "0x" + strings.Repeat("7", 64)}
 			},
 			func(w *world) { w.chain.past = nil }, "the block of the backup",
 		},
@@ -407,7 +382,7 @@ func TestReconcileByAnotherMachine(t *testing.T) {
 	w.restore(backup, taken, false)
 	w.chain.other = "0x" + strings.Repeat("8", 64)
 	w.chain.advance(time.Hour)
-	if !w.reconcile() || w.store.restore.Booked != 0 {
+	if !w.reconcile() || w.store.restored().Booked != 0 {
 		t.Fatal("the word of another chain counts")
 	}
 	w.chain.other = ""
@@ -432,7 +407,9 @@ func TestReconcileWhenTheSafeBlockGoesBack(t *testing.T) {
 	_, n := w.status()
 	w.chain.advance(10 * time.Minute)
 	w.chain.lag = 18 * time.Minute
-	w.store.restore.At = w.store.restore.At.Add(-30 * time.Minute) // the time that must be reached is long past
+	r := w.store.restored()
+	r.At = r.At.Add(-30 * time.Minute) // the time that must be reached is long past
+	w.store.Restore(r)
 	if !w.reconcile() {
 		t.Fatal("reconciled by an RPC that is further back than before")
 	}
@@ -491,9 +468,9 @@ func TestReconcileAfterACrash(t *testing.T) {
 		breaks.Wait()
 		w.restart()
 	}
-	first := w.store.restore.Scans["base"].First
-	if w.store.restore.Scans["base"].Next <= first {
-		t.Fatalf("%+v", w.store.restore)
+	first := w.store.restored().Scans["base"].First
+	if w.store.restored().Scans["base"].Next <= first {
+		t.Fatalf("%+v", w.store.restored())
 	}
 	w.chain.advance(10 * time.Minute)
 	if w.reconcile() {
@@ -530,7 +507,9 @@ func TestReconcileWithoutAnRPC(t *testing.T) {
 			w.chain.advance(10 * time.Minute)
 		}
 		w.restart()
-		w.store.restore.At = w.chain.clock().Add(1000 * time.Hour) // by a clock that has been set right since
+		r := w.store.restored()
+		r.At = w.chain.clock().Add(1000 * time.Hour) // by a clock that has been set right since
+		w.store.Restore(r)
 		w.reconcile()
 		if err := w.payer.AcceptRisk(t.Context(), "ops"); err != nil {
 			t.Fatal(err)
@@ -562,16 +541,19 @@ func TestReconcileWithoutAnRPC(t *testing.T) {
 func TestReconcileOddities(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
-	first := w.store.wallets[0]
+	first := w.store.wallet()
 	second, _, err := w.payer.CreateKey(t.Context(), pay.KeyRequest{Label: "second"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	shared := first
 	shared.ID, shared.KeyID, shared.Created = "zz-shared", second.ID, w.chain.clock()
-	gone := w.chain.clock().Add(time.Hour)
-	w.store.wallets[0].Deleted = &gone
-	w.store.wallets = append(w.store.wallets, shared)
+	if err := errors.Join(
+		w.store.DeleteWallet(t.Context(), w.key.ID, first.ID, w.chain.clock().Add(time.Hour)),
+		w.store.CreateWallet(t.Context(), pay.NewWallet{Wallet: shared}, 10),
+	); err != nil {
+		t.Fatal(err)
+	}
 	backup, taken := w.store.snapshot(), w.chain.clock()
 	at := func(n byte, to x402.Address) {
 		w.chain.log = append(w.chain.log, moved{

@@ -40,7 +40,7 @@ func TestOpenPaymentBehindManyThatAreBeingSent(t *testing.T) {
 		for i := range queue {
 			row := w.payment(confirm.ID)
 			row.ID = fmt.Sprintf("00000000-%d", i)
-			w.store.payments[row.ID] = row
+			w.store.SetPayment(row)
 		}
 		w.chain.advance(time.Second)
 		old := w.mustOpen(w.proxied("https://b.example/", "1", ""))

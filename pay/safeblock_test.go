@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/pay/memory"
 )
 
 // ears hear whose word counted for nothing, and why.
@@ -194,10 +195,9 @@ func TestTheKeptBlock(t *testing.T) {
 // The sandbox's chain is a new one each time: its store keeps no block.
 func TestTheSandboxKeepsNoBlock(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nil)
-	if _, err := w.store.SetWorld(context.Background(), pay.SandboxWorld); err != nil {
-		t.Fatal(err)
-	}
+	w := newWorld(t, func(o *pay.Options) {
+		o.Store.(*memStore).Store = memory.New(memory.Options{World: pay.SandboxWorld})
+	})
 	p := w.lost(false)
 	w.recoverAll()
 	b, err := w.store.SafeBlock(context.Background(), "base")

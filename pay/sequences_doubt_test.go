@@ -38,7 +38,7 @@ func TestRefusalAtVerifyOfWhatIsSent(t *testing.T) {
 				if w.chain.moves() != 1 || w.placeCount() != "0" {
 					t.Errorf("watched %t, %s, %q: %d moves, place %s", watched, settlement, idem, w.chain.moves(), w.placeCount())
 				}
-				if err := w.store.checkCounters(); err != nil {
+				if err := w.store.check(); err != nil {
 					t.Error(err)
 				}
 			}
@@ -87,7 +87,7 @@ func TestPayloadThatLeftAllTheSame(t *testing.T) {
 		if p = w.payment(p.ID); p.State != pay.Settled || p.EventID == "" || told != 1 || w.placeCount() != "1" {
 			t.Errorf("%q: %s %v, told %d times, place %s", idem, p.State, p.Flags(), told, w.placeCount())
 		}
-		if err := w.store.checkCounters(); err != nil {
+		if err := w.store.check(); err != nil {
 			t.Error(err)
 		}
 	}
@@ -121,7 +121,7 @@ func TestUnsentPaymentThatTheChainDisproves(t *testing.T) {
 	if b, err := w.payer.Open(context.Background(), r); err != nil || b.Payment().ID == p.ID {
 		t.Fatalf("%v", err)
 	}
-	if err := w.store.checkCounters(); err != nil {
+	if err := w.store.check(); err != nil {
 		t.Error(err)
 	}
 }

@@ -172,8 +172,8 @@ func TestNothingLeavesTooLate(t *testing.T) {
 func TestLongSendsDoNotStarveRecovery(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
-	for range 200 {
-		a := w.mustOpen(w.proxied("https://stream.example/x", "1", ""))
+	for i := range 200 {
+		a := w.mustOpen(w.proxied(fmt.Sprintf("https://stream.example/%d", i), "1", ""))
 		defer a.Finish(true)
 	}
 	lost := w.mustOpen(w.proxied("https://a.example/lost", "1", ""))
@@ -224,7 +224,7 @@ func TestRefusedPaymentsLeaveRecovery(t *testing.T) {
 			t.Errorf("%v, looked at %d times", p.Flags(), p.Checks)
 		}
 	}
-	if err := w.store.checkCounters(); err != nil {
+	if err := w.store.check(); err != nil {
 		t.Error(err)
 	}
 }

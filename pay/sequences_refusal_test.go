@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/x402"
 )
 
 // Sequences in which our own facilitator says at /settle that it sent nothing, by a reason
@@ -67,7 +66,7 @@ func TestRepeatOfARefusalThatMaySettle(t *testing.T) {
 				t.Errorf("%q, sent %s: payment %s of %s is %s %v, %d moves, place %s",
 					idem, late, got.ID, p.ID, got.State, got.Flags(), w.chain.moves(), w.placeCount())
 			}
-			if err := w.store.checkCounters(); err != nil {
+			if err := w.store.check(); err != nil {
 				t.Error(err)
 			}
 		}
@@ -107,7 +106,7 @@ func TestRefusalWhileTheRPCIsDown(t *testing.T) {
 		if w.chain.moves() != 2 { // the one before, and this one
 			t.Errorf("moved %t: %d moves", moved, w.chain.moves())
 		}
-		if err := w.store.checkCounters(); err != nil {
+		if err := w.store.check(); err != nil {
 			t.Error(err)
 		}
 	}
@@ -119,11 +118,11 @@ func TestRefusalIsDrivenOnOnlyWithAPlace(t *testing.T) {
 	w := newWorld(t, nil)
 	place := pay.PlaceCounter(w.key.Owner(), w.chain.clock())
 	p, r := w.refused("order-1")
-	w.store.counters[place] = x402.NewAmount(3000)
+	w.store.count(place, 3000)
 	if _, err := w.payer.Pay(context.Background(), r); !errors.Is(err, pay.ErrQuota) || w.chain.moves() != 0 {
 		t.Fatalf("got %v, %d moves", err, w.chain.moves())
 	}
-	w.store.counters[place] = x402.NewAmount(2999)
+	w.store.count(place, 2999)
 	if got := w.mustPay(r); got.ID != p.ID || w.placeCount() != "3000" {
 		t.Errorf("payment %s of %s, place %s", got.ID, p.ID, w.placeCount())
 	}
@@ -164,13 +163,14 @@ func TestRefusalIsDrivenOnWithinTheMonthWithoutItsWallet(t *testing.T) {
 	w := newWorld(t, nil)
 	place := pay.PlaceCounter(w.key.Owner(), w.chain.clock())
 	p, r := w.refused("order-1")
-	gone := w.chain.clock()
-	w.store.wallets[0].Deleted = &gone
-	w.store.counters[place] = x402.NewAmount(3000)
+	if err := w.store.DeleteWallet(t.Context(), w.key.ID, w.store.wallet().ID, w.chain.clock()); err != nil {
+		t.Fatal(err)
+	}
+	w.store.count(place, 3000)
 	if _, err := w.payer.Pay(context.Background(), r); !errors.Is(err, pay.ErrQuota) || w.chain.moves() != 0 {
 		t.Errorf("got %v, %d moves", err, w.chain.moves())
 	}
-	w.store.counters[place] = x402.NewAmount(2999)
+	w.store.count(place, 2999)
 	if got := w.mustPay(r); got.ID != p.ID || w.placeCount() != "3000" {
 		t.Errorf("payment %s of %s, place %s", got.ID, p.ID, w.placeCount())
 	}

@@ -166,7 +166,7 @@ func TestChainWinsOverAnOperator(t *testing.T) {
 			if n := w.events(p.ID); n != want {
 				t.Errorf("%s: %d spend events, want %d", name, n, want)
 			}
-			if err := w.store.checkCounters(); err != nil {
+			if err := w.store.check(); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
 			asked := w.chain.traces()

@@ -44,7 +44,7 @@ func TestRepeatAfterACrashBeforeTheSignatureWasKept(t *testing.T) {
 			lost := w.mustOpen(r)
 			defer lost.Finish(false)
 			w.sellerMoves(lost.Payload())
-			w.store.crash()
+			w.store.Reopen()
 			if w.payment(lost.Payment().ID).Signature != nil {
 				t.Fatal("the signature is in the journal already")
 			}
@@ -112,7 +112,7 @@ func TestAbsurdAmountBlocksNothing(t *testing.T) {
 				t.Errorf("%s, %s: %v", settlement, name, err)
 			}
 		}
-		if n := len(w.store.payments); n != 0 {
+		if n := len(w.store.payments()); n != 0 {
 			t.Errorf("%s: %d payments are in the journal", settlement, n)
 		}
 		w.mustPay(w.rest(pay.SettlePayer, "https://a.example/x", most.String(), ""))
@@ -199,8 +199,7 @@ func TestConfirmationCorrectsAClaimedTransaction(t *testing.T) {
 func TestRefusedReceiptBesideItsAttempt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
-	taken := "0x" + strings.Repeat("ab", 32)
-	w.store.txs[taken] = "another payment"
+	taken := w.mustPay(w.rest(pay.SettlePayer, "https://a.example/another", "1", "")).Transaction
 	for range 20 {
 		a := w.mustOpen(w.proxied("https://a.example/x", "1", ""))
 		a.Receipt(x402.Receipt{Success: true, Network: "base", Transaction: taken})

@@ -274,7 +274,8 @@ type world struct {
 }
 
 func newWorld(t testing.TB, change func(*pay.Options)) *world {
-	w := &world{t: t, chain: newTruth(), ring: &keyring{keys: map[string]*ecdsa.PrivateKey{}}, store: newMemStore()}
+	w := &world{t: t, chain: newTruth(), ring: &keyring{keys: map[string]*ecdsa.PrivateKey{}}}
+	w.store = newMemStore(w.chain.clock)
 	w.fac = &facilitator{chain: w.chain}
 	w.opts = pay.Options{
 		Store: w.store, Wallets: w.ring, Facilitator: w.fac, Chain: w.chain, Clock: w.chain.clock,
@@ -302,7 +303,7 @@ func (w *world) restart() {
 		if err := w.payer.Close(ctx); err != nil {
 			w.t.Fatal(err)
 		}
-		w.store.crash()
+		w.store.Reopen()
 	}
 	var err error
 	if w.payer, err = pay.New(w.opts); err != nil {

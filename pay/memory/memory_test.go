@@ -21,7 +21,17 @@ func (o *opener) Close(testing.TB) {}
 
 func (o *opener) Kill(testing.TB) {}
 
-func (o *opener) Restore(_ testing.TB, taken time.Time) { o.store.Restore(taken, nil) }
+func (o *opener) Restore(t testing.TB, taken time.Time) {
+	r, err := o.store.Restored(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r == nil {
+		r = &pay.Restore{Taken: taken}
+	}
+	r.Again(time.Now())
+	o.store.Restore(*r)
+}
 
 func (o *opener) Snapshot(testing.TB) func() {
 	kept := o.store.Snapshot()

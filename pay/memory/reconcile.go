@@ -7,18 +7,14 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// Restore puts the store into reconcile mode, as opening a backup of a moment does. It ends all
-// leases and sessions.
-func (s *Store) Restore(taken time.Time, block *pay.MarkedBlock) {
+// Restore puts the store into reconcile mode, as opening a backup does. It ends all leases and
+// sessions.
+func (s *Store) Restore(restore pay.Restore) {
 	s.Reopen()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r := pay.Restore{Taken: taken, Block: block}
-	if s.rows.restore != nil {
-		r = copied(*s.rows.restore)
-	}
-	r.Again(s.clock())
-	s.rows.restore, s.rows.sessions = &r, table[pay.Session]{}
+	restore = copied(restore)
+	s.rows.restore, s.rows.sessions = &restore, table[pay.Session]{}
 }
 
 // Restored says what is to be reconciled.
