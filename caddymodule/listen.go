@@ -12,8 +12,8 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/purserpay/purser/internal/guard"
 	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/proxy"
 )
 
 // checkListeners refuses a purser that would run and listen nowhere, and a stand-in key
@@ -127,7 +127,7 @@ func (a *App) ownListeners() (func(netip.AddrPort) bool, error) {
 	if err != nil {
 		return nil, err
 	}
-	known := proxy.OwnListeners(bound...)
+	known := guard.OwnListeners(bound...)
 	return func(addr netip.AddrPort) bool { return known(addr) || listenedOn(addr) }, nil
 }
 
@@ -153,7 +153,7 @@ func listenedOn(addr netip.AddrPort) bool {
 	if name, err := os.Hostname(); err == nil {
 		everywhere = append(everywhere, name)
 	}
-	here := proxy.OwnListeners(netip.AddrPortFrom(netip.IPv4Unspecified(), addr.Port()))
+	here := guard.OwnListeners(netip.AddrPortFrom(netip.IPv4Unspecified(), addr.Port()))
 	return slices.ContainsFunc(everywhere, used) && here(addr)
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/purserpay/purser/internal/guard"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/proxy"
 )
@@ -72,7 +73,7 @@ type Proxy struct {
 	app          *App
 	server       *caddyhttp.Server
 	allow        []netip.Prefix
-	ports        []proxy.PortRange
+	ports        []guard.PortRange
 	maxReplay    int64
 	maxSpool     int64
 	spoolDir     string
@@ -172,7 +173,7 @@ func (h *Proxy) resolvePorts() error {
 	if err != nil {
 		return err
 	}
-	if h.ports, err = proxy.ParsePorts(list(v)...); err != nil {
+	if h.ports, err = guard.ParsePorts(list(v)...); err != nil {
 		return portsOption.errorf("%w", err)
 	}
 	return nil
@@ -215,7 +216,7 @@ func (h *Proxy) open(t *tenant) error {
 	s := h.app.settings
 	o := proxy.ForwardOptions{
 		Payer: t.payer,
-		Guard: proxy.NewGuard(proxy.GuardOptions{
+		Dialer: guard.NewDialer(guard.Options{
 			Allow: h.allow, AllowLoopback: h.server != nil && loopbackOnly(h.server.Listen),
 			Own: listening, Ports: h.ports, Resolve: h.resolve,
 		}),
@@ -252,7 +253,7 @@ func (h *Proxy) ownHost() (func(host string) bool, error) {
 	if err != nil {
 		return nil, err
 	}
-	listening := proxy.OwnListeners(listeners...)
+	listening := guard.OwnListeners(listeners...)
 	var public string
 	if u, err := url.Parse(h.app.settings.publicURL); err == nil {
 		public = strings.ToLower(u.Host)

@@ -5,6 +5,7 @@ import (
 	"os"
 	"slices"
 
+	"github.com/purserpay/purser/internal/guard"
 	"github.com/purserpay/purser/proxy"
 )
 
@@ -33,14 +34,14 @@ func (h *Proxy) resolveInterception() error {
 		hosts = []string{everyHost}
 	}
 	on := new(proxy.Interception)
-	if on.Hosts, err = proxy.ParseHosts(hosts...); err != nil {
+	if on.Hosts, err = guard.ParseHosts(hosts...); err != nil {
 		return interceptOption.errorf("%w", err)
 	}
 	except, err := tunnelOption.all(h.Tunnel)
 	if err != nil {
 		return err
 	}
-	if on.Except, err = proxy.ParseHosts(except...); err != nil {
+	if on.Except, err = guard.ParseHosts(except...); err != nil {
 		return tunnelOption.errorf("%w", err)
 	}
 	h.interception = on

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"testing"
 
+	"github.com/purserpay/purser/internal/guard"
 	"github.com/purserpay/purser/proxy"
 )
 
@@ -29,7 +30,7 @@ func TestProxyDoesNotReachTheAdminEndpoint(t *testing.T) {
 			client := s.through(t, url.User(newKey(t, s.url())))
 			for _, host := range c.denied {
 				status, header, text := get(t, client, fmt.Sprintf("http://%s:%d/purser/keys", host, port))
-				if status != 403 || header.Get(proxy.HeaderError) != string(proxy.DenyOwn) {
+				if status != 403 || header.Get(proxy.HeaderError) != string(guard.DenyOwn) {
 					t.Errorf("%s: %d %s", host, status, text)
 				}
 			}

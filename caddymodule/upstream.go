@@ -16,6 +16,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/headers"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
 
+	"github.com/purserpay/purser/internal/guard"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/proxy"
 )
@@ -113,7 +114,7 @@ func (h *Upstream) checkLoop(u *url.URL) error {
 		host = "127.0.0.1"
 	}
 	addr, err := netip.ParseAddrPort(net.JoinHostPort(host, portOf(u)))
-	if err == nil && proxy.OwnListeners(listeners...)(addr) {
+	if err == nil && guard.OwnListeners(listeners...)(addr) {
 		return toOption.errorf("leads back to the site that it is for")
 	}
 	return nil

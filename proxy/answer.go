@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/internal/admission"
+	"github.com/purserpay/purser/internal/guard"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
@@ -152,7 +153,7 @@ const (
 func explain(err error) (int, problem) {
 	var (
 		lost      *SendError
-		denied    *DeniedError
+		denied    *guard.DeniedError
 		untrusted *tls.CertificateVerificationError
 	)
 	switch {

@@ -27,8 +27,8 @@ import (
 //	 8 endless 402s, price jumps                      TestAttackEndlessChallenges; the price guard: package pay
 //	 9 broad allowances                               TestAttackAllowance
 //	10 an agent that was talked into it               TestAttackClientCannotRaiseItsLimits, TestDefaultLimits
-//	11 a paying tool that reaches the metadata        TestJudge, TestGuardDials
-//	12 a name that leads elsewhere after the check    TestPlainHTTPElsewhere, TestGuardDials
+//	11 a paying tool that reaches the metadata        TestJudge, TestDialer
+//	12 a name that leads elsewhere after the check    TestPlainHTTPElsewhere, TestDialer
 //	13 headers that followed a redirect               TestAttackRedirect
 //	14 paid content in a shared cache                 TestAttackSharedCache, TestPays
 //	15 a captured payload                             TestAttackCapturedPayload, TestPlainHTTP

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"github.com/purserpay/purser/internal/guard"
 )
 
 // connect serves CONNECT: intercepted where that is asked for, else with a blind tunnel.
@@ -16,7 +18,7 @@ func (f *Forward) connect(w http.ResponseWriter, r *http.Request) {
 		f.refuse(w, r, &refusal{status: http.StatusHTTPVersionNotSupported, reason: reasonProtocol, text: "This proxy speaks HTTP/1.1"})
 		return
 	}
-	host, port, err := splitAuthority(r.Host)
+	host, port, err := guard.SplitAuthority(r.Host)
 	if err != nil || r.URL.Path != "" {
 		f.refuse(w, r, badRequest("CONNECT needs a host and a port"))
 		return
@@ -47,7 +49,7 @@ func (f *Forward) connect(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	stop := context.AfterFunc(t.life, cancel) // the proxy may be closed meanwhile
 	defer stop()
-	upstream, err := f.guard.DialContext(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(int(port))))
+	upstream, err := f.dialer.DialContext(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(int(port))))
 	if err != nil {
 		f.refuseError(w, r, err)
 		return

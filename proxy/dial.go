@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/net/http/httpguts"
+
+	"github.com/purserpay/purser/internal/guard"
 )
 
 // handshakeTimeout bounds the TLS handshake with an upstream.
@@ -26,11 +28,11 @@ const maxSpares = 64
 // and over, would have as many handshakes under way as fit into the time of one, which no
 // bound on its requests limits: so a connection ends with a request that failed.
 type upstreamDialer struct {
-	guard *Guard
+	guard *guard.Dialer
 	tls   *tls.Config
 }
 
-func newUpstreamDialer(g *Guard, roots *x509.CertPool) *upstreamDialer {
+func newUpstreamDialer(g *guard.Dialer, roots *x509.CertPool) *upstreamDialer {
 	return &upstreamDialer{guard: g, tls: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}}
 }
 
@@ -93,7 +95,7 @@ func (d *upstreamDialer) dialTLS(ctx context.Context, network, address string) (
 	defer done()
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
-		return nil, &DeniedError{Verdict: DenyHost, Address: address}
+		return nil, &guard.DeniedError{Verdict: guard.DenyHost, Address: address}
 	}
 	conn, err := d.guard.DialContext(ctx, network, address)
 	if err != nil {

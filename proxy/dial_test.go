@@ -12,12 +12,14 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/purserpay/purser/internal/guard"
 )
 
 // upstreamPools are what a Forward sends with, to loopback.
 func upstreamPools(t *testing.T, roots *x509.CertPool) *pools {
 	t.Helper()
-	g := NewGuard(GuardOptions{AllowLoopback: true})
+	g := guard.NewDialer(guard.Options{AllowLoopback: true})
 	p := newPools(func() *http.Transport { return newUpstream(g, roots, 0) })
 	t.Cleanup(p.CloseIdleConnections)
 	return p

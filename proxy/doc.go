@@ -7,7 +7,7 @@
 //   - [Forward] is the forward proxy: absolute-form requests go through a Transport, and so
 //     do those inside a CONNECT whose TLS is opened ([Interception], with certificates of a
 //     [Minter]). Any other CONNECT is a blind tunnel, anything else is not proxy traffic.
-//   - [Guard] dials, and [Judge] is its verdict.
+//   - [Guard] dials, and [guard.Judge] is its verdict.
 //
 // The package decides nothing about money: that is the pay core's (DESIGN §3, §6). It knows
 // neither Caddy nor the REST API nor dashboards.

@@ -16,16 +16,17 @@ import (
 
 	"github.com/purserpay/purser/internal/admission"
 	"github.com/purserpay/purser/internal/failpoint"
+	"github.com/purserpay/purser/internal/guard"
 	"github.com/purserpay/purser/internal/logins"
 	"github.com/purserpay/purser/pay"
 )
 
-// ForwardOptions configure a Forward. Payer and Guard are required.
+// ForwardOptions configure a Forward. Payer and Dialer are required.
 type ForwardOptions struct {
 	PayOptions
 
-	Payer *pay.Payer
-	Guard *Guard
+	Payer  *pay.Payer
+	Dialer *guard.Dialer
 	// Interception opens HTTPS; nil: all of CONNECT is tunnelled blind.
 	Interception *Interception
 	// Roots are whom upstreams' certificates are verified against. Default: the system's.
@@ -62,7 +63,7 @@ type ForwardOptions struct {
 // the way, and tunnels CONNECT, blind or intercepted. Every proxy request needs credentials.
 type Forward struct {
 	payer     *pay.Payer
-	guard     *Guard
+	dialer    *guard.Dialer
 	standIn   string
 	own       func(string) bool
 	refused   func(string)
@@ -83,14 +84,14 @@ type Forward struct {
 
 // NewForward makes a Forward. Retire and Close it to end its tunnels.
 func NewForward(o ForwardOptions) (*Forward, error) {
-	if o.Payer == nil || o.Guard == nil {
-		return nil, errors.New("proxy: a payer and a guard are required")
+	if o.Payer == nil || o.Dialer == nil {
+		return nil, errors.New("proxy: a payer and a dialer are required")
 	}
 	if o.Interception != nil && o.Interception.Leaf == nil {
 		return nil, errors.New("proxy: interception needs certificates")
 	}
 	f := &Forward{
-		payer: o.Payer, guard: o.Guard, standIn: o.StandIn, own: o.Own, refused: o.Refused,
+		payer: o.Payer, dialer: o.Dialer, standIn: o.StandIn, own: o.Own, refused: o.Refused,
 		log: o.Logger, now: o.Clock, logins: logins.New(failuresAtOnce, failuresPerMinute), interception: o.Interception,
 	}
 	if f.own == nil {
@@ -118,7 +119,7 @@ func NewForward(o ForwardOptions) (*Forward, error) {
 		f.observer = nobody{}
 	}
 	f.tunnels.changed = f.observer.Tunnels
-	f.upstream = newPools(func() *http.Transport { return newUpstream(o.Guard, o.Roots, o.HeaderTimeout) })
+	f.upstream = newPools(func() *http.Transport { return newUpstream(o.Dialer, o.Roots, o.HeaderTimeout) })
 
 	var err error
 	f.transport, err = NewTransport(TransportOptions{

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/purserpay/purser/internal/guard"
 )
 
 func basic(user, password string) string {
@@ -209,9 +211,9 @@ func TestRefusals(t *testing.T) {
 		{"zone", "GET http://[fe80::1%25eth0]/ HTTP/1.1\nHost: x" + auth, 400, reasonBadRequest},
 		{"trace", "TRACE http://example.com/ HTTP/1.1\nHost: x" + auth, 405, reasonMethod},
 		{"loop", "GET http://example.com/ HTTP/1.1\nHost: x\nVia: 1.0 a, 1.1 " + w.forward.pseudonym + auth, 508, reasonLoop},
-		{"private", "GET http://10.0.0.1/ HTTP/1.1\nHost: x" + auth, 403, string(DenyPrivate)},
-		{"metadata", "GET http://169.254.169.254/latest HTTP/1.1\nHost: x" + auth, 403, string(DenyLinkLocal)},
-		{"port", "GET http://127.0.0.1:22/ HTTP/1.1\nHost: x" + auth, 403, string(DenyPort)},
+		{"private", "GET http://10.0.0.1/ HTTP/1.1\nHost: x" + auth, 403, string(guard.DenyPrivate)},
+		{"metadata", "GET http://169.254.169.254/latest HTTP/1.1\nHost: x" + auth, 403, string(guard.DenyLinkLocal)},
+		{"port", "GET http://127.0.0.1:22/ HTTP/1.1\nHost: x" + auth, 403, string(guard.DenyPort)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			a, _, _ := w.raw(c.text+"\nConnection: close\n\n", "GET")

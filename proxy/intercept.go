@@ -8,17 +8,18 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/netip"
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/purserpay/purser/internal/guard"
 )
 
 // Interception says whose HTTPS is opened on the way, and with what certificates. Plain
 // HTTP in a tunnel to one of these hosts is looked into as well.
 type Interception struct {
 	// Hosts are those whose HTTPS is opened; Except are tunnelled blind all the same.
-	Hosts, Except HostList
+	Hosts, Except guard.Hosts
 	// Leaf is a certificate, with its chain, for a host: a name or an address in normal
 	// form; see [Minter].
 	Leaf func(ctx context.Context, host string) (*tls.Certificate, error)
@@ -58,7 +59,7 @@ func (f *Forward) intercept(w http.ResponseWriter, r *http.Request, s *session) 
 	defer f.inside.remove(s)
 	defer s.wait()
 	defer s.tunnel.release()
-	if err := f.guard.foresee(s.host, s.port); err != nil {
+	if err := f.dialer.Foresee(s.host, s.port); err != nil {
 		f.refuseError(w, r, err)
 		return
 	}
@@ -89,21 +90,6 @@ func (f *Forward) intercept(w http.ResponseWriter, r *http.Request, s *session) 
 	}
 }
 
-// foresee is the verdict on an address as far as it is known without asking DNS.
-func (g *Guard) foresee(host string, port uint16) error {
-	addr, err := netip.ParseAddr(host)
-	if fixed, ok := g.fixed[host]; ok {
-		addr, err = fixed, nil
-	}
-	if err == nil {
-		return g.control(netip.AddrPortFrom(addr, port).String())
-	}
-	if !portAllowed(g.rules.Ports, port) {
-		return &DeniedError{Verdict: DenyPort, Address: net.JoinHostPort(host, strconv.Itoa(int(port)))}
-	}
-	return nil
-}
-
 // listen finds out what a tunnel is for. Without an upstream, the client has begun to
 // speak TLS or HTTP. Otherwise it speaks something else, or the server speaks first.
 func (f *Forward) listen(t *tunnel, client *peeked, target string) (*peeked, error) {
@@ -115,7 +101,7 @@ func (f *Forward) listen(t *tunnel, client *peeked, target string) (*peeked, err
 	case err != nil && !errors.Is(err, io.EOF) && !timedOut(err):
 		return nil, fmt.Errorf("%w: %w", errClientGone, err)
 	}
-	conn, dialErr := f.guard.DialContext(t.life, "tcp", target)
+	conn, dialErr := f.dialer.DialContext(t.life, "tcp", target)
 	if !timedOut(err) {
 		if dialErr != nil {
 			return nil, dialErr
@@ -209,6 +195,6 @@ func (s *session) named(name string) bool {
 	if name == "" {
 		return true
 	}
-	host, err := normalHost(name)
+	host, err := guard.NormalHost(name)
 	return err == nil && host == s.host
 }

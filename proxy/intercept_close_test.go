@@ -35,7 +35,7 @@ func TestReloadUnderLoad(t *testing.T) {
 			s.pay.DefaultPolicy.DailyBudget = usdc(1000)
 			options = s.forward
 		})
-		options.Payer, options.Guard, options.MaxTunnels = w.payer, w.forward.guard, 5000
+		options.Payer, options.Dialer, options.MaxTunnels = w.payer, w.forward.dialer, 5000
 		current.Store(w.forward)
 
 		stop := make(chan struct{})

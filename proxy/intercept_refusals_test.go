@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/purserpay/purser/internal/guard"
 )
 
 func TestNameInHello(t *testing.T) {
@@ -63,25 +65,25 @@ func TestConnectRefusals(t *testing.T) {
 		status int
 		reason string
 	}{
-		{"shop.example:22", 403, string(DenyPort)},
-		{"127.0.0.1:25", 403, string(DenyPort)},
-		{w.addr(), 403, string(DenyOwn)},
-		{"[::ffff:127.0.0.1]:" + fmt.Sprint(own.Port()), 403, string(DenyOwn)},
-		{"10.0.0.1:443", 403, string(DenyPrivate)},
-		{"169.254.169.254:443", 403, string(DenyLinkLocal)},
-		{"[fe80::1]:443", 403, string(DenyLinkLocal)},
-		{"inner.example:443", 403, string(DenyPrivate)},
+		{"shop.example:22", 403, string(guard.DenyPort)},
+		{"127.0.0.1:25", 403, string(guard.DenyPort)},
+		{w.addr(), 403, string(guard.DenyOwn)},
+		{"[::ffff:127.0.0.1]:" + fmt.Sprint(own.Port()), 403, string(guard.DenyOwn)},
+		{"10.0.0.1:443", 403, string(guard.DenyPrivate)},
+		{"169.254.169.254:443", 403, string(guard.DenyLinkLocal)},
+		{"[fe80::1]:443", 403, string(guard.DenyLinkLocal)},
+		{"inner.example:443", 403, string(guard.DenyPrivate)},
 		{"127.1:443", 400, reasonBadRequest},
 		{"shop.example", 400, reasonBadRequest},
 	} {
-		if a, _, _ := w.connect(c.target, ""); a.StatusCode != c.status || a.problem(t).Reason != c.reason {
+		if a, _, _ := w.connect(c.target, ""); a.StatusCode != c.status || a.problem(t).Reason != c.reason || strings.Contains(a.body, "10.1.2.3") {
 			t.Errorf("%s: %d %s", c.target, a.StatusCode, a.body)
 		}
 	}
 	// What a name leads to shows when it is dialled: the client is told inside.
 	conn := w.inside(fmt.Sprintf("localhost:%d", own.Port()), "localhost")
 	a, _ := w.raws(conn, fmt.Sprintf("GET /x HTTP/1.1\nHost: localhost:%d\n\n", own.Port()), "GET")
-	if a.StatusCode != http.StatusForbidden || a.problem(t).Reason != string(DenyOwn) {
+	if a.StatusCode != http.StatusForbidden || a.problem(t).Reason != string(guard.DenyOwn) {
 		t.Errorf("%d %s", a.StatusCode, a.body)
 	}
 	// Not so if it does not speak HTTP.
@@ -90,7 +92,7 @@ func TestConnectRefusals(t *testing.T) {
 	if b, err := br.ReadByte(); err == nil {
 		t.Errorf("got %q", b)
 	}
-	eventually(t, "it is counted", func() bool { return w.refused.has(string(DenyOwn)) })
+	eventually(t, "it is counted", func() bool { return w.refused.has(string(guard.DenyOwn)) })
 }
 
 // An upstream whose certificate is not to be trusted is neither asked nor paid, and the
@@ -186,7 +188,7 @@ func TestRequestsForOtherHosts(t *testing.T) {
 func TestInterceptionNeedsCertificates(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	if _, err := NewForward(ForwardOptions{Payer: w.payer, Guard: NewGuard(GuardOptions{}), Interception: &Interception{}}); err == nil {
+	if _, err := NewForward(ForwardOptions{Payer: w.payer, Dialer: guard.NewDialer(guard.Options{}), Interception: &Interception{}}); err == nil {
 		t.Error("without")
 	}
 	s := newSecure(t, func(s *setup) {

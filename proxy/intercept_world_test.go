@@ -22,6 +22,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/purserpay/purser/internal/guard"
 )
 
 // authority is a certificate authority: a root and a signing certificate below it.
@@ -136,14 +138,14 @@ func (r *reasons) has(s string) bool {
 	return false
 }
 
-func everything(t *testing.T) HostList {
+func everything(t *testing.T) guard.Hosts {
 	t.Helper()
 	return hosts(t, "*")
 }
 
-func hosts(t *testing.T, entries ...string) HostList {
+func hosts(t *testing.T, entries ...string) guard.Hosts {
 	t.Helper()
-	l, err := ParseHosts(entries...)
+	l, err := guard.ParseHosts(entries...)
 	if err != nil {
 		t.Fatal(err)
 	}

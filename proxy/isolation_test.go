@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"net/url"
 	"testing"
 	"time"
@@ -46,16 +45,6 @@ func TestPoolsAreBounded(t *testing.T) {
 	}
 	if len(p.byKey) != maxPools || p.recent.Len() != maxPools || p.of("0") == first {
 		t.Errorf("%d and %d pools", len(p.byKey), p.recent.Len())
-	}
-}
-
-// Letters beyond ASCII whose lower case is in it are not the name that they look like.
-func TestLettersThatLowerIntoASCII(t *testing.T) {
-	t.Parallel()
-	for _, host := range []string{"ap\u0130.example.com", "\u212a.example"} {
-		if got, err := normalHost(host); err == nil {
-			t.Errorf("%q is %q", host, got)
-		}
 	}
 }
 
@@ -130,24 +119,4 @@ func TestCloseEndsDials(t *testing.T) {
 		t.Errorf("closing took %s", took)
 	}
 	<-done
-}
-
-// The addresses of this machine's interfaces are judged as loopback is.
-func TestOwnInterfacesAreLocal(t *testing.T) {
-	t.Parallel()
-	here := netip.MustParseAddr("8.8.4.4") // as if it were
-	local := func(a netip.Addr) bool { return a == here }
-	for _, c := range []struct {
-		rules Rules
-		want  Verdict
-	}{
-		{Rules{Local: local}, DenyLoopback},
-		{Rules{Local: local, AllowLoopback: true}, AllowLocal},
-		{Rules{Local: local, Allow: []netip.Prefix{netip.PrefixFrom(here, 32)}}, AllowListed},
-		{Rules{}, Allowed},
-	} {
-		if got := Judge(netip.AddrPortFrom(here, 443), c.rules); got != c.want {
-			t.Errorf("%+v: %s", c.rules, got)
-		}
-	}
 }

@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
+
+	"github.com/purserpay/purser/internal/guard"
 )
 
 // plainRule says what may be paid over plain http, where anybody on the path could have
@@ -25,7 +27,7 @@ func newPlainRule(hosts []string, may func(netip.Addr) bool) (plainRule, error) 
 		if h, p, err := net.SplitHostPort(entry); err == nil {
 			host, port = h, ":"+p
 		}
-		host, err := normalHost(host)
+		host, err := guard.NormalHost(host)
 		if err != nil {
 			return plainRule{}, fmt.Errorf("allow_http %q: %w", entry, err)
 		}
@@ -42,7 +44,7 @@ func (r plainRule) decided(u *url.URL) bool {
 	if strings.EqualFold(u.Scheme, "https") {
 		return true
 	}
-	host, err := normalHost(u.Hostname())
+	host, err := guard.NormalHost(u.Hostname())
 	if err != nil {
 		return false
 	}

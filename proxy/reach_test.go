@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"testing"
 
+	"github.com/purserpay/purser/internal/guard"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -16,34 +17,34 @@ func TestMayReachIsNotMayPay(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		policy func(host string) pay.Policy
-		guard  GuardOptions
+		guard  guard.Options
 		status int
 		reason string
 		asked  int // unpaid requests that the seller saw
 	}{
 		{
 			"reachable, host denied", func(host string) pay.Policy { return pay.Policy{DenyHosts: []string{host}} },
-			GuardOptions{AllowLoopback: true},
+			guard.Options{AllowLoopback: true},
 			http.StatusPaymentRequired, "hosts", 1,
 		},
 		{
 			"reachable, another host allowed", func(string) pay.Policy { return pay.Policy{AllowHosts: []string{"api.example.com"}} },
-			GuardOptions{AllowLoopback: true},
+			guard.Options{AllowLoopback: true},
 			http.StatusPaymentRequired, "hosts", 1,
 		},
 		{
 			"opened by the operator, host denied", func(host string) pay.Policy { return pay.Policy{DenyHosts: []string{host}} },
-			GuardOptions{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}},
+			guard.Options{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}},
 			http.StatusPaymentRequired, "hosts", 1,
 		},
 		{
 			"host allowed, not reachable", func(host string) pay.Policy { return pay.Policy{AllowHosts: []string{host}} },
-			GuardOptions{},
-			http.StatusForbidden, string(DenyLoopback), 0,
+			guard.Options{},
+			http.StatusForbidden, string(guard.DenyLoopback), 0,
 		},
 		{
 			"both", func(host string) pay.Policy { return pay.Policy{AllowHosts: []string{host}} },
-			GuardOptions{AllowLoopback: true},
+			guard.Options{AllowLoopback: true},
 			http.StatusOK, "", 1,
 		},
 	} {
@@ -80,7 +81,7 @@ func TestMayReachIsNotMayPay(t *testing.T) {
 func TestForbiddenTargets(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	guarded := newWorld(t, func(s *setup) { s.guard.Own = OwnListeners(netip.MustParseAddrPort("127.0.0.1:8402")) })
+	guarded := newWorld(t, func(s *setup) { s.guard.Own = guard.OwnListeners(netip.MustParseAddrPort("127.0.0.1:8402")) })
 	auth := func(w *world) string {
 		return "\nProxy-Authorization: " + basic(w.secret, "") + "\nConnection: close\n\n"
 	}
@@ -90,22 +91,22 @@ func TestForbiddenTargets(t *testing.T) {
 		status int
 		reason string
 	}{
-		{"169.254.169.254:80", w, 403, string(DenyLinkLocal)},
-		{"[fd00:ec2::254]:80", w, 403, string(DenyPrivate)},
-		{"[fd20:ce::254]:80", w, 403, string(DenyPrivate)},
-		{"100.100.100.200:80", w, 403, string(DenyShared)},
-		{"168.63.129.16:80", w, 403, string(DenyMetadata)},
-		{"[::ffff:169.254.169.254]:80", w, 403, string(DenyLinkLocal)},
-		{"[::ffff:a9fe:a9fe]:80", w, 403, string(DenyLinkLocal)},
-		{"[64:ff9b::a9fe:a9fe]:80", w, 403, string(DenyEmbedded)},
-		{"[64:ff9b:1::a9fe:a9fe]:80", w, 403, string(DenyEmbedded)},
-		{"[2002:a9fe:a9fe::]:80", w, 403, string(DenyEmbedded)},
-		{"[2001::a9fe:a9fe]:80", w, 403, string(DenyEmbedded)},
-		{"[::169.254.169.254]:80", w, 403, string(DenyEmbedded)},
-		{"169.254.169.254.:80", w, 403, string(DenyLinkLocal)},
-		{"0.0.0.0:80", w, 403, string(DenyUnspecified)},
-		{"[::]:80", w, 403, string(DenyUnspecified)},
-		{"224.0.0.1:80", w, 403, string(DenyMulticast)},
+		{"169.254.169.254:80", w, 403, string(guard.DenyLinkLocal)},
+		{"[fd00:ec2::254]:80", w, 403, string(guard.DenyPrivate)},
+		{"[fd20:ce::254]:80", w, 403, string(guard.DenyPrivate)},
+		{"100.100.100.200:80", w, 403, string(guard.DenyShared)},
+		{"168.63.129.16:80", w, 403, string(guard.DenyMetadata)},
+		{"[::ffff:169.254.169.254]:80", w, 403, string(guard.DenyLinkLocal)},
+		{"[::ffff:a9fe:a9fe]:80", w, 403, string(guard.DenyLinkLocal)},
+		{"[64:ff9b::a9fe:a9fe]:80", w, 403, string(guard.DenyEmbedded)},
+		{"[64:ff9b:1::a9fe:a9fe]:80", w, 403, string(guard.DenyEmbedded)},
+		{"[2002:a9fe:a9fe::]:80", w, 403, string(guard.DenyEmbedded)},
+		{"[2001::a9fe:a9fe]:80", w, 403, string(guard.DenyEmbedded)},
+		{"[::169.254.169.254]:80", w, 403, string(guard.DenyEmbedded)},
+		{"169.254.169.254.:80", w, 403, string(guard.DenyLinkLocal)},
+		{"0.0.0.0:80", w, 403, string(guard.DenyUnspecified)},
+		{"[::]:80", w, 403, string(guard.DenyUnspecified)},
+		{"224.0.0.1:80", w, 403, string(guard.DenyMulticast)},
 		{"2852039166:80", w, 400, reasonBadRequest},
 		{"0xa9fea9fe:80", w, 400, reasonBadRequest},
 		{"0XA9.0xFE.0xA9.0xFE:80", w, 400, reasonBadRequest},
@@ -113,12 +114,12 @@ func TestForbiddenTargets(t *testing.T) {
 		{"169.254.43518:80", w, 400, reasonBadRequest},
 		{"[fe80::1%25eth0]:80", w, 400, reasonBadRequest},
 		{"a..b:80", w, 400, reasonBadRequest},
-		{"127.0.0.1:22", w, 403, string(DenyPort)},
-		{"127.0.0.1:8402", guarded, 403, string(DenyOwn)},
-		{"[::ffff:127.0.0.1]:8402", guarded, 403, string(DenyOwn)},
-		{"0.0.0.0:8402", guarded, 403, string(DenyOwn)},
-		{"localhost:8402", guarded, 403, string(DenyOwn)},
-		{"LOCALHOST.:8402", guarded, 403, string(DenyOwn)},
+		{"127.0.0.1:22", w, 403, string(guard.DenyPort)},
+		{"127.0.0.1:8402", guarded, 403, string(guard.DenyOwn)},
+		{"[::ffff:127.0.0.1]:8402", guarded, 403, string(guard.DenyOwn)},
+		{"0.0.0.0:8402", guarded, 403, string(guard.DenyOwn)},
+		{"localhost:8402", guarded, 403, string(guard.DenyOwn)},
+		{"LOCALHOST.:8402", guarded, 403, string(guard.DenyOwn)},
 	} {
 		for _, request := range []string{"GET http://" + c.target + "/latest/meta-data HTTP/1.1\nHost: x", "CONNECT " + c.target + " HTTP/1.1\nHost: x"} {
 			a, _, _ := c.world.raw(request+auth(c.world), "GET")

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/purserpay/purser/internal/guard"
 )
 
 // upstreamPing is how long an HTTP/2 connection to an upstream may be silent, while it is
@@ -18,7 +20,7 @@ const upstreamPing = 30 * time.Second
 // newUpstream is the transport that the proxy sends with. Nothing is added to requests,
 // nothing decoded in answers, every connection goes through the guard, and every
 // certificate is verified.
-func newUpstream(g *Guard, roots *x509.CertPool, headerTimeout time.Duration) *http.Transport {
+func newUpstream(g *guard.Dialer, roots *x509.CertPool, headerTimeout time.Duration) *http.Transport {
 	if headerTimeout <= 0 {
 		headerTimeout = 300 * time.Second
 	}
@@ -106,7 +108,7 @@ func (f *Forward) relayFor(w http.ResponseWriter, r *http.Request, who caller) {
 // checkAbsolute refuses requests that cannot or must not be relayed.
 func (f *Forward) checkAbsolute(r *http.Request) *refusal {
 	u := r.URL
-	host, err := normalHost(u.Hostname())
+	host, err := guard.NormalHost(u.Hostname())
 	switch scheme := strings.ToLower(u.Scheme); {
 	case r.ProtoMajor != 1:
 		return &refusal{status: http.StatusHTTPVersionNotSupported, reason: reasonProtocol, text: "This proxy speaks HTTP/1.1"}

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/purserpay/purser/internal/guard"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -87,7 +88,7 @@ func (s *session) means(authority string) bool {
 	} else if inner, ok := strings.CutPrefix(authority, "["); ok && strings.HasSuffix(inner, "]") {
 		host = strings.TrimSuffix(inner, "]")
 	}
-	host, err := normalHost(host)
+	host, err := guard.NormalHost(host)
 	return err == nil && host == s.host && port == strconv.Itoa(int(s.port))
 }
 

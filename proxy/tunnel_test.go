@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/purserpay/purser/internal/guard"
 )
 
 // echoServer sends everything back, and says goodbye once the client has no more to say.
@@ -101,8 +103,8 @@ func TestTunnelRefusals(t *testing.T) {
 		{"no port", "CONNECT example.com HTTP/1.1\nHost: x" + auth, 400, reasonBadRequest},
 		{"port 0", "CONNECT example.com:0 HTTP/1.1\nHost: x" + auth, 400, reasonBadRequest},
 		{"short address", "CONNECT 127.1:443 HTTP/1.1\nHost: x" + auth, 400, reasonBadRequest},
-		{"mail", "CONNECT 127.0.0.1:25 HTTP/1.1\nHost: x" + auth, 403, string(DenyPort)},
-		{"private", "CONNECT 192.168.0.1:443 HTTP/1.1\nHost: x" + auth, 403, string(DenyPrivate)},
+		{"mail", "CONNECT 127.0.0.1:25 HTTP/1.1\nHost: x" + auth, 403, string(guard.DenyPort)},
+		{"private", "CONNECT 192.168.0.1:443 HTTP/1.1\nHost: x" + auth, 403, string(guard.DenyPrivate)},
 		{"nobody there", "CONNECT " + closed.Addr().String() + " HTTP/1.1\nHost: x" + auth, 502, reasonUnreachable},
 		{"loop", "CONNECT " + target + " HTTP/1.1\nHost: x\nVia: 1.1 " + w.forward.pseudonym + auth, 508, reasonLoop},
 	} {

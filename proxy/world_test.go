@@ -16,6 +16,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/purserpay/purser/internal/guard"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/pay/memory"
 	"github.com/purserpay/purser/signer"
@@ -41,7 +42,7 @@ type setup struct {
 	pay     pay.Options
 	store   func(pay.Store) pay.Store // what the payer gets instead of the real store
 	forward ForwardOptions
-	guard   GuardOptions
+	guard   guard.Options
 	next    http.Handler // what is not proxy traffic
 	wrap    func(http.Handler) http.Handler
 }
@@ -58,7 +59,7 @@ func newWorld(t *testing.T, change ...func(*setup)) *world {
 	s := &setup{
 		pay:   pay.Options{DefaultPolicy: pay.Policy{MaxPayment: usdc(1), DailyBudget: usdc(10)}, RepeatWait: 5 * time.Second},
 		store: func(s pay.Store) pay.Store { return s },
-		guard: GuardOptions{AllowLoopback: true},
+		guard: guard.Options{AllowLoopback: true},
 		next:  http.NotFoundHandler(),
 		wrap:  func(h http.Handler) http.Handler { return h },
 	}
@@ -82,7 +83,7 @@ func newWorld(t *testing.T, change ...func(*setup)) *world {
 	if w.wallet, err = w.payer.CreateWallet(ctx, w.key, "base"); err != nil {
 		t.Fatal(err)
 	}
-	s.forward.Payer, s.forward.Guard, s.forward.Logger = w.payer, NewGuard(s.guard), logger
+	s.forward.Payer, s.forward.Dialer, s.forward.Logger = w.payer, guard.NewDialer(s.guard), logger
 	if s.forward.StandIn == "own" {
 		s.forward.StandIn = w.secret
 	}

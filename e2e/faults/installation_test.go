@@ -14,6 +14,7 @@ import (
 	"github.com/purserpay/purser/chain"
 	"github.com/purserpay/purser/e2e/internal/process"
 	"github.com/purserpay/purser/facilitator"
+	"github.com/purserpay/purser/internal/guard"
 	"github.com/purserpay/purser/internal/vault"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/payapi"
@@ -160,7 +161,7 @@ func (in *installation) start(t *testing.T) {
 		t.Fatal(err)
 	}
 	forward, err := proxy.NewForward(proxy.ForwardOptions{
-		Payer: in.payer, Guard: proxy.NewGuard(proxy.GuardOptions{AllowLoopback: true}), Clock: in.now,
+		Payer: in.payer, Dialer: guard.NewDialer(guard.Options{AllowLoopback: true}), Clock: in.now,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -68,6 +68,11 @@ var forbidden = []struct {
 		},
 	},
 	{
+		[]string{"internal/guard"},
+		true,
+		[]string{"github.com/caddyserver/", module + "pay", module + "x402", module + "proxy", module + "caddymodule"},
+	},
+	{
 		[]string{"internal/doctor"},
 		false,
 		[]string{"github.com/caddyserver/", module + "caddymodule", module + "payapi", module + "proxy", module + "boltstore"},

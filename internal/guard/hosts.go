@@ -1,30 +1,30 @@
-package proxy
+package guard
 
 import (
 	"fmt"
 	"strings"
 )
 
-// HostList is a list of hosts: names and addresses, "*.example.com" for all names below
-// one, and "*" for all hosts. The zero list has none.
-type HostList struct {
+// Hosts is a list of hosts: names and addresses, "*.example.com" for all names below example.com,
+// and "*" for all hosts. The zero list is empty.
+type Hosts struct {
 	all    bool
 	exact  map[string]bool
 	suffix []string // with their leading dot
 }
 
 // ParseHosts reads the entries of a list.
-func ParseHosts(entries ...string) (HostList, error) {
-	l := HostList{exact: make(map[string]bool, len(entries))}
+func ParseHosts(entries ...string) (Hosts, error) {
+	l := Hosts{exact: make(map[string]bool, len(entries))}
 	for _, e := range entries {
 		if e == "*" {
 			l.all = true
 			continue
 		}
 		name, below := strings.CutPrefix(e, "*.")
-		host, err := normalHost(name)
+		host, err := NormalHost(name)
 		if err != nil {
-			return HostList{}, fmt.Errorf("%q: %w", e, err)
+			return Hosts{}, fmt.Errorf("%q: %w", e, err)
 		}
 		if below {
 			l.suffix = append(l.suffix, "."+host)
@@ -36,7 +36,7 @@ func ParseHosts(entries ...string) (HostList, error) {
 }
 
 // Contains reports whether a host, a name or an address in normal form, is on the list.
-func (l HostList) Contains(host string) bool {
+func (l Hosts) Contains(host string) bool {
 	if l.all || l.exact[host] {
 		return true
 	}

@@ -1,4 +1,4 @@
-package proxy
+package guard
 
 import (
 	"fmt"
@@ -10,8 +10,8 @@ import (
 // PortRange is a range of TCP ports, both ends included.
 type PortRange struct{ First, Last uint16 }
 
-// defaultPorts leave out what an HTTP client has no business with: mail, shells, and
-// whatever else listens below 1024.
+// defaultPorts leave out mail, shells and the other services below 1024, which HTTP clients do not
+// need.
 var defaultPorts = []PortRange{{80, 80}, {443, 443}, {1024, 65535}}
 
 // ParsePorts reads ports and ranges, such as "443" and "1024-65535".

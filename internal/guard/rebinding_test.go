@@ -1,13 +1,11 @@
-package proxy
+package guard
 
 import (
 	"context"
 	"errors"
 	"net"
-	"net/http"
 	"net/netip"
 	"slices"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -107,7 +105,7 @@ var errPublic = errors.New("a public address would be connected to")
 
 // stopShort makes a guard connect to nothing outside this machine; it returns the
 // addresses that it would have connected to.
-func stopShort(g *Guard) func() []string {
+func stopShort(g *Dialer) func() []string {
 	var mu sync.Mutex
 	var would []string
 	control := g.dialer.ControlContext
@@ -149,7 +147,7 @@ func TestRebinding(t *testing.T) {
 		"mapped.test.": {public, addrs("::ffff:10.0.0.1")}, "nat64.test.": {public, addrs("64:ff9b::a00:1")}, "six.test.": {addrs("2606:4700::1111"), addrs("::1")},
 		"zero.test.": {public, addrs("0.0.0.0")},
 	})
-	g := NewGuard(GuardOptions{Resolver: dns.resolver()})
+	g := NewDialer(Options{Resolver: dns.resolver()})
 	would := stopShort(g)
 	for name, want := range map[string]Verdict{
 		"loopback.test": DenyLoopback, "private.test": DenyPrivate, "metadata.test": DenyLinkLocal, "mapped.test": DenyPrivate,
@@ -183,7 +181,7 @@ func TestEachAddressIsJudged(t *testing.T) {
 		"mixed.test.": {addrs("10.0.0.1", "8.8.8.8", "169.254.169.254", "fd00::1", "::1", "127.0.0.1")},
 		"inner.test.": {addrs("10.0.0.1", "192.168.0.1", "fd00::1")},
 	})
-	g := NewGuard(GuardOptions{Resolver: dns.resolver()})
+	g := NewDialer(Options{Resolver: dns.resolver()})
 	would := stopShort(g)
 	if _, err := g.DialContext(t.Context(), "tcp", "mixed.test:443"); err == nil {
 		t.Error("connected")
@@ -195,28 +193,4 @@ func TestEachAddressIsJudged(t *testing.T) {
 	if _, err := g.DialContext(t.Context(), "tcp", "inner.test:443"); !errors.As(err, &denied) || denied.Verdict != DenyPrivate {
 		t.Errorf("%v", err)
 	}
-}
-
-// The same through the proxy: a client learns that it was refused, not what the name means.
-func TestRebindingBehindTheProxy(t *testing.T) {
-	t.Parallel()
-	dns := newNameServer(t, map[string][][]netip.Addr{"seller.test.": {addrs("127.0.0.1"), addrs("10.9.8.7")}})
-	w := newWorld(t, func(s *setup) { s.guard.Resolver = dns.resolver() })
-	s := newSeller(t)
-	_, port, _ := net.SplitHostPort(s.Listener.Addr().String())
-	first := request(t, "GET", "http://seller.test:"+port+"/free", nil, "Connection", "close")
-	if a := w.do(w.agent(), first); a.StatusCode != http.StatusOK {
-		t.Fatalf("at first: %d %s", a.StatusCode, a.body)
-	}
-	w.forward.upstream.CloseIdleConnections()
-	a := w.get("http://seller.test:" + port + "/paid")
-	if a.StatusCode != http.StatusForbidden || a.problem(t).Reason != string(DenyPrivate) {
-		t.Errorf("then: %d %s", a.StatusCode, a.body)
-	}
-	for _, name := range []string{"10.9.8.7", "seller.test"} {
-		if strings.Contains(a.body, name) {
-			t.Errorf("the answer names %s: %s", name, a.body)
-		}
-	}
-	s.expect(0, 0, 0)
 }

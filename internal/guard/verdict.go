@@ -1,15 +1,17 @@
-package proxy
+// Package guard keeps purser from connecting where it must not: verdicts on addresses, a dialer
+// that asks for one before it connects, and lists of hosts and ports.
+package guard
 
 import (
 	"net/netip"
 	"slices"
 )
 
-// Verdict is the judgement on an address. The words are stable: they are what clients and
-// logs are told.
+// Verdict is the judgement on an address. The words are stable, because clients and logs are told
+// them.
 type Verdict string
 
-// The verdicts. Whatever is not allowed starts with "deny-".
+// The verdicts. Those that refuse begin with "deny-".
 const (
 	Allowed     Verdict = "allowed"      // public
 	AllowListed Verdict = "allow-listed" // by the operator's list
@@ -34,13 +36,13 @@ const (
 // OK reports whether the address may be connected to.
 func (v Verdict) OK() bool { return v == Allowed || v == AllowListed || v == AllowLocal }
 
-// Rules are what an address is judged by.
+// Rules hold what an address is judged by.
 type Rules struct {
 	// Allow are special addresses that may be connected to all the same.
 	Allow []netip.Prefix
 	// AllowLoopback lets loopback addresses be connected to.
 	AllowLoopback bool
-	// Own recognizes purser's own listeners, which are never connected to. May be nil.
+	// Own recognizes purser's own listeners, which are denied in any case. May be nil.
 	Own func(netip.AddrPort) bool
 	// Local recognizes the addresses of this machine's interfaces, which are judged as
 	// loopback is. May be nil.
@@ -49,7 +51,7 @@ type Rules struct {
 	Ports []PortRange
 }
 
-// special are the blocks of the IANA special-purpose address registries (IPv4 and IPv6)
+// special holds the blocks of the IANA special-purpose address registries (IPv4 and IPv6)
 // and their like. The first block that contains an address counts.
 var special = []struct {
 	prefix  netip.Prefix
@@ -96,15 +98,16 @@ var special = []struct {
 	{netip.MustParsePrefix("ff00::/8"), DenyMulticast},
 }
 
-// unicast6 is what IPv6 addresses are assigned from; the rest is reserved, which covers
-// the discard (100::/64) and segment routing (5f00::/16) blocks as well.
+// unicast6 holds all IPv6 addresses that are assigned. The rest is reserved, the discard
+// (100::/64) and segment routing (5f00::/16) blocks included.
 var unicast6 = netip.MustParsePrefix("2000::/3")
 
-// nat64 is where networks without IPv4 reach it, the IPv4 address being the last 32 bits.
+// nat64 holds the addresses by which networks without IPv4 reach it: the last 32 bits are the IPv4
+// address.
 var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 
-// Judge says whether purser may connect to an address. An IPv4 address in IPv6 clothes
-// is judged as what it is.
+// Judge says whether purser may connect to an address. An IPv4 address in IPv6 form is judged as
+// the IPv4 address.
 func Judge(addr netip.AddrPort, r Rules) Verdict {
 	ip := addr.Addr().Unmap()
 	switch {
@@ -117,13 +120,13 @@ func Judge(addr netip.AddrPort, r Rules) Verdict {
 	}
 	v := purposeOf(ip)
 	if v == Allowed && r.Local != nil && r.Local(ip) {
-		v = DenyLoopback // what listens there takes us for a program of this machine
+		v = DenyLoopback // a listener there takes purser for a program of this machine
 	}
 	switch {
 	case v == Allowed, v == DenyUnspecified, v == DenyMulticast: // no list opens these
 		return v
 	case slices.ContainsFunc(r.Allow, func(p netip.Prefix) bool { return p.Contains(ip) }):
-		if nat64.Contains(ip) { // who opens the way to IPv4 does not open what lies behind it
+		if nat64.Contains(ip) { // a list that opens the way to IPv4 opens none of its addresses
 			b := ip.As16()
 			return Judge(netip.AddrPortFrom(netip.AddrFrom4([4]byte(b[12:])), addr.Port()), r)
 		}

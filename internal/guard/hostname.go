@@ -1,4 +1,4 @@
-package proxy
+package guard
 
 import (
 	"errors"
@@ -14,13 +14,13 @@ var errHost = errors.New("not a usable host")
 // maxHost is the longest name in DNS.
 const maxHost = 253
 
-// normalHost is the one form in which hosts are compared and dialled: lower case, without
-// a trailing dot, addresses in their canonical text. Refused are empty and overlong names,
-// anything but ASCII letters, digits, '-', '_' and dots, addresses with a zone, and
-// numbers that some resolvers take for an IPv4 address (0177.1, 2130706433).
-func normalHost(host string) (string, error) {
-	// Before anything is lowered: there are letters beyond ASCII whose lower case is in it, and
-	// what is dialled for them is another name.
+// NormalHost returns the form in which hosts are compared and dialled: lower case, without a
+// trailing dot, addresses in their canonical text. It refuses empty and overlong names, anything
+// but ASCII letters, digits, '-', '_' and dots, addresses with a zone, and numbers that some
+// resolvers take for an IPv4 address (0177.1, 2130706433).
+func NormalHost(host string) (string, error) {
+	// This check comes first, because some letters beyond ASCII have a lower case within it: the
+	// name that is dialled would be another one.
 	if strings.ContainsFunc(host, func(r rune) bool { return r > unicode.MaxASCII }) {
 		return "", errHost
 	}
@@ -46,8 +46,8 @@ func normalHost(host string) (string, error) {
 	return host, nil
 }
 
-// splitAuthority reads "host:port" with a numeric port.
-func splitAuthority(authority string) (host string, port uint16, err error) {
+// SplitAuthority reads "host:port" with a numeric port.
+func SplitAuthority(authority string) (host string, port uint16, err error) {
 	h, p, err := net.SplitHostPort(authority)
 	if err != nil {
 		return "", 0, errHost
@@ -56,6 +56,6 @@ func splitAuthority(authority string) (host string, port uint16, err error) {
 	if err != nil || n == 0 {
 		return "", 0, errHost
 	}
-	host, err = normalHost(h)
+	host, err = NormalHost(h)
 	return host, uint16(n), err
 }

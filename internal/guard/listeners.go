@@ -1,4 +1,4 @@
-package proxy
+package guard
 
 import (
 	"net"
@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// OwnListeners recognizes the addresses of listeners for [GuardOptions].Own. One that is
-// bound to all addresses is reached through loopback and through every address that an
-// interface has at that moment.
+// OwnListeners returns a function that recognizes the addresses of listeners, for [Options].Own. A
+// listener that is bound to all addresses is reached through loopback and through every address
+// that an interface has at that moment.
 func OwnListeners(listeners ...netip.AddrPort) func(netip.AddrPort) bool {
 	bound := slices.Clone(listeners)
 	return func(addr netip.AddrPort) bool {

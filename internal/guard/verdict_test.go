@@ -1,4 +1,4 @@
-package proxy
+package guard
 
 import (
 	"context"
@@ -94,7 +94,7 @@ func TestVerdictOK(t *testing.T) {
 	}
 }
 
-func TestGuardDials(t *testing.T) {
+func TestDialer(t *testing.T) {
 	t.Parallel()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -107,24 +107,24 @@ func TestGuardDials(t *testing.T) {
 	names := map[string]netip.Addr{"API.purser.test.": loopback, "far.purser.test": netip.MustParseAddr("10.0.0.1")}
 	for _, c := range []struct {
 		name    string
-		options GuardOptions
+		options Options
 		address string
 		want    Verdict // "" is a connection
 	}{
-		{"loopback", GuardOptions{AllowLoopback: true}, ln.Addr().String(), ""},
-		{"not opened", GuardOptions{}, ln.Addr().String(), DenyLoopback},
-		{"listed", GuardOptions{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}, ln.Addr().String(), ""},
-		{"own", GuardOptions{AllowLoopback: true, Own: OwnListeners(bound)}, ln.Addr().String(), DenyOwn},
-		{"name after DNS", GuardOptions{}, "localhost:" + port, DenyLoopback},
-		{"fixed name", GuardOptions{AllowLoopback: true, Resolve: names}, "api.Purser.test:" + port, ""},
-		{"fixed name, judged", GuardOptions{Resolve: names}, "api.purser.test:" + port, DenyLoopback},
-		{"fixed private name", GuardOptions{AllowLoopback: true, Resolve: names}, "far.purser.test:" + port, DenyPrivate},
-		{"port", GuardOptions{AllowLoopback: true, Ports: []PortRange{{1, 1}}}, ln.Addr().String(), DenyPort},
-		{"unspecified", GuardOptions{AllowLoopback: true}, "0.0.0.0:" + port, DenyUnspecified},
-		{"zone", GuardOptions{AllowLoopback: true}, "[::1%lo]:" + port, DenyHost},
-		{"empty", GuardOptions{AllowLoopback: true}, ":" + port, DenyHost},
+		{"loopback", Options{AllowLoopback: true}, ln.Addr().String(), ""},
+		{"not opened", Options{}, ln.Addr().String(), DenyLoopback},
+		{"listed", Options{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}, ln.Addr().String(), ""},
+		{"own", Options{AllowLoopback: true, Own: OwnListeners(bound)}, ln.Addr().String(), DenyOwn},
+		{"name after DNS", Options{}, "localhost:" + port, DenyLoopback},
+		{"fixed name", Options{AllowLoopback: true, Resolve: names}, "api.Purser.test:" + port, ""},
+		{"fixed name, judged", Options{Resolve: names}, "api.purser.test:" + port, DenyLoopback},
+		{"fixed private name", Options{AllowLoopback: true, Resolve: names}, "far.purser.test:" + port, DenyPrivate},
+		{"port", Options{AllowLoopback: true, Ports: []PortRange{{1, 1}}}, ln.Addr().String(), DenyPort},
+		{"unspecified", Options{AllowLoopback: true}, "0.0.0.0:" + port, DenyUnspecified},
+		{"zone", Options{AllowLoopback: true}, "[::1%lo]:" + port, DenyHost},
+		{"empty", Options{AllowLoopback: true}, ":" + port, DenyHost},
 	} {
-		conn, err := NewGuard(c.options).DialContext(context.Background(), "tcp", c.address)
+		conn, err := NewDialer(c.options).DialContext(context.Background(), "tcp", c.address)
 		var denied *DeniedError
 		switch {
 		case c.want == "" && err != nil:
@@ -163,7 +163,7 @@ func TestNormalHost(t *testing.T) {
 		"0x7f.0.0.1": "", "0x7f.1": "", "0x7f000001": "", "0X7F000001": "", "0x": "", "127.0.0.0x1": "", "0x7f.0x0.0x0.0x1": "",
 		"1.2.3.4.5": "", "256.0.0.1": "", "1.2.3": "", "4294967296": "", "127.0.0.1..": "", "example.1": "", "::1::": "", "::127.0.0.256": "",
 	} {
-		got, err := normalHost(in)
+		got, err := NormalHost(in)
 		if got != want || (want == "") != (err != nil) {
 			t.Errorf("%q: %q, %v; want %q", in, got, err, want)
 		}
@@ -179,6 +179,36 @@ func TestParsePorts(t *testing.T) {
 	for _, bad := range []string{"", "0", "x", "2-1", "1-", "-1", "65536", "1-65536", "80,443"} {
 		if _, err := ParsePorts(bad); err == nil {
 			t.Errorf("%q was taken", bad)
+		}
+	}
+}
+
+// Letters beyond ASCII whose lower case is in it are not the name that they look like.
+func TestLettersThatLowerIntoASCII(t *testing.T) {
+	t.Parallel()
+	for _, host := range []string{"ap\u0130.example.com", "\u212a.example"} {
+		if got, err := NormalHost(host); err == nil {
+			t.Errorf("%q is %q", host, got)
+		}
+	}
+}
+
+// The addresses of this machine's interfaces are judged as loopback is.
+func TestOwnInterfacesAreLocal(t *testing.T) {
+	t.Parallel()
+	here := netip.MustParseAddr("8.8.4.4") // as if it were
+	local := func(a netip.Addr) bool { return a == here }
+	for _, c := range []struct {
+		rules Rules
+		want  Verdict
+	}{
+		{Rules{Local: local}, DenyLoopback},
+		{Rules{Local: local, AllowLoopback: true}, AllowLocal},
+		{Rules{Local: local, Allow: []netip.Prefix{netip.PrefixFrom(here, 32)}}, AllowListed},
+		{Rules{}, Allowed},
+	} {
+		if got := Judge(netip.AddrPortFrom(here, 443), c.rules); got != c.want {
+			t.Errorf("%+v: %s", c.rules, got)
 		}
 	}
 }
