@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/purserpay/purser/internal/breaker"
+	"github.com/purserpay/purser/internal/perclient"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -16,10 +16,9 @@ const (
 	defaultMaxFailures = 5
 	firstPause         = 30 * time.Second
 	longestPause       = 10 * time.Minute
-	// maxFailing bounds the failing sellers that are remembered for a key, maxFailingKeys
-	// the keys. Who is forgotten is paid again.
-	maxFailing     = 256
-	maxFailingKeys = 10_000
+	// maxFailing bounds the failing sellers that are remembered for a key. A forgotten one is paid
+	// again.
+	maxFailing = 256
 )
 
 // failingError: a seller was paid several times in a row and has not delivered.
@@ -38,11 +37,9 @@ func (e *failingError) Unwrap() error { return e.cause }
 // that no further payments are thrown after them. What one key meets there says nothing to
 // others: it may be that key's doing. nil remembers nothing.
 type sellers struct {
-	opts breaker.Options
-	now  pay.Clock
-
-	mu    sync.Mutex
-	known map[string]map[string]*breaker.Breaker // by key and host; those without a failure are not there
+	opts  breaker.Options
+	now   pay.Clock
+	known *perclient.Memory[string, *breaker.Breaker] // by key and host; those without a failure are not there
 }
 
 // newSellers is nil for no bound.
@@ -55,7 +52,7 @@ func newSellers(most int, now pay.Clock) *sellers {
 	}
 	return &sellers{
 		opts: breaker.Options{Failures: most, Wait: firstPause, MaxWait: longestPause},
-		now:  now, known: make(map[string]map[string]*breaker.Breaker),
+		now:  now, known: perclient.NewMemory[string, *breaker.Breaker](maxFailing),
 	}
 }
 
@@ -82,40 +79,15 @@ func (s *sellers) failed(keyID, host string) (opened bool) {
 	if s == nil {
 		return false
 	}
-	host = strings.ToLower(host)
-	s.mu.Lock()
-	hosts := s.known[keyID]
-	if hosts == nil {
-		if len(s.known) >= maxFailingKeys {
-			clear(s.known)
-		}
-		hosts = make(map[string]*breaker.Breaker)
-		s.known[keyID] = hosts
-	}
-	b := hosts[host]
-	if b == nil {
-		if len(hosts) >= maxFailing {
-			clear(hosts)
-		}
-		b = breaker.New(s.opts)
-		hosts[host] = b
-	}
-	s.mu.Unlock()
+	b := s.known.GetOrAdd(keyID, strings.ToLower(host), func() *breaker.Breaker { return breaker.New(s.opts) })
 	return b.Failed(s.now())
 }
 
 // delivered forgets the failures of a seller.
 func (s *sellers) delivered(keyID, host string) {
-	b := s.of(keyID, host)
-	if b == nil {
-		return
-	}
-	b.Succeeded()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.known[keyID], strings.ToLower(host))
-	if len(s.known[keyID]) == 0 {
-		delete(s.known, keyID)
+	if b := s.of(keyID, host); b != nil {
+		b.Succeeded()
+		s.known.Remove(keyID, strings.ToLower(host))
 	}
 }
 
@@ -123,9 +95,7 @@ func (s *sellers) of(keyID, host string) *breaker.Breaker {
 	if s == nil {
 		return nil
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.known[keyID][strings.ToLower(host)]
+	return s.known.Get(keyID, strings.ToLower(host))
 }
 
 // delivery tells what the answer to a payload says of its seller. That a payload is refused

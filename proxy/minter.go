@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"container/list"
 	"context"
 	"crypto"
 	"crypto/ecdsa"
@@ -16,6 +15,10 @@ import (
 	"net/netip"
 	"sync"
 	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+
+	"github.com/purserpay/purser/internal/perclient"
 )
 
 const (
@@ -34,18 +37,11 @@ type Minter struct {
 	now       func() time.Time
 	key       func() (*ecdsa.PrivateKey, error) // of all leaves
 
-	mu     sync.Mutex
-	leaves map[leafName]*list.Element
-	recent *list.List // of *leaf, those used last in front
+	leaves *lru.Cache[leafName, *tls.Certificate]
 }
 
 // leafName is what a leaf is remembered by. With a renewed signer it is another.
 type leafName struct{ host, signer string }
-
-type leaf struct {
-	name leafName
-	cert *tls.Certificate
-}
 
 // NewMinter makes a Minter. authority is asked for each certificate; it gives the signing
 // certificate, followed by those that lead to the root, and the signing certificate's key.
@@ -55,7 +51,7 @@ func NewMinter(authority func() (chain []*x509.Certificate, key crypto.Signer, e
 		key: sync.OnceValues(func() (*ecdsa.PrivateKey, error) {
 			return ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 		}),
-		leaves: make(map[leafName]*list.Element), recent: list.New(),
+		leaves: perclient.NewCache[leafName, *tls.Certificate](maxLeaves),
 	}
 }
 
@@ -67,14 +63,15 @@ func (m *Minter) Leaf(_ context.Context, host string) (*tls.Certificate, error) 
 		return nil, err
 	}
 	name := leafName{host, string(chain[0].RawIssuer) + chain[0].SerialNumber.String()}
-	if cert := m.remembered(name); cert != nil {
+	cert, ok := m.leaves.Get(name)
+	if ok && m.now().Add(leafSpare).Before(cert.Leaf.NotAfter) {
 		return cert, nil
 	}
-	cert, err := m.mint(host, chain, key)
+	cert, err = m.mint(host, chain, key)
 	if err != nil {
 		return nil, fmt.Errorf("making a certificate for %s: %w", host, err)
 	}
-	m.remember(name, cert)
+	m.leaves.Add(name, cert)
 	return cert, nil
 }
 
@@ -143,38 +140,4 @@ func (m *Minter) mint(host string, chain []*x509.Certificate, signer crypto.Sign
 		cert.Certificate = append(cert.Certificate, c.Raw)
 	}
 	return cert, nil
-}
-
-// remembered is a leaf that was made before and is good for a while yet.
-func (m *Minter) remembered(name leafName) *tls.Certificate {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	e := m.leaves[name]
-	if e == nil {
-		return nil
-	}
-	l := e.Value.(*leaf)
-	if !m.now().Add(leafSpare).Before(l.cert.Leaf.NotAfter) {
-		m.recent.Remove(e)
-		delete(m.leaves, name)
-		return nil
-	}
-	m.recent.MoveToFront(e)
-	return l.cert
-}
-
-func (m *Minter) remember(name leafName, cert *tls.Certificate) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if e := m.leaves[name]; e != nil {
-		e.Value.(*leaf).cert = cert
-		m.recent.MoveToFront(e)
-		return
-	}
-	m.leaves[name] = m.recent.PushFront(&leaf{name, cert})
-	for m.recent.Len() > maxLeaves {
-		oldest := m.recent.Back()
-		m.recent.Remove(oldest)
-		delete(m.leaves, oldest.Value.(*leaf).name)
-	}
 }

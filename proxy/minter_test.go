@@ -130,8 +130,8 @@ func TestMinterForgets(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if len(m.leaves) != maxLeaves || m.recent.Len() != maxLeaves {
-		t.Errorf("%d leaves", len(m.leaves))
+	if n := m.leaves.Len(); n != maxLeaves {
+		t.Errorf("%d leaves", n)
 	}
 	if leaf(0) != kept {
 		t.Error("the one that was used is forgotten")

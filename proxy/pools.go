@@ -1,10 +1,11 @@
 package proxy
 
 import (
-	"container/list"
 	"net/http"
 	"sync"
 	"sync/atomic"
+
+	lru "github.com/hashicorp/golang-lru/v2"
 )
 
 // maxPools bounds how many keys have connections to upstreams that wait to be used again.
@@ -16,19 +17,22 @@ const maxPools = 256
 type pools struct {
 	open func() *http.Transport
 
-	mu     sync.Mutex
-	byKey  map[string]*list.Element // of *pool
-	recent list.List                // the most recently used first
+	mu    sync.Mutex
+	byKey *lru.Cache[string, *pool]
 }
 
 type pool struct {
-	key       string
 	transport *http.Transport
 	opening   atomic.Int32 // connections
 }
 
 func newPools(open func() *http.Transport) *pools {
-	return &pools{open: open, byKey: make(map[string]*list.Element)}
+	// What is in use now is closed once it has been idle for long enough.
+	byKey, err := lru.NewWithEvict(maxPools, func(_ string, p *pool) { p.transport.CloseIdleConnections() })
+	if err != nil {
+		panic(err) // the size is a constant
+	}
+	return &pools{open: open, byKey: byKey}
 }
 
 // RoundTrip sends a request over a connection of its call's key.
@@ -43,26 +47,17 @@ func (p *pools) RoundTrip(req *http.Request) (*http.Response, error) {
 func (p *pools) of(key string) *pool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if at := p.byKey[key]; at != nil {
-		p.recent.MoveToFront(at)
-		return at.Value.(*pool)
+	of, ok := p.byKey.Get(key)
+	if !ok {
+		of = &pool{transport: p.open()}
+		p.byKey.Add(key, of)
 	}
-	fresh := &pool{key: key, transport: p.open()}
-	p.byKey[key] = p.recent.PushFront(fresh)
-	if p.recent.Len() > maxPools {
-		last := p.recent.Remove(p.recent.Back()).(*pool)
-		delete(p.byKey, last.key)
-		// What is in use now is closed once it has been idle for long enough.
-		last.transport.CloseIdleConnections()
-	}
-	return fresh
+	return of
 }
 
 // CloseIdleConnections closes what is not in use.
 func (p *pools) CloseIdleConnections() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for at := p.recent.Front(); at != nil; at = at.Next() {
-		at.Value.(*pool).transport.CloseIdleConnections()
+	for _, one := range p.byKey.Values() {
+		one.transport.CloseIdleConnections()
 	}
 }

@@ -2,33 +2,28 @@ package proxy
 
 import (
 	"crypto/sha256"
-	"maps"
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
 	"time"
 
+	"github.com/purserpay/purser/internal/perclient"
 	"github.com/purserpay/purser/pay"
 )
 
 const (
 	// redirectTime is how long a client has to go where a paid answer led it.
 	redirectTime = time.Minute
-	// maxRedirects bounds the targets that are remembered for a key, maxRedirectKeys the keys.
-	// What is forgotten is paid.
-	maxRedirects    = 64
-	maxRedirectKeys = 10_000
+	// maxRedirects bounds the targets that are remembered for a key. A forgotten one is paid.
+	maxRedirects = 64
 )
 
 // redirects remembers, for each key by itself, where the answers to payloads led. Clients
 // follow redirects by themselves: a seller whose paid answers lead from one price to the next
 // would be paid at each. Another 402 on the way is the answer to what was paid already.
 type redirects struct {
-	now pay.Clock
-
-	mu    sync.Mutex
-	known map[string]map[target]redirected // by key
+	now   pay.Clock
+	known *perclient.Memory[target, redirected] // by key
 }
 
 // target is a hash of a URL, which may be long.
@@ -40,7 +35,7 @@ type redirected struct {
 }
 
 func newRedirects(now pay.Clock) *redirects {
-	return &redirects{now: now, known: make(map[string]map[target]redirected)}
+	return &redirects{now: now, known: perclient.NewMemory[target, redirected](maxRedirects)}
 }
 
 // from remembers where an answer leads, if it does.
@@ -55,50 +50,20 @@ func (r *redirects) from(keyID string, req *http.Request, resp *http.Response, p
 	if err != nil || location == "" {
 		return
 	}
-	now := r.now()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	targets := r.known[keyID]
-	if targets == nil {
-		if len(r.known) >= maxRedirectKeys {
-			clear(r.known)
-		}
-		targets = make(map[target]redirected)
-		r.known[keyID] = targets
-	}
-	if len(targets) >= maxRedirects {
-		maps.DeleteFunc(targets, func(_ target, t redirected) bool { return !now.Before(t.until) })
-	}
-	if len(targets) >= maxRedirects {
-		clear(targets)
-	}
-	targets[targetOf(to)] = redirected{paymentID: paymentID, until: now.Add(redirectTime)}
+	r.known.Set(keyID, targetOf(to), redirected{paymentID: paymentID, until: r.now().Add(redirectTime)})
 }
 
-// to is the id of the payment whose answer led here, or "".
+// to returns the id of the payment whose answer led here, or "".
 func (r *redirects) to(keyID string, u *url.URL) string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	targets := r.known[keyID]
-	if len(targets) == 0 {
-		return ""
-	}
-	t := targets[targetOf(u)]
+	t := r.known.Get(keyID, targetOf(u))
 	if !r.now().Before(t.until) {
 		return ""
 	}
 	return t.paymentID
 }
 
-// arrived forgets a target that asks for no more money: who comes next was not led there.
-func (r *redirects) arrived(keyID string, u *url.URL) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.known[keyID], targetOf(u))
-	if len(r.known[keyID]) == 0 {
-		delete(r.known, keyID)
-	}
-}
+// arrived forgets a target that asks for no more money: the next request to it was not led there.
+func (r *redirects) arrived(keyID string, u *url.URL) { r.known.Remove(keyID, targetOf(u)) }
 
 // targetOf is the same for all ways to write where a request goes.
 func targetOf(u *url.URL) target {
