@@ -15,26 +15,26 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// Bounds of what is not worked on yet.
+// Bounds on requests before any work is done for them.
 const (
-	// bodyTime is how long a client may take to send a request's body.
+	// bodyTime bounds the time that a client takes to send a body.
 	bodyTime = 30 * time.Second
-	// freeBody is how much of every body is kept, whatever else is. Those of honest requests
-	// are shorter; what is beyond shares maxBodies.
+	// freeBody is the part of every body that always finds room, in bytes. Bodies of honest
+	// requests are shorter. The parts beyond it share maxBodies.
 	freeBody  = 16 << 10
-	maxBodies = 64 << 20 // bytes
-	// anonymous bounds requests without a key, so that they leave room for those with one.
+	maxBodies = 64 << 20 // in bytes
+	// anonymous bounds the requests without a key, so that they leave room for the others.
 	anonymous = 64
-	// maxOfKey and maxOfStranger are the requests that one key, or one address without a key,
-	// may have under way, those included whose bodies are still to come.
+	// maxOfKey and maxOfStranger bound the requests of one key, or of one address without a key.
+	// Requests whose body is still to come count too.
 	maxOfKey, maxOfStranger = 2048, 256
-	// drainTime is how long a client has to send the rest of a body that nobody wants.
+	// drainTime bounds the time for the rest of a body that will not be read.
 	drainTime = 2 * time.Second
-	// failuresAtOnce and failuresPerMinute are how often a client may be wrong about its key.
+	// failuresAtOnce and failuresPerMinute bound a client's wrong keys.
 	failuresAtOnce, failuresPerMinute = 120, 120
 )
 
-// busy is the refusal of a request that nothing was begun for.
+// busy returns the refusal of a request for which no work was begun.
 func busy(cause error) error {
 	return &refusal{
 		status: http.StatusServiceUnavailable, text: textUnavailable, detail: cause.Error(),
@@ -42,9 +42,9 @@ func busy(cause error) error {
 	}
 }
 
-// authenticate resolves a request's API key, unless its sender has guessed too often.
+// authenticate resolves a request's API key, unless its client has sent too many wrong keys.
 func (a *API) authenticate(r *http.Request) (pay.Key, error) {
-	// Different values would leave it to each reader which one counts.
+	// With different values, each reader could take another one.
 	values := r.Header.Values("X-Api-Key")
 	if len(values) != 1 {
 		return pay.Key{}, pay.ErrKeyNotFound
@@ -67,8 +67,8 @@ func tooManyRequests(wait time.Duration) error {
 	return &refusal{status: http.StatusTooManyRequests, text: textTooMany, retryAfter: int(math.Ceil(wait.Seconds()))}
 }
 
-// admit reads the request's body, which takes as long as its sender wants it to, and then
-// waits for a place to work on it. leave gives the place back.
+// admit reads the request's body, at the speed of its client. It then waits for a place to work on
+// the request. leave gives the place back.
 func (a *API) admit(r *http.Request, gate *admission.Gate, shares *admission.Shares, who string) (leave func(), err error) {
 	giveBack, err := shares.Take(who)
 	if err != nil {
@@ -93,7 +93,7 @@ func (a *API) admit(r *http.Request, gate *admission.Gate, shares *admission.Sha
 	}, nil
 }
 
-// stranger is whom a request without a key counts for.
+// stranger returns the client address that counts for a request without a key.
 func stranger(r *http.Request) string {
 	if from := peer.Of(r.RemoteAddr); from != (netip.Addr{}) {
 		return from.String()
@@ -101,10 +101,10 @@ func stranger(r *http.Request) string {
 	return ""
 }
 
-// whole is a body that was read as far as it goes.
+// whole is a body that was read to its end, or to an error.
 type whole struct {
 	*bytes.Reader
-	err error // what ended it; nil for its end
+	err error // the error that ended it, or nil
 }
 
 func (b *whole) Read(p []byte) (int, error) {
@@ -117,12 +117,12 @@ func (b *whole) Read(p []byte) (int, error) {
 
 func (b *whole) Close() error { return nil }
 
-// incoming is a body as it comes: it has bodyTime for all of it, and what is beyond freeBody
-// must find room.
+// incoming is a body while it arrives. All of it must arrive within bodyTime, and the part beyond
+// freeBody must find room.
 type incoming struct {
 	io.ReadCloser
 	deadline func(time.Time) error
-	room     *atomic.Int64 // what is left for all bodies
+	room     *atomic.Int64 // the room left for all bodies
 
 	begun, over bool
 	read, taken int64
@@ -133,7 +133,8 @@ var errNoRoom = busy(errors.New("too many large requests are under way"))
 func (b *incoming) Read(p []byte) (int, error) {
 	if !b.begun {
 		b.begun = true
-		_ = b.deadline(time.Now().Add(bodyTime)) // not every ResponseWriter can; then nobody waits on a network
+		// A ResponseWriter without deadlines serves no network, so no deadline is needed.
+		_ = b.deadline(time.Now().Add(bodyTime))
 	}
 	n, err := b.ReadCloser.Read(p)
 	b.read += int64(n)
@@ -143,15 +144,16 @@ func (b *incoming) Read(p []byte) (int, error) {
 			return 0, errNoRoom
 		}
 	}
-	if errors.Is(err, io.EOF) { // of a body that ends otherwise the server may still wait for the rest
+	// After any other error the server may still wait for the rest.
+	if errors.Is(err, io.EOF) {
 		b.over = true
 		_ = b.deadline(time.Time{})
 	}
 	return n, err
 }
 
-// unwanted is for a request that is answered: its server waits for what is left of the body
-// before it sends the answer.
+// unwanted shortens the deadline of a request that is answered. Its server reads the rest of the
+// body before it sends the answer.
 func (b *incoming) unwanted() {
 	if !b.over {
 		_ = b.deadline(time.Now().Add(drainTime))

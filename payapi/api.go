@@ -1,8 +1,8 @@
-// Package payapi is purser's REST API (SPEC.md, DESIGN §5) as an http.Handler: routes,
-// authentication, reading bodies, writing answers, and the texts of every refusal.
+// Package payapi serves purser's REST API (docs/api.md) as an http.Handler. It holds the routes,
+// authentication, reading of bodies, writing of answers, and the texts of all refusals.
 //
-// What a payment is and what becomes of it is package pay's affair. Listening, TLS, access
-// logs and configuration are the server's; the dashboard is another handler.
+// Package pay decides about payments. The server around this handler does listening, TLS, access
+// logs and configuration. The dashboard is another handler.
 package payapi
 
 import (
@@ -25,53 +25,53 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// Options configure the API. Payer is required.
+// Options configures the API. Payer is required.
 type Options struct {
 	Payer *pay.Payer
-	// Version is what /health names.
+	// Version appears in GET /health.
 	Version string
-	// PublicURL is the address that the outside knows the deployment by.
+	// PublicURL is the deployment's address for its clients.
 	PublicURL string
-	// UpgradeURL is what every 429 names. Default: /dashboard of PublicURL or, without one,
-	// of the address that was asked.
+	// UpgradeURL appears in every 429. Default: /dashboard of PublicURL or, without that, of the
+	// requested host.
 	UpgradeURL string
-	// InternalSecret allows privileged fields on POST /api-keys. Empty: nothing does.
+	// InternalSecret allows privileged fields on POST /api-keys. Empty allows none.
 	InternalSecret string
-	// RegistrationClosed refuses POST /api-keys to everybody without the internal secret.
+	// RegistrationClosed refuses POST /api-keys without the internal secret.
 	RegistrationClosed bool
-	// AllowedOrigins are the origins whose pages may call the API from a browser.
+	// AllowedOrigins lists the origins whose pages may call the API from a browser.
 	AllowedOrigins []string
-	// DefaultSettlement serves calls to /v1/pay that name none. Default: payer.
+	// DefaultSettlement is used by calls to /v1/pay that name none. Default: payer.
 	DefaultSettlement pay.Settlement
 	Logger            *slog.Logger
 	Clock             pay.Clock // default time.Now
-	// LoopbackOnly: the listener is bound to loopback, so that a request for another host's
-	// name comes from a browser that was told a wrong address (DNS rebinding).
+	// LoopbackOnly reports that the listener is bound to loopback. A request for another host name
+	// then comes from a browser that was given a wrong address (DNS rebinding).
 	LoopbackOnly bool
-	// KeyRate is how many keys one client address may create per minute. The address is
-	// that of Request.RemoteAddr. Default: 60; negative: no bound, and none for wallets either.
+	// KeyRate bounds the keys that one client address may create per minute. The address is that of
+	// Request.RemoteAddr. Default: 60. Negative: no bound, for wallets neither.
 	KeyRate int
-	// Admission bounds the requests with a key that are worked on at once. Those without one
-	// have a small bound of their own.
+	// Admission bounds the requests with a key that are worked on at once. Requests without a key
+	// have a smaller, fixed bound.
 	Admission admission.Options
 }
 
 const (
 	defaultKeyRate = 60
-	// Rows of deleted wallets are kept for ever, so a loop that makes wallets and deletes them
-	// has to be slow. A script that uses up the largest plan, twice, never notices.
+	// Rows of deleted wallets are kept for ever, so a loop that makes and deletes wallets must be
+	// slow. These bounds allow a script to use up the largest plan twice.
 	walletsAtOnce, walletsPerMinute = 300, 60
 )
 
-// API serves SPEC.md. It is safe for concurrent use and holds nothing to close.
+// API serves the routes of docs/api.md. It is safe for concurrent use and holds nothing to close.
 type API struct {
 	payer      *pay.Payer
 	version    string
 	publicURL  string // without a slash at the end
 	upgradeURL string
-	// internal is the hash of the internal secret; nil when none is set.
+	// internal holds the hash of the internal secret; nil when none is set.
 	internal   *[sha256.Size]byte
-	closed     bool // to callers without that secret
+	closed     bool // registration is closed to callers without that secret
 	settlement pay.Settlement
 	log        *slog.Logger
 	now        pay.Clock
@@ -80,17 +80,18 @@ type API struct {
 	walletRate *perclient.Limiter[netip.Addr] // nil: no bound
 	logins     *logins.Book
 	gate       *admission.Gate // for requests with a key, by key
-	strangers  *admission.Gate // for those without, by address
-	bodies     atomic.Int64    // room that is left for large bodies
+	strangers  *admission.Gate // for requests without one, by address
+	bodies     atomic.Int64    // the room left for large bodies
 	ofKeys     *admission.Shares
 	ofOthers   *admission.Shares
 	overloaded func()
-	// openapi and docs answer with the description of the API.
+	// openapi and docs serve the description of the API.
 	openapi, docs handler
 	routes        []route
 }
 
-// New checks the options. Its errors name the setting at fault and never repeat a secret.
+// New returns an API, or an error about the options. Errors name the setting at fault and never
+// repeat a secret.
 func New(o Options) (*API, error) {
 	if o.Payer == nil {
 		return nil, errors.New("payapi: a payer is required")
@@ -125,7 +126,7 @@ func New(o Options) (*API, error) {
 	if o.KeyRate == 0 {
 		o.KeyRate = defaultKeyRate
 	}
-	if o.KeyRate > 0 { // else neither is bounded
+	if o.KeyRate > 0 { // otherwise neither is bounded
 		a.keyRate = perclient.NewLimiter[netip.Addr](o.KeyRate, o.KeyRate)
 		a.walletRate = perclient.NewLimiter[netip.Addr](walletsAtOnce, walletsPerMinute)
 	}
@@ -155,7 +156,7 @@ func New(o Options) (*API, error) {
 	return a, nil
 }
 
-// handler works out the answer to a request. Only ServeHTTP writes.
+// handler returns the answer to a request. Only ServeHTTP writes.
 type handler func(*http.Request) (reply, error)
 
 type route struct {
@@ -163,8 +164,8 @@ type route struct {
 	serve        handler
 }
 
-// ServeHTTP answers with JSON, whatever happens; only /docs is a page. http.ServeMux is not
-// used because it redirects unclean paths and answers a wrong method with a 405 of its own.
+// ServeHTTP answers every request with JSON; only /docs is a page. http.ServeMux is not used,
+// because it redirects unclean paths and answers a wrong method with its own 405.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body := &incoming{
 		ReadCloser: http.MaxBytesReader(w, r.Body, maxBody), deadline: http.NewResponseController(w).SetReadDeadline, room: &a.bodies,
@@ -203,9 +204,9 @@ func (a *API) answer(r *http.Request) (rep reply) {
 	return rep
 }
 
-// route finds the handler for a request, or nil, and sets the request's pattern and path
-// value. HEAD is answered like GET. A slash that is written as %2F separates nothing: whoever
-// filters paths in front of purser does not take it for one.
+// route returns the handler for a request, or nil, and sets the request's pattern and path value.
+// HEAD is answered like GET. A slash written as %2F is no separator, because a filter in front of
+// purser may not read it as one.
 func (a *API) route(r *http.Request) handler {
 	if strings.Contains(strings.ToUpper(r.URL.RawPath), "%2F") {
 		return nil
@@ -227,7 +228,7 @@ func (a *API) route(r *http.Request) handler {
 	return nil
 }
 
-// match compares a path with the route's and finds what stands for its {id}.
+// match compares a path with the route's, and returns the part in place of {id}.
 func (rt route) match(path string) (id string, ok bool) {
 	before, after, variable := strings.Cut(rt.path, "{id}")
 	if !variable {
@@ -240,8 +241,8 @@ func (rt route) match(path string) (id string, ok bool) {
 	return id, ok && id != "" && !strings.Contains(id, "/")
 }
 
-// keyed resolves the API key before anything else is looked at (SPEC §5). The request has
-// its place until its answer is known; writing that may take as long as its reader likes.
+// keyed resolves the API key before any other check. The request keeps its place until its answer
+// is known. Writing the answer needs no place, because it may take as long as the client reads.
 func (a *API) keyed(serve func(*http.Request, pay.Key) (reply, error)) handler {
 	return func(r *http.Request) (reply, error) {
 		key, err := a.authenticate(r)
@@ -257,8 +258,8 @@ func (a *API) keyed(serve func(*http.Request, pay.Key) (reply, error)) handler {
 	}
 }
 
-// logPanic tells where it happened. The value itself may hold anything, a key too, so only
-// the runtime's own errors are written out.
+// logPanic logs the stack of a panic. It writes out the value only for errors of the runtime: any
+// other value may contain a key.
 func (a *API) logPanic(r *http.Request, v any) {
 	what := fmt.Sprintf("%T", v)
 	if err, ok := v.(runtime.Error); ok {

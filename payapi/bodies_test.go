@@ -10,7 +10,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// malformed are the endpoints that take a body, and what they say to one that is no JSON object.
+// malformed lists the endpoints that take a body, with the text of their refusal of other JSON.
 var malformed = map[string]string{
 	"POST /api-keys":                 keyFailed,
 	"POST /wallets":                  "Invalid JSON body",
@@ -18,7 +18,7 @@ var malformed = map[string]string{
 	"POST /v1/payments/{id}/receipt": "Invalid receipt",
 }
 
-// noObject are bodies that no endpoint takes.
+// noObject lists bodies that every endpoint refuses.
 var noObject = map[string]string{
 	"space": " ", "tab": "\t", "carriage return": "\r", "newline": "\n", "line end": "\r\n", "all kinds of whitespace": "\n \t\r\n",
 	"form feed": "\f", "vertical tab": "\v", "no-break space": "\u00a0", "line separator": "\u2028", "megabyte of spaces": strings.Repeat(" ", 1<<20),
@@ -36,7 +36,7 @@ var noObject = map[string]string{
 	"unknown twice": `{"x":1,"x":1}`,
 }
 
-// object are bodies that are as good as {}.
+// object lists bodies that count as {}.
 var object = map[string]string{
 	"nothing": "", "object": "{}", "in whitespace": "\r\n\t {\r\n\t }\r\n\t ", "nulls": `{"label":null,"network":null,"paymentRequiredHeader":null,"receipt":null}`,
 	"unknown": `{"x":{"y":[1,2,{"z":null}]},"":0}`, "other letter case": `{"LABEL":1,"Network":"x","Receipt":0}`, "below twice": `{"x":{"y":1,"y":2}}`,
@@ -51,7 +51,7 @@ func manyMembers() string {
 	return "{" + b.String()[1:] + "}"
 }
 
-// Every endpoint that takes a body reads it the same way; the others take none and do not mind one.
+// Every endpoint with a body reads it in the same way. The others ignore a body.
 func TestBodies(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -67,7 +67,7 @@ func TestBodies(t *testing.T) {
 	with := 0
 	for _, one := range contract().operations {
 		if strings.HasPrefix(one.path, "/docs") || strings.HasPrefix(one.path, "/openapi") {
-			continue // no handlers of ours, and no object as answer
+			continue // not purser's handlers
 		}
 		route, path := one.method+" "+one.path, strings.ReplaceAll(one.path, "{id}", uuid.NewString())
 		bodies := maps.Clone(noObject)
@@ -99,12 +99,12 @@ func TestBodies(t *testing.T) {
 			t.Log(route, name)
 			check(w.call(one.method, path, key, body))
 		}
-		// No Content-Type at all, or any (DESIGN: only a page of another site is refused).
+		// Any Content-Type is allowed, and none too. Only pages of other sites are refused.
 		for _, media := range []string{"application/json", "application/json; charset=utf-8", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "nonsense"} {
 			check(w.call(one.method, path, key, "{}", "Content-Type", media))
 			w.call(one.method, path, key, "\r", "Content-Type", media).is(400, text)
 		}
-		// What is compressed is not unpacked.
+		// A compressed body is not unpacked.
 		w.call(one.method, path, key, "\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff\xab\xae\x05\x00\x43\xbf\xa6\xa3\x02\x00\x00\x00", "Content-Encoding", "gzip").is(400, text)
 	}
 	if with != len(malformed) {
@@ -112,7 +112,7 @@ func TestBodies(t *testing.T) {
 	}
 }
 
-// The same bytes in chunks, without a length that would announce them, are the same body.
+// The same bytes in chunks, without a length, are the same body.
 func TestBodiesInChunks(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -18,20 +18,20 @@ import (
 	"github.com/purserpay/purser/internal/strictjson"
 )
 
-// maxBody bounds a request's body (DESIGN §5).
+// maxBody bounds a request's body, in bytes.
 const maxBody = 1 << 20
 
-// reply is an answer to be written.
+// reply holds an answer before it is written.
 type reply struct {
 	status int
 	header map[string]string
 	body   any // nil: none
-	// finish, when set, is told whether the answer was written out in full to a caller
-	// that was still there.
+	// finish, when set, is called after the answer. ok is true when all of it was written to a
+	// caller that was still there.
 	finish func(ok bool)
 }
 
-// write sends the answer. It is the only place that writes to a client.
+// write sends the answer. It is the only function that writes to a client.
 func (a *API) write(w http.ResponseWriter, r *http.Request, rep reply) {
 	delivered := false
 	if rep.finish != nil {
@@ -53,8 +53,8 @@ func (a *API) write(w http.ResponseWriter, r *http.Request, rep reply) {
 	for name, value := range rep.header {
 		h.Set(name, value)
 	}
-	// Asked before the answer goes out: a client that has all of it may leave at once, and
-	// was answered all the same.
+	// The caller's presence is checked before the answer goes out. A client may leave at once with
+	// the whole answer, and was answered all the same.
 	waiting := r.Context().Err() == nil
 	w.WriteHeader(rep.status)
 	if r.Method == http.MethodHead || rep.body == nil {
@@ -87,11 +87,11 @@ func encode(body any) ([]byte, error) {
 	return buf.Bytes(), err
 }
 
-// fields are the members of a JSON object. Names match exactly, null counts as absent.
+// fields holds the members of a JSON object. Names must match exactly. null counts as absent.
 type fields map[string]json.RawMessage
 
-// readFields reads the body as a JSON object; a request without a body counts as {}. Anything
-// else is refused with the endpoint's own text, and a body that is too large with a 413.
+// readFields reads the body as a JSON object. A request without a body counts as {}. A body that is
+// too large gets a 413. Anything else is refused with the endpoint's own text.
 func readFields(r *http.Request, text string) (fields, error) {
 	body, err := io.ReadAll(r.Body)
 	if _, large := errors.AsType[*http.MaxBytesError](err); large {
@@ -118,9 +118,9 @@ var (
 	errRepeated = errors.New("a member of the body is there more than once")
 )
 
-// readObject reads a text that is one JSON object and nothing else.
+// readObject reads a text that must be one JSON object.
 func readObject(body []byte) (fields, error) {
-	// Go would replace broken UTF-8, so that different texts became equal.
+	// Go would replace invalid UTF-8, so that different texts became equal.
 	if !utf8.Valid(body) {
 		return nil, errNoObject
 	}
@@ -135,7 +135,7 @@ func readObject(body []byte) (fields, error) {
 	return members, nil
 }
 
-// text reads a string member. Another type is refused with the given text.
+// text returns a string member. A member of another type is refused with the given text.
 func (f fields) text(name, text string) (value string, given bool, err error) {
 	raw, given := f[name]
 	if !given {
@@ -147,13 +147,13 @@ func (f fields) text(name, text string) (value string, given bool, err error) {
 	return value, true, nil
 }
 
-// Bounds of listings (SPEC §8.4).
+// Bounds of listings.
 const (
 	defaultLimit = 100
 	maxLimit     = 500
 )
 
-// page is which part of a listing is asked for.
+// page says which part of a listing the caller wants.
 type page struct {
 	query  url.Values
 	limit  int
@@ -187,7 +187,8 @@ func readPage(r *http.Request) (page, error) {
 	return p, nil
 }
 
-// only is the value of a parameter. Of several, each reader might take another one.
+// only returns the value of a parameter. Several values are refused, because each reader could take
+// another one.
 func (p page) only(name string) (value string, given bool, err error) {
 	switch values := p.query[name]; len(values) {
 	case 0:
@@ -198,7 +199,7 @@ func (p page) only(name string) (value string, given bool, err error) {
 	return "", true, badRequest("Invalid "+name, "it is given more than once")
 }
 
-// pathID is the id in a request's path. What cannot be an id is not looked for.
+// pathID returns the id in a request's path, or notFound when it cannot be an id.
 func pathID(r *http.Request, notFound error) (string, error) {
 	id := r.PathValue("id")
 	if !validID(id) {
@@ -207,8 +208,8 @@ func pathID(r *http.Request, notFound error) (string, error) {
 	return id, nil
 }
 
-// validID reports whether s has the one form of UUID that purser writes.
+// validID reports whether s is a UUID in the form that purser writes.
 func validID(s string) bool { return len(s) == len(uuid.Nil.String()) && uuid.Validate(s) == nil }
 
-// stamp writes a time as RFC 3339 in UTC, to the millisecond.
+// stamp formats a time as RFC 3339 in UTC with milliseconds.
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z07:00") }

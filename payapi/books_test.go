@@ -96,7 +96,7 @@ func TestPayments(t *testing.T) {
 			t.Errorf("%s is %v, want %v", name, got[name], want)
 		}
 	}
-	if len(got) != 12 { // these, flags and created_at
+	if len(got) != 12 { // 12 fields, with flags and created_at
 		t.Errorf("members: %s", one.raw)
 	}
 	for _, path := range []string{"/v1/payments/" + id, "/v1/payments/" + uuid.NewString(), "/v1/payments/x"} {
@@ -127,7 +127,7 @@ func TestPayments(t *testing.T) {
 	}
 }
 
-// A settlement that the chain disproves is taken back by an event of its own.
+// A settlement that the chain disproves is corrected by a second event.
 func TestCorrectionAndTask(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -167,7 +167,7 @@ func TestCorrectionAndTask(t *testing.T) {
 	w.call("GET", "/v1/payments/"+row.ID, secret, nil).want("payment.task", "night-run").want("payment.flags", []string{"disputed"})
 }
 
-// The monthly limit holds exactly, under concurrency, for one unclaimed key (SPEC §8.1).
+// The monthly quota holds exactly for one unclaimed key, under concurrency.
 func TestMonthlyLimit(t *testing.T) {
 	t.Parallel()
 	const limit, parallel = 3000, 16
@@ -188,7 +188,7 @@ func TestMonthlyLimit(t *testing.T) {
 	)
 	for range parallel {
 		wg.Go(func() {
-			for made.Add(1) < limit { // one is made already
+			for made.Add(1) < limit { // one exists already
 				a, err := w.try(t.Context(), "POST", "/v1/pay", key, order(1))
 				if err != nil || a.status != 200 {
 					t.Errorf("%v: %d %s", err, a.status, a.raw)
@@ -218,7 +218,7 @@ func TestMonthlyLimit(t *testing.T) {
 	if n, twice := w.facilitator.moved(); n != limit || twice {
 		t.Errorf("%d authorizations settled, twice: %t", n, twice)
 	}
-	// 429 comes after the 400s and before policy; a repeat needs no place; others still pay.
+	// A 429 comes after the 400s and before policy. A repeat needs no place. Other keys still pay.
 	w.call("POST", "/v1/pay", key, map[string]any{"paymentRequiredHeader": v1(requirement(map[string]any{"scheme": "upto"}))}).
 		is(400, "Unsupported payment scheme upto")
 	w.call("POST", "/v1/pay", key, map[string]any{"paymentRequiredHeader": v1(requirement(map[string]any{"maxTimeoutSeconds": 5}))}).is(429, reached)
@@ -230,7 +230,7 @@ func TestMonthlyLimit(t *testing.T) {
 			t.Errorf("/v1/spend%s lists %d events, want %d", query, got, want)
 		}
 	}
-	// All of them, page by page.
+	// All events, page by page.
 	events, before := 0, ""
 	for {
 		page := w.call("GET", "/v1/spend?limit=500"+before, key, nil).is(200, "").list("events")
@@ -247,7 +247,7 @@ func TestMonthlyLimit(t *testing.T) {
 	w.call("POST", "/v1/pay", key, order(1)).is(200, "")
 }
 
-// Of a parameter that is there twice, a filter in front of purser might see the other one.
+// A repeated parameter is refused, because a filter in front of purser might read the other value.
 func TestParametersTwice(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

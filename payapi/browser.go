@@ -8,11 +8,11 @@ import (
 	"github.com/purserpay/purser/internal/failpoint"
 )
 
-// browsers keeps pages of other sites away: a browser on the machine of an agent reaches
-// a loopback listener, too (DESIGN §5).
+// browsers keeps away pages of other sites. A browser on an agent's machine reaches a loopback
+// listener too.
 type browsers struct {
 	*browser.Guard
-	// checkHost: the listener is loopback only.
+	// checkHost is set when the listener is loopback only.
 	checkHost bool
 }
 
@@ -21,8 +21,8 @@ func newBrowsers(publicURL string, allowed []string, loopbackOnly bool) (browser
 	return browsers{Guard: g, checkHost: loopbackOnly}, err
 }
 
-// check refuses requests that a page of another site made, by their host name when the
-// listener is loopback only, and by their origin when they change something.
+// check refuses requests by pages of other sites. On a loopback listener it compares the host name.
+// For requests that change something it compares the origin.
 func (b *browsers) check(r *http.Request) error {
 	if failpoint.Off(failpoint.Browsers) {
 		return nil
@@ -36,8 +36,8 @@ func (b *browsers) check(r *http.Request) error {
 	return nil
 }
 
-// originForm reports whether the request was made to us as a server, not as a proxy.
-// Browsers make the other form only to a proxy that they were configured with.
+// originForm reports whether the request was sent to a server, not to a proxy. Browsers use the
+// proxy's form only with a configured proxy.
 func originForm(r *http.Request) bool {
 	return !strings.HasPrefix(r.RequestURI, "http://") && !strings.HasPrefix(r.RequestURI, "https://")
 }
@@ -61,7 +61,7 @@ func (b *browsers) share(h http.Header, r *http.Request) {
 	}
 }
 
-// preflight reports whether a browser asks in advance for a page of an allowed origin.
+// preflight reports whether this is a browser's CORS preflight for a page of an allowed origin.
 func (b *browsers) preflight(r *http.Request) bool {
 	return r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != "" &&
 		b.Allows(r.Header.Get("Origin"))

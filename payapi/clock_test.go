@@ -6,14 +6,15 @@ import (
 	"time"
 )
 
-// While purser's clock is far from the facilitator's, it makes no new payment, and serves what it made before.
+// While purser's clock is far from the facilitator's, purser makes no new payment, and serves
+// earlier ones.
 func TestNoNewPaymentsByAWrongClock(t *testing.T) {
 	t.Parallel()
 	for name, wrong := range map[string]time.Duration{"ahead": time.Hour, "behind": -time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, func(s *setup) { s.dates = true })
-			w.clock.advance(time.Since(w.clock.now())) // the facilitator has the real time
+			w.clock.advance(time.Since(w.clock.now())) // the facilitator has real time
 			key := w.payingKey()
 			first := w.call("POST", "/v1/pay", key, order(5, "idempotencyKey", "k")).is(200, "")
 			w.call("GET", "/health", "", nil).is(200, "").want("clock.ok", true)
@@ -46,12 +47,12 @@ func TestNoNewPaymentsByAWrongClock(t *testing.T) {
 	}
 }
 
-// A clock that was right when a payment was made jumps ahead: the repeat must not sign anew, although the payment has
-// expired long ago by that clock.
+// After a payment, purser's clock jumps ahead. The payment has then expired by that clock, but a
+// repeat must not sign a new one.
 func TestTheClockJumpsAndTheRepeatSignsNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) { s.dates = true })
-	w.clock.advance(time.Since(w.clock.now())) // the facilitator has the real time
+	w.clock.advance(time.Since(w.clock.now())) // the facilitator has real time
 	key := w.payingKey()
 	w.facilitator.onSettle(hangUp)
 	open := w.call("POST", "/v1/pay", key, order(5)).is(402, settleFailed).want("payment.state", "open")

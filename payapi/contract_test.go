@@ -19,7 +19,7 @@ import (
 	"github.com/purserpay/purser/payapi/openapi"
 )
 
-// contract is the API's description, which every answer of these tests is held against.
+// contract holds the API's description. Every answer of these tests must match it.
 var contract = sync.OnceValue(func() *description {
 	d, err := readDescription()
 	if err != nil {
@@ -28,8 +28,8 @@ var contract = sync.OnceValue(func() *description {
 	return d
 })
 
-// TestMain also fails when something is described that no test ever got. That can only be told
-// when all of them ran.
+// TestMain also fails when the description has an answer that no test got. It can tell only when
+// all tests ran.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	code := m.Run()
@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// description is what openapi.json allows.
+// description holds the answers that openapi.json allows.
 type description struct {
 	operations []*described
 
@@ -56,7 +56,7 @@ type described struct {
 	method, path string
 	match        *regexp.Regexp
 	secured      bool
-	body         bool // it takes one
+	body         bool // it takes a body
 	answers      map[string]*describedAnswer
 }
 
@@ -127,7 +127,7 @@ func readAnswer(compiler *jsonschema.Compiler, answer node) (*describedAnswer, e
 	return read, nil
 }
 
-// node is a place in the document. References are followed on the way.
+// node is a place in the document, with references followed.
 type node struct {
 	doc, value any
 	pointer    string
@@ -162,8 +162,8 @@ func (n node) members() map[string]node {
 	return list
 }
 
-// closeObjects forbids members that are not described. The document allows them, so that
-// clients are ready for more; here a member that is missing from it is a mistake.
+// closeObjects forbids members that are not described. The document allows them, so that clients
+// are ready for more. In these tests a member missing from the document is a mistake.
 func closeObjects(v any) {
 	switch v := v.(type) {
 	case map[string]any:
@@ -181,7 +181,7 @@ func closeObjects(v any) {
 	}
 }
 
-// find is the endpoint of a request, nil when there is none. HEAD is answered like GET.
+// find returns the endpoint of a request, or nil. HEAD is answered like GET.
 func (d *description) find(method, path string) *described {
 	if method == http.MethodHead {
 		method = http.MethodGet
@@ -194,13 +194,13 @@ func (d *description) find(method, path string) *described {
 	return nil
 }
 
-// variable is what differs between errors of one text.
+// variable matches the varying part of an error's text.
 var variable = regexp.MustCompile(`^(No wallet for network|Unsupported network|Unsupported payment scheme|Unsupported asset)( .*?)?(\. Create one with POST /wallets\.)?$`)
 
-// sameText makes texts comparable that name a value of the request.
+// sameText makes texts comparable that contain a value of the request.
 func sameText(text string) string { return variable.ReplaceAllString(text, "$1 …$3") }
 
-// check holds an answer against the description.
+// check compares an answer with the description.
 func (d *description) check(res *http.Response, body []byte) error {
 	one := d.find(res.Request.Method, res.Request.URL.EscapedPath())
 	if one == nil {
@@ -243,7 +243,7 @@ func (d *description) check(res *http.Response, body []byte) error {
 	return nil
 }
 
-// stray is an answer to what is no endpoint.
+// stray checks an answer to a request for no endpoint.
 func (d *description) stray(res *http.Response, body []byte) error {
 	var problem struct{ Error string }
 	if len(body) > 0 {
@@ -254,7 +254,8 @@ func (d *description) stray(res *http.Response, body []byte) error {
 	switch res.StatusCode {
 	case http.StatusNotFound, http.StatusForbidden, http.StatusMisdirectedRequest:
 		return nil
-	case http.StatusNoContent: // what browsers ask in advance
+	// The answer to a browser's preflight.
+	case http.StatusNoContent:
 		if res.Request.Method == http.MethodOptions {
 			return nil
 		}
@@ -268,11 +269,11 @@ func (d *description) note(one *described, status, text string) {
 	d.seen[one.method+" "+one.path+" "+status+" "+text] = true
 }
 
-// elsewhere are answers that only the server around the API makes, while there is no store, or
-// that only a fault makes which these tests cannot have.
+// elsewhere lists answers that these tests cannot get. The server around the API makes them while
+// there is no store, or a fault makes them.
 var elsewhere = regexp.MustCompile(`^GET (/|/health|/docs|/openapi\.json) (500|503 Service|503 $)`)
 
-// unseen is what is described and never was an answer.
+// unseen lists described answers that no test got.
 func (d *description) unseen() (missing []string) {
 	for _, one := range d.operations {
 		for status, answer := range one.answers {

@@ -15,7 +15,7 @@ import (
 	"github.com/purserpay/purser/payapi/openapi"
 )
 
-// Every route is described, and nothing else is.
+// Exactly the existing routes are described.
 func TestRoutesAreDescribed(t *testing.T) {
 	t.Parallel()
 	a, err := New(Options{Payer: new(pay.Payer)})
@@ -47,8 +47,8 @@ func TestRoutesAreDescribed(t *testing.T) {
 	}
 }
 
-// Every text that the code can refuse with is in the description, word for word. That each
-// answer has one of those is checked for all answers of the other tests.
+// Every refusal text in the code is in the description, word for word. The other tests check that
+// each answer has one of these texts.
 func TestTextsAreDescribed(t *testing.T) {
 	t.Parallel()
 	ref := openapi.New("")
@@ -58,7 +58,7 @@ func TestTextsAreDescribed(t *testing.T) {
 	}
 	for _, text := range texts {
 		quoted, _ := json.Marshal(text)
-		if open := strings.TrimSuffix(string(quoted), ` "`); strings.HasSuffix(text, " ") { // goes on with a value
+		if open := strings.TrimSuffix(string(quoted), ` "`); strings.HasSuffix(text, " ") { // a value follows
 			quoted = []byte(open + " ")
 		}
 		if !strings.Contains(string(ref.JSON), `"error": `+string(quoted)) {
@@ -67,8 +67,8 @@ func TestTextsAreDescribed(t *testing.T) {
 	}
 }
 
-// refusalTexts are the error texts in this package's source: what badRequest, simple,
-// readFields and text are called with, and what becomes the text of a refusal or a problem.
+// refusalTexts returns the error texts in this package's source: arguments of badRequest, simple,
+// readFields and text, and texts of refusals and problems.
 func refusalTexts(t *testing.T) (texts []string) {
 	t.Helper()
 	names, err := filepath.Glob("*.go")
@@ -76,7 +76,7 @@ func refusalTexts(t *testing.T) (texts []string) {
 		t.Fatal(err)
 	}
 	var files []*ast.File
-	constants := map[string]string{} // one file's "text" hides no other: those have one meaning each in a file
+	constants := map[string]string{} // by file: "text" has one meaning in each file
 	for _, name := range names {
 		if strings.HasSuffix(name, "_test.go") {
 			continue

@@ -13,7 +13,7 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// problem is the body of every refusal (SPEC §7).
+// problem is the body of every refusal.
 type problem struct {
 	Error       string          `json:"error"`
 	Detail      string          `json:"detail,omitempty"`
@@ -23,11 +23,11 @@ type problem struct {
 	UpgradeURL  string          `json:"upgradeUrl,omitempty"`
 }
 
-// refusal is an error that knows its answer: what a request itself gets wrong.
+// refusal is an error about the request itself, with its answer.
 type refusal struct {
 	status       int
 	text, detail string
-	retryAfter   int // seconds; 0: none
+	retryAfter   int // in seconds; 0: none
 }
 
 func (e *refusal) Error() string { return e.text }
@@ -36,7 +36,7 @@ func badRequest(text, detail string) error {
 	return &refusal{status: http.StatusBadRequest, text: text, detail: detail}
 }
 
-// Texts of more than one place.
+// Texts that more than one place uses.
 const (
 	textKeyFailed   = "Failed to create API key"
 	textUnavailable = "Service unavailable"
@@ -56,27 +56,27 @@ var (
 	errCrossSite = &refusal{status: http.StatusForbidden, text: "Cross-site request refused", detail: "the page's origin is not in PURSER_ALLOWED_ORIGINS"}
 )
 
-// keyError marks what went wrong while a key was created, which has a text of its own.
+// keyError marks an error of POST /api-keys, which has its own text.
 type keyError struct{ cause error }
 
 func (e *keyError) Error() string { return "creating a key: " + e.cause.Error() }
 func (e *keyError) Unwrap() error { return e.cause }
 
-// How long callers are asked to wait, in seconds.
+// Values of Retry-After, in seconds.
 const (
 	retryStore   = 5  // the store tries to recover every second
-	retryOpen    = 5  // a repeat drives the payment on
-	retryExpired = 60 // only recovery can still close it
+	retryOpen    = 5  // a repeat continues the payment
+	retryExpired = 60 // only recovery can still close the payment
 )
 
-// refuse is the one place that turns an error into an answer.
+// refuse turns an error into an answer. No other function does.
 func (a *API) refuse(r *http.Request, err error) reply {
 	status, body, retry := a.judge(err)
 	if status == http.StatusTooManyRequests {
 		body.UpgradeURL = a.upgrade(r)
 	}
 	switch {
-	case errors.Is(err, errInternal): // whoever made it has logged why
+	case errors.Is(err, errInternal): // logged where it was made
 	case status == http.StatusInternalServerError:
 		a.log.Error("request failed", "method", r.Method, "route", r.Pattern, "error", err)
 	case status == http.StatusServiceUnavailable && r.Context().Err() == nil:
@@ -89,7 +89,7 @@ func (a *API) refuse(r *http.Request, err error) reply {
 	return rep
 }
 
-// judge maps an error to status, body and the seconds of Retry-After (0: none).
+// judge returns status, body and Retry-After in seconds for an error. 0 means no Retry-After.
 func (a *API) judge(err error) (int, problem, int) {
 	_, creating := errors.AsType[*keyError](err)
 	if e, ok := errors.AsType[*refusal](err); ok {
@@ -113,7 +113,7 @@ func (a *API) judge(err error) (int, problem, int) {
 		return simple(http.StatusBadRequest, "That API key already exists")
 	case errors.Is(err, pay.ErrKeyLimit):
 		return simple(http.StatusTooManyRequests, "API key limit reached for your plan")
-	case errors.Is(err, pay.ErrKeyRevoked): // while the call was under way
+	case errors.Is(err, pay.ErrKeyRevoked): // revoked during the call
 		return a.judge(pay.ErrKeyNotFound)
 	case errors.Is(err, pay.ErrWalletLimit):
 		return simple(http.StatusTooManyRequests, "Wallet limit reached for your plan")
@@ -143,8 +143,8 @@ func (a *API) judge(err error) (int, problem, int) {
 	return simple(http.StatusInternalServerError, errInternal.text)
 }
 
-// UnavailableText is what a request is refused with while there is no API to serve it, because
-// its store cannot be opened: with status 503 (SPEC §4, DESIGN §5).
+// UnavailableText returns the text of the 503 that is sent when the store cannot be opened and no
+// API runs.
 func UnavailableText(r *http.Request) string {
 	if r.Method == http.MethodPost && r.URL.Path == "/api-keys" {
 		return textKeyFailed
@@ -152,13 +152,13 @@ func UnavailableText(r *http.Request) string {
 	return textUnavailable
 }
 
-// unavailable: the store cannot write, or the caller left, so that nobody reads the answer.
+// unavailable reports whether the store cannot write, or the caller has left and reads no answer.
 func unavailable(err error) bool {
 	return errors.Is(err, pay.ErrUnavailable) || errors.Is(err, pay.ErrCallerGone) ||
 		errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// judgePayment maps what only paying can end with.
+// judgePayment maps the errors that only paying can return.
 func (a *API) judgePayment(err error) (status int, body problem, retry int, ok bool) {
 	if e, is := errors.AsType[*pay.HeaderError](err); is {
 		return http.StatusBadRequest, problem{Error: textHeader, Detail: e.Error()}, 0, true
@@ -198,7 +198,8 @@ func (a *API) judgePayment(err error) (status int, body problem, retry int, ok b
 	return 0, problem{}, 0, false
 }
 
-// stateOf is a journaled payment in a refusal, and when to ask again while it is open.
+// stateOf returns the payment's state for a refusal, and the seconds until a repeat makes sense
+// while it is open.
 func (a *API) stateOf(p *pay.Payment) (*paymentState, int) {
 	if p == nil {
 		return nil, 0
@@ -213,7 +214,7 @@ func (a *API) stateOf(p *pay.Payment) (*paymentState, int) {
 	return &state, retryExpired
 }
 
-// inputProblem is the text for a malformed field that package pay found.
+// inputProblem returns the text for a malformed field that package pay found.
 func inputProblem(e *pay.InputError) problem {
 	switch e.Field {
 	case "label", "key", "organization_id", "plan":
@@ -224,7 +225,7 @@ func inputProblem(e *pay.InputError) problem {
 	return problem{Error: "Invalid " + e.Field, Detail: e.Reason}
 }
 
-// upgrade is what a 429 names as the place to get higher limits.
+// upgrade returns the URL for higher limits, which a 429 names.
 func (a *API) upgrade(r *http.Request) string {
 	if a.upgradeURL != "" {
 		return a.upgradeURL
@@ -232,7 +233,7 @@ func (a *API) upgrade(r *http.Request) string {
 	return a.origin(r) + "/dashboard"
 }
 
-// origin is the public URL, else the address the request was made to.
+// origin returns the public URL, or else the address of the request.
 func (a *API) origin(r *http.Request) string {
 	switch {
 	case a.publicURL != "":

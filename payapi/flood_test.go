@@ -14,8 +14,8 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// Attempts under one idempotency key that are dead are read by no later call, so that their
-// number costs nothing: here they cannot be read.
+// Later calls do not read dead attempts under an idempotency key, so their number costs nothing. In
+// this test they cannot be read.
 func TestDeadAttemptsUnderOneKeyCostNothing(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "purser.db")
@@ -25,7 +25,7 @@ func TestDeadAttemptsUnderOneKeyCostNothing(t *testing.T) {
 	body := order(5, "idempotencyKey", "k")
 	for range 60 {
 		w.released(w.call("POST", "/v1/pay", key, body).is(402, verifyFailed).text("payment.id"))
-		w.clock.advance(5 * time.Minute) // nobody drives a refused authorization on that has expired
+		w.clock.advance(5 * time.Minute) // refused authorizations expire
 		w.recover()
 	}
 	if err := w.payer.Close(t.Context()); err != nil {
@@ -62,7 +62,7 @@ func TestDeadAttemptsUnderOneKeyCostNothing(t *testing.T) {
 	}
 }
 
-// recover runs recovery until nothing is due.
+// recover runs recovery until no payment is due.
 func (w *world) recover() {
 	w.t.Helper()
 	for n := 1; n > 0; {
@@ -73,7 +73,7 @@ func (w *world) recover() {
 	}
 }
 
-// A refused payment that nothing will be said of any more is kept as short as others are.
+// A refused payment whose outcome can no longer change is kept as short as others.
 func TestRefusedPaymentsRetire(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -107,7 +107,7 @@ func TestRefusedPaymentsRetire(t *testing.T) {
 
 const tooMany = "Too many requests"
 
-// failing is a world whose facilitator turns every payment down.
+// failing returns a world whose facilitator refuses every payment.
 func failing(t *testing.T, change ...func(*setup)) *world {
 	t.Helper()
 	w := newWorld(t, change...)
@@ -115,10 +115,10 @@ func failing(t *testing.T, change ...func(*setup)) *world {
 	return w
 }
 
-// anew is an order that no earlier one is a repeat of.
+// anew returns an order that repeats no earlier one.
 func anew(n int) map[string]any { return order(5, "requestUrl", fmt.Sprintf("%s?n=%d", bought, n)) }
 
-// rows are the payments that the store has of a key.
+// rows returns the payments of a key in the store.
 func (w *world) rows(secret string) int {
 	w.t.Helper()
 	k, err := w.payer.Resolve(w.t.Context(), secret)
@@ -132,10 +132,10 @@ func (w *world) rows(secret string) int {
 	return len(list)
 }
 
-// A key whose payments fail makes 100 rows a minute and 3,000 a day.
+// A key with failing payments makes at most 100 rows a minute and 3,000 a day.
 func TestFailedPaymentsAreBounded(t *testing.T) {
 	t.Parallel()
-	still := newClock().base // a clock that stands still
+	still := newClock().base // a clock that does not move
 	ahead := new(atomic.Int64)
 	w := failing(t, func(s *setup) { s.pay.Clock = func() time.Time { return still.Add(time.Duration(ahead.Load())) } })
 	key, other := w.payingKey(), w.payingKey()
@@ -151,7 +151,7 @@ func TestFailedPaymentsAreBounded(t *testing.T) {
 	if n := w.rows(key); n != 100 {
 		t.Errorf("%d rows", n)
 	}
-	// Others are served, and so is this key in a minute.
+	// Other keys are served, and so is this one after a minute.
 	w.facilitator.verify.Store(nil)
 	w.call("POST", "/v1/pay", other, anew(1)).is(200, "")
 	ahead.Add(int64(time.Minute))
@@ -176,7 +176,7 @@ func TestFailedPaymentsOfADayAreBounded(t *testing.T) {
 	w.call("POST", "/v1/pay", key, anew(2000)).is(402, verifyFailed)
 }
 
-// Payments that succeed are not slowed down, however many they are.
+// Successful payments are not slowed down.
 func TestPaymentsThatSucceedAreNotBounded(t *testing.T) {
 	t.Parallel()
 	still := newClock().base
@@ -187,7 +187,7 @@ func TestPaymentsThatSucceedAreNotBounded(t *testing.T) {
 	}
 }
 
-// The keys of a flood leave two counters behind, however long it takes.
+// A flood by one key leaves only two counters behind.
 func TestFailuresLeaveFewCounters(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "purser.db")
@@ -225,7 +225,7 @@ func TestFailuresLeaveFewCounters(t *testing.T) {
 	}
 }
 
-// Only a challenge of which little has to be kept is paid.
+// A challenge is paid only when little of it must be stored.
 func TestFatChallenge(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -253,13 +253,13 @@ func TestFatChallenge(t *testing.T) {
 		t.Errorf("%d rows", n)
 	}
 	w.call("POST", "/v1/pay", key, map[string]any{"paymentRequiredHeader": v1(requirement(fat(7 << 10))), "requestUrl": bought}).is(200, "")
-	// Of several entries, one that fits is paid.
+	// Among several entries, one that fits is paid.
 	both := v2(requirementV2(fat(9<<10)), requirementV2(map[string]any{"amount": "7"}))
 	id := w.call("POST", "/v1/pay", key, map[string]any{"paymentRequiredHeader": both, "requestUrl": bought + "?2"}).is(200, "").text("payment.id")
 	w.call("GET", "/v1/payments/"+id, key, nil).is(200, "").want("payment.amount", "7")
 }
 
-// An amount of 0 passes every balance check and every budget, and is no payment.
+// An amount of 0 would pass every balance check and budget, but is no payment.
 func TestAmountOfNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -7,10 +7,10 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// service is the short name of SPEC §4.
+// service is purser's name in GET / and GET /health.
 const service = "purser"
 
-// root is GET /.
+// root serves GET /.
 func (a *API) root(*http.Request) (reply, error) {
 	return reply{status: http.StatusOK, body: struct {
 		OK      bool   `json:"ok"`
@@ -18,7 +18,7 @@ func (a *API) root(*http.Request) (reply, error) {
 	}{true, service}}, nil
 }
 
-// healthReport is DESIGN §5's answer of GET /health.
+// healthReport is the body of GET /health.
 type healthReport struct {
 	OK          bool           `json:"ok"`
 	Service     string         `json:"service"`
@@ -26,13 +26,13 @@ type healthReport struct {
 	Database    databaseHealth `json:"database"`
 	Facilitator probe          `json:"facilitator"`
 	RPC         rpcHealth      `json:"rpc"`
-	// SecondRPC is there where two RPCs must agree.
+	// SecondRPC is present where two RPCs must agree.
 	SecondRPC *probe       `json:"rpc_2,omitempty"`
 	Clock     clockHealth  `json:"clock"`
 	Wallets   walletHealth `json:"wallets"`
-	// Reconciling is there until a store that was restored from a backup is reconciled.
+	// Reconciling is present until a restored store is reconciled.
 	Reconciling *reconcilingHealth `json:"reconciling,omitempty"`
-	// Paused is there while the operator has paused all new payments. Why is not told here.
+	// Paused is present while the operator has paused all new payments. The reason stays private.
 	Paused *pausedHealth `json:"paused,omitempty"`
 }
 
@@ -47,14 +47,14 @@ func newPaused(p *pay.Pause) *pausedHealth {
 	return &pausedHealth{p.At.UTC()}
 }
 
-// reconcilingHealth is how far reconciling is.
+// reconcilingHealth is the progress of reconciling after a restore.
 type reconcilingHealth struct {
-	Backup   time.Time            `json:"backup"`   // when it was taken
-	Restored time.Time            `json:"restored"` // when it was opened
-	Until    time.Time            `json:"until"`    // payments do not resume before
-	Booked   int                  `json:"booked"`   // payments that were found on the chain
+	Backup   time.Time            `json:"backup"`   // time of the backup
+	Restored time.Time            `json:"restored"` // time when it was opened
+	Until    time.Time            `json:"until"`    // payments resume after it at the earliest
+	Booked   int                  `json:"booked"`   // payments that the chain showed
 	Strange  int                  `json:"strange,omitempty"`
-	Operator bool                 `json:"needs_operator,omitempty"` // purser reconcile --accept-risk
+	Operator bool                 `json:"needs_operator,omitempty"` // the operator must run purser reconcile --accept-risk
 	Networks []reconcilingNetwork `json:"networks"`
 	Reason   string               `json:"reason"`
 }
@@ -106,13 +106,14 @@ type rpcHealth struct {
 
 // clockHealth compares purser's clock with those of the facilitator and the RPC.
 type clockHealth struct {
-	OK bool `json:"ok"` // nothing differs by more than 30 s
-	// Stopped: no new payments are made because of it.
+	OK bool `json:"ok"` // no clock differs by more than 30 s
+	// Stopped reports that new payments are refused because of the clock.
 	Stopped bool          `json:"stopped,omitempty"`
 	Sources []sourceClock `json:"sources"`
 }
 
-// sourceClock is one comparison: seconds by which purser's clock is ahead. Null: not known.
+// sourceClock is one comparison: the seconds by which purser's clock is ahead, or null when
+// unknown.
 type sourceClock struct {
 	Source     pay.TimeSource `json:"source"`
 	Ahead      *float64       `json:"ahead_seconds"`
@@ -141,10 +142,9 @@ type walletHealth struct {
 	Provider string `json:"provider"`
 }
 
-// health is GET /health: 503 when the store fails or is not reconciled after it was
-// restored, because then nothing can be paid.
-// A pause of everything is the operator's wish, and changes no status: reading and repeats go on.
-// A facilitator or an RPC that does not answer is shown and changes no status.
+// health serves GET /health. The status is 503 when no payment can be made: the store fails, or a
+// restored store is not reconciled. A pause keeps status 200, because the operator wants it, and
+// reads and repeats go on. A failing facilitator or RPC is shown, and keeps status 200 too.
 func (a *API) health(r *http.Request) (reply, error) {
 	h := a.payer.Health(r.Context())
 	status := http.StatusOK

@@ -11,7 +11,7 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// hanging is an RPC that can be told not to answer.
+// hanging is an RPC that stops answering on command.
 type hanging struct {
 	pay.Chain
 	hangs          atomic.Bool
@@ -31,8 +31,8 @@ func (h *hanging) Identify(ctx context.Context, n x402.Network, _ x402.Asset) (p
 	return pay.ChainIdentity{ChainID: n.ChainID, Genesis: "0x" + strings.Repeat("01", 32)}, nil
 }
 
-// A readiness probe must not fail while a dependency hangs: the answer is there before the
-// dependency has been given up.
+// A readiness probe must not fail while a dependency hangs. The answer comes before the
+// dependency's timeout.
 func TestHealthWhileADependencyHangs(t *testing.T) {
 	t.Parallel()
 	rpc := &hanging{asked: make(chan struct{}, 100)}
@@ -67,7 +67,7 @@ func TestHealthWhileADependencyHangs(t *testing.T) {
 		return w.call("GET", "/health", "", nil).is(200, "").at("rpc.ok") == true
 	})
 
-	// The last result is told while the next probe hangs.
+	// While a probe hangs, the last result is shown.
 	rpc.hangs.Store(true)
 	w.eventually("the RPC is asked again", func() bool {
 		w.clock.advance(11 * time.Second)
@@ -81,7 +81,7 @@ func TestHealthWhileADependencyHangs(t *testing.T) {
 		t.Fatalf("the RPC was given up %d times", n)
 	}
 
-	// Closing does not wait for the RPC, but for the probe.
+	// Closing ends the probe and does not wait for the RPC.
 	if err := w.payer.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}

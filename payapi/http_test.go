@@ -80,14 +80,14 @@ func TestHealth(t *testing.T) {
 	w.call("GET", "/health", "", nil).is(200, "").want("facilitator", map[string]any{"configured": false, "ok": false})
 }
 
-// silent is an RPC that does not answer.
+// silent is an RPC that never answers.
 type silent struct{ pay.Chain }
 
 func (silent) Identify(context.Context, x402.Network, x402.Asset) (pay.ChainIdentity, error) {
 	return pay.ChainIdentity{}, errors.New("no answer")
 }
 
-// What purser depends on is shown when it fails, but it can still pay in other ways.
+// A failing dependency is shown, but purser can still pay in other ways.
 func TestHealthOfOthers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) { s.pay.Chain = silent{} })
@@ -156,7 +156,7 @@ func TestShuttingDown(t *testing.T) {
 	w.call("POST", "/v1/pay", key, order(1)).is(503, "Service unavailable")
 }
 
-// broken is a wallet provider with a bug: its panic names a secret.
+// broken is a faulty wallet provider: its panic contains a secret.
 type broken struct{ pay.Wallets }
 
 func (broken) Create(context.Context, string, string) (pay.ProvidedWallet, error) {
@@ -181,7 +181,7 @@ func TestUnknownError(t *testing.T) {
 	}
 }
 
-// garbled is a facilitator whose words are no JSON.
+// garbled is a facilitator whose answers are no JSON.
 type garbled struct{ pay.Facilitator }
 
 func (garbled) Verify(context.Context, pay.Exchange) (pay.VerifyAnswer, error) {
@@ -309,14 +309,14 @@ func TestHostOnLoopback(t *testing.T) {
 	if status := rawStatus(t, w.url, "GET / HTTP/1.0\r\n\r\n"); status != 421 {
 		t.Errorf("without a Host: %d", status)
 	}
-	// The absolute form comes from a client that has us as its proxy, not from a page.
+	// The absolute form comes from a client that uses purser as its proxy, not from a page.
 	if status := rawStatus(t, w.url, "GET http://purser.internal:8402/health HTTP/1.1\r\nHost: purser.internal:8402\r\n\r\n"); status != 200 {
 		t.Errorf("absolute form: %d", status)
 	}
 	newWorld(t).call("GET", "/", "", nil, "Host", "any.example").is(200, "")
 }
 
-// rawStatus sends bytes that no client library would.
+// rawStatus sends bytes that no client library sends.
 func rawStatus(t *testing.T, url, request string) int {
 	t.Helper()
 	conn, err := net.DialTimeout("tcp", strings.TrimPrefix(url, "http://"), 5*time.Second)

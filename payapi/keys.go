@@ -9,7 +9,7 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// createKey is POST /api-keys (SPEC §4).
+// createKey serves POST /api-keys.
 func (a *API) createKey(r *http.Request) (reply, error) {
 	if wait := takeTurn(a.keyRate, r, a.now()); wait > 0 {
 		return reply{}, tooManyRequests(time.Duration(wait) * time.Second)
@@ -75,8 +75,7 @@ func (a *API) keyRequest(r *http.Request, f fields) (want pay.KeyRequest, err er
 	return want, nil
 }
 
-// internalCaller compares hashes, so that neither the time nor the length of the given
-// value tells anything about the secret.
+// internalCaller compares hashes, so that its time tells neither the secret nor its length.
 func (a *API) internalCaller(r *http.Request) bool {
 	values := r.Header.Values("X-Internal-Secret")
 	if a.internal == nil || len(values) != 1 {

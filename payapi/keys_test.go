@@ -106,10 +106,10 @@ func TestCreateKeyPrivileged(t *testing.T) {
 			t.Errorf("%s: %d %s", name, a.status, a.raw)
 		}
 	}
-	// A wrong secret without privileged fields is ignored.
+	// Without privileged fields a wrong secret is ignored.
 	w.call("POST", "/api-keys", "", `{"label":"x"}`, "X-Internal-Secret", "wrong").is(201, "")
 
-	// The free plan has room for three keys and three wallets; a better plan for more.
+	// The free plan has room for three keys and three wallets. A better plan has room for more.
 	for range 3 {
 		w.call("POST", "/api-keys", "", `{"organization_id":"org"}`, secret...).is(201, "")
 	}
@@ -146,7 +146,7 @@ func TestCreateKeyRate(t *testing.T) {
 	if got := last.header.Get("Retry-After"); got != "1" {
 		t.Errorf("Retry-After %q", got)
 	}
-	w.call("GET", "/", "", nil).is(200, "") // nothing else is bounded
+	w.call("GET", "/", "", nil).is(200, "") // other requests are not bounded
 	w.clock.advance(2e9)
 	w.call("POST", "/api-keys", "", nil).is(201, "")
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// Limits hold for an organization whatever the door: here the REST API on the one side and
-// what the dashboard calls on the other, of one payer.
+// An organization's limits hold at every door. One payer serves the REST API and the calls of the
+// dashboard.
 
 const (
 	keyLimit    = "API key limit reached for your plan"
@@ -21,7 +21,7 @@ const (
 	quotaText   = "Payment limit reached for your plan this month"
 )
 
-// little is a table with little room.
+// little is a table of plans with little room.
 var little = pay.Plans{
 	pay.PlanFree:      {Keys: 2, Wallets: 2, Payments: 2},
 	pay.PlanDeveloper: {Keys: 3, Wallets: 3, Payments: 3},
@@ -29,7 +29,7 @@ var little = pay.Plans{
 
 func withPlans(s *setup) { s.pay.Plans = little }
 
-// signedIn is a new account and the secret of its first key.
+// signedIn returns a new account and the secret of its first key.
 func (w *world) signedIn(subject string) (pay.Account, string) {
 	w.t.Helper()
 	a, _, err := w.payer.SignIn(w.t.Context(), pay.Identity{Issuer: "https://id.example.com", Subject: subject})
@@ -47,13 +47,13 @@ func (w *world) signedIn(subject string) (pay.Account, string) {
 	return a, secret
 }
 
-// claim is POST /api-keys for an organization.
+// claim calls POST /api-keys for an organization.
 func (w *world) claim(org string) answer {
 	w.t.Helper()
 	return w.call("POST", "/api-keys", "", map[string]any{"organization_id": org}, "X-Internal-Secret", internalSecret)
 }
 
-// buys pays for something of its own.
+// buys pays for a new order.
 func (w *world) buys(key string) answer {
 	w.t.Helper()
 	return w.call("POST", "/v1/pay", key, w.purchase())
@@ -67,7 +67,7 @@ func (w *world) purchase() map[string]any {
 	}
 }
 
-// uses demands what an organization has.
+// uses checks the usage of an organization.
 func (w *world) uses(org string, keys, wallets, payments int) {
 	w.t.Helper()
 	u, err := w.payer.Usage(w.t.Context(), org)
@@ -90,7 +90,7 @@ func (w *world) must(err error) {
 	}
 }
 
-// Each limit lets in exactly as many, at both doors, and one more is refused at both.
+// At both doors each limit admits exactly its number, and refuses the next.
 func TestPlanLimits(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, withPlans)
@@ -147,7 +147,7 @@ func TestPlanLimits(t *testing.T) {
 	}
 	used(2)
 
-	// A better plan has room for one more of each, and for no further one.
+	// A better plan has room for one more of each, and not for two.
 	_, err = w.payer.SetPlan(ctx, org, "developer")
 	w.must(err)
 	_, err = w.payer.LinkKey(ctx, org, stranger)
@@ -159,7 +159,7 @@ func TestPlanLimits(t *testing.T) {
 	w.buys(second).is(200, "")
 	used(3)
 
-	// Going back takes nothing away, and lets nothing in.
+	// Going back to a smaller plan takes nothing away and admits nothing new.
 	_, err = w.payer.SetPlan(ctx, org, pay.PlanFree)
 	w.must(err)
 	full(3)
@@ -178,7 +178,7 @@ func TestPlanLimits(t *testing.T) {
 	w.uses(org, 3, 3, 2)
 }
 
-// However many come at once, exactly as many as the plan has are let in.
+// Under concurrency, exactly as many are admitted as the plan allows.
 func TestPlanLimitsAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, withPlans)
@@ -187,7 +187,7 @@ func TestPlanLimitsAtOnce(t *testing.T) {
 	org := a.OrganizationID
 	key, err := w.payer.Resolve(ctx, first)
 	w.must(err)
-	// each lets both doors try, and counts who got in.
+	// each lets both doors try, and counts the admitted ones.
 	each := func(refusal string, rest func() (answer, error), dashboard func() error) (in int64) {
 		t.Helper()
 		var all sync.WaitGroup
@@ -233,8 +233,8 @@ func TestPlanLimitsAtOnce(t *testing.T) {
 	w.uses(org, 2, 2, 2)
 }
 
-// A key brings neither its places along when it is linked nor leaves the organization's to
-// be had twice: each payment has one place, where it was counted when it was made.
+// A linked key brings no places along, and does not free the organization's places. Each payment
+// takes one place, where it was counted first.
 func TestLinkingInTheMiddleOfAMonth(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, withPlans)
@@ -263,13 +263,13 @@ func TestLinkingInTheMiddleOfAMonth(t *testing.T) {
 		t.Fatalf("%s places of the key are taken, %v", before, err)
 	}
 
-	// Its wallets stay, and go on paying; there is no room for another one.
+	// Its wallets stay and go on paying. There is no room for another one.
 	list := w.call("GET", "/wallets/me", own, nil).is(200, "").list("wallets")
 	if len(list) != 3 {
 		t.Fatalf("%d wallets", len(list))
 	}
 	w.call("POST", "/wallets", own, nil).is(429, walletLimit)
-	for range 2 { // three are left, of two
+	for range 2 { // three are left where two are allowed
 		id, _ := list[0]["id"].(string)
 		w.call("DELETE", "/wallets/"+id, own, nil).is(204, "")
 		w.call("POST", "/wallets", own, nil).is(429, walletLimit)
@@ -291,7 +291,7 @@ func TestLinkingInTheMiddleOfAMonth(t *testing.T) {
 	}
 }
 
-// Whatever another organization has is not there.
+// Organizations cannot see each other's things.
 func TestOrganizationsDoNotSeeEachOther(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

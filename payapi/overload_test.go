@@ -16,8 +16,8 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// A facilitator that fails gets no new payments for a while, and nothing is journaled for
-// them. What was begun before is brought to its end.
+// A failing facilitator gets no new payments for a while, and none is journaled. Payments that were
+// begun go on.
 func TestFailingFacilitator(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -27,12 +27,12 @@ func TestFailingFacilitator(t *testing.T) {
 	begun := w.call("POST", "/v1/pay", key, order(5, url(0)...)).is(402, settleFailed).want("payment.state", "open").text("payment.id")
 	w.released(begun)
 	w.facilitator.settle.Store(nil)
-	// Refusals are verdicts, and so is everything in between.
+	// Refusals are verdicts, and close the breaker.
 	for n := range 6 {
 		w.facilitator.onVerify(says(400, `{"isValid":false,"invalidReason":"invalid_payload"}`))
 		w.call("POST", "/v1/pay", key, order(5, url(100+n)...)).is(402, verifyFailed)
 	}
-	// Answers that blame the request count neither way: clients make requests.
+	// Answers that blame the request count neither way, because clients make requests.
 	w.facilitator.onVerify(says(400, `{"errorMessage":"description too long"}`))
 	for n := range 6 {
 		w.call("POST", "/v1/pay", key, order(5, url(200+n)...)).is(402, verifyFailed).want("payment.state", "open")
@@ -61,9 +61,10 @@ func TestFailingFacilitator(t *testing.T) {
 	}
 	w.clock.advance(time.Second)
 	w.call("GET", "/health", "", nil).is(200, "").want("facilitator.ok", false)
-	// Without an RPC the facilitator would be shown payments that sellers settle, and does not stop them.
+	// Without an RPC, the facilitator would check payments that sellers settle. It does not stop
+	// them.
 	w.call("POST", "/v1/pay", key, order(5, append(url(500), "settlement", "seller")...)).is(200, "")
-	// One that was begun goes on, here while the facilitator is up again; that closes the breaker.
+	// A payment that was begun goes on. Here the facilitator works again, which closes the breaker.
 	w.facilitator.verify.Store(nil)
 	w.call("POST", "/v1/pay", key, order(5, url(0)...)).is(200, "").want("payment.id", begun)
 	w.call("POST", "/v1/pay", key, order(5, url(401)...)).is(200, "")
@@ -73,7 +74,7 @@ func TestFailingFacilitator(t *testing.T) {
 	})
 }
 
-// Once its time is up, one payment at a time finds out how the facilitator is.
+// After the wait, one payment at a time probes the facilitator.
 func TestFailingFacilitatorIsTried(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -89,7 +90,7 @@ func TestFailingFacilitatorIsTried(t *testing.T) {
 	}
 	buy().is(402, verifyFailed).want("payment", nil)
 	w.clock.advance(5 * time.Second)
-	// What is refused for another reason does not use the turn up.
+	// A payment that is refused for another reason gives the probe back.
 	_, poor := w.limited(pay.Policy{DailyBudget: most(1)})
 	w.call("POST", "/v1/pay", poor, order(5)).is(402, refusedByPolicy).want("rule", "daily-budget")
 	goOn, asked := make(chan struct{}), make(chan struct{}, 1)
@@ -106,7 +107,7 @@ func TestFailingFacilitatorIsTried(t *testing.T) {
 	close(goOn)
 	trying.Wait()
 	first.is(402, verifyFailed).want("payment.state", "open")
-	w.clock.advance(5 * time.Second) // of twice as many
+	w.clock.advance(5 * time.Second) // twice the first wait
 	buy().is(402, verifyFailed).want("payment", nil)
 	w.clock.advance(5 * time.Second)
 	w.facilitator.verify.Store(nil)
@@ -114,7 +115,7 @@ func TestFailingFacilitatorIsTried(t *testing.T) {
 	buy().is(200, "")
 }
 
-// flood holds every place that one key may have.
+// flood takes every place of one key.
 func (w *world) flood(key string, places int) (release func()) {
 	w.t.Helper()
 	goOn := make(chan struct{})
@@ -147,7 +148,7 @@ func (w *world) flood(key string, places int) (release func()) {
 	}
 }
 
-// What finds no room is refused with 503, nothing is journaled for it, and others are served.
+// Without a place a request gets 503, and nothing is journaled for it. Other keys are served.
 func TestFloodOfOneKey(t *testing.T) {
 	t.Parallel()
 	var refused atomic.Int64
@@ -173,7 +174,7 @@ func TestFloodOfOneKey(t *testing.T) {
 	}
 }
 
-// Who sends a body slowly keeps nobody waiting, with a key or without one.
+// A client that sends its body slowly delays no other client, with a key or without one.
 func TestSlowBodies(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
@@ -204,7 +205,7 @@ func (w *world) raw() net.Conn {
 	return c
 }
 
-// Large bodies share what memory there is for them; those of payments need none of it.
+// Large bodies share a bounded amount of memory. Bodies of payments need none of it.
 func TestLargeBodies(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -220,11 +221,11 @@ func TestLargeBodies(t *testing.T) {
 		hold()
 	}
 	large := strings.Repeat(" ", 1<<20-10)
-	w.eventually("there is no room", func() bool { // not before the last of them has come that far
+	w.eventually("there is no room", func() bool { // wait until the last one has sent its part
 		for path, text := range map[string]string{"/v1/pay": "Service unavailable", "/api-keys": keyFailed} {
 			a := w.call("POST", path, key, large)
 			if a.status != 503 {
-				hold() // this call may have taken the room of one of them
+				hold() // the probe may have taken the room of one of them
 				return false
 			}
 			if a.is(503, text); a.header.Get("Retry-After") != "5" || a.text("detail") == "" {
@@ -238,7 +239,8 @@ func TestLargeBodies(t *testing.T) {
 	}
 }
 
-// Who guesses keys is slowed down; who has one is not, whatever comes from the same address.
+// A client that guesses keys is slowed down. A client with a right key is not, even from the same
+// address.
 func TestGuessing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
@@ -264,7 +266,7 @@ func TestGuessing(t *testing.T) {
 	w.call("GET", "/wallets/me", w.newKey(), nil).is(200, "")
 }
 
-// The body's deadline ends with the body: how long the answer takes is not its affair.
+// The body's deadline ends with the body. The answer may take longer.
 func TestBodyDeadlineEnds(t *testing.T) {
 	t.Parallel()
 	var set []time.Time
@@ -291,7 +293,8 @@ func (d *deadlines) SetReadDeadline(t time.Time) error {
 	return nil
 }
 
-// A body that is too large is not waited for: its sender gets the answer, and the connection does not stay.
+// A body that is too large is not read to its end. Its client gets the answer, and the connection
+// is closed.
 func TestRestOfATooLargeBody(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -12,13 +12,13 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// Bounds of /v1/pay's fields (DESIGN §3 and §5).
+// Bounds on fields of POST /v1/pay.
 const (
-	maxRequestURL     = 8 << 10 // bytes
-	maxIdempotencyKey = 255     // characters
+	maxRequestURL     = 8 << 10 // in bytes
+	maxIdempotencyKey = 255     // in characters
 )
 
-// payResult is the payment result of SPEC §2, and what DESIGN §5 adds to it.
+// payResult is the body of a successful POST /v1/pay.
 type payResult struct {
 	PaymentSignature string       `json:"paymentSignature"`
 	Settled          bool         `json:"settled"`
@@ -27,7 +27,7 @@ type payResult struct {
 	Payment          paymentState `json:"payment"`
 }
 
-// pay is POST /v1/pay.
+// pay serves POST /v1/pay.
 func (a *API) pay(r *http.Request, key pay.Key) (reply, error) {
 	want, err := a.payRequest(r)
 	if err != nil {
@@ -47,7 +47,7 @@ func (a *API) pay(r *http.Request, key pay.Key) (reply, error) {
 	return reply{status: http.StatusOK, body: result, finish: attempt.Finish}, nil
 }
 
-// payRequest reads the body, the challenge first (DESIGN §5, order of checks).
+// payRequest reads the body, and checks the challenge before the other fields.
 func (a *API) payRequest(r *http.Request) (want pay.Request, err error) {
 	f, err := readFields(r, textHeader)
 	if err != nil {
@@ -75,8 +75,8 @@ func (a *API) payRequest(r *http.Request) (want pay.Request, err error) {
 	return want, err
 }
 
-// decodeChallenge reads a challenge header, which must be base64 here: plain JSON, which
-// other doors take from sellers, would contradict the text of the refusal.
+// decodeChallenge reads a challenge header. It accepts base64 only: plain JSON, which sellers may
+// send at other doors, would contradict the text of the refusal.
 func decodeChallenge(header string) (x402.Challenge, error) {
 	header = strings.TrimSpace(header)
 	switch {
@@ -95,7 +95,7 @@ func decodeChallenge(header string) (x402.Challenge, error) {
 	return c, nil
 }
 
-// requestURL is the URL for the books: the caller's word, else the seller's if it is one.
+// requestURL returns the URL for the books: the caller's, or else the seller's if it is valid.
 func requestURL(f fields, c x402.Challenge) (string, error) {
 	const text = "Invalid requestUrl"
 	given, _, err := f.text("requestUrl", text)
@@ -112,15 +112,15 @@ func requestURL(f fields, c x402.Challenge) (string, error) {
 
 func validRequestURL(s string) bool { return len(s) <= maxRequestURL && absoluteURL(s) }
 
-// idempotencyKey reads the caller's key. An empty one is refused: its caller wants
-// protection that it would not get.
+// idempotencyKey reads the caller's key. It refuses an empty key, because the caller would not get
+// the expected protection.
 func idempotencyKey(f fields) (string, error) {
 	const text = "Invalid idempotencyKey"
 	key, given, err := f.text("idempotencyKey", text)
 	if err != nil || !given {
 		return "", err
 	}
-	// Escaped halves of characters all decode to U+FFFD and would be one key.
+	// Invalid escapes all decode to U+FFFD, and different keys would become one.
 	if n := utf8.RuneCountInString(key); n < 1 || n > maxIdempotencyKey || strings.ContainsRune(key, utf8.RuneError) {
 		return "", badRequest(text, "1 to 255 characters")
 	}

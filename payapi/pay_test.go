@@ -175,7 +175,7 @@ func TestPayFields(t *testing.T) {
 			t.Errorf("%s: %d %s", name, a.status, a.raw)
 		}
 	}
-	// The longest that are allowed, and null for absent.
+	// The longest allowed values, and null for absent.
 	w.call("POST", "/v1/pay", key, order(1, "requestUrl", long[:8<<10], "idempotencyKey", strings.Repeat("é", 255), "settlement", nil)).is(200, "")
 	w.call("POST", "/v1/pay", key, order(2, "idempotencyKey", nil)).is(200, "").want("settled", true)
 }
@@ -213,7 +213,7 @@ func TestPayRequestURL(t *testing.T) {
 func TestPayOrderOfChecks(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	key := w.newKey() // no wallet, no payment allowed, and everything else wrong as well
+	key := w.newKey() // without a wallet, with no payment allowed, and every other check failing too
 	body := order(1, "requestUrl", "nowhere", "settlement", "both")
 	unsupported := v1(requirement(map[string]any{"scheme": "upto"}))
 	w.call("POST", "/v1/pay", "pk_unknown_key", map[string]any{"paymentRequiredHeader": "!!!"}).is(401, "API key not resolved")
@@ -296,8 +296,8 @@ func TestPayDefaultSettlement(t *testing.T) {
 	w.call("POST", "/v1/pay", key, order(2, "settlement", "payer")).is(200, "").want("settled", true)
 }
 
-// Whatever a facilitator does is a 402 with the right text, and the payment is what the
-// evidence says.
+// Every failure of a facilitator gives a 402 with the right text, and the payment follows the
+// evidence.
 func TestPayFacilitatorFails(t *testing.T) {
 	t.Parallel()
 	tx := "0x" + strings.Repeat("ab", 32)
@@ -366,7 +366,7 @@ func TestPayFacilitatorDown(t *testing.T) {
 	}
 }
 
-// A used authorization is money that moved, when nothing can be asked about it.
+// Without an RPC to ask, a used authorization counts as money that moved.
 func TestPayUsedAuthorization(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -7,7 +7,7 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// paymentState is what every answer about a journaled payment says of it.
+// paymentState is the part of a journaled payment in every answer about it.
 type paymentState struct {
 	ID          string   `json:"id"`
 	State       string   `json:"state"`
@@ -19,7 +19,7 @@ func newPaymentState(p *pay.Payment) paymentState {
 	return paymentState{p.ID, string(p.State), p.Flags(), stamp(p.ValidBefore())}
 }
 
-// payment is a payment in full (DESIGN §5).
+// payment is a payment in full.
 type payment struct {
 	paymentState
 	Settlement  string `json:"settlement"`
@@ -47,7 +47,7 @@ func onePayment(p *pay.Payment) reply {
 	return reply{status: http.StatusOK, body: map[string]payment{"payment": newPayment(p)}}
 }
 
-// showPayment is GET /v1/payments/{id}.
+// showPayment serves GET /v1/payments/{id}.
 func (a *API) showPayment(r *http.Request, key pay.Key) (reply, error) {
 	id, err := pathID(r, pay.ErrPaymentNotFound)
 	if err != nil {
@@ -60,7 +60,7 @@ func (a *API) showPayment(r *http.Request, key pay.Key) (reply, error) {
 	return onePayment(p), nil
 }
 
-// listPayments is GET /v1/payments: the key's payments, newest first.
+// listPayments serves GET /v1/payments: the key's payments, newest first.
 func (a *API) listPayments(r *http.Request, key pay.Key) (reply, error) {
 	pg, err := readPage(r)
 	if err != nil {
@@ -84,8 +84,8 @@ func (a *API) listPayments(r *http.Request, key pay.Key) (reply, error) {
 	return reply{status: http.StatusOK, body: map[string][]payment{"payments": shown}}, nil
 }
 
-// postReceipt is POST /v1/payments/{id}/receipt. A receipt that proves nothing is an
-// answer like any other: the payment shows what came of it.
+// postReceipt serves POST /v1/payments/{id}/receipt. A receipt that proves nothing gets a normal
+// answer too: the payment shows the result.
 func (a *API) postReceipt(r *http.Request, key pay.Key) (reply, error) {
 	f, err := readFields(r, textReceipt)
 	if err != nil {

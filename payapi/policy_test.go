@@ -30,8 +30,8 @@ func (w *world) limited(pol pay.Policy) (key pay.Key, secret string) {
 	return key, secret
 }
 
-// A thousand payments at once against one budget spend it to the last unit and never one
-// more, whichever of a key's budgets it is.
+// A thousand concurrent payments spend a budget to its last unit and never more, for each kind of
+// budget.
 func TestThousandPaymentsAgainstOneBudget(t *testing.T) {
 	t.Parallel()
 	const callers, price, fit = 1000, 7, 130
@@ -90,8 +90,7 @@ func TestThousandPaymentsAgainstOneBudget(t *testing.T) {
 	}
 }
 
-// Budgets come back with payments that fail, so that in the end exactly the budget is
-// spent although most of those who tried first failed.
+// Failed payments give their budget back, so that in the end exactly the budget is spent.
 func TestBudgetIsSpentInSpiteOfFailures(t *testing.T) {
 	t.Parallel()
 	const callers, price, fit = 24, 5, 10
@@ -119,9 +118,9 @@ func TestBudgetIsSpentInSpiteOfFailures(t *testing.T) {
 		t.Fatalf("%d paid", n)
 	}
 	w.facilitator.verify.Store(nil)
-	// The refused ones keep their money until they cannot settle any more.
+	// Refused payments keep their money until they cannot settle any more.
 	w.call("POST", "/v1/pay", secret, order(price)).is(402, refusedByPolicy).want("rule", "daily-budget")
-	// Answers go out before the end of their leases is written, and recovery passes over what is leased.
+	// Answers go out before their leases are released in the store. Recovery skips leased payments.
 	for _, p := range w.call("GET", "/v1/payments?limit=500", secret, nil).is(200, "").list("payments") {
 		w.released(p["id"].(string))
 	}
@@ -200,13 +199,13 @@ func TestSpendByTask(t *testing.T) {
 			t.Errorf("task %s: %v, want %v", task, got, want[task])
 		}
 	}
-	// Pages within the task.
+	// Pages of one task.
 	first, events := list("?task=crawl.2&limit=2")
 	rest, _ := list("?limit=2&task=crawl.2&before=" + events[1])
 	if fmt.Sprint(append(first, rest...)) != fmt.Sprint(want["crawl.2"]) || len(rest) != 1 {
 		t.Errorf("pages %v, %v", first, rest)
 	}
-	// An entry of another task is not one of the page before.
+	// An event of another task is not part of the page.
 	for _, before := range []string{all[1], all[2], uuid.NewString()} {
 		w.call("GET", "/v1/spend?task=crawl.2&before="+before, secret, nil).is(400, "Invalid before")
 	}

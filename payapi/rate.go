@@ -11,8 +11,8 @@ import (
 	"github.com/purserpay/purser/internal/perclient"
 )
 
-// takeTurn takes one of the turns of the caller's address. If there is none, it returns how many
-// seconds to wait for the next.
+// takeTurn takes a turn of the caller's address. Without one, it returns the seconds until the
+// next.
 func takeTurn(l *perclient.Limiter[netip.Addr], r *http.Request, now time.Time) (wait int) {
 	if failpoint.Off(failpoint.Floods) {
 		return 0

@@ -25,7 +25,8 @@ func TestAddressLimit(t *testing.T) {
 			}
 		}
 	}
-	// Ports do not count, a mapped address is itself, and one IPv6 client has a whole /64.
+	// The port does not count. A mapped IPv4 address counts as IPv4. An IPv6 client has its whole
+	// /64.
 	use("192.0.2.1:1", "192.0.2.1:2", "[::ffff:192.0.2.1]:3")
 	use("[2001:db8::1]:1", "[2001:db8::2]:1", "[2001:db8::ffff:1%eth0]:1")
 	use("@", "", "not an address")

@@ -9,10 +9,10 @@ import (
 	"github.com/purserpay/purser/payapi/openapi"
 )
 
-// verbatim is a body that is not made of JSON values: it is written as it is.
+// verbatim is a body that is written unchanged, not encoded as JSON.
 type verbatim []byte
 
-// useReference makes the routes of the API's own description (package openapi).
+// useReference sets the handlers for the API's own description (package openapi).
 func (a *API) useReference() {
 	ref := openapi.New(a.publicURL)
 	a.openapi = published(ref.JSON, map[string]string{"Content-Type": "application/json"})
@@ -21,9 +21,9 @@ func (a *API) useReference() {
 	})
 }
 
-// published answers with a text that is the same for everybody until the next version, and
-// with a 304 whoever has it already. It may be kept, but is to be asked for again: purser may
-// be another one by then.
+// published returns a handler for a text that changes only with purser's version. It answers 304 to
+// a client that has the text. Clients must ask again each time, because purser may have been
+// updated.
 func published(body verbatim, header map[string]string) handler {
 	sum := sha256.Sum256(body)
 	tag := `"` + hex.EncodeToString(sum[:8]) + `"`
@@ -36,7 +36,7 @@ func published(body verbatim, header map[string]string) handler {
 	}
 }
 
-// hasTag compares weakly, as If-None-Match does (RFC 9110, section 13.1.2).
+// hasTag compares tags weakly, as If-None-Match does (RFC 9110, section 13.1.2).
 func hasTag(values []string, tag string) bool {
 	for _, value := range values {
 		for one := range strings.SplitSeq(value, ",") {

@@ -13,7 +13,7 @@ import (
 
 func (d *described) url() string { return strings.ReplaceAll(d.path, "{id}", uuid.NewString()) }
 
-// visit calls an endpoint and wants one status and text.
+// visit calls an endpoint and expects one status and text.
 func (w *world) visit(d *described, key string, body any, status int, text string, header ...string) {
 	w.t.Helper()
 	if a := w.call(d.method, d.url(), key, body, header...); a.status != status || a.text("error") != text {
@@ -21,7 +21,7 @@ func (w *world) visit(d *described, key string, body any, status int, text strin
 	}
 }
 
-// Refusals that all endpoints have in common are described for each, and each makes them.
+// Refusals that all endpoints share are described for each, and each endpoint gives them.
 func TestCommonRefusals(t *testing.T) {
 	t.Parallel()
 	open, loopback := newWorld(t), newWorld(t, func(s *setup) { s.api.LoopbackOnly = true })
@@ -38,7 +38,7 @@ func TestCommonRefusals(t *testing.T) {
 		}
 		if d.secured {
 			open.visit(d, "", nil, http.StatusUnauthorized, "API key not resolved")
-			guessed.eventually(d.path+" takes no more guesses", func() bool { // a few come back every second
+			guessed.eventually(d.path+" takes no more guesses", func() bool { // some come back every second
 				return guessed.call(d.method, d.url(), "pk_one_more_guess", nil).status == http.StatusTooManyRequests
 			})
 		}
@@ -48,12 +48,12 @@ func TestCommonRefusals(t *testing.T) {
 	}
 }
 
-// brokenBody is a request's body with a bug.
+// brokenBody is a body whose Read panics.
 type brokenBody struct{ io.ReadCloser }
 
 func (brokenBody) Read([]byte) (int, error) { panic("a bug") }
 
-// A fault is a 500 and a store that is gone a 503 wherever keys are looked at.
+// At every endpoint that reads keys, a fault gives 500 and a missing store 503.
 func TestCommonFaults(t *testing.T) {
 	t.Parallel()
 	faulty := newWorld(t, func(s *setup) {
@@ -81,7 +81,7 @@ func TestCommonFaults(t *testing.T) {
 	}
 }
 
-// get reads a page as a browser would.
+// get reads a page as a browser does.
 func (w *world) get(path string, header ...string) (*http.Response, string) {
 	w.t.Helper()
 	req, err := http.NewRequestWithContext(w.t.Context(), http.MethodGet, w.url+path, nil)

@@ -24,7 +24,7 @@ func TestRepeatWithKey(t *testing.T) {
 	if first.raw != second.raw {
 		t.Errorf("the stored answer differs:\n%s%s", first.raw, second.raw)
 	}
-	// A fresh challenge for the same thing is the same request.
+	// A fresh challenge for the same terms is the same request.
 	fresh := order(5, "idempotencyKey", "k")
 	fresh["paymentRequiredHeader"] = v1(requirement(map[string]any{"maxAmountRequired": "5", "maxTimeoutSeconds": 30, "description": "fresh"}))
 	if a := w.call("POST", "/v1/pay", key, fresh).is(200, ""); a.raw != first.raw {
@@ -52,7 +52,8 @@ func TestRepeatAfterRefusal(t *testing.T) {
 	w.call("GET", "/v1/payments/"+refused, key, nil).want("payment.state", "open").want("payment.flags", []string{"refused"}).
 		want("payment.reason", "insufficient_funds")
 	w.facilitator.verify.Store(nil)
-	// What was signed may still move: the repeat must be the same request, and gets the same payment.
+	// The signed authorization may still move money. The repeat must be the same request, and gets
+	// the same payment.
 	w.call("POST", "/v1/pay", key, order(6, "idempotencyKey", "k")).is(400, "idempotencyKey already used for a different request")
 	w.call("POST", "/v1/pay", key, order(5, "idempotencyKey", "k")).is(200, "").want("payment.id", refused)
 	if n, twice := w.facilitator.moved(); n != 1 || twice {
@@ -181,8 +182,8 @@ func TestDuplicateWaitsInVain(t *testing.T) {
 	}
 }
 
-// leaving makes a call whose client leaves while the stand-in waits in a handler, and
-// returns once the server has noticed.
+// leaving makes a call whose client leaves while the facilitator's handler waits. It returns once
+// the server has noticed.
 func (w *world) leaving(key string, body any, place func(http.HandlerFunc), requests <-chan context.Context) {
 	w.t.Helper()
 	reached, goOn := make(chan struct{}), make(chan struct{})
@@ -281,7 +282,7 @@ func (w *world) keyID(secret string) string {
 	return k.ID
 }
 
-// torn is a connection that breaks while the answer is written, or when it is flushed.
+// torn is a connection that breaks during a write or a flush.
 type torn struct {
 	*httptest.ResponseRecorder
 	write, flush error

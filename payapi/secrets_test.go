@@ -10,7 +10,7 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// No secret is ever in the log, and in answers only where it belongs.
+// No secret is ever in the log. In answers it is only where it belongs.
 func TestSecretsStayInside(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -22,7 +22,7 @@ func TestSecretsStayInside(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	created := w.answers.String() // the only place where a key may be
+	created := w.answers.String() // the only answer with a key
 
 	paid := w.call("POST", "/v1/pay", own, order(1)).is(200, "").text("paymentSignature")
 	payload, err := x402.DecodePayload(paid)
@@ -34,7 +34,7 @@ func TestSecretsStayInside(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// A facilitator that gives back all it was sent, in every place it can.
+	// A facilitator returns everything that it was sent, in every field it can.
 	handedBack := ""
 	w.facilitator.onVerify(func(rw http.ResponseWriter, r *http.Request) {
 		body := new(strings.Builder)
@@ -52,7 +52,7 @@ func TestSecretsStayInside(t *testing.T) {
 		t.Fatal("the stand-in did not get the key, so it proves nothing")
 	}
 
-	// What goes wrong before.
+	// Errors before the payment.
 	w.call("POST", "/api-keys", "", map[string]any{"key": own}).is(400, "That API key already exists")
 	w.call("POST", "/api-keys", "", map[string]any{"key": claimed + " "}).is(400, keyFailed)
 	w.call("POST", "/api-keys", "", `{"plan":"x","organization_id":"org"}`, "X-Internal-Secret", internalSecret).is(400, keyFailed)
@@ -70,7 +70,7 @@ func TestSecretsStayInside(t *testing.T) {
 
 	logs := w.logs.String()
 	answers := strings.TrimPrefix(w.answers.String(), created)
-	answers = strings.ReplaceAll(answers, "/nothing?key="+own, "") // the test's own words
+	answers = strings.ReplaceAll(answers, "/nothing?key="+own, "") // the test's own request
 	if logs == "" {
 		t.Fatal("nothing logged")
 	}

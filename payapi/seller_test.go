@@ -18,7 +18,7 @@ func TestSellerMode(t *testing.T) {
 		t.Errorf("%d verified, %d settled", v, s)
 	}
 	w.released(id)
-	// Until the receipt is posted the client may not have bought with it.
+	// Until the receipt is posted, the client may not have received the goods.
 	again := w.call("POST", "/v1/pay", key, order(5, "settlement", "seller")).is(200, "").want("payment.id", id)
 	if again.text("paymentSignature") != first.text("paymentSignature") {
 		t.Error("another payload for the same purchase")
@@ -60,7 +60,7 @@ func TestSellerModeVerification(t *testing.T) {
 	w.call("POST", "/v1/pay", key, order(6, "settlement", "seller")).is(200, "").want("settled", false)
 }
 
-// receipt is a body of /receipt; changes overwrite members of the receipt.
+// receipt returns a body of POST /receipt; changes overwrite members of the receipt.
 func receipt(changes map[string]any) map[string]any {
 	return map[string]any{"receipt": encode(overwrite(map[string]any{
 		"success": true, "transaction": "0x" + strings.Repeat("cd", 32), "network": "eip155:8453",
@@ -95,7 +95,7 @@ func TestReceipt(t *testing.T) {
 	}
 	w.call("POST", path, key, receipt(map[string]any{"network": "base", "amount": "5"})).is(200, "").
 		want("payment.state", "settled").want("payment.transaction", "0x"+strings.Repeat("cd", 32))
-	w.call("POST", path, key, receipt(nil)).is(200, "").want("payment.state", "settled") // again
+	w.call("POST", path, key, receipt(nil)).is(200, "").want("payment.state", "settled") // a second time
 	events := w.call("GET", "/v1/spend", key, nil).list("events")
 	if len(events) != 1 || events[0]["payment_id"] != id || events[0]["amount"] != "5" {
 		t.Errorf("events %v", events)

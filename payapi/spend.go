@@ -7,8 +7,8 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// spendEvent is a spend event as SPEC §2 shows it, and the payment it comes from. An
-// event that takes another one back names it and has a negative amount.
+// spendEvent is a spend event with the payment that it comes from. A correction names the corrected
+// event and has a negative amount.
 type spendEvent struct {
 	ID         string `json:"id"`
 	Amount     string `json:"amount"`
@@ -25,14 +25,14 @@ type spendList struct {
 	Pending pending      `json:"pending"`
 }
 
-// pending is what the key's open payments amount to.
+// pending is the sum of the key's open payments.
 type pending struct {
 	Count  json.Number `json:"count"`
 	Amount string      `json:"amount"`
 }
 
-// spend is GET /v1/spend: the key's spend events, newest first, with ?task= those of one
-// task. What is pending is always that of the key.
+// spend serves GET /v1/spend: the key's spend events, newest first. With ?task= it lists those of
+// one task. Pending is always the sum of the whole key.
 func (a *API) spend(r *http.Request, key pay.Key) (reply, error) {
 	pg, err := readPage(r)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// standIn is a facilitator over real HTTP. By default it accepts and settles everything.
+// standIn is a facilitator over real HTTP. By default it accepts and settles every payment.
 type standIn struct {
 	url            string
 	close          func()
@@ -21,7 +21,7 @@ type standIn struct {
 	verified       atomic.Int64 // calls
 	settled        atomic.Int64
 	mu             sync.Mutex
-	nonces         map[string]int // how often each authorization was settled
+	nonces         map[string]int // settlements of each authorization
 }
 
 func newStandIn(t *testing.T) *standIn {
@@ -77,7 +77,7 @@ func authorizationOf(r *http.Request) map[string]any {
 	return body.PaymentPayload.Payload.Authorization
 }
 
-// moved is how many different authorizations were settled, and whether one was twice.
+// moved returns the number of settled authorizations, and whether one was settled twice.
 func (f *standIn) moved() (count int, twice bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

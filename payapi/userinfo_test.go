@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Credentials in requestUrl reach neither the books nor the log, and are not part of what a
-// repeat is recognized by.
+// Credentials in requestUrl reach neither the books nor the log, and do not change the identity of
+// a repeat.
 func TestCredentialsInRequestURL(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "purser.db")
@@ -21,7 +21,7 @@ func TestCredentialsInRequestURL(t *testing.T) {
 	for _, again := range []string{bought, strings.Replace(with, secret, "battery-staple", 1)} {
 		w.call("POST", "/v1/pay", key, order(5, "requestUrl", again, "idempotencyKey", "one")).is(200, "").want("payment.id", first.text("payment.id"))
 	}
-	// What the seller says of itself is no better.
+	// The seller's own URL may contain them too.
 	resource := requirement(map[string]any{"maxAmountRequired": "6", "resource": strings.Replace(bought, "https://", "https://agent@", 1) + "?2"})
 	w.call("POST", "/v1/pay", key, map[string]any{"paymentRequiredHeader": v1(resource)}).is(200, "")
 	for path, list := range map[string]string{"/v1/payments": "payments", "/v1/spend": "events"} {

@@ -7,7 +7,7 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// wallet is a wallet as SPEC §2 shows it.
+// wallet is a wallet in answers.
 type wallet struct {
 	ID       string  `json:"id"`
 	WalletID string  `json:"wallet_id"`
@@ -24,7 +24,7 @@ func newWallet(w pay.Wallet) wallet {
 	return shown
 }
 
-// listWallets is GET /wallets/me: the key's live wallets, oldest first.
+// listWallets serves GET /wallets/me: the key's live wallets, oldest first.
 func (a *API) listWallets(r *http.Request, key pay.Key) (reply, error) {
 	list, err := a.payer.ListWallets(r.Context(), key)
 	if err != nil {
@@ -37,7 +37,7 @@ func (a *API) listWallets(r *http.Request, key pay.Key) (reply, error) {
 	return reply{status: http.StatusOK, body: map[string][]wallet{"wallets": shown}}, nil
 }
 
-// createWallet is POST /wallets. An omitted network is base.
+// createWallet serves POST /wallets. The default network is base.
 func (a *API) createWallet(r *http.Request, key pay.Key) (reply, error) {
 	const malformed = "Invalid JSON body"
 	f, err := readFields(r, malformed)
@@ -59,7 +59,7 @@ func (a *API) createWallet(r *http.Request, key pay.Key) (reply, error) {
 	return reply{status: http.StatusCreated, body: newWallet(w)}, nil
 }
 
-// deleteWallet is DELETE /wallets/{id}.
+// deleteWallet serves DELETE /wallets/{id}.
 func (a *API) deleteWallet(r *http.Request, key pay.Key) (reply, error) {
 	id, err := pathID(r, pay.ErrWalletNotFound)
 	if err != nil {

@@ -85,11 +85,11 @@ func TestUnclaimedWalletLimit(t *testing.T) {
 	w.call("POST", "/wallets", key, nil).is(201, "")
 }
 
-// A deleted wallet's row and key stay, so a loop that makes and deletes them is slowed down;
-// the largest plan can be used up at once, and deleting is not bounded.
+// A deleted wallet's row and key stay, so a loop that makes and deletes wallets is slowed down. The
+// largest plan can be used up at once, and deleting is not bounded.
 func TestWalletRate(t *testing.T) {
 	t.Parallel()
-	var later atomic.Int64 // turns come back with the time, which stands still meanwhile
+	var later atomic.Int64 // turns come back with time, which stands still otherwise
 	w := newWorld(t, func(s *setup) {
 		s.api.KeyRate = 0
 		s.api.Clock = func() time.Time { return time.Date(2026, 11, 15, 12, 0, int(later.Load()), 0, time.UTC) }
@@ -105,7 +105,7 @@ func TestWalletRate(t *testing.T) {
 	if got := last.header.Get("Retry-After"); got != "1" {
 		t.Errorf("Retry-After %q", got)
 	}
-	for _, id := range made { // this is why
+	for _, id := range made { // the reason for the bound
 		if secret, err := w.store.WalletSecret(t.Context(), id); err != nil || secret == nil {
 			t.Fatalf("the key of deleted wallet %s is gone: %v", id, err)
 		}

@@ -34,7 +34,7 @@ const (
 	facilitatorKey = "facilitator-key-of-the-tests"
 )
 
-// store is the payer's, in memory or on disk.
+// store is the payer's store, in memory or on disk.
 type store interface {
 	pay.Store
 	Check(ctx context.Context) error
@@ -54,7 +54,7 @@ type world struct {
 	answers     *lockedBuffer // every answer's header and body
 }
 
-// setup is what a test may change before the world begins.
+// setup holds settings that a test may change before the world starts.
 type setup struct {
 	pay           pay.Options
 	api           payapi.Options
@@ -64,7 +64,7 @@ type setup struct {
 	wrap          func(http.Handler) http.Handler
 }
 
-// onDisk makes the store a file, for tests of what is in it or of what outlives the process.
+// onDisk keeps the store in a file, for tests that read it or outlive the process.
 func onDisk(path string) func(*setup) {
 	return func(s *setup) { s.disk = &boltstore.Options{Path: path} }
 }
@@ -140,8 +140,8 @@ type answer struct {
 	body   map[string]any
 }
 
-// call makes a request with a JSON body (nil: none; a string: as it is) and header
-// pairs. A key of "" sends none.
+// call makes a request with a JSON body (nil: none; a string: as it is) and pairs of headers. A key
+// of "" sends none.
 func (w *world) call(method, path, key string, body any, header ...string) answer {
 	w.t.Helper()
 	a, err := w.try(w.t.Context(), method, path, key, body, header...)
@@ -212,7 +212,7 @@ var testClient = &http.Client{
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 }
 
-// is checks status and error text; an empty text is a success.
+// is checks status and error text. An empty text means success.
 func (a answer) is(status int, text string) answer {
 	a.t.Helper()
 	got, _ := a.body["error"].(string)
@@ -222,7 +222,7 @@ func (a answer) is(status int, text string) answer {
 	return a
 }
 
-// text reads a string member; dots go into objects.
+// text reads a string member; dots lead into objects.
 func (a answer) text(path string) string {
 	a.t.Helper()
 	s, ok := a.at(path).(string)
@@ -252,7 +252,7 @@ func (a answer) want(path string, want any) answer {
 	return a
 }
 
-// list is an array of objects.
+// list returns an array of objects.
 func (a answer) list(path string) []map[string]any {
 	a.t.Helper()
 	items, ok := a.at(path).([]any)
@@ -266,7 +266,7 @@ func (a answer) list(path string) []map[string]any {
 	return out
 }
 
-// newKey makes a key without a wallet, payingKey one with a wallet on base.
+// newKey makes a key without a wallet. payingKey makes one with a wallet on base.
 func (w *world) newKey() string {
 	w.t.Helper()
 	return w.call("POST", "/api-keys", "", nil).is(201, "").text("key")
@@ -279,7 +279,7 @@ func (w *world) payingKey() string {
 	return key
 }
 
-// eventually polls: releases are written behind the answer.
+// eventually polls, because leases are released after the answer.
 func (w *world) eventually(what string, ok func() bool) {
 	w.t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
@@ -289,7 +289,7 @@ func (w *world) eventually(what string, ok func() bool) {
 	}
 }
 
-// released waits until nobody holds the payment's lease any more.
+// released waits until the payment's lease is released.
 func (w *world) released(id string) *pay.Payment {
 	w.t.Helper()
 	var row *pay.Payment
@@ -303,8 +303,8 @@ func (w *world) released(id string) *pay.Payment {
 	return row
 }
 
-// requirement is a v1 requirement for USDC on base; changes overwrite members, nil
-// removes them.
+// requirement returns a v1 requirement for USDC on base. changes overwrite members; nil removes
+// them.
 func requirement(changes map[string]any) map[string]any {
 	return overwrite(map[string]any{
 		"scheme": "exact", "network": "base", "maxAmountRequired": "10000", "asset": usdc, "payTo": seller,
@@ -339,7 +339,7 @@ func v2(accepts ...map[string]any) string {
 	return encode(map[string]any{"x402Version": 2, "resource": map[string]any{"url": bought}, "accepts": accepts})
 }
 
-// encode is the base64 of a value's JSON.
+// encode returns the base64 of a value's JSON.
 func encode(v any) string {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -348,7 +348,7 @@ func encode(v any) string {
 	return base64.StdEncoding.EncodeToString(text)
 }
 
-// order is a body of /v1/pay with an amount of its own.
+// order returns a body of /v1/pay with its own amount.
 func order(amount int, extra ...any) map[string]any {
 	body := map[string]any{
 		"paymentRequiredHeader": v1(requirement(map[string]any{"maxAmountRequired": fmt.Sprint(amount)})),
@@ -360,7 +360,7 @@ func order(amount int, extra ...any) map[string]any {
 	return body
 }
 
-// clock runs from the middle of a month, so that no test meets a month's end.
+// clock starts in the middle of a month, so that no test crosses a month's end.
 type clock struct {
 	start, base time.Time
 	ahead       atomic.Int64
