@@ -23,7 +23,7 @@ type Attempt struct {
 	row     *Payment // the last known row
 	payload x402.Payload
 	hold    *hold // nil for a stored answer
-	caller  context.Context
+	caller  caller
 
 	shown    bool // a facilitator has seen the payload
 	departed bool // the payload is on its way to the seller, or may be settled
@@ -51,10 +51,10 @@ func (a *Attempt) depart() error {
 		return nil
 	}
 	switch {
-	case a.caller.Err() != nil:
+	case a.caller.left():
 		a.Abandon(ErrCallerGone.Error())
 		return ErrCallerGone
-	case a.hold.ctx.Err() != nil:
+	case a.hold.sending.Err() != nil:
 		a.finish(false, true)
 		// Somebody else may be sending it by now: to the caller that is an open payment.
 		return fmt.Errorf("%w: %w", &OpenError{Payment: a.row}, ErrLeaseLost)
@@ -94,7 +94,7 @@ func (a *Attempt) fresh() bool { return freshPayload(a.how, a.revived, a.row.Ref
 func (a *Attempt) SendContext() (context.Context, context.CancelFunc) {
 	base := context.WithoutCancel(a.caller)
 	if a.hold != nil {
-		base = a.hold.ctx
+		base = a.hold.sending
 	}
 	return context.WithTimeout(base, a.payer.opts.SendTimeout)
 }
@@ -124,7 +124,7 @@ func (a *Attempt) finish(answered, wait bool) {
 	if !a.started.IsZero() {
 		a.payer.opts.Observer.Took("send", time.Since(a.started))
 	}
-	a.payer.finished(a.hold, answered && !a.row.waitsForReceipt())
+	a.hold.end(answered && !a.row.waitsForReceipt())
 	o := a.outcome(Outcome{Release: true, Answered: answered})
 	before, settlement, stopped := a.late.take()
 	if stopped {

@@ -171,14 +171,12 @@ func (p *Payer) try(ctx context.Context, r Request) (*Attempt, Begun, error) {
 	if b.New != nil && b.Declined == nil {
 		b.Declined = p.clockRefusal(ctx)
 	}
-	if ctx.Err() != nil {
-		return nil, Begun{}, ErrCallerGone
-	}
+	calling := caller{ctx}
 	var h *hold
 	if b.New != nil {
-		h = p.attend(ctx, b.New.ID, b)
+		h = p.grip(calling, b.New.ID, b)
 	}
-	if r.IdempotencyKey == "" && r.Again == "" && !p.awaitNews(ctx, b, h) {
+	if !p.awaitNews(calling, b, h) {
 		if h != nil {
 			p.letGo(h)
 		}
@@ -204,7 +202,7 @@ func (p *Payer) try(ctx context.Context, r Request) (*Attempt, Begun, error) {
 	case Spent:
 		return nil, begun, &SpentError{Payment: begun.Payment}
 	case Stored:
-		a := &Attempt{payer: p, how: Stored, row: begun.Payment, caller: ctx}
+		a := &Attempt{payer: p, how: Stored, row: begun.Payment, caller: calling}
 		if begun.Payment.Reconciled {
 			return a, begun, nil // its payload is lost, and another one would buy nothing
 		}
@@ -216,13 +214,13 @@ func (p *Payer) try(ctx context.Context, r Request) (*Attempt, Begun, error) {
 		c.giveBack = nil // the payment is the one that was let through
 		p.began(ctx, begun.Payment)
 	default:
-		h = p.attend(ctx, begun.Payment.ID, b)
+		h = p.grip(calling, begun.Payment.ID, b)
 		p.log.InfoContext(ctx, "payment repeated", "payment", begun.Payment.ID, "key", begun.Payment.KeyID, "state", string(begun.Payment.State))
 	}
 	failpoint.Here(failpoint.Journaled)
 	h.fence = begun.Payment.Lease.Fence
 	p.background.Add(1) // until the lease is released
-	a := &Attempt{payer: p, how: begun.How, revived: begun.Revived, row: begun.Payment, hold: h, caller: ctx}
+	a := &Attempt{payer: p, how: begun.How, revived: begun.Revived, row: begun.Payment, hold: h, caller: calling}
 	defer a.finishOnPanic()
 	if err := p.keep(ctx, h, begun.Payment.Lease.Until); err != nil {
 		a.Abandon("lease not renewed")

@@ -67,7 +67,7 @@ type Payer struct {
 
 	mu     sync.Mutex
 	holds  map[string]*hold // by payment id: the sends of this process
-	turns  uint64           // holds made so far
+	grips  uint64           // holds made so far
 	closed bool
 
 	background sync.WaitGroup // sends, releases and recovery in flight

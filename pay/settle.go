@@ -103,7 +103,7 @@ func (a *Attempt) settle() error {
 	if err := a.verify(x); err != nil || a.row.State == Settled {
 		return err
 	}
-	if a.caller.Err() != nil {
+	if a.caller.left() {
 		return &FailedError{Stage: StageSettle, Payment: a.row, Detail: "caller gone between verification and settlement", Cause: ErrCallerGone}
 	}
 	ctx, cancel := a.SendContext()
@@ -180,7 +180,7 @@ func (a *Attempt) prepare() error {
 	if p.opts.Facilitator != nil && !p.watches(a.row.Terms.Network) && a.fresh() {
 		known := verifiedKey{wallet: a.row.WalletID, terms: a.row.Terms}
 		if !p.verified.has(known) {
-			if a.caller.Err() != nil {
+			if a.caller.left() {
 				return a.depart()
 			}
 			if _, err := p.ready(a.row.KeyID); err != nil {

@@ -1,0 +1,138 @@
+package pay
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+// hold is this process's grip on one payment. It renews the lease until the attempt ends, and
+// knows whether the caller still waits.
+type hold struct {
+	id    string
+	fence uint64
+	// keyID and identity recognize repeats without an idempotency key.
+	keyID    string
+	identity Hash
+	// sending ends when the lease is lost: the send must stop then.
+	sending context.Context
+	lose    context.CancelCauseFunc
+	done    chan struct{} // closed once the lease is released or given up
+
+	caller caller
+	over   chan struct{} // closed when the attempt ends
+	// answered says how the attempt ended. It is written before over is closed.
+	answered bool
+	number   uint64 // holds are numbered in the order in which they were made
+
+	mu       sync.Mutex
+	timer    *time.Timer
+	finished bool
+}
+
+// grip registers an attempt for a payment before the store knows it, so that no other call on
+// this node takes its caller for one that has left.
+func (p *Payer) grip(c caller, id string, b *Begin) *hold {
+	h := &hold{id: id, keyID: b.KeyID, identity: b.Identity, caller: c, done: make(chan struct{}), over: make(chan struct{})}
+	h.sending, h.lose = context.WithCancelCause(context.WithoutCancel(c))
+	p.mu.Lock()
+	p.grips++
+	h.number = p.grips
+	p.holds[id] = h
+	p.mu.Unlock()
+	return h
+}
+
+// held reports whether this process has a grip on the payment.
+func (p *Payer) held(id string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.holds[id] != nil
+}
+
+// heldCount counts the payments that this process has a grip on.
+func (p *Payer) heldCount() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.holds)
+}
+
+// released returns a channel that is closed when this process lets the payment go; nil when it has
+// no grip on it.
+func (p *Payer) released(id string) <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if h := p.holds[id]; h != nil {
+		return h.done
+	}
+	return nil
+}
+
+// letGo ends the grip. The store ends the lease.
+func (p *Payer) letGo(h *hold) {
+	h.mu.Lock()
+	h.finished = true
+	if h.timer != nil && h.timer.Stop() {
+		p.background.Done()
+	}
+	h.mu.Unlock()
+	p.mu.Lock()
+	if p.holds[h.id] == h {
+		delete(p.holds, h.id)
+	}
+	p.mu.Unlock()
+	h.lose(nil)
+	close(h.done)
+}
+
+// keep renews the lease every LeaseRenewal until letGo.
+//
+// A slow RPC or disk may have delayed the grant. Such a lease is renewed at once, because another
+// node may have taken it meanwhile.
+func (p *Payer) keep(ctx context.Context, h *hold, until time.Time) error {
+	if now := p.now(); until.Sub(now) < LeaseTime-LeaseRenewal/2 {
+		until = now.Add(LeaseTime)
+		if err := p.store.Renew(ctx, h.id, h.fence, until); err != nil {
+			return err
+		}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p.schedule(h, LeaseRenewal, until)
+	return nil
+}
+
+// schedule is called with h.mu held.
+func (p *Payer) schedule(h *hold, in time.Duration, until time.Time) {
+	if h.finished {
+		return
+	}
+	p.background.Add(1) // the attempt is counted as well, so the group is not at zero here
+	h.timer = time.AfterFunc(in, func() {
+		defer p.background.Done()
+		p.renew(h, until)
+	})
+}
+
+// renew extends the lease that runs until the given time. While the store cannot write
+// it tries again every second; once the lease has run out the send must stop.
+func (p *Payer) renew(h *hold, until time.Time) {
+	ctx, cancel := context.WithTimeout(h.sending, LeaseRenewal)
+	defer cancel()
+	next := p.now().Add(LeaseTime)
+	err := p.store.Renew(ctx, h.id, h.fence, next)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case err == nil:
+		p.schedule(h, LeaseRenewal, next)
+	case h.finished:
+	case errors.Is(err, ErrLeaseLost) || !p.now().Before(until):
+		p.log.Error("lease lost, send stopped", "payment", h.id, "error", err)
+		h.lose(ErrLeaseLost)
+	default:
+		p.log.Warn("lease not renewed, trying again", "payment", h.id, "error", err)
+		p.schedule(h, time.Second, until)
+	}
+}
