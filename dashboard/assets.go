@@ -16,18 +16,18 @@ import (
 //go:embed assets/app.css assets/app.js assets/htmx.js assets/icon.svg
 var assetFiles embed.FS
 
-// asset is a file under a name that changes with its content, so that browsers may keep it for ever.
+// asset is a file whose name changes with its content, so that browsers may keep it for ever.
 type asset struct {
 	kind          string // Content-Type
 	plain, zipped []byte
 }
 
 type assets struct {
-	named map[string]asset  // by the name in the address
-	paths map[string]string // the address of "app.css"
+	named map[string]asset  // by the name in the URL
+	paths map[string]string // from "app.css" to its URL
 }
 
-// loadAssets reads and packs the embedded files.
+// loadAssets reads and compresses the embedded files.
 func loadAssets() (assets, error) {
 	a := assets{named: map[string]asset{}, paths: map[string]string{}}
 	entries, err := assetFiles.ReadDir("assets")
@@ -53,7 +53,7 @@ func loadAssets() (assets, error) {
 	return a, nil
 }
 
-// ServeHTTP sends a file. Its name says which content it is, so it is never stale.
+// ServeHTTP sends a file. Its name depends on its content, so it is never stale.
 func (a assets) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f, ok := a.named[r.PathValue("name")]
 	if !ok {
@@ -66,7 +66,7 @@ func (a assets) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	send(w, r, http.StatusOK, f.plain, f.zipped)
 }
 
-// send writes a body, packed if there is a packed one and the client takes it.
+// send writes a body, compressed if the client accepts that.
 func send(w http.ResponseWriter, r *http.Request, status int, plain, zipped []byte) {
 	h := w.Header()
 	if zipped != nil {
@@ -79,11 +79,11 @@ func send(w http.ResponseWriter, r *http.Request, status int, plain, zipped []by
 	h.Set("Content-Length", strconv.Itoa(len(plain)))
 	w.WriteHeader(status)
 	if r.Method != http.MethodHead {
-		_, _ = w.Write(plain) // the client may be gone
+		_, _ = w.Write(plain) // ignore a client that has left
 	}
 }
 
-// acceptsGzip reads Accept-Encoding (RFC 9110 §12.5.3) as far as browsers use it.
+// acceptsGzip reads Accept-Encoding (RFC 9110 §12.5.3) as browsers write it.
 func acceptsGzip(r *http.Request) bool {
 	for _, line := range r.Header.Values("Accept-Encoding") {
 		for part := range strings.SplitSeq(line, ",") {

@@ -9,14 +9,14 @@ import (
 
 const (
 	attentionShown = 3
-	// disputeTime is how long a disputed payment stays on the overview. Nothing can be done to it any more; it stays in
-	// the lists.
+	// disputeTime is how long the overview shows a disputed payment. It cannot change any more, and
+	// stays in the lists.
 	disputeTime = 30 * 24 * time.Hour
-	// openLooked is how many open payments are looked at for old ones.
+	// openLooked bounds the open payments that are searched for expired ones.
 	openLooked = 50
 )
 
-// attention are payments that somebody should look at.
+// attention lists payments that need a person.
 type attention struct {
 	Title  string
 	Groups []attentionGroup
@@ -28,7 +28,7 @@ type attentionGroup struct {
 	Payments       []paymentRow
 }
 
-// attention is nil when there is nothing to look at.
+// attention returns the payments that need a person, or nil without any.
 func (d *dashboard) attention(ctx context.Context, v visit) (*attention, error) {
 	var a attention
 	for _, g := range []struct {
@@ -69,7 +69,7 @@ func (d *dashboard) attention(ctx context.Context, v visit) (*attention, error) 
 		}
 	}
 	if len(a.Groups) == 0 {
-		return nil, nil //nolint:nilnil // nothing is an answer
+		return nil, nil //nolint:nilnil // nil means none
 	}
 	a.Title = "Payments that want a look"
 	return &a, nil

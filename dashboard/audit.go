@@ -16,32 +16,33 @@ import (
 
 const (
 	auditRows = 100
-	// maxValue bounds what a page shows of a value before or after a change.
+	// maxValue bounds the shown text of a value before or after a change, in characters.
 	maxValue = 400
 )
 
 // auditPage holds the contents of GET /dashboard/audit.
 type auditPage struct {
 	Entries  []auditRow
-	Key      *link // whose changes these are; nil: everything's
+	Key      *link // whose changes these are; nil: all changes
 	NextPath string
 }
 
 type auditRow struct {
 	When          moment
 	By, What      string
-	Of            link // Path is empty for what has no page
+	Of            link // Path is empty when there is no page
 	Before, After string
 }
 
-// actions are the changes in words.
+// actions holds the text of each change.
 var actions = map[pay.Action]string{
 	pay.ActionKeyCreate: "Key created", pay.ActionKeyPolicy: "Limits set", pay.ActionKeyLink: "Key linked", pay.ActionKeyAdopt: "Key taken over", pay.ActionKeyPause: "Key paused",
 	pay.ActionKeyResume: "Key resumed", pay.ActionKeyRevoke: "Key revoked", pay.ActionWalletCreate: "Wallet created", pay.ActionWalletDelete: "Wallet deleted",
 	pay.ActionPlan: "Plan changed", pay.ActionPaymentResolve: "Payment resolved",
 }
 
-// audit is GET /dashboard/audit: ?key= is one key's, ?before= the number of the last entry of the page before.
+// audit serves GET /dashboard/audit. ?key= selects one key's changes. ?before= is the number of the
+// last entry on the previous page.
 func (d *dashboard) audit(r *http.Request, v visit) (answer, error) {
 	asked := r.URL.Query()
 	q := pay.AuditQuery{OrganizationID: v.org(), Limit: auditRows + 1}
@@ -79,7 +80,7 @@ func (d *dashboard) audit(r *http.Request, v visit) (answer, error) {
 	}
 	named := names(keys)
 	for _, e := range list {
-		if e.OrganizationID == v.org() { // of a linked key, what came before was not theirs
+		if e.OrganizationID == v.org() { // earlier entries of a linked key belong to its former owner
 			p.Entries = append(p.Entries, auditRowOf(e, v, named))
 		}
 	}
@@ -114,7 +115,7 @@ func auditRowOf(e pay.AuditEntry, v visit, keys map[string]string) auditRow {
 	return row
 }
 
-// valueText is a JSON object for people, without what its row tells already.
+// valueText returns a JSON object as text, without the members that the row already shows.
 func valueText(object json.RawMessage) string {
 	var members map[string]any
 	if json.Unmarshal(object, &members) != nil {
@@ -123,12 +124,12 @@ func valueText(object json.RawMessage) string {
 	return cut(wordsOf(members), maxValue)
 }
 
-// wordsOf writes members with their values on one line, in the order of their names.
+// wordsOf writes members with their values on one line, sorted by name.
 func wordsOf(members map[string]any) string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(members)) {
 		switch name {
-		case "organization_id", "at", "revoked_at", "unresolved": // the organization is the visitor's, the time is the entry's
+		case "organization_id", "at", "revoked_at", "unresolved": // the organization is the visitor's, and the entry has the time
 			continue
 		}
 		words := strings.ReplaceAll(name, "_", " ")
@@ -153,5 +154,5 @@ func wordsOf(members map[string]any) string {
 	return strings.Join(parts, ", ")
 }
 
-// capNames are the members that are amounts in the smallest unit.
+// capNames lists the members that are amounts in the smallest unit.
 var capNames = map[string]bool{"max_payment": true, "daily_budget": true, "monthly_budget": true}

@@ -9,7 +9,8 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// Geometry of the chart. Across it is in hundredths of its width, which the browser knows; down it is in pixels.
+// Geometry of the chart. Widths are in hundredths of a percent, because only the browser knows the
+// width. Heights are in pixels.
 const (
 	plotTop    = 10
 	plotBottom = 170
@@ -17,11 +18,12 @@ const (
 	maxTicks   = 4
 )
 
-// chart is spend by day. Bars show what was spent less what was taken back; the table beside it has the exact sums.
+// chart shows spend by day. A bar shows a day's spend minus its corrections. The table beside it
+// has the exact sums.
 type chart struct {
 	Length     int
 	Total      amount
-	Text       string // what it shows, for those who do not see it
+	Text       string // description for screen readers
 	Grid       []gridLine
 	Bars       []bar
 	Marks      []mark
@@ -38,9 +40,9 @@ type gridLine struct {
 
 type bar struct {
 	Title            string
-	X, Width         string // percent
+	X, Width         string // in percent
 	SlotX, SlotWidth string
-	Y, Height        int // pixels; no height: nothing was spent
+	Y, Height        int // in pixels; height 0: no spend
 	Today            bool
 }
 
@@ -107,7 +109,7 @@ func newBar(i, n, h int, title string) bar {
 
 func percent(hundredths float64) string { return fmt.Sprintf("%.2f%%", hundredths/100) }
 
-// height is how many pixels an amount stands for; what is there at all is seen.
+// height returns the height of an amount in pixels. Any amount above 0 has at least 2 pixels.
 func height(n, top *big.Int) int {
 	if n.Sign() <= 0 {
 		return 0
@@ -116,13 +118,13 @@ func height(n, top *big.Int) int {
 	return max(2, int(h.Div(h, top).Int64()))
 }
 
-// ticks finds round numbers for the axis: the top one, and all as lines.
+// ticks returns the top value of the axis, a round number, and the grid lines.
 func ticks(most *big.Int) (top *big.Int, lines []gridLine) {
 	if most.Sign() <= 0 {
 		return big.NewInt(1), []gridLine{{Class: "base", Y: plotBottom, TextY: plotBottom + 4, Text: "0"}}
 	}
 	step := big.NewInt(1)
-	steps := func() *big.Int { // that reach the most
+	steps := func() *big.Int { // steps up to the largest value
 		n := new(big.Int).Add(most, step)
 		n.Sub(n, big.NewInt(1))
 		return n.Div(n, step)
@@ -151,7 +153,7 @@ func ticks(most *big.Int) (top *big.Int, lines []gridLine) {
 	return top, lines
 }
 
-// marks name some of the days, today first and then back in even steps.
+// marks labels some of the days: today, and then backwards in even steps.
 func marks(days []pay.DaySum) []mark {
 	every := max(1, (len(days)+3)/4)
 	if len(days) <= 7 {

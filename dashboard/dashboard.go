@@ -1,9 +1,10 @@
-// Package dashboard is purser's pages for people (SPEC §1.6, DESIGN §5): what was spent and on what, keys, wallets, the
-// plan. They are made on the server with html/template; one small script copies things and one library polls for news.
+// Package dashboard serves purser's pages for people (docs/design.md §5). They show spend, keys,
+// wallets, limits and the plan, and change keys and wallets. The server makes them with
+// html/template. One small script copies texts, and htmx polls for news.
 //
-// Who somebody is, and everything about signing in, is package session's; what pages show and change is package pay's.
-// Here is how it looks, in words and on the screen, and nothing that decides about money. Somebody sees their own
-// organization only: an id of another one is answered like an id that does not exist.
+// Package session does sign-in and sessions. Package pay makes all decisions and changes; this
+// package only presents them. Visitors see only their own organization: an id of another
+// organization is answered like an unknown id.
 package dashboard
 
 import (
@@ -19,31 +20,34 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// Gate keeps those out who are not signed in; [session.Gate] is one.
+// Gate admits only visitors with a session; [session.Gate] implements it.
 type Gate interface {
 	Wrap(next http.Handler) http.Handler
 	ShowWith(p session.Pages)
 }
 
-// Options configure the pages. Payer and Gate are required.
+// Options configures the pages. Payer and Gate are required.
 type Options struct {
 	Payer *pay.Payer
 	Gate  Gate
-	// Visitor is who a request that has passed the gate comes from. Default: session.From.
+	// Visitor returns the visitor of a request that has passed the gate. Default: session.From.
 	Visitor func(context.Context) (session.Visitor, bool)
-	// PublicURL is the address that people reach purser by, for commands to copy. Default: the one that was asked.
+	// PublicURL is purser's address for people. Commands to copy contain it. Default: the address
+	// of the request.
 	PublicURL string
-	// UpgradeURL is where a larger plan is to be had. Default: nowhere, pages then say who changes plans.
+	// UpgradeURL is a page that sells larger plans. Default: none; pages then say that the operator
+	// changes plans.
 	UpgradeURL string
-	// Explorer is the address of a page about a transaction, or "". Default: [BaseScan].
+	// Explorer returns the URL of a page about a transaction, or "". Default: [BaseScan].
 	Explorer func(network, transaction string) string
-	// PlayMoney: the wallets are the sandbox's, and nobody must send anything real to them.
+	// PlayMoney reports that the wallets are the sandbox's. Pages then warn against sending real
+	// money.
 	PlayMoney bool
-	// Example is the URL of a paid API for commands to copy. Default: one that does not exist.
+	// Example is the URL of a paid API in commands to copy. Default: one that does not exist.
 	Example string
 	Version string
 	Clock   pay.Clock    // default: time.Now
-	Logger  *slog.Logger // default: discarded
+	Logger  *slog.Logger // default: none
 }
 
 // dashboard serves the pages. It is safe for concurrent use and holds nothing to close.
@@ -56,7 +60,8 @@ type dashboard struct {
 	origin string // of PublicURL; "" without one
 }
 
-// New makes the handler of /dashboard and everything below it, sign-in included. Its errors name the setting at fault.
+// New returns the handler of /dashboard and all paths below it, with sign-in. Errors name the
+// setting at fault.
 func New(o Options) (http.Handler, error) {
 	if o.Payer == nil || o.Gate == nil {
 		return nil, errors.New("dashboard: a payer and a gate are required")
@@ -95,7 +100,7 @@ func New(o Options) (http.Handler, error) {
 	return o.Gate.Wrap(d.routes()), nil
 }
 
-// routes is every address and what serves it. What no pattern names, a wrong method too, is not found.
+// routes returns the handler of all paths. Unknown paths and wrong methods get 404.
 func (d *dashboard) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET "+session.Assets+"{name}", d.assets)
@@ -106,7 +111,7 @@ func (d *dashboard) routes() http.Handler {
 	return mux
 }
 
-// views are the routes that need a visitor.
+// views returns the routes that need a visitor.
 func (d *dashboard) views() map[string]view {
 	return map[string]view{
 		"/dashboard/": func(*http.Request, visit) (answer, error) { return answer{}, errNotFound },
@@ -137,7 +142,7 @@ func (d *dashboard) views() map[string]view {
 	}
 }
 
-// originOf is scheme and host of a URL that must be absolute, http or https; "" of "".
+// originOf returns scheme and host of an absolute http or https URL, and "" for "".
 func originOf(raw string) (string, error) {
 	if raw == "" {
 		return "", nil
@@ -149,8 +154,8 @@ func originOf(raw string) (string, error) {
 	return u.Scheme + "://" + u.Host, nil
 }
 
-// address is the origin that commands to copy name. What a browser says in Host ends up in somebody's shell, so only
-// what a host can be is believed.
+// address returns the origin for commands to copy. The Host header comes from the browser and ends
+// up in a visitor's shell. It is used only when it has the characters of a host.
 func (d *dashboard) address(r *http.Request) string {
 	switch plain := strings.Trim(r.Host, hostAlphabet) == "" && r.Host != ""; {
 	case d.origin != "":
@@ -165,7 +170,8 @@ func (d *dashboard) address(r *http.Request) string {
 
 const hostAlphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.:[]-"
 
-// BaseScan is the page about a transaction at the explorer of Base and of its test network; "" for other networks.
+// BaseScan returns the page about a transaction on the explorer of Base or its test network. It
+// returns "" for other networks.
 func BaseScan(network, transaction string) string {
 	switch network {
 	case "base":

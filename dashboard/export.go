@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	exportRows = 500 // a page
-	// exportPause is how long somebody may take to read a page of the export.
+	exportRows = 500 // per page
+	// exportPause is the time that a client has to read one page of the export.
 	exportPause = time.Minute
-	// exportTime is RFC 3339 with the milliseconds that tell events of one second apart.
+	// exportTime is RFC 3339 with milliseconds, which separate events of one second.
 	exportTime = "2006-01-02T15:04:05.000Z07:00"
 )
 
@@ -26,8 +26,8 @@ var exportHead = []string{
 	"payment_id", "corrects", "network", "settlement", "transaction", "flags",
 }
 
-// exportSpend is GET /dashboard/spend.csv: every event that the filter lets through, newest first, page by page. Amounts
-// are exact and in whole USDC; those of corrections are negative.
+// exportSpend serves GET /dashboard/spend.csv: every event that the filter selects, newest first.
+// It reads page by page. Amounts are exact, in whole USDC; those of corrections are negative.
 func (d *dashboard) exportSpend(r *http.Request, v visit) (answer, error) {
 	f := filterOf(r.URL.Query())
 	for _, w := range f.wrong {
@@ -53,13 +53,13 @@ func (d *dashboard) exportSpend(r *http.Request, v visit) (answer, error) {
 	}()
 	first, err := d.exportPage(r.Context(), v, want)
 	if err != nil {
-		return answer{}, err // while it can still be a page
+		return answer{}, err // an error page can still be sent
 	}
 	labels := make(map[string]string, len(keys))
 	for _, k := range keys {
 		labels[k.ID] = k.Label
 	}
-	ctx := context.WithoutCancel(r.Context()) // the request's own time is for pages; each page here has it anew
+	ctx := context.WithoutCancel(r.Context()) // the request's timeout is for one page; each page here has its own
 	gone := r.Context()
 	begun = true
 	return answer{stream: func(w http.ResponseWriter) error {
@@ -90,7 +90,7 @@ func (d *dashboard) exportSpend(r *http.Request, v visit) (answer, error) {
 	}}, nil
 }
 
-// nextPage reads on for as long as somebody listens who is still signed in.
+// nextPage reads the next page, while the client is connected and the visitor signed in.
 func (d *dashboard) nextPage(ctx, gone context.Context, v visit, want pay.OrganizationSpendQuery) (pay.SpendPage, error) {
 	if err := gone.Err(); errors.Is(err, context.Canceled) {
 		return pay.SpendPage{}, err
@@ -103,8 +103,8 @@ func (d *dashboard) nextPage(ctx, gone context.Context, v visit, want pay.Organi
 	return d.exportPage(ctx, v, want)
 }
 
-// stillIn makes sure that a visitor whom the gate let in a while ago would be let in now: a slow reader can draw an
-// export out for hours, and who signs out, here or everywhere, ends that too.
+// stillIn checks that the gate would still admit the visitor. A slow client can draw an export out
+// for hours. Signing out, here or everywhere, ends the export too.
 func (d *dashboard) stillIn(ctx context.Context, v visit) error {
 	if _, err := d.Payer.Session(ctx, v.Session); err != nil {
 		return fmt.Errorf("looking at the session again: %w", err)
@@ -148,7 +148,7 @@ func (e export) page(p pay.SpendPage) error {
 			s.PaymentID, s.Corrects, s.Network, s.Settlement, s.Transaction, strings.Join(s.Flags, " "),
 		}
 		for i := range row {
-			if i != 2 { // the amount is ours, and a number
+			if i != 2 { // the amount is a number of ours
 				row[i] = inert(row[i])
 			}
 		}
@@ -165,11 +165,12 @@ func (e export) page(p pay.SpendPage) error {
 	return nil
 }
 
-// formula are the characters by which spreadsheets take what others wrote for a formula, or for what comes before one.
+// formula lists the characters that begin a formula in spreadsheets, or that may precede one.
 const formula = "=+-@|%\t\r\n＝＋－＠"
 
-// inert keeps spreadsheets from doing so. Where the decimal point is a comma, they split this file at semicolons, or at
-// tabs, whatever is between commas: a formula may begin behind any of these.
+// inert puts an apostrophe before every possible formula of a cell. Spreadsheets with a decimal
+// comma split this file at semicolons or tabs, even inside a cell. A formula may therefore begin
+// behind any of these.
 func inert(cell string) string {
 	var b strings.Builder
 	begins := true

@@ -1,6 +1,6 @@
 package dashboard
 
-// Patterns are the routes that need a visitor.
+// Patterns lists the routes that need a visitor.
 func Patterns() []string {
 	var list []string
 	for p := range (&dashboard{}).views() {

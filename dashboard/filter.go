@@ -10,17 +10,17 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// filter is which spend events somebody wants to see.
+// filter selects the spend events that a visitor wants to see.
 type filter struct {
 	KeyID, Host, Task string
-	From, To          time.Time // UTC days, both included; zero is no bound
-	// What was typed and does not fit, by field; the rest counts.
+	From, To          time.Time // UTC days, both included; zero: no bound
+	// wrong holds the problem of each invalid field. Valid fields still count.
 	wrong map[string]*wrong
 }
 
 const maxHost = 260
 
-// filterOf reads the query of a page. Nothing in it is an error page: what does not fit is named beside its field.
+// filterOf reads the query of a page. It never fails: the page shows a problem beside its field.
 func filterOf(q url.Values) filter {
 	f := filter{wrong: map[string]*wrong{}}
 	f.KeyID = q.Get("key")
@@ -53,7 +53,7 @@ func (f filter) any() bool {
 	return f.KeyID != "" || f.Host != "" || f.Task != "" || !f.From.IsZero() || !f.To.IsZero() || len(f.wrong) > 0
 }
 
-// values are the filter as a query.
+// values returns the filter as a query.
 func (f filter) values() url.Values {
 	q := url.Values{}
 	for name, value := range map[string]string{"key": f.KeyID, "host": f.Host, "task": f.Task, "from": dayText(f.From), "to": dayText(f.To)} {
@@ -71,7 +71,7 @@ func dayText(t time.Time) string {
 	return t.Format(isoDay)
 }
 
-// path is the address of the page of spend with this filter, from behind a cursor.
+// path returns the path of the spend page with this filter, after the cursor before.
 func (f filter) path(before string) string {
 	q := f.values()
 	if before != "" {
@@ -87,7 +87,7 @@ func withQuery(path string, q url.Values) string {
 	return path + "?" + q.Encode()
 }
 
-// query asks for a page of events. An id that cannot be one belongs to nobody: pay.ErrKeyNotFound.
+// query returns the query for a page of events. A key id of the wrong form is pay.ErrKeyNotFound.
 func (f filter) query(before string, limit int) (pay.OrganizationSpendQuery, error) {
 	if f.KeyID != "" {
 		if id, err := uuid.Parse(f.KeyID); err != nil || id.String() != f.KeyID {

@@ -19,7 +19,7 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// everyPage asks for every page that somebody with a key, a wallet and a payment can see.
+// everyPage requests every page of a visitor with a key, a wallet and a payment.
 func everyPage(t *testing.T, p *person) map[string]seen {
 	t.Helper()
 	pages := map[string]seen{}
@@ -58,7 +58,8 @@ func everyPage(t *testing.T, p *person) map[string]seen {
 	return pages
 }
 
-// faults are what a page must not have: anything that the content security policy forbids, and links that lead astray.
+// faults returns parts that no page may have: violations of the content security policy, and
+// misleading links.
 func faults(page string) []string {
 	var list []string
 	add := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
@@ -67,7 +68,7 @@ func faults(page string) []string {
 	for {
 		switch z.Next() {
 		case html.ErrorToken:
-			if z.Err() != io.EOF { //nolint:errorlint // as the tokenizer says it
+			if z.Err() != io.EOF { //nolint:errorlint // the tokenizer returns io.EOF itself
 				add("not HTML: %v", z.Err())
 			}
 			return list
@@ -108,7 +109,7 @@ func faults(page string) []string {
 	}
 }
 
-// What others write is text on every page, and nothing on a page needs more than the policy allows.
+// Text from outside stays text on every page, and no page needs more than the policy allows.
 func TestMarkupIsText(t *testing.T) {
 	t.Parallel()
 	const evil = `"><script>alert(1)</script><img src=x onerror=alert(2)>'{{.}}`
@@ -145,7 +146,7 @@ func TestMarkupIsText(t *testing.T) {
 	}
 }
 
-// A page is what a browser has to fetch to show it the first time, packed.
+// The first view of a page transfers a bounded number of compressed bytes.
 func TestNoPageWeighsMoreThanItsBudget(t *testing.T) {
 	t.Parallel()
 	const budget = 150_000
@@ -230,7 +231,7 @@ func TestAssets(t *testing.T) {
 	}
 }
 
-// The pages of package session wear the same clothes, and take what providers say for text.
+// The pages of package session have the same layout, and show text from providers as text.
 func TestNotices(t *testing.T) {
 	t.Parallel()
 	var pages session.Pages

@@ -14,7 +14,7 @@ import (
 
 const nobodys = "01890a5d-ac96-774b-bcce-b302099a8057" // an id that does not exist
 
-// Every address that takes an id answers one of another organization like one that does not exist, to the byte.
+// Every path with an id of another organization gets the answer of an unknown id, to the byte.
 func TestAnotherOrganizationsIDsAreNotFound(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -40,7 +40,7 @@ func TestAnotherOrganizationsIDsAreNotFound(t *testing.T) {
 		{"GET /dashboard/wallets/{id}/delete", "/dashboard/wallets/{id}/delete", wallet.ID, ""},
 		{"POST /dashboard/wallets/{id}/delete", "/dashboard/wallets/{id}/delete", wallet.ID, "confirm=" + wallet.Address.String()},
 		{"GET /dashboard/payments/{id}", "/dashboard/payments/{id}", payment.ID, ""},
-		// Ids beside the path.
+		// Ids outside the path.
 		{"POST /dashboard/wallets", "/dashboard/wallets", ada.key.ID, "key={id}"},
 		{"GET /dashboard/spend", "/dashboard/spend?key={id}", ada.key.ID, ""},
 		{"GET /dashboard/spend", "/dashboard/spend?before={id}", event, ""},
@@ -71,7 +71,7 @@ func TestAnotherOrganizationsIDsAreNotFound(t *testing.T) {
 			}
 		}
 	}
-	// And the owner's own answer, so that the above says something.
+	// The owner gets another answer, so the check above can fail.
 	for _, r := range routes[:8] {
 		if method, _, _ := strings.Cut(r.pattern, " "); method == http.MethodGet {
 			ask(ada, method, r.path, r.form, r.id).is(http.StatusOK)

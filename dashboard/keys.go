@@ -16,17 +16,17 @@ import (
 
 func keyPath(id string) string { return "/dashboard/keys/" + id }
 
-// wrong is what is the matter with a field of a form, beside the field.
+// wrong is the problem of a form's field. It appears beside the field.
 type wrong struct{ Field, Text, Link, LinkText string }
 
-// keysPage is what GET /dashboard/keys shows.
+// keysPage holds the contents of GET /dashboard/keys.
 type keysPage struct {
 	Keys                []keyRow
 	Used, Limit         string
 	MonthName, Decimals string
 	Full                bool
 	Upgrade             string
-	Label               string // as it was typed
+	Label               string // as typed
 	LabelWrong          *wrong
 	KeyWrong            *wrong
 }
@@ -38,12 +38,13 @@ type keyRow struct {
 	State                           keyState
 }
 
-// keys is GET /dashboard/keys.
+// keys serves GET /dashboard/keys.
 func (d *dashboard) keys(r *http.Request, v visit) (answer, error) {
 	return d.keysWith(r, v, http.StatusOK, keysPage{})
 }
 
-// keysWith is the page of keys, after a form that was not right with what was typed.
+// keysWith returns the page of keys. After a form with problems, p holds the typed values and the
+// problems.
 func (d *dashboard) keysWith(r *http.Request, v visit, status int, p keysPage) (answer, error) {
 	list, err := d.Payer.OrganizationKeys(r.Context(), v.org())
 	if err != nil {
@@ -81,7 +82,7 @@ func (d *dashboard) keysWith(r *http.Request, v visit, status int, p keysPage) (
 	return answer{status: status, page: "keys", title: "API keys", nav: "/dashboard/keys", body: p}, nil
 }
 
-// monthOf is what a key has spent this month.
+// monthOf returns a key's spend of this month.
 func (d *dashboard) monthOf(r *http.Request, v visit, keyID string) (pay.Sum, error) {
 	today := pay.DayOf(v.now)
 	month := time.Date(today.Year(), today.Month(), 1, 0, 0, 0, 0, time.UTC)
@@ -89,7 +90,7 @@ func (d *dashboard) monthOf(r *http.Request, v visit, keyID string) (pay.Sum, er
 	return sum.Total(), err
 }
 
-// createKey is POST /dashboard/keys. The key is shown on its page, once.
+// createKey serves POST /dashboard/keys. The new key's page then shows the key once.
 func (d *dashboard) createKey(r *http.Request, v visit) (answer, error) {
 	name := strings.TrimSpace(r.PostForm.Get("label"))
 	k, secret, err := d.Payer.CreateKey(r.Context(), pay.KeyRequest{Label: name, OrganizationID: v.org()})
@@ -106,7 +107,7 @@ func (d *dashboard) createKey(r *http.Request, v visit) (answer, error) {
 	return answer{redirect: keyPath(k.ID), say: saidKeyCreated}, nil
 }
 
-// linkKey is POST /dashboard/keys/link. What was pasted is never shown again.
+// linkKey serves POST /dashboard/keys/link. The pasted key is never shown again.
 func (d *dashboard) linkKey(r *http.Request, v visit) (answer, error) {
 	if err := d.turns.take(v.org(), linkTurns-1, v.now); err != nil {
 		return answer{}, err
@@ -133,7 +134,7 @@ func (d *dashboard) linkKey(r *http.Request, v visit) (answer, error) {
 	return d.keysWith(r, v, status, keysPage{KeyWrong: &w})
 }
 
-// keyPage is what GET /dashboard/keys/{id} shows.
+// keyPage holds the contents of GET /dashboard/keys/{id}.
 type keyPage struct {
 	ID, Name, Label, MonthName, Payments, SpendPath string
 	Created                                         moment
@@ -149,7 +150,7 @@ type keyPage struct {
 
 type link struct{ Name, Path string }
 
-// key is GET /dashboard/keys/{id}. Right after the key was made or revealed it shows the key.
+// key serves GET /dashboard/keys/{id}. Right after the key was made or revealed, it shows the key.
 func (d *dashboard) key(r *http.Request, v visit) (answer, error) {
 	k, err := d.keyOf(r, v)
 	if err != nil {
@@ -194,7 +195,8 @@ func (d *dashboard) key(r *http.Request, v visit) (answer, error) {
 	return a, nil
 }
 
-// keyOf is the key that the address names: pay.ErrKeyNotFound, also for another organization's.
+// keyOf returns the key of the request's path. For a key of another organization it fails with
+// pay.ErrKeyNotFound.
 func (d *dashboard) keyOf(r *http.Request, v visit) (pay.Key, error) {
 	id, err := pathID(r)
 	if err != nil {
@@ -203,7 +205,8 @@ func (d *dashboard) keyOf(r *http.Request, v visit) (pay.Key, error) {
 	return d.Payer.OrganizationKey(r.Context(), v.org(), id)
 }
 
-// revealKey is POST /dashboard/keys/{id}/reveal. It wants somebody who has just signed in, and leaves a line in the log.
+// revealKey serves POST /dashboard/keys/{id}/reveal. It demands a recent sign-in, and writes to the
+// log.
 func (d *dashboard) revealKey(r *http.Request, v visit) (answer, error) {
 	k, err := d.keyOf(r, v)
 	if err != nil {
@@ -221,7 +224,7 @@ func (d *dashboard) revealKey(r *http.Request, v visit) (answer, error) {
 	return answer{redirect: keyPath(k.ID)}, nil
 }
 
-// pathID is the id in the address. What cannot be one is not looked for.
+// pathID returns the id of the request's path, or an error when it has not the form of one.
 func pathID(r *http.Request) (string, error) {
 	raw := r.PathValue("id")
 	if id, err := uuid.Parse(raw); err != nil || id.String() != raw {
@@ -230,7 +233,7 @@ func pathID(r *http.Request) (string, error) {
 	return raw, nil
 }
 
-// option is a key in a list to choose from.
+// option is a key in a list of choices.
 type option struct {
 	ID, Name string
 	Chosen   bool
@@ -244,7 +247,7 @@ func options(keys []pay.Key, chosen string) []option {
 	return list
 }
 
-// names are the labels of keys by id.
+// names returns the labels of keys by id.
 func names(keys []pay.Key) map[string]string {
 	list := make(map[string]string, len(keys))
 	for _, k := range keys {
@@ -253,10 +256,10 @@ func names(keys []pay.Key) map[string]string {
 	return list
 }
 
-// limit is a rule in words.
+// limit describes a rule.
 type limit struct{ Name, Text string }
 
-// limits are what is in force for a key at the proxy, where every key has some.
+// limits describes the rules of a key at the proxy, where every key has some.
 func (d *dashboard) limits(k pay.Key) []limit {
 	pol := d.Payer.PolicyOf(k, pay.DoorProxy)
 	var list []limit
@@ -298,7 +301,7 @@ func capText(c *pay.Cap, before, after string) string {
 	return ""
 }
 
-// limitsInShort is a key's limits in a few words.
+// limitsInShort describes the rules of a key in a few words.
 func (d *dashboard) limitsInShort(k pay.Key) string {
 	pol := d.Payer.PolicyOf(k, pay.DoorProxy)
 	parts := slices.DeleteFunc([]string{

@@ -60,7 +60,7 @@ func TestThePlansKeys(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	ada := w.person("ada")
-	for range 2 { // and the first one
+	for range 2 { // and the first key
 		ada.post("/dashboard/keys", "label", "x").is(http.StatusSeeOther)
 	}
 	ada.get("/dashboard/keys").is(200, "3 of 3 of your plan", "all in use", upgradeURL)
@@ -109,7 +109,7 @@ func TestRevealingAKey(t *testing.T) {
 		t.Fatal("logged what was not done")
 	}
 	ada.auth = w.clock.now().Add(-4 * time.Minute)
-	ada.get(path + "/reveal").is(http.StatusNotFound) // no link reveals anything
+	ada.get(path + "/reveal").is(http.StatusNotFound) // a link must not reveal a key
 	ada.post(path + "/reveal").to(path)
 	secret := shownKey.FindString(ada.get(path).is(200).body)
 	if k, err := w.payer.Resolve(t.Context(), secret); err != nil || k.ID != ada.key.ID {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// said is a message that the page after a redirect shows once. It travels in a cookie of its own as a word of a fixed
-// list: no link can make a page say something.
+// said is a message that the page after a redirect shows once. A cookie carries it as a word from a
+// fixed list, so that no link can put text on a page.
 type said string
 
 const (
@@ -33,14 +33,14 @@ var messages = map[said]message{
 
 const messageCookie = "purser-said"
 
-func (d *dashboard) tell(w http.ResponseWriter, r *http.Request, s said) {
+func (d *dashboard) leaveMessage(w http.ResponseWriter, r *http.Request, s said) {
 	if s != "" {
 		d.setMessage(w, r, string(s), 60)
 	}
 }
 
-// told is what the last answer had to say, and forgets it.
-func (d *dashboard) told(w http.ResponseWriter, r *http.Request) *message {
+// takeMessage returns the message of the last answer, and deletes it.
+func (d *dashboard) takeMessage(w http.ResponseWriter, r *http.Request) *message {
 	c, err := r.Cookie(messageCookie)
 	if err != nil {
 		return nil
@@ -54,7 +54,7 @@ func (d *dashboard) told(w http.ResponseWriter, r *http.Request) *message {
 }
 
 func (d *dashboard) setMessage(w http.ResponseWriter, r *http.Request, value string, age int) {
-	http.SetCookie(w, &http.Cookie{ //nolint:gosec // Secure where the connection is
+	http.SetCookie(w, &http.Cookie{ //nolint:gosec // Secure on a secure connection
 		Name: messageCookie, Value: value, Path: "/dashboard", MaxAge: age, HttpOnly: true, SameSite: http.SameSiteLaxMode,
 		Secure: r.TLS != nil || strings.HasPrefix(d.origin, "https:"),
 	})

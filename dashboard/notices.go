@@ -7,11 +7,11 @@ import (
 	"github.com/purserpay/purser/dashboard/session"
 )
 
-// notices are the pages of package session.
+// notices renders the pages of package session.
 type notices struct{ d *dashboard }
 
-// notice is session.Notice, and how to follow its action: signing in begins with a post, so that no link of another
-// page can begin it.
+// notice holds a session.Notice and the method of its action. Signing in begins with a POST, so
+// that a link on another page cannot begin it.
 type notice struct {
 	session.Notice
 	Post   bool
@@ -39,7 +39,7 @@ func (n notices) show(w http.ResponseWriter, r *http.Request, a answer, wide boo
 	n.d.render(w, r, a, frame{Title: a.title, Body: a.body, Wide: wide, Version: n.d.Version})
 }
 
-// followable: a path here, or an http(s) address.
+// followable reports whether an action leads to a path here, or to an http(s) URL.
 func followable(u string) bool {
 	return strings.HasPrefix(u, "/") && !strings.HasPrefix(u, "//") || strings.HasPrefix(u, "https://") || strings.HasPrefix(u, "http://")
 }

@@ -13,21 +13,22 @@ const (
 	onceMost = 1000
 )
 
-// onceShown carries a key from the post that makes or reveals it to the page that the redirect leads to, which shows it
-// once. It stays in memory: with several nodes the page may have to ask for revealing it again.
+// onceShown passes a key from the POST that makes or reveals it to the page after the redirect,
+// which shows it once. It is kept in memory. With several nodes, the visitor may have to reveal the
+// key again.
 type onceShown struct {
 	now   pay.Clock
 	mu    sync.Mutex
 	waits map[onceFor]onceSecret
 }
 
-// onceFor is who may see which key: the session that asked for it, and no older one of the same account, which somebody
-// may have stolen and which could not reveal a key by itself.
+// onceFor names the session that may see a key. An older session of the same account may be stolen,
+// and could not reveal a key by itself. It must not see the key.
 type onceFor struct{ session, account, key string }
 
 type onceSecret struct {
 	secret string
-	made   bool // just created, not revealed
+	made   bool // created, not revealed
 	until  time.Time
 }
 

@@ -22,13 +22,13 @@ const (
 	feedLength  = 12
 	pollEvery   = "4s"
 	sharesShown = 8
-	// standardDays is what the chart shows unless somebody wants more or less.
+	// standardDays is the length of the chart by default.
 	standardDays = 30
 )
 
 var chartDays = []int{7, standardDays, 90}
 
-// news is what the overview keeps fresh.
+// news holds the parts of the overview that are kept fresh.
 type news struct {
 	Today, Month spent
 	MonthName    string
@@ -36,8 +36,8 @@ type news struct {
 	Pending      pending
 	Attention    *attention
 	Feed         feed
-	Swap         bool   // sent in place of what is there
-	Announce     string // for those who do not see it
+	Swap         bool   // sent to replace the parts of a shown page
+	Announce     string // for screen readers
 	organization string
 }
 
@@ -63,7 +63,7 @@ type pending struct {
 type feed struct {
 	Payments []paymentRow
 	Every    string
-	Poll     string `json:"-"` // says what is known already
+	Poll     string `json:"-"` // URL of the next poll; it says what is shown already
 }
 
 // paymentRow is a payment in a list.
@@ -82,10 +82,10 @@ func rowOf(p *pay.Payment, when moment) paymentRow {
 	}
 }
 
-// overviewPage is what GET /dashboard/ shows.
+// overviewPage holds the contents of GET /dashboard/.
 type overviewPage struct {
 	*news
-	Empty        bool // nothing was ever paid
+	Empty        bool // no payment was ever made
 	Paused       *pay.Pause
 	Start        *start
 	Chart        chart
@@ -98,7 +98,7 @@ type rangeLink struct {
 	Current    bool
 }
 
-// overview is GET /dashboard/: ?days= is how many the chart shows.
+// overview serves GET /dashboard/. ?days= is the length of the chart.
 func (d *dashboard) overview(r *http.Request, v visit) (answer, error) {
 	n, err := d.news(r.Context(), v)
 	if err != nil {
@@ -119,7 +119,7 @@ func (d *dashboard) overview(r *http.Request, v visit) (answer, error) {
 	return answer{page: "overview", title: "Overview", nav: "/dashboard/", body: p, htmx: true}, nil
 }
 
-// history is what the overview says of the days before.
+// history adds the chart and the sums of the past days.
 func (d *dashboard) history(r *http.Request, v visit, p *overviewPage) error {
 	length := standardDays
 	for _, n := range chartDays {
@@ -148,8 +148,8 @@ func (d *dashboard) history(r *http.Request, v visit, p *overviewPage) error {
 	return nil
 }
 
-// live is GET /dashboard/live, which the overview asks every few seconds: 204 when nothing has changed since what
-// ?seen= stands for. ?newest= is the newest payment that was seen.
+// live serves GET /dashboard/live, which the overview polls. It answers 204 when nothing has
+// changed. ?seen= is the fingerprint of the shown news. ?newest= is the newest shown payment.
 func (d *dashboard) live(r *http.Request, v visit) (answer, error) {
 	if r.Header.Get("HX-Request") != "true" {
 		return answer{redirect: "/dashboard/"}, nil
@@ -161,7 +161,8 @@ func (d *dashboard) live(r *http.Request, v visit) (answer, error) {
 	if r.URL.Query().Get("seen") == n.fingerprint() {
 		return answer{status: http.StatusNoContent}, nil
 	}
-	if r.URL.Query().Get("newest") == "" && len(n.Feed.Payments) > 0 { // the first one: chart and tables take the place of the first steps
+	// After the first payment, chart and tables replace the first steps.
+	if r.URL.Query().Get("newest") == "" && len(n.Feed.Payments) > 0 {
 		return answer{refresh: true}, nil
 	}
 	n.Swap = true
@@ -182,7 +183,7 @@ func (d *dashboard) live(r *http.Request, v visit) (answer, error) {
 	return answer{page: "overview", part: "live", body: n}, nil
 }
 
-// news gathers what the overview keeps fresh.
+// news collects the parts of the overview that are kept fresh.
 func (d *dashboard) news(ctx context.Context, v visit) (*news, error) {
 	today := pay.DayOf(v.now)
 	month := time.Date(today.Year(), today.Month(), 1, 0, 0, 0, 0, time.UTC)
@@ -217,7 +218,7 @@ func (d *dashboard) news(ctx context.Context, v visit) (*news, error) {
 	return n, err
 }
 
-// quota tells how much of its plan's payments an organization has used; empty without plans.
+// quota returns the organization's use of its monthly payments. It is empty without plans.
 func (d *dashboard) quota(use pay.Usage) quota {
 	if !d.Payer.HasPlans() {
 		return quota{}
@@ -233,7 +234,7 @@ func (d *dashboard) quota(use pay.Usage) quota {
 	return q
 }
 
-// fingerprint stands for everything that is shown.
+// fingerprint returns a hash of all shown news.
 func (n *news) fingerprint() string {
 	shown := *n
 	shown.Swap, shown.Announce = false, ""
@@ -242,7 +243,7 @@ func (n *news) fingerprint() string {
 	return base64.RawURLEncoding.EncodeToString(sum[:9])
 }
 
-// poll is the address that tells what comes after this.
+// poll returns the URL that asks for later news.
 func (n *news) poll(visit) string {
 	q := url.Values{"seen": {n.fingerprint()}}
 	if len(n.Feed.Payments) > 0 {
@@ -255,7 +256,7 @@ func (n *news) poll(visit) string {
 	return "/dashboard/live?" + q.Encode()
 }
 
-// shares are the hosts, or tasks, that most was spent on.
+// shares lists the hosts, or tasks, with the most spend.
 type shares struct {
 	ID, Title, Column, Caption, None, Decimals string
 	Rows                                       []share
@@ -273,7 +274,7 @@ func newShares(id, title, col, caption, none string, sums []pay.NameSum, path fu
 		return s
 	}
 	sums = slices.Clone(sums)
-	slices.SortStableFunc(sums, func(a, b pay.NameSum) int { // by what is left after corrections, which is what is shown
+	slices.SortStableFunc(sums, func(a, b pay.NameSum) int { // by the shown sum, which is after corrections
 		if rest := cmp.Compare(last(a), last(b)); rest != 0 {
 			return rest
 		}
@@ -284,7 +285,7 @@ func newShares(id, title, col, caption, none string, sums []pay.NameSum, path fu
 	most, _ := sums[0].Net()
 	add := func(name, path string, sum pay.Sum) {
 		row := share{Name: name, Path: path, Count: count(sum.Count), Net: netOf(sum), Mille: ratio(sum, most)}
-		row.Net.Currency = "" // the column's head has it
+		row.Net.Currency = "" // the column's title has it
 		s.Rows, shown = append(s.Rows, row), append(shown, row.Net)
 	}
 	for i, sum := range sums {
@@ -304,7 +305,7 @@ func newShares(id, title, col, caption, none string, sums []pay.NameSum, path fu
 	return s
 }
 
-// last sorts what has no name of its own behind the others.
+// last sorts the sum of all others behind the named ones.
 func last(n pay.NameSum) int {
 	if n.Name == pay.RestName {
 		return 1
@@ -312,7 +313,7 @@ func last(n pay.NameSum) int {
 	return 0
 }
 
-// compareNet compares what is left of sums.
+// compareNet compares sums after corrections.
 func compareNet(a, b pay.Sum) int {
 	x, under := a.Net()
 	y, below := b.Net()
@@ -327,7 +328,7 @@ func compareNet(a, b pay.Sum) int {
 	return x.Cmp(y)
 }
 
-// ratio is a sum in thousandths of the largest one.
+// ratio returns a sum in thousandths of the largest one.
 func ratio(s pay.Sum, most x402.Amount) int {
 	net, minus := s.Net()
 	if minus || most.IsZero() {
@@ -338,10 +339,10 @@ func ratio(s pay.Sum, most x402.Amount) int {
 	if r := int(min(1000, n.Int64())); r > 0 || net.IsZero() {
 		return r
 	}
-	return 4 // what is there at all is seen
+	return 4 // any spend is visible
 }
 
-// start is what to do first.
+// start lists the first steps of a new organization.
 type start struct {
 	HasKey, HasWallet            bool
 	KeyName, KeyPath, WalletPath string
@@ -367,7 +368,7 @@ func (d *dashboard) start(r *http.Request, v visit) (*start, error) {
 	return s, nil
 }
 
-// tryCommands pay for something, with the key in the environment.
+// tryCommands returns commands that pay for something with the key in $PURSER_KEY.
 func (d *dashboard) tryCommands(r *http.Request) []command {
 	list := [][2]string{
 		{"the command that pays for one request", `purser exec --key "$PURSER_KEY" --task demo -- curl -i ` + d.Example},

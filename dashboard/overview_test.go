@@ -26,7 +26,7 @@ func TestTheOverviewStartsWithWhatToDo(t *testing.T) {
 func TestTheOverview(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	// In the middle of a month, so that yesterday is in it.
+	// The middle of a month, so that yesterday is in the same month.
 	now := time.Date(2026, 11, 15, 12, 0, 0, 0, time.UTC)
 	w.clock.set(now.AddDate(0, 0, -1))
 	ada := w.person("ada")
@@ -74,7 +74,7 @@ func TestTheOverviewIsLive(t *testing.T) {
 	}
 	after := poll(news.body)
 	ada.get(after, "HX-Request", "true").is(http.StatusNoContent)
-	// A change without a new payment is news, and nothing to announce.
+	// A change without a new payment is news without an announcement.
 	p, err := w.payer.OrganizationPayments(t.Context(), ada.account.OrganizationID, "", 1)
 	if err != nil {
 		t.Fatal(err)
@@ -108,7 +108,7 @@ func TestPaymentsThatWantALook(t *testing.T) {
 	if err != nil || len(open) != 1 {
 		t.Fatalf("open payments: %v, %v", open, err)
 	}
-	ada.get("/dashboard/").is(200, "not settled yet").without("want a look") // for now it is an ordinary open one
+	ada.get("/dashboard/").is(200, "not settled yet").without("want a look") // it is still an ordinary open payment
 	w.clock.advance(2 * time.Minute)
 	ada.get("/dashboard/").is(200, "want a look", "Open and expired")
 	w.until("unresolved", open[0].ID)
@@ -128,7 +128,7 @@ func TestTheQuotaIsLoudWhenItIsShort(t *testing.T) {
 	ada.get("/dashboard/").is(200, "gauge-full", "Get more", upgradeURL, `<dd class="big">0 <span class="unit">of 2</span>`)
 }
 
-// Without plans no page speaks of one, nothing counts against one, and a key's page has no quota.
+// Without plans, no page mentions one, nothing counts against one, and a key's page has no quota.
 func TestWithoutPlans(t *testing.T) {
 	t.Parallel()
 	for _, off := range []bool{false, true} {

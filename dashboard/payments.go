@@ -9,16 +9,16 @@ import (
 
 const paymentRows = 100
 
-// paymentsPage is what GET /dashboard/payments shows.
+// paymentsPage holds the contents of GET /dashboard/payments.
 type paymentsPage struct {
 	Labels               []rangeLink
 	About, Caption, None string
 	Payments             []paymentRow
 	Decimals             string
-	More                 string // how many there are, when there may be more
+	More                 string // the number of rows, when there may be more
 }
 
-// paymentLabels are what payments can be looked at by, with a word for each.
+// paymentLabels lists the labels by which payments can be filtered, with texts for each.
 var paymentLabels = []struct{ label, name, about, none string }{
 	{"", "All", "Every time money was about to move: also what was refused, and what never came to be.", "No payment yet."},
 	{"open", "Open", "Journaled, and not known yet whether the money moved. Most of these close within seconds.", "Nothing is open."},
@@ -29,7 +29,7 @@ var paymentLabels = []struct{ label, name, about, none string }{
 	{"disputed", "Disputed", "Somebody said that the money moved, and the chain says that it did not. The spend was taken back by a correction.", "None is disputed. That is how it should be."},
 }
 
-// payments is GET /dashboard/payments: ?state= is a state or a flag.
+// payments serves GET /dashboard/payments. ?state= is a state or a flag.
 func (d *dashboard) payments(r *http.Request, v visit) (answer, error) {
 	want := r.URL.Query().Get("state")
 	p := paymentsPage{}
@@ -63,7 +63,7 @@ func (d *dashboard) payments(r *http.Request, v visit) (answer, error) {
 	return answer{page: "payments", title: "Payments", nav: "/dashboard/spend", body: p}, nil
 }
 
-// paymentPage is what GET /dashboard/payments/{id} shows.
+// paymentPage holds the contents of GET /dashboard/payments/{id}.
 type paymentPage struct {
 	ID, Task, PayTo, KeyName, KeyPath, Settlement, Network, Flags, Reason, Resolution, Story string
 	Amount                                                                                   amount
@@ -81,7 +81,7 @@ type noted struct {
 	Text string
 }
 
-// payment is GET /dashboard/payments/{id}: all that is known of one.
+// payment serves GET /dashboard/payments/{id}, with all that is known about a payment.
 func (d *dashboard) payment(r *http.Request, v visit) (answer, error) {
 	id, err := pathID(r)
 	if err != nil {
@@ -130,7 +130,7 @@ func (d *dashboard) payment(r *http.Request, v visit) (answer, error) {
 	return answer{page: "payment", title: "Payment of " + p.Amount.String(), nav: "/dashboard/spend", body: p}, nil
 }
 
-// story is a payment's state in a sentence, and what to do about it.
+// story describes a payment's state, and what to do about it.
 func story(p *pay.Payment) string {
 	switch {
 	case p.Disputed:

@@ -16,21 +16,21 @@ var (
 	errForm     = errors.New("the form cannot be read")
 )
 
-// problem is a page that says what went wrong and what to do.
+// problem holds a page that says what went wrong and what to do.
 type problem struct {
 	status                         int
 	Title, Text, Action, ActionURL string
 }
 
-// refuse is the one place that turns an error into a page.
+// refuse turns an error into a page. No other function does.
 func (d *dashboard) refuse(r *http.Request, err error, h http.Header) answer {
-	p := d.judge(err)
+	p := d.problemOf(err)
 	if e, ok := errors.AsType[*tooManyError](err); ok {
 		h.Set("Retry-After", strconv.Itoa(int(math.Ceil(e.wait.Seconds()))))
 	}
 	switch p.status {
 	case http.StatusInternalServerError:
-		if !errors.Is(err, errInternal) { // whoever made that has logged why
+		if !errors.Is(err, errInternal) { // logged where it was made
 			d.Logger.Error("page failed", "method", r.Method, "route", r.Pattern, "error", err)
 		}
 	case http.StatusServiceUnavailable:
@@ -42,8 +42,9 @@ func (d *dashboard) refuse(r *http.Request, err error, h http.Header) answer {
 	return answer{status: p.status, page: "problem", title: p.Title, body: p}
 }
 
-// judge maps an error to what a page says about it. What does not exist and what is another organization's are the same.
-func (d *dashboard) judge(err error) problem {
+// problemOf returns the page for an error. An unknown id and an id of another organization get the
+// same page.
+func (d *dashboard) problemOf(err error) problem {
 	limit := problem{status: http.StatusTooManyRequests, Action: "See your plan", ActionURL: "/dashboard/settings"}
 	if upgrade := d.upgrade(); upgrade != "" {
 		limit.Action, limit.ActionURL = "Get a larger plan", upgrade

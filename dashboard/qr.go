@@ -15,7 +15,8 @@ type code struct {
 
 const quietZone = 4 // modules of light around a code (ISO/IEC 18004 §9.1)
 
-// qrCode draws text. Wallet apps read a plain address everywhere; what they make of an ethereum: URL differs.
+// qrCode draws text. For wallets it is the plain address, which every wallet app reads; support for
+// ethereum: URLs varies.
 func qrCode(text string) *code {
 	c, err := qr.Encode(text, qr.M)
 	if err != nil {

@@ -2,5 +2,5 @@
 
 package dashboard_test
 
-// slower is by how much the race detector makes a page dearer.
+// slower is the factor by which the race detector slows a page down.
 const slower = 10

@@ -23,13 +23,13 @@ var templateFiles embed.FS
 // Bounds of a request.
 const (
 	pageTime = 10 * time.Second // for making a page
-	maxForm  = 64 << 10         // bytes of a posted form
-	minZip   = 1 << 10          // bytes from which packing is worth it
+	maxForm  = 64 << 10         // of a posted form, in bytes
+	minZip   = 1 << 10          // shortest text that is compressed, in bytes
 )
 
 func systemClock() time.Time { return time.Now() }
 
-// visit is one request of somebody who is signed in.
+// visit is one request of a visitor.
 type visit struct {
 	session.Visitor
 	now time.Time
@@ -37,33 +37,33 @@ type visit struct {
 
 func (v visit) org() string { return v.Account.OrganizationID }
 
-// answer is what a view wants to be sent: a page, a part of one, a redirect, or nothing.
+// answer holds what a view sends: a page, a part of one, a redirect, or nothing.
 type answer struct {
-	status   int    // 0: 200
+	status   int    // 0 means 200
 	page     string // name of the template
-	part     string // a template of it, sent without the frame
+	part     string // a part of the template, sent without the frame
 	title    string
-	nav      string // the page of the menu that this is, or belongs to
+	nav      string // the menu entry that is current
 	body     any
-	redirect string // where to go instead
-	say      said   // what the page after the redirect says once
-	// secret: the page shows a key. It is not packed, because the length of packed text tells what is in it to
-	// whoever can add to it.
+	redirect string // target of a redirect
+	say      said   // message that the next page shows once
+	// secret marks a page that shows a key. It is not compressed, because the length of compressed
+	// text reveals content to an attacker who can add to it.
 	secret bool
-	// refresh has the page that asked for a part of itself loaded anew.
+	// refresh reloads the page that asked for a part of itself.
 	refresh bool
 	htmx    bool                              // the page has parts that load by themselves
 	stream  func(w http.ResponseWriter) error // writes the answer itself
 }
 
-// view works out the answer to a request. Only page writes.
+// view returns the answer to a request. Only page writes.
 type view func(r *http.Request, v visit) (answer, error)
 
-// page makes a handler of a view. Whatever happens, the answer is a page.
+// page returns the handler of a view. Every answer is a page, errors too.
 func (d *dashboard) page(serve view) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		who, ok := d.Visitor(r.Context())
-		if !ok { // the gate lets nobody through without; pages do not take its word
+		if !ok { // the gate admits visitors only; pages check it again
 			http.Redirect(w, r, session.To(r.URL.RequestURI()), http.StatusSeeOther) //nolint:gosec // To leads to paths of the dashboard only
 			return
 		}
@@ -99,8 +99,8 @@ func (d *dashboard) answer(serve view, r *http.Request, v visit) (a answer, err 
 	return serve(r, v)
 }
 
-// logPanic tells where it happened. The value itself may hold anything, a key too, so only the runtime's own errors are
-// written out.
+// logPanic logs the stack of a panic. It writes out the value only for errors of the runtime: any
+// other value may contain a key.
 func (d *dashboard) logPanic(r *http.Request, p any) {
 	what := fmt.Sprintf("%T", p)
 	if err, ok := p.(runtime.Error); ok {
@@ -115,12 +115,12 @@ func (d *dashboard) write(w http.ResponseWriter, r *http.Request, v visit, a ans
 	if a.stream != nil {
 		if err := a.stream(w); err != nil {
 			d.Logger.Warn("page not sent in full", "route", r.Pattern, "error", err)
-			panic(http.ErrAbortHandler) // cut off, so that nobody takes it for all there is
+			panic(http.ErrAbortHandler) // cut the answer off, so that it does not look complete
 		}
 		return
 	}
 	if a.redirect != "" {
-		d.tell(w, r, a.say)
+		d.leaveMessage(w, r, a.say)
 		http.Redirect(w, r, a.redirect, http.StatusSeeOther)
 		return
 	}
@@ -136,18 +136,18 @@ func (d *dashboard) write(w http.ResponseWriter, r *http.Request, v visit, a ans
 		Title: a.title, Body: a.body, HTMX: a.htmx, PlayMoney: d.PlayMoney, Version: d.Version, Nav: menu(a.nav), Who: nameOf(v.Account),
 	}
 	if a.part == "" && r.Method != http.MethodHead {
-		f.Message = d.told(w, r)
+		f.Message = d.takeMessage(w, r)
 	}
 	d.render(w, r, a, f)
 }
 
-// frame is what the layout needs beside the page's own Body.
+// frame holds the data of the layout around a page's Body.
 type frame struct {
 	Title     string
 	Body      any
 	HTMX      bool
 	PlayMoney bool
-	Wide      bool // of pages without a menu
+	Wide      bool // for pages without a menu
 	Version   string
 	Who       string
 	Nav       []navEntry
@@ -173,7 +173,8 @@ func menu(current string) []navEntry {
 	return list
 }
 
-// render makes all of a page before the first byte leaves, so that a fault in a template is a 500 and not half a page.
+// render makes the whole page before its first byte leaves. A fault in a template is then a 500,
+// and not half a page.
 func (d *dashboard) render(w http.ResponseWriter, r *http.Request, a answer, f frame) {
 	var text bytes.Buffer
 	err := d.pages.execute(&text, a, f)
@@ -190,12 +191,12 @@ func (d *dashboard) render(w http.ResponseWriter, r *http.Request, a answer, f f
 	}
 	var zipped []byte
 	if !a.secret && text.Len() >= minZip && acceptsGzip(r) {
-		zipped, _ = zip(text.Bytes(), gzip.DefaultCompression) // without, it is sent as it is
+		zipped, _ = zip(text.Bytes(), gzip.DefaultCompression) // without zipped, plain text is sent
 	}
 	send(w, r, a.status, text.Bytes(), zipped)
 }
 
-// pages are the parsed templates, by file.
+// pages holds the parsed templates by file.
 type pages map[string]*template.Template
 
 func loadPages(a assets) (pages, error) {
@@ -225,7 +226,7 @@ func loadPages(a assets) (pages, error) {
 	return all, nil
 }
 
-// path is the address of an asset; templates that name another one fail.
+// path returns the URL of an asset. A template that names an unknown one fails.
 func (a assets) path(name string) (string, error) {
 	p, ok := a.paths[name]
 	if !ok {

@@ -4,7 +4,7 @@ import (
 	"net/http"
 )
 
-// settingsPage is what GET /dashboard/settings shows.
+// settingsPage holds the contents of GET /dashboard/settings.
 type settingsPage struct {
 	Name, Email, Issuer, Subject, Organization, Plan, Upgrade string
 	SignedIn, Resets                                          moment
@@ -26,7 +26,7 @@ func newMeter(name string, used, limit int) meter {
 	return meter{Name: name, Used: count(used), Limit: count(limit), Class: fullness(used, limit), Mille: mille(used, limit)}
 }
 
-// planned is a limit of a plan; "" without plans.
+// planned returns a limit of a plan as text, or "" without plans.
 func (d *dashboard) planned(limit int) string {
 	if !d.Payer.HasPlans() {
 		return ""
@@ -34,7 +34,7 @@ func (d *dashboard) planned(limit int) string {
 	return count(limit)
 }
 
-// upgrade returns the address that sells larger plans; "" if there is none.
+// upgrade returns the address that sells larger plans, or "".
 func (d *dashboard) upgrade() string {
 	if !d.Payer.HasPlans() {
 		return ""
@@ -42,7 +42,7 @@ func (d *dashboard) upgrade() string {
 	return d.UpgradeURL
 }
 
-// settings is GET /dashboard/settings. Without plans it says nothing of them.
+// settings serves GET /dashboard/settings. Without plans it shows none.
 func (d *dashboard) settings(r *http.Request, v visit) (answer, error) {
 	use, err := d.Payer.Usage(r.Context(), v.org())
 	if err != nil {

@@ -17,13 +17,14 @@ import (
 
 const (
 	currency = "USDC" // the symbol of every pinned asset
-	decimals = 6      // and its digits behind the point
+	decimals = 6      // of every pinned asset
 )
 
-// amount is money on a page, cut at its decimal point so that columns can be aligned there.
+// amount is money on a page. It is split at the decimal point, so that columns can be aligned
+// there.
 type amount struct {
 	Minus           bool
-	Whole, Fraction string // "1,234" and ".5"; the fraction may be ""
+	Whole, Fraction string // "1,234" and ".5"; Fraction may be ""
 	Currency        string
 }
 
@@ -56,7 +57,7 @@ func thousands(digits string) string {
 	return digits
 }
 
-// column is the class of a table whose amounts stand below one another at the decimal point.
+// column returns the CSS class of a table whose amounts are aligned at the decimal point.
 func column(list ...amount) string {
 	most := 2
 	for _, a := range list {
@@ -74,7 +75,7 @@ func payments(n int) string {
 	return count(n) + " payments"
 }
 
-// moment is a time on a page: for machines, in full, and as short as its place wants it.
+// moment is a time on a page: for machines, in full, and as short text.
 type moment struct{ Machine, Full, Text string }
 
 func momentOf(t time.Time, layout string) moment {
@@ -90,7 +91,7 @@ const (
 	isoDay  = "2006-01-02"
 )
 
-// recent is a time in the feed: the hour today, else the day.
+// recent returns a time for the feed: the time of day if it is today, else the date.
 func recent(t, now time.Time) moment {
 	switch t = t.UTC(); {
 	case pay.DayOf(t).Equal(pay.DayOf(now)):
@@ -101,16 +102,16 @@ func recent(t, now time.Time) moment {
 	return momentOf(t, isoDay)
 }
 
-// site is a URL that somebody else wrote. Link is set only for what a browser may follow.
+// site is a URL from outside. Link is set only if a browser may follow it.
 type site struct{ Text, Link, Full string }
 
-// Bounds of what others write, in characters, so that nobody makes a page grow beyond what a page may weigh.
+// Bounds on texts from outside, in characters. They keep pages from growing too large.
 const (
 	maxText  = 120 // of a URL in a list
 	maxTitle = 300
 	maxName  = 60 // of a key's label in a list
 	maxLink  = 400
-	maxURL   = 8 << 10 // of a URL on a page of its own
+	maxURL   = 8 << 10 // of a URL on its own page
 )
 
 func siteOf(raw string) site {
@@ -135,7 +136,7 @@ func siteOf(raw string) site {
 	return s
 }
 
-// whole is a URL on the page about one payment: all of it.
+// whole returns a URL in full, for the page about one payment.
 func whole(raw string) site {
 	s := siteOf(raw)
 	if _, ok := followed(raw); ok {
@@ -147,7 +148,7 @@ func whole(raw string) site {
 	return s
 }
 
-// followed is a URL that a browser may be sent to: http or https, and a host that can be one.
+// followed parses a URL that a browser may follow: http or https, with a valid host.
 func followed(raw string) (*url.URL, bool) {
 	u, err := url.Parse(raw)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || strings.Trim(u.Host, hostAlphabet) != "" {
@@ -156,7 +157,8 @@ func followed(raw string) (*url.URL, bool) {
 	return u, true
 }
 
-// cut shortens to n characters and takes out what does not print, such as marks that turn the text around.
+// cut shortens text to n characters. It replaces characters that do not print, such as marks that
+// reverse the text.
 func cut(s string, n int) string {
 	s = strings.Map(func(r rune) rune {
 		if r == utf8.RuneError || !unicode.IsPrint(r) {
@@ -170,7 +172,7 @@ func cut(s string, n int) string {
 	return string([]rune(s)[:n-1]) + "…"
 }
 
-// transaction is the hash of one, and where to read about it.
+// transaction holds a transaction hash and a link to an explorer.
 type transaction struct{ Text, Full, Link string }
 
 func (d *dashboard) transaction(network, hash string) transaction {
@@ -183,10 +185,10 @@ func (d *dashboard) transaction(network, hash string) transaction {
 	return transaction{Text: short(hash), Full: hash, Link: d.Explorer(network, hash)}
 }
 
-// short is the beginning and the end of a long hexadecimal string.
+// short returns the beginning and the end of a long hexadecimal string.
 func short(hex string) string { return hex[:8] + "…" + hex[len(hex)-6:] }
 
-// label is a key's name in lists.
+// label returns a key's name for lists.
 func label(k pay.Key) string {
 	if name := strings.TrimSpace(cut(k.Label, maxName)); name != "" {
 		return name
@@ -226,7 +228,7 @@ func stateOf(p *pay.Payment) state {
 	return state{"Open", "open"}
 }
 
-// command is a line to copy. What says what it is to those who do not see it.
+// command is a line to copy. What describes it for screen readers.
 type command struct{ ID, Text, What string }
 
 func commands(lines ...[2]string) []command {
@@ -237,7 +239,7 @@ func commands(lines ...[2]string) []command {
 	return list
 }
 
-// mille is used of limit in thousandths, for drawing.
+// mille returns used in thousandths of limit, for drawing.
 func mille(used, limit int) int {
 	if limit <= 0 || used >= limit {
 		return 1000
@@ -245,7 +247,7 @@ func mille(used, limit int) int {
 	return max(0, used) * 1000 / limit
 }
 
-// fullness is the class of a gauge.
+// fullness returns the CSS class of a gauge.
 func fullness(used, limit int) string {
 	switch m := mille(used, limit); {
 	case m >= 1000:
@@ -256,10 +258,10 @@ func fullness(used, limit int) string {
 	return ""
 }
 
-// dollars is a plan's price.
+// dollars returns a plan's price as text.
 func dollars(price string) string { return fmt.Sprintf("$%s", price) }
 
-// planName is FREE as Free.
+// planName returns FREE as Free.
 func planName(n pay.PlanName) string {
 	s := strings.ToLower(string(n))
 	if s == "" {

@@ -73,7 +73,7 @@ func TestSites(t *testing.T) {
 	}
 }
 
-// The axis is in round steps, reaches the highest bar, and no bar leaves the plot.
+// The axis has round steps and reaches the highest bar. No bar leaves the plot.
 func TestTicks(t *testing.T) {
 	t.Parallel()
 	huge, _ := new(big.Int).SetString(strings.Repeat("9", 77), 10)

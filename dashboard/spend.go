@@ -9,9 +9,9 @@ import (
 
 const spendRows = 50
 
-// spendPage is what GET /dashboard/spend shows.
+// spendPage holds the contents of GET /dashboard/spend.
 type spendPage struct {
-	Unused                        bool // nothing was ever spent
+	Unused                        bool // no money was ever spent
 	Commands                      []command
 	Keys                          []option
 	Host, Task, From, To          string
@@ -31,11 +31,12 @@ type spendRow struct {
 	Amount           amount
 	Transaction      transaction
 	PaymentPath      string
-	Corrects         string // the page of the payment that is taken back
+	Corrects         string // page of the corrected payment
 	Warning          *state
 }
 
-// spend is GET /dashboard/spend: ?key, host, task, from and to filter, ?before= is where the page before ended.
+// spend serves GET /dashboard/spend. ?key, host, task, from and to filter. ?before= is the end of
+// the previous page.
 func (d *dashboard) spend(r *http.Request, v visit) (answer, error) {
 	keys, err := d.Payer.OrganizationKeys(r.Context(), v.org())
 	if err != nil {

@@ -16,7 +16,8 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// spenders is somebody with 120 events over three days from the given one on, two keys, two hosts and two tasks.
+// spenders returns a visitor with two keys and 120 events over three days from first on, at two
+// hosts and for two tasks.
 func spenders(t *testing.T, w *world) (ada *person, second pay.Key, from time.Time) {
 	t.Helper()
 	ada = w.person("ada")
@@ -176,11 +177,11 @@ func TestCorrectionsAreShownAsSuch(t *testing.T) {
 	}
 }
 
-// until lets recovery look until a payment has a label.
+// until runs recovery until a payment has a label.
 func (w *world) until(label, id string) {
 	w.t.Helper()
 	for n := range 1000 {
-		if n > 50 { // the end of the call that paid is written when there is time for it
+		if n > 50 { // a payment's end is written a moment after its answer
 			time.Sleep(5 * time.Millisecond)
 		}
 		w.clock.advance(time.Minute)
@@ -221,7 +222,7 @@ func TestExportGoesOnToTheEnd(t *testing.T) {
 	}
 }
 
-// beginExport asks for all of a long history, and reads nothing of the answer.
+// beginExport requests a long export and reads nothing of the answer.
 func (p *person) beginExport(t *testing.T, w *world) *http.Response {
 	t.Helper()
 	if err := boltfill.Fill(t.Context(), w.disk, boltfill.Options{Keys: []string{p.key.ID}, Payments: 20_000, To: w.clock.now()}); err != nil {
@@ -240,7 +241,7 @@ func (p *person) beginExport(t *testing.T, w *world) *http.Response {
 	return res
 }
 
-// An export that cannot be finished is cut off: nobody takes it for all there is.
+// An export that cannot be finished is cut off, so that it does not look complete.
 func TestABrokenExportIsCutOff(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, onDisk(t))
@@ -258,7 +259,7 @@ func TestABrokenExportIsCutOff(t *testing.T) {
 	}
 }
 
-// An export ends with the session that began it, as one that cannot be finished does.
+// An export ends with its session, like one that cannot be finished.
 func TestAnExportEndsWithItsSession(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*person) error{

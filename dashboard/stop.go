@@ -7,10 +7,10 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// keyState is whether a key pays, on its page and in the list of keys.
+// keyState says whether a key pays, for its page and for the list of keys.
 type keyState struct {
 	Revoked, Paused bool
-	Operator        bool // has paused it, and alone can resume it
+	Operator        bool // the operator paused it, and only the operator can resume it
 	Since           moment
 	Reason          string
 }
@@ -27,7 +27,8 @@ func keyStateOf(k pay.Key) keyState {
 	return keyState{}
 }
 
-// stopKey makes a view that pauses or resumes a key: POST /dashboard/keys/{id}/pause and …/resume.
+// stopKey returns a view that pauses or resumes a key: POST /dashboard/keys/{id}/pause and
+// …/resume.
 func (d *dashboard) stopKey(do pay.Stop, say said) view {
 	return func(r *http.Request, v visit) (answer, error) {
 		k, err := d.keyOf(r, v)
@@ -47,7 +48,7 @@ type revokePage struct {
 	Wallets    []link
 }
 
-// askRevokeKey is GET /dashboard/keys/{id}/revoke. It wants a recent sign-in.
+// askRevokeKey serves GET /dashboard/keys/{id}/revoke. It demands a recent sign-in.
 func (d *dashboard) askRevokeKey(r *http.Request, v visit) (answer, error) {
 	k, err := d.keyOf(r, v)
 	if err != nil {
@@ -70,7 +71,7 @@ func (d *dashboard) askRevokeKey(r *http.Request, v visit) (answer, error) {
 	return answer{page: "key-revoke", title: "Revoke a key", nav: "/dashboard/keys", body: p}, nil
 }
 
-// revokeKey is POST /dashboard/keys/{id}/revoke.
+// revokeKey serves POST /dashboard/keys/{id}/revoke.
 func (d *dashboard) revokeKey(r *http.Request, v visit) (answer, error) {
 	k, err := d.keyOf(r, v)
 	if err != nil {

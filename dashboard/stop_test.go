@@ -12,10 +12,10 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// operator names an operator at the admin endpoint.
+// operator is the actor of the admin endpoint.
 func (w *world) operator() (by pay.Actor) { return pay.Operator("ann-the-operator") }
 
-// pays reports whether a key gets a new payment, and for what rule it does not.
+// pays reports whether a key gets a new payment, and the rule that prevents it.
 func (p *person) pays(at string) string {
 	p.t.Helper()
 	_, err := p.try(p.key, at, "", "10000")
@@ -35,7 +35,7 @@ func TestPausingAKey(t *testing.T) {
 	w.wallet(ada.key, 5_000_000)
 	path := "/dashboard/keys/" + ada.key.ID
 	ada.get(path).is(200, "Pause key", "Revoke key").without("Resume key", "<strong>Paused")
-	ada.get(path + "/pause").is(http.StatusNotFound) // no link pauses anything
+	ada.get(path + "/pause").is(http.StatusNotFound) // a link must not pause a key
 	ada.post(path + "/pause").to(path)
 	ada.get(path).is(200, "Key paused.", "<strong>Paused</strong>", "Resume key").without("Pause key")
 	ada.get("/dashboard/keys").is(200, `<span class="badge">paused</span>`)
@@ -48,7 +48,7 @@ func TestPausingAKey(t *testing.T) {
 		t.Fatalf("a resumed key is refused by %q", rule)
 	}
 
-	// What the operator has paused, an account does not resume.
+	// An account cannot resume a key that the operator has paused.
 	if _, err := w.payer.StopKey(pay.WithActor(t.Context(), w.operator()), ada.key.ID, pay.StopPause, "pays too much"); err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +109,7 @@ func TestPausingEverythingIsShown(t *testing.T) {
 	if rule := ada.pays("https://api.example.com/"); rule != "paused" {
 		t.Fatalf("refused by %q", rule)
 	}
-	ada.get("/dashboard/audit").is(200).without("wallets are moved") // it is everybody's and not theirs
+	ada.get("/dashboard/audit").is(200).without("wallets are moved") // it concerns all organizations
 }
 
 func TestChangesAreListed(t *testing.T) {

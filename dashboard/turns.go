@@ -12,28 +12,30 @@ import (
 	"github.com/purserpay/purser/internal/perclient"
 )
 
-// Bounds of what one organization may do here. Signing in costs nothing, so that they hold for everybody.
+// Bounds on one organization's use of the dashboard. They hold for all organizations, because
+// signing in is free.
 const (
-	// changesAMinute bounds posts. Each is a durable write: what is deleted leaves its row.
+	// changesAMinute bounds posts. Each is a durable write, and a deleted object leaves a row.
 	changesAMinute = 60
-	// linkTurns is how many posts trying to link a key counts for. Callers of the API may choose their own keys, and
-	// choose short ones.
+	// linkTurns is the number of posts that one attempt to link a key counts for. Clients of the
+	// API may choose their own keys, and choose short ones.
 	linkTurns = 6
-	// exportsAtOnce bounds exports, each of which may read all there is, for as long as its reader takes.
+	// exportsAtOnce bounds concurrent exports. Each may read all events, for as long as its client
+	// takes.
 	exportsAtOnce = 2
-	// waiting bounds requests of one organization that wait for their turn to read.
+	// waiting bounds an organization's requests that wait to read.
 	waiting = 32
 )
 
-// tooManyError tells how long to wait.
+// tooManyError says how long to wait.
 type tooManyError struct{ wait time.Duration }
 
 func (e *tooManyError) Error() string { return fmt.Sprintf("too many requests: wait %s", e.wait) }
 
-// turns count what organizations do, and have them read one after the other: what somebody looks at must not slow down
-// what others pay. An organization reads one thing at a time, and all of them together leave half of the processors alone.
+// turns bounds what organizations do, so that readers of pages do not slow down payments. An
+// organization reads one page at a time. All of them together leave half of the processors free.
 type turns struct {
-	reading chan struct{} // has room for those who read
+	reading chan struct{} // has room for the reading organizations
 	changes *perclient.Limiter[string]
 	exports *admission.Shares
 
@@ -41,7 +43,7 @@ type turns struct {
 	lines map[string]*line
 }
 
-// line is an organization's, of those who read or wait to.
+// line counts an organization's requests that read or wait to.
 type line struct {
 	turn   chan struct{}
 	length int
@@ -55,7 +57,8 @@ func newTurns() turns {
 	}
 }
 
-// read waits until an organization may read, which it does until leave: *tooManyError, or the context's error.
+// read waits until an organization may read; leave ends the reading. The error is a *tooManyError,
+// or the context's.
 func (t *turns) read(ctx context.Context, org string) (leave func(), err error) {
 	t.mu.Lock()
 	l := t.lines[org]
@@ -96,7 +99,8 @@ func (t *turns) read(ctx context.Context, org string) (leave func(), err error) 
 	}, nil
 }
 
-// inTurn is a view that reads in its organization's turn. It is for those that wait for nothing but the store.
+// inTurn returns a view that reads in its organization's turn. It suits views that wait only for
+// the store.
 func (d *dashboard) inTurn(serve view) view {
 	return func(r *http.Request, v visit) (answer, error) {
 		leave, err := d.turns.read(r.Context(), v.org())
@@ -108,7 +112,7 @@ func (d *dashboard) inTurn(serve view) view {
 	}
 }
 
-// take takes n turns of an organization: *tooManyError.
+// take takes n turns of an organization, or fails with a *tooManyError.
 func (t *turns) take(org string, n int, now time.Time) error {
 	if wait := t.changes.Take(org, n, now); wait > 0 {
 		return &tooManyError{wait}
@@ -116,7 +120,7 @@ func (t *turns) take(org string, n int, now time.Time) error {
 	return nil
 }
 
-// enterExport begins an export, which ends with leave: *tooManyError.
+// enterExport begins an export, which leave ends. It fails with a *tooManyError.
 func (t *turns) enterExport(org string) (leave func(), err error) {
 	leave, err = t.exports.Take(org)
 	if err != nil {

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// TestAnOldSessionGetsNoKey: who has stolen a session, and cannot sign in, waits for the owner to reveal or to make a key.
+// A thief with a stolen session cannot sign in, so a key that the owner makes or reveals is not
+// shown to it.
 func TestAnOldSessionGetsNoKey(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -47,7 +48,7 @@ func TestGuessingKeysIsBounded(t *testing.T) {
 	guess().is(http.StatusUnprocessableEntity)
 }
 
-// TestChangesAreBounded: a deleted wallet does not count, but its row stays for ever.
+// A deleted wallet does not count, but its row stays for ever. So changes are bounded.
 func TestChangesAreBounded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -67,7 +68,8 @@ func TestChangesAreBounded(t *testing.T) {
 	}
 }
 
-// slowReader is a gate behind which what requests get with Test-Slow is not read before it is told to.
+// slowReader is a gate that delays reading the answers to requests with the header Test-Slow, until
+// it is released.
 type slowReader struct {
 	headerGate
 	writing chan struct{}
@@ -94,12 +96,12 @@ func (w slowWriter) Write(p []byte) (int, error) {
 	return w.ResponseWriter.Write(p)
 }
 
-// TestExportsAtOnce: an export reads all there is, for as long as its reader takes.
+// An export reads all events, for as long as its client takes. So exports are bounded.
 func TestExportsAtOnce(t *testing.T) {
 	t.Parallel()
 	gate := slowReader{writing: make(chan struct{}, 100), read: make(chan struct{})}
 	read := sync.OnceFunc(func() { close(gate.read) })
-	defer read() // or the server could not be closed after a failure
+	defer read() // otherwise the server could not be closed after a failure
 	w := newWorld(t, func(s *setup) { s.pages.Gate = gate })
 	ada, eve := w.person("ada"), w.person("eve")
 	w.wallet(ada.key, 1_000_000)
@@ -113,14 +115,14 @@ func TestExportsAtOnce(t *testing.T) {
 	eve.get("/dashboard/spend.csv").is(200)
 	read()
 	readers.Wait()
-	for range 3 { // all of them come back, also those that never wrote anything
+	for range 3 { // all slots come back, even those of exports that wrote nothing
 		ada.get("/dashboard/spend.csv?key=00000000-0000-7000-8000-000000000000").is(http.StatusNotFound)
 		ada.do(http.MethodHead, "/dashboard/spend.csv", nil).is(200)
 		ada.get("/dashboard/spend.csv").is(200)
 	}
 }
 
-// TestFormulasBehindOtherSeparators: spreadsheets split the file at semicolons where the decimal point is a comma.
+// Spreadsheets with a decimal comma split the file at semicolons.
 func TestFormulasBehindOtherSeparators(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

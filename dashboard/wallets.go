@@ -12,7 +12,7 @@ import (
 
 func walletPath(id string) string { return "/dashboard/wallets/" + id }
 
-// walletName is the address in short.
+// walletName returns a short form of the address.
 func walletName(w pay.Wallet) string {
 	if w.Address == nil {
 		return "Wallet " + tail(w.ID)
@@ -21,13 +21,14 @@ func walletName(w pay.Wallet) string {
 }
 
 const (
-	// balanceWait is how long the page that deletes a wallet waits for its balance.
+	// balanceWait bounds the wait for a balance on the page that deletes a wallet.
 	balanceWait = time.Second
-	// confirmLength is how much of the address has to be typed to delete a wallet that holds money.
+	// confirmLength is the number of characters of the address that a visitor must type to delete a
+	// wallet with money.
 	confirmLength = 6
 )
 
-// walletsPage is what GET /dashboard/wallets shows.
+// walletsPage holds the contents of GET /dashboard/wallets.
 type walletsPage struct {
 	Wallets     []walletRow
 	Used, Limit string
@@ -44,8 +45,8 @@ type walletRow struct {
 	Created                               moment
 }
 
-// wallets is GET /dashboard/wallets: ?key= is the key that a new one is for. Balances load after the page, one by one,
-// because the chain may be slow to tell.
+// wallets serves GET /dashboard/wallets. ?key= selects the key for a new wallet. Balances load one
+// by one after the page, because the chain may be slow.
 func (d *dashboard) wallets(r *http.Request, v visit) (answer, error) {
 	list, err := d.Payer.OrganizationWallets(r.Context(), v.org())
 	if err != nil {
@@ -73,7 +74,7 @@ func (d *dashboard) wallets(r *http.Request, v visit) (answer, error) {
 	return answer{page: "wallets", title: "Wallets", nav: "/dashboard/wallets", body: p, htmx: true}, nil
 }
 
-// createWallet is POST /dashboard/wallets.
+// createWallet serves POST /dashboard/wallets.
 func (d *dashboard) createWallet(r *http.Request, v visit) (answer, error) {
 	k, err := d.Payer.OrganizationKey(r.Context(), v.org(), r.PostForm.Get("key"))
 	if err != nil {
@@ -87,7 +88,7 @@ func (d *dashboard) createWallet(r *http.Request, v visit) (answer, error) {
 	return answer{redirect: walletPath(w.ID), say: saidWalletCreated}, nil
 }
 
-// walletPage is what the pages about one wallet show.
+// walletPage holds the contents of the pages about one wallet.
 type walletPage struct {
 	ID, Name, Path, Address, Network, NetworkName, ProviderID string
 	KeyName, KeyPath                                          string
@@ -95,15 +96,16 @@ type walletPage struct {
 	QR                                                        *code
 	Copy                                                      command
 	PlayMoney                                                 bool
-	Balance                                                   *balance // nil: to be asked for
-	// For deleting.
+	Balance                                                   *balance // nil: loaded later
+	// Only for the page that deletes.
 	Holds, Unknown bool
-	Last           bool // the key has no other
-	Typed          int  // how much of the address has to be typed
+	Last           bool // the key has no other wallet
+	Typed          int  // characters of the address to type
 	Wrong          *wrong
 }
 
-// walletOf is the wallet that the address names, and its key: pay.ErrWalletNotFound, also for another organization's.
+// walletOf returns the wallet of the request's path, and its key. For a wallet of another
+// organization it fails with pay.ErrWalletNotFound.
 func (d *dashboard) walletOf(r *http.Request, v visit) (pay.Wallet, pay.Key, error) {
 	id, err := pathID(r)
 	if err != nil {
@@ -130,7 +132,7 @@ func (d *dashboard) walletPage(w pay.Wallet, k pay.Key) walletPage {
 	return p
 }
 
-// networkName is how wallets call a network.
+// networkName returns the network's name as wallet apps show it.
 func networkName(n string) string {
 	switch n {
 	case "base":
@@ -141,7 +143,8 @@ func networkName(n string) string {
 	return n
 }
 
-// wallet is GET /dashboard/wallets/{id}. With ?balance=now, for browsers without scripts, it waits for the balance.
+// wallet serves GET /dashboard/wallets/{id}. With ?balance=now it waits for the balance, for
+// browsers without scripts.
 func (d *dashboard) wallet(r *http.Request, v visit) (answer, error) {
 	w, k, err := d.walletOf(r, v)
 	if err != nil {
@@ -155,7 +158,7 @@ func (d *dashboard) wallet(r *http.Request, v visit) (answer, error) {
 	return answer{page: "wallet", title: "Wallet of " + p.KeyName, nav: "/dashboard/wallets", body: p, htmx: true}, nil
 }
 
-// balance is GET /dashboard/wallets/{id}/balance, which pages load by themselves.
+// balance serves GET /dashboard/wallets/{id}/balance, which pages load by themselves.
 func (d *dashboard) balance(r *http.Request, v visit) (answer, error) {
 	w, _, err := d.walletOf(r, v)
 	if err != nil {
@@ -171,7 +174,7 @@ func (d *dashboard) balance(r *http.Request, v visit) (answer, error) {
 	return answer{page: "wallets", part: "balance", body: b}, nil
 }
 
-// balance is what a wallet holds, or why nobody knows.
+// balance holds a wallet's balance, or why it is unknown.
 type balance struct {
 	Known  bool
 	Amount amount
@@ -196,7 +199,7 @@ func (d *dashboard) balanceOf(ctx context.Context, w pay.Wallet, now time.Time, 
 	return balance{Why: "The chain's RPC does not answer at the moment. The wallet is not affected: try again soon."}
 }
 
-// askDeleteWallet is GET /dashboard/wallets/{id}/delete.
+// askDeleteWallet serves GET /dashboard/wallets/{id}/delete.
 func (d *dashboard) askDeleteWallet(r *http.Request, v visit) (answer, error) {
 	w, k, err := d.walletOf(r, v)
 	if err != nil {
@@ -205,7 +208,7 @@ func (d *dashboard) askDeleteWallet(r *http.Request, v visit) (answer, error) {
 	return d.deletePage(r, v, w, k, http.StatusOK, nil)
 }
 
-// deletePage names what would be out of reach.
+// deletePage returns the page that warns of what would be lost.
 func (d *dashboard) deletePage(r *http.Request, v visit, w pay.Wallet, k pay.Key, status int, what *wrong) (answer, error) {
 	p := d.walletPage(w, k)
 	others, err := d.Payer.ListWallets(r.Context(), k)
@@ -222,8 +225,8 @@ func (d *dashboard) deletePage(r *http.Request, v visit, w pay.Wallet, k pay.Key
 	return answer{status: status, page: "wallet-delete", title: "Delete a wallet", nav: "/dashboard/wallets", body: p}, nil
 }
 
-// deleteWallet is POST /dashboard/wallets/{id}/delete. What the wallet holds is looked at again: it may have been funded
-// since the page was made.
+// deleteWallet serves POST /dashboard/wallets/{id}/delete. It reads the balance again, because the
+// wallet may have been funded since the page was made.
 func (d *dashboard) deleteWallet(r *http.Request, v visit) (answer, error) {
 	w, k, err := d.walletOf(r, v)
 	if err != nil {

@@ -96,10 +96,10 @@ func TestDeletingAWallet(t *testing.T) {
 	ada.get(path).is(http.StatusNotFound)
 	ada.post(path+"/delete", "confirm", address).is(http.StatusNotFound)
 
-	// Funded between the page and the post.
+	// The wallet is funded between the page and the POST.
 	path = "/dashboard/wallets/" + empty.ID
 	ada.get(path+"/delete").is(200, "It is empty", "no other wallet").without("Type the last")
-	w.clock.advance(time.Minute) // balances are kept for seconds
+	w.clock.advance(time.Minute) // balances are cached for seconds
 	w.chain.fund(*empty.Address, 7)
 	ada.post(path+"/delete").is(http.StatusUnprocessableEntity, "It holds", ">0.000007 <")
 	w.clock.advance(time.Minute)

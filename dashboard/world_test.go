@@ -37,19 +37,19 @@ const (
 	upgradeURL = "https://plans.example.com/up"
 )
 
-// store is the payer's, in memory or on disk.
+// store is the payer's store, in memory or on disk.
 type store interface {
 	pay.Store
 	Close() error
 }
 
-// world is the dashboard over HTTP with a real signer and pay core. Who signs in is said by a header: the gate
-// has tests of its own.
+// world is the dashboard over HTTP with a real signer and payer. A header names the visitor: the
+// gate has its own tests.
 type world struct {
 	t     testing.TB
 	url   string
 	store store
-	disk  *boltstore.DB // the store too, for a world that is onDisk
+	disk  *boltstore.DB // also the store of a world that is onDisk
 	payer *pay.Payer
 	chain *ledger
 	clock *clock
@@ -58,12 +58,12 @@ type world struct {
 
 type setup struct {
 	pay   pay.Options
-	disk  string // path of the store; "": it is in memory
+	disk  string // path of the store; "" means memory
 	pages dashboard.Options
-	mute  bool // no chain
+	mute  bool // without a chain
 }
 
-// onDisk makes the store a file, which boltfill can give a long history.
+// onDisk keeps the store in a file, which boltfill can give a long history.
 func onDisk(t testing.TB) func(*setup) {
 	path := filepath.Join(t.TempDir(), "purser.db")
 	return func(s *setup) { s.disk = path }
@@ -126,7 +126,7 @@ func visitorOf(ctx context.Context) (session.Visitor, bool) {
 	return v, ok
 }
 
-// headerGate believes what a request says of itself.
+// headerGate believes the visitor's name in a request.
 type headerGate struct{}
 
 func (headerGate) ShowWith(session.Pages) {}
@@ -148,11 +148,11 @@ func (headerGate) Wrap(next http.Handler) http.Handler {
 	})
 }
 
-// person is somebody with a browser.
+// person is a visitor with a browser.
 type person struct {
 	*world
 	account pay.Account
-	key     pay.Key // the first one
+	key     pay.Key // the first key
 	auth    time.Time
 	session string
 	client  *http.Client
@@ -177,7 +177,7 @@ func (w *world) person(name string) *person {
 	return p
 }
 
-// signedIn is a session of somebody, in the store for as long as any.
+// signedIn returns a session of an account. The store knows it.
 func (p *person) signedIn(name string) string {
 	p.t.Helper()
 	sum := sha256.Sum256([]byte(p.account.ID + name))
@@ -196,7 +196,7 @@ type seen struct {
 	body   string
 }
 
-// get and post make a request; post's fields are pairs.
+// get and post make a request. post takes pairs of fields.
 func (p *person) get(path string, header ...string) seen {
 	return p.do(http.MethodGet, path, nil, header...)
 }
@@ -265,7 +265,7 @@ func (s seen) without(parts ...string) seen {
 	return s
 }
 
-// brief is the page without its frame, for messages.
+// brief returns the page without its frame, for messages.
 func (s seen) brief() string {
 	if _, inside, ok := strings.Cut(s.body, "<main"); ok {
 		inside, _, _ = strings.Cut(inside, "</main>")
@@ -274,7 +274,7 @@ func (s seen) brief() string {
 	return s.body
 }
 
-// to follows nothing, but checks where a redirect leads.
+// to follows no redirect, but checks its target.
 func (s seen) to(path string) seen {
 	s.t.Helper()
 	s.is(http.StatusSeeOther)
@@ -284,7 +284,7 @@ func (s seen) to(path string) seen {
 	return s
 }
 
-// wallet makes a wallet with money for a key.
+// wallet makes a funded wallet for a key.
 func (w *world) wallet(k pay.Key, micros uint64) pay.Wallet {
 	w.t.Helper()
 	wallet, err := w.payer.CreateWallet(w.t.Context(), k, "base")
@@ -295,7 +295,7 @@ func (w *world) wallet(k pay.Key, micros uint64) pay.Wallet {
 	return wallet
 }
 
-// challenge is that of a v1 seller.
+// challenge returns the challenge of a v1 seller.
 func challenge(micros string) x402.Challenge {
 	c, err := x402.DecodeHeader(base64.StdEncoding.EncodeToString(fmt.Appendf(nil, `{"x402Version":1,"error":"pay","accepts":[{
 		"scheme":"exact","network":"base","maxAmountRequired":%q,"resource":"","description":"","mimeType":"","payTo":%q,
@@ -331,7 +331,8 @@ func (w *world) try(k pay.Key, at, task, micros string) (*pay.Payment, error) {
 	return a.Payment(), nil
 }
 
-// ledger is facilitator and chain in one: what it settles is there until it is told to forget it.
+// ledger is facilitator and chain in one. It remembers each settlement until it is told to forget
+// it.
 type ledger struct {
 	now      func() time.Time
 	mu       sync.Mutex
@@ -339,8 +340,8 @@ type ledger struct {
 	moved    map[x402.Nonce]string
 	down     bool
 	slow     time.Duration // of balances
-	unclear  bool          // settlements are not told of
-	amnesia  bool          // nothing that was settled is on the chain
+	unclear  bool          // settlements are not confirmed
+	amnesia  bool          // no settlement is on the chain
 	settled  int
 }
 
@@ -444,7 +445,7 @@ func (b *lockedBuffer) String() string {
 	return b.buf.String()
 }
 
-// keptPages is a gate that keeps the pages it is given.
+// keptPages is a gate that keeps the pages it gets.
 type keptPages struct{ pages *session.Pages }
 
 func (k keptPages) ShowWith(p session.Pages)            { *k.pages = p }
