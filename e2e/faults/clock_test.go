@@ -182,17 +182,17 @@ func TestAWildDateStopsNothingForLong(t *testing.T) {
 		t.Fatalf("%d transfers", n)
 	}
 	in.world.RPCDates.Wrong(-time.Hour)
-	in.ground.clock.turn(time.Minute) // balances are asked for anew
+	in.ground.clock.Forward(t, time.Minute) // balances are asked for anew
 	for range 2 {
 		moved()
-		in.ground.clock.turn(10 * time.Second)
+		in.ground.clock.Forward(t, 10*time.Second)
 	}
 	stopped := moved()
 	if h := in.payer.Health(bounded(t)); !h.Clock.Stopped || h.Clock.OK {
 		t.Errorf("clock %+v", h.Clock)
 	}
 	in.world.RPCDates.Wrong(0)
-	in.ground.clock.turn(10 * time.Second)
+	in.ground.clock.Forward(t, 10*time.Second)
 	if n := moved(); n != stopped+1 {
 		t.Errorf("%d transfers, want %d: right dates let nothing be paid again", n, stopped+1)
 	}

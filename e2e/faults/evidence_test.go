@@ -122,7 +122,7 @@ func TestAnRPCThatIsBehindWhileTimeRunsOut(t *testing.T) {
 func TestAnRPCThatLeadsToAnotherChain(t *testing.T) {
 	t.Parallel()
 	g := newGround(t)
-	other, err := ledger.Start(context.Background(), ledger.Options{Now: func() time.Time { return g.clock.now().Add(time.Hour) }})
+	other, err := ledger.Start(context.Background(), ledger.Options{Now: func() time.Time { return g.clock.Now().Add(time.Hour) }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +141,7 @@ func TestAnRPCThatLeadsToAnotherChain(t *testing.T) {
 	}
 	buy()
 	in.quiet(t, customer)
-	g.clock.turn(25 * time.Second) // recovery's first look is due, and the chain was checked less than a minute ago
+	g.clock.Forward(t, 25*time.Second) // recovery's first look is due, and the chain was checked less than a minute ago
 	in.world.RPC.Lead(other.RPCURL())
 	in.recover(t)
 	books, ledger := in.account(t, customer)

@@ -64,7 +64,7 @@ const validity = 4 * time.Minute
 // newWorld starts a hostile world on a chain.
 func newWorld(t *testing.T, g *ground) *hostile.World {
 	t.Helper()
-	w, err := hostile.Start(context.Background(), hostile.Options{Chain: g.chain, Now: g.clock.now, Validity: validity})
+	w, err := hostile.Start(context.Background(), hostile.Options{Chain: g.chain, Now: g.clock.Now, Validity: validity})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func install(t *testing.T, g *ground, change ...func(*installation)) *installati
 
 // now is purser's clock.
 func (in *installation) now() time.Time {
-	return in.ground.clock.now().Add(time.Duration(in.skew.Load()))
+	return in.ground.clock.Now().Add(time.Duration(in.skew.Load()))
 }
 
 // start opens the store and puts everything in front of it.

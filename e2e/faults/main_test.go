@@ -5,7 +5,6 @@ import (
 	"flag"
 	"os"
 	"strconv"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -38,28 +37,22 @@ const parallel = 24
 
 func TestMain(m *testing.M) { os.Exit(process.Main(m, parallel)) }
 
-// clock is a clock that can be turned.
-type clock struct{ ahead atomic.Int64 }
-
-func (c *clock) now() time.Time       { return time.Now().Add(time.Duration(c.ahead.Load())) }
-func (c *clock) turn(d time.Duration) { c.ahead.Add(int64(d)) }
-
 // ground is a chain with a clock that it shares with those on it.
 type ground struct {
 	chain interface {
 		token.Chain
 		Close() error
 	}
-	clock *clock
+	clock *process.Clock
 	mine  func(context.Context) error // makes a block by the clock's time
 }
 
 // newGround makes a chain without an EVM, which answers at once however many there are.
 func newGround(t *testing.T) *ground {
 	t.Helper()
-	g := &ground{clock: &clock{}, mine: func(context.Context) error { return nil }} // its blocks follow the clock
+	g := &ground{clock: process.NewClock(t), mine: func(context.Context) error { return nil }} // its blocks follow the clock
 	var err error
-	if g.chain, err = ledger.Start(context.Background(), ledger.Options{Now: g.clock.now}); err != nil {
+	if g.chain, err = ledger.Start(context.Background(), ledger.Options{Now: g.clock.Now}); err != nil {
 		t.Fatal(err)
 	}
 	g.closeAtEnd(t)
@@ -69,8 +62,8 @@ func newGround(t *testing.T) *ground {
 // realGround makes a chain with an EVM and the contract that everybody uses.
 func realGround(t *testing.T) *ground {
 	t.Helper()
-	g := &ground{clock: &clock{}}
-	c, err := evm.Start(context.Background(), evm.Options{Now: g.clock.now})
+	g := &ground{clock: process.NewClock(t)}
+	c, err := evm.Start(context.Background(), evm.Options{Now: g.clock.Now})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +84,7 @@ func (g *ground) closeAtEnd(t *testing.T) {
 // pass lets time go by for everybody on the chain, and returns when the chain shows it.
 func (g *ground) pass(t *testing.T, d time.Duration) {
 	t.Helper()
-	g.clock.turn(d)
+	g.clock.Forward(t, d)
 	if err := g.mine(bounded(t)); err != nil {
 		t.Fatal(err)
 	}

@@ -138,7 +138,7 @@ func (tr *trouble) shop(
 		}
 		for n := 0; n < tries && ctx.Err() == nil; n++ {
 			twins := w.keyed && luck.IntN(5) == 0
-			wait := time.Minute
+			wait := 15 * time.Second
 			if luck.IntN(4) == 0 {
 				wait = time.Duration(luck.IntN(1500)) * time.Millisecond
 			}
