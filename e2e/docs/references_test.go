@@ -17,6 +17,7 @@ var (
 	linked   = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	heading  = regexp.MustCompile(`(?m)^#+ (.+)$`)
 	named    = regexp.MustCompile("`([a-z0-9_.-]+(?:/[A-Za-z0-9_.-]+)+\\.(?:go|md|yaml|sh|service|json))`")
+	declared = regexp.MustCompile("`(pay|x402)\\.([A-Z]\\w*)`")
 	reason   = regexp.MustCompile(`(?m)^\s*(?:Declined|declined|reason|Deny)[A-Z]\w* +(?:Verdict +)?= "([a-z-]+)"`)
 	ruleWord = regexp.MustCompile(`(?:[^.\w]refusal\(|Rule: +|RulePaused += )"([a-z-]+)"`)
 )
@@ -31,6 +32,36 @@ func markdown(t *testing.T) []string {
 		t.Fatalf("git ls-files: %v", err)
 	}
 	return strings.Split(strings.TrimSuffix(string(names), "\x00"), "\x00")
+}
+
+func read(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(process.Root(), name))
+	if err != nil && !os.IsNotExist(err) { // deleted, and not committed
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// source is the code of a package without its tests.
+func source(t *testing.T, folder string) string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(process.Root(), folder, "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all strings.Builder
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Write(text)
+	}
+	return all.String()
 }
 
 // anchors are the names that a page's headings have in links.
@@ -55,15 +86,8 @@ func anchors(text string) map[string]bool {
 func TestReferences(t *testing.T) {
 	t.Parallel()
 	root := process.Root()
-	read := func(name string) string {
-		text, err := os.ReadFile(filepath.Join(root, name))
-		if err != nil && !os.IsNotExist(err) { // deleted, and not committed
-			t.Fatal(err)
-		}
-		return string(text)
-	}
 	for _, page := range markdown(t) {
-		text := read(page)
+		text := read(t, page)
 		for _, m := range linked.FindAllStringSubmatch(fenced.ReplaceAllString(text, ""), -1) {
 			if strings.Contains(m[1], "://") {
 				continue
@@ -75,7 +99,7 @@ func TestReferences(t *testing.T) {
 			}
 			if _, err := os.Stat(filepath.Join(root, to)); err != nil {
 				t.Errorf("%s links to %s, which does not exist", page, to)
-			} else if anchor != "" && !anchors(read(to))[anchor] {
+			} else if anchor != "" && !anchors(read(t, to))[anchor] {
 				t.Errorf("%s links to %s, which has no heading %q", page, to, anchor)
 			}
 		}
@@ -90,35 +114,49 @@ func TestReferences(t *testing.T) {
 	}
 }
 
+// docs/architecture.md has each package on its map, and docs/design.md names types and functions that exist.
+func TestMapAndVocabulary(t *testing.T) {
+	t.Parallel()
+	c := exec.CommandContext(t.Context(), "go", "list", "-f", "{{.Dir}}", "./...")
+	c.Dir = process.Root()
+	list, err := c.Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	page := read(t, "docs/architecture.md")
+	for dir := range strings.Lines(string(list)) {
+		name, err := filepath.Rel(process.Root(), strings.TrimSpace(dir))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if folders := strings.Split(filepath.ToSlash(name), "/"); folders[0] == "internal" {
+			name = strings.Join(folders[:2], "/")
+		} else {
+			name = folders[0]
+		}
+		if name != "." && !strings.Contains(page, "`"+name+"`") && !strings.Contains(page, "`"+name+"/") {
+			t.Errorf("docs/architecture.md does not name the package %s", name)
+		}
+	}
+	for _, m := range declared.FindAllStringSubmatch(read(t, "docs/design.md"), -1) {
+		if !regexp.MustCompile(`(?m)^(?:type|func|\t)\s*` + m[2] + `\b`).MatchString(source(t, m[1])) {
+			t.Errorf("docs/design.md names %s.%s, which does not exist", m[1], m[2])
+		}
+	}
+}
+
 // docs/troubleshooting.md explains each word with which purser says why it did not pay or answer.
 func TestReasonsAreExplained(t *testing.T) {
 	t.Parallel()
-	root := process.Root()
-	page, err := os.ReadFile(filepath.Join(root, "docs", "troubleshooting.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := read(t, "docs/troubleshooting.md")
 	words := 0
 	for folder, word := range map[string]*regexp.Regexp{
 		"pay": ruleWord, "proxy": reason, "proxy/forward": reason, "internal/guard": reason, "caddymodule": reason,
 	} {
-		files, err := filepath.Glob(filepath.Join(root, folder, "*.go"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, file := range files {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if strings.HasSuffix(file, "_test.go") {
-				continue
-			}
-			for _, m := range word.FindAllStringSubmatch(string(text), -1) {
-				words++
-				if !strings.Contains(string(page), "`"+m[1]) {
-					t.Errorf("docs/troubleshooting.md does not explain %q", m[1])
-				}
+		for _, m := range word.FindAllStringSubmatch(source(t, folder), -1) {
+			words++
+			if !strings.Contains(page, "`"+m[1]) {
+				t.Errorf("docs/troubleshooting.md does not explain %q", m[1])
 			}
 		}
 	}
