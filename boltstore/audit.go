@@ -50,7 +50,7 @@ func auditLists(e pay.AuditEntry) (keys [][]byte) {
 
 // AuditEntries lists entries, newest first.
 func (d *DB) AuditEntries(ctx context.Context, q pay.AuditQuery) (list []pay.AuditEntry, err error) {
-	limit, before := min(q.Limit, scanRows), q.Before
+	limit, before := min(q.Limit, maxPage), q.Before
 	if before == 0 {
 		before = math.MaxInt64
 	}

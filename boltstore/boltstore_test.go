@@ -19,10 +19,11 @@ func inFolder(dir string) Options {
 	return Options{Path: filepath.Join(dir, "purser.db"), MasterKey: vault.Given(testMaster)}
 }
 
-// openIn opens a store that the test closes.
+// openIn opens a store that the test closes. It does not wait for the disk: a process that is
+// killed loses nothing by that.
 func openIn(t testing.TB, o Options) *DB {
 	t.Helper()
-	d, err := Open(context.Background(), o)
+	d, err := open(context.Background(), o, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +39,7 @@ type opener struct {
 
 func (o *opener) Open(t testing.TB) pay.Store {
 	t.Helper()
-	db, err := Open(context.Background(), o.options)
+	db, err := open(context.Background(), o.options, true)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,11 +3,13 @@ package boltstore
 import (
 	"bufio"
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/purserpay/purser/pay"
 )
@@ -26,6 +28,19 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv(rewriteEnv); dir != "" {
 		fmt.Fprintln(os.Stderr, rewriteOn(dir, os.Getenv(rewriteHowEnv)))
 		os.Exit(1)
+	}
+	// Small bounds let a few rows be more than one transaction takes, and short pauses let tests
+	// wait for things instead of time. The model of pay/storetest runs at full length on
+	// pay/memory; -rapid.checks lengthens it here.
+	scanRows, mergedKeys = 100, 25
+	lockWait, retryEvery, diskCheck = 200*time.Millisecond, 20*time.Millisecond, 10*time.Millisecond
+	flag.Parse()
+	long := false
+	flag.Visit(func(f *flag.Flag) { long = long || f.Name == "rapid.checks" })
+	if !long {
+		if err := flag.Set("rapid.checks", "25"); err != nil {
+			panic(err)
+		}
 	}
 	os.Exit(m.Run())
 }
@@ -69,8 +84,8 @@ func TestKilled(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	promised := map[string]pay.State{}
-	for round := range 6 {
-		kill(t, dir, 150+97*round, promised)
+	for round := range 4 {
+		kill(t, dir, 100+61*round, promised)
 
 		d := openIn(t, inFolder(dir))
 		checked(t, d)

@@ -8,8 +8,8 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// diskCheck is how long a reading of the free disk space is good for.
-const diskCheck = time.Second
+// diskCheck is how long a reading of the free disk space is good for. Tests lower it.
+var diskCheck = time.Second
 
 // disk watches the free space of the store's folder.
 type disk struct {

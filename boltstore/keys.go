@@ -132,7 +132,7 @@ func keyIn(tx *bbolt.Tx, id string) (k pay.Key, err error) {
 
 // ListKeys lists keys by id from behind one.
 func (d *DB) ListKeys(ctx context.Context, after string, limit int) (list []pay.Key, err error) {
-	limit = min(limit, scanRows)
+	limit = min(limit, maxPage)
 	err = d.view(ctx, func(tx *bbolt.Tx) error {
 		c := tx.Bucket(keysBucket).Cursor()
 		id, row := c.Seek([]byte(after))

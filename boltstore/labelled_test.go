@@ -21,11 +21,7 @@ func allIDs(t *testing.T, d *DB, q pay.LabelQuery) (ids []string) {
 
 // Few payments of a label are found without a walk over the others, of whatever key.
 func TestPaymentsOfALabelAreASeek(t *testing.T) {
-	d, err := open(t.Context(), inFolder(t.TempDir()), true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
+	d := openIn(t, inFolder(t.TempDir()))
 	for i := range 400 {
 		begun, err := d.Begin(t.Context(), call(fmt.Sprintf("k%d", i%50)))
 		if err != nil {

@@ -51,13 +51,14 @@ const (
 	// mmapSize is reserved at first, so that the file can grow without being mapped anew,
 	// which would wait for readers. It takes addresses, neither memory nor disk.
 	mmapSize = 1 << (20 + 10*(bits.UintSize/64)) // 1 GiB, or 1 MiB of 32 bits
-	// lockWait is how long opening waits for another process to let go of the file.
-	lockWait = 2 * time.Second
 	// fileMode: the file tells who pays whom.
 	fileMode       = 0o600
 	dirMode        = 0o700
 	defaultMinFree = 64 << 20
 )
+
+// lockWait is how long opening waits for another process to let go of the file. Tests lower it.
+var lockWait = 2 * time.Second
 
 // Errors of opening.
 var (

@@ -198,7 +198,14 @@ func TestGeneratedMasterKey(t *testing.T) {
 func TestFile(t *testing.T) {
 	t.Parallel()
 	o := inFolder(filepath.Join(t.TempDir(), "new", "folder"))
-	d := openIn(t, o)
+	d, err := Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	if d.bolt.NoSync {
+		t.Error("commits do not wait for the disk")
+	}
 	begun(t, d, "k")
 	info, err := os.Stat(o.Path)
 	if err != nil {
@@ -215,11 +222,8 @@ func TestFile(t *testing.T) {
 func TestEarlierLeasesAreVoid(t *testing.T) {
 	t.Parallel()
 	o := inFolder(t.TempDir())
-	d, err := open(t.Context(), o, true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	const many = scanRows + 10 // more than one transaction's worth
+	d := openIn(t, o)
+	many := scanRows + 10 // more than one transaction's worth
 	for range many {
 		begun(t, d, "k")
 	}
@@ -242,12 +246,8 @@ func TestEarlierLeasesAreVoid(t *testing.T) {
 
 func TestLongScans(t *testing.T) {
 	t.Parallel()
-	d, err := open(t.Context(), inFolder(t.TempDir()), true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
-	const many = 2*scanRows + 7
+	d := openIn(t, inFolder(t.TempDir()))
+	many := 2*scanRows + 7
 	var first *pay.Payment
 	for i := range many {
 		p := begun(t, d, "k")

@@ -13,9 +13,10 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
+// mergedKeys bounds the keys that one transaction reads side by side. Tests lower it.
+var mergedKeys = 250
+
 const (
-	// mergedKeys bounds the keys that one transaction reads side by side.
-	mergedKeys = 250
 	// pageViews bounds the transactions that a page takes, for each mergedKeys keys.
 	pageViews = 10
 	// idSlack is how far the time in an event's id may be from its Created.

@@ -43,7 +43,7 @@ func (b *batch) putOrganization(org pay.Organization) error {
 
 // Organizations lists organizations by id from behind one.
 func (d *DB) Organizations(ctx context.Context, after string, limit int) (list []pay.Organization, err error) {
-	limit = min(limit, scanRows)
+	limit = min(limit, maxPage)
 	err = d.view(ctx, func(tx *bbolt.Tx) error {
 		c := tx.Bucket(orgsBucket).Cursor()
 		id, row := c.Seek([]byte(after))

@@ -147,13 +147,9 @@ func TestLinkedBeforeTheJournal(t *testing.T) {
 // More wallets than one transaction reads.
 func TestManyWalletsOfAnOrganization(t *testing.T) {
 	t.Parallel()
-	d, err := open(t.Context(), inFolder(t.TempDir()), true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
+	d := openIn(t, inFolder(t.TempDir()))
 	a := enrolled(t, d, "ada")
-	const many = 2*scanRows + 7
+	many := 2*scanRows + 7
 	for _, n := range []int{1, scanRows - 1, scanRows, 7} { // at the edges of a transaction
 		id := newID()
 		if _, err := d.CreateKey(t.Context(), pay.NewKey{Key: pay.Key{ID: id}, Secret: "pk_" + id}); err != nil {

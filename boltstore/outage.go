@@ -15,9 +15,10 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
+// retryEvery is how often the committer tries to write again. Tests lower it.
+var retryEvery = time.Second
+
 const (
-	// retryEvery is how often the committer tries to write again.
-	retryEvery = time.Second
 	// reopenWait is how long it then waits for the file lock; callers wait meanwhile.
 	reopenWait = 100 * time.Millisecond
 	// maxKept bounds the memory that an outage may take.

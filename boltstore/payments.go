@@ -13,8 +13,11 @@ import (
 )
 
 // scanRows bounds the rows of one read transaction: a long reader pins the pages that
-// writers free. Longer scans go on from where they were.
-const scanRows = 1000
+// writers free. Longer scans go on from where they were. Tests lower it.
+var scanRows = 1000
+
+// maxPage is the most rows that a listing returns at once.
+const maxPage = 1000
 
 // allLabels in the order of their bits in an encoded payment.
 var allLabels = []string{string(pay.Open), string(pay.Settled), string(pay.Void), "refused", "unresolved", "confirmed", "disputed", "reconciled"}
@@ -137,7 +140,7 @@ func (d *DB) Payments(ctx context.Context, q pay.PaymentQuery) ([]*pay.Payment, 
 
 // Due lists payments whose Check has come, the longest due first.
 func (d *DB) Due(ctx context.Context, now time.Time, limit int) (list []*pay.Payment, err error) {
-	limit = min(limit, scanRows)
+	limit = min(limit, maxPage)
 	err = d.view(ctx, func(tx *bbolt.Tx) error {
 		until := nanos(now)
 		c := tx.Bucket(dueBucket).Cursor()

@@ -188,11 +188,7 @@ func TestRestoredTwice(t *testing.T) {
 // More payments of before than one transaction takes are all known.
 func TestManyAreKnown(t *testing.T) {
 	t.Parallel()
-	d, err := open(t.Context(), inFolder(t.TempDir()), true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
+	d := openIn(t, inFolder(t.TempDir()))
 	var found []*pay.Payment
 	for n := range scanRows + 50 {
 		p := begun(t, d, "k")
@@ -270,7 +266,7 @@ func TestFileReplacedWhileOpen(t *testing.T) {
 	if err := errors.Join(os.Remove(o.Path), os.WriteFile(o.Path, kept, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(retryEvery + retryEvery/2)
+	time.Sleep(2 * retryEvery)
 	_, err = d.Begin(t.Context(), call("k"))
 	wantError(t, err, errReplaced)
 }
@@ -335,11 +331,7 @@ func TestCheckOfReconciling(t *testing.T) {
 
 // What a key's thousandth attempt costs is what its tenth costs.
 func TestAttemptsAreASeek(t *testing.T) {
-	d, err := open(t.Context(), inFolder(t.TempDir()), true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
+	d := openIn(t, inFolder(t.TempDir()))
 	attempt := func() {
 		b := call("k")
 		b.IdempotencyKey, b.New.IdempotencyKey = "order", "order"

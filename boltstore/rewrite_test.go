@@ -403,7 +403,7 @@ func TestKilledWhileRewriting(t *testing.T) {
 			inside(t, o.Path, func(tx *bbolt.Tx) error { return tx.Bucket(metaBucket).Put([]byte("ballast"), make([]byte, 8<<20)) })
 			was := sound(t, o.Path)
 			begun := 0 // rounds in which a file was left behind
-			for round := range 12 {
+			for round := range 8 {
 				child := exec.CommandContext(t.Context(), os.Args[0])
 				child.Env = append(os.Environ(), rewriteEnv+"="+dir, rewriteHowEnv+"="+how)
 				child.Stderr = os.Stderr

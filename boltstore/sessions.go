@@ -125,7 +125,7 @@ func (d *DB) DeleteSession(ctx context.Context, id string) error {
 // ExpireSessions removes sessions whose time is over. Whether there are any is looked for
 // without the committer, so that finding none is cheap.
 func (d *DB) ExpireSessions(ctx context.Context, now time.Time, limit int) (n int, err error) {
-	limit = min(limit, scanRows)
+	limit = min(limit, maxPage)
 	over := false
 	err = d.view(ctx, func(tx *bbolt.Tx) error {
 		k, _ := tx.Bucket(sessionsExpiryBucket).Cursor().First()

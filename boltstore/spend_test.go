@@ -21,12 +21,8 @@ func byTask(t *testing.T, d *DB, keyID, task string) []pay.SpendEvent {
 // A task with few events in a long history is not looked for event by event.
 func TestFewEventsOfATask(t *testing.T) {
 	t.Parallel()
-	d, err := open(t.Context(), inFolder(t.TempDir()), true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
-	const many = scanRows + 10
+	d := openIn(t, inFolder(t.TempDir()))
+	many := scanRows + 10
 	for i := range many {
 		b := call("k")
 		if b.New.Task = "often"; i == 3 {
@@ -55,11 +51,7 @@ func TestFewEventsOfATask(t *testing.T) {
 
 // The events of a task are found without a walk over the others.
 func TestSpendByTaskIsASeek(t *testing.T) {
-	d, err := open(t.Context(), inFolder(t.TempDir()), true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
+	d := openIn(t, inFolder(t.TempDir()))
 	for i := range 400 {
 		b := call("k")
 		if b.New.Task = "often"; i == 3 {

@@ -133,7 +133,7 @@ func (d *DB) Wallets(ctx context.Context, keyID string) (list []pay.Wallet, err 
 
 // AllWallets lists wallets of all keys by id from behind one.
 func (d *DB) AllWallets(ctx context.Context, after string, limit int) (list []pay.Wallet, err error) {
-	limit = min(limit, scanRows)
+	limit = min(limit, maxPage)
 	err = d.view(ctx, func(tx *bbolt.Tx) error {
 		c := tx.Bucket(walletsBucket).Cursor()
 		id, row := c.Seek([]byte(after))

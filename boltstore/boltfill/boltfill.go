@@ -39,10 +39,9 @@ type Options struct {
 	Seed uint64
 	// Progress is told how many payments are written, if it is not nil.
 	Progress func(done int)
+	// perWrite is how many payments one transaction takes. Default: 5000.
+	perWrite int
 }
-
-// perWrite is how many payments one transaction takes.
-const perWrite = 5000
 
 // Fill writes a history into a store.
 func Fill(ctx context.Context, db *boltstore.DB, o Options) error {
@@ -61,17 +60,20 @@ func Fill(ctx context.Context, db *boltstore.DB, o Options) error {
 	if o.Tasks < 1 {
 		o.Tasks = 6
 	}
+	if o.perWrite < 1 {
+		o.perWrite = 5000
+	}
 	if !o.From.Before(o.To) {
 		return errors.New("boltfill: From is not before To")
 	}
 	f := filler{Options: o, random: rand.New(rand.NewPCG(o.Seed, 402))} //nolint:gosec // the same history every time
-	list := make([]boltstore.History, 0, perWrite)
+	list := make([]boltstore.History, 0, o.perWrite)
 	for n := range o.Payments {
 		h, err := f.one(n)
 		if err != nil {
 			return fmt.Errorf("boltfill: %w", err)
 		}
-		if list = append(list, h); len(list) < perWrite && n < o.Payments-1 {
+		if list = append(list, h); len(list) < o.perWrite && n < o.Payments-1 {
 			continue
 		}
 		if err := db.Import(ctx, list); err != nil {

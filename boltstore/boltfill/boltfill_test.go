@@ -35,8 +35,8 @@ func TestFill(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "purser.db")
 		db, keys := opened(t, path, 3)
 		to := time.Date(2026, 11, 20, 23, 30, 0, 0, time.UTC)
-		const many = perWrite + 1500
-		if err := Fill(t.Context(), db, Options{Keys: keys, Payments: many, To: to, Payloads: payloads}); err != nil {
+		const many = 2300
+		if err := Fill(t.Context(), db, Options{Keys: keys, Payments: many, To: to, Payloads: payloads, perWrite: 1000}); err != nil {
 			t.Fatal(err)
 		}
 		s, err := db.SpendSummary(t.Context(), keys, to.AddDate(0, 0, -30), to)
@@ -52,7 +52,7 @@ func TestFill(t *testing.T) {
 			t.Fatal(err)
 		}
 		r, err := boltstore.CheckFile(t.Context(), path, vault.Given(vault.MasterKey{1}))
-		if err != nil || r.Err() != nil || r.Events != many+6 || r.Labels["disputed"] != 6 {
+		if err != nil || r.Err() != nil || r.Events != many+2 || r.Labels["disputed"] != 2 {
 			t.Errorf("%+v, %v", r, err)
 		}
 	}

@@ -283,7 +283,7 @@ var reconcileTests = map[string]func(*fixture){
 	"restored: of many attempts": func(f *fixture) {
 		k := f.key()
 		b := under(want(k, noon), "order 1")
-		const many = 150
+		const many = 50
 		for range many {
 			f.attempt(b, 0)
 		}

@@ -143,16 +143,16 @@ var spendTests = map[string]func(*fixture){
 	"the rare among many": func(f *fixture) {
 		keys := []pay.Key{f.key(), f.key()}
 		var rare []pay.SpendEvent
-		for i := range 700 { // never both, but at the beginning and in the middle
+		for i := range 150 { // never both, but at the beginning and in the middle
 			host, task := "often.example", ""
 			if i%2 == 0 {
 				host, task = "", "often"
 			}
-			if i == 5 || i == 350 {
+			if i == 5 || i == 75 {
 				host, task = "often.example", "often"
 			}
 			e := f.spends(keys[i%3/2], 1, host, task, noon.Add(time.Duration(i)*time.Second))
-			if i == 5 || i == 350 {
+			if i == 5 || i == 75 {
 				rare = append(rare, e)
 			}
 		}
@@ -161,11 +161,11 @@ var spendTests = map[string]func(*fixture){
 	"of more keys than one read takes": func(f *fixture) {
 		var keys []pay.Key
 		var all []pay.SpendEvent
-		for i := range 600 {
+		for i := range 60 {
 			k := pay.Key{ID: newID()}
-			if keys = append(keys, k); i%40 == 7 {
+			if keys = append(keys, k); i%4 == 3 {
 				for n := range 3 {
-					all = append(all, f.spends(k, 1, "a.example", "crawl", noon.Add(time.Duration(600*n+i)*time.Second)))
+					all = append(all, f.spends(k, 1, "a.example", "crawl", noon.Add(time.Duration(60*n+i)*time.Second)))
 				}
 			}
 		}
@@ -206,10 +206,10 @@ var spendTests = map[string]func(*fixture){
 	},
 	"many open payments are counted": func(f *fixture) {
 		a, b := f.key(), f.key()
-		for i := range 1205 {
-			f.begin(want([]pay.Key{a, b}[i/1100], noon), pay.Created)
+		for i := range 125 {
+			f.begin(want([]pay.Key{a, b}[i/110], noon), pay.Created)
 		}
-		f.counted("open", 1205, a, b)
+		f.counted("open", 125, a, b)
 	},
 }
 

@@ -1,6 +1,9 @@
 // Package storetest is the suite that every pay.Store passes: each method and error of
 // the interface, limits under concurrency, leases, repeats, reopening, and random
 // histories against a model. It tests promises only, nothing of how a store keeps them.
+//
+// Some tests are about more rows than one bounded read takes. A store whose reads are bounded
+// sets the bound to 100 rows and 25 keys before it runs the suite.
 package storetest
 
 import (
