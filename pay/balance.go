@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
+
 	"github.com/purserpay/purser/internal/breaker"
 	"github.com/purserpay/purser/x402"
 )
@@ -133,7 +135,7 @@ const (
 // balanceCache keeps wallet balances for balanceKept.
 type balanceCache struct {
 	mu    sync.Mutex
-	seen  map[balanceKey]*balanceEntry
+	seen  *lru.Cache[balanceKey, *balanceEntry]
 	turns uint64 // looks so far
 }
 
@@ -167,13 +169,10 @@ type balanceLook struct {
 func (b *balanceCache) look(key balanceKey, now time.Time, age freshness) balanceLook {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	e := b.seen[key]
-	if e == nil {
-		if b.seen == nil || len(b.seen) >= maxBalances {
-			b.seen = make(map[balanceKey]*balanceEntry)
-		}
+	e, seen := b.seen.Get(key)
+	if !seen {
 		e = new(balanceEntry)
-		b.seen[key] = e
+		b.seen.Add(key, e)
 	}
 	known, afresh := now.Before(e.until), age != asRemembered
 	switch {
@@ -195,7 +194,7 @@ func (b *balanceCache) look(key balanceKey, now time.Time, age freshness) balanc
 func (b *balanceCache) saw(key balanceKey, l balanceLook, have x402.Amount) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if e := b.seen[key]; e != nil && l.turn > e.turn {
+	if e, seen := b.seen.Peek(key); seen && l.turn > e.turn {
 		e.amount, e.until, e.turn = have, l.begun.Add(balanceKept), l.turn
 	}
 }
@@ -207,7 +206,7 @@ func (b *balanceCache) over(key balanceKey, l balanceLook) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if e := b.seen[key]; e != nil && e.looking == l.mine {
+	if e, seen := b.seen.Peek(key); seen && e.looking == l.mine {
 		e.looking = nil
 	}
 	close(l.mine)

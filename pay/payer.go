@@ -9,9 +9,11 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/purserpay/purser/internal/breaker"
 	"github.com/purserpay/purser/internal/failpoint"
+	"github.com/purserpay/purser/internal/perclient"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -78,7 +80,7 @@ type Payer struct {
 	balances balanceCache
 	slowRPC  *breaker.Breaker // for balances, of payments
 	slowView *breaker.Breaker // and of those who look at wallets
-	verified verifiedTerms
+	verified *lru.Cache[verifiedKey, struct{}]
 	health   healthCache
 	earlier  earlier
 	eventIDs eventIDs
@@ -132,6 +134,8 @@ func New(o Options) (*Payer, error) {
 		time: o.Time,
 		opts: o, store: o.Store, log: o.Logger, now: o.Clock,
 		owner: uuid.NewString(), holds: make(map[string]*hold), identity: newChainIdentity(), slowRPC: newBalanceBreaker(), slowView: newBalanceBreaker(),
+		balances: balanceCache{seen: perclient.NewCache[balanceKey, *balanceEntry](maxBalances)},
+		verified: perclient.NewCache[verifiedKey, struct{}](maxVerified),
 	}, nil
 }
 

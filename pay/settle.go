@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/purserpay/purser/internal/failpoint"
@@ -179,7 +178,7 @@ func (a *Attempt) prepare() error {
 	p := a.payer
 	if p.opts.Facilitator != nil && !p.watches(a.row.Terms.Network) && a.fresh() {
 		known := verifiedKey{wallet: a.row.WalletID, terms: a.row.Terms}
-		if !p.verified.has(known) {
+		if _, once := p.verified.Get(known); !once {
 			if a.caller.left() {
 				return a.depart()
 			}
@@ -191,7 +190,7 @@ func (a *Attempt) prepare() error {
 			var failed *FailedError
 			switch {
 			case err == nil && a.row.State == Open:
-				p.verified.add(known)
+				p.verified.Add(known, struct{}{})
 			case errors.As(err, &failed) && failed.Cause != nil && a.row.State == Open:
 				p.log.WarnContext(a.caller, "facilitator not reached, payload leaves unverified", "payment", a.row.ID, "error", failed.Cause)
 			case err != nil && a.row.State != Settled:
@@ -211,12 +210,7 @@ func faultDetail(err error) json.RawMessage {
 	return b
 }
 
-// verifiedTerms remembers for which terms a wallet's payload was verified once.
-type verifiedTerms struct {
-	mu   sync.Mutex
-	seen map[verifiedKey]struct{}
-}
-
+// verifiedKey names terms for which a wallet's payload was verified once.
 type verifiedKey struct {
 	wallet string
 	terms  Terms
@@ -224,22 +218,6 @@ type verifiedKey struct {
 
 // maxVerified bounds the memory; a forgotten entry costs one more /verify.
 const maxVerified = 10_000
-
-func (v *verifiedTerms) has(k verifiedKey) bool {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	_, ok := v.seen[k]
-	return ok
-}
-
-func (v *verifiedTerms) add(k verifiedKey) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.seen == nil || len(v.seen) >= maxVerified {
-		v.seen = make(map[verifiedKey]struct{})
-	}
-	v.seen[k] = struct{}{}
-}
 
 // ParseSettlement reads the body field `settlement`; "" is the given default.
 func ParseSettlement(s string, def Settlement) (Settlement, error) {
