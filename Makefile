@@ -8,7 +8,7 @@ COMMIT   ?= $(shell git rev-parse HEAD 2>/dev/null)
 LDFLAGS  := -X github.com/purserpay/purser/caddymodule.buildVersion=$(VERSION) -X github.com/purserpay/purser/caddymodule.buildCommit=$(COMMIT)
 GOTEST   := $(GO) test -race -timeout 15m
 
-.PHONY: help build sandbox test test-go test-e2e test-python test-typescript test-runtimes e2e-deps kills soak flood release xcaddy licences sbom image openapi api-fuzz observe dashboard dashboard-scale lint lint-python lint-typescript fmt fuzz bench bench-go contracts contracts-check tools helm clean
+.PHONY: help build sandbox test test-go test-e2e test-ship test-python test-typescript test-runtimes e2e-deps kills soak flood release xcaddy licences sbom image openapi api-fuzz observe dashboard dashboard-scale lint lint-python lint-typescript fmt fuzz bench bench-go contracts contracts-check tools helm clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,15 +39,26 @@ sbom: tools release ## bill of materials of the release (CycloneDX)
 image: licences ## the container image, with podman, buildah or docker
 	NOTICES=$(CURDIR)/$(BIN)/release/NOTICES deploy/image.sh $(BIN)/release/purser purser:$(VERSION)
 
-test: test-go test-e2e test-python test-typescript contracts-check ## everything: Go with -race, programs nobody here wrote, clients, the contract
+# Steps that are independent run side by side, JOBS at a time: tests that wait beside tests that compute. All of them run,
+# whatever becomes of one, and each says at its end how it went.
+JOBS ?= 2
+
+test: ## everything that a change must pass but the linters: Go with -race, end to end, the clients, the contract
+	@$(MAKE) --no-print-directory -k -j$(JOBS) test-go test-e2e test-python test-typescript test-runtimes contracts-check
+
+# $(call timed,commands) is a recipe that says how the commands went, and how long they took.
+timed = @s=$$(date +%s); ( set -e; $(1) ); r=$$?; echo "== $@: $$([ $$r = 0 ] && echo passed || echo FAILED) after $$(( $$(date +%s) - s )) s"; exit $$r
 
 test-go: ## unit, property and integration tests
-	$(GO) vet ./...
-	$(GOTEST) $$($(GO) list ./... | grep -v /e2e)
+	$(call timed,$(GOTEST) $$($(GO) list ./... | grep -v /e2e))
 
-# One package at a time: each keeps all cores busy, and some watch the clock.
-test-e2e: e2e-deps build $(BIN)/purser-failpoints tools helm release ## purser against the official packages, real clients, faults, kills and load
-	$(E2E) $(GOTEST) -p 1 -count=1 ./e2e/...
+# One package at a time: each keeps all cores busy, and some watch the clock. The programs under test are processes of
+# their own, built without the race detector; only e2e/faults has purser in its own process.
+test-e2e: e2e-deps build $(BIN)/purser-failpoints ## purser against the official packages, real clients, faults, kills and load
+	$(call timed,$(E2E) $(GO) test -p 1 -count=1 -timeout 15m $$($(GO) list ./e2e/... | grep -v -e /e2e/ship -e /e2e/faults); $(E2E) $(GOTEST) -count=1 ./e2e/faults)
+
+test-ship: tools helm ## what is shipped: release, image, chart, manifests, xcaddy, licences; .ci/run does it when their inputs changed
+	$(call timed,$(GO) test -count=1 -timeout 30m ./e2e/ship)
 
 E2E := PURSER_BIN=$(CURDIR)/$(BIN)/purser PURSER_SANDBOX_BIN=$(CURDIR)/$(BIN)/purser-sandbox PURSER_FAILPOINTS_BIN=$(CURDIR)/$(BIN)/purser-failpoints
 
@@ -59,35 +70,36 @@ $(BIN)/purser-failpoints:
 kills: build $(BIN)/purser-failpoints ## kill -9 under load, RUNS times; a double charge, a lost or an open payment fails
 	$(E2E) $(GO) test -count=1 -timeout 120m -v -run TestKilledAtRandom ./e2e/kills -kills.runs=$(or $(RUNS),100) $(if $(SEED),-kills.seed=$(SEED))
 
-soak: build ## full rate through all doors FOR an hour or as long as you like; memory, goroutines, latency and file must stay flat
+soak: build $(BIN)/purser-failpoints ## full rate through all doors FOR an hour or as long as you like; memory, goroutines, latency and file must stay flat
 	$(E2E) $(GO) test -count=1 -timeout 0 -v -run 'TestSoak$$' ./e2e/soak -soak.for=$(or $(FOR),1h) -soak.json=$(or $(JSON),$(CURDIR)/soak.json)
 
-flood: build ## one key floods purser FOR a while; the p99 of another key's payments must stay below three times what it was
+flood: build $(BIN)/purser-failpoints ## one key floods purser FOR a while; the p99 of another key's payments must stay below three times what it was
 	$(E2E) $(GO) test -count=1 -timeout 0 -v -run 'TestFlood$$' ./e2e/soak -flood.for=$(or $(FOR),30s)
 
 CLIENT_TS := clients/typescript
 
-test-typescript: build e2e-deps $(CLIENT_TS)/node_modules/.package-lock.json ## the TypeScript client, the same, and Chromium
-	cd $(CLIENT_TS) && PURSER_SANDBOX_BIN=$(CURDIR)/$(BIN)/purser-sandbox $(NPM) -s test && $(NPM) -s run size
-	$(MAKE) test-runtimes
+test-typescript: build e2e-deps $(CLIENT_TS)/node_modules/.package-lock.json ## the TypeScript client, against sandbox and official sellers, and in Chromium
+	$(call timed,cd $(CLIENT_TS); export PURSER_SANDBOX_BIN=$(CURDIR)/$(BIN)/purser-sandbox; $(NPM) -s test; $(NPM) -s run size)
 
-# Their programs weigh 370 MB. Without them the tests skip, and say so. Not `npm ci`: it wants the programs of all
-# platforms, and registries may lack some.
-test-runtimes: build e2e-deps $(CLIENT_TS)/node_modules/.package-lock.json ## the TypeScript client in Deno, Bun and workerd
-	@test -e $(CLIENT_TS)/runtimes/node_modules/.package-lock.json || (cd $(CLIENT_TS)/runtimes && $(NPM) install --no-save --no-audit --no-fund) || echo "the runtimes cannot be installed" >&2
-	cd $(CLIENT_TS) && PURSER_SANDBOX_BIN=$(CURDIR)/$(BIN)/purser-sandbox $(NPM) -s run test:runtimes
+# After the tests in Node.js: both build the same folder.
+test-runtimes: test-typescript $(CLIENT_TS)/runtimes/node_modules/.package-lock.json ## the TypeScript client in Deno, Bun and workerd
+	$(call timed,cd $(CLIENT_TS); export PURSER_SANDBOX_BIN=$(CURDIR)/$(BIN)/purser-sandbox; $(NPM) -s run test:runtimes)
+
+# They weigh 370 MB. Without them the tests skip, and say so. Not `npm ci`: it wants the programs of all platforms, and
+# registries may lack some.
+$(CLIENT_TS)/runtimes/node_modules/.package-lock.json: $(CLIENT_TS)/runtimes/package-lock.json
+	cd $(CLIENT_TS)/runtimes && $(NPM) install --no-save --no-audit --no-fund --prefer-offline || echo "the runtimes cannot be installed" >&2
 
 lint-typescript: $(CLIENT_TS)/node_modules/.package-lock.json
 	cd $(CLIENT_TS) && $(NPM) -s run build && $(NPM) -s run lint
 
 $(CLIENT_TS)/node_modules/.package-lock.json: $(CLIENT_TS)/package-lock.json
-	cd $(CLIENT_TS) && $(NPM) ci --no-audit --no-fund
+	cd $(CLIENT_TS) && $(NPM) ci --no-audit --no-fund --prefer-offline
 
 PY := clients/python/.venv/bin
 
 test-python: build e2e-deps clients/python/.venv/.done ## the Python client, against sandbox and official sellers; packages install and buy
-	cd clients/python && PURSER_SANDBOX_BIN=$(CURDIR)/$(BIN)/purser-sandbox .venv/bin/coverage run -m pytest -q && .venv/bin/coverage report --fail-under=95
-	cd clients/python && PURSER_SANDBOX_BIN=$(CURDIR)/$(BIN)/purser-sandbox .venv/bin/python tests/packaged.py
+	$(call timed,cd clients/python; export PURSER_SANDBOX_BIN=$(CURDIR)/$(BIN)/purser-sandbox; .venv/bin/coverage run -m pytest -q; .venv/bin/coverage report --fail-under=95 --skip-covered; .venv/bin/python tests/packaged.py)
 
 clients/python/.venv/.done: clients/python/requirements-dev.txt
 	python3 -m venv clients/python/.venv && $(PY)/pip install -q --disable-pip-version-check -r $< && $(PY)/pip install -q --disable-pip-version-check --no-deps -e clients/python && touch $@
@@ -113,10 +125,10 @@ api-fuzz: e2e-deps build ## Schemathesis on the REST API FOR as long as you like
 e2e-deps: e2e/peers/node_modules/.package-lock.json e2e/dashboard/node_modules/.package-lock.json e2e/.venv/.done e2e/openapi/node_modules/.package-lock.json e2e/openapi/.venv/.done
 
 e2e/dashboard/node_modules/.package-lock.json: e2e/dashboard/package-lock.json
-	cd e2e/dashboard && $(NPM) ci --no-audit --no-fund
+	cd e2e/dashboard && $(NPM) ci --no-audit --no-fund --prefer-offline
 
 e2e/openapi/node_modules/.package-lock.json: e2e/openapi/package-lock.json
-	cd e2e/openapi && $(NPM) ci --no-audit --no-fund
+	cd e2e/openapi && $(NPM) ci --no-audit --no-fund --prefer-offline
 
 e2e/openapi/.venv/.done: e2e/openapi/requirements.txt
 	@python3 -m venv e2e/openapi/.venv && e2e/openapi/.venv/bin/python3 -m pip install -q --disable-pip-version-check -r $< && touch $@ \
@@ -127,7 +139,7 @@ e2e/.venv/.done: e2e/requirements.txt
 		|| echo "no Python venv: the test with Python's requests uses what is installed, or skips" >&2
 
 e2e/peers/node_modules/.package-lock.json: e2e/peers/package-lock.json
-	cd e2e/peers && $(NPM) ci --no-audit --no-fund
+	cd e2e/peers && $(NPM) ci --no-audit --no-fund --prefer-offline
 
 contracts: sandbox/contracts/node_modules/.package-lock.json ## rebuild sandbox/contracts/Token.json
 	cd sandbox/contracts && node build.mjs
@@ -136,7 +148,7 @@ contracts-check: sandbox/contracts/node_modules/.package-lock.json ## does sandb
 	cd sandbox/contracts && node build.mjs --check
 
 sandbox/contracts/node_modules/.package-lock.json: sandbox/contracts/package-lock.json
-	cd sandbox/contracts && $(NPM) ci --no-audit --no-fund
+	cd sandbox/contracts && $(NPM) ci --no-audit --no-fund --prefer-offline
 
 # A module of its own: what else is in tools keeps its versions, and is built without it.
 helm: $(TOOLS)/helm ## tools/bin/helm, which checks the chart
