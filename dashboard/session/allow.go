@@ -8,8 +8,8 @@ import (
 	"unicode"
 )
 
-// maxGroups bounds the groups that a session keeps, in bytes of their names. JSON may need six times as many, and
-// pay.MaxSessionData is 16 KiB.
+// maxGroups bounds the groups that a session keeps, in bytes of their names. JSON may need six
+// times as much, and pay.MaxSessionData is 16 KiB.
 const maxGroups = 2 << 10
 
 // groupPrefix begins the entries of a list that name groups.
@@ -21,8 +21,8 @@ type allowed struct {
 	domains, addresses, groups []string
 }
 
-// standing holds the claims that an allowed judges. Sessions keep it, so that every request is judged by the list that
-// holds then.
+// standing holds the claims that an allowed list judges. Sessions keep it, so that each request is
+// judged by the current list.
 type standing struct {
 	// Email holds an address that the provider calls verified, in lower case.
 	Email  string   `json:"email,omitempty"`
@@ -74,7 +74,8 @@ func parseAllowed(text string) (a allowed, err error) {
 // set reports whether there is a list.
 func (a allowed) set() bool { return len(a.domains)+len(a.addresses)+len(a.groups) > 0 }
 
-// lets reports whether an identity may sign in. Domains match whole: a subdomain is another one.
+// lets reports whether an identity may sign in. A domain must match completely; a subdomain is
+// another domain.
 func (a allowed) lets(s standing) bool {
 	if !a.set() {
 		return true
@@ -86,7 +87,7 @@ func (a allowed) lets(s standing) bool {
 	return slices.ContainsFunc(s.Groups, func(g string) bool { return slices.Contains(a.groups, g) })
 }
 
-// address says for the log what claims tell of an address, without the address.
+// address says for the log whether the claims have an address, without the address.
 func (c claims) address() string {
 	switch {
 	case c.verified() != "":
@@ -99,7 +100,7 @@ func (c claims) address() string {
 	return "not verified"
 }
 
-// with returns claims with what userinfo says where an ID token is silent. An address and its verification come from
+// with fills gaps in an ID token's claims from userinfo. An address and its verification come from
 // the same document.
 func (c claims) with(userinfo claims) claims {
 	if c.Email == nil || c.Verified == nil {
@@ -111,16 +112,16 @@ func (c claims) with(userinfo claims) claims {
 	return c
 }
 
-// lacks reports whether claims leave out what the list needs, so that userinfo may tell it.
+// lacks reports whether the claims leave out what the list needs, so that userinfo must be asked.
 func (a allowed) lacks(c claims) bool {
 	return len(a.domains)+len(a.addresses) > 0 && (c.Email == nil || c.Verified == nil) || len(a.groups) > 0 && c.Groups == nil
 }
 
-// standing reads what claims say of an identity, for a session to keep.
+// standing reads the claims that a session keeps.
 func (a allowed) standing(c claims) standing {
 	s := standing{Email: c.verified()}
 	groups := c.groups()
-	// Those that count today come first, so that the bound leaves out others.
+	// Groups on the list come first, so that maxGroups leaves out others.
 	slices.SortStableFunc(groups, func(x, y string) int {
 		rank := func(g string) int { return map[bool]int{true: 0, false: 1}[slices.Contains(a.groups, g)] }
 		return rank(x) - rank(y)
@@ -135,8 +136,9 @@ func (a allowed) standing(c claims) standing {
 	return s
 }
 
-// verified returns the address that the provider calls verified, in lower case. A provider that does not say so, or
-// says so of something that is no plain address, has verified none: some let their users enter any address.
+// verified returns the address that the provider calls verified, in lower case. It returns "" when
+// the provider does not call it verified, because some providers let users enter any address. It
+// also returns "" for anything but a plain address.
 func (c claims) verified() string {
 	email, _ := c.Email.(string)
 	_, domain, _ := strings.Cut(email, "@")
@@ -147,7 +149,8 @@ func (c claims) verified() string {
 	return lower(email)
 }
 
-// groups returns the groups of the claim of this name. Some providers send one as a string.
+// groups returns the groups of the claim with this name. Some providers send a single group as a
+// string.
 func (c claims) groups() (list []string) {
 	switch v := c.Groups.(type) {
 	case string:
@@ -175,8 +178,8 @@ func isASCII(text string) bool {
 	return !strings.ContainsFunc(text, func(r rune) bool { return r > unicode.MaxASCII })
 }
 
-// lower folds the case of ASCII letters only: Unicode folds other letters, such as the Kelvin sign, to ASCII ones, and
-// addresses with them belong to others.
+// lower folds the case of ASCII letters only. Unicode folds other letters, such as the Kelvin sign,
+// to ASCII letters. Addresses with such letters belong to other people.
 func lower(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= 'A' && r <= 'Z' {
@@ -186,8 +189,9 @@ func lower(text string) string {
 	}, text)
 }
 
-// turnAway answers an identity that the provider vouches for and the list does not have. It makes nothing. A session of
-// the same identity in this browser ends; that of another one stays, since a link must not sign anybody out.
+// turnAway answers an identity that the provider vouches for, but that the list does not allow. It
+// makes no account. A session of the same identity in this browser ends. A session of another
+// identity stays, because a link must not sign a visitor out.
 func (g *Gate) turnAway(w http.ResponseWriter, r *http.Request, at place, p proof) {
 	g.log.Warn("sign-in refused: the identity is not in PURSER_OIDC_ALLOW",
 		"address", p.claims.address(), "groups", len(p.claims.groups()))
@@ -202,9 +206,9 @@ func (g *Gate) turnAway(w http.ResponseWriter, r *http.Request, at place, p proo
 	g.noAccess(w, r)
 }
 
-// endSession answers a session whose identity the list does not have any more.
+// endSession ends the session of an identity that the list no longer allows.
 func (g *Gate) endSession(w http.ResponseWriter, r *http.Request, at place, v Visitor) {
-	if fromScript(r) { // the page that the script leads to says why
+	if fromScript(r) { // the page that the script loads says why
 		g.redirect(w, r, Home, http.StatusForbidden)
 		return
 	}

@@ -15,7 +15,7 @@ func allow(list string) func(*session.Options) {
 	return func(o *session.Options) { o.Allow = list }
 }
 
-// says makes the provider say something else in its ID tokens; nil leaves a claim out.
+// says replaces claims in the provider's ID tokens; nil removes a claim.
 func says(claims map[string]any) func(map[string]any) {
 	return func(c map[string]any) {
 		for name, value := range claims {
@@ -26,13 +26,13 @@ func says(claims map[string]any) func(map[string]any) {
 	}
 }
 
-// noAccess reports whether an answer is the page for identities that the list does not have.
+// noAccess reports whether an answer is the page for identities that are not on the list.
 func (a answered) noAccess() bool {
 	return a.status == http.StatusForbidden && strings.Contains(a.text, "You have no access")
 }
 
-// The list judges what the provider vouches for: a verified address or its domain, letter by letter but for the case, and
-// groups. The user is ada@example.com, and verified.
+// The list judges claims that the provider vouches for: a verified address or its domain, compared
+// without case, and groups. The user is ada@example.com, and verified.
 func TestAllowed(t *testing.T) {
 	t.Parallel()
 	type m = map[string]any
@@ -122,7 +122,7 @@ func TestAllowed(t *testing.T) {
 	}
 }
 
-// Where the list needs userinfo, a failure of userinfo lets no identity in.
+// When the list needs userinfo and userinfo fails, no identity is admitted.
 func TestAllowedWithoutUserInfo(t *testing.T) {
 	t.Parallel()
 	bare := says(map[string]any{"email": nil})
@@ -148,7 +148,7 @@ func TestAllowedWithoutUserInfo(t *testing.T) {
 	}
 }
 
-// Groups are asked for where the provider has a scope for them, and only if the list has groups.
+// Groups are requested only when the list has groups and the provider has a scope for them.
 func TestScopeOfGroups(t *testing.T) {
 	t.Parallel()
 	for list, want := range map[string]string{
@@ -162,7 +162,7 @@ func TestScopeOfGroups(t *testing.T) {
 	}
 }
 
-// Another list takes effect at the next request of every session, whatever it asks for.
+// A new list takes effect at the next request of every session, for every path.
 func TestAnotherListEndsSessions(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, allow("@example.com"))
@@ -190,7 +190,7 @@ func TestAnotherListEndsSessions(t *testing.T) {
 	if a := b.ask(http.MethodPost, "/dashboard/keys", nil); !a.noAccess() {
 		t.Errorf("POST: %d %s", a.status, a.text)
 	}
-	// They can try again, which is refused, and sign out, which is not.
+	// They can try again, which is refused, and sign out, which works.
 	b = signedIn()
 	b.handler = others
 	if a := b.signIn(session.SignIn); !a.noAccess() || b.isIn() {
@@ -206,7 +206,7 @@ func TestAnotherListEndsSessions(t *testing.T) {
 	if b.isIn() {
 		t.Error("still in after signing out everywhere")
 	}
-	// A list with another rule for the same identity changes nothing, also where it was not needed to sign in.
+	// A list that allows the same identity by another rule changes nothing.
 	b = signedIn()
 	_, b.handler = w.newGate(allow("group:payments"))
 	if !b.isIn() {
@@ -214,8 +214,8 @@ func TestAnotherListEndsSessions(t *testing.T) {
 	}
 }
 
-// An identity that has lost its place at the provider loses its session with its next sign-in. A link with
-// another identity's sign-in ends nothing.
+// An identity that the provider no longer allows loses its session at its next sign-in. A link with
+// another identity's sign-in ends no session.
 func TestWhoLostTheGroup(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, allow("group:payments"))
@@ -225,14 +225,14 @@ func TestWhoLostTheGroup(t *testing.T) {
 	isEve := says(map[string]any{"sub": "eve"})
 	w.provider.Break(identity.Faults{Claims: isEve, UserInfo: isEve})
 	link := w.press(eve.toProvider(session.SignIn), "yes")
-	for name, value := range eve.cookies { // tossed from another port
+	for name, value := range eve.cookies { // set by a program on another port
 		ada.cookies[name] = value
 	}
 	if a := ada.get(link); !a.noAccess() || !ada.isIn() {
 		t.Errorf("somebody else's link: %d %s", a.status, a.text)
 	}
 	w.provider.Break(identity.Faults{})
-	w.pass(6 * time.Minute) // the password is not recent any more
+	w.pass(6 * time.Minute) // the sign-in is no longer recent
 	if a := ada.signIn(session.Again("/dashboard/keys")); !a.noAccess() || ada.isIn() {
 		t.Errorf("without the group: %d %s", a.status, a.text)
 	}

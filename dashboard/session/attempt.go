@@ -16,26 +16,27 @@ import (
 )
 
 const (
-	// attemptTime is how long somebody has to sign in at the provider.
+	// attemptTime bounds the time for signing in at the provider.
 	attemptTime = 10 * time.Minute
-	// maxAttempts is how many a browser may have going, in tabs of their own. The oldest makes room.
+	// maxAttempts bounds a browser's attempts in progress, one per tab. A new one removes the
+	// oldest.
 	maxAttempts = 4
-	// attemptName begins the names of their cookies.
+	// attemptName begins the names of the attempts' cookies.
 	attemptName = "purser-in-"
 )
 
-// attempt is a sign-in in progress. It lives in a cookie of the browser that began it and nowhere else: visitors who are
-// not signed in must not be able to fill the store, and a reload or another node must not end it.
+// attempt is a sign-in in progress. Only a cookie of the browser keeps it. Visitors without a
+// session must not fill the store, and a reload or another node must not end an attempt.
 //
-// It is neither signed nor encrypted. All of it was made for this one browser, which could begin any number of attempts,
-// so that there is nothing to gain from another one; what counts is that nobody else's browser has it.
+// The cookie is neither signed nor encrypted. A browser can begin any number of attempts, so
+// forging one gains nothing. An attempt is safe as long as no other browser has it.
 type attempt struct {
-	State    string    `json:"s"` // 32 random bytes, as the others
+	State    string    `json:"s"` // 32 random bytes, as the next two
 	Nonce    string    `json:"n"`
-	Verifier string    `json:"v"` // PKCE (RFC 7636)
+	Verifier string    `json:"v"` // for PKCE (RFC 7636)
 	Return   string    `json:"r"`
 	Started  time.Time `json:"t"`
-	Again    bool      `json:"a,omitempty"` // somebody signed in proves who they are once more
+	Again    bool      `json:"a,omitempty"` // a visitor with a session signs in again
 }
 
 func newAttempt(back string, again bool, now time.Time) attempt {
@@ -47,11 +48,12 @@ func newAttempt(back string, again bool, now time.Time) attempt {
 
 func randomText() string {
 	var b [32]byte
-	_, _ = rand.Read(b[:]) // never fails
+	_, _ = rand.Read(b[:]) // cannot fail
 	return base64.RawURLEncoding.EncodeToString(b[:])
 }
 
-// attemptCookie is the name of the cookie of an attempt. Each has its own, so that two tabs can sign in at a time.
+// attemptCookie returns the name of an attempt's cookie. Each attempt has its own, so that two tabs
+// can sign in at once.
 func attemptCookie(secure bool, state string) string {
 	sum := sha256.Sum256([]byte(state))
 	return attemptPrefix(secure) + hex.EncodeToString(sum[:8])
@@ -64,7 +66,7 @@ func attemptPrefix(secure bool) string {
 	return attemptName
 }
 
-// keepAttempt has the browser keep an attempt, and forget those that are over or too many.
+// keepAttempt stores an attempt in the browser, and removes attempts that are late or too many.
 func (g *Gate) keepAttempt(w http.ResponseWriter, r *http.Request, at place, a attempt) error {
 	text, err := json.Marshal(a)
 	if err != nil {
@@ -95,7 +97,8 @@ func (g *Gate) keepAttempt(w http.ResponseWriter, r *http.Request, at place, a a
 	return nil
 }
 
-// takeAttempt finds the attempt that a callback belongs to, and has the browser forget it: each is answered once.
+// takeAttempt returns the attempt of a callback, and removes it from the browser: each attempt is
+// answered once.
 func (g *Gate) takeAttempt(w http.ResponseWriter, r *http.Request, at place, state string) (attempt, bool) {
 	name := attemptCookie(at.secure, state)
 	c, err := r.Cookie(name)
@@ -119,7 +122,7 @@ func readAttempt(value string) (a attempt, ok bool) {
 	return a, len(a.State) == tokenLength && a.Nonce != "" && a.Verifier != ""
 }
 
-// late reports whether an attempt took too long, or comes from the future.
+// late reports whether an attempt took too long, or began in the future.
 func (g *Gate) late(a attempt) bool {
 	age := g.now().Sub(a.Started)
 	return age > attemptTime || age < -skew

@@ -11,19 +11,20 @@ import (
 )
 
 const (
-	// providerTime bounds one call of the provider, its answer's body included.
+	// providerTime bounds one call of the provider, with the body of its answer.
 	providerTime = 10 * time.Second
-	// maxProviderAnswer bounds that body.
+	// maxProviderAnswer bounds the body of an answer, in bytes.
 	maxProviderAnswer = 1 << 20
-	// maxProviderHeader bounds what comes before it.
+	// maxProviderHeader bounds the header of an answer, in bytes.
 	maxProviderHeader = 256 << 10
-	// maxRedirects is how often a GET is sent elsewhere.
+	// maxRedirects bounds the redirects of a GET.
 	maxRedirects = 3
 )
 
 var errHuge = errors.New("the answer is too large")
 
-// newClient makes the client that calls the provider, of the given one or nil.
+// newClient returns the client that calls the provider. It copies the given one, if that is not
+// nil.
 func newClient(given *http.Client) *http.Client {
 	c := &http.Client{}
 	if given != nil {
@@ -48,7 +49,8 @@ func newClient(given *http.Client) *http.Client {
 	return c
 }
 
-// checkRedirect follows what is only read. A POST has the client's secret in it, and goes nowhere else.
+// checkRedirect follows redirects of GETs only. A POST contains the client's secret, which must not
+// go to another host.
 func checkRedirect(to *http.Request, via []*http.Request) error {
 	if via[0].Method != http.MethodGet {
 		return http.ErrUseLastResponse
@@ -62,7 +64,7 @@ func checkRedirect(to *http.Request, via []*http.Request) error {
 	return checkSecure(to.URL)
 }
 
-// checkSecure refuses addresses that anybody on the way could answer for.
+// checkSecure refuses URLs whose answers could be forged on the way.
 func checkSecure(u *url.URL) error {
 	switch {
 	case u.Host == "" || u.Scheme != "https" && u.Scheme != "http":
@@ -73,10 +75,10 @@ func checkSecure(u *url.URL) error {
 	return nil
 }
 
-// bounded is a transport whose answers end.
+// bounded is a transport with bounded answers.
 type bounded struct{ next http.RoundTripper }
 
-// CloseIdleConnections is for http.Client's method of that name.
+// CloseIdleConnections lets http.Client close idle connections.
 func (b bounded) CloseIdleConnections() {
 	if c, ok := b.next.(interface{ CloseIdleConnections() }); ok {
 		c.CloseIdleConnections()
@@ -97,7 +99,7 @@ func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// boundedBody fails where it is too long, so that half an answer is never taken for one.
+// boundedBody fails when it is too long, so that half an answer is never used.
 type boundedBody struct {
 	io.ReadCloser
 	left int

@@ -1,6 +1,7 @@
-// Package session is how people sign in to the dashboard: OpenID Connect's code flow with any provider, sessions on the
-// server, and the rules that keep other people's pages and programs out of them (DESIGN §5, row "dashboard session").
+// Package session signs visitors in to the dashboard. It implements OpenID Connect's code flow for
+// any provider, keeps sessions on the server, and defends them against pages of other sites and
+// other programs (docs/design.md §5).
 //
-// A Gate stands in front of the pages and answers for whatever has to do with signing in. What pages show of somebody's
-// keys and payments is package dashboard's; who somebody is to purser, and what they may have, is package pay's.
+// A Gate stands in front of the pages and answers all requests about signing in. Package dashboard
+// shows keys and payments. Package pay keeps accounts, and decides what they may have.
 package session

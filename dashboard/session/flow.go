@@ -14,16 +14,16 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// Bounds of what a callback may say.
+// Bounds on the parameters of a callback.
 const (
 	maxCode      = 4096
 	maxErrorCode = 64
 )
 
-// maxForm bounds the body of a form of ours.
+// maxForm bounds the body of our own forms, in bytes.
 const maxForm = 16 << 10
 
-// signIn sends a visitor to the provider, unless they are signed in already or have just signed out.
+// signIn sends a visitor to the provider, unless the visitor has a session or has just signed out.
 func (g *Gate) signIn(w http.ResponseWriter, r *http.Request, at place) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	if err := r.ParseForm(); err != nil {
@@ -34,7 +34,7 @@ func (g *Gate) signIn(w http.ResponseWriter, r *http.Request, at place) {
 	}
 	back, again := Back(r.Form.Get("return")), r.Form.Get("again") == "1"
 	if r.Form.Get("out") != "" && r.Method != http.MethodPost {
-		// Not to the provider at once, where one may still be signed in.
+		// Do not go to the provider at once: the visitor may still have a session there.
 		g.render(w, r, http.StatusOK, Notice{
 			Title: "You are signed out", Text: signedOut(r.Form.Get("out")), Action: "Sign in", ActionURL: To(back),
 		})
@@ -81,7 +81,7 @@ func (g *Gate) begin(w http.ResponseWriter, r *http.Request, at place, a attempt
 	g.redirect(w, r, g.config(d, at).AuthCodeURL(a.State, options...), http.StatusOK)
 }
 
-// callback is where the provider sends browsers back to.
+// callback handles the provider's redirect back to purser.
 func (g *Gate) callback(w http.ResponseWriter, r *http.Request, at place) {
 	answer, ok := single(r.URL.RawQuery, "state", "code", "error", "iss")
 	var a attempt
@@ -97,7 +97,7 @@ func (g *Gate) callback(w http.ResponseWriter, r *http.Request, at place) {
 		g.providerFailed(w, r, err)
 		return
 	}
-	// Whose answer it is: another provider's may be mixed in (RFC 9207 §2.4).
+	// Check the issuer, because an answer of another provider may be mixed in (RFC 9207 §2.4).
 	if iss, said := answer["iss"]; said && iss != g.opts.Issuer || !said && d.metadata.SaysIssuer {
 		g.log.Warn("sign-in answered by another issuer", "issuer", fmt.Sprintf("%.200q", iss))
 		g.notSignedIn(w, r, a, "The answer did not come from the identity provider that was asked.", "")
@@ -114,7 +114,7 @@ func (g *Gate) callback(w http.ResponseWriter, r *http.Request, at place) {
 	g.finish(w, r, at, d, a, answer["code"])
 }
 
-// finish signs somebody in who comes with a code.
+// finish signs in a visitor who comes with a code.
 func (g *Gate) finish(w http.ResponseWriter, r *http.Request, at place, d *discovered, a attempt, code string) {
 	if wait := g.finishes.Take(g.opts.Peer(r), 1, g.now()); wait > 0 {
 		g.tooMany(w, r, wait)
@@ -135,14 +135,14 @@ func (g *Gate) finish(w http.ResponseWriter, r *http.Request, at place, d *disco
 			"show stays hidden.", "")
 		return
 	case errors.Is(err, errToken):
-		g.log.Warn("sign-in refused", "error", shown(err))
+		g.log.Warn("sign-in refused", "error", loggable(err))
 		g.notSignedIn(w, r, a, "What the identity provider said does not prove who you are.", "")
 		return
 	case err != nil:
 		g.providerFailed(w, r, err)
 		return
 	}
-	if !g.allowed.lets(p.standing) { // before anything is made for them
+	if !g.allowed.lets(p.standing) { // before an account is made
 		g.turnAway(w, r, at, p)
 		return
 	}
@@ -156,8 +156,8 @@ func (g *Gate) finish(w http.ResponseWriter, r *http.Request, at place, d *disco
 		g.fail(w, r, fmt.Errorf("signing in: %w", err))
 		return
 	}
-	// Whoever is signed in is not made somebody else by a link: they would go on, and paste their keys, in that
-	// person's organization.
+	// A link must not replace the visitor's session by another account's. The visitor would go on,
+	// and paste keys into the other account's organization.
 	switch v, known, err := g.visitor(r, at); {
 	case err != nil:
 		g.fail(w, r, err)
@@ -179,7 +179,8 @@ func (g *Gate) finish(w http.ResponseWriter, r *http.Request, at place, d *disco
 	http.Redirect(w, r, a.Return, http.StatusSeeOther)
 }
 
-// signOut ends the visitor's session, or all of them. Whoever has none is signed out already.
+// signOut ends the visitor's session, or all of the visitor's sessions. Without a session the
+// visitor is signed out already.
 func (g *Gate) signOut(w http.ResponseWriter, r *http.Request, at place, everywhere bool) {
 	where := "here"
 	v, known, err := g.session(r, at)
@@ -203,7 +204,7 @@ func (g *Gate) signOut(w http.ResponseWriter, r *http.Request, at place, everywh
 	g.redirect(w, r, SignIn+"?out="+where, http.StatusOK)
 }
 
-// single reads parameters of a query that must not be there twice (RFC 6749 §3.1).
+// single reads query parameters that must not be repeated (RFC 6749 §3.1).
 func single(query string, names ...string) (map[string]string, bool) {
 	values, err := url.ParseQuery(query)
 	if err != nil {
@@ -222,8 +223,8 @@ func single(query string, names ...string) (map[string]string, bool) {
 	return found, true
 }
 
-// strayCallback answers for a sign-in that this browser did not begin, or finished, or took too long over. Somebody who
-// went back in their browser's history is signed in already.
+// strayCallback answers a callback for an attempt that this browser did not begin, has finished, or
+// took too long over. A visitor who went back in the browser's history still has a session.
 func (g *Gate) strayCallback(w http.ResponseWriter, r *http.Request, at place) {
 	_, known, err := g.visitor(r, at)
 	switch {
@@ -241,7 +242,7 @@ func (g *Gate) strayCallback(w http.ResponseWriter, r *http.Request, at place) {
 	}
 }
 
-// refused tells what the provider's error means (RFC 6749 §4.1.2.1, OpenID Connect Core §3.1.2.6).
+// refused explains the provider's error (RFC 6749 §4.1.2.1, OpenID Connect Core §3.1.2.6).
 func (g *Gate) refused(w http.ResponseWriter, r *http.Request, a attempt, code string) {
 	if len(code) > maxErrorCode || strings.Trim(code, "abcdefghijklmnopqrstuvwxyz_") != "" {
 		code = "unknown"
@@ -269,7 +270,7 @@ func (g *Gate) notSignedIn(w http.ResponseWriter, r *http.Request, a attempt, te
 
 func (g *Gate) providerFailed(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() == nil {
-		g.log.Warn("sign-in failed", "error", shown(err))
+		g.log.Warn("sign-in failed", "error", loggable(err))
 	}
 	n := Notice{
 		Title: "Sign-in does not work at the moment", Text: "The identity provider does not answer. Try again in a while.",

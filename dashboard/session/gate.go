@@ -142,7 +142,7 @@ func New(o Options) (*Gate, error) {
 	return g, nil
 }
 
-// Check does what New checks of issuer, client and public URL, and needs nothing else.
+// Check checks issuer, client, list and public URL as New does, and needs nothing else.
 func Check(o Options) error {
 	switch {
 	case o.Issuer == "" && o.ClientID+o.ClientSecret+o.Allow != "":
@@ -161,21 +161,21 @@ func Check(o Options) error {
 	return noPath(o.PublicURL)
 }
 
-// Configured reports whether somebody can sign in.
+// Configured reports whether visitors can sign in.
 func (g *Gate) Configured() bool { return g.provider != nil }
 
-// ShowWith has notices shown by pages. It is called once, before the first request.
+// ShowWith sets the pages for notices. Call it once, before the first request.
 func (g *Gate) ShowWith(p Pages) { g.opts.Pages = p }
 
-// Close lets go of connections to the provider.
+// Close closes connections to the provider.
 func (g *Gate) Close() {
 	if g.provider != nil {
 		g.provider.client.CloseIdleConnections()
 	}
 }
 
-// Wrap puts the gate in front of the dashboard's pages, which get requests for /dashboard and what is below it. Requests
-// that reach next have a visitor, see [From], or are for assets.
+// Wrap puts the gate in front of the dashboard's pages. next gets requests for /dashboard and paths
+// below it. They have a visitor (see [From]), or are for assets.
 func (g *Gate) Wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asset := isAsset(r)
@@ -195,13 +195,13 @@ func (g *Gate) Wrap(next http.Handler) http.Handler {
 	})
 }
 
-// isAsset reports whether a request is for what everybody may have.
+// isAsset reports whether a request is for a file that needs no session.
 func isAsset(r *http.Request) bool {
 	return (r.Method == http.MethodGet || r.Method == http.MethodHead) && strings.HasPrefix(path.Clean(r.URL.Path)+"/", Assets) &&
 		strings.HasPrefix(r.URL.Path, Assets)
 }
 
-// serve answers everything but assets.
+// serve answers all requests but those for assets.
 func (g *Gate) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	at, no := g.where(r)
 	if no != nil && (g.Configured() || no.status == http.StatusMisdirectedRequest) {
@@ -243,7 +243,7 @@ func (g *Gate) serve(w http.ResponseWriter, r *http.Request, next http.Handler) 
 	}
 }
 
-// only serves the methods of a path.
+// only calls serve for the allowed methods of a path.
 func (g *Gate) only(w http.ResponseWriter, r *http.Request, methods string, serve func()) {
 	if !slices.Contains(strings.Split(methods, ", "), r.Method) {
 		g.notAllowed(w, r, methods)
@@ -252,9 +252,9 @@ func (g *Gate) only(w http.ResponseWriter, r *http.Request, methods string, serv
 	serve()
 }
 
-// sendToSignIn has somebody sign in and come back.
+// sendToSignIn sends the visitor to sign-in, and back afterwards.
 func (g *Gate) sendToSignIn(w http.ResponseWriter, r *http.Request, at place) {
-	back := Home // what was posted is not repeated
+	back := Home // a POST is not repeated
 	switch {
 	case fromScript(r):
 		if page, ok := strings.CutPrefix(r.Header.Get("HX-Current-URL"), at.origin); ok {
@@ -265,25 +265,25 @@ func (g *Gate) sendToSignIn(w http.ResponseWriter, r *http.Request, at place) {
 	}
 	to := To(back)
 	if _, err := r.Cookie(cookieName(at.secure)); err == nil {
-		// A session that is over. The provider may let its owner in again without a word, which is not what somebody
-		// wants who has signed out, and whose back button or open page asks for more.
+		// The session is over. The provider may sign its owner in again without a question. A
+		// visitor who has signed out, and whose open page asks for more, does not want that.
 		to = signIn(back, "out")
 	}
 	g.redirect(w, r, to, http.StatusUnauthorized)
 }
 
-// fromScript reports whether htmx made a request, which would put the page that a redirect leads to into a part of the
-// one that it is on.
+// fromScript reports whether htmx made the request. htmx would put the target of a normal redirect
+// into a part of the page.
 func fromScript(r *http.Request) bool { return r.Header.Get("HX-Request") == "true" }
 
-// redirect sends a browser elsewhere. A script is told so with a status of its own.
+// redirect sends a browser to another page. A script gets the status script instead.
 func (g *Gate) redirect(w http.ResponseWriter, r *http.Request, to string, script int) {
 	if fromScript(r) {
 		w.Header().Set("HX-Redirect", to)
 		w.WriteHeader(script)
 		return
 	}
-	http.Redirect(w, r, to, http.StatusSeeOther) //nolint:gosec // a path that Back has judged, or the configured provider's
+	http.Redirect(w, r, to, http.StatusSeeOther) //nolint:gosec // to was checked by Back, or is the provider's
 }
 
 // render shows a notice.
@@ -298,7 +298,7 @@ func (g *Gate) notAllowed(w http.ResponseWriter, r *http.Request, methods string
 	})
 }
 
-// fail answers our own faults. Who left is not one.
+// fail answers purser's own faults. A caller that left is not one.
 func (g *Gate) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.Is(err, errSeveral) {
 		g.log.Warn("a browser sends more than one session", "path", r.URL.Path)
@@ -311,7 +311,7 @@ func (g *Gate) fail(w http.ResponseWriter, r *http.Request, err error) {
 		return
 	}
 	if r.Context().Err() == nil {
-		g.log.Error("dashboard request failed", "path", r.URL.Path, "error", shown(err))
+		g.log.Error("dashboard request failed", "path", r.URL.Path, "error", loggable(err))
 	}
 	w.Header().Set("Retry-After", "5")
 	g.render(w, r, http.StatusServiceUnavailable, Notice{
@@ -320,7 +320,7 @@ func (g *Gate) fail(w http.ResponseWriter, r *http.Request, err error) {
 	})
 }
 
-// recovered answers a panic of a page.
+// recovered answers the panic of a page.
 func (g *Gate) recovered(w http.ResponseWriter, r *http.Request) {
 	v := recover()
 	if v == nil {
@@ -329,7 +329,7 @@ func (g *Gate) recovered(w http.ResponseWriter, r *http.Request) {
 	if v == http.ErrAbortHandler { //nolint:errorlint,err113 // as net/http compares it
 		panic(v)
 	}
-	what := fmt.Sprintf("%T", v) // the value may hold anything
+	what := fmt.Sprintf("%T", v) // the value may contain a secret
 	if err, ok := v.(runtime.Error); ok {
 		what = err.Error()
 	}
@@ -339,7 +339,7 @@ func (g *Gate) recovered(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// explain is the dashboard while there is no sign-in.
+// explain shows the page about setting up sign-in.
 func (g *Gate) explain(w http.ResponseWriter, r *http.Request, at place, known bool) {
 	switch {
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
@@ -356,7 +356,7 @@ func (g *Gate) explain(w http.ResponseWriter, r *http.Request, at place, known b
 	g.opts.Pages.Setup(w, r, s)
 }
 
-// variables are those of sign-in.
+// variables lists the variables of sign-in.
 func variables() []Variable {
 	return []Variable{
 		{Name: "PURSER_OIDC_ISSUER", Meaning: "The provider's issuer URL. Its discovery document is below it.", Example: "https://accounts.example.com"},

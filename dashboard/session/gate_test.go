@@ -11,11 +11,11 @@ import (
 	"github.com/purserpay/purser/sandbox/identity"
 )
 
-// Sessions end when they should, on the server.
+// Sessions end on the server when they should.
 func TestSessionsEnd(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	old := func(token string) *browser { // somebody who has a copy of a cookie
+	old := func(token string) *browser { // a browser with a copied cookie
 		b := w.local()
 		b.cookies["purser"] = token
 		return b
@@ -29,7 +29,7 @@ func TestSessionsEnd(t *testing.T) {
 	if a.status != http.StatusSeeOther || a.location() != "/dashboard/sign-in?out=here" || len(b.cookies) != 1 || b.token() != "out" {
 		t.Errorf("sign-out: %d %s %v", a.status, a.location(), b.cookies)
 	}
-	// The provider would let them in again: going back has to stay without consequence.
+	// The provider would sign the visitor in again, so going back must not reach it.
 	if a := b.get("/dashboard/keys"); a.location() != "/dashboard/sign-in?out=1&return=%2Fdashboard%2Fkeys" || b.get(a.location()).status != http.StatusOK {
 		t.Errorf("going back: %d %s", a.status, a.location())
 	}
@@ -54,7 +54,7 @@ func TestSessionsEnd(t *testing.T) {
 	}
 	second.mustSignIn()
 
-	// Signing in again replaces the session, and a token that was planted never becomes one.
+	// Signing in again replaces the session. A planted token never becomes a session.
 	b = w.local()
 	token = b.mustSignIn()
 	w.pass(6 * time.Minute)
@@ -81,7 +81,8 @@ func TestSessionsEnd(t *testing.T) {
 	}
 }
 
-// A session belongs to the address it was made at, and to a cookie of that address's name.
+// A session is valid only at the address where it was made, and only in the cookie of that
+// address's name.
 func TestCookieOfAnotherAddress(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -116,7 +117,7 @@ func TestCookieOfAnotherAddress(t *testing.T) {
 	}
 }
 
-// Where the dashboard answers, and where it says why it does not.
+// The dashboard answers at these addresses, and explains at the others why it does not.
 func TestHosts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -168,14 +169,14 @@ func TestHosts(t *testing.T) {
 		if a := b.ask(http.MethodPost, "/dashboard/sign-in", nil, c.header...); c.status != 303 && (a.status != c.status || a.location() != "") {
 			t.Errorf("%s: signs in, %d %s", name, a.status, a.location())
 		}
-		// A program at another address gets its style sheet; there is nothing in it.
+		// A program at another address gets the style sheet, which has no secrets.
 		if a := b.get("/dashboard/assets/app.css", c.header...); a.status != http.StatusOK {
 			t.Errorf("%s: asset %d", name, a.status)
 		}
 	}
 }
 
-// Other sites' pages change nothing, and cannot frame or script the dashboard.
+// Pages of other sites cannot change anything, nor frame or script the dashboard.
 func TestOtherSites(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -217,7 +218,7 @@ func TestOtherSites(t *testing.T) {
 	}
 }
 
-// Requests that no browser makes by itself, or that a script makes.
+// Requests from scripts, and requests that no browser makes by itself.
 func TestMethods(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -272,7 +273,7 @@ func TestMethods(t *testing.T) {
 	if a := out.get("/dashboard/", "X-Api-Key", "pk_0123456789", "Authorization", "Bearer pk_0123456789", "Proxy-Authorization", "Basic cGtfMDEyMzQ1Njc4OTo="); a.status != http.StatusSeeOther {
 		t.Errorf("an API key opens it: %d", a.status)
 	}
-	// Starting by a form.
+	// Begin with a form.
 	if a := out.ask("POST", "/dashboard/sign-in", url.Values{"return": {"/dashboard/keys"}}); !strings.HasPrefix(a.location(), w.issuer) {
 		t.Errorf("by a form: %d %s", a.status, a.location())
 	}
@@ -281,7 +282,7 @@ func TestMethods(t *testing.T) {
 	}
 }
 
-// Proving once more who one is: the provider must ask, and say when it did.
+// To prove the identity again, the provider must ask, and say when it did.
 func TestAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -318,13 +319,13 @@ func TestAgain(t *testing.T) {
 	if a := b.get(w.press(b.toProvider(again), "yes")); a.location() != "/dashboard/keys" || !recent() || b.token() == token {
 		t.Errorf("%d %s", a.status, a.location())
 	}
-	// Who is not in signs in as usual.
+	// A visitor without a session signs in as usual.
 	if q := w.local().toProvider(again).Query(); q.Has("prompt") {
 		t.Errorf("%v", q)
 	}
 }
 
-// Without a provider, one page explains how to get one.
+// Without a provider, one page explains how to set one up.
 func TestNotSetUp(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

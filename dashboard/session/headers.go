@@ -6,15 +6,16 @@ import (
 	"strings"
 )
 
-// harden sets the headers of every answer of the dashboard. Pages have no inline script or style.
+// harden sets the security headers of every answer. Pages have no inline script or style.
 func (g *Gate) harden(h http.Header, asset bool) {
-	// Browsers hold a form's redirects to form-action as well: signing in by POST ends at the provider.
+	// Browsers apply form-action to a form's redirects too, and signing in by POST ends at the
+	// provider.
 	forms := append([]string{"'self'"}, g.provider.origins()...)
 	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "+
 		"font-src 'self'; connect-src 'self'; form-action "+strings.Join(forms, " ")+"; frame-ancestors 'none'; base-uri 'none'")
-	h.Set("X-Frame-Options", "DENY") // browsers that do not know frame-ancestors
+	h.Set("X-Frame-Options", "DENY") // for browsers without frame-ancestors
 	h.Set("X-Content-Type-Options", "nosniff")
-	// Not no-referrer, with which browsers send "Origin: null" on posts.
+	// Not no-referrer: with that, browsers send "Origin: null" with a POST.
 	h.Set("Referrer-Policy", "same-origin")
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
@@ -25,7 +26,7 @@ func (g *Gate) harden(h http.Header, asset bool) {
 	}
 }
 
-// originOf is a URL's origin, or "" if it has none that fits into a policy.
+// originOf returns a URL's origin, or "" when it has none that fits into a policy.
 func originOf(address string) string {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || strings.ContainsAny(u.Host, " ;,'\"*") {

@@ -5,44 +5,44 @@ import (
 	"net/http"
 )
 
-// Notice is a page that says one thing.
+// Notice holds the text of a page that says one thing.
 type Notice struct {
-	Title string // a few words, for the heading
+	Title string // heading of a few words
 	Text  string // a sentence or two
-	// Detail is something to tell whoever runs purser, such as the provider's error code; may be empty. It may come
-	// from outside, so it is shown as text.
+	// Detail is for the operator, such as the provider's error code. It may be "". It may come from
+	// outside, so pages show it as text.
 	Detail string
-	// Action is the text of a link to ActionURL, what to do next; both may be empty. ActionURL is a path on this site,
-	// or the public URL.
+	// Action is the text of a link to ActionURL, the next step. Both may be "". ActionURL is a path
+	// on this site, or the public URL.
 	Action, ActionURL string
 }
 
-// Setup is what the page says that explains how to set up sign-in.
+// Setup holds the contents of the page about setting up sign-in.
 type Setup struct {
-	// RedirectURL is what has to be registered with the provider. Where the visitor's address cannot be one, it has
-	// https://purser.example.com in the place of the public URL, and Placeholder is true.
+	// RedirectURL must be registered with the provider. When the visitor's address cannot be one,
+	// it has https://purser.example.com as public URL, and Placeholder is true.
 	RedirectURL string
 	Placeholder bool
-	// Variables are the environment's, in the order in which they are explained.
+	// Variables lists the variables to set, in the order of explanation.
 	Variables []Variable
 }
 
-// Variable is one of the environment, with what it is for and an example.
+// Variable explains a variable of the environment.
 type Variable struct {
 	Name, Meaning, Example string
 	Optional               bool
 }
 
-// Pages shows what sign-in has to say in the dashboard's own clothes. Security headers and Cache-Control are set before
+// Pages shows notices in the dashboard's layout. Security headers and Cache-Control are set before
 // it is called.
 type Pages interface {
 	// Render writes a page with a status.
 	Render(w http.ResponseWriter, r *http.Request, status int, n Notice)
-	// Setup writes the page that explains how to set up sign-in, with status 200.
+	// Setup writes the page about setting up sign-in, with status 200.
 	Setup(w http.ResponseWriter, r *http.Request, s Setup)
 }
 
-// plain are pages without clothes, for a Gate that was given none.
+// plain shows pages without style, for a Gate without Pages.
 type plain struct{}
 
 var plainNotice = template.Must(template.New("notice").Parse(`<!doctype html>
@@ -71,7 +71,7 @@ Register purser with yours as a web application (authorization code flow), with 
 func (plain) Render(w http.ResponseWriter, _ *http.Request, status int, n Notice) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
-	_ = plainNotice.Execute(w, n) // the client may be gone
+	_ = plainNotice.Execute(w, n) // ignore a client that has left
 }
 
 func (plain) Setup(w http.ResponseWriter, _ *http.Request, s Setup) {

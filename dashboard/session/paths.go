@@ -14,16 +14,16 @@ const (
 	SignOut           = "/dashboard/sign-out"            // POST
 	SignOutEverywhere = "/dashboard/sign-out-everywhere" // POST
 	Callback          = "/dashboard/callback"
-	Assets            = "/dashboard/assets/" // need no session
+	Assets            = "/dashboard/assets/" // without a session
 )
 
-// maxReturn bounds the path that somebody comes back to after signing in, which is kept in a cookie.
+// maxReturn bounds the path after signing in, which a cookie keeps, in bytes.
 const maxReturn = 1024
 
-// To is where a visitor signs in and comes back from to a path of the dashboard.
+// To returns the path of signing in, with a return to a path of the dashboard.
 func To(back string) string { return signIn(back, "") }
 
-// Again is where a visitor who is signed in proves once more who they are.
+// Again returns the path where a visitor with a session signs in once more.
 func Again(back string) string { return signIn(back, "again") }
 
 func signIn(back, flag string) string {
@@ -40,8 +40,8 @@ func signIn(back, flag string) string {
 	return SignIn + "?" + q.Encode()
 }
 
-// Back is a path of the dashboard to come back to, made of what a visitor's browser says it is. Anything that might lead
-// elsewhere, or to signing in itself, is the overview.
+// Back returns a path of the dashboard to return to. asked comes from the browser. If it might lead
+// to another site, or to sign-in itself, Back returns the overview.
 func Back(asked string) string {
 	if len(asked) > maxReturn || asked != "/dashboard" && !strings.HasPrefix(asked, Home) && !strings.HasPrefix(asked, "/dashboard?") {
 		return Home
@@ -50,7 +50,8 @@ func Back(asked string) string {
 	if err != nil || u.Scheme != "" || u.Host != "" || u.Opaque != "" || u.User != nil {
 		return Home
 	}
-	// Judged as written and as decoded: browsers take a backslash for a slash, and drop tabs and line breaks.
+	// Check the written and the decoded form: browsers read a backslash as a slash, and drop tabs
+	// and line breaks.
 	query, err := url.QueryUnescape(u.RawQuery)
 	if err != nil || strings.ContainsAny(asked+u.Path, `\`) || strings.Contains(asked, " ") || strings.ContainsFunc(asked+u.Path+query, unicode.IsControl) {
 		return Home
@@ -59,7 +60,7 @@ func Back(asked string) string {
 	if u.Path == "/dashboard" || u.Path == Home {
 		u.Path, u.RawPath, clean = Home, "", Home
 	} else if clean != strings.TrimSuffix(u.Path, "/") || strings.HasSuffix(u.Path, "//") {
-		return Home // "//", "/../" and the like, in any spelling
+		return Home // "//", "/../" and the like, in any encoding
 	}
 	for _, own := range []string{SignIn, SignOut, SignOutEverywhere, Callback, strings.TrimSuffix(Assets, "/")} {
 		if clean == own || strings.HasPrefix(clean, own+"/") {

@@ -30,7 +30,7 @@ func TestBack(t *testing.T) {
 	}
 }
 
-// Whatever is asked for, a browser stays on this site and in the dashboard.
+// For every path asked for, the browser stays on this site and in the dashboard.
 func FuzzBack(f *testing.F) {
 	for _, seed := range []string{"/dashboard/keys?x=y", "//evil", `/dashboard/\..\x`, "/dashboard/%2f%2fevil", "/dashboard/#//x"} {
 		f.Add(seed)
@@ -41,7 +41,7 @@ func FuzzBack(f *testing.F) {
 		if session.Back(got) != got {
 			t.Errorf("%q: %q is not one itself", asked, got)
 		}
-		// Browsers take a backslash for a slash and drop control characters.
+		// Browsers read a backslash as a slash, and drop control characters.
 		for _, seen := range []string{got, strings.ReplaceAll(got, `\`, "/"), strings.Map(func(r rune) rune {
 			if r < ' ' {
 				return -1

@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// place is where a visitor's browser believes to be.
+// place is the dashboard's address as the visitor's browser sees it.
 type place struct {
-	origin string // as in https://purser.example.com
-	secure bool   // https all the way to the browser, as far as purser can know
+	origin string // such as https://purser.example.com
+	secure bool   // https all the way to the browser, as far as purser knows
 }
 
-// refusal is why a request is not served, as a page.
+// refusal holds the page for a request that is not served.
 type refusal struct {
 	status int
 	notice Notice
@@ -22,8 +22,8 @@ type refusal struct {
 
 // public is the parsed public URL.
 type public struct {
-	origin string // "" if there is none
-	host   string // lower case, without the scheme's own port
+	origin string // "" without one
+	host   string // in lower case, without the scheme's default port
 	secure bool
 	plain  bool // http, and not on loopback
 }
@@ -44,7 +44,7 @@ func parsePublic(given string) (public, error) {
 	}, nil
 }
 
-// noPath refuses a public URL that the dashboard could not be at.
+// noPath refuses a public URL with a path, where the dashboard cannot be.
 func noPath(given string) error {
 	if u, err := url.Parse(given); err == nil && (strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "") {
 		return fmt.Errorf("PURSER_PUBLIC_URL: the dashboard is at /dashboard of a host of its own: leave out what follows the host")
@@ -52,7 +52,7 @@ func noPath(given string) error {
 	return nil
 }
 
-// canonical is a host as browsers write it: lower case, without the scheme's own port.
+// canonical returns a host as browsers write it: in lower case, without the scheme's default port.
 func canonical(scheme, host string) string {
 	host = strings.ToLower(host)
 	if port := map[string]string{"http": ":80", "https": ":443"}[scheme]; strings.HasSuffix(host, port) {
@@ -61,7 +61,7 @@ func canonical(scheme, host string) string {
 	return host
 }
 
-// loopback reports whether a host, with or without a port, is this machine to every browser.
+// loopback reports whether every browser reads a host, with or without a port, as its own machine.
 func loopback(host string) bool {
 	name := strings.ToLower((&url.URL{Host: host}).Hostname())
 	if name == "localhost" {
@@ -71,8 +71,9 @@ func loopback(host string) bool {
 	return err == nil && addr.Zone() == "" && addr.Unmap().IsLoopback()
 }
 
-// where finds out where a visitor is. Forwarding headers have no say: whoever reaches purser can send them. Behind a
-// proxy that ends TLS, the public URL tells what the browser sees.
+// where finds the dashboard's address in the visitor's browser. It ignores forwarding headers,
+// because any client can send them. Behind a proxy that ends TLS, the public URL says what the
+// browser sees.
 func (g *Gate) where(r *http.Request) (place, *refusal) {
 	if g.public.origin != "" {
 		if canonical(scheme(g.public.secure), r.Host) != g.public.host {

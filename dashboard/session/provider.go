@@ -18,31 +18,31 @@ import (
 )
 
 const (
-	// freshFor is how long a discovery document is taken as it is. With it go the keys: one that the provider has
-	// withdrawn is trusted no longer than this.
+	// freshFor is the lifetime of a discovery document and its keys. A key that the provider has
+	// withdrawn is trusted no longer.
 	freshFor = time.Hour
-	// staleFor is how long an old one is used while there is no new one to be had.
+	// staleFor is how long an old document is used while no new one can be had.
 	staleFor = 24 * time.Hour
-	// pause is how long a provider that failed is left alone.
+	// pause is the time without calls after the provider failed.
 	pause = 5 * time.Second
 )
 
 var (
-	// errUnreachable: the provider does not answer, or not in time.
+	// errUnreachable reports that the provider does not answer in time.
 	errUnreachable = errors.New("the identity provider does not answer")
-	// errMisbehaves: it does, but not as OpenID Connect says.
+	// errMisbehaves reports an answer that violates OpenID Connect.
 	errMisbehaves = errors.New("the identity provider's answer cannot be used")
 )
 
-// provider is the identity provider, found by its discovery document when it is first needed.
+// provider is the identity provider. Its discovery document is read when it is first needed.
 type provider struct {
 	issuer string
-	id     string // purser's, there
+	id     string // purser's client id
 	client *http.Client
 	now    pay.Clock
 	log    *slog.Logger
 
-	turn chan struct{} // held by the one who asks
+	turn chan struct{} // held during a call to the provider
 
 	mu       sync.Mutex
 	known    *discovered
@@ -50,7 +50,7 @@ type provider struct {
 	failedAt time.Time
 }
 
-// discovered is what a discovery document says.
+// discovered holds a discovery document.
 type discovered struct {
 	*oidc.Provider
 	verifier *oidc.IDTokenVerifier
@@ -58,7 +58,7 @@ type discovered struct {
 	at       time.Time
 }
 
-// metadata are parts of a discovery document (OpenID Connect Discovery §3, RFC 9207 §3).
+// metadata holds parts of a discovery document (OpenID Connect Discovery §3, RFC 9207 §3).
 type metadata struct {
 	Auth        string   `json:"authorization_endpoint"`
 	Token       string   `json:"token_endpoint"`
@@ -67,11 +67,11 @@ type metadata struct {
 	Algorithms  []string `json:"id_token_signing_alg_values_supported"`
 	AuthMethods []string `json:"token_endpoint_auth_methods_supported"`
 	Scopes      []string `json:"scopes_supported"`
-	// SaysIssuer: answers to authorization requests name the issuer.
+	// SaysIssuer reports that answers to authorization requests name the issuer.
 	SaysIssuer bool `json:"authorization_response_iss_parameter_supported"`
 }
 
-// checkIssuer reads the configured issuer.
+// checkIssuer checks the configured issuer.
 func checkIssuer(issuer string) error {
 	u, err := url.Parse(issuer)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
@@ -83,16 +83,16 @@ func checkIssuer(issuer string) error {
 	return nil
 }
 
-// get returns the provider. Its errors are errUnreachable, errMisbehaves, or the context's.
+// get returns the provider. The error is errUnreachable, errMisbehaves, or the context's.
 func (p *provider) get(ctx context.Context) (*discovered, error) {
-	known, err := p.look()
+	known, err := p.cached()
 	if known != nil && p.now().Sub(known.at) < freshFor || err != nil {
 		return known, err
 	}
 	select {
 	case p.turn <- struct{}{}:
 	default:
-		if known != nil { // somebody else is asking
+		if known != nil { // another request is asking
 			return known, nil
 		}
 		select {
@@ -102,12 +102,12 @@ func (p *provider) get(ctx context.Context) (*discovered, error) {
 		}
 	}
 	defer func() { <-p.turn }()
-	if known, err = p.look(); known != nil && p.now().Sub(known.at) < freshFor || err != nil {
+	if known, err = p.cached(); known != nil && p.now().Sub(known.at) < freshFor || err != nil {
 		return known, err
 	}
 	fresh, err := p.discover(ctx)
 	if ctx.Err() != nil && err != nil {
-		return nil, ctx.Err() // says nothing about the provider
+		return nil, ctx.Err() // it says nothing about the provider
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -115,16 +115,17 @@ func (p *provider) get(ctx context.Context) (*discovered, error) {
 		p.known, p.failed = fresh, nil
 		return fresh, nil
 	}
-	p.log.Warn("identity provider not found", "issuer", p.issuer, "error", shown(err))
+	p.log.Warn("identity provider not found", "issuer", p.issuer, "error", loggable(err))
 	p.failed, p.failedAt = err, p.now()
 	if errors.Is(err, errMisbehaves) {
-		p.known = nil // what it was before is no comfort
+		p.known = nil // an earlier document cannot be trusted either
 	}
 	return p.usable()
 }
 
-// look is what is known without asking: a document, perhaps an old one, or why there is none for now, or neither.
-func (p *provider) look() (*discovered, error) {
+// cached returns the known document, perhaps an old one, or the error of a recent failure. Both are
+// nil when nothing is known.
+func (p *provider) cached() (*discovered, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.failed != nil && p.now().Sub(p.failedAt) < pause {
@@ -133,17 +134,17 @@ func (p *provider) look() (*discovered, error) {
 	return p.known, nil
 }
 
-// usable is the document of a provider that failed lately. p.mu is held.
+// usable returns the document of a provider that failed recently. Its caller must hold p.mu.
 func (p *provider) usable() (*discovered, error) {
 	if p.known != nil && p.now().Sub(p.known.at) < staleFor {
 		old := *p.known
-		old.at = p.now() // so that nobody asks before the pause is over
+		old.at = p.now() // no call before the pause is over
 		return &old, nil
 	}
 	return nil, p.failed
 }
 
-// discover asks the provider.
+// discover reads the provider's discovery document.
 func (p *provider) discover(ctx context.Context) (*discovered, error) {
 	ctx, cancel := context.WithTimeout(oidc.ClientContext(ctx, p.client), providerTime)
 	defer cancel()
@@ -155,7 +156,7 @@ func (p *provider) discover(ctx context.Context) (*discovered, error) {
 		return nil, fmt.Errorf("%w: %w", errMisbehaves, err)
 	case errors.As(err, &call):
 		return nil, fmt.Errorf("%w: %w", errUnreachable, err)
-	case err != nil: // an error status, which a provider that is starting has as well, or garbage
+	case err != nil: // an error status, which a starting provider may send too, or garbage
 		return nil, fmt.Errorf("%w: discovery: %w", errUnreachable, err)
 	}
 	d := &discovered{Provider: found, at: p.now()}
@@ -183,17 +184,17 @@ func (p *provider) discover(ctx context.Context) (*discovered, error) {
 	return d, nil
 }
 
-// algorithms are those of the provider that need a key which only it has: whoever knows the client's secret, or the
-// public key, could make tokens of the others.
+// algorithms returns the provider's algorithms whose signing key only the provider has. A program
+// with the client's secret, or with the public key, could make tokens of the others.
 func (m metadata) algorithms() []string {
 	return slices.DeleteFunc(slices.Clone(m.Algorithms), func(alg string) bool {
 		return !slices.Contains([]string{
 			oidc.RS256, oidc.RS384, oidc.RS512, oidc.ES256, oidc.ES384, oidc.ES512, oidc.PS256, oidc.PS384, oidc.PS512, oidc.EdDSA,
 		}, alg)
-	}) // none left: the verifier takes RS256, which every provider has
+	}) // when none is left, the verifier takes RS256, which every provider has
 }
 
-// keySet tells keys that could not be had from signatures that are wrong, where go-oidc flattens errors to text.
+// keySet separates missing keys from wrong signatures. go-oidc turns both into text.
 type keySet struct{ *oidc.RemoteKeySet }
 
 type keysMissing struct{}
@@ -201,7 +202,7 @@ type keysMissing struct{}
 // VerifySignature implements oidc.KeySet.
 func (k keySet) VerifySignature(ctx context.Context, token string) ([]byte, error) {
 	payload, err := k.RemoteKeySet.VerifySignature(ctx, token)
-	if missing, ok := ctx.Value(keysMissing{}).(*error); ok && errors.Unwrap(err) != nil { // a wrong signature wraps nothing
+	if missing, ok := ctx.Value(keysMissing{}).(*error); ok && errors.Unwrap(err) != nil { // the error of a wrong signature wraps nothing
 		*missing = err
 	}
 	return payload, err
@@ -220,7 +221,7 @@ func (d *discovered) verify(ctx context.Context, raw string) (*oidc.IDToken, err
 	return id, nil
 }
 
-// origins are where forms may lead: the provider's pages, as far as they are known.
+// origins returns the origins that forms may lead to: the known pages of the provider.
 func (p *provider) origins() []string {
 	if p == nil {
 		return nil
@@ -235,10 +236,11 @@ func (p *provider) origins() []string {
 	return slices.DeleteFunc(slices.Compact(all), func(o string) bool { return o == "" })
 }
 
-// config is purser as a client of the provider.
+// config returns purser's settings as a client of the provider.
 func (g *Gate) config(d *discovered, at place) *oauth2.Config {
 	endpoint := d.Endpoint()
-	// Not tried out: a code that was presented the wrong way is spent.
+	// The style is not found by trial, because a code is spent when it is presented in the wrong
+	// way.
 	endpoint.AuthStyle = oauth2.AuthStyleInHeader
 	if methods := d.metadata.AuthMethods; g.opts.ClientSecret == "" ||
 		len(methods) > 0 && !slices.Contains(methods, "client_secret_basic") && slices.Contains(methods, "client_secret_post") {
@@ -259,11 +261,12 @@ func (g *Gate) config(d *discovered, at place) *oauth2.Config {
 	}
 }
 
-// maxShown bounds what the log repeats of somebody else's answer.
+// maxShown bounds the logged part of the provider's answer, in bytes.
 const maxShown = 300
 
-// shown is an error for the log. Errors of the token endpoint repeat its answer, which may hold tokens.
-func shown(err error) string {
+// loggable returns an error's text for the log. Errors of the token endpoint repeat its answer,
+// which may contain tokens.
+func loggable(err error) string {
 	var refused *oauth2.RetrieveError
 	if errors.As(err, &refused) {
 		status := ""

@@ -16,20 +16,21 @@ import (
 )
 
 const (
-	// lifetime is how long a session lasts, used or not (DESIGN §5).
+	// lifetime is the time after which a session ends, used or not.
 	lifetime = 12 * time.Hour
-	// tokenLength is that of the manager's tokens: 32 random bytes in base64.
+	// tokenLength is the length of the manager's tokens: 32 random bytes in base64.
 	tokenLength = 43
 )
 
-// Names of the session's cookie. A browser takes __Host- only from https, for the whole host and nobody else.
+// Names of the session's cookie. A browser accepts __Host- only over https, and sends it only to
+// the same host.
 const (
 	secureCookie = "__Host-purser"
 	plainCookie  = "purser"
 )
 
-// out is what the cookie says instead of a token in a browser that was signed out: it is sent to the provider by a click
-// only.
+// out replaces the token in the cookie of a browser that has signed out. Such a browser goes to the
+// provider only after a click.
 const out = "out"
 
 func cookieName(secure bool) string {
@@ -39,26 +40,28 @@ func cookieName(secure bool) string {
 	return plainCookie
 }
 
-// record is what a session says.
+// record holds the contents of a session.
 type record struct {
 	Account    string    `json:"account"`
 	Generation uint64    `json:"generation"` // of the account, when the session was made
 	AuthTime   time.Time `json:"auth_time,omitzero"`
-	// Secure: it was made over https. A session is not carried from one to the other.
+	// Secure reports that the session was made over https. A session is not valid on the other
+	// scheme.
 	Secure bool `json:"secure"`
 	// Standing is judged at every request, so that a change of PURSER_OIDC_ALLOW takes effect.
 	Standing standing `json:"standing,omitzero"`
 }
 
-// recordKey is where the record is among a session's values.
+// recordKey is the key of the record among a session's values.
 const recordKey = "record"
 
-// newManager makes the session manager. scs.New would begin with a store in memory, and a goroutine that nobody ends.
+// newManager returns the session manager. scs.New would start with a store in memory, and a
+// goroutine that never ends.
 func newManager(s Payer, now pay.Clock) *scs.SessionManager {
 	return &scs.SessionManager{Lifetime: lifetime, Store: &sessions{s, now}, Codec: codec{}}
 }
 
-// codec writes a session as JSON.
+// codec encodes a session as JSON.
 type codec struct{}
 
 type encoded struct {
@@ -84,7 +87,7 @@ func (codec) Decode(data []byte) (time.Time, map[string]any, error) {
 	return e.Deadline, map[string]any{recordKey: e.record}, nil
 }
 
-// sessions are pay's sessions as scs wants them. The store never sees a token.
+// sessions adapts pay's sessions to scs. The store never sees a token.
 type sessions struct {
 	store Payer
 	now   pay.Clock
@@ -117,7 +120,7 @@ func (s *sessions) DeleteCtx(ctx context.Context, token string) error {
 	return s.store.DeleteSession(ctx, idOf(token))
 }
 
-// Find implements scs.Store, for callers without a context; the manager is none.
+// Find implements scs.Store, for callers without a context. The manager always has one.
 func (s *sessions) Find(token string) ([]byte, bool, error) {
 	return s.FindCtx(context.Background(), token)
 }
@@ -134,11 +137,12 @@ func (s *sessions) Delete(token string) error {
 
 var _ scs.CtxStore = (*sessions)(nil)
 
-// errSeveral: a browser sends more than one session. On plain http every port of a host shares its cookies, so that
-// another program there can add its own session for some of the paths, and have what is posted to these.
+// errSeveral reports a browser that sends more than one session. On plain http all ports of a host
+// share cookies. Another program there could set its own session cookie for some paths, and receive
+// what the visitor posts to them.
 var errSeveral = errors.New("more than one session cookie")
 
-// token is the one of a request's session cookie; "" if it has none that could be one.
+// token returns the token of the request's session cookie, or "" without a valid one.
 func token(r *http.Request, at place) (string, error) {
 	sent := r.CookiesNamed(cookieName(at.secure))
 	switch {
@@ -150,7 +154,8 @@ func token(r *http.Request, at place) (string, error) {
 	return sent[0].Value, nil
 }
 
-// visitor finds the visitor of a request who may be here. A request without one is no error.
+// visitor returns the visitor of a request, if the list allows the visitor. A request without a
+// visitor is no error.
 func (g *Gate) visitor(r *http.Request, at place) (v Visitor, ok bool, err error) {
 	if v, ok, err = g.session(r, at); !ok || g.allowed.lets(v.standing) {
 		return v, ok, err
@@ -158,7 +163,8 @@ func (g *Gate) visitor(r *http.Request, at place) (v Visitor, ok bool, err error
 	return Visitor{}, false, nil
 }
 
-// session finds whose session a request has, also if they may not sign in any more.
+// session returns the visitor of the request's session, even if the list no longer allows the
+// visitor.
 func (g *Gate) session(r *http.Request, at place) (v Visitor, ok bool, err error) {
 	presented, err := token(r, at)
 	if presented == "" {
@@ -184,7 +190,7 @@ func (g *Gate) session(r *http.Request, at place) (v Visitor, ok bool, err error
 	return Visitor{Account: a, AuthTime: rec.AuthTime, Session: idOf(presented), standing: rec.Standing}, true, nil
 }
 
-// admit gives a visitor a session, with a token that nobody has known before, and ends the one that the browser had.
+// admit ends the browser's session, and makes a new one with a fresh token.
 func (g *Gate) admit(w http.ResponseWriter, r *http.Request, at place, v Visitor) error {
 	if err := g.dismiss(w, r, at); err != nil {
 		return err
@@ -222,7 +228,8 @@ func (g *Gate) dismiss(w http.ResponseWriter, r *http.Request, at place) error {
 	return nil
 }
 
-// setCookie sets a cookie for a time, or takes it away. A later one of the same name replaces an earlier one.
+// setCookie sets a cookie for a time, or removes it when age is 0. A later cookie of the same name
+// replaces an earlier one.
 func setCookie(w http.ResponseWriter, at place, name, value string, age time.Duration) {
 	c := &http.Cookie{ //nolint:gosec // not Secure on plain-http loopback, where browsers would not keep it
 		Name: name, Value: value, Path: "/", HttpOnly: true, Secure: at.secure, SameSite: http.SameSiteLaxMode,

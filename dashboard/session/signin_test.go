@@ -50,7 +50,8 @@ func TestSignIn(t *testing.T) {
 			if c == nil || !c.HttpOnly || c.Secure != secure || c.SameSite != http.SameSiteLaxMode || c.Path != "/" || c.MaxAge != 12*3600 || c.Domain != "" {
 				t.Errorf("cookie %+v", c)
 			}
-			// The same person elsewhere has the same organization; who is in goes back at once.
+			// The same person in another browser has the same organization. A visitor with a
+			// session goes back at once.
 			other := w.browser(origin)
 			other.mustSignIn()
 			if x, y := b.get("/dashboard/").text, other.get("/dashboard/").text; x != y {
@@ -66,7 +67,7 @@ func TestSignIn(t *testing.T) {
 	}
 }
 
-// Forged, wrong, expired and replayed ID tokens sign nobody in.
+// Forged, wrong, expired and replayed ID tokens make no session.
 func TestWrongTokens(t *testing.T) {
 	t.Parallel()
 	claim := func(name string, value any) func(w *world) identity.Faults {
@@ -118,7 +119,7 @@ func TestWrongTokens(t *testing.T) {
 		"garbage for a token":                  answer(func(a map[string]any) { a["id_token"] = "a.b.c" }),
 		"tampered": answer(func(a map[string]any) {
 			parts := strings.Split(a["id_token"].(string), ".")
-			parts[1] = parts[1][:len(parts[1])-4] + "fQ" // another payload, or none
+			parts[1] = parts[1][:len(parts[1])-4] + "fQ" // another payload, or an invalid one
 			a["id_token"] = strings.Join(parts, ".")
 		}),
 	} {
@@ -141,7 +142,7 @@ func TestWrongTokens(t *testing.T) {
 	}
 }
 
-// What is a little off, or said in another way, is taken.
+// Small deviations, and other forms of a claim, are accepted.
 func TestTolerated(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -177,7 +178,7 @@ func TestKeyRotation(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// In the middle of a sign-in, too.
+	// Also in the middle of a sign-in.
 	b := w.local()
 	to := b.toProvider("/dashboard/sign-in")
 	back := w.press(to, "yes")
@@ -189,7 +190,7 @@ func TestKeyRotation(t *testing.T) {
 	}
 }
 
-// Names come from userinfo where ID tokens have none, and from nobody else's.
+// Names come from userinfo when ID tokens lack them, and only from the same subject.
 func TestUserInfo(t *testing.T) {
 	t.Parallel()
 	bare := func(c map[string]any) { delete(c, "name"); delete(c, "email") }
@@ -236,7 +237,7 @@ func only(path string, status int) func(http.ResponseWriter, *http.Request) bool
 	}
 }
 
-// Two tabs sign in at the same time, in any order; a browser keeps a few attempts, not any number.
+// Two tabs sign in at the same time, in any order. A browser keeps a few attempts only.
 func TestTabs(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -268,7 +269,7 @@ func TestTabs(t *testing.T) {
 	}
 }
 
-// People who sign in for the first time in many places at once have one organization.
+// First sign-ins of one person in many places at once make one organization.
 func TestFirstSignInsAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -294,7 +295,7 @@ func TestFirstSignInsAtOnce(t *testing.T) {
 	}
 }
 
-// A reload, and another node, know sessions and sign-ins in progress.
+// Sessions and attempts survive a reload, and are known to other nodes.
 func TestReload(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -17,50 +17,51 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// skew is how far the provider's clock may be off.
+// skew is the tolerated error of the provider's clock.
 const skew = time.Minute
 
-// maxName bounds names and addresses that are shown, in characters.
+// maxName bounds names and addresses on pages, in characters.
 const maxName = 200
 
 var (
-	// errToken: an ID token is not a proof of who signed in here and now.
+	// errToken reports an ID token that does not prove who signed in here and now.
 	errToken = errors.New("the ID token cannot be used")
-	// errNotAgain: the provider did not ask who is there, or does not say so.
+	// errNotAgain reports a provider that did not ask the visitor to sign in again, or does not say
+	// so.
 	errNotAgain = errors.New("the provider did not ask again")
 )
 
-// claims are those of an ID token, or of userinfo, that go-oidc leaves to its caller.
+// claims holds the claims of an ID token, or of userinfo, that go-oidc leaves to its caller.
 type claims struct {
 	Party     *string  `json:"azp"`
 	NotBefore *float64 `json:"nbf"`
 	AuthTime  *float64 `json:"auth_time"`
 
-	// Said of the person, for pages only: any type, since they prove nothing.
+	// These claims are shown on pages. They may have any type, because they prove nothing.
 	Name      any `json:"name"`
 	Preferred any `json:"preferred_username"`
 	Email     any `json:"email"`
 	Verified  any `json:"email_verified"`
 
-	// Groups is judged by PURSER_OIDC_ALLOW, as are Email and Verified.
+	// PURSER_OIDC_ALLOW judges Groups, Email and Verified.
 	Groups any `json:"groups"`
 }
 
-// proof is what an ID token proves.
+// proof holds what an ID token proves.
 type proof struct {
 	who      pay.Identity
 	claims   claims
 	standing standing
-	authTime time.Time // zero: the provider does not say
+	authTime time.Time // zero when the provider does not say
 }
 
-// redeem turns a code into a proof of who signed in.
+// redeem exchanges a code for a proof of who signed in.
 func (g *Gate) redeem(ctx context.Context, d *discovered, at place, a attempt, code string) (proof, error) {
 	ctx, cancel := context.WithTimeout(oidc.ClientContext(ctx, g.provider.client), 2*providerTime)
 	defer cancel()
 	tokens, err := g.config(d, at).Exchange(ctx, code, oauth2.VerifierOption(a.Verifier))
 	if err != nil {
-		return proof{}, blame(err)
+		return proof{}, exchangeError(err)
 	}
 	raw, ok := tokens.Extra("id_token").(string)
 	if !ok || raw == "" {
@@ -79,7 +80,7 @@ func (g *Gate) redeem(ctx context.Context, d *discovered, at place, a attempt, c
 	if !nameless && !decides || d.metadata.UserInfo == "" {
 		return p, nil
 	}
-	said, err := g.ask(ctx, d, tokens, p.who.Subject)
+	said, err := g.userinfo(ctx, d, tokens, p.who.Subject)
 	if err != nil && decides {
 		return proof{}, err
 	}
@@ -93,8 +94,8 @@ func (g *Gate) redeem(ctx context.Context, d *discovered, at place, a attempt, c
 	return p, nil
 }
 
-// blame tells a provider that refuses a code from one that is down.
-func blame(err error) error {
+// exchangeError tells a provider that refuses a code from one that is down.
+func exchangeError(err error) error {
 	var refused *oauth2.RetrieveError
 	var call *url.Error
 	switch {
@@ -106,7 +107,8 @@ func blame(err error) error {
 	return fmt.Errorf("%w: %w", errMisbehaves, err)
 }
 
-// check does what is left of OpenID Connect Core §3.1.3.7 after signature, issuer, audience and expiry.
+// check makes the checks of OpenID Connect Core §3.1.3.7 that follow signature, issuer, audience
+// and expiry.
 func (g *Gate) check(id *oidc.IDToken, a attempt, accessToken string) (proof, error) {
 	now := g.now()
 	var c claims
@@ -146,7 +148,7 @@ func (g *Gate) check(id *oidc.IDToken, a attempt, accessToken string) (proof, er
 			p.authTime = now
 		}
 	}
-	// With max_age, a provider has to say when it asked (OpenID Connect Core §3.1.2.1).
+	// With max_age, a provider must say when it asked (OpenID Connect Core §3.1.2.1).
 	if a.Again && p.authTime.Before(a.Started.Add(-skew)) {
 		return proof{}, errNotAgain
 	}
@@ -158,13 +160,13 @@ func when(seconds float64) time.Time {
 	return time.Unix(int64(min(max(seconds, 0), last)), 0).UTC()
 }
 
-// ask asks the provider for the claims that it leaves out of ID tokens. The error counts only where claims decide: a
-// page without a name is no trouble.
-func (g *Gate) ask(ctx context.Context, d *discovered, tokens *oauth2.Token, subject string) (c claims, err error) {
+// userinfo asks the provider for claims that its ID tokens leave out. Callers may ignore the error
+// when they only need a name.
+func (g *Gate) userinfo(ctx context.Context, d *discovered, tokens *oauth2.Token, subject string) (c claims, err error) {
 	info, err := d.UserInfo(ctx, oauth2.StaticTokenSource(tokens))
 	switch {
 	case err != nil:
-		g.log.Info("the identity provider does not say who signed in", "error", shown(err))
+		g.log.Info("the identity provider does not say who signed in", "error", loggable(err))
 		return claims{}, fmt.Errorf("%w: userinfo: %w", errUnreachable, err)
 	case info.Subject != subject: // must not be used (OpenID Connect Core §5.3.2)
 		g.log.Warn("the identity provider told of somebody else")
@@ -185,7 +187,7 @@ func (c claims) name() string {
 	return ""
 }
 
-// email is one that the provider does not call unverified.
+// email returns the address, unless the provider calls it unverified.
 func (c claims) email() string {
 	if slices.Contains([]any{false, "false"}, c.Verified) {
 		return ""
@@ -193,7 +195,7 @@ func (c claims) email() string {
 	return presentable(c.Email)
 }
 
-// presentable is a claim as one line.
+// presentable returns a claim as one line of text.
 func presentable(v any) string {
 	text, _ := v.(string)
 	text = strings.TrimSpace(strings.Map(func(r rune) rune {

@@ -10,13 +10,13 @@ import (
 	"github.com/purserpay/purser/sandbox/identity"
 )
 
-// as has the provider sign in somebody else from now on.
+// as makes the provider sign in another person from now on.
 func (w *world) as(subject string) {
 	w.provider.Break(identity.Faults{Claims: func(c map[string]any) { c["sub"] = subject }})
 }
 
-// On plain http, all ports of a host share its cookies, and a cookie of a longer path comes first: a program beside purser
-// could have one path, such as that of linking a key, belong to its own session.
+// On plain http, all ports of a host share cookies, and the cookie of a longer path comes first.
+// Another program could so put one path, such as that of linking a key, into its own session.
 func TestTwoSessionsAreNone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -40,7 +40,7 @@ func TestTwoSessionsAreNone(t *testing.T) {
 	}
 }
 
-// A link cannot make somebody who is signed in go on as somebody else.
+// A link cannot replace a visitor's session by another account's.
 func TestNobodyBecomesSomebodyElse(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -49,7 +49,7 @@ func TestNobodyBecomesSomebodyElse(t *testing.T) {
 	before := ada.get("/dashboard/").text
 	w.as("eve")
 	link := w.press(eve.toProvider(session.SignIn), "yes")
-	for name, value := range eve.cookies { // tossed from another port
+	for name, value := range eve.cookies { // set by a program on another port
 		ada.cookies[name] = value
 	}
 	a := ada.get(link)
@@ -60,7 +60,7 @@ func TestNobodyBecomesSomebodyElse(t *testing.T) {
 	if a := ada.get("/dashboard/"); a.text != before {
 		t.Errorf("the session was changed: %s", a.text)
 	}
-	// Signed out, one can be anybody.
+	// After signing out, any account can sign in.
 	w.as("eve")
 	ada.ask(http.MethodPost, session.SignOut, nil)
 	ada.mustSignIn()
@@ -89,7 +89,8 @@ func TestSessionsHaveNames(t *testing.T) {
 	}
 }
 
-// What the clock said before it was put back proves nothing: it might have been put forward to have a key revealed.
+// Times from before the clock was put back prove nothing: the clock may have been put forward to
+// have a key revealed.
 func TestAClockThatIsPutBackMakesNothingRecent(t *testing.T) {
 	t.Parallel()
 	now := time.Now()

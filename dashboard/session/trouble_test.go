@@ -25,7 +25,7 @@ func at(path string, serve http.HandlerFunc) func(http.ResponseWriter, *http.Req
 	}
 }
 
-// endless writes until the client has enough.
+// endless writes until the client leaves.
 func endless(w http.ResponseWriter, _ *http.Request) {
 	_, _ = io.WriteString(w, `{"a":"`)
 	for line := strings.Repeat("x", 1<<16); ; {
@@ -35,7 +35,8 @@ func endless(w http.ResponseWriter, _ *http.Request) {
 	}
 }
 
-// A provider in trouble is no trouble for purser: nobody is signed in, the page says so, and it heals by itself.
+// When the provider fails, no session is made, the page says so, and sign-in works again
+// afterwards.
 func TestProviderTrouble(t *testing.T) {
 	t.Parallel()
 	const discovery = "/.well-known/openid-configuration"
@@ -46,7 +47,7 @@ func TestProviderTrouble(t *testing.T) {
 	}
 	garbage := func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "\x00<html>{{") }
 	slow := func(_ http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // else the server does not see the client go
+		_, _ = io.Copy(io.Discard, r.Body) // otherwise the server would not see the client leave
 		<-r.Context().Done()
 	}
 	cut := func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
@@ -87,7 +88,7 @@ func TestProviderTrouble(t *testing.T) {
 			w := newWorld(t, func(o *session.Options) {
 				o.Client = &http.Client{Timeout: 20 * time.Second}
 				if strings.HasSuffix(name, "slow") {
-					o.Client.Timeout = 2 * time.Second // also for what is answered, on a busy machine
+					o.Client.Timeout = 2 * time.Second // also bounds good answers on a busy machine
 				}
 			})
 			b := w.local()
@@ -116,7 +117,7 @@ func TestProviderTrouble(t *testing.T) {
 	}
 }
 
-// Where nobody listens, and for a provider that is in trouble, visitors do not make purser ask again and again.
+// A provider that is down or fails is not asked again for every visitor.
 func TestProviderAskedSeldom(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -138,7 +139,8 @@ func TestProviderAskedSeldom(t *testing.T) {
 	if n := w.asked.Load(); n != 2 {
 		t.Errorf("asked %d times", n)
 	}
-	// An hour later it is asked again; what was known serves while there is no answer, but not if it is another's.
+	// An hour later it is asked again. Without an answer, the known document serves on, but not
+	// after an answer of another issuer.
 	w.pass(61 * time.Minute)
 	w.provider.Break(identity.Faults{Serve: at("/.well-known", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "", 500) })})
 	b.mustSignIn()
@@ -156,7 +158,7 @@ func TestProviderAskedSeldom(t *testing.T) {
 	}
 }
 
-// Callbacks that do not belong to a sign-in of this browser, or are answered by somebody else, sign nobody in.
+// A callback of another browser's attempt, or from another issuer, makes no session.
 func TestCallbacks(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -218,7 +220,7 @@ func TestCallbacks(t *testing.T) {
 	w.pass(11 * time.Minute)
 	refused("too late", b.get(late), b, 400)
 
-	// Broken cookies.
+	// Damaged cookies.
 	for _, value := range []string{"", "x", "e30", strings.Repeat("A", 3000)} {
 		b = w.local()
 		back := w.press(b.toProvider("/dashboard/sign-in"), "yes")
@@ -238,7 +240,7 @@ func mustQuery(t *testing.T, path string) url.Values {
 	return u.Query()
 }
 
-// A callback works once, whoever has it; whoever is in and goes back in history stays in.
+// A callback works once, for one browser. A visitor who goes back in history keeps the session.
 func TestReplayedCallback(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -261,7 +263,7 @@ func TestReplayedCallback(t *testing.T) {
 	if a := thief.get(back); a.status != http.StatusForbidden || thief.isIn() {
 		t.Errorf("with its cookie: %d", a.status)
 	}
-	// A provider that redeems codes twice gives the ID token of the first time to the second, which has another nonce.
+	// A provider that redeems a code twice sends the first ID token again, which has another nonce.
 	w.provider.Break(identity.Faults{KeepCodes: true})
 	other := w.local()
 	to := other.toProvider("/dashboard/sign-in")
@@ -272,7 +274,7 @@ func TestReplayedCallback(t *testing.T) {
 	}
 }
 
-// Visitors who are not signed in fill nothing and are held back.
+// Visitors without a session cannot fill the store, and are slowed down.
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(o *session.Options) { o.Rate = 5 })
@@ -287,7 +289,7 @@ func TestBounds(t *testing.T) {
 		t.Errorf("%d sessions, provider asked %d times", w.payer.sessions.Load(), w.asked.Load())
 	}
 	w.pass(time.Minute)
-	// Codes are presented as seldom, with whatever cookies somebody makes up.
+	// The bound on presented codes holds for any cookies.
 	b := w.local()
 	to := b.toProvider("/dashboard/sign-in")
 	kept := b.cookies
@@ -304,7 +306,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// A store that fails is said, and signs nobody out.
+// When the store fails, the page says so, and no session is made.
 func TestStoreDown(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -324,7 +326,7 @@ func TestStoreDown(t *testing.T) {
 	}
 }
 
-// What is configured wrongly is said at the start, with the variable's name.
+// A wrong configuration fails at the start, with the variable's name.
 func TestNewRefuses(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -347,7 +349,7 @@ func TestNewRefuses(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	// The provider is not asked before somebody signs in.
+	// The provider is not asked before a visitor signs in.
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("asked") }))
 	defer server.Close()
 	if _, err := session.New(session.Options{Payer: w.payer, Issuer: server.URL, ClientID: clientID}); err != nil {

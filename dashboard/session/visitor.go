@@ -7,23 +7,25 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// recentFor is how long after typing a password somebody may see secrets without typing it again (DESIGN §5).
+// recentFor is the time after a sign-in in which a visitor may see secrets.
 const recentFor = 5 * time.Minute
 
-// Visitor is somebody who is signed in.
+// Visitor is an account with a session.
 type Visitor struct {
 	Account pay.Account
-	// AuthTime is when they proved who they are to the provider (auth_time in OpenID Connect Core §2); zero if the
-	// provider did not say. It can be long before they came here.
+	// AuthTime is the time when the visitor signed in at the provider (auth_time in OpenID Connect
+	// Core §2). It is zero when the provider does not say. It may be long before the session began.
 	AuthTime time.Time
-	// Session names the visitor's session, and is not its token. Another browser of the same account has another one.
+	// Session identifies the visitor's session; it is not its token. Another browser of the same
+	// account has another session.
 	Session string
 
 	standing standing
 }
 
-// Recent reports whether the visitor has proven who they are in the last five minutes. A page that needs it redirects
-// others to [Again]. After a clock was put back, what it said before is no proof of anything.
+// Recent reports whether the visitor signed in at the provider in the last five minutes. A page
+// that needs it redirects other visitors to [Again]. Times in the future count as not recent: the
+// clock may have been put back.
 func (v Visitor) Recent(now time.Time) bool {
 	ago := now.Sub(v.AuthTime)
 	return !v.AuthTime.IsZero() && ago < recentFor && ago > -skew
@@ -31,7 +33,8 @@ func (v Visitor) Recent(now time.Time) bool {
 
 type visitorKey struct{}
 
-// From is the visitor of a request that came through a Gate. Below /dashboard/ there always is one, except for assets.
+// From returns the visitor of a request that came through a Gate. Every request below /dashboard/
+// has one, except those for assets.
 func From(ctx context.Context) (Visitor, bool) {
 	v, ok := ctx.Value(visitorKey{}).(Visitor)
 	return v, ok

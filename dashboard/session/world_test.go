@@ -30,7 +30,7 @@ const (
 	publicURL    = "https://purser.example.com"
 )
 
-// world is a provider, a pay core on a real store, and a gate on loopback in front of a page.
+// world holds a provider, a payer on a real store, and a gate on loopback in front of a page.
 type world struct {
 	t        *testing.T
 	provider *identity.Provider
@@ -40,10 +40,10 @@ type world struct {
 	gate     *session.Gate
 	handler  http.Handler
 	logs     buffer
-	ahead    atomic.Int64 // of the clock
+	ahead    atomic.Int64 // by which the clock is ahead
 }
 
-// counting is a payer that counts what visitors make it write, and can be broken.
+// counting is a payer that counts its writes, and fails on command.
 type counting struct {
 	*pay.Payer
 	sessions atomic.Int64
@@ -130,7 +130,7 @@ func (w *world) newGate(change ...func(*session.Options)) (*session.Gate, http.H
 	return g, g.Wrap(http.HandlerFunc(w.page))
 }
 
-// page says who came.
+// page names the visitor.
 func (w *world) page(rw http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/dashboard/panic" {
 		panic("pk_secret")
@@ -158,7 +158,7 @@ func (w *world) browser(origin string) *browser {
 	return &browser{w: w, handler: w.handler, origin: origin, cookies: map[string]string{}, last: map[string]*http.Cookie{}}
 }
 
-// local is a browser on purser's machine.
+// local returns a browser on purser's machine.
 func (w *world) local() *browser { return w.browser("http://127.0.0.1:8402") }
 
 type answered struct {
@@ -169,7 +169,7 @@ type answered struct {
 
 func (a answered) location() string { return a.header.Get("Location") }
 
-// ask makes a request. header has names and values in turn; "Host" is one of them.
+// ask makes a request. header holds names and values in turn. "Host" is one of the names.
 func (b *browser) ask(method, path string, form url.Values, header ...string) answered {
 	b.w.t.Helper()
 	r := httptest.NewRequest(method, path, strings.NewReader(form.Encode()))
@@ -216,7 +216,7 @@ func (b *browser) get(path string, header ...string) answered {
 	return b.ask(http.MethodGet, path, nil, header...)
 }
 
-// toProvider begins a sign-in and returns the provider's address.
+// toProvider begins a sign-in and returns the provider's URL.
 func (b *browser) toProvider(path string) *url.URL {
 	b.w.t.Helper()
 	a := b.get(path)
@@ -227,7 +227,7 @@ func (b *browser) toProvider(path string) *url.URL {
 	return u
 }
 
-// press presses the provider's button and returns the path that the browser is sent back to.
+// press presses the provider's button and returns the path of the redirect back.
 func (w *world) press(to *url.URL, answer string) string {
 	w.t.Helper()
 	c := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
@@ -244,13 +244,13 @@ func (w *world) press(to *url.URL, answer string) string {
 	return back.RequestURI()
 }
 
-// signIn does all of it.
+// signIn does a whole sign-in.
 func (b *browser) signIn(path string) answered {
 	b.w.t.Helper()
 	return b.get(b.w.press(b.toProvider(path), "yes"))
 }
 
-// mustSignIn does it and returns the token.
+// mustSignIn does a whole sign-in and returns the token.
 func (b *browser) mustSignIn() string {
 	b.w.t.Helper()
 	if a := b.signIn("/dashboard/sign-in"); a.status != http.StatusSeeOther || a.location() != "/dashboard/" {
@@ -277,7 +277,7 @@ func (b *browser) isIn() bool {
 	return in
 }
 
-// unreachable is an address where nobody listens.
+// unreachable is an address without a server.
 func unreachable(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
