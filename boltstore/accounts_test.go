@@ -13,6 +13,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/signer"
 )
@@ -60,8 +61,14 @@ func hasSession(t testing.TB, d *DB, n int) bool {
 	return err == nil
 }
 
-// payerOn is a payer of a store, which ends before that.
-func payerOn(t testing.TB, s pay.Store, d *DB, change func(*pay.Options)) *pay.Payer {
+// desk pays and keeps books over one store.
+type desk struct {
+	*pay.Payer
+	*books.Books
+}
+
+// deskOn opens a desk over a store. It closes before the store does.
+func deskOn(t testing.TB, s pay.Store, d *DB, change func(*pay.Options)) desk {
 	t.Helper()
 	o := pay.Options{Store: s, Wallets: signer.NewLocal(d), Clock: func() time.Time { return noon }}
 	if change != nil {
@@ -78,7 +85,11 @@ func payerOn(t testing.TB, s pay.Store, d *DB, change func(*pay.Options)) *pay.P
 			t.Error(err)
 		}
 	})
-	return p
+	kept, err := books.New(books.Options{Store: s, Wallets: o.Wallets, Clock: o.Clock, Plans: o.Plans})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return desk{Payer: p, Books: kept}
 }
 
 // What a provider tells of somebody, and what a session says, is not to be read from the
@@ -166,19 +177,18 @@ func TestSweepingNothingWritesNothing(t *testing.T) {
 	}
 }
 
-// Recovery, which always runs, sweeps.
-func TestRecoverySweepsSessions(t *testing.T) {
+func TestExpiredSessionsAreSwept(t *testing.T) {
 	t.Parallel()
 	d := openIn(t, inFolder(t.TempDir()))
 	putSessions(t, d, -3, 3)
-	p := payerOn(t, d, d, nil)
+	p := deskOn(t, d, d, nil)
 	for n, want := range map[int]error{-1: pay.ErrSessionNotFound, 0: pay.ErrSessionNotFound, 1: nil} {
-		_, err := p.Session(t.Context(), session(n).ID) // before anybody has swept
+		_, err := p.Session(t.Context(), session(n).ID) // before the first sweep
 		wantError(t, err, want)
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan struct{})
-	go func() { p.Recover(ctx); close(done) }()
+	go func() { p.Sweep(ctx); close(done) }()
 	eventually(t, "sessions are swept", func() bool { return !hasSession(t, d, 0) })
 	stop()
 	<-done

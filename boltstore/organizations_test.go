@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/internal/vault"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
@@ -74,8 +75,8 @@ func TestLinkedBeforeTheJournal(t *testing.T) {
 		d := openIn(t, inFolder(t.TempDir()))
 		a := enrolled(t, d, "ada")
 		s := &between{DB: d}
-		p := payerOn(t, s, d, func(o *pay.Options) { o.Plans = pay.Plans{pay.PlanFree: {Payments: 1, Wallets: 1}} })
-		k, secret, err := p.CreateKey(t.Context(), pay.KeyRequest{})
+		p := deskOn(t, s, d, func(o *pay.Options) { o.Plans = pay.Plans{pay.PlanFree: {Payments: 1, Wallets: 1}} })
+		k, secret, err := p.CreateKey(t.Context(), books.KeyRequest{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -186,7 +187,7 @@ func TestSignIn(t *testing.T) {
 	t.Parallel()
 	d := openIn(t, inFolder(t.TempDir()))
 	now := noon
-	p := payerOn(t, d, d, func(o *pay.Options) { o.Clock = func() time.Time { return now } })
+	p := deskOn(t, d, d, func(o *pay.Options) { o.Clock = func() time.Time { return now } })
 	who := pay.Identity{Issuer: "https://id.example.com", Subject: "ada", Name: " A\x00da\n\xff" + strings.Repeat("é", 300), Email: "a@example.com\r\nBcc: x"}
 	a, first, err := p.SignIn(t.Context(), who)
 	if err != nil || !first {

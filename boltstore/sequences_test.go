@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/signer"
 	"github.com/purserpay/purser/x402"
@@ -63,11 +64,15 @@ func TestRepeatOfACallThatItsDuplicateOvertook(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	key, _, err := payer.CreateKey(ctx, pay.KeyRequest{})
+	kept, err := books.New(books.Options{Store: store, Wallets: wallets})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := payer.CreateWallet(ctx, key, "base"); err != nil {
+	key, _, err := kept.CreateKey(ctx, books.KeyRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := kept.CreateWallet(ctx, key, "base"); err != nil {
 		t.Fatal(err)
 	}
 	challenge, err := x402.DecodeHeader(`{"x402Version":2,"accepts":[{"scheme":"exact","network":"eip155:8453","amount":"1000",

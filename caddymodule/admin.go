@@ -75,8 +75,8 @@ func serving() (t *tenant) {
 // admin is the tenant as the operator's API sees it.
 func (t *tenant) admin() *adminapi.Purser {
 	return &adminapi.Purser{
-		Payer: t.payer, Store: t.home.store, Place: t.home.place, Chain: t.chain, Networks: t.app.settings.networks,
-		Keys: t.app.keys(t.payer), Log: t.log, MasterKeyPlace: t.app.settings.masterKeyPlace,
+		Payer: t.payer, Books: t.books, Store: t.home.store, Place: t.home.place, Chain: t.chain, Networks: t.app.settings.networks,
+		Keys: t.app.keys(t.books), Log: t.log, MasterKeyPlace: t.app.settings.masterKeyPlace,
 		ProxyURL: t.app.proxyURL, Root: t.root, Registration: t.app.registrationStatus, Quotas: t.quotaStatus,
 		Copy: t.copyStore, BackupTaken: backupTaken, Enter: t.enter, Leave: t.leave,
 	}

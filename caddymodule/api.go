@@ -41,7 +41,7 @@ func (h *API) site() *caddyhttp.Server { return h.server }
 func (h *API) open(t *tenant) (err error) {
 	s := h.app.settings
 	h.api, err = payapi.New(payapi.Options{
-		Payer: t.payer, Version: Version(), PublicURL: s.publicURL, UpgradeURL: s.upgradeURL,
+		Payer: t.payer, Books: t.books, Version: Version(), PublicURL: s.publicURL, UpgradeURL: s.upgradeURL,
 		InternalSecret: s.internalSecret, AllowedOrigins: s.origins, DefaultSettlement: s.settlement,
 		Logger: h.app.log.With("part", "api"), KeyRate: h.KeyRate, Admission: s.bounds("api"),
 		RegistrationClosed: s.registrationClosed,

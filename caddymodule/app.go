@@ -13,6 +13,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyevents"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -176,11 +177,11 @@ func attach(ctx caddy.Context, d door) (*App, error) {
 
 // doorKey is the key that pays at a door which has none of its own: the deployment's, else
 // the exec key. Its secret comes with it.
-func (a *App) doorKey(ctx context.Context, p *pay.Payer) (k pay.Key, secret string, err error) {
+func (a *App) doorKey(ctx context.Context, b *books.Books) (k pay.Key, secret string, err error) {
 	if a.settings.key == "" {
-		return a.keys(p).Exec(ctx)
+		return a.keys(b).Exec(ctx)
 	}
-	k, err = a.ensureKey(p, keyOption, a.settings.key, "deployment")
+	k, err = a.ensureKey(b, keyOption, a.settings.key, "deployment")
 	return k, a.settings.key, err
 }
 

@@ -18,7 +18,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/purserpay/purser/internal/adminapi"
-	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -97,12 +97,11 @@ func offlineKey(parent context.Context) (k initKey, err error) {
 	if err != nil {
 		return k, fmt.Errorf("purser: wallets: %w", err)
 	}
-	payer, err := pay.New(pay.Options{Store: store, Wallets: wallets, Networks: a.settings.networks, Plans: a.settings.plans})
+	kept, err := books.New(books.Options{Store: store, Wallets: wallets, Networks: a.settings.networks, Plans: a.settings.plans})
 	if err != nil {
 		return k, err
 	}
-	defer func() { err = errors.Join(err, payer.Close(ctx)) }()
-	keys := a.keys(payer)
+	keys := a.keys(kept)
 	_, missing := os.Lstat(keys.ExecPath())
 	key, _, err := keys.Exec(ctx)
 	if err != nil {

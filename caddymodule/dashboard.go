@@ -114,7 +114,7 @@ func (h *Dashboard) site() *caddyhttp.Server { return h.server }
 func (h *Dashboard) open(t *tenant) error {
 	s, log := h.app.settings, h.app.log.With("part", "dashboard")
 	o := s.sessionOptions()
-	o.Payer, o.Logger, o.Peer = t.payer, log, clientOf
+	o.Accounts, o.Logger, o.Peer = t.books, log, clientOf
 	o.LoopbackOnly = h.server != nil && loopbackOnly(h.server.Listen)
 	gate, err := session.New(o)
 	if err != nil {
@@ -125,7 +125,7 @@ func (h *Dashboard) open(t *tenant) error {
 		log.Warn("PURSER_OIDC_ALLOW is not set: everybody whom the identity provider signs in can use the dashboard and make keys")
 	}
 	look := dashboard.Options{
-		Payer: t.payer, Gate: gate, PublicURL: s.publicURL, UpgradeURL: s.upgradeURL, Version: Version(), Logger: log,
+		Books: t.books, Payer: t.payer, Gate: gate, PublicURL: s.publicURL, UpgradeURL: s.upgradeURL, Version: Version(), Logger: log,
 	}
 	if h.app.World == boltstore.Sandbox {
 		look.PlayMoney = true

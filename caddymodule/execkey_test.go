@@ -21,7 +21,7 @@ func TestExecKey(t *testing.T) {
 	var calls sync.WaitGroup
 	for range 8 {
 		calls.Go(func() {
-			k, secret, err := tenant.app.keys(tenant.payer).Exec(t.Context())
+			k, secret, err := tenant.app.keys(tenant.books).Exec(t.Context())
 			if err != nil {
 				t.Error(err)
 			}
@@ -34,7 +34,7 @@ func TestExecKey(t *testing.T) {
 	if len(slices.Compact(ids)) != 1 || len(slices.Compact(secrets)) != 1 {
 		t.Fatalf("several keys: %v", ids)
 	}
-	keys, err := tenant.payer.Keys(t.Context(), "", 10)
+	keys, err := tenant.books.Keys(t.Context(), "", 10)
 	if err != nil || len(keys) != 1 || keys[0].Label != "exec" || !slices.Equal(keys[0].Policy.Doors, []pay.Door{pay.DoorProxy}) {
 		t.Errorf("%+v, %v", keys, err)
 	}
@@ -67,7 +67,7 @@ func TestExecKey(t *testing.T) {
 		tenant = serving()
 		return tenant != nil && tenant.app.settings.dataDir == next.dir
 	})
-	k, secret, err := tenant.app.keys(tenant.payer).Exec(t.Context())
+	k, secret, err := tenant.app.keys(tenant.books).Exec(t.Context())
 	if err != nil || secret != secrets[0] || k.ID == ids[0] || k.Policy == nil {
 		t.Errorf("%+v, %v", k, err)
 	}
@@ -77,7 +77,7 @@ func TestExecKey(t *testing.T) {
 	if err := os.WriteFile(bad, []byte("no key"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := tenant.app.keys(tenant.payer).Exec(t.Context()); err == nil || !strings.Contains(err.Error(), bad) || strings.Contains(err.Error(), "no key") {
+	if _, _, err := tenant.app.keys(tenant.books).Exec(t.Context()); err == nil || !strings.Contains(err.Error(), bad) || strings.Contains(err.Error(), "no key") {
 		t.Errorf("error %v", err)
 	}
 	if text, err := os.ReadFile(bad); err != nil || string(text) != "no key" {

@@ -232,8 +232,6 @@ func (o observer) Refused(door pay.Door, rule string) {
 	collectors.refusals.WithLabelValues(string(door), rule).Inc()
 }
 
-func (o observer) KeyCreated() { collectors.keys.Inc() }
-
 // The proxy's reasons are words of its own source, so their number is bounded.
 func refusedByProxy(reason string)  { collectors.refused.WithLabelValues(reason).Inc() }
 func declinedByProxy(reason string) { collectors.declined.WithLabelValues(reason).Inc() }

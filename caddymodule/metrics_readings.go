@@ -141,8 +141,8 @@ func (t *tenant) read(ctx context.Context) {
 // readQuota looks at this month's payments of organizations and unclaimed keys. The operator's
 // keys have no quota.
 func (t *tenant) readQuota(ctx context.Context, now time.Time) (*quotaReading, error) {
-	store, plans, q := t.home.store, t.payer.Plans(), new(quotaReading)
-	if !t.payer.HasPlans() {
+	store, plans, q := t.home.store, t.books.Plans(), new(quotaReading)
+	if !t.books.HasPlans() {
 		return q, nil
 	}
 	count := func(name, owner string, most int) error {

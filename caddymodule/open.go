@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"github.com/purserpay/purser/chain"
+	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/internal/operatorkeys"
 	"github.com/purserpay/purser/pay"
 )
@@ -48,7 +49,7 @@ func (a *App) open() (*running, error) {
 	}
 	t, err := a.newTenant(home)
 	if err == nil && a.settings.key != "" {
-		err = a.deploy(a.ctx, t.payer)
+		err = a.deploy(a.ctx, t.books)
 	}
 	if err != nil {
 		if t != nil {
@@ -130,6 +131,13 @@ func (a *App) newTenant(home *pooled) (*tenant, error) {
 	if t.payer, err = pay.New(o); err != nil {
 		return nil, fmt.Errorf("purser: %w", err)
 	}
+	t.books, err = books.New(books.Options{
+		Store: home.store, Wallets: wallets, Logger: o.Logger, Networks: o.Networks, Plans: o.Plans, NoPlans: o.NoPlans,
+		KeyCreated: collectors.keys.Inc,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("purser: %w", err)
+	}
 	for _, d := range a.doors {
 		if err := d.open(t); err != nil {
 			return t, fmt.Errorf("purser: %w", err)
@@ -138,14 +146,14 @@ func (a *App) newTenant(home *pooled) (*tenant, error) {
 	return t, nil
 }
 
-// keys makes and finds the operator's keys in a payer's books.
-func (a *App) keys(p *pay.Payer) operatorkeys.Keys {
-	return operatorkeys.Keys{Payer: p, Network: a.settings.networks[0].Name, Dir: a.settings.dataDir, Log: a.log}
+// keys makes and finds the operator's keys.
+func (a *App) keys(b *books.Books) operatorkeys.Keys {
+	return operatorkeys.Keys{Books: b, Network: a.settings.networks[0].Name, Dir: a.settings.dataDir, Log: a.log}
 }
 
 // ensureKey makes the key that an option names known, with a wallet.
-func (a *App) ensureKey(p *pay.Payer, o option, secret, label string) (pay.Key, error) {
-	key, err := a.keys(p).Ensure(a.ctx, o.String(), secret, label)
+func (a *App) ensureKey(b *books.Books, o option, secret, label string) (pay.Key, error) {
+	key, err := a.keys(b).Ensure(a.ctx, o.String(), secret, label)
 	if err != nil {
 		return pay.Key{}, o.errorf("%w", err)
 	}
@@ -153,12 +161,12 @@ func (a *App) ensureKey(p *pay.Payer, o option, secret, label string) (pay.Key, 
 }
 
 // deploy makes the deployment's own key known and records it as that.
-func (a *App) deploy(ctx context.Context, p *pay.Payer) error {
-	key, err := a.ensureKey(p, keyOption, a.settings.key, "deployment")
+func (a *App) deploy(ctx context.Context, b *books.Books) error {
+	key, err := a.ensureKey(b, keyOption, a.settings.key, "deployment")
 	if err != nil {
 		return err
 	}
-	if err := a.keys(p).Deploy(ctx, key); err != nil {
+	if err := a.keys(b).Deploy(ctx, key); err != nil {
 		return keyOption.errorf("%w", err)
 	}
 	return nil

@@ -169,9 +169,10 @@ func (p *pooled) handOver() {
 	p.recovery = r
 	go func() { // waited for through done
 		defer close(r.done)
-		var measuring sync.WaitGroup
-		measuring.Go(func() { newest.measure(ctx) })
-		defer measuring.Wait()
+		var beside sync.WaitGroup
+		beside.Go(func() { newest.measure(ctx) })
+		beside.Go(func() { newest.books.Sweep(ctx) })
+		defer beside.Wait()
 		newest.payer.Recover(ctx)
 	}()
 }

@@ -373,12 +373,12 @@ func (p *pooled) idle(t *testing.T) bool {
 
 func rowsOf(t *testing.T, secret string) []*pay.Payment {
 	t.Helper()
-	payer := pooledAt(t).newestTenant().payer
-	k, err := payer.Resolve(t.Context(), secret)
+	tenant := pooledAt(t).newestTenant()
+	k, err := tenant.payer.Resolve(t.Context(), secret)
 	if err != nil {
 		t.Fatal(err)
 	}
-	rows, err := payer.Payments(t.Context(), k, "", 100, "")
+	rows, err := tenant.books.Payments(t.Context(), k, "", 100, "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/proxy"
 )
@@ -21,6 +22,7 @@ type tenant struct {
 	app   *App
 	home  *pooled
 	payer *pay.Payer
+	books *books.Books
 	chain pay.Chain // nil without an RPC
 	// facilitator is nil if none is configured.
 	facilitator pay.Facilitator

@@ -20,6 +20,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
 
+	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/internal/browser"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/proxy"
@@ -113,7 +114,7 @@ func (h *Transport) viaProxy() bool { return len(h.NetworkProxyRaw) > 0 || h.For
 func (h *Transport) site() *caddyhttp.Server { return h.server }
 
 func (h *Transport) open(t *tenant) error {
-	key, secret, err := h.key(t.payer)
+	key, secret, err := h.key(t.books)
 	if err != nil {
 		return err
 	}
@@ -137,12 +138,12 @@ func (h *Transport) open(t *tenant) error {
 }
 
 // key is the key that pays, made known if need be, and its secret.
-func (h *Transport) key(p *pay.Payer) (k pay.Key, secret string, err error) {
+func (h *Transport) key(b *books.Books) (k pay.Key, secret string, err error) {
 	if h.door.secret != "" {
-		k, err = h.app.ensureKey(p, doorKeyOption, h.door.secret, "transport")
+		k, err = h.app.ensureKey(b, doorKeyOption, h.door.secret, "transport")
 		return k, h.door.secret, err
 	}
-	return h.app.doorKey(h.app.ctx, p)
+	return h.app.doorKey(h.app.ctx, b)
 }
 
 // RoundTrip sends a request to an upstream, paying for it if need be.
@@ -185,7 +186,7 @@ func (h *Transport) exchange(req *http.Request, vars map[string]any, t *tenant) 
 	}
 	x := &exchange{tenant: t, declined: h.unpaid(req)}
 	if x.declined == "" {
-		key, err := t.payer.Key(req.Context(), h.keyID)
+		key, err := t.books.Key(req.Context(), h.keyID)
 		if err != nil {
 			return nil, fmt.Errorf("the key that pays: %w", err)
 		}

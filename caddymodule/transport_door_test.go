@@ -281,10 +281,10 @@ func TestTransportBudgetOfTheKey(t *testing.T) {
 	s := newSidecar(t, v, "", "")
 	mustLoad(t, s.caddyfile())
 	set := func(p *pay.Policy) {
-		payer := pooledAt(t).newestTenant().payer
-		key, err := payer.Resolve(t.Context(), "pk_deployment")
+		tenant := pooledAt(t).newestTenant()
+		key, err := tenant.payer.Resolve(t.Context(), "pk_deployment")
 		if err == nil {
-			_, err = payer.SetPolicy(t.Context(), key.ID, p)
+			_, err = tenant.books.SetPolicy(t.Context(), key.ID, p)
 		}
 		if err != nil {
 			t.Fatal(err)

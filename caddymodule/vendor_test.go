@@ -153,12 +153,12 @@ func newSidecar(t *testing.T, v *vendor, more, own string) *site {
 // payments are those of the deployment's key, newest first.
 func payments(t *testing.T) []*pay.Payment {
 	t.Helper()
-	payer := pooledAt(t).newestTenant().payer
-	key, err := payer.Resolve(t.Context(), "pk_deployment")
+	tenant := pooledAt(t).newestTenant()
+	key, err := tenant.payer.Resolve(t.Context(), "pk_deployment")
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, err := payer.Payments(t.Context(), key, "", 100, "")
+	all, err := tenant.books.Payments(t.Context(), key, "", 100, "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -50,7 +50,7 @@ func (d *dashboard) attention(ctx context.Context, v visit) (*attention, error) 
 			Advice: "These were sent, and cannot move money any more if they have not yet. purser is looking for evidence of what became of them; their money stays reserved until then. There is nothing to do.",
 		}, openLooked, func(p *pay.Payment) bool { return !p.Refused && !p.Unresolved && v.now.After(p.ValidBefore()) }},
 	} {
-		list, err := d.Payer.OrganizationPayments(ctx, v.org(), g.label, g.limit)
+		list, err := d.Books.OrganizationPayments(ctx, v.org(), g.label, g.limit)
 		if err != nil {
 			return nil, err
 		}

@@ -55,18 +55,18 @@ func (d *dashboard) audit(r *http.Request, v visit) (answer, error) {
 	var p auditPage
 	keyID := asked.Get("key")
 	if keyID != "" {
-		k, err := d.Payer.OrganizationKey(r.Context(), v.org(), keyID)
+		k, err := d.Books.OrganizationKey(r.Context(), v.org(), keyID)
 		if err != nil {
 			return answer{}, err
 		}
 		q.OrganizationID, q.KeyID = "", keyID
 		p.Key = &link{label(k), keyPath(k.ID)}
 	}
-	list, err := d.Payer.AuditEntries(r.Context(), q)
+	list, err := d.Books.AuditEntries(r.Context(), q)
 	if err != nil {
 		return answer{}, err
 	}
-	keys, err := d.Payer.OrganizationKeys(r.Context(), v.org())
+	keys, err := d.Books.OrganizationKeys(r.Context(), v.org())
 	if err != nil {
 		return answer{}, err
 	}

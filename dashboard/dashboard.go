@@ -17,6 +17,7 @@ import (
 	"strings"
 
 	"github.com/purserpay/purser/dashboard/session"
+	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -26,9 +27,10 @@ type Gate interface {
 	ShowWith(p session.Pages)
 }
 
-// Options configures the pages. Payer and Gate are required.
+// Options configures the pages. Books, Payer and Gate are required.
 type Options struct {
-	Payer *pay.Payer
+	Books *books.Books
+	Payer *pay.Payer // for limits in force and balances
 	Gate  Gate
 	// Visitor returns the visitor of a request that has passed the gate. Default: session.From.
 	Visitor func(context.Context) (session.Visitor, bool)
@@ -63,8 +65,8 @@ type dashboard struct {
 // New returns the handler of /dashboard and all paths below it, with sign-in. Errors name the
 // setting at fault.
 func New(o Options) (http.Handler, error) {
-	if o.Payer == nil || o.Gate == nil {
-		return nil, errors.New("dashboard: a payer and a gate are required")
+	if o.Books == nil || o.Payer == nil || o.Gate == nil {
+		return nil, errors.New("dashboard: books, a payer and a gate are required")
 	}
 	if o.Visitor == nil {
 		o.Visitor = session.From

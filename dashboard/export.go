@@ -37,7 +37,7 @@ func (d *dashboard) exportSpend(r *http.Request, v visit) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	keys, err := d.Payer.OrganizationKeys(r.Context(), v.org())
+	keys, err := d.Books.OrganizationKeys(r.Context(), v.org())
 	if err != nil {
 		return answer{}, err
 	}
@@ -106,10 +106,10 @@ func (d *dashboard) nextPage(ctx, gone context.Context, v visit, want pay.Organi
 // stillIn checks that the gate would still admit the visitor. A slow client can draw an export out
 // for hours. Signing out, here or everywhere, ends the export too.
 func (d *dashboard) stillIn(ctx context.Context, v visit) error {
-	if _, err := d.Payer.Session(ctx, v.Session); err != nil {
+	if _, err := d.Books.Session(ctx, v.Session); err != nil {
 		return fmt.Errorf("looking at the session again: %w", err)
 	}
-	a, err := d.Payer.Account(ctx, v.Account.ID)
+	a, err := d.Books.Account(ctx, v.Account.ID)
 	if err == nil && a.Generation != v.Account.Generation {
 		err = pay.ErrSessionNotFound
 	}
@@ -125,7 +125,7 @@ func (d *dashboard) exportPage(ctx context.Context, v visit, want pay.Organizati
 		return pay.SpendPage{}, err
 	}
 	defer leave()
-	return d.Payer.OrganizationSpend(ctx, v.org(), want)
+	return d.Books.OrganizationSpend(ctx, v.org(), want)
 }
 
 type export struct {

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/net/html"
 
 	"github.com/purserpay/purser/dashboard/session"
+	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
@@ -27,15 +28,15 @@ func everyPage(t *testing.T, p *person) map[string]seen {
 		"/dashboard/", "/dashboard/?days=90", "/dashboard/keys", "/dashboard/wallets", "/dashboard/spend", "/dashboard/payments", "/dashboard/settings", "/dashboard/audit",
 		"/dashboard/nothing", "/dashboard/spend?task=%3Cb%3E&from=x", "/dashboard/live?newest=0",
 	}
-	keys, err := p.payer.OrganizationKeys(t.Context(), p.account.OrganizationID)
+	keys, err := p.books.OrganizationKeys(t.Context(), p.account.OrganizationID)
 	if err != nil {
 		t.Fatal(err)
 	}
-	wallets, err := p.payer.OrganizationWallets(t.Context(), p.account.OrganizationID)
+	wallets, err := p.books.OrganizationWallets(t.Context(), p.account.OrganizationID)
 	if err != nil {
 		t.Fatal(err)
 	}
-	payments, err := p.payer.OrganizationPayments(t.Context(), p.account.OrganizationID, "", 3)
+	payments, err := p.books.OrganizationPayments(t.Context(), p.account.OrganizationID, "", 3)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +117,7 @@ func TestMarkupIsText(t *testing.T) {
 	w := newWorld(t)
 	ada := w.person(evil)
 	ada.auth = w.clock.now()
-	k, _, err := w.payer.CreateKey(t.Context(), pay.KeyRequest{Label: evil, OrganizationID: ada.account.OrganizationID})
+	k, _, err := w.books.CreateKey(t.Context(), books.KeyRequest{Label: evil, OrganizationID: ada.account.OrganizationID})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +153,7 @@ func TestNoPageWeighsMoreThanItsBudget(t *testing.T) {
 	const budget = 150_000
 	w := newWorld(t)
 	ada := w.person("ada")
-	if _, err := w.payer.SetPlan(t.Context(), ada.account.OrganizationID, pay.PlanAgency); err != nil {
+	if _, err := w.books.SetPlan(t.Context(), ada.account.OrganizationID, pay.PlanAgency); err != nil {
 		t.Fatal(err)
 	}
 	random := rand.New(rand.NewPCG(1, 1))
@@ -165,7 +166,7 @@ func TestNoPageWeighsMoreThanItsBudget(t *testing.T) {
 	}
 	keys := []pay.Key{ada.key}
 	for len(keys) < 150 {
-		k, _, err := w.payer.CreateKey(t.Context(), pay.KeyRequest{Label: noise(200), OrganizationID: ada.account.OrganizationID})
+		k, _, err := w.books.CreateKey(t.Context(), books.KeyRequest{Label: noise(200), OrganizationID: ada.account.OrganizationID})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/purserpay/purser/dashboard/session"
+	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -46,15 +47,15 @@ func (d *dashboard) keys(r *http.Request, v visit) (answer, error) {
 // keysWith returns the page of keys. After a form with problems, p holds the typed values and the
 // problems.
 func (d *dashboard) keysWith(r *http.Request, v visit, status int, p keysPage) (answer, error) {
-	list, err := d.Payer.OrganizationKeys(r.Context(), v.org())
+	list, err := d.Books.OrganizationKeys(r.Context(), v.org())
 	if err != nil {
 		return answer{}, err
 	}
-	wallets, err := d.Payer.OrganizationWallets(r.Context(), v.org())
+	wallets, err := d.Books.OrganizationWallets(r.Context(), v.org())
 	if err != nil {
 		return answer{}, err
 	}
-	use, err := d.Payer.Usage(r.Context(), v.org())
+	use, err := d.Books.Usage(r.Context(), v.org())
 	if err != nil {
 		return answer{}, err
 	}
@@ -86,14 +87,14 @@ func (d *dashboard) keysWith(r *http.Request, v visit, status int, p keysPage) (
 func (d *dashboard) monthOf(r *http.Request, v visit, keyID string) (pay.Sum, error) {
 	today := pay.DayOf(v.now)
 	month := time.Date(today.Year(), today.Month(), 1, 0, 0, 0, 0, time.UTC)
-	sum, err := d.Payer.Summary(r.Context(), v.org(), pay.SummaryQuery{From: month, To: today, KeyID: keyID})
+	sum, err := d.Books.Summary(r.Context(), v.org(), books.SummaryQuery{From: month, To: today, KeyID: keyID})
 	return sum.Total(), err
 }
 
 // createKey serves POST /dashboard/keys. The new key's page then shows the key once.
 func (d *dashboard) createKey(r *http.Request, v visit) (answer, error) {
 	name := strings.TrimSpace(r.PostForm.Get("label"))
-	k, secret, err := d.Payer.CreateKey(r.Context(), pay.KeyRequest{Label: name, OrganizationID: v.org()})
+	k, secret, err := d.Books.CreateKey(r.Context(), books.KeyRequest{Label: name, OrganizationID: v.org()})
 	if e, ok := errors.AsType[*pay.InputError](err); ok && e.Field == "label" {
 		return d.keysWith(r, v, http.StatusUnprocessableEntity, keysPage{
 			Label: cut(name, 200), LabelWrong: &wrong{Field: "label", Text: "A label has at most 200 characters."},
@@ -112,7 +113,7 @@ func (d *dashboard) linkKey(r *http.Request, v visit) (answer, error) {
 	if err := d.turns.take(v.org(), linkTurns-1, v.now); err != nil {
 		return answer{}, err
 	}
-	k, err := d.Payer.LinkKey(r.Context(), v.org(), strings.TrimSpace(r.PostForm.Get("key")))
+	k, err := d.Books.LinkKey(r.Context(), v.org(), strings.TrimSpace(r.PostForm.Get("key")))
 	w := wrong{Field: "key"}
 	status := http.StatusConflict
 	switch {
@@ -160,7 +161,7 @@ func (d *dashboard) key(r *http.Request, v visit) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	wallets, err := d.Payer.ListWallets(r.Context(), k)
+	wallets, err := d.Books.ListWallets(r.Context(), k)
 	if err != nil {
 		return answer{}, err
 	}
@@ -202,7 +203,7 @@ func (d *dashboard) keyOf(r *http.Request, v visit) (pay.Key, error) {
 	if err != nil {
 		return pay.Key{}, err
 	}
-	return d.Payer.OrganizationKey(r.Context(), v.org(), id)
+	return d.Books.OrganizationKey(r.Context(), v.org(), id)
 }
 
 // revealKey serves POST /dashboard/keys/{id}/reveal. It demands a recent sign-in, and writes to the
@@ -215,7 +216,7 @@ func (d *dashboard) revealKey(r *http.Request, v visit) (answer, error) {
 	if !v.Recent(v.now) {
 		return answer{redirect: session.Again(keyPath(k.ID))}, nil
 	}
-	secret, err := d.Payer.RevealKey(r.Context(), v.org(), k.ID)
+	secret, err := d.Books.RevealKey(r.Context(), v.org(), k.ID)
 	if err != nil {
 		return answer{}, err
 	}

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/internal/books"
 )
 
 var shownKey = regexp.MustCompile(`pk_[A-Za-z0-9_-]{40,}`)
@@ -65,7 +65,7 @@ func TestThePlansKeys(t *testing.T) {
 	}
 	ada.get("/dashboard/keys").is(200, "3 of 3 of your plan", "all in use", upgradeURL)
 	ada.post("/dashboard/keys", "label", "one too many").is(http.StatusTooManyRequests, "API key limit reached for your plan", upgradeURL)
-	_, loose, err := w.payer.CreateKey(t.Context(), pay.KeyRequest{})
+	_, loose, err := w.books.CreateKey(t.Context(), books.KeyRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func TestLinkingAKey(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	ada, eve := w.person("ada"), w.person("eve")
-	loose, secret, err := w.payer.CreateKey(t.Context(), pay.KeyRequest{Label: "from the API"})
+	loose, secret, err := w.books.CreateKey(t.Context(), books.KeyRequest{Label: "from the API"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
@@ -105,7 +106,7 @@ func (d *dashboard) overview(r *http.Request, v visit) (answer, error) {
 		return answer{}, err
 	}
 	p := overviewPage{news: n, Empty: len(n.Feed.Payments) == 0}
-	if p.Paused, err = d.Payer.Paused(r.Context()); err != nil {
+	if p.Paused, err = d.Books.Paused(r.Context()); err != nil {
 		return answer{}, err
 	}
 	n.Feed.Poll = n.poll(v)
@@ -132,7 +133,7 @@ func (d *dashboard) history(r *http.Request, v visit, p *overviewPage) error {
 	}
 	today := pay.DayOf(v.now)
 	since := today.AddDate(0, 0, 1-length)
-	sum, err := d.Payer.Summary(r.Context(), v.org(), pay.SummaryQuery{From: since, To: today})
+	sum, err := d.Books.Summary(r.Context(), v.org(), books.SummaryQuery{From: since, To: today})
 	if err != nil {
 		return err
 	}
@@ -187,19 +188,19 @@ func (d *dashboard) live(r *http.Request, v visit) (answer, error) {
 func (d *dashboard) news(ctx context.Context, v visit) (*news, error) {
 	today := pay.DayOf(v.now)
 	month := time.Date(today.Year(), today.Month(), 1, 0, 0, 0, 0, time.UTC)
-	sum, err := d.Payer.Summary(ctx, v.org(), pay.SummaryQuery{From: month, To: today})
+	sum, err := d.Books.Summary(ctx, v.org(), books.SummaryQuery{From: month, To: today})
 	if err != nil {
 		return nil, err
 	}
-	use, err := d.Payer.Usage(ctx, v.org())
+	use, err := d.Books.Usage(ctx, v.org())
 	if err != nil {
 		return nil, err
 	}
-	open, err := d.Payer.OrganizationPending(ctx, v.org())
+	open, err := d.Books.OrganizationPending(ctx, v.org())
 	if err != nil {
 		return nil, err
 	}
-	latest, err := d.Payer.OrganizationPayments(ctx, v.org(), "", feedLength)
+	latest, err := d.Books.OrganizationPayments(ctx, v.org(), "", feedLength)
 	if err != nil {
 		return nil, err
 	}
@@ -219,8 +220,8 @@ func (d *dashboard) news(ctx context.Context, v visit) (*news, error) {
 }
 
 // quota returns the organization's use of its monthly payments. It is empty without plans.
-func (d *dashboard) quota(use pay.Usage) quota {
-	if !d.Payer.HasPlans() {
+func (d *dashboard) quota(use books.Usage) quota {
+	if !d.Books.HasPlans() {
 		return quota{}
 	}
 	q := quota{
@@ -350,11 +351,11 @@ type start struct {
 }
 
 func (d *dashboard) start(r *http.Request, v visit) (*start, error) {
-	keys, err := d.Payer.OrganizationKeys(r.Context(), v.org())
+	keys, err := d.Books.OrganizationKeys(r.Context(), v.org())
 	if err != nil {
 		return nil, err
 	}
-	wallets, err := d.Payer.OrganizationWallets(r.Context(), v.org())
+	wallets, err := d.Books.OrganizationWallets(r.Context(), v.org())
 	if err != nil {
 		return nil, err
 	}

@@ -47,7 +47,7 @@ func (d *dashboard) payments(r *http.Request, v visit) (answer, error) {
 	if !known {
 		return answer{}, errNotFound
 	}
-	list, err := d.Payer.OrganizationPayments(r.Context(), v.org(), want, paymentRows)
+	list, err := d.Books.OrganizationPayments(r.Context(), v.org(), want, paymentRows)
 	if err != nil {
 		return answer{}, err
 	}
@@ -87,11 +87,11 @@ func (d *dashboard) payment(r *http.Request, v visit) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	one, err := d.Payer.OrganizationPayment(r.Context(), v.org(), id)
+	one, err := d.Books.OrganizationPayment(r.Context(), v.org(), id)
 	if err != nil {
 		return answer{}, err
 	}
-	k, err := d.Payer.OrganizationKey(r.Context(), v.org(), one.KeyID)
+	k, err := d.Books.OrganizationKey(r.Context(), v.org(), one.KeyID)
 	if err != nil {
 		return answer{}, err
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/boltstore/boltfill"
+	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -21,12 +22,12 @@ func TestPagesOfALongHistory(t *testing.T) {
 	const bound = slower * 150 * time.Millisecond
 	w := newWorld(t, onDisk(t))
 	ada := w.person("ada")
-	if _, err := w.payer.SetPlan(t.Context(), ada.account.OrganizationID, pay.PlanAgency); err != nil {
+	if _, err := w.books.SetPlan(t.Context(), ada.account.OrganizationID, pay.PlanAgency); err != nil {
 		t.Fatal(err)
 	}
 	ids := []string{ada.key.ID}
 	for len(ids) < 150 {
-		k, _, err := w.payer.CreateKey(t.Context(), pay.KeyRequest{Label: "agent", OrganizationID: ada.account.OrganizationID})
+		k, _, err := w.books.CreateKey(t.Context(), books.KeyRequest{Label: "agent", OrganizationID: ada.account.OrganizationID})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -28,7 +28,7 @@ func newMeter(name string, used, limit int) meter {
 
 // planned returns a limit of a plan as text, or "" without plans.
 func (d *dashboard) planned(limit int) string {
-	if !d.Payer.HasPlans() {
+	if !d.Books.HasPlans() {
 		return ""
 	}
 	return count(limit)
@@ -36,7 +36,7 @@ func (d *dashboard) planned(limit int) string {
 
 // upgrade returns the address that sells larger plans, or "".
 func (d *dashboard) upgrade() string {
-	if !d.Payer.HasPlans() {
+	if !d.Books.HasPlans() {
 		return ""
 	}
 	return d.UpgradeURL
@@ -44,7 +44,7 @@ func (d *dashboard) upgrade() string {
 
 // settings serves GET /dashboard/settings. Without plans it shows none.
 func (d *dashboard) settings(r *http.Request, v visit) (answer, error) {
-	use, err := d.Payer.Usage(r.Context(), v.org())
+	use, err := d.Books.Usage(r.Context(), v.org())
 	if err != nil {
 		return answer{}, err
 	}
@@ -57,10 +57,10 @@ func (d *dashboard) settings(r *http.Request, v visit) (answer, error) {
 			newMeter("Payments in "+v.now.Format("January"), use.Payments, use.Plan.Payments),
 		},
 	}
-	if !d.Payer.HasPlans() {
+	if !d.Books.HasPlans() {
 		return answer{page: "settings", title: "Settings", nav: "/dashboard/settings", body: p}, nil
 	}
-	for _, plan := range d.Payer.Plans().List() {
+	for _, plan := range d.Books.Plans().List() {
 		p.Plans = append(p.Plans, planRow{
 			Name: planName(plan.Name), Price: dollars(plan.Price), Keys: count(plan.Keys), Wallets: count(plan.Wallets), Payments: count(plan.Payments),
 			Mine: plan.Name == use.Plan.Name,

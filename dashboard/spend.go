@@ -38,7 +38,7 @@ type spendRow struct {
 // spend serves GET /dashboard/spend. ?key, host, task, from and to filter. ?before= is the end of
 // the previous page.
 func (d *dashboard) spend(r *http.Request, v visit) (answer, error) {
-	keys, err := d.Payer.OrganizationKeys(r.Context(), v.org())
+	keys, err := d.Books.OrganizationKeys(r.Context(), v.org())
 	if err != nil {
 		return answer{}, err
 	}
@@ -58,7 +58,7 @@ func (d *dashboard) spend(r *http.Request, v visit) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	page, err := d.Payer.OrganizationSpend(r.Context(), v.org(), want)
+	page, err := d.Books.OrganizationSpend(r.Context(), v.org(), want)
 	if err != nil {
 		return answer{}, err
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/boltstore/boltfill"
+	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -21,7 +22,7 @@ import (
 func spenders(t *testing.T, w *world) (ada *person, second pay.Key, from time.Time) {
 	t.Helper()
 	ada = w.person("ada")
-	second, _, err := w.payer.CreateKey(t.Context(), pay.KeyRequest{Label: "=1+1", OrganizationID: ada.account.OrganizationID})
+	second, _, err := w.books.CreateKey(t.Context(), books.KeyRequest{Label: "=1+1", OrganizationID: ada.account.OrganizationID})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -263,8 +264,8 @@ func TestABrokenExportIsCutOff(t *testing.T) {
 func TestAnExportEndsWithItsSession(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*person) error{
-		"signed out":            func(p *person) error { return p.payer.DeleteSession(t.Context(), p.session) },
-		"signed out everywhere": func(p *person) error { _, err := p.payer.EndSessions(t.Context(), p.account.ID); return err },
+		"signed out":            func(p *person) error { return p.books.DeleteSession(t.Context(), p.session) },
+		"signed out everywhere": func(p *person) error { _, err := p.books.EndSessions(t.Context(), p.account.ID); return err },
 		"":                      func(*person) error { return nil },
 	} {
 		w := newWorld(t, onDisk(t))

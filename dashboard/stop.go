@@ -35,7 +35,7 @@ func (d *dashboard) stopKey(do pay.Stop, say said) view {
 		if err != nil {
 			return answer{}, err
 		}
-		if _, err := d.Payer.StopKey(r.Context(), k.ID, do, ""); err != nil {
+		if _, err := d.Books.StopKey(r.Context(), k.ID, do, ""); err != nil {
 			return answer{}, err
 		}
 		return answer{redirect: keyPath(k.ID), say: say}, nil
@@ -60,7 +60,7 @@ func (d *dashboard) askRevokeKey(r *http.Request, v visit) (answer, error) {
 	case !v.Recent(v.now):
 		return answer{redirect: session.Again(keyPath(k.ID) + "/revoke")}, nil
 	}
-	wallets, err := d.Payer.ListWallets(r.Context(), k)
+	wallets, err := d.Books.ListWallets(r.Context(), k)
 	if err != nil {
 		return answer{}, err
 	}
@@ -80,7 +80,7 @@ func (d *dashboard) revokeKey(r *http.Request, v visit) (answer, error) {
 	if !v.Recent(v.now) {
 		return answer{redirect: session.Again(keyPath(k.ID) + "/revoke")}, nil
 	}
-	if _, err := d.Payer.StopKey(r.Context(), k.ID, pay.StopRevoke, ""); err != nil {
+	if _, err := d.Books.StopKey(r.Context(), k.ID, pay.StopRevoke, ""); err != nil {
 		return answer{}, err
 	}
 	return answer{redirect: keyPath(k.ID), say: saidKeyRevoked}, nil

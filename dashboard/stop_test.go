@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
@@ -49,7 +50,7 @@ func TestPausingAKey(t *testing.T) {
 	}
 
 	// An account cannot resume a key that the operator has paused.
-	if _, err := w.payer.StopKey(pay.WithActor(t.Context(), w.operator()), ada.key.ID, pay.StopPause, "pays too much"); err != nil {
+	if _, err := w.books.StopKey(pay.WithActor(t.Context(), w.operator()), ada.key.ID, pay.StopPause, "pays too much"); err != nil {
 		t.Fatal(err)
 	}
 	ada.get(path).is(200, "pays too much", "Only whoever runs this purser").without("Resume key", "ann-the-operator")
@@ -102,7 +103,7 @@ func TestPausingEverythingIsShown(t *testing.T) {
 	w := newWorld(t)
 	ada := w.person("ada")
 	w.wallet(ada.key, 5_000_000)
-	if _, err := w.payer.PauseAll(pay.WithActor(t.Context(), w.operator()), "wallets are moved"); err != nil {
+	if _, err := w.books.PauseAll(pay.WithActor(t.Context(), w.operator()), "wallets are moved"); err != nil {
 		t.Fatal(err)
 	}
 	ada.get("/dashboard/").is(200, "All new payments are paused", "wallets are moved").without("ann-the-operator")
@@ -117,21 +118,21 @@ func TestChangesAreListed(t *testing.T) {
 	w := newWorld(t)
 	ada, eve := w.person("ada"), w.person("eve")
 	operator := pay.WithActor(t.Context(), w.operator())
-	loose, secret, err := w.payer.CreateKey(operator, pay.KeyRequest{Label: "made before it was linked"})
+	loose, secret, err := w.books.CreateKey(operator, books.KeyRequest{Label: "made before it was linked"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.payer.SetPolicy(operator, loose.ID, &pay.Policy{DailyBudget: pay.CapOf(x402.NewAmount(11_000_000))}); err != nil {
+	if _, err := w.books.SetPolicy(operator, loose.ID, &pay.Policy{DailyBudget: pay.CapOf(x402.NewAmount(11_000_000))}); err != nil {
 		t.Fatal(err)
 	}
 	ada.post("/dashboard/keys/link", "key", secret).is(http.StatusSeeOther)
 	ada.post("/dashboard/keys/" + loose.ID + "/pause").is(http.StatusSeeOther)
 	created := ada.post("/dashboard/wallets", "key", ada.key.ID).is(http.StatusSeeOther).header.Get("Location")
 	ada.post(created + "/delete").is(http.StatusSeeOther)
-	if _, err := w.payer.SetPlan(operator, ada.account.OrganizationID, pay.PlanAgency); err != nil {
+	if _, err := w.books.SetPlan(operator, ada.account.OrganizationID, pay.PlanAgency); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.payer.SetPolicy(operator, ada.key.ID, &pay.Policy{DailyBudget: pay.CapOf(x402.NewAmount(7_000_000))}); err != nil {
+	if _, err := w.books.SetPolicy(operator, ada.key.ID, &pay.Policy{DailyBudget: pay.CapOf(x402.NewAmount(7_000_000))}); err != nil {
 		t.Fatal(err)
 	}
 	page := ada.get("/dashboard/audit").is(200, "Key created", "First key", "Key linked", "Key paused", "Wallet created", "Wallet deleted", "Plan changed",
@@ -145,7 +146,7 @@ func TestChangesAreListed(t *testing.T) {
 
 	// Page by page.
 	for i := range 101 {
-		if _, err := w.payer.StopKey(operator, ada.key.ID, pay.StopPause, fmt.Sprint("again ", i)); err != nil {
+		if _, err := w.books.StopKey(operator, ada.key.ID, pay.StopPause, fmt.Sprint("again ", i)); err != nil {
 			t.Fatal(err)
 		}
 	}

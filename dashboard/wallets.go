@@ -48,15 +48,15 @@ type walletRow struct {
 // wallets serves GET /dashboard/wallets. ?key= selects the key for a new wallet. Balances load one
 // by one after the page, because the chain may be slow.
 func (d *dashboard) wallets(r *http.Request, v visit) (answer, error) {
-	list, err := d.Payer.OrganizationWallets(r.Context(), v.org())
+	list, err := d.Books.OrganizationWallets(r.Context(), v.org())
 	if err != nil {
 		return answer{}, err
 	}
-	keys, err := d.Payer.OrganizationKeys(r.Context(), v.org())
+	keys, err := d.Books.OrganizationKeys(r.Context(), v.org())
 	if err != nil {
 		return answer{}, err
 	}
-	use, err := d.Payer.Usage(r.Context(), v.org())
+	use, err := d.Books.Usage(r.Context(), v.org())
 	if err != nil {
 		return answer{}, err
 	}
@@ -76,11 +76,11 @@ func (d *dashboard) wallets(r *http.Request, v visit) (answer, error) {
 
 // createWallet serves POST /dashboard/wallets.
 func (d *dashboard) createWallet(r *http.Request, v visit) (answer, error) {
-	k, err := d.Payer.OrganizationKey(r.Context(), v.org(), r.PostForm.Get("key"))
+	k, err := d.Books.OrganizationKey(r.Context(), v.org(), r.PostForm.Get("key"))
 	if err != nil {
 		return answer{}, err
 	}
-	w, err := d.Payer.CreateWallet(r.Context(), k, r.PostForm.Get("network"))
+	w, err := d.Books.CreateWallet(r.Context(), k, r.PostForm.Get("network"))
 	if err != nil {
 		return answer{}, err
 	}
@@ -111,11 +111,11 @@ func (d *dashboard) walletOf(r *http.Request, v visit) (pay.Wallet, pay.Key, err
 	if err != nil {
 		return pay.Wallet{}, pay.Key{}, err
 	}
-	w, err := d.Payer.OrganizationWallet(r.Context(), v.org(), id)
+	w, err := d.Books.OrganizationWallet(r.Context(), v.org(), id)
 	if err != nil {
 		return pay.Wallet{}, pay.Key{}, err
 	}
-	k, err := d.Payer.OrganizationKey(r.Context(), v.org(), w.KeyID)
+	k, err := d.Books.OrganizationKey(r.Context(), v.org(), w.KeyID)
 	return w, k, err
 }
 
@@ -211,7 +211,7 @@ func (d *dashboard) askDeleteWallet(r *http.Request, v visit) (answer, error) {
 // deletePage returns the page that warns of what would be lost.
 func (d *dashboard) deletePage(r *http.Request, v visit, w pay.Wallet, k pay.Key, status int, what *wrong) (answer, error) {
 	p := d.walletPage(w, k)
-	others, err := d.Payer.ListWallets(r.Context(), k)
+	others, err := d.Books.ListWallets(r.Context(), k)
 	if err != nil {
 		return answer{}, err
 	}
@@ -243,7 +243,7 @@ func (d *dashboard) deleteWallet(r *http.Request, v visit) (answer, error) {
 			return d.deletePage(r, v, w, k, http.StatusUnprocessableEntity, &wrong{Field: "confirm", Text: text})
 		}
 	}
-	if err := d.Payer.DeleteWallet(r.Context(), k, w.ID); err != nil {
+	if err := d.Books.DeleteWallet(r.Context(), k, w.ID); err != nil {
 		return answer{}, err
 	}
 	d.Logger.Info("wallet deleted", "wallet", w.ID, "key", k.ID, "account", v.Account.ID)

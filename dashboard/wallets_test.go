@@ -15,7 +15,7 @@ func TestWallets(t *testing.T) {
 	ada := w.person("ada")
 	ada.get("/dashboard/wallets").is(200, "No wallet yet", ada.key.ID)
 	path := ada.post("/dashboard/wallets", "key", ada.key.ID).is(http.StatusSeeOther).header.Get("Location")
-	list, err := w.payer.OrganizationWallets(t.Context(), ada.account.OrganizationID)
+	list, err := w.books.OrganizationWallets(t.Context(), ada.account.OrganizationID)
 	if err != nil || len(list) != 1 || path != "/dashboard/wallets/"+list[0].ID {
 		t.Fatalf("wallets: %v, %v, %s", list, err, path)
 	}
@@ -116,7 +116,7 @@ func TestThePlansWallets(t *testing.T) {
 	}
 	ada.post("/dashboard/wallets", "key", ada.key.ID).is(http.StatusTooManyRequests, "Wallet limit reached for your plan", upgradeURL)
 	ada.get("/dashboard/wallets").is(200, "3 of 3 of your plan", "all in use", upgradeURL)
-	if _, err := w.payer.SetPlan(t.Context(), ada.account.OrganizationID, pay.PlanDeveloper); err != nil {
+	if _, err := w.books.SetPlan(t.Context(), ada.account.OrganizationID, pay.PlanDeveloper); err != nil {
 		t.Fatal(err)
 	}
 	ada.post("/dashboard/wallets", "key", ada.key.ID).is(http.StatusSeeOther)

@@ -24,6 +24,7 @@ import (
 	"github.com/purserpay/purser/boltstore"
 	"github.com/purserpay/purser/dashboard"
 	"github.com/purserpay/purser/dashboard/session"
+	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/internal/vault"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/pay/memory"
@@ -51,6 +52,7 @@ type world struct {
 	store store
 	disk  *boltstore.DB // also the store of a world that is onDisk
 	payer *pay.Payer
+	books *books.Books
 	chain *ledger
 	clock *clock
 	logs  *lockedBuffer
@@ -108,7 +110,10 @@ func newWorld(t testing.TB, change ...func(*setup)) *world {
 			t.Error(err)
 		}
 	})
-	s.pages.Payer = w.payer
+	if w.books, err = books.New(books.Options{Store: w.store, Wallets: s.pay.Wallets, Clock: w.clock.now, Plans: s.pay.Plans, NoPlans: s.pay.NoPlans, Logger: log}); err != nil {
+		t.Fatal(err)
+	}
+	s.pages.Payer, s.pages.Books = w.payer, w.books
 	h, err := dashboard.New(s.pages)
 	if err != nil {
 		t.Fatal(err)
@@ -160,7 +165,7 @@ type person struct {
 
 func (w *world) person(name string) *person {
 	w.t.Helper()
-	a, _, err := w.payer.SignIn(w.t.Context(), pay.Identity{Issuer: "https://id.example.com", Subject: name})
+	a, _, err := w.books.SignIn(w.t.Context(), pay.Identity{Issuer: "https://id.example.com", Subject: name})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -168,7 +173,7 @@ func (w *world) person(name string) *person {
 	p := &person{world: w, account: a, client: &http.Client{
 		Jar: jar, Timeout: time.Minute, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
-	keys, err := w.payer.OrganizationKeys(w.t.Context(), a.OrganizationID)
+	keys, err := w.books.OrganizationKeys(w.t.Context(), a.OrganizationID)
 	if err != nil || len(keys) != 1 {
 		w.t.Fatalf("keys of a new organization: %v, %v", keys, err)
 	}
@@ -182,7 +187,7 @@ func (p *person) signedIn(name string) string {
 	p.t.Helper()
 	sum := sha256.Sum256([]byte(p.account.ID + name))
 	s := pay.Session{ID: hex.EncodeToString(sum[:]), Data: []byte("{}"), Expires: p.clock.now().Add(12 * time.Hour)}
-	if err := p.payer.PutSession(p.t.Context(), s); err != nil {
+	if err := p.books.PutSession(p.t.Context(), s); err != nil {
 		p.t.Fatal(err)
 	}
 	return s.ID
@@ -287,7 +292,7 @@ func (s seen) to(path string) seen {
 // wallet makes a funded wallet for a key.
 func (w *world) wallet(k pay.Key, micros uint64) pay.Wallet {
 	w.t.Helper()
-	wallet, err := w.payer.CreateWallet(w.t.Context(), k, "base")
+	wallet, err := w.books.CreateWallet(w.t.Context(), k, "base")
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -317,7 +322,7 @@ func (w *world) buy(k pay.Key, at, task, micros string) *pay.Payment {
 }
 
 func (w *world) try(k pay.Key, at, task, micros string) (*pay.Payment, error) {
-	k, err := w.payer.Key(w.t.Context(), k.ID)
+	k, err := w.books.Key(w.t.Context(), k.ID)
 	if err != nil {
 		return nil, err
 	}

@@ -289,11 +289,6 @@ func RiskAccepted(a Acceptance) Change {
 	return Change{Action: ActionReconcileAccept, new: accepted{a.At}}
 }
 
-// AuditEntries lists changes, newest first.
-func (p *Payer) AuditEntries(ctx context.Context, q AuditQuery) ([]AuditEntry, error) {
-	return p.store.AuditEntries(ctx, q)
-}
-
 // RPCTrusted is the change that forgets the safe block that was kept for a network.
 func RPCTrusted(network string, was ChainBlock) Change {
 	type kept struct {

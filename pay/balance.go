@@ -211,3 +211,34 @@ func (b *balanceCache) over(key balanceKey, l balanceLook) {
 	}
 	close(l.mine)
 }
+
+// WalletBalance is what a wallet holds, in the smallest unit of its network's asset, at most
+// some seconds ago. It takes a few seconds at most, and fails at once while the RPC keeps
+// failing. ErrNoAddress, ErrNoChain.
+func (p *Payer) WalletBalance(ctx context.Context, w Wallet) (x402.Amount, error) {
+	return p.walletBalance(ctx, w, asRemembered)
+}
+
+// WalletBalanceNow is WalletBalance as the chain tells now: for operators, who look because
+// something has just changed. They have the RPC asked for a wallet once in a second at most.
+func (p *Payer) WalletBalanceNow(ctx context.Context, w Wallet) (x402.Amount, error) {
+	return p.walletBalance(ctx, w, afreshToShow)
+}
+
+func (p *Payer) walletBalance(ctx context.Context, w Wallet, age freshness) (x402.Amount, error) {
+	n, ok := p.network(w.Network)
+	switch {
+	case w.Address == nil:
+		return x402.Amount{}, ErrNoAddress
+	case p.opts.Chain == nil, !ok:
+		return x402.Amount{}, ErrNoChain
+	}
+	have, _, err := p.balanceSoon(ctx, choice{wallet: w, network: n, asset: n.Assets[0]}, p.slowView, age)
+	if errors.Is(err, errUnwatched) {
+		return x402.Amount{}, fmt.Errorf("%w: %w", ErrNoChain, err)
+	}
+	if err != nil {
+		return x402.Amount{}, fmt.Errorf("asking for the balance of wallet %s: %w", w.ID, err)
+	}
+	return have, nil
+}

@@ -87,7 +87,7 @@ func short(err error) bool {
 func TestFundedJustNow(t *testing.T) {
 	t.Parallel()
 	w, chain, buy := fundedWorld(t)
-	list, err := w.payer.ListWallets(t.Context(), w.key)
+	list, err := w.books.ListWallets(t.Context(), w.key)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 func TestWalletBalanceNow(t *testing.T) {
 	t.Parallel()
 	w, chain, buy := fundedWorld(t)
-	list, err := w.payer.ListWallets(t.Context(), w.key)
+	list, err := w.books.ListWallets(t.Context(), w.key)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -435,7 +435,7 @@ func TestPolicySetWhilePaymentsRun(t *testing.T) {
 	w.key = stale
 	w.spends(buy{amount: 30}, "")
 	w.spends(buy{amount: 11}, "daily-budget")
-	if k, err := w.payer.SetPolicy(context.Background(), w.key.ID, nil); err != nil || k.Policy != nil || k.PolicyRevision != 2 {
+	if k, err := w.books.SetPolicy(context.Background(), w.key.ID, nil); err != nil || k.Policy != nil || k.PolicyRevision != 2 {
 		t.Fatalf("%+v, %v", k, err)
 	}
 	w.spends(buy{amount: 11}, "")
@@ -465,7 +465,7 @@ func TestPolicySetWhilePaymentsRun(t *testing.T) {
 		for n.Load() < callers*each/4 {
 			time.Sleep(100 * time.Microsecond)
 		}
-		if _, err := w.payer.SetPolicy(context.Background(), stale.ID, &pay.Policy{MaxPayment: usdc(4)}); err != nil {
+		if _, err := w.books.SetPolicy(context.Background(), stale.ID, &pay.Policy{MaxPayment: usdc(4)}); err != nil {
 			t.Error(err)
 		}
 		tight.Store(true)

@@ -127,3 +127,17 @@ func (p *Payer) validity(asked time.Duration) time.Duration {
 	}
 	return min(asked, p.opts.MaxValidity)
 }
+
+// walletFor is the oldest live wallet of the key on a network: *NoWalletError.
+func (p *Payer) walletFor(ctx context.Context, k Key, network string) (Wallet, error) {
+	ws, err := p.store.Wallets(ctx, k.ID)
+	if err != nil {
+		return Wallet{}, err
+	}
+	for _, w := range ws {
+		if w.Network == network {
+			return w, nil
+		}
+	}
+	return Wallet{}, &NoWalletError{Network: network}
+}

@@ -166,7 +166,7 @@ func TestAWrongClockEndsNoDoubt(t *testing.T) {
 	}
 	truthful(0)
 	w.fac.mode("", "")
-	first, err := w.payer.Payments(context.Background(), w.key, "", 10, "")
+	first, err := w.books.Payments(context.Background(), w.key, "", 10, "")
 	if err != nil || len(first) != 1 {
 		t.Fatal(first, err)
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -56,10 +57,10 @@ func TestPriceGuard(t *testing.T) {
 
 	// Another key's prices are its own.
 	first := w.key
-	if w.key, _, err = w.payer.CreateKey(context.Background(), pay.KeyRequest{Policy: &pay.Policy{PriceGuard: &three}}); err != nil {
+	if w.key, _, err = w.books.CreateKey(context.Background(), books.KeyRequest{Policy: &pay.Policy{PriceGuard: &three}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.payer.CreateWallet(context.Background(), w.key, "base"); err != nil {
+	if _, err := w.books.CreateWallet(context.Background(), w.key, "base"); err != nil {
 		t.Fatal(err)
 	}
 	at(w, url, 5000, "")

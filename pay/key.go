@@ -1,6 +1,7 @@
 package pay
 
 import (
+	"context"
 	"strings"
 	"time"
 )
@@ -71,4 +72,26 @@ func truncate(s string, n int) string {
 		return s
 	}
 	return strings.ToValidUTF8(s[:n], "") + "…"
+}
+
+// KeyPrefix starts every generated key (SPEC §2).
+const KeyPrefix = "pk_"
+
+// ValidSecret reports whether s can be an API key (DESIGN §5).
+func ValidSecret(s string) bool {
+	return len(s) >= 8 && len(s) <= 256 && strings.Trim(s, secretAlphabet) == ""
+}
+
+const secretAlphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._~+/=-"
+
+// Resolve finds the key with this secret: ErrKeyNotFound, also for a revoked key.
+func (p *Payer) Resolve(ctx context.Context, secret string) (Key, error) {
+	if !ValidSecret(secret) {
+		return Key{}, ErrKeyNotFound
+	}
+	k, err := p.store.KeyBySecret(ctx, secret)
+	if err == nil && k.Revoked() {
+		return Key{}, ErrKeyNotFound
+	}
+	return k, err
 }

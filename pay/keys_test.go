@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -52,7 +53,7 @@ func TestKeysAndPolicies(t *testing.T) {
 	w := newWorld(t, nil)
 	ids := []string{w.key.ID}
 	for range 4 {
-		k, _, err := w.payer.CreateKey(t.Context(), pay.KeyRequest{})
+		k, _, err := w.books.CreateKey(t.Context(), books.KeyRequest{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -60,7 +61,7 @@ func TestKeysAndPolicies(t *testing.T) {
 	}
 	after, got := "", []string{}
 	for {
-		page, err := w.payer.Keys(t.Context(), after, 2)
+		page, err := w.books.Keys(t.Context(), after, 2)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -76,18 +77,18 @@ func TestKeysAndPolicies(t *testing.T) {
 		t.Errorf("keys %v, want %v", got, ids)
 	}
 	pol := pay.Policy{DailyBudget: usdc(5)}
-	k, err := w.payer.SetPolicy(t.Context(), ids[2], &pol)
+	k, err := w.books.SetPolicy(t.Context(), ids[2], &pol)
 	if err != nil || k.ID != ids[2] || jsonOf(k.Policy) != jsonOf(pol) {
 		t.Errorf("%+v, %v", k, err)
 	}
-	if again, err := w.payer.Key(t.Context(), ids[2]); err != nil || jsonOf(again) != jsonOf(k) {
+	if again, err := w.books.Key(t.Context(), ids[2]); err != nil || jsonOf(again) != jsonOf(k) {
 		t.Errorf("%+v, %v", again, err)
 	}
-	if k, err = w.payer.SetPolicy(t.Context(), ids[2], nil); err != nil || k.Policy != nil {
+	if k, err = w.books.SetPolicy(t.Context(), ids[2], nil); err != nil || k.Policy != nil {
 		t.Errorf("%+v, %v", k, err)
 	}
 	for _, err := range []error{
-		second(w.payer.Key(t.Context(), "nobody")), second(w.payer.SetPolicy(t.Context(), "nobody", &pol)),
+		second(w.books.Key(t.Context(), "nobody")), second(w.books.SetPolicy(t.Context(), "nobody", &pol)),
 	} {
 		if !errors.Is(err, pay.ErrKeyNotFound) {
 			t.Errorf("got %v", err)

@@ -272,7 +272,7 @@ func (m *model) receipt(rt *rapid.T) {
 // operator resolves a payment, rightly or wrongly, whenever that is allowed.
 func (m *model) operator(rt *rapid.T) {
 	m.settleDown()
-	rows, err := m.payer.AllPayments(context.Background(), pay.LabelQuery{Label: "open", Limit: 1000})
+	rows, err := m.store.AllPayments(context.Background(), pay.LabelQuery{Label: "open", Limit: 1000})
 	if err != nil || len(rows) == 0 {
 		return
 	}

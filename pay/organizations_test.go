@@ -19,7 +19,7 @@ func TestWalletBalance(t *testing.T) {
 		chain = &hangingChain{Chain: o.Chain}
 		o.Chain = chain
 	})
-	list, err := w.payer.ListWallets(t.Context(), w.key)
+	list, err := w.books.ListWallets(t.Context(), w.key)
 	if err != nil || len(list) != 1 {
 		t.Fatalf("%d wallets, %v", len(list), err)
 	}

@@ -96,12 +96,9 @@ func New(o Options) (*Payer, error) {
 	if err := o.DefaultPolicy.Validate(); err != nil {
 		return nil, fmt.Errorf("pay: the default policy: %w", err)
 	}
-	if err := o.Plans.Validate(); err != nil {
+	var err error
+	if o.Plans, err = o.Plans.InForce(o.NoPlans); err != nil {
 		return nil, fmt.Errorf("pay: %w", err)
-	}
-	o.Plans = o.Plans.complete()
-	if o.NoPlans {
-		o.Plans = widest()
 	}
 	o.Failures = o.Failures.complete()
 	if o.Clock == nil {
@@ -117,11 +114,7 @@ func New(o Options) (*Payer, error) {
 		o.Tracer = untraced{}
 	}
 	if len(o.Networks) == 0 {
-		for _, n := range x402.Networks() {
-			if n.Default {
-				o.Networks = append(o.Networks, n)
-			}
-		}
+		o.Networks = x402.DefaultNetworks()
 	}
 	setDefault(&o.MaxValidity, 300*time.Second)
 	setDefault(&o.SendTimeout, 300*time.Second)
@@ -198,5 +191,4 @@ func (nobody) Contradicted(*Payment)            {}
 func (nobody) Began(*Payment)                   {}
 func (nobody) Refused(Door, string)             {}
 func (nobody) Ignored(TimeSource, string)       {}
-func (nobody) KeyCreated()                      {}
 func (nobody) Took(string, time.Duration)       {}

@@ -266,7 +266,7 @@ func TestARepeatOutlivesItsWallet(t *testing.T) {
 	w := newWorld(t, nil)
 	r := w.rest(pay.SettlePayer, "https://a.example/x", "100", "k")
 	p := w.mustPay(r)
-	if err := w.payer.DeleteWallet(context.Background(), w.key, p.WalletID); err != nil {
+	if err := w.books.DeleteWallet(context.Background(), w.key, p.WalletID); err != nil {
 		t.Fatal(err)
 	}
 	if again := w.mustPay(r); again.ID != p.ID {

@@ -51,7 +51,7 @@ func TestALieIsDisputedWithACorrection(t *testing.T) {
 	if got := w.payment(p.ID); !got.Disputed || got.State != pay.Settled {
 		t.Fatalf("%s %v", got.State, got.Flags())
 	}
-	events, _, err := w.payer.Spend(context.Background(), w.key, pay.SpendQuery{Limit: 10})
+	events, _, err := w.books.Spend(context.Background(), w.key, pay.SpendQuery{Limit: 10})
 	if err != nil || len(events) != 2 || events[0].SignedAmount() != "-100" || events[0].Corrects != events[1].ID {
 		t.Fatalf("events %+v, %v", events, err)
 	}

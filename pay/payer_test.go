@@ -59,7 +59,7 @@ func TestPayerModeSettlesAndBooks(t *testing.T) {
 	if p.State != pay.Settled || p.Transaction != w.chain.transaction(p.Authorization.Nonce) || !p.Answered {
 		t.Fatalf("payment %+v", p)
 	}
-	events, pending, err := w.payer.Spend(context.Background(), w.key, pay.SpendQuery{Limit: 10})
+	events, pending, err := w.books.Spend(context.Background(), w.key, pay.SpendQuery{Limit: 10})
 	if err != nil || len(events) != 1 || events[0].Amount.String() != "2500" || events[0].RequestURL != "https://api.example.com/a" {
 		t.Fatalf("events %+v, %v", events, err)
 	}

@@ -1,6 +1,7 @@
 package pay
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -281,4 +282,16 @@ func (p *Payment) note(at time.Time, text string) {
 		return
 	}
 	p.Notes = append(p.Notes, Note{At: at, Text: truncate(text, 400)})
+}
+
+// Payment finds one of the key's payments: ErrPaymentNotFound, also for another key's.
+func (p *Payer) Payment(ctx context.Context, k Key, id string) (*Payment, error) {
+	row, err := p.store.Payment(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if row.KeyID != k.ID {
+		return nil, ErrPaymentNotFound
+	}
+	return row, nil
 }

@@ -165,3 +165,15 @@ func (t Plans) complete() Plans {
 	}
 	return all
 }
+
+// InForce returns the table that holds: complete, or, with plans switched off, with the highest
+// limits that a plan can be set to. It fails for a table that is not valid.
+func (t Plans) InForce(off bool) (Plans, error) {
+	if err := t.Validate(); err != nil {
+		return nil, err
+	}
+	if off {
+		return widest(), nil
+	}
+	return t.complete(), nil
+}

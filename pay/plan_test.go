@@ -49,13 +49,13 @@ func TestPlansOfADeployment(t *testing.T) {
 		{Name: "DEVELOPER", Price: "19.50", Keys: 5, Wallets: 10, Payments: 10_000},
 		{Name: "AGENCY", Price: "200", Keys: 150, Wallets: 150, Payments: 150_000},
 	}
-	for i, p := range w.payer.Plans().List() {
+	for i, p := range w.books.Plans().List() {
 		if p != want[i] {
 			t.Errorf("%+v, want %+v", p, want[i])
 		}
 	}
 	table[pay.PlanFree] = pay.Plan{Payments: 100} // the payer has its own
-	if got := w.payer.Plans().Unclaimed(); got != 1 {
+	if got := w.books.Plans().Unclaimed(); got != 1 {
 		t.Errorf("an unclaimed key may make %d payments", got)
 	}
 	w.spends(buy{amount: 1}, "")

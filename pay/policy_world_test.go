@@ -97,7 +97,7 @@ func (w *world) settle(b buy) *pay.Payment {
 func (w *world) set(pol pay.Policy) {
 	w.t.Helper()
 	var err error
-	if w.key, err = w.payer.SetPolicy(context.Background(), w.key.ID, &pol); err != nil {
+	if w.key, err = w.books.SetPolicy(context.Background(), w.key.ID, &pol); err != nil {
 		w.t.Fatal(err)
 	}
 }

@@ -142,8 +142,6 @@ type Observer interface {
 	// Ignored is called when the word of an RPC counts for nothing, with the reason as a word of a
 	// fixed list: see [IgnoredReasons].
 	Ignored(rpc TimeSource, reason string)
-	// KeyCreated is called when a key was made.
-	KeyCreated()
 	// Took reports how long a stage took: "decide", "journal", "sign", "verify", "settle", "send"
 	// (until the lease is given up, so until the answer was written out), and "total" of a payment
 	// that went well: on REST all of the call, elsewhere from the challenge to the response headers

@@ -124,8 +124,8 @@ func (p *Payer) AcceptRisk(ctx context.Context, by string) error {
 	return nil
 }
 
-// Reconcile reads the chain until the store is reconciled, or ctx ends.
-func (p *Payer) Reconcile(ctx context.Context) {
+// reconcileLoop reads the chain until the store is reconciled, or ctx ends.
+func (p *Payer) reconcileLoop(ctx context.Context) {
 	for {
 		pending, behind, err := p.ReconcileOnce(ctx)
 		switch {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
@@ -542,7 +543,7 @@ func TestReconcileOddities(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	first := w.store.wallet()
-	second, _, err := w.payer.CreateKey(t.Context(), pay.KeyRequest{Label: "second"})
+	second, _, err := w.books.CreateKey(t.Context(), books.KeyRequest{Label: "second"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -591,7 +592,7 @@ func TestReconcileOddities(t *testing.T) {
 func TestReconcileOfTwoNetworks(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(o *pay.Options) { o.Networks = x402.Networks() })
-	if _, err := w.payer.CreateWallet(t.Context(), w.key, "base-sepolia"); err != nil {
+	if _, err := w.books.CreateWallet(t.Context(), w.key, "base-sepolia"); err != nil {
 		t.Fatal(err)
 	}
 	base, _ := x402.NetworkByWire("base")

@@ -18,16 +18,9 @@ func (p *Payer) Recover(ctx context.Context) {
 	tick := time.NewTicker(failpoint.Every(recoverEvery))
 	defer tick.Stop()
 	var reconciling sync.WaitGroup
-	reconciling.Go(func() { p.Reconcile(ctx) })
+	reconciling.Go(func() { p.reconcileLoop(ctx) })
 	defer reconciling.Wait()
-	var swept time.Time
 	for {
-		if now := time.Now(); now.Sub(swept) >= sweepEvery {
-			swept = now
-			if err := p.sweepSessions(ctx); err != nil && ctx.Err() == nil {
-				p.log.Warn("sessions not swept", "error", err)
-			}
-		}
 		for {
 			n, err := p.RecoverOnce(ctx)
 			if err != nil && ctx.Err() == nil {

@@ -68,15 +68,14 @@ const (
 
 // Validate says what is wrong with a ruling: *InputError.
 func (r Ruling) Validate() error {
-	plain := func(s string, most int) bool {
-		return utf8.ValidString(s) && utf8.RuneCountInString(s) <= most && strings.IndexFunc(s, func(c rune) bool { return c < ' ' || c == 0x7f }) < 0
+	if r.As != Settled && r.As != Void {
+		return &InputError{Field: "as", Reason: "settled or void"}
+	}
+	if err := CheckReason(r.Reason, true); err != nil {
+		return err
 	}
 	switch {
-	case r.As != Settled && r.As != Void:
-		return &InputError{Field: "as", Reason: "settled or void"}
-	case strings.TrimSpace(r.Reason) == "" || !plain(r.Reason, maxReason):
-		return &InputError{Field: "reason", Reason: fmt.Sprintf("1 to %d characters on one line", maxReason)}
-	case !plain(r.By, maxBy):
+	case !oneLine(r.By, maxBy):
 		return &InputError{Field: "by", Reason: fmt.Sprintf("at most %d characters on one line", maxBy)}
 	case r.Transaction != "" && r.As == Void:
 		return &InputError{Field: "transaction", Reason: "only a settled payment has one"}
@@ -84,6 +83,20 @@ func (r Ruling) Validate() error {
 		return &InputError{Field: "transaction", Reason: "0x and 64 hexadecimal digits"}
 	}
 	return nil
+}
+
+// CheckReason finds what is wrong with the reason that an operator or an account gives for a change:
+// *InputError. An empty one is wrong if the change requires a reason.
+func CheckReason(reason string, required bool) error {
+	if required && strings.TrimSpace(reason) == "" || !oneLine(reason, maxReason) {
+		return &InputError{Field: "reason", Reason: fmt.Sprintf("1 to %d characters on one line", maxReason)}
+	}
+	return nil
+}
+
+// oneLine reports whether s is at most this many characters of UTF-8 without control characters.
+func oneLine(s string, most int) bool {
+	return utf8.ValidString(s) && utf8.RuneCountInString(s) <= most && strings.IndexFunc(s, func(c rune) bool { return c < ' ' || c == 0x7f }) < 0
 }
 
 // ResolvePayment closes an open payment by an operator's word. Evidence that the chain
@@ -133,14 +146,4 @@ func (p *Payer) ResolvePayment(ctx context.Context, id string, r Ruling) (*Payme
 		return nil, cannot
 	}
 	return nil, err
-}
-
-// AllPayments lists the payments of all keys, newest first: for operators.
-func (p *Payer) AllPayments(ctx context.Context, q LabelQuery) ([]*Payment, error) {
-	return p.store.AllPayments(ctx, q)
-}
-
-// AnyPayment finds a payment of any key: for operators. ErrPaymentNotFound.
-func (p *Payer) AnyPayment(ctx context.Context, id string) (*Payment, error) {
-	return p.store.Payment(ctx, id)
 }

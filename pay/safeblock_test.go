@@ -62,7 +62,7 @@ func (w *world) lost(moves bool) *pay.Payment {
 		w.t.Fatal("paid")
 	}
 	w.idle()
-	rows, err := w.payer.Payments(context.Background(), w.key, "", 10, "")
+	rows, err := w.books.Payments(context.Background(), w.key, "", 10, "")
 	if err != nil || len(rows) == 0 {
 		w.t.Fatal(err)
 	}

@@ -137,13 +137,13 @@ func TestDoubtedPaymentIsNotRevivedDuringAPause(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.Abandon("no connection")
-	if _, err := w.payer.PauseAll(ctx, "drill"); err != nil {
+	if _, err := w.books.PauseAll(ctx, "drill"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := w.payer.Open(context.Background(), r); !isRule(err, pay.RulePaused) {
 		t.Errorf("while everything is paused: %v", err)
 	}
-	if err := w.payer.ResumeAll(ctx); err != nil {
+	if err := w.books.ResumeAll(ctx); err != nil {
 		t.Fatal(err)
 	}
 	b, err := w.payer.Open(context.Background(), r)

@@ -236,7 +236,6 @@ func (watcher) Contradicted(*pay.Payment)                            {}
 func (watcher) Began(*pay.Payment)                                   {}
 func (watcher) Refused(pay.Door, string)                             {}
 func (watcher) Ignored(pay.TimeSource, string)                       {}
-func (watcher) KeyCreated()                                          {}
 func (watcher) Took(string, time.Duration)                           {}
 func (w watcher) Changed(_ *pay.Payment, _ pay.State, v pay.Verdict) { w[v]++ }
 

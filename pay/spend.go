@@ -1,6 +1,7 @@
 package pay
 
 import (
+	"strings"
 	"sync"
 	"time"
 
@@ -74,4 +75,48 @@ func setTime(id *uuid.UUID, ms int64) {
 	for i := range 6 {
 		id[i] = byte(ms >> (40 - 8*i))
 	}
+}
+
+// OrganizationSpendQuery selects spend events of an organization.
+type OrganizationSpendQuery struct {
+	KeyID string // one key of the organization; "" is all of them
+	Host  string // as recorded, see [SpendEvent]; "" is any
+	Task  string // "" is any
+	// From and To are UTC days, both included, by the events' Created. Zero is no bound.
+	From, To time.Time
+	Before   string // SpendPage.Next of the page before; "" for the first
+	Limit    int    // at most 500; below 1: 50
+}
+
+// Wants reports whether the query selects an event by host, task and day.
+func (q OrganizationSpendQuery) Wants(e *SpendEvent) bool {
+	day := DayOf(e.Created)
+	return (q.Host == "" || e.Host == q.Host) && (q.Task == "" || e.Task == q.Task) &&
+		(q.From.IsZero() || !day.Before(DayOf(q.From))) && (q.To.IsZero() || !day.After(DayOf(q.To)))
+}
+
+// SpendPage is a part of a listing, newest first.
+type SpendPage struct {
+	Entries []SpendEntry
+	// Next is where the following page begins; "" at the end. A page with few entries, or
+	// none, may have one, where few of many events are wanted.
+	Next string
+}
+
+// SpendEntry is a spend event with what its payment tells.
+type SpendEntry struct {
+	SpendEvent
+	Transaction string // 0x + 64 hex, "" when unknown
+	Network     string // our name
+	Settlement  string // "payer" or "seller"; "" for what reconciling found
+	Flags       []string
+}
+
+// RecordedHost is what somebody typed as payments and events have it: a host, or a URL.
+func RecordedHost(typed string) string {
+	typed = strings.TrimSpace(typed)
+	if s := siteOf(typed); s.name != "" {
+		return s.String()
+	}
+	return strings.TrimSuffix(strings.ToLower(typed), ".")
 }

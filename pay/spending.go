@@ -171,7 +171,7 @@ func (s spent) days(prefix Counter, monthly bool) (x402.Amount, error) {
 func (s spent) sum(prefix Counter, without []Counter) (all x402.Amount, err error) {
 	err = s.v.VisitCounters(prefix, func(c Counter, a x402.Amount) bool {
 		if !slices.ContainsFunc(without, func(other Counter) bool { return strings.HasPrefix(string(c), string(other)) }) {
-			all = saturated(all, a)
+			all = all.AddSaturated(a)
 		}
 		return true
 	})
@@ -231,7 +231,7 @@ func (s spent) hosts(pattern string, monthly bool) (all x402.Amount, err error) 
 		if err != nil {
 			return all, err
 		}
-		all = saturated(saturated(all, part), rest)
+		all = all.AddSaturated(part).AddSaturated(rest)
 	}
 	return all, nil
 }

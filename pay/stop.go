@@ -3,9 +3,7 @@ package pay
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
-	"unicode/utf8"
 )
 
 // RulePaused is the rule of a payment that is refused because its key, or everything, is paused.
@@ -88,82 +86,4 @@ type Stops interface {
 	DeploymentKeys(ctx context.Context) ([]string, error)
 	// SetDeploymentKey puts an id at the end of DeploymentKeys.
 	SetDeploymentKey(ctx context.Context, keyID string) error
-}
-
-// StopKey pauses, resumes or revokes a key. No payment is journaled afterwards that the key may
-// not make any more; repeats of what has left are served until the key is revoked.
-// *InputError, ErrKeyNotFound, ErrKeyRevoked, ErrPausedByOperator.
-func (p *Payer) StopKey(ctx context.Context, keyID string, do Stop, reason string) (Key, error) {
-	if err := validReason(reason); err != nil {
-		return Key{}, err
-	}
-	by, _ := ActorOf(ctx)
-	k, err := p.store.StopKey(ctx, keyID, KeyStop{Do: do, At: p.now().UTC(), Reason: reason, By: by})
-	if err == nil {
-		p.log.Warn("API key: "+string(do), "key", k.ID, "by", by.String(), "reason", reason)
-	}
-	return k, err
-}
-
-// PauseAll stops new payments of all keys, and replaces an earlier pause. *InputError.
-func (p *Payer) PauseAll(ctx context.Context, reason string) (*Pause, error) {
-	if strings.TrimSpace(reason) == "" {
-		return nil, &InputError{Field: "reason", Reason: reasonBounds}
-	}
-	if err := validReason(reason); err != nil {
-		return nil, err
-	}
-	by, _ := ActorOf(ctx)
-	pause := &Pause{At: p.now().UTC(), Reason: reason, By: by}
-	if err := p.store.SetPause(ctx, pause); err != nil {
-		return nil, err
-	}
-	p.log.Warn("everything is paused", "by", by.String(), "reason", reason)
-	return pause, nil
-}
-
-// ResumeAll ends what PauseAll began. Keys that were paused themselves stay so.
-func (p *Payer) ResumeAll(ctx context.Context) error {
-	if err := p.store.SetPause(ctx, nil); err != nil {
-		return err
-	}
-	by, _ := ActorOf(ctx)
-	p.log.Warn("everything is resumed", "by", by.String())
-	return nil
-}
-
-// Paused says that everything is paused; nil: it is not.
-func (p *Payer) Paused(ctx context.Context) (*Pause, error) { return p.store.Pause(ctx) }
-
-// Deploy records that a key is the deployment's own.
-func (p *Payer) Deploy(ctx context.Context, k Key) error { return p.store.SetDeploymentKey(ctx, k.ID) }
-
-// Replaced lists the keys that were the deployment's own before the one that is now, and are
-// not revoked. Programs that still hold one of them can pay.
-func (p *Payer) Replaced(ctx context.Context) ([]Key, error) {
-	ids, err := p.store.DeploymentKeys(ctx)
-	if err != nil || len(ids) == 0 {
-		return nil, err
-	}
-	var keys []Key
-	for _, id := range ids[:len(ids)-1] {
-		k, err := p.store.Key(ctx, id)
-		if err != nil {
-			return nil, fmt.Errorf("key %s, which was the deployment's: %w", id, err)
-		}
-		if !k.Revoked() {
-			keys = append(keys, k)
-		}
-	}
-	return keys, nil
-}
-
-var reasonBounds = fmt.Sprintf("1 to %d characters on one line", maxReason)
-
-// validReason says what is wrong with a reason that may be missing: *InputError.
-func validReason(reason string) error {
-	if !utf8.ValidString(reason) || utf8.RuneCountInString(reason) > maxReason || strings.IndexFunc(reason, func(c rune) bool { return c < ' ' || c == 0x7f }) >= 0 {
-		return &InputError{Field: "reason", Reason: reasonBounds}
-	}
-	return nil
 }

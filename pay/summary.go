@@ -24,9 +24,6 @@ type SpendBook interface {
 	// PaymentsOf lists the keys' payments, newest first. Of a label that most payments get
 	// (settled, confirmed) only recent ones are found.
 	PaymentsOf(ctx context.Context, keyIDs []string, label string, limit int) ([]*Payment, error)
-	// CountPayments counts the keys' payments with a label, up to most. It is for labels
-	// that few payments have: see [Countable].
-	CountPayments(ctx context.Context, keyIDs []string, label string, most int) (int, error)
 }
 
 // Sum is what spend events add up to. Sums that no amount can hold stay at the largest.
@@ -58,16 +55,7 @@ func (s *Sum) Event(e *SpendEvent) {
 // Add adds another sum.
 func (s *Sum) Add(o Sum) {
 	s.Count += min(o.Count, math.MaxInt-s.Count)
-	s.Amount, s.Corrected = saturated(s.Amount, o.Amount), saturated(s.Corrected, o.Corrected)
-}
-
-// saturated adds, and stops at the largest amount.
-func saturated(a, b x402.Amount) x402.Amount {
-	sum, overflow := a.Add(b)
-	if overflow {
-		sum, _ = x402.Amount{}.Sub(x402.NewAmount(1)) // wraps around to the largest
-	}
-	return sum
+	s.Amount, s.Corrected = s.Amount.AddSaturated(o.Amount), s.Corrected.AddSaturated(o.Corrected)
 }
 
 // RestName is under what hosts and tasks are summed up that have no sum of their own: the

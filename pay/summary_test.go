@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
@@ -17,11 +18,11 @@ import (
 // member makes a key of an organization with a wallet.
 func (w *world) member(org string) pay.Key {
 	w.t.Helper()
-	k, _, err := w.payer.CreateKey(context.Background(), pay.KeyRequest{OrganizationID: org})
+	k, _, err := w.books.CreateKey(context.Background(), books.KeyRequest{OrganizationID: org})
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	if _, err := w.payer.CreateWallet(context.Background(), k, "base"); err != nil {
+	if _, err := w.books.CreateWallet(context.Background(), k, "base"); err != nil {
 		w.t.Fatal(err)
 	}
 	return k
@@ -54,11 +55,11 @@ func TestOrganizationsSeeTheirOwn(t *testing.T) {
 	slices.Reverse(paid)
 	today := w.chain.clock()
 
-	page, err := w.payer.OrganizationSpend(t.Context(), "ours", pay.OrganizationSpendQuery{Limit: 2})
+	page, err := w.books.OrganizationSpend(t.Context(), "ours", pay.OrganizationSpendQuery{Limit: 2})
 	if err != nil || len(page.Entries) != 2 || page.Next == "" {
 		t.Fatalf("%+v, %v", page, err)
 	}
-	rest, err := w.payer.OrganizationSpend(t.Context(), "ours", pay.OrganizationSpendQuery{Limit: 2, Before: page.Next})
+	rest, err := w.books.OrganizationSpend(t.Context(), "ours", pay.OrganizationSpendQuery{Limit: 2, Before: page.Next})
 	if err != nil || len(rest.Entries) != 1 || rest.Next != "" {
 		t.Fatalf("%+v, %v", rest, err)
 	}
@@ -68,55 +69,55 @@ func TestOrganizationsSeeTheirOwn(t *testing.T) {
 		}
 	}
 	for _, typed := range []string{"api.example.com", " API.example.com. ", "https://api.example.com/x"} {
-		if page, err := w.payer.OrganizationSpend(t.Context(), "ours", pay.OrganizationSpendQuery{Host: typed, KeyID: b.ID}); err != nil || len(page.Entries) != 1 {
+		if page, err := w.books.OrganizationSpend(t.Context(), "ours", pay.OrganizationSpendQuery{Host: typed, KeyID: b.ID}); err != nil || len(page.Entries) != 1 {
 			t.Errorf("host %q: %+v, %v", typed, page, err)
 		}
 	}
-	s, err := w.payer.Summary(t.Context(), "ours", pay.SummaryQuery{From: today.AddDate(0, 0, -1), To: today})
+	s, err := w.books.Summary(t.Context(), "ours", books.SummaryQuery{From: today.AddDate(0, 0, -1), To: today})
 	if err != nil || len(s.Days) != 2 || s.Days[1].Amount != x402.NewAmount(3000) || s.Total().Count != 3 || s.Hosts[0].Name != "api.example.com" {
 		t.Errorf("%+v, %v", s, err)
 	}
-	if s, err := w.payer.Summary(t.Context(), "ours", pay.SummaryQuery{From: today, To: today, KeyID: b.ID}); err != nil || s.Total().Count != 1 {
+	if s, err := w.books.Summary(t.Context(), "ours", books.SummaryQuery{From: today, To: today, KeyID: b.ID}); err != nil || s.Total().Count != 1 {
 		t.Errorf("%+v, %v", s, err)
 	}
-	list, err := w.payer.OrganizationPayments(t.Context(), "ours", "settled", 2)
+	list, err := w.books.OrganizationPayments(t.Context(), "ours", "settled", 2)
 	if err != nil || len(list) != 2 || list[0].ID != paid[0] {
 		t.Errorf("%d payments, %v", len(list), err)
 	}
-	if p, err := w.payer.OrganizationPayment(t.Context(), "ours", paid[1]); err != nil || p.ID != paid[1] {
+	if p, err := w.books.OrganizationPayment(t.Context(), "ours", paid[1]); err != nil || p.ID != paid[1] {
 		t.Errorf("%+v, %v", p, err)
 	}
 
 	for _, id := range []string{other, unclaimed, uuid.NewString(), ""} {
 		for _, org := range []string{"ours", ""} {
-			if _, err := w.payer.OrganizationPayment(t.Context(), org, id); !errors.Is(err, pay.ErrPaymentNotFound) {
+			if _, err := w.books.OrganizationPayment(t.Context(), org, id); !errors.Is(err, pay.ErrPaymentNotFound) {
 				t.Errorf("payment %q for %q: %v", id, org, err)
 			}
 		}
 	}
 	for _, k := range []string{theirs.ID, w.key.ID, "x"} {
 		for _, org := range []string{"ours", ""} {
-			if _, err := w.payer.Summary(t.Context(), org, pay.SummaryQuery{From: today, To: today, KeyID: k}); !errors.Is(err, pay.ErrKeyNotFound) {
+			if _, err := w.books.Summary(t.Context(), org, books.SummaryQuery{From: today, To: today, KeyID: k}); !errors.Is(err, pay.ErrKeyNotFound) {
 				t.Errorf("summary of key %s for %q: %v", k, org, err)
 			}
-			if _, err := w.payer.OrganizationSpend(t.Context(), org, pay.OrganizationSpendQuery{KeyID: k}); !errors.Is(err, pay.ErrKeyNotFound) {
+			if _, err := w.books.OrganizationSpend(t.Context(), org, pay.OrganizationSpendQuery{KeyID: k}); !errors.Is(err, pay.ErrKeyNotFound) {
 				t.Errorf("spend of key %s for %q: %v", k, org, err)
 			}
 		}
 	}
-	strange, err := w.payer.OrganizationSpend(t.Context(), "theirs", pay.OrganizationSpendQuery{})
+	strange, err := w.books.OrganizationSpend(t.Context(), "theirs", pay.OrganizationSpendQuery{})
 	if err != nil || len(strange.Entries) != 1 {
 		t.Fatalf("%+v, %v", strange, err)
 	}
-	if _, err := w.payer.OrganizationSpend(t.Context(), "ours", pay.OrganizationSpendQuery{Before: strange.Entries[0].ID}); !errors.Is(err, pay.ErrEventNotFound) {
+	if _, err := w.books.OrganizationSpend(t.Context(), "ours", pay.OrganizationSpendQuery{Before: strange.Entries[0].ID}); !errors.Is(err, pay.ErrEventNotFound) {
 		t.Errorf("behind another organization's event: %v", err)
 	}
 	// Unclaimed keys belong to no organization, and least of all to one without a name.
 	for _, org := range []string{"", "nobody"} {
-		if page, err := w.payer.OrganizationSpend(t.Context(), org, pay.OrganizationSpendQuery{}); err != nil || len(page.Entries) != 0 {
+		if page, err := w.books.OrganizationSpend(t.Context(), org, pay.OrganizationSpendQuery{}); err != nil || len(page.Entries) != 0 {
 			t.Errorf("%q sees %+v, %v", org, page, err)
 		}
-		if list, err := w.payer.OrganizationPayments(t.Context(), org, "", 9); err != nil || len(list) != 0 {
+		if list, err := w.books.OrganizationPayments(t.Context(), org, "", 9); err != nil || len(list) != 0 {
 			t.Errorf("%q sees %+v, %v", org, list, err)
 		}
 	}
@@ -134,14 +135,8 @@ func TestOrganizationPending(t *testing.T) {
 			t.Fatal("settled")
 		}
 	}
-	if p, err := w.payer.OrganizationPending(t.Context(), "ours"); err != nil || p.Count != x402.NewAmount(3) || p.Amount != x402.NewAmount(3000) {
+	if p, err := w.books.OrganizationPending(t.Context(), "ours"); err != nil || p.Count != x402.NewAmount(3) || p.Amount != x402.NewAmount(3000) {
 		t.Errorf("%+v, %v", p, err)
-	}
-	if n, err := w.payer.OrganizationCount(t.Context(), "ours", "open"); err != nil || n != 3 {
-		t.Errorf("%d open, %v", n, err)
-	}
-	if n, err := w.payer.OrganizationCount(t.Context(), "", "open"); err != nil || n != 0 {
-		t.Errorf("%d open, %v", n, err)
 	}
 }
 
@@ -150,25 +145,24 @@ func TestOrganizationQueriesAreRefused(t *testing.T) {
 	w := newWorld(t, nil)
 	today := w.chain.clock()
 	for name, ask := range map[string]func() error{
-		"no days": func() error { return second(w.payer.Summary(t.Context(), "ours", pay.SummaryQuery{})) },
+		"no days": func() error { return second(w.books.Summary(t.Context(), "ours", books.SummaryQuery{})) },
 		"days backward": func() error {
-			return second(w.payer.Summary(t.Context(), "ours", pay.SummaryQuery{From: today, To: today.AddDate(0, 0, -1)}))
+			return second(w.books.Summary(t.Context(), "ours", books.SummaryQuery{From: today, To: today.AddDate(0, 0, -1)}))
 		},
 		"too many days": func() error {
-			return second(w.payer.Summary(t.Context(), "ours", pay.SummaryQuery{From: today.AddDate(0, 0, -pay.MaxSummaryDays), To: today}))
+			return second(w.books.Summary(t.Context(), "ours", books.SummaryQuery{From: today.AddDate(0, 0, -pay.MaxSummaryDays), To: today}))
 		},
 		"task": func() error {
-			return second(w.payer.OrganizationSpend(t.Context(), "ours", pay.OrganizationSpendQuery{Task: "a b"}))
+			return second(w.books.OrganizationSpend(t.Context(), "ours", pay.OrganizationSpendQuery{Task: "a b"}))
 		},
-		"label": func() error { return second(w.payer.OrganizationPayments(t.Context(), "ours", "lost", 5)) },
-		"count": func() error { return second(w.payer.OrganizationCount(t.Context(), "ours", "settled")) },
+		"label": func() error { return second(w.books.OrganizationPayments(t.Context(), "ours", "lost", 5)) },
 	} {
 		if _, ok := errors.AsType[*pay.InputError](ask()); !ok {
 			t.Errorf("%s: %v", name, ask())
 		}
 	}
-	most := pay.SummaryQuery{From: today.AddDate(0, 0, 1-pay.MaxSummaryDays), To: today}
-	if s, err := w.payer.Summary(t.Context(), "ours", most); err != nil || len(s.Days) != pay.MaxSummaryDays {
+	most := books.SummaryQuery{From: today.AddDate(0, 0, 1-pay.MaxSummaryDays), To: today}
+	if s, err := w.books.Summary(t.Context(), "ours", most); err != nil || len(s.Days) != pay.MaxSummaryDays {
 		t.Errorf("%d days, %v", len(s.Days), err)
 	}
 }
@@ -183,7 +177,7 @@ func TestEventIDsFollowTheClock(t *testing.T) {
 	for i, step := range []time.Duration{0, 0, 0, time.Millisecond, time.Hour, -time.Millisecond, 0, 24 * time.Hour, -3 * time.Hour} {
 		w.chain.advance(step)
 		w.buys(k, fmt.Sprintf("https://api.example.com/r?n=%d", i), "1000")
-		events, _, err := w.payer.Spend(t.Context(), k, pay.SpendQuery{Limit: 1})
+		events, _, err := w.books.Spend(t.Context(), k, pay.SpendQuery{Limit: 1})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
@@ -93,15 +94,15 @@ func TestInvalidPoliciesAreNotSet(t *testing.T) {
 	w := newWorld(t, nil)
 	bad := pay.Policy{DenyHosts: []string{"EVIL.example.com"}}
 	_, err := pay.New(pay.Options{Store: w.store, Wallets: w.ring, DefaultPolicy: bad})
-	_, _, err1 := w.payer.CreateKey(t.Context(), pay.KeyRequest{Policy: &bad})
-	_, err2 := w.payer.SetPolicy(t.Context(), w.key.ID, &bad)
+	_, _, err1 := w.books.CreateKey(t.Context(), books.KeyRequest{Policy: &bad})
+	_, err2 := w.books.SetPolicy(t.Context(), w.key.ID, &bad)
 	for _, err := range []error{err, err1, err2} {
 		var input *pay.InputError
 		if !errors.As(err, &input) || input.Field != "deny_hosts" {
 			t.Errorf("got %v", err)
 		}
 	}
-	if k, err := w.payer.Key(t.Context(), w.key.ID); err != nil || k.Policy != nil || k.PolicyRevision != 0 {
+	if k, err := w.books.Key(t.Context(), w.key.ID); err != nil || k.Policy != nil || k.PolicyRevision != 0 {
 		t.Errorf("key %+v, %v", k, err)
 	}
 }
@@ -124,7 +125,7 @@ func TestValidTask(t *testing.T) {
 	if !errors.As(err, &input) || input.Field != "task" {
 		t.Errorf("got %v", err)
 	}
-	if _, _, err := w.payer.Spend(t.Context(), w.key, pay.SpendQuery{Task: "*", Limit: 1}); !errors.As(err, &input) || input.Field != "task" {
+	if _, _, err := w.books.Spend(t.Context(), w.key, pay.SpendQuery{Task: "*", Limit: 1}); !errors.As(err, &input) || input.Field != "task" {
 		t.Errorf("got %v", err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ethereum/go-ethereum/crypto"
 
+	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
@@ -269,6 +270,7 @@ type world struct {
 	ring  *keyring
 	store *memStore
 	payer *pay.Payer
+	books *books.Books
 	key   pay.Key
 	opts  pay.Options
 }
@@ -286,10 +288,10 @@ func newWorld(t testing.TB, change func(*pay.Options)) *world {
 	}
 	w.restart()
 	var err error
-	if w.key, _, err = w.payer.CreateKey(context.Background(), pay.KeyRequest{Label: "test"}); err != nil {
+	if w.key, _, err = w.books.CreateKey(context.Background(), books.KeyRequest{Label: "test"}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.payer.CreateWallet(context.Background(), w.key, "base"); err != nil {
+	if _, err := w.books.CreateWallet(context.Background(), w.key, "base"); err != nil {
 		t.Fatal(err)
 	}
 	return w
@@ -307,6 +309,9 @@ func (w *world) restart() {
 	}
 	var err error
 	if w.payer, err = pay.New(w.opts); err != nil {
+		w.t.Fatal(err)
+	}
+	if w.books, err = books.New(books.Options{Store: w.opts.Store, Wallets: w.opts.Wallets, Clock: w.opts.Clock, Networks: w.opts.Networks, Plans: w.opts.Plans, NoPlans: w.opts.NoPlans}); err != nil {
 		w.t.Fatal(err)
 	}
 }

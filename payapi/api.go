@@ -20,14 +20,16 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/internal/admission"
+	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/internal/logins"
 	"github.com/purserpay/purser/internal/perclient"
 	"github.com/purserpay/purser/pay"
 )
 
-// Options configures the API. Payer is required.
+// Options configures the API. Payer and Books are required.
 type Options struct {
 	Payer *pay.Payer
+	Books *books.Books
 	// Version appears in GET /health.
 	Version string
 	// PublicURL is the deployment's address for its clients.
@@ -66,6 +68,7 @@ const (
 // API serves the routes of docs/api.md. It is safe for concurrent use and holds nothing to close.
 type API struct {
 	payer      *pay.Payer
+	books      *books.Books
 	version    string
 	publicURL  string // without a slash at the end
 	upgradeURL string
@@ -93,11 +96,11 @@ type API struct {
 // New returns an API, or an error about the options. Errors name the setting at fault and never
 // repeat a secret.
 func New(o Options) (*API, error) {
-	if o.Payer == nil {
-		return nil, errors.New("payapi: a payer is required")
+	if o.Payer == nil || o.Books == nil {
+		return nil, errors.New("payapi: a payer and books are required")
 	}
 	a := &API{
-		payer: o.Payer, version: o.Version, publicURL: strings.TrimRight(o.PublicURL, "/"),
+		payer: o.Payer, books: o.Books, version: o.Version, publicURL: strings.TrimRight(o.PublicURL, "/"),
 		upgradeURL: o.UpgradeURL, closed: o.RegistrationClosed, log: o.Logger, now: o.Clock,
 	}
 	if a.log == nil {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/payapi/openapi"
 )
@@ -18,7 +19,7 @@ import (
 // Exactly the existing routes are described.
 func TestRoutesAreDescribed(t *testing.T) {
 	t.Parallel()
-	a, err := New(Options{Payer: new(pay.Payer)})
+	a, err := New(Options{Payer: new(pay.Payer), Books: new(books.Books)})
 	if err != nil {
 		t.Fatal(err)
 	}

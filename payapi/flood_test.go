@@ -11,6 +11,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -282,12 +283,12 @@ func TestRegistration(t *testing.T) {
 	w.call("POST", "/api-keys", "", nil, "X-Internal-Secret", "wrong").is(403, closed)
 	w.call("POST", "/api-keys", "", nil, "X-Internal-Secret", internalSecret, "X-Internal-Secret", internalSecret).is(403, closed)
 	w.call("POST", "/api-keys", "", map[string]any{"organization_id": "o", "plan": "agency"}, "X-Internal-Secret", "wrong").is(403, closed)
-	if keys, err := w.payer.Keys(t.Context(), "", 10); err != nil || len(keys) != 0 {
+	if keys, err := w.books.Keys(t.Context(), "", 10); err != nil || len(keys) != 0 {
 		t.Errorf("%d keys, %v", len(keys), err)
 	}
 	made := w.call("POST", "/api-keys", "", nil, "X-Internal-Secret", internalSecret).is(201, "").text("key")
 	w.call("GET", "/wallets/me", made, nil).is(200, "")
-	_, secret, err := w.payer.CreateKey(t.Context(), pay.KeyRequest{Label: "the operator's"})
+	_, secret, err := w.books.CreateKey(t.Context(), books.KeyRequest{Label: "the operator's"})
 	if err != nil {
 		t.Fatal(err)
 	}

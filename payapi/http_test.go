@@ -341,12 +341,12 @@ func TestOptions(t *testing.T) {
 	w := newWorld(t)
 	for name, o := range map[string]payapi.Options{
 		"no payer":       {},
-		"public URL":     {Payer: w.payer, PublicURL: "pay.example.com"},
-		"upgrade URL":    {Payer: w.payer, UpgradeURL: "javascript:alert(1)"},
-		"any origin":     {Payer: w.payer, AllowedOrigins: []string{"*"}},
-		"origin path":    {Payer: w.payer, AllowedOrigins: []string{"https://app.example.com/path"}},
-		"settlement":     {Payer: w.payer, DefaultSettlement: "both"},
-		"null as origin": {Payer: w.payer, AllowedOrigins: []string{"null"}},
+		"public URL":     {Payer: w.payer, Books: w.books, PublicURL: "pay.example.com"},
+		"upgrade URL":    {Payer: w.payer, Books: w.books, UpgradeURL: "javascript:alert(1)"},
+		"any origin":     {Payer: w.payer, Books: w.books, AllowedOrigins: []string{"*"}},
+		"origin path":    {Payer: w.payer, Books: w.books, AllowedOrigins: []string{"https://app.example.com/path"}},
+		"settlement":     {Payer: w.payer, Books: w.books, DefaultSettlement: "both"},
+		"null as origin": {Payer: w.payer, Books: w.books, AllowedOrigins: []string{"null"}},
 	} {
 		if _, err := payapi.New(o); err == nil {
 			t.Errorf("%s: accepted", name)

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -30,7 +31,7 @@ func (a *API) createKey(r *http.Request) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	key, secret, err := a.payer.CreateKey(r.Context(), want)
+	key, secret, err := a.books.CreateKey(r.Context(), want)
 	if err != nil {
 		return reply{}, &keyError{err}
 	}
@@ -43,7 +44,7 @@ func (a *API) createKey(r *http.Request) (reply, error) {
 	}{key.ID, key.Label, secret}}, nil
 }
 
-func (a *API) keyRequest(r *http.Request, f fields) (want pay.KeyRequest, err error) {
+func (a *API) keyRequest(r *http.Request, f fields) (want books.KeyRequest, err error) {
 	if want.Label, _, err = f.text("label", textKeyFailed); err != nil {
 		return want, err
 	}

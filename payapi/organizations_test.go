@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -32,15 +33,15 @@ func withPlans(s *setup) { s.pay.Plans = little }
 // signedIn returns a new account and the secret of its first key.
 func (w *world) signedIn(subject string) (pay.Account, string) {
 	w.t.Helper()
-	a, _, err := w.payer.SignIn(w.t.Context(), pay.Identity{Issuer: "https://id.example.com", Subject: subject})
+	a, _, err := w.books.SignIn(w.t.Context(), pay.Identity{Issuer: "https://id.example.com", Subject: subject})
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	keys, err := w.payer.OrganizationKeys(w.t.Context(), a.OrganizationID)
+	keys, err := w.books.OrganizationKeys(w.t.Context(), a.OrganizationID)
 	if err != nil || len(keys) != 1 {
 		w.t.Fatalf("%d keys, %v", len(keys), err)
 	}
-	secret, err := w.payer.RevealKey(w.t.Context(), a.OrganizationID, keys[0].ID)
+	secret, err := w.books.RevealKey(w.t.Context(), a.OrganizationID, keys[0].ID)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -70,7 +71,7 @@ func (w *world) purchase() map[string]any {
 // uses checks the usage of an organization.
 func (w *world) uses(org string, keys, wallets, payments int) {
 	w.t.Helper()
-	u, err := w.payer.Usage(w.t.Context(), org)
+	u, err := w.books.Usage(w.t.Context(), org)
 	if err != nil || u.Keys != keys || u.Wallets != wallets || u.Payments != payments {
 		w.t.Fatalf("%+v, %v; want %d keys, %d wallets, %d payments", u, err, keys, wallets, payments)
 	}
@@ -104,11 +105,11 @@ func TestPlanLimits(t *testing.T) {
 	full := func(keys int) {
 		t.Helper()
 		w.claim(org).is(429, keyLimit).want("upgradeUrl", w.url+"/dashboard")
-		_, _, err := w.payer.CreateKey(ctx, pay.KeyRequest{OrganizationID: org})
+		_, _, err := w.books.CreateKey(ctx, books.KeyRequest{OrganizationID: org})
 		w.fails(err, pay.ErrKeyLimit)
-		_, err = w.payer.LinkKey(ctx, org, stranger)
+		_, err = w.books.LinkKey(ctx, org, stranger)
 		w.fails(err, pay.ErrKeyLimit)
-		u, err := w.payer.Usage(ctx, org)
+		u, err := w.books.Usage(ctx, org)
 		if err != nil || u.Keys != keys {
 			t.Fatalf("%+v, %v", u, err)
 		}
@@ -118,15 +119,15 @@ func TestPlanLimits(t *testing.T) {
 	w.call("POST", "/wallets", first, nil).is(201, "")
 	key, err := w.payer.Resolve(ctx, second)
 	w.must(err)
-	_, err = w.payer.CreateWallet(ctx, key, "base")
+	_, err = w.books.CreateWallet(ctx, key, "base")
 	w.must(err)
 	noRoom := func(wallets int) {
 		t.Helper()
 		w.call("POST", "/wallets", first, nil).is(429, walletLimit).want("upgradeUrl", w.url+"/dashboard")
 		w.call("POST", "/wallets", second, nil).is(429, walletLimit)
-		_, err := w.payer.CreateWallet(ctx, key, "base")
+		_, err := w.books.CreateWallet(ctx, key, "base")
 		w.fails(err, pay.ErrWalletLimit)
-		list, err := w.payer.OrganizationWallets(ctx, org)
+		list, err := w.books.OrganizationWallets(ctx, org)
 		if err != nil || len(list) != wallets {
 			t.Fatalf("%d wallets, %v", len(list), err)
 		}
@@ -140,7 +141,7 @@ func TestPlanLimits(t *testing.T) {
 		for _, key := range []string{first, second} {
 			w.buys(key).is(429, quotaText).want("upgradeUrl", w.url+"/dashboard")
 		}
-		u, err := w.payer.Usage(ctx, org)
+		u, err := w.books.Usage(ctx, org)
 		if err != nil || u.Payments != payments || u.Plan.Payments != payments {
 			t.Fatalf("%+v, %v", u, err)
 		}
@@ -148,9 +149,9 @@ func TestPlanLimits(t *testing.T) {
 	used(2)
 
 	// A better plan has room for one more of each, and not for two.
-	_, err = w.payer.SetPlan(ctx, org, "developer")
+	_, err = w.books.SetPlan(ctx, org, "developer")
 	w.must(err)
-	_, err = w.payer.LinkKey(ctx, org, stranger)
+	_, err = w.books.LinkKey(ctx, org, stranger)
 	w.must(err)
 	stranger = w.newKey()
 	full(3)
@@ -160,12 +161,12 @@ func TestPlanLimits(t *testing.T) {
 	used(3)
 
 	// Going back to a smaller plan takes nothing away and admits nothing new.
-	_, err = w.payer.SetPlan(ctx, org, pay.PlanFree)
+	_, err = w.books.SetPlan(ctx, org, pay.PlanFree)
 	w.must(err)
 	full(3)
 	noRoom(3)
 	w.buys(first).is(429, quotaText)
-	u, err := w.payer.Usage(ctx, org)
+	u, err := w.books.Usage(ctx, org)
 	month := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
 	if err != nil || u.Payments != 3 || u.Plan != (pay.Plan{Name: "FREE", Price: "0", Keys: 2, Wallets: 2, Payments: 2}) ||
 		!u.Month.Equal(month) || !u.Resets.Equal(month.AddDate(0, 1, 0)) {
@@ -219,11 +220,11 @@ func TestPlanLimitsAtOnce(t *testing.T) {
 	keys := each(keyLimit, func() (answer, error) {
 		return w.try(ctx, "POST", "/api-keys", "", map[string]any{"organization_id": org}, "X-Internal-Secret", internalSecret)
 	}, func() error {
-		_, _, err := w.payer.CreateKey(ctx, pay.KeyRequest{OrganizationID: org})
+		_, _, err := w.books.CreateKey(ctx, books.KeyRequest{OrganizationID: org})
 		return err
 	})
 	wallets := each(walletLimit, func() (answer, error) { return w.try(ctx, "POST", "/wallets", first, nil) }, func() error {
-		_, err := w.payer.CreateWallet(ctx, key, "base")
+		_, err := w.books.CreateWallet(ctx, key, "base")
 		return err
 	})
 	payments := each(quotaText, func() (answer, error) { return w.try(ctx, "POST", "/v1/pay", first, w.purchase()) }, nil)
@@ -251,7 +252,7 @@ func TestLinkingInTheMiddleOfAMonth(t *testing.T) {
 	w.buys(own).is(200, "")
 	w.buys(own).is(200, "")
 	w.buys(own).is(429, quotaText) // as many as on the free plan
-	k, err := w.payer.LinkKey(ctx, org, own)
+	k, err := w.books.LinkKey(ctx, org, own)
 	w.must(err)
 	w.uses(org, 2, 4, 1)
 	w.buys(own).is(200, "")
@@ -280,13 +281,13 @@ func TestLinkingInTheMiddleOfAMonth(t *testing.T) {
 	w.call("POST", "/wallets", own, nil).is(201, "")
 	w.uses(org, 2, 2, 2)
 
-	_, err = w.payer.LinkKey(ctx, org, own)
+	_, err = w.books.LinkKey(ctx, org, own)
 	w.fails(err, pay.ErrKeyLinked)
 	other, _ := w.signedIn("bob")
-	_, err = w.payer.LinkKey(ctx, other.OrganizationID, own)
+	_, err = w.books.LinkKey(ctx, other.OrganizationID, own)
 	w.fails(err, pay.ErrKeyClaimed)
 	for _, secret := range []string{"", "pk_unknown-key", "short", strings.Repeat("x", 300), own + " ", "pk_\x00"} {
-		_, err = w.payer.LinkKey(ctx, other.OrganizationID, secret)
+		_, err = w.books.LinkKey(ctx, other.OrganizationID, secret)
 		w.fails(err, pay.ErrKeyNotFound)
 	}
 }
@@ -300,30 +301,30 @@ func TestOrganizationsDoNotSeeEachOther(t *testing.T) {
 	b, _ := w.signedIn("bob")
 	key, err := w.payer.Resolve(ctx, secret)
 	w.must(err)
-	wallet, err := w.payer.CreateWallet(ctx, key, "base")
+	wallet, err := w.books.CreateWallet(ctx, key, "base")
 	w.must(err)
-	_, err = w.payer.OrganizationKey(ctx, a.OrganizationID, key.ID)
+	_, err = w.books.OrganizationKey(ctx, a.OrganizationID, key.ID)
 	w.must(err)
-	_, err = w.payer.OrganizationWallet(ctx, a.OrganizationID, wallet.ID)
+	_, err = w.books.OrganizationWallet(ctx, a.OrganizationID, wallet.ID)
 	w.must(err)
 	unclaimed, err := w.payer.Resolve(ctx, w.payingKey())
 	w.must(err)
-	theirs, err := w.payer.ListWallets(ctx, unclaimed)
+	theirs, err := w.books.ListWallets(ctx, unclaimed)
 	w.must(err)
 	for _, org := range []string{b.OrganizationID, "", "org_", "org_unknown"} {
 		for _, id := range []string{key.ID, unclaimed.ID, "", "unknown"} {
-			_, err = w.payer.OrganizationKey(ctx, org, id)
+			_, err = w.books.OrganizationKey(ctx, org, id)
 			w.fails(err, pay.ErrKeyNotFound)
-			_, err = w.payer.RevealKey(ctx, org, id)
+			_, err = w.books.RevealKey(ctx, org, id)
 			w.fails(err, pay.ErrKeyNotFound)
 		}
 		for _, id := range []string{wallet.ID, theirs[0].ID, "", "unknown"} {
-			_, err = w.payer.OrganizationWallet(ctx, org, id)
+			_, err = w.books.OrganizationWallet(ctx, org, id)
 			w.fails(err, pay.ErrWalletNotFound)
 		}
 	}
-	w.must(w.payer.DeleteWallet(ctx, key, wallet.ID))
-	_, err = w.payer.OrganizationWallet(ctx, a.OrganizationID, wallet.ID)
+	w.must(w.books.DeleteWallet(ctx, key, wallet.ID))
+	_, err = w.books.OrganizationWallet(ctx, a.OrganizationID, wallet.ID)
 	w.fails(err, pay.ErrWalletNotFound)
 
 	logs := w.logs.String()

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
@@ -240,7 +241,7 @@ func TestPayPolicy(t *testing.T) {
 		is(402, refused).want("rule", "validity").want("payment", nil)
 
 	restricted := func(p pay.Policy) string {
-		_, secret, err := w.payer.CreateKey(t.Context(), pay.KeyRequest{Policy: &p})
+		_, secret, err := w.books.CreateKey(t.Context(), books.KeyRequest{Policy: &p})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -73,7 +73,7 @@ func (a *API) listPayments(r *http.Request, key pay.Key) (reply, error) {
 	if given && !pay.ValidLabel(label) {
 		return reply{}, badRequest("Invalid state", "a state (open, settled, void) or a flag (refused, unresolved, confirmed, disputed, reconciled)")
 	}
-	list, err := a.payer.Payments(r.Context(), key, label, pg.limit, pg.before)
+	list, err := a.books.Payments(r.Context(), key, label, pg.limit, pg.before)
 	if err != nil {
 		return reply{}, err
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
@@ -22,7 +23,7 @@ func most(n uint64) *pay.Cap { return pay.CapOf(x402.NewAmount(n)) }
 // limited makes a key with a policy and a wallet.
 func (w *world) limited(pol pay.Policy) (key pay.Key, secret string) {
 	w.t.Helper()
-	key, secret, err := w.payer.CreateKey(w.t.Context(), pay.KeyRequest{Policy: &pol})
+	key, secret, err := w.books.CreateKey(w.t.Context(), books.KeyRequest{Policy: &pol})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -146,7 +147,7 @@ func TestRulesOnREST(t *testing.T) {
 	key, secret := w.limited(pay.Policy{DenyHosts: []string{"evil.org"}})
 	w.call("POST", "/v1/pay", secret, order(1)).is(402, refusedByPolicy).want("rule", "payees").want("payment", nil)
 	three := 3
-	if _, err := w.payer.SetPolicy(t.Context(), key.ID, &pay.Policy{
+	if _, err := w.books.SetPolicy(t.Context(), key.ID, &pay.Policy{
 		DenyHosts: []string{"evil.org"}, AllowPayees: []x402.Address{payee}, PriceGuard: &three,
 	}); err != nil {
 		t.Fatal(err)

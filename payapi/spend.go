@@ -45,7 +45,7 @@ func (a *API) spend(r *http.Request, key pay.Key) (reply, error) {
 	if given && !pay.ValidTask(task) {
 		return reply{}, badRequest("Invalid task", "1 to 64 characters of A-Z a-z 0-9 . _ -")
 	}
-	events, open, err := a.payer.Spend(r.Context(), key, pay.SpendQuery{Task: task, Before: pg.before, Limit: pg.limit})
+	events, open, err := a.books.Spend(r.Context(), key, pay.SpendQuery{Task: task, Before: pg.before, Limit: pg.limit})
 	if err != nil {
 		return reply{}, err
 	}

@@ -10,7 +10,7 @@ const byPolicy = "Payment refused by policy"
 
 func (w *world) stop(id string, do pay.Stop) {
 	w.t.Helper()
-	if _, err := w.payer.StopKey(w.t.Context(), id, do, "too dear"); err != nil {
+	if _, err := w.books.StopKey(w.t.Context(), id, do, "too dear"); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -52,7 +52,7 @@ func TestEverythingPaused(t *testing.T) {
 	key := w.payingKey()
 	stored := w.call("POST", "/v1/pay", key, order(5, "idempotencyKey", "k")).is(200, "")
 	w.call("GET", "/health", "", nil).is(200, "").want("paused", nil)
-	if _, err := w.payer.PauseAll(t.Context(), "wallets are moved"); err != nil {
+	if _, err := w.books.PauseAll(t.Context(), "wallets are moved"); err != nil {
 		t.Fatal(err)
 	}
 	for _, k := range []string{key, w.payingKey()} {
@@ -63,7 +63,7 @@ func TestEverythingPaused(t *testing.T) {
 	if health.text("paused.since") == "" || health.at("paused.reason") != nil {
 		t.Error(health.raw)
 	}
-	if err := w.payer.ResumeAll(t.Context()); err != nil {
+	if err := w.books.ResumeAll(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	w.call("POST", "/v1/pay", key, order(8)).is(200, "").want("settled", true)

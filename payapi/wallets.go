@@ -26,7 +26,7 @@ func newWallet(w pay.Wallet) wallet {
 
 // listWallets serves GET /wallets/me: the key's live wallets, oldest first.
 func (a *API) listWallets(r *http.Request, key pay.Key) (reply, error) {
-	list, err := a.payer.ListWallets(r.Context(), key)
+	list, err := a.books.ListWallets(r.Context(), key)
 	if err != nil {
 		return reply{}, err
 	}
@@ -51,7 +51,7 @@ func (a *API) createWallet(r *http.Request, key pay.Key) (reply, error) {
 	if wait := takeTurn(a.walletRate, r, a.now()); wait > 0 {
 		return reply{}, tooManyRequests(time.Duration(wait) * time.Second)
 	}
-	w, err := a.payer.CreateWallet(r.Context(), key, network)
+	w, err := a.books.CreateWallet(r.Context(), key, network)
 	if err != nil {
 		return reply{}, err
 	}
@@ -65,7 +65,7 @@ func (a *API) deleteWallet(r *http.Request, key pay.Key) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	if err := a.payer.DeleteWallet(r.Context(), key, id); err != nil {
+	if err := a.books.DeleteWallet(r.Context(), key, id); err != nil {
 		return reply{}, err
 	}
 	a.log.Info("wallet deleted", "wallet", id, "key", key.ID)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/purserpay/purser/boltstore"
 	"github.com/purserpay/purser/facilitator"
+	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/internal/vault"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/pay/memory"
@@ -47,6 +48,7 @@ type world struct {
 	url         string
 	api         *payapi.API
 	payer       *pay.Payer
+	books       *books.Books
 	store       store
 	facilitator *standIn
 	clock       *clock
@@ -117,7 +119,10 @@ func newWorld(t *testing.T, change ...func(*setup)) *world {
 			t.Error(err)
 		}
 	})
-	s.api.Payer = w.payer
+	if w.books, err = books.New(books.Options{Store: w.store, Wallets: s.pay.Wallets, Clock: w.clock.now, Plans: s.pay.Plans, NoPlans: s.pay.NoPlans, Networks: s.pay.Networks, Logger: log}); err != nil {
+		t.Fatal(err)
+	}
+	s.api.Payer, s.api.Books = w.payer, w.books
 	if w.api, err = payapi.New(s.api); err != nil {
 		t.Fatal(err)
 	}

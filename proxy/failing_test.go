@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/internal/admission"
+	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -25,11 +26,11 @@ func (c *ticking) advance(d time.Duration) { c.ahead.Add(int64(d)) }
 // newLogin makes another key with a wallet.
 func (w *world) newLogin() string {
 	w.t.Helper()
-	key, secret, err := w.payer.CreateKey(w.t.Context(), pay.KeyRequest{Label: "other"})
+	key, secret, err := w.books.CreateKey(w.t.Context(), books.KeyRequest{Label: "other"})
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	if _, err := w.payer.CreateWallet(w.t.Context(), key, "base"); err != nil {
+	if _, err := w.books.CreateWallet(w.t.Context(), key, "base"); err != nil {
 		w.t.Fatal(err)
 	}
 	return secret

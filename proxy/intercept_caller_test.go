@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -20,11 +21,11 @@ func TestTwoKeysInside(t *testing.T) {
 	t.Parallel()
 	w := newSecure(t)
 	ctx := context.Background()
-	other, secret, err := w.payer.CreateKey(ctx, pay.KeyRequest{Label: "other"})
+	other, secret, err := w.books.CreateKey(ctx, books.KeyRequest{Label: "other"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.payer.CreateWallet(ctx, other, "base"); err != nil {
+	if _, err := w.books.CreateWallet(ctx, other, "base"); err != nil {
 		t.Fatal(err)
 	}
 	mine, theirs := w.secureAgent(true), w.client(url.UserPassword(secret, "nightly"))
@@ -33,7 +34,7 @@ func TestTwoKeysInside(t *testing.T) {
 		w.do(mine, request(t, "GET", w.shop("/x"), nil)).paid(t)
 		w.do(theirs, request(t, "GET", w.shop("/x"), nil)).paid(t)
 	}
-	list, err := w.payer.Payments(ctx, other, "", 100, "")
+	list, err := w.books.Payments(ctx, other, "", 100, "")
 	if err != nil || len(list) != 3 || len(w.payments()) != 3 {
 		t.Fatalf("%d and %d payments, %v", len(w.payments()), len(list), err)
 	}

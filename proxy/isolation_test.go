@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/internal/books"
 )
 
 // An upstream may tie a login to a connection: no connection passes from one key to another.
@@ -20,7 +20,7 @@ func TestConnectionsAreNotSharedByKeys(t *testing.T) {
 	up := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(rw, r.RemoteAddr) }))
 	t.Cleanup(up.Close)
 	w := newWorld(t)
-	_, other, err := w.payer.CreateKey(t.Context(), pay.KeyRequest{Label: "other"})
+	_, other, err := w.books.CreateKey(t.Context(), books.KeyRequest{Label: "other"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -25,9 +25,9 @@ func roomy(t *testing.T) *world {
 // other is the agent of another key.
 func (w *world) other() *http.Client {
 	w.t.Helper()
-	key, secret, err := w.payer.CreateKey(context.Background(), pay.KeyRequest{Label: "other"})
+	key, secret, err := w.books.CreateKey(context.Background(), books.KeyRequest{Label: "other"})
 	if err == nil {
-		_, err = w.payer.CreateWallet(context.Background(), key, "base")
+		_, err = w.books.CreateWallet(context.Background(), key, "base")
 	}
 	if err != nil {
 		w.t.Fatal(err)

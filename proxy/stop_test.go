@@ -11,7 +11,7 @@ import (
 
 func (w *world) stop(do pay.Stop) {
 	w.t.Helper()
-	if _, err := w.payer.StopKey(context.Background(), w.key.ID, do, ""); err != nil {
+	if _, err := w.books.StopKey(context.Background(), w.key.ID, do, ""); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -24,7 +24,7 @@ func TestPaused(t *testing.T) {
 			return func() { w.stop(pay.StopPause) }, func() { w.stop(pay.StopResume) }
 		},
 		"everything": func(w *world) (func(), func()) {
-			return func() { _, _ = w.payer.PauseAll(context.Background(), "why") }, func() { _ = w.payer.ResumeAll(context.Background()) }
+			return func() { _, _ = w.books.PauseAll(context.Background(), "why") }, func() { _ = w.books.ResumeAll(context.Background()) }
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -73,7 +73,7 @@ func TestPauseRacesWithPayments(t *testing.T) {
 	t.Parallel()
 	for name, pause := range map[string]func(*world){
 		"key":        func(w *world) { w.stop(pay.StopPause) },
-		"everything": func(w *world) { _, _ = w.payer.PauseAll(context.Background(), "why") },
+		"everything": func(w *world) { _, _ = w.books.PauseAll(context.Background(), "why") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -188,7 +188,7 @@ func TestRepeatWithUnreadableChallenge(t *testing.T) {
 func TestNoWallet(t *testing.T) {
 	t.Parallel()
 	w, s := newWorld(t), newSeller(t)
-	if err := w.payer.DeleteWallet(context.Background(), w.key, w.wallet.ID); err != nil {
+	if err := w.books.DeleteWallet(context.Background(), w.key, w.wallet.ID); err != nil {
 		t.Fatal(err)
 	}
 	w.get(s.URL+"/x").declined(t, DeclinedNoWallet, true)

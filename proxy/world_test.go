@@ -16,6 +16,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/internal/guard"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/pay/memory"
@@ -29,6 +30,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type world struct {
 	t       *testing.T
 	payer   *pay.Payer
+	books   *books.Books
 	forward *Forward
 	server  *httptest.Server
 	key     pay.Key
@@ -77,10 +79,13 @@ func newWorld(t *testing.T, change ...func(*setup)) *world {
 			t.Errorf("closing the payer: %v", err)
 		}
 	})
-	if w.key, w.secret, err = w.payer.CreateKey(ctx, pay.KeyRequest{Label: "agent"}); err != nil {
+	if w.books, err = books.New(books.Options{Store: s.pay.Store, Wallets: s.pay.Wallets, Logger: logger}); err != nil {
 		t.Fatal(err)
 	}
-	if w.wallet, err = w.payer.CreateWallet(ctx, w.key, "base"); err != nil {
+	if w.key, w.secret, err = w.books.CreateKey(ctx, books.KeyRequest{Label: "agent"}); err != nil {
+		t.Fatal(err)
+	}
+	if w.wallet, err = w.books.CreateWallet(ctx, w.key, "base"); err != nil {
 		t.Fatal(err)
 	}
 	s.forward.Payer, s.forward.Dialer, s.forward.Logger = w.payer, guard.NewDialer(s.guard), logger
@@ -198,7 +203,7 @@ func (a answer) problem(t *testing.T) problem {
 // payments are all payments of the world's key, newest first.
 func (w *world) payments() []*pay.Payment {
 	w.t.Helper()
-	list, err := w.payer.Payments(context.Background(), w.key, "", 100, "")
+	list, err := w.books.Payments(context.Background(), w.key, "", 100, "")
 	if err != nil {
 		w.t.Fatal(err)
 	}

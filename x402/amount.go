@@ -101,6 +101,15 @@ func (a Amount) Add(b Amount) (sum Amount, overflow bool) {
 	return sum, overflow
 }
 
+// AddSaturated returns a+b, or the largest amount on overflow.
+func (a Amount) AddSaturated(b Amount) Amount {
+	sum, overflow := a.Add(b)
+	if overflow {
+		sum, _ = Amount{}.Sub(NewAmount(1)) // wraps around to the largest
+	}
+	return sum
+}
+
 // Sub returns a-b. On underflow the difference is meaningless.
 func (a Amount) Sub(b Amount) (diff Amount, underflow bool) {
 	_, underflow = diff.n.SubOverflow(&a.n, &b.n)

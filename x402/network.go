@@ -86,6 +86,11 @@ func Networks() []Network {
 	return networks
 }
 
+// DefaultNetworks returns the pinned networks that are paid on unless the operator says otherwise.
+func DefaultNetworks() []Network {
+	return slices.DeleteFunc(Networks(), func(n Network) bool { return !n.Default })
+}
+
 // NetworkByWire finds a pinned network by its v1 name ("base") or v2 name ("eip155:8453"). Only an exact match counts.
 func NetworkByWire(wire string) (Network, bool) {
 	for _, n := range pinned {

@@ -79,7 +79,6 @@ func BenchmarkOrganization(b *testing.B) {
 			}
 			measure("payments", func() error { _, err := db.PaymentsOf(b.Context(), ids, "", 50); return err })
 			measure("disputed payments", func() error { _, err := db.PaymentsOf(b.Context(), ids, "disputed", 50); return err })
-			measure("count", func() error { _, err := db.CountPayments(b.Context(), ids, "disputed", pay.MaxCounted); return err })
 		})
 	}
 }

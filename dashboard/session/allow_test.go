@@ -111,9 +111,9 @@ func TestAllowed(t *testing.T) {
 			if !a.noAccess() || b.isIn() {
 				t.Errorf("%d %s", a.status, a.text)
 			}
-			orgs, err := w.payer.Organizations(t.Context(), "", 10)
-			if err != nil || len(orgs) != 0 || w.payer.sessions.Load() != 0 || len(b.cookies) != 0 {
-				t.Errorf("made %v, %v, %d sessions, cookies %v", orgs, err, w.payer.sessions.Load(), b.cookies)
+			orgs, err := w.accounts.Organizations(t.Context(), "", 10)
+			if err != nil || len(orgs) != 0 || w.accounts.sessions.Load() != 0 || len(b.cookies) != 0 {
+				t.Errorf("made %v, %v, %d sessions, cookies %v", orgs, err, w.accounts.sessions.Load(), b.cookies)
 			}
 			if log := w.logs.String(); !strings.Contains(log, "PURSER_OIDC_ALLOW") || strings.Contains(log, "ada") || strings.Contains(log, "cooks") {
 				t.Errorf("the log: %s", log)
@@ -141,7 +141,7 @@ func TestAllowedWithoutUserInfo(t *testing.T) {
 			if faults.Discovery != nil {
 				want = http.StatusForbidden
 			}
-			if a.status != want || b.isIn() || w.payer.sessions.Load() != 0 {
+			if a.status != want || b.isIn() || w.accounts.sessions.Load() != 0 {
 				t.Errorf("%d %s", a.status, a.text)
 			}
 		})

@@ -146,7 +146,7 @@ func (g *Gate) finish(w http.ResponseWriter, r *http.Request, at place, d *disco
 		g.turnAway(w, r, at, p)
 		return
 	}
-	account, _, err := g.opts.Payer.SignIn(r.Context(), p.who)
+	account, _, err := g.opts.Accounts.SignIn(r.Context(), p.who)
 	if input, ok := errors.AsType[*pay.InputError](err); ok {
 		g.log.Warn("sign-in refused", "error", input)
 		g.notSignedIn(w, r, a, "What the identity provider said of you cannot be kept.", input.Field)
@@ -186,7 +186,7 @@ func (g *Gate) signOut(w http.ResponseWriter, r *http.Request, at place, everywh
 	v, known, err := g.session(r, at)
 	if err == nil && known && everywhere {
 		where = "everywhere"
-		if _, err = g.opts.Payer.EndSessions(r.Context(), v.Account.ID); errors.Is(err, pay.ErrAccountNotFound) {
+		if _, err = g.opts.Accounts.EndSessions(r.Context(), v.Account.ID); errors.Is(err, pay.ErrAccountNotFound) {
 			err = nil
 		}
 	}

@@ -21,8 +21,8 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// Payer is what a Gate needs of the pay core; see pay.Payer.
-type Payer interface {
+// Accounts keeps accounts and sessions for a Gate; internal/books implements it.
+type Accounts interface {
 	// SignIn finds or makes the account of an identity; first tells which.
 	SignIn(ctx context.Context, who pay.Identity) (a pay.Account, first bool, err error)
 	// Account finds an account: pay.ErrAccountNotFound.
@@ -35,10 +35,10 @@ type Payer interface {
 	DeleteSession(ctx context.Context, id string) error
 }
 
-// Options configure a Gate. Payer is required. Without an Issuer there is no sign-in, and the dashboard is a
+// Options configure a Gate. Accounts is required. Without an Issuer there is no sign-in, and the dashboard is a
 // page that explains how to set it up.
 type Options struct {
-	Payer Payer
+	Accounts Accounts
 
 	// Issuer is the provider's identifier, the URL that its discovery document is found under: https, or http on
 	// loopback.
@@ -96,8 +96,8 @@ type Gate struct {
 // New makes a Gate. It does not call the provider: that is done when somebody signs in. Its errors name the variable at
 // fault.
 func New(o Options) (*Gate, error) {
-	if o.Payer == nil {
-		return nil, errors.New("session: a payer is required")
+	if o.Accounts == nil {
+		return nil, errors.New("session: accounts are required")
 	}
 	if err := Check(o); err != nil {
 		return nil, err
@@ -118,7 +118,7 @@ func New(o Options) (*Gate, error) {
 		o.Rate = defaultRate
 	}
 	g := &Gate{
-		opts: o, log: o.Logger, now: o.Clock, crossSite: http.NewCrossOriginProtection(), manager: newManager(o.Payer, o.Clock),
+		opts: o, log: o.Logger, now: o.Clock, crossSite: http.NewCrossOriginProtection(), manager: newManager(o.Accounts, o.Clock),
 		starts: perclient.NewLimiter[netip.Addr](o.Rate, o.Rate), finishes: perclient.NewLimiter[netip.Addr](o.Rate, o.Rate), exchanges: make(chan struct{}, maxExchanges),
 	}
 	var err error

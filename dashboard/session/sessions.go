@@ -57,7 +57,7 @@ const recordKey = "record"
 
 // newManager returns the session manager. scs.New would start with a store in memory, and a
 // goroutine that never ends.
-func newManager(s Payer, now pay.Clock) *scs.SessionManager {
+func newManager(s Accounts, now pay.Clock) *scs.SessionManager {
 	return &scs.SessionManager{Lifetime: lifetime, Store: &sessions{s, now}, Codec: codec{}}
 }
 
@@ -89,7 +89,7 @@ func (codec) Decode(data []byte) (time.Time, map[string]any, error) {
 
 // sessions adapts pay's sessions to scs. The store never sees a token.
 type sessions struct {
-	store Payer
+	store Accounts
 	now   pay.Clock
 }
 
@@ -178,7 +178,7 @@ func (g *Gate) session(r *http.Request, at place) (v Visitor, ok bool, err error
 	if !ok || rec.Secure != at.secure || !g.now().Before(g.manager.Deadline(ctx)) {
 		return Visitor{}, false, nil
 	}
-	a, err := g.opts.Payer.Account(r.Context(), rec.Account)
+	a, err := g.opts.Accounts.Account(r.Context(), rec.Account)
 	switch {
 	case errors.Is(err, pay.ErrAccountNotFound):
 		return Visitor{}, false, nil
@@ -220,7 +220,7 @@ func (g *Gate) dismiss(w http.ResponseWriter, r *http.Request, at place) error {
 		return err
 	}
 	if presented != "" {
-		if err := g.opts.Payer.DeleteSession(r.Context(), idOf(presented)); err != nil {
+		if err := g.opts.Accounts.DeleteSession(r.Context(), idOf(presented)); err != nil {
 			return fmt.Errorf("ending a session: %w", err)
 		}
 	}

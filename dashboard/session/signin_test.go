@@ -129,10 +129,10 @@ func TestWrongTokens(t *testing.T) {
 			w.provider.Break(lie(w))
 			b := w.local()
 			a := b.signIn("/dashboard/sign-in")
-			if a.status != http.StatusForbidden || len(b.cookies) != 0 || b.isIn() || w.payer.sessions.Load() != 0 {
+			if a.status != http.StatusForbidden || len(b.cookies) != 0 || b.isIn() || w.accounts.sessions.Load() != 0 {
 				t.Errorf("%d %s %v", a.status, a.text, b.cookies)
 			}
-			orgs, err := w.payer.Organizations(t.Context(), "", 10)
+			orgs, err := w.accounts.Organizations(t.Context(), "", 10)
 			if err != nil || len(orgs) != 0 {
 				t.Errorf("organizations %v, %v", orgs, err)
 			}
@@ -289,7 +289,7 @@ func TestFirstSignInsAtOnce(t *testing.T) {
 			t.Error("not in")
 		}
 	}
-	orgs, err := w.payer.Organizations(t.Context(), "", 10)
+	orgs, err := w.accounts.Organizations(t.Context(), "", 10)
 	if err != nil || len(orgs) != 1 {
 		t.Errorf("%d organizations, %v", len(orgs), err)
 	}

@@ -104,7 +104,7 @@ func TestProviderTrouble(t *testing.T) {
 			if a.status != http.StatusServiceUnavailable && (name != "tokens: elsewhere" || a.status != http.StatusForbidden) {
 				t.Errorf("%d %s", a.status, a.text)
 			}
-			if len(b.cookies) != 0 || w.payer.sessions.Load() != 0 {
+			if len(b.cookies) != 0 || w.accounts.sessions.Load() != 0 {
 				t.Errorf("cookies %v", b.cookies)
 			}
 			if all := w.logs.String() + a.text; strings.Contains(all, "secret-of-somebody") && c.late && strings.HasPrefix(name, "tokens") {
@@ -285,8 +285,8 @@ func TestBounds(t *testing.T) {
 	if a.status != http.StatusTooManyRequests || a.header.Get("Retry-After") == "" {
 		t.Errorf("%d", a.status)
 	}
-	if w.payer.sessions.Load() != 0 || w.asked.Load() != 1 {
-		t.Errorf("%d sessions, provider asked %d times", w.payer.sessions.Load(), w.asked.Load())
+	if w.accounts.sessions.Load() != 0 || w.asked.Load() != 1 {
+		t.Errorf("%d sessions, provider asked %d times", w.accounts.sessions.Load(), w.asked.Load())
 	}
 	w.pass(time.Minute)
 	// The bound on presented codes holds for any cookies.
@@ -312,11 +312,11 @@ func TestStoreDown(t *testing.T) {
 	w := newWorld(t)
 	b := w.local()
 	b.mustSignIn()
-	w.payer.down.Store(true)
+	w.accounts.down.Store(true)
 	if a := b.get("/dashboard/"); a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") == "" {
 		t.Errorf("%d %s", a.status, a.text)
 	}
-	w.payer.down.Store(false)
+	w.accounts.down.Store(false)
 	if !b.isIn() {
 		t.Error("signed out")
 	}
@@ -341,9 +341,9 @@ func TestNewRefuses(t *testing.T) {
 		"a query":         {func(o *session.Options) { o.Issuer = "https://accounts.example.com/?x=y" }, "PURSER_OIDC_ISSUER"},
 		"a path":          {func(o *session.Options) { o.PublicURL = publicURL + "/purser" }, "PURSER_PUBLIC_URL"},
 		"no public URL":   {func(o *session.Options) { o.PublicURL = "purser.example.com" }, "PURSER_PUBLIC_URL"},
-		"no payer":        {func(o *session.Options) { o.Payer = nil }, "payer"},
+		"no accounts":     {func(o *session.Options) { o.Accounts = nil }, "accounts"},
 	} {
-		o := session.Options{Payer: w.payer, Issuer: "https://accounts.example.com", ClientID: clientID, ClientSecret: clientSecret}
+		o := session.Options{Accounts: w.accounts, Issuer: "https://accounts.example.com", ClientID: clientID, ClientSecret: clientSecret}
 		c.change(&o)
 		if _, err := session.New(o); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", name, err)
@@ -352,7 +352,7 @@ func TestNewRefuses(t *testing.T) {
 	// The provider is not asked before a visitor signs in.
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("asked") }))
 	defer server.Close()
-	if _, err := session.New(session.Options{Payer: w.payer, Issuer: server.URL, ClientID: clientID}); err != nil {
+	if _, err := session.New(session.Options{Accounts: w.accounts, Issuer: server.URL, ClientID: clientID}); err != nil {
 		t.Error(err)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/dashboard/session"
+	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/pay/memory"
 	"github.com/purserpay/purser/sandbox/identity"
@@ -36,30 +37,30 @@ type world struct {
 	provider *identity.Provider
 	issuer   string
 	asked    atomic.Int64 // requests to the provider
-	payer    *counting
+	accounts *counting
 	gate     *session.Gate
 	handler  http.Handler
 	logs     buffer
 	ahead    atomic.Int64 // by which the clock is ahead
 }
 
-// counting is a payer that counts its writes, and fails on command.
+// counting counts the sessions that visitors make it write, and fails on command.
 type counting struct {
-	*pay.Payer
+	*books.Books
 	sessions atomic.Int64
 	down     atomic.Bool
 }
 
 func (c *counting) PutSession(ctx context.Context, s pay.Session) error {
 	c.sessions.Add(1)
-	return c.Payer.PutSession(ctx, s)
+	return c.Books.PutSession(ctx, s)
 }
 
 func (c *counting) Session(ctx context.Context, id string) (pay.Session, error) {
 	if c.down.Load() {
 		return pay.Session{}, pay.ErrUnavailable
 	}
-	return c.Payer.Session(ctx, id)
+	return c.Books.Session(ctx, id)
 }
 
 type buffer struct {
@@ -99,11 +100,11 @@ func newWorld(t *testing.T, change ...func(*session.Options)) *world {
 	w.provider.At(w.issuer)
 
 	store := memory.New(memory.Options{Clock: w.now})
-	payer, err := pay.New(pay.Options{Store: store, Wallets: signer.None{}, Clock: w.now})
+	kept, err := books.New(books.Options{Store: store, Wallets: signer.None{}, Clock: w.now})
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.payer = &counting{Payer: payer}
+	w.accounts = &counting{Books: kept}
 	w.gate, w.handler = w.newGate(change...)
 	return w
 }
@@ -112,11 +113,11 @@ func (w *world) now() time.Time { return time.Now().Add(time.Duration(w.ahead.Lo
 
 func (w *world) pass(d time.Duration) { w.ahead.Add(int64(d)) }
 
-// newGate makes another gate with the same payer, as a reload does.
+// newGate makes another gate with the same accounts, as a reload does.
 func (w *world) newGate(change ...func(*session.Options)) (*session.Gate, http.Handler) {
 	w.t.Helper()
 	o := session.Options{
-		Payer: w.payer, Issuer: w.issuer, ClientID: clientID, ClientSecret: clientSecret, LoopbackOnly: true, Clock: w.now,
+		Accounts: w.accounts, Issuer: w.issuer, ClientID: clientID, ClientSecret: clientSecret, LoopbackOnly: true, Clock: w.now,
 		Logger: slog.New(slog.NewTextHandler(&w.logs, nil)),
 	}
 	for _, c := range change {

@@ -14,6 +14,7 @@ import (
 	"github.com/purserpay/purser/chain"
 	"github.com/purserpay/purser/e2e/internal/process"
 	"github.com/purserpay/purser/facilitator"
+	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/internal/guard"
 	"github.com/purserpay/purser/internal/vault"
 	"github.com/purserpay/purser/pay"
@@ -48,6 +49,7 @@ type installation struct {
 
 	store   *boltstore.DB
 	payer   *pay.Payer
+	books   *books.Books
 	forward *proxy.Forward
 	clients []interface{ Close() }
 	calls   impatient // to the facilitator and the RPC
@@ -156,7 +158,10 @@ func (in *installation) start(t *testing.T) {
 	if in.payer, err = pay.New(o); err != nil {
 		t.Fatal(err)
 	}
-	api, err := payapi.New(payapi.Options{Payer: in.payer, Clock: in.now, KeyRate: -1})
+	if in.books, err = books.New(books.Options{Store: o.Store, Wallets: o.Wallets, Clock: in.now}); err != nil {
+		t.Fatal(err)
+	}
+	api, err := payapi.New(payapi.Options{Payer: in.payer, Books: in.books, Clock: in.now, KeyRate: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -252,7 +257,7 @@ func (in *installation) quiet(t *testing.T, c *hostile.Customer) {
 		t.Fatal(err)
 	}
 	process.Eventually(t, patience, func() string {
-		rows, err := in.payer.Payments(bounded(t), key, "", 500, "")
+		rows, err := in.books.Payments(bounded(t), key, "", 500, "")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -352,7 +352,7 @@ func (b *bazaar) balance(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		rows, err := b.in.payer.Payments(bounded(t), key, "", 500, "")
+		rows, err := b.in.books.Payments(bounded(t), key, "", 500, "")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -65,7 +65,7 @@ func (h *Handler) audit(w http.ResponseWriter, r *http.Request) error {
 		}
 		q.KeyID = k.ID
 	}
-	entries, err := p.Payer.AuditEntries(r.Context(), q)
+	entries, err := p.Books.AuditEntries(r.Context(), q)
 	if err != nil {
 		return failure(err)
 	}
@@ -83,7 +83,7 @@ func (h *Handler) audit(w http.ResponseWriter, r *http.Request) error {
 		if e.By.Kind == pay.ActorAccount {
 			email, known := emails[e.By.ID]
 			if !known {
-				a, err := p.Payer.Account(r.Context(), e.By.ID)
+				a, err := p.Books.Account(r.Context(), e.By.ID)
 				if err != nil && !errors.Is(err, pay.ErrAccountNotFound) {
 					return failure(err)
 				}

@@ -32,7 +32,7 @@ func (p *Purser) find(ctx context.Context, name string) (k pay.Key, err error) {
 		if k, err = p.Keys.FindExec(ctx); errors.Is(err, pay.ErrKeyNotFound) {
 			return k, Errorf(http.StatusNotFound, "there is no exec key yet: it is made when it is first used or limited")
 		}
-	} else if k, err = p.Payer.Key(ctx, name); errors.Is(err, pay.ErrKeyNotFound) {
+	} else if k, err = p.Books.Key(ctx, name); errors.Is(err, pay.ErrKeyNotFound) {
 		return p.search(ctx, name)
 	}
 	if err != nil {
@@ -54,7 +54,7 @@ func (p *Purser) search(ctx context.Context, name string) (pay.Key, error) {
 	}
 	var found []pay.Key
 	for after, seen := "", 0; ; {
-		keys, err := p.Payer.Keys(ctx, after, searchPage)
+		keys, err := p.Books.Keys(ctx, after, searchPage)
 		if err != nil {
 			return pay.Key{}, failure(err)
 		}

@@ -21,6 +21,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/internal/operatorkeys"
 	"github.com/purserpay/purser/internal/strictjson"
 	"github.com/purserpay/purser/pay"
@@ -34,6 +35,7 @@ const AddressVariable = "PURSER_ADMIN"
 // and its open store.
 type Purser struct {
 	Payer *pay.Payer
+	Books *books.Books
 	Store interface {
 		World(ctx context.Context) (string, error)
 		SafeBlock(ctx context.Context, network string) (*pay.ChainBlock, error)

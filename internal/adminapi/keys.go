@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/internal/operatorkeys"
 	"github.com/purserpay/purser/internal/strictjson"
 	"github.com/purserpay/purser/pay"
@@ -71,7 +72,7 @@ func (h *Handler) keys(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer p.Leave()
-	keys, err := p.Payer.Keys(r.Context(), r.URL.Query().Get("after"), limit+1)
+	keys, err := p.Books.Keys(r.Context(), r.URL.Query().Get("after"), limit+1)
 	if err != nil {
 		return failure(err)
 	}
@@ -142,11 +143,11 @@ func (h *Handler) createKey(w http.ResponseWriter, r *http.Request) error {
 	if want.Network, err = p.walletNetwork(want.Network); err != nil {
 		return err
 	}
-	key, secret, err := p.Payer.CreateKey(r.Context(), pay.KeyRequest{Label: want.Label, Policy: want.Policy, Operator: true})
+	key, secret, err := p.Books.CreateKey(r.Context(), books.KeyRequest{Label: want.Label, Policy: want.Policy, Operator: true})
 	if err != nil {
 		return failure(err)
 	}
-	wallet, err := p.Payer.CreateWallet(r.Context(), key, want.Network)
+	wallet, err := p.Books.CreateWallet(r.Context(), key, want.Network)
 	if err != nil {
 		return failure(err)
 	}
@@ -236,7 +237,7 @@ func (h *Handler) changePolicy(w http.ResponseWriter, r *http.Request, change fu
 	if exec, err := p.Keys.FindExec(r.Context()); err == nil && exec.ID == k.ID {
 		pol = keepOffREST(pol)
 	}
-	if k, err = p.Payer.SetPolicy(r.Context(), k.ID, pol); err != nil {
+	if k, err = p.Books.SetPolicy(r.Context(), k.ID, pol); err != nil {
 		return failure(err)
 	}
 	shown, err := p.shownToday(r.Context(), k)

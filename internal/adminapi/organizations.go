@@ -37,11 +37,11 @@ const (
 )
 
 func (p *Purser) shownOrganization(r *http.Request, o pay.Organization) (Organization, error) {
-	u, err := p.Payer.Usage(r.Context(), o.ID)
+	u, err := p.Books.Usage(r.Context(), o.ID)
 	if err != nil {
 		return Organization{}, failure(err)
 	}
-	if !p.Payer.HasPlans() {
+	if !p.Books.HasPlans() {
 		u.Plan.Keys, u.Plan.Wallets, u.Plan.Payments = 0, 0, 0
 	}
 	return Organization{
@@ -61,7 +61,7 @@ func (h *Handler) organizations(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer p.Leave()
-	list, err := p.Payer.Organizations(r.Context(), r.URL.Query().Get("after"), limit+1)
+	list, err := p.Books.Organizations(r.Context(), r.URL.Query().Get("after"), limit+1)
 	if err != nil {
 		return failure(err)
 	}
@@ -106,11 +106,11 @@ func (h *Handler) prepare(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer p.Leave()
-	a, first, err := p.Payer.SignIn(r.Context(), pay.Identity(who))
+	a, first, err := p.Books.SignIn(r.Context(), pay.Identity(who))
 	if err != nil {
 		return failure(err)
 	}
-	o, err := p.Payer.Organization(r.Context(), a.OrganizationID)
+	o, err := p.Books.Organization(r.Context(), a.OrganizationID)
 	if err != nil {
 		return failure(err)
 	}
@@ -138,7 +138,7 @@ func (h *Handler) setPlan(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer p.Leave()
-	o, err := p.Payer.SetPlan(r.Context(), r.PathValue("id"), pay.PlanName(want.Plan))
+	o, err := p.Books.SetPlan(r.Context(), r.PathValue("id"), pay.PlanName(want.Plan))
 	if err != nil {
 		return failure(err)
 	}
@@ -162,7 +162,7 @@ func (h *Handler) linkKey(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer p.Leave()
-	k, err := p.Payer.LinkKey(r.Context(), r.PathValue("id"), want.Key)
+	k, err := p.Books.LinkKey(r.Context(), r.PathValue("id"), want.Key)
 	if err != nil {
 		return failure(err)
 	}

@@ -56,7 +56,7 @@ func (h *Handler) stopKey(do pay.Stop) func(http.ResponseWriter, *http.Request) 
 		if err != nil {
 			return err
 		}
-		if k, err = p.Payer.StopKey(r.Context(), k.ID, do, want.Reason); err != nil {
+		if k, err = p.Books.StopKey(r.Context(), k.ID, do, want.Reason); err != nil {
 			return failure(err)
 		}
 		return writeBody(w, http.StatusOK, shownKey(p.Payer, k))
@@ -74,7 +74,7 @@ func (h *Handler) pauseAll(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer p.Leave()
-	pause, err := p.Payer.PauseAll(r.Context(), want.Reason)
+	pause, err := p.Books.PauseAll(r.Context(), want.Reason)
 	if err != nil {
 		return failure(err)
 	}
@@ -88,7 +88,7 @@ func (h *Handler) resumeAll(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer p.Leave()
-	if err := p.Payer.ResumeAll(r.Context()); err != nil {
+	if err := p.Books.ResumeAll(r.Context()); err != nil {
 		return failure(err)
 	}
 	return writeBody(w, http.StatusOK, PauseState{})

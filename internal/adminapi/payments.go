@@ -184,13 +184,13 @@ func (h *Handler) payments(w http.ResponseWriter, r *http.Request) error {
 // paymentsOf lists those of a key; of all keys when none is named.
 func (p *Purser) paymentsOf(ctx context.Context, key string, q pay.LabelQuery) (list []*pay.Payment, err error) {
 	if key == "" {
-		list, err = p.Payer.AllPayments(ctx, q)
+		list, err = p.Books.AllPayments(ctx, q)
 	} else {
 		var k pay.Key
 		if k, err = p.find(ctx, key); err != nil {
 			return nil, err
 		}
-		list, err = p.Payer.Payments(ctx, k, q.Label, q.Limit, q.Before)
+		list, err = p.Books.Payments(ctx, k, q.Label, q.Limit, q.Before)
 	}
 	if err != nil {
 		return nil, failure(err)
@@ -205,7 +205,7 @@ func (h *Handler) payment(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer p.Leave()
-	payment, err := p.Payer.AnyPayment(r.Context(), r.PathValue("id"))
+	payment, err := p.Books.AnyPayment(r.Context(), r.PathValue("id"))
 	if err != nil {
 		return failure(err)
 	}

@@ -84,7 +84,7 @@ func (h *Handler) spend(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 		q.Before = asked.Get("before")
-		page, err = p.Payer.AnySpend(r.Context(), []string{k.ID}, q)
+		page, err = p.Books.AnySpend(r.Context(), []string{k.ID}, q)
 		if err != nil {
 			return failure(err)
 		}
@@ -106,7 +106,7 @@ func (p *Purser) allSpend(ctx context.Context, q pay.OrganizationSpendQuery, pos
 		return pay.SpendPage{}, &pay.InputError{Field: "before", Reason: "not a position in this list"}
 	}
 	q.Before = before
-	keys, err := p.Payer.Keys(ctx, after, spendKeys)
+	keys, err := p.Books.Keys(ctx, after, spendKeys)
 	if err != nil || len(keys) == 0 {
 		return pay.SpendPage{}, err
 	}
@@ -114,7 +114,7 @@ func (p *Purser) allSpend(ctx context.Context, q pay.OrganizationSpendQuery, pos
 	for _, k := range keys {
 		ids = append(ids, k.ID)
 	}
-	page, err := p.Payer.AnySpend(ctx, ids, q)
+	page, err := p.Books.AnySpend(ctx, ids, q)
 	switch {
 	case err != nil:
 		return page, err

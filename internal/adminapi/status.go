@@ -59,7 +59,7 @@ func (h *Handler) status(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return Errorf(http.StatusServiceUnavailable, "reading the store: %w", err)
 	}
-	replaced, err := p.Payer.Replaced(r.Context())
+	replaced, err := p.Books.Replaced(r.Context())
 	if err != nil {
 		return Errorf(http.StatusServiceUnavailable, "reading the store: %w", err)
 	}

@@ -73,7 +73,7 @@ func (p *Purser) walletsOf(ctx context.Context, keyID, after string, limit int) 
 	if err != nil {
 		return nil, "", err
 	}
-	all, err := p.Payer.ListWallets(ctx, k)
+	all, err := p.Books.ListWallets(ctx, k)
 	if err != nil {
 		return nil, "", failure(err)
 	}
@@ -92,7 +92,7 @@ func (p *Purser) walletsOf(ctx context.Context, keyID, after string, limit int) 
 // allWallets lists live wallets of all keys. A page may be short, or empty, and not the last:
 // deleted wallets are read as well.
 func (p *Purser) allWallets(ctx context.Context, after string, limit int) (list []pay.Wallet, next string, err error) {
-	all, err := p.Payer.AllWallets(ctx, after, limit+1)
+	all, err := p.Books.AllWallets(ctx, after, limit+1)
 	if err != nil {
 		return nil, "", failure(err)
 	}
@@ -180,7 +180,7 @@ func (h *Handler) createWallet(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	made, err := p.Payer.CreateWallet(r.Context(), k, want.Network)
+	made, err := p.Books.CreateWallet(r.Context(), k, want.Network)
 	if err != nil {
 		return failure(err)
 	}

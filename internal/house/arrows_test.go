@@ -37,7 +37,7 @@ var forbidden = []struct {
 		},
 	},
 	{
-		[]string{"payapi", "proxy", "dashboard", "dashboard/session"},
+		[]string{"payapi", "proxy", "dashboard", "dashboard/session", "internal/books"},
 		false,
 		[]string{
 			"github.com/caddyserver/", "go.etcd.io/bbolt", module + "boltstore", module + "signer", module + "facilitator",

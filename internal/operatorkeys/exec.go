@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/purserpay/purser/internal/atomicfile"
+	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -50,7 +51,7 @@ func (k Keys) MakeExec(ctx context.Context) (pay.Key, string, error) {
 		return pay.Key{}, "", fmt.Errorf("exec key: %w", err)
 	}
 	ctx = pay.WithActorIfNone(ctx, Configured)
-	key, err := k.own(ctx, pay.KeyRequest{Label: ExecLabel, Secret: secret, Policy: ExecPolicy()})
+	key, err := k.own(ctx, books.KeyRequest{Label: ExecLabel, Secret: secret, Policy: ExecPolicy()})
 	if err == nil && key.Revoked() {
 		return key, secret, nil // its payments may still be looked at
 	}
@@ -72,7 +73,7 @@ func (k Keys) FindExec(ctx context.Context) (pay.Key, error) {
 	if err != nil {
 		return pay.Key{}, fmt.Errorf("exec key: %w", err)
 	}
-	return k.Payer.KeyBySecret(ctx, secret)
+	return k.Books.KeyBySecret(ctx, secret)
 }
 
 // ExecPath returns the file with the exec key's secret.

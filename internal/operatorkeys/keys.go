@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
+	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -19,9 +20,9 @@ var Configured = pay.Actor{Kind: pay.ActorConfiguration}
 // process's, because configurations that overlap in a reload share a data directory.
 var Changes = semaphore.NewWeighted(1)
 
-// Keys makes and finds the operator's keys in the books of a payer.
+// Keys makes and finds the operator's keys in the books.
 type Keys struct {
-	Payer *pay.Payer
+	Books *books.Books
 	// Network is where keys get their wallet.
 	Network string
 	// Dir is the data directory.
@@ -33,7 +34,7 @@ type Keys struct {
 // setting is named in the log, the label is for a key that has to be created.
 func (k Keys) Ensure(ctx context.Context, setting, secret, label string) (pay.Key, error) {
 	ctx = pay.WithActorIfNone(ctx, Configured)
-	key, err := k.own(ctx, pay.KeyRequest{Label: label, Secret: secret})
+	key, err := k.own(ctx, books.KeyRequest{Label: label, Secret: secret})
 	if err != nil {
 		return pay.Key{}, err
 	}
@@ -50,10 +51,10 @@ func (k Keys) Ensure(ctx context.Context, setting, secret, label string) (pay.Ke
 // Deploy records a key as the deployment's. Of the keys that were it before and still pay, it
 // logs how to revoke them.
 func (k Keys) Deploy(ctx context.Context, key pay.Key) error {
-	if err := k.Payer.Deploy(ctx, key); err != nil {
+	if err := k.Books.Deploy(ctx, key); err != nil {
 		return err
 	}
-	replaced, err := k.Payer.Replaced(ctx)
+	replaced, err := k.Books.Replaced(ctx)
 	for _, old := range replaced {
 		k.Log.Warn("an earlier PURSER_KEY still pays; if no program needs it any more, revoke it", "key", old.ID, "command", RevokeCommand(old.ID))
 	}
@@ -65,24 +66,24 @@ func RevokeCommand(id string) string { return "purser keys revoke " + id }
 
 // own finds the key with a secret, or makes it. A key that an API client has made with that
 // secret becomes the operator's: the configuration says whose it is now.
-func (k Keys) own(ctx context.Context, want pay.KeyRequest) (pay.Key, error) {
+func (k Keys) own(ctx context.Context, want books.KeyRequest) (pay.Key, error) {
 	want.Operator = true
-	key, err := k.Payer.KeyBySecret(ctx, want.Secret)
+	key, err := k.Books.KeyBySecret(ctx, want.Secret)
 	if errors.Is(err, pay.ErrKeyNotFound) {
-		key, _, err = k.Payer.CreateKey(ctx, want)
+		key, _, err = k.Books.CreateKey(ctx, want)
 		if errors.Is(err, pay.ErrKeyExists) { // another node was first
-			key, err = k.Payer.KeyBySecret(ctx, want.Secret)
+			key, err = k.Books.KeyBySecret(ctx, want.Secret)
 		}
 	}
 	if err != nil {
 		return pay.Key{}, err
 	}
-	return k.Payer.AdoptKey(ctx, key)
+	return k.Books.AdoptKey(ctx, key)
 }
 
 // Wallet finds a key's wallet on the network, or makes it.
 func (k Keys) Wallet(ctx context.Context, key pay.Key) (pay.Wallet, error) {
-	wallets, err := k.Payer.ListWallets(ctx, key)
+	wallets, err := k.Books.ListWallets(ctx, key)
 	if err != nil {
 		return pay.Wallet{}, err
 	}
@@ -91,7 +92,7 @@ func (k Keys) Wallet(ctx context.Context, key pay.Key) (pay.Wallet, error) {
 			return w, nil
 		}
 	}
-	w, err := k.Payer.CreateWallet(ctx, key, k.Network)
+	w, err := k.Books.CreateWallet(ctx, key, k.Network)
 	if err != nil {
 		return pay.Wallet{}, err
 	}

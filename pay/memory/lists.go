@@ -59,12 +59,6 @@ func (s *Store) count(ctx context.Context, wanted func(p *pay.Payment) bool) (in
 	})
 }
 
-// CountPayments counts the keys' payments with a label, up to most.
-func (s *Store) CountPayments(ctx context.Context, keyIDs []string, label string, most int) (int, error) {
-	n, err := s.count(ctx, func(p *pay.Payment) bool { return slices.Contains(keyIDs, p.KeyID) && p.Labelled(label) })
-	return min(n, most), err
-}
-
 // CountOpen counts the payments with a label over all keys.
 func (s *Store) CountOpen(ctx context.Context, label string) (int, error) {
 	return s.count(ctx, func(p *pay.Payment) bool { return p.Labelled(label) })

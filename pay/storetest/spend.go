@@ -172,7 +172,6 @@ var spendTests = map[string]func(*fixture){
 		f.lists("all", pay.OrganizationSpendQuery{}, keys, all...)
 		f.lists("of a host", pay.OrganizationSpendQuery{Host: "a.example", Task: "crawl"}, keys, all...)
 		f.same("summed up", f.summary(noon, noon.Add(aDay), keys...).Total(), sum(45, 45, 0))
-		f.counted("settled", 45, keys...)
 	},
 	"payments over keys": func(f *fixture) {
 		a, b, other := f.key(), f.key(), f.key()
@@ -196,30 +195,6 @@ var spendTests = map[string]func(*fixture){
 				wanted := newestFirst(with[label]...)
 				f.same(fmt.Sprintf("%d payments with label %q", limit, label), ids(list), wanted[:min(limit, len(wanted))])
 			}
-			if pay.Countable(label) {
-				f.counted(label, len(with[label]), a, b)
-				n, err := f.CountPayments(f.ctx, keyIDs([]pay.Key{a, b}), label, 2)
-				f.must(err)
-				f.same("up to two", n, min(2, len(with[label])))
-			}
 		}
 	},
-	"many open payments are counted": func(f *fixture) {
-		a, b := f.key(), f.key()
-		for i := range 125 {
-			f.begin(want([]pay.Key{a, b}[i/110], noon), pay.Created)
-		}
-		f.counted("open", 125, a, b)
-	},
-}
-
-// counted demands the number of the keys' payments with a label, if it is one that is counted.
-func (f *fixture) counted(label string, want int, keys ...pay.Key) {
-	f.Helper()
-	if !pay.Countable(label) {
-		return
-	}
-	n, err := f.CountPayments(f.ctx, keyIDs(keys), label, pay.MaxCounted)
-	f.must(err)
-	f.same("number of "+label, n, want)
 }

@@ -1,0 +1,120 @@
+package books
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+
+	"github.com/purserpay/purser/pay"
+)
+
+// KeyRequest holds the wishes for a new key.
+type KeyRequest struct {
+	Label          string
+	Secret         string // empty: generated
+	OrganizationID string // privileged
+	Plan           pay.PlanName
+	Policy         *pay.Policy
+	Operator       bool // see [pay.Key]
+}
+
+// KeyBySecret finds the key with this secret, revoked or not: ErrKeyNotFound.
+func (b *Books) KeyBySecret(ctx context.Context, secret string) (pay.Key, error) {
+	if !pay.ValidSecret(secret) {
+		return pay.Key{}, pay.ErrKeyNotFound
+	}
+	return b.store.KeyBySecret(ctx, secret)
+}
+
+// Key finds a key by id: ErrKeyNotFound.
+func (b *Books) Key(ctx context.Context, id string) (pay.Key, error) { return b.store.Key(ctx, id) }
+
+// Keys lists keys, oldest first, from behind the one with id after ("" is the beginning);
+// at most 1,000 at a time.
+func (b *Books) Keys(ctx context.Context, after string, limit int) ([]pay.Key, error) {
+	return b.store.ListKeys(ctx, after, limit)
+}
+
+// SetPolicy gives a key its own policy, or takes it away (nil). Payments that are journaled afterwards
+// are judged by the new policy. ErrKeyNotFound, *InputError.
+func (b *Books) SetPolicy(ctx context.Context, keyID string, pol *pay.Policy) (pay.Key, error) {
+	if pol != nil {
+		if err := pol.Validate(); err != nil {
+			return pay.Key{}, err
+		}
+	}
+	k, err := b.store.SetPolicy(ctx, keyID, pol)
+	if err == nil {
+		b.log.Info("policy set", "key", k.ID, "revision", k.PolicyRevision)
+	}
+	return k, err
+}
+
+// AdoptKey makes a key the operator's for good: see [pay.Key]. Payments that are journaled afterwards
+// are judged by the operator's limits. ErrKeyNotFound.
+func (b *Books) AdoptKey(ctx context.Context, k pay.Key) (pay.Key, error) {
+	if k.Operator {
+		return k, nil
+	}
+	k, err := b.store.AdoptKey(ctx, k.ID)
+	if err == nil {
+		b.log.Info("key became the operator's", "key", k.ID, "revision", k.PolicyRevision)
+	}
+	return k, err
+}
+
+// CreateKey makes a key and returns it with its plaintext secret. Only [Books.RevealKey] can show the
+// secret of a claimed key later. *InputError, ErrKeyExists, ErrKeyLimit.
+func (b *Books) CreateKey(ctx context.Context, r KeyRequest) (pay.Key, string, error) {
+	if utf8.RuneCountInString(r.Label) > 200 || !utf8.ValidString(r.Label) {
+		return pay.Key{}, "", &pay.InputError{Field: "label", Reason: "at most 200 characters"}
+	}
+	if r.OrganizationID != "" && !validOrganizationID(r.OrganizationID) {
+		return pay.Key{}, "", &pay.InputError{Field: "organization_id", Reason: "1 to 200 visible characters"}
+	}
+	if r.Policy != nil {
+		if err := r.Policy.Validate(); err != nil {
+			return pay.Key{}, "", err
+		}
+	}
+	secret := r.Secret
+	if secret == "" {
+		secret = generateSecret()
+	} else if !pay.ValidSecret(secret) {
+		return pay.Key{}, "", &pay.InputError{Field: "key", Reason: "8 to 256 characters of A-Z a-z 0-9 . _ ~ + / = -"}
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return pay.Key{}, "", fmt.Errorf("naming a key: %w", err)
+	}
+	k, err := b.store.CreateKey(ctx, pay.NewKey{
+		Key: pay.Key{
+			ID: id.String(), Label: r.Label, OrganizationID: r.OrganizationID,
+			Created: b.now().UTC(), Policy: r.Policy, Operator: r.Operator,
+		},
+		Secret: secret, Plan: r.Plan, Plans: b.plans,
+	})
+	if err == nil {
+		b.keyCreated()
+	}
+	return k, secret, err
+}
+
+func validOrganizationID(s string) bool {
+	if !utf8.ValidString(s) || utf8.RuneCountInString(s) > 200 {
+		return false
+	}
+	return strings.IndexFunc(s, func(r rune) bool { return r <= ' ' || r == 0x7f || r == utf8.RuneError }) < 0
+}
+
+// generateSecret makes a key of 256 random bits.
+func generateSecret() string {
+	var b [32]byte
+	_, _ = rand.Read(b[:]) // never fails: crypto/rand ends the process instead
+	return pay.KeyPrefix + base64.RawURLEncoding.EncodeToString(b[:])
+}

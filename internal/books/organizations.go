@@ -1,0 +1,120 @@
+package books
+
+import (
+	"context"
+	"time"
+
+	"github.com/purserpay/purser/pay"
+)
+
+// Usage holds how much of its plan an organization uses.
+type Usage struct {
+	Plan     pay.Plan
+	Keys     int
+	Wallets  int // live ones; linked keys may bring more than the plan allows
+	Payments int // counted in this month's quota
+	// Month begins the counted month, Resets the next one (UTC).
+	Month, Resets time.Time
+}
+
+// Plans returns the complete table of plans in force. Callers must not change it.
+func (b *Books) Plans() pay.Plans { return b.plans }
+
+// HasPlans reports whether plans bound payments: see [Options.NoPlans].
+func (b *Books) HasPlans() bool { return !b.noPlans }
+
+// Organization finds an organization; one that does not exist has the free plan.
+func (b *Books) Organization(ctx context.Context, id string) (pay.Organization, error) {
+	return b.store.Organization(ctx, id)
+}
+
+// Organizations lists organizations by id from behind the id after ("" is the beginning); at
+// most 1,000 at a time.
+func (b *Books) Organizations(ctx context.Context, after string, limit int) ([]pay.Organization, error) {
+	return b.store.Organizations(ctx, after, limit)
+}
+
+// SetPlan moves an organization to a plan. Keys and wallets beyond the plan stay. Payments that are
+// journaled afterwards are judged by the new plan. ErrOrganizationNotFound, *InputError.
+func (b *Books) SetPlan(ctx context.Context, orgID string, plan pay.PlanName) (pay.Organization, error) {
+	plan, err := pay.ParsePlan(string(plan))
+	if err != nil {
+		return pay.Organization{}, &pay.InputError{Field: "plan", Reason: err.Error()}
+	}
+	org, err := b.store.SetPlan(ctx, orgID, plan)
+	if err == nil {
+		b.log.Info("plan set", "organization", org.ID, "plan", org.Plan)
+	}
+	return org, err
+}
+
+// Usage counts how much of its plan an organization uses.
+func (b *Books) Usage(ctx context.Context, orgID string) (Usage, error) {
+	org, err := b.store.Organization(ctx, orgID)
+	if err != nil {
+		return Usage{}, err
+	}
+	keys, err := b.store.OrganizationKeys(ctx, orgID)
+	if err != nil {
+		return Usage{}, err
+	}
+	owner := pay.Key{OrganizationID: orgID}
+	wallets, err := b.store.WalletCount(ctx, owner)
+	if err != nil {
+		return Usage{}, err
+	}
+	now := b.now().UTC()
+	payments, err := b.store.Counter(ctx, pay.PlaceCounter(owner.Owner(), now))
+	if err != nil {
+		return Usage{}, err
+	}
+	month := time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC)
+	return Usage{
+		Plan: b.plans.Of(org.Plan), Keys: pay.KeysUsed(keys), Wallets: wallets, Payments: int(payments.Big().Int64()),
+		Month: month, Resets: month.AddDate(0, 1, 0),
+	}, nil
+}
+
+// OrganizationKeys lists an organization's keys, oldest first.
+func (b *Books) OrganizationKeys(ctx context.Context, orgID string) ([]pay.Key, error) {
+	return b.store.OrganizationKeys(ctx, orgID)
+}
+
+// OrganizationKey finds one of an organization's keys: ErrKeyNotFound, also for a key of another organization.
+func (b *Books) OrganizationKey(ctx context.Context, orgID, keyID string) (pay.Key, error) {
+	k, err := b.store.Key(ctx, keyID)
+	if err == nil && (orgID == "" || k.OrganizationID != orgID) {
+		err = pay.ErrKeyNotFound
+	}
+	if err != nil {
+		return pay.Key{}, err
+	}
+	return k, nil
+}
+
+// LinkKey claims the unclaimed key with this secret for an organization. From then on its
+// payments count for the organization. ErrKeyNotFound, ErrKeyLinked, ErrKeyClaimed,
+// ErrKeyLimit, ErrOrganizationNotFound.
+func (b *Books) LinkKey(ctx context.Context, orgID, secret string) (pay.Key, error) {
+	if !pay.ValidSecret(secret) {
+		return pay.Key{}, pay.ErrKeyNotFound
+	}
+	k, err := b.store.LinkKey(ctx, pay.Link{Secret: secret, OrganizationID: orgID, Plans: b.plans})
+	if err == nil {
+		b.log.Info("API key linked", "key", k.ID, "organization", orgID)
+	}
+	return k, err
+}
+
+// RevealKey returns the plaintext of one of an organization's keys, and logs that it did.
+// ErrKeyNotFound, also for a key of another organization.
+func (b *Books) RevealKey(ctx context.Context, orgID, keyID string) (string, error) {
+	if _, err := b.OrganizationKey(ctx, orgID, keyID); err != nil {
+		return "", err
+	}
+	secret, err := b.store.RevealKey(ctx, keyID)
+	if err == nil {
+		b.log.Warn("API key revealed", "key", keyID, "organization", orgID)
+	}
+	return secret, err
+}

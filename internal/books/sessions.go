@@ -1,0 +1,76 @@
+package books
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/purserpay/purser/pay"
+)
+
+// PutSession stores or replaces a session. Its id must be the SHA-256 of its token in hex: a reader of
+// the store must not be able to use the session. *InputError, ErrUnavailable.
+func (b *Books) PutSession(ctx context.Context, s pay.Session) error {
+	if id, err := hex.DecodeString(s.ID); err != nil || len(id) != 32 {
+		return &pay.InputError{Field: "session", Reason: "the SHA-256 of its token, in hex"}
+	}
+	if len(s.Data) > pay.MaxSessionData {
+		return &pay.InputError{Field: "session", Reason: fmt.Sprintf("at most %d bytes", pay.MaxSessionData)}
+	}
+	return b.store.PutSession(ctx, s)
+}
+
+// Session finds a session that has not expired: ErrSessionNotFound.
+func (b *Books) Session(ctx context.Context, id string) (pay.Session, error) {
+	s, err := b.store.Session(ctx, id)
+	if err == nil && !b.now().Before(s.Expires) {
+		return pay.Session{}, pay.ErrSessionNotFound
+	}
+	return s, err
+}
+
+// DeleteSession ends a session. A missing one is no error.
+func (b *Books) DeleteSession(ctx context.Context, id string) error {
+	return b.store.DeleteSession(ctx, id)
+}
+
+const (
+	// sweepEvery is the pause between two sweeps.
+	sweepEvery = time.Minute
+	// sweepBatch is the most sessions that one transaction removes.
+	sweepBatch = 1000
+)
+
+// Sweep removes expired sessions every minute until ctx ends. Finding none writes nothing.
+func (b *Books) Sweep(ctx context.Context) {
+	tick := time.NewTicker(sweepEvery)
+	defer tick.Stop()
+	for {
+		if err := b.sweepOnce(ctx); err != nil && ctx.Err() == nil {
+			b.log.Warn("sessions not swept", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// sweepOnce removes the sessions that have expired. It leaves a store that cannot write alone: health
+// and recovery report that.
+func (b *Books) sweepOnce(ctx context.Context) error {
+	for {
+		n, err := b.store.ExpireSessions(ctx, b.now().UTC(), sweepBatch)
+		switch {
+		case errors.Is(err, pay.ErrUnavailable):
+			return nil
+		case err != nil:
+			return fmt.Errorf("removing expired sessions: %w", err)
+		case n < sweepBatch:
+			return nil
+		}
+	}
+}

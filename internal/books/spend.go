@@ -1,0 +1,83 @@
+package books
+
+import (
+	"context"
+	"errors"
+
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/x402"
+)
+
+// Pending counts and adds up open payments, in the smallest unit.
+type Pending struct{ Count, Amount x402.Amount }
+
+// Spend lists the key's spend events, newest first, and adds up all open payments of the key.
+// ErrEventNotFound; *InputError for an invalid task.
+func (b *Books) Spend(ctx context.Context, k pay.Key, q pay.SpendQuery) ([]pay.SpendEvent, Pending, error) {
+	if err := checkTask(q.Task); err != nil {
+		return nil, Pending{}, err
+	}
+	events, err := b.store.SpendEvents(ctx, k.ID, q)
+	if err != nil {
+		return nil, Pending{}, err
+	}
+	n, sum := pay.PendingCounters(k.ID)
+	count, err1 := b.store.Counter(ctx, n)
+	amount, err2 := b.store.Counter(ctx, sum)
+	return events, Pending{Count: count, Amount: amount}, errors.Join(err1, err2)
+}
+
+// OrganizationSpend lists the spend events of an organization's keys, newest first. ErrKeyNotFound for
+// a key, ErrEventNotFound for a position of another organization; *InputError for an invalid task.
+func (b *Books) OrganizationSpend(ctx context.Context, orgID string, q pay.OrganizationSpendQuery) (pay.SpendPage, error) {
+	if err := checkTask(q.Task); err != nil {
+		return pay.SpendPage{}, err
+	}
+	keys, err := b.organizationKeyIDs(ctx, orgID, q.KeyID)
+	if err != nil {
+		return pay.SpendPage{}, err
+	}
+	q.Host, q.Limit = pay.RecordedHost(q.Host), pageSize(q.Limit)
+	return b.store.ListSpend(ctx, keys, q)
+}
+
+// pageSize bounds the rows of a page: 50 by default, 500 at most.
+func pageSize(limit int) int {
+	if limit < 1 {
+		return 50
+	}
+	return min(limit, 500)
+}
+
+// organizationKeyIDs lists the ids of an organization's keys, or only keyID if that is set:
+// ErrKeyNotFound for a key of another organization.
+func (b *Books) organizationKeyIDs(ctx context.Context, orgID, keyID string) ([]string, error) {
+	if keyID != "" {
+		k, err := b.OrganizationKey(ctx, orgID, keyID)
+		return []string{k.ID}, err
+	}
+	keys, err := b.OrganizationKeys(ctx, orgID)
+	ids := make([]string, 0, len(keys))
+	for _, k := range keys {
+		ids = append(ids, k.ID)
+	}
+	return ids, err
+}
+
+// AnySpend lists the spend events of any keys, newest first, for operators. ErrEventNotFound for a
+// position that none of these keys has; *InputError for an invalid task.
+func (b *Books) AnySpend(ctx context.Context, keyIDs []string, q pay.OrganizationSpendQuery) (pay.SpendPage, error) {
+	if err := checkTask(q.Task); err != nil {
+		return pay.SpendPage{}, err
+	}
+	q.Host, q.Limit = pay.RecordedHost(q.Host), pageSize(q.Limit)
+	return b.store.ListSpend(ctx, keyIDs, q)
+}
+
+// checkTask finds what is wrong with the task that a list is filtered by: *InputError. "" is any.
+func checkTask(task string) error {
+	if task != "" && !pay.ValidTask(task) {
+		return &pay.InputError{Field: "task", Reason: "1 to 64 characters of A-Z a-z 0-9 . _ -"}
+	}
+	return nil
+}

@@ -1,0 +1,75 @@
+package books
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/purserpay/purser/pay"
+)
+
+// StopKey pauses, resumes or revokes a key. A paused or revoked key gets no new payment. A paused key
+// still gets the answers of payments that have left.
+// *InputError, ErrKeyNotFound, ErrKeyRevoked, ErrPausedByOperator.
+func (b *Books) StopKey(ctx context.Context, keyID string, do pay.Stop, reason string) (pay.Key, error) {
+	if err := pay.CheckReason(reason, false); err != nil {
+		return pay.Key{}, err
+	}
+	by, _ := pay.ActorOf(ctx)
+	k, err := b.store.StopKey(ctx, keyID, pay.KeyStop{Do: do, At: b.now().UTC(), Reason: reason, By: by})
+	if err == nil {
+		b.log.Warn("API key: "+string(do), "key", k.ID, "by", by.String(), "reason", reason)
+	}
+	return k, err
+}
+
+// PauseAll stops new payments of all keys, and replaces an earlier pause. *InputError.
+func (b *Books) PauseAll(ctx context.Context, reason string) (*pay.Pause, error) {
+	if err := pay.CheckReason(reason, true); err != nil {
+		return nil, err
+	}
+	by, _ := pay.ActorOf(ctx)
+	pause := &pay.Pause{At: b.now().UTC(), Reason: reason, By: by}
+	if err := b.store.SetPause(ctx, pause); err != nil {
+		return nil, err
+	}
+	b.log.Warn("everything is paused", "by", by.String(), "reason", reason)
+	return pause, nil
+}
+
+// ResumeAll ends the pause of all keys. Keys that were paused one by one stay paused.
+func (b *Books) ResumeAll(ctx context.Context) error {
+	if err := b.store.SetPause(ctx, nil); err != nil {
+		return err
+	}
+	by, _ := pay.ActorOf(ctx)
+	b.log.Warn("everything is resumed", "by", by.String())
+	return nil
+}
+
+// Paused returns the pause of all keys; nil: there is none.
+func (b *Books) Paused(ctx context.Context) (*pay.Pause, error) { return b.store.Pause(ctx) }
+
+// Deploy records a key as the deployment's own.
+func (b *Books) Deploy(ctx context.Context, k pay.Key) error {
+	return b.store.SetDeploymentKey(ctx, k.ID)
+}
+
+// Replaced lists the deployment's earlier keys that are not revoked. Programs that still hold one of
+// them can pay.
+func (b *Books) Replaced(ctx context.Context) ([]pay.Key, error) {
+	ids, err := b.store.DeploymentKeys(ctx)
+	if err != nil || len(ids) == 0 {
+		return nil, err
+	}
+	var keys []pay.Key
+	for _, id := range ids[:len(ids)-1] {
+		k, err := b.store.Key(ctx, id)
+		if err != nil {
+			return nil, fmt.Errorf("key %s, which was the deployment's: %w", id, err)
+		}
+		if !k.Revoked() {
+			keys = append(keys, k)
+		}
+	}
+	return keys, nil
+}

@@ -1,0 +1,109 @@
+package books
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/x402"
+)
+
+// CreateWallet makes a wallet for the key. An empty network is base.
+// *InputError for an unknown network, ErrWalletLimit, ErrKeyRevoked.
+func (b *Books) CreateWallet(ctx context.Context, k pay.Key, network string) (pay.Wallet, error) {
+	if network == "" {
+		network = "base"
+	}
+	enabled := slices.ContainsFunc(b.networks, func(n x402.Network) bool { return n.Name == network })
+	if !enabled {
+		return pay.Wallet{}, &pay.InputError{Field: "network", Reason: "Unsupported network " + truncated(network)}
+	}
+	if k.Revoked() {
+		return pay.Wallet{}, pay.ErrKeyRevoked // its money would be out of reach
+	}
+	// The provider must not make an account that no wallet uses. The store enforces the limit below, by
+	// the key and plan of that moment.
+	if err := b.roomForWallet(ctx, k); err != nil {
+		return pay.Wallet{}, err
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return pay.Wallet{}, fmt.Errorf("naming a wallet: %w", err)
+	}
+	made, err := b.wallets.Create(ctx, id.String(), network)
+	if err != nil {
+		return pay.Wallet{}, fmt.Errorf("creating a wallet with provider %s: %w", b.wallets.Name(), err)
+	}
+	w := pay.Wallet{
+		ID: id.String(), KeyID: k.ID, ProviderID: made.ProviderID, Network: network,
+		Address: made.Address, Created: b.now().UTC(),
+	}
+	return w, b.store.CreateWallet(ctx, pay.NewWallet{Wallet: w, Secret: made.Secret, Plans: b.plans}, pay.UnclaimedWallets)
+}
+
+func (b *Books) roomForWallet(ctx context.Context, k pay.Key) error {
+	limit := pay.UnclaimedWallets
+	if k.Claimed() {
+		org, err := b.store.Organization(ctx, k.OrganizationID)
+		if err != nil {
+			return err
+		}
+		limit = b.plans.Of(org.Plan).Wallets
+	}
+	have, err := b.store.WalletCount(ctx, k)
+	if err == nil && have >= limit {
+		err = pay.ErrWalletLimit
+	}
+	return err
+}
+
+// ListWallets lists the key's live wallets, oldest first.
+func (b *Books) ListWallets(ctx context.Context, k pay.Key) ([]pay.Wallet, error) {
+	return b.store.Wallets(ctx, k.ID)
+}
+
+// DeleteWallet hides a wallet of the key and stops its use: ErrWalletNotFound.
+func (b *Books) DeleteWallet(ctx context.Context, k pay.Key, id string) error {
+	return b.store.DeleteWallet(ctx, k.ID, id, b.now().UTC())
+}
+
+// OrganizationWallets lists the live wallets of an organization's keys, oldest first.
+func (b *Books) OrganizationWallets(ctx context.Context, orgID string) ([]pay.Wallet, error) {
+	return b.store.OrganizationWallets(ctx, orgID)
+}
+
+// OrganizationWallet finds a live wallet of an organization's keys: ErrWalletNotFound, also for a
+// wallet of another organization.
+func (b *Books) OrganizationWallet(ctx context.Context, orgID, id string) (pay.Wallet, error) {
+	w, err := b.store.Wallet(ctx, id)
+	if err != nil {
+		return pay.Wallet{}, err
+	}
+	_, err = b.OrganizationKey(ctx, orgID, w.KeyID)
+	if errors.Is(err, pay.ErrKeyNotFound) || err == nil && w.Deleted != nil {
+		err = pay.ErrWalletNotFound
+	}
+	if err != nil {
+		return pay.Wallet{}, err
+	}
+	return w, nil
+}
+
+// AllWallets lists wallets of all keys by id, deleted ones too, from behind the one with id
+// after ("" is the beginning); at most 1,000 at a time.
+func (b *Books) AllWallets(ctx context.Context, after string, limit int) ([]pay.Wallet, error) {
+	return b.store.AllWallets(ctx, after, limit)
+}
+
+// truncated cuts the name of a network to 64 bytes for messages. It never splits a character.
+func truncated(network string) string {
+	if len(network) <= 64 {
+		return network
+	}
+	return strings.ToValidUTF8(network[:64], "") + "…"
+}
