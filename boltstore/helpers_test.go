@@ -41,12 +41,13 @@ func call(keyID string) *pay.Begin {
 		},
 	}
 	return &pay.Begin{
-		Now: noon, Owner: "node", KeyID: keyID, Fingerprint: row.Fingerprint, Identity: row.Identity, New: row, MaxUnanswered: 20,
-		Place: limit(pay.PlaceCounter("key/"+keyID, noon), one, pay.ReleasePlace),
-		Limits: []pay.Limit{
+		Now: noon, Owner: "node",
+		CallIdentity: pay.CallIdentity{KeyID: keyID, Fingerprint: row.Fingerprint, Identity: row.Identity},
+		Judgement:    pay.Judgement{MaxUnanswered: 20, Place: limit(pay.PlaceCounter("key/"+keyID, noon), one, pay.ReleasePlace)},
+		Proposal: pay.Proposal{New: row, Limits: []pay.Limit{
 			limit(n, one, pay.ReleasePending), limit(sum, five, pay.ReleasePending),
 			limit(pay.DailyCounter(keyID, "USDC", noon), five, pay.ReleaseBudget),
-		},
+		}},
 	}
 }
 

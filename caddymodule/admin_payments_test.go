@@ -37,7 +37,10 @@ func journaled(t *testing.T, ages ...time.Duration) (ids []string) {
 			Check:         now.Add(100 * 24 * time.Hour), // not while the test looks
 		}
 		place := pay.Limit{Reservation: pay.Reservation{Counter: pay.PlaceCounter(keyID, now), Amount: x402.NewAmount(1), Release: pay.ReleasePlace}}
-		begun, err := home.store.Begin(t.Context(), &pay.Begin{Now: time.Now(), Owner: "test", KeyID: keyID, Identity: row.Identity, New: row, Place: place})
+		begun, err := home.store.Begin(t.Context(), &pay.Begin{
+			Now: time.Now(), Owner: "test", CallIdentity: pay.CallIdentity{KeyID: keyID, Identity: row.Identity},
+			Judgement: pay.Judgement{Place: place}, Proposal: pay.Proposal{New: row},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}

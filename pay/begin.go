@@ -8,68 +8,80 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// Begin is one call's wish to pay: the proposed row, what it would reserve, and how a
-// repeat of it is recognized. A store decides and writes it in one transaction.
+// Begin asks a store to journal one call's payment. The identity of the call finds the earlier
+// payment that it repeats, the judgement allows or refuses a new one, and the proposal is the row
+// that a new one would have. A store decides and writes in one transaction: see [Begin.Decide].
 type Begin struct {
 	Now   time.Time
-	Owner string // who would hold the lease
+	Owner string // the process that would hold the lease
 
+	CallIdentity
+	Judgement
+	Proposal
+
+	attempt uint64 // the next one under the idempotency key; found by Decide
+}
+
+// CallIdentity recognizes the repeats of a call, and says what a repeat gets.
+type CallIdentity struct {
 	KeyID          string
 	IdempotencyKey string
 	Fingerprint    Hash
 	Identity       Hash
-	// Anew: no settled payment will do that the call would repeat without an idempotency key.
+	// Terms are those that the challenge asks for; the zero value if it asks for nothing that
+	// could be paid.
+	Terms Terms
+	// Anew: a settled payment is not what the call repeats, unless it has an idempotency key.
 	Anew bool
-	// Again: only this payment will do, and no new one.
+	// Again: the call gets this payment and no new one.
 	Again string
-	// Resend: for a repeat of a settled payment the door sends the payload once more
-	// (proxy, transport) instead of giving the stored answer (REST).
+	// Resend: a repeat of a settled payment sends the payload once more (proxy, transport). Without
+	// it a repeat gets the stored answer (REST).
 	Resend bool
-	// Attended reports whether a payment's first caller is still waiting on this node;
-	// such a payment is nobody else's (DESIGN §3, repeats without a key).
+	// Attended reports whether a payment's first caller is still waiting on this node. Such a
+	// payment belongs to that caller (docs/design.md §3, repeats without a key).
 	Attended func(paymentID string) bool
 	// Held reports whether this node has a grip on a payment's lease, whatever the clock
 	// says of the lease. A clock that jumped must not let a second send begin.
 	Held func(paymentID string) bool
+}
 
-	// Policy is what is in force for the call, in the key's revision of it; nil: nothing. It is
-	// held against New, whose spending is counted with it, and is void if the key has got another
-	// one meanwhile.
+// Judgement holds what a new payment is allowed or refused by. Repeats of what was journaled are
+// served all the same.
+type Judgement struct {
+	// Declined refuses the call's new payment, if it is set. Place, if it has a bound, is checked
+	// before it.
+	Declined error
+	// Policy is in force for the call, in the key's PolicyRevision; nil: no limits. The call is
+	// judged anew if the key has got another revision meanwhile.
 	Policy         *Policy
 	PolicyRevision uint64
-	// OrganizationID is whose places the call counts for, "" while its key is unclaimed, and Plan
-	// is the organization's that Place and Revival are bounded by. With a Policy, the call is void
-	// too if the organization has got another plan meanwhile; that a key is linked, its revision
-	// tells.
+	// Paused is the key's pause in its PolicyRevision, nil for none.
+	Paused *Pause
+	// OrganizationID names the organization whose places the call counts for, "" while its key is
+	// unclaimed. Plan is the one that Place and Revival are bounded by: the call is judged anew if
+	// the organization has got another one meanwhile.
 	OrganizationID string
 	Plan           PlanName
-	// Paused is the key's pause in its PolicyRevision, nil for none: no new payment is made.
-	Paused *Pause
-	// Unclaimed bounds a monthly place that a doubted payment takes again and had taken before
-	// its key was linked.
-	Unclaimed x402.Amount
-
-	// Terms are what the challenge asks for; the zero value when it says nothing that could be paid.
-	Terms Terms
-
-	// New is the payment to journal; nil when the challenge cannot be paid at all.
-	New *Payment
-	// Declined is why no new payment may be made, if so. A repeat of an earlier payment is
-	// served all the same, and the monthly quota, if Place has one, is answered before it.
-	Declined error
-
-	// Place is the monthly place, without a Counter for a key that has none; Limits are the other reservations, checked in order.
-	Place  Limit
-	Limits []Limit
+	// Place is the monthly place. It has no Counter for a key that has none.
+	Place Limit
 	// Revival bounds the monthly place that a doubted payment takes again when it is driven
-	// on; Place does, if it has a bound.
-	Revival Limit
-	attempt uint64 // the next one under the idempotency key; found by Decide
-
+	// on; Place does, if it has a bound. Unclaimed does for a place that was taken before the key
+	// was linked.
+	Revival   Limit
+	Unclaimed x402.Amount
 	// MaxUnanswered bounds the host's open, unanswered payments; zero: no bound.
 	MaxUnanswered int
 	// Failures bound the key's attempts that ended refused or void; zero: no bound.
 	Failures FailureBounds
+}
+
+// Proposal is the row of a new payment.
+type Proposal struct {
+	// New is nil if the challenge cannot be paid at all.
+	New *Payment
+	// Limits are the reservations of New beside Place and what it spends, checked in order.
+	Limits []Limit
 }
 
 // How says what a call got.
@@ -81,12 +93,12 @@ const (
 	Driven             // an open one: the same payload is sent again, leased to the caller
 	Resent             // a settled one to be sent once more, or an unanswered one to be answered again; leased
 	Stored             // a settled one: the stored answer, without a lease
-	Busy               // the payment is being sent by somebody else: wait and ask again
+	Busy               // another attempt is sending the payment: wait and ask again
 	Expired            // open, and too late to send its payload again
 	Spent              // a settled one to be sent once more, whose payload was lost: see [Payment.Reconciled]
 )
 
-// Begun is what Begin decided. Payment is the row as written.
+// Begun holds what Begin decided. Payment is the row as written.
 type Begun struct {
 	How     How
 	Payment *Payment
@@ -156,93 +168,78 @@ func (b *Begin) Decide(v BeginView) (Begun, []CounterChange, error) {
 	case ok:
 		return begun, nil, nil
 	}
-	if err := b.current(v); err != nil {
+	judged, err := b.judge(v)
+	if err != nil {
 		return Begun{}, nil, err
+	}
+	begun, changes := b.write(v, judged)
+	return begun, changes, nil
+}
+
+// judged holds what the judgement adds to a new payment.
+type judged struct {
+	spends []Reservation   // what the payment spends
+	starts []CounterChange // the windows of failures that it opens
+}
+
+// judge refuses a new payment, or returns what it takes.
+func (b *Begin) judge(v BeginView) (j judged, err error) {
+	if err := b.current(v); err != nil {
+		return j, err
 	}
 	if err := b.running(v); err != nil {
-		return Begun{}, nil, err
+		return j, err
 	}
 	if err := check(v, b.Place); err != nil {
-		return Begun{}, nil, err
+		return j, err
 	}
 	if b.New == nil || b.Declined != nil {
-		return Begun{}, nil, b.Declined
+		return j, b.Declined
 	}
-	changes, err := b.patience(v)
-	if err != nil {
-		return Begun{}, nil, err
+	if j.starts, err = b.patience(v); err != nil {
+		return j, err
 	}
 	if err := b.permit(v); err != nil {
-		return Begun{}, nil, err
+		return j, err
 	}
-	if b.MaxUnanswered > 0 {
-		n, err := v.CountUnanswered(b.KeyID, b.New.Host, b.Now, b.MaxUnanswered)
-		if err != nil {
-			return Begun{}, nil, err
-		}
-		if n >= b.MaxUnanswered {
-			return Begun{}, nil, &PolicyError{Rule: "unanswered", Detail: fmt.Sprintf("%d payments to this host wait for an answer", n)}
-		}
+	if err := b.room(v); err != nil {
+		return j, err
 	}
-	spends, err := b.spend(v)
-	if err != nil {
-		return Begun{}, nil, err
+	if j.spends, err = b.spend(v); err != nil {
+		return j, err
 	}
 	for _, l := range b.Limits {
 		if err := check(v, l); err != nil {
-			return Begun{}, nil, err
+			return j, err
 		}
 	}
+	return j, nil
+}
+
+// write completes the proposed row with what it reserves, its nonce and its lease.
+func (b *Begin) write(v BeginView, j judged) (Begun, []CounterChange) {
 	p := b.New.Clone()
 	if b.attempt > 0 {
 		p.Attempt = b.attempt
 		p.Authorization.Nonce = v.Nonce(b.KeyID, b.IdempotencyKey, b.attempt)
 	}
-	for _, l := range append([]Limit{b.Place}, b.Limits...) {
-		if l.Counter == "" {
-			continue
+	changes := j.starts
+	reserve := func(r Reservation) {
+		if r.Counter == "" {
+			return
 		}
-		p.Reservations = append(p.Reservations, l.Reservation)
-		changes = append(changes, CounterChange{Counter: l.Counter, Amount: l.Amount, Add: true})
-	}
-	for _, r := range spends {
 		p.Reservations = append(p.Reservations, r)
 		changes = append(changes, CounterChange{Counter: r.Counter, Amount: r.Amount, Add: true})
 	}
+	reserve(b.Place.Reservation)
+	for _, l := range b.Limits {
+		reserve(l.Reservation)
+	}
+	for _, r := range j.spends {
+		reserve(r)
+	}
 	p.Grant(b.Owner, b.Now.Add(LeaseTime))
-	return Begun{How: Created, Payment: p}, changes, nil
-}
-
-// revive takes again what a doubted payment gave back, before it is driven on: its monthly
-// place, if there still is one.
-func (b *Begin) revive(v BeginView, begun Begun) (Begun, []CounterChange, error) {
-	if err := b.current(v); err != nil {
-		return Begun{}, nil, err
-	}
-	if err := b.running(v); err != nil { // as far as purser knows, nothing of it has left
-		return Begun{}, nil, err
-	}
-	p := begun.Payment // a copy
-	for _, r := range p.Reservations {
-		if r.Released && r.Release == ReleasePlace {
-			place := b.Place
-			if place.Max == nil {
-				place = b.Revival
-			}
-			if place.Max != nil && b.OrganizationID != "" && p.OrganizationID == "" {
-				place.Max = &b.Unclaimed // its key was linked since, but its place stayed
-			}
-			place.Reservation = r
-			if err := check(v, place); err != nil {
-				return Begun{}, nil, err
-			}
-		}
-	}
-	begun.Revived = VerdictVoid
-	if p.Refused {
-		begun.Revived = VerdictRefused
-	}
-	return begun, p.revive(), nil
+	return Begun{How: Created, Payment: p}, changes
 }
 
 // current refuses a call that was judged by another policy, owner or plan than its key has
@@ -299,75 +296,16 @@ func (b *Begin) spend(v BeginView) ([]Reservation, error) {
 	return spending(v, b.New)
 }
 
-// repeat serves a call that an earlier payment answers.
-func (b *Begin) repeat(v BeginView) (Begun, bool, error) {
-	if failpoint.Off(failpoint.Repeats) {
-		return Begun{}, false, nil
+// room refuses a payment to a host that has left too many of the key's payments unanswered.
+func (b *Begin) room(v BeginView) error {
+	if b.MaxUnanswered <= 0 {
+		return nil
 	}
-	if b.Again != "" {
-		p, err := v.Payment(b.Again)
-		switch {
-		case err != nil:
-			return Begun{}, false, err
-		case !p.Lives() || p.Retired:
-			return Begun{How: Expired, Payment: p}, true, nil
-		}
-		return b.serve(p), true, nil
+	n, err := v.CountUnanswered(b.KeyID, b.New.Host, b.Now, b.MaxUnanswered)
+	if err == nil && n >= b.MaxUnanswered {
+		err = &PolicyError{Rule: "unanswered", Detail: fmt.Sprintf("%d payments to this host wait for an answer", n)}
 	}
-	if b.IdempotencyKey != "" {
-		p, err := v.ByIdempotencyKey(b.KeyID, b.IdempotencyKey)
-		if err != nil {
-			return Begun{}, false, err
-		}
-		if p == nil || !p.Lives() || p.Retired {
-			return b.lost(v)
-		}
-		if p.Fingerprint != b.Fingerprint {
-			return Begun{}, false, ErrIdempotencyReused
-		}
-		return b.serve(p), true, nil
-	}
-	var found *Begun
-	err := v.VisitAwaited(b.KeyID, b.Identity, b.Now, func(id string) (bool, error) {
-		if b.Attended != nil && b.Attended(id) {
-			return true, nil
-		}
-		p, err := v.Payment(id)
-		if err != nil {
-			return false, err
-		}
-		if !p.Awaited() || b.Anew && p.State == Settled {
-			return true, nil
-		}
-		begun := b.serve(p)
-		found = &begun
-		return false, nil
-	})
-	if err != nil || found == nil {
-		return Begun{}, false, err
-	}
-	return *found, true, nil
-}
-
-// serve says how a living earlier payment answers this call.
-func (b *Begin) serve(p *Payment) Begun {
-	switch {
-	case p.State == Settled && b.IdempotencyKey != "" && !b.Resend:
-		return Begun{How: Stored, Payment: p}
-	case p.Lease.Live(b.Now) || p.Lease.Owner != "" && b.Held != nil && b.Held(p.ID):
-		return Begun{How: Busy, Payment: p}
-	case p.State != Settled && !p.Sendable(b.Now):
-		return Begun{How: Expired, Payment: p}
-	}
-	p = p.Clone()
-	if p.Lease.Owner != "" {
-		p.Lapse()
-	}
-	p.Grant(b.Owner, b.Now.Add(LeaseTime))
-	if p.State != Settled {
-		return Begun{How: Driven, Payment: p}
-	}
-	return Begun{How: Resent, Payment: p}
+	return err
 }
 
 // check refuses when the reservation would pass its limit.

@@ -21,6 +21,16 @@ type choice struct {
 	giveBack    func() // of the facilitator's turn; nil: none was taken
 }
 
+// chosen reports whether there is a requirement that could be paid if the policy allowed it.
+func (c choice) chosen() bool { return c.wallet.ID != "" }
+
+// unused gives back what the choice holds of the facilitator.
+func (c choice) unused() {
+	if c.giveBack != nil {
+		c.giveBack()
+	}
+}
+
 // HeaderError: the challenge has no entry that could be read as a requirement.
 type HeaderError struct{ Cause error }
 

@@ -44,6 +44,8 @@ var (
 	ErrEventNotFound = errors.New("spend event not found")
 	// ErrIdempotencyReused: the idempotency key stands for another request.
 	ErrIdempotencyReused = errors.New("idempotencyKey already used for a different request")
+	// ErrNothingToRepeat: no new payment was asked for, and the call repeats no earlier one.
+	ErrNothingToRepeat = errors.New("there is no earlier payment to repeat")
 	// ErrQuota: the monthly payment limit is reached.
 	ErrQuota = errors.New("payment limit reached for this month")
 	// ErrLeaseHeld: somebody else holds the payment's lease.

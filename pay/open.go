@@ -2,13 +2,9 @@ package pay
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"time"
-
-	"github.com/google/uuid"
 
 	"github.com/purserpay/purser/internal/failpoint"
 	"github.com/purserpay/purser/x402"
@@ -35,9 +31,9 @@ type Request struct {
 	// Again is the payment that this very call has made already: it is driven on, and
 	// never replaced by a new one.
 	Again string
-	// Refuse, when set, is why no new payment is to be made. An earlier one that the call
-	// repeats is driven on all the same.
-	Refuse error
+	// OnlyRepeat: an earlier payment that the call repeats is driven on, and no new one is made:
+	// ErrNothingToRepeat.
+	OnlyRepeat bool
 }
 
 // HTTPRequest identifies a request at the proxy and the transport.
@@ -117,18 +113,23 @@ func (p *Payer) refused(ctx context.Context, r Request, err error) {
 	p.log.InfoContext(ctx, "payment not allowed", "key", r.Key.ID, "door", string(r.Door), "rule", rule)
 }
 
+// open tries until the call has an attempt: the payment that it repeats may be busy, and the key's
+// policy may change meanwhile.
 func (p *Payer) open(ctx context.Context, r Request) (*Attempt, error) {
 	deadline := time.NewTimer(p.opts.RepeatWait)
 	defer deadline.Stop()
 	for changes, looked := 0, false; ; {
-		a, begun, err := p.try(ctx, r)
+		a, busy, err := p.try(caller{ctx}, r)
 		var short *FailedError
-		if !looked && errors.As(err, &short) && short.again != nil {
+		switch {
+		case a != nil:
+			return a, nil
+		case errors.As(err, &short) && short.again != nil && !looked:
 			if looked = true; short.again(ctx) {
 				continue
 			}
-		}
-		if errors.Is(err, ErrPolicyChanged) {
+			return nil, err
+		case errors.Is(err, ErrPolicyChanged):
 			if changes++; changes > maxPolicyChanges {
 				return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 			}
@@ -139,99 +140,117 @@ func (p *Payer) open(ctx context.Context, r Request) (*Attempt, error) {
 				return nil, ErrKeyNotFound // the call came before, and is answered like one after
 			}
 			continue
-		}
-		if err != nil || a != nil {
-			return a, err
+		case err != nil:
+			return nil, err
 		}
 		select {
-		case <-p.released(begun.Payment.ID):
+		case <-p.released(busy.ID):
 		case <-time.After(pollRepeat):
 		case <-deadline.C:
-			return nil, &OpenError{Payment: begun.Payment}
+			return nil, &OpenError{Payment: busy}
 		case <-ctx.Done():
 			return nil, ErrCallerGone
 		}
 	}
 }
 
-// try makes one pass through the journal. Without an attempt and an error, the payment
+// try makes one pass through the journal. It returns the payment instead of an attempt while that
 // is busy and the call has to wait.
-func (p *Payer) try(ctx context.Context, r Request) (*Attempt, Begun, error) {
-	deciding, decided := p.stage(ctx, "decide", "")
+func (p *Payer) try(by caller, r Request) (_ *Attempt, busy *Payment, _ error) {
+	deciding, decided := p.stage(by, "decide", "")
 	b, c, err := p.propose(deciding, r)
 	decided(err)
-	defer func() {
-		if c.giveBack != nil {
-			c.giveBack()
-		}
-	}()
+	defer func() { c.unused() }()
 	if err != nil {
-		return nil, Begun{}, err
+		return nil, nil, err
 	}
-	if b.New != nil && b.Declined == nil {
-		b.Declined = p.clockRefusal(ctx)
+	begun, h, err := p.journal(by, b)
+	if err != nil {
+		return nil, nil, err
 	}
-	calling := caller{ctx}
-	var h *hold
+	a := &Attempt{payer: p, how: begun.How, revived: begun.Revived, row: begun.Payment, hold: h, caller: by}
+	defer a.finishOnPanic()
+	switch begun.How {
+	case Busy:
+		return nil, begun.Payment, nil
+	case Expired:
+		return nil, nil, &OpenError{Payment: begun.Payment}
+	case Spent:
+		return nil, nil, &SpentError{Payment: begun.Payment}
+	case Stored:
+		if !a.row.Reconciled { // else its payload is lost, and another one would buy nothing
+			err = a.sign(by, c.wallet) // a crash may have come before its signature was kept
+		}
+	case Created:
+		c.giveBack = nil // the payment is the one that was let through
+		p.began(by, begun.Payment)
+		err = a.take(c.wallet)
+	default:
+		p.log.InfoContext(by, "payment repeated", "payment", a.row.ID, "key", a.row.KeyID, "state", string(a.row.State))
+		err = a.take(c.wallet)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return a, nil, nil
+}
+
+// journal has the store decide. The hold is that of a payment whose lease the call now has, else nil.
+func (p *Payer) journal(by caller, b *Begin) (Begun, *hold, error) {
 	if b.New != nil {
-		h = p.grip(calling, b.New.ID, b)
+		b.Declined = p.clockRefusal(by)
 	}
-	if !p.awaitNews(calling, b, h) {
+	var h *hold
+	id := b.Again
+	if b.New != nil {
+		id = b.New.ID
+		h = p.grip(by, id, b)
+	}
+	letGo := func() {
 		if h != nil {
 			p.letGo(h)
 		}
-		return nil, Begun{}, ErrCallerGone
+	}
+	if !p.awaitNews(by, b, h) {
+		letGo()
+		return Begun{}, nil, ErrCallerGone
 	}
 	b.Now = p.now().UTC() // others were asked meanwhile; the lease starts now
 	failpoint.Here(failpoint.Decided)
-	journaling, journaled := p.stage(ctx, "journal", b.id())
+	journaling, journaled := p.stage(by, "journal", id)
 	begun, err := p.store.Begin(journaling, b)
 	journaled(err)
-	if h != nil && (err != nil || begun.How != Created) {
-		p.letGo(h)
+	if err != nil {
+		letGo()
+		return Begun{}, nil, fmt.Errorf("journaling a payment: %w", err)
+	}
+	if begun.How != Created {
+		letGo()
 		h = nil
 	}
-	if err != nil {
-		return nil, Begun{}, fmt.Errorf("journaling a payment: %w", err)
-	}
-	switch begun.How {
-	case Busy:
-		return nil, begun, nil
-	case Expired:
-		return nil, begun, &OpenError{Payment: begun.Payment}
-	case Spent:
-		return nil, begun, &SpentError{Payment: begun.Payment}
-	case Stored:
-		a := &Attempt{payer: p, how: Stored, row: begun.Payment, caller: calling}
-		if begun.Payment.Reconciled {
-			return a, begun, nil // its payload is lost, and another one would buy nothing
+	if begun.Leased() {
+		if h == nil {
+			h = p.grip(by, begun.Payment.ID, b)
 		}
-		if err := a.sign(ctx, c.wallet); err != nil { // a crash may have come before its signature was kept
-			return nil, begun, err
-		}
-		return a, begun, nil
-	case Created:
-		c.giveBack = nil // the payment is the one that was let through
-		p.began(ctx, begun.Payment)
-	default:
-		h = p.grip(calling, begun.Payment.ID, b)
-		p.log.InfoContext(ctx, "payment repeated", "payment", begun.Payment.ID, "key", begun.Payment.KeyID, "state", string(begun.Payment.State))
+		h.fence = begun.Payment.Lease.Fence
+		p.background.Add(1) // until the lease is released
 	}
+	return begun, h, nil
+}
+
+// take keeps the lease of a journaled payment and signs it. On error it ends the attempt.
+func (a *Attempt) take(w Wallet) error {
 	failpoint.Here(failpoint.Journaled)
-	h.fence = begun.Payment.Lease.Fence
-	p.background.Add(1) // until the lease is released
-	a := &Attempt{payer: p, how: begun.How, revived: begun.Revived, row: begun.Payment, hold: h, caller: calling}
-	defer a.finishOnPanic()
-	if err := p.keep(ctx, h, begun.Payment.Lease.Until); err != nil {
+	if err := a.payer.keep(a.caller, a.hold, a.row.Lease.Until); err != nil {
 		a.Abandon("lease not renewed")
-		return nil, begun, fmt.Errorf("renewing a lease: %w", err)
+		return fmt.Errorf("renewing a lease: %w", err)
 	}
-	if err := a.sign(ctx, c.wallet); err != nil {
+	if err := a.sign(a.caller, w); err != nil {
 		a.finish(false, true)
-		return nil, begun, err
+		return err
 	}
 	failpoint.Here(failpoint.Signed)
-	return a, begun, nil
+	return nil
 }
 
 // began tells of a new payment. There is no URL in it, whose query may hold somebody's key.
@@ -240,142 +259,4 @@ func (p *Payer) began(ctx context.Context, row *Payment) {
 	p.log.InfoContext(ctx, "payment begun", "payment", row.ID, "key", row.KeyID, "door", string(row.Door), "task", row.Task, "host", row.Host,
 		"amount", row.Terms.Amount.String(), "currency", row.Currency, "network", row.Terms.Network,
 		"settlement", string(row.Terms.Settlement), "valid_before", row.ValidBefore())
-}
-
-// id is that of the payment that would be new, "" if there would be none.
-func (b *Begin) id() string {
-	if b.New == nil {
-		return b.Again
-	}
-	return b.New.ID
-}
-
-// propose builds the journal operation for a call. What the choice gives back is to be given
-// back after an error too.
-func (p *Payer) propose(ctx context.Context, r Request) (*Begin, choice, error) {
-	b := &Begin{
-		Owner: p.owner, KeyID: r.Key.ID, IdempotencyKey: r.IdempotencyKey, Anew: r.Anew, Again: r.Again,
-		Attended: p.attended, Held: p.held, Resend: r.HTTP != nil, MaxUnanswered: MaxUnansweredPerHost,
-		Failures: p.opts.Failures,
-	}
-	if r.Again != "" {
-		b.identify(r, Terms{})
-		return b, choice{}, nil
-	}
-	pol := p.PolicyOf(r.Key, r.Door)
-	b.Policy, b.PolicyRevision, b.Paused = &pol, r.Key.PolicyRevision, r.Key.Paused
-	c, declined := p.choose(ctx, r, pol)
-	b.Declined = declined
-	var refused *PolicyError
-	if declined != nil && !errors.As(declined, &refused) {
-		// A repeat is served all the same: at the proxy whatever the fresh challenge says, on
-		// REST if it says what it said then, even if the wallet was deleted since.
-		terms, known := p.terms(r)
-		if r.HTTP == nil && !known {
-			return nil, choice{}, declined
-		}
-		b.identify(r, terms)
-		var err error
-		b.Revival, err = p.place(ctx, b, r.Key, p.now().UTC())
-		return b, c, err
-	}
-	terms := termsOf(r.Settlement, c.network, c.asset, c.requirement)
-	b.identify(r, terms)
-	if b.Declined == nil {
-		c.giveBack, b.Declined = p.unable(r, c)
-	}
-	var balance Limit
-	if b.Declined == nil {
-		balance = p.balanceLimit(ctx, c, terms)
-	}
-	now := p.now().UTC()
-	var err error
-	if b.Place, err = p.place(ctx, b, r.Key, now); err != nil {
-		return nil, c, err
-	}
-	if b.Declined != nil {
-		return b, c, nil
-	}
-	if b.New, err = p.row(r, c, terms, now); err != nil {
-		return nil, c, err
-	}
-	b.New.Fingerprint, b.New.Identity = b.Fingerprint, b.Identity
-	n, sum := PendingCounters(r.Key.ID)
-	if pol.guards() {
-		b.New.Price = priceCounter(r.Key.ID, c.asset.Symbol, r.method(), r.URL)
-	}
-	b.Limits = append(pol.rate(b.New),
-		Limit{Reservation: Reservation{Counter: n, Amount: x402.NewAmount(1), Release: ReleasePending}},
-		Limit{Reservation: Reservation{Counter: sum, Amount: terms.Amount, Release: ReleasePending}},
-		balance,
-	)
-	return b, c, nil
-}
-
-func termsOf(s Settlement, n x402.Network, a x402.Asset, req x402.Requirement) Terms {
-	return Terms{Settlement: s, Network: n.Name, Scheme: req.Scheme, Asset: a.Address, PayTo: req.PayTo, Amount: req.Amount}
-}
-
-// terms are those of the first requirement that could be paid if there were a wallet.
-func (p *Payer) terms(r Request) (Terms, bool) {
-	for _, req := range r.Challenge.Accepts {
-		if _, asset, err := req.Supports(); err == nil {
-			if n, ok := p.network(req.Network); ok {
-				return termsOf(r.Settlement, n, asset, req), true
-			}
-		}
-	}
-	return Terms{}, false
-}
-
-// unable says why a payment that policy allows cannot be made all the same. If it can,
-// giveBack, when not nil, is for a call that makes none after all.
-func (p *Payer) unable(r Request, c choice) (giveBack func(), err error) {
-	switch {
-	case r.Refuse != nil:
-		return nil, r.Refuse
-	case c.wallet.Address == nil:
-		return nil, &FailedError{Stage: StageVerify, Detail: ErrNoAddress.Error(), Cause: ErrNoAddress}
-	case r.Settlement != SettlePayer:
-		return nil, nil
-	case p.opts.Facilitator == nil:
-		return nil, &FailedError{Stage: StageVerify, Detail: detailNoFacilitator}
-	}
-	if giveBack, err = p.ready(r.Key.ID); err != nil {
-		return nil, unavailable(err)
-	}
-	return giveBack, nil
-}
-
-// identify sets what repeats are recognized by (DESIGN §3).
-func (b *Begin) identify(r Request, t Terms) {
-	if r.HTTP != nil {
-		body, _ := r.HTTP.Body.MarshalText()
-		b.Fingerprint = HashOf("http", r.HTTP.Method, r.HTTP.URL, string(body))
-	} else {
-		b.Fingerprint = HashOf("rest", r.URL, t.String())
-	}
-	b.Terms = t
-	b.Identity = HashOf(r.Task, hex.EncodeToString(b.Fingerprint[:]))
-}
-
-// row is the payment as it will be journaled, before its reservations and lease.
-func (p *Payer) row(r Request, c choice, t Terms, now time.Time) (*Payment, error) {
-	id, err := uuid.NewV7()
-	if err != nil {
-		return nil, fmt.Errorf("naming a payment: %w", err)
-	}
-	var nonce x402.Nonce
-	_, _ = rand.Read(nonce[:]) // never fails: crypto/rand ends the process instead
-	row := &Payment{
-		ID: id.String(), KeyID: r.Key.ID, OrganizationID: r.Key.OrganizationID, Door: r.Door, Task: r.Task,
-		RequestURL: r.URL, Host: siteOf(r.URL).String(), Terms: t, Currency: c.asset.Symbol, WalletID: c.wallet.ID,
-		Created: now, IdempotencyKey: r.IdempotencyKey, Offer: r.Challenge.Offer(c.index), State: Open,
-		Authorization: x402.Authorization{
-			From: *c.wallet.Address, To: t.PayTo, Value: t.Amount,
-			ValidAfter: 0, ValidBefore: uint64(now.Add(c.validity).Unix()), Nonce: nonce,
-		},
-	}
-	row.Check = p.nextCheck(row, now)
-	return row, nil
 }

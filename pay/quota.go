@@ -20,10 +20,11 @@ type Quota struct {
 // none, and no key has one without plans.
 func (p *Payer) Quota(ctx context.Context, k Key) (*Quota, error) {
 	now := p.now().UTC()
-	l, err := p.place(ctx, new(Begin), k, now)
-	if err != nil || l.Max == nil {
+	var j Judgement
+	if err := p.setPlace(ctx, &j, k, now); err != nil || j.Place.Max == nil {
 		return nil, err
 	}
+	l := j.Place
 	used, err := p.store.Counter(ctx, l.Counter)
 	if err != nil {
 		return nil, err
@@ -32,28 +33,29 @@ func (p *Payer) Quota(ctx context.Context, k Key) (*Quota, error) {
 	return &Quota{Organization: k.OrganizationID, Used: used, Most: *l.Max, Resets: month.AddDate(0, 1, 0)}, nil
 }
 
-// place finds the place in the month's count of the key's owner. The operator's keys have none:
-// plans are for keys of SPEC.md's API. Without plans, the place is counted and has no bound. The
-// store holds what a bound was judged by against what is in force: see [Begin.Plan].
-func (p *Payer) place(ctx context.Context, b *Begin, k Key, now time.Time) (Limit, error) {
+// setPlace sets the place in the month's count of the key's owner, and what bounds it. The
+// operator's keys have none: plans are for keys of SPEC.md's API. Without plans, the place is
+// counted and has no bound. The store compares the plan with the one in force: see
+// [Judgement.Plan].
+func (p *Payer) setPlace(ctx context.Context, j *Judgement, k Key, now time.Time) error {
 	if k.Operator {
-		return Limit{}, nil
+		return nil
 	}
-	l := Limit{Reservation: Reservation{Counter: PlaceCounter(k.Owner(), now), Amount: x402.NewAmount(1), Release: ReleasePlace}}
+	j.Place = Limit{Reservation: Reservation{Counter: PlaceCounter(k.Owner(), now), Amount: x402.NewAmount(1), Release: ReleasePlace}}
 	if p.opts.NoPlans {
-		return l, nil
+		return nil
 	}
 	most := uint64(p.opts.Plans.Unclaimed())
-	b.Unclaimed = x402.NewAmount(most)
+	j.Unclaimed = x402.NewAmount(most)
 	if k.Claimed() {
 		org, err := p.store.Organization(ctx, k.OrganizationID)
 		if err != nil {
-			return Limit{}, err
+			return err
 		}
-		b.OrganizationID, b.Plan = k.OrganizationID, org.Plan
+		j.OrganizationID, j.Plan = k.OrganizationID, org.Plan
 		most = uint64(p.opts.Plans.Of(org.Plan).Payments)
 	}
 	limit := x402.NewAmount(most)
-	l.Max, l.Refusal = &limit, ErrQuota
-	return l, nil
+	j.Place.Max, j.Place.Refusal = &limit, ErrQuota
+	return nil
 }

@@ -41,8 +41,11 @@ func (t *Transport) open(req *http.Request, call *Call, m *memo, again string) e
 	a, err := t.payer.Open(call.caller, pay.Request{
 		Key: call.Key, Door: t.door, Task: call.Task, Settlement: pay.SettleSeller,
 		Challenge: m.challenge, Again: again, URL: short(req.URL, booked), IdempotencyKey: call.IdempotencyKey, Anew: call.Anew,
-		HTTP: &pay.HTTPRequest{Method: m.method, URL: asked, Body: m.body.sum}, Refuse: failing,
+		HTTP: &pay.HTTPRequest{Method: m.method, URL: asked, Body: m.body.sum}, OnlyRepeat: failing != nil,
 	})
+	if errors.Is(err, pay.ErrNothingToRepeat) {
+		err = failing
+	}
 	if err != nil {
 		giveBack()
 		return err

@@ -187,12 +187,13 @@ func (h history) write(ctx context.Context, n, of int) error {
 	}
 	one := x402.NewAmount(1)
 	begun, err := h.db.Begin(ctx, &pay.Begin{
-		Now: at, Owner: "bench", KeyID: row.KeyID, Fingerprint: row.Fingerprint, Identity: row.Identity, New: row,
-		Place: limit(pay.PlaceCounter("bench", at), one, pay.ReleasePlace),
-		Limits: []pay.Limit{
+		Now: at, Owner: "bench",
+		CallIdentity: pay.CallIdentity{KeyID: row.KeyID, Fingerprint: row.Fingerprint, Identity: row.Identity},
+		Judgement:    pay.Judgement{Place: limit(pay.PlaceCounter("bench", at), one, pay.ReleasePlace)},
+		Proposal: pay.Proposal{New: row, Limits: []pay.Limit{
 			limit(count, one, pay.ReleasePending), limit(sum, row.Terms.Amount, pay.ReleasePending),
 			limit(pay.DailyCounter(h.key.ID, row.Currency, at), row.Terms.Amount, pay.ReleaseBudget),
-		},
+		}},
 	})
 	if err != nil {
 		return err

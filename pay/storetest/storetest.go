@@ -173,13 +173,14 @@ func want(k pay.Key, now time.Time) *pay.Begin {
 		return pay.Limit{Reservation: pay.Reservation{Counter: c, Amount: amount, Release: release}}
 	}
 	return &pay.Begin{
-		Now: now, Owner: owner, KeyID: k.ID, Fingerprint: row.Fingerprint, Identity: row.Identity, New: row,
-		Place: limit(pay.PlaceCounter(k.Owner(), now), x402.NewAmount(1), pay.ReleasePlace),
-		Limits: []pay.Limit{
+		Now: now, Owner: owner,
+		CallIdentity: pay.CallIdentity{KeyID: k.ID, Fingerprint: row.Fingerprint, Identity: row.Identity},
+		Judgement:    pay.Judgement{Place: limit(pay.PlaceCounter(k.Owner(), now), x402.NewAmount(1), pay.ReleasePlace)},
+		Proposal: pay.Proposal{New: row, Limits: []pay.Limit{
 			limit(n, x402.NewAmount(1), pay.ReleasePending), limit(sum, five, pay.ReleasePending),
 			limit(budgetOf(k), five, pay.ReleaseBudget), limit(holdOf(k), five, pay.ReleaseHold),
 			limit(rateOf(k), x402.NewAmount(1), pay.ReleaseNever),
-		},
+		}},
 	}
 }
 

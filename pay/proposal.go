@@ -1,0 +1,160 @@
+package pay
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/purserpay/purser/x402"
+)
+
+// propose builds the journal operation for a call: its identity, the judgement and the proposed
+// row. What the choice holds of the facilitator is to be given back after an error too.
+func (p *Payer) propose(ctx context.Context, r Request) (*Begin, choice, error) {
+	b := &Begin{Owner: p.owner}
+	if r.Again != "" {
+		b.CallIdentity = p.callIdentity(r, Terms{})
+		return b, choice{}, nil
+	}
+	pol := p.PolicyOf(r.Key, r.Door)
+	c, declined := choice{}, ErrNothingToRepeat
+	if !r.OnlyRepeat {
+		c, declined = p.choose(ctx, r, pol)
+	}
+	terms, chosen := c.terms(r.Settlement), c.chosen()
+	if !chosen {
+		// A repeat is served all the same: at the proxy whatever the fresh challenge says, on
+		// REST if it says what it said then, even if the wallet was deleted since.
+		var known bool
+		if terms, known = p.terms(r); r.HTTP == nil && !known {
+			return nil, choice{}, declined
+		}
+	}
+	b.CallIdentity = p.callIdentity(r, terms)
+
+	if declined == nil {
+		c.giveBack, declined = p.unable(r, c)
+	}
+	var balance Limit
+	if declined == nil {
+		balance = p.balanceLimit(ctx, c, terms)
+	}
+	now := p.now().UTC()
+	var err error
+	if b.Judgement, err = p.judgement(ctx, r.Key, pol, declined, now); err != nil {
+		return nil, c, err
+	}
+	if !chosen { // the quota bounds a revival only: a new payment is declined whatever is left
+		b.Place, b.Revival = Limit{}, b.Place
+	}
+	if declined == nil {
+		b.Proposal, err = p.proposal(r, b.CallIdentity, c, pol, balance, now)
+	}
+	return b, c, err
+}
+
+// callIdentity says what repeats of a call are recognized by.
+func (p *Payer) callIdentity(r Request, t Terms) CallIdentity {
+	id := CallIdentity{
+		KeyID: r.Key.ID, IdempotencyKey: r.IdempotencyKey, Terms: t, Anew: r.Anew, Again: r.Again,
+		Resend: r.HTTP != nil, Attended: p.attended, Held: p.held,
+	}
+	if r.HTTP != nil {
+		body, _ := r.HTTP.Body.MarshalText()
+		id.Fingerprint = HashOf("http", r.HTTP.Method, r.HTTP.URL, string(body))
+	} else {
+		id.Fingerprint = HashOf("rest", r.URL, t.String())
+	}
+	id.Identity = HashOf(r.Task, hex.EncodeToString(id.Fingerprint[:]))
+	return id
+}
+
+// judgement gathers what a new payment of a key is allowed or refused by.
+func (p *Payer) judgement(ctx context.Context, k Key, pol Policy, declined error, now time.Time) (Judgement, error) {
+	j := Judgement{
+		Declined: declined, Policy: &pol, PolicyRevision: k.PolicyRevision, Paused: k.Paused,
+		MaxUnanswered: MaxUnansweredPerHost, Failures: p.opts.Failures,
+	}
+	return j, p.setPlace(ctx, &j, k, now)
+}
+
+// proposal makes the row of a new payment, and the reservations beside the place and what it spends.
+func (p *Payer) proposal(r Request, id CallIdentity, c choice, pol Policy, balance Limit, now time.Time) (Proposal, error) {
+	row, err := p.row(r, id, c, now)
+	if err != nil {
+		return Proposal{}, err
+	}
+	if pol.guards() {
+		row.Price = priceCounter(r.Key.ID, c.asset.Symbol, r.method(), r.URL)
+	}
+	n, sum := PendingCounters(r.Key.ID)
+	limits := append(pol.rate(row),
+		Limit{Reservation: Reservation{Counter: n, Amount: x402.NewAmount(1), Release: ReleasePending}},
+		Limit{Reservation: Reservation{Counter: sum, Amount: id.Terms.Amount, Release: ReleasePending}},
+		balance,
+	)
+	return Proposal{New: row, Limits: limits}, nil
+}
+
+// row makes the payment as it will be journaled, before its reservations and lease.
+func (p *Payer) row(r Request, of CallIdentity, c choice, now time.Time) (*Payment, error) {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return nil, fmt.Errorf("naming a payment: %w", err)
+	}
+	var nonce x402.Nonce
+	_, _ = rand.Read(nonce[:]) // never fails: crypto/rand ends the process instead
+	t := of.Terms
+	row := &Payment{
+		ID: id.String(), KeyID: r.Key.ID, OrganizationID: r.Key.OrganizationID, Door: r.Door, Task: r.Task,
+		RequestURL: r.URL, Host: siteOf(r.URL).String(), Terms: t, Currency: c.asset.Symbol, WalletID: c.wallet.ID,
+		Created: now, Fingerprint: of.Fingerprint, Identity: of.Identity, IdempotencyKey: r.IdempotencyKey,
+		Offer: r.Challenge.Offer(c.index), State: Open,
+		Authorization: x402.Authorization{
+			From: *c.wallet.Address, To: t.PayTo, Value: t.Amount,
+			ValidAfter: 0, ValidBefore: uint64(now.Add(c.validity).Unix()), Nonce: nonce,
+		},
+	}
+	row.Check = p.nextCheck(row, now)
+	return row, nil
+}
+
+// terms returns the terms of the chosen requirement.
+func (c choice) terms(s Settlement) Terms { return termsOf(s, c.network, c.asset, c.requirement) }
+
+func termsOf(s Settlement, n x402.Network, a x402.Asset, req x402.Requirement) Terms {
+	return Terms{Settlement: s, Network: n.Name, Scheme: req.Scheme, Asset: a.Address, PayTo: req.PayTo, Amount: req.Amount}
+}
+
+// terms returns the terms of the first requirement that could be paid if there were a wallet.
+func (p *Payer) terms(r Request) (Terms, bool) {
+	for _, req := range r.Challenge.Accepts {
+		if _, asset, err := req.Supports(); err == nil {
+			if n, ok := p.network(req.Network); ok {
+				return termsOf(r.Settlement, n, asset, req), true
+			}
+		}
+	}
+	return Terms{}, false
+}
+
+// unable says why a payment that policy allows cannot be made all the same. If it can,
+// giveBack, when not nil, is for a call that makes none after all.
+func (p *Payer) unable(r Request, c choice) (giveBack func(), err error) {
+	switch {
+	case c.wallet.Address == nil:
+		return nil, &FailedError{Stage: StageVerify, Detail: ErrNoAddress.Error(), Cause: ErrNoAddress}
+	case r.Settlement != SettlePayer:
+		return nil, nil
+	case p.opts.Facilitator == nil:
+		return nil, &FailedError{Stage: StageVerify, Detail: detailNoFacilitator}
+	}
+	if giveBack, err = p.ready(r.Key.ID); err != nil {
+		return nil, unavailable(err)
+	}
+	return giveBack, nil
+}

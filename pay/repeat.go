@@ -1,0 +1,147 @@
+package pay
+
+import (
+	"github.com/purserpay/purser/internal/failpoint"
+	"github.com/purserpay/purser/x402"
+)
+
+// repeat serves a call that an earlier payment answers.
+func (b *Begin) repeat(v BeginView) (Begun, bool, error) {
+	if failpoint.Off(failpoint.Repeats) {
+		return Begun{}, false, nil
+	}
+	if b.Again != "" {
+		p, err := v.Payment(b.Again)
+		switch {
+		case err != nil:
+			return Begun{}, false, err
+		case !p.Lives() || p.Retired:
+			return Begun{How: Expired, Payment: p}, true, nil
+		}
+		return b.serve(p), true, nil
+	}
+	if b.IdempotencyKey != "" {
+		p, err := v.ByIdempotencyKey(b.KeyID, b.IdempotencyKey)
+		if err != nil {
+			return Begun{}, false, err
+		}
+		if p == nil || !p.Lives() || p.Retired {
+			return b.lost(v)
+		}
+		if p.Fingerprint != b.Fingerprint {
+			return Begun{}, false, ErrIdempotencyReused
+		}
+		return b.serve(p), true, nil
+	}
+	var found *Begun
+	err := v.VisitAwaited(b.KeyID, b.Identity, b.Now, func(id string) (bool, error) {
+		if b.Attended != nil && b.Attended(id) {
+			return true, nil
+		}
+		p, err := v.Payment(id)
+		if err != nil {
+			return false, err
+		}
+		if !p.Awaited() || b.Anew && p.State == Settled {
+			return true, nil
+		}
+		begun := b.serve(p)
+		found = &begun
+		return false, nil
+	})
+	if err != nil || found == nil {
+		return Begun{}, false, err
+	}
+	return *found, true, nil
+}
+
+// serve says how a living earlier payment answers this call.
+func (b *Begin) serve(p *Payment) Begun {
+	switch {
+	case p.State == Settled && b.IdempotencyKey != "" && !b.Resend:
+		return Begun{How: Stored, Payment: p}
+	case p.Lease.Live(b.Now) || p.Lease.Owner != "" && b.Held != nil && b.Held(p.ID):
+		return Begun{How: Busy, Payment: p}
+	case p.State != Settled && !p.Sendable(b.Now):
+		return Begun{How: Expired, Payment: p}
+	}
+	p = p.Clone()
+	if p.Lease.Owner != "" {
+		p.Lapse()
+	}
+	p.Grant(b.Owner, b.Now.Add(LeaseTime))
+	if p.State != Settled {
+		return Begun{How: Driven, Payment: p}
+	}
+	return Begun{How: Resent, Payment: p}
+}
+
+// revive takes again what a doubted payment gave back, before it is driven on: its monthly
+// place, if there still is one.
+func (b *Begin) revive(v BeginView, begun Begun) (Begun, []CounterChange, error) {
+	if err := b.current(v); err != nil {
+		return Begun{}, nil, err
+	}
+	if err := b.running(v); err != nil { // as far as purser knows, nothing of it has left
+		return Begun{}, nil, err
+	}
+	p := begun.Payment // a copy
+	for _, r := range p.Reservations {
+		if r.Released && r.Release == ReleasePlace {
+			place := b.Place
+			if place.Max == nil {
+				place = b.Revival
+			}
+			if place.Max != nil && b.OrganizationID != "" && p.OrganizationID == "" {
+				place.Max = &b.Unclaimed // its key was linked since, but its place stayed
+			}
+			place.Reservation = r
+			if err := check(v, place); err != nil {
+				return Begun{}, nil, err
+			}
+		}
+	}
+	begun.Revived = VerdictVoid
+	if p.Refused {
+		begun.Revived = VerdictRefused
+	}
+	return begun, p.revive(), nil
+}
+
+// lost serves a repeat whose payment is not in the books, or not any more, but on the chain.
+// If there is none, it leaves the number of the next attempt.
+//
+// The nonce of a payment under an idempotency key is derived from the key and the number of the
+// attempt, with a secret of the store. After a backup took the place of the books, the repeat of
+// a request has the nonce again that the chain knows it by: the payment is recognized. If the
+// books are not reconciled, the token refuses to move the money twice.
+func (b *Begin) lost(v BeginView) (Begun, bool, error) {
+	last, err := v.Attempts(b.KeyID, b.IdempotencyKey)
+	if err != nil {
+		return Begun{}, false, err
+	}
+	p, number, err := v.Reconciled(b.KeyID, b.IdempotencyKey)
+	if err != nil {
+		return Begun{}, false, err
+	}
+	b.attempt = max(last, number) + 1
+	if number <= last {
+		p = nil // the books have a newer attempt
+	}
+	// What the payment was for is not known beyond its terms, and its payload is lost: nothing is
+	// signed for it.
+	switch {
+	case p == nil || p.Retired:
+		return Begun{}, false, nil
+	case b.Terms.Asset != (x402.Address{}) && !p.Terms.buys(b.Terms):
+		return Begun{}, false, ErrIdempotencyReused
+	case b.Resend:
+		return Begun{How: Spent, Payment: p}, true, nil
+	}
+	return Begun{How: Stored, Payment: p}, true, nil
+}
+
+// buys reports whether the chain would see the same purchase.
+func (t Terms) buys(other Terms) bool {
+	return t.Network == other.Network && t.Asset == other.Asset && t.PayTo == other.PayTo && t.Amount == other.Amount
+}
