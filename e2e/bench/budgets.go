@@ -2,18 +2,18 @@ package main
 
 import "fmt"
 
-// The budgets of the design (DESIGN §10).
+// The budgets of the design (docs/design.md §10).
 const (
-	passThroughBudget = 0.9  // of plain Caddy's requests per second, at least
-	cpuBudget         = 0.35 // ms of processor per paid proxied request, at most
+	passThroughBudget = 0.9  // share of plain Caddy's requests per second, at least
+	cpuBudget         = 0.35 // ms of CPU per paid proxied request, at most
 	gapBudget         = 0.4  // ms from challenge to paid retry at one client, at most, plus one fsync
 	speedBudget       = 5.0  // times the TypeScript client's requests per second at 32 clients, at least
-	// historyBudget is what "independent of history size" may be in a noisy run: times the
-	// short history's value, at most. A tree of a hundred times the size has one more level.
+	// historyBudget bounds the cost of a long history, as a factor of the short history's value.
+	// The factor allows for noise. A tree of a hundred times the size has one more level.
 	historyBudget = 1.25
 )
 
-// bound is a budget: a value and which side of it is good.
+// bound is a budget: a value, and whether measured values must be above or below it.
 type bound struct {
 	value float64
 	least bool
@@ -23,7 +23,7 @@ type bound struct {
 func atLeast(v float64) *bound { return &bound{v, true, fmt.Sprintf("≥ %.2f", v)} }
 func atMost(v float64) *bound  { return &bound{v, false, fmt.Sprintf("≤ %.2f", v)} }
 
-// compare works out the ratios from what was measured; what lacks a side is left out.
+// compare computes the ratios of measurements. It leaves out a ratio with a missing side.
 func (r *report) compare() {
 	for _, n := range levels {
 		ours := r.find("paid", purserProxy, n)
@@ -75,7 +75,7 @@ func (r *report) ratio(what string, a, b float64, budget *bound) {
 	}
 }
 
-// value notes a value unless it was not measured.
+// value adds a value, unless it was not measured.
 func (r *report) value(what string, v float64, budget *bound) {
 	if v == 0 {
 		return

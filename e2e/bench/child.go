@@ -18,20 +18,20 @@ import (
 	"time"
 )
 
-// child is a running program of ours.
+// child is a running program under test.
 type child struct {
 	cmd  *exec.Cmd
 	said *bytes.Buffer // read it only after done
-	done chan struct{} // closed when it has ended
-	err  error         // what Wait returned; readable once done is closed
+	done chan struct{} // closed when the program has ended
+	err  error         // the result of Wait; readable once done is closed
 
-	url string // where it serves
+	url string // its address
 	dir string // its working folder
 	api *http.Client
 }
 
-// startServer starts a Caddy with a Caddyfile in a folder of its own and returns when it
-// answers on its port.
+// startServer starts Caddy with a Caddyfile in its own folder. It returns when Caddy answers on its
+// port.
 func (b *bench) startServer(ctx context.Context, config, dir string, port int, environment ...string) (*child, error) {
 	config, err := filepath.Abs(config)
 	if err != nil {
@@ -40,7 +40,7 @@ func (b *bench) startServer(ctx context.Context, config, dir string, port int, e
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(b.binary, "run", "--config", config, "--adapter", "caddyfile") //nolint:gosec,noctx // our own binary; ended by stop, gently
+	cmd := exec.Command(b.binary, "run", "--config", config, "--adapter", "caddyfile") //nolint:gosec,noctx // our own binary, which stop ends gently
 	cmd.Dir = dir
 	for _, name := range []string{"PATH", "HOME", "TMPDIR"} {
 		cmd.Env = append(cmd.Env, name+"="+os.Getenv(name))
@@ -51,7 +51,7 @@ func (b *bench) startServer(ctx context.Context, config, dir string, port int, e
 		url: "http://127.0.0.1:" + strconv.Itoa(port), api: client(nil),
 	}
 	cmd.Stderr = c.said
-	cmd.WaitDelay = 5 * time.Second // should something it started keep its pipe
+	cmd.WaitDelay = 5 * time.Second // in case a child of it keeps the pipe
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
@@ -66,7 +66,7 @@ func (b *bench) startServer(ctx context.Context, config, dir string, port int, e
 	return c, nil
 }
 
-// await polls until the server answers anything.
+// await polls until the server answers.
 func (c *child) await(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 60*time.Second)
 	defer cancel()
@@ -89,9 +89,9 @@ func (c *child) await(ctx context.Context) error {
 	}
 }
 
-// stop ends the program and returns when it is gone.
+// stop ends the program and waits for its end.
 func (c *child) stop() {
-	_ = c.cmd.Process.Signal(syscall.SIGTERM) // fails only if it has ended already
+	_ = c.cmd.Process.Signal(syscall.SIGTERM) // fails only when it has ended
 	select {
 	case <-c.done:
 	case <-time.After(10 * time.Second):
@@ -105,7 +105,7 @@ func (c *child) pid() int { return c.cmd.Process.Pid }
 
 func tail(said []byte) []byte { return said[max(0, len(said)-2000):] }
 
-// startPurser starts purser as it is shipped, with a new data folder unless dir has one.
+// startPurser starts purser as it is shipped. Its data folder is new, unless dir has one.
 func (b *bench) startPurser(ctx context.Context, dir string, environment ...string) (*purser, error) {
 	ports, err := freePorts(ctx, 3)
 	if err != nil {
@@ -130,8 +130,8 @@ type purser struct {
 	secret string // PURSER_INTERNAL_SECRET
 }
 
-// newKeys makes API keys with a wallet, each in an organization of its own whose plan
-// allows 150,000 payments a month.
+// newKeys makes API keys with a wallet. Each belongs to its own organization, whose plan allows
+// 150,000 payments a month.
 func (p *purser) newKeys(ctx context.Context, n int) ([]string, error) {
 	var keys []string
 	for i := range n {
@@ -159,7 +159,7 @@ func (p *purser) newWallet(ctx context.Context, key string) error {
 	return nil
 }
 
-// proxied are clients that send everything through the proxy, one for each key.
+// proxied returns clients that send all requests through the proxy, one for each key.
 func (p *purser) proxied(keys []string) ([]*http.Client, error) {
 	var clients []*http.Client
 	for _, key := range keys {
@@ -173,7 +173,7 @@ func (p *purser) proxied(keys []string) ([]*http.Client, error) {
 	return clients, nil
 }
 
-// client is an HTTP client that keeps its connections; proxy may be nil.
+// client returns an HTTP client that keeps its connections. proxy may be nil.
 func client(proxy *url.URL) *http.Client {
 	return &http.Client{Transport: &http.Transport{
 		Proxy: http.ProxyURL(proxy), MaxIdleConnsPerHost: maxClients, DisableCompression: true,
@@ -186,7 +186,7 @@ func closeIdle(clients []*http.Client) {
 	}
 }
 
-// freePorts finds TCP ports that nobody listens on.
+// freePorts finds unused TCP ports.
 func freePorts(ctx context.Context, n int) ([]int, error) {
 	var ports []int
 	for range n {
@@ -194,7 +194,7 @@ func freePorts(ctx context.Context, n int) ([]int, error) {
 		if err != nil {
 			return nil, err
 		}
-		defer func() { _ = listener.Close() }() // at the end, so that no port is given twice
+		defer func() { _ = listener.Close() }() // at the end, so that no port is found twice
 		ports = append(ports, listener.Addr().(*net.TCPAddr).Port)
 	}
 	return ports, nil

@@ -23,20 +23,21 @@ import (
 )
 
 const (
-	// shortHistory is what a long history is compared with.
+	// shortHistory is the number of events that a long history is compared with.
 	shortHistory = 1000
-	// fillers write at a time; the store makes one transaction of what waits.
+	// fillers is the number of concurrent writers. The store makes one transaction of all waiting
+	// writes.
 	fillers = 256
-	// keepFree is left of the disk while filling, in bytes.
+	// keepFree is the part of the disk that stays free while filling, in bytes.
 	keepFree = 2 << 30
-	// historyClients pay in front of a history.
+	// historyClients is the number of clients that pay while a history exists.
 	historyClients = 8
 	historyKey     = "pk_bench_history"
 	page           = 100
 )
 
-// runHistory lists and pays with a key that has a short history and one that has a long
-// one. Both histories are ordinary payments, written through the store.
+// runHistory lists and pays with two keys: one with a short history and one with a long one. Both
+// histories are ordinary payments, written through the store.
 func runHistory(ctx context.Context, b *bench) error {
 	var servers []*purser
 	defer func() {
@@ -98,7 +99,7 @@ func wantPage(got []byte) error {
 func (b *bench) startWithHistory(ctx context.Context, events int) (*purser, error) {
 	dir := filepath.Join(b.dir, "history-"+strconv.Itoa(events))
 	var master vault.MasterKey
-	rand.Read(master[:]) // never fails
+	rand.Read(master[:]) // cannot fail
 	if err := b.fillStore(ctx, filepath.Join(dir, "data", "purser.db"), master, events); err != nil {
 		return nil, fmt.Errorf("fill the store: %w", err)
 	}
@@ -134,8 +135,8 @@ func (b *bench) fillStore(ctx context.Context, path string, master vault.MasterK
 	return nil
 }
 
-// fill writes settled payments of one key. The key's organization may make 150,000
-// payments this month in spite of them, because their places are counted elsewhere.
+// fill writes settled payments of one key. They take no places of the organization's 150,000
+// payments of this month, because their places are counted elsewhere.
 func fill(ctx context.Context, db *boltstore.DB, events int, progress func(done int)) error {
 	now := time.Now().UTC()
 	key, err := db.CreateKey(ctx, pay.NewKey{
@@ -199,7 +200,7 @@ func (h history) write(ctx context.Context, n, of int) error {
 		return err
 	}
 	var signature x402.Signature
-	rand.Read(signature[:]) // never fails; nobody looks at it
+	rand.Read(signature[:]) // cannot fail; the signature is not checked
 	_, _, err = h.db.Record(ctx, pay.Outcome{
 		PaymentID: row.ID, Fence: begun.Payment.Lease.Fence, At: at, Verdict: pay.VerdictSettled, EventID: newID(),
 		Transaction: transaction(), Signature: &signature, Check: at.Add(pay.RetainPayload), Release: true, Answered: true,
@@ -207,7 +208,7 @@ func (h history) write(ctx context.Context, n, of int) error {
 	return err
 }
 
-// row is a payment as large as a usual one.
+// row returns a payment of usual size.
 func (h history) row(n int, at time.Time) *pay.Payment {
 	id := newID()
 	url := "http://api.example.com/reports?n=" + strconv.Itoa(n)

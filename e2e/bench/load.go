@@ -13,25 +13,25 @@ import (
 	"time"
 )
 
-// warmup precedes every measurement: connections, caches, and the answer to the first
-// request of each key.
+// warmup precedes every measurement. It fills connections and caches, and makes the first request
+// of each key.
 const warmup = 400 * time.Millisecond
 
-// call makes one request for a client and fails unless it got what it wanted. serial
-// differs between all calls of the process; measured is false while warming up.
+// call makes one request of a client, and fails on an unexpected answer. serial differs between all
+// calls of the process. measured is false during the warm-up.
 type call func(ctx context.Context, client int, serial uint64, measured bool) error
 
 var serials atomic.Uint64
 
-// load is how many clients call again and again, each waiting for its answer and then for
-// the pause, if any.
+// load is a number of clients that make requests again and again. Each waits for its answer, and
+// then for the pause, if any.
 type load struct {
 	clients int
 	pause   time.Duration
 }
 
-// drive puts a load on for a while and measures what the clients and the process under
-// test (pid, 0 for none) did. Any failed call spoils the measurement.
+// drive applies a load for a while. It measures the clients and the process under test (pid; 0 for
+// none). Any failed call makes the measurement fail.
 func (b *bench) drive(ctx context.Context, l load, pid int, do call) (measurement, error) {
 	if _, _, err := l.put(ctx, warmup, false, do); err != nil {
 		return measurement{}, err
@@ -49,7 +49,7 @@ func (b *bench) drive(ctx context.Context, l load, pid int, do call) (measuremen
 	return m, nil
 }
 
-// put runs the clients and returns the whole time and that of each call, without pauses.
+// put runs the clients. It returns the whole time, and the time of each call without pauses.
 func (l load) put(ctx context.Context, length time.Duration, measured bool, do call) (time.Duration, []time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, length+time.Minute) // for a call that hangs
 	defer cancel()
@@ -76,7 +76,7 @@ func (l load) put(ctx context.Context, length time.Duration, measured bool, do c
 	}
 	all.Wait()
 	took := time.Since(began)
-	for _, err := range errs { // whose cause is not that another one failed
+	for _, err := range errs { // the first error that another failure did not cause
 		if err != nil && !errors.Is(err, context.Canceled) {
 			return 0, nil, err
 		}
@@ -87,7 +87,7 @@ func (l load) put(ctx context.Context, length time.Duration, measured bool, do c
 	return took, slices.Concat(times...), nil
 }
 
-// percentiles are p50 and p99 in milliseconds. It sorts what it is given.
+// percentiles returns p50 and p99 in milliseconds. It sorts times.
 func percentiles(times []time.Duration) (p50, p99 float64) {
 	if len(times) == 0 {
 		return 0, 0
@@ -96,8 +96,8 @@ func percentiles(times []time.Duration) (p50, p99 float64) {
 	return milliseconds(times[len(times)/2]), milliseconds(times[len(times)*99/100])
 }
 
-// ask makes a request and returns the answer's header and body, which it reads to the end
-// so that the connection is used again. Another status than wanted is an error.
+// ask makes a request and returns header and body of the answer. It reads the body to its end, so
+// that the connection is used again. Another status than wanted is an error.
 func ask(ctx context.Context, c *http.Client, method, url, body string, status int, header ...string) (http.Header, []byte, error) {
 	req, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
 	if err != nil {

@@ -1,11 +1,10 @@
-// Command bench measures purser side by side with what people would use instead, on
-// loopback, in one go: `make bench`. Absolute numbers say something about the machine, so
-// the point is the ratios between programs that ran one after the other on it, printed
-// beside the budgets of the design.
+// Command bench measures purser side by side with its alternatives, on loopback, in one run: `make
+// bench`. Absolute numbers depend on the machine. It therefore prints ratios between programs that
+// ran one after the other, beside the budgets of the design.
 //
-// Load, sellers and the facilitator live in this process; purser, Caddy and Node are real
-// processes whose processor time is read from the system. A case that cannot run says why
-// and the others go on: measuring never fails a build.
+// Load, sellers and the facilitator run in this process. purser, Caddy and Node are separate
+// processes, whose CPU time is read from the system. A case that cannot run says why, and the
+// others go on: a missing program does not fail the build.
 package main
 
 import (
@@ -23,13 +22,13 @@ import (
 )
 
 const (
-	resultsFile = "bench/results.json" // below the working directory, the root of the repository
-	// maxSeconds keeps the busiest key under the 150,000 monthly payments of its plan.
+	resultsFile = "e2e/bench/results.json" // below the working directory, the root of the repository
+	// maxSeconds keeps the busiest key within the 150,000 monthly payments of its plan.
 	maxSeconds = 30
 	maxEvents  = 10_000_000
 )
 
-// options are the command line.
+// options holds the command line.
 type options struct {
 	seconds float64
 	events  int
@@ -53,7 +52,7 @@ func main() {
 	}
 }
 
-// run measures everything. Its errors are those that leave nothing to measure.
+// run measures all cases. An error means that nothing could be measured.
 func run(ctx context.Context, o options) error {
 	if o.seconds < 0.1 || o.seconds > maxSeconds {
 		return fmt.Errorf("-seconds %g: between 0.1 and %d", o.seconds, maxSeconds)
@@ -112,7 +111,7 @@ func run(ctx context.Context, o options) error {
 	return nil
 }
 
-// bench is what the cases share.
+// bench holds the parts that all cases share.
 type bench struct {
 	options
 
@@ -148,7 +147,7 @@ func caseNames() []string {
 	return names
 }
 
-// choose finds the cases of a list; an empty one means all.
+// choose finds the cases of a list. An empty list means all.
 func choose(list string) ([]benchCase, error) {
 	if list == "" {
 		return cases, nil
@@ -170,7 +169,7 @@ func choose(list string) ([]benchCase, error) {
 	return chosen, nil
 }
 
-// toRoot changes to the root of the repository, wherever the command was started in it.
+// toRoot changes to the root of the repository. The command may be started in any of its folders.
 func toRoot(ctx context.Context) (string, error) {
 	out, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
 	if err != nil {
@@ -183,7 +182,7 @@ func toRoot(ctx context.Context) (string, error) {
 	return root, os.Chdir(root)
 }
 
-// build compiles cmd/purser, unless PURSER_BIN names one that is to be measured instead.
+// build compiles cmd/purser, unless PURSER_BIN names a binary to measure.
 func build(ctx context.Context, dir string) (string, error) {
 	if binary := os.Getenv("PURSER_BIN"); binary != "" {
 		return filepath.Abs(binary)

@@ -12,12 +12,12 @@ import (
 	"time"
 )
 
-// levels are how many clients work at a time, each with one request under way.
+// levels lists the numbers of concurrent clients, each with one request under way.
 var levels = []int{1, 8, 32}
 
 const maxClients = 32
 
-// Names of what is measured, as they stand in the table.
+// Names of the measurements in the table.
 const (
 	purserProxy = "purser proxy"
 	purserPaced = "purser proxy, with pauses"
@@ -25,8 +25,8 @@ const (
 	fetchV1     = "x402-fetch"
 )
 
-// runPaid has agents that know nothing of payments buy through purser's proxy, and at once
-// after each load the reference clients under the same one, so that both met the same machine.
+// runPaid lets agents without x402 buy through purser's proxy. After each load it runs the
+// reference clients under the same load, so that both meet the same machine.
 func runPaid(ctx context.Context, b *bench) error {
 	p, err := b.startPurser(ctx, filepath.Join(b.dir, "paid"))
 	if err != nil {
@@ -42,7 +42,7 @@ func runPaid(ctx context.Context, b *bench) error {
 		return err
 	}
 	defer closeIdle(clients)
-	// Without a pause the next request finds the books of the last one still being written.
+	// Without a pause, the next request would meet the last one's books still being written.
 	m, err := b.drivePaid(ctx, p, clients, load{clients: 1, pause: 5 * time.Millisecond})
 	if err != nil {
 		return err
@@ -68,7 +68,7 @@ func runPaid(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// drivePaid measures paid requests by the clients, which share the load's work.
+// drivePaid measures paid requests. The clients share the load's work.
 func (b *bench) drivePaid(ctx context.Context, p *purser, clients []*http.Client, l load) (measurement, error) {
 	b.seller.takeGaps()
 	m, err := b.drive(ctx, l, p.pid(), func(ctx context.Context, i int, serial uint64, measured bool) error {
@@ -89,7 +89,7 @@ func (b *bench) drivePaid(ctx context.Context, p *purser, clients []*http.Client
 	return m, nil
 }
 
-// paidURL differs for every request, as the URLs of an agent's work do.
+// paidURL returns a different URL for every request, like an agent's work.
 func (b *bench) paidURL(path string, serial uint64, measured bool) string {
 	u := b.seller.url + path + "?n=" + strconv.FormatUint(serial, 10)
 	if measured {
@@ -98,8 +98,8 @@ func (b *bench) paidURL(path string, serial uint64, measured bool) string {
 	return u
 }
 
-// profilePaid writes a CPU profile of purser under eight clients, taken through the admin
-// socket. The run is not reported: being watched costs something.
+// profilePaid writes a CPU profile of purser under eight clients, taken through the admin socket.
+// The run is not reported, because profiling slows it down.
 func (b *bench) profilePaid(ctx context.Context, p *purser, clients []*http.Client) error {
 	socket := filepath.Join(p.dir, "admin.sock")
 	admin := &http.Client{Transport: &http.Transport{
@@ -126,8 +126,8 @@ func (b *bench) profilePaid(ctx context.Context, p *purser, clients []*http.Clie
 	return nil
 }
 
-// runFree passes a free route through purser's proxy, through plain Caddy, and asks for it
-// directly. The three take turns, so that whatever else the machine does hits all alike.
+// runFree requests a free route through purser's proxy, through plain Caddy, and directly. The
+// three take turns, so that other load on the machine hits all alike.
 func runFree(ctx context.Context, b *bench) error {
 	p, err := b.startPurser(ctx, filepath.Join(b.dir, "free"))
 	if err != nil {
@@ -191,7 +191,7 @@ const (
 	directly   = "direct"
 )
 
-// startPlain starts the same binary with nothing of purser in its configuration.
+// startPlain starts the same binary without purser in its configuration.
 func (b *bench) startPlain(ctx context.Context) (*child, error) {
 	ports, err := freePorts(ctx, 1)
 	if err != nil {

@@ -14,13 +14,13 @@ import (
 	"time"
 )
 
-// peersInstalled is written by npm when the reference clients are complete.
+// peersInstalled is a file that npm writes when the reference clients are complete.
 const peersInstalled = "e2e/peers/node_modules/.package-lock.json"
 
-// peerWarmup is longer than ours: Node compiles what it runs often.
+// peerWarmup is longer than warmup, because Node compiles code that runs often.
 const peerWarmup = time.Second
 
-// peersUsable says what is missing to run the reference clients, if anything.
+// peersUsable returns why the reference clients cannot run, or nil.
 func peersUsable() error {
 	if _, err := os.Stat(peersInstalled); err != nil {
 		return errors.New("the reference clients are not installed: make e2e-deps")
@@ -31,8 +31,8 @@ func peersUsable() error {
 	return nil
 }
 
-// runPeers has the reference clients of both protocol versions buy from the same seller.
-// They pay by themselves and keep no books.
+// runPeers lets the reference clients of both protocol versions buy from the same seller. They pay
+// by themselves and keep no books.
 func (b *bench) runPeers(ctx context.Context, clients int) {
 	for _, peer := range []struct{ name, version, path string }{{fetchV2, "2", "/paid"}, {fetchV1, "1", "/paid-v1"}} {
 		m, err := b.runPeer(ctx, peer.version, peer.path, clients)
@@ -48,7 +48,7 @@ func (b *bench) runPeer(ctx context.Context, version, path string, clients int) 
 	ctx, cancel := context.WithTimeout(ctx, b.length+time.Minute)
 	defer cancel()
 	var account [32]byte
-	rand.Read(account[:]) // never fails
+	rand.Read(account[:]) // cannot fail
 	cmd := exec.CommandContext(ctx, "node", "e2e/bench/peers.mjs")
 	cmd.Env = []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"),

@@ -14,12 +14,12 @@ import (
 	"time"
 )
 
-// measurement is what one program did under one load. Zero means not measured.
+// measurement holds the results of one program under one load. Zero means not measured.
 type measurement struct {
 	Clients  int     `json:"clients"`
 	Requests int     `json:"requests"`
 	Rate     float64 `json:"requests_per_second"`
-	CPU      float64 `json:"cpu_ms_per_request,omitempty"` // of the program, not of the load
+	CPU      float64 `json:"cpu_ms_per_request,omitempty"` // of the program, without the load
 	P50      float64 `json:"p50_ms"`                       // of the whole request, as its client sees it
 	P99      float64 `json:"p99_ms"`
 	GapP50   float64 `json:"gap_p50_ms,omitempty"` // from challenge to paid retry, as the seller sees it
@@ -28,7 +28,7 @@ type measurement struct {
 	MiB      float64 `json:"memory_mib,omitempty"` // with pages of files
 }
 
-// median is, of several measurements of the same, the one with the middle rate.
+// median returns the measurement with the middle rate.
 func median(seen []measurement) measurement {
 	slices.SortFunc(seen, func(a, b measurement) int {
 		switch {
@@ -49,7 +49,7 @@ type row struct {
 	measurement
 }
 
-// comparison is a value with its budget, if the design gives one.
+// comparison is a value with its budget, if the design has one.
 type comparison struct {
 	What   string  `json:"what"`
 	Value  float64 `json:"value"`
@@ -63,10 +63,10 @@ type skipped struct {
 	Why  string `json:"why"`
 }
 
-// busy is the load per core above which something else was running on the machine.
+// busy is the load average per core above which other programs disturb the measurement.
 const busy = 0.75
 
-// report is all that is saved. It names neither the machine nor its folders.
+// report holds all saved results. It names neither the machine nor its folders.
 type report struct {
 	Commit      string       `json:"commit"`
 	At          time.Time    `json:"at"`
@@ -98,7 +98,7 @@ func (r *report) skip(name, why string) {
 	r.Skipped = append(r.Skipped, skipped{name, strings.TrimSpace(why)})
 }
 
-// hide keeps the folder of the repository out of what is shown and saved.
+// hide removes the repository's folder from shown and saved text.
 func (r *report) hide(root string) {
 	for i := range r.Skipped {
 		r.Skipped[i].Why = strings.ReplaceAll(r.Skipped[i].Why, root, ".")
@@ -115,7 +115,7 @@ func (r *report) find(name, subject string, clients int) measurement {
 	return measurement{}
 }
 
-// print writes the table, the ratios and what is missing.
+// print writes the table, the ratios and the skipped cases.
 func (r *report) print(w io.Writer) {
 	fmt.Fprintf(w, "\npurser %s, %s, %s, %d cores shared by load, seller and the program measured, %g s each, one fsync %.2f ms\n",
 		r.Commit, r.Go, r.System, r.Cores, r.Seconds, r.FsyncMS)
@@ -133,7 +133,7 @@ func (r *report) print(w io.Writer) {
 			known("%.3f", row.CPU), known("%.2f", row.P50), known("%.2f", row.P99), known("%.2f", row.GapP50), known("%.2f", row.GapP99),
 			known("%.0f", row.OwnMiB), known("%.0f", row.MiB))
 	}
-	_ = t.Flush() // as with any print
+	_ = t.Flush() // a failed print is no error
 	fmt.Fprintf(w, "\n")
 	t = tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(t, "ratio\tvalue\tbudget\t\n")

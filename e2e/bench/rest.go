@@ -13,8 +13,8 @@ const (
 	purserSpend = "GET /v1/spend"
 )
 
-// runREST pays through the REST API as its contract describes: /verify and /settle of a
-// facilitator that answers at once, so that everything else is purser's.
+// runREST pays through the REST API with settlement payer: /verify and /settle. The facilitator
+// answers at once, so that all measured time is purser's.
 func runREST(ctx context.Context, b *bench) error {
 	p, err := b.startPurser(ctx, filepath.Join(b.dir, "rest"), "PURSER_FACILITATOR_URL="+b.seller.url)
 	if err != nil {

@@ -16,23 +16,23 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// price is what everything costs: a hundredth of a cent, in the smallest unit of USDC.
+// price is the price of every good in the smallest unit of USDC: a hundredth of a cent.
 const price = "100"
 
-// seller is a paid API that believes every payment header, a free one, and a facilitator
-// that believes every payload, so that what is measured is the payer. Paid requests carry a
-// serial ?n= and, when they count, &m=1: by them it measures the gap between sending a
-// challenge and getting the paid retry.
+// seller is a paid API that accepts every payment header, a free one, and a facilitator that
+// accepts every payload. The measured time is therefore the payer's. Paid requests carry a serial
+// ?n=, and &m=1 when they count. By these the seller measures the gap between sending a challenge
+// and getting the paid retry.
 type seller struct {
 	url    string
 	server *http.Server
-	done   chan struct{} // closed when it serves no more
+	done   chan struct{} // closed when it has stopped serving
 
 	challenge string // value of PAYMENT-REQUIRED
 	v1Body    []byte
 
 	mu    sync.Mutex
-	asked map[string]time.Time // serial -> when its challenge went out
+	asked map[string]time.Time // serial → time of its challenge
 	gaps  []time.Duration
 }
 
@@ -58,17 +58,17 @@ func startSeller() (*seller, error) {
 	s.server = &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 1 << 20}
 	go func() {
 		defer close(s.done)
-		_ = s.server.Serve(listener) // until close; a broken listener fails every call
+		_ = s.server.Serve(listener) // until close; every call fails on a broken listener
 	}()
 	return s, nil
 }
 
 func (s *seller) close() {
-	_ = s.server.Close() // what is left is idle
+	_ = s.server.Close() // only idle connections are left
 	<-s.done
 }
 
-// writeChallenges makes what both versions of the protocol ask with.
+// writeChallenges makes the challenges of both protocol versions.
 func (s *seller) writeChallenges() error {
 	base, ok := x402.NetworkByWire("base")
 	if !ok || len(base.Assets) == 0 {
@@ -76,7 +76,7 @@ func (s *seller) writeChallenges() error {
 	}
 	usdc := base.Assets[0]
 	var payTo x402.Address
-	rand.Read(payTo[:]) // never fails
+	rand.Read(payTo[:]) // cannot fail
 	extra := map[string]string{"name": usdc.Name, "version": usdc.Version}
 	v2, err := json.Marshal(map[string]any{
 		"x402Version": 2, "error": "Payment required",
@@ -101,7 +101,7 @@ func (s *seller) writeChallenges() error {
 	return err
 }
 
-// paid sells: without a payment header a 402, with one the goods and a receipt.
+// paid sells: it answers 402 without a payment header, and the goods with a receipt otherwise.
 func (s *seller) paid(v1 bool) http.HandlerFunc {
 	payment, receipt, network := x402.HeaderSignature, x402.HeaderResponse, "eip155:8453"
 	if v1 {
@@ -143,7 +143,7 @@ func (s *seller) retried(serial string) {
 	}
 }
 
-// takeGaps returns the gaps since it was called last: p50 and p99 in milliseconds.
+// takeGaps returns p50 and p99, in milliseconds, of the gaps since its last call.
 func (s *seller) takeGaps() (p50, p99 float64, n int) {
 	s.mu.Lock()
 	gaps := s.gaps
@@ -173,7 +173,7 @@ func (s *seller) settle(w http.ResponseWriter, r *http.Request) {
 	answerJSON(w, http.StatusOK, fmt.Appendf(nil, `{"success":true,"transaction":%q,"network":"eip155:8453","payer":%q}`, transaction(), payer))
 }
 
-// payerOf reads who pays in the body of /verify and /settle.
+// payerOf reads the payer in the body of /verify and /settle.
 func payerOf(w http.ResponseWriter, r *http.Request) (string, bool) {
 	var body struct {
 		PaymentPayload struct {
@@ -187,10 +187,10 @@ func payerOf(w http.ResponseWriter, r *http.Request) (string, bool) {
 	return body.PaymentPayload.Payload.Authorization.From, true
 }
 
-// transaction is a hash that no other settlement has.
+// transaction returns a hash that no other settlement has.
 func transaction() string {
 	var hash [32]byte
-	rand.Read(hash[:]) // never fails
+	rand.Read(hash[:]) // cannot fail
 	return "0x" + hex.EncodeToString(hash[:])
 }
 
@@ -201,5 +201,5 @@ func receiptOf(network string) string {
 func answerJSON(w http.ResponseWriter, status int, body []byte) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_, _ = w.Write(body) // a client that has gone is noticed by its own error
+	_, _ = w.Write(body) // the client reports its own error
 }

@@ -13,17 +13,17 @@ import (
 	"time"
 )
 
-// clockTicks is how many units of /proc/PID/stat make a second: 100 on every Linux.
+// clockTicks is the number of units of /proc/PID/stat in a second: 100 on every Linux.
 const clockTicks = 100
 
-// processorTime is what a process has used so far, in user and system mode; false where
-// the system does not tell.
+// processorTime returns the CPU time of a process so far, in user and system mode. It returns false
+// when the system does not tell.
 func processorTime(pid int) (time.Duration, bool) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0, false
 	}
-	// The second field is the program's name in parentheses, which may hold anything.
+	// The second field is the program's name in parentheses, which may contain any character.
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	const user, system = 14 - 3, 15 - 3
 	if len(fields) <= system {
@@ -40,9 +40,8 @@ func processorTime(pid int) (time.Duration, bool) {
 	return time.Duration(ticks) * time.Second / clockTicks, true
 }
 
-// memory is what a process has in memory now, in MiB: of its own, and with the pages of
-// files, such as the database, that the system may take back at any time. Zero where the
-// system does not tell.
+// memory returns the memory of a process in MiB: its own, and with pages of files, such as the
+// database, that the system may drop at any time. It returns zero when the system does not tell.
 func memory(pid int) (own, all float64) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -62,7 +61,7 @@ func memory(pid int) (own, all float64) {
 	return own, all
 }
 
-// loadAverage is that of the last minute; zero where the system does not tell.
+// loadAverage returns the load average of the last minute, or zero when the system does not tell.
 func loadAverage() float64 {
 	text, err := os.ReadFile("/proc/loadavg")
 	if err != nil {
@@ -73,14 +72,14 @@ func loadAverage() float64 {
 	return load
 }
 
-// fsyncTime is how long making 4 KiB durable takes in a folder, in milliseconds (median).
+// fsyncTime returns the median time to make 4 KiB durable in a folder, in milliseconds.
 func fsyncTime(dir string) (float64, error) {
 	f, err := os.Create(filepath.Join(dir, "fsync"))
 	if err != nil {
 		return 0, err
 	}
 	defer func() {
-		_ = f.Close() // both are gone with the folder anyway
+		_ = f.Close() // the folder is removed anyway
 		_ = os.Remove(f.Name())
 	}()
 	page := make([]byte, 4<<10)
@@ -99,7 +98,7 @@ func fsyncTime(dir string) (float64, error) {
 	return milliseconds(times[len(times)/2]), nil
 }
 
-// commit names what is measured, with a + when the tree has changes.
+// commit returns the commit under test, with a + when the tree has changes.
 func commit(ctx context.Context) string {
 	head, err := exec.CommandContext(ctx, "git", "rev-parse", "--short=12", "HEAD").Output()
 	if err != nil {
