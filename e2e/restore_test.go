@@ -3,6 +3,7 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"math/big"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -70,7 +71,9 @@ func (p *purser) health(t *testing.T) (status int, h reconciling) {
 // request that was paid moves money.
 func TestRestoredFromABackup(t *testing.T) {
 	t.Parallel()
-	p := newPurser(t, env.settlements.url)
+	// Its clock is never set forward, but recovery does not pause between two looks.
+	p := newPurser(t, env.settlements.url, process.NewClock(t).Setting())
+	p.Binary = process.Program(t, process.Failpoints)
 	start, stop := func() { t.Helper(); p.start(t) }, func() { t.Helper(); p.End(t) }
 	start()
 	payers := []*payer{p.newPayer(t), p.newPayer(t)}
@@ -226,4 +229,42 @@ func TestRestoredFromABackup(t *testing.T) {
 	if out, err := p.Command(t, "check", "--data-dir", p.Data); err != nil || !strings.Contains(out, fmt.Sprintf("%d payments booked", lost)) {
 		t.Error(out)
 	}
+}
+
+// requireBooks fails unless settled payments, spend events and the transfers on the chain are one and the same.
+func (p *payer) requireBooks(t *testing.T) {
+	t.Helper()
+	open := map[string]bool{} // transfers that no payment claims yet
+	moved := new(big.Int)
+	for _, transfer := range env.paid(t, p.wallet) {
+		open[transfer.Tx] = true
+		moved.Add(moved, transfer.Value)
+	}
+	if len(open) == 0 {
+		t.Errorf("%s paid nothing", p.wallet)
+	}
+	for _, one := range p.payments(t, "?state=settled&limit=500") {
+		if !open[one.Transaction] {
+			t.Errorf("settled, but not on the chain: %+v", one)
+		}
+		delete(open, one.Transaction)
+	}
+	for tx := range open {
+		t.Errorf("on the chain, but no payment claims it: %s", tx)
+	}
+	if disputed := p.payments(t, "?state=disputed"); len(disputed) != 0 {
+		t.Errorf("disputed: %+v", disputed)
+	}
+	spent := new(big.Int)
+	for _, event := range p.spend(t) {
+		amount, ok := new(big.Int).SetString(event.Amount, 10)
+		if !ok {
+			t.Fatalf("spend event %+v", event)
+		}
+		spent.Add(spent, amount)
+	}
+	if spent.Cmp(moved) != 0 {
+		t.Errorf("the books say %s, the chain %s", spent, moved)
+	}
+	env.requireBalance(t, p.wallet, funds-moved.Int64())
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/purserpay/purser/e2e/internal/process"
 	"github.com/purserpay/purser/sandbox/hostile"
+	"github.com/purserpay/purser/sandbox/ledger"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -103,6 +104,8 @@ type drain struct {
 	*purser
 	site         site
 	agent, owner *hostile.Customer
+	clock        *process.Clock
+	chain        *ledger.Ledger
 
 	held    []*held
 	results []chan error // what became of each stage's request
@@ -120,13 +123,21 @@ const lateOrder = 1000
 // startDrain starts a purser and brings a payment to each stage. Its shipped configuration may be edited.
 func startDrain(t *testing.T, validity time.Duration, edit ...string) *drain {
 	t.Helper()
-	d := &drain{}
+	d := &drain{clock: process.NewClock(t)}
 	for range stages() {
 		d.held = append(d.held, &held{came: make(chan struct{}), open: make(chan struct{})})
 		d.results = append(d.results, make(chan error, 1))
 	}
 	var err error
-	if d.World, err = hostile.Start(context.Background(), hostile.Options{Chain: env.chain, Validity: validity}); err != nil {
+	if d.chain, err = ledger.Start(context.Background(), ledger.Options{Now: d.clock.Now}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.chain.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if d.World, err = hostile.Start(context.Background(), hostile.Options{Chain: d.chain, Now: d.clock.Now, Validity: validity}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -140,7 +151,8 @@ func startDrain(t *testing.T, validity time.Duration, edit ...string) *drain {
 	t.Cleanup(func() { d.letGo(func(stage) bool { return true }) }) // before the servers wait for their handlers
 
 	key := "pk_" + strings.Repeat("drain", 6)
-	d.purser = newPurser(t, d.FacilitatorURL, "PURSER_KEY="+key, "PURSER_UPSTREAM="+d.site.plain)
+	d.purser = newPurser(t, d.FacilitatorURL, "PURSER_RPC_URL="+d.RPCURL, d.clock.Setting(), "PURSER_KEY="+key, "PURSER_UPSTREAM="+d.site.plain)
+	d.Binary = process.Program(t, process.Failpoints)
 	d.Config = process.Shipped(t, append([]string{process.ProxyBlock, process.ProxyBlock + env.proxyDirectives()}, edit...)...)
 	d.start(t)
 	ctx := t.Context()

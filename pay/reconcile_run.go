@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/purserpay/purser/internal/failpoint"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -134,7 +135,7 @@ func (p *Payer) reconcileLoop(ctx context.Context) {
 		case behind:
 			continue
 		}
-		if !pause(ctx, reconcileEvery) {
+		if !pause(ctx, failpoint.Every(reconcileEvery)) {
 			return
 		}
 	}

@@ -142,8 +142,9 @@ func leadThrough(t *testing.T, s shopper, lane []pass) (hit []string) {
 		w.purser.Kill()
 	}
 	for _, p := range recovering() {
+		w.clock.Forward(t, 2*unhurried) // leases lapse, and authorizations expire
 		w.purser.spawn(t, p.String())
-		if !w.purser.dies(t, 2*patience) { // a lease lasts 30 s, and so may the validity's end be away
+		if !w.purser.dies(t, patience) {
 			t.Fatalf("%v was not reached", p)
 		}
 		hit = append(hit, p.place)

@@ -2,7 +2,6 @@ package kills
 
 import (
 	"flag"
-	"fmt"
 	"os"
 	"testing"
 
@@ -17,10 +16,5 @@ var (
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	code := process.Main(m, *atOnce)
-	if err := chains.close(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
+	os.Exit(process.Main(m, *atOnce))
 }

@@ -27,14 +27,14 @@ func masterKey() vault.Source {
 // purser is the program under test, which ends itself at places (see failpoint.KillAt).
 type purser struct{ *process.Purser }
 
-func newPurser(t *testing.T, data, seller, facilitator, rpc string) *purser {
+func newPurser(t *testing.T, data, seller, facilitator, rpc string, more ...string) *purser {
 	t.Helper()
-	return &purser{process.NewPurser(t, process.Program(t, process.Failpoints), data,
+	return &purser{process.NewPurser(t, process.Program(t, process.Failpoints), data, append(more,
 		"PURSER_MASTER_KEY="+masterKeyText, "PURSER_KEY="+deploymentKey, "PURSER_UPSTREAM="+seller,
 		"PURSER_FACILITATOR_URL="+facilitator, "PURSER_RPC_URL="+rpc,
 		"PURSER_MAX_PAYMENT=off", "PURSER_DAILY_BUDGET=1000000", "PURSER_MONTHLY_BUDGET=1000000",
 		"PURSER_FAILURES_PER_MINUTE=off", "PURSER_FAILURES_PER_DAY=off",
-	)}
+	)...)}
 }
 
 // spawn starts the program, which ends itself at a place, if one is given.

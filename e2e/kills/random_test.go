@@ -18,8 +18,8 @@ const (
 	minKills, maxKills = 3, 6
 	// loadTime is how long purser lives at most before it is killed from outside.
 	loadTime = 2500 * time.Millisecond
-	// lateTime is the same for a purser that only recovers: payments are looked at when they have expired.
-	lateTime = validity + 7*time.Second
+	// lateTime is the same for a purser that only recovers, from when payments have expired.
+	lateTime = 2500 * time.Millisecond
 	// finishTime is how long customers ask for what they have not got when the killing is over.
 	finishTime = time.Minute
 	// manyPasses is the order of magnitude of passes while purser lives.
@@ -27,7 +27,7 @@ const (
 	// crowd is how many shoppers there are of each kind.
 	crowd = 2
 	// downTime is how long purser is away at most, if it is not started at once.
-	downTime = 8 * time.Second
+	downTime = 40 * time.Second
 	// Of a hundred deaths so many are followed by some time without a purser; of a hundred requests so many are cut off by
 	// customers with keys (who has none and leaves cannot know whether it was answered); and of a hundred orders so many
 	// are never asked for again.
@@ -136,7 +136,7 @@ func killAtRandom(t *testing.T, luck *rand.Rand, all *total) {
 	k.wait(t, death{after: time.Duration(luck.Int64N(int64(loadTime)))})
 	for range minKills + luck.IntN(maxKills-minKills+1) - 1 {
 		if luck.IntN(100) < down {
-			time.Sleep(time.Duration(luck.Int64N(int64(downTime))))
+			w.clock.Forward(t, time.Duration(luck.Int64N(int64(downTime))))
 		}
 		d := drawDeath(luck)
 		w.purser.spawn(t, d.at)
@@ -147,6 +147,7 @@ func killAtRandom(t *testing.T, luck *rand.Rand, all *total) {
 	defer late.Stop()
 	for range luck.IntN(3) {
 		d := drawLateDeath(luck)
+		w.clock.Forward(t, validity+10*time.Second)
 		w.purser.spawn(t, d.at)
 		k.wait(t, d)
 	}

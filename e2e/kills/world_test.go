@@ -11,8 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/purserpay/purser/sandbox/evm"
+	"github.com/purserpay/purser/e2e/internal/process"
 	"github.com/purserpay/purser/sandbox/hostile"
+	"github.com/purserpay/purser/sandbox/ledger"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -21,7 +22,7 @@ const (
 	validity = 10 * time.Second
 	// unhurried is for orders that are asked for once: neither purser nor a seller takes a payment with less than six seconds
 	// left, which is not much of ten on a busy machine.
-	unhurried = 20 * time.Second
+	unhurried = time.Minute
 	// funds is what a customer starts with: a thousand dollars.
 	funds = 1_000_000_000
 	// patience is how long anything honest may take on a busy machine.
@@ -36,7 +37,8 @@ func doors() []hostile.Door { return append(hostile.Doors(), sidecar) }
 // world is a purser with all that is around it, and what its customers have been told.
 type world struct {
 	*hostile.World
-	chain  *evm.Chain
+	chain  *ledger.Ledger
+	clock  *process.Clock
 	purser *purser
 	// customers, by door. Two doors at most share one.
 	customers map[hostile.Door]*hostile.Customer
@@ -49,8 +51,17 @@ type world struct {
 // newWorld starts a purser with a customer at each door. Payments are valid for a while, and its seller delivers piece by piece now and then.
 func newWorld(t *testing.T, valid time.Duration, pieces func(order uint64) bool) *world {
 	t.Helper()
-	chain := chains.lend(t)
-	h, err := hostile.Start(context.Background(), hostile.Options{Chain: chain, Validity: valid})
+	clock := process.NewClock(t)
+	chain, err := ledger.Start(context.Background(), ledger.Options{Now: clock.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := chain.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	h, err := hostile.Start(context.Background(), hostile.Options{Chain: chain, Now: clock.Now, Validity: valid})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,8 +74,8 @@ func newWorld(t *testing.T, valid time.Duration, pieces func(order uint64) bool)
 		return hostile.Piecemeal(3, 30*time.Millisecond), v.Step == hostile.Paid && pieces(v.Order)
 	}
 	w := &world{
-		World: h, chain: chain, customers: map[hostile.Door]*hostile.Customer{}, told: map[uint64]bool{},
-		purser: newPurser(t, filepath.Join(t.TempDir(), "data"), h.SellerURL, h.FacilitatorURL, chain.RPCURL()),
+		World: h, chain: chain, clock: clock, customers: map[hostile.Door]*hostile.Customer{}, told: map[uint64]bool{},
+		purser: newPurser(t, filepath.Join(t.TempDir(), "data"), h.SellerURL, h.FacilitatorURL, h.RPCURL, clock.Setting()),
 	}
 	if !w.purser.start(t, "") {
 		t.Fatal("purser died")
