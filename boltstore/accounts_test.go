@@ -177,27 +177,6 @@ func TestSweepingNothingWritesNothing(t *testing.T) {
 	}
 }
 
-func TestExpiredSessionsAreSwept(t *testing.T) {
-	t.Parallel()
-	d := openIn(t, inFolder(t.TempDir()))
-	putSessions(t, d, -3, 3)
-	p := deskOn(t, d, d, nil)
-	for n, want := range map[int]error{-1: pay.ErrSessionNotFound, 0: pay.ErrSessionNotFound, 1: nil} {
-		_, err := p.Session(t.Context(), session(n).ID) // before the first sweep
-		wantError(t, err, want)
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() { p.Sweep(ctx); close(done) }()
-	eventually(t, "sessions are swept", func() bool { return !hasSession(t, d, 0) })
-	stop()
-	<-done
-	if hasSession(t, d, -3) || !hasSession(t, d, 1) {
-		t.Error("others are gone, or not gone")
-	}
-	checked(t, d)
-}
-
 // While disk is short nothing is added, and whatever ends something works.
 func TestAccountsOnAShortDisk(t *testing.T) {
 	t.Parallel()

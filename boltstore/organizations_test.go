@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/internal/vault"
@@ -178,52 +177,5 @@ func TestManyWalletsOfAnOrganization(t *testing.T) {
 	}
 	if n, err := d.WalletCount(t.Context(), pay.Key{OrganizationID: a.OrganizationID}); err != nil || n != many {
 		t.Errorf("%d counted, %v", n, err)
-	}
-}
-
-// A signed-in person is the same one whatever the provider calls them, and cannot be
-// somebody with a name that does not fit.
-func TestSignIn(t *testing.T) {
-	t.Parallel()
-	d := openIn(t, inFolder(t.TempDir()))
-	now := noon
-	p := deskOn(t, d, d, func(o *pay.Options) { o.Clock = func() time.Time { return now } })
-	who := pay.Identity{Issuer: "https://id.example.com", Subject: "ada", Name: " A\x00da\n\xff" + strings.Repeat("é", 300), Email: "a@example.com\r\nBcc: x"}
-	a, first, err := p.SignIn(t.Context(), who)
-	if err != nil || !first {
-		t.Fatalf("%t, %v", first, err)
-	}
-	if !strings.HasPrefix(a.OrganizationID, "org_") || len(a.OrganizationID) != 4+36 || a.Issuer != who.Issuer || a.Subject != who.Subject ||
-		a.Name != "A da "+strings.Repeat("é", 195) || a.Email != "a@example.com  Bcc: x" || !a.Created.Equal(noon) || !a.SignedIn.Equal(noon) {
-		t.Errorf("%+v", a)
-	}
-	now = noon.Add(time.Hour)
-	again, first, err := p.SignIn(t.Context(), pay.Identity{Issuer: who.Issuer, Subject: "ada"})
-	if err != nil || first || again.ID != a.ID || again.OrganizationID != a.OrganizationID || again.Name != "" || !again.SignedIn.Equal(now) || !again.Created.Equal(noon) {
-		t.Errorf("%+v, %t, %v", again, first, err)
-	}
-	u, err := p.Usage(t.Context(), a.OrganizationID)
-	if err != nil || u.Keys != 1 || u.Wallets != 0 || u.Payments != 0 || u.Plan.Name != pay.PlanFree {
-		t.Errorf("%+v, %v", u, err)
-	}
-	for _, bad := range []pay.Identity{
-		{Subject: "ada"}, {Issuer: who.Issuer}, {Issuer: who.Issuer, Subject: "\xff"}, {Issuer: "\xff", Subject: "x"}, {Issuer: strings.Repeat("i", 2049), Subject: "x"}, {Issuer: who.Issuer, Subject: strings.Repeat("s", 1025)},
-	} {
-		_, _, err := p.SignIn(t.Context(), bad)
-		if _, is := errors.AsType[*pay.InputError](err); !is {
-			t.Errorf("error %v", err)
-		}
-	}
-	for _, id := range []string{"", "token", strings.Repeat("g", 64), strings.Repeat("0", 62)} {
-		err := p.PutSession(t.Context(), pay.Session{ID: id, Expires: now})
-		if _, is := errors.AsType[*pay.InputError](err); !is {
-			t.Errorf("session %q: %v", id, err)
-		}
-	}
-	if _, err := p.SetPlan(t.Context(), a.OrganizationID, "GOLD"); err == nil {
-		t.Error("there is a plan GOLD")
-	}
-	if org, err := p.SetPlan(t.Context(), a.OrganizationID, "agency"); err != nil || org.Plan != pay.PlanAgency {
-		t.Errorf("%+v, %v", org, err)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -47,53 +46,3 @@ func TestFundsAreNamed(t *testing.T) {
 		}
 	}
 }
-
-func TestKeysAndPolicies(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, nil)
-	ids := []string{w.key.ID}
-	for range 4 {
-		k, _, err := w.books.CreateKey(t.Context(), books.KeyRequest{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ids = append(ids, k.ID)
-	}
-	after, got := "", []string{}
-	for {
-		page, err := w.books.Keys(t.Context(), after, 2)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(page) == 0 {
-			break
-		}
-		for _, k := range page {
-			got = append(got, k.ID)
-		}
-		after = got[len(got)-1]
-	}
-	if jsonOf(got) != jsonOf(ids) {
-		t.Errorf("keys %v, want %v", got, ids)
-	}
-	pol := pay.Policy{DailyBudget: usdc(5)}
-	k, err := w.books.SetPolicy(t.Context(), ids[2], &pol)
-	if err != nil || k.ID != ids[2] || jsonOf(k.Policy) != jsonOf(pol) {
-		t.Errorf("%+v, %v", k, err)
-	}
-	if again, err := w.books.Key(t.Context(), ids[2]); err != nil || jsonOf(again) != jsonOf(k) {
-		t.Errorf("%+v, %v", again, err)
-	}
-	if k, err = w.books.SetPolicy(t.Context(), ids[2], nil); err != nil || k.Policy != nil {
-		t.Errorf("%+v, %v", k, err)
-	}
-	for _, err := range []error{
-		second(w.books.Key(t.Context(), "nobody")), second(w.books.SetPolicy(t.Context(), "nobody", &pol)),
-	} {
-		if !errors.Is(err, pay.ErrKeyNotFound) {
-			t.Errorf("got %v", err)
-		}
-	}
-}
-
-func second[T any](_ T, err error) error { return err }
