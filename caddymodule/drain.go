@@ -8,7 +8,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
-	"github.com/purserpay/purser/proxy"
+	"github.com/purserpay/purser/proxy/forward"
 )
 
 // drainWith ends the tunnels of a server with the server, because a server that shuts down does
@@ -45,14 +45,14 @@ func (a *App) drainWith(s *caddyhttp.Server) {
 }
 
 // forwards returns the proxies of all configurations that use the app's store.
-func (a *App) forwards() []*proxy.Forward {
+func (a *App) forwards() []*forward.Proxy {
 	run := a.live.Load()
 	if run == nil { // the first request opens the store
 		return nil
 	}
 	run.home.mu.Lock()
 	defer run.home.mu.Unlock()
-	var all []*proxy.Forward
+	var all []*forward.Proxy
 	for _, t := range run.home.tenants {
 		all = append(all, t.forwards...)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/purserpay/purser/internal/guard"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/proxy"
+	"github.com/purserpay/purser/proxy/forward"
 )
 
 // Proxy is the handler of the paying forward proxy. It serves CONNECT and requests for
@@ -81,10 +82,10 @@ type Proxy struct {
 	tunnels      struct{ all, key, peer int }
 	requests     int // of a key
 	resolve      map[string]netip.Addr
-	interception *proxy.Interception // nil: off; its certificates come when the proxy opens
-	roots        *x509.CertPool      // nil: the system's
-	authority    *authority          // nil while interception is off
-	forward      *proxy.Forward
+	interception *forward.Interception // nil: off; its certificates come when the proxy opens
+	roots        *x509.CertPool        // nil: the system's
+	authority    *authority            // nil while interception is off
+	forward      *forward.Proxy
 }
 
 // CaddyModule returns the Caddy module information.
@@ -214,7 +215,7 @@ func (h *Proxy) open(t *tenant) error {
 		return err
 	}
 	s := h.app.settings
-	o := proxy.ForwardOptions{
+	o := forward.Options{
 		Payer: t.payer,
 		Dialer: guard.NewDialer(guard.Options{
 			Allow: h.allow, AllowLoopback: h.server != nil && loopbackOnly(h.server.Listen),
@@ -235,7 +236,7 @@ func (h *Proxy) open(t *tenant) error {
 	if err := h.intercept(t, &o); err != nil {
 		return err
 	}
-	if h.forward, err = proxy.NewForward(o); err != nil {
+	if h.forward, err = forward.New(o); err != nil {
 		return err
 	}
 	t.forwards = append(t.forwards, h.forward)

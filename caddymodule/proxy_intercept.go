@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/purserpay/purser/internal/guard"
-	"github.com/purserpay/purser/proxy"
+	"github.com/purserpay/purser/proxy/forward"
 )
 
 var (
@@ -33,7 +33,7 @@ func (h *Proxy) resolveInterception() error {
 	if len(hosts) == 0 {
 		hosts = []string{everyHost}
 	}
-	on := new(proxy.Interception)
+	on := new(forward.Interception)
 	if on.Hosts, err = guard.ParseHosts(hosts...); err != nil {
 		return interceptOption.errorf("%w", err)
 	}
@@ -70,7 +70,7 @@ func (h *Proxy) resolveTrust() error {
 }
 
 // intercept opens the authority and gives the proxy its certificates.
-func (h *Proxy) intercept(t *tenant, o *proxy.ForwardOptions) (err error) {
+func (h *Proxy) intercept(t *tenant, o *forward.Options) (err error) {
 	o.Roots = h.roots
 	if h.interception == nil {
 		return nil
@@ -85,7 +85,7 @@ func (h *Proxy) intercept(t *tenant, o *proxy.ForwardOptions) (err error) {
 		return err
 	}
 	on := *h.interception
-	on.Leaf = proxy.NewMinter(h.authority.issuer).Leaf
+	on.Leaf = forward.NewMinter(h.authority.issuer).Leaf
 	o.Interception = &on
 	return nil
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/proxy"
+	"github.com/purserpay/purser/proxy/forward"
 )
 
 // errClosing: the tenant's configuration is gone for good.
@@ -33,7 +33,7 @@ type tenant struct {
 	authority *authority
 	// closers end what belongs to this configuration besides the payer.
 	closers  []func(context.Context) error
-	forwards []*proxy.Forward
+	forwards []*forward.Proxy
 
 	mu       sync.Mutex
 	requests int

@@ -24,6 +24,7 @@ import (
 	"github.com/purserpay/purser/internal/browser"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/proxy"
+	"github.com/purserpay/purser/proxy/forward"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -212,7 +213,7 @@ func (h *Transport) cleaned(req *http.Request) *http.Request {
 		},
 	}))
 	out.Header = req.Header.Clone()
-	proxy.StripSecrets(out.Header, h.secret)
+	forward.StripSecrets(out.Header, h.secret)
 	return out
 }
 

@@ -124,7 +124,12 @@ func ErrorResponse(req *http.Request, err error) *http.Response {
 	return resp
 }
 
-// ownResponse is an answer of ours, not the upstream's.
+// OwnResponse makes an answer of purser's own, in JSON, with the reason in the header too.
+func OwnResponse(req *http.Request, status int, reason, text string) *http.Response {
+	return ownResponse(req, status, problem{Error: text, Reason: reason})
+}
+
+// ownResponse makes an answer of purser's own.
 func ownResponse(req *http.Request, status int, p problem) *http.Response {
 	resp := &http.Response{
 		StatusCode: status, Status: fmt.Sprintf("%d %s", status, http.StatusText(status)),
@@ -167,8 +172,6 @@ func explain(err error) (int, problem) {
 			text = "The payment was made, but no answer came back; repeat the same request"
 		}
 		return status, problem{Error: text, Reason: afterSend(lost.Payment), Payment: view(lost.Payment)}
-	case errors.Is(err, errTunnels):
-		return http.StatusServiceUnavailable, problem{Error: "Too many tunnels are open", Reason: reasonTunnels}
 	case errors.As(err, &denied):
 		return http.StatusForbidden, problem{Error: "This proxy does not connect to that address", Reason: string(denied.Verdict)}
 	case errors.As(err, &untrusted) && len(untrusted.UnverifiedCertificates) > 0:

@@ -18,6 +18,7 @@ import (
 	"testing"
 
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/proxy/proxytest"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -37,12 +38,12 @@ type incoming struct {
 func (in *incoming) to(url string) *http.Request {
 	in.t.Helper()
 	if in.body == "" {
-		return request(in.t, in.method, url, nil)
+		return proxytest.Request(in.t, in.method, url, nil)
 	}
 	if in.source == nil || in.buffer {
 		in.source = io.NopCloser(strings.NewReader(in.body))
 	}
-	r := request(in.t, in.method, url, in.source)
+	r := proxytest.Request(in.t, in.method, url, in.source)
 	r.Body, r.ContentLength = in.source, int64(len(in.body))
 	return r
 }
@@ -71,13 +72,13 @@ func spooling(t *testing.T) TransportOptions {
 func TestAbortedAttemptsHaveOneSignature(t *testing.T) {
 	t.Parallel()
 	every(t, func(t *testing.T, in *incoming) {
-		w, s := newWorld(t), newSeller(t)
-		s.paid = func(rw http.ResponseWriter, _ *http.Request, n int) {
+		w, s := newWorld(t), proxytest.NewSeller(t)
+		s.Paid = func(rw http.ResponseWriter, _ *http.Request, n int) {
 			if n <= 12 {
-				hangUp(rw)
+				proxytest.HangUp(rw)
 				return
 			}
-			s.receipt(rw, n)
+			s.Receipt(rw, n)
 		}
 		tr := w.transport(nil, spooling(t))
 		for range 3 { // the client
@@ -92,22 +93,22 @@ func TestAbortedAttemptsHaveOneSignature(t *testing.T) {
 			}
 			call.Finish(false)
 		}
-		s.expect(3, 12, 1)
+		s.Expect(3, 12, 1)
 		call := w.call()
 		in.source = nil
 		a, err := w.trip(tr, call, in.to(s.URL+"/x"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		a.paid(t)
+		a.Paid(t)
 		call.Finish(true)
-		s.expect(4, 13, 1)
-		for _, b := range s.bodies {
+		s.Expect(4, 13, 1)
+		for _, b := range s.Bodies {
 			if b != in.body {
 				t.Errorf("the seller got %d of %d bytes", len(b), len(in.body))
 			}
 		}
-		if n := len(w.payments()); n != 1 {
+		if n := len(w.Payments()); n != 1 {
 			t.Errorf("%d payments", n)
 		}
 	})
@@ -117,10 +118,10 @@ func TestAbortedAttemptsHaveOneSignature(t *testing.T) {
 func TestNoConnectionThenSuccess(t *testing.T) {
 	t.Parallel()
 	every(t, func(t *testing.T, in *incoming) {
-		w, s := newWorld(t), newSeller(t)
-		s.challenge = func(rw http.ResponseWriter, r *http.Request) { // a connection that closes at once may lose its answer
+		w, s := newWorld(t), proxytest.NewSeller(t)
+		s.Challenge = func(rw http.ResponseWriter, r *http.Request) { // a connection that closes at once may lose its answer
 			_, _ = io.Copy(io.Discard, r.Body)
-			s.writeChallenge(rw, r, s.price, "")
+			s.WriteChallenge(rw, r, s.Price, "")
 		}
 		var dials atomic.Int32
 		next := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -141,15 +142,15 @@ func TestNoConnectionThenSuccess(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		a.paid(t)
+		a.Paid(t)
 		call.Finish(true)
-		s.expect(2, 1, 1)
-		if got := s.bodies[0]; got != in.body {
+		s.Expect(2, 1, 1)
+		if got := s.Bodies[0]; got != in.body {
 			t.Errorf("the seller got %d of %d bytes", len(got), len(in.body))
 		}
 		states := make(map[pay.State]int)
-		for _, p := range w.payments() {
-			states[w.closed(p.ID).State]++
+		for _, p := range w.Payments() {
+			states[w.Closed(p.ID).State]++
 		}
 		if states[pay.Settled] != 1 || len(states) != 1 { // the further attempt sends the authorization that had not left
 			t.Errorf("payments: %v", states)
@@ -161,21 +162,21 @@ func TestNoConnectionThenSuccess(t *testing.T) {
 func TestDeclinedThenAnotherUpstream(t *testing.T) {
 	t.Parallel()
 	every(t, func(t *testing.T, in *incoming) {
-		w, dear, fair := newWorld(t), newSeller(t, func(s *seller) { s.price = "99000000" }), newSeller(t)
+		w, dear, fair := newWorld(t), proxytest.NewSeller(t, func(s *proxytest.Seller) { s.Price = "99000000" }), proxytest.NewSeller(t)
 		tr, call := w.transport(nil, spooling(t)), w.call()
 		a, err := w.trip(tr, call, in.to(dear.URL+"/x"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		a.declined(t, "per-payment", true)
+		a.Declined(t, "per-payment", true)
 		if a, err = w.trip(tr, call, in.to(fair.URL+"/x")); err != nil {
 			t.Fatal(err)
 		}
-		a.paid(t)
+		a.Paid(t)
 		call.Finish(true)
-		dear.expect(1, 0, 0)
-		fair.expect(1, 1, 1)
-		if got := fair.bodies[0]; got != in.body {
+		dear.Expect(1, 0, 0)
+		fair.Expect(1, 1, 1)
+		if got := fair.Bodies[0]; got != in.body {
 			t.Errorf("the seller got %d of %d bytes", len(got), len(in.body))
 		}
 	})
@@ -185,10 +186,10 @@ func TestDeclinedThenAnotherUpstream(t *testing.T) {
 func TestUpstreamBreaksOffThenAnother(t *testing.T) {
 	t.Parallel()
 	every(t, func(t *testing.T, in *incoming) {
-		w, s := newWorld(t), newSeller(t)
+		w, s := newWorld(t), proxytest.NewSeller(t)
 		broken := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 			_, _ = io.ReadFull(r.Body, make([]byte, len(in.body)/2))
-			hangUp(rw)
+			proxytest.HangUp(rw)
 		}))
 		defer broken.Close()
 		tr, call := w.transport(nil, spooling(t)), w.call()
@@ -199,10 +200,10 @@ func TestUpstreamBreaksOffThenAnother(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		a.paid(t)
+		a.Paid(t)
 		call.Finish(true)
-		s.expect(1, 1, 1)
-		if got := s.bodies[0]; got != in.body {
+		s.Expect(1, 1, 1)
+		if got := s.Bodies[0]; got != in.body {
 			t.Errorf("the seller got %d of %d bytes", len(got), len(in.body))
 		}
 	})
@@ -224,7 +225,7 @@ func TestLongBodyIsNotSentInPart(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			if got = append(got, len(b)); len(got) == 1 {
-				hangUp(rw)
+				proxytest.HangUp(rw)
 			}
 		}))
 		defer upstream.Close()
@@ -257,50 +258,50 @@ func TestNoChallengeAfterThePayloadLeft(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name   string
-		paid   func(s *seller) func(http.ResponseWriter, *http.Request, int)
+		paid   func(s *proxytest.Seller) func(http.ResponseWriter, *http.Request, int)
 		finish bool
 		want   string
 	}{
-		{"aborted", func(*seller) func(http.ResponseWriter, *http.Request, int) {
-			return func(rw http.ResponseWriter, _ *http.Request, _ int) { hangUp(rw) }
+		{"aborted", func(*proxytest.Seller) func(http.ResponseWriter, *http.Request, int) {
+			return func(rw http.ResponseWriter, _ *http.Request, _ int) { proxytest.HangUp(rw) }
 		}, false, DeclinedOpen},
-		{"error status", func(*seller) func(http.ResponseWriter, *http.Request, int) {
+		{"error status", func(*proxytest.Seller) func(http.ResponseWriter, *http.Request, int) {
 			return func(rw http.ResponseWriter, _ *http.Request, _ int) { http.Error(rw, "no", 500) }
 		}, false, DeclinedOpen},
-		{"paid", func(s *seller) func(http.ResponseWriter, *http.Request, int) {
-			return func(rw http.ResponseWriter, _ *http.Request, n int) { s.receipt(rw, n) }
+		{"paid", func(s *proxytest.Seller) func(http.ResponseWriter, *http.Request, int) {
+			return func(rw http.ResponseWriter, _ *http.Request, n int) { s.Receipt(rw, n) }
 		}, false, DeclinedNotDelivered},
-		{"paid and over", func(s *seller) func(http.ResponseWriter, *http.Request, int) {
-			return func(rw http.ResponseWriter, _ *http.Request, n int) { s.receipt(rw, n) }
+		{"paid and over", func(s *proxytest.Seller) func(http.ResponseWriter, *http.Request, int) {
+			return func(rw http.ResponseWriter, _ *http.Request, n int) { s.Receipt(rw, n) }
 		}, true, DeclinedNotDelivered},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w, s := newWorld(t), newSeller(t)
-			s.paid = c.paid(s)
+			w, s := newWorld(t), proxytest.NewSeller(t)
+			s.Paid = c.paid(s)
 			tr, call := w.transport(nil, TransportOptions{}), w.call()
-			_, _ = w.trip(tr, call, request(t, "POST", s.URL+"/x", strings.NewReader("body")))
+			_, _ = w.trip(tr, call, proxytest.Request(t, "POST", s.URL+"/x", strings.NewReader("body")))
 			id := call.Payment().ID
 			if c.finish {
 				call.Finish(true)
 			}
 			for _, r := range []*http.Request{
-				request(t, "GET", s.URL+"/x", nil), request(t, "POST", s.URL+"/y", nil),
+				proxytest.Request(t, "GET", s.URL+"/x", nil), proxytest.Request(t, "POST", s.URL+"/y", nil),
 			} {
 				a, err := w.trip(tr, call, r)
 				if err != nil {
 					t.Fatal(err)
 				}
-				a.declined(t, c.want, false)
-				if p := a.problem(t); p.Payment.ID != id || a.Header.Get(HeaderPayment) != id {
+				a.Declined(t, c.want, false)
+				if p := a.Problem(t); p.Payment.ID != id || a.Header.Get(HeaderPayment) != id {
 					t.Errorf("payment %s, not %s", p.Payment.ID, id)
 				}
 			}
 			call.Finish(true) // of a 402
-			s.expect(3, 1, 1)
-			if n := len(w.payments()); n != 1 {
+			s.Expect(3, 1, 1)
+			if n := len(w.Payments()); n != 1 {
 				t.Errorf("%d payments", n)
 			}
-			if p := w.closed(id); p.Answered != c.finish {
+			if p := w.Closed(id); p.Answered != c.finish {
 				t.Errorf("answered %t", p.Answered)
 			}
 		})
@@ -310,20 +311,20 @@ func TestNoChallengeAfterThePayloadLeft(t *testing.T) {
 // Attempts at another request under a paid call that fail name the payment.
 func TestFailureAfterThePayloadLeft(t *testing.T) {
 	t.Parallel()
-	w, s := newWorld(t), newSeller(t)
+	w, s := newWorld(t), proxytest.NewSeller(t)
 	tr, call := w.transport(nil, TransportOptions{}), w.call()
-	a, err := w.trip(tr, call, request(t, "GET", s.URL+"/x", nil))
+	a, err := w.trip(tr, call, proxytest.Request(t, "GET", s.URL+"/x", nil))
 	if err != nil {
 		t.Fatal(err)
 	}
-	id := a.paid(t)
-	_, err = w.trip(tr, call, request(t, "GET", "http://127.0.0.1:1/other", nil))
+	id := a.Paid(t)
+	_, err = w.trip(tr, call, proxytest.Request(t, "GET", "http://127.0.0.1:1/other", nil))
 	var lost *SendError
 	if !errors.As(err, &lost) || lost.Payment.ID != id {
 		t.Errorf("got %v, want a lost send of %s", err, id)
 	}
 	call.Finish(true) // the door may think so
-	if p := w.closed(id); p.Answered {
+	if p := w.Closed(id); p.Answered {
 		t.Error("answered, although the client was told of a failure")
 	}
 }
@@ -331,19 +332,19 @@ func TestFailureAfterThePayloadLeft(t *testing.T) {
 // Nobody would know whether such a client is still there when its payment leaves.
 func TestCallerThatCannotLeaveIsNotPaidFor(t *testing.T) {
 	t.Parallel()
-	w, s := newWorld(t), newSeller(t)
+	w, s := newWorld(t), proxytest.NewSeller(t)
 	tr := w.transport(nil, TransportOptions{})
 	call := w.call()
 	ctx := WithCall(context.WithoutCancel(t.Context()), call)
-	resp, err := tr.RoundTrip(request(t, "GET", s.URL+"/x", nil).WithContext(ctx))
+	resp, err := tr.RoundTrip(proxytest.Request(t, "GET", s.URL+"/x", nil).WithContext(ctx))
 	if err != nil {
 		t.Fatal(err)
 	}
 	b, _ := io.ReadAll(resp.Body)
 	_ = resp.Body.Close()
-	answer{resp, string(b)}.declined(t, DeclinedCallerUnknown, true)
+	proxytest.Answer{Response: resp, Text: string(b)}.Declined(t, DeclinedCallerUnknown, true)
 	call.Finish(true)
-	s.expect(1, 0, 0)
+	s.Expect(1, 0, 0)
 }
 
 // Caddy maps what is a timeout by net.Error to 504, and a cancelled context to nothing.
@@ -364,7 +365,7 @@ func TestSendErrorIsANetError(t *testing.T) {
 		if err.Timeout() != c.timeout || errors.Is(err, context.Canceled) {
 			t.Errorf("%v: %t", c.cause, err.Timeout())
 		}
-		resp := ErrorResponse(request(t, "GET", "http://x/", nil), err)
+		resp := ErrorResponse(proxytest.Request(t, "GET", "http://x/", nil), err)
 		var b bytes.Buffer
 		if _, rerr := b.ReadFrom(resp.Body); rerr != nil || resp.StatusCode != c.status || !strings.Contains(b.String(), `"payment-open"`) {
 			t.Errorf("%v: %d %s", c.cause, resp.StatusCode, b.String())
@@ -375,21 +376,21 @@ func TestSendErrorIsANetError(t *testing.T) {
 // The next attempt of a door that was content with an answer cannot have the body.
 func TestRetryOfAnAnsweredUpload(t *testing.T) {
 	t.Parallel()
-	w, s := newWorld(t), newSeller(t)
+	w, s := newWorld(t), proxytest.NewSeller(t)
 	tr, call := w.transport(nil, TransportOptions{}), w.call()
 	in := &incoming{t: t, method: "POST", body: "the body"}
 	a, err := w.trip(tr, call, in.to(s.URL+"/x"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	id := a.paid(t)
+	id := a.Paid(t)
 	_, err = w.trip(tr, call, in.to(s.URL+"/x"))
 	var lost *SendError
 	if !errors.As(err, &lost) || lost.Payment.ID != id || !errors.Is(err, errGone) {
 		t.Errorf("got %v", err)
 	}
 	call.Finish(false)
-	s.expect(1, 1, 1)
+	s.Expect(1, 1, 1)
 	if _, found, _ := x402.FromResponse(ErrorResponse(in.to(s.URL), err).Header, nil); found {
 		t.Error("a challenge")
 	}
@@ -400,34 +401,34 @@ func TestRetryOfAnAnsweredUpload(t *testing.T) {
 func TestFurtherAttemptOverOlderHTTPIsSentOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	a := newSeller(t)
-	newer := httptest.NewUnstartedServer(http.HandlerFunc(a.serve))
+	a := proxytest.NewSeller(t)
+	newer := httptest.NewUnstartedServer(http.HandlerFunc(a.ServeHTTP))
 	newer.EnableHTTP2 = true
-	newer.Config.ErrorLog = quiet
+	newer.Config.ErrorLog = proxytest.Quiet
 	newer.StartTLS()
 	t.Cleanup(newer.Close)
-	a.paid = func(http.ResponseWriter, *http.Request, int) { panic(http.ErrAbortHandler) }
-	b := newSeller(t)
-	b.paid = func(rw http.ResponseWriter, _ *http.Request, _ int) { hangUp(rw) }
+	a.Paid = func(http.ResponseWriter, *http.Request, int) { panic(http.ErrAbortHandler) }
+	b := proxytest.NewSeller(t)
+	b.Paid = func(rw http.ResponseWriter, _ *http.Request, _ int) { proxytest.HangUp(rw) }
 	pool := x509.NewCertPool()
 	pool.AddCert(newer.Certificate())
 	next := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: true}
 	t.Cleanup(next.CloseIdleConnections)
 	tr, call := w.transport(next, TransportOptions{}), w.call()
-	if _, err := w.trip(tr, call, request(t, "GET", newer.URL+"/x", nil)); err == nil {
+	if _, err := w.trip(tr, call, proxytest.Request(t, "GET", newer.URL+"/x", nil)); err == nil {
 		t.Fatal("an answer")
 	}
-	resp, err := next.RoundTrip(request(t, "GET", b.URL+"/free", nil)) // the connection is kept
+	resp, err := next.RoundTrip(proxytest.Request(t, "GET", b.URL+"/free", nil)) // the connection is kept
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, _ = io.Copy(io.Discard, resp.Body)
 	_ = resp.Body.Close()
-	if _, err := w.trip(tr, call, request(t, "GET", b.URL+"/x", nil)); err == nil {
+	if _, err := w.trip(tr, call, proxytest.Request(t, "GET", b.URL+"/x", nil)); err == nil {
 		t.Fatal("an answer")
 	}
 	call.Finish(false)
-	if _, paid, _ := b.counts(); paid != 1 {
+	if _, paid, _ := b.Counts(); paid != 1 {
 		t.Errorf("one attempt, %d sends", paid)
 	}
 }
@@ -470,35 +471,35 @@ func (a addressed) RemoteAddr() net.Addr { return a.remote }
 func TestOpaqueTargetIsNotPaid(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	s := newSeller(t)
-	r := request(t, "GET", s.URL+"/x", nil)
+	s := proxytest.NewSeller(t)
+	r := proxytest.Request(t, "GET", s.URL+"/x", nil)
 	r.URL.Opaque = "http://" + r.URL.Host + "/x"
 	a, err := w.trip(w.transport(nil, TransportOptions{}), w.call(), r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.declined(t, "", true)
-	s.expect(1, 0, 0)
+	a.Declined(t, "", true)
+	s.Expect(1, 0, 0)
 }
 
 // Credentials in the URL that a door names are not part of what a repeat is recognized by, and
 // reach neither the books nor the log.
 func TestCredentialsInTheURL(t *testing.T) {
 	t.Parallel()
-	w, s := newWorld(t), newSeller(t)
+	w, s := newWorld(t), proxytest.NewSeller(t)
 	tr := w.transport(nil, TransportOptions{})
 	var ids []string
 	for _, user := range []string{"agent:correct-horse", "agent:battery-staple"} {
 		call := w.call()
 		call.URL = "https://" + user + "@api.example.com/x"
-		a, err := w.trip(tr, call, request(t, "GET", strings.Replace(s.URL, "http://", "http://"+user+"@", 1)+"/x", nil))
+		a, err := w.trip(tr, call, proxytest.Request(t, "GET", strings.Replace(s.URL, "http://", "http://"+user+"@", 1)+"/x", nil))
 		if err != nil {
 			t.Fatal(err)
 		}
 		call.Finish(false) // so that the next one is a repeat
 		ids = append(ids, a.Header.Get(HeaderPayment))
-		if p := w.closed(ids[0]); p.RequestURL != s.URL+"/x" || strings.Contains(w.logs.String(), "correct-horse") {
-			t.Errorf("%q %s", p.RequestURL, w.logs.String())
+		if p := w.Closed(ids[0]); p.RequestURL != s.URL+"/x" || strings.Contains(w.Logs.String(), "correct-horse") {
+			t.Errorf("%q %s", p.RequestURL, w.Logs.String())
 		}
 	}
 	if ids[0] != ids[1] {

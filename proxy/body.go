@@ -15,8 +15,8 @@ func guarded(resp *http.Response) (*http.Response, error) {
 		_ = resp.Body.Close()
 		return nil, fmt.Errorf("upstream answered with status %d", resp.StatusCode)
 	}
-	dropOwn(resp.Header)
-	dropOwn(resp.Trailer) // as announced; what comes is looked at in the end
+	StripOwn(resp.Header)
+	StripOwn(resp.Trailer) // as announced; what comes is looked at in the end
 	if resp.StatusCode == http.StatusSwitchingProtocols || resp.Body == nil || resp.Body == http.NoBody {
 		return resp, nil
 	}
@@ -36,7 +36,7 @@ func (b *watched) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	failpoint.Here(failpoint.ProxyPiece)
 	if err == io.EOF { // bodies return it bare; trailers are there from now on
-		dropOwn(b.resp.Trailer)
+		StripOwn(b.resp.Trailer)
 	}
 	if err != nil && b.ended != nil {
 		ended := b.ended

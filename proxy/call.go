@@ -34,8 +34,6 @@ type Call struct {
 	// payment whenever it goes to another one. Empty: the URL that is sent first.
 	URL string
 
-	secrets []string // that must not go upstream
-
 	mu       sync.Mutex
 	caller   context.Context
 	memo     *memo
@@ -148,9 +146,9 @@ func (c *Call) whole(req *http.Request) (content, error) {
 	return c.body.whole()
 }
 
-// answering is for a door whose answer is about to be written: a client that is gone by
-// now does not get it.
-func (c *Call) answering() {
+// Answering notes that the door is about to write the upstream's answer: a client that has left
+// by now does not get it, and its repeat gets the payment.
+func (c *Call) Answering() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if m := c.memo; m != nil && !m.over && c.caller.Err() != nil {
@@ -158,9 +156,9 @@ func (c *Call) answering() {
 	}
 }
 
-// spoilt says that the client gets err instead of the upstream's answer. If a payload has
-// left by then the returned error names its payment.
-func (c *Call) spoilt(err error) error {
+// Fail notes that the client gets err instead of the upstream's answer. If a payload has left by
+// then, the returned error names its payment.
+func (c *Call) Fail(err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var lost *SendError
@@ -173,8 +171,8 @@ func (c *Call) spoilt(err error) error {
 	return &SendError{Payment: c.memo.attempt.Payment(), cause: err}
 }
 
-// waits reports whether a payment waits for the end of the call.
-func (c *Call) waits() bool {
+// Pending reports whether a payment waits for the end of the call.
+func (c *Call) Pending() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.memo != nil && !c.memo.over && !c.finished

@@ -37,13 +37,13 @@ type Observer interface {
 }
 
 // nobody is the observer that does nothing.
-type nobody struct{}
+type Unobserved struct{}
 
-func (nobody) Answered(string)                        {}
-func (nobody) Tunnels(int)                            {}
-func (nobody) Spooled(int64, int64, int)              {}
-func (nobody) Propagate(context.Context, http.Header) {}
-func (nobody) Inside(_ context.Context, r *http.Request) (*http.Request, func()) {
+func (Unobserved) Answered(string)                        {}
+func (Unobserved) Tunnels(int)                            {}
+func (Unobserved) Spooled(int64, int64, int)              {}
+func (Unobserved) Propagate(context.Context, http.Header) {}
+func (Unobserved) Inside(_ context.Context, r *http.Request) (*http.Request, func()) {
 	return r, func() {}
 }
 

@@ -143,7 +143,7 @@ func (t *Transport) paid(req *http.Request, m *memo, seen *trip, ctx context.Con
 		allowed = func(remote net.Addr) bool { return t.plain.allows(req.URL, remote) }
 	}
 	out := req.Clone(seen.watch(ctx, allowed, stop))
-	dropOwn(out.Header)
+	StripOwn(out.Header)
 	t.observer.Propagate(out.Context(), out.Header)
 	payload := m.attempt.Payload()
 	out.Header.Set(payload.HeaderName(), payload.Header())
@@ -212,7 +212,7 @@ func (t *Transport) answered(req *http.Request, m *memo, resp *http.Response) *h
 		p := a.Payment()
 		reason := afterSend(p)
 		t.declined(reason)
-		t.log.WarnContext(req.Context(), "402 after the payment was sent", "payment", p.ID, "host", req.URL.Host, "reason", reason, "seller", shorten(challenge.Error))
+		t.log.WarnContext(req.Context(), "402 after the payment was sent", "payment", p.ID, "host", req.URL.Host, "reason", reason, "seller", fmt.Sprintf("%.200s", challenge.Error))
 		t.withhold(req, resp, p, reason)
 	case resp.StatusCode >= http.StatusBadRequest:
 		a.Observe(fmt.Sprintf("seller answered %d", resp.StatusCode))
@@ -265,12 +265,4 @@ func errorKind(err error) string {
 		return "connection closed"
 	}
 	return "connection failed"
-}
-
-// shorten cuts a seller's words for the log.
-func shorten(s string) string {
-	if len(s) > 200 {
-		return s[:200] + "…"
-	}
-	return s
 }

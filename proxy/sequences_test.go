@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/proxy/proxytest"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -29,17 +30,17 @@ func TestLateRetryOfOneCallPaysOnce(t *testing.T) {
 			return time.Now().Add(ahead)
 		}
 	})
-	s := newSeller(t)
-	s.paid = func(rw http.ResponseWriter, _ *http.Request, _ int) {
+	s := proxytest.NewSeller(t)
+	s.Paid = func(rw http.ResponseWriter, _ *http.Request, _ int) {
 		mu.Lock()
 		ahead += 60*time.Second + pay.RepeatGrace + 20*time.Second
 		mu.Unlock()
-		hangUp(rw)
+		proxytest.HangUp(rw)
 	}
 	tr, call := w.transport(nil, TransportOptions{}), w.call()
 	var ids []string
 	for range 2 {
-		_, err := w.trip(tr, call, request(t, "GET", s.URL+"/x", nil))
+		_, err := w.trip(tr, call, proxytest.Request(t, "GET", s.URL+"/x", nil))
 		var lost *SendError
 		if !errors.As(err, &lost) {
 			t.Fatalf("got %v, want a lost send", err)
@@ -47,34 +48,34 @@ func TestLateRetryOfOneCallPaysOnce(t *testing.T) {
 		ids = append(ids, lost.Payment.ID)
 	}
 	call.Finish(false)
-	if n := len(w.payments()); n != 1 || ids[0] != ids[1] {
+	if n := len(w.Payments()); n != 1 || ids[0] != ids[1] {
 		t.Errorf("%d payments for one incoming request: %v", n, ids)
 	}
-	s.expect(1, 1, 1)
+	s.Expect(1, 1, 1)
 }
 
 // The first upstream takes the payload and says nothing. The next one asked for the same
 // incoming request gets the same payload; a new one would pay both.
 func TestSecondUpstreamIsNotPaidAgain(t *testing.T) {
 	t.Parallel()
-	w, first, second := newWorld(t), newSeller(t), newSeller(t)
-	first.paid = func(rw http.ResponseWriter, _ *http.Request, _ int) { hangUp(rw) }
+	w, first, second := newWorld(t), proxytest.NewSeller(t), proxytest.NewSeller(t)
+	first.Paid = func(rw http.ResponseWriter, _ *http.Request, _ int) { proxytest.HangUp(rw) }
 	tr, call := w.transport(nil, TransportOptions{}), w.call()
-	_, err := w.trip(tr, call, request(t, "GET", first.URL+"/x", nil))
+	_, err := w.trip(tr, call, proxytest.Request(t, "GET", first.URL+"/x", nil))
 	var lost *SendError
 	if !errors.As(err, &lost) {
 		t.Fatalf("got %v, want a lost send", err)
 	}
-	a, err := w.trip(tr, call, request(t, "GET", second.URL+"/x", nil))
+	a, err := w.trip(tr, call, proxytest.Request(t, "GET", second.URL+"/x", nil))
 	if err != nil {
 		t.Fatal(err)
 	}
 	call.Finish(true)
-	if id := a.paid(t); id != lost.Payment.ID || len(w.payments()) != 1 {
-		t.Errorf("%d payments for one incoming request: %s, then %s", len(w.payments()), lost.Payment.ID, id)
+	if id := a.Paid(t); id != lost.Payment.ID || len(w.Payments()) != 1 {
+		t.Errorf("%d payments for one incoming request: %s, then %s", len(w.Payments()), lost.Payment.ID, id)
 	}
-	first.expect(1, 1, 1)
-	second.expect(0, 1, 1)
+	first.Expect(1, 1, 1)
+	second.Expect(0, 1, 1)
 }
 
 // A load balancer may not like an answer to the payload, and then not reach the next
@@ -82,26 +83,26 @@ func TestSecondUpstreamIsNotPaidAgain(t *testing.T) {
 // books although it is settled later, and the client's repeat would pay again.
 func TestNoConnectionAfterAnAnswerIsNotVoid(t *testing.T) {
 	t.Parallel()
-	w, s := newWorld(t), newSeller(t)
-	s.paid = func(rw http.ResponseWriter, _ *http.Request, _ int) { rw.WriteHeader(http.StatusOK) }
+	w, s := newWorld(t), proxytest.NewSeller(t)
+	s.Paid = func(rw http.ResponseWriter, _ *http.Request, _ int) { rw.WriteHeader(http.StatusOK) }
 	gone := httptest.NewServer(http.NotFoundHandler())
 	gone.Close()
 	tr, call := w.transport(nil, TransportOptions{}), w.call()
-	a, err := w.trip(tr, call, request(t, "GET", s.URL+"/x", nil))
+	a, err := w.trip(tr, call, proxytest.Request(t, "GET", s.URL+"/x", nil))
 	if err != nil {
 		t.Fatal(err)
 	}
-	id := a.paid(t)
-	_, err = w.trip(tr, call, request(t, "GET", gone.URL+"/x", nil))
+	id := a.Paid(t)
+	_, err = w.trip(tr, call, proxytest.Request(t, "GET", gone.URL+"/x", nil))
 	var lost *SendError
 	if !errors.As(err, &lost) || lost.Payment.ID != id {
 		t.Errorf("got %v, want a lost send of %s", err, id)
 	}
 	call.Finish(false)
-	if p := w.closed(id); p.State != pay.Open || p.Answered {
+	if p := w.Closed(id); p.State != pay.Open || p.Answered {
 		t.Errorf("%s (%s), answered %t; the seller has the payload", p.State, p.Reason, p.Answered)
 	}
-	s.expect(1, 1, 1)
+	s.Expect(1, 1, 1)
 }
 
 // http.Transport repeats a bodiless request with an idempotency key by itself when its
@@ -110,17 +111,17 @@ func TestPaidPostWithoutABodyIsSentOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	for _, name := range []string{"Idempotency-Key", "X-Idempotency-Key"} {
-		s := newSeller(t)
-		s.paid = func(rw http.ResponseWriter, _ *http.Request, _ int) { hangUp(rw) }
+		s := proxytest.NewSeller(t)
+		s.Paid = func(rw http.ResponseWriter, _ *http.Request, _ int) { proxytest.HangUp(rw) }
 		call := w.call()
-		_, err := w.trip(w.transport(nil, TransportOptions{}), call, request(t, "POST", s.URL+"/x", nil, name, "k"))
+		_, err := w.trip(w.transport(nil, TransportOptions{}), call, proxytest.Request(t, "POST", s.URL+"/x", nil, name, "k"))
 		call.Finish(false)
 		var lost *SendError
 		if !errors.As(err, &lost) {
 			t.Errorf("%s: %v", name, err)
 		}
-		s.expect(1, 1, 1)
-		if got := s.bought[0].Header.Get(name); got != "k" {
+		s.Expect(1, 1, 1)
+		if got := s.Bought[0].Header.Get(name); got != "k" {
 			t.Errorf("the seller got %s: %q", name, got)
 		}
 	}
@@ -150,31 +151,31 @@ func TestNoChallengeDuringAnOutage(t *testing.T) {
 			return store
 		}
 	})
-	s := newSeller(t)
-	s.paid = func(rw http.ResponseWriter, _ *http.Request, n int) {
+	s := proxytest.NewSeller(t)
+	s.Paid = func(rw http.ResponseWriter, _ *http.Request, n int) {
 		if n == 1 {
-			hangUp(rw)
+			proxytest.HangUp(rw)
 			return
 		}
-		s.receipt(rw, n)
+		s.Receipt(rw, n)
 	}
 	if a := w.get(s.URL + "/x"); a.StatusCode != http.StatusBadGateway {
-		t.Fatalf("got %d %s", a.StatusCode, a.body)
+		t.Fatalf("got %d %s", a.StatusCode, a.Text)
 	}
-	id := w.payments()[0].ID
-	w.closed(id)
+	id := w.Payments()[0].ID
+	w.Closed(id)
 
 	store.on.Store(true)
 	a := w.get(s.URL + "/x")
-	if _, found, _ := x402.FromResponse(a.Header, []byte(a.body)); found || a.StatusCode != http.StatusServiceUnavailable ||
-		a.Header.Get("Retry-After") == "" || a.problem(t).Reason != DeclinedUnavailable {
-		t.Errorf("challenge %t: %d %v %s", found, a.StatusCode, a.Header, a.body)
+	if _, found, _ := x402.FromResponse(a.Header, []byte(a.Text)); found || a.StatusCode != http.StatusServiceUnavailable ||
+		a.Header.Get("Retry-After") == "" || a.Problem(t).Reason != DeclinedUnavailable {
+		t.Errorf("challenge %t: %d %v %s", found, a.StatusCode, a.Header, a.Text)
 	}
 	store.on.Store(false)
-	if again := w.get(s.URL + "/x").paid(t); again != id {
+	if again := w.get(s.URL + "/x").Paid(t); again != id {
 		t.Errorf("payment %s instead of %s after the outage", again, id)
 	}
-	s.expect(3, 2, 1)
+	s.Expect(3, 2, 1)
 }
 
 // buggy is a facilitator that panics.
@@ -187,7 +188,7 @@ func (buggy) Verify(context.Context, pay.Exchange) (pay.VerifyAnswer, error) { p
 func TestPanicBesideTheLeaseReleasesIt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) { s.pay.Facilitator = buggy{} })
-	s := newSeller(t)
+	s := proxytest.NewSeller(t)
 	tr, call := w.transport(nil, TransportOptions{}), w.call()
 	func() {
 		defer func() {
@@ -196,15 +197,15 @@ func TestPanicBesideTheLeaseReleasesIt(t *testing.T) {
 			}
 		}()
 		defer call.Finish(false)
-		_, err := w.trip(tr, call, request(t, "GET", s.URL+"/x", nil))
+		_, err := w.trip(tr, call, proxytest.Request(t, "GET", s.URL+"/x", nil))
 		t.Errorf("no panic but %v", err)
 	}()
-	list := w.payments()
+	list := w.Payments()
 	if len(list) != 1 {
 		t.Fatalf("%d payments", len(list))
 	}
-	if p := w.closed(list[0].ID); p.State != pay.Open {
+	if p := w.Closed(list[0].ID); p.State != pay.Open {
 		t.Errorf("%s (%s)", p.State, p.Reason) // whether the facilitator has kept the payload is not known
 	}
-	s.expect(1, 0, 0)
+	s.Expect(1, 0, 0)
 }

@@ -13,17 +13,18 @@ import (
 	"testing"
 
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/proxy/proxytest"
 )
 
 func TestSpoolLimits(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	for _, o := range []PayOptions{{MaxReplay: -1}, {MaxReplayTotal: -1}, {MaxSpoolTotal: -1}} {
-		if _, err := NewTransport(TransportOptions{Payer: w.payer, Next: &http.Transport{}, PayOptions: o}); err == nil {
+		if _, err := NewTransport(TransportOptions{Payer: w.Payer, Next: &http.Transport{}, PayOptions: o}); err == nil {
 			t.Errorf("taken: %+v", o)
 		}
 	}
-	tr, err := NewTransport(TransportOptions{Payer: w.payer, Next: &http.Transport{}})
+	tr, err := NewTransport(TransportOptions{Payer: w.Payer, Next: &http.Transport{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,12 +148,12 @@ func TestSpooledBody(t *testing.T) {
 	_, _ = rand.Read(data)
 	for _, chunked := range []bool{false, true} {
 		for _, early := range []bool{false, true} { // whether the seller asks before it has read
-			s := newSeller(t, func(s *seller) {
-				s.challenge = func(rw http.ResponseWriter, r *http.Request) {
+			s := proxytest.NewSeller(t, func(s *proxytest.Seller) {
+				s.Challenge = func(rw http.ResponseWriter, r *http.Request) {
 					if !early {
 						_, _ = io.Copy(io.Discard, r.Body)
 					}
-					s.writeChallenge(rw, r, s.price, "Payment required")
+					s.WriteChallenge(rw, r, s.Price, "Payment required")
 				}
 			})
 			var body io.Reader = bytes.NewReader(data)
@@ -160,22 +161,22 @@ func TestSpooledBody(t *testing.T) {
 				body = io.MultiReader(body)
 			}
 			call := w.call()
-			a, err := w.trip(tr, call, request(t, "POST", s.URL+"/upload", body))
+			a, err := w.trip(tr, call, proxytest.Request(t, "POST", s.URL+"/upload", body))
 			if err != nil {
 				t.Fatal(err)
 			}
-			a.paid(t)
-			if a.body != "paid:POST:"+string(data) {
-				t.Errorf("chunked %t, early %t: %d bytes came back changed", chunked, early, len(a.body))
+			a.Paid(t)
+			if a.Text != "paid:POST:"+string(data) {
+				t.Errorf("chunked %t, early %t: %d bytes came back changed", chunked, early, len(a.Text))
 			}
 			call.Finish(true)
-			eventually(t, "everything is given back", func() bool {
+			proxytest.Eventually(t, "everything is given back", func() bool {
 				return tr.spool.inMemory.used.Load() == 0 && tr.spool.onDisk.used.Load() == 0
 			})
 			if left := files(t, dir); len(left) > 0 {
 				t.Errorf("left: %v", left)
 			}
-			s.expect(1, 1, 1)
+			s.Expect(1, 1, 1)
 		}
 	}
 }
@@ -184,66 +185,65 @@ func TestSpooledBody(t *testing.T) {
 // been paid when the disk was well.
 func TestSpoolFails(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(s *setup) {
-		s.forward.MaxReplay, s.forward.SpoolDir = 1000, filepath.Join(t.TempDir(), "missing")
-	})
+	w := newWorld(t)
+	tr := w.transport(nil, TransportOptions{Logger: w.Logger, PayOptions: PayOptions{MaxReplay: 1000, SpoolDir: filepath.Join(t.TempDir(), "missing")}})
 	var got []string
-	s := newSeller(t, func(s *seller) {
-		s.challenge = func(rw http.ResponseWriter, r *http.Request) {
+	s := proxytest.NewSeller(t, func(s *proxytest.Seller) {
+		s.Challenge = func(rw http.ResponseWriter, r *http.Request) {
 			b, _ := io.ReadAll(r.Body)
 			got = append(got, string(b))
-			s.writeChallenge(rw, r, s.price, "Payment required")
+			s.WriteChallenge(rw, r, s.Price, "Payment required")
 		}
 	})
 	data := strings.Repeat("0123456789", 20_000)
 	for range 3 {
-		w.do(w.agent(), request(t, "POST", s.URL+"/x", strings.NewReader(data))).short(t, DeclinedSpool)
+		w.send(tr, w.Key, proxytest.Request(t, "POST", s.URL+"/x", strings.NewReader(data))).Short(t, DeclinedSpool)
 	}
-	s.expect(3, 0, 0)
+	s.Expect(3, 0, 0)
 	for _, b := range got {
 		if b != data {
 			t.Errorf("the seller got %d of %d bytes", len(b), len(data))
 		}
 	}
-	if n := strings.Count(w.logs.String(), "cannot be spooled"); n != 1 {
+	if n := strings.Count(w.Logs.String(), "cannot be spooled"); n != 1 {
 		t.Errorf("logged %d times", n)
 	}
-	eventually(t, "everything is given back", func() bool {
-		p := w.forward.transport.spool
+	proxytest.Eventually(t, "everything is given back", func() bool {
+		p := tr.spool
 		return p.inMemory.used.Load() == 0 && p.onDisk.used.Load() == 0
 	})
 	// Small ones need no file.
-	w.do(w.agent(), request(t, "POST", s.URL+"/x", strings.NewReader("small"))).paid(t)
+	w.send(tr, w.Key, proxytest.Request(t, "POST", s.URL+"/x", strings.NewReader("small"))).Paid(t)
 }
 
 // What all requests in flight may keep is bounded. A request without room is not paid.
 func TestSpoolIsFull(t *testing.T) {
 	t.Parallel()
-	w, s := newWorld(t), newSeller(t)
+	w, s := newWorld(t), proxytest.NewSeller(t)
 	tr := w.transport(nil, TransportOptions{PayOptions: PayOptions{
 		MaxReplay: 1000, MaxReplayTotal: 1000, MaxSpool: 100_000, MaxSpoolTotal: 100_000, SpoolDir: t.TempDir(),
 	}})
 	arrived, goOn := make(chan struct{}), make(chan struct{})
-	s.paid = func(rw http.ResponseWriter, r *http.Request, n int) {
+	s.Paid = func(rw http.ResponseWriter, r *http.Request, n int) {
 		if n == 1 {
 			close(arrived)
 			<-goOn
 		}
-		s.receipt(rw, n)
+		s.Receipt(rw, n)
 	}
 	first := make(chan error, 1)
 	call := w.call()
 	go func() {
-		_, err := w.trip(tr, call, request(t, "POST", s.URL+"/1", bytes.NewReader(make([]byte, 90_000))))
+		_, err := w.trip(tr, call, proxytest.Request(t, "POST", s.URL+"/1", bytes.NewReader(make([]byte, 90_000))))
 		first <- err
 	}()
 	<-arrived
 	second := w.call()
-	a, err := w.trip(tr, second, request(t, "POST", s.URL+"/2", bytes.NewReader(make([]byte, 90_000))))
+	a, err := w.trip(tr, second, proxytest.Request(t, "POST", s.URL+"/2", bytes.NewReader(make([]byte, 90_000))))
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.short(t, DeclinedOverloaded)
+	a.Short(t, DeclinedOverloaded)
 	second.Finish(true)
 	close(goOn)
 	if err := <-first; err != nil {
@@ -251,20 +251,20 @@ func TestSpoolIsFull(t *testing.T) {
 	}
 	call.Finish(true)
 	third := w.call()
-	a, err = w.trip(tr, third, request(t, "POST", s.URL+"/2", bytes.NewReader(make([]byte, 90_000))))
+	a, err = w.trip(tr, third, proxytest.Request(t, "POST", s.URL+"/2", bytes.NewReader(make([]byte, 90_000))))
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.paid(t)
+	a.Paid(t)
 	third.Finish(true)
-	s.expect(3, 2, 2)
+	s.Expect(3, 2, 2)
 }
 
 // After an error another attempt may follow, so the body is kept until the call is over.
 func TestSpoolEndsWithTheCall(t *testing.T) {
 	t.Parallel()
-	w, s := newWorld(t), newSeller(t)
-	s.challenge = func(rw http.ResponseWriter, r *http.Request) {
+	w, s := newWorld(t), proxytest.NewSeller(t)
+	s.Challenge = func(rw http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		rw.WriteHeader(http.StatusServiceUnavailable)
 	}
@@ -286,19 +286,19 @@ func TestSpoolEndsWithTheCall(t *testing.T) {
 // payment and not a request with half a body.
 func TestSpoolBreaksUnderThePaidRequest(t *testing.T) {
 	t.Parallel()
-	w, s := newWorld(t), newSeller(t)
+	w, s := newWorld(t), proxytest.NewSeller(t)
 	tr := w.transport(nil, TransportOptions{PayOptions: PayOptions{MaxReplay: 1000, SpoolDir: t.TempDir()}})
 	call := w.call()
-	s.challenge = func(rw http.ResponseWriter, r *http.Request) {
+	s.Challenge = func(rw http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		_ = call.body.kept.file.Close() // the disk is gone
-		s.writeChallenge(rw, r, s.price, "Payment required")
+		s.WriteChallenge(rw, r, s.Price, "Payment required")
 	}
-	_, err := w.trip(tr, call, request(t, "POST", s.URL+"/x", bytes.NewReader(make([]byte, 500_000))))
+	_, err := w.trip(tr, call, proxytest.Request(t, "POST", s.URL+"/x", bytes.NewReader(make([]byte, 500_000))))
 	call.Finish(false)
 	var lost *SendError
 	if !errors.As(err, &lost) || lost.Payment.State != pay.Open {
 		t.Fatalf("%v", err)
 	}
-	s.expect(1, 0, 0) // half a request is none
+	s.Expect(1, 0, 0) // half a request is none
 }

@@ -273,7 +273,7 @@ func withoutOwnHeaders(req *http.Request) *http.Request {
 	}
 	out := req.WithContext(req.Context())
 	out.Header = req.Header.Clone()
-	dropOwn(out.Header)
+	StripOwn(out.Header)
 	return out
 }
 
@@ -286,7 +286,8 @@ func hasOwn(h http.Header) bool {
 	return false
 }
 
-func dropOwn(h http.Header) {
+// StripOwn takes out Purser-* headers: from another sender they are forged.
+func StripOwn(h http.Header) {
 	for name := range h {
 		if strings.HasPrefix(http.CanonicalHeaderKey(name), ownPrefix) {
 			delete(h, name)

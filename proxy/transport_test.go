@@ -13,43 +13,97 @@ import (
 
 	"github.com/purserpay/purser/facilitator"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/proxy/proxytest"
 	"github.com/purserpay/purser/x402"
+	"go.uber.org/goleak"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // transport is a paying transport over a plain one, without a proxy in between.
 
 func (w *world) transport(next *http.Transport, o TransportOptions) *Transport {
-	w.t.Helper()
+	w.T.Helper()
 	if next == nil {
 		next = &http.Transport{DisableCompression: true}
 	}
-	w.t.Cleanup(next.CloseIdleConnections)
-	o.Payer, o.Next, o.Door = w.payer, next, pay.DoorTransport
+	w.T.Cleanup(next.CloseIdleConnections)
+	o.Payer, o.Next, o.Door = w.Payer, next, pay.DoorTransport
 	tr, err := NewTransport(o)
 	if err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 	return tr
 }
 
 // trip sends one request for a call and reads the answer.
 
-func (w *world) trip(tr *Transport, call *Call, r *http.Request) (answer, error) {
-	w.t.Helper()
+func (w *world) trip(tr *Transport, call *Call, r *http.Request) (proxytest.Answer, error) {
+	w.T.Helper()
 	ctx := r.Context()
 	if ctx.Done() == nil {
-		ctx = w.t.Context()
+		ctx = w.T.Context()
 	}
 	resp, err := tr.RoundTrip(r.WithContext(WithCall(ctx, call)))
 	if err != nil {
-		return answer{}, err
+		return proxytest.Answer{}, err
 	}
 	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)
-	return answer{resp, string(b)}, err
+	return proxytest.Answer{Response: resp, Text: string(b)}, err
 }
 
-func (w *world) call() *Call { return NewCall(w.key, "", "") }
+func (w *world) call() *Call { return NewCall(w.Key, "", "") }
+
+// world is what a transport pays from in tests.
+type world struct {
+	*proxytest.World
+	door *Transport // of get
+}
+
+type setup struct {
+	pay   pay.Options
+	store func(pay.Store) pay.Store
+}
+
+func newWorld(t *testing.T, change ...func(*setup)) *world {
+	t.Helper()
+	s := &setup{pay: proxytest.PayOptions(), store: func(s pay.Store) pay.Store { return s }}
+	for _, f := range change {
+		f(s)
+	}
+	w := &world{World: proxytest.NewWorld(t, s.pay, s.store)}
+	next := &http.Transport{DisableCompression: true}
+	t.Cleanup(next.CloseIdleConnections)
+	var err error
+	if w.door, err = NewTransport(TransportOptions{Payer: w.Payer, Next: next, Logger: w.Logger}); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// send sends one request of a client of a key, as a door does.
+func (w *world) send(tr *Transport, key pay.Key, r *http.Request) proxytest.Answer {
+	w.T.Helper()
+	call := NewCall(key, "", IdempotencyKey(r.Header))
+	a, err := w.trip(tr, call, r)
+	call.Finish(err == nil)
+	if err == nil {
+		return a
+	}
+	resp := ErrorResponse(r, err)
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		w.T.Error(err)
+	}
+	return proxytest.Answer{Response: resp, Text: string(text)}
+}
+
+func (w *world) get(rawURL string, header ...string) proxytest.Answer {
+	w.T.Helper()
+	return w.send(w.door, w.Key, proxytest.Request(w.T, "GET", rawURL, nil, header...))
+}
 
 // A load balancer tries several times for one incoming request: one payment, and one send
 
@@ -58,41 +112,41 @@ func (w *world) call() *Call { return NewCall(w.key, "", "") }
 func TestAttemptsOfOneCall(t *testing.T) {
 	t.Parallel()
 	for _, method := range []string{"GET", "POST"} {
-		w, s := newWorld(t), newSeller(t)
-		s.paid = func(rw http.ResponseWriter, r *http.Request, n int) {
+		w, s := newWorld(t), proxytest.NewSeller(t)
+		s.Paid = func(rw http.ResponseWriter, r *http.Request, n int) {
 			if n < 4 {
-				hangUp(rw)
+				proxytest.HangUp(rw)
 				return
 			}
-			s.receipt(rw, n)
+			s.Receipt(rw, n)
 			_, _ = io.Copy(rw, r.Body)
 		}
 		tr, call := w.transport(nil, TransportOptions{}), w.call()
 		var id string
 		for i := range 3 {
-			_, err := w.trip(tr, call, request(t, method, s.URL+"/x", strings.NewReader("body")))
+			_, err := w.trip(tr, call, proxytest.Request(t, method, s.URL+"/x", strings.NewReader("body")))
 			var lost *SendError
 			if !errors.As(err, &lost) || lost.Payment.State != pay.Open {
 				t.Fatalf("%s, attempt %d: %v", method, i, err)
 			}
 			id = lost.Payment.ID
-			s.expect(1, i+1, 1)
+			s.Expect(1, i+1, 1)
 		}
-		a, err := w.trip(tr, call, request(t, method, s.URL+"/x", strings.NewReader("body")))
-		if err != nil || a.paid(t) != id || a.body != "body" {
-			t.Fatalf("%s: %v %v %q", method, err, a.Header, a.body)
+		a, err := w.trip(tr, call, proxytest.Request(t, method, s.URL+"/x", strings.NewReader("body")))
+		if err != nil || a.Paid(t) != id || a.Text != "body" {
+			t.Fatalf("%s: %v %v %q", method, err, a.Header, a.Text)
 		}
-		s.expect(1, 4, 1)
+		s.Expect(1, 4, 1)
 		call.Finish(true)
 		call.Finish(false) // only the first counts
-		if p := w.closed(id); p.State != pay.Settled || !p.Answered || p.Door != pay.DoorTransport {
+		if p := w.Closed(id); p.State != pay.Settled || !p.Answered || p.Door != pay.DoorTransport {
 			t.Errorf("%s: %+v", method, p)
 		}
 		// A finished call pays no more, and its payload goes nowhere else.
-		if a, err := w.trip(tr, call, request(t, method, s.URL+"/x", nil)); err != nil || a.StatusCode != 402 {
+		if a, err := w.trip(tr, call, proxytest.Request(t, method, s.URL+"/x", nil)); err != nil || a.StatusCode != 402 {
 			t.Errorf("%v %v", a, err)
 		}
-		s.expect(2, 4, 1)
+		s.Expect(2, 4, 1)
 	}
 }
 
@@ -100,27 +154,27 @@ func TestAttemptsOfOneCall(t *testing.T) {
 
 func TestCallPaysForOneRequest(t *testing.T) {
 	t.Parallel()
-	w, s := newWorld(t), newSeller(t)
+	w, s := newWorld(t), proxytest.NewSeller(t)
 	tr, call := w.transport(nil, TransportOptions{}), w.call()
-	a, err := w.trip(tr, call, request(t, "GET", s.URL+"/x", nil))
+	a, err := w.trip(tr, call, proxytest.Request(t, "GET", s.URL+"/x", nil))
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.paid(t)
-	for _, r := range []*http.Request{request(t, "GET", s.URL+"/y", nil), request(t, "POST", s.URL+"/x", nil)} {
+	a.Paid(t)
+	for _, r := range []*http.Request{proxytest.Request(t, "GET", s.URL+"/y", nil), proxytest.Request(t, "POST", s.URL+"/x", nil)} {
 		if b, err := w.trip(tr, call, r); err != nil || b.StatusCode != 402 {
 			t.Errorf("%v %v", b, err)
 		}
 	}
 	call.Finish(true)
-	s.expect(3, 1, 1)
+	s.Expect(3, 1, 1)
 }
 
 func TestWithoutCall(t *testing.T) {
 	t.Parallel()
-	w, s := newWorld(t), newSeller(t)
-	resp, err := w.transport(nil, TransportOptions{}).RoundTrip(request(t, "GET", s.URL+"/x", nil, "Purser-Payment", "forged"))
-	if err != nil || resp.StatusCode != 402 || s.unpaid[0].Header.Get("Purser-Payment") != "" {
+	w, s := newWorld(t), proxytest.NewSeller(t)
+	resp, err := w.transport(nil, TransportOptions{}).RoundTrip(proxytest.Request(t, "GET", s.URL+"/x", nil, "Purser-Payment", "forged"))
+	if err != nil || resp.StatusCode != 402 || s.Unpaid[0].Header.Get("Purser-Payment") != "" {
 		t.Fatalf("%v %v", resp, err)
 	}
 	_ = resp.Body.Close()
@@ -142,14 +196,14 @@ func TestWithoutCall(t *testing.T) {
 
 func TestRepeatElsewhere(t *testing.T) {
 	t.Parallel()
-	w, a, b := newWorld(t), newSeller(t), newSeller(t)
-	a.paid = func(rw http.ResponseWriter, _ *http.Request, _ int) { hangUp(rw) }
+	w, a, b := newWorld(t), proxytest.NewSeller(t), proxytest.NewSeller(t)
+	a.Paid = func(rw http.ResponseWriter, _ *http.Request, _ int) { proxytest.HangUp(rw) }
 	tr := w.transport(nil, TransportOptions{})
 	var ids []string
-	for _, s := range []*seller{a, b} {
+	for _, s := range []*proxytest.Seller{a, b} {
 		call := w.call()
 		call.URL = "http://front.example/x"
-		_, err := w.trip(tr, call, request(t, "GET", s.URL+"/x", nil))
+		_, err := w.trip(tr, call, proxytest.Request(t, "GET", s.URL+"/x", nil))
 		ids = append(ids, call.Payment().ID)
 		call.Finish(err == nil)
 		if (err == nil) != (s == b) {
@@ -165,48 +219,48 @@ func TestRepeatElsewhere(t *testing.T) {
 
 func TestRepeatWithUnreadableChallenge(t *testing.T) {
 	t.Parallel()
-	w, s := newWorld(t), newSeller(t)
-	s.paid = func(rw http.ResponseWriter, _ *http.Request, n int) {
+	w, s := newWorld(t), proxytest.NewSeller(t)
+	s.Paid = func(rw http.ResponseWriter, _ *http.Request, n int) {
 		if n == 1 {
-			hangUp(rw)
+			proxytest.HangUp(rw)
 			return
 		}
-		s.receipt(rw, n)
+		s.Receipt(rw, n)
 	}
 	if a := w.get(s.URL + "/x"); a.StatusCode != http.StatusBadGateway {
 		t.Fatal(a.StatusCode)
 	}
-	s.challenge = func(rw http.ResponseWriter, _ *http.Request) {
+	s.Challenge = func(rw http.ResponseWriter, _ *http.Request) {
 		rw.Header().Set(x402.HeaderRequired, "???")
 		rw.WriteHeader(402)
 	}
-	w.get(s.URL + "/x").paid(t)
-	w.get(s.URL+"/x").declined(t, DeclinedUnreadable, true) // answered now: a new purchase
-	s.expect(3, 2, 1)
+	w.get(s.URL + "/x").Paid(t)
+	w.get(s.URL+"/x").Declined(t, DeclinedUnreadable, true) // answered now: a new purchase
+	s.Expect(3, 2, 1)
 }
 
 func TestNoWallet(t *testing.T) {
 	t.Parallel()
-	w, s := newWorld(t), newSeller(t)
-	if err := w.books.DeleteWallet(context.Background(), w.key, w.wallet.ID); err != nil {
+	w, s := newWorld(t), proxytest.NewSeller(t)
+	if err := w.Books.DeleteWallet(context.Background(), w.Key, w.Wallet.ID); err != nil {
 		t.Fatal(err)
 	}
-	w.get(s.URL+"/x").declined(t, DeclinedNoWallet, true)
+	w.get(s.URL+"/x").Declined(t, DeclinedNoWallet, true)
 }
 
 // Without the journal nobody knows whether a payload for this request is out, so its
 // challenge is not handed on.
 func TestClosedPayer(t *testing.T) {
 	t.Parallel()
-	w, s := newWorld(t), newSeller(t)
-	if err := w.payer.Close(context.Background()); err != nil {
+	w, s := newWorld(t), proxytest.NewSeller(t)
+	if err := w.Payer.Close(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	a := w.get(s.URL + "/x")
-	if a.StatusCode != http.StatusServiceUnavailable || a.Header.Get(x402.HeaderRequired) != "" || !strings.Contains(a.body, DeclinedUnavailable) {
-		t.Fatalf("got %d %v %s", a.StatusCode, a.Header, a.body)
+	if a.StatusCode != http.StatusServiceUnavailable || a.Header.Get(x402.HeaderRequired) != "" || !strings.Contains(a.Text, DeclinedUnavailable) {
+		t.Fatalf("got %d %v %s", a.StatusCode, a.Header, a.Text)
 	}
-	s.expect(1, 0, 0)
+	s.Expect(1, 0, 0)
 }
 
 // With a facilitator the payload is shown to it first, and does not leave when refused.
@@ -229,17 +283,17 @@ func TestFacilitatorRefuses(t *testing.T) {
 		}
 		s.pay.Facilitator = f
 	})
-	s := newSeller(t)
+	s := proxytest.NewSeller(t)
 	for _, c := range []struct{ why, declined string }{
 		{"insufficient_funds", DeclinedFunds}, {"invalid_exact_evm_insufficient_balance", DeclinedFunds}, {"kyt_risk_detected", DeclinedRefused},
 	} {
 		reason.Store(c.why)
-		w.get(s.URL+"/x").declined(t, c.declined, true)
+		w.get(s.URL+"/x").Declined(t, c.declined, true)
 	}
-	s.expect(3, 0, 0)
+	s.Expect(3, 0, 0)
 	reason.Store("")
-	w.get(s.URL + "/x").paid(t)
-	s.expect(4, 1, 1)
+	w.get(s.URL + "/x").Paid(t)
+	s.Expect(4, 1, 1)
 }
 
 // A client whose key cannot be kept to counts on it all the same: paid without one, its
@@ -247,7 +301,7 @@ func TestFacilitatorRefuses(t *testing.T) {
 func TestIdempotencyKeyHeader(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	s := newSeller(t)
+	s := proxytest.NewSeller(t)
 	long := strings.Repeat("k", 255)
 	paid := 0
 	for _, c := range []struct {
@@ -275,11 +329,37 @@ func TestIdempotencyKeyHeader(t *testing.T) {
 		}
 		got := w.get(fmt.Sprintf("%s/%d", s.URL, paid), headers...)
 		if !c.usable {
-			got.declined(t, DeclinedKeyInvalid, true)
+			got.Declined(t, DeclinedKeyInvalid, true)
 			continue
 		}
 		paid++
-		got.paid(t)
+		got.Paid(t)
 	}
-	s.expect(14, paid, paid)
+	s.Expect(14, paid, paid)
+}
+
+// Rows 4 and 19: a limit is the key's, whichever way it pays.
+func TestAttackAnotherDoorAnotherLimit(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *setup) {
+		s.pay.DefaultPolicy = pay.Policy{DailyBudget: pay.CapOf(x402.NewAmount(30_000))}
+	})
+	s := proxytest.NewSeller(t)
+	first, second := w.transport(nil, TransportOptions{}), w.transport(nil, TransportOptions{})
+	trip := func(tr *Transport) proxytest.Answer {
+		call := w.call()
+		a, err := w.trip(tr, call, proxytest.Request(t, "GET", s.URL+"/x", nil))
+		call.Finish(true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	w.get(s.URL + "/x").Paid(t)
+	trip(first).Paid(t)
+	trip(second).Paid(t)
+	w.get(s.URL+"/x").Declined(t, "daily-budget", true)
+	trip(first).Declined(t, "daily-budget", true)
+	trip(second).Declined(t, "daily-budget", true)
+	s.Expect(6, 3, 3)
 }

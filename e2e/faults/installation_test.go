@@ -19,7 +19,7 @@ import (
 	"github.com/purserpay/purser/internal/vault"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/payapi"
-	"github.com/purserpay/purser/proxy"
+	"github.com/purserpay/purser/proxy/forward"
 	"github.com/purserpay/purser/sandbox/hostile"
 	"github.com/purserpay/purser/signer"
 	"github.com/purserpay/purser/x402"
@@ -50,7 +50,7 @@ type installation struct {
 	store   *boltstore.DB
 	payer   *pay.Payer
 	books   *books.Books
-	forward *proxy.Forward
+	forward *forward.Proxy
 	clients []interface{ Close() }
 	calls   impatient // to the facilitator and the RPC
 	visits  visits
@@ -165,7 +165,7 @@ func (in *installation) start(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	forward, err := proxy.NewForward(proxy.ForwardOptions{
+	forward, err := forward.New(forward.Options{
 		Payer: in.payer, Dialer: guard.NewDialer(guard.Options{AllowLoopback: true}), Clock: in.now,
 	})
 	if err != nil {

@@ -37,7 +37,7 @@ var forbidden = []struct {
 		},
 	},
 	{
-		[]string{"payapi", "proxy", "dashboard", "dashboard/session", "internal/books"},
+		[]string{"payapi", "proxy", "proxy/forward", "dashboard", "dashboard/session", "internal/books"},
 		false,
 		[]string{
 			"github.com/caddyserver/", "go.etcd.io/bbolt", module + "boltstore", module + "signer", module + "facilitator",
@@ -66,6 +66,11 @@ var forbidden = []struct {
 			"github.com/ethereum/go-ethereum/node", "github.com/ethereum/go-ethereum/eth", "github.com/ethereum/go-ethereum/core",
 			"github.com/ethereum/go-ethereum/p2p", "github.com/ethereum/go-ethereum/rpc",
 		},
+	},
+	{
+		[]string{"proxy"},
+		true,
+		[]string{module + "proxy/forward"},
 	},
 	{
 		[]string{"internal/guard"},

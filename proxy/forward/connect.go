@@ -1,0 +1,100 @@
+package forward
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/purserpay/purser/internal/guard"
+	"github.com/purserpay/purser/proxy"
+)
+
+// connect serves CONNECT: intercepted where that is asked for, else with a blind tunnel.
+func (f *Proxy) connect(w http.ResponseWriter, r *http.Request) {
+	if r.ProtoMajor != 1 {
+		f.refuse(w, r, &refusal{status: http.StatusHTTPVersionNotSupported, reason: reasonProtocol, text: "This proxy speaks HTTP/1.1"})
+		return
+	}
+	host, port, err := guard.SplitAuthority(r.Host)
+	if err != nil || r.URL.Path != "" {
+		f.refuse(w, r, badRequest("CONNECT needs a host and a port"))
+		return
+	}
+	if looped(r.Header, f.pseudonym) {
+		f.refuse(w, r, &refusal{status: http.StatusLoopDetected, reason: reasonLoop, text: "This request has been through this proxy already"})
+		return
+	}
+	who, no := f.authenticate(r)
+	if no != nil {
+		f.refuse(w, r, no)
+		return
+	}
+	t, ok := f.tunnels.acquire(who.key.ID, r.RemoteAddr)
+	if !ok {
+		f.refuse(w, r, &refusal{
+			status: http.StatusServiceUnavailable, reason: reasonTunnels, text: "Too many tunnels are open",
+			header: http.Header{"Retry-After": {"5"}},
+		})
+		return
+	}
+	if f.interception.opens(host) {
+		f.intercept(w, r, newSession(t, who, host, port, f.now()))
+		return
+	}
+	defer t.release()
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	stop := context.AfterFunc(t.life, cancel) // the proxy may be closed meanwhile
+	defer stop()
+	upstream, err := f.dialer.DialContext(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(int(port))))
+	if err != nil {
+		f.refuseError(w, r, err)
+		return
+	}
+	defer upstream.Close()
+	client, err := f.takeOver(w, r)
+	if err != nil {
+		return
+	}
+	f.log.Debug("tunnel opened", "key", who.key.ID, "host", host, "port", port, "address", upstream.RemoteAddr().String())
+	t.run(client, upstream)
+}
+
+// takeOver takes the connection of a CONNECT over and tells the client that its tunnel is
+// open. An error has been answered, as far as it could be.
+func (f *Proxy) takeOver(w http.ResponseWriter, r *http.Request) (*peeked, error) {
+	conn, err := hijack(w)
+	if err != nil {
+		f.log.Error("CONNECT not taken over", "error", err)
+		f.refuse(w, r, &refusal{status: http.StatusInternalServerError, reason: proxy.DeclinedInternal, text: "Internal error"})
+		return nil, err
+	}
+	f.observer.Answered(proxy.ResultTunnel)
+	if _, err := io.WriteString(conn, established); err != nil {
+		_ = conn.Close()
+		return nil, fmt.Errorf("answering CONNECT: %w", err)
+	}
+	return conn, nil
+}
+
+// hijack takes the connection over, with what the client has sent already.
+func hijack(w http.ResponseWriter) (*peeked, error) {
+	conn, buffered, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return nil, fmt.Errorf("taking the connection over: %w", err)
+	}
+	_ = conn.SetDeadline(time.Time{}) // the server's deadlines are for requests
+	client := &peeked{Conn: conn}
+	if n := buffered.Reader.Buffered(); n > 0 {
+		client.early = make([]byte, n)
+		if _, err := buffered.Read(client.early); err != nil { // from the buffer alone
+			_ = conn.Close()
+			return nil, fmt.Errorf("reading what came early: %w", err)
+		}
+	}
+	return client, nil
+}

@@ -1,0 +1,147 @@
+package forward
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"math"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/proxy"
+)
+
+// caller is who a proxy request is made for.
+type caller struct {
+	key    pay.Key
+	secret string
+	task   string
+}
+
+// refusal is an answer of ours instead of the upstream's.
+type refusal struct {
+	status int
+	text   string
+	reason string
+	header http.Header // more headers
+	cause  error       // for the log
+}
+
+// How often a client may be wrong about its API key.
+const (
+	failuresPerMinute = 30
+	failuresAtOnce    = 20
+)
+
+// Reasons of refusals.
+const (
+	reasonCredentials = "proxy-credentials" //nolint:gosec // a reason word
+	reasonTask        = "task-label"
+	reasonTooMany     = "too-many-failed-logins"
+	reasonBadRequest  = "bad-request"
+	reasonLoop        = "loop"
+	reasonMethod      = "method"
+	reasonTunnels     = "too-many-tunnels"
+	reasonProtocol    = "http-version"
+)
+
+var needsCredentials = &refusal{
+	status: http.StatusProxyAuthRequired, reason: reasonCredentials,
+	text:   "This proxy needs an API key: http://<API key>[:<task>]@<host>:<port> as the proxy's URL",
+	header: http.Header{"Proxy-Authenticate": {`Basic realm="purser", charset="UTF-8"`}},
+}
+
+var unavailable = &refusal{
+	status: http.StatusServiceUnavailable, reason: proxy.DeclinedUnavailable, text: "Service unavailable",
+	header: http.Header{"Retry-After": {"5"}},
+}
+
+// authenticate finds the key that a proxy request pays with: the user name of its Basic
+// credentials, with a task label as the password. Credentials without a colon, or with
+// an empty password, have no task; a malformed label is answered with 400, because 407
+// would make clients ask for another password.
+//
+// A client that sends no credentials is served by the stand-in key if there is one, it is
+// on this machine, and nobody forwards for it. Wrong credentials never fall back to it.
+func (f *Proxy) authenticate(r *http.Request) (caller, *refusal) {
+	values := r.Header.Values("Proxy-Authorization")
+	if len(values) == 0 {
+		if f.standIn == "" || forwarded(r.Header) || !peerOf(r).IsLoopback() {
+			return caller{}, needsCredentials
+		}
+		return f.resolve(r.Context(), netip.Addr{}, f.standIn, "")
+	}
+	if len(values) > 1 {
+		return caller{}, needsCredentials
+	}
+	secret, task, ok := basicCredentials(values[0])
+	if !ok {
+		return caller{}, needsCredentials
+	}
+	if task != "" && !pay.ValidTask(task) {
+		return caller{}, &refusal{
+			status: http.StatusBadRequest, reason: reasonTask,
+			text: "The proxy password is a task label: 1 to 64 characters of A-Z a-z 0-9 . _ -",
+		}
+	}
+	return f.resolve(r.Context(), peerOf(r), secret, task)
+}
+
+// resolve looks a secret up, unless its peer has failed too often.
+func (f *Proxy) resolve(ctx context.Context, peer netip.Addr, secret, task string) (caller, *refusal) {
+	guess := pay.HashOf(secret)
+	if wait := f.logins.Blocked(peer, guess, f.now()); wait > 0 {
+		return caller{}, tooManyFailures(wait)
+	}
+	key, err := f.payer.Resolve(ctx, secret)
+	switch {
+	case errors.Is(err, pay.ErrKeyNotFound):
+		f.logins.Failed(peer, f.now())
+		return caller{}, needsCredentials
+	case err != nil:
+		refused := *unavailable
+		refused.cause = err
+		return caller{}, &refused
+	}
+	f.logins.Succeeded(guess, f.now())
+	return caller{key: key, secret: secret, task: task}, nil
+}
+
+var tooManyRequests = &refusal{
+	status: http.StatusServiceUnavailable, reason: proxy.DeclinedOverloaded, text: "Too many requests of this key are under way",
+	header: http.Header{"Retry-After": {"5"}},
+}
+
+func tooManyFailures(wait time.Duration) *refusal {
+	return &refusal{
+		status: http.StatusTooManyRequests, reason: reasonTooMany, text: "Too many requests",
+		header: http.Header{"Retry-After": {strconv.Itoa(int(math.Ceil(wait.Seconds())))}},
+	}
+}
+
+// basicCredentials reads a Basic header. Without a colon all of it is the user name.
+func basicCredentials(value string) (user, password string, ok bool) {
+	scheme, encoded, found := strings.Cut(value, " ")
+	if !found || !strings.EqualFold(scheme, "Basic") {
+		return "", "", false
+	}
+	b, err := base64.StdEncoding.DecodeString(strings.TrimSpace(encoded))
+	if err != nil {
+		return "", "", false
+	}
+	user, password, _ = strings.Cut(string(b), ":")
+	return user, password, user != ""
+}
+
+// peerOf is the address of the connection's other end; the zero address if it has none.
+func peerOf(r *http.Request) netip.Addr {
+	peer, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return peer.Addr().Unmap()
+}

@@ -1,0 +1,273 @@
+// Package forward is the paying forward proxy for HTTP/1.1. Absolute-form requests, and requests
+// inside a CONNECT whose TLS it opens ([Interception], with certificates of a [Minter]), go out
+// through a [proxy.Transport], which pays. Any other CONNECT is a blind tunnel. Requests that are
+// not proxy traffic go to the next handler.
+//
+// The package knows neither Caddy nor the REST API nor dashboards.
+package forward
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/purserpay/purser/internal/admission"
+	"github.com/purserpay/purser/internal/failpoint"
+	"github.com/purserpay/purser/internal/guard"
+	"github.com/purserpay/purser/internal/logins"
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/proxy"
+)
+
+// Options configure a Proxy. Payer and Dialer are required.
+type Options struct {
+	proxy.PayOptions
+
+	Payer  *pay.Payer
+	Dialer *guard.Dialer
+	// Interception opens HTTPS; nil: all of CONNECT is tunnelled blind.
+	Interception *Interception
+	// Roots are whom upstreams' certificates are verified against. Default: the system's.
+	Roots *x509.CertPool
+
+	// StandIn is the secret of the API key that serves clients on this machine which send
+	// no credentials. Empty: nobody is served without.
+	StandIn string
+	// Own recognizes the host of an absolute-form request ("host" or "host:port", lower
+	// case) as purser itself. May be nil.
+	Own func(host string) bool
+	// Refused hears the reason of every proxy request that purser answered itself with a
+	// refusal, for metrics.
+	Refused func(reason string)
+
+	Logger *slog.Logger
+	Clock  pay.Clock
+
+	// MaxTunnels bounds the open tunnels, MaxKeyTunnels those of one key and MaxPeerTunnels
+	// those of one client address. Defaults: 4096, a quarter and a half of it.
+	MaxTunnels, MaxKeyTunnels, MaxPeerTunnels int
+	// MaxKeyRequests bounds the requests of one key that are relayed at once, inside tunnels
+	// or not. Default: 2048.
+	MaxKeyRequests int
+	// IdleTunnel ends a tunnel without traffic. Default: 10 min.
+	IdleTunnel time.Duration
+	// HeaderTimeout is how long an upstream may take from the end of the request to its
+	// response headers. Default: 300 s. A paid request is bounded by the Payer's
+	// SendTimeout as well.
+	HeaderTimeout time.Duration
+}
+
+// Proxy is the forward proxy for HTTP/1.1: it relays absolute-form requests, paying on
+// the way, and tunnels CONNECT, blind or intercepted. Every proxy request needs credentials.
+type Proxy struct {
+	payer     *pay.Payer
+	dialer    *guard.Dialer
+	standIn   string
+	own       func(string) bool
+	refused   func(string)
+	observer  proxy.Observer
+	log       *slog.Logger
+	now       pay.Clock
+	pseudonym string // in Via
+	logins    *logins.Book
+	upstream  *pools
+	transport *proxy.Transport
+	relay     *httputil.ReverseProxy
+	tunnels   *tunnels
+	relayed   *admission.Shares // by key
+
+	interception *Interception // nil: none
+	inside       *inside       // for what is intercepted
+}
+
+// New makes a Proxy. Retire and Close it to end its tunnels.
+func New(o Options) (*Proxy, error) {
+	if o.Payer == nil || o.Dialer == nil {
+		return nil, errors.New("proxy: a payer and a dialer are required")
+	}
+	if o.Interception != nil && o.Interception.Leaf == nil {
+		return nil, errors.New("proxy: interception needs certificates")
+	}
+	f := &Proxy{
+		payer: o.Payer, dialer: o.Dialer, standIn: o.StandIn, own: o.Own, refused: o.Refused,
+		log: o.Logger, now: o.Clock, logins: logins.New(failuresAtOnce, failuresPerMinute), interception: o.Interception,
+	}
+	if f.own == nil {
+		f.own = func(string) bool { return false }
+	}
+	if f.refused == nil {
+		f.refused = func(string) {}
+	}
+	if f.log == nil {
+		f.log = slog.New(slog.DiscardHandler)
+	}
+	if f.now == nil {
+		f.now = failpoint.Now
+	}
+	var id [6]byte
+	_, _ = rand.Read(id[:]) // never fails: crypto/rand ends the process instead
+	f.pseudonym = "purser-" + hex.EncodeToString(id[:])
+	f.tunnels = newTunnels(o.MaxTunnels, o.MaxKeyTunnels, o.MaxPeerTunnels, o.IdleTunnel)
+	if o.MaxKeyRequests <= 0 {
+		o.MaxKeyRequests = 2048
+	}
+	f.relayed = admission.NewShares(o.MaxKeyRequests)
+	f.observer = o.Observer
+	if f.observer == nil {
+		f.observer = proxy.Unobserved{}
+	}
+	f.tunnels.changed = f.observer.Tunnels
+	f.upstream = newPools(func() *http.Transport { return newUpstream(o.Dialer, o.Roots, o.HeaderTimeout) })
+
+	var err error
+	f.transport, err = proxy.NewTransport(proxy.TransportOptions{
+		PayOptions: o.PayOptions, Payer: o.Payer, Next: f.upstream, Door: pay.DoorProxy, Logger: f.log, Clock: f.now,
+	})
+	if err != nil {
+		return nil, err
+	}
+	f.relay = f.newRelay()
+	f.inside = newInside(http.HandlerFunc(f.serveInside), f.tunnels.idle, f.log)
+	return f, nil
+}
+
+// ServeHTTP serves proxy requests: CONNECT and absolute-form ones end here, with an answer
+// in any case. An absolute-form request for ourselves becomes an ordinary one and goes to
+// next, as does anything that is not proxy traffic.
+func (f *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	switch {
+	case r.Method == http.MethodConnect:
+		w.Header().Del("Server")
+		f.connect(w, r)
+	case !r.URL.IsAbs():
+		next.ServeHTTP(w, r)
+	case f.isOwn(r.URL):
+		next.ServeHTTP(w, originForm(r))
+	default:
+		w.Header().Del("Server") // the upstream's is relayed
+		f.serveAbsolute(w, r)
+	}
+}
+
+// Retire ends intercepted connections cleanly: idle ones at once, the others when their requests
+// are done. Connections that come later are served one request. Blind tunnels and connections
+// that have switched protocols end at until, or stay if that is zero. Retire waits for nothing.
+// It is for a Proxy whose configuration was replaced.
+func (f *Proxy) Retire(until time.Time) {
+	f.inside.retire()
+	f.upstream.CloseIdleConnections()
+	if !until.IsZero() {
+		time.AfterFunc(time.Until(until), func() {
+			f.tunnels.shut()
+			f.tunnels.cut(f.inside.requests())
+		})
+	}
+}
+
+// Close refuses new tunnels, ends intercepted connections as Retire does, and waits for
+// all that are open until ctx ends; what is left then is cut. The returned error says that
+// it had to be. Requests of cut connections that are being paid for are not waited for
+// here: the ServeHTTP of their CONNECT returns when they are done.
+func (f *Proxy) Close(ctx context.Context) error {
+	f.tunnels.shut()
+	f.Retire(time.Time{})
+	err := f.tunnels.close(ctx)
+	f.inside.draining.Wait()
+	f.upstream.CloseIdleConnections()
+	return err
+}
+
+// Tunnels is the number of open tunnels, intercepted connections among them.
+func (f *Proxy) Tunnels() int { return f.tunnels.open() }
+
+// isOwn reports whether a URL leads to ourselves. Its scheme must be ours too: what is
+// asked for over TLS is not served without.
+func (f *Proxy) isOwn(u *url.URL) bool {
+	return strings.EqualFold(u.Scheme, "http") && f.own(strings.ToLower(u.Host))
+}
+
+// originForm is an absolute-form request as it would have come without a proxy. Its
+// credentials were for the proxy, and the API has its own.
+func originForm(r *http.Request) *http.Request {
+	out := r.Clone(r.Context())
+	out.URL.Scheme, out.URL.Host, out.URL.User = "", "", nil
+	out.RequestURI = out.URL.RequestURI()
+	for name := range out.Header {
+		if strings.HasPrefix(name, "Proxy-") {
+			delete(out.Header, name)
+		}
+	}
+	return out
+}
+
+// drainTime is how long a client has to send the rest of a refused request's body.
+const drainTime = 2 * time.Second
+
+// refuse answers a proxy request with a refusal and logs it once.
+func (f *Proxy) refuse(w http.ResponseWriter, r *http.Request, no *refusal) {
+	f.refused(no.reason)
+	f.observer.Answered(proxy.ResultRefused)
+	level := slog.LevelInfo
+	if no.status >= http.StatusInternalServerError {
+		level = slog.LevelWarn
+	}
+	f.log.Log(r.Context(), level, "proxy request refused", "method", r.Method, "host", shorten(r.Host),
+		"peer", r.RemoteAddr, "status", no.status, "reason", no.reason, "cause", no.cause)
+	for name, values := range no.header {
+		w.Header()[name] = values
+	}
+	if r.ContentLength != 0 { // the server waits for a body that nobody wants, before it sends the answer
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(drainTime))
+	}
+	writeResponse(w, proxy.OwnResponse(r, no.status, no.reason, no.text)) //nolint:bodyclose // a body in memory
+}
+
+// refuseError is refuse for an error of a dial or a send.
+func (f *Proxy) refuseError(w http.ResponseWriter, r *http.Request, err error) {
+	if sent := relayedOf(r.Context()); sent != nil {
+		err = sent.call.Fail(err)
+	}
+	resp := errorResponse(r, err) //nolint:bodyclose // a body in memory
+	reason := resp.Header.Get(proxy.HeaderError)
+	f.refused(reason)
+	ctx := r.Context()
+	if lost, ok := errors.AsType[*proxy.SendError](err); ok {
+		ctx = pay.WithPayment(ctx, lost.Payment.ID)
+	}
+	f.log.InfoContext(ctx, "proxy request failed", "method", r.Method, "host", shorten(r.Host), "reason", reason, "error", err)
+	writeResponse(w, resp)
+}
+
+// errorResponse makes the answer for an error of a dial or a send.
+func errorResponse(r *http.Request, err error) *http.Response {
+	var lost *proxy.SendError
+	if errors.Is(err, errTunnels) && !errors.As(err, &lost) {
+		return proxy.OwnResponse(r, http.StatusServiceUnavailable, reasonTunnels, "Too many tunnels are open")
+	}
+	return proxy.ErrorResponse(r, err)
+}
+
+func writeResponse(w http.ResponseWriter, resp *http.Response) {
+	for name, values := range resp.Header {
+		w.Header()[name] = values
+	}
+	w.WriteHeader(resp.StatusCode)
+	_, _ = io.Copy(w, resp.Body) // the client may be gone
+}
+
+func badRequest(text string) *refusal {
+	return &refusal{status: http.StatusBadRequest, reason: reasonBadRequest, text: text}
+}
+
+// shorten cuts the words of a client for the log.
+func shorten(s string) string { return fmt.Sprintf("%.200s", s) }

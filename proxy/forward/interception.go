@@ -1,0 +1,202 @@
+package forward
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/purserpay/purser/internal/guard"
+	"github.com/purserpay/purser/proxy"
+)
+
+// Interception says whose HTTPS is opened on the way, and with what certificates. Plain
+// HTTP in a tunnel to one of these hosts is looked into as well.
+type Interception struct {
+	// Hosts are those whose HTTPS is opened; Except are tunnelled blind all the same.
+	Hosts, Except guard.Hosts
+	// Leaf is a certificate, with its chain, for a host: a name or an address in normal
+	// form; see [Minter].
+	Leaf func(ctx context.Context, host string) (*tls.Certificate, error)
+}
+
+// opens reports whether the HTTPS of a host, in normal form, is opened.
+func (i *Interception) opens(host string) bool {
+	return i != nil && i.Hosts.Contains(host) && !i.Except.Contains(host)
+}
+
+const (
+	// silence is how long a client may say nothing after its CONNECT before the upstream
+	// is asked as well. Clients of TLS speak at once; where the server speaks first nobody
+	// else would. Nothing is decided by it: who is only slow is intercepted all the same.
+	silence = 250 * time.Millisecond
+	// helloTimeout bounds a TLS handshake with a client.
+	helloTimeout = 10 * time.Second
+)
+
+// Reasons of interception.
+const (
+	reasonSNI         = "sni-mismatch"
+	reasonHandshake   = "tls-handshake"
+	reasonNoLeaf      = "no-leaf-certificate"
+	reasonMisdirected = "misdirected"
+)
+
+var errClientGone = errors.New("the client has gone")
+
+// intercept serves a CONNECT to a host whose HTTPS is opened. It releases the tunnel, and
+// returns when nothing is under way for the client any more.
+//
+// The upstream is dialled later, by the requests inside; so what it is not dialled for is
+// refused here only if that can be known before, and told inside otherwise.
+func (f *Proxy) intercept(w http.ResponseWriter, r *http.Request, s *session) {
+	f.inside.add(s)
+	defer f.inside.remove(s)
+	defer s.wait()
+	defer s.tunnel.release()
+	if err := f.dialer.Foresee(s.host, s.port); err != nil {
+		f.refuseError(w, r, err)
+		return
+	}
+	conn, err := f.takeOver(w, r)
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	s.peeked, s.connect = conn, r.Context()
+	target := net.JoinHostPort(s.host, strconv.Itoa(int(s.port)))
+	upstream, err := f.listen(s.tunnel, conn, target)
+	switch {
+	case err == nil && upstream == nil && conn.speaks() == plainHTTP:
+		s.inside = s
+		f.log.Debug("tunnel opened: plain HTTP", "key", s.who.key.ID, "host", s.host, "port", s.port)
+		f.inside.serve(s)
+	case err == nil && upstream == nil:
+		f.open(r, s)
+	case err == nil:
+		f.log.Debug("tunnel opened: blind", "key", s.who.key.ID, "host", s.host, "port", s.port)
+		s.tunnel.run(conn, upstream)
+	case errors.Is(err, errClientGone):
+		f.log.Debug("client left before its tunnel was used", "host", s.host, "error", err)
+	default:
+		reason := errorResponse(r, err).Header.Get(proxy.HeaderError) //nolint:bodyclose // a body in memory
+		f.refused(reason)
+		f.log.Info("tunnel failed", "host", s.host, "port", s.port, "reason", reason, "error", err)
+	}
+}
+
+// listen finds out what a tunnel is for. Without an upstream, the client has begun to
+// speak TLS or HTTP. Otherwise it speaks something else, or the server speaks first.
+func (f *Proxy) listen(t *tunnel, client *peeked, target string) (*peeked, error) {
+	err := client.look(time.Now().Add(silence))
+	defer func() { _ = client.SetReadDeadline(time.Time{}) }()
+	switch {
+	case err == nil && client.speaks() != other:
+		return nil, nil
+	case err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, os.ErrDeadlineExceeded):
+		return nil, fmt.Errorf("%w: %w", errClientGone, err)
+	}
+	conn, dialErr := f.dialer.DialContext(t.life, "tcp", target)
+	if !errors.Is(err, os.ErrDeadlineExceeded) {
+		if dialErr != nil {
+			return nil, dialErr
+		}
+		return &peeked{Conn: conn}, nil
+	}
+	// Who is silent for so long is not waited for when the proxy is closed.
+	defer context.AfterFunc(t.set.closing, func() { _ = client.Close() })()
+	if dialErr != nil {
+		// A client that speaks HTTP, over TLS or not, can be told.
+		if client.look(time.Now().Add(helloTimeout)) == nil && client.speaks() != other {
+			return nil, nil
+		}
+		return nil, dialErr
+	}
+	upstream := &peeked{Conn: conn}
+	if whoIsFirst(t, client, upstream); client.speaks() != other && len(upstream.early) == 0 {
+		_ = upstream.Close()
+		return nil, nil
+	}
+	return upstream, nil
+}
+
+// whoIsFirst waits until either side has said something, or has gone, or the tunnel ends.
+func whoIsFirst(t *tunnel, client, upstream *peeked) {
+	stop := context.AfterFunc(t.life, func() {
+		_ = client.Close()
+		_ = upstream.Close()
+	})
+	defer stop()
+	until := time.Now().Add(t.set.idle)
+	_ = client.SetReadDeadline(until)
+	_ = upstream.SetReadDeadline(until)
+	past := time.Unix(1, 0)
+	var server sync.WaitGroup
+	server.Go(func() {
+		_ = upstream.more()
+		_ = client.SetReadDeadline(past)
+	})
+	_ = client.look(time.Time{})
+	_ = upstream.SetReadDeadline(past)
+	server.Wait()
+	_ = upstream.SetReadDeadline(time.Time{})
+}
+
+// open ends the client's TLS here and serves the requests inside.
+func (f *Proxy) open(r *http.Request, s *session) {
+	ctx, cancel := context.WithTimeout(s.tunnel.life, helloTimeout)
+	defer cancel()
+	var (
+		offered string // a name that is not the CONNECT's
+		noLeaf  error
+	)
+	conn := tls.Server(s, &tls.Config{
+		MinVersion: tls.VersionTLS12,
+		NextProtos: []string{"h2", "http/1.1"},
+		// A resumed session would not be asked for its name again.
+		SessionTicketsDisabled: true,
+		GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+			if !s.named(hello.ServerName) {
+				offered = hello.ServerName
+				return nil, nil // answered with the alert unrecognized_name
+			}
+			leaf, err := f.interception.Leaf(hello.Context(), s.host)
+			noLeaf = err
+			return leaf, err
+		},
+	})
+	err := conn.HandshakeContext(ctx)
+	switch {
+	case offered != "":
+		f.refused(reasonSNI)
+		f.log.Info("TLS refused: the name is not the CONNECT's", "peer", r.RemoteAddr, "host", s.host, "name", shorten(offered), "reason", reasonSNI)
+	case noLeaf != nil:
+		f.refused(reasonNoLeaf)
+		f.log.Error("no certificate for an intercepted host", "host", s.host, "reason", reasonNoLeaf, "error", noLeaf)
+	case err != nil:
+		// Most often a client that does not know our root.
+		f.refused(reasonHandshake)
+		f.log.Info("TLS with a client failed", "peer", r.RemoteAddr, "host", s.host, "reason", reasonHandshake, "error", err)
+	default:
+		s.tls, s.inside = conn, conn
+		f.log.Debug("tunnel opened: intercepted", "key", s.who.key.ID, "host", s.host, "port", s.port,
+			"protocol", conn.ConnectionState().NegotiatedProtocol)
+		f.inside.serve(s)
+	}
+}
+
+// named reports whether a name in a ClientHello is the CONNECT's. None is as good.
+func (s *session) named(name string) bool {
+	if name == "" {
+		return true
+	}
+	host, err := guard.NormalHost(name)
+	return err == nil && host == s.host
+}

@@ -1,0 +1,188 @@
+package forward
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/purserpay/purser/internal/books"
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/proxy"
+	"github.com/purserpay/purser/proxy/proxytest"
+)
+
+func TestTwoKeysInside(t *testing.T) {
+	t.Parallel()
+	w := newSecure(t)
+	ctx := context.Background()
+	other, secret, err := w.Books.CreateKey(ctx, books.KeyRequest{Label: "other"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Books.CreateWallet(ctx, other, "base"); err != nil {
+		t.Fatal(err)
+	}
+	mine, theirs := w.secureAgent(true), w.client(url.UserPassword(secret, "nightly"))
+	theirs.Transport.(*http.Transport).TLSClientConfig = &tls.Config{RootCAs: w.ours.pool()}
+	for range 3 {
+		w.do(mine, proxytest.Request(t, "GET", w.shop("/x"), nil)).Paid(t)
+		w.do(theirs, proxytest.Request(t, "GET", w.shop("/x"), nil)).Paid(t)
+	}
+	list, err := w.Books.Payments(ctx, other, "", 100, "")
+	if err != nil || len(list) != 3 || len(w.Payments()) != 3 {
+		t.Fatalf("%d and %d payments, %v", len(w.Payments()), len(list), err)
+	}
+	for _, p := range list {
+		if p.Task != "nightly" || p.KeyID != other.ID {
+			t.Errorf("%+v", p)
+		}
+	}
+}
+
+// keyed changes what is known of a key while it is in use.
+type keyed struct {
+	pay.Store
+	change atomic.Pointer[func(pay.Key) (pay.Key, error)]
+}
+
+func (k *keyed) KeyBySecret(ctx context.Context, secret string) (pay.Key, error) {
+	key, err := k.Store.KeyBySecret(ctx, secret)
+	if change := k.change.Load(); err == nil && change != nil {
+		return (*change)(key)
+	}
+	return key, err
+}
+
+// What changes about a key counts on connections that are open.
+func TestKeyChangesMeanwhile(t *testing.T) {
+	t.Parallel()
+	protocols(t, func(t *testing.T, http2 bool) {
+		var (
+			store keyed
+			later atomic.Int64
+		)
+		w := newSecure(t, func(s *setup) {
+			s.store = func(real pay.Store) pay.Store { store.Store = real; return &store }
+			s.forward.Clock = func() time.Time { return time.Now().Add(time.Duration(later.Load())) }
+		})
+		c := w.secureAgent(http2)
+		get := func() proxytest.Answer { return w.do(c, proxytest.Request(t, "GET", w.shop("/x"), nil)) }
+		get().Paid(t)
+		set := func(f func(pay.Key) (pay.Key, error)) {
+			store.change.Store(&f)
+			later.Add(int64(keyFresh))
+		}
+		set(func(k pay.Key) (pay.Key, error) {
+			k.Policy = &pay.Policy{Doors: []pay.Door{pay.DoorAPI}}
+			return k, nil
+		})
+		get().Declined(t, "doors", true)
+		set(func(pay.Key) (pay.Key, error) { return pay.Key{}, errors.New("no database") })
+		if a := get(); a.StatusCode != http.StatusServiceUnavailable || a.Problem(t).Reason != proxy.DeclinedUnavailable || strings.Contains(a.Text, "database") {
+			t.Errorf("%d %s", a.StatusCode, a.Text)
+		}
+		set(func(k pay.Key) (pay.Key, error) { return k, nil })
+		get().Paid(t)
+		if n := w.forward.Tunnels(); n != 1 {
+			t.Errorf("%d tunnels", n)
+		}
+		set(func(pay.Key) (pay.Key, error) { return pay.Key{}, pay.ErrKeyNotFound })
+		if a := get(); a.StatusCode != http.StatusForbidden || a.Problem(t).Reason != reasonCredentials {
+			t.Errorf("%d %s", a.StatusCode, a.Text)
+		}
+		proxytest.Eventually(t, "the connection of a revoked key ends", func() bool { return w.forward.Tunnels() == 0 })
+		if _, err := proxytest.Do(c, proxytest.Request(t, "GET", w.shop("/x"), nil)); err == nil || !strings.Contains(err.Error(), "Proxy Authentication Required") {
+			t.Errorf("%v", err)
+		}
+		w.seller.Expect(3, 2, 2)
+	})
+}
+
+// The outcome of a payment is recorded even though its client has gone.
+func TestClientInsideLeavesWhilePaying(t *testing.T) {
+	t.Parallel()
+	protocols(t, func(t *testing.T, http2 bool) {
+		w := newSecure(t)
+		noticed := w.leaving()
+		arrived, proceed := make(chan struct{}), make(chan struct{})
+		w.seller.Paid = func(rw http.ResponseWriter, _ *http.Request, n int) {
+			close(arrived)
+			<-proceed
+			w.seller.Receipt(rw, n)
+		}
+		ctx, leave := context.WithCancel(context.Background())
+		c := w.secureAgent(http2)
+		gone := make(chan error)
+		go func() {
+			_, err := proxytest.Do(c, proxytest.Request(t, "GET", w.shop("/x"), nil).WithContext(ctx))
+			gone <- err
+		}()
+		<-arrived
+		leave()
+		if err := <-gone; !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+		<-noticed
+		proxytest.Eventually(t, "an HTTP/2 connection is closed under the handler", func() bool {
+			c.CloseIdleConnections()
+			return !http2 || w.forward.Tunnels() == 0
+		})
+		close(proceed)
+		p := w.Closed(w.Payments()[0].ID)
+		if p.State != pay.Settled || p.Answered {
+			t.Errorf("%+v", p)
+		}
+		proxytest.Eventually(t, "the connection is gone", func() bool { return w.forward.Tunnels() == 0 })
+		// Its repeat gets what was paid for.
+		w.seller.Paid, w.seller.Reuse = nil, func(rw http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(rw, "delivered") }
+		if a := w.do(w.secureAgent(http2), proxytest.Request(t, "GET", w.shop("/x"), nil)); a.Paid(t) != p.ID || a.Text != "delivered" {
+			t.Errorf("%v %s", a.Header, a.Text)
+		}
+	})
+}
+
+func TestManyStreams(t *testing.T) {
+	t.Parallel()
+	w := newSecure(t)
+	c := w.secureAgent(true)
+	w.do(c, proxytest.Request(t, "GET", w.shop("/free"), nil)) // the connection they will share
+	const n = 40
+	type result struct {
+		id  string
+		err error
+	}
+	results := make(chan result, n)
+	for i := range n {
+		go func() {
+			a, err := proxytest.Do(c, proxytest.Request(t, "POST", w.shop(fmt.Sprintf("/%d", i)), strings.NewReader(fmt.Sprint(i))))
+			if err == nil && a.Text != fmt.Sprintf("paid:POST:%d", i) {
+				err = fmt.Errorf("%d %s", a.StatusCode, a.Text)
+			}
+			if err != nil {
+				results <- result{err: err}
+				return
+			}
+			results <- result{id: a.Header.Get(proxy.HeaderPayment)}
+		}()
+	}
+	ids := make(map[string]bool)
+	for range n {
+		r := <-results
+		if r.err != nil {
+			t.Error(r.err)
+		}
+		ids[r.id] = true
+	}
+	if len(ids) != n || w.forward.Tunnels() != 1 {
+		t.Errorf("%d payments over %d connections", len(ids), w.forward.Tunnels())
+	}
+	w.seller.Expect(n, n, n)
+}

@@ -1,0 +1,310 @@
+package forward
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/purserpay/purser/proxy"
+	"github.com/purserpay/purser/proxy/proxytest"
+)
+
+func bounded(t *testing.T, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// Another configuration takes over, again and again, while clients keep their connections
+// busy: each of their requests is answered.
+func TestReloadUnderLoad(t *testing.T) {
+	t.Parallel()
+	protocols(t, func(t *testing.T, http2 bool) {
+		var current atomic.Pointer[Proxy]
+		var options Options
+		w := newSecure(t, func(s *setup) {
+			s.wrap = func(http.Handler) http.Handler {
+				return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+					current.Load().ServeHTTP(rw, r, http.NotFoundHandler())
+				})
+			}
+			s.pay.DefaultPolicy.DailyBudget = proxytest.USDC(1000)
+			options = s.forward
+		})
+		options.Payer, options.Dialer, options.MaxTunnels = w.Payer, w.forward.dialer, 5000
+		current.Store(w.forward)
+
+		stop := make(chan struct{})
+		var clients sync.WaitGroup
+		var answers atomic.Int64
+		for i := range 6 {
+			c := w.secureAgent(http2)
+			clients.Go(func() {
+				for n := 0; ; n++ {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					path := "/free"
+					if n%10 == 0 {
+						path = fmt.Sprintf("/%d/%d", i, n)
+					}
+					a, err := proxytest.Do(c, proxytest.Request(t, "GET", w.shop(path), nil))
+					if err != nil || a.StatusCode != http.StatusOK {
+						t.Errorf("%s: %d %v %s", path, statusOf(a), err, a.Text)
+						return
+					}
+					answers.Add(1)
+				}
+			})
+		}
+		var retired []*Proxy
+		for range 8 {
+			before := answers.Load()
+			proxytest.Eventually(t, "clients are served", func() bool { return answers.Load() > before+30 || t.Failed() })
+			next, err := New(options)
+			if err != nil {
+				t.Fatal(err)
+			}
+			old := current.Swap(next)
+			old.Retire(time.Time{})
+			retired = append(retired, old)
+			proxytest.Eventually(t, "all connections have moved on", func() bool { return old.Tunnels() == 0 || t.Failed() })
+		}
+		close(stop)
+		clients.Wait()
+		for _, f := range append(retired, current.Load()) {
+			if err := f.Close(bounded(t, 10*time.Second)); err != nil {
+				t.Error(err)
+			}
+		}
+		// A client that meets the end of its idle connection repeats what is not paid yet.
+		if u, p, d := w.seller.Counts(); u < p || p != d {
+			t.Errorf("%d challenges, %d paid requests, %d payments", u, p, d)
+		}
+	})
+}
+
+func statusOf(a proxytest.Answer) int {
+	if a.Response == nil {
+		return 0
+	}
+	return a.StatusCode
+}
+
+func TestCloseInside(t *testing.T) {
+	t.Parallel()
+	protocols(t, func(t *testing.T, http2 bool) {
+		w := newSecure(t)
+		arrived, proceed := make(chan struct{}), make(chan struct{})
+		w.seller.Paid = func(rw http.ResponseWriter, _ *http.Request, n int) {
+			close(arrived)
+			<-proceed
+			w.seller.Receipt(rw, n)
+			_, _ = io.WriteString(rw, strings.Repeat("all of it", 10_000))
+		}
+		idle, busy := w.secureAgent(http2), w.secureAgent(http2)
+		w.do(idle, proxytest.Request(t, "GET", w.shop("/free"), nil))
+		_, silent, silentReader := w.connect(w.target(), "")
+		got := make(chan proxytest.Answer)
+		go func() {
+			a, err := proxytest.Do(busy, proxytest.Request(t, "GET", w.shop("/x"), nil))
+			if err != nil {
+				t.Error(err)
+			}
+			got <- a
+		}()
+		<-arrived
+		closed := make(chan error)
+		go func() { closed <- w.forward.Close(bounded(t, 30*time.Second)) }()
+		proxytest.Eventually(t, "idle and silent connections end", func() bool { return w.forward.Tunnels() == 1 })
+		if _, err := silentReader.ReadByte(); err != io.EOF {
+			t.Errorf("silent: %v", err)
+		}
+		_ = silent.Close()
+		if _, err := proxytest.Do(idle, proxytest.Request(t, "GET", w.shop("/free"), nil)); err == nil || !strings.Contains(err.Error(), "Service Unavailable") {
+			t.Errorf("a new tunnel: %v", err)
+		}
+		close(proceed)
+		if a := <-got; len(a.Text) != 90_000 || a.Header.Get(proxy.HeaderPayment) == "" {
+			t.Errorf("%d bytes", len(a.Text))
+		}
+		start := time.Now()
+		if err := <-closed; err != nil {
+			t.Error(err)
+		}
+		if d := time.Since(start); d > 15*time.Second {
+			t.Errorf("closing took %s more", d)
+		}
+	})
+}
+
+// What does not end in time is cut; a payment that has begun is recorded nevertheless.
+func TestCloseCutsInside(t *testing.T) {
+	t.Parallel()
+	protocols(t, func(t *testing.T, http2 bool) {
+		w := newSecure(t)
+		noticed := w.leaving()
+		arrived, proceed := make(chan struct{}), make(chan struct{})
+		w.seller.Paid = func(rw http.ResponseWriter, _ *http.Request, n int) {
+			close(arrived)
+			<-proceed
+			w.seller.Receipt(rw, n)
+		}
+		got := make(chan error)
+		c := w.secureAgent(http2)
+		go func() {
+			_, err := proxytest.Do(c, proxytest.Request(t, "GET", w.shop("/x"), nil))
+			got <- err
+		}()
+		<-arrived
+		if err := w.forward.Close(bounded(t, 50*time.Millisecond)); err == nil || !strings.Contains(err.Error(), "1 tunnels cut") {
+			t.Errorf("%v", err)
+		}
+		if err := <-got; err == nil {
+			t.Error("an answer")
+		}
+		<-noticed
+		close(proceed)
+		if p := w.Closed(w.Payments()[0].ID); p.State != "settled" || p.Answered {
+			t.Errorf("%+v", p)
+		}
+	})
+}
+
+// A WebSocket lives on when its Proxy is retired, and is cut when it is closed.
+func TestWebSocketInside(t *testing.T) {
+	t.Parallel()
+	w := newSecure(t)
+	w.seller.Paid = func(rw http.ResponseWriter, r *http.Request, n int) {
+		if r.Header.Get("Upgrade") != "websocket" || r.ProtoMajor != 1 {
+			t.Errorf("the seller got %s %v", r.Proto, r.Header)
+		}
+		w.seller.Receipt(rw, n)
+		rw.Header().Set("Connection", "Upgrade")
+		rw.Header().Set("Upgrade", "websocket")
+		rw.WriteHeader(http.StatusSwitchingProtocols)
+		conn, buf, err := http.NewResponseController(rw).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		for {
+			line, err := buf.ReadString('\n')
+			if err != nil {
+				return
+			}
+			_, _ = io.WriteString(conn, "echo "+line)
+		}
+	}
+	conn := w.inside(w.target(), "shop.example", "http/1.1")
+	a, br := w.raws(conn, "GET /ws HTTP/1.1\nHost: "+w.target()+"\nConnection: Upgrade\nUpgrade: websocket\n\n", "GET")
+	if a.StatusCode != http.StatusSwitchingProtocols || a.Header.Get(proxy.HeaderPayment) == "" {
+		t.Fatalf("%d %v", a.StatusCode, a.Header)
+	}
+	if p := w.Closed(a.Header.Get(proxy.HeaderPayment)); !p.Answered {
+		t.Errorf("%+v", p)
+	}
+	echo := func() {
+		_, _ = io.WriteString(conn, "hello\n")
+		if line, err := br.ReadString('\n'); line != "echo hello\n" {
+			t.Errorf("%q %v", line, err)
+		}
+	}
+	echo()
+	w.forward.Retire(time.Time{})
+	w.forward.inside.draining.Wait()
+	echo()
+	if err := w.forward.Drain(bounded(t, 10*time.Second)); err != nil {
+		t.Errorf("a process that ends waits for it: %v", err)
+	}
+	echo()
+	if err := w.forward.Close(bounded(t, 50*time.Millisecond)); err == nil {
+		t.Error("not cut")
+	}
+	if _, err := br.ReadByte(); err == nil {
+		t.Error("the connection is open")
+	}
+}
+
+// At the end of the grace period blind tunnels end. A request inside, which takes longer, does not.
+func TestRetireEndsTunnels(t *testing.T) {
+	t.Parallel()
+	protocols(t, func(t *testing.T, http2 bool) {
+		w := newSecure(t)
+		arrived, proceed := make(chan struct{}), make(chan struct{})
+		w.seller.Paid = func(rw http.ResponseWriter, _ *http.Request, n int) {
+			close(arrived)
+			<-proceed
+			w.seller.Receipt(rw, n)
+			_, _ = io.WriteString(rw, "goods")
+		}
+		_, tunnel, blind := w.connect(echoServer(t).Addr().String(), "not HTTP\n")
+		if line, err := blind.ReadString('\n'); line != "not HTTP\r\n" {
+			t.Fatal(line, err)
+		}
+		got := make(chan proxytest.Answer)
+		go func() {
+			a, err := proxytest.Do(w.secureAgent(http2), proxytest.Request(t, "GET", w.shop("/x"), nil))
+			if err != nil {
+				t.Error(err)
+			}
+			got <- a
+		}()
+		<-arrived
+		w.forward.Retire(time.Now().Add(100 * time.Millisecond))
+		_, _ = io.WriteString(tunnel, "still open\n")
+		if line, err := blind.ReadString('\n'); line != "still open\n" {
+			t.Error(line, err)
+		}
+		if _, err := blind.ReadByte(); err == nil {
+			t.Error("the blind tunnel goes on")
+		}
+		if a, _, _ := w.connect(w.target(), ""); a.StatusCode != http.StatusServiceUnavailable {
+			t.Errorf("a new tunnel: %d", a.StatusCode)
+		}
+		close(proceed)
+		if a := <-got; a.Text != "goods" {
+			t.Errorf("%d %s", statusOf(a), a.Text)
+		}
+		proxytest.Eventually(t, "all tunnels have ended", func() bool { return w.forward.Tunnels() == 0 })
+	})
+}
+
+// Connections that come to a retired Proxy are served, one request each.
+func TestRetired(t *testing.T) {
+	t.Parallel()
+	protocols(t, func(t *testing.T, http2 bool) {
+		w := newSecure(t)
+		w.forward.Retire(time.Time{})
+		c := w.secureAgent(http2)
+		for range 3 {
+			w.do(c, proxytest.Request(t, "GET", w.shop("/x"), nil)).Paid(t)
+		}
+		proxytest.Eventually(t, "the connections end", func() bool { return w.forward.Tunnels() == 0 })
+		w.inside(w.target(), "shop.example", "http/1.1").HandshakeContext(t.Context())
+		proxytest.Eventually(t, "an unused connection ends", func() bool { return w.forward.Tunnels() == 0 })
+	})
+}
+
+func TestLimitsInside(t *testing.T) {
+	t.Parallel()
+	w := newSecure(t, func(s *setup) { s.forward.MaxKeyTunnels = 1 })
+	c := w.secureAgent(true)
+	w.do(c, proxytest.Request(t, "GET", w.shop("/free"), nil))
+	if a, _, _ := w.connect(w.target(), ""); a.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("%d", a.StatusCode)
+	}
+	c.CloseIdleConnections()
+	proxytest.Eventually(t, "the place is free again", func() bool { return w.forward.Tunnels() == 0 })
+	w.do(c, proxytest.Request(t, "GET", w.shop("/free"), nil))
+}

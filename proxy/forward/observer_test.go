@@ -1,0 +1,175 @@
+package forward
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/proxy"
+	"github.com/purserpay/purser/proxy/proxytest"
+)
+
+// witness is an observer that remembers.
+type witness struct {
+	mu      sync.Mutex
+	results map[string]int
+	open    int
+	memory  int64
+	disk    int64
+	files   int
+	most    [3]int64 // memory, disk and files at most
+	inside  []string // URLs
+	stages  []string // with their payment
+}
+
+func (o *witness) Answered(result string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.results[result]++
+}
+
+func (o *witness) Tunnels(change int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.open += change
+}
+
+func (o *witness) Spooled(memory, disk int64, files int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.memory, o.disk, o.files = o.memory+memory, o.disk+disk, o.files+files
+	o.most = [3]int64{max(o.most[0], o.memory), max(o.most[1], o.disk), max(o.most[2], int64(o.files))}
+}
+
+// Propagate names the stage and the payment that a request is sent under.
+func (*witness) Propagate(ctx context.Context, header http.Header) {
+	stage, _ := ctx.Value(stageKey{}).(string)
+	header.Set("Traceparent", stage+" "+pay.PaymentOf(ctx))
+}
+
+func (o *witness) Inside(connect context.Context, r *http.Request) (*http.Request, func()) {
+	if connect == nil {
+		panic("no CONNECT")
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.inside = append(o.inside, r.URL.String())
+	return r, func() {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.inside = append(o.inside, "end")
+	}
+}
+
+type stageKey struct{}
+
+// Stage implements pay.Tracer.
+func (o *witness) Stage(ctx context.Context, stage, paymentID string) (context.Context, func(error)) {
+	return context.WithValue(ctx, stageKey{}, stage), func(err error) {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.stages = append(o.stages, fmt.Sprint(stage, " ", paymentID, " ", err == nil))
+	}
+}
+
+func (o *witness) saw(results map[string]int) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return maps.Equal(o.results, results)
+}
+
+func witnessed(o *witness) func(*setup) {
+	o.results = map[string]int{}
+	return func(s *setup) {
+		s.forward.Observer, s.pay.Tracer = o, o
+		s.forward.MaxReplay = 1000
+	}
+}
+
+func TestObserverHearsResults(t *testing.T) {
+	t.Parallel()
+	o := &witness{}
+	w, s := newWorld(t, witnessed(o)), proxytest.NewSeller(t)
+	id := w.get(s.URL+"/data", "Traceparent", "the client's").Paid(t)
+	w.get(s.URL + "/free")
+	dear := proxytest.NewSeller(t, func(s *proxytest.Seller) { s.Price = "5000000" })
+	w.get(dear.URL+"/data").Declined(t, "per-payment", true)
+	w.do(w.client(nil), proxytest.Request(t, "GET", s.URL+"/data", nil)) // 407
+	gone := proxytest.NewSeller(t)
+	gone.Close()
+	w.get(gone.URL + "/data")
+	broken := proxytest.NewSeller(t)
+	broken.Paid = func(http.ResponseWriter, *http.Request, int) { panic(http.ErrAbortHandler) }
+	broken.Config.ErrorLog = proxytest.Quiet
+	w.get(broken.URL + "/data")
+	want := map[string]int{
+		proxy.ResultPaid: 1, proxy.ResultPassed: 1, proxy.ResultDeclined: 1, proxy.ResultRefused: 1, proxy.ResultFailed: 1, proxy.ResultUnanswered: 1,
+	}
+	proxytest.Eventually(t, "each result once", func() bool { return o.saw(want) })
+
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
+	if got := s.Unpaid[0].Header.Get("Traceparent"); got != "the client's" {
+		t.Errorf("unpaid, the seller got the trace %q", got)
+	}
+	if got := s.Bought[0].Header.Get("Traceparent"); got != "send "+id {
+		t.Errorf("paid, the seller got the trace %q", got)
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	want1 := []string{"decide  true", "journal " + id + " true", "sign " + id + " true", "send " + id + " true"}
+	if got := o.stages[:4]; strings.Join(got, "\n") != strings.Join(want1, "\n") {
+		t.Errorf("stages %q, want %q", got, want1)
+	}
+	if last := o.stages[len(o.stages)-1]; !strings.HasPrefix(last, "send ") || !strings.HasSuffix(last, " false") {
+		t.Errorf("the last stage is %q", last)
+	}
+}
+
+func TestObserverHearsTunnels(t *testing.T) {
+	t.Parallel()
+	o := &witness{}
+	s := newSecure(t, witnessed(o))
+	a := s.do(s.secureAgent(false), proxytest.Request(t, "GET", s.shop("/data"), nil))
+	a.Paid(t)
+	o.mu.Lock()
+	open, inside := o.open, strings.Join(o.inside, " ")
+	o.mu.Unlock()
+	if open != 1 || inside != s.shop("/data")+" end" && inside != s.shop("/data") {
+		t.Errorf("%d tunnels, inside %s", open, inside)
+	}
+	if !o.saw(map[string]int{proxy.ResultTunnel: 1, proxy.ResultPaid: 1}) {
+		t.Errorf("%v", o.results)
+	}
+	s.server.CloseClientConnections()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_ = s.forward.Close(ctx) // cuts what is left
+	proxytest.Eventually(t, "the tunnel is gone", func() bool {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		return o.open == 0
+	})
+}
+
+func TestObserverHearsTheSpool(t *testing.T) {
+	t.Parallel()
+	o := &witness{}
+	w, s := newWorld(t, witnessed(o)), proxytest.NewSeller(t)
+	w.do(w.agent(), proxytest.Request(t, "POST", s.URL+"/upload", io.MultiReader(bytes.NewReader(make([]byte, 50_000))))).Paid(t)
+	proxytest.Eventually(t, "everything is given back", func() bool {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		return o.memory == 0 && o.disk == 0 && o.files == 0
+	})
+	if o.most != [3]int64{1000, 49_000, 1} {
+		t.Errorf("at most %v", o.most)
+	}
+}

@@ -1,0 +1,324 @@
+package forward
+
+import (
+	"bytes"
+	"compress/flate"
+	"compress/gzip"
+	"compress/zlib"
+	"crypto/rand"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/andybalholm/brotli"
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/proxy"
+	"github.com/purserpay/purser/proxy/proxytest"
+	"github.com/purserpay/purser/x402"
+)
+
+func TestPays(t *testing.T) {
+	t.Parallel()
+	none := func() io.Reader { return nil }
+	for _, v1 := range []bool{false, true} {
+		for _, c := range []struct {
+			name, method string
+			body         func() io.Reader
+			want         string
+		}{
+			{"get", "GET", none, "paid:GET:"},
+			{"post", "POST", func() io.Reader { return strings.NewReader("question") }, "paid:POST:question"},
+			{"post without body", "POST", none, "paid:POST:"},
+			{"chunked", "PUT", func() io.Reader {
+				return io.MultiReader(strings.NewReader("in "), strings.NewReader("parts"))
+			}, "paid:PUT:in parts"},
+			{"delete", "DELETE", none, "paid:DELETE:"},
+			{"unusual method", "PROPFIND", none, "paid:PROPFIND:"},
+		} {
+			name := c.name + " v2"
+			if v1 {
+				name = c.name + " v1"
+			}
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t)
+				s := proxytest.NewSeller(t, func(s *proxytest.Seller) { s.V1 = v1 })
+				a := w.do(w.agent(), proxytest.Request(t, c.method, s.URL+"/thing?q=1", c.body()))
+				id := a.Paid(t)
+				if a.Text != c.want {
+					t.Errorf("body %q, want %q", a.Text, c.want)
+				}
+				for name, want := range map[string]string{
+					proxy.HeaderAmount: "10000", proxy.HeaderTransaction: proxytest.Transaction(1), "Cache-Control": "private, no-store",
+				} {
+					if got := a.Header.Get(name); got != want {
+						t.Errorf("%s: %q, want %q", name, got, want)
+					}
+				}
+				if _, has, err := x402.ReceiptFromHeader(a.Header); !has || err != nil {
+					t.Errorf("the seller's receipt is not there: %v %v", has, err)
+				}
+				s.Expect(1, 1, 1)
+				p := w.Closed(id)
+				if p.State != pay.Settled || !p.Answered || p.Transaction != proxytest.Transaction(1) || p.RequestURL != s.URL+"/thing?q=1" || p.Door != pay.DoorProxy {
+					t.Errorf("in the books: %+v", p)
+				}
+			})
+		}
+	}
+}
+
+func TestTaskReachesTheBooks(t *testing.T) {
+	t.Parallel()
+	w, s := newWorld(t), proxytest.NewSeller(t)
+	c := w.client(url.UserPassword(w.Secret, "research.1"))
+	id := w.do(c, proxytest.Request(t, "GET", s.URL+"/x", nil)).Paid(t)
+	if p := w.Closed(id); p.Task != "research.1" {
+		t.Errorf("task %q", p.Task)
+	}
+}
+
+func TestBodyLimit(t *testing.T) {
+	t.Parallel()
+	const limit = 100_000
+	w := newWorld(t, func(s *setup) { s.forward.MaxReplay, s.forward.MaxSpool = limit, -1 })
+	for _, c := range []struct {
+		name    string
+		size    int
+		chunked bool
+		paid    bool
+	}{
+		{"at", limit, false, true},
+		{"at, chunked", limit, true, true},
+		{"above", limit + 1, false, false},
+		{"above, chunked", limit + 1, true, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := proxytest.NewSeller(t, func(s *proxytest.Seller) {
+				s.Challenge = func(rw http.ResponseWriter, r *http.Request) {
+					_, _ = io.Copy(io.Discard, r.Body)
+					s.WriteChallenge(rw, r, s.Price, "Payment required")
+				}
+			})
+			data := make([]byte, c.size)
+			_, _ = rand.Read(data)
+			var body io.Reader = bytes.NewReader(data)
+			if c.chunked {
+				body = io.MultiReader(body)
+			}
+			a := w.do(w.agent(), proxytest.Request(t, "POST", s.URL+"/upload", body))
+			if !c.paid {
+				a.Declined(t, proxy.DeclinedBodyTooLarge, true)
+				s.Expect(1, 0, 0)
+				return
+			}
+			a.Paid(t)
+			if a.Text != "paid:POST:"+string(data) {
+				t.Errorf("%d bytes came back changed", len(a.Text))
+			}
+		})
+	}
+}
+
+// A seller may ask for money before it has read the body.
+func TestEarlyChallenge(t *testing.T) {
+	t.Parallel()
+	w, s := newWorld(t), proxytest.NewSeller(t)
+	data := make([]byte, 700_000)
+	_, _ = rand.Read(data)
+	for range 5 {
+		a := w.do(w.agent(), proxytest.Request(t, "POST", s.URL+"/upload", io.MultiReader(bytes.NewReader(data))))
+		a.Paid(t)
+		if a.Text != "paid:POST:"+string(data) {
+			t.Fatalf("%d bytes came back changed", len(a.Text))
+		}
+	}
+}
+
+func TestLeavesAlone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for _, c := range []struct {
+		name      string
+		challenge http.HandlerFunc
+		path      string
+		header    []string
+		status    int
+		body      string
+	}{
+		{"free route", nil, "/free", nil, 200, "free"},
+		{"foreign 402", func(rw http.ResponseWriter, _ *http.Request) {
+			rw.Header().Set("Content-Type", "text/html")
+			rw.WriteHeader(402)
+			_, _ = io.WriteString(rw, "<p>card, please</p>")
+		}, "/x", nil, 402, "<p>card, please</p>"},
+		{"large foreign 402", func(rw http.ResponseWriter, _ *http.Request) {
+			rw.WriteHeader(402)
+			_, _ = io.WriteString(rw, strings.Repeat("x", 300_000))
+		}, "/x", nil, 402, strings.Repeat("x", 300_000)},
+		{"other status with a challenge", func(rw http.ResponseWriter, _ *http.Request) {
+			rw.Header().Set(x402.HeaderRequired, proxytest.V2Challenge("10000", "http://x/", ""))
+			rw.WriteHeader(412)
+		}, "/x", nil, 412, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := proxytest.NewSeller(t, func(s *proxytest.Seller) { s.Challenge = c.challenge })
+			a := w.get(s.URL+c.path, c.header...)
+			if a.StatusCode != c.status || a.Text != c.body || a.Header.Get(proxy.HeaderDeclined) != "" || a.Header.Get(proxy.HeaderPayment) != "" {
+				t.Errorf("%d %v %.80s", a.StatusCode, a.Header, a.Text)
+			}
+		})
+	}
+	if n := len(w.Payments()); n != 0 {
+		t.Errorf("%d payments", n)
+	}
+}
+
+// A client that pays by itself is not helped.
+func TestOwnPaymentHeader(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for _, name := range []string{x402.HeaderSignature, x402.HeaderV1Payment} {
+		var got string
+		s := proxytest.NewSeller(t)
+		s.Config.Handler = http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			got = r.Header.Get(name)
+			s.WriteChallenge(rw, r, s.Price, "no")
+		})
+		a := w.get(s.URL+"/x", name, "mine")
+		if a.StatusCode != 402 || a.Header.Get(proxy.HeaderDeclined) != "" || a.Header.Get(x402.HeaderRequired) == "" || got != "mine" {
+			t.Errorf("%s: %d %v, seller got %q", name, a.StatusCode, a.Header, got)
+		}
+	}
+}
+
+func TestDeclines(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	header := func(value string) http.HandlerFunc {
+		return func(rw http.ResponseWriter, _ *http.Request) {
+			rw.Header().Set(x402.HeaderRequired, value)
+			rw.WriteHeader(402)
+			_, _ = io.WriteString(rw, `{"kept":true}`)
+		}
+	}
+	good := proxytest.V2Challenge("10000", "http://x/", "")
+	for _, c := range []struct {
+		name, reason string
+		challenge    http.HandlerFunc
+	}{
+		{"malformed", proxy.DeclinedUnreadable, header("%%%")},
+		{"two challenges", proxy.DeclinedUnreadable, func(rw http.ResponseWriter, _ *http.Request) {
+			rw.Header().Add(x402.HeaderRequired, good)
+			rw.Header().Add(x402.HeaderRequired, proxytest.V2Challenge("20000", "http://x/", ""))
+			rw.WriteHeader(402)
+		}},
+		{"oversized header", proxy.DeclinedUnreadable, header(strings.Repeat("A", 200_000))},
+		{"oversized body", proxy.DeclinedUnreadable, func(rw http.ResponseWriter, _ *http.Request) {
+			rw.WriteHeader(402)
+			_, _ = io.WriteString(rw, `{"x402Version":1,"accepts":[`+strings.Repeat(" ", 70_000)+`]}`)
+		}},
+		{"other asset", proxy.DeclinedUnsupported, func(rw http.ResponseWriter, _ *http.Request) {
+			rw.WriteHeader(402)
+			_, _ = rw.Write(bytes.ReplaceAll(proxytest.V1Challenge("10000", "http://x/", ""), []byte(proxytest.USDCAddress), []byte(proxytest.SellerAddress)))
+		}},
+		{"other network", proxy.DeclinedNoWallet, func(rw http.ResponseWriter, _ *http.Request) {
+			rw.WriteHeader(402)
+			_, _ = rw.Write(bytes.ReplaceAll(proxytest.V1Challenge("10000", "http://x/", ""), []byte(`"base"`), []byte(`"polygon"`)))
+		}},
+		{"dear", "per-payment", header(proxytest.V2Challenge("1000001", "http://x/", ""))},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := proxytest.NewSeller(t, func(s *proxytest.Seller) { s.Challenge = c.challenge })
+			a := w.get(s.URL + "/x")
+			a.Declined(t, c.reason, true)
+			if a.Header.Get(proxy.HeaderPayment) != "" || a.Header.Get(proxy.HeaderError) != "" {
+				t.Errorf("headers of a payment: %v", a.Header)
+			}
+			s.Expect(1, 0, 0)
+		})
+	}
+	if n := len(w.Payments()); n != 0 {
+		t.Errorf("%d payments", n)
+	}
+}
+
+func TestExtraChallengeHeader(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *setup) { s.forward.ChallengeHeaders = []string{"X-Pay-Me"} })
+	s := proxytest.NewSeller(t, func(s *proxytest.Seller) {
+		s.Challenge = func(rw http.ResponseWriter, _ *http.Request) {
+			rw.Header().Set("X-Pay-Me", proxytest.V2Challenge("10000", "http://x/", ""))
+			rw.WriteHeader(402)
+		}
+	})
+	w.get(s.URL + "/x").Paid(t)
+}
+
+func TestCompressedChallenge(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for coding, pack := range map[string]func(io.Writer) io.WriteCloser{
+		"gzip":    func(w io.Writer) io.WriteCloser { return gzip.NewWriter(w) },
+		"br":      func(w io.Writer) io.WriteCloser { return brotli.NewWriter(w) },
+		"deflate": func(w io.Writer) io.WriteCloser { return zlib.NewWriter(w) },
+		"Deflate": func(w io.Writer) io.WriteCloser { // bare, as some send it
+			z, _ := flate.NewWriter(w, flate.BestSpeed)
+			return z
+		},
+		"zstd": func(w io.Writer) io.WriteCloser {
+			z, _ := zstd.NewWriter(w, zstd.WithEncoderConcurrency(1))
+			return z
+		},
+	} {
+		t.Run(coding, func(t *testing.T) {
+			s := proxytest.NewSeller(t, func(s *proxytest.Seller) {
+				s.V1 = true
+				s.Challenge = func(rw http.ResponseWriter, _ *http.Request) {
+					rw.Header().Set("Content-Encoding", coding)
+					rw.WriteHeader(402)
+					z := pack(rw)
+					_, _ = z.Write(proxytest.V1Challenge("10000", "http://x/", ""))
+					_ = z.Close()
+				}
+			})
+			w.get(s.URL+"/x", "Accept-Encoding", coding).Paid(t)
+		})
+	}
+}
+
+// The shipped defaults: 1 USDC for one payment, 10 USDC in a day.
+func TestDefaultLimits(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s := proxytest.NewSeller(t, func(s *proxytest.Seller) { s.Price = "1000000" })
+	for range 10 {
+		w.get(s.URL + "/x").Paid(t)
+	}
+	w.get(s.URL+"/x").Declined(t, "daily-budget", true)
+	s.Expect(11, 10, 10)
+}
+
+// A compressed challenge that unpacks to more than a challenge can be is not paid.
+func TestCompressionBomb(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s := proxytest.NewSeller(t, func(s *proxytest.Seller) {
+		s.Challenge = func(rw http.ResponseWriter, _ *http.Request) {
+			rw.Header().Set("Content-Encoding", "gzip")
+			rw.WriteHeader(402)
+			z := gzip.NewWriter(rw)
+			_, _ = io.WriteString(z, `{"x402Version":1,"accepts":[`)
+			_, _ = z.Write(bytes.Repeat([]byte(" "), 20<<20))
+			_ = z.Close()
+		}
+	})
+	a := w.get(s.URL+"/x", "Accept-Encoding", "gzip")
+	if a.StatusCode != 402 || a.Header.Get(proxy.HeaderDeclined) != proxy.DeclinedUnreadable || a.Header.Get("Content-Encoding") != "gzip" {
+		t.Errorf("%d %v", a.StatusCode, a.Header)
+	}
+}

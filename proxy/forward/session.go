@@ -1,0 +1,171 @@
+package forward
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/purserpay/purser/internal/guard"
+	"github.com/purserpay/purser/pay"
+)
+
+// keyFresh is how long a connection's key is believed before it is looked up again, so
+// that a changed policy or a revoked key counts on connections that are open already.
+const keyFresh = time.Second
+
+// session is an intercepted connection: what is under the client's TLS, if it speaks that,
+// and who the requests in it are for.
+type session struct {
+	*peeked
+	tunnel  *tunnel
+	tls     *tls.Conn // over this; nil for plain HTTP
+	inside  net.Conn  // what the requests come from: tls, or the session itself
+	host    string    // of the CONNECT, in normal form
+	port    uint16
+	connect context.Context // of the CONNECT, for traces
+
+	once   sync.Once
+	closed chan struct{}
+
+	asking sync.Mutex // held while the key is looked up
+	who    caller
+	asked  time.Time // when it was
+
+	mu      sync.Mutex
+	state   http.ConnState // as the server has it
+	since   time.Time      // when it got there
+	serving int            // handlers, which with HTTP/2 may outlive the connection
+	over    chan struct{}  // closed when the last one ends; nil while nobody waits
+	waited  bool
+}
+
+func newSession(t *tunnel, who caller, host string, port uint16, now time.Time) *session {
+	return &session{tunnel: t, who: who, host: host, port: port, asked: now, closed: make(chan struct{})}
+}
+
+// Close closes the connection and ends the waiting for it.
+func (s *session) Close() error {
+	err := s.peeked.Close()
+	s.once.Do(func() { close(s.closed) })
+	return err
+}
+
+func (s *session) speaksHTTP2() bool {
+	return s.tls != nil && s.tls.ConnectionState().NegotiatedProtocol == "h2"
+}
+
+// scheme is that of the URLs inside, with its own port.
+func (s *session) scheme() (name string, port uint16) {
+	if s.tls == nil {
+		return "http", 80
+	}
+	return "https", 443
+}
+
+// authority is the CONNECT's as part of a URL.
+func (s *session) authority() string {
+	if _, own := s.scheme(); s.port != own {
+		return net.JoinHostPort(s.host, strconv.Itoa(int(s.port)))
+	}
+	if strings.Contains(s.host, ":") {
+		return "[" + s.host + "]"
+	}
+	return s.host
+}
+
+// means reports whether a Host header means the host and port of the CONNECT.
+func (s *session) means(authority string) bool {
+	_, own := s.scheme()
+	host, port := authority, strconv.Itoa(int(own))
+	if h, p, err := net.SplitHostPort(authority); err == nil {
+		host, port = h, p
+	} else if inner, ok := strings.CutPrefix(authority, "["); ok && strings.HasSuffix(inner, "]") {
+		host = strings.TrimSuffix(inner, "]")
+	}
+	host, err := guard.NormalHost(host)
+	return err == nil && host == s.host && port == strconv.Itoa(int(s.port))
+}
+
+// enter counts a handler in. It fails when the CONNECT is over already.
+func (s *session) enter() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.waited {
+		return false
+	}
+	s.serving++
+	return true
+}
+
+func (s *session) leave() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.serving--; s.serving == 0 && s.over != nil {
+		close(s.over)
+		s.over = nil
+	}
+}
+
+// wait lets no more handlers in and waits for those that are at work: a payment that has
+// begun is brought to its end without its client.
+func (s *session) wait() {
+	s.mu.Lock()
+	s.waited = true
+	var over chan struct{}
+	if s.serving > 0 {
+		over = make(chan struct{})
+		s.over = over
+	}
+	s.mu.Unlock()
+	if over != nil {
+		<-over
+	}
+}
+
+// busy reports whether a request is under way, or a payment that its client has left. A
+// connection that speaks another protocol by now is not.
+func (s *session) busy() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state == http.StateActive || s.serving > 0 && s.state != http.StateHijacked
+}
+
+// moved notes the server's view of the connection.
+func (s *session) moved(state http.ConnState) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.state, s.since = state, time.Now()
+}
+
+// caller is who a request is made for, with a key that is not older than keyFresh.
+func (s *session) caller(ctx context.Context, f *Proxy) (caller, *refusal) {
+	s.asking.Lock()
+	defer s.asking.Unlock()
+	now := f.now()
+	if age := now.Sub(s.asked); age >= 0 && age < keyFresh {
+		return s.who, nil
+	}
+	key, err := f.payer.Resolve(ctx, s.who.secret)
+	switch {
+	case errors.Is(err, pay.ErrKeyNotFound):
+		return caller{}, keyGone
+	case err != nil:
+		refused := *unavailable
+		refused.cause = err
+		return caller{}, &refused
+	}
+	s.who.key, s.asked = key, now
+	return s.who, nil
+}
+
+// keyGone cannot be a 407: to the client inside, there is no proxy.
+var keyGone = &refusal{
+	status: http.StatusForbidden, reason: reasonCredentials, text: "The API key that this connection was opened with is not valid any more",
+	header: http.Header{"Connection": {"close"}},
+}

@@ -1,0 +1,250 @@
+package forward
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/purserpay/purser/internal/conns"
+)
+
+// Bounds of intercepted connections. Bodies and answers have none: a stream may be slow.
+const (
+	insideHeaderTimeout = time.Minute
+	insideHeaderBytes   = 64 << 10 // as the proxy's own site
+	insidePing          = time.Minute
+)
+
+// inside serves the requests of intercepted connections.
+type inside struct {
+	handler http.Handler
+	idle    time.Duration
+	log     *slog.Logger
+
+	http1    *http.Server
+	http2    atomic.Pointer[http.Server]
+	once     sync.Once
+	retired  chan struct{} // closed when connections are to end
+	draining sync.WaitGroup
+
+	mu       sync.Mutex
+	sessions map[*session]struct{}
+}
+
+func newInside(handler http.Handler, idle time.Duration, log *slog.Logger) *inside {
+	i := &inside{handler: handler, idle: idle, log: log, retired: make(chan struct{}), sessions: make(map[*session]struct{})}
+	i.http1 = i.newServer()
+	i.http2.Store(i.newServer())
+	return i
+}
+
+type sessionKey struct{}
+
+func (i *inside) newServer() *http.Server {
+	return &http.Server{
+		Handler:           i.handler,
+		ReadHeaderTimeout: insideHeaderTimeout,
+		IdleTimeout:       i.idle,
+		MaxHeaderBytes:    insideHeaderBytes,
+		HTTP2:             &http.HTTP2Config{SendPingTimeout: insidePing},
+		ErrorLog:          slog.NewLogLogger(i.log.Handler(), slog.LevelWarn),
+		BaseContext: func(l net.Listener) context.Context {
+			return context.WithValue(context.Background(), sessionKey{}, l.(*single).session)
+		},
+		ConnState: func(c net.Conn, state http.ConnState) {
+			if conn, ok := c.(*conns.Ahead); ok {
+				if state == http.StateHijacked {
+					conn.Release()
+				}
+				c = conn.Conn
+			}
+			if conn, ok := c.(*tls.Conn); ok {
+				c = conn.NetConn()
+			}
+			c.(*session).moved(state)
+		},
+	}
+}
+
+// serve serves a connection until it is closed.
+func (i *inside) serve(s *session) {
+	for {
+		server := i.http1
+		if s.speaksHTTP2() {
+			server = i.http2.Load()
+		}
+		l := &single{session: s, retired: i.retired}
+		err := server.Serve(l)
+		if l.given {
+			break
+		}
+		if !errors.Is(err, http.ErrServerClosed) {
+			i.log.Error("intercepted connection not served", "error", err)
+			_ = s.Close()
+			break
+		}
+		// The server was replaced in this moment.
+	}
+	select {
+	case <-s.closed:
+	case <-s.tunnel.life.Done():
+		_ = s.Close()
+	}
+}
+
+// retire ends the connections: idle ones at once, others when their requests are done. It
+// does not wait for them. Connections that come later are served one request, or, with
+// HTTP/2, those that come while one is under way.
+//
+// With HTTP/1 an answer can say that it is the last on its connection. A server that shuts
+// down would drop requests that it is just reading. HTTP/2 clients are told not to come
+// again, which only a shutdown does; another server takes those that are just coming. The
+// shutdown's context has ended, so that it does not close what it takes for idle: it would
+// cut off the ends of answers on their way.
+func (i *inside) retire() {
+	i.once.Do(func() {
+		close(i.retired)
+		i.http1.SetKeepAlivesEnabled(false)
+		next := i.newServer()
+		next.SetKeepAlivesEnabled(false)
+		old := i.http2.Swap(next)
+		over, cancel := context.WithCancel(context.Background())
+		cancel()
+		i.draining.Go(func() { _ = old.Shutdown(over) })
+	})
+}
+
+// single is a listener that has one connection to accept.
+type single struct {
+	session *session
+	given   bool
+	retired <-chan struct{}
+}
+
+// Accept gives the connection. Then it waits for its end, because a server that shuts down
+// lets its listeners finish before it closes what is idle.
+func (l *single) Accept() (net.Conn, error) {
+	if !l.given {
+		l.given = true
+		if l.session.speaksHTTP2() {
+			return l.session.inside, nil // which net/http knows by its type
+		}
+		return conns.NewAhead(l.session.inside), nil
+	}
+	select {
+	case <-l.session.closed:
+	case <-l.session.tunnel.life.Done():
+	case <-l.retired:
+		l.session.drain()
+	}
+	return nil, net.ErrClosed
+}
+
+// Close has nothing to close: connections of a server that shuts down end by themselves.
+func (l *single) Close() error { return nil }
+
+// Addr is that of the connection, as nothing listens.
+func (l *single) Addr() net.Addr { return l.session.LocalAddr() }
+
+const (
+	// unusedFor is how long an open connection may wait for its first request while
+	// connections are to end.
+	unusedFor = time.Second
+	// goneAfter is when an HTTP/2 connection should have ended after its last request; the
+	// server leaves its client a second to notice.
+	goneAfter = 2 * time.Second
+)
+
+// drain waits until a connection that is to end does or will by itself, and closes it when
+// it is not used.
+func (s *session) drain() {
+	look := time.NewTicker(50 * time.Millisecond)
+	defer look.Stop()
+	for {
+		switch over, unused := s.ending(); {
+		case unused:
+			_ = s.inside.Close()
+			return
+		case over:
+			return
+		}
+		select {
+		case <-s.closed:
+			return
+		case <-s.tunnel.life.Done():
+			return
+		case <-look.C:
+		}
+	}
+}
+
+// ending reports whether a connection ends without further care, and whether it is to be
+// closed now.
+func (s *session) ending() (over, unused bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	quiet := time.Since(s.since)
+	idle := s.state == http.StateIdle || s.state == http.StateNew
+	switch {
+	case s.speaksHTTP2():
+		return false, idle && quiet >= goneAfter
+	case s.state == http.StateNew:
+		return false, quiet >= unusedFor
+	}
+	return !idle, idle
+}
+
+// Drain is for a process that ends. It refuses new tunnels, ends intercepted connections as
+// Retire does, and waits for the requests inside them until ctx ends: a server that shuts
+// down does not know of them, because it has given their connections away. It cuts nothing,
+// and does not wait for blind tunnels and upgraded connections, which may never end.
+func (f *Proxy) Drain(ctx context.Context) error {
+	f.tunnels.shut()
+	f.Retire(time.Time{})
+	look := time.NewTicker(20 * time.Millisecond)
+	defer look.Stop()
+	for {
+		n := len(f.inside.requests())
+		if n == 0 {
+			return nil
+		}
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for the requests of %d intercepted connections: %w", n, ctx.Err())
+		}
+	}
+}
+
+// add makes an intercepted connection known until remove.
+func (i *inside) add(s *session) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.sessions[s] = struct{}{}
+}
+
+func (i *inside) remove(s *session) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	delete(i.sessions, s)
+}
+
+// requests returns the tunnels of the connections with a request under way.
+func (i *inside) requests() map[*tunnel]bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	busy := make(map[*tunnel]bool)
+	for s := range i.sessions {
+		if s.busy() {
+			busy[s.tunnel] = true
+		}
+	}
+	return busy
+}

@@ -1,0 +1,142 @@
+package forward
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/purserpay/purser/internal/peer"
+)
+
+// defaultMaxTunnels is for all; a quarter of it are one key's, half are one client address's.
+const defaultMaxTunnels = 4096
+
+// tunnels counts the open tunnels, blind and intercepted ones, and can end them.
+type tunnels struct {
+	max, maxOfKey, maxOfPeer int
+
+	idle    time.Duration
+	changed func(by int)    // hears how many are open; called with mu held
+	closing context.Context // ends when no new tunnels are opened any more
+	refuse  context.CancelFunc
+
+	mu     sync.Mutex
+	all    map[*tunnel]struct{}
+	byKey  map[string]int
+	byPeer map[netip.Addr]int
+	empty  chan struct{} // closed when the last tunnel is gone while closing
+}
+
+func newTunnels(most, mostOfKey, mostOfPeer int, idle time.Duration) *tunnels {
+	if most <= 0 {
+		most = defaultMaxTunnels
+	}
+	if mostOfKey <= 0 {
+		mostOfKey = most / 4
+	}
+	if mostOfPeer <= 0 {
+		mostOfPeer = most / 2
+	}
+	mostOfKey, mostOfPeer = max(1, mostOfKey), max(1, mostOfPeer)
+	if idle <= 0 {
+		idle = 10 * time.Minute
+	}
+	s := &tunnels{
+		max: most, maxOfKey: mostOfKey, maxOfPeer: mostOfPeer, idle: idle,
+		changed: func(int) {}, all: make(map[*tunnel]struct{}), byKey: make(map[string]int), byPeer: make(map[netip.Addr]int), empty: make(chan struct{}),
+	}
+	s.closing, s.refuse = context.WithCancel(context.Background())
+	return s
+}
+
+// acquire takes a place for a tunnel of the key, for a client at "address:port", before
+// anything is dialled for it.
+func (s *tunnels) acquire(keyID, remote string) (*tunnel, bool) {
+	from := peer.Of(remote)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing.Err() != nil || len(s.all) >= s.max || s.byKey[keyID] >= s.maxOfKey || s.byPeer[from] >= s.maxOfPeer {
+		return nil, false
+	}
+	t := &tunnel{set: s, keyID: keyID, peer: from}
+	t.life, t.end = context.WithCancel(context.Background())
+	s.all[t] = struct{}{}
+	s.byKey[keyID]++
+	s.byPeer[from]++
+	s.changed(1)
+	return t, true
+}
+
+func (t *tunnel) release() {
+	t.end()
+	s := t.set
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.all, t)
+	s.changed(-1)
+	if s.byKey[t.keyID]--; s.byKey[t.keyID] == 0 {
+		delete(s.byKey, t.keyID)
+	}
+	if s.byPeer[t.peer]--; s.byPeer[t.peer] == 0 {
+		delete(s.byPeer, t.peer)
+	}
+	if s.closing.Err() != nil && len(s.all) == 0 {
+		close(s.empty)
+	}
+}
+
+func (s *tunnels) open() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.all)
+}
+
+// shut refuses new tunnels from here on.
+func (s *tunnels) shut() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing.Err() != nil {
+		return
+	}
+	s.refuse()
+	if len(s.all) == 0 {
+		close(s.empty)
+	}
+}
+
+// cut ends the open tunnels but these, and returns how many there were to end.
+func (s *tunnels) cut(but map[*tunnel]bool) (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for t := range s.all {
+		if !but[t] {
+			t.end()
+			n++
+		}
+	}
+	return n
+}
+
+// close refuses new tunnels, waits for the open ones until ctx ends, cuts the rest, and
+// returns when all are gone.
+func (s *tunnels) close(ctx context.Context) error {
+	s.shut()
+	select {
+	case <-s.empty:
+		return nil
+	default:
+	}
+	select {
+	case <-s.empty:
+		return nil
+	case <-ctx.Done():
+	}
+	n := s.cut(nil)
+	<-s.empty
+	if n == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d tunnels cut: %w", n, ctx.Err())
+}

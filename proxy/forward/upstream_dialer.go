@@ -1,0 +1,146 @@
+package forward
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/purserpay/purser/internal/guard"
+)
+
+// handshakeTimeout bounds the TLS handshake with an upstream.
+const handshakeTimeout = 10 * time.Second
+
+// maxSpares is how many connections may be under way for requests of one key that did not
+// need them in the end.
+const maxSpares = 64
+
+// upstreamDialer opens the connections of an upstream transport. The standard library goes on
+// opening a connection when its request is over, and keeps it for later ones. That is good for
+// a request that another connection has served. But a client that asks and takes back, over
+// and over, would have as many handshakes under way as fit into the time of one, which no
+// bound on its requests limits: so a connection ends with a request that failed.
+type upstreamDialer struct {
+	guard *guard.Dialer
+	tls   *tls.Config
+}
+
+func newUpstreamDialer(g *guard.Dialer, roots *x509.CertPool) *upstreamDialer {
+	return &upstreamDialer{guard: g, tls: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}}
+}
+
+type askerKey struct{}
+
+// asker is the request that a connection is opened for.
+type asker struct {
+	http1   bool            // it speaks WebSocket, which HTTP/2 here does not
+	life    context.Context // ends when no connection is to be opened for it any more
+	end     context.CancelFunc
+	opening *atomic.Int32 // connections of the pool that are being opened
+}
+
+// RoundTrip sends a request. Its context reaches the dialer without its end, so a note in it
+// says what became of the request.
+func (p *pool) RoundTrip(req *http.Request) (*http.Response, error) {
+	by := &asker{
+		http1:   httpguts.HeaderValuesContainsToken(req.Header["Connection"], "upgrade") && req.Header.Get("Upgrade") != "",
+		opening: &p.opening,
+	}
+	by.life, by.end = context.WithCancel(context.Background())
+	resp, err := p.transport.RoundTrip(req.WithContext(context.WithValue(req.Context(), askerKey{}, by)))
+	if err != nil || p.opening.Load() > maxSpares {
+		by.end()
+	}
+	return resp, err
+}
+
+// begin is ctx that ends with its asker as well, until done is called.
+func (a *asker) begin(ctx context.Context) (_ context.Context, done func()) {
+	a.opening.Add(1)
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(a.life, func() { cancel(context.Cause(a.life)) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+		a.opening.Add(-1)
+	}
+}
+
+// askerOf is whom a connection is opened for.
+func askerOf(ctx context.Context) *asker {
+	if a, ok := ctx.Value(askerKey{}).(*asker); ok {
+		return a
+	}
+	return &asker{life: context.Background(), opening: new(atomic.Int32)}
+}
+
+// dial is for http.Transport's DialContext.
+func (d *upstreamDialer) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	ctx, done := askerOf(ctx).begin(ctx)
+	defer done()
+	return d.guard.DialContext(ctx, network, address)
+}
+
+// dialTLS is for http.Transport's DialTLSContext.
+func (d *upstreamDialer) dialTLS(ctx context.Context, network, address string) (net.Conn, error) {
+	by := askerOf(ctx)
+	ctx, done := by.begin(ctx)
+	defer done()
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, &guard.DeniedError{Verdict: guard.DenyHost, Address: address}
+	}
+	conn, err := d.guard.DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	config := d.tls.Clone()
+	config.ServerName = host
+	config.NextProtos = []string{"h2", "http/1.1"}
+	if by.http1 {
+		config.NextProtos = nil
+	}
+	client := tls.Client(conn, config)
+	ctx, over := context.WithTimeout(ctx, handshakeTimeout)
+	defer over()
+	if err := client.HandshakeContext(ctx); err != nil {
+		_ = conn.Close()
+		return nil, fmt.Errorf("TLS with %s: %w", host, err)
+	}
+	return client, nil
+}
+
+// upstreamPing is how long an HTTP/2 connection to an upstream may be silent, while it is
+// in use, before it is asked whether it still lives.
+const upstreamPing = 30 * time.Second
+
+// newUpstream is the transport that the proxy sends with. Nothing is added to requests,
+// nothing decoded in answers, every connection goes through the guard, and every
+// certificate is verified.
+func newUpstream(g *guard.Dialer, roots *x509.CertPool, headerTimeout time.Duration) *http.Transport {
+	if headerTimeout <= 0 {
+		headerTimeout = 300 * time.Second
+	}
+	d := newUpstreamDialer(g, roots)
+	return &http.Transport{
+		Proxy:                  nil, // another proxy would move the guard's judgement to the wrong address
+		DialContext:            d.dial,
+		DialTLSContext:         d.dialTLS,
+		DisableCompression:     true,
+		ForceAttemptHTTP2:      true, // as it is not by itself with dialers
+		HTTP2:                  &http.HTTP2Config{SendPingTimeout: upstreamPing},
+		ResponseHeaderTimeout:  headerTimeout,
+		ExpectContinueTimeout:  time.Second,
+		MaxResponseHeaderBytes: 1 << 20,
+		MaxIdleConns:           512,
+		MaxIdleConnsPerHost:    64,
+		IdleConnTimeout:        90 * time.Second,
+	}
+}

@@ -1,0 +1,264 @@
+package proxytest
+
+import (
+	"bytes"
+	"crypto/tls"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+
+	"github.com/purserpay/purser/x402"
+)
+
+const (
+	SellerAddress = "0x00000000000000000000000000000000000A11cE"
+	USDCAddress   = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"
+)
+
+// seller is an x402 seller that checks what it is paid with, and counts.
+type Seller struct {
+	*httptest.Server
+	t *testing.T
+
+	V1    bool
+	Price string // smallest unit
+	// challenge overrides the answer to unpaid requests.
+	Challenge http.HandlerFunc
+	// paid overrides what happens once a payload was accepted; n counts them from 1.
+	Paid func(w http.ResponseWriter, r *http.Request, n int)
+	// reuse answers payloads that were sent before: by default with nonce_already_used.
+	Reuse http.HandlerFunc
+
+	Mu     sync.Mutex
+	Unpaid []*http.Request
+	Bought []*http.Request
+	Bodies []string       // of paid requests
+	nonces map[string]int // how often each was sent
+}
+
+func NewSeller(t *testing.T, change ...func(*Seller)) *Seller {
+	t.Helper()
+	s := &Seller{t: t, Price: "10000", nonces: make(map[string]int)}
+	for _, f := range change {
+		f(s)
+	}
+	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(s.ServeHTTP))
+	s.Start()
+	t.Cleanup(s.Close)
+	return s
+}
+
+func (s *Seller) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == "/free" {
+		_, _ = io.WriteString(w, "free")
+		return
+	}
+	value := r.Header.Get(x402.HeaderSignature)
+	if s.V1 {
+		value = r.Header.Get(x402.HeaderV1Payment)
+	}
+	if value == "" {
+		s.Mu.Lock()
+		s.Unpaid = append(s.Unpaid, r.Clone(r.Context()))
+		s.Mu.Unlock()
+		s.ask(w, r, "")
+		return
+	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		http.Error(w, "body: "+err.Error(), http.StatusBadRequest)
+		return
+	}
+	nonce, err := s.check(value)
+	if err != nil {
+		s.t.Errorf("seller got a bad payload: %v", err)
+		s.ask(w, r, err.Error())
+		return
+	}
+	s.Mu.Lock()
+	r2 := r.Clone(r.Context())
+	r2.Trailer = r.Trailer
+	s.Bought = append(s.Bought, r2)
+	s.Bodies = append(s.Bodies, string(body))
+	s.nonces[nonce]++
+	again, n := s.nonces[nonce] > 1, len(s.Bought)
+	s.Mu.Unlock()
+	switch {
+	case again && s.Reuse != nil:
+		s.Reuse(w, r)
+	case again && s.Paid == nil:
+		s.ask(w, r, "invalid_exact_evm_nonce_already_used")
+	case s.Paid != nil:
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		s.Paid(w, r, n)
+	default:
+		s.Receipt(w, n)
+		_, _ = fmt.Fprintf(w, "paid:%s:%s", r.Method, body)
+	}
+}
+
+// ask answers with the challenge.
+func (s *Seller) ask(w http.ResponseWriter, r *http.Request, reason string) {
+	if s.Challenge != nil && reason == "" {
+		s.Challenge(w, r)
+		return
+	}
+	s.WriteChallenge(w, r, s.Price, reason)
+}
+
+func (s *Seller) WriteChallenge(w http.ResponseWriter, r *http.Request, price, reason string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("X-Seller", "kept")
+	if s.V1 {
+		w.WriteHeader(http.StatusPaymentRequired)
+		_, _ = w.Write(V1Challenge(price, "http://"+r.Host+r.URL.Path, reason))
+		return
+	}
+	w.Header().Set(x402.HeaderRequired, V2Challenge(price, "http://"+r.Host+r.URL.Path, reason))
+	w.WriteHeader(http.StatusPaymentRequired)
+	_, _ = io.WriteString(w, "{}")
+}
+
+func V1Challenge(price, resource, reason string) []byte {
+	b, _ := json.Marshal(map[string]any{
+		"x402Version": 1, "error": reason,
+		"accepts": []any{map[string]any{
+			"scheme": "exact", "network": "base", "maxAmountRequired": price, "resource": resource,
+			"description": "", "mimeType": "", "payTo": SellerAddress, "asset": USDCAddress, "maxTimeoutSeconds": 60,
+			"extra": map[string]string{"name": "USD Coin", "version": "2"},
+		}},
+	})
+	return b
+}
+
+func V2Challenge(price, resource, reason string) string {
+	b, _ := json.Marshal(map[string]any{
+		"x402Version": 2, "error": reason, "resource": map[string]string{"url": resource},
+		"accepts": []any{map[string]any{
+			"scheme": "exact", "network": "eip155:8453", "amount": price, "payTo": SellerAddress, "asset": USDCAddress,
+			"maxTimeoutSeconds": 60, "extra": map[string]string{"name": "USD Coin", "version": "2"},
+		}},
+	})
+	return base64.StdEncoding.EncodeToString(b)
+}
+
+// receipt adds the receipt of the n-th settlement.
+func (s *Seller) Receipt(w http.ResponseWriter, n int) {
+	network, name := "eip155:8453", x402.HeaderResponse
+	if s.V1 {
+		network, name = "base", x402.HeaderV1Response
+	}
+	b, _ := json.Marshal(map[string]any{"success": true, "network": network, "transaction": Transaction(n)})
+	w.Header().Set(name, base64.StdEncoding.EncodeToString(b))
+}
+
+func Transaction(n int) string { return fmt.Sprintf("0x%064x", n) }
+
+// check verifies a payload as a facilitator would and returns its nonce.
+func (s *Seller) check(value string) (string, error) {
+	p, err := x402.DecodePayload(value)
+	if err != nil {
+		return "", err
+	}
+	a, sig, err := p.Authorization()
+	if err != nil {
+		return "", err
+	}
+	n, _ := x402.NetworkByWire("base")
+	from, err := x402.Recover(a.Digest(n.Assets[0], n.ChainID), sig)
+	if err != nil {
+		return "", err
+	}
+	if from != a.From {
+		return "", fmt.Errorf("signed by %s, not %s", from, a.From)
+	}
+	return a.Nonce.String(), nil
+}
+
+// counts are the unpaid and paid requests, and the distinct payments among those.
+func (s *Seller) Counts() (unpaid, paid, distinct int) {
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
+	return len(s.Unpaid), len(s.Bought), len(s.nonces)
+}
+
+func (s *Seller) Expect(unpaid, paid, distinct int) {
+	s.t.Helper()
+	u, p, d := s.Counts()
+	if u != unpaid || p != paid || d != distinct {
+		s.t.Fatalf("the seller saw %d unpaid, %d paid requests, %d payments; want %d, %d, %d", u, p, d, unpaid, paid, distinct)
+	}
+}
+
+// quiet discards what test servers log.
+var Quiet = log.New(io.Discard, "", 0)
+
+// hangUp ends a connection without an answer.
+func HangUp(w http.ResponseWriter) {
+	conn, _, err := http.NewResponseController(w).Hijack()
+	if err == nil {
+		_ = conn.Close()
+	}
+}
+
+// logBook collects logs.
+type logBook struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logBook) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logBook) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// signed are the authorizations that a seller was sent, in order.
+func (s *Seller) Signed() []x402.Authorization {
+	s.t.Helper()
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
+	var list []x402.Authorization
+	for _, r := range s.Bought {
+		p, err := x402.DecodePayload(r.Header.Get(x402.HeaderSignature))
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		a, _, err := p.Authorization()
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		list = append(list, a)
+	}
+	return list
+}
+
+func NewSecureSeller(t *testing.T, config *tls.Config, http2 bool) *Seller {
+	t.Helper()
+	s := &Seller{t: t, Price: "10000", nonces: make(map[string]int)}
+	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(s.ServeHTTP))
+	s.TLS, s.EnableHTTP2 = config, http2
+	s.Config.ErrorLog = Quiet
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	return s
+}
+
+// port is the seller's.
+func (s *Seller) PortNumber() string {
+	_, port, _ := net.SplitHostPort(s.Listener.Addr().String())
+	return port
+}
