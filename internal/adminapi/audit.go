@@ -41,39 +41,31 @@ const (
 )
 
 // audit lists changes: GET /purser/audit?key=&limit=&before=.
-func (h *Handler) audit(w http.ResponseWriter, r *http.Request) error {
+func (p *Purser) audit(r *http.Request) (any, error) {
 	asked := r.URL.Query()
 	limit, err := pageLimit(asked, DefaultAuditPage, MaxAuditPage)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	q := pay.AuditQuery{Limit: limit + 1} // to know whether there are more
 	if text := asked.Get("before"); text != "" {
 		if q.Before, err = strconv.ParseUint(text, 10, 63); err != nil || q.Before == 0 {
-			return Errorf(http.StatusBadRequest, "before: the number of an entry")
+			return nil, Errorf(http.StatusBadRequest, "before: the number of an entry")
 		}
 	}
-	p, err := h.enter()
-	if err != nil {
-		return err
-	}
-	defer p.Leave()
 	if name := asked.Get("key"); name != "" {
 		k, err := p.find(r.Context(), name)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		q.KeyID = k.ID
 	}
 	entries, err := p.Books.AuditEntries(r.Context(), q)
 	if err != nil {
-		return failure(err)
+		return nil, err
 	}
 	page := Audit{Audit: []AuditEntry{}}
-	if len(entries) > limit {
-		entries = entries[:limit]
-		page.Next = strconv.FormatUint(entries[limit-1].Number, 10)
-	}
+	entries, page.Next = cutPage(entries, limit, func(e pay.AuditEntry) string { return strconv.FormatUint(e.Number, 10) })
 	emails := map[string]string{}
 	for _, e := range entries {
 		shown := AuditEntry{
@@ -85,7 +77,7 @@ func (h *Handler) audit(w http.ResponseWriter, r *http.Request) error {
 			if !known {
 				a, err := p.Books.Account(r.Context(), e.By.ID)
 				if err != nil && !errors.Is(err, pay.ErrAccountNotFound) {
-					return failure(err)
+					return nil, err
 				}
 				email = a.Email
 				emails[e.By.ID] = email
@@ -94,5 +86,5 @@ func (h *Handler) audit(w http.ResponseWriter, r *http.Request) error {
 		}
 		page.Audit = append(page.Audit, shown)
 	}
-	return writeBody(w, http.StatusOK, page)
+	return page, nil
 }

@@ -28,23 +28,18 @@ type Exec struct {
 const balanceTime = 3 * time.Second
 
 // exec makes the exec key if need be and tells how to use it.
-func (h *Handler) exec(w http.ResponseWriter, r *http.Request) error {
-	p, err := h.enter()
-	if err != nil {
-		return err
-	}
-	defer p.Leave()
+func (p *Purser) exec(r *http.Request) (any, error) {
 	key, secret, err := p.Keys.Exec(r.Context())
 	if err != nil {
-		return failure(err)
+		return nil, err
 	}
 	if key.Revoked() {
-		return Errorf(http.StatusConflict, "the exec key %s is revoked: remove %s, and the next start of a program makes another one, with a wallet of its own",
+		return nil, Errorf(http.StatusConflict, "the exec key %s is revoked: remove %s, and the next start of a program makes another one, with a wallet of its own",
 			key.ID, p.Keys.ExecPath())
 	}
 	wallet, err := p.Keys.Wallet(r.Context(), key)
 	if err != nil {
-		return failure(err)
+		return nil, err
 	}
 	answer := Exec{Key: secret, KeyID: key.ID, Network: wallet.Network, Proxy: p.ProxyURL()}
 	if wallet.Address != nil {
@@ -52,7 +47,7 @@ func (h *Handler) exec(w http.ResponseWriter, r *http.Request) error {
 		answer.Address, answer.Balance = &address, p.balance(r.Context(), wallet)
 	}
 	answer.CA = string(p.Root())
-	return writeBody(w, http.StatusOK, answer)
+	return answer, nil
 }
 
 // balance is what a wallet has, as the chain tells now; nil when it does not.

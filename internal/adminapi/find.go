@@ -36,7 +36,7 @@ func (p *Purser) find(ctx context.Context, name string) (k pay.Key, err error) {
 		return p.search(ctx, name)
 	}
 	if err != nil {
-		return k, failure(err)
+		return k, err
 	}
 	return k, nil
 }
@@ -56,7 +56,7 @@ func (p *Purser) search(ctx context.Context, name string) (pay.Key, error) {
 	for after, seen := "", 0; ; {
 		keys, err := p.Books.Keys(ctx, after, searchPage)
 		if err != nil {
-			return pay.Key{}, failure(err)
+			return pay.Key{}, err
 		}
 		for _, k := range keys {
 			if k.Label == name || prefix != "" && strings.HasPrefix(k.ID, prefix) {

@@ -105,30 +105,30 @@ func (h *Handler) Routes() []Route {
 	var routes []Route
 	for pattern, m := range map[string]methods{
 		"/purser/status":                  {http.MethodGet: h.status},
-		"/purser/exec":                    {http.MethodPost: h.exec},
+		"/purser/exec":                    {http.MethodPost: h.ask((*Purser).exec)},
 		"/purser/check":                   {http.MethodPost: h.check},
 		"/purser/backup":                  {http.MethodPost: h.backup},
-		"/purser/keys":                    {http.MethodGet: h.keys, http.MethodPost: h.createKey},
-		"/purser/keys/{id}":               {http.MethodGet: h.key},
-		"/purser/keys/{id}/policy":        {http.MethodPut: h.replacePolicy, http.MethodPatch: h.patchPolicy},
-		"/purser/keys/{id}/wallets":       {http.MethodPost: h.createWallet},
-		"/purser/keys/{id}/pause":         {http.MethodPost: h.stopKey(pay.StopPause)},
-		"/purser/keys/{id}/resume":        {http.MethodPost: h.stopKey(pay.StopResume)},
-		"/purser/keys/{id}/revoke":        {http.MethodPost: h.stopKey(pay.StopRevoke)},
-		"/purser/pause":                   {http.MethodPost: h.pauseAll},
-		"/purser/resume":                  {http.MethodPost: h.resumeAll},
-		"/purser/audit":                   {http.MethodGet: h.audit},
-		"/purser/wallets":                 {http.MethodGet: h.wallets},
-		"/purser/spend":                   {http.MethodGet: h.spend},
-		"/purser/organizations":           {http.MethodGet: h.organizations, http.MethodPost: h.prepare},
-		"/purser/organizations/{id}/plan": {http.MethodPut: h.setPlan},
-		"/purser/organizations/{id}/keys": {http.MethodPost: h.linkKey},
-		"/purser/reconcile":               {http.MethodGet: h.reconcile, http.MethodPost: h.acceptRisk},
-		"/purser/rpc":                     {http.MethodGet: h.keptBlocks},
-		"/purser/rpc/trust":               {http.MethodPost: h.trustRPC},
-		"/purser/payments":                {http.MethodGet: h.payments},
-		"/purser/payments/{id}":           {http.MethodGet: h.payment},
-		"/purser/payments/{id}/resolve":   {http.MethodPost: h.resolve},
+		"/purser/keys":                    {http.MethodGet: h.ask((*Purser).keys), http.MethodPost: tell(h, (*Purser).createKey)},
+		"/purser/keys/{id}":               {http.MethodGet: h.ask((*Purser).key)},
+		"/purser/keys/{id}/policy":        {http.MethodPut: tell(h, (*Purser).replacePolicy), http.MethodPatch: tell(h, (*Purser).patchPolicy)},
+		"/purser/keys/{id}/wallets":       {http.MethodPost: tell(h, (*Purser).createWallet)},
+		"/purser/keys/{id}/pause":         {http.MethodPost: tell(h, (*Purser).pauseKey)},
+		"/purser/keys/{id}/resume":        {http.MethodPost: h.ask((*Purser).resumeKey)},
+		"/purser/keys/{id}/revoke":        {http.MethodPost: h.ask((*Purser).revokeKey)},
+		"/purser/pause":                   {http.MethodPost: tell(h, (*Purser).pauseAll)},
+		"/purser/resume":                  {http.MethodPost: h.ask((*Purser).resumeAll)},
+		"/purser/audit":                   {http.MethodGet: h.ask((*Purser).audit)},
+		"/purser/wallets":                 {http.MethodGet: h.ask((*Purser).wallets)},
+		"/purser/spend":                   {http.MethodGet: h.ask((*Purser).spend)},
+		"/purser/organizations":           {http.MethodGet: h.ask((*Purser).organizations), http.MethodPost: tell(h, (*Purser).prepare)},
+		"/purser/organizations/{id}/plan": {http.MethodPut: tell(h, (*Purser).setPlan)},
+		"/purser/organizations/{id}/keys": {http.MethodPost: tell(h, (*Purser).linkKey)},
+		"/purser/reconcile":               {http.MethodGet: h.ask((*Purser).reconcile), http.MethodPost: tell(h, (*Purser).acceptRisk)},
+		"/purser/rpc":                     {http.MethodGet: h.ask((*Purser).keptBlocks)},
+		"/purser/rpc/trust":               {http.MethodPost: tell(h, (*Purser).trustRPC)},
+		"/purser/payments":                {http.MethodGet: h.ask((*Purser).payments)},
+		"/purser/payments/{id}":           {http.MethodGet: h.ask((*Purser).payment)},
+		"/purser/payments/{id}/resolve":   {http.MethodPost: tell(h, (*Purser).resolve)},
 	} {
 		routes = append(routes, Route{Pattern: pattern, Serve: h.byMethod(m)})
 	}
@@ -195,11 +195,14 @@ func (h *Handler) ownName(r *http.Request) bool {
 	return strings.EqualFold(h.Host(), host)
 }
 
-// failure answers an error of the pay core.
+// failure gives an error of the pay core its status.
 func failure(err error) error {
+	var done *Error
 	var input *pay.InputError
 	var cannot *pay.UnresolvableError
 	switch {
+	case errors.As(err, &done):
+		return err
 	case errors.As(err, &input):
 		return Errorf(http.StatusBadRequest, "%w", err)
 	case errors.Is(err, pay.ErrKeyNotFound), errors.Is(err, pay.ErrPaymentNotFound), errors.Is(err, pay.ErrOrganizationNotFound),
@@ -208,7 +211,8 @@ func failure(err error) error {
 	case errors.As(err, &cannot), errors.Is(err, pay.ErrLeaseHeld), errors.Is(err, pay.ErrLeaseLost), errors.Is(err, pay.ErrTransactionKnown):
 		return Errorf(http.StatusConflict, "%w", err)
 	case errors.Is(err, pay.ErrKeyExists), errors.Is(err, pay.ErrKeyLimit), errors.Is(err, pay.ErrWalletLimit),
-		errors.Is(err, pay.ErrKeyClaimed), errors.Is(err, pay.ErrKeyLinked), errors.Is(err, pay.ErrKeyRevoked):
+		errors.Is(err, pay.ErrKeyClaimed), errors.Is(err, pay.ErrKeyLinked), errors.Is(err, pay.ErrKeyRevoked),
+		errors.Is(err, pay.ErrNotReconciling):
 		return Errorf(http.StatusConflict, "%w", err)
 	case errors.Is(err, pay.ErrUnavailable), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return Errorf(http.StatusServiceUnavailable, "%w", err)
@@ -264,14 +268,47 @@ func writeBody(w http.ResponseWriter, status int, body any) error {
 	return json.NewEncoder(w).Encode(body)
 }
 
-// enter finds the purser that serves now and counts a request in. The caller must call Leave.
-func (h *Handler) enter() (*Purser, error) {
-	p := h.Serving()
-	if p == nil {
-		return nil, Errorf(http.StatusServiceUnavailable, "purser has not started")
+// created is an answer with the status 201.
+type created struct{ body any }
+
+// ask serves requests without a body. They count as entered until they are answered.
+func (h *Handler) ask(serve func(*Purser, *http.Request) (any, error)) func(http.ResponseWriter, *http.Request) error {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		p := h.Serving()
+		if p == nil {
+			return Errorf(http.StatusServiceUnavailable, "purser has not started")
+		}
+		if err := p.Enter(); err != nil {
+			return Errorf(http.StatusServiceUnavailable, "%w", err)
+		}
+		defer p.Leave()
+		answer, err := serve(p, r)
+		if err != nil {
+			return failure(err)
+		}
+		if c, ok := answer.(created); ok {
+			return writeBody(w, http.StatusCreated, c.body)
+		}
+		return writeBody(w, http.StatusOK, answer)
 	}
-	if err := p.Enter(); err != nil {
-		return nil, Errorf(http.StatusServiceUnavailable, "%w", err)
+}
+
+// tell serves requests with a body.
+func tell[T any](h *Handler, serve func(*Purser, *http.Request, T) (any, error)) func(http.ResponseWriter, *http.Request) error {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		var body T
+		if err := readBody(w, r, &body); err != nil {
+			return err
+		}
+		return h.ask(func(p *Purser, r *http.Request) (any, error) { return serve(p, r, body) })(w, r)
 	}
-	return p, nil
+}
+
+// cutPage cuts a list that was read with one row more than the limit. next is the id of the last
+// row that is left, or empty if there are no more.
+func cutPage[T any](list []T, limit int, id func(T) string) (page []T, next string) {
+	if len(list) <= limit {
+		return list, ""
+	}
+	return list[:limit], id(list[limit-1])
 }

@@ -62,53 +62,36 @@ const (
 
 // keys lists them: GET /purser/keys?after=&limit=&today=. With today=true each has what it spent
 // today.
-func (h *Handler) keys(w http.ResponseWriter, r *http.Request) error {
+func (p *Purser) keys(r *http.Request) (any, error) {
 	limit, err := pageLimit(r.URL.Query(), defaultKeyPage, MaxKeyPage)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	p, err := h.enter()
-	if err != nil {
-		return err
-	}
-	defer p.Leave()
 	keys, err := p.Books.Keys(r.Context(), r.URL.Query().Get("after"), limit+1)
 	if err != nil {
-		return failure(err)
+		return nil, err
 	}
 	page := Keys{Keys: []Key{}}
-	if len(keys) > limit {
-		keys = keys[:limit]
-		page.Next = keys[limit-1].ID
-	}
+	keys, page.Next = cutPage(keys, limit, func(k pay.Key) string { return k.ID })
 	for _, k := range keys {
 		shown := shownKey(p.Payer, k)
 		if r.URL.Query().Get("today") == "true" {
 			if shown, err = p.withToday(r.Context(), k, shown); err != nil {
-				return err
+				return nil, err
 			}
 		}
 		page.Keys = append(page.Keys, shown)
 	}
-	return writeBody(w, http.StatusOK, page)
+	return page, nil
 }
 
 // key shows one: GET /purser/keys/{id}.
-func (h *Handler) key(w http.ResponseWriter, r *http.Request) error {
-	p, err := h.enter()
-	if err != nil {
-		return err
-	}
-	defer p.Leave()
+func (p *Purser) key(r *http.Request) (any, error) {
 	k, err := p.find(r.Context(), r.PathValue("id"))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	shown, err := p.shownToday(r.Context(), k)
-	if err != nil {
-		return err
-	}
-	return writeBody(w, http.StatusOK, shown)
+	return p.shownToday(r.Context(), k)
 }
 
 // NewKey is the body of POST /purser/keys.
@@ -129,34 +112,26 @@ type CreatedKey struct {
 }
 
 // createKey makes a key with a wallet.
-func (h *Handler) createKey(w http.ResponseWriter, r *http.Request) error {
-	var want NewKey
-	if err := readBody(w, r, &want); err != nil {
-		return err
-	}
-	p, err := h.enter()
-	if err != nil {
-		return err
-	}
-	defer p.Leave()
+func (p *Purser) createKey(r *http.Request, want NewKey) (any, error) {
 	// Known before there is a key: its secret would be lost with the error.
-	if want.Network, err = p.walletNetwork(want.Network); err != nil {
-		return err
+	network, err := p.walletNetwork(want.Network)
+	if err != nil {
+		return nil, err
 	}
 	key, secret, err := p.Books.CreateKey(r.Context(), books.KeyRequest{Label: want.Label, Policy: want.Policy, Operator: true})
 	if err != nil {
-		return failure(err)
+		return nil, err
 	}
-	wallet, err := p.Books.CreateWallet(r.Context(), key, want.Network)
+	wallet, err := p.Books.CreateWallet(r.Context(), key, network)
 	if err != nil {
-		return failure(err)
+		return nil, err
 	}
 	answer := CreatedKey{Key: secret, ID: key.ID, Label: key.Label, Network: wallet.Network}
 	if wallet.Address != nil {
 		address := wallet.Address.String()
 		answer.Address = &address
 	}
-	return writeBody(w, http.StatusCreated, answer)
+	return created{answer}, nil
 }
 
 // walletNetwork is the network that a new wallet is for: the first configured one unless
@@ -173,27 +148,19 @@ func (p *Purser) walletNetwork(asked string) (string, error) {
 
 // replacePolicy sets the whole policy of a key: PUT /purser/keys/{id}/policy. null takes
 // it away, so that the defaults hold again.
-func (h *Handler) replacePolicy(w http.ResponseWriter, r *http.Request) error {
-	var body json.RawMessage
-	if err := readBody(w, r, &body); err != nil {
-		return err
-	}
-	return h.changePolicy(w, r, func(json.RawMessage) (json.RawMessage, error) { return body, nil })
+func (p *Purser) replacePolicy(r *http.Request, body json.RawMessage) (any, error) {
+	return p.changePolicy(r, func(json.RawMessage) (json.RawMessage, error) { return body, nil })
 }
 
 // patchPolicy changes a part of it: PATCH, with a JSON merge patch (RFC 7396), and members
 // that add to lists; see [listAdditions]. Reading and writing are one step, so that of two
 // changes at the same time none is lost.
-func (h *Handler) patchPolicy(w http.ResponseWriter, r *http.Request) error {
-	var patch json.RawMessage
-	if err := readBody(w, r, &patch); err != nil {
-		return err
-	}
+func (p *Purser) patchPolicy(r *http.Request, patch json.RawMessage) (any, error) {
 	patch, add, err := cutAdditions(patch)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return h.changePolicy(w, r, func(old json.RawMessage) (json.RawMessage, error) {
+	return p.changePolicy(r, func(old json.RawMessage) (json.RawMessage, error) {
 		merged, err := mergePatch(old, patch)
 		if err != nil || add == nil {
 			return merged, err
@@ -202,49 +169,40 @@ func (h *Handler) patchPolicy(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-func (h *Handler) changePolicy(w http.ResponseWriter, r *http.Request, change func(json.RawMessage) (json.RawMessage, error)) error {
-	p, err := h.enter()
-	if err != nil {
-		return err
-	}
-	defer p.Leave()
+func (p *Purser) changePolicy(r *http.Request, change func(json.RawMessage) (json.RawMessage, error)) (any, error) {
 	if err := operatorkeys.Changes.Acquire(r.Context(), 1); err != nil {
-		return failure(err)
+		return nil, err
 	}
 	defer operatorkeys.Changes.Release(1)
 	id := r.PathValue("id")
 	if id == operatorkeys.ExecLabel {
 		if _, _, err := p.Keys.MakeExec(r.Context()); err != nil {
-			return failure(err)
+			return nil, err
 		}
 	}
 	k, err := p.find(r.Context(), id)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	old, err := json.Marshal(k.Policy)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	text, err := change(old)
 	if err != nil {
-		return Errorf(http.StatusBadRequest, "%w", err)
+		return nil, Errorf(http.StatusBadRequest, "%w", err)
 	}
 	pol, err := readPolicy(text)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if exec, err := p.Keys.FindExec(r.Context()); err == nil && exec.ID == k.ID {
 		pol = keepOffREST(pol)
 	}
 	if k, err = p.Books.SetPolicy(r.Context(), k.ID, pol); err != nil {
-		return failure(err)
+		return nil, err
 	}
-	shown, err := p.shownToday(r.Context(), k)
-	if err != nil {
-		return err
-	}
-	return writeBody(w, http.StatusOK, shown)
+	return p.shownToday(r.Context(), k)
 }
 
 // keepOffREST restricts a policy for the exec key to the proxy unless it names doors: see

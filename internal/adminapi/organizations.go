@@ -39,7 +39,7 @@ const (
 func (p *Purser) shownOrganization(r *http.Request, o pay.Organization) (Organization, error) {
 	u, err := p.Books.Usage(r.Context(), o.ID)
 	if err != nil {
-		return Organization{}, failure(err)
+		return Organization{}, err
 	}
 	if !p.Books.HasPlans() {
 		u.Plan.Keys, u.Plan.Wallets, u.Plan.Payments = 0, 0, 0
@@ -51,33 +51,25 @@ func (p *Purser) shownOrganization(r *http.Request, o pay.Organization) (Organiz
 }
 
 // organizations lists them: GET /purser/organizations?after=&limit=.
-func (h *Handler) organizations(w http.ResponseWriter, r *http.Request) error {
+func (p *Purser) organizations(r *http.Request) (any, error) {
 	limit, err := pageLimit(r.URL.Query(), DefaultOrganizationPage, MaxOrganizationPage)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	p, err := h.enter()
-	if err != nil {
-		return err
-	}
-	defer p.Leave()
 	list, err := p.Books.Organizations(r.Context(), r.URL.Query().Get("after"), limit+1)
 	if err != nil {
-		return failure(err)
+		return nil, err
 	}
 	page := Organizations{Organizations: []Organization{}}
-	if len(list) > limit {
-		list = list[:limit]
-		page.Next = list[limit-1].ID
-	}
+	list, page.Next = cutPage(list, limit, func(o pay.Organization) string { return o.ID })
 	for _, o := range list {
 		shown, err := p.shownOrganization(r, o)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		page.Organizations = append(page.Organizations, shown)
 	}
-	return writeBody(w, http.StatusOK, page)
+	return page, nil
 }
 
 // NewAccount is the body of POST /purser/organizations.
@@ -96,75 +88,50 @@ type PreparedAccount struct {
 
 // prepare makes the organization that somebody will have when they sign in, so that there can
 // be something in it by then. It is found again by issuer and subject.
-func (h *Handler) prepare(w http.ResponseWriter, r *http.Request) error {
-	var who NewAccount
-	if err := readBody(w, r, &who); err != nil {
-		return err
-	}
-	p, err := h.enter()
-	if err != nil {
-		return err
-	}
-	defer p.Leave()
+func (p *Purser) prepare(r *http.Request, who NewAccount) (any, error) {
 	a, first, err := p.Books.SignIn(r.Context(), pay.Identity(who))
 	if err != nil {
-		return failure(err)
+		return nil, err
 	}
 	o, err := p.Books.Organization(r.Context(), a.OrganizationID)
 	if err != nil {
-		return failure(err)
+		return nil, err
 	}
 	shown, err := p.shownOrganization(r, o)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	status := http.StatusOK
+	answer := PreparedAccount{a.ID, shown}
 	if first {
-		status = http.StatusCreated
+		return created{answer}, nil
 	}
-	return writeBody(w, status, PreparedAccount{a.ID, shown})
+	return answer, nil
+}
+
+// PlanChange is the body of PUT /purser/organizations/{id}/plan.
+type PlanChange struct {
+	Plan string `json:"plan"`
 }
 
 // setPlan moves an organization to a plan: PUT /purser/organizations/{id}/plan.
-func (h *Handler) setPlan(w http.ResponseWriter, r *http.Request) error {
-	var want struct {
-		Plan string `json:"plan"`
-	}
-	if err := readBody(w, r, &want); err != nil {
-		return err
-	}
-	p, err := h.enter()
-	if err != nil {
-		return err
-	}
-	defer p.Leave()
+func (p *Purser) setPlan(r *http.Request, want PlanChange) (any, error) {
 	o, err := p.Books.SetPlan(r.Context(), r.PathValue("id"), pay.PlanName(want.Plan))
 	if err != nil {
-		return failure(err)
+		return nil, err
 	}
-	shown, err := p.shownOrganization(r, o)
-	if err != nil {
-		return err
-	}
-	return writeBody(w, http.StatusOK, shown)
+	return p.shownOrganization(r, o)
+}
+
+// KeyLink is the body of POST /purser/organizations/{id}/keys.
+type KeyLink struct {
+	Key string `json:"key"` // the secret
 }
 
 // linkKey claims a key for an organization: POST /purser/organizations/{id}/keys.
-func (h *Handler) linkKey(w http.ResponseWriter, r *http.Request) error {
-	var want struct {
-		Key string `json:"key"`
-	}
-	if err := readBody(w, r, &want); err != nil {
-		return err
-	}
-	p, err := h.enter()
-	if err != nil {
-		return err
-	}
-	defer p.Leave()
+func (p *Purser) linkKey(r *http.Request, want KeyLink) (any, error) {
 	k, err := p.Books.LinkKey(r.Context(), r.PathValue("id"), want.Key)
 	if err != nil {
-		return failure(err)
+		return nil, err
 	}
-	return writeBody(w, http.StatusOK, shownKey(p.Payer, k))
+	return shownKey(p.Payer, k), nil
 }

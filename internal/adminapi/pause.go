@@ -38,58 +38,39 @@ type NewPause struct {
 	Reason string `json:"reason"`
 }
 
-// stopKey makes a handler of POST /purser/keys/{id}/pause, …/resume and …/revoke.
-func (h *Handler) stopKey(do pay.Stop) func(http.ResponseWriter, *http.Request) error {
-	return func(w http.ResponseWriter, r *http.Request) error {
-		var want NewPause
-		if do == pay.StopPause {
-			if err := readBody(w, r, &want); err != nil {
-				return err
-			}
-		}
-		p, err := h.enter()
-		if err != nil {
-			return err
-		}
-		defer p.Leave()
-		k, err := p.find(r.Context(), r.PathValue("id"))
-		if err != nil {
-			return err
-		}
-		if k, err = p.Books.StopKey(r.Context(), k.ID, do, want.Reason); err != nil {
-			return failure(err)
-		}
-		return writeBody(w, http.StatusOK, shownKey(p.Payer, k))
+// stopKey serves POST /purser/keys/{id}/pause, …/resume and …/revoke.
+func (p *Purser) stopKey(r *http.Request, do pay.Stop, reason string) (any, error) {
+	k, err := p.find(r.Context(), r.PathValue("id"))
+	if err != nil {
+		return nil, err
 	}
+	if k, err = p.Books.StopKey(r.Context(), k.ID, do, reason); err != nil {
+		return nil, err
+	}
+	return shownKey(p.Payer, k), nil
 }
 
+func (p *Purser) pauseKey(r *http.Request, want NewPause) (any, error) {
+	return p.stopKey(r, pay.StopPause, want.Reason)
+}
+
+func (p *Purser) resumeKey(r *http.Request) (any, error) { return p.stopKey(r, pay.StopResume, "") }
+
+func (p *Purser) revokeKey(r *http.Request) (any, error) { return p.stopKey(r, pay.StopRevoke, "") }
+
 // pauseAll pauses everything: POST /purser/pause.
-func (h *Handler) pauseAll(w http.ResponseWriter, r *http.Request) error {
-	var want NewPause
-	if err := readBody(w, r, &want); err != nil {
-		return err
-	}
-	p, err := h.enter()
-	if err != nil {
-		return err
-	}
-	defer p.Leave()
+func (p *Purser) pauseAll(r *http.Request, want NewPause) (any, error) {
 	pause, err := p.Books.PauseAll(r.Context(), want.Reason)
 	if err != nil {
-		return failure(err)
+		return nil, err
 	}
-	return writeBody(w, http.StatusOK, PauseState{shownPause(pause)})
+	return PauseState{shownPause(pause)}, nil
 }
 
 // resumeAll ends the pause: POST /purser/resume.
-func (h *Handler) resumeAll(w http.ResponseWriter, r *http.Request) error {
-	p, err := h.enter()
-	if err != nil {
-		return err
-	}
-	defer p.Leave()
+func (p *Purser) resumeAll(r *http.Request) (any, error) {
 	if err := p.Books.ResumeAll(r.Context()); err != nil {
-		return failure(err)
+		return nil, err
 	}
-	return writeBody(w, http.StatusOK, PauseState{})
+	return PauseState{}, nil
 }

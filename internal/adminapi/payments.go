@@ -150,35 +150,27 @@ var PaymentLabels = []string{
 }
 
 // payments lists those of all keys, or of one: GET /purser/payments?state=&key=&limit=&before=.
-func (h *Handler) payments(w http.ResponseWriter, r *http.Request) error {
+func (p *Purser) payments(r *http.Request) (any, error) {
 	asked := r.URL.Query()
 	q := pay.LabelQuery{Label: asked.Get("state"), Before: asked.Get("before")}
 	if q.Label != "" && !pay.ValidLabel(q.Label) {
-		return Errorf(http.StatusBadRequest, "state: one of %s", strings.Join(PaymentLabels, ", "))
+		return nil, Errorf(http.StatusBadRequest, "state: one of %s", strings.Join(PaymentLabels, ", "))
 	}
 	var err error
 	if q.Limit, err = pageLimit(asked, DefaultPaymentPage, MaxPaymentPage); err != nil {
-		return err
+		return nil, err
 	}
-	p, err := h.enter()
-	if err != nil {
-		return err
-	}
-	defer p.Leave()
 	q.Limit++ // to know whether there are more
 	list, err := p.paymentsOf(r.Context(), asked.Get("key"), q)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	page := Payments{Payments: []Payment{}}
-	if len(list) == q.Limit {
-		list = list[:q.Limit-1]
-		page.Next = list[len(list)-1].ID
-	}
+	list, page.Next = cutPage(list, q.Limit-1, func(p *pay.Payment) string { return p.ID })
 	for _, one := range list {
 		page.Payments = append(page.Payments, shownPayment(one))
 	}
-	return writeBody(w, http.StatusOK, page)
+	return page, nil
 }
 
 // paymentsOf lists those of a key; of all keys when none is named.
@@ -193,23 +185,18 @@ func (p *Purser) paymentsOf(ctx context.Context, key string, q pay.LabelQuery) (
 		list, err = p.Books.Payments(ctx, k, q.Label, q.Limit, q.Before)
 	}
 	if err != nil {
-		return nil, failure(err)
+		return nil, err
 	}
 	return list, nil
 }
 
 // payment tells the story of one: GET /purser/payments/{id}.
-func (h *Handler) payment(w http.ResponseWriter, r *http.Request) error {
-	p, err := h.enter()
-	if err != nil {
-		return err
-	}
-	defer p.Leave()
+func (p *Purser) payment(r *http.Request) (any, error) {
 	payment, err := p.Books.AnyPayment(r.Context(), r.PathValue("id"))
 	if err != nil {
-		return failure(err)
+		return nil, err
 	}
-	return writeBody(w, http.StatusOK, storyOf(payment, time.Now()))
+	return storyOf(payment, time.Now()), nil
 }
 
 // ruling is the body of POST /purser/payments/{id}/resolve.
@@ -222,21 +209,12 @@ type Ruling struct {
 }
 
 // resolve closes a payment that the evidence has left open.
-func (h *Handler) resolve(w http.ResponseWriter, r *http.Request) error {
-	var want Ruling
-	if err := readBody(w, r, &want); err != nil {
-		return err
-	}
-	p, err := h.enter()
-	if err != nil {
-		return err
-	}
-	defer p.Leave()
+func (p *Purser) resolve(r *http.Request, want Ruling) (any, error) {
 	payment, err := p.Payer.ResolvePayment(r.Context(), r.PathValue("id"), pay.Ruling{
 		As: want.As, Reason: want.Reason, By: cmp.Or(want.By, operatorOf(r).ID), Transaction: want.Transaction,
 	})
 	if err != nil {
-		return failure(err)
+		return nil, err
 	}
-	return writeBody(w, http.StatusOK, storyOf(payment, time.Now()))
+	return storyOf(payment, time.Now()), nil
 }

@@ -19,7 +19,7 @@ type Quota struct {
 func (p *Purser) withQuota(ctx context.Context, k pay.Key, shown Key) (Key, error) {
 	q, err := p.Payer.Quota(ctx, k)
 	if err != nil {
-		return shown, failure(err)
+		return shown, err
 	}
 	if q != nil {
 		shown.Quota = &Quota{Used: q.Used.String(), Most: q.Most.String(), Resets: q.Resets}

@@ -1,7 +1,6 @@
 package adminapi
 
 import (
-	"errors"
 	"net/http"
 	"time"
 
@@ -63,21 +62,16 @@ func newReconcileStatus(s *pay.ReconcileStatus) *ReconcileStatus {
 }
 
 // reconcile tells how far reconciling is: GET /purser/reconcile.
-func (h *Handler) reconcile(w http.ResponseWriter, r *http.Request) error {
-	p, err := h.enter()
-	if err != nil {
-		return err
-	}
-	defer p.Leave()
+func (p *Purser) reconcile(r *http.Request) (any, error) {
 	s, err := p.Payer.Reconciling(r.Context())
 	if err != nil {
-		return failure(err)
+		return nil, err
 	}
 	shown := newReconcileStatus(s)
 	if shown == nil {
 		shown = &ReconcileStatus{}
 	}
-	return writeBody(w, http.StatusOK, shown)
+	return shown, nil
 }
 
 // acceptance is the body of POST /purser/reconcile.
@@ -87,24 +81,12 @@ type RiskAcceptance struct {
 }
 
 // acceptRisk takes an operator's word: POST /purser/reconcile.
-func (h *Handler) acceptRisk(w http.ResponseWriter, r *http.Request) error {
-	var said RiskAcceptance
-	if err := readBody(w, r, &said); err != nil {
-		return err
-	}
+func (p *Purser) acceptRisk(r *http.Request, said RiskAcceptance) (any, error) {
 	if !said.AcceptRisk {
-		return Errorf(http.StatusBadRequest, "accept_risk: true, or nothing is to be done")
+		return nil, Errorf(http.StatusBadRequest, "accept_risk: true, or nothing is to be done")
 	}
-	p, err := h.enter()
-	if err != nil {
-		return err
+	if err := p.Payer.AcceptRisk(r.Context(), said.By); err != nil {
+		return nil, err
 	}
-	defer p.Leave()
-	switch err := p.Payer.AcceptRisk(r.Context(), said.By); {
-	case errors.Is(err, pay.ErrNotReconciling):
-		return Errorf(http.StatusConflict, "%w", err)
-	case err != nil:
-		return failure(err)
-	}
-	return h.reconcile(w, r)
+	return p.reconcile(r)
 }

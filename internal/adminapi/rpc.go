@@ -1,7 +1,6 @@
 package adminapi
 
 import (
-	"errors"
 	"net/http"
 	"strings"
 	"time"
@@ -25,24 +24,19 @@ type RPCStatus struct {
 }
 
 // keptBlocks tells what the RPCs are held against: GET /purser/rpc.
-func (h *Handler) keptBlocks(w http.ResponseWriter, r *http.Request) error {
-	p, err := h.enter()
-	if err != nil {
-		return err
-	}
-	defer p.Leave()
+func (p *Purser) keptBlocks(r *http.Request) (any, error) {
 	health := p.Payer.Health(r.Context())
 	s := RPCStatus{RPC: probeText(health.RPC), SecondRPC: probeText(health.SecondRPC), Blocks: []SafeBlock{}}
 	for _, n := range p.Networks {
 		b, err := p.Store.SafeBlock(r.Context(), n.Name)
 		if err != nil {
-			return failure(err)
+			return nil, err
 		}
 		if b != nil {
 			s.Blocks = append(s.Blocks, SafeBlock{n.Name, b.Number, b.Hash, b.Time})
 		}
 	}
-	return writeBody(w, http.StatusOK, s)
+	return s, nil
 }
 
 // TrustRPC is the body of POST /purser/rpc/trust.
@@ -51,24 +45,11 @@ type TrustRPC struct {
 }
 
 // trustRPC forgets a network's kept block: POST /purser/rpc/trust.
-func (h *Handler) trustRPC(w http.ResponseWriter, r *http.Request) error {
-	var said TrustRPC
-	if err := readBody(w, r, &said); err != nil {
-		return err
+func (p *Purser) trustRPC(r *http.Request, said TrustRPC) (any, error) {
+	if _, err := p.Payer.ForgetSafeBlock(r.Context(), said.Network); err != nil {
+		return nil, err
 	}
-	p, err := h.enter()
-	if err != nil {
-		return err
-	}
-	defer p.Leave()
-	_, err = p.Payer.ForgetSafeBlock(r.Context(), said.Network)
-	if e, wrong := errors.AsType[*pay.InputError](err); wrong {
-		return Errorf(http.StatusBadRequest, "%w", e)
-	}
-	if err != nil {
-		return failure(err)
-	}
-	return h.keptBlocks(w, r)
+	return p.keptBlocks(r)
 }
 
 // clockText is "ok", or how our clock differs from others.

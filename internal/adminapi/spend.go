@@ -58,44 +58,39 @@ func shownSpent(e pay.SpendEntry) SpendEvent {
 
 // spend lists what keys spent:
 // GET /purser/spend?key=&task=&host=&since=&until=&limit=&before=. Days are those of UTC.
-func (h *Handler) spend(w http.ResponseWriter, r *http.Request) error {
+func (p *Purser) spend(r *http.Request) (any, error) {
 	asked := r.URL.Query()
 	limit, err := pageLimit(asked, defaultSpendPage, MaxSpendPage)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	q := pay.OrganizationSpendQuery{Task: asked.Get("task"), Host: asked.Get("host"), Limit: limit}
 	for name, day := range map[string]*time.Time{"since": &q.From, "until": &q.To} {
 		if text := asked.Get(name); text != "" {
 			if *day, err = time.Parse(time.DateOnly, text); err != nil {
-				return Errorf(http.StatusBadRequest, "%s: a day such as 2026-11-01", name)
+				return nil, Errorf(http.StatusBadRequest, "%s: a day such as 2026-11-01", name)
 			}
 		}
 	}
-	p, err := h.enter()
-	if err != nil {
-		return err
-	}
-	defer p.Leave()
 	var page pay.SpendPage
 	if id := asked.Get("key"); id != "" {
 		k, err := p.find(r.Context(), id)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		q.Before = asked.Get("before")
 		page, err = p.Books.AnySpend(r.Context(), []string{k.ID}, q)
 		if err != nil {
-			return failure(err)
+			return nil, err
 		}
 	} else if page, err = p.allSpend(r.Context(), q, asked.Get("before")); err != nil {
-		return failure(err)
+		return nil, err
 	}
 	answer := Spend{Spend: make([]SpendEvent, 0, len(page.Entries)), Next: page.Next}
 	for _, e := range page.Entries {
 		answer.Spend = append(answer.Spend, shownSpent(e))
 	}
-	return writeBody(w, http.StatusOK, answer)
+	return answer, nil
 }
 
 // allSpend lists the spending of all keys. Its position is the key behind which the keys

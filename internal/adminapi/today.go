@@ -20,7 +20,7 @@ type Today struct {
 func (p *Purser) withToday(ctx context.Context, k pay.Key, shown Key) (Key, error) {
 	today, err := p.Payer.Today(ctx, k, pay.DoorProxy, p.Networks[0].Assets[0].Symbol)
 	if err != nil {
-		return shown, failure(err)
+		return shown, err
 	}
 	net, negative := today.Spent.Net()
 	shown.Today = &Today{Spent: net.String()}

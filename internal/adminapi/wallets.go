@@ -43,17 +43,12 @@ const (
 )
 
 // wallets lists those that are in use: GET /purser/wallets?key=&after=&limit=.
-func (h *Handler) wallets(w http.ResponseWriter, r *http.Request) error {
+func (p *Purser) wallets(r *http.Request) (any, error) {
 	asked := r.URL.Query()
 	limit, err := pageLimit(asked, DefaultWalletPage, maxWalletPage)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	p, err := h.enter()
-	if err != nil {
-		return err
-	}
-	defer p.Leave()
 	var list []pay.Wallet
 	var next string
 	if id := asked.Get("key"); id != "" {
@@ -62,9 +57,9 @@ func (h *Handler) wallets(w http.ResponseWriter, r *http.Request) error {
 		list, next, err = p.allWallets(r.Context(), asked.Get("after"), limit)
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return writeBody(w, http.StatusOK, Wallets{Wallets: p.shownWallets(r.Context(), list), Next: next})
+	return Wallets{Wallets: p.shownWallets(r.Context(), list), Next: next}, nil
 }
 
 // walletsOf lists live wallets of a key; "exec" is the exec key's.
@@ -75,7 +70,7 @@ func (p *Purser) walletsOf(ctx context.Context, keyID, after string, limit int) 
 	}
 	all, err := p.Books.ListWallets(ctx, k)
 	if err != nil {
-		return nil, "", failure(err)
+		return nil, "", err
 	}
 	for _, w := range all {
 		if w.ID <= after {
@@ -94,12 +89,9 @@ func (p *Purser) walletsOf(ctx context.Context, keyID, after string, limit int) 
 func (p *Purser) allWallets(ctx context.Context, after string, limit int) (list []pay.Wallet, next string, err error) {
 	all, err := p.Books.AllWallets(ctx, after, limit+1)
 	if err != nil {
-		return nil, "", failure(err)
+		return nil, "", err
 	}
-	if len(all) > limit {
-		all = all[:limit]
-		next = all[limit-1].ID
-	}
+	all, next = cutPage(all, limit, func(w pay.Wallet) string { return w.ID })
 	for _, w := range all {
 		if w.Deleted == nil {
 			list = append(list, w)
@@ -163,26 +155,18 @@ type NewWallet struct {
 }
 
 // createWallet makes another wallet for a key.
-func (h *Handler) createWallet(w http.ResponseWriter, r *http.Request) error {
-	var want NewWallet
-	if err := readBody(w, r, &want); err != nil {
-		return err
-	}
-	p, err := h.enter()
+func (p *Purser) createWallet(r *http.Request, want NewWallet) (any, error) {
+	network, err := p.walletNetwork(want.Network)
 	if err != nil {
-		return err
-	}
-	defer p.Leave()
-	if want.Network, err = p.walletNetwork(want.Network); err != nil {
-		return err
+		return nil, err
 	}
 	k, err := p.find(r.Context(), r.PathValue("id"))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	made, err := p.Books.CreateWallet(r.Context(), k, want.Network)
+	made, err := p.Books.CreateWallet(r.Context(), k, network)
 	if err != nil {
-		return failure(err)
+		return nil, err
 	}
-	return writeBody(w, http.StatusCreated, p.shownWallets(r.Context(), []pay.Wallet{made})[0])
+	return created{p.shownWallets(r.Context(), []pay.Wallet{made})[0]}, nil
 }
