@@ -16,7 +16,7 @@ import (
 const (
 	// clockMargin bounds how far our clock may be ahead of the chain's.
 	clockMargin = 10 * time.Minute
-	// startSlack is how much earlier than necessary a search may start.
+	// startSlack bounds the time by which a search may start too early.
 	startSlack = 2 * time.Minute
 	// maxRange is the number of blocks in the first query for logs. Many RPCs refuse more.
 	maxRange = 2000

@@ -9,8 +9,8 @@ import (
 
 const (
 	attentionShown = 3
-	// disputeTime is how long the overview shows a disputed payment. It cannot change any more, and
-	// stays in the lists.
+	// disputeTime is the age up to which the overview shows a disputed payment. It cannot change
+	// any more, and stays in the lists.
 	disputeTime = 30 * 24 * time.Hour
 	// openLooked bounds the open payments that are searched for expired ones.
 	openLooked = 50

@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	// onceTime is how long a key waits for the page that shows it.
+	// onceTime bounds the wait of a key for the page that shows it.
 	onceTime = time.Minute
 	onceMost = 1000
 )

@@ -20,31 +20,33 @@ const (
 	defaultMaxFailures = 5
 	firstWait          = 5 * time.Second
 	maxWait            = time.Minute
-	// maxKeys bounds the keys whose failures are remembered. The one that was unused the longest
-	// begins anew.
+	// maxKeys bounds the keys whose failures are remembered. Beyond it, the key that was unused the
+	// longest begins anew.
 	maxKeys = 10_000
 )
 
-// breakers stop new payments for which the facilitator would be asked in vain. What is sent is up
-// to clients, and to sellers that may be theirs: a requirement that makes the facilitator crash or
-// hang is easily made. So such failures count for the key alone that brought them, and cannot stop
-// the payments of others; those that nobody's payment can cause count for all.
+// breakers stop new payments for which the facilitator would be called in vain. Clients decide what
+// is sent, and so do sellers, which may belong to the client: a requirement that makes the
+// facilitator crash or hang is easily made. Such failures count only for the key that caused them,
+// so that it cannot stop the payments of other keys. Failures that no payment can cause count for
+// all keys.
 //
-// They are in memory only, and begin anew with every configuration: what they would forget is
-// learned again in a few calls, and nobody who pays can have one loaded.
+// The counts are in memory only, and begin anew with every configuration. They are learned again in
+// a few calls, and clients cannot load a configuration.
 type breakers struct {
 	most int
 
-	// all counts calls that could not be sent, or were not let in with our own key.
-	all *breaker.Breaker
+	// shared counts calls that could not be sent, and calls that were rejected because of our own
+	// key.
+	shared *breaker.Breaker
 
-	mu sync.Mutex
-	of *lru.Cache[string, *breaker.Breaker] // by key; of keys whose last call has failed
-	// doubted is one of these, of the last call that failed; nil once there was a verdict for anybody.
-	doubted *breaker.Breaker
+	mu    sync.Mutex
+	byKey *lru.Cache[string, *breaker.Breaker] // by key; of keys whose last call failed
+	// lastFailed is the breaker of the last failed call. It is nil after a verdict for any key.
+	lastFailed *breaker.Breaker
 }
 
-// newBreakers is nil for no bound.
+// newBreakers returns nil for no bound.
 func newBreakers(most int) *breakers {
 	if most < 0 {
 		return nil
@@ -52,8 +54,8 @@ func newBreakers(most int) *breakers {
 	if most == 0 {
 		most = defaultMaxFailures
 	}
-	b := &breakers{most: most, of: perclient.NewCache[string, *breaker.Breaker](maxKeys)}
-	b.all = b.fresh()
+	b := &breakers{most: most, byKey: perclient.NewCache[string, *breaker.Breaker](maxKeys)}
+	b.shared = b.fresh()
 	return b
 }
 
@@ -61,16 +63,16 @@ func (b *breakers) fresh() *breaker.Breaker {
 	return breaker.New(breaker.Options{Failures: b.most, Wait: firstWait, MaxWait: maxWait})
 }
 
-// failing is the breaker of a key whose last call has failed; nil: it has not.
+// failing returns the breaker of a key whose last call failed, or nil.
 func (b *breakers) failing(key string) *breaker.Breaker {
-	one, _ := b.of.Get(key)
+	one, _ := b.byKey.Get(key)
 	return one
 }
 
-// allow asks for a turn of a key.
+// allow asks whether a key may begin a payment.
 func (b *breakers) allow(key string, now func() time.Time) (giveBack func(), err error) {
 	giveBack = func() {}
-	for _, one := range []*breaker.Breaker{b.all, b.failing(key)} {
+	for _, one := range []*breaker.Breaker{b.shared, b.failing(key)} {
 		if one == nil {
 			continue
 		}
@@ -86,44 +88,46 @@ func (b *breakers) allow(key string, now func() time.Time) (giveBack func(), err
 	return giveBack, nil
 }
 
-// succeeded takes a verdict down, and reports whether it ends a time without any.
+// succeeded records a verdict, and reports whether a time without verdicts ended with it.
 func (b *breakers) succeeded(key string) bool {
 	b.mu.Lock()
-	one, _ := b.of.Peek(key)
-	b.of.Remove(key)
-	b.doubted = nil
+	one, _ := b.byKey.Peek(key)
+	b.byKey.Remove(key)
+	b.lastFailed = nil
 	b.mu.Unlock()
-	again := b.all.Succeeded()
+	again := b.shared.Succeeded()
 	return one != nil && one.Succeeded() || again
 }
 
-// failed takes a failure down, and reports whether new payments of the key stop with it.
+// failed records a failure, and reports whether new payments of the key stop with it.
 func (b *breakers) failed(key string, now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	one, known := b.of.Get(key)
+	one, known := b.byKey.Get(key)
 	if !known {
 		one = b.fresh()
-		b.of.Add(key, one)
+		b.byKey.Add(key, one)
 	}
-	b.doubted = one
+	b.lastFailed = one
 	return one.Failed(now)
 }
 
-// state is nil unless new payments of everybody stop, or those of the key whose call came last.
+// state returns why new payments stop: those of all keys, or those of the key of the last call. It
+// returns nil when none stop.
 func (b *breakers) state(now time.Time) error {
-	if err := b.all.State(now); err != nil {
+	if err := b.shared.State(now); err != nil {
 		return err
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.doubted == nil {
+	if b.lastFailed == nil {
 		return nil
 	}
-	return b.doubted.State(now)
+	return b.lastFailed.State(now)
 }
 
-// Ready implements pay.Breaking. Calls themselves are never refused: what was begun has to be brought to its end.
+// Ready implements pay.Breaking. Calls themselves are never refused, because a payment that was
+// begun must be finished.
 func (c *Client) Ready(key string) (giveBack func(), err error) {
 	if c.breakers == nil {
 		return func() {}, nil
@@ -132,8 +136,8 @@ func (c *Client) Ready(key string) (giveBack func(), err error) {
 	return giveBack, failing(err)
 }
 
-// Failing is nil while new payments may be begun, as far as is known. Otherwise it says since how many failures they may
-// not.
+// Failing returns nil while new payments may be begun, as far as is known. Otherwise the error
+// counts the failures.
 func (c *Client) Failing() error {
 	if c.breakers == nil {
 		return nil
@@ -148,7 +152,7 @@ func failing(err error) error {
 	return fmt.Errorf("the facilitator %w", err)
 }
 
-// noAnswer counts a call that brought none, unless its caller has ended it.
+// noAnswer counts a call without an answer, unless its caller ended it.
 func (c *Client) noAnswer(caller context.Context, key string, err error) {
 	if errors.Is(caller.Err(), context.Canceled) {
 		return
@@ -156,8 +160,8 @@ func (c *Client) noAnswer(caller context.Context, key string, err error) {
 	c.count(key, !errors.Is(err, pay.ErrNotSent))
 }
 
-// answered counts an answer. A refusal is a verdict like any other. An answer without a verdict counts as a failure
-// unless it blames the request.
+// answered counts an answer. A refusal is a verdict like any other. An answer without a verdict
+// counts as a failure, unless it blames the request.
 func (c *Client) answered(key string, status int, verdict bool) {
 	switch {
 	case verdict:
@@ -169,7 +173,8 @@ func (c *Client) answered(key string, status int, verdict bool) {
 	}
 }
 
-// count counts a failure. reached: the facilitator got the call, and let us in.
+// count counts a failure. reached reports that the facilitator received the call and accepted our
+// key.
 func (c *Client) count(key string, reached bool) {
 	if c.breakers == nil {
 		return
@@ -177,8 +182,8 @@ func (c *Client) count(key string, reached bool) {
 	now := c.now()
 	stopped := c.breakers.failed(key, now)
 	if reached {
-		c.breakers.all.Succeeded()
-	} else if c.breakers.all.Failed(now) {
+		c.breakers.shared.Succeeded()
+	} else if c.breakers.shared.Failed(now) {
 		c.log.Error("facilitator fails: new payments that need it are refused until it is asked again", "error", c.Failing())
 		return
 	}

@@ -23,11 +23,11 @@ import (
 
 // Accounts keeps accounts and sessions for a Gate; internal/books implements it.
 type Accounts interface {
-	// SignIn finds or makes the account of an identity; first tells which.
+	// SignIn finds or makes the account of an identity. first is true for a new one.
 	SignIn(ctx context.Context, who pay.Identity) (a pay.Account, first bool, err error)
-	// Account finds an account: pay.ErrAccountNotFound.
+	// Account finds an account. Without one it fails with pay.ErrAccountNotFound.
 	Account(ctx context.Context, id string) (pay.Account, error)
-	// EndSessions voids all sessions of an account.
+	// EndSessions ends all sessions of an account.
 	EndSessions(ctx context.Context, accountID string) (pay.Account, error)
 
 	PutSession(ctx context.Context, s pay.Session) error
@@ -35,46 +35,50 @@ type Accounts interface {
 	DeleteSession(ctx context.Context, id string) error
 }
 
-// Options configure a Gate. Accounts is required. Without an Issuer there is no sign-in, and the dashboard is a
-// page that explains how to set it up.
+// Options configures a Gate. Accounts is required. Without an Issuer there is no sign-in, and the
+// dashboard shows a page about setting it up.
 type Options struct {
 	Accounts Accounts
 
-	// Issuer is the provider's identifier, the URL that its discovery document is found under: https, or http on
+	// Issuer is the provider's identifier, and the URL of its discovery document: https, or http on
 	// loopback.
 	Issuer string
-	// ClientID is what the provider calls purser. Required with an Issuer.
+	// ClientID is purser's id at the provider. Required with an Issuer.
 	ClientID string
-	// ClientSecret is empty for a provider that gives out none (a public client).
+	// ClientSecret is purser's secret at the provider. Empty for a public client.
 	ClientSecret string
-	// Allow lists the domains, addresses and groups that may sign in, as in
-	// "@example.com, alice@example.org, group:payments". Empty: everybody whom the provider signs in.
+	// Allow lists the domains, addresses and groups that may sign in, as in "@example.com,
+	// alice@example.org, group:payments". Empty: every identity of the provider.
 	Allow string
 
-	// PublicURL is the address that people reach purser by, without a path; the only one if it is set. Default: what
-	// the browser says, on loopback only.
+	// PublicURL is purser's address for people, without a path. If it is set, the dashboard has no
+	// other address. Default: the Host of the request, on loopback only.
 	PublicURL string
-	// LoopbackOnly: nobody but programs on this machine can connect. The Host of requests is then judged as well where
-	// no PublicURL says what it has to be (DNS rebinding).
+	// LoopbackOnly reports that only programs on this machine can connect. The Host of requests is
+	// then checked even without a PublicURL (DNS rebinding).
 	LoopbackOnly bool
 
 	Clock  pay.Clock // default: time.Now
 	Logger *slog.Logger
-	// Client calls the provider. Its answers are bounded and its redirects judged in any case. Default: one that
-	// ignores the environment's proxy variables, which may name purser itself.
+	// Client calls the provider. Its answers are bounded and its redirects checked in any case.
+	// Default: one that ignores the proxy variables of the environment, which may name purser
+	// itself.
 	Client *http.Client
-	// Peer is the network that a request came from, for bounds per client. Default: that of Request.RemoteAddr.
+	// Peer returns the network that a request came from, for bounds per client. Default: that of
+	// Request.RemoteAddr.
 	Peer func(*http.Request) netip.Addr
-	// Rate is how many sign-ins one client may begin in a minute, and finish. Default: 60; negative: no bound.
+	// Rate bounds the sign-ins that one client may begin in a minute, and those that it may finish.
+	// Default: 60. Negative: no bound.
 	Rate int
-	// Pages shows notices. Default: pages without style, until [Gate.ShowWith] says otherwise.
+	// Pages shows notices. Default: pages without style, until [Gate.ShowWith] is called.
 	Pages Pages
 }
 
-// Bounds of what visitors who are not signed in can make purser do.
+// Bounds on the work that visitors without a session can cause.
 const (
 	defaultRate = 60
-	// maxExchanges is how many sign-ins are finished at the same time: each is a call or two of the provider.
+	// maxExchanges bounds the sign-ins that finish at the same time. Each needs one or two calls of
+	// the provider.
 	maxExchanges = 32
 )
 
@@ -87,14 +91,14 @@ type Gate struct {
 	allowed   allowed
 	crossSite *http.CrossOriginProtection
 	manager   *scs.SessionManager
-	provider  *provider // nil while nothing is configured
+	provider  *provider // nil without a configured provider
 
 	starts, finishes *perclient.Limiter[netip.Addr]
 	exchanges        chan struct{}
 }
 
-// New makes a Gate. It does not call the provider: that is done when somebody signs in. Its errors name the variable at
-// fault.
+// New returns a Gate, or an error that names the variable at fault. It does not call the provider
+// before a visitor signs in.
 func New(o Options) (*Gate, error) {
 	if o.Accounts == nil {
 		return nil, errors.New("session: accounts are required")

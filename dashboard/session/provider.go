@@ -21,7 +21,7 @@ const (
 	// freshFor is the lifetime of a discovery document and its keys. A key that the provider has
 	// withdrawn is trusted no longer.
 	freshFor = time.Hour
-	// staleFor is how long an old document is used while no new one can be had.
+	// staleFor bounds the use of an old document while no new one can be had.
 	staleFor = 24 * time.Hour
 	// pause is the time without calls after the provider failed.
 	pause = 5 * time.Second

@@ -9,17 +9,17 @@ import (
 	"time"
 )
 
-// clockKept is how long what the clock's file says is not read again.
+// clockKept is the time between two readings of the clock's file.
 const clockKept = 5 * time.Millisecond
 
 var (
 	clockFile = os.Getenv(ClockFile)
 	ahead     atomic.Int64 // of the machine's clock, in nanoseconds
-	clockRead atomic.Int64 // when the file was read last, in nanoseconds since started
+	clockRead atomic.Int64 // time of the last reading, in nanoseconds since started
 	started   = time.Now()
 )
 
-// Now tells the time: the machine's, and as much later as the clock's file says.
+// Now returns the machine's time plus the offset in the clock's file.
 func Now() time.Time {
 	if clockFile == "" {
 		return time.Now()
@@ -27,7 +27,7 @@ func Now() time.Time {
 	if since := int64(time.Since(started)); clockRead.Load() == 0 || since-clockRead.Load() >= int64(clockKept) {
 		text, err := os.ReadFile(clockFile)
 		d, err2 := time.ParseDuration(strings.TrimSpace(string(text)))
-		if err == nil && err2 == nil { // else the file is being written
+		if err == nil && err2 == nil { // otherwise the file is being written
 			ahead.Store(int64(d))
 			clockRead.Store(since)
 		}
@@ -35,8 +35,8 @@ func Now() time.Time {
 	return time.Now().Add(time.Duration(ahead.Load()))
 }
 
-// Every returns how often something is done that is usually done every d: with a clock that a
-// test sets forward, often enough for nobody to wait for it.
+// Every returns the interval of a job that usually runs every d. With a clock that a test sets
+// forward, the interval is so short that the test need not wait.
 func Every(d time.Duration) time.Duration {
 	if clockFile == "" {
 		return d

@@ -1,7 +1,7 @@
-// Package needed says what becomes of a test on a machine that lacks something it runs.
+// Package needed handles tests on a machine that lacks a program or file.
 //
-// On a developer's machine the test is skipped. With CI=true it fails, so that no pipeline passes
-// without having tested what it is there to test.
+// On a developer's machine such a test is skipped. With CI=true it fails, so that a pipeline cannot
+// pass without it.
 package needed
 
 import (
@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// Program returns the path of the first of some programs that PATH has, else calls Missing.
-// hint names the package that has it.
+// Program returns the path of the first program that PATH has, or calls Missing. hint names the
+// package that contains it.
 func Program(t testing.TB, hint string, names ...string) string {
 	t.Helper()
 	for _, name := range names {
@@ -24,7 +24,7 @@ func Program(t testing.TB, hint string, names ...string) string {
 	return ""
 }
 
-// File calls Missing unless a file is there.
+// File calls Missing if the file does not exist.
 func File(t testing.TB, hint, path string) {
 	t.Helper()
 	if _, err := os.Stat(path); err != nil {

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// style is the button page's. The policy names its hash, so that nothing else has a say.
+// style is the CSS of the page with the button. The policy allows it by its hash, and nothing else.
 const style = `:root{color-scheme:light dark;font:1.1rem/1.5 system-ui,sans-serif}
 body{max-width:34rem;margin:12vh auto;padding:0 1.5rem}
 button{font:inherit;padding:.7rem 1.2rem;border:2px solid;border-radius:.5rem;cursor:pointer;background:ButtonFace;color:ButtonText}
@@ -35,8 +35,9 @@ type wish struct {
 	grant    grant
 }
 
-// read checks an authorization request (OpenID Connect Core §3.1.2.1). Without a client and a redirect URL that are
-// known, nobody is sent anywhere. Otherwise problem is the error that the client gets, or empty.
+// read checks an authorization request (OpenID Connect Core §3.1.2.1). Without a known client and
+// redirect URL, the browser is not redirected. Otherwise problem is the error for the client, or
+// "".
 func (p *Provider) read(w http.ResponseWriter, r *http.Request) (asked wish, problem string, ok bool) {
 	q := r.URL.Query()
 	redirect, err := url.Parse(q.Get("redirect_uri"))
@@ -76,7 +77,8 @@ func (p *Provider) ask(w http.ResponseWriter, r *http.Request) {
 	}
 	sum := sha256.Sum256([]byte(style))
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	// No form-action: browsers apply it to where the form's answer redirects to, which is the client.
+	// There is no form-action: browsers apply it to the redirect after the form too, which leads to
+	// the client.
 	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'sha256-"+base64.StdEncoding.EncodeToString(sum[:])+
 		"'; frame-ancestors 'none'; base-uri 'none'")
 	_ = page.Execute(w, struct {
@@ -85,7 +87,7 @@ func (p *Provider) ask(w http.ResponseWriter, r *http.Request) {
 	}{style, template.URL(r.URL.Query().Encode())}) //nolint:gosec // it is encoded
 }
 
-// answer is what the button does.
+// answer handles a press of the button.
 func (p *Provider) answer(w http.ResponseWriter, r *http.Request) {
 	asked, problem, ok := p.read(w, r)
 	switch {

@@ -1,6 +1,8 @@
-// Package identity is an OpenID provider for the sandbox and for tests: one user, one client, one button. It does what
-// sign-in to the dashboard needs of a provider (authorization code with PKCE, RS256, discovery, userinfo) strictly, so
-// that a client that leaves something out fails here.
+// Package identity is an OpenID provider for the sandbox and for tests, with one user, one client
+// and one button. It implements the parts that the dashboard's sign-in needs: authorization code
+// with PKCE, RS256, discovery and userinfo. It is strict, so that a client with an omission fails
+// here.
 //
-// In tests it can be told to lie; see Faults. It must never be reachable from elsewhere: whoever reaches it is the user.
+// Tests can make it lie; see Faults. It must be reachable from this machine only, because every
+// visitor is signed in as the user.
 package identity

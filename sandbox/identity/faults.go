@@ -13,21 +13,22 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// Faults are lies for tests. The zero value is the truth.
+// Faults holds lies for tests. The zero value is the truth.
 type Faults struct {
-	// Discovery, Claims, Token and UserInfo change the documents of those names before they are sent.
+	// Discovery, Claims, Token and UserInfo change the documents of these names before they are
+	// sent.
 	Discovery, Claims, Token, UserInfo func(map[string]any)
-	// Callback changes what the browser brings back to the client.
+	// Callback changes the parameters that the browser brings back to the client.
 	Callback func(url.Values)
-	// Serve answers a request in the provider's place; false leaves it to the provider.
+	// Serve answers a request in the provider's place. If it returns false, the provider answers.
 	Serve func(w http.ResponseWriter, r *http.Request) bool
-	// Signature is how ID tokens are signed.
+	// Signature selects the signature of ID tokens.
 	Signature Signature
-	// KeepCodes: a code can be redeemed again.
+	// KeepCodes lets a code be redeemed again.
 	KeepCodes bool
 }
 
-// Break has the provider lie from now on. Break(Faults{}) mends it.
+// Break sets the provider's lies. Break(Faults{}) ends them.
 func (p *Provider) Break(f Faults) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -47,12 +48,12 @@ type Signature int
 const (
 	Genuine   Signature = iota
 	None                // the algorithm "none"
-	PublicKey           // HS256 with the public key, as PEM, for the secret
-	UnknownID           // another key, under a name that is not published
+	PublicKey           // HS256 with the public key, as PEM, in place of the secret
+	UnknownID           // another key, under an unpublished name
 	Forged              // another key, under the published name
 )
 
-// key is what a JWT is signed with.
+// key returns the key that signs a JWT.
 func (how Signature) key(s signer) (jose.SigningKey, error) {
 	switch how {
 	case None:
@@ -78,7 +79,7 @@ func (how Signature) key(s signer) (jose.SigningKey, error) {
 	return jose.SigningKey{Algorithm: jose.RS256, Key: jose.JSONWebKey{Key: s.key, KeyID: s.id}}, nil
 }
 
-// unsigned makes a JWT with the algorithm "none", which go-jose rightly does not.
+// unsigned makes a JWT with the algorithm "none", which go-jose rightly refuses to make.
 func unsigned(claims map[string]any) (string, error) {
 	payload, err := json.Marshal(claims)
 	if err != nil {

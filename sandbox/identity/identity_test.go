@@ -16,12 +16,12 @@ import (
 
 const (
 	redirect = "http://127.0.0.1:8402/dashboard/callback"
-	// verifier and challenge are those of RFC 7636, appendix B.
+	// verifier and challenge come from RFC 7636, appendix B.
 	verifier  = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk"
 	challenge = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"
 )
 
-// world is a provider and a browser that follows no redirects.
+// world is a provider, and a browser that follows no redirects.
 type world struct {
 	*testing.T
 	*identity.Provider
@@ -58,7 +58,7 @@ func request(change ...string) url.Values {
 	return v
 }
 
-// do makes a request and returns its status, where it leads, and its body.
+// do makes a request and returns status, target of a redirect, and body.
 func (w *world) do(method, path string, form url.Values, header ...string) (int, *url.URL, string) {
 	w.Helper()
 	r, err := http.NewRequestWithContext(w.Context(), method, w.url+path, strings.NewReader(form.Encode()))
@@ -102,7 +102,7 @@ func grant(code string, change ...string) url.Values {
 	return v
 }
 
-// What a careless client leaves out or gets wrong is refused; a careful one gets a code that is good once.
+// A request of a careless client is refused. A careful client gets a code that works once.
 func TestStrict(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -161,7 +161,7 @@ func TestStrict(t *testing.T) {
 	}
 }
 
-// Nobody's page signs anybody in, and no name that leads here.
+// Pages of other sites cannot sign a visitor in, nor can other host names that lead here.
 func TestOthers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

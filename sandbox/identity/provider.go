@@ -16,33 +16,34 @@ import (
 	"time"
 )
 
-// User is who signs in.
+// User is the user that the button signs in.
 type User struct {
 	Subject, Name, Email string
 }
 
-// Options configure a provider. The zero value works but for the client.
+// Options configures a Provider. ClientID is required.
 type Options struct {
-	// Issuer is the provider's own URL. It can be given later, with [Provider.At].
+	// Issuer is the provider's own URL. [Provider.At] can set it later.
 	Issuer string
-	// ClientID and ClientSecret are the client's. Without a secret it is a public one.
+	// ClientID and ClientSecret belong to the client. A public client has no secret.
 	ClientID, ClientSecret string
-	// User is who the button signs in. Default: "sandbox".
+	// User is the user that the button signs in. Default: "sandbox".
 	User User
-	// PublicURL is where the client is beside loopback; may be empty. Codes are sent to /dashboard/callback there.
+	// PublicURL is the client's address beside loopback, or "". Codes may be sent to
+	// /dashboard/callback there.
 	PublicURL string
 	// Now is the clock. Default: time.Now.
 	Now func() time.Time
 }
 
 const (
-	// codeTime is how long a code is good for.
+	// codeTime is the lifetime of a code.
 	codeTime = time.Minute
-	// tokenTime is how long tokens are.
+	// tokenTime is the lifetime of a token.
 	tokenTime = 5 * time.Minute
-	// maxGrants bounds what is remembered of sign-ins.
+	// maxGrants bounds the remembered codes, and the remembered tokens.
 	maxGrants = 1000
-	// maxBody bounds a form.
+	// maxBody bounds a form, in bytes.
 	maxBody = 64 << 10
 	keyBits = 2048
 )
@@ -57,18 +58,18 @@ type Provider struct {
 	issuer string
 	key    signer
 	codes  map[string]grant
-	tokens map[string]time.Time // access tokens, until when
+	tokens map[string]time.Time // access tokens and their ends
 	faults Faults
 }
 
-// grant is what a code stands for.
+// grant holds the request that a code answers.
 type grant struct {
 	redirect, challenge, nonce, scope string
-	at                                time.Time // when the user was asked
+	at                                time.Time // time of the request
 	spent                             bool
 }
 
-// New makes a provider with a fresh key.
+// New returns a provider with a fresh key.
 func New(o Options) (*Provider, error) {
 	if o.ClientID == "" {
 		return nil, errors.New("identity: a client is required")
@@ -92,7 +93,7 @@ func New(o Options) (*Provider, error) {
 	return p, p.Rotate()
 }
 
-// callback is where codes go.
+// callback is the path that codes are sent to.
 const callback = "/dashboard/callback"
 
 // registered reports whether codes may be sent to a URL.
@@ -111,14 +112,14 @@ func loopback(host string) bool {
 	return name == "localhost" || err == nil && addr.IsLoopback()
 }
 
-// At tells the provider its own URL, once its port is known.
+// At sets the provider's own URL, once its port is known.
 func (p *Provider) At(issuer string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.issuer = issuer
 }
 
-// Rotate replaces the signing key. The old one is not published any more.
+// Rotate replaces the signing key. The old key is no longer published.
 func (p *Provider) Rotate() error {
 	key, err := rsa.GenerateKey(rand.Reader, keyBits)
 	if err != nil {
@@ -139,7 +140,7 @@ func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Referrer-Policy", "no-referrer")
-	// A page of another site must not press the button under a name of its own.
+	// A page of another site must not press the button, under whatever host name.
 	if host, _, err := net.SplitHostPort(r.Host); err == nil && !loopback(host) || err != nil && !loopback(r.Host) {
 		http.Error(w, "This provider is for loopback only.", http.StatusMisdirectedRequest)
 		return
@@ -152,7 +153,7 @@ func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.routes.ServeHTTP(w, r)
 }
 
-// discovery answers OpenID Connect Discovery §4.
+// discovery serves the discovery document (OpenID Connect Discovery §4).
 func (p *Provider) discovery(w http.ResponseWriter, _ *http.Request) {
 	p.mu.Lock()
 	issuer := p.issuer
@@ -172,7 +173,7 @@ func (p *Provider) discovery(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, document)
 }
 
-// userinfo answers OpenID Connect Core §5.3.
+// userinfo serves the claims of the user (OpenID Connect Core §5.3).
 func (p *Provider) userinfo(w http.ResponseWriter, r *http.Request) {
 	token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	p.mu.Lock()
@@ -190,7 +191,7 @@ func (p *Provider) userinfo(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, said)
 }
 
-// person is what there is to say of the user.
+// person returns the claims of the user.
 func (p *Provider) person() map[string]any {
 	u := p.opts.User
 	return map[string]any{"sub": u.Subject, "name": u.Name, "email": u.Email, "email_verified": true}
@@ -202,9 +203,9 @@ func writeJSON(w http.ResponseWriter, status int, body any) {
 	_ = json.NewEncoder(w).Encode(body)
 }
 
-// random is 32 random bytes as text.
+// random returns 32 random bytes as text.
 func random() string {
 	var b [32]byte
-	_, _ = rand.Read(b[:]) // never fails
+	_, _ = rand.Read(b[:]) // cannot fail
 	return base64.RawURLEncoding.EncodeToString(b[:])
 }

@@ -19,7 +19,7 @@ type signer struct {
 	id  string
 }
 
-// jwks publishes the key.
+// jwks serves the public key.
 func (p *Provider) jwks(w http.ResponseWriter, _ *http.Request) {
 	p.mu.Lock()
 	key := p.key
@@ -66,7 +66,7 @@ func (p *Provider) token(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, answer)
 }
 
-// isClient checks the client's own credentials (RFC 6749 §2.3.1).
+// isClient checks the client's credentials (RFC 6749 §2.3.1).
 func (p *Provider) isClient(r *http.Request) bool {
 	id, secret, basic := r.BasicAuth()
 	if basic {
@@ -82,7 +82,7 @@ func (p *Provider) isClient(r *http.Request) bool {
 	return id == p.opts.ClientID && subtle.ConstantTimeCompare([]byte(secret), []byte(p.opts.ClientSecret)) == 1
 }
 
-// redeem spends a code.
+// redeem spends a code and returns its grant.
 func (p *Provider) redeem(r *http.Request) (grant, bool) {
 	code := r.PostFormValue("code")
 	lenient := p.lies().KeepCodes
@@ -102,7 +102,7 @@ func (p *Provider) redeem(r *http.Request) (grant, bool) {
 	return g, true
 }
 
-// idToken makes the proof (OpenID Connect Core §2).
+// idToken returns a signed ID token (OpenID Connect Core §2).
 func (p *Provider) idToken(g grant, access string) (string, error) {
 	now := p.opts.Now()
 	sum := sha256.Sum256([]byte(access))
@@ -124,7 +124,7 @@ func (p *Provider) idToken(g grant, access string) (string, error) {
 	return key.sign(claims, f.Signature)
 }
 
-// sign makes a JWT of claims.
+// sign signs claims as a JWT.
 func (s signer) sign(claims map[string]any, how Signature) (string, error) {
 	signing, err := how.key(s)
 	if err != nil {
