@@ -55,11 +55,11 @@ type Options struct {
 // dashboard serves the pages. It is safe for concurrent use and holds nothing to close.
 type dashboard struct {
 	Options
-	assets assets
-	pages  pages
-	once   onceShown
-	turns  turns
-	origin string // of PublicURL; "" without one
+	assets   assets
+	pages    pages
+	once     onceShown
+	throttle throttle
+	origin   string // of PublicURL; "" without one
 }
 
 // New returns the handler of /dashboard and all paths below it, with sign-in. Errors name the
@@ -83,7 +83,7 @@ func New(o Options) (http.Handler, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	d := &dashboard{Options: o, turns: newTurns()}
+	d := &dashboard{Options: o, throttle: newThrottle()}
 	d.once.now = o.Clock
 	var err error
 	if d.origin, err = originOf(o.PublicURL); err != nil {

@@ -41,7 +41,7 @@ func (d *dashboard) exportSpend(r *http.Request, v visit) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	leave, err := d.turns.enterExport(v.org())
+	leave, err := d.throttle.enterExport(v.org())
 	if err != nil {
 		return answer{}, err
 	}
@@ -120,7 +120,7 @@ func (d *dashboard) stillIn(ctx context.Context, v visit) error {
 }
 
 func (d *dashboard) exportPage(ctx context.Context, v visit, want pay.OrganizationSpendQuery) (pay.SpendPage, error) {
-	leave, err := d.turns.read(ctx, v.org())
+	leave, err := d.throttle.read(ctx, v.org())
 	if err != nil {
 		return pay.SpendPage{}, err
 	}

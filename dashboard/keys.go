@@ -110,7 +110,7 @@ func (d *dashboard) createKey(r *http.Request, v visit) (answer, error) {
 
 // linkKey serves POST /dashboard/keys/link. The pasted key is never shown again.
 func (d *dashboard) linkKey(r *http.Request, v visit) (answer, error) {
-	if err := d.turns.take(v.org(), linkTurns-1, v.now); err != nil {
+	if err := d.throttle.takePosts(v.org(), linkPosts-1, v.now); err != nil {
 		return answer{}, err
 	}
 	k, err := d.Books.LinkKey(r.Context(), v.org(), strings.TrimSpace(r.PostForm.Get("key")))

@@ -89,7 +89,7 @@ func (d *dashboard) answer(serve view, r *http.Request, v visit) (a answer, err 
 		}
 	}()
 	if r.Method == http.MethodPost {
-		if err := d.turns.take(v.org(), 1, v.now); err != nil {
+		if err := d.throttle.takePosts(v.org(), 1, v.now); err != nil {
 			return answer{}, err
 		}
 		if err := r.ParseForm(); err != nil {

@@ -17,9 +17,9 @@ import (
 const (
 	// changesAMinute bounds posts. Each is a durable write, and a deleted object leaves a row.
 	changesAMinute = 60
-	// linkTurns is the number of posts that one attempt to link a key counts for. Clients of the
+	// linkPosts is the number of posts that one attempt to link a key counts for. Clients of the
 	// API may choose their own keys, and choose short ones.
-	linkTurns = 6
+	linkPosts = 6
 	// exportsAtOnce bounds concurrent exports. Each may read all events, for as long as its client
 	// takes.
 	exportsAtOnce = 2
@@ -32,39 +32,39 @@ type tooManyError struct{ wait time.Duration }
 
 func (e *tooManyError) Error() string { return fmt.Sprintf("too many requests: wait %s", e.wait) }
 
-// turns bounds what organizations do, so that readers of pages do not slow down payments. An
+// throttle bounds what organizations do, so that readers of pages do not slow down payments. An
 // organization reads one page at a time. All of them together leave half of the processors free.
-type turns struct {
+type throttle struct {
 	reading chan struct{} // has room for the reading organizations
 	changes *perclient.Limiter[string]
 	exports *admission.Shares
 
-	mu    sync.Mutex
-	lines map[string]*line
+	mu     sync.Mutex
+	queues map[string]*readQueue
 }
 
-// line counts an organization's requests that read or wait to.
-type line struct {
+// readQueue counts an organization's requests that read or wait to.
+type readQueue struct {
 	turn   chan struct{}
 	length int
 }
 
-func newTurns() turns {
-	return turns{
+func newThrottle() throttle {
+	return throttle{
 		reading: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)),
 		changes: perclient.NewLimiter[string](changesAMinute, changesAMinute), exports: admission.NewShares(exportsAtOnce),
-		lines: map[string]*line{},
+		queues: map[string]*readQueue{},
 	}
 }
 
 // read waits until an organization may read; leave ends the reading. The error is a *tooManyError,
 // or the context's.
-func (t *turns) read(ctx context.Context, org string) (leave func(), err error) {
+func (t *throttle) read(ctx context.Context, org string) (leave func(), err error) {
 	t.mu.Lock()
-	l := t.lines[org]
+	l := t.queues[org]
 	if l == nil {
-		l = &line{turn: make(chan struct{}, 1)}
-		t.lines[org] = l
+		l = &readQueue{turn: make(chan struct{}, 1)}
+		t.queues[org] = l
 	}
 	if l.length >= waiting {
 		t.mu.Unlock()
@@ -76,7 +76,7 @@ func (t *turns) read(ctx context.Context, org string) (leave func(), err error) 
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		if l.length--; l.length == 0 {
-			delete(t.lines, org)
+			delete(t.queues, org)
 		}
 	}
 	select {
@@ -103,7 +103,7 @@ func (t *turns) read(ctx context.Context, org string) (leave func(), err error) 
 // the store.
 func (d *dashboard) inTurn(serve view) view {
 	return func(r *http.Request, v visit) (answer, error) {
-		leave, err := d.turns.read(r.Context(), v.org())
+		leave, err := d.throttle.read(r.Context(), v.org())
 		if err != nil {
 			return answer{}, err
 		}
@@ -112,8 +112,8 @@ func (d *dashboard) inTurn(serve view) view {
 	}
 }
 
-// take takes n turns of an organization, or fails with a *tooManyError.
-func (t *turns) take(org string, n int, now time.Time) error {
+// takePosts counts n posts of an organization, or fails with a *tooManyError.
+func (t *throttle) takePosts(org string, n int, now time.Time) error {
 	if wait := t.changes.Take(org, n, now); wait > 0 {
 		return &tooManyError{wait}
 	}
@@ -121,7 +121,7 @@ func (t *turns) take(org string, n int, now time.Time) error {
 }
 
 // enterExport begins an export, which leave ends. It fails with a *tooManyError.
-func (t *turns) enterExport(org string) (leave func(), err error) {
+func (t *throttle) enterExport(org string) (leave func(), err error) {
 	leave, err = t.exports.Take(org)
 	if err != nil {
 		return nil, &tooManyError{exportPause}

@@ -12,7 +12,7 @@ import (
 func TestReadingTakesTurns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := turns{reading: make(chan struct{}, 2), lines: map[string]*line{}}
+		d := throttle{reading: make(chan struct{}, 2), queues: map[string]*readQueue{}}
 		leave, err := d.read(t.Context(), "a")
 		if err != nil {
 			t.Fatal(err)
@@ -44,7 +44,7 @@ func TestReadingTakesTurns(t *testing.T) {
 		synctest.Wait()
 		var many *tooManyError
 		if _, err := d.read(t.Context(), "a"); !errors.As(err, &many) {
-			t.Errorf("a line without an end: %v", err)
+			t.Errorf("a queue without an end: %v", err)
 		}
 		leave()
 		other()
@@ -54,8 +54,8 @@ func TestReadingTakesTurns(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		if len(d.lines) != 0 || len(d.reading) != 0 {
-			t.Errorf("%d lines and %d readers are left", len(d.lines), len(d.reading))
+		if len(d.queues) != 0 || len(d.reading) != 0 {
+			t.Errorf("%d lines and %d readers are left", len(d.queues), len(d.reading))
 		}
 	})
 }
