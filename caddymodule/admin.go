@@ -12,6 +12,7 @@ import (
 
 	"github.com/purserpay/purser/boltstore"
 	"github.com/purserpay/purser/internal/adminapi"
+	"github.com/purserpay/purser/internal/cli"
 )
 
 // adminAPI registers purser's part of Caddy's admin endpoint.
@@ -134,7 +135,7 @@ type storeCopy struct {
 
 func (c storeCopy) Check(ctx context.Context) (any, error) {
 	r, err := c.Copy.Check(ctx)
-	return checkAnswer{Path: c.place, Report: r}, err
+	return cli.CheckAnswer{Path: c.place, Report: r}, err
 }
 
 var (

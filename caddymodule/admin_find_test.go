@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/purserpay/purser/internal/adminapi"
+	"github.com/purserpay/purser/internal/cli/clitest"
 )
 
 // A key is found by its id before all, and by less only if that cannot be another one.
@@ -94,9 +95,9 @@ func TestFindKeys(t *testing.T) {
 		{"wallets create --key " + first[:35], 0},
 		{"limits " + first[:35] + " --max-payment 0.1", 0},
 	} {
-		o := command(t, []string{"PURSER_ADMIN=unix/" + socket}, strings.Fields(c.args)...)
-		if o.status() != c.want || c.want == 1 && (o.stdout != "" || strings.Count(o.stderr, "\n") != 1 || !strings.Contains(o.stderr, "research") && !strings.Contains(o.stderr, "nobody")) {
-			t.Errorf("%s: %s, %q, %q", c.args, o.state, o.stdout, o.stderr)
+		o := clitest.Run(t, []string{"PURSER_ADMIN=unix/" + socket}, strings.Fields(c.args)...)
+		if o.Status != c.want || c.want == 1 && (o.Stdout != "" || strings.Count(o.Stderr, "\n") != 1 || !strings.Contains(o.Stderr, "research") && !strings.Contains(o.Stderr, "nobody")) {
+			t.Errorf("%s: %d, %q, %q", c.args, o.Status, o.Stdout, o.Stderr)
 		}
 	}
 	for _, id := range []string{first, copied} {

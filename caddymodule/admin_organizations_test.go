@@ -1,11 +1,13 @@
 package caddymodule
 
 import (
+	"encoding/json"
 	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/purserpay/purser/internal/adminapi"
+	"github.com/purserpay/purser/internal/cli/clitest"
 )
 
 // Organizations are listed with what they use, moved to plans, prepared for somebody, and given keys.
@@ -14,16 +16,23 @@ func TestOrganizations(t *testing.T) {
 	s.app = "plan free {\n\t\t\tkeys 2\n\t\t}"
 	socket, _ := adminSite(t, s)
 	admin := "--admin=unix/" + socket
-	c, err := newAdminClient("unix/" + socket)
-	if err != nil {
-		t.Fatal(err)
-	}
 	call := func(method, path string, body, answer any) string {
 		t.Helper()
-		if err := c.call(t.Context(), method, "/purser/organizations"+path, body, answer); err != nil {
-			return err.Error()
+		text, err := json.Marshal(body)
+		if err != nil {
+			t.Fatal(err)
 		}
-		return ""
+		var problem struct{ Error string }
+		code, got := adminSend(t, socket, method, "/purser/organizations"+path, "application/json", string(text))
+		if code >= 300 {
+			answer = &problem
+		}
+		if answer != nil {
+			if err := json.Unmarshal([]byte(got), answer); err != nil {
+				t.Fatalf("%v: %s", err, got)
+			}
+		}
+		return problem.Error
 	}
 	who := adminapi.NewAccount{Issuer: "https://i.example", Subject: "1", Name: "Ada", Email: "ada@example.com"}
 	var first, again adminapi.PreparedAccount
@@ -52,19 +61,19 @@ func TestOrganizations(t *testing.T) {
 			t.Errorf("POST %s: %q, want %q", w.path, e, w.want)
 		}
 	}
-	o := command(t, nil, "organizations", admin)
-	if o.status() != 0 || !strings.Contains(o.stdout, first.Organization.ID) || !strings.Contains(o.stdout, "2 of 2") || !strings.Contains(o.stdout, "free") {
-		t.Errorf("%d %s %s", o.status(), o.stdout, o.stderr)
+	o := clitest.Run(t, nil, "organizations", admin)
+	if o.Status != 0 || !strings.Contains(o.Stdout, first.Organization.ID) || !strings.Contains(o.Stdout, "2 of 2") || !strings.Contains(o.Stdout, "free") {
+		t.Errorf("%d %s %s", o.Status, o.Stdout, o.Stderr)
 	}
-	o = command(t, nil, "organizations", "plan", first.Organization.ID, "Developer", admin)
-	if o.status() != 0 || !strings.Contains(o.stdout, "developer") || !strings.Contains(o.stdout, "2 of 10") {
-		t.Errorf("%d %s %s", o.status(), o.stdout, o.stderr)
+	o = clitest.Run(t, nil, "organizations", "plan", first.Organization.ID, "Developer", admin)
+	if o.Status != 0 || !strings.Contains(o.Stdout, "developer") || !strings.Contains(o.Stdout, "2 of 10") {
+		t.Errorf("%d %s %s", o.Status, o.Stdout, o.Stderr)
 	}
 	if e := call(http.MethodPost, org+"/keys", full, nil); e != "" {
 		t.Error(e)
 	}
-	o = command(t, nil, "organizations", admin, "--json", "--limit", "1")
-	if page := decode[adminapi.Organizations](t, o.stdout); len(page.Organizations) != 1 || page.Organizations[0].Keys.Used != 3 || page.Next != "" {
+	o = clitest.Run(t, nil, "organizations", admin, "--json", "--limit", "1")
+	if page := decode[adminapi.Organizations](t, o.Stdout); len(page.Organizations) != 1 || page.Organizations[0].Keys.Used != 3 || page.Next != "" {
 		t.Errorf("%+v", page)
 	}
 	for args, want := range map[string]string{
@@ -73,9 +82,9 @@ func TestOrganizations(t *testing.T) {
 		"--limit 0":                            "--limit",
 		"x":                                    "takes no arguments but plan",
 	} {
-		o := command(t, nil, append(append([]string{"organizations"}, strings.Fields(args)...), admin)...)
-		if o.status() == 0 || !strings.Contains(o.stderr, want) {
-			t.Errorf("%s: %d %s", args, o.status(), o.stderr)
+		o := clitest.Run(t, nil, append(append([]string{"organizations"}, strings.Fields(args)...), admin)...)
+		if o.Status == 0 || !strings.Contains(o.Stderr, want) {
+			t.Errorf("%s: %d %s", args, o.Status, o.Stderr)
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/purserpay/purser/internal/adminapi"
+	"github.com/purserpay/purser/internal/cli/clitest"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
@@ -137,19 +138,19 @@ func TestPaymentsCommand(t *testing.T) {
 	socket, _ := adminSite(t, s)
 	admin := "--admin=unix/" + socket
 	ids := journaled(t, time.Hour, time.Hour, 0)
-	o := command(t, nil, "payments", admin, "--state", "open", "--limit", "2")
-	if o.status() != 0 || !strings.Contains(o.stdout, ids[2]) || strings.Contains(o.stdout, ids[0]) || !strings.Contains(o.stdout, "0.01 USDC") ||
-		!strings.Contains(o.stderr, "there are more") {
-		t.Errorf("%s, %q, %q", o.state, o.stdout, o.stderr)
+	o := clitest.Run(t, nil, "payments", admin, "--state", "open", "--limit", "2")
+	if o.Status != 0 || !strings.Contains(o.Stdout, ids[2]) || strings.Contains(o.Stdout, ids[0]) || !strings.Contains(o.Stdout, "0.01 USDC") ||
+		!strings.Contains(o.Stderr, "there are more") {
+		t.Errorf("%d, %q, %q", o.Status, o.Stdout, o.Stderr)
 	}
-	o = command(t, nil, "payments", admin, "--json")
+	o = clitest.Run(t, nil, "payments", admin, "--json")
 	var page adminapi.Payments
-	if err := json.Unmarshal([]byte(o.stdout), &page); err != nil || len(page.Payments) != 3 {
-		t.Errorf("%v: %q, %q", err, o.stdout, o.stderr)
+	if err := json.Unmarshal([]byte(o.Stdout), &page); err != nil || len(page.Payments) != 3 {
+		t.Errorf("%v: %q, %q", err, o.Stdout, o.Stderr)
 	}
-	o = command(t, nil, "payments", "show", ids[0], admin)
-	if o.status() != 0 || !strings.Contains(o.stdout, "token=t0ken") || strings.Contains(o.stdout, "\x1b") {
-		t.Errorf("%s, %q, %q", o.state, o.stdout, o.stderr)
+	o = clitest.Run(t, nil, "payments", "show", ids[0], admin)
+	if o.Status != 0 || !strings.Contains(o.Stdout, "token=t0ken") || strings.Contains(o.Stdout, "\x1b") {
+		t.Errorf("%d, %q, %q", o.Status, o.Stdout, o.Stderr)
 	}
 	for _, c := range []struct {
 		args []string
@@ -162,14 +163,14 @@ func TestPaymentsCommand(t *testing.T) {
 		{[]string{"--state", "lost"}, "--state \"lost\" is none of open, settled"},
 		{[]string{"--limit", "0"}, "--limit"},
 	} {
-		o := command(t, nil, append([]string{"payments", admin}, c.args...)...)
-		if o.status() != 1 || !strings.Contains(o.stderr, c.want) {
-			t.Errorf("%q: %s, %q, %q", c.args, o.state, o.stdout, o.stderr)
+		o := clitest.Run(t, nil, append([]string{"payments", admin}, c.args...)...)
+		if o.Status != 1 || !strings.Contains(o.Stderr, c.want) {
+			t.Errorf("%q: %d, %q, %q", c.args, o.Status, o.Stdout, o.Stderr)
 		}
 	}
-	o = command(t, nil, "payments", "resolve", ids[0], admin, "--as", "void", "--reason", "nothing came in")
-	if o.status() != 0 || !strings.Contains(o.stdout, "void") || !strings.Contains(o.stdout, "nothing came in") {
-		t.Errorf("%s, %q, %q", o.state, o.stdout, o.stderr)
+	o = clitest.Run(t, nil, "payments", "resolve", ids[0], admin, "--as", "void", "--reason", "nothing came in")
+	if o.Status != 0 || !strings.Contains(o.Stdout, "void") || !strings.Contains(o.Stdout, "nothing came in") {
+		t.Errorf("%d, %q, %q", o.Status, o.Stdout, o.Stderr)
 	}
 	_, text := adminCall(t, socket, "GET", "/purser/payments/"+ids[0])
 	if story := decode[adminapi.Story](t, text); story.Resolution == nil || story.Resolution.By == "" || story.State != pay.Void {
@@ -180,9 +181,9 @@ func TestPaymentsCommand(t *testing.T) {
 		list[0].By == "" || string(list[0].New) != `{"reason":"nothing came in","state":"void"}` {
 		t.Errorf("%s", text)
 	}
-	o = command(t, nil, "payments", "resolve", ids[1], admin, "--as", "settled", "--reason", "seen", "--transaction", "0x"+strings.Repeat("1", 64), "--json")
+	o = clitest.Run(t, nil, "payments", "resolve", ids[1], admin, "--as", "settled", "--reason", "seen", "--transaction", "0x"+strings.Repeat("1", 64), "--json")
 	var story adminapi.Story
-	if err := json.Unmarshal([]byte(o.stdout), &story); err != nil || story.State != pay.Settled || story.EventID == "" {
-		t.Errorf("%v: %q, %q", err, o.stdout, o.stderr)
+	if err := json.Unmarshal([]byte(o.Stdout), &story); err != nil || story.State != pay.Settled || story.EventID == "" {
+		t.Errorf("%v: %q, %q", err, o.Stdout, o.Stderr)
 	}
 }

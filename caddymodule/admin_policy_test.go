@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/purserpay/purser/internal/adminapi"
+	"github.com/purserpay/purser/internal/cli/clitest"
 )
 
 // In an incident one host more is denied, and none that was denied before is allowed again.
@@ -75,9 +76,9 @@ func TestAdditionsKeepWhatIsThere(t *testing.T) {
 	for _, args := range []string{
 		"--add-deny-host default", "--add-deny-host=", "--add-deny-host a.example --reset", "--add-allow-payee x",
 	} {
-		o := command(t, []string{"PURSER_ADMIN=unix/" + socket}, append([]string{"limits", "research"}, strings.Fields(args)...)...)
-		if o.status() != 1 || o.stdout != "" || strings.Count(o.stderr, "\n") != 1 {
-			t.Errorf("%s: %s, %q, %q", args, o.state, o.stdout, o.stderr)
+		o := clitest.Run(t, []string{"PURSER_ADMIN=unix/" + socket}, append([]string{"limits", "research"}, strings.Fields(args)...)...)
+		if o.Status != 1 || o.Stdout != "" || strings.Count(o.Stderr, "\n") != 1 {
+			t.Errorf("%s: %d, %q, %q", args, o.Status, o.Stdout, o.Stderr)
 		}
 	}
 }

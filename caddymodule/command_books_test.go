@@ -2,7 +2,6 @@ package caddymodule
 
 import (
 	"encoding/csv"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -10,11 +9,9 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/spf13/cobra"
 
 	"github.com/purserpay/purser/internal/adminapi"
+	"github.com/purserpay/purser/internal/cli/clitest"
 )
 
 // bookSite is a running purser whose facilitator settles everything.
@@ -30,11 +27,11 @@ func bookSite(t *testing.T) (s *site, socket string) {
 // told is what a command prints; it must succeed.
 func told(t *testing.T, socket string, args ...string) string {
 	t.Helper()
-	o := command(t, []string{"PURSER_ADMIN=unix/" + socket}, args...)
-	if o.status() != 0 {
-		t.Fatalf("%v: %s, %s%s", args, o.state, o.stdout, o.stderr)
+	o := clitest.Run(t, []string{"PURSER_ADMIN=unix/" + socket}, args...)
+	if o.Status != 0 {
+		t.Fatalf("%v: %d, %s%s", args, o.Status, o.Stdout, o.Stderr)
 	}
-	return o.stdout
+	return o.Stdout
 }
 
 func TestKeysAndWallets(t *testing.T) {
@@ -92,9 +89,9 @@ func TestKeysAndWallets(t *testing.T) {
 		{"200 characters", "keys create --label " + strings.Repeat("x", 201)},
 		{"no answer from purser's admin endpoint", "keys --admin unix//nowhere.sock"},
 	} {
-		o := command(t, []string{"PURSER_ADMIN=unix/" + socket}, strings.Fields(c.args)...)
-		if o.status() != 1 || !strings.Contains(o.stderr, c.want) || o.stdout != "" {
-			t.Errorf("%.60s: %s, %q, %q", c.args, o.state, o.stdout, o.stderr)
+		o := clitest.Run(t, []string{"PURSER_ADMIN=unix/" + socket}, strings.Fields(c.args)...)
+		if o.Status != 1 || !strings.Contains(o.Stderr, c.want) || o.Stdout != "" {
+			t.Errorf("%.60s: %d, %q, %q", c.args, o.Status, o.Stdout, o.Stderr)
 		}
 	}
 }
@@ -187,9 +184,9 @@ func TestSpendCommand(t *testing.T) {
 		{"no key has the id", "--key nobody"},
 		{"1 to 64 characters", "--task a/b"},
 	} {
-		o := command(t, []string{"PURSER_ADMIN=unix/" + socket}, append([]string{"spend"}, strings.Fields(c.args)...)...)
-		if o.status() != 1 || !strings.Contains(o.stderr, c.want) {
-			t.Errorf("%s: %s, %q", c.args, o.state, o.stderr)
+		o := clitest.Run(t, []string{"PURSER_ADMIN=unix/" + socket}, append([]string{"spend"}, strings.Fields(c.args)...)...)
+		if o.Status != 1 || !strings.Contains(o.Stderr, c.want) {
+			t.Errorf("%s: %d, %q", c.args, o.Status, o.Stderr)
 		}
 	}
 	for path, want := range map[string]int{
@@ -197,76 +194,6 @@ func TestSpendCommand(t *testing.T) {
 	} {
 		if code, text := adminCall(t, socket, "GET", "/purser/spend?"+path); code != want {
 			t.Errorf("%s: %d %s", path, code, text)
-		}
-	}
-}
-
-// A list of many pages is printed whole, and one that goes in circles is not followed.
-func TestListingPages(t *testing.T) {
-	t.Parallel()
-	last := 3
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		n := len(r.URL.Query().Get("after"))
-		next := fmt.Sprintf(`,"next":%q`, strings.Repeat("x", min(n+1, 5)))
-		if n == last {
-			next = ""
-		}
-		fmt.Fprintf(w, `{"things":[{"n":%d},{"n":%d}]%s}`, 2*n, 2*n+1, next)
-	}))
-	defer server.Close()
-	client, err := newAdminClient(strings.TrimPrefix(server.URL, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := new(cobra.Command)
-	c.SetContext(t.Context())
-	c.SetErr(io.Discard)
-	type thing struct{ N int }
-	l := listing[thing]{
-		path: "/things", page: 2, name: "things", cursor: "after", heads: []string{"N"}, fields: []string{"n"},
-		cells: func(v thing) []string { return []string{fmt.Sprint(v.N)} }, values: func(v thing) []string { return []string{fmt.Sprint(v.N)} },
-	}
-	for form, want := range map[int]string{
-		asTable: "N\n0\n1\n2\n3\n4\n5\n6\n7\n",
-		asCSV:   "n\n0\n1\n2\n3\n4\n5\n6\n7\n",
-		asJSON:  `{"things":[{"n":0},{"n":1},{"n":2},{"n":3},{"n":4},{"n":5},{"n":6},{"n":7}],"more":1}`,
-	} {
-		l.ask = url.Values{}
-		var b strings.Builder
-		c.SetOut(&b)
-		if err := l.print(c, client, form, func() map[string]any { return map[string]any{"more": 1} }); err != nil {
-			t.Fatal(err)
-		}
-		got := b.String()
-		if form == asJSON {
-			var whole any
-			if err := json.Unmarshal([]byte(got), &whole); err != nil {
-				t.Fatalf("%v: %s", err, got)
-			}
-			got = strings.NewReplacer("\n", "", " ", "").Replace(got)
-		}
-		if got != want {
-			t.Errorf("form %d: %q", form, got)
-		}
-	}
-	last = 99
-	l.ask = url.Values{}
-	c.SetOut(io.Discard)
-	if err := l.print(c, client, asTable, nil); err == nil || !strings.Contains(err.Error(), "does not go on") {
-		t.Errorf("a list in circles: %v", err)
-	}
-}
-
-func TestReadDay(t *testing.T) {
-	t.Parallel()
-	now := time.Date(2026, 11, 22, 1, 0, 0, 0, time.FixedZone("", 7200)) // the 21st in UTC
-	for text, want := range map[string]string{
-		"": "", "all": "", "0d": "2026-11-21", "7d": "2026-11-14", "2026-11-01": "2026-11-01",
-		"-1d": "!", "d": "!", "2026-13-01": "!", "7": "!", "99999999d": "!",
-	} {
-		got, err := readDay(text, now)
-		if (err != nil) != (want == "!") || err == nil && got != want {
-			t.Errorf("%q: %q, %v", text, got, err)
 		}
 	}
 }

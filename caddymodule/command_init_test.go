@@ -1,84 +1,33 @@
 package caddymodule
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/purserpay/purser/internal/adminapi"
+	"github.com/purserpay/purser/internal/cli/clitest"
 )
-
-// inFolder prepares a command in a folder that stays.
-func inFolder(t *testing.T, dir string, environ []string, args ...string) *exec.Cmd {
-	t.Helper()
-	c := exec.CommandContext(t.Context(), os.Args[0], args...)
-	c.Dir = dir
-	c.Env = append([]string{asCommand + "=1", "PATH=" + os.Getenv("PATH"), "HOME=" + dir}, environ...)
-	return c
-}
-
-func initIn(t *testing.T, dir, stdin string, environ []string, args ...string) outcome {
-	t.Helper()
-	c := inFolder(t, dir, environ, append([]string{"init"}, args...)...)
-	var stdout, stderr bytes.Buffer
-	c.Stdin, c.Stdout, c.Stderr = strings.NewReader(stdin), &stdout, &stderr
-	var exit *exec.ExitError
-	if err := c.Run(); err != nil && !errors.As(err, &exit) {
-		t.Fatal(err)
-	}
-	return outcome{stdout: stdout.String(), stderr: stderr.String(), state: c.ProcessState}
-}
-
-// written are the names in a folder.
-func written(t *testing.T, dir string) string {
-	t.Helper()
-	list, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var names []string
-	for _, e := range list {
-		names = append(names, e.Name())
-	}
-	return strings.Join(names, " ")
-}
-
-func readText(t *testing.T, path ...string) string {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(path...))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
-}
-
-const initMade = "Caddyfile purser-data purser.env"
 
 func TestInit(t *testing.T) {
 	t.Parallel()
-	var dir string
-	rpc := chainStandIn(t, "0x2105", "Geth/v1", "")
-	o := patiently("    answers: Base (chain 8453)", func() outcome {
-		dir = t.TempDir()
-		return initIn(t, dir, "9402\n?\nnonsense\n"+rpc+"/v2/s3cret\n\n0.5\noff\n", nil)
-	})
-	if o.status() != 0 || written(t, dir) != initMade || strings.Count(o.stdout, "0x") != 1 || strings.Contains(o.stdout, "s3cret") || strings.Contains(o.stdout, "pk_") ||
-		!strings.Contains(o.stdout, "not an absolute http or https URL") || !strings.Contains(o.stdout, "purser run --envfile purser.env") {
-		t.Fatalf("%s, %s: %s%s", o.state, written(t, dir), o.stdout, o.stderr)
+	rpc := rpc(t, "0x"+strings.Repeat("01", 32)).URL
+	dir := t.TempDir()
+	o := initIn(t, dir, "9402\n?\nnonsense\n"+rpc+"/v2/s3cret\n\n0.5\noff\n", nil)
+	if o.Status != 0 || written(t, dir) != initMade || strings.Count(o.Stdout, "0x") != 1 || strings.Contains(o.Stdout, "s3cret") || strings.Contains(o.Stdout, "pk_") ||
+		!strings.Contains(o.Stdout, "not an absolute http or https URL") || !strings.Contains(o.Stdout, "purser run --envfile purser.env") {
+		t.Fatalf("%d, %s: %s%s", o.Status, written(t, dir), o.Stdout, o.Stderr)
 	}
 	for _, want := range []string{
 		"a payment that nobody confirms stays open", "    answers: Base (chain 8453)", "USDC on Base (chain 8453)", "Back up purser-data/master.key now",
 		"version control", "purser status", "people who sign in",
 	} {
-		if !strings.Contains(o.stdout, want) {
-			t.Errorf("does not say %q: %s", want, o.stdout)
+		if !strings.Contains(o.Stdout, want) {
+			t.Errorf("does not say %q: %s", want, o.Stdout)
 		}
 	}
 	for name, mode := range map[string]os.FileMode{"Caddyfile": 0o644, "purser.env": 0o600, "purser-data/exec.key": 0o600, "purser-data": 0o700 | os.ModeDir} {
@@ -107,23 +56,41 @@ func TestInit(t *testing.T) {
 
 	// Again: nothing is overwritten, and with --force key and wallet stay.
 	secret := readText(t, dir, "purser-data", "exec.key")
-	if again := initIn(t, dir, "", nil, "--yes"); again.status() != 1 || !strings.Contains(again.stderr, "--force writes Caddyfile and purser.env anew; keys, wallets and books stay") || readText(t, dir, "Caddyfile") != text {
-		t.Errorf("%s %s", again.state, again.stderr)
+	if again := initIn(t, dir, "", nil, "--yes"); again.Status != 1 || !strings.Contains(again.Stderr, "--force writes Caddyfile and purser.env anew; keys, wallets and books stay") || readText(t, dir, "Caddyfile") != text {
+		t.Errorf("%d %s", again.Status, again.Stderr)
 	}
 	again := initIn(t, dir, "", nil, "--yes", "--force")
-	if again.status() != 0 || readText(t, dir, "purser-data", "exec.key") != secret || lineWith(again.stdout, "0x") != lineWith(o.stdout, "0x") {
-		t.Errorf("%s %s%s", again.state, again.stdout, again.stderr)
+	if again.Status != 0 || readText(t, dir, "purser-data", "exec.key") != secret || lineWith(again.Stdout, "0x") != lineWith(o.Stdout, "0x") {
+		t.Errorf("%d %s%s", again.Status, again.Stdout, again.Stderr)
 	}
-	if !strings.Contains(again.stdout, "key that was here stays") {
-		t.Errorf("%s", again.stdout)
+	if !strings.Contains(again.Stdout, "key that was here stays") {
+		t.Errorf("%s", again.Stdout)
 	}
 	_, ours, _ := strings.Cut(readText(t, dir, "Caddyfile"), "\n\n")
 	_, theirs, _ := strings.Cut(shipped(t), "\n\n")
-	if strings.ReplaceAll(ours, documentation, "docs/") != theirs {
+	if strings.ReplaceAll(ours, "https://github.com/purserpay/purser/blob/main/docs/", "docs/") != theirs {
 		t.Error("the defaults are not the shipped Caddyfile")
 	}
 	if text := readText(t, dir, "Caddyfile"); !strings.HasPrefix(text, "# Made by 'purser init'") || strings.Contains(text, " docs/") || strings.Contains(text, ".md.") {
 		t.Errorf("the Caddyfile speaks of files that are not here: %s", text)
+	}
+}
+
+// A purser that runs makes the key; one that cannot be asked keeps its database to itself.
+func TestInitBesideRunning(t *testing.T) {
+	s, socket := bookSite(t)
+	dir := t.TempDir()
+	o := initIn(t, dir, "", []string{"PURSER_ADMIN=unix/" + socket}, "--yes")
+	_, text := adminCall(t, socket, "POST", "/purser/exec")
+	have := decode[adminapi.Exec](t, text)
+	if o.Status != 0 || written(t, dir) != "Caddyfile purser.env" || !strings.Contains(o.Stdout, *have.Address) || strings.Contains(o.Stdout, have.Key) ||
+		!strings.Contains(o.Stdout, "restart it") || strings.Contains(o.Stdout, "Back up") {
+		t.Errorf("%d, %s: %s%s", o.Status, written(t, dir), o.Stdout, o.Stderr)
+	}
+	dir = t.TempDir()
+	o = initIn(t, dir, "", []string{"PURSER_DATA_DIR=" + s.dir}, "--yes")
+	if o.Status != 1 || !strings.Contains(o.Stderr, "use") || written(t, dir) != "" {
+		t.Errorf("%d, %s: %s", o.Status, written(t, dir), o.Stderr)
 	}
 }
 
@@ -136,12 +103,44 @@ func lineWith(text, part string) string {
 	return ""
 }
 
+func initIn(t *testing.T, dir, stdin string, environ []string, args ...string) clitest.Outcome {
+	t.Helper()
+	c := inFolder(t, dir, environ, append([]string{"init"}, args...)...)
+	c.Stdin = strings.NewReader(stdin)
+	return finish(t, c)
+}
+
+// written are the names in a folder.
+func written(t *testing.T, dir string) string {
+	t.Helper()
+	list, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range list {
+		names = append(names, e.Name())
+	}
+	return strings.Join(names, " ")
+}
+
+func readText(t *testing.T, path ...string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(path...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+const initMade = "Caddyfile purser-data purser.env"
+
 // Whoever leaves before the end leaves nothing behind.
 func TestInitGivenUp(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if o := initIn(t, dir, "\n\n", nil); o.status() != interrupted || !strings.Contains(o.stderr, "nothing was written") || written(t, dir) != "" {
-		t.Errorf("%s, %q: %s", o.state, written(t, dir), o.stderr)
+	if o := initIn(t, dir, "\n\n", nil); o.Status != 130 || !strings.Contains(o.Stderr, "nothing was written") || written(t, dir) != "" {
+		t.Errorf("%d, %q: %s", o.Status, written(t, dir), o.Stderr)
 	}
 	c := inFolder(t, dir, nil, "init")
 	in, err := c.StdinPipe()
@@ -166,7 +165,7 @@ func TestInitGivenUp(t *testing.T) {
 	_, _ = io.Copy(io.Discard, out)
 	_ = c.Wait()
 	_ = in.Close()
-	if c.ProcessState.ExitCode() != interrupted || written(t, dir) != "" {
+	if c.ProcessState.ExitCode() != 130 || written(t, dir) != "" {
 		t.Errorf("%s, %q", c.ProcessState, written(t, dir))
 	}
 }
@@ -186,50 +185,8 @@ func TestInitRefuses(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		o := initIn(t, dir, "", c.environ, append([]string{"--yes"}, c.args...)...)
-		if o.status() != 1 || !strings.Contains(o.stderr, c.want) || strings.Contains(o.stderr, "s3cret") || written(t, dir) != "" {
-			t.Errorf("%s: %s, %q: %s", c.name, o.state, written(t, dir), o.stderr)
-		}
-	}
-}
-
-// A purser that runs makes the key; one that cannot be asked keeps its database to itself.
-func TestInitBesideRunning(t *testing.T) {
-	s, socket := bookSite(t)
-	dir := t.TempDir()
-	o := initIn(t, dir, "", []string{"PURSER_ADMIN=unix/" + socket}, "--yes")
-	_, text := adminCall(t, socket, "POST", "/purser/exec")
-	have := decode[adminapi.Exec](t, text)
-	if o.status() != 0 || written(t, dir) != "Caddyfile purser.env" || !strings.Contains(o.stdout, *have.Address) || strings.Contains(o.stdout, have.Key) ||
-		!strings.Contains(o.stdout, "restart it") || strings.Contains(o.stdout, "Back up") {
-		t.Errorf("%s, %s: %s%s", o.state, written(t, dir), o.stdout, o.stderr)
-	}
-	dir = t.TempDir()
-	o = initIn(t, dir, "", []string{"PURSER_DATA_DIR=" + s.dir}, "--yes")
-	if o.status() != 1 || !strings.Contains(o.stderr, "use") || written(t, dir) != "" {
-		t.Errorf("%s, %s: %s", o.state, written(t, dir), o.stderr)
-	}
-}
-
-func TestInitQuestions(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string]string{
-		"8402": "127.0.0.1:8402", "0.0.0.0:80": "0.0.0.0:80", "[::1]:8402": "[::1]:8402", "localhost:1": "127.0.0.1:1", ":9": "127.0.0.1:9",
-		"10.0.0.1": "10.0.0.1:8402", "example.com:1": "", "127.0.0.1:0": "", "0": "", "127.0.0.1:65536": "", "x": "",
-	} {
-		if got, err := readListen(text); got != want || (err != nil) != (want == "") {
-			t.Errorf("listen %q: %q, %v", text, got, err)
-		}
-	}
-	for text, want := range map[string]string{"0.50": "0.5", "off": "off", "1": "1", "0": "", "-1": "", "1e3": "", "0.0000001": ""} {
-		if got, err := readLimit(text); got != want || (err != nil) != (want == "") {
-			t.Errorf("limit %q: %q, %v", text, got, err)
-		}
-	}
-	for text, ok := range map[string]bool{
-		"https://a.example/k?x=1&y=2": true, "none": true, "": true, "ftp://a": false, "https://a/{x}": false, "https://a/$X": false, "https://a b": false,
-	} {
-		if _, err := readServiceURL(text); (err == nil) != ok {
-			t.Errorf("URL %q: %v", text, err)
+		if o.Status != 1 || !strings.Contains(o.Stderr, c.want) || strings.Contains(o.Stderr, "s3cret") || written(t, dir) != "" {
+			t.Errorf("%s: %d, %q: %s", c.name, o.Status, written(t, dir), o.Stderr)
 		}
 	}
 }

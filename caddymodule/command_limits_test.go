@@ -1,82 +1,13 @@
 package caddymodule
 
 import (
-	"bytes"
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/spf13/cobra"
+	"github.com/purserpay/purser/internal/cli/clitest"
 )
-
-// limitsOf parses flags of `purser limits`.
-func limitsOf(t *testing.T, args ...string) *cobra.Command {
-	t.Helper()
-	c := &cobra.Command{Use: "limits"}
-	limitsCommand(c)
-	if err := c.ParseFlags(args); err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
-
-func TestLimitsPatch(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		args []string
-		want string
-	}{
-		{nil, `{}`},
-		{
-			[]string{"--max-payment", "0.5", "--daily-budget", "off", "--monthly-budget", "default"},
-			`{"daily_budget":"off","max_payment":"500000","monthly_budget":null}`,
-		},
-		{[]string{"--per-minute", "10", "--price-guard", "off"}, `{"per_minute":10,"price_guard":0}`},
-		{[]string{"--per-minute", "default"}, `{"per_minute":null}`},
-		{
-			[]string{"--door", "proxy", "--door", "api", "--deny-host", "default", "--allow-host", "*.a.example"},
-			`{"allow_hosts":["*.a.example"],"deny_hosts":null,"doors":["proxy","api"]}`,
-		},
-		{[]string{"--allow-payee", "0xa", "--deny-payee", "0xb"}, `{"allow_payees":["0xa"],"deny_payees":["0xb"]}`},
-		{
-			[]string{"--host", "a.example:81=daily:2, max:0.1", "--host", "*.b=monthly:off,daily:default", "--task", "nightly=default", "--task", "*=max:1"},
-			`{"hosts":{"*.b":{"daily_budget":null,"monthly_budget":"off"},"a.example:81":{"daily_budget":"2000000","max_payment":"100000"}},` +
-				`"tasks":{"*":{"max_payment":"1000000"},"nightly":null}}`,
-		},
-	} {
-		patch, err := limitsPatch(limitsOf(t, c.args...))
-		got, _ := json.Marshal(patch)
-		if err != nil || string(got) != c.want {
-			t.Errorf("%q: %s, %v; want %s", c.args, got, err, c.want)
-		}
-	}
-	for _, args := range [][]string{
-		{"--max-payment", "1,5"},
-		{"--max-payment", ""},
-		{"--daily-budget", "-1"},
-		{"--monthly-budget", "0.0000001"},
-		{"--per-minute", "0"},
-		{"--per-minute", "many"},
-		{"--price-guard", "1.5"},
-		{"--price-guard", "-1"},
-		{"--allow-host", ""},
-		{"--allow-host", "a", "--allow-host", "default"},
-		{"--host", "a.example"},
-		{"--host", "=daily:1"},
-		{"--host", "a="},
-		{"--host", "a=weekly:1"},
-		{"--host", "a=daily"},
-		{"--host", "a=daily:1,daily:2"},
-		{"--host", "a=daily:1", "--host", "a=max:1"},
-		{"--task", "t=max:x"},
-	} {
-		if patch, err := limitsPatch(limitsOf(t, args...)); err == nil || !strings.HasPrefix(err.Error(), args[0]) {
-			t.Errorf("%q: %v, error %v", args, patch, err)
-		}
-	}
-}
 
 func TestLimitsCommand(t *testing.T) {
 	s := newSite(t)
@@ -86,14 +17,11 @@ func TestLimitsCommand(t *testing.T) {
 	id := key["id"].(string)
 	limits := func(want bool, args ...string) string {
 		t.Helper()
-		c := limitsOf(t, append([]string{admin}, args...)...)
-		var b bytes.Buffer
-		c.SetOut(&b)
-		c.SetContext(t.Context())
-		if err := runLimits(c, c.Flags().Args()); (err == nil) != want {
-			t.Errorf("%q: %v, %s", args, err, &b)
+		o := clitest.Run(t, nil, append([]string{"limits", admin}, args...)...)
+		if (o.Status == 0) != want {
+			t.Errorf("%q: %+v", args, o)
 		}
-		return strings.Join(strings.Fields(b.String()), " ")
+		return strings.Join(strings.Fields(o.Stdout), " ")
 	}
 	has := func(text string, parts ...string) {
 		t.Helper()
@@ -132,13 +60,13 @@ func TestLimitsCommand(t *testing.T) {
 	} {
 		limits(false, args...)
 	}
-	if o := command(t, nil, "limits", "none", admin); o.status() != 1 || o.stdout != "" || o.stderr != "purser: no key has the id or label \"none\"\n" {
-		t.Errorf("%s, %q, %q", o.state, o.stdout, o.stderr)
+	if o := clitest.Run(t, nil, "limits", "none", admin); o.Status != 1 || o.Stdout != "" || o.Stderr != "purser: no key has the id or label \"none\"\n" {
+		t.Errorf("%d, %q, %q", o.Status, o.Stdout, o.Stderr)
 	}
-	if o := command(t, nil, "limits", "--nonsense"); o.status() != 1 || !strings.Contains(o.stderr, "--nonsense") {
-		t.Errorf("%s, %q", o.state, o.stderr)
+	if o := clitest.Run(t, nil, "limits", "--nonsense"); o.Status != 1 || !strings.Contains(o.Stderr, "--nonsense") {
+		t.Errorf("%d, %q", o.Status, o.Stderr)
 	}
-	if o := command(t, nil, "limits", "--help"); o.status() != 0 || !strings.Contains(o.stdout, "--max-payment 0.5") {
-		t.Errorf("%s", o.stdout)
+	if o := clitest.Run(t, nil, "limits", "--help"); o.Status != 0 || !strings.Contains(o.Stdout, "--max-payment 0.5") {
+		t.Errorf("%s", o.Stdout)
 	}
 }

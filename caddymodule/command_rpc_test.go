@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/internal/adminapi"
+	"github.com/purserpay/purser/internal/cli/clitest"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -27,8 +28,8 @@ func TestRPCTrust(t *testing.T) {
 	if text := told(t, socket, "rpc"); !strings.Contains(text, "block 42 of 2026-11-20T12:00:00Z, "+seen.Hash) {
 		t.Errorf("%s", text)
 	}
-	if o := command(t, []string{"PURSER_ADMIN=unix/" + socket}, "rpc", "trust", "polygon"); o.status() == 0 || !strings.Contains(o.stderr, "polygon") {
-		t.Errorf("%s, %s%s", o.state, o.stdout, o.stderr)
+	if o := clitest.Run(t, []string{"PURSER_ADMIN=unix/" + socket}, "rpc", "trust", "polygon"); o.Status == 0 || !strings.Contains(o.Stderr, "polygon") {
+		t.Errorf("%d, %s%s", o.Status, o.Stdout, o.Stderr)
 	}
 	if text := told(t, socket, "rpc", "trust", "base"); !strings.Contains(text, "taken on trust") {
 		t.Errorf("%s", text)

@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"os/user"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/purserpay/purser/internal/adminapi"
+	"github.com/purserpay/purser/internal/cli/clitest"
 	"github.com/purserpay/purser/internal/operatorkeys"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/proxy"
@@ -59,7 +61,7 @@ func TestPauseAndResumeEverything(t *testing.T) {
 	if text := told(t, socket, "status"); strings.Contains(text, "paused") {
 		t.Errorf("%s", text)
 	}
-	o := command(t, []string{"PURSER_ADMIN=unix/" + socket}, "pause")
+	o := clitest.Run(t, []string{"PURSER_ADMIN=unix/" + socket}, "pause")
 	said(t, o, 1, "", "--reason")
 	text := told(t, socket, "pause", "--reason", "wallets are moved")
 	if !strings.Contains(text, "paused since") || !strings.Contains(text, "by operator "+operatorName()+": wallets are moved") {
@@ -161,7 +163,7 @@ func TestKeysPauseResumeRevoke(t *testing.T) {
 		t.Errorf("revoked: %s", got)
 	}
 	for _, args := range []string{"keys pause research", "keys resume research"} {
-		said(t, command(t, []string{"PURSER_ADMIN=unix/" + socket}, strings.Fields(args)...), 1, "", "revoked")
+		said(t, clitest.Run(t, []string{"PURSER_ADMIN=unix/" + socket}, strings.Fields(args)...), 1, "", "revoked")
 	}
 	// The operator still sees key and payments.
 	if text := told(t, socket, "keys"); !strings.Contains(text, "revoked") {
@@ -170,8 +172,8 @@ func TestKeysPauseResumeRevoke(t *testing.T) {
 	if text := told(t, socket, "payments", "--key", made.ID); strings.Count(text, "settled") != 3 {
 		t.Errorf("%s", text)
 	}
-	said(t, command(t, []string{"PURSER_ADMIN=unix/" + socket}, "wallets", "create", "--key", made.ID), 1, "", "revoked")
-	said(t, command(t, nil, "keys", "revoke", made.Key, "--yes"), 1, "", "is an API key itself")
+	said(t, clitest.Run(t, []string{"PURSER_ADMIN=unix/" + socket}, "wallets", "create", "--key", made.ID), 1, "", "revoked")
+	said(t, clitest.Run(t, nil, "keys", "revoke", made.Key, "--yes"), 1, "", "is an API key itself")
 
 	// What was done, and nothing secret.
 	text := told(t, socket, "audit", "--key", made.ID)
@@ -209,7 +211,7 @@ func TestAuditCommand(t *testing.T) {
 		{"no key has the id", "audit --key nobody"},
 		{"--since", "audit --since yesterday"},
 	} {
-		said(t, command(t, []string{"PURSER_ADMIN=unix/" + socket}, strings.Fields(c.args)...), 1, "", c.want)
+		said(t, clitest.Run(t, []string{"PURSER_ADMIN=unix/" + socket}, strings.Fields(c.args)...), 1, "", c.want)
 	}
 	if code, text := adminCall(t, socket, "GET", "/purser/audit?before=x"); code != 400 {
 		t.Errorf("%d %s", code, text)
@@ -357,4 +359,13 @@ func TestStoppedExecKey(t *testing.T) {
 	if code, text := adminCall(t, socket, "POST", "/purser/exec"); code != 200 {
 		t.Errorf("%d %s", code, text)
 	}
+}
+
+// operatorName is the name that commands give the operator.
+func operatorName() string {
+	u, err := user.Current()
+	if err != nil {
+		return ""
+	}
+	return pay.Operator(u.Username).ID
 }

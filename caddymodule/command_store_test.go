@@ -19,6 +19,8 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/purserpay/purser/boltstore"
+	"github.com/purserpay/purser/internal/cli"
+	"github.com/purserpay/purser/internal/cli/clitest"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
@@ -49,11 +51,11 @@ func damage(t *testing.T, path string) {
 }
 
 // said demands an outcome of a command.
-func said(t *testing.T, o outcome, status int, stdout, stderr string) {
+func said(t *testing.T, o clitest.Outcome, status int, stdout, stderr string) {
 	t.Helper()
-	if o.status() != status || !strings.Contains(o.stdout, stdout) || (stdout == "") != (o.stdout == "") ||
-		!strings.Contains(o.stderr, stderr) || (stderr == "") != (o.stderr == "") {
-		t.Errorf("%s, %q, %q; want status %d, %q, %q", o.state, o.stdout, o.stderr, status, stdout, stderr)
+	if o.Status != status || !strings.Contains(o.Stdout, stdout) || (stdout == "") != (o.Stdout == "") ||
+		!strings.Contains(o.Stderr, stderr) || (stderr == "") != (o.Stderr == "") {
+		t.Errorf("%d, %q, %q; want status %d, %q, %q", o.Status, o.Stdout, o.Stderr, status, stdout, stderr)
 	}
 }
 
@@ -64,13 +66,13 @@ func TestStoreCommands(t *testing.T) {
 	file := filepath.Join(dir, "backup.db")
 
 	// While purser runs.
-	said(t, command(t, nil, "check", admin), 0, "payments      1 (1 settled)", "")
-	said(t, command(t, nil, "check", "--data-dir", s.dir), 1, "", "a running purser has it open")
-	said(t, command(t, nil, "compact", "--data-dir", s.dir), 1, "", "a running purser has it open")
-	o := command(t, nil, "backup", admin, file)
+	said(t, clitest.Run(t, nil, "check", admin), 0, "payments      1 (1 settled)", "")
+	said(t, clitest.Run(t, nil, "check", "--data-dir", s.dir), 1, "", "a running purser has it open")
+	said(t, clitest.Run(t, nil, "compact", "--data-dir", s.dir), 1, "", "a running purser has it open")
+	o := clitest.Run(t, nil, "backup", admin, file)
 	said(t, o, 0, "payments 1 (1 settled), spend events 1, keys 1, wallets 1", "no RPC is configured")
-	if !strings.Contains(o.stdout, "keep a copy of "+filepath.Join(s.dir, "master.key")) || !strings.Contains(o.stdout, "at no known block") {
-		t.Errorf("%q", o.stdout)
+	if !strings.Contains(o.Stdout, "keep a copy of "+filepath.Join(s.dir, "master.key")) || !strings.Contains(o.Stdout, "at no known block") {
+		t.Errorf("%q", o.Stdout)
 	}
 	if info, err := os.Stat(file); err != nil || info.Mode() != 0o600 {
 		t.Errorf("%v, %v", info, err)
@@ -83,16 +85,16 @@ func TestStoreCommands(t *testing.T) {
 	if err != nil || strings.Contains(string(first), strings.TrimSpace(string(master))) {
 		t.Errorf("the master key is in the backup, %v", err)
 	}
-	said(t, command(t, nil, "backup", admin, file), 1, "", "--force")
-	said(t, command(t, nil, "backup", admin, "--force", database), 1, "", "is the database of a running purser")
-	said(t, command(t, nil, "backup", admin, "--force", dir), 1, "", "is not a file")
-	said(t, command(t, nil, "backup", admin, filepath.Join(dir, "none", "b")), 1, "", "no such file")
-	said(t, command(t, nil, "backup", admin, "--force", file), 0, "payments 1", "no RPC")
-	said(t, command(t, nil, "backup", file+"2"), 1, "", "is purser running")
-	said(t, command(t, nil, "check"), 1, "", "--data-dir")
-	said(t, command(t, nil, "check", file), 0, "not tried", "")
-	said(t, command(t, []string{"PURSER_MASTER_KEY=" + strings.TrimSpace(string(master))}, "check", file), 0, "backup        taken 20", "")
-	said(t, command(t, nil, "check", file, "--data-dir", dir), 1, "", "two databases")
+	said(t, clitest.Run(t, nil, "backup", admin, file), 1, "", "--force")
+	said(t, clitest.Run(t, nil, "backup", admin, "--force", database), 1, "", "is the database of a running purser")
+	said(t, clitest.Run(t, nil, "backup", admin, "--force", dir), 1, "", "is not a file")
+	said(t, clitest.Run(t, nil, "backup", admin, filepath.Join(dir, "none", "b")), 1, "", "no such file")
+	said(t, clitest.Run(t, nil, "backup", admin, "--force", file), 0, "payments 1", "no RPC")
+	said(t, clitest.Run(t, nil, "backup", file+"2"), 1, "", "is purser running")
+	said(t, clitest.Run(t, nil, "check"), 1, "", "--data-dir")
+	said(t, clitest.Run(t, nil, "check", file), 0, "not tried", "")
+	said(t, clitest.Run(t, []string{"PURSER_MASTER_KEY=" + strings.TrimSpace(string(master))}, "check", file), 0, "backup        taken 20", "")
+	said(t, clitest.Run(t, nil, "check", file, "--data-dir", dir), 1, "", "two databases")
 	if list := listed(t, dir); list != "backup.db" {
 		t.Errorf("left behind: %s", list)
 	}
@@ -104,17 +106,17 @@ func TestStoreCommands(t *testing.T) {
 	if err := caddy.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	o = command(t, nil, "check", "--data-dir", s.dir)
+	o = clitest.Run(t, nil, "check", "--data-dir", s.dir)
 	said(t, o, 0, "faults        none", "")
-	if strings.Contains(o.stdout, "not tried") {
-		t.Errorf("the master key is there: %q", o.stdout)
+	if strings.Contains(o.Stdout, "not tried") {
+		t.Errorf("the master key is there: %q", o.Stdout)
 	}
-	said(t, command(t, []string{"PURSER_DATA_DIR=" + s.dir}, "compact"), 0, " before, ", "")
-	said(t, command(t, []string{"PURSER_BOLT_PATH=" + database}, "compact"), 0, database+": ", "")
+	said(t, clitest.Run(t, []string{"PURSER_DATA_DIR=" + s.dir}, "compact"), 0, " before, ", "")
+	said(t, clitest.Run(t, []string{"PURSER_BOLT_PATH=" + database}, "compact"), 0, database+": ", "")
 	damage(t, database)
-	said(t, command(t, nil, "check", database), 1, "counter lost is 1, the payments make 0", "has faults")
-	said(t, command(t, nil, "compact", database), 1, "", "has faults")
-	said(t, command(t, nil, "check", "--data-dir", t.TempDir()), 1, "", "no such file")
+	said(t, clitest.Run(t, nil, "check", database), 1, "counter lost is 1, the payments make 0", "has faults")
+	said(t, clitest.Run(t, nil, "compact", database), 1, "", "has faults")
+	said(t, clitest.Run(t, nil, "check", "--data-dir", t.TempDir()), 1, "", "no such file")
 
 	// And the backup takes its place: without an RPC, nothing is paid before somebody says so.
 	if err := os.Rename(file, database); err != nil {
@@ -126,24 +128,26 @@ func TestStoreCommands(t *testing.T) {
 		t.Errorf("%v", h)
 	}
 	eventually(t, "it is known that there is no RPC", func() bool {
-		o = command(t, nil, "reconcile", admin)
-		return strings.Contains(o.stdout, "purser reconcile --accept-risk")
+		o = clitest.Run(t, nil, "reconcile", admin)
+		return strings.Contains(o.Stdout, "purser reconcile --accept-risk")
 	})
 	said(t, o, 1, "restored from a backup of 20", "no RPC")
-	said(t, command(t, nil, "status", admin), 1, "restored from a backup of 20", "no RPC")
+	said(t, clitest.Run(t, nil, "status", admin), 1, "restored from a backup of 20", "no RPC")
 	if value := reconcilingGauge(t); value != 1 {
 		t.Errorf("purser_reconciling is %v", value)
 	}
-	said(t, command(t, nil, "reconcile", admin, "--accept-risk"), 1, "accepted", "stays unknown")
-	said(t, command(t, nil, "reconcile", admin), 1, "accepted  by ", "at the earliest")
+	said(t, clitest.Run(t, nil, "reconcile", admin, "--accept-risk"), 1, "accepted", "stays unknown")
+	said(t, clitest.Run(t, nil, "reconcile", admin), 1, "accepted  by ", "at the earliest")
 	if err := caddy.Stop(); err != nil {
 		t.Fatal(err)
 	}
 	longAgo(t, database)
 	socket, _ = adminSite(t, s)
 	admin = "--admin=unix/" + socket
-	said(t, command(t, nil, "reconcile", admin, "--wait"), 0, "nothing to reconcile", "")
-	said(t, command(t, nil, "reconcile", admin, "--accept-risk"), 1, "", "is reconciled")
+	if o := clitest.Run(t, nil, "reconcile", admin, "--wait"); o.Status != 0 || !strings.Contains(o.Stdout, "nothing to reconcile") {
+		t.Errorf("%+v", o)
+	}
+	said(t, clitest.Run(t, nil, "reconcile", admin, "--accept-risk"), 1, "", "is reconciled")
 	mustCall(t, 200, "GET", s.url()+"/health", "", "")
 	if value := reconcilingGauge(t); value != 0 {
 		t.Errorf("purser_reconciling is %v", value)
@@ -151,7 +155,7 @@ func TestStoreCommands(t *testing.T) {
 	if err := caddy.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	said(t, command(t, nil, "check", "--data-dir", s.dir), 0, "by the word of ", "")
+	said(t, clitest.Run(t, nil, "check", "--data-dir", s.dir), 0, "by the word of ", "")
 }
 
 // longAgo has a stopped purser's database be restored ten minutes ago.
@@ -219,11 +223,11 @@ func TestCheckRunning(t *testing.T) {
 	damage(t, filepath.Join(s.dir, "purser.db"))
 	socket, _ := adminSite(t, s)
 	code, text := adminSend(t, socket, "POST", "/purser/check", "application/json", "{}")
-	if a := decode[checkAnswer](t, text); code != 200 || len(a.Faults) != 1 || !a.Secrets || a.Pages || !strings.HasSuffix(a.Path, "/data/purser.db") {
+	if a := decode[cli.CheckAnswer](t, text); code != 200 || len(a.Faults) != 1 || !a.Secrets || a.Pages || !strings.HasSuffix(a.Path, "/data/purser.db") {
 		t.Errorf("status %d: %s", code, text)
 	}
-	said(t, command(t, nil, "check", "--admin=unix/"+socket), 1, "  counter lost is 1", "has faults")
-	said(t, command(t, nil, "backup", "--admin=unix/"+socket, filepath.Join(t.TempDir(), "b")), 1, "", "counter lost is 1")
+	said(t, clitest.Run(t, nil, "check", "--admin=unix/"+socket), 1, "  counter lost is 1", "has faults")
+	said(t, clitest.Run(t, nil, "backup", "--admin=unix/"+socket, filepath.Join(t.TempDir(), "b")), 1, "", "counter lost is 1")
 	if code, text := adminSend(t, socket, "POST", "/purser/backup", "text/plain", "{}"); code != 415 {
 		t.Errorf("status %d: %s", code, text)
 	}
@@ -267,7 +271,7 @@ func TestBackupHasTheBlock(t *testing.T) {
 	socket, _ := adminSite(t, s)
 	mustCall(t, 200, "GET", s.url()+"/health", "", "") // makes the chain known to the store
 	file := filepath.Join(t.TempDir(), "backup.db")
-	said(t, command(t, nil, "backup", "--admin=unix/"+socket, file), 0, "at block 123 of base", "")
+	said(t, clitest.Run(t, nil, "backup", "--admin=unix/"+socket, file), 0, "at block 123 of base", "")
 	r, err := boltstore.CheckFile(t.Context(), file, nil)
 	if err := errors.Join(err, r.Err()); err != nil || len(r.Backups) != 1 {
 		t.Fatalf("%+v, %v", r, err)
@@ -279,7 +283,7 @@ func TestBackupHasTheBlock(t *testing.T) {
 	// An RPC that is on another chain now has no block of this store's.
 	s.app = "rpc_url " + rpc(t, "0x"+strings.Repeat("02", 32)).URL
 	socket, _ = adminSite(t, s)
-	o := command(t, nil, "backup", "--admin=unix/"+socket, "--force", file)
+	o := clitest.Run(t, nil, "backup", "--admin=unix/"+socket, "--force", file)
 	said(t, o, 0, "at no known block", "another chain")
 }
 
@@ -307,7 +311,7 @@ func TestBackupCutOff(t *testing.T) {
 		if err := os.WriteFile(file, []byte("before"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		o := command(t, nil, "backup", "--force", "--admin="+strings.TrimPrefix(server.URL, "http://"), file)
+		o := clitest.Run(t, nil, "backup", "--force", "--admin="+strings.TrimPrefix(server.URL, "http://"), file)
 		said(t, o, 1, "", "purser: ")
 		text, err := os.ReadFile(file)
 		if err != nil || string(text) != "before" || listed(t, dir) != "backup.db" {
@@ -334,6 +338,6 @@ func TestBackupLeft(t *testing.T) {
 		eventually(t, "the copy is removed", func() bool { return !strings.Contains(listed(t, s.dir), "temp") })
 	}
 	eventually(t, "the next backup", func() bool {
-		return command(t, nil, "backup", admin, filepath.Join(t.TempDir(), "b")).status() == 0
+		return clitest.Run(t, nil, "backup", admin, filepath.Join(t.TempDir(), "b")).Status == 0
 	})
 }

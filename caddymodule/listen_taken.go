@@ -2,13 +2,12 @@ package caddymodule
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net"
-	"syscall"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/purserpay/purser/internal/ports"
 )
 
 // sitesFree is nil unless another program listens where a site is to. Caddy opens its listeners so
@@ -29,20 +28,10 @@ func sitesFree(ctx context.Context, s *caddyhttp.Server) error {
 			continue
 		}
 		for i := range address.PortRangeSize() {
-			if where := address.JoinHostPort(i); occupied(ctx, address.Network, where) {
+			if where := address.JoinHostPort(i); ports.Occupied(ctx, address.Network, where) {
 				return fmt.Errorf("purser: another program listens on %s already, maybe another purser: end it, or give this one other ports (PURSER_PORT, PURSER_UPSTREAM_PORT)", where)
 			}
 		}
 	}
 	return nil
-}
-
-// occupied tries to listen, as nobody else may at the same time.
-func occupied(ctx context.Context, network, where string) bool {
-	l, err := new(net.ListenConfig).Listen(ctx, network, where)
-	if err != nil {
-		return errors.Is(err, syscall.EADDRINUSE) // others are Caddy's to tell
-	}
-	_ = l.Close()
-	return false
 }

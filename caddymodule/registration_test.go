@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/purserpay/purser/internal/adminapi"
+	"github.com/purserpay/purser/internal/cli/clitest"
 )
 
 // registered loads a site and returns what `purser status` prints of it, and what was logged.
@@ -17,22 +17,13 @@ func registered(t *testing.T, s *site) (printed, logged string) {
 	t.Helper()
 	log := filepath.Join(t.TempDir(), "log")
 	s.global = "log told {\n\t\toutput file " + log + "\n\t\tinclude purser\n\t}"
-	mustLoad(t, s.caddyfile())
-	answer := httptest.NewRecorder()
-	adminHandler().Mux().ServeHTTP(answer, httptest.NewRequest("GET", "http://localhost/purser/status", nil))
-	var told adminapi.Status
-	if err := json.Unmarshal(answer.Body.Bytes(), &told); err != nil {
-		t.Fatal(err)
-	}
-	var b strings.Builder
-	if err := printStatus(&b, told); err != nil {
-		t.Fatal(err)
-	}
+	socket, _ := adminSite(t, s)
+	o := clitest.Run(t, nil, "status", "--admin", "unix/"+socket)
 	text, err := os.ReadFile(log)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return b.String(), string(text)
+	return o.Stdout, string(text)
 }
 
 const closedRegistration = "Registration is closed"

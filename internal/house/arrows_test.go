@@ -58,6 +58,11 @@ var forbidden = []struct {
 		},
 	},
 	{
+		[]string{"internal/cli"},
+		false,
+		[]string{"github.com/caddyserver/", module + "caddymodule", module + "payapi", module + "proxy", module + "dashboard"},
+	},
+	{
 		// What doctor brings along of the sandbox, it has without a chain.
 		[]string{"cmd/purser", "caddymodule", "internal/doctor", "sandbox/hostile", "sandbox/honest", "sandbox/ledger"},
 		false,

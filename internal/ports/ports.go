@@ -1,4 +1,4 @@
-// Package ports finds free ports for the servers of tests.
+// Package ports tells occupied ports from free ones, and finds free ports for the servers of tests.
 package ports
 
 import (

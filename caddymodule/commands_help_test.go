@@ -1,0 +1,101 @@
+package caddymodule
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	caddycmd "github.com/caddyserver/caddy/v2/cmd"
+	"github.com/spf13/cobra"
+)
+
+// building is held while commands are built, which is for one at a time.
+var building sync.Mutex
+
+// ownCommands are purser's commands, without Caddy's.
+func ownCommands() (list []*cobra.Command) {
+	building.Lock()
+	defer building.Unlock()
+	root := &cobra.Command{Use: "purser"}
+	all := caddycmd.Commands()
+	for _, name := range slices.Sorted(maps.Keys(all)) { // the first of them before the last, as in Caddy
+		registered := all[name]
+		if registered.CobraFunc == nil || !strings.Contains(runtime.FuncForPC(reflect.ValueOf(registered.CobraFunc).Pointer()).Name(), "purserpay/purser") {
+			continue
+		}
+		c := &cobra.Command{Use: registered.Name + " " + registered.Usage, Short: registered.Short, Long: registered.Long}
+		registered.CobraFunc(c)
+		root.AddCommand(c)
+		list = append(append(list, c), c.Commands()...)
+	}
+	return list
+}
+
+// Each command says what it is for, and has an example: in its own help, or in that of the
+// command that it belongs to.
+func TestHelpHasExamples(t *testing.T) {
+	t.Parallel()
+	list := ownCommands()
+	if len(list) < 15 {
+		t.Fatalf("only %d commands", len(list))
+	}
+	for _, c := range list {
+		help := c.Long + c.Example
+		if c.HasParent() {
+			help += c.Parent().Long + c.Parent().Example
+		}
+		if c.Short == "" || !strings.Contains(help, "$ "+c.CommandPath()) && !strings.Contains(help, `"$(`+c.CommandPath()) {
+			t.Errorf("%s: no example", c.CommandPath())
+		}
+		if flags := c.Flags().FlagUsages(); strings.Contains(flags, "string\n") || strings.Contains(flags, "string   \n") {
+			t.Errorf("%s: a flag is not described:\n%s", c.CommandPath(), flags)
+		}
+	}
+}
+
+// Completion scripts and man pages are Caddy's, with purser's name and commands in them.
+func TestCompletionAndManPages(t *testing.T) {
+	t.Parallel()
+	for _, shell := range []string{"bash", "zsh", "fish"} {
+		if o := process(t, nil, "completion", shell); o.Status != 0 || !strings.Contains(o.Stdout, "__complete") {
+			t.Errorf("%s: %d %s", shell, o.Status, o.Stderr)
+		}
+	}
+	for asked, want := range map[string]string{
+		"keys ": "create\t", "wallets create --k": "--key\t", "spend --cs": "--csv\t", "in": "init\t", "organizations ": "plan\t", "payments ": "resolve\t",
+		"keys create --door ": "proxy\n", "limits --door ": "transport\n",
+		"payments --state ": "unresolved\n", "payments resolve x --as ": "settled\nvoid\n", "organizations plan x ": "agency\n", "env --shell ": "fish\n",
+		"wallets create --network ": "base\n",
+	} {
+		fields := strings.Fields(asked)
+		if strings.HasSuffix(asked, " ") {
+			fields = append(fields, "")
+		}
+		if o := process(t, nil, append([]string{"__complete"}, fields...)...); !strings.Contains(o.Stdout, want) {
+			t.Errorf("%q: %q", asked, o.Stdout)
+		}
+	}
+	dir := t.TempDir()
+	if o := process(t, nil, "manpage", "-o", dir); o.Status != 0 {
+		t.Fatalf("%d %s", o.Status, o.Stderr)
+	}
+	for _, c := range ownCommands() {
+		// The test program is not called purser.
+		words := strings.Fields(c.CommandPath())[1:]
+		found, err := filepath.Glob(filepath.Join(dir, "*-"+strings.Join(words, "-")+".8"))
+		found = slices.DeleteFunc(found, func(page string) bool { return strings.Count(filepath.Base(page), "-") != len(words) })
+		if err != nil || len(found) != 1 {
+			t.Errorf("%s: pages %v, %v", c.CommandPath(), found, err)
+			continue
+		}
+		if text, err := os.ReadFile(found[0]); err != nil || !strings.Contains(string(text), ".SH OPTIONS") && c.HasFlags() {
+			t.Errorf("%s: %v", found[0], err)
+		}
+	}
+}

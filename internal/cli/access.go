@@ -1,0 +1,218 @@
+package cli
+
+import (
+	"context"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/purserpay/purser/internal/adminapi"
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/x402"
+)
+
+// defaultTask is the label of what `purser exec` runs.
+const defaultTask = "exec"
+
+// accessFlags adds the flags that say who pays, and where.
+func accessFlags(c *cobra.Command) {
+	c.Flags().String("key", "", "API key that pays (default: purser's exec key)")
+	c.Flags().String("key-file", "", "file with the API key that pays, which keeps it out of the shell's history")
+	c.Flags().String("task", defaultTask, "label of the budget that payments fall under: 1 to 64 characters of A-Z a-z 0-9 . _ -")
+	c.Flags().String("proxy", "", "URL of the proxy (default: as purser says; with a key of yours http://PURSER_BIND:PURSER_PORT, else http://"+
+		DefaultBind+":"+DefaultPort+")")
+	adminFlag(c)
+}
+
+// access is how a program gets to the proxy.
+type access struct {
+	proxy     *url.URL
+	key, task string
+	root      []byte // PEM; empty when nothing is intercepted
+	notice    string // for people
+}
+
+func (env *Env) findAccess(c *cobra.Command) (a access, err error) {
+	var flags [4]string
+	for i, name := range []string{"key", "task", "proxy", "admin"} {
+		if flags[i], err = c.Flags().GetString(name); err != nil {
+			return a, err
+		}
+	}
+	key, proxy, admin := flags[0], flags[2], flags[3]
+	a.task = flags[1]
+	if !pay.ValidTask(a.task) {
+		return a, fmt.Errorf("--task %q is not 1 to 64 characters of A-Z a-z 0-9 . _ -", a.task)
+	}
+	if proxy != "" {
+		if a.proxy, err = parseProxyURL(proxy); err != nil {
+			return a, err
+		}
+	}
+	if file, err := c.Flags().GetString("key-file"); err != nil {
+		return a, err
+	} else if c.Flags().Changed("key-file") {
+		if c.Flags().Changed("key") {
+			return a, errors.New("--key or --key-file, not both")
+		}
+		text, err := env.readKeyFile(file)
+		if err != nil {
+			return a, fmt.Errorf("--key-file: %w", err)
+		}
+		return a, a.withKey(c.Context(), env, "key-file", text)
+	}
+	if c.Flags().Changed("key") {
+		return a, a.withKey(c.Context(), env, "key", key)
+	}
+	return a, a.withExecKey(c.Context(), env, admin)
+}
+
+// maxKeyFile bounds a file with a key.
+const maxKeyFile = 4 << 10
+
+// readKeyFile is the key in a file. Its errors do not repeat what is in it.
+func (env *Env) readKeyFile(path string) (string, error) {
+	f, err := os.Open(env.path(path))
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = f.Close() }()
+	text, err := io.ReadAll(io.LimitReader(f, maxKeyFile))
+	return strings.TrimSpace(string(text)), err
+}
+
+// withKey needs nothing but the proxy. The flag is the one that names the key.
+func (a *access) withKey(ctx context.Context, env *Env, flag, key string) (err error) {
+	if !pay.ValidSecret(key) {
+		return fmt.Errorf("--%s is not an API key: 8 to 256 characters of A-Z a-z 0-9 . _ ~ + / = -", flag)
+	}
+	if a.proxy == nil {
+		if a.proxy, err = env.defaultProxyURL(); err != nil {
+			return err
+		}
+	}
+	a.key = key
+	a.root, err = fetchRoot(ctx, a.proxy)
+	return err
+}
+
+// withExecKey asks purser for everything.
+func (a *access) withExecKey(ctx context.Context, env *Env, admin string) error {
+	client, err := env.newAdminClient(admin)
+	if err != nil {
+		return err
+	}
+	var exec adminapi.Exec
+	if err := client.call(ctx, http.MethodPost, "/purser/exec", struct{}{}, &exec); err != nil {
+		return err
+	}
+	if a.proxy == nil {
+		if exec.Proxy == "" {
+			return errors.New("purser's proxy listens on no address that programs can be given: name one with --proxy")
+		}
+		if a.proxy, err = parseProxyURL(exec.Proxy); err != nil {
+			return err
+		}
+	}
+	a.key, a.root, a.notice = exec.Key, []byte(exec.CA), fundNotice(exec)
+	return nil
+}
+
+// notice asks for money, unless there is some.
+func fundNotice(e adminapi.Exec) string {
+	switch {
+	case e.Address == nil:
+		return "nothing can be paid: the exec key's wallet has no address, because no wallet provider is configured (PURSER_WALLETS)"
+	case e.Balance == nil:
+		return fmt.Sprintf("payments come from %s on %s: fund it with USDC unless you have; its balance is not known here", *e.Address, e.Network)
+	}
+	if balance, err := x402.ParseAmount(*e.Balance); err == nil && !balance.IsZero() {
+		return ""
+	}
+	return fmt.Sprintf("fund %s with USDC on %s: its balance is 0, so nothing can be paid", *e.Address, e.Network)
+}
+
+// parseProxyURL reads the URL of a proxy.
+func parseProxyURL(text string) (*url.URL, error) {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil:
+		// Not the error itself: it repeats the URL, which may hold a key.
+		return nil, errors.New("--proxy is not a URL such as http://127.0.0.1:8402")
+	case u.User != nil:
+		return nil, errors.New("--proxy takes no credentials: give the key with --key")
+	case u.Scheme != "http" || u.Hostname() == "" || u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.Fragment != "":
+		return nil, fmt.Errorf("--proxy %q is not a URL such as http://127.0.0.1:8402", text)
+	}
+	return &url.URL{Scheme: u.Scheme, Host: u.Host}, nil
+}
+
+// defaultProxyURL is where the shipped Caddyfile has the proxy.
+func (env *Env) defaultProxyURL() (*url.URL, error) {
+	bind, port := env.Getenv("PURSER_BIND"), env.Getenv("PURSER_PORT")
+	if bind == "" {
+		bind = DefaultBind
+	}
+	if port == "" {
+		port = DefaultPort
+	}
+	if ip, err := netip.ParseAddr(bind); err == nil && ip.IsUnspecified() {
+		bind = DefaultBind
+		if ip.Is6() {
+			bind = netip.IPv6Loopback().String()
+		}
+	}
+	u, err := parseProxyURL("http://" + net.JoinHostPort(bind, port))
+	if err != nil {
+		return nil, fmt.Errorf("PURSER_BIND %q and PURSER_PORT %q are no address: name the proxy with --proxy", bind, port)
+	}
+	return u, nil
+}
+
+// maxRoot bounds the interception root.
+const maxRoot = 64 << 10
+
+// fetchRoot asks the proxy for its interception root; there is none when it does not
+// intercept.
+func fetchRoot(ctx context.Context, proxy *url.URL) ([]byte, error) {
+	client := &http.Client{
+		Timeout:       askTime,
+		Transport:     &http.Transport{Proxy: nil, DisableKeepAlives: true},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, proxy.JoinPath(rootPath).String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := client.Do(r)
+	if err != nil {
+		var of *url.Error
+		if errors.As(err, &of) {
+			err = of.Err
+		}
+		return nil, fmt.Errorf("no answer from purser at %s: %w (is it running? --proxy names another address)", proxy, err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxRoot))
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", r.URL, err)
+	}
+	switch block, _ := pem.Decode(text); {
+	case resp.StatusCode == http.StatusNotFound:
+		return nil, nil
+	case resp.StatusCode != http.StatusOK:
+		return nil, fmt.Errorf("%s answered %s: is it purser? --proxy names another address", r.URL, resp.Status)
+	case block == nil || block.Type != "CERTIFICATE":
+		return nil, fmt.Errorf("%s is not a certificate: is it purser? --proxy names another address", r.URL)
+	}
+	return text, nil
+}

@@ -1,0 +1,91 @@
+// Package clitest runs purser's commands in the process of a test.
+package clitest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/purserpay/purser/internal/cli"
+)
+
+// Line is where a command runs. The zero value is an empty folder, with PATH and nothing else in
+// the environment.
+type Line struct {
+	Dir     string
+	Environ []string
+	Stdin   io.Reader
+	MakeKey func(context.Context) (cli.FirstKey, error)
+}
+
+// Outcome is what a command has written, and its exit status.
+type Outcome struct {
+	Stdout, Stderr string
+	Status         int
+}
+
+// Run runs a command in a folder of its own.
+func Run(t *testing.T, environ []string, args ...string) Outcome {
+	t.Helper()
+	return Line{Environ: environ}.Run(t, args...)
+}
+
+// Run runs a command.
+func (l Line) Run(t *testing.T, args ...string) Outcome {
+	t.Helper()
+	if l.Dir == "" {
+		l.Dir = t.TempDir()
+	}
+	environ := append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + l.Dir}, l.Environ...)
+	var stdout, stderr bytes.Buffer
+	env := &cli.Env{
+		Dir: l.Dir, Now: time.Now, MakeKey: l.MakeKey, Environ: func() []string { return environ },
+		Getenv: func(name string) (value string) {
+			for _, entry := range environ {
+				if n, v, _ := strings.Cut(entry, "="); n == name {
+					value = v
+				}
+			}
+			return value
+		},
+		Become: func(path string, args, environ []string) (int, error) {
+			c := exec.CommandContext(t.Context(), path, args[1:]...)
+			c.Dir, c.Env, c.Stdout, c.Stderr = l.Dir, environ, &stdout, &stderr
+			err := c.Run()
+			if exit, is := errors.AsType[*exec.ExitError](err); is {
+				return exit.ExitCode(), nil
+			}
+			return 0, err
+		},
+	}
+	root := &cobra.Command{Use: "purser", SilenceErrors: true, SilenceUsage: true}
+	for _, command := range env.Commands() {
+		c := &cobra.Command{Use: command.Name + " " + command.Usage, Short: command.Short, Long: command.Long}
+		command.Setup(c)
+		root.AddCommand(c)
+	}
+	root.SetArgs(args)
+	root.SetIn(l.Stdin)
+	if l.Stdin == nil {
+		root.SetIn(strings.NewReader(""))
+	}
+	root.SetOut(&stdout)
+	root.SetErr(&stderr)
+	status := 0
+	if err := root.ExecuteContext(t.Context()); err != nil {
+		exit, is := errors.AsType[*cli.Exit](err)
+		if !is {
+			t.Fatalf("%q: %v", args, err)
+		}
+		status = exit.Status
+	}
+	return Outcome{Stdout: stdout.String(), Stderr: stderr.String(), Status: status}
+}

@@ -1,0 +1,117 @@
+// Package cli has purser's commands. They ask a running purser through its admin endpoint, or work
+// on the files of one that is stopped. It knows cobra, and not Caddy: package caddymodule registers
+// the commands with Caddy's.
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/purserpay/purser/pay"
+)
+
+// Command is one of purser's commands. Setup adds its flags and its function.
+type Command struct {
+	Name, Usage, Short, Long string
+	Setup                    func(*cobra.Command)
+}
+
+// Commands returns all commands.
+func (env *Env) Commands() []Command {
+	return []Command{
+		{"exec", "[flags] [--] COMMAND [ARGUMENTS…]", "Runs a program whose requests purser pays for", execHelp, env.execCommand},
+		{"env", "[flags]", "Prints the environment of a program whose requests purser pays for", envHelp(), env.envCommand},
+		{"limits", "[KEY_ID] [flags]", "Shows or changes what API keys may spend", limitsHelp, env.limitsCommand},
+		{"payments", "[flags]", "Lists payments, shows one, or resolves one that was left open", paymentsHelp, env.paymentsCommand},
+		{"doctor", "[flags]", "Attacks a scratch copy of this installation and says what held", doctorHelp, env.doctorCommand},
+		{"keys", "[flags]", "Lists API keys, makes one, or pauses or revokes one", keysHelp, env.keysCommand},
+		{"wallets", "[flags]", "Lists wallets with their balances, or makes one", walletsHelp, env.walletsCommand},
+		{"spend", "[flags]", "Lists what was spent", spendHelp, env.spendCommand},
+		{"init", "[flags]", "Sets purser up in this folder: configuration, first key and wallet", initHelp, env.initCommand},
+		{"organizations", "[flags]", "Lists organizations, or moves one to another plan", organizationsHelp, env.organizationsCommand},
+		{"check", "[FILE] [flags]", "Checks the database of a purser, or a backup", checkHelp, env.checkCommand},
+		{"backup", "FILE [flags]", "Backs up the database of a running purser", backupHelp, env.backupCommand},
+		{"compact", "[FILE] [flags]", "Makes the database of a stopped purser as small as it can be", compactHelp, env.compactCommand},
+		{"reconcile", "[flags]", "Shows whether a restored database is reconciled with the chain", reconcileHelp, env.reconcileCommand},
+		{"rpc", "[flags]", "Shows the blocks that the RPC must have", rpcHelp, env.rpcCommand},
+		{"pause", "[flags]", "Stops all new payments", pauseHelp, env.pauseCommand},
+		{"resume", "[flags]", "Lets payments begin again after a pause", resumeHelp, env.resumeCommand},
+		{"audit", "[flags]", "Lists who changed what", auditHelp, env.auditCommand},
+		{"status", "[flags]", "Shows how a running purser is", statusHelp, env.statusCommand},
+	}
+}
+
+// Exit is the end of a command with a status other than 0. Its error was told already.
+type Exit struct {
+	Status int
+	Err    error // nil if there is nothing to tell
+}
+
+func (e *Exit) Error() string {
+	if e.Err == nil {
+		return fmt.Sprintf("exit status %d", e.Status)
+	}
+	return e.Err.Error()
+}
+
+func (e *Exit) Unwrap() error { return e.Err }
+
+// Run makes a command of a function. The command tells an error in one line, and returns it as an
+// [Exit], with status 1 unless it is one.
+func Run(c *cobra.Command, f func(c *cobra.Command, args []string) error) { run(c, 1, f) }
+
+// run is Run with a status for wrong flags and arguments.
+func run(c *cobra.Command, wrong int, f func(c *cobra.Command, args []string) error) {
+	c.SilenceErrors, c.SilenceUsage = true, true
+	c.RunE = func(c *cobra.Command, args []string) error { return end(c, 1, f(c, args)) }
+	name := func(c *cobra.Command) string { _, name, _ := strings.Cut(c.CommandPath(), " "); return name }
+	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return end(c, wrong, fmt.Errorf("%s: %w (%s --help)", name(c), err, c.CommandPath()))
+	})
+	valid := c.Args
+	c.Args = func(c *cobra.Command, args []string) error {
+		if valid(c, args) == nil {
+			return nil
+		}
+		takes := "no arguments"
+		if _, names, some := strings.Cut(c.Use, " "); some && names[0] != '-' && names != "[flags]" {
+			takes = strings.TrimSuffix(names, " [flags]")
+		}
+		for i, sub := range c.Commands() {
+			takes += []string{" but ", " or "}[min(i, 1)] + sub.Name()
+		}
+		given := "none"
+		switch {
+		case slices.ContainsFunc(args, func(arg string) bool { return strings.HasPrefix(arg, pay.KeyPrefix) }):
+			given = "an API key, which is better kept out of command lines"
+		case len(args) > 0:
+			given = fmt.Sprintf("%q", args)
+		}
+		return end(c, wrong, fmt.Errorf("%s: takes %s, and was given %s (%s --help)", name(c), takes, given, c.CommandPath()))
+	}
+}
+
+// end tells an error and makes it an [Exit].
+func end(c *cobra.Command, status int, err error) error {
+	if err == nil {
+		return nil
+	}
+	exit, is := errors.AsType[*Exit](err)
+	if !is {
+		exit = &Exit{status, err}
+	}
+	if exit.Err != nil {
+		say(c, "%v", exit.Err)
+	}
+	return exit
+}
+
+// say writes a line for people. What sellers, services and agents wrote may be in it.
+func say(c *cobra.Command, format string, args ...any) {
+	text := strings.ReplaceAll(strings.TrimSpace(fmt.Sprintf(format, args...)), "\n", "; ")
+	fmt.Fprintf(c.ErrOrStderr(), "purser: %s\n", label(strings.TrimPrefix(text, "purser: ")))
+}

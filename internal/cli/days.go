@@ -1,0 +1,93 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// dayFlags adds the flags that bound a list in time.
+func dayFlags(c *cobra.Command, since string) {
+	c.Flags().String("since", since, "first day: as 2026-11-01, as 7d for seven days ago, or all")
+	c.Flags().String("until", "", "last day, as 2026-11-30 or 1d (default: today)")
+}
+
+// daySpan are days of UTC, as 2026-11-01; empty is no bound.
+type daySpan struct{ since, until string }
+
+// daysOf reads the flags.
+func daysOf(c *cobra.Command, now time.Time) (d daySpan, err error) {
+	for name, day := range map[string]*string{"since": &d.since, "until": &d.until} {
+		text, err := c.Flags().GetString(name)
+		if err != nil {
+			return d, err
+		}
+		if *day, err = readDay(text, now); err != nil {
+			return d, fmt.Errorf("--%s: %w", name, err)
+		}
+	}
+	if d.since != "" && d.until != "" && d.until < d.since {
+		return d, errors.New("--until " + d.until + " is before --since " + d.since)
+	}
+	return d, nil
+}
+
+// values are the days as the admin endpoint takes them.
+func (d daySpan) values() url.Values {
+	v := url.Values{}
+	if d.since != "" {
+		v.Set("since", d.since)
+	}
+	if d.until != "" {
+		v.Set("until", d.until)
+	}
+	return v
+}
+
+// before reports whether a time is in an earlier day than the first, has whether it is in one
+// of the days.
+func (d daySpan) before(at time.Time) bool {
+	return at.UTC().Format(time.DateOnly) < d.since
+}
+
+func (d daySpan) has(at time.Time) bool {
+	return !d.before(at) && (d.until == "" || at.UTC().Format(time.DateOnly) <= d.until)
+}
+
+// readDay reads a day: 2026-11-01, 7d, or, for no bound, all or nothing.
+func readDay(text string, now time.Time) (string, error) {
+	if text == "" || text == "all" {
+		return "", nil
+	}
+	if days, ago := strings.CutSuffix(text, "d"); ago {
+		n, err := strconv.Atoi(days)
+		if err != nil || n < 0 || n > 36500 {
+			return "", fmt.Errorf("%q is not a number of days such as 7d", text)
+		}
+		return now.UTC().AddDate(0, 0, -n).Format(time.DateOnly), nil
+	}
+	day, err := time.Parse(time.DateOnly, text)
+	if err != nil {
+		return "", fmt.Errorf("%q is neither a day such as 2026-11-01, nor days ago such as 7d, nor all", text)
+	}
+	return day.Format(time.DateOnly), nil
+}
+
+// period is the days for people.
+func period(d daySpan) (text string) {
+	if d.since != "" {
+		text += " since " + d.since
+	}
+	if d.until != "" {
+		text += " until " + d.until
+	}
+	if text == "" {
+		return ""
+	}
+	return text + " (UTC)"
+}

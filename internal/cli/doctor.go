@@ -1,0 +1,193 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/purserpay/purser/internal/doctor"
+)
+
+const doctorHelp = `
+Plays the hostile seller, the shaky facilitator and the lying RPC against your own
+installation of purser, and says what held: one line for each attack.
+
+Your purser itself is not touched. The same program is started a second time with a copy
+of the configuration that 'purser run' would use, in a temporary folder, on 127.0.0.1, and
+in a world without money: a ledger in place of the chain, and sellers, facilitators and
+RPCs that lose answers, claim transfers that never were, and ask for too much. Your
+database, keys, wallets, signer, facilitator and RPC are not used, and no address but
+127.0.0.1 is dialled. Limits, policy, hosts, guarded addresses, timeouts and everything
+else are as you configured them; what is otherwise is said first.
+
+    $ purser doctor --config xcaddy.Caddyfile
+    $ purser doctor --config xcaddy.Caddyfile --only killed --only "within limits"
+    $ purser doctor --config xcaddy.Caddyfile --json > doctor.json
+    $ purser doctor --list
+
+A line begins with
+
+    ok     what was tried did not work: the protection held
+    FAIL   it did; what customers saw, and what books and ledger say, follows
+    off    your own configuration has no protection here, or nothing to attack
+    error  the attack could not be made, and nothing is known
+
+It takes about a minute, most of which purser waits until payments have expired. --all
+adds every scenario there is, and takes a few minutes with a --timeout to fit.
+
+The exit status is 0 if everything held or is off, 1 if something failed, and 2 if the
+examination could not be made or not be finished: a configuration that does not work, a
+purser that does not start, the time limit. The names of attacks and of the fields of the
+JSON stay the same over versions.`
+
+// Exit statuses of `purser doctor`.
+const (
+	doctorFailed = 1
+	doctorUnmade = 2
+)
+
+func (env *Env) doctorCommand(c *cobra.Command) {
+	c.Flags().StringP("config", "c", "", "configuration file (default: Caddyfile in this folder, as for 'purser run')")
+	c.Flags().StringP("adapter", "a", "", "name of the config adapter to apply")
+	c.Flags().Bool("json", false, "print one JSON object instead of lines")
+	c.Flags().StringArray("only", nil, "name of an attack, or of a group of them; may be given several times")
+	c.Flags().Bool("all", false, "play every scenario there is")
+	c.Flags().Bool("list", false, "list the attacks, and make none")
+	c.Flags().Duration("timeout", 3*time.Minute, "give up after this time")
+	c.Args = cobra.NoArgs
+	run(c, doctorUnmade, func(c *cobra.Command, _ []string) error {
+		status, err := env.examine(c)
+		if err != nil {
+			err = fmt.Errorf("doctor: %w", err)
+		}
+		if status == 0 && err == nil {
+			return nil
+		}
+		return &Exit{status, err}
+	})
+}
+
+// doctorFlags are what the command was told.
+type doctorFlags struct {
+	config, adapter string
+	json, all, list bool
+	only            []string
+	timeout         time.Duration
+}
+
+func readDoctorFlags(c *cobra.Command) (f doctorFlags, err error) {
+	var errs [7]error
+	flags := c.Flags()
+	f.config, errs[0] = flags.GetString("config")
+	f.adapter, errs[1] = flags.GetString("adapter")
+	f.json, errs[2] = flags.GetBool("json")
+	f.all, errs[3] = flags.GetBool("all")
+	f.list, errs[4] = flags.GetBool("list")
+	f.only, errs[5] = flags.GetStringArray("only")
+	f.timeout, errs[6] = flags.GetDuration("timeout")
+	return f, errors.Join(errs[:]...)
+}
+
+// examine runs the examination and returns the exit status.
+func (env *Env) examine(c *cobra.Command) (status int, err error) {
+	f, err := readDoctorFlags(c)
+	if err != nil {
+		return doctorUnmade, err
+	}
+	if f.list {
+		return 0, listAttacks(c, f.all)
+	}
+	config, err := env.LoadConfig(f.config, f.adapter)
+	if err != nil {
+		return doctorUnmade, err
+	}
+	if len(config) == 0 {
+		return doctorUnmade, errors.New("no configuration: name the file that 'purser run' is given with --config")
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return doctorUnmade, err
+	}
+	// A terminal that is closed, or a pipe whose reader has seen enough, would end this process at once, and leave the
+	// scratch purser and its folder.
+	ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	signal.Ignore(syscall.SIGPIPE)
+	ctx, unheard := context.WithCancelCause(ctx)
+	defer unheard(nil)
+	c.SetOut(readers{c.OutOrStdout(), unheard})
+	ctx, cancel := context.WithTimeoutCause(ctx, f.timeout, fmt.Errorf("over the time limit of %s", f.timeout))
+	defer cancel()
+	o := doctor.Options{Program: program, Config: config, Environ: env.Environ(), Only: f.only, More: f.all}
+	finish := func() {}
+	if !f.json {
+		finish = tellOf(c, &o)
+	}
+	report, err := doctor.Run(ctx, o)
+	finish()
+	if f.json && (err == nil || len(report.Findings) > 0) {
+		err = errors.Join(err, report.WriteJSON(c.OutOrStdout()))
+	} else if len(report.Findings) > 0 {
+		_, werr := fmt.Fprintln(c.OutOrStdout(), "\n"+report.Summary())
+		err = errors.Join(err, werr)
+	}
+	switch {
+	case report.Failed > 0:
+		return doctorFailed, err
+	case err != nil || report.Unmade > 0:
+		return doctorUnmade, err
+	}
+	return 0, nil
+}
+
+// readers is a writer that tells when nobody reads what is written.
+type readers struct {
+	io.Writer
+	not context.CancelCauseFunc
+}
+
+func (r readers) Write(b []byte) (int, error) {
+	n, err := r.Writer.Write(b)
+	if err != nil {
+		r.not(err)
+	}
+	return n, err
+}
+
+// tellOf prints what happens as it does; on a terminal also how far it is. finish takes that away.
+func tellOf(c *cobra.Command, o *doctor.Options) (finish func()) {
+	out := c.OutOrStdout()
+	bar := newProgress(c.ErrOrStderr())
+	group := ""
+	o.Begin = func(testBuild bool, changes []doctor.Change) {
+		doctor.WriteHead(out, testBuild, changes)
+		bar.show(0, 0)
+	}
+	o.Progress = bar.show
+	o.Tell = func(f doctor.Finding) {
+		bar.hide()
+		if f.Group != group {
+			group = f.Group
+			fmt.Fprintf(out, "\n%s\n", group)
+		}
+		doctor.WriteFinding(out, f)
+		bar.again()
+	}
+	return bar.hide
+}
+
+func listAttacks(c *cobra.Command, all bool) error {
+	t := newTable(c.OutOrStdout())
+	t.row("GROUP", "ATTACK", "WHAT IS TRIED")
+	for _, a := range doctor.Attacks(all) {
+		t.row(a.Group, a.Name, a.Tries)
+	}
+	return t.flush()
+}

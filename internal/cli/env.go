@@ -1,0 +1,78 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"os/exec"
+	"path/filepath"
+	"time"
+)
+
+// Env holds what commands use of the process that runs them, so that tests can run many at once.
+type Env struct {
+	// Getenv and Environ read variables, as those of package os do.
+	Getenv  func(name string) string
+	Environ func() []string
+	Now     func() time.Time
+	// Dir is the working directory; "" is the process's.
+	Dir string
+	// Become turns this process into a program, or runs it and returns its exit status.
+	Become func(path string, args, environ []string) (status int, err error)
+	// LoadConfig returns the configuration that a server would run, as JSON.
+	LoadConfig func(file, adapter string) ([]byte, error)
+	// MakeKey makes the exec key in the database that the variables name.
+	MakeKey func(ctx context.Context) (FirstKey, error)
+}
+
+// path returns a path as the working directory has it.
+func (env *Env) path(path string) string {
+	if env.Dir == "" || filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(env.Dir, path)
+}
+
+// lookPath finds a program as package exec does. A PATH with the working directory in it is the
+// user's choice.
+func (env *Env) lookPath(name string) (string, error) {
+	if filepath.Base(name) != name {
+		return exec.LookPath(env.path(name))
+	}
+	for _, dir := range filepath.SplitList(env.Getenv("PATH")) {
+		if path, err := exec.LookPath(env.path(filepath.Join(cmp.Or(dir, "."), name))); err == nil {
+			return path, nil
+		}
+	}
+	return "", &exec.Error{Name: name, Err: exec.ErrNotFound}
+}
+
+// Variables and defaults of the server that commands go by.
+const (
+	dataDirVariable        = "PURSER_DATA_DIR"
+	masterKeyVariable      = "PURSER_MASTER_KEY"
+	masterKeyFileVariable  = "PURSER_MASTER_KEY_FILE"
+	boltPathVariable       = "PURSER_BOLT_PATH"
+	networksVariable       = "PURSER_NETWORKS"
+	rpcURLVariable         = "PURSER_RPC_URL"
+	facilitatorURLVariable = "PURSER_FACILITATOR_URL"
+
+	// DefaultBind and DefaultPort are where the shipped Caddyfile has the proxy, DefaultAdmin where
+	// it has the admin endpoint.
+	DefaultBind  = "127.0.0.1"
+	DefaultPort  = "8402"
+	DefaultAdmin = "unix/./purser-admin.sock"
+
+	defaultDataDir     = "./purser-data"
+	defaultNetworks    = "base"
+	defaultMaxPayment  = "1"
+	defaultDailyBudget = "10"
+	databaseName       = "purser.db"
+	masterKeyName      = "master.key"
+	// rootPath is where the proxy serves its interception root.
+	rootPath = "/ca.crt"
+
+	// off is no limit, also where there would be one by default.
+	off = "off"
+	// usdcDecimals is how many decimals USDC has on every pinned network.
+	usdcDecimals = 6
+)

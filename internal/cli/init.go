@@ -1,0 +1,226 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/purserpay/purser/internal/atomicfile"
+)
+
+const initHelp = `
+Sets purser up in this folder: asks five questions, each with an answer that Enter takes,
+writes a Caddyfile and purser.env, and makes the first key with a wallet. It says which
+address to fund and what to run next.
+
+    $ purser init
+    $ purser init --yes
+    $ purser init --yes --rpc https://rpc.example.com/v2/KEY --max-payment 0.1 --daily-budget 2
+
+What a flag says is not asked for. The Caddyfile is the one that purser is shipped with, with
+your address and limits in it. purser.env, which only you may read, has the URLs, because
+those often hold a key.
+
+The key is the one that 'purser exec' pays with. It can pay through the proxy only, and is
+kept in the data directory (PURSER_DATA_DIR, else ./purser-data). While a purser runs, it is
+asked to make the key, else its database is opened here. Master key, store and wallets are
+those of the environment, as for 'purser run'.
+
+A ? instead of an answer explains the question. The RPC is asked for its chain, for two
+seconds at most; one that does not answer is kept all the same.
+
+Nothing is written before all questions are answered. Where there is a Caddyfile or a
+purser.env already, nothing is done without --force, which writes these two anew, from the
+answers, and leaves key, wallet and books as they are. The exit status is 0 if all is set
+up, 130 if the questions were not answered to the end, else 1.`
+
+// The files that init writes.
+const (
+	initCaddyfile = "Caddyfile"
+	initEnvFile   = "purser.env"
+	// initEnvMode: URLs of RPCs and facilitators often hold a key.
+	initEnvMode       = 0o600
+	initCaddyfileMode = 0o644
+)
+
+// interrupted is the exit status after Ctrl-C, as shells have it.
+const interrupted = 130
+
+func (env *Env) initCommand(c *cobra.Command) {
+	adminFlag(c)
+	for _, q := range initQuestions {
+		c.Flags().String(q.flag, "", q.usage())
+	}
+	c.Flags().BoolP("yes", "y", false, "ask nothing: what no flag says is as it is by default")
+	c.Flags().Bool("force", false, "write over an existing "+initCaddyfile+" and "+initEnvFile)
+	c.Args = cobra.NoArgs
+	Run(c, func(c *cobra.Command, _ []string) error {
+		ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
+		defer stop()
+		err := env.setUp(ctx, c)
+		if errors.Is(err, errGivenUp) {
+			fmt.Fprintf(c.ErrOrStderr(), "\n")
+			return &Exit{interrupted, err}
+		}
+		return err
+	})
+}
+
+// errGivenUp: the person at the keyboard has left.
+var errGivenUp = errors.New("given up; nothing was written (--yes asks nothing)")
+
+// setUp is the command.
+func (env *Env) setUp(ctx context.Context, c *cobra.Command) error {
+	yes, err1 := c.Flags().GetBool("yes")
+	force, err2 := c.Flags().GetBool("force")
+	address, err3 := c.Flags().GetString("admin")
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return err
+	}
+	for _, path := range []string{initCaddyfile, initEnvFile} {
+		if _, err := os.Lstat(env.path(path)); err == nil && !force {
+			return fmt.Errorf("there is a %s in this folder already: --force writes %s and %s anew; keys, wallets and books stay",
+				path, initCaddyfile, initEnvFile)
+		} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	told, err := env.askAll(ctx, c, yes)
+	if err != nil {
+		return err
+	}
+	caddyfile, err := told.caddyfile()
+	if err != nil {
+		return err
+	}
+	// From here on it takes a moment, and is not interrupted.
+	ctx = context.WithoutCancel(ctx)
+	first, err := env.firstKey(ctx, address)
+	if err != nil {
+		return err
+	}
+	_, missing := os.Lstat(env.path(initEnvFile))
+	if err := atomicfile.Write(env.path(initEnvFile), []byte(told.envFile()), initEnvMode); err != nil {
+		return err
+	}
+	if err := atomicfile.Write(env.path(initCaddyfile), []byte(caddyfile), initCaddyfileMode); err != nil {
+		if missing != nil {
+			err = errors.Join(err, os.Remove(env.path(initEnvFile)))
+		}
+		return err
+	}
+	_, err = io.WriteString(c.OutOrStdout(), first.next(ctx, env, told))
+	return err
+}
+
+// initAnswers are what init was told, by flag.
+type initAnswers map[string]string
+
+// askAll asks for what no flag says.
+func (env *Env) askAll(ctx context.Context, c *cobra.Command, yes bool) (initAnswers, error) {
+	told := initAnswers{}
+	for _, q := range initQuestions { // a wrong flag is told before anything is asked
+		if !c.Flags().Changed(q.flag) {
+			continue
+		}
+		v, err := c.Flags().GetString(q.flag)
+		if err == nil {
+			told[q.flag], err = q.read(v)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("--%s: %w", q.flag, err)
+		}
+	}
+	out := c.OutOrStdout()
+	lines, asked := readLines(c.InOrStdin()), false
+	for i, q := range initQuestions {
+		lead := "    "
+		switch _, known := told[q.flag]; {
+		case known:
+			lead = "--" + q.flag + ": "
+		case yes:
+			told[q.flag] = q.unset
+			lead = "--" + q.flag + ": "
+		default:
+			if !asked {
+				fmt.Fprintf(out, "%s\n\n", initHint)
+				asked = true
+			}
+			fmt.Fprintf(out, "%d/%d %s\n", i+1, len(initQuestions), q.text)
+			v, err := q.ask(ctx, c, lines)
+			if err != nil {
+				return nil, err
+			}
+			told[q.flag] = v
+		}
+		if q.check == nil {
+			continue
+		}
+		if found := q.check(ctx, env, told); found != "" {
+			fmt.Fprintf(out, "%s%s\n", lead, label(found))
+		}
+		if ctx.Err() != nil {
+			return nil, errGivenUp
+		}
+	}
+	return told, nil
+}
+
+// initHint comes before the first question.
+const initHint = "Enter takes what is in brackets, ? explains, Ctrl-C leaves everything as it is."
+
+// ask asks until there is an answer that can be used.
+func (q initQuestion) ask(ctx context.Context, c *cobra.Command, lines func(context.Context) (string, error)) (string, error) {
+	for {
+		fmt.Fprintf(c.OutOrStdout(), "    [%s] ", q.enter())
+		line, err := lines(ctx)
+		if err != nil {
+			return "", err
+		}
+		if line = strings.TrimSpace(line); line == "" {
+			return q.unset, nil
+		}
+		if line == "?" {
+			fmt.Fprintf(c.OutOrStdout(), "    %s\n", strings.ReplaceAll(q.more, "\n", "\n    "))
+			continue
+		}
+		v, err := q.read(line)
+		if err == nil {
+			return v, nil
+		}
+		fmt.Fprintf(c.OutOrStdout(), "    %v\n", err)
+	}
+}
+
+// readLines reads lines of an input that may never come: what it returns fails with
+// errGivenUp at the end of the input and when ctx ends.
+func readLines(in io.Reader) func(ctx context.Context) (string, error) {
+	lines := bufio.NewScanner(in)
+	return func(ctx context.Context) (string, error) {
+		// A terminal cannot be waited for together with ctx. What still reads when ctx ends is
+		// over with the process, which is next.
+		got := make(chan bool, 1)
+		go func() { got <- lines.Scan() }()
+		select {
+		case <-ctx.Done():
+			return "", errGivenUp
+		case more := <-got:
+			switch err := lines.Err(); {
+			case more:
+				return lines.Text(), nil
+			case err != nil:
+				return "", fmt.Errorf("reading the answer: %w", err)
+			}
+			return "", errGivenUp
+		}
+	}
+}

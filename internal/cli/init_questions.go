@@ -1,0 +1,190 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/purserpay/purser"
+	"github.com/purserpay/purser/x402"
+)
+
+// initQuestion is one that init asks.
+type initQuestion struct {
+	flag, text string
+	more       string // what `?` answers
+	unset      string // the answer of Enter; "" is none
+	read       func(string) (string, error)
+	check      func(context.Context, *Env, initAnswers) string // says what there is to know of an answer; nil: nothing
+}
+
+// initQuestions are those that matter on the first day. Everything else has a variable.
+var initQuestions = []initQuestion{
+	{
+		"listen", "Where shall purser listen?",
+		"An address with a port, or one of them. 127.0.0.1 is for programs on this machine only; name another address only\n" +
+			"where a firewall decides who reaches it.",
+		net.JoinHostPort(DefaultBind, DefaultPort), readListen, checkListen,
+	},
+	{
+		"rpc", "Base RPC URL? Recommended; such as https://mainnet.base.org (sandbox: http://127.0.0.1:9405)",
+		"Where purser reads the chain. Without one balances are unknown, and a payment that nobody confirms stays open.\n" +
+			"Any JSON-RPC of Base will do. It is kept in " + initEnvFile + ", because it often holds a key.",
+		"", readServiceURL, checkRPC,
+	},
+	{
+		"facilitator", "x402 facilitator URL? Most people: none",
+		"Who sends payments to the chain for purser. Ordinary sellers have one of their own; it is needed only for sellers\n" +
+			"that want to be paid before they are asked (settlement \"payer\").",
+		"", readServiceURL, nil,
+	},
+	{
+		"max-payment", "How much may one payment cost, in USDC? (off = only the wallet's balance limits it)",
+		"What costs more is not paid: the program gets the 402, and why. It holds for keys without limits of their own;\n" +
+			"'purser limits' changes those at any time.",
+		defaultMaxPayment, readLimit, nil,
+	},
+	{
+		"daily-budget", "How much may a key spend in a day, in USDC? (off = only the wallet's balance limits it)",
+		"Days are those of UTC. It holds for each key without limits of its own; 'purser limits' changes those at any time.",
+		defaultDailyBudget, readLimit, checkBudget,
+	},
+}
+
+// enter is what Enter answers, for people.
+func (q initQuestion) enter() string {
+	if q.unset == "" {
+		return "none"
+	}
+	return q.unset
+}
+
+func (q initQuestion) usage() string {
+	text, _, _ := strings.Cut(q.text, "?")
+	return "answer of: " + text + "? (default: " + q.enter() + ")"
+}
+
+// none is how an answer is left out on purpose.
+const none = "none"
+
+// readListen reads an address and a port, or one of them.
+func readListen(text string) (string, error) {
+	host, port := text, DefaultPort
+	if n, err := strconv.Atoi(text); err == nil {
+		host, port = DefaultBind, strconv.Itoa(n)
+	} else if h, p, err := net.SplitHostPort(text); err == nil {
+		host, port = h, p
+	}
+	if host == "localhost" || host == "" {
+		host = DefaultBind
+	}
+	_, err1 := netip.ParseAddr(host)
+	n, err2 := strconv.Atoi(port)
+	if err1 != nil || err2 != nil || n < 1 || n > 65535 {
+		return "", fmt.Errorf("%q is not an address with a port such as 127.0.0.1:8402", text)
+	}
+	return net.JoinHostPort(host, strconv.Itoa(n)), nil
+}
+
+// readServiceURL reads the URL of a service, or none. Its errors do not repeat what may hold a
+// key.
+func readServiceURL(text string) (string, error) {
+	if text == "" || text == none {
+		return "", nil
+	}
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
+		return "", errors.New("not an absolute http or https URL, nor none")
+	case strings.ContainsAny(text, "#\"'\\` \t{}$"): // the file of variables, and Caddy, have uses for these
+		return "", errors.New("a URL with one of # \" ' \\ ` { } $ or a space cannot be kept: set it as a variable yourself")
+	}
+	return text, nil
+}
+
+// readLimit reads an amount in USDC, or off.
+func readLimit(text string) (string, error) {
+	if text == off {
+		return off, nil
+	}
+	amount, err := x402.ParseUnits(text, usdcDecimals)
+	if err != nil || amount.IsZero() {
+		return "", fmt.Errorf("%q is not an amount in USDC such as 0.25, nor off", text)
+	}
+	return amount.Format(usdcDecimals), nil
+}
+
+// documentation is where the pages of docs/ can be read.
+const documentation = "https://github.com/purserpay/purser/blob/main/docs/"
+
+// caddyfileHead is in front of what init writes, instead of what the shipped file says of itself.
+const caddyfileHead = `# Made by 'purser init'. Start it in this folder: purser run --envfile ` + initEnvFile + `
+# All there is to set: ` + documentation + `configuration.md
+#
+# {$NAME:default} is read when this file is. Everything else purser reads itself when it runs,
+# so that no secret and no URL gets into the configuration.
+
+`
+
+// caddyfile is the shipped Caddyfile with the answers that shape it.
+func (told initAnswers) caddyfile() (string, error) {
+	host, port, err := net.SplitHostPort(told["listen"])
+	if err != nil {
+		return "", err
+	}
+	_, text, found := strings.Cut(purser.Caddyfile, "\n\n")
+	if !found {
+		return "", errors.New("the shipped Caddyfile does not begin with what it is")
+	}
+	// Who set purser up with this may have nothing but the program.
+	text = caddyfileHead + strings.NewReplacer("docs/metrics.md", documentation+"metrics.md").Replace(text)
+	set := []struct{ old, with string }{
+		{"{$PURSER_BIND:" + DefaultBind + "}", "{$PURSER_BIND:" + host + "}"},
+		{"http://:{$PURSER_PORT:" + DefaultPort + "}", "http://:{$PURSER_PORT:" + port + "}"},
+	}
+	var limits strings.Builder
+	for _, limit := range []struct{ flag, option, unset string }{
+		{"max-payment", "max_payment", defaultMaxPayment}, {"daily-budget", "daily_budget", defaultDailyBudget},
+	} {
+		if told[limit.flag] != limit.unset {
+			fmt.Fprintf(&limits, "\t\t%s %s\n", limit.option, told[limit.flag])
+		}
+	}
+	if limits.Len() > 0 {
+		const wallets = "\t\twallets {$PURSER_WALLETS:local}\n"
+		set = append(set, struct{ old, with string }{
+			wallets, wallets + "\n\t\t# As 'purser init' was told, instead of the variables:\n" + limits.String(),
+		})
+	}
+	for _, s := range set {
+		if strings.Count(text, s.old) != 1 {
+			return "", fmt.Errorf("the shipped Caddyfile has no place for %s", strings.TrimSpace(s.with))
+		}
+		text = strings.Replace(text, s.old, s.with, 1)
+	}
+	return text, nil
+}
+
+// envFile are the answers that are nobody's business, as `purser run --envfile` and service
+// managers read them.
+func (told initAnswers) envFile() string {
+	var b strings.Builder
+	b.WriteString("# Variables of purser: purser run --envfile " + initEnvFile + "\n" +
+		"# All there are: " + documentation + "configuration.md\n")
+	for _, v := range []struct{ flag, variable, what string }{
+		{"rpc", rpcURLVariable, "JSON-RPC of Base, for balances and evidence"},
+		{"facilitator", facilitatorURLVariable, "x402 facilitator, for payments that purser settles itself"},
+	} {
+		lead := ""
+		if told[v.flag] == "" {
+			lead = "# "
+		}
+		fmt.Fprintf(&b, "\n# %s.\n%s%s=%s\n", v.what, lead, v.variable, told[v.flag])
+	}
+	return b.String()
+}

@@ -1,0 +1,76 @@
+package cli
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+// limitsOf parses flags of `purser limits`.
+func limitsOf(t *testing.T, args ...string) *cobra.Command {
+	t.Helper()
+	c := &cobra.Command{Use: "limits"}
+	testEnv().limitsCommand(c)
+	if err := c.ParseFlags(args); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestLimitsPatch(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{nil, `{}`},
+		{
+			[]string{"--max-payment", "0.5", "--daily-budget", "off", "--monthly-budget", "default"},
+			`{"daily_budget":"off","max_payment":"500000","monthly_budget":null}`,
+		},
+		{[]string{"--per-minute", "10", "--price-guard", "off"}, `{"per_minute":10,"price_guard":0}`},
+		{[]string{"--per-minute", "default"}, `{"per_minute":null}`},
+		{
+			[]string{"--door", "proxy", "--door", "api", "--deny-host", "default", "--allow-host", "*.a.example"},
+			`{"allow_hosts":["*.a.example"],"deny_hosts":null,"doors":["proxy","api"]}`,
+		},
+		{[]string{"--allow-payee", "0xa", "--deny-payee", "0xb"}, `{"allow_payees":["0xa"],"deny_payees":["0xb"]}`},
+		{
+			[]string{"--host", "a.example:81=daily:2, max:0.1", "--host", "*.b=monthly:off,daily:default", "--task", "nightly=default", "--task", "*=max:1"},
+			`{"hosts":{"*.b":{"daily_budget":null,"monthly_budget":"off"},"a.example:81":{"daily_budget":"2000000","max_payment":"100000"}},` +
+				`"tasks":{"*":{"max_payment":"1000000"},"nightly":null}}`,
+		},
+	} {
+		patch, err := limitsPatch(limitsOf(t, c.args...))
+		got, _ := json.Marshal(patch)
+		if err != nil || string(got) != c.want {
+			t.Errorf("%q: %s, %v; want %s", c.args, got, err, c.want)
+		}
+	}
+	for _, args := range [][]string{
+		{"--max-payment", "1,5"},
+		{"--max-payment", ""},
+		{"--daily-budget", "-1"},
+		{"--monthly-budget", "0.0000001"},
+		{"--per-minute", "0"},
+		{"--per-minute", "many"},
+		{"--price-guard", "1.5"},
+		{"--price-guard", "-1"},
+		{"--allow-host", ""},
+		{"--allow-host", "a", "--allow-host", "default"},
+		{"--host", "a.example"},
+		{"--host", "=daily:1"},
+		{"--host", "a="},
+		{"--host", "a=weekly:1"},
+		{"--host", "a=daily"},
+		{"--host", "a=daily:1,daily:2"},
+		{"--host", "a=daily:1", "--host", "a=max:1"},
+		{"--task", "t=max:x"},
+	} {
+		if patch, err := limitsPatch(limitsOf(t, args...)); err == nil || !strings.HasPrefix(err.Error(), args[0]) {
+			t.Errorf("%q: %v, error %v", args, patch, err)
+		}
+	}
+}

@@ -1,0 +1,98 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	// nodeTime bounds what a command of Node's waits for its version.
+	nodeTime = 2 * time.Second
+	// maxNodeVersion bounds what is read of it.
+	maxNodeVersion = 64
+)
+
+// nodeNames are Node, nodeTools are what runs in the Node that is on the PATH.
+var (
+	nodeNames = []string{"node", "nodejs"}
+	nodeTools = []string{"npx", "npm", "pnpm", "pnpx", "yarn", "corepack", "tsx", "ts-node"}
+)
+
+// oldNode is what to tell somebody whose Node does not heed the proxy: its requests would go
+// past purser, and their answers would be 402 without a word about why. It is empty for other
+// programs, which are not waited for, and where the version is not known.
+func (env *Env) oldNode(ctx context.Context, path, name string, environ []string) string {
+	base := strings.ToLower(filepath.Base(name))
+	for _, ending := range []string{".exe", ".cmd"} {
+		base = strings.TrimSuffix(base, ending)
+	}
+	if slices.Contains(nodeTools, base) {
+		var err error
+		if path, err = env.lookPath(nodeNames[0]); err != nil {
+			return ""
+		}
+	} else if !slices.Contains(nodeNames, base) {
+		return ""
+	}
+	major, minor, ok := nodeVersion(ctx, path, environ)
+	if !ok {
+		return ""
+	}
+	return nodeAdvice(major, minor)
+}
+
+// nodeAdvice is what to know of a version. NODE_USE_ENV_PROXY came with 24.0 for fetch, with
+// 24.5 for node:http and node:https, and with 22.21 for all of them; no 23 has it.
+func nodeAdvice(major, minor int) string {
+	const instead = "use Node 22.21 or 24.5 and newer, or the TypeScript client"
+	switch {
+	case major == 24 && minor < 5:
+		return fmt.Sprintf("Node %d.%d takes the proxy for fetch only, and requests by node:http or node:https are not paid: %s", major, minor, instead)
+	case major < 22, major == 22 && minor < 21, major == 23:
+		return fmt.Sprintf("Node %d.%d does not heed proxies, so nothing that it asks for is paid: %s", major, minor, instead)
+	}
+	return ""
+}
+
+// nodeVersion asks a Node which one it is.
+func nodeVersion(ctx context.Context, path string, environ []string) (major, minor int, ok bool) {
+	ctx, cancel := context.WithTimeout(ctx, nodeTime)
+	defer cancel()
+	var said firstBytes
+	c := exec.CommandContext(ctx, path, "--version")
+	c.Env, c.Stdout, c.WaitDelay = environ, &said, nodeTime/10
+	if c.Run() != nil {
+		return 0, 0, false
+	}
+	return readNodeVersion(string(said))
+}
+
+// firstBytes takes as much as a version may have.
+type firstBytes []byte
+
+func (b *firstBytes) Write(p []byte) (int, error) {
+	if len(*b)+len(p) > maxNodeVersion {
+		return 0, io.ErrShortWrite
+	}
+	*b = append(*b, p...)
+	return len(p), nil
+}
+
+// readNodeVersion reads v22.21.0.
+func readNodeVersion(text string) (major, minor int, ok bool) {
+	number, found := strings.CutPrefix(strings.TrimSpace(text), "v")
+	parts := strings.Split(number, ".")
+	if !found || len(parts) != 3 {
+		return 0, 0, false
+	}
+	major, err1 := strconv.Atoi(parts[0])
+	minor, err2 := strconv.Atoi(parts[1])
+	return major, minor, err1 == nil && err2 == nil && major >= 0 && minor >= 0
+}

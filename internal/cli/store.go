@@ -1,0 +1,381 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+
+	"github.com/purserpay/purser/boltstore"
+	"github.com/purserpay/purser/internal/adminapi"
+	"github.com/purserpay/purser/internal/vault"
+)
+
+const checkHelp = `
+Checks whether the books agree with themselves: every index with the payments, every
+counter with what living payments reserve, every spend event with its settled payment,
+keys, wallets and their secrets. Nothing is changed.
+
+Without FILE and --data-dir it asks a running purser, which checks a copy that it makes
+beside its database. With --data-dir the database in that folder is checked, and with FILE
+that one, which may be a backup; no purser may have it open. The structure of the file is
+then checked as well, and secrets if the master key is at hand (PURSER_MASTER_KEY,
+PURSER_MASTER_KEY_FILE, or master.key in the same folder).
+
+The exit status is 0 if nothing is wrong, else 1.
+
+    $ purser check
+    $ purser check books.db`
+
+func (env *Env) checkCommand(c *cobra.Command) {
+	adminFlag(c)
+	dataDirFlag(c)
+	c.Flags().Bool("json", false, "print JSON")
+	c.Args = cobra.MaximumNArgs(1)
+	Run(c, func(c *cobra.Command, args []string) error {
+		as, err := form(c)
+		if err != nil {
+			return err
+		}
+		path, err := env.databasePath(c, args)
+		if err != nil {
+			return err
+		}
+		var answer CheckAnswer
+		if len(args) == 0 && !c.Flags().Changed("data-dir") {
+			answer, err = env.checkRunning(c)
+		} else {
+			answer.Path = path
+			answer.Report, err = boltstore.CheckFile(c.Context(), path, env.masterKeyBeside(path))
+		}
+		if err != nil {
+			return err
+		}
+		if as == asJSON {
+			err = printJSON(c.OutOrStdout(), answer)
+		} else {
+			err = answer.print(c.OutOrStdout())
+		}
+		if err != nil {
+			return err
+		}
+		if len(answer.Faults) > 0 {
+			return errors.New("the database has faults: keep the file as it is, with a copy, until they are understood")
+		}
+		return nil
+	})
+}
+
+func (env *Env) checkRunning(c *cobra.Command) (answer CheckAnswer, err error) {
+	client, err := env.adminOf(c)
+	if err != nil {
+		return answer, err
+	}
+	err = client.patient().call(c.Context(), http.MethodPost, "/purser/check", struct{}{}, &answer)
+	if err != nil {
+		return answer, fmt.Errorf("%w; the database of a stopped purser is checked with --data-dir", err)
+	}
+	return answer, nil
+}
+
+// dataDirFlag adds the flag that names the data directory of a stopped purser.
+func dataDirFlag(c *cobra.Command) {
+	c.Flags().String("data-dir", "", "data directory of a stopped purser (default: "+dataDirVariable+", else "+defaultDataDir+")")
+}
+
+// databasePath is the file that a command is for: FILE, or the one in the data directory.
+func (env *Env) databasePath(c *cobra.Command, args []string) (string, error) {
+	dir, err := c.Flags().GetString("data-dir")
+	switch {
+	case err != nil:
+		return "", err
+	case len(args) > 0 && dir != "":
+		return "", errors.New("FILE and --data-dir name two databases: keep one")
+	case len(args) > 0:
+		return filepath.Abs(env.path(args[0]))
+	case dir == "" && env.Getenv(boltPathVariable) != "":
+		return filepath.Abs(env.path(env.Getenv(boltPathVariable)))
+	case dir == "":
+		if dir = env.Getenv(dataDirVariable); dir == "" {
+			dir = defaultDataDir
+		}
+	}
+	return filepath.Abs(env.path(filepath.Join(dir, databaseName)))
+}
+
+// masterKeyBeside is the master key if it is at hand, else nil.
+func (env *Env) masterKeyBeside(path string) vault.Source {
+	value, file := env.Getenv(masterKeyVariable), env.Getenv(masterKeyFileVariable)
+	generated := filepath.Join(filepath.Dir(path), masterKeyName)
+	if _, err := os.Stat(generated); err != nil && value == "" && file == "" {
+		return nil
+	}
+	return vault.From(value, file, generated)
+}
+
+// print writes a report for people.
+func (a CheckAnswer) print(w io.Writer) error {
+	t := newTable(w)
+	t.row("database", a.Path)
+	t.row("size", size(a.Size))
+	t.row("schema", strconv.Itoa(a.Schema))
+	for _, m := range a.Backups {
+		t.row("backup", taken(m)+since(m))
+	}
+	t.row("payments", a.payments())
+	t.row("spend events", strconv.Itoa(a.Events))
+	t.row("keys", strconv.Itoa(a.Keys))
+	t.row("wallets", strconv.Itoa(a.Wallets))
+	if !a.Secrets {
+		t.row("secrets", "not tried: the master key is not here")
+	}
+	switch n := len(a.Faults); {
+	case n == 0:
+		t.row("faults", "none")
+	case a.More:
+		t.row("faults", "more than "+strconv.Itoa(n))
+	default:
+		t.row("faults", strconv.Itoa(n))
+	}
+	if err := t.flush(); err != nil {
+		return err
+	}
+	for _, fault := range a.Faults {
+		if _, err := fmt.Fprintf(w, "  %s\n", label(fault)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// payments is their number, by state and flag.
+func (a CheckAnswer) payments() string {
+	var parts []string
+	for _, name := range adminapi.PaymentLabels {
+		if n := a.Labels[name]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, name))
+		}
+	}
+	if len(parts) == 0 {
+		return fmt.Sprint(a.Payments)
+	}
+	return fmt.Sprintf("%d (%s)", a.Payments, strings.Join(parts, ", "))
+}
+
+func size(n int64) string { return humanize.IBytes(uint64(max(n, 0))) }
+
+// since says what became of a backup.
+func since(m boltstore.Mark) string {
+	at := func(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+	switch {
+	case m.RestoredAt.IsZero():
+		return ""
+	case m.ReconciledAt.IsZero():
+		return ", restored " + at(m.RestoredAt) + ", not reconciled yet"
+	case m.Accepted != nil:
+		return ", restored " + at(m.RestoredAt) + ", payments resumed " + at(m.ReconciledAt) + " by the word of " + label(cmp.Or(m.Accepted.By, "somebody"))
+	}
+	return fmt.Sprintf(", restored %s, reconciled %s, %d payments booked", at(m.RestoredAt), at(m.ReconciledAt), m.Booked)
+}
+
+// taken says when a backup was taken.
+func taken(m boltstore.Mark) string {
+	at := "taken " + m.At.UTC().Format(time.RFC3339)
+	if m.Copied {
+		return "none, but an older copy of the database, last written after " + m.At.UTC().Format(time.RFC3339)
+	}
+	if m.Block == nil {
+		return at + ", at no known block"
+	}
+	return fmt.Sprintf("%s, at block %d of %s", at, m.Block.Number, m.Block.Network)
+}
+
+const backupHelp = `
+Takes a backup of a running purser's database and writes it to FILE, readable for you only.
+Purser goes on paying meanwhile: it copies its database beside it first, which takes as much
+disk space as the database has. The backup is checked before it gets its name.
+
+The backup knows all payments up to the moment that it was taken, and with an RPC the
+block of the chain then. A database that is restored from it does not know what was paid
+later: purser reads that from the chain before it pays again (see purser reconcile). Use
+the newest one, and only when the database itself is lost.
+
+The master key is not in the backup, and without it the wallets in the backup cannot be
+opened. The command says where it is: keep a copy of it elsewhere than the backups.
+
+    $ purser backup books.db`
+
+func (env *Env) backupCommand(c *cobra.Command) {
+	adminFlag(c)
+	c.Flags().Bool("force", false, "replace FILE if it is there")
+	c.Args = cobra.ExactArgs(1)
+	Run(c, func(c *cobra.Command, args []string) error {
+		force, err := c.Flags().GetBool("force")
+		if err != nil {
+			return err
+		}
+		path, err := filepath.Abs(env.path(args[0]))
+		if err != nil {
+			return err
+		}
+		if err := mayWrite(path, force); err != nil {
+			return err
+		}
+		client, err := env.adminOf(c)
+		if err != nil {
+			return err
+		}
+		return takeBackup(c, client.patient(), path, force)
+	})
+}
+
+// mayWrite refuses to write over a file unless it is meant to be, and over the database of a
+// running purser, its own or another, in any case.
+func mayWrite(path string, force bool) error {
+	switch info, err := os.Lstat(path); {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case !force:
+		return fmt.Errorf("%s is there already: --force replaces it", path)
+	case !info.Mode().IsRegular():
+		return fmt.Errorf("%s is not a file", path)
+	}
+	used, err := boltstore.InUse(path)
+	if used {
+		return fmt.Errorf("%s is the database of a running purser", path)
+	}
+	return err
+}
+
+// takeBackup gets a backup and puts it where it belongs, whole or not at all.
+func takeBackup(c *cobra.Command, client *adminClient, path string, force bool) error {
+	// So that what was begun is removed. A second signal does not wait for that.
+	ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop)
+	temp, err := os.CreateTemp(filepath.Dir(path), ".purser-backup-*") // mode 0600
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(temp.Name()) }() // gone already when all went well
+	header, err := fetchBackup(ctx, c, client, temp)
+	if err := errors.Join(err, temp.Close()); err != nil {
+		return fmt.Errorf("no backup was made: %w", err)
+	}
+	report, err := boltstore.CheckFile(ctx, temp.Name(), nil)
+	if err == nil {
+		err = report.Err()
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("no backup was made: %w", ctx.Err())
+	}
+	if err != nil {
+		return fmt.Errorf("no backup was made, because what was received is not sound: %w", err)
+	}
+	if err := mayWrite(path, force); err != nil {
+		return err
+	}
+	if err := os.Rename(temp.Name(), path); err != nil {
+		return err
+	}
+	if err := vault.SyncDir(filepath.Dir(path)); err != nil {
+		return err
+	}
+	if reason := header.Get(adminapi.NoBlockHeader); reason != "" {
+		say(c, "the backup has no block number: %s", label(reason))
+	}
+	_, err = fmt.Fprint(c.OutOrStdout(), backupText(path, report, header.Get(adminapi.MasterKeyHeader)))
+	return err
+}
+
+// backupText says what was made, and what else must be kept.
+func backupText(path string, r boltstore.Report, masterKey string) string {
+	var b strings.Builder
+	a := CheckAnswer{Path: path, Report: r}
+	fmt.Fprintf(&b, "%s: %s, schema %d, checked: payments %s, spend events %d, keys %d, wallets %d\n",
+		path, size(r.Size), r.Schema, a.payments(), r.Events, r.Keys, r.Wallets)
+	if n := len(r.Backups); n > 0 {
+		fmt.Fprintln(&b, taken(r.Backups[n-1]))
+	}
+	fmt.Fprintf(&b, "The master key is not in it, and the wallets are lost without it: keep a copy of %s elsewhere.\n", label(masterKey))
+	return b.String()
+}
+
+const (
+	// progressEvery is how often a large backup tells how far it is.
+	progressEvery = 2 * time.Second
+	// receivedPart is read at a time.
+	receivedPart = 1 << 20
+	// largeBackup is what tells.
+	largeBackup = 64 << 20
+)
+
+// fetchBackup writes a backup into a file and makes it durable.
+func fetchBackup(ctx context.Context, c *cobra.Command, client *adminClient, file *os.File) (http.Header, error) {
+	resp, err := client.send(ctx, http.MethodPost, "/purser/backup", struct{}{})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.ContentLength < 0 {
+		return nil, fmt.Errorf("%s answered without a length: is it a purser of this version?", client.address)
+	}
+	told := time.Now()
+	for got := int64(0); got < resp.ContentLength; {
+		n, err := io.CopyN(file, resp.Body, min(receivedPart, resp.ContentLength-got))
+		if got += n; err != nil {
+			return nil, fmt.Errorf("cut off after %s of %s: %w", size(got), size(resp.ContentLength), err)
+		}
+		if resp.ContentLength >= largeBackup && time.Since(told) >= progressEvery {
+			told = time.Now()
+			say(c, "%s of %s", size(got), size(resp.ContentLength))
+		}
+	}
+	return resp.Header, file.Sync()
+}
+
+const compactHelp = `
+Rewrites the database of a stopped purser without the space that is free in it, and prints
+its size before and after. The database is checked first; the new file takes its place,
+with the same permissions, only after it was compared with it. Whenever the command is
+stopped, the database is the old one or the new one.
+
+    $ purser compact --data-dir ./purser-data`
+
+func (env *Env) compactCommand(c *cobra.Command) {
+	dataDirFlag(c)
+	c.Args = cobra.MaximumNArgs(1)
+	Run(c, func(c *cobra.Command, args []string) error {
+		path, err := env.databasePath(c, args)
+		if err != nil {
+			return err
+		}
+		before, after, err := boltstore.Compact(c.Context(), path)
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(c.OutOrStdout(), "%s: %s before, %s after\n", path, size(before), size(after))
+		return err
+	})
+}
+
+// CheckAnswer is what POST /purser/check answers.
+type CheckAnswer struct {
+	Path string `json:"path"`
+	boltstore.Report
+}

@@ -1,0 +1,139 @@
+package cli
+
+import (
+	"encoding/csv"
+	"fmt"
+	"io"
+	"strings"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"golang.org/x/text/width"
+)
+
+// table is rows of cells for a terminal, in columns as wide as what they show there. Cells hold
+// what sellers and agents wrote: nothing in them is more than text on one line.
+type table struct {
+	to   io.Writer
+	rows [][]string
+}
+
+// tableGap is between columns.
+const tableGap = 2
+
+func newTable(to io.Writer) *table { return &table{to: to} }
+
+func (t *table) row(values ...string) {
+	shown := make([]string, len(values))
+	for i, v := range values {
+		shown[i] = label(v)
+	}
+	t.rows = append(t.rows, shown)
+}
+
+// flush prints the rows. Those that come later have columns of their own.
+func (t *table) flush() error {
+	var wide []int
+	for _, row := range t.rows {
+		for i, v := range row[:max(len(row)-1, 0)] { // what is last in a row makes no column
+			if i == len(wide) {
+				wide = append(wide, 0)
+			}
+			wide[i] = max(wide[i], shownWidth(v))
+		}
+	}
+	var text strings.Builder
+	for _, row := range t.rows {
+		var line strings.Builder
+		for i, v := range row {
+			line.WriteString(v)
+			if i < len(row)-1 {
+				line.WriteString(strings.Repeat(" ", wide[i]-shownWidth(v)+tableGap))
+			}
+		}
+		text.WriteString(strings.TrimRight(line.String(), " ") + "\n")
+	}
+	t.rows = nil
+	_, err := io.WriteString(t.to, text.String())
+	return err
+}
+
+// shownWidth is how many columns of a terminal a text takes: none for what is written above
+// another character, two for East Asian characters and most emoji.
+func shownWidth(text string) (n int) {
+	for _, r := range text {
+		if unicode.In(r, unicode.Mn, unicode.Me) {
+			continue
+		}
+		n++
+		if kind := width.LookupRune(r).Kind(); kind == width.EastAsianWide || kind == width.EastAsianFullwidth {
+			n++
+		}
+	}
+	return n
+}
+
+// label is a text on one line of a terminal. What would steer the terminal, or turn the
+// direction of the line, is replaced.
+func label(text string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return utf8.RuneError
+		}
+		return r
+	}, text)
+}
+
+// plainJSON is JSON that steers no terminal: what is no printable character is escaped. Space
+// between the values stays as it is.
+func plainJSON(text []byte) []byte {
+	out := make([]byte, 0, len(text))
+	for len(text) > 0 {
+		r, n := utf8.DecodeRune(text)
+		switch high, low := utf16.EncodeRune(r); {
+		case r == utf8.RuneError && n == 1:
+			out = append(out, `\ufffd`...)
+		case r < ' ' || unicode.IsPrint(r): // JSON has no control characters below the space in strings
+			out = append(out, text[:n]...)
+		case high != unicode.ReplacementChar:
+			out = fmt.Appendf(out, `\u%04x\u%04x`, high, low)
+		default:
+			out = fmt.Appendf(out, `\u%04x`, r)
+		}
+		text = text[n:]
+	}
+	return out
+}
+
+// formula are the characters by which spreadsheets take a text for a formula, or for what comes
+// before one.
+const formula = "=+-@|%\t\r\n＝＋－＠"
+
+// inert keeps spreadsheets, and terminals, from doing anything with a text but show it.
+// Where the decimal point is a comma, they split at semicolons: a formula may begin behind one.
+func inert(text string) string {
+	var b strings.Builder
+	begins := true
+	for _, r := range text {
+		if begins && strings.ContainsRune(formula, r) {
+			b.WriteByte('\'')
+		}
+		begins = strings.ContainsRune(";\t\r\n", r)
+		b.WriteRune(r)
+	}
+	return label(b.String())
+}
+
+// csvTable writes rows of CSV whose cells are numbers or inert.
+type csvTable struct{ *csv.Writer }
+
+func (c csvTable) row(values []string) error {
+	safe := make([]string, len(values))
+	for i, v := range values {
+		if safe[i] = v; strings.Trim(strings.TrimPrefix(v, "-"), "0123456789.") != "" {
+			safe[i] = inert(v)
+		}
+	}
+	return c.Write(safe)
+}
