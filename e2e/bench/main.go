@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	resultsFile = "e2e/bench/results.json" // below the working directory, the root of the repository
+	resultsFile = "bench/results.json" // below the working directory, the root of the repository
 	// maxSeconds keeps the busiest key within the 150,000 monthly payments of its plan.
 	maxSeconds = 30
 	maxEvents  = 10_000_000
