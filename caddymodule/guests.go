@@ -148,7 +148,7 @@ func parseGuest(d *caddyfile.Dispenser, namespace string, raw *json.RawMessage) 
 
 // parseOptions reads a block of options with one argument each.
 func parseOptions(d *caddyfile.Dispenser, options map[string]*string) error {
-	for d.NextBlock(0) {
+	for nesting := d.Nesting(); d.NextBlock(nesting); {
 		into, known := options[d.Val()]
 		if !known {
 			return d.Errf("unrecognized subdirective %q", d.Val())

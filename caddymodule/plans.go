@@ -99,14 +99,8 @@ func parsePlan(d *caddyfile.Dispenser, into *map[string]PlanOptions) error {
 	}
 	var o PlanOptions
 	options := map[string]*string{"price": &o.Price, "keys": &o.Keys, "wallets": &o.Wallets, "payments": &o.Payments}
-	for nesting := d.Nesting(); d.NextBlock(nesting); {
-		option, known := options[d.Val()]
-		if !known {
-			return d.Errf("unrecognized subdirective %q", d.Val())
-		}
-		if err := parseOption(d, option); err != nil {
-			return err
-		}
+	if err := parseOptions(d, options); err != nil {
+		return err
 	}
 	if o == (PlanOptions{}) {
 		return d.Errf("plan %s changes nothing", name)

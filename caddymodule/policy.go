@@ -261,15 +261,8 @@ func parseBudget(d *caddyfile.Dispenser, into *map[string]BudgetOptions) error {
 		return d.Errf("%s %s is set twice", of, name)
 	}
 	var b BudgetOptions
-	options := b.single()
-	for nesting := d.Nesting(); d.NextBlock(nesting); {
-		option, known := options[d.Val()]
-		if !known {
-			return d.Errf("unrecognized subdirective %q", d.Val())
-		}
-		if err := parseOption(d, option); err != nil {
-			return err
-		}
+	if err := parseOptions(d, b.single()); err != nil {
+		return err
 	}
 	if b == (BudgetOptions{}) {
 		return d.Errf("%s %s has no limit", of, name)
