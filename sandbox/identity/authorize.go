@@ -101,12 +101,7 @@ func (p *Provider) answer(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	code := random()
-	p.mu.Lock()
-	if len(p.codes) >= maxGrants {
-		clear(p.codes)
-	}
-	p.codes[code] = asked.grant
-	p.mu.Unlock()
+	p.codes.Add(code, asked.grant)
 	p.reply(w, r, asked, url.Values{"code": {code}})
 }
 

@@ -14,6 +14,10 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+
+	"github.com/purserpay/purser/internal/perclient"
 )
 
 // User is the user that the button signs in.
@@ -53,12 +57,12 @@ type Provider struct {
 	opts      Options
 	routes    *http.ServeMux
 	crossSite *http.CrossOriginProtection
+	codes     *lru.Cache[string, grant]
+	tokens    *lru.Cache[string, time.Time] // access tokens and their ends
 
 	mu     sync.Mutex
 	issuer string
 	key    signer
-	codes  map[string]grant
-	tokens map[string]time.Time // access tokens and their ends
 	faults Faults
 }
 
@@ -66,7 +70,6 @@ type Provider struct {
 type grant struct {
 	redirect, challenge, nonce, scope string
 	at                                time.Time // time of the request
-	spent                             bool
 }
 
 // New returns a provider with a fresh key.
@@ -82,7 +85,7 @@ func New(o Options) (*Provider, error) {
 	}
 	p := &Provider{
 		opts: o, issuer: o.Issuer, routes: http.NewServeMux(), crossSite: http.NewCrossOriginProtection(),
-		codes: make(map[string]grant), tokens: make(map[string]time.Time),
+		codes: perclient.NewCache[string, grant](maxGrants), tokens: perclient.NewCache[string, time.Time](maxGrants),
 	}
 	p.routes.HandleFunc("GET /.well-known/openid-configuration", p.discovery)
 	p.routes.HandleFunc("GET /jwks", p.jwks)
@@ -176,9 +179,7 @@ func (p *Provider) discovery(w http.ResponseWriter, _ *http.Request) {
 // userinfo serves the claims of the user (OpenID Connect Core §5.3).
 func (p *Provider) userinfo(w http.ResponseWriter, r *http.Request) {
 	token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	p.mu.Lock()
-	until, known := p.tokens[token]
-	p.mu.Unlock()
+	until, known := p.tokens.Get(token)
 	if !known || p.opts.Now().After(until) {
 		w.Header().Set("WWW-Authenticate", `Bearer error="invalid_token"`)
 		writeJSON(w, http.StatusUnauthorized, map[string]any{"error": "invalid_token"})

@@ -51,12 +51,7 @@ func (p *Provider) token(w http.ResponseWriter, r *http.Request) {
 		writeJSON(w, http.StatusInternalServerError, map[string]any{"error": "server_error"})
 		return
 	}
-	p.mu.Lock()
-	if len(p.tokens) >= maxGrants {
-		clear(p.tokens)
-	}
-	p.tokens[access] = p.opts.Now().Add(tokenTime)
-	p.mu.Unlock()
+	p.tokens.Add(access, p.opts.Now().Add(tokenTime))
 	answer := map[string]any{
 		"access_token": access, "token_type": "Bearer", "expires_in": int(tokenTime.Seconds()), "id_token": id, "scope": g.scope,
 	}
@@ -85,15 +80,10 @@ func (p *Provider) isClient(r *http.Request) bool {
 // redeem spends a code and returns its grant.
 func (p *Provider) redeem(r *http.Request) (grant, bool) {
 	code := r.PostFormValue("code")
-	lenient := p.lies().KeepCodes
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	g, known := p.codes[code]
-	if !known || g.spent && !lenient {
+	g, known := p.codes.Get(code)
+	if !known || !p.lies().KeepCodes && !p.codes.Remove(code) { // Remove succeeds once
 		return grant{}, false
 	}
-	g.spent = true
-	p.codes[code] = g
 	sum := sha256.Sum256([]byte(r.PostFormValue("code_verifier")))
 	if p.opts.Now().Sub(g.at) > codeTime || r.PostFormValue("redirect_uri") != g.redirect ||
 		base64.RawURLEncoding.EncodeToString(sum[:]) != g.challenge {
