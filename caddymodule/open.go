@@ -95,6 +95,9 @@ func (a *App) newTenant(home *pooled) (*tenant, error) {
 		Time: pay.NewTimekeeper(nil), Networks: a.settings.networks,
 		DefaultPolicy: a.settings.policy, Plans: a.settings.plans, NoPlans: a.settings.noPlans,
 		Failures: a.settings.failures,
+		Names: pay.Names{
+			RPC: rpcURLOption.variable, SecondRPC: rpcURL2Option.variable, AcceptRisk: "purser reconcile --accept-risk",
+		},
 	}
 	facilitator, err := a.facilitator.Facilitator(a.log.With("part", "facilitator"))
 	if err != nil {

@@ -116,17 +116,18 @@ func (d *dashboard) linkKey(r *http.Request, v visit) (answer, error) {
 	k, err := d.Books.LinkKey(r.Context(), v.org(), strings.TrimSpace(r.PostForm.Get("key")))
 	w := wrong{Field: "key"}
 	status := http.StatusConflict
-	switch {
-	case err == nil:
+	if err == nil {
 		d.Logger.Info("API key linked", "key", k.ID, "organization", v.org(), "account", v.Account.ID)
 		return answer{redirect: keyPath(k.ID), say: saidKeyLinked}, nil
-	case errors.Is(err, pay.ErrKeyNotFound):
+	}
+	switch pay.Code(err) {
+	case pay.CodeKeyNotFound:
 		status, w.Text = http.StatusUnprocessableEntity, "No key with this value exists here. Keys begin with pk_ unless somebody chose their own; check that all of it was copied."
-	case errors.Is(err, pay.ErrKeyClaimed):
+	case pay.CodeKeyClaimed:
 		w.Text = "This key belongs to another organization. Only a key that nobody has claimed can be linked."
-	case errors.Is(err, pay.ErrKeyLinked):
+	case pay.CodeKeyLinked:
 		w.Text = "This key is yours already. It is in the list above."
-	case errors.Is(err, pay.ErrKeyLimit):
+	case pay.CodeKeyLimit:
 		status, w.Text = http.StatusTooManyRequests, "API key limit reached for your plan. A linked key counts like any other."
 		w.Link, w.LinkText = d.upgrade(), "Get a larger plan"
 	default:

@@ -1,7 +1,6 @@
 package dashboard
 
 import (
-	"context"
 	"errors"
 	"math"
 	"net/http"
@@ -49,35 +48,35 @@ func (d *dashboard) problemOf(err error) problem {
 	if upgrade := d.upgrade(); upgrade != "" {
 		limit.Action, limit.ActionURL = "Get a larger plan", upgrade
 	}
-	for _, none := range []error{
-		errNotFound, pay.ErrKeyNotFound, pay.ErrWalletNotFound, pay.ErrPaymentNotFound, pay.ErrEventNotFound, pay.ErrOrganizationNotFound,
-	} {
-		if errors.Is(err, none) {
-			return problem{status: http.StatusNotFound, Title: "Not found", Text: "There is nothing at this address. It may have been deleted, or the address may have been cut off."}
-		}
-	}
-	if e, ok := errors.AsType[*pay.InputError](err); ok {
-		return problem{status: http.StatusBadRequest, Title: "That does not fit", Text: e.Error()}
+	notFound := problem{status: http.StatusNotFound, Title: "Not found", Text: "There is nothing at this address. It may have been deleted, or the address may have been cut off."}
+	switch {
+	case errors.Is(err, errNotFound):
+		return notFound
+	case errors.Is(err, errForm):
+		return problem{status: http.StatusBadRequest, Title: "That does not fit", Text: "The form could not be read. Go back and try it again."}
 	}
 	if _, ok := errors.AsType[*tooManyError](err); ok {
 		return problem{status: http.StatusTooManyRequests, Title: "Too many requests", Text: "That was too much at a time. Nothing was changed: wait a minute and try again."}
 	}
-	switch {
-	case errors.Is(err, errForm):
-		return problem{status: http.StatusBadRequest, Title: "That does not fit", Text: "The form could not be read. Go back and try it again."}
-	case errors.Is(err, pay.ErrKeyLimit):
+	switch pay.Code(err) {
+	case pay.CodeKeyNotFound, pay.CodeWalletNotFound, pay.CodePaymentNotFound, pay.CodeEventNotFound, pay.CodeOrgNotFound:
+		return notFound
+	case pay.CodeInput:
+		input, _ := errors.AsType[*pay.InputError](err)
+		return problem{status: http.StatusBadRequest, Title: "That does not fit", Text: input.Error()}
+	case pay.CodeKeyLimit:
 		limit.Title, limit.Text = "API key limit reached", "API key limit reached for your plan. Revoke a key that you do not need any more, or get a larger plan."
-	case errors.Is(err, pay.ErrWalletLimit):
+	case pay.CodeWalletLimit:
 		limit.Title, limit.Text = "Wallet limit reached", "Wallet limit reached for your plan. Delete a wallet that you do not need any more, or get a larger plan."
-	case errors.Is(err, pay.ErrQuota):
+	case pay.CodeQuota:
 		limit.Title, limit.Text = "Payment limit reached", "Payment limit reached for your plan this month."
-	case errors.Is(err, pay.ErrKeyRevoked):
+	case pay.CodeKeyRevoked:
 		return problem{status: http.StatusConflict, Title: "This key is revoked", Text: "It was revoked, and that is for ever. Create another one."}
-	case errors.Is(err, pay.ErrPausedByOperator):
+	case pay.CodePausedBy:
 		return problem{status: http.StatusConflict, Title: "Paused by the operator", Text: "Whoever runs this purser has paused this key, and only they can resume it."}
-	case errors.Is(err, pay.ErrNotRevealable):
+	case pay.CodeNotRevealable:
 		return problem{status: http.StatusConflict, Title: "Not to be revealed", Text: "No copy of this key is kept, so it cannot be shown again. Create another one."}
-	case errors.Is(err, pay.ErrUnavailable), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+	case pay.CodeUnavailable, pay.CodeReconciling, pay.CodeClock, pay.CodeEnded:
 		return problem{
 			status: http.StatusServiceUnavailable, Title: "Not available at the moment",
 			Text: "purser cannot read or write its books at the moment. It tries to recover every second. Nothing was changed: try again soon.",

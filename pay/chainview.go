@@ -90,7 +90,7 @@ func (p *Payer) checkChain(ctx context.Context, n x402.Network, a x402.Asset) er
 	if err == nil || errors.Is(err, errUnwatched) {
 		c.until = p.now().Add(identityKept)
 	}
-	if errors.Is(err, errForeignChain) {
+	if is[*foreignError](err) {
 		p.log.Error("evidence from the chain is ignored", "error", err)
 	}
 	p.identity.mu.Lock()
@@ -129,7 +129,7 @@ func (p *Payer) sameWorld(ctx context.Context, n x402.Network, id ChainIdentity)
 		p.identity.world = world
 		p.identity.mu.Unlock()
 	}
-	return foreignChain(id, n.ChainID, world)
+	return foreignChain(id, n.ChainID, world, p.opts.Names.RPC)
 }
 
 // unserved judges an RPC that failed to prove itself. One that is for another network
@@ -147,7 +147,7 @@ func (p *Payer) unserved(n x402.Network, id ChainIdentity, err error) error {
 	}
 	if !asked {
 		p.identity.networks[n.ChainID] = false
-		p.log.Error("payments on this network have no evidence from the chain: the RPC (PURSER_RPC_URL) is for another one",
+		p.log.Error("payments on this network have no evidence from the chain: the RPC ("+p.opts.Names.RPC+") is for another one",
 			"network", n.Name, "chain_id", id.ChainID)
 	}
 	return fmt.Errorf("%w: %w", errUnwatched, err)

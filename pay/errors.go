@@ -43,7 +43,7 @@ var (
 	// ErrEventNotFound: a listing was to go on behind a spend event that the key does not have.
 	ErrEventNotFound = errors.New("spend event not found")
 	// ErrIdempotencyReused: the idempotency key stands for another request.
-	ErrIdempotencyReused = errors.New("idempotencyKey already used for a different request")
+	ErrIdempotencyReused = errors.New("the idempotency key stands for another request")
 	// ErrNothingToRepeat: no new payment was asked for, and the call repeats no earlier one.
 	ErrNothingToRepeat = errors.New("there is no earlier payment to repeat")
 	// ErrQuota: the monthly payment limit is reached.
@@ -64,6 +64,8 @@ var (
 	ErrQueued = errors.New("outcome queued, not yet durable")
 	// ErrNoAddress: the wallet has no address because no wallet provider is configured.
 	ErrNoAddress = errors.New("no wallet provider is configured, so this wallet has no address to pay from")
+	// ErrNoFacilitator: no facilitator is configured, so payments that it would settle cannot be made.
+	ErrNoFacilitator = errors.New("no facilitator is configured")
 	// ErrCallerGone: the caller left before anything was sent; nothing was.
 	ErrCallerGone = errors.New("caller gone before the payment was sent")
 )
@@ -71,7 +73,7 @@ var (
 // NoWalletError: the key has no wallet for the network of the requirements.
 type NoWalletError struct{ Network string }
 
-func (e *NoWalletError) Error() string { return "No wallet for network " + e.Network }
+func (e *NoWalletError) Error() string { return "no wallet for network " + e.Network }
 
 // InputError: a field of the request is malformed. Field is the REST name.
 type InputError struct{ Field, Reason string }
@@ -120,6 +122,21 @@ func (e *FailedError) Error() string {
 }
 
 func (e *FailedError) Unwrap() error { return e.Cause }
+
+// failedFor returns the error of a payment that failed before a facilitator had it.
+func failedFor(p *Payment, cause error) error {
+	return &FailedError{Stage: StageVerify, Payment: p, Detail: cause.Error(), Cause: cause}
+}
+
+// SellerSettlesError: the seller says that the authorization is used already, so it settles payments
+// itself. Another one that purser settles would buy nothing.
+type SellerSettlesError struct {
+	Earlier string // the payment that purser settled for the same URL; "" if none is found
+}
+
+func (e *SellerSettlesError) Error() string {
+	return "the seller says that the authorization is used already: it settles payments itself"
+}
 
 // SpentError: the request was paid, and the payload that the seller would have to get is
 // lost with the books that had it.

@@ -308,11 +308,10 @@ func IgnoredReasons() []string {
 }
 
 var (
-	errForeignChain = errors.New("the RPC (PURSER_RPC_URL) is on another chain than this store's payments")
-	errFork         = errors.New("the RPC has another block than the one that this store has seen as safe")
-	errNoBlock      = errors.New("the RPC does not have the block that this store has seen as safe")
-	errAhead        = errors.New("the RPC's blocks are ahead of our clock")
-	errStale        = errors.New("the RPC's latest block is old")
+	errFork    = errors.New("the RPC has another block than the one that this store has seen as safe")
+	errNoBlock = errors.New("the RPC does not have the block that this store has seen as safe")
+	errAhead   = errors.New("the RPC's blocks are ahead of our clock")
+	errStale   = errors.New("the RPC's latest block is old")
 )
 
 // objection says why an RPC's word counts for less than it says.
@@ -321,16 +320,26 @@ type objection struct {
 	err    error
 }
 
-// foreignChain holds an RPC's identity against the pinned chain id and the genesis hash that is
-// recorded with the store.
-func foreignChain(id ChainIdentity, chainID uint64, world string) error {
+// foreignError says that the RPC is on another chain than the store's payments.
+type foreignError struct {
+	setting string // names the RPC for operators
+	differs string
+}
+
+func (e *foreignError) Error() string {
+	return fmt.Sprintf("the RPC (%s) is on another chain than this store's payments: %s", e.setting, e.differs)
+}
+
+// foreignChain compares an RPC's identity with the pinned chain id and the genesis hash that is
+// recorded with the store: *foreignError.
+func foreignChain(id ChainIdentity, chainID uint64, world, setting string) error {
 	switch {
 	case id.Genesis == "":
 		return errors.New("the RPC did not name its genesis block")
 	case world != id.Genesis && world != SandboxWorld:
-		return fmt.Errorf("%w: genesis %s instead of %s", errForeignChain, id.Genesis, world)
+		return &foreignError{setting, fmt.Sprintf("genesis %s instead of %s", id.Genesis, world)}
 	case id.ChainID != chainID:
-		return fmt.Errorf("%w: chain id %d instead of %d", errForeignChain, id.ChainID, chainID)
+		return &foreignError{setting, fmt.Sprintf("chain id %d instead of %d", id.ChainID, chainID)}
 	}
 	return nil
 }

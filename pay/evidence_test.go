@@ -2,7 +2,6 @@ package pay
 
 import (
 	"encoding/json"
-	"errors"
 	"reflect"
 	"strings"
 	"testing"
@@ -214,7 +213,7 @@ func TestEvidenceOfRPC(t *testing.T) {
 		{ChainIdentity{1, "0x1"}, "0x1", true, true},
 		{ChainIdentity{8453, ""}, "", false, true},
 	} {
-		if err := foreignChain(c.id, 8453, c.world); errors.Is(err, errForeignChain) != c.foreign || (err != nil) != c.fails {
+		if err := foreignChain(c.id, 8453, c.world, "rpc"); is[*foreignError](err) != c.foreign || (err != nil) != c.fails {
 			t.Errorf("%+v in world %q: %v", c.id, c.world, err)
 		}
 	}

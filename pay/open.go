@@ -96,16 +96,12 @@ func (p *Payer) begin(ctx context.Context, r Request) (*Attempt, error) {
 
 // refused tells of a payment that its key may not make.
 func (p *Payer) refused(ctx context.Context, r Request, err error) {
-	var rule string
-	var refused *PolicyError
-	var failures *FailuresError
-	switch {
-	case errors.As(err, &refused):
+	rule := string(Code(err))
+	switch Code(err) {
+	case CodePolicy:
+		refused, _ := errors.AsType[*PolicyError](err)
 		rule = refused.Rule
-	case errors.Is(err, ErrQuota):
-		rule = "quota"
-	case errors.As(err, &failures):
-		rule = "failures"
+	case CodeQuota, CodeFailures:
 	default:
 		return
 	}

@@ -1,6 +1,7 @@
 package pay
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,7 +28,9 @@ type Options struct {
 	// word is enough.
 	Second Chain
 	// Time compares our clock with those of others. Nil: only with the chain's blocks.
-	Time     *Timekeeper
+	Time *Timekeeper
+	// Names stand in errors and logs that operators read.
+	Names    Names
 	Clock    Clock // default time.Now
 	Logger   *slog.Logger
 	Observer Observer
@@ -51,6 +54,21 @@ type Options struct {
 	SendTimeout time.Duration
 	// RepeatWait is how long a repeat waits for the send in flight. Default: 30 s.
 	RepeatWait time.Duration
+}
+
+// Names are what operators call their settings and commands.
+type Names struct {
+	RPC        string // the setting of the RPC; default: "rpc"
+	SecondRPC  string // that of the second one; default: "rpc_2"
+	AcceptRisk string // the command that ends reconciling without the chain; default: "accept the risk"
+}
+
+// of returns the name of a source's setting.
+func (n Names) of(s TimeSource) string {
+	if s == SourceSecondRPC {
+		return n.SecondRPC
+	}
+	return n.RPC
 }
 
 // Validity of an authorization (DESIGN §3.1).
@@ -116,6 +134,9 @@ func New(o Options) (*Payer, error) {
 	if len(o.Networks) == 0 {
 		o.Networks = x402.DefaultNetworks()
 	}
+	o.Names.RPC = cmp.Or(o.Names.RPC, string(SourceRPC))
+	o.Names.SecondRPC = cmp.Or(o.Names.SecondRPC, string(SourceSecondRPC))
+	o.Names.AcceptRisk = cmp.Or(o.Names.AcceptRisk, "accept the risk")
 	setDefault(&o.MaxValidity, 300*time.Second)
 	setDefault(&o.SendTimeout, 300*time.Second)
 	setDefault(&o.RepeatWait, 30*time.Second)

@@ -195,8 +195,8 @@ func TestAlreadyUsedChallengeIsRefusedInPayerMode(t *testing.T) {
 	p := w.mustPay(r)
 	r.Challenge.Error = "invalid_exact_evm_nonce_already_used"
 	_, err := w.payer.Pay(context.Background(), r)
-	var f *pay.FailedError
-	if !errors.As(err, &f) || !strings.Contains(f.Detail, `"settlement":"seller"`) || !strings.Contains(f.Detail, p.ID) || w.chain.moves() != 1 {
+	var sellers *pay.SellerSettlesError
+	if pay.Code(err) != pay.CodeFailed || !errors.As(err, &sellers) || sellers.Earlier != p.ID || w.chain.moves() != 1 {
 		t.Fatalf("got %v", err)
 	}
 }

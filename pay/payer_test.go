@@ -252,7 +252,7 @@ func TestWithoutAFacilitator(t *testing.T) {
 	}
 	_, err := w.payer.Pay(context.Background(), w.rest(pay.SettlePayer, "https://a.example/y", "100", ""))
 	var f *pay.FailedError
-	if !errors.As(err, &f) || f.Payment != nil || !strings.Contains(f.Detail, "PURSER_FACILITATOR_URL") {
+	if !errors.As(err, &f) || f.Payment != nil || !errors.Is(err, pay.ErrNoFacilitator) {
 		t.Fatalf("got %v", err)
 	}
 	if _, err := w.payer.Pay(context.Background(), w.rest(pay.SettleSeller, "https://a.example/y", "100", "")); err != nil {

@@ -147,11 +147,11 @@ func (p *Payer) terms(r Request) (Terms, bool) {
 func (p *Payer) unable(r Request, c choice) (giveBack func(), err error) {
 	switch {
 	case c.wallet.Address == nil:
-		return nil, &FailedError{Stage: StageVerify, Detail: ErrNoAddress.Error(), Cause: ErrNoAddress}
+		return nil, failedFor(nil, ErrNoAddress)
 	case r.Settlement != SettlePayer:
 		return nil, nil
 	case p.opts.Facilitator == nil:
-		return nil, &FailedError{Stage: StageVerify, Detail: detailNoFacilitator}
+		return nil, failedFor(nil, ErrNoFacilitator)
 	}
 	if giveBack, err = p.ready(r.Key.ID); err != nil {
 		return nil, unavailable(err)

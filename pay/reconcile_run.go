@@ -74,8 +74,6 @@ type NetworkReconciling struct {
 	Err     error      // why it does not go on
 }
 
-var errUnheard = errors.New("no RPC (PURSER_RPC_URL) tells of this network: payments resume when an operator says so (purser reconcile --accept-risk)")
-
 // reconcileUntil is what the clock and the time of a safe block must have reached. A restore
 // that seems to be yet to come was noted by a clock that has been set back: it was at the
 // latest when this process began.
@@ -215,8 +213,15 @@ func (p *Payer) allWallets(ctx context.Context) (map[string][]Wallet, error) {
 	}
 }
 
-// errAnotherChain: the RPC does not have the block that the backup was taken at.
-var errAnotherChain = errors.New("the RPC (PURSER_RPC_URL) is on another chain than the backup was taken on")
+// anotherChain says that the RPC does not have the chain that the backup was taken on.
+func (p *Payer) anotherChain(format string, args ...any) error {
+	return fmt.Errorf("the RPC (%s) is on another chain than the backup was taken on: "+format, append([]any{p.opts.Names.RPC}, args...)...)
+}
+
+// unheard says that no RPC tells of a network.
+func (p *Payer) unheard() error {
+	return fmt.Errorf("no RPC (%s) tells of this network: payments resume when an operator says so (%s)", p.opts.Names.RPC, p.opts.Names.AcceptRisk)
+}
 
 // reconcileNetwork reads a network on.
 func (p *Payer) reconcileNetwork(ctx context.Context, r *Restore, name string, wallets []Wallet) NetworkReconciling {
@@ -228,12 +233,12 @@ func (p *Payer) reconcileNetwork(ctx context.Context, r *Restore, name string, w
 		s.Err = fmt.Errorf("unknown network %q", name)
 		return s
 	case !reads:
-		s.Unheard, s.Err = true, errUnheard
+		s.Unheard, s.Err = true, p.unheard()
 		return s
 	}
 	err := p.readOn(ctx, ledger, r, n, wallets, &s)
 	if errors.Is(err, errUnwatched) {
-		s.Unheard, err = true, errUnheard
+		s.Unheard, err = true, p.unheard()
 	}
 	s.Err = err
 	return s
@@ -255,7 +260,7 @@ func (p *Payer) readOn(ctx context.Context, ledger Ledger, r *Restore, n x402.Ne
 	}
 	s.Safe = safe
 	if b := r.blockOn(n.Name); b != nil && (safe.Number < b.Number || safe.Number == b.Number && safe.Hash != b.Hash) {
-		return fmt.Errorf("%w: its safe block is %d, %s, and the backup has block %d, %s", errAnotherChain, safe.Number, safe.Hash, b.Number, b.Hash)
+		return p.anotherChain("its safe block is %d, %s, and the backup has block %d, %s", safe.Number, safe.Hash, b.Number, b.Hash)
 	}
 	if s.First == 0 {
 		if s.First, err = firstBlock(ctx, ledger, r, n); err != nil {
@@ -403,7 +408,7 @@ func (p *Payer) sameChain(ctx context.Context, r *Restore, n x402.Network, id Ch
 		return err
 	}
 	if b := r.Block; b != nil && b.Network == n.Name && !strings.EqualFold(b.Genesis, id.Genesis) {
-		return fmt.Errorf("%w: genesis %s instead of %s", errAnotherChain, id.Genesis, b.Genesis)
+		return p.anotherChain("genesis %s instead of %s", id.Genesis, b.Genesis)
 	}
 	return nil
 }

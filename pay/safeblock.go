@@ -25,7 +25,7 @@ type SafeBlocks interface {
 const advanceEvery = time.Minute
 
 var (
-	errSilent    = errors.New("the second RPC (PURSER_RPC_URL_2) gave no evidence")
+	errSilent    = errors.New("the second RPC gave no evidence")
 	errDisagrees = errors.New("the RPC and the second one contradict each other")
 )
 
@@ -66,17 +66,9 @@ func (w *rpcWords) problem(s TimeSource, now time.Time) error {
 	return word.err
 }
 
-// settingOf names an RPC for operators.
-func settingOf(s TimeSource) string {
-	if s == SourceSecondRPC {
-		return "PURSER_RPC_URL_2"
-	}
-	return "PURSER_RPC_URL"
-}
-
 // ignore tells that an RPC's word counts for nothing, wholly or in part.
 func (p *Payer) ignore(ctx context.Context, s TimeSource, reason string, err error) error {
-	err = fmt.Errorf("%s: %w", settingOf(s), err)
+	err = fmt.Errorf("%s: %w", p.opts.Names.of(s), err)
 	p.opts.Observer.Ignored(s, reason)
 	if p.words.heard(s, rpcWord{reason, err, p.now()}) {
 		p.log.ErrorContext(ctx, "evidence from the chain is ignored", "reason", reason, "error", err)
@@ -101,7 +93,7 @@ func (p *Payer) ask(ctx context.Context, s TimeSource, c Chain, q TraceQuery) (T
 		return Trace{}, err
 	}
 	received := p.now()
-	if err = p.sameWorld(ctx, q.Network, t.Chain); errors.Is(err, errForeignChain) {
+	if err = p.sameWorld(ctx, q.Network, t.Chain); is[*foreignError](err) {
 		return Trace{}, p.ignore(ctx, s, ignoredForeign, err)
 	}
 	if err != nil {
@@ -171,7 +163,7 @@ func (p *Payer) both(ctx context.Context, row *Payment, q TraceQuery, t Trace) T
 	second, err := p.ask(ctx, SourceSecondRPC, p.opts.Second, q)
 	if err != nil {
 		p.opts.Observer.Ignored(SourceSecondRPC, ignoredSilent)
-		p.log.WarnContext(ctx, "payment stays open", "payment", row.ID, "error", fmt.Errorf("%w: %w", errSilent, err))
+		p.log.WarnContext(ctx, "payment stays open", "payment", row.ID, "error", fmt.Errorf("%s: %w: %w", p.opts.Names.SecondRPC, errSilent, err))
 		return t.withoutSafe()
 	}
 	t, contradicted := agreed(row, t, second)

@@ -173,7 +173,7 @@ func TestTheKeptBlock(t *testing.T) {
 	if got := w.payment(q.ID); got.State != pay.Open || kept() != second {
 		t.Errorf("%s, kept %+v", got.State, kept())
 	}
-	if h := w.payer.Health(ctx); h.RPC.OK || !strings.Contains(h.RPC.Err.Error(), "PURSER_RPC_URL: the RPC has another block") {
+	if h := w.payer.Health(ctx); h.RPC.OK || !strings.Contains(h.RPC.Err.Error(), "rpc: the RPC has another block") {
 		t.Errorf("health %+v", h.RPC)
 	}
 	if _, err := w.payer.ForgetSafeBlock(ctx, "mainnet"); err == nil {

@@ -51,15 +51,11 @@ func (a *Attempt) ready(step func() error) (*Attempt, error) {
 	return a, nil
 }
 
-const detailNoFacilitator = `no facilitator is configured (PURSER_FACILITATOR_URL); "settlement":"seller" works without one`
-
 // alreadyUsed refuses to settle again for a seller that settles by itself, after the
 // checks that come before (DESIGN §5, order of checks).
 func (p *Payer) alreadyUsed(ctx context.Context, r Request) error {
 	b, c, err := p.propose(ctx, r)
-	if c.giveBack != nil {
-		c.giveBack()
-	}
+	c.unused()
 	if err != nil {
 		return err
 	}
@@ -75,25 +71,25 @@ func (p *Payer) alreadyUsed(ctx context.Context, r Request) error {
 			return ErrQuota
 		}
 	}
-	detail := `the seller says that the authorization is used already: it settles payments itself. Pay it with "settlement":"seller"`
+	sellers := new(SellerSettlesError)
 	rows, err := p.store.Payments(ctx, PaymentQuery{KeyID: r.Key.ID, Limit: 100})
 	if err != nil {
 		return err
 	}
 	for _, row := range rows {
 		if row.RequestURL == r.URL && row.Terms.Settlement == SettlePayer {
-			detail += "; the earlier payment is " + row.ID
+			sellers.Earlier = row.ID
 			break
 		}
 	}
-	return &FailedError{Stage: StageVerify, Detail: detail}
+	return failedFor(nil, sellers)
 }
 
 // settle is payer mode: /verify, then /settle. It returns nil once the settlement is
 // recorded.
 func (a *Attempt) settle() error {
 	if a.payer.opts.Facilitator == nil { // a repeat, made when there still was one
-		return &FailedError{Stage: StageVerify, Payment: a.row, Detail: detailNoFacilitator}
+		return failedFor(a.row, ErrNoFacilitator)
 	}
 	if err := a.depart(); err != nil {
 		return err

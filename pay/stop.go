@@ -81,7 +81,7 @@ type Stops interface {
 	Pause(ctx context.Context) (*Pause, error)
 	// SetPause pauses everything, or, with nil, ends that. Begin sees the change at once.
 	SetPause(ctx context.Context, p *Pause) error
-	// DeploymentKeys lists the ids of keys that were the deployment's own (PURSER_KEY), each
+	// DeploymentKeys lists the ids of keys that were the deployment's own, each
 	// once, the last one last; at most 100.
 	DeploymentKeys(ctx context.Context) ([]string, error)
 	// SetDeploymentKey puts an id at the end of DeploymentKeys.

@@ -1,7 +1,6 @@
 package payapi
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"math"
@@ -50,7 +49,7 @@ const (
 var (
 	errNotFound  = &refusal{status: http.StatusNotFound, text: "Not found"}
 	errInternal  = &refusal{status: http.StatusInternalServerError, text: "Internal error"}
-	errBefore    = badRequest("Invalid before", "the id of the last entry of the page before")
+	errBefore    = &refusal{status: http.StatusBadRequest, text: "Invalid before", detail: "the id of the last entry of the page before"}
 	errMisdirect = &refusal{status: http.StatusMisdirectedRequest, text: "Misdirected request", detail: "this address is not served under that host name"}
 	errClosed    = &refusal{status: http.StatusForbidden, text: "Registration is closed", detail: "keys are made by the operator of this purser"}
 	errCrossSite = &refusal{status: http.StatusForbidden, text: "Cross-site request refused", detail: "the page's origin is not in PURSER_ALLOWED_ORIGINS"}
@@ -99,48 +98,93 @@ func (a *API) judge(err error) (int, problem, int) {
 		}
 		return e.status, body, e.retryAfter
 	}
-	if status, body, retry, ok := a.judgePayment(err); ok {
-		return status, body, retry
+	code := pay.Code(err)
+	if simple, ok := answers[code]; ok {
+		return simple.status, problem{Error: simple.text, Detail: simple.detail}, 0
 	}
-	if e, ok := errors.AsType[*pay.InputError](err); ok {
-		return http.StatusBadRequest, inputProblem(e), 0
-	}
-	simple := func(status int, text string) (int, problem, int) { return status, problem{Error: text}, 0 }
-	switch {
-	case errors.Is(err, pay.ErrKeyNotFound):
-		return simple(http.StatusUnauthorized, "API key not resolved")
-	case errors.Is(err, pay.ErrKeyExists):
-		return simple(http.StatusBadRequest, "That API key already exists")
-	case errors.Is(err, pay.ErrKeyLimit):
-		return simple(http.StatusTooManyRequests, "API key limit reached for your plan")
-	case errors.Is(err, pay.ErrKeyRevoked): // revoked during the call
-		return a.judge(pay.ErrKeyNotFound)
-	case errors.Is(err, pay.ErrWalletLimit):
-		return simple(http.StatusTooManyRequests, "Wallet limit reached for your plan")
-	case errors.Is(err, pay.ErrQuota):
-		return simple(http.StatusTooManyRequests, "Payment limit reached for your plan this month")
-	case errors.Is(err, pay.ErrWalletNotFound):
-		return simple(http.StatusNotFound, "Wallet not found")
-	case errors.Is(err, pay.ErrPaymentNotFound):
-		return simple(http.StatusNotFound, "Payment not found")
-	case errors.Is(err, pay.ErrEventNotFound):
-		return a.judge(errBefore)
-	case errors.Is(err, pay.ErrIdempotencyReused):
-		return simple(http.StatusBadRequest, pay.ErrIdempotencyReused.Error())
-	case unavailable(err):
+	switch code {
+	case pay.CodeHeader:
+		return http.StatusBadRequest, problem{Error: textHeader, Detail: as[*pay.HeaderError](err).Error()}, 0
+	case pay.CodeNoWallet:
+		return http.StatusBadRequest, problem{Error: "No wallet for network " + as[*pay.NoWalletError](err).Network + ". Create one with POST /wallets."}, 0
+	case pay.CodeUnsupported:
+		e := as[*x402.UnsupportedError](err)
+		what := e.Kind
+		if what == "scheme" {
+			what = "payment scheme"
+		}
+		return http.StatusBadRequest, problem{Error: "Unsupported " + what + " " + e.Value, Detail: e.Detail}, 0
+	case pay.CodeInput:
+		return http.StatusBadRequest, inputProblem(as[*pay.InputError](err)), 0
+	case pay.CodeFailures:
+		e := as[*pay.FailuresError](err)
+		return http.StatusTooManyRequests, problem{Error: textTooMany, Detail: e.Error()}, max(1, int(math.Ceil(e.RetryAfter.Seconds())))
+	case pay.CodePolicy:
+		e := as[*pay.PolicyError](err)
+		return http.StatusPaymentRequired, problem{Error: "Payment refused by policy", Rule: e.Rule, Detail: e.Detail}, 0
+	case pay.CodeOpen:
+		state, retry := a.stateOf(as[*pay.OpenError](err).Payment)
+		return http.StatusPaymentRequired, problem{Error: textSettle, Detail: "the outcome of this payment is not known yet", Payment: state}, retry
+	case pay.CodeFailed:
+		body, retry := a.failed(as[*pay.FailedError](err))
+		return http.StatusPaymentRequired, body, retry
+	case pay.CodeReconciling, pay.CodeClock, pay.CodeUnavailable, pay.CodeCallerGone, pay.CodeEnded:
 		body := problem{Error: textUnavailable}
-		if e, restored := errors.AsType[*pay.ReconcilingError](err); restored {
-			body.Detail = e.Error()
-		}
-		if e, clock := errors.AsType[*pay.ClockError](err); clock {
-			body.Detail = e.Error()
-		}
 		if creating {
 			body.Error = textKeyFailed
 		}
+		switch code {
+		case pay.CodeReconciling:
+			body.Detail = as[*pay.ReconcilingError](err).Error()
+		case pay.CodeClock:
+			body.Detail = as[*pay.ClockError](err).Error()
+		}
 		return http.StatusServiceUnavailable, body, retryStore
 	}
-	return simple(http.StatusInternalServerError, errInternal.text)
+	return errInternal.status, problem{Error: errInternal.text}, 0
+}
+
+// answers has the answers to errors that hold nothing else.
+var answers = map[pay.ErrorCode]refusal{
+	pay.CodeKeyNotFound:     {status: http.StatusUnauthorized, text: "API key not resolved"},
+	pay.CodeKeyRevoked:      {status: http.StatusUnauthorized, text: "API key not resolved"}, // revoked during the call
+	pay.CodeKeyExists:       {status: http.StatusBadRequest, text: "That API key already exists"},
+	pay.CodeKeyLimit:        {status: http.StatusTooManyRequests, text: "API key limit reached for your plan"},
+	pay.CodeWalletLimit:     {status: http.StatusTooManyRequests, text: "Wallet limit reached for your plan"},
+	pay.CodeQuota:           {status: http.StatusTooManyRequests, text: "Payment limit reached for your plan this month"},
+	pay.CodeWalletNotFound:  {status: http.StatusNotFound, text: "Wallet not found"},
+	pay.CodePaymentNotFound: {status: http.StatusNotFound, text: "Payment not found"},
+	pay.CodeEventNotFound:   *errBefore,
+	pay.CodeReused:          {status: http.StatusBadRequest, text: "idempotencyKey already used for a different request"},
+}
+
+// as returns the error of a type that the error's code says is there.
+func as[E error](err error) E {
+	e, _ := errors.AsType[E](err)
+	return e
+}
+
+// failed returns the body for a payment that was not made, or of which that is not known, and the
+// seconds until a repeat makes sense.
+func (a *API) failed(e *pay.FailedError) (body problem, retry int) {
+	body = problem{Error: textVerify, Detail: e.Detail, Facilitator: e.Facilitator}
+	if e.Stage == pay.StageSettle {
+		body.Error = textSettle
+	}
+	switch pay.Code(e.Cause) {
+	case pay.CodeNoFacilitator:
+		body.Detail += ` (PURSER_FACILITATOR_URL); "settlement":"seller" works without one`
+	case pay.CodeSellerSettles:
+		body.Detail += `. Pay it with "settlement":"seller"`
+		if earlier := as[*pay.SellerSettlesError](e).Earlier; earlier != "" {
+			body.Detail += "; the earlier payment is " + earlier
+		}
+	}
+	body.Payment, retry = a.stateOf(e.Payment)
+	if open, failing := errors.AsType[*breaker.OpenError](e); failing && e.Payment == nil {
+		retry = max(1, int(math.Ceil(open.In.Seconds())))
+	}
+	return body, retry
 }
 
 // UnavailableText returns the text of the 503 that is sent when the store cannot be opened and no
@@ -150,52 +194,6 @@ func UnavailableText(r *http.Request) string {
 		return textKeyFailed
 	}
 	return textUnavailable
-}
-
-// unavailable reports whether the store cannot write, or the caller has left and reads no answer.
-func unavailable(err error) bool {
-	return errors.Is(err, pay.ErrUnavailable) || errors.Is(err, pay.ErrCallerGone) ||
-		errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
-}
-
-// judgePayment maps the errors that only paying can return.
-func (a *API) judgePayment(err error) (status int, body problem, retry int, ok bool) {
-	if e, is := errors.AsType[*pay.HeaderError](err); is {
-		return http.StatusBadRequest, problem{Error: textHeader, Detail: e.Error()}, 0, true
-	}
-	if e, is := errors.AsType[*pay.FailuresError](err); is {
-		return http.StatusTooManyRequests, problem{Error: textTooMany, Detail: e.Error()}, max(1, int(math.Ceil(e.RetryAfter.Seconds()))), true
-	}
-	if e, is := errors.AsType[*pay.NoWalletError](err); is {
-		return http.StatusBadRequest, problem{Error: e.Error() + ". Create one with POST /wallets."}, 0, true
-	}
-	if e, is := errors.AsType[*x402.UnsupportedError](err); is {
-		what := e.Kind
-		if what == "scheme" {
-			what = "payment scheme"
-		}
-		return http.StatusBadRequest, problem{Error: "Unsupported " + what + " " + e.Value, Detail: e.Detail}, 0, true
-	}
-	if e, is := errors.AsType[*pay.PolicyError](err); is {
-		return http.StatusPaymentRequired, problem{Error: "Payment refused by policy", Rule: e.Rule, Detail: e.Detail}, 0, true
-	}
-	if e, is := errors.AsType[*pay.OpenError](err); is {
-		body = problem{Error: textSettle, Detail: "the outcome of this payment is not known yet"}
-		body.Payment, retry = a.stateOf(e.Payment)
-		return http.StatusPaymentRequired, body, retry, true
-	}
-	if e, is := errors.AsType[*pay.FailedError](err); is {
-		body = problem{Error: textVerify, Detail: e.Detail, Facilitator: e.Facilitator}
-		if e.Stage == pay.StageSettle {
-			body.Error = textSettle
-		}
-		body.Payment, retry = a.stateOf(e.Payment)
-		if open, failing := errors.AsType[*breaker.OpenError](e); failing && e.Payment == nil {
-			retry = max(1, int(math.Ceil(open.In.Seconds())))
-		}
-		return http.StatusPaymentRequired, body, retry, true
-	}
-	return 0, problem{}, 0, false
 }
 
 // stateOf returns the payment's state for a refusal, and the seconds until a repeat makes sense

@@ -197,27 +197,37 @@ func (h *Handler) ownName(r *http.Request) bool {
 
 // failure gives an error of the pay core its status.
 func failure(err error) error {
-	var done *Error
-	var input *pay.InputError
-	var cannot *pay.UnresolvableError
-	switch {
-	case errors.As(err, &done):
+	if _, done := errors.AsType[*Error](err); done {
 		return err
-	case errors.As(err, &input):
-		return Errorf(http.StatusBadRequest, "%w", err)
-	case errors.Is(err, pay.ErrKeyNotFound), errors.Is(err, pay.ErrPaymentNotFound), errors.Is(err, pay.ErrOrganizationNotFound),
-		errors.Is(err, pay.ErrEventNotFound):
-		return Errorf(http.StatusNotFound, "%w", err)
-	case errors.As(err, &cannot), errors.Is(err, pay.ErrLeaseHeld), errors.Is(err, pay.ErrLeaseLost), errors.Is(err, pay.ErrTransactionKnown):
-		return Errorf(http.StatusConflict, "%w", err)
-	case errors.Is(err, pay.ErrKeyExists), errors.Is(err, pay.ErrKeyLimit), errors.Is(err, pay.ErrWalletLimit),
-		errors.Is(err, pay.ErrKeyClaimed), errors.Is(err, pay.ErrKeyLinked), errors.Is(err, pay.ErrKeyRevoked),
-		errors.Is(err, pay.ErrNotReconciling):
-		return Errorf(http.StatusConflict, "%w", err)
-	case errors.Is(err, pay.ErrUnavailable), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return Errorf(http.StatusServiceUnavailable, "%w", err)
+	}
+	if status := statuses[pay.Code(err)]; status != 0 {
+		return Errorf(status, "%w", err)
 	}
 	return err
+}
+
+// statuses has the status of each error of the pay core that is no fault of purser's.
+var statuses = map[pay.ErrorCode]int{
+	pay.CodeInput:           http.StatusBadRequest,
+	pay.CodeKeyNotFound:     http.StatusNotFound,
+	pay.CodePaymentNotFound: http.StatusNotFound,
+	pay.CodeOrgNotFound:     http.StatusNotFound,
+	pay.CodeEventNotFound:   http.StatusNotFound,
+	pay.CodeUnresolvable:    http.StatusConflict,
+	pay.CodeLeaseHeld:       http.StatusConflict,
+	pay.CodeLeaseLost:       http.StatusConflict,
+	pay.CodeTransaction:     http.StatusConflict,
+	pay.CodeKeyExists:       http.StatusConflict,
+	pay.CodeKeyLimit:        http.StatusConflict,
+	pay.CodeWalletLimit:     http.StatusConflict,
+	pay.CodeKeyClaimed:      http.StatusConflict,
+	pay.CodeKeyLinked:       http.StatusConflict,
+	pay.CodeKeyRevoked:      http.StatusConflict,
+	pay.CodeNotReconciling:  http.StatusConflict,
+	pay.CodeUnavailable:     http.StatusServiceUnavailable,
+	pay.CodeReconciling:     http.StatusServiceUnavailable,
+	pay.CodeClock:           http.StatusServiceUnavailable,
+	pay.CodeEnded:           http.StatusServiceUnavailable,
 }
 
 // MaxBody bounds the body of a request; the largest policy is far smaller.
