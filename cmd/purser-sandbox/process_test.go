@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 		}
 		defer os.RemoveAll(dir)
 		binary = filepath.Join(dir, "purser-sandbox")
-		// ^The printed commands need purser too.
+		// The printed commands need purser too.
 		if out, err := exec.Command("go", "build", "-o", dir, ".", "../purser").CombinedOutput(); err != nil {
 			fmt.Fprintf(os.Stderr, "build the programs: %v\n%s", err, out)
 			return 1

@@ -16,7 +16,7 @@ import (
 const (
 	maxRiddles = 360 // comments that begin "x is what …"
 	maxActors  = 280 // comments about an actor without a name
-	maxAbroad  = 60 // comments that cite a text outside the repository
+	maxAbroad  = 60  // comments that cite a text outside the repository
 )
 
 var (
