@@ -94,6 +94,25 @@ func (t *Transport) withhold(req *http.Request, resp *http.Response, p *pay.Paym
 	}
 }
 
+// hand makes an answer to a payload the client's.
+func (t *Transport) hand(req *http.Request, m *memo, resp *http.Response, d *decision) *http.Response {
+	p := m.attempt.Payment()
+	switch {
+	case d.reason != "":
+		t.declined(d.reason)
+		t.log.WarnContext(req.Context(), "402 after the payment was sent", "payment", p.ID, "host", req.URL.Host,
+			"reason", d.reason, "seller", fmt.Sprintf("%.200s", d.refusal))
+		t.withhold(req, resp, p, d.reason)
+	case !d.open:
+		m.body.replay.release() // a client that is content with its answer does not try again
+	}
+	label(resp.Header, p)
+	if d.open {
+		m.unanswered()
+	}
+	return resp
+}
+
 // setBody gives a response a JSON body of ours.
 func setBody(req *http.Request, resp *http.Response, v problem) {
 	body, err := json.Marshal(v)

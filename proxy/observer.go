@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"context"
-	"errors"
 	"net/http"
 )
 
@@ -45,22 +44,4 @@ func (Unobserved) Spooled(int64, int64, int)              {}
 func (Unobserved) Propagate(context.Context, http.Header) {}
 func (Unobserved) Inside(_ context.Context, r *http.Request) (*http.Request, func()) {
 	return r, func() {}
-}
-
-// resultOf is what became of one attempt at a request.
-func resultOf(resp *http.Response, err error) string {
-	var lost *SendError
-	switch {
-	case errors.As(err, &lost):
-		return ResultUnanswered
-	case err != nil:
-		return ResultFailed
-	case resp.Header.Get(HeaderDeclined) != "":
-		return ResultDeclined
-	case resp.Header.Get(HeaderError) != "":
-		return ResultRefused
-	case resp.Header.Get(HeaderPayment) != "":
-		return ResultPaid
-	}
-	return ResultPassed
 }

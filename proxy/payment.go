@@ -12,9 +12,9 @@ import (
 // that has left would be thrown away, and its repeat taken for a second purchase.
 var errCallerUnknown = errors.New("the end of the client's request cannot be seen")
 
-// open gets the call its payment: a new one, or that of an earlier request which this one
+// openPayment gets the call its payment: a new one, or that of an earlier request which this one
 // repeats. It is ready to be sent then.
-func (t *Transport) open(req *http.Request, call *Call, m *memo, again string) error {
+func (t *Transport) openPayment(req *http.Request, call *Call, m *memo, again string) error {
 	if call.caller.Done() == nil {
 		return errCallerUnknown
 	}

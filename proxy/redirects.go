@@ -12,15 +12,15 @@ import (
 )
 
 const (
-	// redirectTime is how long a client has to go where a paid answer led it.
+	// redirectTime bounds how long a client has to follow the redirect of a paid answer.
 	redirectTime = time.Minute
 	// maxRedirects bounds the targets that are remembered for a key. A forgotten one is paid.
 	maxRedirects = 64
 )
 
-// redirects remembers, for each key by itself, where the answers to payloads led. Clients
-// follow redirects by themselves: a seller whose paid answers lead from one price to the next
-// would be paid at each. Another 402 on the way is the answer to what was paid already.
+// redirects remembers, for each key, the targets that answers to payloads led to. Clients follow
+// redirects by themselves: a seller whose paid answers lead from one price to the next would be
+// paid at each. Another 402 on the way is the answer to the payment that was made.
 type redirects struct {
 	now   pay.Clock
 	known *perclient.Memory[target, redirected] // by key
@@ -38,19 +38,26 @@ func newRedirects(now pay.Clock) *redirects {
 	return &redirects{now: now, known: perclient.NewMemory[target, redirected](maxRedirects)}
 }
 
-// from remembers where an answer leads, if it does.
-func (r *redirects) from(keyID string, req *http.Request, resp *http.Response, paymentID string) {
+// leadsTo returns the URL that an answer redirects to, nil if it does not.
+func leadsTo(req *http.Request, resp *http.Response) *url.URL {
 	switch resp.StatusCode {
 	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
 	default:
-		return
+		return nil
 	}
 	location := resp.Header.Get("Location")
 	to, err := req.URL.Parse(location)
 	if err != nil || location == "" {
-		return
+		return nil
 	}
-	r.known.Set(keyID, targetOf(to), redirected{paymentID: paymentID, until: r.now().Add(redirectTime)})
+	return to
+}
+
+// remember keeps the target that a payment's answer leads to. A nil target is none.
+func (r *redirects) remember(keyID string, to *url.URL, paymentID string) {
+	if to != nil {
+		r.known.Set(keyID, targetOf(to), redirected{paymentID: paymentID, until: r.now().Add(redirectTime)})
+	}
 }
 
 // to returns the id of the payment whose answer led here, or "".
@@ -65,24 +72,11 @@ func (r *redirects) to(keyID string, u *url.URL) string {
 // arrived forgets a target that asks for no more money: the next request to it was not led there.
 func (r *redirects) arrived(keyID string, u *url.URL) { r.known.Remove(keyID, targetOf(u)) }
 
-// targetOf is the same for all ways to write where a request goes.
+// targetOf returns the same hash for all ways to write a URL.
 func targetOf(u *url.URL) target {
 	scheme, host := strings.ToLower(u.Scheme), strings.ToLower(u.Host)
 	if port := u.Port(); port == "80" && scheme == "http" || port == "443" && scheme == "https" {
 		host = strings.TrimSuffix(host, ":"+port)
 	}
 	return sha256.Sum256([]byte(scheme + "://" + host + u.RequestURI()))
-}
-
-// declineLed does not pay a 402 that the answer to a payment has led to.
-func (t *Transport) declineLed(req *http.Request, call *Call, resp *http.Response, paymentID string) *http.Response {
-	p, err := t.payer.Payment(req.Context(), call.Key, paymentID)
-	if err != nil {
-		return t.refuse(req, resp, err)
-	}
-	reason := afterSend(p)
-	t.declined(reason)
-	t.log.WarnContext(pay.WithPayment(req.Context(), p.ID), "402 where the answer to a payment led", "payment", p.ID, "host", req.URL.Host, "reason", reason)
-	t.withhold(req, resp, p, reason)
-	return resp
 }

@@ -8,11 +8,9 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/purserpay/purser/internal/failpoint"
 	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/x402"
 )
 
 // SendError: the payload of a payment has left, or may have, and no answer came back. The
@@ -37,42 +35,46 @@ func (e *SendError) Timeout() bool { return timedOut(e.cause) }
 // Temporary implements net.Error: the same request may be sent again.
 func (e *SendError) Temporary() bool { return true }
 
-// pay sends the request with the call's payload, once, and learns from the answer what
-// became of the payment. challenged is the 402 that asked for it, nil on a further attempt.
-func (t *Transport) pay(req *http.Request, call *Call, challenged *http.Response) (*http.Response, error) {
+// sendPaid sends the request with the call's payload, once, and lets every party know what came of
+// it. challenged is the 402 that asked for the payment, nil on a further attempt.
+func (t *Transport) sendPaid(req *http.Request, call *Call, challenged *http.Response) (*http.Response, string, error) {
 	m := call.memo
 	resp, seen, err := t.send(req, m)
 	if err == nil {
 		failpoint.Here(failpoint.ProxyAnswered)
 		m.left = true
-		closeBody(challenged)
-		t.delivery(req, call, resp)
-		t.redirects.from(call.Key.ID, req, resp, m.attempt.Payment().ID)
-		return t.answered(req, m, resp), nil
 	}
-	repeats := m.attempt.Repeats()
-	if seen.unconnected() && !m.left {
+	d := t.decide(req, m, resp, seen, err)
+	if !d.left {
 		m.attempt.Abandon("no connection to the seller")
 		m.over = true
-		if !repeats { // nothing has left, ever: there is no payment
+		if !m.repeats { // nothing has left, ever: there is no payment
 			call.memo = nil
-			if seen.astray() && challenged != nil {
-				return t.decline(req, challenged, DeclinedPlainHTTP, nil), nil
+			if d.misled && challenged != nil {
+				return t.decline(req, challenged, DeclinedPlainHTTP, nil), ResultDeclined, nil
 			}
 			closeBody(challenged)
-			return nil, err
-		}
-	} else {
-		m.attempt.Observe("no answer: " + errorKind(err))
-		if seen.connected.Load() && !errors.Is(err, pay.ErrLeaseLost) {
-			t.undelivered(req, call)
+			return nil, ResultFailed, err
 		}
 	}
 	closeBody(challenged)
-	return nil, t.lost(req, m, err)
+	if !d.left {
+		return nil, ResultUnanswered, t.lost(req, m, err)
+	}
+	status := 0
+	if resp != nil {
+		status = resp.StatusCode
+	}
+	t.recordAnswer(m, &d, status)
+	t.tellSellers(req, call, &d, resp)
+	if err != nil {
+		return nil, d.result, t.lost(req, m, err)
+	}
+	t.redirects.remember(call.Key.ID, d.redirect, m.attempt.Payment().ID)
+	return t.hand(req, m, resp, &d), d.result, nil
 }
 
-// lost is the error for a payload that has left and brought no answer to this attempt.
+// lost returns the error for a payload that may have left and brought no answer to this attempt.
 func (t *Transport) lost(req *http.Request, m *memo, cause error) error {
 	if !m.over {
 		m.unanswered()
@@ -191,55 +193,6 @@ func usuallyBodiless(method string) bool {
 		return true
 	}
 	return false
-}
-
-// answered learns from an answer to the payload and makes it the client's.
-func (t *Transport) answered(req *http.Request, m *memo, resp *http.Response) *http.Response {
-	a := m.attempt
-	receipt, has, err := x402.ReceiptFromHeader(resp.Header)
-	switch {
-	case has && err == nil:
-		a.Receipt(receipt)
-	case has:
-		a.Observe("receipt not readable: " + err.Error())
-	}
-	switch {
-	case resp.StatusCode == http.StatusPaymentRequired:
-		challenge, found := t.again402(resp)
-		if found || !has {
-			a.Answer402(challenge.Error)
-		}
-		p := a.Payment()
-		reason := afterSend(p)
-		t.declined(reason)
-		t.log.WarnContext(req.Context(), "402 after the payment was sent", "payment", p.ID, "host", req.URL.Host, "reason", reason, "seller", fmt.Sprintf("%.200s", challenge.Error))
-		t.withhold(req, resp, p, reason)
-	case resp.StatusCode >= http.StatusBadRequest:
-		a.Observe(fmt.Sprintf("seller answered %d", resp.StatusCode))
-	default:
-		m.body.replay.release() // who is content with the answer does not try again
-	}
-	label(resp.Header, a.Payment())
-	// A client that is told in full that the seller has the money and delivers nothing has its
-	// answer. Its next request is a purchase.
-	told := resp.StatusCode == http.StatusPaymentRequired && a.Payment().State == pay.Settled
-	if resp.StatusCode >= http.StatusBadRequest && !told {
-		m.unanswered()
-	}
-	return resp
-}
-
-// again402 reads what a seller says in a 402 to a payload. One whose body does not end
-// must not keep the payment's lease for ever.
-func (t *Transport) again402(resp *http.Response) (x402.Challenge, bool) {
-	source := resp.Body
-	cut := time.AfterFunc(t.patience, func() { _ = source.Close() })
-	defer cut.Stop()
-	challenge, found, _ := readChallenge(resp, nil)
-	if challenge.Error == "" {
-		challenge, found, _ = readChallenge(resp, t.extra)
-	}
-	return challenge, found
 }
 
 func closeBody(resp *http.Response) {

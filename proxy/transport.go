@@ -1,11 +1,8 @@
 package proxy
 
 import (
-	"errors"
 	"log/slog"
-	"math"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
@@ -50,14 +47,15 @@ var _ http.RoundTripper = (*Transport)(nil)
 // other error means that nothing of ours has reached the seller. [ErrorResponse] turns
 // either into an answer without internals.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
-	resp, err := t.roundTrip(req)
-	t.observer.Answered(resultOf(resp, err))
+	resp, result, err := t.roundTrip(req)
+	t.observer.Answered(result)
 	return resp, err
 }
 
-func (t *Transport) roundTrip(req *http.Request) (*http.Response, error) {
+// roundTrip chooses the way of a request. The string is one of the Result words.
+func (t *Transport) roundTrip(req *http.Request) (*http.Response, string, error) {
 	call := callOf(req.Context())
-	// A URL without a host of its own could be booked, and judged, as what it is not.
+	// A URL without a host of its own could be booked, and judged, as another one.
 	if call == nil || carriesPayment(req.Header) || req.URL.Opaque != "" {
 		return t.pass(req)
 	}
@@ -65,48 +63,60 @@ func (t *Transport) roundTrip(req *http.Request) (*http.Response, error) {
 	defer call.mu.Unlock()
 	switch m := call.memo; {
 	case m != nil && (call.finished || !m.matches(req)):
-		return t.elsewhere(req, call)
+		return t.sendBeside(req, call)
 	case call.finished:
 		return t.pass(req)
 	case m != nil:
-		return t.again(req, call)
+		return t.sendAgain(req, call)
 	}
-	return t.ask(req, call)
+	return t.sendUnpaid(req, call)
 }
 
-// again is a further attempt at a request that was paid for: the same payload, and no
-// unpaid try before it.
-func (t *Transport) again(req *http.Request, call *Call) (*http.Response, error) {
+// pass sends a request that is not paid for.
+func (t *Transport) pass(req *http.Request) (*http.Response, string, error) {
+	resp, err := t.next.RoundTrip(withoutOwnHeaders(req))
+	if err == nil {
+		resp, err = guarded(resp)
+	}
+	if err != nil {
+		return nil, ResultFailed, err
+	}
+	return resp, ResultPassed, nil
+}
+
+// sendAgain sends a further attempt at a request that was paid for: with the same payload, and
+// without an unpaid try before it.
+func (t *Transport) sendAgain(req *http.Request, call *Call) (*http.Response, string, error) {
 	m := call.memo
 	if req.Body != nil {
 		call.spare = append(call.spare, req.Body)
 	}
 	if m.body.gone() {
-		return nil, t.lost(req, m, errGone)
+		return nil, ResultUnanswered, t.lost(req, m, errGone)
 	}
 	if m.over {
-		if err := t.open(req, call, m, m.attempt.Payment().ID); err != nil {
-			return nil, t.lost(req, m, err)
+		if err := t.openPayment(req, call, m, m.attempt.Payment().ID); err != nil {
+			return nil, ResultUnanswered, t.lost(req, m, err)
 		}
 	}
-	return t.pay(req, call, nil)
+	return t.sendPaid(req, call, nil)
 }
 
-// elsewhere sends an attempt that the call's payment is not for. The payload has left all
-// the same, so a challenge in the answer must not reach the client, who might pay it.
-func (t *Transport) elsewhere(req *http.Request, call *Call) (*http.Response, error) {
+// sendBeside sends an attempt that the call's payment is not for. The payload has left all the
+// same, so a challenge in the answer must not reach the client, who might pay it.
+func (t *Transport) sendBeside(req *http.Request, call *Call) (*http.Response, string, error) {
 	m := call.memo
 	out := req
 	if !call.finished {
 		body, err := call.content(req, t.spool)
 		if err != nil {
-			return nil, t.lost(req, m, err)
+			return nil, ResultUnanswered, t.lost(req, m, err)
 		}
 		out = withBody(req, body)
 	}
-	resp, err := t.pass(out)
+	resp, result, err := t.pass(out)
 	if err != nil {
-		return nil, t.lost(req, m, err)
+		return nil, ResultUnanswered, t.lost(req, m, err)
 	}
 	if resp.StatusCode >= http.StatusBadRequest && !m.over {
 		m.unanswered()
@@ -117,37 +127,27 @@ func (t *Transport) elsewhere(req *http.Request, call *Call) (*http.Response, er
 		t.declined(reason)
 		t.log.WarnContext(req.Context(), "402 to another request of a paid call", "payment", p.ID, "host", req.URL.Host, "reason", reason)
 		t.withhold(req, resp, p, reason)
+		result = ResultDeclined
 	}
-	return resp, nil
+	return resp, result, nil
 }
 
-// pass sends a request that is not paid for.
-func (t *Transport) pass(req *http.Request) (*http.Response, error) {
-	resp, err := t.next.RoundTrip(withoutOwnHeaders(req))
-	if err != nil {
-		return nil, err
-	}
-	return guarded(resp)
-}
-
-// ask sends a request without a payment, and pays if the answer is a challenge that can
-// be paid. The body is kept as long as another attempt may follow.
-func (t *Transport) ask(req *http.Request, call *Call) (*http.Response, error) {
+// sendUnpaid sends a request without a payment. If the answer is a challenge that can be paid, it
+// opens the payment and has the request sent with it. The body is kept as long as another attempt
+// may follow.
+func (t *Transport) sendUnpaid(req *http.Request, call *Call) (*http.Response, string, error) {
 	body, err := call.content(req, t.spool)
 	if err != nil {
-		return nil, err
+		return nil, ResultFailed, err
 	}
-	first := withBody(withoutOwnHeaders(req), body)
+	first := withBody(req, body)
 	var seen trip
 	if !t.plain.decided(req.URL) {
 		first = first.WithContext(seen.watch(req.Context(), nil, nil))
 	}
-	resp, err := t.next.RoundTrip(first)
-	if err == nil {
-		resp, err = guarded(resp)
-	}
+	resp, result, err := t.pass(first)
 	if err != nil {
-		return nil, err
+		return nil, result, err
 	}
 	led := t.redirects.to(call.Key.ID, req.URL)
 	if resp.StatusCode != http.StatusPaymentRequired {
@@ -156,86 +156,38 @@ func (t *Transport) ask(req *http.Request, call *Call) (*http.Response, error) {
 		}
 		if led != "" {
 			t.redirects.arrived(call.Key.ID, req.URL)
-			t.redirects.from(call.Key.ID, req, resp, led)
+			t.redirects.remember(call.Key.ID, leadsTo(req, resp), led)
 		}
-		return resp, nil
+		return resp, result, nil
 	}
 	challenge, found, problem := readChallenge(resp, t.extra)
 	if !found {
-		return resp, nil
+		return resp, result, nil
 	}
 	if led != "" {
-		return t.declineLed(req, call, resp, led), nil
+		resp, result = t.declineRedirected(req, call, resp, led)
+		return resp, result, nil
 	}
 	if !t.plain.allows(req.URL, seen.remote()) {
-		return t.decline(req, resp, DeclinedPlainHTTP, nil), nil
+		return t.decline(req, resp, DeclinedPlainHTTP, nil), ResultDeclined, nil
 	}
 	kept, err := call.whole(req)
 	if err != nil {
-		return t.unkept(req, resp, err), nil
+		resp, result = t.declineBody(req, resp, err)
+		return resp, result, nil
 	}
 	if problem != nil {
 		// An earlier payment may answer this request all the same; a new one cannot be made.
 		t.log.InfoContext(req.Context(), "challenge not readable", "key", keyOf(req), "host", req.URL.Host, "error", problem)
 		challenge.Accepts = nil
 	}
-	if err := t.open(req, call, &memo{
+	if err := t.openPayment(req, call, &memo{
 		challenge: challenge, method: methodOf(req), uri: req.URL.RequestURI(), body: kept, http1: resp.ProtoMajor < 2, host: req.URL.Host,
 	}, ""); err != nil {
-		return t.refuse(req, resp, err), nil
+		resp, result = t.refuse(req, resp, err)
+		return resp, result, nil
 	}
-	return t.pay(req, call, resp)
-}
-
-// decline hands the seller's 402 on, with the reason why it was not paid.
-func (t *Transport) decline(req *http.Request, resp *http.Response, reason string, cause error) *http.Response {
-	t.declined(reason)
-	log := t.log.With("key", keyOf(req), "host", req.URL.Host, "reason", reason)
-	if cause != nil {
-		log.InfoContext(req.Context(), "402 not paid", "error", cause)
-	} else {
-		log.InfoContext(req.Context(), "402 not paid")
-	}
-	resp.Header.Set(HeaderDeclined, reason)
-	return resp
-}
-
-// refuse hands on the 402 after the pay core has said no.
-func (t *Transport) refuse(req *http.Request, resp *http.Response, err error) *http.Response {
-	reason, held := declined(err)
-	if failures, is := errors.AsType[*pay.FailuresError](err); is {
-		resp.Header.Set("Retry-After", strconv.Itoa(max(1, int(math.Ceil(failures.RetryAfter.Seconds())))))
-		return t.decline(req, resp, reason, err)
-	}
-	if reason == DeclinedOverloaded {
-		t.declined(reason)
-		t.log.WarnContext(req.Context(), "402 not paid", "key", keyOf(req), "host", req.URL.Host, "reason", reason, "error", err)
-		closeBody(resp)
-		return overloaded(req)
-	}
-	if reason == DeclinedUnavailable || reason == DeclinedReconciling || reason == DeclinedClock || reason == DeclinedInternal {
-		// The journal could not be asked, so a payload for this request may be out. A client
-		// that knows x402 would pay the seller's challenge again.
-		t.declined(reason)
-		t.log.ErrorContext(req.Context(), "402 not paid", "key", keyOf(req), "host", req.URL.Host, "reason", reason, "error", err)
-		closeBody(resp)
-		text := "Payments are not possible at the moment; repeat the same request"
-		if restored, ok := errors.AsType[*pay.ReconcilingError](err); ok {
-			text = "Payments are not possible at the moment: " + restored.Error()
-		}
-		if clock, ok := errors.AsType[*pay.ClockError](err); ok {
-			text = "Payments are not possible at the moment: " + clock.Error()
-		}
-		out := ownResponse(req, http.StatusServiceUnavailable, problem{Error: text, Reason: reason})
-		out.Header.Set("Retry-After", "5")
-		return out
-	}
-	if held == nil {
-		return t.decline(req, resp, reason, err)
-	}
-	t.decline(req.WithContext(pay.WithPayment(req.Context(), held.ID)), resp, reason, err)
-	t.withhold(req, resp, held, reason)
-	return resp
+	return t.sendPaid(req, call, resp)
 }
 
 // keyOf is the id of the key that a request is made for, for the log.

@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"fmt"
-	"net/http"
 	"strings"
 	"time"
 
@@ -96,33 +95,4 @@ func (s *sellers) of(keyID, host string) *breaker.Breaker {
 		return nil
 	}
 	return s.known.Get(keyID, strings.ToLower(host))
-}
-
-// delivery tells what the answer to a payload says of its seller. That a payload is refused
-// which was sent before says nothing.
-func (t *Transport) delivery(req *http.Request, call *Call, resp *http.Response) {
-	keyID, host := call.Key.ID, req.URL.Host
-	switch body, ok := resp.Body.(*watched); {
-	case resp.StatusCode == http.StatusPaymentRequired, resp.StatusCode >= http.StatusInternalServerError:
-		t.undelivered(req, call)
-	case resp.StatusCode >= http.StatusBadRequest: // the request's fault, or nobody's
-	case ok:
-		body.ended = func(err error) {
-			switch {
-			case err == nil:
-				t.sellers.delivered(keyID, host)
-			case req.Context().Err() == nil: // cut, and not because the client has left
-				t.undelivered(req, call)
-			}
-		}
-	default: // a connection that speaks another protocol now
-		t.sellers.delivered(keyID, host)
-	}
-}
-
-// undelivered counts a new payment that brought nothing.
-func (t *Transport) undelivered(req *http.Request, call *Call) {
-	if !call.memo.repeats && t.sellers.failed(call.Key.ID, req.URL.Host) {
-		t.log.Warn("no new payments to a seller that does not deliver", "key", call.Key.ID, "host", req.URL.Host)
-	}
 }

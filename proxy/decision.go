@@ -1,0 +1,150 @@
+package proxy
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/x402"
+)
+
+// decision says what one send of a payload has brought. It is made once for each send: decide
+// reads the answer, and recordAnswer completes the decision with the payment. The payment's
+// record, the seller's breaker, redirects, the client's answer and the metrics all follow it.
+type decision struct {
+	// left: the payload may have reached the seller.
+	left bool
+	// misled: every connection led to an address that may not be paid.
+	misled bool
+	// seller is the answer's word on the seller.
+	seller sellerWord
+	// redirect is the URL that the answer leads to; nil: it leads nowhere.
+	redirect *url.URL
+
+	receipt *x402.Receipt // nil: none that can be read
+	notes   []string      // for the payment's story
+	refused bool          // the answer is another 402
+	refusal string        // the reason that the seller gave in it
+	refuses bool          // the 402 says something of the payload
+
+	// These follow from the payment, once the answer is recorded.
+	reason string // one of the Declined words; empty: the client gets the seller's answer
+	open   bool   // the client has no answer yet, so its repeat gets the payment
+	result string // one of the Result words
+}
+
+// sellerWord is what an answer to a payload says of its seller.
+type sellerWord int
+
+const (
+	sellerSilent    sellerWord = iota // nothing: the fault is the request's, or the payload is an earlier one's
+	sellerDelivered                   // the connection speaks another protocol now
+	sellerFailed                      // an error, another 402, or no answer
+	sellerDelivers                    // the end of the body will tell
+)
+
+// decide reads an answer to a payload, or the error of its send.
+func (t *Transport) decide(req *http.Request, m *memo, resp *http.Response, seen *trip, err error) decision {
+	if err != nil {
+		d := decision{left: m.left || !seen.unconnected(), misled: seen.astray(), notes: []string{"no answer: " + errorKind(err)}}
+		if !m.repeats && seen.connected.Load() && !errors.Is(err, pay.ErrLeaseLost) {
+			d.seller = sellerFailed
+		}
+		return d
+	}
+	d := decision{left: true, redirect: leadsTo(req, resp)}
+	receipt, has, err := x402.ReceiptFromHeader(resp.Header)
+	switch {
+	case has && err == nil:
+		d.receipt = &receipt
+	case has:
+		d.notes = append(d.notes, "receipt not readable: "+err.Error())
+	}
+	switch status := resp.StatusCode; {
+	case status == http.StatusPaymentRequired:
+		challenge, found := t.readRefusal(resp)
+		d.refused, d.refusal, d.refuses, d.seller = true, challenge.Error, found || !has, sellerFailed
+	case status >= http.StatusBadRequest:
+		d.notes = append(d.notes, fmt.Sprintf("seller answered %d", status))
+		if status >= http.StatusInternalServerError {
+			d.seller = sellerFailed
+		}
+	default:
+		d.seller = sellerDelivered
+		if _, body := resp.Body.(*watched); body {
+			d.seller = sellerDelivers
+		}
+	}
+	if m.repeats && d.seller == sellerFailed { // it may be right about a payload that it has had before
+		d.seller = sellerSilent
+	}
+	return d
+}
+
+// readRefusal reads what a seller says in a 402 to a payload. If its body does not end, it is cut
+// off, because the payment's lease must not be kept for ever.
+func (t *Transport) readRefusal(resp *http.Response) (x402.Challenge, bool) {
+	source := resp.Body
+	cut := time.AfterFunc(t.patience, func() { _ = source.Close() })
+	defer cut.Stop()
+	challenge, found, _ := readChallenge(resp, nil)
+	if challenge.Error == "" {
+		challenge, found, _ = readChallenge(resp, t.extra)
+	}
+	return challenge, found
+}
+
+// recordAnswer has the payment take what was decided, and completes the decision with what became
+// of the payment. status is 0 without an answer.
+func (t *Transport) recordAnswer(m *memo, d *decision, status int) {
+	a := m.attempt
+	if d.receipt != nil {
+		a.Receipt(*d.receipt)
+	}
+	for _, note := range d.notes {
+		a.Observe(note)
+	}
+	if d.refuses {
+		a.Answer402(d.refusal)
+	}
+	p := a.Payment()
+	switch {
+	case status == 0:
+		d.open, d.result = true, ResultUnanswered
+	case d.refused:
+		// A client that is told in full that the seller has the money and delivers nothing has its
+		// answer. Its next request is a purchase.
+		d.reason, d.open, d.result = afterSend(p), p.State != pay.Settled, ResultDeclined
+	default:
+		d.open, d.result = status >= http.StatusBadRequest, ResultPaid
+	}
+}
+
+// tellSellers hands the decision to the breaker of the seller. The end of a body is heard later.
+func (t *Transport) tellSellers(req *http.Request, call *Call, d *decision, resp *http.Response) {
+	keyID, host, repeats := call.Key.ID, req.URL.Host, call.memo.repeats
+	failed := func() {
+		if !repeats && t.sellers.failed(keyID, host) {
+			t.log.Warn("no new payments to a seller that does not deliver", "key", keyID, "host", host)
+		}
+	}
+	switch d.seller {
+	case sellerSilent:
+	case sellerFailed:
+		failed()
+	case sellerDelivered:
+		t.sellers.delivered(keyID, host)
+	case sellerDelivers:
+		resp.Body.(*watched).ended = func(err error) {
+			switch {
+			case err == nil:
+				t.sellers.delivered(keyID, host)
+			case req.Context().Err() == nil: // cut, and not because the client has left
+				failed()
+			}
+		}
+	}
+}

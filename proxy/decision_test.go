@@ -1,0 +1,75 @@
+package proxy
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/purserpay/purser/proxy/proxytest"
+)
+
+// An answer to a payload is judged once, and every party gets its part of the decision.
+func TestDecide(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	broken := errors.New("broken off")
+	connected := func() *trip {
+		seen := new(trip)
+		seen.asked.Store(true)
+		seen.connected.Store(true)
+		return seen
+	}
+	unconnected := func() *trip {
+		seen := new(trip)
+		seen.asked.Store(true)
+		return seen
+	}
+	for name, c := range map[string]struct {
+		status  int
+		err     error
+		seen    *trip
+		memo    memo
+		header  http.Header
+		seller  sellerWord
+		left    bool
+		refuses bool
+		leads   string
+		notes   []string
+	}{
+		"delivered":       {status: 200, left: true, seller: sellerDelivers},
+		"redirect":        {status: 302, header: http.Header{"Location": {"/next"}}, left: true, seller: sellerDelivers, leads: "http://shop.test/next"},
+		"client's fault":  {status: 404, left: true, notes: []string{"seller answered 404"}},
+		"seller's fault":  {status: 500, left: true, seller: sellerFailed, notes: []string{"seller answered 500"}},
+		"402":             {status: 402, left: true, seller: sellerFailed, refuses: true},
+		"402 to a repeat": {status: 402, memo: memo{repeats: true}, left: true, refuses: true},
+		"bad receipt":     {status: 500, header: http.Header{"Payment-Response": {"%"}}, left: true, seller: sellerFailed, notes: []string{"receipt not readable", "seller answered 500"}},
+		"no answer":       {err: broken, seen: connected(), left: true, seller: sellerFailed, notes: []string{"no answer: connection failed"}},
+		"never connected": {err: broken, seen: unconnected(), notes: []string{"no answer: connection failed"}},
+		"later attempt":   {err: broken, seen: unconnected(), memo: memo{left: true}, left: true, notes: []string{"no answer: connection failed"}},
+	} {
+		req := proxytest.Request(t, "GET", "http://shop.test/x", nil)
+		var resp *http.Response
+		if c.err == nil {
+			resp = &http.Response{StatusCode: c.status, Header: c.header, Body: io.NopCloser(strings.NewReader("{}")), Request: req}
+			if resp.Header == nil {
+				resp.Header = http.Header{}
+			}
+			var err error
+			if resp, err = guarded(resp); err != nil {
+				t.Fatal(err)
+			}
+		}
+		d := w.door.decide(req, &c.memo, resp, c.seen, c.err)
+		leads := ""
+		if d.redirect != nil {
+			leads = d.redirect.String()
+		}
+		told := slices.EqualFunc(d.notes, c.notes, strings.HasPrefix)
+		if d.seller != c.seller || d.left != c.left || d.refuses != c.refuses || leads != c.leads || !told {
+			t.Errorf("%s: %+v, leads to %q", name, d, leads)
+		}
+	}
+}
