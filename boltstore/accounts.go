@@ -104,7 +104,7 @@ func (d *DB) Enroll(ctx context.Context, e pay.Enrollment) (a pay.Account, first
 	}
 	identity := identityKey(e.Account.Issuer, e.Account.Subject)
 	err = d.do(ctx, &op{run: func(b *batch) error {
-		if err := d.disk.short(); err != nil {
+		if err := d.disk.checkSpace(); err != nil {
 			return err
 		}
 		a, first = e.Account, true

@@ -356,8 +356,8 @@ func TestCheckOfAccounts(t *testing.T) {
 		{"session lost", remove(sessionsBucket), "not its own"},
 		{"session unlisted", remove(sessionsExpiryBucket), "not listed by when it expires"},
 		{"session of an unknown encoding", put(sessionsBucket, "x", "\xffx"), "unknown encoding"},
-		{"session of nothing", put(sessionsExpiryBucket, nanos(noon)+"\x00none", ""), "not its own"},
-		{"session listed at another time", put(sessionsExpiryBucket, nanos(noon)+"\x00"+session(1).ID, ""), "not its own"},
+		{"session of nothing", put(sessionsExpiryBucket, encodeTime(noon)+"\x00none", ""), "not its own"},
+		{"session listed at another time", put(sessionsExpiryBucket, encodeTime(noon)+"\x00"+session(1).ID, ""), "not its own"},
 		{"entry too short", put(sessionsExpiryBucket, "x", ""), "too short"},
 		{"session unreadable", func(tx *bbolt.Tx) error {
 			k, _ := first(tx, sessionsBucket)

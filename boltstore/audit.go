@@ -18,14 +18,14 @@ func (d *DB) audit(ctx context.Context, b *batch, c pay.Change) error {
 		return err
 	}
 	if last, _ := b.tx.Bucket(auditBucket).Cursor().Last(); last != nil {
-		e.Number = numberIn(last)
+		e.Number = decodeNumber(last)
 	}
 	e.Number++
 	row, err := encodeRow(e)
 	if err != nil {
 		return err
 	}
-	if err := b.put(auditBucket, []byte(number(int64(e.Number))), row); err != nil {
+	if err := b.put(auditBucket, []byte(encodeNumber(int64(e.Number))), row); err != nil {
 		return err
 	}
 	for _, list := range auditLists(*e) {
@@ -38,12 +38,12 @@ func (d *DB) audit(ctx context.Context, b *batch, c pay.Change) error {
 
 // auditLists are the places of an entry in the lists of its key and organization.
 func auditLists(e pay.AuditEntry) (keys [][]byte) {
-	at := number(int64(e.Number))
+	at := encodeNumber(int64(e.Number))
 	if e.KeyID != "" {
-		keys = append(keys, join("key", e.KeyID, at))
+		keys = append(keys, joinKey("key", e.KeyID, at))
 	}
 	if e.OrganizationID != "" {
-		keys = append(keys, join("organization", e.OrganizationID, at))
+		keys = append(keys, joinKey("organization", e.OrganizationID, at))
 	}
 	return keys
 }
@@ -57,13 +57,13 @@ func (d *DB) AuditEntries(ctx context.Context, q pay.AuditQuery) (list []pay.Aud
 	bucket, prefix := auditBucket, []byte(nil)
 	switch {
 	case q.KeyID != "":
-		bucket, prefix = auditOfBucket, within("key", q.KeyID)
+		bucket, prefix = auditOfBucket, keyPrefix("key", q.KeyID)
 	case q.OrganizationID != "":
-		bucket, prefix = auditOfBucket, within("organization", q.OrganizationID)
+		bucket, prefix = auditOfBucket, keyPrefix("organization", q.OrganizationID)
 	}
 	err = d.view(ctx, func(tx *bbolt.Tx) error {
 		c := tx.Bucket(bucket).Cursor()
-		k, _ := c.Seek(append(prefix[:len(prefix):len(prefix)], number(int64(min(before, math.MaxInt64)))...))
+		k, _ := c.Seek(append(prefix[:len(prefix):len(prefix)], encodeNumber(int64(min(before, math.MaxInt64)))...))
 		if k == nil {
 			k, _ = c.Last()
 		} else {
@@ -97,7 +97,7 @@ func (c *checker) audit(ctx context.Context) error {
 			c.fault("%v", err)
 			return
 		}
-		if len(at) != 8 || e.Number != numberIn(at) {
+		if len(at) != 8 || e.Number != decodeNumber(at) {
 			c.fault("audit entry %d is stored as %x", e.Number, at)
 		}
 		for _, list := range auditLists(e) {

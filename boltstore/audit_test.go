@@ -113,12 +113,12 @@ func TestCheckOfTheAudit(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range map[string]func(b *batch) error{
 		"not listed": func(b *batch) error {
-			return b.delete(auditOfBucket, join("key", "k", number(1)))
+			return b.delete(auditOfBucket, joinKey("key", "k", encodeNumber(1)))
 		},
 		"listed too often": func(b *batch) error {
-			return b.put(auditOfBucket, join("key", "another", number(1)), nil)
+			return b.put(auditOfBucket, joinKey("key", "another", encodeNumber(1)), nil)
 		},
-		"unreadable": func(b *batch) error { return b.put(auditBucket, []byte(number(7)), []byte("x")) },
+		"unreadable": func(b *batch) error { return b.put(auditBucket, []byte(encodeNumber(7)), []byte("x")) },
 	} {
 		d := openIn(t, inFolder(t.TempDir()))
 		err := d.do(t.Context(), &op{run: func(b *batch) error {

@@ -87,7 +87,7 @@ func (d *DB) Copy(ctx context.Context, mark *Mark) (*Copy, error) {
 }
 
 func (c *Copy) make(ctx context.Context, mark *Mark) error {
-	file, err := os.CreateTemp(filepath.Dir(c.store.path), leftover(c.store.path)) // mode 0600
+	file, err := os.CreateTemp(filepath.Dir(c.store.path), tempPattern(c.store.path)) // mode 0600
 	if err != nil {
 		return err
 	}
@@ -97,7 +97,7 @@ func (c *Copy) make(ctx context.Context, mark *Mark) error {
 		if need := uint64(tx.Size()) + c.store.disk.min; err == nil && free < need {
 			return fmt.Errorf("%w: %d MiB are free, and it takes %d with what is kept for outcomes", ErrNoRoom, free>>20, need>>20)
 		}
-		_, err = tx.WriteTo(&impatient{ctx: ctx, store: c.store, to: file})
+		_, err = tx.WriteTo(&copyWriter{ctx: ctx, store: c.store, to: file})
 		return err
 	})
 	if err := errors.Join(err, file.Close()); err != nil || mark == nil {
@@ -156,15 +156,15 @@ func (c *Copy) Close() error {
 	return os.Remove(c.path)
 }
 
-// impatient is a writer that gives up when nobody waits for the copy any more, or when it
+// copyWriter is a writer that gives up when nobody waits for the copy any more, or when it
 // keeps the store from mending itself or closing.
-type impatient struct {
+type copyWriter struct {
 	ctx   context.Context
 	store *DB
 	to    io.Writer
 }
 
-func (p *impatient) Write(b []byte) (int, error) {
+func (p *copyWriter) Write(b []byte) (int, error) {
 	select {
 	case <-p.store.closing:
 		return 0, errClosed
@@ -180,7 +180,7 @@ func (p *impatient) Write(b []byte) (int, error) {
 
 // leftover is the pattern of temporary files beside a store. Only who holds the lock of the
 // store makes them.
-func leftover(path string) string { return "." + filepath.Base(path) + ".temp-*" }
+func tempPattern(path string) string { return "." + filepath.Base(path) + ".temp-*" }
 
 // removeLeftovers removes the temporary files of a process that ended in the middle of its
 // work. The store must be locked.
@@ -191,7 +191,7 @@ func removeLeftovers(path string) error {
 		return err
 	}
 	for _, e := range entries {
-		if match, err := filepath.Match(leftover(path), e.Name()); err != nil || !match || !e.Type().IsRegular() {
+		if match, err := filepath.Match(tempPattern(path), e.Name()); err != nil || !match || !e.Type().IsRegular() {
 			continue
 		}
 		if err := os.Remove(filepath.Join(dir, e.Name())); err != nil {

@@ -76,7 +76,7 @@ func (b *batch) leasedIDs(until *time.Time, limit int, except func(id string) bo
 	var ids []string
 	c := b.tx.Bucket(leasesBucket).Cursor()
 	for k, _ := c.First(); k != nil && (limit == 0 || len(ids) < limit); k, _ = c.Next() {
-		if until != nil && bytes.Compare(k[:8], []byte(nanos(*until))) > 0 {
+		if until != nil && bytes.Compare(k[:8], []byte(encodeTime(*until))) > 0 {
 			break
 		}
 		if id := string(k[9:]); except == nil || !except(id) {

@@ -96,7 +96,7 @@ func checkRows(ctx context.Context, tx *bbolt.Tx, unseal unsealer) (Report, erro
 		report: Report{Secrets: unseal != nil, Faults: []string{}, Size: tx.Size(), Labels: map[string]int{}},
 		labels: map[string]int{}, found: map[string]int{}, lacking: map[string]bool{}, disputed: map[string]int{},
 	}
-	err := survive(func() error {
+	err := recoverFaults(func() error {
 		if err := c.meta(); err != nil {
 			return err
 		}
@@ -125,7 +125,7 @@ var errUnreadable = errors.New("the file is damaged")
 
 // survive runs what reads a file that may be damaged: such a file leads bbolt to places
 // that are not there, which would otherwise end the program.
-func survive(read func() error) (err error) {
+func recoverFaults(read func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if p := recover(); p != nil {
@@ -215,7 +215,7 @@ func (c *checker) restore(meta *bbolt.Bucket) {
 		return
 	}
 	c.report.Restore = r
-	noticed := slices.ContainsFunc(c.report.Backups, func(m Mark) bool { return m.pending() && !m.unnoticed() })
+	noticed := slices.ContainsFunc(c.report.Backups, func(m Mark) bool { return m.pending() && !m.unopened() })
 	if noticed != (r != nil) {
 		c.fault("the marks of its backups contradict what is to be reconciled")
 	}

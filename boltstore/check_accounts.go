@@ -50,7 +50,7 @@ func (c *checker) sessions(ctx context.Context) error {
 			c.fault("%v", err)
 			return
 		}
-		if !c.has(sessionsExpiryBucket, join(nanos(s.Expires), string(id))) {
+		if !c.has(sessionsExpiryBucket, joinKey(encodeTime(s.Expires), string(id))) {
 			c.fault("a session is not listed by when it expires")
 		}
 		c.secret("a session", s.Data, sessionIdentity(string(id)))
@@ -68,7 +68,7 @@ func (c *checker) sessions(ctx context.Context) error {
 			c.fault("an entry of %s is too short", sessionsExpiryBucket)
 			return
 		}
-		if s, err := sessionIn(c.tx, string(entry[9:])); err != nil || nanos(s.Expires) != string(entry[:8]) {
+		if s, err := sessionIn(c.tx, string(entry[9:])); err != nil || encodeTime(s.Expires) != string(entry[:8]) {
 			c.fault("a session is listed as expiring at a time that is not its own")
 		}
 	})

@@ -29,7 +29,7 @@ func CheckFile(ctx context.Context, path string, master vault.Source) (r Report,
 		}
 		size := r.Size
 		var unseal unsealer
-		fault := survive(func() error { unseal, err = unsealerOf(tx, master); return err })
+		fault := recoverFaults(func() error { unseal, err = unsealerOf(tx, master); return err })
 		if r, err = checkRows(ctx, tx, unseal); err != nil {
 			return err
 		}
@@ -57,7 +57,7 @@ func openStopped(path string, wait time.Duration) (*bbolt.DB, error) {
 		return nil, errNoStore
 	}
 	var bolt *bbolt.DB
-	err := survive(func() (err error) {
+	err := recoverFaults(func() (err error) {
 		bolt, err = bbolt.Open(path, fileMode, &bbolt.Options{ReadOnly: true, Timeout: wait, NoStatistics: true})
 		return err
 	})

@@ -35,7 +35,7 @@ func (c *checker) keys(ctx context.Context) error {
 		} else if n != k.PolicyRevision {
 			c.fault("key %s has its policy in revision %d, listed is %d", id, k.PolicyRevision, n)
 		}
-		if k.Claimed() && !c.has(orgKeysBucket, join(k.OrganizationID, k.ID)) {
+		if k.Claimed() && !c.has(orgKeysBucket, joinKey(k.OrganizationID, k.ID)) {
 			c.fault("key %s is missing in its organization", id)
 		}
 		if sealed := c.tx.Bucket(keySecretsBucket).Get(id); k.Claimed() != (sealed != nil) {
@@ -108,7 +108,7 @@ func (c *checker) wallets(ctx context.Context) error {
 		if !c.has(keysBucket, []byte(w.KeyID)) {
 			c.fault("wallet %s belongs to key %s, which is not there", id, w.KeyID)
 		}
-		if w.Deleted == nil && !c.has(liveWalletsBucket, join(w.KeyID, w.ID)) {
+		if w.Deleted == nil && !c.has(liveWalletsBucket, joinKey(w.KeyID, w.ID)) {
 			c.fault("wallet %s is live but not listed", id)
 		}
 	})

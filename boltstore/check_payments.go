@@ -39,7 +39,7 @@ func (c *checker) payments(ctx context.Context) error {
 		if err := c.counters.Add(p); err != nil {
 			c.fault("%v", err)
 		}
-		if p.State == pay.Settled && !c.has(eventsBucket, join(p.KeyID, p.EventID)) {
+		if p.State == pay.Settled && !c.has(eventsBucket, joinKey(p.KeyID, p.EventID)) {
 			c.fault("payment %s is settled, but its spend event %q is missing", p.ID, p.EventID)
 		}
 		if p.Disputed {

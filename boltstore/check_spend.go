@@ -20,7 +20,7 @@ func (c *checker) events(ctx context.Context) error {
 			c.fault("spend event %q: %v", k, err)
 			return
 		}
-		if !bytes.Equal(k, join(e.KeyID, e.ID)) {
+		if !bytes.Equal(k, joinKey(e.KeyID, e.ID)) {
 			c.fault("spend event %s is stored as %q", e.ID, k)
 		}
 		days.add(&e)
@@ -44,7 +44,7 @@ func (c *checker) events(ctx context.Context) error {
 			c.fault("spend event %s says something else than its payment %s", e.ID, p.ID)
 		}
 		if e.Task != "" {
-			c.indexed(taskEventsBucket, join(e.KeyID, e.Task, e.ID), "task", &e)
+			c.indexed(taskEventsBucket, joinKey(e.KeyID, e.Task, e.ID), "task", &e)
 		}
 		if e.Host != "" {
 			c.indexed(hostEventsBucket, hostEventKey(&e), "host", &e)
@@ -117,6 +117,6 @@ func (c *checker) eventIndexes(ctx context.Context) error {
 
 // event reads a spend event, if it can be read.
 func (c *checker) event(keyID, id []byte) (e pay.SpendEvent, ok bool) {
-	row := c.tx.Bucket(eventsBucket).Get(join(string(keyID), string(id)))
+	row := c.tx.Bucket(eventsBucket).Get(joinKey(string(keyID), string(id)))
 	return e, row != nil && decodeRow(row, &e) == nil
 }

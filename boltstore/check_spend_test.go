@@ -70,7 +70,7 @@ func TestCheckSeesWrongSums(t *testing.T) {
 			}
 		}), "has 33 names of 32"},
 		{"event not found by its host", remove(hostEventsBucket), "is not found by its host"},
-		{"event of no host", put(hostEventsBucket, join("k0", hashed("x"), "e"), nil), "spend_by_host has an entry"},
+		{"event of no host", put(hostEventsBucket, joinKey("k0", hashed("x"), "e"), nil), "spend_by_host has an entry"},
 		{"entry that is none", put(hostEventsBucket, []byte("k0\x00x"), nil), "spend_by_host has an entry"},
 		{"task of no event", put(taskEventsBucket, []byte("k0\x00x"), nil), "spend_by_task has an entry"},
 	} {

@@ -305,7 +305,7 @@ func TestCheckSeesDamage(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			return tx.Bucket(eventsBucket).Put(join("k0", "e"), row)
+			return tx.Bucket(eventsBucket).Put(joinKey("k0", "e"), row)
 		}, "payment none: payment not found"},
 		{"spend event twice", func(tx *bbolt.Tx) error {
 			_, v := tx.Bucket(eventsBucket).Cursor().First()
@@ -318,7 +318,7 @@ func TestCheckSeesDamage(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			return tx.Bucket(eventsBucket).Put(join("k0", "e"), row)
+			return tx.Bucket(eventsBucket).Put(joinKey("k0", "e"), row)
 		}, "is not that of its payment"},
 		{"spend event of more", editEvent(func(e *pay.SpendEvent) { e.Amount = x402.NewAmount(6) }), "something else than its payment"},
 		{"spend event of another host", editEvent(func(e *pay.SpendEvent) { e.Host = "b.example" }), "something else than its payment"},
@@ -355,7 +355,7 @@ func TestCheckSeesDamage(t *testing.T) {
 			damage{string(bucket) + " of nothing", put(bucket, "k0\x00none", ""), string(bucket) + ` has an entry for payment "none"`},
 			damage{string(bucket) + " of another", func(tx *bbolt.Tx) error {
 				k, _ := tx.Bucket(paymentsBucket).Cursor().First()
-				return tx.Bucket(bucket).Put(join("other", string(k)), nil)
+				return tx.Bucket(bucket).Put(joinKey("other", string(k)), nil)
 			}, string(bucket) + " has an entry"},
 		)
 	}

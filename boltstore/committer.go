@@ -25,9 +25,9 @@ type op struct {
 	// run validates fully, then writes. It may run more than once, each time from scratch.
 	run func(*batch) error
 	// down is what happens instead while the store cannot write; nil: ErrUnavailable.
-	down func(cause error) error
+	duringOutage func(cause error) error
 	// stays: it is written even if its caller has left.
-	stays bool
+	outlivesCaller bool
 	// granted is the row whose lease run gave away, created whether it is a new one: if the
 	// commit fails, nobody may be left with a lease that nobody knows of.
 	granted *pay.Payment
@@ -48,13 +48,13 @@ const (
 // the operation was begun takes it along, unless it stays; later it waits, for a
 // commit is short.
 func (d *DB) do(ctx context.Context, o *op) error {
-	if err := ctx.Err(); err != nil && !o.stays {
+	if err := ctx.Err(); err != nil && !o.outlivesCaller {
 		return err
 	}
 	answers := make(chan error, 1)
 	o.answer = func(err error) { answers <- err }
 	leaves := ctx.Done()
-	if o.stays {
+	if o.outlivesCaller {
 		leaves = nil // the queue is never full for long
 	}
 	select {
@@ -69,7 +69,7 @@ func (d *DB) do(ctx context.Context, o *op) error {
 		return err
 	case <-d.finished:
 	case <-ctx.Done():
-		if o.stays || o.state.CompareAndSwap(waiting, left) {
+		if o.outlivesCaller || o.state.CompareAndSwap(waiting, left) {
 			return ctx.Err()
 		}
 		select {
@@ -208,7 +208,7 @@ func answer(ops []*op, results []error) {
 }
 
 func (d *DB) commit(tx *bbolt.Tx) error {
-	if err := d.inPlace(); err != nil {
+	if err := d.checkInPlace(); err != nil {
 		return err
 	}
 	if hook := d.hooks.commit.Load(); hook != nil {
@@ -242,7 +242,7 @@ func (d *DB) finish() {
 	if d.outage != nil {
 		d.resume()
 	}
-	d.result = errors.Join(d.lost(), d.closeFile())
+	d.result = errors.Join(d.lostChanges(), d.closeFile())
 }
 
 // closeFile waits for readers, because bbolt does.

@@ -36,7 +36,7 @@ func Compact(ctx context.Context, path string) (before, after int64, err error) 
 	if err := c.open(); err != nil {
 		return 0, 0, fmt.Errorf("compact %s: %w", path, err)
 	}
-	err = survive(func() error { return c.run(ctx) })
+	err = recoverFaults(func() error { return c.run(ctx) })
 	if err := errors.Join(err, c.close()); err != nil {
 		return 0, 0, fmt.Errorf("compact %s: %w", path, err)
 	}
@@ -65,7 +65,7 @@ func (c *compaction) run(ctx context.Context) error {
 	if err := removeLeftovers(c.path); err != nil {
 		return err
 	}
-	file, err := os.CreateTemp(filepath.Dir(c.path), leftover(c.path)) // mode 0600
+	file, err := os.CreateTemp(filepath.Dir(c.path), tempPattern(c.path)) // mode 0600
 	if err != nil {
 		return err
 	}
@@ -80,7 +80,7 @@ func (c *compaction) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := finish(c.temp, was); err != nil {
+	if err := makeDurable(c.temp, was); err != nil {
 		return err
 	}
 	is, err := os.Stat(c.temp)
@@ -172,8 +172,8 @@ func compare(ctx context.Context, a, b *bbolt.Tx) error {
 }
 
 // finish gives the new file the old one's mode and owner and makes it durable.
-func finish(path string, was os.FileInfo) error {
-	if err := own(path, was); err != nil {
+func makeDurable(path string, was os.FileInfo) error {
+	if err := copyOwner(path, was); err != nil {
 		return err
 	}
 	file, err := os.OpenFile(path, os.O_RDWR, 0)

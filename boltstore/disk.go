@@ -34,7 +34,7 @@ func newDisk(dir string, min uint64, read func(string) (uint64, error)) *disk {
 
 // short returns pay.ErrUnavailable while there is too little space to begin anything.
 // A failing reading is not held against the disk: a full one fails the commit.
-func (k *disk) short() error {
+func (k *disk) checkSpace() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	// Paced by the machine's own clock, which tests of the books don't turn.

@@ -31,7 +31,7 @@ func entries(p *pay.Payment) []indexEntry {
 	}
 	list := make([]indexEntry, 0, 10)
 	add := func(bucket []byte, parts ...string) {
-		list = append(list, indexEntry{bucket, join(parts...)})
+		list = append(list, indexEntry{bucket, joinKey(parts...)})
 	}
 	add(keyPaymentsBucket, p.KeyID, p.ID)
 	list = append(list, indexEntry{labelledBucket, labelledKey(p)})
@@ -41,28 +41,28 @@ func entries(p *pay.Payment) []indexEntry {
 		}
 	}
 	if p.Awaited() && !p.Retired {
-		add(awaitedBucket, p.KeyID, string(p.Identity[:]), number(awaitedUntil(p)), p.ID)
+		add(awaitedBucket, p.KeyID, string(p.Identity[:]), encodeNumber(awaitedUntil(p)), p.ID)
 	}
 	if p.IdempotencyKey != "" && p.Lives() && !p.Retired {
 		add(livingBucket, p.KeyID, hashed(p.IdempotencyKey), p.ID)
 	}
 	if p.Attempt > 0 {
-		add(attemptsBucket, p.KeyID, hashed(p.IdempotencyKey), number(int64(p.Attempt)), p.ID)
+		add(attemptsBucket, p.KeyID, hashed(p.IdempotencyKey), encodeNumber(int64(p.Attempt)), p.ID)
 	}
 	if p.Reconciled {
 		add(noncesBucket, string(p.Authorization.Nonce[:]), p.ID)
 	}
 	if p.HoldsHost() {
-		add(hostsBucket, p.KeyID, hashed(p.Host), number(validBefore(p)), p.ID)
+		add(hostsBucket, p.KeyID, hashed(p.Host), encodeNumber(validBefore(p)), p.ID)
 	}
 	if p.Lease.Owner != "" {
-		add(leasesBucket, nanos(p.Lease.Until), p.ID)
+		add(leasesBucket, encodeTime(p.Lease.Until), p.ID)
 	}
 	if p.Transaction != "" {
 		add(transactionsBucket, transactionKey(p.Transaction), p.ID)
 	}
 	if !p.Check.IsZero() {
-		add(dueBucket, nanos(p.Check), p.ID)
+		add(dueBucket, encodeTime(p.Check), p.ID)
 	}
 	return list
 }
@@ -83,7 +83,7 @@ func awaitedUntil(p *pay.Payment) int64 {
 }
 
 // after is the first whole second after now: where a seek for later ones begins.
-func after(now time.Time) string { return number(now.Unix() + 1) }
+func secondAfter(now time.Time) string { return encodeNumber(now.Unix() + 1) }
 
 // reindex brings the indexes from one state of a payment to the next.
 func (b *batch) reindex(was, is *pay.Payment) error {
@@ -135,7 +135,7 @@ func (b *batch) recount(was, is *pay.Payment) error {
 
 // hostEventKey is the key of an event in the index by host. A host on REST is only claimed and
 // may be of any length, so the index has its hash.
-func hostEventKey(e *pay.SpendEvent) []byte { return join(e.KeyID, hashed(e.Host), e.ID) }
+func hostEventKey(e *pay.SpendEvent) []byte { return joinKey(e.KeyID, hashed(e.Host), e.ID) }
 
 func transactionKey(hash string) string { return strings.ToLower(hash) }
 

@@ -21,7 +21,7 @@ func (d *DB) Begin(ctx context.Context, want *pay.Begin) (pay.Begun, error) {
 	o := &op{}
 	o.run = func(b *batch) (err error) {
 		var changes []pay.CounterChange
-		begun, changes, err = want.Decide(view{b, d.noncesOf})
+		begun, changes, err = want.Decide(beginView{b, d.noncesOf})
 		if err != nil || !begun.Leased() {
 			return err
 		}
@@ -49,7 +49,7 @@ func (d *DB) Begin(ctx context.Context, want *pay.Begin) (pay.Begun, error) {
 
 // mayCreate refuses a new payment for which there is no room or whose id is taken.
 func (d *DB) mayCreate(b *batch, p *pay.Payment) error {
-	if err := d.disk.short(); err != nil {
+	if err := d.disk.checkSpace(); err != nil {
 		return err
 	}
 	if p.ID == "" || b.get(paymentsBucket, []byte(p.ID)) != nil {
@@ -107,7 +107,7 @@ func (d *DB) Renew(ctx context.Context, id string, fence uint64, until time.Time
 		}
 		return b.savePayment(was, p)
 	}
-	down := func(cause error) error {
+	duringOutage := func(cause error) error {
 		was, err := d.lastKnown(id)
 		if err != nil {
 			return unavailable(cause)
@@ -116,9 +116,9 @@ func (d *DB) Renew(ctx context.Context, id string, fence uint64, until time.Time
 		if err != nil {
 			return err
 		}
-		return d.keepRenewal(p, run)
+		return d.queueRenewal(p, run)
 	}
-	return d.do(ctx, &op{run: run, down: down})
+	return d.do(ctx, &op{run: run, duringOutage: duringOutage})
 }
 
 // Record applies an outcome. Once handed over it is written, even if its caller leaves.
@@ -140,7 +140,7 @@ func (d *DB) Record(ctx context.Context, out pay.Outcome) (*pay.Payment, pay.Eff
 		p, fx, err = apply(b)
 		return err
 	}
-	down := func(cause error) error {
+	duringOutage := func(cause error) error {
 		was, err := d.lastKnown(out.PaymentID)
 		if err != nil {
 			return unavailable(fmt.Errorf("%w; read payment: %w", cause, err))
@@ -156,12 +156,12 @@ func (d *DB) Record(ctx context.Context, out pay.Outcome) (*pay.Payment, pay.Eff
 			_, _, err := apply(b)
 			return err
 		}
-		if _, err := d.keep(p, "outcome "+string(out.Verdict), again); err != nil {
+		if _, err := d.queue(p, "outcome "+string(out.Verdict), again); err != nil {
 			return err
 		}
 		return fmt.Errorf("%w: %w", pay.ErrQueued, cause)
 	}
-	err := d.do(ctx, &op{run: run, down: down, stays: true})
+	err := d.do(ctx, &op{run: run, duringOutage: duringOutage, outlivesCaller: true})
 	switch {
 	case err == nil, errors.Is(err, pay.ErrQueued):
 		return p.Clone(), fx, err
@@ -205,11 +205,11 @@ func (b *batch) record(out pay.Outcome) (*pay.Payment, pay.Effects, error) {
 // not for this one.
 func claimedIn(tx *bbolt.Tx, out pay.Outcome) bool {
 	bucket, hash := tx.Bucket(transactionsBucket), transactionKey(out.Transaction)
-	if hasKey(bucket, join(hash, out.PaymentID)) {
+	if hasKey(bucket, joinKey(hash, out.PaymentID)) {
 		return false
 	}
-	k, _ := bucket.Cursor().Seek(within(hash))
-	return bytes.HasPrefix(k, within(hash))
+	k, _ := bucket.Cursor().Seek(keyPrefix(hash))
+	return bytes.HasPrefix(k, keyPrefix(hash))
 }
 
 // Lapse ends leases that ran out unreleased.
@@ -247,23 +247,23 @@ func (b *batch) lapse(id string) error {
 }
 
 // view is a batch as pay.BeginView.
-type view struct {
+type beginView struct {
 	*batch
 	nonces func(keyID, idempotencyKey string) nonces
 }
 
-func (v view) ByIdempotencyKey(keyID, idempotencyKey string) (p *pay.Payment, err error) {
-	descend(v.tx.Bucket(livingBucket), within(keyID, hashed(idempotencyKey)), "", func(id, _ []byte) bool {
+func (v beginView) ByIdempotencyKey(keyID, idempotencyKey string) (p *pay.Payment, err error) {
+	descend(v.tx.Bucket(livingBucket), keyPrefix(keyID, hashed(idempotencyKey)), "", func(id, _ []byte) bool {
 		p, err = v.load(string(id))
 		return false
 	})
 	return p, err
 }
 
-func (v view) VisitAwaited(keyID string, identity pay.Hash, now time.Time, visit func(id string) (bool, error)) error {
-	prefix := within(keyID, string(identity[:]))
+func (v beginView) VisitAwaited(keyID string, identity pay.Hash, now time.Time, visit func(id string) (bool, error)) error {
+	prefix := keyPrefix(keyID, string(identity[:]))
 	c := v.tx.Bucket(awaitedBucket).Cursor()
-	for k, _ := c.Seek(append(prefix, after(now)...)); bytes.HasPrefix(k, prefix); k, _ = c.Next() {
+	for k, _ := c.Seek(append(prefix, secondAfter(now)...)); bytes.HasPrefix(k, prefix); k, _ = c.Next() {
 		if more, err := visit(string(k[len(prefix)+9:])); err != nil || !more {
 			return err
 		}
@@ -271,29 +271,29 @@ func (v view) VisitAwaited(keyID string, identity pay.Hash, now time.Time, visit
 	return nil
 }
 
-func (v view) Payment(id string) (*pay.Payment, error) { return v.load(id) }
+func (v beginView) Payment(id string) (*pay.Payment, error) { return v.load(id) }
 
-func (v view) CountUnanswered(keyID, host string, now time.Time, max int) (n int, err error) {
-	prefix := within(keyID, hashed(host))
+func (v beginView) CountUnanswered(keyID, host string, now time.Time, max int) (n int, err error) {
+	prefix := keyPrefix(keyID, hashed(host))
 	c := v.tx.Bucket(hostsBucket).Cursor()
-	for k, _ := c.Seek(append(prefix, after(now)...)); bytes.HasPrefix(k, prefix) && n < max; k, _ = c.Next() {
+	for k, _ := c.Seek(append(prefix, secondAfter(now)...)); bytes.HasPrefix(k, prefix) && n < max; k, _ = c.Next() {
 		n++
 	}
 	return n, nil
 }
 
-func (v view) Pause() (*pay.Pause, error) { return pauseIn(v.tx) }
+func (v beginView) Pause() (*pay.Pause, error) { return pauseIn(v.tx) }
 
-func (v view) PolicyRevision(keyID string) (uint64, error) { return revisionIn(v.tx, keyID) }
+func (v beginView) PolicyRevision(keyID string) (uint64, error) { return revisionIn(v.tx, keyID) }
 
-func (v view) Plan(orgID string) (pay.PlanName, error) {
+func (v beginView) Plan(orgID string) (pay.PlanName, error) {
 	org, _, err := organizationIn(v.tx, orgID)
 	return org.Plan, err
 }
 
-func (v view) Counter(c pay.Counter) (x402.Amount, error) { return counterIn(v.tx, c) }
+func (v beginView) Counter(c pay.Counter) (x402.Amount, error) { return counterIn(v.tx, c) }
 
-func (v view) VisitCounters(prefix pay.Counter, visit func(pay.Counter, x402.Amount) bool) error {
+func (v beginView) VisitCounters(prefix pay.Counter, visit func(pay.Counter, x402.Amount) bool) error {
 	c := v.tx.Bucket(countersBucket).Cursor()
 	for k, text := c.Seek([]byte(prefix)); bytes.HasPrefix(k, []byte(prefix)); k, text = c.Next() {
 		amount, err := amountOf(pay.Counter(k), text)

@@ -104,28 +104,28 @@ func checkSchema(meta *bbolt.Bucket) error {
 }
 
 // join makes a key of parts.
-func join(parts ...string) []byte { return []byte(strings.Join(parts, "\x00")) }
+func joinKey(parts ...string) []byte { return []byte(strings.Join(parts, "\x00")) }
 
 // within is the prefix of all keys that begin with these parts.
-func within(parts ...string) []byte { return append(join(parts...), 0) }
+func keyPrefix(parts ...string) []byte { return append(joinKey(parts...), 0) }
 
 // number is n as it stands in keys.
-func number(n int64) string {
+func encodeNumber(n int64) string {
 	return string(binary.BigEndian.AppendUint64(nil, uint64(max(n, 0))))
 }
 
 // numberIn reads the number that a part of a key begins with.
-func numberIn(part []byte) uint64 { return binary.BigEndian.Uint64(part) }
+func decodeNumber(part []byte) uint64 { return binary.BigEndian.Uint64(part) }
 
 // nanos is t as it stands in keys. Times out of an int64's range stand at its ends.
-func nanos(t time.Time) string {
+func encodeTime(t time.Time) string {
 	switch year := t.Year(); {
 	case year < 1970:
-		return number(0)
+		return encodeNumber(0)
 	case year > 2261:
-		return number(math.MaxInt64)
+		return encodeNumber(math.MaxInt64)
 	}
-	return number(t.UnixNano())
+	return encodeNumber(t.UnixNano())
 }
 
 // rowVersion is the first byte of every encoded row. A new encoding gets a new number,

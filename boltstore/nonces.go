@@ -24,7 +24,7 @@ func (d *DB) noncesOf(keyID, idempotencyKey string) nonces {
 	return nonces{
 		shared: d.vault.Derive("payment-nonces", keyID, idempotencyKey),
 		own: func(attempt uint64) [32]byte {
-			return d.vault.Derive("payment-nonce", keyID, idempotencyKey, number(int64(attempt)))
+			return d.vault.Derive("payment-nonce", keyID, idempotencyKey, encodeNumber(int64(attempt)))
 		},
 	}
 }

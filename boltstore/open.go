@@ -99,7 +99,7 @@ type DB struct {
 	unplaced   bool
 	// reconciling guards known, which reconciling reads once.
 	reconciling sync.Mutex
-	known       map[spent]bool
+	known       map[usedAuthorization]bool
 
 	ops      chan *op
 	closing  chan struct{}
@@ -109,8 +109,8 @@ type DB struct {
 
 	// leased are the rows of the leased payments as stored: the committer's own.
 	leased map[string]*pay.Payment
-	outage *outage                 // the committer's own; nil while writing works
-	health atomic.Pointer[trouble] // what Health tells about the outage
+	outage *outage                      // the committer's own; nil while writing works
+	health atomic.Pointer[outageStatus] // what Health tells about the outage
 
 	maxSessions int  // pay.MaxSessions, less in tests
 	noSync      bool // for measuring without the disk
@@ -203,8 +203,8 @@ func (d *DB) openFile(create int, wait time.Duration) (*bbolt.DB, error) {
 }
 
 // inPlace makes sure that what is written is what the next start will read: a backup that is
-// put in the place of the file while it is open must not go unnoticed.
-func (d *DB) inPlace() error {
+// put in the place of the file while it is open must not go unopened.
+func (d *DB) checkInPlace() error {
 	named, err := os.Stat(d.path)
 	if err == nil && !os.SameFile(d.file, named) {
 		d.replaced = true
@@ -267,7 +267,7 @@ func (d *DB) prepare(ctx context.Context, bolt *bbolt.DB, o Options) error {
 	if err := d.advance(bolt); err != nil {
 		return err
 	}
-	if err := d.noticeRestore(bolt); err != nil {
+	if err := d.beginReconciling(bolt); err != nil {
 		return err
 	}
 	if err := removeLeftovers(d.path); err != nil {

@@ -15,9 +15,9 @@ import (
 // transactions at most.
 func (d *DB) PaymentsOf(ctx context.Context, keyIDs []string, label string, limit int) ([]*pay.Payment, error) {
 	var wanted byte // filters what the index does not
-	index := func(keyID string) idIndex { return idIndex{keyPaymentsBucket, within(keyID)} }
+	index := func(keyID string) idIndex { return idIndex{keyPaymentsBucket, keyPrefix(keyID)} }
 	if slices.Contains(indexed, label) {
-		index = func(keyID string) idIndex { return idIndex{labelsBucket, within(keyID, label)} }
+		index = func(keyID string) idIndex { return idIndex{labelsBucket, keyPrefix(keyID, label)} }
 	} else if label != "" {
 		if wanted = labelBits(label); wanted == 0 {
 			return nil, nil

@@ -61,7 +61,7 @@ func (d *DB) knowsEvent(ctx context.Context, keyIDs []string, id string) error {
 		found := false
 		err := d.view(ctx, func(tx *bbolt.Tx) error {
 			events := tx.Bucket(eventsBucket)
-			found = slices.ContainsFunc(some, func(keyID string) bool { return events.Get(join(keyID, id)) != nil })
+			found = slices.ContainsFunc(some, func(keyID string) bool { return events.Get(joinKey(keyID, id)) != nil })
 			return nil
 		})
 		if err != nil || found {
@@ -128,7 +128,7 @@ func (l *spendList) readIn(tx *bbolt.Tx, before, lowest string) error {
 				return err
 			}
 			m.next(r)
-		} else if m.narrow(r); string(r.id) == id {
+		} else if m.intersect(r); string(r.id) == id {
 			continue
 		}
 		l.passed = id
@@ -138,13 +138,13 @@ func (l *spendList) readIn(tx *bbolt.Tx, before, lowest string) error {
 // indexes are where the events that are wanted of a key are: in all of them.
 func (l *spendList) indexes(keyID string) (list []idIndex) {
 	if l.q.Host != "" {
-		list = append(list, idIndex{hostEventsBucket, within(keyID, hashed(l.q.Host))})
+		list = append(list, idIndex{hostEventsBucket, keyPrefix(keyID, hashed(l.q.Host))})
 	}
 	if l.q.Task != "" {
-		list = append(list, idIndex{taskEventsBucket, within(keyID, l.q.Task)})
+		list = append(list, idIndex{taskEventsBucket, keyPrefix(keyID, l.q.Task)})
 	}
 	if list == nil {
-		list = append(list, idIndex{eventsBucket, within(keyID)})
+		list = append(list, idIndex{eventsBucket, keyPrefix(keyID)})
 	}
 	return list
 }
@@ -152,7 +152,7 @@ func (l *spendList) indexes(keyID string) (list []idIndex) {
 // add lists an event if it is of a day that is wanted.
 func (l *spendList) add(tx *bbolt.Tx, keyID, id string) error {
 	var e pay.SpendEntry
-	if err := decodeRow(tx.Bucket(eventsBucket).Get(join(keyID, id)), &e.SpendEvent); err != nil {
+	if err := decodeRow(tx.Bucket(eventsBucket).Get(joinKey(keyID, id)), &e.SpendEvent); err != nil {
 		return fmt.Errorf("spend event %s: %w", id, err)
 	}
 	if !l.q.Wants(&e.SpendEvent) {

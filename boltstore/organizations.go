@@ -130,7 +130,7 @@ func (d *DB) walkOrganization(ctx context.Context, orgID string, visit func(tx *
 			}
 			c := tx.Bucket(liveWalletsBucket).Cursor()
 			for n := 0; len(keys) > 0; keys, from = keys[1:], nil {
-				prefix := within(keys[0])
+				prefix := keyPrefix(keys[0])
 				if from == nil {
 					from = prefix
 				}

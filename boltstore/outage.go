@@ -21,8 +21,8 @@ var retryEvery = time.Second
 const (
 	// reopenWait is how long it then waits for the file lock; callers wait meanwhile.
 	reopenWait = 100 * time.Millisecond
-	// maxKept bounds the memory that an outage may take.
-	maxKept = 1 << 16
+	// maxQueued bounds the memory that an outage may take.
+	maxQueued = 1 << 16
 )
 
 // outage is the time from a failed commit until writing works again. New payments are
@@ -30,30 +30,30 @@ const (
 // moved and the sends they belong to go on. The file lock is ours all along (but for
 // the moment of reopening), so a lease that is extended in memory is nobody else's.
 type outage struct {
-	cause error
-	since time.Time
-	next  *time.Timer
-	kept  []*kept
+	cause  error
+	since  time.Time
+	next   *time.Timer
+	queued []*queuedChange
 	// rows are the payments as they will be once everything kept is written.
 	rows map[string]*pay.Payment
 	// renewals are the kept renewals by payment, so that each lease has one at most.
-	renewals map[string]*kept
+	renewals map[string]*queuedChange
 }
 
 // kept is a change that waits in memory.
-type kept struct {
+type queuedChange struct {
 	payment string
 	what    string // for the log
 	run     func(*batch) error
 	// will is the row that the caller was promised, encoded; nil if nobody was.
-	will []byte
+	promised []byte
 }
 
-// trouble is what others may know of an outage.
-type trouble struct {
-	cause error
-	since time.Time
-	kept  int
+// outageStatus is what others may know of an outage.
+type outageStatus struct {
+	cause  error
+	since  time.Time
+	queued int
 }
 
 // Health is nil while new payments can be taken.
@@ -68,9 +68,9 @@ func (d *DB) Health(ctx context.Context) error {
 	}
 	if t := d.health.Load(); t != nil {
 		return fmt.Errorf("%w since %s, %d outcomes are queued: %w",
-			pay.ErrUnavailable, t.since.UTC().Format(time.RFC3339), t.kept, t.cause)
+			pay.ErrUnavailable, t.since.UTC().Format(time.RFC3339), t.queued, t.cause)
 	}
-	return d.disk.short()
+	return d.disk.checkSpace()
 }
 
 // beginOutage starts an outage.
@@ -78,17 +78,17 @@ func (d *DB) beginOutage(cause error) {
 	d.log.Error("store: cannot write, new payments are refused", "file", d.path, "error", cause)
 	d.outage = &outage{
 		cause: cause, since: d.clock(), next: time.NewTimer(0),
-		rows: map[string]*pay.Payment{}, renewals: map[string]*kept{},
+		rows: map[string]*pay.Payment{}, renewals: map[string]*queuedChange{},
 	}
-	d.tell()
+	d.publishHealth()
 }
 
-func (d *DB) tell() {
+func (d *DB) publishHealth() {
 	if d.outage == nil {
 		d.health.Store(nil)
 		return
 	}
-	d.health.Store(&trouble{cause: d.outage.cause, since: d.outage.since, kept: len(d.outage.kept)})
+	d.health.Store(&outageStatus{cause: d.outage.cause, since: d.outage.since, queued: len(d.outage.queued)})
 }
 
 // retry fires when it is time to try again; never without an outage.
@@ -112,7 +112,7 @@ func (d *DB) undo(ops []*op) {
 			out.Verdict, out.Reason = pay.VerdictVoid, "the journal could not be written, so nothing was signed"
 		}
 		owner := o.granted.Lease.Owner
-		d.outage.kept = append(d.outage.kept, &kept{payment: out.PaymentID, what: "undo", run: func(b *batch) error {
+		d.outage.queued = append(d.outage.queued, &queuedChange{payment: out.PaymentID, what: "undo", run: func(b *batch) error {
 			p, err := b.load(out.PaymentID)
 			if err != nil && !errors.Is(err, pay.ErrPaymentNotFound) {
 				return err
@@ -128,12 +128,12 @@ func (d *DB) undo(ops []*op) {
 
 // answerDown answers an operation during an outage.
 func (d *DB) answerDown(o *op) {
-	if o.down == nil {
+	if o.duringOutage == nil {
 		o.answer(unavailable(d.outage.cause))
 		return
 	}
-	o.answer(d.guard(func() error { return o.down(d.outage.cause) }))
-	d.tell()
+	o.answer(d.guard(func() error { return o.duringOutage(d.outage.cause) }))
+	d.publishHealth()
 }
 
 func unavailable(cause error) error { return fmt.Errorf("%w: %w", pay.ErrUnavailable, cause) }
@@ -150,16 +150,16 @@ func (d *DB) lastKnown(id string) (*pay.Payment, error) {
 }
 
 // keep keeps a change of a payment whose row will then be p.
-func (d *DB) keep(p *pay.Payment, what string, run func(*batch) error) (*kept, error) {
-	if len(d.outage.kept) >= maxKept {
+func (d *DB) queue(p *pay.Payment, what string, run func(*batch) error) (*queuedChange, error) {
+	if len(d.outage.queued) >= maxQueued {
 		return nil, unavailable(errors.New("too many outcomes are queued"))
 	}
 	will, err := encodePayment(p)
 	if err != nil {
 		return nil, err
 	}
-	k := &kept{payment: p.ID, what: what, run: run, will: will}
-	d.outage.kept = append(d.outage.kept, k)
+	k := &queuedChange{payment: p.ID, what: what, run: run, promised: will}
+	d.outage.queued = append(d.outage.queued, k)
 	d.outage.rows[p.ID] = p
 	return k, nil
 }
@@ -173,7 +173,7 @@ func (d *DB) resume() {
 		d.stillDown(err)
 		return
 	}
-	if err := d.forgetWritten(); err != nil {
+	if err := d.dropWritten(); err != nil {
 		d.stillDown(err)
 		return
 	}
@@ -182,7 +182,7 @@ func (d *DB) resume() {
 		run:    func(b *batch) error { return b.put(metaBucket, resumedKey, now) },
 		answer: func(error) {},
 	}}
-	for _, k := range out.kept {
+	for _, k := range out.queued {
 		ops = append(ops, &op{run: k.run, answer: func(err error) {
 			if err != nil {
 				d.log.Error("store: a kept change no longer applies", "payment", k.payment, "change", k.what, "error", err)
@@ -193,10 +193,10 @@ func (d *DB) resume() {
 		n := min(len(ops), maxBatch)
 		unwritten, err := d.write(ops[:n])
 		if err != nil {
-			// What was written is gone from out.kept, in order; the rest stays.
+			// What was written is gone from out.queued, in order; the rest stays.
 			rest := len(unwritten) + len(ops) - n
-			out.kept = out.kept[len(out.kept)-min(rest, len(out.kept)):]
-			maps.DeleteFunc(out.renewals, func(_ string, k *kept) bool { return !slices.Contains(out.kept, k) })
+			out.queued = out.queued[len(out.queued)-min(rest, len(out.queued)):]
+			maps.DeleteFunc(out.renewals, func(_ string, k *queuedChange) bool { return !slices.Contains(out.queued, k) })
 			d.stillDown(err)
 			return
 		}
@@ -204,14 +204,14 @@ func (d *DB) resume() {
 	}
 	out.next.Stop()
 	d.outage = nil
-	d.tell()
-	d.log.Info("store: writing again", "file", d.path, "kept", len(out.kept), "after", d.clock().Sub(out.since).String())
+	d.publishHealth()
+	d.log.Info("store: writing again", "file", d.path, "kept", len(out.queued), "after", d.clock().Sub(out.since).String())
 }
 
 func (d *DB) stillDown(cause error) {
 	d.outage.cause = cause
 	d.outage.next.Reset(retryEvery)
-	d.tell()
+	d.publishHealth()
 }
 
 // reopen closes the file, opens it and checks that it is still the same store.
@@ -267,15 +267,15 @@ func (d *DB) recognize(tx *bbolt.Tx, leased map[string]*pay.Payment) error {
 	return nil
 }
 
-// forgetWritten drops kept changes that a commit, reported as failed, brought to the
+// dropWritten drops kept changes that a commit, reported as failed, brought to the
 // disk after all: those up to the last one whose promised row is there.
-func (d *DB) forgetWritten() error {
+func (d *DB) dropWritten() error {
 	out := d.outage
 	done := map[string]int{} // payment -> index of its last written change
 	err := d.view(context.Background(), func(tx *bbolt.Tx) error {
 		payments := tx.Bucket(paymentsBucket)
-		for i, k := range out.kept {
-			if k.will != nil && bytes.Equal(payments.Get([]byte(k.payment)), k.will) {
+		for i, k := range out.queued {
+			if k.promised != nil && bytes.Equal(payments.Get([]byte(k.payment)), k.promised) {
 				done[k.payment] = i
 			}
 		}
@@ -284,39 +284,39 @@ func (d *DB) forgetWritten() error {
 	if err != nil {
 		return err
 	}
-	rest := out.kept[:0]
-	for i, k := range out.kept {
-		if last, ok := done[k.payment]; k.will == nil || !ok || i > last {
+	rest := out.queued[:0]
+	for i, k := range out.queued {
+		if last, ok := done[k.payment]; k.promised == nil || !ok || i > last {
 			rest = append(rest, k)
 		}
 	}
-	out.kept = rest
+	out.queued = rest
 	return nil
 }
 
 // lost is an error that names the outcomes that closing loses.
-func (d *DB) lost() error {
-	if d.outage == nil || len(d.outage.kept) == 0 {
+func (d *DB) lostChanges() error {
+	if d.outage == nil || len(d.outage.queued) == 0 {
 		return nil
 	}
-	for _, k := range d.outage.kept {
+	for _, k := range d.outage.queued {
 		d.log.Error("store: lost a change that could not be written", "payment", k.payment, "change", k.what)
 	}
-	return fmt.Errorf("%d changes of payments could not be written: %w", len(d.outage.kept), d.outage.cause)
+	return fmt.Errorf("%d changes of payments could not be written: %w", len(d.outage.queued), d.outage.cause)
 }
 
-// keepRenewal keeps a lease's renewal. A later one takes the place of an earlier one.
-func (d *DB) keepRenewal(p *pay.Payment, run func(*batch) error) error {
+// queueRenewal keeps a lease's renewal. A later one takes the place of an earlier one.
+func (d *DB) queueRenewal(p *pay.Payment, run func(*batch) error) error {
 	if k := d.outage.renewals[p.ID]; k != nil {
 		k.run = run
 		d.outage.rows[p.ID] = p
 		return nil
 	}
-	k, err := d.keep(p, "renewal", run)
+	k, err := d.queue(p, "renewal", run)
 	if err != nil {
 		return err
 	}
-	k.will = nil // writing a renewal twice is harmless
+	k.promised = nil // writing a renewal twice is harmless
 	d.outage.renewals[p.ID] = k
 	return nil
 }

@@ -314,14 +314,14 @@ func TestCheckFindsDamage(t *testing.T) {
 			k, _ := tx.Bucket(keyPaymentsBucket).Cursor().First()
 			return tx.Bucket(keyPaymentsBucket).Delete(k)
 		},
-		"entry too many": func(tx *bbolt.Tx) error { return tx.Bucket(dueBucket).Put(join(nanos(noon), "x"), nil) },
+		"entry too many": func(tx *bbolt.Tx) error { return tx.Bucket(dueBucket).Put(joinKey(encodeTime(noon), "x"), nil) },
 		"event gone": func(tx *bbolt.Tx) error {
 			k, _ := tx.Bucket(eventsBucket).Cursor().First()
 			return tx.Bucket(eventsBucket).Delete(k)
 		},
 		"event of nobody": func(tx *bbolt.Tx) error {
 			row, _ := encodeRow(pay.SpendEvent{ID: "e", KeyID: "k", PaymentID: "x"})
-			return tx.Bucket(eventsBucket).Put(join("k", "e"), row)
+			return tx.Bucket(eventsBucket).Put(joinKey("k", "e"), row)
 		},
 		"transaction of nobody": func(tx *bbolt.Tx) error { return tx.Bucket(transactionsBucket).Put([]byte("0x1"), []byte("x")) },
 		"row unreadable": func(tx *bbolt.Tx) error {

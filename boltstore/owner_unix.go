@@ -8,7 +8,7 @@ import (
 )
 
 // own gives a file the owner of another, so that root can do what purser's user would.
-func own(path string, like os.FileInfo) error {
+func copyOwner(path string, like os.FileInfo) error {
 	is, err := os.Stat(path)
 	if err != nil {
 		return err

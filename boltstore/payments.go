@@ -95,10 +95,10 @@ func (d *DB) Payment(ctx context.Context, id string) (p *pay.Payment, err error)
 
 // Payments lists a key's payments, newest first.
 func (d *DB) Payments(ctx context.Context, q pay.PaymentQuery) ([]*pay.Payment, error) {
-	bucket, prefix := keyPaymentsBucket, within(q.KeyID)
+	bucket, prefix := keyPaymentsBucket, keyPrefix(q.KeyID)
 	var wanted byte // filters what the index does not
 	if slices.Contains(indexed, q.Label) {
-		bucket, prefix = labelsBucket, within(q.KeyID, q.Label)
+		bucket, prefix = labelsBucket, keyPrefix(q.KeyID, q.Label)
 	} else if q.Label != "" {
 		if wanted = labelBits(q.Label); wanted == 0 {
 			return nil, nil
@@ -142,7 +142,7 @@ func (d *DB) Payments(ctx context.Context, q pay.PaymentQuery) ([]*pay.Payment, 
 func (d *DB) Due(ctx context.Context, now time.Time, limit int) (list []*pay.Payment, err error) {
 	limit = min(limit, maxPage)
 	err = d.view(ctx, func(tx *bbolt.Tx) error {
-		until := nanos(now)
+		until := encodeTime(now)
 		c := tx.Bucket(dueBucket).Cursor()
 		for k, _ := c.First(); k != nil && len(list) < limit && string(k[:8]) <= until; k, _ = c.Next() {
 			p, err := paymentIn(tx, string(k[9:]))

@@ -142,7 +142,7 @@ func (d *DB) markCopy(tx *bbolt.Tx) error {
 		return err
 	}
 	for _, m := range marks {
-		if m.unnoticed() {
+		if m.unopened() {
 			return nil
 		}
 	}

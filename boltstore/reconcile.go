@@ -36,13 +36,13 @@ func restoredIn(meta *bbolt.Bucket) (*pay.Restore, error) {
 	return r, nil
 }
 
-// noticeRestore puts a store that comes from a backup into reconcile mode when it is opened
+// beginReconciling puts a store that comes from a backup into reconcile mode when it is opened
 // for the first time, and notes when that was.
-func (d *DB) noticeRestore(bolt *bbolt.DB) error {
+func (d *DB) beginReconciling(bolt *bbolt.DB) error {
 	notice := false
 	err := bolt.View(func(tx *bbolt.Tx) error {
 		marks, err := marksIn(tx.Bucket(metaBucket))
-		d.marks, notice = len(marks), slices.ContainsFunc(marks, Mark.unnoticed)
+		d.marks, notice = len(marks), slices.ContainsFunc(marks, Mark.unopened)
 		return err
 	})
 	if err != nil || !notice {
@@ -65,7 +65,7 @@ func (d *DB) noticeRestore(bolt *bbolt.DB) error {
 		}
 		r.Again(now)
 		for i := range marks {
-			if marks[i].unnoticed() {
+			if marks[i].unopened() {
 				marks[i].RestoredAt = now.UTC()
 			}
 		}
@@ -79,8 +79,8 @@ func (d *DB) noticeRestore(bolt *bbolt.DB) error {
 // pending: what the backup does not know was not read from the chain.
 func (m Mark) pending() bool { return m.ReconciledAt.IsZero() }
 
-// unnoticed: nobody has opened what was restored from it.
-func (m Mark) unnoticed() bool { return m.pending() && m.RestoredAt.IsZero() }
+// unopened: nobody has opened what was restored from it.
+func (m Mark) unopened() bool { return m.pending() && m.RestoredAt.IsZero() }
 
 func putJSON(put func(key, value []byte) error, values map[string]any) error {
 	for key, v := range values {
@@ -119,7 +119,7 @@ func (b *batch) putMeta(values map[string]any) error {
 
 // Reconcile books what the chain told of.
 func (d *DB) Reconcile(ctx context.Context, s pay.ReconcileStep) ([]*pay.Payment, error) {
-	known, err := d.knownNonces(ctx)
+	known, err := d.knownAuthorizations(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -136,10 +136,10 @@ func (d *DB) Reconcile(ctx context.Context, s pay.ReconcileStep) ([]*pay.Payment
 		}
 		events := map[string][]byte{}
 		for _, p := range s.Found {
-			if known[usedBy(p)] {
+			if known[authorizationOf(p)] {
 				continue
 			}
-			if has, err := b.knows(p); err != nil || has {
+			if has, err := b.knowsAuthorization(p); err != nil || has {
 				if err != nil {
 					return err
 				}
@@ -183,16 +183,18 @@ func (b *batch) book(p *pay.Payment, event []byte) error {
 }
 
 // spent is an authorization as the token knows it.
-type spent struct {
+type usedAuthorization struct {
 	from  x402.Address
 	nonce x402.Nonce
 }
 
-func usedBy(p *pay.Payment) spent { return spent{p.Authorization.From, p.Authorization.Nonce} }
+func authorizationOf(p *pay.Payment) usedAuthorization {
+	return usedAuthorization{p.Authorization.From, p.Authorization.Nonce}
+}
 
 // knows looks for a payment with the same authorization where an index leads: among those
 // with the same transaction, and among those that reconciling found.
-func (b *batch) knows(p *pay.Payment) (bool, error) {
+func (b *batch) knowsAuthorization(p *pay.Payment) (bool, error) {
 	if b.get(paymentsBucket, []byte(p.ID)) != nil {
 		return true, nil
 	}
@@ -200,8 +202,8 @@ func (b *batch) knows(p *pay.Payment) (bool, error) {
 		bucket []byte
 		prefix []byte
 	}{
-		{transactionsBucket, within(transactionKey(p.Transaction))},
-		{noncesBucket, within(string(p.Authorization.Nonce[:]))},
+		{transactionsBucket, keyPrefix(transactionKey(p.Transaction))},
+		{noncesBucket, keyPrefix(string(p.Authorization.Nonce[:]))},
 	} {
 		c := b.tx.Bucket(in.bucket).Cursor()
 		for k, _ := c.Seek(in.prefix); bytes.HasPrefix(k, in.prefix); k, _ = c.Next() {
@@ -209,7 +211,7 @@ func (b *batch) knows(p *pay.Payment) (bool, error) {
 			if err != nil {
 				return false, err
 			}
-			if usedBy(q) == usedBy(p) {
+			if authorizationOf(q) == authorizationOf(p) {
 				return true, nil
 			}
 		}
@@ -220,7 +222,7 @@ func (b *batch) knows(p *pay.Payment) (bool, error) {
 // knownNonces are the authorizations of payments that no index leads to from what the chain
 // tells: those without a transaction that is confirmed. No such payment is made while the
 // store is in reconcile mode, so that they are read once.
-func (d *DB) knownNonces(ctx context.Context) (map[spent]bool, error) {
+func (d *DB) knownAuthorizations(ctx context.Context) (map[usedAuthorization]bool, error) {
 	d.reconciling.Lock()
 	defer d.reconciling.Unlock()
 	if d.known != nil {
@@ -238,7 +240,7 @@ func (d *DB) knownNonces(ctx context.Context) (map[spent]bool, error) {
 		since = r.Block.Time
 	}
 	ended := uint64(max(0, since.Add(-usableBefore).Unix()))
-	known := map[spent]bool{}
+	known := map[usedAuthorization]bool{}
 	q := pay.LabelQuery{Without: []string{"confirmed"}, Limit: scanRows}
 	for more := true; more; {
 		list, err := d.AllPayments(ctx, q)
@@ -248,7 +250,7 @@ func (d *DB) knownNonces(ctx context.Context) (map[spent]bool, error) {
 		for _, p := range list {
 			q.Before = p.ID
 			if p.Authorization.ValidBefore >= ended {
-				known[usedBy(p)] = true
+				known[authorizationOf(p)] = true
 			}
 		}
 		more = len(list) == q.Limit
@@ -304,21 +306,21 @@ func (d *DB) EndReconciling(ctx context.Context, at time.Time) error {
 
 // What deciding reads of all this.
 
-func (v view) Restored() (*pay.Restore, error) { return restoredIn(v.tx.Bucket(metaBucket)) }
+func (v beginView) Restored() (*pay.Restore, error) { return restoredIn(v.tx.Bucket(metaBucket)) }
 
-func (v view) Attempts(keyID, idempotencyKey string) (n uint64, err error) {
-	descend(v.tx.Bucket(attemptsBucket), within(keyID, hashed(idempotencyKey)), "", func(rest, _ []byte) bool {
+func (v beginView) Attempts(keyID, idempotencyKey string) (n uint64, err error) {
+	descend(v.tx.Bucket(attemptsBucket), keyPrefix(keyID, hashed(idempotencyKey)), "", func(rest, _ []byte) bool {
 		if len(rest) < 9 {
 			err = errors.New("an attempt without a number")
 			return false
 		}
-		n = numberIn(rest)
+		n = decodeNumber(rest)
 		return false
 	})
 	return n, err
 }
 
-func (v view) Reconciled(keyID, idempotencyKey string) (p *pay.Payment, attempt uint64, err error) {
+func (v beginView) Reconciled(keyID, idempotencyKey string) (p *pay.Payment, attempt uint64, err error) {
 	s := v.nonces(keyID, idempotencyKey)
 	c := v.tx.Bucket(noncesBucket).Cursor()
 	for k, _ := c.Seek(s.prefix()); bytes.HasPrefix(k, s.prefix()); k, _ = c.Next() {
@@ -337,6 +339,6 @@ func (v view) Reconciled(keyID, idempotencyKey string) (p *pay.Payment, attempt 
 	return p, attempt, nil
 }
 
-func (v view) Nonce(keyID, idempotencyKey string, attempt uint64) x402.Nonce {
+func (v beginView) Nonce(keyID, idempotencyKey string, attempt uint64) x402.Nonce {
 	return v.nonces(keyID, idempotencyKey).nonce(attempt)
 }

@@ -36,14 +36,16 @@ type dayRow struct {
 }
 
 // dayKey is where the row of a day is.
-func dayKey(keyID string, day time.Time) []byte { return join(keyID, dayNumber(day)) }
+func dayKey(keyID string, day time.Time) []byte { return joinKey(keyID, dayNumber(day)) }
 
 // dayNumber counts the days since 1970.
-func dayNumber(day time.Time) string { return number(day.Unix() / int64(24*time.Hour/time.Second)) }
+func dayNumber(day time.Time) string {
+	return encodeNumber(day.Unix() / int64(24*time.Hour/time.Second))
+}
 
 // dayIn is the day of a number.
 func dayIn(part []byte) time.Time {
-	return time.Unix(int64(numberIn(part))*int64(24*time.Hour/time.Second), 0).UTC()
+	return time.Unix(int64(decodeNumber(part))*int64(24*time.Hour/time.Second), 0).UTC()
 }
 
 // add counts an event.
@@ -230,7 +232,7 @@ func (d *DB) SpendSummary(ctx context.Context, keyIDs []string, from, to time.Ti
 		err := d.view(ctx, func(tx *bbolt.Tx) error {
 			c := tx.Bucket(spendDaysBucket).Cursor()
 			for rows := 0; len(keyIDs) > 0 && rows < scanRows; {
-				prefix := within(keyIDs[0])
+				prefix := keyPrefix(keyIDs[0])
 				k, row := c.Seek(append(slices.Clone(prefix), next...))
 				rows++
 				for ; k != nil && len(k) == len(prefix)+8 && string(k[:len(prefix)]) == string(prefix); k, row = c.Next() {

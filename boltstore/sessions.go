@@ -48,7 +48,7 @@ func (d *DB) PutSession(ctx context.Context, s pay.Session) error {
 		return err
 	}
 	return d.do(ctx, &op{run: func(b *batch) error {
-		if err := d.disk.short(); err != nil {
+		if err := d.disk.checkSpace(); err != nil {
 			return err
 		}
 		n, err := sessionCount(b.tx)
@@ -57,7 +57,7 @@ func (d *DB) PutSession(ctx context.Context, s pay.Session) error {
 		}
 		switch was, err := sessionIn(b.tx, s.ID); {
 		case err == nil:
-			if err := b.delete(sessionsExpiryBucket, join(nanos(was.Expires), s.ID)); err != nil {
+			if err := b.delete(sessionsExpiryBucket, joinKey(encodeTime(was.Expires), s.ID)); err != nil {
 				return err
 			}
 		case !errors.Is(err, pay.ErrSessionNotFound):
@@ -77,7 +77,7 @@ func (d *DB) PutSession(ctx context.Context, s pay.Session) error {
 		if err := b.put(sessionsBucket, []byte(s.ID), row); err != nil {
 			return err
 		}
-		return b.put(sessionsExpiryBucket, join(nanos(s.Expires), s.ID), nil)
+		return b.put(sessionsExpiryBucket, joinKey(encodeTime(s.Expires), s.ID), nil)
 	}})
 }
 
@@ -115,7 +115,7 @@ func (d *DB) DeleteSession(ctx context.Context, id string) error {
 		if err := b.delete(sessionsBucket, []byte(id)); err != nil {
 			return err
 		}
-		if err := b.delete(sessionsExpiryBucket, join(nanos(was.Expires), id)); err != nil {
+		if err := b.delete(sessionsExpiryBucket, joinKey(encodeTime(was.Expires), id)); err != nil {
 			return err
 		}
 		return b.countSessions(n - 1)
@@ -153,7 +153,7 @@ func (d *DB) ExpireSessions(ctx context.Context, now time.Time, limit int) (n in
 
 // expired reads the index: is the session's time over?
 func expired(entry []byte, now time.Time) bool {
-	return len(entry) > 8 && bytes.Compare(entry[:8], []byte(nanos(now))) <= 0
+	return len(entry) > 8 && bytes.Compare(entry[:8], []byte(encodeTime(now))) <= 0
 }
 
 // dropSessions removes those that expire first, at most n, and of now only those whose time is

@@ -13,11 +13,11 @@ import (
 
 // addEvent writes an event that newEvent has encoded, its indexes and its day's sums.
 func (b *batch) addEvent(e *pay.SpendEvent, encoded []byte) error {
-	if err := b.put(eventsBucket, join(e.KeyID, e.ID), encoded); err != nil {
+	if err := b.put(eventsBucket, joinKey(e.KeyID, e.ID), encoded); err != nil {
 		return err
 	}
 	if e.Task != "" {
-		if err := b.put(taskEventsBucket, join(e.KeyID, e.Task, e.ID), nil); err != nil {
+		if err := b.put(taskEventsBucket, joinKey(e.KeyID, e.Task, e.ID), nil); err != nil {
 			return err
 		}
 	}
@@ -31,7 +31,7 @@ func (b *batch) addEvent(e *pay.SpendEvent, encoded []byte) error {
 
 // newEvent encodes an event that is to be written under its own, unused id.
 func (b *batch) newEvent(e *pay.SpendEvent) ([]byte, error) {
-	if e.ID == "" || b.get(eventsBucket, join(e.KeyID, e.ID)) != nil {
+	if e.ID == "" || b.get(eventsBucket, joinKey(e.KeyID, e.ID)) != nil {
 		return nil, fmt.Errorf("payment %s: spend event id %q is empty or taken", e.PaymentID, e.ID)
 	}
 	return encodeRow(e)
@@ -39,9 +39,9 @@ func (b *batch) newEvent(e *pay.SpendEvent) ([]byte, error) {
 
 // SpendEvents lists a key's events, newest first.
 func (d *DB) SpendEvents(ctx context.Context, keyID string, q pay.SpendQuery) ([]pay.SpendEvent, error) {
-	bucket, prefix := eventsBucket, within(keyID)
+	bucket, prefix := eventsBucket, keyPrefix(keyID)
 	if q.Task != "" {
-		bucket, prefix = taskEventsBucket, within(keyID, q.Task)
+		bucket, prefix = taskEventsBucket, keyPrefix(keyID, q.Task)
 	}
 	var list []pay.SpendEvent
 	position, more := q.Before, true
@@ -60,7 +60,7 @@ func (d *DB) SpendEvents(ctx context.Context, keyID string, q pay.SpendQuery) ([
 				seen++
 				position = string(id)
 				if q.Task != "" {
-					encoded = events.Get(join(keyID, position))
+					encoded = events.Get(joinKey(keyID, position))
 				}
 				var e pay.SpendEvent
 				if err = decodeRow(encoded, &e); err != nil {

@@ -79,7 +79,7 @@ func TestCheckOfPolicies(t *testing.T) {
 			k, _ := tx.Bucket(taskEventsBucket).Cursor().First()
 			return tx.Bucket(taskEventsBucket).Delete(k)
 		},
-		"event of no task": func(tx *bbolt.Tx) error { return tx.Bucket(taskEventsBucket).Put(join("k", "t", "e"), nil) },
+		"event of no task": func(tx *bbolt.Tx) error { return tx.Bucket(taskEventsBucket).Put(joinKey("k", "t", "e"), nil) },
 		"revision":         func(tx *bbolt.Tx) error { return tx.Bucket(revisionsBucket).Put([]byte("k"), []byte("7")) },
 		"price":            func(tx *bbolt.Tx) error { return tx.Bucket(countersBucket).Put([]byte("price/k"), []byte("6")) },
 		"price is missing": func(tx *bbolt.Tx) error { return tx.Bucket(countersBucket).Delete([]byte("price/k")) },

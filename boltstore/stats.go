@@ -30,7 +30,7 @@ type Stats struct {
 func (d *DB) Stats(ctx context.Context) (Stats, error) {
 	s := Stats{Queued: len(d.ops), MinFreeBytes: d.disk.min}
 	if t := d.health.Load(); t != nil {
-		s.Kept = t.kept
+		s.Kept = t.queued
 	}
 	if free, err := d.disk.read(d.disk.dir); err == nil {
 		s.FreeBytes = &free

@@ -32,7 +32,7 @@ func (d *DB) CreateWallet(ctx context.Context, w pay.NewWallet, limit int) error
 		}
 	}
 	return d.do(ctx, &op{run: func(b *batch) error {
-		if err := d.disk.short(); err != nil {
+		if err := d.disk.checkSpace(); err != nil {
 			return err
 		}
 		k, err := keyIn(b.tx, w.KeyID)
@@ -57,7 +57,7 @@ func (d *DB) CreateWallet(ctx context.Context, w pay.NewWallet, limit int) error
 		if err := b.put(walletsBucket, []byte(w.ID), row); err != nil {
 			return err
 		}
-		if err := b.put(liveWalletsBucket, join(w.KeyID, w.ID), nil); err != nil {
+		if err := b.put(liveWalletsBucket, joinKey(w.KeyID, w.ID), nil); err != nil {
 			return err
 		}
 		return d.audit(ctx, b, pay.WalletCreated(w.Wallet, k))
@@ -74,7 +74,7 @@ func (b *batch) hasWallets(k pay.Key, n int) bool {
 	}
 	c := b.tx.Bucket(liveWalletsBucket).Cursor()
 	for _, id := range keys {
-		prefix := within(id)
+		prefix := keyPrefix(id)
 		for w, _ := c.Seek(prefix); n > 0 && bytes.HasPrefix(w, prefix); w, _ = c.Next() {
 			n--
 		}
@@ -84,7 +84,7 @@ func (b *batch) hasWallets(k pay.Key, n int) bool {
 
 // walletsOf lists the ids of a key's live wallets, oldest first.
 func walletsOf(tx *bbolt.Tx, keyID string) (ids []string) {
-	prefix := within(keyID)
+	prefix := keyPrefix(keyID)
 	c := tx.Bucket(liveWalletsBucket).Cursor()
 	for k, _ := c.Seek(prefix); bytes.HasPrefix(k, prefix); k, _ = c.Next() {
 		ids = append(ids, string(k[len(prefix):]))
@@ -184,7 +184,7 @@ func (d *DB) DeleteWallet(ctx context.Context, keyID, id string, at time.Time) e
 		if err := b.put(walletsBucket, []byte(id), row); err != nil {
 			return err
 		}
-		if err := b.delete(liveWalletsBucket, join(keyID, id)); err != nil {
+		if err := b.delete(liveWalletsBucket, joinKey(keyID, id)); err != nil {
 			return err
 		}
 		return d.audit(ctx, b, pay.WalletDeleted(w, k))

@@ -15,12 +15,12 @@ type idIndex struct{ bucket, prefix []byte }
 // merge walks the ids that several API keys have in their indexes together, newest first.
 type merge struct {
 	tx   *bbolt.Tx
-	runs []*idRun
+	runs []*keyRun
 	rows int // looked at
 }
 
-// idRun is what is left of an API key. An id is wanted if all indexes have it.
-type idRun struct {
+// keyRun is what is left of an API key. An id is wanted if all indexes have it.
+type keyRun struct {
 	keyID   string
 	indexes []idIndex
 	cursors []*bbolt.Cursor
@@ -31,7 +31,7 @@ type idRun struct {
 
 // begin adds the ids of an API key below one, or all if that is empty.
 func (m *merge) begin(keyID, before string, indexes ...idIndex) {
-	r := &idRun{keyID: keyID, indexes: indexes}
+	r := &keyRun{keyID: keyID, indexes: indexes}
 	for _, x := range indexes {
 		r.cursors = append(r.cursors, m.tx.Bucket(x.bucket).Cursor())
 	}
@@ -46,7 +46,7 @@ func (m *merge) begin(keyID, before string, indexes ...idIndex) {
 }
 
 // seek finds the last id of an index before a key.
-func (m *merge) seek(r *idRun, index int, end []byte) {
+func (m *merge) seek(r *keyRun, index int, end []byte) {
 	m.rows++
 	c, prefix := r.cursors[index], r.indexes[index].prefix
 	step := c.Prev
@@ -62,21 +62,21 @@ func (m *merge) seek(r *idRun, index int, end []byte) {
 }
 
 // newest is the run with the newest id that may be wanted; nil at the end.
-func (m *merge) newest() *idRun {
+func (m *merge) newest() *keyRun {
 	if len(m.runs) == 0 {
 		return nil
 	}
-	return slices.MaxFunc(m.runs, func(a, b *idRun) int { return bytes.Compare(a.id, b.id) })
+	return slices.MaxFunc(m.runs, func(a, b *keyRun) int { return bytes.Compare(a.id, b.id) })
 }
 
 // next goes below the id of a run.
-func (m *merge) next(r *idRun) {
+func (m *merge) next(r *keyRun) {
 	m.seek(r, 0, append(slices.Clone(r.indexes[0].prefix), r.id...))
 	m.ended(r)
 }
 
 // narrow makes a run sure of its id, or goes below it.
-func (m *merge) narrow(r *idRun) {
+func (m *merge) intersect(r *keyRun) {
 	id := r.id
 	for i := range r.indexes {
 		m.seek(r, i, append(append(slices.Clone(r.indexes[i].prefix), id...), 0))
@@ -88,9 +88,9 @@ func (m *merge) narrow(r *idRun) {
 	r.sure = true
 }
 
-func (m *merge) ended(r *idRun) {
+func (m *merge) ended(r *keyRun) {
 	if r.id == nil {
-		m.runs = slices.DeleteFunc(m.runs, func(o *idRun) bool { return o == r })
+		m.runs = slices.DeleteFunc(m.runs, func(o *keyRun) bool { return o == r })
 	}
 }
 

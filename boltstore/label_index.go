@@ -16,14 +16,14 @@ import (
 // entry only, and none is passed over.
 
 func labelledKey(p *pay.Payment) []byte {
-	return join(string([]byte{labelBits(p.Labels()...)}), p.ID)
+	return joinKey(string([]byte{labelBits(p.Labels()...)}), p.ID)
 }
 
 // labelSets are the sets of labels that payments have, of those with all of one mask and
 // none of another.
 func labelSets(tx *bbolt.Tx, with, without byte) (sets []byte) {
 	c := tx.Bucket(labelledBucket).Cursor()
-	for k, _ := c.First(); k != nil; k, _ = c.Seek(behind(k[0])) {
+	for k, _ := c.First(); k != nil; k, _ = c.Seek(endOfSet(k[0])) {
 		if k[0]&with == with && k[0]&without == 0 {
 			sets = append(sets, k[0])
 		}
@@ -32,7 +32,7 @@ func labelSets(tx *bbolt.Tx, with, without byte) (sets []byte) {
 }
 
 // behind is where the entries of a set end: their second byte is zero.
-func behind(set byte) []byte { return []byte{set, 1} }
+func endOfSet(set byte) []byte { return []byte{set, 1} }
 
 // AllPayments lists payments of all keys, newest first.
 func (d *DB) AllPayments(ctx context.Context, q pay.LabelQuery) (list []*pay.Payment, err error) {
@@ -75,9 +75,9 @@ func newestOf(tx *bbolt.Tx, sets []byte, before string, limit int) (list []*pay.
 	var runs []*run
 	for _, set := range sets {
 		r := &run{Cursor: tx.Bucket(labelledBucket).Cursor(), set: set}
-		from := behind(set)
+		from := endOfSet(set)
 		if before != "" {
-			from = join(string([]byte{set}), before)
+			from = joinKey(string([]byte{set}), before)
 		}
 		step := r.Prev
 		if k, _ := r.Seek(from); k == nil {

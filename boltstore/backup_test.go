@@ -184,11 +184,11 @@ func TestCopyGivesUp(t *testing.T) {
 	if _, err := d.Copy(gone, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("nobody waits: %v", err)
 	}
-	w := &impatient{ctx: t.Context(), store: d, to: io.Discard}
+	w := &copyWriter{ctx: t.Context(), store: d, to: io.Discard}
 	if _, err := w.Write([]byte("x")); err != nil {
 		t.Error(err)
 	}
-	d.health.Store(&trouble{cause: errors.New("disk")})
+	d.health.Store(&outageStatus{cause: errors.New("disk")})
 	if _, err := w.Write([]byte("x")); !errors.Is(err, pay.ErrUnavailable) {
 		t.Errorf("the store fails: %v", err)
 	}
