@@ -12,11 +12,11 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// accountIdentity is what an account's person is bound to.
+// accountIdentity names an account in the vault.
 func accountIdentity(id string) string { return "account/" + id }
 
-// accountRow is an account as it is kept. Issuer and subject are in clear, because the index
-// is made of them; how the provider calls the person is sealed.
+// accountRow holds an account as it is stored. Issuer and subject are in clear, because the index
+// is made of them. The name and address of the person are sealed.
 type accountRow struct {
 	ID             string    `json:"ID"`
 	Issuer         string    `json:"Issuer"`
@@ -28,19 +28,19 @@ type accountRow struct {
 	Person         []byte    `json:"Person"` // person, sealed
 }
 
-// person is what only the dashboard needs to know of somebody.
+// person holds the fields of an account that only the dashboard shows.
 type person struct {
 	Name  string `json:"Name"`
 	Email string `json:"Email"`
 }
 
-// identityKey is the key of an identity in the index.
+// identityKey makes the index key of an identity.
 func identityKey(issuer, subject string) []byte {
 	hash := pay.HashOf("identity", issuer, subject)
 	return hash[:]
 }
 
-// accountRowOf makes the row of an account.
+// accountRowOf seals an account into its row.
 func (d *DB) accountRowOf(a pay.Account) (row accountRow, err error) {
 	text, err := json.Marshal(person{a.Name, a.Email})
 	if err != nil {
@@ -56,7 +56,7 @@ func (d *DB) accountRowOf(a pay.Account) (row accountRow, err error) {
 	}, nil
 }
 
-// account reads a row.
+// account opens a row.
 func (d *DB) account(row accountRow) (pay.Account, error) {
 	a := pay.Account{
 		ID: row.ID, Identity: pay.Identity{Issuer: row.Issuer, Subject: row.Subject}, OrganizationID: row.OrganizationID,
@@ -93,7 +93,7 @@ func (b *batch) putAccount(row accountRow) error {
 	return b.put(accountsBucket, []byte(row.ID), encoded)
 }
 
-// Enroll signs somebody in.
+// Enroll signs a person in.
 func (d *DB) Enroll(ctx context.Context, e pay.Enrollment) (a pay.Account, first bool, err error) {
 	if e.Account.ID == "" || e.Account.OrganizationID == "" || e.Key.OrganizationID != e.Account.OrganizationID {
 		return a, false, errors.New("enroll: no id, or a key of another organization")
@@ -142,8 +142,8 @@ func (d *DB) Enroll(ctx context.Context, e pay.Enrollment) (a pay.Account, first
 	return a, first, nil
 }
 
-// mayEnroll refuses an account whose id is taken, or whose organization is somebody's: it
-// would see what is theirs.
+// mayEnroll refuses an account if its id is taken or its organization exists: the account would
+// see the keys of another account.
 func (b *batch) mayEnroll(a pay.Account) error {
 	if b.get(accountsBucket, []byte(a.ID)) != nil {
 		return fmt.Errorf("enroll: id %s is taken", a.ID)

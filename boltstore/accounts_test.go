@@ -18,7 +18,7 @@ import (
 	"github.com/purserpay/purser/signer"
 )
 
-// enrollment is somebody's sign-in.
+// enrollment makes the first sign-in of a person.
 func enrollment(subject string) pay.Enrollment {
 	org := "org_" + newID()
 	return pay.Enrollment{
@@ -92,8 +92,7 @@ func deskOn(t testing.TB, s pay.Store, d *DB, change func(*pay.Options)) desk {
 	return desk{Payer: p, Books: kept}
 }
 
-// What a provider tells of somebody, and what a session says, is not to be read from the
-// file.
+// The file shows neither the name and address of a person nor the data of a session.
 func TestPersonsAreSealed(t *testing.T) {
 	t.Parallel()
 	o := inFolder(t.TempDir())
@@ -257,8 +256,8 @@ func TestAccountsInAnOutage(t *testing.T) {
 	}
 }
 
-// A restored store knows its accounts, and nobody is signed in: who has signed out since the
-// backup was taken would be signed in again.
+// A restored store knows its accounts, and has no sessions: a visitor who has signed out since the
+// backup would be signed in again.
 func TestRestoreEndsSessions(t *testing.T) {
 	t.Parallel()
 	d := openIn(t, inFolder(t.TempDir()))

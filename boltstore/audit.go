@@ -11,7 +11,7 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// audit writes the entry of a change, in its transaction. It writes nothing without an actor.
+// audit writes the entry of a change in its transaction. A change without an actor gets none.
 func (d *DB) audit(ctx context.Context, b *batch, c pay.Change) error {
 	e, err := c.Entry(ctx, d.clock())
 	if err != nil || e == nil {
@@ -36,7 +36,8 @@ func (d *DB) audit(ctx context.Context, b *batch, c pay.Change) error {
 	return nil
 }
 
-// auditLists are the places of an entry in the lists of its key and organization.
+// auditLists makes the index keys of an entry: one in the list of its key, one in that of its
+// organization.
 func auditLists(e pay.AuditEntry) (keys [][]byte) {
 	at := encodeNumber(int64(e.Number))
 	if e.KeyID != "" {
@@ -88,7 +89,7 @@ func auditEntryIn(tx *bbolt.Tx, at []byte) (e pay.AuditEntry, err error) {
 	return e, nil
 }
 
-// audit checks that every entry is listed, and that lists have nothing else.
+// audit checks that both lists have every entry, and nothing else.
 func (c *checker) audit(ctx context.Context) error {
 	listed := 0
 	err := c.each(ctx, auditBucket, func(at, _ []byte) {

@@ -15,21 +15,21 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// Mark is what a backup says about when it was taken. Payments that were begun after it are
-// not in the backup.
+// Mark records when a backup was taken. Payments that began later are not in the backup.
 type Mark struct {
 	At time.Time `json:"at"`
-	// Block is the chain's, nil if nobody asked it. What the backup does not know was used in
-	// a later block.
+	// Block is the last safe block of the chain then; nil if no RPC was asked. Payments that are
+	// not in the backup used later blocks.
 	Block *Block `json:"block,omitempty"`
 
-	// Copied: no backup was taken. The file was an older copy of the store that took its place.
+	// Copied reports that no backup was taken: an older copy of the file took the place of the
+	// store.
 	Copied bool `json:"copied,omitempty"`
-	// RestoredAt is when a store that was restored from the backup was opened first; zero in
-	// the backup itself.
+	// RestoredAt is the first opening of a store that was restored from the backup; zero in the
+	// backup itself.
 	RestoredAt time.Time `json:"restored_at,omitzero"`
-	// ReconciledAt is when payments began again: what the backup does not know had been read
-	// from the chain then, but for what an operator Accepted not to know.
+	// ReconciledAt is when payments began again. By then recovery had read from the chain what
+	// the backup lacks, unless an operator Accepted the gap.
 	ReconciledAt time.Time       `json:"reconciled_at,omitzero"`
 	Accepted     *pay.Acceptance `json:"accepted,omitempty"`
 	Booked       int             `json:"booked,omitempty"`  // payments that were found
@@ -39,11 +39,11 @@ type Mark struct {
 // Block is a block that no reorganization takes back.
 type Block = pay.MarkedBlock
 
-// backupsKey is where the meta bucket of a backup, and of a store that was restored from
-// one, has its marks: a JSON list, oldest first.
+// backupsKey names the marks in the meta bucket: a JSON list, oldest first. Backups and stores
+// that were restored from one have marks.
 var backupsKey = []byte("backups")
 
-// marksIn reads the marks; none in a store that was never restored.
+// marksIn reads the marks; a store that was never restored has none.
 func marksIn(meta *bbolt.Bucket) (marks []Mark, err error) {
 	text := meta.Get(backupsKey)
 	if text == nil {
@@ -57,23 +57,23 @@ func marksIn(meta *bbolt.Bucket) (marks []Mark, err error) {
 
 // Errors of copying.
 var (
-	// ErrCopying: another copy of the store is there.
+	// ErrCopying: another copy of the store exists.
 	ErrCopying = errors.New("the store is being copied already, for a backup or a check")
 	// ErrNoRoom: a copy would leave too little free disk space.
 	ErrNoRoom = errors.New("too little free disk space for a copy of the store")
 )
 
-// Copy is a copy of a store as it was at one moment, in a file beside it. Close removes it.
+// Copy holds a copy of a store at one moment, in a file beside it. Close removes it.
 type Copy struct {
 	store *DB
 	path  string
 }
 
-// Copy copies the store while it is in use. There is one copy at a time. With a mark, the
-// copy is a backup and says so; the block in it must have been asked for before.
+// Copy copies the store while it is in use, one copy at a time. With a mark, the copy is a backup
+// and carries the mark. You must ask the chain for the block in the mark before.
 //
-// The read transaction lasts as long as the disk takes to copy the file, and nobody else is
-// waited for. It is given up when the store fails or closes, which wait for readers.
+// The read transaction lasts as long as the disk takes to copy the file, and waits for nothing
+// else. It ends early when the store fails or closes, because both wait for readers.
 // ErrCopying, ErrNoRoom, pay.ErrUnavailable.
 func (d *DB) Copy(ctx context.Context, mark *Mark) (*Copy, error) {
 	if !d.copying.TryLock() {
@@ -106,7 +106,7 @@ func (c *Copy) make(ctx context.Context, mark *Mark) error {
 	return c.mark(*mark)
 }
 
-// mark writes the mark into the copy, behind those of backups that the store comes from.
+// mark writes the mark into the copy, behind the marks that the store has.
 func (c *Copy) mark(m Mark) (err error) {
 	bolt, err := bbolt.Open(c.path, fileMode, &bbolt.Options{
 		Timeout: lockWait, FreelistType: bbolt.FreelistMapType, NoStatistics: true,
@@ -132,8 +132,8 @@ func (c *Copy) mark(m Mark) (err error) {
 // Open opens the copy for reading its bytes.
 func (c *Copy) Open() (*os.File, error) { return os.Open(c.path) }
 
-// Check checks what is in the copy, secrets included, but not the pages of the file: it is
-// made within a purser that is paying, which a broken file must not end.
+// Check checks the rows of the copy, secrets included. It leaves the pages of the file alone: it
+// runs inside a paying purser, which a broken file must not end.
 func (c *Copy) Check(ctx context.Context) (r Report, err error) {
 	bolt, err := openStopped(c.path, lockWait)
 	if err != nil {
@@ -156,8 +156,7 @@ func (c *Copy) Close() error {
 	return os.Remove(c.path)
 }
 
-// copyWriter is a writer that gives up when nobody waits for the copy any more, or when it
-// keeps the store from mending itself or closing.
+// copyWriter writes to a file until its caller leaves, or the store fails or closes.
 type copyWriter struct {
 	ctx   context.Context
 	store *DB
@@ -178,12 +177,12 @@ func (p *copyWriter) Write(b []byte) (int, error) {
 	return p.to.Write(b)
 }
 
-// leftover is the pattern of temporary files beside a store. Only who holds the lock of the
-// store makes them.
+// tempPattern returns the pattern of temporary files beside a store. Only the process that holds
+// the lock of the store makes them.
 func tempPattern(path string) string { return "." + filepath.Base(path) + ".temp-*" }
 
-// removeLeftovers removes the temporary files of a process that ended in the middle of its
-// work. The store must be locked.
+// removeLeftovers removes temporary files of a process that ended in the middle of its work. The
+// store must be locked.
 func removeLeftovers(path string) error {
 	dir := filepath.Dir(path)
 	entries, err := os.ReadDir(dir)

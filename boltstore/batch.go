@@ -12,16 +12,16 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// batch is the transaction that operations run in.
+// batch holds the transaction that operations run in.
 type batch struct {
 	tx *bbolt.Tx
-	// wrote: the running operation has written. changed: any has.
+	// wrote reports that the running operation has written, changed that any operation has.
 	wrote, changed bool
-	// rows are the payments as written in this transaction; leased those that the
-	// committer remembers. Both are as stored and not to be changed.
+	// rows holds the payments that this transaction wrote, leased those of the committer. Rows
+	// are shared: a change goes to a clone.
 	rows   map[string]*pay.Payment
 	leased map[string]*pay.Payment
-	// days are the daily sums as written in this transaction, by their keys.
+	// days holds the daily sums that this transaction wrote, by their keys.
 	days map[string]*dayRow
 }
 
@@ -29,7 +29,7 @@ func newBatch(tx *bbolt.Tx, leased map[string]*pay.Payment) *batch {
 	return &batch{tx: tx, rows: map[string]*pay.Payment{}, leased: leased, days: map[string]*dayRow{}}
 }
 
-// publish tells the committer's memory what became of the leases, after the commit.
+// publish updates the leased rows of the committer after the commit.
 func (b *batch) publish(leased map[string]*pay.Payment) {
 	for id, p := range b.rows {
 		if p.Lease.Owner != "" {
@@ -40,7 +40,7 @@ func (b *batch) publish(leased map[string]*pay.Payment) {
 	}
 }
 
-// get reads a value, which is good until the next write.
+// get reads a value, which is valid until the next write.
 func (b *batch) get(bucket, key []byte) []byte { return b.tx.Bucket(bucket).Get(key) }
 
 func (b *batch) put(bucket, key, value []byte) error {
@@ -59,7 +59,7 @@ func (b *batch) delete(bucket, key []byte) error {
 	return nil
 }
 
-// load reads a payment, which is not to be changed: pay.ErrPaymentNotFound.
+// load reads a payment, which the caller must not change: pay.ErrPaymentNotFound.
 func (b *batch) load(id string) (*pay.Payment, error) {
 	if p := b.rows[id]; p != nil {
 		return p, nil
@@ -70,8 +70,8 @@ func (b *batch) load(id string) (*pay.Payment, error) {
 	return paymentIn(b.tx, id)
 }
 
-// leasedIDs lists payments whose lease ends at or before until (all if nil), soonest
-// first, at most limit (0: no bound), without those excepted.
+// leasedIDs lists payments whose lease ends at or before until (nil: all), soonest first. It
+// lists at most limit (0: all), and none that except reports.
 func (b *batch) leasedIDs(until *time.Time, limit int, except func(id string) bool) []string {
 	var ids []string
 	c := b.tx.Bucket(leasesBucket).Cursor()
@@ -86,7 +86,7 @@ func (b *batch) leasedIDs(until *time.Time, limit int, except func(id string) bo
 	return ids
 }
 
-// counter reads a counter; one that was never written is zero.
+// counterIn reads a counter; one that was never written is zero.
 func counterIn(tx *bbolt.Tx, c pay.Counter) (x402.Amount, error) {
 	text := tx.Bucket(countersBucket).Get([]byte(c))
 	if text == nil {
@@ -95,7 +95,7 @@ func counterIn(tx *bbolt.Tx, c pay.Counter) (x402.Amount, error) {
 	return amountOf(c, text)
 }
 
-// amountOf reads a counter's stored amount.
+// amountOf decodes the stored amount of a counter.
 func amountOf(c pay.Counter, text []byte) (x402.Amount, error) {
 	amount, err := x402.ParseAmount(string(text))
 	if err != nil {
@@ -104,7 +104,7 @@ func amountOf(c pay.Counter, text []byte) (x402.Amount, error) {
 	return amount, nil
 }
 
-// count applies changes to counters. A counter at zero takes no room.
+// count applies changes to counters. A counter at zero is deleted.
 func (b *batch) count(changes []pay.CounterChange) error {
 	for _, change := range changes {
 		if change.Amount.IsZero() && !change.Set {
@@ -129,7 +129,7 @@ func (b *batch) count(changes []pay.CounterChange) error {
 	return nil
 }
 
-// labelCount reads how many payments have a label.
+// labelCount reads the number of payments with a label.
 func labelCount(tx *bbolt.Tx, label string) (int, error) {
 	text := tx.Bucket(labelCountsBucket).Get([]byte(label))
 	if text == nil {

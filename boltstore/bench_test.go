@@ -49,7 +49,7 @@ func BenchmarkPay(b *testing.B) {
 	}
 }
 
-// processorTime is what this process has used so far.
+// processorTime returns the processor time of this process.
 func processorTime(b *testing.B) time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

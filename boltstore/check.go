@@ -15,18 +15,17 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// maxFaults bounds what a check reports.
+// maxFaults bounds the faults of a report.
 const maxFaults = 50
 
-// Report is what a check found.
+// Report holds the findings of a check.
 type Report struct {
 	Schema int    `json:"schema"`
 	World  string `json:"world,omitempty"` // see pay.Store
 	Size   int64  `json:"size"`            // of the file, in bytes
-	// Backups are the marks of the backups that the store comes from, oldest first; none for
-	// one that was never restored.
+	// Backups lists the marks of the backups that the store comes from, oldest first.
 	Backups []Mark `json:"backups,omitempty"`
-	// Restore is what is to be reconciled before payments begin again.
+	// Restore holds the gap that reconciling must close before payments begin again.
 	Restore *pay.Restore `json:"restore,omitempty"`
 
 	Keys     int            `json:"keys"`
@@ -35,16 +34,16 @@ type Report struct {
 	Labels   map[string]int `json:"labels"` // payments by state and flag
 	Events   int            `json:"events"`
 
-	// Secrets: with the master key at hand, it was tried whether every secret can be read.
+	// Secrets reports that every secret was opened with the master key.
 	Secrets bool `json:"secrets"`
-	// Pages: the file's own structure was checked too, not only what is in it.
+	// Pages reports that the structure of the file was checked as well as its rows.
 	Pages bool `json:"pages"`
-	// Faults are the differences that were found; More: there are others.
+	// Faults lists the differences that were found; More reports that there are others.
 	Faults []string `json:"faults"`
 	More   bool     `json:"more,omitempty"`
 }
 
-// Err is nil if nothing is wrong, else an error that lists the faults.
+// Err returns nil for a report without faults, else an error that lists them.
 func (r Report) Err() error {
 	if len(r.Faults) == 0 {
 		return nil
@@ -56,10 +55,9 @@ func (r Report) Err() error {
 	return errors.New(strings.Join(list, "\n"))
 }
 
-// Check compares every index, counter, event and secret with the rows that they are made
-// from, and returns the differences in one error. It is for tests and small stores: unlike
-// everything else it reads the whole store in one transaction. A copy of a store in use is
-// checked with [Copy.Check].
+// Check compares every index, counter, event and secret with the rows that make it up, and
+// returns the differences in one error. It is for tests and small stores, because it reads the
+// whole store in one transaction. For a store in use, check a copy: [Copy.Check].
 func (d *DB) Check(ctx context.Context) error {
 	var r Report
 	err := d.view(ctx, func(tx *bbolt.Tx) (err error) {
@@ -69,16 +67,16 @@ func (d *DB) Check(ctx context.Context) error {
 	return errors.Join(r.Err(), err)
 }
 
-// unsealer opens a secret, see vault.Vault.Unseal.
+// unsealer opens a secret: see vault.Vault.Unseal.
 type unsealer func(sealed []byte, identity string) ([]byte, error)
 
-// checker compares what a transaction sees.
+// checker compares the rows and indexes that a transaction sees.
 type checker struct {
 	tx     *bbolt.Tx
 	unseal unsealer // nil: secrets are not tried
 	report Report
 
-	// What the rows add up to.
+	// The sums of the rows.
 	counters pay.CounterCheck
 	labels   map[string]int
 	found    map[string]int  // index entries by bucket
@@ -86,10 +84,11 @@ type checker struct {
 	disputed map[string]int  // disputed payments, and how many events correct theirs
 }
 
-// errTooManyFaults ends a check that would only go on finding.
+// errTooManyFaults ends a check that has found enough.
 var errTooManyFaults = errors.New("and more")
 
-// checkRows checks what a transaction sees. The error is what kept it from looking.
+// checkRows checks the rows that a transaction sees. It fails if the store cannot be checked at
+// all.
 func checkRows(ctx context.Context, tx *bbolt.Tx, unseal unsealer) (Report, error) {
 	c := &checker{
 		tx: tx, unseal: unseal,
@@ -120,11 +119,11 @@ func checkRows(ctx context.Context, tx *bbolt.Tx, unseal unsealer) (Report, erro
 	return c.report, err
 }
 
-// errUnreadable: the file's structure is broken, so that reading it ends in nowhere.
+// errUnreadable: the structure of the file is broken.
 var errUnreadable = errors.New("the file is damaged")
 
-// survive runs what reads a file that may be damaged: such a file leads bbolt to places
-// that are not there, which would otherwise end the program.
+// recoverFaults turns panics and memory faults of a reader into errors. A damaged file leads
+// bbolt to addresses that do not exist, which would otherwise end the program.
 func recoverFaults(read func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
@@ -135,7 +134,7 @@ func recoverFaults(read func() error) (err error) {
 	return read()
 }
 
-// fault notes a difference.
+// fault adds a fault to the report.
 func (c *checker) fault(format string, args ...any) {
 	if len(c.report.Faults) == maxFaults {
 		c.report.More = true
@@ -144,7 +143,7 @@ func (c *checker) fault(format string, args ...any) {
 	c.report.Faults = append(c.report.Faults, fmt.Sprintf(format, args...))
 }
 
-// each visits a bucket's entries until there are too many faults.
+// each visits the entries of a bucket until there are too many faults.
 func (c *checker) each(ctx context.Context, bucket []byte, visit func(k, v []byte)) error {
 	n := 0
 	return c.tx.Bucket(bucket).ForEach(func(k, v []byte) error {
@@ -163,11 +162,11 @@ func (c *checker) each(ctx context.Context, bucket []byte, visit func(k, v []byt
 
 func (c *checker) has(bucket, key []byte) bool { return hasKey(c.tx.Bucket(bucket), key) }
 
-// genesisHash is what a world of a network looks like.
+// genesisHash matches the world of a network.
 var genesisHash = regexp.MustCompile(`^0x[0-9a-f]{64}$`)
 
-// meta checks what the store says about itself, and that all buckets are there. Its errors
-// are about files that cannot be checked at all.
+// meta checks the meta bucket, and that all buckets exist. It fails if the file cannot be checked
+// at all.
 func (c *checker) meta() (err error) {
 	meta := c.tx.Bucket(metaBucket)
 	if meta == nil {
@@ -207,7 +206,7 @@ func (c *checker) meta() (err error) {
 	return nil
 }
 
-// restore holds what is to be reconciled against the marks.
+// restore compares the pending reconciliation with the marks.
 func (c *checker) restore(meta *bbolt.Bucket) {
 	r, err := restoredIn(meta)
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"context"
 )
 
-// accounts checks every account with its organization and the index of identities.
+// accounts compares every account with its organization and the index of identities.
 func (c *checker) accounts(ctx context.Context) error {
 	orgs := map[string]string{} // organization -> account
 	err := c.each(ctx, accountsBucket, func(id, _ []byte) {
@@ -39,8 +39,8 @@ func (c *checker) accounts(ctx context.Context) error {
 	})
 }
 
-// sessions checks every session, when it is said to expire, and their number. Their ids stay
-// untold.
+// sessions compares every session with its entry by expiry, and their number. No fault names the
+// id of a session, because an id is half of a secret.
 func (c *checker) sessions(ctx context.Context) error {
 	n := 0
 	err := c.each(ctx, sessionsBucket, func(id, _ []byte) {

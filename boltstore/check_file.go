@@ -13,10 +13,10 @@ import (
 	"github.com/purserpay/purser/internal/vault"
 )
 
-// CheckFile checks a store that no purser has open, or a backup: the file's pages, and all
-// that [DB.Check] does. It changes and creates nothing. Without a master key (nil), secrets
-// are not tried. The errors say why it could not be checked: ErrLocked, ErrNewer, ErrOlder, and
-// whatever the file system says; what is wrong in the store is in the report.
+// CheckFile checks a backup, or a store that no purser has open: the pages of the file, and all
+// that [DB.Check] checks. It changes and creates nothing. Without a master key (nil) it opens no
+// secrets. It fails if the file cannot be checked: ErrLocked, ErrNewer, ErrOlder, or an error of
+// the file system. Faults of the store are in the report.
 func CheckFile(ctx context.Context, path string, master vault.Source) (r Report, err error) {
 	bolt, err := openStopped(path, lockWait)
 	if err != nil {
@@ -48,7 +48,8 @@ func CheckFile(ctx context.Context, path string, master vault.Source) (r Report,
 	return r, nil
 }
 
-// openStopped opens a store's file for reading, unless somebody has it open for writing.
+// openStopped opens the file of a store for reading: ErrLocked while a process has it open for
+// writing.
 func openStopped(path string, wait time.Duration) (*bbolt.DB, error) {
 	switch info, err := os.Stat(path); {
 	case err != nil:
@@ -64,7 +65,7 @@ func openStopped(path string, wait time.Duration) (*bbolt.DB, error) {
 	return bolt, fileError(err)
 }
 
-// fileError says what bbolt means by an error of opening an existing file.
+// fileError translates an error of bbolt about an existing file.
 func fileError(err error) error {
 	switch {
 	case errors.Is(err, berrors.ErrTimeout):
@@ -75,7 +76,7 @@ func fileError(err error) error {
 	return err
 }
 
-// checkTruncated looks whether the file is as long as it says.
+// checkTruncated reports a file that is shorter than its header says.
 func checkTruncated(path string, tx *bbolt.Tx) (Report, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -88,7 +89,7 @@ func checkTruncated(path string, tx *bbolt.Tx) (Report, error) {
 	return r, nil
 }
 
-// unsealerOf opens the store's vault; nil without a master key or with a wrong one.
+// unsealerOf opens the vault of the store; nil without a master key or with a wrong one.
 func unsealerOf(tx *bbolt.Tx, master vault.Source) (unsealer, error) {
 	meta := tx.Bucket(metaBucket)
 	if master == nil || meta == nil {
@@ -116,7 +117,8 @@ func checkPages(tx *bbolt.Tx) []string {
 	return faults
 }
 
-// InUse reports whether a running purser has the file open. Other files are not in use.
+// InUse reports whether a running purser has the file open. Files that are no stores are not in
+// use.
 func InUse(path string) (bool, error) {
 	bolt, err := openStopped(path, usedWait)
 	switch {
@@ -130,5 +132,5 @@ func InUse(path string) (bool, error) {
 	return false, err
 }
 
-// usedWait is as good as not to wait.
+// usedWait is the shortest wait for the lock that bbolt knows: it waits for ever at zero.
 const usedWait = time.Millisecond

@@ -5,7 +5,7 @@ import (
 	"context"
 )
 
-// keys checks every key with its hash, its policy's revision and its secret.
+// keys compares every key with its hash, the revision of its policy and its secret.
 func (c *checker) keys(ctx context.Context) error {
 	hashes := map[string]int{}
 	err := c.each(ctx, keyHashBucket, func(_, id []byte) {
@@ -60,7 +60,7 @@ func (c *checker) keys(ctx context.Context) error {
 	return nil
 }
 
-// secret tries whether a secret can be read.
+// secret tries to open a secret.
 func (c *checker) secret(whose string, sealed []byte, identity string) {
 	if c.unseal == nil {
 		return
@@ -70,7 +70,7 @@ func (c *checker) secret(whose string, sealed []byte, identity string) {
 	}
 }
 
-// organizations checks their rows, and that they list only keys of their own.
+// organizations checks the rows of organizations, and that each lists only its own keys.
 func (c *checker) organizations(ctx context.Context) error {
 	err := c.each(ctx, orgsBucket, func(id, _ []byte) {
 		if org, _, err := organizationIn(c.tx, string(id)); err != nil {
@@ -93,7 +93,7 @@ func (c *checker) organizations(ctx context.Context) error {
 	})
 }
 
-// wallets checks every wallet, the list of live ones, and the key material.
+// wallets compares every wallet with the list of live ones and the key material.
 func (c *checker) wallets(ctx context.Context) error {
 	err := c.each(ctx, walletsBucket, func(id, _ []byte) {
 		c.report.Wallets++

@@ -8,7 +8,7 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// payments reads every row once and looks for everything that must refer to it.
+// payments reads every row once and looks up every entry that must refer to it.
 func (c *checker) payments(ctx context.Context) error {
 	return c.each(ctx, paymentsBucket, func(k, v []byte) {
 		c.report.Payments++
@@ -48,8 +48,8 @@ func (c *checker) payments(ctx context.Context) error {
 	})
 }
 
-// indexes looks for entries that no payment makes. Every entry that must be there was looked
-// for, so none are superfluous where the number is right.
+// indexes looks for entries that no payment makes. The payments check has found every entry that
+// must exist, so an index with the right number of entries has no other.
 func (c *checker) indexes(ctx context.Context) error {
 	for _, bucket := range [][]byte{
 		keyPaymentsBucket, labelsBucket, labelledBucket, awaitedBucket, livingBucket, hostsBucket, leasesBucket, dueBucket,
@@ -69,7 +69,7 @@ func (c *checker) indexes(ctx context.Context) error {
 	return nil
 }
 
-// stray notes an index entry that its payment does not make. All of them end with its id.
+// stray reports an index entry that its payment does not make. Every such key ends with the id.
 func (c *checker) stray(bucket, key []byte) {
 	id := key[bytes.LastIndexByte(key, 0)+1:]
 	p, err := paymentIn(c.tx, string(id))
@@ -82,7 +82,7 @@ func (c *checker) stray(bucket, key []byte) {
 	}
 }
 
-// labelCounts compares the numbers of payments by label.
+// labelCounts compares the stored numbers of payments by label with the rows.
 func (c *checker) labelCounts(ctx context.Context) error {
 	for _, label := range allLabels {
 		n, err := labelCount(c.tx, label)
@@ -100,8 +100,8 @@ func (c *checker) labelCounts(ctx context.Context) error {
 	})
 }
 
-// counted compares the counters with the reservations that payments hold, and prices with
-// what was paid.
+// counted compares the counters with the reservations that payments hold, and prices with the
+// amounts that were paid.
 func (c *checker) counted(ctx context.Context) error {
 	err := c.each(ctx, countersBucket, func(k, _ []byte) {
 		name := pay.Counter(k)

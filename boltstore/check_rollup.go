@@ -11,8 +11,8 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// spendDays compares the daily sums with the events that make them. Events come in the order
-// of their keys, so that no more than one key's days are in memory.
+// spendDays compares the daily sums with the events that make them up. Events come in the order
+// of their keys, so only the days of one key are in memory.
 type spendDays struct {
 	*checker
 	keyID string
@@ -20,12 +20,12 @@ type spendDays struct {
 	found int                  // rows that were compared
 }
 
-// dayCheck is what the events of a day add up to.
+// dayCheck adds up the events of a day.
 type dayCheck struct {
 	was  dayRow // as it stands in the store
 	want dayRow // the same names
-	// loose are the sums of hosts, and of tasks, that are of no name in the row although their
-	// names are short enough.
+	// loose holds the sums of hosts, and of tasks, whose names are short enough but not in the
+	// row.
 	loose [2]pay.Sum
 }
 
@@ -81,7 +81,7 @@ func (c *dayCheck) add(e *pay.SpendEvent) {
 	}
 }
 
-// compare names what differs in the days of a key.
+// compare reports the differences in the days of a key.
 func (d *spendDays) compare() {
 	for _, key := range slices.Sorted(maps.Keys(d.days)) {
 		day := d.days[key]
@@ -152,7 +152,7 @@ func (d *spendDays) end(ctx context.Context) error {
 	})
 }
 
-// spentOn are the days of a key's events.
+// spentOn returns the days of the events of a key.
 func (d *spendDays) spentOn(keyID []byte) map[int64]bool {
 	days, prefix := map[int64]bool{}, append(bytes.Clone(keyID), 0)
 	c := d.tx.Bucket(eventsBucket).Cursor()

@@ -10,7 +10,7 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// events looks for events of no payment, and compares each with its payment.
+// events compares each event with its payment.
 func (c *checker) events(ctx context.Context) error {
 	days := spendDays{checker: c}
 	err := c.each(ctx, eventsBucket, func(k, v []byte) {
@@ -64,7 +64,7 @@ func (c *checker) events(ctx context.Context) error {
 	return nil
 }
 
-// indexed looks for an event in an index.
+// indexed looks up an event in an index.
 func (c *checker) indexed(bucket, key []byte, by string, e *pay.SpendEvent) {
 	c.found[string(bucket)]++
 	if !c.has(bucket, key) {
@@ -73,7 +73,7 @@ func (c *checker) indexed(bucket, key []byte, by string, e *pay.SpendEvent) {
 	}
 }
 
-// eventIndexes looks for entries of the indexes by task and host that no event makes.
+// eventIndexes looks for entries by task and host that no event makes.
 func (c *checker) eventIndexes(ctx context.Context) error {
 	for _, index := range []struct {
 		bucket []byte

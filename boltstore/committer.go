@@ -14,22 +14,22 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// maxBatch bounds the operations of one transaction, and with it how much work is
-// repeated when one of them spoils it.
+// maxBatch bounds the operations of one transaction. It also bounds the work that is repeated
+// when one operation spoils the transaction.
 const maxBatch = 256
 
 var errClosed = fmt.Errorf("%w: store is closed", pay.ErrUnavailable)
 
-// op is one atomic operation on its way through the committer.
+// op holds one atomic operation on its way through the committer.
 type op struct {
-	// run validates fully, then writes. It may run more than once, each time from scratch.
+	// run validates first, then writes. It may run more than once, each time from scratch.
 	run func(*batch) error
-	// down is what happens instead while the store cannot write; nil: ErrUnavailable.
+	// duringOutage runs instead while the store cannot write; nil: pay.ErrUnavailable.
 	duringOutage func(cause error) error
-	// stays: it is written even if its caller has left.
+	// outlivesCaller keeps the operation in the queue after its caller has left.
 	outlivesCaller bool
-	// granted is the row whose lease run gave away, created whether it is a new one: if the
-	// commit fails, nobody may be left with a lease that nobody knows of.
+	// granted holds the row whose lease run gave away; created reports a new row. If the commit
+	// fails, the committer ends that lease, because its caller hears of an error.
 	granted *pay.Payment
 	created bool
 
@@ -44,9 +44,9 @@ const (
 	left
 )
 
-// do queues an operation and waits for it to be durable. A caller that leaves before
-// the operation was begun takes it along, unless it stays; later it waits, for a
-// commit is short.
+// do queues an operation and waits until it is durable. If its caller leaves before the committer
+// has taken it, the operation is dropped, unless it outlives its caller. Later the caller waits,
+// because a commit is short.
 func (d *DB) do(ctx context.Context, o *op) error {
 	if err := ctx.Err(); err != nil && !o.outlivesCaller {
 		return err
@@ -86,7 +86,7 @@ func (d *DB) do(ctx context.Context, o *op) error {
 	}
 }
 
-// commitLoop is the committer: the only goroutine that writes.
+// commitLoop runs the committer: the only goroutine that writes.
 func (d *DB) commitLoop() {
 	defer close(d.finished)
 	for {
@@ -102,7 +102,7 @@ func (d *DB) commitLoop() {
 	}
 }
 
-// drain takes what else is queued.
+// drain takes the other operations that are queued, up to maxBatch.
 func (d *DB) drain(first *op) []*op {
 	ops := []*op{first}
 	for len(ops) < maxBatch {
@@ -116,8 +116,7 @@ func (d *DB) drain(first *op) []*op {
 	return ops
 }
 
-// serve takes operations whose callers are still there and writes them, or deals with
-// them as an outage allows.
+// serve writes the operations whose callers are still there. During an outage it answers them.
 func (d *DB) serve(ops []*op) {
 	live := ops[:0]
 	for _, o := range ops {
@@ -139,8 +138,8 @@ func (d *DB) serve(ops []*op) {
 	}
 }
 
-// write makes operations durable and answers them. When a commit fails, it returns
-// those that are not answered.
+// write makes operations durable and answers them. When a commit fails, it returns the operations
+// that have no answer.
 func (d *DB) write(ops []*op) ([]*op, error) {
 	spoiled, err := d.attempt(ops)
 	if err != nil {
@@ -154,9 +153,9 @@ func (d *DB) write(ops []*op) ([]*op, error) {
 	return nil, nil
 }
 
-// attempt runs operations in one transaction. An operation that fails before it wrote
-// fails alone; one that fails later spoils the transaction: all is rolled back and
-// nobody answered, unless it is the only one. The error is a failed commit.
+// attempt runs operations in one transaction. An operation that fails before its first write
+// fails alone. One that fails later spoils the transaction: everything is rolled back, and no
+// operation gets an answer unless it is the only one. The error is a failed commit.
 func (d *DB) attempt(ops []*op) (spoiled bool, err error) {
 	if len(ops) == 0 {
 		return false, nil
@@ -217,7 +216,7 @@ func (d *DB) commit(tx *bbolt.Tx) error {
 	return tx.Commit()
 }
 
-// guard turns a panic into an error: one operation's bug must not end the others.
+// guard turns a panic into an error, because a bug in one operation must not end the others.
 func (d *DB) guard(f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -228,7 +227,7 @@ func (d *DB) guard(f func() error) (err error) {
 	return f()
 }
 
-// finish serves what is queued and closes the file.
+// finish serves the operations that are queued and closes the file.
 func (d *DB) finish() {
 	for {
 		select {
@@ -245,7 +244,7 @@ func (d *DB) finish() {
 	d.result = errors.Join(d.lostChanges(), d.closeFile())
 }
 
-// closeFile waits for readers, because bbolt does.
+// closeFile closes the file. It waits for readers, because bbolt does.
 func (d *DB) closeFile() error {
 	d.handle.Lock()
 	defer d.handle.Unlock()
@@ -260,8 +259,8 @@ func (d *DB) closeFile() error {
 	return nil
 }
 
-// view runs a read transaction, which must be short and must not wait for anything.
-// Values from it die with it.
+// view runs a read transaction. It must be short and must not wait for anything. Values from it
+// are invalid afterwards.
 func (d *DB) view(ctx context.Context, read func(*bbolt.Tx) error) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -14,13 +14,13 @@ import (
 	"github.com/purserpay/purser/internal/vault"
 )
 
-// compactBatch bounds what compaction writes in one transaction, in bytes.
+// compactBatch bounds the bytes that compaction writes in one transaction.
 const compactBatch = 4 << 20
 
-// Compact rewrites the file of a store that no purser has open without the space that is
-// free in it, and returns its sizes in bytes. The new file takes the old one's place,
-// permissions and owner only after it was compared with it. A store with faults is left
-// alone. ErrLocked, ErrNewer, ErrOlder.
+// Compact rewrites the file of a store that no purser has open, without its free space, and
+// returns its sizes in bytes. It compares the new file with the old one before the new one takes
+// place, permissions and owner of the old one. A store with faults stays as it is. ErrLocked,
+// ErrNewer, ErrOlder.
 func Compact(ctx context.Context, path string) (before, after int64, err error) {
 	if path, err = filepath.EvalSymlinks(path); err != nil {
 		return 0, 0, err
@@ -50,7 +50,7 @@ type compaction struct {
 	before, after int64
 }
 
-// open takes the store's lock.
+// open locks the store.
 func (c *compaction) open() (err error) {
 	c.old, err = openLocked(c.path, &bbolt.Options{
 		Timeout: lockWait, FreelistType: bbolt.FreelistMapType, NoStatistics: true,
@@ -171,7 +171,7 @@ func compare(ctx context.Context, a, b *bbolt.Tx) error {
 	return nil
 }
 
-// finish gives the new file the old one's mode and owner and makes it durable.
+// makeDurable gives the new file mode and owner of the old one and waits for the disk.
 func makeDurable(path string, was os.FileInfo) error {
 	if err := copyOwner(path, was); err != nil {
 		return err
@@ -192,7 +192,7 @@ func (c *compaction) unlock() error {
 	return old.Close()
 }
 
-// close lets go of the store and removes a new file that did not take its place.
+// close unlocks the store and removes a new file that did not take its place.
 func (c *compaction) close() error {
 	var err error
 	if c.temp != "" {

@@ -8,10 +8,10 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// diskCheck is how long a reading of the free disk space is good for. Tests lower it.
+// diskCheck is how long a reading of the free disk space is valid. Tests lower it.
 var diskCheck = time.Second
 
-// disk watches the free space of the store's folder.
+// disk watches the free space of the folder of the store.
 type disk struct {
 	dir  string
 	min  uint64
@@ -32,12 +32,12 @@ func newDisk(dir string, min uint64, read func(string) (uint64, error)) *disk {
 	return &disk{dir: dir, min: min, read: read}
 }
 
-// short returns pay.ErrUnavailable while there is too little space to begin anything.
-// A failing reading is not held against the disk: a full one fails the commit.
+// checkSpace returns pay.ErrUnavailable while there is too little space to begin anything. If the
+// space cannot be read, it returns nil: a full disk fails the commit.
 func (k *disk) checkSpace() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	// Paced by the machine's own clock, which tests of the books don't turn.
+	// The clock of the machine, because tests set the clock of the books.
 	if now := time.Now(); k.at.IsZero() || now.Sub(k.at) >= diskCheck {
 		k.at, k.state = now, nil
 		if free, err := k.read(k.dir); err == nil && free < k.min {

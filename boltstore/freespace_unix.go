@@ -4,7 +4,7 @@ package boltstore
 
 import "golang.org/x/sys/unix"
 
-// freeSpace is the number of bytes that an unprivileged process may still write.
+// freeSpace returns the bytes that an unprivileged process may still write.
 func freeSpace(dir string) (uint64, error) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(dir, &s); err != nil {

@@ -2,7 +2,7 @@ package boltstore
 
 import "golang.org/x/sys/windows"
 
-// freeSpace is the number of bytes that this process may still write.
+// freeSpace returns the bytes that this process may still write.
 func freeSpace(dir string) (uint64, error) {
 	path, err := windows.UTF16PtrFromString(dir)
 	if err != nil {

@@ -61,7 +61,7 @@ func begun(t testing.TB, d *DB, keyID string) *pay.Payment {
 	return b.Payment
 }
 
-// settlement is what settles a payment and ends its lease.
+// settlement settles a payment and ends its lease.
 func settlement(p *pay.Payment) pay.Outcome {
 	sig := x402.Signature{1}
 	return pay.Outcome{

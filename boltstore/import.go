@@ -7,16 +7,16 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// History is a settled payment with its spend events: the one of its settlement and, if it
-// is disputed, the one that takes that back.
+// History holds a settled payment with its spend events: the event of its settlement and, if it
+// is disputed, the correcting one.
 type History struct {
 	Payment *pay.Payment
 	Events  []pay.SpendEvent
 }
 
-// Import writes payments that were settled elsewhere, all or none, without the two writes that
-// paying takes. Nothing is decided and no counter changes: their rows must reserve nothing.
-// Package boltfill makes long histories with it; no door leads to it.
+// Import writes payments that were settled elsewhere, all or none, in one transaction instead of
+// the two that paying takes. It decides nothing and changes no counter: the rows must reserve
+// nothing. Only package boltfill calls it, to make long histories.
 func (d *DB) Import(ctx context.Context, list []History) error {
 	return d.do(ctx, &op{run: func(b *batch) error {
 		events := make([][][]byte, len(list))

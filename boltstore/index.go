@@ -13,18 +13,18 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// indexEntry is one entry that a payment has in an index.
+// indexEntry holds one entry of a payment in an index.
 type indexEntry struct {
 	bucket []byte
 	key    []byte
 }
 
-// indexed are the labels with an index of their own. The others are dense: most
-// payments have them, so they are found by walking the key's payments.
+// indexed lists the labels with an index of their own. Most payments have one of the other
+// labels, so a listing by those walks the payments of the key.
 var indexed = []string{string(pay.Open), string(pay.Void), "refused", "unresolved", "disputed", "reconciled"}
 
-// entries are all index entries of a payment; none for nil. What is here is all that
-// the indexes say: writing a row puts and deletes the difference.
+// entries makes all index entries of a payment; none for nil. Indexes hold nothing else: writing
+// a row puts and deletes the difference.
 func entries(p *pay.Payment) []indexEntry {
 	if p == nil {
 		return nil
@@ -67,13 +67,13 @@ func entries(p *pay.Payment) []indexEntry {
 	return list
 }
 
-// hashed keeps text of any length within the bounds of a key.
+// hashed bounds the length of text in a key.
 func hashed(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return string(sum[:])
 }
 
-// validBefore and awaitedUntil are in seconds and do not overflow.
+// validBefore and awaitedUntil return seconds that do not overflow.
 func validBefore(p *pay.Payment) int64 {
 	return int64(min(p.Authorization.ValidBefore, math.MaxInt64/2))
 }
@@ -82,10 +82,10 @@ func awaitedUntil(p *pay.Payment) int64 {
 	return validBefore(p) + int64(pay.RepeatGrace/time.Second)
 }
 
-// after is the first whole second after now: where a seek for later ones begins.
+// secondAfter encodes the first whole second after now, where a seek for later seconds begins.
 func secondAfter(now time.Time) string { return encodeNumber(now.Unix() + 1) }
 
-// reindex brings the indexes from one state of a payment to the next.
+// reindex moves the indexes from one state of a payment to the next.
 func (b *batch) reindex(was, is *pay.Payment) error {
 	had, has := entries(was), entries(is)
 	for _, e := range had {
@@ -109,7 +109,7 @@ func (e indexEntry) equal(f indexEntry) bool {
 	return &e.bucket[0] == &f.bucket[0] && bytes.Equal(e.key, f.key)
 }
 
-// recount keeps the numbers of payments by label.
+// recount updates the numbers of payments by label.
 func (b *batch) recount(was, is *pay.Payment) error {
 	var had []string
 	if was != nil {
@@ -133,21 +133,21 @@ func (b *batch) recount(was, is *pay.Payment) error {
 	return nil
 }
 
-// hostEventKey is the key of an event in the index by host. A host on REST is only claimed and
-// may be of any length, so the index has its hash.
+// hostEventKey makes the key of an event in the index by host. The index has a hash, because a
+// host on REST is only claimed and may be of any length.
 func hostEventKey(e *pay.SpendEvent) []byte { return joinKey(e.KeyID, hashed(e.Host), e.ID) }
 
 func transactionKey(hash string) string { return strings.ToLower(hash) }
 
-// hasKey reports whether a bucket has a key. Get does not tell a missing one from an
-// empty value.
+// hasKey reports whether a bucket has a key. Get returns the same for a missing key and an empty
+// value.
 func hasKey(bucket *bbolt.Bucket, key []byte) bool {
 	k, _ := bucket.Cursor().Seek(key)
 	return bytes.Equal(k, key)
 }
 
-// descend walks the entries within prefix from the last one before `before` (from the
-// very last if empty) down, while visit returns true. rest is the key behind prefix.
+// descend walks the entries with a prefix down while visit returns true, from the last one below
+// before ("": from the very last). rest is the part of the key behind the prefix.
 func descend(bucket *bbolt.Bucket, prefix []byte, before string, visit func(rest, value []byte) bool) {
 	from := append(slices.Clone(prefix[:len(prefix)-1]), 1) // the end of prefix, whose last byte is 0
 	if before != "" {

@@ -13,9 +13,8 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// Begin decides and writes one call's payment. A caller that leaves before its turn
-// begins nothing; later it waits for the commit, which is short. New payments stop
-// while free disk is short; repeats of earlier ones don't.
+// Begin decides and writes the payment of one call. A caller that leaves before the committer
+// takes its call begins nothing. New payments stop while free disk is short; repeats go on.
 func (d *DB) Begin(ctx context.Context, want *pay.Begin) (pay.Begun, error) {
 	var begun pay.Begun
 	o := &op{}
@@ -47,7 +46,7 @@ func (d *DB) Begin(ctx context.Context, want *pay.Begin) (pay.Begun, error) {
 	return begun, nil
 }
 
-// mayCreate refuses a new payment for which there is no room or whose id is taken.
+// mayCreate refuses a new payment if disk is short or its id is taken.
 func (d *DB) mayCreate(b *batch, p *pay.Payment) error {
 	if err := d.disk.checkSpace(); err != nil {
 		return err
@@ -58,7 +57,7 @@ func (d *DB) mayCreate(b *batch, p *pay.Payment) error {
 	return nil
 }
 
-// Acquire takes the lease of a payment that nobody holds.
+// Acquire takes the lease of a payment that no other owner holds.
 func (d *DB) Acquire(ctx context.Context, id, owner string, now, until time.Time) (*pay.Payment, error) {
 	var p *pay.Payment
 	o := &op{}
@@ -84,9 +83,9 @@ func (d *DB) Acquire(ctx context.Context, id, owner string, now, until time.Time
 	return p.Clone(), nil
 }
 
-// Renew extends a lease. While the store cannot write, the lease is extended in memory,
-// because the send that it stands for goes on: nobody else can take it meanwhile, and
-// it is written before anything else can.
+// Renew extends a lease. While the store cannot write, it extends the lease in memory, because
+// the send goes on. No other owner can take the lease meanwhile: the extension is written before
+// anything else.
 func (d *DB) Renew(ctx context.Context, id string, fence uint64, until time.Time) error {
 	renewed := func(was *pay.Payment) (*pay.Payment, error) {
 		if was.Lease.Fence != fence || was.Lease.Owner == "" {
@@ -121,7 +120,7 @@ func (d *DB) Renew(ctx context.Context, id string, fence uint64, until time.Time
 	return d.do(ctx, &op{run: run, duringOutage: duringOutage})
 }
 
-// Record applies an outcome. Once handed over it is written, even if its caller leaves.
+// Record applies an outcome. The outcome is written even if its caller leaves.
 func (d *DB) Record(ctx context.Context, out pay.Outcome) (*pay.Payment, pay.Effects, error) {
 	var p *pay.Payment
 	var fx pay.Effects
@@ -170,7 +169,7 @@ func (d *DB) Record(ctx context.Context, out pay.Outcome) (*pay.Payment, pay.Eff
 	}
 }
 
-// record applies an outcome in the batch. All that may fail comes before the first write.
+// record applies an outcome in the batch. Everything that can fail comes before the first write.
 func (b *batch) record(out pay.Outcome) (*pay.Payment, pay.Effects, error) {
 	was, err := b.load(out.PaymentID)
 	if err != nil {
@@ -201,8 +200,8 @@ func (b *batch) record(out pay.Outcome) (*pay.Payment, pay.Effects, error) {
 	return p, fx, b.count(fx.Counters)
 }
 
-// claimedIn reports whether the claimed transaction is recorded for another payment, and
-// not for this one.
+// claimedIn reports whether the claimed transaction is recorded for another payment, and not for
+// this one.
 func claimedIn(tx *bbolt.Tx, out pay.Outcome) bool {
 	bucket, hash := tx.Bucket(transactionsBucket), transactionKey(out.Transaction)
 	if hasKey(bucket, joinKey(hash, out.PaymentID)) {
@@ -246,7 +245,7 @@ func (b *batch) lapse(id string) error {
 	return b.savePayment(was, p)
 }
 
-// view is a batch as pay.BeginView.
+// beginView reads a batch for pay.Begin.Decide.
 type beginView struct {
 	*batch
 	nonces func(keyID, idempotencyKey string) nonces

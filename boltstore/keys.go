@@ -12,10 +12,10 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// keyIdentity is what a key's encrypted copy is bound to.
+// keyIdentity names the secret of a key in the vault.
 func keyIdentity(id string) string { return "api-key/" + id }
 
-// newKey is a key ready to be written.
+// newKey holds a key that is ready to be written.
 type newKey struct {
 	pay.NewKey
 	hash        [32]byte
@@ -59,8 +59,8 @@ func (d *DB) CreateKey(ctx context.Context, k pay.NewKey) (pay.Key, error) {
 	return k.Key, nil
 }
 
-// createKey writes a key, and its organization if it is claimed. What may be refused comes
-// before the first write.
+// createKey writes a key, and its organization if it is claimed. It refuses before its first
+// write.
 func (b *batch) createKey(n newKey) error {
 	if b.get(keyHashBucket, n.hash[:]) != nil {
 		return pay.ErrKeyExists
@@ -82,8 +82,7 @@ func (b *batch) createKey(n newKey) error {
 	return b.put(keyHashBucket, n.hash[:], []byte(n.ID))
 }
 
-// joinOrganization creates or updates the key's organization and counts the key, which
-// must not exist yet, into it.
+// joinOrganization counts a new key into its organization, which it creates or updates.
 func (b *batch) joinOrganization(k pay.NewKey) error {
 	was, known, keys, err := b.organization(k.OrganizationID)
 	if err != nil {
@@ -191,7 +190,7 @@ func (d *DB) AdoptKey(ctx context.Context, keyID string) (k pay.Key, err error) 
 	return k, nil
 }
 
-// revise writes a key that payments are to be judged by from now on.
+// revise writes a key with a new policy revision, by which Begin judges payments from now on.
 func (b *batch) revise(k pay.Key) error {
 	row, err := encodeRow(k)
 	if err != nil {
@@ -203,8 +202,8 @@ func (b *batch) revise(k pay.Key) error {
 	return b.put(revisionsBucket, []byte(k.ID), strconv.AppendUint(nil, k.PolicyRevision, 10))
 }
 
-// revisionIn reads how often a key's policy was set. Every new payment asks, so that it
-// stands apart from the policy itself, which may be long.
+// revisionIn reads the policy revision of a key. It has a bucket of its own, because every new
+// payment reads it and a policy may be long.
 func revisionIn(tx *bbolt.Tx, keyID string) (uint64, error) {
 	text := tx.Bucket(revisionsBucket).Get([]byte(keyID))
 	if text == nil {
@@ -217,8 +216,8 @@ func revisionIn(tx *bbolt.Tx, keyID string) (uint64, error) {
 	return n, nil
 }
 
-// KeyBySecret finds a key by its plaintext. What is searched for is the HMAC of that, so that
-// the time a search takes does not tell how much of a guess is right.
+// KeyBySecret finds a key by its plaintext. The index has the HMAC of the plaintext, so the time
+// of a search does not tell how much of a guess is right.
 func (d *DB) KeyBySecret(ctx context.Context, secret string) (k pay.Key, err error) {
 	hash := d.vault.Lookup(secret)
 	err = d.view(ctx, func(tx *bbolt.Tx) error {

@@ -11,16 +11,15 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// The payments of all keys are listed by the set of labels that they have. There are few
-// such sets, so a listing by one label merges the few that have it: every payment has one
-// entry only, and none is passed over.
+// The index lists the payments of all keys by their set of labels. There are few such sets, so a
+// listing by one label merges the few sets that have it. Every payment has one entry only, and a
+// listing skips none.
 
 func labelledKey(p *pay.Payment) []byte {
 	return joinKey(string([]byte{labelBits(p.Labels()...)}), p.ID)
 }
 
-// labelSets are the sets of labels that payments have, of those with all of one mask and
-// none of another.
+// labelSets lists the stored label sets that have all labels of one mask and none of another.
 func labelSets(tx *bbolt.Tx, with, without byte) (sets []byte) {
 	c := tx.Bucket(labelledBucket).Cursor()
 	for k, _ := c.First(); k != nil; k, _ = c.Seek(endOfSet(k[0])) {
@@ -31,7 +30,7 @@ func labelSets(tx *bbolt.Tx, with, without byte) (sets []byte) {
 	return sets
 }
 
-// behind is where the entries of a set end: their second byte is zero.
+// endOfSet returns the end of the entries of a set, whose second byte is zero.
 func endOfSet(set byte) []byte { return []byte{set, 1} }
 
 // AllPayments lists payments of all keys, newest first.
@@ -58,7 +57,7 @@ func (d *DB) AllPayments(ctx context.Context, q pay.LabelQuery) (list []*pay.Pay
 	return list, nil
 }
 
-// newestOf merges the payments of some label sets, newest first, from behind one of them.
+// newestOf merges the payments of some label sets below an id, newest first.
 func newestOf(tx *bbolt.Tx, sets []byte, before string, limit int) (list []*pay.Payment, err error) {
 	type run struct {
 		*bbolt.Cursor

@@ -103,21 +103,22 @@ func checkSchema(meta *bbolt.Bucket) error {
 	return nil
 }
 
-// join makes a key of parts.
+// joinKey makes a key of parts.
 func joinKey(parts ...string) []byte { return []byte(strings.Join(parts, "\x00")) }
 
-// within is the prefix of all keys that begin with these parts.
+// keyPrefix makes the prefix of all keys that begin with these parts.
 func keyPrefix(parts ...string) []byte { return append(joinKey(parts...), 0) }
 
-// number is n as it stands in keys.
+// encodeNumber makes the part of a key for a number. Numbers below zero become zero.
 func encodeNumber(n int64) string {
 	return string(binary.BigEndian.AppendUint64(nil, uint64(max(n, 0))))
 }
 
-// numberIn reads the number that a part of a key begins with.
+// decodeNumber reads the number at the beginning of a part.
 func decodeNumber(part []byte) uint64 { return binary.BigEndian.Uint64(part) }
 
-// nanos is t as it stands in keys. Times out of an int64's range stand at its ends.
+// encodeTime makes the part of a key for a time, in nanoseconds. Times out of range become the
+// first or last one.
 func encodeTime(t time.Time) string {
 	switch year := t.Year(); {
 	case year < 1970:
@@ -128,8 +129,8 @@ func encodeTime(t time.Time) string {
 	return encodeNumber(t.UnixNano())
 }
 
-// rowVersion is the first byte of every encoded row. A new encoding gets a new number,
-// and readers know all of them.
+// rowVersion is the first byte of every encoded row. A new encoding takes a new number, and
+// readers know all numbers.
 const rowVersion = 1
 
 // encodeRow encodes a key, organization, wallet, account, session or spend event.
@@ -141,7 +142,7 @@ func encodeRow(row any) ([]byte, error) {
 	return append([]byte{rowVersion}, text...), nil
 }
 
-// decodeRow reads what encodeRow wrote. Nothing in row refers to encoded afterwards.
+// decodeRow decodes a row of encodeRow. The row shares no memory with encoded.
 func decodeRow(encoded []byte, row any) error {
 	if len(encoded) == 0 || encoded[0] != rowVersion {
 		return fmt.Errorf("row of an unknown encoding")

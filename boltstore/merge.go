@@ -9,27 +9,27 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// idIndex is the part of an index that has one prefix, behind which its keys are ids.
+// idIndex names the keys of an index with one prefix. An id follows the prefix.
 type idIndex struct{ bucket, prefix []byte }
 
-// merge walks the ids that several API keys have in their indexes together, newest first.
+// merge walks the ids of several API keys in their indexes together, newest first.
 type merge struct {
 	tx   *bbolt.Tx
 	runs []*keyRun
 	rows int // looked at
 }
 
-// keyRun is what is left of an API key. An id is wanted if all indexes have it.
+// keyRun holds the rest of the ids of one API key. An id is listed if all its indexes have it.
 type keyRun struct {
 	keyID   string
 	indexes []idIndex
 	cursors []*bbolt.Cursor
-	// id is the newest that may be wanted; sure: it is.
+	// id is the newest candidate; sure reports that all indexes have it.
 	id   []byte
 	sure bool
 }
 
-// begin adds the ids of an API key below one, or all if that is empty.
+// begin adds the ids of an API key below one ("": all).
 func (m *merge) begin(keyID, before string, indexes ...idIndex) {
 	r := &keyRun{keyID: keyID, indexes: indexes}
 	for _, x := range indexes {
@@ -45,7 +45,7 @@ func (m *merge) begin(keyID, before string, indexes ...idIndex) {
 	}
 }
 
-// seek finds the last id of an index before a key.
+// seek finds the last id of an index below a key.
 func (m *merge) seek(r *keyRun, index int, end []byte) {
 	m.rows++
 	c, prefix := r.cursors[index], r.indexes[index].prefix
@@ -61,7 +61,7 @@ func (m *merge) seek(r *keyRun, index int, end []byte) {
 	r.id, r.sure = k[len(prefix):], len(r.indexes) == 1
 }
 
-// newest is the run with the newest id that may be wanted; nil at the end.
+// newest returns the run with the newest candidate; nil at the end.
 func (m *merge) newest() *keyRun {
 	if len(m.runs) == 0 {
 		return nil
@@ -69,13 +69,14 @@ func (m *merge) newest() *keyRun {
 	return slices.MaxFunc(m.runs, func(a, b *keyRun) int { return bytes.Compare(a.id, b.id) })
 }
 
-// next goes below the id of a run.
+// next moves a run below its candidate.
 func (m *merge) next(r *keyRun) {
 	m.seek(r, 0, append(slices.Clone(r.indexes[0].prefix), r.id...))
 	m.ended(r)
 }
 
-// narrow makes a run sure of its id, or goes below it.
+// intersect looks up the candidate of a run in all its indexes. If one lacks it, the run moves
+// below.
 func (m *merge) intersect(r *keyRun) {
 	id := r.id
 	for i := range r.indexes {
@@ -94,7 +95,7 @@ func (m *merge) ended(r *keyRun) {
 	}
 }
 
-// idAt is below every UUIDv7 of a time and above those of before.
+// idAt returns an id below every UUIDv7 of a time and above those of earlier times.
 func idAt(t time.Time) string {
 	ms := max(0, t.UnixMilli())
 	return fmt.Sprintf("%08x-%04x", ms>>16, ms&0xffff)

@@ -6,9 +6,9 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// nonces are those of the attempts under one idempotency key. They begin alike, and the
-// number of the attempt is in them for whoever has the store's secret: one that the chain
-// tells of leads to its order, however many attempts there were that it knows nothing of.
+// nonces derives the nonces of the attempts under one idempotency key. All begin alike, and each
+// carries the number of its attempt, hidden by the secret of the store. So a nonce that the chain
+// has leads to its attempt, even if the books lost all attempts.
 type nonces struct {
 	shared [32]byte // 16 bytes that all begin with, 8 that hide the number
 	own    func(attempt uint64) [32]byte
@@ -41,7 +41,7 @@ func (s nonces) nonce(attempt uint64) (n x402.Nonce) {
 
 func (s nonces) mask() uint64 { return binary.BigEndian.Uint64(s.shared[noncePrefix:]) }
 
-// attempt is the one that has a nonce, if any has.
+// attempt returns the attempt that has a nonce, if any has.
 func (s nonces) attempt(n x402.Nonce) (attempt uint64, ok bool) {
 	attempt = binary.BigEndian.Uint64(n[noncePrefix:]) ^ s.mask()
 	return attempt, s.nonce(attempt) == n

@@ -34,30 +34,30 @@ type Options struct {
 	// MasterKey gives the key that wraps the store's secrets. It is called once, while the
 	// file is locked; see [vault.From] and [vault.Given].
 	MasterKey vault.Source
-	// World is what the store must be: "" for an ordinary one, Sandbox for purser-sandbox.
+	// World is the required world: "" for an ordinary store, Sandbox for one of purser-sandbox.
 	World string
 	// Clock tells the time. Default: time.Now.
 	Clock pay.Clock
 	// Logger hears of outages. Default: discarded.
 	Logger *slog.Logger
-	// MinFree is the free disk space in bytes below which nothing new is begun, so that
-	// outcomes still fit. Default: 64 MiB.
+	// MinFree is the free disk space in bytes below which nothing new begins, so that outcomes
+	// still fit. Default: 64 MiB.
 	MinFree uint64
 	// FreeSpace reads the free disk space of a folder. Default: the operating system's.
 	FreeSpace func(dir string) (uint64, error)
 }
 
 const (
-	// mmapSize is reserved at first, so that the file can grow without being mapped anew,
-	// which would wait for readers. It takes addresses, neither memory nor disk.
+	// mmapSize is mapped at first, so that the file can grow without a new mapping, which would
+	// wait for readers. It takes addresses, neither memory nor disk.
 	mmapSize = 1 << (20 + 10*(bits.UintSize/64)) // 1 GiB, or 1 MiB of 32 bits
-	// fileMode: the file tells who pays whom.
+	// fileMode hides the file from other users, because it shows payers and payees.
 	fileMode       = 0o600
 	dirMode        = 0o700
 	defaultMinFree = 64 << 20
 )
 
-// lockWait is how long opening waits for another process to let go of the file. Tests lower it.
+// lockWait bounds the wait for another process that has the file open. Tests lower it.
 var lockWait = 2 * time.Second
 
 // Errors of opening.
@@ -72,7 +72,7 @@ var (
 	ErrWorld = errors.New("store of another world")
 )
 
-// DB is a bbolt file as pay.Store. It is safe for concurrent use.
+// DB keeps a pay.Store in a bbolt file. It is safe for concurrent use.
 type DB struct {
 	path    string
 	id      string // of the file: what a reopened file must still have
@@ -82,22 +82,22 @@ type DB struct {
 	sandbox bool
 	disk    *disk
 
-	// handle guards bolt, which the committer replaces after an outage and sets to nil
-	// while the file cannot be opened. Only the committer writes it.
+	// handle guards bolt. The committer replaces bolt after an outage, and sets it to nil while
+	// the file cannot be opened. Only the committer writes it.
 	handle sync.RWMutex
 	bolt   *bbolt.DB
-	// copying is held while there is a Copy.
+	// copying is locked while there is a Copy.
 	copying sync.Mutex
-	// file is the open one's identity, marks how many backups it comes from. replaced: another
-	// file has taken its place, for good. All are the committer's own.
+	// file identifies the open file, marks counts the backups that it comes from. replaced
+	// reports that another file has taken its place. Only the committer uses them.
 	file     os.FileInfo
 	marks    int
 	replaced bool
-	// generation is that of the position beside the file, unplaced whether the last position
-	// could not be written. Both are the committer's own.
+	// generation is part of the position beside the file; unplaced reports that the last position
+	// could not be written. Only the committer uses them.
 	generation uint64
 	unplaced   bool
-	// reconciling guards known, which reconciling reads once.
+	// reconciling guards known, which Reconcile reads once.
 	reconciling sync.Mutex
 	known       map[usedAuthorization]bool
 
@@ -107,7 +107,7 @@ type DB struct {
 	closed   sync.Once
 	result   error // of closing; read after finished
 
-	// leased are the rows of the leased payments as stored: the committer's own.
+	// leased holds the rows of leased payments. Only the committer uses it.
 	leased map[string]*pay.Payment
 	outage *outage                      // the committer's own; nil while writing works
 	health atomic.Pointer[outageStatus] // what Health tells about the outage
@@ -117,19 +117,19 @@ type DB struct {
 	hooks       hooks
 }
 
-// hooks let tests make the disk fail.
+// hooks let tests fail the disk.
 type hooks struct {
-	// commit stands around every commit.
+	// commit wraps every commit.
 	commit atomic.Pointer[func(commit func() error) error]
-	// reopen comes before every reopening.
+	// reopen runs before every reopening.
 	reopen atomic.Pointer[func() error]
 }
 
 var _ pay.Store = (*DB)(nil)
 
-// Open opens or creates a store and starts its committer. Leases of an earlier process
-// end here: the file lock proves it gone. The errors are ErrLocked, ErrNewer, ErrOlder, ErrWorld,
-// vault.ErrWrongMasterKey, and whatever the file system says.
+// Open opens or creates a store and starts its committer. It ends the leases of earlier
+// processes, because the file lock proves that they are gone. ErrLocked, ErrNewer, ErrOlder,
+// ErrWorld, vault.ErrWrongMasterKey, or an error of the file system.
 func Open(ctx context.Context, o Options) (*DB, error) {
 	db, err := open(ctx, o, false)
 	if err != nil {
@@ -176,8 +176,8 @@ func open(ctx context.Context, o Options, noSync bool) (*DB, error) {
 	return d, nil
 }
 
-// openFile locks and maps the file. create is os.O_CREATE or 0: a file that vanished
-// during an outage must not be replaced by an empty one.
+// openFile locks and maps the file. create is os.O_CREATE or 0: after an outage a file that
+// vanished must not be replaced by an empty one.
 func (d *DB) openFile(create int, wait time.Duration) (*bbolt.DB, error) {
 	mapped := mmapSize
 	if runtime.GOOS == "windows" {
@@ -202,8 +202,8 @@ func (d *DB) openFile(create int, wait time.Duration) (*bbolt.DB, error) {
 	return bolt, nil
 }
 
-// inPlace makes sure that what is written is what the next start will read: a backup that is
-// put in the place of the file while it is open must not go unopened.
+// checkInPlace fails if the path names another file than the open one. Otherwise commits would go
+// to a file that the next start does not read, for example after a backup was put in its place.
 func (d *DB) checkInPlace() error {
 	named, err := os.Stat(d.path)
 	if err == nil && !os.SameFile(d.file, named) {
@@ -215,9 +215,9 @@ func (d *DB) checkInPlace() error {
 
 var errReplaced = errors.New("another file was put in the place of the open one: stop this purser, and start it with the one that counts")
 
-// openLocked opens a file for writing, creating it only if create is os.O_CREATE. While the
-// lock was waited for, the file may have lost its name to another one, as when who held the
-// lock has put a compacted file in its place: what would be written then would be gone.
+// openLocked opens a file for writing; it creates it only if create is os.O_CREATE. While it
+// waited for the lock, another process may have put a compacted file in the place of this one.
+// Then it fails, because writes would go to a file without a name.
 func openLocked(path string, o *bbolt.Options, create int) (*bbolt.DB, error) {
 	var file *os.File
 	o.OpenFile = func(name string, flag int, mode os.FileMode) (*os.File, error) {
@@ -350,7 +350,7 @@ func (d *DB) unlock(bolt *bbolt.DB, master vault.MasterKey) error {
 	})
 }
 
-// lapseAll ends the leases that an earlier process left.
+// lapseAll ends the leases of earlier processes.
 func lapseAll(ctx context.Context, bolt *bbolt.DB) error {
 	for more := true; more; {
 		if err := ctx.Err(); err != nil {
@@ -374,8 +374,8 @@ func lapseAll(ctx context.Context, bolt *bbolt.DB) error {
 	return nil
 }
 
-// Close writes what is queued, ends the committer and closes the file. The error names
-// outcomes that could not be written.
+// Close writes the operations that are queued, ends the committer and closes the file. The error
+// counts outcomes that could not be written.
 func (d *DB) Close() error {
 	d.closed.Do(func() { close(d.closing) })
 	<-d.finished

@@ -11,8 +11,8 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// PaymentsOf lists the keys' payments, newest first. Each mergedKeys keys cost pageViews
-// transactions at most.
+// PaymentsOf lists the payments of the keys, newest first. It takes at most pageViews
+// transactions for each mergedKeys keys.
 func (d *DB) PaymentsOf(ctx context.Context, keyIDs []string, label string, limit int) ([]*pay.Payment, error) {
 	var wanted byte // filters what the index does not
 	index := func(keyID string) idIndex { return idIndex{keyPaymentsBucket, keyPrefix(keyID)} }

@@ -17,9 +17,9 @@ import (
 var mergedKeys = 250
 
 const (
-	// pageViews bounds the transactions that a page takes, for each mergedKeys keys.
+	// pageViews bounds the transactions of a page, for each mergedKeys keys.
 	pageViews = 10
-	// idSlack is how far the time in an event's id may be from its Created.
+	// idSlack bounds the difference between the time in the id of an event and its Created.
 	idSlack = time.Minute
 )
 
@@ -33,7 +33,7 @@ func (d *DB) ListSpend(ctx context.Context, keyIDs []string, q pay.OrganizationS
 	if q.Limit < 1 {
 		return page, nil
 	}
-	// All that is listed is complete down to here, and there is more below; "" is the end.
+	// The list is complete down to this id, and goes on below it; "" is the end.
 	stopped := ""
 	for keys := range slices.Chunk(keyIDs, mergedKeys) {
 		l := spendList{DB: d, q: q, keys: keys, passed: q.Before, most: q.Limit + 1}
@@ -82,7 +82,7 @@ type spendList struct {
 	more    bool   // there is more below it
 }
 
-// read lists until there are enough entries, no more, or a page has cost enough.
+// read lists events until the page is full, the events end, or pageViews is reached.
 func (l *spendList) read(ctx context.Context) error {
 	before, lowest := l.passed, ""
 	if !l.q.To.IsZero() {
@@ -105,7 +105,7 @@ func (l *spendList) read(ctx context.Context) error {
 	return nil
 }
 
-// readIn lists what one transaction may.
+// readIn lists events in one transaction.
 func (l *spendList) readIn(tx *bbolt.Tx, before, lowest string) error {
 	l.more = false
 	m := merge{tx: tx}
@@ -135,7 +135,7 @@ func (l *spendList) readIn(tx *bbolt.Tx, before, lowest string) error {
 	}
 }
 
-// indexes are where the events that are wanted of a key are: in all of them.
+// indexes returns the indexes that must all have an event of a key.
 func (l *spendList) indexes(keyID string) (list []idIndex) {
 	if l.q.Host != "" {
 		list = append(list, idIndex{hostEventsBucket, keyPrefix(keyID, hashed(l.q.Host))})
@@ -149,7 +149,7 @@ func (l *spendList) indexes(keyID string) (list []idIndex) {
 	return list
 }
 
-// add lists an event if it is of a day that is wanted.
+// add lists an event if the query wants it.
 func (l *spendList) add(tx *bbolt.Tx, keyID, id string) error {
 	var e pay.SpendEntry
 	if err := decodeRow(tx.Bucket(eventsBucket).Get(joinKey(keyID, id)), &e.SpendEvent); err != nil {
@@ -167,7 +167,7 @@ func (l *spendList) add(tx *bbolt.Tx, keyID, id string) error {
 	return nil
 }
 
-// paid is the part of a payment that a listing of spend shows.
+// paid decodes the fields of a payment that a listing of spend shows.
 type paid struct {
 	Transaction string `json:"Transaction"`
 	Terms       struct {
@@ -188,7 +188,7 @@ func (p paid) flags() []string {
 	}).Flags()
 }
 
-// paidIn reads a part of a payment: pay.ErrPaymentNotFound.
+// paidIn reads these fields: pay.ErrPaymentNotFound.
 func paidIn(tx *bbolt.Tx, id string) (p paid, err error) {
 	encoded := tx.Bucket(paymentsBucket).Get([]byte(id))
 	switch {

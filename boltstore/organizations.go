@@ -118,8 +118,8 @@ func (d *DB) OrganizationWallets(ctx context.Context, orgID string) (list []pay.
 	return list, err
 }
 
-// walkOrganization visits the live wallets of an organization, key by key. There may be many:
-// linked keys bring theirs along, whatever the plan. One transaction takes a bounded number.
+// walkOrganization visits the live wallets of an organization, key by key. There may be many,
+// because linked keys bring theirs whatever the plan. One transaction visits scanRows at most.
 func (d *DB) walkOrganization(ctx context.Context, orgID string, visit func(tx *bbolt.Tx, walletID string) error) error {
 	var from []byte // the entry to go on at, in the first of the keys
 	var keys []string

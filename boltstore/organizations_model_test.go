@@ -13,7 +13,7 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// model is what organizations are, told plainly.
+// model holds organizations as plainly as can be.
 type model struct {
 	plans   map[string]pay.PlanName
 	owner   map[string]string // key -> organization, "" while unclaimed

@@ -15,48 +15,48 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// retryEvery is how often the committer tries to write again. Tests lower it.
+// retryEvery is the pause before the committer tries to write again. Tests lower it.
 var retryEvery = time.Second
 
 const (
-	// reopenWait is how long it then waits for the file lock; callers wait meanwhile.
+	// reopenWait bounds the wait for the file lock then; callers wait meanwhile.
 	reopenWait = 100 * time.Millisecond
-	// maxQueued bounds the memory that an outage may take.
+	// maxQueued bounds the memory of an outage.
 	maxQueued = 1 << 16
 )
 
-// outage is the time from a failed commit until writing works again. New payments are
-// refused; outcomes and renewals are kept here, because the money they tell of has
-// moved and the sends they belong to go on. The file lock is ours all along (but for
-// the moment of reopening), so a lease that is extended in memory is nobody else's.
+// outage lasts from a failed commit until writing works again. New payments are refused. Outcomes
+// and renewals wait in memory, because their money has moved and their sends go on. The process
+// holds the file lock all along, except while it reopens the file, so no other owner can take a
+// lease that is extended in memory.
 type outage struct {
 	cause  error
 	since  time.Time
 	next   *time.Timer
 	queued []*queuedChange
-	// rows are the payments as they will be once everything kept is written.
+	// rows holds the payments as the queued changes will leave them.
 	rows map[string]*pay.Payment
-	// renewals are the kept renewals by payment, so that each lease has one at most.
+	// renewals holds the queued renewals by payment: one for each lease.
 	renewals map[string]*queuedChange
 }
 
-// kept is a change that waits in memory.
+// queuedChange is a change that waits in memory.
 type queuedChange struct {
 	payment string
 	what    string // for the log
 	run     func(*batch) error
-	// will is the row that the caller was promised, encoded; nil if nobody was.
+	// promised is the encoded row that the caller got; nil if no caller did.
 	promised []byte
 }
 
-// outageStatus is what others may know of an outage.
+// outageStatus is the part of an outage that other goroutines read.
 type outageStatus struct {
 	cause  error
 	since  time.Time
 	queued int
 }
 
-// Health is nil while new payments can be taken.
+// Health returns nil while the store takes new payments.
 func (d *DB) Health(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -91,7 +91,7 @@ func (d *DB) publishHealth() {
 	d.health.Store(&outageStatus{cause: d.outage.cause, since: d.outage.since, queued: len(d.outage.queued)})
 }
 
-// retry fires when it is time to try again; never without an outage.
+// retry returns the channel that fires at the next try; nil without an outage.
 func (d *DB) retry() <-chan time.Time {
 	if d.outage == nil {
 		return nil
@@ -99,9 +99,9 @@ func (d *DB) retry() <-chan time.Time {
 	return d.outage.next.C
 }
 
-// undo keeps, for every operation of a failed commit that granted a lease, the end of
-// that lease: the commit may have reached the disk all the same, but the caller hears
-// that it did not. A payment that was created this way was never signed.
+// undo queues the end of every lease that a failed commit granted. The commit may have reached
+// the disk all the same, but its caller heard of an error. A payment that was created this way
+// was never signed.
 func (d *DB) undo(ops []*op) {
 	for _, o := range ops {
 		if o.granted == nil {
@@ -138,7 +138,7 @@ func (d *DB) answerDown(o *op) {
 
 func unavailable(cause error) error { return fmt.Errorf("%w: %w", pay.ErrUnavailable, cause) }
 
-// lastKnown is a payment's row with everything kept applied.
+// lastKnown returns the row of a payment with the queued changes applied.
 func (d *DB) lastKnown(id string) (*pay.Payment, error) {
 	if p := d.outage.rows[id]; p != nil {
 		return p, nil
@@ -149,7 +149,7 @@ func (d *DB) lastKnown(id string) (*pay.Payment, error) {
 	return d.Payment(context.Background(), id)
 }
 
-// keep keeps a change of a payment whose row will then be p.
+// queue queues a change of a payment that will leave the row p.
 func (d *DB) queue(p *pay.Payment, what string, run func(*batch) error) (*queuedChange, error) {
 	if len(d.outage.queued) >= maxQueued {
 		return nil, unavailable(errors.New("too many outcomes are queued"))
@@ -164,9 +164,9 @@ func (d *DB) queue(p *pay.Payment, what string, run func(*batch) error) (*queued
 	return k, nil
 }
 
-// resume tries to end the outage: it opens the file anew, because after a failed write
-// neither the handle nor the pages in memory can be trusted, writes what is kept, and
-// lets operations through again.
+// resume tries to end the outage. It reopens the file, because after a failed write neither the
+// handle nor the pages in memory can be trusted. Then it writes the queued changes and lets
+// operations through again.
 func (d *DB) resume() {
 	out := d.outage
 	if err := d.reopen(); err != nil {
@@ -193,7 +193,7 @@ func (d *DB) resume() {
 		n := min(len(ops), maxBatch)
 		unwritten, err := d.write(ops[:n])
 		if err != nil {
-			// What was written is gone from out.queued, in order; the rest stays.
+			// Changes that were written are gone from the queue, in order; the rest stays.
 			rest := len(unwritten) + len(ops) - n
 			out.queued = out.queued[len(out.queued)-min(rest, len(out.queued)):]
 			maps.DeleteFunc(out.renewals, func(_ string, k *queuedChange) bool { return !slices.Contains(out.queued, k) })
@@ -214,7 +214,7 @@ func (d *DB) stillDown(cause error) {
 	d.publishHealth()
 }
 
-// reopen closes the file, opens it and checks that it is still the same store.
+// reopen closes and opens the file, and checks that it is still the same store.
 func (d *DB) reopen() error {
 	if err := d.closeFile(); err != nil {
 		d.log.Warn("store: closing before reopening", "error", err)
@@ -243,8 +243,8 @@ func (d *DB) reopen() error {
 	return nil
 }
 
-// recognize checks that the file is the store that was open before, and reads its
-// leased payments.
+// recognize checks that the file is the store that was open before, and reads its leased
+// payments.
 func (d *DB) recognize(tx *bbolt.Tx, leased map[string]*pay.Payment) error {
 	meta := tx.Bucket(metaBucket)
 	if meta == nil || string(meta.Get(storeIDKey)) != d.id {
@@ -267,8 +267,8 @@ func (d *DB) recognize(tx *bbolt.Tx, leased map[string]*pay.Payment) error {
 	return nil
 }
 
-// dropWritten drops kept changes that a commit, reported as failed, brought to the
-// disk after all: those up to the last one whose promised row is there.
+// dropWritten drops queued changes that a commit wrote although it reported a failure: those of a
+// payment up to the last one whose promised row is in the store.
 func (d *DB) dropWritten() error {
 	out := d.outage
 	done := map[string]int{} // payment -> index of its last written change
@@ -294,7 +294,7 @@ func (d *DB) dropWritten() error {
 	return nil
 }
 
-// lost is an error that names the outcomes that closing loses.
+// lostChanges returns an error that counts the changes which closing loses, and logs each.
 func (d *DB) lostChanges() error {
 	if d.outage == nil || len(d.outage.queued) == 0 {
 		return nil
@@ -305,7 +305,7 @@ func (d *DB) lostChanges() error {
 	return fmt.Errorf("%d changes of payments could not be written: %w", len(d.outage.queued), d.outage.cause)
 }
 
-// queueRenewal keeps a lease's renewal. A later one takes the place of an earlier one.
+// queueRenewal queues the renewal of a lease. A later renewal replaces an earlier one.
 func (d *DB) queueRenewal(p *pay.Payment, run func(*batch) error) error {
 	if k := d.outage.renewals[p.ID]; k != nil {
 		k.run = run
@@ -321,8 +321,8 @@ func (d *DB) queueRenewal(p *pay.Payment, run func(*batch) error) error {
 	return nil
 }
 
-// claimedWhileDown looks for a claimed transaction among what is kept and, if the file
-// can be read, in the store. When the outcome is written, the store has the last word.
+// claimedWhileDown looks for a claimed transaction among the queued changes and, if the file can
+// be read, in the store. The store checks again when the outcome is written.
 func (d *DB) claimedWhileDown(was *pay.Payment, out pay.Outcome) error {
 	if !out.Claims() || transactionKey(was.Transaction) == transactionKey(out.Transaction) {
 		return nil

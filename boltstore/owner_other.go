@@ -4,5 +4,5 @@ package boltstore
 
 import "os"
 
-// own does nothing: files here have no owner that a new one would not have.
+// copyOwner does nothing: on this system a new file has the owner of the old one.
 func copyOwner(string, os.FileInfo) error { return nil }

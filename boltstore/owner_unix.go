@@ -7,7 +7,8 @@ import (
 	"syscall"
 )
 
-// own gives a file the owner of another, so that root can do what purser's user would.
+// copyOwner gives a file the owner of another, so that root can compact the store of another
+// user.
 func copyOwner(path string, like os.FileInfo) error {
 	is, err := os.Stat(path)
 	if err != nil {

@@ -33,7 +33,7 @@ func (d *DB) StopKey(ctx context.Context, keyID string, s pay.KeyStop) (k pay.Ke
 	return k, nil
 }
 
-// Pause says that everything is paused.
+// Pause reads the pause of everything; nil: there is none.
 func (d *DB) Pause(ctx context.Context) (p *pay.Pause, err error) {
 	err = d.view(ctx, func(tx *bbolt.Tx) error {
 		p, err = pauseIn(tx)
@@ -74,7 +74,7 @@ func (d *DB) SetPause(ctx context.Context, p *pay.Pause) error {
 	}})
 }
 
-// maxDeployments bounds the keys that are remembered as the deployment's own.
+// maxDeployments bounds the remembered keys of the deployment.
 const maxDeployments = 100
 
 // DeploymentKeys lists the ids of keys that were the deployment's own.

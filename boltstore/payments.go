@@ -12,17 +12,17 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// scanRows bounds the rows of one read transaction: a long reader pins the pages that
-// writers free. Longer scans go on from where they were. Tests lower it.
+// scanRows bounds the rows of one read transaction, because a long reader pins the pages that
+// writers free. Longer scans go on in another transaction. Tests lower it.
 var scanRows = 1000
 
-// maxPage is the most rows that a listing returns at once.
+// maxPage bounds the rows of a listing.
 const maxPage = 1000
 
-// allLabels in the order of their bits in an encoded payment.
+// allLabels lists the labels in the order of their bits in an encoded payment.
 var allLabels = []string{string(pay.Open), string(pay.Settled), string(pay.Void), "refused", "unresolved", "confirmed", "disputed", "reconciled"}
 
-// labelBits has a bit for each of the labels.
+// labelBits sets a bit for each label.
 func labelBits(labels ...string) (bits byte) {
 	for _, label := range labels {
 		if i := slices.Index(allLabels, label); i >= 0 {
@@ -32,8 +32,8 @@ func labelBits(labels ...string) (bits byte) {
 	return bits
 }
 
-// encodePayment encodes a payment: version, label bits, JSON. The bits let a filtered
-// listing pass over rows without decoding them.
+// encodePayment encodes a payment: version, label bits, JSON. With the bits a filtered listing
+// skips rows without decoding them.
 func encodePayment(p *pay.Payment) ([]byte, error) {
 	text, err := json.Marshal(p)
 	if err != nil {
@@ -42,7 +42,7 @@ func encodePayment(p *pay.Payment) ([]byte, error) {
 	return append([]byte{rowVersion, labelBits(p.Labels()...)}, text...), nil
 }
 
-// decodePayment reads what encodePayment wrote and shares nothing with it.
+// decodePayment decodes a row of encodePayment. The payment shares no memory with it.
 func decodePayment(encoded []byte) (*pay.Payment, error) {
 	if len(encoded) < 2 || encoded[0] != rowVersion {
 		return nil, fmt.Errorf("payment of an unknown encoding")
@@ -67,8 +67,8 @@ func paymentIn(tx *bbolt.Tx, id string) (*pay.Payment, error) {
 	return p, nil
 }
 
-// savePayment writes a payment with everything that refers to it. was is the row as
-// stored, nil for a new one; is belongs to the batch from now on.
+// savePayment writes a payment with its indexes. was is the stored row, nil for a new one. From
+// now on the batch owns the row is.
 func (b *batch) savePayment(was, is *pay.Payment) error {
 	encoded, err := encodePayment(is)
 	if err != nil {
@@ -156,7 +156,7 @@ func (d *DB) Due(ctx context.Context, now time.Time, limit int) (list []*pay.Pay
 	return list, err
 }
 
-// CountOpen is the number of payments with a label over all keys.
+// CountOpen counts the payments with a label over all keys.
 func (d *DB) CountOpen(ctx context.Context, label string) (n int, err error) {
 	err = d.view(ctx, func(tx *bbolt.Tx) error {
 		n, err = labelCount(tx, label)

@@ -12,17 +12,16 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// A plain copy of the file, taken without [DB.Copy], does not say that it is one. So a small
-// file beside the database holds the position that the database has reached. A database
-// that is behind that position is an older copy of itself: it is treated as a restored
-// backup.
+// A plain copy of the file, taken without [DB.Copy], has no mark. So a small file beside the
+// database holds the position that the database has reached. A database behind that position is
+// an older copy of itself: it is treated as a restored backup.
 //
-// The position is written after each commit and before the callers hear of it. If the
-// process ends in between, the database is ahead, which is no alarm, and nothing that the
-// commit allowed has been sent. A missing position is no alarm either: a database may move.
+// The committer writes the position after each commit and before the callers hear of it. If the
+// process ends in between, the database is ahead, which is no alarm: nothing that the commit
+// allowed has been sent. A missing position is no alarm either, because a database may move.
 
-// position tells how far a store has come. Positions of one store are compared by generation
-// first, because compaction begins to count commits anew.
+// position holds how far a store has come. Positions of one store compare by generation first,
+// because compaction counts commits anew.
 type position struct {
 	store      string // its id
 	generation uint64 // counts openings and compactions
@@ -75,8 +74,8 @@ func putGeneration(meta *bbolt.Bucket, n uint64) error {
 	return meta.Put(generationKey, binary.BigEndian.AppendUint64(nil, n))
 }
 
-// advance begins a new generation, behind which every other copy of the store is, and
-// writes its position. An older copy gets a mark, as a backup has one.
+// advance begins a new generation and writes its position. Every other copy of the store is
+// behind it. An older copy gets a mark, as a backup has one.
 func (d *DB) advance(bolt *bbolt.DB) error {
 	reached, err := readPosition(d.path)
 	if err != nil {
@@ -113,9 +112,9 @@ func (d *DB) advance(bolt *bbolt.DB) error {
 	return nil
 }
 
-// reached writes the position of a commit. Without sync it does not wait for the disk,
-// because a process that is killed loses nothing; after a power cut the position may be
-// some seconds behind. It is one short write in place, which a kill does not divide.
+// reached writes the position of a commit. Without sync it does not wait for the disk, because a
+// killed process loses nothing. After a power cut the position may be some seconds behind. It
+// writes once, in place, and a kill does not divide one short write.
 func (d *DB) reached(commit uint64, sync bool) {
 	now := position{store: d.id, generation: d.generation, commit: commit}
 	file, err := os.OpenFile(positionPath(d.path), os.O_WRONLY|os.O_CREATE, fileMode)
@@ -132,9 +131,9 @@ func (d *DB) reached(commit uint64, sync bool) {
 	d.unplaced = err != nil
 }
 
-// markCopy marks an older copy, unless it is a backup that was never opened and says more
-// about itself. The copy has everything up to its last write, so what is missing was begun
-// after it.
+// markCopy marks an older copy, unless it is a backup that was never opened: the mark of the
+// backup says more. The copy has everything up to its last write, so the payments that it lacks
+// began later.
 func (d *DB) markCopy(tx *bbolt.Tx) error {
 	meta := tx.Bucket(metaBucket)
 	marks, err := marksIn(meta)
@@ -154,8 +153,8 @@ func (d *DB) markCopy(tx *bbolt.Tx) error {
 	return putJSON(meta.Put, map[string]any{string(backupsKey): append(marks, Mark{At: taken, Copied: true})})
 }
 
-// lastWritten returns a time that is not after the last write of a store: that of its last
-// opening, or of its newest payment.
+// lastWritten returns a time that is not after the last write of a store: its last opening, or
+// the begin of its newest payment.
 func lastWritten(tx *bbolt.Tx) (at time.Time, err error) {
 	if text := tx.Bucket(metaBucket).Get(openedKey); text != nil {
 		if err := at.UnmarshalText(text); err != nil {

@@ -15,15 +15,16 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// reconcilingKey is where the meta bucket has what is to be reconciled, while there is
-// something: a pay.Restore as JSON. Beginning a payment looks only whether it is there.
+// reconcilingKey names the pay.Restore in the meta bucket, as JSON, while reconciling goes on.
+// Begin looks only whether it is there.
 var reconcilingKey = []byte("reconciling")
 
-// usableBefore is how much earlier than a backup the authorizations have ended that nobody
-// compares with what the chain tells: none of its blocks that are read can have used them.
+// usableBefore bounds the authorizations that Reconcile compares with the chain. Those that
+// expired more than usableBefore before the backup are skipped: no block that recovery scans can
+// contain their use.
 const usableBefore = 24 * time.Hour
 
-// restoredIn reads what is to be reconciled; nil for nothing.
+// restoredIn reads the pending reconciliation; nil: there is none.
 func restoredIn(meta *bbolt.Bucket) (*pay.Restore, error) {
 	text := meta.Get(reconcilingKey)
 	if text == nil {
@@ -37,7 +38,7 @@ func restoredIn(meta *bbolt.Bucket) (*pay.Restore, error) {
 }
 
 // beginReconciling puts a store that comes from a backup into reconcile mode when it is opened
-// for the first time, and notes when that was.
+// for the first time, and records the time.
 func (d *DB) beginReconciling(bolt *bbolt.DB) error {
 	notice := false
 	err := bolt.View(func(tx *bbolt.Tx) error {
@@ -76,10 +77,10 @@ func (d *DB) beginReconciling(bolt *bbolt.DB) error {
 	})
 }
 
-// pending: what the backup does not know was not read from the chain.
+// pending reports that the chain has not told yet what the backup lacks.
 func (m Mark) pending() bool { return m.ReconciledAt.IsZero() }
 
-// unopened: nobody has opened what was restored from it.
+// unopened reports that no store that was restored from the backup has been opened.
 func (m Mark) unopened() bool { return m.pending() && m.RestoredAt.IsZero() }
 
 func putJSON(put func(key, value []byte) error, values map[string]any) error {
@@ -95,7 +96,7 @@ func putJSON(put func(key, value []byte) error, values map[string]any) error {
 	return nil
 }
 
-// Restored says what is to be reconciled.
+// Restored reads the pending reconciliation; nil: there is none.
 func (d *DB) Restored(ctx context.Context) (r *pay.Restore, err error) {
 	err = d.view(ctx, func(tx *bbolt.Tx) error {
 		r, err = restoredIn(tx.Bucket(metaBucket))
@@ -104,7 +105,7 @@ func (d *DB) Restored(ctx context.Context) (r *pay.Restore, err error) {
 	return r, err
 }
 
-// restored reads what is to be reconciled, and refuses if it is nothing.
+// restored reads the pending reconciliation: pay.ErrNotReconciling.
 func (b *batch) restored() (*pay.Restore, error) {
 	r, err := restoredIn(b.tx.Bucket(metaBucket))
 	if err == nil && r == nil {
@@ -117,7 +118,7 @@ func (b *batch) putMeta(values map[string]any) error {
 	return putJSON(func(key, value []byte) error { return b.put(metaBucket, key, value) }, values)
 }
 
-// Reconcile books what the chain told of.
+// Reconcile books payments that the chain has and the books lack.
 func (d *DB) Reconcile(ctx context.Context, s pay.ReconcileStep) ([]*pay.Payment, error) {
 	known, err := d.knownAuthorizations(ctx)
 	if err != nil {
@@ -182,7 +183,7 @@ func (b *batch) book(p *pay.Payment, event []byte) error {
 	return b.count(fx.Counters)
 }
 
-// spent is an authorization as the token knows it.
+// usedAuthorization identifies an authorization as the token does.
 type usedAuthorization struct {
 	from  x402.Address
 	nonce x402.Nonce
@@ -192,7 +193,7 @@ func authorizationOf(p *pay.Payment) usedAuthorization {
 	return usedAuthorization{p.Authorization.From, p.Authorization.Nonce}
 }
 
-// knows looks for a payment with the same authorization where an index leads: among those
+// knowsAuthorization looks for a payment with the same authorization by the indexes: among those
 // with the same transaction, and among those that reconciling found.
 func (b *batch) knowsAuthorization(p *pay.Payment) (bool, error) {
 	if b.get(paymentsBucket, []byte(p.ID)) != nil {
@@ -219,9 +220,8 @@ func (b *batch) knowsAuthorization(p *pay.Payment) (bool, error) {
 	return false, nil
 }
 
-// knownNonces are the authorizations of payments that no index leads to from what the chain
-// tells: those without a transaction that is confirmed. No such payment is made while the
-// store is in reconcile mode, so that they are read once.
+// knownAuthorizations reads the authorizations that no index finds: those of payments without a
+// confirmed transaction. It reads them once, because no such payment begins in reconcile mode.
 func (d *DB) knownAuthorizations(ctx context.Context) (map[usedAuthorization]bool, error) {
 	d.reconciling.Lock()
 	defer d.reconciling.Unlock()
@@ -274,7 +274,7 @@ func (d *DB) AcceptRisk(ctx context.Context, a pay.Acceptance) error {
 	}})
 }
 
-// EndReconciling lets payments begin again. What was reconciled stays with the marks.
+// EndReconciling lets payments begin again, and records the result with the marks.
 func (d *DB) EndReconciling(ctx context.Context, at time.Time) error {
 	err := d.do(ctx, &op{run: func(b *batch) error {
 		r, err := b.restored()
@@ -303,8 +303,6 @@ func (d *DB) EndReconciling(ctx context.Context, at time.Time) error {
 	}
 	return err
 }
-
-// What deciding reads of all this.
 
 func (v beginView) Restored() (*pay.Restore, error) { return restoredIn(v.tx.Bucket(metaBucket)) }
 

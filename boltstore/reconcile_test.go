@@ -227,8 +227,8 @@ func TestManyAreKnown(t *testing.T) {
 }
 
 // A backup that is put in the place of the file of a running purser ends its payments, as it
-// would otherwise go on in a file that nobody will read. Who opens the new one waits for the
-// chain.
+// would otherwise go on in a file that no start reads. The purser that opens the new file waits
+// for the chain.
 func TestFileReplacedWhileOpen(t *testing.T) {
 	t.Parallel()
 	o := inFolder(t.TempDir())

@@ -15,13 +15,12 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// What a key spends is summed up by UTC day, host and task in the transaction that writes the
-// event, so that a chart reads a row a day and not a million events. A day's row has one sum
-// for all, and one for each of the first maxDayNames hosts and tasks; what comes later on
-// that day is summed up under pay.RestName, and so is a name that no DNS name with a port can
-// have the length of. A name that is in a row has been there since its first event, so the row
-// does not depend on the order of events any more than that, and purser check can tell
-// whether it is right.
+// The transaction that writes an event adds it to the sums of its UTC day, host and task, so that
+// a chart reads a row a day and not a million events. The row of a day has one sum for all, and
+// one for each of the first maxDayNames hosts and tasks. Later names of the day, and names longer
+// than pay.MaxSumName, share the sum pay.RestName. A name in a row has been there since its first
+// event. So the order of events decides only which names have a sum of their own, and purser check
+// can tell whether a row is right.
 
 const (
 	maxDayNames = 32
@@ -29,21 +28,21 @@ const (
 	rollupVersion = 1
 )
 
-// dayRow is what a key spent on a day.
+// dayRow holds the spend of a key on a day.
 type dayRow struct {
 	total        pay.Sum
 	hosts, tasks []pay.NameSum
 }
 
-// dayKey is where the row of a day is.
+// dayKey makes the key of the row of a day.
 func dayKey(keyID string, day time.Time) []byte { return joinKey(keyID, dayNumber(day)) }
 
-// dayNumber counts the days since 1970.
+// dayNumber encodes the days since 1970.
 func dayNumber(day time.Time) string {
 	return encodeNumber(day.Unix() / int64(24*time.Hour/time.Second))
 }
 
-// dayIn is the day of a number.
+// dayIn decodes a day of dayNumber.
 func dayIn(part []byte) time.Time {
 	return time.Unix(int64(decodeNumber(part))*int64(24*time.Hour/time.Second), 0).UTC()
 }
@@ -74,7 +73,7 @@ func indexOfName(list []pay.NameSum, name string) int {
 	return slices.IndexFunc(list, func(s pay.NameSum) bool { return s.Name == name })
 }
 
-// hasRoom reports whether a day's list takes another name. The rest is none.
+// hasRoom reports whether the list of a day takes another name. pay.RestName does not count.
 func hasRoom(list []pay.NameSum) bool {
 	n := len(list)
 	if n >= maxDayNames && indexOfName(list, pay.RestName) >= 0 {
@@ -83,8 +82,8 @@ func hasRoom(list []pay.NameSum) bool {
 	return n < maxDayNames
 }
 
-// rollUp counts an event in its day. A row that is damaged stays as it is, for purser check
-// to name: money that has moved must be booked all the same.
+// rollUp counts an event in its day. It leaves a damaged row to purser check, because money that
+// has moved must be booked all the same.
 func (b *batch) rollUp(e *pay.SpendEvent) error {
 	key := dayKey(e.KeyID, e.Created)
 	row := b.days[string(key)]
@@ -100,8 +99,8 @@ func (b *batch) rollUp(e *pay.SpendEvent) error {
 	return b.put(spendDaysBucket, key, row.encode())
 }
 
-// encode writes the version, the sum of the day, and the lists of hosts and tasks, each with
-// its length first. Numbers are varints, names and amounts have their length first.
+// encode writes the version, the sum of the day, and the lists of hosts and tasks, each behind
+// its length. Numbers are varints; names and amounts follow their length.
 func (r *dayRow) encode() []byte {
 	to := make([]byte, 0, 64+32*(len(r.hosts)+len(r.tasks)))
 	to = appendSum(append(to, rollupVersion), r.total)
@@ -128,7 +127,7 @@ func appendAmount(to []byte, a x402.Amount) []byte {
 	return append(append(to, byte(len(b)-i)), b[i:]...)
 }
 
-// decodeDay reads a row; an empty one if there is none.
+// decodeDay decodes a row; nil is an empty one.
 func decodeDay(encoded []byte) (r dayRow, err error) {
 	if encoded == nil {
 		return r, nil
@@ -149,7 +148,7 @@ const (
 	taskSums
 )
 
-// visitDay reads a row without keeping anything of it.
+// visitDay decodes a row without keeping anything of it.
 func visitDay(encoded []byte, total func(pay.Sum), named func(kind int, name []byte, s pay.Sum)) error {
 	if len(encoded) == 0 || encoded[0] != rollupVersion {
 		return errors.New("daily sums of an unknown encoding")
@@ -174,7 +173,7 @@ func visitDay(encoded []byte, total func(pay.Sum), named func(kind int, name []b
 	return nil
 }
 
-// dayReader reads the parts of a row. bad: there was nothing to be read.
+// dayReader reads the parts of a row. bad reports that a part was missing.
 type dayReader struct {
 	rest []byte
 	bad  bool

@@ -13,10 +13,10 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// sessionIdentity is what a session's data is bound to.
+// sessionIdentity names the data of a session in the vault.
 func sessionIdentity(id string) string { return "session/" + id }
 
-// sessionRow is a session as it is kept.
+// sessionRow holds a session as it is stored.
 type sessionRow struct {
 	Expires time.Time `json:"Expires"`
 	Data    []byte    `json:"Data"` // sealed
@@ -33,8 +33,8 @@ func sessionIn(tx *bbolt.Tx, id string) (row sessionRow, err error) {
 	return row, nil
 }
 
-// PutSession stores a session, or replaces it. When there are too many, the one that would
-// expire first goes.
+// PutSession stores or replaces a session. When there are too many, it removes the one that would
+// expire first.
 func (d *DB) PutSession(ctx context.Context, s pay.Session) error {
 	if s.ID == "" || len(s.Data) > pay.MaxSessionData {
 		return errors.New("put session: no id, or too long")
@@ -122,8 +122,8 @@ func (d *DB) DeleteSession(ctx context.Context, id string) error {
 	}})
 }
 
-// ExpireSessions removes sessions whose time is over. Whether there are any is looked for
-// without the committer, so that finding none is cheap.
+// ExpireSessions removes sessions whose time is over. It looks for them in a read transaction
+// first, so that finding none is cheap.
 func (d *DB) ExpireSessions(ctx context.Context, now time.Time, limit int) (n int, err error) {
 	limit = min(limit, maxPage)
 	over := false
@@ -151,13 +151,13 @@ func (d *DB) ExpireSessions(ctx context.Context, now time.Time, limit int) (n in
 	return n, nil
 }
 
-// expired reads the index: is the session's time over?
+// expired reports whether the time of an entry by expiry is over.
 func expired(entry []byte, now time.Time) bool {
 	return len(entry) > 8 && bytes.Compare(entry[:8], []byte(encodeTime(now))) <= 0
 }
 
-// dropSessions removes those that expire first, at most n, and of now only those whose time is
-// over then. The caller counts.
+// dropSessions removes the n sessions that expire first; with now only those whose time is over
+// then. The caller updates the count.
 func (b *batch) dropSessions(now *time.Time, n int) (gone int, err error) {
 	var entries [][]byte
 	c := b.tx.Bucket(sessionsExpiryBucket).Cursor()
@@ -175,7 +175,7 @@ func (b *batch) dropSessions(now *time.Time, n int) (gone int, err error) {
 	return len(entries), nil
 }
 
-// sessionCount reads how many sessions there are.
+// sessionCount reads the number of sessions.
 func sessionCount(tx *bbolt.Tx) (int, error) {
 	text := tx.Bucket(metaBucket).Get(sessionCountKey)
 	if text == nil {
@@ -192,8 +192,8 @@ func (b *batch) countSessions(n int) error {
 	return b.put(metaBucket, sessionCountKey, strconv.AppendInt(nil, int64(max(n, 0)), 10))
 }
 
-// clearSessions ends all sessions of a restored store: who has signed out since the backup
-// was taken would be signed in again.
+// clearSessions ends all sessions of a restored store. Otherwise a visitor who has signed out
+// since the backup would be signed in again.
 func clearSessions(tx *bbolt.Tx) error {
 	for _, name := range [][]byte{sessionsBucket, sessionsExpiryBucket} {
 		if err := tx.DeleteBucket(name); err != nil {

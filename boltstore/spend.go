@@ -11,7 +11,7 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// addEvent writes an event that newEvent has encoded, its indexes and its day's sums.
+// addEvent writes an event that newEvent has encoded, its indexes and the sums of its day.
 func (b *batch) addEvent(e *pay.SpendEvent, encoded []byte) error {
 	if err := b.put(eventsBucket, joinKey(e.KeyID, e.ID), encoded); err != nil {
 		return err
@@ -29,7 +29,7 @@ func (b *batch) addEvent(e *pay.SpendEvent, encoded []byte) error {
 	return b.rollUp(e)
 }
 
-// newEvent encodes an event that is to be written under its own, unused id.
+// newEvent encodes an event. It fails if the id is empty or taken.
 func (b *batch) newEvent(e *pay.SpendEvent) ([]byte, error) {
 	if e.ID == "" || b.get(eventsBucket, joinKey(e.KeyID, e.ID)) != nil {
 		return nil, fmt.Errorf("payment %s: spend event id %q is empty or taken", e.PaymentID, e.ID)

@@ -10,23 +10,22 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// Stats are what is worth watching of a store. Reading them costs a few seeks, whatever the
-// store holds.
+// Stats holds readings of a store for metrics. They cost a few seeks, whatever the store holds.
 type Stats struct {
-	// Queued are operations that wait for the committer, Kept changes that an outage keeps in
-	// memory.
+	// Queued counts operations that wait for the committer, Kept changes that wait for the end of
+	// an outage.
 	Queued, Kept int
 	FileBytes    int64
-	// FreeBytes is the free disk space of the store's folder, MinFreeBytes that below which no
-	// payment is begun. FreeBytes is nil if the system does not tell.
+	// FreeBytes is the free disk space of the folder, nil if the system does not tell. Below
+	// MinFreeBytes no payment begins.
 	FreeBytes    *uint64
 	MinFreeBytes uint64
-	// OldestOpen is when the oldest payment was begun that is open, and neither refused nor
-	// unresolved: one that evidence should close. Zero if there is none.
+	// OldestOpen is the begin of the oldest open payment that is neither refused nor unresolved;
+	// evidence should close it. Zero: there is none.
 	OldestOpen time.Time
 }
 
-// Stats reads them: pay.ErrUnavailable while the file cannot be read.
+// Stats takes the readings: pay.ErrUnavailable while the file cannot be read.
 func (d *DB) Stats(ctx context.Context) (Stats, error) {
 	s := Stats{Queued: len(d.ops), MinFreeBytes: d.disk.min}
 	if t := d.health.Load(); t != nil {
@@ -43,8 +42,8 @@ func (d *DB) Stats(ctx context.Context) (Stats, error) {
 	return s, err
 }
 
-// oldest is when the first payment was begun that has all of some labels and none of others:
-// ids are UUIDv7.
+// oldest returns the begin of the first payment that has all of some labels and none of others.
+// It reads the time from the id, a UUIDv7.
 func oldest(tx *bbolt.Tx, with, without byte) (first time.Time) {
 	c := tx.Bucket(labelledBucket).Cursor()
 	for _, set := range labelSets(tx, with, without) {

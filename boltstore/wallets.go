@@ -12,11 +12,11 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// walletIdentity is what a wallet's key material is bound to.
+// walletIdentity names the key material of a wallet in the vault.
 func walletIdentity(id string) string { return "wallet/" + id }
 
-// CreateWallet stores a wallet unless its key, or its key's organization, has `limit`
-// live ones already, or as many as its plan allows.
+// CreateWallet stores a wallet unless its key, or the organization of its key, has as many live
+// ones as it may: pay.ErrWalletLimit.
 func (d *DB) CreateWallet(ctx context.Context, w pay.NewWallet, limit int) error {
 	if w.ID == "" {
 		return errors.New("create wallet: no id")
@@ -65,7 +65,7 @@ func (d *DB) CreateWallet(ctx context.Context, w pay.NewWallet, limit int) error
 }
 
 // hasWallets reports whether a key, or all keys of its organization together, have at least n
-// live wallets. They are counted when asked, which no history can falsify; limits keep them
+// live wallets. It counts them each time, so no history can falsify the number; limits keep them
 // few.
 func (b *batch) hasWallets(k pay.Key, n int) bool {
 	keys := []string{k.ID}
@@ -103,7 +103,7 @@ func walletIn(tx *bbolt.Tx, id string) (w pay.Wallet, err error) {
 	return w, nil
 }
 
-// WalletCount is the number that CreateWallet compares with its limit.
+// WalletCount returns the number that CreateWallet compares with its limit.
 func (d *DB) WalletCount(ctx context.Context, k pay.Key) (n int, err error) {
 	if k.Claimed() {
 		err = d.walkOrganization(ctx, k.OrganizationID, func(*bbolt.Tx, string) error { n++; return nil })
@@ -191,8 +191,8 @@ func (d *DB) DeleteWallet(ctx context.Context, keyID, id string, at time.Time) e
 	}})
 }
 
-// WalletSecret decrypts a wallet's key material, of a deleted one too; nil if its
-// provider keeps its own.
+// WalletSecret opens the key material of a wallet, of a deleted one too; nil if its provider
+// keeps its own.
 func (d *DB) WalletSecret(ctx context.Context, id string) ([]byte, error) {
 	var sealed []byte
 	err := d.view(ctx, func(tx *bbolt.Tx) error {

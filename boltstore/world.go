@@ -19,7 +19,8 @@ func (d *DB) World(ctx context.Context) (world string, err error) {
 	return world, err
 }
 
-// safeBlocksKey names the last safe blocks in the meta bucket: JSON, by the networks' names.
+// safeBlocksKey names the last safe blocks in the meta bucket: JSON, by the names of the
+// networks.
 var safeBlocksKey = []byte("safe_blocks")
 
 func safeBlocksIn(meta *bbolt.Bucket) (map[string]pay.ChainBlock, error) {
@@ -44,7 +45,7 @@ func (d *DB) SafeBlock(ctx context.Context, network string) (block *pay.ChainBlo
 	return block, err
 }
 
-// KeepSafeBlock keeps a later block in the place of the one that was found.
+// KeepSafeBlock replaces the block that was found by a later one.
 func (d *DB) KeepSafeBlock(ctx context.Context, network string, found *pay.ChainBlock, later pay.ChainBlock) error {
 	return d.do(ctx, &op{run: func(b *batch) error {
 		kept, err := safeBlocksIn(b.tx.Bucket(metaBucket))
@@ -57,7 +58,7 @@ func (d *DB) KeepSafeBlock(ctx context.Context, network string, found *pay.Chain
 	}})
 }
 
-// ForgetSafeBlock keeps none any more.
+// ForgetSafeBlock removes the block that is kept for a network.
 func (d *DB) ForgetSafeBlock(ctx context.Context, network string) error {
 	return d.do(ctx, &op{run: func(b *batch) error {
 		kept, err := safeBlocksIn(b.tx.Bucket(metaBucket))
@@ -73,7 +74,7 @@ func (d *DB) ForgetSafeBlock(ctx context.Context, network string) error {
 	}})
 }
 
-// SetWorld records the world if none is recorded. Only creation makes a sandbox.
+// SetWorld records the world if none is recorded. Only creating a store makes it a sandbox.
 func (d *DB) SetWorld(ctx context.Context, world string) (string, error) {
 	if world == "" || (world == Sandbox && !d.sandbox) {
 		return "", fmt.Errorf("set world: %q is not the genesis hash of a network", world)

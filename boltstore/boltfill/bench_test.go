@@ -15,7 +15,7 @@ import (
 
 var events = flag.Int("boltfill.events", 100_000, "payments of the organization that BenchmarkOrganization reads")
 
-// BenchmarkOrganization measures what a dashboard asks of a store with a long history, of
+// BenchmarkOrganization measures the questions of a dashboard to a store with a long history, for
 // an organization with few keys and one with many:
 //
 //	go test ./boltstore/boltfill -run xxx -bench Organization -boltfill.events 1000000
@@ -83,7 +83,7 @@ func BenchmarkOrganization(b *testing.B) {
 	}
 }
 
-// processorTime is what this process has used so far: other work on the machine does not
+// processorTime returns the processor time of this process: other work on the machine does not
 // count.
 func processorTime(b *testing.B) time.Duration {
 	var u syscall.Rusage

@@ -1,6 +1,6 @@
-// Package boltfill writes long histories of payments into a store, for tests and for
-// measuring: plausible rows at many hosts and for many tasks, such as purser check finds
-// nothing wrong with. It is no part of purser, and moves no money.
+// Package boltfill writes long histories of payments into a store, for tests and measurements:
+// plausible rows at many hosts and for many tasks, in which purser check finds no fault. purser
+// itself does not use it.
 package boltfill
 
 import (
@@ -22,24 +22,24 @@ import (
 
 // Options say what to write. Keys and Payments are required.
 type Options struct {
-	// Keys are the ids of the API keys that paid: the first ones most.
+	// Keys are the ids of the API keys that paid; the first ones paid most.
 	Keys []string
-	// Payments is how many there are. There are a few more spend events, for every
+	// Payments is the number of payments. There are a few more spend events, because every
 	// thousandth payment is disputed.
 	Payments int
-	// From and To are the time of the first and the last payment; by default the 31 days
-	// that end now.
+	// From and To are the times of the first and the last payment. Default: the 31 days that end
+	// now.
 	From, To time.Time
-	// Hosts and Tasks are how many names there are. Default: 12 and 6.
+	// Hosts and Tasks are the numbers of names. Default: 12 and 6.
 	Hosts, Tasks int
-	// Payloads keeps what purser drops 30 days after a payment, which makes rows thrice as
+	// Payloads keeps the payloads that purser drops 30 days after a payment. Rows are thrice as
 	// long.
 	Payloads bool
 	// Seed makes another history of the same options.
 	Seed uint64
-	// Progress is told how many payments are written, if it is not nil.
+	// Progress hears how many payments are written; nil: it is not called.
 	Progress func(done int)
-	// perWrite is how many payments one transaction takes. Default: 5000.
+	// perWrite is the number of payments in one transaction. Default: 5000.
 	perWrite int
 }
 
@@ -154,7 +154,7 @@ func (f *filler) one(n int) (h boltstore.History, err error) {
 	return h, nil
 }
 
-// id is a UUIDv7 of a time.
+// id makes a UUIDv7 of a time.
 func (f *filler) id(at time.Time) string {
 	var id uuid.UUID
 	binary.BigEndian.PutUint64(id[:8], uint64(at.UnixMilli())<<16|0x7000|f.random.Uint64()&0xfff)

@@ -10,7 +10,7 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// enrollment is somebody's sign-in, as somebody new.
+// enrollment makes the sign-in of a new person.
 func enrollment(issuer, subject string) pay.Enrollment {
 	org := "org_" + newID()
 	return pay.Enrollment{
@@ -22,12 +22,12 @@ func enrollment(issuer, subject string) pay.Enrollment {
 	}
 }
 
-// session is one to be.
+// session makes a session with a number.
 func session(n int, expires time.Time) pay.Session {
 	return pay.Session{ID: fmt.Sprintf("%064x", pay.HashOf("session", fmt.Sprint(n))), Data: fmt.Appendf(nil, "data %d", n), Expires: expires}
 }
 
-// sessions demands which of them are there.
+// sessions demands which sessions exist.
 func (f *fixture) sessions(want map[int]bool) {
 	f.Helper()
 	for n, there := range want {
@@ -232,8 +232,7 @@ var accountTests = map[string]func(*fixture){
 	"crashed":  func(f *fixture) { f.accountsSurvive(Opener.Kill) },
 }
 
-// accountsSurvive demands that accounts and sessions are there after the store was opened
-// again.
+// accountsSurvive demands accounts and sessions after the store was opened again.
 func (f *fixture) accountsSurvive(end func(Opener, testing.TB)) {
 	f.Helper()
 	e := enrollment("https://id.example.com", "sub")

@@ -125,7 +125,7 @@ var beginTests = map[string]func(*fixture){
 			return b
 		}
 		first := f.release(f.begin(next(noon), pay.Created), false)
-		f.begin(next(noon), pay.Created) // still leased: nobody knows yet
+		f.begin(next(noon), pay.Created) // still leased: it has no answer yet
 		f.release(f.begin(next(noon), pay.Created), false)
 		_, err := f.Begin(f.ctx, next(noon))
 		var policy *pay.PolicyError
@@ -201,7 +201,7 @@ var beginTests = map[string]func(*fixture){
 		f.nothingBegun(b)
 	},
 	"callers that leave": func(f *fixture) {
-		// Whoever hears of an error has begun nothing, whenever the context ended.
+		// A caller that hears of an error has begun nothing, whenever its context ended.
 		k := f.key()
 		var begun atomic.Int64
 		errs := together(crowd, func(i int) error {

@@ -8,14 +8,14 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// patient is a call of a key that few failures are allowed.
+// patient makes a call of a key that may fail a few times only.
 func patient(k pay.Key, now time.Time) *pay.Begin {
 	b := want(k, now)
 	b.Failures = pay.FailureBounds{PerMinute: 3, PerDay: 5}
 	return b
 }
 
-// ends begins a payment and ends it by a verdict, at once.
+// ends begins a payment and ends it by a verdict at once.
 func (f *fixture) ends(k pay.Key, now time.Time, v pay.Verdict) *pay.Payment {
 	f.Helper()
 	o := outcome(f.begin(patient(k, now), pay.Created), v)
@@ -23,7 +23,7 @@ func (f *fixture) ends(k pay.Key, now time.Time, v pay.Verdict) *pay.Payment {
 	return f.record(o)
 }
 
-// tooMany demands that no payment begins, for so long.
+// tooMany demands that no payment begins until a wait is over.
 func (f *fixture) tooMany(k pay.Key, now time.Time, wait time.Duration) {
 	f.Helper()
 	b := patient(k, now)

@@ -13,8 +13,8 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// histories drives a store and the model through the same random life and compares
-// every answer, and at the end everything that can be asked.
+// histories drives a store and the model through the same random calls, compares every answer,
+// and at the end all that can be read.
 func histories(t *testing.T, fresh func(t testing.TB) Opener) {
 	rapid.Check(t, func(rt *rapid.T) {
 		opener := fresh(t)
@@ -59,7 +59,7 @@ type history struct {
 	ids   []string     // of the payments, in their order
 }
 
-// answer compares what both answered.
+// answer compares the two answers to a call.
 func (h *history) answer(what string, got any, err error, want any, wanted error) {
 	h.Helper()
 	if !alike(err, wanted) {
@@ -204,7 +204,7 @@ func (h *history) reopenAny(rt *rapid.T) {
 	h.reopen(rapid.SampledFrom([]func(Opener, testing.TB){Opener.Close, Opener.Kill}).Draw(rt, "end"))
 }
 
-// compare asks both everything.
+// compare compares all that can be read.
 func (h *history) compare() {
 	h.check()
 	for _, id := range h.ids {
@@ -248,7 +248,7 @@ func (h *history) compare() {
 	}
 }
 
-// compareEvents asks both for the spend events of a task; "" is any.
+// compareEvents compares the spend events of a task; "" is any.
 func (h *history) compareEvents(k pay.Key, task string) {
 	events, before := []pay.SpendEvent{}, ""
 	for {
@@ -269,7 +269,7 @@ func (h *history) compareEvents(k pay.Key, task string) {
 	h.same("events of task "+task, events, wanted)
 }
 
-// compareSpend asks both for what the keys spent together.
+// compareSpend compares the spend of all keys together.
 func (h *history) compareSpend() {
 	until := h.now.Add(aDay)
 	for _, keys := range [][]pay.Key{h.keys, h.keys[:1]} {

@@ -68,7 +68,7 @@ var keyTests = map[string]func(*fixture){
 			_, err := f.CreateKey(f.ctx, n)
 			return err
 		}
-		plan(pay.PlanFree) // although nobody has heard of it
+		plan(pay.PlanFree) // although it does not exist
 		f.must(create(""))
 		plan(pay.PlanFree)
 		f.must(create(pay.PlanDeveloper))

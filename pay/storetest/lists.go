@@ -8,7 +8,7 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// ids of payments.
+// ids lists the ids of payments.
 func ids(list []*pay.Payment) []string {
 	out := []string{}
 	for _, p := range list {
@@ -60,7 +60,7 @@ func labelled(p *pay.Payment, label string, without []string) bool {
 		!slices.ContainsFunc(without, func(l string) bool { return slices.Contains(labels, l) })
 }
 
-// newestFirst reverses.
+// newestFirst lists ids in reverse.
 func newestFirst(list ...*pay.Payment) []string {
 	out := ids(list)
 	slices.Reverse(out)

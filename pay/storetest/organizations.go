@@ -9,7 +9,7 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// unclaimed makes an unclaimed key and tells its secret.
+// unclaimed makes an unclaimed key and returns its secret.
 func (f *fixture) unclaimed() pay.NewKey {
 	f.Helper()
 	n := newKey("")
@@ -26,7 +26,7 @@ func (f *fixture) link(secret, org string) (pay.Key, error) {
 // small is a table with little room on the free plan.
 var small = pay.Plans{pay.PlanFree: {Keys: 2, Wallets: 2, Payments: 2}}
 
-// linked links and demands success.
+// linked links a key and demands success.
 func (f *fixture) linked(secret, org string) pay.Key {
 	f.Helper()
 	k, err := f.link(secret, org)
@@ -34,7 +34,7 @@ func (f *fixture) linked(secret, org string) pay.Key {
 	return k
 }
 
-// knows demands what every reading says of a key.
+// knows demands the same key of every way to read it.
 func (f *fixture) knows(k pay.Key, secret string) {
 	f.Helper()
 	bySecret, err := f.KeyBySecret(f.ctx, secret)
@@ -55,7 +55,7 @@ func (f *fixture) knows(k pay.Key, secret string) {
 	f.same("secret", shown, secret)
 }
 
-// by is a call that was judged by the key as it is given, on a plan.
+// by makes a call that was judged by a key and a plan.
 func by(k pay.Key, plan pay.PlanName, payments uint64) *pay.Begin {
 	b := judged(want(k, noon), pay.Policy{}, k.PolicyRevision, 5)
 	if b.OrganizationID = k.OrganizationID; k.Claimed() {
@@ -196,7 +196,7 @@ var organizationTests = map[string]func(*fixture){
 		count, err := f.WalletCount(f.ctx, k)
 		f.must(err)
 		f.same("count", count, 6)
-		// Whoever still takes the key for an unclaimed one gets no more.
+		// A caller that still takes the key for an unclaimed one gets no more.
 		more := newWallet(n.Key)
 		more.Plans = small
 		f.fails(f.CreateWallet(f.ctx, more, pay.UnclaimedWallets), pay.ErrWalletLimit)

@@ -249,7 +249,7 @@ var outcomeTests = map[string]func(*fixture){
 		f.same("number of events", len(f.events(k)), 1)
 		empty := claim(b, "")
 		f.same("state", f.record(empty).State, pay.Settled)
-		// Evidence of our own counts although somebody claimed the transaction before.
+		// Evidence of our own counts although a receipt claimed the transaction before.
 		c := f.begin(want(k, noon), pay.Created)
 		own := claim(c, hash)
 		own.ClaimedTransaction = false

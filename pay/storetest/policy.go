@@ -11,10 +11,10 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// priceOf is the counter of what a key last paid in the tests' price guard.
+// priceOf names the counter of the last price of a key.
 func priceOf(k pay.Key) pay.Counter { return pay.Counter("price/" + k.ID + "/endpoint") }
 
-// judged is a call that was judged by a policy in a revision, and asks an amount.
+// judged changes a call to one of an amount that was judged by a policy in a revision.
 func judged(b *pay.Begin, pol pay.Policy, revision uint64, amount uint64) *pay.Begin {
 	b.Policy, b.PolicyRevision = &pol, revision
 	b.New.Terms.Amount = x402.NewAmount(amount)
@@ -22,7 +22,7 @@ func judged(b *pay.Begin, pol pay.Policy, revision uint64, amount uint64) *pay.B
 	return b
 }
 
-// guarded is a call whose settlement sets a price.
+// guarded makes a call whose settlement sets a price.
 func guarded(k pay.Key, times int, amount uint64) *pay.Begin {
 	b := judged(want(k, noon), pay.Policy{PriceGuard: &times}, 0, amount)
 	b.New.Price = priceOf(k)
@@ -173,7 +173,7 @@ var policyTests = map[string]func(*fixture){
 		f.counts("place", placeOf(k), 3)
 	},
 	"policies set while payments begin": func(f *fixture) {
-		// Whoever begins after a policy was set has been judged by it.
+		// A call that begins after a policy was set has been judged by it.
 		k := f.key()
 		var set atomic.Uint64
 		f.must(firstOf(together(crowd, func(i int) error {

@@ -10,15 +10,15 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// Restorer is an opener that can make its closed store one that was restored from a backup
-// of a moment, as far as the store can tell. Without it the tests of reconciling are left out.
+// Restorer is an opener that can turn its closed store into one that was restored from a backup.
+// Without it the tests of reconciling are skipped.
 type Restorer interface {
 	Restore(t testing.TB, taken time.Time)
-	// Snapshot keeps the closed store as it is; back brings it back.
+	// Snapshot keeps the closed store as it is; back restores it.
 	Snapshot(t testing.TB) (back func())
 }
 
-// restored opens the store again as one that was restored.
+// restored opens the store again as a restored one.
 func (f *fixture) restored(taken time.Time) {
 	f.Helper()
 	r, ok := f.open.(Restorer)
@@ -31,7 +31,7 @@ func (f *fixture) restored(taken time.Time) {
 	f.Store = f.open.Open(f)
 }
 
-// onChain is a payment as reconciling finds it.
+// onChain makes a payment as reconciling finds it.
 func onChain(k pay.Key, seed string, nonce x402.Nonce) *pay.Payment {
 	five := x402.NewAmount(5)
 	id := newID()
@@ -50,7 +50,7 @@ func onChain(k pay.Key, seed string, nonce x402.Nonce) *pay.Payment {
 
 func nonceOf(seed string) x402.Nonce { return x402.Nonce(pay.HashOf(seed)) }
 
-// finds reads on and demands how many were new.
+// finds reads more blocks and demands how many payments were new.
 func (f *fixture) finds(n int, list ...*pay.Payment) {
 	f.Helper()
 	booked, err := f.Reconcile(f.ctx, pay.ReconcileStep{Network: "base", Scan: pay.Scan{First: 1, Next: 9}, Found: list})
@@ -67,7 +67,7 @@ func (f *fixture) ended() {
 	f.same("to reconcile", r, nil)
 }
 
-// refuses demands that a call is refused because the store is restored.
+// refuses demands that a restored store refuses a call.
 func (f *fixture) refuses(b *pay.Begin) {
 	f.Helper()
 	_, err := f.Begin(f.ctx, b)
@@ -77,7 +77,7 @@ func (f *fixture) refuses(b *pay.Begin) {
 	}
 }
 
-// attempt is one more attempt of a call, that becomes void.
+// attempt makes one more attempt of a call and voids it.
 func (f *fixture) attempt(b *pay.Begin, at time.Duration) *pay.Payment {
 	f.Helper()
 	p := f.begin(again(b, noon.Add(at)), pay.Created)
@@ -303,8 +303,8 @@ func (f *fixture) acquired(id string) *pay.Payment {
 	return p
 }
 
-// lostAttempts are the nonces of attempts that a store makes after its backup was taken. It
-// is then the restored one.
+// lostAttempts makes attempts after a backup, restores the backup, and returns the nonces of the
+// attempts.
 func (f *fixture) lostAttempts(b *pay.Begin, n int) (nonces []x402.Nonce) {
 	f.Helper()
 	files, ok := f.open.(Restorer)

@@ -17,7 +17,7 @@ const (
 	lapsed  = pay.LeaseTime + time.Nanosecond // an unreleased lease is over
 )
 
-// repeats demands how a repeat is served, and by which payment.
+// repeats demands the way in which a repeat is served, and the payment that serves it.
 func (f *fixture) repeats(b *pay.Begin, after time.Duration, how pay.How, p *pay.Payment) *pay.Payment {
 	f.Helper()
 	got := f.begin(again(b, noon.Add(after)), how)
@@ -299,7 +299,7 @@ var repeatTests = map[string]func(*fixture){
 	},
 }
 
-// oneCreated makes a crowd call the same thing at once: one payment is created, and all
+// oneCreated makes a crowd call the same thing at once: one call creates a payment, and all
 // others find it busy.
 func (f *fixture) oneCreated(b *pay.Begin) {
 	f.Helper()

@@ -9,8 +9,8 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// listed reads all pages of a listing over keys, and demands that no page is longer than
-// asked for. A page may be shorter; there are at most `most` of them.
+// listed reads all pages of a listing over keys. It demands at most `most` pages, none longer
+// than the limit.
 func (f *fixture) listed(q pay.OrganizationSpendQuery, most int, keys ...pay.Key) []pay.SpendEntry {
 	f.Helper()
 	all := []pay.SpendEntry{}
@@ -29,7 +29,7 @@ func (f *fixture) listed(q pay.OrganizationSpendQuery, most int, keys ...pay.Key
 	return nil
 }
 
-// lists demands the events of a listing, newest first, whatever the pages.
+// lists demands the events of a listing, newest first, for pages of several lengths.
 func (f *fixture) lists(what string, q pay.OrganizationSpendQuery, keys []pay.Key, events ...pay.SpendEvent) {
 	f.Helper()
 	events = slices.Clone(events)

@@ -18,7 +18,7 @@ func stop(do pay.Stop, by pay.Actor) pay.KeyStop {
 	return pay.KeyStop{Do: do, At: noon, Reason: "why", By: by}
 }
 
-// judgedBy is a call that was judged by a key as it was then.
+// judgedBy changes a call to one that was judged by an earlier state of a key.
 func judgedBy(b *pay.Begin, k pay.Key) *pay.Begin {
 	b.Policy, b.PolicyRevision, b.Paused = &pay.Policy{}, k.PolicyRevision, k.Paused
 	return b
@@ -121,7 +121,7 @@ var stopTests = map[string]func(*fixture){
 		f.must(f.SetPause(f.ctx, nil))
 		f.begin(want(k, noon), pay.Created)
 	},
-	// What the pause's caller hears and what payments do must not contradict each other.
+	// Once SetPause returns, no payment begins.
 	"everything, at once": func(f *fixture) {
 		k := f.key()
 		var paused atomic.Bool

@@ -82,7 +82,7 @@ var storeTests = map[string]func(*fixture){
 	"crashed":  func(f *fixture) { f.survives(Opener.Kill) },
 }
 
-// reopen ends the store one way or the other and opens it again.
+// reopen ends the store and opens it again.
 func (f *fixture) reopen(end func(Opener, testing.TB)) {
 	f.Helper()
 	f.check()
@@ -90,7 +90,7 @@ func (f *fixture) reopen(end func(Opener, testing.TB)) {
 	f.Store = f.open.Open(f)
 }
 
-// survives demands that everything is there after the store was opened again.
+// survives demands everything after the store was opened again.
 func (f *fixture) survives(end func(Opener, testing.TB)) {
 	newClaimed := newKey("org")
 	newClaimed.Plan = pay.PlanDeveloper

@@ -1,9 +1,9 @@
-// Package storetest is the suite that every pay.Store passes: each method and error of
-// the interface, limits under concurrency, leases, repeats, reopening, and random
-// histories against a model. It tests promises only, nothing of how a store keeps them.
+// Package storetest holds the suite that every pay.Store passes: each method and error of the
+// interface, limits under concurrency, leases, repeats, reopening, and random histories. It tests
+// promises only, and nothing of the way in which a store keeps them.
 //
-// Some tests are about more rows than one bounded read takes. A store whose reads are bounded
-// sets the bound to 100 rows and 25 keys before it runs the suite.
+// Some tests need more rows than one bounded read takes. A store with bounded reads sets its
+// bounds to 100 rows and 25 keys before it runs the suite.
 package storetest
 
 import (
@@ -21,18 +21,18 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// Opener opens one and the same store, one at a time.
+// Opener opens one and the same store, one opening at a time.
 type Opener interface {
 	// Open opens the store, or opens it again after Close or Kill.
 	Open(t testing.TB) pay.Store
-	// Close closes it in an orderly way; a closed store may be closed again.
+	// Close closes the store in an orderly way; a closed store may be closed again.
 	Close(t testing.TB)
-	// Kill ends it as a crash would, as far as one process can.
+	// Kill ends the store as a crash would, as far as one process can.
 	Kill(t testing.TB)
 }
 
-// Checker is a store that can compare its indexes and counters with its rows. The
-// suite lets it, at the end of every test.
+// Checker is a store that can compare its indexes and counters with its rows. The suite calls
+// Check at the end of every test.
 type Checker interface{ Check(context.Context) error }
 
 // Run runs the suite. fresh makes the opener of a new, empty store.
@@ -61,13 +61,13 @@ func Run(t *testing.T, fresh func(t testing.TB) Opener) {
 	})
 }
 
-// noon is when the tests take place: not at the edge of a day or month.
+// noon is the time of the tests, far from the edges of a day and a month.
 var noon = time.Date(2026, 11, 15, 12, 0, 0, 0, time.UTC)
 
-// crowd is how many callers act at once in tests of limits.
+// crowd is the number of callers that act at once in tests of limits.
 const crowd = 64
 
-// fixture is a store under test with what the tests need to talk to it.
+// fixture holds a store under test.
 type fixture struct {
 	testing.TB
 	ctx  context.Context
@@ -109,7 +109,7 @@ func (f *fixture) fails(err, want error) {
 	}
 }
 
-// same compares two values by their JSON, which is what callers see of them.
+// same compares two values by their JSON, as callers see them.
 func (f *fixture) same(what string, got, want any) {
 	f.Helper()
 	if g, w := text(got), text(want); g != w {
@@ -136,7 +136,7 @@ func (f *fixture) key() pay.Key {
 	return k
 }
 
-// newKey is a key to be; claimed if org is not empty.
+// newKey prepares a key; it is claimed if org is not empty.
 func newKey(org string) pay.NewKey {
 	return pay.NewKey{
 		Key:    pay.Key{ID: newID(), Label: "test", OrganizationID: org, Created: noon},
@@ -144,11 +144,11 @@ func newKey(org string) pay.NewKey {
 	}
 }
 
-// owner is who holds the leases of the tests.
+// owner holds the leases of the tests.
 const owner = "node-1"
 
-// want is a call that wants to pay 5 units for something of its own, limited by
-// nothing. Tests change what they are about.
+// want makes a call that wants to pay 5 units for something of its own, without limits. Tests
+// change the parts that they are about.
 func want(k pay.Key, now time.Time) *pay.Begin {
 	id := newID()
 	n, sum := pay.PendingCounters(k.ID)
@@ -197,7 +197,7 @@ func under(b *pay.Begin, idempotencyKey string) *pay.Begin {
 	return b
 }
 
-// again is the same call once more: the same request, a new row to be.
+// again makes the same call once more, with a new row.
 func again(b *pay.Begin, now time.Time) *pay.Begin {
 	c := *b
 	c.Now = now
@@ -221,7 +221,7 @@ func bound(b *pay.Begin, c pay.Counter, limit uint64, refusal error) *pay.Begin 
 	return b
 }
 
-// begin begins and demands how.
+// begin begins a call and demands the way in which it is served.
 func (f *fixture) begin(b *pay.Begin, how pay.How) *pay.Payment {
 	f.Helper()
 	begun, err := f.Begin(f.ctx, b)
@@ -232,12 +232,12 @@ func (f *fixture) begin(b *pay.Begin, how pay.How) *pay.Payment {
 	return begun.Payment
 }
 
-// outcome is a change of the payment under its current lease.
+// outcome makes a change of a payment under its current lease.
 func outcome(p *pay.Payment, v pay.Verdict) pay.Outcome {
 	return pay.Outcome{PaymentID: p.ID, Fence: p.Lease.Fence, At: noon.Add(time.Second), Verdict: v, EventID: newID()}
 }
 
-// record records and demands success.
+// record records an outcome and demands success.
 func (f *fixture) record(o pay.Outcome) *pay.Payment {
 	f.Helper()
 	p, _, err := f.Record(f.ctx, o)
@@ -297,7 +297,7 @@ func together(n int, call func(i int) error) []error {
 	return errs
 }
 
-// succeeded counts those without error and demands that the others have this one.
+// succeeded counts the calls without error and demands one error of the others.
 func (f *fixture) succeeded(errs []error, refusal error) (n int) {
 	f.Helper()
 	for _, err := range errs {

@@ -8,7 +8,7 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// newWallet is a wallet to be of a key.
+// newWallet prepares a wallet of a key.
 func newWallet(k pay.Key) pay.NewWallet {
 	id := newID()
 	hash := pay.HashOf(id)
