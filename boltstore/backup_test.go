@@ -322,6 +322,7 @@ func TestReplacedWhileOpening(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	o.lockWait = 20 * time.Second
 	opened := make(chan error, 1)
 	go func() {
 		d, err := Open(context.Background(), o)

@@ -1,6 +1,7 @@
 package boltstore
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -45,6 +46,8 @@ type Options struct {
 	MinFree uint64
 	// FreeSpace reads the free disk space of a folder. Default: the operating system's.
 	FreeSpace func(dir string) (uint64, error)
+
+	lockWait time.Duration // instead of the variable, in a test that holds the lock for long
 }
 
 const (
@@ -164,7 +167,7 @@ func open(ctx context.Context, o Options, noSync bool) (*DB, error) {
 	if err := os.MkdirAll(dir, dirMode); err != nil {
 		return nil, err
 	}
-	bolt, err := d.openFile(os.O_CREATE, lockWait)
+	bolt, err := d.openFile(os.O_CREATE, cmp.Or(o.lockWait, lockWait))
 	if err != nil {
 		return nil, err
 	}
