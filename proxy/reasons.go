@@ -7,7 +7,6 @@ import (
 
 	"github.com/purserpay/purser/internal/admission"
 	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/x402"
 )
 
 // Headers that purser adds to answers. Those of the same prefix from anybody else are
@@ -72,68 +71,62 @@ const (
 	DeclinedVoid         = "payment-void"       // the money did not move and cannot any more
 )
 
-// declined is the reason word for an error of the pay core. leave says that the payment
-// in it may have left, or may still settle, so that no challenge may be handed on.
+// reasons has the reason word for each error of the pay core that holds nothing else.
+var reasons = map[pay.ErrorCode]string{
+	pay.CodeNoWallet:    DeclinedNoWallet,
+	pay.CodeUnsupported: DeclinedUnsupported,
+	pay.CodeHeader:      DeclinedUnreadable,
+	pay.CodeQuota:       DeclinedQuota,
+	pay.CodeFailures:    DeclinedOverloaded,
+	pay.CodeKeyNotFound: DeclinedKeyRevoked,
+	pay.CodeNoAddress:   DeclinedNoProvider,
+	pay.CodeReused:      DeclinedReused,
+	pay.CodeClock:       DeclinedClock,
+	pay.CodeReconciling: DeclinedReconciling,
+	pay.CodeUnavailable: DeclinedUnavailable,
+	pay.CodeCallerGone:  DeclinedCallerGone,
+}
+
+// declined returns the reason word for an error, and the payment in it that may have left, or may
+// still settle, so that no challenge may be handed on.
 func declined(err error) (reason string, held *pay.Payment) {
 	var (
-		rule        *pay.PolicyError
-		noWallet    *pay.NoWalletError
-		header      *pay.HeaderError
-		open        *pay.OpenError
-		failed      *pay.FailedError
-		unsupported *x402.UnsupportedError
-		spent       *pay.SpentError
-		restored    *pay.ReconcilingError
-		clock       *pay.ClockError
-		failing     *failingError
-		full        *admission.FullError
-		failures    *pay.FailuresError
+		rule    *pay.PolicyError
+		open    *pay.OpenError
+		failed  *pay.FailedError
+		spent   *pay.SpentError
+		failing *failingError
+		full    *admission.FullError
 	)
 	switch {
 	case errors.As(err, &rule):
 		return rule.Rule, nil
 	case errors.As(err, &open):
 		return DeclinedOpen, open.Payment
-	case errors.As(err, &failing):
-		return DeclinedSellerFailing, nil
-	case errors.As(err, &full), errors.As(err, &failures):
-		return DeclinedOverloaded, nil
 	case errors.As(err, &spent):
 		return DeclinedNotDelivered, spent.Payment
-	case errors.As(err, &noWallet):
-		return DeclinedNoWallet, nil
-	case errors.As(err, &unsupported):
-		return DeclinedUnsupported, nil
-	case errors.As(err, &header):
-		return DeclinedUnreadable, nil
-	case errors.Is(err, pay.ErrQuota):
-		return DeclinedQuota, nil
-	case errors.Is(err, pay.ErrKeyNotFound):
-		return DeclinedKeyRevoked, nil
-	case errors.Is(err, pay.ErrNoAddress):
-		return DeclinedNoProvider, nil
-	case errors.Is(err, pay.ErrIdempotencyReused):
-		return DeclinedReused, nil
-	case errors.Is(err, errKeyInvalid):
-		return DeclinedKeyInvalid, nil
-	case errors.As(err, &clock):
-		return DeclinedClock, nil
-	case errors.As(err, &restored):
-		return DeclinedReconciling, nil
-	case errors.Is(err, pay.ErrUnavailable):
-		return DeclinedUnavailable, nil
-	case errors.Is(err, errCallerUnknown):
-		return DeclinedCallerUnknown, nil
-	case errors.Is(err, pay.ErrCallerGone):
-		return DeclinedCallerGone, nil
 	case errors.As(err, &failed):
 		return failedReason(failed)
+	case errors.As(err, &failing):
+		return DeclinedSellerFailing, nil
+	case errors.As(err, &full):
+		return DeclinedOverloaded, nil
+	case errors.Is(err, errKeyInvalid):
+		return DeclinedKeyInvalid, nil
+	case errors.Is(err, errCallerUnknown):
+		return DeclinedCallerUnknown, nil
+	}
+	if reason, known := reasons[pay.Code(err)]; known {
+		return reason, nil
 	}
 	return DeclinedInternal, nil
 }
 
-// failedReason looks at a payment that failed before its payload was handed out.
+// failedReason returns the reason word for a payment that failed before its payload was handed out.
 func failedReason(f *pay.FailedError) (string, *pay.Payment) {
+	if reason, known := reasons[pay.Code(f.Cause)]; known {
+		return reason, nil
+	}
 	if p := f.Payment; p != nil && p.State == pay.Open && !p.Refused {
 		return DeclinedOpen, p
 	}
