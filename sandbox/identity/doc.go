@@ -4,7 +4,7 @@
 // here.
 //
 // No library does this. Mock providers such as oauth2-proxy/mockoidc show no page, send codes to any
-// URL, do without PKCE and never forget a code. Certified ones bring a database or Node, and cannot
+// URL, do without PKCE, and have codes that never expire. Certified ones bring a database or Node, and cannot
 // be made to forge tokens. The end-to-end tests sign in with one of those, npm's oidc-provider.
 //
 // Tests can make it lie; see Faults. It must be reachable from this machine only, because every
