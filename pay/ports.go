@@ -40,6 +40,19 @@ type Facilitator interface {
 	Probe(ctx context.Context) error
 }
 
+// Breaking is a further method of a [Facilitator] that is not asked for a while after it has failed
+// too often.
+type Breaking interface {
+	// Ready returns nil if a new payment of a key may be shown to the facilitator. Otherwise the error
+	// tells the caller why not, and when the facilitator is asked again. Then one payment is let
+	// through to find out. The caller must call giveBack, which is never nil, if no payment was made.
+	//
+	// Ready does not hold up payments that were begun. A failure that clients or sellers can cause
+	// must count for the key that it was sent for, [Exchange.KeyID], alone, because all keys share a
+	// facilitator.
+	Ready(keyID string) (giveBack func(), err error)
+}
+
 // Exchange is the body of /verify and /settle.
 type Exchange struct {
 	Payload     x402.Payload

@@ -206,6 +206,20 @@ func faultDetail(err error) json.RawMessage {
 	return b
 }
 
+// ready asks whether the facilitator is worth asking.
+func (p *Payer) ready(keyID string) (giveBack func(), err error) {
+	if f, ok := p.opts.Facilitator.(Breaking); ok {
+		return f.Ready(keyID)
+	}
+	return func() {}, nil
+}
+
+// unavailable refuses a new payment for which the facilitator would have to be asked. Nothing was
+// journaled.
+func unavailable(err error) error {
+	return &FailedError{Stage: StageVerify, Detail: err.Error(), Facilitator: faultDetail(err), Cause: err}
+}
+
 // verifiedKey names terms for which a wallet's payload was verified once.
 type verifiedKey struct {
 	wallet string
