@@ -67,9 +67,9 @@ func (q quantity) MarshalText() ([]byte, error) {
 // atLatest as a call's block reads the newest state.
 const atLatest = "latest"
 
-// at returns a call's block parameter that reads the state of exactly this block (EIP-1898). The
+// atBlock returns a call's block parameter that reads the state of exactly this block (EIP-1898). The
 // RPC must refuse when it does not have the block, or no longer has it on its chain.
-func at(b header) any {
+func atBlock(b header) any {
 	return struct {
 		Hash      string `json:"blockHash"`
 		Canonical bool   `json:"requireCanonical"`

@@ -75,7 +75,7 @@ func (c *Client) confirm(ctx context.Context, q pay.TraceQuery, t *pay.Trace, ba
 			t.Latest = head.Time
 		})
 	}
-	id, idErr := c.identify(ctx, q.Network, q.Asset, at(basis[0]), basis...)
+	id, idErr := c.identify(ctx, q.Network, q.Asset, atBlock(basis[0]), basis...)
 	all.Wait()
 	t.Chain = id
 	return errors.Join(idErr, keptErr, err)
@@ -160,7 +160,7 @@ func (c *Client) safeBlock(ctx context.Context) (header, error) {
 // authorizationState reads the token's authorizationState at exactly one block: true once the
 // authorization is used or canceled.
 func (c *Client) authorizationState(ctx context.Context, q pay.TraceQuery, b header) (bool, error) {
-	got, err := c.tokenCall(ctx, q.Asset.Address, at(b), selectorAuthorizationState,
+	got, err := c.tokenCall(ctx, q.Asset.Address, atBlock(b), selectorAuthorizationState,
 		addressWord(q.Authorization.From), word(q.Authorization.Nonce))
 	if err != nil {
 		return false, err

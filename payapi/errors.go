@@ -70,7 +70,7 @@ const (
 
 // refuse turns an error into an answer. No other function does.
 func (a *API) refuse(r *http.Request, err error) reply {
-	status, body, retry := a.judge(err)
+	status, body, retry := a.problemFor(err)
 	if status == http.StatusTooManyRequests {
 		body.UpgradeURL = a.upgrade(r)
 	}
@@ -88,8 +88,8 @@ func (a *API) refuse(r *http.Request, err error) reply {
 	return rep
 }
 
-// judge returns status, body and Retry-After in seconds for an error. 0 means no Retry-After.
-func (a *API) judge(err error) (int, problem, int) {
+// problemFor returns status, body and Retry-After in seconds for an error. 0 means no Retry-After.
+func (a *API) problemFor(err error) (int, problem, int) {
 	_, creating := errors.AsType[*keyError](err)
 	if e, ok := errors.AsType[*refusal](err); ok {
 		body := problem{Error: e.text, Detail: e.detail}

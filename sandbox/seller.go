@@ -82,8 +82,8 @@ func NewSeller(o SellerOptions) *Seller {
 // ServeHTTP serves the catalogue and the goods.
 func (s *Seller) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
 
-// ask calls the facilitator. Any answer that holds a verdict counts, whatever its status.
-func (s *Seller) ask(ctx context.Context, path string, p payment, verdict any) error {
+// callFacilitator calls /verify or /settle. Any answer that holds a verdict counts, whatever its status.
+func (s *Seller) callFacilitator(ctx context.Context, path string, p payment, verdict any) error {
 	ctx, cancel := context.WithTimeout(ctx, facilitatorTime)
 	defer cancel()
 	body, err := json.Marshal(map[string]any{
@@ -120,14 +120,14 @@ func (s *Seller) ask(ctx context.Context, path string, p payment, verdict any) e
 }
 
 func (s *Seller) verify(ctx context.Context, p payment) (v honest.VerifyAnswer, err error) {
-	err = s.ask(ctx, "/verify", p, &v)
+	err = s.callFacilitator(ctx, "/verify", p, &v)
 	return v, err
 }
 
 // settle does not stop when the buyer leaves, because the outcome of the money would then be
 // unknown.
 func (s *Seller) settle(ctx context.Context, p payment) (v honest.SettleAnswer, err error) {
-	err = s.ask(context.WithoutCancel(ctx), "/settle", p, &v)
+	err = s.callFacilitator(context.WithoutCancel(ctx), "/settle", p, &v)
 	return v, err
 }
 

@@ -74,9 +74,9 @@ func parseAllowed(text string) (a allowed, err error) {
 // set reports whether there is a list.
 func (a allowed) set() bool { return len(a.domains)+len(a.addresses)+len(a.groups) > 0 }
 
-// lets reports whether an identity may sign in. A domain must match completely; a subdomain is
+// allows reports whether an identity may sign in. A domain must match completely; a subdomain is
 // another domain.
-func (a allowed) lets(s standing) bool {
+func (a allowed) allows(s standing) bool {
 	if !a.set() {
 		return true
 	}

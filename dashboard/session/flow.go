@@ -104,7 +104,7 @@ func (g *Gate) callback(w http.ResponseWriter, r *http.Request, at place) {
 		return
 	}
 	if code := answer["error"]; code != "" {
-		g.refused(w, r, a, code)
+		g.providerRefused(w, r, a, code)
 		return
 	}
 	if answer["code"] == "" || len(answer["code"]) > maxCode {
@@ -142,7 +142,7 @@ func (g *Gate) finish(w http.ResponseWriter, r *http.Request, at place, d *disco
 		g.providerFailed(w, r, err)
 		return
 	}
-	if !g.allowed.lets(p.standing) { // before an account is made
+	if !g.allowed.allows(p.standing) { // before an account is made
 		g.turnAway(w, r, at, p)
 		return
 	}
@@ -242,8 +242,8 @@ func (g *Gate) strayCallback(w http.ResponseWriter, r *http.Request, at place) {
 	}
 }
 
-// refused explains the provider's error (RFC 6749 §4.1.2.1, OpenID Connect Core §3.1.2.6).
-func (g *Gate) refused(w http.ResponseWriter, r *http.Request, a attempt, code string) {
+// providerRefused explains the provider's error (RFC 6749 §4.1.2.1, OpenID Connect Core §3.1.2.6).
+func (g *Gate) providerRefused(w http.ResponseWriter, r *http.Request, a attempt, code string) {
 	if len(code) > maxErrorCode || strings.Trim(code, "abcdefghijklmnopqrstuvwxyz_") != "" {
 		code = "unknown"
 	}

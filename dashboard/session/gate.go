@@ -225,13 +225,13 @@ func (g *Gate) serve(w http.ResponseWriter, r *http.Request, next http.Handler) 
 	}
 	switch r.URL.Path {
 	case SignIn:
-		g.only(w, r, "GET, HEAD, POST", func() { g.signIn(w, r, at) })
+		g.allowMethods(w, r, "GET, HEAD, POST", func() { g.signIn(w, r, at) })
 	case Callback:
-		g.only(w, r, "GET", func() { g.callback(w, r, at) })
+		g.allowMethods(w, r, "GET", func() { g.callback(w, r, at) })
 	case SignOut:
-		g.only(w, r, "POST", func() { g.signOut(w, r, at, false) })
+		g.allowMethods(w, r, "POST", func() { g.signOut(w, r, at, false) })
 	case SignOutEverywhere:
-		g.only(w, r, "POST", func() { g.signOut(w, r, at, true) })
+		g.allowMethods(w, r, "POST", func() { g.signOut(w, r, at, true) })
 	default:
 		v, ok, err := g.session(r, at)
 		switch {
@@ -239,16 +239,16 @@ func (g *Gate) serve(w http.ResponseWriter, r *http.Request, next http.Handler) 
 			g.fail(w, r, err)
 		case !ok:
 			g.sendToSignIn(w, r, at)
-		case !g.allowed.lets(v.standing):
+		case !g.allowed.allows(v.standing):
 			g.endSession(w, r, at, v)
 		default:
-			next.ServeHTTP(w, r.WithContext(with(r.Context(), v)))
+			next.ServeHTTP(w, r.WithContext(withVisitor(r.Context(), v)))
 		}
 	}
 }
 
-// only calls serve for the allowed methods of a path.
-func (g *Gate) only(w http.ResponseWriter, r *http.Request, methods string, serve func()) {
+// allowMethods calls serve for the allowed methods of a path.
+func (g *Gate) allowMethods(w http.ResponseWriter, r *http.Request, methods string, serve func()) {
 	if !slices.Contains(strings.Split(methods, ", "), r.Method) {
 		g.notAllowed(w, r, methods)
 		return

@@ -157,7 +157,7 @@ func token(r *http.Request, at place) (string, error) {
 // visitor returns the visitor of a request, if the list allows the visitor. A request without a
 // visitor is no error.
 func (g *Gate) visitor(r *http.Request, at place) (v Visitor, ok bool, err error) {
-	if v, ok, err = g.session(r, at); !ok || g.allowed.lets(v.standing) {
+	if v, ok, err = g.session(r, at); !ok || g.allowed.allows(v.standing) {
 		return v, ok, err
 	}
 	return Visitor{}, false, nil

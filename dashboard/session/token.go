@@ -76,7 +76,7 @@ func (g *Gate) redeem(ctx context.Context, d *discovered, at place, a attempt, c
 		return proof{}, err
 	}
 	nameless := p.who.Name == "" && p.who.Email == ""
-	decides := g.allowed.lacks(p.claims) && !g.allowed.lets(p.standing)
+	decides := g.allowed.lacks(p.claims) && !g.allowed.allows(p.standing)
 	if !nameless && !decides || d.metadata.UserInfo == "" {
 		return p, nil
 	}

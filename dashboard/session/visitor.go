@@ -40,6 +40,6 @@ func From(ctx context.Context) (Visitor, bool) {
 	return v, ok
 }
 
-func with(ctx context.Context, v Visitor) context.Context {
+func withVisitor(ctx context.Context, v Visitor) context.Context {
 	return context.WithValue(ctx, visitorKey{}, v)
 }

@@ -99,7 +99,7 @@ func failingFlood(ctx context.Context, e *examination) (outcome, error) {
 	case got.Status != http.StatusTooManyRequests:
 		return outcome{}, fmt.Errorf("after %d payments: %s", tried.Load(), got)
 	}
-	if took, err := e.answers(ctx); err != nil {
+	if took, err := e.healthTime(ctx); err != nil {
 		return failed([]string{fmt.Sprintf("afterwards, GET /health: %v after %s", err, took)}, failingTries), nil
 	}
 	return held("%s: 429 after %d", failingTries, tried.Load()-1), nil

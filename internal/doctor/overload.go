@@ -45,7 +45,7 @@ func hugeBodies(ctx context.Context, e *examination) (outcome, error) {
 	if resp, err := send(plain, r); err == nil && resp.code < http.StatusBadRequest {
 		story = append(story, "GET /v1/spend: "+resp.status)
 	}
-	if took, err := e.answers(ctx); err != nil {
+	if took, err := e.healthTime(ctx); err != nil {
 		story = append(story, fmt.Sprintf("afterwards, GET /health: %v after %s", err, took))
 	}
 	if len(story) > 0 {
@@ -57,8 +57,8 @@ func hugeBodies(ctx context.Context, e *examination) (outcome, error) {
 // prompt bounds the answer of a purser that other clients keep busy.
 const prompt = 5 * time.Second
 
-// answers asks /health, and returns how long the answer took.
-func (e *examination) answers(ctx context.Context) (time.Duration, error) {
+// healthTime asks /health and returns the time of its answer.
+func (e *examination) healthTime(ctx context.Context) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, prompt)
 	defer cancel()
 	began := time.Now()
@@ -79,7 +79,7 @@ func slowClients(ctx context.Context, e *examination) (outcome, error) {
 			return outcome{}, err
 		}
 	}
-	took, err := e.answers(ctx)
+	took, err := e.healthTime(ctx)
 	const tries = "a hundred clients that send a byte and wait"
 	switch {
 	case ctx.Err() != nil:

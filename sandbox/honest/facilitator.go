@@ -117,7 +117,7 @@ func (f *Facilitator) verify(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if no == nil {
-		no = f.judge(c)
+		no = f.check(c)
 	}
 	if no == nil {
 		no, err = f.simulate(r.Context(), c)
@@ -140,7 +140,7 @@ func (f *Facilitator) settle(w http.ResponseWriter, r *http.Request) {
 	}
 	answer := SettleAnswer{Network: c.network, Payer: c.payer()}
 	if no == nil {
-		no = f.judge(c)
+		no = f.check(c)
 	}
 	if no == nil {
 		// A settlement that began goes on when its caller leaves.

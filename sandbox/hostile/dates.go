@@ -15,9 +15,9 @@ type Dates struct {
 // Wrong sets how far the clock is ahead of the world's.
 func (d *Dates) Wrong(ahead time.Duration) { d.wrong.Store(int64(ahead)) }
 
-// over adds the Date header to a handler's answers. In a world without its own clock, net/http adds
+// stamp adds the Date header to a handler's answers. In a world without its own clock, net/http adds
 // it.
-func (d *Dates) over(handler http.Handler) http.Handler {
+func (d *Dates) stamp(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		now, wrong := d.now, time.Duration(d.wrong.Load())
 		if now == nil && wrong != 0 {

@@ -71,7 +71,7 @@ func (p *RPC) Lead(target string) {
 
 // Head returns the chain's newest block, shown or not.
 func (p *RPC) Head(ctx context.Context) (uint64, error) {
-	result, _, err := p.ask(ctx, "eth_blockNumber")
+	result, _, err := p.forward(ctx, "eth_blockNumber")
 	if err != nil {
 		return 0, err
 	}
@@ -117,7 +117,7 @@ func (p *RPC) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	jsonAnswer(http.StatusOK, out).writeTo(w)
 }
 
-func refused(id json.RawMessage, text string) message {
+func errorAnswer(id json.RawMessage, text string) message {
 	return message{Version: "2.0", ID: id, Error: fmt.Appendf(nil, `{"code":-32000,"message":%q}`, text)}
 }
 
@@ -139,7 +139,7 @@ func (p *RPC) answer(ctx context.Context, view View, asked message) (message, er
 		safe = min(safe, view.SafeNotAfter)
 	}
 	if view.NoSafe && bytes.Contains(body(asked.Params), []byte(`"safe"`)) {
-		return refused(asked.ID, "unknown block tag"), nil
+		return errorAnswer(asked.ID, "unknown block tag"), nil
 	}
 	if top < head || safe < head {
 		asked.Params = within(asked.Params, top, safe)
@@ -148,11 +148,11 @@ func (p *RPC) answer(ctx context.Context, view View, asked message) (message, er
 		asked.Params = p.unfork(ctx, asked.Params)
 	}
 	out := message{Version: "2.0", ID: asked.ID}
-	if out.Result, out.Error, err = p.ask(ctx, asked.Method, asked.Params...); err != nil {
+	if out.Result, out.Error, err = p.forward(ctx, asked.Method, asked.Params...); err != nil {
 		return message{}, err
 	}
 	if top < head && p.hidden(ctx, asked, out.Result, top) {
-		return refused(asked.ID, "header not found"), nil
+		return errorAnswer(asked.ID, "header not found"), nil
 	}
 	switch {
 	case asked.Method == "eth_blockNumber":
@@ -210,7 +210,7 @@ func (p *RPC) hidden(ctx context.Context, asked message, result json.RawMessage,
 	if json.Unmarshal(asked.Params[1], &at) != nil || at.Hash == nil {
 		return false
 	}
-	found, _, err := p.ask(ctx, "eth_getBlockByHash", at.Hash, json.RawMessage("false"))
+	found, _, err := p.forward(ctx, "eth_getBlockByHash", at.Hash, json.RawMessage("false"))
 	if err != nil || json.Unmarshal(found, &block) != nil {
 		return true
 	}
@@ -243,8 +243,8 @@ func visibleLogs(result json.RawMessage, top uint64, none bool) json.RawMessage 
 	return text
 }
 
-// ask calls the honest RPC.
-func (p *RPC) ask(ctx context.Context, method string, params ...json.RawMessage) (result, refusal json.RawMessage, err error) {
+// forward calls the honest RPC.
+func (p *RPC) forward(ctx context.Context, method string, params ...json.RawMessage) (result, refusal json.RawMessage, err error) {
 	if params == nil {
 		params = []json.RawMessage{}
 	}

@@ -67,7 +67,7 @@ var (
 	})}}
 	Refusing = RPCFault{"answers with errors", []func(context.Context, *RPC) error{showing(View{
 		Fail: func(w http.ResponseWriter, _ *http.Request) {
-			jsonAnswer(http.StatusOK, refused(json.RawMessage("1"), "internal error")).writeTo(w)
+			jsonAnswer(http.StatusOK, errorAnswer(json.RawMessage("1"), "internal error")).writeTo(w)
 		},
 	})}}
 	Overloaded = RPCFault{"answers 429", []func(context.Context, *RPC) error{showing(View{

@@ -36,7 +36,7 @@ func (p *RPC) unfork(ctx context.Context, params []json.RawMessage) []json.RawMe
 		if json.Unmarshal(one, &at) != nil {
 			continue
 		}
-		if found, _, err := p.ask(ctx, "eth_getBlockByHash", at.BlockHash, json.RawMessage("false")); err == nil && string(found) == "null" {
+		if found, _, err := p.forward(ctx, "eth_getBlockByHash", at.BlockHash, json.RawMessage("false")); err == nil && string(found) == "null" {
 			out[i] = otherHash(bytes.Clone(one))
 		}
 	}

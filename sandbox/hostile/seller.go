@@ -299,10 +299,10 @@ func (v *Visit) Challenge(reason string, change ...func(*Terms)) {
 	for _, f := range change {
 		f(&terms)
 	}
-	v.ask(reason, terms)
+	v.challengeWith(reason, terms)
 }
 
-func (v *Visit) ask(reason string, terms ...Terms) {
+func (v *Visit) challengeWith(reason string, terms ...Terms) {
 	url := "http://" + v.r.Host + v.r.URL.RequestURI()
 	accepts := []map[string]any{}
 	for _, t := range terms {

@@ -88,7 +88,7 @@ var (
 		for i := range terms {
 			terms[i] = Terms{Scheme: "exact", Network: "eip155:" + strconv.Itoa(10_000+i), Amount: "1"}
 		}
-		v.ask("Payment required", terms...)
+		v.challengeWith("Payment required", terms...)
 	}}
 
 	InventsReceipt = SellerFault{Name: "delivers with an invented receipt and never settles", On: Paid, Do: func(v *Visit) {

@@ -86,7 +86,7 @@ func Start(ctx context.Context, o Options) (*World, error) {
 		return nil
 	}
 	err = errors.Join(
-		start(&w.ThiefURL, w.Thief), start(&w.FacilitatorURL, w.FacilitatorDates.over(w.Facilitator)), start(&w.RPCURL, w.RPCDates.over(w.RPC)),
+		start(&w.ThiefURL, w.Thief), start(&w.FacilitatorURL, w.FacilitatorDates.stamp(w.Facilitator)), start(&w.RPCURL, w.RPCDates.stamp(w.RPC)),
 	)
 	w.Seller = NewSeller(SellerOptions{
 		Chain: o.Chain, PayTo: w.PayTo, Validity: o.Validity, Thief: w.ThiefURL, Foreign: foreign,

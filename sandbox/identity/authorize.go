@@ -65,8 +65,8 @@ func (p *Provider) read(w http.ResponseWriter, r *http.Request) (asked wish, pro
 	return asked, "", true
 }
 
-// ask shows the button.
-func (p *Provider) ask(w http.ResponseWriter, r *http.Request) {
+// showButton shows the page with the button.
+func (p *Provider) showButton(w http.ResponseWriter, r *http.Request) {
 	asked, problem, ok := p.read(w, r)
 	if !ok {
 		return
@@ -87,8 +87,8 @@ func (p *Provider) ask(w http.ResponseWriter, r *http.Request) {
 	}{style, template.URL(r.URL.Query().Encode())}) //nolint:gosec // it is encoded
 }
 
-// answer handles a press of the button.
-func (p *Provider) answer(w http.ResponseWriter, r *http.Request) {
+// pressButton handles a press of the button.
+func (p *Provider) pressButton(w http.ResponseWriter, r *http.Request) {
 	asked, problem, ok := p.read(w, r)
 	switch {
 	case !ok:
@@ -111,7 +111,7 @@ func (p *Provider) reply(w http.ResponseWriter, r *http.Request, asked wish, val
 	p.mu.Lock()
 	values.Set("iss", p.issuer) // RFC 9207
 	p.mu.Unlock()
-	if f := p.lies(); f.Callback != nil {
+	if f := p.currentFaults(); f.Callback != nil {
 		f.Callback(values)
 	}
 	to := *asked.redirect

@@ -35,7 +35,7 @@ func (p *Provider) Break(f Faults) {
 	p.faults = f
 }
 
-func (p *Provider) lies() Faults {
+func (p *Provider) currentFaults() Faults {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.faults

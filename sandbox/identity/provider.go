@@ -89,8 +89,8 @@ func New(o Options) (*Provider, error) {
 	}
 	p.routes.HandleFunc("GET /.well-known/openid-configuration", p.discovery)
 	p.routes.HandleFunc("GET /jwks", p.jwks)
-	p.routes.HandleFunc("GET /authorize", p.ask)
-	p.routes.HandleFunc("POST /authorize", p.answer)
+	p.routes.HandleFunc("GET /authorize", p.showButton)
+	p.routes.HandleFunc("POST /authorize", p.pressButton)
 	p.routes.HandleFunc("POST /token", p.token)
 	p.routes.HandleFunc("GET /userinfo", p.userinfo)
 	return p, p.Rotate()
@@ -136,7 +136,7 @@ func (p *Provider) Rotate() error {
 
 // ServeHTTP implements http.Handler.
 func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if f := p.lies(); f.Serve != nil && f.Serve(w, r) {
+	if f := p.currentFaults(); f.Serve != nil && f.Serve(w, r) {
 		return
 	}
 	h := w.Header()
@@ -170,7 +170,7 @@ func (p *Provider) discovery(w http.ResponseWriter, _ *http.Request) {
 		"code_challenge_methods_supported":               []string{"S256"},
 		"authorization_response_iss_parameter_supported": true,
 	}
-	if f := p.lies(); f.Discovery != nil {
+	if f := p.currentFaults(); f.Discovery != nil {
 		f.Discovery(document)
 	}
 	writeJSON(w, http.StatusOK, document)
@@ -186,7 +186,7 @@ func (p *Provider) userinfo(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	said := p.person()
-	if f := p.lies(); f.UserInfo != nil {
+	if f := p.currentFaults(); f.UserInfo != nil {
 		f.UserInfo(said)
 	}
 	writeJSON(w, http.StatusOK, said)

@@ -55,7 +55,7 @@ func (p *Provider) token(w http.ResponseWriter, r *http.Request) {
 	answer := map[string]any{
 		"access_token": access, "token_type": "Bearer", "expires_in": int(tokenTime.Seconds()), "id_token": id, "scope": g.scope,
 	}
-	if f := p.lies(); f.Token != nil {
+	if f := p.currentFaults(); f.Token != nil {
 		f.Token(answer)
 	}
 	writeJSON(w, http.StatusOK, answer)
@@ -81,7 +81,7 @@ func (p *Provider) isClient(r *http.Request) bool {
 func (p *Provider) redeem(r *http.Request) (grant, bool) {
 	code := r.PostFormValue("code")
 	g, known := p.codes.Get(code)
-	if !known || !p.lies().KeepCodes && !p.codes.Remove(code) { // Remove succeeds once
+	if !known || !p.currentFaults().KeepCodes && !p.codes.Remove(code) { // Remove succeeds once
 		return grant{}, false
 	}
 	sum := sha256.Sum256([]byte(r.PostFormValue("code_verifier")))
@@ -107,7 +107,7 @@ func (p *Provider) idToken(g grant, access string) (string, error) {
 	if g.nonce != "" {
 		claims["nonce"] = g.nonce
 	}
-	f := p.lies()
+	f := p.currentFaults()
 	if f.Claims != nil {
 		f.Claims(claims)
 	}

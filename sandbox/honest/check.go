@@ -48,8 +48,8 @@ type refusal struct {
 
 func refuse(reason string) *refusal { return &refusal{Reason: reason} }
 
-// judge makes the checks that need no chain, in the order of the reference facilitator.
-func (f *Facilitator) judge(c call) *refusal {
+// check makes the checks that need no chain, in the order of the reference facilitator.
+func (f *Facilitator) check(c call) *refusal {
 	chain, token := Network()
 	a := c.authorization
 	switch {
