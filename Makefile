@@ -99,7 +99,7 @@ $(CLIENT_TS)/node_modules/.package-lock.json: $(CLIENT_TS)/package-lock.json
 PY := clients/python/.venv/bin
 
 test-python: build e2e-deps clients/python/.venv/.done ## the Python client, against sandbox and official sellers; packages install and buy
-	$(call timed,cd clients/python; export PURSER_SANDBOX_BIN=$(CURDIR)/$(BIN)/purser-sandbox; .venv/bin/coverage run -m pytest -q; .venv/bin/coverage report --fail-under=95 --skip-covered; .venv/bin/python tests/packaged.py)
+	$(call timed,cd clients/python; export PURSER_SANDBOX_BIN=$(CURDIR)/$(BIN)/purser-sandbox; tests/all.sh; .venv/bin/python tests/packaged.py)
 
 clients/python/.venv/.done: clients/python/requirements-dev.txt
 	python3 -m venv clients/python/.venv && $(PY)/pip install -q --disable-pip-version-check -r $< && $(PY)/pip install -q --disable-pip-version-check --no-deps -e clients/python && touch $@

@@ -1,4 +1,4 @@
-"""Builds wheel and sdist, installs each into an empty environment, and buys there in ten lines, four ways.
+"""Builds an sdist and from that a wheel, installs each into an empty environment, and buys there, three ways.
 
 Run by hand or by make: python tests/packaged.py. Needs what tests/sandbox.py needs.
 """
@@ -57,14 +57,15 @@ def main() -> None:
         subprocess.run(build, check=True, stdout=2)
         (wheel,), (sdist,) = dist.glob("*.whl"), dist.glob("*.tar.gz")
         print(f"{wheel.name}: {wheel.stat().st_size} bytes, {sdist.name}: {sdist.stat().st_size} bytes")
-        for package, extra in ((wheel, "httpx"), (wheel, "requests"), (sdist, "httpx"), (sdist, "requests")):
+        for package, extra in ((wheel, "httpx"), (sdist, "requests")):
             _buy(Path(scratch) / f"{package.suffix[1:]}-{extra}", package, extra, world)
 
 
 def _buy(place: Path, package: Path, extra: str, world: sandbox.World) -> None:
     python = place / "venv" / "bin" / "python"
-    subprocess.run([sys.executable, "-m", "venv", str(place / "venv")], check=True)
-    subprocess.run([str(python), "-m", "pip", "install", "-q", f"{package}[{extra}]"], check=True)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(place / "venv")], check=True)
+    install = [sys.executable, "-m", "pip", "--python", str(python), "install", "-q", f"{package}[{extra}]"]
+    subprocess.run(install, check=True)
     urls = f"{world.sellers['official-v1']}/paid {world.sellers['official-v2']}/paid {world.sellers['sandbox']}/weather"
     kept = {name: value for name, value in os.environ.items() if name in ("PATH", "HOME", "LANG")}
     for program in PROGRAMS[extra]:

@@ -6,6 +6,7 @@ The sandbox is the program that PURSER_SANDBOX_BIN names; the sellers are those 
 from __future__ import annotations
 
 import http.client
+import importlib.util
 import itertools
 import json
 import os
@@ -21,6 +22,7 @@ from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 import httpx
+import pytest
 
 PEERS = Path(__file__).parents[3] / "e2e" / "peers"
 # keccak-256 of Transfer(address,address,uint256)
@@ -77,6 +79,15 @@ def _running(command: list[str], environment: dict[str, str]) -> Iterator[dict[s
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:
                 pipe.close()
+
+
+def need(module: str | None = None) -> None:
+    """Skip the test if something is missing, or a module. With CI=true that is a failure."""
+    lacks = missing()
+    if module is not None:
+        lacks = None if importlib.util.find_spec(module) else f"{module} is not installed"
+    if lacks:
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(lacks)
 
 
 def missing() -> str | None:

@@ -23,9 +23,7 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 @pytest.fixture(scope="module")
 def world() -> Iterator[sandbox.World]:
-    missing = sandbox.missing()
-    if missing:
-        pytest.skip(missing)
+    sandbox.need()
     with sandbox.world() as started:
         yield started
 
@@ -57,7 +55,7 @@ def run(example: Path, **environment: str) -> str:
 )
 def test_example(world: sandbox.World, name: str, cost: int, says: str) -> None:
     if name == "langchain_tool":
-        pytest.importorskip("langchain_core")
+        sandbox.need("langchain_core")
     before = world.spent()
     out = run(
         ROOT / "examples" / f"{name}.py",
@@ -88,7 +86,7 @@ def completion() -> Says:
 @pytest.mark.parametrize("busy", [0, 2])
 def test_openai(busy: int) -> None:
     """openai repeats by itself what a busy model did not answer; that is not paid for again."""
-    pytest.importorskip("openai")
+    sandbox.need("openai")
     asked, payments = FakePurser(), list[str]()
 
     def model(request: Any, body: bytes) -> None:

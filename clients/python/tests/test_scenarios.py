@@ -24,9 +24,7 @@ OPTIONS = {"bodyLimit": "body_limit", "maxAmount": "max_amount", "settlement": "
 
 @pytest.fixture(scope="module")
 def world() -> Iterator[sandbox.World]:
-    missing = sandbox.missing()
-    if missing:
-        pytest.skip(missing)
+    sandbox.need()
     with sandbox.world() as started:
         yield started
 

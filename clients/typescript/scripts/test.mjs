@@ -10,7 +10,8 @@ const only = process.argv.slice(2);
 const files = readdirSync(".test")
   .filter((f) => f.endsWith(".test.js") && (only.length === 0 ? f !== apart : only.some((o) => f.startsWith(o))))
   .map((f) => `.test/${f}`);
-const node = [process.execPath, "--test", "--test-reporter=spec", ...files];
+// The tests wait for blocks more than for a processor.
+const node = [process.execPath, "--test", "--test-concurrency=4", "--test-reporter=spec", ...files];
 if (only.length > 0) run(node[0], node.slice(1));
 else {
   const all = ["--include", "dist/esm/**", "--exclude", "test/**"];

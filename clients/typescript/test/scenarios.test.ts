@@ -30,19 +30,21 @@ const buyers: Record<string, (o: PaymentOptions) => Buyer> = {
   },
 };
 
-for (const [by, make] of Object.entries(buyers)) {
-  describe(`scenarios with ${by}`, () => {
-    let world: World;
-    before(async () => {
-      world = await startWorld();
-    });
-    after(() => {
-      world.close();
-    });
-    for (const s of scenarios) {
-      it(s.name, { timeout: 120_000 }, async () => {
-        await runScenario(world, s, make);
+describe("scenarios", { concurrency: true }, () => {
+  for (const [by, make] of Object.entries(buyers)) {
+    describe(`with ${by}`, { concurrency: 1 }, () => {
+      let world: World;
+      before(async () => {
+        world = await startWorld();
       });
-    }
-  });
-}
+      after(() => {
+        world.close();
+      });
+      for (const s of scenarios) {
+        it(s.name, { timeout: 120_000 }, async () => {
+          await runScenario(world, s, make);
+        });
+      }
+    });
+  }
+});
