@@ -53,13 +53,6 @@ func (f *fixture) listAll(label string, without []string, page int) []string {
 	}
 }
 
-// labelled reports whether a listing over all keys has a payment.
-func labelled(p *pay.Payment, label string, without []string) bool {
-	labels := p.Labels()
-	return (label == "" || slices.Contains(labels, label)) &&
-		!slices.ContainsFunc(without, func(l string) bool { return slices.Contains(labels, l) })
-}
-
 // newestFirst lists ids in reverse.
 func newestFirst(list ...*pay.Payment) []string {
 	out := ids(list)
@@ -145,7 +138,7 @@ var listTests = map[string]func(*fixture){
 		for _, label := range []string{"", "open", "settled", "void", "refused", "unresolved", "confirmed", "disputed"} {
 			for _, without := range [][]string{nil, {"refused"}, {"confirmed", "disputed"}} {
 				expected := newestFirst(slices.DeleteFunc(slices.Clone(all), func(p *pay.Payment) bool {
-					return !labelled(p, label, without)
+					return !pay.LabelQuery{Label: label, Without: without}.Wants(p)
 				})...)
 				for _, page := range []int{1, 4, 100} {
 					f.same(fmt.Sprint(label, " without ", without), f.listAll(label, without, page), expected)
