@@ -1,9 +1,12 @@
 // Command licences lists the licences of everything that is linked into a Go program, and fails if one of them is
 // neither known nor allowed: licences [-root DIR] [-notices FILE] BINARY
 //
-// What is linked in is read from the program itself. The texts are those in the module cache; where several are in the
-// root of a module, all of them count. -notices writes all texts to a file, which belongs beside the program wherever
-// that is handed on.
+// The program itself lists its modules. Their texts come from the module cache. If a module has several in its root, all
+// of them count. -notices writes all texts to a file, which must accompany the program.
+//
+// google/go-licenses is not used: it reads sources and not the program, which xcaddy may have built from others. It leaves
+// out Go's library and NOTICE files, and takes one text of a module. For go-ethereum, that is the GPL of its commands and
+// not the LGPL of its library.
 package main
 
 import (
@@ -29,29 +32,29 @@ import (
 	"golang.org/x/mod/module"
 )
 
-// allowed are the licences that ask for no more than that their text is handed on.
+// allowed lists the licences that demand no more than that their text accompanies the program.
 var allowed = []string{
 	"0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "BlueOak-1.0.0", "CC0-1.0", "ISC", "MIT", "Unlicense",
 	// Changes to its files stay open; there are none here.
 	"MPL-2.0",
 }
 
-// exceptions are modules that come with further licences, which have been looked at.
+// exceptions lists the further licences of modules that were examined.
 var exceptions = map[string][]string{
-	// The library, which is all that is linked in, is under the LGPL: who hands purser on lets others relink it, which
-	// they can, as its source is open. The GPL is that of its commands, and its text a part of the LGPL.
+	// Only the library is linked in. It is under the LGPL: a distributor of purser must let users relink it, which they
+	// can, because the source is open. The GPL is for its commands, and its text is a part of the LGPL.
 	"github.com/ethereum/go-ethereum": {"LGPL-3.0", "GPL-3.0"},
-	// That of a font for pictures of source code, which may be handed on with other works.
+	// The licence of a font for pictures of source code, which may accompany other works.
 	"github.com/alecthomas/chroma/v2": {"OFL-1.1"},
 }
 
-// enough is the share of a file that has to be the text of licences; the rest names authors.
+// enough is the percentage of a file that must be the text of licences. The rest names authors.
 const enough = 60
 
-// texts are the names of files that licences, or what they want to be handed on, are in.
+// texts matches the names of files with licences, and with notices that must accompany the program.
 var texts = regexp.MustCompile(`(?i)^(licen[cs]es?|copying|notice|patents|unlicense)([-._].*)?$`)
 
-// classified are those of them that must be understood.
+// classified matches the names of those that must be recognized.
 var classified = regexp.MustCompile(`(?i)^(licen[cs]es?|copying|unlicense)`)
 
 // part is a module of a program, with its texts by name.
@@ -92,10 +95,10 @@ func run(binary, root, notices string) error {
 	if len(problems) > 0 || notices == "" {
 		return errors.Join(problems...)
 	}
-	return os.WriteFile(notices, all(parts), 0o644) //nolint:gosec // it is for everybody to read
+	return os.WriteFile(notices, all(parts), 0o644) //nolint:gosec // it is public
 }
 
-// linked are the modules of a program and Go's library.
+// linked returns the modules of a program, and Go's library.
 func linked(binary, root string) ([]part, error) {
 	info, err := buildinfo.ReadFile(binary)
 	if err != nil {
@@ -121,7 +124,7 @@ func linked(binary, root string) ([]part, error) {
 		p := part{path: m.Path, version: used.Version}
 		switch {
 		case m == &info.Main && m.Path != "github.com/purserpay/purser":
-			continue // what xcaddy makes up
+			continue // made up by xcaddy
 		case m == &info.Main || m.Path == "github.com/purserpay/purser":
 			p.texts, err = read(root)
 		default:
@@ -149,7 +152,7 @@ func goEnv(name string) (string, error) {
 	return runtime.GOROOT(), nil //nolint:staticcheck // of a toolchain that does not say
 }
 
-// inCache is the folder of a module in the module cache.
+// inCache returns the folder of a module in the module cache.
 func inCache(cache string, m *debug.Module) (string, error) {
 	path, err := module.EscapePath(m.Path)
 	if err != nil {
@@ -184,7 +187,7 @@ func read(dir string) (map[string][]byte, error) {
 	return found, nil
 }
 
-// classify finds out a part's licences, and fails if one of them is not known or not allowed.
+// classify recognizes a part's licences. It fails if one of them is unknown or not allowed.
 func (p *part) classify() error {
 	known := map[string]bool{}
 	for name, text := range p.texts {
@@ -218,7 +221,7 @@ func list(w io.Writer, parts []part) error {
 	return t.Flush()
 }
 
-// all are the texts of all parts.
+// all joins the texts of all parts.
 func all(parts []part) []byte {
 	var b bytes.Buffer
 	b.WriteString("What is linked into purser, and the licences that it is under.\n")

@@ -1,8 +1,11 @@
 // Command manifests checks Kubernetes manifests against the types of the API, strictly: manifests FILE…
 //
-// A field that the API does not know, which a cluster would warn of and ignore, fails here, and so does what breaks a
-// promise of purser's manifests (rules.go). What else a cluster checks beyond the types, it does not. Objects come from
-// files, or from standard input, which is -.
+// A field that the API does not know fails here, where a cluster would warn and ignore it. So does an object that breaks
+// a promise of purser's manifests (rules.go). Other checks of a cluster are left to the cluster. The name - means standard
+// input.
+//
+// kubeconform is not used: its schemas come from the network or from megabytes of copies, and the rules need the types
+// anyway.
 package main
 
 import (
@@ -23,7 +26,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// kinds makes an empty object of each kind that is used.
+// kinds makes an empty object of each kind in the manifests.
 var kinds = map[metav1.TypeMeta]func() any{
 	{APIVersion: "v1", Kind: "ConfigMap"}:                            func() any { return new(corev1.ConfigMap) },
 	{APIVersion: "v1", Kind: "PersistentVolumeClaim"}:                func() any { return new(corev1.PersistentVolumeClaim) },
@@ -93,10 +96,10 @@ func read(path string) ([]byte, error) {
 	if path == "-" {
 		return io.ReadAll(os.Stdin)
 	}
-	return os.ReadFile(path) //nolint:gosec // it is what we were asked to read
+	return os.ReadFile(path) //nolint:gosec // the caller names it
 }
 
-// strictly reads YAML as a cluster does, which knows no field by a name that differs in case.
+// strictly reads YAML as a cluster does: names of fields must match in case.
 func strictly(object []byte, into any) error {
 	text, err := yaml.YAMLToJSONStrict(object)
 	if err != nil {

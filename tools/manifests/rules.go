@@ -12,10 +12,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// grace is how long a pod has to end. purser takes 30 s for what is in flight, and ten more.
+// grace is the time of a pod to end, in seconds. purser takes 30 s for requests in flight, and ten more.
 const grace = 45
 
-// rules are what every manifest of purser's promises, whatever it is made of.
+// rules checks the promises of purser's manifests.
 func rules(object any) error {
 	switch o := object.(type) {
 	case *appsv1.StatefulSet:
@@ -38,7 +38,7 @@ func rules(object any) error {
 	return nil
 }
 
-// alone fails for more than one pod: the database is a file, which only one may have open.
+// alone fails for more than one pod, because only one process may open the database.
 func alone(replicas *int32) error {
 	if replicas == nil || *replicas > 1 {
 		return errors.New("there may be two pursers at once")
@@ -55,7 +55,7 @@ func claim(s *corev1.PersistentVolumeClaimSpec) error {
 	return nil
 }
 
-// pod fails unless nothing in the pod has more rights than it needs.
+// pod fails if a container has more rights than it needs.
 func pod(s *corev1.PodSpec) error {
 	var problems []error
 	require := func(kept bool, format string, args ...any) {
@@ -98,7 +98,7 @@ func pod(s *corev1.PodSpec) error {
 	return errors.Join(problems...)
 }
 
-// user is who a container says that it runs as, or nobody's number.
+// user returns the user that a container says it runs as, or -1.
 func user(k *corev1.Container) int64 {
 	if c := k.SecurityContext; c != nil && c.RunAsUser != nil {
 		return *c.RunAsUser
@@ -124,7 +124,7 @@ func container(k *corev1.Container) error {
 	return nil
 }
 
-// apart fails if a container beside purser shares its user, its volume or its secrets: whoever has them owns the wallets.
+// apart fails if a container beside purser shares its user, its volume or its secrets, because these own the wallets.
 func apart(k, owner *corev1.Container) error {
 	if user(k) < 0 || user(owner) < 0 || user(k) == user(owner) {
 		return fmt.Errorf("container %s runs as purser's user", k.Name)
@@ -137,7 +137,7 @@ func apart(k, owner *corev1.Container) error {
 	return nil
 }
 
-// policy fails for a network policy that selects all pods, or lets everybody in, or out to anywhere.
+// policy fails for a network policy that selects all pods, admits every peer, or lets out to every address.
 func policy(s *networkingv1.NetworkPolicySpec) error {
 	if all(&s.PodSelector) {
 		return errors.New("it is about all pods")
@@ -163,7 +163,7 @@ func policy(s *networkingv1.NetworkPolicySpec) error {
 	return nil
 }
 
-// all tells whether a selector leaves nothing out.
+// all reports whether a selector selects everything.
 func all(s *metav1.LabelSelector) bool {
 	return s == nil || len(s.MatchLabels) == 0 && len(s.MatchExpressions) == 0
 }
