@@ -93,12 +93,12 @@ func (t *tenant) root() []byte {
 
 // quotaStatus reads the quotas of organizations and keys; nil if there are none.
 func (t *tenant) quotaStatus(ctx context.Context) (*adminapi.QuotaStatus, error) {
-	q, err := t.readQuota(ctx, time.Now())
-	if err != nil || q.counted == 0 {
+	q, err := t.readings.ReadQuota(ctx, time.Now())
+	if err != nil || q.Counted == 0 {
 		return nil, err
 	}
 	return &adminapi.QuotaStatus{
-		Counted: q.counted, Near: q.near, Exhausted: q.exhausted, Fullest: q.fullest, Used: q.fullestUsed, Most: q.fullestMost,
+		Counted: q.Counted, Near: q.Near, Exhausted: q.Exhausted, Fullest: q.Fullest, Used: q.FullestUsed, Most: q.FullestMost,
 	}, nil
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/purserpay/purser/internal/books"
+	"github.com/purserpay/purser/internal/logs"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -121,7 +122,7 @@ func (*App) CaddyModule() caddy.ModuleInfo {
 
 // Provision resolves and checks the configuration. Nothing is opened or created.
 func (a *App) Provision(ctx caddy.Context) error {
-	a.ctx, a.log = ctx, withStory(ctx.Slogger())
+	a.ctx, a.log = ctx, logs.WithPayment(ctx.Slogger())
 	err := checkEnvironment()
 	if err != nil {
 		return err

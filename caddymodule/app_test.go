@@ -13,6 +13,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/purserpay/purser/boltstore"
+	"github.com/purserpay/purser/internal/logs"
 	"github.com/purserpay/purser/internal/vault"
 )
 
@@ -233,10 +234,10 @@ func TestBoltPlace(t *testing.T) {
 func TestLogFollowsTheNewestConfiguration(t *testing.T) {
 	t.Parallel()
 	var before, after strings.Builder
-	f := newFollower(slog.NewTextHandler(&before, nil))
+	f := logs.NewFollower(slog.NewTextHandler(&before, nil))
 	log := slog.New(f).With("part", "store").WithGroup("g")
 	log.Info("one", "n", 1)
-	f.follow(slog.NewTextHandler(&after, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	f.Follow(slog.NewTextHandler(&after, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	log.Debug("two", "n", 2)
 	if !strings.Contains(before.String(), "msg=one part=store g.n=1") || strings.Contains(before.String(), "two") {
 		t.Errorf("before: %s", before.String())

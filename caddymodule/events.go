@@ -8,6 +8,8 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyevents"
 
+	"github.com/purserpay/purser/internal/logs"
+	"github.com/purserpay/purser/internal/metrics"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -87,7 +89,7 @@ func (e *events) send(ev event) {
 	select {
 	case e.queue <- ev:
 	default:
-		collectors.unsent.Inc()
+		metrics.Process.Unsent.Inc()
 		e.log.Warn("event dropped because its subscribers are slow", "event", ev.name, "payment", ev.data["payment"])
 	}
 }
@@ -122,6 +124,6 @@ func eventOf(p *pay.Payment, was pay.State, v pay.Verdict) (event, bool) {
 		"payment": p.ID, "key": p.KeyID, "organization": p.OrganizationID, "door": string(p.Door), "task": p.Task,
 		"host": p.Host, "settlement": string(p.Terms.Settlement), "network": p.Terms.Network,
 		"amount": p.Terms.Amount.String(), "currency": p.Currency, "pay_to": p.Terms.PayTo.String(),
-		"transaction": p.Transaction, "reason": discreet(p.Reason),
+		"transaction": p.Transaction, "reason": logs.Discreet(p.Reason),
 	}}, true
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/purserpay/purser/internal/conns"
+	"github.com/purserpay/purser/internal/metrics"
 )
 
 // Listener is a listener wrapper for the sites of purser's doors. It notices that a client
@@ -44,7 +45,7 @@ func (*Listener) CaddyModule() caddy.ModuleInfo {
 
 // Provision resolves the limits and asks the server to tell what its connections do.
 func (l *Listener) Provision(ctx caddy.Context) (err error) {
-	limits := conns.Limits{Dropped: collectors.dropped.Inc}
+	limits := conns.Limits{Dropped: metrics.Process.Dropped.Inc}
 	if limits.Max, err = maxConnectionsOption.bound(l.MaxConnections, defaultMaxConnections); err != nil {
 		return err
 	}

@@ -11,6 +11,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/purserpay/purser/internal/metrics"
 )
 
 var update = flag.Bool("update", false, "write the table of docs/metrics.md")
@@ -36,7 +38,7 @@ func describe(t *testing.T, kind string, d *prometheus.Desc) described {
 func allMetrics(t *testing.T) []described {
 	t.Helper()
 	var all []described
-	for _, c := range collectors.all() {
+	for _, c := range metrics.Process.All() {
 		kind := ""
 		switch c.(type) {
 		case *prometheus.CounterVec:

@@ -1,10 +1,13 @@
 package caddymodule
 
+// No Caddy here: the observer of the doors feeds the collectors of internal/metrics and the traces.
+
 import (
 	"context"
 	"net/http"
 	"strconv"
 
+	"github.com/purserpay/purser/internal/metrics"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/proxy"
 )
@@ -14,22 +17,16 @@ type doorObserver struct{ door pay.Door }
 
 var _ proxy.Observer = doorObserver{}
 
-// doorResults are the labels of requests, so that each counter is there from the start.
-var doorResults = []string{
-	proxy.ResultPassed, proxy.ResultPaid, proxy.ResultDeclined, proxy.ResultRefused, proxy.ResultFailed,
-	proxy.ResultUnanswered, proxy.ResultTunnel,
-}
-
 func (o doorObserver) Answered(result string) {
-	collectors.requests.WithLabelValues(string(o.door), result).Inc()
+	metrics.Process.Requests.WithLabelValues(string(o.door), result).Inc()
 }
 
-func (doorObserver) Tunnels(change int) { collectors.tunnels.Add(float64(change)) }
+func (doorObserver) Tunnels(change int) { metrics.Process.Tunnels.Add(float64(change)) }
 
 func (doorObserver) Spooled(memory, disk int64, files int) {
-	collectors.spoolMemory.Add(float64(memory))
-	collectors.spoolDisk.Add(float64(disk))
-	collectors.spoolFiles.Add(float64(files))
+	metrics.Process.SpoolMemory.Add(float64(memory))
+	metrics.Process.SpoolDisk.Add(float64(disk))
+	metrics.Process.SpoolFiles.Add(float64(files))
 }
 
 func (doorObserver) Propagate(ctx context.Context, header http.Header) { propagate(ctx, header) }
@@ -42,7 +39,7 @@ func (doorObserver) Inside(connect context.Context, r *http.Request) (*http.Requ
 func countAnswer(h http.Handler, w http.ResponseWriter, r *http.Request) {
 	c := &countedWriter{ResponseWriter: w, status: http.StatusOK}
 	h.ServeHTTP(c, r)
-	collectors.responses.WithLabelValues(strconv.Itoa(c.status)).Inc()
+	metrics.Process.Responses.WithLabelValues(strconv.Itoa(c.status)).Inc()
 }
 
 // countedWriter remembers the status of an answer.

@@ -1,5 +1,7 @@
 package caddymodule
 
+// No Caddy here: the gauges read the store of one configuration, which only this package knows.
+
 import (
 	"context"
 	"sync/atomic"
@@ -8,7 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/purserpay/purser/boltstore"
-	"github.com/purserpay/purser/x402"
+	"github.com/purserpay/purser/internal/metrics"
 )
 
 // scrapeTime bounds what a scrape asks of the store. It asks nothing that takes longer with
@@ -92,46 +94,46 @@ func (to scraped) flag(d *prometheus.Desc, set bool) {
 	to.gauge(d, value)
 }
 
-func (g gauges) Collect(metrics chan<- prometheus.Metric) {
+func (g gauges) Collect(into chan<- prometheus.Metric) {
 	run := g.app.live.Load()
 	if run == nil {
 		return // not started: nothing is known
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeTime)
 	defer cancel()
-	to := scraped(metrics)
+	to := scraped(into)
 	g.store(ctx, to, run)
-	r := run.tenant.readings.take()
+	r := run.tenant.readings.Take()
 	if f, ok := run.tenant.facilitator.(interface{ Failing() error }); ok {
 		// What is known may be of the configuration before, which had none.
-		to.flag(facilitatorUpDesc, f.Failing() == nil && (r.health == nil || !r.health.Facilitator.Configured || r.health.Facilitator.OK))
-	} else if run.tenant.facilitator != nil && r.health != nil && r.health.Facilitator.Configured {
-		to.flag(facilitatorUpDesc, r.health.Facilitator.OK)
+		to.flag(facilitatorUpDesc, f.Failing() == nil && (r.Health == nil || !r.Health.Facilitator.Configured || r.Health.Facilitator.OK))
+	} else if run.tenant.facilitator != nil && r.Health != nil && r.Health.Facilitator.Configured {
+		to.flag(facilitatorUpDesc, r.Health.Facilitator.OK)
 	}
-	if run.tenant.chain != nil && r.health != nil && r.health.RPC.Configured {
-		to.flag(rpcUpDesc, r.health.RPC.OK)
+	if run.tenant.chain != nil && r.Health != nil && r.Health.RPC.Configured {
+		to.flag(rpcUpDesc, r.Health.RPC.OK)
 	}
-	if r.health != nil && r.health.SecondRPC.Configured && run.tenant.app.settings.rpcURL2 != "" {
-		to.flag(secondRPCDesc, r.health.SecondRPC.OK)
+	if r.Health != nil && r.Health.SecondRPC.Configured && run.tenant.app.settings.rpcURL2 != "" {
+		to.flag(secondRPCDesc, r.Health.SecondRPC.OK)
 	}
 	g.clock(to, run)
 	if at := lastBackup.Load(); at > 0 {
 		to.gauge(backupDesc, float64(at))
 	}
-	if q := r.quota; q != nil {
-		to.gauge(quotaUsedDesc, q.used)
-		to.gauge(quotaOwnersDesc, float64(q.near), "near")
-		to.gauge(quotaOwnersDesc, float64(q.exhausted), "exhausted")
-		to.gauge(quotaOwnersDesc, float64(q.counted), "counted")
+	if q := r.Quota; q != nil {
+		to.gauge(quotaUsedDesc, q.Used)
+		to.gauge(quotaOwnersDesc, float64(q.Near), "near")
+		to.gauge(quotaOwnersDesc, float64(q.Exhausted), "exhausted")
+		to.gauge(quotaOwnersDesc, float64(q.Counted), "counted")
 	}
 	if run.tenant.chain == nil {
 		return
 	}
-	for _, w := range r.wallets {
-		to.gauge(walletsDesc, float64(w.wallets), w.network)
-		if w.wallets > 0 {
-			to.gauge(balanceDesc, inexact(w.total), w.network, w.currency)
-			to.gauge(lowestDesc, inexact(w.lowest), w.network, w.currency)
+	for _, w := range r.Wallets {
+		to.gauge(walletsDesc, float64(w.Count), w.Network)
+		if w.Count > 0 {
+			to.gauge(balanceDesc, metrics.Inexact(w.Total), w.Network, w.Currency)
+			to.gauge(lowestDesc, metrics.Inexact(w.Lowest), w.Network, w.Currency)
 		}
 	}
 }
@@ -192,10 +194,4 @@ func (g gauges) store(ctx context.Context, to scraped, run *running) {
 	if !s.OldestOpen.IsZero() {
 		to.gauge(oldestOpenDesc, float64(s.OldestOpen.UnixMilli())/1000)
 	}
-}
-
-// inexact is an amount for a metric, and for nothing else.
-func inexact(a x402.Amount) float64 {
-	f, _ := a.Big().Float64()
-	return f
 }

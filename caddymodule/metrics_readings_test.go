@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/purserpay/purser/internal/metrics"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
@@ -45,31 +46,32 @@ func TestReadings(t *testing.T) {
 		mustCall(t, 200, "POST", s.url()+"/v1/pay", spender, payBody(2_500, fmt.Sprint("https://api.example.com/", i)))
 	}
 	tenant := serving()
-	q, err := tenant.readQuota(t.Context(), time.Now())
-	if err != nil || q.used != 0.8 || q.near != 1 || q.exhausted != 0 || q.counted != 2 {
+	q, err := tenant.readings.ReadQuota(t.Context(), time.Now())
+	if err != nil || q.Used != 0.8 || q.Near != 1 || q.Exhausted != 0 || q.Counted != 2 {
 		t.Errorf("%+v, %v", q, err)
 	}
 	mustCall(t, 200, "POST", s.url()+"/v1/pay", spender, payBody(2_500, "https://api.example.com/last"))
-	if q, err := tenant.readQuota(t.Context(), time.Now()); err != nil || q.used != 1 || q.near != 0 || q.exhausted != 1 {
+	if q, err := tenant.readings.ReadQuota(t.Context(), time.Now()); err != nil || q.Used != 1 || q.Near != 0 || q.Exhausted != 1 {
 		t.Errorf("%+v, %v", q, err)
 	}
-	if q, err := tenant.readQuota(t.Context(), time.Now().AddDate(0, 2, 0)); err != nil || q.used != 0 {
+	if q, err := tenant.readings.ReadQuota(t.Context(), time.Now().AddDate(0, 2, 0)); err != nil || q.Used != 0 {
 		t.Errorf("in another month: %+v, %v", q, err)
 	}
 
 	chain := &richChain{}
-	tenant.chain = chain
-	defer func() { tenant.chain = nil }()
-	list, err := tenant.readWallets(t.Context(), time.Now())
-	if err != nil || len(list) != 1 || list[0].wallets != 1 || list[0].network != "base" || list[0].currency != "USDC" ||
-		list[0].total.String() != "5000000" || list[0].lowest.String() != "5000000" || chain.asked.Load() != 1 {
+	source := tenant.readings.Source
+	source.Chain = chain
+	readings := metrics.NewReadings(source)
+	list, err := readings.ReadWallets(t.Context(), time.Now())
+	if err != nil || len(list) != 1 || list[0].Count != 1 || list[0].Network != "base" || list[0].Currency != "USDC" ||
+		list[0].Total.String() != "5000000" || list[0].Lowest.String() != "5000000" || chain.asked.Load() != 1 {
 		t.Errorf("%+v, %v, asked %d times", list, err, chain.asked.Load())
 	}
-	if list, err := tenant.readWallets(t.Context(), time.Now().Add(inUse+time.Hour)); err != nil || list[0].wallets != 0 {
+	if list, err := readings.ReadWallets(t.Context(), time.Now().AddDate(0, 0, 31)); err != nil || list[0].Count != 0 {
 		t.Errorf("long after: %+v, %v", list, err)
 	}
 	chain.fails = true
-	if list, err := tenant.readWallets(t.Context(), time.Now()); err == nil {
+	if list, err := readings.ReadWallets(t.Context(), time.Now()); err == nil {
 		t.Errorf("%+v", list)
 	}
 }
@@ -186,7 +188,7 @@ func TestAPIStatusesAreCounted(t *testing.T) {
 			t.Error(err)
 		}
 	}), w, httptest.NewRequest(http.MethodGet, "/", strings.NewReader("")))
-	if !collectors.responses.DeleteLabelValues(code) {
+	if !metrics.Process.Responses.DeleteLabelValues(code) {
 		t.Error("not counted")
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/purserpay/purser/internal/metrics"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -101,7 +102,7 @@ func TestRefusalLabelsAreBounded(t *testing.T) {
 		o.Refused(pay.DoorAPI, fmt.Sprint("made-up-", i))
 	}
 	for _, rule := range []string{"made-up-0", "made-up-49"} {
-		if collectors.refusals.DeleteLabelValues("api", rule) {
+		if metrics.Process.Refusals.DeleteLabelValues("api", rule) {
 			t.Errorf("%s became a label", rule)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap/exp/zapslog"
 	"go.uber.org/zap/zapcore"
 
+	"github.com/purserpay/purser/internal/logs"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
@@ -78,10 +79,10 @@ func BenchmarkLogOfAPayment(b *testing.B) {
 		log  *slog.Logger
 		ctx  context.Context
 	}{
-		{"nothing", withStory(slog.New(slog.DiscardHandler)), b.Context()},
+		{"nothing", logs.WithPayment(slog.New(slog.DiscardHandler)), b.Context()},
 		{"caddy", log.With("part", "pay"), b.Context()},
-		{"purser", withStory(log).With("part", "pay"), b.Context()},
-		{"purser, traced", withStory(log).With("part", "pay"), traced},
+		{"purser", logs.WithPayment(log).With("part", "pay"), b.Context()},
+		{"purser, traced", logs.WithPayment(log).With("part", "pay"), traced},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			b.ReportAllocs()
@@ -96,7 +97,7 @@ func BenchmarkLogOfAPayment(b *testing.B) {
 func BenchmarkCaddyLogOfALine(b *testing.B) {
 	ctx, cancel := caddy.NewContext(caddy.Context{Context: b.Context()})
 	defer cancel()
-	log := withStory(ctx.Slogger()).With("part", "pay")
+	log := logs.WithPayment(ctx.Slogger()).With("part", "pay")
 	b.ReportAllocs()
 	for b.Loop() {
 		log.DebugContext(b.Context(), "payment signed", "payment", "01a201a1-11d1-7ceb-b3c6-718ea1e695b8")

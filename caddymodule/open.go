@@ -1,5 +1,7 @@
 package caddymodule
 
+// No Caddy here: it makes the core from the options of the app and from its guest modules.
+
 import (
 	"context"
 	"fmt"
@@ -7,6 +9,7 @@ import (
 
 	"github.com/purserpay/purser/chain"
 	"github.com/purserpay/purser/internal/books"
+	"github.com/purserpay/purser/internal/metrics"
 	"github.com/purserpay/purser/internal/operatorkeys"
 	"github.com/purserpay/purser/pay"
 )
@@ -85,7 +88,7 @@ func (a *App) acquire() (*pooled, error) {
 
 // newTenant makes this configuration's payer and opens its doors.
 func (a *App) newTenant(home *pooled) (*tenant, error) {
-	t := &tenant{app: a, home: home, log: a.log, emit: caddyEmitter(a.ctx, a.events), readings: newReadings()}
+	t := &tenant{app: a, home: home, log: a.log, emit: caddyEmitter(a.ctx, a.events)}
 	wallets, err := a.wallets.Wallets(home.store, a.log.With("part", "wallets"))
 	if err != nil {
 		return nil, fmt.Errorf("purser: wallets: %w", err)
@@ -107,7 +110,7 @@ func (a *App) newTenant(home *pooled) (*tenant, error) {
 		if dated, ok := facilitator.(interface{ WatchDates(pay.Dates) }); ok {
 			dated.WatchDates(o.Time.Dates(pay.SourceFacilitator))
 		}
-		o.Facilitator, t.facilitator = metered(facilitator), facilitator
+		o.Facilitator, t.facilitator = metrics.Facilitator(facilitator), facilitator
 		t.closeLater(facilitator)
 	}
 	if a.settings.rpcURL != "" {
@@ -117,7 +120,7 @@ func (a *App) newTenant(home *pooled) (*tenant, error) {
 		if err != nil {
 			return nil, fmt.Errorf("purser: rpc_url: %w", err)
 		}
-		o.Chain, t.chain = meteredChain{rpc}, meteredChain{rpc}
+		o.Chain, t.chain = metrics.Chain{Client: rpc}, metrics.Chain{Client: rpc}
 		t.closeLater(rpc)
 	}
 	if a.settings.rpcURL2 != "" {
@@ -128,7 +131,7 @@ func (a *App) newTenant(home *pooled) (*tenant, error) {
 		if err != nil {
 			return nil, fmt.Errorf("purser: rpc_url_2: %w", err)
 		}
-		o.Second = meteredChain{second}
+		o.Second = metrics.Chain{Client: second}
 		t.closeLater(second)
 	}
 	if t.payer, err = pay.New(o); err != nil {
@@ -136,11 +139,14 @@ func (a *App) newTenant(home *pooled) (*tenant, error) {
 	}
 	t.books, err = books.New(books.Options{
 		Store: home.store, Wallets: wallets, Logger: o.Logger, Networks: o.Networks, Plans: o.Plans, NoPlans: o.NoPlans,
-		KeyCreated: collectors.keys.Inc,
+		KeyCreated: metrics.Process.Keys.Inc,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("purser: %w", err)
 	}
+	t.readings = metrics.NewReadings(metrics.Source{
+		Payer: t.payer, Books: t.books, Store: home.store, Chain: t.chain, Networks: o.Networks, Key: a.settings.key, Log: a.log,
+	})
 	for _, d := range a.doors {
 		if err := d.open(t); err != nil {
 			return t, fmt.Errorf("purser: %w", err)

@@ -6,6 +6,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/purserpay/purser/internal/admission"
+	"github.com/purserpay/purser/internal/metrics"
 )
 
 // OverloadOptions bound what is worked on at once, at each door by itself. What finds no
@@ -51,7 +52,7 @@ func (a *App) resolveOverload(s *settings) (err error) {
 // bounds are those of one door.
 func (s settings) bounds(door string) admission.Options {
 	o := s.admission
-	o.Refused = func() { collectors.overloaded.WithLabelValues(door).Inc() }
+	o.Refused = func() { metrics.Process.Overloaded.WithLabelValues(door).Inc() }
 	return o
 }
 

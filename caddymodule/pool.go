@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+
+	"github.com/purserpay/purser/internal/logs"
 )
 
 // stores are the open databases of this process. A reload finds its database here,
@@ -43,7 +45,7 @@ type pooled struct {
 	place    string
 	settings string // what it was opened with
 	log      *slog.Logger
-	logs     follower
+	logs     logs.Follower
 	events   *events
 
 	turn     sync.Mutex // held while recovery changes hands
@@ -64,7 +66,7 @@ type recovery struct {
 // acquire opens a store or takes the open one. Each acquire needs one release.
 func acquire(ctx context.Context, m StoreModule, place, settings string, o StoreOptions) (*pooled, error) {
 	v, loaded, err := stores.LoadOrNew(place, func() (caddy.Destructor, error) {
-		p := &pooled{place: place, settings: settings, logs: newFollower(o.Logger.Handler())}
+		p := &pooled{place: place, settings: settings, logs: logs.NewFollower(o.Logger.Handler())}
 		p.log = slog.New(p.logs)
 		o.Logger = p.log
 		store, err := m.Open(ctx, place, o)
@@ -116,11 +118,11 @@ func (p *pooled) add(t *tenant) {
 func (p *pooled) start(t *tenant) {
 	p.mu.Lock()
 	if n := len(p.active); n > 0 {
-		t.readings.inherit(p.active[n-1].readings)
+		t.readings.Inherit(p.active[n-1].readings)
 	}
 	p.active = append(p.active, t)
 	p.mu.Unlock()
-	p.logs.follow(t.log.Handler())
+	p.logs.Follow(t.log.Handler())
 	p.events.speak(t.emit)
 	p.handOver()
 }
@@ -136,7 +138,7 @@ func (p *pooled) stop(t *tenant) {
 	}
 	p.mu.Unlock()
 	if newest != nil {
-		p.logs.follow(newest.log.Handler())
+		p.logs.Follow(newest.log.Handler())
 		p.events.speak(newest.emit)
 	}
 	p.handOver()
@@ -170,7 +172,7 @@ func (p *pooled) handOver() {
 	go func() { // waited for through done
 		defer close(r.done)
 		var beside sync.WaitGroup
-		beside.Go(func() { newest.measure(ctx) })
+		beside.Go(func() { newest.readings.Run(ctx) })
 		beside.Go(func() { newest.books.Sweep(ctx) })
 		defer beside.Wait()
 		newest.payer.Recover(ctx)

@@ -1,5 +1,7 @@
 package caddymodule
 
+// No Caddy here: it resolves the options of the proxy that say whose HTTPS is opened.
+
 import (
 	"crypto/x509"
 	"os"

@@ -1,5 +1,7 @@
 package caddymodule
 
+// No Caddy here: it resolves options of the app.
+
 import (
 	"slices"
 

@@ -1,5 +1,7 @@
 package caddymodule
 
+// No Caddy here: it resolves the options of the app.
+
 import (
 	"crypto/sha256"
 	"fmt"

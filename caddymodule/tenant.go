@@ -1,5 +1,7 @@
 package caddymodule
 
+// No Caddy here: it counts the requests that use the core of one configuration.
+
 import (
 	"context"
 	"errors"
@@ -9,6 +11,7 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/internal/books"
+	"github.com/purserpay/purser/internal/metrics"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/proxy/forward"
 )
@@ -28,7 +31,7 @@ type tenant struct {
 	facilitator pay.Facilitator
 	log         *slog.Logger
 	emit        emitter
-	readings    *readings // for metrics
+	readings    *metrics.Readings
 	// authority opens HTTPS; nil until a door has asked for it.
 	authority *authority
 	// closers end what belongs to this configuration besides the payer.

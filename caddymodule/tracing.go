@@ -1,5 +1,7 @@
 package caddymodule
 
+// No Caddy here: Caddy's tracing passes spans in the context, as OpenTelemetry has them.
+
 import (
 	"context"
 	"net/http"
@@ -9,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/purserpay/purser/internal/logs"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -42,7 +45,7 @@ func (tracer) Stage(ctx context.Context, stage, paymentID string) (context.Conte
 		Start(ctx, "purser "+stage, trace.WithSpanKind(kind), trace.WithAttributes(paymentAttribute(paymentID)...))
 	return ctx, func(err error) {
 		if err != nil {
-			span.SetStatus(codes.Error, discreet(err.Error()))
+			span.SetStatus(codes.Error, logs.Discreet(err.Error()))
 		}
 		span.End()
 	}

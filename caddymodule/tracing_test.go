@@ -16,6 +16,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/purserpay/purser/internal/logs"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -160,7 +161,7 @@ func TestInterceptedRequestsAreTraced(t *testing.T) {
 func TestLogTellsThePayment(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	log := withStory(slog.New(slog.NewJSONHandler(&out, nil))).With("part", "x")
+	log := logs.WithPayment(slog.New(slog.NewJSONHandler(&out, nil))).With("part", "x")
 	ctx, span := sdktrace.NewTracerProvider().Tracer("test").Start(t.Context(), "request")
 	span.End()
 	log.WarnContext(pay.WithPayment(ctx, "p1"), "no answer")

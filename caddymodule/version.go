@@ -1,5 +1,7 @@
 package caddymodule
 
+// No Caddy here: linkers set the version in this package, because builds with xcaddy know no other.
+
 import (
 	"runtime/debug"
 	"strings"

@@ -50,7 +50,7 @@ var forbidden = []struct {
 		[]string{"github.com/caddyserver/", module + "payapi", module + "proxy", module + "caddymodule"},
 	},
 	{
-		[]string{"internal/adminapi", "internal/operatorkeys"},
+		[]string{"internal/adminapi", "internal/operatorkeys", "internal/logs"},
 		false,
 		[]string{
 			"github.com/caddyserver/", "go.etcd.io/bbolt", module + "boltstore", module + "caddymodule", module + "payapi",

@@ -1,4 +1,6 @@
-package caddymodule
+// Package logs keeps what others say out of log lines, tells lines which payment they belong to, and
+// follows the outputs of the newest configuration.
+package logs
 
 import (
 	"regexp"
@@ -9,8 +11,7 @@ import (
 // what they were sent: the request's URL, the payment header, its signature.
 
 const (
-	// longestWord is the length from which a run of letters and digits is taken for something
-	// encoded. A transaction's hash has 66, a signature 132.
+	// longestWord is the shortest run of letters and digits that counts as encoded. A transaction's hash has 66, a signature 132.
 	longestWord = 80
 	cutOut      = "…"
 )
@@ -22,9 +23,9 @@ var (
 	userinfo = regexp.MustCompile(`//[^\s/?#"'@]+@`)
 )
 
-// discreet is what somebody said without queries and userinfo of URLs, and without anything as
-// long as a payment header or a signature.
-func discreet(text string) string {
+// Discreet removes from a text the queries and userinfo of URLs, and words as long as a payment
+// header or a signature.
+func Discreet(text string) string {
 	if strings.IndexByte(text, '?') >= 0 {
 		text = query.ReplaceAllLiteralString(text, "?"+cutOut)
 	}

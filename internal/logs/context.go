@@ -1,4 +1,4 @@
-package caddymodule
+package logs
 
 import (
 	"context"
@@ -9,14 +9,14 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// storied is a log handler that adds, to what is logged under a context, the payment and the
-// trace that it belongs to, and that keeps what others say discreet.
-type storied struct{ slog.Handler }
+// contextual adds the payment and the trace of the context to log records, and makes texts of
+// others discreet.
+type contextual struct{ slog.Handler }
 
-// withStory makes a logger's lines tell the payment and the trace of their context.
-func withStory(log *slog.Logger) *slog.Logger { return slog.New(storied{log.Handler()}) }
+// WithPayment returns a logger whose lines tell the payment and the trace of their context.
+func WithPayment(log *slog.Logger) *slog.Logger { return slog.New(contextual{log.Handler()}) }
 
-func (h storied) Handle(ctx context.Context, r slog.Record) error {
+func (h contextual) Handle(ctx context.Context, r slog.Record) error {
 	named, loud := false, false
 	r.Attrs(func(a slog.Attr) bool {
 		named = named || a.Key == "payment"
@@ -49,15 +49,15 @@ func (h storied) Handle(ctx context.Context, r slog.Record) error {
 	return h.Handler.Handle(ctx, r)
 }
 
-func (h storied) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return storied{h.Handler.WithAttrs(attrs)}
+func (h contextual) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return contextual{h.Handler.WithAttrs(attrs)}
 }
 
-func (h storied) WithGroup(name string) slog.Handler { return storied{h.Handler.WithGroup(name)} }
+func (h contextual) WithGroup(name string) slog.Handler { return contextual{h.Handler.WithGroup(name)} }
 
-var _ slog.Handler = storied{}
+var _ slog.Handler = contextual{}
 
-// hushed is an attribute whose text is discreet, and whether it was not.
+// hushed makes the text of an attribute discreet, and reports whether that changed it.
 func hushed(a slog.Attr) (slog.Attr, bool) {
 	var text string
 	switch a.Value.Kind() {
@@ -72,7 +72,7 @@ func hushed(a slog.Attr) (slog.Attr, bool) {
 	default:
 		return a, false
 	}
-	quiet := discreet(text)
+	quiet := Discreet(text)
 	if quiet == text {
 		return a, false
 	}

@@ -1,4 +1,5 @@
-package caddymodule
+// Package metrics counts what a purser does, and reads in the background what is slow to read.
+package metrics
 
 import (
 	"context"
@@ -16,8 +17,8 @@ const (
 	callError   = "error"   // no verdict, or no answer
 )
 
-// metered counts the calls of a facilitator.
-func metered(f pay.Facilitator) pay.Facilitator {
+// Facilitator counts the calls of a facilitator.
+func Facilitator(f pay.Facilitator) pay.Facilitator {
 	m := meteredFacilitator{f}
 	if b, ok := f.(pay.Breaking); ok {
 		return struct {
@@ -56,31 +57,31 @@ func facilitatorCalled(call string, yes bool, err error) {
 	case !yes:
 		result = callRefused
 	}
-	collectors.facilitator.WithLabelValues(call, result).Inc()
+	Process.Facilitator.WithLabelValues(call, result).Inc()
 }
 
-// meteredChain counts what an RPC is asked. Each question takes one or several calls.
-type meteredChain struct{ *chain.Client }
+// Chain counts the questions to an RPC. Each takes one or several calls.
+type Chain struct{ *chain.Client }
 
-func (c meteredChain) Identify(ctx context.Context, n x402.Network, a x402.Asset) (pay.ChainIdentity, error) {
+func (c Chain) Identify(ctx context.Context, n x402.Network, a x402.Asset) (pay.ChainIdentity, error) {
 	id, err := c.Client.Identify(ctx, n, a)
 	rpcAsked(ctx, "identify", err)
 	return id, err
 }
 
-func (c meteredChain) Balance(ctx context.Context, a x402.Asset, owner x402.Address) (x402.Amount, error) {
+func (c Chain) Balance(ctx context.Context, a x402.Asset, owner x402.Address) (x402.Amount, error) {
 	have, err := c.Client.Balance(ctx, a, owner)
 	rpcAsked(ctx, "balance", err)
 	return have, err
 }
 
-func (c meteredChain) Trace(ctx context.Context, q pay.TraceQuery) (pay.Trace, error) {
+func (c Chain) Trace(ctx context.Context, q pay.TraceQuery) (pay.Trace, error) {
 	t, err := c.Client.Trace(ctx, q)
 	rpcAsked(ctx, "trace", err)
 	return t, err
 }
 
-func (c meteredChain) Head(ctx context.Context) (pay.ChainBlock, error) {
+func (c Chain) Head(ctx context.Context) (pay.ChainBlock, error) {
 	b, err := c.Client.Head(ctx)
 	rpcAsked(ctx, "head", err)
 	return b, err
@@ -94,11 +95,11 @@ func rpcAsked(ctx context.Context, question string, err error) {
 	if err != nil {
 		result = callError
 	}
-	collectors.rpc.WithLabelValues(question, result).Inc()
+	Process.RPC.WithLabelValues(question, result).Inc()
 }
 
 var (
-	_ pay.Chain  = meteredChain{}
-	_ pay.Ledger = meteredChain{}
-	_ pay.Header = meteredChain{}
+	_ pay.Chain  = Chain{}
+	_ pay.Ledger = Chain{}
+	_ pay.Header = Chain{}
 )
