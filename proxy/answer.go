@@ -18,17 +18,17 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// paymentHeaders are what a client that pays by itself sends.
+// paymentHeaders carry the payloads of clients that pay by themselves.
 var paymentHeaders = []string{x402.HeaderSignature, x402.HeaderV1Payment}
 
-// problem is the body of every answer that purser gives itself.
+// problem is the JSON body of every answer of purser's own.
 type problem struct {
 	Error   string       `json:"error"`
 	Reason  string       `json:"reason"`
 	Payment *paymentView `json:"payment,omitempty"`
 }
 
-// paymentView is what clients are told of a payment.
+// paymentView tells clients of a payment.
 type paymentView struct {
 	ID          string    `json:"id"`
 	State       pay.State `json:"state"`
@@ -47,7 +47,7 @@ func label(h http.Header, p *pay.Payment) {
 		h.Set(HeaderTransaction, p.Transaction)
 	}
 	h.Set("Cache-Control", "private, no-store")
-	for name := range h { // what stands in for it at particular caches (RFC 9213)
+	for name := range h { // particular caches obey these instead (RFC 9213)
 		if strings.HasSuffix(name, "-Cache-Control") || name == "Surrogate-Control" {
 			delete(h, name)
 		}
@@ -62,9 +62,9 @@ const (
 	textVoid         = "The payment for this request was not made"
 )
 
-// withhold takes the challenge out of a 402: a payload has left, and a client that pays by
+// withholdChallenge takes the challenge out of a 402: a payload has left, and a client that pays by
 // itself would pay a second time.
-func (t *Transport) withhold(req *http.Request, resp *http.Response, p *pay.Payment, reason string) {
+func (t *Transport) withholdChallenge(req *http.Request, resp *http.Response, p *pay.Payment, reason string) {
 	text := textOpen
 	switch afterSend(p) {
 	case DeclinedNotDelivered:
@@ -102,7 +102,7 @@ func (t *Transport) hand(req *http.Request, m *memo, resp *http.Response, d *dec
 		t.declined(d.reason)
 		t.log.WarnContext(req.Context(), "402 after the payment was sent", "payment", p.ID, "host", req.URL.Host,
 			"reason", d.reason, "seller", fmt.Sprintf("%.200s", d.refusal))
-		t.withhold(req, resp, p, d.reason)
+		t.withholdChallenge(req, resp, p, d.reason)
 	case !d.open:
 		m.body.replay.release() // a client that is content with its answer does not try again
 	}
@@ -130,7 +130,7 @@ func setBody(req *http.Request, resp *http.Response, v problem) {
 	}
 }
 
-// ErrorResponse is the answer for an error of [Transport.RoundTrip], without internals:
+// ErrorResponse makes the answer for an error of [Transport.RoundTrip], without internals:
 // neither names nor addresses that were looked up. A door writes it to its client, after
 // Call.Finish(false), or hands it on as the response to req; its body is in memory.
 func ErrorResponse(req *http.Request, err error) *http.Response {
@@ -159,7 +159,7 @@ func ownResponse(req *http.Request, status int, p problem) *http.Response {
 	return resp
 }
 
-// overloaded is the answer while nothing new can be begun.
+// overloaded makes the answer for a payment that finds no place among those under way.
 func overloaded(req *http.Request) *http.Response {
 	resp := ownResponse(req, http.StatusServiceUnavailable, problem{Error: "Too much is under way; repeat the same request", Reason: DeclinedOverloaded})
 	resp.Header.Set("Retry-After", strconv.Itoa(int(admission.RetryAfter.Seconds())))

@@ -329,7 +329,7 @@ func TestFailureAfterThePayloadLeft(t *testing.T) {
 	}
 }
 
-// Nobody would know whether such a client is still there when its payment leaves.
+// Purser would not know whether such a client is still there when its payment leaves.
 func TestCallerThatCannotLeaveIsNotPaidFor(t *testing.T) {
 	t.Parallel()
 	w, s := newWorld(t), proxytest.NewSeller(t)
@@ -437,7 +437,7 @@ func TestFurtherAttemptOverOlderHTTPIsSentOnce(t *testing.T) {
 func TestAstrayAfterItHasLeft(t *testing.T) {
 	t.Parallel()
 	for _, left := range []bool{true, false} {
-		seen := new(trip)
+		seen := new(sendTrace)
 		ctx := seen.watch(t.Context(), func(a net.Addr) bool { return a.(*net.TCPAddr).IP.IsLoopback() }, func(error) {})
 		hooks := httptrace.ContextClientTrace(ctx)
 		if left {

@@ -13,8 +13,8 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// Call is one incoming request: who pays for it, and the payment made for it. However
-// often it is sent upstream, there is one payment, with one payload.
+// Call is one incoming request, with the key that pays for it and the payment that is made for it.
+// However often it is sent upstream, there is one payment, with one payload.
 //
 // The door that took the request makes the Call and calls Finish exactly once, when its
 // answer has been written out or has failed. A Call serves one request only: several
@@ -28,10 +28,10 @@ type Call struct {
 	Task           string // label of the budget, may be empty
 	IdempotencyKey string // the client's, or empty, or none of use; see [IdempotencyKey]
 	Anew           bool   // the client wants a purchase of its own; see [HeaderAgain]
-	// URL is what the client asked for, absolute and with its query, where that differs from
-	// what is sent, as behind a load balancer: repeats are recognized by it. A door that may
-	// send the same request to several upstreams must set it, or the client's repeat is a new
-	// payment whenever it goes to another one. Empty: the URL that is sent first.
+	// URL holds the client's URL, absolute and with its query, where the door sends another one, as
+	// behind a load balancer. Repeats are recognized by it. A door that may send the same request
+	// to several upstreams must set it, or a repeat that goes to another one is a new payment.
+	// Empty: the URL that is sent first.
 	URL string
 
 	mu       sync.Mutex
@@ -44,11 +44,11 @@ type Call struct {
 	spare    []io.Closer   // bodies of further attempts that were not needed
 }
 
-// memo is the payment of a call, and what it takes to go on with it.
+// memo holds the payment of a call, and everything that further sends of its payload need.
 type memo struct {
 	attempt   *pay.Attempt
-	left      bool // the payload has been answered once
-	over      bool // the attempt has ended without an answer; the payment has not
+	answered  bool // the payload has been answered once
+	ended     bool // the attempt has ended without an answer; the payment has not
 	challenge x402.Challenge
 	method    string
 	uri       string // path and query: what the payload buys
@@ -61,7 +61,7 @@ type memo struct {
 // unanswered ends the attempt before the client is told that it failed: from here on a
 // repeat gets the payment, however fast it is, and so does a further attempt of this call.
 func (m *memo) unanswered() {
-	m.over = true
+	m.ended = true
 	m.attempt.Finish(false)
 }
 
@@ -102,7 +102,7 @@ func (c *Call) Finish(answered bool) {
 		return
 	}
 	c.finished = true
-	if m := c.memo; m != nil && !m.over {
+	if m := c.memo; m != nil && !m.ended {
 		failpoint.Here(failpoint.ProxyFinishing)
 		m.attempt.Finish(answered)
 	}
@@ -112,7 +112,7 @@ func (c *Call) Finish(answered bool) {
 	}
 }
 
-// content is a reader of the request's body for one more attempt, nil if it has none. If
+// content returns a reader of the request's body for one more attempt, nil if it has none. If
 // an earlier attempt has used the body up and nothing of it was kept, the error says so:
 // an attempt with a part of it must not be sent.
 func (c *Call) content(req *http.Request, s *spooler) (*reading, error) {
@@ -138,7 +138,7 @@ func (c *Call) content(req *http.Request, s *spooler) (*reading, error) {
 	return c.body.open()
 }
 
-// whole is the request's body, all of it, for an attempt with a payment.
+// whole returns all of the request's body, for an attempt with a payment.
 func (c *Call) whole(req *http.Request) (content, error) {
 	if req.Body == nil || req.Body == http.NoBody {
 		return (*replay)(nil).whole()
@@ -151,7 +151,7 @@ func (c *Call) whole(req *http.Request) (content, error) {
 func (c *Call) Answering() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if m := c.memo; m != nil && !m.over && c.caller.Err() != nil {
+	if m := c.memo; m != nil && !m.ended && c.caller.Err() != nil {
 		m.unanswered()
 	}
 }
@@ -165,7 +165,7 @@ func (c *Call) Fail(err error) error {
 	if c.memo == nil || errors.As(err, &lost) {
 		return err
 	}
-	if !c.memo.over {
+	if !c.memo.ended {
 		c.memo.unanswered()
 	}
 	return &SendError{Payment: c.memo.attempt.Payment(), cause: err}
@@ -175,10 +175,10 @@ func (c *Call) Fail(err error) error {
 func (c *Call) Pending() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.memo != nil && !c.memo.over && !c.finished
+	return c.memo != nil && !c.memo.ended && !c.finished
 }
 
-// Payment is the payment that was made for the call, nil if there was none.
+// Payment returns the payment that was made for the call, nil if there was none.
 func (c *Call) Payment() *pay.Payment {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -188,12 +188,12 @@ func (c *Call) Payment() *pay.Payment {
 	return c.memo.attempt.Payment()
 }
 
-// maxIdempotencyKey is the longest Idempotency-Key (DESIGN §3).
+// maxIdempotencyKey bounds an Idempotency-Key, in characters (docs/design.md §3).
 const maxIdempotencyKey = 255
 
-// IdempotencyKey is the value of the request's Idempotency-Key header, "" if it has none. What
-// is no key is returned as well: [Transport] does not pay for a call that has one, because
-// its client counts on not paying twice.
+// IdempotencyKey returns the value of the request's Idempotency-Key header, "" if it has none. A
+// malformed value is returned as well: [Transport] does not pay for such a call, because its client
+// counts on not paying twice.
 func IdempotencyKey(h http.Header) string {
 	values := h.Values("Idempotency-Key")
 	if len(values) == 1 && values[0] != "" {
@@ -202,7 +202,7 @@ func IdempotencyKey(h http.Header) string {
 	return strings.Join(values, ", ") + strings.Repeat(" ", min(1, len(values))) // not a key, or none
 }
 
-// checkKey refuses what is no key: one is 1 to 255 visible ASCII characters.
+// checkKey refuses malformed keys: a key is 1 to 255 visible ASCII characters.
 func (c *Call) checkKey() error {
 	key := c.IdempotencyKey
 	if len(key) > maxIdempotencyKey || strings.IndexFunc(key, func(r rune) bool { return r <= ' ' || r >= 0x7f }) >= 0 {

@@ -19,7 +19,7 @@ type decision struct {
 	left bool
 	// misled: every connection led to an address that may not be paid.
 	misled bool
-	// seller is the answer's word on the seller.
+	// seller grades the seller.
 	seller sellerWord
 	// redirect is the URL that the answer leads to; nil: it leads nowhere.
 	redirect *url.URL
@@ -36,7 +36,7 @@ type decision struct {
 	result string // one of the Result words
 }
 
-// sellerWord is what an answer to a payload says of its seller.
+// sellerWord grades the seller by an answer to a payload.
 type sellerWord int
 
 const (
@@ -47,9 +47,9 @@ const (
 )
 
 // decide reads an answer to a payload, or the error of its send.
-func (t *Transport) decide(req *http.Request, m *memo, resp *http.Response, seen *trip, err error) decision {
+func (t *Transport) decide(req *http.Request, m *memo, resp *http.Response, seen *sendTrace, err error) decision {
 	if err != nil {
-		d := decision{left: m.left || !seen.unconnected(), misled: seen.astray(), notes: []string{"no answer: " + errorKind(err)}}
+		d := decision{left: m.answered || !seen.unconnected(), misled: seen.astray(), notes: []string{"no answer: " + errorKind(err)}}
 		if !m.repeats && seen.connected.Load() && !errors.Is(err, pay.ErrLeaseLost) {
 			d.seller = sellerFailed
 		}

@@ -16,21 +16,21 @@ func TestDecide(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	broken := errors.New("broken off")
-	connected := func() *trip {
-		seen := new(trip)
+	connected := func() *sendTrace {
+		seen := new(sendTrace)
 		seen.asked.Store(true)
 		seen.connected.Store(true)
 		return seen
 	}
-	unconnected := func() *trip {
-		seen := new(trip)
+	unconnected := func() *sendTrace {
+		seen := new(sendTrace)
 		seen.asked.Store(true)
 		return seen
 	}
 	for name, c := range map[string]struct {
 		status  int
 		err     error
-		seen    *trip
+		seen    *sendTrace
 		memo    memo
 		header  http.Header
 		seller  sellerWord
@@ -48,7 +48,7 @@ func TestDecide(t *testing.T) {
 		"bad receipt":     {status: 500, header: http.Header{"Payment-Response": {"%"}}, left: true, seller: sellerFailed, notes: []string{"receipt not readable", "seller answered 500"}},
 		"no answer":       {err: broken, seen: connected(), left: true, seller: sellerFailed, notes: []string{"no answer: connection failed"}},
 		"never connected": {err: broken, seen: unconnected(), notes: []string{"no answer: connection failed"}},
-		"later attempt":   {err: broken, seen: unconnected(), memo: memo{left: true}, left: true, notes: []string{"no answer: connection failed"}},
+		"later attempt":   {err: broken, seen: unconnected(), memo: memo{answered: true}, left: true, notes: []string{"no answer: connection failed"}},
 	} {
 		req := proxytest.Request(t, "GET", "http://shop.test/x", nil)
 		var resp *http.Response

@@ -35,7 +35,7 @@ type Observer interface {
 	Inside(connect context.Context, r *http.Request) (_ *http.Request, end func())
 }
 
-// nobody is the observer that does nothing.
+// Unobserved ignores everything.
 type Unobserved struct{}
 
 func (Unobserved) Answered(string)                        {}

@@ -17,14 +17,14 @@ import (
 
 // PayOptions say how requests are paid for, at every door that sends them itself.
 type PayOptions struct {
-	// MaxReplay is how much of a request body is kept in memory, in bytes, to send it again
-	// with a payment or to another upstream. What is beyond goes into a temporary file.
+	// MaxReplay bounds how much of a request body is kept in memory, in bytes, to be sent again
+	// with a payment or to another upstream. The rest goes into a temporary file.
 	// Default: 1 MiB.
 	MaxReplay int64
-	// MaxSpool is the longest request body that is kept with the help of a file, in bytes. A
+	// MaxSpool bounds a request body that is kept with the help of a file, in bytes. A
 	// longer one passes, and its 402 is not paid. Default: 64 MiB; negative: no files.
 	MaxSpool int64
-	// SpoolDir is where the files are. Default: the system's directory for temporary files.
+	// SpoolDir holds these files. Default: the system's directory for temporary files.
 	SpoolDir string
 	// MaxReplayTotal and MaxSpoolTotal bound what all requests in flight keep in memory and
 	// in files, in bytes. One key has a quarter of each, and at least room for one body.
@@ -33,8 +33,8 @@ type PayOptions struct {
 	// becomes a 503. Defaults: 256 MiB and 1 GiB.
 	MaxReplayTotal, MaxSpoolTotal int64
 
-	// MaxFailures is how many payments in a row to one host may bring no answer, an error or
-	// another 402, before the key's new payments to that host are declined for a while.
+	// MaxFailures bounds the payments in a row to one host that bring no answer, an error or
+	// another 402. After them the key's new payments to that host are declined for a while.
 	// Default: 5; negative: no bound.
 	MaxFailures int
 	// Admission bounds how many payments are decided on and journaled at once. Passing
@@ -48,7 +48,7 @@ type PayOptions struct {
 	AllowHTTP []string
 	// Declined hears the reason of every 402 that was not paid, for metrics.
 	Declined func(reason string)
-	// Observer hears of everything else. Default: nobody.
+	// Observer hears of everything else. May be nil.
 	Observer Observer
 }
 
@@ -61,7 +61,7 @@ type TransportOptions struct {
 	// purser learns from them which address was dialled and whether a payload has left.
 	// It must close every request body, as every http.RoundTripper has to.
 	Next http.RoundTripper
-	// Door is what payments are booked under and what policies name. Default: proxy.
+	// Door is named by booked payments and by policies. Default: proxy.
 	Door pay.Door
 	// MayPayPlain says which addresses may be paid over plain http without being listed.
 	// Default: loopback and private ones.
@@ -126,10 +126,10 @@ func newSpooler(o PayOptions, log *slog.Logger) (*spooler, error) {
 		s.observer = Unobserved{}
 	}
 	memory := func(n int64) { s.observer.Spooled(n, 0, 0) }
-	s.sure = newRoom(math.MaxInt64, 0, memory)
-	s.sure.share = sureRequests * surely
-	s.inMemory = newRoom(orDefault(o.MaxReplayTotal, defaultMaxReplayTotal), s.memory, memory)
-	s.onDisk = newRoom(orDefault(o.MaxSpoolTotal, defaultMaxSpoolTotal), s.most, func(n int64) { s.observer.Spooled(0, n, 0) })
+	s.guaranteed = newQuota(math.MaxInt64, 0, memory)
+	s.guaranteed.share = guaranteedRequests * guaranteedBytes
+	s.inMemory = newQuota(orDefault(o.MaxReplayTotal, defaultMaxReplayTotal), s.memory, memory)
+	s.onDisk = newQuota(orDefault(o.MaxSpoolTotal, defaultMaxSpoolTotal), s.most, func(n int64) { s.observer.Spooled(0, n, 0) })
 	if s.files {
 		s.most = min(s.most, s.memory+s.onDisk.limit)
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// errCallerUnknown: it cannot be told whether the client is still there. A payment for one
-// that has left would be thrown away, and its repeat taken for a second purchase.
+// errCallerUnknown reports that purser would not notice the client leaving. A payment for a client
+// that has left is lost to it, and its repeat would be taken for a second purchase.
 var errCallerUnknown = errors.New("the end of the client's request cannot be seen")
 
 // openPayment gets the call its payment: a new one, or that of an earlier request which this one
@@ -53,13 +53,13 @@ func (t *Transport) openPayment(req *http.Request, call *Call, m *memo, again st
 	if m.repeats = a.Repeats(); m.repeats {
 		giveBack()
 	}
-	m.attempt, m.over = a, false
+	m.attempt, m.ended = a, false
 	call.memo = m
 	return nil
 }
 
-// asked is the URL that repeats of the call are recognized by. It is the same for all
-// attempts, so that what an earlier one has begun is found again.
+// asked returns the URL that repeats of the call are recognized by. It is the same for all attempts,
+// so that a further one finds the payment of the first.
 func (c *Call) asked(req *http.Request) string {
 	if c.URL != "" {
 		return c.URL
@@ -86,8 +86,8 @@ func methodOf(req *http.Request) string {
 // maxBooked bounds what the books keep of a URL.
 const maxBooked = 8 << 10
 
-// short leaves out of a booked URL what is too much: the query, and then the path as well. Repeats
-// are recognized by all of it.
+// short cuts a booked URL that is too long: the query first, then the path as well. Repeats are
+// recognized by the whole URL.
 func short(u *url.URL, booked string) string {
 	c := *u
 	c.RawQuery, c.ForceQuery = "", false
@@ -101,7 +101,7 @@ func short(u *url.URL, booked string) string {
 	return booked
 }
 
-// bookedURL is a request's URL as it goes into the books.
+// bookedURL returns a request's URL as it goes into the books.
 func bookedURL(u *url.URL) string {
 	c := *u
 	c.User, c.Fragment, c.RawFragment = nil, "", ""

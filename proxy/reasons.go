@@ -9,8 +9,8 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// Headers that purser adds to answers. Those of the same prefix from anybody else are
-// taken out, in both directions.
+// Headers that purser adds to answers. Headers of this prefix from another sender are taken out, in
+// both directions.
 const (
 	HeaderPayment     = "Purser-Payment"     // id of the payment whose payload was sent
 	HeaderAmount      = "Purser-Amount"      // what it is for, in the asset's smallest unit
@@ -139,7 +139,7 @@ func failedReason(f *pay.FailedError) (string, *pay.Payment) {
 	return DeclinedRefused, nil
 }
 
-// afterSend is the reason word for a payment whose payload has left.
+// afterSend returns the reason word for a payment whose payload has left.
 func afterSend(p *pay.Payment) string {
 	switch {
 	case p.State == pay.Settled:

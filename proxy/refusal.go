@@ -57,7 +57,7 @@ func (t *Transport) refuse(req *http.Request, resp *http.Response, err error) (*
 		return t.decline(req, resp, reason, err), ResultDeclined
 	}
 	t.decline(req.WithContext(pay.WithPayment(req.Context(), held.ID)), resp, reason, err)
-	t.withhold(req, resp, held, reason)
+	t.withholdChallenge(req, resp, held, reason)
 	return resp, ResultDeclined
 }
 
@@ -71,7 +71,7 @@ func (t *Transport) declineRedirected(req *http.Request, call *Call, resp *http.
 	reason := afterSend(p)
 	t.declined(reason)
 	t.log.WarnContext(pay.WithPayment(req.Context(), p.ID), "402 where the answer to a payment led", "payment", p.ID, "host", req.URL.Host, "reason", reason)
-	t.withhold(req, resp, p, reason)
+	t.withholdChallenge(req, resp, p, reason)
 	return resp, ResultDeclined
 }
 
@@ -80,7 +80,7 @@ func bodyReason(err error) string {
 	switch {
 	case errors.Is(err, errTooLarge):
 		return DeclinedBodyTooLarge
-	case errors.Is(err, errNoRoom):
+	case errors.Is(err, errQuota):
 		return DeclinedOverloaded
 	case errors.Is(err, errSpool):
 		return DeclinedSpool

@@ -98,7 +98,7 @@ func (b *reading) Close() error {
 	return nil
 }
 
-// stored reads what is known already. Nothing and no error means that the source is next.
+// stored reads from the copy. Without bytes and without an error the source is next.
 func (r *replay) stored(b *reading, p []byte) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -122,8 +122,8 @@ func (r *replay) stored(b *reading, p []byte) (int, error) {
 	return 0, r.err
 }
 
-// arrived takes what came from the source. It is for the reader b, unless that was cut
-// meanwhile; nil is nobody.
+// arrived takes bytes that came from the source. They are for the reader b, unless that was cut
+// meanwhile. Without a reader b is nil.
 func (r *replay) arrived(b *reading, p []byte, err error) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -146,16 +146,15 @@ func (r *replay) arrived(b *reading, p []byte, err error) (int, error) {
 	return len(p), err
 }
 
-// pass notes that bytes were handed out which nobody can get again. It is called with mu
-// held.
+// pass notes that bytes were handed out which no later reader can get. The caller holds mu.
 func (r *replay) pass() {
 	r.passed = true
 	r.kept.drop()
 }
 
-// whole takes the body back from its reader and completes the copy, reading from the
-// client what is missing. The errors are errTooLarge, errNoRoom, errSpool, errGone and the source's;
-// the body can still be sent once after them.
+// whole takes the body back from its reader and completes the copy from the client. The errors are
+// errTooLarge, errQuota, errSpool, errGone and the source's. After them the body can still be sent
+// once.
 func (r *replay) whole() (content, error) {
 	if r == nil {
 		return content{sum: sha256.Sum256(nil)}, nil
@@ -210,7 +209,7 @@ func (r *replay) release() {
 
 func (r *replay) closeSource() { r.end.Do(func() { _ = r.src.Close() }) }
 
-// content is the body of a request that is paid for: all of it is kept.
+// content holds the whole body of a request that is paid for.
 type content struct {
 	replay *replay // nil: there is none
 	size   int64

@@ -143,10 +143,10 @@ func TestReplay(t *testing.T) {
 // nothingKept checks that nothing is kept any more.
 func nothingKept(t *testing.T, s *spooler) {
 	t.Helper()
-	if sure, m, d := s.sure.used.Load(), s.inMemory.used.Load(), s.onDisk.used.Load(); sure != 0 || m != 0 || d != 0 {
-		t.Errorf("%d and %d bytes in memory and %d on disk are still taken", sure, m, d)
+	if guaranteed, m, d := s.guaranteed.used.Load(), s.inMemory.used.Load(), s.onDisk.used.Load(); guaranteed != 0 || m != 0 || d != 0 {
+		t.Errorf("%d and %d bytes in memory and %d on disk are still taken", guaranteed, m, d)
 	}
-	if n := len(s.sure.by) + len(s.inMemory.by) + len(s.onDisk.by); n != 0 {
+	if n := len(s.guaranteed.by) + len(s.inMemory.by) + len(s.onDisk.by); n != 0 {
 		t.Errorf("%d keys are still remembered", n)
 	}
 }

@@ -20,7 +20,7 @@ const (
 	maxFailing = 256
 )
 
-// failingError: a seller was paid several times in a row and has not delivered.
+// failingError reports that a seller was paid several times in a row and has not delivered.
 type failingError struct {
 	host  string
 	cause error

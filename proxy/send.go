@@ -13,8 +13,8 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// SendError: the payload of a payment has left, or may have, and no answer came back. The
-// payment stays what it is; a repeat of the request sends the same payload again. It is a
+// SendError reports that the payload of a payment has left, or may have, and no answer came back.
+// The payment stays as it is; a repeat of the request sends the same payload again. It is a
 // net.Error.
 type SendError struct {
 	Payment *pay.Payment
@@ -42,12 +42,12 @@ func (t *Transport) sendPaid(req *http.Request, call *Call, challenged *http.Res
 	resp, seen, err := t.send(req, m)
 	if err == nil {
 		failpoint.Here(failpoint.ProxyAnswered)
-		m.left = true
+		m.answered = true
 	}
 	d := t.decide(req, m, resp, seen, err)
 	if !d.left {
 		m.attempt.Abandon("no connection to the seller")
-		m.over = true
+		m.ended = true
 		if !m.repeats { // nothing has left, ever: there is no payment
 			call.memo = nil
 			if d.misled && challenged != nil {
@@ -76,7 +76,7 @@ func (t *Transport) sendPaid(req *http.Request, call *Call, challenged *http.Res
 
 // lost returns the error for a payload that may have left and brought no answer to this attempt.
 func (t *Transport) lost(req *http.Request, m *memo, cause error) error {
-	if !m.over {
+	if !m.ended {
 		m.unanswered()
 	}
 	p := m.attempt.Payment()
@@ -89,9 +89,9 @@ func (t *Transport) lost(req *http.Request, m *memo, cause error) error {
 // http.Transport sends requests again by itself when a kept connection turns out to be
 // closed, for GET even after the header was written. So a paid request is given a form
 // that it does not repeat, and is repeated here only if nothing of it was written.
-func (t *Transport) send(req *http.Request, m *memo) (resp *http.Response, seen *trip, err error) {
+func (t *Transport) send(req *http.Request, m *memo) (resp *http.Response, seen *sendTrace, err error) {
 	for range 2 {
-		seen = new(trip)
+		seen = new(sendTrace)
 		if resp, err = t.sendOnce(req, m, seen); err == nil || !seen.stale() {
 			break
 		}
@@ -99,7 +99,7 @@ func (t *Transport) send(req *http.Request, m *memo) (resp *http.Response, seen 
 	return resp, seen, err
 }
 
-func (t *Transport) sendOnce(req *http.Request, m *memo, seen *trip) (*http.Response, error) {
+func (t *Transport) sendOnce(req *http.Request, m *memo, seen *sendTrace) (*http.Response, error) {
 	// Until the response headers are there the send is the payment's, after that the body
 	// is the caller's.
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(req.Context()))
@@ -134,8 +134,8 @@ func (t *Transport) sendOnce(req *http.Request, m *memo, seen *trip) (*http.Resp
 	return resp, nil
 }
 
-// paid is the request with its payment. stop ends ctx.
-func (t *Transport) paid(req *http.Request, m *memo, seen *trip, ctx context.Context, stop context.CancelCauseFunc) (*http.Request, error) {
+// paid makes the request with its payment. stop ends ctx.
+func (t *Transport) paid(req *http.Request, m *memo, seen *sendTrace, ctx context.Context, stop context.CancelCauseFunc) (*http.Request, error) {
 	body, err := m.body.reader()
 	if err != nil {
 		return nil, err

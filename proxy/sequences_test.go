@@ -183,7 +183,7 @@ type buggy struct{ pay.Facilitator }
 
 func (buggy) Verify(context.Context, pay.Exchange) (pay.VerifyAnswer, error) { panic("bug") }
 
-// A panic under the lease must not leave a lease that is renewed for ever: nobody could
+// A panic under the lease must not leave a lease that is renewed for ever: no process could
 // send or close that payment again, and its money stays reserved.
 func TestPanicBesideTheLeaseReleasesIt(t *testing.T) {
 	t.Parallel()

@@ -10,12 +10,12 @@ import (
 
 var (
 	errTooLarge = errors.New("request body above the replay limit")
-	errNoRoom   = errors.New("too much is kept of other request bodies")
+	errQuota    = errors.New("too much is kept of other request bodies")
 	errSpool    = errors.New("request body cannot be written to a file")
 )
 
-// spooler keeps request bodies: the beginning of each in memory, the rest in a file. Its
-// rooms hold all bodies that are kept at the same time.
+// spooler keeps request bodies: the beginning of each in memory, the rest in a file. Its quotas
+// bound all bodies that are kept at the same time.
 type spooler struct {
 	memory   int64 // of one body in memory, in bytes
 	most     int64 // of one body in all
@@ -24,8 +24,8 @@ type spooler struct {
 	observer Observer
 	log      *slog.Logger
 
-	inMemory, onDisk *room
-	sure             *room       // in memory, for the beginning of each body
+	inMemory, onDisk *quota
+	guaranteed       *quota      // in memory, for the beginning of each body
 	troubled         atomic.Bool // the last file could not be written, and the log says so
 }
 
@@ -40,18 +40,18 @@ func (s *spooler) keep(keyID string, length int64) kept {
 
 // kept is the copy of one body. It is not safe for concurrent use.
 type kept struct {
-	spool  *spooler
-	keyID  string
-	first  int    // what is allocated first
-	memory []byte // its capacity is taken from the rooms in memory
-	sure   int64  // as much of it from the sure one
-	file   *os.File
-	name   string // of the file, if it could not be unlinked while it is open
-	size   int64
+	spool      *spooler
+	keyID      string
+	first      int    // what is allocated first
+	memory     []byte // its capacity counts against the quotas in memory
+	guaranteed int64  // the part of it that the guaranteed quota has
+	file       *os.File
+	name       string // of the file, if it could not be unlinked while it is open
+	size       int64
 }
 
 // add appends as much of p as can be kept. If that is not all of it, the error says why:
-// errTooLarge, errNoRoom or errSpool.
+// errTooLarge, errQuota or errSpool.
 func (k *kept) add(p []byte) (int, error) {
 	if k.size+int64(len(p)) > k.spool.most {
 		return 0, errTooLarge
@@ -71,7 +71,7 @@ func (k *kept) add(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// fit makes room in memory for n more bytes, or fewer, and returns for how many.
+// fit makes space in memory for n more bytes, or fewer, and returns the number.
 func (k *kept) fit(n int) int {
 	want := int(min(int64(len(k.memory)+n), k.spool.memory))
 	if have := cap(k.memory); want > have {
@@ -83,16 +83,16 @@ func (k *kept) fit(n int) int {
 	return min(want, cap(k.memory)) - len(k.memory)
 }
 
-// grow takes room in memory for n more bytes, or for fewer, and returns for how many.
+// grow reserves memory for n more bytes, or for fewer, and returns the number.
 func (k *kept) grow(n int64) int64 {
 	s := k.spool
-	sure := min(n, surely-k.sure)
-	if sure > 0 && !s.sure.take(k.keyID, sure) {
-		sure = 0
+	granted := min(n, guaranteedBytes-k.guaranteed)
+	if granted > 0 && !s.guaranteed.take(k.keyID, granted) {
+		granted = 0
 	}
-	k.sure += sure
-	if rest := n - sure; rest > 0 && !s.inMemory.take(k.keyID, rest) {
-		return sure
+	k.guaranteed += granted
+	if rest := n - granted; rest > 0 && !s.inMemory.take(k.keyID, rest) {
+		return granted
 	}
 	return n
 }
@@ -101,7 +101,7 @@ func (k *kept) grow(n int64) int64 {
 func (k *kept) spill(p []byte) error {
 	s := k.spool
 	if !s.files || !s.onDisk.take(k.keyID, int64(len(p))) {
-		return errNoRoom
+		return errQuota
 	}
 	err := k.create()
 	if err == nil {
@@ -119,8 +119,8 @@ func (k *kept) spill(p []byte) error {
 	return nil
 }
 
-// create makes the file. It has no name any more where the system allows that, so that
-// a crash leaves nothing behind.
+// create makes the file. Where the system allows it, the file loses its name at once, so that a
+// crash leaves nothing behind.
 func (k *kept) create() error {
 	if k.file != nil {
 		return nil
@@ -153,10 +153,10 @@ func (k *kept) at(p []byte, off int64) (int, error) {
 
 // drop gives everything back. The copy is empty then, and stays so.
 func (k *kept) drop() {
-	k.spool.sure.give(k.keyID, k.sure)
-	k.spool.inMemory.give(k.keyID, int64(cap(k.memory))-k.sure)
+	k.spool.guaranteed.give(k.keyID, k.guaranteed)
+	k.spool.inMemory.give(k.keyID, int64(cap(k.memory))-k.guaranteed)
 	k.spool.onDisk.give(k.keyID, k.size-int64(len(k.memory)))
-	k.memory, k.sure, k.size = nil, 0, 0
+	k.memory, k.guaranteed, k.size = nil, 0, 0
 	if k.file == nil {
 		return
 	}

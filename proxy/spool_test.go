@@ -30,12 +30,12 @@ func TestSpoolLimits(t *testing.T) {
 	}
 	s := tr.spool
 	if s.memory != 1<<20 || s.most != 64<<20 || !s.files || s.dir != os.TempDir() || s.inMemory.limit != 256<<20 || s.onDisk.limit != 1<<30 ||
-		s.inMemory.share != 64<<20 || s.onDisk.share != 256<<20 || s.sure.share != 64<<20 {
+		s.inMemory.share != 64<<20 || s.onDisk.share != 256<<20 || s.guaranteed.share != 64<<20 {
 		t.Errorf("defaults: %d %d %t %s %d %d", s.memory, s.most, s.files, s.dir, s.inMemory.limit, s.onDisk.limit)
 	}
 }
 
-// The file belongs to nobody else, and has no name where the system can do without.
+// The file is readable for its owner only, and has no name where the system can do without.
 func TestSpoolFile(t *testing.T) {
 	t.Parallel()
 	s := keeper(t, 3, 10)
@@ -107,15 +107,15 @@ func TestSpoolTotals(t *testing.T) {
 		}
 	}
 	a, b, c, d := s.keep("one", 200*kib), s.keep("one", -1), s.keep("two", -1), s.keep("two", -1)
-	add(&a, 100, 80, nil)       // 64 sure and 16 in memory, 20 in its file
-	add(&b, 110, 64, errNoRoom) // of its key's 4 and 40
+	add(&a, 100, 80, nil)      // 64 guaranteed and 16 in memory, 20 in its file
+	add(&b, 110, 64, errQuota) // of its key's 4 and 40
 	b.drop()
 	b = s.keep("one", -1)
 	add(&b, 64, 64, nil) // is always there
 	add(&b, 40, 64, nil)
 	add(&c, 100, 64, nil)
 	add(&d, 64, 64, nil)
-	add(&d, 20, 64, errNoRoom) // of all
+	add(&d, 20, 64, errQuota) // of all
 	a.drop()
 	d.drop()
 	d = s.keep("two", -1)
@@ -126,7 +126,7 @@ func TestSpoolTotals(t *testing.T) {
 	nothingKept(t, s)
 
 	// Beyond so many requests a key has the common room.
-	s.sure.share = 2 * surely
+	s.guaranteed.share = 2 * guaranteedBytes
 	a, b, c, d = s.keep("one", -1), s.keep("one", -1), s.keep("one", -1), s.keep("two", -1)
 	add(&a, 64, 64, nil)
 	add(&b, 64, 64, nil)
@@ -274,7 +274,7 @@ func TestSpoolEndsWithTheCall(t *testing.T) {
 		if a, err := w.trip(tr, call, in.to(s.URL+"/x")); err != nil || a.StatusCode != 503 {
 			t.Fatal(a, err)
 		}
-		if m, d := tr.spool.sure.used.Load(), tr.spool.onDisk.used.Load(); m != 1000 || d != 4000 {
+		if m, d := tr.spool.guaranteed.used.Load(), tr.spool.onDisk.used.Load(); m != 1000 || d != 4000 {
 			t.Errorf("%d and %d bytes are kept", m, d)
 		}
 	}

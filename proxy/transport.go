@@ -94,7 +94,7 @@ func (t *Transport) sendAgain(req *http.Request, call *Call) (*http.Response, st
 	if m.body.gone() {
 		return nil, ResultUnanswered, t.lost(req, m, errGone)
 	}
-	if m.over {
+	if m.ended {
 		if err := t.openPayment(req, call, m, m.attempt.Payment().ID); err != nil {
 			return nil, ResultUnanswered, t.lost(req, m, err)
 		}
@@ -118,7 +118,7 @@ func (t *Transport) sendBeside(req *http.Request, call *Call) (*http.Response, s
 	if err != nil {
 		return nil, ResultUnanswered, t.lost(req, m, err)
 	}
-	if resp.StatusCode >= http.StatusBadRequest && !m.over {
+	if resp.StatusCode >= http.StatusBadRequest && !m.ended {
 		m.unanswered()
 	}
 	if resp.StatusCode == http.StatusPaymentRequired {
@@ -126,7 +126,7 @@ func (t *Transport) sendBeside(req *http.Request, call *Call) (*http.Response, s
 		reason := afterSend(p)
 		t.declined(reason)
 		t.log.WarnContext(req.Context(), "402 to another request of a paid call", "payment", p.ID, "host", req.URL.Host, "reason", reason)
-		t.withhold(req, resp, p, reason)
+		t.withholdChallenge(req, resp, p, reason)
 		result = ResultDeclined
 	}
 	return resp, result, nil
@@ -141,7 +141,7 @@ func (t *Transport) sendUnpaid(req *http.Request, call *Call) (*http.Response, s
 		return nil, ResultFailed, err
 	}
 	first := withBody(req, body)
-	var seen trip
+	var seen sendTrace
 	if !t.plain.decided(req.URL) {
 		first = first.WithContext(seen.watch(req.Context(), nil, nil))
 	}
@@ -190,7 +190,7 @@ func (t *Transport) sendUnpaid(req *http.Request, call *Call) (*http.Response, s
 	return t.sendPaid(req, call, resp)
 }
 
-// keyOf is the id of the key that a request is made for, for the log.
+// keyOf returns the id of the key that pays for a request, for the log.
 func keyOf(req *http.Request) string {
 	if call := callOf(req.Context()); call != nil {
 		return call.Key.ID
@@ -208,7 +208,7 @@ func carriesPayment(h http.Header) bool {
 	return false
 }
 
-// withBody is req with another body; req itself if there is none.
+// withBody returns req with another body; req itself if there is none.
 func withBody(req *http.Request, body *reading) *http.Request {
 	if body == nil {
 		return req
@@ -218,7 +218,7 @@ func withBody(req *http.Request, body *reading) *http.Request {
 	return out
 }
 
-// withoutOwnHeaders is req without Purser-* headers from outside; req itself if it has none.
+// withoutOwnHeaders returns req without Purser-* headers; req itself if it has none.
 func withoutOwnHeaders(req *http.Request) *http.Request {
 	if !hasOwn(req.Header) {
 		return req

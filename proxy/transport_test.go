@@ -55,7 +55,7 @@ func (w *world) trip(tr *Transport, call *Call, r *http.Request) (proxytest.Answ
 
 func (w *world) call() *Call { return NewCall(w.Key, "", "") }
 
-// world is what a transport pays from in tests.
+// world pays for the requests of transports in tests.
 type world struct {
 	*proxytest.World
 	door *Transport // of get
@@ -215,7 +215,7 @@ func TestRepeatElsewhere(t *testing.T) {
 	}
 }
 
-// Who repeats is served even when the seller's challenge has become unreadable.
+// A repeat is served even when the seller's challenge has become unreadable.
 
 func TestRepeatWithUnreadableChallenge(t *testing.T) {
 	t.Parallel()
@@ -248,7 +248,7 @@ func TestNoWallet(t *testing.T) {
 	w.get(s.URL+"/x").Declined(t, DeclinedNoWallet, true)
 }
 
-// Without the journal nobody knows whether a payload for this request is out, so its
+// Without the journal it is not known whether a payload for this request is out, so its
 // challenge is not handed on.
 func TestClosedPayer(t *testing.T) {
 	t.Parallel()

@@ -163,7 +163,7 @@ func TestSingleByteOfHeader(t *testing.T) {
 	}
 }
 
-// Who has taken a connection over may read it byte by byte.
+// A handler that has taken a connection over may read it byte by byte.
 func TestHijackedConnection(t *testing.T) {
 	t.Parallel()
 	addr := serve(t, NewSet(Limits{}), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

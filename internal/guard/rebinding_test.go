@@ -87,7 +87,7 @@ func (s *nameServer) answer(q dnsmessage.Question) []dnsmessage.Resource {
 	return all
 }
 
-// lookups is how often a name was looked up.
+// lookups counts the look-ups of a name.
 func (s *nameServer) lookups(name string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -228,7 +228,7 @@ func TestAttackClientCannotRaiseItsLimits(t *testing.T) {
 	}
 }
 
-// Row 13: who is redirected to gets nothing of the payment, and is not asked by us.
+// Row 13: the target of a redirect gets nothing of the payment, and purser does not ask it.
 func TestAttackRedirect(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{301, 302, 303, 307, 308} {

@@ -40,7 +40,7 @@ type Minter struct {
 	leaves *lru.Cache[leafName, *tls.Certificate]
 }
 
-// leafName is what a leaf is remembered by. With a renewed signer it is another.
+// leafName identifies a leaf that is kept. A renewed signer makes another one.
 type leafName struct{ host, signer string }
 
 // NewMinter makes a Minter. authority is asked for each certificate; it gives the signing
@@ -55,7 +55,7 @@ func NewMinter(authority func() (chain []*x509.Certificate, key crypto.Signer, e
 	}
 }
 
-// Leaf is a certificate for a host, a name or an address in ASCII, with its chain. It is
+// Leaf returns a certificate for a host, a name or an address in ASCII, with its chain. It is
 // valid for a day at most, and not longer than its signer. It fits [Interception].Leaf.
 func (m *Minter) Leaf(_ context.Context, host string) (*tls.Certificate, error) {
 	chain, key, err := m.signer()

@@ -66,7 +66,7 @@ func (f *Proxy) connect(w http.ResponseWriter, r *http.Request) {
 
 // takeOver takes the connection of a CONNECT over and tells the client that its tunnel is
 // open. An error has been answered, as far as it could be.
-func (f *Proxy) takeOver(w http.ResponseWriter, r *http.Request) (*peeked, error) {
+func (f *Proxy) takeOver(w http.ResponseWriter, r *http.Request) (*peekedConn, error) {
 	conn, err := hijack(w)
 	if err != nil {
 		f.log.Error("CONNECT not taken over", "error", err)
@@ -82,13 +82,13 @@ func (f *Proxy) takeOver(w http.ResponseWriter, r *http.Request) (*peeked, error
 }
 
 // hijack takes the connection over, with what the client has sent already.
-func hijack(w http.ResponseWriter) (*peeked, error) {
+func hijack(w http.ResponseWriter) (*peekedConn, error) {
 	conn, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		return nil, fmt.Errorf("taking the connection over: %w", err)
 	}
 	_ = conn.SetDeadline(time.Time{}) // the server's deadlines are for requests
-	client := &peeked{Conn: conn}
+	client := &peekedConn{Conn: conn}
 	if n := buffered.Reader.Buffered(); n > 0 {
 		client.early = make([]byte, n)
 		if _, err := buffered.Read(client.early); err != nil { // from the buffer alone

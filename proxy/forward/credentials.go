@@ -15,14 +15,14 @@ import (
 	"github.com/purserpay/purser/proxy"
 )
 
-// caller is who a proxy request is made for.
+// caller holds the key, its secret and the task that a proxy request pays with.
 type caller struct {
 	key    pay.Key
 	secret string
 	task   string
 }
 
-// refusal is an answer of ours instead of the upstream's.
+// refusal is an answer of purser's own instead of the upstream's.
 type refusal struct {
 	status int
 	text   string
@@ -65,8 +65,9 @@ var unavailable = &refusal{
 // an empty password, have no task; a malformed label is answered with 400, because 407
 // would make clients ask for another password.
 //
-// A client that sends no credentials is served by the stand-in key if there is one, it is
-// on this machine, and nobody forwards for it. Wrong credentials never fall back to it.
+// A client without credentials is served by the stand-in key, if there is one. The client must be on
+// this machine, and its request must have no forwarding headers. Wrong credentials never fall back
+// to the stand-in key.
 func (f *Proxy) authenticate(r *http.Request) (caller, *refusal) {
 	values := r.Header.Values("Proxy-Authorization")
 	if len(values) == 0 {
@@ -137,7 +138,7 @@ func basicCredentials(value string) (user, password string, ok bool) {
 	return user, password, user != ""
 }
 
-// peerOf is the address of the connection's other end; the zero address if it has none.
+// peerOf returns the address of the connection's other end; the zero address if it has none.
 func peerOf(r *http.Request) netip.Addr {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {

@@ -37,11 +37,11 @@ type Options struct {
 	Dialer *guard.Dialer
 	// Interception opens HTTPS; nil: all of CONNECT is tunnelled blind.
 	Interception *Interception
-	// Roots are whom upstreams' certificates are verified against. Default: the system's.
+	// Roots verify the certificates of upstreams. Default: the system's.
 	Roots *x509.CertPool
 
 	// StandIn is the secret of the API key that serves clients on this machine which send
-	// no credentials. Empty: nobody is served without.
+	// no credentials. Empty: clients without credentials are refused.
 	StandIn string
 	// Own recognizes the host of an absolute-form request ("host" or "host:port", lower
 	// case) as purser itself. May be nil.
@@ -61,7 +61,7 @@ type Options struct {
 	MaxKeyRequests int
 	// IdleTunnel ends a tunnel without traffic. Default: 10 min.
 	IdleTunnel time.Duration
-	// HeaderTimeout is how long an upstream may take from the end of the request to its
+	// HeaderTimeout bounds how long an upstream may take from the end of the request to its
 	// response headers. Default: 300 s. A paid request is bounded by the Payer's
 	// SendTimeout as well.
 	HeaderTimeout time.Duration
@@ -87,7 +87,7 @@ type Proxy struct {
 	relayed   *admission.Shares // by key
 
 	interception *Interception // nil: none
-	inside       *inside       // for what is intercepted
+	sessions     *sessions     // for what is intercepted
 }
 
 // New makes a Proxy. Retire and Close it to end its tunnels.
@@ -137,7 +137,7 @@ func New(o Options) (*Proxy, error) {
 		return nil, err
 	}
 	f.relay = f.newRelay()
-	f.inside = newInside(http.HandlerFunc(f.serveInside), f.tunnels.idle, f.log)
+	f.sessions = newSessions(http.HandlerFunc(f.serveInside), f.tunnels.idle, f.log)
 	return f, nil
 }
 
@@ -164,12 +164,12 @@ func (f *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request, next http.Hand
 // that have switched protocols end at until, or stay if that is zero. Retire waits for nothing.
 // It is for a Proxy whose configuration was replaced.
 func (f *Proxy) Retire(until time.Time) {
-	f.inside.retire()
+	f.sessions.retire()
 	f.upstream.CloseIdleConnections()
 	if !until.IsZero() {
 		time.AfterFunc(time.Until(until), func() {
 			f.tunnels.shut()
-			f.tunnels.cut(f.inside.requests())
+			f.tunnels.cut(f.sessions.requests())
 		})
 	}
 }
@@ -182,7 +182,7 @@ func (f *Proxy) Close(ctx context.Context) error {
 	f.tunnels.shut()
 	f.Retire(time.Time{})
 	err := f.tunnels.close(ctx)
-	f.inside.draining.Wait()
+	f.sessions.draining.Wait()
 	f.upstream.CloseIdleConnections()
 	return err
 }
@@ -210,7 +210,7 @@ func originForm(r *http.Request) *http.Request {
 	return out
 }
 
-// drainTime is how long a client has to send the rest of a refused request's body.
+// drainTime bounds how long a client may take to send the rest of a refused request's body.
 const drainTime = 2 * time.Second
 
 // refuse answers a proxy request with a refusal and logs it once.
@@ -226,7 +226,7 @@ func (f *Proxy) refuse(w http.ResponseWriter, r *http.Request, no *refusal) {
 	for name, values := range no.header {
 		w.Header()[name] = values
 	}
-	if r.ContentLength != 0 { // the server waits for a body that nobody wants, before it sends the answer
+	if r.ContentLength != 0 { // the server reads the rest of the body before it sends the answer
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(drainTime))
 	}
 	writeResponse(w, proxy.OwnResponse(r, no.status, no.reason, no.text)) //nolint:bodyclose // a body in memory

@@ -110,7 +110,7 @@ func TestGuessingIsSlowedDown(t *testing.T) {
 	if got := try("pk_guess-last"); got != http.StatusTooManyRequests {
 		t.Errorf("after %d guesses: %d", failuresAtOnce, got)
 	}
-	if got := try(w.Secret); got != 200 { // who was right lately is not punished for a neighbour
+	if got := try(w.Secret); got != 200 { // a client that was right lately does not suffer for a neighbour
 		t.Errorf("the right key: %d", got)
 	}
 }
@@ -185,7 +185,7 @@ func TestHeaderHygiene(t *testing.T) {
 	}
 }
 
-// A key of somebody else's service is not ours to take out.
+// A key of another service stays in the request.
 func TestForeignKeysGoThrough(t *testing.T) {
 	t.Parallel()
 	w, s := newWorld(t), proxytest.NewSeller(t)

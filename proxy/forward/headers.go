@@ -28,7 +28,7 @@ func addVia(h http.Header, proto, pseudonym string) {
 	h["Via"] = append(h["Via"], strings.TrimPrefix(proto, "HTTP/")+" "+pseudonym)
 }
 
-// forwarded reports whether somebody stands between the peer and the client.
+// forwarded reports whether another proxy forwarded the request.
 func forwarded(h http.Header) bool {
 	for name := range h {
 		switch {

@@ -20,10 +20,10 @@ import (
 // Interception says whose HTTPS is opened on the way, and with what certificates. Plain
 // HTTP in a tunnel to one of these hosts is looked into as well.
 type Interception struct {
-	// Hosts are those whose HTTPS is opened; Except are tunnelled blind all the same.
+	// The HTTPS of Hosts is opened. Hosts in Except are tunnelled blind all the same.
 	Hosts, Except guard.Hosts
-	// Leaf is a certificate, with its chain, for a host: a name or an address in normal
-	// form; see [Minter].
+	// Leaf makes a certificate, with its chain, for a host: a name or an address in normal form;
+	// see [Minter].
 	Leaf func(ctx context.Context, host string) (*tls.Certificate, error)
 }
 
@@ -33,10 +33,10 @@ func (i *Interception) opens(host string) bool {
 }
 
 const (
-	// silence is how long a client may say nothing after its CONNECT before the upstream
-	// is asked as well. Clients of TLS speak at once; where the server speaks first nobody
-	// else would. Nothing is decided by it: who is only slow is intercepted all the same.
-	silence = 250 * time.Millisecond
+	// clientSilence bounds how long purser waits for the client's first bytes before it dials the
+	// upstream as well, because in some protocols the server speaks first. A client that is only
+	// slow is intercepted all the same.
+	clientSilence = 250 * time.Millisecond
 	// helloTimeout bounds a TLS handshake with a client.
 	helloTimeout = 10 * time.Second
 )
@@ -57,8 +57,8 @@ var errClientGone = errors.New("the client has gone")
 // The upstream is dialled later, by the requests inside; so what it is not dialled for is
 // refused here only if that can be known before, and told inside otherwise.
 func (f *Proxy) intercept(w http.ResponseWriter, r *http.Request, s *session) {
-	f.inside.add(s)
-	defer f.inside.remove(s)
+	f.sessions.add(s)
+	defer f.sessions.remove(s)
 	defer s.wait()
 	defer s.tunnel.release()
 	if err := f.dialer.Foresee(s.host, s.port); err != nil {
@@ -70,16 +70,16 @@ func (f *Proxy) intercept(w http.ResponseWriter, r *http.Request, s *session) {
 		return
 	}
 	defer conn.Close()
-	s.peeked, s.connect = conn, r.Context()
+	s.peekedConn, s.connect = conn, r.Context()
 	target := net.JoinHostPort(s.host, strconv.Itoa(int(s.port)))
-	upstream, err := f.listen(s.tunnel, conn, target)
+	upstream, err := f.detectProtocol(s.tunnel, conn, target)
 	switch {
-	case err == nil && upstream == nil && conn.speaks() == plainHTTP:
+	case err == nil && upstream == nil && conn.protocol() == protocolHTTP:
 		s.inside = s
 		f.log.Debug("tunnel opened: plain HTTP", "key", s.who.key.ID, "host", s.host, "port", s.port)
-		f.inside.serve(s)
+		f.sessions.serve(s)
 	case err == nil && upstream == nil:
-		f.open(r, s)
+		f.serveTLS(r, s)
 	case err == nil:
 		f.log.Debug("tunnel opened: blind", "key", s.who.key.ID, "host", s.host, "port", s.port)
 		s.tunnel.run(conn, upstream)
@@ -92,13 +92,13 @@ func (f *Proxy) intercept(w http.ResponseWriter, r *http.Request, s *session) {
 	}
 }
 
-// listen finds out what a tunnel is for. Without an upstream, the client has begun to
+// detectProtocol finds out what a tunnel is for. Without an upstream, the client has begun to
 // speak TLS or HTTP. Otherwise it speaks something else, or the server speaks first.
-func (f *Proxy) listen(t *tunnel, client *peeked, target string) (*peeked, error) {
-	err := client.look(time.Now().Add(silence))
+func (f *Proxy) detectProtocol(t *tunnel, client *peekedConn, target string) (*peekedConn, error) {
+	err := client.sniff(time.Now().Add(clientSilence))
 	defer func() { _ = client.SetReadDeadline(time.Time{}) }()
 	switch {
-	case err == nil && client.speaks() != other:
+	case err == nil && client.protocol() != protocolOther:
 		return nil, nil
 	case err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, os.ErrDeadlineExceeded):
 		return nil, fmt.Errorf("%w: %w", errClientGone, err)
@@ -108,27 +108,27 @@ func (f *Proxy) listen(t *tunnel, client *peeked, target string) (*peeked, error
 		if dialErr != nil {
 			return nil, dialErr
 		}
-		return &peeked{Conn: conn}, nil
+		return &peekedConn{Conn: conn}, nil
 	}
-	// Who is silent for so long is not waited for when the proxy is closed.
+	// A client that has been silent for so long is not waited for when the proxy closes.
 	defer context.AfterFunc(t.set.closing, func() { _ = client.Close() })()
 	if dialErr != nil {
 		// A client that speaks HTTP, over TLS or not, can be told.
-		if client.look(time.Now().Add(helloTimeout)) == nil && client.speaks() != other {
+		if client.sniff(time.Now().Add(helloTimeout)) == nil && client.protocol() != protocolOther {
 			return nil, nil
 		}
 		return nil, dialErr
 	}
-	upstream := &peeked{Conn: conn}
-	if whoIsFirst(t, client, upstream); client.speaks() != other && len(upstream.early) == 0 {
+	upstream := &peekedConn{Conn: conn}
+	if awaitFirstBytes(t, client, upstream); client.protocol() != protocolOther && len(upstream.early) == 0 {
 		_ = upstream.Close()
 		return nil, nil
 	}
 	return upstream, nil
 }
 
-// whoIsFirst waits until either side has said something, or has gone, or the tunnel ends.
-func whoIsFirst(t *tunnel, client, upstream *peeked) {
+// awaitFirstBytes waits until either side has said something, or has gone, or the tunnel ends.
+func awaitFirstBytes(t *tunnel, client, upstream *peekedConn) {
 	stop := context.AfterFunc(t.life, func() {
 		_ = client.Close()
 		_ = upstream.Close()
@@ -143,14 +143,14 @@ func whoIsFirst(t *tunnel, client, upstream *peeked) {
 		_ = upstream.more()
 		_ = client.SetReadDeadline(past)
 	})
-	_ = client.look(time.Time{})
+	_ = client.sniff(time.Time{})
 	_ = upstream.SetReadDeadline(past)
 	server.Wait()
 	_ = upstream.SetReadDeadline(time.Time{})
 }
 
-// open ends the client's TLS here and serves the requests inside.
-func (f *Proxy) open(r *http.Request, s *session) {
+// serveTLS ends the client's TLS here and serves the requests inside.
+func (f *Proxy) serveTLS(r *http.Request, s *session) {
 	ctx, cancel := context.WithTimeout(s.tunnel.life, helloTimeout)
 	defer cancel()
 	var (
@@ -163,7 +163,7 @@ func (f *Proxy) open(r *http.Request, s *session) {
 		// A resumed session would not be asked for its name again.
 		SessionTicketsDisabled: true,
 		GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
-			if !s.named(hello.ServerName) {
+			if !s.acceptsName(hello.ServerName) {
 				offered = hello.ServerName
 				return nil, nil // answered with the alert unrecognized_name
 			}
@@ -188,12 +188,12 @@ func (f *Proxy) open(r *http.Request, s *session) {
 		s.tls, s.inside = conn, conn
 		f.log.Debug("tunnel opened: intercepted", "key", s.who.key.ID, "host", s.host, "port", s.port,
 			"protocol", conn.ConnectionState().NegotiatedProtocol)
-		f.inside.serve(s)
+		f.sessions.serve(s)
 	}
 }
 
-// named reports whether a name in a ClientHello is the CONNECT's. None is as good.
-func (s *session) named(name string) bool {
+// acceptsName reports whether a name in a ClientHello is the CONNECT's. None is as good.
+func (s *session) acceptsName(name string) bool {
 	if name == "" {
 		return true
 	}

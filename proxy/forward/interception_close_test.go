@@ -222,7 +222,7 @@ func TestWebSocketInside(t *testing.T) {
 	}
 	echo()
 	w.forward.Retire(time.Time{})
-	w.forward.inside.draining.Wait()
+	w.forward.sessions.draining.Wait()
 	echo()
 	if err := w.forward.Drain(bounded(t, 10*time.Second)); err != nil {
 		t.Errorf("a process that ends waits for it: %v", err)

@@ -32,7 +32,7 @@ func TestNameInHello(t *testing.T) {
 			if a.StatusCode != 200 {
 				t.Fatal(a.StatusCode)
 			}
-			conn = tls.Client(&peeked{Conn: raw, early: buffered(br)}, &tls.Config{InsecureSkipVerify: true, ServerName: ""})
+			conn = tls.Client(&peekedConn{Conn: raw, early: buffered(br)}, &tls.Config{InsecureSkipVerify: true, ServerName: ""})
 		}
 		err := conn.Handshake()
 		if (err == nil) != c.ok {

@@ -89,12 +89,12 @@ func TestAuthority(t *testing.T) {
 			t.Errorf("%q, want %q", got, c.authority)
 		}
 		for _, a := range c.means {
-			if !s.means(a) {
+			if !s.isFor(a) {
 				t.Errorf("%q is not %s", a, c.authority)
 			}
 		}
 		for _, a := range c.others {
-			if s.means(a) {
+			if s.isFor(a) {
 				t.Errorf("%q is %s", a, c.authority)
 			}
 		}

@@ -198,7 +198,7 @@ func (s *secure) inside(target, name string, protocols ...string) *tls.Conn {
 	if a.StatusCode != http.StatusOK {
 		s.T.Fatalf("CONNECT %s: %d %s", target, a.StatusCode, a.Text)
 	}
-	c := tls.Client(&peeked{Conn: conn, early: buffered(br)}, &tls.Config{
+	c := tls.Client(&peekedConn{Conn: conn, early: buffered(br)}, &tls.Config{
 		RootCAs: s.ours.pool(), ServerName: name, NextProtos: protocols,
 	})
 	s.T.Cleanup(func() { _ = c.Close() })
@@ -243,7 +243,7 @@ func (s *secure) target() string { return "shop.example:" + s.seller.PortNumber(
 func (s *secure) leaving() <-chan struct{} {
 	noticed := make(chan struct{})
 	var once sync.Once
-	for _, server := range []*http.Server{s.forward.inside.http1, s.forward.inside.http2.Load()} {
+	for _, server := range []*http.Server{s.forward.sessions.http1, s.forward.sessions.http2.Load()} {
 		server.Handler = http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 			context.AfterFunc(r.Context(), func() { once.Do(func() { close(noticed) }) })
 			s.forward.serveInside(rw, r)

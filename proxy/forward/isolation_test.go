@@ -94,7 +94,7 @@ func TestUpgradesAreTunnels(t *testing.T) {
 	}
 }
 
-// Closing does not wait for a name that nobody resolves.
+// Closing does not wait for a name that no server resolves.
 func TestCloseEndsDials(t *testing.T) {
 	t.Parallel()
 	blocked := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {

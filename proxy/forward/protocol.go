@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// peeked is a connection of which something has been read already. That is read again
+// peekedConn is a connection of which something has been read already. That is read again
 // before anything else.
-type peeked struct {
+type peekedConn struct {
 	net.Conn
 	early []byte
 }
 
-func (c *peeked) Read(p []byte) (int, error) {
+func (c *peekedConn) Read(p []byte) (int, error) {
 	if len(c.early) > 0 {
 		n := copy(p, c.early)
 		c.early = c.early[n:]
@@ -24,7 +24,7 @@ func (c *peeked) Read(p []byte) (int, error) {
 }
 
 // CloseWrite ends one direction, if the connection can do that.
-func (c *peeked) CloseWrite() error {
+func (c *peekedConn) CloseWrite() error {
 	half, ok := c.Conn.(interface{ CloseWrite() error })
 	if !ok {
 		return errors.ErrUnsupported
@@ -33,7 +33,7 @@ func (c *peeked) CloseWrite() error {
 }
 
 // more reads what comes next, without taking it from later readers.
-func (c *peeked) more() error {
+func (c *peekedConn) more() error {
 	buf := make([]byte, 1<<10)
 	n, err := c.Conn.Read(buf)
 	c.early = append(c.early, buf[:n]...)
@@ -43,14 +43,14 @@ func (c *peeked) more() error {
 	return err
 }
 
-// look reads until it is clear what is spoken, or fails with the connection's error.
+// sniff reads until it is clear what is spoken, or fails with the connection's error.
 // Its reading ends at the deadline; the zero time leaves the one that is set.
-func (c *peeked) look(deadline time.Time) error {
+func (c *peekedConn) sniff(deadline time.Time) error {
 	if !deadline.IsZero() {
 		_ = c.SetReadDeadline(deadline)
 	}
 	for {
-		if _, clear := speech(c.early); clear {
+		if _, clear := detect(c.early); clear {
 			return nil
 		}
 		if err := c.more(); err != nil {
@@ -59,34 +59,34 @@ func (c *peeked) look(deadline time.Time) error {
 	}
 }
 
-// language is what a client speaks in its tunnel.
-type language int
+// protocol names what a client speaks in its tunnel.
+type protocol int
 
 const (
-	other language = iota
-	overTLS
-	plainHTTP // HTTP/1 without TLS: some clients ask for a tunnel for http URLs as well
+	protocolOther protocol = iota
+	protocolTLS
+	protocolHTTP // HTTP/1 without TLS: some clients ask for a tunnel for http URLs as well
 )
 
-// speaks is what look has found; other if that was nothing.
-func (c *peeked) speaks() language {
-	l, clear := speech(c.early)
+// protocol returns what sniff has found; protocolOther if it found nothing.
+func (c *peekedConn) protocol() protocol {
+	l, clear := detect(c.early)
 	if !clear {
-		return other
+		return protocolOther
 	}
 	return l
 }
 
-// speech is what bytes begin with. clear says that more of them would not change that.
-func speech(b []byte) (l language, clear bool) {
+// detect names the protocol that bytes begin with. clear says that more bytes would not change it.
+func detect(b []byte) (l protocol, clear bool) {
 	if tls, clear := startsTLS(b); tls {
-		return overTLS, clear
+		return protocolTLS, clear
 	}
 	http, clear := startsHTTP(b)
 	if http {
-		return plainHTTP, clear
+		return protocolHTTP, clear
 	}
-	return other, clear
+	return protocolOther, clear
 }
 
 // maxRequestLine bounds the first line of what may be HTTP; 8,000 bytes is what RFC 9112,

@@ -98,7 +98,7 @@ func TestSlowHello(t *testing.T) {
 	b, _ := w.raws(dribbling, get, "GET")
 	b.Paid(t)
 
-	w.seller.Close() // nobody there: the client is told over TLS
+	w.seller.Close() // the upstream is down: the client is told over TLS
 	if c, _ := w.raws(slow(), get, "GET"); c.StatusCode != http.StatusBadGateway || c.Problem(t).Reason != "upstream-unreachable" {
 		t.Errorf("%d %s", c.StatusCode, c.Text)
 	}

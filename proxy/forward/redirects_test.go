@@ -86,7 +86,7 @@ func ledAgain(t *testing.T, a proxytest.Answer) {
 	a.Declined(t, proxy.DeclinedNotDelivered, false)
 }
 
-// Where a paid answer leads may be asked for by anybody as soon as it was delivered, and by the client itself a minute later.
+// Where a paid answer leads may be asked for by any client as soon as it was delivered, and by the client itself a minute later.
 func TestRedirectThatDelivers(t *testing.T) {
 	t.Parallel()
 	clock := &ticking{}

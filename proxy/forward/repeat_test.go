@@ -17,7 +17,7 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// A lost answer is not a reason to pay again: whoever repeats gets the same payload sent.
+// A lost answer is not a reason to pay again: for a repeat the same payload is sent.
 func TestRepeatAfterLostAnswer(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -345,7 +345,7 @@ func TestExpiredRepeat(t *testing.T) {
 	s.Expect(2, 1, 1)
 }
 
-// A seller that switches to a protocol nobody asked for has taken the payload all the same.
+// A seller that switches to a protocol that was not asked for has taken the payload all the same.
 func TestUnaskedUpgrade(t *testing.T) {
 	t.Parallel()
 	w, s := newWorld(t), proxytest.NewSeller(t)

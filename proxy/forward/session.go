@@ -15,14 +15,14 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// keyFresh is how long a connection's key is believed before it is looked up again, so
-// that a changed policy or a revoked key counts on connections that are open already.
+// keyFresh bounds the age of a connection's key. After it, the key is looked up again, so that a
+// changed policy or a revoked key counts on open connections.
 const keyFresh = time.Second
 
-// session is an intercepted connection: what is under the client's TLS, if it speaks that,
-// and who the requests in it are for.
+// session is an intercepted connection: the connection below the client's TLS, if the client speaks
+// TLS, and the caller that its requests pay with.
 type session struct {
-	*peeked
+	*peekedConn
 	tunnel  *tunnel
 	tls     *tls.Conn // over this; nil for plain HTTP
 	inside  net.Conn  // what the requests come from: tls, or the session itself
@@ -41,7 +41,7 @@ type session struct {
 	state   http.ConnState // as the server has it
 	since   time.Time      // when it got there
 	serving int            // handlers, which with HTTP/2 may outlive the connection
-	over    chan struct{}  // closed when the last one ends; nil while nobody waits
+	over    chan struct{}  // closed when the last one ends; nil while wait is not called
 	waited  bool
 }
 
@@ -51,7 +51,7 @@ func newSession(t *tunnel, who caller, host string, port uint16, now time.Time) 
 
 // Close closes the connection and ends the waiting for it.
 func (s *session) Close() error {
-	err := s.peeked.Close()
+	err := s.peekedConn.Close()
 	s.once.Do(func() { close(s.closed) })
 	return err
 }
@@ -60,7 +60,7 @@ func (s *session) speaksHTTP2() bool {
 	return s.tls != nil && s.tls.ConnectionState().NegotiatedProtocol == "h2"
 }
 
-// scheme is that of the URLs inside, with its own port.
+// scheme returns the scheme of the URLs inside, with its default port.
 func (s *session) scheme() (name string, port uint16) {
 	if s.tls == nil {
 		return "http", 80
@@ -68,7 +68,7 @@ func (s *session) scheme() (name string, port uint16) {
 	return "https", 443
 }
 
-// authority is the CONNECT's as part of a URL.
+// authority returns the CONNECT's host and port as they stand in a URL.
 func (s *session) authority() string {
 	if _, own := s.scheme(); s.port != own {
 		return net.JoinHostPort(s.host, strconv.Itoa(int(s.port)))
@@ -79,8 +79,8 @@ func (s *session) authority() string {
 	return s.host
 }
 
-// means reports whether a Host header means the host and port of the CONNECT.
-func (s *session) means(authority string) bool {
+// isFor reports whether a Host header means the host and port of the CONNECT.
+func (s *session) isFor(authority string) bool {
 	_, own := s.scheme()
 	host, port := authority, strconv.Itoa(int(own))
 	if h, p, err := net.SplitHostPort(authority); err == nil {
@@ -136,14 +136,14 @@ func (s *session) busy() bool {
 	return s.state == http.StateActive || s.serving > 0 && s.state != http.StateHijacked
 }
 
-// moved notes the server's view of the connection.
-func (s *session) moved(state http.ConnState) {
+// noteState notes the server's view of the connection.
+func (s *session) noteState(state http.ConnState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.state, s.since = state, time.Now()
 }
 
-// caller is who a request is made for, with a key that is not older than keyFresh.
+// caller returns the caller of a request, with a key that is not older than keyFresh.
 func (s *session) caller(ctx context.Context, f *Proxy) (caller, *refusal) {
 	s.asking.Lock()
 	defer s.asking.Unlock()

@@ -37,17 +37,17 @@ func (f *Proxy) checkInside(s *session, r *http.Request) *refusal {
 	case r.Method == http.MethodConnect, r.Method == http.MethodTrace:
 		return &refusal{status: http.StatusMethodNotAllowed, reason: reasonMethod, text: r.Method + " is not relayed"}
 	case r.Host == "" && !r.ProtoAtLeast(1, 1): // HTTP/1.0 need not say
-	case !s.means(r.Host):
+	case !s.isFor(r.Host):
 		return misdirected
 	}
 	for _, host := range r.Header.Values("Host") { // HTTP/2 may have one beside :authority
-		if !s.means(host) {
+		if !s.isFor(host) {
 			return misdirected
 		}
 	}
 	scheme, _ := s.scheme()
 	switch {
-	case r.URL.IsAbs() && (!strings.EqualFold(r.URL.Scheme, scheme) || r.URL.User != nil || !s.means(r.URL.Host)):
+	case r.URL.IsAbs() && (!strings.EqualFold(r.URL.Scheme, scheme) || r.URL.User != nil || !s.isFor(r.URL.Host)):
 		return misdirected
 	case r.URL.Opaque != "", r.URL.Path != "" && r.URL.Path[0] != '/':
 		return badRequest("The request needs a path")

@@ -22,8 +22,8 @@ const (
 	insidePing          = time.Minute
 )
 
-// inside serves the requests of intercepted connections.
-type inside struct {
+// sessions serves the requests of intercepted connections.
+type sessions struct {
 	handler http.Handler
 	idle    time.Duration
 	log     *slog.Logger
@@ -34,27 +34,27 @@ type inside struct {
 	retired  chan struct{} // closed when connections are to end
 	draining sync.WaitGroup
 
-	mu       sync.Mutex
-	sessions map[*session]struct{}
+	mu   sync.Mutex
+	open map[*session]struct{}
 }
 
-func newInside(handler http.Handler, idle time.Duration, log *slog.Logger) *inside {
-	i := &inside{handler: handler, idle: idle, log: log, retired: make(chan struct{}), sessions: make(map[*session]struct{})}
-	i.http1 = i.newServer()
-	i.http2.Store(i.newServer())
-	return i
+func newSessions(handler http.Handler, idle time.Duration, log *slog.Logger) *sessions {
+	all := &sessions{handler: handler, idle: idle, log: log, retired: make(chan struct{}), open: make(map[*session]struct{})}
+	all.http1 = all.newServer()
+	all.http2.Store(all.newServer())
+	return all
 }
 
 type sessionKey struct{}
 
-func (i *inside) newServer() *http.Server {
+func (all *sessions) newServer() *http.Server {
 	return &http.Server{
-		Handler:           i.handler,
+		Handler:           all.handler,
 		ReadHeaderTimeout: insideHeaderTimeout,
-		IdleTimeout:       i.idle,
+		IdleTimeout:       all.idle,
 		MaxHeaderBytes:    insideHeaderBytes,
 		HTTP2:             &http.HTTP2Config{SendPingTimeout: insidePing},
-		ErrorLog:          slog.NewLogLogger(i.log.Handler(), slog.LevelWarn),
+		ErrorLog:          slog.NewLogLogger(all.log.Handler(), slog.LevelWarn),
 		BaseContext: func(l net.Listener) context.Context {
 			return context.WithValue(context.Background(), sessionKey{}, l.(*single).session)
 		},
@@ -68,25 +68,25 @@ func (i *inside) newServer() *http.Server {
 			if conn, ok := c.(*tls.Conn); ok {
 				c = conn.NetConn()
 			}
-			c.(*session).moved(state)
+			c.(*session).noteState(state)
 		},
 	}
 }
 
 // serve serves a connection until it is closed.
-func (i *inside) serve(s *session) {
+func (all *sessions) serve(s *session) {
 	for {
-		server := i.http1
+		server := all.http1
 		if s.speaksHTTP2() {
-			server = i.http2.Load()
+			server = all.http2.Load()
 		}
-		l := &single{session: s, retired: i.retired}
+		l := &single{session: s, retired: all.retired}
 		err := server.Serve(l)
 		if l.given {
 			break
 		}
 		if !errors.Is(err, http.ErrServerClosed) {
-			i.log.Error("intercepted connection not served", "error", err)
+			all.log.Error("intercepted connection not served", "error", err)
 			_ = s.Close()
 			break
 		}
@@ -108,16 +108,16 @@ func (i *inside) serve(s *session) {
 // again, which only a shutdown does; another server takes those that are just coming. The
 // shutdown's context has ended, so that it does not close what it takes for idle: it would
 // cut off the ends of answers on their way.
-func (i *inside) retire() {
-	i.once.Do(func() {
-		close(i.retired)
-		i.http1.SetKeepAlivesEnabled(false)
-		next := i.newServer()
+func (all *sessions) retire() {
+	all.once.Do(func() {
+		close(all.retired)
+		all.http1.SetKeepAlivesEnabled(false)
+		next := all.newServer()
 		next.SetKeepAlivesEnabled(false)
-		old := i.http2.Swap(next)
+		old := all.http2.Swap(next)
 		over, cancel := context.WithCancel(context.Background())
 		cancel()
-		i.draining.Go(func() { _ = old.Shutdown(over) })
+		all.draining.Go(func() { _ = old.Shutdown(over) })
 	})
 }
 
@@ -154,11 +154,11 @@ func (l *single) Close() error { return nil }
 func (l *single) Addr() net.Addr { return l.session.LocalAddr() }
 
 const (
-	// unusedFor is how long an open connection may wait for its first request while
-	// connections are to end.
+	// unusedFor bounds how long an open connection may wait for its first request once sessions
+	// are to end.
 	unusedFor = time.Second
-	// goneAfter is when an HTTP/2 connection should have ended after its last request; the
-	// server leaves its client a second to notice.
+	// goneAfter bounds how long an HTTP/2 connection may last after its last request. The server
+	// leaves its client a second to notice GOAWAY.
 	goneAfter = 2 * time.Second
 )
 
@@ -211,7 +211,7 @@ func (f *Proxy) Drain(ctx context.Context) error {
 	look := time.NewTicker(20 * time.Millisecond)
 	defer look.Stop()
 	for {
-		n := len(f.inside.requests())
+		n := len(f.sessions.requests())
 		if n == 0 {
 			return nil
 		}
@@ -224,24 +224,24 @@ func (f *Proxy) Drain(ctx context.Context) error {
 }
 
 // add makes an intercepted connection known until remove.
-func (i *inside) add(s *session) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.sessions[s] = struct{}{}
+func (all *sessions) add(s *session) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	all.open[s] = struct{}{}
 }
 
-func (i *inside) remove(s *session) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	delete(i.sessions, s)
+func (all *sessions) remove(s *session) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	delete(all.open, s)
 }
 
 // requests returns the tunnels of the connections with a request under way.
-func (i *inside) requests() map[*tunnel]bool {
-	i.mu.Lock()
-	defer i.mu.Unlock()
+func (all *sessions) requests() map[*tunnel]bool {
+	all.mu.Lock()
+	defer all.mu.Unlock()
 	busy := make(map[*tunnel]bool)
-	for s := range i.sessions {
+	for s := range all.open {
 		if s.busy() {
 			busy[s.tunnel] = true
 		}

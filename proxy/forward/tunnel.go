@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// tunnel is the place of one CONNECT among the tunnels. A blind one moves bytes in both
-// directions until both ends are done, somebody breaks off, or nothing has moved for a while.
+// tunnel is one CONNECT among the counted tunnels. A blind one moves bytes in both
+// directions until both ends are done, one of them breaks off, or nothing has moved for a while.
 type tunnel struct {
 	set   *tunnels
 	keyID string

@@ -18,9 +18,9 @@ import (
 // handshakeTimeout bounds the TLS handshake with an upstream.
 const handshakeTimeout = 10 * time.Second
 
-// maxSpares is how many connections may be under way for requests of one key that did not
-// need them in the end.
-const maxSpares = 64
+// maxUnusedDials bounds the connections that are being opened for requests of one key that no longer
+// need them.
+const maxUnusedDials = 64
 
 // upstreamDialer opens the connections of an upstream transport. The standard library goes on
 // opening a connection when its request is over, and keeps it for later ones. That is good for
@@ -36,10 +36,10 @@ func newUpstreamDialer(g *guard.Dialer, roots *x509.CertPool) *upstreamDialer {
 	return &upstreamDialer{guard: g, tls: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}}
 }
 
-type askerKey struct{}
+type dialOriginKey struct{}
 
-// asker is the request that a connection is opened for.
-type asker struct {
+// dialOrigin tells the dialer about the request that a connection is opened for.
+type dialOrigin struct {
 	http1   bool            // it speaks WebSocket, which HTTP/2 here does not
 	life    context.Context // ends when no connection is to be opened for it any more
 	end     context.CancelFunc
@@ -49,20 +49,20 @@ type asker struct {
 // RoundTrip sends a request. Its context reaches the dialer without its end, so a note in it
 // says what became of the request.
 func (p *pool) RoundTrip(req *http.Request) (*http.Response, error) {
-	by := &asker{
+	by := &dialOrigin{
 		http1:   httpguts.HeaderValuesContainsToken(req.Header["Connection"], "upgrade") && req.Header.Get("Upgrade") != "",
 		opening: &p.opening,
 	}
 	by.life, by.end = context.WithCancel(context.Background())
-	resp, err := p.transport.RoundTrip(req.WithContext(context.WithValue(req.Context(), askerKey{}, by)))
-	if err != nil || p.opening.Load() > maxSpares {
+	resp, err := p.transport.RoundTrip(req.WithContext(context.WithValue(req.Context(), dialOriginKey{}, by)))
+	if err != nil || p.opening.Load() > maxUnusedDials {
 		by.end()
 	}
 	return resp, err
 }
 
-// begin is ctx that ends with its asker as well, until done is called.
-func (a *asker) begin(ctx context.Context) (_ context.Context, done func()) {
+// begin is ctx that ends with its dialOrigin as well, until done is called.
+func (a *dialOrigin) begin(ctx context.Context) (_ context.Context, done func()) {
 	a.opening.Add(1)
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(a.life, func() { cancel(context.Cause(a.life)) })
@@ -73,24 +73,24 @@ func (a *asker) begin(ctx context.Context) (_ context.Context, done func()) {
 	}
 }
 
-// askerOf is whom a connection is opened for.
-func askerOf(ctx context.Context) *asker {
-	if a, ok := ctx.Value(askerKey{}).(*asker); ok {
+// dialOriginOf returns the origin of a dial.
+func dialOriginOf(ctx context.Context) *dialOrigin {
+	if a, ok := ctx.Value(dialOriginKey{}).(*dialOrigin); ok {
 		return a
 	}
-	return &asker{life: context.Background(), opening: new(atomic.Int32)}
+	return &dialOrigin{life: context.Background(), opening: new(atomic.Int32)}
 }
 
 // dial is for http.Transport's DialContext.
 func (d *upstreamDialer) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	ctx, done := askerOf(ctx).begin(ctx)
+	ctx, done := dialOriginOf(ctx).begin(ctx)
 	defer done()
 	return d.guard.DialContext(ctx, network, address)
 }
 
 // dialTLS is for http.Transport's DialTLSContext.
 func (d *upstreamDialer) dialTLS(ctx context.Context, network, address string) (net.Conn, error) {
-	by := askerOf(ctx)
+	by := dialOriginOf(ctx)
 	ctx, done := by.begin(ctx)
 	defer done()
 	host, _, err := net.SplitHostPort(address)
@@ -117,11 +117,11 @@ func (d *upstreamDialer) dialTLS(ctx context.Context, network, address string) (
 	return client, nil
 }
 
-// upstreamPing is how long an HTTP/2 connection to an upstream may be silent, while it is
-// in use, before it is asked whether it still lives.
+// upstreamPing bounds the silence of an HTTP/2 connection to an upstream that is in use. After it,
+// purser sends a ping.
 const upstreamPing = 30 * time.Second
 
-// newUpstream is the transport that the proxy sends with. Nothing is added to requests,
+// newUpstream makes the transport that the proxy sends with. Nothing is added to requests,
 // nothing decoded in answers, every connection goes through the guard, and every
 // certificate is verified.
 func newUpstream(g *guard.Dialer, roots *x509.CertPool, headerTimeout time.Duration) *http.Transport {

@@ -18,7 +18,7 @@ import (
 	"github.com/purserpay/purser/proxy/proxytest"
 )
 
-// upstreamPools are what a Proxy sends with, to loopback.
+// upstreamPools makes the transport of a Proxy that may dial loopback.
 func upstreamPools(t *testing.T, roots *x509.CertPool) *pools {
 	t.Helper()
 	g := guard.NewDialer(guard.Options{AllowLoopback: true})
@@ -185,7 +185,7 @@ func (d *deaf) Read([]byte) (int, error) {
 // not any number of them.
 func TestSparesAreKeptAndBounded(t *testing.T) {
 	t.Parallel()
-	const asked = maxSpares + 20
+	const asked = maxUnusedDials + 20
 	entered, held, over := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	release := sync.OnceFunc(func() { close(held) })
 	up := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -230,7 +230,7 @@ func TestSparesAreKeptAndBounded(t *testing.T) {
 	opening("all others", func(n int32) bool { return n == asked })
 	release()
 	all.Wait()
-	opening("served", func(n int32) bool { return n <= maxSpares })
+	opening("served", func(n int32) bool { return n <= maxUnusedDials })
 	// Requests that are served at the same moment may each give up theirs.
 	if n := p.opening.Load(); n == 0 {
 		t.Error("no spare is left")

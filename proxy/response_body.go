@@ -8,8 +8,8 @@ import (
 	"github.com/purserpay/purser/internal/failpoint"
 )
 
-// guarded keeps what only purser may say, Purser-* headers and trailers, out of a response.
-// It refuses what no server can write.
+// guarded takes Purser-* headers and trailers out of a response, because only purser may write them.
+// It refuses a status that no server can write.
 func guarded(resp *http.Response) (*http.Response, error) {
 	if resp.StatusCode < 100 || resp.StatusCode > 999 {
 		_ = resp.Body.Close()
@@ -24,7 +24,7 @@ func guarded(resp *http.Response) (*http.Response, error) {
 	return resp, nil
 }
 
-// watched is a response body that looks after its response.
+// watched is a response body that tells how it ended.
 type watched struct {
 	io.ReadCloser
 	resp    *http.Response

@@ -10,8 +10,8 @@ import (
 	"github.com/purserpay/purser/internal/guard"
 )
 
-// plainRule says what may be paid over plain http, where anybody on the path could have
-// made the challenge up and could read the payload.
+// plainRule says which hosts may be paid over plain http. Any machine on the path could forge the
+// challenge there, and read the payload.
 type plainRule struct {
 	hosts map[string]bool // lower case, "name" or "name:port"
 	may   func(netip.Addr) bool
@@ -36,7 +36,7 @@ func newPlainRule(hosts []string, may func(netip.Addr) bool) (plainRule, error) 
 	return rule, nil
 }
 
-// nearby are the addresses that traffic reaches without leaving the operator's networks.
+// nearby reports whether traffic to an address stays in the operator's networks.
 func nearby(a netip.Addr) bool { return a.IsLoopback() || a.IsPrivate() }
 
 // decided reports whether the address does not matter.
@@ -55,7 +55,7 @@ func (r plainRule) decided(u *url.URL) bool {
 	return r.hosts[host] || r.hosts[host+":"+port]
 }
 
-// allows decides for a URL whose host answered from this address.
+// allows reports whether a URL may be paid whose host answered from this address.
 func (r plainRule) allows(u *url.URL, remote net.Addr) bool {
 	if r.decided(u) {
 		return true

@@ -10,9 +10,9 @@ import (
 	"github.com/purserpay/purser/internal/failpoint"
 )
 
-// trip watches one send through the hooks of net/http/httptrace: where it went, and
-// whether anything of it can have got there.
-type trip struct {
+// sendTrace watches one send through the hooks of net/http/httptrace: the address that it went to,
+// and whether any part of it can have arrived.
+type sendTrace struct {
 	asked     atomic.Bool // for a connection, so the sender does call the hooks
 	connected atomic.Bool // it got one that the request may use
 	reused    atomic.Bool // the last such one was a kept one
@@ -27,7 +27,7 @@ var errMisled = errors.New("the connection leads where the request must not go")
 // watch adds the hooks to ctx. allowed, if not nil, judges the address of each connection before
 // anything is written to it. stop ends ctx when it says no: http.Transport would otherwise try the
 // next connection by itself, and write to it.
-func (t *trip) watch(ctx context.Context, allowed func(net.Addr) bool, stop context.CancelCauseFunc) context.Context {
+func (t *sendTrace) watch(ctx context.Context, allowed func(net.Addr) bool, stop context.CancelCauseFunc) context.Context {
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GetConn: func(string) { t.asked.Store(true) },
 		GotConn: func(info httptrace.GotConnInfo) {
@@ -54,23 +54,22 @@ func (t *trip) watch(ctx context.Context, allowed func(net.Addr) bool, stop cont
 	})
 }
 
-// remote is the address that was really used, nil if it is not known.
-func (t *trip) remote() net.Addr {
+// remote returns the address of the connection that was used, nil if it is not known.
+func (t *sendTrace) remote() net.Addr {
 	if addr := t.peer.Load(); addr != nil {
 		return *addr
 	}
 	return nil
 }
 
-// unconnected reports whether the failed send provably never had a connection it could
-// have used.
-func (t *trip) unconnected() bool { return t.asked.Load() && !t.connected.Load() }
+// unconnected reports whether the failed send provably never had a connection that it could use.
+func (t *sendTrace) unconnected() bool { return t.asked.Load() && !t.connected.Load() }
 
-// astray reports whether that is because its connections led where it must not go.
-func (t *trip) astray() bool { return t.unconnected() && t.misled.Load() }
+// astray reports whether the send is unconnected because its connections led to denied addresses.
+func (t *sendTrace) astray() bool { return t.unconnected() && t.misled.Load() }
 
 // stale reports whether the failed send met a kept connection that was closed meanwhile,
 // before any of its header was written.
-func (t *trip) stale() bool {
+func (t *sendTrace) stale() bool {
 	return t.connected.Load() && t.reused.Load() && !t.written.Load() && !t.misled.Load()
 }

@@ -74,7 +74,7 @@ func TestQuietConnectionsMakeRoom(t *testing.T) {
 			var silent []net.Conn
 			for range 40 {
 				silent = append(silent, dial(t, addr))
-				// Meanwhile whoever speaks is heard.
+				// Meanwhile a client that speaks is heard.
 				if got := answered(t, bufio.NewReader(ask("/"))); got != "ok" {
 					t.Fatal(got)
 				}

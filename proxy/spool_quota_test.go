@@ -87,7 +87,7 @@ func TestUploadsOfOneKey(t *testing.T) {
 	goOn()
 	proxytest.Eventually(t, "everything is given back", func() bool {
 		p := tr.spool
-		return p.sure.used.Load() == 0 && p.inMemory.used.Load() == 0 && p.onDisk.used.Load() == 0
+		return p.guaranteed.used.Load() == 0 && p.inMemory.used.Load() == 0 && p.onDisk.used.Load() == 0
 	})
 	s.Expect(4, 4, 4)
 }

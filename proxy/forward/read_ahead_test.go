@@ -81,7 +81,7 @@ func sendingDoor(t *testing.T, where string, paid func(http.ResponseWriter, *htt
 			if a.StatusCode != 200 {
 				t.Fatal(a.StatusCode)
 			}
-			return tls.Client(&peeked{Conn: conn, early: buffered(br)}, &tls.Config{RootCAs: s.ours.pool(), ServerName: "shop.example"})
+			return tls.Client(&peekedConn{Conn: conn, early: buffered(br)}, &tls.Config{RootCAs: s.ours.pool(), ServerName: "shop.example"})
 		}, left
 	}
 	plain := proxytest.NewSeller(t, func(s *proxytest.Seller) { s.Paid = paid })
@@ -94,7 +94,7 @@ func sendingDoor(t *testing.T, where string, paid func(http.ResponseWriter, *htt
 			if a.StatusCode != 200 {
 				t.Fatal(a.StatusCode)
 			}
-			return &peeked{Conn: conn, early: buffered(br)}
+			return &peekedConn{Conn: conn, early: buffered(br)}
 		}, left
 	}
 	w = newWorld(t)

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// whyUntrusted says what is wrong with an upstream's certificate, for the client to read.
+// whyUntrusted tells the client what is wrong with an upstream's certificate.
 func whyUntrusted(failed *tls.CertificateVerificationError) string {
 	var (
 		invalid   x509.CertificateInvalidError
