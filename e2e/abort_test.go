@@ -15,8 +15,8 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// aborter is a seller whose paid work never succeeds: it asks what the real seller behind it asks, and hangs up on
-// whoever pays.
+// aborter is a seller whose paid work never succeeds. It sends the real seller's challenge, and
+// hangs up on every payment.
 type aborter struct {
 	site
 	mu       sync.Mutex
@@ -73,8 +73,9 @@ func persistent() map[string]func(t *testing.T, base, query string) []string {
 	}
 }
 
-// A seller that hangs up on every payment sees one and the same, through every door, whoever repeats: the client, Caddy,
-// or purser's own transport. Nothing was settled, and nothing is paid.
+// A seller that hangs up on every payment sees one and the same payment, through every door. It
+// does not matter who repeats: the client, Caddy, or purser's own transport. Nothing was settled,
+// and nothing is paid.
 func TestAbortingSellerSeesOnePayment(t *testing.T) {
 	t.Parallel()
 	atV2, atV1 := startAborter(t, env.v2), startAborter(t, env.v1)

@@ -20,7 +20,7 @@ import (
 // agent is a program that can be told to use a proxy and knows nothing of payments.
 type agent func(t *testing.T, p *payer, o order, target string) answer
 
-// agents are those that every developer has, each with its own idea of how to talk to a proxy.
+// agents returns the HTTP clients that every developer has. Each talks to a proxy in its own way.
 func agents() map[string]agent {
 	return map[string]agent{"go": goAgent, "curl": curlAgent, "urllib": urllibAgent, "requests": requestsAgent, "node": nodeAgent}
 }

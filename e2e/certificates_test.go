@@ -19,14 +19,14 @@ import (
 	"time"
 )
 
-// The sellers' names. Nobody resolves them but purser's dialer, which is told to.
+// The sellers' names. Only purser's dialer resolves them, by its configuration.
 const (
 	nameV2    = "v2.sellers.test"
 	nameV1    = "v1.sellers.test"
 	nameOther = "other.sellers.test"
 )
 
-// certificates are those of the sellers: files that Node, Caddy and purser read.
+// certificates holds the sellers' certificates as files, which Node, Caddy and purser read.
 type certificates struct {
 	root, chain, key string // paths
 	leaf             tls.Certificate

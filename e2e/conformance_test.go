@@ -34,7 +34,7 @@ var (
 	meantInAnswers = []string{"Via", "Server", "Purser-Declined", "Date"}
 )
 
-// Paid answers differ in these beside: they say what was paid, and are nobody else's.
+// Headers in which paid answers may differ: they describe the payment.
 var meantInPaidAnswers = []string{"Purser-Payment", "Purser-Amount", "Purser-Transaction", "Cache-Control"}
 
 // exchange is a request and how the origin answers it.
@@ -43,7 +43,7 @@ type exchange struct {
 	method string // default: GET
 	path   string // default: /
 	header http.Header
-	// body is what is sent; sized says its length first.
+	// body returns the request's body. sized sends its length first.
 	body    func() io.Reader
 	sized   bool
 	trailer http.Header
@@ -226,7 +226,7 @@ func hashed(w http.ResponseWriter, r *http.Request) {
 	_, _ = fmt.Fprintf(w, "%d %x %v", n, sum.Sum(nil), err)
 }
 
-// seen is what one side saw of an exchange, one line for each thing.
+// seen holds the observations of one side of an exchange, one line for each.
 type seen map[string]string
 
 // headers adds the header fields of a message except those that are meant to differ.
@@ -263,7 +263,7 @@ const exchangeHeader = "X-Exchange"
 // origin is the server behind all doors.
 type origin struct {
 	exchanges []exchange
-	// challenge, if any, is the 402 for whoever does not pay. Any payment will do.
+	// challenge, if set, is the 402 for a client that does not pay. Any payment is accepted.
 	challenge http.Header
 
 	mu   sync.Mutex
@@ -322,7 +322,7 @@ func (d door) exchange(t *testing.T, e exchange, id string, meant []string) seen
 	ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
 		Got1xxResponse: func(code int, header textproto.MIMEHeader) error {
 			if code == http.StatusContinue {
-				return nil // whoever reads the body says it, which may be each of them
+				return nil // the reader of the body reports the error, which may be either side
 			}
 			informational = append(informational, fmt.Sprintf("%d %v", code, header["Link"]))
 			return nil

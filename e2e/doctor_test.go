@@ -17,7 +17,7 @@ import (
 	"github.com/purserpay/purser/internal/failpoint"
 )
 
-// examined is what `purser doctor --json` prints.
+// examined is the output of `purser doctor --json`.
 type examined struct {
 	TestBuild bool `json:"test_build"`
 	Findings  []struct {

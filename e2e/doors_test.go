@@ -36,7 +36,7 @@ const (
 
 var reverseDoors = []string{viaCaddy, viaTransport, viaRetries, viaSidecar}
 
-// schemes are how upstreams are reached.
+// schemes lists the URL schemes of upstreams.
 var schemes = []string{"http", "https"}
 
 // startDoors starts a purser in front of a site.
@@ -133,7 +133,7 @@ func (d *doors) fundForMany(t *testing.T) {
 	}
 }
 
-// base is where a door's site is.
+// base returns the base URL of a door's site.
 func (d *doors) base(door, scheme string) string {
 	return "http://127.0.0.1:" + strconv.Itoa(d.ports[door+" "+scheme])
 }
@@ -170,7 +170,7 @@ func plainly(t *testing.T) *http.Client {
 	return &http.Client{Transport: tr, Timeout: 60 * time.Second, CheckRedirect: asItIs}
 }
 
-// patience is how long clients wait to be asked for a body.
+// patience bounds a client's wait for permission to send its body.
 const patience = 20 * time.Second
 
 func asItIs(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }

@@ -33,7 +33,7 @@ func (d *drain) requireDone(t *testing.T, some func(stage) bool) {
 	}
 }
 
-// requireRefused fails unless nobody is let in any more, at any door.
+// requireRefused fails unless every door refuses new connections.
 func (d *drain) requireRefused(t *testing.T) {
 	t.Helper()
 	for i, port := range []int{d.Port, d.Sidecar} {
@@ -133,7 +133,7 @@ func (d *drain) requireBooks(t *testing.T, state func(stage) string) {
 			t.Fatal(err)
 		}
 		for _, f := range hostile.Audit(books, ledger, nil) {
-			if f.Rule != hostile.RuleChecked { // the last look comes later than anybody waits here
+			if f.Rule != hostile.RuleChecked { // recovery's last look comes after the test's patience
 				t.Error(f)
 			}
 		}
@@ -233,7 +233,8 @@ func (d *drain) keptTunnel(t *testing.T, order uint64) func() {
 	}
 }
 
-// Whoever is told to end finishes what is in flight, takes nothing new, closes the store and exits with status 0.
+// A purser that is told to end finishes requests in flight, takes no new ones, closes the store and
+// exits with status 0.
 func TestEndFinishesWhatIsInFlight(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(t *testing.T, d *drain){

@@ -37,7 +37,8 @@ func (p *purser) execCommand(t *testing.T, flags []string, program ...string) *e
 
 // program is something people run, which makes one request and says what it got. It knows nothing of proxies.
 type program struct {
-	// command is what to run; URL, METHOD and BODY are in its environment. It skips the test where it cannot run.
+	// command returns the command to run; URL, METHOD and BODY are in its environment. It skips the
+	// test when the program is missing.
 	command func(t *testing.T, o order, target string) []string
 	// settings are further variables.
 	settings map[string]string
@@ -45,7 +46,7 @@ type program struct {
 	read func(t *testing.T, stdout, stderr string) answer
 }
 
-// programs are what the promise "as they come" is tested with.
+// programs returns the programs that test the promise "as they come".
 func programs() map[string]program {
 	json := func(t *testing.T, stdout, _ string) answer { return decodeAgent(t, stdout) }
 	inPython := func(text, module string) program {

@@ -224,7 +224,8 @@ func TestOfficialClientBehindTheProxy(t *testing.T) {
 	}
 }
 
-// Nothing got lost: who asks again without a key buys again, and who names one has paid already.
+// The answer was not lost. A repeat without a key buys again, and a repeat with a key has paid
+// already.
 func TestAskedAgainAfterAnAnswer(t *testing.T) {
 	t.Parallel()
 	p := sharedPurser(t)

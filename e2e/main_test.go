@@ -14,8 +14,8 @@ import (
 // parallel is the number of tests that run at once: they wait for blocks, not for a processor, and the chain has room for as many.
 const parallel = 12
 
-// env is what the tests of a run share: one chain and one set of peers on it. Each test has its own payers, so that
-// none sees another's money.
+// env holds the parts that all tests share: one chain, and one set of peers on it. Each test has
+// its own payers, so that no test sees another's money.
 var env *world
 
 func TestMain(m *testing.M) {

@@ -13,7 +13,7 @@ import (
 	"github.com/purserpay/purser/e2e/internal/process"
 )
 
-// peerReady is what a peer that listens prints first.
+// peerReady is the first line that a listening peer prints.
 type peerReady struct{ URL, TLS string }
 
 // startPeer starts one of the programs in peers and returns where it listens.

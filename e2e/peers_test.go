@@ -8,7 +8,7 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// clientAnswer is what client.mjs prints. Status is 0 if the client gave up with an error.
+// clientAnswer is the output of client.mjs. Status is 0 if the client failed with an error.
 type clientAnswer struct {
 	Status               int
 	Body, Receipt, Error string

@@ -115,7 +115,7 @@ func (p *payer) call(t *testing.T, method, path, body string) answer {
 	return send(t, direct, method, "http://"+p.host+path, body, "X-Api-Key", p.key)
 }
 
-// proxyURL is what an agent is told: the API key is the user name.
+// proxyURL returns the agent's proxy URL, with the API key as user name.
 func (p *payer) proxyURL() *url.URL {
 	return &url.URL{Scheme: "http", Host: p.host, User: url.User(p.key)}
 }
@@ -128,7 +128,7 @@ func (p *payer) proxied() *http.Client {
 	}
 }
 
-// payment is what the API shows of a payment.
+// payment is a payment in the API's answers.
 type payment struct {
 	ID, State   string
 	Flags       []string

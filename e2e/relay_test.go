@@ -34,7 +34,7 @@ type trap struct {
 	sprung chan struct{}
 }
 
-// loss is what does not get through a relay, after which the connection is reset.
+// loss names the part of an exchange that a relay loses. It then resets the connection.
 type loss int
 
 const (
@@ -134,7 +134,7 @@ func startRelay(t *testing.T, target string) *relay {
 	return r
 }
 
-// fate is what a wire does with one connection.
+// fate says what a wire does with one connection.
 type fate struct {
 	// cut resets the connection on both sides when it is closed.
 	cut <-chan struct{}

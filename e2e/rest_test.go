@@ -91,7 +91,7 @@ func TestSellerModeAndReceipt(t *testing.T) {
 	}
 }
 
-// Whoever does not post the receipt gets the payment closed too, from the chain.
+// Without a posted receipt, recovery closes the payment from the chain.
 func TestRecoveryClosesFromTheChain(t *testing.T) {
 	t.Parallel()
 	p := sharedPurser(t)

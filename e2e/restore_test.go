@@ -17,7 +17,8 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// longAgo makes a stopped purser believe that it was restored ten minutes ago, so that nobody has to wait for that.
+// longAgo makes a stopped purser believe that it was restored ten minutes ago, so that the test
+// need not wait.
 func (p *purser) longAgo(t *testing.T) {
 	t.Helper()
 	file, err := bbolt.Open(p.File(), 0o600, &bbolt.Options{Timeout: time.Second})
@@ -43,7 +44,7 @@ func (p *purser) longAgo(t *testing.T) {
 	}
 }
 
-// reconciling is what GET /health says of a restored purser.
+// reconciling is the part of GET /health about a restored purser.
 type reconciling struct {
 	OK          bool
 	Reconciling *struct {
@@ -183,7 +184,7 @@ func TestRestoredFromABackup(t *testing.T) {
 	if status, h := p.health(t); status != http.StatusOK || h.Reconciling != nil {
 		t.Fatalf("%d %+v", status, h)
 	}
-	closed := func() { // recovery's to do, where nobody tells
+	closed := func() { // without a receipt, recovery must close it
 		t.Helper()
 		process.Eventually(t, 3*time.Minute, func() string {
 			for _, who := range payers {

@@ -18,7 +18,8 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// moment is where a payment is held: chain, facilitator and seller are in the test's process.
+// moment says where a payment is held: the chain, the facilitator and the seller run in the test's
+// process.
 type moment string
 
 const (
@@ -31,7 +32,7 @@ const (
 	midBody         moment = "half of the answer is delivered"
 )
 
-// way is how a customer buys.
+// way is a customer's way of buying.
 type way string
 
 const (
@@ -51,7 +52,7 @@ type stage struct {
 	final  string // its state when recovery is through
 }
 
-// stages are all that there are. What a party has got it settles, even when nobody waits for its answer any more.
+// stages returns all stages. A party settles what it has received, even when its caller has left.
 func stages() []stage {
 	list := []stage{
 		{atVerify, api, false, "open", "void"},
@@ -72,7 +73,7 @@ func stages() []stage {
 // intercepted reports whether the payment's connection is one that the server has given away.
 func (s stage) intercepted() bool { return s.way == inTunnel || s.way == inTunnel2 }
 
-// count is how many stages there are in a state.
+// count returns the number of stages in a state.
 func count(state func(stage) string, is string) (n int) {
 	for _, s := range stages() {
 		if state(s) == is {
@@ -88,7 +89,7 @@ func final(s stage) string { return s.final }
 // held is an answer that waits.
 type held struct {
 	once sync.Once
-	came chan struct{} // closed when somebody waits for it
+	came chan struct{} // closed when a payment is held here
 	open chan struct{} // closed when it may go
 }
 
@@ -114,7 +115,8 @@ type drain struct {
 	came []uint64 // the orders that reached the seller
 }
 
-// holding bounds how long stages are held. Facilitators that verify are waited for 30 s, whatever anybody wants.
+// holding bounds the time that stages are held. purser waits 30 s for a facilitator's /verify in
+// any case.
 const holding = 4 * time.Minute
 
 // lateOrder is the first of those that are asked for when purser ends.
@@ -212,7 +214,7 @@ func (d *drain) awaitHeld(t *testing.T, i int) {
 	}
 }
 
-// at is where an order is held: nowhere if it is not a stage's.
+// at returns the place where an order is held, if a stage holds it.
 func (d *drain) at(order uint64) (moment, *held) {
 	if order < 1 || order > uint64(len(d.held)) {
 		return "", nil

@@ -60,7 +60,7 @@ func TestFirstEvent(t *testing.T) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		_, _ = io.WriteString(w, "data: first\n\n")
 		_ = http.NewResponseController(w).Flush()
-		<-r.Context().Done() // nothing comes after it, so whoever waits for more waits in vain
+		<-r.Context().Done() // no event follows, so the client waits in vain
 	})))
 	for _, scheme := range schemes {
 		once := func(way door) time.Duration {
@@ -119,7 +119,8 @@ func TestPaidStream(t *testing.T) {
 	}
 }
 
-// echoes is a WebSocket server that echoes; when it is paid for, whoever has not paid is asked to.
+// echoes returns a WebSocket server that echoes. With a challenge, it answers 402 to a client that
+// has not paid.
 func echoes(challenge http.Header) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if challenge != nil && !paidRequest(r, nil) {

@@ -23,9 +23,9 @@ import (
 )
 
 const (
-	// price is what every seller asks by default: one cent, in the smallest unit of USDC.
+	// price is the sellers' default price: one cent, in the smallest unit of USDC.
 	price = 10_000
-	// funds is what a payer starts with: one dollar.
+	// funds is a payer's first balance: one dollar.
 	funds = 1_000_000
 )
 

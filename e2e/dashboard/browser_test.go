@@ -73,7 +73,7 @@ func do[A any](f func(A) (any, error)) errand {
 	}
 }
 
-// errands are those of a house.
+// errands returns the errands of a house.
 func (h *house) errands() map[string]errand {
 	seller := h.officialSeller()
 	return map[string]errand{

@@ -1,7 +1,8 @@
-// Package dashboard tests purser's dashboard with programs that nobody here wrote: Debian's Chromium, driven by
-// playwright-core, signs in at the identity provider oidc-provider and uses the pages of a purser process; axe-core
-// judges them. Money moves on the sandbox's chain.
+// Package dashboard tests purser's dashboard with independent programs. Debian's Chromium, driven
+// by playwright-core, signs in at the identity provider oidc-provider and uses the pages of a
+// purser process. axe-core checks the pages. Money moves on the sandbox's chain.
 //
-// The tests here are about what only a browser and a process can show: the whole journey, what a page transfers and how
-// it looks, the keyboard, time with a long history, and what strangers get. What pages say is tested beside them.
+// The tests cover what only a browser and a process can show: the whole journey, the transferred
+// size and the look of a page, the keyboard, the time with a long history, and requests of
+// strangers. Package dashboard tests the text of the pages.
 package dashboard

@@ -14,8 +14,8 @@ import (
 	"github.com/purserpay/purser/e2e/internal/process"
 )
 
-// TestWhatIsAnothersIsNotThere asks for everything that another organization has, by every address and method, and gets
-// what somebody gets who makes an id up: the same status, headers and bytes.
+// TestWhatIsAnothersIsNotThere requests all objects of another organization, by every address and
+// method. Each answer must equal the answer to an invented id: the same status, headers and bytes.
 func TestWhatIsAnothersIsNotThere(t *testing.T) {
 	h := newHouse(t)
 	ada, bob := h.signIn("ada"), h.signIn("bob")
@@ -84,7 +84,7 @@ func TestWhatIsAnothersIsNotThere(t *testing.T) {
 	}
 }
 
-// eventID is the id of somebody's only spend event.
+// eventID returns the id of the visitor's only spend event.
 func (v *visitor) eventID(t *testing.T) string {
 	t.Helper()
 	var id string
@@ -178,7 +178,7 @@ func TestStrangers(t *testing.T) {
 		if after := len(ada.ids("/dashboard/keys", "keys")); after != before {
 			t.Errorf("%d keys, %d before", after, before)
 		}
-		// A name that somebody lets lead here.
+		// A name of another site that leads here.
 		if res := ask("GET", "/dashboard/keys/"+id, "Host", "rebound.example", "Cookie", "purser="+real); res.StatusCode == http.StatusOK {
 			t.Error("the dashboard answers to any name")
 		}
@@ -218,8 +218,8 @@ func (v *visitor) cookie(t *testing.T) string {
 	return ""
 }
 
-// TestProviderThatIsDown takes the identity provider away: who is signed in goes on, who is not is told, and can sign in
-// as soon as it is back.
+// TestProviderThatIsDown stops the identity provider. A visitor with a session goes on. A visitor
+// without one gets an explanation, and can sign in as soon as the provider is back.
 func TestProviderThatIsDown(t *testing.T) {
 	for _, known := range []bool{false, true} {
 		t.Run(fmt.Sprintf("known=%v", known), func(t *testing.T) {
@@ -286,7 +286,7 @@ func TestProviderThatFailsOnTheWay(t *testing.T) {
 	h.signIn("ada")
 }
 
-// TestLabelsAndAddresses puts markup wherever somebody's text gets into a page.
+// TestLabelsAndAddresses puts markup into every text from outside that pages show.
 func TestLabelsAndAddresses(t *testing.T) {
 	h := newHouse(t)
 	ada := h.signIn("ada")
@@ -358,7 +358,7 @@ func TestPlanIsFull(t *testing.T) {
 			t.Error("a pasted key is shown again")
 		}
 	}
-	for n := 0; ; n++ { // nobody finds a key by trying
+	for n := 0; ; n++ { // keys cannot be guessed
 		p := eve.post("/dashboard/keys/link", "key", fmt.Sprint("pk_", n))
 		if p.status == http.StatusTooManyRequests && p.header.Get("Retry-After") != "" {
 			break

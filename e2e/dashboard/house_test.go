@@ -103,7 +103,7 @@ func (h *house) fund(address string, dollars uint64) error {
 	return h.world.Fund(h.t.Context(), to, x402.NewAmount(dollars*1_000_000))
 }
 
-// paid is a key that belongs to nobody yet, with a funded wallet.
+// paid is an unclaimed key with a funded wallet.
 type paid struct {
 	Key    string `json:"key"`
 	Wallet string `json:"wallet"`

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestJourney is the whole way of somebody who uses the dashboard, in a browser; see journey.mjs.
+// TestJourney makes a visitor's whole journey through the dashboard in a browser; see journey.mjs.
 func TestJourney(t *testing.T) {
 	needBrowser(t)
 	h := newHouse(t)

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// pageBound is how long purser may take for any page, in the middle of many.
+// pageBound bounds the median server time of a page.
 const pageBound = 150 * time.Millisecond
 
 // TestALongHistory measures how long the pages of an organization with very many payments take a purser process, from
@@ -57,7 +57,7 @@ func TestALongHistory(t *testing.T) {
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// median is how long a page takes in the middle of ten times, and at most.
+// median requests a page ten times and returns the median and the longest time.
 func (v *visitor) median(path string) (middle, longest time.Duration) {
 	v.t.Helper()
 	var took []time.Duration
@@ -68,7 +68,7 @@ func (v *visitor) median(path string) (middle, longest time.Duration) {
 	return took[len(took)/2], took[len(took)-1]
 }
 
-// timed is how long a page takes to the last byte.
+// timed returns the time to the last byte of a page.
 func (v *visitor) timed(path string) time.Duration {
 	v.t.Helper()
 	began := time.Now()
@@ -109,7 +109,7 @@ func (v *visitor) export(t *testing.T) {
 	}
 }
 
-// nextPage is where a page of spend goes on.
+// nextPage returns the link to the next page of spend.
 func nextPage(t *testing.T, p page) string {
 	t.Helper()
 	_, rest, found := strings.Cut(p.body, `href="/dashboard/spend?before=`)

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// visitor is somebody with a browser that does not draw: it keeps cookies and follows redirects.
+// visitor is a browser without a screen: it keeps cookies and follows redirects.
 type visitor struct {
 	t      *testing.T
 	house  *house
@@ -34,7 +34,7 @@ func (h *house) stranger() *visitor {
 	return &visitor{t: h.t, house: h, client: &http.Client{Jar: jar, Timeout: time.Minute}}
 }
 
-// signIn signs somebody in at the identity provider.
+// signIn signs a user in at the identity provider.
 func (h *house) signIn(name string) *visitor {
 	h.t.Helper()
 	v := h.stranger()
@@ -97,7 +97,7 @@ func (v *visitor) send(method, address string, form url.Values, header ...string
 	return page{res.StatusCode, res.Header, res.Request.URL, string(text)}
 }
 
-// fact is what a page says below a name.
+// fact returns the text below a name on a page.
 func (v *visitor) fact(path, name string) string {
 	v.t.Helper()
 	p := v.get(path)
@@ -110,7 +110,7 @@ func (v *visitor) fact(path, name string) string {
 
 var listed = regexp.MustCompile(`<a [^>]*href="/dashboard/(keys|wallets|payments)/([0-9a-f-]{36})"`)
 
-// ids are those of the keys, wallets or payments that a page leads to, without repetition.
+// ids returns the ids of the keys, wallets or payments that a page links to, each once.
 func (v *visitor) ids(path, kind string) (list []string) {
 	v.t.Helper()
 	seen := map[string]bool{}

@@ -50,7 +50,7 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// stage is where the commands of a page are run.
+// stage is the place where the commands of a page run.
 type stage struct {
 	bin, dir string
 	sandbox  *sandbox
@@ -114,7 +114,7 @@ func (s *stage) script(t *testing.T, b block) string {
 	).Replace(text)
 }
 
-// environ is what the commands find. Nothing of purser's own comes from outside.
+// environ returns the environment of the commands. It contains no purser variable from outside.
 func (s *stage) environ(t *testing.T, b block) []string {
 	t.Helper()
 	list := []string{"PATH=" + s.bin + ":" + os.Getenv("PATH"), "HOME=" + s.dir, "XDG_CACHE_HOME=" + filepath.Join(s.dir, ".cache"), "LANG=C.UTF-8"}

@@ -65,7 +65,7 @@ func (s *sandbox) findKey(t *testing.T, bin string) string {
 	return ""
 }
 
-// challenge is what the seller asks for.
+// challenge returns the seller's challenge.
 func (s *sandbox) challenge(t *testing.T) string {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1:"+portOf(t, s.Seller)+"/weather", nil)

@@ -81,7 +81,7 @@ func TestABrokenPurserIsNoticed(t *testing.T) {
 				in.noRPC = true // it would know better
 				in.wrapFacilitator = func(f pay.Facilitator) pay.Facilitator { return hasty{f} }
 			},
-			[]hostile.Rule{hostile.RuleBooked}, // it is not paid twice, but nobody knows how it was paid
+			[]hostile.Rule{hostile.RuleBooked}, // the order is not paid twice, but its payment is unknown
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// childPatience is how long the program waits for its facilitator where that does not hang.
+// childPatience bounds the program's wait for its facilitator, unless that hangs.
 const childPatience = time.Minute
 
 // child is the real program, with the configuration that people start from, in a hostile world of its own.

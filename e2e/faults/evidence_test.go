@@ -12,8 +12,8 @@ import (
 	"github.com/purserpay/purser/sandbox/ledger"
 )
 
-// Without an RPC a payment whose outcome nobody tells becomes unresolved, and one that is said to be settled is taken to
-// be; whoever repeats does not pay again. Once there is an RPC, everything is found.
+// Without an RPC, a payment without a known outcome becomes unresolved, and a claimed settlement
+// counts as settled. A repeat does not pay again. Once there is an RPC, all outcomes are found.
 func TestAnRPCThatComesLater(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -25,7 +25,7 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// funds is what a customer starts with: a hundred dollars.
+// funds is a customer's first balance: a hundred dollars.
 const funds = 100_000_000
 
 // installation is a purser in this process: the API and the proxy on one listener, on a real store, in a hostile world.
@@ -35,9 +35,9 @@ type installation struct {
 	world  *hostile.World
 	path   string // of the database
 	url    string // stays the same over restarts
-	// skew is how far purser's clock is from that of the chain.
+	// skew is the difference of purser's clock from the chain's.
 	skew atomic.Int64
-	// free is what the disk has left, in bytes.
+	// free is the free space of the disk, in bytes.
 	free atomic.Uint64
 	// noRPC: purser knows no chain.
 	noRPC bool
@@ -60,7 +60,8 @@ type installation struct {
 	sendTimeout time.Duration
 }
 
-// validity is what sellers let payers take: longer than customers are busy, on a slow machine too.
+// validity is the time that sellers give payers. It is longer than customers are busy, even on a
+// slow machine.
 const validity = 4 * time.Minute
 
 // newWorld starts a hostile world on a chain.
@@ -229,8 +230,8 @@ func (in *installation) noticed(t *testing.T, key string) {
 	}
 }
 
-// busy is as much as is worked at in this process at the same time: whoever holds up others by work that has no end in
-// sight makes their looks run out of time.
+// busy bounds the concurrent work in this process. Too much of it would make recovery's looks run
+// out of time.
 var busy = make(chan struct{}, 6)
 
 // recover lets recovery look at everything that is due.
@@ -249,7 +250,7 @@ func (in *installation) recover(t *testing.T) {
 	}
 }
 
-// quiet waits until nobody is sending anything any more.
+// quiet waits until no send is in flight.
 func (in *installation) quiet(t *testing.T, c *hostile.Customer) {
 	t.Helper()
 	key, err := in.payer.Resolve(bounded(t), c.Key)
@@ -304,7 +305,7 @@ func (in *installation) settle(t *testing.T) {
 	closeBooks(t, in.ground, in)
 }
 
-// rounds is how often recovery looks at the most. A look that runs out of time, as on a busy machine, comes again.
+// rounds bounds the looks of recovery. A look that runs out of time on a busy machine is repeated.
 const rounds = 8
 
 // closeBooks lets recovery look, and time go by, until it has seen all there is to be seen.

@@ -25,7 +25,7 @@ const (
 	clockTime   = "05.000"
 )
 
-// wish is what a customer wants, and knows of it.
+// wish is an order, with the customer's knowledge of it.
 type wish struct {
 	order uint64
 	door  hostile.Door
@@ -72,7 +72,7 @@ func (tr *trouble) draw(party string, order uint64) *rand.Rand {
 	return rand.New(rand.NewPCG(tr.seed, h.Sum64()))
 }
 
-// facilitatorFault is what a call of the facilitator meets.
+// facilitatorFault picks the fault of a call to the facilitator.
 func (tr *trouble) facilitatorFault(c *hostile.Call) (hostile.FacilitatorFault, bool) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
@@ -89,7 +89,7 @@ func (tr *trouble) facilitatorFault(c *hostile.Call) (hostile.FacilitatorFault, 
 	return s.Facilitator[0], true
 }
 
-// sellerFault is what a request to the seller meets.
+// sellerFault picks the fault of a request to the seller.
 func (tr *trouble) sellerFault(v *hostile.Visit) (hostile.SellerFault, bool) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
@@ -145,7 +145,7 @@ func (tr *trouble) shop(
 			if tr.buy(at, c, w, o, wait, twins) {
 				break
 			}
-			time.Sleep(20 * time.Millisecond) // who is refused at once does not come back at once
+			time.Sleep(20 * time.Millisecond) // a refused customer does not come back at once
 			if !w.keyed {
 				noticed(c.Key)
 			}
@@ -178,8 +178,8 @@ func (tr *trouble) buy(at *hostile.World, c *hostile.Customer, w *wish, o hostil
 	return done
 }
 
-// allowed is how often each of a customer's orders may have moved money: once, and, without a key, once more for each
-// answer that purser gave in full and the customer did not hear.
+// allowed returns how often each order may have moved money: once, and, without a key, once more
+// for each complete answer that the customer did not hear.
 func (tr *trouble) allowed(rows []*pay.Payment) map[uint64]int {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()

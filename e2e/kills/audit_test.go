@@ -17,7 +17,7 @@ import (
 	"github.com/purserpay/purser/sandbox/hostile"
 )
 
-// ruleRecorded is what must hold whenever purser is dead, before anything has been recovered.
+// ruleRecorded must hold whenever purser is dead, before any recovery.
 const ruleRecorded hostile.Rule = "every charge has an open record or a spend event when purser dies"
 
 // ruleTold: an answer that says that an order was paid for is true.
@@ -111,7 +111,7 @@ func copyFile(to, from string) error {
 	return out.Close()
 }
 
-// figures are what an audit has counted.
+// figures counts the findings of an audit.
 type figures struct {
 	payments, transfers int
 	doubles, lost, open int
@@ -169,7 +169,7 @@ func (w *world) audit(t *testing.T) (n figures, found []hostile.Finding) {
 		var here []hostile.Finding
 		for _, f := range hostile.Audit(books, ledger, nil) {
 			if f.Rule == hostile.RuleChecked {
-				continue // the last look comes later than anybody waits here; the chain is compared all the same
+				continue // recovery's last look comes after the test's patience; the chain is compared all the same
 			}
 			if f.Rule == hostile.RuleBooked {
 				n.lost++

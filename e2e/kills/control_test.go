@@ -55,7 +55,7 @@ func TestPayingBeforeTheJournalIsNoticed(t *testing.T) {
 	}
 }
 
-// A purser that takes who asks again for somebody else pays twice, at every door.
+// A purser that does not recognize repeats pays twice, at every door.
 func TestPayingForRepeatsIsNoticed(t *testing.T) {
 	t.Parallel()
 	for i, s := range shoppers() {

@@ -131,7 +131,8 @@ func leadThrough(t *testing.T, s shopper, lane []pass) (hit []string) {
 		if !w.purser.start(t, "") {
 			t.Fatalf("%v: purser died afterwards", p)
 		}
-		// Who got what it paid for asks again only with a key: without one it would buy again.
+		// After the goods have come, only a customer with a key repeats. Without a key it would buy
+		// again.
 		if again := r; s.keyed() || !r.Done && !r.Told() {
 			if again = w.buy(context.Background(), s.door(), o); !again.Done && !paidAndRefused(again) {
 				// It has expired meanwhile, and recovery must say what of it. Now, because without a key the same request

@@ -16,17 +16,17 @@ import (
 // Shape of a run.
 const (
 	minKills, maxKills = 3, 6
-	// loadTime is how long purser lives at most before it is killed from outside.
+	// loadTime bounds the life of a purser before it is killed from outside.
 	loadTime = 2500 * time.Millisecond
 	// lateTime is the same for a purser that only recovers, from when payments have expired.
 	lateTime = 2500 * time.Millisecond
-	// finishTime is how long customers ask for what they have not got when the killing is over.
+	// finishTime bounds the repeats of customers without goods, after the last kill.
 	finishTime = time.Minute
 	// manyPasses is the order of magnitude of passes while purser lives.
 	manyPasses = 400
-	// crowd is how many shoppers there are of each kind.
+	// crowd is the number of shoppers of each kind.
 	crowd = 2
-	// downTime is how long purser is away at most, if it is not started at once.
+	// downTime bounds the pause before a purser is started again.
 	downTime = 40 * time.Second
 	// Of a hundred deaths so many are followed by some time without a purser; of a hundred requests so many are cut off by
 	// customers with keys (who has none and leaves cannot know whether it was answered); and of a hundred orders so many
@@ -116,7 +116,7 @@ func killAtRandom(t *testing.T, luck *rand.Rand, all *total) {
 	pieces := luck.Uint64()
 	w := newWorld(t, validity, func(order uint64) bool { return pieces>>(order%64)&1 == 1 })
 	shopping, over := context.WithCancel(context.Background())
-	var full atomic.Bool // nobody begins a new order
+	var full atomic.Bool // no new orders
 	var shops sync.WaitGroup
 	defer func() {
 		full.Store(true)
@@ -176,7 +176,7 @@ func killAtRandom(t *testing.T, luck *rand.Rand, all *total) {
 	}
 }
 
-// killing is how a purser died so far, and what was found then.
+// killing records the deaths of a purser so far, and the findings after them.
 type killing struct {
 	world           *world
 	inside, outside int

@@ -23,9 +23,9 @@ const (
 	// unhurried is for orders that are asked for once: neither purser nor a seller takes a payment with less than six seconds
 	// left, which is not much of ten on a busy machine.
 	unhurried = time.Minute
-	// funds is what a customer starts with: a thousand dollars.
+	// funds is a customer's first balance: a thousand dollars.
 	funds = 1_000_000_000
-	// patience is how long anything honest may take on a busy machine.
+	// patience bounds every honest operation on a busy machine.
 	patience = time.Minute
 )
 
@@ -160,8 +160,8 @@ func (w *world) insist(ctx context.Context, door hostile.Door, o hostile.Order, 
 	}
 }
 
-// paidAndRefused reports whether the seller has turned down a payload, which it does when that was paid with before. At
-// the proxy the answer says so; who pays by itself sees a bare 402.
+// paidAndRefused reports whether the seller refused a payload because it had been used before. At
+// the proxy the answer says so. A customer that pays by itself sees a bare 402.
 func paidAndRefused(r hostile.Result) bool {
 	return r.Reason == "paid-not-delivered" || r.Err == nil && r.Status == http.StatusPaymentRequired && r.Reason == ""
 }

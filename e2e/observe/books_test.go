@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// balance is what the wallet holds by the token's contract, in the smallest unit.
+// balance returns the wallet's balance at the token contract, in the smallest unit.
 func (s *sandbox) balance() int64 {
 	s.t.Helper()
 	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"eth_call","params":[{"to":%q,"data":"0x70a08231%064s"},"latest"]}`, // balanceOf

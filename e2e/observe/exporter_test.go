@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// Who collects the traces may be gone, or take them and never answer: payments do not wait, however many spans there are.
+// The collector of traces may be gone, or accept them and never answer. Payments do not wait for
+// it, however many spans there are.
 func TestPaymentsDoNotWaitForTheCollector(t *testing.T) {
 	t.Parallel()
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
@@ -65,7 +66,7 @@ func TestPaymentsDoNotWaitForTheCollector(t *testing.T) {
 				}
 			}
 			t.Logf("median %s, traced %s; longest %s, traced %s", plain[2], traced[4], plain[3], traced[7])
-			if traced[4] > 8*time.Second { // whoever waits does so for 12 s
+			if traced[4] > 8*time.Second { // a waiting payment would take 12 s
 				t.Errorf("payments waited: median %s, before %s; longest %s", traced[4], plain[2], traced[7])
 			}
 		})

@@ -191,7 +191,7 @@ func namesAreKnown(t *testing.T, got samples) {
 	}
 }
 
-// maxLabels is how many values a label may have. The reasons of the proxy are the most.
+// maxLabels bounds the values of a label. The reasons of the proxy are the most.
 const maxLabels = 64
 
 // boundedLabels: eighty keys, hosts, tasks, methods and paths make no labels.
@@ -205,7 +205,7 @@ func boundedLabels(t *testing.T, s *sandbox) {
 		}
 		agent := s.proxied(key.Key, fmt.Sprintf("random-task-%d", i))
 		for _, target := range []string{
-			fmt.Sprintf("http://random-host-%d.invalid/random-path-%d", i, i), // nobody is there
+			fmt.Sprintf("http://random-host-%d.invalid/random-path-%d", i, i), // hosts that do not exist
 			fmt.Sprintf("%s/weather?random-query-%d", s.Seller, i),            // cannot be paid: there is no wallet
 		} {
 			s.send(agent, http.MethodGet, target, "", nil)

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// samples are what a scrape gave, by metric and labels as they are written.
+// samples holds the result of a scrape, by metric and labels as written.
 type samples struct {
 	text   string
 	values map[string]float64

@@ -25,10 +25,10 @@ var (
 // usualSeed makes every run of the tests the same. make api-fuzz looks for what it misses.
 const usualSeed = "402"
 
-// endpoints are how many the description has; all of them must be called.
+// endpoints is the number of described endpoints. All of them must be called.
 const endpoints = 13
 
-// report is what Schemathesis says of a run, as far as it is looked at.
+// report holds the parts of Schemathesis's report that the test reads.
 type report struct {
 	Operations struct{ Tested, Errored int }
 	TestCases  struct{ Generated int } `json:"test_cases"`

@@ -61,7 +61,7 @@ func (b builder) fromBinary(t *testing.T, binary string) image {
 	return b.unpacked(t, "purser-ship")
 }
 
-// goPlace is where Go is in the image that stands in for Go's.
+// goPlace is the path of Go in the image that replaces Go's official one.
 const goPlace = "/golang"
 
 // fromSource builds the image that the Containerfile makes when it is asked for nothing else. What it builds in is not

@@ -203,7 +203,7 @@ func copyChart(t *testing.T, from, to string) {
 	}
 }
 
-// render is what a chart makes of values.
+// render returns the manifests of a chart with these values.
 func render(t *testing.T, h, dir string, arguments ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), h, append([]string{"template", "try", dir, "--kube-version", kubernetes}, arguments...)...)

@@ -20,7 +20,7 @@ import (
 // hint is a line of the configuration that is there to be uncommented: a directive or the end of its block.
 var hint = regexp.MustCompile(`^(\t+)# (\t*(?:[a-z_]+(?: [^ ]+)*(?: \{)?|\}))$`)
 
-// directives are those that hints begin with. Other comments are prose.
+// directives lists the first words of hints. Other comments are prose.
 var directives = []string{
 	"allow_hosts", "allow_http", "allow_payees", "daily_budget", "deny_hosts", "deny_payees", "host", "http", "import", "intercept", "keys", "log",
 	"max_connections", "max_payment", "max_peer_connections", "max_replay", "max_spool", "monthly_budget", "payments", "per_minute", "plan",

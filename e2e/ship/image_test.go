@@ -19,7 +19,7 @@ import (
 	"github.com/purserpay/purser/e2e/internal/process"
 )
 
-// user is who purser is in the image.
+// user is the user id of purser in the image.
 const user = 65532
 
 // image is a built image, unpacked.
@@ -110,7 +110,8 @@ func (i *image) add(t *testing.T, layer []byte) {
 	}
 }
 
-// The image holds one static program and what it needs, owned by root, and runs it as a user who is nobody.
+// The image holds one static program and the files it needs, all owned by root. The program runs as
+// a user without rights.
 func TestImage(t *testing.T) {
 	i := newBuilder(t).fromBinary(t, releaseBinary(t))
 	i.Named = os.Getenv("PURSER_RELEASE_BIN") == ""
@@ -124,7 +125,7 @@ func TestImageFromSource(t *testing.T) {
 	i.check(t)
 }
 
-// check is what every image must pass.
+// check makes the checks that every image must pass.
 func (i image) check(t *testing.T) {
 	t.Helper()
 	t.Run("configuration", func(t *testing.T) {

@@ -56,7 +56,7 @@ func (i image) runs(t *testing.T) {
 	t.Logf("in the image:\n%s", said.String())
 }
 
-// container is where the image runs.
+// container is a root file system in which the image runs.
 type container struct {
 	image
 	settings []string
@@ -187,7 +187,7 @@ func (c container) command(arguments ...string) *exec.Cmd {
 	return cmd
 }
 
-// output is what a program in the image says, which must succeed.
+// output returns the output of a program in the image, which must succeed.
 func (c container) output(t *testing.T, arguments ...string) string {
 	t.Helper()
 	out, err := c.command(arguments...).CombinedOutput()

@@ -23,7 +23,7 @@ const (
 	// version and commit are what the builds here are told to be.
 	version = "v0.0.0-ship"
 	commit  = "0123456789abcdef0123456789abcdef01234567"
-	// shown is how purser shows both.
+	// shown is the form in which purser prints both.
 	shown = version + "+0123456789ab"
 )
 
@@ -53,7 +53,7 @@ func try(t *testing.T, limit time.Duration, settings []string, name string, argu
 	return string(out), err
 }
 
-// identity is what builds are told of the source.
+// identity returns the variables that tell a build its version and commit.
 func identity() []string { return []string{"VERSION=" + version, "COMMIT=" + commit} }
 
 var release struct {
@@ -123,13 +123,13 @@ func toolOf(t *testing.T, module, pkg string) string {
 	return path
 }
 
-// tools are those that were built here.
+// tools holds the paths of the programs that the tests built.
 var tools = struct {
 	sync.Mutex
 	built map[string]string
 }{built: map[string]string{}}
 
-// environment is what a purser gets of ours: nothing that would steer it.
+// environment returns the environment of a purser: no variable that changes its behaviour.
 func environment() []string {
 	return slices.DeleteFunc(os.Environ(), func(entry string) bool {
 		name, _, _ := strings.Cut(entry, "=")

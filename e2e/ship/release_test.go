@@ -19,7 +19,7 @@ import (
 
 var clean = flag.Bool("ship.clean", false, "build the release a second time with nothing in Go's build cache, which takes minutes")
 
-// The same source gives the same bytes, whatever folder it lies in and whoever builds it.
+// The same source gives the same bytes, in any folder and for any user.
 func TestReproducible(t *testing.T) {
 	first := releaseBinary(t)
 	if os.Getenv("PURSER_RELEASE_BIN") != "" {

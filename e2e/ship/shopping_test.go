@@ -24,7 +24,7 @@ const (
 	deployment = "pk_shipshipshipshipshipship"
 	// cent is the price of what is bought.
 	cent = 10_000
-	// funds is what its wallet gets: one dollar.
+	// funds is the wallet's first balance: one dollar.
 	funds = 100 * cent
 )
 

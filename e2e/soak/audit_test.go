@@ -10,13 +10,13 @@ import (
 	"testing"
 )
 
-// payment is what the API shows of one.
+// payment is a payment in the API's answers.
 type payment struct {
 	ID, State, Amount, PayTo, Transaction string
 	Flags                                 []string
 }
 
-// totals are what the audit has counted.
+// totals holds the counts of the audit.
 type totals struct {
 	Payments, Settled, Void, Events, Transfers int
 }

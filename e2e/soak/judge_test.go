@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// sample is what was seen between the sample before and this one.
+// sample holds the observations since the previous sample.
 type sample struct {
 	At    time.Duration // since the load began
 	State state
@@ -45,7 +45,7 @@ type series struct {
 	Slack float64
 }
 
-// verdict is what was judged of a series.
+// verdict is the judgement of a series.
 type verdict struct {
 	Name, Unit                    string
 	Median, Drift, Noise, Allowed float64
@@ -96,13 +96,13 @@ func median(values []float64) float64 {
 	return sorted[len(sorted)/2]
 }
 
-// window is what the samples of a part of the time say together.
+// window sums up the samples of a part of the time.
 type window struct {
 	From, To time.Duration
 	Payments float64 // begun
 	Rate     float64 // a second
-	// Backlog is what is settled and not confirmed. It may grow while payments take all that the machine can do: recovery gets
-	// to it when they let up. What is open may not.
+	// Backlog counts settled payments that are not confirmed. It may grow while payments take all
+	// of the machine: recovery catches up later. Open payments may not accumulate.
 	Backlog, Open             float64
 	OwnMB, MappedMB, HeapMB   float64
 	Goroutines, Files, FileMB float64
@@ -162,12 +162,12 @@ func newWindow(before sample, in []sample) window {
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// perPage is what bbolt remembers of each page that it has added to the file since it was opened (freelist's allocs), as a share
-// of the page. It is the only thing known to grow with the number of payments, and gone with the next start. The collector lets as
-// much again lie about.
+// perPage is the memory that bbolt keeps for each page added to the file since it was opened
+// (freelist's allocs), as a share of the page. No other memory is known to grow with the number of
+// payments. It is gone after the next start. The garbage collector may double it.
 const perPage = 48.0 / 4096
 
-// judge finds out what of the windows is flat.
+// judge checks which figures of the windows are flat.
 func judge(list []window, length time.Duration) (verdicts []verdict) {
 	add := func(name, unit string, allowed, slack float64, f func(window) float64) {
 		s := series{Name: name, Unit: unit, Allowed: allowed, Slack: slack}
@@ -202,7 +202,7 @@ const (
 	fileGrowth        = 1.25
 )
 
-// perPayment is how many bytes a payment took in each half of the windows.
+// perPayment returns the bytes per payment in each half of the windows.
 func perPayment(list []window) (first, second float64) {
 	half := len(list) / 2
 	of := func(from, to window, payments []window) float64 {

@@ -35,7 +35,7 @@ type transfer struct {
 	claimed  bool // by a payment, in the audit
 }
 
-// safeDistance is how many blocks the safe one is behind the latest.
+// safeDistance is the number of blocks from the safe one to the latest.
 const safeDistance = 2
 
 var (

@@ -20,7 +20,7 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// load is what clients do at all doors, without pause.
+// load runs clients at all doors, without pause.
 type load struct {
 	world  *world
 	purser *purser
@@ -39,7 +39,7 @@ type load struct {
 	kinds map[string]*tally
 }
 
-// tally is what one kind of client has seen since it was taken.
+// tally counts the results of one kind of client since it was last taken.
 type tally struct {
 	times  []time.Duration
 	done   int // as it should be
@@ -190,8 +190,8 @@ func (l *load) target(scheme, name, page string, n uint64) string {
 	return l.world.url(scheme, name, page) + "?n=" + strconv.FormatUint(n, 10)
 }
 
-// buy asks for something that costs money. A seller may close a connection in the moment in which it is used again; nobody
-// knows then what became of the payment, and purser says so and asks for the same request once more.
+// buy requests something that costs money. A seller may close a connection just as it is used
+// again. The outcome of the payment is then unknown: purser says so, and buy repeats the request.
 func buy(ctx context.Context, c *http.Client, target string) error {
 	got, err := ask(ctx, c, http.MethodGet, target, "")
 	if err == nil && got.status == http.StatusBadGateway && strings.Contains(string(got.body), `"payment-open"`) {

@@ -70,7 +70,7 @@ func (p *purser) newKey(t *testing.T, w *world, n int) key {
 	return key{made.Key, wallet}
 }
 
-// funds is what a wallet starts with.
+// funds is a wallet's first balance.
 const funds = 1 << 40
 
 // must makes a call of the API that has to succeed.
@@ -88,7 +88,7 @@ func (p *purser) must(t *testing.T, method, path, body string, into any, header 
 	}
 }
 
-// answer is what came back.
+// answer holds the answer to a request.
 type answer struct {
 	status int
 	header http.Header
@@ -112,7 +112,7 @@ func ask(ctx context.Context, c *http.Client, method, url, body string, header .
 	return answer{res.StatusCode, res.Header, text}, errors.Join(err, res.Body.Close())
 }
 
-// state is what purser and the system say of purser.
+// state holds the figures of purser and of the system about purser.
 type state struct {
 	Begun, Settled, Confirmed, Open float64
 	Goroutines, Files, HeapMB       float64
@@ -161,7 +161,7 @@ func (p *purser) lookAtFile(s *state) error {
 	return err
 }
 
-// clockTicks is how many units of /proc/PID/stat make a second: 100 on every Linux.
+// clockTicks is the number of units of /proc/PID/stat in a second: 100 on every Linux.
 const clockTicks = 100
 
 func (p *purser) lookAtProcess(s *state) error {

@@ -305,7 +305,7 @@ func (s *steady) chat(ctx context.Context, scheme string, k key) error {
 
 func event(i int) string { return fmt.Sprintf("id: %d\ndata: event %d\n\n", i, i) }
 
-// lastingPages are what the seller serves for longer than other things.
+// lastingPages adds the pages that the seller serves slowly.
 func lastingPages(mux *http.ServeMux) {
 	number := func(r *http.Request) (n int) {
 		_, _ = fmt.Sscan(r.URL.Query().Get("n"), &n)

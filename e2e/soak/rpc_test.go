@@ -22,7 +22,7 @@ const (
 	topicUsed     = "0x98de503528ee59b575ef0c0a2576a82497bfc029a5685b209e9ec333479b10a5"
 )
 
-// maxLogs is how many logs are answered at once, as with many providers.
+// maxLogs bounds the logs in one answer, as many providers do.
 const maxLogs = 10_000
 
 func trimHex(s string) string { return strings.TrimPrefix(s, "0x") }
@@ -139,7 +139,7 @@ func (c rpc) ethCall(params []json.RawMessage) (any, error) {
 	return "0x" + hex.EncodeToString(out[:]), nil
 }
 
-// filter is what logs are asked for by. A topic is null, a value, or a list of values.
+// filter selects logs. A topic is null, a value, or a list of values.
 type filter struct {
 	Topics                        []json.RawMessage
 	FromBlock, ToBlock, BlockHash string

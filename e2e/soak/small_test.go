@@ -90,7 +90,7 @@ func (s *small) inFlight(t *testing.T) *results {
 			r.start(moment+": "+name, do)
 		}
 		g.waits(t, len(calls))
-		s.world.gates.Delete(moment) // for those that come later; who waits goes on waiting
+		s.world.gates.Delete(moment) // for later ones; a request that waits goes on waiting
 		s.world.gates.Store("held "+moment, g)
 	}
 	next := func() (k int, serial uint64) { n++; return int(n) % len(s.keys), n }
@@ -162,7 +162,7 @@ func (w *world) letGo() {
 	})
 }
 
-// refusesNew fails unless nobody answers at a purser's address any more.
+// refusesNew fails unless purser's address refuses new connections.
 func (s *small) refusesNew(t *testing.T) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {

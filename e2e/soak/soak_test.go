@@ -19,7 +19,7 @@ var (
 	keysFlag   = flag.Int("soak.keys", 48, "API keys, each with a wallet of its own; one may pay 150,000 times a month")
 )
 
-// report is what is written as JSON.
+// report is the result that is written as JSON.
 type report struct {
 	Began    time.Time
 	Length   string

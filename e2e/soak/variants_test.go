@@ -314,7 +314,7 @@ func TestReloadRacesTheEnd(t *testing.T) {
 		if code := s.purser.ended(t, 45*time.Second); code != 0 {
 			t.Errorf("round %d: exit status %d", round, code)
 		}
-		r.all.Wait() // any of them may have found nobody
+		r.all.Wait() // any of them may have found no server
 		s.purser.Start(t)
 	}
 	s.purser.End(t)

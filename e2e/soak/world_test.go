@@ -44,7 +44,7 @@ var refusedPayee = x402.Address{19: 1}
 // price of everything, in the smallest unit of USDC.
 const price = 100
 
-// idle is how long servers keep connections that nobody uses, so that they are gone soon after the load.
+// idle is the time that servers keep unused connections, so that they close soon after the load.
 const idle = 5 * time.Second
 
 // world is the chain, the facilitator and the sellers.
@@ -213,7 +213,7 @@ func (w *world) certificate(t *testing.T) *tls.Certificate {
 	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// pays moves what a signed payload says, as whoever settles it does. reason is empty when the money moved.
+// pays settles a signed payload as a facilitator does. reason is "" when the money moved.
 func (w *world) pays(p x402.Payload) (a x402.Authorization, tx, reason string) {
 	a, signature, err := p.Authorization()
 	if err != nil {
@@ -415,5 +415,5 @@ func inHeader(t *testing.T, v any) string {
 func writeJSON(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // who is gone is gone
+	_ = json.NewEncoder(w).Encode(v) // ignore a caller that has left
 }

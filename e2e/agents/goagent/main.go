@@ -1,6 +1,6 @@
-// Command goagent is a Go program as anybody would write it: http.DefaultClient, whose transport heeds the proxy
-// variables of its environment. It makes one request and prints what it got as one line of JSON. Environment: URL;
-// METHOD, BODY.
+// Command goagent is an ordinary Go program: it uses http.DefaultClient, which follows the proxy
+// variables of the environment. It makes one request and prints the answer as one line of JSON.
+// Environment: URL; METHOD, BODY.
 package main
 
 import (

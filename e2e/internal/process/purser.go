@@ -19,7 +19,8 @@ type Purser struct {
 	Binary, Config string
 	// Data is the directory of the database.
 	Data string
-	// Port is where its doors listen, Sidecar and Metrics where the others of the shipped configuration do.
+	// Port is the port of its doors. Sidecar and Metrics are the other ports of the shipped
+	// configuration.
 	Port, Sidecar, Metrics int
 	// Settings are further variables of its environment, and win over those before them.
 	Settings []string
@@ -52,7 +53,7 @@ func (p *Purser) Admin() string  { return "unix/" + p.Socket() }
 // File is the path of its database.
 func (p *Purser) File() string { return filepath.Join(p.Data, "purser.db") }
 
-// Environment is what the program and its own commands get.
+// Environment returns the environment of the program and its own commands.
 func (p *Purser) Environment(more ...string) []string {
 	list := Environment(
 		"PURSER_PORT="+strconv.Itoa(p.Port), "PURSER_UPSTREAM_PORT="+strconv.Itoa(p.Sidecar), "PURSER_METRICS_PORT="+strconv.Itoa(p.Metrics),
