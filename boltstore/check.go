@@ -202,13 +202,13 @@ func (c *checker) meta() (err error) {
 	if c.report.Backups, err = marksIn(meta); err != nil {
 		c.fault("%v", err)
 	}
-	c.restore(meta)
+	c.restore()
 	return nil
 }
 
 // restore compares the pending reconciliation with the marks.
-func (c *checker) restore(meta *bbolt.Bucket) {
-	r, err := restoredIn(meta)
+func (c *checker) restore() {
+	r, err := metaIn[pay.Restore](c.tx, reconcilingKey)
 	if err != nil {
 		c.fault("%v", err)
 		return

@@ -281,7 +281,7 @@ func (v beginView) CountUnanswered(keyID, host string, now time.Time, max int) (
 	return n, nil
 }
 
-func (v beginView) Pause() (*pay.Pause, error) { return pauseIn(v.tx) }
+func (v beginView) Pause() (*pay.Pause, error) { return metaIn[pay.Pause](v.tx, pauseKey) }
 
 func (v beginView) PolicyRevision(keyID string) (uint64, error) { return revisionIn(v.tx, keyID) }
 

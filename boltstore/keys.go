@@ -130,59 +130,51 @@ func keyIn(tx *bbolt.Tx, id string) (k pay.Key, err error) {
 }
 
 // ListKeys lists keys by id from behind one.
-func (d *DB) ListKeys(ctx context.Context, after string, limit int) (list []pay.Key, err error) {
-	limit = min(limit, maxPage)
-	err = d.view(ctx, func(tx *bbolt.Tx) error {
-		c := tx.Bucket(keysBucket).Cursor()
-		id, row := c.Seek([]byte(after))
-		if after != "" && string(id) == after {
-			id, row = c.Next()
-		}
-		for ; id != nil && len(list) < limit; id, row = c.Next() {
-			var k pay.Key
-			if err := decodeRow(row, &k); err != nil {
-				return fmt.Errorf("key %s: %w", id, err)
-			}
-			list = append(list, k)
-		}
-		return nil
-	})
-	return list, err
+func (d *DB) ListKeys(ctx context.Context, after string, limit int) ([]pay.Key, error) {
+	return page[pay.Key](ctx, d, keysBucket, after, limit)
 }
 
 // SetPolicy replaces a key's policy.
-func (d *DB) SetPolicy(ctx context.Context, keyID string, pol *pay.Policy) (k pay.Key, err error) {
-	err = d.do(ctx, &op{run: func(b *batch) error {
-		if k, err = keyIn(b.tx, keyID); err != nil {
-			return err
-		}
-		was := k
+func (d *DB) SetPolicy(ctx context.Context, keyID string, pol *pay.Policy) (pay.Key, error) {
+	return d.editKey(ctx, keyID, pay.ActionKeyPolicy, func(k pay.Key) (pay.Key, bool, error) {
 		k.Policy = pol
 		k.PolicyRevision++
-		if err := b.revise(k); err != nil {
-			return err
-		}
-		return d.audit(ctx, b, pay.KeyChanged(pay.ActionKeyPolicy, was, k))
-	}})
-	if err != nil {
-		return pay.Key{}, err
-	}
-	return k, nil
+		return k, true, nil
+	})
 }
 
 // AdoptKey makes a key the operator's.
-func (d *DB) AdoptKey(ctx context.Context, keyID string) (k pay.Key, err error) {
-	err = d.do(ctx, &op{run: func(b *batch) error {
-		if k, err = keyIn(b.tx, keyID); err != nil || k.Operator {
-			return err
+func (d *DB) AdoptKey(ctx context.Context, keyID string) (pay.Key, error) {
+	return d.editKey(ctx, keyID, pay.ActionKeyAdopt, func(k pay.Key) (pay.Key, bool, error) {
+		if k.Operator {
+			return k, false, nil
 		}
-		was := k
 		k.Operator = true
 		k.PolicyRevision++
+		return k, true, nil
+	})
+}
+
+// StopKey applies a stop to a key.
+func (d *DB) StopKey(ctx context.Context, keyID string, s pay.KeyStop) (pay.Key, error) {
+	return d.editKey(ctx, keyID, s.Do.Action(), s.Apply)
+}
+
+// editKey replaces a key by the result of edit, if that is a change.
+func (d *DB) editKey(ctx context.Context, keyID string, action pay.Action, edit func(pay.Key) (k pay.Key, changed bool, err error)) (k pay.Key, err error) {
+	err = d.do(ctx, &op{run: func(b *batch) error {
+		was, err := keyIn(b.tx, keyID)
+		if err != nil {
+			return err
+		}
+		now, changed, err := edit(was)
+		if k = now; err != nil || !changed {
+			return err
+		}
 		if err := b.revise(k); err != nil {
 			return err
 		}
-		return d.audit(ctx, b, pay.KeyChanged(pay.ActionKeyAdopt, was, k))
+		return d.audit(ctx, b, pay.KeyChanged(action, was, k))
 	}})
 	if err != nil {
 		return pay.Key{}, err

@@ -1,10 +1,8 @@
 package boltstore
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"slices"
 
 	"go.etcd.io/bbolt"
 
@@ -59,43 +57,17 @@ func (d *DB) AllPayments(ctx context.Context, q pay.LabelQuery) (list []*pay.Pay
 
 // newestOf merges the payments of some label sets below an id, newest first.
 func newestOf(tx *bbolt.Tx, sets []byte, before string, limit int) (list []*pay.Payment, err error) {
-	type run struct {
-		*bbolt.Cursor
-		set byte
-		id  []byte // the newest that is not listed yet
-	}
-	follow := func(r *run, k []byte) bool {
-		if len(k) == 0 || k[0] != r.set {
-			return false
-		}
-		r.id = k[2:]
-		return true
-	}
-	var runs []*run
+	m := merge{tx: tx}
 	for _, set := range sets {
-		r := &run{Cursor: tx.Bucket(labelledBucket).Cursor(), set: set}
-		from := endOfSet(set)
-		if before != "" {
-			from = joinKey(string([]byte{set}), before)
-		}
-		step := r.Prev
-		if k, _ := r.Seek(from); k == nil {
-			step = r.Last
-		}
-		if k, _ := step(); follow(r, k) {
-			runs = append(runs, r)
-		}
+		m.begin("", before, idIndex{labelledBucket, []byte{set, 0}})
 	}
-	for len(runs) > 0 && len(list) < limit {
-		newest := slices.MaxFunc(runs, func(a, b *run) int { return bytes.Compare(a.id, b.id) })
-		p, err := paymentIn(tx, string(newest.id))
+	for r := m.newest(); r != nil && len(list) < limit; r = m.newest() {
+		p, err := paymentIn(tx, string(r.id))
 		if err != nil {
-			return nil, fmt.Errorf("payment %s: %w", newest.id, err)
+			return nil, fmt.Errorf("payment %s: %w", r.id, err)
 		}
 		list = append(list, p)
-		if k, _ := newest.Prev(); !follow(newest, k) {
-			runs = slices.DeleteFunc(runs, func(r *run) bool { return r == newest })
-		}
+		m.next(r)
 	}
 	return list, nil
 }

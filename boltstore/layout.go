@@ -1,6 +1,7 @@
 package boltstore
 
 import (
+	"context"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -151,4 +152,37 @@ func decodeRow(encoded []byte, row any) error {
 		return fmt.Errorf("decode row: %w", err)
 	}
 	return nil
+}
+
+// page lists the rows of a bucket by key from behind one, at most limit and maxPage.
+func page[T any](ctx context.Context, d *DB, bucket []byte, after string, limit int) (list []T, err error) {
+	err = d.view(ctx, func(tx *bbolt.Tx) error {
+		c := tx.Bucket(bucket).Cursor()
+		id, encoded := c.Seek([]byte(after))
+		if after != "" && string(id) == after {
+			id, encoded = c.Next()
+		}
+		for ; id != nil && len(list) < min(limit, maxPage); id, encoded = c.Next() {
+			var row T
+			if err := decodeRow(encoded, &row); err != nil {
+				return fmt.Errorf("%s %s: %w", bucket, id, err)
+			}
+			list = append(list, row)
+		}
+		return nil
+	})
+	return list, err
+}
+
+// metaIn decodes a JSON value of the meta bucket; nil: there is none.
+func metaIn[T any](tx *bbolt.Tx, key []byte) (*T, error) {
+	text := tx.Bucket(metaBucket).Get(key)
+	if text == nil {
+		return nil, nil
+	}
+	value := new(T)
+	if err := json.Unmarshal(text, value); err != nil {
+		return nil, fmt.Errorf("%s: %w", key, err)
+	}
+	return value, nil
 }

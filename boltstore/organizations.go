@@ -42,24 +42,8 @@ func (b *batch) putOrganization(org pay.Organization) error {
 }
 
 // Organizations lists organizations by id from behind one.
-func (d *DB) Organizations(ctx context.Context, after string, limit int) (list []pay.Organization, err error) {
-	limit = min(limit, maxPage)
-	err = d.view(ctx, func(tx *bbolt.Tx) error {
-		c := tx.Bucket(orgsBucket).Cursor()
-		id, row := c.Seek([]byte(after))
-		if after != "" && string(id) == after {
-			id, row = c.Next()
-		}
-		for ; id != nil && len(list) < limit; id, row = c.Next() {
-			var org pay.Organization
-			if err := decodeRow(row, &org); err != nil {
-				return fmt.Errorf("organization %s: %w", id, err)
-			}
-			list = append(list, org)
-		}
-		return nil
-	})
-	return list, err
+func (d *DB) Organizations(ctx context.Context, after string, limit int) ([]pay.Organization, error) {
+	return page[pay.Organization](ctx, d, orgsBucket, after, limit)
 }
 
 // SetPlan moves an organization to a plan.

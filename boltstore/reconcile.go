@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -23,19 +22,6 @@ var reconcilingKey = []byte("reconciling")
 // expired more than usableBefore before the backup are skipped: no block that recovery scans can
 // contain their use.
 const usableBefore = 24 * time.Hour
-
-// restoredIn reads the pending reconciliation; nil: there is none.
-func restoredIn(meta *bbolt.Bucket) (*pay.Restore, error) {
-	text := meta.Get(reconcilingKey)
-	if text == nil {
-		return nil, nil
-	}
-	r := new(pay.Restore)
-	if err := json.Unmarshal(text, r); err != nil {
-		return nil, fmt.Errorf("what is to be reconciled: %w", err)
-	}
-	return r, nil
-}
 
 // beginReconciling puts a store that comes from a backup into reconcile mode when it is opened
 // for the first time, and records the time.
@@ -56,7 +42,7 @@ func (d *DB) beginReconciling(bolt *bbolt.DB) error {
 		if err != nil {
 			return err
 		}
-		r, err := restoredIn(meta)
+		r, err := metaIn[pay.Restore](tx, reconcilingKey)
 		if err != nil {
 			return err
 		}
@@ -99,7 +85,7 @@ func putJSON(put func(key, value []byte) error, values map[string]any) error {
 // Restored reads the pending reconciliation; nil: there is none.
 func (d *DB) Restored(ctx context.Context) (r *pay.Restore, err error) {
 	err = d.view(ctx, func(tx *bbolt.Tx) error {
-		r, err = restoredIn(tx.Bucket(metaBucket))
+		r, err = metaIn[pay.Restore](tx, reconcilingKey)
 		return err
 	})
 	return r, err
@@ -107,7 +93,7 @@ func (d *DB) Restored(ctx context.Context) (r *pay.Restore, err error) {
 
 // restored reads the pending reconciliation: pay.ErrNotReconciling.
 func (b *batch) restored() (*pay.Restore, error) {
-	r, err := restoredIn(b.tx.Bucket(metaBucket))
+	r, err := metaIn[pay.Restore](b.tx, reconcilingKey)
 	if err == nil && r == nil {
 		err = pay.ErrNotReconciling
 	}
@@ -304,7 +290,7 @@ func (d *DB) EndReconciling(ctx context.Context, at time.Time) error {
 	return err
 }
 
-func (v beginView) Restored() (*pay.Restore, error) { return restoredIn(v.tx.Bucket(metaBucket)) }
+func (v beginView) Restored() (*pay.Restore, error) { return metaIn[pay.Restore](v.tx, reconcilingKey) }
 
 func (v beginView) Attempts(keyID, idempotencyKey string) (n uint64, err error) {
 	descend(v.tx.Bucket(attemptsBucket), keyPrefix(keyID, hashed(idempotencyKey)), "", func(rest, _ []byte) bool {

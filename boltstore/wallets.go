@@ -132,24 +132,8 @@ func (d *DB) Wallets(ctx context.Context, keyID string) (list []pay.Wallet, err 
 }
 
 // AllWallets lists wallets of all keys by id from behind one.
-func (d *DB) AllWallets(ctx context.Context, after string, limit int) (list []pay.Wallet, err error) {
-	limit = min(limit, maxPage)
-	err = d.view(ctx, func(tx *bbolt.Tx) error {
-		c := tx.Bucket(walletsBucket).Cursor()
-		id, row := c.Seek([]byte(after))
-		if after != "" && string(id) == after {
-			id, row = c.Next()
-		}
-		for ; id != nil && len(list) < limit; id, row = c.Next() {
-			var w pay.Wallet
-			if err := decodeRow(row, &w); err != nil {
-				return fmt.Errorf("wallet %s: %w", id, err)
-			}
-			list = append(list, w)
-		}
-		return nil
-	})
-	return list, err
+func (d *DB) AllWallets(ctx context.Context, after string, limit int) ([]pay.Wallet, error) {
+	return page[pay.Wallet](ctx, d, walletsBucket, after, limit)
 }
 
 // Wallet finds a wallet, deleted or not.
