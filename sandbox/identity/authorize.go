@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"html/template"
@@ -100,7 +101,7 @@ func (p *Provider) pressButton(w http.ResponseWriter, r *http.Request) {
 		p.reply(w, r, asked, url.Values{"error": {"access_denied"}})
 		return
 	}
-	code := random()
+	code := rand.Text()
 	p.codes.Add(code, asked.grant)
 	p.reply(w, r, asked, url.Values{"code": {code}})
 }

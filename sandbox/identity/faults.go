@@ -71,7 +71,7 @@ func (how Signature) key(s signer) (jose.SigningKey, error) {
 			return jose.SigningKey{}, err
 		}
 		if how == UnknownID {
-			s.id = random()
+			s.id = rand.Text()
 		}
 		s.key = other
 	case Genuine:

@@ -3,7 +3,6 @@ package identity
 import (
 	"crypto/rand"
 	"crypto/rsa"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -130,7 +129,7 @@ func (p *Provider) Rotate() error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.key = signer{key, random()}
+	p.key = signer{key, rand.Text()}
 	return nil
 }
 
@@ -202,11 +201,4 @@ func writeJSON(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(body)
-}
-
-// random returns 32 random bytes as text.
-func random() string {
-	var b [32]byte
-	_, _ = rand.Read(b[:]) // cannot fail
-	return base64.RawURLEncoding.EncodeToString(b[:])
 }

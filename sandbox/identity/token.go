@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"crypto/rand"
 	"crypto/rsa"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -45,7 +46,7 @@ func (p *Provider) token(w http.ResponseWriter, r *http.Request) {
 		writeJSON(w, http.StatusBadRequest, map[string]any{"error": "invalid_grant"})
 		return
 	}
-	access := random()
+	access := rand.Text()
 	id, err := p.idToken(g, access)
 	if err != nil {
 		writeJSON(w, http.StatusInternalServerError, map[string]any{"error": "server_error"})
