@@ -1,5 +1,6 @@
 // What the scripts share: a browser that is watched, errands that the test runs, axe, pictures.
-// Environment: CHROMIUM, CONTROL (where errands are run), PICTURES (a folder), BASE (purser).
+// Environment: CHROMIUM, CONTROL (where errands are run), PICTURES (a folder), TAKE (pictures of every page, not only of a
+// failure), BASE (purser).
 
 import { mkdirSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -146,8 +147,9 @@ export function faults(page) {
 const folder = process.env.PICTURES;
 mkdirSync(folder, { recursive: true });
 
-/** Takes a picture of a page, down to where it only goes on like this. */
-export async function picture(page, name) {
+/** Takes a picture of a page, down to where it only goes on like this, if pictures are asked for. */
+export async function picture(page, name, asked = process.env.TAKE) {
+  if (!asked) return;
   const { width, height } = await page.evaluate(() => ({ width: document.documentElement.clientWidth, height: document.documentElement.scrollHeight }));
   await page.screenshot({ path: path.join(folder, `${name}.png`), fullPage: true, animations: "disabled", clip: { x: 0, y: 0, width, height: Math.min(height, 2000) } });
 }
@@ -163,7 +165,7 @@ export async function main(body) {
     for (const context of contexts) {
       for (const page of context.pages()) {
         console.error(`open: ${page.url()}`);
-        await picture(page, `failed-${++n}`).catch(() => {});
+        await picture(page, `failed-${++n}`, true).catch(() => {});
       }
     }
     console.error(`pictures of what was open are in ${folder}`);

@@ -46,7 +46,11 @@ func drive(t *testing.T, script string, errands map[string]errand, vars ...strin
 	if out == "" {
 		out = t.ArtifactDir()
 	}
-	settings := []string{"CHROMIUM=" + chromium, "CONTROL=" + control.URL, "PICTURES=" + out, "NODE_NO_WARNINGS=1"}
+	take := "TAKE=" // only of what fails, which is where artifacts go
+	if *pictures != "" {
+		take = "TAKE=all"
+	}
+	settings := []string{take, "CHROMIUM=" + chromium, "CONTROL=" + control.URL, "PICTURES=" + out, "NODE_NO_WARNINGS=1"}
 	for i := 0; i < len(vars); i += 2 {
 		settings = append(settings, vars[i]+"="+vars[i+1])
 	}

@@ -15,7 +15,7 @@ import (
 )
 
 var (
-	pictures = flag.String("dashboard.pictures", "", "folder for pictures of every page; default: the test's artifacts, see go test -artifacts")
+	pictures = flag.String("dashboard.pictures", "", "folder for pictures of every page; without it there are only those of a failure, among the test's artifacts")
 	events   = flag.Int("dashboard.events", 200_000, "payments of the organization whose pages TestALongHistory measures")
 )
 

@@ -147,8 +147,7 @@ async function appear({ name, options, only, start }) {
 }
 
 await main(async () => {
-  await Promise.all(looks.map(appear));
-  await keyboard();
+  await Promise.all([...looks.map(appear), keyboard()]);
   for (const [name, { bytes, requests }] of weights) say(`${String(bytes).padStart(8)} bytes in ${requests} requests: ${name}`);
   for (const finding of moderate) say(`axe, not required: ${finding}`);
   check(wrong.size === 0, () => [...wrong].join("\n"));

@@ -17,7 +17,7 @@ import (
 )
 
 var (
-	examples = flag.Int("openapi.examples", 60, "how many requests of each kind are made up for each endpoint")
+	examples = flag.Int("openapi.examples", 30, "how many requests of each kind are made up for each endpoint")
 	longest  = flag.Duration("openapi.max", 0, "how long Schemathesis goes on making them up, again and again; 0 is once")
 	seed     = flag.String("openapi.seed", usualSeed, "what the requests are made up from, so that a run can be repeated; random is another one each time")
 )
