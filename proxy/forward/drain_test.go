@@ -45,7 +45,7 @@ func TestDrain(t *testing.T) {
 					<-noticed
 					c.CloseIdleConnections()
 				}
-				if err := w.forward.Drain(bounded(t, time.Second)); !errors.Is(err, context.DeadlineExceeded) {
+				if err := w.forward.Drain(bounded(t, 50*time.Millisecond)); !errors.Is(err, context.DeadlineExceeded) {
 					t.Errorf("with a payment under way: %v", err)
 				}
 				if _, err := proxytest.Do(idle, proxytest.Request(t, "GET", w.shop("/free"), nil)); err == nil {

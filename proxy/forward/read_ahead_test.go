@@ -51,7 +51,7 @@ func TestRepeatOfClientThatSentMore(t *testing.T) {
 				}
 				again := open()
 				_, _ = io.WriteString(again, crlf(text))
-				time.Sleep(300 * time.Millisecond) // long enough to pay once more
+				time.Sleep(50 * time.Millisecond) // long enough to pay once more
 				if n := len(w.Payments()); n != 1 {
 					t.Errorf("one request of a client that was gone and came back: %d payments", n)
 				}

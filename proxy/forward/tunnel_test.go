@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/purserpay/purser/internal/guard"
@@ -120,22 +121,31 @@ func TestTunnelRefusals(t *testing.T) {
 
 func TestTunnelIdle(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(s *setup) { s.forward.IdleTunnel = 2 * time.Second })
-	_, conn, br := w.connect(echoServer(t).Addr().String(), "")
-	for range 8 { // never idle for long, though longer than the limit in all
-		time.Sleep(300 * time.Millisecond)
-		_, _ = io.WriteString(conn, "x")
-		if b, err := br.ReadByte(); b != 'x' || err != nil {
-			t.Fatalf("%c %v", b, err)
+	synctest.Test(t, func(t *testing.T) {
+		tunnel, _ := newTunnels(0, 0, 0, time.Minute).acquire("key", "192.0.2.1:1")
+		client, near := net.Pipe()
+		far, upstream := net.Pipe()
+		go func() { _, _ = io.Copy(upstream, upstream) }()
+		go func() {
+			tunnel.run(near, far)
+			tunnel.release()
+		}()
+		b := make([]byte, 1)
+		for range 8 { // never idle for long, though longer than the limit in all
+			time.Sleep(40 * time.Second)
+			_, _ = io.WriteString(client, "x")
+			if _, err := client.Read(b); b[0] != 'x' || err != nil {
+				t.Fatalf("%s %v", b, err)
+			}
 		}
-	}
-	start := time.Now()
-	if _, err := br.ReadByte(); err == nil {
-		t.Error("bytes out of nowhere")
-	}
-	if d := time.Since(start); d < 1500*time.Millisecond {
-		t.Errorf("cut after %s", d)
-	}
+		start := time.Now()
+		if _, err := client.Read(b); err == nil {
+			t.Error("bytes out of nowhere")
+		}
+		if d := time.Since(start); d != time.Minute {
+			t.Errorf("cut after %s", d)
+		}
+	})
 }
 
 func TestTunnelLimits(t *testing.T) {
