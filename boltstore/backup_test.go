@@ -309,8 +309,8 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// Who waits for the lock of a file that is replaced meanwhile must not go on with the old
-// one, which has no name any more.
+// A process that waits for the lock of a file which is replaced meanwhile must not use the old
+// file, which has no name any more.
 func TestReplacedWhileOpening(t *testing.T) {
 	t.Parallel()
 	o := filled(t)

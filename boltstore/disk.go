@@ -8,7 +8,7 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// diskCheck is how long a reading of the free disk space is valid. Tests lower it.
+// diskCheck is the time between two readings of the free disk space. Tests shorten it.
 var diskCheck = time.Second
 
 // disk watches the free space of the folder of the store.

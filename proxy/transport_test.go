@@ -20,8 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// transport is a paying transport over a plain one, without a proxy in between.
-
+// transport returns a paying transport over a plain one, without a proxy in between.
 func (w *world) transport(next *http.Transport, o TransportOptions) *Transport {
 	w.T.Helper()
 	if next == nil {
@@ -36,8 +35,7 @@ func (w *world) transport(next *http.Transport, o TransportOptions) *Transport {
 	return tr
 }
 
-// trip sends one request for a call and reads the answer.
-
+// trip sends one request of a call and reads the answer.
 func (w *world) trip(tr *Transport, call *Call, r *http.Request) (proxytest.Answer, error) {
 	w.T.Helper()
 	ctx := r.Context()
@@ -105,10 +103,8 @@ func (w *world) get(rawURL string, header ...string) proxytest.Answer {
 	return w.send(w.door, w.Key, proxytest.Request(w.T, "GET", rawURL, nil, header...))
 }
 
-// A load balancer tries several times for one incoming request: one payment, and one send
-
-// for each of its attempts.
-
+// A load balancer tries several times for one incoming request: one payment, and one send for each
+// attempt.
 func TestAttemptsOfOneCall(t *testing.T) {
 	t.Parallel()
 	for _, method := range []string{"GET", "POST"} {
@@ -151,7 +147,6 @@ func TestAttemptsOfOneCall(t *testing.T) {
 }
 
 // The payload of a call is not sent with another request.
-
 func TestCallPaysForOneRequest(t *testing.T) {
 	t.Parallel()
 	w, s := newWorld(t), proxytest.NewSeller(t)
@@ -180,20 +175,8 @@ func TestWithoutCall(t *testing.T) {
 	_ = resp.Body.Close()
 }
 
-// A request that is reset on a kept connection is one that http.Transport would send again.
-
-// A server that closes its connections without a word may do so under a paid request. That
-
-// must cost a repeat at most, never a second payment.
-
-// The address may change between the challenge and the paid request: then nothing leaves.
-
-// When the seller cannot be connected to for the paid request, nothing was paid.
-
-// After the headers the body is the caller's, who may leave.
-
-// Behind a load balancer a repeat may go elsewhere: it is known by what the client asked.
-
+// Behind a load balancer a repeat may reach another upstream. It is recognized by the client's
+// request.
 func TestRepeatElsewhere(t *testing.T) {
 	t.Parallel()
 	w, a, b := newWorld(t), proxytest.NewSeller(t), proxytest.NewSeller(t)
@@ -216,7 +199,6 @@ func TestRepeatElsewhere(t *testing.T) {
 }
 
 // A repeat is served even when the seller's challenge has become unreadable.
-
 func TestRepeatWithUnreadableChallenge(t *testing.T) {
 	t.Parallel()
 	w, s := newWorld(t), proxytest.NewSeller(t)
@@ -263,8 +245,7 @@ func TestClosedPayer(t *testing.T) {
 	s.Expect(1, 0, 0)
 }
 
-// With a facilitator the payload is shown to it first, and does not leave when refused.
-
+// With a facilitator, /verify sees the payload first. When it refuses, the payload does not leave.
 func TestFacilitatorRefuses(t *testing.T) {
 	t.Parallel()
 	var reason atomic.Value
