@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -95,47 +96,7 @@ func (d *DB) Payment(ctx context.Context, id string) (p *pay.Payment, err error)
 
 // Payments lists a key's payments, newest first.
 func (d *DB) Payments(ctx context.Context, q pay.PaymentQuery) ([]*pay.Payment, error) {
-	bucket, prefix := keyPaymentsBucket, keyPrefix(q.KeyID)
-	var wanted byte // filters what the index does not
-	if slices.Contains(indexed, q.Label) {
-		bucket, prefix = labelsBucket, keyPrefix(q.KeyID, q.Label)
-	} else if q.Label != "" {
-		if wanted = labelBits(q.Label); wanted == 0 {
-			return nil, nil
-		}
-	}
-	var list []*pay.Payment
-	position, more := q.Before, true
-	for more && len(list) < q.Limit {
-		err := d.view(ctx, func(tx *bbolt.Tx) (err error) {
-			rows, seen := tx.Bucket(paymentsBucket), 0
-			more = false
-			descend(tx.Bucket(bucket), prefix, position, func(id, _ []byte) bool {
-				if seen == scanRows || len(list) == q.Limit {
-					more = true
-					return false
-				}
-				seen++
-				position = string(id)
-				encoded := rows.Get(id)
-				if wanted != 0 && (len(encoded) < 2 || encoded[1]&wanted == 0) {
-					return true
-				}
-				var p *pay.Payment
-				if p, err = decodePayment(encoded); err != nil {
-					err = fmt.Errorf("payment %s: %w", id, err)
-					return false
-				}
-				list = append(list, p)
-				return true
-			})
-			return err
-		})
-		if err != nil {
-			return nil, err
-		}
-	}
-	return list, nil
+	return d.newestPayments(ctx, []string{q.KeyID}, q.Label, q.Before, q.Limit, math.MaxInt)
 }
 
 // Due lists payments whose Check has come, the longest due first.
