@@ -122,7 +122,7 @@ func TestFailingOutcome(t *testing.T) {
 			ctx := t.Context()
 			p, q := begun(t, d, "k"), begun(t, d, "k")
 			broken(d, failure)
-			noted := pay.Outcome{PaymentID: q.ID, Fence: 1, At: noon, Note: "seen", Looked: true}
+			noted := pay.Outcome{PaymentID: q.ID, Fence: 1, At: noon, Note: "seen", Checked: true}
 			_, _, err := d.Record(ctx, noted)
 			wantError(t, err, pay.ErrQueued)
 			promised, _, err := d.Record(ctx, settlement(p))

@@ -1,5 +1,5 @@
 // Package chain reads a chain over Ethereum JSON-RPC; its Client implements pay.Chain and
-// pay.Ledger. It identifies the RPC, reads token balances, and finds out what became of an
+// pay.ChainScanner. It identifies the RPC, reads token balances, and finds out what became of an
 // authorization.
 //
 // An answer that contradicts itself is an error, never a guess, because package pay books money by

@@ -18,7 +18,7 @@ import (
 // maxTopics bounds the wallets in one filter, because RPCs limit its size.
 const maxTopics = 100
 
-var _ pay.Ledger = (*Client)(nil)
+var _ pay.ChainScanner = (*Client)(nil)
 
 // errScan reports logs that do not match the filter.
 var errScan = errors.New("the RPC answered other logs than asked for")

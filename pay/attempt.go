@@ -31,7 +31,7 @@ type Attempt struct {
 	started  time.Time
 	done     bool
 	pending  sync.WaitGroup // outcomes being written
-	late     late           // one that waits for the end of the attempt
+	delayed  delayedSettlement
 }
 
 // Payment is the payment as last written. Callers must not change it.
@@ -126,7 +126,7 @@ func (a *Attempt) finish(answered, wait bool) {
 	}
 	a.hold.end(answered && !a.row.waitsForReceipt())
 	o := a.outcome(Outcome{Release: true, Answered: answered})
-	before, settlement, stopped := a.late.take()
+	before, settlement, stopped := a.delayed.withdraw()
 	if stopped {
 		a.pending.Done()
 	}
@@ -209,9 +209,9 @@ func (a *Attempt) recordSoon(o Outcome) {
 		defer cancel()
 		a.payer.write(ctx, row, o)
 	}
-	if o.Verdict == VerdictSettled && a.late.hold(before, o, func() {
+	if o.Verdict == VerdictSettled && a.delayed.keep(before, o, func() {
 		defer a.pending.Done()
-		if row, held, _ := a.late.take(); held != nil {
+		if row, held, _ := a.delayed.withdraw(); held != nil {
 			now(row, *held)
 		}
 	}) {

@@ -136,7 +136,7 @@ const (
 type balanceCache struct {
 	mu    sync.Mutex
 	seen  *lru.Cache[balanceKey, *balanceEntry]
-	turns uint64 // looks so far
+	reads uint64 // readings begun so far
 }
 
 type balanceKey struct {
@@ -147,7 +147,7 @@ type balanceKey struct {
 type balanceEntry struct {
 	amount x402.Amount
 	until  time.Time // zero: not known
-	turn   uint64    // of the look that found it
+	number uint64    // of the reading that found it
 	// again is when the next look afresh may begin, looking ends with the one that is under way.
 	again   [freshnesses]time.Time
 	looking chan struct{}
@@ -159,9 +159,9 @@ type balanceLook struct {
 	amount x402.Amount
 	others <-chan struct{} // ends with a look that is under way; nil: there is none to wait for
 
-	begun time.Time
-	turn  uint64
-	mine  chan struct{} // that others wait for; nil: none
+	begun  time.Time
+	number uint64
+	mine   chan struct{} // that others wait for; nil: none
 }
 
 // look says what is known of a wallet, whom to wait for, or that it is the caller's turn. It
@@ -181,8 +181,8 @@ func (b *balanceCache) look(key balanceKey, now time.Time, age freshness) balanc
 	case afresh && e.looking != nil:
 		return balanceLook{others: e.looking}
 	}
-	b.turns++
-	l := balanceLook{begun: now, turn: b.turns}
+	b.reads++
+	l := balanceLook{begun: now, number: b.reads}
 	if afresh {
 		l.mine = make(chan struct{})
 		e.looking, e.again[age] = l.mine, now.Add(balanceAgain)
@@ -194,8 +194,8 @@ func (b *balanceCache) look(key balanceKey, now time.Time, age freshness) balanc
 func (b *balanceCache) saw(key balanceKey, l balanceLook, have x402.Amount) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if e, seen := b.seen.Peek(key); seen && l.turn > e.turn {
-		e.amount, e.until, e.turn = have, l.begun.Add(balanceKept), l.turn
+	if e, seen := b.seen.Peek(key); seen && l.number > e.number {
+		e.amount, e.until, e.number = have, l.begun.Add(balanceKept), l.number
 	}
 }
 

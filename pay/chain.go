@@ -19,7 +19,7 @@ var errUnwatched = errors.New("no RPC for this network")
 // chainIdentity remembers for a while what checking the RPC for an asset gave. That is good
 // enough for balances and for health. Evidence brings its own identity, see [Payer.trace].
 type chainIdentity struct {
-	turn chan struct{} // of one: the RPC is asked once, and whoever waits need not wait for ever
+	asking chan struct{} // of one: the RPC is asked once at a time, and a caller that leaves stops waiting
 
 	mu      sync.Mutex
 	checked map[x402.Address]identityCheck // by the asset's address, which is pinned to one network
@@ -30,7 +30,7 @@ type chainIdentity struct {
 
 func newChainIdentity() chainIdentity {
 	return chainIdentity{
-		turn: make(chan struct{}, 1), checked: make(map[x402.Address]identityCheck), networks: make(map[uint64]bool),
+		asking: make(chan struct{}, 1), checked: make(map[x402.Address]identityCheck), networks: make(map[uint64]bool),
 	}
 }
 
@@ -66,15 +66,15 @@ func (c *chainIdentity) remembered(a x402.Asset, now time.Time) (identityCheck, 
 }
 
 // checkChain makes sure that the RPC is one whose word counts: pinned chain id and token,
-// and the genesis hash recorded with the store (DESIGN §3). errUnwatched when the RPC is for
+// and the genesis hash recorded with the store (docs/design.md §3). errUnwatched when the RPC is for
 // another network.
 func (p *Payer) checkChain(ctx context.Context, n x402.Network, a x402.Asset) error {
 	if c, ok := p.identity.remembered(a, p.now()); ok {
 		return c.err
 	}
 	select {
-	case p.identity.turn <- struct{}{}:
-		defer func() { <-p.identity.turn }()
+	case p.identity.asking <- struct{}{}:
+		defer func() { <-p.identity.asking }()
 	case <-ctx.Done():
 		return fmt.Errorf("waiting for the RPC: %w", ctx.Err())
 	}

@@ -38,11 +38,11 @@ func (e *HeaderError) Error() string { return "no usable payment requirement: " 
 func (e *HeaderError) Unwrap() error { return e.Cause }
 
 // choose takes the first requirement that can be paid: known network with a wallet of
-// this key, scheme, pinned asset, policy (DESIGN §3.1). When there is none, the error is
+// this key, scheme, pinned asset, policy (docs/design.md §3.1). When there is none, the error is
 // that of the entry that came furthest.
 //
 // A policy refusal comes back together with the choice, because the monthly quota is
-// answered before it (DESIGN §5, order of checks).
+// answered before it (docs/design.md §5, order of checks).
 func (p *Payer) choose(ctx context.Context, r Request, pol Policy) (choice, error) {
 	var (
 		best     choice
@@ -116,10 +116,10 @@ func (p *Payer) consider(ctx context.Context, r Request, pol Policy, at site, in
 	c.network, c.wallet, c.asset = network, wallet, asset
 	if req.Amount.IsZero() {
 		// Anybody can make such payments: no wallet is too empty for them.
-		return c, rankPolicy, refusal("amount", "an amount of 0 is no payment")
+		return c, rankPolicy, refusedBy("amount", "an amount of 0 is no payment")
 	}
 	if size := r.Challenge.Offer(index).Size(); size > maxOffer {
-		return c, rankPolicy, refusal("challenge-too-large", "%d bytes of the challenge would have to be kept, and %d is the most", size, maxOffer)
+		return c, rankPolicy, refusedBy("challenge-too-large", "%d bytes of the challenge would have to be kept, and %d is the most", size, maxOffer)
 	}
 	c.validity = p.validity(req.MaxTimeout)
 	if c.validity < minValidity {

@@ -38,8 +38,8 @@ func (p *Payer) clockRefusal(ctx context.Context) error {
 func (p *Payer) askTime(ctx context.Context) {
 	k := p.time
 	select {
-	case k.turn <- struct{}{}:
-		defer func() { <-k.turn }()
+	case k.asking <- struct{}{}:
+		defer func() { <-k.asking }()
 	case <-ctx.Done():
 		return
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// Health is what GET /health tells (DESIGN §5). Texts carry no secrets and no URLs.
+// Health is what GET /health tells (docs/design.md §5). Texts carry no secrets and no URLs.
 type Health struct {
 	OK          bool // false when nothing can be paid
 	Store       Probe

@@ -53,7 +53,7 @@ type NewKey struct {
 	Secret string
 	// Plan, when OrganizationID is set, creates the organization with that plan or
 	// replaces the plan of a known one. Empty keeps a known organization's plan and
-	// means PlanFree for an unknown one (DESIGN §5).
+	// means PlanFree for an unknown one (docs/design.md §5).
 	Plan PlanName
 	// Plans says how many keys an organization may have.
 	Plans Plans
@@ -77,7 +77,7 @@ func truncate(s string, n int) string {
 // KeyPrefix starts every generated key (SPEC §2).
 const KeyPrefix = "pk_"
 
-// ValidSecret reports whether s can be an API key (DESIGN §5).
+// ValidSecret reports whether s can be an API key (docs/design.md §5).
 func ValidSecret(s string) bool {
 	return len(s) >= 8 && len(s) <= 256 && strings.Trim(s, secretAlphabet) == ""
 }

@@ -85,9 +85,9 @@ func (p *Payer) begin(ctx context.Context, r Request) (*Attempt, error) {
 	}
 	r = r.withoutUserinfo()
 	started := time.Now()
-	a, err := p.open(ctx, r)
+	a, err := p.attempt(ctx, r)
 	if err != nil {
-		p.refused(ctx, r, err)
+		p.reportRefusal(ctx, r, err)
 		return nil, err
 	}
 	a.opened = started
@@ -95,7 +95,7 @@ func (p *Payer) begin(ctx context.Context, r Request) (*Attempt, error) {
 }
 
 // refused tells of a payment that its key may not make.
-func (p *Payer) refused(ctx context.Context, r Request, err error) {
+func (p *Payer) reportRefusal(ctx context.Context, r Request, err error) {
 	rule := string(Code(err))
 	switch Code(err) {
 	case CodePolicy:
@@ -111,7 +111,7 @@ func (p *Payer) refused(ctx context.Context, r Request, err error) {
 
 // open tries until the call has an attempt: the payment that it repeats may be busy, and the key's
 // policy may change meanwhile.
-func (p *Payer) open(ctx context.Context, r Request) (*Attempt, error) {
+func (p *Payer) attempt(ctx context.Context, r Request) (*Attempt, error) {
 	deadline := time.NewTimer(p.opts.RepeatWait)
 	defer deadline.Stop()
 	for changes, looked := 0, false; ; {
@@ -180,10 +180,10 @@ func (p *Payer) try(by caller, r Request) (_ *Attempt, busy *Payment, _ error) {
 	case Created:
 		c.giveBack = nil // the payment is the one that was let through
 		p.began(by, begun.Payment)
-		err = a.take(c.wallet)
+		err = a.holdAndSign(c.wallet)
 	default:
 		p.log.InfoContext(by, "payment repeated", "payment", a.row.ID, "key", a.row.KeyID, "state", string(a.row.State))
-		err = a.take(c.wallet)
+		err = a.holdAndSign(c.wallet)
 	}
 	if err != nil {
 		return nil, nil, err
@@ -235,7 +235,7 @@ func (p *Payer) journal(by caller, b *Begin) (Begun, *hold, error) {
 }
 
 // take keeps the lease of a journaled payment and signs it. On error it ends the attempt.
-func (a *Attempt) take(w Wallet) error {
+func (a *Attempt) holdAndSign(w Wallet) error {
 	failpoint.Here(failpoint.Journaled)
 	if err := a.payer.keep(a.caller, a.hold, a.row.Lease.Until); err != nil {
 		a.Abandon("lease not renewed")

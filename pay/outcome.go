@@ -39,11 +39,11 @@ type Outcome struct {
 	// Resolution: the verdict, settled or void, is an operator's. It needs the lease, and a
 	// payment that is [Payment.Resolvable].
 	Resolution *Resolution
-	// Check moves recovery's next look; zero leaves it, or, with Looked, ends the looking.
-	// Looked counts a look.
-	Check  time.Time
-	Looked bool
-	Retire bool // drop payload and idempotency key
+	// Check moves recovery's next look; zero leaves it, or, with Checked, ends the looking.
+	// Checked counts a look.
+	Check   time.Time
+	Checked bool
+	Retire  bool // drop payload and idempotency key
 
 	// Release ends the lease named by Fence; Answered says how the caller fared.
 	Release  bool
@@ -97,10 +97,10 @@ func (p *Payment) Apply(o Outcome) (Effects, error) {
 		p.Receipted = true
 		p.Unanswered, p.Answered = false, true
 	}
-	if !o.Check.IsZero() || o.Looked {
+	if !o.Check.IsZero() || o.Checked {
 		p.Check = o.Check
 	}
-	if o.Looked {
+	if o.Checked {
 		p.Checks++
 	}
 	if o.Retire {

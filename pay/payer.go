@@ -71,7 +71,7 @@ func (n Names) of(s TimeSource) string {
 	return n.RPC
 }
 
-// Validity of an authorization (DESIGN §3.1).
+// Validity of an authorization (docs/design.md §3.1).
 const (
 	defaultValidity = 60 * time.Second // when the challenge names none
 	minValidity     = 10 * time.Second // less is declined, rule "validity"

@@ -12,7 +12,7 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// State is a payment's stored state (DESIGN §3).
+// State is a payment's stored state (docs/design.md §3).
 type State string
 
 // The three stored states.
@@ -25,7 +25,7 @@ const (
 // Settlement says who sends the transfer to the chain.
 type Settlement string
 
-// Who settles (DESIGN §3). Standard x402 sellers settle by themselves, and refuse a
+// Who settles (docs/design.md §3). Standard x402 sellers settle by themselves, and refuse a
 // payload that is settled already.
 const (
 	SettlePayer  Settlement = "payer"  // we do, through our facilitator's /settle
@@ -89,7 +89,7 @@ type Lease struct {
 	Until time.Time `json:"Until,omitzero"`
 }
 
-// Lease durations (DESIGN §3.4).
+// Lease durations (docs/design.md §3.4).
 const (
 	LeaseTime    = 30 * time.Second
 	LeaseRenewal = 10 * time.Second
@@ -113,7 +113,7 @@ type Payment struct {
 	Created        time.Time `json:"Created"`
 
 	// Fingerprint is what a repeat under the same idempotency key must match; Identity
-	// is what a repeat without a key is recognized by (DESIGN §3).
+	// is what a repeat without a key is recognized by (docs/design.md §3).
 	Fingerprint    Hash   `json:"Fingerprint"`
 	Identity       Hash   `json:"Identity"`
 	IdempotencyKey string `json:"IdempotencyKey,omitempty"`
@@ -158,7 +158,7 @@ type Payment struct {
 	Lease Lease `json:"Lease"`
 	// Answered: the caller got its answer in full and without an error status.
 	Answered bool `json:"Answered,omitempty"`
-	// Unanswered: the lease ended and the answer did not arrive (DESIGN §3, repeats without a key).
+	// Unanswered: the lease ended and the answer did not arrive (docs/design.md §3, repeats without a key).
 	Unanswered bool `json:"Unanswered,omitempty"`
 	// Receipted: the seller's receipt was posted by the payment's key.
 	Receipted bool `json:"Receipted,omitempty"`
@@ -184,7 +184,7 @@ type Note struct {
 // maxNotes bounds a payment's story; the first notes matter most.
 const maxNotes = 20
 
-// Timing of repeats (DESIGN §3).
+// Timing of repeats (docs/design.md §3).
 const (
 	// ResendMargin is how much validity must be left for a payload to be sent again:
 	// facilitators refuse authorizations with less than 6 s.
@@ -219,12 +219,12 @@ func (p *Payment) Awaited() bool {
 }
 
 // HoldsHost reports whether the payment counts against the unanswered payments of its
-// host (DESIGN §7); stores index such payments by (KeyID, Host, ValidBefore).
+// host (docs/design.md §7); stores index such payments by (KeyID, Host, ValidBefore).
 func (p *Payment) HoldsHost() bool {
 	return p.State == Open && !p.Refused && p.Unanswered
 }
 
-// Flags lists the payment's flags in the order of DESIGN §3.
+// Flags lists the payment's flags in the order of docs/design.md §3.
 func (p *Payment) Flags() []string {
 	flags := []string{}
 	for _, f := range []struct {

@@ -37,7 +37,7 @@ type Plan struct {
 	Payments int    // payments per calendar month (UTC)
 }
 
-// UnclaimedWallets is how many live wallets an unclaimed key may have (DESIGN §5).
+// UnclaimedWallets is how many live wallets an unclaimed key may have (docs/design.md §5).
 const UnclaimedWallets = 100
 
 // Plans is a deployment's table of plans. A nil one, and whatever is missing in one, is that

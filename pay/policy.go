@@ -11,7 +11,7 @@ import (
 
 // Policy limits what a key may spend. A field that is not set falls back to the configured
 // defaults; for a key that is not the operator's, it is no limit on REST. A policy set on the
-// key holds at every door (DESIGN §7). Days and months are those of UTC.
+// key holds at every door (docs/design.md §7). Days and months are those of UTC.
 //
 // What is spent is counted always, so a budget that is set later counts from the beginning of its
 // day or month. Payments per minute are counted while there is a limit on them.
@@ -54,7 +54,7 @@ type Budget struct {
 }
 
 // MaxUnansweredPerHost bounds the payments of one key to one host that are open,
-// unanswered and still valid (DESIGN §7).
+// unanswered and still valid (docs/design.md §7).
 const MaxUnansweredPerHost = 20
 
 // otherTasks is the entry of Policy.Tasks for labels without an own one. It is no label.

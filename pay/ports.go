@@ -162,9 +162,9 @@ type Observer interface {
 	Took(stage string, d time.Duration)
 }
 
-// Ledger is a [Chain] that can also list what wallets have paid. Reconciling a restored
+// ChainScanner is a [Chain] that can also list what wallets have paid. Reconciling a restored
 // store needs one.
-type Ledger interface {
+type ChainScanner interface {
 	// Safe is the newest block that no reorganization is expected to take back.
 	Safe(ctx context.Context) (ChainBlock, error)
 	// Before finds a block that is not after a moment, a few minutes before it at most where

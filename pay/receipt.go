@@ -34,7 +34,7 @@ func (p *Payer) weigh(ctx context.Context, row *Payment, c claim) Outcome {
 	}
 	if c.kind == claimRefused {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, refusalLook)
+		ctx, cancel = context.WithTimeout(ctx, refusalWait)
 		defer cancel()
 	}
 	t, err := p.trace(ctx, row)

@@ -227,7 +227,7 @@ func (p *Payer) unheard() error {
 func (p *Payer) reconcileNetwork(ctx context.Context, r *Restore, name string, wallets []Wallet) NetworkReconciling {
 	s := NetworkReconciling{Name: name, Scan: r.Scans[name]}
 	n, ok := x402.NetworkByWire(name)
-	ledger, reads := p.opts.Chain.(Ledger)
+	ledger, reads := p.opts.Chain.(ChainScanner)
 	switch {
 	case !ok:
 		s.Err = fmt.Errorf("unknown network %q", name)
@@ -245,7 +245,7 @@ func (p *Payer) reconcileNetwork(ctx context.Context, r *Restore, name string, w
 }
 
 // readOn reads a network's blocks up to the safe one, booking what it finds.
-func (p *Payer) readOn(ctx context.Context, ledger Ledger, r *Restore, n x402.Network, wallets []Wallet, s *NetworkReconciling) error {
+func (p *Payer) readOn(ctx context.Context, ledger ChainScanner, r *Restore, n x402.Network, wallets []Wallet, s *NetworkReconciling) error {
 	for _, a := range n.Assets {
 		if err := p.checkChain(ctx, n, a); err != nil {
 			return fmt.Errorf("checking the chain: %w", err)
@@ -307,7 +307,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 }
 
 // firstBlock is where what the backup does not know begins.
-func firstBlock(ctx context.Context, ledger Ledger, r *Restore, n x402.Network) (uint64, error) {
+func firstBlock(ctx context.Context, ledger ChainScanner, r *Restore, n x402.Network) (uint64, error) {
 	if b := r.blockOn(n.Name); b != nil {
 		return b.Number + 1, nil
 	}
@@ -327,7 +327,7 @@ func (r *Restore) blockOn(network string) *ChainBlock {
 }
 
 // readBlocks reads some blocks of every asset and books what is new, in one step.
-func (p *Payer) readBlocks(ctx context.Context, ledger Ledger, r *Restore, n x402.Network, wallets []Wallet, s *NetworkReconciling, from uint64) (uint64, error) {
+func (p *Payer) readBlocks(ctx context.Context, ledger ChainScanner, r *Restore, n x402.Network, wallets []Wallet, s *NetworkReconciling, from uint64) (uint64, error) {
 	byAddress := map[x402.Address][]Wallet{}
 	for _, w := range wallets {
 		byAddress[*w.Address] = append(byAddress[*w.Address], w)

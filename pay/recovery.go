@@ -13,7 +13,7 @@ import (
 )
 
 // Recover runs recovery until ctx ends: it observes, closes what evidence allows, and
-// never moves money (DESIGN §3).
+// never moves money (docs/design.md §3).
 func (p *Payer) Recover(ctx context.Context) {
 	tick := time.NewTicker(failpoint.Every(recoverEvery))
 	defer tick.Stop()
@@ -113,7 +113,7 @@ var errBatchOver = errors.New("the batch has had its time")
 // recoverPayment looks at one payment. One that fails comes later again, so that those
 // behind it have their turn.
 func (p *Payer) recoverPayment(ctx context.Context, row *Payment) error {
-	err := p.lookAt(ctx, row.ID)
+	err := p.recoverLeased(ctx, row.ID)
 	switch {
 	case err == nil, errors.Is(err, ErrLeaseHeld), errors.Is(err, ErrLeaseLost), errors.Is(err, ErrUnavailable), ctx.Err() != nil:
 		return err
@@ -126,7 +126,7 @@ func (p *Payer) recoverPayment(ctx context.Context, row *Payment) error {
 	return err
 }
 
-func (p *Payer) lookAt(ctx context.Context, id string) error {
+func (p *Payer) recoverLeased(ctx context.Context, id string) error {
 	now := p.now().UTC()
 	row, err := p.store.Acquire(ctx, id, p.owner, now, now.Add(LeaseTime))
 	if err != nil {
@@ -135,11 +135,11 @@ func (p *Payer) lookAt(ctx context.Context, id string) error {
 	failpoint.Here(failpoint.RecoveryAcquired)
 	look, cancel := context.WithTimeout(WithPayment(ctx, id), LeaseTime/2)
 	defer cancel()
-	o, looked := p.look(look, row)
+	o, looked := p.gather(look, row)
 	failpoint.Here(failpoint.RecoveryLooked)
 	o.PaymentID, o.Fence, o.At = row.ID, row.Lease.Fence, p.now().UTC()
 	if looked {
-		o.Looked = true
+		o.Checked = true
 		after := row.Clone()
 		probe := o
 		probe.EventID = "probe"
@@ -157,7 +157,7 @@ func (p *Payer) lookAt(ctx context.Context, id string) error {
 
 // look gathers the evidence for one payment. One that is cut short, because another instance takes over or the
 // process ends, is no look: the payment stays due, instead of waiting for the longer the more reloads there are.
-func (p *Payer) look(ctx context.Context, row *Payment) (_ Outcome, looked bool) {
+func (p *Payer) gather(ctx context.Context, row *Payment) (_ Outcome, looked bool) {
 	now := p.now()
 	if p.opts.Chain != nil && row.unproven() {
 		switch t, err := p.trace(ctx, row); {

@@ -15,7 +15,7 @@ const (
 	// recoverBehind is recoverAtOnce while a whole batch is due: a backlog of settled payments to be
 	// confirmed would hold up the open ones behind it.
 	recoverBehind = 32
-	firstLook     = 20 * time.Second // after a payment was journaled
+	firstCheck    = 20 * time.Second // after a payment was journaled
 	maxBackoff    = 10 * time.Minute
 	lateBackoff   = time.Hour      // for what the RPC has given no answer about for long
 	slowBackoff   = 24 * time.Hour // for what only a late RPC could close
@@ -25,7 +25,7 @@ const (
 // nextCheck is when recovery should look at a payment next; zero is never.
 func (p *Payer) nextCheck(row *Payment, now time.Time) time.Time {
 	backoff := func(most time.Duration) time.Time {
-		d := firstLook << min(row.Checks, 16)
+		d := firstCheck << min(row.Checks, 16)
 		return now.Add(min(d, most))
 	}
 	watched := p.watches(row.Terms.Network)
@@ -42,7 +42,7 @@ func (p *Payer) nextCheck(row *Payment, now time.Time) time.Time {
 	case row.Doubted && !watched:
 		return row.doubtCheck(now)
 	case row.Doubted:
-		return p.nextLook(row, now, watched, backoff)
+		return p.nextEvidenceCheck(row, now, watched, backoff)
 	case row.State == Void && !watched:
 		return backoff(slowBackoff)
 	case row.State == Void:
@@ -50,7 +50,7 @@ func (p *Payer) nextCheck(row *Payment, now time.Time) time.Time {
 	case row.Refused && !watched: // all that will be known, unless there is an RPC one day
 		return earliest(backoff(slowBackoff), row.ValidBefore().Add(RetainPayload))
 	}
-	return p.nextLook(row, now, watched, backoff)
+	return p.nextEvidenceCheck(row, now, watched, backoff)
 }
 
 func earliest(a, b time.Time) time.Time {
@@ -60,8 +60,8 @@ func earliest(a, b time.Time) time.Time {
 	return a
 }
 
-// nextLook is nextCheck for a payment that is open or doubted.
-func (p *Payer) nextLook(row *Payment, now time.Time, watched bool, backoff func(time.Duration) time.Time) time.Time {
+// nextEvidenceCheck is nextCheck for a payment that is open or doubted.
+func (p *Payer) nextEvidenceCheck(row *Payment, now time.Time, watched bool, backoff func(time.Duration) time.Time) time.Time {
 	expired := !now.Before(row.ValidBefore())
 	switch {
 	case !watched && !expired:

@@ -21,10 +21,10 @@ type Reservation struct {
 	Released bool `json:"Released,omitempty"`
 }
 
-// Release says at which turns of a payment's life a reservation is given back.
+// Release says at which events of a payment's life a reservation is given back.
 type Release uint8
 
-// The turns. A doubted payment has made AtRefused, also when it is void: its authorization could
+// The events. A doubted payment has passed AtRefused, also when it is void: its authorization could
 // still move the money. AtVoid follows when the chain has shown that it did not, or, without an
 // RPC, AtRefusedExpired at ValidBefore + RepeatGrace.
 const (
@@ -35,7 +35,7 @@ const (
 	AtUnresolved
 )
 
-// Which reservations a payment makes (DESIGN §3 and §7).
+// Which reservations a payment makes (docs/design.md §3 and §7).
 const (
 	// ReleasePlace is for places in the monthly count.
 	ReleasePlace = AtVoid | AtRefused | AtUnresolved
@@ -85,12 +85,12 @@ func (c CounterChange) Apply(have x402.Amount) (x402.Amount, error) {
 	return less, nil
 }
 
-// release gives back what the turn gives back and is not given back yet.
-func (p *Payment) release(turn Release) []CounterChange {
+// release gives back what the event gives back and is not given back yet.
+func (p *Payment) release(at Release) []CounterChange {
 	var out []CounterChange
 	for i := range p.Reservations {
 		r := &p.Reservations[i]
-		if r.Release&turn == 0 || r.Released {
+		if r.Release&at == 0 || r.Released {
 			continue
 		}
 		r.Released = true
@@ -99,13 +99,13 @@ func (p *Payment) release(turn Release) []CounterChange {
 	return out
 }
 
-// retake adds again what was given back although the turn does not give it back: a
+// retake adds again what was given back although the event does not give it back: a
 // settlement after a release is counted all the same, even past a limit.
-func (p *Payment) retake(turn Release) []CounterChange {
+func (p *Payment) retake(at Release) []CounterChange {
 	var out []CounterChange
 	for i := range p.Reservations {
 		r := &p.Reservations[i]
-		if r.Release&turn != 0 || !r.Released {
+		if r.Release&at != 0 || !r.Released {
 			continue
 		}
 		r.Released = false

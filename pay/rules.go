@@ -18,7 +18,7 @@ import (
 // and the price guard are decided in the journal operation alone.
 
 // refusal is a rule's no.
-func refusal(rule, format string, args ...any) error {
+func refusedBy(rule, format string, args ...any) error {
 	return &PolicyError{Rule: rule, Detail: fmt.Sprintf(format, args...)}
 }
 
@@ -30,7 +30,7 @@ func (pol Policy) refuses(row *Payment) error {
 // allows checks the rules that need no counting.
 func (pol Policy) allows(door Door, at site, task string, payee x402.Address, amount x402.Amount) error {
 	if !pol.opens(door) {
-		return refusal("doors", "this key may not pay through the %s door", door)
+		return refusedBy("doors", "this key may not pay through the %s door", door)
 	}
 	if err := pol.allowsHost(door, at); err != nil {
 		return err
@@ -39,13 +39,13 @@ func (pol Policy) allows(door Door, at site, task string, payee x402.Address, am
 		return err
 	}
 	if above(amount, pol.MaxPayment) {
-		return refusal("per-payment", "%s is above the limit of %s per payment", amount, pol.MaxPayment)
+		return refusedBy("per-payment", "%s is above the limit of %s per payment", amount, pol.MaxPayment)
 	}
 	if pattern, b, ok := pol.hostBudget(at); ok && above(amount, b.MaxPayment) {
-		return refusal("host-per-payment", "%s is above the limit of %s per payment to %s", amount, b.MaxPayment, pattern)
+		return refusedBy("host-per-payment", "%s is above the limit of %s per payment to %s", amount, b.MaxPayment, pattern)
 	}
 	if name, b, ok := pol.taskBudget(task); ok && above(amount, b.MaxPayment) {
-		return refusal("task-per-payment", "%s is above the limit of %s per payment of task %s", amount, b.MaxPayment, name)
+		return refusedBy("task-per-payment", "%s is above the limit of %s per payment of task %s", amount, b.MaxPayment, name)
 	}
 	return nil
 }
@@ -66,31 +66,31 @@ func (pol Policy) allowsHost(door Door, at site) error {
 		return nil
 	}
 	if door == DoorAPI && len(pol.AllowPayees) == 0 {
-		return refusal("payees", "this key has rules for hosts, and on REST requestUrl is only the caller's word: "+
+		return refusedBy("payees", "this key has rules for hosts, and on REST requestUrl is only the caller's word: "+
 			"it may pay here once it has allow_payees as well, or else through the proxy")
 	}
 	if at.name == "" && door != DoorAPI {
-		return refusal("hosts", "the host cannot be told, and this key has rules for hosts")
+		return refusedBy("hosts", "the host cannot be told, and this key has rules for hosts")
 	}
 	matching := at.patterns()
 	listed := func(pattern string) bool { return slices.Contains(matching, pattern) }
 	switch {
 	case slices.ContainsFunc(pol.DenyHosts, listed):
-		return refusal("hosts", "%s is denied", at)
+		return refusedBy("hosts", "%s is denied", at)
 	case len(pol.AllowHosts) == 0 || slices.ContainsFunc(pol.AllowHosts, listed):
 		return nil
 	case at.name == "":
-		return refusal("hosts", "no URL is named, and this key pays only certain hosts")
+		return refusedBy("hosts", "no URL is named, and this key pays only certain hosts")
 	}
-	return refusal("hosts", "%s is not among the hosts that this key pays", at)
+	return refusedBy("hosts", "%s is not among the hosts that this key pays", at)
 }
 
 func (pol Policy) allowsPayee(payee x402.Address) error {
 	switch {
 	case slices.Contains(pol.DenyPayees, payee):
-		return refusal("payees", "%s is denied", payee)
+		return refusedBy("payees", "%s is denied", payee)
 	case len(pol.AllowPayees) > 0 && !slices.Contains(pol.AllowPayees, payee):
-		return refusal("payees", "%s is not among the payees that this key pays", payee)
+		return refusedBy("payees", "%s is not among the payees that this key pays", payee)
 	}
 	return nil
 }
@@ -108,7 +108,7 @@ func (pol Policy) rate(row *Payment) []Limit {
 			Counter: Counter("minute/" + row.KeyID + "/" + row.Created.UTC().Format("2006-01-02T15:04")), Amount: x402.NewAmount(1), Release: ReleaseNever,
 		},
 		Max:     &most,
-		Refusal: refusal("per-minute", "%d payments have begun in this minute", *n),
+		Refusal: refusedBy("per-minute", "%d payments have begun in this minute", *n),
 	}}
 }
 
@@ -147,6 +147,6 @@ func (pol Policy) guard(v BeginView, row *Payment) error {
 	if row.Authorization.Value.Big().Cmp(most) <= 0 {
 		return nil
 	}
-	return refusal("price-guard", "%s is more than %d times the %s that this endpoint was last paid",
+	return refusedBy("price-guard", "%s is more than %d times the %s that this endpoint was last paid",
 		row.Authorization.Value, *pol.PriceGuard, last)
 }

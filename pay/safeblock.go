@@ -130,7 +130,7 @@ func (p *Payer) advance(ctx context.Context, q TraceQuery, t Trace) {
 // keepFirst keeps the safe block of an RPC when there is none of a network yet, on trust: as early as
 // can be, which is before the first payment where purser knows its wallet's balance.
 func (p *Payer) keepFirst(ctx context.Context, n x402.Network) {
-	ledger, tells := p.opts.Chain.(Ledger)
+	ledger, tells := p.opts.Chain.(ChainScanner)
 	if !tells || !p.keeps() {
 		return
 	}

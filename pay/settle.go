@@ -52,7 +52,7 @@ func (a *Attempt) ready(step func() error) (*Attempt, error) {
 }
 
 // alreadyUsed refuses to settle again for a seller that settles by itself, after the
-// checks that come before (DESIGN §5, order of checks).
+// checks that come before (docs/design.md §5, order of checks).
 func (p *Payer) alreadyUsed(ctx context.Context, r Request) error {
 	b, c, err := p.propose(ctx, r)
 	c.unused()
@@ -130,8 +130,8 @@ func (a *Attempt) settle() error {
 	return &FailedError{Stage: StageSettle, Payment: a.row, Detail: ans.Reason, Facilitator: ans.Raw, Funds: FundsReason(ans.Reason)}
 }
 
-// refusalLook bounds how long a refused caller waits for the chain's word on the refusal.
-const refusalLook = 5 * time.Second
+// refusalWait bounds how long a refused caller waits for the chain's word on the refusal.
+const refusalWait = 5 * time.Second
 
 // verify shows the payload to our facilitator. It returns nil when the facilitator
 // accepts it or when it turns out to be settled already.

@@ -125,7 +125,7 @@ func (pol Policy) budgets(v BeginView, row *Payment) error {
 			return err
 		}
 		if all, overflow := have.Add(row.Authorization.Value); overflow || all.Cmp(*most.Max()) > 0 {
-			return refusal(rule, "the budget of %s %s would be passed", most, of)
+			return refusedBy(rule, "the budget of %s %s would be passed", most, of)
 		}
 		return nil
 	}

@@ -22,9 +22,9 @@ func (p *Pause) refusal(what string) error {
 	case p == nil:
 		return nil
 	case p.Reason == "":
-		return refusal(RulePaused, "%s is paused", what)
+		return refusedBy(RulePaused, "%s is paused", what)
 	}
-	return refusal(RulePaused, "%s is paused: %s", what, p.Reason)
+	return refusedBy(RulePaused, "%s is paused: %s", what, p.Reason)
 }
 
 // Stop is a change of whether a key pays.

@@ -26,7 +26,7 @@ type Store interface {
 	Audit
 
 	// World is "sandbox", or the genesis hash (0x…) of the first RPC that answered, or ""
-	// while neither is known (DESIGN §4).
+	// while neither is known (docs/design.md §4).
 	World(ctx context.Context) (string, error)
 	// SetWorld records the world if none is recorded and returns the one in force.
 	SetWorld(ctx context.Context, world string) (string, error)

@@ -48,7 +48,7 @@ type Timekeeper struct {
 	told    map[string]clockLevel
 	asked   time.Time // when all sources were asked last
 
-	turn chan struct{} // of one: the sources are asked once, whoever waits
+	asking chan struct{} // of one: the sources are asked once at a time
 }
 
 // seenTimes are the newest sightings of a source.
@@ -80,7 +80,7 @@ func NewTimekeeper(now Clock) *Timekeeper {
 	}
 	return &Timekeeper{
 		now: now, log: slog.New(slog.DiscardHandler), seen: map[TimeSource]*seenTimes{}, told: map[string]clockLevel{},
-		turn: make(chan struct{}, 1),
+		asking: make(chan struct{}, 1),
 	}
 }
 

@@ -14,7 +14,7 @@ const maxPolicyEntries = 1000
 const maxTask = 64
 
 // ValidTask reports whether s can be a task label: 1 to 64 characters of A-Z a-z 0-9 . _ -
-// (DESIGN §6).
+// (docs/design.md §6).
 func ValidTask(s string) bool {
 	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
 	return s != "" && len(s) <= maxTask && strings.Trim(s, alphabet) == ""

@@ -99,7 +99,7 @@ func rpcAsked(ctx context.Context, question string, err error) {
 }
 
 var (
-	_ pay.Chain  = Chain{}
-	_ pay.Ledger = Chain{}
-	_ pay.Header = Chain{}
+	_ pay.Chain        = Chain{}
+	_ pay.ChainScanner = Chain{}
+	_ pay.Header       = Chain{}
 )

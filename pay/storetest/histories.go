@@ -180,7 +180,7 @@ func (h *history) recordAny(rt *rapid.T) {
 		o.ClaimedTransaction = rapid.Bool().Draw(rt, "claimed")
 	}
 	o.Release, o.Answered = rapid.Bool().Draw(rt, "release"), rapid.Bool().Draw(rt, "answered")
-	o.Receipted, o.Looked = rapid.Bool().Draw(rt, "receipted"), rapid.Bool().Draw(rt, "looked")
+	o.Receipted, o.Checked = rapid.Bool().Draw(rt, "receipted"), rapid.Bool().Draw(rt, "looked")
 	o.Retire = rapid.IntRange(0, 5).Draw(rt, "retire") == 0
 	if rapid.Bool().Draw(rt, "check again") {
 		o.Check = h.now.Add(time.Duration(rapid.IntRange(0, 300).Draw(rt, "in")) * time.Second)

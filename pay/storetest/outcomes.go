@@ -162,7 +162,7 @@ var outcomeTests = map[string]func(*fixture){
 		k := f.key()
 		p := f.begin(want(k, noon), pay.Created)
 		o := outcome(p, pay.Unclear)
-		o.Reason, o.Note, o.Check, o.Looked = "settlement_pending", "no answer", noon.Add(time.Hour), true
+		o.Reason, o.Note, o.Check, o.Checked = "settlement_pending", "no answer", noon.Add(time.Hour), true
 		got := f.record(o)
 		f.same("row", []any{got.State, got.Reason, got.Checks, got.Check, len(got.Notes)}, []any{pay.Open, o.Reason, 1, o.Check, 1})
 		f.same("stored", f.find(p.ID), got)
