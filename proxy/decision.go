@@ -15,6 +15,8 @@ import (
 // reads the answer, and recordAnswer completes the decision with the payment. The payment's
 // record, the seller's breaker, redirects, the client's answer and the metrics all follow it.
 type decision struct {
+	// status of the answer; 0 without one.
+	status int
 	// left: the payload may have reached the seller.
 	left bool
 	// misled: every connection led to an address that may not be paid.
@@ -55,7 +57,7 @@ func (t *Transport) decide(req *http.Request, m *memo, resp *http.Response, seen
 		}
 		return d
 	}
-	d := decision{left: true, redirect: leadsTo(req, resp)}
+	d := decision{status: resp.StatusCode, left: true, redirect: leadsTo(req, resp)}
 	receipt, has, err := x402.ReceiptFromHeader(resp.Header)
 	switch {
 	case has && err == nil:
@@ -63,13 +65,13 @@ func (t *Transport) decide(req *http.Request, m *memo, resp *http.Response, seen
 	case has:
 		d.notes = append(d.notes, "receipt not readable: "+err.Error())
 	}
-	switch status := resp.StatusCode; {
-	case status == http.StatusPaymentRequired:
+	switch {
+	case d.status == http.StatusPaymentRequired:
 		challenge, found := t.readRefusal(resp)
 		d.refused, d.refusal, d.refuses, d.seller = true, challenge.Error, found || !has, sellerFailed
-	case status >= http.StatusBadRequest:
-		d.notes = append(d.notes, fmt.Sprintf("seller answered %d", status))
-		if status >= http.StatusInternalServerError {
+	case d.status >= http.StatusBadRequest:
+		d.notes = append(d.notes, fmt.Sprintf("seller answered %d", d.status))
+		if d.status >= http.StatusInternalServerError {
 			d.seller = sellerFailed
 		}
 	default:
@@ -98,8 +100,8 @@ func (t *Transport) readRefusal(resp *http.Response) (x402.Challenge, bool) {
 }
 
 // recordAnswer has the payment take what was decided, and completes the decision with what became
-// of the payment. status is 0 without an answer.
-func (t *Transport) recordAnswer(m *memo, d *decision, status int) {
+// of the payment.
+func (t *Transport) recordAnswer(m *memo, d *decision) {
 	a := m.attempt
 	if d.receipt != nil {
 		a.Receipt(*d.receipt)
@@ -112,14 +114,14 @@ func (t *Transport) recordAnswer(m *memo, d *decision, status int) {
 	}
 	p := a.Payment()
 	switch {
-	case status == 0:
+	case d.status == 0:
 		d.open, d.result = true, ResultUnanswered
 	case d.refused:
 		// A client that is told in full that the seller has the money and delivers nothing has its
 		// answer. Its next request is a purchase.
 		d.reason, d.open, d.result = afterSend(p), p.State != pay.Settled, ResultDeclined
 	default:
-		d.open, d.result = status >= http.StatusBadRequest, ResultPaid
+		d.open, d.result = d.status >= http.StatusBadRequest, ResultPaid
 	}
 }
 

@@ -35,13 +35,15 @@ type Observer interface {
 	Inside(connect context.Context, r *http.Request) (_ *http.Request, end func())
 }
 
-// Unobserved ignores everything.
-type Unobserved struct{}
+// Unobserved returns an Observer that ignores everything.
+func Unobserved() Observer { return unobserved{} }
 
-func (Unobserved) Answered(string)                        {}
-func (Unobserved) Tunnels(int)                            {}
-func (Unobserved) Spooled(int64, int64, int)              {}
-func (Unobserved) Propagate(context.Context, http.Header) {}
-func (Unobserved) Inside(_ context.Context, r *http.Request) (*http.Request, func()) {
+type unobserved struct{}
+
+func (unobserved) Answered(string)                        {}
+func (unobserved) Tunnels(int)                            {}
+func (unobserved) Spooled(int64, int64, int)              {}
+func (unobserved) Propagate(context.Context, http.Header) {}
+func (unobserved) Inside(_ context.Context, r *http.Request) (*http.Request, func()) {
 	return r, func() {}
 }

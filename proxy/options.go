@@ -93,7 +93,7 @@ func NewTransport(o TransportOptions) (*Transport, error) {
 		t.declined = func(string) {}
 	}
 	if t.observer == nil {
-		t.observer = Unobserved{}
+		t.observer = unobserved{}
 	}
 	if t.log == nil {
 		t.log = slog.New(slog.DiscardHandler)
@@ -123,7 +123,7 @@ func newSpooler(o PayOptions, log *slog.Logger) (*spooler, error) {
 	s.files = o.MaxSpool >= 0
 	s.observer = o.Observer
 	if s.observer == nil {
-		s.observer = Unobserved{}
+		s.observer = unobserved{}
 	}
 	memory := func(n int64) { s.observer.Spooled(n, 0, 0) }
 	s.guaranteed = newQuota(math.MaxInt64, 0, memory)

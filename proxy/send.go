@@ -48,24 +48,19 @@ func (t *Transport) sendPaid(req *http.Request, call *Call, challenged *http.Res
 	if !d.left {
 		m.attempt.Abandon("no connection to the seller")
 		m.ended = true
-		if !m.repeats { // nothing has left, ever: there is no payment
-			call.memo = nil
-			if d.misled && challenged != nil {
-				return t.decline(req, challenged, DeclinedPlainHTTP, nil), ResultDeclined, nil
-			}
+		if m.repeats {
 			closeBody(challenged)
-			return nil, ResultFailed, err
+			return nil, ResultUnanswered, t.lost(req, m, err)
 		}
+		call.memo = nil // nothing has left, ever: there is no payment
+		if d.misled && challenged != nil {
+			return t.decline(req, challenged, DeclinedPlainHTTP, nil), ResultDeclined, nil
+		}
+		closeBody(challenged)
+		return nil, ResultFailed, err
 	}
 	closeBody(challenged)
-	if !d.left {
-		return nil, ResultUnanswered, t.lost(req, m, err)
-	}
-	status := 0
-	if resp != nil {
-		status = resp.StatusCode
-	}
-	t.recordAnswer(m, &d, status)
+	t.recordAnswer(m, &d)
 	t.tellSellers(req, call, &d, resp)
 	if err != nil {
 		return nil, d.result, t.lost(req, m, err)

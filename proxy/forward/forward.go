@@ -124,7 +124,7 @@ func New(o Options) (*Proxy, error) {
 	f.relayed = admission.NewShares(o.MaxKeyRequests)
 	f.observer = o.Observer
 	if f.observer == nil {
-		f.observer = proxy.Unobserved{}
+		f.observer = proxy.Unobserved()
 	}
 	f.tunnels.changed = f.observer.Tunnels
 	f.upstream = newPools(func() *http.Transport { return newUpstream(o.Dialer, o.Roots, o.HeaderTimeout) })

@@ -1,6 +1,7 @@
 package proxytest
 
 import (
+	"context"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -21,14 +22,15 @@ type ownProblem struct {
 	}
 }
 
-// answer is a response read to its end.
+// Answer is a response read to its end.
 type Answer struct {
 	*http.Response
 	Text string
 }
 
+// Do sends a request and reads the answer to its end.
 func Do(c *http.Client, r *http.Request) (Answer, error) {
-	resp, err := c.Do(r)
+	resp, err := c.Do(r) //nolint:gosec // the URL is the test's
 	if err != nil {
 		return Answer{}, err
 	}
@@ -37,9 +39,10 @@ func Do(c *http.Client, r *http.Request) (Answer, error) {
 	return Answer{resp, string(b)}, err
 }
 
+// Request makes a request, with pairs of header names and values.
 func Request(t *testing.T, method, rawURL string, body io.Reader, header ...string) *http.Request {
 	t.Helper()
-	r, err := http.NewRequest(method, rawURL, body)
+	r, err := http.NewRequestWithContext(context.Background(), method, rawURL, body)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +52,7 @@ func Request(t *testing.T, method, rawURL string, body io.Reader, header ...stri
 	return r
 }
 
-// paid checks that an answer is a paid 200 and returns the payment's id.
+// Paid checks that an answer is a paid 200 and returns the payment's id.
 func (a Answer) Paid(t *testing.T) string {
 	t.Helper()
 	if a.StatusCode != http.StatusOK || a.Header.Get("Purser-Payment") == "" {
@@ -58,7 +61,7 @@ func (a Answer) Paid(t *testing.T) string {
 	return a.Header.Get("Purser-Payment")
 }
 
-// declined checks that an answer is a 402 for this reason, and whether a client could
+// Declined checks that an answer is a 402 for this reason, and whether a client could
 // still find a challenge in it.
 func (a Answer) Declined(t *testing.T, reason string, challenge bool) {
 	t.Helper()
@@ -70,7 +73,7 @@ func (a Answer) Declined(t *testing.T, reason string, challenge bool) {
 	}
 }
 
-// problem reads an answer of ours.
+// Problem reads an answer of purser's own.
 func (a Answer) Problem(t *testing.T) ownProblem {
 	t.Helper()
 	var p ownProblem
@@ -80,6 +83,7 @@ func (a Answer) Problem(t *testing.T) ownProblem {
 	return p
 }
 
+// Eventually waits until something holds, and fails the test after 10 s.
 func Eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); !ok(); {
@@ -90,7 +94,7 @@ func Eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// short checks that an answer is a 503 of ours, in which no client finds anything to pay.
+// Short checks that an answer is a 503 of purser's own, in which no client finds anything to pay.
 func (a Answer) Short(t *testing.T, reason string) {
 	t.Helper()
 	if a.StatusCode != http.StatusServiceUnavailable || a.Header.Get("Purser-Error") != reason || a.Header.Get("Retry-After") == "" {

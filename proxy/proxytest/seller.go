@@ -17,23 +17,24 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
+// Addresses in the challenges of a Seller.
 const (
 	SellerAddress = "0x00000000000000000000000000000000000A11cE"
 	USDCAddress   = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"
 )
 
-// seller is an x402 seller that checks what it is paid with, and counts.
+// Seller is an x402 seller that checks what it is paid with, and counts.
 type Seller struct {
 	*httptest.Server
 	t *testing.T
 
 	V1    bool
 	Price string // smallest unit
-	// challenge overrides the answer to unpaid requests.
+	// Challenge overrides the answer to unpaid requests.
 	Challenge http.HandlerFunc
-	// paid overrides what happens once a payload was accepted; n counts them from 1.
+	// Paid overrides the answer to an accepted payload; n counts them from 1.
 	Paid func(w http.ResponseWriter, r *http.Request, n int)
-	// reuse answers payloads that were sent before: by default with nonce_already_used.
+	// Reuse answers payloads that were sent before: by default with nonce_already_used.
 	Reuse http.HandlerFunc
 
 	Mu     sync.Mutex
@@ -43,6 +44,7 @@ type Seller struct {
 	nonces map[string]int // how often each was sent
 }
 
+// NewSeller starts a Seller, which ends with the test.
 func NewSeller(t *testing.T, change ...func(*Seller)) *Seller {
 	t.Helper()
 	s := &Seller{t: t, Price: "10000", nonces: make(map[string]int)}
@@ -100,7 +102,7 @@ func (s *Seller) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.Paid(w, r, n)
 	default:
 		s.Receipt(w, n)
-		_, _ = fmt.Fprintf(w, "paid:%s:%s", r.Method, body)
+		_, _ = fmt.Fprintf(w, "paid:%s:%s", r.Method, body) //nolint:gosec // read by tests
 	}
 }
 
@@ -113,6 +115,7 @@ func (s *Seller) ask(w http.ResponseWriter, r *http.Request, reason string) {
 	s.WriteChallenge(w, r, s.Price, reason)
 }
 
+// WriteChallenge answers with a challenge of a price.
 func (s *Seller) WriteChallenge(w http.ResponseWriter, r *http.Request, price, reason string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("X-Seller", "kept")
@@ -126,6 +129,7 @@ func (s *Seller) WriteChallenge(w http.ResponseWriter, r *http.Request, price, r
 	_, _ = io.WriteString(w, "{}")
 }
 
+// V1Challenge returns the body of a challenge of version 1.
 func V1Challenge(price, resource, reason string) []byte {
 	b, _ := json.Marshal(map[string]any{
 		"x402Version": 1, "error": reason,
@@ -138,6 +142,7 @@ func V1Challenge(price, resource, reason string) []byte {
 	return b
 }
 
+// V2Challenge returns the header value of a challenge of version 2.
 func V2Challenge(price, resource, reason string) string {
 	b, _ := json.Marshal(map[string]any{
 		"x402Version": 2, "error": reason, "resource": map[string]string{"url": resource},
@@ -149,7 +154,7 @@ func V2Challenge(price, resource, reason string) string {
 	return base64.StdEncoding.EncodeToString(b)
 }
 
-// receipt adds the receipt of the n-th settlement.
+// Receipt adds the receipt of the n-th settlement.
 func (s *Seller) Receipt(w http.ResponseWriter, n int) {
 	network, name := "eip155:8453", x402.HeaderResponse
 	if s.V1 {
@@ -159,6 +164,7 @@ func (s *Seller) Receipt(w http.ResponseWriter, n int) {
 	w.Header().Set(name, base64.StdEncoding.EncodeToString(b))
 }
 
+// Transaction returns the hash of the n-th settlement.
 func Transaction(n int) string { return fmt.Sprintf("0x%064x", n) }
 
 // check verifies a payload as a facilitator would and returns its nonce.
@@ -182,13 +188,14 @@ func (s *Seller) check(value string) (string, error) {
 	return a.Nonce.String(), nil
 }
 
-// counts are the unpaid and paid requests, and the distinct payments among those.
+// Counts returns the numbers of unpaid and paid requests, and of distinct payments among these.
 func (s *Seller) Counts() (unpaid, paid, distinct int) {
 	s.Mu.Lock()
 	defer s.Mu.Unlock()
 	return len(s.Unpaid), len(s.Bought), len(s.nonces)
 }
 
+// Expect fails the test unless Counts are these.
 func (s *Seller) Expect(unpaid, paid, distinct int) {
 	s.t.Helper()
 	u, p, d := s.Counts()
@@ -197,10 +204,10 @@ func (s *Seller) Expect(unpaid, paid, distinct int) {
 	}
 }
 
-// quiet discards what test servers log.
+// Quiet discards what test servers log.
 var Quiet = log.New(io.Discard, "", 0)
 
-// hangUp ends a connection without an answer.
+// HangUp ends a connection without an answer.
 func HangUp(w http.ResponseWriter) {
 	conn, _, err := http.NewResponseController(w).Hijack()
 	if err == nil {
@@ -226,7 +233,7 @@ func (l *logBook) String() string {
 	return l.b.String()
 }
 
-// signed are the authorizations that a seller was sent, in order.
+// Signed returns the authorizations that the seller was sent, in order.
 func (s *Seller) Signed() []x402.Authorization {
 	s.t.Helper()
 	s.Mu.Lock()
@@ -246,6 +253,7 @@ func (s *Seller) Signed() []x402.Authorization {
 	return list
 }
 
+// NewSecureSeller starts a Seller behind TLS.
 func NewSecureSeller(t *testing.T, config *tls.Config, http2 bool) *Seller {
 	t.Helper()
 	s := &Seller{t: t, Price: "10000", nonces: make(map[string]int)}
@@ -257,7 +265,7 @@ func NewSecureSeller(t *testing.T, config *tls.Config, http2 bool) *Seller {
 	return s
 }
 
-// port is the seller's.
+// PortNumber returns the seller's port.
 func (s *Seller) PortNumber() string {
 	_, port, _ := net.SplitHostPort(s.Listener.Addr().String())
 	return port
