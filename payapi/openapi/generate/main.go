@@ -7,9 +7,11 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -59,19 +61,22 @@ func generate(source []byte) (map[string][]byte, error) {
 func toJSON(n *yaml.Node) ([]byte, error) {
 	switch n.Kind {
 	case yaml.MappingNode:
-		object := ordered[json.RawMessage]{}
+		var members [][]byte
+		known := map[string]bool{}
 		for i := 0; i < len(n.Content); i += 2 {
 			name := n.Content[i].Value
-			if _, twice := object.get(name); twice {
+			if known[name] {
 				return nil, fmt.Errorf("line %d: %s is there twice", n.Line, name)
 			}
-			value, err := toJSON(n.Content[i+1])
-			if err != nil {
+			known[name] = true
+			quoted, err1 := encode(name)
+			value, err2 := toJSON(n.Content[i+1])
+			if err := errors.Join(err1, err2); err != nil {
 				return nil, err
 			}
-			object = append(object, member[json.RawMessage]{name, value})
+			members = append(members, slices.Concat(quoted, []byte(":"), value))
 		}
-		return object.MarshalJSON()
+		return slices.Concat([]byte("{"), bytes.Join(members, []byte(",")), []byte("}")), nil
 	case yaml.SequenceNode:
 		list := []json.RawMessage{}
 		for _, item := range n.Content {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"fmt"
 	"strings"
 )
 
@@ -105,18 +104,6 @@ func (k *kinds) UnmarshalJSON(text []byte) error {
 		return nil
 	}
 	return json.Unmarshal(text, (*[]string)(k))
-}
-
-// follow returns the component that a $ref names, and there if ref is empty.
-func follow[T any](ref string, components ordered[T], there T) (T, error) {
-	if ref == "" {
-		return there, nil
-	}
-	found, ok := components.get(refName(ref))
-	if !ok {
-		return there, fmt.Errorf("%s leads nowhere", ref)
-	}
-	return found, nil
 }
 
 // refName returns the last part of a $ref: the name of a component.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 
@@ -29,32 +28,6 @@ func (o *ordered[T]) UnmarshalJSON(text []byte) error {
 		*o = append(*o, m)
 	}
 	return nil
-}
-
-// MarshalJSON writes the object. Characters of HTML stay as they are.
-func (o ordered[T]) MarshalJSON() ([]byte, error) {
-	var out bytes.Buffer
-	e := json.NewEncoder(&out)
-	e.SetEscapeHTML(false)
-	for i, m := range o {
-		separator := byte(',')
-		if i == 0 {
-			separator = '{'
-		}
-		out.WriteByte(separator)
-		if err := e.Encode(m.Name); err != nil {
-			return nil, err
-		}
-		out.WriteByte(':')
-		if err := e.Encode(m.Value); err != nil {
-			return nil, err
-		}
-	}
-	if len(o) == 0 {
-		out.WriteByte('{')
-	}
-	out.WriteByte('}')
-	return out.Bytes(), nil
 }
 
 // get finds a member.

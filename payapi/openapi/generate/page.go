@@ -309,9 +309,14 @@ func (r *renderer) note(err error) {
 	}
 }
 
-// resolve follows a $ref and keeps the error.
+// resolve returns the component that a $ref names, and there if ref is empty. It keeps the error.
 func resolve[T any](r *renderer, ref string, components ordered[T], there T) T {
-	found, err := follow(ref, components, there)
-	r.note(err)
+	if ref == "" {
+		return there
+	}
+	found, ok := components.get(refName(ref))
+	if !ok {
+		r.note(fmt.Errorf("%s leads nowhere", ref))
+	}
 	return found
 }
