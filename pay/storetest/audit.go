@@ -14,8 +14,7 @@ func (f *fixture) entries(q pay.AuditQuery, page int) (list []pay.AuditEntry) {
 	f.Helper()
 	q.Limit = page
 	for {
-		part, err := f.AuditEntries(f.ctx, q)
-		f.must(err)
+		part := must(f.AuditEntries(f.ctx, q))
 		if len(part) > page {
 			f.Fatalf("%d entries on a page of %d", len(part), page)
 		}
@@ -51,28 +50,20 @@ var auditTests = map[string]func(*fixture){
 		ctx := pay.WithActor(f.ctx, operator)
 		n := newKey("")
 		n.Label = "shop"
-		k, err := f.CreateKey(ctx, n)
-		f.must(err)
+		k := must(f.CreateKey(ctx, n))
 		pol := &pay.Policy{DailyBudget: pay.CapOf(x402.NewAmount(7))}
-		_, err = f.SetPolicy(ctx, k.ID, pol)
-		f.must(err)
-		_, err = f.SetPolicy(ctx, k.ID, pol) // changes nothing
-		f.must(err)
+		must(f.SetPolicy(ctx, k.ID, pol))
+		must(f.SetPolicy(ctx, k.ID, pol)) // changes nothing
 		w := newWallet(k)
 		f.must(f.CreateWallet(ctx, w, 10))
 		f.must(f.DeleteWallet(ctx, k.ID, w.ID, noon))
 		org := newKey("org")
-		_, err = f.CreateKey(f.ctx, org)
-		f.must(err)
-		_, err = f.LinkKey(pay.WithActor(f.ctx, account), pay.Link{Secret: n.Secret, OrganizationID: "org"})
-		f.must(err)
-		_, err = f.SetPlan(ctx, "org", pay.PlanAgency)
-		f.must(err)
-		_, err = f.SetPlan(ctx, "org", pay.PlanAgency) // changes nothing
-		f.must(err)
+		must(f.CreateKey(f.ctx, org))
+		must(f.LinkKey(pay.WithActor(f.ctx, account), pay.Link{Secret: n.Secret, OrganizationID: "org"}))
+		must(f.SetPlan(ctx, "org", pay.PlanAgency))
+		must(f.SetPlan(ctx, "org", pay.PlanAgency)) // changes nothing
 		for _, do := range []pay.Stop{pay.StopPause, pay.StopResume, pay.StopResume, pay.StopRevoke, pay.StopRevoke} {
-			_, err = f.StopKey(ctx, k.ID, stop(do, operator))
-			f.must(err)
+			must(f.StopKey(ctx, k.ID, stop(do, operator)))
 		}
 		f.must(f.SetPause(ctx, &pay.Pause{At: noon, Reason: "why", By: operator}))
 		f.must(f.SetPause(ctx, nil))
@@ -119,14 +110,12 @@ var auditTests = map[string]func(*fixture){
 	},
 	"without an actor, or without a change": func(f *fixture) {
 		n := newKey("org")
-		k, err := f.CreateKey(f.ctx, n)
-		f.must(err)
+		k := must(f.CreateKey(f.ctx, n))
 		f.must(f.CreateWallet(f.ctx, newWallet(k), 10))
-		_, err = f.SetPolicy(f.ctx, k.ID, &pay.Policy{})
-		f.must(err)
+		must(f.SetPolicy(f.ctx, k.ID, &pay.Policy{}))
 
 		ctx := pay.WithActor(f.ctx, operator)
-		_, err = f.CreateKey(ctx, n)
+		_, err := f.CreateKey(ctx, n)
 		f.fails(err, pay.ErrKeyExists)
 		_, err = f.SetPolicy(ctx, newID(), nil)
 		f.fails(err, pay.ErrKeyNotFound)

@@ -19,9 +19,7 @@ func (f *fixture) nothingBegun(b *pay.Begin) {
 		_, err := f.Payment(f.ctx, b.New.ID)
 		f.fails(err, pay.ErrPaymentNotFound)
 	}
-	list, err := f.Payments(f.ctx, pay.PaymentQuery{KeyID: b.KeyID, Limit: 10})
-	f.must(err)
-	f.same("payments", len(list), 0)
+	f.same("payments", len(must(f.Payments(f.ctx, pay.PaymentQuery{KeyID: b.KeyID, Limit: 10}))), 0)
 	k := pay.Key{ID: b.KeyID}
 	for _, c := range []pay.Counter{placeOf(k), pendingOf(k), budgetOf(k), holdOf(k), rateOf(k)} {
 		f.counts(string(c), c, 0)
@@ -104,17 +102,14 @@ var beginTests = map[string]func(*fixture){
 	},
 	"amounts up to 2^256-1": func(f *fixture) {
 		k := f.key()
-		most, err := x402.ParseAmount("115792089237316195423570985008687907853269984665640564039457584007913129639935")
-		f.must(err)
+		most := must(x402.ParseAmount("115792089237316195423570985008687907853269984665640564039457584007913129639935"))
 		b := want(k, noon)
 		b.Limits = []pay.Limit{{Reservation: pay.Reservation{Counter: budgetOf(k), Amount: most, Release: pay.ReleaseBudget}}}
 		f.begin(b, pay.Created)
-		got, err := f.Counter(f.ctx, budgetOf(k))
-		f.must(err)
-		f.same("counter", got, most)
+		f.same("counter", must(f.Counter(f.ctx, budgetOf(k))), most)
 		next := bound(want(k, noon), budgetOf(k), 1, errRefused)
 		next.Limits[2].Max = &most // the sum would overflow
-		_, err = f.Begin(f.ctx, next)
+		_, err := f.Begin(f.ctx, next)
 		f.fails(err, errRefused)
 	},
 	"unanswered payments of a host": func(f *fixture) {

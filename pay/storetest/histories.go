@@ -29,8 +29,7 @@ func histories(t *testing.T, fresh func(t testing.TB) Opener) {
 		for _, org := range []string{"", "org"} {
 			k := newKey(org)
 			for _, s := range []pay.Store{h, h.model} {
-				_, err := s.CreateKey(h.ctx, k)
-				h.must(err)
+				must(s.CreateKey(h.ctx, k))
 			}
 			h.keys = append(h.keys, k.Key)
 		}
@@ -132,8 +131,7 @@ func (h *history) beginAny(rt *rapid.T) {
 	b.New.Task = rapid.SampledFrom([]string{"", "a", "b"}).Draw(rt, "task")
 	if rapid.Bool().Draw(rt, "guarded") {
 		two := 2
-		now, err := h.model.Key(h.ctx, k.ID)
-		h.must(err)
+		now := must(h.model.Key(h.ctx, k.ID))
 		revision := now.PolicyRevision
 		revision -= min(revision, rapid.SampledFrom([]uint64{0, 0, 0, 1}).Draw(rt, "revision"))
 		judged(b, pay.Policy{PriceGuard: &two}, revision, rapid.Uint64Range(0, 9).Draw(rt, "amount"))
@@ -281,10 +279,8 @@ func (h *history) compare() {
 // both compares a reading of the store with that of the model.
 func (h *history) both(what string, read func(f *fixture) (any, error)) {
 	h.Helper()
-	want, err := read(h.model)
-	h.must(err)
-	got, err := read(h.fixture)
-	h.must(err)
+	want := must(read(h.model))
+	got := must(read(h.fixture))
 	h.same(what, got, want)
 }
 
@@ -292,16 +288,14 @@ func (h *history) both(what string, read func(f *fixture) (any, error)) {
 func (h *history) compareEvents(k pay.Key, task string) {
 	events, before := []pay.SpendEvent{}, ""
 	for {
-		page, err := h.SpendEvents(h.ctx, k.ID, pay.SpendQuery{Task: task, Before: before, Limit: 2})
-		h.must(err)
+		page := must(h.SpendEvents(h.ctx, k.ID, pay.SpendQuery{Task: task, Before: before, Limit: 2}))
 		if len(page) == 0 {
 			break
 		}
 		events = append(events, page...)
 		before = page[len(page)-1].ID
 	}
-	wanted, err := h.model.SpendEvents(h.ctx, k.ID, pay.SpendQuery{Task: task, Limit: 1000})
-	h.must(err)
+	wanted := must(h.model.SpendEvents(h.ctx, k.ID, pay.SpendQuery{Task: task, Limit: 1000}))
 	h.same("events of task "+task, events, append([]pay.SpendEvent{}, wanted...))
 }
 

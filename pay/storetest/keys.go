@@ -12,15 +12,9 @@ var keyTests = map[string]func(*fixture){
 		budget := x402.NewAmount(7)
 		n := newKey("")
 		n.Label, n.Policy = "shop <&> \"é\"", &pay.Policy{DailyBudget: pay.CapOf(budget), Doors: []pay.Door{pay.DoorProxy}}
-		created, err := f.CreateKey(f.ctx, n)
-		f.must(err)
-		f.same("created", created, n.Key)
-		bySecret, err := f.KeyBySecret(f.ctx, n.Secret)
-		f.must(err)
-		f.same("by secret", bySecret, n.Key)
-		byID, err := f.Key(f.ctx, n.ID)
-		f.must(err)
-		f.same("by id", byID, n.Key)
+		f.same("created", must(f.CreateKey(f.ctx, n)), n.Key)
+		f.same("by secret", must(f.KeyBySecret(f.ctx, n.Secret)), n.Key)
+		f.same("by id", must(f.Key(f.ctx, n.ID)), n.Key)
 	},
 	"unknown": func(f *fixture) {
 		k := f.key()
@@ -33,18 +27,14 @@ var keyTests = map[string]func(*fixture){
 	},
 	"the same secret twice": func(f *fixture) {
 		first := newKey("")
-		_, err := f.CreateKey(f.ctx, first)
-		f.must(err)
+		must(f.CreateKey(f.ctx, first))
 		second := newKey("org")
 		second.Secret, second.Plan = first.Secret, pay.PlanAgency
-		_, err = f.CreateKey(f.ctx, second)
+		_, err := f.CreateKey(f.ctx, second)
 		f.fails(err, pay.ErrKeyExists)
-		org, err := f.Organization(f.ctx, "org")
-		f.must(err)
+		org := must(f.Organization(f.ctx, "org"))
 		f.same("plan after the refusal", org.Plan, pay.PlanFree)
-		found, err := f.KeyBySecret(f.ctx, first.Secret)
-		f.must(err)
-		f.same("owner of the secret", found, first.Key)
+		f.same("owner of the secret", must(f.KeyBySecret(f.ctx, first.Secret)), first.Key)
 	},
 	"the same secret at once": func(f *fixture) {
 		errs := together(crowd, func(int) error {
@@ -58,8 +48,7 @@ var keyTests = map[string]func(*fixture){
 	"plans": func(f *fixture) {
 		plan := func(want pay.PlanName) {
 			f.Helper()
-			org, err := f.Organization(f.ctx, "org")
-			f.must(err)
+			org := must(f.Organization(f.ctx, "org"))
 			f.same("organization", []any{org.ID, org.Plan}, []any{"org", want})
 		}
 		create := func(given pay.PlanName) error {
@@ -82,17 +71,14 @@ var keyTests = map[string]func(*fixture){
 	},
 	"a plan may make room for its own key": func(f *fixture) {
 		for range pay.DefaultPlans().Of(pay.PlanFree).Keys {
-			_, err := f.CreateKey(f.ctx, newKey("org"))
-			f.must(err)
+			must(f.CreateKey(f.ctx, newKey("org")))
 		}
 		_, err := f.CreateKey(f.ctx, newKey("org"))
 		f.fails(err, pay.ErrKeyLimit)
 		n := newKey("org")
 		n.Plan = pay.PlanDeveloper
-		_, err = f.CreateKey(f.ctx, n)
-		f.must(err)
-		_, err = f.CreateKey(f.ctx, newKey("another"))
-		f.must(err)
+		must(f.CreateKey(f.ctx, n))
+		must(f.CreateKey(f.ctx, newKey("another")))
 	},
 	"key limit at once": func(f *fixture) {
 		errs := together(crowd, func(int) error {
@@ -103,8 +89,7 @@ var keyTests = map[string]func(*fixture){
 	},
 	"a refused key leaves nothing": func(f *fixture) {
 		for range pay.DefaultPlans().Of(pay.PlanFree).Keys {
-			_, err := f.CreateKey(f.ctx, newKey("org"))
-			f.must(err)
+			must(f.CreateKey(f.ctx, newKey("org")))
 		}
 		n := newKey("org")
 		_, err := f.CreateKey(f.ctx, n)

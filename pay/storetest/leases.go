@@ -16,8 +16,7 @@ var leaseTests = map[string]func(*fixture){
 		f.fails(err, pay.ErrLeaseHeld)
 		f.same("the held row", f.find(p.ID), p)
 		f.release(p, true)
-		got, err := f.Acquire(f.ctx, p.ID, "node-2", noon.Add(soon), until)
-		f.must(err)
+		got := must(f.Acquire(f.ctx, p.ID, "node-2", noon.Add(soon), until))
 		f.same("lease", got.Lease, pay.Lease{Owner: "node-2", Fence: 2, Until: until})
 		f.same("answered", []bool{got.Answered, got.Unanswered}, []bool{true, false})
 		f.same("stored", f.find(p.ID), got)
@@ -28,8 +27,7 @@ var leaseTests = map[string]func(*fixture){
 		p := f.begin(want(f.key(), noon), pay.Created)
 		_, err := f.Acquire(f.ctx, p.ID, "node-2", p.Lease.Until.Add(-1), noon.Add(time.Hour))
 		f.fails(err, pay.ErrLeaseHeld)
-		got, err := f.Acquire(f.ctx, p.ID, "node-2", p.Lease.Until, noon.Add(time.Hour))
-		f.must(err)
+		got := must(f.Acquire(f.ctx, p.ID, "node-2", p.Lease.Until, noon.Add(time.Hour)))
 		f.same("fence", got.Lease.Fence, 2)
 		f.same("unanswered", got.Unanswered, true)
 		f.fails(f.Renew(f.ctx, p.ID, p.Lease.Fence, noon.Add(time.Hour)), pay.ErrLeaseLost)
@@ -51,31 +49,27 @@ var leaseTests = map[string]func(*fixture){
 		for _, fence := range []uint64{0, 2} {
 			f.fails(f.Renew(f.ctx, p.ID, fence, until), pay.ErrLeaseLost)
 		}
-		n, err := f.Lapse(f.ctx, noon.Add(lapsed), nil)
-		f.must(err)
-		f.same("lapsed although renewed", n, 0)
+		f.same("lapsed although renewed", must(f.Lapse(f.ctx, noon.Add(lapsed), nil)), 0)
 		f.release(p, true)
 		f.fails(f.Renew(f.ctx, p.ID, p.Lease.Fence, until), pay.ErrLeaseLost)
 	},
 	"a stale fence": func(f *fixture) {
 		p := f.release(f.begin(want(f.key(), noon), pay.Created), false)
-		held, err := f.Acquire(f.ctx, p.ID, "node-2", noon, noon.Add(time.Minute))
-		f.must(err)
+		held := must(f.Acquire(f.ctx, p.ID, "node-2", noon, noon.Add(time.Minute)))
 		for _, v := range []pay.Verdict{pay.VerdictVoid, pay.VerdictRefused, pay.VerdictUnresolved, pay.VerdictRefusedExpired, pay.VerdictConfirmed, pay.VerdictDisputed} {
 			_, _, err := f.Record(f.ctx, outcome(p, v))
 			f.fails(err, pay.ErrLeaseLost)
 		}
 		end := outcome(p, pay.Unclear)
 		end.Release, end.Fence = true, 1
-		_, _, err = f.Record(f.ctx, end)
+		_, _, err := f.Record(f.ctx, end)
 		f.fails(err, pay.ErrLeaseLost)
 		f.same("the row", f.find(p.ID), held)
 	},
 	"a settled outcome wins all the same": func(f *fixture) {
 		k := f.key()
 		p := f.release(f.begin(want(k, noon), pay.Created), false)
-		held, err := f.Acquire(f.ctx, p.ID, "node-2", noon, noon.Add(time.Minute))
-		f.must(err)
+		held := must(f.Acquire(f.ctx, p.ID, "node-2", noon, noon.Add(time.Minute)))
 		late := outcome(p, pay.VerdictSettled)
 		late.Release, late.Fence = true, 1
 		got := f.record(late)
@@ -83,9 +77,7 @@ var leaseTests = map[string]func(*fixture){
 		f.same("the other's lease", got.Lease, held.Lease)
 		// What its holder learned meanwhile comes too late.
 		f.same("state", f.record(outcome(held, pay.VerdictVoid)).State, pay.Settled)
-		events, err := f.SpendEvents(f.ctx, k.ID, pay.SpendQuery{Limit: 10})
-		f.must(err)
-		f.same("events", len(events), 1)
+		f.same("events", len(must(f.SpendEvents(f.ctx, k.ID, pay.SpendQuery{Limit: 10}))), 1)
 	},
 	"a released lease is nobody's": func(f *fixture) {
 		p := f.release(f.begin(want(f.key(), noon), pay.Created), true)
@@ -102,9 +94,7 @@ var leaseTests = map[string]func(*fixture){
 		}
 		lapse := func(now time.Time, want int) {
 			f.Helper()
-			n, err := f.Lapse(f.ctx, now, nil)
-			f.must(err)
-			f.same("lapsed", n, want)
+			f.same("lapsed", must(f.Lapse(f.ctx, now, nil)), want)
 		}
 		lapse(noon.Add(pay.LeaseTime-1), 0)
 		lapse(noon.Add(pay.LeaseTime), 3)
@@ -120,8 +110,7 @@ var leaseTests = map[string]func(*fixture){
 	"fences only grow": func(f *fixture) {
 		p := f.release(f.begin(want(f.key(), noon), pay.Created), false)
 		for fence := uint64(2); fence < 6; fence++ {
-			got, err := f.Acquire(f.ctx, p.ID, owner, noon, noon.Add(time.Minute))
-			f.must(err)
+			got := must(f.Acquire(f.ctx, p.ID, owner, noon, noon.Add(time.Minute)))
 			f.same("fence", got.Lease.Fence, fence)
 			if fence%2 == 0 {
 				f.release(got, false)

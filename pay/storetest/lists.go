@@ -22,8 +22,7 @@ func (f *fixture) list(k pay.Key, label string, page int) []string {
 	f.Helper()
 	all, before := []string{}, ""
 	for {
-		part, err := f.Payments(f.ctx, pay.PaymentQuery{KeyID: k.ID, Label: label, Before: before, Limit: page})
-		f.must(err)
+		part := must(f.Payments(f.ctx, pay.PaymentQuery{KeyID: k.ID, Label: label, Before: before, Limit: page}))
 		if len(part) > page {
 			f.Fatalf("%d payments on a page of %d", len(part), page)
 		}
@@ -40,8 +39,7 @@ func (f *fixture) listAll(label string, without []string, page int) []string {
 	f.Helper()
 	all, before := []string{}, ""
 	for {
-		part, err := f.AllPayments(f.ctx, pay.LabelQuery{Label: label, Without: without, Before: before, Limit: page})
-		f.must(err)
+		part := must(f.AllPayments(f.ctx, pay.LabelQuery{Label: label, Without: without, Before: before, Limit: page}))
 		if len(part) > page {
 			f.Fatalf("%d payments on a page of %d", len(part), page)
 		}
@@ -71,8 +69,7 @@ var listTests = map[string]func(*fixture){
 		for page := 1; page <= 8; page++ {
 			f.same("pages", f.list(k, "", page), newestFirst(all...))
 		}
-		part, err := f.Payments(f.ctx, pay.PaymentQuery{KeyID: k.ID, Limit: 1})
-		f.must(err)
+		part := must(f.Payments(f.ctx, pay.PaymentQuery{KeyID: k.ID, Limit: 1}))
 		f.same("row", part[0], all[6])
 		f.same("payments of nobody", len(f.list(pay.Key{ID: newID()}, "", 5)), 0)
 	},
@@ -108,9 +105,7 @@ var listTests = map[string]func(*fixture){
 		}
 		f.same("unknown label", len(f.list(k, "lost", 5)), 0)
 		for _, label := range []string{"open", "unresolved", "disputed"} {
-			n, err := f.CountOpen(f.ctx, label)
-			f.must(err)
-			f.same("number of "+label, n, len(with[label]))
+			f.same("number of "+label, must(f.CountOpen(f.ctx, label)), len(with[label]))
 		}
 	},
 	"payments of all keys": func(f *fixture) {
@@ -146,8 +141,7 @@ var listTests = map[string]func(*fixture){
 			}
 		}
 		f.same("unknown label", len(f.listAll("lost", nil, 5)), 0)
-		part, err := f.AllPayments(f.ctx, pay.LabelQuery{Label: "disputed", Limit: 1})
-		f.must(err)
+		part := must(f.AllPayments(f.ctx, pay.LabelQuery{Label: "disputed", Limit: 1}))
 		f.same("row", part[0], all[len(all)-1])
 	},
 	"numbers are over all keys": func(f *fixture) {
@@ -155,9 +149,7 @@ var listTests = map[string]func(*fixture){
 		f.begin(want(f.key(), noon), pay.Created)
 		count := func(want int) {
 			f.Helper()
-			n, err := f.CountOpen(f.ctx, "open")
-			f.must(err)
-			f.same("open", n, want)
+			f.same("open", must(f.CountOpen(f.ctx, "open")), want)
 		}
 		count(2)
 		f.settle(a, true)
@@ -172,9 +164,7 @@ var listTests = map[string]func(*fixture){
 		}
 		due := func(now time.Time, limit int, want ...*pay.Payment) {
 			f.Helper()
-			list, err := f.Due(f.ctx, now, limit)
-			f.must(err)
-			f.same("due", ids(list), ids(want))
+			f.same("due", ids(must(f.Due(f.ctx, now, limit))), ids(want))
 		}
 		a, b, c := f.begin(want(k, noon), pay.Created), f.begin(want(k, noon), pay.Created), f.begin(want(k, noon), pay.Created)
 		due(noon.Add(time.Hour), 10)
@@ -204,8 +194,7 @@ var listTests = map[string]func(*fixture){
 		for page := 1; page <= 8; page++ {
 			all, before := []string{}, ""
 			for {
-				part, err := f.SpendEvents(f.ctx, k.ID, pay.SpendQuery{Limit: page, Before: before})
-				f.must(err)
+				part := must(f.SpendEvents(f.ctx, k.ID, pay.SpendQuery{Limit: page, Before: before}))
 				if len(part) == 0 {
 					break
 				}
@@ -225,9 +214,7 @@ var listTests = map[string]func(*fixture){
 			_, err := f.SpendEvents(f.ctx, k.ID, pay.SpendQuery{Limit: 10, Before: before})
 			f.fails(err, pay.ErrEventNotFound)
 		}
-		list, err := f.SpendEvents(f.ctx, newID(), pay.SpendQuery{Limit: 10})
-		f.must(err)
-		f.same("events of nobody", len(list), 0)
+		f.same("events of nobody", len(must(f.SpendEvents(f.ctx, newID(), pay.SpendQuery{Limit: 10}))), 0)
 	},
 	"a counter nobody wrote": func(f *fixture) {
 		f.counts("counter", "nothing", 0)

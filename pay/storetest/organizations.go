@@ -13,8 +13,7 @@ import (
 func (f *fixture) unclaimed() pay.NewKey {
 	f.Helper()
 	n := newKey("")
-	_, err := f.CreateKey(f.ctx, n)
-	f.must(err)
+	must(f.CreateKey(f.ctx, n))
 	return n
 }
 
@@ -29,22 +28,15 @@ var small = pay.Plans{pay.PlanFree: {Keys: 2, Wallets: 2, Payments: 2}}
 // linked links a key and demands success.
 func (f *fixture) linked(secret, org string) pay.Key {
 	f.Helper()
-	k, err := f.link(secret, org)
-	f.must(err)
-	return k
+	return must(f.link(secret, org))
 }
 
 // knows demands the same key of every way to read it.
 func (f *fixture) knows(k pay.Key, secret string) {
 	f.Helper()
-	bySecret, err := f.KeyBySecret(f.ctx, secret)
-	f.must(err)
-	f.same("by secret", bySecret, k)
-	byID, err := f.Key(f.ctx, k.ID)
-	f.must(err)
-	f.same("by id", byID, k)
-	keys, err := f.OrganizationKeys(f.ctx, k.OrganizationID)
-	f.must(err)
+	f.same("by secret", must(f.KeyBySecret(f.ctx, secret)), k)
+	f.same("by id", must(f.Key(f.ctx, k.ID)), k)
+	keys := must(f.OrganizationKeys(f.ctx, k.OrganizationID))
 	f.same("listed", slices.ContainsFunc(keys, func(l pay.Key) bool { return text(l) == text(k) }), k.Claimed())
 	shown, err := f.RevealKey(f.ctx, k.ID)
 	if !k.Claimed() {
@@ -70,17 +62,14 @@ var organizationTests = map[string]func(*fixture){
 		n := f.unclaimed()
 		f.knows(n.Key, n.Secret)
 		pol := &pay.Policy{DailyBudget: pay.CapOf(x402.NewAmount(7))}
-		_, err := f.SetPolicy(f.ctx, n.ID, pol)
-		f.must(err)
+		must(f.SetPolicy(f.ctx, n.ID, pol))
 		k := f.linked(n.Secret, "org")
 		want := n.Key
 		want.OrganizationID, want.Policy, want.PolicyRevision = "org", pol, 2
 		f.same("key", k, want)
 		f.knows(k, n.Secret)
-		keys, err := f.OrganizationKeys(f.ctx, "org")
-		f.must(err)
-		f.same("keys, oldest first", keys, []pay.Key{first, k})
-		_, err = f.link(n.Secret, "org")
+		f.same("keys, oldest first", must(f.OrganizationKeys(f.ctx, "org")), []pay.Key{first, k})
+		_, err := f.link(n.Secret, "org")
 		f.fails(err, pay.ErrKeyLinked)
 		f.claimed("other")
 		_, err = f.link(n.Secret, "other")
@@ -111,26 +100,20 @@ var organizationTests = map[string]func(*fixture){
 		made.Plans = small
 		_, err = f.CreateKey(f.ctx, made)
 		f.fails(err, pay.ErrKeyLimit)
-		_, err = f.SetPlan(f.ctx, "org", pay.PlanDeveloper)
-		f.must(err)
+		must(f.SetPlan(f.ctx, "org", pay.PlanDeveloper))
 		for range 8 {
-			_, err = f.CreateKey(f.ctx, func() pay.NewKey { n := newKey("org"); n.Plans = small; return n }())
-			f.must(err)
+			must(f.CreateKey(f.ctx, func() pay.NewKey { n := newKey("org"); n.Plans = small; return n }()))
 		}
 		_, err = f.link(b.Secret, "org") // the eleventh
 		f.fails(err, pay.ErrKeyLimit)
-		_, err = f.SetPlan(f.ctx, "org", pay.PlanFree) // what is there stays
-		f.must(err)
-		keys, err := f.OrganizationKeys(f.ctx, "org")
-		f.must(err)
-		f.same("keys", len(keys), 10)
+		must(f.SetPlan(f.ctx, "org", pay.PlanFree)) // what is there stays
+		f.same("keys", len(must(f.OrganizationKeys(f.ctx, "org"))), 10)
 		_, err = f.link(b.Secret, "org")
 		f.fails(err, pay.ErrKeyLimit)
 	},
 	"linked and created at the limit at once": func(f *fixture) {
 		f.claimed("org")
-		_, err := f.SetPlan(f.ctx, "org", pay.PlanDeveloper)
-		f.must(err)
+		must(f.SetPlan(f.ctx, "org", pay.PlanDeveloper))
 		var unclaimed []pay.NewKey
 		for range crowd {
 			unclaimed = append(unclaimed, f.unclaimed())
@@ -144,9 +127,7 @@ var organizationTests = map[string]func(*fixture){
 			return err
 		})
 		f.same("keys that found room", f.succeeded(errs, pay.ErrKeyLimit), 9)
-		keys, err := f.OrganizationKeys(f.ctx, "org")
-		f.must(err)
-		f.same("keys", len(keys), 10)
+		f.same("keys", len(must(f.OrganizationKeys(f.ctx, "org"))), 10)
 	},
 	"one key by many organizations at once": func(f *fixture) {
 		orgs := []string{"a", "b", "c", "d"}
@@ -170,8 +151,7 @@ var organizationTests = map[string]func(*fixture){
 		f.same("linked", linked[true], 1)
 		total := 0
 		for _, org := range orgs {
-			keys, err := f.OrganizationKeys(f.ctx, org)
-			f.must(err)
+			keys := must(f.OrganizationKeys(f.ctx, org))
 			total += len(keys)
 		}
 		f.same("keys of all", total, len(orgs)+1)
@@ -187,15 +167,10 @@ var organizationTests = map[string]func(*fixture){
 			brought = append(brought, w.Wallet)
 		}
 		k := f.linked(n.Secret, "org")
-		list, err := f.Wallets(f.ctx, k.ID)
-		f.must(err)
-		f.same("wallets", list, brought)
-		all, err := f.OrganizationWallets(f.ctx, "org")
-		f.must(err)
+		f.same("wallets", must(f.Wallets(f.ctx, k.ID)), brought)
+		all := must(f.OrganizationWallets(f.ctx, "org"))
 		f.same("of the organization", all[1:], brought)
-		count, err := f.WalletCount(f.ctx, k)
-		f.must(err)
-		f.same("count", count, 6)
+		f.same("count", must(f.WalletCount(f.ctx, k)), 6)
 		// A caller that still takes the key for an unclaimed one gets no more.
 		more := newWallet(n.Key)
 		more.Plans = small
@@ -209,8 +184,7 @@ var organizationTests = map[string]func(*fixture){
 		next := newWallet(first)
 		next.Plans = small
 		f.fails(f.CreateWallet(f.ctx, next, pay.UnclaimedWallets), pay.ErrWalletLimit)
-		_, err = f.SetPlan(f.ctx, "org", pay.PlanDeveloper)
-		f.must(err)
+		must(f.SetPlan(f.ctx, "org", pay.PlanDeveloper))
 		f.must(f.CreateWallet(f.ctx, next, pay.UnclaimedWallets))
 	},
 	"many wallets of an organization": func(f *fixture) {
@@ -225,15 +199,10 @@ var organizationTests = map[string]func(*fixture){
 			if len(want) == 30 {
 				f.claimed("org")
 			}
-			_, err := f.LinkKey(f.ctx, pay.Link{Secret: n.Secret, OrganizationID: "org", Plans: pay.Plans{pay.PlanFree: {Keys: 9}}})
-			f.must(err)
+			must(f.LinkKey(f.ctx, pay.Link{Secret: n.Secret, OrganizationID: "org", Plans: pay.Plans{pay.PlanFree: {Keys: 9}}}))
 		}
-		all, err := f.OrganizationWallets(f.ctx, "org")
-		f.must(err)
-		f.same("wallets", all, want)
-		none, err := f.OrganizationWallets(f.ctx, "or")
-		f.must(err)
-		f.same("of nobody", len(none), 0)
+		f.same("wallets", must(f.OrganizationWallets(f.ctx, "org")), want)
+		f.same("of nobody", len(must(f.OrganizationWallets(f.ctx, "or"))), 0)
 	},
 	"wallets at the plan's limit at once": func(f *fixture) {
 		keys := []pay.Key{f.claimed("org"), f.claimed("org")}
@@ -263,17 +232,15 @@ var organizationTests = map[string]func(*fixture){
 	"a call that was judged by another plan": func(f *fixture) {
 		k := f.claimed("org")
 		f.begin(by(k, pay.PlanFree, 2), pay.Created)
-		_, err := f.SetPlan(f.ctx, "org", pay.PlanAgency)
-		f.must(err)
+		must(f.SetPlan(f.ctx, "org", pay.PlanAgency))
 		stale := by(k, pay.PlanFree, 2)
-		_, err = f.Begin(f.ctx, stale)
+		_, err := f.Begin(f.ctx, stale)
 		f.fails(err, pay.ErrPolicyChanged)
 		_, err = f.Payment(f.ctx, stale.New.ID)
 		f.fails(err, pay.ErrPaymentNotFound)
 		f.begin(by(k, pay.PlanAgency, 5), pay.Created)
 		f.begin(by(k, pay.PlanAgency, 5), pay.Created)
-		_, err = f.SetPlan(f.ctx, "org", pay.PlanFree)
-		f.must(err)
+		must(f.SetPlan(f.ctx, "org", pay.PlanFree))
 		_, err = f.Begin(f.ctx, by(k, pay.PlanAgency, 5))
 		f.fails(err, pay.ErrPolicyChanged)
 		_, err = f.Begin(f.ctx, by(k, pay.PlanFree, 2))
@@ -304,11 +271,9 @@ var organizationTests = map[string]func(*fixture){
 			return err
 		})
 		begun := f.succeeded(errs, errRefused) - 1
-		list, err := f.Payments(f.ctx, pay.PaymentQuery{KeyID: n.ID, Limit: 2 * crowd})
-		f.must(err)
+		list := must(f.Payments(f.ctx, pay.PaymentQuery{KeyID: n.ID, Limit: 2 * crowd}))
 		f.same("payments", len(list), begun)
-		k, err := f.Key(f.ctx, n.ID)
-		f.must(err)
+		k := must(f.Key(f.ctx, n.ID))
 		places := map[pay.Counter]uint64{}
 		for _, p := range list {
 			owner := pay.Key{ID: n.ID, OrganizationID: p.OrganizationID}
@@ -376,11 +341,9 @@ var organizationTests = map[string]func(*fixture){
 		_, err = drive(by(k, pay.PlanFree, 1000))
 		f.fails(err, pay.ErrQuota)
 		f.counts("places of the key", placeOf(n.Key), 2)
-		other, err := f.Payments(f.ctx, pay.PaymentQuery{KeyID: n.ID, Limit: 1})
-		f.must(err)
+		other := must(f.Payments(f.ctx, pay.PaymentQuery{KeyID: n.ID, Limit: 1}))
 		f.record(outcome(other[0], pay.VerdictVoid))
-		begun, err := drive(by(k, pay.PlanFree, 0)) // the organization's places do not matter
-		f.must(err)
+		begun := must(drive(by(k, pay.PlanFree, 0))) // the organization's places do not matter
 		f.same("driven on", []any{begun.How, begun.Payment.ID}, []any{pay.Driven, p.ID})
 		f.counts("places of the key", placeOf(n.Key), 2)
 		f.counts("places of the organization", placeOf(k), 0)
@@ -390,11 +353,9 @@ var organizationTests = map[string]func(*fixture){
 		f.fails(err, pay.ErrOrganizationNotFound)
 		f.claimed("org")
 		for _, plan := range []pay.PlanName{pay.PlanAgency, pay.PlanAgency, pay.PlanFree} {
-			org, err := f.SetPlan(f.ctx, "org", plan)
-			f.must(err)
+			org := must(f.SetPlan(f.ctx, "org", plan))
 			f.same("organization", org, pay.Organization{ID: "org", Plan: plan, Created: noon})
-			org, err = f.Organization(f.ctx, "org")
-			f.must(err)
+			org = must(f.Organization(f.ctx, "org"))
 			f.same("plan", org.Plan, plan)
 		}
 	},
@@ -406,8 +367,7 @@ var organizationTests = map[string]func(*fixture){
 		for page := 1; page <= len(names)+1; page++ {
 			var listed []string
 			for after := ""; ; after = listed[len(listed)-1] {
-				part, err := f.Organizations(f.ctx, after, page)
-				f.must(err)
+				part := must(f.Organizations(f.ctx, after, page))
 				if len(part) == 0 {
 					break
 				}

@@ -23,9 +23,7 @@ func (f *fixture) books(k pay.Key, place, pending, budget, hold, rate uint64) {
 // events lists a key's spend events.
 func (f *fixture) events(k pay.Key) []pay.SpendEvent {
 	f.Helper()
-	list, err := f.SpendEvents(f.ctx, k.ID, pay.SpendQuery{Limit: 100})
-	f.must(err)
-	return list
+	return must(f.SpendEvents(f.ctx, k.ID, pay.SpendQuery{Limit: 100}))
 }
 
 var outcomeTests = map[string]func(*fixture){
@@ -183,8 +181,7 @@ var outcomeTests = map[string]func(*fixture){
 	},
 	"confirmed": func(f *fixture) {
 		p := f.settle(f.begin(want(f.key(), noon), pay.Created), true)
-		held, err := f.Acquire(f.ctx, p.ID, owner, noon, noon.Add(time.Minute))
-		f.must(err)
+		held := must(f.Acquire(f.ctx, p.ID, owner, noon, noon.Add(time.Minute)))
 		f.same("flags", f.record(outcome(held, pay.VerdictConfirmed)).Flags(), []string{"confirmed"})
 	},
 	"disputed": func(f *fixture) {
@@ -209,9 +206,7 @@ var outcomeTests = map[string]func(*fixture){
 		got := f.record(end)
 		f.same("payload", []any{got.Retired, got.Signature, got.Check.IsZero(), got.Offer.Version}, []any{true, nil, true, 0})
 		f.same("stored", f.find(p.ID), got)
-		due, err := f.Due(f.ctx, noon.Add(24*time.Hour), 10)
-		f.must(err)
-		f.same("due", len(due), 0)
+		f.same("due", len(must(f.Due(f.ctx, noon.Add(24*time.Hour), 10))), 0)
 	},
 	"unknown payment": func(f *fixture) {
 		_, _, err := f.Record(f.ctx, pay.Outcome{PaymentID: newID(), At: noon, Verdict: pay.VerdictSettled, EventID: newID()})
@@ -267,14 +262,12 @@ var outcomeTests = map[string]func(*fixture){
 			p, _, err := f.Record(f.ctx, o)
 			return p, err
 		}
-		liar, err := settle(true)
-		f.must(err)
-		honest, err := settle(false)
-		f.must(err)
+		liar := must(settle(true))
+		honest := must(settle(false))
 		own := outcome(liar, pay.VerdictConfirmed)
 		own.Transaction = transaction("2")
 		f.same("corrected", f.record(own).Transaction, own.Transaction)
-		_, err = settle(true)
+		_, err := settle(true)
 		f.fails(err, pay.ErrTransactionKnown)
 		f.same("the owner", f.find(honest.ID).Transaction, hash)
 	},

@@ -42,94 +42,72 @@ func (f *fixture) refusedBy(b *pay.Begin, rule string) {
 var policyTests = map[string]func(*fixture){
 	"set and removed": func(f *fixture) {
 		n := newKey("")
-		_, err := f.CreateKey(f.ctx, n)
-		f.must(err)
+		must(f.CreateKey(f.ctx, n))
 		other := f.key()
 		same := func(revision uint64, pol *pay.Policy, got pay.Key) {
 			f.Helper()
 			want := n.Key
 			want.Policy, want.PolicyRevision = pol, revision
 			f.same("key", got, want)
-			byID, err := f.Key(f.ctx, n.ID)
-			f.must(err)
-			f.same("by id", byID, want)
-			bySecret, err := f.KeyBySecret(f.ctx, n.Secret)
-			f.must(err)
-			f.same("by secret", bySecret, want)
+			f.same("by id", must(f.Key(f.ctx, n.ID)), want)
+			f.same("by secret", must(f.KeyBySecret(f.ctx, n.Secret)), want)
 		}
 		minute := 3
 		first := &pay.Policy{DailyBudget: pay.CapOf(x402.NewAmount(7)), PerMinute: &minute, Tasks: map[string]pay.Budget{"*": {MonthlyBudget: pay.NoCap()}}}
-		k, err := f.SetPolicy(f.ctx, n.ID, first)
-		f.must(err)
+		k := must(f.SetPolicy(f.ctx, n.ID, first))
 		same(1, first, k)
 		second := &pay.Policy{Doors: []pay.Door{pay.DoorAPI}}
-		k, err = f.SetPolicy(f.ctx, n.ID, second)
-		f.must(err)
+		k = must(f.SetPolicy(f.ctx, n.ID, second))
 		same(2, second, k)
 		f.reopen(Opener.Kill)
 		same(2, second, k)
-		k, err = f.SetPolicy(f.ctx, n.ID, nil)
-		f.must(err)
+		k = must(f.SetPolicy(f.ctx, n.ID, nil))
 		same(3, nil, k)
-		untouched, err := f.Key(f.ctx, other.ID)
-		f.must(err)
-		f.same("another key", untouched, other)
-		_, err = f.SetPolicy(f.ctx, newID(), first)
+		f.same("another key", must(f.Key(f.ctx, other.ID)), other)
+		_, err := f.SetPolicy(f.ctx, newID(), first)
 		f.fails(err, pay.ErrKeyNotFound)
 	},
 	"a key that becomes the operator's": func(f *fixture) {
 		n := newKey("org")
-		_, err := f.CreateKey(f.ctx, n)
-		f.must(err)
+		must(f.CreateKey(f.ctx, n))
 		untouched := f.key()
 		anything := pay.Policy{}
 		earlier := f.release(f.begin(judged(under(want(n.Key, noon), "order"), anything, 0, 5), pay.Created), true)
 		want1 := n.Key
 		want1.Operator, want1.PolicyRevision = true, 1
 		for range 2 { // a second time changes nothing
-			k, err := f.AdoptKey(f.ctx, n.ID)
-			f.must(err)
-			f.same("key", k, want1)
+			f.same("key", must(f.AdoptKey(f.ctx, n.ID)), want1)
 			f.reopen(Opener.Kill)
-			bySecret, err := f.KeyBySecret(f.ctx, n.Secret)
-			f.must(err)
-			f.same("by secret", bySecret, want1)
+			f.same("by secret", must(f.KeyBySecret(f.ctx, n.Secret)), want1)
 		}
-		_, err = f.Begin(f.ctx, judged(want(n.Key, noon), anything, 0, 5))
+		_, err := f.Begin(f.ctx, judged(want(n.Key, noon), anything, 0, 5))
 		f.fails(err, pay.ErrPolicyChanged)
 		again := judged(under(want(n.Key, noon.Add(soon)), "order"), anything, 0, 5)
 		again.Fingerprint = earlier.Fingerprint
 		f.same("a repeat", f.begin(again, pay.Driven).ID, earlier.ID)
 		f.begin(judged(want(n.Key, noon), anything, 1, 5), pay.Created)
-		k, err := f.SetPolicy(f.ctx, n.ID, nil)
-		f.must(err)
+		k := must(f.SetPolicy(f.ctx, n.ID, nil))
 		f.same("operator, after another change", k.Operator, true)
-		other, err := f.Key(f.ctx, untouched.ID)
-		f.must(err)
-		f.same("another key", other, untouched)
+		f.same("another key", must(f.Key(f.ctx, untouched.ID)), untouched)
 		_, err = f.AdoptKey(f.ctx, newID())
 		f.fails(err, pay.ErrKeyNotFound)
 	},
 	"a claimed key keeps its organization": func(f *fixture) {
-		k, err := f.CreateKey(f.ctx, newKey("org"))
-		f.must(err)
-		got, err := f.SetPolicy(f.ctx, k.ID, &pay.Policy{})
-		f.must(err)
+		k := must(f.CreateKey(f.ctx, newKey("org")))
+		got := must(f.SetPolicy(f.ctx, k.ID, &pay.Policy{}))
 		f.same("organization", got.OrganizationID, "org")
 	},
 	"keys, oldest first": func(f *fixture) {
 		var all []string
 		for i := range 7 {
 			n := newKey([]string{"", "a", "b"}[i%3])
-			_, err := f.CreateKey(f.ctx, n)
-			f.must(err)
+			must(f.CreateKey(f.ctx, n))
 			all = append(all, n.ID)
 		}
 		for page := 1; page <= 8; page++ {
 			listed, after := []string{}, ""
 			for {
-				part, err := f.ListKeys(f.ctx, after, page)
-				f.must(err)
+				part := must(f.ListKeys(f.ctx, after, page))
 				if len(part) == 0 {
 					break
 				}
@@ -143,10 +121,8 @@ var policyTests = map[string]func(*fixture){
 			}
 			f.same("keys", listed, all)
 		}
-		part, err := f.ListKeys(f.ctx, all[2], 1)
-		f.must(err)
-		whole, err := f.Key(f.ctx, all[3])
-		f.must(err)
+		part := must(f.ListKeys(f.ctx, all[2], 1))
+		whole := must(f.Key(f.ctx, all[3]))
 		f.same("row", part, []pay.Key{whole})
 	},
 	"a call that was judged by another policy": func(f *fixture) {
@@ -158,8 +134,7 @@ var policyTests = map[string]func(*fixture){
 		f.nothingBegun(stale)
 		first := judged(under(want(k, noon), "order"), anything, 0, 5)
 		p := f.release(f.begin(first, pay.Created), true)
-		_, err = f.SetPolicy(f.ctx, k.ID, &pay.Policy{})
-		f.must(err)
+		must(f.SetPolicy(f.ctx, k.ID, &pay.Policy{}))
 		_, err = f.Begin(f.ctx, judged(want(k, noon), anything, 0, 5))
 		f.fails(err, pay.ErrPolicyChanged)
 		declined := judged(want(k, noon), anything, 0, 5) // its refusal may be out of date as well
@@ -203,8 +178,7 @@ var policyTests = map[string]func(*fixture){
 			}
 			return nil
 		})))
-		last, err := f.Key(f.ctx, k.ID)
-		f.must(err)
+		last := must(f.Key(f.ctx, k.ID))
 		f.same("revision", last.PolicyRevision, crowd/8)
 	},
 	"rules hold for the row": func(f *fixture) {
@@ -268,8 +242,7 @@ var policyTests = map[string]func(*fixture){
 			for page := 1; page <= 6; page++ {
 				all, before := []string{}, ""
 				for {
-					part, err := f.SpendEvents(f.ctx, k.ID, pay.SpendQuery{Task: task, Before: before, Limit: page})
-					f.must(err)
+					part := must(f.SpendEvents(f.ctx, k.ID, pay.SpendQuery{Task: task, Before: before, Limit: page}))
 					if len(part) > page {
 						f.Fatalf("%d events on a page of %d", len(part), page)
 					}
@@ -287,19 +260,14 @@ var policyTests = map[string]func(*fixture){
 				f.same("events of "+task, all, append([]string{}, expected[task]...))
 			}
 		}
-		whole, err := f.SpendEvents(f.ctx, k.ID, pay.SpendQuery{Limit: 1})
-		f.must(err)
-		byTask, err := f.SpendEvents(f.ctx, k.ID, pay.SpendQuery{Task: "b", Limit: 1})
-		f.must(err)
-		f.same("row", byTask, whole)
+		whole := must(f.SpendEvents(f.ctx, k.ID, pay.SpendQuery{Limit: 1}))
+		f.same("row", must(f.SpendEvents(f.ctx, k.ID, pay.SpendQuery{Task: "b", Limit: 1})), whole)
 		for _, before := range []string{expected["b"][0], expected[""][0], newID(), "x", "b"} {
 			_, err := f.SpendEvents(f.ctx, k.ID, pay.SpendQuery{Task: "a", Before: before, Limit: 10})
 			f.fails(err, pay.ErrEventNotFound)
 		}
 		f.reopen(Opener.Kill)
-		left, err := f.SpendEvents(f.ctx, k.ID, pay.SpendQuery{Task: "ab", Limit: 10})
-		f.must(err)
-		f.same("after reopening", len(left), 3)
+		f.same("after reopening", len(must(f.SpendEvents(f.ctx, k.ID, pay.SpendQuery{Task: "ab", Limit: 10}))), 3)
 	},
 	"budgets of parts at once": func(f *fixture) {
 		// A call reserves in several budgets; the tightest one bounds them all, exactly.
@@ -319,8 +287,7 @@ var policyTests = map[string]func(*fixture){
 		})
 		n := f.succeeded(errs, errRefused)
 		f.counts("key's budget", part("key"), uint64(5*n))
-		one, err := f.Counter(f.ctx, part("task-1"))
-		f.must(err)
+		one := must(f.Counter(f.ctx, part("task-1")))
 		if n != 20 || one.Cmp(x402.NewAmount(20)) > 0 {
 			f.Fatalf("%d were begun, %s are spent for task-1", n, one)
 		}
@@ -385,18 +352,15 @@ var policyTests = map[string]func(*fixture){
 			pol.Tasks[fmt.Sprint("task-", i)] = pay.Budget{MonthlyBudget: pay.NoCap()}
 		}
 		f.must(pol.Validate())
-		_, err := f.SetPolicy(f.ctx, k.ID, pol)
-		f.must(err)
-		got, err := f.Key(f.ctx, k.ID)
-		f.must(err)
+		must(f.SetPolicy(f.ctx, k.ID, pol))
+		got := must(f.Key(f.ctx, k.ID))
 		f.same("policy", got.Policy, pol)
 	},
 	"a payment under way when a policy is set": func(f *fixture) {
 		k := f.key()
 		b := judged(want(k, noon), pay.Policy{}, 0, 5)
 		p := f.begin(b, pay.Created)
-		_, err := f.SetPolicy(f.ctx, k.ID, &pay.Policy{Doors: []pay.Door{pay.DoorAPI}})
-		f.must(err)
+		must(f.SetPolicy(f.ctx, k.ID, &pay.Policy{Doors: []pay.Door{pay.DoorAPI}}))
 		// What is under way goes on: its lease and its outcome are no new payment.
 		f.must(f.Renew(f.ctx, p.ID, p.Lease.Fence, noon.Add(time.Minute)))
 		f.settle(p, true)

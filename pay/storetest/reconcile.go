@@ -53,18 +53,14 @@ func nonceOf(seed string) x402.Nonce { return x402.Nonce(pay.HashOf(seed)) }
 // finds reads more blocks and demands how many payments were new.
 func (f *fixture) finds(n int, list ...*pay.Payment) {
 	f.Helper()
-	booked, err := f.Reconcile(f.ctx, pay.ReconcileStep{Network: "base", Scan: pay.Scan{First: 1, Next: 9}, Found: list})
-	f.must(err)
-	f.same("booked", len(booked), n)
+	f.same("booked", len(must(f.Reconcile(f.ctx, pay.ReconcileStep{Network: "base", Scan: pay.Scan{First: 1, Next: 9}, Found: list}))), n)
 }
 
 // ended ends reconciling.
 func (f *fixture) ended() {
 	f.Helper()
 	f.must(f.EndReconciling(f.ctx, noon.Add(time.Hour)))
-	r, err := f.Restored(f.ctx)
-	f.must(err)
-	f.same("to reconcile", r, nil)
+	f.same("to reconcile", must(f.Restored(f.ctx)), nil)
 }
 
 // refuses demands that a restored store refuses a call.
@@ -88,10 +84,8 @@ func (f *fixture) attempt(b *pay.Begin, at time.Duration) *pay.Payment {
 
 var reconcileTests = map[string]func(*fixture){
 	"nothing to reconcile": func(f *fixture) {
-		r, err := f.Restored(f.ctx)
-		f.must(err)
-		f.same("to reconcile", r, nil)
-		_, err = f.Reconcile(f.ctx, pay.ReconcileStep{Network: "base", Found: []*pay.Payment{onChain(f.key(), "a", nonceOf("a"))}})
+		f.same("to reconcile", must(f.Restored(f.ctx)), nil)
+		_, err := f.Reconcile(f.ctx, pay.ReconcileStep{Network: "base", Found: []*pay.Payment{onChain(f.key(), "a", nonceOf("a"))}})
 		f.fails(err, pay.ErrNotReconciling)
 		f.fails(f.EndReconciling(f.ctx, noon), pay.ErrNotReconciling)
 		f.fails(f.AcceptRisk(f.ctx, pay.Acceptance{At: noon}), pay.ErrNotReconciling)
@@ -143,8 +137,7 @@ var reconcileTests = map[string]func(*fixture){
 		waiting := want(k, noon)
 		f.release(f.begin(waiting, pay.Created), false)
 		f.restored(noon)
-		r, err := f.Restored(f.ctx)
-		f.must(err)
+		r := must(f.Restored(f.ctx))
 		f.same("taken", r.Taken, noon)
 		f.refuses(want(k, noon))
 		f.refuses(under(want(k, noon), "order 3"))
@@ -192,11 +185,8 @@ var reconcileTests = map[string]func(*fixture){
 		f.counts("place", placeOf(k), 3) // the refused one gave its own back
 		f.counts("budget", budgetOf(k), 20)
 		f.same("by its flag", f.list(k, "reconciled", 10), []string{lost.ID})
-		n, err := f.CountOpen(f.ctx, "reconciled")
-		f.must(err)
-		f.same("number", n, 1)
-		r, err := f.Restored(f.ctx)
-		f.must(err)
+		f.same("number", must(f.CountOpen(f.ctx, "reconciled")), 1)
+		r := must(f.Restored(f.ctx))
 		f.same("progress", []any{r.Booked, r.Scans["base"]}, []any{1, pay.Scan{First: 1, Next: 9}})
 		// The nonce of another wallet is another authorization.
 		elsewhere := onChain(k, "elsewhere", lost.Authorization.Nonce)
@@ -211,20 +201,17 @@ var reconcileTests = map[string]func(*fixture){
 		f.restored(noon)
 		for range 2 {
 			for i := range 30 {
-				_, err := f.Reconcile(f.ctx, pay.ReconcileStep{Network: "base", Scan: pay.Scan{First: 1, Next: 2}, Strange: []string{fmt.Sprint(i % 25)}})
-				f.must(err)
+				must(f.Reconcile(f.ctx, pay.ReconcileStep{Network: "base", Scan: pay.Scan{First: 1, Next: 2}, Strange: []string{fmt.Sprint(i % 25)}}))
 			}
 		}
-		r, err := f.Restored(f.ctx)
-		f.must(err)
+		r := must(f.Restored(f.ctx))
 		f.same("kept", len(r.Strange), 20)
 		if r.StrangeCount < 20 {
 			f.Fatalf("%d", r.StrangeCount)
 		}
 		f.must(f.AcceptRisk(f.ctx, pay.Acceptance{At: noon, By: "ops"}))
 		f.reopen(Opener.Kill)
-		r, err = f.Restored(f.ctx)
-		f.must(err)
+		r = must(f.Restored(f.ctx))
 		f.same("accepted", r.Accepted, &pay.Acceptance{At: noon, By: "ops"})
 	},
 	"restored: repeats of what is found after many attempts": func(f *fixture) {
@@ -298,9 +285,7 @@ var reconcileTests = map[string]func(*fixture){
 // acquired takes the lease of a payment.
 func (f *fixture) acquired(id string) *pay.Payment {
 	f.Helper()
-	p, err := f.Acquire(f.ctx, id, owner, noon, noon.Add(pay.LeaseTime))
-	f.must(err)
-	return p
+	return must(f.Acquire(f.ctx, id, owner, noon, noon.Add(pay.LeaseTime)))
 }
 
 // lostAttempts makes attempts after a backup, restores the backup, and returns the nonces of the

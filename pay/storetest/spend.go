@@ -15,8 +15,7 @@ func (f *fixture) listed(q pay.OrganizationSpendQuery, most int, keys ...pay.Key
 	f.Helper()
 	all := []pay.SpendEntry{}
 	for range most {
-		page, err := f.ListSpend(f.ctx, keyIDs(keys), q)
-		f.must(err)
+		page := must(f.ListSpend(f.ctx, keyIDs(keys), q))
 		if len(page.Entries) > q.Limit {
 			f.Fatalf("%d events on a page of %d", len(page.Entries), q.Limit)
 		}
@@ -190,8 +189,7 @@ var spendTests = map[string]func(*fixture){
 		}
 		for _, label := range []string{"", "open", "settled", "void", "refused", "unresolved", "disputed", "lost"} {
 			for _, limit := range []int{1, 3, 100} {
-				list, err := f.PaymentsOf(f.ctx, keyIDs([]pay.Key{a, b}), label, limit)
-				f.must(err)
+				list := must(f.PaymentsOf(f.ctx, keyIDs([]pay.Key{a, b}), label, limit))
 				wanted := newestFirst(with[label]...)
 				f.same(fmt.Sprintf("%d payments with label %q", limit, label), ids(list), wanted[:min(limit, len(wanted))])
 			}

@@ -27,41 +27,31 @@ func judgedBy(b *pay.Begin, k pay.Key) *pay.Begin {
 var stopTests = map[string]func(*fixture){
 	"a key": func(f *fixture) {
 		n := newKey("")
-		k, err := f.CreateKey(f.ctx, n)
-		f.must(err)
-		_, err = f.StopKey(f.ctx, newID(), stop(pay.StopPause, operator))
+		k := must(f.CreateKey(f.ctx, n))
+		_, err := f.StopKey(f.ctx, newID(), stop(pay.StopPause, operator))
 		f.fails(err, pay.ErrKeyNotFound)
 		same := func(want pay.Key) {
 			f.Helper()
-			byID, err := f.Key(f.ctx, n.ID)
-			f.must(err)
-			f.same("by id", byID, want)
-			bySecret, err := f.KeyBySecret(f.ctx, n.Secret)
-			f.must(err)
-			f.same("by secret", bySecret, want)
+			f.same("by id", must(f.Key(f.ctx, n.ID)), want)
+			f.same("by secret", must(f.KeyBySecret(f.ctx, n.Secret)), want)
 		}
 		k.Paused, k.PolicyRevision = &pay.Pause{At: noon, Reason: "why", By: operator}, 1
-		got, err := f.StopKey(f.ctx, k.ID, stop(pay.StopPause, operator))
-		f.must(err)
+		got := must(f.StopKey(f.ctx, k.ID, stop(pay.StopPause, operator)))
 		f.same("paused", got, k)
 		f.reopen(Opener.Kill)
 		same(k)
 		_, err = f.StopKey(f.ctx, k.ID, stop(pay.StopResume, account))
 		f.fails(err, pay.ErrPausedByOperator)
-		got, err = f.StopKey(f.ctx, k.ID, stop(pay.StopPause, account))
-		f.must(err)
+		got = must(f.StopKey(f.ctx, k.ID, stop(pay.StopPause, account)))
 		f.same("still the operator's pause", got, k)
 		same(k)
 		k.Paused, k.PolicyRevision = nil, 2
-		got, err = f.StopKey(f.ctx, k.ID, stop(pay.StopResume, operator))
-		f.must(err)
+		got = must(f.StopKey(f.ctx, k.ID, stop(pay.StopResume, operator)))
 		f.same("resumed", got, k)
-		got, err = f.StopKey(f.ctx, k.ID, stop(pay.StopResume, operator))
-		f.must(err)
+		got = must(f.StopKey(f.ctx, k.ID, stop(pay.StopResume, operator)))
 		f.same("resumed again", got, k)
 		k.RevokedAt, k.PolicyRevision = noon, 3
-		got, err = f.StopKey(f.ctx, k.ID, stop(pay.StopRevoke, account))
-		f.must(err)
+		got = must(f.StopKey(f.ctx, k.ID, stop(pay.StopRevoke, account)))
 		f.same("revoked", got, k)
 		f.reopen(Opener.Close)
 		same(k)
@@ -71,8 +61,7 @@ var stopTests = map[string]func(*fixture){
 		}
 		later := stop(pay.StopRevoke, operator)
 		later.At = noon.Add(time.Hour)
-		got, err = f.StopKey(f.ctx, k.ID, later)
-		f.must(err)
+		got = must(f.StopKey(f.ctx, k.ID, later))
 		f.same("revoked once", got, k)
 		_, err = f.CreateKey(f.ctx, pay.NewKey{Key: pay.Key{ID: newID(), Created: noon}, Secret: n.Secret})
 		f.fails(err, pay.ErrKeyExists)
@@ -82,13 +71,11 @@ var stopTests = map[string]func(*fixture){
 	},
 	"a paused key begins nothing": func(f *fixture) {
 		k := f.key()
-		paused, err := f.StopKey(f.ctx, k.ID, stop(pay.StopPause, operator))
-		f.must(err)
-		_, err = f.Begin(f.ctx, judgedBy(want(k, noon), k))
+		paused := must(f.StopKey(f.ctx, k.ID, stop(pay.StopPause, operator)))
+		_, err := f.Begin(f.ctx, judgedBy(want(k, noon), k))
 		f.fails(err, pay.ErrPolicyChanged)
 		f.refusedBy(judgedBy(want(k, noon), paused), pay.RulePaused)
-		resumed, err := f.StopKey(f.ctx, k.ID, stop(pay.StopResume, operator))
-		f.must(err)
+		resumed := must(f.StopKey(f.ctx, k.ID, stop(pay.StopResume, operator)))
 		f.begin(judgedBy(want(k, noon), resumed), pay.Created)
 	},
 	"everything": func(f *fixture) {
@@ -98,15 +85,11 @@ var stopTests = map[string]func(*fixture){
 		keyed := under(want(k, noon), "order 1")
 		f.settle(f.begin(keyed, pay.Created), true)
 
-		none, err := f.Pause(f.ctx)
-		f.must(err)
-		f.same("pause", none, (*pay.Pause)(nil))
+		f.same("pause", must(f.Pause(f.ctx)), (*pay.Pause)(nil))
 		p := &pay.Pause{At: noon, Reason: "why", By: operator}
 		f.must(f.SetPause(f.ctx, p))
 		f.reopen(Opener.Kill)
-		got, err := f.Pause(f.ctx)
-		f.must(err)
-		f.same("pause", got, p)
+		f.same("pause", must(f.Pause(f.ctx)), p)
 
 		f.refusedBy(want(k, noon), pay.RulePaused)
 		unpayable := want(k, noon)
@@ -150,28 +133,20 @@ var stopTests = map[string]func(*fixture){
 		most := n.Plans.Of(pay.PlanFree).Keys
 		var last pay.Key
 		for range most {
-			var err error
-			last, err = f.CreateKey(f.ctx, newKey("org"))
-			f.must(err)
+			last = must(f.CreateKey(f.ctx, newKey("org")))
 		}
 		_, err := f.CreateKey(f.ctx, newKey("org"))
 		f.fails(err, pay.ErrKeyLimit)
-		_, err = f.StopKey(f.ctx, last.ID, stop(pay.StopRevoke, account))
-		f.must(err)
-		_, err = f.CreateKey(f.ctx, newKey("org"))
-		f.must(err)
+		must(f.StopKey(f.ctx, last.ID, stop(pay.StopRevoke, account)))
+		must(f.CreateKey(f.ctx, newKey("org")))
 		_, err = f.CreateKey(f.ctx, newKey("org"))
 		f.fails(err, pay.ErrKeyLimit)
-		list, err := f.OrganizationKeys(f.ctx, "org")
-		f.must(err)
-		f.same("keys", len(list), most+1)
+		f.same("keys", len(must(f.OrganizationKeys(f.ctx, "org"))), most+1)
 	},
 	"keys of the deployment": func(f *fixture) {
 		same := func(want ...string) {
 			f.Helper()
-			got, err := f.DeploymentKeys(f.ctx)
-			f.must(err)
-			f.same("keys", got, want)
+			f.same("keys", must(f.DeploymentKeys(f.ctx)), want)
 		}
 		same()
 		for _, id := range []string{"a", "a", "b", "c", "a"} {
@@ -183,8 +158,6 @@ var stopTests = map[string]func(*fixture){
 		for range 120 {
 			f.must(f.SetDeploymentKey(f.ctx, newID()))
 		}
-		got, err := f.DeploymentKeys(f.ctx)
-		f.must(err)
-		f.same("keys", len(got), 100)
+		f.same("keys", len(must(f.DeploymentKeys(f.ctx))), 100)
 	},
 }

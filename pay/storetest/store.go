@@ -12,15 +12,11 @@ var storeTests = map[string]func(*fixture){
 	"world": func(f *fixture) {
 		world := func(want string) {
 			f.Helper()
-			got, err := f.World(f.ctx)
-			f.must(err)
-			f.same("world", got, want)
+			f.same("world", must(f.World(f.ctx)), want)
 		}
 		world("")
 		for _, genesis := range []string{transaction("genesis"), transaction("another")} {
-			got, err := f.SetWorld(f.ctx, genesis)
-			f.must(err)
-			f.same("world in force", got, transaction("genesis"))
+			f.same("world in force", must(f.SetWorld(f.ctx, genesis)), transaction("genesis"))
 		}
 		world(transaction("genesis"))
 		f.reopen(Opener.Close)
@@ -32,9 +28,7 @@ var storeTests = map[string]func(*fixture){
 		}
 		kept := func(network string, want *pay.ChainBlock) {
 			f.Helper()
-			got, err := f.SafeBlock(f.ctx, network)
-			f.must(err)
-			f.same("safe block of "+network, got, want)
+			f.same("safe block of "+network, must(f.SafeBlock(f.ctx, network)), want)
 		}
 		first, second, other := block(10, "ten"), block(20, "twenty"), block(30, "thirty")
 		kept("base", nil)
@@ -94,8 +88,7 @@ func (f *fixture) reopen(end func(Opener, testing.TB)) {
 func (f *fixture) survives(end func(Opener, testing.TB)) {
 	newClaimed := newKey("org")
 	newClaimed.Plan = pay.PlanDeveloper
-	k, err := f.CreateKey(f.ctx, newClaimed)
-	f.must(err)
+	k := must(f.CreateKey(f.ctx, newClaimed))
 	w := newWallet(k)
 	f.must(f.CreateWallet(f.ctx, w, 10))
 
@@ -110,17 +103,11 @@ func (f *fixture) survives(end func(Opener, testing.TB)) {
 
 	f.reopen(end)
 
-	found, err := f.KeyBySecret(f.ctx, newClaimed.Secret)
-	f.must(err)
-	f.same("key", found, k)
-	org, err := f.Organization(f.ctx, "org")
-	f.must(err)
+	f.same("key", must(f.KeyBySecret(f.ctx, newClaimed.Secret)), k)
+	org := must(f.Organization(f.ctx, "org"))
 	f.same("plan", org.Plan, pay.PlanDeveloper)
-	wallets, err := f.Wallets(f.ctx, k.ID)
-	f.must(err)
-	f.same("wallets", wallets, []pay.Wallet{w.Wallet})
-	secret, err := f.WalletSecret(f.ctx, w.ID)
-	f.must(err)
+	f.same("wallets", must(f.Wallets(f.ctx, k.ID)), []pay.Wallet{w.Wallet})
+	secret := must(f.WalletSecret(f.ctx, w.ID))
 	f.same("wallet secret", secret, w.Secret)
 
 	f.same("settled payment", f.find(settled.ID), settled)
@@ -128,9 +115,7 @@ func (f *fixture) survives(end func(Opener, testing.TB)) {
 	f.books(k, 3, 2, 15, 10, 3)
 	f.same("number of events", len(f.events(k)), 1)
 	f.same("open payments", f.list(k, "open", 10), newestFirst(open, held))
-	due, err := f.Due(f.ctx, noon, 10)
-	f.must(err)
-	f.same("due", ids(due), []string{held.ID})
+	f.same("due", ids(must(f.Due(f.ctx, noon, 10))), []string{held.ID})
 
 	f.repeats(b, soon, pay.Stored, settled)
 	f.repeats(unanswered, soon, pay.Driven, open)
@@ -141,7 +126,6 @@ func (f *fixture) survives(end func(Opener, testing.TB)) {
 	}
 	got := f.find(held.ID)
 	f.same("an earlier lease", []any{got.Lease.Owner, got.Lease.Fence, got.Unanswered}, []any{"", 1, true})
-	next, err := f.Acquire(f.ctx, held.ID, "node-2", noon.Add(lapsed), noon.Add(time.Hour))
-	f.must(err)
+	next := must(f.Acquire(f.ctx, held.ID, "node-2", noon.Add(lapsed), noon.Add(time.Hour)))
 	f.same("fence", next.Lease.Fence, 2)
 }

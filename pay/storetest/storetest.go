@@ -11,6 +11,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path/filepath"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -50,6 +52,7 @@ func Run(t *testing.T, fresh func(t testing.TB) Opener) {
 					t.Parallel()
 					f := newFixture(t, fresh(t))
 					t.Cleanup(f.close)
+					defer caught(t)
 					test(f)
 				})
 			}
@@ -101,6 +104,29 @@ func (f *fixture) must(err error) {
 	}
 }
 
+// failure holds an error that ends a test.
+type failure struct{ error }
+
+// must returns a value, or ends the test with the error: see Run.
+func must[T any](value T, err error) T {
+	if err != nil {
+		_, file, line, _ := runtime.Caller(1)
+		panic(failure{fmt.Errorf("%s:%d: %w", filepath.Base(file), line, err)})
+	}
+	return value
+}
+
+// caught fails a test that must has ended.
+func caught(t testing.TB) {
+	switch end := recover().(type) {
+	case nil:
+	case failure:
+		t.Error(end.error)
+	default:
+		panic(end)
+	}
+}
+
 // fails demands an error.
 func (f *fixture) fails(err, want error) {
 	f.Helper()
@@ -131,9 +157,7 @@ func newID() string { return uuid.Must(uuid.NewV7()).String() }
 // key makes an unclaimed key.
 func (f *fixture) key() pay.Key {
 	f.Helper()
-	k, err := f.CreateKey(f.ctx, newKey(""))
-	f.must(err)
-	return k
+	return must(f.CreateKey(f.ctx, newKey("")))
 }
 
 // newKey prepares a key; it is claimed if org is not empty.
@@ -224,8 +248,7 @@ func bound(b *pay.Begin, c pay.Counter, limit uint64, refusal error) *pay.Begin 
 // begin begins a call and demands the way in which it is served.
 func (f *fixture) begin(b *pay.Begin, how pay.How) *pay.Payment {
 	f.Helper()
-	begun, err := f.Begin(f.ctx, b)
-	f.must(err)
+	begun := must(f.Begin(f.ctx, b))
 	if begun.How != how {
 		f.Fatalf("begin: got %d, want %d, with payment %s", begun.How, how, text(begun.Payment))
 	}
@@ -267,8 +290,7 @@ func transaction(seed string) string { return fmt.Sprintf("0x%x", pay.HashOf("tr
 // counts demands the value of a counter.
 func (f *fixture) counts(what string, c pay.Counter, n uint64) {
 	f.Helper()
-	got, err := f.Counter(f.ctx, c)
-	f.must(err)
+	got := must(f.Counter(f.ctx, c))
 	if got != x402.NewAmount(n) {
 		f.Fatalf("%s is %s, want %d", what, got, n)
 	}
@@ -277,9 +299,7 @@ func (f *fixture) counts(what string, c pay.Counter, n uint64) {
 // find reads a payment.
 func (f *fixture) find(id string) *pay.Payment {
 	f.Helper()
-	p, err := f.Payment(f.ctx, id)
-	f.must(err)
-	return p
+	return must(f.Payment(f.ctx, id))
 }
 
 // together runs n calls at once and collects their errors.

@@ -57,9 +57,7 @@ func (f *fixture) recorded(o pay.Outcome) pay.SpendEvent {
 
 func (f *fixture) summary(from, to time.Time, keys ...pay.Key) pay.Summary {
 	f.Helper()
-	s, err := f.SpendSummary(f.ctx, keyIDs(keys), from, to)
-	f.must(err)
-	return s
+	return must(f.SpendSummary(f.ctx, keyIDs(keys), from, to))
 }
 
 func keyIDs(keys []pay.Key) (list []string) {
@@ -219,8 +217,7 @@ var summaryTests = map[string]func(*fixture){
 	},
 	"amounts that no sum can hold": func(f *fixture) {
 		k := f.key()
-		most, err := x402.ParseAmount("115792089237316195423570985008687907853269984665640564039457584007913129639935") // 2^256-1
-		f.must(err)
+		most := must(x402.ParseAmount("115792089237316195423570985008687907853269984665640564039457584007913129639935")) // 2^256-1
 		for range 2 {
 			b := want(k, noon)
 			b.New.Terms.Amount, b.Limits = most, nil

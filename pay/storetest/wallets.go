@@ -22,9 +22,7 @@ func newWallet(k pay.Key) pay.NewWallet {
 // claimed makes a key of an organization.
 func (f *fixture) claimed(org string) pay.Key {
 	f.Helper()
-	k, err := f.CreateKey(f.ctx, newKey(org))
-	f.must(err)
-	return k
+	return must(f.CreateKey(f.ctx, newKey(org)))
 }
 
 var walletTests = map[string]func(*fixture){
@@ -37,14 +35,10 @@ var walletTests = map[string]func(*fixture){
 			want = append(want, w.Wallet)
 			f.must(f.CreateWallet(f.ctx, newWallet(other), 10))
 		}
-		list, err := f.Wallets(f.ctx, k.ID)
-		f.must(err)
+		list := must(f.Wallets(f.ctx, k.ID))
 		f.same("wallets", list, want)
-		got, err := f.Wallet(f.ctx, want[1].ID)
-		f.must(err)
-		f.same("wallet", got, want[1])
-		list, err = f.Wallets(f.ctx, newID())
-		f.must(err)
+		f.same("wallet", must(f.Wallet(f.ctx, want[1].ID)), want[1])
+		list = must(f.Wallets(f.ctx, newID()))
 		f.same("wallets of nobody", len(list), 0)
 	},
 	"secrets": func(f *fixture) {
@@ -53,19 +47,15 @@ var walletTests = map[string]func(*fixture){
 		without.Secret, without.Address = nil, nil
 		f.must(f.CreateWallet(f.ctx, with, 10))
 		f.must(f.CreateWallet(f.ctx, without, 10))
-		secret, err := f.WalletSecret(f.ctx, with.ID)
-		f.must(err)
+		secret := must(f.WalletSecret(f.ctx, with.ID))
 		if !bytes.Equal(secret, with.Secret) {
 			f.Fatal("another secret came back")
 		}
-		secret, err = f.WalletSecret(f.ctx, without.ID)
-		f.must(err)
+		secret = must(f.WalletSecret(f.ctx, without.ID))
 		if secret != nil {
 			f.Fatal("a secret came back where none was given")
 		}
-		got, err := f.Wallet(f.ctx, without.ID)
-		f.must(err)
-		f.same("wallet without address", got, without.Wallet)
+		f.same("wallet without address", must(f.Wallet(f.ctx, without.ID)), without.Wallet)
 	},
 	"unknown": func(f *fixture) {
 		k := f.key()
@@ -83,16 +73,12 @@ var walletTests = map[string]func(*fixture){
 		f.fails(f.DeleteWallet(f.ctx, other.ID, w.ID, noon), pay.ErrWalletNotFound)
 		f.must(f.DeleteWallet(f.ctx, k.ID, w.ID, noon.Add(time.Hour)))
 		f.fails(f.DeleteWallet(f.ctx, k.ID, w.ID, noon), pay.ErrWalletNotFound)
-		list, err := f.Wallets(f.ctx, k.ID)
-		f.must(err)
-		f.same("live wallets", len(list), 0)
-		got, err := f.Wallet(f.ctx, w.ID)
-		f.must(err)
+		f.same("live wallets", len(must(f.Wallets(f.ctx, k.ID))), 0)
+		got := must(f.Wallet(f.ctx, w.ID))
 		if got.Deleted == nil || !got.Deleted.Equal(noon.Add(time.Hour)) {
 			f.Fatalf("deleted at %v", got.Deleted)
 		}
-		secret, err := f.WalletSecret(f.ctx, w.ID)
-		f.must(err)
+		secret := must(f.WalletSecret(f.ctx, w.ID))
 		if !bytes.Equal(secret, w.Secret) {
 			f.Fatal("the secret of a deleted wallet is gone")
 		}
@@ -109,9 +95,7 @@ var walletTests = map[string]func(*fixture){
 		f.fails(err, pay.ErrWalletNotFound)
 		f.must(f.CreateWallet(f.ctx, newWallet(other), 2))
 		f.must(f.CreateWallet(f.ctx, newWallet(k), 3))
-		n, err := f.WalletCount(f.ctx, k)
-		f.must(err)
-		f.same("count", n, 3)
+		f.same("count", must(f.WalletCount(f.ctx, k)), 3)
 	},
 	"limit over an organization": func(f *fixture) {
 		a, b, stranger := f.claimed("org"), f.claimed("org"), f.claimed("org2")
@@ -122,9 +106,7 @@ var walletTests = map[string]func(*fixture){
 		f.fails(f.CreateWallet(f.ctx, newWallet(a), 3), pay.ErrWalletLimit)
 		f.must(f.CreateWallet(f.ctx, newWallet(stranger), 3))
 		for _, k := range []pay.Key{a, b} {
-			n, err := f.WalletCount(f.ctx, k)
-			f.must(err)
-			f.same("count", n, 3)
+			f.same("count", must(f.WalletCount(f.ctx, k)), 3)
 		}
 		f.must(f.DeleteWallet(f.ctx, a.ID, w.ID, noon))
 		f.must(f.CreateWallet(f.ctx, newWallet(b), 3))
