@@ -37,6 +37,7 @@ func Missing(t testing.TB, format string, args ...any) {
 	t.Helper()
 	if os.Getenv("CI") == "true" {
 		t.Fatalf(format, args...)
+	} else {
+		t.Skipf("NOT TESTED: "+format, args...)
 	}
-	t.Skipf("NOT TESTED: "+format, args...)
 }

@@ -89,7 +89,7 @@ func Announced(cmd *exec.Cmd, wanted func(line string) bool) (p *Process, line s
 	case line := <-ready:
 		return p, line, nil
 	case <-p.Done:
-		return nil, "", fmt.Errorf("%s: %w: %v\n%s", p.name(), ErrEnded, p.Err, p.Log.End())
+		return nil, "", fmt.Errorf("%s: %w: %s\n%s", p.name(), ErrEnded, p.Cmd.ProcessState, p.Log.End())
 	case <-time.After(startTime):
 		p.Kill()
 		return nil, "", fmt.Errorf("%s is not ready after %s\n%s", p.name(), startTime, p.Log.End())
@@ -203,7 +203,7 @@ func (p *Process) Await(url string) error {
 		}
 		select {
 		case <-p.Done:
-			return fmt.Errorf("%s: %w: %v\n%s", p.name(), ErrEnded, p.Err, p.Log.End())
+			return fmt.Errorf("%s: %w: %s\n%s", p.name(), ErrEnded, p.Cmd.ProcessState, p.Log.End())
 		case <-ctx.Done():
 			return fmt.Errorf("%s does not answer at %s: %w\n%s", p.name(), url, err, p.Log.End())
 		case <-time.After(20 * time.Millisecond):
