@@ -143,8 +143,8 @@ var (
 	_ adminapi.Copy     = storeCopy{}
 )
 
-// proxyURL is where programs on this machine find the proxy: on loopback if it listens
-// there. It is empty if there is no address.
+// proxyURL returns the proxy's URL for programs on this machine: on loopback if it listens there. It
+// is empty if there is no address.
 func (a *App) proxyURL() string {
 	var found netip.AddrPort
 	for _, d := range a.doors {

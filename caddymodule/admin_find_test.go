@@ -62,7 +62,7 @@ func TestFindKeys(t *testing.T) {
 	not(one[:8], 409, one, other, "whole id")
 	is(first[:len(first)-1], first)
 
-	// Somebody labels a key with the id of another, with a part of it, or as another is.
+	// A client labels a key with the id of another, with a part of it, or as another is.
 	hostile := made(first)
 	is(first, first)
 	is(hostile, hostile)
@@ -74,7 +74,7 @@ func TestFindKeys(t *testing.T) {
 	squatter := made(absent)
 	not(absent, 404)
 	is(squatter, squatter)
-	// "exec" is the exec key's name, whoever has the label.
+	// "exec" names the exec key, whichever key has that label.
 	made("exec")
 	not("exec", 404, "no exec key yet")
 

@@ -77,7 +77,7 @@ func TestAdminExec(t *testing.T) {
 	}
 }
 
-// With a proxy that nobody on this machine can be sent to, and without interception.
+// With a proxy on no TCP address, and without interception.
 func TestAdminExecWithoutProxy(t *testing.T) {
 	s := newSite(t)
 	socket, _ := adminSite(t, s)
@@ -244,7 +244,7 @@ func TestAdminPatchesTogether(t *testing.T) {
 	}
 }
 
-// The exec key stays off REST, where the shipped limits do not hold, unless somebody names
+// The exec key stays off REST, where the shipped limits do not hold, unless the operator names
 // its doors.
 func TestAdminExecKeyKeepsItsDoor(t *testing.T) {
 	s := newSite(t)

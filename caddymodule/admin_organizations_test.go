@@ -10,7 +10,7 @@ import (
 	"github.com/purserpay/purser/internal/cli/clitest"
 )
 
-// Organizations are listed with what they use, moved to plans, prepared for somebody, and given keys.
+// Organizations are listed with what they use, moved to plans, prepared for a person, and given keys.
 func TestOrganizations(t *testing.T) {
 	s := newSite(t)
 	s.app = "plan free {\n\t\t\tkeys 2\n\t\t}"

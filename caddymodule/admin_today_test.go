@@ -37,13 +37,13 @@ func TestToday(t *testing.T) {
 	if today := decode[adminapi.Key](t, text).Today; today == nil || today.Spent != "20000" || today.Left != nil {
 		t.Errorf("%s", text)
 	}
-	// Who does not ask pays nothing for it.
+	// A list without it does not compute it.
 	if _, text = adminCall(t, socket, "GET", "/purser/keys"); strings.Contains(text, "today") {
 		t.Errorf("%s", text)
 	}
 }
 
-// Rows of lists, hosts and tasks are there when somebody has set them.
+// Rows of lists, hosts and tasks are there when a policy has set them.
 func TestLimitsShowsWhatIsSet(t *testing.T) {
 	s := newSite(t)
 	socket, _ := adminSite(t, s)
@@ -67,7 +67,7 @@ func TestLimitsShowsWhatIsSet(t *testing.T) {
 	}
 }
 
-// Who has spent nothing reads how to begin, and who asks for a part does not.
+// A list without any spending tells how to begin; a part of a list does not.
 func TestSpendOfBeginners(t *testing.T) {
 	s, socket := bookSite(t)
 	key := newKey(t, s.url())

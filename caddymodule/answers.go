@@ -8,7 +8,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
-// unreadTime is how long a client has to send the rest of a body that nobody wants.
+// unreadTime bounds the wait for the rest of a body that is not read.
 const unreadTime = 2 * time.Second
 
 // writeError answers with a JSON error. Our handlers answer errors themselves: one that

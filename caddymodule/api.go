@@ -15,8 +15,8 @@ import (
 // API is the handler of purser's REST API. It ends the route: what it does not know is
 // answered with a 404 in JSON.
 type API struct {
-	// KeyRate is how many keys one client address may create per minute; negative is no
-	// bound. Default: 60.
+	// KeyRate is the largest number of keys that one client address may create per minute; negative is no bound.
+	// Default: 60.
 	KeyRate int `json:"key_rate,omitempty"`
 
 	app    *App

@@ -45,7 +45,7 @@ type App struct {
 	// RPCURL2 is another provider's JSON-RPC of the same network, which must agree before a payment
 	// is void or disputed. Default: {env.PURSER_RPC_URL_2}; without one the first one's word is enough.
 	RPCURL2 string `json:"rpc_url_2,omitempty"`
-	// Settlement is who settles when POST /v1/pay does not say: payer or seller.
+	// Settlement is the party that settles when POST /v1/pay names none: payer or seller.
 	// Default: {env.PURSER_SETTLEMENT}, else payer.
 	Settlement string `json:"settlement,omitempty"`
 	// Networks to pay on, such as "base" or "base-sepolia". Default: {env.PURSER_NETWORKS}, else base.
@@ -56,7 +56,7 @@ type App struct {
 	InternalSecret string `json:"internal_secret,omitempty"`
 	// InternalSecretFile is its file. Default: {env.PURSER_INTERNAL_SECRET_FILE}.
 	InternalSecretFile string `json:"internal_secret_file,omitempty"`
-	// UpgradeURL is what answers about limits point to. Default: {env.PURSER_UPGRADE_URL},
+	// UpgradeURL is the address that answers about limits name. Default: {env.PURSER_UPGRADE_URL},
 	// else /dashboard of this purser.
 	UpgradeURL string `json:"upgrade_url,omitempty"`
 	// PublicURL is the address that the outside knows this purser by. Default: {env.PURSER_PUBLIC_URL}.

@@ -387,7 +387,7 @@ func TestDeploymentKey(t *testing.T) {
 	}
 }
 
-// The database is opened by whoever comes first: a request may, before the app has started.
+// The first caller opens the database: a request may, before the app has started.
 func TestRequestBeforeStart(t *testing.T) {
 	s := newSite(t)
 	config, err := adapt(s.caddyfile())

@@ -21,9 +21,9 @@ import (
 
 const (
 	// authorityID names purser's authority among those of Caddy. It is not Caddy's "local"
-	// one: who trusts an agent's proxy need not trust what else Caddy signs.
+	// one: a program that trusts the proxy need not trust what else Caddy signs.
 	authorityID = "purser"
-	// rootPath is where the root is served, rootFile its name in the data directory.
+	// rootPath serves the root, rootFile keeps it in the data directory.
 	rootPath = "/ca.crt"
 	rootFile = "ca.crt"
 	// rootMode: the root is there to be read by programs of all users.
@@ -95,7 +95,7 @@ func mendAuthority(ctx context.Context, storage files) error {
 	return storage.Delete(ctx, folder+"intermediate.crt")
 }
 
-// issuer is what certificates are signed with now. It must be asked for each time: the
+// issuer returns the certificate and key that sign now. It must be asked for each time: the
 // intermediate certificate lives for days.
 func (a *authority) issuer() ([]*x509.Certificate, crypto.Signer, error) {
 	return a.ca.IntermediateCertificateChain(), a.ca.IntermediateKey(), nil
@@ -115,8 +115,8 @@ func (a *authority) export(dataDir string) error {
 	return atomicfile.Write(path, root, rootMode)
 }
 
-// publish serves the root, to anybody: nothing about it is secret, and a program that is
-// to use the proxy needs it first.
+// publish serves the root to every client: it is not secret, and a program needs it before it can use
+// the proxy.
 func (a *authority) publish(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != rootPath || r.Method != http.MethodGet && r.Method != http.MethodHead {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// adapted is what tests look at in an adapted configuration.
+// adapted holds the parts of an adapted configuration that tests look at.
 type adapted struct {
 	Admin struct {
 		Listen string `json:"listen"`
@@ -136,7 +136,7 @@ func TestShippedCaddyfile(t *testing.T) {
 	})
 }
 
-// In a Caddy that was built with purser, nobody unsets empty variables. The structure of
+// In a Caddy that was built with purser, empty variables stay set. The structure of
 // the configuration may then be wrong: purser says so instead of listening nowhere, or
 // everywhere.
 func TestShippedCaddyfileEmptyVariables(t *testing.T) {

@@ -24,7 +24,7 @@ func bookSite(t *testing.T) (s *site, socket string) {
 	return s, socket
 }
 
-// told is what a command prints; it must succeed.
+// told runs a command that must succeed, and returns what it prints.
 func told(t *testing.T, socket string, args ...string) string {
 	t.Helper()
 	o := clitest.Run(t, []string{"PURSER_ADMIN=unix/" + socket}, args...)
@@ -96,7 +96,7 @@ func TestKeysAndWallets(t *testing.T) {
 	}
 }
 
-// An RPC that does not answer keeps nobody waiting.
+// An RPC that does not answer does not keep a list waiting.
 func TestWalletsWithoutAnswer(t *testing.T) {
 	hang := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -118,7 +118,7 @@ func TestWalletsWithoutAnswer(t *testing.T) {
 	}
 }
 
-// siteURL is where the running site is.
+// siteURL returns the URL of the running site.
 func siteURL(t *testing.T, socket string) string {
 	t.Helper()
 	_, text := adminCall(t, socket, "POST", "/purser/exec")

@@ -135,7 +135,7 @@ func readText(t *testing.T, path ...string) string {
 
 const initMade = "Caddyfile purser-data purser.env"
 
-// Whoever leaves before the end leaves nothing behind.
+// An operator who leaves before the end leaves nothing behind.
 func TestInitGivenUp(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

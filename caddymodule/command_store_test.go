@@ -118,7 +118,7 @@ func TestStoreCommands(t *testing.T) {
 	said(t, clitest.Run(t, nil, "compact", database), 1, "", "has faults")
 	said(t, clitest.Run(t, nil, "check", "--data-dir", t.TempDir()), 1, "", "no such file")
 
-	// And the backup takes its place: without an RPC, nothing is paid before somebody says so.
+	// And the backup takes its place: without an RPC, nothing is paid before the operator says so.
 	if err := os.Rename(file, database); err != nil {
 		t.Fatal(err)
 	}
@@ -184,7 +184,7 @@ func longAgo(t *testing.T, database string) {
 	}
 }
 
-// reconcilingGauge is what the running configuration tells its metrics.
+// reconcilingGauge reads the gauge of the running configuration.
 func reconcilingGauge(t *testing.T) float64 {
 	t.Helper()
 	now := caddy.ActiveContext()

@@ -19,7 +19,7 @@ const (
 	groupCaddy  = "caddy"
 )
 
-// serverCommands are those of Caddy's that everybody who runs a purser needs.
+// serverCommands lists Caddy's commands that every operator needs.
 var serverCommands = []string{"run", "start", "stop", "reload", "validate", "version"}
 
 // replacing are Caddy's commands that put another program in the place of this one: a build

@@ -23,7 +23,7 @@ type SignInOptions struct {
 	// OIDCIssuer is the provider's issuer URL: https, or http on loopback. Default:
 	// {env.PURSER_OIDC_ISSUER}.
 	OIDCIssuer string `json:"oidc_issuer,omitempty"`
-	// OIDCClientID is what the provider calls purser. Default: {env.PURSER_OIDC_CLIENT_ID}.
+	// OIDCClientID names purser at the provider. Default: {env.PURSER_OIDC_CLIENT_ID}.
 	OIDCClientID string `json:"oidc_client_id,omitempty"`
 	// OIDCClientSecret is a reference to the secret that goes with it. Default:
 	// {env.PURSER_OIDC_CLIENT_SECRET}; public clients have none.
@@ -32,7 +32,7 @@ type SignInOptions struct {
 	OIDCClientSecretFile string `json:"oidc_client_secret_file,omitempty"`
 	// OIDCAllow are the identities that may sign in, separated by commas: "@example.com" (a
 	// domain, without its subdomains), "alice@example.org", "group:payments". Addresses count
-	// where the provider calls them verified. Default: {env.PURSER_OIDC_ALLOW}, else everybody
+	// where the provider calls them verified. Default: {env.PURSER_OIDC_ALLOW}, else all
 	// whom the provider signs in.
 	OIDCAllow string `json:"oidc_allow,omitempty"`
 }
@@ -44,13 +44,13 @@ var (
 	oidcAllowOption        = option{name: "oidc_allow", variable: "PURSER_OIDC_ALLOW"}
 )
 
-// signIn is what SignInOptions resolve to.
+// signIn holds the resolved SignInOptions.
 type signIn struct {
 	issuer, clientID, clientSecret, allow string
 }
 
-// resolveSignIn reads them. What does not fit together is told at the start, also where no
-// site has a dashboard: somebody wanted one.
+// resolveSignIn reads them. Options that do not fit together fail the start, also where no site has a
+// dashboard: the operator wanted one.
 func (a *App) resolveSignIn(s *settings) (err error) {
 	if s.signIn.issuer, err = oidcIssuerOption.value(a.OIDCIssuer); err != nil {
 		return err
@@ -64,7 +64,7 @@ func (a *App) resolveSignIn(s *settings) (err error) {
 	if s.signIn.allow, err = oidcAllowOption.value(a.OIDCAllow); err != nil {
 		return err
 	}
-	if a.OIDCAllow != "" && s.signIn.allow == "" { // a reference that leads nowhere must not let everybody in
+	if a.OIDCAllow != "" && s.signIn.allow == "" { // a reference that leads nowhere must not admit all identities
 		return oidcAllowOption.errorf("%s is empty", a.OIDCAllow)
 	}
 	if err := session.Check(s.sessionOptions()); err != nil {
@@ -136,8 +136,8 @@ func (h *Dashboard) open(t *tenant) error {
 	return err
 }
 
-// clientOf is the network that a request came from. Caddy believes forwarding headers of
-// the proxies that its configuration trusts, and of nobody else.
+// clientOf returns the network that a request came from. Caddy believes forwarding headers only of the
+// proxies that its configuration trusts.
 func clientOf(r *http.Request) netip.Addr {
 	text, _ := caddyhttp.GetVar(r.Context(), caddyhttp.ClientIPVarKey).(string)
 	if addr, err := netip.ParseAddr(text); err == nil {

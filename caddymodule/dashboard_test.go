@@ -36,7 +36,7 @@ func newBrowser(t *testing.T) *http.Client {
 	return &http.Client{Jar: jar, Transport: &http.Transport{DisableKeepAlives: true}}
 }
 
-// press presses the provider's button, for whoever was sent to it.
+// press presses the provider's button.
 func press(t *testing.T, c *http.Client, page string) (at *url.URL, text string) {
 	t.Helper()
 	resp, err := c.Get(page)
@@ -106,7 +106,7 @@ func TestDashboard(t *testing.T) {
 	}
 }
 
-// sentTo is the provider's page that somebody is sent to.
+// sentTo returns the provider's page that a visitor is sent to.
 func sentTo(t *testing.T, c *http.Client, page string) string {
 	t.Helper()
 	resp, err := c.Get(page)

@@ -21,24 +21,24 @@ type DoorOptions struct {
 	// Task is the label of the budget that payments fall under: 1 to 64 characters of
 	// A-Z a-z 0-9 . _ -. Default: none.
 	Task string `json:"task,omitempty"`
-	// AllowHTTP are upstreams, "name" or "name:port", that are paid over plain http, where
-	// anybody on the path can forge what is asked for. Default: none but those with a
+	// AllowHTTP lists upstreams, "name" or "name:port", that are paid over plain http, where a
+	// machine on the path can forge what is asked for. Default: none but those with a
 	// loopback or private address.
 	AllowHTTP []string `json:"allow_http,omitempty"`
 	// ChallengeHeaders are further response headers that carry challenges.
 	ChallengeHeaders []string `json:"challenge_headers,omitempty"`
-	// MaxReplay is how much of a request body is kept in memory to be sent again with a
-	// payment, such as "1MiB"; what is beyond goes into a temporary file. Default: 1 MiB.
+	// MaxReplay is the part of a request body that is kept in memory at most, to be sent again with a
+	// payment, such as "1MiB"; the rest goes into a temporary file. Default: 1 MiB.
 	MaxReplay string `json:"max_replay,omitempty"`
 	// MaxSpool is the longest request body that is kept with the help of a file, or off;
 	// larger requests are not paid. Default: 64 MiB.
 	MaxSpool string `json:"max_spool,omitempty"`
-	// MaxFailures is how many payments in a row to one upstream may bring no answer, an error
-	// or another 402, before new ones are declined for a while, or off. Default: 5.
+	// MaxFailures is the largest number of payments in a row to one upstream that bring no answer, an error or
+	// another 402, before new ones are declined for a while, or off. Default: 5.
 	MaxFailures string `json:"max_failures,omitempty"`
 }
 
-// payingDoor is what DoorOptions resolve to.
+// payingDoor holds the resolved DoorOptions.
 type payingDoor struct {
 	secret    string // of a key of its own; empty: the app's
 	task      string
@@ -59,7 +59,7 @@ func (o DoorOptions) resolve() (d payingDoor, err error) {
 	}
 	switch {
 	case d.secret == "" && o.Key != "":
-		// Not the app's key instead: somebody else's money.
+		// Not the app's key instead: its money is not this door's.
 		return d, doorKeyOption.errorf("%s is empty", o.Key)
 	case d.secret != "" && !pay.ValidSecret(d.secret):
 		return d, doorKeyOption.errorf("not an API key: 8 to 256 characters of A-Z a-z 0-9 . _ ~ + / = -")

@@ -31,8 +31,8 @@ func (o option) errorf(format string, args ...any) error {
 	return fmt.Errorf("purser: %s: %w", o, fmt.Errorf(format, args...))
 }
 
-// value is what an option is set to, with placeholders replaced. given is what the
-// configuration says; empty means the variable, if it has one. An empty result is an option
+// value returns the value of an option, with placeholders replaced. given is the configuration's
+// value; empty means the variable, if it has one. An empty result is an option
 // that is not set.
 func (o option) value(given string) (string, error) {
 	if given == "" {
@@ -63,8 +63,8 @@ var placeholder = regexp.MustCompile(`^\{[^{}]+\}$`)
 // maxSecretFile bounds what is read from the file of a secret.
 const maxSecretFile = 64 << 10
 
-// reference is value for a secret, which must not stand in the configuration, where
-// everybody who may read GET /config/ would see it: given has to be a reference.
+// reference is value for a secret. given has to be a reference, because clients of GET /config/ would
+// see the secret itself.
 func (o option) reference(given string) (string, error) {
 	if given != "" && !placeholder.MatchString(given) {
 		return "", o.errorf("write a reference like {env.%s}; a secret itself would be visible in the configuration",

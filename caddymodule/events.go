@@ -13,7 +13,7 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// eventQueue is how many events may wait. More come only while a subscriber is slow, and
+// eventQueue bounds the events that wait. More come only while a subscriber is slow, and
 // those are dropped: no payment waits for one.
 const eventQueue = 256
 
@@ -105,7 +105,7 @@ func (e *events) close(ctx context.Context) {
 }
 
 // eventOf is the event that a change of a payment makes, if any. It holds no secret, and
-// no URL, because the query of one may hold somebody's key.
+// no URL, because a query may hold a seller's key.
 func eventOf(p *pay.Payment, was pay.State, v pay.Verdict) (event, bool) {
 	var name string
 	switch {

@@ -76,7 +76,7 @@ func forgetProxying(repl *caddy.Replacer) {
 	}
 }
 
-// writeWait is how long a reverse proxy may go on writing after its client left. Writing to
+// writeWait bounds how long a reverse proxy may go on writing after its client left. Writing to
 // a connection that is gone fails sooner.
 const (
 	writeWait  = 5 * time.Second

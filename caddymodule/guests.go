@@ -36,14 +36,14 @@ type StoreModule interface {
 	// while one replaces the other; a file's place is its absolute path. It may create
 	// folders and is not called by `validate`.
 	Place(dataDir string) (string, error)
-	// Settings is what else must be equal for an open store to be shared. It holds no
+	// Settings names the options that must be equal for an open store to be shared. It holds no
 	// secrets.
 	Settings() string
 	// Open opens or creates the database at the place.
 	Open(ctx context.Context, place string, o StoreOptions) (Store, error)
 }
 
-// StoreOptions are what the app gives to a store.
+// StoreOptions holds what the app gives to a store.
 type StoreOptions struct {
 	// MasterKey wraps the store's secrets.
 	MasterKey vault.Source

@@ -22,8 +22,8 @@ type HTTPFacilitator struct {
 	KeyFile string `json:"key_file,omitempty"`
 	// Timeout bounds a settlement, such as "90s". Default: 90 s.
 	Timeout string `json:"timeout,omitempty"`
-	// MaxFailures is how many of a key's calls in a row may fail before its payments that need
-	// the facilitator are refused for a while, or off. Default: {env.PURSER_FACILITATOR_MAX_FAILURES}, else 5.
+	// MaxFailures is the number of a key's failed calls in a row before its payments that need the
+	// facilitator are refused for a while, or off. Default: {env.PURSER_FACILITATOR_MAX_FAILURES}, else 5.
 	MaxFailures string `json:"max_failures,omitempty"`
 
 	url, key string

@@ -154,7 +154,7 @@ http://:%d {
 
 var freePorts ports.Free
 
-// freePort is a port of this machine where nobody listens.
+// freePort returns a port of this machine on which no program listens.
 func freePort(t *testing.T) int {
 	t.Helper()
 	port, err := freePorts.Take(1)

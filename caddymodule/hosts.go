@@ -4,8 +4,8 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
-// hostMatchers are the matchers by which the routes of a server choose hosts. Whoever wrote
-// the configuration owns the names in them.
+// hostMatchers returns the matchers by which the routes of a server choose hosts. The operator owns
+// the names in them.
 func hostMatchers(s *caddyhttp.Server) []caddyhttp.MatchHost {
 	if s == nil {
 		return nil

@@ -41,8 +41,8 @@ func (a *App) checkListeners() error {
 	return nil
 }
 
-// checkBudget refuses a door that lets everybody who reaches it spend with a key, on a
-// listener that is for more than this machine, while nobody has said how much. The shipped
+// checkBudget refuses a door that lets all its clients spend with one key, on a listener that is for
+// more than this machine, while the operator has set no budget. The shipped
 // default of the daily budget says nothing, and neither does "off".
 func (a *App) checkBudget(s *caddyhttp.Server, k pay.Key) error {
 	if s != nil && loopbackOnly(s.Listen) {
@@ -113,9 +113,9 @@ func siteOf(ctx caddy.Context) *caddyhttp.Server {
 	return s
 }
 
-// ownListeners recognizes the addresses that the proxy must not dial, whoever asks: all
-// sites, and Caddy's admin endpoint. Where that is is not told to modules, so its usual
-// places count as ours, and whatever Caddy listens on at that moment.
+// ownListeners recognizes the addresses that the proxy must not dial for any client: all sites, and
+// Caddy's admin endpoint. Modules are not told its address. So its usual places count as ours, and
+// all that Caddy listens on at that moment.
 func (a *App) ownListeners() (func(netip.AddrPort) bool, error) {
 	listen := []string{caddy.DefaultAdminListen, os.Getenv("PURSER_ADMIN"), os.Getenv("CADDY_ADMIN")}
 	if app, err := a.ctx.AppIfConfigured("http"); err == nil {
@@ -180,7 +180,7 @@ func addrPorts(listen []string) ([]netip.AddrPort, error) {
 	return all, nil
 }
 
-// boundAddresses are what a listener's host stands for. A name other than localhost may
+// boundAddresses returns the addresses that a listener's host stands for. A name other than localhost may
 // be any address of this machine.
 func boundAddresses(host string) []netip.Addr {
 	if host == "localhost" {

@@ -18,10 +18,10 @@ import (
 // It is for sites without TLS. Put in front of the wrapper tls, it bounds the connections of
 // sites that have it, and does not notice more than net/http there.
 type Listener struct {
-	// MaxConnections is how many connections a site may have, or off. Default:
+	// MaxConnections is the largest number of connections of a site, or off. Default:
 	// {env.PURSER_MAX_CONNECTIONS}, else 8192.
 	MaxConnections string `json:"max_connections,omitempty"`
-	// MaxPeerConnections is how many of them one client address may have, or off. Default:
+	// MaxPeerConnections is the largest number of connections of one client address, or off. Default:
 	// {env.PURSER_MAX_PEER_CONNECTIONS}, else 4096.
 	MaxPeerConnections string `json:"max_peer_connections,omitempty"`
 

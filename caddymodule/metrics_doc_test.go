@@ -107,7 +107,7 @@ func alertsOf(t *testing.T) map[string][]string {
 	return of
 }
 
-// Whoever is woken by an alert is told what to do, with a command, and where more is said.
+// An alert tells the operator what to do, with a command, and where more is said.
 func TestAlertsHaveRunbooks(t *testing.T) {
 	t.Parallel()
 	const page, url = "docs/operating.md", "https://github.com/purserpay/purser/blob/main/"

@@ -14,7 +14,7 @@ import (
 )
 
 // scrapeTime bounds what a scrape asks of the store. It asks nothing that takes longer with
-// more payments, and nobody else: see readings.
+// more payments, and no other service: see metrics.Readings.
 const scrapeTime = 2 * time.Second
 
 func desc(name, help string, labels ...string) *prometheus.Desc {

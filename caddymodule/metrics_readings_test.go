@@ -76,7 +76,7 @@ func TestReadings(t *testing.T) {
 	}
 }
 
-// Nobody is asked anything while nobody scrapes; after a scrape, what fails shows.
+// No service is asked before the first scrape; after it, failures show.
 func TestFacilitatorIsProbedForScrapes(t *testing.T) {
 	var probes atomic.Int64
 	var down atomic.Bool
@@ -152,7 +152,7 @@ func TestReadingsSurviveReload(t *testing.T) {
 	}
 }
 
-// A payment that did not go well has no total, so that nobody hides slow ones among refusals.
+// A payment that did not go well has no total, so that refusals do not hide slow ones.
 func TestTotalIsOfPaymentsThatWentWell(t *testing.T) {
 	f := newStandIn(t)
 	t.Setenv("PURSER_FACILITATOR_URL", f.URL)

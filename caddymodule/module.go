@@ -32,7 +32,7 @@ func init() {
 
 	httpcaddyfile.RegisterGlobalOption("purser", parseApp)
 	// Each is put right before reverse_proxy, so the first one registered comes first: a
-	// request for somebody else's host must never be taken for one to the API.
+	// request for a seller's host must never be taken for one to the API.
 	httpcaddyfile.RegisterHandlerDirective("purser_proxy", parseProxy)
 	httpcaddyfile.RegisterDirectiveOrder("purser_proxy", httpcaddyfile.Before, "reverse_proxy")
 	httpcaddyfile.RegisterHandlerDirective("purser_dashboard", parseDashboard)

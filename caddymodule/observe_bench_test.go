@@ -55,7 +55,7 @@ func BenchmarkStageTraced(b *testing.B) {
 	}
 }
 
-// BenchmarkLogOfAPayment is what the two lines of a payment at INFO cost, encoded as Caddy encodes them: begun and settled.
+// BenchmarkLogOfAPayment measures the two lines of a payment at INFO, encoded as Caddy encodes them: begun and settled.
 func BenchmarkLogOfAPayment(b *testing.B) {
 	core := zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), zapcore.AddSync(io.Discard), zap.InfoLevel)
 	log := slog.New(zapslog.NewHandler(core, zapslog.WithName("purser")))
@@ -93,7 +93,7 @@ func BenchmarkLogOfAPayment(b *testing.B) {
 	}
 }
 
-// BenchmarkCaddyLogOfALine is what a line costs through the logger that Caddy gives a module.
+// BenchmarkCaddyLogOfALine measures a line through the logger that Caddy gives a module.
 func BenchmarkCaddyLogOfALine(b *testing.B) {
 	ctx, cancel := caddy.NewContext(caddy.Context{Context: b.Context()})
 	defer cancel()

@@ -73,7 +73,7 @@ func TestOperatorsKeysHaveTheLimitsOnREST(t *testing.T) {
 	if status, answer := asks(t, newClient(t), s, created.Key, 5_000_000_000, "dear", "payer"); status != 200 {
 		t.Errorf("with a policy that allows it: %d %v", status, answer)
 	}
-	// Only keys of SPEC.md's API have no limits there.
+	// Only keys that clients make have no limits there.
 	plain := newKey(t, s.url())
 	if status, answer := asks(t, newClient(t), s, plain, 5_000_000_000, "dear", "payer"); status != 200 {
 		t.Errorf("a plain key: %d %v", status, answer)

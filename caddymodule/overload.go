@@ -13,14 +13,14 @@ import (
 // room waits, keys in turn, and is then answered with 503 and Retry-After; nothing was begun
 // for it. What has been begun is never refused.
 type OverloadOptions struct {
-	// MaxConcurrent is how many requests with a key are worked on at once at the API, and how
-	// many payments are decided on at the proxy and at each reverse proxy, or off; three
-	// quarters may be one key's. Default: {env.PURSER_MAX_CONCURRENT}, else 2048.
+	// MaxConcurrent is the largest number of requests with a key that are worked on at once at the API, and the
+	// payments that are decided on at the proxy and at each reverse proxy, or off; three quarters
+	// may be one key's. Default: {env.PURSER_MAX_CONCURRENT}, else 2048.
 	MaxConcurrent string `json:"max_concurrent,omitempty"`
-	// MaxQueued is how many may wait for a place. Default: {env.PURSER_MAX_QUEUED}, else as
+	// MaxQueued is the largest number of those that wait for a place. Default: {env.PURSER_MAX_QUEUED}, else as
 	// many as max_concurrent.
 	MaxQueued string `json:"max_queued,omitempty"`
-	// MaxWait is how long they wait at most, such as "10s". Default: {env.PURSER_MAX_WAIT},
+	// MaxWait is their longest wait, such as "10s". Default: {env.PURSER_MAX_WAIT},
 	// else 10 s.
 	MaxWait string `json:"max_wait,omitempty"`
 }
@@ -31,7 +31,7 @@ var (
 	maxWaitOption       = option{name: "max_wait", variable: "PURSER_MAX_WAIT"}
 )
 
-// unbounded is what packages below take for no bound; 0 is their default.
+// unbounded removes a bound in the packages below; 0 is their default.
 const unbounded = -1
 
 // resolveOverload reads the bounds.
@@ -49,7 +49,7 @@ func (a *App) resolveOverload(s *settings) (err error) {
 	return err
 }
 
-// bounds are those of one door.
+// bounds returns the bounds of one door.
 func (s settings) bounds(door string) admission.Options {
 	o := s.admission
 	o.Refused = func() { metrics.Process.Overloaded.WithLabelValues(door).Inc() }

@@ -10,16 +10,16 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// PlanOptions change a plan of SPEC §8. What is not set is as there.
+// PlanOptions change a plan of package pay. Options that are not set leave it as it is there.
 type PlanOptions struct {
-	// Price is what the plan costs in a month, in US dollars, such as "20" or "19.50". It is
-	// shown, and charged by nobody here.
+	// Price is shown for the plan: US dollars a month, such as "20" or "19.50". purser charges
+	// nothing.
 	Price string `json:"price,omitempty"`
-	// Keys is how many claimed API keys an organization may have.
+	// Keys is the largest number of claimed API keys of an organization.
 	Keys string `json:"keys,omitempty"`
-	// Wallets is how many wallets it may have.
+	// Wallets is the largest number of its wallets.
 	Wallets string `json:"wallets,omitempty"`
-	// Payments is how many payments it may make in a calendar month (UTC).
+	// Payments is the largest number of its payments in a calendar month (UTC).
 	Payments string `json:"payments,omitempty"`
 }
 

@@ -16,7 +16,7 @@ import (
 type PolicyOptions struct {
 	BudgetOptions
 
-	// PerMinute is how many payments a key may begin in a minute, or off. Default:
+	// PerMinute is the largest number of payments that a key begins in a minute, or off. Default:
 	// {env.PURSER_PER_MINUTE}, else off.
 	PerMinute string `json:"per_minute,omitempty"`
 	// PriceGuard holds a payment above this many times what the endpoint was last paid, or
@@ -71,7 +71,7 @@ const (
 	defaultDailyBudget = "10"
 	// off is no limit, also where there would be one by default.
 	off = "off"
-	// usdcDecimals is how many decimals USDC has on every pinned network.
+	// usdcDecimals counts the decimals of USDC on every pinned network.
 	usdcDecimals = 6
 )
 

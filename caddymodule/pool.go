@@ -20,7 +20,7 @@ import (
 var stores = caddy.NewUsagePool()
 
 const (
-	// drainTime is how long a store that nobody needs any more waits for work in flight.
+	// drainTime bounds how long a store without a configuration waits for work in flight.
 	drainTime = 10 * time.Second
 	// requestTime is the part of it that requests and tunnels have; payments that they
 	// leave behind have the rest.
@@ -29,7 +29,7 @@ const (
 	// requests by then, and for those inside intercepted connections (see drainWith); what
 	// is left are tunnels, which may never end.
 	exitTime = time.Second
-	// tenantKept is how long a tenant is remembered after its configuration was replaced:
+	// tenantKept keeps a tenant known after its configuration was replaced:
 	// requests that its server had already accepted may still come.
 	tenantKept = time.Minute
 )
@@ -49,7 +49,7 @@ type pooled struct {
 	events   *events
 
 	turn     sync.Mutex // held while recovery changes hands
-	recovery *recovery  // nil while nobody recovers; guarded by turn
+	recovery *recovery  // nil while no tenant recovers; guarded by turn
 
 	mu      sync.Mutex
 	tenants []*tenant // oldest first
@@ -94,7 +94,7 @@ func (p *pooled) release() {
 	}
 }
 
-// add makes a tenant known and forgets those that nobody can need any more.
+// add makes a tenant known and forgets those that can get no request any more.
 func (p *pooled) add(t *tenant) {
 	p.mu.Lock()
 	p.tenants = append(p.tenants, t)

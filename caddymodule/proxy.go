@@ -22,15 +22,15 @@ import (
 // Proxy is the handler of the paying forward proxy. It serves CONNECT and requests for
 // other hosts, and leaves everything else to the next handler.
 type Proxy struct {
-	// AllowHTTP are hosts that are paid over plain http, where anybody on the path can
-	// forge what is asked for. Default: none but addresses that are private and allowed.
+	// AllowHTTP lists hosts that are paid over plain http, where a machine on the path can forge
+	// what is asked for. Default: none but addresses that are private and allowed.
 	AllowHTTP []string `json:"allow_http,omitempty"`
 	// AllowAddresses are CIDRs that may be dialled although they are private. Each may
 	// hold several, separated by commas. Default: {env.PURSER_ALLOW_ADDRESSES}, else none.
 	AllowAddresses []string `json:"allow_addresses,omitempty"`
 	// Ports that may be dialled, such as "80,443,1024-65535", which is the default.
 	Ports string `json:"ports,omitempty"`
-	// MaxReplay is how much of a request body is kept in memory to be sent again with a
+	// MaxReplay is the part of a request body that is kept in memory at most, to be sent again with a
 	// payment, such as "1MiB". Default: 1 MiB.
 	MaxReplay string `json:"max_replay,omitempty"`
 	// MaxSpool is the longest request body, such as "64MiB", that is kept in a file to be sent
@@ -54,20 +54,20 @@ type Proxy struct {
 	// system's.
 	Trust []string `json:"trust,omitempty"`
 
-	// MaxFailures is how many payments in a row to one host may bring no answer, an error or
+	// MaxFailures is the largest number of payments in a row to one host that bring no answer, an error or
 	// another 402, before a key's new payments to that host are declined for a while, or off.
 	// Default: {env.PURSER_PROXY_MAX_FAILURES}, else 5.
 	MaxFailures string `json:"max_failures,omitempty"`
-	// MaxTunnels is how many tunnels (CONNECT, WebSocket) may be open. Default:
+	// MaxTunnels is the largest number of open tunnels (CONNECT, WebSocket). Default:
 	// {env.PURSER_PROXY_MAX_TUNNELS}, else 4096.
 	MaxTunnels string `json:"max_tunnels,omitempty"`
-	// MaxKeyTunnels is how many of them one key may have. Default:
+	// MaxKeyTunnels is the largest number of open tunnels of one key. Default:
 	// {env.PURSER_PROXY_MAX_KEY_TUNNELS}, else a quarter.
 	MaxKeyTunnels string `json:"max_key_tunnels,omitempty"`
-	// MaxPeerTunnels is how many of them one client address may have. Default:
+	// MaxPeerTunnels is the largest number of open tunnels of one client address. Default:
 	// {env.PURSER_PROXY_MAX_PEER_TUNNELS}, else a half.
 	MaxPeerTunnels string `json:"max_peer_tunnels,omitempty"`
-	// MaxKeyRequests is how many requests of one key are relayed at once. Default:
+	// MaxKeyRequests is the largest number of requests of one key that are relayed at once. Default:
 	// {env.PURSER_PROXY_MAX_KEY_REQUESTS}, else 2048.
 	MaxKeyRequests string `json:"max_key_requests,omitempty"`
 

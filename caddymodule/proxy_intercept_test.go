@@ -115,7 +115,7 @@ func TestInterception(t *testing.T) {
 	if status, _, text := get(t, s.through(t, url.UserPassword(key, "t")), s.url()+rootPath); status != 200 || text != root {
 		t.Errorf("through the proxy: %d %s", status, text)
 	}
-	// Somebody else's path of that name is theirs.
+	// The same path of another host belongs to that host.
 	plain := newSeller(t)
 	if _, _, text := get(t, s.through(t, url.UserPassword(key, "t")), plain.URL+rootPath); text == root {
 		t.Error("another host's path was answered")
@@ -212,7 +212,7 @@ func TestValidateMakesNoAuthority(t *testing.T) {
 	}
 }
 
-// Who configures the authority gets that one.
+// A configured authority signs.
 func TestConfiguredAuthority(t *testing.T) {
 	s := newSite(t)
 	s.route = "purser_proxy\n\t\tpurser_api"

@@ -34,7 +34,7 @@ func TestProxyDoesNotReachTheAdminEndpoint(t *testing.T) {
 					t.Errorf("%s: %d %s", host, status, text)
 				}
 			}
-			// A port that nobody listens on is not ours.
+			// A port without a listener is not ours.
 			if own := netip.AddrPortFrom(netip.IPv6Loopback(), uint16(freePort(t))); listenedOn(own) {
 				t.Errorf("%s: taken for our own", own)
 			}

@@ -23,7 +23,7 @@ func (s *site) through(t *testing.T, user *url.Userinfo) *http.Client {
 	return &http.Client{Transport: transport}
 }
 
-// seller asks for 10,000 smallest units and delivers whoever sends a payload.
+// seller asks for 10,000 smallest units and delivers to clients that send a payload.
 func newSeller(t *testing.T) *httptest.Server {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

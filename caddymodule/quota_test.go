@@ -17,7 +17,7 @@ func planned(t *testing.T, more string) (s *site, socket string) {
 	return s, socket
 }
 
-// Plans are for keys of SPEC.md's API. Keys that the operator has made pay without a monthly
+// Plans are for keys that clients make with POST /api-keys. Keys that the operator has made pay without a monthly
 // quota, and the quota of the others is shown beside their budgets.
 func TestOperatorsKeysHaveNoQuota(t *testing.T) {
 	t.Setenv("PURSER_KEY", "pk_deployment")

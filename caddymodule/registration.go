@@ -10,8 +10,8 @@ import (
 
 // RegistrationOptions say who may make keys, and how often those of one key may fail.
 type RegistrationOptions struct {
-	// Registration says who may make keys with POST /api-keys: open is everybody who reaches
-	// it, off only callers with the internal secret; the operator's commands make keys in any
+	// Registration admits callers to POST /api-keys: open all of them, off only those with the
+	// internal secret; the operator's commands make keys in any
 	// case. Default: {env.PURSER_REGISTRATION}, else open.
 	Registration string `json:"registration,omitempty"`
 	// FailuresPerMinute bounds the payments of one key that end refused or void in a minute by
@@ -29,7 +29,7 @@ var (
 	failuresPerDayOption    = option{name: "failures_per_day", variable: "PURSER_FAILURES_PER_DAY"}
 )
 
-// registrationOpen is the registration that SPEC.md describes.
+// registrationOpen admits all callers to POST /api-keys.
 const registrationOpen = "open"
 
 // resolveRegistration reads who may make keys, and how often they may fail.

@@ -87,7 +87,7 @@ func TestFailureBounds(t *testing.T) {
 	buy := func(want, n int) map[string]any {
 		return mustCall(t, want, "POST", s.url()+"/v1/pay", key, payBody(5, fmt.Sprintf("https://api.example.com/%d", n)))
 	}
-	for n := range 3 { // nobody is there: void at once
+	for n := range 3 { // no facilitator answers: void at once
 		buy(402, n)
 	}
 	a := buy(429, 3)

@@ -24,7 +24,7 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// parrots are a seller, a facilitator and an RPC that say back what they were sent, wherever somebody may write it down.
+// parrots are a seller, a facilitator and an RPC that say back what they were sent, wherever purser may write it down.
 type parrots struct {
 	seller, facilitator, rpc *httptest.Server
 	refuses                  atomic.Int64 // what the facilitator does wrong
@@ -175,7 +175,7 @@ const (
 	markedLogin   = "pk_MARKED-unknown-key"
 )
 
-// Whatever goes wrong at whichever door, and whoever says back what he was sent: nothing that is secret is logged at
+// Whatever goes wrong at whichever door, and whichever service says back what it was sent: nothing that is secret is logged at
 // any level, told to subscribers of events, traced, or in a metric; and each line of a payment's life names it.
 func TestNothingSecretIsTold(t *testing.T) {
 	p, traced := newParrots(t), newSpans(t)
@@ -410,7 +410,7 @@ func (l *life) lines() []string {
 	return strings.Split(strings.TrimSpace(string(text[from:])), "\n")
 }
 
-// sellersWords are what Caddy's reverse proxy logs of an answer at DEBUG. Nothing of purser's is in it.
+// sellersWords lists what Caddy's reverse proxy logs of an answer at DEBUG. Nothing of purser's is in it.
 var sellersWords = regexp.MustCompile(`"Payment-Required":\[[^\]]*\]`)
 
 var ownLine = regexp.MustCompile(`"logger":"purser"`)

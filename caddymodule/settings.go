@@ -16,7 +16,7 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// The app's options and their variables (DESIGN §9).
+// The app's options and their variables (docs/design.md §9).
 var (
 	dataDirOption        = option{name: "data_dir", variable: "PURSER_DATA_DIR"}
 	masterKeyOption      = option{name: "master_key", variable: "PURSER_MASTER_KEY"}

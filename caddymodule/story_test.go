@@ -10,7 +10,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 )
 
-// With a plain log, as somebody writes who has not read the shipped Caddyfile, purser's own lines
+// With a plain log, which does not follow the shipped Caddyfile, purser's own lines
 // tell a payment from beginning to end, at every level, and give nothing away.
 func TestLogOfAPayment(t *testing.T) {
 	f := newStandIn(t)

@@ -19,8 +19,8 @@ import (
 // errClosing: the tenant's configuration is gone for good.
 var errClosing = errors.New("this configuration has ended")
 
-// tenant is what one configuration runs on a pooled store: its payer, and the requests
-// that are using it. It outlives its configuration until those are done.
+// tenant holds what one configuration runs on a pooled store: its payer, and the requests that are
+// using it. It outlives its configuration until those are done.
 type tenant struct {
 	app   *App
 	home  *pooled
@@ -42,7 +42,7 @@ type tenant struct {
 	requests int
 	closed   bool
 	left     time.Time     // when its configuration was replaced; zero before
-	idle     chan struct{} // closed when the last request ends; nil while nobody waits
+	idle     chan struct{} // closed when the last request ends; nil while close does not wait
 }
 
 // enter counts a request in. It fails once the tenant is closed.

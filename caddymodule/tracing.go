@@ -21,7 +21,7 @@ import (
 // instrumentation names purser in spans.
 const instrumentation = "github.com/purserpay/purser"
 
-// traceContext is how a trace is passed on: the headers traceparent and tracestate (W3C Trace
+// traceContext passes a trace on: in the headers traceparent and tracestate (W3C Trace
 // Context). Baggage is not: it may say more of a client than sellers need to know.
 var traceContext propagation.TraceContext
 
@@ -38,7 +38,7 @@ func (tracer) Stage(ctx context.Context, stage, paymentID string) (context.Conte
 	}
 	kind := trace.SpanKindInternal
 	switch stage {
-	case "verify", "settle", "send": // somebody else is asked
+	case "verify", "settle", "send": // another service is asked
 		kind = trace.SpanKindClient
 	}
 	ctx, span := above.TracerProvider().Tracer(instrumentation, trace.WithInstrumentationVersion(Version())).

@@ -179,7 +179,7 @@ func TestLogTellsThePayment(t *testing.T) {
 	}
 }
 
-// Where nobody traces here, a client's trace is known all the same, to be passed on.
+// Where this purser does not trace, a client's trace is known all the same, to be passed on.
 func TestClientsTraceIsKnown(t *testing.T) {
 	t.Parallel()
 	for parent, want := range map[string]string{clientParent: clientTrace, "": "", "00-zz-1-01": ""} {

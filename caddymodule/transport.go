@@ -36,11 +36,11 @@ import (
 // {http.vars.purser.payment} and {http.vars.purser.reason} tell handle_errors which payment
 // it was and what is known of it. The latter also says why a 402 was not paid.
 //
-// Everybody who reaches the site spends: on a listener that is not bound to loopback, an
-// explicit budget is required. Pages in a browser do not spend unless their origin is
+// Every client of the site spends: on a listener that is not bound to loopback, an explicit
+// budget is required. Pages in a browser do not spend unless their origin is
 // allowed. So requests are not paid that such a page may have made, nor those whose Host a
-// page may have made to lead here (DNS rebinding): any name but localhost, names that nobody
-// can register (of one label, or below .internal, .local, .home.arpa or .test), the public
+// page may have made to lead here (DNS rebinding): any name but localhost, names that cannot
+// be registered (of one label, or below .internal, .local, .home.arpa or .test), the public
 // URL's, those of allowed origins, and those that host matchers of the server have. Sites on
 // loopback go by none but loopback and the configured ones. Over plain http to more than
 // loopback, a browser is known by no more than Origin, Referer and User-Agent: a program
@@ -52,8 +52,8 @@ import (
 // the client: if the real one leaves while it does, its repeat is a new payment. Use
 // purser_upstream, which has no such handler behind it, or none in front.
 type Transport struct {
-	// HTTPTransport is how the upstream is reached: the options of Caddy's http transport.
-	// Other than there, proxies are not taken from the environment.
+	// HTTPTransport reaches the upstream: the options of Caddy's http transport. Other than there,
+	// proxies are not taken from the environment.
 	*reverseproxy.HTTPTransport `json:"http,omitempty"`
 
 	DoorOptions
@@ -96,7 +96,7 @@ func (h *Transport) Provision(ctx caddy.Context) (err error) {
 		return err
 	}
 	if !h.viaProxy() {
-		// A proxy that nobody asked for would hide where requests really go, and a purser
+		// A proxy that was not configured here would hide where requests really go, and a purser
 		// that runs behind itself would ask itself.
 		h.Transport.Proxy = nil
 	}
@@ -179,7 +179,7 @@ func (h *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return x.answer(req, resp), nil
 }
 
-// exchange is what a request has been through so far. Caddy shares vars, a request's
+// exchange returns what a request has been through so far. Caddy shares vars, a request's
 // variables, between all attempts at it.
 func (h *Transport) exchange(req *http.Request, vars map[string]any, t *tenant) (*exchange, error) {
 	if x, ok := vars[h.name].(*exchange); ok {
@@ -221,7 +221,7 @@ func (h *Transport) cleaned(req *http.Request) *http.Request {
 const (
 	declinedCrossSite = "cross-site" // a page of another site made the request
 	declinedHost      = "host"       // a name that may have been made to lead here, in a browser perhaps
-	declinedEarlyData = "early-data" // sent before the handshake was over, so anybody may have sent it again
+	declinedEarlyData = "early-data" // sent before the handshake was over, so an attacker may have sent it again
 )
 
 // unpaid says why a request must not be paid for, whatever it costs; "" if it may.

@@ -49,7 +49,7 @@ func TestTransportDoesNotPayForPages(t *testing.T) {
 	}
 }
 
-// Off loopback, a page in somebody's browser reaches the door as well: over plain http with
+// Off loopback, a page in a visitor's browser reaches the door as well: over plain http with
 // hardly a mark, or under a name of its own that it made to lead here.
 func TestTransportOffLoopbackDoesNotPayForPages(t *testing.T) {
 	v := newVendor(t)
@@ -123,7 +123,7 @@ func TestTransportServesTheNamesOfItsSite(t *testing.T) {
 	}
 }
 
-// What came in early data may be a copy that somebody else sent.
+// What came in early data may be a copy that an attacker sent.
 func TestTransportDoesNotPayForEarlyData(t *testing.T) {
 	v := newVendor(t)
 	for name, s := range sidecars(t, v) {

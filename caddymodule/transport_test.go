@@ -70,7 +70,7 @@ func TestTransportKeys(t *testing.T) {
 			t.Fatal(resp.Status)
 		}
 	})
-	t.Run("that is not set", func(t *testing.T) { // and must not become somebody else's
+	t.Run("that is not set", func(t *testing.T) { // and must not become another key's
 		s := newSidecar(t, v, "", "key {env.PURSER_TEST_NOTHING}")
 		if err := validate(s.caddyfile()); err == nil || !strings.Contains(err.Error(), "PURSER_TEST_NOTHING") {
 			t.Error(err)
@@ -227,7 +227,7 @@ func sidecars(t *testing.T, v *vendor) map[string]*site {
 
 // A 402 that policy does not let through says why, to Caddy as well.
 
-// A health check is nobody's request: it is not paid, and opens nothing while a
+// A health check is no client's request: it is not paid, and opens nothing while a
 
 // configuration is only looked at.
 
@@ -303,7 +303,7 @@ func (l introduced) Accept() (net.Conn, error) {
 	return conn, nil
 }
 
-// Whoever can connect to a Unix socket is on this machine and no browser, whatever the Host.
+// A client of a Unix socket is on this machine and no browser, whatever the Host.
 
 // Answers without a body end as well, and so do requests that cost nothing.
 

@@ -61,7 +61,7 @@ func TestShippedSidecarWithoutUpstream(t *testing.T) {
 		}
 		_ = caddy.Stop()
 	}
-	t.Run("on all addresses", func(t *testing.T) { // where nobody can spend, no budget is needed
+	t.Run("on all addresses", func(t *testing.T) { // a door that cannot spend needs no budget
 		shippedSidecar(t)
 		t.Setenv("PURSER_UPSTREAM_BIND", "0.0.0.0")
 		mustLoad(t, shipped(t))

@@ -150,7 +150,7 @@ func newSidecar(t *testing.T, v *vendor, more, own string) *site {
 	return s
 }
 
-// payments are those of the deployment's key, newest first.
+// payments lists those of the deployment's key, newest first.
 func payments(t *testing.T) []*pay.Payment {
 	t.Helper()
 	tenant := pooledAt(t).newestTenant()

@@ -15,7 +15,7 @@ const modulePath = "github.com/purserpay/purser"
 // "v1.2.3", and the commit in hexadecimal.
 var buildVersion, buildCommit string
 
-// shownCommit is how many digits of a commit are shown.
+// shownCommit bounds the digits of a commit that are shown.
 const shownCommit = 12
 
 // Version is purser's version and the commit it was built from, as far as they are known:

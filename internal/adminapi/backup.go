@@ -27,7 +27,7 @@ const (
 const (
 	// blockTime bounds asking the chain for a backup's block.
 	blockTime = 10 * time.Second
-	// stallTime is how long a client may leave a part of a backup untaken.
+	// stallTime bounds how long a client may leave a part of a backup untaken.
 	stallTime = time.Minute
 	// sentPart is the size of such a part.
 	sentPart = 1 << 20

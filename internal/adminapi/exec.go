@@ -8,7 +8,7 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// Exec is what POST /purser/exec answers: all that a program needs to pay.
+// Exec answers POST /purser/exec: all that a program needs to pay.
 type Exec struct {
 	Key   string `json:"key"` // the secret
 	KeyID string `json:"key_id"`
@@ -50,7 +50,7 @@ func (p *Purser) exec(r *http.Request) (any, error) {
 	return answer, nil
 }
 
-// balance is what a wallet has, as the chain tells now; nil when it does not.
+// balance asks the chain for the balance of a wallet; nil when it does not tell.
 func (p *Purser) balance(ctx context.Context, w pay.Wallet) *string {
 	if p.Chain == nil {
 		return nil

@@ -16,17 +16,16 @@ import (
 const (
 	// minPrefix is the shortest beginning of an id that is taken for one.
 	minPrefix = 8
-	// searchPage is how many keys are read at a time, searchKeys how many at most, when a key is
-	// named by less than its id.
+	// searchPage keys are read at a time, searchKeys at most, when a key is named by less than its
+	// id.
 	searchPage = 1000
 	searchKeys = 100_000
 	// shownMatches bounds the keys that a refusal names.
 	shownMatches = 5
 )
 
-// find is a key by its id; "exec" is the exec key's. A label, or the beginning of an id, names
-// a key if it names no other: whoever makes keys chooses labels, so between two keys it is
-// never for purser to say which one is meant.
+// find returns a key by its id, or the exec key by "exec". A label or an id's prefix finds a key if it
+// fits no other key. Clients choose labels, so purser never decides between two keys.
 func (p *Purser) find(ctx context.Context, name string) (k pay.Key, err error) {
 	if name == operatorkeys.ExecLabel {
 		if k, err = p.Keys.FindExec(ctx); errors.Is(err, pay.ErrKeyNotFound) {
@@ -41,8 +40,8 @@ func (p *Purser) find(ctx context.Context, name string) (k pay.Key, err error) {
 	return k, nil
 }
 
-// search is the one key that has a label or an id that begins so. What is a whole id is no
-// label, or a mistyped id would lead to whom somebody labelled with it.
+// search finds the only key with this label or id prefix. A full UUID is never tried as a label: a
+// mistyped id must not match another key's label.
 func (p *Purser) search(ctx context.Context, name string) (pay.Key, error) {
 	unknown := Errorf(http.StatusNotFound, "no key has the id or label %.64q", name)
 	if _, err := uuid.Parse(name); err == nil || name == "" {

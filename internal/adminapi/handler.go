@@ -175,10 +175,10 @@ func (h *Handler) byMethod(all methods) func(http.ResponseWriter, *http.Request)
 	}
 }
 
-// ownName reports whether a request is for a name that somebody else cannot have given to this
-// machine's address. Caddy compares names itself, but not while the endpoint listens on all
-// addresses: there a page in a browser could read the books after its own name has become ours
-// (DNS rebinding). Names without a dot are those of a container network.
+// ownName reports whether a request is for a name that an attacker cannot give to this machine's
+// address. Caddy compares names itself, but not while the endpoint listens on all addresses. There a
+// page could read the books once its name resolves to this machine (DNS rebinding). Names without a
+// dot are those of a container network.
 func (h *Handler) ownName(r *http.Request) bool {
 	local, known := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	if r.TLS != nil || known && local.Network() == "unix" {
@@ -258,7 +258,7 @@ func readBody(w http.ResponseWriter, r *http.Request, into any) error {
 // openFields are the fields of a policy whose members have names of the operator's choice.
 var openFields = []string{"hosts", "tasks"}
 
-// pageLimit is how many rows a request asks for.
+// pageLimit returns the rows that a request asks for.
 func pageLimit(asked url.Values, unset, most int) (int, error) {
 	text := asked.Get("limit")
 	if text == "" {

@@ -98,7 +98,7 @@ func (p *Purser) key(r *http.Request) (any, error) {
 type NewKey struct {
 	Label  string      `json:"label"`
 	Policy *pay.Policy `json:"policy"`
-	// Network is where the key gets a wallet. Default: the first one that is configured.
+	// Network of the key's wallet. Default: the first one that is configured.
 	Network string `json:"network"`
 }
 

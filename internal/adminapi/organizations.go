@@ -86,8 +86,8 @@ type PreparedAccount struct {
 	Organization Organization `json:"organization"`
 }
 
-// prepare makes the organization that somebody will have when they sign in, so that there can
-// be something in it by then. It is found again by issuer and subject.
+// prepare makes the organization of an account before its first sign-in, so that the operator can put
+// keys into it. It is found again by issuer and subject.
 func (p *Purser) prepare(r *http.Request, who NewAccount) (any, error) {
 	a, first, err := p.Books.SignIn(r.Context(), pay.Identity(who))
 	if err != nil {

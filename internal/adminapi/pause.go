@@ -7,8 +7,8 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// OperatorHeader names the operator who uses a command, as the command says: who may reach the admin
-// endpoint is decided by its socket, and it cannot tell who does.
+// OperatorHeader names the operator who uses a command, as the command says. The endpoint's socket
+// admits operators, and does not tell one from another.
 const OperatorHeader = "Purser-By"
 
 // operatorOf is the actor of a request to the admin endpoint.

@@ -12,7 +12,7 @@ import (
 )
 
 // Payment is a payment as the admin endpoint lists it. Its URL is only in its story:
-// the query of one may hold somebody's key.
+// a query may hold a seller's key.
 type Payment struct {
 	ID           string         `json:"id"`
 	KeyID        string         `json:"key_id"`
@@ -50,16 +50,16 @@ type Story struct {
 	Unanswered bool   `json:"unanswered"`
 	Receipted  bool   `json:"receipted"`
 	EventID    string `json:"event_id,omitempty"`
-	// Detail is what the facilitator said.
+	// Detail holds the facilitator's answer.
 	Detail json.RawMessage `json:"detail,omitempty"`
 	Notes  []Note          `json:"notes"`
 	// Steps are the story in order, Evidence what is known and has no time.
 	Steps        []Step        `json:"steps"`
 	Evidence     []string      `json:"evidence"`
 	Reservations []Reservation `json:"reservations"`
-	Lease        *Lease        `json:"lease,omitempty"` // nil while nobody holds one
+	Lease        *Lease        `json:"lease,omitempty"` // nil while no attempt holds one
 	Resolution   *Resolution   `json:"resolution,omitempty"`
-	// Checked is how often recovery has looked, NextCheck when it looks again; zero: never.
+	// Checked counts the looks of recovery. NextCheck is the time of the next one; zero: never.
 	Checked   int       `json:"checked"`
 	NextCheck time.Time `json:"next_check,omitzero"`
 	// Resolvable: an operator may resolve it now. Why not is in Unresolvable.

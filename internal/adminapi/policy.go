@@ -10,8 +10,8 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// listAdditions are what a change of a policy adds to lists, which a merge patch can only
-// replace: two operators who deny a host each, deny both.
+// listAdditions adds to lists of a policy, which a merge patch can only replace: of two operators who
+// deny a host each, both get their way.
 type listAdditions struct {
 	AllowHosts  []string       `json:"add_allow_hosts"`
 	DenyHosts   []string       `json:"add_deny_hosts"`

@@ -7,18 +7,18 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// ReconcileStatus is what GET /purser/reconcile answers, and a part of GET /purser/status.
+// ReconcileStatus answers GET /purser/reconcile, and is a part of GET /purser/status.
 type ReconcileStatus struct {
 	// Pending: payments are refused.
 	Pending bool `json:"pending"`
-	// Reason is why, in words; empty if they are not.
+	// Reason tells people why; empty if payments are made.
 	Reason string    `json:"reason,omitempty"`
 	Backup time.Time `json:"backup,omitzero"`   // when the oldest backup was taken
 	At     time.Time `json:"restored,omitzero"` // when the newest one was opened
 	// Until is when payments resume at the earliest.
 	Until    time.Time          `json:"until,omitzero"`
 	Networks []ReconcileNetwork `json:"networks,omitempty"`
-	// Booked is how many payments were found, Strange what cannot be booked.
+	// Booked counts the payments that were found, Strange lists transfers that cannot be booked.
 	Booked       int      `json:"booked"`
 	Strange      []string `json:"strange,omitempty"`
 	StrangeCount int      `json:"strange_count,omitempty"`
@@ -27,8 +27,8 @@ type ReconcileStatus struct {
 	Accepted      *pay.Acceptance `json:"accepted,omitempty"`
 }
 
-// ReconcileNetwork is how far a network's blocks were read: from First to before Next, and
-// there are blocks to read up to Safe.
+// ReconcileNetwork tells which blocks of a network were read: from First to before Next. There are
+// blocks to read up to Safe.
 type ReconcileNetwork struct {
 	Network string `json:"network"`
 	First   uint64 `json:"first_block"`
@@ -77,7 +77,7 @@ func (p *Purser) reconcile(r *http.Request) (any, error) {
 // acceptance is the body of POST /purser/reconcile.
 type RiskAcceptance struct {
 	AcceptRisk bool   `json:"accept_risk"`
-	By         string `json:"by"` // who says so
+	By         string `json:"by"` // name of the operator
 }
 
 // acceptRisk takes an operator's word: POST /purser/reconcile.

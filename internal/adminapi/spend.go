@@ -38,13 +38,13 @@ type Spend struct {
 const (
 	defaultSpendPage = 100
 	MaxSpendPage     = 500
-	// spendKeys is how many keys are listed together, newest first; what the next ones spent
-	// comes behind. It bounds what a page costs, however many keys there are.
+	// spendKeys keys are listed together, newest event first; the events of the next ones follow. It
+	// bounds the cost of a page, however many keys there are.
 	spendKeys = 1000
 )
 
 func shownSpent(e pay.SpendEntry) SpendEvent {
-	where, _, _ := strings.Cut(e.RequestURL, "?") // the query may hold somebody's key
+	where, _, _ := strings.Cut(e.RequestURL, "?") // the query may hold a seller's key
 	flags := e.Flags
 	if flags == nil {
 		flags = []string{}

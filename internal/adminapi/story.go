@@ -14,8 +14,8 @@ type Step struct {
 	What string    `json:"what"`
 }
 
-// stepsOf is what a payment's row tells of its life, in order. What has no time of its own, such
-// as when it was signed, is not in it: see evidenceOf.
+// stepsOf lists the events of a payment's life, in order. Facts without a time, such as the signature,
+// are in evidenceOf.
 func stepsOf(p *pay.Payment) []Step {
 	begun := "journaled, through the door " + string(p.Door)
 	if p.Reconciled {
@@ -53,8 +53,8 @@ func rulingReason(r *pay.Resolution) string {
 	return "resolved as " + string(r.As) + " by an operator: " + r.Reason
 }
 
-// evidenceOf is what is known of a payment and has no time: whether it left, what its caller
-// got, and what the chain says.
+// evidenceOf lists the facts about a payment that have no time: whether it left, what its caller got,
+// and what the chain says.
 func evidenceOf(p *pay.Payment) []string {
 	known := []string{}
 	add := func(is bool, what string) {

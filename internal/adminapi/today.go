@@ -6,13 +6,13 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// Today is how far a key's money has gone on the present day (UTC).
+// Today tells how much of a key's daily budget is used on the present day (UTC).
 type Today struct {
-	// Spent is what was spent, through whatever door, in the smallest unit of USDC; negative
-	// when more of an earlier day was taken back.
+	// Spent sums all doors, in the smallest unit of USDC; negative when more of an earlier day was
+	// taken back.
 	Spent string `json:"spent"`
-	// Left is what the daily budget in force at the proxy has left, after what open payments
-	// hold; nil without one.
+	// Left remains of the daily budget in force at the proxy, after the reservations of open
+	// payments; nil without a budget.
 	Left *string `json:"left"`
 }
 

@@ -38,7 +38,7 @@ const (
 	maxWalletPage     = 100
 	// balancesTime bounds the look at the balances of a page: the command waits little longer.
 	balancesTime = 4 * time.Second
-	// balancesAtOnce is how many of them the RPC is asked for at a time.
+	// balancesAtOnce bounds the questions to the RPC at a time.
 	balancesAtOnce = 8
 )
 

@@ -33,7 +33,7 @@ func accessFlags(c *cobra.Command) {
 	adminFlag(c)
 }
 
-// access is how a program gets to the proxy.
+// access tells a program how to get to the proxy.
 type access struct {
 	proxy     *url.URL
 	key, task string
@@ -156,7 +156,7 @@ func parseProxyURL(text string) (*url.URL, error) {
 	return &url.URL{Scheme: u.Scheme, Host: u.Host}, nil
 }
 
-// defaultProxyURL is where the shipped Caddyfile has the proxy.
+// defaultProxyURL returns the proxy's URL in the shipped Caddyfile.
 func (env *Env) defaultProxyURL() (*url.URL, error) {
 	bind, port := env.Getenv("PURSER_BIND"), env.Getenv("PURSER_PORT")
 	if bind == "" {

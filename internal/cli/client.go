@@ -27,7 +27,7 @@ const (
 	askTime = 5 * time.Second
 	// maxAnswer bounds an answer.
 	maxAnswer = 16 << 20
-	// notFound is what purser's API, and no admin endpoint, answers to a path that is not its own.
+	// notFound answers unknown paths of purser's REST API, and of no admin endpoint.
 	notFound = "Not found"
 )
 

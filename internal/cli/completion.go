@@ -25,7 +25,7 @@ func oneOf(c *cobra.Command, flag string, values ...string) {
 	_ = c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// networkNames are those that wallets can be for.
+// networkNames lists the networks of wallets.
 func networkNames() (names []string) {
 	for _, n := range x402.Networks() {
 		names = append(names, n.Name)

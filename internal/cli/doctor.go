@@ -74,7 +74,7 @@ func (env *Env) doctorCommand(c *cobra.Command) {
 	})
 }
 
-// doctorFlags are what the command was told.
+// doctorFlags holds the flags of the command.
 type doctorFlags struct {
 	config, adapter string
 	json, all, list bool
@@ -147,7 +147,7 @@ func (env *Env) examine(c *cobra.Command) (status int, err error) {
 	return 0, nil
 }
 
-// readers is a writer that tells when nobody reads what is written.
+// readers is a writer that tells when its output is not read any more.
 type readers struct {
 	io.Writer
 	not context.CancelCauseFunc

@@ -68,11 +68,11 @@ const (
 	defaultDailyBudget = "10"
 	databaseName       = "purser.db"
 	masterKeyName      = "master.key"
-	// rootPath is where the proxy serves its interception root.
+	// rootPath of the proxy serves its interception root.
 	rootPath = "/ca.crt"
 
 	// off is no limit, also where there would be one by default.
 	off = "off"
-	// usdcDecimals is how many decimals USDC has on every pinned network.
+	// usdcDecimals counts the decimals of USDC on every pinned network.
 	usdcDecimals = 6
 )

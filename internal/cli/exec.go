@@ -87,10 +87,9 @@ func (env *Env) runExec(c *cobra.Command, args []string) error {
 	return nil
 }
 
-// withoutOwn is an environment without purser's own variables: an agent has no business
-// with the master key, the keys of the deployment, or whoever keeps its wallets and data.
-// DATABASE_URL is the program's own unless it tells of purser's store. anyCase: the system
-// does not tell capitals in names.
+// withoutOwn removes purser's own variables from an environment: an agent must not have the master
+// key, the deployment's keys, or the credentials of wallets and database. DATABASE_URL is the
+// program's own unless purser's store uses it. anyCase: the system does not tell capitals in names.
 func withoutOwn(environ []string, anyCase bool) []string {
 	split := func(entry string) (name, value string) {
 		name, value, _ = strings.Cut(entry, "=")
@@ -121,7 +120,7 @@ func cannotRun(name string, err error) *Exit {
 	return &Exit{execNotRunable, fmt.Errorf("exec: %s: %w", name, err)}
 }
 
-// environment is what a program gets. What people should know is told.
+// environment makes the environment of a program, and tells people its warnings.
 func (env *Env) environment(c *cobra.Command) (agentenv.Environment, error) {
 	a, err := env.findAccess(c)
 	if err != nil {

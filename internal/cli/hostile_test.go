@@ -136,7 +136,7 @@ func TestInitSaysWhatIsInTheWay(t *testing.T) {
 	}
 	defer l.Close()
 	dir := t.TempDir()
-	if err := os.Mkdir(filepath.Join(dir, "purser-data"), 0o755); err != nil { //nolint:gosec // that is what is told
+	if err := os.Mkdir(filepath.Join(dir, "purser-data"), 0o755); err != nil { //nolint:gosec // init has to tell of it
 		t.Fatal(err)
 	}
 	o := initIn(t, dir, "", nil, "--yes", "--listen", l.Addr().String())

@@ -122,7 +122,7 @@ func (env *Env) setUp(ctx context.Context, c *cobra.Command) error {
 	return err
 }
 
-// initAnswers are what init was told, by flag.
+// initAnswers holds the answers, by flag.
 type initAnswers map[string]string
 
 // askAll asks for what no flag says.

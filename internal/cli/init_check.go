@@ -20,8 +20,8 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// initCheckTime bounds what init asks of a service. One that is slow, or comes later, must not
-// keep anybody from setting purser up.
+// initCheckTime bounds what init asks of a service. A slow one must not keep the operator from
+// setting purser up.
 const initCheckTime = 2 * time.Second
 
 // checkListen warns of an address that others than this machine reach.
@@ -114,9 +114,9 @@ func (env *Env) portsInUse(ctx context.Context, listen string) (warnings []strin
 	return warnings
 }
 
-// sandboxFaucet is where the sandbox gives play money away, if an RPC is the sandbox's; sandbox
-// alone says that it is. Both are asked, and nothing is taken for the sandbox that does not say
-// so and is not on this machine: what is sent to a real wallet must be real money.
+// sandboxFaucet returns the URL that gives play money away, if an RPC is the sandbox's; sandbox alone
+// reports that it is. Both are asked. Only a service that says so, on this machine, counts as the
+// sandbox: a real wallet must get real money.
 func sandboxFaucet(ctx context.Context, rpc string) (faucet string, sandbox bool) {
 	u, err := url.Parse(rpc)
 	if err != nil || rpc == "" {

@@ -53,7 +53,7 @@ func freePort(t *testing.T) int {
 	return port[0]
 }
 
-// unused is an address of this machine where nobody listens.
+// unused returns an address of this machine on which no program listens.
 func unused(t *testing.T) string {
 	t.Helper()
 	return fmt.Sprintf("127.0.0.1:%d", freePort(t))

@@ -55,7 +55,7 @@ func (env *Env) firstKey(ctx context.Context, admin string) (FirstKey, error) {
 	return k, nil
 }
 
-// othersCan reports whether a directory is anybody's but its owner's.
+// othersCan reports whether other users can enter a directory.
 func othersCan(dir string) bool {
 	info, err := os.Stat(dir)
 	return err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0

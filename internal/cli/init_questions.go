@@ -23,7 +23,7 @@ type initQuestion struct {
 	check      func(context.Context, *Env, initAnswers) string // says what there is to know of an answer; nil: nothing
 }
 
-// initQuestions are those that matter on the first day. Everything else has a variable.
+// initQuestions lists the questions that matter on the first day. Everything else has a variable.
 var initQuestions = []initQuestion{
 	{
 		"listen", "Where shall purser listen?",
@@ -56,7 +56,7 @@ var initQuestions = []initQuestion{
 	},
 }
 
-// enter is what Enter answers, for people.
+// enter returns the answer of Enter, for people.
 func (q initQuestion) enter() string {
 	if q.unset == "" {
 		return "none"
@@ -69,7 +69,7 @@ func (q initQuestion) usage() string {
 	return "answer of: " + text + "? (default: " + q.enter() + ")"
 }
 
-// none is how an answer is left out on purpose.
+// none leaves an answer out on purpose.
 const none = "none"
 
 // readListen reads an address and a port, or one of them.
@@ -119,7 +119,7 @@ func readLimit(text string) (string, error) {
 	return amount.Format(usdcDecimals), nil
 }
 
-// documentation is where the pages of docs/ can be read.
+// documentation is the address of the pages of docs/.
 const documentation = "https://github.com/purserpay/purser/blob/main/docs/"
 
 // caddyfileHead is in front of what init writes, instead of what the shipped file says of itself.
@@ -141,7 +141,7 @@ func (told initAnswers) caddyfile() (string, error) {
 	if !found {
 		return "", errors.New("the shipped Caddyfile does not begin with what it is")
 	}
-	// Who set purser up with this may have nothing but the program.
+	// The operator may have nothing but the program.
 	text = caddyfileHead + strings.NewReplacer("docs/metrics.md", documentation+"metrics.md").Replace(text)
 	set := []struct{ old, with string }{
 		{"{$PURSER_BIND:" + DefaultBind + "}", "{$PURSER_BIND:" + host + "}"},
@@ -170,8 +170,8 @@ func (told initAnswers) caddyfile() (string, error) {
 	return text, nil
 }
 
-// envFile are the answers that are nobody's business, as `purser run --envfile` and service
-// managers read them.
+// envFile returns the answers that may hold secrets, as `purser run --envfile` and service managers
+// read them.
 func (told initAnswers) envFile() string {
 	var b strings.Builder
 	b.WriteString("# Variables of purser: purser run --envfile " + initEnvFile + "\n" +

@@ -302,7 +302,7 @@ func readCount(v string) (any, error) {
 
 // readList takes the list away when it is told to.
 func readList(v []string) (any, error) {
-	if len(v) == 0 { // that is how a single empty entry arrives
+	if len(v) == 0 { // a single empty entry arrives so
 		v = []string{""}
 	}
 	for _, entry := range v {

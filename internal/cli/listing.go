@@ -21,7 +21,7 @@ type listing[T any] struct {
 	ask  url.Values
 	// name of the rows in a page, and of the parameter that asks for the page behind.
 	name, cursor string
-	// page is how many rows are asked for at a time, most how many are printed; 0: all.
+	// page rows are asked for at a time, and most are printed; 0: all.
 	page, most int
 	// keep says which rows are printed, and whether any can be behind one; nil: all are. With it,
 	// position is the cursor behind a row.
@@ -155,7 +155,7 @@ func limitFlag(c *cobra.Command, unset int) {
 	c.Flags().Int("limit", unset, usage)
 }
 
-// limitOf is how many rows a command is to print; 0 is all.
+// limitOf returns how many rows a command is to print; 0 is all.
 func limitOf(c *cobra.Command) (int, error) {
 	n, err := c.Flags().GetInt("limit")
 	if err == nil && n < 1 && c.Flags().Changed("limit") {
@@ -260,7 +260,7 @@ func (j *jsonRows[T]) close(members map[string]any) error {
 	return err
 }
 
-// form is how a command is told to print.
+// form returns the form that a command is told to print in.
 func form(c *cobra.Command) (int, error) {
 	var asked [2]bool
 	for i, name := range []string{"json", "csv"} {

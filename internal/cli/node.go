@@ -25,9 +25,9 @@ var (
 	nodeTools = []string{"npx", "npm", "pnpm", "pnpx", "yarn", "corepack", "tsx", "ts-node"}
 )
 
-// oldNode is what to tell somebody whose Node does not heed the proxy: its requests would go
-// past purser, and their answers would be 402 without a word about why. It is empty for other
-// programs, which are not waited for, and where the version is not known.
+// oldNode returns a warning if the program is a Node that does not heed the proxy: its requests would
+// go past purser, and stay 402 without a reason. It is empty for other programs, which are not waited
+// for, and where the version is not known.
 func (env *Env) oldNode(ctx context.Context, path, name string, environ []string) string {
 	base := strings.ToLower(filepath.Base(name))
 	for _, ending := range []string{".exe", ".cmd"} {
@@ -48,7 +48,7 @@ func (env *Env) oldNode(ctx context.Context, path, name string, environ []string
 	return nodeAdvice(major, minor)
 }
 
-// nodeAdvice is what to know of a version. NODE_USE_ENV_PROXY came with 24.0 for fetch, with
+// nodeAdvice returns the warning about a version, if any. NODE_USE_ENV_PROXY came with 24.0 for fetch, with
 // 24.5 for node:http and node:https, and with 22.21 for all of them; no 23 has it.
 func nodeAdvice(major, minor int) string {
 	const instead = "use Node 22.21 or 24.5 and newer, or the TypeScript client"

@@ -22,8 +22,8 @@ func script(t *testing.T, dir, name, text string) string {
 	return path
 }
 
-// Whoever runs an old Node is told once; nothing else is asked for its version, and what does
-// not say it is run all the same.
+// A user with an old Node is warned once. No other program is asked for its version, and a Node that
+// does not tell it runs all the same.
 func TestExecWarnsOfOldNodes(t *testing.T) {
 	t.Parallel()
 	proxy := httptest.NewServer(http.NotFoundHandler()) // does not intercept

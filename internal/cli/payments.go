@@ -116,8 +116,8 @@ func (env *Env) runPayments(c *cobra.Command, _ []string) error {
 	return l.print(c, client, as, nil)
 }
 
-// listedAt is what a payment's place in the list goes by: when its id was made. A payment that
-// was booked from the chain was made earlier.
+// listedAt returns the time that orders the list: when the payment's id was made. A payment that was
+// booked from the chain was made earlier.
 func listedAt(p adminapi.Payment) time.Time {
 	id, err := uuid.Parse(p.ID)
 	if err != nil || id.Version() != 7 {

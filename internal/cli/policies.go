@@ -13,7 +13,7 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// unlimited is how a limit that is not there is printed.
+// unlimited is printed for a limit that is not set.
 const unlimited = "-"
 
 // inUSDC is a limit for people.
@@ -66,7 +66,7 @@ func printKeys(w io.Writer, keys []adminapi.Key) error {
 	return t.flush()
 }
 
-// spent is what a key spent today, for people.
+// spentToday formats what a key spent today.
 func spentToday(t *adminapi.Today) string {
 	if t == nil {
 		return unlimited
@@ -74,7 +74,7 @@ func spentToday(t *adminapi.Today) string {
 	return signedUnits(t.Spent)
 }
 
-// left is what its daily budget has left, for people.
+// leftToday formats what remains of its daily budget.
 func leftToday(t *adminapi.Today) string {
 	if t == nil || t.Left == nil {
 		return unlimited
@@ -156,7 +156,7 @@ func printKey(w io.Writer, k adminapi.Key) error {
 type limitRow struct {
 	name  string
 	value func(pay.Policy) string
-	// always: the row is shown where nobody has set it as well, so that it is seen to be missing.
+	// always: the row is shown where no policy sets it as well, so that people see that it is missing.
 	always bool
 }
 

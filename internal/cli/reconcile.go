@@ -32,7 +32,7 @@ What was paid after the backup is then not in the books, does not count against 
 and monthly limits, and the repeat of a request that was paid may be paid once more,
 unless it has the idempotency key that it had before. Your word stays in the record.`
 
-// reconcilePoll is how often --wait asks.
+// reconcilePoll separates the questions of --wait.
 const reconcilePoll = 2 * time.Second
 
 func (env *Env) reconcileCommand(c *cobra.Command) {

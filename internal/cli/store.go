@@ -317,11 +317,11 @@ func backupText(path string, r boltstore.Report, masterKey string) string {
 }
 
 const (
-	// progressEvery is how often a large backup tells how far it is.
+	// progressEvery separates the lines that tell how far a large backup is.
 	progressEvery = 2 * time.Second
 	// receivedPart is read at a time.
 	receivedPart = 1 << 20
-	// largeBackup is what tells.
+	// largeBackup is the size from which a backup tells.
 	largeBackup = 64 << 20
 )
 
@@ -374,7 +374,7 @@ func (env *Env) compactCommand(c *cobra.Command) {
 	})
 }
 
-// CheckAnswer is what POST /purser/check answers.
+// CheckAnswer answers POST /purser/check.
 type CheckAnswer struct {
 	Path string `json:"path"`
 	boltstore.Report

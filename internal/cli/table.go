@@ -59,7 +59,7 @@ func (t *table) flush() error {
 	return err
 }
 
-// shownWidth is how many columns of a terminal a text takes: none for what is written above
+// shownWidth counts the columns of a terminal that a text takes: none for what is written above
 // another character, two for East Asian characters and most emoji.
 func shownWidth(text string) (n int) {
 	for _, r := range text {

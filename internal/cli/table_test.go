@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Hostile is what sellers and agents may write: escapes of both kinds, a bell, a change of
+// Hostile has all that sellers and agents may write: escapes of both kinds, a bell, a change of
 // direction, a tab and a line's end.
 const Hostile = "a\x1b[31mb\u009b2Jc\u202ed\ae\tf\ng"
 

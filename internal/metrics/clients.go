@@ -89,7 +89,7 @@ func (c Chain) Head(ctx context.Context) (pay.ChainBlock, error) {
 
 func rpcAsked(ctx context.Context, question string, err error) {
 	if err != nil && errors.Is(ctx.Err(), context.Canceled) {
-		return // who asked has left, which says nothing about the RPC
+		return // the caller has left, which says nothing about the RPC
 	}
 	result := callOK
 	if err != nil {

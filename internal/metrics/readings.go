@@ -25,9 +25,9 @@ const (
 	// maxOwners bounds the organizations, and the keys, that are looked at in a round, maxWallets the balances
 	// that are asked for.
 	maxOwners, maxWallets = 10_000, 100
-	// inUse is how long ago a key may have spent for its wallets to count.
+	// inUse bounds the time since a key's last spend event for its wallets to count.
 	inUse = 30 * 24 * time.Hour
-	// readPage is how many rows are listed at once.
+	// readPage rows are listed at once.
 	readPage = 1000
 )
 

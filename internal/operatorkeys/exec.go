@@ -21,7 +21,7 @@ const (
 	// ExecFile holds, in the data directory, the secret of the exec key: the one that programs
 	// started by `purser exec` pay with when they are given no other.
 	ExecFile = "exec.key"
-	// execMode keeps the file from other users: who can read it can spend.
+	// execMode keeps the file from other users: its secret spends.
 	execMode = 0o600
 )
 

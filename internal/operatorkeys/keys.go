@@ -23,7 +23,7 @@ var Changes = semaphore.NewWeighted(1)
 // Keys makes and finds the operator's keys in the books.
 type Keys struct {
 	Books *books.Books
-	// Network is where keys get their wallet.
+	// Network of the keys' wallets.
 	Network string
 	// Dir is the data directory.
 	Dir string

@@ -17,8 +17,8 @@ import (
 	"github.com/purserpay/purser/internal/cli"
 )
 
-// Line is where a command runs. The zero value is an empty folder, with PATH and nothing else in
-// the environment.
+// Line holds the folder, environment and input of a command. The zero value is an empty folder, with
+// PATH and HOME in the environment.
 type Line struct {
 	Dir     string
 	Environ []string
@@ -26,7 +26,7 @@ type Line struct {
 	MakeKey func(context.Context) (cli.FirstKey, error)
 }
 
-// Outcome is what a command has written, and its exit status.
+// Outcome holds the output of a command, and its exit status.
 type Outcome struct {
 	Stdout, Stderr string
 	Status         int
