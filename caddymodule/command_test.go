@@ -11,7 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/purserpay/purser/internal/cli/clitest"
 	"github.com/purserpay/purser/internal/needed"
@@ -111,80 +110,6 @@ func TestProcessExits(t *testing.T) {
 	o := finish(t, c)
 	if s, ok := c.ProcessState.Sys().(syscall.WaitStatus); !ok || !s.Signaled() || s.Signal() != syscall.SIGTERM {
 		t.Errorf("%s, %q", c.ProcessState, o.Stderr)
-	}
-}
-
-func TestExecExits(t *testing.T) {
-	root := httptest.NewServer(http.NotFoundHandler()) // a proxy that does not intercept
-	t.Cleanup(root.Close)
-	dir := t.TempDir()
-	plain := filepath.Join(dir, "plain")
-	if err := os.WriteFile(plain, []byte("no program"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	garbage := filepath.Join(dir, "garbage")
-	if err := os.WriteFile(garbage, []byte("no program"), 0o700); err != nil { //nolint:gosec // executable on purpose
-		t.Fatal(err)
-	}
-	with := func(args ...string) []string {
-		return append([]string{"exec", "--key", "pk_12345678", "--proxy", root.URL}, args...)
-	}
-	for _, c := range []struct {
-		name   string
-		args   []string
-		status int
-	}{
-		{"0", with("true"), 0},
-		{"1", with("false"), 1},
-		{"7", with("--", "sh", "-c", "exit 7"), 7},
-		{"no certificates", with("sh", "-c", `test -z "$SSL_CERT_FILE$NODE_EXTRA_CA_CERTS" && test -n "$https_proxy"`), 0},
-	} {
-		if o := clitest.Run(t, nil, c.args...); o.Status != c.status || o.Stderr != "" {
-			t.Errorf("%s: %d, %q", c.name, o.Status, o.Stderr)
-		}
-	}
-	for _, c := range []struct {
-		name   string
-		args   []string
-		status int
-		stderr string
-	}{
-		{"not found", with("no-such-program-anywhere"), 127, "no-such-program-anywhere: not found"},
-		{"no such file", with("./no-such-program"), 127, "not found"},
-		{"not executable", with(plain), 126, plain},
-		{"a folder", with(dir), 126, dir},
-		{"no program", with(garbage), 126, garbage},
-		{"nothing", with(), 125, "which program?"},
-		{"unknown flag", with("--nonsense", "true"), 125, "--nonsense"},
-		{"task", with("--task", "a b", "true"), 125, "--task"},
-		{"key", []string{"exec", "--key", "short", "true"}, 125, "--key is not an API key"},
-		{"empty key", []string{"exec", "--key", "", "true"}, 125, "--key is not an API key"},
-		{"proxy", []string{"exec", "--key", "pk_12345678", "--proxy", "127.0.0.1:1", "true"}, 125, "--proxy"},
-		{"credentials", []string{"exec", "--key", "pk_12345678", "--proxy", "http://pk_secret@127.0.0.1:1", "true"}, 125, "--proxy takes no credentials"},
-		{"nobody there", []string{"exec", "--key", "pk_12345678", "--proxy", "http://127.0.0.1:1", "true"}, 125, "http://127.0.0.1:1"},
-		{"no admin", []string{"exec", "true"}, 125, "/purser-admin.sock"},
-		{"admin that is off", []string{"exec", "--admin", "off", "true"}, 125, "PURSER_ADMIN"},
-		{"admin on TCP", []string{"exec", "--admin", "127.0.0.1:1", "true"}, 125, "127.0.0.1:1"},
-		{"not an admin", []string{"exec", "--admin", strings.TrimPrefix(root.URL, "http://"), "true"}, 125, "404"},
-		{"not an address", []string{"exec", "--admin", "127.0.0.1:1-5", "true"}, 125, "127.0.0.1:1-5"},
-	} {
-		o := clitest.Run(t, nil, c.args...)
-		if o.Status != c.status || !strings.Contains(o.Stderr, c.stderr) || strings.Contains(o.Stderr, "pk_") || strings.Count(o.Stderr, "\n") != 1 {
-			t.Errorf("%s: %d, %q", c.name, o.Status, o.Stderr)
-		}
-	}
-}
-
-// What does not answer is given up.
-func TestExecDoesNotWaitForEver(t *testing.T) {
-	release := make(chan struct{})
-	silent := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
-	t.Cleanup(silent.Close)
-	t.Cleanup(func() { close(release) })
-	began := time.Now()
-	o := clitest.Run(t, nil, "exec", "--key", "pk_12345678", "--proxy", silent.URL, "true")
-	if o.Status != 125 || !strings.Contains(o.Stderr, silent.URL) || time.Since(began) > 20*time.Second {
-		t.Errorf("%d after %s, %q", o.Status, time.Since(began), o.Stderr)
 	}
 }
 

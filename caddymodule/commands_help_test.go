@@ -62,24 +62,8 @@ func TestHelpHasExamples(t *testing.T) {
 // Completion scripts and man pages are Caddy's, with purser's name and commands in them.
 func TestCompletionAndManPages(t *testing.T) {
 	t.Parallel()
-	for _, shell := range []string{"bash", "zsh", "fish"} {
-		if o := process(t, nil, "completion", shell); o.Status != 0 || !strings.Contains(o.Stdout, "__complete") {
-			t.Errorf("%s: %d %s", shell, o.Status, o.Stderr)
-		}
-	}
-	for asked, want := range map[string]string{
-		"keys ": "create\t", "wallets create --k": "--key\t", "spend --cs": "--csv\t", "in": "init\t", "organizations ": "plan\t", "payments ": "resolve\t",
-		"keys create --door ": "proxy\n", "limits --door ": "transport\n",
-		"payments --state ": "unresolved\n", "payments resolve x --as ": "settled\nvoid\n", "organizations plan x ": "agency\n", "env --shell ": "fish\n",
-		"wallets create --network ": "base\n",
-	} {
-		fields := strings.Fields(asked)
-		if strings.HasSuffix(asked, " ") {
-			fields = append(fields, "")
-		}
-		if o := process(t, nil, append([]string{"__complete"}, fields...)...); !strings.Contains(o.Stdout, want) {
-			t.Errorf("%q: %q", asked, o.Stdout)
-		}
+	if o := process(t, nil, "completion", "bash"); o.Status != 0 || !strings.Contains(o.Stdout, "__complete") {
+		t.Errorf("%+v", o)
 	}
 	dir := t.TempDir()
 	if o := process(t, nil, "manpage", "-o", dir); o.Status != 0 {

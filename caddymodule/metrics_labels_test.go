@@ -144,10 +144,10 @@ func TestLabelsAreBounded(t *testing.T) {
 		}
 		return all
 	}
-	many(0, 200)
+	many(0, 100)
 	eventually(t, "what is read in the background is there", func() bool { return series()["purser_quota_used_ratio"] })
 	few := series()
-	many(200, 1200)   // of eight requests each, with several words in each
+	many(100, 400)    // of eight requests each, with several words in each
 	var late []string // such as the first 429, when the month's payments are used up
 	for name := range series() {
 		if !few[name] {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/pem"
 	"errors"
@@ -101,7 +102,7 @@ func (a *access) withKey(ctx context.Context, env *Env, flag, key string) (err e
 		}
 	}
 	a.key = key
-	a.root, err = fetchRoot(ctx, a.proxy)
+	a.root, err = env.fetchRoot(ctx, a.proxy)
 	return err
 }
 
@@ -183,9 +184,9 @@ const maxRoot = 64 << 10
 
 // fetchRoot asks the proxy for its interception root; there is none when it does not
 // intercept.
-func fetchRoot(ctx context.Context, proxy *url.URL) ([]byte, error) {
+func (env *Env) fetchRoot(ctx context.Context, proxy *url.URL) ([]byte, error) {
 	client := &http.Client{
-		Timeout:       askTime,
+		Timeout:       cmp.Or(env.AskTime, askTime),
 		Transport:     &http.Transport{Proxy: nil, DisableKeepAlives: true},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -70,7 +71,7 @@ func (env *Env) newAdminClient(address string) (*adminClient, error) {
 		}
 		c.address, c.base = "unix/"+target, "http://127.0.0.1"
 	}
-	c.client = &http.Client{Timeout: askTime, Transport: &http.Transport{
+	c.client = &http.Client{Timeout: cmp.Or(env.AskTime, askTime), Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, network, target)
 		},
@@ -187,7 +188,7 @@ func (c *adminClient) unreachable(err error) error {
 	case errors.As(err, &op):
 		err = op.Err
 	case late:
-		err = fmt.Errorf("nothing within %s", askTime)
+		err = fmt.Errorf("nothing within %s", c.client.Timeout)
 	case of != nil:
 		err = of.Err
 	}

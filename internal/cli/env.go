@@ -16,6 +16,8 @@ type Env struct {
 	Now     func() time.Time
 	// Dir is the working directory; "" is the process's.
 	Dir string
+	// AskTime bounds a question to a running purser; 0: 5 s.
+	AskTime time.Duration
 	// Become turns this process into a program, or runs it and returns its exit status.
 	Become func(path string, args, environ []string) (status int, err error)
 	// LoadConfig returns the configuration that a server would run, as JSON.

@@ -5,74 +5,28 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"text/tabwriter"
 	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
-
-	"golang.org/x/text/width"
 )
 
-// table is rows of cells for a terminal, in columns as wide as what they show there. Cells hold
-// what sellers and agents wrote: nothing in them is more than text on one line.
-type table struct {
-	to   io.Writer
-	rows [][]string
-}
+// table prints rows of cells in columns. Cells hold what sellers and agents wrote: nothing in them
+// is more than text on one line.
+type table struct{ w *tabwriter.Writer }
 
-// tableGap is between columns.
-const tableGap = 2
-
-func newTable(to io.Writer) *table { return &table{to: to} }
+func newTable(to io.Writer) *table { return &table{tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)} }
 
 func (t *table) row(values ...string) {
 	shown := make([]string, len(values))
 	for i, v := range values {
 		shown[i] = label(v)
 	}
-	t.rows = append(t.rows, shown)
+	_, _ = fmt.Fprintln(t.w, strings.TrimRight(strings.Join(shown, "\t"), " \t")) // flush returns the error
 }
 
 // flush prints the rows. Those that come later have columns of their own.
-func (t *table) flush() error {
-	var wide []int
-	for _, row := range t.rows {
-		for i, v := range row[:max(len(row)-1, 0)] { // what is last in a row makes no column
-			if i == len(wide) {
-				wide = append(wide, 0)
-			}
-			wide[i] = max(wide[i], shownWidth(v))
-		}
-	}
-	var text strings.Builder
-	for _, row := range t.rows {
-		var line strings.Builder
-		for i, v := range row {
-			line.WriteString(v)
-			if i < len(row)-1 {
-				line.WriteString(strings.Repeat(" ", wide[i]-shownWidth(v)+tableGap))
-			}
-		}
-		text.WriteString(strings.TrimRight(line.String(), " ") + "\n")
-	}
-	t.rows = nil
-	_, err := io.WriteString(t.to, text.String())
-	return err
-}
-
-// shownWidth counts the columns of a terminal that a text takes: none for what is written above
-// another character, two for East Asian characters and most emoji.
-func shownWidth(text string) (n int) {
-	for _, r := range text {
-		if unicode.In(r, unicode.Mn, unicode.Me) {
-			continue
-		}
-		n++
-		if kind := width.LookupRune(r).Kind(); kind == width.EastAsianWide || kind == width.EastAsianFullwidth {
-			n++
-		}
-	}
-	return n
-}
+func (t *table) flush() error { return t.w.Flush() }
 
 // label is a text on one line of a terminal. What would steer the terminal, or turn the
 // direction of the line, is replaced.

@@ -23,6 +23,7 @@ type Line struct {
 	Dir     string
 	Environ []string
 	Stdin   io.Reader
+	AskTime time.Duration // 0: as for operators
 	MakeKey func(context.Context) (cli.FirstKey, error)
 }
 
@@ -47,7 +48,7 @@ func (l Line) Run(t *testing.T, args ...string) Outcome {
 	environ := append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + l.Dir}, l.Environ...)
 	var stdout, stderr bytes.Buffer
 	env := &cli.Env{
-		Dir: l.Dir, Now: time.Now, MakeKey: l.MakeKey, Environ: func() []string { return environ },
+		Dir: l.Dir, Now: time.Now, AskTime: l.AskTime, MakeKey: l.MakeKey, Environ: func() []string { return environ },
 		Getenv: func(name string) (value string) {
 			for _, entry := range environ {
 				if n, v, _ := strings.Cut(entry, "="); n == name {
