@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Identity is who somebody is to an identity provider. Issuer and Subject together name one
-// person for ever; Name and Email are what the provider said last, and prove nothing.
+// Identity identifies a person at an identity provider. Issuer and Subject together name one person
+// for ever. Name and Email are the provider's last values, and prove nothing.
 type Identity struct {
 	Issuer  string // the `iss` of OpenID Connect, byte for byte
 	Subject string // the `sub`
@@ -26,7 +26,7 @@ type Account struct {
 	Generation uint64 `json:",omitempty"`
 }
 
-// Enrollment is what signing somebody in needs.
+// Enrollment holds the input of Enroll.
 type Enrollment struct {
 	// Account is the person as the provider tells. ID, OrganizationID and Created are for
 	// one who signs in for the first time, SignedIn for all.
@@ -35,10 +35,10 @@ type Enrollment struct {
 	Key NewKey
 }
 
-// Session is what the server knows of somebody's browser.
+// Session is the server's record of a browser that has signed in.
 type Session struct {
-	// ID is the SHA-256 of the session's token, in hex: who reads the store cannot be
-	// somebody's browser.
+	// ID is the SHA-256 of the session's token, in hex. A reader of the store can therefore not use
+	// the session.
 	ID      string
 	Data    []byte // kept encrypted; at most MaxSessionData
 	Expires time.Time
@@ -53,7 +53,7 @@ const (
 	MaxSessionData = 16 << 10
 )
 
-// Link is what linking a key to an organization needs.
+// Link holds the input of linking a key to an organization.
 type Link struct {
 	Secret         string
 	OrganizationID string
@@ -64,9 +64,9 @@ type Link struct {
 // writes is refused with ErrUnavailable while free disk is short, but for what takes
 // something away.
 type Accounts interface {
-	// Enroll signs somebody in. It finds the account of an identity, by issuer and subject, and
-	// updates what the provider says of it; or it makes the account with an organization on the
-	// free plan and its first key, all in one step. first tells which. ErrKeyExists.
+	// Enroll finds the account of an identity, by issuer and subject, and updates the provider's
+	// claims. If there is none, it makes the account, an organization on the free plan and its
+	// first key in one step. first is true for a new account. It fails with ErrKeyExists.
 	Enroll(ctx context.Context, e Enrollment) (a Account, first bool, err error)
 	// Account finds an account by id: ErrAccountNotFound.
 	Account(ctx context.Context, id string) (Account, error)

@@ -7,17 +7,17 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// Today is what a key has done to its daily budget on the present day (UTC).
+// Today is a key's use of its daily budget on the present day (UTC).
 type Today struct {
-	// Spent is what the day's spend events add up to, whatever door they came through.
+	// Spent is the sum of the day's spend events at all doors.
 	Spent Sum
-	// Left is how much of the daily budget in force at a door may still be spent, in the
-	// smallest unit; nil without one. Open payments have taken theirs already.
+	// Left is the rest of the daily budget in force at a door, in the smallest unit; nil without a
+	// budget. The amounts of open payments are already subtracted.
 	Left *x402.Amount
 }
 
-// Today is how far a key's money has gone today. Its cost does not grow with the number of
-// payments. asset is the symbol of what the budget is in.
+// Today returns a key's use of its daily budget today. Its cost does not grow with the number of
+// payments. asset is the symbol of the budget's asset.
 func (p *Payer) Today(ctx context.Context, k Key, door Door, asset string) (Today, error) {
 	now := p.now()
 	day := DayOf(now)
@@ -68,8 +68,8 @@ func (p *Payer) Quota(ctx context.Context, k Key) (*Quota, error) {
 	return &Quota{Organization: k.OrganizationID, Used: used, Most: *l.Max, Resets: month.AddDate(0, 1, 0)}, nil
 }
 
-// setPlace sets the place in the month's count of the key's owner, and what bounds it. The
-// operator's keys have none: plans are for keys of SPEC.md's API. Without plans, the place is
+// setPlace sets the place in the month's count of the key's owner, and its bound. The operator's
+// keys take none, because plans are for keys from POST /api-keys. Without plans, the place is
 // counted and has no bound. The store compares the plan with the one in force: see
 // [Judgement.Plan].
 func (p *Payer) setPlace(ctx context.Context, j *Judgement, k Key, now time.Time) error {

@@ -37,7 +37,7 @@ type Attempt struct {
 // Payment is the payment as last written. Callers must not change it.
 func (a *Attempt) Payment() *Payment { return a.row }
 
-// Payload is what goes into the payment header.
+// Payload returns the content of the payment header.
 func (a *Attempt) Payload() x402.Payload { return a.payload }
 
 // Repeats reports whether the payload is that of an earlier call's payment, and may have left
@@ -56,7 +56,7 @@ func (a *Attempt) depart() error {
 		return ErrCallerGone
 	case a.hold.sending.Err() != nil:
 		a.finish(false, true)
-		// Somebody else may be sending it by now: to the caller that is an open payment.
+		// Another process may be sending it. To the caller, the payment is open.
 		return fmt.Errorf("%w: %w", &OpenError{Payment: a.row}, ErrLeaseLost)
 	case a.row.State == Open && !a.row.Sendable(a.payer.now()):
 		a.Abandon("expired before it could be sent")
@@ -89,8 +89,8 @@ func (a *Attempt) unsent(reason string) Outcome {
 // fresh reports whether a refusal of the payload can be taken for one.
 func (a *Attempt) fresh() bool { return freshPayload(a.how, a.revived, a.row.RefusedAt) }
 
-// SendContext is what a send runs under: it outlives the caller, ends when the lease is
-// lost, and is bounded by the configured send timeout.
+// SendContext returns the context of a send. It outlives the caller, ends when the lease is lost,
+// and is bounded by the configured send timeout.
 func (a *Attempt) SendContext() (context.Context, context.CancelFunc) {
 	base := context.WithoutCancel(a.caller)
 	if a.hold != nil {
@@ -99,9 +99,9 @@ func (a *Attempt) SendContext() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(base, a.payer.opts.SendTimeout)
 }
 
-// Finish releases the lease. answered says that the caller got its answer in full and
-// without an error status; anything else leaves the payment to the caller's repeat.
-// Nobody waits for the release to be written.
+// Finish releases the lease. answered reports that the caller got its answer in full and without an
+// error status. Otherwise the payment waits for the caller's repeat. Finish does not wait until the
+// release is written.
 func (a *Attempt) Finish(answered bool) { a.finish(answered, false) }
 
 // finishOnPanic is deferred where others' code runs under the lease: a bug there must not
@@ -223,8 +223,8 @@ func (a *Attempt) recordSoon(o Outcome) {
 	}()
 }
 
-// write records an outcome that nobody waits for, and reports whether it was taken. A
-// settlement that is not accepted is at least noted.
+// write records an outcome without waiting, and reports whether it was accepted. A settlement that
+// is not accepted is noted.
 func (p *Payer) write(ctx context.Context, row *Payment, o Outcome) bool {
 	failpoint.Here(failpoint.Recording)
 	_, err := p.record(ctx, row, o)

@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	// balanceTime is how long a payment waits for its wallet's balance at most. Without an
-	// answer the payment goes on: the balance only saves one that would fail.
+	// balanceTime bounds the time that a payment waits for its wallet's balance. Without an answer
+	// the payment goes on: the balance only saves one that would fail.
 	balanceTime = 3 * time.Second
-	// balanceKept is how long a balance is remembered.
+	// balanceKept is the time for which a balance is remembered.
 	balanceKept = 5 * time.Second
 	// balanceAgain is the pause between two looks at a wallet whose remembered balance is too
 	// little. A client that hammers an empty wallet must not become a flood at the RPC.
@@ -60,8 +60,8 @@ func (p *Payer) balanceLimit(ctx context.Context, c choice, t Terms) Limit {
 	return l
 }
 
-// moreThan looks at a wallet once more before a payment is declined for the money that it
-// was remembered to have: who has just funded it pays at once.
+// moreThan asks for a wallet's balance again before a payment is declined because of a remembered
+// one. A client that has just funded the wallet can then pay at once.
 func (p *Payer) moreThan(ctx context.Context, c choice, remembered x402.Amount) bool {
 	// Others wait for the same look, so it does not end with the caller who makes it.
 	have, _, err := p.balanceSoon(context.WithoutCancel(ctx), c, p.slowRPC, afreshToPay)
@@ -72,8 +72,8 @@ func (p *Payer) moreThan(ctx context.Context, c choice, remembered x402.Amount) 
 	return ctx.Err() == nil && have.Cmp(remembered) > 0
 }
 
-// balanceSoon is balance for somebody who waits, unless the RPC has failed too often by a breaker: payments have one of
-// their own, so that those who only look at wallets cannot have them go unchecked.
+// balanceSoon is balance with a bounded time and a circuit breaker. Payments and wallet pages use
+// separate breakers, so page views cannot switch off the check for payments.
 func (p *Payer) balanceSoon(ctx context.Context, c choice, failing *breaker.Breaker, age freshness) (have x402.Amount, remembered bool, err error) {
 	trying, err := failing.Allow(p.now())
 	if err != nil {
@@ -85,7 +85,7 @@ func (p *Payer) balanceSoon(ctx context.Context, c choice, failing *breaker.Brea
 	switch {
 	case err == nil && !remembered, errors.Is(err, errUnwatched):
 		failing.Succeeded()
-	case err != nil && ctx.Err() == nil: // and nobody who has left
+	case err != nil && ctx.Err() == nil: // a caller that has left proves nothing
 		failing.Failed(p.now())
 	case trying: // the next one finds out how it is
 		failing.Unused(p.now())
@@ -93,9 +93,9 @@ func (p *Payer) balanceSoon(ctx context.Context, c choice, failing *breaker.Brea
 	return have, remembered, err
 }
 
-// balance is what a wallet has, as remembered from some seconds ago or as the chain says.
-// Afresh, the chain is asked again for one that is remembered, unless that was done just now; who
-// asks while somebody else does so waits for the same answer.
+// balance returns a wallet's balance, remembered for some seconds or from the chain. When age asks
+// for a fresh one, the chain is asked again, unless it was just now. A caller that comes during
+// another's question waits for the same answer.
 func (p *Payer) balance(ctx context.Context, c choice, age freshness) (have x402.Amount, remembered bool, err error) {
 	key := balanceKey{asset: c.asset.Address, owner: *c.wallet.Address}
 	look := p.balances.look(key, p.now(), age)
@@ -121,8 +121,8 @@ func (p *Payer) balance(ctx context.Context, c choice, age freshness) (have x402
 	return have, false, nil
 }
 
-// freshness is how old a balance may be. Those who pay and those who look have a pace each: a
-// look at a wallet does not keep a payment from looking right afterwards.
+// freshness says how old a balance may be. Payments and wallet pages have separate paces, so a page
+// view never keeps a later payment from asking the chain.
 type freshness uint8
 
 const (
@@ -153,7 +153,7 @@ type balanceEntry struct {
 	looking chan struct{}
 }
 
-// balanceLook is somebody's turn to look, unless there is no need to.
+// balanceLook is a caller's turn to ask for a balance, or the known balance.
 type balanceLook struct {
 	known  bool
 	amount x402.Amount
@@ -212,9 +212,9 @@ func (b *balanceCache) over(key balanceKey, l balanceLook) {
 	close(l.mine)
 }
 
-// WalletBalance is what a wallet holds, in the smallest unit of its network's asset, at most
-// some seconds ago. It takes a few seconds at most, and fails at once while the RPC keeps
-// failing. ErrNoAddress, ErrNoChain.
+// WalletBalance returns a wallet's balance, in the smallest unit of its network's asset, at most
+// some seconds old. It takes a few seconds at most, and fails at once while the RPC keeps failing.
+// It fails with ErrNoAddress or ErrNoChain.
 func (p *Payer) WalletBalance(ctx context.Context, w Wallet) (x402.Amount, error) {
 	return p.walletBalance(ctx, w, asRemembered)
 }

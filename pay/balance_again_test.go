@@ -21,7 +21,7 @@ type fundedChain struct {
 	at      int // how many ask at the moment
 	most    int
 	down    bool
-	entered chan struct{} // when set: somebody asks
+	entered chan struct{} // when set: signals that a call asks
 	answer  chan struct{} // when set: answers wait for it
 }
 
@@ -54,7 +54,7 @@ func (c *fundedChain) set(change func(*fundedChain)) { c.mu.Lock(); defer c.mu.U
 
 func (c *fundedChain) count() int { c.mu.Lock(); defer c.mu.Unlock(); return c.asked }
 
-// fundedWorld has a wallet with nothing in it, at which somebody has just looked through a payment.
+// fundedWorld returns a world with an empty wallet, whose balance a payment has just asked for.
 func fundedWorld(t *testing.T) (*world, *fundedChain, func(ctx context.Context) error) {
 	t.Helper()
 	var chain *fundedChain
@@ -83,7 +83,7 @@ func short(err error) bool {
 	return errors.As(err, &failed) && failed.Funds
 }
 
-// Who looks at an empty wallet, funds it and pays at once has paid.
+// A client that sees an empty wallet, funds it and pays at once has paid.
 func TestFundedJustNow(t *testing.T) {
 	t.Parallel()
 	w, chain, buy := fundedWorld(t)
@@ -125,7 +125,7 @@ func TestHammeringAnEmptyWallet(t *testing.T) {
 				}
 			})
 			if second == 0 {
-				all.Wait() // whoever comes while nothing is known at all asks for itself
+				all.Wait() // a call that comes while nothing is known asks by itself
 			}
 		}
 		all.Wait()

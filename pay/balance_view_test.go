@@ -31,7 +31,7 @@ func (c *busyChain) Balance(ctx context.Context, a x402.Asset, owner x402.Addres
 	return c.Chain.Balance(ctx, a, owner)
 }
 
-// Who looks at wallets until the RPC refuses does not have payments go unchecked.
+// Views of wallets until the RPC refuses do not switch off the check for payments.
 func TestLookingAtWalletsLeavesPaymentsChecked(t *testing.T) {
 	t.Parallel()
 	var chain *busyChain

@@ -28,8 +28,8 @@ type CallIdentity struct {
 	IdempotencyKey string
 	Fingerprint    Hash
 	Identity       Hash
-	// Terms are those that the challenge asks for; the zero value if it asks for nothing that
-	// could be paid.
+	// Terms holds the terms of the challenge. It is zero when the challenge offers nothing that can
+	// be paid.
 	Terms Terms
 	// Anew: a settled payment is not what the call repeats, unless it has an idempotency key.
 	Anew bool
@@ -110,7 +110,7 @@ type Begun struct {
 // Leased reports whether the caller now holds the payment's lease.
 func (b Begun) Leased() bool { return b.How == Created || b.How == Driven || b.How == Resent }
 
-// BeginView is what deciding reads. All of it comes from the transaction that writes.
+// BeginView is read by the decision. All of it comes from the transaction that writes.
 type BeginView interface {
 	// ByIdempotencyKey finds the payment that an idempotency key stands for, or nil: of all
 	// unretired attempts under the key the one that [Payment.Lives]. The number of those that
@@ -139,10 +139,10 @@ type BeginView interface {
 	// Attempts is the highest [Payment.Attempt] that payments under an idempotency key have,
 	// retired ones as well; 0: none.
 	Attempts(keyID, idempotencyKey string) (uint64, error)
-	// Nonce is that of an attempt: derived with a secret of the store, so that nobody else can
-	// foresee it, it is the same whenever it is asked for, also in a backup.
+	// Nonce returns the nonce of an attempt. It is derived with a secret of the store, so outsiders
+	// cannot foresee it. It is the same each time, also in a store restored from a backup.
 	Nonce(keyID, idempotencyKey string, attempt uint64) x402.Nonce
-	// Restored is what is to be reconciled, nil for nothing: see [Reconciler].
+	// Restored returns what must be reconciled, or nil: see [Reconciler].
 	Restored() (*Restore, error)
 	// Reconciled finds the payment that is [Payment.Reconciled] and has the Nonce of an
 	// attempt under an idempotency key, of several the last attempt; nil and 0: none. The

@@ -159,7 +159,7 @@ func TestTaskBudgets(t *testing.T) {
 
 	w = newWorld(t, nil)
 	w.set(pay.Policy{Tasks: map[string]pay.Budget{"crawl": {DailyBudget: usdc(5)}}})
-	w.spends(buy{task: "made-up", amount: 1000}, "") // without "*" nobody limits the others
+	w.spends(buy{task: "made-up", amount: 1000}, "") // without "*" made-up tasks share no limit
 	w.spends(buy{amount: 1000}, "")
 	w.spends(buy{task: "crawl", amount: 6}, "task-daily-budget")
 }
@@ -220,7 +220,7 @@ func TestBudgetsGetTheirMoneyBack(t *testing.T) {
 		w.set(pol)
 		return w
 	}
-	// left is what each budget has reserved, by one counter's value for all of them.
+	// left checks what each budget has reserved. All of them expect the same counter value.
 	left := func(t *testing.T, w *world, p *pay.Payment, want string) {
 		t.Helper()
 		budgets := 0

@@ -30,8 +30,8 @@ func (p *Payer) attended(id string) bool {
 	}
 }
 
-// callerGrace is how long a call waits for news of an identical one before it counts as
-// a purchase of its own.
+// callerGrace is the time that a call waits for news of an identical one. After it, the call counts
+// as a purchase of its own.
 const callerGrace = 50 * time.Millisecond
 
 // awaitNews gives the end of identical calls' connections time to be noticed. A client

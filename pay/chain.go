@@ -57,7 +57,7 @@ func (p *Payer) watches(network string) bool {
 	return serves || !asked
 }
 
-// remembered is what an earlier check gave, while that is good.
+// remembered returns the result of an earlier check while it is valid.
 func (c *chainIdentity) remembered(a x402.Asset, now time.Time) (identityCheck, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -83,7 +83,7 @@ func (p *Payer) checkChain(ctx context.Context, n x402.Network, a x402.Asset) er
 	}
 	err := p.identify(ctx, n, a)
 	if err != nil && errors.Is(ctx.Err(), context.Canceled) {
-		return err // who asked has left, which says nothing about the RPC
+		return err // the caller has left, which says nothing about the RPC
 	}
 	// The time is that of the answer: one that took long is news all the same.
 	c := identityCheck{err: err, until: p.now().Add(identityFailed)}

@@ -115,7 +115,7 @@ func (p *Payer) consider(ctx context.Context, r Request, pol Policy, at site, in
 	}
 	c.network, c.wallet, c.asset = network, wallet, asset
 	if req.Amount.IsZero() {
-		// Anybody can make such payments: no wallet is too empty for them.
+		// Any client can make such payments: no wallet is too empty for them.
 		return c, rankPolicy, refusedBy("amount", "an amount of 0 is no payment")
 	}
 	if size := r.Challenge.Offer(index).Size(); size > maxOffer {

@@ -32,7 +32,7 @@ var (
 	ErrSessionNotFound = errors.New("session not found")
 	// ErrOrganizationNotFound: no organization has this id.
 	ErrOrganizationNotFound = errors.New("organization not found")
-	// ErrNoChain: no RPC is configured for the network, so nobody knows the balance.
+	// ErrNoChain: no RPC is configured for the network, so the balance is unknown.
 	ErrNoChain = errors.New("no RPC for this network, so its balances are not known")
 	// ErrWalletNotFound: no live wallet with this id belongs to the key.
 	ErrWalletNotFound = errors.New("wallet not found")
@@ -48,7 +48,7 @@ var (
 	ErrNothingToRepeat = errors.New("there is no earlier payment to repeat")
 	// ErrQuota: the monthly payment limit is reached.
 	ErrQuota = errors.New("payment limit reached for this month")
-	// ErrLeaseHeld: somebody else holds the payment's lease.
+	// ErrLeaseHeld: another send holds the payment's lease.
 	ErrLeaseHeld = errors.New("payment is held by another send")
 	// ErrLeaseLost: the lease was taken over or has lapsed; nothing was written.
 	ErrLeaseLost = errors.New("lease lost")
@@ -92,7 +92,7 @@ func (e *PolicyError) Error() string { return "refused by policy (" + e.Rule + "
 // Stage names the facilitator call, or what stands for it, that a payment failed at.
 type Stage string
 
-// The stages of SPEC §7's texts.
+// The stages of a failed payment.
 const (
 	StageVerify Stage = "verification"
 	StageSettle Stage = "settlement"
@@ -146,8 +146,8 @@ func (e *SpentError) Error() string {
 	return fmt.Sprintf("the request was paid with payment %s, whose payload is lost", e.Payment.ID)
 }
 
-// OpenError: a repeat met a payment whose outcome is not known yet and that cannot be
-// driven on now: somebody else is sending it, or it has expired.
+// OpenError: a repeat met a payment whose outcome is unknown and that cannot be driven on now.
+// Another call is sending it, or it has expired.
 type OpenError struct{ Payment *Payment }
 
 func (e *OpenError) Error() string {

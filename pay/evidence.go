@@ -242,8 +242,8 @@ func chainOutcome(row *Payment, t Trace) Outcome {
 	return Outcome{}
 }
 
-// evidenceWait is how long after its validity an open payment waits for an RPC that gives
-// no answer before it is unresolved. A finalized block is about 20 minutes old.
+// evidenceWait is the time after its validity for which an open payment waits for an RPC that does
+// not answer. After that it is unresolved. A finalized block is about 20 minutes old.
 const evidenceWait = 30 * time.Minute
 
 // clockWord holds what the other clocks say about ours.

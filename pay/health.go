@@ -10,7 +10,8 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// Health is what GET /health tells (docs/design.md §5). Texts carry no secrets and no URLs.
+// Health is the state that GET /health shows (docs/design.md §5). Its texts contain no secrets and
+// no URLs.
 type Health struct {
 	OK          bool // false when nothing can be paid
 	Store       Probe

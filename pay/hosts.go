@@ -9,7 +9,7 @@ import (
 	"unicode"
 )
 
-// site is where a URL leads, in the one form in which hosts are compared.
+// site is the host and port of a URL, in the one form in which hosts are compared.
 type site struct {
 	// name is in lower case and without a trailing dot; an address in its shortest form, an
 	// IPv6 one in brackets. "" is no site.

@@ -11,7 +11,7 @@ import (
 type Key struct {
 	ID    string `json:"ID"`    // UUIDv7
 	Label string `json:"Label"` // 0 to 200 characters
-	// OrganizationID is empty while the key is unclaimed (SPEC §3).
+	// OrganizationID is empty while the key is unclaimed.
 	OrganizationID string    `json:"OrganizationID"`
 	Created        time.Time `json:"Created"`
 	// Operator marks a key that the operator made or configured. The configured limits hold for
@@ -36,8 +36,8 @@ func (k Key) Revoked() bool { return !k.RevokedAt.IsZero() }
 // Claimed reports whether the key belongs to an organization.
 func (k Key) Claimed() bool { return k.OrganizationID != "" }
 
-// Owner names whose monthly count the key's payments fall into: its organization
-// once claimed, else the key itself (SPEC §8.1).
+// Owner returns the owner of the monthly count that the key's payments fall into: its organization
+// once claimed, else the key itself.
 func (k Key) Owner() string {
 	if k.Claimed() {
 		return "org/" + k.OrganizationID
@@ -45,7 +45,7 @@ func (k Key) Owner() string {
 	return "key/" + k.ID
 }
 
-// NewKey is what creating a key needs.
+// NewKey holds the input of creating a key.
 type NewKey struct {
 	Key
 	// Secret is the plaintext. Stores keep a keyed hash of it, and, for a claimed key,
@@ -74,7 +74,7 @@ func truncate(s string, n int) string {
 	return strings.ToValidUTF8(s[:n], "") + "…"
 }
 
-// KeyPrefix starts every generated key (SPEC §2).
+// KeyPrefix starts every generated key.
 const KeyPrefix = "pk_"
 
 // ValidSecret reports whether s can be an API key (docs/design.md §5).

@@ -363,7 +363,7 @@ func (m *model) invariants(rt *rapid.T) {
 	for _, w := range m.wants {
 		moves := 0
 		for id := range w.payments {
-			if m.misled[id] || m.escaped(id) { // who declares void what was paid has it paid again
+			if m.misled[id] || m.escaped(id) { // an operator who declares a paid payment void causes a second one
 				continue
 			}
 			if m.chain.transaction(m.payment(id).Authorization.Nonce) != "" {

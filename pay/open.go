@@ -43,11 +43,11 @@ type HTTPRequest struct {
 	Body   Hash
 }
 
-// maxPolicyChanges is how often a call is judged anew because its key's policy, owner or plan
-// has changed in between. More often nobody sets one, so that the store contradicts itself.
+// maxPolicyChanges bounds how often a call is judged anew because its key's policy, owner or plan
+// has changed meanwhile. More changes mean that the store contradicts itself.
 const maxPolicyChanges = 16
 
-// method is that of the request; on REST nobody knows it.
+// method returns the request's method. It is unknown on REST.
 func (r Request) method() string {
 	if r.HTTP == nil {
 		return ""
@@ -55,7 +55,7 @@ func (r Request) method() string {
 	return r.HTTP.Method
 }
 
-// pollRepeat is how often a waiting repeat asks again about a lease that is not ours.
+// pollRepeat is the interval at which a waiting repeat asks about a lease of another process.
 const pollRepeat = 250 * time.Millisecond
 
 // Open decides, journals and signs a payment that the seller settles. It returns an attempt that is
@@ -249,7 +249,7 @@ func (a *Attempt) holdAndSign(w Wallet) error {
 	return nil
 }
 
-// began tells of a new payment. There is no URL in it, whose query may hold somebody's key.
+// began logs a new payment. It leaves out the URL, because the query may contain a client's key.
 func (p *Payer) began(ctx context.Context, row *Payment) {
 	p.opts.Observer.Began(row)
 	p.log.InfoContext(ctx, "payment begun", "payment", row.ID, "key", row.KeyID, "door", string(row.Door), "task", row.Task, "host", row.Host,

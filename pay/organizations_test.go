@@ -10,8 +10,8 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// A wallet's balance is asked for briefly, remembered for a moment, and said not to be known
-// where nobody can know it.
+// A wallet's balance is asked for with a short timeout, and remembered for a moment. Where it
+// cannot be known, the error says so.
 func TestWalletBalance(t *testing.T) {
 	t.Parallel()
 	var chain *hangingChain

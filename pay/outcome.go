@@ -23,8 +23,8 @@ type Outcome struct {
 	Stage Stage
 
 	Transaction string // 0x + 64 hex, or ""
-	// ClaimedTransaction: Transaction is somebody's claim (a receipt). If another
-	// payment already has it, nothing is settled: ErrTransactionKnown.
+	// ClaimedTransaction reports that Transaction is only claimed, by a receipt. If another payment
+	// already has it, nothing is settled: ErrTransactionKnown.
 	ClaimedTransaction bool
 	// EventID names the spend event if this outcome makes one. Always set for
 	// VerdictSettled and VerdictDisputed.
@@ -50,7 +50,7 @@ type Outcome struct {
 	Answered bool
 }
 
-// Effects are what a store writes beside the changed row, in the same transaction.
+// Effects holds the writes beside the changed row, which a store makes in the same transaction.
 type Effects struct {
 	Counters []CounterChange
 	Event    *SpendEvent
@@ -165,8 +165,8 @@ func (p *Payment) applyVerdict(o Outcome, held bool, fx *Effects) error {
 	return nil
 }
 
-// resolve takes an operator's word. Unlike evidence, it never wins over anybody: it counts
-// only under the lease, and only where evidence is wanting.
+// resolve applies an operator's verdict. Unlike evidence, it never wins over other writers: it
+// counts only under the lease, and only where evidence is missing.
 func (p *Payment) resolve(o Outcome, held bool) error {
 	if !held {
 		return fmt.Errorf("payment %s, resolved under fence %d: %w", p.ID, o.Fence, ErrLeaseLost)
@@ -267,8 +267,8 @@ func (p *Payment) answer(ok bool) {
 	}
 }
 
-// Lapse ends a lease that nobody renewed or whose process is gone: the caller of that
-// payment did not get an answer that we know of.
+// Lapse ends a lease that was not renewed, or whose process is gone. The caller of that payment did
+// not get an answer that we know of.
 func (p *Payment) Lapse() {
 	p.Lease.Owner, p.Lease.Until = "", time.Time{}
 	if !p.Answered {
@@ -276,8 +276,8 @@ func (p *Payment) Lapse() {
 	}
 }
 
-// Grant gives the lease to an owner under a new fence. The caller has checked that
-// nobody holds it.
+// Grant gives the lease to an owner under a new fence. Its caller has checked that the lease is
+// free.
 func (p *Payment) Grant(owner string, until time.Time) {
 	p.Lease = Lease{Owner: owner, Fence: p.Lease.Fence + 1, Until: until}
 }

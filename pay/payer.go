@@ -52,11 +52,11 @@ type Options struct {
 	MaxValidity time.Duration
 	// SendTimeout bounds one send. Default: 300 s.
 	SendTimeout time.Duration
-	// RepeatWait is how long a repeat waits for the send in flight. Default: 30 s.
+	// RepeatWait bounds the time that a repeat waits for the send in flight. Default: 30 s.
 	RepeatWait time.Duration
 }
 
-// Names are what operators call their settings and commands.
+// Names holds the operator's names of settings and commands, for messages.
 type Names struct {
 	RPC        string // the setting of the RPC; default: "rpc"
 	SecondRPC  string // that of the second one; default: "rpc_2"
@@ -126,7 +126,7 @@ func New(o Options) (*Payer, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	if o.Observer == nil {
-		o.Observer = nobody{}
+		o.Observer = noObserver{}
 	}
 	if o.Tracer == nil {
 		o.Tracer = untraced{}
@@ -204,12 +204,12 @@ func (p *Payer) network(wire string) (x402.Network, bool) {
 	return x402.Network{}, false
 }
 
-// nobody is the observer that does nothing.
-type nobody struct{}
+// noObserver ignores all changes.
+type noObserver struct{}
 
-func (nobody) Changed(*Payment, State, Verdict) {}
-func (nobody) Contradicted(*Payment)            {}
-func (nobody) Began(*Payment)                   {}
-func (nobody) Refused(Door, string)             {}
-func (nobody) Ignored(TimeSource, string)       {}
-func (nobody) Took(string, time.Duration)       {}
+func (noObserver) Changed(*Payment, State, Verdict) {}
+func (noObserver) Contradicted(*Payment)            {}
+func (noObserver) Began(*Payment)                   {}
+func (noObserver) Refused(Door, string)             {}
+func (noObserver) Ignored(TimeSource, string)       {}
+func (noObserver) Took(string, time.Duration)       {}

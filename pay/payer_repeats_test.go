@@ -132,7 +132,7 @@ func TestSettleOutlivesItsCallerAndARepeatWaits(t *testing.T) {
 	go func() {
 		a, err := w.payer.Pay(ctx, r)
 		if err == nil {
-			a.Finish(false) // nobody there to take the answer
+			a.Finish(false) // the caller has left before the answer
 		}
 		first <- err
 	}()

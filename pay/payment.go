@@ -67,7 +67,7 @@ func HashOf(parts ...string) Hash {
 	return Hash(d.Sum(nil))
 }
 
-// Terms are what a payment is for: equal terms are the same purchase.
+// Terms identifies the purchase: equal terms are the same purchase.
 type Terms struct {
 	Settlement Settlement   `json:"Settlement"`
 	Network    string       `json:"Network"` // our name
@@ -95,7 +95,7 @@ const (
 	LeaseRenewal = 10 * time.Second
 )
 
-// Live reports whether somebody holds the lease.
+// Live reports whether the lease is held.
 func (l Lease) Live(now time.Time) bool { return l.Owner != "" && now.Before(l.Until) }
 
 // Payment is one journaled payment: the row that is written before anything is signed.
@@ -112,8 +112,8 @@ type Payment struct {
 	WalletID       string    `json:"WalletID"` // Wallet.ID
 	Created        time.Time `json:"Created"`
 
-	// Fingerprint is what a repeat under the same idempotency key must match; Identity
-	// is what a repeat without a key is recognized by (docs/design.md §3).
+	// Fingerprint must match in a repeat under the same idempotency key. Identity recognizes a
+	// repeat without a key (docs/design.md §3).
 	Fingerprint    Hash   `json:"Fingerprint"`
 	Identity       Hash   `json:"Identity"`
 	IdempotencyKey string `json:"IdempotencyKey,omitempty"`
@@ -175,7 +175,7 @@ type Payment struct {
 	Retired bool `json:"Retired,omitempty"`
 }
 
-// Note is an observation kept with a payment for whoever reads its story.
+// Note is an observation that is kept with a payment and shown in its story.
 type Note struct {
 	At   time.Time `json:"At"`
 	Text string    `json:"Text"`
@@ -186,13 +186,13 @@ const maxNotes = 20
 
 // Timing of repeats (docs/design.md §3).
 const (
-	// ResendMargin is how much validity must be left for a payload to be sent again:
-	// facilitators refuse authorizations with less than 6 s.
+	// ResendMargin is the validity that must be left for a payload to be sent again. Facilitators
+	// refuse authorizations with less than 6 s.
 	ResendMargin = 6 * time.Second
-	// RepeatGrace is how long after ValidBefore an unanswered payment is still what a
-	// repeat gets, and how long a doubted payment stays doubted without an RPC.
+	// RepeatGrace is the time after ValidBefore in which a repeat still gets an unanswered payment,
+	// and in which a payment stays doubted without an RPC.
 	RepeatGrace = 120 * time.Second
-	// RetainPayload is how long payload and idempotency key outlive the closing.
+	// RetainPayload is the time for which payload and idempotency key outlive the closing.
 	RetainPayload = 30 * 24 * time.Hour
 )
 
@@ -264,8 +264,8 @@ func (p *Payment) Payload() (x402.Payload, error) {
 	return p.Offer.Payload(p.Authorization, *p.Signature)
 }
 
-// Clone copies the payment so that changing one does not change the other. Raw JSON is
-// shared: nobody writes into it.
+// Clone copies the payment so that changing one does not change the other. Raw JSON is shared,
+// because it is never changed.
 func (p *Payment) Clone() *Payment {
 	c := *p
 	c.Notes = append([]Note(nil), p.Notes...)

@@ -8,7 +8,7 @@ import (
 // PlanName is the name of a plan as stored: upper case.
 type PlanName string
 
-// The plans of SPEC §8.
+// The names of the plans.
 const (
 	PlanFree      PlanName = "FREE"
 	PlanDeveloper PlanName = "DEVELOPER"
@@ -28,7 +28,7 @@ func ParsePlan(s string) (PlanName, error) {
 	}
 }
 
-// Plan is what an organization may have (SPEC §8).
+// Plan holds the limits of an organization.
 type Plan struct {
 	Name     PlanName
 	Price    string // US dollars a month, decimal: "20", "19.50"
@@ -37,17 +37,17 @@ type Plan struct {
 	Payments int    // payments per calendar month (UTC)
 }
 
-// UnclaimedWallets is how many live wallets an unclaimed key may have (docs/design.md §5).
+// UnclaimedWallets bounds the live wallets of an unclaimed key (docs/design.md §5).
 const UnclaimedWallets = 100
 
 // Plans is a deployment's table of plans. A nil one, and whatever is missing in one, is that
 // of [DefaultPlans].
 type Plans map[PlanName]Plan
 
-// DefaultPlans is the table of SPEC §8.
+// DefaultPlans returns the shipped plans.
 func DefaultPlans() Plans { return Plans(nil).complete() }
 
-// defaultPlan is a plan of SPEC §8. An unknown name is the free plan.
+// defaultPlan returns a shipped plan. An unknown name is the free plan.
 func defaultPlan(name PlanName) Plan {
 	switch name {
 	case PlanDeveloper:
@@ -93,8 +93,8 @@ func KeysUsed(keys []Key) int {
 	return len(keys) - min(revoked, freeRevoked)
 }
 
-// Unclaimed is the most payments that an unclaimed key may make in a month: as many as on
-// the free plan (SPEC §8.1).
+// Unclaimed returns the most payments that an unclaimed key may make in a month: as many as on the
+// free plan.
 func (t Plans) Unclaimed() int { return t.Of(PlanFree).Payments }
 
 // List is every plan, smallest first.

@@ -7,7 +7,7 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// The table of SPEC §8.
+// The table of the shipped plans.
 func TestDefaultPlans(t *testing.T) {
 	t.Parallel()
 	want := []pay.Plan{

@@ -13,15 +13,15 @@ import (
 // defaults; for a key that is not the operator's, it is no limit on REST. A policy set on the
 // key holds at every door (docs/design.md §7). Days and months are those of UTC.
 //
-// What is spent is counted always, so a budget that is set later counts from the beginning of its
-// day or month. Payments per minute are counted while there is a limit on them.
+// Spend is always counted, so a budget that is set later counts from the beginning of its day or
+// month. Payments per minute are counted only while there is a limit on them.
 type Policy struct {
 	// MaxPayment bounds one payment, DailyBudget and MonthlyBudget what is spent in a day or
 	// a calendar month (UTC).
 	MaxPayment    *Cap `json:"max_payment,omitempty"`
 	DailyBudget   *Cap `json:"daily_budget,omitempty"`
 	MonthlyBudget *Cap `json:"monthly_budget,omitempty"`
-	// PerMinute is how many payments may begin in a minute by the clock; 0 is no limit.
+	// PerMinute bounds the payments that may begin in a minute by the clock; 0 is no limit.
 	PerMinute *int `json:"per_minute,omitempty"`
 	// PriceGuard holds a payment above this many times what the endpoint was last paid: method
 	// (where it is known), scheme, host and path. 0 is off. Its first payment is not held.
@@ -60,10 +60,10 @@ const MaxUnansweredPerHost = 20
 // otherTasks is the entry of Policy.Tasks for labels without an own one. It is no label.
 const otherTasks = "*"
 
-// PolicyOf finds what is in force for a key at a door: its own policy, and the configured
-// defaults for what that does not set. On REST, the defaults hold for the operator's keys only:
-// keys of SPEC.md's API have no limits there unless they were given some (SPEC §9.2). The
-// result shares lists and maps with the key and the defaults, so callers must not change it.
+// PolicyOf returns the policy in force for a key at a door. It takes the key's own policy, and the
+// configured defaults for unset fields. On REST, the defaults hold for the operator's keys only:
+// keys from POST /api-keys have no limits there, unless they were given some. The result shares
+// lists and maps with the key and the defaults, so callers must not change it.
 func (p *Payer) PolicyOf(k Key, door Door) Policy {
 	var own Policy
 	if k.Policy != nil {
@@ -122,7 +122,7 @@ func (pol Policy) namesHosts() bool {
 	return len(pol.AllowHosts) > 0 || len(pol.DenyHosts) > 0 || len(pol.Hosts) > 0
 }
 
-// site is where a URL leads, as far as the policy wants to know.
+// site returns the host and port of a URL, as far as the policy needs them.
 func (pol Policy) site(raw string) site {
 	if !pol.namesHosts() {
 		return site{}

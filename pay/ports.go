@@ -97,7 +97,7 @@ type Header interface {
 	Head(ctx context.Context) (ChainBlock, error)
 }
 
-// ChainIdentity is what an RPC proved to be.
+// ChainIdentity holds an RPC's proven identity.
 type ChainIdentity struct {
 	ChainID uint64
 	Genesis string // block 0's hash, 0x + 64 hex
@@ -114,10 +114,11 @@ type TraceQuery struct {
 	Kept *ChainBlock
 }
 
-// Trace is what the chain says about an authorization.
+// Trace holds the chain's answer about an authorization.
 type Trace struct {
-	// Chain is where the rest comes from: the RPC was asked after everything else, checked
-	// against the pinned table like that of Identify, and has the blocks that the rest is about.
+	// Chain identifies the source of the other fields. The RPC was asked for it after everything
+	// else. It was checked against the pinned table like that of Identify, and has the blocks of
+	// the other fields.
 	Chain ChainIdentity
 	// Used: AuthorizationUsed with the matching Transfer was found, in Transaction.
 	Used bool
@@ -193,12 +194,12 @@ type UsedQuery struct {
 	From, To uint64
 	Safe     ChainBlock
 	Known    *ChainBlock
-	// Size is how many blocks to ask for at once: that of the answer before; 0: as many as
-	// RPCs usually answer for.
+	// Size is the number of blocks to ask for at once: that of the last answer. 0 means the usual
+	// bound of RPCs.
 	Size uint64
 }
 
-// UsedAnswer is what the chain says about a range of blocks.
+// UsedAnswer holds the chain's answer about a range of blocks.
 type UsedAnswer struct {
 	// Through is the last block that the answer covers; there may be more to ask for.
 	Through uint64

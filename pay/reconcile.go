@@ -29,21 +29,21 @@ type Reconciler interface {
 // ErrNotReconciling: the store has nothing to reconcile.
 var ErrNotReconciling = errors.New("the store is not restored from a backup, or it is reconciled")
 
-// Restore is what a store says of the backups that it was restored from and that are not
-// reconciled with the chain.
+// Restore describes the backups that a store was restored from and that are not reconciled with the
+// chain.
 type Restore struct {
-	// Taken is when the oldest of the backups was taken, Block the chain's then, nil if
-	// nobody asked it. What is missing was begun after the one, and moved money in a block
-	// after the other.
+	// Taken is the time of the oldest backup. Block is the chain's safe block then, or nil if the
+	// RPC was not asked. Missing payments began after Taken, and moved money in a block after
+	// Block.
 	Taken time.Time    `json:"taken"`
 	Block *MarkedBlock `json:"block,omitempty"`
 	// At is when the newest of them was opened first.
 	At time.Time `json:"restored_at"`
-	// Scans are how far each network was read, by its name.
+	// Scans holds the read blocks of each network, by its name.
 	Scans map[string]Scan `json:"scans,omitempty"`
-	// Booked is how many payments were found and booked.
+	// Booked counts the payments that were found and booked.
 	Booked int `json:"booked"`
-	// Strange is what was found and cannot be booked, the first of it; StrangeCount all of it.
+	// Strange lists the first findings that cannot be booked. StrangeCount counts all of them.
 	Strange      []string `json:"strange,omitempty"`
 	StrangeCount int      `json:"strange_count,omitempty"`
 	// Accepted is an operator's word that the rest need not be known.
@@ -60,7 +60,7 @@ type MarkedBlock struct {
 	Time    time.Time `json:"time"`
 }
 
-// Scan is how far a network was read: all blocks from First to before Next.
+// Scan says which blocks of a network were read: from First to before Next.
 type Scan struct {
 	First uint64 `json:"first"`
 	Next  uint64 `json:"next"`
@@ -111,8 +111,9 @@ func (r *Restore) knows(text string) bool {
 	return len(r.Strange) >= maxStrange // it is known that there is much
 }
 
-// Again is what a store says that was restored, at now, from a backup of a store that was
-// not reconciled yet: what was read stays read, and what an operator said was about then.
+// Again updates the state of a store that was restored, at now, from a backup of a store that was
+// not reconciled yet. Read blocks stay read. An operator's acceptance was about the earlier
+// restore, and ends.
 func (r *Restore) Again(now time.Time) {
 	r.At, r.Accepted = now.UTC(), nil
 }

@@ -31,8 +31,8 @@ func (p *Payer) found(k Key, w Wallet, a x402.Asset, u UsedAuthorization) *Payme
 	return row
 }
 
-// Booking is what a store writes beside the row of a payment that reconciling found, in the
-// same transaction.
+// Booking returns the writes beside the row of a payment that reconciling found. The store makes
+// them in the same transaction.
 func (p *Payment) Booking() Effects {
 	e := p.event(Outcome{EventID: p.EventID, At: p.Closed})
 	fx := Effects{Event: &e, Was: Open}

@@ -22,23 +22,23 @@ const (
 	reconcileTime = 20 * time.Second
 	// reconcileRetry is when what the RPC has refused is asked again, once.
 	reconcileRetry = 250 * time.Millisecond
-	// reconcileMargin is how far our clock may have been ahead of the chain's when a backup
-	// was taken without asking for its block.
+	// reconcileMargin bounds how far our clock may have been ahead of the chain's when a backup was
+	// taken without its block.
 	reconcileMargin = 30 * time.Minute
-	// reconcileOverlap is how many blocks are read again each time: an RPC of several machines
-	// may have asked one that was behind, and had nothing to say of the newest ones.
+	// reconcileOverlap is the number of blocks that are read again each time. An RPC of several
+	// machines may have asked one that was behind, which did not know the newest blocks.
 	reconcileOverlap = 150
 	// reconcileChunk is the most blocks that one step takes, and no more than one answer has:
 	// what was read is kept, also if the RPC refuses the next call.
 	reconcileChunk = 2000
-	// reconcileFound is how many payments are booked at once.
+	// reconcileFound is the number of payments that are booked at once.
 	reconcileFound = 200
 	// reconcileWiden is after how many answers the RPC is asked for more blocks at once: what
 	// it refused may have been the moment, and not their number.
 	reconcileWiden = 16
 )
 
-// reconciling is what this process knows of reconciling beside the store.
+// reconciling holds this process's state of reconciling beside the store's.
 type reconciling struct {
 	mu       sync.Mutex
 	networks map[string]NetworkReconciling
@@ -49,22 +49,22 @@ type reconciling struct {
 	seen     time.Time         // when this process looked first
 }
 
-// ReconcileStatus is how far reconciling is.
+// ReconcileStatus is the progress of reconciling.
 type ReconcileStatus struct {
 	Restore
-	// Until is what our clock must have passed, whatever the chain says: the last moment at
-	// which something from before the restore could move money or be repeated.
+	// Until is the time that our clock must have passed, whatever the chain says. It is the last
+	// moment at which a payment from before the restore could move money or be repeated.
 	Until time.Time
-	// Target is what the time of a safe block must have reached.
+	// Target is the time that a safe block must have reached.
 	Target time.Time
-	// Networks are those that wallets of the store are on, by name.
+	// Networks lists the networks of the store's wallets, by name.
 	Networks []NetworkReconciling
 	// Operator: only an operator's word can end it, because a network has no RPC that tells
 	// of it.
 	Operator bool
 }
 
-// NetworkReconciling is how far reconciling is on one network.
+// NetworkReconciling is the progress on one network.
 type NetworkReconciling struct {
 	Name string
 	Scan
@@ -74,9 +74,9 @@ type NetworkReconciling struct {
 	Err     error      // why it does not go on
 }
 
-// reconcileUntil is what the clock and the time of a safe block must have reached. A restore
-// that seems to be yet to come was noted by a clock that has been set back: it was at the
-// latest when this process began.
+// reconcileUntil returns the times that the clock and a safe block must have reached. A restore in
+// the future was noted by a clock that has been set back. It happened at the latest when this
+// process began.
 func (p *Payer) reconcileUntil(r *Restore) (clock, chain time.Time) {
 	p.reconcile.mu.Lock()
 	defer p.reconcile.mu.Unlock()
@@ -91,7 +91,7 @@ func (p *Payer) reconcileUntil(r *Restore) (clock, chain time.Time) {
 	return chain.Add(RepeatGrace), chain
 }
 
-// Reconciling is how far reconciling a restored store is; nil: there is nothing to reconcile.
+// Reconciling returns the progress of a restored store, or nil when there is nothing to reconcile.
 func (p *Payer) Reconciling(ctx context.Context) (*ReconcileStatus, error) {
 	r, err := p.store.Restored(ctx)
 	if err != nil || r == nil {
@@ -173,7 +173,7 @@ func (p *Payer) ReconcileOnce(ctx context.Context) (pending, behind bool, err er
 	return false, false, nil
 }
 
-// reconcileState keeps what was seen for whoever asks, and logs a new problem once.
+// reconcileState stores the progress for status requests, and logs a new problem once.
 func (p *Payer) reconcileState(states map[string]NetworkReconciling) {
 	var problems []string
 	for _, name := range slices.Sorted(maps.Keys(states)) {
@@ -306,7 +306,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// firstBlock is where what the backup does not know begins.
+// firstBlock returns the first block that the backup does not know.
 func firstBlock(ctx context.Context, ledger ChainScanner, r *Restore, n x402.Network) (uint64, error) {
 	if b := r.blockOn(n.Name); b != nil {
 		return b.Number + 1, nil

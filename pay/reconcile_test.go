@@ -64,8 +64,8 @@ func (c *truth) Used(_ context.Context, q pay.UsedQuery) (pay.UsedAnswer, error)
 	return a, nil
 }
 
-// restore is what opening a backup does that was taken at a moment of the chain, by a clock
-// that has gone on since.
+// restore does what opening a backup does. The backup was taken at a moment of the chain, by a
+// clock that has gone on since.
 func (w *world) restore(backup *memStore, taken time.Time, withBlock bool) {
 	r := pay.Restore{Taken: taken, At: w.chain.clock()}
 	if withBlock {
@@ -196,7 +196,7 @@ func TestReconcile(t *testing.T) {
 			w.sellerMoves(seller.Payload())
 			seller.Finish(true)
 			w.chain.advance(10 * time.Minute)
-			w.recoverAll() // the attempt that nobody settled is void, and is made again
+			w.recoverAll() // the unsettled attempt is void, and is made again
 			if p := w.payment(void.ID); p.State != pay.Void {
 				t.Fatalf("%+v", p)
 			}
@@ -211,7 +211,7 @@ func TestReconcile(t *testing.T) {
 			w.chain.advance(20 * time.Second)
 			w.restore(backup, taken, withBlock)
 			restoredAt := w.chain.clock()
-			w.sellerMoves(late.Payload()) // after the restore, and nobody is left who knows
+			w.sellerMoves(late.Payload()) // after the restore, when no record of it is left
 			late.Finish(true)
 
 			// Nothing begins, whatever the door.
@@ -537,8 +537,8 @@ func TestReconcileWithoutAnRPC(t *testing.T) {
 	}
 }
 
-// An address of two keys is booked for one of them; an authorization without a transfer for
-// nobody, where all can see it.
+// An address of two keys is booked for one of them. An authorization without a transfer is not
+// booked, but is visible.
 func TestReconcileOddities(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -618,8 +618,8 @@ func TestReconcileOfTwoNetworks(t *testing.T) {
 	w.booksAreTheChain()
 }
 
-// The repeat of a keyed request has the nonce of the lost payment even when nobody knows
-// that books were lost, and the token refuses to move the money twice.
+// The repeat of a keyed request has the nonce of the lost payment, even when the loss of books is
+// unknown. The token then refuses to move the money twice.
 func TestRolledBackByHand(t *testing.T) {
 	t.Parallel()
 	for _, r := range []string{"proxy", "rest"} {

@@ -65,7 +65,7 @@ func (p *Payer) RecoverOnce(ctx context.Context) (int, error) {
 	return p.recoverAll(ctx, due)
 }
 
-// beingSent: somebody has the payment in hand, whom recovery leaves alone.
+// beingSent reports whether a send has the payment. Recovery then leaves it alone.
 func (p *Payer) beingSent(row *Payment, now time.Time) bool {
 	return row.Lease.Live(now) || row.Lease.Owner != "" && p.held(row.ID)
 }

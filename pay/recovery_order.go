@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// openPage is how many open payments are read at once.
+// openPage is the number of open payments that are read at once.
 const openPage = 500
 
 // openFirst puts the open payments that are due in front, when more is due than a batch has room

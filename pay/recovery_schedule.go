@@ -9,8 +9,8 @@ const (
 	// recoverTime is when a batch takes no further payment: lapsed leases and those that have
 	// come due meanwhile must not wait for a slow RPC.
 	recoverTime = 20 * time.Second
-	// recoverAtOnce is how many payments are looked at at the same time. One that the RPC
-	// takes long for holds up no other.
+	// recoverAtOnce bounds the payments that recovery looks at concurrently. One payment with a
+	// slow RPC does not delay the others.
 	recoverAtOnce = 8
 	// recoverBehind is recoverAtOnce while a whole batch is due: a backlog of settled payments to be
 	// confirmed would hold up the open ones behind it.
@@ -84,7 +84,7 @@ func (p *Payer) nextEvidenceCheck(row *Payment, now time.Time, watched bool, bac
 	return at
 }
 
-// atOnce is how many of the payments that are due are looked at at the same time.
+// atOnce returns how many of the due payments are looked at concurrently.
 func atOnce(due int) int {
 	if due >= recoverBatch {
 		return recoverBehind

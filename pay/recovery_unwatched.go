@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// earlier is how far this process has come with the payments of a time without an RPC.
+// earlier is this process's progress through the payments from a time without an RPC.
 type earlier struct {
 	mu     sync.Mutex
 	kind   int    // index into earlierKinds; their number: done

@@ -54,7 +54,7 @@ type Limit struct {
 	Reservation
 	// Max is the inclusive bound of the counter after the reservation; nil: none.
 	Max *x402.Amount
-	// Refusal is what the caller gets when the bound would be passed.
+	// Refusal is the caller's error when the bound would be passed.
 	Refusal error
 }
 

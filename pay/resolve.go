@@ -29,11 +29,12 @@ func (e *UnresolvableError) Error() string {
 	return "payment " + e.Payment + " cannot be resolved: " + e.Reason
 }
 
-// Resolvable says why an operator may not resolve the payment at now: *UnresolvableError.
+// Resolvable returns nil when an operator may resolve the payment at now, else an
+// *UnresolvableError.
 //
-// While the authorization is valid, the money may still move: a repeat of a payment that
-// was declared void would come on top of it. What the chain has disproved needs nobody's
-// word, and nobody's word counts against it.
+// While the authorization is valid, the money may still move: a repeat of a payment that was
+// declared void would be paid in addition. A payment that the chain has disproved needs no
+// operator's verdict, and none changes it.
 func (p *Payment) Resolvable(now time.Time) error {
 	no := func(format string, args ...any) error {
 		return &UnresolvableError{Payment: p.ID, Reason: fmt.Sprintf(format, args...)}
@@ -52,7 +53,7 @@ func (p *Payment) Resolvable(now time.Time) error {
 	return nil
 }
 
-// Ruling is what an operator wants a payment to be.
+// Ruling is an operator's verdict on a payment.
 type Ruling struct {
 	As     State // Settled or Void
 	Reason string
@@ -124,7 +125,7 @@ func (p *Payer) ResolvePayment(ctx context.Context, id string, r Ruling) (*Payme
 	if row, err = p.store.Acquire(ctx, id, p.owner, now, now.Add(LeaseTime)); err != nil {
 		return nil, err
 	}
-	write, cancel := detached(ctx) // the lease must end, whoever waits
+	write, cancel := detached(ctx) // the lease must end, even when the caller leaves
 	defer cancel()
 	o := Outcome{
 		PaymentID: id, Fence: row.Lease.Fence, At: p.now().UTC(), Verdict: Verdict(r.As), Release: true, Answered: row.Answered,

@@ -59,8 +59,8 @@ func (pol Policy) opens(door Door) bool {
 		door == DoorTransport && slices.Contains(pol.Doors, DoorProxy)
 }
 
-// allowsHost checks the host rules. On REST nobody dials, so the host is only what the
-// caller says: a rule on it means nothing without one on who gets the money.
+// allowsHost checks the host rules. On REST purser dials no host, so the host is only the caller's
+// claim. A rule on it is useless there without one on the payee.
 func (pol Policy) allowsHost(door Door, at site) error {
 	if !pol.namesHosts() {
 		return nil
@@ -115,8 +115,8 @@ func (pol Policy) rate(row *Payment) []Limit {
 // guards reports whether the price guard is on.
 func (pol Policy) guards() bool { return pol.PriceGuard != nil && *pol.PriceGuard > 0 }
 
-// priceCounter is what a key last paid an endpoint. Sellers put what they like into a
-// query, so it is left out.
+// priceCounter names the counter of the last price that a key paid at an endpoint. Queries are left
+// out, because sellers choose them freely.
 func priceCounter(keyID, asset, method, raw string) Counter {
 	endpoint := HashOf(method, "") // on REST without a URL: an endpoint as well
 	if u, err := url.Parse(raw); err == nil && u.Hostname() != "" {

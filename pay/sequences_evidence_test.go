@@ -98,8 +98,8 @@ func TestNetworkWithoutAnRPC(t *testing.T) {
 	}
 }
 
-// An RPC that is down at the start may serve the network: nobody is woken, and no seller is
-// taken at its word, before it has had its time.
+// An RPC that is down at the start may serve the network. Until it has had its time, no alarm is
+// raised and no seller's word is taken.
 func TestRPCThatIsDownAtTheStart(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(o *pay.Options) { o.Facilitator = nil })
@@ -112,8 +112,8 @@ func TestRPCThatIsDownAtTheStart(t *testing.T) {
 	}
 }
 
-// Without an RPC for its network, a payload is shown to the facilitator before it leaves:
-// nobody has looked at the balance.
+// Without an RPC for its network, the facilitator sees a payload before it leaves, because its
+// balance was not checked.
 func TestNetworkWithoutAnRPCIsVerified(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -212,8 +212,8 @@ func TestEvidenceFromAnotherChainThanAMomentAgo(t *testing.T) {
 	}
 }
 
-// An RPC that never says what became of a payment leaves it open. Nobody was told, and its
-// place in the month was gone for good.
+// An RPC that never answers about a payment left it open. No alarm was raised, and its place in the
+// month was lost for good.
 func TestPaymentThatCannotBeTracedIsTold(t *testing.T) {
 	t.Parallel()
 	for _, moves := range []bool{false, true} {

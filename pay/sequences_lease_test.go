@@ -122,9 +122,8 @@ func (s *stolen) Verify(ctx context.Context, _ pay.Exchange) (pay.VerifyAnswer, 
 	return pay.VerifyAnswer{}, ctx.Err()
 }
 
-// While /verify hangs, the lease goes to another node. A payload that leaves all the same
-// comes on top of whatever that node has made of the payment since, and nobody may write
-// down what became of it.
+// While /verify hangs, the lease goes to another node. A payload that leaves all the same adds to
+// that node's later payment, and its outcome cannot be recorded.
 func TestNothingLeavesWithoutTheLease(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) { // renewals run on the real clock, every 10 s
@@ -188,7 +187,7 @@ func TestLongSendsDoNotStarveRecovery(t *testing.T) {
 	}
 }
 
-// released waits until nobody holds the payment's lease.
+// released waits until the payment's lease is released.
 func (w *world) released(id string) {
 	w.t.Helper()
 	for end := time.Now().Add(5 * time.Second); w.payment(id).Lease.Owner != ""; time.Sleep(time.Millisecond) {
@@ -239,8 +238,8 @@ func (watcher) Ignored(pay.TimeSource, string)                       {}
 func (watcher) Took(string, time.Duration)                           {}
 func (w watcher) Changed(_ *pay.Payment, _ pay.State, v pay.Verdict) { w[v]++ }
 
-// An unresolved payment is an alarm for a person. One that rings at every look, or goes on
-// after the chain has said that the money did not move, is one that nobody answers.
+// An unresolved payment is an alarm for a person. If it rings at every look, or goes on after the
+// chain has shown that the money did not move, it will be ignored.
 func TestUnresolvedIsToldOnceAndEnds(t *testing.T) {
 	t.Parallel()
 	told := watcher{}

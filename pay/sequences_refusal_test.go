@@ -46,8 +46,8 @@ func (w *world) refused(idem string) (*pay.Payment, pay.Request) {
 	return p, r
 }
 
-// A facilitator that refuses may send all the same, a moment after the chain was looked at:
-// whoever repeats gets the payment that may still move, whichever way it goes.
+// A facilitator that refuses may send all the same, a moment after the chain was asked. A repeat
+// gets the payment that may still move, at every door.
 func TestRepeatOfARefusalThatMaySettle(t *testing.T) {
 	t.Parallel()
 	for _, idem := range []string{"", "order-1"} {
@@ -73,8 +73,8 @@ func TestRepeatOfARefusalThatMaySettle(t *testing.T) {
 	}
 }
 
-// Without an answer from the RPC a refusal costs no place in the month and wakes nobody,
-// but the repeat of an order waits for the chain's word.
+// Without an answer from the RPC, a refusal costs no place in the month and raises no alarm. The
+// repeat of an order waits for the chain's answer.
 func TestRefusalWhileTheRPCIsDown(t *testing.T) {
 	t.Parallel()
 	for _, moved := range []bool{false, true} {
@@ -128,8 +128,8 @@ func TestRefusalIsDrivenOnOnlyWithAPlace(t *testing.T) {
 	}
 }
 
-// Without an RPC nobody knows better than the facilitator, be it from the start or once the
-// operator takes the RPC out.
+// Without an RPC the facilitator's answer decides, from the start or after the operator removes the
+// RPC.
 func TestRefusalWithoutAnRPC(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(o *pay.Options) { o.Chain = nil })

@@ -43,7 +43,7 @@ func (w *world) mustResolve(id string, as pay.State) *pay.Payment {
 	return p
 }
 
-// events are those of a payment.
+// events counts the events of a payment.
 func (w *world) events(id string) (n int) {
 	w.t.Helper()
 	list, err := w.store.SpendEvents(context.Background(), w.key.ID, pay.SpendQuery{Limit: 100})

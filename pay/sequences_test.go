@@ -170,8 +170,8 @@ func TestPolicyOfAKeyKeepsTheLimitsOfTheProxy(t *testing.T) {
 	}
 }
 
-// A receipt may name a transaction that does not exist. What the chain shows later has to
-// replace it, or the books point to a transfer that nobody can find.
+// A receipt may name a transaction that does not exist. The chain's later transaction has to
+// replace it, or the books point to a missing transfer.
 func TestConfirmationCorrectsAClaimedTransaction(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// mergeWait is how long a settlement that nobody waits for may wait for the end of its
+// mergeWait is the time that a settlement without a waiting caller may wait for the end of its
 // attempt. Most answers end at once, and one write then holds both.
 const mergeWait = 25 * time.Millisecond
 

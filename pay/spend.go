@@ -10,8 +10,8 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// SpendEvent is the record of money that moved (SPEC §2). Events are never changed; a
-// claimed settlement that the chain disproves is followed by a correcting event.
+// SpendEvent is the record of money that moved. Events are never changed. When the chain disproves
+// a claimed settlement, a correcting event follows.
 type SpendEvent struct {
 	ID         string      `json:"ID"` // UUIDv7 of Created: events sort by time
 	KeyID      string      `json:"KeyID"`
@@ -48,7 +48,7 @@ type eventIDs struct {
 	last int64 // milliseconds and 12 bits that count within them
 }
 
-// maxAhead is how far names may run ahead of a clock that was put back, to stay in order.
+// maxAhead bounds how far names may run ahead of a clock that was put back, to stay in order.
 const maxAhead = 1000 << 12 // a second
 
 func (n *eventIDs) at(t time.Time) (string, error) {
@@ -98,8 +98,8 @@ func (q OrganizationSpendQuery) Wants(e *SpendEvent) bool {
 // SpendPage is a part of a listing, newest first.
 type SpendPage struct {
 	Entries []SpendEntry
-	// Next is where the following page begins; "" at the end. A page with few entries, or
-	// none, may have one, where few of many events are wanted.
+	// Next is the cursor of the following page; "" at the end. A page with few entries, or none,
+	// may have one, when few of many events match.
 	Next string
 }
 
@@ -112,7 +112,7 @@ type SpendEntry struct {
 	Flags       []string
 }
 
-// RecordedHost is what somebody typed as payments and events have it: a host, or a URL.
+// RecordedHost converts an operator's input, a host or a URL, to the form of payments and events.
 func RecordedHost(typed string) string {
 	typed = strings.TrimSpace(typed)
 	if s := siteOf(typed); s.name != "" {

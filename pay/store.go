@@ -87,7 +87,7 @@ type Journal interface {
 	// New payments also stop, with ErrUnavailable, while free disk is short. Until a restored
 	// store is reconciled, none begins and none that is open is sent again: *ReconcilingError.
 	Begin(ctx context.Context, b *Begin) (Begun, error)
-	// Acquire takes the lease of a payment that nobody holds: ErrLeaseHeld.
+	// Acquire takes the free lease of a payment. It fails with ErrLeaseHeld when the lease is held.
 	Acquire(ctx context.Context, id, owner string, now, until time.Time) (*Payment, error)
 	// Renew extends a lease: ErrLeaseLost when the fence is not current.
 	Renew(ctx context.Context, id string, fence uint64, until time.Time) error

@@ -26,7 +26,7 @@ type SpendBook interface {
 	PaymentsOf(ctx context.Context, keyIDs []string, label string, limit int) ([]*Payment, error)
 }
 
-// Sum is what spend events add up to. Sums that no amount can hold stay at the largest.
+// Sum holds the total of spend events. A total that no amount can hold stays at the largest amount.
 type Sum struct {
 	Count     int         // of events that correct none
 	Amount    x402.Amount // of those, in the asset's smallest unit
@@ -75,8 +75,8 @@ type DaySum struct {
 	Sum
 }
 
-// Summary is what was spent in some days. Events count for the day of their Created, so that
-// a correction changes the day on which it was found out, never one of before.
+// Summary holds the spend of some days. An event counts for the day of its Created. A correction
+// therefore changes the day of its discovery, never an earlier one.
 type Summary struct {
 	Days []DaySum // every day that was asked for, oldest first
 	// Hosts and Tasks are the largest ones, by Amount, largest first, at most MaxNames, and
@@ -176,7 +176,7 @@ func SumName(name string) string {
 	return name
 }
 
-// Summary is what was added so far.
+// Summary returns the totals so far.
 func (t *Tally) Summary() Summary {
 	return Summary{Days: slices.Clone(t.days), Hosts: largest(t.hosts), Tasks: largest(t.tasks)}
 }

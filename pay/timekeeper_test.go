@@ -50,7 +50,7 @@ func TestTimekeeper(t *testing.T) {
 	c.answer(fac, 0, 0)
 	c.answer(rpc, 0, -time.Hour)
 	state(false, true)
-	c.advance(3 * time.Minute) // nobody asks: nothing is known any more
+	c.advance(3 * time.Minute) // without questions, what was known expires
 	state(true, false)
 	c.answer(rpc, 0, -time.Hour)
 	state(false, true)

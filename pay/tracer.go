@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Tracer shows the stages of a payment to whoever follows the request that it is made for.
-// Calls are synchronous and must be quick.
+// Tracer records the stages of a payment in the trace of its request. Calls are synchronous and
+// must be quick.
 type Tracer interface {
 	// Stage begins a stage: "decide", "journal", "sign", "verify", "settle", "send". What the
 	// stage calls gets the returned context. end is called once, with what went wrong or nil.

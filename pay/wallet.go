@@ -6,7 +6,7 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// Wallet is an address that pays for one key on one network (SPEC §2).
+// Wallet is an address that pays for one key on one network.
 type Wallet struct {
 	ID         string `json:"ID"` // UUIDv7, the id in DELETE /wallets/{id}
 	KeyID      string `json:"KeyID"`
@@ -20,7 +20,7 @@ type Wallet struct {
 	Deleted *time.Time `json:"Deleted,omitempty"`
 }
 
-// NewWallet is what storing a wallet needs.
+// NewWallet holds the input of storing a wallet.
 type NewWallet struct {
 	Wallet
 	// Secret is key material that the provider wants kept, encrypted, by the store;
@@ -31,7 +31,7 @@ type NewWallet struct {
 	Plans Plans
 }
 
-// ProvidedWallet is what a wallet provider answers when asked for a new wallet.
+// ProvidedWallet is a wallet provider's answer to a request for a new wallet.
 type ProvidedWallet struct {
 	ProviderID string
 	Address    *x402.Address

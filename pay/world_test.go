@@ -18,8 +18,7 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// truth is the chain as it is, whatever anybody says about it: which authorizations moved
-// money, at a clock that tests turn.
+// truth is the chain as it really is: which authorizations moved money, at a clock that tests turn.
 type truth struct {
 	mu    sync.Mutex
 	now   time.Time
@@ -51,7 +50,7 @@ func newTruth() *truth {
 // rpc sets how the RPC is.
 func (c *truth) rpc(down, mute bool) { c.mu.Lock(); defer c.mu.Unlock(); c.down, c.mute = down, mute }
 
-// traces is how often the RPC was asked what became of an authorization.
+// traces returns the number of traces that the RPC was asked for.
 func (c *truth) traces() int { c.mu.Lock(); defer c.mu.Unlock(); return c.asked }
 
 func (c *truth) clock() time.Time { c.mu.Lock(); defer c.mu.Unlock(); return c.now }
