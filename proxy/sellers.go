@@ -41,7 +41,7 @@ type sellers struct {
 	known *perclient.Memory[string, *breaker.Breaker] // by key and host; those without a failure are not there
 }
 
-// newSellers is nil for no bound.
+// newSellers returns nil if failures have no bound.
 func newSellers(most int, now pay.Clock) *sellers {
 	if most < 0 {
 		return nil

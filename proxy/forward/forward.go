@@ -196,7 +196,7 @@ func (f *Proxy) isOwn(u *url.URL) bool {
 	return strings.EqualFold(u.Scheme, "http") && f.own(strings.ToLower(u.Host))
 }
 
-// originForm is an absolute-form request as it would have come without a proxy. Its
+// originForm returns an absolute-form request as it would have come without a proxy. Its
 // credentials were for the proxy, and the API has its own.
 func originForm(r *http.Request) *http.Request {
 	out := r.Clone(r.Context())
@@ -232,7 +232,7 @@ func (f *Proxy) refuse(w http.ResponseWriter, r *http.Request, no *refusal) {
 	writeResponse(w, proxy.OwnResponse(r, no.status, no.reason, no.text)) //nolint:bodyclose // a body in memory
 }
 
-// refuseError is refuse for an error of a dial or a send.
+// refuseError answers a proxy request whose dial or send has failed, and logs it once.
 func (f *Proxy) refuseError(w http.ResponseWriter, r *http.Request, err error) {
 	if sent := relayedOf(r.Context()); sent != nil {
 		err = sent.call.Fail(err)

@@ -57,7 +57,7 @@ func (f *Proxy) checkInside(s *session, r *http.Request) *refusal {
 	return nil
 }
 
-// absolute is a request of the connection with its whole URL.
+// absolute returns a request of the connection with its whole URL.
 func (s *session) absolute(r *http.Request) *http.Request {
 	out := r.WithContext(r.Context())
 	u := *r.URL

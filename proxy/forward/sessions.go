@@ -103,11 +103,10 @@ func (all *sessions) serve(s *session) {
 // does not wait for them. Connections that come later are served one request, or, with
 // HTTP/2, those that come while one is under way.
 //
-// With HTTP/1 an answer can say that it is the last on its connection. A server that shuts
-// down would drop requests that it is just reading. HTTP/2 clients are told not to come
-// again, which only a shutdown does; another server takes those that are just coming. The
-// shutdown's context has ended, so that it does not close what it takes for idle: it would
-// cut off the ends of answers on their way.
+// With HTTP/1, answers get "Connection: close". The server is not shut down, because it would drop
+// requests whose header it is reading. With HTTP/2, only a shutdown sends GOAWAY. Another server
+// takes the connections that come meanwhile. The shutdown gets a context that has ended: else it
+// would close connections that it takes for idle, and cut off the ends of their answers.
 func (all *sessions) retire() {
 	all.once.Do(func() {
 		close(all.retired)
@@ -128,8 +127,8 @@ type single struct {
 	retired <-chan struct{}
 }
 
-// Accept gives the connection. Then it waits for its end, because a server that shuts down
-// lets its listeners finish before it closes what is idle.
+// Accept returns the connection, once. Then it waits for the connection's end, because a server
+// that shuts down waits for its listeners before it closes idle connections.
 func (l *single) Accept() (net.Conn, error) {
 	if !l.given {
 		l.given = true
@@ -150,7 +149,7 @@ func (l *single) Accept() (net.Conn, error) {
 // Close has nothing to close: connections of a server that shuts down end by themselves.
 func (l *single) Close() error { return nil }
 
-// Addr is that of the connection, as nothing listens.
+// Addr returns the connection's address, because nothing listens.
 func (l *single) Addr() net.Addr { return l.session.LocalAddr() }
 
 const (
@@ -162,8 +161,7 @@ const (
 	goneAfter = 2 * time.Second
 )
 
-// drain waits until a connection that is to end does or will by itself, and closes it when
-// it is not used.
+// drain waits until a connection has ended, or will end by itself. It closes an unused connection.
 func (s *session) drain() {
 	look := time.NewTicker(50 * time.Millisecond)
 	defer look.Stop()

@@ -61,7 +61,7 @@ func (p *pool) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// begin is ctx that ends with its dialOrigin as well, until done is called.
+// begin returns a context that ends with ctx and, until done is called, with the origin.
 func (a *dialOrigin) begin(ctx context.Context) (_ context.Context, done func()) {
 	a.opening.Add(1)
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -81,14 +81,14 @@ func dialOriginOf(ctx context.Context) *dialOrigin {
 	return &dialOrigin{life: context.Background(), opening: new(atomic.Int32)}
 }
 
-// dial is for http.Transport's DialContext.
+// dial implements http.Transport's DialContext.
 func (d *upstreamDialer) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	ctx, done := dialOriginOf(ctx).begin(ctx)
 	defer done()
 	return d.guard.DialContext(ctx, network, address)
 }
 
-// dialTLS is for http.Transport's DialTLSContext.
+// dialTLS implements http.Transport's DialTLSContext.
 func (d *upstreamDialer) dialTLS(ctx context.Context, network, address string) (net.Conn, error) {
 	by := dialOriginOf(ctx)
 	ctx, done := by.begin(ctx)

@@ -8,12 +8,11 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 )
 
-// maxPools bounds how many keys have connections to upstreams that wait to be used again.
+// maxPools bounds the keys that have idle connections to upstreams.
 const maxPools = 256
 
-// pools keeps the connections to upstreams apart for each key: some upstreams tie a login
-// to a connection, and one that reads a request otherwise than it was meant takes what
-// follows on the connection for something else.
+// pools keeps the connections to upstreams of each key apart. Some upstreams tie a login to a
+// connection. Others misread a request, and take the next bytes on the connection for another one.
 type pools struct {
 	open func() *http.Transport
 
@@ -27,7 +26,7 @@ type pool struct {
 }
 
 func newPools(open func() *http.Transport) *pools {
-	// What is in use now is closed once it has been idle for long enough.
+	// Connections that are in use now are closed once they have been idle for long enough.
 	byKey, err := lru.NewWithEvict(maxPools, func(_ string, p *pool) { p.transport.CloseIdleConnections() })
 	if err != nil {
 		panic(err) // the size is a constant
