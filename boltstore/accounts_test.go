@@ -338,7 +338,7 @@ func TestCheckOfAccounts(t *testing.T) {
 			return tx.Bucket(accountsBucket).Put([]byte("x"), bytes.Clone(v))
 		}, "is stored as x"},
 		{"identity lost", remove(identitiesBucket), "not found by its identity"},
-		{"identity of nobody", put(identitiesBucket, "x", "nobody"), "leads to account nobody"},
+		{"identity of no account", put(identitiesBucket, "x", "unknown"), "leads to account unknown"},
 		{"identity of another", func(tx *bbolt.Tx) error {
 			_, v := first(tx, identitiesBucket)
 			return tx.Bucket(identitiesBucket).Put([]byte("x"), bytes.Clone(v))

@@ -182,7 +182,7 @@ func TestCopyGivesUp(t *testing.T) {
 	leave()
 	d := openIn(t, filled(t))
 	if _, err := d.Copy(gone, nil); !errors.Is(err, context.Canceled) {
-		t.Errorf("nobody waits: %v", err)
+		t.Errorf("no caller waits: %v", err)
 	}
 	w := &copyWriter{ctx: t.Context(), store: d, to: io.Discard}
 	if _, err := w.Write([]byte("x")); err != nil {

@@ -48,7 +48,7 @@ func TestCheckSeesWrongSums(t *testing.T) {
 	}{
 		{"day lost", remove(spendDaysBucket), "spend of key k0 on 2026-11-15 is not summed up"},
 		{"day of nothing", put(spendDaysBucket, dayKey("k0", noon.AddDate(0, 0, 1)), (&dayRow{}).encode()), "no spend event is of that key and day"},
-		{"day of nobody", put(spendDaysBucket, dayKey("k9", noon), (&dayRow{}).encode()), "no spend event is of that key and day"},
+		{"day of no event", put(spendDaysBucket, dayKey("k9", noon), (&dayRow{}).encode()), "no spend event is of that key and day"},
 		{"key of no day", put(spendDaysBucket, []byte("k0"), (&dayRow{}).encode()), "no spend event is of that key and day"},
 		{"unreadable", put(spendDaysBucket, dayKey("k0", noon), []byte{rollupVersion, 1, 1}), "damaged"},
 		{"unknown encoding", put(spendDaysBucket, dayKey("k0", noon), []byte{99}), "unknown encoding"},

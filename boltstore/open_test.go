@@ -314,7 +314,7 @@ func TestSecretsAreNotInTheFile(t *testing.T) {
 	}
 	_, err = d.RevealKey(ctx, "free")
 	wantError(t, err, pay.ErrNotRevealable)
-	_, err = d.RevealKey(ctx, "nobody's")
+	_, err = d.RevealKey(ctx, "unknown")
 	wantError(t, err, pay.ErrKeyNotFound)
 	checked(t, d)
 	if err := d.Close(); err != nil {

@@ -305,7 +305,7 @@ func TestCheckFindsDamage(t *testing.T) {
 		"counter": func(tx *bbolt.Tx) error {
 			return tx.Bucket(countersBucket).Put([]byte(pay.PlaceCounter("key/k", noon)), []byte("7"))
 		},
-		"counter of nobody": func(tx *bbolt.Tx) error { return tx.Bucket(countersBucket).Put([]byte("x"), []byte("1")) },
+		"counter of nothing": func(tx *bbolt.Tx) error { return tx.Bucket(countersBucket).Put([]byte("x"), []byte("1")) },
 		"counter gone": func(tx *bbolt.Tx) error {
 			return tx.Bucket(countersBucket).Delete([]byte(pay.PlaceCounter("key/k", noon)))
 		},
@@ -319,11 +319,11 @@ func TestCheckFindsDamage(t *testing.T) {
 			k, _ := tx.Bucket(eventsBucket).Cursor().First()
 			return tx.Bucket(eventsBucket).Delete(k)
 		},
-		"event of nobody": func(tx *bbolt.Tx) error {
+		"event of no payment": func(tx *bbolt.Tx) error {
 			row, _ := encodeRow(pay.SpendEvent{ID: "e", KeyID: "k", PaymentID: "x"})
 			return tx.Bucket(eventsBucket).Put(joinKey("k", "e"), row)
 		},
-		"transaction of nobody": func(tx *bbolt.Tx) error { return tx.Bucket(transactionsBucket).Put([]byte("0x1"), []byte("x")) },
+		"transaction of no payment": func(tx *bbolt.Tx) error { return tx.Bucket(transactionsBucket).Put([]byte("0x1"), []byte("x")) },
 		"row unreadable": func(tx *bbolt.Tx) error {
 			k, _ := tx.Bucket(paymentsBucket).Cursor().First()
 			return tx.Bucket(paymentsBucket).Put(k, []byte("?"))

@@ -62,7 +62,7 @@ func BenchmarkOrganization(b *testing.B) {
 				"first page": {}, "page of 500": {Limit: 500}, "page in the middle": {Before: half.Entries[0].ID},
 				"by host": {Host: "api-0.example.com"}, "by rare host": {Host: "api-11.example.com"}, "by task": {Task: "task-3"},
 				"by host and task": {Host: "api-11.example.com", Task: "task-6"}, "by day": {From: middle, To: middle},
-				"by host and day": {Host: "api-11.example.com", From: middle, To: middle}, "by host of nobody": {Host: "x.example"},
+				"by host and day": {Host: "api-11.example.com", From: middle, To: middle}, "by an unknown host": {Host: "x.example"},
 				"by one key": {KeyID: ids[len(ids)-1]},
 			} {
 				if q.Limit == 0 {

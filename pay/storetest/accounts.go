@@ -94,7 +94,7 @@ var accountTests = map[string]func(*fixture){
 			a, first, err := f.Enroll(f.ctx, enrollment(who[0], who[1]))
 			f.must(err)
 			if !first || seen[a.ID] {
-				f.Fatalf("%q is somebody else", who)
+				f.Fatalf("%q has the account of another identity", who)
 			}
 			seen[a.ID] = true
 		}
@@ -117,7 +117,7 @@ var accountTests = map[string]func(*fixture){
 		f.same("organizations", len(must(f.Organizations(f.ctx, "", 10))), 1)
 		f.same("keys", len(must(f.ListKeys(f.ctx, "", 10))), 1)
 	},
-	"nobody gets another's organization": func(f *fixture) {
+	"an organization has one account": func(f *fixture) {
 		a, _, err := f.Enroll(f.ctx, enrollment("https://id.example.com", "sub"))
 		f.must(err)
 		e := enrollment("https://id.example.com", "other")

@@ -79,7 +79,7 @@ var leaseTests = map[string]func(*fixture){
 		f.same("state", f.record(outcome(held, pay.VerdictVoid)).State, pay.Settled)
 		f.same("events", len(must(f.SpendEvents(f.ctx, k.ID, pay.SpendQuery{Limit: 10}))), 1)
 	},
-	"a released lease is nobody's": func(f *fixture) {
+	"a released lease has no owner": func(f *fixture) {
 		p := f.release(f.begin(want(f.key(), noon), pay.Created), true)
 		_, _, err := f.Record(f.ctx, outcome(p, pay.VerdictVoid))
 		f.fails(err, pay.ErrLeaseLost)

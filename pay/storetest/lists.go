@@ -71,7 +71,7 @@ var listTests = map[string]func(*fixture){
 		}
 		part := must(f.Payments(f.ctx, pay.PaymentQuery{KeyID: k.ID, Limit: 1}))
 		f.same("row", part[0], all[6])
-		f.same("payments of nobody", len(f.list(pay.Key{ID: newID()}, "", 5)), 0)
+		f.same("payments of an unknown key", len(f.list(pay.Key{ID: newID()}, "", 5)), 0)
 	},
 	"payments by label": func(f *fixture) {
 		k := f.key()
@@ -214,9 +214,9 @@ var listTests = map[string]func(*fixture){
 			_, err := f.SpendEvents(f.ctx, k.ID, pay.SpendQuery{Limit: 10, Before: before})
 			f.fails(err, pay.ErrEventNotFound)
 		}
-		f.same("events of nobody", len(must(f.SpendEvents(f.ctx, newID(), pay.SpendQuery{Limit: 10}))), 0)
+		f.same("events of an unknown key", len(must(f.SpendEvents(f.ctx, newID(), pay.SpendQuery{Limit: 10}))), 0)
 	},
-	"a counter nobody wrote": func(f *fixture) {
+	"a counter that was never written": func(f *fixture) {
 		f.counts("counter", "nothing", 0)
 	},
 }

@@ -83,7 +83,7 @@ var organizationTests = map[string]func(*fixture){
 			f.fails(err, pay.ErrKeyNotFound)
 		}
 		n := f.unclaimed()
-		for _, org := range []string{"nobody's", "", "or", "org2"} {
+		for _, org := range []string{"unknown", "", "or", "org2"} {
 			_, err := f.link(n.Secret, org)
 			f.fails(err, pay.ErrOrganizationNotFound)
 		}
@@ -202,7 +202,7 @@ var organizationTests = map[string]func(*fixture){
 			must(f.LinkKey(f.ctx, pay.Link{Secret: n.Secret, OrganizationID: "org", Plans: pay.Plans{pay.PlanFree: {Keys: 9}}}))
 		}
 		f.same("wallets", must(f.OrganizationWallets(f.ctx, "org")), want)
-		f.same("of nobody", len(must(f.OrganizationWallets(f.ctx, "or"))), 0)
+		f.same("of an unknown organization", len(must(f.OrganizationWallets(f.ctx, "or"))), 0)
 	},
 	"wallets at the plan's limit at once": func(f *fixture) {
 		keys := []pay.Key{f.claimed("org"), f.claimed("org")}

@@ -228,7 +228,7 @@ var repeatTests = map[string]func(*fixture){
 		f.release(f.repeats(b, expired, pay.Resent, p), false)
 		f.repeats(b, over, pay.Created, p)
 	},
-	"no key: a retired payment is nobody's": func(f *fixture) {
+	"no key: a retired payment serves no repeat": func(f *fixture) {
 		b := want(f.key(), noon)
 		p := f.begin(b, pay.Created)
 		o := outcome(p, pay.VerdictSettled)
@@ -236,7 +236,7 @@ var repeatTests = map[string]func(*fixture){
 		f.record(o)
 		f.repeats(b, soon, pay.Created, p)
 	},
-	"no key: a payment with one is nobody else's": func(f *fixture) {
+	"no key: a payment with one serves no other repeat": func(f *fixture) {
 		k := f.key()
 		b := under(want(k, noon), "order 1")
 		p := f.release(f.begin(b, pay.Created), false)

@@ -57,7 +57,7 @@ var spendTests = map[string]func(*fixture){
 		all = append(all, f.takesBack(all[3], noon.Add(time.Hour)))
 		f.lists("both", pay.OrganizationSpendQuery{}, []pay.Key{a, b}, all...)
 		f.lists("one", pay.OrganizationSpendQuery{}, []pay.Key{a}, append(ofA, all[12])...)
-		f.lists("nobody's", pay.OrganizationSpendQuery{}, []pay.Key{{ID: newID()}})
+		f.lists("an unknown key", pay.OrganizationSpendQuery{}, []pay.Key{{ID: newID()}})
 		f.lists("of no key", pay.OrganizationSpendQuery{}, nil)
 		f.reopen(Opener.Kill)
 		f.lists("both, reopened", pay.OrganizationSpendQuery{}, []pay.Key{b, a}, all...)

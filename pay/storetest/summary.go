@@ -102,7 +102,7 @@ var summaryTests = map[string]func(*fixture){
 		f.reopen(Opener.Kill)
 		f.same("total", f.summary(noon.Add(-9*aDay), noon.Add(9*aDay), a, b).Total(), sum(6, 111_111, 0))
 		f.same("of no key", f.summary(noon, noon), pay.Summary{Days: []pay.DaySum{{Day: pay.DayOf(noon)}}, Hosts: []pay.NameSum{}, Tasks: []pay.NameSum{}})
-		f.same("of nobody's", f.summary(noon, noon, pay.Key{ID: newID()}).Total(), pay.Sum{})
+		f.same("of an unknown key", f.summary(noon, noon, pay.Key{ID: newID()}).Total(), pay.Sum{})
 	},
 	"corrections count on their own day": func(f *fixture) {
 		k := f.key()

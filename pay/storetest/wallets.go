@@ -39,7 +39,7 @@ var walletTests = map[string]func(*fixture){
 		f.same("wallets", list, want)
 		f.same("wallet", must(f.Wallet(f.ctx, want[1].ID)), want[1])
 		list = must(f.Wallets(f.ctx, newID()))
-		f.same("wallets of nobody", len(list), 0)
+		f.same("wallets of an unknown key", len(list), 0)
 	},
 	"secrets": func(f *fixture) {
 		k := f.key()
