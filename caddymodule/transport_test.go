@@ -78,8 +78,7 @@ func TestTransportKeys(t *testing.T) {
 	})
 }
 
-// What Caddy tries again, and what the client does, is the same payment.
-
+// Caddy's retries and the client's repeats belong to the same payment.
 func TestTransportSignsOnce(t *testing.T) {
 	for _, method := range []string{"GET", "POST"} {
 		t.Run(method, func(t *testing.T) {
@@ -125,10 +124,8 @@ func TestTransportSignsOnce(t *testing.T) {
 	}
 }
 
-// A load balancer goes on with the same payload to another upstream, and a repeat is known
-
-// by what the client asked for.
-
+// A load balancer sends the same payload to another upstream. A repeat is recognized by the
+// client's request.
 func TestTransportBehindLoadBalancer(t *testing.T) {
 	v := newVendor(t)
 	v.delivers(func(w http.ResponseWriter, _ *http.Request, _ int) { hangUp(w) })
@@ -157,8 +154,7 @@ func TestTransportBehindLoadBalancer(t *testing.T) {
 	}
 }
 
-// A dial that fails is tried elsewhere, for every method.
-
+// After a failed dial another upstream is tried, for every method.
 func TestTransportDialErrors(t *testing.T) {
 	v := newVendor(t)
 	s := newSidecar(t, v, fmt.Sprintf("to http://127.0.0.1:%d\nlb_policy first\nlb_retries 2", freePort(t)), "")
@@ -206,10 +202,7 @@ func TestTransportIdempotencyKey(t *testing.T) {
 	v.expect(3, 2, 1)
 }
 
-// The first event reaches the client before the second is made.
-
-// sidecars are the two doors to a vendor.
-
+// sidecars returns the two doors to a vendor.
 func sidecars(t *testing.T, v *vendor) map[string]*site {
 	t.Helper()
 	door := newSite(t)
@@ -217,20 +210,7 @@ func sidecars(t *testing.T, v *vendor) map[string]*site {
 	return map[string]*site{"transport": newSidecar(t, v, "", ""), "upstream": door}
 }
 
-// An answer that is cut short reaches the client cut short, and was none: the next request
-
-// gets the same payment.
-
-// A client that leaves before the answer has come did not get it.
-
-// A page in the user's browser gets the 402 as it is, however it asks.
-
-// A 402 that policy does not let through says why, to Caddy as well.
-
-// A health check is no client's request: it is not paid, and opens nothing while a
-
-// configuration is only looked at.
-
+// A health check has no client: it is not paid. Validating a configuration opens no store.
 func TestTransportHealthChecks(t *testing.T) {
 	v := newVendor(t)
 	s := newSidecar(t, v, "health_uri /health\nhealth_interval 20ms\nhealth_status 402", "")
@@ -253,8 +233,7 @@ func TestTransportHealthChecks(t *testing.T) {
 	}
 }
 
-// Policy and books see the upstream's name where Caddy's URL has something else.
-
+// Policy and books have the upstream's name where Caddy's URL has something else.
 func TestTransportNamesUpstreams(t *testing.T) {
 	t.Run("Unix socket", func(t *testing.T) {
 		socket := filepath.Join(t.TempDir(), "s.sock")
@@ -286,8 +265,7 @@ func TestTransportNamesUpstreams(t *testing.T) {
 	})
 }
 
-// introduced takes the line of the PROXY protocol off its connections.
-
+// introduced removes the line of the PROXY protocol from its connections.
 type introduced struct{ net.Listener }
 
 func (l introduced) Accept() (net.Conn, error) {
@@ -302,13 +280,3 @@ func (l introduced) Accept() (net.Conn, error) {
 	}
 	return conn, nil
 }
-
-// A client of a Unix socket is on this machine and no browser, whatever the Host.
-
-// Answers without a body end as well, and so do requests that cost nothing.
-
-// Without knowing whether the client is still there nothing is paid.
-
-// The key's own policy can have the budget, or take the configured one away.
-
-// A paid request in flight ends well when its configuration is replaced.

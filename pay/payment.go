@@ -25,8 +25,8 @@ const (
 // Settlement says who sends the transfer to the chain.
 type Settlement string
 
-// Who settles (docs/design.md §3). Standard x402 sellers settle by themselves, and refuse a
-// payload that is settled already.
+// The party that settles (docs/design.md §3). Standard x402 sellers settle by themselves, and
+// refuse a payload that is settled already.
 const (
 	SettlePayer  Settlement = "payer"  // we do, through our facilitator's /settle
 	SettleSeller Settlement = "seller" // the seller does, when it gets the payload

@@ -176,9 +176,9 @@ func (h *Handler) byMethod(all methods) func(http.ResponseWriter, *http.Request)
 }
 
 // ownName reports whether a request is for a name that an attacker cannot give to this machine's
-// address. Caddy compares names itself, but not while the endpoint listens on all addresses. There a
-// page could read the books once its name resolves to this machine (DNS rebinding). Names without a
-// dot are those of a container network.
+// address. Caddy compares names itself, but not while the endpoint listens on all addresses. There
+// a page could read the books once its name resolves to this machine (DNS rebinding). A container
+// network has names without a dot.
 func (h *Handler) ownName(r *http.Request) bool {
 	local, known := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	if r.TLS != nil || known && local.Network() == "unix" {
