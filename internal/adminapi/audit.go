@@ -35,6 +35,7 @@ type Audit struct {
 	Next  string       `json:"next,omitempty"`
 }
 
+// Rows of a page: unless a request says, and at most.
 const (
 	DefaultAuditPage = 100
 	MaxAuditPage     = 500

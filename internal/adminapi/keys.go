@@ -55,6 +55,7 @@ func shownKey(p *pay.Payer, k pay.Key) Key {
 	return shown
 }
 
+// Rows of a page: unless a request says, and at most.
 const (
 	defaultKeyPage = 100
 	MaxKeyPage     = 500

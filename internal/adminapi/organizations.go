@@ -31,6 +31,7 @@ type Organizations struct {
 	Next          string         `json:"next,omitempty"`
 }
 
+// Rows of a page: unless a request says, and at most.
 const (
 	DefaultOrganizationPage = 100
 	MaxOrganizationPage     = 500

@@ -67,22 +67,26 @@ type Story struct {
 	Unresolvable string `json:"unresolvable,omitempty"`
 }
 
+// Note is a line of a payment's story.
 type Note struct {
 	At   time.Time `json:"at"`
 	Text string    `json:"text"`
 }
 
+// Reservation holds a part of a limit for a payment.
 type Reservation struct {
 	Counter  string `json:"counter"`
 	Amount   string `json:"amount"`
 	Released bool   `json:"released"`
 }
 
+// Lease names the attempt that works on a payment.
 type Lease struct {
 	Owner string    `json:"owner"`
 	Until time.Time `json:"until"`
 }
 
+// Resolution is an operator's ruling on a payment.
 type Resolution struct {
 	At     time.Time `json:"at"`
 	By     string    `json:"by"`
@@ -139,6 +143,7 @@ func storyOf(p *pay.Payment, now time.Time) Story {
 	return s
 }
 
+// Rows of a page: unless a request says, and at most.
 const (
 	DefaultPaymentPage = 100
 	MaxPaymentPage     = 500

@@ -35,6 +35,7 @@ type Spend struct {
 	Next  string       `json:"next,omitempty"`
 }
 
+// Rows of a page: unless a request says, and at most.
 const (
 	defaultSpendPage = 100
 	MaxSpendPage     = 500

@@ -32,6 +32,7 @@ type ReplacedKey struct {
 	Command string `json:"command"`
 }
 
+// StoreStatus names the store.
 type StoreStatus struct {
 	Kind string `json:"kind"`
 	Path string `json:"path"`
@@ -39,6 +40,7 @@ type StoreStatus struct {
 	World string `json:"world"`
 }
 
+// HealthStatus tells how the parts of purser are.
 type HealthStatus struct {
 	Store       string `json:"store"` // "ok", "none", or what is wrong
 	Facilitator string `json:"facilitator"`

@@ -33,6 +33,7 @@ type Wallets struct {
 	Next    string   `json:"next,omitempty"`
 }
 
+// Rows of a page: unless a request says, and at most.
 const (
 	DefaultWalletPage = 50
 	maxWalletPage     = 100

@@ -63,24 +63,28 @@ func facilitatorCalled(call string, yes bool, err error) {
 // Chain counts the questions to an RPC. Each takes one or several calls.
 type Chain struct{ *chain.Client }
 
+// Identify implements [pay.Chain].
 func (c Chain) Identify(ctx context.Context, n x402.Network, a x402.Asset) (pay.ChainIdentity, error) {
 	id, err := c.Client.Identify(ctx, n, a)
 	rpcAsked(ctx, "identify", err)
 	return id, err
 }
 
+// Balance implements [pay.Chain].
 func (c Chain) Balance(ctx context.Context, a x402.Asset, owner x402.Address) (x402.Amount, error) {
 	have, err := c.Client.Balance(ctx, a, owner)
 	rpcAsked(ctx, "balance", err)
 	return have, err
 }
 
+// Trace implements [pay.Chain].
 func (c Chain) Trace(ctx context.Context, q pay.TraceQuery) (pay.Trace, error) {
 	t, err := c.Client.Trace(ctx, q)
 	rpcAsked(ctx, "trace", err)
 	return t, err
 }
 
+// Head implements [pay.Header].
 func (c Chain) Head(ctx context.Context) (pay.ChainBlock, error) {
 	b, err := c.Client.Head(ctx)
 	rpcAsked(ctx, "head", err)

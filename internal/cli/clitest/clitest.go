@@ -58,7 +58,7 @@ func (l Line) Run(t *testing.T, args ...string) Outcome {
 			return value
 		},
 		Become: func(path string, args, environ []string) (int, error) {
-			c := exec.CommandContext(t.Context(), path, args[1:]...)
+			c := exec.CommandContext(t.Context(), path, args[1:]...) //nolint:gosec // the test names the program
 			c.Dir, c.Env, c.Stdout, c.Stderr = l.Dir, environ, &stdout, &stderr
 			err := c.Run()
 			if exit, is := errors.AsType[*exec.ExitError](err); is {
