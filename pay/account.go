@@ -28,10 +28,10 @@ type Account struct {
 
 // Enrollment holds the input of Enroll.
 type Enrollment struct {
-	// Account is the person as the provider tells. ID, OrganizationID and Created are for
-	// one who signs in for the first time, SignedIn for all.
+	// Account holds the person as the provider tells. A store uses ID, OrganizationID and Created
+	// at the first sign-in only, and SignedIn at each.
 	Account Account
-	// Key is the first key of a new organization, which is the account's.
+	// Key becomes the first key of a new organization.
 	Key NewKey
 }
 
@@ -46,10 +46,10 @@ type Session struct {
 
 // Bounds of sessions.
 const (
-	// MaxSessions is the most that a store keeps. When another one comes, the one that would
-	// expire first goes. Sessions of visitors who have not signed in should be short.
+	// MaxSessions bounds the sessions that a store keeps. Another one takes the place of the one
+	// that would expire first. Sessions of visitors who have not signed in should be short.
 	MaxSessions = 100_000
-	// MaxSessionData is the most that a session may say, in bytes.
+	// MaxSessionData bounds the data of a session, in bytes.
 	MaxSessionData = 16 << 10
 )
 
@@ -60,9 +60,8 @@ type Link struct {
 	Plans          Plans // says how many keys the organization may have
 }
 
-// Accounts keeps who signs in, their sessions, and what their organizations have. What it
-// writes is refused with ErrUnavailable while free disk is short, but for what takes
-// something away.
+// Accounts keeps accounts, their sessions, and what their organizations have. While free disk is
+// short, its writes fail with ErrUnavailable, except those that take something away.
 type Accounts interface {
 	// Enroll finds the account of an identity, by issuer and subject, and updates the provider's
 	// claims. If there is none, it makes the account, an organization on the free plan and its

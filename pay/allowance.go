@@ -47,7 +47,7 @@ type Quota struct {
 	// Organization shares the quota among its keys; "" for an unclaimed key, which has its own.
 	Organization string
 	Used, Most   x402.Amount
-	// Resets is when the next month's count begins.
+	// Resets holds when the next month's count begins.
 	Resets time.Time
 }
 

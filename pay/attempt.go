@@ -13,9 +13,8 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// Attempt is one call's grip on one payment: a signed payload that may be sent while the
-// lease is held. It belongs to one goroutine; Finish may be called from another, once
-// the others are done with it.
+// Attempt holds one call's signed payload, which may be sent while the lease is held. It belongs to
+// one goroutine. Finish may be called from another one when the first is done with it.
 type Attempt struct {
 	payer   *Payer
 	how     How
@@ -34,7 +33,7 @@ type Attempt struct {
 	delayed  delayedSettlement
 }
 
-// Payment is the payment as last written. Callers must not change it.
+// Payment returns the payment as last written. Callers must not change it.
 func (a *Attempt) Payment() *Payment { return a.row }
 
 // Payload returns the content of the payment header.
@@ -68,9 +67,9 @@ func (a *Attempt) depart() error {
 	return nil
 }
 
-// Abandon ends an attempt whose payload did not get to the seller, as when the connection could
-// not be made. A new payment is void then, a revived one is again what it was, and any other one
-// stays what it is.
+// Abandon ends an attempt whose payload did not get to the seller, for example because the
+// connection failed. A new payment becomes void, a revived one becomes again what it was, and any
+// other one stays what it is.
 func (a *Attempt) Abandon(reason string) {
 	if o := a.unsent(reason); o.Verdict != Unclear {
 		_ = a.record(a.caller, o)
@@ -78,7 +77,7 @@ func (a *Attempt) Abandon(reason string) {
 	a.finish(false, true)
 }
 
-// unsent is the outcome of an attempt that has sent nothing.
+// unsent returns the outcome of an attempt that has sent nothing.
 func (a *Attempt) unsent(reason string) Outcome {
 	if a.hold == nil {
 		return Outcome{Reason: reason}
@@ -104,8 +103,8 @@ func (a *Attempt) SendContext() (context.Context, context.CancelFunc) {
 // release is written.
 func (a *Attempt) Finish(answered bool) { a.finish(answered, false) }
 
-// finishOnPanic is deferred where others' code runs under the lease: a bug there must not
-// leave a lease that is renewed for ever.
+// finishOnPanic ends the attempt if the code that runs under the lease panics. A bug must not leave
+// a lease that is renewed for ever.
 func (a *Attempt) finishOnPanic() {
 	if v := recover(); v != nil {
 		a.finish(false, false)
@@ -158,7 +157,7 @@ func (a *Attempt) finish(answered, wait bool) {
 	}
 }
 
-// detached is a context that outlives its caller, for writes that must happen.
+// detached returns a context that outlives its caller, for writes that must happen.
 func detached(caller context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(caller), LeaseTime)
 }
@@ -202,7 +201,7 @@ func (a *Attempt) recordSoon(o Outcome) {
 	if _, err := after.Apply(o); err == nil {
 		a.row = after
 	}
-	// Waited for by Finish through pending, and by Close through background.
+	// Finish waits for it through pending, and Close through background.
 	a.pending.Add(1)
 	now := func(row *Payment, o Outcome) {
 		ctx, cancel := detached(a.caller)
@@ -236,7 +235,7 @@ func (p *Payer) write(ctx context.Context, row *Payment, o Outcome) bool {
 	return err == nil
 }
 
-// record writes an outcome, schedules recovery's next look, and tells the observer. An
+// record writes an outcome, schedules recovery's next check, and tells the observer. An
 // outcome that the store keeps queued counts as written.
 func (p *Payer) record(ctx context.Context, row *Payment, o Outcome) (*Payment, error) {
 	if o.EventID == "" && (o.Verdict == VerdictSettled || o.Verdict == VerdictDisputed) {

@@ -30,7 +30,7 @@ type Actor struct {
 // String names the actor on one line.
 func (a Actor) String() string { return strings.TrimSpace(string(a.Kind) + " " + a.ID) }
 
-// Operator is the operator that a tool says it works for. What cannot be a name is none.
+// Operator returns the operator that a tool works for. A name that cannot be shown is dropped.
 func Operator(name string) Actor {
 	if !utf8.ValidString(name) || utf8.RuneCountInString(name) > maxBy || strings.IndexFunc(name, func(c rune) bool { return c < ' ' || c == 0x7f }) >= 0 {
 		name = ""
@@ -40,19 +40,19 @@ func Operator(name string) Actor {
 
 type actorKey struct{}
 
-// WithActor names the actor of all changes under a context. Each is written into the audit, in
-// the transaction of the change. Changes without an actor, as those of callers of the API, are not.
+// WithActor names the actor of all changes under a context. Each change is written into the audit, in
+// the transaction that makes it. Changes without an actor, such as those of API clients, are not.
 func WithActor(ctx context.Context, a Actor) context.Context {
 	return context.WithValue(ctx, actorKey{}, a)
 }
 
-// ActorOf is the actor that WithActor named.
+// ActorOf returns the actor that WithActor named.
 func ActorOf(ctx context.Context) (Actor, bool) {
 	a, ok := ctx.Value(actorKey{}).(Actor)
 	return a, ok
 }
 
-// WithActorIfNone is WithActor for contexts that have no actor.
+// WithActorIfNone names the actor of a context that has none.
 func WithActorIfNone(ctx context.Context, a Actor) context.Context {
 	if _, ok := ActorOf(ctx); ok {
 		return ctx
@@ -82,10 +82,10 @@ const (
 	ActionRPCTrust        Action = "rpc.trust" // an RPC's next safe block is taken on trust
 )
 
-// AuditEntry is one change. Old and New are JSON objects with the values that differ, and
+// AuditEntry records one change. Old and New are JSON objects with the values that differ, and
 // never hold a secret.
 type AuditEntry struct {
-	// Number is the store's: each entry has a higher one than those written before.
+	// Number is given by the store: each entry has a higher one than those before.
 	Number uint64    `json:"Number"`
 	At     time.Time `json:"At"`
 	By     Actor     `json:"By"`
@@ -205,17 +205,17 @@ func keyToAudit(k Key) auditedKey {
 	return auditedKey{k.Label, k.OrganizationID, k.Operator, k.Policy, pauseToAudit(k.Paused), k.RevokedAt}
 }
 
-// KeyCreated is the change that makes a key.
+// KeyCreated describes the making of a key.
 func KeyCreated(k Key) Change {
 	return Change{Action: ActionKeyCreate, KeyID: k.ID, OrganizationID: k.OrganizationID, new: keyToAudit(k)}
 }
 
-// KeyChanged is a change of a key.
+// KeyChanged describes a change of a key.
 func KeyChanged(a Action, was, now Key) Change {
 	return Change{Action: a, KeyID: now.ID, OrganizationID: now.OrganizationID, old: keyToAudit(was), new: keyToAudit(now)}
 }
 
-// Action is the action of the stop.
+// Action returns the audit's word for the stop.
 func (s Stop) Action() Action { return Action("key." + string(s)) }
 
 type auditedWallet struct {
@@ -223,12 +223,12 @@ type auditedWallet struct {
 	Address string `json:"address,omitempty"`
 }
 
-// WalletCreated is the change that gives a key a wallet.
+// WalletCreated describes the making of a wallet.
 func WalletCreated(w Wallet, of Key) Change {
 	return Change{Action: ActionWalletCreate, KeyID: of.ID, OrganizationID: of.OrganizationID, WalletID: w.ID, new: walletToAudit(w)}
 }
 
-// WalletDeleted is the change that takes a key's wallet away.
+// WalletDeleted describes the hiding of a wallet.
 func WalletDeleted(w Wallet, of Key) Change {
 	return Change{Action: ActionWalletDelete, KeyID: of.ID, OrganizationID: of.OrganizationID, WalletID: w.ID, old: walletToAudit(w)}
 }
@@ -241,7 +241,7 @@ func walletToAudit(w Wallet) auditedWallet {
 	return shown
 }
 
-// PlanChanged is a change of an organization's plan.
+// PlanChanged describes a change of an organization's plan.
 func PlanChanged(orgID string, was, now PlanName) Change {
 	type plan struct {
 		Plan PlanName `json:"plan"`
@@ -249,7 +249,7 @@ func PlanChanged(orgID string, was, now PlanName) Change {
 	return Change{Action: ActionPlan, OrganizationID: orgID, old: plan{was}, new: plan{now}}
 }
 
-// AllPaused is a change of the pause of everything.
+// AllPaused describes a change of the pause of everything.
 func AllPaused(was, now *Pause) Change {
 	type pause struct {
 		Paused *auditedPause `json:"paused"`
@@ -261,7 +261,7 @@ func AllPaused(was, now *Pause) Change {
 	return c
 }
 
-// PaymentResolved is an operator's word on a payment.
+// PaymentResolved describes an operator's ruling on a payment.
 func PaymentResolved(was, now *Payment) Change {
 	type payment struct {
 		State       State  `json:"state"`
@@ -281,7 +281,7 @@ func PaymentResolved(was, now *Payment) Change {
 	}
 }
 
-// RiskAccepted is an operator's word that a restored store need not be reconciled to its end.
+// RiskAccepted describes an operator's word that a restored store need not be reconciled to its end.
 func RiskAccepted(a Acceptance) Change {
 	type accepted struct {
 		Accepted time.Time `json:"accepted_at"`
@@ -289,7 +289,7 @@ func RiskAccepted(a Acceptance) Change {
 	return Change{Action: ActionReconcileAccept, new: accepted{a.At}}
 }
 
-// RPCTrusted is the change that forgets the safe block that was kept for a network.
+// RPCTrusted describes the forgetting of the safe block that was kept for a network.
 func RPCTrusted(network string, was ChainBlock) Change {
 	type kept struct {
 		Network string `json:"network"`

@@ -19,14 +19,14 @@ const (
 	balanceTime = 3 * time.Second
 	// balanceKept is the time for which a balance is remembered.
 	balanceKept = 5 * time.Second
-	// balanceAgain is the pause between two looks at a wallet whose remembered balance is too
+	// balanceAgain bounds how often a wallet is read anew while its remembered balance is too
 	// little. A client that hammers an empty wallet must not become a flood at the RPC.
 	balanceAgain = time.Second
 	maxBalances  = 10_000
 )
 
-// newBalanceBreaker is for an RPC that does not tell balances: payments stop waiting for it,
-// but for one now and then.
+// newBalanceBreaker makes the circuit breaker for an RPC that does not tell balances. While it is
+// open, payments do not wait for the RPC, except one now and then.
 func newBalanceBreaker() *breaker.Breaker {
 	return breaker.New(breaker.Options{Failures: 3, Wait: 5 * time.Second, MaxWait: time.Minute})
 }
@@ -63,7 +63,7 @@ func (p *Payer) balanceLimit(ctx context.Context, c choice, t Terms) Limit {
 // moreThan asks for a wallet's balance again before a payment is declined because of a remembered
 // one. A client that has just funded the wallet can then pay at once.
 func (p *Payer) moreThan(ctx context.Context, c choice, remembered x402.Amount) bool {
-	// Others wait for the same look, so it does not end with the caller who makes it.
+	// Other calls wait for the same reading, so it does not end with the caller that makes it.
 	have, _, err := p.balanceSoon(context.WithoutCancel(ctx), c, p.slowRPC, afreshToPay)
 	if err != nil {
 		p.log.Warn("balance not looked at again", "wallet", c.wallet.ProviderID, "error", err)
@@ -87,7 +87,7 @@ func (p *Payer) balanceSoon(ctx context.Context, c choice, failing *breaker.Brea
 		failing.Succeeded()
 	case err != nil && ctx.Err() == nil: // a caller that has left proves nothing
 		failing.Failed(p.now())
-	case trying: // the next one finds out how it is
+	case trying: // the next call finds out how the RPC is
 		failing.Unused(p.now())
 	}
 	return have, remembered, err
@@ -98,26 +98,26 @@ func (p *Payer) balanceSoon(ctx context.Context, c choice, failing *breaker.Brea
 // another's question waits for the same answer.
 func (p *Payer) balance(ctx context.Context, c choice, age freshness) (have x402.Amount, remembered bool, err error) {
 	key := balanceKey{asset: c.asset.Address, owner: *c.wallet.Address}
-	look := p.balances.look(key, p.now(), age)
-	if look.others != nil {
+	reading := p.balances.begin(key, p.now(), age)
+	if reading.others != nil {
 		select {
-		case <-look.others:
+		case <-reading.others:
 		case <-ctx.Done():
 			return x402.Amount{}, false, fmt.Errorf("waiting for a look at a wallet: %w", ctx.Err())
 		}
-		look = p.balances.look(key, p.now(), asRemembered)
+		reading = p.balances.begin(key, p.now(), asRemembered)
 	}
-	if look.known {
-		return look.amount, true, nil
+	if reading.known {
+		return reading.amount, true, nil
 	}
-	defer p.balances.over(key, look)
+	defer p.balances.end(key, reading)
 	if err := p.checkChain(ctx, c.network, c.asset); err != nil {
 		return x402.Amount{}, false, err
 	}
 	if have, err = p.opts.Chain.Balance(ctx, c.asset, *c.wallet.Address); err != nil {
 		return x402.Amount{}, false, err
 	}
-	p.balances.saw(key, look, have)
+	p.balances.keep(key, reading, have)
 	return have, false, nil
 }
 
@@ -148,25 +148,25 @@ type balanceEntry struct {
 	amount x402.Amount
 	until  time.Time // zero: not known
 	number uint64    // of the reading that found it
-	// again is when the next look afresh may begin, looking ends with the one that is under way.
-	again   [freshnesses]time.Time
-	looking chan struct{}
+	// again holds when the next reading afresh may begin. underway is closed when the present one ends.
+	again    [freshnesses]time.Time
+	underway chan struct{}
 }
 
-// balanceLook is a caller's turn to ask for a balance, or the known balance.
-type balanceLook struct {
+// balanceReading holds one reading of a balance, or what makes it needless.
+type balanceReading struct {
 	known  bool
 	amount x402.Amount
-	others <-chan struct{} // ends with a look that is under way; nil: there is none to wait for
+	others <-chan struct{} // closed when another reading ends; nil: there is none to wait for
 
 	begun  time.Time
 	number uint64
-	mine   chan struct{} // that others wait for; nil: none
+	mine   chan struct{} // closed for the calls that wait for this reading; nil: none does
 }
 
-// look says what is known of a wallet, whom to wait for, or that it is the caller's turn. It
-// must then call over.
-func (b *balanceCache) look(key balanceKey, now time.Time, age freshness) balanceLook {
+// begin says what is known of a wallet, what to wait for, or that the caller is to read. Then the
+// caller must call end.
+func (b *balanceCache) begin(key balanceKey, now time.Time, age freshness) balanceReading {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	e, seen := b.seen.Get(key)
@@ -176,22 +176,22 @@ func (b *balanceCache) look(key balanceKey, now time.Time, age freshness) balanc
 	}
 	known, afresh := now.Before(e.until), age != asRemembered
 	switch {
-	case known && !afresh, known && e.looking == nil && now.Before(e.again[age]):
-		return balanceLook{known: true, amount: e.amount}
-	case afresh && e.looking != nil:
-		return balanceLook{others: e.looking}
+	case known && !afresh, known && e.underway == nil && now.Before(e.again[age]):
+		return balanceReading{known: true, amount: e.amount}
+	case afresh && e.underway != nil:
+		return balanceReading{others: e.underway}
 	}
 	b.reads++
-	l := balanceLook{begun: now, number: b.reads}
+	l := balanceReading{begun: now, number: b.reads}
 	if afresh {
 		l.mine = make(chan struct{})
-		e.looking, e.again[age] = l.mine, now.Add(balanceAgain)
+		e.underway, e.again[age] = l.mine, now.Add(balanceAgain)
 	}
 	return l
 }
 
-// saw keeps what a look has found, unless a later one was faster.
-func (b *balanceCache) saw(key balanceKey, l balanceLook, have x402.Amount) {
+// keep remembers what a reading has found, unless a later one was faster.
+func (b *balanceCache) keep(key balanceKey, l balanceReading, have x402.Amount) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if e, seen := b.seen.Peek(key); seen && l.number > e.number {
@@ -199,15 +199,15 @@ func (b *balanceCache) saw(key balanceKey, l balanceLook, have x402.Amount) {
 	}
 }
 
-// over ends a look, whatever came of it.
-func (b *balanceCache) over(key balanceKey, l balanceLook) {
+// end ends a reading, whatever came of it.
+func (b *balanceCache) end(key balanceKey, l balanceReading) {
 	if l.mine == nil {
 		return
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if e, seen := b.seen.Peek(key); seen && e.looking == l.mine {
-		e.looking = nil
+	if e, seen := b.seen.Peek(key); seen && e.underway == l.mine {
+		e.underway = nil
 	}
 	close(l.mine)
 }
@@ -219,8 +219,8 @@ func (p *Payer) WalletBalance(ctx context.Context, w Wallet) (x402.Amount, error
 	return p.walletBalance(ctx, w, asRemembered)
 }
 
-// WalletBalanceNow is WalletBalance as the chain tells now: for operators, who look because
-// something has just changed. They have the RPC asked for a wallet once in a second at most.
+// WalletBalanceNow is WalletBalance as the chain tells now, for operators: they ask because something
+// has just changed. The RPC is asked about a wallet once in a second at most.
 func (p *Payer) WalletBalanceNow(ctx context.Context, w Wallet) (x402.Amount, error) {
 	return p.walletBalance(ctx, w, afreshToShow)
 }

@@ -31,7 +31,7 @@ type CallIdentity struct {
 	// Terms holds the terms of the challenge. It is zero when the challenge offers nothing that can
 	// be paid.
 	Terms Terms
-	// Anew: a settled payment is not what the call repeats, unless it has an idempotency key.
+	// Anew: the call repeats no settled payment, unless it has an idempotency key.
 	Anew bool
 	// Again: the call gets this payment and no new one.
 	Again string
@@ -46,8 +46,8 @@ type CallIdentity struct {
 	Held func(paymentID string) bool
 }
 
-// Judgement holds what a new payment is allowed or refused by. Repeats of what was journaled are
-// served all the same.
+// Judgement holds the limits that a new payment must keep. Repeats of journaled payments are served
+// all the same.
 type Judgement struct {
 	// Declined refuses the call's new payment, if it is set. Place, if it has a bound, is checked
 	// before it.
@@ -56,14 +56,14 @@ type Judgement struct {
 	// judged anew if the key has got another revision meanwhile.
 	Policy         *Policy
 	PolicyRevision uint64
-	// Paused is the key's pause in its PolicyRevision, nil for none.
+	// Paused holds the key's pause in its PolicyRevision, nil for none.
 	Paused *Pause
 	// OrganizationID names the organization whose places the call counts for, "" while its key is
-	// unclaimed. Plan is the one that Place and Revival are bounded by: the call is judged anew if
-	// the organization has got another one meanwhile.
+	// unclaimed. Plan bounds Place and Revival: the call is judged anew if the organization has got
+	// another one meanwhile.
 	OrganizationID string
 	Plan           PlanName
-	// Place is the monthly place. It has no Counter for a key that has none.
+	// Place holds the monthly place. It has no Counter for a key that has none.
 	Place Limit
 	// Revival bounds the monthly place that a doubted payment takes again when it is driven
 	// on; Place does, if it has a bound. Unclaimed does for a place that was taken before the key
@@ -76,11 +76,11 @@ type Judgement struct {
 	Failures FailureBounds
 }
 
-// Proposal is the row of a new payment.
+// Proposal holds the row of a new payment.
 type Proposal struct {
 	// New is nil if the challenge cannot be paid at all.
 	New *Payment
-	// Limits are the reservations of New beside Place and what it spends, checked in order.
+	// Limits lists the reservations of New beside Place and its spending. They are checked in order.
 	Limits []Limit
 }
 
@@ -124,11 +124,11 @@ type BeginView interface {
 	// CountUnanswered counts payments that [Payment.HoldsHost] and whose ValidBefore is
 	// after now; counting may stop at max.
 	CountUnanswered(keyID, host string, now time.Time, max int) (int, error)
-	// Pause says that everything is paused; nil: it is not.
+	// Pause returns the pause of everything, nil for none.
 	Pause() (*Pause, error)
-	// PolicyRevision is that of a key: see [Key.PolicyRevision]. It is 0 for an unknown key.
+	// PolicyRevision returns a key's: see [Key.PolicyRevision]. It is 0 for an unknown key.
 	PolicyRevision(keyID string) (uint64, error)
-	// Plan is that of an organization, PlanFree for an unknown one.
+	// Plan returns an organization's plan, PlanFree for an unknown organization.
 	Plan(organizationID string) (PlanName, error)
 	// Counter reads a counter.
 	Counter(c Counter) (x402.Amount, error)
@@ -136,7 +136,7 @@ type BeginView interface {
 	// visit returns false. Its cost must not grow with the number of the others.
 	VisitCounters(prefix Counter, visit func(c Counter, amount x402.Amount) (more bool)) error
 
-	// Attempts is the highest [Payment.Attempt] that payments under an idempotency key have,
+	// Attempts returns the highest [Payment.Attempt] that payments under an idempotency key have,
 	// retired ones as well; 0: none.
 	Attempts(keyID, idempotencyKey string) (uint64, error)
 	// Nonce returns the nonce of an attempt. It is derived with a secret of the store, so outsiders
@@ -274,7 +274,7 @@ func (b *Begin) running(v BeginView) error {
 	return err
 }
 
-// permit holds the rules without counting, and the price guard, against the new row.
+// permit checks the new row by the rules without counting, and by the price guard.
 func (b *Begin) permit(v BeginView) error {
 	if b.Policy == nil {
 		return nil
@@ -285,7 +285,7 @@ func (b *Begin) permit(v BeginView) error {
 	return b.Policy.guard(v, b.New)
 }
 
-// spend holds the budgets against the new row, and counts what it spends.
+// spend checks the new row by the budgets, and counts what it spends.
 func (b *Begin) spend(v BeginView) ([]Reservation, error) {
 	if b.Policy == nil {
 		return nil, nil

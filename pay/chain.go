@@ -85,7 +85,7 @@ func (p *Payer) checkChain(ctx context.Context, n x402.Network, a x402.Asset) er
 	if err != nil && errors.Is(ctx.Err(), context.Canceled) {
 		return err // the caller has left, which says nothing about the RPC
 	}
-	// The time is that of the answer: one that took long is news all the same.
+	// The check counts from its answer: one that took long is news all the same.
 	c := identityCheck{err: err, until: p.now().Add(identityFailed)}
 	if err == nil || errors.Is(err, errUnwatched) {
 		c.until = p.now().Add(identityKept)
@@ -114,7 +114,7 @@ func (p *Payer) identify(ctx context.Context, n x402.Network, a x402.Asset) erro
 	return nil
 }
 
-// sameWorld holds an RPC's identity against the pinned one and the genesis hash that is recorded
+// sameWorld compares an RPC's identity with the pinned one and with the genesis hash that is recorded
 // with the store. The first genesis hash is recorded.
 func (p *Payer) sameWorld(ctx context.Context, n x402.Network, id ChainIdentity) error {
 	p.identity.mu.Lock()
@@ -132,9 +132,9 @@ func (p *Payer) sameWorld(ctx context.Context, n x402.Network, id ChainIdentity)
 	return foreignChain(id, n.ChainID, world, p.opts.Names.RPC)
 }
 
-// unserved judges an RPC that failed to prove itself. One that is for another network
-// leaves this one as it is without any RPC. One that has served this network before is
-// broken instead: by its silence nothing may be taken for granted.
+// unserved says what an RPC that failed to prove itself is to a network. If it is for another
+// network, this one has no RPC. If it has served this network before, it is broken: its silence
+// proves nothing.
 func (p *Payer) unserved(n x402.Network, id ChainIdentity, err error) error {
 	if id.ChainID == 0 || id.ChainID == n.ChainID {
 		return err
@@ -156,8 +156,8 @@ func (p *Payer) unserved(n x402.Network, id ChainIdentity, err error) error {
 // trace asks the chain what became of a payment's authorization. errUnwatched without an
 // RPC for its network.
 //
-// What is remembered of the RPC only says whether to ask it. Its answer counts by the
-// identity that comes with it, of the moment of the answer: names move between machines.
+// What is remembered of the RPC only says whether to ask it. Its answer counts by the identity that
+// comes with it, because names move between machines.
 func (p *Payer) trace(ctx context.Context, row *Payment) (Trace, error) {
 	if p.opts.Chain == nil {
 		return Trace{}, errUnwatched

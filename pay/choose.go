@@ -10,7 +10,7 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// choice is the requirement that will be paid, and with what.
+// choice holds the requirement that will be paid, and the wallet that pays it.
 type choice struct {
 	index       int
 	requirement x402.Requirement
@@ -74,7 +74,7 @@ func (p *Payer) choose(ctx context.Context, r Request, pol Policy) (choice, erro
 // many there are.
 const maxOffer = 8 << 10
 
-// maxAmount is more than any pinned token has, and so little that sums of it stay below 2^256.
+// maxAmount bounds an amount: no pinned token has more, and sums of it stay below 2^256.
 var maxAmount, _ = x402.AmountFromBig(new(big.Int).Lsh(big.NewInt(1), 128))
 
 // How far a requirement came before it was turned down; rankFault is our own failure.
@@ -138,7 +138,7 @@ func (p *Payer) validity(asked time.Duration) time.Duration {
 	return min(asked, p.opts.MaxValidity)
 }
 
-// walletFor is the oldest live wallet of the key on a network: *NoWalletError.
+// walletFor finds the oldest live wallet of the key on a network: *NoWalletError.
 func (p *Payer) walletFor(ctx context.Context, k Key, network string) (Wallet, error) {
 	ws, err := p.store.Wallets(ctx, k.ID)
 	if err != nil {

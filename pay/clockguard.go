@@ -9,12 +9,12 @@ import (
 const (
 	// clockAskTime bounds how long a payment waits for the sources to tell their time.
 	clockAskTime = 3 * time.Second
-	// clockAskAgain is the pause between two such questions while a source stops payments, and
-	// clockAskLate the one while none answers: payments do not wait for those that are down.
+	// clockAskAgain bounds how often the sources are asked while one stops payments, clockAskLate
+	// while none answers: payments do not wait for sources that are down.
 	clockAskAgain = 5 * time.Second
 	clockAskLate  = 30 * time.Second
-	// retireAgain is the time between the two looks that retire a payment: a clock that is wrong
-	// for one look must not forget idempotency keys.
+	// retireAgain lies between the two checks that retire a payment: a clock that is wrong at one
+	// check must not make purser forget idempotency keys.
 	retireAgain = time.Hour
 )
 
@@ -50,7 +50,7 @@ func (p *Payer) askTime(ctx context.Context) {
 	if now := k.wall(); !k.asked.IsZero() && now.Sub(k.asked).Abs() < again {
 		return
 	}
-	// Others wait for the same answers, so the questions do not end with the caller who asks.
+	// Other calls wait for the same answers, so the questions do not end with the caller that asks.
 	ask, cancel := context.WithTimeout(context.WithoutCancel(ctx), clockAskTime)
 	defer cancel()
 	for range 2 {
@@ -80,8 +80,8 @@ func (p *Payer) askSources(ctx context.Context) {
 	all.Wait()
 }
 
-// kept is when a closed payment's payload and idempotency key have been kept long enough. A clock
-// that was set back at its closing does not count: it was not closed before it was made.
+// kept returns when a closed payment's payload and idempotency key have been kept long enough. If the
+// clock was set back at its closing, the time counts from when it was made.
 func (p *Payment) kept() time.Time {
 	if p.Closed.Before(p.Created) {
 		return p.Created.Add(RetainPayload)
@@ -89,8 +89,8 @@ func (p *Payment) kept() time.Time {
 	return p.Closed.Add(RetainPayload)
 }
 
-// retires reports whether a look at now may drop a payment's payload and idempotency key: an
-// earlier look has put it off, and our clock can be right.
+// retires reports whether a check may drop a payment's payload and idempotency key: an earlier check
+// has put it off, and our clock can be right.
 func (p *Payer) retires(ctx context.Context, row *Payment, now time.Time) bool {
 	switch {
 	case row.Doubted:
@@ -112,7 +112,7 @@ func (p *Payer) clockAgreed(ctx context.Context) bool {
 	return p.time.agreed()
 }
 
-// doubtCheck is when a look may end the doubt about a payment next.
+// doubtCheck returns when a check may end the doubt about a payment next.
 func (p *Payment) doubtCheck(now time.Time) time.Time {
 	if due := p.doubtDue(); now.Before(due) {
 		return due
@@ -120,8 +120,8 @@ func (p *Payment) doubtCheck(now time.Time) time.Time {
 	return now.Add(maxBackoff)
 }
 
-// beforeRetiring moves a next look at a closed payment forward to the first one that could retire
-// it, which must not be the last one.
+// beforeRetiring moves the next check of a closed payment forward to the first one that could retire
+// it, because retiring takes two checks.
 func (p *Payment) beforeRetiring(check, now time.Time) time.Time {
 	if due := p.kept(); p.State != Open && now.Before(due) && check.After(due) {
 		return due
@@ -129,7 +129,7 @@ func (p *Payment) beforeRetiring(check, now time.Time) time.Time {
 	return check
 }
 
-// retireCheck is when a look may retire a closed payment next.
+// retireCheck returns when a check may retire a closed payment next.
 func (p *Payment) retireCheck(now time.Time) time.Time {
 	if due := p.kept(); now.Before(due) {
 		return due

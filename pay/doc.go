@@ -2,9 +2,9 @@
 // policy, the pipeline that turns a challenge into at most one payment, and the
 // recovery that closes what was left open.
 //
-// The package knows neither HTTP servers nor Caddy nor a storage engine. What it
-// needs from outside are the ports in ports.go and store.go; every door (REST API,
-// proxy, transport) is a client of [Payer].
+// The package knows neither HTTP servers nor Caddy nor a storage engine. It reaches the outside
+// through the ports in ports.go and store.go. Every door (REST API, proxy, transport) is a client of
+// [Payer]. What counts as evidence is in evidence.go.
 //
 // Three rules carry everything (docs/design.md §3):
 //   - a payment is journaled, with everything it reserves, before it is signed;

@@ -108,8 +108,8 @@ type FailedError struct {
 	Funds       bool            // the wallet holds too little
 	Cause       error
 
-	// again, when not nil, asks the chain once more for the balance behind Funds, which was a
-	// remembered one, and reports whether there is more now.
+	// again, when not nil, reads the balance behind Funds once more, which was a remembered one, and
+	// reports whether there is more now.
 	again func(context.Context) bool
 }
 

@@ -273,7 +273,7 @@ func expiryOutcome(row *Payment, watched bool, now time.Time, clock clockWord) O
 	return Outcome{}
 }
 
-// doubtDue is when the doubt about a payment can end without an RPC.
+// doubtDue returns when the doubt about a payment can end without an RPC.
 func (p *Payment) doubtDue() time.Time { return p.ValidBefore().Add(RepeatGrace) }
 
 // unproven reports whether the chain may still say something new about the payment.

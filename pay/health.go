@@ -30,7 +30,7 @@ type Health struct {
 	Paused *Pause
 }
 
-// Probe is the state of something purser depends on.
+// Probe holds the state of a service that purser depends on.
 type Probe struct {
 	Configured bool
 	OK         bool
@@ -38,9 +38,9 @@ type Probe struct {
 }
 
 const (
-	// healthKept is the age at which a call has the dependencies probed anew.
+	// healthKept is the age of a result from which a call starts a new probe.
 	healthKept = 10 * time.Second
-	// healthStale is the age from which a result is not told at once any more.
+	// healthStale is the age of a result from which a call waits for a new one.
 	healthStale = time.Minute
 	// healthWait bounds how long a call without such a result waits for the probe. It is
 	// shorter than the time limits of readiness probes.

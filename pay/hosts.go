@@ -19,7 +19,7 @@ type site struct {
 	implied bool // the port is the scheme's own
 }
 
-// siteOf reads a URL; the zero site for what is not an absolute one.
+// siteOf reads a URL. It returns the zero site for a URL that is not absolute.
 func siteOf(raw string) site {
 	u, err := url.Parse(raw)
 	if err != nil {
@@ -28,8 +28,8 @@ func siteOf(raw string) site {
 	return siteIn(u)
 }
 
-// siteIn is the zero site for a host beyond ASCII as well: what is dialled for it is
-// another name, its xn-- form.
+// siteIn reads a parsed URL. It returns the zero site also for a host beyond ASCII, because another
+// name is dialled for it, its xn-- form.
 func siteIn(u *url.URL) site {
 	var s site
 	if u.Hostname() == "" || strings.ContainsFunc(u.Hostname(), func(r rune) bool { return r > unicode.MaxASCII }) {
@@ -48,7 +48,7 @@ func siteIn(u *url.URL) site {
 	return s
 }
 
-// normalName is a host in the form of site.name. Host is without brackets.
+// normalName returns a host, given without brackets, in the form of site.name.
 func normalName(host string) (name string, address bool) {
 	name = strings.TrimSuffix(strings.ToLower(host), ".")
 	addr, err := netip.ParseAddr(name)
@@ -62,7 +62,7 @@ func normalName(host string) (name string, address bool) {
 	return addr.String(), true
 }
 
-// String is the host as policy and books show it: with the port unless it is the scheme's.
+// String returns the host as policy and books show it: with the port unless it is the scheme's.
 func (s site) String() string {
 	if s.implied || s.port == "" {
 		return s.name
@@ -70,7 +70,7 @@ func (s site) String() string {
 	return s.name + ":" + s.port
 }
 
-// patterns are all patterns that match the site, the most specific first: its name with
+// patterns lists all patterns that match the site, the most specific first: its name with
 // the port, its name, and the wildcards from the longest to the shortest. A name is not
 // below itself, and an address is below nothing.
 func (s site) patterns() []string {
@@ -96,7 +96,7 @@ func (s site) patterns() []string {
 
 var errPattern = errors.New(`neither "name", "name:port" nor "*.example.com"`)
 
-// normalPattern is a pattern in the form that site.patterns has.
+// normalPattern returns a pattern in the form that site.patterns has.
 func normalPattern(p string) (string, error) {
 	host, below := strings.CutPrefix(p, "*.")
 	port := ""

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Key is an API key as purser keeps it. The secret itself is not part of it: stores
-// find keys by a keyed hash and give the plaintext back only once, on creation.
+// Key describes an API key. The secret is not part of it: stores find keys by a keyed hash, and the
+// plaintext is given back only once, on creation.
 type Key struct {
 	ID    string `json:"ID"`    // UUIDv7
 	Label string `json:"Label"` // 0 to 200 characters
@@ -20,12 +20,12 @@ type Key struct {
 	// Policy limits what this key may spend; nil means the defaults of the door.
 	Policy *Policy `json:"Policy,omitempty"`
 	// PolicyRevision counts how often the policy was set, and that the key was linked or became
-	// the operator's. It tells a payment that is about to be journaled whether it was judged by the policy in
-	// force and counts for the key's owner.
+	// the operator's. It tells a payment that is about to be journaled whether it was judged by
+	// the policy in force and counts for the key's owner.
 	PolicyRevision uint64 `json:"PolicyRevision,omitempty"`
 	// Paused: the key makes no new payment, and repeats of earlier ones are served.
 	Paused *Pause `json:"Paused,omitempty"`
-	// RevokedAt is when the key was revoked for ever; zero: it is not. Its payments are still
+	// RevokedAt holds when the key was revoked for ever; zero: it is not. Its payments are still
 	// recovered, and operator and organization still see them.
 	RevokedAt time.Time `json:"RevokedAt,omitzero"`
 }

@@ -20,16 +20,16 @@ type Request struct {
 	// URL names what the caller asked for, or says that it did; it goes into the books without
 	// its userinfo.
 	URL string
-	// HTTP is set at the doors that send the request themselves, and is what a repeat is
-	// recognized by there. Nil on REST, where URL and terms are.
+	// HTTP recognizes a repeat at the doors that send the request themselves. It is nil on REST, where
+	// URL and terms do.
 	HTTP *HTTPRequest
 	// IdempotencyKey is the caller's, 1 to 255 characters, or empty.
 	IdempotencyKey string
-	// Anew: a settled payment that this call would repeat without an idempotency key is not what
-	// its caller wants, who has given up the answer to it.
+	// Anew: the caller has given up the answer to an earlier purchase. A settled payment is then not
+	// repeated, unless the call has an idempotency key.
 	Anew bool
-	// Again is the payment that this very call has made already: it is driven on, and
-	// never replaced by a new one.
+	// Again names the payment that this very call has made already. It is driven on, and never
+	// replaced by a new one.
 	Again string
 	// OnlyRepeat: an earlier payment that the call repeats is driven on, and no new one is made:
 	// ErrNothingToRepeat.
@@ -64,8 +64,8 @@ const pollRepeat = 250 * time.Millisecond
 // sent, and there is no attempt to end.
 //
 // Errors: *InputError, *HeaderError, *NoWalletError, *x402.UnsupportedError, ErrQuota,
-// *FailuresError, *PolicyError, *FailedError, *OpenError, *SpentError, ErrIdempotencyReused, ErrCallerGone, ErrUnavailable,
-// ErrKeyNotFound if the key was revoked meanwhile.
+// *FailuresError, *PolicyError, *FailedError, *OpenError, *SpentError, ErrIdempotencyReused,
+// ErrNothingToRepeat, ErrCallerGone, ErrUnavailable, ErrKeyNotFound if the key was revoked meanwhile.
 func (p *Payer) Open(ctx context.Context, r Request) (*Attempt, error) {
 	a, err := p.begin(ctx, r)
 	if err != nil {
@@ -94,7 +94,7 @@ func (p *Payer) begin(ctx context.Context, r Request) (*Attempt, error) {
 	return a, nil
 }
 
-// refused tells of a payment that its key may not make.
+// reportRefusal tells of a payment that its key may not make.
 func (p *Payer) reportRefusal(ctx context.Context, r Request, err error) {
 	rule := string(Code(err))
 	switch Code(err) {
@@ -109,7 +109,7 @@ func (p *Payer) reportRefusal(ctx context.Context, r Request, err error) {
 	p.log.InfoContext(ctx, "payment not allowed", "key", r.Key.ID, "door", string(r.Door), "rule", rule)
 }
 
-// open tries until the call has an attempt: the payment that it repeats may be busy, and the key's
+// attempt tries until the call has an attempt: the payment that it repeats may be busy, and the key's
 // policy may change meanwhile.
 func (p *Payer) attempt(ctx context.Context, r Request) (*Attempt, error) {
 	deadline := time.NewTimer(p.opts.RepeatWait)
@@ -133,7 +133,7 @@ func (p *Payer) attempt(ctx context.Context, r Request) (*Attempt, error) {
 				return nil, fmt.Errorf("reading a key's new policy: %w", err)
 			}
 			if r.Key.Revoked() {
-				return nil, ErrKeyNotFound // the call came before, and is answered like one after
+				return nil, ErrKeyNotFound // the call came before the revocation, and is answered like one after
 			}
 			continue
 		case err != nil:
@@ -211,7 +211,7 @@ func (p *Payer) journal(by caller, b *Begin) (Begun, *hold, error) {
 		letGo()
 		return Begun{}, nil, ErrCallerGone
 	}
-	b.Now = p.now().UTC() // others were asked meanwhile; the lease starts now
+	b.Now = p.now().UTC() // RPC and facilitator were asked meanwhile; the lease starts now
 	failpoint.Here(failpoint.Decided)
 	journaling, journaled := p.stage(by, "journal", id)
 	begun, err := p.store.Begin(journaling, b)
@@ -234,7 +234,8 @@ func (p *Payer) journal(by caller, b *Begin) (Begun, *hold, error) {
 	return begun, h, nil
 }
 
-// take keeps the lease of a journaled payment and signs it. On error it ends the attempt.
+// holdAndSign renews the lease of a journaled payment and signs the payment. On error it ends the
+// attempt.
 func (a *Attempt) holdAndSign(w Wallet) error {
 	failpoint.Here(failpoint.Journaled)
 	if err := a.payer.keep(a.caller, a.hold, a.row.Lease.Until); err != nil {

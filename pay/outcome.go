@@ -12,8 +12,8 @@ import (
 // lease. Stores apply it with [Payment.Apply].
 type Outcome struct {
 	PaymentID string
-	// Fence is that of the lease under which the outcome was learned. Zero is an
-	// observer (a posted receipt), who may only settle or note.
+	// Fence names the lease under which the outcome was learned. Without one (0), as that of a posted
+	// receipt, an outcome may only settle or note.
 	Fence   uint64
 	At      time.Time
 	Verdict Verdict
@@ -39,8 +39,8 @@ type Outcome struct {
 	// Resolution: the verdict, settled or void, is an operator's. It needs the lease, and a
 	// payment that is [Payment.Resolvable].
 	Resolution *Resolution
-	// Check moves recovery's next look; zero leaves it, or, with Checked, ends the looking.
-	// Checked counts a look.
+	// Check moves recovery's next check; zero leaves it, or, with Checked, ends the checks.
+	// Checked counts a check.
 	Check   time.Time
 	Checked bool
 	Retire  bool // drop payload and idempotency key
@@ -54,7 +54,7 @@ type Outcome struct {
 type Effects struct {
 	Counters []CounterChange
 	Event    *SpendEvent
-	// Was is the state before, so that observers see transitions once.
+	// Was holds the state before, so that observers see transitions once.
 	Was State
 	// Contradicted: the payment was refused or void, and its money has moved all the same.
 	Contradicted bool
@@ -252,8 +252,8 @@ func (p *Payment) event(o Outcome) SpendEvent {
 	}
 }
 
-// waitsForReceipt: in seller mode on REST the client still has to buy with the payload,
-// so only its receipt counts as an answer.
+// waitsForReceipt reports whether only a receipt counts as an answer: in seller mode on REST the client
+// still has to buy with the payload.
 func (p *Payment) waitsForReceipt() bool {
 	return p.Door == DoorAPI && p.Terms.Settlement == SettleSeller && !p.Receipted && p.Lives()
 }

@@ -24,8 +24,8 @@ type Options struct {
 	Wallets     Wallets
 	Facilitator Facilitator // nil: `payer` payments answer 402 and say so
 	Chain       Chain       // nil: no balances, no evidence from the chain
-	// Second is asked as well before evidence of Chain voids or disputes a payment; nil: Chain's
-	// word is enough.
+	// Second must agree before evidence of Chain voids or disputes a payment; nil: Chain's word is
+	// enough.
 	Second Chain
 	// Time compares our clock with those of others. Nil: only with the chain's blocks.
 	Time *Timekeeper
@@ -97,7 +97,7 @@ type Payer struct {
 	words    rpcWords
 	balances balanceCache
 	slowRPC  *breaker.Breaker // for balances, of payments
-	slowView *breaker.Breaker // and of those who look at wallets
+	slowView *breaker.Breaker // and of wallet pages
 	verified *lru.Cache[verifiedKey, struct{}]
 	health   healthCache
 	earlier  earlier
@@ -179,7 +179,7 @@ func (p *Payer) Close(ctx context.Context) error {
 	}
 }
 
-// begin counts work in flight unless the payer is closed.
+// enter counts work in flight unless the payer is closed.
 func (p *Payer) enter() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// State is a payment's stored state (docs/design.md §3).
+// State holds a payment's stored state (docs/design.md §3).
 type State string
 
 // The three stored states.
@@ -32,7 +32,7 @@ const (
 	SettleSeller Settlement = "seller" // the seller does, when it gets the payload
 )
 
-// Door is the surface a payment came through.
+// Door names the surface that a payment came through.
 type Door string
 
 // The doors.
@@ -98,7 +98,7 @@ const (
 // Live reports whether the lease is held.
 func (l Lease) Live(now time.Time) bool { return l.Owner != "" && now.Before(l.Until) }
 
-// Payment is one journaled payment: the row that is written before anything is signed.
+// Payment is one journaled payment. Its row is written before anything is signed.
 type Payment struct {
 	ID             string    `json:"ID"` // UUIDv7
 	KeyID          string    `json:"KeyID"`
@@ -129,7 +129,7 @@ type Payment struct {
 
 	State   State `json:"State"`
 	Refused bool  `json:"Refused,omitempty"` // our facilitator declined
-	// RefusedAt is the last stage at which our facilitator declined. A payload that /settle has
+	// RefusedAt holds the last stage at which our facilitator declined. A payload that /settle has
 	// had may be refused later because it moved money.
 	RefusedAt Stage `json:"RefusedAt,omitempty"`
 	// Doubted: the payment was refused, or voided by purser's own word, after it was signed. Its
@@ -146,7 +146,7 @@ type Payment struct {
 	Closed     time.Time `json:"Closed,omitzero"` // when it became settled or void
 	// Failed: it was refused or void, and is counted for [FailureBounds].
 	Failed bool `json:"Failed,omitempty"`
-	// Resolution is an operator's word, if it was needed.
+	// Resolution holds an operator's word, if it was needed.
 	Resolution *Resolution `json:"Resolution,omitempty"`
 
 	Transaction string          `json:"Transaction,omitempty"` // 0x + 64 hex, "" when unknown
@@ -164,11 +164,11 @@ type Payment struct {
 	Receipted bool `json:"Receipted,omitempty"`
 
 	Reservations []Reservation `json:"Reservations,omitempty"`
-	// Price is the counter that a settlement sets to the amount, for the price guard; "" while
+	// Price names the counter that a settlement sets to the amount, for the price guard; "" while
 	// the guard is off.
 	Price Counter `json:"Price,omitempty"`
 
-	// Check is when recovery looks at the payment next; zero: never.
+	// Check holds when recovery looks at the payment next; zero: never.
 	Check  time.Time `json:"Check,omitzero"`
 	Checks int       `json:"Checks,omitempty"` // how often it has looked
 	// Retired: payload dropped and idempotency key forgotten, RetainPayload after closing.
@@ -196,7 +196,7 @@ const (
 	RetainPayload = 30 * 24 * time.Hour
 )
 
-// ValidBefore is when the authorization expires.
+// ValidBefore returns when the authorization expires.
 func (p *Payment) ValidBefore() time.Time {
 	return time.Unix(int64(p.Authorization.ValidBefore), 0).UTC()
 }
@@ -238,7 +238,7 @@ func (p *Payment) Flags() []string {
 	return flags
 }
 
-// Labels are the payment's state and flags: what GET /v1/payments?state= filters by.
+// Labels lists the payment's state and flags, by which GET /v1/payments?state= filters.
 func (p *Payment) Labels() []string { return append([]string{string(p.State)}, p.Flags()...) }
 
 // Labelled reports whether the payment has a state or flag; "" is any.
@@ -255,8 +255,8 @@ func ValidLabel(s string) bool {
 	return false
 }
 
-// Payload builds what goes into the payment header. It fails before the payment was
-// signed and after its payload was dropped.
+// Payload builds the contents of the payment header. It fails before the payment is signed and after
+// its payload was dropped.
 func (p *Payment) Payload() (x402.Payload, error) {
 	if p.Signature == nil || p.Retired {
 		return x402.Payload{}, fmt.Errorf("payment %s has no payload", p.ID)

@@ -15,7 +15,7 @@ const (
 	PlanAgency    PlanName = "AGENCY"
 )
 
-// planNames are the plans, smallest first.
+// planNames lists the plans, smallest first.
 var planNames = []PlanName{PlanFree, PlanDeveloper, PlanAgency}
 
 // ParsePlan reads a plan's name in any case.
@@ -59,7 +59,7 @@ func defaultPlan(name PlanName) Plan {
 	}
 }
 
-// Of is a plan by its name. An unknown name is the free plan.
+// Of returns a plan by its name, the free one for an unknown name.
 func (t Plans) Of(name PlanName) Plan {
 	d := defaultPlan(name)
 	p := t[d.Name]
@@ -97,7 +97,7 @@ func KeysUsed(keys []Key) int {
 // free plan.
 func (t Plans) Unclaimed() int { return t.Of(PlanFree).Payments }
 
-// List is every plan, smallest first.
+// List returns every plan, smallest first.
 func (t Plans) List() []Plan {
 	list := make([]Plan, len(planNames))
 	for i, name := range planNames {
@@ -157,7 +157,7 @@ func widest() Plans {
 	return all
 }
 
-// complete is the table with nothing missing, of its own.
+// complete returns a copy of the table in which nothing is missing.
 func (t Plans) complete() Plans {
 	all := make(Plans, len(planNames))
 	for _, p := range t.List() {

@@ -29,19 +29,19 @@ type Policy struct {
 	// Doors the key may pay through; empty is all of them. One that may pay through the proxy
 	// may pay through the transport, too: both dial themselves.
 	Doors []Door `json:"doors,omitempty"`
-	// AllowHosts, when set, are the only hosts that are paid: "name" (any port), "name:port",
-	// "*.example.com" (all names below). What DenyHosts has is not paid in any case; those of
-	// the defaults are denied as well.
+	// AllowHosts, when set, lists the only hosts that are paid: "name" (any port), "name:port",
+	// "*.example.com" (all names below). Hosts in DenyHosts are never paid; those of the defaults
+	// are denied as well.
 	AllowHosts []string `json:"allow_hosts,omitempty"`
 	DenyHosts  []string `json:"deny_hosts,omitempty"`
-	// AllowPayees, when set, are the only addresses that are paid. What DenyPayees has is not
-	// paid in any case; those of the defaults are denied as well.
+	// AllowPayees, when set, lists the only addresses that are paid. Addresses in DenyPayees are
+	// never paid; those of the defaults are denied as well.
 	AllowPayees []x402.Address `json:"allow_payees,omitempty"`
 	DenyPayees  []x402.Address `json:"deny_payees,omitempty"`
-	// Hosts have limits of their own, by the patterns of AllowHosts: the most specific one
-	// counts, and hosts under one pattern share its budgets. Tasks likewise, by label; "*" is
-	// what all labels without an own entry share, and calls without a label. Entries of the
-	// defaults hold for the names that the key's own policy does not have.
+	// Hosts have limits of their own, by the patterns of AllowHosts. The most specific one counts,
+	// and hosts under one pattern share its budgets. Tasks have limits by label. Labels without an
+	// own entry, and calls without a label, share the entry "*". Entries of the defaults hold for
+	// the names that the key's own policy does not have.
 	Hosts map[string]Budget `json:"hosts,omitempty"`
 	Tasks map[string]Budget `json:"tasks,omitempty"`
 }
@@ -57,7 +57,7 @@ type Budget struct {
 // unanswered and still valid (docs/design.md §7).
 const MaxUnansweredPerHost = 20
 
-// otherTasks is the entry of Policy.Tasks for labels without an own one. It is no label.
+// otherTasks names the entry of Policy.Tasks for labels without an own one. It is no label.
 const otherTasks = "*"
 
 // PolicyOf returns the policy in force for a key at a door. It takes the key's own policy, and the
@@ -130,7 +130,7 @@ func (pol Policy) site(raw string) site {
 	return siteOf(raw)
 }
 
-// hostBudget is the entry of Hosts that counts for a site, and its pattern.
+// hostBudget finds the entry of Hosts that counts for a site, and its pattern.
 func (pol Policy) hostBudget(at site) (pattern string, b Budget, ok bool) {
 	if len(pol.Hosts) == 0 {
 		return "", Budget{}, false
@@ -143,7 +143,7 @@ func (pol Policy) hostBudget(at site) (pattern string, b Budget, ok bool) {
 	return "", Budget{}, false
 }
 
-// taskBudget is the entry of Tasks that counts for a label, and its name.
+// taskBudget finds the entry of Tasks that counts for a label, and its name.
 func (pol Policy) taskBudget(label string) (name string, b Budget, ok bool) {
 	if b, ok := pol.Tasks[label]; ok {
 		return label, b, true
@@ -152,20 +152,20 @@ func (pol Policy) taskBudget(label string) (name string, b Budget, ok bool) {
 	return otherTasks, b, ok
 }
 
-// Cap is a bound on an amount in the smallest unit of USDC, or "off": no bound, where
-// otherwise a default would hold. A nil *Cap is not set.
+// Cap bounds an amount in the smallest unit of USDC. "off" is no bound, where otherwise a default
+// would hold. A nil *Cap is not set.
 type Cap struct {
 	off bool
 	max x402.Amount
 }
 
-// CapOf is a bound.
+// CapOf returns a bound.
 func CapOf(most x402.Amount) *Cap { return &Cap{max: most} }
 
-// NoCap is "off".
+// NoCap returns "off".
 func NoCap() *Cap { return &Cap{off: true} }
 
-// Max is the bound; nil for one that is off or not set.
+// Max returns the bound; nil for one that is off or not set.
 func (c *Cap) Max() *x402.Amount {
 	if c == nil || c.off {
 		return nil
@@ -175,7 +175,7 @@ func (c *Cap) Max() *x402.Amount {
 
 const capOff = "off"
 
-// String is the amount, "off", or "" for one that is not set.
+// String returns the amount, "off", or "" for one that is not set.
 func (c *Cap) String() string {
 	switch {
 	case c == nil:

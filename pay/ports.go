@@ -18,11 +18,11 @@ type Wallets interface {
 	// Sign signs an authorization with the wallet that is its From. Signing twice is
 	// harmless: the nonce is part of the message.
 	Sign(ctx context.Context, w Wallet, m Message) (x402.Signature, error)
-	// Name is the provider's name: "local", "none", "external", "cdp".
+	// Name returns the provider's name: "local", "none", "external", "cdp".
 	Name() string
 }
 
-// Message is an authorization in the two forms that signers take.
+// Message holds an authorization in the two forms that signers take.
 type Message struct {
 	Authorization x402.Authorization
 	Asset         x402.Asset
@@ -125,16 +125,16 @@ type Trace struct {
 	// Canceled: AuthorizationCanceled was found.
 	Canceled    bool
 	Transaction string
-	// SafeUsed is authorizationState at the block with the `safe` tag, SafeTime that
+	// SafeUsed holds authorizationState at the block with the `safe` tag, SafeTime that
 	// block's timestamp. Both come from the same block.
 	SafeUsed bool
 	SafeTime time.Time
 	// SafeNumber and SafeHash name that block.
 	SafeNumber uint64
 	SafeHash   string
-	// Latest is the time of the newest block that the RPC has; zero: it was not asked for it.
+	// Latest holds the time of the newest block that the RPC has; zero: it was not asked for it.
 	Latest time.Time
-	// KeptHash is the hash that the RPC has for the number of TraceQuery.Kept, asked for together
+	// KeptHash holds the hash that the RPC has for the number of TraceQuery.Kept, asked for together
 	// with Chain; "": it has no such block, or not any more.
 	KeptHash string
 	// SafeLogs: the Used or Canceled above is at or before the safe block.
@@ -166,7 +166,7 @@ type Observer interface {
 // ChainScanner is a [Chain] that can also list what wallets have paid. Reconciling a restored
 // store needs one.
 type ChainScanner interface {
-	// Safe is the newest block that no reorganization is expected to take back.
+	// Safe finds the newest block that no reorganization is expected to take back.
 	Safe(ctx context.Context) (ChainBlock, error)
 	// Before finds a block that is not after a moment, a few minutes before it at most where
 	// block times allow.

@@ -57,7 +57,7 @@ func (p *Payer) propose(ctx context.Context, r Request) (*Begin, choice, error) 
 	return b, c, err
 }
 
-// callIdentity says what repeats of a call are recognized by.
+// callIdentity makes the identity by which repeats of a call are recognized.
 func (p *Payer) callIdentity(r Request, t Terms) CallIdentity {
 	id := CallIdentity{
 		KeyID: r.Key.ID, IdempotencyKey: r.IdempotencyKey, Terms: t, Anew: r.Anew, Again: r.Again,
@@ -73,7 +73,7 @@ func (p *Payer) callIdentity(r Request, t Terms) CallIdentity {
 	return id
 }
 
-// judgement gathers what a new payment of a key is allowed or refused by.
+// judgement gathers the limits that a new payment of a key must keep.
 func (p *Payer) judgement(ctx context.Context, k Key, pol Policy, declined error, now time.Time) (Judgement, error) {
 	j := Judgement{
 		Declined: declined, Policy: &pol, PolicyRevision: k.PolicyRevision, Paused: k.Paused,

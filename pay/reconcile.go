@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// A store that was restored from a backup does not know what was paid afterwards. Until the
-// chain has told, it is in reconcile mode: nothing new is paid, and nothing that the backup
-// left open is sent again, because what it has is not the end of the story.
+// A store that was restored from a backup does not know what was paid afterwards. Until the chain has
+// told, it is in reconcile mode: purser pays nothing new, and sends nothing again that the backup left
+// open, because its outcome may be missing.
 
-// Reconciler is the part of a store that remembers what it was restored from.
+// Reconciler is the part of a store that remembers the backup that it was restored from.
 type Reconciler interface {
 	// Restored says what is to be reconciled. Nil: nothing, and payments may begin.
 	Restored(ctx context.Context) (*Restore, error)
@@ -37,7 +37,7 @@ type Restore struct {
 	// Block.
 	Taken time.Time    `json:"taken"`
 	Block *MarkedBlock `json:"block,omitempty"`
-	// At is when the newest of them was opened first.
+	// At holds when the newest of them was opened first.
 	At time.Time `json:"restored_at"`
 	// Scans holds the read blocks of each network, by its name.
 	Scans map[string]Scan `json:"scans,omitempty"`
@@ -46,7 +46,7 @@ type Restore struct {
 	// Strange lists the first findings that cannot be booked. StrangeCount counts all of them.
 	Strange      []string `json:"strange,omitempty"`
 	StrangeCount int      `json:"strange_count,omitempty"`
-	// Accepted is an operator's word that the rest need not be known.
+	// Accepted holds an operator's word that the rest need not be known.
 	Accepted *Acceptance `json:"accepted,omitempty"`
 }
 
@@ -66,7 +66,7 @@ type Scan struct {
 	Next  uint64 `json:"next"`
 }
 
-// Acceptance is the operator's.
+// Acceptance holds an operator's word that the rest need not be known.
 type Acceptance struct {
 	At time.Time `json:"at"`
 	By string    `json:"by,omitempty"` // as the operator's tool says
@@ -130,9 +130,9 @@ func (e *ReconcilingError) Error() string {
 // Unwrap makes it an ErrUnavailable.
 func (e *ReconcilingError) Unwrap() error { return ErrUnavailable }
 
-// reconciled refuses a payment that the backup does not have, or has open: a payment of
-// the backup that is open there may have been given up since, and another one made in its
-// stead. The payload of a settled one moves nothing any more.
+// reconciled refuses a payment that is new, or that the backup has open: it may have been given up
+// since the backup, and another one made in its stead. The payload of a settled payment moves nothing
+// any more.
 func reconciled(v BeginView, how How) error {
 	if how != Created && how != Driven {
 		return nil

@@ -42,8 +42,8 @@ func (p *Payment) Booking() Effects {
 	return fx
 }
 
-// idOf is a UUIDv7 of a block's time that only this authorization has, so that booking it
-// twice is writing the same row.
+// idOf makes a UUIDv7 of a block's time that only this authorization has, so that booking it twice
+// writes the same row.
 func idOf(what string, at time.Time, a x402.Asset, u UsedAuthorization) string {
 	h := sha256.New()
 	h.Write([]byte("purser/reconciled/" + what + "\x00"))
@@ -59,8 +59,8 @@ func idOf(what string, at time.Time, a x402.Asset, u UsedAuthorization) string {
 	return id.String()
 }
 
-// payerOf is the wallet that a payment of an address is booked for: one that was there
-// then, and of several the oldest, which pays.
+// payerOf finds the wallet that a payment of an address is booked for: of those that existed then the
+// oldest, which pays.
 func payerOf(wallets []Wallet, at time.Time) Wallet {
 	i := slices.IndexFunc(wallets, func(w Wallet) bool {
 		return !w.Created.After(at) && (w.Deleted == nil || w.Deleted.After(at))

@@ -17,10 +17,10 @@ import (
 const (
 	// reconcileEvery is the pause between two looks at the chain.
 	reconcileEvery = 5 * time.Second
-	// reconcileTime is when a look takes no further blocks; what is left comes at once, after
-	// the store was asked again.
+	// reconcileTime bounds the time in which one pass takes blocks. The next pass follows at once,
+	// after the store was asked again.
 	reconcileTime = 20 * time.Second
-	// reconcileRetry is when what the RPC has refused is asked again, once.
+	// reconcileRetry is the pause before a refused question is asked again, once.
 	reconcileRetry = 250 * time.Millisecond
 	// reconcileMargin bounds how far our clock may have been ahead of the chain's when a backup was
 	// taken without its block.
@@ -33,8 +33,8 @@ const (
 	reconcileChunk = 2000
 	// reconcileFound is the number of payments that are booked at once.
 	reconcileFound = 200
-	// reconcileWiden is after how many answers the RPC is asked for more blocks at once: what
-	// it refused may have been the moment, and not their number.
+	// reconcileWiden is the number of answers after which the RPC is asked for more blocks at once:
+	// it may have refused because of the moment, and not because of their number.
 	reconcileWiden = 16
 )
 
@@ -191,8 +191,7 @@ func (p *Payer) reconcileState(states map[string]NetworkReconciling) {
 	p.reconcile.told = text
 }
 
-// allWallets are all wallets that have an address, deleted ones too, by network, oldest
-// first.
+// allWallets lists all wallets that have an address, deleted ones too, by network, oldest first.
 func (p *Payer) allWallets(ctx context.Context) (map[string][]Wallet, error) {
 	const page = 1000
 	all := map[string][]Wallet{}
@@ -318,7 +317,7 @@ func firstBlock(ctx context.Context, ledger ChainScanner, r *Restore, n x402.Net
 	return max(b.Number, 1), nil
 }
 
-// blockOn is the block of the backup on a network, if it was noted.
+// blockOn returns the block of the backup on a network, if it was noted.
 func (r *Restore) blockOn(network string) *ChainBlock {
 	if r.Block == nil || r.Block.Network != network {
 		return nil
@@ -402,7 +401,7 @@ func (p *Payer) goOnAt(network string, block uint64) (last uint64) {
 	return last
 }
 
-// sameChain holds the chain that an answer is from against the store's and the backup's.
+// sameChain compares the chain that an answer is from with the store's and the backup's.
 func (p *Payer) sameChain(ctx context.Context, r *Restore, n x402.Network, id ChainIdentity) error {
 	if err := p.sameWorld(ctx, n, id); err != nil {
 		return err

@@ -110,8 +110,8 @@ func (p *Payer) recoverAll(ctx context.Context, due []*Payment) (int, error) {
 
 var errBatchOver = errors.New("the batch has had its time")
 
-// recoverPayment looks at one payment. One that fails comes later again, so that those
-// behind it have their turn.
+// recoverPayment looks at one payment. If that fails, the payment is put off, so that it holds up no
+// other.
 func (p *Payer) recoverPayment(ctx context.Context, row *Payment) error {
 	err := p.recoverLeased(ctx, row.ID)
 	switch {
@@ -155,8 +155,8 @@ func (p *Payer) recoverLeased(ctx context.Context, id string) error {
 	return err
 }
 
-// look gathers the evidence for one payment. One that is cut short, because another instance takes over or the
-// process ends, is no look: the payment stays due, instead of waiting for the longer the more reloads there are.
+// gather collects the evidence for one payment. If another instance takes over or the process ends
+// meanwhile, looked is false and the payment stays due: reloads must not make it wait longer.
 func (p *Payer) gather(ctx context.Context, row *Payment) (_ Outcome, looked bool) {
 	now := p.now()
 	if p.opts.Chain != nil && row.unproven() {

@@ -6,8 +6,8 @@ import "time"
 const (
 	recoverEvery = 5 * time.Second
 	recoverBatch = 200
-	// recoverTime is when a batch takes no further payment: lapsed leases and those that have
-	// come due meanwhile must not wait for a slow RPC.
+	// recoverTime bounds the time in which a batch takes payments: lapsed leases and payments that
+	// have come due meanwhile must not wait for a slow RPC.
 	recoverTime = 20 * time.Second
 	// recoverAtOnce bounds the payments that recovery looks at concurrently. One payment with a
 	// slow RPC does not delay the others.
@@ -22,7 +22,7 @@ const (
 	settleDelay   = 5 * time.Second
 )
 
-// nextCheck is when recovery should look at a payment next; zero is never.
+// nextCheck returns when recovery should look at a payment next; zero is never.
 func (p *Payer) nextCheck(row *Payment, now time.Time) time.Time {
 	backoff := func(most time.Duration) time.Time {
 		d := firstCheck << min(row.Checks, 16)

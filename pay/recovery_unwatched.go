@@ -15,8 +15,8 @@ type earlier struct {
 	before string // the last payment that was seen
 }
 
-// earlierKinds are the payments that an RPC may say something about. Without one they wait
-// for a day or for good, by a schedule that must not outlive the reason for it.
+// earlierKinds selects the payments that an RPC may say something about. Without an RPC they wait for
+// a day or for good, and that schedule must not outlive its reason.
 var earlierKinds = []LabelQuery{
 	{Label: string(Open)},
 	{Label: string(Settled), Without: []string{"confirmed", "disputed"}},
@@ -72,7 +72,7 @@ func (p *Payer) bringForward(ctx context.Context, row *Payment, now time.Time) e
 	if errors.Is(err, ErrUnavailable) || ctx.Err() != nil {
 		return fmt.Errorf("scheduling payment %s: %w", row.ID, err)
 	}
-	if err != nil { // the others have their turn
+	if err != nil { // it holds up no other
 		p.log.Warn("payment not scheduled", "payment", row.ID, "error", err)
 	}
 	return nil

@@ -11,8 +11,8 @@ import (
 // "place/key/<id>/2026-11". Names carry their window, so old ones just stop mattering.
 type Counter string
 
-// Reservation is one counter that a payment added to when it was journaled. The row
-// keeps exactly what it added, so exactly that is given back, once.
+// Reservation records what a payment added to one counter when it was journaled. Exactly that is
+// given back, once.
 type Reservation struct {
 	Counter Counter     `json:"Counter"`
 	Amount  x402.Amount `json:"Amount"`
@@ -119,7 +119,7 @@ func PlaceCounter(owner string, at time.Time) Counter {
 	return Counter("place/" + owner + "/" + at.UTC().Format("2006-01"))
 }
 
-// PendingCounters are the number and the sum of a key's open payments.
+// PendingCounters name the number and the sum of a key's open payments.
 func PendingCounters(keyID string) (count, amount Counter) {
 	return Counter("pending/n/" + keyID), Counter("pending/sum/" + keyID)
 }

@@ -17,7 +17,7 @@ import (
 // requirements and hold again for the row that is journaled. Those that count (budgets, rate)
 // and the price guard are decided in the journal operation alone.
 
-// refusal is a rule's no.
+// refusedBy returns the refusal of a rule.
 func refusedBy(rule, format string, args ...any) error {
 	return &PolicyError{Rule: rule, Detail: fmt.Sprintf(format, args...)}
 }
@@ -95,8 +95,8 @@ func (pol Policy) allowsPayee(payee x402.Address) error {
 	return nil
 }
 
-// rate is the limit on how many payments begin in a minute. Unlike what is spent, they are
-// counted while there is a limit.
+// rate returns the limit on the payments that begin in a minute. Unlike spending, they are counted
+// only while there is a limit.
 func (pol Policy) rate(row *Payment) []Limit {
 	n := pol.PerMinute
 	if n == nil || *n <= 0 {

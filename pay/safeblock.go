@@ -21,7 +21,7 @@ type SafeBlocks interface {
 	ForgetSafeBlock(ctx context.Context, network string) error
 }
 
-// advanceEvery is the least time between a kept safe block and the one that takes its place.
+// advanceEvery is the least time between a kept block and the one that takes its place.
 const advanceEvery = time.Minute
 
 var (
@@ -76,9 +76,8 @@ func (p *Payer) ignore(ctx context.Context, s TimeSource, reason string, err err
 	return err
 }
 
-// ask traces a payment's authorization with one RPC. What comes back is vetted: an RPC of another
-// chain or of a fork has no word at all, and one whose time or whose kept block is in doubt says
-// nothing of safe blocks.
+// ask traces a payment's authorization with one RPC. It returns as much of the answer as counts: see
+// [foreignChain] and [admitted].
 func (p *Payer) ask(ctx context.Context, s TimeSource, c Chain, q TraceQuery) (Trace, error) {
 	var err error
 	keeps := p.keeps()
@@ -154,8 +153,8 @@ func (p *Payer) keeps() bool {
 	return p.identity.world != SandboxWorld
 }
 
-// both has the second RPC, if there is one, confirm what would prove that a payment's money did
-// not move. Without its word the trace says nothing of safe blocks.
+// both asks the second RPC, if there is one, to confirm that a payment's money did not move. Without
+// its word the trace says nothing of safe blocks.
 func (p *Payer) both(ctx context.Context, row *Payment, q TraceQuery, t Trace) Trace {
 	if p.opts.Second == nil || !needsSecond(row, t) {
 		return t

@@ -14,9 +14,8 @@ import (
 // have got to it.
 var ErrNotSent = errors.New("not sent")
 
-// Pay is the REST door's whole way: open, and settle or hand out the payload. The caller
-// writes its answer and then calls Finish. When Pay returns an error there is no attempt
-// to finish.
+// Pay opens a payment for the REST door, and settles it or hands out its payload. The caller must call
+// Finish when it has written its answer. When Pay returns an error, there is no attempt to finish.
 func (p *Payer) Pay(ctx context.Context, r Request) (*Attempt, error) {
 	r = r.withoutUserinfo()
 	started := time.Now()
@@ -85,8 +84,7 @@ func (p *Payer) alreadyUsed(ctx context.Context, r Request) error {
 	return failedFor(nil, sellers)
 }
 
-// settle is payer mode: /verify, then /settle. It returns nil once the settlement is
-// recorded.
+// settle calls our facilitator's /verify and /settle. It returns nil once the settlement is recorded.
 func (a *Attempt) settle() error {
 	if a.payer.opts.Facilitator == nil { // a repeat, made when there still was one
 		return failedFor(a.row, ErrNoFacilitator)
@@ -197,7 +195,7 @@ func (a *Attempt) prepare() error {
 	return a.depart()
 }
 
-// faultDetail is the `facilitator` object for a call that brought no verdict.
+// faultDetail makes the `facilitator` object for a call that brought no verdict.
 func faultDetail(err error) json.RawMessage {
 	b, merr := json.Marshal(map[string]string{"error": truncate(err.Error(), 400)})
 	if merr != nil {
@@ -229,7 +227,7 @@ type verifiedKey struct {
 // maxVerified bounds the memory; a forgotten entry costs one more /verify.
 const maxVerified = 10_000
 
-// ParseSettlement reads the body field `settlement`; "" is the given default.
+// ParseSettlement reads the word for a settlement; "" gives the default.
 func ParseSettlement(s string, def Settlement) (Settlement, error) {
 	switch Settlement(s) {
 	case "":

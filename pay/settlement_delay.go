@@ -17,8 +17,8 @@ type delayedSettlement struct {
 	timer   *time.Timer
 }
 
-// hold keeps an outcome until take or, after mergeWait, write. It reports false when
-// there is one already.
+// keep holds an outcome until withdraw or, after mergeWait, write. It reports false if it holds one
+// already.
 func (d *delayedSettlement) keep(row *Payment, o Outcome, write func()) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -30,7 +30,7 @@ func (d *delayedSettlement) keep(row *Payment, o Outcome, write func()) bool {
 	return true
 }
 
-// take gives the outcome away, to one taker. stopped reports that its timer will not run.
+// withdraw gives the outcome away, once. stopped reports that its timer will not run.
 func (d *delayedSettlement) withdraw() (row *Payment, o *Outcome, stopped bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

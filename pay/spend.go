@@ -33,7 +33,7 @@ type SpendQuery struct {
 	Limit  int
 }
 
-// SignedAmount is the amount as the API shows it: negative for a correction.
+// SignedAmount returns the amount as the API shows it: negative for a correction.
 func (e SpendEvent) SignedAmount() string {
 	if e.Corrects != "" {
 		return "-" + e.Amount.String()

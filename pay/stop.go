@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// RulePaused is the rule of a payment that is refused because its key, or everything, is paused.
+// RulePaused names the rule that refuses a payment because its key, or everything, is paused.
 const RulePaused = "paused"
 
 // Pause tells since when, why and by whose word no new payment is made.
@@ -27,7 +27,7 @@ func (p *Pause) refusal(what string) error {
 	return refusedBy(RulePaused, "%s is paused: %s", what, p.Reason)
 }
 
-// Stop is a change of whether a key pays.
+// Stop names a change of whether a key pays.
 type Stop string
 
 // The ways to stop a key. A revoked key stays revoked for ever.
@@ -71,13 +71,13 @@ func (s KeyStop) Apply(k Key) (Key, bool, error) {
 	return k, true, nil
 }
 
-// Stops keeps what is paused and which keys have been the deployment's own. What it writes has
-// its entry in the audit: see [WithActor].
+// Stops keeps pauses, and which keys have been the deployment's own. Each of its writes has an entry in
+// the audit: see [WithActor].
 type Stops interface {
 	// StopKey applies a stop to a key: see [KeyStop.Apply], whose errors are returned as they
 	// are. Begin sees the change at once. ErrKeyNotFound.
 	StopKey(ctx context.Context, keyID string, s KeyStop) (Key, error)
-	// Pause says that everything is paused; nil: it is not.
+	// Pause returns the pause of everything, nil for none.
 	Pause(ctx context.Context) (*Pause, error)
 	// SetPause pauses everything, or, with nil, ends that. Begin sees the change at once.
 	SetPause(ctx context.Context, p *Pause) error

@@ -25,7 +25,7 @@ type Store interface {
 	Stops
 	Audit
 
-	// World is "sandbox", or the genesis hash (0x…) of the first RPC that answered, or ""
+	// World returns "sandbox", or the genesis hash (0x…) of the first RPC that answered, or ""
 	// while neither is known (docs/design.md §4).
 	World(ctx context.Context) (string, error)
 	// SetWorld records the world if none is recorded and returns the one in force.
@@ -65,7 +65,7 @@ type WalletBook interface {
 	// over the whole organization for a claimed key: ErrWalletLimit. With NewWallet.Plans, the
 	// limit of a claimed key is that of its organization's plan instead.
 	CreateWallet(ctx context.Context, w NewWallet, limit int) error
-	// WalletCount is the number that CreateWallet compares with its limit.
+	// WalletCount returns the number that CreateWallet compares with its limit.
 	WalletCount(ctx context.Context, k Key) (int, error)
 	// Wallets lists a key's live wallets, oldest first.
 	Wallets(ctx context.Context, keyID string) ([]Wallet, error)
@@ -110,8 +110,8 @@ type Journal interface {
 	// Those that held reports are left alone: their sends are under way on this node,
 	// whatever the clock says. held may be nil; it must not call the store.
 	Lapse(ctx context.Context, now time.Time, held func(paymentID string) bool) (int, error)
-	// CountOpen is the number of payments with a label ("open", "unresolved",
-	// "disputed") over all keys, for metrics and alarms.
+	// CountOpen counts the payments of all keys with a label ("open", "unresolved", "disputed"), for
+	// metrics and alarms.
 	CountOpen(ctx context.Context, label string) (int, error)
 
 	// SpendEvents lists a key's events, newest first. ErrEventNotFound when q.Before is not

@@ -11,13 +11,13 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// SpendBook reads what several keys spent together. Which keys those are is the caller's
-// affair: a store looks neither at organizations nor at who asks.
+// SpendBook reads what several keys spent together. The caller chooses the keys and checks whose they
+// are; a store does not.
 type SpendBook interface {
 	// SpendSummary adds up what the keys spent from one UTC day to another, both included.
 	// Its cost grows with keys and days, not with the number of spend events.
 	SpendSummary(ctx context.Context, keyIDs []string, from, to time.Time) (Summary, error)
-	// ListSpend lists the keys' events, newest first. q.KeyID is the caller's affair. A call
+	// ListSpend lists the keys' events, newest first. It ignores q.KeyID. A call
 	// looks at a bounded number of rows; a page that ends early for that has a Next.
 	// ErrEventNotFound when q.Before is an event of none of the keys.
 	ListSpend(ctx context.Context, keyIDs []string, q OrganizationSpendQuery) (SpendPage, error)
@@ -33,7 +33,7 @@ type Sum struct {
 	Corrected x402.Amount // of the events that take earlier ones back, which may be another day's
 }
 
-// Net is Amount less Corrected; negative tells that it is below zero by that much.
+// Net returns Amount less Corrected; negative tells that it is below zero by that much.
 func (s Sum) Net() (net x402.Amount, negative bool) {
 	if s.Amount.Cmp(s.Corrected) < 0 {
 		net, _ = s.Corrected.Sub(s.Amount)
@@ -58,18 +58,17 @@ func (s *Sum) Add(o Sum) {
 	s.Amount, s.Corrected = s.Amount.AddSaturated(o.Amount), s.Corrected.AddSaturated(o.Corrected)
 }
 
-// RestName is under what hosts and tasks are summed up that have no sum of their own: the
-// later ones of a key that has very many on a day, and the small ones of a long list. No host
-// and no task has this name.
+// RestName names the sum of the hosts or tasks that have no sum of their own: the later ones of a key
+// that has very many on a day, and the small ones of a long list. No host and no task has this name.
 const RestName = "…"
 
-// NameSum is the sum of a host or a task. Name is "" for events without one, and RestName.
+// NameSum holds the sum of a host or a task. Name is "" for events without one, and RestName.
 type NameSum struct {
 	Name string
 	Sum
 }
 
-// DaySum is the sum of a UTC day.
+// DaySum holds the sum of a UTC day.
 type DaySum struct {
 	Day time.Time // its beginning
 	Sum
@@ -79,12 +78,12 @@ type DaySum struct {
 // therefore changes the day of its discovery, never an earlier one.
 type Summary struct {
 	Days []DaySum // every day that was asked for, oldest first
-	// Hosts and Tasks are the largest ones, by Amount, largest first, at most MaxNames, and
-	// last what is not in these, under RestName. Both add up to the days' sums.
+	// Hosts and Tasks list the largest ones by Amount, largest first, at most MaxNames. The last entry
+	// sums the others under RestName. Both add up to the days' sums.
 	Hosts, Tasks []NameSum
 }
 
-// Total is the sum of all days.
+// Total returns the sum of all days.
 func (s Summary) Total() (all Sum) {
 	for _, d := range s.Days {
 		all.Add(d.Sum)
@@ -104,7 +103,7 @@ const (
 	maxTallied = 10_000
 )
 
-// DayOf is the beginning of the UTC day of a time.
+// DayOf returns the beginning of the UTC day of a time.
 func DayOf(t time.Time) time.Time { return t.UTC().Truncate(24 * time.Hour) }
 
 // Tally makes a Summary of daily sums, whatever their order.
@@ -113,7 +112,7 @@ type Tally struct {
 	hosts, tasks map[string]*Sum
 }
 
-// NewTally is an empty one of the UTC days from one to another, both included.
+// NewTally makes an empty Tally of the UTC days from one to another, both included.
 func NewTally(from, to time.Time) *Tally {
 	t := &Tally{hosts: map[string]*Sum{}, tasks: map[string]*Sum{}}
 	for day, last := DayOf(from), DayOf(to); !day.After(last); day = day.AddDate(0, 0, 1) {

@@ -97,7 +97,7 @@ func (k *Timekeeper) Dates(s TimeSource) Dates {
 	}
 }
 
-// wall is our clock without its monotonic reading, which does not follow when the clock is set.
+// wall reads our clock without its monotonic reading, which does not follow when the clock is set.
 func (k *Timekeeper) wall() time.Time { return k.now().Round(0) }
 
 // sawDate compares the Date of an answer, which is cut to a whole second, with the time between
@@ -151,8 +151,8 @@ func (k *Timekeeper) of(s TimeSource) *seenTimes {
 
 func (t *trail) add(s sighting) { t.last, t.before = s, t.last }
 
-// fresh reports whether the newest sighting counts at now. One from the future is of a clock that
-// was set back since.
+// fresh reports whether the newest sighting counts at now. One from the future does not: the clock was
+// set back since.
 func (t *trail) fresh(now time.Time) bool {
 	return !t.last.at.IsZero() && now.Sub(t.last.at).Abs() <= clockKept
 }

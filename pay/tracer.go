@@ -41,7 +41,7 @@ func WithPayment(ctx context.Context, id string) context.Context {
 	return context.WithValue(ctx, paymentKey{}, id)
 }
 
-// PaymentOf is the id of the payment that a call of a port is made for, "" if it is for none:
+// PaymentOf returns the id of the payment that a call of a port is made for, "" if it is for none:
 // facilitators, wallets and chains log under it.
 func PaymentOf(ctx context.Context) string {
 	id, _ := ctx.Value(paymentKey{}).(string)
