@@ -133,15 +133,16 @@ func (a *API) problemFor(err error) (int, problem, int) {
 		if creating {
 			body.Error = textKeyFailed
 		}
-		switch code {
-		case pay.CodeReconciling:
+		if code == pay.CodeReconciling {
 			body.Detail = as[*pay.ReconcilingError](err).Error()
-		case pay.CodeClock:
+		}
+		if code == pay.CodeClock {
 			body.Detail = as[*pay.ClockError](err).Error()
 		}
 		return http.StatusServiceUnavailable, body, retryStore
+	default:
+		return errInternal.status, problem{Error: errInternal.text}, 0
 	}
-	return errInternal.status, problem{Error: errInternal.text}, 0
 }
 
 // answers has the answers to errors that hold nothing else.
@@ -172,6 +173,7 @@ func (a *API) failed(e *pay.FailedError) (body problem, retry int) {
 		body.Error = textSettle
 	}
 	switch pay.Code(e.Cause) {
+	default: // the detail says all
 	case pay.CodeNoFacilitator:
 		body.Detail += ` (PURSER_FACILITATOR_URL); "settlement":"seller" works without one`
 	case pay.CodeSellerSettles:
