@@ -146,8 +146,9 @@ func TestReloadUnderLoad(t *testing.T) {
 		}
 	}
 	t.Logf("%d purchases, %d requests cut off and repeated", s.bought.Load(), cut)
-	if sum := s.requireBooks(t, append(keys, side)); sum.Payments != int(s.bought.Load()) {
-		t.Errorf("%d payments for %d purchases", sum.Payments, s.bought.Load())
+	// A request that was cut off before its payment was signed leaves that void. Its repeat is paid for by another.
+	if sum := s.requireBooks(t, append(keys, side)); sum.Settled != int(s.bought.Load()) || sum.Void > cut {
+		t.Errorf("%+v for %d purchases", sum, s.bought.Load())
 	}
 	p.End(t)
 }
@@ -161,7 +162,7 @@ func (s *steady) requireBooks(t *testing.T, keys []key) totals {
 	for _, f := range findings {
 		t.Error(f)
 	}
-	if sum.Payments == 0 || sum.Settled != sum.Transfers || sum.Void != 0 {
+	if sum.Payments == 0 || sum.Settled != sum.Transfers {
 		t.Errorf("%+v", sum)
 	}
 	return sum
