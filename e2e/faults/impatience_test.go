@@ -3,8 +3,10 @@ package faults
 import (
 	"context"
 	"io"
+	"maps"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 )
@@ -100,12 +102,19 @@ func (v *visits) enter(r *http.Request) func() {
 	}
 }
 
-// waits reports whether purser takes a client with this key to be waiting for an answer; "" is any.
+// present lists the requests that purser is serving.
+func (v *visits) present() []*http.Request {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return slices.Collect(maps.Keys(v.open))
+}
+
+// waits reports whether purser takes a client with this key to be waiting for an answer.
 func (v *visits) waits(key string) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for r, by := range v.open {
-		if (key == "" || key == by) && r.Context().Err() == nil {
+		if key == by && r.Context().Err() == nil {
 			return true
 		}
 	}

@@ -84,7 +84,7 @@ func install(t *testing.T, g *ground, change ...func(*installation)) *installati
 	t.Helper()
 	in := &installation{ground: g, world: newWorld(t, g), path: filepath.Join(t.TempDir(), "purser.db"), sendTimeout: patience}
 	in.world.Hung = in.calls.hung
-	in.world.Noticed = func(context.Context) { in.noticed(t, "") }
+	in.world.HangUp = in.hangUp
 	in.free.Store(1 << 40)
 	for _, f := range change {
 		f(in)
@@ -219,7 +219,21 @@ func (in *installation) tryEnroll() (*hostile.Customer, error) {
 	return c, in.world.Fund(ctx, c.Wallet, x402.NewAmount(funds))
 }
 
-// noticed returns once purser knows of each client with this key that has hung up; "" is any key.
+// hangUp calls leave, and returns once purser has noticed that the clients of the present are gone.
+// The customer's next request may come before that, and is not waited for.
+func (in *installation) hangUp(ctx context.Context, leave func()) {
+	present := in.visits.present()
+	leave()
+	for _, r := range present {
+		select {
+		case <-r.Context().Done():
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// noticed returns once purser knows of each client with this key that has hung up.
 func (in *installation) noticed(t *testing.T, key string) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); in.visits.waits(key); time.Sleep(time.Millisecond) {

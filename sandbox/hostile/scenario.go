@@ -139,10 +139,7 @@ func (p *Played) buy(ctx context.Context, w *World, c *Customer, order uint64, t
 		switch {
 		case n == 0 && p.Custom.HangsUp:
 			once, cancel := context.WithCancel(ctx)
-			w.onMet(func() {
-				cancel()
-				w.Noticed(ctx)
-			})
+			w.onMet(func() { w.HangUp(ctx, cancel) })
 			got = []Result{c.Buy(once, w.SellerURL, p.Door, o)}
 			w.onMet(nil)
 			cancel()

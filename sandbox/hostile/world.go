@@ -45,9 +45,9 @@ type World struct {
 	// Hung, when set, is called with every request that will never be answered. Its sender can then
 	// give up early. Set it before the first request.
 	Hung func(*http.Request)
-	// Noticed, when set, returns once purser has noticed that its customer hung up. Default: a
-	// short wait.
-	Noticed func(context.Context)
+	// HangUp ends a customer's request by calling leave, and returns once purser has noticed. Set it
+	// before the first request. Default: a short wait after leave.
+	HangUp func(ctx context.Context, leave func())
 
 	servers []*server
 	cancel  context.CancelFunc
@@ -65,7 +65,10 @@ func Start(ctx context.Context, o Options) (*World, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	w := &World{Chain: o.Chain, cancel: cancel, PayTo: x402.Address(crypto.Keccak256([]byte("purser hostile seller"))[12:])}
 	ctx = context.WithValue(ctx, worldKey{}, w)
-	w.Noticed = func(ctx context.Context) { pause(ctx, notice) }
+	w.HangUp = func(ctx context.Context, leave func()) {
+		leave()
+		pause(ctx, notice)
+	}
 	foreign, err := foreignTransaction(ctx, o.Chain)
 	if err != nil {
 		cancel()
