@@ -26,11 +26,10 @@ type decision struct {
 	// redirect is the URL that the answer leads to; nil: it leads nowhere.
 	redirect *url.URL
 
-	receipt *x402.Receipt // nil: none that can be read
-	notes   []string      // for the payment's story
-	refused bool          // the answer is another 402
-	refusal string        // the reason that the seller gave in it
-	refuses bool          // the 402 says something of the payload
+	notes   []string // for the payment's story
+	refused bool     // the answer is another 402
+	refusal string   // the reason that the seller gave in it
+	refuses bool     // the 402 says something of the payload
 
 	// These follow from the payment, once the answer is recorded.
 	reason string // one of the Declined words; empty: the client gets the seller's answer
@@ -58,11 +57,8 @@ func (t *Transport) decide(req *http.Request, m *memo, resp *http.Response, seen
 		return d
 	}
 	d := decision{status: resp.StatusCode, left: true, redirect: leadsTo(req, resp)}
-	receipt, has, err := x402.ReceiptFromHeader(resp.Header)
-	switch {
-	case has && err == nil:
-		d.receipt = &receipt
-	case has:
+	_, has, err := x402.ReceiptFromHeader(resp.Header)
+	if has && err != nil {
 		d.notes = append(d.notes, "receipt not readable: "+err.Error())
 	}
 	switch {
@@ -99,13 +95,18 @@ func (t *Transport) readRefusal(resp *http.Response) (x402.Challenge, bool) {
 	return challenge, found
 }
 
+// recordReceipt has the payment take the receipt of an answer. It comes before decide, because a
+// seller can keep the body of a 402 coming, and the receipt must not be lost meanwhile.
+func (m *memo) recordReceipt(resp *http.Response) {
+	if receipt, has, err := x402.ReceiptFromHeader(resp.Header); has && err == nil {
+		m.attempt.Receipt(receipt)
+	}
+}
+
 // recordAnswer has the payment take what was decided, and completes the decision with what became
 // of the payment.
 func (t *Transport) recordAnswer(m *memo, d *decision) {
 	a := m.attempt
-	if d.receipt != nil {
-		a.Receipt(*d.receipt)
-	}
 	for _, note := range d.notes {
 		a.Observe(note)
 	}

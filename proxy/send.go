@@ -43,6 +43,7 @@ func (t *Transport) sendPaid(req *http.Request, call *Call, challenged *http.Res
 	if err == nil {
 		failpoint.Here(failpoint.ProxyAnswered)
 		m.answered = true
+		m.recordReceipt(resp)
 	}
 	d := t.decide(req, m, resp, seen, err)
 	if !d.left {

@@ -264,6 +264,40 @@ func TestEndless402AfterPayment(t *testing.T) {
 	}
 }
 
+// A receipt is in the books while the body of its 402 still comes: a crash must not lose it.
+func TestReceiptOfAnEndless402(t *testing.T) {
+	t.Parallel()
+	w, s := newWorld(t), proxytest.NewSeller(t)
+	end := make(chan struct{})
+	s.Paid = func(rw http.ResponseWriter, _ *http.Request, n int) {
+		s.Receipt(rw, n)
+		rw.WriteHeader(402)
+		_, _ = io.WriteString(rw, `{"x402Version":1,`)
+		_ = http.NewResponseController(rw).Flush()
+		<-end
+	}
+	tr, call := w.transport(nil, TransportOptions{}), w.call()
+	tr.patience = time.Hour
+	told := make(chan proxytest.Answer, 1)
+	go func() {
+		a, err := w.trip(tr, call, proxytest.Request(t, "GET", s.URL+"/x", nil))
+		if err != nil {
+			t.Error(err)
+		}
+		told <- a
+	}()
+	defer func() {
+		close(end)
+		a := <-told
+		a.Declined(t, DeclinedNotDelivered, false)
+		call.Finish(true)
+	}()
+	proxytest.Eventually(t, "the receipt is recorded", func() bool {
+		all := w.Payments()
+		return len(all) == 1 && all[0].State == pay.Settled
+	})
+}
+
 // A seller may ask for money before it says "continue"; the body goes with the payment.
 func TestExpectContinueIsKept(t *testing.T) {
 	t.Parallel()
