@@ -110,7 +110,9 @@ func (p *purser) start(ctx context.Context) error {
 		}
 		select {
 		case <-done:
-			if last := p.log.last(); strings.Contains(last, "address already in use") {
+			// purser says so in its own words where it finds the port taken before Caddy listens.
+			last := p.log.last()
+			if strings.Contains(last, "address already in use") || strings.Contains(last, "another program listens on") {
 				return fmt.Errorf("%w; the scratch purser said:\n%s", errTaken, last)
 			}
 			return fmt.Errorf("the scratch purser ended at once (%w); it said:\n%s", p.how, p.log.last())
