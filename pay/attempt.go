@@ -300,7 +300,8 @@ func (a *Attempt) sign(ctx context.Context, w Wallet) error {
 	return err
 }
 
-// sign asks the wallet's provider and checks the signature by recovery before it leaves.
+// sign asks the wallet's provider. A signature that comes from outside the process is checked by
+// recovery before it leaves (docs/design.md §3).
 func (p *Payer) sign(ctx context.Context, row *Payment, w Wallet) (x402.Signature, error) {
 	if w.ID != row.WalletID {
 		var err error
@@ -315,6 +316,9 @@ func (p *Payer) sign(ctx context.Context, row *Payment, w Wallet) (x402.Signatur
 	sig, err := p.opts.Wallets.Sign(ctx, w, Message{Authorization: row.Authorization, Asset: asset, ChainID: n.ChainID})
 	if err != nil {
 		return x402.Signature{}, fmt.Errorf("signing with wallet %s: %w", w.ProviderID, err)
+	}
+	if _, proven := p.opts.Wallets.(KeyProving); proven {
+		return sig, nil
 	}
 	from, err := x402.Recover(row.Authorization.Digest(asset, n.ChainID), sig)
 	if err != nil {

@@ -133,6 +133,22 @@ func TestSignerFailuresVoid(t *testing.T) {
 	}
 }
 
+// provingRing is a keyring that says that it proves its keys.
+type provingRing struct{ *keyring }
+
+func (provingRing) ProvesKeys() {}
+
+// A signature is recovered if it comes from outside the process, as TestSignerFailuresVoid shows,
+// and only then.
+func TestSignaturesOfProvenKeysAreNotRecovered(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(o *pay.Options) { o.Wallets = provingRing{o.Wallets.(*keyring)} })
+	w.ring.wrong = true
+	if _, err := w.payer.Pay(context.Background(), w.rest(pay.SettlePayer, "https://a.example/x", "100", "")); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestProxyDefaultsAndDoors(t *testing.T) {
 	t.Parallel()
 	maxPay, day := x402.NewAmount(1_000_000), x402.NewAmount(1_500_000)

@@ -22,6 +22,13 @@ type Wallets interface {
 	Name() string
 }
 
+// KeyProving is a further method of a [Wallets] that signs in this process. Its Sign must prove that
+// the key belongs to w.Address, and that the authorization is from there. Package pay then does not
+// recover the signer, as it does from signatures that come from outside.
+type KeyProving interface {
+	ProvesKeys()
+}
+
 // Message holds an authorization in the two forms that signers take.
 type Message struct {
 	Authorization x402.Authorization

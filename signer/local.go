@@ -3,14 +3,20 @@ package signer
 import (
 	"context"
 	"crypto/ecdsa"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"math/big"
 
 	"github.com/ethereum/go-ethereum/crypto"
+	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
+
+// maxProven bounds the memory of proven keys: 10,000 take about 2 MB.
+const maxProven = 10_000
 
 // Secrets is the part of pay.Store that Local reads.
 type Secrets interface {
@@ -21,12 +27,29 @@ type Secrets interface {
 // Local signs with keys made in this process, one per wallet. A key is a secret of 32 bytes, which
 // the store keeps encrypted. Local fetches it for each signature and wipes it afterwards, so no
 // unused key stays in memory.
-type Local struct{ secrets Secrets }
+type Local struct {
+	secrets Secrets
+	// proven holds the hashes of address and secret that belong together. Another secret of the same
+	// wallet has another hash, and is proven by itself.
+	proven *lru.Cache[[sha256.Size]byte, struct{}]
+}
 
-var _ pay.Wallets = (*Local)(nil)
+var (
+	_ pay.Wallets    = (*Local)(nil)
+	_ pay.KeyProving = (*Local)(nil)
+)
 
 // NewLocal returns a provider that reads its keys from secrets.
-func NewLocal(secrets Secrets) *Local { return &Local{secrets} }
+func NewLocal(secrets Secrets) *Local {
+	proven, err := lru.New[[sha256.Size]byte, struct{}](maxProven)
+	if err != nil {
+		panic("signer: " + err.Error()) // fails for a size of zero only
+	}
+	return &Local{secrets, proven}
+}
+
+// ProvesKeys tells package pay that Sign proves the key of each signature.
+func (*Local) ProvesKeys() {}
 
 // Name returns "local".
 func (*Local) Name() string { return "local" }
@@ -57,15 +80,13 @@ func (l *Local) Sign(ctx context.Context, w pay.Wallet, m pay.Message) (x402.Sig
 		return x402.Signature{}, fmt.Errorf("sign with wallet %s: %w", w.Address, err)
 	}
 	defer clear(secret)
-	key, err := crypto.ToECDSA(secret)
-	if err != nil {
-		// The error's text is dropped, because it describes the secret's value.
-		return x402.Signature{}, fmt.Errorf("sign with wallet %s: the kept secret is no key", w.Address)
+	if err := l.prove(*w.Address, secret); err != nil {
+		return x402.Signature{}, fmt.Errorf("sign with wallet %s: %w", w.Address, err)
 	}
+	// A signature needs the private number only. crypto.ToECDSA would derive the public key as well,
+	// which costs as much as the signature.
+	key := &ecdsa.PrivateKey{PublicKey: ecdsa.PublicKey{Curve: crypto.S256()}, D: new(big.Int).SetBytes(secret)}
 	defer wipe(key)
-	if x402.Address(crypto.PubkeyToAddress(key.PublicKey)) != *w.Address {
-		return x402.Signature{}, fmt.Errorf("sign with wallet %s: %w", w.Address, errWrongKey)
-	}
 	signature, err := x402.Sign(m.Authorization.Digest(m.Asset, m.ChainID), key)
 	if err != nil {
 		return x402.Signature{}, fmt.Errorf("sign with wallet %s: %w", w.Address, err)
@@ -73,7 +94,26 @@ func (l *Local) Sign(ctx context.Context, w pay.Wallet, m pay.Message) (x402.Sig
 	return signature, nil
 }
 
-var errWrongKey = errors.New("the kept key belongs to another address")
+// prove returns nil if the secret is the key of the address. It derives the address once and then
+// remembers the pair.
+func (l *Local) prove(address x402.Address, secret []byte) error {
+	both := append(address[:], secret...)
+	defer clear(both)
+	pair := sha256.Sum256(both)
+	if l.proven.Contains(pair) {
+		return nil
+	}
+	key, err := crypto.ToECDSA(secret)
+	if err != nil {
+		return errors.New("the kept secret is no key") // err describes the secret's value
+	}
+	defer wipe(key)
+	if x402.Address(crypto.PubkeyToAddress(key.PublicKey)) != address {
+		return errors.New("the kept key belongs to another address")
+	}
+	l.proven.Add(pair, struct{}{})
+	return nil
+}
 
 // wipe overwrites the private number. Copies made by the arithmetic stay out of reach.
 func wipe(key *ecdsa.PrivateKey) { clear(key.D.Bits()) } //nolint:staticcheck // the key is not used afterwards; there is no other way to clear it

@@ -3,11 +3,15 @@ package signer_test
 import (
 	"context"
 	"errors"
+	"math/big"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/ethereum/go-ethereum/crypto"
 	"github.com/google/uuid"
+	"pgregory.net/rapid"
 
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/signer"
@@ -104,6 +108,60 @@ func TestLocalSigns(t *testing.T) {
 	}
 }
 
+// Each secret, address and message that belong together get the signature that the plain library
+// makes: deterministic, with a low s, and recovered to the wallet.
+func TestLocalSignsAsTheLibrary(t *testing.T) {
+	t.Parallel()
+	s := shelf{secrets: map[string][]byte{}}
+	local := signer.NewLocal(&s)
+	halfOrder := new(big.Int).Rsh(crypto.S256().Params().N, 1)
+	rapid.Check(t, func(t *rapid.T) {
+		draw := func(label string) []byte { return rapid.SliceOfN(rapid.Byte(), 32, 32).Draw(t, label) }
+		secret := draw("secret")
+		key, err := crypto.ToECDSA(secret)
+		if err != nil {
+			t.Skip("not a key")
+		}
+		address := x402.Address(crypto.PubkeyToAddress(key.PublicKey))
+		w := pay.Wallet{ID: "drawn", Address: &address}
+		s.secrets[w.ID] = secret
+		m := message(w)
+		m.Authorization.Value = x402.NewAmount(rapid.Uint64().Draw(t, "value"))
+		m.Authorization.Nonce = x402.Nonce(draw("nonce"))
+		digest := m.Authorization.Digest(m.Asset, m.ChainID)
+		signature, err := local.Sign(context.Background(), w, m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if by, err := x402.Recover(digest, signature); err != nil || by != address {
+			t.Fatalf("recovered %s, %v; want %s", by, err, address)
+		}
+		if new(big.Int).SetBytes(signature[32:64]).Cmp(halfOrder) > 0 {
+			t.Fatalf("high s: %v", signature)
+		}
+		if want, err := x402.Sign(digest, key); err != nil || signature != want {
+			t.Fatalf("signature %v, want %v, %v", signature, want, err)
+		}
+	})
+}
+
+// A wallet that has signed with its key does not vouch for another key.
+func TestLocalRefusesAnExchangedKey(t *testing.T) {
+	t.Parallel()
+	var s shelf
+	local := signer.NewLocal(&s)
+	w, other := newWallet(t, &s, local), newWallet(t, &s, local)
+	for _, used := range []pay.Wallet{w, other} {
+		if _, err := local.Sign(t.Context(), used, message(used)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.secrets[w.ID] = s.secrets[other.ID]
+	if _, err := local.Sign(t.Context(), w, message(w)); err == nil || !strings.Contains(err.Error(), "another address") {
+		t.Errorf("error %v", err)
+	}
+}
+
 func TestLocalRefuses(t *testing.T) {
 	t.Parallel()
 	var s shelf
@@ -161,15 +219,45 @@ func TestNone(t *testing.T) {
 	}
 }
 
+// BenchmarkLocalSign measures Sign beside the checks that it once made with every signature: it
+// derived the wallet's address from the secret, and the payer recovered the signer. Run it with and
+// without CGO_ENABLED=0: the release is built without cgo.
 func BenchmarkLocalSign(b *testing.B) {
 	s := shelf{}
 	local := signer.NewLocal(&s)
 	w := newWallet(b, &s, local)
 	m := message(w)
+	var checking, signing time.Duration
 	for b.Loop() {
 		s.given = s.given[:0]
+		began := time.Now()
+		checked(b, w, m, s.secrets[w.ID])
+		between := time.Now()
 		if _, err := local.Sign(b.Context(), w, m); err != nil {
 			b.Fatal(err)
 		}
+		checking += between.Sub(began)
+		signing += time.Since(between)
+	}
+	b.ReportMetric(float64(checking.Nanoseconds())/float64(b.N), "checked-ns/op")
+	b.ReportMetric(float64(signing.Nanoseconds())/float64(b.N), "sign-ns/op")
+	b.ReportMetric(float64(signing)/float64(checking), "sign/checked")
+}
+
+// checked signs and checks everything.
+func checked(b *testing.B, w pay.Wallet, m pay.Message, secret []byte) {
+	b.Helper()
+	key, err := crypto.ToECDSA(secret)
+	if err != nil || x402.Address(crypto.PubkeyToAddress(key.PublicKey)) != *w.Address {
+		b.Fatal("not the wallet's key")
+	}
+	asset := m.Asset
+	asset.DomainSeparator = [32]byte{} // an asset that is not pinned: its domain is hashed
+	signature, err := x402.Sign(m.Authorization.Digest(asset, m.ChainID), key)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if by, err := x402.Recover(m.Authorization.Digest(asset, m.ChainID), signature); err != nil || by != *w.Address {
+		b.Fatalf("recovered %s, %v", by, err)
 	}
 }

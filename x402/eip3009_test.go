@@ -56,6 +56,25 @@ func TestDigestIsTheHashOfTypedData(t *testing.T) {
 	})
 }
 
+// A pinned separator serves the pinned pair alone: whatever differs is hashed.
+func TestDigestOfAnAssetThatIsNotPinned(t *testing.T) {
+	t.Parallel()
+	var a x402.Authorization
+	base, sepolia := x402.Networks()[0], x402.Networks()[1]
+	usdc := base.Assets[0]
+	renamed := usdc
+	renamed.Name = "USDC"
+	forged := usdc
+	forged.DomainSeparator = [32]byte{1}
+	want := a.Digest(usdc, base.ChainID)
+	if a.Digest(forged, base.ChainID) != want {
+		t.Error("a separator that is not pinned was used")
+	}
+	if a.Digest(renamed, base.ChainID) == want || a.Digest(usdc, sepolia.ChainID) == want {
+		t.Error("the pinned separator was used for another domain")
+	}
+}
+
 func TestDigestCommitsToEveryField(t *testing.T) {
 	t.Parallel()
 	asset := x402.Networks()[0].Assets[0]
