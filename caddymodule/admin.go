@@ -149,10 +149,10 @@ func (a *App) proxyURL() string {
 	var found netip.AddrPort
 	for _, d := range a.doors {
 		p, ok := d.(*Proxy)
-		if !ok || p.server == nil {
+		if !ok {
 			continue
 		}
-		listeners, err := addrPorts(p.server.Listen)
+		listeners, err := addrPorts(p.listen())
 		if err != nil {
 			continue
 		}

@@ -6,7 +6,6 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
-	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/purserpay/purser/payapi"
@@ -19,9 +18,8 @@ type API struct {
 	// Default: 60.
 	KeyRate int `json:"key_rate,omitempty"`
 
-	app    *App
-	server *caddyhttp.Server
-	api    *payapi.API
+	doorway
+	api *payapi.API
 }
 
 // CaddyModule returns the Caddy module information.
@@ -30,13 +28,7 @@ func (*API) CaddyModule() caddy.ModuleInfo {
 }
 
 // Provision attaches the handler to the app.
-func (h *API) Provision(ctx caddy.Context) (err error) {
-	h.server = siteOf(ctx)
-	h.app, err = attach(ctx, h)
-	return err
-}
-
-func (h *API) site() *caddyhttp.Server { return h.server }
+func (h *API) Provision(ctx caddy.Context) error { return h.attach(ctx, h) }
 
 func (h *API) open(t *tenant) (err error) {
 	s := h.app.settings
@@ -44,8 +36,7 @@ func (h *API) open(t *tenant) (err error) {
 		Payer: t.payer, Books: t.books, Version: Version(), PublicURL: s.publicURL, UpgradeURL: s.upgradeURL,
 		InternalSecret: s.internalSecret, AllowedOrigins: s.origins, DefaultSettlement: s.settlement,
 		Logger: h.app.log.With("part", "api"), KeyRate: h.KeyRate, Admission: s.bounds("api"),
-		RegistrationClosed: s.registrationClosed,
-		LoopbackOnly:       h.server != nil && loopbackOnly(h.server.Listen),
+		RegistrationClosed: s.registrationClosed, LoopbackOnly: h.loopback(),
 	})
 	return err
 }
@@ -55,8 +46,7 @@ func (h *API) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Hand
 	t, err := h.app.enter()
 	if err != nil {
 		h.app.log.Error("request not served", "error", err)
-		w.Header().Set("Retry-After", "1")
-		writeError(w, http.StatusServiceUnavailable, payapi.UnavailableText(r))
+		writeUnavailable(w, payapi.UnavailableText(r))
 		return nil
 	}
 	defer t.leave()
@@ -70,12 +60,9 @@ func (h *API) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Hand
 //	    key_rate <number>
 //	}
 func (h *API) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	d.Next() // the directive's name
-	if d.NextArg() {
-		return d.ArgErr()
-	}
 	var rate string
-	if err := parseOptions(d, map[string]*string{"key_rate": &rate}); err != nil || rate == "" {
+	err := parseModule(d, h, map[string]func() error{"key_rate": func() error { return parseOption(d, &rate) }})
+	if err != nil || rate == "" {
 		return err
 	}
 	n, err := strconv.Atoi(rate)
@@ -84,11 +71,6 @@ func (h *API) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	}
 	h.KeyRate = n
 	return nil
-}
-
-func parseAPI(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
-	api := new(API)
-	return api, api.UnmarshalCaddyfile(h.Dispenser)
 }
 
 var (

@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,7 +12,6 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyevents"
-	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/internal/logs"
@@ -87,9 +87,9 @@ type App struct {
 
 	// World is "sandbox" for the program purser-sandbox, which opens only stores of its
 	// own, and empty for everything else. It has no Caddyfile option.
-	World string `json:"world,omitempty"`
+	World string `json:"world,omitempty" caddyfile:"-"`
 	// Example is the URL of a paid API that the dashboard of a sandbox proposes to try.
-	Example string `json:"example,omitempty"`
+	Example string `json:"example,omitempty" caddyfile:"-"`
 
 	ctx         caddy.Context
 	log         *slog.Logger
@@ -104,15 +104,6 @@ type App struct {
 
 	mu   sync.Mutex // held while opening
 	live atomic.Pointer[running]
-}
-
-// door is a handler that serves through the app.
-type door interface {
-	// site is the server that the handler belongs to, nil when it is not known.
-	site() *caddyhttp.Server
-	// open makes what the door serves with. What must end with the configuration is
-	// added to the tenant's closers.
-	open(t *tenant) error
 }
 
 // CaddyModule returns the Caddy module information.
@@ -142,38 +133,11 @@ func (a *App) Provision(ctx caddy.Context) error {
 }
 
 func (a *App) loadGuests(ctx caddy.Context) error {
-	store, err := loadGuest[StoreModule](ctx, a, "StoreRaw", a.StoreRaw, storeNamespace, "bolt")
-	if err != nil {
-		return err
-	}
-	wallets, err := loadGuest[WalletsModule](ctx, a, "WalletsRaw", a.WalletsRaw, walletsNamespace, "local")
-	if err != nil {
-		return err
-	}
-	facilitator, err := loadGuest[FacilitatorModule](ctx, a, "FacilitatorRaw", a.FacilitatorRaw, facilitatorNamespace, "http")
-	if err != nil {
-		return err
-	}
-	a.store, a.wallets, a.facilitator = store, wallets, facilitator
-	return nil
-}
-
-// attach makes a handler, which is being provisioned, a door of the app. The app need not be configured: without
-// configuration it has its defaults.
-func attach(ctx caddy.Context, d door) (*App, error) {
-	app, err := ctx.App("purser")
-	if err != nil {
-		return nil, err
-	}
-	a, ok := app.(*App)
-	if !ok {
-		return nil, fmt.Errorf("purser: the app is a %T", app)
-	}
-	a.doors = append(a.doors, d)
-	if a.taken == nil {
-		a.taken = sitesFree(ctx, siteOf(ctx))
-	}
-	return a, nil
+	return cmp.Or(
+		loadGuest(ctx, a, "StoreRaw", a.StoreRaw, storeOption, &a.store),
+		loadGuest(ctx, a, "WalletsRaw", a.WalletsRaw, walletsOption, &a.wallets),
+		loadGuest(ctx, a, "FacilitatorRaw", a.FacilitatorRaw, facilitatorOption, &a.facilitator),
+	)
 }
 
 // doorKey is the key that pays at a door which has none of its own: the deployment's, else

@@ -157,23 +157,22 @@ func TestBadValues(t *testing.T) {
 
 // Values that are not set, or set to nothing, are what the defaults say.
 func TestEmptyValues(t *testing.T) {
-	for _, o := range []option{
-		masterKeyOption, rpcURLOption, settlementOption, internalSecretOption, upgradeURLOption, publicURLOption, originsOption,
-		keyOption, standinOption, maxPaymentOption, dailyBudgetOption, networksOption,
-		monthlyBudgetOption, perMinuteOption, priceGuardOption, toOption,
-		facilitatorURLOption, facilitatorKeyOption, facilitatorTimeoutOption, boltPathOption, boltMinFreeOption,
-	} {
-		t.Setenv(o.variable, "")
-		t.Setenv(o.variable+"_FILE", "")
+	for _, variable := range readSource(t).variables {
+		t.Setenv(variable, "")
+		t.Setenv(variable+"_FILE", "")
 	}
-	a := new(App)
-	got, err := a.resolve()
+	got, err := new(App).resolve()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got.policy.MaxPayment.String() != "1000000" || got.policy.DailyBudget.String() != "10000000" || got.settlement != "payer" ||
 		len(got.networks) != 1 || got.networks[0].Name != "base" || got.standin || filepath.Base(got.dataDir) != "purser-data" {
 		t.Errorf("%+v", got)
+	}
+	p := got.policy
+	if p.MonthlyBudget != nil || p.PerMinute != nil || p.PriceGuard != nil || p.AllowHosts != nil || p.AllowPayees != nil ||
+		p.Hosts != nil || p.Tasks != nil || got.dailyGiven {
+		t.Errorf("policy %+v", p)
 	}
 }
 
@@ -407,7 +406,7 @@ func TestRequestBeforeStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := app.(*App)
-	if len(a.doors) != 1 || a.doors[0].site() == nil {
+	if len(a.doors) != 1 || a.doors[0].listen() == nil {
 		t.Fatalf("doors %+v", a.doors)
 	}
 	tenant, err := a.enter()

@@ -1,132 +1,148 @@
 package caddymodule
 
 import (
-	"encoding/json"
-	"maps"
+	"cmp"
+	"reflect"
+	"strings"
 
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/purserpay/purser/pay"
 )
 
 // UnmarshalCaddyfile reads the global option:
 //
 //	purser {
-//	    data_dir    <folder>
-//	    master_key  <reference>
-//	    store       <module> { … }
-//	    wallets     <module> { … }
-//	    facilitator <module> { … }
-//	    rpc_url     <url>
-//	    settlement  payer|seller
-//	    networks    <names>
-//	    internal_secret <reference>
-//	    upgrade_url <url>
-//	    public_url  <url>
-//	    allowed_origins <origins>
-//	    key         <reference>
-//	    standin     loopback|off
-//	    max_payment    <usdc>|off
-//	    daily_budget   <usdc>|off
-//	    monthly_budget <usdc>|off
-//	    per_minute     <number>|off
-//	    price_guard    <number>|off
-//	    allow_hosts    <patterns>
-//	    deny_hosts     <patterns>
-//	    allow_payees   <addresses>
-//	    deny_payees    <addresses>
-//	    max_concurrent <number>|off
-//	    max_queued     <number>
-//	    max_wait       <duration>
-//	    registration   open|off
-//	    failures_per_minute <number>|off
-//	    failures_per_day    <number>|off
-//	    oidc_issuer    <url>
-//	    oidc_client_id <id>
-//	    oidc_client_secret <reference>
-//	    oidc_allow     <identities>
-//	    plans       on|off
+//	    <option> <value>
+//	    store|wallets|facilitator <module> { … }
 //	    plan free|developer|agency { … }
 //	    host <pattern> { … }
 //	    task <label>|* { … }
 //	}
 //
-// plan, host and task can be repeated; the blocks of the last two have max_payment,
-// daily_budget and monthly_budget, that of plan has price, keys, wallets and payments. Every
-// other option takes one argument; lists are separated by commas. A secret is a reference
-// such as {env.PURSER_KEY}, and has a second option for its file: master_key_file,
-// internal_secret_file, key_file, oidc_client_secret_file.
+// Options have the names that the fields of App have in JSON; lists are separated by commas. plan,
+// host and task can be repeated; their blocks have the options of PlanOptions and BudgetOptions. A
+// secret is a reference such as {env.PURSER_KEY}.
 func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	d.Next() // the option's name
+	err := parseModule(d, a, map[string]func() error{
+		"store":       func() error { return storeOption.parse(d, &a.StoreRaw) },
+		"wallets":     func() error { return walletsOption.parse(d, &a.WalletsRaw) },
+		"facilitator": func() error { return facilitatorOption.parse(d, &a.FacilitatorRaw) },
+		"plan":        func() error { return parsePart(d, "changes nothing", &a.PlanTable) },
+		"host":        func() error { return parsePart(d, "has no limit", &a.Hosts) },
+		"task":        func() error { return parsePart(d, "has no limit", &a.Tasks) },
+	})
+	return orWrapped(d, err, cmp.Or(
+		masterKeyOption.isReference(a.MasterKey), internalSecretOption.isReference(a.InternalSecret),
+		keyOption.isReference(a.Key), oidcSecretOption.isReference(a.OIDCClientSecret),
+	))
+}
+
+// orWrapped returns an error of the parser's, else one about the options with its place in the file.
+func orWrapped(d *caddyfile.Dispenser, parsed, options error) error {
+	if parsed != nil || options == nil {
+		return parsed
+	}
+	return d.WrapErr(options)
+}
+
+// parseModule reads the name of a module and its block, if there is one: options of into, which is a
+// pointer to a struct, and others.
+func parseModule(d *caddyfile.Dispenser, into any, others map[string]func() error) error {
+	d.Next() // the module's name
 	if d.NextArg() {
 		return d.ArgErr()
 	}
-	guests := map[string]struct {
-		namespace string
-		raw       *json.RawMessage
-	}{
-		"store":       {storeNamespace, &a.StoreRaw},
-		"wallets":     {walletsNamespace, &a.WalletsRaw},
-		"facilitator": {facilitatorNamespace, &a.FacilitatorRaw},
-	}
-	options := a.PolicyOptions.single()
-	maps.Copy(options, map[string]*string{
-		"data_dir": &a.DataDir, "master_key": &a.MasterKey, "master_key_file": &a.MasterKeyFile,
-		"rpc_url": &a.RPCURL, "rpc_url_2": &a.RPCURL2, "settlement": &a.Settlement, "networks": &a.Networks,
-		"internal_secret": &a.InternalSecret, "internal_secret_file": &a.InternalSecretFile,
-		"upgrade_url": &a.UpgradeURL, "public_url": &a.PublicURL, "allowed_origins": &a.AllowedOrigins,
-		"key": &a.Key, "key_file": &a.KeyFile, "standin": &a.Standin, "plans": &a.Plans,
-	})
-	maps.Copy(options, a.OverloadOptions.single())
-	maps.Copy(options, a.RegistrationOptions.single())
-	maps.Copy(options, a.SignInOptions.single())
-	parts := map[string]*map[string]BudgetOptions{"host": &a.Hosts, "task": &a.Tasks}
-	for d.NextBlock(0) {
-		if guest, ok := guests[d.Val()]; ok {
-			if err := parseGuest(d, guest.namespace, guest.raw); err != nil {
-				return err
-			}
-			continue
+	return parseBlock(d, into, others)
+}
+
+// parseBlock reads a block of options with one argument each.
+func parseBlock(d *caddyfile.Dispenser, into any, others map[string]func() error) error {
+	known := fields(into)
+	for nesting := d.Nesting(); d.NextBlock(nesting); {
+		parse := others[d.Val()]
+		if field := known[d.Val()]; parse == nil && field != nil {
+			parse = func() error { return parseOption(d, field) }
 		}
-		if d.Val() == "plan" {
-			if err := parsePlan(d, &a.PlanTable); err != nil {
-				return err
-			}
-			continue
-		}
-		if part, ok := parts[d.Val()]; ok {
-			if err := parseBudget(d, part); err != nil {
-				return err
-			}
-			continue
-		}
-		into, known := options[d.Val()]
-		if !known {
+		if parse == nil {
 			return d.Errf("unrecognized subdirective %q", d.Val())
 		}
-		if err := parseOption(d, into); err != nil {
+		if err := parse(); err != nil {
 			return err
 		}
 	}
-	return a.checkReferences(d)
+	return nil
 }
 
-// checkReferences refuses secrets that stand in the Caddyfile themselves, before they get
-// into the configuration. A {$VARIABLE} is one of those: Caddy has replaced it by now.
-func (a *App) checkReferences(d *caddyfile.Dispenser) error {
-	for _, s := range []struct {
-		option
-		given string
-	}{
-		{masterKeyOption, a.MasterKey},
-		{internalSecretOption, a.InternalSecret},
-		{keyOption, a.Key},
-		{oidcClientSecretOption, a.OIDCClientSecret},
-	} {
-		if _, err := s.reference(s.given); err != nil {
-			return d.WrapErr(err)
+// fields returns the options of a struct: pointers to its fields by their names in JSON, or in the
+// tag "caddyfile" where that has another one.
+func fields(of any) map[string]any {
+	all := map[string]any{}
+	s := reflect.ValueOf(of).Elem()
+	for _, f := range reflect.VisibleFields(s.Type()) {
+		inJSON, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		name := cmp.Or(f.Tag.Get("caddyfile"), inJSON)
+		if name == "-" || !f.IsExported() {
+			continue
+		}
+		switch field := s.FieldByIndex(f.Index).Addr().Interface().(type) {
+		case *string, *[]string:
+			all[name] = field
 		}
 	}
+	return all
+}
+
+// parseOption reads the one argument of an option. A list can be given repeatedly.
+func parseOption(d *caddyfile.Dispenser, into any) error {
+	name, v := d.Val(), ""
+	single, _ := into.(*string)
+	if single != nil && *single != "" {
+		return d.Errf("%s is set twice", name)
+	}
+	if !d.AllArgs(&v) {
+		return d.ArgErr()
+	}
+	if single != nil {
+		*single = v
+	} else {
+		list := into.(*[]string)
+		*list = append(*list, v)
+	}
+	return nil
+}
+
+// parsePart reads a block of options of one host, task or plan.
+func parsePart[T comparable](d *caddyfile.Dispenser, empty string, into *map[string]T) error {
+	var name string
+	of := d.Val()
+	if !d.AllArgs(&name) {
+		return d.ArgErr()
+	}
+	if of == "plan" {
+		known, err := pay.ParsePlan(name)
+		if err != nil {
+			return d.WrapErr(err)
+		}
+		name = strings.ToLower(string(known))
+	}
+	if _, twice := (*into)[name]; twice {
+		return d.Errf("%s %s is set twice", of, name)
+	}
+	var part, unset T
+	if err := parseBlock(d, &part, nil); err != nil {
+		return err
+	}
+	if part == unset {
+		return d.Errf("%s %s %s", of, name, empty)
+	}
+	if *into == nil {
+		*into = map[string]T{}
+	}
+	(*into)[name] = part
 	return nil
 }
 
@@ -139,6 +155,18 @@ func parseApp(d *caddyfile.Dispenser, existing any) (any, error) {
 		return nil, err
 	}
 	return httpcaddyfile.App{Name: "purser", Value: caddyconfig.JSON(app, nil)}, nil
+}
+
+// handler is a pointer to a handler H that reads its own directive.
+type handler[H any] interface {
+	*H
+	caddyhttp.MiddlewareHandler
+	caddyfile.Unmarshaler
+}
+
+func parseHandler[H any, P handler[H]](h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
+	p := P(new(H))
+	return p, p.UnmarshalCaddyfile(h.Dispenser)
 }
 
 var _ caddyfile.Unmarshaler = (*App)(nil)

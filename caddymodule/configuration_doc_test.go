@@ -66,9 +66,8 @@ func readSource(t *testing.T) source {
 					s.fields[n.Name.Name] = documented(of)
 				}
 			case *ast.CompositeLit:
-				name, variable := literal(n, "name"), literal(n, "variable")
-				if variable != "" {
-					s.variables[name] = variable
+				if of, ok := n.Type.(*ast.Ident); ok && of.Name == "option" && len(n.Elts) == 3 {
+					s.variables[literal(n.Elts[0])] = literal(n.Elts[1])
 				}
 			}
 			return true
@@ -92,21 +91,12 @@ func documented(of *ast.StructType) (list []documentedField) {
 	return list
 }
 
-// literal is a string that a composite literal has for a field.
-func literal(of *ast.CompositeLit, field string) string {
-	for _, e := range of.Elts {
-		kv, ok := e.(*ast.KeyValueExpr)
-		if !ok {
-			continue
-		}
-		key, ok1 := kv.Key.(*ast.Ident)
-		value, ok2 := kv.Value.(*ast.BasicLit)
-		if ok1 && ok2 && key.Name == field {
-			text, _ := strconv.Unquote(value.Value)
-			return text
-		}
+// literal is the text of a string in the code.
+func literal(e ast.Expr) (text string) {
+	if value, ok := e.(*ast.BasicLit); ok {
+		text, _ = strconv.Unquote(value.Value)
 	}
-	return ""
+	return text
 }
 
 var (

@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"net/netip"
@@ -8,7 +9,6 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
-	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/purserpay/purser/boltstore"
@@ -37,12 +37,7 @@ type SignInOptions struct {
 	OIDCAllow string `json:"oidc_allow,omitempty"`
 }
 
-var (
-	oidcIssuerOption       = option{name: "oidc_issuer", variable: "PURSER_OIDC_ISSUER"}
-	oidcClientIDOption     = option{name: "oidc_client_id", variable: "PURSER_OIDC_CLIENT_ID"}
-	oidcClientSecretOption = option{name: "oidc_client_secret", variable: "PURSER_OIDC_CLIENT_SECRET"}
-	oidcAllowOption        = option{name: "oidc_allow", variable: "PURSER_OIDC_ALLOW"}
-)
+var oidcSecretOption = option{"oidc_client_secret", "PURSER_OIDC_CLIENT_SECRET", ""}
 
 // signIn holds the resolved SignInOptions.
 type signIn struct {
@@ -52,20 +47,20 @@ type signIn struct {
 // resolveSignIn reads them. Options that do not fit together fail the start, also where no site has a
 // dashboard: the operator wanted one.
 func (a *App) resolveSignIn(s *settings) (err error) {
-	if s.signIn.issuer, err = oidcIssuerOption.value(a.OIDCIssuer); err != nil {
+	if s.signIn.clientSecret, err = oidcSecretOption.secret(a.OIDCClientSecret, a.OIDCClientSecretFile); err != nil {
 		return err
 	}
-	if s.signIn.clientID, err = oidcClientIDOption.value(a.OIDCClientID); err != nil {
-		return err
-	}
-	if s.signIn.clientSecret, err = oidcClientSecretOption.secret(a.OIDCClientSecret, a.OIDCClientSecretFile); err != nil {
-		return err
-	}
-	if s.signIn.allow, err = oidcAllowOption.value(a.OIDCAllow); err != nil {
+	allow := option{"oidc_allow", "PURSER_OIDC_ALLOW", ""}
+	err = cmp.Or(
+		set(&s.signIn.issuer, option{"oidc_issuer", "PURSER_OIDC_ISSUER", ""}.value, a.OIDCIssuer),
+		set(&s.signIn.clientID, option{"oidc_client_id", "PURSER_OIDC_CLIENT_ID", ""}.value, a.OIDCClientID),
+		set(&s.signIn.allow, allow.value, a.OIDCAllow),
+	)
+	if err != nil {
 		return err
 	}
 	if a.OIDCAllow != "" && s.signIn.allow == "" { // a reference that leads nowhere must not admit all identities
-		return oidcAllowOption.errorf("%s is empty", a.OIDCAllow)
+		return allow.errorf("%s is empty", a.OIDCAllow)
 	}
 	if err := session.Check(s.sessionOptions()); err != nil {
 		return fmt.Errorf("purser: %w", err)
@@ -80,21 +75,11 @@ func (s *settings) sessionOptions() session.Options {
 	}
 }
 
-// single are the options with one argument each.
-func (o *SignInOptions) single() map[string]*string {
-	return map[string]*string{
-		"oidc_issuer": &o.OIDCIssuer, "oidc_client_id": &o.OIDCClientID,
-		"oidc_client_secret": &o.OIDCClientSecret, "oidc_client_secret_file": &o.OIDCClientSecretFile,
-		"oidc_allow": &o.OIDCAllow,
-	}
-}
-
 // Dashboard is the handler of purser's pages for people: /dashboard and everything below
 // it. What is elsewhere it leaves to the next handler.
 type Dashboard struct {
-	app    *App
-	server *caddyhttp.Server
-	pages  http.Handler
+	doorway
+	pages http.Handler
 }
 
 // CaddyModule returns the Caddy module information.
@@ -103,19 +88,13 @@ func (*Dashboard) CaddyModule() caddy.ModuleInfo {
 }
 
 // Provision attaches the handler to the app.
-func (h *Dashboard) Provision(ctx caddy.Context) (err error) {
-	h.server = siteOf(ctx)
-	h.app, err = attach(ctx, h)
-	return err
-}
-
-func (h *Dashboard) site() *caddyhttp.Server { return h.server }
+func (h *Dashboard) Provision(ctx caddy.Context) error { return h.attach(ctx, h) }
 
 func (h *Dashboard) open(t *tenant) error {
 	s, log := h.app.settings, h.app.log.With("part", "dashboard")
 	o := s.sessionOptions()
 	o.Accounts, o.Logger, o.Peer = t.books, log, clientOf
-	o.LoopbackOnly = h.server != nil && loopbackOnly(h.server.Listen)
+	o.LoopbackOnly = h.loopback()
 	gate, err := session.New(o)
 	if err != nil {
 		return err
@@ -151,10 +130,8 @@ func (h *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddy
 	if path := r.URL.Path; path != "/dashboard" && !strings.HasPrefix(path, session.Home) {
 		return next.ServeHTTP(w, r)
 	}
-	t, err := h.app.enter()
-	if err != nil {
-		h.app.log.Error("request not served", "error", err)
-		writeUnavailable(w)
+	t, ok := h.enter(w)
+	if !ok {
 		return nil
 	}
 	defer t.leave()
@@ -162,21 +139,8 @@ func (h *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddy
 	return nil
 }
 
-// UnmarshalCaddyfile reads:
-//
-//	purser_dashboard [<matcher>]
-func (h *Dashboard) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	d.Next() // the directive's name
-	if d.NextArg() {
-		return d.ArgErr()
-	}
-	return parseOptions(d, nil)
-}
-
-func parseDashboard(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
-	d := new(Dashboard)
-	return d, d.UnmarshalCaddyfile(h.Dispenser)
-}
+// UnmarshalCaddyfile reads `purser_dashboard`, which has no options.
+func (h *Dashboard) UnmarshalCaddyfile(d *caddyfile.Dispenser) error { return parseModule(d, h, nil) }
 
 var (
 	_ caddy.Provisioner           = (*Dashboard)(nil)

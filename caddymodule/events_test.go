@@ -29,7 +29,9 @@ func (*heard) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "events.handlers.purser_test", New: func() caddy.Module { return new(heard) }}
 }
 
-func (*heard) UnmarshalCaddyfile(d *caddyfile.Dispenser) error { return parseNothing(d) }
+func (*heard) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	return parseModule(d, new(struct{}), nil)
+}
 
 func (*heard) Handle(_ context.Context, e caddy.Event) error {
 	hearing.Lock()

@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"io"
@@ -22,12 +23,17 @@ const (
 	facilitatorNamespace = "purser.facilitators"
 )
 
-// guestOptions are the options that choose guests.
-var guestOptions = map[string]option{
-	storeNamespace:       {name: "store", variable: "PURSER_STORE"},
-	walletsNamespace:     {name: "wallets", variable: "PURSER_WALLETS"},
-	facilitatorNamespace: {name: "facilitator", variable: "PURSER_FACILITATOR"},
+// guestOption is an option that chooses a guest.
+type guestOption struct {
+	option
+	namespace string
 }
+
+var (
+	storeOption       = guestOption{option{"store", "PURSER_STORE", "bolt"}, storeNamespace}
+	walletsOption     = guestOption{option{"wallets", "PURSER_WALLETS", "local"}, walletsNamespace}
+	facilitatorOption = guestOption{option{"facilitator", "PURSER_FACILITATOR", "http"}, facilitatorNamespace}
+)
 
 // StoreModule is a guest module in purser.stores: it opens the database.
 type StoreModule interface {
@@ -73,100 +79,65 @@ type FacilitatorModule interface {
 	Facilitator(log *slog.Logger) (pay.Facilitator, error)
 }
 
-// guestName is the name of a configured guest.
-func guestName(raw json.RawMessage) (string, error) {
-	var inline struct {
-		Module string `json:"module"`
+// loadGuest loads the guest that the app's field raw configures, else the one that o names.
+func loadGuest[M any](ctx caddy.Context, a *App, field string, raw json.RawMessage, o guestOption, into *M) error {
+	name, err := o.value("")
+	if raw != nil {
+		var inline struct {
+			Module string `json:"module"`
+		}
+		err = json.Unmarshal(raw, &inline)
+		name = inline.Module
 	}
-	err := json.Unmarshal(raw, &inline)
-	return inline.Module, err
-}
-
-// loadGuest loads a guest: the configured one, else the one that its variable or unset names.
-func loadGuest[M any](ctx caddy.Context, a *App, field string, raw json.RawMessage, namespace, unset string) (guest M, err error) {
-	var name string
-	if raw == nil {
-		name, err = guestOptions[namespace].or("", unset)
-	} else {
-		name, err = guestName(raw)
-	}
-	if err != nil {
-		return guest, err
-	}
-	if err := checkGuest(namespace, name); err != nil {
-		return guest, err
+	if err := cmp.Or(err, o.check(name)); err != nil {
+		return err
 	}
 	var loaded any
 	if raw == nil {
-		loaded, err = ctx.LoadModuleByID(namespace+"."+name, nil)
+		loaded, err = ctx.LoadModuleByID(o.namespace+"."+name, nil)
 	} else {
 		loaded, err = ctx.LoadModule(a, field)
 	}
 	if err != nil {
-		return guest, err
+		return err
 	}
 	guest, ok := loaded.(M)
 	if !ok {
-		return guest, guestOptions[namespace].errorf("%T cannot be used as one", loaded)
+		return o.errorf("%T cannot be used as one", loaded)
 	}
-	return guest, nil
+	*into = guest
+	return nil
 }
 
-// checkGuest says which guests exist when there is none with this name.
-func checkGuest(namespace, name string) error {
+// check names the guests that exist if there is none with this name.
+func (o guestOption) check(name string) error {
 	known := []string{}
-	for _, m := range caddy.GetModules(namespace) {
+	for _, m := range caddy.GetModules(o.namespace) {
 		if m.ID.Name() == name {
 			return nil
 		}
 		known = append(known, m.ID.Name())
 	}
-	return guestOptions[namespace].errorf("there is no module %q, only: %s", name, strings.Join(known, ", "))
+	return o.errorf("there is no module %q, only: %s", name, strings.Join(known, ", "))
 }
 
-// parseGuest reads an option that names a guest, with an optional block for the guest. No
+// parse reads the name of a guest, with an optional block for the guest. No
 // name, as when a variable in its place is empty, is the default.
-func parseGuest(d *caddyfile.Dispenser, namespace string, raw *json.RawMessage) error {
-	option := d.Val()
+func (o guestOption) parse(d *caddyfile.Dispenser, raw *json.RawMessage) error {
 	if *raw != nil {
-		return d.Errf("%s is set twice", option)
+		return d.Errf("%s is set twice", o.name)
 	}
 	if !d.NextArg() || d.Val() == "" {
 		return nil
 	}
 	name := d.Val()
-	if err := checkGuest(namespace, name); err != nil {
+	if err := o.check(name); err != nil {
 		return d.WrapErr(err)
 	}
-	guest, err := caddyfile.UnmarshalModule(d, namespace+"."+name)
+	guest, err := caddyfile.UnmarshalModule(d, o.namespace+"."+name)
 	if err != nil {
 		return err
 	}
 	*raw = caddyconfig.JSONModuleObject(guest, "module", name, nil)
-	return nil
-}
-
-// parseOptions reads a block of options with one argument each.
-func parseOptions(d *caddyfile.Dispenser, options map[string]*string) error {
-	for nesting := d.Nesting(); d.NextBlock(nesting); {
-		into, known := options[d.Val()]
-		if !known {
-			return d.Errf("unrecognized subdirective %q", d.Val())
-		}
-		if err := parseOption(d, into); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// parseOption reads the one argument of an option.
-func parseOption(d *caddyfile.Dispenser, into *string) error {
-	if *into != "" {
-		return d.Errf("%s is set twice", d.Val())
-	}
-	if !d.AllArgs(into) {
-		return d.ArgErr()
-	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -33,22 +34,17 @@ func (*BoltStore) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: storeNamespace + ".bolt", New: func() caddy.Module { return new(BoltStore) }}
 }
 
-var (
-	boltPathOption    = option{name: "store bolt path", variable: "PURSER_BOLT_PATH"}
-	boltMinFreeOption = option{name: "store bolt min_free", variable: "PURSER_BOLT_MIN_FREE"}
-)
-
 // Provision resolves the options.
-func (s *BoltStore) Provision(caddy.Context) (err error) {
-	if s.path, err = boltPathOption.value(s.Path); err != nil {
-		return err
-	}
-	size, err := boltMinFreeOption.value(s.MinFree)
+func (s *BoltStore) Provision(caddy.Context) error {
+	minFree, size := option{"store bolt min_free", "PURSER_BOLT_MIN_FREE", ""}, ""
+	err := cmp.Or(
+		set(&s.path, option{"store bolt path", "PURSER_BOLT_PATH", ""}.value, s.Path), set(&size, minFree.value, s.MinFree),
+	)
 	if err != nil || size == "" {
 		return err
 	}
 	if s.minFree, err = humanize.ParseBytes(size); err != nil {
-		return boltMinFreeOption.errorf("%q is not a size such as 64MiB", size)
+		return minFree.errorf("%q is not a size such as 64MiB", size)
 	}
 	return nil
 }
@@ -60,11 +56,7 @@ func (s *BoltStore) Provision(caddy.Context) (err error) {
 //	    min_free <size>
 //	}
 func (s *BoltStore) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	d.Next() // the module's name
-	if d.NextArg() {
-		return d.ArgErr()
-	}
-	return parseOptions(d, map[string]*string{"path": &s.Path, "min_free": &s.MinFree})
+	return parseModule(d, s, nil)
 }
 
 // Place is the file's absolute path without symbolic links. It creates the folder.

@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"cmp"
 	"log/slog"
 	"time"
 
@@ -36,28 +37,21 @@ func (*HTTPFacilitator) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: facilitatorNamespace + ".http", New: func() caddy.Module { return new(HTTPFacilitator) }}
 }
 
-var (
-	facilitatorURLOption      = option{name: "facilitator http url", variable: "PURSER_FACILITATOR_URL"}
-	facilitatorKeyOption      = option{name: "facilitator http key", variable: "PURSER_FACILITATOR_KEY"}
-	facilitatorTimeoutOption  = option{name: "facilitator http timeout", variable: "PURSER_FACILITATOR_TIMEOUT"}
-	facilitatorFailuresOption = option{name: "facilitator http max_failures", variable: "PURSER_FACILITATOR_MAX_FAILURES"}
-)
+var facilitatorKeyOption = option{"facilitator http key", "PURSER_FACILITATOR_KEY", ""}
 
 // Provision resolves and checks the options.
 func (f *HTTPFacilitator) Provision(caddy.Context) (err error) {
-	if f.url, err = facilitatorURLOption.value(f.URL); err != nil {
-		return err
-	}
 	if f.key, err = facilitatorKeyOption.secret(f.Key, f.KeyFile); err != nil {
 		return err
 	}
-	if f.timeout, err = facilitatorTimeoutOption.duration(f.Timeout); err != nil {
-		return err
+	err = cmp.Or(
+		set(&f.url, option{"facilitator http url", "PURSER_FACILITATOR_URL", ""}.value, f.URL),
+		set(&f.timeout, option{"facilitator http timeout", "PURSER_FACILITATOR_TIMEOUT", ""}.duration, f.Timeout),
+		set(&f.failures, option{"facilitator http max_failures", "PURSER_FACILITATOR_MAX_FAILURES", ""}.most, f.MaxFailures),
+	)
+	if err == nil {
+		_, err = f.Facilitator(slog.New(slog.DiscardHandler))
 	}
-	if f.failures, err = facilitatorFailuresOption.most(f.MaxFailures); err != nil {
-		return err
-	}
-	_, err = f.Facilitator(slog.New(slog.DiscardHandler))
 	return err
 }
 
@@ -71,18 +65,8 @@ func (f *HTTPFacilitator) Provision(caddy.Context) (err error) {
 //	    max_failures <number>|off
 //	}
 func (f *HTTPFacilitator) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	d.Next() // the module's name
-	if d.NextArg() {
-		return d.ArgErr()
-	}
-	err := parseOptions(d, map[string]*string{"url": &f.URL, "key": &f.Key, "key_file": &f.KeyFile, "timeout": &f.Timeout, "max_failures": &f.MaxFailures})
-	if err != nil {
-		return err
-	}
-	if _, err := facilitatorKeyOption.reference(f.Key); err != nil {
-		return d.WrapErr(err)
-	}
-	return nil
+	err := parseModule(d, f, nil)
+	return orWrapped(d, err, facilitatorKeyOption.isReference(f.Key))
 }
 
 // Facilitator returns the client, or nil without a URL.

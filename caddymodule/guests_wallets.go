@@ -19,7 +19,9 @@ func (*LocalWallets) CaddyModule() caddy.ModuleInfo {
 }
 
 // UnmarshalCaddyfile reads `wallets local`, which has no options.
-func (*LocalWallets) UnmarshalCaddyfile(d *caddyfile.Dispenser) error { return parseNothing(d) }
+func (w *LocalWallets) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	return parseModule(d, w, nil)
+}
 
 // Wallets returns the provider.
 func (*LocalWallets) Wallets(book pay.WalletBook, _ *slog.Logger) (pay.Wallets, error) {
@@ -35,20 +37,11 @@ func (*NoWallets) CaddyModule() caddy.ModuleInfo {
 }
 
 // UnmarshalCaddyfile reads `wallets none`, which has no options.
-func (*NoWallets) UnmarshalCaddyfile(d *caddyfile.Dispenser) error { return parseNothing(d) }
+func (w *NoWallets) UnmarshalCaddyfile(d *caddyfile.Dispenser) error { return parseModule(d, w, nil) }
 
 // Wallets returns the provider.
 func (*NoWallets) Wallets(pay.WalletBook, *slog.Logger) (pay.Wallets, error) {
 	return signer.None{}, nil
-}
-
-// parseNothing reads a guest without options.
-func parseNothing(d *caddyfile.Dispenser) error {
-	d.Next() // the module's name
-	if d.NextArg() {
-		return d.ArgErr()
-	}
-	return parseOptions(d, nil)
 }
 
 var (

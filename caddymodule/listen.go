@@ -21,17 +21,14 @@ import (
 func (a *App) checkListeners() error {
 	listening := false
 	for _, d := range a.doors {
-		s := d.site()
-		if s == nil || len(s.Listen) == 0 {
+		listen := d.listen()
+		if len(listen) == 0 {
 			continue
 		}
 		listening = true
-		if _, isProxy := d.(*Proxy); !isProxy || !a.settings.standin {
-			continue
-		}
-		if !loopbackOnly(s.Listen) {
+		if _, isProxy := d.(*Proxy); isProxy && a.settings.standin && !loopbackOnly(listen) {
 			return standinOption.errorf("loopback lets everybody who reaches the proxy spend, but it listens on %v "+
-				"(PURSER_BIND): bind it to loopback, or turn the stand-in off", s.Listen)
+				"(PURSER_BIND): bind it to loopback, or turn the stand-in off", listen)
 		}
 	}
 	if !listening {
@@ -44,8 +41,8 @@ func (a *App) checkListeners() error {
 // checkBudget refuses a door that lets all its clients spend with one key, on a listener that is for
 // more than this machine, while the operator has set no budget. The shipped
 // default of the daily budget says nothing, and neither does "off".
-func (a *App) checkBudget(s *caddyhttp.Server, k pay.Key) error {
-	if s != nil && loopbackOnly(s.Listen) {
+func (a *App) checkBudget(listen []string, k pay.Key) error {
+	if loopbackOnly(listen) {
 		return nil
 	}
 	var own pay.Policy
@@ -62,10 +59,6 @@ func (a *App) checkBudget(s *caddyhttp.Server, k pay.Key) error {
 	if daily.Max() != nil || monthly.Max() != nil {
 		return nil
 	}
-	var listen []string
-	if s != nil {
-		listen = s.Listen
-	}
 	return fmt.Errorf("purser: everybody who reaches %v would spend with key %s, with no budget that was set for it: "+
 		"set %s or %s to an amount in USDC, or bind the site to loopback", listen, k.ID, dailyBudgetOption, monthlyBudgetOption)
 }
@@ -74,9 +67,7 @@ func (a *App) checkBudget(s *caddyhttp.Server, k pay.Key) error {
 func (a *App) listens() []string {
 	var all []string
 	for _, d := range a.doors {
-		if s := d.site(); s != nil {
-			all = append(all, s.Listen...)
-		}
+		all = append(all, d.listen()...)
 	}
 	slices.Sort(all)
 	return slices.Compact(all)

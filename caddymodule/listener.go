@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"cmp"
 	"net"
 
 	"github.com/caddyserver/caddy/v2"
@@ -28,31 +29,23 @@ type Listener struct {
 	set *conns.Set
 }
 
-var (
-	maxConnectionsOption     = option{name: "listener purser max_connections", variable: "PURSER_MAX_CONNECTIONS"}
-	maxPeerConnectionsOption = option{name: "listener purser max_peer_connections", variable: "PURSER_MAX_PEER_CONNECTIONS"}
-)
-
-const (
-	defaultMaxConnections     = 8192
-	defaultMaxPeerConnections = 4096
-)
-
 // CaddyModule returns the Caddy module information.
 func (*Listener) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "caddy.listeners.purser", New: func() caddy.Module { return new(Listener) }}
 }
 
 // Provision resolves the limits and asks the server to tell what its connections do.
-func (l *Listener) Provision(ctx caddy.Context) (err error) {
-	limits := conns.Limits{Dropped: metrics.Process.Dropped.Inc}
-	if limits.Max, err = maxConnectionsOption.bound(l.MaxConnections, defaultMaxConnections); err != nil {
+func (l *Listener) Provision(ctx caddy.Context) error {
+	var all, peer *int
+	err := cmp.Or(
+		set(&all, option{"listener purser max_connections", "PURSER_MAX_CONNECTIONS", "8192"}.count, l.MaxConnections),
+		set(&peer, option{"listener purser max_peer_connections", "PURSER_MAX_PEER_CONNECTIONS", "4096"}.count,
+			l.MaxPeerConnections),
+	)
+	if err != nil {
 		return err
 	}
-	if limits.MaxPeer, err = maxPeerConnectionsOption.bound(l.MaxPeerConnections, defaultMaxPeerConnections); err != nil {
-		return err
-	}
-	l.set = conns.NewSet(limits)
+	l.set = conns.NewSet(conns.Limits{Max: *all, MaxPeer: *peer, Dropped: metrics.Process.Dropped.Inc})
 	if s := siteOf(ctx); s != nil {
 		s.RegisterConnState(l.set.State)
 	}
@@ -62,15 +55,6 @@ func (l *Listener) Provision(ctx caddy.Context) (err error) {
 // WrapListener implements caddy.ListenerWrapper.
 func (l *Listener) WrapListener(inner net.Listener) net.Listener { return l.set.Listen(inner) }
 
-// bound is an option that is a positive number, or off, which is 0.
-func (o option) bound(given string, unset int) (int, error) {
-	n, err := o.count(given)
-	if err != nil || n == nil {
-		return unset, err
-	}
-	return *n, nil
-}
-
 // UnmarshalCaddyfile reads:
 //
 //	purser {
@@ -78,13 +62,7 @@ func (o option) bound(given string, unset int) (int, error) {
 //	    max_peer_connections <number>|off
 //	}
 func (l *Listener) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	d.Next() // the wrapper's name
-	if d.NextArg() {
-		return d.ArgErr()
-	}
-	return parseOptions(d, map[string]*string{
-		"max_connections": &l.MaxConnections, "max_peer_connections": &l.MaxPeerConnections,
-	})
+	return parseModule(d, l, nil)
 }
 
 var (

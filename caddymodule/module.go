@@ -33,14 +33,18 @@ func init() {
 	httpcaddyfile.RegisterGlobalOption("purser", parseApp)
 	// Each is put right before reverse_proxy, so the first one registered comes first: a
 	// request for a seller's host must never be taken for one to the API.
-	httpcaddyfile.RegisterHandlerDirective("purser_proxy", parseProxy)
-	httpcaddyfile.RegisterDirectiveOrder("purser_proxy", httpcaddyfile.Before, "reverse_proxy")
-	httpcaddyfile.RegisterHandlerDirective("purser_dashboard", parseDashboard)
-	httpcaddyfile.RegisterDirectiveOrder("purser_dashboard", httpcaddyfile.Before, "reverse_proxy")
-	httpcaddyfile.RegisterHandlerDirective("purser_api", parseAPI)
-	httpcaddyfile.RegisterDirectiveOrder("purser_api", httpcaddyfile.Before, "reverse_proxy")
-	httpcaddyfile.RegisterHandlerDirective("purser_upstream", parseUpstream)
-	httpcaddyfile.RegisterDirectiveOrder("purser_upstream", httpcaddyfile.Before, "reverse_proxy")
+	for _, directive := range []struct {
+		name  string
+		parse httpcaddyfile.UnmarshalHandlerFunc
+	}{
+		{"purser_proxy", parseHandler[Proxy]},
+		{"purser_dashboard", parseHandler[Dashboard]},
+		{"purser_api", parseHandler[API]},
+		{"purser_upstream", parseHandler[Upstream]},
+	} {
+		httpcaddyfile.RegisterHandlerDirective(directive.name, directive.parse)
+		httpcaddyfile.RegisterDirectiveOrder(directive.name, httpcaddyfile.Before, "reverse_proxy")
+	}
 
 	registerCommands()
 	// For main functions that do not call it themselves, such as those that xcaddy writes.

@@ -1,9 +1,9 @@
 package caddymodule
 
-import (
-	"time"
+// No Caddy here: it resolves options of the app.
 
-	"github.com/caddyserver/caddy/v2"
+import (
+	"cmp"
 
 	"github.com/purserpay/purser/internal/admission"
 	"github.com/purserpay/purser/internal/metrics"
@@ -25,27 +25,17 @@ type OverloadOptions struct {
 	MaxWait string `json:"max_wait,omitempty"`
 }
 
-var (
-	maxConcurrentOption = option{name: "max_concurrent", variable: "PURSER_MAX_CONCURRENT"}
-	maxQueuedOption     = option{name: "max_queued", variable: "PURSER_MAX_QUEUED"}
-	maxWaitOption       = option{name: "max_wait", variable: "PURSER_MAX_WAIT"}
-)
-
-// unbounded removes a bound in the packages below; 0 is their default.
-const unbounded = -1
-
 // resolveOverload reads the bounds.
-func (a *App) resolveOverload(s *settings) (err error) {
-	if s.admission.Concurrent, err = maxConcurrentOption.most(a.MaxConcurrent); err != nil {
-		return err
+func (a *App) resolveOverload(s *settings) error {
+	queued := option{"max_queued", "PURSER_MAX_QUEUED", ""}
+	err := cmp.Or(
+		set(&s.admission.Concurrent, option{"max_concurrent", "PURSER_MAX_CONCURRENT", ""}.most, a.MaxConcurrent),
+		set(&s.admission.Queued, queued.most, a.MaxQueued),
+		set(&s.admission.Wait, option{"max_wait", "PURSER_MAX_WAIT", ""}.duration, a.MaxWait),
+	)
+	if err == nil && s.admission.Queued == unbounded {
+		err = queued.errorf("a queue needs a bound; max_concurrent off has none")
 	}
-	if s.admission.Queued, err = maxQueuedOption.most(a.MaxQueued); err != nil {
-		return err
-	}
-	if s.admission.Queued == unbounded {
-		return maxQueuedOption.errorf("a queue needs a bound; max_concurrent off has none")
-	}
-	s.admission.Wait, err = maxWaitOption.duration(a.MaxWait)
 	return err
 }
 
@@ -54,33 +44,4 @@ func (s settings) bounds(door string) admission.Options {
 	o := s.admission
 	o.Refused = func() { metrics.Process.Overloaded.WithLabelValues(door).Inc() }
 	return o
-}
-
-// most is an option that is a positive number, or off, which is unbounded; 0 if it is not set.
-func (o option) most(given string) (int, error) {
-	n, err := o.count(given)
-	switch {
-	case err != nil || n == nil:
-		return 0, err
-	case *n == 0:
-		return unbounded, nil
-	}
-	return *n, nil
-}
-
-// duration is an option such as "90s"; 0 if it is not set.
-func (o option) duration(given string) (time.Duration, error) {
-	v, err := o.value(given)
-	if err != nil || v == "" {
-		return 0, err
-	}
-	d, err := caddy.ParseDuration(v)
-	if err != nil || d <= 0 {
-		return 0, o.errorf("%q is not a duration such as 90s", v)
-	}
-	return d, nil
-}
-
-func (o *OverloadOptions) single() map[string]*string {
-	return map[string]*string{"max_concurrent": &o.MaxConcurrent, "max_queued": &o.MaxQueued, "max_wait": &o.MaxWait}
 }

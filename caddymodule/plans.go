@@ -1,11 +1,11 @@
 package caddymodule
 
+// No Caddy here: it resolves options of the app.
+
 import (
+	"cmp"
 	"fmt"
 	"strconv"
-	"strings"
-
-	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/purserpay/purser/pay"
 )
@@ -23,45 +23,31 @@ type PlanOptions struct {
 	Payments string `json:"payments,omitempty"`
 }
 
-var plansOption = option{name: "plans", variable: "PURSER_PLANS"}
-
 // resolvePlans reads the table of plans, and whether there are any.
 func (a *App) resolvePlans(s *settings) error {
-	switch plans, err := plansOption.or(a.Plans, "on"); {
-	case err != nil:
+	on, err := option{"plans", "PURSER_PLANS", "on"}.is(a.Plans, "on")
+	if err != nil {
 		return err
-	case plans == off:
-		s.noPlans = true
-	case plans != "on":
-		return plansOption.errorf("%q is neither on nor off", plans)
 	}
+	s.noPlans = !on
 	for given, o := range a.PlanTable {
+		of := "plan " + given
 		name, err := pay.ParsePlan(given)
 		if err != nil {
 			return option{name: "plan"}.errorf("%w", err)
 		}
 		if _, twice := s.plans[name]; twice {
-			return option{name: "plan " + given}.errorf("is given twice")
+			return option{name: of}.errorf("is given twice")
 		}
 		p := pay.Plan{Name: name}
-		if p.Price, err = o.option(given, "price").value(o.Price); err != nil {
+		err = cmp.Or(
+			set(&p.Price, option{name: of + " price"}.value, o.Price),
+			set(&p.Keys, option{name: of + " keys"}.positive, o.Keys),
+			set(&p.Wallets, option{name: of + " wallets"}.positive, o.Wallets),
+			set(&p.Payments, option{name: of + " payments"}.positive, o.Payments),
+		)
+		if err != nil {
 			return err
-		}
-		for _, limit := range []struct {
-			name, given string
-			into        *int
-		}{{"keys", o.Keys, &p.Keys}, {"wallets", o.Wallets, &p.Wallets}, {"payments", o.Payments, &p.Payments}} {
-			of := o.option(given, limit.name)
-			v, err := of.value(limit.given)
-			if err != nil {
-				return err
-			}
-			if v == "" {
-				continue
-			}
-			if *limit.into, err = strconv.Atoi(v); err != nil || *limit.into < 1 {
-				return of.errorf("%q is not a positive number", v)
-			}
 		}
 		if s.plans == nil {
 			s.plans = pay.Plans{}
@@ -74,40 +60,15 @@ func (a *App) resolvePlans(s *settings) error {
 	return nil
 }
 
-func (PlanOptions) option(plan, name string) option { return option{name: "plan " + plan + " " + name} }
-
-// parsePlan reads the limits of one plan:
-//
-//	plan <name> {
-//	    price    <US dollars>
-//	    keys     <number>
-//	    wallets  <number>
-//	    payments <number>
-//	}
-func parsePlan(d *caddyfile.Dispenser, into *map[string]PlanOptions) error {
-	var name string
-	if !d.AllArgs(&name) {
-		return d.ArgErr()
+// positive is an option that is a positive number; 0 if it is not set.
+func (o option) positive(given string) (int, error) {
+	v, err := o.value(given)
+	if err != nil || v == "" {
+		return 0, err
 	}
-	known, err := pay.ParsePlan(name)
-	if err != nil {
-		return d.WrapErr(err)
+	n, err := strconv.Atoi(v)
+	if err != nil || n < 1 {
+		return 0, o.errorf("%q is not a positive number", v)
 	}
-	name = strings.ToLower(string(known))
-	if _, twice := (*into)[name]; twice {
-		return d.Errf("plan %s is set twice", name)
-	}
-	var o PlanOptions
-	options := map[string]*string{"price": &o.Price, "keys": &o.Keys, "wallets": &o.Wallets, "payments": &o.Payments}
-	if err := parseOptions(d, options); err != nil {
-		return err
-	}
-	if o == (PlanOptions{}) {
-		return d.Errf("plan %s changes nothing", name)
-	}
-	if *into == nil {
-		*into = map[string]PlanOptions{}
-	}
-	(*into)[name] = o
-	return nil
+	return n, nil
 }

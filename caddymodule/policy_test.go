@@ -38,21 +38,6 @@ func TestPolicyOptions(t *testing.T) {
 	}
 }
 
-func TestPolicyUnset(t *testing.T) {
-	for _, o := range []option{monthlyBudgetOption, perMinuteOption, priceGuardOption, dailyBudgetOption} {
-		t.Setenv(o.variable, "")
-	}
-	s, err := new(App).resolve()
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := s.policy
-	if p.MonthlyBudget != nil || p.PerMinute != nil || p.PriceGuard != nil || p.AllowHosts != nil || p.AllowPayees != nil ||
-		p.Hosts != nil || p.Tasks != nil || s.dailyGiven {
-		t.Errorf("%+v", s)
-	}
-}
-
 func TestPolicyRefuses(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

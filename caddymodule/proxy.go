@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"cmp"
 	"crypto/x509"
 	"net"
 	"net/http"
@@ -10,7 +11,6 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
-	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/purserpay/purser/internal/guard"
@@ -39,7 +39,7 @@ type Proxy struct {
 	// SpoolDir is the folder for those files. Default: the system's for temporary files.
 	SpoolDir string `json:"spool_dir,omitempty"`
 	// ChallengeHeaders are further response headers that carry challenges.
-	ChallengeHeaders []string `json:"challenge_headers,omitempty"`
+	ChallengeHeaders []string `json:"challenge_headers,omitempty" caddyfile:"challenge_header"`
 	// Resolve gives names fixed addresses instead of asking DNS.
 	Resolve map[string]string `json:"resolve,omitempty"`
 
@@ -71,8 +71,7 @@ type Proxy struct {
 	// {env.PURSER_PROXY_MAX_KEY_REQUESTS}, else 2048.
 	MaxKeyRequests string `json:"max_key_requests,omitempty"`
 
-	app          *App
-	server       *caddyhttp.Server
+	doorway
 	allow        []netip.Prefix
 	ports        []guard.PortRange
 	maxReplay    int64
@@ -93,67 +92,45 @@ func (*Proxy) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "http.handlers.purser_proxy", New: func() caddy.Module { return new(Proxy) }}
 }
 
-var (
-	allowAddressesOption = option{name: "purser_proxy allow_addresses", variable: "PURSER_ALLOW_ADDRESSES"}
-	portsOption          = option{name: "purser_proxy ports", variable: "PURSER_PROXY_PORTS"}
-	maxReplayOption      = option{name: "purser_proxy max_replay", variable: "PURSER_PROXY_MAX_REPLAY"}
-	maxSpoolOption       = option{name: "purser_proxy max_spool", variable: "PURSER_PROXY_MAX_SPOOL"}
-	spoolDirOption       = option{name: "purser_proxy spool_dir", variable: "PURSER_PROXY_SPOOL_DIR"}
-	maxFailuresOption    = option{name: "purser_proxy max_failures", variable: "PURSER_PROXY_MAX_FAILURES"}
-	maxTunnelsOption     = option{name: "purser_proxy max_tunnels", variable: "PURSER_PROXY_MAX_TUNNELS"}
-	maxKeyTunnelsOption  = option{name: "purser_proxy max_key_tunnels", variable: "PURSER_PROXY_MAX_KEY_TUNNELS"}
-	maxPeerTunnelsOption = option{name: "purser_proxy max_peer_tunnels", variable: "PURSER_PROXY_MAX_PEER_TUNNELS"}
-	maxKeyRequestsOption = option{name: "purser_proxy max_key_requests", variable: "PURSER_PROXY_MAX_KEY_REQUESTS"}
-	resolveOption        = option{name: "purser_proxy resolve"}
-)
-
 // Provision resolves the options and attaches the handler to the app.
-func (h *Proxy) Provision(ctx caddy.Context) (err error) {
-	if err := h.resolveAddresses(); err != nil {
-		return err
-	}
-	if err := h.resolvePorts(); err != nil {
-		return err
-	}
-	if h.maxReplay, err = maxReplayOption.size(h.MaxReplay); err != nil {
-		return err
-	}
-	if h.maxSpool, err = maxSpoolOption.sizeOrOff(h.MaxSpool); err != nil {
-		return err
-	}
-	if h.spoolDir, err = spoolDirOption.value(h.SpoolDir); err != nil {
-		return err
-	}
-	if err := h.resolveBounds(); err != nil {
-		return err
-	}
-	if err := h.resolveInterception(); err != nil {
-		return err
-	}
-	if err := h.resolveTrust(); err != nil {
-		return err
-	}
-	h.server = siteOf(ctx)
-	if h.app, err = attach(ctx, h); err == nil && h.server != nil {
+func (h *Proxy) Provision(ctx caddy.Context) error {
+	err := cmp.Or(
+		h.resolveAddresses(),
+		set(&h.ports, option{"purser_proxy ports", "PURSER_PROXY_PORTS", ""}.ports, h.Ports),
+		set(&h.maxReplay, option{"purser_proxy max_replay", "PURSER_PROXY_MAX_REPLAY", ""}.size, h.MaxReplay),
+		set(&h.maxSpool, option{"purser_proxy max_spool", "PURSER_PROXY_MAX_SPOOL", ""}.sizeOrOff, h.MaxSpool),
+		set(&h.spoolDir, option{"purser_proxy spool_dir", "PURSER_PROXY_SPOOL_DIR", ""}.value, h.SpoolDir),
+		set(&h.failures, option{"purser_proxy max_failures", "PURSER_PROXY_MAX_FAILURES", ""}.most, h.MaxFailures),
+		set(&h.tunnels.all, option{"purser_proxy max_tunnels", "PURSER_PROXY_MAX_TUNNELS", ""}.bounded, h.MaxTunnels),
+		set(&h.tunnels.key, option{"purser_proxy max_key_tunnels", "PURSER_PROXY_MAX_KEY_TUNNELS", ""}.bounded,
+			h.MaxKeyTunnels),
+		set(&h.tunnels.peer, option{"purser_proxy max_peer_tunnels", "PURSER_PROXY_MAX_PEER_TUNNELS", ""}.bounded,
+			h.MaxPeerTunnels),
+		set(&h.requests, option{"purser_proxy max_key_requests", "PURSER_PROXY_MAX_KEY_REQUESTS", ""}.bounded,
+			h.MaxKeyRequests),
+		h.resolveInterception(), h.resolveTrust(), h.attach(ctx, h),
+	)
+	if err == nil && h.server != nil {
 		h.app.drainWith(h.server)
 	}
 	return err
 }
 
 func (h *Proxy) resolveAddresses() error {
+	allow := option{"purser_proxy allow_addresses", "PURSER_ALLOW_ADDRESSES", ""}
 	given := h.AllowAddresses
 	if len(given) == 0 {
 		given = []string{""} // the variable
 	}
 	for _, g := range given {
-		v, err := allowAddressesOption.value(g)
+		cidrs, err := allow.list(g)
 		if err != nil {
 			return err
 		}
-		for _, cidr := range list(v) {
+		for _, cidr := range cidrs {
 			prefix, err := netip.ParsePrefix(cidr)
 			if err != nil {
-				return allowAddressesOption.errorf("%q is not a CIDR such as 10.0.0.0/8", cidr)
+				return allow.errorf("%q is not a CIDR such as 10.0.0.0/8", cidr)
 			}
 			h.allow = append(h.allow, prefix.Masked())
 		}
@@ -162,48 +139,24 @@ func (h *Proxy) resolveAddresses() error {
 	for name, to := range h.Resolve {
 		ip, err := netip.ParseAddr(to)
 		if err != nil {
-			return resolveOption.errorf("%q is not an IP address", to)
+			return option{name: "purser_proxy resolve"}.errorf("%q is not an IP address", to)
 		}
 		h.resolve[name] = ip
 	}
 	return nil
 }
 
-func (h *Proxy) resolvePorts() error {
-	v, err := portsOption.value(h.Ports)
+func (o option) ports(given string) ([]guard.PortRange, error) {
+	names, err := o.list(given)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if h.ports, err = guard.ParsePorts(list(v)...); err != nil {
-		return portsOption.errorf("%w", err)
+	ports, err := guard.ParsePorts(names...)
+	if err != nil {
+		return nil, o.errorf("%w", err)
 	}
-	return nil
+	return ports, nil
 }
-
-// resolveBounds reads how much is too much.
-func (h *Proxy) resolveBounds() (err error) {
-	for _, b := range []struct {
-		option
-		given string
-		into  *int
-	}{
-		{maxFailuresOption, h.MaxFailures, &h.failures},
-		{maxTunnelsOption, h.MaxTunnels, &h.tunnels.all},
-		{maxKeyTunnelsOption, h.MaxKeyTunnels, &h.tunnels.key},
-		{maxPeerTunnelsOption, h.MaxPeerTunnels, &h.tunnels.peer},
-		{maxKeyRequestsOption, h.MaxKeyRequests, &h.requests},
-	} {
-		if *b.into, err = b.most(b.given); err != nil {
-			return err
-		}
-		if *b.into == unbounded && b.into != &h.failures {
-			return b.errorf("needs a bound")
-		}
-	}
-	return nil
-}
-
-func (h *Proxy) site() *caddyhttp.Server { return h.server }
 
 func (h *Proxy) open(t *tenant) error {
 	listening, err := h.app.ownListeners()
@@ -218,8 +171,7 @@ func (h *Proxy) open(t *tenant) error {
 	o := forward.Options{
 		Payer: t.payer,
 		Dialer: guard.NewDialer(guard.Options{
-			Allow: h.allow, AllowLoopback: h.server != nil && loopbackOnly(h.server.Listen),
-			Own: listening, Ports: h.ports, Resolve: h.resolve,
+			Allow: h.allow, AllowLoopback: h.loopback(), Own: listening, Ports: h.ports, Resolve: h.resolve,
 		}),
 		PayOptions: proxy.PayOptions{
 			MaxReplay: h.maxReplay, MaxSpool: h.maxSpool, SpoolDir: h.spoolDir,
@@ -246,11 +198,7 @@ func (h *Proxy) open(t *tenant) error {
 
 // ownHost recognizes this site in absolute-form requests.
 func (h *Proxy) ownHost() (func(host string) bool, error) {
-	var listen []string
-	if h.server != nil {
-		listen = h.server.Listen
-	}
-	listeners, err := addrPorts(listen)
+	listeners, err := addrPorts(h.listen())
 	if err != nil {
 		return nil, err
 	}
@@ -277,10 +225,8 @@ func (h *Proxy) ownHost() (func(host string) bool, error) {
 
 // ServeHTTP serves proxy traffic and passes the rest on.
 func (h *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
-	t, err := h.app.enter()
-	if err != nil {
-		h.app.log.Error("request not served", "error", err)
-		writeUnavailable(w)
+	t, ok := h.enter(w)
+	if !ok {
 		return nil
 	}
 	defer t.leave()
@@ -297,71 +243,24 @@ func (h *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp
 // UnmarshalCaddyfile reads:
 //
 //	purser_proxy [<matcher>] {
-//	    allow_http       <host>
-//	    allow_addresses  <cidr>
-//	    ports            <ports>
-//	    max_replay       <size>
-//	    max_spool        <size>|off
-//	    spool_dir        <folder>
-//	    max_failures     <number>|off
-//	    max_tunnels      <number>
-//	    max_key_tunnels  <number>
-//	    max_peer_tunnels <number>
-//	    max_key_requests <number>
-//	    challenge_header <name>
-//	    resolve          <name> <ip>
-//	    intercept        <host>|*.<domain>|*|off
-//	    tunnel           <host>
-//	    trust            <pem file>
+//	    <option> <value>
+//	    resolve <name> <ip>
 //	}
 //
-// Those that take a host, a CIDR, a header or a PEM file can be repeated, and resolve.
+// Options have the names that the fields have in JSON, except challenge_header. Those that take a
+// host, a CIDR, a header or a PEM file can be repeated, and resolve.
 func (h *Proxy) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	d.Next() // the directive's name
-	if d.NextArg() {
-		return d.ArgErr()
-	}
-	lists := map[string]*[]string{
-		"allow_http": &h.AllowHTTP, "allow_addresses": &h.AllowAddresses, "challenge_header": &h.ChallengeHeaders,
-		"intercept": &h.Intercept, "tunnel": &h.Tunnel, "trust": &h.Trust,
-	}
-	single := map[string]*string{
-		"ports": &h.Ports, "max_replay": &h.MaxReplay, "max_spool": &h.MaxSpool, "spool_dir": &h.SpoolDir,
-		"max_failures": &h.MaxFailures, "max_tunnels": &h.MaxTunnels, "max_key_tunnels": &h.MaxKeyTunnels,
-		"max_peer_tunnels": &h.MaxPeerTunnels, "max_key_requests": &h.MaxKeyRequests,
-	}
-	for d.NextBlock(0) {
-		name := d.Val()
-		switch {
-		case lists[name] != nil:
-			var v string
-			if !d.AllArgs(&v) {
-				return d.ArgErr()
-			}
-			*lists[name] = append(*lists[name], v)
-		case single[name] != nil:
-			if err := parseOption(d, single[name]); err != nil {
-				return err
-			}
-		case name == "resolve":
-			var host, ip string
-			if !d.AllArgs(&host, &ip) {
-				return d.ArgErr()
-			}
-			if h.Resolve == nil {
-				h.Resolve = map[string]string{}
-			}
-			h.Resolve[host] = ip
-		default:
-			return d.Errf("unrecognized subdirective %q", name)
+	return parseModule(d, h, map[string]func() error{"resolve": func() error {
+		var host, ip string
+		if !d.AllArgs(&host, &ip) {
+			return d.ArgErr()
 		}
-	}
-	return nil
-}
-
-func parseProxy(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
-	p := new(Proxy)
-	return p, p.UnmarshalCaddyfile(h.Dispenser)
+		if h.Resolve == nil {
+			h.Resolve = map[string]string{}
+		}
+		h.Resolve[host] = ip
+		return nil
+	}})
 }
 
 var (

@@ -3,6 +3,7 @@ package caddymodule
 // No Caddy here: it resolves options of the app.
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/purserpay/purser/internal/adminapi"
@@ -23,36 +24,15 @@ type RegistrationOptions struct {
 	FailuresPerDay string `json:"failures_per_day,omitempty"`
 }
 
-var (
-	registrationOption      = option{name: "registration", variable: "PURSER_REGISTRATION"}
-	failuresPerMinuteOption = option{name: "failures_per_minute", variable: "PURSER_FAILURES_PER_MINUTE"}
-	failuresPerDayOption    = option{name: "failures_per_day", variable: "PURSER_FAILURES_PER_DAY"}
-)
-
-// registrationOpen admits all callers to POST /api-keys.
-const registrationOpen = "open"
-
 // resolveRegistration reads who may make keys, and how often they may fail.
 func (a *App) resolveRegistration(s *settings) error {
-	registration, err := registrationOption.or(a.Registration, registrationOpen)
-	switch {
-	case err != nil:
-		return err
-	case registration != registrationOpen && registration != off:
-		return registrationOption.errorf("%q is neither %s nor %s", registration, registrationOpen, off)
-	}
-	s.registrationClosed = registration == off
-	if s.failures.PerMinute, err = failuresPerMinuteOption.most(a.FailuresPerMinute); err != nil {
-		return err
-	}
-	s.failures.PerDay, err = failuresPerDayOption.most(a.FailuresPerDay)
-	return err
-}
-
-func (o *RegistrationOptions) single() map[string]*string {
-	return map[string]*string{
-		"registration": &o.Registration, "failures_per_minute": &o.FailuresPerMinute, "failures_per_day": &o.FailuresPerDay,
-	}
+	open, err := option{"registration", "PURSER_REGISTRATION", "open"}.is(a.Registration, "open")
+	s.registrationClosed = !open
+	return cmp.Or(
+		err,
+		set(&s.failures.PerMinute, option{"failures_per_minute", "PURSER_FAILURES_PER_MINUTE", ""}.most, a.FailuresPerMinute),
+		set(&s.failures.PerDay, option{"failures_per_day", "PURSER_FAILURES_PER_DAY", ""}.most, a.FailuresPerDay),
+	)
 }
 
 // registersOn lists the addresses at which programs of other machines may make keys.
@@ -61,10 +41,9 @@ func (a *App) registersOn() (listen []string) {
 		return nil
 	}
 	for _, d := range a.doors {
-		if _, is := d.(*API); !is || d.site() == nil || loopbackOnly(d.site().Listen) {
-			continue
+		if _, is := d.(*API); is && !loopbackOnly(d.listen()) {
+			listen = append(listen, d.listen()...)
 		}
-		listen = append(listen, d.site().Listen...)
 	}
 	slices.Sort(listen)
 	return slices.Compact(listen)

@@ -3,9 +3,9 @@ package caddymodule
 // No Caddy here: it resolves the options of the app.
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"fmt"
-	"net/url"
 	"path/filepath"
 
 	"github.com/purserpay/purser/boltstore"
@@ -16,27 +16,19 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// The app's options and their variables (docs/design.md §9).
+// Options that are named in more than one place (docs/design.md §9).
 var (
-	dataDirOption        = option{name: "data_dir", variable: "PURSER_DATA_DIR"}
-	masterKeyOption      = option{name: "master_key", variable: "PURSER_MASTER_KEY"}
-	rpcURLOption         = option{name: "rpc_url", variable: "PURSER_RPC_URL"}
-	rpcURL2Option        = option{name: "rpc_url_2", variable: "PURSER_RPC_URL_2"}
-	settlementOption     = option{name: "settlement", variable: "PURSER_SETTLEMENT"}
-	internalSecretOption = option{name: "internal_secret", variable: "PURSER_INTERNAL_SECRET"}
-	upgradeURLOption     = option{name: "upgrade_url", variable: "PURSER_UPGRADE_URL"}
-	publicURLOption      = option{name: "public_url", variable: "PURSER_PUBLIC_URL"}
-	originsOption        = option{name: "allowed_origins", variable: "PURSER_ALLOWED_ORIGINS"}
-	keyOption            = option{name: "key", variable: "PURSER_KEY"}
-	standinOption        = option{name: "standin", variable: "PURSER_STANDIN"}
-	networksOption       = option{name: "networks", variable: "PURSER_NETWORKS"}
+	dataDirOption        = option{"data_dir", "PURSER_DATA_DIR", "./purser-data"}
+	internalSecretOption = option{"internal_secret", "PURSER_INTERNAL_SECRET", ""}
+	masterKeyOption      = option{"master_key", "PURSER_MASTER_KEY", ""}
+	keyOption            = option{"key", "PURSER_KEY", ""}
+	rpcURLOption         = option{"rpc_url", "PURSER_RPC_URL", ""}
+	rpcURL2Option        = option{"rpc_url_2", "PURSER_RPC_URL_2", ""}
+	standinOption        = option{"standin", "PURSER_STANDIN", off}
 )
 
-// Defaults.
 const (
-	defaultDataDir  = "./purser-data"
-	masterKeyName   = "master.key" // in the data directory
-	defaultNetworks = "base"
+	masterKeyName = "master.key" // in the data directory
 	// dataDirMode: the folder holds who pays whom, and perhaps the master key.
 	dataDirMode = 0o700
 )
@@ -71,23 +63,26 @@ type settings struct {
 
 // resolve reads all options.
 func (a *App) resolve() (s settings, err error) {
-	steps := []func(*settings) error{
-		a.resolveStore, a.resolveKeys, a.resolveAddresses, a.resolvePayments, a.resolvePolicy, a.resolveOverload,
-		a.resolveSignIn, a.resolvePlans, a.resolveRegistration,
+	if a.World != "" && a.World != boltstore.Sandbox {
+		return s, fmt.Errorf("purser: world: only %q can be asked for", boltstore.Sandbox)
 	}
-	for _, step := range steps {
-		if err := step(&s); err != nil {
-			return settings{}, err
-		}
+	err = cmp.Or(
+		a.resolveStore(&s), a.resolveKeys(&s), a.resolveRPCs(&s),
+		set(&s.upgradeURL, option{"upgrade_url", "PURSER_UPGRADE_URL", ""}.url, a.UpgradeURL),
+		set(&s.publicURL, option{"public_url", "PURSER_PUBLIC_URL", ""}.url, a.PublicURL),
+		set(&s.origins, option{"allowed_origins", "PURSER_ALLOWED_ORIGINS", ""}.list, a.AllowedOrigins),
+		set(&s.settlement, option{"settlement", "PURSER_SETTLEMENT", ""}.settlement, a.Settlement),
+		set(&s.networks, option{"networks", "PURSER_NETWORKS", "base"}.networks, a.Networks),
+		a.resolvePolicy(&s), a.resolveOverload(&s), a.resolveSignIn(&s), a.resolvePlans(&s), a.resolveRegistration(&s),
+	)
+	if err != nil {
+		return settings{}, err
 	}
 	return s, nil
 }
 
 func (a *App) resolveStore(s *settings) error {
-	if a.World != "" && a.World != boltstore.Sandbox {
-		return fmt.Errorf("purser: world: only %q can be asked for", boltstore.Sandbox)
-	}
-	dir, err := dataDirOption.or(a.DataDir, defaultDataDir)
+	dir, err := dataDirOption.value(a.DataDir)
 	if err != nil {
 		return err
 	}
@@ -99,21 +94,15 @@ func (a *App) resolveStore(s *settings) error {
 	if err != nil {
 		return err
 	}
+	generated := filepath.Join(s.dataDir, masterKeyName)
+	s.masterKeyPlace = cmp.Or(path, generated)
 	if value != "" {
 		if _, err := vault.ParseMasterKey(value); err != nil {
 			return masterKeyOption.errorf("%w", err)
 		}
-	}
-	generated := filepath.Join(s.dataDir, masterKeyName)
-	s.masterKey = vault.From(value, path, generated)
-	switch {
-	case value != "":
 		s.masterKeyPlace = masterKeyOption.variable
-	case path != "":
-		s.masterKeyPlace = path
-	default:
-		s.masterKeyPlace = generated
 	}
+	s.masterKey = vault.From(value, path, generated)
 	s.masterKeyPrint = fmt.Sprintf("%x %q", sha256.Sum256([]byte(value)), path)
 	return nil
 }
@@ -122,95 +111,66 @@ func (a *App) resolveKeys(s *settings) (err error) {
 	if s.internalSecret, err = internalSecretOption.secret(a.InternalSecret, a.InternalSecretFile); err != nil {
 		return err
 	}
-	if s.key, err = keyOption.secret(a.Key, a.KeyFile); err != nil {
+	if s.key, err = keyOption.apiKey(a.Key, a.KeyFile); err != nil {
 		return err
 	}
-	if s.key != "" && !pay.ValidSecret(s.key) {
-		return keyOption.errorf("not an API key: 8 to 256 characters of A-Z a-z 0-9 . _ ~ + / = -")
+	if s.standin, err = standinOption.is(a.Standin, "loopback"); err == nil && s.standin && s.key == "" {
+		err = standinOption.errorf("loopback needs %s, the key that pays", keyOption.variable)
 	}
-	standin, err := standinOption.or(a.Standin, off)
-	switch {
-	case err != nil:
-		return err
-	case standin == off:
-	case standin != "loopback":
-		return standinOption.errorf("%q is neither loopback nor off", standin)
-	case s.key == "":
-		return standinOption.errorf("loopback needs %s, the key that pays", keyOption.variable)
-	default:
-		s.standin = true
-	}
-	return nil
+	return err
 }
 
-func (a *App) resolveAddresses(s *settings) (err error) {
-	if s.rpcURL, err = rpcURLOption.value(a.RPCURL); err != nil {
-		return err
-	}
-	if s.rpcURL != "" {
-		if _, err := chain.New(chain.Options{URL: s.rpcURL}); err != nil {
-			return rpcURLOption.errorf("%w", err)
-		}
-	}
-	if s.rpcURL2, err = rpcURL2Option.value(a.RPCURL2); err != nil {
-		return err
-	}
+func (a *App) resolveRPCs(s *settings) error {
+	err := cmp.Or(set(&s.rpcURL, rpcURLOption.rpc, a.RPCURL), set(&s.rpcURL2, rpcURL2Option.rpc, a.RPCURL2))
 	switch {
-	case s.rpcURL2 == "":
+	case err != nil || s.rpcURL2 == "":
+		return err
 	case s.rpcURL == "":
 		return rpcURL2Option.errorf("needs %s, which it has to agree with", rpcURLOption.variable)
 	case s.rpcURL2 == s.rpcURL:
 		return rpcURL2Option.errorf("is the same as %s, which agrees with itself always", rpcURLOption.variable)
-	default:
-		if _, err := chain.New(chain.Options{URL: s.rpcURL2, Setting: rpcURL2Option.variable}); err != nil {
-			return rpcURL2Option.errorf("%w", err)
-		}
 	}
-	if s.upgradeURL, err = upgradeURLOption.url(a.UpgradeURL); err != nil {
-		return err
-	}
-	if s.publicURL, err = publicURLOption.url(a.PublicURL); err != nil {
-		return err
-	}
-	origins, err := originsOption.value(a.AllowedOrigins)
-	s.origins = list(origins)
-	return err
+	return nil
 }
 
-// url is an option that is an absolute http or https URL, or unset.
-func (o option) url(given string) (string, error) {
+// rpc is an option that is the URL of an RPC, or unset.
+func (o option) rpc(given string) (string, error) {
 	v, err := o.value(given)
 	if err != nil || v == "" {
 		return "", err
 	}
-	u, err := url.Parse(v)
-	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Hostname() == "" {
-		return "", o.errorf("not an absolute http or https URL")
+	if _, err := chain.New(chain.Options{URL: v, Setting: o.variable}); err != nil {
+		return "", o.errorf("%w", err)
 	}
 	return v, nil
 }
 
-func (a *App) resolvePayments(s *settings) error {
-	settlement, err := settlementOption.value(a.Settlement)
+func (o option) settlement(given string) (pay.Settlement, error) {
+	v, err := o.value(given)
 	if err != nil {
-		return err
+		return "", err
 	}
-	if s.settlement, err = pay.ParseSettlement(settlement, pay.SettlePayer); err != nil {
-		return settlementOption.errorf("%q is neither %s nor %s", settlement, pay.SettlePayer, pay.SettleSeller)
-	}
-	names, err := networksOption.or(a.Networks, defaultNetworks)
+	s, err := pay.ParseSettlement(v, pay.SettlePayer)
 	if err != nil {
-		return err
+		return "", o.errorf("%q is neither %s nor %s", v, pay.SettlePayer, pay.SettleSeller)
 	}
-	for _, name := range list(names) {
+	return s, nil
+}
+
+func (o option) networks(given string) (all []x402.Network, err error) {
+	names, err := o.list(given)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
 		n, ok := x402.NetworkByWire(name)
 		if !ok || n.Name != name {
-			return networksOption.errorf("unknown network %q", name)
+			return nil, o.errorf("unknown network %q", name)
 		}
-		s.networks = append(s.networks, n)
+		all = append(all, n)
 	}
-	if len(s.networks) == 0 {
-		return networksOption.errorf("no network is named")
+	if len(all) == 0 {
+		return nil, o.errorf("no network is named")
 	}
-	return nil
+	return all, nil
 }

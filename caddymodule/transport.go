@@ -58,11 +58,10 @@ type Transport struct {
 
 	DoorOptions
 
-	app    *App
-	log    *slog.Logger
-	server *caddyhttp.Server
-	door   payingDoor
-	name   string // of the variable that keeps the exchange of a request
+	doorway
+	log  *slog.Logger
+	door payingDoor
+	name string // of the variable that keeps the exchange of a request
 
 	// Set when the app opens.
 	keyID  string
@@ -101,8 +100,7 @@ func (h *Transport) Provision(ctx caddy.Context) (err error) {
 		h.Transport.Proxy = nil
 	}
 	h.name = fmt.Sprintf("purser.exchange.%p", h)
-	h.server = siteOf(ctx)
-	if h.app, err = attach(ctx, h); err != nil {
+	if err = h.attach(ctx, h); err != nil {
 		return err
 	}
 	h.log = h.app.log.With("part", "transport")
@@ -112,14 +110,12 @@ func (h *Transport) Provision(ctx caddy.Context) (err error) {
 // viaProxy reports whether requests go through another proxy.
 func (h *Transport) viaProxy() bool { return len(h.NetworkProxyRaw) > 0 || h.ForwardProxyURL != "" }
 
-func (h *Transport) site() *caddyhttp.Server { return h.server }
-
 func (h *Transport) open(t *tenant) error {
 	key, secret, err := h.key(t.books)
 	if err != nil {
 		return err
 	}
-	if err := h.app.checkBudget(h.server, key); err != nil {
+	if err := h.app.checkBudget(h.listen(), key); err != nil {
 		return err
 	}
 	h.keyID, h.secret = key.ID, secret
@@ -259,9 +255,6 @@ func (h *Transport) serves(ctx context.Context, host string) bool {
 	return slices.ContainsFunc(h.hosts, func(m caddyhttp.MatchHost) bool { return m.Match(r) })
 }
 
-// loopback reports whether the site is for programs of this machine only.
-func (h *Transport) loopback() bool { return h.server != nil && loopbackOnly(h.server.Listen) }
-
 // pass sends a request that must not be paid for.
 func (h *Transport) pass(req *http.Request, x *exchange) (*http.Response, error) {
 	resp, err := h.paying.RoundTrip(req)
@@ -354,46 +347,31 @@ func withHost(u *url.URL, host string) *url.URL {
 // UnmarshalCaddyfile reads:
 //
 //	transport purser {
-//	    key              <reference>
-//	    key_file         <file>
-//	    task             <label>
-//	    allow_http       <host>
-//	    challenge_header <name>
-//	    max_replay       <size>
-//	    max_spool        <size>|off
-//	    max_failures     <number>|off
+//	    <option> <value>
 //	    http {
 //	        <options of transport http>
 //	    }
 //	}
 //
-// allow_http and challenge_header can be repeated.
+// Options have the names that those of DoorOptions have in JSON, except challenge_header. allow_http
+// and challenge_header can be repeated.
 func (h *Transport) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	d.Next() // the transport's name
-	if d.NextArg() {
-		return d.ArgErr()
-	}
-	for d.NextBlock(0) {
-		if err := h.parse(d); err != nil {
-			return err
-		}
-	}
-	return nil
+	return h.parse(d, nil)
 }
 
-// parse reads one subdirective.
-func (h *Transport) parse(d *caddyfile.Dispenser) error {
-	known, err := h.DoorOptions.parse(d)
-	switch {
-	case err != nil || known:
-		return err
-	case d.Val() == "http":
+// parse reads the block of the transport, and in it another option, "to", if it is not nil.
+func (h *Transport) parse(d *caddyfile.Dispenser, to *string) error {
+	others := map[string]func() error{"http": func() error {
 		if d.NextArg() {
 			return d.ArgErr()
 		}
 		return h.HTTPTransport.UnmarshalCaddyfile(d.NewFromNextSegment())
+	}}
+	if to != nil {
+		others["to"] = func() error { return parseOption(d, to) }
 	}
-	return d.Errf("unrecognized subdirective %q", d.Val())
+	err := parseModule(d, &h.DoorOptions, others)
+	return orWrapped(d, err, doorKeyOption.isReference(h.Key))
 }
 
 var (

@@ -7,11 +7,11 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"reflect"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
-	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/headers"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
@@ -31,10 +31,9 @@ type Upstream struct {
 	// Transport has the options of the transport purser.
 	Transport *Transport `json:"transport,omitempty"`
 
-	app    *App
-	server *caddyhttp.Server
-	to     *url.URL              // nil: not configured
-	proxy  *reverseproxy.Handler // nil as well then
+	doorway
+	to    *url.URL              // nil: not configured
+	proxy *reverseproxy.Handler // nil as well then
 }
 
 // CaddyModule returns the Caddy module information.
@@ -42,12 +41,11 @@ func (*Upstream) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "http.handlers.purser_upstream", New: func() caddy.Module { return new(Upstream) }}
 }
 
-var toOption = option{name: "purser_upstream to", variable: "PURSER_UPSTREAM"}
+var toOption = option{"purser_upstream to", "PURSER_UPSTREAM", ""}
 
 // Provision sets up the reverse proxy.
 func (h *Upstream) Provision(ctx caddy.Context) (err error) {
-	h.server = siteOf(ctx)
-	if h.app, err = attach(ctx, h); err != nil {
+	if err = h.attach(ctx, h); err != nil {
 		return err
 	}
 	if h.to, err = h.target(); err != nil || h.to == nil {
@@ -56,10 +54,10 @@ func (h *Upstream) Provision(ctx caddy.Context) (err error) {
 	if h.Transport == nil {
 		h.Transport = newTransport()
 	}
-	if h.to.Scheme == "https" && (h.Transport.HTTPTransport == nil || !h.Transport.TLSEnabled()) {
-		if h.Transport.HTTPTransport == nil {
-			h.Transport.HTTPTransport = new(reverseproxy.HTTPTransport)
-		}
+	if h.Transport.HTTPTransport == nil { // null in JSON
+		h.Transport.HTTPTransport = new(reverseproxy.HTTPTransport)
+	}
+	if h.to.Scheme == "https" && !h.Transport.TLSEnabled() {
 		if err := h.Transport.EnableTLS(new(reverseproxy.TLSConfig)); err != nil {
 			return toOption.errorf("%w", err)
 		}
@@ -102,10 +100,7 @@ func (h *Upstream) target() (*url.URL, error) {
 
 // checkLoop refuses an upstream that is this very site.
 func (h *Upstream) checkLoop(u *url.URL) error {
-	if h.server == nil {
-		return nil
-	}
-	listeners, err := addrPorts(h.server.Listen)
+	listeners, err := addrPorts(h.listen())
 	if err != nil {
 		return err
 	}
@@ -130,8 +125,6 @@ func portOf(u *url.URL) string {
 	return "80"
 }
 
-func (h *Upstream) site() *caddyhttp.Server { return h.server }
-
 // open has nothing to do: the transport is a door by itself.
 func (h *Upstream) open(*tenant) error { return nil }
 
@@ -153,10 +146,8 @@ func (h *Upstream) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp
 		writeError(w, http.StatusBadRequest, "This is one API and no proxy: request it by its paths")
 		return nil
 	}
-	t, err := h.app.enter()
-	if err != nil {
-		h.app.log.Error("request not served", "error", err)
-		writeUnavailable(w)
+	t, ok := h.enter(w)
+	if !ok {
 		return nil
 	}
 	defer t.leave()
@@ -164,7 +155,7 @@ func (h *Upstream) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp
 	x, err := h.Transport.exchange(r, vars, t)
 	if err != nil {
 		h.Transport.log.Error("request not served", "error", err)
-		writeUnavailable(w)
+		writeUnavailable(w, "Service unavailable")
 		return nil
 	}
 	h.serve(w, r, x)
@@ -230,30 +221,14 @@ func (h *Upstream) fail(w http.ResponseWriter, r *http.Request, x *exchange, err
 //	    <options of transport purser>
 //	}
 func (h *Upstream) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	d.Next() // the directive's name
-	if d.NextArg() {
-		return d.ArgErr()
+	t := newTransport()
+	if err := t.parse(d, &h.To); err != nil {
+		return err
 	}
-	for d.NextBlock(0) {
-		if d.Val() == "to" {
-			if err := parseOption(d, &h.To); err != nil {
-				return err
-			}
-			continue
-		}
-		if h.Transport == nil {
-			h.Transport = newTransport()
-		}
-		if err := h.Transport.parse(d); err != nil {
-			return err
-		}
+	if !reflect.DeepEqual(t, newTransport()) {
+		h.Transport = t
 	}
 	return nil
-}
-
-func parseUpstream(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
-	u := new(Upstream)
-	return u, u.UnmarshalCaddyfile(h.Dispenser)
 }
 
 var (

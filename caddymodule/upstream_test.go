@@ -203,7 +203,7 @@ func TestUpstreamErrors(t *testing.T) {
 func TestUpstreamInJSON(t *testing.T) {
 	v := newVendor(t)
 	s := newSite(t)
-	s.route = "purser_upstream {\nto " + v.URL + "\nhttp {\n}\n}"
+	s.route = "purser_upstream {\nto " + v.URL + "\ntask t\n}"
 	config, err := adapt(s.caddyfile())
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,99 @@
+package caddymodule
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+)
+
+// door is a handler that serves through the app.
+type door interface {
+	// listen returns the addresses of the server that the handler belongs to, if it is known.
+	listen() []string
+	// open makes what the door serves with. What must end with the configuration is
+	// added to the tenant's closers.
+	open(t *tenant) error
+}
+
+// doorway is the part that all doors have in common.
+type doorway struct {
+	app    *App
+	server *caddyhttp.Server // nil when it is not known
+}
+
+// attach makes a handler, which is being provisioned, a door of the app. The app need not be configured: without
+// configuration it has its defaults.
+func (w *doorway) attach(ctx caddy.Context, d door) error {
+	app, err := ctx.App("purser")
+	if err != nil {
+		return err
+	}
+	a, ok := app.(*App)
+	if !ok {
+		return fmt.Errorf("purser: the app is a %T", app)
+	}
+	w.app, w.server = a, siteOf(ctx)
+	a.doors = append(a.doors, d)
+	if a.taken == nil {
+		a.taken = sitesFree(ctx, w.server)
+	}
+	return nil
+}
+
+func (w *doorway) listen() []string {
+	if w.server == nil {
+		return nil
+	}
+	return w.server.Listen
+}
+
+// loopback reports whether the door is for programs of this machine only.
+func (w *doorway) loopback() bool { return loopbackOnly(w.listen()) }
+
+// enter counts a request in, or answers it while the store cannot be opened, or is closed already.
+func (w *doorway) enter(to http.ResponseWriter) (*tenant, bool) {
+	t, err := w.app.enter()
+	if err != nil {
+		w.app.log.Error("request not served", "error", err)
+		writeUnavailable(to, "Service unavailable")
+	}
+	return t, err == nil
+}
+
+// unreadTime bounds the wait for the rest of a body that is not read.
+const unreadTime = 2 * time.Second
+
+// writeError answers with a JSON error. Our handlers answer errors themselves: one that
+// is returned to Caddy is logged together with the request's headers, secrets included.
+func writeError(w http.ResponseWriter, status int, text string) {
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Cache-Control", "no-store")
+	// The server waits for what is left of the request's body before it sends the answer.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(unreadTime))
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(map[string]string{"error": text})
+}
+
+// writeUnavailable answers a request that may succeed soon.
+func writeUnavailable(w http.ResponseWriter, text string) {
+	w.Header().Set("Retry-After", "1")
+	writeError(w, http.StatusServiceUnavailable, text)
+}
+
+// answering turns Caddy's next handler into one that answers its errors itself.
+func answering(next caddyhttp.Handler, failed func(error)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		err := next.ServeHTTP(w, r)
+		if err == nil {
+			return
+		}
+		failed(err)
+		status := caddyhttp.Error(http.StatusInternalServerError, err).StatusCode
+		writeError(w, status, http.StatusText(status))
+	})
+}
