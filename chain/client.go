@@ -8,6 +8,7 @@
 package chain
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -61,21 +62,16 @@ var _ pay.Chain = (*Client)(nil)
 // New returns a Client, or an error about the options. Errors name the setting and never repeat the
 // URL.
 func New(o Options) (*Client, error) {
-	if o.Setting == "" {
-		o.Setting = "PURSER_RPC_URL"
-	}
+	o.Setting = cmp.Or(o.Setting, "PURSER_RPC_URL")
 	e, err := endpoint.New(endpoint.Options{
 		URL: o.URL, Setting: o.Setting, MaxAnswer: maxAnswer, Transport: o.Transport, Dates: o.Dates,
 	})
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{endpoint: e, timeout: o.Timeout, setting: o.Setting, log: o.Logger}
-	if c.timeout <= 0 {
-		c.timeout = DefaultTimeout
-	}
-	if c.log == nil {
-		c.log = slog.New(slog.DiscardHandler)
+	c := &Client{
+		endpoint: e, timeout: cmp.Or(max(o.Timeout, 0), DefaultTimeout), setting: o.Setting,
+		log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
 	}
 	if !e.Encrypted() {
 		c.log.Warn(o.Setting + " is plain http: what the chain says can be forged on the way")

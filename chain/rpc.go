@@ -12,6 +12,7 @@ import (
 	"unicode"
 
 	"github.com/purserpay/purser/internal/endpoint"
+	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -146,17 +147,12 @@ func (c *Client) call(ctx context.Context, result any, method string, params ...
 // readable returns the RPC's message for an error: without what may be a key, printable, and at
 // most 200 bytes.
 func (c *Client) readable(message string) string {
-	const limit = 200
-	message = strings.Map(func(r rune) rune {
+	return pay.Truncate(strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
 			return ' '
 		}
 		return r
-	}, c.endpoint.Scrub(message))
-	if len(message) > limit {
-		message = strings.ToValidUTF8(message[:limit], "") + "…"
-	}
-	return message
+	}, c.endpoint.Scrub(message)), 200)
 }
 
 func (c *Client) chainID(ctx context.Context) (uint64, error) {
@@ -198,8 +194,7 @@ func (c *Client) tokenCall(ctx context.Context, contract x402.Address, at any, s
 		data += hex.EncodeToString(arg[:])
 	}
 	var result string
-	err := c.call(ctx, &result, "eth_call", map[string]string{"to": contract.String(), "data": data}, at)
-	if err != nil {
+	if err := c.call(ctx, &result, "eth_call", map[string]string{"to": contract.String(), "data": data}, at); err != nil {
 		return word{}, err
 	}
 	if result == "0x" {

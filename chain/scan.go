@@ -3,7 +3,6 @@ package chain
 import (
 	"cmp"
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"math/big"
@@ -217,10 +216,28 @@ func setTransfer(u *pay.UsedAuthorization, l transferLog) (err error) {
 }
 
 func topicAddress(topic string) (a x402.Address, err error) {
-	b, err := hex.DecodeString(strings.TrimPrefix(topic, "0x"))
-	if err != nil || len(b) != 32 || slices.ContainsFunc(b[:12], func(c byte) bool { return c != 0 }) {
+	w, err := x402.ParseNonce(topic) // any 32 bytes
+	if a = x402.Address(w[12:]); err != nil || addressWord(a) != word(w) {
 		return a, errScan
 	}
-	copy(a[:], b[12:])
 	return a, nil
+}
+
+// Safe returns the newest safe block: the RPC's `safe` block, or its `finalized` one when it does
+// not know `safe`. No reorganization is expected to remove it.
+func (c *Client) Safe(ctx context.Context) (pay.ChainBlock, error) {
+	b, err := c.safeBlock(ctx)
+	if err != nil {
+		return pay.ChainBlock{}, fmt.Errorf("safe block: %w", err)
+	}
+	return chainBlock(b), nil
+}
+
+// Head returns the newest block that the RPC has.
+func (c *Client) Head(ctx context.Context) (pay.ChainBlock, error) {
+	b, err := c.block(ctx, atLatest)
+	if err != nil {
+		return pay.ChainBlock{}, fmt.Errorf("latest block: %w", err)
+	}
+	return chainBlock(b), nil
 }

@@ -116,7 +116,7 @@ func (c *Client) trace(ctx context.Context, q pay.TraceQuery) (pay.Trace, []head
 	case uint64(safe.Time) >= q.Authorization.ValidBefore:
 		return t, basis, nil
 	default:
-		head, err := c.block(ctx, "latest")
+		head, err := c.block(ctx, atLatest)
 		if err != nil {
 			return pay.Trace{}, nil, err
 		}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/purserpay/purser/internal/strictjson"
+	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -58,7 +59,7 @@ func read(body []byte, verdict string, scrub func(string) string) (answer, error
 		if err := json.Unmarshal(value, &text); err != nil {
 			return answer{}, errors.New(key + " is not a string")
 		}
-		a.texts[key] = truncate(scrub(text), maxString)
+		a.texts[key] = pay.Truncate(scrub(text), maxString)
 	}
 	if a.amount, err = amountOf(members["amount"]); err != nil {
 		return answer{}, err
@@ -71,7 +72,7 @@ func statedError(members map[string]json.RawMessage, scrub func(string) string) 
 	for _, key := range []string{"errorMessage", "message", "error"} {
 		var text string
 		if err := json.Unmarshal(members[key], &text); err == nil && text != "" {
-			return fmt.Sprintf(": %q", truncate(scrub(text), maxShown))
+			return fmt.Sprintf(": %q", pay.Truncate(scrub(text), maxShown))
 		}
 	}
 	return ""
@@ -105,7 +106,7 @@ func summary(body []byte, scrub func(string) string) json.RawMessage {
 	for _, key := range keptMembers {
 		switch value := all[key].(type) {
 		case string:
-			few[key] = truncate(value, maxShown)
+			few[key] = pay.Truncate(value, maxShown)
 		case bool:
 			few[key] = value
 		}
@@ -124,7 +125,7 @@ func summary(body []byte, scrub func(string) string) json.RawMessage {
 func scrubStrings(v any, scrub func(string) string) any {
 	switch v := v.(type) {
 	case string:
-		return truncate(scrub(v), maxString)
+		return pay.Truncate(scrub(v), maxString)
 	case []any:
 		for i := range v {
 			v[i] = scrubStrings(v[i], scrub)
@@ -133,7 +134,7 @@ func scrubStrings(v any, scrub func(string) string) any {
 	case map[string]any:
 		tidied := make(map[string]any, len(v))
 		for key, value := range v {
-			tidied[truncate(scrub(key), maxString)] = scrubStrings(value, scrub)
+			tidied[pay.Truncate(scrub(key), maxString)] = scrubStrings(value, scrub)
 		}
 		return tidied
 	}
@@ -141,17 +142,6 @@ func scrubStrings(v any, scrub func(string) string) any {
 }
 
 func compact(v any) json.RawMessage {
-	text, err := json.Marshal(v)
-	if err != nil {
-		return nil // impossible: the value was decoded from JSON
-	}
+	text, _ := json.Marshal(v) // cannot fail: the value was decoded from JSON
 	return text
-}
-
-// truncate shortens s to at most n bytes and adds "…". It does not split a UTF-8 sequence.
-func truncate(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	return strings.ToValidUTF8(s[:n], "") + "…"
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"sync"
 	"time"
@@ -46,12 +47,12 @@ type breakers struct {
 	lastFailed *breaker.Breaker
 }
 
-// newBreakers returns nil for no bound.
+// newBreakers makes breakers that open after this many failures in a row. Negative: never.
 func newBreakers(most int) *breakers {
-	if most < 0 {
-		return nil
-	}
-	if most == 0 {
+	switch {
+	case most < 0:
+		most = math.MaxInt
+	case most == 0:
 		most = defaultMaxFailures
 	}
 	b := &breakers{most: most, byKey: perclient.NewCache[string, *breaker.Breaker](maxKeys)}
@@ -63,16 +64,11 @@ func (b *breakers) fresh() *breaker.Breaker {
 	return breaker.New(breaker.Options{Failures: b.most, Wait: firstWait, MaxWait: maxWait})
 }
 
-// failing returns the breaker of a key whose last call failed, or nil.
-func (b *breakers) failing(key string) *breaker.Breaker {
-	one, _ := b.byKey.Get(key)
-	return one
-}
-
 // allow asks whether a key may begin a payment.
 func (b *breakers) allow(key string, now func() time.Time) (giveBack func(), err error) {
 	giveBack = func() {}
-	for _, one := range []*breaker.Breaker{b.shared, b.failing(key)} {
+	keys, _ := b.byKey.Get(key) // nil unless the last call of the key failed
+	for _, one := range []*breaker.Breaker{b.shared, keys} {
 		if one == nil {
 			continue
 		}
@@ -129,9 +125,6 @@ func (b *breakers) state(now time.Time) error {
 // Ready implements pay.Breaking. Calls themselves are never refused, because a payment that was
 // begun must be finished.
 func (c *Client) Ready(key string) (giveBack func(), err error) {
-	if c.breakers == nil {
-		return func() {}, nil
-	}
 	giveBack, err = c.breakers.allow(key, c.now)
 	return giveBack, failing(err)
 }
@@ -139,9 +132,6 @@ func (c *Client) Ready(key string) (giveBack func(), err error) {
 // Failing returns nil while new payments may be begun, as far as is known. Otherwise the error
 // counts the failures.
 func (c *Client) Failing() error {
-	if c.breakers == nil {
-		return nil
-	}
 	return failing(c.breakers.state(c.now()))
 }
 
@@ -165,7 +155,7 @@ func (c *Client) noAnswer(caller context.Context, key string, err error) {
 func (c *Client) answered(key string, status int, verdict bool) {
 	switch {
 	case verdict:
-		if c.breakers != nil && c.breakers.succeeded(key) {
+		if c.breakers.succeeded(key) {
 			c.log.Info("facilitator answers again")
 		}
 	case status < 400, status >= 500, status == http.StatusUnauthorized, status == http.StatusRequestTimeout, status == http.StatusTooManyRequests:
@@ -176,9 +166,6 @@ func (c *Client) answered(key string, status int, verdict bool) {
 // count counts a failure. reached reports that the facilitator received the call and accepted our
 // key.
 func (c *Client) count(key string, reached bool) {
-	if c.breakers == nil {
-		return
-	}
 	now := c.now()
 	stopped := c.breakers.failed(key, now)
 	if reached {

@@ -7,6 +7,7 @@
 package facilitator
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -62,7 +63,7 @@ type Client struct {
 	timeout  time.Duration
 	log      *slog.Logger
 	now      pay.Clock
-	breakers *breakers // nil without a bound on failures
+	breakers *breakers
 
 	propagate func(context.Context, http.Header) // nil without tracing
 }
@@ -89,15 +90,12 @@ func New(o Options) (*Client, error) {
 			return nil, errors.New("PURSER_FACILITATOR_KEY: only visible ASCII characters can be sent")
 		}
 	}
-	c := &Client{endpoint: e, key: o.Key, timeout: o.Timeout, log: o.Logger, now: o.Clock, breakers: newBreakers(o.MaxFailures), propagate: o.Propagate}
+	c := &Client{
+		endpoint: e, key: o.Key, timeout: cmp.Or(max(o.Timeout, 0), DefaultTimeout), log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
+		now: o.Clock, breakers: newBreakers(o.MaxFailures), propagate: o.Propagate,
+	}
 	if c.now == nil {
 		c.now = failpoint.Now
-	}
-	if c.timeout <= 0 {
-		c.timeout = DefaultTimeout
-	}
-	if c.log == nil {
-		c.log = slog.New(slog.DiscardHandler)
 	}
 	if !e.Encrypted() {
 		c.log.Warn("PURSER_FACILITATOR_URL is plain http: signed payments can be read and changed on the way")

@@ -60,6 +60,27 @@ type Link struct {
 	Plans          Plans // says how many keys the organization may have
 }
 
+// Apply returns the key as its new organization's. keys are the organization's keys; known
+// reports whether it exists. ErrKeyNotFound, ErrKeyLinked, ErrKeyClaimed,
+// ErrOrganizationNotFound, ErrKeyLimit.
+func (l Link) Apply(k Key, org Organization, known bool, keys []Key) (Key, error) {
+	switch {
+	case k.Revoked():
+		return k, ErrKeyNotFound
+	case k.Claimed() && k.OrganizationID == l.OrganizationID:
+		return k, ErrKeyLinked
+	case k.Claimed():
+		return k, ErrKeyClaimed
+	case !known:
+		return k, ErrOrganizationNotFound
+	case KeysUsed(keys) >= l.Plans.Of(org.Plan).Keys:
+		return k, ErrKeyLimit
+	}
+	k.OrganizationID = l.OrganizationID
+	k.PolicyRevision++
+	return k, nil
+}
+
 // Accounts keeps accounts, their sessions, and what their organizations have. While free disk is
 // short, its writes fail with ErrUnavailable, except those that take something away.
 type Accounts interface {

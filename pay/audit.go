@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode/utf8"
 )
 
 // ActorKind says how an actor came to change something.
@@ -32,7 +31,7 @@ func (a Actor) String() string { return strings.TrimSpace(string(a.Kind) + " " +
 
 // Operator returns the operator that a tool works for. A name that cannot be shown is dropped.
 func Operator(name string) Actor {
-	if !utf8.ValidString(name) || utf8.RuneCountInString(name) > maxBy || strings.IndexFunc(name, func(c rune) bool { return c < ' ' || c == 0x7f }) >= 0 {
+	if !oneLine(name, maxBy) {
 		name = ""
 	}
 	return Actor{Kind: ActorOperator, ID: name}
@@ -117,7 +116,7 @@ type Audit interface {
 type Change struct {
 	Action                                     Action
 	KeyID, OrganizationID, WalletID, PaymentID string
-	old, new                                   any // structs whose JSON objects are compared; nil: nothing
+	old, new                                   any // whose JSON objects are compared; nil: nothing
 }
 
 // Entry builds the entry of a change: nil without an actor, or if nothing differs.
@@ -218,11 +217,6 @@ func KeyChanged(a Action, was, now Key) Change {
 // Action returns the audit's word for the stop.
 func (s Stop) Action() Action { return Action("key." + string(s)) }
 
-type auditedWallet struct {
-	Network string `json:"network"`
-	Address string `json:"address,omitempty"`
-}
-
 // WalletCreated describes the making of a wallet.
 func WalletCreated(w Wallet, of Key) Change {
 	return Change{Action: ActionWalletCreate, KeyID: of.ID, OrganizationID: of.OrganizationID, WalletID: w.ID, new: walletToAudit(w)}
@@ -233,28 +227,23 @@ func WalletDeleted(w Wallet, of Key) Change {
 	return Change{Action: ActionWalletDelete, KeyID: of.ID, OrganizationID: of.OrganizationID, WalletID: w.ID, old: walletToAudit(w)}
 }
 
-func walletToAudit(w Wallet) auditedWallet {
-	shown := auditedWallet{Network: w.Network}
+func walletToAudit(w Wallet) any {
+	shown := map[string]any{"network": w.Network}
 	if w.Address != nil {
-		shown.Address = w.Address.String()
+		shown["address"] = w.Address
 	}
 	return shown
 }
 
 // PlanChanged describes a change of an organization's plan.
 func PlanChanged(orgID string, was, now PlanName) Change {
-	type plan struct {
-		Plan PlanName `json:"plan"`
-	}
-	return Change{Action: ActionPlan, OrganizationID: orgID, old: plan{was}, new: plan{now}}
+	return Change{Action: ActionPlan, OrganizationID: orgID, old: map[string]any{"plan": was}, new: map[string]any{"plan": now}}
 }
 
 // AllPaused describes a change of the pause of everything.
 func AllPaused(was, now *Pause) Change {
-	type pause struct {
-		Paused *auditedPause `json:"paused"`
-	}
-	c := Change{Action: ActionPauseAll, old: pause{pauseToAudit(was)}, new: pause{pauseToAudit(now)}}
+	shown := func(p *Pause) any { return map[string]any{"paused": pauseToAudit(p)} }
+	c := Change{Action: ActionPauseAll, old: shown(was), new: shown(now)}
 	if now == nil {
 		c.Action = ActionResumeAll
 	}
@@ -263,16 +252,10 @@ func AllPaused(was, now *Pause) Change {
 
 // PaymentResolved describes an operator's ruling on a payment.
 func PaymentResolved(was, now *Payment) Change {
-	type payment struct {
-		State       State  `json:"state"`
-		Unresolved  bool   `json:"unresolved"`
-		Transaction string `json:"transaction"`
-		Reason      string `json:"reason,omitempty"`
-	}
-	shown := func(p *Payment) payment {
-		v := payment{State: p.State, Unresolved: p.Unresolved, Transaction: p.Transaction}
+	shown := func(p *Payment) any {
+		v := map[string]any{"state": p.State, "unresolved": p.Unresolved, "transaction": p.Transaction}
 		if p.Resolution != nil {
-			v.Reason = p.Resolution.Reason
+			v["reason"] = p.Resolution.Reason
 		}
 		return v
 	}
@@ -283,18 +266,10 @@ func PaymentResolved(was, now *Payment) Change {
 
 // RiskAccepted describes an operator's word that a restored store need not be reconciled to its end.
 func RiskAccepted(a Acceptance) Change {
-	type accepted struct {
-		Accepted time.Time `json:"accepted_at"`
-	}
-	return Change{Action: ActionReconcileAccept, new: accepted{a.At}}
+	return Change{Action: ActionReconcileAccept, new: map[string]any{"accepted_at": a.At}}
 }
 
 // RPCTrusted describes the forgetting of the safe block that was kept for a network.
 func RPCTrusted(network string, was ChainBlock) Change {
-	type kept struct {
-		Network string `json:"network"`
-		Block   uint64 `json:"block"`
-		Hash    string `json:"hash"`
-	}
-	return Change{Action: ActionRPCTrust, old: kept{network, was.Number, was.Hash}}
+	return Change{Action: ActionRPCTrust, old: map[string]any{"network": network, "block": was.Number, "hash": was.Hash}}
 }

@@ -121,7 +121,7 @@ func (p *Payer) consider(ctx context.Context, r Request, pol Policy, at site, in
 	if size := r.Challenge.Offer(index).Size(); size > maxOffer {
 		return c, rankPolicy, refusedBy("challenge-too-large", "%d bytes of the challenge would have to be kept, and %d is the most", size, maxOffer)
 	}
-	c.validity = p.validity(req.MaxTimeout)
+	c.validity = validity(req.MaxTimeout)
 	if c.validity < minValidity {
 		return c, rankPolicy, &PolicyError{Rule: "validity", Detail: fmt.Sprintf("the requirement is valid for %s, less than %s", c.validity, minValidity)}
 	}
@@ -131,11 +131,11 @@ func (p *Payer) consider(ctx context.Context, r Request, pol Policy, at site, in
 	return c, rankPolicy, nil
 }
 
-func (p *Payer) validity(asked time.Duration) time.Duration {
+func validity(asked time.Duration) time.Duration {
 	if asked <= 0 {
 		asked = defaultValidity
 	}
-	return min(asked, p.opts.MaxValidity)
+	return min(asked, maxValidity)
 }
 
 // walletFor finds the oldest live wallet of the key on a network: *NoWalletError.

@@ -67,78 +67,35 @@ const (
 	CodeEnded          ErrorCode = "ended" // the context of the call ended
 )
 
-// codes has the code of each error that holds nothing else.
-var codes = []struct {
-	err  error
-	code ErrorCode
-}{
-	{ErrIdempotencyReused, CodeReused},
-	{ErrQuota, CodeQuota},
-	{ErrNothingToRepeat, CodeNoRepeat},
-	{ErrKeyRevoked, CodeKeyRevoked},
-	{ErrPausedByOperator, CodePausedBy},
-	{ErrLeaseHeld, CodeLeaseHeld},
-	{ErrLeaseLost, CodeLeaseLost},
-	{ErrTransactionKnown, CodeTransaction},
-	{ErrNoAddress, CodeNoAddress},
-	{ErrKeyNotFound, CodeKeyNotFound},
-	{ErrAccountNotFound, CodeAccountNotFound},
-	{ErrSessionNotFound, CodeSessionNotFound},
-	{ErrOrganizationNotFound, CodeOrgNotFound},
-	{ErrWalletNotFound, CodeWalletNotFound},
-	{ErrPaymentNotFound, CodePaymentNotFound},
-	{ErrEventNotFound, CodeEventNotFound},
-	{ErrKeyExists, CodeKeyExists},
-	{ErrKeyLimit, CodeKeyLimit},
-	{ErrKeyClaimed, CodeKeyClaimed},
-	{ErrKeyLinked, CodeKeyLinked},
-	{ErrNotRevealable, CodeNotRevealable},
-	{ErrWalletLimit, CodeWalletLimit},
-	{ErrNotReconciling, CodeNotReconciling},
-	{ErrNoChain, CodeNoChain},
-	{ErrNoFacilitator, CodeNoFacilitator},
-	{ErrUnavailable, CodeUnavailable},
-	{ErrCallerGone, CodeCallerGone},
-	{context.Canceled, CodeEnded},
-	{context.DeadlineExceeded, CodeEnded},
+// coded is an error that knows its code. One that is about a payment comes before its cause: the
+// lease that was lost is an open payment to the caller.
+type coded interface {
+	error
+	code() ErrorCode
 }
 
-// Code finds the code of an error. An error that is about a payment comes before its cause, as the
-// lease that was lost is an open payment to the caller. Why a payment failed, the code of
-// [FailedError.Cause] says.
+func (*InputError) code() ErrorCode         { return CodeInput }
+func (*HeaderError) code() ErrorCode        { return CodeHeader }
+func (*NoWalletError) code() ErrorCode      { return CodeNoWallet }
+func (*PolicyError) code() ErrorCode        { return CodePolicy }
+func (*FailuresError) code() ErrorCode      { return CodeFailures }
+func (*FailedError) code() ErrorCode        { return CodeFailed }
+func (*OpenError) code() ErrorCode          { return CodeOpen }
+func (*SpentError) code() ErrorCode         { return CodeSpent }
+func (*UnresolvableError) code() ErrorCode  { return CodeUnresolvable }
+func (*SellerSettlesError) code() ErrorCode { return CodeSellerSettles }
+func (*ReconcilingError) code() ErrorCode   { return CodeReconciling }
+func (*ClockError) code() ErrorCode         { return CodeClock }
+
+// Code finds the code of an error. Why a payment failed, the code of [FailedError.Cause] says.
 func Code(err error) ErrorCode {
-	switch {
-	case is[*OpenError](err):
-		return CodeOpen
-	case is[*SpentError](err):
-		return CodeSpent
-	case is[*FailedError](err):
-		return CodeFailed
-	case is[*PolicyError](err):
-		return CodePolicy
-	case is[*FailuresError](err):
-		return CodeFailures
-	case is[*HeaderError](err):
-		return CodeHeader
-	case is[*NoWalletError](err):
-		return CodeNoWallet
+	switch c, found := errors.AsType[coded](err); {
+	case found:
+		return c.code()
 	case is[*x402.UnsupportedError](err):
 		return CodeUnsupported
-	case is[*InputError](err):
-		return CodeInput
-	case is[*SellerSettlesError](err):
-		return CodeSellerSettles
-	case is[*UnresolvableError](err):
-		return CodeUnresolvable
-	case is[*ReconcilingError](err): // an ErrUnavailable, as the next one
-		return CodeReconciling
-	case is[*ClockError](err):
-		return CodeClock
-	}
-	for _, c := range codes {
-		if errors.Is(err, c.err) {
-			return c.code
-		}
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return CodeEnded
 	}
 	return CodeInternal
 }

@@ -7,67 +7,54 @@ import (
 	"fmt"
 )
 
-// Errors that stores and the pipeline return. Doors map them to their own answers in
-// one place each.
+// sentinel is an error that holds nothing but its code.
+type sentinel struct {
+	kind ErrorCode
+	text string
+}
+
+func (e *sentinel) Error() string   { return e.text }
+func (e *sentinel) code() ErrorCode { return e.kind }
+
+// Errors that stores and the pipeline return.
 var (
-	// ErrKeyNotFound: no key has this secret or id.
-	ErrKeyNotFound = errors.New("key not found")
-	// ErrKeyExists: a supplied secret collides with an existing key.
-	ErrKeyExists = errors.New("that API key already exists")
-	// ErrKeyLimit: the organization's plan has no room for another key.
-	ErrKeyLimit = errors.New("API key limit reached")
-	// ErrKeyClaimed: the key belongs to another organization.
-	ErrKeyClaimed = errors.New("the key belongs to another organization")
-	// ErrKeyLinked: the key belongs to this organization already.
-	ErrKeyLinked = errors.New("the key belongs to this organization already")
-	// ErrKeyRevoked: the key was revoked, which is for ever.
-	ErrKeyRevoked = errors.New("the key is revoked, and that is for ever")
-	// ErrPausedByOperator: an operator has paused the key, and only one resumes it.
-	ErrPausedByOperator = errors.New("an operator has paused the key, and only an operator can resume it")
+	ErrKeyNotFound      error = &sentinel{CodeKeyNotFound, "key not found"}
+	ErrKeyExists        error = &sentinel{CodeKeyExists, "that API key already exists"}
+	ErrKeyLimit         error = &sentinel{CodeKeyLimit, "API key limit reached"} // of the organization's plan
+	ErrKeyClaimed       error = &sentinel{CodeKeyClaimed, "the key belongs to another organization"}
+	ErrKeyLinked        error = &sentinel{CodeKeyLinked, "the key belongs to this organization already"}
+	ErrKeyRevoked       error = &sentinel{CodeKeyRevoked, "the key is revoked, and that is for ever"}
+	ErrPausedByOperator error = &sentinel{CodePausedBy, "an operator has paused the key, and only an operator can resume it"}
 	// ErrNotRevealable: the key is unclaimed, so no copy of it is kept.
-	ErrNotRevealable = errors.New("only a claimed key can be shown again")
-	// ErrAccountNotFound: no account has this id.
-	ErrAccountNotFound = errors.New("account not found")
-	// ErrSessionNotFound: there is no such session, or its time is over.
-	ErrSessionNotFound = errors.New("session not found")
-	// ErrOrganizationNotFound: no organization has this id.
-	ErrOrganizationNotFound = errors.New("organization not found")
-	// ErrNoChain: no RPC is configured for the network, so the balance is unknown.
-	ErrNoChain = errors.New("no RPC for this network, so its balances are not known")
-	// ErrWalletNotFound: no live wallet with this id belongs to the key.
-	ErrWalletNotFound = errors.New("wallet not found")
+	ErrNotRevealable        error = &sentinel{CodeNotRevealable, "only a claimed key can be shown again"}
+	ErrAccountNotFound      error = &sentinel{CodeAccountNotFound, "account not found"}
+	ErrSessionNotFound      error = &sentinel{CodeSessionNotFound, "session not found"} // or its time is over
+	ErrOrganizationNotFound error = &sentinel{CodeOrgNotFound, "organization not found"}
+	ErrNoChain              error = &sentinel{CodeNoChain, "no RPC for this network, so its balances are not known"}
+	ErrWalletNotFound       error = &sentinel{CodeWalletNotFound, "wallet not found"} // no live one of the key
 	// ErrWalletLimit: the plan, or an unclaimed key's bound, has no room for another wallet.
-	ErrWalletLimit = errors.New("wallet limit reached")
-	// ErrPaymentNotFound: no payment with this id, or it belongs to another key.
-	ErrPaymentNotFound = errors.New("payment not found")
+	ErrWalletLimit     error = &sentinel{CodeWalletLimit, "wallet limit reached"}
+	ErrPaymentNotFound error = &sentinel{CodePaymentNotFound, "payment not found"} // or it belongs to another key
 	// ErrEventNotFound: a listing was to go on behind a spend event that the key does not have.
-	ErrEventNotFound = errors.New("spend event not found")
-	// ErrIdempotencyReused: the idempotency key stands for another request.
-	ErrIdempotencyReused = errors.New("the idempotency key stands for another request")
+	ErrEventNotFound     error = &sentinel{CodeEventNotFound, "spend event not found"}
+	ErrIdempotencyReused error = &sentinel{CodeReused, "the idempotency key stands for another request"}
 	// ErrNothingToRepeat: no new payment was asked for, and the call repeats no earlier one.
-	ErrNothingToRepeat = errors.New("there is no earlier payment to repeat")
-	// ErrQuota: the monthly payment limit is reached.
-	ErrQuota = errors.New("payment limit reached for this month")
-	// ErrLeaseHeld: another send holds the payment's lease.
-	ErrLeaseHeld = errors.New("payment is held by another send")
-	// ErrLeaseLost: the lease was taken over or has lapsed; nothing was written.
-	ErrLeaseLost = errors.New("lease lost")
+	ErrNothingToRepeat error = &sentinel{CodeNoRepeat, "there is no earlier payment to repeat"}
+	ErrQuota           error = &sentinel{CodeQuota, "payment limit reached for this month"}
+	ErrLeaseHeld       error = &sentinel{CodeLeaseHeld, "payment is held by another send"}
+	ErrLeaseLost       error = &sentinel{CodeLeaseLost, "lease lost"} // taken over or lapsed; nothing was written
 	// ErrTransactionKnown: the claimed transaction is recorded for another payment.
-	ErrTransactionKnown = errors.New("transaction is recorded for another payment")
+	ErrTransactionKnown error = &sentinel{CodeTransaction, "transaction is recorded for another payment"}
 	// ErrPolicyChanged: the key has another policy or owner, or its organization another plan,
 	// than the call was judged by.
-	ErrPolicyChanged = errors.New("the key's policy, owner or plan has changed")
-	// ErrUnavailable: the store cannot write at the moment; nothing was written.
-	ErrUnavailable = errors.New("store unavailable")
+	ErrPolicyChanged       = errors.New("the key's policy, owner or plan has changed")
+	ErrUnavailable   error = &sentinel{CodeUnavailable, "store unavailable"} // nothing was written
 	// ErrQueued: the store cannot write at the moment, but keeps the outcome and will
 	// write it before anything else once it can.
-	ErrQueued = errors.New("outcome queued, not yet durable")
-	// ErrNoAddress: the wallet has no address because no wallet provider is configured.
-	ErrNoAddress = errors.New("no wallet provider is configured, so this wallet has no address to pay from")
-	// ErrNoFacilitator: no facilitator is configured, so payments that it would settle cannot be made.
-	ErrNoFacilitator = errors.New("no facilitator is configured")
-	// ErrCallerGone: the caller left before anything was sent; nothing was.
-	ErrCallerGone = errors.New("caller gone before the payment was sent")
+	ErrQueued              = errors.New("outcome queued, not yet durable")
+	ErrNoAddress     error = &sentinel{CodeNoAddress, "no wallet provider is configured, so this wallet has no address to pay from"}
+	ErrNoFacilitator error = &sentinel{CodeNoFacilitator, "no facilitator is configured"}
+	ErrCallerGone    error = &sentinel{CodeCallerGone, "caller gone before the payment was sent"}
 )
 
 // NoWalletError: the key has no wallet for the network of the requirements.

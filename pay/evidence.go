@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -105,7 +106,7 @@ func settleClaim(ans SettleAnswer, fresh bool) claim {
 		if x402.ValidTransaction(ans.Transaction) {
 			o.Transaction = strings.ToLower(ans.Transaction)
 		} else {
-			o.Note = "facilitator named no valid transaction: " + truncate(ans.Transaction, 80)
+			o.Note = "facilitator named no valid transaction: " + Truncate(ans.Transaction, 80)
 		}
 		return claim{alone: o}
 	case !ans.Success && UsedReason(ans.Reason):
@@ -119,7 +120,7 @@ func settleClaim(ans SettleAnswer, fresh bool) claim {
 	}
 	note := "settlement unclear: " + ans.Reason
 	if named {
-		note += ", transaction " + truncate(ans.Transaction, 80)
+		note += ", transaction " + Truncate(ans.Transaction, 80)
 	}
 	return claim{alone: Outcome{Reason: ans.Reason, Detail: ans.Raw, Note: note}}
 }
@@ -154,13 +155,13 @@ func receiptClaim(row *Payment, r x402.Receipt) claim {
 func misfit(row *Payment, r x402.Receipt) string {
 	switch {
 	case !x402.SameNetwork(r.Network, row.Terms.Network):
-		return "network " + truncate(r.Network, 40)
+		return "network " + Truncate(r.Network, 40)
 	case r.Payer != "" && !strings.EqualFold(r.Payer, row.Authorization.From.String()):
-		return "payer " + truncate(r.Payer, 60)
+		return "payer " + Truncate(r.Payer, 60)
 	case r.Amount != nil && r.Amount.Cmp(row.Terms.Amount) != 0:
 		return "amount " + r.Amount.String()
 	case !x402.ValidTransaction(r.Transaction):
-		return "transaction " + truncate(r.Transaction, 80)
+		return "transaction " + Truncate(r.Transaction, 80)
 	}
 	return ""
 }
@@ -500,10 +501,5 @@ var preBroadcastWords = map[string]bool{
 
 func mentions(reason string, words []string) bool {
 	reason = strings.ToLower(reason)
-	for _, w := range words {
-		if strings.Contains(reason, w) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(reason, w) })
 }

@@ -59,6 +59,21 @@ type NewKey struct {
 	Plans Plans
 }
 
+// Join returns the organization of a new claimed key as the key leaves it. A store calls it inside the
+// transaction that writes. keys are the organization's keys; known reports whether it exists. ErrKeyLimit.
+func (k NewKey) Join(org Organization, known bool, keys []Key) (Organization, error) {
+	if !known {
+		org = Organization{ID: k.OrganizationID, Plan: PlanFree, Created: k.Created}
+	}
+	if k.Plan != "" {
+		org.Plan = k.Plan
+	}
+	if KeysUsed(keys) >= k.Plans.Of(org.Plan).Keys {
+		return org, ErrKeyLimit
+	}
+	return org, nil
+}
+
 // Organization groups claimed keys under one plan.
 type Organization struct {
 	ID      string    `json:"ID"` // 1 to 200 visible characters
@@ -66,8 +81,8 @@ type Organization struct {
 	Created time.Time `json:"Created"`
 }
 
-// truncate cuts s to at most n bytes for messages; it never splits a UTF-8 sequence.
-func truncate(s string, n int) string {
+// Truncate cuts s to at most n bytes for messages; it never splits a UTF-8 sequence.
+func Truncate(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}

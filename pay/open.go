@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"time"
 
 	"github.com/purserpay/purser/internal/failpoint"
@@ -256,4 +257,25 @@ func (p *Payer) began(ctx context.Context, row *Payment) {
 	p.log.InfoContext(ctx, "payment begun", "payment", row.ID, "key", row.KeyID, "door", string(row.Door), "task", row.Task, "host", row.Host,
 		"amount", row.Terms.Amount.String(), "currency", row.Currency, "network", row.Terms.Network,
 		"settlement", string(row.Terms.Settlement), "valid_before", row.ValidBefore())
+}
+
+// withoutUserinfo returns the request with URLs that have no user:password@, because
+// credentials have no place in the books, in identities or in lists.
+func (r Request) withoutUserinfo() Request {
+	r.URL = withoutUserinfo(r.URL)
+	if r.HTTP != nil {
+		request := *r.HTTP
+		request.URL = withoutUserinfo(request.URL)
+		r.HTTP = &request
+	}
+	return r
+}
+
+func withoutUserinfo(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil || u.User == nil {
+		return raw
+	}
+	u.User = nil
+	return u.String()
 }

@@ -41,15 +41,13 @@ type Options struct {
 	// DefaultPolicy holds for what a key's own policy does not set: see [Payer.PolicyOf]. Zero: no
 	// limits.
 	DefaultPolicy Policy
-	// Plans say what organizations may have. What is missing is as in [DefaultPlans].
+	// Plans say what organizations may have. What is missing is that of the shipped plans.
 	Plans Plans
 	// NoPlans removes plans: payments have no monthly quota. Organizations may then have as many
 	// keys and wallets as any plan could be set to.
 	NoPlans bool
 	// Failures bound the attempts of a key that end refused or void.
 	Failures FailureBounds
-	// MaxValidity caps how long an authorization stays valid. Default: 300 s.
-	MaxValidity time.Duration
 	// SendTimeout bounds one send. Default: 300 s.
 	SendTimeout time.Duration
 	// RepeatWait bounds the time that a repeat waits for the send in flight. Default: 30 s.
@@ -75,6 +73,7 @@ func (n Names) of(s TimeSource) string {
 const (
 	defaultValidity = 60 * time.Second // when the challenge names none
 	minValidity     = 10 * time.Second // less is declined, rule "validity"
+	maxValidity     = 300 * time.Second
 )
 
 // Payer is the pay core that every door uses. It is safe for concurrent use.
@@ -122,9 +121,7 @@ func New(o Options) (*Payer, error) {
 	if o.Clock == nil {
 		o.Clock = failpoint.Now
 	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if o.Observer == nil {
 		o.Observer = noObserver{}
 	}
@@ -137,19 +134,17 @@ func New(o Options) (*Payer, error) {
 	o.Names.RPC = cmp.Or(o.Names.RPC, string(SourceRPC))
 	o.Names.SecondRPC = cmp.Or(o.Names.SecondRPC, string(SourceSecondRPC))
 	o.Names.AcceptRisk = cmp.Or(o.Names.AcceptRisk, "accept the risk")
-	setDefault(&o.MaxValidity, 300*time.Second)
 	setDefault(&o.SendTimeout, 300*time.Second)
 	setDefault(&o.RepeatWait, 30*time.Second)
-	if o.Time == nil {
-		o.Time = NewTimekeeper(o.Clock)
-	}
+	o.Time = cmp.Or(o.Time, NewTimekeeper(o.Clock))
 	o.Time.log = o.Logger
 	return &Payer{
 		time: o.Time,
 		opts: o, store: o.Store, log: o.Logger, now: o.Clock,
 		owner: uuid.NewString(), holds: make(map[string]*hold), identity: newChainIdentity(), slowRPC: newBalanceBreaker(), slowView: newBalanceBreaker(),
 		balances: balanceCache{seen: perclient.NewCache[balanceKey, *balanceEntry](maxBalances)},
-		verified: perclient.NewCache[verifiedKey, struct{}](maxVerified),
+		verified: perclient.NewCache[verifiedKey, struct{}](maxVerified), words: rpcWords{last: map[TimeSource]rpcWord{}},
+		reconcile: reconciling{sizes: map[string]uint64{}, goOn: map[string]uint64{}},
 	}, nil
 }
 
@@ -192,13 +187,9 @@ func (p *Payer) enter() error {
 
 // network finds an enabled network by our name or its wire name.
 func (p *Payer) network(wire string) (x402.Network, bool) {
-	n, ok := x402.NetworkByWire(wire)
-	if !ok {
-		return x402.Network{}, false
-	}
-	for _, m := range p.opts.Networks {
-		if m.ChainID == n.ChainID {
-			return m, true
+	for _, n := range p.opts.Networks {
+		if wire == n.Name || wire == n.CAIP2() {
+			return n, true
 		}
 	}
 	return x402.Network{}, false

@@ -281,7 +281,7 @@ func (p *Payment) note(at time.Time, text string) {
 	if text == "" || len(p.Notes) >= maxNotes {
 		return
 	}
-	p.Notes = append(p.Notes, Note{At: at, Text: truncate(text, 400)})
+	p.Notes = append(p.Notes, Note{At: at, Text: Truncate(text, 400)})
 }
 
 // Payment finds one of the key's payments: ErrPaymentNotFound, also for another key's.

@@ -1,7 +1,9 @@
 package pay
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -15,17 +17,13 @@ const (
 	PlanAgency    PlanName = "AGENCY"
 )
 
-// planNames lists the plans, smallest first.
-var planNames = []PlanName{PlanFree, PlanDeveloper, PlanAgency}
-
 // ParsePlan reads a plan's name in any case.
 func ParsePlan(s string) (PlanName, error) {
-	switch p := PlanName(strings.ToUpper(s)); p {
-	case PlanFree, PlanDeveloper, PlanAgency:
-		return p, nil
-	default:
-		return "", fmt.Errorf("unknown plan %q: FREE, DEVELOPER or AGENCY", truncate(s, 40))
+	name := PlanName(strings.ToUpper(s))
+	if defaultPlan(name).Name == name {
+		return name, nil
 	}
+	return "", fmt.Errorf("unknown plan %q: FREE, DEVELOPER or AGENCY", Truncate(s, 40))
 }
 
 // Plan holds the limits of an organization.
@@ -40,42 +38,30 @@ type Plan struct {
 // UnclaimedWallets bounds the live wallets of an unclaimed key (docs/design.md §5).
 const UnclaimedWallets = 100
 
-// Plans is a deployment's table of plans. A nil one, and whatever is missing in one, is that
-// of [DefaultPlans].
+// Plans is a deployment's table of plans. Whatever is missing in it is that of the shipped plans.
 type Plans map[PlanName]Plan
 
-// DefaultPlans returns the shipped plans.
-func DefaultPlans() Plans { return Plans(nil).complete() }
+// shippedPlans lists all plans, smallest first.
+var shippedPlans = []Plan{
+	{Name: PlanFree, Price: "0", Keys: 3, Wallets: 3, Payments: 3_000},
+	{Name: PlanDeveloper, Price: "20", Keys: 10, Wallets: 10, Payments: 10_000},
+	{Name: PlanAgency, Price: "200", Keys: 150, Wallets: 150, Payments: 150_000},
+}
 
-// defaultPlan returns a shipped plan. An unknown name is the free plan.
+// defaultPlan returns a shipped plan, the free one for an unknown name.
 func defaultPlan(name PlanName) Plan {
-	switch name {
-	case PlanDeveloper:
-		return Plan{Name: name, Price: "20", Keys: 10, Wallets: 10, Payments: 10_000}
-	case PlanAgency:
-		return Plan{Name: name, Price: "200", Keys: 150, Wallets: 150, Payments: 150_000}
-	default:
-		return Plan{Name: PlanFree, Price: "0", Keys: 3, Wallets: 3, Payments: 3_000}
-	}
+	i := slices.IndexFunc(shippedPlans, func(p Plan) bool { return p.Name == name })
+	return shippedPlans[max(i, 0)]
 }
 
 // Of returns a plan by its name, the free one for an unknown name.
 func (t Plans) Of(name PlanName) Plan {
 	d := defaultPlan(name)
 	p := t[d.Name]
-	p.Name = d.Name
-	if p.Price == "" {
-		p.Price = d.Price
+	return Plan{
+		Name: d.Name, Price: cmp.Or(p.Price, d.Price),
+		Keys: cmp.Or(p.Keys, d.Keys), Wallets: cmp.Or(p.Wallets, d.Wallets), Payments: cmp.Or(p.Payments, d.Payments),
 	}
-	p.Keys, p.Wallets, p.Payments = orElse(p.Keys, d.Keys), orElse(p.Wallets, d.Wallets), orElse(p.Payments, d.Payments)
-	return p
-}
-
-func orElse(n, otherwise int) int {
-	if n == 0 {
-		return otherwise
-	}
-	return n
 }
 
 // freeRevoked bounds the revoked keys of an organization that take no place of its plan: as many
@@ -99,9 +85,9 @@ func (t Plans) Unclaimed() int { return t.Of(PlanFree).Payments }
 
 // List returns every plan, smallest first.
 func (t Plans) List() []Plan {
-	list := make([]Plan, len(planNames))
-	for i, name := range planNames {
-		list[i] = t.Of(name)
+	list := slices.Clone(shippedPlans)
+	for i, p := range list {
+		list[i] = t.Of(p.Name)
 	}
 	return list
 }
@@ -119,13 +105,13 @@ const (
 func (t Plans) Validate() error {
 	for name, p := range t {
 		if _, err := ParsePlan(string(name)); err != nil || name != PlanName(strings.ToUpper(string(name))) {
-			return fmt.Errorf("plan %q: it is FREE, DEVELOPER or AGENCY", truncate(string(name), 40))
+			return fmt.Errorf("plan %q: it is FREE, DEVELOPER or AGENCY", Truncate(string(name), 40))
 		}
 		if p.Name != "" && p.Name != name {
-			return fmt.Errorf("plan %s is named %q", name, truncate(string(p.Name), 40))
+			return fmt.Errorf("plan %s is named %q", name, Truncate(string(p.Name), 40))
 		}
 		if p.Price != "" && !validPrice(p.Price) {
-			return fmt.Errorf("plan %s: price %q is not an amount of US dollars such as 20 or 19.50", name, truncate(p.Price, 40))
+			return fmt.Errorf("plan %s: price %q is not an amount of US dollars such as 20 or 19.50", name, Truncate(p.Price, 40))
 		}
 		for _, limit := range []struct {
 			of      string
@@ -148,32 +134,18 @@ func validPrice(s string) bool {
 	return digits(dollars, 1, 6) && (!decimal || digits(cents, 1, 2))
 }
 
-// widest allows every plan the most that one may be set to.
-func widest() Plans {
-	all := make(Plans, len(planNames))
-	for _, name := range planNames {
-		all[name] = Plan{Name: name, Keys: maxPlanKeys, Wallets: maxPlanWallets, Payments: maxPlanPayments}
-	}
-	return all
-}
-
-// complete returns a copy of the table in which nothing is missing.
-func (t Plans) complete() Plans {
-	all := make(Plans, len(planNames))
-	for _, p := range t.List() {
-		all[p.Name] = p
-	}
-	return all
-}
-
 // InForce returns the table that holds: complete, or, with plans switched off, with the highest
 // limits that a plan can be set to. It fails for a table that is not valid.
 func (t Plans) InForce(off bool) (Plans, error) {
 	if err := t.Validate(); err != nil {
 		return nil, err
 	}
-	if off {
-		return widest(), nil
+	all := Plans{}
+	for _, p := range t.List() {
+		if off {
+			p = Plan{Name: p.Name, Keys: maxPlanKeys, Wallets: maxPlanWallets, Payments: maxPlanPayments}
+		}
+		all[p.Name] = p
 	}
-	return t.complete(), nil
+	return all, nil
 }

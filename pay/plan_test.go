@@ -15,7 +15,7 @@ func TestDefaultPlans(t *testing.T) {
 		{Name: "DEVELOPER", Price: "20", Keys: 10, Wallets: 10, Payments: 10_000},
 		{Name: "AGENCY", Price: "200", Keys: 150, Wallets: 150, Payments: 150_000},
 	}
-	for name, table := range map[string]pay.Plans{"default": pay.DefaultPlans(), "nil": nil, "empty": {}} {
+	for name, table := range map[string]pay.Plans{"default": pay.Plans(nil), "nil": nil, "empty": {}} {
 		list := table.List()
 		if len(list) != len(want) {
 			t.Fatalf("%s: %d plans", name, len(list))
@@ -31,7 +31,7 @@ func TestDefaultPlans(t *testing.T) {
 			}
 		}
 	}
-	if err := pay.DefaultPlans().Validate(); err != nil {
+	if err := pay.Plans(nil).Validate(); err != nil {
 		t.Error(err)
 	}
 }

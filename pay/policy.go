@@ -106,13 +106,8 @@ func setUnset[T any](field **T, def *T) {
 
 // merged has the entries of both; own ones win.
 func merged(own, def map[string]Budget) map[string]Budget {
-	switch {
-	case len(own) == 0:
-		return def
-	case len(def) == 0:
-		return own
-	}
-	all := maps.Clone(def)
+	all := make(map[string]Budget, len(own)+len(def))
+	maps.Copy(all, def)
 	maps.Copy(all, own)
 	return all
 }

@@ -87,7 +87,7 @@ func (p *Payer) reconcileUntil(r *Restore) (clock, chain time.Time) {
 	if p.reconcile.seen.Before(at) {
 		at = p.reconcile.seen
 	}
-	chain = at.Add(p.opts.MaxValidity)
+	chain = at.Add(maxValidity)
 	return chain.Add(RepeatGrace), chain
 }
 
@@ -116,7 +116,7 @@ func (p *Payer) AcceptRisk(ctx context.Context, by string) error {
 		return err
 	}
 	defer p.background.Done()
-	if err := p.store.AcceptRisk(ctx, Acceptance{At: p.now().UTC(), By: truncate(by, maxBy)}); err != nil {
+	if err := p.store.AcceptRisk(ctx, Acceptance{At: p.now().UTC(), By: Truncate(by, maxBy)}); err != nil {
 		return err
 	}
 	p.log.Warn("reconciling: an operator accepts that payments which the backup does not know stay unknown", "by", by)
@@ -374,9 +374,6 @@ func (p *Payer) readBlocks(ctx context.Context, ledger ChainScanner, r *Restore,
 func (p *Payer) scanSize(network string, size uint64) uint64 {
 	p.reconcile.mu.Lock()
 	defer p.reconcile.mu.Unlock()
-	if p.reconcile.sizes == nil {
-		p.reconcile.sizes = map[string]uint64{}
-	}
 	if size > 0 {
 		if p.reconcile.answers++; p.reconcile.answers >= reconcileWiden {
 			p.reconcile.answers = 0
@@ -393,9 +390,6 @@ func (p *Payer) scanSize(network string, size uint64) uint64 {
 func (p *Payer) goOnAt(network string, block uint64) (last uint64) {
 	p.reconcile.mu.Lock()
 	defer p.reconcile.mu.Unlock()
-	if p.reconcile.goOn == nil {
-		p.reconcile.goOn = map[string]uint64{}
-	}
 	last = p.reconcile.goOn[network]
 	p.reconcile.goOn[network] = block
 	return last

@@ -184,3 +184,202 @@ func (p *Payer) gather(ctx context.Context, row *Payment) (_ Outcome, looked boo
 	}
 	return Outcome{}, true
 }
+
+// Recovery's pace.
+const (
+	recoverEvery = 5 * time.Second
+	recoverBatch = 200
+	// recoverTime bounds the time in which a batch takes payments: lapsed leases and payments that
+	// have come due meanwhile must not wait for a slow RPC.
+	recoverTime = 20 * time.Second
+	// recoverAtOnce bounds the payments that recovery looks at concurrently. One payment with a
+	// slow RPC does not delay the others.
+	recoverAtOnce = 8
+	// recoverBehind is recoverAtOnce while a whole batch is due: a backlog of settled payments to be
+	// confirmed would hold up the open ones behind it.
+	recoverBehind = 32
+	firstCheck    = 20 * time.Second // after a payment was journaled
+	maxBackoff    = 10 * time.Minute
+	lateBackoff   = time.Hour      // for what the RPC has given no answer about for long
+	slowBackoff   = 24 * time.Hour // for what only a late RPC could close
+	settleDelay   = 5 * time.Second
+)
+
+// nextCheck returns when recovery should look at a payment next; zero is never.
+func (p *Payer) nextCheck(row *Payment, now time.Time) time.Time {
+	backoff := func(most time.Duration) time.Time {
+		d := firstCheck << min(row.Checks, 16)
+		return now.Add(min(d, most))
+	}
+	watched := p.watches(row.Terms.Network)
+	switch {
+	case row.Retired:
+		return time.Time{}
+	case !row.unproven(), row.State == Settled && !watched:
+		return row.retireCheck(now)
+	case row.State == Settled:
+		if at := row.ValidBefore().Add(settleDelay); at.After(now) {
+			return at
+		}
+		return backoff(maxBackoff)
+	case row.Doubted && !watched:
+		return row.doubtCheck(now)
+	case row.Doubted:
+		return p.nextEvidenceCheck(row, now, watched, backoff)
+	case row.State == Void && !watched:
+		return backoff(slowBackoff)
+	case row.State == Void:
+		return backoff(lateBackoff)
+	case row.Refused && !watched: // all that will be known, unless there is an RPC one day
+		return earliest(backoff(slowBackoff), row.ValidBefore().Add(RetainPayload))
+	}
+	return p.nextEvidenceCheck(row, now, watched, backoff)
+}
+
+func earliest(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// nextEvidenceCheck is nextCheck for a payment that is open or doubted.
+func (p *Payer) nextEvidenceCheck(row *Payment, now time.Time, watched bool, backoff func(time.Duration) time.Time) time.Time {
+	expired := !now.Before(row.ValidBefore())
+	switch {
+	case !watched && !expired:
+		return row.ValidBefore()
+	case !watched:
+		return backoff(slowBackoff)
+	case !expired:
+		// The window's end is when the chain can say no for good.
+		if at := backoff(maxBackoff); at.Before(row.ValidBefore()) {
+			return at
+		}
+		return row.ValidBefore().Add(settleDelay)
+	case row.Unresolved:
+		return backoff(lateBackoff)
+	}
+	at := backoff(maxBackoff)
+	if told := row.ValidBefore().Add(evidenceWait); !row.Refused && row.State == Open && now.Before(told) && told.Before(at) {
+		return told
+	}
+	return at
+}
+
+// atOnce returns how many of the due payments are looked at concurrently.
+func atOnce(due int) int {
+	if due >= recoverBatch {
+		return recoverBehind
+	}
+	return recoverAtOnce
+}
+
+// openPage is the number of open payments that are read at once.
+const openPage = 500
+
+// openFirst puts the open payments that are due in front, when more is due than a batch has room
+// for: they hold money back, while a settled payment only waits to be confirmed. Under sustained
+// load there may be a long queue of those. Of the open ones the longest due come first, so that
+// newer ones do not hold them up for ever.
+func (p *Payer) openFirst(ctx context.Context, due []*Payment, now time.Time) ([]*Payment, error) {
+	if len(due) < recoverBatch {
+		return due, nil
+	}
+	var first, others []*Payment
+	listed := map[string]bool{}
+	for _, row := range due {
+		switch {
+		case row.State != Open:
+			others = append(others, row)
+		case !p.beingSent(row, now): // those would fill the batch
+			first, listed[row.ID] = append(first, row), true
+		}
+	}
+	for q := (LabelQuery{Label: string(Open), Limit: openPage}); len(first) < recoverBatch; {
+		page, err := p.store.AllPayments(ctx, q)
+		if err != nil {
+			return nil, fmt.Errorf("listing open payments: %w", err)
+		}
+		for _, row := range page {
+			if !row.Check.IsZero() && !row.Check.After(now) && !listed[row.ID] && !p.beingSent(row, now) {
+				first = append(first, row)
+			}
+		}
+		if len(page) < q.Limit {
+			break
+		}
+		q.Before = page[len(page)-1].ID
+	}
+	return append(first, others...), nil
+}
+
+// earlier is this process's progress through the payments from a time without an RPC.
+type earlier struct {
+	mu     sync.Mutex
+	kind   int    // index into earlierKinds; their number: done
+	before string // the last payment that was seen
+}
+
+// earlierKinds selects the payments that an RPC may say something about. Without an RPC they wait for
+// a day or for good, and that schedule must not outlive its reason.
+var earlierKinds = []LabelQuery{
+	{Label: string(Open)},
+	{Label: string(Settled), Without: []string{"confirmed", "disputed"}},
+}
+
+// catchUp brings payments forward that were put off while there was no RPC for them, a
+// page at a time, once per process. It waits until the RPC answers.
+func (p *Payer) catchUp(ctx context.Context, now time.Time) error {
+	e := &p.earlier
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if p.opts.Chain == nil || e.kind == len(earlierKinds) {
+		return nil
+	}
+	q := earlierKinds[e.kind]
+	q.Before, q.Limit = e.before, recoverBatch
+	rows, err := p.store.AllPayments(ctx, q)
+	if err != nil {
+		return fmt.Errorf("listing earlier payments: %w", err)
+	}
+	for _, row := range rows {
+		if err := p.bringForward(ctx, row, now); err != nil {
+			return err
+		}
+		e.before = row.ID
+	}
+	if len(rows) < q.Limit {
+		e.kind, e.before = e.kind+1, ""
+	}
+	return nil
+}
+
+func (p *Payer) bringForward(ctx context.Context, row *Payment, now time.Time) error {
+	if !row.Check.After(now.Add(maxBackoff)) { // soon enough, or retired
+		return nil
+	}
+	n, a, err := row.asset()
+	if err != nil {
+		return nil //nolint:nilerr // the chain cannot be asked about it: that is told where it is looked at
+	}
+	look, cancel := context.WithTimeout(ctx, LeaseTime/2)
+	defer cancel()
+	switch err := p.checkChain(look, n, a); {
+	case errors.Is(err, errUnwatched):
+		return nil
+	case err != nil:
+		return fmt.Errorf("checking the chain: %w", err)
+	}
+	if !p.nextCheck(row, now).Before(row.Check) {
+		return nil
+	}
+	_, _, err = p.store.Record(ctx, Outcome{PaymentID: row.ID, At: now, Check: now})
+	if errors.Is(err, ErrUnavailable) || ctx.Err() != nil {
+		return fmt.Errorf("scheduling payment %s: %w", row.ID, err)
+	}
+	if err != nil { // it holds up no other
+		p.log.Warn("payment not scheduled", "payment", row.ID, "error", err)
+	}
+	return nil
+}

@@ -47,9 +47,6 @@ func (w *rpcWords) heard(s TimeSource, word rpcWord) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	was := w.last[s]
-	if w.last == nil {
-		w.last = map[TimeSource]rpcWord{}
-	}
 	w.last[s] = word
 	return word.reason != was.reason
 }
@@ -179,7 +176,7 @@ func (p *Payer) both(ctx context.Context, row *Payment, q TraceQuery, t Trace) T
 func (p *Payer) ForgetSafeBlock(ctx context.Context, network string) (*ChainBlock, error) {
 	n, ok := p.network(network)
 	if !ok {
-		return nil, &InputError{Field: "network", Reason: fmt.Sprintf("%q is not paid on", truncate(network, 40))}
+		return nil, &InputError{Field: "network", Reason: fmt.Sprintf("%q is not paid on", Truncate(network, 40))}
 	}
 	was, err := p.store.SafeBlock(ctx, n.Name)
 	if err != nil || was == nil {

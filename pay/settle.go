@@ -197,11 +197,8 @@ func (a *Attempt) prepare() error {
 
 // faultDetail makes the `facilitator` object for a call that brought no verdict.
 func faultDetail(err error) json.RawMessage {
-	b, merr := json.Marshal(map[string]string{"error": truncate(err.Error(), 400)})
-	if merr != nil {
-		return nil
-	}
-	return b
+	detail, _ := json.Marshal(map[string]string{"error": Truncate(err.Error(), 400)})
+	return detail
 }
 
 // ready asks whether the facilitator is worth asking.
@@ -210,12 +207,6 @@ func (p *Payer) ready(keyID string) (giveBack func(), err error) {
 		return f.Ready(keyID)
 	}
 	return func() {}, nil
-}
-
-// unavailable refuses a new payment for which the facilitator would have to be asked. Nothing was
-// journaled.
-func unavailable(err error) error {
-	return &FailedError{Stage: StageVerify, Detail: err.Error(), Facilitator: faultDetail(err), Cause: err}
 }
 
 // verifiedKey names terms for which a wallet's payload was verified once.
@@ -235,5 +226,5 @@ func ParseSettlement(s string, def Settlement) (Settlement, error) {
 	case SettlePayer, SettleSeller:
 		return Settlement(s), nil
 	}
-	return "", &InputError{Field: "settlement", Reason: fmt.Sprintf("%q is neither payer nor seller", truncate(s, 40))}
+	return "", &InputError{Field: "settlement", Reason: fmt.Sprintf("%q is neither payer nor seller", Truncate(s, 40))}
 }

@@ -79,8 +79,8 @@ func NewTimekeeper(now Clock) *Timekeeper {
 		now = failpoint.Now
 	}
 	return &Timekeeper{
-		now: now, log: slog.New(slog.DiscardHandler), seen: map[TimeSource]*seenTimes{}, told: map[string]clockLevel{},
-		asking: make(chan struct{}, 1),
+		now: now, log: slog.New(slog.DiscardHandler), told: map[string]clockLevel{}, asking: make(chan struct{}, 1),
+		seen: map[TimeSource]*seenTimes{SourceRPC: {}, SourceSecondRPC: {}, SourceFacilitator: {}},
 	}
 }
 
@@ -106,16 +106,10 @@ func (k *Timekeeper) sawDate(s TimeSource, sent, received, date time.Time) {
 	if received.Before(sent) {
 		return // the clock was set back meanwhile
 	}
-	var ahead time.Duration
-	switch made := date.Add(time.Second); {
-	case sent.After(made):
-		ahead = sent.Sub(made)
-	case received.Before(date):
-		ahead = received.Sub(date)
-	}
+	ahead := lead(sent, received, date, date.Add(time.Second))
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	t := &k.of(s).dates
+	t := &k.seen[s].dates
 	t.add(sighting{at: received, ahead: ahead})
 	k.tell(s, "date", ahead, t.far(received))
 }
@@ -127,26 +121,24 @@ func (k *Timekeeper) sawBlock(s TimeSource, sent, received, block time.Time) {
 	if received.Before(sent) || block.IsZero() {
 		return
 	}
-	var ahead time.Duration
-	switch {
-	case sent.After(block):
-		ahead = sent.Sub(block)
-	case received.Before(block):
-		ahead = received.Sub(block)
-	}
+	ahead := lead(sent, received, block, block)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	t := &k.of(s).blocks
+	t := &k.seen[s].blocks
 	t.add(sighting{at: received, ahead: ahead})
 	k.tell(s, "block", ahead, ahead < 0 && t.far(received))
 }
 
-// of is called with mu held.
-func (k *Timekeeper) of(s TimeSource) *seenTimes {
-	if k.seen[s] == nil {
-		k.seen[s] = new(seenTimes)
+// lead returns our clock, which went from sent to received, less another one that showed a time between
+// first and last meanwhile. It is 0 if the clocks may agree.
+func lead(sent, received, first, last time.Time) time.Duration {
+	switch {
+	case sent.After(last):
+		return sent.Sub(last)
+	case received.Before(first):
+		return received.Sub(first)
 	}
-	return k.seen[s]
+	return 0
 }
 
 func (t *trail) add(s sighting) { t.last, t.before = s, t.last }
@@ -220,11 +212,8 @@ func (k *Timekeeper) State() ClockState {
 	state := ClockState{OK: true}
 	for _, s := range []TimeSource{SourceRPC, SourceSecondRPC, SourceFacilitator} {
 		t := k.seen[s]
-		if t == nil {
-			t = new(seenTimes)
-			if !slices.Contains(k.sources, s) {
-				continue
-			}
+		if *t == (seenTimes{}) && !slices.Contains(k.sources, s) {
+			continue
 		}
 		one := SourceTime{Source: s, Known: t.dates.fresh(now), BlockKnown: t.blocks.fresh(now), Stops: t.stops(now)}
 		if one.Known {
@@ -254,7 +243,7 @@ func (k *Timekeeper) wrong() error {
 	for _, s := range []TimeSource{SourceRPC, SourceSecondRPC, SourceFacilitator} {
 		t := k.seen[s]
 		switch {
-		case t == nil || !t.stops(now):
+		case !t.stops(now):
 		case t.dates.far(now):
 			return &ClockError{Source: s, Ahead: t.dates.last.ahead}
 		default:
@@ -297,10 +286,7 @@ func (k *Timekeeper) any(has func(*seenTimes, time.Time) bool) bool {
 	now := k.wall()
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return slices.ContainsFunc(k.sources, func(s TimeSource) bool {
-		t := k.seen[s]
-		return t != nil && has(t, now)
-	})
+	return slices.ContainsFunc(k.sources, func(s TimeSource) bool { return has(k.seen[s], now) })
 }
 
 // ClockError: our clock and a source's are so far apart that no new payment is made. It is an

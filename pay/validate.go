@@ -65,7 +65,7 @@ func (pol Policy) Validate() error {
 	}
 	for _, d := range pol.Doors {
 		if d != DoorAPI && d != DoorProxy && d != DoorTransport {
-			return &InputError{Field: "doors", Reason: fmt.Sprintf("%q is none of %s, %s, %s", truncate(string(d), 40), DoorAPI, DoorProxy, DoorTransport)}
+			return &InputError{Field: "doors", Reason: fmt.Sprintf("%q is none of %s, %s, %s", Truncate(string(d), 40), DoorAPI, DoorProxy, DoorTransport)}
 		}
 	}
 	if err := validPatterns("allow_hosts", pol.AllowHosts); err != nil {
@@ -91,7 +91,7 @@ func (pol Policy) validateParts() error {
 	for _, name := range slices.Sorted(maps.Keys(pol.Tasks)) {
 		if name != otherTasks && !ValidTask(name) {
 			return &InputError{Field: "tasks", Reason: fmt.Sprintf(
-				"%q is neither %q nor 1 to %d characters of A-Z a-z 0-9 . _ -", truncate(name, maxTask), otherTasks, maxTask)}
+				"%q is neither %q nor 1 to %d characters of A-Z a-z 0-9 . _ -", Truncate(name, maxTask), otherTasks, maxTask)}
 		}
 		if err := pol.Tasks[name].validate("tasks[" + name + "]."); err != nil {
 			return err
@@ -118,10 +118,10 @@ func validPatterns(field string, patterns []string) error {
 	for _, p := range patterns {
 		normal, err := normalPattern(p)
 		if err != nil {
-			return &InputError{Field: field, Reason: fmt.Sprintf("%q is %s", truncate(p, 80), err)}
+			return &InputError{Field: field, Reason: fmt.Sprintf("%q is %s", Truncate(p, 80), err)}
 		}
 		if normal != p {
-			return &InputError{Field: field, Reason: fmt.Sprintf("write %q as %q", truncate(p, 80), normal)}
+			return &InputError{Field: field, Reason: fmt.Sprintf("write %q as %q", Truncate(p, 80), normal)}
 		}
 	}
 	return nil

@@ -31,6 +31,15 @@ type NewWallet struct {
 	Plans Plans
 }
 
+// Most returns how many live wallets the owner of key k may have: that of the plan for a claimed
+// key, if the wallet brings a table of plans, else limit.
+func (w NewWallet) Most(k Key, org Organization, limit int) int {
+	if w.Plans != nil && k.Claimed() {
+		return w.Plans.Of(org.Plan).Wallets
+	}
+	return limit
+}
+
 // ProvidedWallet is a wallet provider's answer to a request for a new wallet.
 type ProvidedWallet struct {
 	ProviderID string

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/ethereum/go-ethereum/crypto"
+	"github.com/ethereum/go-ethereum/common"
 )
 
 // Address holds the 20 bytes of an EVM account or contract. Its text form has the mixed-case
@@ -15,12 +15,9 @@ type Address [20]byte
 // ParseAddress reads an address from a message of a seller or facilitator: 0x and 40 hex digits in
 // any letter case. It does not check the EIP-55 checksum, because the reference implementations of
 // x402 accept any letter case.
-func ParseAddress(s string) (Address, error) {
-	var a Address
-	if !decodeHex(a[:], s) {
-		return Address{}, fmt.Errorf("not an address: want 0x and %d hex digits", 2*len(a))
-	}
-	return a, nil
+func ParseAddress(s string) (a Address, err error) {
+	err = decodeHex(a[:], s, "an address")
+	return a, err
 }
 
 // ParseCheckedAddress reads an address that a person typed. An address in mixed case must have a
@@ -38,23 +35,7 @@ func ParseCheckedAddress(s string) (Address, error) {
 }
 
 // String returns the EIP-55 form.
-func (a Address) String() string {
-	text := make([]byte, 2+2*len(a))
-	copy(text, "0x")
-	digits := text[2:]
-	hex.Encode(digits, a[:])
-	hash := crypto.Keccak256(digits)
-	for i, c := range digits {
-		nibble := hash[i/2] >> 4
-		if i%2 == 1 {
-			nibble = hash[i/2] & 0x0f
-		}
-		if c >= 'a' && nibble >= 8 {
-			digits[i] = c - 'a' + 'A'
-		}
-	}
-	return string(text)
-}
+func (a Address) String() string { return common.Address(a).Hex() }
 
 // IsZero reports whether a is the zero address, which has no owner.
 func (a Address) IsZero() bool { return a == Address{} }
@@ -64,26 +45,16 @@ func (a Address) MarshalText() ([]byte, error) { return []byte(a.String()), nil 
 
 // UnmarshalText reads with ParseCheckedAddress. It serves purser's own books and the policies that
 // operators write.
-func (a *Address) UnmarshalText(text []byte) error {
-	parsed, err := ParseCheckedAddress(string(text))
-	if err != nil {
-		return err
-	}
-	*a = parsed
-	return nil
-}
+func (a *Address) UnmarshalText(text []byte) error { return unmarshal(a, text, ParseCheckedAddress) }
 
 // Nonce holds the 32 random bytes that make an EIP-3009 authorization unique for its sender. Its
 // text form is 0x and 64 lower-case hex digits.
 type Nonce [32]byte
 
 // ParseNonce reads 0x and 64 hex digits of any letter case.
-func ParseNonce(s string) (Nonce, error) {
-	var n Nonce
-	if !decodeHex(n[:], s) {
-		return Nonce{}, fmt.Errorf("not a nonce: want 0x and %d hex digits", 2*len(n))
-	}
-	return n, nil
+func ParseNonce(s string) (n Nonce, err error) {
+	err = decodeHex(n[:], s, "a nonce")
+	return n, err
 }
 
 // String returns 0x and 64 lower-case hex digits.
@@ -93,28 +64,31 @@ func (n Nonce) String() string { return encodeHex(n[:]) }
 func (n Nonce) MarshalText() ([]byte, error) { return []byte(n.String()), nil }
 
 // UnmarshalText reads with ParseNonce.
-func (n *Nonce) UnmarshalText(text []byte) error {
-	parsed, err := ParseNonce(string(text))
-	if err != nil {
-		return err
-	}
-	*n = parsed
-	return nil
-}
+func (n *Nonce) UnmarshalText(text []byte) error { return unmarshal(n, text, ParseNonce) }
 
 // ValidTransaction reports whether s has the form of a transaction hash: 0x and 64 hex digits of any letter case.
 func ValidTransaction(s string) bool {
 	var hash [32]byte
-	return decodeHex(hash[:], s)
+	return decodeHex(hash[:], s, "a hash") == nil
 }
 
-// decodeHex fills dst from 0x and exactly two hex digits for each of its bytes.
-func decodeHex(dst []byte, s string) bool {
-	if len(s) != 2+2*len(dst) || s[:2] != "0x" {
-		return false
+// unmarshal sets into to what parse reads, unless that fails.
+func unmarshal[T any](into *T, text []byte, parse func(string) (T, error)) error {
+	parsed, err := parse(string(text))
+	if err == nil {
+		*into = parsed
 	}
-	_, err := hex.Decode(dst, []byte(s[2:]))
-	return err == nil
+	return err
+}
+
+// decodeHex fills dst from 0x and exactly two hex digits for each of its bytes. On error it leaves dst as it is.
+func decodeHex(dst []byte, s, what string) error {
+	digits, prefixed := strings.CutPrefix(s, "0x")
+	if b, err := hex.DecodeString(digits); err == nil && prefixed && len(b) == len(dst) {
+		copy(dst, b)
+		return nil
+	}
+	return fmt.Errorf("not %s: want 0x and %d hex digits", what, 2*len(dst))
 }
 
 func encodeHex(b []byte) string { return "0x" + hex.EncodeToString(b) }

@@ -126,14 +126,7 @@ func (a Amount) Bytes32() [32]byte { return a.n.Bytes32() }
 func (a Amount) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
 
 // UnmarshalText reads with ParseAmount.
-func (a *Amount) UnmarshalText(text []byte) error {
-	parsed, err := ParseAmount(string(text))
-	if err != nil {
-		return err
-	}
-	*a = parsed
-	return nil
-}
+func (a *Amount) UnmarshalText(text []byte) error { return unmarshal(a, text, ParseAmount) }
 
 func allDigits(s string) bool {
 	for i := range len(s) {

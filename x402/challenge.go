@@ -64,13 +64,10 @@ func DecodeHeader(value string) (Challenge, error) {
 		return Challenge{}, notChallenge(err)
 	}
 	if _, listed := top.get("accepts"); !listed && isBare(top) {
-		return bareChallenge(text, top), nil
+		r := decodeRequirement(bytes.TrimSpace(text), bareVersion(top))
+		return Challenge{Version: r.Version, Accepts: []Requirement{r}, ResourceURL: r.Resource, Bare: true}, nil
 	}
-	version, err := challengeVersion(top)
-	if err != nil {
-		return Challenge{}, err
-	}
-	return listChallenge(top, version)
+	return listChallenge(top)
 }
 
 // DecodeBody decodes the body of a 402: a v1 challenge, or a v2 challenge that came without its
@@ -89,11 +86,7 @@ func DecodeBody(b []byte) (Challenge, error) {
 	if top.value("x402Version") == nil {
 		return Challenge{}, notChallenge(errors.New("no x402Version"))
 	}
-	version, err := challengeVersion(top)
-	if err != nil {
-		return Challenge{}, err
-	}
-	return listChallenge(top, version)
+	return listChallenge(top)
 }
 
 // FromResponse finds the challenge of a 402 in PAYMENT-REQUIRED, then in the extra headers, then in
@@ -153,11 +146,6 @@ func isBare(top object) bool {
 	return false
 }
 
-func bareChallenge(text []byte, top object) Challenge {
-	r := decodeRequirement(bytes.TrimSpace(text), bareVersion(top))
-	return Challenge{Version: r.Version, Accepts: []Requirement{r}, ResourceURL: r.Resource, Bare: true}
-}
-
 // bareVersion infers the version of a requirement: only v2 has an amount or a network with a colon.
 func bareVersion(o object) int {
 	if _, ok := o.get("amount"); ok {
@@ -188,7 +176,11 @@ func challengeVersion(top object) (int, error) {
 	return 0, notChallenge(errors.New("unknown x402Version"))
 }
 
-func listChallenge(top object, version int) (Challenge, error) {
+func listChallenge(top object) (Challenge, error) {
+	version, err := challengeVersion(top)
+	if err != nil {
+		return Challenge{}, err
+	}
 	list, err := elements(top.value("accepts"), maxAccepts)
 	if err != nil {
 		return Challenge{}, notChallenge(fmt.Errorf("accepts: %w", err))

@@ -1,9 +1,9 @@
 package x402
 
 import (
-	"encoding/json"
 	"slices"
 
+	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/crypto"
 )
 
@@ -36,7 +36,7 @@ func DomainSeparator(name, version string, chainID uint64, contract Address) [32
 		crypto.Keccak256([]byte(name)),
 		crypto.Keccak256([]byte(version)),
 		word(chainID),
-		leftPad(contract),
+		common.LeftPadBytes(contract[:], 32),
 	))
 }
 
@@ -57,63 +57,14 @@ func (a Authorization) Digest(asset Asset, chainID uint64) [32]byte {
 	domain, value := separator(asset, chainID), a.Value.Bytes32()
 	message := crypto.Keccak256(
 		authorizationTypeHash,
-		leftPad(a.From), leftPad(a.To), value[:],
+		common.LeftPadBytes(a.From[:], 32), common.LeftPadBytes(a.To[:], 32), value[:],
 		word(a.ValidAfter), word(a.ValidBefore), a.Nonce[:],
 	)
 	return [32]byte(crypto.Keccak256([]byte{0x19, 0x01}, domain[:], message))
-}
-
-// TypedData returns the message of Digest as EIP-712 JSON, for signers that offer
-// eth_signTypedData_v4.
-func (a Authorization) TypedData(asset Asset, chainID uint64) json.RawMessage {
-	type field struct {
-		Name string `json:"name"`
-		Type string `json:"type"`
-	}
-	type domain struct {
-		Name              string  `json:"name"`
-		Version           string  `json:"version"`
-		ChainID           uint64  `json:"chainId"`
-		VerifyingContract Address `json:"verifyingContract"`
-	}
-	encoded, err := json.Marshal(struct {
-		Types       map[string][]field `json:"types"`
-		PrimaryType string             `json:"primaryType"`
-		Domain      domain             `json:"domain"`
-		Message     Authorization      `json:"message"`
-	}{
-		Types: map[string][]field{
-			"EIP712Domain": {
-				{"name", "string"}, {"version", "string"}, {"chainId", "uint256"}, {"verifyingContract", "address"},
-			},
-			"TransferWithAuthorization": {
-				{"from", "address"},
-				{"to", "address"},
-				{"value", "uint256"},
-				{"validAfter", "uint256"},
-				{"validBefore", "uint256"},
-				{"nonce", "bytes32"},
-			},
-		},
-		PrimaryType: "TransferWithAuthorization",
-		Domain:      domain{asset.Name, asset.Version, chainID, asset.Address},
-		Message:     a,
-	})
-	if err != nil {
-		panic("x402: encode typed data: " + err.Error()) // strings and numbers only: cannot fail
-	}
-	return encoded
 }
 
 // word returns n as an ABI uint256.
 func word(n uint64) []byte {
 	b := NewAmount(n).Bytes32()
 	return b[:]
-}
-
-// leftPad returns a as an ABI word.
-func leftPad(a Address) []byte {
-	b := make([]byte, 32)
-	copy(b[12:], a[:])
-	return b
 }

@@ -22,8 +22,6 @@ const (
 	maxMembers = 256 // of one object
 )
 
-var errInvalidJSON = errors.New("not valid JSON")
-
 // object lists the members of a JSON object in their order, with each value as received.
 type object []member
 
@@ -54,27 +52,18 @@ func decodeText(value string) ([]byte, error) {
 }
 
 // readObject checks text for size, nesting, UTF-8 and syntax, and reads its outermost object. The
-// values are slices of text.
+// values are slices of text. The functions below rely on it and check no further.
 func readObject(text []byte) (object, error) {
-	if err := checkJSON(text); err != nil {
-		return nil, err
-	}
-	return members(text)
-}
-
-// checkJSON checks the bounds and the syntax of text. The functions below rely on it and check no
-// further.
-func checkJSON(text []byte) error {
 	if len(text) > MaxChallengeBytes {
-		return fmt.Errorf("%w: over %d bytes", ErrTooLarge, MaxChallengeBytes)
+		return nil, fmt.Errorf("%w: over %d bytes", ErrTooLarge, MaxChallengeBytes)
 	}
 	if strictjson.Nesting(text) > maxNesting {
-		return fmt.Errorf("%w: nested deeper than %d", ErrTooLarge, maxNesting)
+		return nil, fmt.Errorf("%w: nested deeper than %d", ErrTooLarge, maxNesting)
 	}
 	if !utf8.Valid(text) || !json.Valid(text) {
-		return errInvalidJSON
+		return nil, errors.New("not valid JSON")
 	}
-	return nil
+	return members(text)
 }
 
 // members splits a valid JSON object into its members. It fails on any other value, on a repeated

@@ -35,16 +35,16 @@ var pinned = []Network{
 		Name: "base", ChainID: 8453, Default: true,
 		Assets: []Asset{{
 			Symbol: "USDC", Decimals: 6, Name: "USD Coin", Version: "2",
-			Address:         fixed20("0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"),
-			DomainSeparator: fixed32("0x02fa7265e7c5d81118673727957699e4d68f74cd74b7db77da710fe8a2c7834f"),
+			Address:         must(ParseAddress("0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913")),
+			DomainSeparator: must(ParseNonce("0x02fa7265e7c5d81118673727957699e4d68f74cd74b7db77da710fe8a2c7834f")),
 		}},
 	},
 	{
 		Name: "base-sepolia", ChainID: 84532,
 		Assets: []Asset{{
 			Symbol: "USDC", Decimals: 6, Name: "USDC", Version: "2",
-			Address:         fixed20("0x036CbD53842c5426634e7929541eC2318f3dCF7e"),
-			DomainSeparator: fixed32("0x71f17a3b2ff373b803d70a5a07c046c1a2bc8e89c09ef722fcb047abe94c9818"),
+			Address:         must(ParseAddress("0x036CbD53842c5426634e7929541eC2318f3dCF7e")),
+			DomainSeparator: must(ParseNonce("0x71f17a3b2ff373b803d70a5a07c046c1a2bc8e89c09ef722fcb047abe94c9818")),
 		}},
 	},
 }
@@ -154,16 +154,10 @@ func printable(s string) string {
 	return out.String()
 }
 
-func fixed20(s string) (b Address) {
-	if !decodeHex(b[:], s) {
-		panic("x402: bad pinned address " + s)
+// must returns a value of the pinned table.
+func must[T any](value T, err error) T {
+	if err != nil {
+		panic("x402: pinned table: " + err.Error())
 	}
-	return b
-}
-
-func fixed32(s string) (b [32]byte) {
-	if !decodeHex(b[:], s) {
-		panic("x402: bad pinned separator " + s)
-	}
-	return b
+	return value
 }

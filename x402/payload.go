@@ -1,7 +1,6 @@
 package x402
 
 import (
-	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -97,24 +96,17 @@ func (o Offer) Payload(a Authorization, s Signature) (Payload, error) {
 		return Payload{}, fmt.Errorf("encode payload: unknown x402Version %d", o.Version)
 	}
 	// Not json.Marshal: it would compact and escape the echoed parts.
-	var out bytes.Buffer
+	out := []byte{'{'}
 	for _, part := range parts {
-		if part.value == nil {
-			continue
+		if part.value != nil {
+			out = fmt.Appendf(out, "%q:%s,", part.key, part.value)
 		}
-		separator := byte(',')
-		if out.Len() == 0 {
-			separator = '{'
-		}
-		out.WriteByte(separator)
-		fmt.Fprintf(&out, "%q:", part.key)
-		out.Write(part.value)
 	}
-	out.WriteByte('}')
-	if !json.Valid(out.Bytes()) {
+	out[len(out)-1] = '}' // in the place of the last comma
+	if !json.Valid(out) {
 		return Payload{}, errors.New("encode payload: the offer is not valid JSON")
 	}
-	return Payload{o.Version, out.Bytes()}, nil
+	return Payload{o.Version, out}, nil
 }
 
 // DecodePayload reads the value of PAYMENT-SIGNATURE or X-PAYMENT. Like sellers, it accepts only

@@ -15,12 +15,9 @@ type Signature [65]byte
 
 // ParseSignature reads 0x and 130 hex digits in any letter case. It does not check the values of r,
 // s and v; Recover does.
-func ParseSignature(text string) (Signature, error) {
-	var s Signature
-	if !decodeHex(s[:], text) {
-		return Signature{}, fmt.Errorf("not a signature: want 0x and %d hex digits", 2*len(s))
-	}
-	return s, nil
+func ParseSignature(text string) (s Signature, err error) {
+	err = decodeHex(s[:], text, "a signature")
+	return s, err
 }
 
 // String returns 0x and 130 lower-case hex digits.
@@ -30,14 +27,7 @@ func (s Signature) String() string { return encodeHex(s[:]) }
 func (s Signature) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // UnmarshalText reads with ParseSignature.
-func (s *Signature) UnmarshalText(text []byte) error {
-	parsed, err := ParseSignature(string(text))
-	if err != nil {
-		return err
-	}
-	*s = parsed
-	return nil
-}
+func (s *Signature) UnmarshalText(text []byte) error { return unmarshal(s, text, ParseSignature) }
 
 // Sign signs a digest. The signature is deterministic (RFC 6979), has a low s (EIP-2) and v 27 or 28.
 func Sign(digest [32]byte, key *ecdsa.PrivateKey) (Signature, error) {

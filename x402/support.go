@@ -1,6 +1,9 @@
 package x402
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // UnsupportedError reports a well-formed requirement that purser cannot pay.
 type UnsupportedError struct {
@@ -22,36 +25,30 @@ func (e *UnsupportedError) Error() string {
 // the asset's. The error is r.Problem or an *UnsupportedError. Scheme and network are checked
 // first, because other networks have other forms of addresses and amounts.
 func (r Requirement) Supports() (Network, Asset, error) {
-	if r.Scheme != "" && r.Scheme != "exact" {
-		return Network{}, Asset{}, unsupported("scheme", r.Scheme, "")
-	}
 	network, known := NetworkByWire(r.Network)
-	if r.Network != "" && !known {
-		return Network{}, Asset{}, unsupported("network", r.Network, "")
-	}
-	if r.Problem != nil {
-		return Network{}, Asset{}, r.Problem
-	}
-	switch r.TransferMethod {
-	case "", "eip3009":
-	default:
-		return Network{}, Asset{}, unsupported("scheme", r.Scheme, "asset transfer method "+printable(r.TransferMethod))
-	}
-	switch r.PaymentFlow {
-	case "", "authorization", "upfront":
-	default:
-		return Network{}, Asset{}, unsupported("scheme", r.Scheme, "payment flow "+printable(r.PaymentFlow))
-	}
-	asset, known := network.Asset(r.Asset)
-	if !known {
-		return Network{}, Asset{}, unsupported("asset", r.Asset.String(), "not a known token of "+network.Name)
-	}
-	if (r.DomainName != "" && r.DomainName != asset.Name) || (r.DomainVersion != "" && r.DomainVersion != asset.Version) {
-		return Network{}, Asset{}, unsupported("asset", r.Asset.String(), fmt.Sprintf(
+	asset, pinned := network.Asset(r.Asset)
+	var err error
+	switch {
+	case r.Scheme != "" && r.Scheme != "exact":
+		err = unsupported("scheme", r.Scheme, "")
+	case r.Network != "" && !known:
+		err = unsupported("network", r.Network, "")
+	case r.Problem != nil:
+		err = r.Problem
+	case r.TransferMethod != "" && r.TransferMethod != "eip3009":
+		err = unsupported("scheme", r.Scheme, "asset transfer method "+printable(r.TransferMethod))
+	case !slices.Contains([]string{"", "authorization", "upfront"}, r.PaymentFlow):
+		err = unsupported("scheme", r.Scheme, "payment flow "+printable(r.PaymentFlow))
+	case !pinned:
+		err = unsupported("asset", r.Asset.String(), "not a known token of "+network.Name)
+	case r.DomainName != "" && r.DomainName != asset.Name, r.DomainVersion != "" && r.DomainVersion != asset.Version:
+		err = unsupported("asset", r.Asset.String(), fmt.Sprintf(
 			"its EIP-712 domain is %q version %q, not %q version %q",
 			asset.Name, asset.Version, printable(r.DomainName), printable(r.DomainVersion)))
+	default:
+		return network, asset, nil
 	}
-	return network, asset, nil
+	return Network{}, Asset{}, err
 }
 
 func unsupported(kind, value, detail string) error {

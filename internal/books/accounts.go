@@ -73,11 +73,6 @@ func claim(s string) string {
 	return s
 }
 
-// Account finds an account: ErrAccountNotFound.
-func (b *Books) Account(ctx context.Context, id string) (pay.Account, error) {
-	return b.store.Account(ctx, id)
-}
-
 // EndSessions makes every session of an account void: ErrAccountNotFound.
 func (b *Books) EndSessions(ctx context.Context, accountID string) (pay.Account, error) {
 	a, err := b.store.EndSessions(ctx, accountID)

@@ -4,6 +4,7 @@
 package books
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -21,7 +22,7 @@ type Options struct {
 	Logger  *slog.Logger
 	// Networks that wallets can be made for. Default: the pinned networks marked as default.
 	Networks []x402.Network
-	// Plans bound organizations. A limit that is not set is that of [pay.DefaultPlans].
+	// Plans bound organizations. A limit that is not set is that of the shipped plans.
 	Plans pay.Plans
 	// NoPlans gives every organization the highest limits that a plan can be set to.
 	NoPlans bool
@@ -29,8 +30,23 @@ type Options struct {
 	KeyCreated func()
 }
 
+// lists are the store's methods that Books hands on as they are: see [pay.Store].
+type lists interface {
+	Account(ctx context.Context, id string) (pay.Account, error)
+	AllPayments(ctx context.Context, q pay.LabelQuery) ([]*pay.Payment, error)
+	AllWallets(ctx context.Context, after string, limit int) ([]pay.Wallet, error)
+	AuditEntries(ctx context.Context, q pay.AuditQuery) ([]pay.AuditEntry, error)
+	DeleteSession(ctx context.Context, id string) error
+	Key(ctx context.Context, id string) (pay.Key, error)
+	Organization(ctx context.Context, id string) (pay.Organization, error)
+	OrganizationKeys(ctx context.Context, orgID string) ([]pay.Key, error)
+	OrganizationWallets(ctx context.Context, orgID string) ([]pay.Wallet, error)
+	Organizations(ctx context.Context, after string, limit int) ([]pay.Organization, error)
+}
+
 // Books keeps keys, wallets, organizations, accounts and sessions. It is safe for concurrent use.
 type Books struct {
+	lists
 	store      pay.Store
 	wallets    pay.Wallets
 	now        pay.Clock
@@ -51,14 +67,11 @@ func New(o Options) (*Books, error) {
 		return nil, err
 	}
 	b := &Books{
-		store: o.Store, wallets: o.Wallets, now: o.Clock, log: o.Logger,
+		lists: o.Store, store: o.Store, wallets: o.Wallets, now: o.Clock, log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
 		networks: o.Networks, plans: plans, noPlans: o.NoPlans, keyCreated: o.KeyCreated,
 	}
 	if b.now == nil {
 		b.now = time.Now
-	}
-	if b.log == nil {
-		b.log = slog.New(slog.DiscardHandler)
 	}
 	if len(b.networks) == 0 {
 		b.networks = x402.DefaultNetworks()
@@ -67,9 +80,4 @@ func New(o Options) (*Books, error) {
 		b.keyCreated = func() {}
 	}
 	return b, nil
-}
-
-// AuditEntries lists changes by operators and accounts, newest first.
-func (b *Books) AuditEntries(ctx context.Context, q pay.AuditQuery) ([]pay.AuditEntry, error) {
-	return b.store.AuditEntries(ctx, q)
 }

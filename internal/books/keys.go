@@ -31,9 +31,6 @@ func (b *Books) KeyBySecret(ctx context.Context, secret string) (pay.Key, error)
 	return b.store.KeyBySecret(ctx, secret)
 }
 
-// Key finds a key by id: ErrKeyNotFound.
-func (b *Books) Key(ctx context.Context, id string) (pay.Key, error) { return b.store.Key(ctx, id) }
-
 // Keys lists keys, oldest first, from behind the one with id after ("" is the beginning);
 // at most 1,000 at a time.
 func (b *Books) Keys(ctx context.Context, after string, limit int) ([]pay.Key, error) {

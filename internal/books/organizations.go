@@ -23,17 +23,6 @@ func (b *Books) Plans() pay.Plans { return b.plans }
 // HasPlans reports whether plans bound payments: see [Options.NoPlans].
 func (b *Books) HasPlans() bool { return !b.noPlans }
 
-// Organization finds an organization; one that does not exist has the free plan.
-func (b *Books) Organization(ctx context.Context, id string) (pay.Organization, error) {
-	return b.store.Organization(ctx, id)
-}
-
-// Organizations lists organizations by id from behind the id after ("" is the beginning); at
-// most 1,000 at a time.
-func (b *Books) Organizations(ctx context.Context, after string, limit int) ([]pay.Organization, error) {
-	return b.store.Organizations(ctx, after, limit)
-}
-
 // SetPlan moves an organization to a plan. Keys and wallets beyond the plan stay. Payments that are
 // journaled afterwards are judged by the new plan. ErrOrganizationNotFound, *InputError.
 func (b *Books) SetPlan(ctx context.Context, orgID string, plan pay.PlanName) (pay.Organization, error) {
@@ -75,21 +64,13 @@ func (b *Books) Usage(ctx context.Context, orgID string) (Usage, error) {
 	}, nil
 }
 
-// OrganizationKeys lists an organization's keys, oldest first.
-func (b *Books) OrganizationKeys(ctx context.Context, orgID string) ([]pay.Key, error) {
-	return b.store.OrganizationKeys(ctx, orgID)
-}
-
 // OrganizationKey finds one of an organization's keys: ErrKeyNotFound, also for a key of another organization.
 func (b *Books) OrganizationKey(ctx context.Context, orgID, keyID string) (pay.Key, error) {
 	k, err := b.store.Key(ctx, keyID)
 	if err == nil && (orgID == "" || k.OrganizationID != orgID) {
-		err = pay.ErrKeyNotFound
+		return pay.Key{}, pay.ErrKeyNotFound
 	}
-	if err != nil {
-		return pay.Key{}, err
-	}
-	return k, nil
+	return k, err
 }
 
 // LinkKey claims the unclaimed key with this secret for an organization. From then on its

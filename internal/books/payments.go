@@ -87,11 +87,6 @@ func (b *Books) OrganizationPending(ctx context.Context, orgID string) (Pending,
 	return all, nil
 }
 
-// AllPayments lists payments of all keys, newest first: for operators.
-func (b *Books) AllPayments(ctx context.Context, q pay.LabelQuery) ([]*pay.Payment, error) {
-	return b.store.AllPayments(ctx, q)
-}
-
 // AnyPayment finds a payment of any key: ErrPaymentNotFound. For operators.
 func (b *Books) AnyPayment(ctx context.Context, id string) (*pay.Payment, error) {
 	return b.store.Payment(ctx, id)

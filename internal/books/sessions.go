@@ -31,11 +31,6 @@ func (b *Books) Session(ctx context.Context, id string) (pay.Session, error) {
 	return s, err
 }
 
-// DeleteSession ends a session. A missing one is no error.
-func (b *Books) DeleteSession(ctx context.Context, id string) error {
-	return b.store.DeleteSession(ctx, id)
-}
-
 const (
 	// sweepEvery is the pause between two sweeps.
 	sweepEvery = time.Minute

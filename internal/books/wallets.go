@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/google/uuid"
 
@@ -19,9 +18,8 @@ func (b *Books) CreateWallet(ctx context.Context, k pay.Key, network string) (pa
 	if network == "" {
 		network = "base"
 	}
-	enabled := slices.ContainsFunc(b.networks, func(n x402.Network) bool { return n.Name == network })
-	if !enabled {
-		return pay.Wallet{}, &pay.InputError{Field: "network", Reason: "Unsupported network " + truncated(network)}
+	if !slices.ContainsFunc(b.networks, func(n x402.Network) bool { return n.Name == network }) {
+		return pay.Wallet{}, &pay.InputError{Field: "network", Reason: "Unsupported network " + pay.Truncate(network, 64)}
 	}
 	if k.Revoked() {
 		return pay.Wallet{}, pay.ErrKeyRevoked // its money would be out of reach
@@ -72,11 +70,6 @@ func (b *Books) DeleteWallet(ctx context.Context, k pay.Key, id string) error {
 	return b.store.DeleteWallet(ctx, k.ID, id, b.now().UTC())
 }
 
-// OrganizationWallets lists the live wallets of an organization's keys, oldest first.
-func (b *Books) OrganizationWallets(ctx context.Context, orgID string) ([]pay.Wallet, error) {
-	return b.store.OrganizationWallets(ctx, orgID)
-}
-
 // OrganizationWallet finds a live wallet of an organization's keys: ErrWalletNotFound, also for a
 // wallet of another organization.
 func (b *Books) OrganizationWallet(ctx context.Context, orgID, id string) (pay.Wallet, error) {
@@ -92,18 +85,4 @@ func (b *Books) OrganizationWallet(ctx context.Context, orgID, id string) (pay.W
 		return pay.Wallet{}, err
 	}
 	return w, nil
-}
-
-// AllWallets lists wallets of all keys by id, deleted ones too, from behind the one with id
-// after ("" is the beginning); at most 1,000 at a time.
-func (b *Books) AllWallets(ctx context.Context, after string, limit int) ([]pay.Wallet, error) {
-	return b.store.AllWallets(ctx, after, limit)
-}
-
-// truncated cuts the name of a network to 64 bytes for messages. It never splits a character.
-func truncated(network string) string {
-	if len(network) <= 64 {
-		return network
-	}
-	return strings.ToValidUTF8(network[:64], "") + "…"
 }

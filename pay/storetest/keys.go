@@ -70,7 +70,7 @@ var keyTests = map[string]func(*fixture){
 		f.must(create(""))
 	},
 	"a plan may make room for its own key": func(f *fixture) {
-		for range pay.DefaultPlans().Of(pay.PlanFree).Keys {
+		for range pay.Plans(nil).Of(pay.PlanFree).Keys {
 			must(f.CreateKey(f.ctx, newKey("org")))
 		}
 		_, err := f.CreateKey(f.ctx, newKey("org"))
@@ -85,10 +85,10 @@ var keyTests = map[string]func(*fixture){
 			_, err := f.CreateKey(f.ctx, newKey("org"))
 			return err
 		})
-		f.same("created", f.succeeded(errs, pay.ErrKeyLimit), pay.DefaultPlans().Of(pay.PlanFree).Keys)
+		f.same("created", f.succeeded(errs, pay.ErrKeyLimit), pay.Plans(nil).Of(pay.PlanFree).Keys)
 	},
 	"a refused key leaves nothing": func(f *fixture) {
-		for range pay.DefaultPlans().Of(pay.PlanFree).Keys {
+		for range pay.Plans(nil).Of(pay.PlanFree).Keys {
 			must(f.CreateKey(f.ctx, newKey("org")))
 		}
 		n := newKey("org")
@@ -101,7 +101,7 @@ var keyTests = map[string]func(*fixture){
 	},
 	"organizations with alike names": func(f *fixture) {
 		for i, org := range []string{"a", "a/b", "a b", "ab", "A"} {
-			for range pay.DefaultPlans().Of(pay.PlanFree).Keys {
+			for range pay.Plans(nil).Of(pay.PlanFree).Keys {
 				if _, err := f.CreateKey(f.ctx, newKey(org)); err != nil {
 					f.Fatal(fmt.Errorf("organization %d: %w", i, err))
 				}
