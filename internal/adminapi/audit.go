@@ -1,9 +1,11 @@
 package adminapi
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
+	"net/url"
 	"strconv"
 	"time"
 
@@ -35,57 +37,42 @@ type Audit struct {
 	Next  string       `json:"next,omitempty"`
 }
 
-// Rows of a page: unless a request says, and at most.
-const (
-	DefaultAuditPage = 100
-	MaxAuditPage     = 500
-)
-
 // audit lists changes: GET /purser/audit?key=&limit=&before=.
 func (p *Purser) audit(r *http.Request) (any, error) {
-	asked := r.URL.Query()
-	limit, err := pageLimit(asked, DefaultAuditPage, MaxAuditPage)
-	if err != nil {
-		return nil, err
-	}
-	q := pay.AuditQuery{Limit: limit + 1} // to know whether there are more
+	entries, next, err := listed(r, func(limit int) ([]pay.AuditEntry, error) {
+		return p.auditEntries(r.Context(), r.URL.Query(), limit)
+	}, func(e pay.AuditEntry) string {
+		return strconv.FormatUint(e.Number, 10)
+	}, func(e pay.AuditEntry) (AuditEntry, error) {
+		shown := AuditEntry{
+			Number: e.Number, At: e.At, Kind: e.By.Kind, By: e.By.ID, Action: e.Action, KeyID: e.KeyID,
+			Organization: e.OrganizationID, WalletID: e.WalletID, PaymentID: e.PaymentID, Old: e.Old, New: e.New,
+		}
+		if e.By.Kind == pay.ActorAccount {
+			a, err := p.Books.Account(r.Context(), e.By.ID)
+			if err != nil && !errors.Is(err, pay.ErrAccountNotFound) {
+				return shown, err
+			}
+			shown.Email = a.Email
+		}
+		return shown, nil
+	})
+	return Audit{entries, next}, err
+}
+
+func (p *Purser) auditEntries(ctx context.Context, asked url.Values, limit int) (_ []pay.AuditEntry, err error) {
+	q := pay.AuditQuery{Limit: limit}
 	if text := asked.Get("before"); text != "" {
 		if q.Before, err = strconv.ParseUint(text, 10, 63); err != nil || q.Before == 0 {
 			return nil, Errorf(http.StatusBadRequest, "before: the number of an entry")
 		}
 	}
 	if name := asked.Get("key"); name != "" {
-		k, err := p.find(r.Context(), name)
+		k, err := p.find(ctx, name)
 		if err != nil {
 			return nil, err
 		}
 		q.KeyID = k.ID
 	}
-	entries, err := p.Books.AuditEntries(r.Context(), q)
-	if err != nil {
-		return nil, err
-	}
-	page := Audit{Audit: []AuditEntry{}}
-	entries, page.Next = cutPage(entries, limit, func(e pay.AuditEntry) string { return strconv.FormatUint(e.Number, 10) })
-	emails := map[string]string{}
-	for _, e := range entries {
-		shown := AuditEntry{
-			Number: e.Number, At: e.At, Kind: e.By.Kind, By: e.By.ID, Action: e.Action, KeyID: e.KeyID, Organization: e.OrganizationID,
-			WalletID: e.WalletID, PaymentID: e.PaymentID, Old: e.Old, New: e.New,
-		}
-		if e.By.Kind == pay.ActorAccount {
-			email, known := emails[e.By.ID]
-			if !known {
-				a, err := p.Books.Account(r.Context(), e.By.ID)
-				if err != nil && !errors.Is(err, pay.ErrAccountNotFound) {
-					return nil, err
-				}
-				email = a.Email
-				emails[e.By.ID] = email
-			}
-			shown.Email = email
-		}
-		page.Audit = append(page.Audit, shown)
-	}
-	return page, nil
+	return p.Books.AuditEntries(ctx, q)
 }

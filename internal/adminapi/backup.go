@@ -61,15 +61,22 @@ func (p *Purser) copyStore(ctx context.Context, mark *Mark) (Copy, error) {
 	return c, nil
 }
 
+// copies serves requests with an empty body that work on a copy of the store.
+func (h *Handler) copies(serve func(*Purser, http.ResponseWriter, *http.Request) error) serves {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		p, err := h.purser()
+		if err == nil {
+			err = readBody(w, r, &struct{}{})
+		}
+		if err != nil {
+			return err
+		}
+		return serve(p, w, r)
+	}
+}
+
 // check checks a copy of the store: POST /purser/check.
-func (h *Handler) check(w http.ResponseWriter, r *http.Request) error {
-	p := h.Serving()
-	if p == nil {
-		return Errorf(http.StatusServiceUnavailable, "purser has not started")
-	}
-	if err := readBody(w, r, &struct{}{}); err != nil {
-		return err
-	}
+func (p *Purser) check(w http.ResponseWriter, r *http.Request) error {
 	c, err := p.copyStore(r.Context(), nil)
 	if err != nil {
 		return err
@@ -82,14 +89,7 @@ func (h *Handler) check(w http.ResponseWriter, r *http.Request) error {
 }
 
 // backup hands out a copy of the store: POST /purser/backup.
-func (h *Handler) backup(w http.ResponseWriter, r *http.Request) error {
-	p := h.Serving()
-	if p == nil {
-		return Errorf(http.StatusServiceUnavailable, "purser has not started")
-	}
-	if err := readBody(w, r, &struct{}{}); err != nil {
-		return err
-	}
+func (p *Purser) backup(w http.ResponseWriter, r *http.Request) error {
 	mark := Mark{At: time.Now().UTC()}
 	// Before the copy: a payment that is not in it must have moved money later.
 	block, err := p.block(r.Context())

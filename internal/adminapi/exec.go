@@ -1,12 +1,6 @@
 package adminapi
 
-import (
-	"context"
-	"net/http"
-	"time"
-
-	"github.com/purserpay/purser/pay"
-)
+import "net/http"
 
 // Exec answers POST /purser/exec: all that a program needs to pay.
 type Exec struct {
@@ -24,9 +18,6 @@ type Exec struct {
 	CA string `json:"ca"`
 }
 
-// balanceTime bounds the look at a wallet's balance.
-const balanceTime = 3 * time.Second
-
 // exec makes the exec key if need be and tells how to use it.
 func (p *Purser) exec(r *http.Request) (any, error) {
 	key, secret, err := p.Keys.Exec(r.Context())
@@ -41,33 +32,9 @@ func (p *Purser) exec(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	answer := Exec{Key: secret, KeyID: key.ID, Network: wallet.Network, Proxy: p.ProxyURL()}
-	if wallet.Address != nil {
-		address := wallet.Address.String()
-		answer.Address, answer.Balance = &address, p.balance(r.Context(), wallet)
-	}
-	answer.CA = string(p.Root())
-	return answer, nil
-}
-
-// balance asks the chain for the balance of a wallet; nil when it does not tell.
-func (p *Purser) balance(ctx context.Context, w pay.Wallet) *string {
-	if p.Chain == nil {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, balanceTime)
-	defer cancel()
-	for _, n := range p.Networks {
-		if n.Name != w.Network || len(n.Assets) == 0 {
-			continue
-		}
-		have, err := p.Chain.Balance(ctx, n.Assets[0], *w.Address)
-		if err != nil {
-			p.Log.Warn("balance not known", "network", w.Network, "address", w.Address.String(), "error", err)
-			return nil
-		}
-		text := have.String()
-		return &text
-	}
-	return nil
+	shown := p.shownWallet(r.Context(), wallet)
+	return Exec{
+		Key: secret, KeyID: key.ID, Address: shown.Address, Balance: shown.Balance, Network: wallet.Network,
+		Proxy: p.ProxyURL(), CA: string(p.Root()),
+	}, nil
 }

@@ -79,8 +79,7 @@ type Handler struct {
 // Route is a path of the API, as http.ServeMux has them.
 type Route struct {
 	Pattern string
-	// Serve answers a request, or returns an error that was not answered: see [Error].
-	Serve func(http.ResponseWriter, *http.Request) error
+	Serve   serves
 }
 
 // Error is an answer with a status. It has no secrets.
@@ -98,7 +97,10 @@ func Errorf(status int, format string, args ...any) error {
 	return &Error{Status: status, Err: fmt.Errorf(format, args...)}
 }
 
-type methods map[string]func(http.ResponseWriter, *http.Request) error
+// serves answers a request, or returns an error that was not answered: see [Error].
+type serves = func(http.ResponseWriter, *http.Request) error
+
+type methods map[string]serves
 
 // Routes returns the paths of the API.
 func (h *Handler) Routes() []Route {
@@ -106,8 +108,8 @@ func (h *Handler) Routes() []Route {
 	for pattern, m := range map[string]methods{
 		"/purser/status":                  {http.MethodGet: h.status},
 		"/purser/exec":                    {http.MethodPost: h.ask((*Purser).exec)},
-		"/purser/check":                   {http.MethodPost: h.check},
-		"/purser/backup":                  {http.MethodPost: h.backup},
+		"/purser/check":                   {http.MethodPost: h.copies((*Purser).check)},
+		"/purser/backup":                  {http.MethodPost: h.copies((*Purser).backup)},
 		"/purser/keys":                    {http.MethodGet: h.ask((*Purser).keys), http.MethodPost: tell(h, (*Purser).createKey)},
 		"/purser/keys/{id}":               {http.MethodGet: h.ask((*Purser).key)},
 		"/purser/keys/{id}/policy":        {http.MethodPut: tell(h, (*Purser).replacePolicy), http.MethodPatch: tell(h, (*Purser).patchPolicy)},
@@ -156,7 +158,7 @@ func (h *Handler) Mux() *http.ServeMux {
 
 // byMethod serves a path. Bodies must say that they are JSON: no page in a browser can send
 // such a request without being asked first.
-func (h *Handler) byMethod(all methods) func(http.ResponseWriter, *http.Request) error {
+func (h *Handler) byMethod(all methods) serves {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		if !h.ownName(r) {
 			return Errorf(http.StatusForbidden, "the name %.64q is not this endpoint's: ask it by address, or set %s", r.Host, AddressVariable)
@@ -258,6 +260,12 @@ func readBody(w http.ResponseWriter, r *http.Request, into any) error {
 // openFields are the fields of a policy whose members have names of the operator's choice.
 var openFields = []string{"hosts", "tasks"}
 
+// Rows of a page: unless a request says, and at most.
+const (
+	DefaultPage = 100
+	MaxPage     = 500
+)
+
 // pageLimit returns the rows that a request asks for.
 func pageLimit(asked url.Values, unset, most int) (int, error) {
 	text := asked.Get("limit")
@@ -271,6 +279,38 @@ func pageLimit(asked url.Values, unset, most int) (int, error) {
 	return n, nil
 }
 
+// listed reads a page and shows its rows. read is asked for one row more than the page has: only then
+// next is not empty, but the id of the last row.
+func listed[T, S any](
+	r *http.Request, read func(limit int) ([]T, error), id func(T) string, show func(T) (S, error),
+) (page []S, next string, err error) {
+	limit, err := pageLimit(r.URL.Query(), DefaultPage, MaxPage)
+	if err != nil {
+		return nil, "", err
+	}
+	rows, err := read(limit + 1)
+	if err != nil {
+		return nil, "", err
+	}
+	rows, next = cutPage(rows, limit, id)
+	page = make([]S, len(rows))
+	for i, row := range rows {
+		if page[i], err = show(row); err != nil {
+			return nil, "", err
+		}
+	}
+	return page, next, nil
+}
+
+// cutPage cuts a list that was read with one row more than the limit. next is the id of the last
+// row that is left, or empty if there are no more.
+func cutPage[T any](list []T, limit int, id func(T) string) (page []T, next string) {
+	if len(list) <= limit {
+		return list, ""
+	}
+	return list[:limit], id(list[limit-1])
+}
+
 func writeBody(w http.ResponseWriter, status int, body any) error {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
@@ -281,12 +321,21 @@ func writeBody(w http.ResponseWriter, status int, body any) error {
 // created is an answer with the status 201.
 type created struct{ body any }
 
+// purser returns the purser that serves now.
+func (h *Handler) purser() (*Purser, error) {
+	p := h.Serving()
+	if p == nil {
+		return nil, Errorf(http.StatusServiceUnavailable, "purser has not started")
+	}
+	return p, nil
+}
+
 // ask serves requests without a body. They count as entered until they are answered.
-func (h *Handler) ask(serve func(*Purser, *http.Request) (any, error)) func(http.ResponseWriter, *http.Request) error {
+func (h *Handler) ask(serve func(*Purser, *http.Request) (any, error)) serves {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		p := h.Serving()
-		if p == nil {
-			return Errorf(http.StatusServiceUnavailable, "purser has not started")
+		p, err := h.purser()
+		if err != nil {
+			return err
 		}
 		if err := p.Enter(); err != nil {
 			return Errorf(http.StatusServiceUnavailable, "%w", err)
@@ -304,7 +353,7 @@ func (h *Handler) ask(serve func(*Purser, *http.Request) (any, error)) func(http
 }
 
 // tell serves requests with a body.
-func tell[T any](h *Handler, serve func(*Purser, *http.Request, T) (any, error)) func(http.ResponseWriter, *http.Request) error {
+func tell[T any](h *Handler, serve func(*Purser, *http.Request, T) (any, error)) serves {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		var body T
 		if err := readBody(w, r, &body); err != nil {
@@ -312,13 +361,4 @@ func tell[T any](h *Handler, serve func(*Purser, *http.Request, T) (any, error))
 		}
 		return h.ask(func(p *Purser, r *http.Request) (any, error) { return serve(p, r, body) })(w, r)
 	}
-}
-
-// cutPage cuts a list that was read with one row more than the limit. next is the id of the last
-// row that is left, or empty if there are no more.
-func cutPage[T any](list []T, limit int, id func(T) string) (page []T, next string) {
-	if len(list) <= limit {
-		return list, ""
-	}
-	return list[:limit], id(list[limit-1])
 }

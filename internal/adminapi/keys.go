@@ -1,15 +1,12 @@
 package adminapi
 
 import (
-	"bytes"
-	"encoding/json"
+	"context"
 	"net/http"
 	"slices"
 	"time"
 
 	"github.com/purserpay/purser/internal/books"
-	"github.com/purserpay/purser/internal/operatorkeys"
-	"github.com/purserpay/purser/internal/strictjson"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
@@ -55,35 +52,19 @@ func shownKey(p *pay.Payer, k pay.Key) Key {
 	return shown
 }
 
-// Rows of a page: unless a request says, and at most.
-const (
-	defaultKeyPage = 100
-	MaxKeyPage     = 500
-)
-
 // keys lists them: GET /purser/keys?after=&limit=&today=. With today=true each has what it spent
 // today.
 func (p *Purser) keys(r *http.Request) (any, error) {
-	limit, err := pageLimit(r.URL.Query(), defaultKeyPage, MaxKeyPage)
-	if err != nil {
-		return nil, err
-	}
-	keys, err := p.Books.Keys(r.Context(), r.URL.Query().Get("after"), limit+1)
-	if err != nil {
-		return nil, err
-	}
-	page := Keys{Keys: []Key{}}
-	keys, page.Next = cutPage(keys, limit, func(k pay.Key) string { return k.ID })
-	for _, k := range keys {
-		shown := shownKey(p.Payer, k)
-		if r.URL.Query().Get("today") == "true" {
-			if shown, err = p.withToday(r.Context(), k, shown); err != nil {
-				return nil, err
-			}
+	asked := r.URL.Query()
+	keys, next, err := listed(r, func(limit int) ([]pay.Key, error) {
+		return p.Books.Keys(r.Context(), asked.Get("after"), limit)
+	}, func(k pay.Key) string { return k.ID }, func(k pay.Key) (Key, error) {
+		if asked.Get("today") == "true" {
+			return p.shownToday(r.Context(), k)
 		}
-		page.Keys = append(page.Keys, shown)
-	}
-	return page, nil
+		return shownKey(p.Payer, k), nil
+	})
+	return Keys{keys, next}, err
 }
 
 // key shows one: GET /purser/keys/{id}.
@@ -93,6 +74,46 @@ func (p *Purser) key(r *http.Request) (any, error) {
 		return nil, err
 	}
 	return p.shownToday(r.Context(), k)
+}
+
+// Today tells how much of a key's daily budget is used on the present day (UTC).
+type Today struct {
+	// Spent sums all doors, in the smallest unit of USDC; negative when more of an earlier day was
+	// taken back.
+	Spent string `json:"spent"`
+	// Left remains of the daily budget in force at the proxy, after the reservations of open
+	// payments; nil without a budget.
+	Left *string `json:"left"`
+}
+
+// Quota tells how many payments a plan leaves a key this month (UTC). The keys of an
+// organization share theirs.
+type Quota struct {
+	Used   string    `json:"used"`
+	Most   string    `json:"most"`
+	Resets time.Time `json:"resets_at"`
+}
+
+// shownToday returns a shown key with what it did today, and its quota.
+func (p *Purser) shownToday(ctx context.Context, k pay.Key) (Key, error) {
+	shown := shownKey(p.Payer, k)
+	today, err := p.Payer.Today(ctx, k, pay.DoorProxy, p.Networks[0].Assets[0].Symbol)
+	if err != nil {
+		return shown, err
+	}
+	net, negative := today.Spent.Net()
+	shown.Today = &Today{Spent: net.String()}
+	if negative {
+		shown.Today.Spent = "-" + shown.Today.Spent
+	}
+	if today.Left != nil {
+		shown.Today.Left = new(today.Left.String())
+	}
+	quota, err := p.Payer.Quota(ctx, k)
+	if quota != nil {
+		shown.Quota = &Quota{Used: quota.Used.String(), Most: quota.Most.String(), Resets: quota.Resets}
+	}
+	return shown, err
 }
 
 // NewKey is the body of POST /purser/keys.
@@ -129,8 +150,7 @@ func (p *Purser) createKey(r *http.Request, want NewKey) (any, error) {
 	}
 	answer := CreatedKey{Key: secret, ID: key.ID, Label: key.Label, Network: wallet.Network}
 	if wallet.Address != nil {
-		address := wallet.Address.String()
-		answer.Address = &address
+		answer.Address = new(wallet.Address.String())
 	}
 	return created{answer}, nil
 }
@@ -145,109 +165,4 @@ func (p *Purser) walletNetwork(asked string) (string, error) {
 		return "", Errorf(http.StatusBadRequest, "network: %.64q is not one that this purser pays on", asked)
 	}
 	return asked, nil
-}
-
-// replacePolicy sets the whole policy of a key: PUT /purser/keys/{id}/policy. null takes
-// it away, so that the defaults hold again.
-func (p *Purser) replacePolicy(r *http.Request, body json.RawMessage) (any, error) {
-	return p.changePolicy(r, func(json.RawMessage) (json.RawMessage, error) { return body, nil })
-}
-
-// patchPolicy changes a part of it: PATCH, with a JSON merge patch (RFC 7396), and members
-// that add to lists; see [listAdditions]. Reading and writing are one step, so that of two
-// changes at the same time none is lost.
-func (p *Purser) patchPolicy(r *http.Request, patch json.RawMessage) (any, error) {
-	patch, add, err := cutAdditions(patch)
-	if err != nil {
-		return nil, err
-	}
-	return p.changePolicy(r, func(old json.RawMessage) (json.RawMessage, error) {
-		merged, err := mergePatch(old, patch)
-		if err != nil || add == nil {
-			return merged, err
-		}
-		return add.to(merged)
-	})
-}
-
-func (p *Purser) changePolicy(r *http.Request, change func(json.RawMessage) (json.RawMessage, error)) (any, error) {
-	if err := operatorkeys.Changes.Acquire(r.Context(), 1); err != nil {
-		return nil, err
-	}
-	defer operatorkeys.Changes.Release(1)
-	id := r.PathValue("id")
-	if id == operatorkeys.ExecLabel {
-		if _, _, err := p.Keys.MakeExec(r.Context()); err != nil {
-			return nil, err
-		}
-	}
-	k, err := p.find(r.Context(), id)
-	if err != nil {
-		return nil, err
-	}
-	old, err := json.Marshal(k.Policy)
-	if err != nil {
-		return nil, err
-	}
-	text, err := change(old)
-	if err != nil {
-		return nil, Errorf(http.StatusBadRequest, "%w", err)
-	}
-	pol, err := readPolicy(text)
-	if err != nil {
-		return nil, err
-	}
-	if exec, err := p.Keys.FindExec(r.Context()); err == nil && exec.ID == k.ID {
-		pol = keepOffREST(pol)
-	}
-	if k, err = p.Books.SetPolicy(r.Context(), k.ID, pol); err != nil {
-		return nil, err
-	}
-	return p.shownToday(r.Context(), k)
-}
-
-// keepOffREST restricts a policy for the exec key to the proxy unless it names doors: see
-// [operatorkeys.ExecPolicy].
-func keepOffREST(pol *pay.Policy) *pay.Policy {
-	if pol == nil {
-		return operatorkeys.ExecPolicy()
-	}
-	if len(pol.Doors) == 0 {
-		pol.Doors = operatorkeys.ExecPolicy().Doors
-	}
-	return pol
-}
-
-// readPolicy reads a policy; nil for null.
-func readPolicy(text json.RawMessage) (*pay.Policy, error) {
-	var pol *pay.Policy
-	if err := strictjson.Decode(text, &pol, openFields...); err != nil {
-		return nil, Errorf(http.StatusBadRequest, "policy: %w", err)
-	}
-	return pol, nil
-}
-
-// mergePatch applies a JSON merge patch (RFC 7396): members of an object replace those of
-// the same name, null removes them, and objects in objects are merged likewise.
-func mergePatch(target, patch json.RawMessage) (json.RawMessage, error) {
-	var changes map[string]json.RawMessage
-	if err := json.Unmarshal(patch, &changes); err != nil || changes == nil {
-		return patch, nil //nolint:nilerr // what is no object replaces the target
-	}
-	var members map[string]json.RawMessage
-	if err := json.Unmarshal(target, &members); err != nil || members == nil {
-		members = map[string]json.RawMessage{}
-	}
-	for name, change := range changes {
-		if string(bytes.TrimSpace(change)) == "null" {
-			delete(members, name)
-			continue
-		}
-		merged, err := mergePatch(members[name], change)
-		if err != nil {
-			return nil, err
-		}
-		members[name] = merged
-	}
-	return json.Marshal(members)
 }

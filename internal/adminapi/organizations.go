@@ -31,12 +31,6 @@ type Organizations struct {
 	Next          string         `json:"next,omitempty"`
 }
 
-// Rows of a page: unless a request says, and at most.
-const (
-	DefaultOrganizationPage = 100
-	MaxOrganizationPage     = 500
-)
-
 func (p *Purser) shownOrganization(r *http.Request, o pay.Organization) (Organization, error) {
 	u, err := p.Books.Usage(r.Context(), o.ID)
 	if err != nil {
@@ -53,24 +47,12 @@ func (p *Purser) shownOrganization(r *http.Request, o pay.Organization) (Organiz
 
 // organizations lists them: GET /purser/organizations?after=&limit=.
 func (p *Purser) organizations(r *http.Request) (any, error) {
-	limit, err := pageLimit(r.URL.Query(), DefaultOrganizationPage, MaxOrganizationPage)
-	if err != nil {
-		return nil, err
-	}
-	list, err := p.Books.Organizations(r.Context(), r.URL.Query().Get("after"), limit+1)
-	if err != nil {
-		return nil, err
-	}
-	page := Organizations{Organizations: []Organization{}}
-	list, page.Next = cutPage(list, limit, func(o pay.Organization) string { return o.ID })
-	for _, o := range list {
-		shown, err := p.shownOrganization(r, o)
-		if err != nil {
-			return nil, err
-		}
-		page.Organizations = append(page.Organizations, shown)
-	}
-	return page, nil
+	list, next, err := listed(r, func(limit int) ([]pay.Organization, error) {
+		return p.Books.Organizations(r.Context(), r.URL.Query().Get("after"), limit)
+	}, func(o pay.Organization) string { return o.ID }, func(o pay.Organization) (Organization, error) {
+		return p.shownOrganization(r, o)
+	})
+	return Organizations{list, next}, err
 }
 
 // NewAccount is the body of POST /purser/organizations.

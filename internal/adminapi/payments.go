@@ -2,7 +2,6 @@ package adminapi
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"net/http"
 	"strings"
@@ -143,12 +142,6 @@ func storyOf(p *pay.Payment, now time.Time) Story {
 	return s
 }
 
-// Rows of a page: unless a request says, and at most.
-const (
-	DefaultPaymentPage = 100
-	MaxPaymentPage     = 500
-)
-
 // PaymentLabels lists the states and flags that payments can be listed by.
 var PaymentLabels = []string{
 	string(pay.Open), string(pay.Settled), string(pay.Void), "refused", "unresolved", "confirmed", "disputed", "reconciled",
@@ -157,42 +150,21 @@ var PaymentLabels = []string{
 // payments lists those of all keys, or of one: GET /purser/payments?state=&key=&limit=&before=.
 func (p *Purser) payments(r *http.Request) (any, error) {
 	asked := r.URL.Query()
-	q := pay.LabelQuery{Label: asked.Get("state"), Before: asked.Get("before")}
-	if q.Label != "" && !pay.ValidLabel(q.Label) {
+	label, before, key := asked.Get("state"), asked.Get("before"), asked.Get("key")
+	if label != "" && !pay.ValidLabel(label) {
 		return nil, Errorf(http.StatusBadRequest, "state: one of %s", strings.Join(PaymentLabels, ", "))
 	}
-	var err error
-	if q.Limit, err = pageLimit(asked, DefaultPaymentPage, MaxPaymentPage); err != nil {
-		return nil, err
-	}
-	q.Limit++ // to know whether there are more
-	list, err := p.paymentsOf(r.Context(), asked.Get("key"), q)
-	if err != nil {
-		return nil, err
-	}
-	page := Payments{Payments: []Payment{}}
-	list, page.Next = cutPage(list, q.Limit-1, func(p *pay.Payment) string { return p.ID })
-	for _, one := range list {
-		page.Payments = append(page.Payments, shownPayment(one))
-	}
-	return page, nil
-}
-
-// paymentsOf lists those of a key; of all keys when none is named.
-func (p *Purser) paymentsOf(ctx context.Context, key string, q pay.LabelQuery) (list []*pay.Payment, err error) {
-	if key == "" {
-		list, err = p.Books.AllPayments(ctx, q)
-	} else {
-		var k pay.Key
-		if k, err = p.find(ctx, key); err != nil {
+	list, next, err := listed(r, func(limit int) ([]*pay.Payment, error) {
+		if key == "" {
+			return p.Books.AllPayments(r.Context(), pay.LabelQuery{Label: label, Before: before, Limit: limit})
+		}
+		k, err := p.find(r.Context(), key)
+		if err != nil {
 			return nil, err
 		}
-		list, err = p.Books.Payments(ctx, k, q.Label, q.Limit, q.Before)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return list, nil
+		return p.Books.Payments(r.Context(), k, label, limit, before)
+	}, func(p *pay.Payment) string { return p.ID }, func(p *pay.Payment) (Payment, error) { return shownPayment(p), nil })
+	return Payments{list, next}, err
 }
 
 // payment tells the story of one: GET /purser/payments/{id}.
@@ -204,20 +176,19 @@ func (p *Purser) payment(r *http.Request) (any, error) {
 	return storyOf(payment, time.Now()), nil
 }
 
-// ruling is the body of POST /purser/payments/{id}/resolve.
+// Ruling is the body of POST /purser/payments/{id}/resolve.
 type Ruling struct {
-	As          pay.State `json:"as"`
-	Reason      string    `json:"reason"`
-	Transaction string    `json:"transaction,omitempty"`
+	As     pay.State `json:"as"`
+	Reason string    `json:"reason"`
 	// By is the operator, as the operator's tool says; default: that of the header.
-	By string `json:"by,omitempty"`
+	By          string `json:"by,omitempty"`
+	Transaction string `json:"transaction,omitempty"`
 }
 
 // resolve closes a payment that the evidence has left open.
 func (p *Purser) resolve(r *http.Request, want Ruling) (any, error) {
-	payment, err := p.Payer.ResolvePayment(r.Context(), r.PathValue("id"), pay.Ruling{
-		As: want.As, Reason: want.Reason, By: cmp.Or(want.By, operatorOf(r).ID), Transaction: want.Transaction,
-	})
+	want.By = cmp.Or(want.By, operatorOf(r).ID)
+	payment, err := p.Payer.ResolvePayment(r.Context(), r.PathValue("id"), pay.Ruling(want))
 	if err != nil {
 		return nil, err
 	}

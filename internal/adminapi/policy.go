@@ -1,14 +1,121 @@
 package adminapi
 
 import (
+	"bytes"
 	"encoding/json"
 	"net/http"
 	"slices"
 
+	"github.com/purserpay/purser/internal/operatorkeys"
 	"github.com/purserpay/purser/internal/strictjson"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
+
+// replacePolicy sets the whole policy of a key: PUT /purser/keys/{id}/policy. null takes
+// it away, so that the defaults hold again.
+func (p *Purser) replacePolicy(r *http.Request, body json.RawMessage) (any, error) {
+	return p.changePolicy(r, func(json.RawMessage) (json.RawMessage, error) { return body, nil })
+}
+
+// patchPolicy changes a part of it: PATCH, with a JSON merge patch (RFC 7396), and members
+// that add to lists; see [listAdditions]. Reading and writing are one step, so that of two
+// changes at the same time none is lost.
+func (p *Purser) patchPolicy(r *http.Request, patch json.RawMessage) (any, error) {
+	patch, add, err := cutAdditions(patch)
+	if err != nil {
+		return nil, err
+	}
+	return p.changePolicy(r, func(old json.RawMessage) (json.RawMessage, error) {
+		merged, err := mergePatch(old, patch)
+		if err != nil || add == nil {
+			return merged, err
+		}
+		return add.to(merged)
+	})
+}
+
+func (p *Purser) changePolicy(r *http.Request, change func(json.RawMessage) (json.RawMessage, error)) (any, error) {
+	if err := operatorkeys.Changes.Acquire(r.Context(), 1); err != nil {
+		return nil, err
+	}
+	defer operatorkeys.Changes.Release(1)
+	id := r.PathValue("id")
+	if id == operatorkeys.ExecLabel {
+		if _, _, err := p.Keys.MakeExec(r.Context()); err != nil {
+			return nil, err
+		}
+	}
+	k, err := p.find(r.Context(), id)
+	if err != nil {
+		return nil, err
+	}
+	old, err := json.Marshal(k.Policy)
+	if err != nil {
+		return nil, err
+	}
+	text, err := change(old)
+	if err != nil {
+		return nil, Errorf(http.StatusBadRequest, "%w", err)
+	}
+	pol, err := readPolicy(text)
+	if err != nil {
+		return nil, err
+	}
+	if exec, err := p.Keys.FindExec(r.Context()); err == nil && exec.ID == k.ID {
+		pol = keepOffREST(pol)
+	}
+	if k, err = p.Books.SetPolicy(r.Context(), k.ID, pol); err != nil {
+		return nil, err
+	}
+	return p.shownToday(r.Context(), k)
+}
+
+// keepOffREST restricts a policy for the exec key to the proxy unless it names doors: see
+// [operatorkeys.ExecPolicy].
+func keepOffREST(pol *pay.Policy) *pay.Policy {
+	if pol == nil {
+		return operatorkeys.ExecPolicy()
+	}
+	if len(pol.Doors) == 0 {
+		pol.Doors = operatorkeys.ExecPolicy().Doors
+	}
+	return pol
+}
+
+// readPolicy reads a policy; nil for null.
+func readPolicy(text json.RawMessage) (*pay.Policy, error) {
+	var pol *pay.Policy
+	if err := strictjson.Decode(text, &pol, openFields...); err != nil {
+		return nil, Errorf(http.StatusBadRequest, "policy: %w", err)
+	}
+	return pol, nil
+}
+
+// mergePatch applies a JSON merge patch (RFC 7396): members of an object replace those of
+// the same name, null removes them, and objects in objects are merged likewise.
+func mergePatch(target, patch json.RawMessage) (json.RawMessage, error) {
+	var changes map[string]json.RawMessage
+	if err := json.Unmarshal(patch, &changes); err != nil || changes == nil {
+		return patch, nil //nolint:nilerr // what is no object replaces the target
+	}
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(target, &members); err != nil || members == nil {
+		members = map[string]json.RawMessage{}
+	}
+	for name, change := range changes {
+		if string(bytes.TrimSpace(change)) == "null" {
+			delete(members, name)
+			continue
+		}
+		merged, err := mergePatch(members[name], change)
+		if err != nil {
+			return nil, err
+		}
+		members[name] = merged
+	}
+	return json.Marshal(members)
+}
 
 // listAdditions adds to lists of a policy, which a merge patch can only replace: of two operators who
 // deny a host each, both get their way.

@@ -35,14 +35,9 @@ type Spend struct {
 	Next  string       `json:"next,omitempty"`
 }
 
-// Rows of a page: unless a request says, and at most.
-const (
-	defaultSpendPage = 100
-	MaxSpendPage     = 500
-	// spendKeys keys are listed together, newest event first; the events of the next ones follow. It
-	// bounds the cost of a page, however many keys there are.
-	spendKeys = 1000
-)
+// spendKeys keys are listed together, newest event first; the events of the next ones follow. It
+// bounds the cost of a page, however many keys there are.
+const spendKeys = 1000
 
 func shownSpent(e pay.SpendEntry) SpendEvent {
 	where, _, _ := strings.Cut(e.RequestURL, "?") // the query may hold a seller's key
@@ -61,7 +56,7 @@ func shownSpent(e pay.SpendEntry) SpendEvent {
 // GET /purser/spend?key=&task=&host=&since=&until=&limit=&before=. Days are those of UTC.
 func (p *Purser) spend(r *http.Request) (any, error) {
 	asked := r.URL.Query()
-	limit, err := pageLimit(asked, defaultSpendPage, MaxSpendPage)
+	limit, err := pageLimit(asked, DefaultPage, MaxPage)
 	if err != nil {
 		return nil, err
 	}
@@ -73,51 +68,49 @@ func (p *Purser) spend(r *http.Request) (any, error) {
 			}
 		}
 	}
-	var page pay.SpendPage
-	if id := asked.Get("key"); id != "" {
-		k, err := p.find(r.Context(), id)
-		if err != nil {
-			return nil, err
-		}
-		q.Before = asked.Get("before")
-		page, err = p.Books.AnySpend(r.Context(), []string{k.ID}, q)
-		if err != nil {
-			return nil, err
-		}
-	} else if page, err = p.allSpend(r.Context(), q, asked.Get("before")); err != nil {
+	page, err := p.spendOf(r.Context(), asked.Get("key"), asked.Get("before"), q)
+	if err != nil {
 		return nil, err
 	}
-	answer := Spend{Spend: make([]SpendEvent, 0, len(page.Entries)), Next: page.Next}
-	for _, e := range page.Entries {
-		answer.Spend = append(answer.Spend, shownSpent(e))
+	answer := Spend{Spend: make([]SpendEvent, len(page.Entries)), Next: page.Next}
+	for i, e := range page.Entries {
+		answer.Spend[i] = shownSpent(e)
 	}
 	return answer, nil
 }
 
-// allSpend lists the spending of all keys. Its position is the key behind which the keys
-// begin that are being listed, and the event behind which to go on with them.
-func (p *Purser) allSpend(ctx context.Context, q pay.OrganizationSpendQuery, position string) (pay.SpendPage, error) {
+// spendOf lists the spending of a key, or without one that of all keys. There the position is the key
+// behind which the keys begin that are being listed, and the event behind which to go on with them.
+func (p *Purser) spendOf(
+	ctx context.Context, key, position string, q pay.OrganizationSpendQuery,
+) (page pay.SpendPage, err error) {
+	if key != "" {
+		k, err := p.find(ctx, key)
+		if err != nil {
+			return page, err
+		}
+		q.Before = position
+		return p.Books.AnySpend(ctx, []string{k.ID}, q)
+	}
 	after, before, found := strings.Cut(position, ".")
 	if position != "" && !found {
-		return pay.SpendPage{}, &pay.InputError{Field: "before", Reason: "not a position in this list"}
+		return page, &pay.InputError{Field: "before", Reason: "not a position in this list"}
 	}
 	q.Before = before
 	keys, err := p.Books.Keys(ctx, after, spendKeys)
 	if err != nil || len(keys) == 0 {
-		return pay.SpendPage{}, err
-	}
-	ids := make([]string, 0, len(keys))
-	for _, k := range keys {
-		ids = append(ids, k.ID)
-	}
-	page, err := p.Books.AnySpend(ctx, ids, q)
-	switch {
-	case err != nil:
 		return page, err
+	}
+	ids := make([]string, len(keys))
+	for i, k := range keys {
+		ids[i] = k.ID
+	}
+	page, err = p.Books.AnySpend(ctx, ids, q)
+	switch {
 	case page.Next != "":
 		page.Next = after + "." + page.Next
 	case len(keys) == spendKeys:
 		page.Next = ids[len(ids)-1] + "."
 	}
-	return page, nil
+	return page, err
 }

@@ -85,6 +85,17 @@ func (h *Handler) status(w http.ResponseWriter, r *http.Request) error {
 	return writeBody(w, http.StatusOK, s)
 }
 
+// QuotaStatus counts the owners of quotas by how far they are this month.
+type QuotaStatus struct {
+	Counted   int `json:"counted"`
+	Near      int `json:"near"` // 80 % or more
+	Exhausted int `json:"exhausted"`
+	// Fullest names the owner with the largest part used.
+	Fullest string `json:"fullest"`
+	Used    string `json:"used"`
+	Most    string `json:"most"`
+}
+
 // RegistrationStatus tells who may make keys.
 type RegistrationStatus struct {
 	Open bool `json:"open"`

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -33,8 +34,8 @@ type Wallets struct {
 	Next    string   `json:"next,omitempty"`
 }
 
-// Rows of a page: unless a request says, and at most.
 const (
+	// Rows of a page of wallets: unless a request says, and at most.
 	DefaultWalletPage = 50
 	maxWalletPage     = 100
 	// balancesTime bounds the look at the balances of a page: the command waits little longer.
@@ -43,62 +44,35 @@ const (
 	balancesAtOnce = 8
 )
 
-// wallets lists those that are in use: GET /purser/wallets?key=&after=&limit=.
+// wallets lists those that are in use: GET /purser/wallets?key=&after=&limit=. A page may be short,
+// or empty, and not the last: deleted wallets are read as well.
 func (p *Purser) wallets(r *http.Request) (any, error) {
 	asked := r.URL.Query()
 	limit, err := pageLimit(asked, DefaultWalletPage, maxWalletPage)
 	if err != nil {
 		return nil, err
 	}
-	var list []pay.Wallet
-	var next string
-	if id := asked.Get("key"); id != "" {
-		list, next, err = p.walletsOf(r.Context(), id, asked.Get("after"), limit)
-	} else {
-		list, next, err = p.allWallets(r.Context(), asked.Get("after"), limit)
-	}
+	list, err := p.walletsOf(r.Context(), asked.Get("key"), asked.Get("after"), limit+1)
 	if err != nil {
 		return nil, err
 	}
-	return Wallets{Wallets: p.shownWallets(r.Context(), list), Next: next}, nil
+	list, next := cutPage(list, limit, func(w pay.Wallet) string { return w.ID })
+	list = slices.DeleteFunc(list, func(w pay.Wallet) bool { return w.Deleted != nil })
+	return Wallets{p.shownWallets(r.Context(), list), next}, nil
 }
 
-// walletsOf lists live wallets of a key; "exec" is the exec key's.
-func (p *Purser) walletsOf(ctx context.Context, keyID, after string, limit int) (list []pay.Wallet, next string, err error) {
-	k, err := p.find(ctx, keyID)
+// walletsOf lists wallets behind the one with id after: those of a key, or without a key those of all
+// keys, with deleted ones.
+func (p *Purser) walletsOf(ctx context.Context, key, after string, limit int) ([]pay.Wallet, error) {
+	if key == "" {
+		return p.Books.AllWallets(ctx, after, limit)
+	}
+	k, err := p.find(ctx, key)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
-	all, err := p.Books.ListWallets(ctx, k)
-	if err != nil {
-		return nil, "", err
-	}
-	for _, w := range all {
-		if w.ID <= after {
-			continue
-		}
-		if len(list) == limit {
-			return list, list[limit-1].ID, nil
-		}
-		list = append(list, w)
-	}
-	return list, "", nil
-}
-
-// allWallets lists live wallets of all keys. A page may be short, or empty, and not the last:
-// deleted wallets are read as well.
-func (p *Purser) allWallets(ctx context.Context, after string, limit int) (list []pay.Wallet, next string, err error) {
-	all, err := p.Books.AllWallets(ctx, after, limit+1)
-	if err != nil {
-		return nil, "", err
-	}
-	all, next = cutPage(all, limit, func(w pay.Wallet) string { return w.ID })
-	for _, w := range all {
-		if w.Deleted == nil {
-			list = append(list, w)
-		}
-	}
-	return list, next, nil
+	list, err := p.Books.ListWallets(ctx, k)
+	return slices.DeleteFunc(list, func(w pay.Wallet) bool { return w.ID <= after }), err
 }
 
 // shownWallets are wallets with their balances, as far as the RPC tells them in time. Payments
@@ -111,7 +85,7 @@ func (p *Purser) shownWallets(ctx context.Context, list []pay.Wallet) []Wallet {
 	room := semaphore.NewWeighted(balancesAtOnce)
 	for i, w := range list {
 		if room.Acquire(ctx, 1) != nil {
-			shown[i] = p.unaskedWallet(w, "the RPC did not answer in time")
+			shown[i] = unaskedWallet(w, "the RPC did not answer in time")
 			continue
 		}
 		asking.Go(func() {
@@ -123,11 +97,10 @@ func (p *Purser) shownWallets(ctx context.Context, list []pay.Wallet) []Wallet {
 	return shown
 }
 
-func (*Purser) unaskedWallet(w pay.Wallet, why string) Wallet {
+func unaskedWallet(w pay.Wallet, why string) Wallet {
 	s := Wallet{ID: w.ID, KeyID: w.KeyID, Network: w.Network, Unknown: why, Created: w.Created}
 	if w.Address != nil {
-		address := w.Address.String()
-		s.Address = &address
+		s.Address = new(w.Address.String())
 	}
 	return s
 }
@@ -136,17 +109,16 @@ func (p *Purser) shownWallet(ctx context.Context, w pay.Wallet) Wallet {
 	have, err := p.Payer.WalletBalanceNow(ctx, w)
 	switch {
 	case err == nil:
-		s := p.unaskedWallet(w, "")
-		text := have.String()
-		s.Balance = &text
+		s := unaskedWallet(w, "")
+		s.Balance = new(have.String())
 		return s
 	case errors.Is(err, pay.ErrNoAddress):
-		return p.unaskedWallet(w, "it has no address: no wallet provider is configured (PURSER_WALLETS)")
+		return unaskedWallet(w, "it has no address: no wallet provider is configured (PURSER_WALLETS)")
 	case errors.Is(err, pay.ErrNoChain):
-		return p.unaskedWallet(w, "no RPC of this network is configured (PURSER_RPC_URL)")
+		return unaskedWallet(w, "no RPC of this network is configured (PURSER_RPC_URL)")
 	}
 	p.Log.Warn("balance not known", "wallet", w.ID, "network", w.Network, "error", err)
-	return p.unaskedWallet(w, "the RPC did not tell it; purser's log has the reason")
+	return unaskedWallet(w, "the RPC did not tell it; purser's log has the reason")
 }
 
 // NewWallet is the body of POST /purser/keys/{id}/wallets.

@@ -24,14 +24,19 @@ import (
 // defaultTask is the label of what `purser exec` runs.
 const defaultTask = "exec"
 
-// accessFlags adds the flags that say who pays, and where.
-func accessFlags(c *cobra.Command) {
-	c.Flags().String("key", "", "API key that pays (default: purser's exec key)")
-	c.Flags().String("key-file", "", "file with the API key that pays, which keeps it out of the shell's history")
-	c.Flags().String("task", defaultTask, "label of the budget that payments fall under: 1 to 64 characters of A-Z a-z 0-9 . _ -")
-	c.Flags().String("proxy", "", "URL of the proxy (default: as purser says; with a key of yours http://PURSER_BIND:PURSER_PORT, else http://"+
-		DefaultBind+":"+DefaultPort+")")
+// accessFlags holds the flags that say who pays, and where.
+type accessFlags struct{ key, keyFile, task, proxy string }
+
+func newAccessFlags(c *cobra.Command) *accessFlags {
+	f := new(accessFlags)
+	c.Flags().StringVar(&f.key, "key", "", "API key that pays (default: purser's exec key)")
+	c.Flags().StringVar(&f.keyFile, "key-file", "", "file with the API key that pays, which keeps it out of the shell's history")
+	c.Flags().StringVar(&f.task, "task", defaultTask,
+		"label of the budget that payments fall under: 1 to 64 characters of A-Z a-z 0-9 . _ -")
+	c.Flags().StringVar(&f.proxy, "proxy", "", "URL of the proxy (default: as purser says; with a key of yours "+
+		"http://PURSER_BIND:PURSER_PORT, else http://"+DefaultBind+":"+DefaultPort+")")
 	adminFlag(c)
+	return f
 }
 
 // access tells a program how to get to the proxy.
@@ -42,39 +47,32 @@ type access struct {
 	notice    string // for people
 }
 
-func (env *Env) findAccess(c *cobra.Command) (a access, err error) {
-	var flags [4]string
-	for i, name := range []string{"key", "task", "proxy", "admin"} {
-		if flags[i], err = c.Flags().GetString(name); err != nil {
-			return a, err
-		}
-	}
-	key, proxy, admin := flags[0], flags[2], flags[3]
-	a.task = flags[1]
+func (env *Env) findAccess(c *cobra.Command, f *accessFlags) (a access, err error) {
+	a.task = f.task
 	if !pay.ValidTask(a.task) {
 		return a, fmt.Errorf("--task %q is not 1 to 64 characters of A-Z a-z 0-9 . _ -", a.task)
 	}
-	if proxy != "" {
-		if a.proxy, err = parseProxyURL(proxy); err != nil {
+	if f.proxy != "" {
+		if a.proxy, err = parseProxyURL(f.proxy); err != nil {
 			return a, err
 		}
 	}
-	if file, err := c.Flags().GetString("key-file"); err != nil {
-		return a, err
-	} else if c.Flags().Changed("key-file") {
-		if c.Flags().Changed("key") {
-			return a, errors.New("--key or --key-file, not both")
-		}
-		text, err := env.readKeyFile(file)
+	switch file := c.Flags().Changed("key-file"); {
+	case file && c.Flags().Changed("key"):
+		return a, errors.New("--key or --key-file, not both")
+	case file:
+		text, err := env.readKeyFile(f.keyFile)
 		if err != nil {
 			return a, fmt.Errorf("--key-file: %w", err)
 		}
-		return a, a.withKey(c.Context(), env, "key-file", text)
+		err = a.withKey(c.Context(), env, "key-file", text)
+		return a, err
+	case c.Flags().Changed("key"):
+		err = a.withKey(c.Context(), env, "key", f.key)
+		return a, err
 	}
-	if c.Flags().Changed("key") {
-		return a, a.withKey(c.Context(), env, "key", key)
-	}
-	return a, a.withExecKey(c.Context(), env, admin)
+	err = a.withExecKey(c, env)
+	return a, err
 }
 
 // maxKeyFile bounds a file with a key.
@@ -107,13 +105,13 @@ func (a *access) withKey(ctx context.Context, env *Env, flag, key string) (err e
 }
 
 // withExecKey asks purser for everything.
-func (a *access) withExecKey(ctx context.Context, env *Env, admin string) error {
-	client, err := env.newAdminClient(admin)
+func (a *access) withExecKey(c *cobra.Command, env *Env) error {
+	client, err := env.adminOf(c)
 	if err != nil {
 		return err
 	}
 	var exec adminapi.Exec
-	if err := client.call(ctx, http.MethodPost, "/purser/exec", struct{}{}, &exec); err != nil {
+	if err := client.call(c.Context(), http.MethodPost, "/purser/exec", struct{}{}, &exec); err != nil {
 		return err
 	}
 	if a.proxy == nil {
@@ -159,13 +157,7 @@ func parseProxyURL(text string) (*url.URL, error) {
 
 // defaultProxyURL returns the proxy's URL in the shipped Caddyfile.
 func (env *Env) defaultProxyURL() (*url.URL, error) {
-	bind, port := env.Getenv("PURSER_BIND"), env.Getenv("PURSER_PORT")
-	if bind == "" {
-		bind = DefaultBind
-	}
-	if port == "" {
-		port = DefaultPort
-	}
+	bind, port := cmp.Or(env.Getenv("PURSER_BIND"), DefaultBind), cmp.Or(env.Getenv("PURSER_PORT"), DefaultPort)
 	if ip, err := netip.ParseAddr(bind); err == nil && ip.IsUnspecified() {
 		bind = DefaultBind
 		if ip.Is6() {
@@ -185,19 +177,13 @@ const maxRoot = 64 << 10
 // fetchRoot asks the proxy for its interception root; there is none when it does not
 // intercept.
 func (env *Env) fetchRoot(ctx context.Context, proxy *url.URL) ([]byte, error) {
-	client := &http.Client{
-		Timeout:       cmp.Or(env.AskTime, askTime),
-		Transport:     &http.Transport{Proxy: nil, DisableKeepAlives: true},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, proxy.JoinPath(rootPath).String(), nil)
 	if err != nil {
 		return nil, err
 	}
-	resp, err := client.Do(r)
+	resp, err := env.httpClient(&http.Transport{DisableKeepAlives: true}).Do(r)
 	if err != nil {
-		var of *url.Error
-		if errors.As(err, &of) {
+		if of, is := errors.AsType[*url.Error](err); is {
 			err = of.Err
 		}
 		return nil, fmt.Errorf("no answer from purser at %s: %w (is it running? --proxy names another address)", proxy, err)

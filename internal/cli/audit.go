@@ -1,9 +1,8 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/json"
-	"errors"
-	"net/url"
 	"os/user"
 	"strconv"
 	"strings"
@@ -26,64 +25,30 @@ that made what is configured. Days are those of UTC.
     $ purser audit --json`
 
 func (env *Env) auditCommand(c *cobra.Command) {
-	adminFlag(c)
-	c.Flags().String("key", "", "only changes of this key: its id, its label or exec")
-	dayFlags(c, "all")
-	limitFlag(c, adminapi.DefaultAuditPage)
-	c.Flags().Bool("json", false, "print JSON")
-	c.Args = cobra.NoArgs
-	Run(c, env.runAudit)
-	env.keyFlag(c)
-}
-
-func (env *Env) runAudit(c *cobra.Command, _ []string) error {
-	most, err1 := limitOf(c)
-	as, err2 := form(c)
-	days, err3 := daysOf(c, env.Now())
-	client, err4 := env.adminOf(c)
-	key, err5 := c.Flags().GetString("key")
-	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
-		return err
-	}
-	ask := url.Values{}
-	if key != "" {
-		if err := checkID("--key", key); err != nil {
-			return err
+	a := env.asks(c)
+	a.keyFlag("only changes of this key: its id, its label or exec")
+	a.dayFlags("all")
+	a.limitFlag(adminapi.DefaultPage)
+	a.jsonFlag(printsJSON)
+	a.runs(func([]string) error {
+		l := listing[adminapi.AuditEntry]{
+			name: "audit", cursor: "before", heads: []string{"WHEN", "BY", "CHANGE", "OF", "BEFORE", "AFTER"}, cells: auditCells,
 		}
-		ask.Set("key", key)
-	}
-	l := listing[adminapi.AuditEntry]{
-		path: "/purser/audit", ask: ask, name: "audit", cursor: "before", page: adminapi.MaxAuditPage, most: most,
-		heads: []string{"WHEN", "BY", "CHANGE", "OF", "BEFORE", "AFTER"}, cells: auditCells,
-	}
-	if days != (daySpan{}) {
-		// A clock that was set back does not end the list early.
-		l.keep = func(e adminapi.AuditEntry) (kept, goOn bool) {
-			return days.has(e.At), !days.before(e.At.Add(time.Hour))
+		if a.days != (daySpan{}) {
+			// A clock that was set back does not end the list early.
+			l.keep = func(e adminapi.AuditEntry) (kept, goOn bool) {
+				return a.days.has(e.At), !a.days.before(e.At.Add(time.Hour))
+			}
+			l.position = func(e adminapi.AuditEntry) string { return strconv.FormatUint(e.Number, 10) }
 		}
-		l.position = func(e adminapi.AuditEntry) string { return strconv.FormatUint(e.Number, 10) }
-	}
-	return l.print(c, client, as, nil)
+		return l.print(a)
+	})
 }
 
 func auditCells(e adminapi.AuditEntry) []string {
-	by := string(e.Kind)
-	switch {
-	case e.Email != "":
-		by += " " + e.Email
-	case e.By != "":
-		by += " " + e.By
-	}
-	of := e.KeyID
-	for _, id := range []string{e.PaymentID, e.WalletID} {
-		if id != "" {
-			of = id
-		}
-	}
-	if of == "" {
-		of = e.Organization
-	}
-	return []string{e.At.UTC().Format(time.RFC3339), by, string(e.Action), orDash(of), compact(e.Old), compact(e.New)}
+	by := strings.TrimSuffix(string(e.Kind)+" "+cmp.Or(e.Email, e.By), " ")
+	of := cmp.Or(e.WalletID, e.PaymentID, e.KeyID, e.Organization)
+	return []string{when(e.At), by, string(e.Action), orDash(of), compact(e.Old), compact(e.New)}
 }
 
 // compact is a JSON object on one line, without its braces.

@@ -17,8 +17,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/purserpay/purser/internal/adminapi"
 	"github.com/purserpay/purser/pay"
 )
@@ -32,14 +30,6 @@ const (
 	notFound = "Not found"
 )
 
-// adminFlag adds the flag that names the admin endpoint.
-func adminFlag(c *cobra.Command) {
-	c.Flags().String("admin", "", "address of purser's admin endpoint (default: "+adminapi.AddressVariable+", else "+DefaultAdmin+")")
-	// Caddy's own commands call it --address.
-	c.Flags().Var(c.Flags().Lookup("admin").Value, "address", "the same")
-	_ = c.Flags().MarkHidden("address")
-}
-
 // adminClient asks the admin endpoint of a running purser.
 type adminClient struct {
 	address string // for people
@@ -51,13 +41,7 @@ type adminClient struct {
 // newAdminClient is a client of the endpoint at an address as Caddy writes it, such as
 // unix//run/purser/admin.sock or localhost:2019.
 func (env *Env) newAdminClient(address string) (*adminClient, error) {
-	if address == "" {
-		address = env.Getenv(adminapi.AddressVariable)
-	}
-	if address == "" {
-		address = DefaultAdmin
-	}
-	if address == off {
+	if address = cmp.Or(address, env.Getenv(adminapi.AddressVariable), DefaultAdmin); address == off {
 		return nil, fmt.Errorf("purser's admin endpoint is off (%s)", adminapi.AddressVariable)
 	}
 	network, target, err := splitAddress(address)
@@ -71,13 +55,22 @@ func (env *Env) newAdminClient(address string) (*adminClient, error) {
 		}
 		c.address, c.base = "unix/"+target, "http://127.0.0.1"
 	}
-	c.client = &http.Client{Timeout: cmp.Or(env.AskTime, askTime), Transport: &http.Transport{
+	c.client = env.httpClient(&http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, network, target)
 		},
 		DisableKeepAlives: true,
-	}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	})
 	return c, nil
+}
+
+// httpClient returns a client that does not follow redirections. It uses no proxy of the environment:
+// that may be purser.
+func (env *Env) httpClient(t *http.Transport) *http.Client {
+	return &http.Client{
+		Timeout: cmp.Or(env.AskTime, askTime), Transport: t,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 }
 
 // splitAddress reads an address as Caddy writes them: a network, tcp unless it is named, and behind
@@ -104,7 +97,7 @@ func splitAddress(address string) (network, target string, err error) {
 	return "tcp", net.JoinHostPort(host, port), nil
 }
 
-// call makes one request. body and answer may be nil.
+// call makes one request. body may be nil.
 func (c *adminClient) call(ctx context.Context, method, path string, body, answer any) error {
 	resp, err := c.send(ctx, method, path, body)
 	if err != nil {
@@ -114,9 +107,6 @@ func (c *adminClient) call(ctx context.Context, method, path string, body, answe
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	if err != nil {
 		return c.unreachable(err)
-	}
-	if answer == nil {
-		return nil
 	}
 	if err := json.Unmarshal(text, answer); err != nil {
 		return c.misunderstood(err)
@@ -182,14 +172,12 @@ func (c *adminClient) send(ctx context.Context, method, path string, body any) (
 
 // unreachable says what to do about an endpoint that does not answer.
 func (c *adminClient) unreachable(err error) error {
-	var op *net.OpError
-	var of *url.Error
-	switch late := errors.As(err, &of) && of.Timeout(); {
-	case errors.As(err, &op):
+	of, asked := errors.AsType[*url.Error](err)
+	if op, is := errors.AsType[*net.OpError](err); is {
 		err = op.Err
-	case late:
+	} else if asked && of.Timeout() {
 		err = fmt.Errorf("nothing within %s", c.client.Timeout)
-	case of != nil:
+	} else if asked {
 		err = of.Err
 	}
 	advice := "is purser running? --admin or " + adminapi.AddressVariable + " name another address"

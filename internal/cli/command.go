@@ -64,15 +64,18 @@ func (e *Exit) Unwrap() error { return e.Err }
 // [Exit], with status 1 unless it is one.
 func Run(c *cobra.Command, f func(c *cobra.Command, args []string) error) { run(c, 1, f) }
 
-// run is Run with a status for wrong flags and arguments.
-func run(c *cobra.Command, wrong int, f func(c *cobra.Command, args []string) error) {
+// run is Run with another status than 1.
+func run(c *cobra.Command, status int, f func(c *cobra.Command, args []string) error) {
 	c.SilenceErrors, c.SilenceUsage = true, true
-	c.RunE = func(c *cobra.Command, args []string) error { return end(c, 1, f(c, args)) }
+	c.RunE = func(c *cobra.Command, args []string) error { return end(c, status, f(c, args)) }
 	name := func(c *cobra.Command) string { _, name, _ := strings.Cut(c.CommandPath(), " "); return name }
 	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return end(c, wrong, fmt.Errorf("%s: %w (%s --help)", name(c), err, c.CommandPath()))
+		return end(c, status, fmt.Errorf("%s: %w (%s --help)", name(c), err, c.CommandPath()))
 	})
 	valid := c.Args
+	if valid == nil {
+		valid = cobra.NoArgs
+	}
 	c.Args = func(c *cobra.Command, args []string) error {
 		if valid(c, args) == nil {
 			return nil
@@ -91,7 +94,7 @@ func run(c *cobra.Command, wrong int, f func(c *cobra.Command, args []string) er
 		case len(args) > 0:
 			given = fmt.Sprintf("%q", args)
 		}
-		return end(c, wrong, fmt.Errorf("%s: takes %s, and was given %s (%s --help)", name(c), takes, given, c.CommandPath()))
+		return end(c, status, fmt.Errorf("%s: takes %s, and was given %s (%s --help)", name(c), takes, given, c.CommandPath()))
 	}
 }
 

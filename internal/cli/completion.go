@@ -1,8 +1,8 @@
 package cli
 
 import (
+	"cmp"
 	"context"
-	"net/http"
 	"net/url"
 	"strconv"
 	"time"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/purserpay/purser/internal/adminapi"
 	"github.com/purserpay/purser/internal/operatorkeys"
+	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -47,67 +48,47 @@ func oneID(ids func(*cobra.Command) ([]cobra.Completion, error)) cobra.Completio
 	}
 }
 
-// keyFlag completes --key with the ids of keys.
-func (env *Env) keyFlag(c *cobra.Command) {
-	complete := oneID(env.keyIDs)
-	_ = c.RegisterFlagCompletionFunc("key", func(c *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		return complete(c, nil, typed)
+// askIDs asks a running purser for a page of a list, and returns the ids with what describes them.
+func askIDs[T any](
+	env *Env, c *cobra.Command, name string, ask url.Values, row func(T) (id, what string),
+) ([]cobra.Completion, error) {
+	client, err := env.adminOf(c)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(cmp.Or(c.Context(), context.Background()), completionTime)
+	defer cancel()
+	ask.Set("limit", strconv.Itoa(completionPage))
+	rows, _, err := fetchPage[T](ctx, client, name, ask)
+	var list []cobra.Completion
+	for _, v := range rows {
+		id, what := row(v)
+		list = append(list, cobra.CompletionWithDesc(label(id), label(what)))
+	}
+	return list, err
+}
+
+func (env *Env) keyIDs(c *cobra.Command) ([]cobra.Completion, error) {
+	list, err := askIDs(env, c, "keys", url.Values{}, func(k adminapi.Key) (id, what string) { return k.ID, k.Label })
+	return append([]cobra.Completion{operatorkeys.ExecLabel}, list...), err
+}
+
+func (env *Env) organizationIDs(c *cobra.Command) ([]cobra.Completion, error) {
+	return askIDs(env, c, "organizations", url.Values{}, func(o adminapi.Organization) (id, what string) {
+		return o.ID, string(o.Plan)
 	})
 }
 
-// askShortly asks a running purser for a page of completions.
-func (env *Env) askShortly(c *cobra.Command, path string, ask url.Values, page any) error {
-	client, err := env.adminOf(c)
-	if err != nil {
-		return err
-	}
-	parent := c.Context()
-	if parent == nil {
-		parent = context.Background()
-	}
-	ctx, cancel := context.WithTimeout(parent, completionTime)
-	defer cancel()
-	ask.Set("limit", strconv.Itoa(completionPage))
-	return client.call(ctx, http.MethodGet, path+"?"+ask.Encode(), nil, page)
+func (env *Env) paymentIDs(c *cobra.Command) ([]cobra.Completion, error) {
+	return env.paymentIDsIn(c, url.Values{})
 }
 
-// keyIDs are the ids of keys with their labels.
-func (env *Env) keyIDs(c *cobra.Command) (list []cobra.Completion, err error) {
-	var page adminapi.Keys
-	if err := env.askShortly(c, "/purser/keys", url.Values{}, &page); err != nil {
-		return nil, err
-	}
-	list = append(list, operatorkeys.ExecLabel)
-	for _, k := range page.Keys {
-		list = append(list, cobra.CompletionWithDesc(label(k.ID), label(k.Label)))
-	}
-	return list, nil
+func (env *Env) openPaymentIDs(c *cobra.Command) ([]cobra.Completion, error) {
+	return env.paymentIDsIn(c, url.Values{"state": {string(pay.Open)}})
 }
 
-// organizationIDs are the ids of organizations with their plans.
-func (env *Env) organizationIDs(c *cobra.Command) (list []cobra.Completion, err error) {
-	var page adminapi.Organizations
-	if err := env.askShortly(c, "/purser/organizations", url.Values{}, &page); err != nil {
-		return nil, err
-	}
-	for _, o := range page.Organizations {
-		list = append(list, cobra.CompletionWithDesc(label(o.ID), label(string(o.Plan))))
-	}
-	return list, nil
-}
-
-// paymentIDs are the ids of the newest payments in a state, or in any, with what they were for.
-func (env *Env) paymentIDs(c *cobra.Command, state string) (list []cobra.Completion, err error) {
-	ask := url.Values{}
-	if state != "" {
-		ask.Set("state", state)
-	}
-	var page adminapi.Payments
-	if err := env.askShortly(c, "/purser/payments", ask, &page); err != nil {
-		return nil, err
-	}
-	for _, p := range page.Payments {
-		list = append(list, cobra.CompletionWithDesc(label(p.ID), label(paymentLabels(p)+", "+paymentMoney(p)+", "+p.Host)))
-	}
-	return list, nil
+func (env *Env) paymentIDsIn(c *cobra.Command, ask url.Values) ([]cobra.Completion, error) {
+	return askIDs(env, c, "payments", ask, func(p adminapi.Payment) (id, what string) {
+		return p.ID, paymentLabels(p) + ", " + paymentMoney(p) + ", " + p.Host
+	})
 }

@@ -3,33 +3,30 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/spf13/cobra"
 )
 
 // dayFlags adds the flags that bound a list in time.
-func dayFlags(c *cobra.Command, since string) {
-	c.Flags().String("since", since, "first day: as 2026-11-01, as 7d for seven days ago, or all")
-	c.Flags().String("until", "", "last day, as 2026-11-30 or 1d (default: today)")
+func (a *asking) dayFlags(since string) {
+	first := a.Flags().String("since", since, "first day: as 2026-11-01, as 7d for seven days ago, or all")
+	last := a.Flags().String("until", "", "last day, as 2026-11-30 or 1d (default: today)")
+	a.checks = append(a.checks, func() (err error) {
+		a.days, err = readDays(*first, *last, a.env.Now())
+		return err
+	})
 }
 
 // daySpan are days of UTC, as 2026-11-01; empty is no bound.
 type daySpan struct{ since, until string }
 
-// daysOf reads the flags.
-func daysOf(c *cobra.Command, now time.Time) (d daySpan, err error) {
-	for name, day := range map[string]*string{"since": &d.since, "until": &d.until} {
-		text, err := c.Flags().GetString(name)
-		if err != nil {
-			return d, err
-		}
-		if *day, err = readDay(text, now); err != nil {
-			return d, fmt.Errorf("--%s: %w", name, err)
-		}
+func readDays(since, until string, now time.Time) (d daySpan, err error) {
+	if d.since, err = readDay(since, now); err != nil {
+		return d, fmt.Errorf("--since: %w", err)
+	}
+	if d.until, err = readDay(until, now); err != nil {
+		return d, fmt.Errorf("--until: %w", err)
 	}
 	if d.since != "" && d.until != "" && d.until < d.since {
 		return d, errors.New("--until " + d.until + " is before --since " + d.since)
@@ -37,24 +34,10 @@ func daysOf(c *cobra.Command, now time.Time) (d daySpan, err error) {
 	return d, nil
 }
 
-// values are the days as the admin endpoint takes them.
-func (d daySpan) values() url.Values {
-	v := url.Values{}
-	if d.since != "" {
-		v.Set("since", d.since)
-	}
-	if d.until != "" {
-		v.Set("until", d.until)
-	}
-	return v
-}
+// before reports whether a time is in an earlier day than the first.
+func (d daySpan) before(at time.Time) bool { return at.UTC().Format(time.DateOnly) < d.since }
 
-// before reports whether a time is in an earlier day than the first, has whether it is in one
-// of the days.
-func (d daySpan) before(at time.Time) bool {
-	return at.UTC().Format(time.DateOnly) < d.since
-}
-
+// has reports whether a time is in one of the days.
 func (d daySpan) has(at time.Time) bool {
 	return !d.before(at) && (d.until == "" || at.UTC().Format(time.DateOnly) <= d.until)
 }
@@ -86,8 +69,16 @@ func period(d daySpan) (text string) {
 	if d.until != "" {
 		text += " until " + d.until
 	}
-	if text == "" {
+	if text != "" {
+		text += " (UTC)"
+	}
+	return text
+}
+
+// when is a time for people; "" for none.
+func when(at time.Time) string {
+	if at.IsZero() {
 		return ""
 	}
-	return text + " (UTC)"
+	return at.UTC().Format(time.RFC3339)
 }

@@ -54,23 +54,23 @@ const (
 )
 
 func (env *Env) doctorCommand(c *cobra.Command) {
-	c.Flags().StringP("config", "c", "", "configuration file (default: Caddyfile in this folder, as for 'purser run')")
-	c.Flags().StringP("adapter", "a", "", "name of the config adapter to apply")
-	c.Flags().Bool("json", false, "print one JSON object instead of lines")
-	c.Flags().StringArray("only", nil, "name of an attack, or of a group of them; may be given several times")
-	c.Flags().Bool("all", false, "play every scenario there is")
-	c.Flags().Bool("list", false, "list the attacks, and make none")
-	c.Flags().Duration("timeout", 3*time.Minute, "give up after this time")
-	c.Args = cobra.NoArgs
+	var f doctorFlags
+	c.Flags().StringVarP(&f.config, "config", "c", "", "configuration file (default: Caddyfile in this folder, as for 'purser run')")
+	c.Flags().StringVarP(&f.adapter, "adapter", "a", "", "name of the config adapter to apply")
+	c.Flags().BoolVar(&f.json, "json", false, "print one JSON object instead of lines")
+	c.Flags().StringArrayVar(&f.only, "only", nil, "name of an attack, or of a group of them; may be given several times")
+	c.Flags().BoolVar(&f.all, "all", false, "play every scenario there is")
+	c.Flags().BoolVar(&f.list, "list", false, "list the attacks, and make none")
+	c.Flags().DurationVar(&f.timeout, "timeout", 3*time.Minute, "give up after this time")
 	run(c, doctorUnmade, func(c *cobra.Command, _ []string) error {
-		status, err := env.examine(c)
+		status, err := env.examine(c, f)
 		if err != nil {
 			err = fmt.Errorf("doctor: %w", err)
 		}
-		if status == 0 && err == nil {
-			return nil
+		if status != 0 {
+			return &Exit{status, err}
 		}
-		return &Exit{status, err}
+		return err
 	})
 }
 
@@ -82,27 +82,10 @@ type doctorFlags struct {
 	timeout         time.Duration
 }
 
-func readDoctorFlags(c *cobra.Command) (f doctorFlags, err error) {
-	var errs [7]error
-	flags := c.Flags()
-	f.config, errs[0] = flags.GetString("config")
-	f.adapter, errs[1] = flags.GetString("adapter")
-	f.json, errs[2] = flags.GetBool("json")
-	f.all, errs[3] = flags.GetBool("all")
-	f.list, errs[4] = flags.GetBool("list")
-	f.only, errs[5] = flags.GetStringArray("only")
-	f.timeout, errs[6] = flags.GetDuration("timeout")
-	return f, errors.Join(errs[:]...)
-}
-
 // examine runs the examination and returns the exit status.
-func (env *Env) examine(c *cobra.Command) (status int, err error) {
-	f, err := readDoctorFlags(c)
-	if err != nil {
-		return doctorUnmade, err
-	}
+func (env *Env) examine(c *cobra.Command, f doctorFlags) (status int, err error) {
 	if f.list {
-		return 0, listAttacks(c, f.all)
+		return 0, show(c.OutOrStdout(), false, doctor.Attacks(f.all), writeAttacks)
 	}
 	config, err := env.LoadConfig(f.config, f.adapter)
 	if err != nil {
@@ -172,22 +155,20 @@ func tellOf(c *cobra.Command, o *doctor.Options) (finish func()) {
 	}
 	o.Progress = bar.show
 	o.Tell = func(f doctor.Finding) {
-		bar.hide()
-		if f.Group != group {
-			group = f.Group
-			fmt.Fprintf(out, "\n%s\n", group)
-		}
-		doctor.WriteFinding(out, f)
-		bar.again()
+		bar.aside(func() {
+			if f.Group != group {
+				group = f.Group
+				fmt.Fprintf(out, "\n%s\n", group)
+			}
+			doctor.WriteFinding(out, f)
+		})
 	}
 	return bar.hide
 }
 
-func listAttacks(c *cobra.Command, all bool) error {
-	t := newTable(c.OutOrStdout())
+func writeAttacks(t *table, attacks []doctor.Attack) {
 	t.row("GROUP", "ATTACK", "WHAT IS TRIED")
-	for _, a := range doctor.Attacks(all) {
+	for _, a := range attacks {
 		t.row(a.Group, a.Name, a.Tries)
 	}
-	return t.flush()
 }

@@ -53,25 +53,25 @@ const (
 )
 
 func (env *Env) execCommand(c *cobra.Command) {
-	accessFlags(c)
+	flags := newAccessFlags(c)
 	c.Flags().SetInterspersed(false) // flags behind the program are the program's
 	c.Args = cobra.ArbitraryArgs
-	run(c, execFailed, env.runExec)
+	run(c, execFailed, func(c *cobra.Command, args []string) error { return env.becomes(c, flags, args) })
 }
 
-// runExec becomes the program. It returns if it cannot.
-func (env *Env) runExec(c *cobra.Command, args []string) error {
+// becomes turns this process into a program. It returns if it cannot.
+func (env *Env) becomes(c *cobra.Command, flags *accessFlags, args []string) error {
 	if len(args) == 0 {
-		return &Exit{execFailed, errors.New("exec: which program? (purser exec --help)")}
+		return errors.New("exec: which program? (purser exec --help)")
 	}
 	// Looked for first: what is misspelt need not wait for anything.
 	path, err := env.lookPath(args[0])
 	if err != nil {
 		return cannotRun(args[0], err)
 	}
-	e, err := env.environment(c)
+	e, err := env.environment(c, flags)
 	if err != nil {
-		return &Exit{execFailed, err}
+		return err
 	}
 	environ := e.Apply(withoutOwn(env.Environ(), runtime.GOOS == "windows"))
 	if warning := env.oldNode(c.Context(), path, args[0], environ); warning != "" {
@@ -110,8 +110,7 @@ func withoutOwn(environ []string, anyCase bool) []string {
 }
 
 func cannotRun(name string, err error) *Exit {
-	var of *exec.Error
-	if errors.As(err, &of) {
+	if of, is := errors.AsType[*exec.Error](err); is {
 		err = of.Err
 	}
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
@@ -121,8 +120,8 @@ func cannotRun(name string, err error) *Exit {
 }
 
 // environment makes the environment of a program, and tells people its warnings.
-func (env *Env) environment(c *cobra.Command) (agentenv.Environment, error) {
-	a, err := env.findAccess(c)
+func (env *Env) environment(c *cobra.Command, flags *accessFlags) (agentenv.Environment, error) {
+	a, err := env.findAccess(c, flags)
 	if err != nil {
 		return agentenv.Environment{}, err
 	}
@@ -160,23 +159,19 @@ See 'purser exec --help' for the flags, and for what heeds these variables.`
 }
 
 func (env *Env) envCommand(c *cobra.Command) {
-	accessFlags(c)
-	c.Flags().String("shell", "sh", "what to print: "+strings.Join(agentenv.Shells, ", "))
+	flags := newAccessFlags(c)
+	shell := c.Flags().String("shell", "sh", "what to print: "+strings.Join(agentenv.Shells, ", "))
 	oneOf(c, "shell", agentenv.Shells...)
-	c.Args = cobra.NoArgs
 	Run(c, func(c *cobra.Command, _ []string) error {
-		shell, err := c.Flags().GetString("shell")
+		// An unknown shell need not wait for anything.
+		if _, err := (agentenv.Environment{}).Format(*shell); err != nil {
+			return err
+		}
+		e, err := env.environment(c, flags)
 		if err != nil {
 			return err
 		}
-		if _, err := (agentenv.Environment{}).Format(shell); err != nil {
-			return err
-		}
-		e, err := env.environment(c)
-		if err != nil {
-			return err
-		}
-		text, err := e.Format(shell)
+		text, err := e.Format(*shell)
 		if err != nil {
 			return err
 		}

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -64,121 +64,111 @@ var limitFlags = []struct {
 	{"price-guard", "price_guard", "hold payments above so many times the last price: a number, off or default", readCount},
 }
 
-// limitLists are the flags that set a list.
-var limitLists = []struct{ name, member, usage string }{
-	{"door", "doors", "door that the key may pay through: proxy, transport or api; repeatable"},
-	{"allow-host", "allow_hosts", "pay only this host, such as api.example.com or *.example.com; repeatable"},
-	{"deny-host", "deny_hosts", "never pay this host; repeatable"},
-	{"allow-payee", "allow_payees", "pay only this address; repeatable"},
-	{"deny-payee", "deny_payees", "never pay this address; repeatable"},
+// listFlag is a flag that may be given several times.
+type listFlag struct {
+	name, member, usage string
+	read                func(flag string, values []string) (any, error)
+}
+
+// limitLists are the flags that set a list, or the limits of parts.
+var limitLists = []listFlag{
+	{"door", "doors", "door that the key may pay through: proxy, transport or api; repeatable", readList},
+	{"allow-host", "allow_hosts", "pay only this host, such as api.example.com or *.example.com; repeatable", readList},
+	{"deny-host", "deny_hosts", "never pay this host; repeatable", readList},
+	{"allow-payee", "allow_payees", "pay only this address; repeatable", readList},
+	{"deny-payee", "deny_payees", "never pay this address; repeatable", readList},
+	{"host", "hosts", "limits of a host, as 'api.example.com=daily:2,max:0.1'; repeatable", readParts},
+	{"task", "tasks", "limits of a task, as 'nightly=daily:1,monthly:off'; repeatable", readParts},
 }
 
 // limitAdditions are the flags that add to a list.
-var limitAdditions = []struct{ name, member, usage string }{
-	{"add-allow-host", "add_allow_hosts", "pay this host as well; repeatable"},
-	{"add-deny-host", "add_deny_hosts", "never pay this host either; repeatable"},
-	{"add-allow-payee", "add_allow_payees", "pay this address as well; repeatable"},
-	{"add-deny-payee", "add_deny_payees", "never pay this address either; repeatable"},
-}
-
-// limitParts are the flags that limit a part.
-var limitParts = []struct{ name, member, usage string }{
-	{"host", "hosts", "limits of a host, as 'api.example.com=daily:2,max:0.1'; repeatable"},
-	{"task", "tasks", "limits of a task, as 'nightly=daily:1,monthly:off'; repeatable"},
+var limitAdditions = []listFlag{
+	{"add-allow-host", "add_allow_hosts", "pay this host as well; repeatable", readAddition},
+	{"add-deny-host", "add_deny_hosts", "never pay this host either; repeatable", readAddition},
+	{"add-allow-payee", "add_allow_payees", "pay this address as well; repeatable", readAddition},
+	{"add-deny-payee", "add_deny_payees", "never pay this address either; repeatable", readAddition},
 }
 
 func (env *Env) limitsCommand(c *cobra.Command) {
-	adminFlag(c)
-	changeFlags(c)
-	for _, f := range limitAdditions {
-		c.Flags().StringArray(f.name, nil, f.usage)
-	}
-	c.Flags().Bool("reset", false, "take all of the key's own limits away")
-	c.Flags().String("json", "", "set all limits from a file with a policy in JSON, or - for standard input")
+	a := env.asks(c)
+	limits := changeFlags(c, limitAdditions)
+	reset := c.Flags().Bool("reset", false, "take all of the key's own limits away")
+	file := c.Flags().String("json", "", "set all limits from a file with a policy in JSON, or - for standard input")
 	c.Args = cobra.MaximumNArgs(1)
-	Run(c, env.runLimits)
 	c.ValidArgsFunction = oneID(env.keyIDs)
+	a.runs(func(args []string) error {
+		patch, err := limits()
+		if err != nil {
+			return err
+		}
+		method, action := http.MethodGet, ""
+		var body any
+		switch whole := c.Flags().Changed("json"); {
+		case *reset && whole || (*reset || whole) && len(patch) > 0:
+			return errors.New("--reset and --json set everything: they go with no other change")
+		case *reset:
+			method, action, body = http.MethodPut, "/policy", json.RawMessage("null")
+		case whole:
+			method, action = http.MethodPut, "/policy"
+			body, err = env.readPolicyFile(c, *file)
+		case len(patch) > 0:
+			method, action, body = http.MethodPatch, "/policy", patch
+		}
+		switch {
+		case err != nil:
+			return err
+		case len(args) > 0:
+			err = checkID("KEY_ID", args[0])
+		case action != "":
+			err = errors.New("whose limits? Name a key by its id or label, or exec")
+		default:
+			return listLimits(a)
+		}
+		if err != nil {
+			return err
+		}
+		return tell(a, method, keyPath(args[0])+action, body, writeKey)
+	})
 }
 
-// changeFlags adds the flags that limitsPatch reads.
-func changeFlags(c *cobra.Command) {
+// changeFlags adds the flags that change limits. patch returns the merge patch that they stand for.
+func changeFlags(c *cobra.Command, additions []listFlag) (patch func() (map[string]any, error)) {
+	var reads []func(patch map[string]any) error
+	add := func(flag, member string, read func() (any, error)) {
+		reads = append(reads, func(patch map[string]any) (err error) {
+			if c.Flags().Changed(flag) {
+				patch[member], err = read()
+			}
+			return err
+		})
+	}
 	for _, f := range limitFlags {
-		c.Flags().String(f.name, "", f.usage)
+		v := c.Flags().String(f.name, "", f.usage)
+		add(f.name, f.member, func() (any, error) {
+			limit, err := f.read(*v)
+			if err != nil {
+				err = fmt.Errorf("--%s: %w", f.name, err)
+			}
+			return limit, err
+		})
 	}
-	for _, f := range limitLists {
-		c.Flags().StringArray(f.name, nil, f.usage)
-	}
-	for _, f := range limitParts {
-		c.Flags().StringArray(f.name, nil, f.usage)
+	for _, f := range slices.Concat(limitLists, additions) {
+		v := c.Flags().StringArray(f.name, nil, f.usage)
+		add(f.name, f.member, func() (any, error) { return f.read(f.name, *v) })
 	}
 	oneOf(c, "door", "proxy", "transport", "api", byDefault)
-}
-
-func (env *Env) runLimits(c *cobra.Command, args []string) error {
-	client, err := env.adminOf(c)
-	if err != nil {
-		return err
-	}
-	method, body, err := env.limitsChange(c)
-	if err != nil {
-		return err
-	}
-	if len(args) == 0 {
-		if method != "" {
-			return errors.New("whose limits? Name a key by its id or label, or exec")
+	return func() (map[string]any, error) {
+		patch := map[string]any{}
+		for _, read := range reads {
+			if err := read(patch); err != nil {
+				return nil, err
+			}
 		}
-		return listLimits(c.Context(), client, c.OutOrStdout())
+		return patch, nil
 	}
-	if err := checkID("KEY_ID", args[0]); err != nil {
-		return err
-	}
-	path := "/purser/keys/" + url.PathEscape(args[0])
-	var key adminapi.Key
-	if method == "" {
-		err = client.call(c.Context(), http.MethodGet, path, nil, &key)
-	} else {
-		err = client.call(c.Context(), method, path+"/policy", body, &key)
-	}
-	if err != nil {
-		return err
-	}
-	return printKey(c.OutOrStdout(), key)
 }
 
-// limitsChange is the request that the flags amount to; its method is empty without any.
-func (env *Env) limitsChange(c *cobra.Command) (method string, body any, err error) {
-	patch, err := limitsPatch(c)
-	if err == nil {
-		err = addToLists(c, patch)
-	}
-	if err != nil {
-		return "", nil, err
-	}
-	reset, err := c.Flags().GetBool("reset")
-	if err != nil {
-		return "", nil, err
-	}
-	whole := c.Flags().Changed("json")
-	switch {
-	case reset && whole || (reset || whole) && len(patch) > 0:
-		return "", nil, errors.New("--reset and --json set everything: they go with no other change")
-	case reset:
-		return http.MethodPut, json.RawMessage("null"), nil
-	case whole:
-		text, err := env.readPolicyFile(c)
-		return http.MethodPut, text, err
-	case len(patch) > 0:
-		return http.MethodPatch, patch, nil
-	}
-	return "", nil, nil
-}
-
-func (env *Env) readPolicyFile(c *cobra.Command) (json.RawMessage, error) {
-	path, err := c.Flags().GetString("json")
-	if err != nil {
-		return nil, err
-	}
-	var text []byte
+func (env *Env) readPolicyFile(c *cobra.Command, path string) (text json.RawMessage, err error) {
 	if path == "-" {
 		text, err = io.ReadAll(io.LimitReader(c.InOrStdin(), adminapi.MaxBody))
 	} else {
@@ -191,80 +181,6 @@ func (env *Env) readPolicyFile(c *cobra.Command) (json.RawMessage, error) {
 		return nil, fmt.Errorf("--json: %s is not JSON", path)
 	}
 	return text, nil
-}
-
-// limitsPatch is the merge patch that the flags stand for.
-func limitsPatch(c *cobra.Command) (map[string]any, error) {
-	patch := map[string]any{}
-	for _, f := range limitFlags {
-		if !c.Flags().Changed(f.name) {
-			continue
-		}
-		v, err := c.Flags().GetString(f.name)
-		if err == nil {
-			patch[f.member], err = f.read(v)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("--%s: %w", f.name, err)
-		}
-	}
-	for _, f := range limitLists {
-		if !c.Flags().Changed(f.name) {
-			continue
-		}
-		v, err := c.Flags().GetStringArray(f.name)
-		if err == nil {
-			patch[f.member], err = readList(v)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("--%s: %w", f.name, err)
-		}
-	}
-	for _, f := range limitParts {
-		v, err := c.Flags().GetStringArray(f.name)
-		if err != nil {
-			return nil, err
-		}
-		parts := map[string]any{}
-		for _, part := range v {
-			name, limits, found := strings.Cut(part, "=")
-			if !found || name == "" {
-				return nil, fmt.Errorf("--%s %q: write it as 'NAME=daily:2,max:0.1'", f.name, part)
-			}
-			if _, twice := parts[name]; twice {
-				return nil, fmt.Errorf("--%s: %s is there twice", f.name, name)
-			}
-			if parts[name], err = readBudget(limits); err != nil {
-				return nil, fmt.Errorf("--%s %s: %w", f.name, name, err)
-			}
-		}
-		if len(parts) > 0 {
-			patch[f.member] = parts
-		}
-	}
-	return patch, nil
-}
-
-// addToLists adds to a patch what goes to lists beside what is in them.
-func addToLists(c *cobra.Command, patch map[string]any) error {
-	for _, f := range limitAdditions {
-		if !c.Flags().Changed(f.name) {
-			continue
-		}
-		v, err := c.Flags().GetStringArray(f.name)
-		if err != nil {
-			return err
-		}
-		list, err := readList(v)
-		if err == nil && list == nil {
-			err = errors.New("default is nothing to add")
-		}
-		if err != nil {
-			return fmt.Errorf("--%s: %w", f.name, err)
-		}
-		patch[f.member] = list
-	}
-	return nil
 }
 
 // byDefault takes a limit of the key's own away.
@@ -301,21 +217,46 @@ func readCount(v string) (any, error) {
 }
 
 // readList takes the list away when it is told to.
-func readList(v []string) (any, error) {
+func readList(flag string, v []string) (any, error) {
 	if len(v) == 0 { // a single empty entry arrives so
 		v = []string{""}
 	}
-	for _, entry := range v {
-		switch {
-		case entry == "":
-			return nil, errors.New("an entry is empty")
-		case entry == byDefault && len(v) > 1:
-			return nil, errors.New("default stands alone")
-		case entry == byDefault:
-			return nil, nil
+	switch {
+	case slices.Contains(v, ""):
+		return nil, errors.New("--" + flag + ": an entry is empty")
+	case !slices.Contains(v, byDefault):
+		return v, nil
+	case len(v) > 1:
+		return nil, errors.New("--" + flag + ": default stands alone")
+	}
+	return nil, nil
+}
+
+func readAddition(flag string, v []string) (any, error) {
+	list, err := readList(flag, v)
+	if err == nil && list == nil {
+		err = errors.New("--" + flag + ": default is nothing to add")
+	}
+	return list, err
+}
+
+// readParts reads the limits of parts, each as NAME=daily:2,max:0.1.
+func readParts(flag string, v []string) (any, error) {
+	parts := map[string]any{}
+	for _, part := range v {
+		name, limits, found := strings.Cut(part, "=")
+		if !found || name == "" {
+			return nil, fmt.Errorf("--%s %q: write it as 'NAME=daily:2,max:0.1'", flag, part)
+		}
+		if _, twice := parts[name]; twice {
+			return nil, fmt.Errorf("--%s: %s is there twice", flag, name)
+		}
+		var err error
+		if parts[name], err = readBudget(limits); err != nil {
+			return nil, fmt.Errorf("--%s %s: %w", flag, name, err)
 		}
 	}
-	return v, nil
+	return parts, nil
 }
 
 // readBudget reads the limits of a part, such as "daily:2,max:0.1", or default.
@@ -343,18 +284,17 @@ func readBudget(text string) (any, error) {
 }
 
 // listLimits prints all keys.
-func listLimits(ctx context.Context, client *adminClient, w io.Writer) error {
+func listLimits(a *asking) error {
 	var all []adminapi.Key
-	for after := ""; ; {
-		var page adminapi.Keys
-		path := fmt.Sprintf("/purser/keys?today=true&limit=%d&after=%s", adminapi.MaxKeyPage, url.QueryEscape(after))
-		if err := client.call(ctx, http.MethodGet, path, nil, &page); err != nil {
+	ask := url.Values{"today": {"true"}, "limit": {strconv.Itoa(adminapi.MaxPage)}}
+	for next := "begun"; next != ""; {
+		var page []adminapi.Key
+		var err error
+		if page, next, err = fetchPage[adminapi.Key](a.Context(), a.client, "keys", ask); err != nil {
 			return err
 		}
-		all = append(all, page.Keys...)
-		if page.Next == "" {
-			return printKeys(w, all)
-		}
-		after = page.Next
+		all = append(all, page...)
+		ask.Set("after", next)
 	}
+	return show(a.OutOrStdout(), false, all, writeKeys)
 }

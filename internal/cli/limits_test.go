@@ -8,15 +8,15 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// limitsOf parses flags of `purser limits`.
-func limitsOf(t *testing.T, args ...string) *cobra.Command {
+// patchOf returns what flags of `purser limits` say.
+func patchOf(t *testing.T, args ...string) (map[string]any, error) {
 	t.Helper()
-	c := &cobra.Command{Use: "limits"}
-	testEnv().limitsCommand(c)
+	c := new(cobra.Command)
+	patch := changeFlags(c, limitAdditions)
 	if err := c.ParseFlags(args); err != nil {
 		t.Fatal(err)
 	}
-	return c
+	return patch()
 }
 
 func TestLimitsPatch(t *testing.T) {
@@ -43,7 +43,7 @@ func TestLimitsPatch(t *testing.T) {
 				`"tasks":{"*":{"max_payment":"1000000"},"nightly":null}}`,
 		},
 	} {
-		patch, err := limitsPatch(limitsOf(t, c.args...))
+		patch, err := patchOf(t, c.args...)
 		got, _ := json.Marshal(patch)
 		if err != nil || string(got) != c.want {
 			t.Errorf("%q: %s, %v; want %s", c.args, got, err, c.want)
@@ -69,7 +69,7 @@ func TestLimitsPatch(t *testing.T) {
 		{"--host", "a=daily:1", "--host", "a=max:1"},
 		{"--task", "t=max:x"},
 	} {
-		if patch, err := limitsPatch(limitsOf(t, args...)); err == nil || !strings.HasPrefix(err.Error(), args[0]) {
+		if patch, err := patchOf(t, args...); err == nil || !strings.HasPrefix(err.Error(), args[0]) {
 			t.Errorf("%q: %v, error %v", args, patch, err)
 		}
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/csv"
 	"encoding/json"
@@ -11,18 +12,15 @@ import (
 	"net/url"
 	"strconv"
 
-	"github.com/spf13/cobra"
+	"github.com/purserpay/purser/internal/adminapi"
 )
 
 // listing is a list of the admin endpoint that is printed page by page, so that it takes no
 // more memory however long it is.
 type listing[T any] struct {
-	path string
-	ask  url.Values
-	// name of the rows in a page, and of the parameter that asks for the page behind.
+	// name of the list and of the rows in a page, and of the parameter that asks for the page behind.
 	name, cursor string
-	// page rows are asked for at a time, and most are printed; 0: all.
-	page, most int
+	page         int // rows to ask for at a time; 0: adminapi.MaxPage
 	// keep says which rows are printed, and whether any can be behind one; nil: all are. With it,
 	// position is the cursor behind a row.
 	keep     func(T) (kept, goOn bool)
@@ -32,62 +30,74 @@ type listing[T any] struct {
 	cells  func(T) []string
 	fields []string
 	values func(T) []string
-	// each sees all rows that are printed.
-	each func(T)
+	// each sees all rows that are printed. members are what JSON has beside them in the end.
+	each    func(T)
+	members func() map[string]any
 }
-
-// The forms that a listing can be printed in.
-const (
-	asTable = iota
-	asJSON
-	asCSV
-)
 
 // printer writes rows in one form.
-type printer[T any] interface {
-	row(text json.RawMessage, v T) error
-	// page ends a page, close the list; what JSON has beside the rows are its members.
-	page() error
-	close(members map[string]any) error
+type printer[T any] struct {
+	row func(text json.RawMessage, v T) error
+	// flush ends a page; end, if there is one, the list.
+	flush func() error
+	end   func(members map[string]any) error
 }
 
-func (l listing[T]) printer(w io.Writer, form int) printer[T] {
-	switch form {
-	case asJSON:
-		return &jsonRows[T]{w: w, name: l.name}
-	case asCSV:
-		return &csvRows[T]{w: csvTable{csv.NewWriter(w)}, l: l}
+// printer prints to w. A table's columns are as wide as a page needs them.
+func (l listing[T]) printer(w io.Writer, a *asking) printer[T] {
+	switch {
+	case a.json:
+		rows := &jsonRows{w: w, name: l.name}
+		return printer[T]{
+			row:   func(text json.RawMessage, _ T) error { return rows.row(text) },
+			flush: func() error { return nil },
+			end:   rows.close,
+		}
+	case a.csv:
+		rows := csvTable{csv.NewWriter(w)}
+		_ = rows.Write(l.fields) // flush returns the error
+		return printer[T]{
+			row: func(_ json.RawMessage, v T) error { return rows.row(l.values(v)) },
+			flush: func() error {
+				rows.Flush()
+				return rows.Error()
+			},
+		}
 	}
-	return &tableRows[T]{w: newTable(w), l: l}
+	rows := newTable(w)
+	rows.row(l.heads...)
+	return printer[T]{flush: rows.Flush, row: func(_ json.RawMessage, v T) error {
+		rows.row(l.cells(v)...)
+		return nil
+	}}
 }
 
-// print asks for pages and prints each as it comes. members is called when all rows were seen;
-// it may be nil. JSON has a member next if there is more than was asked for, and people are
-// told.
-func (l listing[T]) print(c *cobra.Command, client *adminClient, form int, members func() map[string]any) error {
-	out := l.printer(c.OutOrStdout(), form)
+// print asks for pages and prints each as it comes. JSON has a member next if there is more than
+// was asked for, and people are told.
+func (l listing[T]) print(a *asking) error {
+	out := l.printer(a.OutOrStdout(), a)
 	count, next := 0, ""
 	for goOn := true; goOn; {
-		ask := l.page
-		if l.most > 0 && l.keep == nil {
-			ask = min(ask, l.most-count)
+		ask := cmp.Or(l.page, adminapi.MaxPage)
+		if a.most > 0 && l.keep == nil {
+			ask = min(ask, a.most-count)
 		}
-		l.ask.Set("limit", strconv.Itoa(ask))
+		a.ask.Set("limit", strconv.Itoa(ask))
 		if next != "" {
-			l.ask.Set(l.cursor, next)
+			a.ask.Set(l.cursor, next)
 		}
-		before := next
-		rows, err := l.fetch(c.Context(), client, &next)
+		rows, behind, err := fetchPage[json.RawMessage](a.Context(), a.client, l.name, a.ask)
 		if err != nil {
 			return err
 		}
-		if next != "" && next == before {
+		if behind != "" && behind == next {
 			return errors.New("the list does not go on: is it a purser of this version?")
 		}
+		next = behind
 		for i, text := range rows {
 			var v T
 			if err := json.Unmarshal(text, &v); err != nil {
-				return client.misunderstood(err)
+				return a.client.misunderstood(err)
 			}
 			kept := true
 			if l.keep != nil {
@@ -106,133 +116,64 @@ func (l listing[T]) print(c *cobra.Command, client *adminClient, form int, membe
 			if err := out.row(text, v); err != nil {
 				return err
 			}
-			if count == l.most {
+			if count == a.most {
 				if l.position != nil && i < len(rows)-1 {
 					next = l.position(v)
 				}
 				break
 			}
 		}
-		if err := out.page(); err != nil {
+		if count > 0 { // the heads are as wide as the first rows
+			err = out.flush()
+		}
+		if err != nil {
 			return err
 		}
-		goOn = next != "" && (l.most == 0 || count < l.most)
+		goOn = next != "" && (a.most == 0 || count < a.most)
+	}
+	if next != "" {
+		say(a.Command, "there are more; --limit shows them")
+	}
+	if out.end == nil {
+		return out.flush()
 	}
 	beside := map[string]any{}
-	if members != nil {
-		beside = members()
+	if l.members != nil {
+		beside = l.members()
 	}
 	if next != "" {
 		beside["next"] = next
-		say(c, "there are more; --limit shows them")
 	}
-	return out.close(beside)
+	return out.end(beside)
 }
 
-// fetch asks for a page, and what to ask for the next with; that is empty after the last.
-func (l listing[T]) fetch(ctx context.Context, client *adminClient, next *string) (rows []json.RawMessage, err error) {
+// fetchPage asks for a page of a list, and what to ask for the next with; that is empty after the
+// last.
+func fetchPage[T any](
+	ctx context.Context, client *adminClient, name string, ask url.Values,
+) (rows []T, next string, err error) {
 	var page map[string]json.RawMessage
-	if err := client.call(ctx, http.MethodGet, l.path+"?"+l.ask.Encode(), nil, &page); err != nil {
-		return nil, err
+	if err := client.call(ctx, http.MethodGet, "/purser/"+name+"?"+ask.Encode(), nil, &page); err != nil {
+		return nil, "", err
 	}
-	*next = ""
-	err = json.Unmarshal(page[l.name], &rows)
+	err = json.Unmarshal(page[name], &rows)
 	if err == nil && page["next"] != nil {
-		err = json.Unmarshal(page["next"], next)
+		err = json.Unmarshal(page["next"], &next)
 	}
 	if err != nil {
-		return nil, client.misunderstood(err)
+		return nil, "", client.misunderstood(err)
 	}
-	return rows, nil
-}
-
-// limitFlag adds the flag that bounds a list; unset 0 is a list of everything.
-func limitFlag(c *cobra.Command, unset int) {
-	usage := "how many at most"
-	if unset == 0 {
-		usage += " (default: all)"
-	}
-	c.Flags().Int("limit", unset, usage)
-}
-
-// limitOf returns how many rows a command is to print; 0 is all.
-func limitOf(c *cobra.Command) (int, error) {
-	n, err := c.Flags().GetInt("limit")
-	if err == nil && n < 1 && c.Flags().Changed("limit") {
-		err = errors.New("--limit: a number above 0")
-	}
-	return n, err
-}
-
-// tableRows are for people. Columns are as wide as a page needs them.
-type tableRows[T any] struct {
-	w     *table
-	l     listing[T]
-	begun bool
-}
-
-func (t *tableRows[T]) row(_ json.RawMessage, v T) error {
-	t.head()
-	t.w.row(t.l.cells(v)...)
-	return nil
-}
-
-func (t *tableRows[T]) head() {
-	if !t.begun {
-		t.begun = true
-		t.w.row(t.l.heads...)
-	}
-}
-
-func (t *tableRows[T]) page() error { return t.w.flush() }
-
-func (t *tableRows[T]) close(map[string]any) error {
-	t.head()
-	return t.w.flush()
-}
-
-// csvRows are for spreadsheets.
-type csvRows[T any] struct {
-	w     csvTable
-	l     listing[T]
-	begun bool
-}
-
-func (c *csvRows[T]) row(_ json.RawMessage, v T) error {
-	if err := c.head(); err != nil {
-		return err
-	}
-	return c.w.row(c.l.values(v))
-}
-
-func (c *csvRows[T]) head() error {
-	if c.begun {
-		return nil
-	}
-	c.begun = true
-	return c.w.Write(c.l.fields)
-}
-
-func (c *csvRows[T]) page() error {
-	c.w.Flush()
-	return c.w.Error()
-}
-
-func (c *csvRows[T]) close(map[string]any) error {
-	if err := c.head(); err != nil {
-		return err
-	}
-	return c.page()
+	return rows, next, nil
 }
 
 // jsonRows are one object for programs, with a row on each line.
-type jsonRows[T any] struct {
+type jsonRows struct {
 	w     io.Writer
 	name  string
 	begun bool
 }
 
-func (j *jsonRows[T]) row(text json.RawMessage, _ T) error {
+func (j *jsonRows) row(text json.RawMessage) error {
 	lead := ",\n  "
 	if !j.begun {
 		j.begun = true
@@ -242,9 +183,7 @@ func (j *jsonRows[T]) row(text json.RawMessage, _ T) error {
 	return err
 }
 
-func (*jsonRows[T]) page() error { return nil }
-
-func (j *jsonRows[T]) close(members map[string]any) error {
+func (j *jsonRows) close(members map[string]any) error {
 	end := "\n ]"
 	if !j.begun {
 		end = fmt.Sprintf("{\n %q: []", j.name)
@@ -258,27 +197,4 @@ func (j *jsonRows[T]) close(members map[string]any) error {
 	}
 	_, err := fmt.Fprintln(j.w, end+"\n}")
 	return err
-}
-
-// form returns the form that a command is told to print in.
-func form(c *cobra.Command) (int, error) {
-	var asked [2]bool
-	for i, name := range []string{"json", "csv"} {
-		if c.Flags().Lookup(name) == nil {
-			continue
-		}
-		var err error
-		if asked[i], err = c.Flags().GetBool(name); err != nil {
-			return 0, err
-		}
-	}
-	switch {
-	case asked[0] && asked[1]:
-		return 0, errors.New("--json or --csv, not both")
-	case asked[0]:
-		return asJSON, nil
-	case asked[1]:
-		return asCSV, nil
-	}
-	return asTable, nil
 }

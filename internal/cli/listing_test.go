@@ -36,22 +36,23 @@ func TestListingPages(t *testing.T) {
 	c.SetErr(io.Discard)
 	type thing struct{ N int }
 	l := listing[thing]{
-		path: "/things", page: 2, name: "things", cursor: "after", heads: []string{"N"}, fields: []string{"n"},
+		page: 2, name: "things", cursor: "after", heads: []string{"N"}, fields: []string{"n"},
 		cells: func(v thing) []string { return []string{fmt.Sprint(v.N)} }, values: func(v thing) []string { return []string{fmt.Sprint(v.N)} },
+		members: func() map[string]any { return map[string]any{"more": 1} },
 	}
-	for form, want := range map[int]string{
-		asTable: "N\n0\n1\n2\n3\n4\n5\n6\n7\n",
-		asCSV:   "n\n0\n1\n2\n3\n4\n5\n6\n7\n",
-		asJSON:  `{"things":[{"n":0},{"n":1},{"n":2},{"n":3},{"n":4},{"n":5},{"n":6},{"n":7}],"more":1}`,
+	for form, want := range map[string]string{
+		"":     "N\n0\n1\n2\n3\n4\n5\n6\n7\n",
+		"csv":  "n\n0\n1\n2\n3\n4\n5\n6\n7\n",
+		"json": `{"things":[{"n":0},{"n":1},{"n":2},{"n":3},{"n":4},{"n":5},{"n":6},{"n":7}],"more":1}`,
 	} {
-		l.ask = url.Values{}
 		var b strings.Builder
 		c.SetOut(&b)
-		if err := l.print(c, client, form, func() map[string]any { return map[string]any{"more": 1} }); err != nil {
+		a := &asking{Command: c, client: client, ask: url.Values{}, json: form == "json", csv: form == "csv"}
+		if err := l.print(a); err != nil {
 			t.Fatal(err)
 		}
 		got := b.String()
-		if form == asJSON {
+		if form == "json" {
 			var whole any
 			if err := json.Unmarshal([]byte(got), &whole); err != nil {
 				t.Fatalf("%v: %s", err, got)
@@ -59,13 +60,13 @@ func TestListingPages(t *testing.T) {
 			got = strings.NewReplacer("\n", "", " ", "").Replace(got)
 		}
 		if got != want {
-			t.Errorf("form %d: %q", form, got)
+			t.Errorf("%s: %q", form, got)
 		}
 	}
 	last = 99
-	l.ask = url.Values{}
 	c.SetOut(io.Discard)
-	if err := l.print(c, client, asTable, nil); err == nil || !strings.Contains(err.Error(), "does not go on") {
+	err = l.print(&asking{Command: c, client: client, ask: url.Values{}})
+	if err == nil || !strings.Contains(err.Error(), "does not go on") {
 		t.Errorf("a list in circles: %v", err)
 	}
 }

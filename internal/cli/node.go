@@ -6,6 +6,7 @@ import (
 	"io"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,10 +30,7 @@ var (
 // go past purser, and stay 402 without a reason. It is empty for other programs, which are not waited
 // for, and where the version is not known.
 func (env *Env) oldNode(ctx context.Context, path, name string, environ []string) string {
-	base := strings.ToLower(filepath.Base(name))
-	for _, ending := range []string{".exe", ".cmd"} {
-		base = strings.TrimSuffix(base, ending)
-	}
+	base := strings.TrimSuffix(strings.TrimSuffix(strings.ToLower(filepath.Base(name)), ".exe"), ".cmd")
 	if slices.Contains(nodeTools, base) {
 		var err error
 		if path, err = env.lookPath(nodeNames[0]); err != nil {
@@ -41,11 +39,10 @@ func (env *Env) oldNode(ctx context.Context, path, name string, environ []string
 	} else if !slices.Contains(nodeNames, base) {
 		return ""
 	}
-	major, minor, ok := nodeVersion(ctx, path, environ)
-	if !ok {
-		return ""
+	if major, minor, ok := nodeVersion(ctx, path, environ); ok {
+		return nodeAdvice(major, minor)
 	}
-	return nodeAdvice(major, minor)
+	return ""
 }
 
 // nodeAdvice returns the warning about a version, if any. NODE_USE_ENV_PROXY came with 24.0 for fetch, with
@@ -85,14 +82,15 @@ func (b *firstBytes) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+var nodeVersions = regexp.MustCompile(`^v(\d+)\.(\d+)\.[^.]*$`)
+
 // readNodeVersion reads v22.21.0.
 func readNodeVersion(text string) (major, minor int, ok bool) {
-	number, found := strings.CutPrefix(strings.TrimSpace(text), "v")
-	parts := strings.Split(number, ".")
-	if !found || len(parts) != 3 {
+	parts := nodeVersions.FindStringSubmatch(strings.TrimSpace(text))
+	if parts == nil {
 		return 0, 0, false
 	}
-	major, err1 := strconv.Atoi(parts[0])
-	minor, err2 := strconv.Atoi(parts[1])
-	return major, minor, err1 == nil && err2 == nil && major >= 0 && minor >= 0
+	major, err1 := strconv.Atoi(parts[1])
+	minor, err2 := strconv.Atoi(parts[2])
+	return major, minor, err1 == nil && err2 == nil
 }

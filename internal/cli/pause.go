@@ -45,56 +45,38 @@ there. There is one question, which --yes answers.
     $ purser keys revoke 0199… --yes`
 
 func (env *Env) pauseCommand(c *cobra.Command) {
-	adminFlag(c)
-	c.Flags().String("reason", "", "why; callers are told")
-	c.Flags().Bool("json", false, "print JSON")
-	c.Args = cobra.NoArgs
-	Run(c, func(c *cobra.Command, _ []string) error {
-		reason, err := c.Flags().GetString("reason")
-		if err == nil && strings.TrimSpace(reason) == "" {
-			err = errors.New("--reason: say why, in one line; callers are told")
+	a := env.asks(c)
+	reason := a.reasonFlag()
+	a.jsonFlag(printsJSON)
+	a.runs(func([]string) error {
+		if strings.TrimSpace(*reason) == "" {
+			return errors.New("--reason: say why, in one line; callers are told")
 		}
-		if err != nil {
-			return err
-		}
-		return env.tellPause(c, "/purser/pause", adminapi.NewPause{Reason: reason})
+		return tell(a, http.MethodPost, "/purser/pause", adminapi.NewPause{Reason: *reason}, writePause)
 	})
 }
 
 func (env *Env) resumeCommand(c *cobra.Command) {
-	adminFlag(c)
-	c.Flags().Bool("json", false, "print JSON")
-	c.Args = cobra.NoArgs
-	Run(c, func(c *cobra.Command, _ []string) error { return env.tellPause(c, "/purser/resume", nil) })
+	a := env.asks(c)
+	a.jsonFlag(printsJSON)
+	a.runs(func([]string) error { return tell(a, http.MethodPost, "/purser/resume", nil, writePause) })
 }
 
-func (env *Env) tellPause(c *cobra.Command, path string, body any) error {
-	asJSON, err1 := c.Flags().GetBool("json")
-	client, err2 := env.adminOf(c)
-	if err := errors.Join(err1, err2); err != nil {
-		return err
-	}
-	var now adminapi.PauseState
-	if err := client.call(c.Context(), http.MethodPost, path, body, &now); err != nil {
-		return err
-	}
-	if asJSON {
-		return printJSON(c.OutOrStdout(), now)
-	}
-	t := newTable(c.OutOrStdout())
+func (a *asking) reasonFlag() *string { return a.Flags().String("reason", "", "why; callers are told") }
+
+func writePause(t *table, now adminapi.PauseState) {
 	t.row("everything", stateText(now.Paused, time.Time{}))
-	return t.flush()
 }
 
 // stateText is whether a key, or everything, pays, for people.
 func stateText(p *adminapi.Pause, revoked time.Time) string {
 	switch {
 	case !revoked.IsZero():
-		return "revoked since " + revoked.UTC().Format(time.RFC3339)
+		return "revoked since " + when(revoked)
 	case p == nil:
 		return "pays"
 	}
-	text := "paused since " + p.Since.UTC().Format(time.RFC3339)
+	text := "paused since " + when(p.Since)
 	if p.By != "" {
 		text += " by " + p.By
 	}
@@ -104,83 +86,68 @@ func stateText(p *adminapi.Pause, revoked time.Time) string {
 	return text
 }
 
-// state is the key's in a word.
+// keyState is a key's state in a word.
 func keyState(k adminapi.Key) string {
-	switch {
-	case !k.Revoked.IsZero():
-		return "revoked"
-	case k.Paused != nil:
-		return "paused"
-	}
-	return "pays"
+	state, _, _ := strings.Cut(stateText(k.Paused, k.Revoked), " ")
+	return state
 }
 
-// keyStopCommands makes the commands of 'purser keys' that pause, resume and revoke.
-func (env *Env) keyStopCommands() []*cobra.Command {
-	pause := &cobra.Command{Use: "pause KEY", Short: "Stops new payments of a key", Long: keysPauseHelp}
-	pause.Flags().String("reason", "", "why; callers are told")
-	resume := &cobra.Command{Use: "resume KEY", Short: "Lets a paused key pay again", Long: keysPauseHelp}
-	revoke := &cobra.Command{Use: "revoke KEY", Short: "Revokes a key for ever", Long: keysRevokeHelp}
-	revoke.Flags().BoolP("yes", "y", false, "do not ask")
-	list := []*cobra.Command{pause, resume, revoke}
-	for i, do := range []pay.Stop{pay.StopPause, pay.StopResume, pay.StopRevoke} {
-		c := list[i]
-		adminFlag(c)
-		c.Flags().Bool("json", false, "print JSON")
-		c.Args = cobra.ExactArgs(1)
-		Run(c, func(c *cobra.Command, args []string) error { return env.runStopKey(c, args[0], do) })
-		c.ValidArgsFunction = oneID(env.keyIDs)
+func keyPath(name string) string { return "/purser/keys/" + url.PathEscape(name) }
+
+// stopKeyCommands adds the commands of 'purser keys' that pause, resume and revoke.
+func stopKeyCommands(keys *asking) {
+	for _, stop := range []struct {
+		do          pay.Stop
+		short, long string
+	}{
+		{pay.StopPause, "Stops new payments of a key", keysPauseHelp},
+		{pay.StopResume, "Lets a paused key pay again", keysPauseHelp},
+		{pay.StopRevoke, "Revokes a key for ever", keysRevokeHelp},
+	} {
+		a := keys.sub(string(stop.do)+" KEY", stop.short, stop.long, cobra.ExactArgs(1))
+		a.jsonFlag(printsJSON)
+		a.ValidArgsFunction = oneID(a.env.keyIDs)
+		var reason *string
+		var yes *bool
+		switch stop.do {
+		case pay.StopPause:
+			reason = a.reasonFlag()
+		case pay.StopRevoke:
+			yes = a.Flags().BoolP("yes", "y", false, "do not ask")
+		}
+		a.runs(func(args []string) error {
+			if err := checkID("KEY", args[0]); err != nil {
+				return err
+			}
+			path := keyPath(args[0])
+			var body any
+			switch stop.do {
+			case pay.StopPause:
+				body = adminapi.NewPause{Reason: *reason}
+			case pay.StopRevoke:
+				var k adminapi.Key
+				if err := a.client.call(a.Context(), http.MethodGet, path, nil, &k); err != nil {
+					return err
+				}
+				if !*yes && k.Revoked.IsZero() {
+					if err := confirmRevoke(a.Command, k); err != nil {
+						return err
+					}
+				}
+				path = keyPath(k.ID) // the one that was confirmed
+			}
+			return tell(a, http.MethodPost, path+"/"+string(stop.do), body, func(t *table, k adminapi.Key) {
+				t.row("key", k.ID)
+				t.row("label", orDash(k.Label))
+				t.row("state", stateText(k.Paused, k.Revoked))
+			})
+		})
 	}
-	return list
 }
 
-func (env *Env) runStopKey(c *cobra.Command, name string, do pay.Stop) error {
-	asJSON, err1 := c.Flags().GetBool("json")
-	client, err2 := env.adminOf(c)
-	if err := errors.Join(err1, err2, checkID("KEY", name)); err != nil {
-		return err
-	}
-	path := "/purser/keys/" + url.PathEscape(name)
-	var body any
-	switch do {
-	case pay.StopPause:
-		reason, err := c.Flags().GetString("reason")
-		if err != nil {
-			return err
-		}
-		body = adminapi.NewPause{Reason: reason}
-	case pay.StopResume:
-	case pay.StopRevoke:
-		var k adminapi.Key
-		if err := client.call(c.Context(), http.MethodGet, path, nil, &k); err != nil {
-			return err
-		}
-		if err := confirmRevoke(c, k); err != nil {
-			return err
-		}
-		path = "/purser/keys/" + k.ID // the one that was confirmed
-	}
-	var k adminapi.Key
-	if err := client.call(c.Context(), http.MethodPost, path+"/"+string(do), body, &k); err != nil {
-		return err
-	}
-	if asJSON {
-		return printJSON(c.OutOrStdout(), k)
-	}
-	t := newTable(c.OutOrStdout())
-	t.row("key", k.ID)
-	t.row("label", orDash(k.Label))
-	t.row("state", stateText(k.Paused, k.Revoked))
-	return t.flush()
-}
-
-// confirmRevoke asks whether a key is to be revoked, unless --yes has said so.
 func confirmRevoke(c *cobra.Command, k adminapi.Key) error {
-	yes, err := c.Flags().GetBool("yes")
-	if err != nil || yes || !k.Revoked.IsZero() {
-		return err
-	}
-	_, _ = fmt.Fprintf(c.ErrOrStderr(), "Revoke %s (%s) for ever? Programs that have it cannot pay any more. Type yes: ", label(k.ID), label(orDash(k.Label)))
+	_, _ = fmt.Fprintf(c.ErrOrStderr(), "Revoke %s (%s) for ever? Programs that have it cannot pay any more. Type yes: ",
+		label(k.ID), label(orDash(k.Label)))
 	answer, err := bufio.NewReader(io.LimitReader(c.InOrStdin(), 1024)).ReadString('\n')
 	if err != nil && !errors.Is(err, io.EOF) {
 		return fmt.Errorf("reading the answer: %w", err)

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strconv"
@@ -50,9 +49,8 @@ func joined[T any](all []T) string {
 	return strings.Join(text, " ")
 }
 
-// printKeys writes a table of keys with what is in force at the proxy.
-func printKeys(w io.Writer, keys []adminapi.Key) error {
-	t := newTable(w)
+// writeKeys writes a table of keys with what is in force at the proxy.
+func writeKeys(t *table, keys []adminapi.Key) {
 	t.row("KEY", "LABEL", "MAX PAYMENT", "DAILY", "SPENT TODAY", "LEFT", "MONTHLY", "QUOTA", "PER MINUTE", "DOORS", "MORE")
 	for _, k := range keys {
 		p := k.InForce[pay.DoorProxy]
@@ -63,7 +61,6 @@ func printKeys(w io.Writer, keys []adminapi.Key) error {
 		t.row(k.ID, k.Label, inUSDC(p.MaxPayment), inUSDC(p.DailyBudget), spentToday(k.Today), leftToday(k.Today), inUSDC(p.MonthlyBudget),
 			quotaText(k.Quota), counted(p.PerMinute), paysThrough, strings.Join(more(p), " "))
 	}
-	return t.flush()
 }
 
 // spentToday formats what a key spent today.
@@ -83,35 +80,25 @@ func leftToday(t *adminapi.Today) string {
 }
 
 // more names the limits of a policy that the table has no room for.
-func more(p pay.Policy) []string {
-	var all []string
-	for _, part := range []struct {
-		name string
-		have bool
-	}{
-		{"hosts", len(p.AllowHosts)+len(p.DenyHosts)+len(p.Hosts) > 0},
-		{"payees", len(p.AllowPayees)+len(p.DenyPayees) > 0},
-		{"tasks", len(p.Tasks) > 0},
-		{"price-guard", p.PriceGuard != nil && *p.PriceGuard > 0},
-	} {
-		if part.have {
-			all = append(all, part.name)
+func more(p pay.Policy) (all []string) {
+	add := func(name string, have bool) {
+		if have {
+			all = append(all, name)
 		}
 	}
+	add("hosts", len(p.AllowHosts)+len(p.DenyHosts)+len(p.Hosts) > 0)
+	add("payees", len(p.AllowPayees)+len(p.DenyPayees) > 0)
+	add("tasks", len(p.Tasks) > 0)
+	add("price-guard", p.PriceGuard != nil && *p.PriceGuard > 0)
 	return all
 }
 
-// print writes all limits of a key: its own, and what is in force at each door.
-func printKey(w io.Writer, k adminapi.Key) error {
-	t := newTable(w)
+// writeKey writes all limits of a key: its own, and what is in force at each door.
+func writeKey(t *table, k adminapi.Key) {
 	t.row("key", k.ID)
-	if k.Label != "" {
-		t.row("label", k.Label)
-	}
-	if k.Organization != "" {
-		t.row("organization", k.Organization)
-	}
-	t.row("made", k.Created.UTC().Format(time.RFC3339))
+	t.some("label", k.Label)
+	t.some("organization", k.Organization)
+	t.row("made", when(k.Created))
 	if k.Paused != nil || !k.Revoked.IsZero() {
 		t.row("state", stateText(k.Paused, k.Revoked))
 	}
@@ -121,19 +108,15 @@ func printKey(w io.Writer, k adminapi.Key) error {
 	if k.Quota != nil {
 		t.row("payments this month", quotaText(k.Quota)+", then none until "+k.Quota.Resets.UTC().Format(time.DateOnly))
 	}
-	if leftToday(k.Today) != unlimited {
-		t.row("left today", leftToday(k.Today)+" at the proxy")
+	if left := leftToday(k.Today); left != unlimited {
+		t.row("left today", left+" at the proxy")
 	}
 	t.row()
-	if err := t.flush(); err != nil {
-		return err
-	}
 
-	var own pay.Policy
+	columns, heads := []pay.Policy{{}}, []string{"LIMIT", "OWN"}
 	if k.Policy != nil {
-		own = *k.Policy
+		columns[0] = *k.Policy
 	}
-	columns, heads := []pay.Policy{own}, []string{"LIMIT", "OWN"}
 	for _, d := range adminapi.Doors {
 		columns, heads = append(columns, k.InForce[d]), append(heads, "AT "+strings.ToUpper(string(d)))
 	}
@@ -149,7 +132,6 @@ func printKey(w io.Writer, k adminapi.Key) error {
 			t.row(values...)
 		}
 	}
-	return t.flush()
 }
 
 // limitRow is one limit of several policies.
@@ -174,43 +156,33 @@ func limitRows(policies []pay.Policy) []limitRow {
 		{"allowed payees", func(p pay.Policy) string { return joined(p.AllowPayees) }, false},
 		{"denied payees", func(p pay.Policy) string { return joined(p.DenyPayees) }, false},
 	}
-	hosts, tasks := map[string]bool{}, map[string]bool{}
-	for _, p := range policies {
-		for name := range p.Hosts {
-			hosts[name] = true
+	parts := func(kind string, of func(pay.Policy) map[string]pay.Budget) {
+		names := map[string]bool{}
+		for _, p := range policies {
+			for name := range of(p) {
+				names[name] = true
+			}
 		}
-		for name := range p.Tasks {
-			tasks[name] = true
+		for _, name := range slices.Sorted(maps.Keys(names)) {
+			rows = append(rows, limitRow{kind + " " + name, func(p pay.Policy) string {
+				b := of(p)[name]
+				return orDash(strings.Join(caps(b.MaxPayment, b.DailyBudget, b.MonthlyBudget), ","))
+			}, false})
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(hosts)) {
-		rows = append(rows, limitRow{"host " + name, func(p pay.Policy) string { return budgetText(p.Hosts, name) }, false})
-	}
-	for _, name := range slices.Sorted(maps.Keys(tasks)) {
-		rows = append(rows, limitRow{"task " + name, func(p pay.Policy) string { return budgetText(p.Tasks, name) }, false})
-	}
+	parts("host", func(p pay.Policy) map[string]pay.Budget { return p.Hosts })
+	parts("task", func(p pay.Policy) map[string]pay.Budget { return p.Tasks })
 	return rows
 }
 
-// budgetText is a part's budget in the form of the flags.
-func budgetText(parts map[string]pay.Budget, name string) string {
-	b, known := parts[name]
-	if !known {
-		return unlimited
-	}
-	var all []string
-	for _, limit := range []struct {
-		name string
-		cap  *pay.Cap
-	}{{"max", b.MaxPayment}, {"daily", b.DailyBudget}, {"monthly", b.MonthlyBudget}} {
-		if limit.cap != nil {
-			all = append(all, limit.name+":"+inUSDC(limit.cap))
+// caps names the amounts of a budget in the form of the flags.
+func caps(most, daily, monthly *pay.Cap) (all []string) {
+	for i, limit := range []*pay.Cap{most, daily, monthly} {
+		if limit != nil {
+			all = append(all, []string{"max:", "daily:", "monthly:"}[i]+inUSDC(limit))
 		}
 	}
-	if len(all) == 0 {
-		return unlimited
-	}
-	return strings.Join(all, ",")
+	return all
 }
 
 // quotaText is a key's quota for people.

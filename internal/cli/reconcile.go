@@ -2,10 +2,8 @@ package cli
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"time"
 
@@ -36,80 +34,64 @@ unless it has the idempotency key that it had before. Your word stays in the rec
 const reconcilePoll = 2 * time.Second
 
 func (env *Env) reconcileCommand(c *cobra.Command) {
-	adminFlag(c)
-	c.Flags().Bool("wait", false, "wait until payments are made again")
-	c.Flags().Bool("accept-risk", false, "let payments resume without knowing what the chain does not tell")
-	c.Flags().Bool("json", false, "print JSON")
-	c.Args = cobra.NoArgs
-	Run(c, env.runReconcile)
-}
-
-func (env *Env) runReconcile(c *cobra.Command, _ []string) error {
-	wait, err1 := c.Flags().GetBool("wait")
-	accept, err2 := c.Flags().GetBool("accept-risk")
-	asJSON, err3 := c.Flags().GetBool("json")
-	client, err4 := env.adminOf(c)
-	if err := errors.Join(err1, err2, err3, err4); err != nil {
-		return err
-	}
-	s, err := askReconcile(c.Context(), client)
-	if err != nil {
-		return err
-	}
-	if accept {
-		for _, n := range s.Networks {
-			if skips := skippedText(n); skips != "" {
-				say(c, "accepted: %s", label(skips))
+	a := env.asks(c)
+	wait := c.Flags().Bool("wait", false, "wait until payments are made again")
+	accept := c.Flags().Bool("accept-risk", false, "let payments resume without knowing what the chain does not tell")
+	a.jsonFlag(printsJSON)
+	a.runs(func([]string) error {
+		s, err := a.reconcileStatus(http.MethodGet, nil)
+		if err != nil {
+			return err
+		}
+		if *accept {
+			for _, n := range s.Networks {
+				if skips := skippedText(n); skips != "" {
+					say(c, "accepted: %s", skips)
+				}
+			}
+			said := adminapi.RiskAcceptance{AcceptRisk: true, By: env.operatorName()}
+			if s, err = a.reconcileStatus(http.MethodPost, said); err != nil {
+				return err
 			}
 		}
-		said := adminapi.RiskAcceptance{AcceptRisk: true, By: env.operatorName()}
-		s = adminapi.ReconcileStatus{}
-		if err := client.call(c.Context(), http.MethodPost, "/purser/reconcile", said, &s); err != nil {
+		if *wait {
+			if s, err = a.waitReconciled(s); err != nil {
+				return err
+			}
+		}
+		if err := show(c.OutOrStdout(), a.json, s, writeReconcile); err != nil || !s.Pending {
 			return err
 		}
-	}
-	if wait {
-		if s, err = env.waitReconciled(c, client, s); err != nil {
-			return err
-		}
-	}
-	if asJSON {
-		err = printJSON(c.OutOrStdout(), s)
-	} else {
-		err = printReconcile(c.OutOrStdout(), s)
-	}
-	if err == nil && s.Pending {
-		err = errors.New(waitingText(s, env.Now()))
-	}
-	return err
+		return errors.New(waitingText(s, env.Now()))
+	})
 }
 
-func askReconcile(ctx context.Context, client *adminClient) (s adminapi.ReconcileStatus, err error) {
-	return s, client.call(ctx, http.MethodGet, "/purser/reconcile", nil, &s)
+func (a *asking) reconcileStatus(method string, body any) (s adminapi.ReconcileStatus, err error) {
+	err = a.client.call(a.Context(), method, "/purser/reconcile", body, &s)
+	return s, err
 }
 
 // waitReconciled asks until nothing is pending, and says what has changed.
-func (env *Env) waitReconciled(c *cobra.Command, client *adminClient, s adminapi.ReconcileStatus) (adminapi.ReconcileStatus, error) {
+func (a *asking) waitReconciled(s adminapi.ReconcileStatus) (_ adminapi.ReconcileStatus, err error) {
 	told := ""
 	for s.Pending {
-		if text := waitingText(s, env.Now()); text != told {
-			say(c, "%s", label(text))
+		if text := waitingText(s, a.env.Now()); text != told {
+			say(a.Command, "%s", text)
 			told = text
 		}
 		select {
-		case <-c.Context().Done():
-			return s, c.Context().Err()
+		case <-a.Context().Done():
+			return s, a.Context().Err()
 		case <-time.After(reconcilePoll):
 		}
-		var err error
-		if s, err = askReconcile(c.Context(), client); err != nil {
+		if s, err = a.reconcileStatus(http.MethodGet, nil); err != nil {
 			return s, err
 		}
 	}
 	return s, nil
 }
 
-// skips says what accepting the risk leaves unknown.
+// skippedText says what accepting the risk leaves unknown.
 func skippedText(n adminapi.ReconcileNetwork) string {
 	switch {
 	case n.Done:
@@ -121,7 +103,7 @@ func skippedText(n adminapi.ReconcileNetwork) string {
 		n.Network, max(n.Next, 1)-1, n.Safe)
 }
 
-// waiting says what is being waited for.
+// waitingText says what is being waited for.
 func waitingText(s adminapi.ReconcileStatus, now time.Time) string {
 	for _, n := range s.Networks {
 		switch {
@@ -131,31 +113,28 @@ func waitingText(s adminapi.ReconcileStatus, now time.Time) string {
 		case n.Next <= n.Safe:
 			return fmt.Sprintf("%s: block %d of %d", n.Network, n.Next, n.Safe)
 		case !n.SafeTime.IsZero():
-			return fmt.Sprintf("%s: waiting for a safe block of %s", n.Network, n.Target.UTC().Format(time.RFC3339))
+			return fmt.Sprintf("%s: waiting for a safe block of %s", n.Network, when(n.Target))
 		}
 	}
 	if now.Before(s.Until) {
-		return "payments resume at " + s.Until.UTC().Format(time.RFC3339) + " at the earliest"
+		return "payments resume at " + when(s.Until) + " at the earliest"
 	}
 	return "payments do not resume yet"
 }
 
-func printReconcile(w io.Writer, s adminapi.ReconcileStatus) error {
-	if !s.Pending {
-		_, err := fmt.Fprintln(w, "nothing to reconcile: payments are made")
-		return err
+func writeReconcile(t *table, s adminapi.ReconcileStatus) {
+	if s.Pending {
+		writePending(t, s)
+	} else {
+		fmt.Fprintln(t, "nothing to reconcile: payments are made")
 	}
-	t := newTable(w)
-	reconcileLines(s, func(name, value string) { t.row(name, value) })
-	return t.flush()
 }
 
-// lines tells the state in names and values.
-func reconcileLines(s adminapi.ReconcileStatus, line func(name, value string)) {
-	line("payments", "refused: "+s.Reason)
-	line("backup", s.Backup.UTC().Format(time.RFC3339))
-	line("restored", s.At.UTC().Format(time.RFC3339))
-	line("resumes", "not before "+s.Until.UTC().Format(time.RFC3339))
+func writePending(t *table, s adminapi.ReconcileStatus) {
+	t.row("payments", "refused: "+s.Reason)
+	t.row("backup", when(s.Backup))
+	t.row("restored", when(s.At))
+	t.row("resumes", "not before "+when(s.Until))
 	for _, n := range s.Networks {
 		state := fmt.Sprintf("read from block %d to %d of %d", n.First, max(n.Next, 1)-1, n.Safe)
 		switch {
@@ -164,18 +143,18 @@ func reconcileLines(s adminapi.ReconcileStatus, line func(name, value string)) {
 		case n.Done:
 			state += ", all there is"
 		}
-		line(n.Network, state)
+		t.row(n.Network, state)
 	}
-	line("booked", fmt.Sprintf("%d payments that the backup does not have", s.Booked))
+	t.row("booked", fmt.Sprintf("%d payments that the backup does not have", s.Booked))
 	for _, text := range s.Strange {
-		line("not booked", text)
+		t.row("not booked", text)
 	}
 	if more := s.StrangeCount - len(s.Strange); more > 0 {
-		line("not booked", fmt.Sprintf("and %d more", more))
+		t.row("not booked", fmt.Sprintf("and %d more", more))
 	}
 	if s.Accepted != nil {
-		line("accepted", fmt.Sprintf("by %s at %s", cmp.Or(s.Accepted.By, "somebody"), s.Accepted.At.UTC().Format(time.RFC3339)))
+		t.row("accepted", fmt.Sprintf("by %s at %s", cmp.Or(s.Accepted.By, "somebody"), when(s.Accepted.At)))
 	} else if s.NeedsOperator {
-		line("needs you", "purser reconcile --accept-risk, see its --help")
+		t.row("needs you", "purser reconcile --accept-risk, see its --help")
 	}
 }

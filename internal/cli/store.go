@@ -42,78 +42,60 @@ The exit status is 0 if nothing is wrong, else 1.
 
 func (env *Env) checkCommand(c *cobra.Command) {
 	adminFlag(c)
-	dataDirFlag(c)
-	c.Flags().Bool("json", false, "print JSON")
+	dir := dataDirFlag(c)
+	asJSON := c.Flags().Bool("json", false, printsJSON)
 	c.Args = cobra.MaximumNArgs(1)
 	Run(c, func(c *cobra.Command, args []string) error {
-		as, err := form(c)
-		if err != nil {
-			return err
-		}
-		path, err := env.databasePath(c, args)
+		path, err := env.databasePath(*dir, args)
 		if err != nil {
 			return err
 		}
 		var answer CheckAnswer
 		if len(args) == 0 && !c.Flags().Changed("data-dir") {
-			answer, err = env.checkRunning(c)
+			err = env.checkRunning(c, &answer)
 		} else {
 			answer.Path = path
 			answer.Report, err = boltstore.CheckFile(c.Context(), path, env.masterKeyBeside(path))
 		}
-		if err != nil {
-			return err
+		if err == nil {
+			err = show(c.OutOrStdout(), *asJSON, answer, writeCheck)
 		}
-		if as == asJSON {
-			err = printJSON(c.OutOrStdout(), answer)
-		} else {
-			err = answer.print(c.OutOrStdout())
+		if err == nil && len(answer.Faults) > 0 {
+			err = errors.New("the database has faults: keep the file as it is, with a copy, until they are understood")
 		}
-		if err != nil {
-			return err
-		}
-		if len(answer.Faults) > 0 {
-			return errors.New("the database has faults: keep the file as it is, with a copy, until they are understood")
-		}
-		return nil
+		return err
 	})
 }
 
-func (env *Env) checkRunning(c *cobra.Command) (answer CheckAnswer, err error) {
+func (env *Env) checkRunning(c *cobra.Command, answer *CheckAnswer) error {
 	client, err := env.adminOf(c)
 	if err != nil {
-		return answer, err
+		return err
 	}
-	err = client.patient().call(c.Context(), http.MethodPost, "/purser/check", struct{}{}, &answer)
-	if err != nil {
-		return answer, fmt.Errorf("%w; the database of a stopped purser is checked with --data-dir", err)
+	if err := client.patient().call(c.Context(), http.MethodPost, "/purser/check", struct{}{}, answer); err != nil {
+		return fmt.Errorf("%w; the database of a stopped purser is checked with --data-dir", err)
 	}
-	return answer, nil
+	return nil
 }
 
 // dataDirFlag adds the flag that names the data directory of a stopped purser.
-func dataDirFlag(c *cobra.Command) {
-	c.Flags().String("data-dir", "", "data directory of a stopped purser (default: "+dataDirVariable+", else "+defaultDataDir+")")
+func dataDirFlag(c *cobra.Command) *string {
+	return c.Flags().String("data-dir", "",
+		"data directory of a stopped purser (default: "+dataDirVariable+", else "+defaultDataDir+")")
 }
 
 // databasePath is the file that a command is for: FILE, or the one in the data directory.
-func (env *Env) databasePath(c *cobra.Command, args []string) (string, error) {
-	dir, err := c.Flags().GetString("data-dir")
+func (env *Env) databasePath(dir string, args []string) (string, error) {
+	path := filepath.Join(cmp.Or(dir, env.Getenv(dataDirVariable), defaultDataDir), databaseName)
 	switch {
-	case err != nil:
-		return "", err
 	case len(args) > 0 && dir != "":
 		return "", errors.New("FILE and --data-dir name two databases: keep one")
 	case len(args) > 0:
-		return filepath.Abs(env.path(args[0]))
-	case dir == "" && env.Getenv(boltPathVariable) != "":
-		return filepath.Abs(env.path(env.Getenv(boltPathVariable)))
+		path = args[0]
 	case dir == "":
-		if dir = env.Getenv(dataDirVariable); dir == "" {
-			dir = defaultDataDir
-		}
+		path = cmp.Or(env.Getenv(boltPathVariable), path)
 	}
-	return filepath.Abs(env.path(filepath.Join(dir, databaseName)))
+	return filepath.Abs(env.path(path))
 }
 
 // masterKeyBeside is the master key if it is at hand, else nil.
@@ -126,9 +108,7 @@ func (env *Env) masterKeyBeside(path string) vault.Source {
 	return vault.From(value, file, generated)
 }
 
-// print writes a report for people.
-func (a CheckAnswer) print(w io.Writer) error {
-	t := newTable(w)
+func writeCheck(t *table, a CheckAnswer) {
 	t.row("database", a.Path)
 	t.row("size", size(a.Size))
 	t.row("schema", strconv.Itoa(a.Schema))
@@ -150,15 +130,9 @@ func (a CheckAnswer) print(w io.Writer) error {
 	default:
 		t.row("faults", strconv.Itoa(n))
 	}
-	if err := t.flush(); err != nil {
-		return err
-	}
 	for _, fault := range a.Faults {
-		if _, err := fmt.Fprintf(w, "  %s\n", label(fault)); err != nil {
-			return err
-		}
+		fmt.Fprintf(t, "  %s\n", label(fault))
 	}
-	return nil
 }
 
 // payments is their number, by state and flag.
@@ -179,28 +153,28 @@ func size(n int64) string { return humanize.IBytes(uint64(max(n, 0))) }
 
 // since says what became of a backup.
 func since(m boltstore.Mark) string {
-	at := func(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 	switch {
 	case m.RestoredAt.IsZero():
 		return ""
 	case m.ReconciledAt.IsZero():
-		return ", restored " + at(m.RestoredAt) + ", not reconciled yet"
+		return ", restored " + when(m.RestoredAt) + ", not reconciled yet"
 	case m.Accepted != nil:
-		return ", restored " + at(m.RestoredAt) + ", payments resumed " + at(m.ReconciledAt) + " by the word of " + label(cmp.Or(m.Accepted.By, "somebody"))
+		return fmt.Sprintf(", restored %s, payments resumed %s by the word of %s",
+			when(m.RestoredAt), when(m.ReconciledAt), cmp.Or(m.Accepted.By, "somebody"))
 	}
-	return fmt.Sprintf(", restored %s, reconciled %s, %d payments booked", at(m.RestoredAt), at(m.ReconciledAt), m.Booked)
+	return fmt.Sprintf(", restored %s, reconciled %s, %d payments booked",
+		when(m.RestoredAt), when(m.ReconciledAt), m.Booked)
 }
 
 // taken says when a backup was taken.
 func taken(m boltstore.Mark) string {
-	at := "taken " + m.At.UTC().Format(time.RFC3339)
-	if m.Copied {
-		return "none, but an older copy of the database, last written after " + m.At.UTC().Format(time.RFC3339)
+	switch {
+	case m.Copied:
+		return "none, but an older copy of the database, last written after " + when(m.At)
+	case m.Block == nil:
+		return "taken " + when(m.At) + ", at no known block"
 	}
-	if m.Block == nil {
-		return at + ", at no known block"
-	}
-	return fmt.Sprintf("%s, at block %d of %s", at, m.Block.Number, m.Block.Network)
+	return fmt.Sprintf("taken %s, at block %d of %s", when(m.At), m.Block.Number, m.Block.Network)
 }
 
 const backupHelp = `
@@ -219,26 +193,18 @@ opened. The command says where it is: keep a copy of it elsewhere than the backu
     $ purser backup books.db`
 
 func (env *Env) backupCommand(c *cobra.Command) {
-	adminFlag(c)
-	c.Flags().Bool("force", false, "replace FILE if it is there")
+	a := env.asks(c)
+	force := c.Flags().Bool("force", false, "replace FILE if it is there")
 	c.Args = cobra.ExactArgs(1)
-	Run(c, func(c *cobra.Command, args []string) error {
-		force, err := c.Flags().GetBool("force")
-		if err != nil {
-			return err
-		}
+	a.runs(func(args []string) error {
 		path, err := filepath.Abs(env.path(args[0]))
 		if err != nil {
 			return err
 		}
-		if err := mayWrite(path, force); err != nil {
+		if err := mayWrite(path, *force); err != nil {
 			return err
 		}
-		client, err := env.adminOf(c)
-		if err != nil {
-			return err
-		}
-		return takeBackup(c, client.patient(), path, force)
+		return takeBackup(c, a.client.patient(), path, *force)
 	})
 }
 
@@ -297,23 +263,18 @@ func takeBackup(c *cobra.Command, client *adminClient, path string, force bool) 
 		return err
 	}
 	if reason := header.Get(adminapi.NoBlockHeader); reason != "" {
-		say(c, "the backup has no block number: %s", label(reason))
+		say(c, "the backup has no block number: %s", reason)
 	}
-	_, err = fmt.Fprint(c.OutOrStdout(), backupText(path, report, header.Get(adminapi.MasterKeyHeader)))
+	a, out := CheckAnswer{Report: report}, c.OutOrStdout()
+	fmt.Fprintf(out, "%s: %s, schema %d, checked: payments %s, spend events %d, keys %d, wallets %d\n",
+		path, size(a.Size), a.Schema, a.payments(), a.Events, a.Keys, a.Wallets)
+	if n := len(a.Backups); n > 0 {
+		fmt.Fprintln(out, taken(a.Backups[n-1]))
+	}
+	_, err = fmt.Fprintf(out,
+		"The master key is not in it, and the wallets are lost without it: keep a copy of %s elsewhere.\n",
+		label(header.Get(adminapi.MasterKeyHeader)))
 	return err
-}
-
-// backupText says what was made, and what else must be kept.
-func backupText(path string, r boltstore.Report, masterKey string) string {
-	var b strings.Builder
-	a := CheckAnswer{Path: path, Report: r}
-	fmt.Fprintf(&b, "%s: %s, schema %d, checked: payments %s, spend events %d, keys %d, wallets %d\n",
-		path, size(r.Size), r.Schema, a.payments(), r.Events, r.Keys, r.Wallets)
-	if n := len(r.Backups); n > 0 {
-		fmt.Fprintln(&b, taken(r.Backups[n-1]))
-	}
-	fmt.Fprintf(&b, "The master key is not in it, and the wallets are lost without it: keep a copy of %s elsewhere.\n", label(masterKey))
-	return b.String()
 }
 
 const (
@@ -358,10 +319,10 @@ stopped, the database is the old one or the new one.
     $ purser compact --data-dir ./purser-data`
 
 func (env *Env) compactCommand(c *cobra.Command) {
-	dataDirFlag(c)
+	dir := dataDirFlag(c)
 	c.Args = cobra.MaximumNArgs(1)
 	Run(c, func(c *cobra.Command, args []string) error {
-		path, err := env.databasePath(c, args)
+		path, err := env.databasePath(*dir, args)
 		if err != nil {
 			return err
 		}

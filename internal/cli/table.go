@@ -12,8 +12,8 @@ import (
 )
 
 // table prints rows of cells in columns. Cells hold what sellers and agents wrote: nothing in them
-// is more than text on one line.
-type table struct{ w *tabwriter.Writer }
+// is more than text on one line. Text that is written to it ends the columns.
+type table struct{ *tabwriter.Writer }
 
 func newTable(to io.Writer) *table { return &table{tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)} }
 
@@ -22,11 +22,15 @@ func (t *table) row(values ...string) {
 	for i, v := range values {
 		shown[i] = label(v)
 	}
-	_, _ = fmt.Fprintln(t.w, strings.TrimRight(strings.Join(shown, "\t"), " \t")) // flush returns the error
+	_, _ = fmt.Fprintln(t, strings.TrimRight(strings.Join(shown, "\t"), " \t")) // Flush returns the error
 }
 
-// flush prints the rows. Those that come later have columns of their own.
-func (t *table) flush() error { return t.w.Flush() }
+// some prints a name with a value, unless that is empty.
+func (t *table) some(name, value string) {
+	if value != "" {
+		t.row(name, value)
+	}
+}
 
 // label is a text on one line of a terminal. What would steer the terminal, or turn the
 // direction of the line, is replaced.

@@ -27,7 +27,7 @@ func TestTable(t *testing.T) {
 	tab := newTable(&b)
 	tab.row("LABEL", "N", "")
 	tab.row("a\tb\n", "1", "x")
-	if err := tab.flush(); err != nil {
+	if err := tab.Flush(); err != nil {
 		t.Fatal(err)
 	}
 	if want := "LABEL  N\na�b�   1  x\n"; b.String() != want {

@@ -1,0 +1,149 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net/url"
+
+	"github.com/spf13/cobra"
+
+	"github.com/purserpay/purser/internal/adminapi"
+)
+
+// Usages of --json.
+const (
+	printsJSON    = "print JSON"
+	printsAmounts = "print JSON, with amounts in the smallest unit"
+)
+
+// asking is a command that asks a running purser. Its methods add flags that commands share. The
+// fields hold what these say once the command runs.
+type asking struct {
+	*cobra.Command
+	env       *Env
+	client    *adminClient
+	ask       url.Values // of a list; --key is in it
+	key       string
+	json, csv bool
+	days      daySpan
+	most      int // rows of a list; 0: all
+	checks    []func() error
+}
+
+// asks returns a command that has the flag for the admin endpoint.
+func (env *Env) asks(c *cobra.Command) *asking {
+	adminFlag(c)
+	return &asking{Command: c, env: env, ask: url.Values{}}
+}
+
+// sub adds a command below this one.
+func (a *asking) sub(use, short, long string, args cobra.PositionalArgs) *asking {
+	c := &cobra.Command{Use: use, Short: short, Long: long, Args: args}
+	a.AddCommand(c)
+	return a.env.asks(c)
+}
+
+// runs makes the command check its flags and run f.
+func (a *asking) runs(f func(args []string) error) {
+	Run(a.Command, func(c *cobra.Command, args []string) error {
+		var err error
+		a.client, err = a.env.adminOf(c)
+		for _, check := range a.checks {
+			err = errors.Join(err, check())
+		}
+		if err != nil {
+			return err
+		}
+		return f(args)
+	})
+}
+
+// adminFlag adds the flag that names the admin endpoint.
+func adminFlag(c *cobra.Command) {
+	c.Flags().String("admin", "", "address of purser's admin endpoint (default: "+adminapi.AddressVariable+", else "+DefaultAdmin+")")
+	// Caddy's own commands call it --address.
+	c.Flags().Var(c.Flags().Lookup("admin").Value, "address", "the same")
+	_ = c.Flags().MarkHidden("address")
+}
+
+// adminOf returns a client of the endpoint that a command's flag names.
+func (env *Env) adminOf(c *cobra.Command) (*adminClient, error) {
+	return env.newAdminClient(c.Flags().Lookup("admin").Value.String())
+}
+
+func (a *asking) jsonFlag(usage string) { a.Flags().BoolVar(&a.json, "json", false, usage) }
+
+// csvFlag is for a command with --json.
+func (a *asking) csvFlag() {
+	a.Flags().BoolVar(&a.csv, "csv", false, "print CSV, with amounts in USDC")
+	a.checks = append(a.checks, func() error {
+		if a.json && a.csv {
+			return errors.New("--json or --csv, not both")
+		}
+		return nil
+	})
+}
+
+// keyFlag adds the flag that names a key.
+func (a *asking) keyFlag(usage string) {
+	a.Flags().StringVar(&a.key, "key", "", usage)
+	complete := oneID(a.env.keyIDs)
+	_ = a.RegisterFlagCompletionFunc("key",
+		func(c *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			return complete(c, nil, typed)
+		})
+	a.checks = append(a.checks, func() error {
+		if a.key == "" {
+			return nil
+		}
+		a.ask.Set("key", a.key)
+		return checkID("--key", a.key)
+	})
+}
+
+// networkFlag adds the flag that names the network of a new wallet.
+func (a *asking) networkFlag(usage string) *string {
+	network := a.Flags().String("network", "", usage+" (default: the first one that is configured)")
+	oneOf(a.Command, "network", networkNames()...)
+	return network
+}
+
+// limitFlag adds the flag that bounds a list; unset 0 is a list of everything.
+func (a *asking) limitFlag(unset int) {
+	usage := "how many at most"
+	if unset == 0 {
+		usage += " (default: all)"
+	}
+	a.Flags().IntVar(&a.most, "limit", unset, usage)
+	a.checks = append(a.checks, func() error {
+		if a.most < 1 && a.Flags().Changed("limit") {
+			return errors.New("--limit: a number above 0")
+		}
+		return nil
+	})
+}
+
+// tell makes one request and prints its answer: as JSON if --json says so, else as print writes it.
+func tell[T any](a *asking, method, path string, body any, print func(*table, T)) error {
+	var answer T
+	if err := a.client.call(a.Context(), method, path, body, &answer); err != nil {
+		return err
+	}
+	return show(a.OutOrStdout(), a.json, answer, print)
+}
+
+// show prints a value: as JSON, or as print writes it.
+func show[T any](w io.Writer, asJSON bool, v T, print func(*table, T)) error {
+	if asJSON {
+		text, err := json.MarshalIndent(v, "", "  ")
+		if err != nil {
+			return err
+		}
+		_, err = w.Write(append(plainJSON(text), '\n'))
+		return err
+	}
+	t := newTable(w)
+	print(t, v)
+	return t.Flush()
+}
