@@ -39,10 +39,7 @@ func (p realPayer) settle(ctx context.Context, t *testing.T, network *evm.Chain,
 	if err != nil {
 		t.Fatal(err)
 	}
-	transaction, err := network.TransferWithAuthorization(ctx, evm.Authorization{
-		From: common.Address(a.From), To: common.Address(a.To), Value: a.Value.Big(),
-		ValidAfter: new(big.Int).SetUint64(a.ValidAfter), ValidBefore: new(big.Int).SetUint64(a.ValidBefore), Nonce: a.Nonce,
-	}, signature)
+	transaction, err := network.TransferWithAuthorization(ctx, a, signature)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,9 +1,7 @@
 package sandbox
 
 import (
-	"bytes"
 	"encoding/json"
-	"maps"
 	"net/http"
 	"reflect"
 
@@ -44,7 +42,7 @@ func (g *paywall) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	switch g.good.flow {
 	case flowUpfront:
-		g.upfront(w, r, p)
+		g.deliver(w, r, p, g.good.serve)
 	case flowPrepaid:
 		g.prepaid(w, r, p)
 	default:
@@ -64,26 +62,17 @@ func (g *paywall) authorized(w http.ResponseWriter, r *http.Request, p payment) 
 		g.challenge(w, r, verdict.InvalidReason, verdict.Payer)
 		return
 	}
-	goods := newPage()
+	goods := honest.NewPage()
 	g.good.serve(goods, r)
-	if goods.status >= http.StatusBadRequest {
-		goods.copyTo(w)
+	if goods.Status >= http.StatusBadRequest {
+		goods.SendTo(w)
 		return
 	}
-	receipt, err := g.seller.settle(r.Context(), p)
-	switch {
-	case err != nil:
-		g.seller.unavailable(w, r, err)
-	case !receipt.Success:
-		g.unsettled(w, r, receipt)
-	default:
-		g.attach(w, receipt)
-		goods.copyTo(w)
-	}
+	g.deliver(w, r, p, func(w http.ResponseWriter, _ *http.Request) { goods.SendTo(w) })
 }
 
-// upfront settles, and then serves without holding the answer back.
-func (g *paywall) upfront(w http.ResponseWriter, r *http.Request, p payment) {
+// deliver settles, and then sends the goods.
+func (g *paywall) deliver(w http.ResponseWriter, r *http.Request, p payment, goods http.HandlerFunc) {
 	receipt, err := g.seller.settle(r.Context(), p)
 	switch {
 	case err != nil:
@@ -92,7 +81,7 @@ func (g *paywall) upfront(w http.ResponseWriter, r *http.Request, p payment) {
 		g.unsettled(w, r, receipt)
 	default:
 		g.attach(w, receipt)
-		g.good.serve(w, r)
+		goods(w, r)
 	}
 }
 
@@ -141,15 +130,10 @@ func (g *paywall) challenge(w http.ResponseWriter, r *http.Request, reason, paye
 		honest.WriteJSON(w, http.StatusPaymentRequired, body)
 		return
 	}
-	value, err := honest.InHeader(map[string]any{
+	w.Header().Set(x402.HeaderRequired, honest.InHeader(map[string]any{
 		"x402Version": 2, "error": reason, "accepts": accepts,
 		"resource": map[string]string{"url": urlOf(r), "description": g.good.description, "mimeType": g.good.mimeType},
-	})
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
-	w.Header().Set(x402.HeaderRequired, value)
+	}))
 	honest.WriteJSON(w, http.StatusPaymentRequired, struct{}{})
 }
 
@@ -171,11 +155,7 @@ func (g *paywall) attach(w http.ResponseWriter, receipt honest.SettleAnswer) {
 	if g.good.version == 1 {
 		name = x402.HeaderV1Response
 	}
-	value, err := honest.InHeader(receipt)
-	if err != nil { // impossible: the receipt holds strings
-		return
-	}
-	w.Header().Set(name, value)
+	w.Header().Set(name, honest.InHeader(receipt))
 	w.Header().Set("Cache-Control", "private")
 }
 
@@ -221,23 +201,4 @@ func (p payment) matches() bool {
 	delete(echoed.Accepted, "extra")
 	delete(ours, "extra")
 	return reflect.DeepEqual(echoed.Accepted, ours)
-}
-
-// page holds an answer back until it is paid for.
-type page struct {
-	header http.Header
-	status int
-	body   bytes.Buffer
-}
-
-func newPage() *page { return &page{header: http.Header{}, status: http.StatusOK} }
-
-func (p *page) Header() http.Header         { return p.header }
-func (p *page) WriteHeader(status int)      { p.status = status }
-func (p *page) Write(b []byte) (int, error) { return p.body.Write(b) }
-
-func (p *page) copyTo(w http.ResponseWriter) {
-	maps.Copy(w.Header(), p.header)
-	w.WriteHeader(p.status)
-	_, _ = w.Write(p.body.Bytes())
 }

@@ -193,7 +193,7 @@ func TestSellerWithoutFacilitator(t *testing.T) {
 	w := start(t, Options{})
 	b := newBuyer(t, w, 1_000_000)
 	c, upfront := offered(t, w, 2), request(t, w, "GET", w.SellerURL()+"/stream", "", nil).challenge(t)
-	if err := w.facilitator.close(); err != nil {
+	if err := w.facilitator.Close(); err != nil {
 		t.Fatal(err)
 	}
 	for path, challenge := range map[string]x402.Challenge{"/weather": c, "/stream": upfront} {
@@ -226,7 +226,7 @@ func TestWorldLeavesNothingBehind(t *testing.T) {
 		resp.Body.Close()
 		t.Error("trusted without the authority")
 	}
-	dir := w.tempDir
+	dir := w.dir
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -244,7 +244,7 @@ func TestPortsInUse(t *testing.T) {
 		}
 	}
 	w := start(t, Options{})
-	if other, err := Start(t.Context(), Options{Port: w.seller.port - sellerOffset}); err == nil {
+	if other, err := Start(t.Context(), Options{Port: w.seller.Port - sellerOffset}); err == nil {
 		other.Close()
 		t.Error("two worlds on one port")
 	} else if !strings.Contains(err.Error(), "in use") {

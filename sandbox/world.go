@@ -3,6 +3,7 @@ package sandbox
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -19,6 +20,7 @@ import (
 	"github.com/purserpay/purser/sandbox/evm"
 	"github.com/purserpay/purser/sandbox/honest"
 	"github.com/purserpay/purser/sandbox/identity"
+	"github.com/purserpay/purser/sandbox/loopback"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -33,17 +35,26 @@ const (
 // ClientID is purser's client id at the identity provider.
 const ClientID = "purser-sandbox"
 
-// caFile names the file with the root that signed the seller's certificate.
-const caFile = "ca.pem"
+// Offsets of a world's ports from Options.Port, which purser itself uses. Offset 4 is for purser's
+// reverse proxy, and offset 5 for its metrics.
+const (
+	sellerOffset      = 1
+	facilitatorOffset = 2
+	rpcOffset         = 3
+	MetricsOffset     = 5
+	sellerTLSOffset   = 6
+	identityOffset    = 7
+	LastOffset        = identityOffset
+)
+
+// closeTime is the time that requests have to finish when the world ends.
+const closeTime = 2 * time.Second
 
 // Options configures a World. The zero value works.
 type Options struct {
 	// Port is purser's port. The world uses ports after it: seller +1, facilitator +2, JSON-RPC +3,
 	// seller over TLS +6, identity provider +7. Default: free ports.
 	Port int
-	// DataDir is an existing folder for the file ca.pem, which Close removes. Default: a temporary
-	// folder, which Close removes too.
-	DataDir string
 	// PayTo receives the sellers' money. Default: an address without a known private key.
 	PayTo x402.Address
 	// PublicURL is purser's address for people, if that is not on loopback. The dashboard's sign-in
@@ -61,17 +72,13 @@ type World struct {
 	Chain *evm.Chain
 	// PayTo receives the sellers' money.
 	PayTo x402.Address
-
 	// User is the user that the identity provider signs in.
 	User identity.User
 
-	facilitator, seller, sellerTLS *listener
-	identity                       *listener
-	authority                      *authority
-	caPath                         string
-	tempDir                        string // "" when the caller gave the folder
-	transport                      *http.Transport
-	cancel                         context.CancelFunc
+	facilitator, seller, sellerTLS, identity *loopback.Server
+	dir                                      string // of the file ca.pem
+	transport                                *http.Transport
+	cancel                                   context.CancelFunc
 
 	closing  sync.Once
 	closeErr error
@@ -86,7 +93,10 @@ func Start(ctx context.Context, o Options) (*World, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	w := &World{PayTo: o.PayTo, cancel: cancel}
+	w := &World{
+		PayTo: o.PayTo, cancel: cancel, transport: http.DefaultTransport.(*http.Transport).Clone(),
+		User: identity.User{Subject: "sandbox", Name: "Sandbox user", Email: "user@purser.test"},
+	}
 	if w.PayTo.IsZero() {
 		w.PayTo = x402.Address(crypto.Keccak256([]byte("purser sandbox seller"))[12:])
 	}
@@ -97,67 +107,55 @@ func Start(ctx context.Context, o Options) (*World, error) {
 }
 
 func (w *World) start(ctx context.Context, o Options) (err error) {
-	if err := w.writeAuthority(o.DataDir); err != nil {
+	root, certificate, err := newCertificate()
+	if err != nil {
 		return err
 	}
-	w.transport = http.DefaultTransport.(*http.Transport).Clone()
+	if w.dir, err = os.MkdirTemp("", "purser-world-"); err != nil {
+		return fmt.Errorf("make a folder: %w", err)
+	}
+	if err := os.WriteFile(w.CA(), root, 0o600); err != nil {
+		return fmt.Errorf("write the authority's certificate: %w", err)
+	}
+	trusted := x509.NewCertPool()
+	trusted.AppendCertsFromPEM(root)
 	w.transport.Proxy = nil // the environment may name purser as proxy
-	w.transport.TLSClientConfig = &tls.Config{RootCAs: w.authority.pool(), MinVersion: tls.VersionTLS12}
+	w.transport.TLSClientConfig = &tls.Config{RootCAs: trusted, MinVersion: tls.VersionTLS12}
 	w.transport.DialContext = dial
 	w.transport.MaxIdleConnsPerHost = 64 // the seller calls one host, its facilitator
 
-	w.Chain, err = evm.Start(ctx, evm.Options{RPCAddress: address(o.Port, rpcOffset), Now: o.Now})
-	if err != nil {
+	port := func(offset int) int {
+		if o.Port == 0 {
+			return 0
+		}
+		return o.Port + offset
+	}
+	serve := func(name string, offset int, handler http.Handler, certificate *tls.Certificate) (*loopback.Server, error) {
+		options := loopback.Options{Name: name, Port: port(offset), Certificate: certificate, Logger: o.Logger}
+		return loopback.Serve(ctx, options, handler)
+	}
+	if w.Chain, err = evm.Start(ctx, evm.Options{Port: port(rpcOffset), Now: o.Now}); err != nil {
 		return err
 	}
-	w.facilitator, err = listen(ctx, "facilitator", address(o.Port, facilitatorOffset), honest.NewFacilitator(w.Chain, o.Now), nil, o.Logger)
-	if err != nil {
+	if w.facilitator, err = serve("facilitator", facilitatorOffset, honest.NewFacilitator(w.Chain, o.Now), nil); err != nil {
 		return err
 	}
-	seller := NewSeller(SellerOptions{
-		Facilitator: w.FacilitatorURL(), PayTo: w.PayTo, Settled: w.Settled, Client: w.Client(), Logger: o.Logger,
-	})
-	if err := w.startIdentity(ctx, o); err != nil {
-		return err
-	}
-	if w.seller, err = listen(ctx, "seller", address(o.Port, sellerOffset), faucet(w.Fund, w.authority.pem(), seller), nil, o.Logger); err != nil {
-		return err
-	}
-	w.sellerTLS, err = listen(ctx, "seller over TLS", address(o.Port, sellerTLSOffset), seller, &w.authority.leaf, o.Logger)
-	return err
-}
-
-// startIdentity starts the identity provider.
-func (w *World) startIdentity(ctx context.Context, o Options) (err error) {
-	w.User = identity.User{Subject: "sandbox", Name: "Sandbox user", Email: "user@purser.test"}
 	provider, err := identity.New(identity.Options{ClientID: ClientID, User: w.User, PublicURL: o.PublicURL, Now: o.Now})
 	if err != nil {
 		return err
 	}
-	if w.identity, err = listen(ctx, "identity provider", address(o.Port, identityOffset), provider, nil, o.Logger); err != nil {
+	if w.identity, err = serve("identity provider", identityOffset, provider, nil); err != nil {
 		return err
 	}
 	provider.At(w.IdentityURL())
-	return nil
-}
-
-// writeAuthority makes the certificates, and writes the root for clients.
-func (w *World) writeAuthority(dir string) (err error) {
-	if w.authority, err = newAuthority(SellerTLSName); err != nil {
+	seller := NewSeller(SellerOptions{
+		Facilitator: w.FacilitatorURL(), PayTo: w.PayTo, Settled: w.Settled, Client: w.Client(), Logger: o.Logger,
+	})
+	if w.seller, err = serve("seller", sellerOffset, faucet(w.Fund, root, seller), nil); err != nil {
 		return err
 	}
-	if dir == "" {
-		if w.tempDir, err = os.MkdirTemp("", "purser-world-"); err != nil {
-			return fmt.Errorf("make a folder: %w", err)
-		}
-		dir = w.tempDir
-	}
-	path := filepath.Join(dir, caFile)
-	if err := os.WriteFile(path, w.authority.pem(), 0o600); err != nil {
-		return fmt.Errorf("write the authority's certificate: %w", err)
-	}
-	w.caPath = path
-	return nil
+	w.sellerTLS, err = serve("seller over TLS", sellerTLSOffset, seller, &certificate)
+	return err
 }
 
 // Close stops all parts and removes the files of Start. Requests have two seconds to finish. Later
@@ -168,57 +166,47 @@ func (w *World) Close() error {
 }
 
 func (w *World) close() error {
-	var errs []error
-	var sellers [3]error
-	var ends sync.WaitGroup
 	// These are first, because they need the facilitator, which needs the chain.
-	for i, l := range []*listener{w.seller, w.sellerTLS, w.identity} {
-		if l != nil {
-			ends.Go(func() { sellers[i] = l.close() })
-		}
+	first := []*loopback.Server{w.seller, w.sellerTLS, w.identity}
+	errs := make([]error, len(first))
+	var ends sync.WaitGroup
+	for i, s := range first {
+		ends.Go(func() { errs[i] = s.Shutdown(closeTime) })
 	}
 	ends.Wait()
-	errs = append(errs, sellers[:]...)
-	if w.facilitator != nil {
-		errs = append(errs, w.facilitator.close())
-	}
+	errs = append(errs, w.facilitator.Shutdown(closeTime))
 	w.cancel()
-	if w.transport != nil {
-		w.transport.CloseIdleConnections()
-	}
+	w.transport.CloseIdleConnections()
 	if w.Chain != nil {
 		errs = append(errs, w.Chain.Close())
 	}
-	switch {
-	case w.tempDir != "":
-		errs = append(errs, os.RemoveAll(w.tempDir))
-	case w.caPath != "":
-		errs = append(errs, os.Remove(w.caPath))
+	if w.dir != "" {
+		errs = append(errs, os.RemoveAll(w.dir))
 	}
 	return errors.Join(errs...)
 }
 
 // SellerURL returns the seller's URL by name, for programs behind purser.
-func (w *World) SellerURL() string { return w.seller.origin("http", SellerName) }
+func (w *World) SellerURL() string { return w.seller.Origin("http", SellerName) }
 
 // SellerDirectURL returns the seller's URL by address, for programs on this machine.
-func (w *World) SellerDirectURL() string { return w.seller.origin("http", SellerIP) }
+func (w *World) SellerDirectURL() string { return w.seller.Origin("http", SellerIP) }
 
 // SellerTLSURL returns the seller's https URL by name. The root in CA signed its certificate, which
 // is valid for 127.0.0.1 too.
-func (w *World) SellerTLSURL() string { return w.sellerTLS.origin("https", SellerTLSName) }
+func (w *World) SellerTLSURL() string { return w.sellerTLS.Origin("https", SellerTLSName) }
 
 // IdentityURL returns the issuer of the identity provider. It signs in every visitor as User.
-func (w *World) IdentityURL() string { return w.identity.origin("http", "127.0.0.1") }
+func (w *World) IdentityURL() string { return w.identity.URL() }
 
 // FacilitatorURL returns the facilitator's base URL.
-func (w *World) FacilitatorURL() string { return w.facilitator.origin("http", "127.0.0.1") }
+func (w *World) FacilitatorURL() string { return w.facilitator.URL() }
 
 // RPCURL returns the URL of the chain's JSON-RPC.
 func (w *World) RPCURL() string { return w.Chain.RPCURL() }
 
 // CA returns the path of the PEM file with the root that clients of SellerTLSURL must trust.
-func (w *World) CA() string { return w.caPath }
+func (w *World) CA() string { return filepath.Join(w.dir, "ca.pem") }
 
 // Token returns the address of the token.
 func (w *World) Token() x402.Address { return x402.Address(w.Chain.TokenAddress()) }

@@ -58,7 +58,7 @@ func start(ctx context.Context, f flags, progress io.Writer) (*running, error) {
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	// Not ctx: the world must outlast purser, which may still finish payments after the signal.
 	s.world, err = sandbox.Start(context.WithoutCancel(ctx), sandbox.Options{
-		Port: f.port, DataDir: s.dir, PublicURL: os.Getenv(publicURL), Logger: log,
+		Port: f.port, PublicURL: os.Getenv(publicURL), Logger: log,
 	})
 	if err != nil {
 		return s, elsewhere(err)

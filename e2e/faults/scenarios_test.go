@@ -112,12 +112,10 @@ func TestScenarios(t *testing.T) {
 		each(t, "recovery", all, func(t *testing.T, s *stage) {
 			s.in.world.Late(bounded(t))
 			rpc := s.scenario.RPC
-			if rpc == nil || n >= len(rpc.Stages) {
+			if rpc == nil || n >= len(rpc.Views) {
 				return
 			}
-			if err := rpc.Enter(bounded(t), s.in.world.RPC, n); err != nil {
-				t.Fatal(err)
-			}
+			s.in.world.RPC.Show(rpc.Views[n])
 			for _, p := range s.players {
 				p.before, _ = s.in.account(t, p.customer)
 			}

@@ -198,9 +198,7 @@ func (e *examination) believes(ctx context.Context, name string, lie hostile.RPC
 	}
 	scenario := scenarioNamed("RPC " + lie.Name)
 	played := scenario.Play(ctx, one.world, one.customer, hostile.PayerDoor, keyed, firstOrder)
-	if err := lie.Enter(ctx, rpc, 0); err != nil {
-		return nil, err
-	}
+	rpc.Show(lie.Views[0])
 	before, _, err := e.account(ctx, one)
 	if err != nil {
 		return nil, err

@@ -77,8 +77,7 @@ func TestChainFollowsAnotherClock(t *testing.T) {
 			c := start(t, Options{Now: clock})
 			payer, seller := funded(t, c, 10), newAccount(t)
 			auth := authorize(t, payer.address, seller.address, 10)
-			auth.ValidAfter = big.NewInt(clock().Add(-time.Minute).Unix())
-			auth.ValidBefore = big.NewInt(clock().Add(time.Minute).Unix())
+			auth.ValidAfter, auth.ValidBefore = unix(clock().Add(-time.Minute)), unix(clock().Add(time.Minute))
 			if _, err := c.TransferWithAuthorization(bounded(t), auth, payer.sign(t, auth)); err != nil {
 				t.Fatal(err)
 			}

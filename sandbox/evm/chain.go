@@ -45,6 +45,7 @@ const (
 	// poolSlots bounds the payments of one account that wait for the next block. All payments come
 	// from the operator's account.
 	poolSlots = 8192
+	host      = "127.0.0.1"
 )
 
 // ErrClosed reports that the chain stopped before the awaited block came.
@@ -52,9 +53,8 @@ var ErrClosed = errors.New("the sandbox chain is closed")
 
 // Options configures a Chain. The zero value works.
 type Options struct {
-	// RPCAddress is the host and port of the JSON-RPC listener. The host must be a loopback
-	// address. Port 0 picks a free port. Default: "127.0.0.1:0".
-	RPCAddress string
+	// Port is the port of the JSON-RPC listener on 127.0.0.1. Default: a free one.
+	Port int
 	// Now is the clock of the block times. It must run as fast as real time. A jump forward is
 	// noticed within a second. The "pending" block of JSON-RPC always uses the real clock. Default:
 	// time.Now.
@@ -90,10 +90,6 @@ func Start(ctx context.Context, o Options) (*Chain, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	host, port, err := listenAddress(o.RPCAddress)
-	if err != nil {
-		return nil, err
-	}
 	c := &Chain{
 		now:     o.Now,
 		mine:    make(chan chan struct{}),
@@ -114,7 +110,7 @@ func Start(ctx context.Context, o Options) (*Chain, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.startNode(genesis, host, port); err != nil {
+	if err := c.startNode(genesis, o.Port); err != nil {
 		return nil, err
 	}
 	// Subscribe before the caller can send. The first idle block takes a transaction that came even
@@ -131,33 +127,6 @@ func Start(ctx context.Context, o Options) (*Chain, error) {
 		c.failed = c.produce(ctx, arrived)
 	}()
 	return c, nil
-}
-
-func listenAddress(address string) (host string, port int, err error) {
-	if address == "" {
-		address = "127.0.0.1:0"
-	}
-	host, portText, err := net.SplitHostPort(address)
-	if err != nil {
-		return "", 0, fmt.Errorf("JSON-RPC address %q: %w", address, err)
-	}
-	if ip := net.ParseIP(host); ip == nil || !ip.IsLoopback() {
-		return "", 0, fmt.Errorf("JSON-RPC address %q: the host must be a loopback address", address)
-	}
-	number, err := strconv.ParseUint(portText, 10, 16)
-	if err != nil {
-		return "", 0, fmt.Errorf("JSON-RPC address %q: bad port: %w", address, err)
-	}
-	// A node that fails to start leaves goroutines behind. So its usual failure, a taken port, is
-	// tested first.
-	probe, err := net.Listen("tcp", address) //nolint:noctx // at once, or not at all
-	if err != nil {
-		return "", 0, fmt.Errorf("JSON-RPC address %q: %w", address, err)
-	}
-	if err := probe.Close(); err != nil {
-		return "", 0, fmt.Errorf("JSON-RPC address %q: %w", address, err)
-	}
-	return host, int(number), nil
 }
 
 // genesis puts the contracts at their usual addresses, and gives the operator more ether than it
@@ -191,7 +160,17 @@ func (c *Chain) genesis(tokenArtifact contracts.Artifact) (*core.Genesis, error)
 // startNode assembles the parts of go-ethereum's simulated backend. The backend itself would hide
 // three needed things: the address of its listener, transactions from other programs, and the
 // choice of block times.
-func (c *Chain) startNode(genesis *core.Genesis, host string, port int) (err error) {
+func (c *Chain) startNode(genesis *core.Genesis, port int) (err error) {
+	// A node that fails to start leaves goroutines behind. So its usual failure, a taken port, is
+	// tested first.
+	address := net.JoinHostPort(host, strconv.Itoa(port))
+	probe, err := net.Listen("tcp", address) //nolint:noctx // at once, or not at all
+	if err != nil {
+		return fmt.Errorf("JSON-RPC: %w", err)
+	}
+	if err := probe.Close(); err != nil {
+		return fmt.Errorf("JSON-RPC: %w", err)
+	}
 	nodeConfig := node.DefaultConfig
 	nodeConfig.DataDir = "" // in memory
 	nodeConfig.P2P = p2p.Config{NoDiscovery: true}
@@ -227,7 +206,7 @@ func (c *Chain) startNode(genesis *core.Genesis, host string, port int) (err err
 	c.eth.BlockChain().SetSafe(head)
 	c.eth.BlockChain().SetFinalized(head)
 	if err = c.stack.Start(); err != nil {
-		return fmt.Errorf("start the chain's node on %s: %w", net.JoinHostPort(host, strconv.Itoa(port)), err)
+		return fmt.Errorf("start the chain's node on %s: %w", address, err)
 	}
 	c.eth.SetSynced()
 	c.rpc = c.stack.Attach()

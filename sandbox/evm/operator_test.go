@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
+
+	"github.com/purserpay/purser/x402"
 )
 
 func TestConcurrentTransfers(t *testing.T) {
@@ -16,7 +18,7 @@ func TestConcurrentTransfers(t *testing.T) {
 	ctx := bounded(t)
 	seller := newAccount(t)
 	type payment struct {
-		auth      Authorization
+		auth      x402.Authorization
 		signature [65]byte
 	}
 	var payments []payment

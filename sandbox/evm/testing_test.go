@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/ecdsa"
 	"crypto/rand"
+	"fmt"
 	"math/big"
 	"testing"
 	"time"
@@ -16,6 +17,8 @@ import (
 	"github.com/ethereum/go-ethereum/ethclient"
 	"github.com/ethereum/go-ethereum/signer/core/apitypes"
 	"go.uber.org/goleak"
+
+	"github.com/purserpay/purser/x402"
 )
 
 func TestMain(m *testing.M) {
@@ -96,17 +99,15 @@ func newNonce(t *testing.T) (nonce [32]byte) {
 }
 
 // authorize returns an authorization that is valid for an hour.
-func authorize(t *testing.T, from, to common.Address, value int64) Authorization {
+func authorize(t *testing.T, from, to common.Address, value uint64) x402.Authorization {
 	t.Helper()
-	return Authorization{
-		From:        from,
-		To:          to,
-		Value:       big.NewInt(value),
-		ValidAfter:  new(big.Int),
-		ValidBefore: big.NewInt(time.Now().Add(time.Hour).Unix()),
-		Nonce:       newNonce(t),
+	return x402.Authorization{
+		From: x402.Address(from), To: x402.Address(to), Value: x402.NewAmount(value), Nonce: newNonce(t),
+		ValidBefore: uint64(time.Now().Add(time.Hour).Unix()),
 	}
 }
+
+func unix(at time.Time) uint64 { return uint64(at.Unix()) }
 
 var transferFields = []apitypes.Type{
 	{Name: "from", Type: "address"},
@@ -148,16 +149,16 @@ func (a account) signTyped(t *testing.T, primary string, fields []apitypes.Type,
 	return [65]byte(signed)
 }
 
-func (a account) signAs(t *testing.T, primary string, auth Authorization) [65]byte {
+func (a account) signAs(t *testing.T, primary string, auth x402.Authorization) [65]byte {
 	t.Helper()
 	return a.signTyped(t, primary, transferFields, apitypes.TypedDataMessage{
-		"from": auth.From.Hex(), "to": auth.To.Hex(), "value": auth.Value.String(),
-		"validAfter": auth.ValidAfter.String(), "validBefore": auth.ValidBefore.String(),
+		"from": auth.From.String(), "to": auth.To.String(), "value": auth.Value.String(),
+		"validAfter": fmt.Sprint(auth.ValidAfter), "validBefore": fmt.Sprint(auth.ValidBefore),
 		"nonce": hexutil.Encode(auth.Nonce[:]),
 	})
 }
 
-func (a account) sign(t *testing.T, auth Authorization) [65]byte {
+func (a account) sign(t *testing.T, auth x402.Authorization) [65]byte {
 	t.Helper()
 	return a.signAs(t, "TransferWithAuthorization", auth)
 }

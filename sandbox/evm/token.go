@@ -15,6 +15,7 @@ import (
 
 	"github.com/purserpay/purser/sandbox/contracts"
 	"github.com/purserpay/purser/sandbox/token"
+	"github.com/purserpay/purser/x402"
 )
 
 // Methods are named by their signatures, because the token overloads some of them.
@@ -49,12 +50,6 @@ func (t *contract) pack(signature string, args ...any) ([]byte, error) {
 	method, err := t.method(signature)
 	if err != nil {
 		return nil, err
-	}
-	for i, arg := range args {
-		// The packer would wrap such a number around, or panic.
-		if n, isInt := arg.(*big.Int); isInt && (n == nil || n.Sign() < 0 || n.BitLen() > 256) {
-			return nil, fmt.Errorf("pack a call of %s: argument %d is not a 256 bit unsigned integer", signature, i+1)
-		}
 	}
 	packed, err := method.Inputs.Pack(args...)
 	if err != nil {
@@ -104,7 +99,6 @@ func (c *Chain) AuthorizationState(ctx context.Context, authorizer common.Addres
 
 // These types are the same on every chain of the sandbox.
 type (
-	Authorization     = token.Authorization
 	Transfer          = token.Transfer
 	UsedAuthorization = token.UsedAuthorization
 	RevertError       = token.RevertError
@@ -116,7 +110,7 @@ type (
 // A *RevertError without Tx means that the latest state refused the call, and nothing was sent. An
 // error with a hash means that the transaction was sent. A *RevertError with Tx then says that it
 // failed on chain; after any other error its outcome is unknown. Concurrent calls share blocks.
-func (c *Chain) TransferWithAuthorization(ctx context.Context, a Authorization, signature [65]byte) (string, error) {
+func (c *Chain) TransferWithAuthorization(ctx context.Context, a x402.Authorization, signature x402.Signature) (string, error) {
 	data, err := c.packTransfer(a, signature)
 	if err != nil {
 		return "", err
@@ -137,7 +131,7 @@ func (c *Chain) CancelAuthorization(ctx context.Context, authorizer common.Addre
 
 // Simulate tries a transfer with authorization without sending it. It uses the state of the latest
 // block and the time of the next one. It returns a *RevertError when the contract refuses.
-func (c *Chain) Simulate(ctx context.Context, a Authorization, signature [65]byte) error {
+func (c *Chain) Simulate(ctx context.Context, a x402.Authorization, signature x402.Signature) error {
 	data, err := c.packTransfer(a, signature)
 	if err != nil {
 		return err
@@ -145,9 +139,10 @@ func (c *Chain) Simulate(ctx context.Context, a Authorization, signature [65]byt
 	return c.try(ctx, "simulate a transfer with authorization", data)
 }
 
-func (c *Chain) packTransfer(a Authorization, signature [65]byte) ([]byte, error) {
+func (c *Chain) packTransfer(a x402.Authorization, signature x402.Signature) ([]byte, error) {
 	r, s, v := split(signature)
-	return c.token.pack(sigTransferWithAuth, a.From, a.To, a.Value, a.ValidAfter, a.ValidBefore, a.Nonce, v, r, s)
+	after, before := new(big.Int).SetUint64(a.ValidAfter), new(big.Int).SetUint64(a.ValidBefore)
+	return c.token.pack(sigTransferWithAuth, common.Address(a.From), common.Address(a.To), a.Value.Big(), after, before, a.Nonce, v, r, s)
 }
 
 func split(signature [65]byte) (r, s [32]byte, v uint8) {

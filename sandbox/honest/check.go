@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/big"
 	"strings"
 	"time"
 
@@ -94,7 +93,7 @@ func (f *Facilitator) check(c call) *refusal {
 // simulate tries the transfer on the chain's latest state. When that fails, it finds out why. The
 // error is the chain's.
 func (f *Facilitator) simulate(ctx context.Context, c call) (*refusal, error) {
-	err := f.chain.Simulate(ctx, onChain(c.authorization), c.signature)
+	err := f.chain.Simulate(ctx, c.authorization, c.signature)
 	var revert *token.RevertError
 	if !errors.As(err, &revert) {
 		return nil, err
@@ -134,7 +133,7 @@ func (f *Facilitator) diagnose(ctx context.Context, c call) (string, error) {
 // transfer moves the money and returns the transaction. A refusal may come with a transaction that
 // failed, or whose outcome is unknown.
 func (f *Facilitator) transfer(ctx context.Context, c call) (string, *refusal) {
-	tx, err := f.chain.TransferWithAuthorization(ctx, onChain(c.authorization), c.signature)
+	tx, err := f.chain.TransferWithAuthorization(ctx, c.authorization, c.signature)
 	if err == nil {
 		return tx, nil
 	}
@@ -167,13 +166,4 @@ func reasonOf(revert string) string {
 		}
 	}
 	return TransactionFailed
-}
-
-// onChain converts an authorization to the type of the chain.
-func onChain(a x402.Authorization) token.Authorization {
-	return token.Authorization{
-		From: common.Address(a.From), To: common.Address(a.To), Value: a.Value.Big(),
-		ValidAfter: new(big.Int).SetUint64(a.ValidAfter), ValidBefore: new(big.Int).SetUint64(a.ValidBefore),
-		Nonce: a.Nonce,
-	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 
 	"github.com/purserpay/purser/x402"
@@ -51,11 +52,13 @@ func (r Requirement) Price(version int) string {
 	return r.Amount
 }
 
-// Extra holds the token's EIP-712 domain and, in version 2, the payment flow.
+// Extra holds the token's EIP-712 domain, in version 2 the payment flow, and further text that the
+// payload must echo.
 type Extra struct {
 	Name        string `json:"name,omitempty"`
 	Version     string `json:"version,omitempty"`
 	PaymentFlow string `json:"paymentFlow,omitempty"`
+	Memo        string `json:"memo,omitempty"`
 }
 
 // VerifyAnswer is the body of an answer to /verify.
@@ -77,12 +80,37 @@ type SettleAnswer struct {
 }
 
 // InHeader encodes a value for an x402 header: JSON in standard base64.
-func InHeader(v any) (string, error) {
-	text, err := json.Marshal(v)
-	if err != nil {
-		return "", fmt.Errorf("encode a header: %w", err)
-	}
-	return base64.StdEncoding.EncodeToString(text), nil
+func InHeader(v any) string {
+	text, _ := json.Marshal(v) // cannot fail: headers hold texts and numbers
+	return base64.StdEncoding.EncodeToString(text)
+}
+
+// Page is an http.ResponseWriter that keeps the answer of a handler.
+type Page struct {
+	Status int
+	Body   []byte
+	header http.Header
+}
+
+// NewPage returns an empty page with status 200.
+func NewPage() *Page { return &Page{header: http.Header{}, Status: http.StatusOK} }
+
+// Header returns the header of the kept answer.
+func (p *Page) Header() http.Header { return p.header }
+
+// WriteHeader keeps a status.
+func (p *Page) WriteHeader(status int) { p.Status = status }
+
+func (p *Page) Write(b []byte) (int, error) {
+	p.Body = append(p.Body, b...)
+	return len(b), nil
+}
+
+// SendTo sends the kept answer. It ignores a caller that has left.
+func (p *Page) SendTo(w http.ResponseWriter) {
+	maps.Copy(w.Header(), p.header)
+	w.WriteHeader(p.Status)
+	_, _ = w.Write(p.Body)
 }
 
 // WriteJSON answers with a status and a value. It ignores a caller that has left.

@@ -131,7 +131,7 @@ func TestJudgeFindsWhatIsWrong(t *testing.T) {
 		"money that moved":    {func(p *Played, _ *World) { p.Scenario.Money = Never }, []Rule{RuleEnd}},
 		"money that did not":  {func(p *Played, _ *World) { p.Orders = []uint64{77} }, []Rule{RuleEnd}},
 		"a state":             {func(p *Played, _ *World) { p.Scenario.Ends = p.Scenario.Ends[1:] }, []Rule{RuleEnd}},
-		"a stolen payload":    {func(_ *Played, w *World) { w.Thief = &Thief{stolen: 1} }, []Rule{RuleKept}},
+		"a stolen payload":    {func(_ *Played, w *World) { w.Thief.stolen.Add(1) }, []Rule{RuleKept}},
 		"a lure":              {func(p *Played, _ *World) { p.Results = []Result{{Status: 402, Lured: true}} }, []Rule{RuleLured}},
 		"payments at a decoy": {func(p *Played, _ *World) { p.Scenario.Ends = nil }, []Rule{RuleEnd, RuleEnd, RuleEnd, RuleEnd}},
 	} {

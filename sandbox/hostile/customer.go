@@ -2,6 +2,7 @@ package hostile
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -42,30 +43,41 @@ type Customer struct {
 	api, proxy, direct *http.Client
 }
 
+// newCustomer returns the customer of a key, whose wallet is unknown.
+func newCustomer(purser, key string) *Customer {
+	return &Customer{Purser: purser, Key: key, api: client(nil), direct: client(nil)}
+}
+
 // Enroll makes a key with an empty wallet.
 func Enroll(ctx context.Context, purser string) (*Customer, error) {
-	c := &Customer{Purser: purser, api: client(nil), direct: client(nil)}
+	c := newCustomer(purser, "")
 	var key struct{ Key string }
 	if err := c.call(ctx, http.MethodPost, "/api-keys", map[string]string{"label": "hostile world"}, &key); err != nil {
 		return nil, err
 	}
-	return c, c.openWallet(ctx, key.Key)
-}
-
-func (c *Customer) openWallet(ctx context.Context, key string) error {
-	c.Key = key
+	c.Key = key.Key
 	var wallet struct{ Address x402.Address }
 	if err := c.call(ctx, http.MethodPost, "/wallets", map[string]string{"network": "base"}, &wallet); err != nil {
-		return err
+		return nil, err
 	}
 	c.Wallet = wallet.Address
-	at, err := url.Parse(c.Purser)
-	if err != nil {
-		return err
+	return c.At(purser)
+}
+
+// Deployment returns the customer of a deployment's own key, whose wallet purser has made.
+func Deployment(ctx context.Context, purser, key string) (*Customer, error) {
+	c := newCustomer(purser, key)
+	var list struct {
+		Wallets []struct{ Address x402.Address }
 	}
-	at.User = url.User(c.Key)
-	c.proxy = client(http.ProxyURL(at))
-	return nil
+	if err := c.call(ctx, http.MethodGet, "/wallets/me", nil, &list); err != nil {
+		return nil, err
+	}
+	if len(list.Wallets) != 1 {
+		return nil, fmt.Errorf("purser's own key has %d wallets", len(list.Wallets))
+	}
+	c.Wallet = list.Wallets[0].Address
+	return c.At(purser)
 }
 
 // client returns a client that opens a connection for each request and follows no redirects. A
@@ -186,49 +198,47 @@ func (r Result) String() string {
 
 // Buy requests an order once, through a door.
 func (c *Customer) Buy(ctx context.Context, seller string, door Door, o Order) Result {
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(c.Patience, time.Minute))
+	defer cancel()
+	if door == ProxyDoor {
+		got, err := o.request(ctx, c.proxy, seller, "Idempotency-Key", o.Key)
+		out := result(got, err)
+		_, challenged, _ := x402.FromResponse(got.Header, got.Body)
+		out.Lured = challenged && got.Header.Get("Purser-Payment") != ""
+		return out
+	}
+	asked, err := o.request(ctx, c.direct, seller, "", "")
+	if err != nil || asked.Status != http.StatusPaymentRequired {
+		return result(asked, err)
+	}
+	return c.throughAPI(ctx, seller, door, o, asked)
+}
+
+// BuyBeside requests an order once at a sidecar door. The base URL of the door replaces the
+// seller's. Requests there spend by the deployment's key.
+func (c *Customer) BuyBeside(ctx context.Context, sidecar string, o Order) Result {
+	return result(o.request(ctx, c.direct, sidecar, "Idempotency-Key", o.Key))
+}
+
+// url returns the URL of the order at a seller.
+func (o Order) url(seller string) string {
 	at := fmt.Sprintf("%s/buy?id=%d", seller, o.ID)
 	if o.Version == 1 {
 		at += "&v=1"
 	}
-	if o.Method == "" {
-		o.Method = http.MethodGet
-	}
-	patience := c.Patience
-	if patience == 0 {
-		patience = time.Minute
-	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	if door == ProxyDoor {
-		return c.throughProxy(ctx, at, o)
-	}
-	r, err := http.NewRequestWithContext(ctx, o.Method, at, nil)
-	if err != nil {
-		return Result{Err: err}
-	}
-	asked, err := do(c.direct, r)
-	if err != nil {
-		return Result{Err: err}
-	}
-	if asked.Status != http.StatusPaymentRequired {
-		return result(asked, nil)
-	}
-	return c.throughAPI(ctx, at, door, o, asked)
+	return at
 }
 
-func (c *Customer) throughProxy(ctx context.Context, at string, o Order) Result {
-	r, err := http.NewRequestWithContext(ctx, o.Method, at, nil)
+// request requests the order from a seller, with a header unless it is empty.
+func (o Order) request(ctx context.Context, by *http.Client, seller, name, value string) (Answer, error) {
+	r, err := http.NewRequestWithContext(ctx, cmp.Or(o.Method, http.MethodGet), o.url(seller), nil)
 	if err != nil {
-		return Result{Err: err}
+		return Answer{}, err
 	}
-	if o.Key != "" {
-		r.Header.Set("Idempotency-Key", o.Key)
+	if value != "" {
+		r.Header.Set(name, value)
 	}
-	got, err := do(c.proxy, r)
-	out := result(got, err)
-	_, challenged, _ := x402.FromResponse(got.Header, got.Body)
-	out.Lured = challenged && got.Header.Get("Purser-Payment") != ""
-	return out
+	return do(by, r)
 }
 
 // payAnswer is the body of an answer to POST /v1/pay.
@@ -238,12 +248,12 @@ type payAnswer struct {
 	Payment                         struct{ ID string }
 }
 
-func (c *Customer) throughAPI(ctx context.Context, at string, door Door, o Order, asked Answer) Result {
+func (c *Customer) throughAPI(ctx context.Context, seller string, door Door, o Order, asked Answer) Result {
 	challenge := asked.Header.Get(x402.HeaderRequired)
 	if challenge == "" {
 		challenge = base64.StdEncoding.EncodeToString(asked.Body)
 	}
-	body := map[string]string{"paymentRequiredHeader": challenge, "requestUrl": at, "settlement": "payer"}
+	body := map[string]string{"paymentRequiredHeader": challenge, "requestUrl": o.url(seller), "settlement": "payer"}
 	if door == SellerDoor {
 		body["settlement"] = "seller"
 	}
@@ -261,12 +271,7 @@ func (c *Customer) throughAPI(ctx context.Context, at string, door Door, o Order
 	case door == PayerDoor:
 		return Result{Done: paid.Settled, Status: http.StatusOK}
 	}
-	r, err := http.NewRequestWithContext(ctx, o.Method, at, nil)
-	if err != nil {
-		return Result{Err: err}
-	}
-	r.Header.Set(paid.PaymentHeader, paid.PaymentSignature)
-	got, err := do(c.direct, r)
+	got, err := o.request(ctx, c.direct, seller, paid.PaymentHeader, paid.PaymentSignature)
 	if err != nil {
 		return Result{Err: err}
 	}
@@ -283,14 +288,9 @@ func (c *Customer) throughAPI(ctx context.Context, at string, door Door, o Order
 
 // result reads an answer as a customer does.
 func result(a Answer, err error) Result {
-	out := Result{Status: a.Status, Err: err}
 	if err != nil {
-		return out
+		return Result{Status: a.Status, Err: err}
 	}
-	out.Done = a.Status >= 200 && a.Status < 300
-	out.Reason = a.Header.Get("Purser-Declined")
-	if out.Reason == "" {
-		out.Reason = a.Header.Get("Purser-Error")
-	}
-	return out
+	reason := cmp.Or(a.Header.Get("Purser-Declined"), a.Header.Get("Purser-Error"))
+	return Result{Status: a.Status, Done: a.Status >= 200 && a.Status < 300, Reason: reason}
 }

@@ -2,15 +2,20 @@ package hostile
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/ethereum/go-ethereum/common/hexutil"
 )
 
 // View limits and distorts what an RPC shows of the chain. The zero value shows all of it.
@@ -30,15 +35,9 @@ type View struct {
 	// fork.
 	Fork uint64
 	// Alter, when set, changes the result of a call.
-	Alter func(c RPCCall, result json.RawMessage) json.RawMessage
+	Alter func(asked message, result json.RawMessage) json.RawMessage
 	// Fail, when set, answers in place of the chain.
 	Fail func(w http.ResponseWriter, r *http.Request)
-}
-
-// RPCCall holds the method and parameters of a call.
-type RPCCall struct {
-	Method string
-	Params []json.RawMessage
 }
 
 // RPC stands in front of an honest JSON-RPC.
@@ -69,17 +68,6 @@ func (p *RPC) Lead(target string) {
 	p.target = target
 }
 
-// Head returns the chain's newest block, shown or not.
-func (p *RPC) Head(ctx context.Context) (uint64, error) {
-	result, _, err := p.forward(ctx, "eth_blockNumber")
-	if err != nil {
-		return 0, err
-	}
-	return number(result)
-}
-
-func (p *RPC) close() { p.client.CloseIdleConnections() }
-
 // message is a JSON-RPC request or answer.
 type message struct {
 	Version string            `json:"jsonrpc"`
@@ -95,18 +83,13 @@ func (p *RPC) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()
 	view := p.view
 	p.mu.Unlock()
-	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody))
-	if err != nil {
-		reset(w)
+	var asked message
+	if err := json.NewDecoder(io.LimitReader(r.Body, maxBody)).Decode(&asked); err != nil {
+		http.Error(w, "not a call", http.StatusBadRequest)
 		return
 	}
 	if view.Fail != nil {
 		view.Fail(w, r)
-		return
-	}
-	var asked message
-	if err := json.Unmarshal(body, &asked); err != nil {
-		http.Error(w, "not a call", http.StatusBadRequest)
 		return
 	}
 	out, err := p.answer(r.Context(), view, asked)
@@ -123,139 +106,109 @@ func errorAnswer(id json.RawMessage, text string) message {
 
 // answer asks the chain, and applies the view to question and answer.
 func (p *RPC) answer(ctx context.Context, view View, asked message) (message, error) {
-	var head uint64
-	var err error
-	if view.Behind != 0 || view.NotAfter != 0 || view.SafeNotAfter != 0 || asked.Method == "eth_blockNumber" || view.NoLogs {
-		if head, err = p.Head(ctx); err != nil {
-			return message{}, err
-		}
-	}
-	top := head - min(view.Behind, head)
-	if view.NotAfter != 0 {
-		top = min(top, view.NotAfter)
-	}
-	safe := top
-	if view.SafeNotAfter != 0 {
-		safe = min(safe, view.SafeNotAfter)
-	}
-	if view.NoSafe && bytes.Contains(body(asked.Params), []byte(`"safe"`)) {
+	if view.NoSafe && bytes.Contains(asked.text(), []byte(`"safe"`)) {
 		return errorAnswer(asked.ID, "unknown block tag"), nil
 	}
-	if top < head || safe < head {
-		asked.Params = within(asked.Params, top, safe)
+	top, limited := uint64(math.MaxUint64), view.Behind|view.NotAfter|view.SafeNotAfter != 0
+	if limited {
+		newest, _, err := p.forward(ctx, "eth_getBlockByNumber", json.RawMessage(`"latest"`), json.RawMessage("false"))
+		if err != nil {
+			return message{}, err
+		}
+		top = numberOf(newest)
+		top -= min(view.Behind, top)
+		top = min(top, cmp.Or(view.NotAfter, top))
+		shown, safe := quoted(top), quoted(min(top, cmp.Or(view.SafeNotAfter, top)))
+		tags := strings.NewReplacer(`"latest"`, shown, `"pending"`, shown, `"safe"`, safe, `"finalized"`, safe)
+		for i, param := range asked.Params {
+			asked.Params[i] = json.RawMessage(tags.Replace(string(param)))
+		}
 	}
 	if view.Fork != 0 {
-		asked.Params = p.unfork(ctx, asked.Params)
+		p.unfork(ctx, asked.Params)
 	}
-	out := message{Version: "2.0", ID: asked.ID}
-	if out.Result, out.Error, err = p.forward(ctx, asked.Method, asked.Params...); err != nil {
+	result, refusal, err := p.forward(ctx, asked.Method, asked.Params...)
+	if err != nil {
 		return message{}, err
 	}
-	if top < head && p.hidden(ctx, asked, out.Result, top) {
+	out := message{Version: "2.0", ID: asked.ID, Result: result, Error: refusal}
+	if limited && p.hidden(ctx, asked, out.Result, top) {
 		return errorAnswer(asked.ID, "header not found"), nil
 	}
+	if out.Error != nil {
+		return out, nil
+	}
 	switch {
-	case asked.Method == "eth_blockNumber":
-		out.Result = quantity(top)
-	case asked.Method == "eth_getLogs" && head != 0:
-		out.Result = visibleLogs(out.Result, top, view.NoLogs)
+	case asked.Method == "eth_blockNumber" && limited:
+		out.Result = json.RawMessage(quoted(top))
+	case asked.Method == "eth_getLogs":
+		out.Result = visibleLogs(out.Result, top, view.NoLogs || view.Fork != 0)
+	case asked.Method == "eth_getBlockByNumber" && view.Fork != 0 && numberOf(out.Result) >= view.Fork:
+		out.Result = otherHash(out.Result)
 	}
-	if view.Fork != 0 && out.Error == nil {
-		out.Result = unused(RPCCall{asked.Method, asked.Params}, fork(asked.Method, out.Result, view.Fork))
+	if view.Fork != 0 {
+		out.Result = unused(asked, out.Result)
 	}
-	if view.Alter != nil && out.Error == nil {
-		out.Result = view.Alter(RPCCall{asked.Method, asked.Params}, out.Result)
+	if view.Alter != nil {
+		out.Result = view.Alter(asked, out.Result)
 	}
 	return out, nil
 }
 
-func body(params []json.RawMessage) []byte { return bytes.Join(toBytes(params), []byte(",")) }
-
-func toBytes(params []json.RawMessage) [][]byte {
-	out := make([][]byte, len(params))
-	for i, one := range params {
-		out[i] = one
-	}
-	return out
+// text returns the parameters of a call as JSON.
+func (m message) text() []byte {
+	text, _ := json.Marshal(m.Params) // cannot fail: it was JSON before
+	return text
 }
 
-// within replaces the block tags in a call's parameters with the shown blocks.
-func within(params []json.RawMessage, top, safe uint64) []json.RawMessage {
-	out := make([]json.RawMessage, len(params))
-	for i, param := range params {
-		text := string(param)
-		for tag, block := range map[string]uint64{"latest": top, "pending": top, "safe": safe, "finalized": safe} {
-			text = strings.ReplaceAll(text, strconv.Quote(tag), string(quantity(block)))
-		}
-		out[i] = json.RawMessage(text)
-	}
-	return out
+// quoted returns a block's number as JSON.
+func quoted(n uint64) string { return strconv.Quote(hexutil.EncodeUint64(n)) }
+
+// numberOf returns the number of a block, or of the block of a log; 0 without one.
+func numberOf(result json.RawMessage) uint64 {
+	var seen struct{ Number, BlockNumber hexutil.Uint64 }
+	_ = json.Unmarshal(result, &seen)
+	return uint64(max(seen.Number, seen.BlockNumber))
 }
 
 // hidden reports whether a call is about a hidden block.
 func (p *RPC) hidden(ctx context.Context, asked message, result json.RawMessage, top uint64) bool {
-	var block struct {
-		Number string `json:"number"`
+	switch asked.Method {
+	case "eth_getBlockByNumber":
+		return numberOf(result) > top
+	case "eth_call":
+		hash := blockHashOf(asked.Params[len(asked.Params)-1])
+		if hash == nil {
+			return false
+		}
+		block, _, err := p.forward(ctx, "eth_getBlockByHash", hash, json.RawMessage("false"))
+		return err != nil || numberOf(block) > top
 	}
-	if asked.Method == "eth_getBlockByNumber" && json.Unmarshal(result, &block) == nil {
-		n, err := number(json.RawMessage(strconv.Quote(block.Number)))
-		return err == nil && n > top
-	}
-	if asked.Method != "eth_call" || len(asked.Params) < 2 {
-		return false
-	}
-	var at struct {
-		Hash json.RawMessage `json:"blockHash"`
-	}
-	if json.Unmarshal(asked.Params[1], &at) != nil || at.Hash == nil {
-		return false
-	}
-	found, _, err := p.forward(ctx, "eth_getBlockByHash", at.Hash, json.RawMessage("false"))
-	if err != nil || json.Unmarshal(found, &block) != nil {
-		return true
-	}
-	n, err := number(json.RawMessage(strconv.Quote(block.Number)))
-	return err != nil || n > top
+	return false
 }
 
-// visibleLogs removes logs of hidden blocks.
+// blockHashOf returns the hash of the block that a parameter names, or nil.
+func blockHashOf(param json.RawMessage) json.RawMessage {
+	var at struct{ BlockHash json.RawMessage }
+	_ = json.Unmarshal(param, &at) // not every parameter is an object
+	return at.BlockHash
+}
+
+// visibleLogs removes logs of hidden blocks, or all.
 func visibleLogs(result json.RawMessage, top uint64, none bool) json.RawMessage {
 	var logs []json.RawMessage
-	if json.Unmarshal(result, &logs) != nil {
-		return result
-	}
-	shown := []json.RawMessage{}
-	for _, one := range logs {
-		var l struct {
-			BlockNumber json.RawMessage `json:"blockNumber"`
-		}
-		if json.Unmarshal(one, &l) != nil {
-			continue
-		}
-		if n, err := number(l.BlockNumber); err == nil && n <= top && !none {
-			shown = append(shown, one)
-		}
-	}
-	text, err := json.Marshal(shown)
-	if err != nil {
-		return result
-	}
-	return text
+	_ = json.Unmarshal(result, &logs) // an honest answer can be read
+	shown, _ := json.Marshal(slices.DeleteFunc(logs, func(l json.RawMessage) bool { return none || numberOf(l) > top }))
+	return shown
 }
 
 // forward calls the honest RPC.
 func (p *RPC) forward(ctx context.Context, method string, params ...json.RawMessage) (result, refusal json.RawMessage, err error) {
-	if params == nil {
-		params = []json.RawMessage{}
-	}
-	text, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
-	if err != nil {
-		return nil, nil, err
-	}
+	asked := message{Version: "2.0", ID: json.RawMessage("1"), Method: method, Params: params}
 	p.mu.Lock()
 	target := p.target
 	p.mu.Unlock()
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(text))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(jsonAnswer(0, asked).Body))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -273,16 +226,4 @@ func (p *RPC) forward(ctx context.Context, method string, params ...json.RawMess
 		got.Result = json.RawMessage("null")
 	}
 	return got.Result, got.Error, nil
-}
-
-func quantity(n uint64) json.RawMessage {
-	return json.RawMessage(`"0x` + strconv.FormatUint(n, 16) + `"`)
-}
-
-func number(raw json.RawMessage) (uint64, error) {
-	var text string
-	if err := json.Unmarshal(raw, &text); err != nil {
-		return 0, err
-	}
-	return strconv.ParseUint(strings.TrimPrefix(text, "0x"), 16, 64)
 }

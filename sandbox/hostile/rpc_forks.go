@@ -6,7 +6,10 @@ import (
 	"encoding/json"
 	"regexp"
 	"strconv"
+	"strings"
 	"time"
+
+	"github.com/ethereum/go-ethereum/common/hexutil"
 )
 
 // A fork shares the chain's first blocks and has other blocks after them.
@@ -24,75 +27,51 @@ func otherHash(text []byte) []byte {
 	})
 }
 
-// unfork replaces a block of the fork in a question with the chain's block.
-func (p *RPC) unfork(ctx context.Context, params []json.RawMessage) []json.RawMessage {
-	out := make([]json.RawMessage, len(params))
+// unfork replaces blocks of the fork in a question with the chain's blocks.
+func (p *RPC) unfork(ctx context.Context, params []json.RawMessage) {
 	for i, one := range params {
-		out[i] = one
-		if !bytes.Contains(one, []byte(`"blockHash"`)) {
+		hash := blockHashOf(one)
+		if hash == nil {
 			continue
 		}
-		var at struct{ BlockHash json.RawMessage }
-		if json.Unmarshal(one, &at) != nil {
-			continue
-		}
-		if found, _, err := p.forward(ctx, "eth_getBlockByHash", at.BlockHash, json.RawMessage("false")); err == nil && string(found) == "null" {
-			out[i] = otherHash(bytes.Clone(one))
+		if found, _, err := p.forward(ctx, "eth_getBlockByHash", hash, json.RawMessage("false")); err == nil && string(found) == "null" {
+			params[i] = otherHash(one)
 		}
 	}
-	return out
-}
-
-// fork renames the blocks from the given one on, and hides all logs.
-func fork(method string, result json.RawMessage, from uint64) json.RawMessage {
-	switch method {
-	case "eth_getLogs":
-		return json.RawMessage("[]")
-	case "eth_getBlockByNumber":
-		var block struct {
-			Number json.RawMessage `json:"number"`
-		}
-		if json.Unmarshal(result, &block) != nil {
-			return result
-		}
-		if n, err := number(block.Number); err != nil || n < from {
-			return result
-		}
-		return otherHash(bytes.Clone(result))
-	}
-	return result
 }
 
 // authorizationState is the selector of authorizationState(address,bytes32).
 const authorizationState = "e94a0102"
 
 // unused answers that an authorization was not used.
-func unused(c RPCCall, result json.RawMessage) json.RawMessage {
-	if c.Method == "eth_call" && bytes.Contains(body(c.Params), []byte(authorizationState)) {
-		return json.RawMessage(`"0x` + string(bytes.Repeat([]byte("0"), 64)) + `"`)
+func unused(asked message, result json.RawMessage) json.RawMessage {
+	if asked.Method == "eth_call" && bytes.Contains(asked.text(), []byte(authorizationState)) {
+		return json.RawMessage(`"0x` + strings.Repeat("0", 64) + `"`)
 	}
 	return result
 }
 
-// later moves the time of every block but the first.
-func later(by time.Duration) func(RPCCall, json.RawMessage) json.RawMessage {
-	return func(c RPCCall, result json.RawMessage) json.RawMessage {
-		if c.Method != "eth_getBlockByNumber" || len(c.Params) == 0 || string(c.Params[0]) == `"0x0"` {
-			return result
-		}
+// alteredBlock changes a member of a block, if the block was asked for by this number or tag.
+func alteredBlock(
+	wanted func(name string) bool, member string, change func(json.RawMessage) json.RawMessage,
+) func(message, json.RawMessage) json.RawMessage {
+	return func(asked message, result json.RawMessage) json.RawMessage {
 		var block map[string]json.RawMessage
-		if json.Unmarshal(result, &block) != nil || block == nil {
+		if asked.Method != "eth_getBlockByNumber" || !wanted(string(asked.Params[0])) || json.Unmarshal(result, &block) != nil || block == nil {
 			return result
 		}
-		at, err := number(block["timestamp"])
-		if err != nil {
-			return result
-		}
-		block["timestamp"] = quantity(at + uint64(by/time.Second))
-		text, err := json.Marshal(block)
-		if err != nil {
-			return result
-		}
-		return text
+		block[member] = change(block[member])
+		return jsonAnswer(0, block).Body
 	}
+}
+
+const genesis = `"0x0"`
+
+// later moves the time of every block but the first.
+func later(by time.Duration) func(message, json.RawMessage) json.RawMessage {
+	return alteredBlock(func(name string) bool { return name != genesis }, "timestamp", func(at json.RawMessage) json.RawMessage {
+		var seconds hexutil.Uint64
+		_ = json.Unmarshal(at, &seconds) // an honest answer can be read
+		return json.RawMessage(quoted(uint64(seconds) + uint64(by/time.Second)))
+	})
 }

@@ -9,33 +9,21 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
 
+	"github.com/purserpay/purser/sandbox/honest"
 	"github.com/purserpay/purser/sandbox/token"
 	"github.com/purserpay/purser/x402"
 )
 
-// Step is the unpaid or the paid half of a purchase.
-type Step int
-
-// Values of Step.
+// Halves of a purchase that can fail.
 const (
-	Unpaid Step = iota
-	Paid
+	Unpaid = "unpaid"
+	Paid   = "paid"
 )
-
-// SellerFault replaces the seller's answer to a request.
-type SellerFault struct {
-	Name string
-	On   Step
-	// Always makes every such request fail, not only one.
-	Always bool
-	// Hangs marks faults that make the caller wait for its time limit.
-	Hangs bool
-	Do    func(*Visit)
-}
 
 // PriceStep is the difference between the prices of two orders, in the token's smallest unit. A
 // seller raises a price by less, so that each amount identifies its order.
@@ -47,55 +35,22 @@ func OrderOf(amount *big.Int) uint64 { return amount.Uint64() / PriceStep }
 // Seller sells orders: GET or POST /buy?id=17 costs 170. With &v=1 it speaks version 1. It settles
 // by itself and fails on command.
 type Seller struct {
-	o SellerOptions
-	// Met, when set, is called before a fault is played. Set it before the first request.
-	Met func(*Visit, SellerFault)
-	// Choose, when set, picks the fault of a request for which none is queued. Set it before the
-	// first request.
-	Choose func(*Visit) (SellerFault, bool)
+	script[Visit]
+	chain    token.Chain
+	payTo    x402.Address
+	validity time.Duration // maxTimeoutSeconds of its challenges
+	thief    string        // target of its redirects
+	foreign  string        // a transaction without a payment
 
-	mu    sync.Mutex
-	queue []SellerFault
-	drift map[uint64]uint64 // added to the price of an order
-	kept  []func(context.Context)
-}
-
-// SellerOptions configures a Seller.
-type SellerOptions struct {
-	Chain    token.Chain
-	PayTo    x402.Address
-	Validity time.Duration // maxTimeoutSeconds of its challenges
-	Thief    string        // target of its redirects
-	Foreign  string        // a transaction without a payment
-}
-
-// NewSeller returns a seller without faults.
-func NewSeller(o SellerOptions) *Seller { return &Seller{o: o, drift: map[uint64]uint64{}} }
-
-// Meet replaces the queue of faults. The first fault of a step goes to the first request of that
-// step, and so on.
-func (s *Seller) Meet(faults ...SellerFault) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.queue = append([]SellerFault(nil), faults...)
-}
-
-// Late performs the settlements that faults have postponed.
-func (s *Seller) Late(ctx context.Context) {
-	s.mu.Lock()
-	kept := s.kept
-	s.kept = nil
-	s.mu.Unlock()
-	for _, do := range kept {
-		do(ctx)
-	}
+	driftMu sync.Mutex
+	drift   map[uint64]uint64 // added to the price of an order
 }
 
 // Visit is one request of a customer.
 type Visit struct {
 	Order         uint64
 	Version       int
-	Step          Step
+	Step          string             // Unpaid or Paid
 	Payload       x402.Payload       // zero while unpaid
 	Authorization x402.Authorization // of the payload
 
@@ -112,22 +67,14 @@ func (s *Seller) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	fault, due := s.nextFault(v)
-	if !due {
-		v.Serve()
-		return
-	}
-	if s.Met != nil {
-		s.Met(v, fault)
-	}
-	fault.Do(v)
+	s.play(v.Step, v, v.Serve)
 }
 
 func (s *Seller) read(w http.ResponseWriter, r *http.Request) (*Visit, error) {
 	if _, err := io.Copy(io.Discard, io.LimitReader(r.Body, maxBody)); err != nil {
 		return nil, err
 	}
-	v := &Visit{Version: 2, seller: s, w: w, r: r}
+	v := &Visit{Version: 2, Step: Unpaid, seller: s, w: w, r: r}
 	var err error
 	if v.Order, err = strconv.ParseUint(r.URL.Query().Get("id"), 10, 32); err != nil || v.Order == 0 || r.URL.Path != "/buy" {
 		return nil, errors.New("ask for /buy?id=1")
@@ -151,36 +98,17 @@ func (s *Seller) read(w http.ResponseWriter, r *http.Request) (*Visit, error) {
 	return v, nil
 }
 
-// nextFault returns the fault for a request.
-func (s *Seller) nextFault(v *Visit) (SellerFault, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for i, fault := range s.queue {
-		if fault.On != v.Step {
-			continue
-		}
-		if !fault.Always {
-			s.queue = append(s.queue[:i:i], s.queue[i+1:]...)
-		}
-		return fault, true
-	}
-	if s.Choose != nil {
-		return s.Choose(v)
-	}
-	return SellerFault{}, false
-}
-
 // price returns the current price of an order.
 func (s *Seller) price(order uint64) x402.Amount {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.driftMu.Lock()
+	defer s.driftMu.Unlock()
 	return x402.NewAmount(order*PriceStep + s.drift[order])
 }
 
 // Raise raises the price of the order by one unit.
 func (v *Visit) Raise() {
-	v.seller.mu.Lock()
-	defer v.seller.mu.Unlock()
+	v.seller.driftMu.Lock()
+	defer v.seller.driftMu.Unlock()
 	v.seller.drift[v.Order] = min(v.seller.drift[v.Order]+1, PriceStep-1)
 }
 
@@ -202,7 +130,7 @@ func (v *Visit) Serve() {
 		v.Challenge(reason)
 	default:
 		v.receipted(http.StatusPaymentRequired, x402.Receipt{
-			Network: network().CAIP2(), Payer: v.Authorization.From.String(), ErrorReason: reason, Transaction: tx,
+			Network: honest.WireNetwork(2), Payer: v.Authorization.From.String(), ErrorReason: reason, Transaction: tx,
 		}, []byte("{}"))
 	}
 }
@@ -210,10 +138,10 @@ func (v *Visit) Serve() {
 // refusal returns what is wrong with a payload, before its transfer is sent.
 func (v *Visit) refusal() string {
 	a := v.Authorization
-	if a.To != v.seller.o.PayTo || a.Value != v.seller.price(v.Order) {
+	if a.To != v.seller.payTo || a.Value != v.seller.price(v.Order) {
 		return "No matching payment requirements"
 	}
-	used, err := v.seller.o.Chain.AuthorizationState(v.r.Context(), common.Address(a.From), a.Nonce)
+	used, err := v.seller.chain.AuthorizationState(v.r.Context(), common.Address(a.From), a.Nonce)
 	switch {
 	case err != nil:
 		return "unexpected_verify_error"
@@ -232,11 +160,7 @@ func (v *Visit) Settle() (transaction, reason string) {
 func (v *Visit) settle(ctx context.Context) (transaction, reason string) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	a := v.Authorization
-	tx, err := v.seller.o.Chain.TransferWithAuthorization(ctx, token.Authorization{
-		From: common.Address(a.From), To: common.Address(a.To), Value: a.Value.Big(), Nonce: a.Nonce,
-		ValidAfter: new(big.Int).SetUint64(a.ValidAfter), ValidBefore: new(big.Int).SetUint64(a.ValidBefore),
-	}, v.signature)
+	tx, err := v.seller.chain.TransferWithAuthorization(ctx, v.Authorization, v.signature)
 	switch {
 	case err == nil:
 		return tx, ""
@@ -247,19 +171,13 @@ func (v *Visit) settle(ctx context.Context) (transaction, reason string) {
 }
 
 // Later postpones the settlement until [Seller.Late].
-func (v *Visit) Later() {
-	v.seller.mu.Lock()
-	defer v.seller.mu.Unlock()
-	v.seller.kept = append(v.seller.kept, func(ctx context.Context) { v.settle(ctx) })
-}
+func (v *Visit) Later() { v.seller.keep(func(ctx context.Context) { v.settle(ctx) }) }
 
 // Receipt returns a receipt of a successful settlement.
 func (v *Visit) Receipt(transaction string) x402.Receipt {
-	r := x402.Receipt{Success: true, Transaction: transaction, Network: network().CAIP2(), Payer: v.Authorization.From.String()}
-	if v.Version == 1 {
-		r.Network = network().Name
+	return x402.Receipt{
+		Success: true, Transaction: transaction, Network: honest.WireNetwork(v.Version), Payer: v.Authorization.From.String(),
 	}
-	return r
 }
 
 // Deliver sends the goods with a receipt.
@@ -272,29 +190,21 @@ func (v *Visit) receipted(status int, r x402.Receipt, body []byte) {
 	if v.Version == 1 {
 		name = x402.HeaderV1Response
 	}
-	v.w.Header().Set(name, inHeader(r))
+	v.w.Header().Set(name, honest.InHeader(r))
 	v.w.Header().Set("Content-Type", "application/json")
 	Answer{Status: status, Body: body}.writeTo(v.w)
 }
 
-// Terms holds one requirement of a challenge.
-type Terms struct {
-	Scheme, Network, Asset, PayTo, Amount string
-	Name, Version                         string // of the token's EIP-712 domain
-	MaxTimeout                            int    // in seconds
-	Memo                                  string // further text that the payload must echo
-}
+// Terms is one requirement of a challenge. Amount holds the price in either version.
+type Terms = honest.Requirement
 
 // Challenge answers 402 with terms, which change may alter. reason says why a payment was refused.
 func (v *Visit) Challenge(reason string, change ...func(*Terms)) {
-	usdc := network().Assets[0]
+	_, usdc := honest.Network()
 	terms := Terms{
-		Scheme: "exact", Network: network().CAIP2(), Asset: usdc.Address.String(), PayTo: v.seller.o.PayTo.String(),
-		Amount: v.seller.price(v.Order).String(), Name: usdc.Name, Version: usdc.Version,
-		MaxTimeout: int(v.seller.o.Validity / time.Second),
-	}
-	if v.Version == 1 {
-		terms.Network = network().Name
+		Scheme: honest.Scheme, Network: honest.WireNetwork(v.Version), Amount: v.seller.price(v.Order).String(),
+		Asset: usdc.Address.String(), PayTo: v.seller.payTo.String(), MaxTimeoutSeconds: int(v.seller.validity / time.Second),
+		Extra: &honest.Extra{Name: usdc.Name, Version: usdc.Version},
 	}
 	for _, f := range change {
 		f(&terms)
@@ -302,35 +212,22 @@ func (v *Visit) Challenge(reason string, change ...func(*Terms)) {
 	v.challengeWith(reason, terms)
 }
 
-func (v *Visit) challengeWith(reason string, terms ...Terms) {
+func (v *Visit) challengeWith(reason string, accepts ...Terms) {
+	const description, mime = "An order", "application/json"
 	url := "http://" + v.r.Host + v.r.URL.RequestURI()
-	accepts := []map[string]any{}
-	for _, t := range terms {
-		q := map[string]any{
-			"scheme": t.Scheme, "network": t.Network, "asset": t.Asset, "payTo": t.PayTo, "maxTimeoutSeconds": t.MaxTimeout,
-		}
-		extra := map[string]string{"name": t.Name, "version": t.Version}
-		if t.Memo != "" {
-			extra["memo"] = t.Memo
-		}
-		q["extra"] = extra
-		if v.Version == 1 {
-			q["maxAmountRequired"], q["resource"], q["description"], q["mimeType"] = t.Amount, url, "An order", "application/json"
-		} else {
-			q["amount"] = t.Amount
-		}
-		accepts = append(accepts, q)
-	}
+	body := map[string]any{"x402Version": v.Version, "error": reason, "accepts": accepts}
 	v.w.Header().Set("Cache-Control", "no-store")
 	if v.Version == 1 {
-		jsonAnswer(http.StatusPaymentRequired, map[string]any{"x402Version": 1, "error": reason, "accepts": accepts}).writeTo(v.w)
+		for i := range accepts {
+			q := &accepts[i]
+			q.MaxAmountRequired, q.Amount, q.Resource, q.Description, q.MimeType = q.Amount, "", url, description, mime
+		}
+		honest.WriteJSON(v.w, http.StatusPaymentRequired, body)
 		return
 	}
-	v.w.Header().Set(x402.HeaderRequired, inHeader(map[string]any{
-		"x402Version": 2, "error": reason, "accepts": accepts,
-		"resource": map[string]string{"url": url, "description": "An order", "mimeType": "application/json"},
-	}))
-	jsonAnswer(http.StatusPaymentRequired, struct{}{}).writeTo(v.w)
+	body["resource"] = map[string]string{"url": url, "description": description, "mimeType": mime}
+	v.w.Header().Set(x402.HeaderRequired, honest.InHeader(body))
+	honest.WriteJSON(v.w, http.StatusPaymentRequired, struct{}{})
 }
 
 // Status answers with a status and no body.
@@ -343,26 +240,15 @@ func (v *Visit) Reset() { reset(v.w) }
 func (v *Visit) Hang() { hang(v.w, v.r) }
 
 // Thief is the target of a seller's redirects. It counts the payloads that reach it.
-type Thief struct {
-	mu     sync.Mutex
-	stolen int
-}
+type Thief struct{ stolen atomic.Int64 }
 
 // ServeHTTP accepts every request.
 func (t *Thief) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	for _, name := range []string{x402.HeaderSignature, x402.HeaderV1Payment} {
-		if r.Header.Get(name) != "" {
-			t.mu.Lock()
-			t.stolen++
-			t.mu.Unlock()
-		}
+	if r.Header.Get(x402.HeaderSignature)+r.Header.Get(x402.HeaderV1Payment) != "" {
+		t.stolen.Add(1)
 	}
 	w.WriteHeader(http.StatusNoContent)
 }
 
 // Stolen returns the number of payloads that reached the thief.
-func (t *Thief) Stolen() int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.stolen
-}
+func (t *Thief) Stolen() int { return int(t.stolen.Load()) }

@@ -13,6 +13,7 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 
 	"github.com/purserpay/purser/sandbox/honest"
+	"github.com/purserpay/purser/sandbox/loopback"
 	"github.com/purserpay/purser/sandbox/token"
 	"github.com/purserpay/purser/x402"
 )
@@ -40,7 +41,7 @@ type World struct {
 	// FacilitatorDates and RPCDates are the clocks of their Date headers.
 	FacilitatorDates, RPCDates *Dates
 
-	FacilitatorURL, SellerURL, RPCURL, ThiefURL string
+	FacilitatorURL, SellerURL, RPCURL string
 
 	// Hung, when set, is called with every request that will never be answered. Its sender can then
 	// give up early. Set it before the first request.
@@ -49,7 +50,7 @@ type World struct {
 	// before the first request. Default: a short wait after leave.
 	HangUp func(ctx context.Context, leave func())
 
-	servers []*server
+	servers []*loopback.Server
 	cancel  context.CancelFunc
 	met     atomic.Pointer[func()]
 }
@@ -74,29 +75,32 @@ func Start(ctx context.Context, o Options) (*World, error) {
 		cancel()
 		return nil, err
 	}
-	w.Facilitator = NewFacilitator(honest.NewFacilitator(o.Chain, o.Now), foreign)
+	w.Facilitator = &Facilitator{
+		script: script[Call]{met: w.announce}, honest: honest.NewFacilitator(o.Chain, o.Now), foreign: foreign, swaps: make(chan exchange),
+	}
 	w.RPC = NewRPC(o.Chain.RPCURL())
 	w.FacilitatorDates, w.RPCDates = &Dates{now: o.Now}, &Dates{now: o.Now}
-	w.Facilitator.Met = func(*Call, FacilitatorFault) { w.announce() }
 	w.Thief = &Thief{}
-	start := func(url *string, handler http.Handler) error {
-		s, err := serve(ctx, handler)
+	w.Seller = &Seller{
+		script: script[Visit]{met: w.announce}, chain: o.Chain, payTo: w.PayTo, validity: o.Validity, foreign: foreign,
+		drift: map[uint64]uint64{},
+	}
+	for _, one := range []struct {
+		name    string
+		handler http.Handler
+		url     *string
+	}{
+		{"thief", w.Thief, &w.Seller.thief},
+		{"facilitator", w.FacilitatorDates.stamp(w.Facilitator), &w.FacilitatorURL},
+		{"RPC", w.RPCDates.stamp(w.RPC), &w.RPCURL},
+		{"seller", w.Seller, &w.SellerURL},
+	} {
+		s, err := loopback.Serve(ctx, loopback.Options{Name: one.name}, one.handler)
 		if err != nil {
-			return err
+			return nil, errors.Join(err, w.Close())
 		}
 		w.servers = append(w.servers, s)
-		*url = s.url
-		return nil
-	}
-	err = errors.Join(
-		start(&w.ThiefURL, w.Thief), start(&w.FacilitatorURL, w.FacilitatorDates.stamp(w.Facilitator)), start(&w.RPCURL, w.RPCDates.stamp(w.RPC)),
-	)
-	w.Seller = NewSeller(SellerOptions{
-		Chain: o.Chain, PayTo: w.PayTo, Validity: o.Validity, Thief: w.ThiefURL, Foreign: foreign,
-	})
-	w.Seller.Met = func(*Visit, SellerFault) { w.announce() }
-	if err = errors.Join(err, start(&w.SellerURL, w.Seller)); err != nil {
-		return nil, errors.Join(err, w.Close())
+		*one.url = s.URL()
 	}
 	return w, nil
 }
@@ -104,10 +108,12 @@ func Start(ctx context.Context, o Options) (*World, error) {
 // Close cuts off running requests. The chain stays.
 func (w *World) Close() error {
 	w.cancel()
-	err := closeAll(w.servers...)
-	w.servers = nil
-	w.RPC.close()
-	return err
+	var errs []error
+	for _, s := range w.servers {
+		errs = append(errs, s.Close())
+	}
+	w.RPC.client.CloseIdleConnections()
+	return errors.Join(errs...)
 }
 
 // Calm ends all faults. Postponed calls stay; see [World.Late].

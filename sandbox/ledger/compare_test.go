@@ -39,11 +39,6 @@ type ground struct {
 	next  func(context.Context) error // waits for a block
 }
 
-// cancels is the part of both chains that payments do not need.
-type cancels interface {
-	CancelAuthorization(ctx context.Context, authorizer common.Address, nonce [32]byte, signature [65]byte) (string, error)
-}
-
 func grounds(t *testing.T) map[string]ground {
 	t.Helper()
 	all := map[string]ground{}
@@ -118,13 +113,6 @@ func (a *actor) sign(value uint64, change ...func(*x402.Authorization)) (x402.Au
 	return one, signature
 }
 
-func onChain(a x402.Authorization) token.Authorization {
-	return token.Authorization{
-		From: common.Address(a.From), To: common.Address(a.To), Value: a.Value.Big(), Nonce: a.Nonce,
-		ValidAfter: new(big.Int).SetUint64(a.ValidAfter), ValidBefore: new(big.Int).SetUint64(a.ValidBefore),
-	}
-}
-
 // reason returns the token's own text in an error.
 func reason(err error) string {
 	var revert *token.RevertError
@@ -139,8 +127,8 @@ func reason(err error) string {
 
 // transfer tries an authorization first and then sends it.
 func (a *actor) transfer(what string, one x402.Authorization, signature x402.Signature) string {
-	simulated := a.on.Simulate(a.ctx, onChain(one), signature)
-	tx, err := a.on.TransferWithAuthorization(a.ctx, onChain(one), signature)
+	simulated := a.on.Simulate(a.ctx, one, signature)
+	tx, err := a.on.TransferWithAuthorization(a.ctx, one, signature)
 	a.note("%s: simulated %s, sent %s, transaction %v", what, reason(simulated), reason(err), x402.ValidTransaction(tx))
 	return tx
 }
@@ -227,20 +215,6 @@ func (a *actor) play() {
 	}
 	a.balances()
 
-	revoked, signature := a.sign(50)
-	digest := crypto.Keccak256Hash([]byte{0x19, 0x01}, usdc.DomainSeparator[:], crypto.Keccak256(
-		crypto.Keccak256([]byte("CancelAuthorization(address authorizer,bytes32 nonce)")),
-		common.LeftPadBytes(a.payer[:], 32), revoked.Nonce[:]))
-	cancel, err := x402.Sign(digest, a.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, what := range []string{"canceled", "canceled again"} {
-		tx, err := a.on.Chain.(cancels).CancelAuthorization(ctx, a.payer, revoked.Nonce, cancel)
-		a.note("%s: %s, transaction %v", what, reason(err), x402.ValidTransaction(tx))
-	}
-	a.transfer("what was canceled", revoked, signature)
-
 	idle, _ := a.sign(70)
 	a.on.ahead.Add(int64(time.Hour))
 	if err := a.on.next(ctx); err != nil {
@@ -248,7 +222,6 @@ func (a *actor) play() {
 	}
 	a.look("an hour later, what was paid", paid, tx)
 	a.look("an hour later, what was never sent", idle, "")
-	a.look("an hour later, what was canceled", revoked, "")
 	late, signature := a.sign(1, func(o *x402.Authorization) { o.ValidBefore -= 3600 })
 	a.transfer("an hour too late", late, signature)
 	used, err := a.on.AuthorizationState(ctx, a.payer, paid.Nonce)

@@ -9,7 +9,6 @@ package ledger
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"math/big"
 	"net/http"
@@ -20,6 +19,7 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/crypto"
 
+	"github.com/purserpay/purser/sandbox/loopback"
 	"github.com/purserpay/purser/sandbox/token"
 	"github.com/purserpay/purser/x402"
 )
@@ -37,16 +37,13 @@ type Ledger struct {
 	network x402.Network
 	asset   x402.Asset
 	seed    [32]byte // makes the block hashes of each ledger unique
-	server  *http.Server
-	url     string
-	served  chan error
+	server  *loopback.Server
 
 	mu       sync.Mutex
 	blocks   []block
 	logs     []event // in the order of blocks
 	balances map[common.Address][]balance
-	states   map[stateKey]uint64 // the block that used or canceled the authorization
-	closed   bool
+	states   map[stateKey]uint64 // the block that used the authorization
 }
 
 type block struct {
@@ -78,23 +75,16 @@ type event struct {
 var (
 	transferred = crypto.Keccak256Hash([]byte("Transfer(address,address,uint256)"))
 	used        = crypto.Keccak256Hash([]byte("AuthorizationUsed(address,bytes32)"))
-	canceled    = crypto.Keccak256Hash([]byte("AuthorizationCanceled(address,bytes32)"))
 )
-
-// ErrClosed reports that the ledger is closed.
-var ErrClosed = errors.New("the ledger is closed")
 
 var _ token.Chain = (*Ledger)(nil)
 
 // Start makes a ledger with a genesis block, and opens its JSON-RPC listener on loopback. The
 // caller must call Close.
 func Start(ctx context.Context, o Options) (*Ledger, error) {
-	base, ok := x402.NetworkByWire("base")
-	if !ok {
-		return nil, errors.New("the network base is not pinned")
-	}
+	base, _ := x402.NetworkByWire("base") // the first entry of the pinned table
 	l := &Ledger{
-		now: o.Now, network: base, asset: base.Assets[0], served: make(chan error, 1),
+		now: o.Now, network: base, asset: base.Assets[0],
 		balances: map[common.Address][]balance{}, states: map[stateKey]uint64{},
 	}
 	if l.now == nil {
@@ -102,8 +92,16 @@ func Start(ctx context.Context, o Options) (*Ledger, error) {
 	}
 	_, _ = rand.Read(l.seed[:]) // cannot fail: crypto/rand ends the process instead
 	l.seal(l.clock())
-	return l, l.listen(ctx)
+	var err error
+	l.server, err = loopback.Serve(ctx, loopback.Options{Name: "JSON-RPC"}, http.HandlerFunc(l.serve))
+	return l, err
 }
+
+// Close closes the JSON-RPC listener.
+func (l *Ledger) Close() error { return l.server.Close() }
+
+// RPCURL returns the URL of the JSON-RPC listener.
+func (l *Ledger) RPCURL() string { return l.server.URL() }
 
 func (l *Ledger) clock() uint64 { return uint64(max(0, l.now().Unix())) }
 
@@ -138,9 +136,6 @@ func (l *Ledger) next() uint64 { return max(l.blocks[len(l.blocks)-1].time, l.cl
 func (l *Ledger) transact(what string, refuses func(at uint64) string, change func(block, common.Hash)) (string, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed {
-		return "", ErrClosed
-	}
 	at := l.next()
 	if reason := refuses(at); reason != "" {
 		return "", fmt.Errorf("%s: %w", what, &token.RevertError{Reason: reason})
@@ -150,9 +145,6 @@ func (l *Ledger) transact(what string, refuses func(at uint64) string, change fu
 	change(b, tx)
 	return tx.Hex(), nil
 }
-
-// ChainID returns the chain id of Base.
-func (l *Ledger) ChainID() uint64 { return l.network.ChainID }
 
 // TokenAddress returns the token's address, which is USDC's on Base.
 func (l *Ledger) TokenAddress() common.Address { return common.Address(l.asset.Address) }
@@ -175,40 +167,27 @@ func (l *Ledger) Fund(_ context.Context, to common.Address, amount *big.Int) err
 }
 
 // TransferWithAuthorization makes the transfer of a signed authorization.
-func (l *Ledger) TransferWithAuthorization(_ context.Context, a token.Authorization, signature [65]byte) (string, error) {
+func (l *Ledger) TransferWithAuthorization(_ context.Context, a x402.Authorization, signature x402.Signature) (string, error) {
+	from, to, value := common.Address(a.From), common.Address(a.To), a.Value.Big()
 	return l.transact("transfer with authorization", func(at uint64) string {
 		return l.refusesTransfer(a, signature, at)
 	}, func(b block, tx common.Hash) {
-		l.states[stateKey{a.From, a.Nonce}] = b.number
-		l.log(b, tx, used, indexed(a.From), common.Hash(a.Nonce), nil)
-		l.add(b, a.From, new(big.Int).Neg(a.Value))
-		l.add(b, a.To, a.Value)
-		l.log(b, tx, transferred, indexed(a.From), indexed(a.To), a.Value)
+		l.states[stateKey{from, a.Nonce}] = b.number
+		l.log(b, tx, used, indexed(from), common.Hash(a.Nonce), nil)
+		l.add(b, from, new(big.Int).Neg(value))
+		l.add(b, to, value)
+		l.log(b, tx, transferred, indexed(from), indexed(to), value)
 	})
 }
 
 // Simulate tries a transfer without making it.
-func (l *Ledger) Simulate(_ context.Context, a token.Authorization, signature [65]byte) error {
+func (l *Ledger) Simulate(_ context.Context, a x402.Authorization, signature x402.Signature) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if reason := l.refusesTransfer(a, signature, l.next()); reason != "" {
 		return fmt.Errorf("simulate a transfer with authorization: %w", &token.RevertError{Reason: reason})
 	}
 	return nil
-}
-
-// CancelAuthorization makes a nonce unusable. signature is the authorizer's, of an EIP-3009
-// CancelAuthorization.
-func (l *Ledger) CancelAuthorization(_ context.Context, authorizer common.Address, nonce [32]byte, signature [65]byte) (string, error) {
-	return l.transact("cancel an authorization", func(uint64) string {
-		if _, found := l.states[stateKey{authorizer, nonce}]; found {
-			return usedOrCanceled
-		}
-		return refusesSignature(l.cancelDigest(authorizer, nonce), signature, authorizer)
-	}, func(b block, tx common.Hash) {
-		l.states[stateKey{authorizer, nonce}] = b.number
-		l.log(b, tx, canceled, indexed(authorizer), common.Hash(nonce), nil)
-	})
 }
 
 // add changes an account's balance. Its caller must hold l.mu.
@@ -243,7 +222,7 @@ func (l *Ledger) Balance(_ context.Context, owner common.Address) (*big.Int, err
 	return new(big.Int).Set(l.owned(owner, l.head().number)), nil
 }
 
-// AuthorizationState reports whether a nonce is used or canceled.
+// AuthorizationState reports whether a nonce is used.
 func (l *Ledger) AuthorizationState(_ context.Context, authorizer common.Address, nonce [32]byte) (bool, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

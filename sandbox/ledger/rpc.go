@@ -2,28 +2,20 @@ package ledger
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"math/big"
-	"net"
 	"net/http"
 	"slices"
-	"time"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/common/hexutil"
 )
 
-const (
-	// maxCall bounds the body of a call, in bytes.
-	maxCall = 1 << 20
-	// headerTime bounds the time for a caller's headers.
-	headerTime = 10 * time.Second
-)
+// maxCall bounds the body of a call, in bytes.
+const maxCall = 1 << 20
 
 // Function selectors of the token.
 const (
@@ -31,42 +23,6 @@ const (
 	authorizationState = "e94a0102" // authorizationState(address,bytes32)
 	domainSeparator    = "3644e515" // DOMAIN_SEPARATOR()
 )
-
-// listen opens the JSON-RPC listener.
-func (l *Ledger) listen(ctx context.Context) error {
-	socket, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return fmt.Errorf("listen for JSON-RPC: %w", err)
-	}
-	l.url = "http://" + socket.Addr().String()
-	l.server = &http.Server{
-		Handler: http.HandlerFunc(l.serve), ReadHeaderTimeout: headerTime,
-		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
-	}
-	go func() {
-		err := l.server.Serve(socket)
-		if errors.Is(err, http.ErrServerClosed) {
-			err = nil
-		}
-		l.served <- err
-	}()
-	return nil
-}
-
-// Close closes the listener. Later calls fail.
-func (l *Ledger) Close() error {
-	l.mu.Lock()
-	was := l.closed
-	l.closed = true
-	l.mu.Unlock()
-	if was {
-		return nil
-	}
-	return errors.Join(l.server.Close(), <-l.served)
-}
-
-// RPCURL returns the URL of the JSON-RPC listener.
-func (l *Ledger) RPCURL() string { return l.url }
 
 // refusal is a JSON-RPC error.
 type refusal struct {
@@ -82,16 +38,12 @@ func refuse(code int, format string, args ...any) *refusal {
 
 // serve answers one JSON-RPC call. It does not support batches.
 func (l *Ledger) serve(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(io.LimitReader(r.Body, maxCall))
-	if err != nil {
-		return
-	}
 	var call struct {
 		ID     json.RawMessage
 		Method string
 		Params []json.RawMessage
 	}
-	if err := json.Unmarshal(body, &call); err != nil {
+	if err := json.NewDecoder(io.LimitReader(r.Body, maxCall)).Decode(&call); err != nil {
 		http.Error(w, "not a call", http.StatusBadRequest)
 		return
 	}
@@ -127,7 +79,9 @@ func (l *Ledger) answer(method string, params []json.RawMessage) (any, error) {
 		if b == nil || err != nil {
 			return nil, err
 		}
-		return blockJSON(*b), nil
+		return map[string]any{
+			"number": hexutil.Uint64(b.number), "hash": b.hash, "timestamp": hexutil.Uint64(b.time), "transactions": []string{},
+		}, nil
 	case "eth_call":
 		return l.call(params[0], params[1])
 	case "eth_getLogs":
@@ -145,8 +99,6 @@ func (l *Ledger) blockNamed(param json.RawMessage) (*block, error) {
 	switch name {
 	case "latest", "pending", "safe", "finalized":
 		return &l.blocks[len(l.blocks)-1], nil
-	case "earliest":
-		return &l.blocks[0], nil
 	}
 	if len(name) == 2+2*common.HashLength {
 		hash := common.HexToHash(name)
@@ -185,18 +137,11 @@ func (l *Ledger) state(param json.RawMessage) (*block, error) {
 	return b, err
 }
 
-// blockJSON returns the fields of a block that callers ask for.
-func blockJSON(b block) map[string]any {
-	return map[string]any{
-		"number": hexutil.Uint64(b.number), "hash": b.hash, "timestamp": hexutil.Uint64(b.time), "transactions": []string{},
-	}
-}
-
 // call implements eth_call for the token's three read functions. Other accounts have no code.
 func (l *Ledger) call(param, at json.RawMessage) (any, error) {
 	var msg struct {
-		To          common.Address
-		Data, Input hexutil.Bytes
+		To   common.Address
+		Data hexutil.Bytes
 	}
 	if err := json.Unmarshal(param, &msg); err != nil {
 		return nil, err
@@ -209,9 +154,6 @@ func (l *Ledger) call(param, at json.RawMessage) (any, error) {
 		return "0x", nil
 	}
 	data := msg.Data
-	if data == nil {
-		data = msg.Input
-	}
 	word := func(n int) common.Hash {
 		return common.BytesToHash(data[4+32*n : 4+32*(n+1)])
 	}
@@ -232,30 +174,22 @@ func (l *Ledger) call(param, at json.RawMessage) (any, error) {
 	return nil, refuse(3, "execution reverted")
 }
 
-// oneOrMany holds a value or a list of values. null or an absent value matches all.
-type oneOrMany[T any] []T
+// hashes holds a topic or a list of topics. null or an absent value matches all.
+type hashes []common.Hash
 
-func (o *oneOrMany[T]) UnmarshalJSON(text []byte) error {
-	if bytes.HasPrefix(bytes.TrimSpace(text), []byte("[")) {
-		return json.Unmarshal(text, (*[]T)(o))
+func (h *hashes) UnmarshalJSON(text []byte) error {
+	if !bytes.HasPrefix(text, []byte(`"`)) {
+		return json.Unmarshal(text, (*[]common.Hash)(h))
 	}
-	if string(text) == "null" {
-		return nil
-	}
-	one := new(T)
-	*o = nil
-	if err := json.Unmarshal(text, one); err != nil {
-		return err
-	}
-	*o = oneOrMany[T]{*one}
-	return nil
+	*h = make(hashes, 1)
+	return json.Unmarshal(text, &(*h)[0])
 }
 
 // filter implements eth_getLogs.
 func (l *Ledger) filter(param json.RawMessage) (any, error) {
 	var want struct {
-		Address                       oneOrMany[common.Address]
-		Topics                        []oneOrMany[common.Hash]
+		Address                       common.Address
+		Topics                        []hashes
 		FromBlock, ToBlock, BlockHash json.RawMessage
 	}
 	if err := json.Unmarshal(param, &want); err != nil {
@@ -266,11 +200,8 @@ func (l *Ledger) filter(param json.RawMessage) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(want.Address) > 0 && !slices.Contains(want.Address, l.TokenAddress()) {
-		return found, nil
-	}
 	for i, e := range l.logs {
-		if e.block < first || e.block > last || !e.matches(want.Topics) {
+		if want.Address != l.TokenAddress() || e.block < first || e.block > last || !e.matches(want.Topics) {
 			continue
 		}
 		found = append(found, map[string]any{
@@ -312,7 +243,7 @@ func (l *Ledger) span(from, to, hash json.RawMessage) (first, last uint64, err e
 	return ends[0], ends[1], nil
 }
 
-func (e event) matches(topics []oneOrMany[common.Hash]) bool {
+func (e event) matches(topics []hashes) bool {
 	if len(topics) > len(e.topics) {
 		return false
 	}

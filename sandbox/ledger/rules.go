@@ -6,7 +6,6 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/crypto"
 
-	"github.com/purserpay/purser/sandbox/token"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -30,38 +29,30 @@ var maxS = new(big.Int).Rsh(crypto.S256().Params().N, 1)
 // refusesTransfer returns why a block at this time refuses a transfer, or "". The rules stand in
 // the order of the contract, which decides the reason when two rules are broken. Its caller must
 // hold l.mu.
-func (l *Ledger) refusesTransfer(a token.Authorization, signature [65]byte, at uint64) string {
-	now := new(big.Int).SetUint64(at)
-	_, found := l.states[stateKey{a.From, a.Nonce}]
+func (l *Ledger) refusesTransfer(a x402.Authorization, signature x402.Signature, at uint64) string {
+	from := common.Address(a.From)
+	_, found := l.states[stateKey{from, a.Nonce}]
 	switch {
-	case now.Cmp(a.ValidAfter) <= 0:
+	case at <= a.ValidAfter:
 		return notYetValid
-	case now.Cmp(a.ValidBefore) >= 0:
+	case at >= a.ValidBefore:
 		return expired
 	case found:
 		return usedOrCanceled
 	}
-	value, fits := x402.AmountFromBig(a.Value)
-	if !fits || !a.ValidAfter.IsUint64() || !a.ValidBefore.IsUint64() {
-		return badSignature // no payer here signs such values
-	}
-	digest := x402.Authorization{
-		From: x402.Address(a.From), To: x402.Address(a.To), Value: value,
-		ValidAfter: a.ValidAfter.Uint64(), ValidBefore: a.ValidBefore.Uint64(), Nonce: a.Nonce,
-	}.Digest(l.asset, l.network.ChainID)
-	if no := refusesSignature(digest, signature, a.From); no != "" {
+	if no := refusesSignature(a.Digest(l.asset, l.network.ChainID), signature, from); no != "" {
 		return no
 	}
 	switch {
-	case a.To == common.Address{}:
+	case a.To.IsZero():
 		return toZeroAddress
-	case a.Value.Cmp(l.owned(a.From, uint64(len(l.blocks)))) > 0:
+	case a.Value.Big().Cmp(l.owned(from, uint64(len(l.blocks)))) > 0:
 		return tooLittle
 	}
 	return ""
 }
 
-func refusesSignature(digest [32]byte, signature [65]byte, signer common.Address) string {
+func refusesSignature(digest [32]byte, signature x402.Signature, signer common.Address) string {
 	switch v := signature[64]; {
 	case new(big.Int).SetBytes(signature[32:64]).Cmp(maxS) > 0:
 		return badS
@@ -76,13 +67,4 @@ func refusesSignature(digest [32]byte, signature [65]byte, signer common.Address
 		return badSignature
 	}
 	return ""
-}
-
-// cancelDigest returns the digest that an authorizer signs to cancel.
-func (l *Ledger) cancelDigest(authorizer common.Address, nonce [32]byte) [32]byte {
-	message := crypto.Keccak256(
-		crypto.Keccak256([]byte("CancelAuthorization(address authorizer,bytes32 nonce)")),
-		common.LeftPadBytes(authorizer[:], 32), nonce[:],
-	)
-	return crypto.Keccak256Hash([]byte{0x19, 0x01}, l.asset.DomainSeparator[:], message)
 }

@@ -8,6 +8,8 @@ import (
 	"math/big"
 
 	"github.com/ethereum/go-ethereum/common"
+
+	"github.com/purserpay/purser/x402"
 )
 
 // Chain is a chain with the token.
@@ -29,14 +31,14 @@ type Chain interface {
 
 	// Simulate tries a transfer with authorization without sending it. It returns a *RevertError
 	// when the token refuses.
-	Simulate(ctx context.Context, a Authorization, signature [65]byte) error
+	Simulate(ctx context.Context, a x402.Authorization, signature x402.Signature) error
 	// TransferWithAuthorization relays a signed authorization, and returns the transaction's hash
 	// once it is in a block. v, the last byte of the signature, must be 27 or 28.
 	//
 	// A *RevertError without Tx means that the latest state refused the call, and nothing was sent.
 	// An error with a hash means that the transaction was sent. A *RevertError with Tx then says
 	// that it failed on chain; after any other error its outcome is unknown.
-	TransferWithAuthorization(ctx context.Context, a Authorization, signature [65]byte) (string, error)
+	TransferWithAuthorization(ctx context.Context, a x402.Authorization, signature x402.Signature) (string, error)
 
 	// Transfers lists the token's transfers from fromBlock to the latest block, oldest first. A nil
 	// from or to matches any account.
@@ -44,15 +46,6 @@ type Chain interface {
 	// AuthorizationsUsed lists the used authorizations of an authorizer, oldest first. It leaves
 	// out canceled ones.
 	AuthorizationsUsed(ctx context.Context, authorizer common.Address) ([]UsedAuthorization, error)
-}
-
-// Authorization is the EIP-3009 message TransferWithAuthorization, which a payer signs. Value is in
-// the token's smallest unit. ValidAfter and ValidBefore are exclusive Unix seconds.
-type Authorization struct {
-	From, To                common.Address
-	Value                   *big.Int
-	ValidAfter, ValidBefore *big.Int
-	Nonce                   [32]byte
 }
 
 // Transfer is one transfer of tokens that the chain recorded. Minted tokens come from the zero
