@@ -33,60 +33,47 @@ func Given(key MasterKey) Source {
 	return func(bool) (MasterKey, error) { return key, nil }
 }
 
-// From returns a source that calls [LoadMasterKey].
-func From(value, file, fallbackPath string) Source {
-	return func(fresh bool) (MasterKey, error) { return LoadMasterKey(value, file, fallbackPath, fresh) }
+// From returns a source that finds the key in one of three places. value holds its text
+// (PURSER_MASTER_KEY). file holds the path of a file with that text (PURSER_MASTER_KEY_FILE). With
+// neither, the key is in the file at fallback. When that file is missing and the store is fresh, a
+// key is generated there. An existing file is never overwritten. Errors contain no part of the key.
+func From(value, file, fallback string) Source {
+	return func(fresh bool) (key MasterKey, err error) {
+		setting := "PURSER_MASTER_KEY"
+		switch {
+		case value != "" && file != "":
+			return key, errors.New("both PURSER_MASTER_KEY and PURSER_MASTER_KEY_FILE are set: keep one")
+		case value != "":
+			key, err = ParseMasterKey(value)
+		case file != "":
+			setting = "master key file (PURSER_MASTER_KEY_FILE)"
+			key, err = readKeyFile(file)
+		case fallback == "":
+			return key, errors.New("no master key: set PURSER_MASTER_KEY")
+		default:
+			setting = "master key file (PURSER_MASTER_KEY is not set)"
+			key, err = readKeyFile(fallback)
+			if !errors.Is(err, fs.ErrNotExist) {
+				break
+			}
+			if !fresh {
+				return key, fmt.Errorf("the store exists, but its master key file %s is missing: put it back or set "+
+					"PURSER_MASTER_KEY; a new key could not decrypt the wallets that are in the store", fallback)
+			}
+			if err := generate(fallback); err != nil {
+				return key, fmt.Errorf("generate master key file: %w", err)
+			}
+			key, err = readKeyFile(fallback) // another process may have written it first
+		}
+		if err != nil {
+			return MasterKey{}, fmt.Errorf("%s: %w", setting, err)
+		}
+		return key, nil
+	}
 }
-
-// keyFileMode lets only the owner read the key file, because the key opens the wallets.
-const keyFileMode = 0o600
 
 // maxKeyFile bounds a key file, in bytes. A longer file holds something else.
 const maxKeyFile = 4 << 10
-
-// LoadMasterKey finds the master key. value holds its text (PURSER_MASTER_KEY). file holds the path
-// of a file with that text (PURSER_MASTER_KEY_FILE). With neither, the key is read from
-// fallbackPath. When that file is missing and the store is fresh, a key is generated there. An
-// existing file is never overwritten. Errors contain no part of the key.
-func LoadMasterKey(value, file, fallbackPath string, fresh bool) (MasterKey, error) {
-	switch {
-	case value != "" && file != "":
-		return MasterKey{}, errors.New("both PURSER_MASTER_KEY and PURSER_MASTER_KEY_FILE are set: keep one")
-	case value != "":
-		key, err := ParseMasterKey(value)
-		if err != nil {
-			return MasterKey{}, fmt.Errorf("PURSER_MASTER_KEY: %w", err)
-		}
-		return key, nil
-	case file != "":
-		key, err := readKeyFile(file)
-		if err != nil {
-			return MasterKey{}, fmt.Errorf("master key file (PURSER_MASTER_KEY_FILE): %w", err)
-		}
-		return key, nil
-	case fallbackPath == "":
-		return MasterKey{}, errors.New("no master key: set PURSER_MASTER_KEY")
-	}
-	key, err := readKeyFile(fallbackPath)
-	if err == nil {
-		return key, nil
-	}
-	if !errors.Is(err, fs.ErrNotExist) {
-		return MasterKey{}, fmt.Errorf("master key file (PURSER_MASTER_KEY is not set): %w", err)
-	}
-	if !fresh {
-		return MasterKey{}, fmt.Errorf("the store exists, but its master key file %s is missing: put it back or set "+
-			"PURSER_MASTER_KEY; a new key could not decrypt the wallets that are in the store", fallbackPath)
-	}
-	if err := generate(fallbackPath); err != nil {
-		return MasterKey{}, fmt.Errorf("generate master key file: %w", err)
-	}
-	// Read the file, because another process may have written it first.
-	if key, err = readKeyFile(fallbackPath); err != nil {
-		return MasterKey{}, fmt.Errorf("master key file (PURSER_MASTER_KEY is not set): %w", err)
-	}
-	return key, nil
-}
 
 // ParseMasterKey reads 32 bytes in hex or in base64, standard or URL-safe, padded or not.
 func ParseMasterKey(text string) (MasterKey, error) {
@@ -162,7 +149,7 @@ func writeKey(f *os.File, key MasterKey) error {
 }
 
 func createExclusive(path string, key MasterKey) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, keyFileMode)
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) // the key opens the wallets
 	if err != nil {
 		return err
 	}

@@ -46,13 +46,16 @@ type wrapped struct {
 // New makes a vault with fresh keys. The caller must store the returned state, which [Open] needs
 // beside the master key.
 func New(master MasterKey) (v *Vault, state []byte, err error) {
-	w := wrapped{Data: map[uint32][]byte{}}
-	if w.Lookup, err = wrapNew(master, lookupPurpose); err != nil {
-		return nil, nil, fmt.Errorf("make lookup key: %w", err)
+	wrap, err := gcm(master[:])
+	if err != nil {
+		return nil, nil, err
 	}
-	if w.Data[1], err = wrapNew(master, dataPurposeOf(1)); err != nil {
-		return nil, nil, fmt.Errorf("make data key: %w", err)
+	fresh := func(purpose string) []byte {
+		key := make([]byte, KeySize)
+		rand.Read(key)                                   // never fails
+		return wrap.Seal(nil, nil, key, []byte(purpose)) //nolint:gosec // the AEAD makes its own random nonce
 	}
+	w := wrapped{Lookup: fresh(lookupPurpose), Data: map[uint32][]byte{1: fresh(dataPurposeOf(1))}}
 	if state, err = json.Marshal(w); err != nil {
 		return nil, nil, fmt.Errorf("encode wrapped keys: %w", err)
 	}
@@ -60,7 +63,7 @@ func New(master MasterKey) (v *Vault, state []byte, err error) {
 	return v, state, err
 }
 
-// Open decrypts the keys of a state that New or Rotate returned. It fails with ErrWrongMasterKey
+// Open decrypts the keys of a state that New returned. It fails with ErrWrongMasterKey
 // for another master key.
 func Open(master MasterKey, state []byte) (*Vault, error) {
 	var w wrapped
@@ -88,28 +91,6 @@ func Open(master MasterKey, state []byte) (*Vault, error) {
 	return v, nil
 }
 
-// Rotate adds a data key and uses it for new secrets. Older secrets stay readable. It returns a new
-// vault and its state, which the caller must store.
-func Rotate(master MasterKey, state []byte) (*Vault, []byte, error) {
-	v, err := Open(master, state)
-	if err != nil {
-		return nil, nil, err
-	}
-	var w wrapped
-	if err := json.Unmarshal(state, &w); err != nil {
-		return nil, nil, fmt.Errorf("decode wrapped keys: %w", err)
-	}
-	next := v.current + 1
-	if w.Data[next], err = wrapNew(master, dataPurposeOf(next)); err != nil {
-		return nil, nil, fmt.Errorf("make data key: %w", err)
-	}
-	if state, err = json.Marshal(w); err != nil {
-		return nil, nil, fmt.Errorf("encode wrapped keys: %w", err)
-	}
-	v, err = Open(master, state)
-	return v, state, err
-}
-
 // Lookup returns the keyed hash by which a secret is found.
 func (v *Vault) Lookup(secret string) [sha256.Size]byte {
 	mac := hmac.New(sha256.New, v.lookup)
@@ -133,8 +114,11 @@ func (v *Vault) Derive(purpose string, parts ...string) [sha256.Size]byte {
 // Seal encrypts a secret with the newest data key. It authenticates the record's identity too: a
 // sealed secret that is copied to another record cannot be unsealed.
 func (v *Vault) Seal(secret []byte, identity string) ([]byte, error) {
+	if identity == "" {
+		return nil, errors.New("seal: no identity")
+	}
 	head := binary.BigEndian.AppendUint32(nil, v.current)
-	return encrypt(v.data[v.current], head, secret, identity)
+	return v.data[v.current].Seal(head, nil, secret, []byte(identity)), nil //nolint:gosec // as in New
 }
 
 // Unseal decrypts a secret that Seal encrypted for the same identity.
@@ -156,17 +140,6 @@ func (v *Vault) Unseal(sealed []byte, identity string) ([]byte, error) {
 
 func dataPurposeOf(version uint32) string { return fmt.Sprintf("%s%d", dataPurpose, version) }
 
-// wrapNew makes a random key and encrypts it with the master key.
-func wrapNew(master MasterKey, purpose string) ([]byte, error) {
-	wrap, err := gcm(master[:])
-	if err != nil {
-		return nil, err
-	}
-	key := make([]byte, KeySize)
-	rand.Read(key) // never fails
-	return encrypt(wrap, nil, key, purpose)
-}
-
 func gcm(key []byte) (cipher.AEAD, error) {
 	block, err := aes.NewCipher(key)
 	if err != nil {
@@ -177,14 +150,6 @@ func gcm(key []byte) (cipher.AEAD, error) {
 		return nil, fmt.Errorf("set up GCM: %w", err)
 	}
 	return aead, nil
-}
-
-// encrypt appends the encrypted secret to head.
-func encrypt(key cipher.AEAD, head, secret []byte, identity string) ([]byte, error) {
-	if identity == "" {
-		return nil, errors.New("seal: no identity")
-	}
-	return key.Seal(head, nil, secret, []byte(identity)), nil //nolint:gosec // the AEAD makes its own random nonce
 }
 
 func decrypt(key cipher.AEAD, sealed []byte, identity string) ([]byte, error) {

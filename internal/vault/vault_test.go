@@ -93,45 +93,10 @@ func TestWrongMasterKey(t *testing.T) {
 	if _, err := Open(MasterKey{9}, state); !errors.Is(err, ErrWrongMasterKey) {
 		t.Errorf("error is %v", err)
 	}
-	if _, _, err := Rotate(MasterKey{9}, state); !errors.Is(err, ErrWrongMasterKey) {
-		t.Errorf("error is %v", err)
-	}
 	for _, damaged := range []string{"", "{}", "null", `{"lookup":"AAAA"}`, string(state[:20])} {
 		if _, err := Open(master, []byte(damaged)); err == nil {
 			t.Errorf("opened %q", damaged)
 		}
-	}
-}
-
-func TestRotate(t *testing.T) {
-	t.Parallel()
-	v, state := made(t)
-	old, err := v.Seal(secret, "wallet/1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	next, state, err := Rotate(master, state)
-	if err != nil {
-		t.Fatal(err)
-	}
-	fresh, err := next.Seal(secret, "wallet/1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	reopened, err := Open(master, state)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, sealed := range map[string][]byte{"before": old, "after": fresh} {
-		if got, err := reopened.Unseal(sealed, "wallet/1"); err != nil || !bytes.Equal(got, secret) {
-			t.Errorf("sealed %s rotating: %q, %v", name, got, err)
-		}
-	}
-	if _, err := v.Unseal(fresh, "wallet/1"); err == nil {
-		t.Error("the old data key was used on")
-	}
-	if next.Lookup("a") != v.Lookup("a") {
-		t.Error("the lookup key was replaced")
 	}
 }
 
