@@ -20,7 +20,6 @@ const (
 	maxValue = 400
 )
 
-// auditPage holds the contents of GET /dashboard/audit.
 type auditPage struct {
 	Entries  []auditRow
 	Key      *link // whose changes these are; nil: all changes

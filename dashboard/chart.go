@@ -2,15 +2,16 @@ package dashboard
 
 import (
 	"fmt"
+	"math"
 	"math/big"
 	"slices"
+	"strconv"
 
 	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/x402"
 )
 
-// Geometry of the chart. Widths are in hundredths of a percent, because only the browser knows the
-// width. Heights are in pixels.
+// Geometry of the chart. Widths are in percent, because only the browser knows the width. Heights are
+// in pixels.
 const (
 	plotTop    = 10
 	plotBottom = 170
@@ -55,34 +56,30 @@ type dayRow struct {
 
 func newChart(days []pay.DaySum) chart {
 	c := chart{Length: len(days), MarksY: marksY, PlotHeight: plotBottom}
+	if len(days) == 0 {
+		return c
+	}
 	var total pay.Sum
-	nets := make([]x402.Amount, len(days))
-	most := 0
-	for i, d := range days {
+	most := days[0]
+	for _, d := range days {
 		total.Add(d.Sum)
-		if net, minus := d.Net(); !minus {
-			nets[i] = net
-		}
-		if nets[i].Cmp(nets[most]) > 0 {
-			most = i
+		if drawn(d.Sum) > drawn(most.Sum) {
+			most = d
 		}
 	}
 	c.Total = netOf(total)
 	c.Text = fmt.Sprintf("Bar chart of the last %d days: %s in all", len(days), c.Total)
-	if len(days) > 0 && !nets[most].IsZero() {
-		c.Text += fmt.Sprintf(", most on %s with %s", days[most].Day.Format("2 January"), netOf(days[most].Sum))
+	if drawn(most.Sum) > 0 {
+		c.Text += fmt.Sprintf(", most on %s with %s", most.Day.Format("2 January"), netOf(most.Sum))
 	}
 	c.Text += ". The same is in the table below."
-	if len(days) == 0 {
-		return c
-	}
-	top, grid := ticks(nets[most].Big())
-	c.Grid = grid
-	shown := make([]amount, 0, len(days))
+	var top float64
+	top, c.Grid = ticks(drawn(most.Sum))
+	var shown []amount
 	for i, d := range days {
 		net := netOf(d.Sum)
 		shown = append(shown, net)
-		c.Bars = append(c.Bars, newBar(i, len(days), height(nets[i].Big(), top), fmt.Sprintf("%s: %s, %s", d.Day.Format("Monday, 2 January"), net, payments(d.Count))))
+		c.Bars = append(c.Bars, newBar(i, len(days), height(drawn(d.Sum), top), fmt.Sprintf("%s: %s, %s", d.Day.Format("Monday, 2 January"), net, payments(d.Count))))
 		c.Rows = append(c.Rows, dayRow{
 			Name: d.Day.Format("Mon, 2 Jan 2006"), Path: filter{From: d.Day, To: d.Day}.path(""), Count: count(d.Count), Net: net,
 		})
@@ -94,8 +91,18 @@ func newChart(days []pay.DaySum) chart {
 	return c
 }
 
+// drawn returns a sum after corrections in millionths of a dollar, for drawing and sorting.
+func drawn(s pay.Sum) float64 {
+	net, minus := s.Net()
+	n, _ := new(big.Float).SetInt(net.Big()).Float64()
+	if minus {
+		return -n
+	}
+	return n
+}
+
 func newBar(i, n, h int, title string) bar {
-	slot := 10000 / float64(n)
+	slot := 100 / float64(n)
 	gap := 0.14 // of a slot, on either side
 	if n > 60 {
 		gap = 0.08
@@ -107,50 +114,32 @@ func newBar(i, n, h int, title string) bar {
 	}
 }
 
-func percent(hundredths float64) string { return fmt.Sprintf("%.2f%%", hundredths/100) }
+func percent(p float64) string { return fmt.Sprintf("%.2f%%", p) }
 
 // height returns the height of an amount in pixels. Any amount above 0 has at least 2 pixels.
-func height(n, top *big.Int) int {
-	if n.Sign() <= 0 {
+func height(n, top float64) int {
+	if n <= 0 {
 		return 0
 	}
-	h := new(big.Int).Mul(n, big.NewInt(plotBottom-plotTop))
-	return max(2, int(h.Div(h, top).Int64()))
+	return max(2, int(n/top*(plotBottom-plotTop)))
 }
 
 // ticks returns the top value of the axis, a round number, and the grid lines.
-func ticks(most *big.Int) (top *big.Int, lines []gridLine) {
-	if most.Sign() <= 0 {
-		return big.NewInt(1), []gridLine{{Class: "base", Y: plotBottom, TextY: plotBottom + 4, Text: "0"}}
+func ticks(most float64) (top float64, lines []gridLine) {
+	step := 1.0
+	for i := 0; most > maxTicks*step; i++ {
+		step *= []float64{2, 2.5, 2}[i%3] // 1, 2, 5, 10, 20, 50, …
 	}
-	step := big.NewInt(1)
-	steps := func() *big.Int { // steps up to the largest value
-		n := new(big.Int).Add(most, step)
-		n.Sub(n, big.NewInt(1))
-		return n.Div(n, step)
-	}
-	limit := big.NewInt(maxTicks)
-	for i := 0; steps().Cmp(limit) > 0; i++ {
-		if i%3 == 1 { // 1, 2, 5, 10, 20, 50, …
-			step.Mul(step, big.NewInt(5)).Div(step, big.NewInt(2))
-		} else {
-			step.Mul(step, big.NewInt(2))
-		}
-	}
-	n := int(steps().Int64())
-	top = new(big.Int).Mul(step, big.NewInt(int64(n)))
-	for i := 0; i <= n; i++ {
-		y := plotBottom - (plotBottom-plotTop)*i/n
-		line := gridLine{Class: "grid", Y: y, TextY: y + 4}
+	n := int(math.Ceil(max(0, most) / step))
+	for i := range n + 1 {
+		y := plotBottom - (plotBottom-plotTop)*i/max(1, n)
+		line := gridLine{Class: "grid", Y: y, TextY: y + 4, Text: strconv.FormatFloat(step*float64(i)/1e6, 'f', -1, 64)}
 		if i == 0 {
 			line.Class = "base"
 		}
-		if a, ok := x402.AmountFromBig(new(big.Int).Mul(step, big.NewInt(int64(i)))); ok {
-			line.Text = a.Format(decimals)
-		}
 		lines = append(lines, line)
 	}
-	return top, lines
+	return step * float64(max(1, n)), lines
 }
 
 // marks labels some of the days: today, and then backwards in even steps.
@@ -159,7 +148,7 @@ func marks(days []pay.DaySum) []mark {
 	if len(days) <= 7 {
 		every = 2
 	}
-	slot := 10000 / float64(len(days))
+	slot := 100 / float64(len(days))
 	var list []mark
 	for i := len(days) - 1; i >= 0; i -= every {
 		m := mark{X: percent(slot * (float64(i) + 0.5)), Anchor: "middle", Text: days[i].Day.Format("2 Jan")}

@@ -8,39 +8,40 @@
 package dashboard
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
+
+	"github.com/klauspost/compress/gzhttp"
 
 	"github.com/purserpay/purser/dashboard/session"
 	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/pay"
 )
 
-// Gate admits only visitors with a session; [session.Gate] implements it.
+// Gate admits only visitors with a session, and shows its notices with pages; [session.Gate]
+// implements it.
 type Gate interface {
-	Wrap(next http.Handler) http.Handler
-	ShowWith(p session.Pages)
+	Wrap(next http.Handler, pages session.Pages) http.Handler
 }
 
-// Options configures the pages. Books, Payer and Gate are required.
+// Options configures the pages. Books, Payer, Gate and Logger are required.
 type Options struct {
 	Books *books.Books
 	Payer *pay.Payer // for limits in force and balances
 	Gate  Gate
-	// Visitor returns the visitor of a request that has passed the gate. Default: session.From.
-	Visitor func(context.Context) (session.Visitor, bool)
 	// PublicURL is purser's address for people. Commands to copy contain it. Default: the address
 	// of the request.
 	PublicURL string
 	// UpgradeURL is a page that sells larger plans. Default: none; pages then say that the operator
 	// changes plans.
 	UpgradeURL string
-	// Explorer returns the URL of a page about a transaction, or "". Default: [BaseScan].
+	// Explorer returns the URL of a page about a transaction, or "". Default: the explorer of Base
+	// and of its test network.
 	Explorer func(network, transaction string) string
 	// PlayMoney reports that the wallets are the sandbox's. Pages then warn against sending real
 	// money.
@@ -48,8 +49,8 @@ type Options struct {
 	// Example is the URL of a paid API in commands to copy. Default: one that does not exist.
 	Example string
 	Version string
-	Clock   pay.Clock    // default: time.Now
-	Logger  *slog.Logger // default: none
+	Clock   pay.Clock // default: time.Now
+	Logger  *slog.Logger
 }
 
 // dashboard serves the pages. It is safe for concurrent use and holds nothing to close.
@@ -65,26 +66,17 @@ type dashboard struct {
 // New returns the handler of /dashboard and all paths below it, with sign-in. Errors name the
 // setting at fault.
 func New(o Options) (http.Handler, error) {
-	if o.Books == nil || o.Payer == nil || o.Gate == nil {
-		return nil, errors.New("dashboard: books, a payer and a gate are required")
-	}
-	if o.Visitor == nil {
-		o.Visitor = session.From
-	}
 	if o.Explorer == nil {
-		o.Explorer = BaseScan
+		o.Explorer = baseScan
 	}
 	if o.Example == "" {
 		o.Example = "https://api.example.com/report"
 	}
 	if o.Clock == nil {
-		o.Clock = systemClock
+		o.Clock = time.Now
 	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	d := &dashboard{Options: o, throttle: newThrottle()}
-	d.once.now = o.Clock
+	files := loadAssets()
+	d := &dashboard{Options: o, assets: files, pages: loadPages(files), throttle: newThrottle()}
 	var err error
 	if d.origin, err = originOf(o.PublicURL); err != nil {
 		return nil, fmt.Errorf("PURSER_PUBLIC_URL: %w", err)
@@ -92,14 +84,11 @@ func New(o Options) (http.Handler, error) {
 	if _, err = originOf(o.UpgradeURL); err != nil {
 		return nil, fmt.Errorf("PURSER_UPGRADE_URL: %w", err)
 	}
-	if d.assets, err = loadAssets(); err != nil {
-		return nil, err
+	zip, err := gzhttp.NewWrapper(gzhttp.EnableZstd(false), gzhttp.MinSize(minZip))
+	if err != nil {
+		return nil, fmt.Errorf("dashboard: %w", err)
 	}
-	if d.pages, err = loadPages(d.assets); err != nil {
-		return nil, err
-	}
-	o.Gate.ShowWith(notices{d})
-	return o.Gate.Wrap(d.routes()), nil
+	return zip(o.Gate.Wrap(d.routes(), notices{d})), nil
 }
 
 // routes returns the handler of all paths. Unknown paths and wrong methods get 404.
@@ -109,7 +98,6 @@ func (d *dashboard) routes() http.Handler {
 	for pattern, v := range d.views() {
 		mux.Handle(pattern, d.page(v))
 	}
-	mux.Handle("GET /dashboard/spend.csv", d.page(d.exportSpend))
 	return mux
 }
 
@@ -124,20 +112,21 @@ func (d *dashboard) views() map[string]view {
 		"GET /dashboard/keys":                 d.inTurn(d.keys),
 		"POST /dashboard/keys":                d.createKey,
 		"POST /dashboard/keys/link":           d.linkKey,
-		"GET /dashboard/keys/{id}":            d.inTurn(d.key),
-		"POST /dashboard/keys/{id}/reveal":    d.revealKey,
+		"GET /dashboard/keys/{id}":            d.inTurn(d.ofKey(d.key)),
+		"POST /dashboard/keys/{id}/reveal":    d.ofKey(d.revealKey),
 		"POST /dashboard/keys/{id}/pause":     d.stopKey(pay.StopPause, saidKeyPaused),
 		"POST /dashboard/keys/{id}/resume":    d.stopKey(pay.StopResume, saidKeyResumed),
-		"GET /dashboard/keys/{id}/revoke":     d.askRevokeKey,
-		"POST /dashboard/keys/{id}/revoke":    d.revokeKey,
+		"GET /dashboard/keys/{id}/revoke":     d.ofKey(d.askRevokeKey),
+		"POST /dashboard/keys/{id}/revoke":    d.ofKey(d.revokeKey),
 		"GET /dashboard/audit":                d.inTurn(d.audit),
 		"GET /dashboard/wallets":              d.inTurn(d.wallets),
 		"POST /dashboard/wallets":             d.createWallet,
-		"GET /dashboard/wallets/{id}":         d.wallet,
-		"GET /dashboard/wallets/{id}/balance": d.balance,
-		"GET /dashboard/wallets/{id}/delete":  d.askDeleteWallet,
-		"POST /dashboard/wallets/{id}/delete": d.deleteWallet,
+		"GET /dashboard/wallets/{id}":         d.ofWallet(d.wallet),
+		"GET /dashboard/wallets/{id}/balance": d.ofWallet(d.balance),
+		"GET /dashboard/wallets/{id}/delete":  d.ofWallet(d.askDeleteWallet),
+		"POST /dashboard/wallets/{id}/delete": d.ofWallet(d.deleteWallet),
 		"GET /dashboard/spend":                d.inTurn(d.spend),
+		"GET /dashboard/spend.csv":            d.exportSpend,
 		"GET /dashboard/payments":             d.inTurn(d.payments),
 		"GET /dashboard/payments/{id}":        d.inTurn(d.payment),
 		"GET /dashboard/settings":             d.inTurn(d.settings),
@@ -172,9 +161,9 @@ func (d *dashboard) address(r *http.Request) string {
 
 const hostAlphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.:[]-"
 
-// BaseScan returns the page about a transaction on the explorer of Base or its test network. It
+// baseScan returns the page about a transaction on the explorer of Base or its test network. It
 // returns "" for other networks.
-func BaseScan(network, transaction string) string {
+func baseScan(network, transaction string) string {
 	switch network {
 	case "base":
 		return "https://basescan.org/tx/" + transaction

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/purserpay/purser/pay"
 )
@@ -41,28 +40,19 @@ func (d *dashboard) exportSpend(r *http.Request, v visit) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	leave, err := d.throttle.enterExport(v.org())
-	if err != nil {
-		return answer{}, err
-	}
-	begun := false
-	defer func() {
-		if !begun {
-			leave()
-		}
-	}()
 	first, err := d.exportPage(r.Context(), v, want)
 	if err != nil {
 		return answer{}, err // an error page can still be sent
+	}
+	leave, err := d.throttle.enterExport(v.org())
+	if err != nil {
+		return answer{}, err
 	}
 	labels := make(map[string]string, len(keys))
 	for _, k := range keys {
 		labels[k.ID] = k.Label
 	}
-	ctx := context.WithoutCancel(r.Context()) // the request's timeout is for one page; each page here has its own
-	gone := r.Context()
-	begun = true
-	return answer{stream: func(w http.ResponseWriter) error {
+	return answer{stream: func(w http.ResponseWriter, r *http.Request) error {
 		defer leave()
 		h := w.Header()
 		h.Set("Content-Type", "text/csv; charset=utf-8; header=present")
@@ -75,26 +65,20 @@ func (d *dashboard) exportSpend(r *http.Request, v visit) (answer, error) {
 			return err
 		}
 		for page := first; ; {
-			if err := e.page(page); err != nil {
+			if err := e.page(page); err != nil || page.Next == "" {
 				return err
-			}
-			if page.Next == "" {
-				return nil
 			}
 			want.Before = page.Next
 			var err error
-			if page, err = d.nextPage(ctx, gone, v, want); err != nil {
+			if page, err = d.nextPage(r.Context(), v, want); err != nil {
 				return err
 			}
 		}
 	}}, nil
 }
 
-// nextPage reads the next page, while the client is connected and the visitor signed in.
-func (d *dashboard) nextPage(ctx, gone context.Context, v visit, want pay.OrganizationSpendQuery) (pay.SpendPage, error) {
-	if err := gone.Err(); errors.Is(err, context.Canceled) {
-		return pay.SpendPage{}, err
-	}
+// nextPage reads the next page, while the visitor is signed in.
+func (d *dashboard) nextPage(ctx context.Context, v visit, want pay.OrganizationSpendQuery) (pay.SpendPage, error) {
 	ctx, cancel := context.WithTimeout(ctx, pageTime)
 	defer cancel()
 	if err := d.stillIn(ctx, v); err != nil {
@@ -173,15 +157,12 @@ const formula = "=+-@|%\t\r\n＝＋－＠"
 // behind any of these.
 func inert(cell string) string {
 	var b strings.Builder
-	begins := true
-	for at := 0; at < len(cell); {
-		c, size := utf8.DecodeRuneInString(cell[at:])
-		if begins && strings.ContainsRune(formula, c) {
-			b.WriteByte('\'')
+	done := 0
+	for i, c := range cell {
+		if strings.ContainsRune(formula, c) && (i == 0 || strings.IndexByte(";\t\r\n", cell[i-1]) >= 0) {
+			b.WriteString(cell[done:i] + "'")
+			done = i
 		}
-		b.WriteString(cell[at : at+size])
-		begins = strings.ContainsRune(";\t\r\n", c)
-		at += size
 	}
-	return b.String()
+	return b.String() + cell[done:]
 }

@@ -131,20 +131,6 @@ func TestHowFailuresLook(t *testing.T) {
 	got.without("store", "bbolt", "panic")
 }
 
-func TestPanicsAreAPageAndSayNothing(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, func(s *setup) {
-		s.pages.Explorer = func(string, string) string { panic("pk_secret in here") }
-	})
-	ada := w.person("ada")
-	w.wallet(ada.key, 5_000_000)
-	p := w.buy(ada.key, "https://api.example.com/report", "", "10000")
-	ada.get("/dashboard/payments/"+p.ID).is(http.StatusInternalServerError, "Something went wrong").without("pk_secret")
-	if logs := w.logs.String(); !strings.Contains(logs, "panic while making a page") || strings.Contains(logs, "pk_secret") {
-		t.Errorf("the log has no panic, or its value: %s", logs)
-	}
-}
-
 func TestMessagesAreSaidOnceAndOnlyOnesOfTheList(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -1,12 +1,12 @@
 package dashboard
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -20,7 +20,6 @@ func keyPath(id string) string { return "/dashboard/keys/" + id }
 // wrong is the problem of a form's field. It appears beside the field.
 type wrong struct{ Field, Text, Link, LinkText string }
 
-// keysPage holds the contents of GET /dashboard/keys.
 type keysPage struct {
 	Keys                []keyRow
 	Used, Limit         string
@@ -65,12 +64,12 @@ func (d *dashboard) keysWith(r *http.Request, v visit, status int, p keysPage) (
 	}
 	var shown []amount
 	for _, k := range list {
-		sum, err := d.monthOf(r, v, k.ID)
+		month, err := d.month(r.Context(), v, k.ID)
 		if err != nil {
 			return answer{}, err
 		}
 		row := keyRow{
-			ID: k.ID, Name: label(k), Path: keyPath(k.ID), Created: momentOf(k.Created, onlyDay), Spent: netOf(sum), Limits: d.limitsInShort(k),
+			ID: k.ID, Name: label(k), Path: keyPath(k.ID), Created: momentOf(k.Created, onlyDay), Spent: netOf(month.Total()), Limits: d.limitsInShort(k),
 			State: keyStateOf(k),
 		}
 		if n := own[k.ID]; n > 0 {
@@ -83,12 +82,10 @@ func (d *dashboard) keysWith(r *http.Request, v visit, status int, p keysPage) (
 	return answer{status: status, page: "keys", title: "API keys", nav: "/dashboard/keys", body: p}, nil
 }
 
-// monthOf returns a key's spend of this month.
-func (d *dashboard) monthOf(r *http.Request, v visit, keyID string) (pay.Sum, error) {
+// month sums up the spend of this month, of one key or of all.
+func (d *dashboard) month(ctx context.Context, v visit, keyID string) (pay.Summary, error) {
 	today := pay.DayOf(v.now)
-	month := time.Date(today.Year(), today.Month(), 1, 0, 0, 0, 0, time.UTC)
-	sum, err := d.Books.Summary(r.Context(), v.org(), books.SummaryQuery{From: month, To: today, KeyID: keyID})
-	return sum.Total(), err
+	return d.Books.Summary(ctx, v.org(), books.SummaryQuery{From: today.AddDate(0, 0, 1-today.Day()), To: today, KeyID: keyID})
 }
 
 // createKey serves POST /dashboard/keys. The new key's page then shows the key once.
@@ -104,7 +101,7 @@ func (d *dashboard) createKey(r *http.Request, v visit) (answer, error) {
 		return answer{}, err
 	}
 	d.Logger.Info("API key created", "key", k.ID, "organization", v.org(), "account", v.Account.ID)
-	d.once.put(onceFor{v.Session, v.Account.ID, k.ID}, onceSecret{secret: secret, made: true})
+	d.once.put(onceFor{v.Session, v.Account.ID, k.ID}, onceSecret{secret: secret, made: true}, v.now)
 	return answer{redirect: keyPath(k.ID), say: saidKeyCreated}, nil
 }
 
@@ -136,7 +133,6 @@ func (d *dashboard) linkKey(r *http.Request, v visit) (answer, error) {
 	return d.keysWith(r, v, status, keysPage{KeyWrong: &w})
 }
 
-// keyPage holds the contents of GET /dashboard/keys/{id}.
 type keyPage struct {
 	ID, Name, Label, MonthName, Payments, SpendPath string
 	Created                                         moment
@@ -153,15 +149,12 @@ type keyPage struct {
 type link struct{ Name, Path string }
 
 // key serves GET /dashboard/keys/{id}. Right after the key was made or revealed, it shows the key.
-func (d *dashboard) key(r *http.Request, v visit) (answer, error) {
-	k, err := d.keyOf(r, v)
+func (d *dashboard) key(r *http.Request, v visit, k pay.Key) (answer, error) {
+	month, err := d.month(r.Context(), v, k.ID)
 	if err != nil {
 		return answer{}, err
 	}
-	sum, err := d.monthOf(r, v, k.ID)
-	if err != nil {
-		return answer{}, err
-	}
+	sum := month.Total()
 	wallets, err := d.Books.ListWallets(r.Context(), k)
 	if err != nil {
 		return answer{}, err
@@ -181,12 +174,10 @@ func (d *dashboard) key(r *http.Request, v visit) (answer, error) {
 	if quota != nil {
 		p.Limits = append(p.Limits, limit{"Your plan", "at most " + quota.Most.String() + " payments a month by all your keys: " + quota.Used.String() + " are made"})
 	}
-	for _, w := range wallets {
-		p.Wallets = append(p.Wallets, link{walletName(w), walletPath(w.ID)})
-	}
+	p.Wallets = walletLinks(wallets)
 	a := answer{page: "key", title: p.Name, nav: "/dashboard/keys"}
 	if r.Method != http.MethodHead {
-		if s, ok := d.once.take(onceFor{v.Session, v.Account.ID, k.ID}); ok {
+		if s, ok := d.once.take(onceFor{v.Session, v.Account.ID, k.ID}, v.now); ok {
 			p.Secret, p.SecretTitle, a.secret = s.secret, "The key", true
 			if s.made {
 				p.SecretTitle = "Your new key"
@@ -197,23 +188,25 @@ func (d *dashboard) key(r *http.Request, v visit) (answer, error) {
 	return a, nil
 }
 
-// keyOf returns the key of the request's path. For a key of another organization it fails with
-// pay.ErrKeyNotFound.
-func (d *dashboard) keyOf(r *http.Request, v visit) (pay.Key, error) {
-	id, err := pathID(r)
-	if err != nil {
-		return pay.Key{}, err
+// ofKey returns a view of the key in the request's path. For a key of another organization it fails
+// with pay.ErrKeyNotFound.
+func (d *dashboard) ofKey(serve func(*http.Request, visit, pay.Key) (answer, error)) view {
+	return func(r *http.Request, v visit) (answer, error) {
+		id, err := pathID(r)
+		if err != nil {
+			return answer{}, err
+		}
+		k, err := d.Books.OrganizationKey(r.Context(), v.org(), id)
+		if err != nil {
+			return answer{}, err
+		}
+		return serve(r, v, k)
 	}
-	return d.Books.OrganizationKey(r.Context(), v.org(), id)
 }
 
 // revealKey serves POST /dashboard/keys/{id}/reveal. It demands a recent sign-in, and writes to the
 // log.
-func (d *dashboard) revealKey(r *http.Request, v visit) (answer, error) {
-	k, err := d.keyOf(r, v)
-	if err != nil {
-		return answer{}, err
-	}
+func (d *dashboard) revealKey(r *http.Request, v visit, k pay.Key) (answer, error) {
 	if !v.Recent(v.now) {
 		return answer{redirect: session.Again(keyPath(k.ID))}, nil
 	}
@@ -222,7 +215,7 @@ func (d *dashboard) revealKey(r *http.Request, v visit) (answer, error) {
 		return answer{}, err
 	}
 	d.Logger.Warn("API key revealed on the dashboard", "key", k.ID, "account", v.Account.ID)
-	d.once.put(onceFor{v.Session, v.Account.ID, k.ID}, onceSecret{secret: secret})
+	d.once.put(onceFor{v.Session, v.Account.ID, k.ID}, onceSecret{secret: secret}, v.now)
 	return answer{redirect: keyPath(k.ID)}, nil
 }
 
@@ -264,36 +257,34 @@ type limit struct{ Name, Text string }
 // limits describes the rules of a key at the proxy, where every key has some.
 func (d *dashboard) limits(k pay.Key) []limit {
 	pol := d.Payer.PolicyOf(k, pay.DoorProxy)
-	var list []limit
-	add := func(name, text string) {
-		if text != "" {
-			list = append(list, limit{name, text})
-		}
-	}
 	where := ""
 	if k.Policy == nil && !k.Operator {
 		where = " at the proxy"
-	}
-	add("A payment", capText(pol.MaxPayment, "at most ", where))
-	add("A day", capText(pol.DailyBudget, "at most ", where))
-	add("A month", capText(pol.MonthlyBudget, "at most ", where))
-	if pol.PerMinute != nil && *pol.PerMinute > 0 {
-		add("A minute", payments(*pol.PerMinute))
 	}
 	doors := make([]string, len(pol.Doors))
 	for i, door := range pol.Doors {
 		doors[i] = string(door)
 	}
-	add("Doors", strings.Join(doors, ", "))
-	add("Only these hosts", cut(strings.Join(pol.AllowHosts, ", "), maxTitle))
-	add("Never these hosts", cut(strings.Join(pol.DenyHosts, ", "), maxTitle))
+	list := []limit{
+		{"A payment", capText(pol.MaxPayment, "at most ", where)},
+		{"A day", capText(pol.DailyBudget, "at most ", where)},
+		{"A month", capText(pol.MonthlyBudget, "at most ", where)},
+	}
+	if pol.PerMinute != nil && *pol.PerMinute > 0 {
+		list = append(list, limit{"A minute", payments(*pol.PerMinute)})
+	}
+	list = append(list,
+		limit{"Doors", strings.Join(doors, ", ")},
+		limit{"Only these hosts", cut(strings.Join(pol.AllowHosts, ", "), maxTitle)},
+		limit{"Never these hosts", cut(strings.Join(pol.DenyHosts, ", "), maxTitle)},
+	)
 	if n := len(pol.AllowPayees); n > 0 {
-		add("Only to", count(n)+" addresses")
+		list = append(list, limit{"Only to", count(n) + " addresses"})
 	}
 	if n := len(pol.Hosts) + len(pol.Tasks); n > 0 {
-		add("Own budgets", count(len(pol.Hosts))+" hosts, "+count(len(pol.Tasks))+" tasks")
+		list = append(list, limit{"Own budgets", count(len(pol.Hosts)) + " hosts, " + count(len(pol.Tasks)) + " tasks"})
 	}
-	return list
+	return slices.DeleteFunc(list, func(l limit) bool { return l.Text == "" })
 }
 
 func capText(c *pay.Cap, before, after string) string {

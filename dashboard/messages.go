@@ -19,38 +19,26 @@ const (
 	saidWalletDeleted said = "wallet-deleted"
 )
 
-type message struct{ Kind, Text string }
-
-var messages = map[said]message{
-	saidKeyCreated:    {Text: "Key created. Copy it now; later it is shown only after signing in anew."},
-	saidKeyLinked:     {Text: "Key linked. From now on its payments are your organization's."},
-	saidKeyPaused:     {Text: "Key paused. It makes no new payment until you resume it."},
-	saidKeyResumed:    {Text: "Key resumed. It pays again."},
-	saidKeyRevoked:    {Text: "Key revoked. Nothing accepts it any more."},
-	saidWalletCreated: {Text: "Wallet created. Its key can pay as soon as there is USDC in it."},
-	saidWalletDeleted: {Text: "Wallet deleted. Nothing is paid with it any more."},
+var messages = map[said]string{
+	saidKeyCreated:    "Key created. Copy it now; later it is shown only after signing in anew.",
+	saidKeyLinked:     "Key linked. From now on its payments are your organization's.",
+	saidKeyPaused:     "Key paused. It makes no new payment until you resume it.",
+	saidKeyResumed:    "Key resumed. It pays again.",
+	saidKeyRevoked:    "Key revoked. Nothing accepts it any more.",
+	saidWalletCreated: "Wallet created. Its key can pay as soon as there is USDC in it.",
+	saidWalletDeleted: "Wallet deleted. Nothing is paid with it any more.",
 }
 
 const messageCookie = "purser-said"
 
-func (d *dashboard) leaveMessage(w http.ResponseWriter, r *http.Request, s said) {
-	if s != "" {
-		d.setMessage(w, r, string(s), 60)
-	}
-}
-
 // takeMessage returns the message of the last answer, and deletes it.
-func (d *dashboard) takeMessage(w http.ResponseWriter, r *http.Request) *message {
+func (d *dashboard) takeMessage(w http.ResponseWriter, r *http.Request) string {
 	c, err := r.Cookie(messageCookie)
 	if err != nil {
-		return nil
+		return ""
 	}
 	d.setMessage(w, r, "", -1)
-	m, ok := messages[said(c.Value)]
-	if !ok {
-		return nil
-	}
-	return &m
+	return messages[said(c.Value)]
 }
 
 func (d *dashboard) setMessage(w http.ResponseWriter, r *http.Request, value string, age int) {

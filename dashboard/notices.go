@@ -10,21 +10,12 @@ import (
 // notices renders the pages of package session.
 type notices struct{ d *dashboard }
 
-// notice holds a session.Notice and the method of its action. Signing in begins with a POST, so
-// that a link on another page cannot begin it.
-type notice struct {
-	session.Notice
-	Post   bool
-	Second *struct{ URL, Text string }
-}
-
 // Render implements session.Pages.
 func (n notices) Render(w http.ResponseWriter, r *http.Request, status int, page session.Notice) {
 	if !followable(page.ActionURL) {
 		page.ActionURL = ""
 	}
-	path, _, _ := strings.Cut(page.ActionURL, "?")
-	n.show(w, r, answer{status: status, page: "notice", title: page.Title, body: notice{Notice: page, Post: path == session.SignOut}}, false)
+	n.show(w, r, answer{status: status, page: "notice", title: page.Title, body: page}, false)
 }
 
 // Setup implements session.Pages.

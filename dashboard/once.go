@@ -1,10 +1,9 @@
 package dashboard
 
 import (
+	"maps"
 	"sync"
 	"time"
-
-	"github.com/purserpay/purser/pay"
 )
 
 const (
@@ -17,7 +16,6 @@ const (
 // which shows it once. It is kept in memory. With several nodes, the visitor may have to reveal the
 // key again.
 type onceShown struct {
-	now   pay.Clock
 	mu    sync.Mutex
 	waits map[onceFor]onceSecret
 }
@@ -32,33 +30,28 @@ type onceSecret struct {
 	until  time.Time
 }
 
-func (o *onceShown) put(f onceFor, s onceSecret) {
+func (o *onceShown) put(f onceFor, s onceSecret, now time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.sweep()
+	o.sweep(now)
 	if o.waits == nil {
 		o.waits = map[onceFor]onceSecret{}
 	}
 	if len(o.waits) < onceMost {
-		s.until = o.now().Add(onceTime)
+		s.until = now.Add(onceTime)
 		o.waits[f] = s
 	}
 }
 
-func (o *onceShown) take(f onceFor) (onceSecret, bool) {
+func (o *onceShown) take(f onceFor, now time.Time) (onceSecret, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.sweep()
+	o.sweep(now)
 	s, ok := o.waits[f]
 	delete(o.waits, f)
 	return s, ok
 }
 
-func (o *onceShown) sweep() {
-	now := o.now()
-	for f, s := range o.waits {
-		if !now.Before(s.until) {
-			delete(o.waits, f)
-		}
-	}
+func (o *onceShown) sweep(now time.Time) {
+	maps.DeleteFunc(o.waits, func(_ onceFor, s onceSecret) bool { return !now.Before(s.until) })
 }

@@ -12,16 +12,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/x402"
 )
 
 const (
 	feedLength  = 12
-	pollEvery   = "4s"
 	sharesShown = 8
 	// standardDays is the length of the chart by default.
 	standardDays = 30
@@ -35,7 +32,7 @@ type news struct {
 	MonthName    string
 	Quota        quota
 	Pending      pending
-	Attention    *attention
+	Attention    []attention
 	Feed         feed
 	Swap         bool   // sent to replace the parts of a shown page
 	Announce     string // for screen readers
@@ -50,9 +47,9 @@ type spent struct {
 func spentOf(s pay.Sum) spent { return spent{netOf(s), payments(s.Count)} }
 
 type quota struct {
-	Used, Limit, Left, Plan, Class, Upgrade string
-	Mille                                   int
-	Resets                                  moment
+	meter
+	Left, Plan, Upgrade string
+	Resets              moment
 }
 
 type pending struct {
@@ -63,7 +60,6 @@ type pending struct {
 
 type feed struct {
 	Payments []paymentRow
-	Every    string
 	Poll     string `json:"-"` // URL of the next poll; it says what is shown already
 }
 
@@ -83,7 +79,6 @@ func rowOf(p *pay.Payment, when moment) paymentRow {
 	}
 }
 
-// overviewPage holds the contents of GET /dashboard/.
 type overviewPage struct {
 	*news
 	Empty        bool // no payment was ever made
@@ -109,7 +104,7 @@ func (d *dashboard) overview(r *http.Request, v visit) (answer, error) {
 	if p.Paused, err = d.Books.Paused(r.Context()); err != nil {
 		return answer{}, err
 	}
-	n.Feed.Poll = n.poll(v)
+	n.Feed.Poll = n.poll()
 	if p.Empty {
 		if p.Start, err = d.start(r, v); err != nil {
 			return answer{}, err
@@ -167,7 +162,7 @@ func (d *dashboard) live(r *http.Request, v visit) (answer, error) {
 		return answer{refresh: true}, nil
 	}
 	n.Swap = true
-	n.Feed.Poll = n.poll(v)
+	n.Feed.Poll = n.poll()
 	fresh := 0
 	for i := range n.Feed.Payments {
 		if p := &n.Feed.Payments[i]; p.ID > r.URL.Query().Get("newest") { // ids are UUIDv7: later ones are greater
@@ -186,9 +181,7 @@ func (d *dashboard) live(r *http.Request, v visit) (answer, error) {
 
 // news collects the parts of the overview that are kept fresh.
 func (d *dashboard) news(ctx context.Context, v visit) (*news, error) {
-	today := pay.DayOf(v.now)
-	month := time.Date(today.Year(), today.Month(), 1, 0, 0, 0, 0, time.UTC)
-	sum, err := d.Books.Summary(ctx, v.org(), books.SummaryQuery{From: month, To: today})
+	sum, err := d.month(ctx, v, "")
 	if err != nil {
 		return nil, err
 	}
@@ -206,8 +199,8 @@ func (d *dashboard) news(ctx context.Context, v visit) (*news, error) {
 	}
 	n := &news{
 		Month: spentOf(sum.Total()), MonthName: v.now.Format("January"), Quota: d.quota(use),
-		Pending: pending{Count: open.Count.String(), Any: !open.Count.IsZero(), Amount: amountOf(open.Amount, false, currency)},
-		Feed:    feed{Every: pollEvery}, organization: v.org(),
+		Pending:      pending{Count: open.Count.String(), Any: !open.Count.IsZero(), Amount: amountOf(open.Amount, false, currency)},
+		organization: v.org(),
 	}
 	if len(sum.Days) > 0 {
 		n.Today = spentOf(sum.Days[len(sum.Days)-1].Sum)
@@ -225,9 +218,8 @@ func (d *dashboard) quota(use books.Usage) quota {
 		return quota{}
 	}
 	q := quota{
-		Used: count(use.Payments), Limit: count(use.Plan.Payments), Left: count(max(0, use.Plan.Payments-use.Payments)),
-		Plan: planName(use.Plan.Name), Mille: mille(use.Payments, use.Plan.Payments), Class: fullness(use.Payments, use.Plan.Payments),
-		Resets: momentOf(use.Resets, "2 January"),
+		meter: newMeter("", use.Payments, use.Plan.Payments), Left: count(max(0, use.Plan.Payments-use.Payments)),
+		Plan: planName(use.Plan.Name), Resets: momentOf(use.Resets, "2 January"),
 	}
 	if q.Class != "" {
 		q.Upgrade = d.upgrade()
@@ -245,7 +237,7 @@ func (n *news) fingerprint() string {
 }
 
 // poll returns the URL that asks for later news.
-func (n *news) poll(visit) string {
+func (n *news) poll() string {
 	q := url.Values{"seen": {n.fingerprint()}}
 	if len(n.Feed.Payments) > 0 {
 		newest := n.Feed.Payments[0].ID
@@ -275,15 +267,18 @@ func newShares(id, title, col, caption, none string, sums []pay.NameSum, path fu
 		return s
 	}
 	sums = slices.Clone(sums)
-	slices.SortStableFunc(sums, func(a, b pay.NameSum) int { // by the shown sum, which is after corrections
-		if rest := cmp.Compare(last(a), last(b)); rest != 0 {
-			return rest
+	slices.SortStableFunc(sums, func(a, b pay.NameSum) int {
+		switch pay.RestName { // comes last
+		case a.Name:
+			return 1
+		case b.Name:
+			return -1
 		}
-		return compareNet(b.Sum, a.Sum)
+		return cmp.Compare(drawn(b.Sum), drawn(a.Sum))
 	})
 	var rest pay.Sum
 	var shown []amount
-	most, _ := sums[0].Net()
+	most := drawn(sums[0].Sum)
 	add := func(name, path string, sum pay.Sum) {
 		row := share{Name: name, Path: path, Count: count(sum.Count), Net: netOf(sum), Mille: ratio(sum, most)}
 		row.Net.Currency = "" // the column's title has it
@@ -306,41 +301,12 @@ func newShares(id, title, col, caption, none string, sums []pay.NameSum, path fu
 	return s
 }
 
-// last sorts the sum of all others behind the named ones.
-func last(n pay.NameSum) int {
-	if n.Name == pay.RestName {
-		return 1
+// ratio returns a sum in thousandths of the largest one. Any spend is visible.
+func ratio(s pay.Sum, most float64) int {
+	if net := drawn(s); net > 0 {
+		return max(4, int(1000*net/most))
 	}
 	return 0
-}
-
-// compareNet compares sums after corrections.
-func compareNet(a, b pay.Sum) int {
-	x, under := a.Net()
-	y, below := b.Net()
-	switch {
-	case under && below:
-		return y.Cmp(x)
-	case under:
-		return -1
-	case below:
-		return 1
-	}
-	return x.Cmp(y)
-}
-
-// ratio returns a sum in thousandths of the largest one.
-func ratio(s pay.Sum, most x402.Amount) int {
-	net, minus := s.Net()
-	if minus || most.IsZero() {
-		return 0
-	}
-	n := net.Big()
-	n.Mul(n, x402.NewAmount(1000).Big()).Div(n, most.Big())
-	if r := int(min(1000, n.Int64())); r > 0 || net.IsZero() {
-		return r
-	}
-	return 4 // any spend is visible
 }
 
 // start lists the first steps of a new organization.

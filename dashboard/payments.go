@@ -9,7 +9,6 @@ import (
 
 const paymentRows = 100
 
-// paymentsPage holds the contents of GET /dashboard/payments.
 type paymentsPage struct {
 	Labels               []rangeLink
 	About, Caption, None string
@@ -63,7 +62,6 @@ func (d *dashboard) payments(r *http.Request, v visit) (answer, error) {
 	return answer{page: "payments", title: "Payments", nav: "/dashboard/spend", body: p}, nil
 }
 
-// paymentPage holds the contents of GET /dashboard/payments/{id}.
 type paymentPage struct {
 	ID, Task, PayTo, KeyName, KeyPath, Settlement, Network, Flags, Reason, Resolution, Story string
 	Amount                                                                                   amount

@@ -11,7 +11,6 @@ import (
 
 var (
 	errNotFound = errors.New("no such page")
-	errInternal = errors.New("panic")
 	errForm     = errors.New("the form cannot be read")
 )
 
@@ -29,9 +28,7 @@ func (d *dashboard) refuse(r *http.Request, err error, h http.Header) answer {
 	}
 	switch p.status {
 	case http.StatusInternalServerError:
-		if !errors.Is(err, errInternal) { // logged where it was made
-			d.Logger.Error("page failed", "method", r.Method, "route", r.Pattern, "error", err)
-		}
+		d.Logger.Error("page failed", "method", r.Method, "route", r.Pattern, "error", err)
 	case http.StatusServiceUnavailable:
 		h.Set("Retry-After", "5")
 		if r.Context().Err() == nil {

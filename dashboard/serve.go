@@ -2,16 +2,16 @@ package dashboard
 
 import (
 	"bytes"
-	"compress/gzip"
+	"cmp"
 	"context"
 	"embed"
 	"fmt"
 	"html/template"
 	"net/http"
-	"runtime"
-	"runtime/debug"
 	"strings"
 	"time"
+
+	"github.com/klauspost/compress/gzhttp"
 
 	"github.com/purserpay/purser/dashboard/session"
 	"github.com/purserpay/purser/pay"
@@ -24,10 +24,8 @@ var templateFiles embed.FS
 const (
 	pageTime = 10 * time.Second // for making a page
 	maxForm  = 64 << 10         // of a posted form, in bytes
-	minZip   = 1 << 10          // shortest text that is compressed, in bytes
+	minZip   = 256              // shortest text that is compressed, in bytes
 )
-
-func systemClock() time.Time { return time.Now() }
 
 // visit is one request of a visitor.
 type visit struct {
@@ -52,8 +50,9 @@ type answer struct {
 	secret bool
 	// refresh reloads the page that asked for a part of itself.
 	refresh bool
-	htmx    bool                              // the page has parts that load by themselves
-	stream  func(w http.ResponseWriter) error // writes the answer itself
+	htmx    bool // the page has parts that load by themselves
+	// stream writes the answer itself. The request has no timeout.
+	stream func(http.ResponseWriter, *http.Request) error
 }
 
 // view returns the answer to a request. Only page writes.
@@ -62,7 +61,7 @@ type view func(r *http.Request, v visit) (answer, error)
 // page returns the handler of a view. Every answer is a page, errors too.
 func (d *dashboard) page(serve view) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		who, ok := d.Visitor(r.Context())
+		who, ok := session.From(r.Context())
 		if !ok { // the gate admits visitors only; pages check it again
 			http.Redirect(w, r, session.To(r.URL.RequestURI()), http.StatusSeeOther) //nolint:gosec // To leads to paths of the dashboard only
 			return
@@ -70,10 +69,8 @@ func (d *dashboard) page(serve view) http.Handler {
 		v := visit{Visitor: who, now: d.Clock().UTC()}
 		ctx, cancel := context.WithTimeout(pay.WithActor(r.Context(), pay.Actor{Kind: pay.ActorAccount, ID: v.Account.ID}), pageTime)
 		defer cancel()
-		inTime := r.WithContext(ctx)
 		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
-		inTime.Body = r.Body
-		a, err := d.answer(serve, inTime, v)
+		a, err := d.answer(serve, r.WithContext(ctx), v)
 		if err != nil {
 			a = d.refuse(r, err, w.Header())
 		}
@@ -81,13 +78,7 @@ func (d *dashboard) page(serve view) http.Handler {
 	})
 }
 
-func (d *dashboard) answer(serve view, r *http.Request, v visit) (a answer, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			d.logPanic(r, p)
-			a, err = answer{}, errInternal
-		}
-	}()
+func (d *dashboard) answer(serve view, r *http.Request, v visit) (answer, error) {
 	if r.Method == http.MethodPost {
 		if err := d.throttle.takePosts(v.org(), 1, v.now); err != nil {
 			return answer{}, err
@@ -99,28 +90,21 @@ func (d *dashboard) answer(serve view, r *http.Request, v visit) (a answer, err 
 	return serve(r, v)
 }
 
-// logPanic logs the stack of a panic. It writes out the value only for errors of the runtime: any
-// other value may contain a key.
-func (d *dashboard) logPanic(r *http.Request, p any) {
-	what := fmt.Sprintf("%T", p)
-	if err, ok := p.(runtime.Error); ok {
-		what = err.Error()
-	}
-	d.Logger.Error("panic while making a page", "method", r.Method, "route", r.Pattern, "panic", what, "stack", string(debug.Stack()))
-}
-
 func (d *dashboard) write(w http.ResponseWriter, r *http.Request, v visit, a answer) {
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
 	if a.stream != nil {
-		if err := a.stream(w); err != nil {
+		h.Set(gzhttp.HeaderNoCompression, "1")
+		if err := a.stream(w, r); err != nil {
 			d.Logger.Warn("page not sent in full", "route", r.Pattern, "error", err)
 			panic(http.ErrAbortHandler) // cut the answer off, so that it does not look complete
 		}
 		return
 	}
 	if a.redirect != "" {
-		d.leaveMessage(w, r, a.say)
+		if a.say != "" {
+			d.setMessage(w, r, string(a.say), 60)
+		}
 		http.Redirect(w, r, a.redirect, http.StatusSeeOther)
 		return
 	}
@@ -151,7 +135,7 @@ type frame struct {
 	Version   string
 	Who       string
 	Nav       []navEntry
-	Message   *message
+	Message   string
 }
 
 type navEntry struct {
@@ -177,62 +161,32 @@ func menu(current string) []navEntry {
 // and not half a page.
 func (d *dashboard) render(w http.ResponseWriter, r *http.Request, a answer, f frame) {
 	var text bytes.Buffer
-	err := d.pages.execute(&text, a, f)
-	h := w.Header()
-	h.Set("Content-Type", "text/html; charset=utf-8")
-	if err != nil {
+	if err := d.pages.execute(&text, a, f); err != nil {
 		d.Logger.Error("page not made", "page", a.page, "error", err)
-		a.status, a.secret = http.StatusInternalServerError, false
+		a.status = http.StatusInternalServerError
 		text.Reset()
 		text.WriteString("<!doctype html><title>purser</title><p>Something went wrong here. Its log has more.")
 	}
-	if a.status == 0 {
-		a.status = http.StatusOK
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	if a.secret {
+		w.Header().Set(gzhttp.HeaderNoCompression, "1")
 	}
-	var zipped []byte
-	if !a.secret && text.Len() >= minZip && acceptsGzip(r) {
-		zipped, _ = zip(text.Bytes(), gzip.DefaultCompression) // without zipped, plain text is sent
-	}
-	send(w, r, a.status, text.Bytes(), zipped)
+	w.WriteHeader(cmp.Or(a.status, http.StatusOK))
+	_, _ = w.Write(text.Bytes()) // ignore a client that has left
 }
 
 // pages holds the parsed templates by file.
 type pages map[string]*template.Template
 
-func loadPages(a assets) (pages, error) {
-	entries, err := templateFiles.ReadDir("templates")
-	if err != nil {
-		return nil, fmt.Errorf("dashboard: %w", err)
-	}
-	base, err := template.New("").Funcs(template.FuncMap{"asset": a.path}).ParseFS(templateFiles, "templates/layout.html", "templates/parts.html")
-	if err != nil {
-		return nil, fmt.Errorf("dashboard: %w", err)
-	}
+func loadPages(a assets) pages {
+	base := template.Must(template.New("").Funcs(template.FuncMap{"asset": a.path}).
+		ParseFS(templateFiles, "templates/layout.html", "templates/parts.html"))
 	all := pages{}
+	entries, _ := templateFiles.ReadDir("templates") // embedded files can be read
 	for _, e := range entries {
-		name := strings.TrimSuffix(e.Name(), ".html")
-		if name == "layout" || name == "parts" {
-			continue
-		}
-		t, err := base.Clone()
-		if err == nil {
-			_, err = t.ParseFS(templateFiles, "templates/"+e.Name())
-		}
-		if err != nil {
-			return nil, fmt.Errorf("dashboard: %w", err)
-		}
-		all[name] = t
+		all[strings.TrimSuffix(e.Name(), ".html")] = template.Must(template.Must(base.Clone()).ParseFS(templateFiles, "templates/"+e.Name()))
 	}
-	return all, nil
-}
-
-// path returns the URL of an asset. A template that names an unknown one fails.
-func (a assets) path(name string) (string, error) {
-	p, ok := a.paths[name]
-	if !ok {
-		return "", fmt.Errorf("no asset %q", name)
-	}
-	return p, nil
+	return all
 }
 
 func (p pages) execute(b *bytes.Buffer, a answer, f frame) error {

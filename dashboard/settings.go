@@ -1,10 +1,7 @@
 package dashboard
 
-import (
-	"net/http"
-)
+import "net/http"
 
-// settingsPage holds the contents of GET /dashboard/settings.
 type settingsPage struct {
 	Name, Email, Issuer, Subject, Organization, Plan, Upgrade string
 	SignedIn, Resets                                          moment
@@ -57,14 +54,13 @@ func (d *dashboard) settings(r *http.Request, v visit) (answer, error) {
 			newMeter("Payments in "+v.now.Format("January"), use.Payments, use.Plan.Payments),
 		},
 	}
-	if !d.Books.HasPlans() {
-		return answer{page: "settings", title: "Settings", nav: "/dashboard/settings", body: p}, nil
-	}
-	for _, plan := range d.Books.Plans().List() {
-		p.Plans = append(p.Plans, planRow{
-			Name: planName(plan.Name), Price: dollars(plan.Price), Keys: count(plan.Keys), Wallets: count(plan.Wallets), Payments: count(plan.Payments),
-			Mine: plan.Name == use.Plan.Name,
-		})
+	if d.Books.HasPlans() {
+		for _, plan := range d.Books.Plans().List() {
+			p.Plans = append(p.Plans, planRow{
+				Name: planName(plan.Name), Price: "$" + plan.Price, Keys: count(plan.Keys), Wallets: count(plan.Wallets), Payments: count(plan.Payments),
+				Mine: plan.Name == use.Plan.Name,
+			})
+		}
 	}
 	return answer{page: "settings", title: "Settings", nav: "/dashboard/settings", body: p}, nil
 }

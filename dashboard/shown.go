@@ -1,7 +1,7 @@
 package dashboard
 
 import (
-	"fmt"
+	"cmp"
 	"net/url"
 	"strconv"
 	"strings"
@@ -198,14 +198,7 @@ func label(k pay.Key) string {
 
 func tail(id string) string { return id[max(0, len(id)-8):] }
 
-func nameOf(a pay.Account) string {
-	for _, name := range []string{a.Email, a.Name} {
-		if name != "" {
-			return cut(name, maxName)
-		}
-	}
-	return cut(a.Subject, maxName)
-}
+func nameOf(a pay.Account) string { return cut(cmp.Or(a.Email, a.Name, a.Subject), maxName) }
 
 // state is a payment's state in a word. Class gives its sign a shape.
 type state struct{ Text, Class string }
@@ -258,14 +251,10 @@ func fullness(used, limit int) string {
 	return ""
 }
 
-// dollars returns a plan's price as text.
-func dollars(price string) string { return fmt.Sprintf("$%s", price) }
-
 // planName returns FREE as Free.
 func planName(n pay.PlanName) string {
-	s := strings.ToLower(string(n))
-	if s == "" {
+	if n == "" {
 		return ""
 	}
-	return strings.ToUpper(s[:1]) + s[1:]
+	return string(n[:1]) + strings.ToLower(string(n[1:]))
 }

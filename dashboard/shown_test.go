@@ -2,7 +2,6 @@ package dashboard
 
 import (
 	"math"
-	"math/big"
 	"strings"
 	"testing"
 	"time"
@@ -76,24 +75,26 @@ func TestSites(t *testing.T) {
 // The axis has round steps and reaches the highest bar. No bar leaves the plot.
 func TestTicks(t *testing.T) {
 	t.Parallel()
-	huge, _ := new(big.Int).SetString(strings.Repeat("9", 77), 10)
-	list := []*big.Int{huge}
-	for n := int64(1); n < math.MaxInt64/7; n = n*7 + 3 {
-		list = append(list, big.NewInt(n))
+	list := []float64{math.MaxUint64}
+	for n := 1.0; n < math.MaxInt64/7; n = n*7 + 3 {
+		list = append(list, n)
 	}
 	for _, most := range list {
 		top, lines := ticks(most)
-		if top.Cmp(most) < 0 || new(big.Int).Mul(most, big.NewInt(2)).Cmp(top) < 0 && most.Int64() > 10 {
-			t.Errorf("most %s: the axis ends at %s", most, top)
+		if top < most || 2*most < top && most > 10 {
+			t.Errorf("most %f: the axis ends at %f", most, top)
 		}
 		if len(lines) < 2 || len(lines) > maxTicks+1 || lines[0].Text != "0" || lines[0].Y != plotBottom || lines[len(lines)-1].Y != plotTop {
-			t.Errorf("most %s: lines %+v", most, lines)
+			t.Errorf("most %f: lines %+v", most, lines)
 		}
-		for _, n := range []*big.Int{most, big.NewInt(1), {}} {
-			if h := height(n, top); h < 0 || h > plotBottom-plotTop || (h == 0) != (n.Sign() == 0) {
-				t.Errorf("%s of %s is %d high", n, top, h)
+		for _, n := range []float64{most, 1, 0} {
+			if h := height(n, top); h < 0 || h > plotBottom-plotTop || (h == 0) != (n == 0) {
+				t.Errorf("%f of %f is %d high", n, top, h)
 			}
 		}
+	}
+	if _, lines := ticks(70_000); lines[3].Text != "0.06" {
+		t.Errorf("lines up to 7 cents: %+v", lines)
 	}
 }
 
@@ -136,18 +137,17 @@ func TestSharesAreSortedByWhatIsLeft(t *testing.T) {
 func TestWhatIsShownOnceIsBounded(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
-	o := onceShown{now: func() time.Time { return now }}
+	var o onceShown
 	for i := range onceMost + 5 {
-		o.put(onceFor{"s", "a", string(rune(i))}, onceSecret{secret: "s"})
+		o.put(onceFor{"s", "a", string(rune(i))}, onceSecret{secret: "s"}, now)
 	}
 	if len(o.waits) != onceMost {
 		t.Errorf("%d keys wait", len(o.waits))
 	}
-	if _, ok := o.take(onceFor{"s", "b", "0"}); ok {
+	if _, ok := o.take(onceFor{"s", "b", "0"}, now); ok {
 		t.Error("somebody else's key")
 	}
-	now = now.Add(onceTime)
-	if _, ok := o.take(onceFor{"s", "a", "\x01"}); ok || len(o.waits) != 0 {
+	if _, ok := o.take(onceFor{"s", "a", "\x01"}, now.Add(onceTime)); ok || len(o.waits) != 0 {
 		t.Error("a key waits longer than its time")
 	}
 }

@@ -9,7 +9,6 @@ import (
 
 const spendRows = 50
 
-// spendPage holds the contents of GET /dashboard/spend.
 type spendPage struct {
 	Unused                        bool // no money was ever spent
 	Commands                      []command

@@ -30,30 +30,19 @@ func keyStateOf(k pay.Key) keyState {
 // stopKey returns a view that pauses or resumes a key: POST /dashboard/keys/{id}/pause and
 // …/resume.
 func (d *dashboard) stopKey(do pay.Stop, say said) view {
-	return func(r *http.Request, v visit) (answer, error) {
-		k, err := d.keyOf(r, v)
-		if err != nil {
-			return answer{}, err
-		}
-		if _, err := d.Books.StopKey(r.Context(), k.ID, do, ""); err != nil {
-			return answer{}, err
-		}
-		return answer{redirect: keyPath(k.ID), say: say}, nil
-	}
+	return d.ofKey(func(r *http.Request, _ visit, k pay.Key) (answer, error) {
+		_, err := d.Books.StopKey(r.Context(), k.ID, do, "")
+		return answer{redirect: keyPath(k.ID), say: say}, err
+	})
 }
 
-// revokePage holds the contents of GET /dashboard/keys/{id}/revoke.
 type revokePage struct {
 	Name, Path string
 	Wallets    []link
 }
 
 // askRevokeKey serves GET /dashboard/keys/{id}/revoke. It demands a recent sign-in.
-func (d *dashboard) askRevokeKey(r *http.Request, v visit) (answer, error) {
-	k, err := d.keyOf(r, v)
-	if err != nil {
-		return answer{}, err
-	}
+func (d *dashboard) askRevokeKey(r *http.Request, v visit, k pay.Key) (answer, error) {
 	switch {
 	case k.Revoked():
 		return answer{redirect: keyPath(k.ID)}, nil
@@ -61,27 +50,15 @@ func (d *dashboard) askRevokeKey(r *http.Request, v visit) (answer, error) {
 		return answer{redirect: session.Again(keyPath(k.ID) + "/revoke")}, nil
 	}
 	wallets, err := d.Books.ListWallets(r.Context(), k)
-	if err != nil {
-		return answer{}, err
-	}
-	p := revokePage{Name: label(k), Path: keyPath(k.ID)}
-	for _, w := range wallets {
-		p.Wallets = append(p.Wallets, link{walletName(w), walletPath(w.ID)})
-	}
-	return answer{page: "key-revoke", title: "Revoke a key", nav: "/dashboard/keys", body: p}, nil
+	p := revokePage{Name: label(k), Path: keyPath(k.ID), Wallets: walletLinks(wallets)}
+	return answer{page: "key-revoke", title: "Revoke a key", nav: "/dashboard/keys", body: p}, err
 }
 
 // revokeKey serves POST /dashboard/keys/{id}/revoke.
-func (d *dashboard) revokeKey(r *http.Request, v visit) (answer, error) {
-	k, err := d.keyOf(r, v)
-	if err != nil {
-		return answer{}, err
-	}
+func (d *dashboard) revokeKey(r *http.Request, v visit, k pay.Key) (answer, error) {
 	if !v.Recent(v.now) {
 		return answer{redirect: session.Again(keyPath(k.ID) + "/revoke")}, nil
 	}
-	if _, err := d.Books.StopKey(r.Context(), k.ID, pay.StopRevoke, ""); err != nil {
-		return answer{}, err
-	}
-	return answer{redirect: keyPath(k.ID), say: saidKeyRevoked}, nil
+	_, err := d.Books.StopKey(r.Context(), k.ID, pay.StopRevoke, "")
+	return answer{redirect: keyPath(k.ID), say: saidKeyRevoked}, err
 }

@@ -2,10 +2,10 @@ package dashboard
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"runtime"
-	"sync"
 	"time"
 
 	"github.com/purserpay/purser/internal/admission"
@@ -23,8 +23,8 @@ const (
 	// exportsAtOnce bounds concurrent exports. Each may read all events, for as long as its client
 	// takes.
 	exportsAtOnce = 2
-	// waiting bounds an organization's requests that wait to read.
-	waiting = 32
+	// waiting bounds the requests that wait to read.
+	waiting = 256
 )
 
 // tooManyError says how long to wait.
@@ -32,71 +32,33 @@ type tooManyError struct{ wait time.Duration }
 
 func (e *tooManyError) Error() string { return fmt.Sprintf("too many requests: wait %s", e.wait) }
 
-// throttle bounds what organizations do, so that readers of pages do not slow down payments. An
-// organization reads one page at a time. All of them together leave half of the processors free.
+// throttle bounds what organizations do, so that readers of pages do not slow down payments.
 type throttle struct {
-	reading chan struct{} // has room for the reading organizations
+	reading *admission.Gate
 	changes *perclient.Limiter[string]
 	exports *admission.Shares
-
-	mu     sync.Mutex
-	queues map[string]*readQueue
-}
-
-// readQueue counts an organization's requests that read or wait to.
-type readQueue struct {
-	turn   chan struct{}
-	length int
 }
 
 func newThrottle() throttle {
 	return throttle{
-		reading: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)),
+		reading: newReading(max(1, runtime.GOMAXPROCS(0)/2)), // all organizations leave half of the processors free
 		changes: perclient.NewLimiter[string](changesAMinute, changesAMinute), exports: admission.NewShares(exportsAtOnce),
-		queues: map[string]*readQueue{},
 	}
+}
+
+// newReading bounds the readers. An organization reads one page at a time.
+func newReading(most int) *admission.Gate {
+	return admission.New(admission.Options{Concurrent: most, Share: 1, Queued: waiting, Wait: pageTime})
 }
 
 // read waits until an organization may read; leave ends the reading. The error is a *tooManyError,
 // or the context's.
 func (t *throttle) read(ctx context.Context, org string) (leave func(), err error) {
-	t.mu.Lock()
-	l := t.queues[org]
-	if l == nil {
-		l = &readQueue{turn: make(chan struct{}, 1)}
-		t.queues[org] = l
-	}
-	if l.length >= waiting {
-		t.mu.Unlock()
+	leave, err = t.reading.Enter(ctx, org)
+	if _, full := errors.AsType[*admission.FullError](err); full {
 		return nil, &tooManyError{time.Second}
 	}
-	l.length++
-	t.mu.Unlock()
-	gone := func() {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		if l.length--; l.length == 0 {
-			delete(t.queues, org)
-		}
-	}
-	select {
-	case l.turn <- struct{}{}:
-	case <-ctx.Done():
-		gone()
-		return nil, ctx.Err()
-	}
-	select {
-	case t.reading <- struct{}{}:
-	case <-ctx.Done():
-		<-l.turn
-		gone()
-		return nil, ctx.Err()
-	}
-	return func() {
-		<-t.reading
-		<-l.turn
-		gone()
-	}, nil
+	return leave, err
 }
 
 // inTurn returns a view that reads in its organization's turn. It suits views that wait only for

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/purserpay/purser/dashboard/session"
 )
 
 // A thief with a stolen session cannot sign in, so a key that the owner makes or reveals is not
@@ -76,13 +78,13 @@ type slowReader struct {
 	read    chan struct{}
 }
 
-func (g slowReader) Wrap(next http.Handler) http.Handler {
+func (g slowReader) Wrap(next http.Handler, pages session.Pages) http.Handler {
 	return g.headerGate.Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Test-Slow") != "" {
 			w = slowWriter{w, g}
 		}
 		next.ServeHTTP(w, r)
-	}))
+	}), pages)
 }
 
 type slowWriter struct {

@@ -20,6 +20,14 @@ func walletName(w pay.Wallet) string {
 	return short(w.Address.String())
 }
 
+func walletLinks(wallets []pay.Wallet) []link {
+	var list []link
+	for _, w := range wallets {
+		list = append(list, link{walletName(w), walletPath(w.ID)})
+	}
+	return list
+}
+
 const (
 	// balanceWait bounds the wait for a balance on the page that deletes a wallet.
 	balanceWait = time.Second
@@ -28,7 +36,6 @@ const (
 	confirmLength = 6
 )
 
-// walletsPage holds the contents of GET /dashboard/wallets.
 type walletsPage struct {
 	Wallets     []walletRow
 	Used, Limit string
@@ -36,7 +43,6 @@ type walletsPage struct {
 	Upgrade     string
 	PlayMoney   bool
 	Keys        []option
-	Networks    []string
 }
 
 type walletRow struct {
@@ -88,7 +94,6 @@ func (d *dashboard) createWallet(r *http.Request, v visit) (answer, error) {
 	return answer{redirect: walletPath(w.ID), say: saidWalletCreated}, nil
 }
 
-// walletPage holds the contents of the pages about one wallet.
 type walletPage struct {
 	ID, Name, Path, Address, Network, NetworkName, ProviderID string
 	KeyName, KeyPath                                          string
@@ -104,19 +109,24 @@ type walletPage struct {
 	Wrong          *wrong
 }
 
-// walletOf returns the wallet of the request's path, and its key. For a wallet of another
-// organization it fails with pay.ErrWalletNotFound.
-func (d *dashboard) walletOf(r *http.Request, v visit) (pay.Wallet, pay.Key, error) {
-	id, err := pathID(r)
-	if err != nil {
-		return pay.Wallet{}, pay.Key{}, err
+// ofWallet returns a view of the wallet in the request's path, and of its key. For a wallet of
+// another organization it fails with pay.ErrWalletNotFound.
+func (d *dashboard) ofWallet(serve func(*http.Request, visit, pay.Wallet, pay.Key) (answer, error)) view {
+	return func(r *http.Request, v visit) (answer, error) {
+		id, err := pathID(r)
+		if err != nil {
+			return answer{}, err
+		}
+		w, err := d.Books.OrganizationWallet(r.Context(), v.org(), id)
+		if err != nil {
+			return answer{}, err
+		}
+		k, err := d.Books.OrganizationKey(r.Context(), v.org(), w.KeyID)
+		if err != nil {
+			return answer{}, err
+		}
+		return serve(r, v, w, k)
 	}
-	w, err := d.Books.OrganizationWallet(r.Context(), v.org(), id)
-	if err != nil {
-		return pay.Wallet{}, pay.Key{}, err
-	}
-	k, err := d.Books.OrganizationKey(r.Context(), v.org(), w.KeyID)
-	return w, k, err
 }
 
 func (d *dashboard) walletPage(w pay.Wallet, k pay.Key) walletPage {
@@ -145,11 +155,7 @@ func networkName(n string) string {
 
 // wallet serves GET /dashboard/wallets/{id}. With ?balance=now it waits for the balance, for
 // browsers without scripts.
-func (d *dashboard) wallet(r *http.Request, v visit) (answer, error) {
-	w, k, err := d.walletOf(r, v)
-	if err != nil {
-		return answer{}, err
-	}
+func (d *dashboard) wallet(r *http.Request, v visit, w pay.Wallet, k pay.Key) (answer, error) {
 	p := d.walletPage(w, k)
 	if r.URL.Query().Get("balance") == "now" {
 		b := d.balanceOf(r.Context(), w, v.now, balanceWait)
@@ -159,11 +165,7 @@ func (d *dashboard) wallet(r *http.Request, v visit) (answer, error) {
 }
 
 // balance serves GET /dashboard/wallets/{id}/balance, which pages load by themselves.
-func (d *dashboard) balance(r *http.Request, v visit) (answer, error) {
-	w, _, err := d.walletOf(r, v)
-	if err != nil {
-		return answer{}, err
-	}
+func (d *dashboard) balance(r *http.Request, v visit, w pay.Wallet, _ pay.Key) (answer, error) {
 	if r.Header.Get("HX-Request") != "true" {
 		return answer{redirect: walletPath(w.ID) + "?balance=now"}, nil
 	}
@@ -200,11 +202,7 @@ func (d *dashboard) balanceOf(ctx context.Context, w pay.Wallet, now time.Time, 
 }
 
 // askDeleteWallet serves GET /dashboard/wallets/{id}/delete.
-func (d *dashboard) askDeleteWallet(r *http.Request, v visit) (answer, error) {
-	w, k, err := d.walletOf(r, v)
-	if err != nil {
-		return answer{}, err
-	}
+func (d *dashboard) askDeleteWallet(r *http.Request, v visit, w pay.Wallet, k pay.Key) (answer, error) {
 	return d.deletePage(r, v, w, k, http.StatusOK, nil)
 }
 
@@ -227,11 +225,7 @@ func (d *dashboard) deletePage(r *http.Request, v visit, w pay.Wallet, k pay.Key
 
 // deleteWallet serves POST /dashboard/wallets/{id}/delete. It reads the balance again, because the
 // wallet may have been funded since the page was made.
-func (d *dashboard) deleteWallet(r *http.Request, v visit) (answer, error) {
-	w, k, err := d.walletOf(r, v)
-	if err != nil {
-		return answer{}, err
-	}
+func (d *dashboard) deleteWallet(r *http.Request, v visit, w pay.Wallet, k pay.Key) (answer, error) {
 	if b := d.balanceOf(r.Context(), w, v.now, balanceWait); !b.empty {
 		address := w.Address.String()
 		typed := strings.TrimSpace(r.PostForm.Get("confirm"))

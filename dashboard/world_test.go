@@ -79,7 +79,7 @@ func newWorld(t testing.TB, change ...func(*setup)) *world {
 	log := slog.New(slog.NewJSONHandler(w.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	s := setup{
 		pay:   pay.Options{Clock: w.clock.now, Logger: log, Facilitator: w.chain, Chain: w.chain},
-		pages: dashboard.Options{Clock: w.clock.now, Logger: log, Version: "1.2.3", UpgradeURL: upgradeURL, Gate: headerGate{}, Visitor: visitorOf},
+		pages: dashboard.Options{Clock: w.clock.now, Logger: log, Version: "1.2.3", UpgradeURL: upgradeURL, Gate: headerGate{}},
 	}
 	for _, c := range change {
 		c(&s)
@@ -124,19 +124,10 @@ func newWorld(t testing.TB, change ...func(*setup)) *world {
 	return w
 }
 
-type visitorKey struct{}
-
-func visitorOf(ctx context.Context) (session.Visitor, bool) {
-	v, ok := ctx.Value(visitorKey{}).(session.Visitor)
-	return v, ok
-}
-
 // headerGate believes the visitor's name in a request.
 type headerGate struct{}
 
-func (headerGate) ShowWith(session.Pages) {}
-
-func (headerGate) Wrap(next http.Handler) http.Handler {
+func (headerGate) Wrap(next http.Handler, _ session.Pages) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if id, org, ok := strings.Cut(r.Header.Get("Test-Visitor"), "/"); ok {
 			v := session.Visitor{Account: pay.Account{
@@ -147,7 +138,7 @@ func (headerGate) Wrap(next http.Handler) http.Handler {
 				v.AuthTime = at
 			}
 			v.Session = r.Header.Get("Test-Session")
-			r = r.WithContext(context.WithValue(r.Context(), visitorKey{}, v))
+			r = r.WithContext(session.WithVisitor(r.Context(), v))
 		}
 		next.ServeHTTP(w, r)
 	})
@@ -453,8 +444,10 @@ func (b *lockedBuffer) String() string {
 // keptPages is a gate that keeps the pages it gets.
 type keptPages struct{ pages *session.Pages }
 
-func (k keptPages) ShowWith(p session.Pages)            { *k.pages = p }
-func (k keptPages) Wrap(next http.Handler) http.Handler { return headerGate{}.Wrap(next) }
+func (k keptPages) Wrap(next http.Handler, p session.Pages) http.Handler {
+	*k.pages = p
+	return next
+}
 
 type recorder struct {
 	*httptest.ResponseRecorder

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"slices"
@@ -192,39 +193,29 @@ func lower(text string) string {
 // turnAway answers an identity that the provider vouches for, but that the list does not allow. It
 // makes no account. A session of the same identity in this browser ends. A session of another
 // identity stays, because a link must not sign a visitor out.
-func (g *Gate) turnAway(w http.ResponseWriter, r *http.Request, at place, p proof) {
+func (g *Gate) turnAway(w http.ResponseWriter, r *http.Request, at place, p proof) error {
 	g.log.Warn("sign-in refused: the identity is not in PURSER_OIDC_ALLOW",
 		"address", p.claims.address(), "groups", len(p.claims.groups()))
 	v, ok, err := g.session(r, at)
 	if err == nil && ok && v.Account.Issuer == p.who.Issuer && v.Account.Subject == p.who.Subject {
 		err = g.dismiss(w, r, at)
 	}
-	if err != nil {
-		g.fail(w, r, err)
-		return
-	}
-	g.noAccess(w, r)
+	return cmp.Or(err, errNoAccess)
 }
 
 // endSession ends the session of an identity that the list no longer allows.
-func (g *Gate) endSession(w http.ResponseWriter, r *http.Request, at place, v Visitor) {
+func (g *Gate) endSession(w http.ResponseWriter, r *http.Request, at place, v Visitor) error {
 	if fromScript(r) { // the page that the script loads says why
-		g.redirect(w, r, Home, http.StatusForbidden)
-		return
+		redirect(w, r, Home, http.StatusForbidden)
+		return nil
 	}
 	g.log.Warn("session ended: its identity is not in PURSER_OIDC_ALLOW any more", "account", v.Account.ID)
-	if err := g.dismiss(w, r, at); err != nil {
-		g.fail(w, r, err)
-		return
-	}
-	g.noAccess(w, r)
+	return cmp.Or(g.dismiss(w, r, at), errNoAccess)
 }
 
-func (g *Gate) noAccess(w http.ResponseWriter, r *http.Request) {
-	g.render(w, r, http.StatusForbidden, Notice{
-		Title: "You have no access",
-		Text: "Your identity provider knows you, but you are not among those who may use this dashboard. The operator of this purser " +
-			"decides who is.",
-		Action: "Try again", ActionURL: SignIn,
-	})
-}
+var errNoAccess error = &refusal{status: http.StatusForbidden, Notice: Notice{
+	Title: "You have no access",
+	Text: "Your identity provider knows you, but you are not among those who may use this dashboard. The operator of this purser " +
+		"decides who is.",
+	Action: "Try again", ActionURL: SignIn,
+}}

@@ -21,8 +21,9 @@ const (
 	// maxAttempts bounds a browser's attempts in progress, one per tab. A new one removes the
 	// oldest.
 	maxAttempts = 4
-	// attemptName begins the names of the attempts' cookies.
-	attemptName = "purser-in-"
+	// attemptCookies begins the names of the attempts' cookies. Each attempt has its own cookie, so
+	// that two tabs can sign in at once.
+	attemptCookies = "purser-in-"
 )
 
 // attempt is a sign-in in progress. Only a cookie of the browser keeps it. Visitors without a
@@ -52,55 +53,40 @@ func randomText() string {
 	return base64.RawURLEncoding.EncodeToString(b[:])
 }
 
-// attemptCookie returns the name of an attempt's cookie. Each attempt has its own, so that two tabs
-// can sign in at once.
-func attemptCookie(secure bool, state string) string {
+func (at place) attemptCookie(state string) string {
 	sum := sha256.Sum256([]byte(state))
-	return attemptPrefix(secure) + hex.EncodeToString(sum[:8])
-}
-
-func attemptPrefix(secure bool) string {
-	if secure {
-		return "__Host-" + attemptName
-	}
-	return attemptName
+	return at.cookie(attemptCookies) + hex.EncodeToString(sum[:8])
 }
 
 // keepAttempt stores an attempt in the browser, and removes attempts that are late or too many.
-func (g *Gate) keepAttempt(w http.ResponseWriter, r *http.Request, at place, a attempt) error {
-	text, err := json.Marshal(a)
-	if err != nil {
-		return err
-	}
+func (g *Gate) keepAttempt(w http.ResponseWriter, r *http.Request, at place, a attempt) {
 	type kept struct {
 		name    string
 		started time.Time
 	}
 	var others []kept
 	for _, c := range r.Cookies() {
-		if !strings.HasPrefix(c.Name, attemptPrefix(at.secure)) {
+		if !strings.HasPrefix(c.Name, at.cookie(attemptCookies)) {
 			continue
 		}
-		other, ok := readAttempt(c.Value)
-		if !ok || g.late(other) {
-			other.Started = time.Time{}
+		if other, ok := readAttempt(c.Value); ok && !g.late(other) {
+			others = append(others, kept{c.Name, other.Started})
+		} else {
+			setCookie(w, at, c.Name, "", 0)
 		}
-		others = append(others, kept{c.Name, other.Started})
 	}
 	slices.SortFunc(others, func(a, b kept) int { return b.started.Compare(a.started) })
-	for i, o := range others {
-		if i >= maxAttempts-1 || o.started.IsZero() {
-			setCookie(w, at, o.name, "", 0)
-		}
+	for _, o := range others[min(maxAttempts-1, len(others)):] {
+		setCookie(w, at, o.name, "", 0)
 	}
-	setCookie(w, at, attemptCookie(at.secure, a.State), base64.RawURLEncoding.EncodeToString(text), attemptTime)
-	return nil
+	text, _ := json.Marshal(a) // strings and a time only
+	setCookie(w, at, at.attemptCookie(a.State), base64.RawURLEncoding.EncodeToString(text), attemptTime)
 }
 
 // takeAttempt returns the attempt of a callback, and removes it from the browser: each attempt is
 // answered once.
 func (g *Gate) takeAttempt(w http.ResponseWriter, r *http.Request, at place, state string) (attempt, bool) {
-	name := attemptCookie(at.secure, state)
+	name := at.attemptCookie(state)
 	c, err := r.Cookie(name)
 	if err != nil {
 		return attempt{}, false

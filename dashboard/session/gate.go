@@ -1,22 +1,22 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"path"
 	"runtime"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
-	"github.com/alexedwards/scs/v2"
-
-	"github.com/purserpay/purser/internal/peer"
 	"github.com/purserpay/purser/internal/perclient"
 	"github.com/purserpay/purser/pay"
 )
@@ -35,8 +35,8 @@ type Accounts interface {
 	DeleteSession(ctx context.Context, id string) error
 }
 
-// Options configures a Gate. Accounts is required. Without an Issuer there is no sign-in, and the
-// dashboard shows a page about setting it up.
+// Options configures a Gate. Accounts, Logger and Peer are required. Without an Issuer there is no
+// sign-in, and the dashboard shows a page about setting it up.
 type Options struct {
 	Accounts Accounts
 
@@ -60,23 +60,16 @@ type Options struct {
 
 	Clock  pay.Clock // default: time.Now
 	Logger *slog.Logger
-	// Client calls the provider. Its answers are bounded and its redirects checked in any case.
-	// Default: one that ignores the proxy variables of the environment, which may name purser
-	// itself.
-	Client *http.Client
-	// Peer returns the network that a request came from, for bounds per client. Default: that of
-	// Request.RemoteAddr.
+	// Peer returns the network that a request came from, for bounds per client.
 	Peer func(*http.Request) netip.Addr
-	// Rate bounds the sign-ins that one client may begin in a minute, and those that it may finish.
-	// Default: 60. Negative: no bound.
-	Rate int
-	// Pages shows notices. Default: pages without style, until [Gate.ShowWith] is called.
-	Pages Pages
+	// Timeout bounds one call of the provider. Default: 10 s.
+	Timeout time.Duration
 }
 
 // Bounds on the work that visitors without a session can cause.
 const (
-	defaultRate = 60
+	// signIns bounds the sign-ins that one client may begin in a minute, and those that it may finish.
+	signIns = 60
 	// maxExchanges bounds the sign-ins that finish at the same time. Each needs one or two calls of
 	// the provider.
 	maxExchanges = 32
@@ -87,11 +80,11 @@ type Gate struct {
 	opts      Options
 	log       *slog.Logger
 	now       pay.Clock
-	public    public
+	public    place
 	allowed   allowed
 	crossSite *http.CrossOriginProtection
-	manager   *scs.SessionManager
 	provider  *provider // nil without a configured provider
+	pages     Pages
 
 	starts, finishes *perclient.Limiter[netip.Addr]
 	exchanges        chan struct{}
@@ -100,30 +93,16 @@ type Gate struct {
 // New returns a Gate, or an error that names the variable at fault. It does not call the provider
 // before a visitor signs in.
 func New(o Options) (*Gate, error) {
-	if o.Accounts == nil {
-		return nil, errors.New("session: accounts are required")
-	}
 	if err := Check(o); err != nil {
 		return nil, err
 	}
 	if o.Clock == nil {
 		o.Clock = time.Now
 	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	if o.Peer == nil {
-		o.Peer = func(r *http.Request) netip.Addr { return peer.Of(r.RemoteAddr) }
-	}
-	if o.Pages == nil {
-		o.Pages = plain{}
-	}
-	if o.Rate == 0 {
-		o.Rate = defaultRate
-	}
 	g := &Gate{
-		opts: o, log: o.Logger, now: o.Clock, crossSite: http.NewCrossOriginProtection(), manager: newManager(o.Accounts, o.Clock),
-		starts: perclient.NewLimiter[netip.Addr](o.Rate, o.Rate), finishes: perclient.NewLimiter[netip.Addr](o.Rate, o.Rate), exchanges: make(chan struct{}, maxExchanges),
+		opts: o, log: o.Logger, now: o.Clock, crossSite: http.NewCrossOriginProtection(),
+		starts: perclient.NewLimiter[netip.Addr](signIns, signIns), finishes: perclient.NewLimiter[netip.Addr](signIns, signIns),
+		exchanges: make(chan struct{}, maxExchanges),
 	}
 	var err error
 	if g.public, err = parsePublic(o.PublicURL); err != nil {
@@ -137,11 +116,10 @@ func New(o Options) (*Gate, error) {
 			return nil, fmt.Errorf("PURSER_PUBLIC_URL: %w", err)
 		}
 	}
-	if o.Issuer == "" {
-		return g, nil
-	}
-	g.provider = &provider{
-		issuer: o.Issuer, id: o.ClientID, client: newClient(o.Client), now: g.now, log: g.log, turn: make(chan struct{}, 1),
+	if o.Issuer != "" {
+		g.provider = &provider{
+			issuer: o.Issuer, id: o.ClientID, client: newClient(cmp.Or(o.Timeout, providerTime)), now: g.now, log: g.log,
+		}
 	}
 	return g, nil
 }
@@ -162,14 +140,11 @@ func Check(o Options) error {
 	if _, err := parseAllowed(o.Allow); err != nil {
 		return err
 	}
-	return noPath(o.PublicURL)
+	if u, err := url.Parse(o.PublicURL); err == nil && strings.Trim(u.Path, "/")+u.RawQuery+u.Fragment != "" {
+		return errors.New("PURSER_PUBLIC_URL: the dashboard is at /dashboard of a host of its own: leave out what follows the host")
+	}
+	return nil
 }
-
-// Configured reports whether visitors can sign in.
-func (g *Gate) Configured() bool { return g.provider != nil }
-
-// ShowWith sets the pages for notices. Call it once, before the first request.
-func (g *Gate) ShowWith(p Pages) { g.opts.Pages = p }
 
 // Close closes connections to the provider.
 func (g *Gate) Close() {
@@ -178,24 +153,20 @@ func (g *Gate) Close() {
 	}
 }
 
-// Wrap puts the gate in front of the dashboard's pages. next gets requests for /dashboard and paths
-// below it. They have a visitor (see [From]), or are for assets.
-func (g *Gate) Wrap(next http.Handler) http.Handler {
+// Wrap puts the gate in front of the dashboard's pages, and shows its own notices with pages. next
+// gets requests for /dashboard and paths below it. They have a visitor (see [From]), or are for
+// assets. You must call Wrap before the first request.
+func (g *Gate) Wrap(next http.Handler, pages Pages) http.Handler {
+	g.pages = pages
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asset := isAsset(r)
 		g.harden(w.Header(), asset)
 		defer g.recovered(w, r)
-		switch r.Method {
-		case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete:
-		default:
-			g.notAllowed(w, r, "GET, HEAD, POST")
-			return
-		}
 		if asset {
 			next.ServeHTTP(w, r)
-			return
+		} else if err := g.serve(w, r, next); err != nil {
+			g.fail(w, r, err)
 		}
-		g.serve(w, r, next)
 	})
 }
 
@@ -206,58 +177,55 @@ func isAsset(r *http.Request) bool {
 }
 
 // serve answers all requests but those for assets.
-func (g *Gate) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
-	at, no := g.where(r)
-	if no != nil && (g.Configured() || no.status == http.StatusMisdirectedRequest) {
-		g.render(w, r, no.status, no.notice)
-		return
+func (g *Gate) serve(w http.ResponseWriter, r *http.Request, next http.Handler) error {
+	switch r.Method {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete:
+	default:
+		return notAllowed(w, "GET, HEAD, POST")
 	}
-	if err := g.crossSite.Check(r); err != nil {
-		g.render(w, r, http.StatusForbidden, Notice{
+	at, no := g.where(r)
+	if no != nil && (g.provider != nil || no.status == http.StatusMisdirectedRequest) {
+		return no
+	}
+	if g.crossSite.Check(r) != nil {
+		return &refusal{status: http.StatusForbidden, Notice: Notice{
 			Title: "Not from here", Text: "Another site's page wanted to change something. Do it on this one.",
 			Action: "To the dashboard", ActionURL: Home,
-		})
-		return
+		}}
 	}
-	if !g.Configured() {
-		g.explain(w, r, at, no == nil)
-		return
+	if g.provider == nil {
+		return g.explain(w, r, at, no == nil)
 	}
-	switch r.URL.Path {
-	case SignIn:
-		g.allowMethods(w, r, "GET, HEAD, POST", func() { g.signIn(w, r, at) })
-	case Callback:
-		g.allowMethods(w, r, "GET", func() { g.callback(w, r, at) })
-	case SignOut:
-		g.allowMethods(w, r, "POST", func() { g.signOut(w, r, at, false) })
-	case SignOutEverywhere:
-		g.allowMethods(w, r, "POST", func() { g.signOut(w, r, at, true) })
-	default:
-		v, ok, err := g.session(r, at)
-		switch {
-		case err != nil:
-			g.fail(w, r, err)
-		case !ok:
-			g.sendToSignIn(w, r, at)
-		case !g.allowed.allows(v.standing):
-			g.endSession(w, r, at, v)
-		default:
-			next.ServeHTTP(w, r.WithContext(withVisitor(r.Context(), v)))
+	if own, ok := map[string]struct {
+		methods string
+		serve   func(http.ResponseWriter, *http.Request, place) error
+	}{
+		SignIn:            {"GET, HEAD, POST", g.signIn},
+		Callback:          {"GET", g.callback},
+		SignOut:           {"POST", g.signOut},
+		SignOutEverywhere: {"POST", g.signOut},
+	}[r.URL.Path]; ok {
+		if !slices.Contains(strings.Split(own.methods, ", "), r.Method) {
+			return notAllowed(w, own.methods)
 		}
+		return own.serve(w, r, at)
 	}
-}
-
-// allowMethods calls serve for the allowed methods of a path.
-func (g *Gate) allowMethods(w http.ResponseWriter, r *http.Request, methods string, serve func()) {
-	if !slices.Contains(strings.Split(methods, ", "), r.Method) {
-		g.notAllowed(w, r, methods)
-		return
+	v, ok, err := g.session(r, at)
+	switch {
+	case err != nil:
+		return err
+	case !ok:
+		sendToSignIn(w, r, at)
+	case !g.allowed.allows(v.standing):
+		return g.endSession(w, r, at, v)
+	default:
+		next.ServeHTTP(w, r.WithContext(WithVisitor(r.Context(), v)))
 	}
-	serve()
+	return nil
 }
 
 // sendToSignIn sends the visitor to sign-in, and back afterwards.
-func (g *Gate) sendToSignIn(w http.ResponseWriter, r *http.Request, at place) {
+func sendToSignIn(w http.ResponseWriter, r *http.Request, at place) {
 	back := Home // a POST is not repeated
 	switch {
 	case fromScript(r):
@@ -268,12 +236,12 @@ func (g *Gate) sendToSignIn(w http.ResponseWriter, r *http.Request, at place) {
 		back = r.URL.RequestURI()
 	}
 	to := To(back)
-	if _, err := r.Cookie(cookieName(at.secure)); err == nil {
+	if _, err := r.Cookie(at.cookie(sessionCookie)); err == nil {
 		// The session is over. The provider may sign its owner in again without a question. A
 		// visitor who has signed out, and whose open page asks for more, does not want that.
 		to = signIn(back, "out")
 	}
-	g.redirect(w, r, to, http.StatusUnauthorized)
+	redirect(w, r, to, http.StatusUnauthorized)
 }
 
 // fromScript reports whether htmx made the request. htmx would put the target of a normal redirect
@@ -281,7 +249,7 @@ func (g *Gate) sendToSignIn(w http.ResponseWriter, r *http.Request, at place) {
 func fromScript(r *http.Request) bool { return r.Header.Get("HX-Request") == "true" }
 
 // redirect sends a browser to another page. A script gets the status script instead.
-func (g *Gate) redirect(w http.ResponseWriter, r *http.Request, to string, script int) {
+func redirect(w http.ResponseWriter, r *http.Request, to string, script int) {
 	if fromScript(r) {
 		w.Header().Set("HX-Redirect", to)
 		w.WriteHeader(script)
@@ -290,38 +258,29 @@ func (g *Gate) redirect(w http.ResponseWriter, r *http.Request, to string, scrip
 	http.Redirect(w, r, to, http.StatusSeeOther) //nolint:gosec // to was checked by Back, or is the provider's
 }
 
-// render shows a notice.
-func (g *Gate) render(w http.ResponseWriter, r *http.Request, status int, n Notice) {
-	g.opts.Pages.Render(w, r, status, n)
-}
-
-func (g *Gate) notAllowed(w http.ResponseWriter, r *http.Request, methods string) {
+func notAllowed(w http.ResponseWriter, methods string) error {
 	w.Header().Set("Allow", methods)
-	g.render(w, r, http.StatusMethodNotAllowed, Notice{
+	return &refusal{status: http.StatusMethodNotAllowed, Notice: Notice{
 		Title: "Not like this", Text: "This page is not made for that kind of request.", Action: "To the dashboard", ActionURL: Home,
-	})
+	}}
 }
 
-// fail answers purser's own faults. A caller that left is not one.
+// fail shows a refusal. Other errors are purser's own faults, unless the caller left.
 func (g *Gate) fail(w http.ResponseWriter, r *http.Request, err error) {
-	if errors.Is(err, errSeveral) {
-		g.log.Warn("a browser sends more than one session", "path", r.URL.Path)
-		g.render(w, r, http.StatusBadRequest, Notice{
-			Title: "Two sessions at once",
-			Text: "Your browser sends more than one session for this address, and one of them may be somebody else's: another program on " +
-				"this machine can set cookies here. Delete the cookies of this address, then sign in.",
-			Action: "Sign in", ActionURL: SignIn,
-		})
-		return
+	no, ok := errors.AsType[*refusal](err)
+	if !ok {
+		if r.Context().Err() == nil {
+			g.log.Error("dashboard request failed", "path", r.URL.Path, "error", loggable(err))
+		}
+		no = &refusal{status: http.StatusServiceUnavailable, retry: 5 * time.Second, Notice: Notice{
+			Title: "Not now", Text: "Purser cannot read or write its database at the moment. Nothing was lost: try again in a moment.",
+			Action: "Try again", ActionURL: Home,
+		}}
 	}
-	if r.Context().Err() == nil {
-		g.log.Error("dashboard request failed", "path", r.URL.Path, "error", loggable(err))
+	if no.retry > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(int((no.retry+time.Second-1)/time.Second)))
 	}
-	w.Header().Set("Retry-After", "5")
-	g.render(w, r, http.StatusServiceUnavailable, Notice{
-		Title: "Not now", Text: "Purser cannot read or write its database at the moment. Nothing was lost: try again in a moment.",
-		Action: "Try again", ActionURL: Home,
-	})
+	g.pages.Render(w, r, no.status, no.Notice)
 }
 
 // recovered answers the panic of a page.
@@ -338,46 +297,44 @@ func (g *Gate) recovered(w http.ResponseWriter, r *http.Request) {
 		what = err.Error()
 	}
 	g.log.Error("dashboard request failed", "path", r.URL.Path, "panic", what, "stack", string(debug.Stack()))
-	g.render(w, r, http.StatusInternalServerError, Notice{
+	g.pages.Render(w, r, http.StatusInternalServerError, Notice{
 		Title: "Something is broken", Text: "That is purser's fault. Its log says more.", Action: "To the dashboard", ActionURL: Home,
 	})
 }
 
 // explain shows the page about setting up sign-in.
-func (g *Gate) explain(w http.ResponseWriter, r *http.Request, at place, known bool) {
+func (g *Gate) explain(w http.ResponseWriter, r *http.Request, at place, known bool) error {
 	switch {
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
-		g.notAllowed(w, r, "GET, HEAD")
-		return
+		return notAllowed(w, "GET, HEAD")
 	case r.URL.Path != Home:
 		http.Redirect(w, r, Home, http.StatusSeeOther)
-		return
+		return nil
 	}
-	s := Setup{RedirectURL: at.origin + Callback, Variables: variables()}
+	s := Setup{RedirectURL: at.origin + Callback, Variables: variables}
 	if !known {
 		s.RedirectURL, s.Placeholder = "https://purser.example.com"+Callback, true
 	}
-	g.opts.Pages.Setup(w, r, s)
+	g.pages.Setup(w, r, s)
+	return nil
 }
 
 // variables lists the variables of sign-in.
-func variables() []Variable {
-	return []Variable{
-		{Name: "PURSER_OIDC_ISSUER", Meaning: "The provider's issuer URL. Its discovery document is below it.", Example: "https://accounts.example.com"},
-		{Name: "PURSER_OIDC_CLIENT_ID", Meaning: "What the provider calls purser.", Example: "purser"},
-		{
-			Name:    "PURSER_OIDC_CLIENT_SECRET",
-			Meaning: "The secret that goes with it, or PURSER_OIDC_CLIENT_SECRET_FILE, a file that it is in. Public clients have none.", Optional: true,
-		},
-		{
-			Name:    "PURSER_OIDC_ALLOW",
-			Meaning: "Who may sign in: domains, addresses and groups. Without it, everybody whom the provider signs in.",
-			Example: "@example.com, alice@example.org, group:payments", Optional: true,
-		},
-		{
-			Name:    "PURSER_PUBLIC_URL",
-			Meaning: "The address that people reach purser by, with https. Not needed on the machine that purser runs on.",
-			Example: "https://purser.example.com", Optional: true,
-		},
-	}
+var variables = []Variable{
+	{Name: "PURSER_OIDC_ISSUER", Meaning: "The provider's issuer URL. Its discovery document is below it.", Example: "https://accounts.example.com"},
+	{Name: "PURSER_OIDC_CLIENT_ID", Meaning: "What the provider calls purser.", Example: "purser"},
+	{
+		Name:    "PURSER_OIDC_CLIENT_SECRET",
+		Meaning: "The secret that goes with it, or PURSER_OIDC_CLIENT_SECRET_FILE, a file that it is in. Public clients have none.", Optional: true,
+	},
+	{
+		Name:    "PURSER_OIDC_ALLOW",
+		Meaning: "Who may sign in: domains, addresses and groups. Without it, everybody whom the provider signs in.",
+		Example: "@example.com, alice@example.org, group:payments", Optional: true,
+	},
+	{
+		Name:    "PURSER_PUBLIC_URL",
+		Meaning: "The address that people reach purser by, with https. Not needed on the machine that purser runs on.",
+		Example: "https://purser.example.com", Optional: true,
+	},
 }

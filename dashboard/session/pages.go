@@ -1,8 +1,8 @@
 package session
 
 import (
-	"html/template"
 	"net/http"
+	"time"
 )
 
 // Notice holds the text of a page that says one thing.
@@ -42,39 +42,11 @@ type Pages interface {
 	Setup(w http.ResponseWriter, r *http.Request, s Setup)
 }
 
-// plain shows pages without style, for a Gate without Pages.
-type plain struct{}
-
-var plainNotice = template.Must(template.New("notice").Parse(`<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{{.Title}} – purser</title></head>
-<body><main><h1>{{.Title}}</h1><p>{{.Text}}</p>
-{{with .Detail}}<p><code>{{.}}</code></p>{{end}}
-{{if .Action}}<p><a href="{{.ActionURL}}">{{.Action}}</a></p>{{end}}
-</main></body></html>
-`))
-
-var plainSetup = template.Must(template.New("setup").Parse(`<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Set up sign-in – purser</title></head>
-<body><main><h1>Set up sign-in</h1>
-<p>People sign in to this dashboard through an identity provider that speaks OpenID Connect. None is configured yet.
-Register purser with yours as a web application (authorization code flow), with this redirect URL:</p>
-<p><code>{{.RedirectURL}}</code></p>
-{{if .Placeholder}}<p>Put the address in its place that people reach purser by.</p>{{end}}
-<p>Then start purser with these variables:</p>
-<dl>{{range .Variables}}<dt><code>{{.Name}}</code>{{if .Optional}} (optional){{end}}</dt>
-<dd>{{.Meaning}}{{with .Example}} <code>{{.}}</code>{{end}}</dd>
-{{end}}</dl></main></body></html>
-`))
-
-func (plain) Render(w http.ResponseWriter, _ *http.Request, status int, n Notice) {
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.WriteHeader(status)
-	_ = plainNotice.Execute(w, n) // ignore a client that has left
+// refusal is an error with a page of its own.
+type refusal struct {
+	status int
+	Notice
+	retry time.Duration // sent as Retry-After, if it is not zero
 }
 
-func (plain) Setup(w http.ResponseWriter, _ *http.Request, s Setup) {
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	_ = plainSetup.Execute(w, s)
-}
+func (r *refusal) Error() string { return r.Title }

@@ -1,7 +1,7 @@
 package session
 
 import (
-	"fmt"
+	"errors"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -14,51 +14,34 @@ type place struct {
 	secure bool   // https all the way to the browser, as far as purser knows
 }
 
-// refusal holds the page for a request that is not served.
-type refusal struct {
-	status int
-	notice Notice
+// cookie returns the name of a cookie here. A browser accepts __Host- only over https, and sends it
+// only to the same host.
+func (at place) cookie(name string) string {
+	if at.secure {
+		return "__Host-" + name
+	}
+	return name
 }
 
-// public is the parsed public URL.
-type public struct {
-	origin string // "" without one
-	host   string // in lower case, without the scheme's default port
-	secure bool
-	plain  bool // http, and not on loopback
-}
-
-// parsePublic reads the public URL.
-func parsePublic(given string) (public, error) {
+// parsePublic reads the public URL. Without one it returns the zero place.
+func parsePublic(given string) (place, error) {
 	if given == "" {
-		return public{}, nil
+		return place{}, nil
 	}
 	u, err := url.Parse(given)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil {
-		return public{}, fmt.Errorf("PURSER_PUBLIC_URL: not an address such as https://purser.example.com")
+		return place{}, errors.New("PURSER_PUBLIC_URL: not an address such as https://purser.example.com")
 	}
-	host := canonical(u.Scheme, u.Host)
-	return public{
-		origin: u.Scheme + "://" + host, host: host, secure: u.Scheme == "https",
-		plain: u.Scheme == "http" && !loopback(host),
-	}, nil
+	return placeOf(u.Host, u.Scheme == "https"), nil
 }
 
-// noPath refuses a public URL with a path, where the dashboard cannot be.
-func noPath(given string) error {
-	if u, err := url.Parse(given); err == nil && (strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "") {
-		return fmt.Errorf("PURSER_PUBLIC_URL: the dashboard is at /dashboard of a host of its own: leave out what follows the host")
+func placeOf(host string, secure bool) place {
+	scheme, port := "http", ":80"
+	if secure {
+		scheme, port = "https", ":443"
 	}
-	return nil
-}
-
-// canonical returns a host as browsers write it: in lower case, without the scheme's default port.
-func canonical(scheme, host string) string {
-	host = strings.ToLower(host)
-	if port := map[string]string{"http": ":80", "https": ":443"}[scheme]; strings.HasSuffix(host, port) {
-		return strings.TrimSuffix(host, port)
-	}
-	return host
+	// Browsers write a host in lower case, without the scheme's default port.
+	return place{scheme + "://" + strings.TrimSuffix(strings.ToLower(host), port), secure}
 }
 
 // loopback reports whether every browser reads a host, with or without a port, as its own machine.
@@ -75,53 +58,34 @@ func loopback(host string) bool {
 // because any client can send them. Behind a proxy that ends TLS, the public URL says what the
 // browser sees.
 func (g *Gate) where(r *http.Request) (place, *refusal) {
-	if g.public.origin != "" {
-		if canonical(scheme(g.public.secure), r.Host) != g.public.host {
-			return place{}, &refusal{http.StatusMisdirectedRequest, Notice{
-				Title: "The dashboard has another address",
-				Text: "It is at " + g.public.origin + ". If that is what your browser shows, the proxy in front of purser " +
-					"has to pass on the Host header as it came.",
-				Action: "Go there", ActionURL: g.public.origin + Home,
-			}}
-		}
-		if g.public.plain {
-			return place{}, plainHTTP()
-		}
-		return place{g.public.origin, g.public.secure}, nil
+	known := g.public != place{}
+	at := placeOf(r.Host, r.TLS != nil)
+	if known {
+		at = placeOf(r.Host, g.public.secure)
 	}
-	if !loopback(r.Host) {
-		switch {
-		case g.opts.LoopbackOnly:
-			return place{}, &refusal{http.StatusMisdirectedRequest, Notice{
-				Title: "This name is not purser's",
-				Text: "Purser listens on this machine only, and is asked for by its address or as localhost. For another name, " +
-					"set PURSER_PUBLIC_URL.",
-			}}
-		case r.TLS == nil:
-			return place{}, plainHTTP()
-		}
-		return place{}, &refusal{http.StatusMisdirectedRequest, Notice{
+	switch local := loopback(r.Host); {
+	case known && at != g.public:
+		return place{}, &refusal{status: http.StatusMisdirectedRequest, Notice: Notice{
+			Title: "The dashboard has another address",
+			Text: "It is at " + g.public.origin + ". If that is what your browser shows, the proxy in front of purser " +
+				"has to pass on the Host header as it came.",
+			Action: "Go there", ActionURL: g.public.origin + Home,
+		}}
+	case local || known && at.secure:
+		return at, nil
+	case !known && g.opts.LoopbackOnly:
+		return place{}, &refusal{status: http.StatusMisdirectedRequest, Notice: Notice{
+			Title: "This name is not purser's",
+			Text: "Purser listens on this machine only, and is asked for by its address or as localhost. For another name, " +
+				"set PURSER_PUBLIC_URL.",
+		}}
+	case at.secure:
+		return place{}, &refusal{status: http.StatusMisdirectedRequest, Notice: Notice{
 			Title: "The dashboard's address is not known",
 			Text:  "Set PURSER_PUBLIC_URL to the address that people reach purser by, such as https://purser.example.com.",
 		}}
 	}
-	u, err := url.Parse("//" + r.Host)
-	if err != nil || u.User != nil || u.Host != r.Host {
-		return place{}, &refusal{http.StatusBadRequest, Notice{Title: "Not understood", Text: "The Host header is not an address."}}
-	}
-	secure := r.TLS != nil
-	return place{scheme(secure) + "://" + canonical(scheme(secure), r.Host), secure}, nil
-}
-
-func scheme(secure bool) string {
-	if secure {
-		return "https"
-	}
-	return "http"
-}
-
-func plainHTTP() *refusal {
-	return &refusal{http.StatusForbidden, Notice{
+	return place{}, &refusal{status: http.StatusForbidden, Notice: Notice{
 		Title: "The dashboard needs https",
 		Text: "Over plain http, everybody between your browser and purser could read your session and use it. Put purser behind " +
 			"a proxy that speaks https and set PURSER_PUBLIC_URL to its address, or open the dashboard on the machine that " +

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -42,7 +43,7 @@ type provider struct {
 	now    pay.Clock
 	log    *slog.Logger
 
-	turn chan struct{} // held during a call to the provider
+	asking sync.Mutex // held during a call to the provider
 
 	mu       sync.Mutex
 	known    *discovered
@@ -64,7 +65,6 @@ type metadata struct {
 	Token       string   `json:"token_endpoint"`
 	Keys        string   `json:"jwks_uri"`
 	UserInfo    string   `json:"userinfo_endpoint"`
-	Algorithms  []string `json:"id_token_signing_alg_values_supported"`
 	AuthMethods []string `json:"token_endpoint_auth_methods_supported"`
 	Scopes      []string `json:"scopes_supported"`
 	// SaysIssuer reports that answers to authorization requests name the issuer.
@@ -77,7 +77,7 @@ func checkIssuer(issuer string) error {
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
 		return errors.New("PURSER_OIDC_ISSUER: not an issuer such as https://accounts.example.com")
 	}
-	if checkSecure(u) != nil {
+	if checkSecure(issuer) != nil {
 		return errors.New("PURSER_OIDC_ISSUER: plain http is for a provider on loopback only: anybody on the way could sign in as anybody")
 	}
 	return nil
@@ -89,19 +89,12 @@ func (p *provider) get(ctx context.Context) (*discovered, error) {
 	if known != nil && p.now().Sub(known.at) < freshFor || err != nil {
 		return known, err
 	}
-	select {
-	case p.turn <- struct{}{}:
-	default:
-		if known != nil { // another request is asking
-			return known, nil
-		}
-		select {
-		case p.turn <- struct{}{}:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
+	if known == nil {
+		p.asking.Lock()
+	} else if !p.asking.TryLock() { // another request is asking
+		return known, nil
 	}
-	defer func() { <-p.turn }()
+	defer p.asking.Unlock()
 	if known, err = p.cached(); known != nil && p.now().Sub(known.at) < freshFor || err != nil {
 		return known, err
 	}
@@ -149,14 +142,10 @@ func (p *provider) discover(ctx context.Context) (*discovered, error) {
 	ctx, cancel := context.WithTimeout(oidc.ClientContext(ctx, p.client), providerTime)
 	defer cancel()
 	found, err := oidc.NewProvider(ctx, p.issuer)
-	var mismatch *oidc.IssuerMismatchError
-	var call *url.Error
-	switch {
-	case errors.As(err, &mismatch):
+	if _, mismatch := errors.AsType[*oidc.IssuerMismatchError](err); mismatch {
 		return nil, fmt.Errorf("%w: %w", errMisbehaves, err)
-	case errors.As(err, &call):
-		return nil, fmt.Errorf("%w: %w", errUnreachable, err)
-	case err != nil: // an error status, which a starting provider may send too, or garbage
+	}
+	if err != nil { // a starting provider may send an error status or garbage, too
 		return nil, fmt.Errorf("%w: discovery: %w", errUnreachable, err)
 	}
 	d := &discovered{Provider: found, at: p.now()}
@@ -166,59 +155,31 @@ func (p *provider) discover(ctx context.Context) (*discovered, error) {
 	for name, address := range map[string]string{
 		"authorization_endpoint": d.metadata.Auth, "token_endpoint": d.metadata.Token, "jwks_uri": d.metadata.Keys,
 	} {
-		u, err := url.Parse(address)
-		if err == nil {
-			err = checkSecure(u)
-		}
-		if err != nil {
+		if err := checkSecure(address); err != nil {
 			return nil, fmt.Errorf("%w: %s: %w", errMisbehaves, name, err)
 		}
 	}
-	if u, err := url.Parse(d.metadata.UserInfo); err != nil || checkSecure(u) != nil {
+	if checkSecure(d.metadata.UserInfo) != nil {
 		d.metadata.UserInfo = ""
 	}
-	keys := oidc.NewRemoteKeySet(oidc.ClientContext(context.Background(), p.client), d.metadata.Keys) // it outlives the request
-	d.verifier = oidc.NewVerifier(p.issuer, keySet{keys}, &oidc.Config{
-		ClientID: p.id, SupportedSigningAlgs: d.metadata.algorithms(), Now: func() time.Time { return p.now().Add(-skew) },
+	// The context outlives the request. go-oidc takes only algorithms whose signing key the provider alone has.
+	d.verifier = found.VerifierContext(oidc.ClientContext(context.Background(), p.client), &oidc.Config{
+		ClientID: p.id, Now: func() time.Time { return p.now().Add(-skew) },
 	})
 	return d, nil
 }
 
-// algorithms returns the provider's algorithms whose signing key only the provider has. A program
-// with the client's secret, or with the public key, could make tokens of the others.
-func (m metadata) algorithms() []string {
-	return slices.DeleteFunc(slices.Clone(m.Algorithms), func(alg string) bool {
-		return !slices.Contains([]string{
-			oidc.RS256, oidc.RS384, oidc.RS512, oidc.ES256, oidc.ES384, oidc.ES512, oidc.PS256, oidc.PS384, oidc.PS512, oidc.EdDSA,
-		}, alg)
-	}) // when none is left, the verifier takes RS256, which every provider has
-}
-
-// keySet separates missing keys from wrong signatures. go-oidc turns both into text.
-type keySet struct{ *oidc.RemoteKeySet }
-
-type keysMissing struct{}
-
-// VerifySignature implements oidc.KeySet.
-func (k keySet) VerifySignature(ctx context.Context, token string) ([]byte, error) {
-	payload, err := k.RemoteKeySet.VerifySignature(ctx, token)
-	if missing, ok := ctx.Value(keysMissing{}).(*error); ok && errors.Unwrap(err) != nil { // the error of a wrong signature wraps nothing
-		*missing = err
-	}
-	return payload, err
-}
-
 // verify checks an ID token's signature, issuer, audience and expiry.
 func (d *discovered) verify(ctx context.Context, raw string) (*oidc.IDToken, error) {
-	var missing error
-	id, err := d.verifier.Verify(context.WithValue(ctx, keysMissing{}, &missing), raw)
-	switch {
-	case missing != nil:
-		return nil, fmt.Errorf("%w: its keys: %w", errUnreachable, missing)
-	case err != nil:
-		return nil, fmt.Errorf("%w: %w", errToken, err)
+	id, err := d.verifier.Verify(ctx, raw)
+	if err == nil {
+		return id, nil
 	}
-	return id, nil
+	kind := errToken
+	if strings.HasPrefix(err.Error(), "failed to verify signature: fetching keys") { // go-oidc has no type for it
+		kind = errUnreachable
+	}
+	return nil, fmt.Errorf("%w: %w", kind, err)
 }
 
 // origins returns the origins that forms may lead to: the known pages of the provider.
@@ -267,8 +228,7 @@ const maxShown = 300
 // loggable returns an error's text for the log. Errors of the token endpoint repeat its answer,
 // which may contain tokens.
 func loggable(err error) string {
-	var refused *oauth2.RetrieveError
-	if errors.As(err, &refused) {
+	if refused, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
 		status := ""
 		if refused.Response != nil {
 			status = refused.Response.Status

@@ -215,7 +215,7 @@ func TestUserInfo(t *testing.T) {
 			b.handler = gate.Wrap(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 				v, _ := session.From(r.Context())
 				got = v.Account.Identity
-			}))
+			}), plain{})
 			b.mustSignIn()
 			b.get("/dashboard/")
 			c.want.Issuer, c.want.Subject = w.issuer, "user-1"

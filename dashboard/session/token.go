@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"crypto/subtle"
 	"errors"
@@ -96,15 +97,16 @@ func (g *Gate) redeem(ctx context.Context, d *discovered, at place, a attempt, c
 
 // exchangeError tells a provider that refuses a code from one that is down.
 func exchangeError(err error) error {
-	var refused *oauth2.RetrieveError
-	var call *url.Error
+	refused, answered := errors.AsType[*oauth2.RetrieveError](err)
+	_, unanswered := errors.AsType[*url.Error](err)
+	kind := errMisbehaves
 	switch {
-	case errors.As(err, &refused) && refused.Response != nil && refused.Response.StatusCode < 500:
-		return fmt.Errorf("%w: %w", errToken, err)
-	case errors.As(err, &refused), errors.As(err, &call), errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("%w: %w", errUnreachable, err)
+	case answered && refused.Response != nil && refused.Response.StatusCode < 500:
+		kind = errToken
+	case answered, unanswered, errors.Is(err, context.DeadlineExceeded):
+		kind = errUnreachable
 	}
-	return fmt.Errorf("%w: %w", errMisbehaves, err)
+	return fmt.Errorf("%w: %w", kind, err)
 }
 
 // check makes the checks of OpenID Connect Core §3.1.3.7 that follow signature, issuer, audience
@@ -178,14 +180,7 @@ func (g *Gate) userinfo(ctx context.Context, d *discovered, tokens *oauth2.Token
 	return c, nil
 }
 
-func (c claims) name() string {
-	for _, v := range []any{c.Name, c.Preferred} {
-		if text := presentable(v); text != "" {
-			return text
-		}
-	}
-	return ""
-}
+func (c claims) name() string { return cmp.Or(presentable(c.Name), presentable(c.Preferred)) }
 
 // email returns the address, unless the provider calls it unverified.
 func (c claims) email() string {

@@ -76,7 +76,7 @@ func TestSessionsHaveNames(t *testing.T) {
 	w.handler = w.gate.Wrap(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		v, _ := session.From(r.Context())
 		names = append(names, v.Session)
-	}))
+	}), plain{})
 	a, b := w.local(), w.local()
 	for _, who := range []*browser{a, b} {
 		if end := who.signIn(session.SignIn); end.status != http.StatusSeeOther {

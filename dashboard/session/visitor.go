@@ -40,6 +40,7 @@ func From(ctx context.Context) (Visitor, bool) {
 	return v, ok
 }
 
-func withVisitor(ctx context.Context, v Visitor) context.Context {
+// WithVisitor returns a context for [From].
+func WithVisitor(ctx context.Context, v Visitor) context.Context {
 	return context.WithValue(ctx, visitorKey{}, v)
 }

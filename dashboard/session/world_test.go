@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"net/url"
 	"strings"
 	"sync"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/purserpay/purser/dashboard/session"
 	"github.com/purserpay/purser/internal/books"
+	"github.com/purserpay/purser/internal/peer"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/pay/memory"
 	"github.com/purserpay/purser/sandbox/identity"
@@ -118,7 +120,7 @@ func (w *world) newGate(change ...func(*session.Options)) (*session.Gate, http.H
 	w.t.Helper()
 	o := session.Options{
 		Accounts: w.accounts, Issuer: w.issuer, ClientID: clientID, ClientSecret: clientSecret, LoopbackOnly: true, Clock: w.now,
-		Logger: slog.New(slog.NewTextHandler(&w.logs, nil)),
+		Logger: slog.New(slog.NewTextHandler(&w.logs, nil)), Peer: func(r *http.Request) netip.Addr { return peer.Of(r.RemoteAddr) },
 	}
 	for _, c := range change {
 		c(&o)
@@ -128,8 +130,18 @@ func (w *world) newGate(change ...func(*session.Options)) (*session.Gate, http.H
 		w.t.Fatal(err)
 	}
 	w.t.Cleanup(g.Close)
-	return g, g.Wrap(http.HandlerFunc(w.page))
+	return g, g.Wrap(http.HandlerFunc(w.page), plain{})
 }
+
+// plain shows notices as text.
+type plain struct{}
+
+func (plain) Render(w http.ResponseWriter, _ *http.Request, status int, n session.Notice) {
+	w.WriteHeader(status)
+	fmt.Fprintf(w, "%+v", n)
+}
+
+func (plain) Setup(w http.ResponseWriter, _ *http.Request, s session.Setup) { fmt.Fprintf(w, "%+v", s) }
 
 // page names the visitor.
 func (w *world) page(rw http.ResponseWriter, r *http.Request) {

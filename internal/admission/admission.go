@@ -15,9 +15,10 @@ import (
 
 // Options configures a Gate. Zero values mean the defaults.
 type Options struct {
-	// Concurrent bounds the callers inside. One party may hold three quarters of the places.
-	// Default: 2048. Negative: no bounds at all.
+	// Concurrent bounds the callers inside. Default: 2048. Negative: no bounds at all.
 	Concurrent int
+	// Share bounds the callers of one party that are inside. Default: three quarters of Concurrent.
+	Share int
 	// Queued bounds the waiting callers. Default: the value of Concurrent.
 	Queued int
 	// Wait bounds the time in the queue. Default: 10 s.
@@ -48,8 +49,7 @@ func (e *FullError) Error() string {
 // Parties take turns: a flood from one party takes neither all places nor all of the queue. A Gate
 // is safe for concurrent use. A nil Gate admits every caller.
 type Gate struct {
-	opts  Options
-	share int // the most places of one party
+	opts Options
 
 	mu      sync.Mutex
 	inside  int
@@ -87,10 +87,13 @@ func New(o Options) *Gate {
 	if o.Wait <= 0 {
 		o.Wait = defaultWait
 	}
+	if o.Share <= 0 {
+		o.Share = max(1, o.Concurrent*3/4)
+	}
 	if o.Refused == nil {
 		o.Refused = func() {}
 	}
-	return &Gate{opts: o, share: max(1, o.Concurrent*3/4), parties: make(map[string]*party)}
+	return &Gate{opts: o, parties: make(map[string]*party)}
 }
 
 // Enter waits for a place for this party. The caller must call leave once to give the place back.
@@ -120,7 +123,7 @@ func (g *Gate) join(name string) (*waiter, error) {
 	}
 	w := &waiter{party: p}
 	// While a place is free, every waiting caller belongs to a party that has its full share.
-	if g.inside < g.opts.Concurrent && p.inside < g.share && p.waiting.Len() == 0 {
+	if g.inside < g.opts.Concurrent && p.inside < g.opts.Share && p.waiting.Len() == 0 {
 		g.parties[name] = p
 		g.inside++
 		p.inside++
@@ -218,7 +221,7 @@ func (g *Gate) leave(p *party) {
 	p.inside--
 	for e := g.queue.Front(); e != nil; e = e.Next() {
 		next := e.Value.(*party)
-		if next.inside >= g.share {
+		if next.inside >= g.opts.Share {
 			continue
 		}
 		w := next.waiting.Front().Value.(*waiter)
