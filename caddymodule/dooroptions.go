@@ -73,7 +73,7 @@ func (o DoorOptions) resolve() (d payingDoor, err error) {
 func (o DoorOptions) payOptions(d payingDoor, bounds admission.Options) proxy.PayOptions {
 	return proxy.PayOptions{
 		MaxReplay: d.maxReplay, MaxSpool: d.maxSpool,
-		ChallengeHeaders: o.ChallengeHeaders, AllowHTTP: o.AllowHTTP, Declined: declinedByProxy,
+		ChallengeHeaders: o.ChallengeHeaders, AllowHTTP: o.AllowHTTP,
 		MaxFailures: d.failures, Admission: bounds, Observer: doorObserver{pay.DoorTransport},
 	}
 }

@@ -21,6 +21,10 @@ func (o doorObserver) Answered(result string) {
 	metrics.Process.Requests.WithLabelValues(string(o.door), result).Inc()
 }
 
+func (doorObserver) Declined(reason string) { declinedByProxy(reason) }
+
+func (doorObserver) Refused(reason string) { refusedByProxy(reason) }
+
 func (doorObserver) Tunnels(change int) { metrics.Process.Tunnels.Add(float64(change)) }
 
 func (doorObserver) Spooled(memory, disk int64, files int) {

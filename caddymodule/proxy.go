@@ -171,16 +171,17 @@ func (h *Proxy) open(t *tenant) error {
 	o := forward.Options{
 		Payer: t.payer,
 		Dialer: guard.NewDialer(guard.Options{
-			Allow: h.allow, AllowLoopback: h.loopback(), Own: listening, Ports: h.ports, Resolve: h.resolve,
+			Rules:   guard.Rules{Allow: h.allow, AllowLoopback: h.loopback(), Own: listening, Ports: h.ports},
+			Resolve: h.resolve,
 		}),
 		PayOptions: proxy.PayOptions{
 			MaxReplay: h.maxReplay, MaxSpool: h.maxSpool, SpoolDir: h.spoolDir,
-			ChallengeHeaders: h.ChallengeHeaders, AllowHTTP: h.AllowHTTP, Declined: declinedByProxy,
+			ChallengeHeaders: h.ChallengeHeaders, AllowHTTP: h.AllowHTTP,
 			Observer:    doorObserver{pay.DoorProxy},
 			MaxFailures: h.failures, Admission: s.bounds("proxy"),
 		},
 		MaxTunnels: h.tunnels.all, MaxKeyTunnels: h.tunnels.key, MaxPeerTunnels: h.tunnels.peer, MaxKeyRequests: h.requests,
-		Own: own, Refused: refusedByProxy, Logger: h.app.log.With("part", "proxy"),
+		Own: own, Logger: h.app.log.With("part", "proxy"),
 	}
 	if s.standin {
 		o.StandIn = s.key

@@ -64,11 +64,12 @@ var _ pay.Chain = (*Client)(nil)
 func New(o Options) (*Client, error) {
 	o.Setting = cmp.Or(o.Setting, "PURSER_RPC_URL")
 	e, err := endpoint.New(endpoint.Options{
-		URL: o.URL, Setting: o.Setting, MaxAnswer: maxAnswer, Transport: o.Transport, Dates: o.Dates,
+		URL: o.URL, Setting: o.Setting, MaxAnswer: maxAnswer, Transport: o.Transport,
 	})
 	if err != nil {
 		return nil, err
 	}
+	e.WatchDates(o.Dates)
 	c := &Client{
 		endpoint: e, timeout: cmp.Or(max(o.Timeout, 0), DefaultTimeout), setting: o.Setting,
 		log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/purserpay/purser/internal/admission"
 	"github.com/purserpay/purser/internal/guard"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
@@ -62,6 +61,14 @@ const (
 	textVoid         = "The payment for this request was not made"
 )
 
+// withhold hands on a 402 to a payload without its challenge, and logs it.
+func (t *Transport) withhold(req *http.Request, resp *http.Response, p *pay.Payment, what string, more ...any) {
+	reason := afterSend(p)
+	t.observer.Declined(reason)
+	t.log.WarnContext(req.Context(), what, append(more, "payment", p.ID, "host", req.URL.Host, "reason", reason)...)
+	t.withholdChallenge(req, resp, p, reason)
+}
+
 // withholdChallenge takes the challenge out of a 402: a payload has left, and a client that pays by
 // itself would pay a second time.
 func (t *Transport) withholdChallenge(req *http.Request, resp *http.Response, p *pay.Payment, reason string) {
@@ -99,10 +106,7 @@ func (t *Transport) hand(req *http.Request, m *memo, resp *http.Response, d *dec
 	p := m.attempt.Payment()
 	switch {
 	case d.reason != "":
-		t.declined(d.reason)
-		t.log.WarnContext(req.Context(), "402 after the payment was sent", "payment", p.ID, "host", req.URL.Host,
-			"reason", d.reason, "seller", fmt.Sprintf("%.200s", d.refusal))
-		t.withholdChallenge(req, resp, p, d.reason)
+		t.withhold(req, resp, p, "402 after the payment was sent", "seller", fmt.Sprintf("%.200s", d.refusal))
 	case !d.open:
 		m.body.replay.release() // a client that is content with its answer does not try again
 	}
@@ -148,7 +152,6 @@ func OwnResponse(req *http.Request, status int, reason, text string) *http.Respo
 	return ownResponse(req, status, problem{Error: text, Reason: reason})
 }
 
-// ownResponse makes an answer of purser's own.
 func ownResponse(req *http.Request, status int, p problem) *http.Response {
 	resp := &http.Response{
 		StatusCode: status, Status: fmt.Sprintf("%d %s", status, http.StatusText(status)),
@@ -156,13 +159,6 @@ func ownResponse(req *http.Request, status int, p problem) *http.Response {
 	}
 	resp.Header.Set(HeaderError, p.Reason)
 	setBody(req, resp, p)
-	return resp
-}
-
-// overloaded makes the answer for a payment that finds no place among those under way.
-func overloaded(req *http.Request) *http.Response {
-	resp := ownResponse(req, http.StatusServiceUnavailable, problem{Error: "Too much is under way; repeat the same request", Reason: DeclinedOverloaded})
-	resp.Header.Set("Retry-After", strconv.Itoa(int(admission.RetryAfter.Seconds())))
 	return resp
 }
 

@@ -41,10 +41,9 @@ type decision struct {
 type sellerWord int
 
 const (
-	sellerSilent    sellerWord = iota // nothing: the fault is the request's, or the payload is an earlier one's
-	sellerDelivered                   // the connection speaks another protocol now
-	sellerFailed                      // an error, another 402, or no answer
-	sellerDelivers                    // the end of the body will tell
+	sellerSilent   sellerWord = iota // nothing: the fault is the request's, or the payload is an earlier one's
+	sellerFailed                     // an error, another 402, or no answer
+	sellerDelivers                   // the end of the body will tell
 )
 
 // decide reads an answer to a payload, or the error of its send.
@@ -71,10 +70,7 @@ func (t *Transport) decide(req *http.Request, m *memo, resp *http.Response, seen
 			d.seller = sellerFailed
 		}
 	default:
-		d.seller = sellerDelivered
-		if _, body := resp.Body.(*watched); body {
-			d.seller = sellerDelivers
-		}
+		d.seller = sellerDelivers
 	}
 	if m.repeats && d.seller == sellerFailed { // it may be right about a payload that it has had before
 		d.seller = sellerSilent
@@ -134,20 +130,23 @@ func (t *Transport) tellSellers(req *http.Request, call *Call, d *decision, resp
 			t.log.Warn("no new payments to a seller that does not deliver", "key", keyID, "host", host)
 		}
 	}
+	ended := func(err error) {
+		switch {
+		case err == nil:
+			t.sellers.delivered(keyID, host)
+		case req.Context().Err() == nil: // cut, and not because the client has left
+			failed()
+		}
+	}
 	switch d.seller {
 	case sellerSilent:
 	case sellerFailed:
 		failed()
-	case sellerDelivered:
-		t.sellers.delivered(keyID, host)
 	case sellerDelivers:
-		resp.Body.(*watched).ended = func(err error) {
-			switch {
-			case err == nil:
-				t.sellers.delivered(keyID, host)
-			case req.Context().Err() == nil: // cut, and not because the client has left
-				failed()
-			}
+		if body, ok := resp.Body.(*watched); ok {
+			body.ended = ended
+		} else { // the connection speaks another protocol now
+			ended(nil)
 		}
 	}
 }

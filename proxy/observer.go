@@ -22,6 +22,10 @@ type Observer interface {
 	// Answered hears one of the Result words for every request, and for every attempt at one
 	// where something in front of the door makes several.
 	Answered(result string)
+	// Declined hears the reason of every 402 that was not paid.
+	Declined(reason string)
+	// Refused hears the reason of every proxy request that purser answered itself with a refusal.
+	Refused(reason string)
 	// Tunnels hears how many tunnels are open more, or less, than before.
 	Tunnels(change int)
 	// Spooled hears how much more, or less, is kept of request bodies than before: bytes in
@@ -41,6 +45,8 @@ func Unobserved() Observer { return unobserved{} }
 type unobserved struct{}
 
 func (unobserved) Answered(string)                        {}
+func (unobserved) Declined(string)                        {}
+func (unobserved) Refused(string)                         {}
 func (unobserved) Tunnels(int)                            {}
 func (unobserved) Spooled(int64, int64, int)              {}
 func (unobserved) Propagate(context.Context, http.Header) {}

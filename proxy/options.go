@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -46,10 +47,7 @@ type PayOptions struct {
 	// AllowHTTP are hosts ("name" or "name:port") that may be paid over plain http although
 	// their address is public.
 	AllowHTTP []string
-	// Declined hears the reason of every 402 that was not paid, for metrics.
-	Declined func(reason string)
-	// Observer hears of everything else. May be nil.
-	Observer Observer
+	Observer  Observer // may be nil
 }
 
 // TransportOptions configure a Transport. Payer and Next are required.
@@ -82,34 +80,23 @@ func NewTransport(o TransportOptions) (*Transport, error) {
 	if o.Payer == nil || o.Next == nil {
 		return nil, errors.New("proxy: a payer and a transport to send with are required")
 	}
-	t := &Transport{
-		payer: o.Payer, next: o.Next, door: o.Door, extra: o.ChallengeHeaders,
-		declined: o.Declined, observer: o.Observer, log: o.Logger, now: o.Clock, patience: 30 * time.Second,
+	if o.Clock == nil {
+		o.Clock = failpoint.Now
 	}
-	if t.door == "" {
-		t.door = pay.DoorProxy
-	}
-	if t.declined == nil {
-		t.declined = func(string) {}
-	}
-	if t.observer == nil {
-		t.observer = unobserved{}
-	}
-	if t.log == nil {
-		t.log = slog.New(slog.DiscardHandler)
-	}
-	if t.now == nil {
-		t.now = failpoint.Now
-	}
-	t.gate, t.sellers, t.redirects = admission.New(o.Admission), newSellers(o.MaxFailures, t.now), newRedirects(t.now)
-	var err error
-	if t.plain, err = newPlainRule(o.AllowHTTP, o.MayPayPlain); err != nil {
+	o.Observer, o.Logger = cmp.Or(o.Observer, Unobserved()), cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	plain, err := newPlainRule(o.AllowHTTP, o.MayPayPlain)
+	if err != nil {
 		return nil, err
 	}
-	if t.spool, err = newSpooler(o.PayOptions, t.log); err != nil {
+	spool, err := newSpooler(o.PayOptions, o.Logger)
+	if err != nil {
 		return nil, err
 	}
-	return t, nil
+	return &Transport{
+		payer: o.Payer, next: o.Next, door: cmp.Or(o.Door, pay.DoorProxy), spool: spool, extra: o.ChallengeHeaders, plain: plain,
+		gate: admission.New(o.Admission), sellers: newSellers(o.MaxFailures, o.Clock), redirects: newRedirects(o.Clock),
+		observer: o.Observer, log: o.Logger, now: o.Clock, patience: 30 * time.Second,
+	}, nil
 }
 
 func newSpooler(o PayOptions, log *slog.Logger) (*spooler, error) {
@@ -118,30 +105,17 @@ func newSpooler(o PayOptions, log *slog.Logger) (*spooler, error) {
 			return nil, fmt.Errorf("proxy: replay limit of %d bytes", n)
 		}
 	}
-	s := &spooler{memory: orDefault(o.MaxReplay, defaultMaxReplay), dir: o.SpoolDir, log: log}
-	s.most = max(s.memory, orDefault(o.MaxSpool, defaultMaxSpool))
-	s.files = o.MaxSpool >= 0
-	s.observer = o.Observer
-	if s.observer == nil {
-		s.observer = unobserved{}
+	s := &spooler{
+		memory: cmp.Or(o.MaxReplay, defaultMaxReplay), files: o.MaxSpool >= 0, dir: cmp.Or(o.SpoolDir, os.TempDir()), observer: o.Observer, log: log,
 	}
+	s.most = max(s.memory, cmp.Or(o.MaxSpool, defaultMaxSpool))
 	memory := func(n int64) { s.observer.Spooled(n, 0, 0) }
 	s.guaranteed = newQuota(math.MaxInt64, 0, memory)
 	s.guaranteed.share = guaranteedRequests * guaranteedBytes
-	s.inMemory = newQuota(orDefault(o.MaxReplayTotal, defaultMaxReplayTotal), s.memory, memory)
-	s.onDisk = newQuota(orDefault(o.MaxSpoolTotal, defaultMaxSpoolTotal), s.most, func(n int64) { s.observer.Spooled(0, n, 0) })
+	s.inMemory = newQuota(cmp.Or(o.MaxReplayTotal, defaultMaxReplayTotal), s.memory, memory)
+	s.onDisk = newQuota(cmp.Or(o.MaxSpoolTotal, defaultMaxSpoolTotal), s.most, func(n int64) { s.observer.Spooled(0, n, 0) })
 	if s.files {
 		s.most = min(s.most, s.memory+s.onDisk.limit)
 	}
-	if s.dir == "" {
-		s.dir = os.TempDir()
-	}
 	return s, nil
-}
-
-func orDefault(n, def int64) int64 {
-	if n == 0 {
-		return def
-	}
-	return n
 }

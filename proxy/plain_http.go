@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"net/netip"
@@ -48,27 +49,17 @@ func (r plainRule) decided(u *url.URL) bool {
 	if err != nil {
 		return false
 	}
-	port := u.Port()
-	if port == "" {
-		port = "80"
-	}
-	return r.hosts[host] || r.hosts[host+":"+port]
+	return r.hosts[host] || r.hosts[host+":"+cmp.Or(u.Port(), "80")]
 }
 
 // allows reports whether a URL may be paid whose host answered from this address.
 func (r plainRule) allows(u *url.URL, remote net.Addr) bool {
-	if r.decided(u) {
+	if _, unix := remote.(*net.UnixAddr); unix || r.decided(u) {
 		return true
 	}
-	switch a := remote.(type) {
-	case *net.UnixAddr:
-		return true
-	case *net.TCPAddr:
-		return r.may(a.AddrPort().Addr().Unmap())
-	case nil:
+	if remote == nil {
 		return false
-	default:
-		addr, err := netip.ParseAddrPort(a.String())
-		return err == nil && r.may(addr.Addr().Unmap())
 	}
+	addr, err := netip.ParseAddrPort(remote.String())
+	return err == nil && r.may(addr.Addr().Unmap())
 }

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 	"strings"
@@ -87,6 +88,17 @@ var reasons = map[pay.ErrorCode]string{
 	pay.CodeCallerGone:  DeclinedCallerGone,
 }
 
+// ownReasons has the reason word for each error of this package.
+var ownReasons = map[error]string{
+	errKeyInvalid:    DeclinedKeyInvalid,
+	errCallerUnknown: DeclinedCallerUnknown,
+	errTooLarge:      DeclinedBodyTooLarge,
+	errIncomplete:    DeclinedBodyIncomplete,
+	errGone:          DeclinedBodyIncomplete,
+	errQuota:         DeclinedOverloaded,
+	errSpool:         DeclinedSpool,
+}
+
 // declined returns the reason word for an error, and the payment in it that may have left, or may
 // still settle, so that no challenge may be handed on.
 func declined(err error) (reason string, held *pay.Payment) {
@@ -111,15 +123,13 @@ func declined(err error) (reason string, held *pay.Payment) {
 		return DeclinedSellerFailing, nil
 	case errors.As(err, &full):
 		return DeclinedOverloaded, nil
-	case errors.Is(err, errKeyInvalid):
-		return DeclinedKeyInvalid, nil
-	case errors.Is(err, errCallerUnknown):
-		return DeclinedCallerUnknown, nil
 	}
-	if reason, known := reasons[pay.Code(err)]; known {
-		return reason, nil
+	for ours, reason := range ownReasons {
+		if errors.Is(err, ours) {
+			return reason, nil
+		}
 	}
-	return DeclinedInternal, nil
+	return cmp.Or(reasons[pay.Code(err)], DeclinedInternal), nil
 }
 
 // failedReason returns the reason word for a payment that failed before its payload was handed out.

@@ -3,6 +3,7 @@ package proxy
 import (
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"hash"
 	"io"
 	"net/http"
@@ -11,8 +12,9 @@ import (
 )
 
 var (
-	errCut  = errors.New("request body taken back for a further attempt")
-	errGone = errors.New("request body was sent in part and is not kept, so it cannot be sent again")
+	errCut        = errors.New("request body taken back for a further attempt")
+	errGone       = errors.New("request body was sent in part and is not kept, so it cannot be sent again")
+	errIncomplete = errors.New("request body could not be read to its end")
 )
 
 // replay is a request body that is kept while it is being sent for the first time, so
@@ -153,7 +155,7 @@ func (r *replay) pass() {
 }
 
 // whole takes the body back from its reader and completes the copy from the client. The errors are
-// errTooLarge, errQuota, errSpool, errGone and the source's. After them the body can still be sent
+// errTooLarge, errQuota, errSpool, errGone and errIncomplete. After them the body can still be sent
 // once.
 func (r *replay) whole() (content, error) {
 	if r == nil {
@@ -179,7 +181,7 @@ func (r *replay) whole() (content, error) {
 		case passed:
 			return content{}, errGone
 		case err != nil:
-			return content{}, err
+			return content{}, fmt.Errorf("%w: %w", errIncomplete, err)
 		}
 		if chunk == nil {
 			chunk = make([]byte, 16<<10)

@@ -30,7 +30,7 @@ func keeper(t *testing.T, memory, most int64) *spooler {
 	if most <= memory {
 		most = -1
 	}
-	s, err := newSpooler(PayOptions{MaxReplay: memory, MaxSpool: most, SpoolDir: t.TempDir()}, slog.New(slog.DiscardHandler))
+	s, err := newSpooler(PayOptions{MaxReplay: memory, MaxSpool: most, SpoolDir: t.TempDir(), Observer: Unobserved()}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

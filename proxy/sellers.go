@@ -1,7 +1,9 @@
 package proxy
 
 import (
+	"cmp"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -21,36 +23,24 @@ const (
 )
 
 // failingError reports that a seller was paid several times in a row and has not delivered.
-type failingError struct {
-	host  string
-	cause error
-}
-
-func (e *failingError) Error() string {
-	return fmt.Sprintf("paid requests to %s: %v", e.host, e.cause)
-}
-
-func (e *failingError) Unwrap() error { return e.cause }
+type failingError struct{ error }
 
 // sellers remembers, for each key by itself, which hosts were paid and did not deliver, so
 // that no further payments are thrown after them. What one key meets there says nothing to
-// others: it may be that key's doing. nil remembers nothing.
+// others: it may be that key's doing.
 type sellers struct {
 	opts  breaker.Options
 	now   pay.Clock
 	known *perclient.Memory[string, *breaker.Breaker] // by key and host; those without a failure are not there
 }
 
-// newSellers returns nil if failures have no bound.
+// newSellers allows so many failures in a row. 0 means the default, and a negative number no bound.
 func newSellers(most int, now pay.Clock) *sellers {
 	if most < 0 {
-		return nil
-	}
-	if most == 0 {
-		most = defaultMaxFailures
+		most = math.MaxInt
 	}
 	return &sellers{
-		opts: breaker.Options{Failures: most, Wait: firstPause, MaxWait: longestPause},
+		opts: breaker.Options{Failures: cmp.Or(most, defaultMaxFailures), Wait: firstPause, MaxWait: longestPause},
 		now:  now, known: perclient.NewMemory[string, *breaker.Breaker](maxFailing),
 	}
 }
@@ -64,7 +54,7 @@ func (s *sellers) ready(keyID, host string) (giveBack func(), err error) {
 	}
 	trying, err := b.Allow(s.now())
 	if err != nil {
-		return func() {}, &failingError{host: host, cause: err}
+		return func() {}, &failingError{fmt.Errorf("paid requests to %s: %w", host, err)}
 	}
 	return func() {
 		if trying {
@@ -75,9 +65,6 @@ func (s *sellers) ready(keyID, host string) (giveBack func(), err error) {
 
 // failed counts a paid request that was not delivered, for which the seller is to blame.
 func (s *sellers) failed(keyID, host string) (opened bool) {
-	if s == nil {
-		return false
-	}
 	b := s.known.GetOrAdd(keyID, strings.ToLower(host), func() *breaker.Breaker { return breaker.New(s.opts) })
 	return b.Failed(s.now())
 }
@@ -91,8 +78,5 @@ func (s *sellers) delivered(keyID, host string) {
 }
 
 func (s *sellers) of(keyID, host string) *breaker.Breaker {
-	if s == nil {
-		return nil
-	}
 	return s.known.Get(keyID, strings.ToLower(host))
 }

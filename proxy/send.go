@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/purserpay/purser/internal/failpoint"
@@ -55,7 +56,7 @@ func (t *Transport) sendPaid(req *http.Request, call *Call, challenged *http.Res
 		}
 		call.memo = nil // nothing has left, ever: there is no payment
 		if d.misled && challenged != nil {
-			return t.decline(req, challenged, DeclinedPlainHTTP, nil), ResultDeclined, nil
+			return t.decline(req, challenged, DeclinedPlainHTTP, nil)
 		}
 		closeBody(challenged)
 		return nil, ResultFailed, err
@@ -155,7 +156,7 @@ func (t *Transport) paid(req *http.Request, m *memo, seen *sendTrace, ctx contex
 		}
 	case len(req.Trailer) > 0:
 		out.Body = empty{}
-	case usuallyBodiless(out.Method):
+	case slices.Contains(bodiless, out.Method):
 		// An empty body that is not http.NoBody keeps the transport from sending the request
 		// again by itself. Over HTTP/1 it is not seen on the wire. HTTP/2 would show it, and
 		// repeats only what was not processed or was reset as malformed, with this payment.
@@ -183,13 +184,8 @@ type empty struct{}
 func (empty) Read([]byte) (int, error) { return 0, io.EOF }
 func (empty) Close() error             { return nil }
 
-func usuallyBodiless(method string) bool {
-	switch method {
-	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodDelete:
-		return true
-	}
-	return false
-}
+// bodiless are the methods whose requests usually have no body.
+var bodiless = []string{"", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodDelete}
 
 func closeBody(resp *http.Response) {
 	if resp != nil {

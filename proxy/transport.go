@@ -3,6 +3,7 @@ package proxy
 import (
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -32,7 +33,6 @@ type Transport struct {
 	gate      *admission.Gate // for deciding and journaling, by key
 	sellers   *sellers
 	redirects *redirects
-	declined  func(string)
 	observer  Observer
 	log       *slog.Logger
 	now       pay.Clock
@@ -122,11 +122,7 @@ func (t *Transport) sendBeside(req *http.Request, call *Call) (*http.Response, s
 		m.unanswered()
 	}
 	if resp.StatusCode == http.StatusPaymentRequired {
-		p := m.attempt.Payment()
-		reason := afterSend(p)
-		t.declined(reason)
-		t.log.WarnContext(req.Context(), "402 to another request of a paid call", "payment", p.ID, "host", req.URL.Host, "reason", reason)
-		t.withholdChallenge(req, resp, p, reason)
+		t.withhold(req, resp, m.attempt.Payment(), "402 to another request of a paid call")
 		result = ResultDeclined
 	}
 	return resp, result, nil
@@ -165,16 +161,14 @@ func (t *Transport) sendUnpaid(req *http.Request, call *Call) (*http.Response, s
 		return resp, result, nil
 	}
 	if led != "" {
-		resp, result = t.declineRedirected(req, call, resp, led)
-		return resp, result, nil
+		return t.declineRedirected(req, call, resp, led)
 	}
 	if !t.plain.allows(req.URL, seen.remote()) {
-		return t.decline(req, resp, DeclinedPlainHTTP, nil), ResultDeclined, nil
+		return t.decline(req, resp, DeclinedPlainHTTP, nil)
 	}
 	kept, err := call.whole(req)
 	if err != nil {
-		resp, result = t.declineBody(req, resp, err)
-		return resp, result, nil
+		return t.refuse(req, resp, err)
 	}
 	if problem != nil {
 		// An earlier payment may answer this request all the same; a new one cannot be made.
@@ -184,8 +178,7 @@ func (t *Transport) sendUnpaid(req *http.Request, call *Call) (*http.Response, s
 	if err := t.openPayment(req, call, &memo{
 		challenge: challenge, method: methodOf(req), uri: req.URL.RequestURI(), body: kept, http1: resp.ProtoMajor < 2, host: req.URL.Host,
 	}, ""); err != nil {
-		resp, result = t.refuse(req, resp, err)
-		return resp, result, nil
+		return t.refuse(req, resp, err)
 	}
 	return t.sendPaid(req, call, resp)
 }
@@ -200,12 +193,7 @@ func keyOf(req *http.Request) string {
 
 // carriesPayment reports whether the client pays by itself.
 func carriesPayment(h http.Header) bool {
-	for _, name := range paymentHeaders {
-		if len(h.Values(name)) > 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(paymentHeaders, func(name string) bool { return len(h.Values(name)) > 0 })
 }
 
 // withBody returns req with another body; req itself if there is none.

@@ -167,7 +167,7 @@ func (in *installation) start(t *testing.T) {
 		t.Fatal(err)
 	}
 	forward, err := forward.New(forward.Options{
-		Payer: in.payer, Dialer: guard.NewDialer(guard.Options{AllowLoopback: true}), Clock: in.now,
+		Payer: in.payer, Dialer: guard.NewDialer(guard.Options{Rules: guard.Rules{AllowLoopback: true}}), Clock: in.now,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -16,6 +16,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -33,9 +34,6 @@ type Options struct {
 	// Transport carries the calls. Default: one that ignores the proxy variables of the
 	// environment. In a program that pays through purser, those variables name purser itself.
 	Transport http.RoundTripper
-	// Dates is called before a request is sent. The function that it returns receives the Date of
-	// the answer's header. Default: no Date is read.
-	Dates func() (answered func(date time.Time))
 }
 
 // Endpoint calls one service. It is safe for concurrent use.
@@ -69,7 +67,7 @@ func New(o Options) (*Endpoint, error) {
 		transport = newTransport()
 	}
 	return &Endpoint{
-		base: base, maxAnswer: o.MaxAnswer, secrets: secretsOf(base), dates: o.Dates,
+		base: base, maxAnswer: o.MaxAnswer, secrets: secretsOf(base),
 		client: &http.Client{
 			Transport: transport,
 			// Redirects are not followed, because they would hand keys and signed payments to
@@ -143,22 +141,20 @@ func (e *Endpoint) Call(ctx context.Context, method, path string, header http.He
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	var answered func(time.Time)
+	answered := func(time.Time) {}
 	if e.dates != nil {
 		answered = e.dates()
 	}
 	resp, err := e.client.Do(req)
-	if err == nil && answered != nil {
-		if date, ok := dateOf(resp.Header); ok {
-			answered(date)
-		}
-	}
 	if err != nil {
 		failure := newError(err)
 		failure.NotSent = sent.neverConnected()
 		return Answer{}, failure
 	}
 	defer resp.Body.Close()
+	if date, ok := dateOf(resp.Header); ok {
+		answered(date)
+	}
 	text, err := io.ReadAll(io.LimitReader(resp.Body, e.maxAnswer+1))
 	if err != nil {
 		return Answer{}, newError(err)
@@ -169,7 +165,8 @@ func (e *Endpoint) Call(ctx context.Context, method, path string, header http.He
 	return Answer{resp.StatusCode, text}, nil
 }
 
-// WatchDates sets Options.Dates. You must call it before the first Call.
+// WatchDates has dates called before each request is sent. The function that it returns receives the
+// Date of the answer's header. You must call WatchDates before the first Call.
 func (e *Endpoint) WatchDates(dates func() (answered func(date time.Time))) { e.dates = dates }
 
 // dateOf returns the Date of an answer. It returns false for an answer from a cache, which was made
@@ -235,43 +232,15 @@ const redacted = "[redacted]"
 // Scrub removes the secrets from a text, in any letter case: every part of the URL that may be a
 // key, and the given secrets. Secrets shorter than 8 characters stay.
 func (e *Endpoint) Scrub(text string, secrets ...string) string {
-	for _, list := range [][]string{e.secrets, secrets} {
-		for _, secret := range list {
-			text = replaceFold(text, secret)
+	for _, secret := range slices.Concat(e.secrets, secrets) {
+		for i := 0; len(secret) >= minSecret && i+len(secret) <= len(text); i++ {
+			if end := i + len(secret); strings.EqualFold(text[i:end], secret) {
+				text = text[:i] + redacted + text[end:]
+				i += len(redacted) - 1
+			}
 		}
 	}
 	return text
-}
-
-// replaceFold replaces a secret in any letter case.
-func replaceFold(text, secret string) string {
-	if len(secret) < minSecret || len(text) < len(secret) {
-		return text
-	}
-	folded, secret := lower(text), lower(secret)
-	var out strings.Builder
-	for {
-		i := strings.Index(folded, secret)
-		if i < 0 {
-			break
-		}
-		out.WriteString(text[:i])
-		out.WriteString(redacted)
-		text, folded = text[i+len(secret):], folded[i+len(secret):]
-	}
-	out.WriteString(text)
-	return out.String()
-}
-
-// lower folds ASCII letters only, so that offsets do not change.
-func lower(s string) string {
-	b := []byte(s)
-	for i, c := range b {
-		if c >= 'A' && c <= 'Z' {
-			b[i] = c + 'a' - 'A'
-		}
-	}
-	return string(b)
 }
 
 // minSecret is the shortest length of a secret that Scrub removes. Shorter ones would tear up
@@ -289,7 +258,7 @@ func secretsOf(u *url.URL) []string {
 	} else if u.User != nil {
 		secrets = append(secrets, u.User.Username())
 	}
-	for _, segment := range strings.Split(u.Path, "/") {
+	for segment := range strings.SplitSeq(u.Path, "/") {
 		if len(segment) >= minPathSecret {
 			secrets = append(secrets, segment)
 		}

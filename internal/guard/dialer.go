@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,15 +17,7 @@ import (
 
 // Options configure a Dialer.
 type Options struct {
-	// Allow holds special addresses, such as private ones, that may be dialled all the same.
-	Allow []netip.Prefix
-	// AllowLoopback lets loopback addresses be dialled. It is for a purser that listens on
-	// loopback only, because its clients could connect to loopback themselves.
-	AllowLoopback bool
-	// Own recognizes purser's own listeners, which are never dialled; see [OwnListeners].
-	Own func(netip.AddrPort) bool
-	// Ports that may be dialled. Default: 80, 443 and 1024–65535.
-	Ports []PortRange
+	Rules // Local is the dialer's own
 	// Resolve gives names fixed addresses instead of those of DNS. They are judged as well.
 	Resolve map[string]netip.Addr
 	// Timeout of one dial, with all addresses of a name. Default: 10 s.
@@ -54,20 +47,18 @@ func (e *DeniedError) Error() string { return fmt.Sprintf("%s: %s", e.Verdict, e
 // NewDialer makes a Dialer.
 func NewDialer(o Options) *Dialer {
 	d := &Dialer{
-		rules: Rules{Allow: o.Allow, AllowLoopback: o.AllowLoopback, Own: o.Own, Local: isLocal, Ports: o.Ports},
+		rules: o.Rules,
 		fixed: make(map[string]netip.Addr, len(o.Resolve)),
 	}
+	d.rules.Local = isLocal
 	for name, addr := range o.Resolve {
 		d.fixed[strings.TrimSuffix(strings.ToLower(name), ".")] = addr
 	}
 	d.dialer = net.Dialer{
-		Timeout: o.Timeout, KeepAlive: 30 * time.Second, Resolver: o.Resolver,
+		Timeout: cmp.Or(o.Timeout, 10*time.Second), KeepAlive: 30 * time.Second, Resolver: o.Resolver,
 		ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
 			return d.control(address)
 		},
-	}
-	if d.dialer.Timeout <= 0 {
-		d.dialer.Timeout = 10 * time.Second
 	}
 	return d
 }
@@ -98,8 +89,7 @@ func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.
 	}
 	conn, err := d.dialer.DialContext(ctx, network, net.JoinHostPort(host, strconv.Itoa(int(port))))
 	if err != nil {
-		var denied *DeniedError
-		if errors.As(err, &denied) {
+		if denied, is := errors.AsType[*DeniedError](err); is {
 			return nil, denied
 		}
 		return nil, fmt.Errorf("connecting to %s: %w", host, err)
@@ -110,15 +100,15 @@ func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.
 // Foresee refuses an address as far as its verdict is known without asking DNS. The error is a
 // *DeniedError.
 func (d *Dialer) Foresee(host string, port uint16) error {
-	addr, err := netip.ParseAddr(host)
 	if fixed, ok := d.fixed[host]; ok {
-		addr, err = fixed, nil
+		host = fixed.String()
 	}
-	if err == nil {
-		return d.control(netip.AddrPortFrom(addr, port).String())
+	address := net.JoinHostPort(host, strconv.Itoa(int(port)))
+	if _, err := netip.ParseAddr(host); err == nil {
+		return d.control(address)
 	}
 	if !portAllowed(d.rules.Ports, port) {
-		return &DeniedError{Verdict: DenyPort, Address: net.JoinHostPort(host, strconv.Itoa(int(port)))}
+		return &DeniedError{Verdict: DenyPort, Address: address}
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package guard
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -37,13 +38,5 @@ func ParseHosts(entries ...string) (Hosts, error) {
 
 // Contains reports whether a host, a name or an address in normal form, is on the list.
 func (l Hosts) Contains(host string) bool {
-	if l.all || l.exact[host] {
-		return true
-	}
-	for _, s := range l.suffix {
-		if strings.HasSuffix(host, s) {
-			return true
-		}
-	}
-	return false
+	return l.all || l.exact[host] || slices.ContainsFunc(l.suffix, func(s string) bool { return strings.HasSuffix(host, s) })
 }

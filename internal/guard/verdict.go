@@ -38,11 +38,13 @@ func (v Verdict) OK() bool { return v == Allowed || v == AllowListed || v == All
 
 // Rules hold what an address is judged by.
 type Rules struct {
-	// Allow are special addresses that may be connected to all the same.
+	// Allow are special addresses, such as private ones, that may be connected to all the same.
 	Allow []netip.Prefix
-	// AllowLoopback lets loopback addresses be connected to.
+	// AllowLoopback lets loopback addresses be connected to. It is for a purser that listens on
+	// loopback only, because its clients could connect to loopback themselves.
 	AllowLoopback bool
-	// Own recognizes purser's own listeners, which are denied in any case. May be nil.
+	// Own recognizes purser's own listeners, which are denied in any case; see [OwnListeners].
+	// May be nil.
 	Own func(netip.AddrPort) bool
 	// Local recognizes the addresses of this machine's interfaces, which are judged as
 	// loopback is. May be nil.

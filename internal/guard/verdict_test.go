@@ -111,18 +111,18 @@ func TestDialer(t *testing.T) {
 		address string
 		want    Verdict // "" is a connection
 	}{
-		{"loopback", Options{AllowLoopback: true}, ln.Addr().String(), ""},
+		{"loopback", Options{Rules: Rules{AllowLoopback: true}}, ln.Addr().String(), ""},
 		{"not opened", Options{}, ln.Addr().String(), DenyLoopback},
-		{"listed", Options{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}, ln.Addr().String(), ""},
-		{"own", Options{AllowLoopback: true, Own: OwnListeners(bound)}, ln.Addr().String(), DenyOwn},
+		{"listed", Options{Rules: Rules{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}}, ln.Addr().String(), ""},
+		{"own", Options{Rules: Rules{AllowLoopback: true, Own: OwnListeners(bound)}}, ln.Addr().String(), DenyOwn},
 		{"name after DNS", Options{}, "localhost:" + port, DenyLoopback},
-		{"fixed name", Options{AllowLoopback: true, Resolve: names}, "api.Purser.test:" + port, ""},
+		{"fixed name", Options{Rules: Rules{AllowLoopback: true}, Resolve: names}, "api.Purser.test:" + port, ""},
 		{"fixed name, judged", Options{Resolve: names}, "api.purser.test:" + port, DenyLoopback},
-		{"fixed private name", Options{AllowLoopback: true, Resolve: names}, "far.purser.test:" + port, DenyPrivate},
-		{"port", Options{AllowLoopback: true, Ports: []PortRange{{1, 1}}}, ln.Addr().String(), DenyPort},
-		{"unspecified", Options{AllowLoopback: true}, "0.0.0.0:" + port, DenyUnspecified},
-		{"zone", Options{AllowLoopback: true}, "[::1%lo]:" + port, DenyHost},
-		{"empty", Options{AllowLoopback: true}, ":" + port, DenyHost},
+		{"fixed private name", Options{Rules: Rules{AllowLoopback: true}, Resolve: names}, "far.purser.test:" + port, DenyPrivate},
+		{"port", Options{Rules: Rules{AllowLoopback: true, Ports: []PortRange{{1, 1}}}}, ln.Addr().String(), DenyPort},
+		{"unspecified", Options{Rules: Rules{AllowLoopback: true}}, "0.0.0.0:" + port, DenyUnspecified},
+		{"zone", Options{Rules: Rules{AllowLoopback: true}}, "[::1%lo]:" + port, DenyHost},
+		{"empty", Options{Rules: Rules{AllowLoopback: true}}, ":" + port, DenyHost},
 	} {
 		conn, err := NewDialer(c.options).DialContext(context.Background(), "tcp", c.address)
 		var denied *DeniedError

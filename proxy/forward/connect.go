@@ -15,34 +15,32 @@ import (
 
 // connect serves CONNECT: intercepted where that is asked for, else with a blind tunnel.
 func (f *Proxy) connect(w http.ResponseWriter, r *http.Request) {
-	if r.ProtoMajor != 1 {
-		f.refuse(w, r, &refusal{status: http.StatusHTTPVersionNotSupported, reason: reasonProtocol, text: "This proxy speaks HTTP/1.1"})
-		return
-	}
 	host, port, err := guard.SplitAuthority(r.Host)
-	if err != nil || r.URL.Path != "" {
-		f.refuse(w, r, badRequest("CONNECT needs a host and a port"))
-		return
+	var (
+		who caller
+		no  *refusal
+	)
+	switch {
+	case r.ProtoMajor != 1:
+		no = otherProtocol
+	case err != nil || r.URL.Path != "":
+		no = badRequest("CONNECT needs a host and a port")
+	case looped(r.Header, f.pseudonym):
+		no = inALoop
+	default:
+		who, no = f.authenticate(r)
 	}
-	if looped(r.Header, f.pseudonym) {
-		f.refuse(w, r, &refusal{status: http.StatusLoopDetected, reason: reasonLoop, text: "This request has been through this proxy already"})
-		return
-	}
-	who, no := f.authenticate(r)
 	if no != nil {
 		f.refuse(w, r, no)
 		return
 	}
 	t, ok := f.tunnels.acquire(who.key.ID, r.RemoteAddr)
 	if !ok {
-		f.refuse(w, r, &refusal{
-			status: http.StatusServiceUnavailable, reason: reasonTunnels, text: "Too many tunnels are open",
-			header: http.Header{"Retry-After": {"5"}},
-		})
+		f.refuse(w, r, busy(reasonTunnels, textTunnels, nil))
 		return
 	}
 	if f.interception.opens(host) {
-		f.intercept(w, r, newSession(t, who, host, port, f.now()))
+		f.intercept(w, r, f.newSession(t, who, host, port))
 		return
 	}
 	defer t.release()

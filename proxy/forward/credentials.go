@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/proxy"
@@ -47,17 +46,37 @@ const (
 	reasonMethod      = "method"
 	reasonTunnels     = "too-many-tunnels"
 	reasonProtocol    = "http-version"
+
+	textTunnels = "Too many tunnels are open"
 )
 
-var needsCredentials = &refusal{
-	status: http.StatusProxyAuthRequired, reason: reasonCredentials,
-	text:   "This proxy needs an API key: http://<API key>[:<task>]@<host>:<port> as the proxy's URL",
-	header: http.Header{"Proxy-Authenticate": {`Basic realm="purser", charset="UTF-8"`}},
+var (
+	otherProtocol    = &refusal{status: http.StatusHTTPVersionNotSupported, reason: reasonProtocol, text: "This proxy speaks HTTP/1.1"}
+	inALoop          = &refusal{status: http.StatusLoopDetected, reason: reasonLoop, text: "This request has been through this proxy already"}
+	needsCredentials = &refusal{
+		status: http.StatusProxyAuthRequired, reason: reasonCredentials,
+		text:   "This proxy needs an API key: http://<API key>[:<task>]@<host>:<port> as the proxy's URL",
+		header: http.Header{"Proxy-Authenticate": {`Basic realm="purser", charset="UTF-8"`}},
+	}
+)
+
+func badRequest(text string) *refusal {
+	return &refusal{status: http.StatusBadRequest, reason: reasonBadRequest, text: text}
 }
 
-var unavailable = &refusal{
-	status: http.StatusServiceUnavailable, reason: proxy.DeclinedUnavailable, text: "Service unavailable",
-	header: http.Header{"Retry-After": {"5"}},
+func notRelayed(r *http.Request) *refusal {
+	return &refusal{status: http.StatusMethodNotAllowed, reason: reasonMethod, text: r.Method + " is not relayed"}
+}
+
+// busy refuses what may succeed a little later.
+func busy(reason, text string, cause error) *refusal {
+	return &refusal{
+		status: http.StatusServiceUnavailable, reason: reason, text: text, header: http.Header{"Retry-After": {"5"}}, cause: cause,
+	}
+}
+
+func unavailable(cause error) *refusal {
+	return busy(proxy.DeclinedUnavailable, "Service unavailable", cause)
 }
 
 // authenticate finds the key that a proxy request pays with: the user name of its Basic
@@ -70,20 +89,17 @@ var unavailable = &refusal{
 // to the stand-in key.
 func (f *Proxy) authenticate(r *http.Request) (caller, *refusal) {
 	values := r.Header.Values("Proxy-Authorization")
-	if len(values) == 0 {
-		if f.standIn == "" || forwarded(r.Header) || !peerOf(r).IsLoopback() {
-			return caller{}, needsCredentials
-		}
+	if len(values) == 0 && f.standIn != "" && !forwarded(r.Header) && peerOf(r).IsLoopback() {
 		return f.resolve(r.Context(), netip.Addr{}, f.standIn, "")
 	}
-	if len(values) > 1 {
+	if len(values) != 1 {
 		return caller{}, needsCredentials
 	}
 	secret, task, ok := basicCredentials(values[0])
-	if !ok {
+	switch {
+	case !ok:
 		return caller{}, needsCredentials
-	}
-	if task != "" && !pay.ValidTask(task) {
+	case task != "" && !pay.ValidTask(task):
 		return caller{}, &refusal{
 			status: http.StatusBadRequest, reason: reasonTask,
 			text: "The proxy password is a task label: 1 to 64 characters of A-Z a-z 0-9 . _ -",
@@ -96,7 +112,10 @@ func (f *Proxy) authenticate(r *http.Request) (caller, *refusal) {
 func (f *Proxy) resolve(ctx context.Context, peer netip.Addr, secret, task string) (caller, *refusal) {
 	guess := pay.HashOf(secret)
 	if wait := f.logins.Blocked(peer, guess, f.now()); wait > 0 {
-		return caller{}, tooManyFailures(wait)
+		return caller{}, &refusal{
+			status: http.StatusTooManyRequests, reason: reasonTooMany, text: "Too many requests",
+			header: http.Header{"Retry-After": {strconv.Itoa(int(math.Ceil(wait.Seconds())))}},
+		}
 	}
 	key, err := f.payer.Resolve(ctx, secret)
 	switch {
@@ -104,24 +123,10 @@ func (f *Proxy) resolve(ctx context.Context, peer netip.Addr, secret, task strin
 		f.logins.Failed(peer, f.now())
 		return caller{}, needsCredentials
 	case err != nil:
-		refused := *unavailable
-		refused.cause = err
-		return caller{}, &refused
+		return caller{}, unavailable(err)
 	}
 	f.logins.Succeeded(guess, f.now())
 	return caller{key: key, secret: secret, task: task}, nil
-}
-
-var tooManyRequests = &refusal{
-	status: http.StatusServiceUnavailable, reason: proxy.DeclinedOverloaded, text: "Too many requests of this key are under way",
-	header: http.Header{"Retry-After": {"5"}},
-}
-
-func tooManyFailures(wait time.Duration) *refusal {
-	return &refusal{
-		status: http.StatusTooManyRequests, reason: reasonTooMany, text: "Too many requests",
-		header: http.Header{"Retry-After": {strconv.Itoa(int(math.Ceil(wait.Seconds())))}},
-	}
 }
 
 // basicCredentials reads a Basic header. Without a colon all of it is the user name.
@@ -140,9 +145,6 @@ func basicCredentials(value string) (user, password string, ok bool) {
 
 // peerOf returns the address of the connection's other end; the zero address if it has none.
 func peerOf(r *http.Request) netip.Addr {
-	peer, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil {
-		return netip.Addr{}
-	}
+	peer, _ := netip.ParseAddrPort(r.RemoteAddr)
 	return peer.Addr().Unmap()
 }

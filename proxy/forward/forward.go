@@ -7,6 +7,7 @@
 package forward
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/x509"
@@ -15,6 +16,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
@@ -46,9 +48,6 @@ type Options struct {
 	// Own recognizes the host of an absolute-form request ("host" or "host:port", lower
 	// case) as purser itself. May be nil.
 	Own func(host string) bool
-	// Refused hears the reason of every proxy request that purser answered itself with a
-	// refusal, for metrics.
-	Refused func(reason string)
 
 	Logger *slog.Logger
 	Clock  pay.Clock
@@ -67,14 +66,12 @@ type Options struct {
 	HeaderTimeout time.Duration
 }
 
-// Proxy is the forward proxy for HTTP/1.1: it relays absolute-form requests, paying on
-// the way, and tunnels CONNECT, blind or intercepted. Every proxy request needs credentials.
+// Proxy is the forward proxy. Every proxy request needs credentials.
 type Proxy struct {
 	payer     *pay.Payer
 	dialer    *guard.Dialer
 	standIn   string
 	own       func(string) bool
-	refused   func(string)
 	observer  proxy.Observer
 	log       *slog.Logger
 	now       pay.Clock
@@ -98,43 +95,27 @@ func New(o Options) (*Proxy, error) {
 	if o.Interception != nil && o.Interception.Leaf == nil {
 		return nil, errors.New("proxy: interception needs certificates")
 	}
-	f := &Proxy{
-		payer: o.Payer, dialer: o.Dialer, standIn: o.StandIn, own: o.Own, refused: o.Refused,
-		log: o.Logger, now: o.Clock, logins: logins.New(failuresAtOnce, failuresPerMinute), interception: o.Interception,
+	if o.Own == nil {
+		o.Own = func(string) bool { return false }
 	}
-	if f.own == nil {
-		f.own = func(string) bool { return false }
+	if o.Clock == nil {
+		o.Clock = failpoint.Now
 	}
-	if f.refused == nil {
-		f.refused = func(string) {}
-	}
-	if f.log == nil {
-		f.log = slog.New(slog.DiscardHandler)
-	}
-	if f.now == nil {
-		f.now = failpoint.Now
-	}
-	var id [6]byte
-	_, _ = rand.Read(id[:]) // never fails: crypto/rand ends the process instead
-	f.pseudonym = "purser-" + hex.EncodeToString(id[:])
-	f.tunnels = newTunnels(o.MaxTunnels, o.MaxKeyTunnels, o.MaxPeerTunnels, o.IdleTunnel)
-	if o.MaxKeyRequests <= 0 {
-		o.MaxKeyRequests = 2048
-	}
-	f.relayed = admission.NewShares(o.MaxKeyRequests)
-	f.observer = o.Observer
-	if f.observer == nil {
-		f.observer = proxy.Unobserved()
-	}
-	f.tunnels.changed = f.observer.Tunnels
-	f.upstream = newPools(func() *http.Transport { return newUpstream(o.Dialer, o.Roots, o.HeaderTimeout) })
-
-	var err error
-	f.transport, err = proxy.NewTransport(proxy.TransportOptions{
-		PayOptions: o.PayOptions, Payer: o.Payer, Next: f.upstream, Door: pay.DoorProxy, Logger: f.log, Clock: f.now,
+	o.Observer, o.Logger = cmp.Or(o.Observer, proxy.Unobserved()), cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	upstream := newPools(func() *http.Transport { return newUpstream(o.Dialer, o.Roots, o.HeaderTimeout) })
+	transport, err := proxy.NewTransport(proxy.TransportOptions{
+		PayOptions: o.PayOptions, Payer: o.Payer, Next: upstream, Door: pay.DoorProxy, Logger: o.Logger, Clock: o.Clock,
 	})
 	if err != nil {
 		return nil, err
+	}
+	var id [6]byte
+	_, _ = rand.Read(id[:]) // never fails: crypto/rand ends the process instead
+	f := &Proxy{
+		payer: o.Payer, dialer: o.Dialer, standIn: o.StandIn, own: o.Own, observer: o.Observer, log: o.Logger, now: o.Clock,
+		pseudonym: "purser-" + hex.EncodeToString(id[:]), logins: logins.New(failuresAtOnce, failuresPerMinute),
+		upstream: upstream, transport: transport, tunnels: newTunnels(o),
+		relayed: admission.NewShares(cmp.Or(o.MaxKeyRequests, 2048)), interception: o.Interception,
 	}
 	f.relay = f.newRelay()
 	f.sessions = newSessions(http.HandlerFunc(f.serveInside), f.tunnels.idle, f.log)
@@ -169,9 +150,22 @@ func (f *Proxy) Retire(until time.Time) {
 	if !until.IsZero() {
 		time.AfterFunc(time.Until(until), func() {
 			f.tunnels.shut()
-			f.tunnels.cut(f.sessions.requests())
+			f.tunnels.cut(f.sessions.requests(ended))
 		})
 	}
+}
+
+// Drain is for a process that ends. It refuses new tunnels, ends intercepted connections as
+// Retire does, and waits for the requests inside them until ctx ends: a server that shuts
+// down does not know of them, because it has given their connections away. It cuts nothing,
+// and does not wait for blind tunnels and upgraded connections, which may never end.
+func (f *Proxy) Drain(ctx context.Context) error {
+	f.tunnels.shut()
+	f.Retire(time.Time{})
+	if busy := f.sessions.requests(ctx); len(busy) > 0 {
+		return fmt.Errorf("waiting for the requests of %d intercepted connections: %w", len(busy), ctx.Err())
+	}
+	return nil
 }
 
 // Close refuses new tunnels, ends intercepted connections as Retire does, and waits for
@@ -202,11 +196,7 @@ func originForm(r *http.Request) *http.Request {
 	out := r.Clone(r.Context())
 	out.URL.Scheme, out.URL.Host, out.URL.User = "", "", nil
 	out.RequestURI = out.URL.RequestURI()
-	for name := range out.Header {
-		if strings.HasPrefix(name, "Proxy-") {
-			delete(out.Header, name)
-		}
-	}
+	maps.DeleteFunc(out.Header, func(name string, _ []string) bool { return strings.HasPrefix(name, "Proxy-") })
 	return out
 }
 
@@ -215,7 +205,7 @@ const drainTime = 2 * time.Second
 
 // refuse answers a proxy request with a refusal and logs it once.
 func (f *Proxy) refuse(w http.ResponseWriter, r *http.Request, no *refusal) {
-	f.refused(no.reason)
+	f.observer.Refused(no.reason)
 	f.observer.Answered(proxy.ResultRefused)
 	level := slog.LevelInfo
 	if no.status >= http.StatusInternalServerError {
@@ -223,9 +213,7 @@ func (f *Proxy) refuse(w http.ResponseWriter, r *http.Request, no *refusal) {
 	}
 	f.log.Log(r.Context(), level, "proxy request refused", "method", r.Method, "host", shorten(r.Host),
 		"peer", r.RemoteAddr, "status", no.status, "reason", no.reason, "cause", no.cause)
-	for name, values := range no.header {
-		w.Header()[name] = values
-	}
+	maps.Copy(w.Header(), no.header)
 	if r.ContentLength != 0 { // the server reads the rest of the body before it sends the answer
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(drainTime))
 	}
@@ -239,7 +227,7 @@ func (f *Proxy) refuseError(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	resp := errorResponse(r, err) //nolint:bodyclose // a body in memory
 	reason := resp.Header.Get(proxy.HeaderError)
-	f.refused(reason)
+	f.observer.Refused(reason)
 	ctx := r.Context()
 	if lost, ok := errors.AsType[*proxy.SendError](err); ok {
 		ctx = pay.WithPayment(ctx, lost.Payment.ID)
@@ -252,21 +240,15 @@ func (f *Proxy) refuseError(w http.ResponseWriter, r *http.Request, err error) {
 func errorResponse(r *http.Request, err error) *http.Response {
 	var lost *proxy.SendError
 	if errors.Is(err, errTunnels) && !errors.As(err, &lost) {
-		return proxy.OwnResponse(r, http.StatusServiceUnavailable, reasonTunnels, "Too many tunnels are open")
+		return proxy.OwnResponse(r, http.StatusServiceUnavailable, reasonTunnels, textTunnels)
 	}
 	return proxy.ErrorResponse(r, err)
 }
 
 func writeResponse(w http.ResponseWriter, resp *http.Response) {
-	for name, values := range resp.Header {
-		w.Header()[name] = values
-	}
+	maps.Copy(w.Header(), resp.Header)
 	w.WriteHeader(resp.StatusCode)
 	_, _ = io.Copy(w, resp.Body) // the client may be gone
-}
-
-func badRequest(text string) *refusal {
-	return &refusal{status: http.StatusBadRequest, reason: reasonBadRequest, text: text}
 }
 
 // shorten cuts the words of a client for the log.

@@ -87,7 +87,7 @@ func (f *Proxy) intercept(w http.ResponseWriter, r *http.Request, s *session) {
 		f.log.Debug("client left before its tunnel was used", "host", s.host, "error", err)
 	default:
 		reason := errorResponse(r, err).Header.Get(proxy.HeaderError) //nolint:bodyclose // a body in memory
-		f.refused(reason)
+		f.observer.Refused(reason)
 		f.log.Info("tunnel failed", "host", s.host, "port", s.port, "reason", reason, "error", err)
 	}
 }
@@ -175,14 +175,14 @@ func (f *Proxy) serveTLS(r *http.Request, s *session) {
 	err := conn.HandshakeContext(ctx)
 	switch {
 	case offered != "":
-		f.refused(reasonSNI)
+		f.observer.Refused(reasonSNI)
 		f.log.Info("TLS refused: the name is not the CONNECT's", "peer", r.RemoteAddr, "host", s.host, "name", shorten(offered), "reason", reasonSNI)
 	case noLeaf != nil:
-		f.refused(reasonNoLeaf)
+		f.observer.Refused(reasonNoLeaf)
 		f.log.Error("no certificate for an intercepted host", "host", s.host, "reason", reasonNoLeaf, "error", noLeaf)
 	case err != nil:
 		// Most often a client that does not know our root.
-		f.refused(reasonHandshake)
+		f.observer.Refused(reasonHandshake)
 		f.log.Info("TLS with a client failed", "peer", r.RemoteAddr, "host", s.host, "reason", reasonHandshake, "error", err)
 	default:
 		s.tls, s.inside = conn, conn

@@ -17,12 +17,14 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/purserpay/purser/internal/guard"
+	"github.com/purserpay/purser/proxy"
 	"github.com/purserpay/purser/proxy/proxytest"
 )
 
@@ -115,13 +117,14 @@ type secure struct {
 	refused *reasons
 }
 
-// reasons collects those of refusals.
+// reasons is an observer that collects those of refusals.
 type reasons struct {
+	proxy.Observer
 	mu   sync.Mutex
 	list []string
 }
 
-func (r *reasons) add(s string) {
+func (r *reasons) Refused(s string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.list = append(r.list, s)
@@ -130,17 +133,7 @@ func (r *reasons) add(s string) {
 func (r *reasons) has(s string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, have := range r.list {
-		if have == s {
-			return true
-		}
-	}
-	return false
-}
-
-func everything(t *testing.T) guard.Hosts {
-	t.Helper()
-	return hosts(t, "*")
+	return slices.Contains(r.list, s)
 }
 
 func hosts(t *testing.T, entries ...string) guard.Hosts {
@@ -154,12 +147,12 @@ func hosts(t *testing.T, entries ...string) guard.Hosts {
 
 func newSecure(t *testing.T, change ...func(*setup)) *secure {
 	t.Helper()
-	s := &secure{ours: newAuthority(t, "ours"), public: newAuthority(t, "public"), refused: &reasons{}}
+	s := &secure{ours: newAuthority(t, "ours"), public: newAuthority(t, "public"), refused: &reasons{Observer: proxy.Unobserved()}}
 	s.seller = proxytest.NewSecureSeller(t, s.public.server(), true)
 	s.world = newWorld(t, append([]func(*setup){func(o *setup) {
-		o.forward.Interception = &Interception{Hosts: everything(t), Leaf: NewMinter(s.ours.current).Leaf}
+		o.forward.Interception = &Interception{Hosts: hosts(t, "*"), Leaf: NewMinter(s.ours.current).Leaf}
 		o.forward.Roots = s.public.pool()
-		o.forward.Refused = s.refused.add
+		o.forward.Observer = s.refused
 		o.guard.Resolve = map[string]netip.Addr{}
 		for _, name := range []string{"shop.example", "a.shop.example", "other.example"} {
 			o.guard.Resolve[name] = netip.MustParseAddr("127.0.0.1")

@@ -18,6 +18,7 @@ import (
 
 // witness is an observer that remembers.
 type witness struct {
+	proxy.Observer
 	mu      sync.Mutex
 	results map[string]int
 	open    int
@@ -86,7 +87,7 @@ func (o *witness) saw(results map[string]int) bool {
 }
 
 func witnessed(o *witness) func(*setup) {
-	o.results = map[string]int{}
+	o.results, o.Observer = map[string]int{}, proxy.Unobserved()
 	return func(s *setup) {
 		s.forward.Observer, s.pay.Tracer = o, o
 		s.forward.MaxReplay = 1000

@@ -25,17 +25,17 @@ func TestMayReachIsNotMayPay(t *testing.T) {
 	}{
 		{
 			"reachable, host denied", func(host string) pay.Policy { return pay.Policy{DenyHosts: []string{host}} },
-			guard.Options{AllowLoopback: true},
+			guard.Options{Rules: guard.Rules{AllowLoopback: true}},
 			http.StatusPaymentRequired, "hosts", 1,
 		},
 		{
 			"reachable, another host allowed", func(string) pay.Policy { return pay.Policy{AllowHosts: []string{"api.example.com"}} },
-			guard.Options{AllowLoopback: true},
+			guard.Options{Rules: guard.Rules{AllowLoopback: true}},
 			http.StatusPaymentRequired, "hosts", 1,
 		},
 		{
 			"opened by the operator, host denied", func(host string) pay.Policy { return pay.Policy{DenyHosts: []string{host}} },
-			guard.Options{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}},
+			guard.Options{Rules: guard.Rules{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}},
 			http.StatusPaymentRequired, "hosts", 1,
 		},
 		{
@@ -45,7 +45,7 @@ func TestMayReachIsNotMayPay(t *testing.T) {
 		},
 		{
 			"both", func(host string) pay.Policy { return pay.Policy{AllowHosts: []string{host}} },
-			guard.Options{AllowLoopback: true},
+			guard.Options{Rules: guard.Rules{AllowLoopback: true}},
 			http.StatusOK, "", 1,
 		},
 	} {

@@ -43,11 +43,11 @@ func (f *Proxy) newRelay() *httputil.ReverseProxy {
 // serveAbsolute relays an absolute-form request. One for an https URL is sent over TLS if
 // the host is one whose HTTPS is opened; clients that send those cannot do it themselves.
 func (f *Proxy) serveAbsolute(w http.ResponseWriter, r *http.Request) {
-	if no := f.checkAbsolute(r); no != nil {
-		f.refuse(w, r, no)
-		return
+	var who caller
+	no := f.checkAbsolute(r)
+	if no == nil {
+		who, no = f.authenticate(r)
 	}
-	who, no := f.authenticate(r)
 	if no != nil {
 		f.refuse(w, r, no)
 		return
@@ -72,7 +72,7 @@ func relayedOf(ctx context.Context) *relayed {
 func (f *Proxy) relayFor(w http.ResponseWriter, r *http.Request, who caller) {
 	leave, err := f.relayed.Take(who.key.ID)
 	if err != nil {
-		f.refuse(w, r, tooManyRequests)
+		f.refuse(w, r, busy(proxy.DeclinedOverloaded, "Too many requests of this key are under way", nil))
 		return
 	}
 	defer leave()
@@ -93,7 +93,7 @@ func (f *Proxy) checkAbsolute(r *http.Request) *refusal {
 	host, err := guard.NormalHost(u.Hostname())
 	switch scheme := strings.ToLower(u.Scheme); {
 	case r.ProtoMajor != 1:
-		return &refusal{status: http.StatusHTTPVersionNotSupported, reason: reasonProtocol, text: "This proxy speaks HTTP/1.1"}
+		return otherProtocol
 	case scheme == "https" && !f.interception.opens(host):
 		return badRequest("This proxy does not fetch https:// URLs for its clients: use CONNECT, as HTTPS_PROXY makes clients do")
 	case scheme != "http" && scheme != "https":
@@ -103,9 +103,9 @@ func (f *Proxy) checkAbsolute(r *http.Request) *refusal {
 	case u.Host == "" || u.Opaque != "":
 		return badRequest("The URL has no host")
 	case r.Method == http.MethodTrace:
-		return &refusal{status: http.StatusMethodNotAllowed, reason: reasonMethod, text: "TRACE is not relayed"}
+		return notRelayed(r)
 	case looped(r.Header, f.pseudonym):
-		return &refusal{status: http.StatusLoopDetected, reason: reasonLoop, text: "This request has been through this proxy already"}
+		return inALoop
 	case err != nil:
 		return badRequest("The URL has no usable host")
 	}

@@ -262,7 +262,7 @@ func (s *slowStore) Begin(ctx context.Context, b *pay.Begin) (pay.Begun, error) 
 // One client address has a share of the tunnels, whatever keys it has.
 func TestTunnelsOfOnePeer(t *testing.T) {
 	t.Parallel()
-	s := newTunnels(10, 3, 4, time.Minute)
+	s := newTunnels(Options{MaxTunnels: 10, MaxKeyTunnels: 3, MaxPeerTunnels: 4, PayOptions: proxy.PayOptions{Observer: proxy.Unobserved()}})
 	take := func(key, peer string) bool {
 		_, ok := s.acquire(key, peer)
 		return ok

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"math"
 	"net"
 	"net/http"
 	"strconv"
@@ -37,16 +38,26 @@ type session struct {
 	who    caller
 	asked  time.Time // when it was
 
-	mu      sync.Mutex
-	state   http.ConnState // as the server has it
-	since   time.Time      // when it got there
+	// Guarded by sessions.mu.
+	all     *sessions
+	state   http.ConnState // as the server has it; closed until it has it
+	unused  *time.Timer    // closes the connection of a retired Proxy that waits for a request
 	serving int            // handlers, which with HTTP/2 may outlive the connection
-	over    chan struct{}  // closed when the last one ends; nil while wait is not called
-	waited  bool
+	waited  bool           // no more of them
 }
 
-func newSession(t *tunnel, who caller, host string, port uint16, now time.Time) *session {
-	return &session{tunnel: t, who: who, host: host, port: port, asked: now, closed: make(chan struct{})}
+// unusedFor bounds how long a connection may wait for a request once sessions are to end. The server
+// leaves an HTTP/2 client a second of it to notice GOAWAY.
+const unusedFor = 2 * time.Second
+
+func (f *Proxy) newSession(t *tunnel, who caller, host string, port uint16) *session {
+	s := &session{
+		tunnel: t, who: who, host: host, port: port, asked: f.now(), closed: make(chan struct{}),
+		all: f.sessions, state: http.StateClosed,
+	}
+	s.unused = time.AfterFunc(math.MaxInt64, func() { _ = s.inside.Close() })
+	s.unused.Stop()
+	return s
 }
 
 // Close closes the connection and ends the waiting for it.
@@ -94,8 +105,8 @@ func (s *session) isFor(authority string) bool {
 
 // enter counts a handler in. It fails when the CONNECT is over already.
 func (s *session) enter() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.all.mu.Lock()
+	defer s.all.mu.Unlock()
 	if s.waited {
 		return false
 	}
@@ -104,43 +115,42 @@ func (s *session) enter() bool {
 }
 
 func (s *session) leave() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.serving--; s.serving == 0 && s.over != nil {
-		close(s.over)
-		s.over = nil
-	}
+	s.all.mu.Lock()
+	defer s.all.mu.Unlock()
+	s.serving--
+	s.all.changed.Broadcast()
 }
 
 // wait lets no more handlers in and waits for those that are at work: a payment that has
 // begun is brought to its end without its client.
 func (s *session) wait() {
-	s.mu.Lock()
-	s.waited = true
-	var over chan struct{}
-	if s.serving > 0 {
-		over = make(chan struct{})
-		s.over = over
-	}
-	s.mu.Unlock()
-	if over != nil {
-		<-over
+	s.all.mu.Lock()
+	defer s.all.mu.Unlock()
+	for s.waited = true; s.serving > 0; {
+		s.all.changed.Wait()
 	}
 }
 
-// busy reports whether a request is under way, or a payment that its client has left. A
-// connection that speaks another protocol by now is not.
+// busy reports whether a request is under way, or a payment that its client has left. A connection
+// that speaks another protocol by now is not busy. The caller holds sessions.mu.
 func (s *session) busy() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	return s.state == http.StateActive || s.serving > 0 && s.state != http.StateHijacked
 }
 
 // noteState notes the server's view of the connection.
 func (s *session) noteState(state http.ConnState) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.state, s.since = state, time.Now()
+	s.all.mu.Lock()
+	defer s.all.mu.Unlock()
+	s.state = state
+	s.limit()
+	s.all.changed.Broadcast()
+}
+
+// limit bounds the time without a request once sessions are to end. The caller holds sessions.mu.
+func (s *session) limit() {
+	if s.unused.Stop(); s.all.retired && (s.state == http.StateNew || s.state == http.StateIdle) {
+		s.unused.Reset(unusedFor)
+	}
 }
 
 // caller returns the caller of a request, with a key that is not older than keyFresh.
@@ -156,9 +166,7 @@ func (s *session) caller(ctx context.Context, f *Proxy) (caller, *refusal) {
 	case errors.Is(err, pay.ErrKeyNotFound):
 		return caller{}, keyGone
 	case err != nil:
-		refused := *unavailable
-		refused.cause = err
-		return caller{}, &refused
+		return caller{}, unavailable(err)
 	}
 	s.who.key, s.asked = key, now
 	return s.who, nil

@@ -13,11 +13,11 @@ func (f *Proxy) serveInside(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler)
 	}
 	defer s.leave()
-	if no := f.checkInside(s, r); no != nil {
-		f.refuse(w, r, no)
-		return
+	var who caller
+	no := f.checkInside(s, r)
+	if no == nil {
+		who, no = s.caller(r.Context(), f)
 	}
-	who, no := s.caller(r.Context(), f)
 	if no != nil {
 		f.refuse(w, r, no)
 		return
@@ -35,7 +35,7 @@ func (f *Proxy) checkInside(s *session, r *http.Request) *refusal {
 	}
 	switch {
 	case r.Method == http.MethodConnect, r.Method == http.MethodTrace:
-		return &refusal{status: http.StatusMethodNotAllowed, reason: reasonMethod, text: r.Method + " is not relayed"}
+		return notRelayed(r)
 	case r.Host == "" && !r.ProtoAtLeast(1, 1): // HTTP/1.0 need not say
 	case !s.isFor(r.Host):
 		return misdirected
@@ -52,7 +52,7 @@ func (f *Proxy) checkInside(s *session, r *http.Request) *refusal {
 	case r.URL.Opaque != "", r.URL.Path != "" && r.URL.Path[0] != '/':
 		return badRequest("The request needs a path")
 	case looped(r.Header, f.pseudonym):
-		return &refusal{status: http.StatusLoopDetected, reason: reasonLoop, text: "This request has been through this proxy already"}
+		return inALoop
 	}
 	return nil
 }

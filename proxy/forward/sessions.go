@@ -3,8 +3,6 @@ package forward
 import (
 	"context"
 	"crypto/tls"
-	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -31,15 +29,17 @@ type sessions struct {
 	http1    *http.Server
 	http2    atomic.Pointer[http.Server]
 	once     sync.Once
-	retired  chan struct{} // closed when connections are to end
 	draining sync.WaitGroup
 
-	mu   sync.Mutex
-	open map[*session]struct{}
+	mu      sync.Mutex
+	changed *sync.Cond // of mu: a connection has another state, or a handler less
+	retired bool       // connections are to end
+	open    map[*session]struct{}
 }
 
 func newSessions(handler http.Handler, idle time.Duration, log *slog.Logger) *sessions {
-	all := &sessions{handler: handler, idle: idle, log: log, retired: make(chan struct{}), open: make(map[*session]struct{})}
+	all := &sessions{handler: handler, idle: idle, log: log, open: make(map[*session]struct{})}
+	all.changed = sync.NewCond(&all.mu)
 	all.http1 = all.newServer()
 	all.http2.Store(all.newServer())
 	return all
@@ -75,28 +75,14 @@ func (all *sessions) newServer() *http.Server {
 
 // serve serves a connection until it is closed.
 func (all *sessions) serve(s *session) {
-	for {
+	for l := (&single{session: s}); !l.given; { // again if the server was replaced in this moment
 		server := all.http1
 		if s.speaksHTTP2() {
 			server = all.http2.Load()
 		}
-		l := &single{session: s, retired: all.retired}
-		err := server.Serve(l)
-		if l.given {
-			break
-		}
-		if !errors.Is(err, http.ErrServerClosed) {
-			all.log.Error("intercepted connection not served", "error", err)
-			_ = s.Close()
-			break
-		}
-		// The server was replaced in this moment.
+		_ = server.Serve(l)
 	}
-	select {
-	case <-s.closed:
-	case <-s.tunnel.life.Done():
-		_ = s.Close()
-	}
+	_ = s.Close()
 }
 
 // retire ends the connections: idle ones at once, others when their requests are done. It
@@ -109,22 +95,31 @@ func (all *sessions) serve(s *session) {
 // would close connections that it takes for idle, and cut off the ends of their answers.
 func (all *sessions) retire() {
 	all.once.Do(func() {
-		close(all.retired)
+		all.mu.Lock()
+		all.retired = true
+		for s := range all.open {
+			s.limit()
+		}
+		all.mu.Unlock()
 		all.http1.SetKeepAlivesEnabled(false)
 		next := all.newServer()
 		next.SetKeepAlivesEnabled(false)
 		old := all.http2.Swap(next)
-		over, cancel := context.WithCancel(context.Background())
-		cancel()
-		all.draining.Go(func() { _ = old.Shutdown(over) })
+		all.draining.Go(func() { _ = old.Shutdown(ended) })
 	})
 }
+
+// ended is the context of what must not wait.
+var ended = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
 
 // single is a listener that has one connection to accept.
 type single struct {
 	session *session
 	given   bool
-	retired <-chan struct{}
 }
 
 // Accept returns the connection, once. Then it waits for the connection's end, because a server
@@ -140,8 +135,6 @@ func (l *single) Accept() (net.Conn, error) {
 	select {
 	case <-l.session.closed:
 	case <-l.session.tunnel.life.Done():
-	case <-l.retired:
-		l.session.drain()
 	}
 	return nil, net.ErrClosed
 }
@@ -151,75 +144,6 @@ func (l *single) Close() error { return nil }
 
 // Addr returns the connection's address, because nothing listens.
 func (l *single) Addr() net.Addr { return l.session.LocalAddr() }
-
-const (
-	// unusedFor bounds how long an open connection may wait for its first request once sessions
-	// are to end.
-	unusedFor = time.Second
-	// goneAfter bounds how long an HTTP/2 connection may last after its last request. The server
-	// leaves its client a second to notice GOAWAY.
-	goneAfter = 2 * time.Second
-)
-
-// drain waits until a connection has ended, or will end by itself. It closes an unused connection.
-func (s *session) drain() {
-	look := time.NewTicker(50 * time.Millisecond)
-	defer look.Stop()
-	for {
-		switch over, unused := s.ending(); {
-		case unused:
-			_ = s.inside.Close()
-			return
-		case over:
-			return
-		}
-		select {
-		case <-s.closed:
-			return
-		case <-s.tunnel.life.Done():
-			return
-		case <-look.C:
-		}
-	}
-}
-
-// ending reports whether a connection ends without further care, and whether it is to be
-// closed now.
-func (s *session) ending() (over, unused bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	quiet := time.Since(s.since)
-	idle := s.state == http.StateIdle || s.state == http.StateNew
-	switch {
-	case s.speaksHTTP2():
-		return false, idle && quiet >= goneAfter
-	case s.state == http.StateNew:
-		return false, quiet >= unusedFor
-	}
-	return !idle, idle
-}
-
-// Drain is for a process that ends. It refuses new tunnels, ends intercepted connections as
-// Retire does, and waits for the requests inside them until ctx ends: a server that shuts
-// down does not know of them, because it has given their connections away. It cuts nothing,
-// and does not wait for blind tunnels and upgraded connections, which may never end.
-func (f *Proxy) Drain(ctx context.Context) error {
-	f.tunnels.shut()
-	f.Retire(time.Time{})
-	look := time.NewTicker(20 * time.Millisecond)
-	defer look.Stop()
-	for {
-		n := len(f.sessions.requests())
-		if n == 0 {
-			return nil
-		}
-		select {
-		case <-look.C:
-		case <-ctx.Done():
-			return fmt.Errorf("waiting for the requests of %d intercepted connections: %w", n, ctx.Err())
-		}
-	}
-}
 
 // add makes an intercepted connection known until remove.
 func (all *sessions) add(s *session) {
@@ -232,17 +156,29 @@ func (all *sessions) remove(s *session) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	delete(all.open, s)
+	all.changed.Broadcast()
 }
 
-// requests returns the tunnels of the connections with a request under way.
-func (all *sessions) requests() map[*tunnel]bool {
+// requests waits until no connection has a request under way, or until ctx ends. It returns the
+// tunnels of those that have one.
+func (all *sessions) requests(ctx context.Context) map[*tunnel]bool {
+	defer context.AfterFunc(ctx, func() {
+		all.mu.Lock()
+		defer all.mu.Unlock()
+		all.changed.Broadcast()
+	})()
 	all.mu.Lock()
 	defer all.mu.Unlock()
-	busy := make(map[*tunnel]bool)
-	for s := range all.open {
-		if s.busy() {
-			busy[s.tunnel] = true
+	for {
+		busy := make(map[*tunnel]bool)
+		for s := range all.open {
+			if s.busy() {
+				busy[s.tunnel] = true
+			}
 		}
+		if len(busy) == 0 || ctx.Err() != nil {
+			return busy
+		}
+		all.changed.Wait()
 	}
-	return busy
 }

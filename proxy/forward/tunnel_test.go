@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/internal/guard"
+	"github.com/purserpay/purser/proxy"
 	"github.com/purserpay/purser/proxy/proxytest"
 )
 
@@ -122,7 +123,7 @@ func TestTunnelRefusals(t *testing.T) {
 func TestTunnelIdle(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		tunnel, _ := newTunnels(0, 0, 0, time.Minute).acquire("key", "192.0.2.1:1")
+		tunnel, _ := newTunnels(Options{IdleTunnel: time.Minute, PayOptions: proxy.PayOptions{Observer: proxy.Unobserved()}}).acquire("key", "192.0.2.1:1")
 		client, near := net.Pipe()
 		far, upstream := net.Pipe()
 		go func() { _, _ = io.Copy(upstream, upstream) }()

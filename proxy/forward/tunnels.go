@@ -1,6 +1,7 @@
 package forward
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/internal/peer"
+	"github.com/purserpay/purser/proxy"
 )
 
 // defaultMaxTunnels is for all; a quarter of it are one key's, half are one client address's.
@@ -17,35 +19,24 @@ const defaultMaxTunnels = 4096
 type tunnels struct {
 	max, maxOfKey, maxOfPeer int
 
-	idle    time.Duration
-	changed func(by int)    // hears how many are open; called with mu held
-	closing context.Context // ends when no new tunnels are opened any more
-	refuse  context.CancelFunc
+	idle     time.Duration
+	observer proxy.Observer  // called with mu held
+	closing  context.Context // ends when no new tunnels are opened any more
+	refuse   context.CancelFunc
 
 	mu     sync.Mutex
 	all    map[*tunnel]struct{}
 	byKey  map[string]int
 	byPeer map[netip.Addr]int
-	empty  chan struct{} // closed when the last tunnel is gone while closing
+	gone   sync.WaitGroup // for all of them; not reused after closing
 }
 
-func newTunnels(most, mostOfKey, mostOfPeer int, idle time.Duration) *tunnels {
-	if most <= 0 {
-		most = defaultMaxTunnels
-	}
-	if mostOfKey <= 0 {
-		mostOfKey = most / 4
-	}
-	if mostOfPeer <= 0 {
-		mostOfPeer = most / 2
-	}
-	mostOfKey, mostOfPeer = max(1, mostOfKey), max(1, mostOfPeer)
-	if idle <= 0 {
-		idle = 10 * time.Minute
-	}
+func newTunnels(o Options) *tunnels {
+	most := cmp.Or(o.MaxTunnels, defaultMaxTunnels)
 	s := &tunnels{
-		max: most, maxOfKey: mostOfKey, maxOfPeer: mostOfPeer, idle: idle,
-		changed: func(int) {}, all: make(map[*tunnel]struct{}), byKey: make(map[string]int), byPeer: make(map[netip.Addr]int), empty: make(chan struct{}),
+		max: most, maxOfKey: cmp.Or(o.MaxKeyTunnels, max(1, most/4)), maxOfPeer: cmp.Or(o.MaxPeerTunnels, max(1, most/2)),
+		idle: cmp.Or(o.IdleTunnel, 10*time.Minute), observer: o.Observer,
+		all: make(map[*tunnel]struct{}), byKey: make(map[string]int), byPeer: make(map[netip.Addr]int),
 	}
 	s.closing, s.refuse = context.WithCancel(context.Background())
 	return s
@@ -65,7 +56,8 @@ func (s *tunnels) acquire(keyID, remote string) (*tunnel, bool) {
 	s.all[t] = struct{}{}
 	s.byKey[keyID]++
 	s.byPeer[from]++
-	s.changed(1)
+	s.gone.Add(1)
+	s.observer.Tunnels(1)
 	return t, true
 }
 
@@ -75,16 +67,14 @@ func (t *tunnel) release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.all, t)
-	s.changed(-1)
+	s.observer.Tunnels(-1)
 	if s.byKey[t.keyID]--; s.byKey[t.keyID] == 0 {
 		delete(s.byKey, t.keyID)
 	}
 	if s.byPeer[t.peer]--; s.byPeer[t.peer] == 0 {
 		delete(s.byPeer, t.peer)
 	}
-	if s.closing.Err() != nil && len(s.all) == 0 {
-		close(s.empty)
-	}
+	s.gone.Done()
 }
 
 func (s *tunnels) open() int {
@@ -97,13 +87,7 @@ func (s *tunnels) open() int {
 func (s *tunnels) shut() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closing.Err() != nil {
-		return
-	}
 	s.refuse()
-	if len(s.all) == 0 {
-		close(s.empty)
-	}
 }
 
 // cut ends the open tunnels but these, and returns how many there were to end.
@@ -123,18 +107,18 @@ func (s *tunnels) cut(but map[*tunnel]bool) (n int) {
 // returns when all are gone.
 func (s *tunnels) close(ctx context.Context) error {
 	s.shut()
+	gone := make(chan struct{})
+	go func() {
+		s.gone.Wait()
+		close(gone)
+	}()
 	select {
-	case <-s.empty:
-		return nil
-	default:
-	}
-	select {
-	case <-s.empty:
+	case <-gone:
 		return nil
 	case <-ctx.Done():
 	}
 	n := s.cut(nil)
-	<-s.empty
+	<-gone
 	if n == 0 {
 		return nil
 	}

@@ -1,6 +1,7 @@
 package forward
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -32,10 +33,6 @@ type upstreamDialer struct {
 	tls   *tls.Config
 }
 
-func newUpstreamDialer(g *guard.Dialer, roots *x509.CertPool) *upstreamDialer {
-	return &upstreamDialer{guard: g, tls: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}}
-}
-
 type dialOriginKey struct{}
 
 // dialOrigin tells the dialer about the request that a connection is opened for.
@@ -61,37 +58,30 @@ func (p *pool) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// begin returns a context that ends with ctx and, until done is called, with the origin.
-func (a *dialOrigin) begin(ctx context.Context) (_ context.Context, done func()) {
-	a.opening.Add(1)
+// beginDial returns the origin of a dial, and a context that ends with ctx and, until done is called,
+// with the origin.
+func beginDial(ctx context.Context) (_ context.Context, by *dialOrigin, done func()) {
+	by = ctx.Value(dialOriginKey{}).(*dialOrigin)
+	by.opening.Add(1)
 	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(a.life, func() { cancel(context.Cause(a.life)) })
-	return ctx, func() {
+	stop := context.AfterFunc(by.life, func() { cancel(context.Cause(by.life)) })
+	return ctx, by, func() {
 		stop()
 		cancel(nil)
-		a.opening.Add(-1)
+		by.opening.Add(-1)
 	}
-}
-
-// dialOriginOf returns the origin of a dial.
-func dialOriginOf(ctx context.Context) *dialOrigin {
-	if a, ok := ctx.Value(dialOriginKey{}).(*dialOrigin); ok {
-		return a
-	}
-	return &dialOrigin{life: context.Background(), opening: new(atomic.Int32)}
 }
 
 // dial implements http.Transport's DialContext.
 func (d *upstreamDialer) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	ctx, done := dialOriginOf(ctx).begin(ctx)
+	ctx, _, done := beginDial(ctx)
 	defer done()
 	return d.guard.DialContext(ctx, network, address)
 }
 
 // dialTLS implements http.Transport's DialTLSContext.
 func (d *upstreamDialer) dialTLS(ctx context.Context, network, address string) (net.Conn, error) {
-	by := dialOriginOf(ctx)
-	ctx, done := by.begin(ctx)
+	ctx, by, done := beginDial(ctx)
 	defer done()
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -125,10 +115,7 @@ const upstreamPing = 30 * time.Second
 // nothing decoded in answers, every connection goes through the guard, and every
 // certificate is verified.
 func newUpstream(g *guard.Dialer, roots *x509.CertPool, headerTimeout time.Duration) *http.Transport {
-	if headerTimeout <= 0 {
-		headerTimeout = 300 * time.Second
-	}
-	d := newUpstreamDialer(g, roots)
+	d := &upstreamDialer{guard: g, tls: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}}
 	return &http.Transport{
 		Proxy:                  nil, // another proxy would move the guard's judgement to the wrong address
 		DialContext:            d.dial,
@@ -136,7 +123,7 @@ func newUpstream(g *guard.Dialer, roots *x509.CertPool, headerTimeout time.Durat
 		DisableCompression:     true,
 		ForceAttemptHTTP2:      true, // as it is not by itself with dialers
 		HTTP2:                  &http.HTTP2Config{SendPingTimeout: upstreamPing},
-		ResponseHeaderTimeout:  headerTimeout,
+		ResponseHeaderTimeout:  cmp.Or(headerTimeout, 300*time.Second),
 		ExpectContinueTimeout:  time.Second,
 		MaxResponseHeaderBytes: 1 << 20,
 		MaxIdleConns:           512,

@@ -21,7 +21,7 @@ import (
 // upstreamPools makes the transport of a Proxy that may dial loopback.
 func upstreamPools(t *testing.T, roots *x509.CertPool) *pools {
 	t.Helper()
-	g := guard.NewDialer(guard.Options{AllowLoopback: true})
+	g := guard.NewDialer(guard.Options{Rules: guard.Rules{AllowLoopback: true}})
 	p := newPools(func() *http.Transport { return newUpstream(g, roots, 0) })
 	t.Cleanup(p.CloseIdleConnections)
 	return p

@@ -43,7 +43,7 @@ func newWorld(t *testing.T, change ...func(*setup)) *world {
 	s := &setup{
 		pay:   proxytest.PayOptions(),
 		store: func(s pay.Store) pay.Store { return s },
-		guard: guard.Options{AllowLoopback: true},
+		guard: guard.Options{Rules: guard.Rules{AllowLoopback: true}},
 		next:  http.NotFoundHandler(),
 		wrap:  func(h http.Handler) http.Handler { return h },
 	}
