@@ -174,7 +174,7 @@ fmt: tools ## format all Go code
 fuzz: ## every fuzz test for ten seconds
 	@for f in $$(grep -ho 'func Fuzz[A-Za-z0-9]*' x402/*_test.go | sed 's/func //'); do $(GO) test ./x402 -run '^$$' -fuzz "^$$f$$" -fuzztime 10s || exit 1; done
 
-bench: e2e-deps ## purser side by side with the reference clients and plain Caddy; writes bench/results.json
+bench: e2e-deps ## purser side by side with the reference clients and plain Caddy; writes bench/results.json, draws docs/performance.md
 	$(GO) run ./e2e/bench
 
 bench-go: ## benchmarks of the codec and the store

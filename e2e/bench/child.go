@@ -9,11 +9,11 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -21,13 +21,24 @@ import (
 // child is a running program under test.
 type child struct {
 	cmd  *exec.Cmd
-	said *bytes.Buffer // read it only after done
+	said *said
 	done chan struct{} // closed when the program has ended
 	err  error         // the result of Wait; readable once done is closed
 
 	url string // its address
 	dir string // its working folder
 	api *http.Client
+}
+
+// said holds what a program printed, and counts it.
+type said struct {
+	text  bytes.Buffer // read it only after done
+	bytes atomic.Int64
+}
+
+func (s *said) Write(p []byte) (int, error) {
+	s.bytes.Add(int64(len(p)))
+	return s.text.Write(p)
 }
 
 // startServer starts Caddy with a Caddyfile in its own folder. It returns when Caddy answers on its
@@ -47,8 +58,8 @@ func (b *bench) startServer(ctx context.Context, config, dir string, port int, e
 	}
 	cmd.Env = append(cmd.Env, environment...)
 	c := &child{
-		cmd: cmd, said: new(bytes.Buffer), done: make(chan struct{}), dir: dir,
-		url: "http://127.0.0.1:" + strconv.Itoa(port), api: client(nil),
+		cmd: cmd, said: new(said), done: make(chan struct{}), dir: dir,
+		url: "http://127.0.0.1:" + strconv.Itoa(port), api: client(&b.received),
 	}
 	cmd.Stderr = c.said
 	cmd.WaitDelay = 5 * time.Second // in case a child of it keeps the pipe
@@ -61,7 +72,7 @@ func (b *bench) startServer(ctx context.Context, config, dir string, port int, e
 	}()
 	if err := c.await(ctx); err != nil {
 		c.stop()
-		return nil, fmt.Errorf("%w\n%s", err, tail(c.said.Bytes()))
+		return nil, fmt.Errorf("%w\n%s", err, tail(c.said.text.Bytes()))
 	}
 	return c, nil
 }
@@ -84,7 +95,7 @@ func (c *child) await(ctx context.Context) error {
 			return fmt.Errorf("server ended: %w", c.err)
 		case <-ctx.Done():
 			return fmt.Errorf("server does not answer: %w", err)
-		case <-time.After(20 * time.Millisecond):
+		case <-time.After(5 * time.Millisecond):
 		}
 	}
 }
@@ -101,7 +112,20 @@ func (c *child) stop() {
 	c.api.CloseIdleConnections()
 }
 
-func (c *child) pid() int { return c.cmd.Process.Pid }
+// pid returns the program's process, or 0 when there is none.
+func (c *child) pid() int {
+	if c == nil {
+		return 0
+	}
+	return c.cmd.Process.Pid
+}
+
+// kill ends the program as a crash would.
+func (c *child) kill() {
+	_ = c.cmd.Process.Kill() // fails only when it has ended
+	<-c.done
+	c.api.CloseIdleConnections()
+}
 
 func tail(said []byte) []byte { return said[max(0, len(said)-2000):] }
 
@@ -116,7 +140,8 @@ func (b *bench) startPurser(ctx context.Context, dir string, environment ...stri
 		"PURSER_PORT="+strconv.Itoa(ports[0]), "PURSER_METRICS_PORT="+strconv.Itoa(ports[1]),
 		"PURSER_UPSTREAM_PORT="+strconv.Itoa(ports[2]),
 		"PURSER_DATA_DIR=data", "PURSER_ADMIN=unix/./admin.sock|0600",
-		"PURSER_DAILY_BUDGET=off", "PURSER_INTERNAL_SECRET="+p.secret)
+		"PURSER_DAILY_BUDGET=off", "PURSER_PLANS=off", "PURSER_INTERNAL_SECRET="+p.secret)
+	p.sidecar = "http://127.0.0.1:" + strconv.Itoa(ports[2])
 	p.child, err = b.startServer(ctx, "xcaddy.Caddyfile", dir, ports[0], environment...)
 	if err != nil {
 		return nil, fmt.Errorf("start purser: %w", err)
@@ -127,11 +152,11 @@ func (b *bench) startPurser(ctx context.Context, dir string, environment ...stri
 // purser is a running purser.
 type purser struct {
 	*child
-	secret string // PURSER_INTERNAL_SECRET
+	secret  string // PURSER_INTERNAL_SECRET
+	sidecar string // URL of the sidecar door
 }
 
-// newKeys makes API keys with a wallet. Each belongs to its own organization, whose plan allows
-// 150,000 payments a month.
+// newKeys makes API keys with a wallet. Each belongs to its own organization.
 func (p *purser) newKeys(ctx context.Context, n int) ([]string, error) {
 	var keys []string
 	for i := range n {
@@ -159,31 +184,18 @@ func (p *purser) newWallet(ctx context.Context, key string) error {
 	return nil
 }
 
-// proxied returns clients that send all requests through the proxy, one for each key.
-func (p *purser) proxied(keys []string) ([]*http.Client, error) {
-	var clients []*http.Client
-	for _, key := range keys {
-		u, err := url.Parse(p.url)
-		if err != nil {
-			return nil, err
-		}
-		u.User = url.User(key)
-		clients = append(clients, client(u))
-	}
-	return clients, nil
-}
-
-// client returns an HTTP client that keeps its connections. proxy may be nil.
-func client(proxy *url.URL) *http.Client {
+// client returns an HTTP client that keeps its connections, and counts what it receives.
+func client(received *atomic.Int64) *http.Client {
 	return &http.Client{Transport: &http.Transport{
-		Proxy: http.ProxyURL(proxy), MaxIdleConnsPerHost: maxClients, DisableCompression: true,
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			conn, err := new(net.Dialer).DialContext(ctx, network, address)
+			if err != nil {
+				return nil, err
+			}
+			return counting{conn, received}, nil
+		},
+		MaxIdleConnsPerHost: maxClients, DisableCompression: true,
 	}}
-}
-
-func closeIdle(clients []*http.Client) {
-	for _, c := range clients {
-		c.CloseIdleConnections()
-	}
 }
 
 // freePorts finds unused TCP ports.

@@ -10,24 +10,17 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/purserpay/purser/boltstore"
+	"github.com/purserpay/purser/boltstore/boltfill"
 	"github.com/purserpay/purser/internal/vault"
 	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/x402"
 )
 
 const (
 	// shortHistory is the number of events that a long history is compared with.
 	shortHistory = 1000
-	// fillers is the number of concurrent writers. The store makes one transaction of all waiting
-	// writes.
-	fillers = 256
 	// keepFree is the part of the disk that stays free while filling, in bytes.
 	keepFree = 2 << 30
 	// historyClients is the number of clients that pay while a history exists.
@@ -36,8 +29,8 @@ const (
 	page           = 100
 )
 
-// runHistory lists and pays with two keys: one with a short history and one with a long one. Both
-// histories are ordinary payments, written through the store.
+// runHistory lists and pays with two keys: one with a short history and one with a long one. The
+// payments of both are settled and retired. The two take turns.
 func runHistory(ctx context.Context, b *bench) error {
 	var servers []*purser
 	defer func() {
@@ -53,33 +46,41 @@ func runHistory(ctx context.Context, b *bench) error {
 		}
 		servers = append(servers, p)
 	}
-	for i, p := range servers {
-		m, err := b.drive(ctx, load{clients: 1}, p.pid(), func(ctx context.Context, _ int, _ uint64, _ bool) error {
-			_, got, err := ask(ctx, p.api, http.MethodGet, p.url+"/v1/spend?limit="+strconv.Itoa(page), "", http.StatusOK, "X-Api-Key", historyKey)
+	listings, payments := make([][]measurement, len(sizes)), make([][]measurement, len(sizes))
+	for range 3 {
+		for i, p := range servers {
+			m, err := b.driveListing(ctx, p)
 			if err != nil {
 				return err
 			}
-			return wantPage(got)
-		})
-		if err != nil {
-			return err
+			listings[i] = append(listings[i], m)
+			m, err = b.drivePaid(ctx, b.through(p, []string{historyKey}), "/paid", load{clients: historyClients})
+			if err != nil {
+				return err
+			}
+			payments[i] = append(payments[i], m)
 		}
-		m.OwnMiB, m.MiB = memory(p.pid())
-		b.report.add("history", withEvents(purserSpend, sizes[i]), m)
 	}
-	for i, p := range servers {
-		clients, err := p.proxied([]string{historyKey})
-		if err != nil {
-			return err
-		}
-		m, err := b.drivePaid(ctx, p, clients, load{clients: historyClients})
-		closeIdle(clients)
-		if err != nil {
-			return err
-		}
-		b.report.add("history", withEvents(purserProxy, sizes[i]), m)
+	for i, events := range sizes {
+		b.report.add("history", withEvents(purserSpend, events), median(listings[i]))
+		b.report.add("history", withEvents(purserProxy, events), median(payments[i]))
 	}
 	return nil
+}
+
+// driveListing measures the newest page of a key's spend events.
+func (b *bench) driveListing(ctx context.Context, p *purser) (measurement, error) {
+	m, err := b.drive(ctx, load{clients: 1}, p.child, func(ctx context.Context, _ int, _ uint64, _ bool) error {
+		_, got, err := ask(ctx, p.api, http.MethodGet, p.url+"/v1/spend?limit="+strconv.Itoa(page), "", http.StatusOK, "X-Api-Key", historyKey)
+		if err != nil {
+			return err
+		}
+		return wantPage(got)
+	})
+	if err == nil {
+		m.OwnMiB, m.MiB = memory(p.pid())
+	}
+	return m, err
 }
 
 func withEvents(what string, events int) string { return fmt.Sprintf("%s, %d events", what, events) }
@@ -95,144 +96,93 @@ func wantPage(got []byte) error {
 	return nil
 }
 
-// startWithHistory fills a store and starts purser on it.
+// startWithHistory fills a store and starts purser on it. It reports the file's size and the time of
+// the start.
 func (b *bench) startWithHistory(ctx context.Context, events int) (*purser, error) {
-	dir := filepath.Join(b.dir, "history-"+strconv.Itoa(events))
-	var master vault.MasterKey
-	rand.Read(master[:]) // cannot fail
-	if err := b.fillStore(ctx, filepath.Join(dir, "data", "purser.db"), master, events); err != nil {
+	began := time.Now()
+	made, err := b.newStore(ctx, "history-"+strconv.Itoa(events), func(ctx context.Context, db *boltstore.DB, key pay.Key) error {
+		return boltfill.Fill(ctx, db, boltfill.Options{Keys: []string{key.ID}, Payments: events, Progress: func(done int) {
+			if done%1_000_000 == 0 {
+				b.say("%d of %d payments written after %s", done, events, time.Since(began).Round(time.Second))
+			}
+		}})
+	})
+	if err != nil {
 		return nil, fmt.Errorf("fill the store: %w", err)
 	}
-	p, err := b.startPurser(ctx, dir, "PURSER_MASTER_KEY="+hex.EncodeToString(master[:]))
+	p, took, err := b.startOn(ctx, made)
 	if err != nil {
 		return nil, err
 	}
-	if err := p.newWallet(ctx, historyKey); err != nil {
-		p.stop()
-		return nil, err
+	if events != shortHistory {
+		b.report.Start.HistoryMS, b.report.Start.Events = took, events
+		b.report.File.RetiredKB, b.report.File.HistoryGB = made.size/1000/float64(events), made.size/1e9
 	}
 	return p, nil
 }
 
-func (b *bench) fillStore(ctx context.Context, path string, master vault.MasterKey, events int) error {
-	db, err := boltstore.Open(ctx, boltstore.Options{Path: path, MasterKey: vault.Given(master), MinFree: keepFree})
-	if err != nil {
-		return err
-	}
-	began := time.Now()
-	err = fill(ctx, db, events, func(done int) {
-		b.say("%d of %d payments written after %s", done, events, time.Since(began).Round(time.Second))
+// store is a filled data folder.
+type store struct {
+	dir    string
+	master vault.MasterKey
+	size   float64 // of its files, in bytes
+}
+
+// newStore makes a data folder with a key of an organization, and lets fill write its payments.
+func (b *bench) newStore(ctx context.Context, name string, fill func(context.Context, *boltstore.DB, pay.Key) error) (s store, err error) {
+	s.dir = filepath.Join(b.dir, name)
+	rand.Read(s.master[:]) // cannot fail
+	data := filepath.Join(s.dir, "data")
+	db, err := boltstore.Open(ctx, boltstore.Options{
+		Path: filepath.Join(data, "purser.db"), MasterKey: vault.Given(s.master), MinFree: keepFree,
 	})
+	if err != nil {
+		return s, err
+	}
+	key, err := db.CreateKey(ctx, pay.NewKey{
+		Key:    pay.Key{ID: newID(), Label: "history", OrganizationID: "bench-history", Created: time.Now().UTC()},
+		Secret: historyKey, Plan: pay.PlanAgency,
+	})
+	if err == nil {
+		err = fill(ctx, db, key)
+	}
 	if closed := db.Close(); err == nil {
 		err = closed
 	}
+	if err == nil {
+		s.size, err = folderSize(data)
+	}
+	return s, err
+}
+
+// startOn starts purser on a filled store, and returns the milliseconds until it answered.
+func (b *bench) startOn(ctx context.Context, s store) (*purser, float64, error) {
+	began := time.Now()
+	p, err := b.startPurser(ctx, s.dir, "PURSER_MASTER_KEY="+hex.EncodeToString(s.master[:]))
 	if err != nil {
-		return err
+		return nil, 0, err
 	}
-	if info, err := os.Stat(path); err == nil {
-		b.say("%d payments written in %s, %d MiB", events, time.Since(began).Round(100*time.Millisecond), info.Size()>>20)
+	took := milliseconds(time.Since(began))
+	if err := p.newWallet(ctx, historyKey); err != nil {
+		p.stop()
+		return nil, 0, err
 	}
-	return nil
+	return p, took, nil
 }
 
-// fill writes settled payments of one key. They take no places of the organization's 150,000
-// payments of this month, because their places are counted elsewhere.
-func fill(ctx context.Context, db *boltstore.DB, events int, progress func(done int)) error {
-	now := time.Now().UTC()
-	key, err := db.CreateKey(ctx, pay.NewKey{
-		Key:    pay.Key{ID: newID(), Label: "history", OrganizationID: "bench-history", Created: now},
-		Secret: historyKey, Plan: pay.PlanAgency,
-	})
+// folderSize returns the bytes of the files in a folder.
+func folderSize(dir string) (float64, error) {
+	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	h := history{db: db, key: key, began: now.AddDate(0, 0, -20)}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	const chunk = 500_000
-	var next atomic.Int64
-	var all sync.WaitGroup
-	for range fillers {
-		all.Go(func() {
-			for ctx.Err() == nil {
-				n := int(next.Add(1))
-				if n > events {
-					return
-				}
-				if err := h.write(ctx, n, events); err != nil {
-					cancel(err)
-				}
-				if n%chunk == 0 {
-					progress(n)
-				}
-			}
-		})
+	var sum float64
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil {
+			return 0, err
+		}
+		sum += float64(info.Size())
 	}
-	all.Wait()
-	return context.Cause(ctx)
+	return sum, nil
 }
-
-// history writes payments of the last twenty days, evenly spread.
-type history struct {
-	db    *boltstore.DB
-	key   pay.Key
-	began time.Time
-}
-
-func (h history) write(ctx context.Context, n, of int) error {
-	at := h.began.Add(time.Duration(float64(19*24*time.Hour) * float64(n) / float64(of)))
-	row := h.row(n, at)
-	count, sum := pay.PendingCounters(h.key.ID)
-	limit := func(c pay.Counter, amount x402.Amount, release pay.Release) pay.Limit {
-		return pay.Limit{Reservation: pay.Reservation{Counter: c, Amount: amount, Release: release}}
-	}
-	one := x402.NewAmount(1)
-	begun, err := h.db.Begin(ctx, &pay.Begin{
-		Now: at, Owner: "bench",
-		CallIdentity: pay.CallIdentity{KeyID: row.KeyID, Fingerprint: row.Fingerprint, Identity: row.Identity},
-		Judgement:    pay.Judgement{Place: limit(pay.PlaceCounter("bench", at), one, pay.ReleasePlace)},
-		Proposal: pay.Proposal{New: row, Limits: []pay.Limit{
-			limit(count, one, pay.ReleasePending), limit(sum, row.Terms.Amount, pay.ReleasePending),
-			limit(pay.DailyCounter(h.key.ID, row.Currency, at), row.Terms.Amount, pay.ReleaseBudget),
-		}},
-	})
-	if err != nil {
-		return err
-	}
-	var signature x402.Signature
-	rand.Read(signature[:]) // cannot fail; the signature is not checked
-	_, _, err = h.db.Record(ctx, pay.Outcome{
-		PaymentID: row.ID, Fence: begun.Payment.Lease.Fence, At: at, Verdict: pay.VerdictSettled, EventID: newID(),
-		Transaction: transaction(), Signature: &signature, Check: at.Add(pay.RetainPayload), Release: true, Answered: true,
-	})
-	return err
-}
-
-// row returns a payment of usual size.
-func (h history) row(n int, at time.Time) *pay.Payment {
-	id := newID()
-	url := "http://api.example.com/reports?n=" + strconv.Itoa(n)
-	base, _ := x402.NetworkByWire("base")
-	usdc := base.Assets[0]
-	amount := x402.NewAmount(100)
-	return &pay.Payment{
-		ID: id, KeyID: h.key.ID, OrganizationID: h.key.OrganizationID, Door: pay.DoorProxy, RequestURL: url, Host: "api.example.com",
-		Terms: pay.Terms{
-			Settlement: pay.SettleSeller, Network: base.Name, Scheme: "exact", Asset: usdc.Address, PayTo: x402.Address{0x70}, Amount: amount,
-		},
-		Currency: usdc.Symbol, WalletID: "history", Created: at, State: pay.Open,
-		Fingerprint: pay.HashOf("fingerprint", id), Identity: pay.HashOf("identity", id),
-		Offer: x402.Offer{
-			Version: 2,
-			Accepted: json.RawMessage(`{"scheme":"exact","network":"eip155:8453","amount":"100","asset":"` + usdc.Address.String() +
-				`","payTo":"0x7000000000000000000000000000000000000000","maxTimeoutSeconds":60,"extra":{"name":"USD Coin","version":"2"}}`),
-			Resource: json.RawMessage(`{"url":"http://api.example.com/reports","description":"a report","mimeType":"application/json"}`),
-		},
-		Authorization: x402.Authorization{
-			From: x402.Address{1}, To: x402.Address{0x70}, Value: amount,
-			ValidBefore: uint64(at.Add(time.Minute).Unix()), Nonce: x402.Nonce(pay.HashOf("nonce", id)),
-		},
-	}
-}
-
-func newID() string { return uuid.Must(uuid.NewV7()).String() }

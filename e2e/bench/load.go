@@ -1,12 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -28,16 +30,19 @@ var serials atomic.Uint64
 type load struct {
 	clients int
 	pause   time.Duration
+	length  time.Duration // of the measurement; default: the bench's
 }
 
-// drive applies a load for a while. It measures the clients and the process under test (pid; 0 for
-// none). Any failed call makes the measurement fail.
-func (b *bench) drive(ctx context.Context, l load, pid int, do call) (measurement, error) {
+// drive applies a load for a while. It measures the clients and the program under test (nil: none).
+// Any failed call makes the measurement fail.
+func (b *bench) drive(ctx context.Context, l load, under *child, do call) (measurement, error) {
+	pid := under.pid()
 	if _, _, err := l.put(ctx, warmup, false, do); err != nil {
 		return measurement{}, err
 	}
 	before, told := processorTime(pid)
-	took, all, err := l.put(ctx, b.length, true, do)
+	written := b.written(under)
+	took, all, err := l.put(ctx, cmp.Or(l.length, b.length), true, do)
 	if err != nil {
 		return measurement{}, err
 	}
@@ -45,8 +50,48 @@ func (b *bench) drive(ctx context.Context, l load, pid int, do call) (measuremen
 	if after, still := processorTime(pid); told && still {
 		m.CPU = milliseconds(after-before) / float64(len(all))
 	}
+	m.WroteKB = float64(b.written(under)-written) / 1000 / float64(len(all))
 	m.P50, m.P99 = percentiles(all)
 	return m, nil
+}
+
+// written returns what a program has written to files so far, in bytes: what it wrote by system
+// calls (wchar of /proc/PID/io), without what went over the network and to its log. It returns zero
+// when the system does not tell.
+func (b *bench) written(c *child) int64 {
+	if c == nil {
+		return 0
+	}
+	all, told := charactersWritten(c.pid())
+	if !told {
+		return 0
+	}
+	return all - b.received.Load() - c.said.bytes.Load()
+}
+
+// driveAgents lets agents of a route get a path, each request with its own serial.
+func (b *bench) driveAgents(ctx context.Context, r route, path string, paid bool, l load) (measurement, error) {
+	agents, err := b.connect(ctx, r, l.clients)
+	if err != nil {
+		return measurement{}, err
+	}
+	defer hangUp(agents)
+	m, err := b.drive(ctx, l, r.process, func(_ context.Context, i int, serial uint64, measured bool) error {
+		return agents[i].want(numbered(path, serial, measured), paid)
+	})
+	if err == nil {
+		m.OwnMiB, m.MiB = memory(r.process.pid())
+	}
+	return m, err
+}
+
+// numbered returns a different path for every request, like an agent's work.
+func numbered(path string, serial uint64, measured bool) string {
+	path += "?n=" + strconv.FormatUint(serial, 10)
+	if measured {
+		path += "&m=1"
+	}
+	return path
 }
 
 // put runs the clients. It returns the whole time, and the time of each call without pauses.

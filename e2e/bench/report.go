@@ -24,6 +24,7 @@ type measurement struct {
 	P99      float64 `json:"p99_ms"`
 	GapP50   float64 `json:"gap_p50_ms,omitempty"` // from challenge to paid retry, as the seller sees it
 	GapP99   float64 `json:"gap_p99_ms,omitempty"`
+	WroteKB  float64 `json:"wrote_kb_per_request,omitempty"` // to files
 	OwnMiB   float64 `json:"own_memory_mib,omitempty"`
 	MiB      float64 `json:"memory_mib,omitempty"` // with pages of files
 }
@@ -49,12 +50,29 @@ type row struct {
 	measurement
 }
 
-// comparison is a value with its budget, if the design has one.
-type comparison struct {
-	What   string  `json:"what"`
-	Value  float64 `json:"value"`
-	Budget string  `json:"budget,omitempty"`
-	Kept   *bool   `json:"kept,omitempty"`
+// starts holds the times from the start of the process to its first answer.
+type starts struct {
+	EmptyMS   float64 `json:"empty_ms,omitempty"`
+	Open      int     `json:"open_payments,omitempty"`
+	OpenMS    float64 `json:"open_ms,omitempty"`
+	CrashMS   float64 `json:"open_after_crash_ms,omitempty"`
+	Events    int     `json:"events,omitempty"`
+	HistoryMS float64 `json:"events_ms,omitempty"`
+}
+
+// files holds sizes of the database with its journal.
+type files struct {
+	FreshKB   float64 `json:"fresh_kb_per_payment,omitempty"`
+	RetiredKB float64 `json:"retired_kb_per_payment,omitempty"`
+	HistoryGB float64 `json:"history_gb,omitempty"`
+}
+
+// idle holds the memory with agents that wait.
+type idle struct {
+	Agents   int     `json:"agents,omitempty"`
+	StartMiB float64 `json:"before_own_mib,omitempty"`
+	OwnMiB   float64 `json:"own_mib,omitempty"`
+	MiB      float64 `json:"mib,omitempty"`
 }
 
 // skipped is a case that could not run.
@@ -68,17 +86,20 @@ const busy = 0.75
 
 // report holds all saved results. It names neither the machine nor its folders.
 type report struct {
-	Commit      string       `json:"commit"`
-	At          time.Time    `json:"at"`
-	Go          string       `json:"go"`
-	System      string       `json:"system"`
-	Cores       int          `json:"cores"`
-	Seconds     float64      `json:"seconds"`
-	FsyncMS     float64      `json:"fsync_ms"`
-	Load        float64      `json:"load_before"` // average of the minute before
-	Rows        []row        `json:"cases"`
-	Comparisons []comparison `json:"ratios"`
-	Skipped     []skipped    `json:"skipped,omitempty"`
+	Commit  string    `json:"commit"`
+	At      time.Time `json:"at"`
+	Go      string    `json:"go"`
+	System  string    `json:"system"`
+	Cores   int       `json:"cores"`
+	Seconds float64   `json:"seconds"`
+	FsyncMS float64   `json:"fsync_ms"`
+	Load    float64   `json:"load_before"` // average of the minute before
+	Rows    []row     `json:"cases"`
+	Start   starts    `json:"start"`
+	File    files     `json:"file"`
+	Idle    idle      `json:"idle"`
+	Groups  []*group  `json:"figures"`
+	Skipped []skipped `json:"skipped,omitempty"`
 
 	events int
 }
@@ -115,7 +136,7 @@ func (r *report) find(name, subject string, clients int) measurement {
 	return measurement{}
 }
 
-// print writes the table, the ratios and the skipped cases.
+// print writes the table, the figures and the skipped cases.
 func (r *report) print(w io.Writer) {
 	fmt.Fprintf(w, "\npurser %s, %s, %s, %d cores shared by load, seller and the program measured, %g s each, one fsync %.2f ms\n",
 		r.Commit, r.Go, r.System, r.Cores, r.Seconds, r.FsyncMS)
@@ -124,29 +145,28 @@ func (r *report) print(w io.Writer) {
 	}
 	fmt.Fprintf(w, "\n")
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(t, "case\tprogram\tclients\treq/s\tCPU ms/req\tp50 ms\tp99 ms\tgap p50\tgap p99\town MiB\tMiB\t\n")
+	fmt.Fprintf(t, "case\tprogram\tclients\treq/s\tCPU ms/req\tp50 ms\tp99 ms\tgap p50\tgap p99\twrote kB\town MiB\tMiB\t\n")
 	for i, row := range r.Rows {
 		if i > 0 && row.Case != r.Rows[i-1].Case {
-			fmt.Fprintf(t, "%s\n", strings.Repeat("\t", 11))
+			fmt.Fprintf(t, "%s\n", strings.Repeat("\t", 12))
 		}
-		fmt.Fprintf(t, "%s\t%s\t%d\t%.0f\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", row.Case, row.Subject, row.Clients, row.Rate,
+		fmt.Fprintf(t, "%s\t%s\t%d\t%.0f\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", row.Case, row.Subject, row.Clients, row.Rate,
 			known("%.3f", row.CPU), known("%.2f", row.P50), known("%.2f", row.P99), known("%.2f", row.GapP50), known("%.2f", row.GapP99),
-			known("%.0f", row.OwnMiB), known("%.0f", row.MiB))
+			known("%.1f", row.WroteKB), known("%.0f", row.OwnMiB), known("%.0f", row.MiB))
 	}
 	_ = t.Flush() // a failed print is no error
 	fmt.Fprintf(w, "\n")
-	t = tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "ratio\tvalue\tbudget\t\n")
-	for _, c := range r.Comparisons {
-		verdict := ""
-		if c.Kept != nil && *c.Kept {
-			verdict = "kept"
-		} else if c.Kept != nil {
-			verdict = "MISSED"
+	for _, g := range r.Groups {
+		if len(g.Figures) == 0 {
+			continue
 		}
-		fmt.Fprintf(t, "%s\t%.2f\t%s\t%s\n", c.What, c.Value, c.Budget, verdict)
+		fmt.Fprintf(w, "\n%s\n  %s\n", g.What, g.Means)
+		t = tabwriter.NewWriter(w, 2, 0, 2, ' ', 0)
+		for _, f := range g.Figures {
+			fmt.Fprintf(t, "  %s\t%.2f\t%s\t%s\n", f.Of, f.Value, f.Budget, f.verdict())
+		}
+		_ = t.Flush()
 	}
-	_ = t.Flush()
 	for _, s := range r.Skipped {
 		fmt.Fprintf(w, "\nnot measured or not to the end: %s: %s\n", s.Case, s.Why)
 	}

@@ -26,9 +26,9 @@ func runREST(ctx context.Context, b *bench) error {
 		return err
 	}
 	for _, n := range levels {
-		m, err := b.drive(ctx, load{clients: n}, p.pid(), func(ctx context.Context, i int, serial uint64, measured bool) error {
+		m, err := b.drive(ctx, load{clients: n}, p.child, func(ctx context.Context, i int, serial uint64, measured bool) error {
 			body, err := json.Marshal(map[string]string{
-				"paymentRequiredHeader": b.seller.challenge, "requestUrl": b.paidURL("/paid", serial, measured),
+				"paymentRequiredHeader": b.seller.challenge, "requestUrl": b.seller.url + numbered("/paid", serial, measured),
 			})
 			if err != nil {
 				return err

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/purserpay/purser/x402"
@@ -38,7 +39,8 @@ type seller struct {
 
 const freeBody = `{"weather":"fair","wind":"calm","note":"nothing to pay here, and about as long as a small answer of an API is"}`
 
-func startSeller() (*seller, error) {
+// startSeller starts the seller. It counts what it receives.
+func startSeller(received *atomic.Int64) (*seller, error) {
 	s := &seller{done: make(chan struct{}), asked: map[string]time.Time{}}
 	if err := s.writeChallenges(); err != nil {
 		return nil, err
@@ -58,7 +60,7 @@ func startSeller() (*seller, error) {
 	s.server = &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 1 << 20}
 	go func() {
 		defer close(s.done)
-		_ = s.server.Serve(listener) // until close; every call fails on a broken listener
+		_ = s.server.Serve(countingListener{listener, received}) // until close; every call fails on a broken listener
 	}()
 	return s, nil
 }

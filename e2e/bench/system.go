@@ -40,6 +40,22 @@ func processorTime(pid int) (time.Duration, bool) {
 	return time.Duration(ticks) * time.Second / clockTicks, true
 }
 
+// charactersWritten returns the bytes that a process has written by system calls, to files, sockets
+// and pipes. It returns false when the system does not tell.
+func charactersWritten(pid int) (int64, bool) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/io", pid))
+	if err != nil {
+		return 0, false
+	}
+	for line := range strings.Lines(string(text)) {
+		if value, ok := strings.CutPrefix(line, "wchar: "); ok {
+			n, err := strconv.ParseInt(strings.TrimSpace(value), 10, 64)
+			return n, err == nil
+		}
+	}
+	return 0, false
+}
+
 // memory returns the memory of a process in MiB: its own, and with pages of files, such as the
 // database, that the system may drop at any time. It returns zero when the system does not tell.
 func memory(pid int) (own, all float64) {

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// freeLevels lists the numbers of clients that request the free route.
+var freeLevels = []int{1, 8, 32}
+
+// runFree requests a free route through purser's proxy and sidecar, through plain Caddy, and
+// directly. They take turns, so that other load on the machine hits all alike.
+func runFree(ctx context.Context, b *bench) error {
+	p, err := b.startWithSidecar(ctx, "free")
+	if err != nil {
+		return err
+	}
+	defer p.stop()
+	plain, err := b.startPlain(ctx)
+	if err != nil {
+		return err
+	}
+	defer plain.stop()
+	keys, err := p.newKeys(ctx, 1)
+	if err != nil {
+		return err
+	}
+	routes := []route{
+		b.through(p, keys),
+		b.at(purserSidecar, p.sidecar, p.child),
+		b.at(plainCaddy, plain.url, plain),
+		b.at(directly, b.seller.url, nil),
+	}
+	const turns = 5
+	short := load{length: max(b.length/2, 100*time.Millisecond)}
+	for _, short.clients = range freeLevels {
+		seen := make([][]measurement, len(routes))
+		for range turns {
+			for i, r := range routes {
+				m, err := b.driveAgents(ctx, r, "/free", false, short)
+				if err != nil {
+					return fmt.Errorf("%s: %w", r.name, err)
+				}
+				seen[i] = append(seen[i], m)
+			}
+		}
+		for i, r := range routes {
+			b.report.add("free", r.name, median(seen[i]))
+		}
+	}
+	return nil
+}
+
+const (
+	plainCaddy = "plain Caddy"
+	directly   = "direct"
+)
+
+// startPlain starts the same binary without purser in its configuration.
+func (b *bench) startPlain(ctx context.Context) (*child, error) {
+	ports, err := freePorts(ctx, 1)
+	if err != nil {
+		return nil, err
+	}
+	dir := filepath.Join(b.dir, "plain")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	config := filepath.Join(dir, "Caddyfile")
+	text := fmt.Sprintf(`{
+	admin off
+	persist_config off
+	storage file_system ./storage
+	servers {
+		protocols h1
+	}
+}
+http://:%d {
+	bind 127.0.0.1
+	reverse_proxy %s
+}
+`, ports[0], b.seller.url)
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		return nil, err
+	}
+	c, err := b.startServer(ctx, config, dir, ports[0])
+	if err != nil {
+		return nil, fmt.Errorf("start plain Caddy: %w", err)
+	}
+	return c, nil
+}
