@@ -73,7 +73,7 @@ func hangUp(agents []*agent) {
 	}
 }
 
-// answer is what the load checks of an answer.
+// answer holds the parts of an answer that the load checks.
 type answer struct {
 	status   int
 	paid     bool // has Purser-Payment

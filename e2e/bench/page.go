@@ -127,7 +127,7 @@ func (r *report) figures(page *strings.Builder) {
 	}
 }
 
-// peak is how much busier the busiest second of a day is than an average one.
+// peak holds the ratio of the busiest second of a day to an average one.
 const peak = 10
 
 // sizing derives what a deployment needs. Cores are for the peak at half load.
