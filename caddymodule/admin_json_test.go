@@ -47,6 +47,9 @@ func TestAdminJSON(t *testing.T) {
 		return cmp.Or(value, "no "+name)
 	}
 
+	if _, config := adminCall(t, socket, "GET", "/config/"); !strings.Contains(config, "purser_api") || strings.Contains(config, "secret") {
+		t.Errorf("configuration: %s", config)
+	}
 	ask("GET", "/purser/status", "")
 	ask("PUT", "/purser/status", "")
 	for _, list := range []string{"keys", "wallets", "spend", "organizations", "payments", "reconcile", "rpc"} {

@@ -50,15 +50,6 @@ func damage(t *testing.T, path string) {
 	}
 }
 
-// said demands an outcome of a command.
-func said(t *testing.T, o clitest.Outcome, status int, stdout, stderr string) {
-	t.Helper()
-	if o.Status != status || !strings.Contains(o.Stdout, stdout) || (stdout == "") != (o.Stdout == "") ||
-		!strings.Contains(o.Stderr, stderr) || (stderr == "") != (o.Stderr == "") {
-		t.Errorf("%d, %q, %q; want status %d, %q, %q", o.Status, o.Stdout, o.Stderr, status, stdout, stderr)
-	}
-}
-
 func TestStoreCommands(t *testing.T) {
 	s, admin := paidSite(t, "")
 	database := filepath.Join(s.dir, "purser.db")
@@ -133,7 +124,7 @@ func TestStoreCommands(t *testing.T) {
 	})
 	said(t, o, 1, "restored from a backup of 20", "no RPC")
 	said(t, clitest.Run(t, nil, "status", admin), 1, "restored from a backup of 20", "no RPC")
-	if value := reconcilingGauge(t); value != 1 {
+	if value := gauge(t, "purser_reconciling"); value != 1 {
 		t.Errorf("purser_reconciling is %v", value)
 	}
 	said(t, clitest.Run(t, nil, "reconcile", admin, "--accept-risk"), 1, "accepted", "stays unknown")
@@ -149,7 +140,7 @@ func TestStoreCommands(t *testing.T) {
 	}
 	said(t, clitest.Run(t, nil, "reconcile", admin, "--accept-risk"), 1, "", "is reconciled")
 	mustCall(t, 200, "GET", s.url()+"/health", "", "")
-	if value := reconcilingGauge(t); value != 0 {
+	if value := gauge(t, "purser_reconciling"); value != 0 {
 		t.Errorf("purser_reconciling is %v", value)
 	}
 	if err := caddy.Stop(); err != nil {
@@ -182,23 +173,6 @@ func longAgo(t *testing.T, database string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-}
-
-// reconcilingGauge reads the gauge of the running configuration.
-func reconcilingGauge(t *testing.T) float64 {
-	t.Helper()
-	now := caddy.ActiveContext()
-	families, err := now.GetMetricsRegistry().Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range families {
-		if f.GetName() == "purser_reconciling" {
-			return f.GetMetric()[0].GetGauge().GetValue()
-		}
-	}
-	t.Fatal("no purser_reconciling")
-	return 0
 }
 
 func listed(t *testing.T, dir string) string {

@@ -147,3 +147,27 @@ func TestStatusCommand(t *testing.T) {
 		t.Errorf("%d, %q, %q", o.Status, o.Stdout, o.Stderr)
 	}
 }
+
+// A key in a file is in no history and no list of processes, and a wrong one is not repeated.
+func TestExecWithKeyFile(t *testing.T) {
+	s, _, _ := commandSite(t)
+	key := newKey(t, s.url())
+	file := filepath.Join(t.TempDir(), "agent.key")
+	if err := os.WriteFile(file, []byte(key+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o := clitest.Run(t, nil, "exec", "--key-file", file, "--proxy", s.url(), "--", "sh", "-c", `echo "$HTTPS_PROXY"`)
+	if o.Status != 0 || !strings.Contains(o.Stdout, key+":exec@") {
+		t.Errorf("%d, %q, %q", o.Status, o.Stdout, o.Stderr)
+	}
+	for want, args := range map[string][]string{
+		"not both":                     {"--key", key, "--key-file", file},
+		"no such file":                 {"--key-file", file + "x"},
+		"--key-file is not an API key": {"--key-file", "/dev/null"},
+	} {
+		o := clitest.Run(t, nil, append(append([]string{"exec"}, args...), "true")...)
+		if o.Status != 125 || !strings.Contains(o.Stderr, want) || strings.Contains(o.Stderr, key) {
+			t.Errorf("%s: %d, %q", want, o.Status, o.Stderr)
+		}
+	}
+}

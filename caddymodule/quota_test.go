@@ -17,50 +17,6 @@ func planned(t *testing.T, more string) (s *site, socket string) {
 	return s, socket
 }
 
-// Plans are for keys that clients make with POST /api-keys. Keys that the operator has made pay without a monthly
-// quota, and the quota of the others is shown beside their budgets.
-func TestOperatorsKeysHaveNoQuota(t *testing.T) {
-	t.Setenv("PURSER_KEY", "pk_deployment")
-	s, socket := planned(t, "")
-	created := decode[adminapi.CreatedKey](t, told(t, socket, "keys", "create", "--label", "research", "--json"))
-	plain := newKey(t, s.url())
-	page := func(key string, n int) string { return fmt.Sprintf("https://api.example.com/%s/%d", key, n) }
-	for _, key := range []string{"pk_deployment", created.Key} {
-		for n := range 3 {
-			mustCall(t, 200, "POST", s.url()+"/v1/pay", key, payBody(1000, page(key, n)))
-		}
-	}
-	mustCall(t, 200, "POST", s.url()+"/v1/pay", plain, payBody(1000, page(plain, 1)))
-	answer := mustCall(t, 429, "POST", s.url()+"/v1/pay", plain, payBody(1000, page(plain, 2)))
-	if answer["error"] != "Payment limit reached for your plan this month" || answer["upgradeUrl"] == "" {
-		t.Errorf("%v", answer)
-	}
-	quotas := map[string]string{}
-	for _, k := range decode[adminapi.Keys](t, told(t, socket, "keys", "--json")).Keys {
-		quotas[k.Label] = "-"
-		if k.Quota != nil {
-			quotas[k.Label] = k.Quota.Used + " of " + k.Quota.Most
-		}
-	}
-	if quotas["test"] != "1 of 1" || quotas["deployment"] != "-" || quotas["research"] != "-" {
-		t.Errorf("quotas: %v", quotas)
-	}
-	if text := strings.Join(strings.Fields(told(t, socket, "limits", "test")), " "); !strings.Contains(text, "payments this month 1 of 1, then none until ") {
-		t.Errorf("%s", text)
-	}
-	if text := told(t, socket, "limits", created.ID); strings.Contains(text, "payments this month") {
-		t.Errorf("%s", text)
-	}
-	text := strings.Join(strings.Fields(told(t, socket, "status")), " ")
-	if !strings.Contains(text, " quotas 1 of 1 used up; fullest: key test, 1 of 1 payments this month") {
-		t.Errorf("%s", text)
-	}
-	// A plain key that becomes the operator's has none any more either.
-	t.Setenv("PURSER_KEY", plain)
-	mustLoad(t, replaceOnce(t, s.caddyfile(), "admin off", "admin unix/"+socket+"|0600"))
-	mustCall(t, 200, "POST", s.url()+"/v1/pay", plain, payBody(1000, page(plain, 2)))
-}
-
 // Without plans nothing counts payments, keys or wallets against one.
 func TestPlansOff(t *testing.T) {
 	for _, how := range []string{"option", "variable"} {

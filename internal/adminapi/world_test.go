@@ -1,0 +1,302 @@
+package adminapi_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/purserpay/purser/internal/adminapi"
+	"github.com/purserpay/purser/internal/books"
+	"github.com/purserpay/purser/internal/cli/clitest"
+	"github.com/purserpay/purser/internal/operatorkeys"
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/pay/memory"
+	"github.com/purserpay/purser/signer"
+	"github.com/purserpay/purser/x402"
+)
+
+// world is the operator's API of a purser in memory, on a socket. Commands ask it there.
+type world struct {
+	*adminapi.Purser
+	t      *testing.T
+	store  *memory.Store
+	socket string
+	behind atomic.Int64 // how far its clock is behind, in nanoseconds
+	mu     sync.Mutex
+	log    bytes.Buffer
+}
+
+// settles settles every payload.
+type settles struct{ count atomic.Int64 }
+
+func (*settles) Probe(context.Context) error { return nil }
+
+func (*settles) Verify(context.Context, pay.Exchange) (pay.VerifyAnswer, error) {
+	return pay.VerifyAnswer{Valid: true}, nil
+}
+
+func (s *settles) Settle(context.Context, pay.Exchange) (pay.SettleAnswer, error) {
+	return pay.SettleAnswer{Success: true, Transaction: fmt.Sprintf("0x%064x", s.count.Add(1)), Network: "eip155:8453"},
+		nil
+}
+
+// newWorld also makes the test a parallel one.
+func newWorld(t *testing.T, change ...func(*pay.Options)) *world {
+	t.Helper()
+	t.Parallel()
+	w := &world{t: t, socket: filepath.Join(t.TempDir(), "s")}
+	w.store = memory.New(memory.Options{Clock: w.now})
+	base, _ := x402.NetworkByWire("base")
+	log := slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	o := pay.Options{
+		Logger: log, Store: w.store, Wallets: signer.NewLocal(w.store), Facilitator: new(settles), Clock: w.now,
+		Networks: []x402.Network{base},
+		Names:    pay.Names{RPC: "PURSER_RPC_URL"},
+		DefaultPolicy: pay.Policy{
+			MaxPayment:  pay.CapOf(x402.NewAmount(1_000_000)),
+			DailyBudget: pay.CapOf(x402.NewAmount(10_000_000)),
+		},
+	}
+	for _, c := range change {
+		c(&o)
+	}
+	payer, err := pay.New(o)
+	w.must(err)
+	t.Cleanup(func() { w.must(payer.Close(context.Background())) })
+	kept, err := books.New(books.Options{
+		Store: w.store, Wallets: o.Wallets, Clock: w.now, Networks: o.Networks,
+		Plans: o.Plans, Logger: log,
+	})
+	w.must(err)
+	w.Purser = &adminapi.Purser{
+		Payer: payer, Books: kept, Store: w.store, Chain: o.Chain, Networks: o.Networks, Log: log, Place: "purser.db",
+		Keys:     operatorkeys.Keys{Books: kept, Network: "base", Dir: t.TempDir(), Log: log},
+		ProxyURL: func() string { return "" }, Root: func() []byte { return nil },
+		Registration: func() *adminapi.RegistrationStatus { return &adminapi.RegistrationStatus{Open: true} },
+		Quotas:       func(context.Context) (*adminapi.QuotaStatus, error) { return nil, nil },
+		Enter:        func() error { return nil }, Leave: func() {},
+	}
+	handler := &adminapi.Handler{
+		Version: "v1", Serving: func() *adminapi.Purser { return w.Purser },
+		Host: func() string { return "" },
+	}
+	server := httptest.NewUnstartedServer(handler.Mux())
+	_ = server.Listener.Close()
+	server.Listener, err = new(net.ListenConfig).Listen(t.Context(), "unix", w.socket)
+	w.must(err)
+	server.Start()
+	t.Cleanup(server.Close)
+	return w
+}
+
+func (w *world) now() time.Time { return time.Now().Add(-time.Duration(w.behind.Load())) }
+
+func (w *world) must(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// Write takes a line of the log.
+func (w *world) Write(line []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.log.Write(line)
+}
+
+func (w *world) logged() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.log.String()
+}
+
+// key makes a key with a wallet as clients do.
+func (w *world) key(label string) pay.Key {
+	w.t.Helper()
+	k, _, err := w.Books.CreateKey(w.t.Context(), books.KeyRequest{Label: label})
+	w.must(err)
+	_, err = w.Books.CreateWallet(w.t.Context(), k, "base")
+	w.must(err)
+	return k
+}
+
+// secret makes a key and returns its secret.
+func (w *world) secret() string {
+	w.t.Helper()
+	_, secret, err := w.Books.CreateKey(w.t.Context(), books.KeyRequest{})
+	w.must(err)
+	return secret
+}
+
+// pays tries to pay an amount on REST.
+func (w *world) pays(k pay.Key, settlement pay.Settlement, task string, amount int, url string) (*pay.Attempt, error) {
+	w.t.Helper()
+	k, err := w.Books.Key(w.t.Context(), k.ID)
+	w.must(err)
+	c, err := x402.DecodeHeader(fmt.Sprintf(`{"x402Version":2,"accepts":[{"scheme":"exact","network":"eip155:8453",
+		"amount":"%d","asset":"0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913","payTo":"0x%s","maxTimeoutSeconds":60,
+		"extra":{"name":"USD Coin","version":"2"}}]}`, amount, strings.Repeat("1", 40)))
+	w.must(err)
+	a, err := w.Payer.Pay(w.t.Context(), pay.Request{
+		Key: k, Door: pay.DoorAPI, Settlement: settlement, Task: task,
+		Challenge: c, URL: url,
+	})
+	if err == nil {
+		a.Finish(true)
+	}
+	return a, err
+}
+
+// buys pays an amount, and returns the payment's id.
+func (w *world) buys(k pay.Key, amount int, url string) string {
+	w.t.Helper()
+	a, err := w.pays(k, pay.SettlePayer, "", amount, url)
+	w.must(err)
+	return a.Payment().ID
+}
+
+// rule returns the rule that refuses a payment of an amount; empty if it is paid.
+func (w *world) rule(k pay.Key, amount int, url string) string {
+	w.t.Helper()
+	_, err := w.pays(k, pay.SettlePayer, "", amount, url)
+	if refused, is := errors.AsType[*pay.PolicyError](err); is {
+		return refused.Rule
+	}
+	if err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+// leaves journals payments of 0.01 USDC that no seller settles, each some time ago with a task of its own.
+func (w *world) leaves(k pay.Key, ago ...time.Duration) (ids []string) {
+	w.t.Helper()
+	for i, d := range ago {
+		w.behind.Store(int64(d))
+		a, err := w.pays(k, pay.SettleSeller, fmt.Sprint("task-", i), 10_000, "https://api.example.com/x?token=t0ken")
+		w.must(err)
+		w.behind.Store(0)
+		ids = append(ids, a.Payment().ID)
+	}
+	return ids
+}
+
+// send asks the API for a path below /purser.
+func (w *world) send(method, path, kind, body string) (int, string) {
+	w.t.Helper()
+	client := http.Client{Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", w.socket)
+		},
+		DisableKeepAlives: true,
+	}}
+	r, err := http.NewRequestWithContext(w.t.Context(), method, "http://admin/purser"+path, strings.NewReader(body))
+	w.must(err)
+	r.Header.Set("Content-Type", kind)
+	resp, err := client.Do(r)
+	w.must(err)
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	w.must(err)
+	return resp.StatusCode, string(text)
+}
+
+// request is a request with the answer that it must get: a status, and a part of the text.
+type request struct {
+	method, path, body string
+	status             int
+	part               string
+}
+
+func (w *world) answers(requests ...request) {
+	w.t.Helper()
+	for _, r := range requests {
+		status, text := w.send(r.method, r.path, "application/json", r.body)
+		if status != r.status || !strings.Contains(text, r.part) || (status >= 400) != strings.HasPrefix(text, `{"error"`) {
+			w.t.Errorf("%s %s %.80s: %d %.300s; want %d %s", r.method, r.path, r.body, status, text, r.status, r.part)
+		}
+	}
+}
+
+func get[T any](w *world, path string) (v T) {
+	w.t.Helper()
+	status, text := w.send("GET", path, "", "")
+	if status != http.StatusOK {
+		w.t.Fatalf("%s: %d %s", path, status, text)
+	}
+	return decode[T](w, text)
+}
+
+func decode[T any](w *world, text string) (v T) {
+	w.t.Helper()
+	d := json.NewDecoder(strings.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&v); err != nil {
+		w.t.Fatalf("%v: %s", err, text)
+	}
+	return v
+}
+
+func (w *world) command(line string) clitest.Outcome {
+	w.t.Helper()
+	args := strings.Fields(line)
+	if last := len(args) - 1; args[last] == "''" {
+		args[last] = ""
+	}
+	return clitest.Run(w.t, []string{"PURSER_ADMIN=unix/" + w.socket}, args...)
+}
+
+// run runs a command that must succeed and print each part, but none that begins with "!". It
+// returns what is printed, with single spaces between the words of a line.
+func (w *world) run(line string, parts ...string) string {
+	w.t.Helper()
+	o := w.command(line)
+	if o.Status != 0 {
+		w.t.Fatalf("%s: %+v", line, o)
+	}
+	var lines []string
+	for text := range strings.Lines(o.Stdout) {
+		lines = append(lines, strings.Join(strings.Fields(text), " ")+"\n")
+	}
+	text := strings.Join(lines, "")
+	if strings.ContainsAny(text, "\x1b") {
+		w.t.Errorf("%s: a control character in %q", line, text)
+	}
+	for _, part := range parts {
+		without, not := strings.CutPrefix(part, "!")
+		if strings.Contains(text, without) == not {
+			w.t.Errorf("%s: want %q in %s", line, part, text)
+		}
+	}
+	return text
+}
+
+func ran[T any](w *world, line string) T {
+	w.t.Helper()
+	return decode[T](w, w.run(line+" --json"))
+}
+
+// fails runs commands that must fail with one line that has a part, and print nothing else.
+func (w *world) fails(commands map[string]string) {
+	w.t.Helper()
+	for line, part := range commands {
+		o := w.command(line)
+		if o.Status != 1 || o.Stdout != "" || strings.Count(o.Stderr, "\n") != 1 || !strings.Contains(o.Stderr, part) {
+			w.t.Errorf("%.80s: %+v; want %s", line, o, part)
+		}
+	}
+}
