@@ -36,17 +36,6 @@ func TestANewKeyIsShownOnce(t *testing.T) {
 	}
 }
 
-func TestANewKeyWaitsAMinuteAtMost(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	ada := w.person("ada")
-	path := ada.post("/dashboard/keys", "label", "").is(http.StatusSeeOther).header.Get("Location")
-	w.clock.advance(61 * time.Second)
-	if body := ada.get(path).is(200).body; shownKey.MatchString(body) {
-		t.Error("a key was shown a minute after it was made")
-	}
-}
-
 func TestLabels(t *testing.T) {
 	t.Parallel()
 	ada := newWorld(t).person("ada")

@@ -448,12 +448,3 @@ func (k keptPages) Wrap(next http.Handler, p session.Pages) http.Handler {
 	*k.pages = p
 	return next
 }
-
-type recorder struct {
-	*httptest.ResponseRecorder
-	request *http.Request
-}
-
-func newRecorder() recorder {
-	return recorder{httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/dashboard/", nil)}
-}

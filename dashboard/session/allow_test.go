@@ -127,7 +127,7 @@ func TestAllowedWithoutUserInfo(t *testing.T) {
 	t.Parallel()
 	bare := says(map[string]any{"email": nil})
 	for name, faults := range map[string]identity.Faults{
-		"it fails":          {Claims: bare, Serve: only("/userinfo", http.StatusInternalServerError)},
+		"it fails":          {Claims: bare, Serve: at("/userinfo", status(500))},
 		"another subject":   {Claims: bare, UserInfo: says(map[string]any{"sub": "user-2"})},
 		"it is not offered": {Claims: bare, Discovery: says(map[string]any{"userinfo_endpoint": nil})},
 	} {

@@ -72,13 +72,7 @@ func TestWrongTokens(t *testing.T) {
 	t.Parallel()
 	claim := func(name string, value any) func(w *world) identity.Faults {
 		return func(*world) identity.Faults {
-			return identity.Faults{Claims: func(c map[string]any) {
-				if value == nil {
-					delete(c, name)
-				} else {
-					c[name] = value
-				}
-			}}
+			return identity.Faults{Claims: says(map[string]any{name: value})}
 		}
 	}
 	at := func(name string, off time.Duration) func(w *world) identity.Faults {
@@ -203,7 +197,7 @@ func TestUserInfo(t *testing.T) {
 		"somebody else":  {identity.Faults{Claims: bare, UserInfo: func(c map[string]any) { c["sub"] = "user-2" }}, pay.Identity{}},
 		"not verified":   {identity.Faults{Claims: func(c map[string]any) { c["email_verified"] = false }}, pay.Identity{Name: "Ada <b>Lovelace</b>"}},
 		"only a handle":  {identity.Faults{Claims: func(c map[string]any) { delete(c, "name"); c["preferred_username"] = " ada\n\x1b[31m" }}, pay.Identity{Name: "ada[31m", Email: "ada@example.com"}},
-		"userinfo fails": {identity.Faults{Claims: bare, Serve: only("/userinfo", http.StatusInternalServerError)}, pay.Identity{}},
+		"userinfo fails": {identity.Faults{Claims: bare, Serve: at("/userinfo", status(500))}, pay.Identity{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -223,17 +217,6 @@ func TestUserInfo(t *testing.T) {
 				t.Errorf("%+v, want %+v", got, c.want)
 			}
 		})
-	}
-}
-
-// only answers one path of the provider with a status.
-func only(path string, status int) func(http.ResponseWriter, *http.Request) bool {
-	return func(w http.ResponseWriter, r *http.Request) bool {
-		if r.URL.Path != path {
-			return false
-		}
-		http.Error(w, "id_token=secret-of-somebody", status)
-		return true
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 
 // as makes the provider sign in another person from now on.
 func (w *world) as(subject string) {
-	w.provider.Break(identity.Faults{Claims: func(c map[string]any) { c["sub"] = subject }})
+	w.provider.Break(identity.Faults{Claims: says(map[string]any{"sub": subject})})
 }
 
 // On plain http, all ports of a host share cookies, and the cookie of a longer path comes first.

@@ -7,13 +7,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"net/url"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -42,7 +40,7 @@ type world struct {
 	accounts *counting
 	gate     *session.Gate
 	handler  http.Handler
-	logs     buffer
+	logs     bytes.Buffer
 	ahead    atomic.Int64 // by which the clock is ahead
 }
 
@@ -63,23 +61,6 @@ func (c *counting) Session(ctx context.Context, id string) (pay.Session, error) 
 		return pay.Session{}, pay.ErrUnavailable
 	}
 	return c.Books.Session(ctx, id)
-}
-
-type buffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
 }
 
 func newWorld(t *testing.T, change ...func(*session.Options)) *world {
@@ -288,15 +269,4 @@ func (b *browser) isIn() bool {
 		b.w.t.Fatalf("neither in nor out: %d %s", a.status, a.text)
 	}
 	return in
-}
-
-// unreachable is an address without a server.
-func unreachable(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return "http://" + l.Addr().String()
 }
