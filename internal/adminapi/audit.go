@@ -30,8 +30,7 @@ type AuditEntry struct {
 	New          json.RawMessage `json:"new,omitempty"`
 }
 
-// Audit is a page of the audit, newest first. Next is what before must be for the next
-// page; empty on the last.
+// Audit is a page of the audit, newest first.
 type Audit struct {
 	Audit []AuditEntry `json:"audit"`
 	Next  string       `json:"next,omitempty"`

@@ -16,7 +16,6 @@ import (
 // sandboxWorld is the world of stores that only the sandbox uses; see boltstore.Sandbox.
 const sandboxWorld = "sandbox"
 
-// Headers of a backup: what the file itself does not say.
 const (
 	// MasterKeyHeader says where the master key is that the backup needs.
 	MasterKeyHeader = "Purser-Master-Key-Place"
@@ -25,12 +24,9 @@ const (
 )
 
 const (
-	// blockTime bounds asking the chain for a backup's block.
-	blockTime = 10 * time.Second
-	// stallTime bounds how long a client may leave a part of a backup untaken.
-	stallTime = time.Minute
-	// sentPart is the size of such a part.
-	sentPart = 1 << 20
+	blockTime = 10 * time.Second // bounds asking the chain for a backup's block
+	stallTime = time.Minute      // bounds how long a client may leave a part of a backup untaken
+	sentPart  = 1 << 20          // bytes
 )
 
 // Mark says what a backup knows: all payments up to a time, and the block of the chain then.
@@ -75,7 +71,6 @@ func (h *Handler) copies(serve func(*Purser, http.ResponseWriter, *http.Request)
 	}
 }
 
-// check checks a copy of the store: POST /purser/check.
 func (p *Purser) check(w http.ResponseWriter, r *http.Request) error {
 	c, err := p.copyStore(r.Context(), nil)
 	if err != nil {
@@ -88,7 +83,6 @@ func (p *Purser) check(w http.ResponseWriter, r *http.Request) error {
 	return writeBody(w, http.StatusOK, report)
 }
 
-// backup hands out a copy of the store: POST /purser/backup.
 func (p *Purser) backup(w http.ResponseWriter, r *http.Request) error {
 	mark := Mark{At: time.Now().UTC()}
 	// Before the copy: a payment that is not in it must have moved money later.

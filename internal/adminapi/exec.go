@@ -4,18 +4,13 @@ import "net/http"
 
 // Exec answers POST /purser/exec: all that a program needs to pay.
 type Exec struct {
-	Key   string `json:"key"` // the secret
-	KeyID string `json:"key_id"`
-	// Address is the wallet's; nil without a wallet provider.
-	Address *string `json:"address"`
-	// Balance is in the smallest unit of USDC; nil when it is not known.
-	Balance *string `json:"balance"`
+	Key     string  `json:"key"` // the secret
+	KeyID   string  `json:"key_id"`
+	Address *string `json:"address"` // the wallet's; nil without a wallet provider
+	Balance *string `json:"balance"` // in the smallest unit of USDC; nil when it is not known
 	Network string  `json:"network"`
-	// Proxy is the proxy's URL for programs on this machine; empty if it listens on no TCP
-	// address.
-	Proxy string `json:"proxy"`
-	// CA is the interception root in PEM; empty when nothing is intercepted.
-	CA string `json:"ca"`
+	Proxy   string  `json:"proxy"` // the proxy's URL for programs on this machine; empty if it listens on no TCP address
+	CA      string  `json:"ca"`    // the interception root in PEM; empty when nothing is intercepted
 }
 
 // exec makes the exec key if need be and tells how to use it.

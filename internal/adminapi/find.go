@@ -14,14 +14,10 @@ import (
 )
 
 const (
-	// minPrefix is the shortest beginning of an id that is taken for one.
-	minPrefix = 8
-	// searchPage keys are read at a time, searchKeys at most, when a key is named by less than its
-	// id.
-	searchPage = 1000
-	searchKeys = 100_000
-	// shownMatches bounds the keys that a refusal names.
-	shownMatches = 5
+	minPrefix    = 8 // characters that an id must begin with to be found
+	searchPage   = 1000
+	searchKeys   = 100_000 // read at most
+	shownMatches = 5       // in a refusal
 )
 
 // find returns a key by its id, or the exec key by "exec". A label or an id's prefix finds a key if it
@@ -79,7 +75,6 @@ func (p *Purser) search(ctx context.Context, name string) (pay.Key, error) {
 	return pay.Key{}, Errorf(http.StatusConflict, "%.64q is not one key: give the whole id of %s", name, alternatives(found))
 }
 
-// alternatives are keys to choose from.
 func alternatives(keys []pay.Key) string {
 	var list []string
 	for _, k := range keys[:min(len(keys), shownMatches)] {

@@ -1,6 +1,7 @@
 // Package adminapi serves the operator's API: keys, limits, wallets, payments and the state of
 // a running purser. It knows the pay core, and neither Caddy nor the file of a database. Its
-// exported types are the JSON of requests and answers.
+// exported types are the JSON of requests and answers. Next of a page is what after or before must be
+// for the next page; it is empty on the last.
 package adminapi
 
 import (
@@ -46,21 +47,14 @@ type Purser struct {
 	Keys     operatorkeys.Keys
 	Log      *slog.Logger
 
-	// MasterKeyPlace tells people where the master key is.
-	MasterKeyPlace string
-	// ProxyURL returns the proxy's URL for programs on this machine, "" if it listens on no TCP
-	// address.
-	ProxyURL func() string
-	// Root returns the interception root in PEM, nil when nothing is intercepted.
-	Root func() []byte
-	// Registration tells who may make keys.
-	Registration func() *RegistrationStatus
-	// Quotas reads the quotas of organizations and keys; nil if there are none.
-	Quotas func(ctx context.Context) (*QuotaStatus, error)
+	MasterKeyPlace string        // where the master key is, for people
+	ProxyURL       func() string // the proxy's URL for programs on this machine, "" if it listens on no TCP address
+	Root           func() []byte // the interception root in PEM, nil when nothing is intercepted
+	Registration   func() *RegistrationStatus
+	Quotas         func(ctx context.Context) (*QuotaStatus, error) // nil if there are none
 	// Copy copies the database while it is in use, as a backup if there is a mark.
-	Copy func(ctx context.Context, mark *Mark) (Copy, error)
-	// BackupTaken is told when a backup was handed out.
-	BackupTaken func(at time.Time)
+	Copy        func(ctx context.Context, mark *Mark) (Copy, error)
+	BackupTaken func(at time.Time) // told when a backup was handed out
 
 	// Enter counts a request in, and fails once the configuration has ended. Leave counts it out.
 	Enter func() error
@@ -70,10 +64,8 @@ type Purser struct {
 // Handler serves the operator's API.
 type Handler struct {
 	Version string
-	// Serving returns the purser that serves now, nil before the start.
-	Serving func() *Purser
-	// Host returns the name that the operator has given the endpoint, "" without one.
-	Host func() string
+	Serving func() *Purser // the purser that serves now, nil before the start
+	Host    func() string  // the name that the operator has given the endpoint, "" without one
 }
 
 // Route is a path of the API, as http.ServeMux has them.
@@ -266,7 +258,6 @@ const (
 	MaxPage     = 500
 )
 
-// pageLimit returns the rows that a request asks for.
 func pageLimit(asked url.Values, unset, most int) (int, error) {
 	text := asked.Get("limit")
 	if text == "" {
@@ -321,7 +312,6 @@ func writeBody(w http.ResponseWriter, status int, body any) error {
 // created is an answer with the status 201.
 type created struct{ body any }
 
-// purser returns the purser that serves now.
 func (h *Handler) purser() (*Purser, error) {
 	p := h.Serving()
 	if p == nil {

@@ -13,26 +13,22 @@ import (
 
 // Key is a key as the admin endpoint shows it. Its secret is not among it.
 type Key struct {
-	ID           string `json:"id"`
-	Label        string `json:"label"`
-	Organization string `json:"organization_id"`
-	// Operator tells that the configured limits hold for the key on REST too.
-	Operator bool      `json:"operator"`
-	Created  time.Time `json:"created_at"`
+	ID           string    `json:"id"`
+	Label        string    `json:"label"`
+	Organization string    `json:"organization_id"`
+	Operator     bool      `json:"operator"` // the configured limits hold for it on REST too
+	Created      time.Time `json:"created_at"`
 	// Policy is the key's own, nil if it has none; InForce is what holds at each door.
 	Policy  *pay.Policy             `json:"policy"`
 	InForce map[pay.Door]pay.Policy `json:"in_force"`
-	// Quota is there where a plan bounds the key's payments, and with a single key or today's.
-	Quota *Quota `json:"quota,omitempty"`
+	Quota   *Quota                  `json:"quota,omitempty"` // for a single key or with today's, where a plan has one
 	// Paused is there while the key makes no new payment, Revoked once it resolves nowhere.
 	Paused  *Pause    `json:"paused,omitempty"`
 	Revoked time.Time `json:"revoked_at,omitzero"`
-	// Today is there where it was asked for, and with a single key.
-	Today *Today `json:"today,omitempty"`
+	Today   *Today    `json:"today,omitempty"` // where it was asked for, and with a single key
 }
 
-// Keys is a page of keys, oldest first. Next is what after must be for the next page;
-// empty on the last.
+// Keys is a page of keys, oldest first.
 type Keys struct {
 	Keys []Key  `json:"keys"`
 	Next string `json:"next,omitempty"`
@@ -67,7 +63,6 @@ func (p *Purser) keys(r *http.Request) (any, error) {
 	return Keys{keys, next}, err
 }
 
-// key shows one: GET /purser/keys/{id}.
 func (p *Purser) key(r *http.Request) (any, error) {
 	k, err := p.find(r.Context(), r.PathValue("id"))
 	if err != nil {
@@ -118,10 +113,9 @@ func (p *Purser) shownToday(ctx context.Context, k pay.Key) (Key, error) {
 
 // NewKey is the body of POST /purser/keys.
 type NewKey struct {
-	Label  string      `json:"label"`
-	Policy *pay.Policy `json:"policy"`
-	// Network of the key's wallet. Default: the first one that is configured.
-	Network string `json:"network"`
+	Label   string      `json:"label"`
+	Policy  *pay.Policy `json:"policy"`
+	Network string      `json:"network"` // of its wallet; default: the first one that is configured
 }
 
 // CreatedKey is its answer. The secret is not told again.
@@ -133,7 +127,6 @@ type CreatedKey struct {
 	Address *string `json:"address"`
 }
 
-// createKey makes a key with a wallet.
 func (p *Purser) createKey(r *http.Request, want NewKey) (any, error) {
 	// Known before there is a key: its secret would be lost with the error.
 	network, err := p.walletNetwork(want.Network)

@@ -24,8 +24,7 @@ type Usage struct {
 	Most int `json:"most"`
 }
 
-// Organizations is a page of organizations, by id. Next is what after must be for the
-// next page; empty on the last.
+// Organizations is a page of organizations, by id.
 type Organizations struct {
 	Organizations []Organization `json:"organizations"`
 	Next          string         `json:"next,omitempty"`
@@ -45,7 +44,6 @@ func (p *Purser) shownOrganization(r *http.Request, o pay.Organization) (Organiz
 	}, nil
 }
 
-// organizations lists them: GET /purser/organizations?after=&limit=.
 func (p *Purser) organizations(r *http.Request) (any, error) {
 	list, next, err := listed(r, func(limit int) ([]pay.Organization, error) {
 		return p.Books.Organizations(r.Context(), r.URL.Query().Get("after"), limit)
@@ -110,7 +108,6 @@ type KeyLink struct {
 	Key string `json:"key"` // the secret
 }
 
-// linkKey claims a key for an organization: POST /purser/organizations/{id}/keys.
 func (p *Purser) linkKey(r *http.Request, want KeyLink) (any, error) {
 	k, err := p.Books.LinkKey(r.Context(), r.PathValue("id"), want.Key)
 	if err != nil {

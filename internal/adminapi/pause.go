@@ -11,7 +11,6 @@ import (
 // admits operators, and does not tell one from another.
 const OperatorHeader = "Purser-By"
 
-// operatorOf is the actor of a request to the admin endpoint.
 func operatorOf(r *http.Request) pay.Actor { return pay.Operator(r.Header.Get(OperatorHeader)) }
 
 // Pause is a pause as the admin endpoint shows it.
@@ -58,7 +57,6 @@ func (p *Purser) resumeKey(r *http.Request) (any, error) { return p.stopKey(r, p
 
 func (p *Purser) revokeKey(r *http.Request) (any, error) { return p.stopKey(r, pay.StopRevoke, "") }
 
-// pauseAll pauses everything: POST /purser/pause.
 func (p *Purser) pauseAll(r *http.Request, want NewPause) (any, error) {
 	pause, err := p.Books.PauseAll(r.Context(), want.Reason)
 	if err != nil {
@@ -67,7 +65,6 @@ func (p *Purser) pauseAll(r *http.Request, want NewPause) (any, error) {
 	return PauseState{shownPause(pause)}, nil
 }
 
-// resumeAll ends the pause: POST /purser/resume.
 func (p *Purser) resumeAll(r *http.Request) (any, error) {
 	if err := p.Books.ResumeAll(r.Context()); err != nil {
 		return nil, err

@@ -36,22 +36,19 @@ type Payment struct {
 // Story is all that is known of a payment, but for what could move its money.
 type Story struct {
 	Payment
-	RequestURL string `json:"request_url"`
-	Scheme     string `json:"scheme"`
-	Asset      string `json:"asset"`
-	WalletID   string `json:"wallet_id"`
-	From       string `json:"from"`
-	// Nonce names the authorization on chain.
-	Nonce string `json:"nonce"`
-	// Signed: a payload was made, and may have left.
-	Signed     bool   `json:"signed"`
-	Answered   bool   `json:"answered"`
-	Unanswered bool   `json:"unanswered"`
-	Receipted  bool   `json:"receipted"`
-	EventID    string `json:"event_id,omitempty"`
-	// Detail holds the facilitator's answer.
-	Detail json.RawMessage `json:"detail,omitempty"`
-	Notes  []Note          `json:"notes"`
+	RequestURL string          `json:"request_url"`
+	Scheme     string          `json:"scheme"`
+	Asset      string          `json:"asset"`
+	WalletID   string          `json:"wallet_id"`
+	From       string          `json:"from"`
+	Nonce      string          `json:"nonce"`  // names the authorization on chain
+	Signed     bool            `json:"signed"` // a payload was made, and may have left
+	Answered   bool            `json:"answered"`
+	Unanswered bool            `json:"unanswered"`
+	Receipted  bool            `json:"receipted"`
+	EventID    string          `json:"event_id,omitempty"`
+	Detail     json.RawMessage `json:"detail,omitempty"` // the facilitator's answer
+	Notes      []Note          `json:"notes"`
 	// Steps are the story in order, Evidence what is known and has no time.
 	Steps        []Step        `json:"steps"`
 	Evidence     []string      `json:"evidence"`
@@ -91,12 +88,10 @@ type Resolution struct {
 	By     string    `json:"by"`
 	As     pay.State `json:"as"`
 	Reason string    `json:"reason"`
-	// Proven: the chain has said since that a payment resolved as void moved nothing.
-	Proven bool `json:"proven"`
+	Proven bool      `json:"proven"` // the chain has said since that a payment resolved as void moved nothing
 }
 
-// Payments is a page of payments, newest first. Next is what before must be for the
-// next page; empty on the last.
+// Payments is a page of payments, newest first.
 type Payments struct {
 	Payments []Payment `json:"payments"`
 	Next     string    `json:"next,omitempty"`
@@ -167,7 +162,6 @@ func (p *Purser) payments(r *http.Request) (any, error) {
 	return Payments{list, next}, err
 }
 
-// payment tells the story of one: GET /purser/payments/{id}.
 func (p *Purser) payment(r *http.Request) (any, error) {
 	payment, err := p.Books.AnyPayment(r.Context(), r.PathValue("id"))
 	if err != nil {
@@ -178,11 +172,10 @@ func (p *Purser) payment(r *http.Request) (any, error) {
 
 // Ruling is the body of POST /purser/payments/{id}/resolve.
 type Ruling struct {
-	As     pay.State `json:"as"`
-	Reason string    `json:"reason"`
-	// By is the operator, as the operator's tool says; default: that of the header.
-	By          string `json:"by,omitempty"`
-	Transaction string `json:"transaction,omitempty"`
+	As          pay.State `json:"as"`
+	Reason      string    `json:"reason"`
+	By          string    `json:"by,omitempty"` // the operator; default: that of the header
+	Transaction string    `json:"transaction,omitempty"`
 }
 
 // resolve closes a payment that the evidence has left open.

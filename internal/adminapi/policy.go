@@ -1,7 +1,7 @@
 package adminapi
 
 import (
-	"bytes"
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"slices"
@@ -15,7 +15,7 @@ import (
 // replacePolicy sets the whole policy of a key: PUT /purser/keys/{id}/policy. null takes
 // it away, so that the defaults hold again.
 func (p *Purser) replacePolicy(r *http.Request, body json.RawMessage) (any, error) {
-	return p.changePolicy(r, func(json.RawMessage) (json.RawMessage, error) { return body, nil })
+	return p.changePolicy(r, func(json.RawMessage) (*pay.Policy, error) { return readPolicy(body) })
 }
 
 // patchPolicy changes a part of it: PATCH, with a JSON merge patch (RFC 7396), and members
@@ -26,16 +26,16 @@ func (p *Purser) patchPolicy(r *http.Request, patch json.RawMessage) (any, error
 	if err != nil {
 		return nil, err
 	}
-	return p.changePolicy(r, func(old json.RawMessage) (json.RawMessage, error) {
-		merged, err := mergePatch(old, patch)
+	return p.changePolicy(r, func(old json.RawMessage) (*pay.Policy, error) {
+		pol, err := readPolicy(mergePatch(old, patch))
 		if err != nil || add == nil {
-			return merged, err
+			return pol, err
 		}
-		return add.to(merged)
+		return add.to(cmp.Or(pol, new(pay.Policy)))
 	})
 }
 
-func (p *Purser) changePolicy(r *http.Request, change func(json.RawMessage) (json.RawMessage, error)) (any, error) {
+func (p *Purser) changePolicy(r *http.Request, change func(old json.RawMessage) (*pay.Policy, error)) (any, error) {
 	if err := operatorkeys.Changes.Acquire(r.Context(), 1); err != nil {
 		return nil, err
 	}
@@ -54,11 +54,7 @@ func (p *Purser) changePolicy(r *http.Request, change func(json.RawMessage) (jso
 	if err != nil {
 		return nil, err
 	}
-	text, err := change(old)
-	if err != nil {
-		return nil, Errorf(http.StatusBadRequest, "%w", err)
-	}
-	pol, err := readPolicy(text)
+	pol, err := change(old)
 	if err != nil {
 		return nil, err
 	}
@@ -74,9 +70,7 @@ func (p *Purser) changePolicy(r *http.Request, change func(json.RawMessage) (jso
 // keepOffREST restricts a policy for the exec key to the proxy unless it names doors: see
 // [operatorkeys.ExecPolicy].
 func keepOffREST(pol *pay.Policy) *pay.Policy {
-	if pol == nil {
-		return operatorkeys.ExecPolicy()
-	}
+	pol = cmp.Or(pol, new(pay.Policy))
 	if len(pol.Doors) == 0 {
 		pol.Doors = operatorkeys.ExecPolicy().Doors
 	}
@@ -94,27 +88,21 @@ func readPolicy(text json.RawMessage) (*pay.Policy, error) {
 
 // mergePatch applies a JSON merge patch (RFC 7396): members of an object replace those of
 // the same name, null removes them, and objects in objects are merged likewise.
-func mergePatch(target, patch json.RawMessage) (json.RawMessage, error) {
-	var changes map[string]json.RawMessage
-	if err := json.Unmarshal(patch, &changes); err != nil || changes == nil {
-		return patch, nil //nolint:nilerr // what is no object replaces the target
+func mergePatch(target, patch json.RawMessage) json.RawMessage {
+	var changes, members map[string]json.RawMessage
+	if json.Unmarshal(patch, &changes) != nil || changes == nil {
+		return patch // what is no object replaces the target
 	}
-	var members map[string]json.RawMessage
-	if err := json.Unmarshal(target, &members); err != nil || members == nil {
+	if json.Unmarshal(target, &members) != nil || members == nil {
 		members = map[string]json.RawMessage{}
 	}
 	for name, change := range changes {
-		if string(bytes.TrimSpace(change)) == "null" {
+		if members[name] = mergePatch(members[name], change); string(change) == "null" {
 			delete(members, name)
-			continue
 		}
-		merged, err := mergePatch(members[name], change)
-		if err != nil {
-			return nil, err
-		}
-		members[name] = merged
 	}
-	return json.Marshal(members)
+	text, _ := json.Marshal(members) // of JSON that was read
+	return text
 }
 
 // listAdditions adds to lists of a policy, which a merge patch can only replace: of two operators who
@@ -135,26 +123,20 @@ func cutAdditions(patch json.RawMessage) (rest json.RawMessage, add *listAdditio
 	if err := json.Unmarshal(patch, &members); err != nil || members == nil {
 		return patch, nil, nil //nolint:nilerr // what is no object adds nothing
 	}
-	additions := map[string]json.RawMessage{}
 	for _, name := range additionNames {
 		if value, there := members[name]; there {
 			var entries []json.RawMessage
 			if json.Unmarshal(value, &entries) != nil || len(entries) == 0 {
 				return nil, nil, Errorf(http.StatusBadRequest, "%s: not a list with an entry", name)
 			}
-			additions[name] = value
+			add = new(listAdditions)
 			delete(members, name)
 		}
 	}
-	if len(additions) == 0 {
+	if add == nil {
 		return patch, nil, nil
 	}
-	text, err := json.Marshal(additions)
-	if err != nil {
-		return nil, nil, err
-	}
-	add = new(listAdditions)
-	if err := strictjson.Decode(text, add, openFields...); err != nil {
+	if err := json.Unmarshal(patch, add); err != nil {
 		return nil, nil, Errorf(http.StatusBadRequest, "policy: %w", err)
 	}
 	rest, err = json.Marshal(members)
@@ -163,14 +145,7 @@ func cutAdditions(patch json.RawMessage) (rest json.RawMessage, add *listAdditio
 
 // to adds to the lists of a policy. Only a list that is there allows more by an addition: all
 // others would have been allowed before, and none but the new ones then.
-func (a *listAdditions) to(text json.RawMessage) (json.RawMessage, error) {
-	pol, err := readPolicy(text)
-	if err != nil {
-		return nil, err
-	}
-	if pol == nil {
-		pol = new(pay.Policy)
-	}
+func (a *listAdditions) to(pol *pay.Policy) (*pay.Policy, error) {
 	const noList = "%s: the key has no such list of its own to add to; %s makes one"
 	if len(a.AllowHosts) > 0 && len(pol.AllowHosts) == 0 {
 		return nil, Errorf(http.StatusBadRequest, noList, "add_allow_hosts", "allow_hosts")
@@ -180,7 +155,7 @@ func (a *listAdditions) to(text json.RawMessage) (json.RawMessage, error) {
 	}
 	pol.AllowHosts, pol.DenyHosts = united(pol.AllowHosts, a.AllowHosts), united(pol.DenyHosts, a.DenyHosts)
 	pol.AllowPayees, pol.DenyPayees = united(pol.AllowPayees, a.AllowPayees), united(pol.DenyPayees, a.DenyPayees)
-	return json.Marshal(pol)
+	return pol, nil
 }
 
 // united is a list with more behind it, and nothing twice.

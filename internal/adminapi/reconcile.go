@@ -9,14 +9,11 @@ import (
 
 // ReconcileStatus answers GET /purser/reconcile, and is a part of GET /purser/status.
 type ReconcileStatus struct {
-	// Pending: payments are refused.
-	Pending bool `json:"pending"`
-	// Reason tells people why; empty if payments are made.
-	Reason string    `json:"reason,omitempty"`
-	Backup time.Time `json:"backup,omitzero"`   // when the oldest backup was taken
-	At     time.Time `json:"restored,omitzero"` // when the newest one was opened
-	// Until is when payments resume at the earliest.
-	Until    time.Time          `json:"until,omitzero"`
+	Pending  bool               `json:"pending"`           // payments are refused
+	Reason   string             `json:"reason,omitempty"`  // for people; empty if payments are made
+	Backup   time.Time          `json:"backup,omitzero"`   // when the oldest backup was taken
+	At       time.Time          `json:"restored,omitzero"` // when the newest one was opened
+	Until    time.Time          `json:"until,omitzero"`    // when payments resume at the earliest
 	Networks []ReconcileNetwork `json:"networks,omitempty"`
 	// Booked counts the payments that were found, Strange lists transfers that cannot be booked.
 	Booked       int      `json:"booked"`
@@ -30,12 +27,11 @@ type ReconcileStatus struct {
 // ReconcileNetwork tells which blocks of a network were read: from First to before Next. There are
 // blocks to read up to Safe.
 type ReconcileNetwork struct {
-	Network string `json:"network"`
-	First   uint64 `json:"first_block"`
-	Next    uint64 `json:"next_block"`
-	Safe    uint64 `json:"safe_block"`
-	// SafeTime has to reach Target.
-	SafeTime time.Time `json:"safe_time,omitzero"`
+	Network  string    `json:"network"`
+	First    uint64    `json:"first_block"`
+	Next     uint64    `json:"next_block"`
+	Safe     uint64    `json:"safe_block"`
+	SafeTime time.Time `json:"safe_time,omitzero"` // has to reach Target
 	Target   time.Time `json:"target"`
 	Done     bool      `json:"done"`
 	Error    string    `json:"error,omitempty"`
@@ -61,7 +57,6 @@ func newReconcileStatus(s *pay.ReconcileStatus) *ReconcileStatus {
 	return shown
 }
 
-// reconcile tells how far reconciling is: GET /purser/reconcile.
 func (p *Purser) reconcile(r *http.Request) (any, error) {
 	s, err := p.Payer.Reconciling(r.Context())
 	if err != nil {
@@ -74,13 +69,12 @@ func (p *Purser) reconcile(r *http.Request) (any, error) {
 	return shown, nil
 }
 
-// acceptance is the body of POST /purser/reconcile.
+// RiskAcceptance is the body of POST /purser/reconcile.
 type RiskAcceptance struct {
 	AcceptRisk bool   `json:"accept_risk"`
 	By         string `json:"by"` // name of the operator
 }
 
-// acceptRisk takes an operator's word: POST /purser/reconcile.
 func (p *Purser) acceptRisk(r *http.Request, said RiskAcceptance) (any, error) {
 	if !said.AcceptRisk {
 		return nil, Errorf(http.StatusBadRequest, "accept_risk: true, or nothing is to be done")

@@ -23,7 +23,6 @@ type RPCStatus struct {
 	Blocks    []SafeBlock `json:"blocks"`
 }
 
-// keptBlocks tells what the RPCs are held against: GET /purser/rpc.
 func (p *Purser) keptBlocks(r *http.Request) (any, error) {
 	health := p.Payer.Health(r.Context())
 	s := RPCStatus{RPC: probeText(health.RPC), SecondRPC: probeText(health.SecondRPC), Blocks: []SafeBlock{}}
@@ -44,7 +43,6 @@ type TrustRPC struct {
 	Network string `json:"network"`
 }
 
-// trustRPC forgets a network's kept block: POST /purser/rpc/trust.
 func (p *Purser) trustRPC(r *http.Request, said TrustRPC) (any, error) {
 	if _, err := p.Payer.ForgetSafeBlock(r.Context(), said.Network); err != nil {
 		return nil, err

@@ -11,11 +11,10 @@ import (
 
 // SpendEvent is a spend event as the admin endpoint lists it.
 type SpendEvent struct {
-	ID        string `json:"id"`
-	PaymentID string `json:"payment_id"`
-	KeyID     string `json:"key_id"`
-	// Amount is in the smallest unit, negative for a correction.
-	Amount      string    `json:"amount"`
+	ID          string    `json:"id"`
+	PaymentID   string    `json:"payment_id"`
+	KeyID       string    `json:"key_id"`
+	Amount      string    `json:"amount"` // in the smallest unit, negative for a correction
 	Currency    string    `json:"currency"`
 	Network     string    `json:"network"`
 	Settlement  string    `json:"settlement"`
@@ -28,8 +27,7 @@ type SpendEvent struct {
 	Created     time.Time `json:"created_at"`
 }
 
-// Spend is a page of spend events. Next is what before must be for the next page; empty
-// on the last. A page may have few, or none, and not be the last.
+// Spend is a page of spend events. It may have few, or none, and not be the last.
 type Spend struct {
 	Spend []SpendEvent `json:"spend"`
 	Next  string       `json:"next,omitempty"`

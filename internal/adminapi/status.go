@@ -9,20 +9,15 @@ import (
 
 // Status answers GET /purser/status.
 type Status struct {
-	OK      bool          `json:"ok"`
-	Version string        `json:"version"`
-	Store   *StoreStatus  `json:"store,omitempty"`  // nil until the store is open
-	Health  *HealthStatus `json:"health,omitempty"` // nil until the store is open
-	// Quotas are there where they are asked for and keys have some.
-	Quotas *QuotaStatus `json:"quotas,omitempty"`
-	// Reconcile is there until a store that was restored from a backup is reconciled.
-	Reconcile *ReconcileStatus `json:"reconcile,omitempty"`
-	// Registration is nil until the store is open.
-	Registration *RegistrationStatus `json:"registration,omitempty"`
-	// Paused is there while everything is paused.
-	Paused *Pause `json:"paused,omitempty"`
-	// Replaced are earlier keys of PURSER_KEY that still pay.
-	Replaced []ReplacedKey `json:"replaced_keys,omitempty"`
+	OK           bool                `json:"ok"`
+	Version      string              `json:"version"`
+	Store        *StoreStatus        `json:"store,omitempty"`         // nil until the store is open
+	Health       *HealthStatus       `json:"health,omitempty"`        // nil until the store is open
+	Quotas       *QuotaStatus        `json:"quotas,omitempty"`        // where they are asked for and keys have some
+	Reconcile    *ReconcileStatus    `json:"reconcile,omitempty"`     // until a restored store is reconciled
+	Registration *RegistrationStatus `json:"registration,omitempty"`  // nil until the store is open
+	Paused       *Pause              `json:"paused,omitempty"`        // while everything is paused
+	Replaced     []ReplacedKey       `json:"replaced_keys,omitempty"` // earlier keys of PURSER_KEY that still pay
 }
 
 // ReplacedKey is a key that was PURSER_KEY before, with what revokes it.
@@ -34,10 +29,9 @@ type ReplacedKey struct {
 
 // StoreStatus names the store.
 type StoreStatus struct {
-	Kind string `json:"kind"`
-	Path string `json:"path"`
-	// World is "sandbox", the genesis hash of the network, or empty until one is known.
-	World string `json:"world"`
+	Kind  string `json:"kind"`
+	Path  string `json:"path"`
+	World string `json:"world"` // "sandbox", the genesis hash of the network, or empty until one is known
 }
 
 // HealthStatus tells how the parts of purser are.
@@ -87,20 +81,18 @@ func (h *Handler) status(w http.ResponseWriter, r *http.Request) error {
 
 // QuotaStatus counts the owners of quotas by how far they are this month.
 type QuotaStatus struct {
-	Counted   int `json:"counted"`
-	Near      int `json:"near"` // 80 % or more
-	Exhausted int `json:"exhausted"`
-	// Fullest names the owner with the largest part used.
-	Fullest string `json:"fullest"`
-	Used    string `json:"used"`
-	Most    string `json:"most"`
+	Counted   int    `json:"counted"`
+	Near      int    `json:"near"` // 80 % or more
+	Exhausted int    `json:"exhausted"`
+	Fullest   string `json:"fullest"` // the owner with the largest part used
+	Used      string `json:"used"`
+	Most      string `json:"most"`
 }
 
 // RegistrationStatus tells who may make keys.
 type RegistrationStatus struct {
-	Open bool `json:"open"`
-	// Exposed lists the addresses at which programs of other machines may make keys.
-	Exposed []string `json:"exposed,omitempty"`
+	Open    bool     `json:"open"`
+	Exposed []string `json:"exposed,omitempty"` // addresses at which programs of other machines may make keys
 }
 
 func probeText(p pay.Probe) string {

@@ -15,11 +15,10 @@ import (
 
 // Wallet is a wallet as the admin endpoint shows it.
 type Wallet struct {
-	ID      string `json:"id"`
-	KeyID   string `json:"key_id"`
-	Network string `json:"network"`
-	// Address is nil without a wallet provider.
-	Address *string `json:"address"`
+	ID      string  `json:"id"`
+	KeyID   string  `json:"key_id"`
+	Network string  `json:"network"`
+	Address *string `json:"address"` // nil without a wallet provider
 	// Balance is in the smallest unit of the network's USDC; nil when it is not known, and
 	// Unknown says why then.
 	Balance *string   `json:"balance"`
@@ -27,8 +26,7 @@ type Wallet struct {
 	Created time.Time `json:"created_at"`
 }
 
-// Wallets is a page of wallets, oldest first. Next is what after must be for the next
-// page; empty on the last.
+// Wallets is a page of wallets, oldest first.
 type Wallets struct {
 	Wallets []Wallet `json:"wallets"`
 	Next    string   `json:"next,omitempty"`
@@ -38,10 +36,8 @@ const (
 	// Rows of a page of wallets: unless a request says, and at most.
 	DefaultWalletPage = 50
 	maxWalletPage     = 100
-	// balancesTime bounds the look at the balances of a page: the command waits little longer.
-	balancesTime = 4 * time.Second
-	// balancesAtOnce bounds the questions to the RPC at a time.
-	balancesAtOnce = 8
+	balancesTime      = 4 * time.Second // for a page; the command waits little longer
+	balancesAtOnce    = 8               // questions to the RPC
 )
 
 // wallets lists those that are in use: GET /purser/wallets?key=&after=&limit=. A page may be short,
@@ -123,11 +119,9 @@ func (p *Purser) shownWallet(ctx context.Context, w pay.Wallet) Wallet {
 
 // NewWallet is the body of POST /purser/keys/{id}/wallets.
 type NewWallet struct {
-	// Network of the wallet. Default: the first one that is configured.
-	Network string `json:"network"`
+	Network string `json:"network"` // default: the first one that is configured
 }
 
-// createWallet makes another wallet for a key.
 func (p *Purser) createWallet(r *http.Request, want NewWallet) (any, error) {
 	network, err := p.walletNetwork(want.Network)
 	if err != nil {

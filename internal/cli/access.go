@@ -21,8 +21,11 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// defaultTask is the label of what `purser exec` runs.
-const defaultTask = "exec"
+// Bounds of a file with a key, and of the interception root.
+const (
+	maxKeyFile = 4 << 10
+	maxRoot    = 64 << 10
+)
 
 // accessFlags holds the flags that say who pays, and where.
 type accessFlags struct{ key, keyFile, task, proxy string }
@@ -31,7 +34,7 @@ func newAccessFlags(c *cobra.Command) *accessFlags {
 	f := new(accessFlags)
 	c.Flags().StringVar(&f.key, "key", "", "API key that pays (default: purser's exec key)")
 	c.Flags().StringVar(&f.keyFile, "key-file", "", "file with the API key that pays, which keeps it out of the shell's history")
-	c.Flags().StringVar(&f.task, "task", defaultTask,
+	c.Flags().StringVar(&f.task, "task", "exec",
 		"label of the budget that payments fall under: 1 to 64 characters of A-Z a-z 0-9 . _ -")
 	c.Flags().StringVar(&f.proxy, "proxy", "", "URL of the proxy (default: as purser says; with a key of yours "+
 		"http://PURSER_BIND:PURSER_PORT, else http://"+DefaultBind+":"+DefaultPort+")")
@@ -74,9 +77,6 @@ func (env *Env) findAccess(c *cobra.Command, f *accessFlags) (a access, err erro
 	err = a.withExecKey(c, env)
 	return a, err
 }
-
-// maxKeyFile bounds a file with a key.
-const maxKeyFile = 4 << 10
 
 // readKeyFile is the key in a file. Its errors do not repeat what is in it.
 func (env *Env) readKeyFile(path string) (string, error) {
@@ -126,7 +126,6 @@ func (a *access) withExecKey(c *cobra.Command, env *Env) error {
 	return nil
 }
 
-// notice asks for money, unless there is some.
 func fundNotice(e adminapi.Exec) string {
 	switch {
 	case e.Address == nil:
@@ -140,7 +139,6 @@ func fundNotice(e adminapi.Exec) string {
 	return fmt.Sprintf("fund %s with USDC on %s: its balance is 0, so nothing can be paid", *e.Address, e.Network)
 }
 
-// parseProxyURL reads the URL of a proxy.
 func parseProxyURL(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	switch {
@@ -171,11 +169,7 @@ func (env *Env) defaultProxyURL() (*url.URL, error) {
 	return u, nil
 }
 
-// maxRoot bounds the interception root.
-const maxRoot = 64 << 10
-
-// fetchRoot asks the proxy for its interception root; there is none when it does not
-// intercept.
+// fetchRoot asks the proxy for its interception root; there is none when it does not intercept.
 func (env *Env) fetchRoot(ctx context.Context, proxy *url.URL) ([]byte, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, proxy.JoinPath(rootPath).String(), nil)
 	if err != nil {

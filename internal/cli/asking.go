@@ -59,7 +59,6 @@ func (a *asking) runs(f func(args []string) error) {
 	})
 }
 
-// adminFlag adds the flag that names the admin endpoint.
 func adminFlag(c *cobra.Command) {
 	c.Flags().String("admin", "", "address of purser's admin endpoint (default: "+adminapi.AddressVariable+", else "+DefaultAdmin+")")
 	// Caddy's own commands call it --address.
@@ -85,10 +84,9 @@ func (a *asking) csvFlag() {
 	})
 }
 
-// keyFlag adds the flag that names a key.
 func (a *asking) keyFlag(usage string) {
 	a.Flags().StringVar(&a.key, "key", "", usage)
-	complete := oneID(a.env.keyIDs)
+	complete := a.env.keyIDs()
 	_ = a.RegisterFlagCompletionFunc("key",
 		func(c *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 			return complete(c, nil, typed)
@@ -102,7 +100,6 @@ func (a *asking) keyFlag(usage string) {
 	})
 }
 
-// networkFlag adds the flag that names the network of a new wallet.
 func (a *asking) networkFlag(usage string) *string {
 	network := a.Flags().String("network", "", usage+" (default: the first one that is configured)")
 	oneOf(a.Command, "network", networkNames()...)

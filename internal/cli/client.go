@@ -22,12 +22,9 @@ import (
 )
 
 const (
-	// askTime bounds what a command asks of a running purser.
-	askTime = 5 * time.Second
-	// maxAnswer bounds an answer.
+	askTime   = 5 * time.Second
 	maxAnswer = 16 << 20
-	// notFound answers unknown paths of purser's REST API, and of no admin endpoint.
-	notFound = "Not found"
+	notFound  = "Not found" // to unknown paths of purser's REST API, and of no admin endpoint
 )
 
 // adminClient asks the admin endpoint of a running purser.
@@ -64,8 +61,7 @@ func (env *Env) newAdminClient(address string) (*adminClient, error) {
 	return c, nil
 }
 
-// httpClient returns a client that does not follow redirections. It uses no proxy of the environment:
-// that may be purser.
+// httpClient returns a client that follows no redirection.
 func (env *Env) httpClient(t *http.Transport) *http.Client {
 	return &http.Client{
 		Timeout: cmp.Or(env.AskTime, askTime), Transport: t,
@@ -97,7 +93,6 @@ func splitAddress(address string) (network, target string, err error) {
 	return "tcp", net.JoinHostPort(host, port), nil
 }
 
-// call makes one request. body may be nil.
 func (c *adminClient) call(ctx context.Context, method, path string, body, answer any) error {
 	resp, err := c.send(ctx, method, path, body)
 	if err != nil {
@@ -128,15 +123,6 @@ func checkID(name, id string) error {
 		return fmt.Errorf("%s is an API key itself: give its id ('purser keys' lists them)", name)
 	}
 	return nil
-}
-
-// patient is the same client for work that takes as long as it takes.
-func (c *adminClient) patient() *adminClient {
-	waits := *c
-	client := *c.client
-	client.Timeout = 0
-	waits.client = &client
-	return &waits
 }
 
 // send makes one request and returns an answer that is no error. body may be nil.

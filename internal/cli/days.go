@@ -8,7 +8,6 @@ import (
 	"time"
 )
 
-// dayFlags adds the flags that bound a list in time.
 func (a *asking) dayFlags(since string) {
 	first := a.Flags().String("since", since, "first day: as 2026-11-01, as 7d for seven days ago, or all")
 	last := a.Flags().String("until", "", "last day, as 2026-11-30 or 1d (default: today)")
@@ -61,7 +60,6 @@ func readDay(text string, now time.Time) (string, error) {
 	return day.Format(time.DateOnly), nil
 }
 
-// period is the days for people.
 func period(d daySpan) (text string) {
 	if d.since != "" {
 		text += " since " + d.since

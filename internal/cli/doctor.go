@@ -47,7 +47,6 @@ examination could not be made or not be finished: a configuration that does not 
 purser that does not start, the time limit. The names of attacks and of the fields of the
 JSON stay the same over versions.`
 
-// Exit statuses of `purser doctor`.
 const (
 	doctorFailed = 1
 	doctorUnmade = 2
@@ -74,7 +73,6 @@ func (env *Env) doctorCommand(c *cobra.Command) {
 	})
 }
 
-// doctorFlags holds the flags of the command.
 type doctorFlags struct {
 	config, adapter string
 	json, all, list bool
@@ -82,7 +80,6 @@ type doctorFlags struct {
 	timeout         time.Duration
 }
 
-// examine runs the examination and returns the exit status.
 func (env *Env) examine(c *cobra.Command, f doctorFlags) (status int, err error) {
 	if f.list {
 		return 0, show(c.OutOrStdout(), false, doctor.Attacks(f.all), writeAttacks)

@@ -70,11 +70,7 @@ const (
 	defaultDailyBudget = "10"
 	databaseName       = "purser.db"
 	masterKeyName      = "master.key"
-	// rootPath of the proxy serves its interception root.
-	rootPath = "/ca.crt"
-
-	// off is no limit, also where there would be one by default.
-	off = "off"
-	// usdcDecimals counts the decimals of USDC on every pinned network.
-	usdcDecimals = 6
+	rootPath           = "/ca.crt" // at the proxy: the interception root
+	off                = "off"     // no limit, also where there would be one by default
+	usdcDecimals       = 6         // on every pinned network
 )

@@ -57,35 +57,33 @@ const interrupted = 130
 
 func (env *Env) initCommand(c *cobra.Command) {
 	adminFlag(c)
+	given := map[string]*string{}
 	for _, q := range initQuestions {
-		c.Flags().String(q.flag, "", q.usage())
+		given[q.flag] = c.Flags().String(q.flag, "", q.usage())
 	}
-	c.Flags().BoolP("yes", "y", false, "ask nothing: what no flag says is as it is by default")
-	c.Flags().Bool("force", false, "write over an existing "+initCaddyfile+" and "+initEnvFile)
-	c.Args = cobra.NoArgs
+	yes := c.Flags().BoolP("yes", "y", false, "ask nothing: what no flag says is as it is by default")
+	force := c.Flags().Bool("force", false, "write over an existing "+initCaddyfile+" and "+initEnvFile)
 	Run(c, func(c *cobra.Command, _ []string) error {
 		ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
 		defer stop()
-		err := env.setUp(ctx, c)
+		if err := env.mayInit(*force); err != nil {
+			return err
+		}
+		told, err := env.askAll(ctx, c, given, *yes)
 		if errors.Is(err, errGivenUp) {
 			fmt.Fprintf(c.ErrOrStderr(), "\n")
 			return &Exit{interrupted, err}
 		}
-		return err
+		if err != nil {
+			return err
+		}
+		// From here on it takes a moment, and is not interrupted.
+		return env.setUp(context.WithoutCancel(ctx), c, told)
 	})
 }
 
-// errGivenUp: the person at the keyboard has left.
-var errGivenUp = errors.New("given up; nothing was written (--yes asks nothing)")
-
-// setUp is the command.
-func (env *Env) setUp(ctx context.Context, c *cobra.Command) error {
-	yes, err1 := c.Flags().GetBool("yes")
-	force, err2 := c.Flags().GetBool("force")
-	address, err3 := c.Flags().GetString("admin")
-	if err := errors.Join(err1, err2, err3); err != nil {
-		return err
-	}
+// mayInit refuses to write over files unless it is meant to be.
+func (env *Env) mayInit(force bool) error {
 	for _, path := range []string{initCaddyfile, initEnvFile} {
 		if _, err := os.Lstat(env.path(path)); err == nil && !force {
 			return fmt.Errorf("there is a %s in this folder already: --force writes %s and %s anew; keys, wallets and books stay",
@@ -94,17 +92,18 @@ func (env *Env) setUp(ctx context.Context, c *cobra.Command) error {
 			return err
 		}
 	}
-	told, err := env.askAll(ctx, c, yes)
-	if err != nil {
-		return err
-	}
+	return nil
+}
+
+// errGivenUp: the person at the keyboard has left.
+var errGivenUp = errors.New("given up; nothing was written (--yes asks nothing)")
+
+func (env *Env) setUp(ctx context.Context, c *cobra.Command, told initAnswers) error {
 	caddyfile, err := told.caddyfile()
 	if err != nil {
 		return err
 	}
-	// From here on it takes a moment, and is not interrupted.
-	ctx = context.WithoutCancel(ctx)
-	first, err := env.firstKey(ctx, address)
+	first, err := env.firstKey(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -125,37 +124,28 @@ func (env *Env) setUp(ctx context.Context, c *cobra.Command) error {
 // initAnswers holds the answers, by flag.
 type initAnswers map[string]string
 
-// askAll asks for what no flag says.
-func (env *Env) askAll(ctx context.Context, c *cobra.Command, yes bool) (initAnswers, error) {
+func (env *Env) askAll(ctx context.Context, c *cobra.Command, given map[string]*string, yes bool) (initAnswers, error) {
 	told := initAnswers{}
 	for _, q := range initQuestions { // a wrong flag is told before anything is asked
-		if !c.Flags().Changed(q.flag) {
-			continue
-		}
-		v, err := c.Flags().GetString(q.flag)
-		if err == nil {
-			told[q.flag], err = q.read(v)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("--%s: %w", q.flag, err)
-		}
-	}
-	out := c.OutOrStdout()
-	lines, asked := readLines(c.InOrStdin()), false
-	for i, q := range initQuestions {
-		lead := "    "
-		switch _, known := told[q.flag]; {
-		case known:
-			lead = "--" + q.flag + ": "
+		switch changed := c.Flags().Changed(q.flag); {
+		case changed:
+			v, err := q.read(*given[q.flag])
+			if err != nil {
+				return nil, fmt.Errorf("--%s: %w", q.flag, err)
+			}
+			told[q.flag] = v
 		case yes:
 			told[q.flag] = q.unset
-			lead = "--" + q.flag + ": "
-		default:
-			if !asked {
-				fmt.Fprintf(out, "%s\n\n", initHint)
-				asked = true
-			}
-			fmt.Fprintf(out, "%d/%d %s\n", i+1, len(initQuestions), q.text)
+		}
+	}
+	hint := initHint
+	lines := readLines(c.InOrStdin())
+	for i, q := range initQuestions {
+		lead := "--" + q.flag + ": "
+		if _, known := told[q.flag]; !known {
+			lead = "    "
+			fmt.Fprintf(c.OutOrStdout(), "%s%d/%d %s\n", hint, i+1, len(initQuestions), q.text)
+			hint = ""
 			v, err := q.ask(ctx, c, lines)
 			if err != nil {
 				return nil, err
@@ -166,7 +156,7 @@ func (env *Env) askAll(ctx context.Context, c *cobra.Command, yes bool) (initAns
 			continue
 		}
 		if found := q.check(ctx, env, told); found != "" {
-			fmt.Fprintf(out, "%s%s\n", lead, label(found))
+			fmt.Fprintf(c.OutOrStdout(), "%s%s\n", lead, label(found))
 		}
 		if ctx.Err() != nil {
 			return nil, errGivenUp
@@ -176,9 +166,8 @@ func (env *Env) askAll(ctx context.Context, c *cobra.Command, yes bool) (initAns
 }
 
 // initHint comes before the first question.
-const initHint = "Enter takes what is in brackets, ? explains, Ctrl-C leaves everything as it is."
+const initHint = "Enter takes what is in brackets, ? explains, Ctrl-C leaves everything as it is.\n\n"
 
-// ask asks until there is an answer that can be used.
 func (q initQuestion) ask(ctx context.Context, c *cobra.Command, lines func(context.Context) (string, error)) (string, error) {
 	for {
 		fmt.Fprintf(c.OutOrStdout(), "    [%s] ", q.enter())
@@ -186,18 +175,19 @@ func (q initQuestion) ask(ctx context.Context, c *cobra.Command, lines func(cont
 		if err != nil {
 			return "", err
 		}
-		if line = strings.TrimSpace(line); line == "" {
+		answer := strings.ReplaceAll(q.more, "\n", "\n    ")
+		switch line = strings.TrimSpace(line); line {
+		case "":
 			return q.unset, nil
+		case "?":
+		default:
+			v, err := q.read(line)
+			if err == nil {
+				return v, nil
+			}
+			answer = err.Error()
 		}
-		if line == "?" {
-			fmt.Fprintf(c.OutOrStdout(), "    %s\n", strings.ReplaceAll(q.more, "\n", "\n    "))
-			continue
-		}
-		v, err := q.read(line)
-		if err == nil {
-			return v, nil
-		}
-		fmt.Fprintf(c.OutOrStdout(), "    %v\n", err)
+		fmt.Fprintf(c.OutOrStdout(), "    %s\n", answer)
 	}
 }
 
@@ -214,10 +204,10 @@ func readLines(in io.Reader) func(ctx context.Context) (string, error) {
 		case <-ctx.Done():
 			return "", errGivenUp
 		case more := <-got:
-			switch err := lines.Err(); {
-			case more:
+			if more {
 				return lines.Text(), nil
-			case err != nil:
+			}
+			if err := lines.Err(); err != nil {
 				return "", fmt.Errorf("reading the answer: %w", err)
 			}
 			return "", errGivenUp

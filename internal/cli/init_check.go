@@ -20,8 +20,7 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// initCheckTime bounds what init asks of a service. A slow one must not keep the operator from
-// setting purser up.
+// initCheckTime bounds what init asks of a service.
 const initCheckTime = 2 * time.Second
 
 // checkListen warns of an address that others than this machine reach.

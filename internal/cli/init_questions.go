@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,7 +15,6 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// initQuestion is one that init asks.
 type initQuestion struct {
 	flag, text string
 	more       string // what `?` answers
@@ -56,13 +56,7 @@ var initQuestions = []initQuestion{
 	},
 }
 
-// enter returns the answer of Enter, for people.
-func (q initQuestion) enter() string {
-	if q.unset == "" {
-		return "none"
-	}
-	return q.unset
-}
+func (q initQuestion) enter() string { return cmp.Or(q.unset, none) }
 
 func (q initQuestion) usage() string {
 	text, _, _ := strings.Cut(q.text, "?")
@@ -72,7 +66,6 @@ func (q initQuestion) usage() string {
 // none leaves an answer out on purpose.
 const none = "none"
 
-// readListen reads an address and a port, or one of them.
 func readListen(text string) (string, error) {
 	host, port := text, DefaultPort
 	if n, err := strconv.Atoi(text); err == nil {
@@ -107,7 +100,6 @@ func readServiceURL(text string) (string, error) {
 	return text, nil
 }
 
-// readLimit reads an amount in USDC, or off.
 func readLimit(text string) (string, error) {
 	if text == off {
 		return off, nil
@@ -143,25 +135,23 @@ func (told initAnswers) caddyfile() (string, error) {
 	}
 	// The operator may have nothing but the program.
 	text = caddyfileHead + strings.NewReplacer("docs/metrics.md", documentation+"metrics.md").Replace(text)
-	set := []struct{ old, with string }{
-		{"{$PURSER_BIND:" + DefaultBind + "}", "{$PURSER_BIND:" + host + "}"},
-		{"http://:{$PURSER_PORT:" + DefaultPort + "}", "http://:{$PURSER_PORT:" + port + "}"},
-	}
-	var limits strings.Builder
+	const wallets = "\t\twallets {$PURSER_WALLETS:local}\n"
+	limits := ""
 	for _, limit := range []struct{ flag, option, unset string }{
 		{"max-payment", "max_payment", defaultMaxPayment}, {"daily-budget", "daily_budget", defaultDailyBudget},
 	} {
 		if told[limit.flag] != limit.unset {
-			fmt.Fprintf(&limits, "\t\t%s %s\n", limit.option, told[limit.flag])
+			limits += fmt.Sprintf("\t\t%s %s\n", limit.option, told[limit.flag])
 		}
 	}
-	if limits.Len() > 0 {
-		const wallets = "\t\twallets {$PURSER_WALLETS:local}\n"
-		set = append(set, struct{ old, with string }{
-			wallets, wallets + "\n\t\t# As 'purser init' was told, instead of the variables:\n" + limits.String(),
-		})
+	if limits != "" {
+		limits = "\n\t\t# As 'purser init' was told, instead of the variables:\n" + limits
 	}
-	for _, s := range set {
+	for _, s := range []struct{ old, with string }{
+		{"{$PURSER_BIND:" + DefaultBind + "}", "{$PURSER_BIND:" + host + "}"},
+		{"http://:{$PURSER_PORT:" + DefaultPort + "}", "http://:{$PURSER_PORT:" + port + "}"},
+		{wallets, wallets + limits},
+	} {
 		if strings.Count(text, s.old) != 1 {
 			return "", fmt.Errorf("the shipped Caddyfile has no place for %s", strings.TrimSpace(s.with))
 		}

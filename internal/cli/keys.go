@@ -56,7 +56,6 @@ func orDash(text string) string {
 	return text
 }
 
-// summary is a key's own policy on one line.
 func summary(own *pay.Policy) string {
 	if own == nil {
 		return unlimited

@@ -51,8 +51,7 @@ at once from a file, or from standard input (-), in the
 form of PUT /purser/keys/{id}/policy: amounts are strings in the smallest unit
 there.`
 
-// limitFlags are the flags that change a limit, with what they say in a merge patch of the
-// policy.
+// limitFlags are the flags that change a limit, with their members in a merge patch of the policy.
 var limitFlags = []struct {
 	name, member, usage string
 	read                func(string) (any, error)
@@ -64,7 +63,6 @@ var limitFlags = []struct {
 	{"price-guard", "price_guard", "hold payments above so many times the last price: a number, off or default", readCount},
 }
 
-// listFlag is a flag that may be given several times.
 type listFlag struct {
 	name, member, usage string
 	read                func(flag string, values []string) (any, error)
@@ -81,7 +79,6 @@ var limitLists = []listFlag{
 	{"task", "tasks", "limits of a task, as 'nightly=daily:1,monthly:off'; repeatable", readParts},
 }
 
-// limitAdditions are the flags that add to a list.
 var limitAdditions = []listFlag{
 	{"add-allow-host", "add_allow_hosts", "pay this host as well; repeatable", readAddition},
 	{"add-deny-host", "add_deny_hosts", "never pay this host either; repeatable", readAddition},
@@ -95,7 +92,7 @@ func (env *Env) limitsCommand(c *cobra.Command) {
 	reset := c.Flags().Bool("reset", false, "take all of the key's own limits away")
 	file := c.Flags().String("json", "", "set all limits from a file with a policy in JSON, or - for standard input")
 	c.Args = cobra.MaximumNArgs(1)
-	c.ValidArgsFunction = oneID(env.keyIDs)
+	c.ValidArgsFunction = env.keyIDs()
 	a.runs(func(args []string) error {
 		patch, err := limits()
 		if err != nil {
@@ -283,7 +280,6 @@ func readBudget(text string) (any, error) {
 	return budget, nil
 }
 
-// listLimits prints all keys.
 func listLimits(a *asking) error {
 	var all []adminapi.Key
 	ask := url.Values{"today": {"true"}, "limit": {strconv.Itoa(adminapi.MaxPage)}}

@@ -1,13 +1,13 @@
 package cli
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"encoding/csv"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -15,8 +15,7 @@ import (
 	"github.com/purserpay/purser/internal/adminapi"
 )
 
-// listing is a list of the admin endpoint that is printed page by page, so that it takes no
-// more memory however long it is.
+// listing is a list of the admin endpoint that is printed page by page.
 type listing[T any] struct {
 	// name of the list and of the rows in a page, and of the parameter that asks for the page behind.
 	name, cursor string
@@ -35,47 +34,29 @@ type listing[T any] struct {
 	members func() map[string]any
 }
 
-// printer writes rows in one form.
-type printer[T any] struct {
-	row func(text json.RawMessage, v T) error
-	// flush ends a page; end, if there is one, the list.
-	flush func() error
-	end   func(members map[string]any) error
-}
-
-// printer prints to w. A table's columns are as wide as a page needs them.
-func (l listing[T]) printer(w io.Writer, a *asking) printer[T] {
-	switch {
-	case a.json:
-		rows := &jsonRows{w: w, name: l.name}
-		return printer[T]{
-			row:   func(text json.RawMessage, _ T) error { return rows.row(text) },
-			flush: func() error { return nil },
-			end:   rows.close,
-		}
-	case a.csv:
-		rows := csvTable{csv.NewWriter(w)}
-		_ = rows.Write(l.fields) // flush returns the error
-		return printer[T]{
-			row: func(_ json.RawMessage, v T) error { return rows.row(l.values(v)) },
-			flush: func() error {
-				rows.Flush()
-				return rows.Error()
-			},
-		}
-	}
-	rows := newTable(w)
-	rows.row(l.heads...)
-	return printer[T]{flush: rows.Flush, row: func(_ json.RawMessage, v T) error {
-		rows.row(l.cells(v)...)
-		return nil
-	}}
+// rowWriter prints rows in one form. Flush returns the first error of a row as well.
+type rowWriter interface {
+	row(values ...string)
+	Flush() error
 }
 
 // print asks for pages and prints each as it comes. JSON has a member next if there is more than
 // was asked for, and people are told.
 func (l listing[T]) print(a *asking) error {
-	out := l.printer(a.OutOrStdout(), a)
+	var out rowWriter
+	cells := func(_ json.RawMessage, v T) []string { return l.cells(v) }
+	switch {
+	case a.json:
+		out = &jsonRows{bufio.NewWriter(a.OutOrStdout()), fmt.Sprintf("{\n %q: [", l.name)}
+		cells = func(text json.RawMessage, _ T) []string { return []string{string(text)} }
+	case a.csv:
+		out = csvTable{csv.NewWriter(a.OutOrStdout())}
+		cells = func(_ json.RawMessage, v T) []string { return l.values(v) }
+		out.row(l.fields...)
+	default:
+		out = newTable(a.OutOrStdout()) // its columns are as wide as a page needs them
+		out.row(l.heads...)
+	}
 	count, next := 0, ""
 	for goOn := true; goOn; {
 		ask := cmp.Or(l.page, adminapi.MaxPage)
@@ -113,9 +94,7 @@ func (l listing[T]) print(a *asking) error {
 			if l.each != nil {
 				l.each(v)
 			}
-			if err := out.row(text, v); err != nil {
-				return err
-			}
+			out.row(cells(text, v)...)
 			if count == a.most {
 				if l.position != nil && i < len(rows)-1 {
 					next = l.position(v)
@@ -124,7 +103,7 @@ func (l listing[T]) print(a *asking) error {
 			}
 		}
 		if count > 0 { // the heads are as wide as the first rows
-			err = out.flush()
+			err = out.Flush()
 		}
 		if err != nil {
 			return err
@@ -134,21 +113,22 @@ func (l listing[T]) print(a *asking) error {
 	if next != "" {
 		say(a.Command, "there are more; --limit shows them")
 	}
-	if out.end == nil {
-		return out.flush()
+	if rows, is := out.(*jsonRows); is {
+		beside := map[string]any{}
+		if l.members != nil {
+			beside = l.members()
+		}
+		if next != "" {
+			beside["next"] = next
+		}
+		if err := rows.end(beside); err != nil {
+			return err
+		}
 	}
-	beside := map[string]any{}
-	if l.members != nil {
-		beside = l.members()
-	}
-	if next != "" {
-		beside["next"] = next
-	}
-	return out.end(beside)
+	return out.Flush()
 }
 
-// fetchPage asks for a page of a list, and what to ask for the next with; that is empty after the
-// last.
+// fetchPage asks for a page of a list, and what to ask for the next with; empty after the last.
 func fetchPage[T any](
 	ctx context.Context, client *adminClient, name string, ask url.Values,
 ) (rows []T, next string, err error) {
@@ -168,25 +148,22 @@ func fetchPage[T any](
 
 // jsonRows are one object for programs, with a row on each line.
 type jsonRows struct {
-	w     io.Writer
-	name  string
-	begun bool
+	*bufio.Writer
+	lead string
 }
 
-func (j *jsonRows) row(text json.RawMessage) error {
-	lead := ",\n  "
-	if !j.begun {
-		j.begun = true
-		lead = fmt.Sprintf("{\n %q: [\n  ", j.name)
+func (j *jsonRows) row(values ...string) {
+	for _, text := range values {
+		_, _ = fmt.Fprintf(j, "%s\n  %s", j.lead, plainJSON([]byte(text))) // Flush returns the error
+		j.lead = ","
 	}
-	_, err := fmt.Fprintf(j.w, "%s%s", lead, plainJSON(text))
-	return err
 }
 
-func (j *jsonRows) close(members map[string]any) error {
+// end closes the list and the object, which may have other members.
+func (j *jsonRows) end(members map[string]any) error {
 	end := "\n ]"
-	if !j.begun {
-		end = fmt.Sprintf("{\n %q: []", j.name)
+	if j.lead != "," {
+		end = j.lead + "]"
 	}
 	if len(members) > 0 {
 		text, err := json.Marshal(members)
@@ -195,6 +172,6 @@ func (j *jsonRows) close(members map[string]any) error {
 		}
 		end += ",\n " + string(plainJSON(text[1:len(text)-1]))
 	}
-	_, err := fmt.Fprintln(j.w, end+"\n}")
+	_, err := fmt.Fprintln(j, end+"\n}")
 	return err
 }

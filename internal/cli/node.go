@@ -14,9 +14,7 @@ import (
 )
 
 const (
-	// nodeTime bounds what a command of Node's waits for its version.
-	nodeTime = 2 * time.Second
-	// maxNodeVersion bounds what is read of it.
+	nodeTime       = 2 * time.Second // bounds the wait for a Node's version
 	maxNodeVersion = 64
 )
 
@@ -58,7 +56,6 @@ func nodeAdvice(major, minor int) string {
 	return ""
 }
 
-// nodeVersion asks a Node which one it is.
 func nodeVersion(ctx context.Context, path string, environ []string) (major, minor int, ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, nodeTime)
 	defer cancel()

@@ -56,11 +56,14 @@ func planCommand(organizations *asking) {
 			t.row(organizationCells(o)...)
 		})
 	})
+	organization := ids(a.env, "organizations", url.Values{}, func(o adminapi.Organization) (id, what string) {
+		return o.ID, string(o.Plan)
+	})
 	a.ValidArgsFunction = func(c *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(args) == 1 {
 			return []cobra.Completion{"free", "developer", "agency"}, cobra.ShellCompDirectiveNoFileComp
 		}
-		return oneID(a.env.organizationIDs)(c, args, typed)
+		return organization(c, args, typed)
 	}
 }
 

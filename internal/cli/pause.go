@@ -86,7 +86,6 @@ func stateText(p *adminapi.Pause, revoked time.Time) string {
 	return text
 }
 
-// keyState is a key's state in a word.
 func keyState(k adminapi.Key) string {
 	state, _, _ := strings.Cut(stateText(k.Paused, k.Revoked), " ")
 	return state
@@ -106,7 +105,7 @@ func stopKeyCommands(keys *asking) {
 	} {
 		a := keys.sub(string(stop.do)+" KEY", stop.short, stop.long, cobra.ExactArgs(1))
 		a.jsonFlag(printsJSON)
-		a.ValidArgsFunction = oneID(a.env.keyIDs)
+		a.ValidArgsFunction = a.env.keyIDs()
 		var reason *string
 		var yes *bool
 		switch stop.do {

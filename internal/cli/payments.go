@@ -74,7 +74,7 @@ func (env *Env) paymentsCommand(c *cobra.Command) {
 
 	show := a.sub("show ID", "Shows all that is known of a payment", "", cobra.ExactArgs(1))
 	show.jsonFlag(printsAmounts)
-	show.ValidArgsFunction = oneID(env.paymentIDs)
+	show.ValidArgsFunction = env.paymentIDs(url.Values{})
 	show.runs(func(args []string) error { return show.tellStory(http.MethodGet, args[0], "", nil) })
 
 	resolveCommand(a)
@@ -97,7 +97,7 @@ func resolveCommand(payments *asking) {
 	reason := a.Flags().String("reason", "", "how you know; it stays in the record")
 	transaction := a.Flags().String("transaction", "", "the transaction that moved the money, if it is known")
 	a.jsonFlag(printsAmounts)
-	a.ValidArgsFunction = oneID(a.env.openPaymentIDs)
+	a.ValidArgsFunction = a.env.paymentIDs(url.Values{"state": {string(pay.Open)}})
 	a.runs(func(args []string) error {
 		want := adminapi.Ruling{As: pay.State(*as), Reason: *reason, Transaction: *transaction, By: a.env.operatorName()}
 		var input *pay.InputError
@@ -116,12 +116,10 @@ func (a *asking) tellStory(method, id, action string, body any) error {
 	return tell(a, method, "/purser/payments/"+url.PathEscape(id)+action, body, writeStory)
 }
 
-// paymentLabels are a payment's state and flags on one line.
 func paymentLabels(p adminapi.Payment) string {
 	return strings.Join(append([]string{string(p.State)}, p.Flags...), " ")
 }
 
-// paymentMoney is a payment's amount for people.
 func paymentMoney(p adminapi.Payment) string {
 	amount, err := x402.ParseAmount(p.Amount)
 	if err != nil {

@@ -15,7 +15,6 @@ import (
 // unlimited is printed for a limit that is not set.
 const unlimited = "-"
 
-// inUSDC is a limit for people.
 func inUSDC(c *pay.Cap) string {
 	if most := c.Max(); most != nil {
 		return most.Format(usdcDecimals)
@@ -26,7 +25,6 @@ func inUSDC(c *pay.Cap) string {
 	return c.String()
 }
 
-// counted is a limit that is a number for people.
 func counted(n *int) string {
 	switch {
 	case n == nil:
@@ -37,7 +35,6 @@ func counted(n *int) string {
 	return strconv.Itoa(*n)
 }
 
-// joined is a list for people.
 func joined[T any](all []T) string {
 	if len(all) == 0 {
 		return unlimited
@@ -63,7 +60,6 @@ func writeKeys(t *table, keys []adminapi.Key) {
 	}
 }
 
-// spentToday formats what a key spent today.
 func spentToday(t *adminapi.Today) string {
 	if t == nil {
 		return unlimited
@@ -71,7 +67,6 @@ func spentToday(t *adminapi.Today) string {
 	return signedUnits(t.Spent)
 }
 
-// leftToday formats what remains of its daily budget.
 func leftToday(t *adminapi.Today) string {
 	if t == nil || t.Left == nil {
 		return unlimited
@@ -134,7 +129,6 @@ func writeKey(t *table, k adminapi.Key) {
 	}
 }
 
-// limitRow is one limit of several policies.
 type limitRow struct {
 	name  string
 	value func(pay.Policy) string
@@ -185,7 +179,6 @@ func caps(most, daily, monthly *pay.Cap) (all []string) {
 	return all
 }
 
-// quotaText is a key's quota for people.
 func quotaText(q *adminapi.Quota) string {
 	if q == nil {
 		return unlimited
@@ -193,7 +186,6 @@ func quotaText(q *adminapi.Quota) string {
 	return q.Used + " of " + q.Most
 }
 
-// quotasText is the status of quotas for people.
 func quotasText(q *adminapi.QuotaStatus) string {
 	return fmt.Sprintf("%d of %d used up; fullest: %s, %s of %s payments this month", q.Exhausted, q.Counted, q.Fullest, q.Used, q.Most)
 }

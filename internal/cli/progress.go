@@ -36,7 +36,6 @@ func (p *progress) show(over, of int) {
 	p.aside(func() { p.text = text })
 }
 
-// hide takes the line away.
 func (p *progress) hide() { p.aside(func() { p.text = "" }) }
 
 // aside takes the line away while write writes other lines, or changes it.

@@ -30,7 +30,6 @@ What was paid after the backup is then not in the books, does not count against 
 and monthly limits, and the repeat of a request that was paid may be paid once more,
 unless it has the idempotency key that it had before. Your word stays in the record.`
 
-// reconcilePoll separates the questions of --wait.
 const reconcilePoll = 2 * time.Second
 
 func (env *Env) reconcileCommand(c *cobra.Command) {
@@ -103,7 +102,6 @@ func skippedText(n adminapi.ReconcileNetwork) string {
 		n.Network, max(n.Next, 1)-1, n.Safe)
 }
 
-// waitingText says what is being waited for.
 func waitingText(s adminapi.ReconcileStatus, now time.Time) string {
 	for _, n := range s.Networks {
 		switch {

@@ -22,7 +22,6 @@ comes first.
     $ purser spend --since all --key 0199… --json
     $ purser spend --task nightly --host api.example.com`
 
-// firstPayment is for those who have nothing to list yet.
 const firstPayment = "To pay for a request: fund a wallet ('purser wallets' has the address), then purser exec -- curl -i URL"
 
 func (env *Env) spendCommand(c *cobra.Command) {
@@ -95,7 +94,6 @@ func spendValues(e adminapi.SpendEvent) []string {
 	}
 }
 
-// signedUnits is units for an amount that may be negative.
 func signedUnits(text string) string {
 	if positive, negative := strings.CutPrefix(text, "-"); negative {
 		return "-" + units(positive)

@@ -72,7 +72,8 @@ func (env *Env) checkRunning(c *cobra.Command, answer *CheckAnswer) error {
 	if err != nil {
 		return err
 	}
-	if err := client.patient().call(c.Context(), http.MethodPost, "/purser/check", struct{}{}, answer); err != nil {
+	client.client.Timeout = 0 // it takes as long as it takes
+	if err := client.call(c.Context(), http.MethodPost, "/purser/check", struct{}{}, answer); err != nil {
 		return fmt.Errorf("%w; the database of a stopped purser is checked with --data-dir", err)
 	}
 	return nil
@@ -84,7 +85,6 @@ func dataDirFlag(c *cobra.Command) *string {
 		"data directory of a stopped purser (default: "+dataDirVariable+", else "+defaultDataDir+")")
 }
 
-// databasePath is the file that a command is for: FILE, or the one in the data directory.
 func (env *Env) databasePath(dir string, args []string) (string, error) {
 	path := filepath.Join(cmp.Or(dir, env.Getenv(dataDirVariable), defaultDataDir), databaseName)
 	switch {
@@ -135,7 +135,6 @@ func writeCheck(t *table, a CheckAnswer) {
 	}
 }
 
-// payments is their number, by state and flag.
 func (a CheckAnswer) payments() string {
 	var parts []string
 	for _, name := range adminapi.PaymentLabels {
@@ -151,7 +150,6 @@ func (a CheckAnswer) payments() string {
 
 func size(n int64) string { return humanize.IBytes(uint64(max(n, 0))) }
 
-// since says what became of a backup.
 func since(m boltstore.Mark) string {
 	switch {
 	case m.RestoredAt.IsZero():
@@ -166,7 +164,6 @@ func since(m boltstore.Mark) string {
 		when(m.RestoredAt), when(m.ReconciledAt), m.Booked)
 }
 
-// taken says when a backup was taken.
 func taken(m boltstore.Mark) string {
 	switch {
 	case m.Copied:
@@ -204,7 +201,8 @@ func (env *Env) backupCommand(c *cobra.Command) {
 		if err := mayWrite(path, *force); err != nil {
 			return err
 		}
-		return takeBackup(c, a.client.patient(), path, *force)
+		a.client.client.Timeout = 0 // it takes as long as it takes
+		return takeBackup(c, a.client, path, *force)
 	})
 }
 
@@ -278,15 +276,11 @@ func takeBackup(c *cobra.Command, client *adminClient, path string, force bool) 
 }
 
 const (
-	// progressEvery separates the lines that tell how far a large backup is.
-	progressEvery = 2 * time.Second
-	// receivedPart is read at a time.
-	receivedPart = 1 << 20
-	// largeBackup is the size from which a backup tells.
-	largeBackup = 64 << 20
+	progressEvery = 2 * time.Second // between the lines that tell how far a large backup is
+	receivedPart  = 1 << 20
+	largeBackup   = 64 << 20
 )
 
-// fetchBackup writes a backup into a file and makes it durable.
 func fetchBackup(ctx context.Context, c *cobra.Command, client *adminClient, file *os.File) (http.Header, error) {
 	resp, err := client.send(ctx, http.MethodPost, "/purser/backup", struct{}{})
 	if err != nil {

@@ -86,12 +86,18 @@ func inert(text string) string {
 // csvTable writes rows of CSV whose cells are numbers or inert.
 type csvTable struct{ *csv.Writer }
 
-func (c csvTable) row(values []string) error {
+func (c csvTable) row(values ...string) {
 	safe := make([]string, len(values))
 	for i, v := range values {
 		if safe[i] = v; strings.Trim(strings.TrimPrefix(v, "-"), "0123456789.") != "" {
 			safe[i] = inert(v)
 		}
 	}
-	return c.Write(safe)
+	_ = c.Write(safe) // Flush returns the error
+}
+
+// Flush prints the rows.
+func (c csvTable) Flush() error {
+	c.Writer.Flush()
+	return c.Error()
 }

@@ -51,7 +51,6 @@ func walletCells(w adminapi.Wallet) []string {
 	return []string{w.ID, w.KeyID, w.Network, address, balance}
 }
 
-// units is an amount in the smallest unit for people.
 func units(text string) string {
 	amount, err := x402.ParseAmount(text)
 	if err != nil {
