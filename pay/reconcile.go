@@ -3,7 +3,6 @@ package pay
 import (
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -33,7 +32,7 @@ type Reconciler interface {
 }
 
 // ErrNotReconciling: the store has nothing to reconcile.
-var ErrNotReconciling = errors.New("the store is not restored from a backup, or it is reconciled")
+var ErrNotReconciling error = &sentinel{CodeNotReconciling, "the store is not restored from a backup, or it is reconciled"}
 
 // Restore describes the backups that a store was restored from and that are not reconciled with the
 // chain.
