@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -57,19 +58,11 @@ func (c *fundedChain) count() int { c.mu.Lock(); defer c.mu.Unlock(); return c.a
 // fundedWorld returns a world with an empty wallet, whose balance a payment has just asked for.
 func fundedWorld(t *testing.T) (*world, *fundedChain, func(ctx context.Context) error) {
 	t.Helper()
-	var chain *fundedChain
-	w := newWorld(t, func(o *pay.Options) {
-		chain = &fundedChain{Chain: o.Chain}
-		o.Chain = chain
-	})
-	var mu sync.Mutex
-	n := 0
+	chain := new(fundedChain)
+	w := newWorld(t, func(o *pay.Options) { chain.Chain, o.Chain = o.Chain, chain })
+	var n atomic.Int64
 	buy := func(ctx context.Context) error {
-		mu.Lock()
-		n++
-		url := fmt.Sprintf("https://api.example.com/%d", n)
-		mu.Unlock()
-		a, err := w.payer.Pay(ctx, w.rest(pay.SettlePayer, url, "5", ""))
+		a, err := w.payer.Pay(ctx, w.rest(pay.SettlePayer, fmt.Sprintf("https://api.example.com/%d", n.Add(1)), "5", ""))
 		if err == nil {
 			a.Finish(true)
 		}
@@ -186,5 +179,39 @@ func TestOneLookForAll(t *testing.T) {
 	all.Wait()
 	if n := chain.count() - asked; n != 1 {
 		t.Errorf("asked %d times", n)
+	}
+}
+
+// An operator sees what a wallet has now, and has the chain asked for it once in a second. That
+// does not use up the look that a payment may take.
+func TestWalletBalanceNow(t *testing.T) {
+	t.Parallel()
+	w, chain, buy := fundedWorld(t)
+	list, err := w.books.ListWallets(t.Context(), w.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := func(have uint64) { chain.set(func(c *fundedChain) { c.have = have }) }
+	shows := func(want string) {
+		t.Helper()
+		if have, err := w.payer.WalletBalanceNow(t.Context(), list[0]); err != nil || have.String() != want {
+			t.Errorf("%s, %v; want %s", have, err, want)
+		}
+	}
+	set(7)
+	shows("7")
+	set(9)
+	shows("7") // it was looked at just now
+	w.chain.advance(time.Second)
+	shows("9")
+	set(3)
+	if have, err := w.payer.WalletBalance(t.Context(), list[0]); err != nil || have.String() != "9" {
+		t.Errorf("%s, %v: others need no look of their own", have, err)
+	}
+	w.chain.advance(time.Second)
+	shows("3")
+	set(5)
+	if err := buy(t.Context()); err != nil {
+		t.Errorf("right after somebody looked at the wallet: %v", err)
 	}
 }

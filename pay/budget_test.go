@@ -132,9 +132,7 @@ func TestBudgetsOfVeryManySites(t *testing.T) {
 	w.spends(buy{url: "https://b.com/", amount: 6}, "host-monthly-budget")
 	w.spends(buy{url: "https://b.com/", amount: 5}, "")
 	w.spends(buy{url: "https://s1.example.org/", amount: 1}, "host-daily-budget") // what b.com has spent beyond the own ones counts
-	if err := w.store.check(); err != nil {
-		t.Error(err)
-	}
+	w.checkBooks()
 }
 
 func TestTaskBudgets(t *testing.T) {
@@ -245,10 +243,7 @@ func TestBudgetsGetTheirMoneyBack(t *testing.T) {
 		t.Parallel()
 		w := limited(t)
 		w.fac.mode("unreachable", "") // so that it has not seen the payload
-		a, err := w.payer.Open(context.Background(), w.request(buy{door: pay.DoorProxy, url: numbered(1), task: "t", amount: 10}))
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := w.mustOpen(w.request(buy{door: pay.DoorProxy, url: numbered(1), task: "t", amount: 10}))
 		p := a.Payment()
 		left(t, w, p, "10")
 		a.Abandon("no connection")
@@ -265,8 +260,7 @@ func TestBudgetsGetTheirMoneyBack(t *testing.T) {
 		w.fac.mode("refuse", "")
 		r := w.request(buy{door: pay.DoorAPI, url: numbered(1), task: "t", amount: 10})
 		r.Settlement = pay.SettlePayer
-		_, err := w.payer.Pay(context.Background(), r)
-		p := failedState(t, err)
+		p := w.mustFail(r)
 		w.quiet()
 		w.fac.mode("", "")
 		left(t, w, p, "10") // the facilitator has seen the payload
@@ -304,9 +298,7 @@ func TestBudgetsGetTheirMoneyBack(t *testing.T) {
 
 func (w *world) recoverOnceAndQuiet() {
 	w.t.Helper()
-	if _, err := w.payer.RecoverOnce(context.Background()); err != nil {
-		w.t.Fatal(err)
-	}
+	w.recoverOnce()
 	w.quiet()
 }
 
@@ -475,9 +467,7 @@ func TestPolicySetWhilePaymentsRun(t *testing.T) {
 	if !tight.Load() || n.Load() != callers*each {
 		t.Fatal("the test did not get there")
 	}
-	if err := w.store.check(); err != nil {
-		t.Error(err)
-	}
+	w.checkBooks()
 }
 
 // restless is a store that always has another policy than its keys.

@@ -68,10 +68,7 @@ func TestPriceGuard(t *testing.T) {
 
 	// What was not settled is no price.
 	w = guarded()
-	a, err := w.payer.Open(context.Background(), w.request(buy{door: pay.DoorProxy, url: url, amount: 1}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := w.mustOpen(w.request(buy{door: pay.DoorProxy, url: url, amount: 1}))
 	a.Abandon("no connection")
 	at(w, url, 100, "")
 
@@ -106,10 +103,7 @@ func TestPriceOfALateSettlement(t *testing.T) {
 	w := newWorld(t, nil)
 	w.set(pay.Policy{PriceGuard: &two})
 	const url = "https://api.example.com/x"
-	a, err := w.payer.Open(context.Background(), w.request(buy{door: pay.DoorProxy, url: url, amount: 10}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := w.mustOpen(w.request(buy{door: pay.DoorProxy, url: url, amount: 10}))
 	w.sellerMoves(a.Payload())
 	a.Finish(true)
 	w.quiet()
@@ -119,7 +113,5 @@ func TestPriceOfALateSettlement(t *testing.T) {
 		t.Fatal(p.State)
 	}
 	w.spends(buy{url: url, amount: 21}, "price-guard")
-	if err := w.store.check(); err != nil {
-		t.Error(err)
-	}
+	w.checkBooks()
 }

@@ -46,8 +46,7 @@ func TestUnclearSettlementIsDrivenOnWithTheSamePayload(t *testing.T) {
 		w := newWorld(t, nil)
 		w.fac.mode("", "fail-moved")
 		r := w.rest(pay.SettlePayer, "https://a.example/x", "100", idem)
-		_, err := w.payer.Pay(context.Background(), r)
-		p := failedState(t, err)
+		p := w.mustFail(r)
 		if p.State != pay.Open || p.Refused {
 			t.Fatalf("state %s %v", p.State, p.Flags())
 		}
@@ -66,20 +65,16 @@ func TestExpiredOpenPaymentIsNotPaidAgain(t *testing.T) {
 	w := newWorld(t, nil)
 	w.fac.mode("", "fail")
 	r := w.rest(pay.SettlePayer, "https://a.example/x", "100", "k-1")
-	_, err := w.payer.Pay(context.Background(), r)
-	p := failedState(t, err)
+	p := w.mustFail(r)
 	w.quiet()
 	w.fac.mode("", "")
 	w.chain.advance(55 * time.Second) // 5 s left: too late to send it again
-	_, err = w.payer.Pay(context.Background(), r)
-	var open *pay.OpenError
-	if !errors.As(err, &open) || open.Payment.ID != p.ID {
+	_, err := w.payer.Pay(context.Background(), r)
+	if open, ok := errors.AsType[*pay.OpenError](err); !ok || open.Payment.ID != p.ID {
 		t.Fatalf("got %v", err)
 	}
 	w.chain.advance(20 * time.Second) // the chain can now say that it never moved
-	if _, err := w.payer.RecoverOnce(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	w.recoverOnce()
 	if got := w.payment(p.ID); got.State != pay.Void {
 		t.Fatalf("state %s", got.State)
 	}
@@ -209,8 +204,7 @@ func TestDuplicateOfAnIdempotencyKeyWaitsThenIsTold(t *testing.T) {
 	}()
 	<-w.fac.entered
 	_, err := w.payer.Pay(context.Background(), r)
-	var open *pay.OpenError
-	if !errors.As(err, &open) {
+	if pay.Code(err) != pay.CodeOpen {
 		t.Fatalf("got %v", err)
 	}
 	close(w.fac.release)
@@ -243,16 +237,12 @@ func TestRetiresAfterThirtyDays(t *testing.T) {
 	p := w.mustPay(r)
 	w.recoverAll() // confirms
 	w.chain.advance(pay.RetainPayload)
-	if _, err := w.payer.RecoverOnce(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	w.recoverOnce()
 	if got := w.payment(p.ID); got.Retired {
 		t.Fatal("one look is enough to retire a payment: a clock that is wrong for a moment forgets its idempotency key")
 	}
 	w.chain.advance(time.Hour)
-	if _, err := w.payer.RecoverOnce(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	w.recoverOnce()
 	if got := w.payment(p.ID); !got.Retired || !got.Confirmed || got.Signature != nil {
 		t.Fatalf("%+v", got)
 	}
@@ -273,12 +263,10 @@ func TestARepeatOutlivesItsWallet(t *testing.T) {
 		t.Fatal("the stored answer was not given")
 	}
 	r.IdempotencyKey = "other"
-	var none *pay.NoWalletError
-	if _, err := w.payer.Pay(context.Background(), r); !errors.As(err, &none) {
-		t.Fatalf("got %v", err)
-	}
-	r.Challenge.Error = "nonce_already_used"
-	if _, err := w.payer.Pay(context.Background(), r); !errors.As(err, &none) {
-		t.Fatalf("got %v", err)
+	for _, reason := range []string{"", "nonce_already_used"} {
+		r.Challenge.Error = reason
+		if _, err := w.payer.Pay(context.Background(), r); pay.Code(err) != pay.CodeNoWallet {
+			t.Fatalf("got %v", err)
+		}
 	}
 }

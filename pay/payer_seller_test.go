@@ -16,45 +16,23 @@ func TestUnresolvedThenFoundOnChainIsCountedAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(o *pay.Options) { o.Chain = nil })
 	w.fac.mode("", "fail-moved")
-	_, err := w.payer.Pay(context.Background(), w.rest(pay.SettlePayer, "https://a.example/x", "100", ""))
-	p := failedState(t, err)
+	p := w.mustFail(w.rest(pay.SettlePayer, "https://a.example/x", "100", ""))
 	w.quiet()
 	month := w.chain.clock()
 	w.chain.advance(61 * time.Second)
-	if _, err := w.payer.RecoverOnce(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	w.recoverOnce()
 	if got := w.payment(p.ID); !got.Unresolved || w.placeCount() != "0" {
 		t.Fatalf("flags %v, place %s", got.Flags(), w.placeCount())
 	}
 	w.opts.Chain = w.chain
 	w.restart()
 	w.chain.advance(25 * time.Hour)
-	if _, err := w.payer.RecoverOnce(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	w.recoverOnce()
 	got := w.payment(p.ID)
 	if got.State != pay.Settled || got.Unresolved || w.counter(pay.PlaceCounter(w.key.Owner(), month)) != "1" {
 		t.Fatalf("state %s %v", got.State, got.Flags())
 	}
-	if err := w.store.check(); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func TestALieIsDisputedWithACorrection(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, nil)
-	w.fac.mode("", "lie")
-	p := w.mustPay(w.rest(pay.SettlePayer, "https://a.example/x", "100", ""))
-	w.recoverAll()
-	if got := w.payment(p.ID); !got.Disputed || got.State != pay.Settled {
-		t.Fatalf("%s %v", got.State, got.Flags())
-	}
-	events, _, err := w.books.Spend(context.Background(), w.key, pay.SpendQuery{Limit: 10})
-	if err != nil || len(events) != 2 || events[0].SignedAmount() != "-100" || events[0].Corrects != events[1].ID {
-		t.Fatalf("events %+v, %v", events, err)
-	}
+	w.checkBooks()
 }
 
 func TestForeignChainIsNoEvidence(t *testing.T) {
@@ -64,8 +42,7 @@ func TestForeignChainIsNoEvidence(t *testing.T) {
 		t.Fatal(world, err)
 	}
 	w.fac.mode("", "fail")
-	_, err := w.payer.Pay(context.Background(), w.rest(pay.SettlePayer, "https://a.example/x", "100", ""))
-	p := failedState(t, err)
+	p := w.mustFail(w.rest(pay.SettlePayer, "https://a.example/x", "100", ""))
 	w.recoverAll()
 	if got := w.payment(p.ID); got.State != pay.Open {
 		t.Fatalf("another chain's silence made the payment %s", got.State)
@@ -75,36 +52,20 @@ func TestForeignChainIsNoEvidence(t *testing.T) {
 	}
 }
 
+// What fits is in TestEvidence.
 func TestSellerModeReceipts(t *testing.T) {
 	t.Parallel()
-	fits := func(p *pay.Payment, tx string) x402.Receipt {
-		return x402.Receipt{Success: true, Transaction: tx, Network: "eip155:8453", Payer: strings.ToLower(p.Authorization.From.String())}
-	}
-	other := x402.NewAmount(99)
-	for name, c := range map[string]struct {
-		change func(*x402.Receipt)
-		want   pay.State
-	}{
-		"fits":            {func(*x402.Receipt) {}, pay.Settled},
-		"v1 network name": {func(r *x402.Receipt) { r.Network = "base" }, pay.Settled},
-		"other network":   {func(r *x402.Receipt) { r.Network = "base-sepolia" }, pay.Open},
-		"other payer":     {func(r *x402.Receipt) { r.Payer = testSeller }, pay.Open},
-		"other amount":    {func(r *x402.Receipt) { r.Amount = &other }, pay.Open},
-		"no transaction":  {func(r *x402.Receipt) { r.Transaction = "" }, pay.Open},
-		"failure":         {func(r *x402.Receipt) { r.Success = false }, pay.Open},
-	} {
+	for success, want := range map[bool]pay.State{true: pay.Settled, false: pay.Open} {
 		w := newWorld(t, nil)
-		a, err := w.payer.Pay(context.Background(), w.rest(pay.SettleSeller, "https://a.example/x", "100", ""))
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := w.mustBegin(w.rest(pay.SettleSeller, "https://a.example/x", "100", ""))
 		a.Finish(true)
 		w.quiet()
-		r := fits(a.Payment(), w.sellerMoves(a.Payload()))
-		c.change(&r)
-		p, err := w.payer.PostReceipt(context.Background(), w.key, a.Payment().ID, r)
-		if err != nil || p.State != c.want {
-			t.Errorf("%s: state %v, %v", name, p.State, err)
+		r := x402.Receipt{
+			Success: success, Transaction: w.sellerMoves(a.Payload()), Network: "eip155:8453",
+			Payer: strings.ToLower(a.Payment().Authorization.From.String()),
+		}
+		if p, err := w.payer.PostReceipt(context.Background(), w.key, a.Payment().ID, r); err != nil || p.State != want {
+			t.Errorf("success %t: state %v, %v", success, p.State, err)
 		}
 	}
 }
@@ -113,12 +74,10 @@ func TestOneTransactionDoesNotSettleTwoPaymentsByReceipt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	var last *pay.Payment
+	var err error
 	tx := "0x" + strings.Repeat("7", 64)
 	for i := range 2 {
-		a, err := w.payer.Pay(context.Background(), w.rest(pay.SettleSeller, fmt.Sprintf("https://a.example/%d", i), "100", ""))
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := w.mustBegin(w.rest(pay.SettleSeller, fmt.Sprintf("https://a.example/%d", i), "100", ""))
 		a.Finish(true)
 		if last, err = w.payer.PostReceipt(context.Background(), w.key, a.Payment().ID, x402.Receipt{Success: true, Transaction: tx, Network: "base"}); err != nil {
 			t.Fatal(err)
@@ -133,10 +92,7 @@ func TestSellerModeOnRESTRepeatsUntilTheReceipt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	buy := func() (string, string) {
-		a, err := w.payer.Pay(context.Background(), w.rest(pay.SettleSeller, "https://a.example/x", "100", ""))
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := w.mustBegin(w.rest(pay.SettleSeller, "https://a.example/x", "100", ""))
 		a.Finish(true)
 		w.quiet()
 		return a.Payment().ID, a.Payload().Header()

@@ -15,10 +15,7 @@ import (
 // mustPay pays on REST and answers the caller.
 func (w *world) mustPay(r pay.Request) *pay.Payment {
 	w.t.Helper()
-	a, err := w.payer.Pay(context.Background(), r)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	a := w.mustBegin(r)
 	a.Finish(true)
 	w.quiet()
 	return w.payment(a.Payment().ID)
@@ -74,22 +71,18 @@ func TestRefusalGivesThePlaceBackAtOnceAndMoneyLater(t *testing.T) {
 	w := newWorld(t, func(o *pay.Options) { o.Chain = nil })
 	w.key.Policy = &pay.Policy{DailyBudget: pay.CapOf(limit)}
 	w.fac.mode("refuse", "")
-	_, err := w.payer.Pay(context.Background(), w.rest(pay.SettlePayer, "https://a.example/x", "1000", ""))
-	p := failedState(t, err)
+	p := w.mustFail(w.rest(pay.SettlePayer, "https://a.example/x", "1000", ""))
 	if p.State != pay.Open || !p.Refused || w.placeCount() != "0" {
 		t.Fatalf("state %s %v, place %s", p.State, p.Flags(), w.placeCount())
 	}
 	w.quiet()
 	w.fac.mode("", "")
-	_, err = w.payer.Pay(context.Background(), w.rest(pay.SettlePayer, "https://a.example/other", "1000", ""))
-	var refused *pay.PolicyError
-	if !errors.As(err, &refused) || refused.Rule != "daily-budget" {
+	_, err := w.payer.Pay(context.Background(), w.rest(pay.SettlePayer, "https://a.example/other", "1000", ""))
+	if !isRule(err, "daily-budget") {
 		t.Fatalf("the refused payment's money must stay reserved, got %v", err)
 	}
 	w.chain.advance(60*time.Second + pay.RepeatGrace)
-	if _, err := w.payer.RecoverOnce(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	w.recoverOnce()
 	if got := w.mustPay(w.rest(pay.SettlePayer, "https://a.example/x", "1000", "")); got.ID == p.ID {
 		t.Fatal("a refused payment was driven on")
 	}
@@ -125,8 +118,7 @@ func TestSignerFailuresVoid(t *testing.T) {
 	} {
 		w := newWorld(t, nil)
 		breakIt(w.ring)
-		_, err := w.payer.Pay(context.Background(), w.rest(pay.SettlePayer, "https://a.example/x", "100", ""))
-		p := failedState(t, err)
+		p := w.mustFail(w.rest(pay.SettlePayer, "https://a.example/x", "100", ""))
 		if p.State != pay.Void || w.placeCount() != "0" || w.fac.called("verify") != 0 {
 			t.Fatalf("%s: state %s, place %s, verify called %d times", name, p.State, w.placeCount(), w.fac.called("verify"))
 		}
@@ -149,38 +141,6 @@ func TestSignaturesOfProvenKeysAreNotRecovered(t *testing.T) {
 	}
 }
 
-func TestProxyDefaultsAndDoors(t *testing.T) {
-	t.Parallel()
-	maxPay, day := x402.NewAmount(1_000_000), x402.NewAmount(1_500_000)
-	w := newWorld(t, func(o *pay.Options) {
-		o.DefaultPolicy = pay.Policy{MaxPayment: pay.CapOf(maxPay), DailyBudget: pay.CapOf(day)}
-	})
-	open := func(amount string) error {
-		a, err := w.payer.Open(context.Background(), w.proxied("https://a.example/"+amount, amount, ""))
-		if err == nil {
-			a.Finish(true)
-		}
-		return err
-	}
-	if err := open("1000001"); !isRule(err, "per-payment") {
-		t.Fatalf("got %v", err)
-	}
-	if err := open("1000000"); err != nil {
-		t.Fatal(err)
-	}
-	if err := open("500001"); !isRule(err, "daily-budget") {
-		t.Fatalf("got %v", err)
-	}
-	if err := open("500000"); err != nil {
-		t.Fatal(err)
-	}
-	w.mustPay(w.rest(pay.SettlePayer, "https://a.example/rest", "5000000", "")) // no limits on REST
-	w.key.Policy = &pay.Policy{Doors: []pay.Door{pay.DoorProxy}}
-	if _, err := w.payer.Pay(context.Background(), w.rest(pay.SettlePayer, "https://a.example/rest", "1", "")); !isRule(err, "doors") {
-		t.Fatalf("got %v", err)
-	}
-}
-
 func TestChoosesTheFirstPayableRequirement(t *testing.T) {
 	t.Parallel()
 	entry := func(scheme, network, asset, amount string, timeout int) string {
@@ -190,29 +150,17 @@ func TestChoosesTheFirstPayableRequirement(t *testing.T) {
 	good := entry("exact", "eip155:8453", usdc, "7", 60)
 	for name, c := range map[string]struct {
 		entries []string
-		check   func(error) bool
+		want    pay.ErrorCode // "": paid
 	}{
-		"solana first":   {[]string{entry("exact", "solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp", "So1", "1", 60), good}, nil},
-		"foreign asset":  {[]string{entry("exact", "eip155:8453", testSeller, "1", 60), good}, nil},
-		"upto":           {[]string{entry("upto", "eip155:8453", usdc, "1", 60), good}, nil},
-		"too short":      {[]string{entry("exact", "eip155:8453", usdc, "1", 9), good}, nil},
-		"only too short": {[]string{entry("exact", "eip155:8453", usdc, "1", 9)}, func(err error) bool { return isRule(err, "validity") }},
-		"only solana": {[]string{entry("exact", "solana:x", "So1", "1", 60)}, func(err error) bool {
-			var e *pay.NoWalletError
-			return errors.As(err, &e)
-		}},
-		"only upto": {[]string{entry("upto", "eip155:8453", usdc, "1", 60)}, func(err error) bool {
-			var e *x402.UnsupportedError
-			return errors.As(err, &e)
-		}},
-		"sepolia is off": {[]string{entry("exact", "eip155:84532", "0x036CbD53842c5426634e7929541eC2318f3dCF7e", "1", 60)}, func(err error) bool {
-			var e *pay.NoWalletError
-			return errors.As(err, &e)
-		}},
-		"negative": {[]string{entry("exact", "eip155:8453", usdc, "-1", 60)}, func(err error) bool {
-			var e *pay.HeaderError
-			return errors.As(err, &e)
-		}},
+		"solana first":   {[]string{entry("exact", "solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp", "So1", "1", 60), good}, ""},
+		"foreign asset":  {[]string{entry("exact", "eip155:8453", testSeller, "1", 60), good}, ""},
+		"upto":           {[]string{entry("upto", "eip155:8453", usdc, "1", 60), good}, ""},
+		"too short":      {[]string{entry("exact", "eip155:8453", usdc, "1", 9), good}, ""},
+		"only too short": {[]string{entry("exact", "eip155:8453", usdc, "1", 9)}, pay.CodePolicy},
+		"only solana":    {[]string{entry("exact", "solana:x", "So1", "1", 60)}, pay.CodeNoWallet},
+		"only upto":      {[]string{entry("upto", "eip155:8453", usdc, "1", 60)}, pay.CodeUnsupported},
+		"sepolia is off": {[]string{entry("exact", "eip155:84532", "0x036CbD53842c5426634e7929541eC2318f3dCF7e", "1", 60)}, pay.CodeNoWallet},
+		"negative":       {[]string{entry("exact", "eip155:8453", usdc, "-1", 60)}, pay.CodeHeader},
 	} {
 		w := newWorld(t, nil)
 		ch, err := x402.DecodeHeader(`{"x402Version":2,"resource":{"url":"https://a.example/"},"accepts":[` + strings.Join(c.entries, ",") + `]}`)
@@ -223,12 +171,10 @@ func TestChoosesTheFirstPayableRequirement(t *testing.T) {
 		r.Challenge = ch
 		a, err := w.payer.Pay(context.Background(), r)
 		switch {
-		case c.check == nil && err != nil:
-			t.Errorf("%s: %v", name, err)
-		case c.check == nil && a.Payment().Terms.Amount.String() != "7":
-			t.Errorf("%s: paid %s", name, a.Payment().Terms.Amount)
-		case c.check != nil && !c.check(err):
+		case err != nil && pay.Code(err) != c.want, err == nil && c.want != "", c.want == pay.CodePolicy && !isRule(err, "validity"):
 			t.Errorf("%s: got %v", name, err)
+		case err == nil && a.Payment().Terms.Amount.String() != "7":
+			t.Errorf("%s: paid %s", name, a.Payment().Terms.Amount)
 		}
 		if err == nil {
 			a.Finish(true)
@@ -299,5 +245,111 @@ func TestAPanicReleasesTheLease(t *testing.T) {
 	defer cancel()
 	if err := w.payer.Close(ctx); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// turns is a facilitator that counts the turns that it has given out.
+type turns struct {
+	*facilitator
+	out int
+}
+
+func (f *turns) Ready(string) (giveBack func(), err error) { f.out++; return func() { f.out-- }, nil }
+
+// orgless is a store that cannot tell plans.
+type orgless struct{ *memStore }
+
+func (orgless) Organization(context.Context, string) (pay.Organization, error) {
+	return pay.Organization{}, pay.ErrUnavailable
+}
+
+// A call that ends before its payment is journaled gives the facilitator's turn back.
+func TestTurnIsGivenBack(t *testing.T) {
+	t.Parallel()
+	fac := new(turns)
+	w := newWorld(t, func(o *pay.Options) {
+		fac.facilitator = o.Facilitator.(*facilitator)
+		o.Facilitator, o.Store = fac, orgless{o.Store.(*memStore)}
+	})
+	w.key.OrganizationID = "org"
+	_, err := w.payer.Pay(t.Context(), w.rest(pay.SettlePayer, "https://a.example/", "1", ""))
+	if !errors.Is(err, pay.ErrUnavailable) || fac.out != 0 {
+		t.Fatalf("%v, %d turns are out", err, fac.out)
+	}
+}
+
+func TestFundsAreNamed(t *testing.T) {
+	t.Parallel()
+	failed := func(err error) *pay.FailedError {
+		t.Helper()
+		var f *pay.FailedError
+		if !errors.As(err, &f) {
+			t.Fatalf("got %v", err)
+		}
+		return f
+	}
+	w := newWorld(t, nil)
+	_, err := w.open(buy{door: pay.DoorProxy, url: numbered(1), amount: 1_000_000_001}) // the chain says 1_000_000_000
+	if f := failed(err); !f.Funds {
+		t.Errorf("balance: %+v", f)
+	}
+	w.fac.mode("refuse", "") // insufficient_funds
+	_, err = w.payer.Pay(context.Background(), w.rest(pay.SettlePayer, numbered(2), "1", ""))
+	if f := failed(err); !f.Funds || f.Stage != pay.StageVerify {
+		t.Errorf("verify: %+v", f)
+	}
+	w.fac.mode("", "refuse")
+	_, err = w.payer.Pay(context.Background(), w.rest(pay.SettlePayer, numbered(3), "1", ""))
+	if f := failed(err); !f.Funds || f.Stage != pay.StageSettle {
+		t.Errorf("settle: %+v", f)
+	}
+	w.fac.mode("fail", "")
+	_, err = w.payer.Pay(context.Background(), w.rest(pay.SettlePayer, numbered(4), "1", ""))
+	if f := failed(err); f.Funds {
+		t.Errorf("unreachable: %+v", f)
+	}
+	for reason, want := range map[string]bool{
+		"insufficient_funds": true, "invalid_exact_evm_insufficient_balance": true, "Insufficient_Funds: 0": true, "": false, "invalid_payload": false,
+	} {
+		if pay.FundsReason(reason) != want {
+			t.Errorf("%q", reason)
+		}
+	}
+}
+
+func TestCode(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		err  error
+		want pay.ErrorCode
+	}{
+		{nil, pay.CodeInternal},
+		{errors.New("unknown"), pay.CodeInternal},
+		{fmt.Errorf("journaling a payment: %w", pay.ErrQuota), pay.CodeQuota},
+		{fmt.Errorf("deep: %w", fmt.Errorf("deeper: %w", &pay.PolicyError{Rule: "hosts"})), pay.CodePolicy},
+		{&pay.FailuresError{}, pay.CodeFailures},
+		{&pay.HeaderError{Cause: errors.New("x")}, pay.CodeHeader},
+		{&pay.NoWalletError{}, pay.CodeNoWallet},
+		{&x402.UnsupportedError{}, pay.CodeUnsupported},
+		{&pay.InputError{}, pay.CodeInput},
+		{&pay.UnresolvableError{}, pay.CodeUnresolvable},
+		{&pay.SpentError{Payment: &pay.Payment{}}, pay.CodeSpent},
+		// The lost lease is an open payment to the caller.
+		{fmt.Errorf("%w: %w", &pay.OpenError{Payment: &pay.Payment{}}, pay.ErrLeaseLost), pay.CodeOpen},
+		{pay.ErrLeaseLost, pay.CodeLeaseLost},
+		// A failed payment is one, whatever made it fail; why, its cause says.
+		{&pay.FailedError{Cause: pay.ErrCallerGone}, pay.CodeFailed},
+		{&pay.FailedError{Cause: fmt.Errorf("reading a wallet: %w", pay.ErrUnavailable)}, pay.CodeFailed},
+		// Both are an ErrUnavailable as well.
+		{&pay.ReconcilingError{Taken: time.Now()}, pay.CodeReconciling},
+		{&pay.ClockError{}, pay.CodeClock},
+		{fmt.Errorf("%w: %w", pay.ErrUnavailable, pay.ErrPolicyChanged), pay.CodeUnavailable},
+		{pay.ErrCallerGone, pay.CodeCallerGone},
+		{fmt.Errorf("asking: %w", context.DeadlineExceeded), pay.CodeEnded},
+		{context.Canceled, pay.CodeEnded},
+	} {
+		if got := pay.Code(c.err); got != c.want {
+			t.Errorf("%v: %s, want %s", c.err, got, c.want)
+		}
 	}
 }

@@ -29,9 +29,7 @@ func TestReconcileAfterManyAttempts(t *testing.T) {
 	w.chain.advance(time.Minute)
 	w.restore(backup, taken, true)
 	w.chain.advance(20 * time.Minute)
-	if w.reconcile() {
-		t.Fatal("still pending")
-	}
+	w.mustReconcile()
 	if p := w.mustPay(r); !p.Reconciled || w.chain.moves() != 1 {
 		t.Fatalf("the repeat of a paid order got %s %v; moved %d times", p.ID, p.Flags(), w.chain.moves())
 	}
@@ -123,9 +121,7 @@ func TestReconcileInSmallSteps(t *testing.T) {
 	w.chain.advance(time.Minute)
 	w.restore(backup, taken, true)
 	w.chain.advance(20 * time.Minute)
-	if w.reconcile() {
-		t.Fatal("still pending")
-	}
+	w.mustReconcile()
 	w.booksAreTheChain()
 	if most := backup.mostFound; most == 0 || most > 500 {
 		t.Errorf("%d in one step", most)

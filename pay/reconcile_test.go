@@ -92,6 +92,13 @@ func (w *world) reconcile() bool {
 	}
 }
 
+func (w *world) mustReconcile() {
+	w.t.Helper()
+	if w.reconcile() {
+		w.t.Fatal("still pending")
+	}
+}
+
 // buy makes a proxied purchase; the seller moves the money if it settles.
 func (w *world) buy(url, amount, idem string, settles bool) (*pay.Payment, error) {
 	a, err := w.payer.Open(context.Background(), w.proxied(url, amount, idem))
@@ -153,9 +160,7 @@ func (w *world) booksAreTheChain() {
 	if len(rows) != len(w.chain.log) || len(events) != len(rows) || moved != booked {
 		w.t.Errorf("%d rows, %d events, %d moves; %s booked, %s moved", len(rows), len(events), len(w.chain.log), booked, moved)
 	}
-	if err := w.store.check(); err != nil {
-		w.t.Error(err)
-	}
+	w.checkBooks()
 }
 
 // TestReconcile lives through a loss of the books: what was paid after the backup is booked
@@ -184,15 +189,9 @@ func TestReconcile(t *testing.T) {
 			w.sellerMoves(openPayload)
 			w.mustBuy("https://api.example.com/keyless", "10", "", true)
 			w.mustBuy("https://api.example.com/keyed", "20", "keyed", true)
-			rest, err := w.payer.Pay(t.Context(), w.rest(pay.SettlePayer, "https://api.example.com/rest", "40", "rest"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			rest := w.mustBegin(w.rest(pay.SettlePayer, "https://api.example.com/rest", "40", "rest"))
 			rest.Finish(true)
-			seller, err := w.payer.Pay(t.Context(), w.rest(pay.SettleSeller, "https://api.example.com/seller", "80", "seller"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			seller := w.mustBegin(w.rest(pay.SettleSeller, "https://api.example.com/seller", "80", "seller"))
 			w.sellerMoves(seller.Payload())
 			seller.Finish(true)
 			w.chain.advance(10 * time.Minute)
@@ -204,10 +203,7 @@ func TestReconcile(t *testing.T) {
 			w.chain.advance(10 * time.Minute)
 			w.recoverAll()
 			w.mustBuy("https://api.example.com/tried", "160", "tried", true)
-			late, err := w.payer.Open(t.Context(), w.proxied("https://api.example.com/late", "320", "late"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			late := w.mustOpen(w.proxied("https://api.example.com/late", "320", "late"))
 			w.chain.advance(20 * time.Second)
 			w.restore(backup, taken, withBlock)
 			restoredAt := w.chain.clock()
@@ -244,9 +240,7 @@ func TestReconcile(t *testing.T) {
 				}
 				w.chain.advance(15 * time.Second)
 			}
-			if w.reconcile() {
-				t.Fatal("still pending")
-			}
+			w.mustReconcile()
 			if h := w.payer.Health(t.Context()); !h.OK || h.Reconciling != nil {
 				t.Fatalf("%+v", h)
 			}
@@ -267,10 +261,7 @@ func TestReconcile(t *testing.T) {
 			for _, r := range []pay.Request{
 				w.rest(pay.SettlePayer, "https://api.example.com/rest", "40", "rest"), w.rest(pay.SettleSeller, "https://api.example.com/seller", "80", "seller"),
 			} {
-				a, err := w.payer.Pay(t.Context(), r)
-				if err != nil {
-					t.Fatal(err)
-				}
+				a := w.mustBegin(r)
 				if p := a.Payment(); p.State != pay.Settled || !p.Reconciled || p.Transaction == "" || a.Payload().Header() != "" {
 					t.Errorf("%+v", p)
 				}
@@ -387,9 +378,7 @@ func TestReconcileByAnotherMachine(t *testing.T) {
 		t.Fatal("the word of another chain counts")
 	}
 	w.chain.other = ""
-	if w.reconcile() {
-		t.Fatal("still pending")
-	}
+	w.mustReconcile()
 	w.booksAreTheChain()
 }
 
@@ -418,9 +407,7 @@ func TestReconcileWhenTheSafeBlockGoesBack(t *testing.T) {
 		t.Errorf("%+v, before %+v", is, n)
 	}
 	w.chain.lag = 0
-	if w.reconcile() {
-		t.Fatal("still pending")
-	}
+	w.mustReconcile()
 }
 
 // The newest blocks are read again, for an RPC whose machines do not all have them yet.
@@ -437,9 +424,7 @@ func TestReconcileReadsAgain(t *testing.T) {
 	w.reconcile()
 	w.chain.log = hidden
 	w.chain.advance(10 * time.Minute)
-	if w.reconcile() {
-		t.Fatal("still pending")
-	}
+	w.mustReconcile()
 	w.booksAreTheChain()
 }
 
@@ -474,9 +459,7 @@ func TestReconcileAfterACrash(t *testing.T) {
 		t.Fatalf("%+v", w.store.restored())
 	}
 	w.chain.advance(10 * time.Minute)
-	if w.reconcile() {
-		t.Fatal("still pending")
-	}
+	w.mustReconcile()
 	w.booksAreTheChain()
 }
 
@@ -526,9 +509,7 @@ func TestReconcileWithoutAnRPC(t *testing.T) {
 			t.Fatal("too early")
 		}
 		w.chain.advance(time.Second)
-		if w.reconcile() {
-			t.Fatal("still pending")
-		}
+		w.mustReconcile()
 		if err := w.payer.AcceptRisk(t.Context(), "ops"); !errors.Is(err, pay.ErrNotReconciling) {
 			t.Errorf("error %v", err)
 		}
@@ -612,9 +593,7 @@ func TestReconcileOfTwoNetworks(t *testing.T) {
 	if err := w.payer.AcceptRisk(t.Context(), ""); err != nil {
 		t.Fatal(err)
 	}
-	if w.reconcile() {
-		t.Fatal("still pending")
-	}
+	w.mustReconcile()
 	w.booksAreTheChain()
 }
 

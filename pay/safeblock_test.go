@@ -102,9 +102,7 @@ func TestWhatAnRPCProves(t *testing.T) {
 			w.chain.advance(2 * time.Minute)
 			for range 3 {
 				w.chain.advance(2 * time.Minute)
-				if _, err := w.payer.RecoverOnce(context.Background()); err != nil {
-					t.Fatal(err)
-				}
+				w.recoverOnce()
 			}
 			got, want := w.payment(p.ID), pay.Open
 			switch {

@@ -38,9 +38,7 @@ func TestRefusalAtVerifyOfWhatIsSent(t *testing.T) {
 				if w.chain.moves() != 1 || w.placeCount() != "0" {
 					t.Errorf("watched %t, %s, %q: %d moves, place %s", watched, settlement, idem, w.chain.moves(), w.placeCount())
 				}
-				if err := w.store.check(); err != nil {
-					t.Error(err)
-				}
+				w.checkBooks()
 			}
 		}
 	}
@@ -63,20 +61,14 @@ func TestPayloadThatLeftAllTheSame(t *testing.T) {
 		w := newWorld(t, func(o *pay.Options) { o.Observer = contradictions{watcher: watcher{}, told: &told} })
 		w.set(pay.Policy{DailyBudget: usdc(10)})
 		r := w.proxied("https://a.example/x", "10", idem)
-		a, err := w.payer.Open(context.Background(), r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := w.mustOpen(r)
 		p, leaked := a.Payment(), a.Payload()
 		a.Abandon("no connection")
 		if p = w.payment(p.ID); p.State != pay.Void || !p.Doubted || w.placeCount() != "0" {
 			t.Fatalf("%s %+v, place %s", p.State, p, w.placeCount())
 		}
 		w.spends(buy{amount: 1}, "daily-budget")
-		b, err := w.payer.Open(context.Background(), r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := w.mustOpen(r)
 		if b.Payment().ID != p.ID || b.Payload().Header() != leaked.Header() || b.Payment().State != pay.Open || w.placeCount() != "1" {
 			t.Fatalf("%q: the repeat got payment %s of %s, %s, place %s", idem, b.Payment().ID, p.ID, b.Payment().State, w.placeCount())
 		}
@@ -87,9 +79,7 @@ func TestPayloadThatLeftAllTheSame(t *testing.T) {
 		if p = w.payment(p.ID); p.State != pay.Settled || p.EventID == "" || told != 1 || w.placeCount() != "1" {
 			t.Errorf("%q: %s %v, told %d times, place %s", idem, p.State, p.Flags(), told, w.placeCount())
 		}
-		if err := w.store.check(); err != nil {
-			t.Error(err)
-		}
+		w.checkBooks()
 	}
 }
 
@@ -99,10 +89,7 @@ func TestUnsentPaymentThatTheChainDisproves(t *testing.T) {
 	w := newWorld(t, nil)
 	w.set(pay.Policy{DailyBudget: usdc(10)})
 	r := w.proxied("https://a.example/x", "10", "order-1")
-	a, err := w.payer.Open(context.Background(), r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := w.mustOpen(r)
 	p := a.Payment()
 	a.Abandon("no connection")
 	w.chain.lag = 10 * time.Minute
@@ -121,9 +108,7 @@ func TestUnsentPaymentThatTheChainDisproves(t *testing.T) {
 	if b, err := w.payer.Open(context.Background(), r); err != nil || b.Payment().ID == p.ID {
 		t.Fatalf("%v", err)
 	}
-	if err := w.store.check(); err != nil {
-		t.Error(err)
-	}
+	w.checkBooks()
 }
 
 // While payments are paused, a repeat does not open a payment again that has not left.
@@ -132,10 +117,7 @@ func TestDoubtedPaymentIsNotRevivedDuringAPause(t *testing.T) {
 	ctx := pay.WithActor(context.Background(), pay.Operator("ann"))
 	w := newWorld(t, nil)
 	r := w.proxied("https://a.example/x", "10", "")
-	a, err := w.payer.Open(context.Background(), r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := w.mustOpen(r)
 	a.Abandon("no connection")
 	if _, err := w.books.PauseAll(ctx, "drill"); err != nil {
 		t.Fatal(err)

@@ -36,8 +36,7 @@ func (w *world) refused(idem string) (*pay.Payment, pay.Request) {
 	before := w.placeCount()
 	w.fac.mode("", "refuse")
 	r := w.rest(pay.SettlePayer, "https://a.example/x", "1000", idem)
-	_, err := w.payer.Pay(context.Background(), r)
-	p := failedState(w.t, err)
+	p := w.mustFail(r)
 	w.quiet()
 	w.fac.mode("", "")
 	if p = w.payment(p.ID); p.State != pay.Open || !p.Refused || w.placeCount() != before {
@@ -66,9 +65,7 @@ func TestRepeatOfARefusalThatMaySettle(t *testing.T) {
 				t.Errorf("%q, sent %s: payment %s of %s is %s %v, %d moves, place %s",
 					idem, late, got.ID, p.ID, got.State, got.Flags(), w.chain.moves(), w.placeCount())
 			}
-			if err := w.store.check(); err != nil {
-				t.Error(err)
-			}
+			w.checkBooks()
 		}
 	}
 }
@@ -93,8 +90,7 @@ func TestRefusalWhileTheRPCIsDown(t *testing.T) {
 			t.Errorf("after an hour %s %v, place %s", p.State, p.Flags(), w.placeCount())
 		}
 		_, err := w.payer.Pay(context.Background(), r)
-		var open *pay.OpenError
-		if !errors.As(err, &open) || open.Payment.ID != p.ID {
+		if open, ok := errors.AsType[*pay.OpenError](err); !ok || open.Payment.ID != p.ID {
 			t.Errorf("the repeat got %v", err)
 		}
 		w.chain.rpc(false, false)
@@ -106,25 +102,30 @@ func TestRefusalWhileTheRPCIsDown(t *testing.T) {
 		if w.chain.moves() != 2 { // the one before, and this one
 			t.Errorf("moved %t: %d moves", moved, w.chain.moves())
 		}
-		if err := w.store.check(); err != nil {
-			t.Error(err)
-		}
+		w.checkBooks()
 	}
 }
 
-// A refused payment gives its place back, and must find another one to be driven on.
+// A refused payment gives its place back, and must find another one to be driven on, also when its wallet is gone.
 func TestRefusalIsDrivenOnOnlyWithAPlace(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nil)
-	place := pay.PlaceCounter(w.key.Owner(), w.chain.clock())
-	p, r := w.refused("order-1")
-	w.store.count(place, 3000)
-	if _, err := w.payer.Pay(context.Background(), r); !errors.Is(err, pay.ErrQuota) || w.chain.moves() != 0 {
-		t.Fatalf("got %v, %d moves", err, w.chain.moves())
-	}
-	w.store.count(place, 2999)
-	if got := w.mustPay(r); got.ID != p.ID || w.placeCount() != "3000" {
-		t.Errorf("payment %s of %s, place %s", got.ID, p.ID, w.placeCount())
+	for _, gone := range []bool{false, true} {
+		w := newWorld(t, nil)
+		place := pay.PlaceCounter(w.key.Owner(), w.chain.clock())
+		p, r := w.refused("order-1")
+		if gone {
+			if err := w.store.DeleteWallet(t.Context(), w.key.ID, w.store.wallet().ID, w.chain.clock()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.store.count(place, 3000)
+		if _, err := w.payer.Pay(context.Background(), r); !errors.Is(err, pay.ErrQuota) || w.chain.moves() != 0 {
+			t.Errorf("got %v, %d moves", err, w.chain.moves())
+		}
+		w.store.count(place, 2999)
+		if got := w.mustPay(r); got.ID != p.ID || w.placeCount() != "3000" {
+			t.Errorf("payment %s of %s, place %s", got.ID, p.ID, w.placeCount())
+		}
 	}
 }
 
@@ -154,24 +155,5 @@ func TestRefusalWithoutAnRPC(t *testing.T) {
 		if got := w.mustPay(r); got.ID == p.ID {
 			t.Errorf("after %s a refused payment was driven on", watched)
 		}
-	}
-}
-
-// A refused payment is driven on within the month's count, also when its wallet is gone.
-func TestRefusalIsDrivenOnWithinTheMonthWithoutItsWallet(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, nil)
-	place := pay.PlaceCounter(w.key.Owner(), w.chain.clock())
-	p, r := w.refused("order-1")
-	if err := w.store.DeleteWallet(t.Context(), w.key.ID, w.store.wallet().ID, w.chain.clock()); err != nil {
-		t.Fatal(err)
-	}
-	w.store.count(place, 3000)
-	if _, err := w.payer.Pay(context.Background(), r); !errors.Is(err, pay.ErrQuota) || w.chain.moves() != 0 {
-		t.Errorf("got %v, %d moves", err, w.chain.moves())
-	}
-	w.store.count(place, 2999)
-	if got := w.mustPay(r); got.ID != p.ID || w.placeCount() != "3000" {
-		t.Errorf("payment %s of %s, place %s", got.ID, p.ID, w.placeCount())
 	}
 }

@@ -240,13 +240,17 @@ func TestRulingsThatDoNotHold(t *testing.T) {
 	}
 }
 
-// What the chain has disproved is not an operator's to decide.
+// What the chain has disproved is taken back in the books, and is not an operator's to decide.
 func TestDisputedIsNotResolved(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	w.fac.mode("", "lie")
 	p := w.mustPay(w.rest(pay.SettlePayer, "https://a.example/x", "1", ""))
 	w.recoverAll()
+	events, _, err := w.books.Spend(t.Context(), w.key, pay.SpendQuery{Limit: 10})
+	if err != nil || len(events) != 2 || events[0].SignedAmount() != "-1" || events[0].Corrects != events[1].ID {
+		t.Errorf("events %+v, %v", events, err)
+	}
 	for _, as := range []pay.State{pay.Void, pay.Settled} {
 		if _, err := w.resolve(p.ID, as); !unresolvable(err) || !strings.Contains(err.Error(), "final") {
 			t.Errorf("%s: %v", as, err)

@@ -15,23 +15,6 @@ import (
 // Sequences of calls, crashes and lies that once cost money, or books that were wrong
 // about it. Those about leases and recovery are in sequences_lease_test.go.
 
-// mustOpen opens an attempt at the proxy's door.
-func (w *world) mustOpen(r pay.Request) *pay.Attempt {
-	w.t.Helper()
-	a, err := w.payer.Open(context.Background(), r)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return a
-}
-
-func (w *world) recoverOnce() {
-	w.t.Helper()
-	if _, err := w.payer.RecoverOnce(context.Background()); err != nil {
-		w.t.Fatal(err)
-	}
-}
-
 // The money of a payment can move before its signature is in the journal. A repeat that
 // then got an error instead of the payload would make its caller buy elsewhere.
 func TestRepeatAfterACrashBeforeTheSignatureWasKept(t *testing.T) {
@@ -55,10 +38,7 @@ func TestRepeatAfterACrashBeforeTheSignatureWasKept(t *testing.T) {
 			if got.ID != lost.Payment().ID || got.State != pay.Settled || w.chain.moves() != 1 {
 				t.Errorf("payment %s is %s, %d moves", got.ID, got.State, w.chain.moves())
 			}
-			a, err := w.payer.Pay(context.Background(), r)
-			if err != nil {
-				t.Fatal(err)
-			}
+			a := w.mustBegin(r)
 			a.Finish(true)
 			if a.Payload().Header() != lost.Payload().Header() {
 				t.Error("the stored answer is another payload")
@@ -137,39 +117,6 @@ func TestRefusedChallengeLocksNoWallet(t *testing.T) {
 	}
 }
 
-// A key's own policy that says nothing about amounts must not lift the limits of the
-// proxy, or an agent could spend the whole wallet on one challenge.
-func TestPolicyOfAKeyKeepsTheLimitsOfTheProxy(t *testing.T) {
-	t.Parallel()
-	one, two, three := x402.NewAmount(1_000_000), x402.NewAmount(2_000_000), x402.NewAmount(3_000_000)
-	for name, c := range map[string]struct {
-		own    pay.Policy
-		amount string
-		rule   string // "": paid
-	}{
-		"doors only, too much":     {pay.Policy{Doors: []pay.Door{pay.DoorProxy}}, "1000001", "per-payment"},
-		"doors only, within":       {pay.Policy{Doors: []pay.Door{pay.DoorProxy}}, "1000000", ""},
-		"own limit, default day":   {pay.Policy{MaxPayment: pay.CapOf(three)}, "2000001", "daily-budget"},
-		"own limits stand":         {pay.Policy{MaxPayment: pay.CapOf(three), DailyBudget: pay.CapOf(three)}, "3000000", ""},
-		"own day, default payment": {pay.Policy{DailyBudget: pay.CapOf(three)}, "1000001", "per-payment"},
-	} {
-		w := newWorld(t, func(o *pay.Options) {
-			o.DefaultPolicy = pay.Policy{MaxPayment: pay.CapOf(one), DailyBudget: pay.CapOf(two)}
-		})
-		w.key.Policy = &c.own
-		a, err := w.payer.Open(context.Background(), w.proxied("https://a.example/x", c.amount, ""))
-		switch {
-		case err == nil:
-			a.Finish(true)
-			if c.rule != "" {
-				t.Errorf("%s: paid", name)
-			}
-		case !isRule(err, c.rule):
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
 // A receipt may name a transaction that does not exist. The chain's later transaction has to
 // replace it, or the books point to a missing transfer.
 func TestConfirmationCorrectsAClaimedTransaction(t *testing.T) {
@@ -218,24 +165,6 @@ func TestRefusedReceiptBesideItsAttempt(t *testing.T) {
 	}
 }
 
-// A facilitator's lie told while there was no RPC is found out once there is one; else the
-// books count money that never moved, for good.
-func TestLieIsFoundOutByALaterRPC(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, func(o *pay.Options) { o.Chain = nil })
-	w.fac.mode("", "lie")
-	p := w.mustPay(w.rest(pay.SettlePayer, "https://a.example/x", "1000", ""))
-	w.opts.Chain = w.chain
-	w.restart()
-	for range 40 {
-		w.chain.advance(24 * time.Hour)
-		w.recoverOnce()
-	}
-	if p = w.payment(p.ID); !p.Disputed {
-		t.Errorf("%s %v, retired %v, looked at %d times", p.State, p.Flags(), p.Retired, p.Checks)
-	}
-}
-
 // A client that is cut off and repeats at once can be here before the server has told the
 // first call's context. It gets the first payment all the same, at every door; identical
 // calls that are all waited for are separate purchases.
@@ -271,23 +200,5 @@ func TestRepeatBeforeItIsKnownThatTheFirstCallerLeft(t *testing.T) {
 			one.Finish(true)
 			other.Finish(true)
 		})
-	}
-}
-
-// A policy with rules for hosts refuses, where purser dials, what has no host that it
-// could be held against.
-func TestHostRulesNeedAHost(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, nil)
-	w.key.Policy = &pay.Policy{DenyHosts: []string{"bad.example"}}
-	for url, rule := range map[string]string{"http:http://bad.example/x": "hosts", "https://good.example/x": ""} {
-		a, err := w.payer.Open(context.Background(), w.proxied(url, "1000", ""))
-		var refused *pay.PolicyError
-		switch {
-		case rule == "" && err != nil, rule != "" && (!errors.As(err, &refused) || refused.Rule != rule):
-			t.Errorf("%s: %v", url, err)
-		case err == nil:
-			a.Finish(true)
-		}
 	}
 }

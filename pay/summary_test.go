@@ -32,12 +32,7 @@ func (w *world) buys(k pay.Key, url, amount string) string {
 	w.t.Helper()
 	r := w.rest(pay.SettlePayer, url, amount, "")
 	r.Key = k
-	a, err := w.payer.Pay(context.Background(), r)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	a.Finish(true)
-	return a.Payment().ID
+	return w.mustPay(r).ID
 }
 
 // An event's id begins with its time by the payer's clock, also when that is put back, and

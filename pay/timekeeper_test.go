@@ -2,6 +2,7 @@ package pay_test
 
 import (
 	"bytes"
+	"context"
 	"log/slog"
 	"strings"
 	"testing"
@@ -80,5 +81,172 @@ func TestAWrongClockIsLoggedOnce(t *testing.T) {
 		if n := strings.Count(text, line); n != want {
 			t.Errorf("%d times %q, want %d:\n%s", n, line, want, text)
 		}
+	}
+}
+
+// The clock is read a month ahead for one tick of recovery, or was a month behind when a payment was closed. Its
+// idempotency key is not forgotten: the repeat gets that payment. With sources of time, not even a clock that stays
+// wrong forgets it.
+func TestAWrongClockForgetsNoIdempotencyKey(t *testing.T) {
+	t.Parallel()
+	for name, tell := range map[string]bool{"without sources": false, "with sources": true} {
+		for tick, jump := range map[string]time.Duration{"ahead": pay.RetainPayload + 24*time.Hour, "behind": -pay.RetainPayload - time.Hour} {
+			t.Run(name+"/"+tick, func(t *testing.T) {
+				t.Parallel()
+				var dates pay.Dates
+				w := newWorld(t, func(o *pay.Options) {
+					o.Time = pay.NewTimekeeper(o.Clock)
+					if tell {
+						dates = o.Time.Dates(pay.SourceFacilitator)
+					}
+				})
+				truthful := func(wrong time.Duration) {
+					if tell {
+						w.chain.answer(dates, 0, wrong)
+						w.chain.answer(dates, 0, wrong)
+					}
+				}
+				truthful(0)
+				r := w.rest(pay.SettlePayer, "https://a.example/x", "100", "k")
+				p := w.mustPay(r)
+				w.recoverAll()
+				w.chain.advance(jump)
+				w.recoverOnce()
+				if tell { // it stays wrong
+					for range 3 {
+						w.chain.advance(2 * time.Hour)
+						truthful(-jump)
+						w.recoverOnce()
+					}
+					w.chain.advance(-6 * time.Hour)
+				}
+				w.chain.advance(-jump)
+				truthful(0)
+				w.recoverOnce()
+				if again := w.mustPay(r); again.ID != p.ID {
+					t.Fatal("the idempotency key was forgotten")
+				}
+				if got := w.payment(p.ID); got.Retired {
+					t.Fatal("retired")
+				}
+				w.chain.advance(2*pay.RetainPayload + 3*24*time.Hour)
+				for range 3 {
+					truthful(0)
+					w.recoverOnce()
+					w.chain.advance(2 * time.Hour)
+				}
+				if got := w.payment(p.ID); !got.Retired {
+					t.Fatalf("never retired: check %v", got.Check)
+				}
+			})
+		}
+	}
+}
+
+// The clock is a month behind while a payment is closed, and right again: it was closed a month ago by the books, and is
+// kept from when it was made.
+func TestClosedByAClockThatIsBehind(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	p := w.lost(true)
+	w.chain.mu.Lock()
+	w.chain.now = w.chain.now.Add(-pay.RetainPayload - 2*time.Hour)
+	w.chain.mu.Unlock()
+	tx := w.chain.transaction(p.Authorization.Nonce)
+	if tx == "" {
+		t.Fatal("the money did not move")
+	}
+	_, _, err := w.store.Record(context.Background(), pay.Outcome{
+		PaymentID: p.ID, At: w.chain.clock(), Verdict: pay.VerdictSettled, Transaction: tx, EventID: "e",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.chain.advance(pay.RetainPayload + 2*time.Hour)
+	w.recoverAll()
+	w.chain.advance(2 * time.Hour)
+	w.recoverAll()
+	if got := w.payment(p.ID); got.Retired || !got.Confirmed {
+		t.Errorf("%v, retired %t", got.Flags(), got.Retired)
+	}
+	r := w.rest(pay.SettlePayer, "https://a.example/x", "100", "k")
+	if again := w.mustPay(r); again.ID != p.ID {
+		t.Error("the idempotency key was forgotten")
+	}
+}
+
+// A block that is far ahead of our clock, twice, stops new payments, until a good one is seen.
+func TestABlockAheadStopsPayments(t *testing.T) {
+	t.Parallel()
+	chain := &rpc{}
+	w := newWorld(t, func(o *pay.Options) { o.Chain, chain.truth = chain, o.Chain.(*truth) })
+	w.lost(false)
+	chain.change = func(_ pay.TraceQuery, t pay.Trace, err error) (pay.Trace, error) {
+		t.Latest = w.chain.clock().Add(time.Hour)
+		return t, err
+	}
+	w.fac.mode("", "")
+	pays := func() bool {
+		_, err := w.payer.Pay(context.Background(), w.rest(pay.SettlePayer, "https://a.example/y", "100", ""))
+		return err == nil
+	}
+	w.chain.advance(30 * time.Second)
+	w.recoverOnce()
+	if !pays() {
+		t.Error("one block stops payments")
+	}
+	w.chain.advance(time.Minute)
+	w.recoverOnce()
+	if pays() {
+		t.Error("paid by a clock that is behind the chain")
+	}
+	if h := w.payer.Health(context.Background()); !h.Clock.Stopped {
+		t.Errorf("%+v", h.Clock)
+	}
+	chain.change = nil
+	w.chain.advance(3 * time.Minute)
+	w.recoverOnce()
+	if !pays() {
+		t.Error("not paid with a good block")
+	}
+}
+
+// Without an RPC, a refused payment counts as unused once its time is over. A clock that is an hour ahead for one tick of
+// recovery does not end it: the repeat gets the same authorization, which is still valid.
+func TestAWrongClockEndsNoDoubt(t *testing.T) {
+	t.Parallel()
+	var dates pay.Dates
+	w := newWorld(t, func(o *pay.Options) {
+		o.Chain = nil
+		o.Time = pay.NewTimekeeper(o.Clock)
+		dates = o.Time.Dates(pay.SourceFacilitator)
+	})
+	truthful := func(wrong time.Duration) {
+		w.chain.answer(dates, 0, wrong)
+		w.chain.answer(dates, 0, wrong)
+	}
+	truthful(0)
+	w.fac.mode("refuse", "")
+	r := w.rest(pay.SettlePayer, "https://a.example/x", "100", "k")
+	if _, err := w.payer.Pay(context.Background(), r); err == nil {
+		t.Fatal("paid")
+	}
+	w.idle()
+	for _, told := range []bool{true, false} {
+		w.chain.advance(time.Hour)
+		if told {
+			truthful(-time.Hour)
+		}
+		w.recoverOnce()
+		w.chain.advance(-time.Hour)
+	}
+	truthful(0)
+	w.fac.mode("", "")
+	first, err := w.books.Payments(context.Background(), w.key, "", 10, "")
+	if err != nil || len(first) != 1 {
+		t.Fatal(first, err)
+	}
+	if p := w.mustPay(r); p.ID != first[0].ID {
+		t.Error("a new authorization while the first one is valid")
 	}
 }

@@ -47,6 +47,10 @@ func TestValidate(t *testing.T) {
 			Tasks: map[string]pay.Budget{"*": off, "a-B_3.4": {DailyBudget: usdc(1)}, strings.Repeat("a", 64): {}},
 		}},
 		{pol: pay.Policy{AllowHosts: hosts(1000), Hosts: each(1000, "h%d.example.com"), Tasks: each(1000, "t%d")}},
+		// What reads like nothing being allowed must not allow everything.
+		{pay.Policy{AllowHosts: []string{}}, "allow_hosts", "an empty list"},
+		{pay.Policy{AllowPayees: []x402.Address{}}, "allow_payees", "an empty list"},
+		{pay.Policy{Doors: []pay.Door{}}, "doors", "an empty list"},
 		{pay.Policy{MaxPayment: usdc(0)}, "max_payment", "more than 0"},
 		{pay.Policy{DailyBudget: usdc(0)}, "daily_budget", "more than 0"},
 		{pay.Policy{MonthlyBudget: usdc(0)}, "monthly_budget", "more than 0"},
