@@ -94,30 +94,33 @@ func (p *Payer) balanceSoon(ctx context.Context, c choice, failing *breaker.Brea
 }
 
 // balance returns a wallet's balance, remembered for some seconds or from the chain. When age asks
-// for a fresh one, the chain is asked again, unless it was just now. A caller that comes during
-// another's question waits for the same answer.
+// for a fresh one, the chain is asked again, unless it was just now. Calls that come during a reading
+// wait for its answer.
 func (p *Payer) balance(ctx context.Context, c choice, age freshness) (have x402.Amount, remembered bool, err error) {
-	key := balanceKey{asset: c.asset.Address, owner: *c.wallet.Address}
-	reading := p.balances.begin(key, p.now(), age)
-	if reading.others != nil {
-		select {
-		case <-reading.others:
-		case <-ctx.Done():
-			return x402.Amount{}, false, fmt.Errorf("waiting for a look at a wallet: %w", ctx.Err())
-		}
-		reading = p.balances.begin(key, p.now(), asRemembered)
+	e := p.balances.of(balanceKey{asset: c.asset.Address, owner: *c.wallet.Address})
+	if have, known := e.remembered(p.now(), age); known {
+		return have, true, nil
 	}
-	if reading.known {
-		return reading.amount, true, nil
+	select {
+	case e.reading <- struct{}{}:
+		defer func() { <-e.reading }()
+	case <-ctx.Done():
+		return x402.Amount{}, false, fmt.Errorf("waiting for a look at a wallet: %w", ctx.Err())
 	}
-	defer p.balances.end(key, reading)
-	if err := p.checkChain(ctx, c.network, c.asset); err != nil {
+	begun := p.now()
+	if have, known := e.remembered(begun, age); known {
+		return have, true, nil
+	}
+	if err = p.checkChain(ctx, c.network, c.asset); err == nil {
+		have, err = p.opts.Chain.Balance(ctx, c.asset, *c.wallet.Address)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.again[age] = begun.Add(balanceAgain)
+	if err != nil {
 		return x402.Amount{}, false, err
 	}
-	if have, err = p.opts.Chain.Balance(ctx, c.asset, *c.wallet.Address); err != nil {
-		return x402.Amount{}, false, err
-	}
-	p.balances.keep(key, reading, have)
+	e.amount, e.until = have, begun.Add(balanceKept)
 	return have, false, nil
 }
 
@@ -134,82 +137,37 @@ const (
 
 // balanceCache keeps wallet balances for balanceKept.
 type balanceCache struct {
-	mu    sync.Mutex
-	seen  *lru.Cache[balanceKey, *balanceEntry]
-	reads uint64 // readings begun so far
+	mu   sync.Mutex
+	seen *lru.Cache[balanceKey, *balanceEntry]
 }
 
-type balanceKey struct {
-	asset x402.Address
-	owner x402.Address
-}
+type balanceKey struct{ asset, owner x402.Address }
 
 type balanceEntry struct {
+	reading chan struct{} // of one: a wallet is read once at a time
+
+	mu     sync.Mutex
 	amount x402.Amount
-	until  time.Time // zero: not known
-	number uint64    // of the reading that found it
-	// again holds when the next reading afresh may begin. underway is closed when the present one ends.
-	again    [freshnesses]time.Time
-	underway chan struct{}
+	until  time.Time              // zero: not known
+	again  [freshnesses]time.Time // when the next reading afresh may begin
 }
 
-// balanceReading holds one reading of a balance, or what makes it needless.
-type balanceReading struct {
-	known  bool
-	amount x402.Amount
-	others <-chan struct{} // closed when another reading ends; nil: there is none to wait for
-
-	begun  time.Time
-	number uint64
-	mine   chan struct{} // closed for the calls that wait for this reading; nil: none does
-}
-
-// begin says what is known of a wallet, what to wait for, or that the caller is to read. Then the
-// caller must call end.
-func (b *balanceCache) begin(key balanceKey, now time.Time, age freshness) balanceReading {
+func (b *balanceCache) of(key balanceKey) *balanceEntry {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	e, seen := b.seen.Get(key)
 	if !seen {
-		e = new(balanceEntry)
+		e = &balanceEntry{reading: make(chan struct{}, 1)}
 		b.seen.Add(key, e)
 	}
-	known, afresh := now.Before(e.until), age != asRemembered
-	switch {
-	case known && !afresh, known && e.underway == nil && now.Before(e.again[age]):
-		return balanceReading{known: true, amount: e.amount}
-	case afresh && e.underway != nil:
-		return balanceReading{others: e.underway}
-	}
-	b.reads++
-	l := balanceReading{begun: now, number: b.reads}
-	if afresh {
-		l.mine = make(chan struct{})
-		e.underway, e.again[age] = l.mine, now.Add(balanceAgain)
-	}
-	return l
+	return e
 }
 
-// keep remembers what a reading has found, unless a later one was faster.
-func (b *balanceCache) keep(key balanceKey, l balanceReading, have x402.Amount) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if e, seen := b.seen.Peek(key); seen && l.number > e.number {
-		e.amount, e.until, e.number = have, l.begun.Add(balanceKept), l.number
-	}
-}
-
-// end ends a reading, whatever came of it.
-func (b *balanceCache) end(key balanceKey, l balanceReading) {
-	if l.mine == nil {
-		return
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if e, seen := b.seen.Peek(key); seen && e.underway == l.mine {
-		e.underway = nil
-	}
-	close(l.mine)
+// remembered returns the balance if it is known and fresh enough.
+func (e *balanceEntry) remembered(now time.Time, age freshness) (have x402.Amount, known bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.amount, now.Before(e.until) && (age == asRemembered || now.Before(e.again[age]))
 }
 
 // WalletBalance returns a wallet's balance, in the smallest unit of its network's asset, at most

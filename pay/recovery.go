@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/purserpay/purser/internal/failpoint"
 )
 
@@ -78,30 +80,23 @@ func (p *Payer) recoverAll(ctx context.Context, due []*Payment) (int, error) {
 	batch, fail := context.WithCancelCause(batch)
 	defer fail(nil)
 	var looked atomic.Int64
-	var all sync.WaitGroup
-	rows := make(chan *Payment)
-	for range min(atOnce(len(due)), len(due)) {
-		all.Go(func() {
-			for row := range rows {
-				switch err := p.recoverPayment(ctx, row); {
-				case errors.Is(err, ErrUnavailable):
-					fail(err)
-				case err == nil:
-					looked.Add(1)
-				}
+	var all errgroup.Group
+	all.SetLimit(atOnce(len(due)))
+	for _, row := range due {
+		all.Go(func() error {
+			if batch.Err() != nil {
+				return nil
 			}
+			switch err := p.recoverPayment(ctx, row); {
+			case errors.Is(err, ErrUnavailable):
+				fail(err)
+			case err == nil:
+				looked.Add(1)
+			}
+			return nil
 		})
 	}
-	for _, row := range due {
-		select {
-		case rows <- row:
-			continue
-		case <-batch.Done():
-		}
-		break
-	}
-	close(rows)
-	all.Wait()
+	_ = all.Wait() // fail has the error
 	if err := context.Cause(batch); err != nil && !errors.Is(err, errBatchOver) {
 		return int(looked.Load()), err
 	}
