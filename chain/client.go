@@ -46,8 +46,7 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Client asks one RPC. The RPC must serve calls at its `safe` block, or at `finalized` when it does
-// not know `safe`.
+// Client asks one RPC, at its `safe` block, or at `finalized` when it does not know `safe`.
 type Client struct {
 	endpoint *endpoint.Endpoint
 	timeout  time.Duration
@@ -96,10 +95,9 @@ func (c *Client) Identify(ctx context.Context, n x402.Network, a x402.Asset) (pa
 	return c.identify(ctx, n, a, atLatest)
 }
 
-// identify asks for the chain id and the genesis header, and for the token at one block. It also
-// checks that these blocks are on the chain. All questions go out at once, for two reasons. The
-// RPC's name may move to another machine between two questions. And the caller waits for one answer
-// only.
+// identify asks for the chain id, the genesis header and the token at one block, and checks that
+// some blocks are on the chain. All questions go out at once: the RPC's name may move to another
+// machine between two.
 func (c *Client) identify(ctx context.Context, n x402.Network, a x402.Asset, when any, blocks ...header) (pay.ChainIdentity, error) {
 	var (
 		id         pay.ChainIdentity

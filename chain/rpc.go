@@ -144,8 +144,7 @@ func (c *Client) call(ctx context.Context, result any, method string, params ...
 	return nil
 }
 
-// readable returns the RPC's message for an error: without what may be a key, printable, and at
-// most 200 bytes.
+// readable returns the RPC's message: without a key, printable, and at most 200 bytes.
 func (c *Client) readable(message string) string {
 	return pay.Truncate(strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
@@ -213,8 +212,7 @@ func (c *Client) logs(ctx context.Context, filter map[string]any) ([]logEntry, e
 	return logs, c.call(ctx, &logs, "eth_getLogs", filter)
 }
 
-// mayBeTooLarge reports whether the RPC may answer a smaller range of blocks. Providers refuse
-// large ranges and results with many messages and codes, so every refusal counts.
+// mayBeTooLarge reports whether the RPC may answer a smaller range. Every refusal counts.
 func mayBeTooLarge(err error) bool {
 	if _, refused := errors.AsType[*rpcError](err); refused {
 		return true

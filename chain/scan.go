@@ -54,9 +54,7 @@ type transferLog struct {
 }
 
 // Used lists the authorizations that were used in a range of blocks. When the RPC refuses the
-// range, Used asks for a smaller one, down to a single block.
-//
-// In the end it identifies the RPC, and checks that the blocks behind the answer are on its chain.
+// range, Used asks for a smaller one. In the end it identifies the RPC and checks the blocks.
 func (c *Client) Used(ctx context.Context, q pay.UsedQuery) (pay.UsedAnswer, error) {
 	a, err := c.usedBetween(ctx, q)
 	if err != nil {
@@ -99,8 +97,7 @@ func headerOf(b pay.ChainBlock) header {
 	return header{Number: quantity(b.Number), Hash: strings.ToLower(b.Hash), Time: quantity(max(0, b.Time.Unix()))}
 }
 
-// transferLogs reads the AuthorizationUsed and Transfer logs of the wallets, in the order of the
-// chain.
+// transferLogs reads the wallets' AuthorizationUsed and Transfer logs, in the order of the chain.
 func (c *Client) transferLogs(ctx context.Context, q pay.UsedQuery, to uint64) (all []transferLog, err error) {
 	for wallets := range slices.Chunk(q.Wallets, maxTopics) {
 		topics := make([]string, len(wallets))
@@ -152,9 +149,8 @@ func (l *transferLog) check(q pay.UsedQuery, topics []string, to uint64) error {
 	return nil
 }
 
-// withTransfers finds the transfer of every authorization. The token moves the money right after it
-// marks the nonce as used. The transfer is therefore the wallet's next log in the same transaction.
-// One transaction may use several authorizations of a wallet.
+// withTransfers finds the transfer of every authorization. The token makes it right after it marks
+// the nonce as used, so it is the wallet's next log in the same transaction.
 func (c *Client) withTransfers(ctx context.Context, logs []transferLog) (list []pay.UsedAuthorization, err error) {
 	blocks := map[quantity]pay.ChainBlock{}
 	for i, l := range logs {
@@ -197,8 +193,7 @@ func (c *Client) withTransfers(ctx context.Context, logs []transferLog) (list []
 	return list, nil
 }
 
-// setTransfer copies the transfer into u. It does nothing when the log belongs to the wallet's next
-// authorization.
+// setTransfer copies the transfer into u, unless the log is of the wallet's next authorization.
 func setTransfer(u *pay.UsedAuthorization, l transferLog) (err error) {
 	if l.Topics[0] != topicTransfer {
 		return nil

@@ -22,8 +22,7 @@ const (
 	maxRange = 2000
 	// maxGrown is the largest number of blocks in one query, for an RPC that never refuses.
 	maxGrown = 64 * maxRange
-	// maxLogCalls bounds a search. It reaches the first block of Base where ranges may grow. At
-	// 2,000 blocks a call it covers over a week in both directions.
+	// maxLogCalls bounds a search: over a week in both directions at 2,000 blocks a call.
 	maxLogCalls = 400
 	// maxBlockCalls bounds the search for the first block. Bisection needs at most 2 x 40 calls.
 	maxBlockCalls = 80
@@ -36,16 +35,14 @@ type event struct {
 }
 
 // Trace finds out what became of an authorization. It reads the state at the safe block by that
-// block's hash. An RPC that no longer has the block then refuses, instead of answering about
-// another one. A used authorization without a log, or without a matching transfer, is an error.
+// block's hash, so that no other block can answer. A used authorization without a matching transfer
+// is an error.
 //
-// Trace looks at blocks after the safe one only while they matter. They do not matter once the safe
-// block shows the authorization used. Nor do they once the safe block shows it expired, because no
-// later block can use it.
+// Blocks after the safe one matter only while that shows the authorization neither used nor
+// expired.
 //
 // In the end Trace identifies the RPC, and checks that the blocks behind the answer are on its
-// chain. An earlier check would prove nothing: the RPC's name may have moved to another machine
-// since.
+// chain: the RPC's name may have moved to another machine since an earlier check.
 func (c *Client) Trace(ctx context.Context, q pay.TraceQuery) (pay.Trace, error) {
 	t, basis, err := c.trace(ctx, q)
 	if err == nil {
@@ -57,9 +54,8 @@ func (c *Client) Trace(ctx context.Context, q pay.TraceQuery) (pay.Trace, error)
 	return t, nil
 }
 
-// confirm completes t with questions that go out at once. It asks for the RPC's identity, the
-// blocks behind the answer, the last safe block that pay kept, and the latest block when t lacks
-// it.
+// confirm completes t with questions that go out at once: the RPC's identity, the blocks behind the
+// answer, the kept block, and the latest one when t lacks it.
 func (c *Client) confirm(ctx context.Context, q pay.TraceQuery, t *pay.Trace, basis []header) error {
 	var (
 		all                 sync.WaitGroup
@@ -93,8 +89,7 @@ func (c *Client) keptHash(ctx context.Context, kept pay.ChainBlock, safe header)
 	return b.Hash, err
 }
 
-// trace answers without the final checks. It also returns the blocks behind its answer, the safe
-// one first.
+// trace answers without the final checks, with the blocks behind its answer, the safe one first.
 func (c *Client) trace(ctx context.Context, q pay.TraceQuery) (pay.Trace, []header, error) {
 	safe, err := c.safeBlock(ctx)
 	if err != nil {
@@ -157,8 +152,7 @@ func (c *Client) safeBlock(ctx context.Context) (header, error) {
 	return c.block(ctx, "finalized")
 }
 
-// authorizationState reads the token's authorizationState at exactly one block: true once the
-// authorization is used or canceled.
+// authorizationState reads at one block whether the authorization is used or canceled.
 func (c *Client) authorizationState(ctx context.Context, q pay.TraceQuery, b header) (bool, error) {
 	got, err := c.tokenCall(ctx, q.Asset.Address, atBlock(b), selectorAuthorizationState,
 		addressWord(q.Authorization.From), word(q.Authorization.Nonce))
@@ -174,9 +168,8 @@ func (c *Client) authorizationState(ctx context.Context, q pay.TraceQuery, b hea
 	return false, errors.New("authorizationState is neither true nor false")
 }
 
-// startOf finds a block at or before moment, at most startSlack earlier where block times allow.
-// Half of its steps interpolate, because most chains make blocks evenly. The others bisect, because
-// some chains do not.
+// startOf finds a block at or before moment, at most startSlack earlier where block times allow. It
+// interpolates and bisects in turn, for chains with even and uneven blocks.
 func (c *Client) startOf(ctx context.Context, moment time.Time, top header) (uint64, error) {
 	goal := uint64(max(0, moment.Unix()))
 	if uint64(top.Time) <= goal {
@@ -210,14 +203,12 @@ func (c *Client) startOf(ctx context.Context, moment time.Time, top header) (uin
 	return uint64(low.Number), nil
 }
 
-// window bounds a search for a log: it lies between floor and top, and nearly always soon after
-// start.
+// window bounds a search for a log, which is nearly always soon after start.
 type window struct{ floor, start, top uint64 }
 
-// findLog searches for the log that used or canceled the authorization. The first call nearly always
-// has it. After that the search goes both ways in turn, in growing steps. It goes forward because a
-// cancellation may come at any time. It goes backward because our clock may have been far ahead
-// when the payment was made.
+// findLog searches for the log that used or canceled the authorization, nearly always in one call.
+// After that it goes both ways in growing steps: a cancellation may come at any time, and our clock
+// may have been far ahead when the payment was made.
 func (c *Client) findLog(ctx context.Context, q pay.TraceQuery, w window) (event, error) {
 	topics := []any{[]string{topicUsed, topicCanceled}, addressTopic(q.Authorization.From), q.Authorization.Nonce.String()}
 	below, above := w.start, w.start // no log between them

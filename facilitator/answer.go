@@ -33,10 +33,9 @@ var keptMembers = []string{
 	"payer", "amount", "error", "message", "errorType", "correlationId",
 }
 
-// read finds the verdict in a body: a boolean under the verdict's name. The HTTP status does not
-// matter, because several facilitators refuse with a 400 or a 500. Everything else is an error. So
-// is a known member of the wrong type, or one that appears twice: its meaning for the money is
-// unknown. Keys must match exactly.
+// read finds the verdict in a body: a boolean under its name. The HTTP status does not matter,
+// because several facilitators refuse with a 400 or a 500. A known member that is wrong, or there
+// twice, is an error.
 func read(body []byte, verdict string, scrub func(string) string) (answer, error) {
 	members, err := strictjson.Object(body)
 	if err != nil {

@@ -21,19 +21,14 @@ const (
 	defaultMaxFailures = 5
 	firstWait          = 5 * time.Second
 	maxWait            = time.Minute
-	// maxKeys bounds the keys whose failures are remembered. Beyond it, the key that was unused the
-	// longest begins anew.
+	// maxKeys bounds the keys whose failures are remembered, by their last use.
 	maxKeys = 10_000
 )
 
-// breakers stop new payments for which the facilitator would be called in vain. Clients decide what
-// is sent, and so do sellers, which may belong to the client: a requirement that makes the
-// facilitator crash or hang is easily made. Such failures count only for the key that caused them,
-// so that it cannot stop the payments of other keys. Failures that no payment can cause count for
-// all keys.
-//
-// The counts are in memory only, and begin anew with every configuration. They are learned again in
-// a few calls, and clients cannot load a configuration.
+// breakers stop new payments for which the facilitator would be called in vain. Clients and sellers
+// decide what is sent, and can make the facilitator crash or hang: such failures count only for the
+// key that caused them. Those that no payment can cause count for all keys. The counts are in
+// memory, and begin anew with every configuration.
 type breakers struct {
 	most int
 
@@ -108,8 +103,7 @@ func (b *breakers) failed(key string, now time.Time) bool {
 	return one.Failed(now)
 }
 
-// state returns why new payments stop: those of all keys, or those of the key of the last call. It
-// returns nil when none stop.
+// state returns why new payments of all keys, or of the last call's key, stop; nil: none do.
 func (b *breakers) state(now time.Time) error {
 	if err := b.shared.State(now); err != nil {
 		return err
@@ -129,8 +123,7 @@ func (c *Client) Ready(key string) (giveBack func(), err error) {
 	return giveBack, failing(err)
 }
 
-// Failing returns nil while new payments may be begun, as far as is known. Otherwise the error
-// counts the failures.
+// Failing returns nil while new payments may be begun, else an error that counts the failures.
 func (c *Client) Failing() error {
 	return failing(c.breakers.state(c.now()))
 }
@@ -150,8 +143,7 @@ func (c *Client) noAnswer(caller context.Context, key string, err error) {
 	c.count(key, !errors.Is(err, pay.ErrNotSent))
 }
 
-// answered counts an answer. A refusal is a verdict like any other. An answer without a verdict
-// counts as a failure, unless it blames the request.
+// answered counts an answer. Without a verdict it is a failure, unless it blames the request.
 func (c *Client) answered(key string, status int, verdict bool) {
 	switch {
 	case verdict:
@@ -163,8 +155,7 @@ func (c *Client) answered(key string, status int, verdict bool) {
 	}
 }
 
-// count counts a failure. reached reports that the facilitator received the call and accepted our
-// key.
+// count counts a failure. reached: the facilitator received the call and accepted our key.
 func (c *Client) count(key string, reached bool) {
 	now := c.now()
 	stopped := c.breakers.failed(key, now)

@@ -29,8 +29,7 @@ const (
 	probeTimeout   = 10 * time.Second
 )
 
-// maxAnswer bounds an answer, in bytes. Honest ones are below 10 KB, even with a whole RPC error in
-// errorMessage.
+// maxAnswer bounds an answer, in bytes. Honest ones are below 10 KB.
 const maxAnswer = 256 << 10
 
 // Options configures a Client.
@@ -46,8 +45,7 @@ type Options struct {
 	// environment.
 	Transport http.RoundTripper
 	// MaxFailures bounds the failed calls in a row, per key and for all keys together. Beyond it,
-	// Client.Ready refuses new payments for a while. Failures count for all keys when no payment
-	// can cause them. Default: 5. Negative: no bound.
+	// Client.Ready refuses new payments for a while. Default: 5. Negative: no bound.
 	MaxFailures int
 	// Propagate, when set, adds the trace headers of the caller's context to a call.
 	Propagate func(ctx context.Context, header http.Header)
@@ -103,8 +101,7 @@ func New(o Options) (*Client, error) {
 	return c, nil
 }
 
-// WatchDates reports the Date header of each answer to dates; see [pay.Timekeeper.Dates]. You must
-// call it before the first call.
+// WatchDates reports the Date of each answer. You must call it before the first call.
 func (c *Client) WatchDates(dates pay.Dates) { c.endpoint.WatchDates(dates) }
 
 // Close ends idle connections.
@@ -132,8 +129,7 @@ func (c *Client) Settle(ctx context.Context, x pay.Exchange) (pay.SettleAnswer, 
 	}, nil
 }
 
-// Probe calls GET /supported and expects a 200 with a list of kinds. It also fails while payments
-// fail; see Failing.
+// Probe calls GET /supported and expects a list of kinds. It also fails while payments fail.
 func (c *Client) Probe(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, min(probeTimeout, c.timeout))
 	defer cancel()
@@ -171,8 +167,7 @@ func (e *Error) Unwrap() error { return e.cause }
 // Is makes errors.Is match pay.ErrNotSent when nothing was sent.
 func (e *Error) Is(target error) bool { return target == pay.ErrNotSent && e.notSent }
 
-// ask makes one call and reads its verdict. It never repeats a /settle: only the payer knows
-// whether that is safe.
+// ask makes one call and reads its verdict. It never repeats a /settle.
 func (c *Client) ask(ctx context.Context, call string, timeout time.Duration, x pay.Exchange, verdict string) (answer, error) {
 	body, secrets, err := c.encode(x)
 	if err != nil {
@@ -219,10 +214,9 @@ func (c *Client) send(ctx context.Context, method, call string, body []byte) (en
 	return got, nil
 }
 
-// encode writes the body by hand, because json.Marshal would compact and escape parts that the
-// facilitator compares byte for byte. It also returns the secrets to scrub from an answer: our key
-// and the signature, with which any reader could settle. The signature's r and s are listed apart,
-// because RPC errors quote them apart.
+// encode writes the body by hand: the facilitator compares parts byte for byte. It also returns the
+// secrets to scrub from an answer: our key and the signature, also its r and s, which RPC errors
+// quote apart.
 func (c *Client) encode(x pay.Exchange) (body []byte, secrets []string, err error) {
 	_, signature, err := x.Payload.Authorization()
 	if err != nil {

@@ -103,10 +103,9 @@ type Accounts interface {
 	// how many.
 	ExpireSessions(ctx context.Context, now time.Time, limit int) (int, error)
 
-	// LinkKey claims an unclaimed key for an organization and raises its PolicyRevision by
-	// one, so that no payment is journaled that was judged before. Payments and reservations
-	// stay whose they are. ErrKeyNotFound, ErrKeyLinked (it is this organization's already),
-	// ErrKeyClaimed (it is another's), ErrKeyLimit, ErrOrganizationNotFound.
+	// LinkKey claims an unclaimed key for an organization and raises its PolicyRevision by one.
+	// Payments and reservations stay whose they are. ErrKeyNotFound, ErrKeyLinked, ErrKeyClaimed,
+	// ErrKeyLimit, ErrOrganizationNotFound.
 	LinkKey(ctx context.Context, l Link) (Key, error)
 	// RevealKey decrypts the plaintext of a claimed key: ErrKeyNotFound, ErrNotRevealable.
 	RevealKey(ctx context.Context, keyID string) (string, error)

@@ -69,9 +69,7 @@ func (p *Payer) Quota(ctx context.Context, k Key) (*Quota, error) {
 }
 
 // setPlace sets the place in the month's count of the key's owner, and its bound. The operator's
-// keys take none, because plans are for keys from POST /api-keys. Without plans, the place is
-// counted and has no bound. The store compares the plan with the one in force: see
-// [Judgement.Plan].
+// keys take none: plans are for keys from POST /api-keys. Without plans, the place has no bound.
 func (p *Payer) setPlace(ctx context.Context, j *Judgement, k Key, now time.Time) error {
 	if k.Operator {
 		return nil

@@ -67,9 +67,8 @@ func (a *Attempt) depart() error {
 	return nil
 }
 
-// Abandon ends an attempt whose payload did not get to the seller, for example because the
-// connection failed. A new payment becomes void, a revived one becomes again what it was, and any
-// other one stays what it is.
+// Abandon ends an attempt whose payload did not get to the seller. A new payment becomes void, a
+// revived one what it was, and any other one stays what it is.
 func (a *Attempt) Abandon(reason string) {
 	if o := a.unsent(reason); o.Verdict != Unclear {
 		_ = a.record(a.caller, o)
@@ -103,8 +102,7 @@ func (a *Attempt) SendContext() (context.Context, context.CancelFunc) {
 // release is written.
 func (a *Attempt) Finish(answered bool) { a.finish(answered, false) }
 
-// finishOnPanic ends the attempt if the code that runs under the lease panics. A bug must not leave
-// a lease that is renewed for ever.
+// finishOnPanic ends the attempt on a panic: a bug must not leave a lease that is renewed for ever.
 func (a *Attempt) finishOnPanic() {
 	if v := recover(); v != nil {
 		a.finish(false, false)
@@ -174,8 +172,7 @@ func (a *Attempt) outcome(o Outcome) Outcome {
 	return o
 }
 
-// record writes an outcome of this attempt and returns once it is durable, or queued by
-// a store that cannot write at the moment.
+// record writes an outcome of this attempt and returns once it is durable, or queued by the store.
 func (a *Attempt) record(ctx context.Context, o Outcome) error {
 	ctx, cancel := detached(ctx)
 	defer cancel()
@@ -192,8 +189,7 @@ func (a *Attempt) record(ctx context.Context, o Outcome) error {
 	return err
 }
 
-// recordSoon writes an outcome without making the caller wait for the disk. The attempt's
-// row shows it at once.
+// recordSoon writes an outcome without making the caller wait. The attempt's row shows it at once.
 func (a *Attempt) recordSoon(o Outcome) {
 	o = a.outcome(o)
 	before := a.row
@@ -222,8 +218,7 @@ func (a *Attempt) recordSoon(o Outcome) {
 	}()
 }
 
-// write records an outcome without waiting, and reports whether it was accepted. A settlement that
-// is not accepted is noted.
+// write records an outcome, and reports whether it was accepted. A refused settlement is noted.
 func (p *Payer) write(ctx context.Context, row *Payment, o Outcome) bool {
 	failpoint.Here(failpoint.Recording)
 	_, err := p.record(ctx, row, o)
@@ -277,8 +272,7 @@ func (p *Payer) record(ctx context.Context, row *Payment, o Outcome) (*Payment, 
 	return written, nil
 }
 
-// sign makes the payload. A new payment that cannot be signed is void, because there is nothing
-// to send; an earlier one stays open.
+// sign makes the payload. A new payment that cannot be signed is void; an earlier one stays open.
 func (a *Attempt) sign(ctx context.Context, w Wallet) error {
 	if a.row.Signature == nil {
 		signing, end := a.payer.stage(ctx, "sign", a.row.ID)
@@ -355,8 +349,7 @@ type delayedSettlement struct {
 	timer   *time.Timer
 }
 
-// keep holds an outcome until withdraw or, after mergeWait, write. It reports false if it holds one
-// already.
+// keep holds an outcome until withdraw, or write after mergeWait. It reports false if it holds one.
 func (d *delayedSettlement) keep(row *Payment, o Outcome, write func()) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

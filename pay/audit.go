@@ -81,8 +81,7 @@ const (
 	ActionRPCTrust        Action = "rpc.trust" // an RPC's next safe block is taken on trust
 )
 
-// AuditEntry records one change. Old and New are JSON objects with the values that differ, and
-// never hold a secret.
+// AuditEntry records one change: what differs, as JSON objects, and never a secret.
 type AuditEntry struct {
 	// Number is given by the store: each entry has a higher one than those before.
 	Number uint64    `json:"Number"`
@@ -107,8 +106,7 @@ type AuditQuery struct {
 
 // Audit keeps the entries.
 type Audit interface {
-	// AuditEntries lists entries, newest first. Its cost does not grow with the number of
-	// entries that it does not list.
+	// AuditEntries lists entries, newest first, at a cost of those that it lists.
 	AuditEntries(ctx context.Context, q AuditQuery) ([]AuditEntry, error)
 }
 

@@ -25,15 +25,13 @@ const (
 	maxBalances  = 10_000
 )
 
-// newBalanceBreaker makes the circuit breaker for an RPC that does not tell balances. While it is
-// open, payments do not wait for the RPC, except one now and then.
+// newBalanceBreaker makes the circuit breaker for an RPC that does not tell balances.
 func newBalanceBreaker() *breaker.Breaker {
 	return breaker.New(breaker.Options{Failures: 3, Wait: 5 * time.Second, MaxWait: time.Minute})
 }
 
-// balanceLimit reserves the wallet's open amount; with an RPC it may not pass the balance,
-// so that no challenge can tie up more than the wallet has. An RPC that does not answer
-// does not stop a payment.
+// balanceLimit reserves the wallet's open amount. With an RPC that answers it may not pass the
+// balance, so that no challenge can tie up more than the wallet has.
 func (p *Payer) balanceLimit(ctx context.Context, c choice, t Terms) Limit {
 	l := Limit{Reservation: Reservation{
 		Counter: holdCounter(c.wallet.ID, c.asset.Symbol), Amount: t.Amount, Release: ReleaseHold,
@@ -170,9 +168,8 @@ func (e *balanceEntry) remembered(now time.Time, age freshness) (have x402.Amoun
 	return e.amount, now.Before(e.until) && (age == asRemembered || now.Before(e.again[age]))
 }
 
-// WalletBalance returns a wallet's balance, in the smallest unit of its network's asset, at most
-// some seconds old. It takes a few seconds at most, and fails at once while the RPC keeps failing.
-// It fails with ErrNoAddress or ErrNoChain.
+// WalletBalance returns a wallet's balance, in the smallest unit, at most some seconds old. It
+// fails at once while the RPC keeps failing. ErrNoAddress, ErrNoChain.
 func (p *Payer) WalletBalance(ctx context.Context, w Wallet) (x402.Amount, error) {
 	return p.walletBalance(ctx, w, asRemembered)
 }

@@ -8,9 +8,8 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// Begin asks a store to journal one call's payment. The identity of the call finds the earlier
-// payment that it repeats, the judgement allows or refuses a new one, and the proposal is the row
-// that a new one would have. A store decides and writes in one transaction: see [Begin.Decide].
+// Begin asks a store to journal one call's payment: the earlier payment that the call repeats, or,
+// if the judgement allows it, the proposed row. A store decides and writes in one transaction.
 type Begin struct {
 	Now   time.Time
 	Owner string // the process that would hold the lease
@@ -28,8 +27,7 @@ type CallIdentity struct {
 	IdempotencyKey string
 	Fingerprint    Hash
 	Identity       Hash
-	// Terms holds the terms of the challenge. It is zero when the challenge offers nothing that can
-	// be paid.
+	// Terms holds the terms of the challenge; zero: it offers nothing that can be paid.
 	Terms Terms
 	// Anew: the call repeats no settled payment, unless it has an idempotency key.
 	Anew bool
@@ -46,8 +44,7 @@ type CallIdentity struct {
 	Held func(paymentID string) bool
 }
 
-// Judgement holds the limits that a new payment must keep. Repeats of journaled payments are served
-// all the same.
+// Judgement holds the limits that a new payment must keep, and a repeat need not.
 type Judgement struct {
 	// Declined refuses the call's new payment, if it is set. Place, if it has a bound, is checked
 	// before it.
@@ -58,16 +55,14 @@ type Judgement struct {
 	PolicyRevision uint64
 	// Paused holds the key's pause in its PolicyRevision, nil for none.
 	Paused *Pause
-	// OrganizationID names the organization whose places the call counts for, "" while its key is
-	// unclaimed. Plan bounds Place and Revival: the call is judged anew if the organization has got
-	// another one meanwhile.
+	// OrganizationID owns the places that the call counts for; "": its key is unclaimed. If its
+	// plan is not Plan any more, the call is judged anew.
 	OrganizationID string
 	Plan           PlanName
 	// Place holds the monthly place. It has no Counter for a key that has none.
 	Place Limit
-	// Revival bounds the monthly place that a doubted payment takes again when it is driven
-	// on; Place does, if it has a bound. Unclaimed does for a place that was taken before the key
-	// was linked.
+	// Revival bounds the place that a doubted payment takes again, if Place has no bound. Unclaimed
+	// does for a place from before the key was linked.
 	Revival   Limit
 	Unclaimed x402.Amount
 	// MaxUnanswered bounds the host's open, unanswered payments; zero: no bound.
@@ -112,9 +107,8 @@ func (b Begun) Leased() bool { return b.How == Created || b.How == Driven || b.H
 
 // BeginView is read by the decision. All of it comes from the transaction that writes.
 type BeginView interface {
-	// ByIdempotencyKey finds the payment that an idempotency key stands for, or nil: of all
-	// unretired attempts under the key the one that [Payment.Lives]. The number of those that
-	// do not is not bounded, and must not matter to its cost.
+	// ByIdempotencyKey finds the unretired attempt under a key that [Payment.Lives], or nil. The
+	// number of the others must not matter to its cost.
 	ByIdempotencyKey(keyID, idempotencyKey string) (*Payment, error)
 	// VisitAwaited calls visit for the ids of payments that are [Payment.Awaited] with this
 	// identity and whose ValidBefore + RepeatGrace is after now, until visit returns false.

@@ -12,9 +12,8 @@ type caller struct{ context.Context }
 // left reports whether the caller has left.
 func (c caller) left() bool { return c.Err() != nil }
 
-// attended reports whether the first caller of a payment is waiting on this node, or has
-// its answer and only the release is still to be written: the next call is then a
-// purchase of its own. Otherwise a repeat gets the payment.
+// attended reports whether the first caller of a payment waits on this node, or has its answer
+// before the release is written. The next call is then a purchase of its own.
 func (p *Payer) attended(id string) bool {
 	p.mu.Lock()
 	h := p.holds[id]
@@ -30,16 +29,13 @@ func (p *Payer) attended(id string) bool {
 	}
 }
 
-// callerGrace is the time that a call waits for news of an identical one. After it, the call counts
-// as a purchase of its own.
+// callerGrace bounds the wait for news of an identical call.
 const callerGrace = 50 * time.Millisecond
 
-// awaitNews gives the end of identical calls' connections time to be noticed. A client
-// that is cut off and repeats at once can get here before the server has told the first
-// call's context, also at the proxy when the seller is near; without the wait, its repeat
-// would be a second payment. It waits for calls that were here first only, so that many
-// identical ones at once are not held up by each other. own is this call's hold, if it
-// has one. It reports whether this call's caller is still there.
+// awaitNews gives the end of identical calls' connections time to be noticed: a client that is cut
+// off and repeats at once can get here first, and its repeat would be a second payment. It waits
+// for calls that were here before own, so that many at once do not hold up each other. It reports
+// whether this call's caller is still there.
 func (p *Payer) awaitNews(c caller, b *Begin, own *hold) bool {
 	if b.IdempotencyKey != "" || b.Again != "" {
 		return !c.left()

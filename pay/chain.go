@@ -65,9 +65,8 @@ func (c *chainIdentity) remembered(a x402.Asset, now time.Time) (identityCheck, 
 	return check, ok && now.Before(check.until)
 }
 
-// checkChain makes sure that the RPC is one whose word counts: pinned chain id and token,
-// and the genesis hash recorded with the store (docs/design.md §3). errUnwatched when the RPC is for
-// another network.
+// checkChain makes sure that the word of the RPC counts: pinned chain id and token, and the store's
+// genesis hash (docs/design.md §3). errUnwatched when the RPC is for another network.
 func (p *Payer) checkChain(ctx context.Context, n x402.Network, a x402.Asset) error {
 	if c, ok := p.identity.remembered(a, p.now()); ok {
 		return c.err
@@ -132,9 +131,8 @@ func (p *Payer) sameWorld(ctx context.Context, n x402.Network, id ChainIdentity)
 	return foreignChain(id, n.ChainID, world, p.opts.Names.RPC)
 }
 
-// unserved says what an RPC that failed to prove itself is to a network. If it is for another
-// network, this one has no RPC. If it has served this network before, it is broken: its silence
-// proves nothing.
+// unserved says what an RPC that failed to prove itself is to a network: none if it is for another
+// one, but broken if it has served this one before.
 func (p *Payer) unserved(n x402.Network, id ChainIdentity, err error) error {
 	if id.ChainID == 0 || id.ChainID == n.ChainID {
 		return err
@@ -153,11 +151,8 @@ func (p *Payer) unserved(n x402.Network, id ChainIdentity, err error) error {
 	return fmt.Errorf("%w: %w", errUnwatched, err)
 }
 
-// trace asks the chain what became of a payment's authorization. errUnwatched without an
-// RPC for its network.
-//
-// What is remembered of the RPC only says whether to ask it. Its answer counts by the identity that
-// comes with it, because names move between machines.
+// trace asks the chain what became of a payment's authorization: errUnwatched without an RPC for
+// its network. What is remembered of the RPC only says whether to ask it.
 func (p *Payer) trace(ctx context.Context, row *Payment) (Trace, error) {
 	if p.opts.Chain == nil {
 		return Trace{}, errUnwatched

@@ -37,12 +37,9 @@ type HeaderError struct{ Cause error }
 func (e *HeaderError) Error() string { return "no usable payment requirement: " + e.Cause.Error() }
 func (e *HeaderError) Unwrap() error { return e.Cause }
 
-// choose takes the first requirement that can be paid: known network with a wallet of
-// this key, scheme, pinned asset, policy (docs/design.md §3.1). When there is none, the error is
-// that of the entry that came furthest.
-//
-// A policy refusal comes back together with the choice, because the monthly quota is
-// answered before it (docs/design.md §5, order of checks).
+// choose takes the first requirement that can be paid (docs/design.md §3.1). When there is none,
+// the error is that of the entry that came furthest. A policy refusal comes with its choice,
+// because the monthly quota is answered before it (§5).
 func (p *Payer) choose(ctx context.Context, r Request, pol Policy) (choice, error) {
 	var (
 		best     choice

@@ -21,9 +21,8 @@ const (
 // Clock tells how our clock compares with those of others.
 func (p *Payer) Clock() ClockState { return p.time.State() }
 
-// clockRefusal returns why no new payment may be made by our clock, or nil. Where no source has
-// told its time of late, or one stops payments, they are asked first. If none answers, the payment
-// goes on: an RPC that is down stops no payment.
+// clockRefusal returns why no new payment may be made by our clock, or nil. If no source has told
+// its time of late, or one stops payments, they are asked first. Silence stops nothing.
 func (p *Payer) clockRefusal(ctx context.Context) error {
 	err := p.time.wrong()
 	if p.time.compares() && (err != nil || !p.time.known()) {
@@ -33,8 +32,7 @@ func (p *Payer) clockRefusal(ctx context.Context) error {
 	return err
 }
 
-// askTime has every source tell its time, at most every few seconds. One that is far off is asked
-// once more: a single answer stops nothing.
+// askTime has every source tell its time, at most every few seconds, and one that is far off twice.
 func (p *Payer) askTime(ctx context.Context) {
 	k := p.time
 	select {
@@ -120,8 +118,7 @@ func (p *Payment) doubtCheck(now time.Time) time.Time {
 	return now.Add(maxBackoff)
 }
 
-// beforeRetiring moves the next check of a closed payment forward to the first one that could retire
-// it, because retiring takes two checks.
+// beforeRetiring moves the next check forward to the first one that could retire the payment.
 func (p *Payment) beforeRetiring(check, now time.Time) time.Time {
 	if due := p.kept(); p.State != Open && now.Before(due) && check.After(due) {
 		return due

@@ -67,11 +67,10 @@ type InputError struct{ Field, Reason string }
 
 func (e *InputError) Error() string { return e.Field + ": " + e.Reason }
 
-// PolicyError: a rule refused the payment before anything was signed. Rule is a stable
-// word: paused, amount, challenge-too-large, doors, validity, hosts, payees, per-payment, daily-budget, monthly-budget,
-// per-minute, price-guard, unanswered, and the limits of a part: host-per-payment,
-// host-daily-budget, host-monthly-budget, task-per-payment, task-daily-budget,
-// task-monthly-budget.
+// PolicyError: a rule refused the payment before anything was signed. Rule is a stable word:
+// paused, amount, challenge-too-large, doors, validity, hosts, payees, per-payment, daily-budget,
+// monthly-budget, per-minute, price-guard, unanswered, or one of a part: host- or task-per-payment,
+// -daily-budget, -monthly-budget.
 type PolicyError struct{ Rule, Detail string }
 
 func (e *PolicyError) Error() string { return "refused by policy (" + e.Rule + "): " + e.Detail }
@@ -125,8 +124,7 @@ func (e *SellerSettlesError) Error() string {
 	return "the seller says that the authorization is used already: it settles payments itself"
 }
 
-// SpentError: the request was paid, and the payload that the seller would have to get is
-// lost with the books that had it.
+// SpentError: the request was paid, and its payload is lost with the books that had it.
 type SpentError struct{ Payment *Payment }
 
 func (e *SpentError) Error() string {

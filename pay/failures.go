@@ -14,9 +14,8 @@ const (
 	defaultFailuresPerDay    = 3000
 )
 
-// FailureBounds bound the attempts of one key that end refused or void. They cost the key no
-// money and no monthly place, so nothing else keeps them from filling the disk. Minutes and days
-// are those of the clock, in UTC. In [Options], 0 is the default and a negative number no bound.
+// FailureBounds bound the attempts of one key that end refused or void: nothing else keeps them
+// from filling the disk. Minutes and days are in UTC. 0 is the default, a negative number no bound.
 type FailureBounds struct {
 	PerMinute int // default: 100
 	PerDay    int // default: 3,000
@@ -33,8 +32,7 @@ func (f FailureBounds) complete() FailureBounds {
 	return FailureBounds{PerMinute: bound(f.PerMinute, defaultFailuresPerMinute), PerDay: bound(f.PerDay, defaultFailuresPerDay)}
 }
 
-// FailuresError refuses a new payment, because too many attempts of its key have ended refused
-// or void.
+// FailuresError refuses a new payment, because too many of its key have ended refused or void.
 type FailuresError struct {
 	Most       int
 	Window     string        // "minute" or "day"
@@ -48,10 +46,9 @@ func (e *FailuresError) Error() string {
 // failedPrefix begins the names of the counters of failed attempts.
 const failedPrefix = "failed/"
 
-// failedWindow counts a key's failed attempts in a minute or a day. One counter serves all
-// windows, so that a key never has more than one of each: its upper half is the number of the
-// window since 1970, its lower half the number of attempts. The first payment that begins in another
-// window starts it anew, so a failure just adds one.
+// failedWindow counts a key's failed attempts in a minute or a day. One counter serves all windows:
+// its upper half is the number of the window since 1970, its lower half that of attempts. The first
+// payment in another window starts it anew.
 type failedWindow struct {
 	name   string
 	length time.Duration
@@ -73,12 +70,10 @@ func (f FailureBounds) windows() []failedWindow {
 	return []failedWindow{{"minute", time.Minute, f.PerMinute}, {"day", 24 * time.Hour, f.PerDay}}
 }
 
-// CountsFailures reports whether a counter counts failed attempts: no reservation makes up its
-// value.
+// CountsFailures reports whether a counter counts failed attempts, and no reservations.
 func (c Counter) CountsFailures() bool { return strings.HasPrefix(string(c), failedPrefix) }
 
-// patience refuses a new payment while too many attempts of its key have failed. It returns what
-// starts the windows that are new.
+// patience refuses a new payment while too many of its key have failed, or returns the new windows.
 func (b *Begin) patience(v BeginView) (starts []CounterChange, err error) {
 	for _, w := range b.Failures.windows() {
 		if w.most <= 0 {
@@ -101,8 +96,7 @@ func (b *Begin) patience(v BeginView) (starts []CounterChange, err error) {
 	return starts, nil
 }
 
-// fail counts a payment once among those of its key that failed. One that settles after all is
-// not taken back.
+// fail counts a payment once among those of its key that failed, also if it settles later.
 func (p *Payment) fail() []CounterChange {
 	if p.Failed {
 		return nil

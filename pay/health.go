@@ -64,9 +64,8 @@ type healthCache struct {
 	stop    context.CancelFunc
 }
 
-// Health asks the store and tells what the last probe of facilitator and RPC gave. A result
-// older than 10 s starts a new probe, in the background. A call waits for the probe only
-// if there is no result of the last minute, and then at most 2 s.
+// Health asks the store, and tells what the last probe of facilitator and RPC gave. A result older
+// than 10 s starts a new probe. Without one of the last minute, a call waits for it, 2 s at most.
 func (p *Payer) Health(ctx context.Context) Health {
 	network := p.opts.Networks[0]
 	h := Health{StoreKind: p.store.Kind(), Network: network, Wallets: p.opts.Wallets.Name()}

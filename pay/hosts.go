@@ -28,8 +28,7 @@ func siteOf(raw string) site {
 	return siteIn(u)
 }
 
-// siteIn reads a parsed URL. It returns the zero site also for a host beyond ASCII, because another
-// name is dialled for it, its xn-- form.
+// siteIn reads a parsed URL. A host beyond ASCII gives the zero site: its xn-- form is dialled.
 func siteIn(u *url.URL) site {
 	var s site
 	if u.Hostname() == "" || strings.ContainsFunc(u.Hostname(), func(r rune) bool { return r > unicode.MaxASCII }) {
@@ -70,9 +69,8 @@ func (s site) String() string {
 	return s.name + ":" + s.port
 }
 
-// patterns lists all patterns that match the site, the most specific first: its name with
-// the port, its name, and the wildcards from the longest to the shortest. A name is not
-// below itself, and an address is below nothing.
+// patterns lists all patterns that match the site, the most specific first. A name is not below
+// itself, and an address is below nothing.
 func (s site) patterns() []string {
 	if s.name == "" {
 		return nil

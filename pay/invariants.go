@@ -64,8 +64,7 @@ func (c *CounterCheck) Add(p *Payment) error {
 	return nil
 }
 
-// Compare fails unless the payments make up a stored counter. Counters of failures are not
-// compared, because time alone resets them.
+// Compare fails unless the payments make up a stored counter. Those of failures are left out.
 func (c *CounterCheck) Compare(name Counter, have x402.Amount) error {
 	if name.CountsFailures() {
 		return nil

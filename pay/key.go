@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// Key describes an API key. The secret is not part of it: stores find keys by a keyed hash, and the
-// plaintext is given back only once, on creation.
+// Key describes an API key. Stores find it by a keyed hash of its secret.
 type Key struct {
 	ID    string `json:"ID"`    // UUIDv7
 	Label string `json:"Label"` // 0 to 200 characters
@@ -19,14 +18,12 @@ type Key struct {
 	Operator bool `json:"Operator,omitempty"`
 	// Policy limits what this key may spend; nil means the defaults of the door.
 	Policy *Policy `json:"Policy,omitempty"`
-	// PolicyRevision counts how often the policy was set, and that the key was linked or became
-	// the operator's. It tells a payment that is about to be journaled whether it was judged by
-	// the policy in force and counts for the key's owner.
+	// PolicyRevision counts changes of policy, owner, pause and operator mark. By it, a payment
+	// that is about to be journaled knows whether it was judged by those in force.
 	PolicyRevision uint64 `json:"PolicyRevision,omitempty"`
 	// Paused: the key makes no new payment, and repeats of earlier ones are served.
 	Paused *Pause `json:"Paused,omitempty"`
-	// RevokedAt holds when the key was revoked for ever; zero: it is not. Its payments are still
-	// recovered, and operator and organization still see them.
+	// RevokedAt holds when the key was revoked for ever; zero: it is not.
 	RevokedAt time.Time `json:"RevokedAt,omitzero"`
 }
 
@@ -36,8 +33,7 @@ func (k Key) Revoked() bool { return !k.RevokedAt.IsZero() }
 // Claimed reports whether the key belongs to an organization.
 func (k Key) Claimed() bool { return k.OrganizationID != "" }
 
-// Owner returns the owner of the monthly count that the key's payments fall into: its organization
-// once claimed, else the key itself.
+// Owner returns the owner of the monthly count: the key's organization once claimed, else the key.
 func (k Key) Owner() string {
 	if k.Claimed() {
 		return "org/" + k.OrganizationID
@@ -48,12 +44,10 @@ func (k Key) Owner() string {
 // NewKey holds the input of creating a key.
 type NewKey struct {
 	Key
-	// Secret is the plaintext. Stores keep a keyed hash of it, and, for a claimed key,
-	// an encrypted copy for the dashboard.
+	// Secret is the plaintext. Of a claimed key, stores keep an encrypted copy.
 	Secret string
-	// Plan, when OrganizationID is set, creates the organization with that plan or
-	// replaces the plan of a known one. Empty keeps a known organization's plan and
-	// means PlanFree for an unknown one (docs/design.md §5).
+	// Plan is that of the OrganizationID from now on. Empty: a known organization keeps its plan,
+	// and an unknown one gets PlanFree (docs/design.md §5).
 	Plan PlanName
 	// Plans says how many keys an organization may have.
 	Plans Plans

@@ -86,10 +86,8 @@ func (p *Payer) letGo(h *hold) {
 	close(h.done)
 }
 
-// keep renews the lease every LeaseRenewal until letGo.
-//
-// A slow RPC or disk may have delayed the grant. Such a lease is renewed at once, because another
-// node may have taken it meanwhile.
+// keep renews the lease every LeaseRenewal until letGo. One whose grant was slow is renewed at
+// once, because another node may have taken it meanwhile.
 func (p *Payer) keep(ctx context.Context, h *hold, until time.Time) error {
 	if now := p.now(); until.Sub(now) < LeaseTime-LeaseRenewal/2 {
 		until = now.Add(LeaseTime)

@@ -26,14 +26,12 @@ type Request struct {
 	HTTP *HTTPRequest
 	// IdempotencyKey is the caller's, 1 to 255 characters, or empty.
 	IdempotencyKey string
-	// Anew: the caller has given up the answer to an earlier purchase. A settled payment is then not
-	// repeated, unless the call has an idempotency key.
+	// Anew: the call repeats no settled payment, unless it has an idempotency key.
 	Anew bool
 	// Again names the payment that this very call has made already. It is driven on, and never
 	// replaced by a new one.
 	Again string
-	// OnlyRepeat: an earlier payment that the call repeats is driven on, and no new one is made:
-	// ErrNothingToRepeat.
+	// OnlyRepeat: the call makes no new payment: ErrNothingToRepeat.
 	OnlyRepeat bool
 }
 
@@ -110,8 +108,7 @@ func (p *Payer) reportRefusal(ctx context.Context, r Request, err error) {
 	p.log.InfoContext(ctx, "payment not allowed", "key", r.Key.ID, "door", string(r.Door), "rule", rule)
 }
 
-// attempt tries until the call has an attempt: the payment that it repeats may be busy, and the key's
-// policy may change meanwhile.
+// attempt tries while the payment that the call repeats is busy, or its key's policy changes.
 func (p *Payer) attempt(ctx context.Context, r Request) (*Attempt, error) {
 	deadline := time.NewTimer(p.opts.RepeatWait)
 	defer deadline.Stop()
@@ -151,8 +148,7 @@ func (p *Payer) attempt(ctx context.Context, r Request) (*Attempt, error) {
 	}
 }
 
-// try makes one pass through the journal. It returns the payment instead of an attempt while that
-// is busy and the call has to wait.
+// try makes one pass through the journal. It returns the payment while that is busy.
 func (p *Payer) try(by caller, r Request) (_ *Attempt, busy *Payment, _ error) {
 	deciding, decided := p.stage(by, "decide", "")
 	b, c, err := p.propose(deciding, r)
@@ -235,8 +231,7 @@ func (p *Payer) journal(by caller, b *Begin) (Begun, *hold, error) {
 	return begun, h, nil
 }
 
-// holdAndSign renews the lease of a journaled payment and signs the payment. On error it ends the
-// attempt.
+// holdAndSign renews the lease of a journaled payment and signs it. On error it ends the attempt.
 func (a *Attempt) holdAndSign(w Wallet) error {
 	failpoint.Here(failpoint.Journaled)
 	if err := a.payer.keep(a.caller, a.hold, a.row.Lease.Until); err != nil {

@@ -8,12 +8,10 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// Outcome is one atomic change to a journaled payment: state, spend event, counters,
-// lease. Stores apply it with [Payment.Apply].
+// Outcome is one atomic change to a journaled payment. Stores apply it with [Payment.Apply].
 type Outcome struct {
 	PaymentID string
-	// Fence names the lease under which the outcome was learned. Without one (0), as that of a posted
-	// receipt, an outcome may only settle or note.
+	// Fence names the lease under which it was learned. Without one (0) it may only settle or note.
 	Fence   uint64
 	At      time.Time
 	Verdict Verdict
@@ -23,11 +21,9 @@ type Outcome struct {
 	Stage Stage
 
 	Transaction string // 0x + 64 hex, or ""
-	// ClaimedTransaction reports that Transaction is only claimed, by a receipt. If another payment
-	// already has it, nothing is settled: ErrTransactionKnown.
+	// ClaimedTransaction: a receipt claims it. If another payment has it: ErrTransactionKnown.
 	ClaimedTransaction bool
-	// EventID names the spend event if this outcome makes one. Always set for
-	// VerdictSettled and VerdictDisputed.
+	// EventID names the spend event, for VerdictSettled and VerdictDisputed.
 	EventID string
 
 	Reason string          // kept as the payment's reason unless empty
@@ -36,11 +32,9 @@ type Outcome struct {
 
 	Signature *x402.Signature // stored when the payment has none yet
 	Receipted bool            // the seller's receipt was posted
-	// Resolution: the verdict, settled or void, is an operator's. It needs the lease, and a
-	// payment that is [Payment.Resolvable].
+	// Resolution: the verdict is an operator's. It needs the lease, and [Payment.Resolvable].
 	Resolution *Resolution
-	// Check moves recovery's next check; zero leaves it, or, with Checked, ends the checks.
-	// Checked counts a check.
+	// Check moves recovery's next check; zero leaves it or, with Checked, ends the checks.
 	Check   time.Time
 	Checked bool
 	Retire  bool // drop payload and idempotency key
@@ -65,11 +59,9 @@ func (o Outcome) Claims() bool {
 	return o.Verdict == VerdictSettled && o.ClaimedTransaction && o.Transaction != ""
 }
 
-// Apply changes the payment as the outcome says and returns what else must change. It
-// is deterministic: a store may run it again on a fresh copy of the row.
-//
-// A settled outcome always wins, whatever lease it comes from. Every other one needs
-// the current fence: ErrLeaseLost.
+// Apply changes the payment as the outcome says and returns what else must change. A store may run
+// it again on a fresh copy of the row. A settled outcome always wins. Every other one needs the
+// current fence: ErrLeaseLost.
 func (p *Payment) Apply(o Outcome) (Effects, error) {
 	fx := Effects{Was: p.State}
 	held := o.Fence != 0 && p.Lease.Fence == o.Fence && p.Lease.Owner != ""
@@ -182,8 +174,7 @@ func (p *Payment) resolve(o Outcome, held bool) error {
 	return nil
 }
 
-// void closes the payment without money moved. A doubted void gives back what a refusal does; the
-// word of the chain gives back the rest.
+// void closes the payment without money moved. A doubted void gives back what a refusal does.
 func (p *Payment) void(o Outcome, fx *Effects) {
 	switch {
 	case p.State == Open:
@@ -233,8 +224,7 @@ func (p *Payment) settle(o Outcome, fx *Effects) {
 	fx.Event = &e
 }
 
-// revive opens a doubted payment again for a repeat, which sends the same authorization. It takes
-// back what was given away when the payment was refused or voided.
+// revive opens a doubted payment again for a repeat, and takes back what was given away.
 func (p *Payment) revive() []CounterChange {
 	p.State, p.Closed, p.Reason = Open, time.Time{}, ""
 	p.Refused, p.Doubted = false, false
@@ -252,8 +242,7 @@ func (p *Payment) event(o Outcome) SpendEvent {
 	}
 }
 
-// waitsForReceipt reports whether only a receipt counts as an answer: in seller mode on REST the client
-// still has to buy with the payload.
+// waitsForReceipt reports whether only a receipt counts as an answer: the client still has to buy.
 func (p *Payment) waitsForReceipt() bool {
 	return p.Door == DoorAPI && p.Terms.Settlement == SettleSeller && !p.Receipted && p.Lives()
 }
@@ -267,8 +256,7 @@ func (p *Payment) answer(ok bool) {
 	}
 }
 
-// Lapse ends a lease that was not renewed, or whose process is gone. The caller of that payment did
-// not get an answer that we know of.
+// Lapse ends a lease that was not renewed, or whose process is gone. No answer is known of.
 func (p *Payment) Lapse() {
 	p.Lease.Owner, p.Lease.Until = "", time.Time{}
 	if !p.Answered {
@@ -276,8 +264,7 @@ func (p *Payment) Lapse() {
 	}
 }
 
-// Grant gives the lease to an owner under a new fence. Its caller has checked that the lease is
-// free.
+// Grant gives the lease, which the caller has found free, to an owner under a new fence.
 func (p *Payment) Grant(owner string, until time.Time) {
 	p.Lease = Lease{Owner: owner, Fence: p.Lease.Fence + 1, Until: until}
 }

@@ -38,8 +38,7 @@ type Options struct {
 
 	// Networks that may be paid on. Default: the pinned networks marked as default.
 	Networks []x402.Network
-	// DefaultPolicy holds for what a key's own policy does not set: see [Payer.PolicyOf]. Zero: no
-	// limits.
+	// DefaultPolicy holds for what a key's own policy does not set: see [Payer.PolicyOf].
 	DefaultPolicy Policy
 	// Plans say what organizations may have. What is missing is that of the shipped plans.
 	Plans Plans

@@ -25,8 +25,7 @@ const (
 // Settlement says who sends the transfer to the chain.
 type Settlement string
 
-// The party that settles (docs/design.md §3). Standard x402 sellers settle by themselves, and
-// refuse a payload that is settled already.
+// The party that settles (docs/design.md §3).
 const (
 	SettlePayer  Settlement = "payer"  // we do, through our facilitator's /settle
 	SettleSeller Settlement = "seller" // the seller does, when it gets the payload
@@ -81,8 +80,7 @@ func (t Terms) String() string {
 	return fmt.Sprintf("%s|%s|%s|%s|%s|%s", t.Settlement, t.Network, t.Scheme, t.Asset, t.PayTo, t.Amount)
 }
 
-// Lease is the right to send a payment's payload and to write its outcome. Leases
-// last LeaseTime and are renewed every LeaseRenewal.
+// Lease is the right to send a payment's payload and to write its outcome.
 type Lease struct {
 	Owner string    `json:"Owner,omitempty"` // the process (and opening of the store) that holds it; empty: released
 	Fence uint64    `json:"Fence"`           // grows with every acquisition; an outcome names it
@@ -120,28 +118,23 @@ type Payment struct {
 
 	Offer         x402.Offer         `json:"Offer"` // what the payload echoes; dropped RetainPayload after closing
 	Authorization x402.Authorization `json:"Authorization"`
-	// Attempt numbers the payments under an idempotency key, from 1; its nonce is derived from
-	// both. 0: the nonce is random.
+	// Attempt numbers the payments under an idempotency key, from 1. 0: the nonce is random.
 	Attempt uint64 `json:"Attempt,omitempty"`
-	// Signature is kept once known; until then signing again yields the same
-	// authorization (same nonce), which can move money only once.
+	// Signature is kept once known. Signing again yields the same authorization.
 	Signature *x402.Signature `json:"Signature,omitempty"`
 
 	State   State `json:"State"`
 	Refused bool  `json:"Refused,omitempty"` // our facilitator declined
-	// RefusedAt holds the last stage at which our facilitator declined. A payload that /settle has
-	// had may be refused later because it moved money.
+	// RefusedAt holds the last stage at which our facilitator declined.
 	RefusedAt Stage `json:"RefusedAt,omitempty"`
-	// Doubted: the payment was refused, or voided by purser's own word, after it was signed. Its
-	// authorization may be out all the same. Until the chain shows it unused past its validity,
-	// a repeat gets this payment, and its money stays reserved. Without an RPC that ends at
-	// ValidBefore + RepeatGrace.
+	// Doubted: it was refused, or voided by purser's own word, after it was signed: its
+	// authorization may be out. Meanwhile a repeat gets this payment, and its money stays reserved
+	// (docs/design.md §3).
 	Doubted    bool `json:"Doubted,omitempty"`
 	Unresolved bool `json:"Unresolved,omitempty"` // expired, and no evidence to be had
 	Confirmed  bool `json:"Confirmed,omitempty"`  // seen on chain at a safe block past ValidBefore
 	Disputed   bool `json:"Disputed,omitempty"`   // claimed settled, disproved by the chain
-	// Reconciled: only the chain tells of it, because the books were restored from an earlier
-	// backup. What it was for and its payload are lost.
+	// Reconciled: only the chain tells of it, because the books were restored from a backup.
 	Reconciled bool      `json:"Reconciled,omitempty"`
 	Closed     time.Time `json:"Closed,omitzero"` // when it became settled or void
 	// Failed: it was refused or void, and is counted for [FailureBounds].
@@ -164,8 +157,7 @@ type Payment struct {
 	Receipted bool `json:"Receipted,omitempty"`
 
 	Reservations []Reservation `json:"Reservations,omitempty"`
-	// Price names the counter that a settlement sets to the amount, for the price guard; "" while
-	// the guard is off.
+	// Price names the counter that a settlement sets, for the price guard; "": it is off.
 	Price Counter `json:"Price,omitempty"`
 
 	// Check holds when recovery looks at the payment next; zero: never.
@@ -186,8 +178,7 @@ const maxNotes = 20
 
 // Timing of repeats (docs/design.md §3).
 const (
-	// ResendMargin is the validity that must be left for a payload to be sent again. Facilitators
-	// refuse authorizations with less than 6 s.
+	// ResendMargin is the validity that must be left to send a payload: facilitators want 6 s.
 	ResendMargin = 6 * time.Second
 	// RepeatGrace is the time after ValidBefore in which a repeat still gets an unanswered payment,
 	// and in which a payment stays doubted without an RPC.
@@ -212,8 +203,7 @@ func (p *Payment) Lives() bool {
 	return p.Doubted || p.State == Settled || p.State == Open && !p.Refused
 }
 
-// Awaited reports whether a repeat without an idempotency key may still get this
-// payment; stores index such payments by (KeyID, Identity).
+// Awaited reports whether a repeat without an idempotency key may still get this payment.
 func (p *Payment) Awaited() bool {
 	return p.IdempotencyKey == "" && p.Lives() && !p.Answered
 }
@@ -255,8 +245,7 @@ func ValidLabel(s string) bool {
 	return false
 }
 
-// Payload builds the contents of the payment header. It fails before the payment is signed and after
-// its payload was dropped.
+// Payload builds the contents of the payment header. It fails without a signature.
 func (p *Payment) Payload() (x402.Payload, error) {
 	if p.Signature == nil || p.Retired {
 		return x402.Payload{}, fmt.Errorf("payment %s has no payload", p.ID)
@@ -264,8 +253,7 @@ func (p *Payment) Payload() (x402.Payload, error) {
 	return p.Offer.Payload(p.Authorization, *p.Signature)
 }
 
-// Clone copies the payment so that changing one does not change the other. Raw JSON is shared,
-// because it is never changed.
+// Clone copies the payment. Raw JSON is shared, because it is never changed.
 func (p *Payment) Clone() *Payment {
 	c := *p
 	c.Notes = append([]Note(nil), p.Notes...)

@@ -79,8 +79,7 @@ func KeysUsed(keys []Key) int {
 	return len(keys) - min(revoked, freeRevoked)
 }
 
-// Unclaimed returns the most payments that an unclaimed key may make in a month: as many as on the
-// free plan.
+// Unclaimed returns the most payments of an unclaimed key in a month: those of the free plan.
 func (t Plans) Unclaimed() int { return t.Of(PlanFree).Payments }
 
 // List returns every plan, smallest first.
@@ -92,16 +91,14 @@ func (t Plans) List() []Plan {
 	return list
 }
 
-// Bounds of what a plan may be set to. Keys and wallets of one organization are counted one
-// by one whenever another is made.
+// Bounds of a plan. Keys and wallets of one organization are counted one by one.
 const (
 	maxPlanKeys     = 1_000
 	maxPlanWallets  = 10_000
 	maxPlanPayments = 1_000_000_000
 )
 
-// Validate names the first plan or limit that cannot be. A zero limit is not set, and an
-// organization without any key could not be signed in to.
+// Validate names the first plan or limit that cannot be. A zero limit is not set.
 func (t Plans) Validate() error {
 	for name, p := range t {
 		if _, err := ParsePlan(string(name)); err != nil || name != PlanName(strings.ToUpper(string(name))) {
@@ -134,8 +131,7 @@ func validPrice(s string) bool {
 	return digits(dollars, 1, 6) && (!decimal || digits(cents, 1, 2))
 }
 
-// InForce returns the table that holds: complete, or, with plans switched off, with the highest
-// limits that a plan can be set to. It fails for a table that is not valid.
+// InForce returns the table that holds: complete, or, with plans off, with the highest limits.
 func (t Plans) InForce(off bool) (Plans, error) {
 	if err := t.Validate(); err != nil {
 		return nil, err

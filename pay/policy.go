@@ -10,38 +10,31 @@ import (
 )
 
 // Policy limits what a key may spend. A field that is not set falls back to the configured
-// defaults; for a key that is not the operator's, it is no limit on REST. A policy set on the
-// key holds at every door (docs/design.md §7). Days and months are those of UTC.
-//
-// Spend is always counted, so a budget that is set later counts from the beginning of its day or
-// month. Payments per minute are counted only while there is a limit on them.
+// defaults; for a key that is not the operator's, it is no limit on REST (docs/design.md §7). Days
+// and months are those of UTC. A budget that is set later counts from the beginning of its day or
+// month.
 type Policy struct {
-	// MaxPayment bounds one payment, DailyBudget and MonthlyBudget what is spent in a day or
-	// a calendar month (UTC).
+	// MaxPayment bounds one payment, the budgets what is spent in a day or a calendar month (UTC).
 	MaxPayment    *Cap `json:"max_payment,omitempty"`
 	DailyBudget   *Cap `json:"daily_budget,omitempty"`
 	MonthlyBudget *Cap `json:"monthly_budget,omitempty"`
 	// PerMinute bounds the payments that may begin in a minute by the clock; 0 is no limit.
 	PerMinute *int `json:"per_minute,omitempty"`
-	// PriceGuard holds a payment above this many times what the endpoint was last paid: method
-	// (where it is known), scheme, host and path. 0 is off. Its first payment is not held.
+	// PriceGuard holds a payment above this many times what the endpoint was last paid. 0 is off.
 	PriceGuard *int `json:"price_guard,omitempty"`
-	// Doors the key may pay through; empty is all of them. One that may pay through the proxy
-	// may pay through the transport, too: both dial themselves.
+	// Doors the key may pay through; empty is all. Through the proxy means the transport, too.
 	Doors []Door `json:"doors,omitempty"`
 	// AllowHosts, when set, lists the only hosts that are paid: "name" (any port), "name:port",
-	// "*.example.com" (all names below). Hosts in DenyHosts are never paid; those of the defaults
-	// are denied as well.
+	// "*.example.com" (all names below). DenyHosts are never paid, nor those of the defaults.
 	AllowHosts []string `json:"allow_hosts,omitempty"`
 	DenyHosts  []string `json:"deny_hosts,omitempty"`
 	// AllowPayees, when set, lists the only addresses that are paid. Addresses in DenyPayees are
 	// never paid; those of the defaults are denied as well.
 	AllowPayees []x402.Address `json:"allow_payees,omitempty"`
 	DenyPayees  []x402.Address `json:"deny_payees,omitempty"`
-	// Hosts have limits of their own, by the patterns of AllowHosts. The most specific one counts,
-	// and hosts under one pattern share its budgets. Tasks have limits by label. Labels without an
-	// own entry, and calls without a label, share the entry "*". Entries of the defaults hold for
-	// the names that the key's own policy does not have.
+	// Hosts have limits by the patterns of AllowHosts, of which the most specific counts. Tasks
+	// have limits by label. "*" is for labels without an own entry and calls without a label.
+	// Entries of the defaults hold for other names.
 	Hosts map[string]Budget `json:"hosts,omitempty"`
 	Tasks map[string]Budget `json:"tasks,omitempty"`
 }
@@ -60,10 +53,9 @@ const MaxUnansweredPerHost = 20
 // otherTasks names the entry of Policy.Tasks for labels without an own one. It is no label.
 const otherTasks = "*"
 
-// PolicyOf returns the policy in force for a key at a door. It takes the key's own policy, and the
-// configured defaults for unset fields. On REST, the defaults hold for the operator's keys only:
-// keys from POST /api-keys have no limits there, unless they were given some. The result shares
-// lists and maps with the key and the defaults, so callers must not change it.
+// PolicyOf returns the policy in force for a key at a door: its own, and the configured defaults
+// for unset fields. On REST the defaults hold for the operator's keys only. The result shares lists
+// and maps, so callers must not change it.
 func (p *Payer) PolicyOf(k Key, door Door) Policy {
 	var own Policy
 	if k.Policy != nil {
@@ -147,8 +139,7 @@ func (pol Policy) taskBudget(label string) (name string, b Budget, ok bool) {
 	return otherTasks, b, ok
 }
 
-// Cap bounds an amount in the smallest unit of USDC. "off" is no bound, where otherwise a default
-// would hold. A nil *Cap is not set.
+// Cap bounds an amount in the smallest unit of USDC. "off" is no bound. A nil *Cap is not set.
 type Cap struct {
 	off bool
 	max x402.Amount

@@ -22,9 +22,8 @@ type Wallets interface {
 	Name() string
 }
 
-// KeyProving is a further method of a [Wallets] that signs in this process. Its Sign must prove that
-// the key belongs to w.Address, and that the authorization is from there. Package pay then does not
-// recover the signer, as it does from signatures that come from outside.
+// KeyProving is a further method of a [Wallets] whose Sign proves that the key belongs to w.Address
+// and the authorization is from there. Package pay then does not recover the signer.
 type KeyProving interface {
 	ProvesKeys()
 }
@@ -47,16 +46,12 @@ type Facilitator interface {
 	Probe(ctx context.Context) error
 }
 
-// Breaking is a further method of a [Facilitator] that is not asked for a while after it has failed
-// too often.
+// Breaking is a further method of a [Facilitator] that has a rest after it has failed too often.
 type Breaking interface {
-	// Ready returns nil if a new payment of a key may be shown to the facilitator. Otherwise the error
-	// tells the caller why not, and when the facilitator is asked again. Then one payment is let
-	// through to find out. The caller must call giveBack, which is never nil, if no payment was made.
-	//
-	// Ready does not hold up payments that were begun. A failure that clients or sellers can cause
-	// must count for the key that it was sent for, [Exchange.KeyID], alone, because all keys share a
-	// facilitator.
+	// Ready returns nil if a new payment of a key may be shown to the facilitator; else the error
+	// tells why not, and when. The caller must call giveBack, which is never nil, if no payment was
+	// made. A failure that clients or sellers can cause must count for the key alone, because all
+	// keys share a facilitator. Payments that were begun are never held up.
 	Ready(keyID string) (giveBack func(), err error)
 }
 
@@ -67,8 +62,7 @@ type Exchange struct {
 	KeyID       string          // whose payment it is; not sent
 }
 
-// VerifyAnswer is a verdict of /verify. Raw is the answer for the caller's eyes: cut to
-// a few KB, without secrets.
+// VerifyAnswer is a verdict of /verify. Raw is for the caller: a few KB, without secrets.
 type VerifyAnswer struct {
 	Valid  bool
 	Reason string // invalidReason
@@ -87,8 +81,7 @@ type SettleAnswer struct {
 	Raw         json.RawMessage
 }
 
-// Chain reads the network's chain. Every answer that counts as evidence says which
-// chain it comes from; see [ChainIdentity].
+// Chain reads the network's chain. Every answer that is evidence says which chain it comes from.
 type Chain interface {
 	// Identify asks the RPC who it is: chain id, genesis hash, and the token's
 	// DOMAIN_SEPARATOR, each checked against the pinned table. An error names what differs.
@@ -110,8 +103,7 @@ type ChainIdentity struct {
 	Genesis string // block 0's hash, 0x + 64 hex
 }
 
-// TraceQuery names an authorization and when it was made, by our clock, which is where the
-// search starts.
+// TraceQuery names an authorization, and when it was made by our clock: the search starts there.
 type TraceQuery struct {
 	Network       x402.Network
 	Asset         x402.Asset
@@ -123,17 +115,15 @@ type TraceQuery struct {
 
 // Trace holds the chain's answer about an authorization.
 type Trace struct {
-	// Chain identifies the source of the other fields. The RPC was asked for it after everything
-	// else. It was checked against the pinned table like that of Identify, and has the blocks of
-	// the other fields.
+	// Chain identifies the source of the other fields, asked after everything else. It was checked
+	// like that of Identify.
 	Chain ChainIdentity
 	// Used: AuthorizationUsed with the matching Transfer was found, in Transaction.
 	Used bool
 	// Canceled: AuthorizationCanceled was found.
 	Canceled    bool
 	Transaction string
-	// SafeUsed holds authorizationState at the block with the `safe` tag, SafeTime that
-	// block's timestamp. Both come from the same block.
+	// SafeUsed holds authorizationState at the block with the `safe` tag, SafeTime its timestamp.
 	SafeUsed bool
 	SafeTime time.Time
 	// SafeNumber and SafeHash name that block.
@@ -141,15 +131,13 @@ type Trace struct {
 	SafeHash   string
 	// Latest holds the time of the newest block that the RPC has; zero: it was not asked for it.
 	Latest time.Time
-	// KeptHash holds the hash that the RPC has for the number of TraceQuery.Kept, asked for together
-	// with Chain; "": it has no such block, or not any more.
+	// KeptHash holds the hash that the RPC has for the number of TraceQuery.Kept; "": none.
 	KeptHash string
 	// SafeLogs: the Used or Canceled above is at or before the safe block.
 	SafeLogs bool
 }
 
-// Observer is told what happens, for metrics and events. Calls are synchronous and must
-// be quick; they carry no secrets.
+// Observer is told what happens. Calls are synchronous and must be quick; they carry no secrets.
 type Observer interface {
 	// Changed is called once a change of state or flag is durable.
 	Changed(p *Payment, was State, v Verdict)
@@ -160,27 +148,22 @@ type Observer interface {
 	// Refused is called when a payment was refused before anything was journaled: by a rule of
 	// the key's policy, by "quota", its owner's plan, or by "failures", those of the key before.
 	Refused(door Door, rule string)
-	// Ignored is called when the word of an RPC counts for nothing, with the reason as a word of a
-	// fixed list: see [IgnoredReasons].
+	// Ignored is called when the word of an RPC counts for nothing: see [IgnoredReasons].
 	Ignored(rpc TimeSource, reason string)
 	// Took reports how long a stage took: "decide", "journal", "sign", "verify", "settle", "send"
-	// (until the lease is given up, so until the answer was written out), and "total" of a payment
-	// that went well: on REST all of the call, elsewhere from the challenge to the response headers
-	// of the paid request.
+	// (until the lease is given up), and "total" of a payment that went well, until REST's answer
+	// or the paid request's response headers.
 	Took(stage string, d time.Duration)
 }
 
-// ChainScanner is a [Chain] that can also list what wallets have paid. Reconciling a restored
-// store needs one.
+// ChainScanner is a [Chain] that also lists what wallets have paid, to reconcile a restored store.
 type ChainScanner interface {
 	// Safe finds the newest block that no reorganization is expected to take back.
 	Safe(ctx context.Context) (ChainBlock, error)
-	// Before finds a block that is not after a moment, a few minutes before it at most where
-	// block times allow.
+	// Before finds a block that is not after a moment, and a few minutes before it at most.
 	Before(ctx context.Context, moment time.Time) (ChainBlock, error)
-	// Used lists the authorizations of some wallets that were used in a range of blocks, in
-	// the order of the chain. Like every answer that counts as evidence it says which chain
-	// it is from; see [ChainIdentity].
+	// Used lists the authorizations of some wallets that were used in a range of blocks, in the
+	// order of the chain, and says which chain it is from.
 	Used(ctx context.Context, q UsedQuery) (UsedAnswer, error)
 }
 
@@ -191,8 +174,7 @@ type ChainBlock struct {
 	Time   time.Time `json:"Time"`
 }
 
-// UsedQuery names the wallets and the blocks. The RPC must have Safe on its chain, and
-// Known, unless that is nil.
+// UsedQuery names wallets and blocks. The RPC must have Safe, and Known unless nil.
 type UsedQuery struct {
 	Network x402.Network
 	Asset   x402.Asset
@@ -201,8 +183,7 @@ type UsedQuery struct {
 	From, To uint64
 	Safe     ChainBlock
 	Known    *ChainBlock
-	// Size is the number of blocks to ask for at once: that of the last answer. 0 means the usual
-	// bound of RPCs.
+	// Size is the number of blocks to ask for at once, as in the last answer. 0: the usual bound.
 	Size uint64
 }
 

@@ -8,9 +8,8 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// Receipt takes the seller's receipt that came back on a send of this attempt's payload. It
-// settles the payment when it fits; anything else is noted. The outcome is written with the
-// release of the lease, or soon if that takes long; the caller need not wait for it.
+// Receipt takes the seller's receipt that came back on a send of this payload. The outcome is
+// written with the release of the lease, or soon if that takes long; the caller need not wait.
 func (a *Attempt) Receipt(r x402.Receipt) {
 	if a.row.State == Settled && a.row.Transaction != "" {
 		return

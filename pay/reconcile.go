@@ -20,10 +20,9 @@ import (
 type Reconciler interface {
 	// Restored says what is to be reconciled. Nil: nothing, and payments may begin.
 	Restored(ctx context.Context) (*Restore, error)
-	// Reconcile books payments that the chain told of, each settled and with the EventID of
-	// its spend event, together with how far a network was read, in one step. What the store
-	// has already, by From and Nonce, is left as it is. It returns the payments that were
-	// booked. ErrNotReconciling.
+	// Reconcile books payments that the chain told of, each settled and with an EventID, and how
+	// far a network was read, in one step. It returns those that the store did not have, by From
+	// and Nonce. ErrNotReconciling.
 	Reconcile(ctx context.Context, s ReconcileStep) ([]*Payment, error)
 	// AcceptRisk records that an operator does not want to wait for the chain: ErrNotReconciling.
 	AcceptRisk(ctx context.Context, a Acceptance) error
@@ -34,12 +33,10 @@ type Reconciler interface {
 // ErrNotReconciling: the store has nothing to reconcile.
 var ErrNotReconciling error = &sentinel{CodeNotReconciling, "the store is not restored from a backup, or it is reconciled"}
 
-// Restore describes the backups that a store was restored from and that are not reconciled with the
-// chain.
+// Restore describes the backups that a store was restored from and is not reconciled with.
 type Restore struct {
-	// Taken is the time of the oldest backup. Block is the chain's safe block then, or nil if the
-	// RPC was not asked. Missing payments began after Taken, and moved money in a block after
-	// Block.
+	// Taken is the time of the oldest backup, Block the chain's safe block then, or nil. Missing
+	// payments moved money in a later block.
 	Taken time.Time    `json:"taken"`
 	Block *MarkedBlock `json:"block,omitempty"`
 	// At holds when the newest of them was opened first.
@@ -55,8 +52,7 @@ type Restore struct {
 	Accepted *Acceptance `json:"accepted,omitempty"`
 }
 
-// MarkedBlock is the block of a chain that a backup was taken at. No reorganization takes
-// it back.
+// MarkedBlock is the safe block that a backup was taken at.
 type MarkedBlock struct {
 	Network string    `json:"network"`
 	Genesis string    `json:"genesis"` // hash of block 0
@@ -111,15 +107,13 @@ func (r *Restore) knows(text string) bool {
 	return slices.Contains(r.Strange, text) || len(r.Strange) >= maxStrange // it is known that there is much
 }
 
-// Again updates the state of a store that was restored, at now, from a backup of a store that was
-// not reconciled yet. Read blocks stay read. An operator's acceptance was about the earlier
-// restore, and ends.
+// Again updates the state of a store that was restored from a backup of a store that was not
+// reconciled. Read blocks stay read. An operator's acceptance ends.
 func (r *Restore) Again(now time.Time) {
 	r.At, r.Accepted = now.UTC(), nil
 }
 
-// ReconcilingError: the store was restored and is not reconciled yet. It is an
-// ErrUnavailable.
+// ReconcilingError: the store was restored and is not reconciled yet. It is an ErrUnavailable.
 type ReconcilingError struct{ Taken time.Time }
 
 func (e *ReconcilingError) Error() string {
@@ -130,9 +124,8 @@ func (e *ReconcilingError) Error() string {
 // Unwrap makes it an ErrUnavailable.
 func (e *ReconcilingError) Unwrap() error { return ErrUnavailable }
 
-// reconciled refuses a payment that is new, or that the backup has open: it may have been given up
-// since the backup, and another one made in its stead. The payload of a settled payment moves nothing
-// any more.
+// reconciled refuses a payment that is new, or open by the backup: it may have been given up since,
+// and another one made. The payload of a settled payment moves nothing.
 func reconciled(v BeginView, how How) error {
 	if how != Created && how != Driven {
 		return nil
@@ -164,8 +157,7 @@ func (p *Payer) found(k Key, w Wallet, a x402.Asset, u UsedAuthorization) *Payme
 	return row
 }
 
-// Booking returns the writes beside the row of a payment that reconciling found. The store makes
-// them in the same transaction.
+// Booking returns what the store writes beside the row of a found payment, in the same transaction.
 func (p *Payment) Booking() Effects {
 	e := p.event(Outcome{EventID: p.EventID, At: p.Closed})
 	fx := Effects{Event: &e, Was: Open}
@@ -175,8 +167,7 @@ func (p *Payment) Booking() Effects {
 	return fx
 }
 
-// idOf makes a UUIDv7 of a block's time that only this authorization has, so that booking it twice
-// writes the same row.
+// idOf makes a UUIDv7 of a block's time that only this authorization has: booking is idempotent.
 func idOf(what string, at time.Time, a x402.Asset, u UsedAuthorization) string {
 	h := sha256.New()
 	h.Write([]byte("purser/reconciled/" + what + "\x00"))
@@ -190,8 +181,7 @@ func idOf(what string, at time.Time, a x402.Asset, u UsedAuthorization) string {
 	return id.String()
 }
 
-// payerOf finds the wallet that a payment of an address is booked for: of those that existed then the
-// oldest, which pays.
+// payerOf finds the wallet that paid: the oldest one of the address that existed then.
 func payerOf(wallets []Wallet, at time.Time) Wallet {
 	i := slices.IndexFunc(wallets, func(w Wallet) bool {
 		return !w.Created.After(at) && (w.Deleted == nil || w.Deleted.After(at))

@@ -17,8 +17,7 @@ import (
 const (
 	// reconcileEvery is the pause between two looks at the chain.
 	reconcileEvery = 5 * time.Second
-	// reconcileTime bounds the time in which one pass takes blocks. The next pass follows at once,
-	// after the store was asked again.
+	// reconcileTime bounds a pass. The next one follows at once, after the store was asked again.
 	reconcileTime = 20 * time.Second
 	// reconcileRetry is the pause before a refused question is asked again, once.
 	reconcileRetry = 250 * time.Millisecond
@@ -28,13 +27,11 @@ const (
 	// reconcileOverlap is the number of blocks that are read again each time. An RPC of several
 	// machines may have asked one that was behind, which did not know the newest blocks.
 	reconcileOverlap = 150
-	// reconcileChunk is the most blocks that one step takes, and no more than one answer has:
-	// what was read is kept, also if the RPC refuses the next call.
+	// reconcileChunk is the most blocks that one step takes.
 	reconcileChunk = 2000
 	// reconcileFound is the number of payments that are booked at once.
 	reconcileFound = 200
-	// reconcileWiden is the number of answers after which the RPC is asked for more blocks at once:
-	// it may have refused because of the moment, and not because of their number.
+	// reconcileWiden is the number of answers after which the RPC is asked for more blocks at once.
 	reconcileWiden = 16
 )
 
@@ -59,8 +56,7 @@ type ReconcileStatus struct {
 	Target time.Time
 	// Networks lists the networks of the store's wallets, by name.
 	Networks []NetworkReconciling
-	// Operator: only an operator's word can end it, because a network has no RPC that tells
-	// of it.
+	// Operator: only an operator's word can end it, because a network has no RPC.
 	Operator bool
 }
 
@@ -75,8 +71,7 @@ type NetworkReconciling struct {
 }
 
 // reconcileUntil returns the times that the clock and a safe block must have reached. A restore in
-// the future was noted by a clock that has been set back. It happened at the latest when this
-// process began.
+// the future was noted by a clock that was set back, before this process began.
 func (p *Payer) reconcileUntil(r *Restore) (clock, chain time.Time) {
 	p.reconcile.mu.Lock()
 	defer p.reconcile.mu.Unlock()
@@ -109,8 +104,7 @@ func (p *Payer) Reconciling(ctx context.Context) (*ReconcileStatus, error) {
 	return s, nil
 }
 
-// AcceptRisk ends reconciling by an operator's word, once what could be under way is over:
-// ErrNotReconciling.
+// AcceptRisk ends reconciling by an operator's word, after what is under way: ErrNotReconciling.
 func (p *Payer) AcceptRisk(ctx context.Context, by string) error {
 	if err := p.enter(); err != nil {
 		return err
@@ -140,8 +134,7 @@ func (p *Payer) reconcileLoop(ctx context.Context) {
 }
 
 // ReconcileOnce reads on for a bounded time. It reports whether the store is still to be
-// reconciled, and whether there is more to read at once. What keeps a network from being
-// read is in [Payer.Reconciling].
+// reconciled, and whether there is more to read at once.
 func (p *Payer) ReconcileOnce(ctx context.Context) (pending, behind bool, err error) {
 	if err := p.enter(); err != nil {
 		return false, false, nil //nolint:nilerr // closing: nothing to do any more
@@ -384,9 +377,8 @@ func (p *Payer) scanSize(network string, size uint64) uint64 {
 	return p.reconcile.sizes[network]
 }
 
-// goOnAt tells where the last look ended that did not come to its end, 0 for none, and
-// remembers where this one did: an RPC that refuses now and then would not let a look get
-// beyond the blocks that are read again. Called by one look at a time.
+// goOnAt tells where the last look ended, 0 at its end, and remembers where this one did: an RPC
+// that refuses now and then is read on.
 func (p *Payer) goOnAt(network string, block uint64) (last uint64) {
 	p.reconcile.mu.Lock()
 	defer p.reconcile.mu.Unlock()

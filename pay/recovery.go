@@ -14,8 +14,7 @@ import (
 	"github.com/purserpay/purser/internal/failpoint"
 )
 
-// Recover runs recovery until ctx ends: it observes, closes what evidence allows, and
-// never moves money (docs/design.md §3).
+// Recover runs recovery until ctx ends: it closes what evidence allows, and never moves money.
 func (p *Payer) Recover(ctx context.Context) {
 	tick := time.NewTicker(failpoint.Every(recoverEvery))
 	defer tick.Stop()
@@ -40,8 +39,7 @@ func (p *Payer) Recover(ctx context.Context) {
 	}
 }
 
-// RecoverOnce looks at the payments that are due, at most a batch of them and for a
-// bounded time, and returns how many it looked at.
+// RecoverOnce looks at a batch of due payments for a bounded time, and returns their number.
 func (p *Payer) RecoverOnce(ctx context.Context) (int, error) {
 	if err := p.enter(); err != nil {
 		return 0, nil // closing: nothing to do any more
@@ -72,8 +70,7 @@ func (p *Payer) beingSent(row *Payment, now time.Time) bool {
 	return row.Lease.Live(now) || row.Lease.Owner != "" && p.held(row.ID)
 }
 
-// recoverAll looks at payments, several at a time, until recoverTime is over or the
-// store cannot write.
+// recoverAll looks at payments until recoverTime is over or the store cannot write.
 func (p *Payer) recoverAll(ctx context.Context, due []*Payment) (int, error) {
 	batch, stop := context.WithTimeoutCause(ctx, recoverTime, errBatchOver)
 	defer stop()
@@ -105,8 +102,7 @@ func (p *Payer) recoverAll(ctx context.Context, due []*Payment) (int, error) {
 
 var errBatchOver = errors.New("the batch has had its time")
 
-// recoverPayment looks at one payment. If that fails, the payment is put off, so that it holds up no
-// other.
+// recoverPayment looks at one payment. If that fails it is put off, so that it holds up no other.
 func (p *Payer) recoverPayment(ctx context.Context, row *Payment) error {
 	err := p.recoverLeased(ctx, row.ID)
 	switch {
@@ -150,8 +146,7 @@ func (p *Payer) recoverLeased(ctx context.Context, id string) error {
 	return err
 }
 
-// gather collects the evidence for one payment. If another instance takes over or the process ends
-// meanwhile, looked is false and the payment stays due: reloads must not make it wait longer.
+// gather collects the evidence for one payment. looked is false if the look was cut short.
 func (p *Payer) gather(ctx context.Context, row *Payment) (_ Outcome, looked bool) {
 	now := p.now()
 	if p.opts.Chain != nil && row.unproven() {
@@ -184,14 +179,11 @@ func (p *Payer) gather(ctx context.Context, row *Payment) (_ Outcome, looked boo
 const (
 	recoverEvery = 5 * time.Second
 	recoverBatch = 200
-	// recoverTime bounds the time in which a batch takes payments: lapsed leases and payments that
-	// have come due meanwhile must not wait for a slow RPC.
+	// recoverTime bounds a batch: what comes due meanwhile must not wait for a slow RPC.
 	recoverTime = 20 * time.Second
-	// recoverAtOnce bounds the payments that recovery looks at concurrently. One payment with a
-	// slow RPC does not delay the others.
+	// recoverAtOnce bounds the payments that recovery looks at concurrently.
 	recoverAtOnce = 8
-	// recoverBehind is recoverAtOnce while a whole batch is due: a backlog of settled payments to be
-	// confirmed would hold up the open ones behind it.
+	// recoverBehind is recoverAtOnce while a whole batch is due: a backlog would hold up open ones.
 	recoverBehind = 32
 	firstCheck    = 20 * time.Second // after a payment was journaled
 	maxBackoff    = 10 * time.Minute
@@ -273,10 +265,9 @@ func atOnce(due int) int {
 // openPage is the number of open payments that are read at once.
 const openPage = 500
 
-// openFirst puts the open payments that are due in front, when more is due than a batch has room
-// for: they hold money back, while a settled payment only waits to be confirmed. Under sustained
-// load there may be a long queue of those. Of the open ones the longest due come first, so that
-// newer ones do not hold them up for ever.
+// openFirst puts the open payments that are due in front, the longest due first, when more is due
+// than a batch has room for. They hold money back, while a settled payment only waits to be
+// confirmed.
 func (p *Payer) openFirst(ctx context.Context, due []*Payment, now time.Time) ([]*Payment, error) {
 	if len(due) < recoverBatch {
 		return due, nil
@@ -316,15 +307,13 @@ type earlier struct {
 	before string // the last payment that was seen
 }
 
-// earlierKinds selects the payments that an RPC may say something about. Without an RPC they wait for
-// a day or for good, and that schedule must not outlive its reason.
+// earlierKinds selects the payments that were put off for want of an RPC.
 var earlierKinds = []LabelQuery{
 	{Label: string(Open)},
 	{Label: string(Settled), Without: []string{"confirmed", "disputed"}},
 }
 
-// catchUp brings payments forward that were put off while there was no RPC for them, a
-// page at a time, once per process. It waits until the RPC answers.
+// catchUp brings them forward, a page at a time, once per process and once the RPC answers.
 func (p *Payer) catchUp(ctx context.Context, now time.Time) error {
 	e := &p.earlier
 	e.mu.Lock()

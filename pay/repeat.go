@@ -76,8 +76,7 @@ func (b *Begin) serve(p *Payment) Begun {
 	return Begun{How: Resent, Payment: p}
 }
 
-// revive takes again what a doubted payment gave back, before it is driven on: its monthly
-// place, if there still is one.
+// revive takes the monthly place of a doubted payment again, if there still is one.
 func (b *Begin) revive(v BeginView, begun Begun) (Begun, []CounterChange, error) {
 	if err := b.current(v); err != nil {
 		return Begun{}, nil, err
@@ -108,13 +107,12 @@ func (b *Begin) revive(v BeginView, begun Begun) (Begun, []CounterChange, error)
 	return begun, p.revive(), nil
 }
 
-// lost serves a repeat whose payment is not in the books, or not any more, but on the chain.
-// If there is none, it leaves the number of the next attempt.
+// lost serves a repeat whose payment only the chain has. If there is none, it leaves the number of
+// the next attempt.
 //
-// The nonce of a payment under an idempotency key is derived from the key and the number of the
-// attempt, with a secret of the store. After a backup took the place of the books, the repeat of
-// a request has the nonce again that the chain knows it by: the payment is recognized. If the
-// books are not reconciled, the token refuses to move the money twice.
+// The nonce under an idempotency key is derived from the key, the number of the attempt and a
+// secret of the store. After a backup took the place of the books, the repeat has the nonce that
+// the chain knows, and the token refuses to move the money twice.
 func (b *Begin) lost(v BeginView) (Begun, bool, error) {
 	last, err := v.Attempts(b.KeyID, b.IdempotencyKey)
 	if err != nil {

@@ -11,8 +11,7 @@ import (
 // "place/key/<id>/2026-11". Names carry their window, so old ones just stop mattering.
 type Counter string
 
-// Reservation records what a payment added to one counter when it was journaled. Exactly that is
-// given back, once.
+// Reservation records what a payment added to one counter. Exactly that is given back, once.
 type Reservation struct {
 	Counter Counter     `json:"Counter"`
 	Amount  x402.Amount `json:"Amount"`
@@ -24,9 +23,8 @@ type Reservation struct {
 // Release says at which events of a payment's life a reservation is given back.
 type Release uint8
 
-// The events. A doubted payment has passed AtRefused, also when it is void: its authorization could
-// still move the money. AtVoid follows when the chain has shown that it did not, or, without an
-// RPC, AtRefusedExpired at ValidBefore + RepeatGrace.
+// The events. A doubted payment has passed AtRefused, also when it is void. AtVoid follows by the
+// chain's word, or, without an RPC, AtRefusedExpired.
 const (
 	AtSettled Release = 1 << iota
 	AtVoid
@@ -99,8 +97,7 @@ func (p *Payment) release(at Release) []CounterChange {
 	return out
 }
 
-// retake adds again what was given back although the event does not give it back: a
-// settlement after a release is counted all the same, even past a limit.
+// retake adds again what the event does not give back: a late settlement counts, even past a limit.
 func (p *Payment) retake(at Release) []CounterChange {
 	var out []CounterChange
 	for i := range p.Reservations {

@@ -11,8 +11,7 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// Resolution is an operator's word on a payment that the evidence left open. It stays in
-// the record, whatever the chain says later.
+// Resolution is an operator's word on a payment. It stays, whatever the chain says later.
 type Resolution struct {
 	At     time.Time `json:"At"`
 	By     string    `json:"By"` // who, as the operator's tool says; "" when it does not
@@ -29,12 +28,9 @@ func (e *UnresolvableError) Error() string {
 	return "payment " + e.Payment + " cannot be resolved: " + e.Reason
 }
 
-// Resolvable returns nil when an operator may resolve the payment at now, else an
-// *UnresolvableError.
-//
-// While the authorization is valid, the money may still move: a repeat of a payment that was
-// declared void would be paid in addition. A payment that the chain has disproved needs no
-// operator's verdict, and none changes it.
+// Resolvable returns nil when an operator may resolve the payment at now, else *UnresolvableError.
+// While the authorization is valid, the money may still move, and the repeat of a payment that was
+// declared void would be paid in addition.
 func (p *Payment) Resolvable(now time.Time) error {
 	no := func(format string, args ...any) error {
 		return &UnresolvableError{Payment: p.ID, Reason: fmt.Sprintf(format, args...)}
@@ -86,8 +82,7 @@ func (r Ruling) Validate() error {
 	return nil
 }
 
-// CheckReason finds what is wrong with the reason that an operator or an account gives for a change:
-// *InputError. An empty one is wrong if the change requires a reason.
+// CheckReason finds what is wrong with the reason for a change, which may be required: *InputError.
 func CheckReason(reason string, required bool) error {
 	if required && strings.TrimSpace(reason) == "" || !oneLine(reason, maxReason) {
 		return &InputError{Field: "reason", Reason: fmt.Sprintf("1 to %d characters on one line", maxReason)}
@@ -100,9 +95,8 @@ func oneLine(s string, most int) bool {
 	return utf8.ValidString(s) && utf8.RuneCountInString(s) <= most && strings.IndexFunc(s, func(c rune) bool { return c < ' ' || c == 0x7f }) < 0
 }
 
-// ResolvePayment closes an open payment by an operator's word. Evidence that the chain
-// gives later still wins. *InputError, ErrPaymentNotFound, *UnresolvableError,
-// ErrLeaseHeld while it is being sent or looked at, ErrTransactionKnown.
+// ResolvePayment closes an open payment by an operator's word. Later evidence still wins.
+// *InputError, ErrPaymentNotFound, *UnresolvableError, ErrLeaseHeld, ErrTransactionKnown.
 func (p *Payer) ResolvePayment(ctx context.Context, id string, r Ruling) (*Payment, error) {
 	if err := r.Validate(); err != nil {
 		return nil, err

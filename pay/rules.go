@@ -13,9 +13,8 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// The rules of a policy. Those that need no counting (refuses) choose among a challenge's
-// requirements and hold again for the row that is journaled. Those that count (budgets, rate)
-// and the price guard are decided in the journal operation alone.
+// The rules of a policy. Those that need no counting choose among a challenge's requirements, and
+// hold again for the row. The others are decided in the journal operation alone.
 
 // refusedBy returns the refusal of a rule.
 func refusedBy(rule, format string, args ...any) error {
@@ -95,8 +94,7 @@ func (pol Policy) allowsPayee(payee x402.Address) error {
 	return nil
 }
 
-// rate returns the limit on the payments that begin in a minute. Unlike spending, they are counted
-// only while there is a limit.
+// rate returns the limit on the payments that begin in a minute. They are counted only under one.
 func (pol Policy) rate(row *Payment) []Limit {
 	n := pol.PerMinute
 	if n == nil || *n <= 0 {
@@ -115,8 +113,7 @@ func (pol Policy) rate(row *Payment) []Limit {
 // guards reports whether the price guard is on.
 func (pol Policy) guards() bool { return pol.PriceGuard != nil && *pol.PriceGuard > 0 }
 
-// priceCounter names the counter of the last price that a key paid at an endpoint. Queries are left
-// out, because sellers choose them freely.
+// priceCounter names the last price that a key paid at an endpoint, whatever the query.
 func priceCounter(keyID, asset, method, raw string) Counter {
 	endpoint := HashOf(method, "") // on REST without a URL: an endpoint as well
 	if u, err := url.Parse(raw); err == nil && u.Hostname() != "" {
@@ -129,12 +126,9 @@ func priceCounter(keyID, asset, method, raw string) Counter {
 	return Counter("price/" + keyID + "/" + asset + "/" + hex.EncodeToString(endpoint[:]))
 }
 
-// guard holds a payment that asks much more than was paid last.
-//
-// What was paid is learned from settlements of the same key alone, so that no other key, and no
-// price that was only asked, moves it. The other side of that: payments to an endpoint that begin
-// before its first one is settled are not held, which MaxUnansweredPerHost, and the limits on
-// amounts, bound.
+// guard holds a payment that asks much more than the key's last settled one at this endpoint.
+// Payments that begin before the first is settled are not held: MaxUnansweredPerHost and the limits
+// on amounts bound them.
 func (pol Policy) guard(v BeginView, row *Payment) error {
 	if !pol.guards() || row.Price == "" {
 		return nil

@@ -51,8 +51,7 @@ func (w *rpcWords) heard(s TimeSource, word rpcWord) bool {
 	return word.reason != was.reason
 }
 
-// problem tells what is wrong with an RPC, or nil. Another chain or a fork stays one until it has
-// given a word that counts.
+// problem tells what is wrong with an RPC, or nil. Another chain or a fork stays until a good word.
 func (w *rpcWords) problem(s TimeSource, now time.Time) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -73,8 +72,7 @@ func (p *Payer) ignore(ctx context.Context, s TimeSource, reason string, err err
 	return err
 }
 
-// ask traces a payment's authorization with one RPC. It returns as much of the answer as counts: see
-// [foreignChain] and [admitted].
+// ask traces an authorization with one RPC, and returns as much as counts: see [admitted].
 func (p *Payer) ask(ctx context.Context, s TimeSource, c Chain, q TraceQuery) (Trace, error) {
 	var err error
 	keeps := p.keeps()
@@ -111,8 +109,7 @@ func (p *Payer) ask(ctx context.Context, s TimeSource, c Chain, q TraceQuery) (T
 	return t, nil
 }
 
-// advance keeps the safe block of a trace that was vetted, if it is later by enough. The first one
-// is kept on trust.
+// advance keeps the safe block of an admitted trace if it is later by enough, the first on trust.
 func (p *Payer) advance(ctx context.Context, q TraceQuery, t Trace) {
 	if t.SafeHash == "" || q.Kept != nil && (t.SafeNumber <= q.Kept.Number || t.SafeTime.Before(q.Kept.Time.Add(advanceEvery))) {
 		return
@@ -123,8 +120,7 @@ func (p *Payer) advance(ctx context.Context, q TraceQuery, t Trace) {
 	}
 }
 
-// keepFirst keeps the safe block of an RPC when there is none of a network yet, on trust: as early as
-// can be, which is before the first payment where purser knows its wallet's balance.
+// keepFirst keeps the first safe block of a network, on trust, as early as can be.
 func (p *Payer) keepFirst(ctx context.Context, n x402.Network) {
 	ledger, tells := p.opts.Chain.(ChainScanner)
 	if !tells || !p.keeps() {

@@ -10,8 +10,7 @@ import (
 	"github.com/purserpay/purser/internal/failpoint"
 )
 
-// ErrNotSent: a facilitator was not reached at all, so that nothing of the request can
-// have got to it.
+// ErrNotSent: a facilitator was not reached at all: nothing of the request got to it.
 var ErrNotSent = errors.New("not sent")
 
 // Pay opens a payment for the REST door, and settles it or hands out its payload. The caller must call
@@ -131,10 +130,8 @@ func (a *Attempt) settle() error {
 // refusalWait bounds how long a refused caller waits for the chain's word on the refusal.
 const refusalWait = 5 * time.Second
 
-// verify shows the payload to our facilitator. It returns nil when the facilitator
-// accepts it or when it turns out to be settled already.
-//
-// A refusal makes the payment refused only if the payload is fresh: see [freshPayload].
+// verify shows the payload to our facilitator: nil when it is accepted or settled already. A
+// refusal counts only for a fresh payload: see [freshPayload].
 func (a *Attempt) verify(x Exchange) error {
 	ctx, cancel := a.SendContext()
 	defer cancel()
@@ -165,9 +162,8 @@ func (a *Attempt) verify(x Exchange) error {
 	return &FailedError{Stage: StageVerify, Payment: a.row, Detail: ans.Reason, Facilitator: ans.Raw, Funds: FundsReason(ans.Reason)}
 }
 
-// prepare makes a payload ready to leave for a seller that settles. Without an RPC, nothing has
-// looked at the wallet's balance: the payload is shown to /verify, until one has succeeded for
-// these terms from this wallet. A refusal keeps it here. An unreachable facilitator does not.
+// prepare makes a payload ready to leave for a seller that settles. Without an RPC it is shown to
+// /verify, until one has succeeded for these terms. An unreachable facilitator does not stop it.
 func (a *Attempt) prepare() error {
 	p := a.payer
 	if p.opts.Facilitator != nil && !p.watches(a.row.Terms.Network) && a.fresh() {

@@ -10,8 +10,7 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// SpendEvent is the record of money that moved. Events are never changed. When the chain disproves
-// a claimed settlement, a correcting event follows.
+// SpendEvent is the record of money that moved. It never changes; a correcting one may follow.
 type SpendEvent struct {
 	ID         string      `json:"ID"` // UUIDv7 of Created: events sort by time
 	KeyID      string      `json:"KeyID"`

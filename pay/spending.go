@@ -9,18 +9,15 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// What a key spends is counted by UTC day: for the key, for the task and for the site. It is
-// counted whether a budget is set or not, so that a budget that is set later sees what was spent
-// before. Budgets only read these counters: a month is the sum of its days, and a pattern of hosts
-// is the sum of the sites below it. Another budget costs a payment no further write.
+// What a key spends is counted by UTC day, for the key, the task and the site, whether a budget is
+// set or not. Budgets only read these counters: a month is the sum of its days, a pattern of hosts
+// that of its sites.
 
-// maxSites bounds the sites of a key that have a counter of their own on a day. Later ones share
-// one, which counts against every budget of hosts: reading a budget must not take longer for a
-// key that has visited very many sites.
+// maxSites bounds the sites of a key with a counter of their own on a day. Later ones share one,
+// which counts against every budget of hosts.
 const maxSites = 256
 
-// maxSiteKey bounds the key of a site that has a counter of its own: that of a DNS name with a
-// port.
+// maxSiteKey bounds the key of a site with a counter of its own: a DNS name with a port.
 const maxSiteKey = 253 + len(":65535/")
 
 // DailyCounter sums what a key reserved or spent in a day (UTC), through all doors.
@@ -41,8 +38,7 @@ func sitePrefix(keyID, asset string, day time.Time) Counter {
 	return Counter("site-day/" + keyID + "/" + asset + "/" + day.UTC().Format(time.DateOnly) + "/")
 }
 
-// key names a site so that those below a name stand behind one another: its labels reversed, with
-// the port and an end. An address is in brackets, because it is below nothing.
+// key names a site with its labels reversed and its port: sites below a name stand together.
 func (s site) key() string {
 	return reversed(s.name, s.address) + ":" + s.port + siteEnd
 }
@@ -166,8 +162,7 @@ func (s spent) days(prefix Counter, monthly bool) (x402.Amount, error) {
 	return s.sum(prefix+Counter(at.Format("2006-01-")), nil)
 }
 
-// sum adds up the counters that begin with a prefix, without those that begin with one of some
-// others.
+// sum adds up the counters that begin with a prefix and with none of some others.
 func (s spent) sum(prefix Counter, without []Counter) (all x402.Amount, err error) {
 	err = s.v.VisitCounters(prefix, func(c Counter, a x402.Amount) bool {
 		if !slices.ContainsFunc(without, func(other Counter) bool { return strings.HasPrefix(string(c), string(other)) }) {
@@ -182,8 +177,7 @@ func (s spent) key(monthly bool) (x402.Amount, error) {
 	return s.days(dayPrefix(s.row.KeyID, s.row.Currency), monthly)
 }
 
-// tasks sums a task. All tasks without a budget of their own, and payments without a task, are
-// what the key has spent less the tasks that have one.
+// tasks sums a task. "*" is what the key has spent less the tasks with a budget of their own.
 func (s spent) tasks(name string, monthly bool) (x402.Amount, error) {
 	if name != otherTasks {
 		return s.days(taskPrefix(s.row.KeyID, name, s.row.Currency), monthly)
@@ -201,8 +195,7 @@ func (s spent) tasks(name string, monthly bool) (x402.Amount, error) {
 	return all, err
 }
 
-// hosts sums the sites whose budget is that of a pattern: those that it matches and no more
-// specific pattern does. Sites without a counter of their own count as well.
+// hosts sums the sites that a pattern matches and no finer one does, and those without a counter.
 func (s spent) hosts(pattern string, monthly bool) (all x402.Amount, err error) {
 	of := patternKey(pattern)
 	var finer []string

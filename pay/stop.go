@@ -71,8 +71,7 @@ func (s KeyStop) Apply(k Key) (Key, bool, error) {
 	return k, true, nil
 }
 
-// Stops keeps pauses, and which keys have been the deployment's own. Each of its writes has an entry in
-// the audit: see [WithActor].
+// Stops keeps pauses, and the deployment's own keys. Its writes are in the audit: see [WithActor].
 type Stops interface {
 	// StopKey applies a stop to a key: see [KeyStop.Apply], whose errors are returned as they
 	// are. Begin sees the change at once. ErrKeyNotFound.
@@ -81,8 +80,7 @@ type Stops interface {
 	Pause(ctx context.Context) (*Pause, error)
 	// SetPause pauses everything, or, with nil, ends that. Begin sees the change at once.
 	SetPause(ctx context.Context, p *Pause) error
-	// DeploymentKeys lists the ids of keys that were the deployment's own, each
-	// once, the last one last; at most 100.
+	// DeploymentKeys lists the ids of the deployment's own keys, the last one last; at most 100.
 	DeploymentKeys(ctx context.Context) ([]string, error)
 	// SetDeploymentKey puts an id at the end of DeploymentKeys.
 	SetDeploymentKey(ctx context.Context, keyID string) error

@@ -8,12 +8,10 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// Store keeps keys, wallets, payments, spend events and counters. Every operation is
-// atomic and durable when it returns nil; every limit on money or count holds inside
-// it, also between nodes that share it. pay/storetest is the suite that any
-// implementation must pass.
-//
-// Any operation may return ErrUnavailable (nothing was written) and the context's error.
+// Store keeps keys, wallets, payments, spend events and counters. Every operation is atomic and
+// durable when it returns nil, and every limit holds inside it, also between nodes. It must pass
+// pay/storetest. Any operation may return ErrUnavailable (nothing was written) and the context's
+// error.
 type Store interface {
 	Keys
 	Accounts
@@ -39,8 +37,7 @@ type Store interface {
 
 // Keys keeps API keys and organizations.
 type Keys interface {
-	// CreateKey stores a key and, for a claimed one, creates or updates its organization
-	// in the same step. ErrKeyExists, ErrKeyLimit.
+	// CreateKey stores a key and, for a claimed one, its organization. ErrKeyExists, ErrKeyLimit.
 	CreateKey(ctx context.Context, k NewKey) (Key, error)
 	// KeyBySecret finds a key by its plaintext, a revoked one too: ErrKeyNotFound.
 	KeyBySecret(ctx context.Context, secret string) (Key, error)
@@ -52,8 +49,7 @@ type Keys interface {
 	// SetPolicy replaces a key's policy, nil removing it, and raises its PolicyRevision by
 	// one: ErrKeyNotFound. Begin sees the change at once.
 	SetPolicy(ctx context.Context, keyID string, pol *Policy) (Key, error)
-	// AdoptKey sets a key's Operator and raises its PolicyRevision by one, or leaves a key that has
-	// it as it is: ErrKeyNotFound. Begin sees the change at once.
+	// AdoptKey sets a key's Operator, and raises its PolicyRevision if that is new: ErrKeyNotFound.
 	AdoptKey(ctx context.Context, keyID string) (Key, error)
 	// Organization finds an organization; one that does not exist has the free plan.
 	Organization(ctx context.Context, id string) (Organization, error)
@@ -61,9 +57,8 @@ type Keys interface {
 
 // WalletBook keeps wallets.
 type WalletBook interface {
-	// CreateWallet stores a wallet unless its key has `limit` live ones already, counted
-	// over the whole organization for a claimed key: ErrWalletLimit. With NewWallet.Plans, the
-	// limit of a claimed key is that of its organization's plan instead.
+	// CreateWallet stores a wallet unless its key, or the organization of a claimed key, has
+	// `limit` live ones or, with NewWallet.Plans, those of the plan: ErrWalletLimit.
 	CreateWallet(ctx context.Context, w NewWallet, limit int) error
 	// WalletCount returns the number that CreateWallet compares with its limit.
 	WalletCount(ctx context.Context, k Key) (int, error)
@@ -82,40 +77,34 @@ type WalletBook interface {
 
 // Journal keeps payments, spend events and counters.
 type Journal interface {
-	// Begin decides and writes one call's payment: see [Begin.Decide], which does the
-	// deciding inside the store's transaction. Its errors are returned as they are.
-	// New payments also stop, with ErrUnavailable, while free disk is short. Until a restored
-	// store is reconciled, none begins and none that is open is sent again: *ReconcilingError.
+	// Begin decides and writes one call's payment by [Begin.Decide], whose errors are returned as
+	// they are. New payments also stop while free disk is short: ErrUnavailable. Until a restored
+	// store is reconciled, none begins or is sent again: *ReconcilingError.
 	Begin(ctx context.Context, b *Begin) (Begun, error)
 	// Acquire takes the free lease of a payment. It fails with ErrLeaseHeld when the lease is held.
 	Acquire(ctx context.Context, id, owner string, now, until time.Time) (*Payment, error)
 	// Renew extends a lease: ErrLeaseLost when the fence is not current.
 	Renew(ctx context.Context, id string, fence uint64, until time.Time) error
-	// Record applies an outcome: see [Payment.Apply]. It returns the row as written.
-	// A transaction that is only claimed settles nothing while another payment has it.
-	// ErrLeaseLost, ErrTransactionKnown, ErrPaymentNotFound; ErrQueued when the outcome is
-	// kept in memory because the store cannot write, with the row as it will be.
+	// Record applies an outcome: see [Payment.Apply]. It returns the row as written. ErrLeaseLost,
+	// ErrTransactionKnown, ErrPaymentNotFound; ErrQueued when the store cannot write and keeps the
+	// outcome in memory, with the row as it will be.
 	Record(ctx context.Context, o Outcome) (*Payment, Effects, error)
 
 	// Payment finds a payment: ErrPaymentNotFound.
 	Payment(ctx context.Context, id string) (*Payment, error)
 	// Payments lists a key's payments, newest first.
 	Payments(ctx context.Context, q PaymentQuery) ([]*Payment, error)
-	// AllPayments lists payments of all keys, newest first. Its cost does not grow with the
-	// number of payments that it does not list.
+	// AllPayments lists payments of all keys, newest first, at a cost of those that it lists.
 	AllPayments(ctx context.Context, q LabelQuery) ([]*Payment, error)
 	// Due lists payments whose Check has come, the longest due first.
 	Due(ctx context.Context, now time.Time, limit int) ([]*Payment, error)
-	// Lapse ends leases that ran out unreleased, and returns how many.
-	// Those that held reports are left alone: their sends are under way on this node,
-	// whatever the clock says. held may be nil; it must not call the store.
+	// Lapse ends leases that ran out, and returns how many. Those that held reports are under way
+	// on this node. held may be nil; it must not call the store.
 	Lapse(ctx context.Context, now time.Time, held func(paymentID string) bool) (int, error)
-	// CountOpen counts the payments of all keys with a label ("open", "unresolved", "disputed"), for
-	// metrics and alarms.
+	// CountOpen counts all payments with a label ("open", "unresolved", "disputed").
 	CountOpen(ctx context.Context, label string) (int, error)
 
-	// SpendEvents lists a key's events, newest first. ErrEventNotFound when q.Before is not
-	// one of those that q lists.
+	// SpendEvents lists a key's events, newest first. ErrEventNotFound for another's q.Before.
 	SpendEvents(ctx context.Context, keyID string, q SpendQuery) ([]SpendEvent, error)
 	// Counter reads a counter; one that was never written is zero.
 	Counter(ctx context.Context, c Counter) (x402.Amount, error)

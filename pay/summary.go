@@ -11,11 +11,9 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// SpendBook reads what several keys spent together. The caller chooses the keys and checks whose they
-// are; a store does not.
+// SpendBook reads what several keys spent. The caller checks whose they are.
 type SpendBook interface {
-	// SpendSummary adds up what the keys spent from one UTC day to another, both included.
-	// Its cost grows with keys and days, not with the number of spend events.
+	// SpendSummary adds up what the keys spent on UTC days, at a cost of keys times days.
 	SpendSummary(ctx context.Context, keyIDs []string, from, to time.Time) (Summary, error)
 	// ListSpend lists the keys' events, newest first. It ignores q.KeyID. A call
 	// looks at a bounded number of rows; a page that ends early for that has a Next.
@@ -58,8 +56,7 @@ func (s *Sum) Add(o Sum) {
 	s.Amount, s.Corrected = s.Amount.AddSaturated(o.Amount), s.Corrected.AddSaturated(o.Corrected)
 }
 
-// RestName names the sum of the hosts or tasks that have no sum of their own: the later ones of a key
-// that has very many on a day, and the small ones of a long list. No host and no task has this name.
+// RestName names the sum of hosts or tasks that have no sum of their own. None has this name.
 const RestName = "…"
 
 // NameSum holds the sum of a host or a task. Name is "" for events without one, and RestName.
@@ -74,8 +71,7 @@ type DaySum struct {
 	Sum
 }
 
-// Summary holds the spend of some days. An event counts for the day of its Created. A correction
-// therefore changes the day of its discovery, never an earlier one.
+// Summary holds the spend of some days, by Created. A correction changes the day of its discovery.
 type Summary struct {
 	Days []DaySum // every day that was asked for, oldest first
 	// Hosts and Tasks list the largest ones by Amount, largest first, at most MaxNames. The last entry
@@ -94,8 +90,7 @@ func (s Summary) Total() (all Sum) {
 const (
 	// MaxNames bounds the hosts, and the tasks, of a Summary.
 	MaxNames = 50
-	// MaxSumName is the longest name of a host or a task that has a sum of its own, in bytes:
-	// a DNS name with a port.
+	// MaxSumName is the longest name with a sum of its own, in bytes: a DNS name with a port.
 	MaxSumName = 253 + len(":65535")
 	// MaxSummaryDays bounds the days of a Summary.
 	MaxSummaryDays = 400
@@ -152,8 +147,7 @@ func tally(names map[string]*Sum, name []byte, s Sum) {
 	sum.Add(s)
 }
 
-// Event adds a spend event, if its day is the tally's. Names longer than MaxSumName are summed
-// up under RestName.
+// Event adds a spend event, if its day is the tally's.
 func (t *Tally) Event(e *SpendEvent) {
 	day := DayOf(e.Created)
 	if len(t.days) == 0 || day.Before(t.days[0].Day) || day.After(t.days[len(t.days)-1].Day) {
@@ -166,8 +160,7 @@ func (t *Tally) Event(e *SpendEvent) {
 	t.Task([]byte(SumName(e.Task)), s)
 }
 
-// SumName returns the name under which sums have a host or a task: RestName if it is longer than
-// MaxSumName.
+// SumName returns the name of a host or task in sums: RestName if it is longer than MaxSumName.
 func SumName(name string) string {
 	if len(name) > MaxSumName {
 		return RestName

@@ -27,17 +27,14 @@ const (
 	clockCalm  = 20 * time.Second
 	// clockStop is from where a difference stops new payments, and a block is no evidence.
 	clockStop = 2 * time.Minute
-	// clockKept bounds the age of a sighting that counts, by our clock. It is not longer than clockStop:
-	// a clock that jumps by more than that leaves all its sightings behind.
+	// clockKept bounds the age of a sighting, so that a clock that jumps leaves all behind.
 	clockKept = clockStop
 )
 
-// Dates makes observations of a source's clock. It is called before a request is sent. What it
-// returns is called with the Date of the answer, when the header has come.
+// Dates is called before a request. What it returns is called with the Date of the answer.
 type Dates func() (answered func(date time.Time))
 
-// Timekeeper compares our clock with the Date of answers and with the time of the latest blocks.
-// It is safe for concurrent use.
+// Timekeeper compares our clock with Dates and blocks. It is safe for concurrent use.
 type Timekeeper struct {
 	now Clock
 
@@ -57,8 +54,7 @@ type seenTimes struct{ dates, blocks trail }
 // trail holds the two newest sightings.
 type trail struct{ last, before sighting }
 
-// sighting is one comparison: ahead is our clock less the other's, as far as the time that the
-// answer took leaves no doubt.
+// sighting is one comparison: ahead is our clock less the other's, as far as is certain.
 type sighting struct {
 	at    time.Time
 	ahead time.Duration
@@ -100,8 +96,7 @@ func (k *Timekeeper) Dates(s TimeSource) Dates {
 // wall reads our clock without its monotonic reading, which does not follow when the clock is set.
 func (k *Timekeeper) wall() time.Time { return k.now().Round(0) }
 
-// sawDate compares the Date of an answer, which is cut to a whole second, with the time between
-// the request and the answer.
+// sawDate compares the Date of an answer, cut to a second, with the time of the request.
 func (k *Timekeeper) sawDate(s TimeSource, sent, received, date time.Time) {
 	if received.Before(sent) {
 		return // the clock was set back meanwhile
@@ -114,8 +109,7 @@ func (k *Timekeeper) sawDate(s TimeSource, sent, received, date time.Time) {
 	k.tell(s, "date", ahead, t.far(received))
 }
 
-// sawBlock compares the time of the newest block of an RPC with the time between the question
-// and the answer.
+// sawBlock compares the time of an RPC's newest block with the time of the question.
 func (k *Timekeeper) sawBlock(s TimeSource, sent, received, block time.Time) {
 	sent, received = sent.Round(0), received.Round(0)
 	if received.Before(sent) || block.IsZero() {
@@ -129,8 +123,7 @@ func (k *Timekeeper) sawBlock(s TimeSource, sent, received, block time.Time) {
 	k.tell(s, "block", ahead, ahead < 0 && t.far(received))
 }
 
-// lead returns our clock, which went from sent to received, less another one that showed a time between
-// first and last meanwhile. It is 0 if the clocks may agree.
+// lead returns our clock, between sent and received, less another one between first and last, or 0.
 func lead(sent, received, first, last time.Time) time.Duration {
 	switch {
 	case sent.After(last):
@@ -143,14 +136,12 @@ func lead(sent, received, first, last time.Time) time.Duration {
 
 func (t *trail) add(s sighting) { t.last, t.before = s, t.last }
 
-// fresh reports whether the newest sighting counts at now. One from the future does not: the clock was
-// set back since.
+// fresh reports whether the newest sighting counts. One from the future does not.
 func (t *trail) fresh(now time.Time) bool {
 	return !t.last.at.IsZero() && now.Sub(t.last.at).Abs() <= clockKept
 }
 
-// far reports whether the two newest sightings agree that the clocks are far apart. A single one
-// may be a machine of many that has a wrong clock itself.
+// far reports whether the two newest sightings, and not just one machine, are far off alike.
 func (t *trail) far(now time.Time) bool {
 	return t.fresh(now) && t.last.far() && t.before.far() && (t.last.ahead > 0) == (t.before.ahead > 0)
 }
@@ -229,8 +220,7 @@ func (k *Timekeeper) State() ClockState {
 	return state
 }
 
-// stops reports whether a source stops new payments: its clock or its latest block is far from
-// our clock. A block that is far behind is an RPC that is.
+// stops reports whether a source stops new payments. A block far behind is a stale RPC.
 func (t *seenTimes) stops(now time.Time) bool {
 	return t.dates.far(now) || t.blocks.far(now) && t.blocks.last.ahead < 0
 }

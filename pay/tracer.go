@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// Tracer records the stages of a payment in the trace of its request. Calls are synchronous and
-// must be quick.
+// Tracer records the stages of a payment in its request's trace. Calls must be quick.
 type Tracer interface {
 	// Stage begins a stage: "decide", "journal", "sign", "verify", "settle", "send". What the
 	// stage calls gets the returned context. end is called once, with what went wrong or nil.
@@ -41,16 +40,14 @@ func WithPayment(ctx context.Context, id string) context.Context {
 	return context.WithValue(ctx, paymentKey{}, id)
 }
 
-// PaymentOf returns the id of the payment that a call of a port is made for, "" if it is for none:
-// facilitators, wallets and chains log under it.
+// PaymentOf returns the id of the payment that a call of a port is made for, or "".
 func PaymentOf(ctx context.Context) string {
 	id, _ := ctx.Value(paymentKey{}).(string)
 	return id
 }
 
-// Send begins one send at a door that sends the payload itself. What is sent runs under the
-// returned context; end is called when the response headers are there, or with why they did not
-// come.
+// Send begins one send at a door that sends the payload itself, under the returned context. end is
+// called with the response headers, or with why there are none.
 func (a *Attempt) Send(ctx context.Context) (_ context.Context, end func(error)) {
 	ctx, over := a.payer.opts.Tracer.Stage(WithPayment(ctx, a.row.ID), "send", a.row.ID)
 	return ctx, func(err error) {

@@ -13,8 +13,7 @@ const maxPolicyEntries = 1000
 // maxTask is the longest task label.
 const maxTask = 64
 
-// ValidTask reports whether s can be a task label: 1 to 64 characters of A-Z a-z 0-9 . _ -
-// (docs/design.md §6).
+// ValidTask reports whether s can be a task label (docs/design.md §6).
 func ValidTask(s string) bool {
 	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
 	return s != "" && len(s) <= maxTask && strings.Trim(s, alphabet) == ""
@@ -112,8 +111,7 @@ func (b Budget) validate(prefix string) error {
 	return nil
 }
 
-// validPatterns takes only the one form that hosts are compared in, so that a list shows
-// what it means.
+// validPatterns takes only the form that hosts are compared in.
 func validPatterns(field string, patterns []string) error {
 	for _, p := range patterns {
 		normal, err := normalPattern(p)

@@ -15,19 +15,16 @@ type Wallet struct {
 	// Address is nil when no wallet provider is configured; such a wallet cannot pay.
 	Address *x402.Address `json:"Address,omitempty"`
 	Created time.Time     `json:"Created"`
-	// Deleted is set once the wallet was deleted: hidden and unused, but recoverable,
-	// because an address can still receive money and open payments may still settle.
+	// Deleted is set once the wallet is hidden: its address can still receive money.
 	Deleted *time.Time `json:"Deleted,omitempty"`
 }
 
 // NewWallet holds the input of storing a wallet.
 type NewWallet struct {
 	Wallet
-	// Secret is key material that the provider wants kept, encrypted, by the store;
-	// nil for providers that keep their own.
+	// Secret is key material for the store to keep encrypted; nil: the provider keeps it.
 	Secret []byte
-	// Plans, when set, says how many live wallets the organization of a claimed key may have,
-	// on the plan that it has when the wallet is stored.
+	// Plans, when set, bound the live wallets of a claimed key's organization.
 	Plans Plans
 }
 

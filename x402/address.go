@@ -12,17 +12,15 @@ import (
 // checksum of EIP-55.
 type Address [20]byte
 
-// ParseAddress reads an address from a message of a seller or facilitator: 0x and 40 hex digits in
-// any letter case. It does not check the EIP-55 checksum, because the reference implementations of
-// x402 accept any letter case.
+// ParseAddress reads an address from a seller or facilitator: 0x and 40 hex digits. It does not
+// check EIP-55: the reference implementations of x402 accept any letter case.
 func ParseAddress(s string) (a Address, err error) {
 	err = decodeHex(a[:], s, "an address")
 	return a, err
 }
 
-// ParseCheckedAddress reads an address that a person typed. An address in mixed case must have a
-// correct EIP-55 checksum: a typing error would lose money. An address in one case carries no
-// checksum and is accepted.
+// ParseCheckedAddress reads an address that a person typed. In mixed case it must have a correct
+// EIP-55 checksum: a typing error would lose money.
 func ParseCheckedAddress(s string) (Address, error) {
 	a, err := ParseAddress(s)
 	if err != nil {

@@ -14,9 +14,8 @@ const maxDecimalDigits = 78
 
 var errAmount = errors.New("not a whole number of smallest units below 2^256")
 
-// Amount counts the smallest units of an asset, from 0 to 2^256-1. USDC has 6 decimals, so 1 USDC
-// is 1000000 units. Amounts can be compared with ==. The zero value is 0. Its text and JSON form is
-// a canonical decimal string.
+// Amount counts the smallest units of an asset, from 0 to 2^256-1: 1 USDC is 1000000. Amounts can
+// be compared with ==. Its text and JSON form is a canonical decimal.
 type Amount struct{ n uint256.Int }
 
 // ParseAmount reads a canonical decimal: digits only, without sign, spaces or leading zeros, below 2^256.

@@ -50,10 +50,9 @@ type Challenge struct {
 	Bare bool
 }
 
-// DecodeHeader decodes the value of a challenge header. The value is plain JSON or base64, in the
-// standard or the URL-safe alphabet, with or without padding. The content is a v2 PaymentRequired,
-// a v1 body, or one bare requirement. Errors match ErrNotChallenge or ErrTooLarge. A requirement
-// that cannot be paid is not an error.
+// DecodeHeader decodes a challenge header, plain JSON or base64 of any alphabet and padding: a v2
+// PaymentRequired, a v1 body, or one bare requirement. Errors match ErrNotChallenge or ErrTooLarge.
+// A requirement that cannot be paid is not an error.
 func DecodeHeader(value string) (Challenge, error) {
 	text, err := decodeText(value)
 	if err != nil {
@@ -90,9 +89,8 @@ func DecodeBody(b []byte) (Challenge, error) {
 }
 
 // FromResponse finds the challenge of a 402 in PAYMENT-REQUIRED, then in the extra headers, then in
-// the body. When PAYMENT-REQUIRED cannot be decoded, the body is ignored, as every x402 client
-// does. When an extra header holds something else, the search goes on. The bool is true when a
-// challenge was found, even one that cannot be decoded.
+// the body. If the first cannot be decoded, the others are ignored, as by every x402 client. The
+// bool is true when a challenge was found, even one that cannot be decoded.
 func FromResponse(header http.Header, body []byte, extra ...string) (Challenge, bool, error) {
 	value, err := single(header, HeaderRequired)
 	if err != nil {

@@ -16,8 +16,7 @@ const (
 )
 
 // Authorization is the EIP-3009 message TransferWithAuthorization. Once signed, any sender can use
-// it to move Value from From to To, once. The block time must be after ValidAfter and before
-// ValidBefore, both unix seconds. Its JSON form is that of x402.
+// it, once, at a block time between ValidAfter and ValidBefore, both unix seconds.
 type Authorization struct {
 	From        Address `json:"from"`
 	To          Address `json:"to"`

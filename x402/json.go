@@ -30,8 +30,7 @@ type member struct {
 	value json.RawMessage
 }
 
-// decodeText returns the JSON of a header value. The value is plain JSON or base64, in the standard
-// or the URL-safe alphabet, with or without padding.
+// decodeText returns the JSON of a header value, plain or base64 of any alphabet and padding.
 func decodeText(value string) ([]byte, error) {
 	value = strings.TrimSpace(value)
 	if len(value) > MaxHeaderBytes {
@@ -110,8 +109,7 @@ func (o object) get(key string) (json.RawMessage, bool) {
 	return nil, false
 }
 
-// value returns a member's value, or nil when it is absent or null. Other implementations write
-// null for an absent value.
+// value returns a member's value, or nil when it is absent or null.
 func (o object) value(key string) json.RawMessage {
 	value, ok := o.get(key)
 	if !ok || string(value) == "null" {

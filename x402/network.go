@@ -17,9 +17,8 @@ type Asset struct {
 	DomainSeparator [32]byte
 }
 
-// Network is a chain that purser pays on. Name is both purser's own name and the x402 v1 wire name.
-// CAIP2 returns the v2 wire name. Default networks are served when none is configured; test networks
-// are not Default.
+// Network is a chain that purser pays on. Name is also the x402 v1 wire name. Default networks are
+// served when none is configured.
 type Network struct {
 	Name    string
 	ChainID uint64
@@ -27,9 +26,8 @@ type Network struct {
 	Assets  []Asset
 }
 
-// pinned lists every network and asset that purser pays on. Names and separators were read from the
-// contracts. "USD Coin" and "USDC" are different domains: a signature under the wrong name is
-// worthless.
+// pinned lists every network and asset that purser pays on, as read from the contracts. "USD Coin"
+// and "USDC" are different domains.
 var pinned = []Network{
 	{
 		Name: "base", ChainID: 8453, Default: true,
@@ -118,8 +116,7 @@ func (n Network) Asset(a Address) (Asset, bool) {
 // SameNetwork reports whether two wire values name one network, in its v1 or v2 form.
 func SameNetwork(a, b string) bool { return a == b || v1Name(a) == v1Name(b) }
 
-// NetworkLabel returns the name of a network for messages. A known network has its v1 name. Any
-// other wire value is cut to 64 printable characters.
+// NetworkLabel returns the name of a network for messages, at most 64 printable characters.
 func NetworkLabel(wire string) string { return printable(v1Name(wire)) }
 
 // v1Name returns the v1 name of a known network, and any other wire value unchanged.

@@ -66,8 +66,7 @@ type Payload struct {
 	JSON    json.RawMessage
 }
 
-// Payload joins the echoed parts with the signed authorization. It fails when the requirement lacks
-// a scheme or network, or when a part is not valid JSON.
+// Payload joins the echoed parts with the signed authorization. It fails when they cannot be sent.
 func (o Offer) Payload(a Authorization, s Signature) (Payload, error) {
 	signed, err := json.Marshal(struct {
 		Signature     Signature     `json:"signature"`
@@ -109,8 +108,7 @@ func (o Offer) Payload(a Authorization, s Signature) (Payload, error) {
 	return Payload{o.Version, out}, nil
 }
 
-// DecodePayload reads the value of PAYMENT-SIGNATURE or X-PAYMENT. Like sellers, it accepts only
-// standard base64 with padding.
+// DecodePayload reads PAYMENT-SIGNATURE or X-PAYMENT, like sellers as padded standard base64 only.
 func DecodePayload(header string) (Payload, error) {
 	if len(header) > MaxHeaderBytes {
 		return Payload{}, fmt.Errorf("decode payload: %w: over %d bytes", ErrTooLarge, MaxHeaderBytes)
@@ -143,8 +141,7 @@ func (p Payload) HeaderName() string {
 	return HeaderSignature
 }
 
-// Authorization returns the signed message of an EIP-3009 payload. It checks the form of the
-// fields, not the signature.
+// Authorization returns the signed message. It checks the form of the fields, not the signature.
 func (p Payload) Authorization() (Authorization, Signature, error) {
 	top, err := readObject(p.JSON)
 	if err != nil {

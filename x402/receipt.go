@@ -22,10 +22,9 @@ type Receipt struct {
 	Raw          json.RawMessage `json:"-"` // as decoded
 }
 
-// DecodeReceipt reads the value of PAYMENT-RESPONSE or X-PAYMENT-RESPONSE: plain JSON or base64 in
-// any form. The value must be an object with a boolean success. Unknown members are ignored. In a
-// refusal, a field of the wrong type reads as absent. In a success it is an error: a success is
-// evidence that money moved, so it must be well formed.
+// DecodeReceipt reads PAYMENT-RESPONSE or X-PAYMENT-RESPONSE, plain JSON or base64: an object with
+// a boolean success. A field of the wrong type reads as absent in a refusal. In a success it is an
+// error, because that is evidence that money moved.
 func DecodeReceipt(value string) (Receipt, error) {
 	text, err := decodeText(value)
 	if err != nil {

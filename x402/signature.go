@@ -9,8 +9,7 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 )
 
-// Signature holds r‖s‖v of a secp256k1 signature, with v 27 or 28. Every facilitator accepts this
-// form. Its text form is 0x and 130 lower-case hex digits.
+// Signature holds r‖s‖v of a secp256k1 signature, with v 27 or 28, as every facilitator accepts it.
 type Signature [65]byte
 
 // ParseSignature reads 0x and 130 hex digits in any letter case. It does not check the values of r,

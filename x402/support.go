@@ -20,10 +20,9 @@ func (e *UnsupportedError) Error() string {
 	return text
 }
 
-// Supports checks r against the pinned table. It accepts scheme exact with EIP-3009, paid before or
-// after delivery, on a known network, with a pinned asset. The EIP-712 domain that r names must be
-// the asset's. The error is r.Problem or an *UnsupportedError. Scheme and network are checked
-// first, because other networks have other forms of addresses and amounts.
+// Supports checks r against the pinned table: scheme exact with EIP-3009, a known network, a pinned
+// asset and its EIP-712 domain. The error is r.Problem or an *UnsupportedError. Scheme and network
+// come first, because other networks have other addresses and amounts.
 func (r Requirement) Supports() (Network, Asset, error) {
 	network, known := NetworkByWire(r.Network)
 	asset, pinned := network.Asset(r.Asset)

@@ -23,9 +23,8 @@ const (
 // firstKeyLabel labels the key that a new organization starts with.
 const firstKeyLabel = "First key"
 
-// SignIn finds or makes the account of an identity. At the first sign-in it also makes an organization
-// on the free plan with one key, and first is true.
-// *InputError, ErrUnavailable.
+// SignIn finds the account of an identity, or makes it with an organization on the free plan and
+// one key: first. *InputError, ErrUnavailable.
 func (b *Books) SignIn(ctx context.Context, who pay.Identity) (a pay.Account, first bool, err error) {
 	if who.Issuer == "" || len(who.Issuer) > maxIssuer || !utf8.ValidString(who.Issuer) {
 		return pay.Account{}, false, &pay.InputError{Field: "iss", Reason: "1 to 2048 bytes of UTF-8"}

@@ -37,8 +37,7 @@ func (b *Books) Keys(ctx context.Context, after string, limit int) ([]pay.Key, e
 	return b.store.ListKeys(ctx, after, limit)
 }
 
-// SetPolicy gives a key its own policy, or takes it away (nil). Payments that are journaled afterwards
-// are judged by the new policy. ErrKeyNotFound, *InputError.
+// SetPolicy gives a key its own policy, or takes it away (nil). ErrKeyNotFound, *InputError.
 func (b *Books) SetPolicy(ctx context.Context, keyID string, pol *pay.Policy) (pay.Key, error) {
 	if pol != nil {
 		if err := pol.Validate(); err != nil {
@@ -52,8 +51,7 @@ func (b *Books) SetPolicy(ctx context.Context, keyID string, pol *pay.Policy) (p
 	return k, err
 }
 
-// AdoptKey makes a key the operator's for good: see [pay.Key]. Payments that are journaled afterwards
-// are judged by the operator's limits. ErrKeyNotFound.
+// AdoptKey makes a key the operator's for good: see [pay.Key]. ErrKeyNotFound.
 func (b *Books) AdoptKey(ctx context.Context, k pay.Key) (pay.Key, error) {
 	if k.Operator {
 		return k, nil
@@ -65,8 +63,7 @@ func (b *Books) AdoptKey(ctx context.Context, k pay.Key) (pay.Key, error) {
 	return k, err
 }
 
-// CreateKey makes a key and returns it with its plaintext secret. Only [Books.RevealKey] can show the
-// secret of a claimed key later. *InputError, ErrKeyExists, ErrKeyLimit.
+// CreateKey makes a key and returns it with its secret. *InputError, ErrKeyExists, ErrKeyLimit.
 func (b *Books) CreateKey(ctx context.Context, r KeyRequest) (pay.Key, string, error) {
 	if utf8.RuneCountInString(r.Label) > 200 || !utf8.ValidString(r.Label) {
 		return pay.Key{}, "", &pay.InputError{Field: "label", Reason: "at most 200 characters"}

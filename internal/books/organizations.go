@@ -73,9 +73,8 @@ func (b *Books) OrganizationKey(ctx context.Context, orgID, keyID string) (pay.K
 	return k, err
 }
 
-// LinkKey claims the unclaimed key with this secret for an organization. From then on its
-// payments count for the organization. ErrKeyNotFound, ErrKeyLinked, ErrKeyClaimed,
-// ErrKeyLimit, ErrOrganizationNotFound.
+// LinkKey claims the unclaimed key with this secret for an organization. ErrKeyNotFound,
+// ErrKeyLinked, ErrKeyClaimed, ErrKeyLimit, ErrOrganizationNotFound.
 func (b *Books) LinkKey(ctx context.Context, orgID, secret string) (pay.Key, error) {
 	if !pay.ValidSecret(secret) {
 		return pay.Key{}, pay.ErrKeyNotFound
@@ -87,8 +86,7 @@ func (b *Books) LinkKey(ctx context.Context, orgID, secret string) (pay.Key, err
 	return k, err
 }
 
-// RevealKey returns the plaintext of one of an organization's keys, and logs that it did.
-// ErrKeyNotFound, also for a key of another organization.
+// RevealKey returns the plaintext of one of an organization's keys, and logs that: ErrKeyNotFound.
 func (b *Books) RevealKey(ctx context.Context, orgID, keyID string) (string, error) {
 	if _, err := b.OrganizationKey(ctx, orgID, keyID); err != nil {
 		return "", err

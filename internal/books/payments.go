@@ -50,8 +50,7 @@ func (b *Books) OrganizationPayments(ctx context.Context, orgID, label string, l
 	return b.store.PaymentsOf(ctx, keys, label, pageSize(limit))
 }
 
-// OrganizationPayment finds a payment of one of an organization's keys: ErrPaymentNotFound,
-// also for a payment of another organization.
+// OrganizationPayment finds a payment of one of an organization's keys: ErrPaymentNotFound.
 func (b *Books) OrganizationPayment(ctx context.Context, orgID, id string) (*pay.Payment, error) {
 	row, err := b.store.Payment(ctx, id)
 	if err != nil {

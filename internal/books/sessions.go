@@ -54,8 +54,7 @@ func (b *Books) Sweep(ctx context.Context) {
 	}
 }
 
-// sweepOnce removes the sessions that have expired. It leaves a store that cannot write alone: health
-// and recovery report that.
+// sweepOnce removes the sessions that have expired, unless the store cannot write.
 func (b *Books) sweepOnce(ctx context.Context) error {
 	for {
 		n, err := b.store.ExpireSessions(ctx, b.now().UTC(), sweepBatch)

@@ -49,8 +49,7 @@ func pageSize(limit int) int {
 	return min(limit, 500)
 }
 
-// organizationKeyIDs lists the ids of an organization's keys, or only keyID if that is set:
-// ErrKeyNotFound for a key of another organization.
+// organizationKeyIDs lists the ids of an organization's keys, or only keyID if set: ErrKeyNotFound.
 func (b *Books) organizationKeyIDs(ctx context.Context, orgID, keyID string) ([]string, error) {
 	if keyID != "" {
 		k, err := b.OrganizationKey(ctx, orgID, keyID)

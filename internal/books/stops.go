@@ -7,8 +7,7 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// StopKey pauses, resumes or revokes a key. A paused or revoked key gets no new payment. A paused key
-// still gets the answers of payments that have left.
+// StopKey pauses, resumes or revokes a key. A paused key still gets answers of earlier payments.
 // *InputError, ErrKeyNotFound, ErrKeyRevoked, ErrPausedByOperator.
 func (b *Books) StopKey(ctx context.Context, keyID string, do pay.Stop, reason string) (pay.Key, error) {
 	if err := pay.CheckReason(reason, false); err != nil {

@@ -12,8 +12,7 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// CreateWallet makes a wallet for the key. An empty network is base.
-// *InputError for an unknown network, ErrWalletLimit, ErrKeyRevoked.
+// CreateWallet makes a wallet, by default on base. *InputError, ErrWalletLimit, ErrKeyRevoked.
 func (b *Books) CreateWallet(ctx context.Context, k pay.Key, network string) (pay.Wallet, error) {
 	if network == "" {
 		network = "base"
@@ -70,8 +69,7 @@ func (b *Books) DeleteWallet(ctx context.Context, k pay.Key, id string) error {
 	return b.store.DeleteWallet(ctx, k.ID, id, b.now().UTC())
 }
 
-// OrganizationWallet finds a live wallet of an organization's keys: ErrWalletNotFound, also for a
-// wallet of another organization.
+// OrganizationWallet finds a live wallet of an organization's keys: ErrWalletNotFound.
 func (b *Books) OrganizationWallet(ctx context.Context, orgID, id string) (pay.Wallet, error) {
 	w, err := b.store.Wallet(ctx, id)
 	if err != nil {

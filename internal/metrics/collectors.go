@@ -90,8 +90,7 @@ func newCollectors() *Collectors {
 	return c
 }
 
-// fill makes those counters whose labels are known be there from the start: one that comes into
-// being with 1 has not risen, to Prometheus.
+// fill makes counters be there from the start: one that begins with 1 has not risen, to Prometheus.
 func (c *Collectors) fill() {
 	for _, door := range []pay.Door{pay.DoorProxy, pay.DoorTransport} {
 		for _, result := range doorResults {

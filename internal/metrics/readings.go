@@ -79,8 +79,7 @@ type Wallets struct {
 // NewReadings makes readings of a source that knows nothing yet.
 func NewReadings(s Source) *Readings { return &Readings{Source: s, wake: make(chan struct{}, 1)} }
 
-// Inherit takes over what the configuration before knew, so that alerts do not start over with a
-// reload. All of it is read anew after the next scrape.
+// Inherit takes over what the configuration before knew, so that alerts do not start over.
 func (r *Readings) Inherit(from *Readings) {
 	from.mu.Lock()
 	known := from.last
@@ -153,8 +152,7 @@ func (r *Readings) read(ctx context.Context) {
 	r.mu.Unlock()
 }
 
-// ReadQuota looks at this month's payments of organizations and unclaimed keys. The operator's
-// keys have no quota.
+// ReadQuota looks at this month's payments of the owners of quotas.
 func (r *Readings) ReadQuota(ctx context.Context, now time.Time) (*Quota, error) {
 	store, plans, q := r.Store, r.Books.Plans(), new(Quota)
 	if !r.Books.HasPlans() {
