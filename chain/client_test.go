@@ -162,10 +162,7 @@ func TestHostileRPC(t *testing.T) {
 func TestConnectionGivenUp(t *testing.T) {
 	t.Parallel()
 	url, came := endpointtest.HangsUp(t, onBase())
-	c, err := chain.New(chain.Options{URL: url})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must(chain.New(chain.Options{URL: url}))
 	t.Cleanup(c.Close)
 	for range 3 {
 		if _, err := c.Balance(t.Context(), usdc, payer); err != nil {

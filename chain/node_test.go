@@ -267,10 +267,7 @@ func connect(t *testing.T, n http.Handler, o chain.Options) *chain.Client {
 	server := httptest.NewServer(n)
 	t.Cleanup(server.Close)
 	o.URL = server.URL + o.URL
-	c, err := chain.New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must(chain.New(o))
 	t.Cleanup(c.Close)
 	return c
 }
@@ -319,4 +316,12 @@ func (b bent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	_ = json.NewEncoder(w).Encode(answer)
+}
+
+// must returns a value of a set-up that cannot fail.
+func must[T any](value T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return value
 }

@@ -35,14 +35,8 @@ func (p realPayer) authorize(nonce byte, validFor time.Duration) pay.TraceQuery 
 
 func (p realPayer) settle(ctx context.Context, t *testing.T, network *evm.Chain, a x402.Authorization) string {
 	t.Helper()
-	signature, err := x402.Sign(a.Digest(usdc, base.ChainID), p.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	transaction, err := network.TransferWithAuthorization(ctx, a, signature)
-	if err != nil {
-		t.Fatal(err)
-	}
+	signature := must(x402.Sign(a.Digest(usdc, base.ChainID), p.key))
+	transaction := must(network.TransferWithAuthorization(ctx, a, signature))
 	return transaction
 }
 
@@ -52,14 +46,8 @@ func (p realPayer) cancel(ctx context.Context, t *testing.T, network *evm.Chain,
 	copy(who[12:], p.address[:])
 	message := crypto.Keccak256(crypto.Keccak256([]byte("CancelAuthorization(address authorizer,bytes32 nonce)")), who, nonce[:])
 	digest := crypto.Keccak256([]byte{0x19, 0x01}, usdc.DomainSeparator[:], message)
-	signature, err := x402.Sign([32]byte(digest), p.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	transaction, err := network.CancelAuthorization(ctx, common.Address(p.address), nonce, signature)
-	if err != nil {
-		t.Fatal(err)
-	}
+	signature := must(x402.Sign([32]byte(digest), p.key))
+	transaction := must(network.CancelAuthorization(ctx, common.Address(p.address), nonce, signature))
 	return transaction
 }
 
@@ -68,19 +56,13 @@ func TestOnARealChain(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	network, err := evm.Start(ctx, evm.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	network := must(evm.Start(ctx, evm.Options{}))
 	t.Cleanup(func() {
 		if err := network.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	client, err := chain.New(chain.Options{URL: network.RPCURL()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must(chain.New(chain.Options{URL: network.RPCURL()}))
 	t.Cleanup(client.Close)
 
 	id, err := client.Identify(ctx, base, usdc)
@@ -88,10 +70,7 @@ func TestOnARealChain(t *testing.T) {
 		t.Fatalf("identity %+v, %v", id, err)
 	}
 
-	key, err := crypto.GenerateKey()
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must(crypto.GenerateKey())
 	rich := realPayer{key, x402.Address(crypto.PubkeyToAddress(key.PublicKey))}
 	if got, err := client.Balance(ctx, usdc, rich.address); err != nil || !got.IsZero() {
 		t.Fatalf("balance before funding %s, %v", got, err)
@@ -149,10 +128,7 @@ func TestOnARealChain(t *testing.T) {
 func poll(ctx context.Context, t *testing.T, client *chain.Client, q pay.TraceQuery, done func(pay.Trace) bool) pay.Trace {
 	t.Helper()
 	for {
-		got, err := client.Trace(ctx, q)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must(client.Trace(ctx, q))
 		if done(got) {
 			return got
 		}

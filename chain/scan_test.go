@@ -182,9 +182,7 @@ func TestUsedOnAnotherChain(t *testing.T) {
 	known := pay.ChainBlock{Number: 5, Hash: hash(5)}
 	q := usedQuery(10, 20)
 	q.Known = &known
-	if _, err := client.Used(t.Context(), q); err != nil {
-		t.Fatal(err)
-	}
+	must(client.Used(t.Context(), q))
 	known.Hash = hash(6)
 	if _, err := client.Used(t.Context(), q); err == nil || !strings.Contains(err.Error(), "block 5 was") {
 		t.Errorf("error %v", err)
@@ -270,23 +268,11 @@ func inOneTransaction(ctx context.Context, t *testing.T, network *evm.Chain, cal
 // packed returns the call data that uses an authorization.
 func (p realPayer) packed(t *testing.T, a x402.Authorization) []byte {
 	t.Helper()
-	artifact, err := contracts.Token()
-	if err != nil {
-		t.Fatal(err)
-	}
-	parsed, err := abi.JSON(strings.NewReader(string(artifact.ABI)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	artifact := must(contracts.Token())
+	parsed := must(abi.JSON(strings.NewReader(string(artifact.ABI))))
 	const signature = "transferWithAuthorization(address,address,uint256,uint256,uint256,bytes32,uint8,bytes32,bytes32)"
-	method, err := parsed.MethodById(crypto.Keccak256([]byte(signature))[:4])
-	if err != nil {
-		t.Fatal(err)
-	}
-	signed, err := x402.Sign(a.Digest(usdc, base.ChainID), p.key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	method := must(parsed.MethodById(crypto.Keccak256([]byte(signature))[:4]))
+	signed := must(x402.Sign(a.Digest(usdc, base.ChainID), p.key))
 	args, err := method.Inputs.Pack(common.Address(a.From), common.Address(a.To), a.Value.Big(), new(big.Int), new(big.Int).SetUint64(a.ValidBefore),
 		[32]byte(a.Nonce), signed[64], [32]byte(signed[:32]), [32]byte(signed[32:64]))
 	if err != nil {
@@ -301,26 +287,17 @@ func TestUsedOnARealChain(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
 	defer cancel()
-	network, err := evm.Start(ctx, evm.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	network := must(evm.Start(ctx, evm.Options{}))
 	t.Cleanup(func() {
 		if err := network.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	client, err := chain.New(chain.Options{URL: network.RPCURL()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must(chain.New(chain.Options{URL: network.RPCURL()}))
 	t.Cleanup(client.Close)
 	var rich []realPayer
 	for range 2 {
-		key, err := crypto.GenerateKey()
-		if err != nil {
-			t.Fatal(err)
-		}
+		key := must(crypto.GenerateKey())
 		p := realPayer{key, x402.Address(crypto.PubkeyToAddress(key.PublicKey))}
 		if err := network.Fund(ctx, common.Address(p.address), big.NewInt(1_000_000)); err != nil {
 			t.Fatal(err)
@@ -344,14 +321,9 @@ func TestUsedOnARealChain(t *testing.T) {
 
 	q := pay.UsedQuery{Network: base, Asset: usdc, Wallets: []x402.Address{rich[0].address, rich[1].address}, From: 1}
 	for {
-		if q.Safe, err = client.Safe(ctx); err != nil {
-			t.Fatal(err)
-		}
+		q.Safe = must(client.Safe(ctx))
 		q.To = q.Safe.Number
-		got, err := client.Used(ctx, q)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must(client.Used(ctx, q))
 		if len(got.Used) < len(want) && ctx.Err() == nil { // not safe yet
 			time.Sleep(50 * time.Millisecond)
 			continue

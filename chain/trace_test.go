@@ -213,9 +213,7 @@ func TestSearchIsShort(t *testing.T) {
 	t.Parallel()
 	n := onBase()
 	n.event = 1_000_007
-	if _, err := connect(t, n, chain.Options{}).Trace(t.Context(), query()); err != nil {
-		t.Fatal(err)
-	}
+	must(connect(t, n, chain.Options{}).Trace(t.Context(), query()))
 	if blocks, logs := n.count("eth_getBlockByNumber"), n.count("eth_getLogs"); blocks > 7 || logs > 2 {
 		t.Errorf("%d blocks and %d times logs were asked for", blocks, logs)
 	}
@@ -309,9 +307,7 @@ func TestMissingSafeTagIsLoggedOnce(t *testing.T) {
 	var logged bytes.Buffer
 	c := connect(t, n, chain.Options{Logger: slog.New(slog.NewTextHandler(&logged, nil))})
 	for range 3 {
-		if _, err := c.Trace(t.Context(), query()); err != nil {
-			t.Fatal(err)
-		}
+		must(c.Trace(t.Context(), query()))
 	}
 	if got := strings.Count(logged.String(), "finalized"); got != 1 {
 		t.Errorf("logged %d times: %s", got, logged.String())

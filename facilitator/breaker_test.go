@@ -62,9 +62,7 @@ func TestOneKeyCannotStopOthers(t *testing.T) {
 		if err := ready(c, "bad"); err == nil || c.Failing() == nil {
 			t.Errorf("%s: the key goes on (%v), health says %v", name, err, c.Failing())
 		}
-		if _, err := c.Verify(t.Context(), good); err != nil {
-			t.Fatal(err)
-		}
+		must(c.Verify(t.Context(), good))
 		if err := ready(c, "bad"); err == nil || c.Failing() != nil {
 			t.Errorf("%s: after another key's success the key goes on (%v), and health says %v", name, err, c.Failing())
 		}
@@ -77,9 +75,7 @@ func TestOneKeyCannotStopOthers(t *testing.T) {
 			t.Errorf("%s: more than one is let through", name)
 		}
 		first()
-		if _, err := c.Verify(t.Context(), pay.Exchange{Payload: good.Payload, Requirement: good.Requirement, KeyID: "bad"}); err != nil {
-			t.Fatal(err)
-		}
+		must(c.Verify(t.Context(), pay.Exchange{Payload: good.Payload, Requirement: good.Requirement, KeyID: "bad"}))
 		if err := ready(c, "bad"); err != nil {
 			t.Errorf("%s: a success does not let the key go on: %v", name, err)
 		}
@@ -89,10 +85,7 @@ func TestOneKeyCannotStopOthers(t *testing.T) {
 // A facilitator that cannot be reached, or that rejects purser's key, fails for all keys.
 func TestFacilitatorThatFailsForAll(t *testing.T) {
 	t.Parallel()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must(net.Listen("tcp", "127.0.0.1:0"))
 	down := "http://" + listener.Addr().String()
 	_ = listener.Close()
 	for name, url := range map[string]string{

@@ -31,23 +31,14 @@ func exchange(t *testing.T) (pay.Exchange, x402.Signature) {
 	t.Helper()
 	requirement := json.RawMessage(`{ "scheme":"exact","network":"eip155:8453", "amount":"10000","asset":"0x833589fcd6edb6e08f4c7c32d4f71b54bda02913",` +
 		`"payTo":"0x00000000000000000000000000000000000000aa","maxTimeoutSeconds":60,"note":"<\u00e9&>","extra":{"version":"2","name":"USD Coin"}}`)
-	private, err := crypto.GenerateKey()
-	if err != nil {
-		t.Fatal(err)
-	}
+	private := must(crypto.GenerateKey())
 	network, _ := x402.NetworkByWire("base")
 	a := x402.Authorization{
 		From: x402.Address(crypto.PubkeyToAddress(private.PublicKey)), To: x402.Address{19: 0xaa},
 		Value: x402.NewAmount(10000), ValidBefore: uint64(time.Now().Unix()) + 60, Nonce: x402.Nonce{1},
 	}
-	signature, err := x402.Sign(a.Digest(network.Assets[0], network.ChainID), private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	payload, err := x402.Offer{Version: 2, Accepted: requirement}.Payload(a, signature)
-	if err != nil {
-		t.Fatal(err)
-	}
+	signature := must(x402.Sign(a.Digest(network.Assets[0], network.ChainID), private))
+	payload := must(x402.Offer{Version: 2, Accepted: requirement}.Payload(a, signature))
 	return pay.Exchange{Payload: payload, Requirement: requirement}, signature
 }
 
@@ -60,10 +51,7 @@ func serve(t *testing.T, h http.HandlerFunc) string {
 
 func newClient(t *testing.T, o facilitator.Options) *facilitator.Client {
 	t.Helper()
-	c, err := facilitator.New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must(facilitator.New(o))
 	t.Cleanup(c.Close)
 	return c
 }
@@ -128,12 +116,8 @@ func TestRequestIsKeptByteForByte(t *testing.T) {
 	})
 	c := newClient(t, facilitator.Options{URL: url + "/platform/x402/?tenant=a", Key: key})
 	want := fmt.Sprintf(`{"x402Version":2,"paymentPayload":%s,"paymentRequirements":%s}`, x.Payload.JSON, x.Requirement)
-	if _, err := c.Verify(t.Context(), x); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.Settle(t.Context(), x); err != nil {
-		t.Fatal(err)
-	}
+	must(c.Verify(t.Context(), x))
+	must(c.Settle(t.Context(), x))
 	for _, path := range []string{"/platform/x402/verify?tenant=a", "/platform/x402/settle?tenant=a"} {
 		got := <-seen
 		if got.method != "POST" || got.path != path || got.authorization != "Bearer "+key || got.contentType != "application/json" {
@@ -268,10 +252,7 @@ func TestWordsAreShortAndWithoutSecrets(t *testing.T) {
 		"key": "Bearer " + key, "payment header": x.Payload.Header(),
 		"long": strings.Repeat("é<", 5000) + s,
 	} {
-		quoted, err := json.Marshal(member)
-		if err != nil {
-			t.Fatal(err)
-		}
+		quoted := must(json.Marshal(member))
 		body := fmt.Sprintf(`{"success":false,"errorReason":%[1]s,"transaction":"","errorMessage":%[1]s,"deep":[{"args":[%[1]s]}],%[1]s:1}`, quoted)
 		got, err := answering(t, 200, body).Settle(t.Context(), x)
 		if err != nil {
@@ -297,10 +278,7 @@ func TestWordsOfAHugeAnswer(t *testing.T) {
 	x, _ := exchange(t)
 	body := `{"isValid":false,"invalidReason":"` + strings.Repeat(`\u0001`, 3000) + `","invalidMessage":"` + strings.Repeat("<", 3000) +
 		`","error":"` + strings.Repeat(`\u0002`, 900) + `","numbers":[` + strings.Repeat("1,", 9000) + `1]}`
-	got, err := answering(t, 400, body).Verify(t.Context(), x)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must(answering(t, 400, body).Verify(t.Context(), x))
 	if len(got.Raw) > 4<<10 || !json.Valid(got.Raw) || !strings.Contains(string(got.Raw), `"truncated":true`) {
 		t.Errorf("%d bytes of words: %s", len(got.Raw), got.Raw)
 	}
@@ -341,4 +319,12 @@ func TestProbe(t *testing.T) {
 	} {
 		checkError(t, answering(t, c.status, c.body).Probe(t.Context()), c.fails)
 	}
+}
+
+// must returns a value of a set-up that cannot fail.
+func must[T any](value T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return value
 }

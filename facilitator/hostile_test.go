@@ -31,10 +31,7 @@ func TestNoAnswer(t *testing.T) {
 	t.Parallel()
 	x, _ := exchange(t)
 	var calls atomic.Int32
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must(net.Listen("tcp", "127.0.0.1:0"))
 	down := "http://" + listener.Addr().String()
 	_ = listener.Close()
 	for _, c := range []struct {

@@ -80,10 +80,7 @@ func short(err error) bool {
 func TestFundedJustNow(t *testing.T) {
 	t.Parallel()
 	w, chain, buy := fundedWorld(t)
-	list, err := w.books.ListWallets(t.Context(), w.key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := must(w.books.ListWallets(t.Context(), w.key))
 	if have, err := w.payer.WalletBalance(t.Context(), list[0]); err != nil || !have.IsZero() {
 		t.Fatalf("%s, %v", have, err)
 	}
@@ -187,10 +184,7 @@ func TestOneLookForAll(t *testing.T) {
 func TestWalletBalanceNow(t *testing.T) {
 	t.Parallel()
 	w, chain, buy := fundedWorld(t)
-	list, err := w.books.ListWallets(t.Context(), w.key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := must(w.books.ListWallets(t.Context(), w.key))
 	set := func(have uint64) { chain.set(func(c *fundedChain) { c.have = have }) }
 	shows := func(want string) {
 		t.Helper()

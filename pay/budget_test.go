@@ -18,10 +18,7 @@ import (
 // at turns the world's clock to a time.
 func (w *world) at(text string) {
 	w.t.Helper()
-	to, err := time.Parse(time.RFC3339Nano, text)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	to := must(time.Parse(time.RFC3339Nano, text))
 	w.chain.advance(to.Sub(w.chain.clock()))
 }
 
@@ -283,10 +280,7 @@ func TestBudgetsGetTheirMoneyBack(t *testing.T) {
 	t.Run("unresolved", func(t *testing.T) {
 		t.Parallel()
 		w := limited(t)
-		p, err := w.open(buy{door: pay.DoorProxy, url: numbered(1), task: "t", amount: 10})
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := must(w.open(buy{door: pay.DoorProxy, url: numbered(1), task: "t", amount: 10}))
 		w.recoverAll()
 		if p = w.payment(p.ID); !p.Unresolved {
 			t.Fatalf("%s %v", p.State, p.Flags())
@@ -316,10 +310,7 @@ func TestBudgetsDoNotOverflow(t *testing.T) {
 	w := newWorld(t, func(o *pay.Options) { o.Chain = nil })
 	ask := func(amount x402.Amount) (*pay.Payment, error) {
 		entry := strings.Replace(buy{amount: 77}.entry(), `"77"`, `"`+amount.String()+`"`, 1)
-		c, err := x402.DecodeHeader(`{"x402Version":2,"accepts":[` + entry + `]}`)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must(x402.DecodeHeader(`{"x402Version":2,"accepts":[` + entry + `]}`))
 		r := w.request(buy{door: pay.DoorProxy, url: numbered(1), amount: 1})
 		r.Challenge = c
 		a, err := w.payer.Open(context.Background(), r)
@@ -334,10 +325,7 @@ func TestBudgetsDoNotOverflow(t *testing.T) {
 		t.Error("2^256-1 was paid")
 	}
 	w.set(pay.Policy{DailyBudget: pay.CapOf(top), MaxPayment: pay.CapOf(top)})
-	p, err := ask(power(128))
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must(ask(power(128)))
 	counter := pay.DailyCounter(w.key.ID, "USDC", w.chain.clock())
 	w.store.SetCounter(counter, top) // as if very much had been spent
 	if _, err := ask(x402.NewAmount(1)); rule(err) != "daily-budget" {
@@ -370,10 +358,7 @@ func TestLimitsAreOnWhatIsSigned(t *testing.T) {
 	w.set(pay.Policy{MaxPayment: usdc(100), DailyBudget: usdc(150)})
 	open := func(challenge, idem string) (*pay.Attempt, error) {
 		t.Helper()
-		c, err := x402.DecodeHeader(challenge)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must(x402.DecodeHeader(challenge))
 		r := w.request(buy{door: pay.DoorProxy, url: numbered(1), amount: 1})
 		r.Challenge, r.IdempotencyKey = c, idem
 		a, err := w.payer.Open(context.Background(), r)
@@ -393,9 +378,7 @@ func TestLimitsAreOnWhatIsSigned(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	// The probe was cheap and the challenge that is paid is not.
-	if _, err := open(v2(60), "order"); err != nil {
-		t.Fatal(err)
-	}
+	must(open(v2(60), "order"))
 	if _, err := open(v2(101), "order 2"); rule(err) != "per-payment" {
 		t.Errorf("got %v", err)
 	}

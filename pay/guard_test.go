@@ -60,9 +60,7 @@ func TestPriceGuard(t *testing.T) {
 	if w.key, _, err = w.books.CreateKey(context.Background(), books.KeyRequest{Policy: &pay.Policy{PriceGuard: &three}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.books.CreateWallet(context.Background(), w.key, "base"); err != nil {
-		t.Fatal(err)
-	}
+	must(w.books.CreateWallet(context.Background(), w.key, "base"))
 	at(w, url, 5000, "")
 	w.key = first
 

@@ -66,10 +66,7 @@ func TestStoredIdentities(t *testing.T) {
 			w := newWorld(t, func(o *pay.Options) { o.DefaultPolicy = pay.Policy{PriceGuard: &guard, PerMinute: &perMinute} })
 			r := w.rest(pay.SettleSeller, url, "1500", "")
 			c.change(&r)
-			a, err := w.payer.Open(t.Context(), r)
-			if err != nil {
-				t.Fatal(err)
-			}
+			a := must(w.payer.Open(t.Context(), r))
 			a.Finish(true)
 			p := a.Payment()
 			fingerprint, _ := p.Fingerprint.MarshalText()

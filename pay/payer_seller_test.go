@@ -102,13 +102,8 @@ func TestSellerModeOnRESTRepeatsUntilTheReceipt(t *testing.T) {
 		t.Fatal("a repeat before the receipt got another payload")
 	}
 	p := w.payment(id)
-	tx, err := w.chain.move(p.Authorization)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.payer.PostReceipt(context.Background(), w.key, id, x402.Receipt{Success: true, Transaction: tx, Network: "base"}); err != nil {
-		t.Fatal(err)
-	}
+	tx := must(w.chain.move(p.Authorization))
+	must(w.payer.PostReceipt(context.Background(), w.key, id, x402.Receipt{Success: true, Transaction: tx, Network: "base"}))
 	if again, _ := buy(); again == id {
 		t.Fatal("a call after the receipt got the old payment")
 	}

@@ -29,10 +29,7 @@ func (w *world) quiet() {
 }
 
 func (w *world) counter(c pay.Counter) string {
-	a, err := w.store.Counter(context.Background(), c)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	a := must(w.store.Counter(context.Background(), c))
 	return a.String()
 }
 
@@ -136,9 +133,7 @@ func TestSignaturesOfProvenKeysAreNotRecovered(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(o *pay.Options) { o.Wallets = provingRing{o.Wallets.(*keyring)} })
 	w.ring.wrong = true
-	if _, err := w.payer.Pay(context.Background(), w.rest(pay.SettlePayer, "https://a.example/x", "100", "")); err != nil {
-		t.Fatal(err)
-	}
+	must(w.payer.Pay(context.Background(), w.rest(pay.SettlePayer, "https://a.example/x", "100", "")))
 }
 
 func TestChoosesTheFirstPayableRequirement(t *testing.T) {
@@ -217,9 +212,7 @@ func TestWithoutAFacilitator(t *testing.T) {
 	if !errors.As(err, &f) || f.Payment != nil || !errors.Is(err, pay.ErrNoFacilitator) {
 		t.Fatalf("got %v", err)
 	}
-	if _, err := w.payer.Pay(context.Background(), w.rest(pay.SettleSeller, "https://a.example/y", "100", "")); err != nil {
-		t.Fatal(err)
-	}
+	must(w.payer.Pay(context.Background(), w.rest(pay.SettleSeller, "https://a.example/y", "100", "")))
 }
 
 // panicking is a wallet provider with a bug.
@@ -333,6 +326,7 @@ func TestCode(t *testing.T) {
 		{&x402.UnsupportedError{}, pay.CodeUnsupported},
 		{&pay.InputError{}, pay.CodeInput},
 		{&pay.UnresolvableError{}, pay.CodeUnresolvable},
+		{pay.ErrNotReconciling, pay.CodeNotReconciling},
 		{&pay.SpentError{Payment: &pay.Payment{}}, pay.CodeSpent},
 		// The lost lease is an open payment to the caller.
 		{fmt.Errorf("%w: %w", &pay.OpenError{Payment: &pay.Payment{}}, pay.ErrLeaseLost), pay.CodeOpen},

@@ -426,10 +426,7 @@ func (w *world) request(b buy, accepts ...buy) pay.Request {
 	for _, more := range accepts {
 		entries = append(entries, more.entry())
 	}
-	c, err := x402.DecodeHeader(`{"x402Version":2,"accepts":[` + strings.Join(entries, ",") + `]}`)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	c := must(x402.DecodeHeader(`{"x402Version":2,"accepts":[` + strings.Join(entries, ",") + `]}`))
 	r := pay.Request{Key: w.key, Door: b.door, Task: b.task, Settlement: pay.SettleSeller, Challenge: c, URL: b.url}
 	if b.door != pay.DoorAPI {
 		if b.method == "" {

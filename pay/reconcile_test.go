@@ -125,10 +125,7 @@ func (w *world) idle() {
 
 func (w *world) mustBuy(url, amount, idem string, settles bool) *pay.Payment {
 	w.t.Helper()
-	p, err := w.buy(url, amount, idem, settles)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	p := must(w.buy(url, amount, idem, settles))
 	return p
 }
 
@@ -180,10 +177,7 @@ func TestReconcile(t *testing.T) {
 			void := w.mustBuy("https://api.example.com/tried", "2", "tried", false)
 			open := w.mustBuy("https://api.example.com/open", "3", "open", false)
 			backup, taken := w.store.snapshot(), w.chain.clock()
-			openPayload, err := w.payment(open.ID).Payload()
-			if err != nil {
-				t.Fatal(err)
-			}
+			openPayload := must(w.payment(open.ID).Payload())
 
 			w.chain.advance(20 * time.Second)
 			w.sellerMoves(openPayload)
@@ -280,10 +274,7 @@ func TestReconcile(t *testing.T) {
 				t.Fatal("a repeat moved money")
 			}
 			for _, c := range []pay.Counter{pay.PlaceCounter("key/"+w.key.ID, restoredAt), pay.DailyCounter(w.key.ID, "USDC", restoredAt)} {
-				n, err := w.store.Counter(t.Context(), c)
-				if err != nil {
-					t.Fatal(err)
-				}
+				n := must(w.store.Counter(t.Context(), c))
 				want := x402.NewAmount(8) // places
 				if strings.HasPrefix(string(c), "day/") {
 					want = x402.NewAmount(1 + 3 + 10 + 20 + 40 + 80 + 160 + 320)
@@ -573,9 +564,7 @@ func TestReconcileOddities(t *testing.T) {
 func TestReconcileOfTwoNetworks(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(o *pay.Options) { o.Networks = x402.Networks() })
-	if _, err := w.books.CreateWallet(t.Context(), w.key, "base-sepolia"); err != nil {
-		t.Fatal(err)
-	}
+	must(w.books.CreateWallet(t.Context(), w.key, "base-sepolia"))
 	base, _ := x402.NetworkByWire("base")
 	w.chain.id = base.ChainID
 	backup, taken := w.store.snapshot(), w.chain.clock()

@@ -119,9 +119,7 @@ func TestDoubtedPaymentIsNotRevivedDuringAPause(t *testing.T) {
 	r := w.proxied("https://a.example/x", "10", "")
 	a := w.mustOpen(r)
 	a.Abandon("no connection")
-	if _, err := w.books.PauseAll(ctx, "drill"); err != nil {
-		t.Fatal(err)
-	}
+	must(w.books.PauseAll(ctx, "drill"))
 	if _, err := w.payer.Open(context.Background(), r); !isRule(err, pay.RulePaused) {
 		t.Errorf("while everything is paused: %v", err)
 	}

@@ -17,10 +17,7 @@ import (
 // node is one more process over the world's store.
 func (w *world) node() *pay.Payer {
 	w.t.Helper()
-	p, err := pay.New(w.opts)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	p := must(pay.New(w.opts))
 	return p
 }
 
@@ -67,10 +64,7 @@ func TestLeaseStartsWhenItIsGranted(t *testing.T) {
 			quick := w.node()
 			c.slow(w.chain, &w.opts)
 			r := w.proxied("https://a.example/x", "1", "order-1")
-			a, err := w.node().Open(context.Background(), r)
-			if err != nil {
-				t.Fatal(err)
-			}
+			a := must(w.node().Open(context.Background(), r))
 			defer a.Finish(true)
 			p, now := w.payment(a.Payment().ID), w.chain.clock()
 			if got := p.ValidBefore().Sub(now); got != c.valid {
@@ -253,10 +247,7 @@ func TestUnresolvedIsToldOnceAndEnds(t *testing.T) {
 		t.Errorf("told %d times in a day", n)
 	}
 	count := func() int {
-		n, err := w.store.CountOpen(context.Background(), "unresolved")
-		if err != nil {
-			t.Fatal(err)
-		}
+		n := must(w.store.CountOpen(context.Background(), "unresolved"))
 		return n
 	}
 	if p := w.payment(a.Payment().ID); !p.Unresolved || p.Checks < 2 || count() != 1 {

@@ -36,20 +36,14 @@ func (w *world) resolve(id string, as pay.State) (p *pay.Payment, err error) {
 
 func (w *world) mustResolve(id string, as pay.State) *pay.Payment {
 	w.t.Helper()
-	p, err := w.resolve(id, as)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	p := must(w.resolve(id, as))
 	return p
 }
 
 // events counts the events of a payment.
 func (w *world) events(id string) (n int) {
 	w.t.Helper()
-	list, err := w.store.SpendEvents(context.Background(), w.key.ID, pay.SpendQuery{Limit: 100})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	list := must(w.store.SpendEvents(context.Background(), w.key.ID, pay.SpendQuery{Limit: 100}))
 	for _, e := range list {
 		if e.PaymentID == id {
 			n++
@@ -109,9 +103,7 @@ func TestLeasedPaymentIsNotResolved(t *testing.T) {
 	a.Finish(false)
 	w.quiet()
 	now := w.chain.clock()
-	if _, err := w.store.Acquire(context.Background(), a.Payment().ID, "another node", now, now.Add(pay.LeaseTime)); err != nil {
-		t.Fatal(err)
-	}
+	must(w.store.Acquire(context.Background(), a.Payment().ID, "another node", now, now.Add(pay.LeaseTime)))
 	if _, err := other.ResolvePayment(context.Background(), a.Payment().ID, pay.Ruling{As: pay.Void, Reason: "x"}); !errors.Is(err, pay.ErrLeaseHeld) {
 		t.Errorf("sent by another node: %v", err)
 	}

@@ -63,9 +63,7 @@ func TestRepeatOfALateSettlementBehindAFailedRepeat(t *testing.T) {
 		t.Fatalf("first %v, second %s %v", first.Flags(), second.State, second.Flags())
 	}
 	w.quiet()
-	if _, err := w.chain.move(first.Authorization); err != nil {
-		t.Fatal(err)
-	}
+	must(w.chain.move(first.Authorization))
 	w.chain.advance(190 * time.Second)
 	w.recoverOnce()
 	w.fac.mode("", "")
@@ -179,10 +177,7 @@ func TestRepeatBeforeItIsKnownThatTheFirstCallerLeft(t *testing.T) {
 			w := newWorld(t, func(o *pay.Options) { o.RepeatWait = 5 * time.Second })
 			r := call(w)
 			caller, leave := context.WithCancel(context.Background())
-			first, err := w.payer.Open(caller, r)
-			if err != nil {
-				t.Fatal(err)
-			}
+			first := must(w.payer.Open(caller, r))
 			// The news comes late, and the send ends later still.
 			time.AfterFunc(5*time.Millisecond, leave)
 			time.AfterFunc(20*time.Millisecond, func() { first.Finish(false) })

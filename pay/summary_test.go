@@ -21,9 +21,7 @@ func (w *world) member(org string) pay.Key {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	if _, err := w.books.CreateWallet(context.Background(), k, "base"); err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.books.CreateWallet(context.Background(), k, "base"))
 	return k
 }
 

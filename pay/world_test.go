@@ -292,9 +292,7 @@ func newWorld(t testing.TB, change func(*pay.Options)) *world {
 	if w.key, _, err = w.books.CreateKey(context.Background(), books.KeyRequest{Label: "test"}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.books.CreateWallet(context.Background(), w.key, "base"); err != nil {
-		t.Fatal(err)
-	}
+	must(w.books.CreateWallet(context.Background(), w.key, "base"))
 	return w
 }
 
@@ -359,20 +357,14 @@ func (w *world) sellerMoves(p x402.Payload) string {
 // mustOpen opens an attempt at the proxy's door.
 func (w *world) mustOpen(r pay.Request) *pay.Attempt {
 	w.t.Helper()
-	a, err := w.payer.Open(context.Background(), r)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	a := must(w.payer.Open(context.Background(), r))
 	return a
 }
 
 // mustBegin opens an attempt on REST.
 func (w *world) mustBegin(r pay.Request) *pay.Attempt {
 	w.t.Helper()
-	a, err := w.payer.Pay(context.Background(), r)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	a := must(w.payer.Pay(context.Background(), r))
 	return a
 }
 
@@ -385,9 +377,7 @@ func (w *world) mustFail(r pay.Request) *pay.Payment {
 
 func (w *world) recoverOnce() {
 	w.t.Helper()
-	if _, err := w.payer.RecoverOnce(context.Background()); err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.payer.RecoverOnce(context.Background()))
 }
 
 // checkBooks compares counters and events with the payments.
@@ -407,10 +397,7 @@ func (w *world) recoverAll() {
 }
 
 func (w *world) payment(id string) *pay.Payment {
-	p, err := w.store.Payment(context.Background(), id)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	p := must(w.store.Payment(context.Background(), id))
 	return p
 }
 

@@ -69,14 +69,8 @@ func checkEntry(t *testing.T, name string, r x402.Requirement, raw string, versi
 
 func TestDecodeV1(t *testing.T) {
 	t.Parallel()
-	body, err := x402.DecodeBody([]byte("\n " + challengeV1 + "\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	header, err := x402.DecodeHeader(b64(challengeV1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	body := must(x402.DecodeBody([]byte("\n " + challengeV1 + "\n")))
+	header := must(x402.DecodeHeader(b64(challengeV1)))
 	for name, c := range map[string]x402.Challenge{"body": body, "header": header} {
 		if c.Version != 1 || c.Bare || c.Resource != nil || c.Extensions != nil || c.ResourceURL != "https://api.example.com/v1" ||
 			c.Error != "X-PAYMENT header is required" || c.Accepts[0].Description != "weather" {
@@ -125,10 +119,7 @@ func TestHeaderWithoutVersion(t *testing.T) {
 func TestNullIsAbsent(t *testing.T) {
 	t.Parallel()
 	entry := strings.NewReplacer(`{"name":"USD Coin","version":"2"}`, "null", `:60`, `:null`).Replace(entryV2)
-	c, err := x402.DecodeHeader(`{"x402Version":2,"error":null,"resource":null,"accepts":[` + entry + `],"extensions":null}`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must(x402.DecodeHeader(`{"x402Version":2,"error":null,"resource":null,"accepts":[` + entry + `],"extensions":null}`))
 	r := c.Accepts[0]
 	if c.Error != "" || c.Resource != nil || c.Extensions != nil || r.Problem != nil || r.MaxTimeout != 0 || r.DomainName != "" {
 		t.Errorf("%+v", c)
@@ -286,10 +277,7 @@ func TestErrorsTellNothingSecret(t *testing.T) {
 func TestBodyIsNotShared(t *testing.T) {
 	t.Parallel()
 	body := []byte(challengeV1)
-	c, err := x402.DecodeBody(body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must(x402.DecodeBody(body))
 	clear(body)
 	if string(c.Accepts[0].Raw) != entryV1 {
 		t.Error("the challenge changes with the caller's buffer")

@@ -135,10 +135,7 @@ func TestSignedIsRecovered(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		key := drawKey(t)
 		digest := [32]byte(rapid.SliceOfN(rapid.Byte(), 32, 32).Draw(t, "digest"))
-		s, err := x402.Sign(digest, key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must(x402.Sign(digest, key))
 		if v := s[64]; v != 27 && v != 28 {
 			t.Fatalf("v is %d", v)
 		}
@@ -162,10 +159,7 @@ func TestSignedIsRecovered(t *testing.T) {
 func TestRecoverRefuses(t *testing.T) {
 	t.Parallel()
 	digest := [32]byte{1}
-	good, err := x402.Sign(digest, must(crypto.ToECDSA(append(make([]byte, 31), 7))))
-	if err != nil {
-		t.Fatal(err)
-	}
+	good := must(x402.Sign(digest, must(crypto.ToECDSA(append(make([]byte, 31), 7)))))
 	for _, v := range []byte{0, 1, 2, 26, 29, 35, 255} {
 		s := good
 		s[64] = v

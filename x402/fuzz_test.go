@@ -88,10 +88,7 @@ func checkChallenge(t *testing.T, c x402.Challenge) {
 		if amount != r.Amount.String() || fields["scheme"] != r.Scheme || fields["network"] != r.Network {
 			t.Fatalf("%+v read from %s", r, r.Raw)
 		}
-		p, err := c.Offer(i).Payload(someAuthorization, someSignature)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := must(c.Offer(i).Payload(someAuthorization, someSignature))
 		if c.Version == 2 && !bytes.Contains(p.JSON, r.Raw) {
 			t.Fatalf("%s does not echo %s", p.JSON, r.Raw)
 		}

@@ -31,10 +31,7 @@ const (
 
 func TestPayloadEchoesByteForByte(t *testing.T) {
 	t.Parallel()
-	c, err := x402.DecodeHeader(b64(strangeChallenge))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must(x402.DecodeHeader(b64(strangeChallenge)))
 	offer := c.Offer(1)
 	kept := must(json.Marshal(struct{ Offer x402.Offer }{offer}))
 	var restored struct{ Offer x402.Offer }
@@ -64,14 +61,8 @@ var signedJSON = `{"signature":"0x04` + strings.Repeat("00", 63) + `1b","authori
 
 func TestPayloadV1(t *testing.T) {
 	t.Parallel()
-	c, err := x402.DecodeBody([]byte(challengeV1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := c.Offer(0).Payload(someAuthorization, someSignature)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must(x402.DecodeBody([]byte(challengeV1)))
+	p := must(c.Offer(0).Payload(someAuthorization, someSignature))
 	want := `{"x402Version":1,"scheme":"exact","network":"base-sepolia","payload":` + signedJSON + `}`
 	if string(p.JSON) != want || p.HeaderName() != "X-PAYMENT" {
 		t.Errorf("%s: %s\nwant %s", p.HeaderName(), p.JSON, want)
@@ -80,10 +71,7 @@ func TestPayloadV1(t *testing.T) {
 
 func TestPayloadWithoutOptionalParts(t *testing.T) {
 	t.Parallel()
-	c, err := x402.DecodeHeader(entryV2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must(x402.DecodeHeader(entryV2))
 	p, err := c.Offer(0).Payload(someAuthorization, someSignature)
 	if want := `{"x402Version":2,"accepted":` + entryV2 + `,"payload":` + signedJSON + `}`; err != nil || string(p.JSON) != want {
 		t.Errorf("%s, %v\nwant %s", p.JSON, err, want)
@@ -97,10 +85,7 @@ func TestPayloadComesBack(t *testing.T) {
 		s := x402.Signature(rapid.SliceOfN(rapid.Byte(), 65, 65).Draw(t, "signature"))
 		challenge := rapid.SampledFrom([]string{challengeV1, challengeV2, strangeChallenge}).Draw(t, "challenge")
 		c := must(x402.DecodeHeader(challenge))
-		p, err := c.Offer(len(c.Accepts)-1).Payload(a, s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := must(c.Offer(len(c.Accepts)-1).Payload(a, s))
 		received, err := x402.DecodePayload(p.Header())
 		if err != nil || received.Version != c.Version || string(received.JSON) != string(p.JSON) {
 			t.Fatalf("received %+v, %v", received, err)
