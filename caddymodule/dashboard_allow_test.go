@@ -2,9 +2,7 @@ package caddymodule
 
 import (
 	"fmt"
-	"io"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"os"
 	"strings"
@@ -12,25 +10,6 @@ import (
 
 	"github.com/purserpay/purser/sandbox/identity"
 )
-
-// answerProvider opens a page, presses the provider's button if it is shown, and returns what the browser sees then.
-func answerProvider(t *testing.T, c *http.Client, page string) (status int, text string) {
-	t.Helper()
-	resp, err := c.Get(page)
-	if err == nil && resp.Request.URL.Path == "/authorize" {
-		resp.Body.Close()
-		resp, err = c.PostForm(resp.Request.URL.String(), url.Values{"answer": {"yes"}})
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return resp.StatusCode, string(body)
-}
 
 // hasSession reports whether a browser keeps a session for the dashboard.
 func hasSession(t *testing.T, c *http.Client, page string) bool {
@@ -50,23 +29,17 @@ func hasSession(t *testing.T, c *http.Client, page string) bool {
 // PURSER_OIDC_ALLOW keeps out whom the provider knows and the operator does not, and a reload with another list ends
 // sessions at their next request.
 func TestSignInIsForThoseOfTheList(t *testing.T) {
-	provider, err := identity.New(identity.Options{ClientID: "purser", ClientSecret: "provider-secret"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := httptest.NewServer(provider)
-	t.Cleanup(server.Close)
-	provider.At(server.URL)
+	provider, issuer := newProvider(t)
 	s := newSite(t)
 	t.Setenv("PURSER_TEST_OIDC_SECRET", "provider-secret")
 	t.Setenv("PURSER_OIDC_ALLOW", "@example.org, group:payments")
-	s.app = fmt.Sprintf("oidc_issuer %s\n\t\toidc_client_id purser\n\t\toidc_client_secret {env.PURSER_TEST_OIDC_SECRET}", server.URL)
+	s.app = fmt.Sprintf("oidc_issuer %s\n\t\toidc_client_id purser\n\t\toidc_client_secret {env.PURSER_TEST_OIDC_SECRET}", issuer)
 	s.route = "purser_dashboard\n\t\tpurser_api"
 	home := s.url() + "/dashboard/"
 	socket, log := adminSite(t, s)
 
 	stranger, ada := newBrowser(t), newBrowser(t)
-	status, text := answerProvider(t, stranger, home)
+	status, _, text := press(t, stranger, home)
 	if status != http.StatusForbidden || !strings.Contains(text, "You have no access") || strings.Contains(text, "Sign out") {
 		t.Errorf("a stranger gets %d: %s", status, text)
 	}
@@ -78,12 +51,12 @@ func TestSignInIsForThoseOfTheList(t *testing.T) {
 			t.Errorf("a stranger made %s: %d %s", list, code, text)
 		}
 	}
-	if status, text := answerProvider(t, stranger, s.url()+"/dashboard/keys"); status != http.StatusForbidden {
+	if status, _, text := press(t, stranger, s.url()+"/dashboard/keys"); status != http.StatusForbidden {
 		t.Errorf("the stranger's second try: %d %s", status, text)
 	}
 
 	provider.Break(identity.Faults{Claims: func(c map[string]any) { c["groups"] = []string{"cooks", "payments"} }})
-	if status, text := answerProvider(t, ada, home); status != http.StatusOK || !strings.Contains(text, "Sign out") {
+	if status, _, text := press(t, ada, home); status != http.StatusOK || !strings.Contains(text, "Sign out") {
 		t.Fatalf("a member of the group gets %d: %s", status, text)
 	}
 
@@ -105,7 +78,7 @@ func TestSignInIsForThoseOfTheList(t *testing.T) {
 	if hasSession(t, ada, home) {
 		t.Error("the session has outlived its end")
 	}
-	if status, _ := answerProvider(t, stranger, home); status != http.StatusOK {
+	if status, _, _ := press(t, stranger, home); status != http.StatusOK {
 		t.Errorf("without a list, the provider's user gets %d", status)
 	}
 }

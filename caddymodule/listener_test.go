@@ -116,33 +116,3 @@ func TestListenerBounds(t *testing.T) {
 		t.Errorf("%v %v", resp, err)
 	}
 }
-
-func TestOverloadOptions(t *testing.T) {
-	for text, want := range map[string]string{
-		"max_concurrent 0":    "max_concurrent (PURSER_MAX_CONCURRENT)",
-		"max_concurrent many": "max_concurrent (PURSER_MAX_CONCURRENT)",
-		"max_queued off":      "max_queued (PURSER_MAX_QUEUED)",
-		"max_wait 0s":         "max_wait (PURSER_MAX_WAIT)",
-		"max_wait soon":       "max_wait (PURSER_MAX_WAIT)",
-		"max_concurrent off\n\t\tmax_queued 5\n\t\tmax_wait 2s": "",
-	} {
-		s := newSite(t)
-		s.app = text
-		switch err := validate(s.caddyfile()); {
-		case want == "" && err != nil:
-			t.Errorf("%q: %v", text, err)
-		case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
-			t.Errorf("%q: %v does not name %s", text, err, want)
-		}
-	}
-	for option, want := range map[string]string{
-		"max_tunnels off": "PURSER_PROXY_MAX_TUNNELS", "max_key_tunnels x": "PURSER_PROXY_MAX_KEY_TUNNELS",
-		"max_peer_tunnels 0": "PURSER_PROXY_MAX_PEER_TUNNELS", "max_failures -1": "PURSER_PROXY_MAX_FAILURES",
-	} {
-		s := newSite(t)
-		s.route = "purser_proxy {\n\t\t\t" + option + "\n\t\t}"
-		if err := validate(s.caddyfile()); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v does not name %s", option, err, want)
-		}
-	}
-}

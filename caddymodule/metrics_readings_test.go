@@ -152,31 +152,6 @@ func TestReadingsSurviveReload(t *testing.T) {
 	}
 }
 
-// A payment that did not go well has no total, so that refusals do not hide slow ones.
-func TestTotalIsOfPaymentsThatWentWell(t *testing.T) {
-	f := newStandIn(t)
-	t.Setenv("PURSER_FACILITATOR_URL", f.URL)
-	s := newSite(t)
-	port := freePort(t)
-	mustLoad(t, s.caddyfile()+fmt.Sprintf("http://:%d {\n\tbind 127.0.0.1\n\tmetrics /metrics\n}\n", port))
-	key := newKey(t, s.url())
-	const total = `purser_stage_duration_seconds_count{stage="total"}`
-	count := func() float64 {
-		n, _ := scrape(t, fmt.Sprintf("http://127.0.0.1:%d/metrics", port), total)
-		return n
-	}
-	before := count()
-	mustCall(t, 200, "POST", s.url()+"/v1/pay", key, payBody(2_500, "https://api.example.com/good"))
-	if n := count(); n != before+1 {
-		t.Errorf("%g payments took a time, before %g", n, before)
-	}
-	f.Close()
-	mustCall(t, 402, "POST", s.url()+"/v1/pay", key, payBody(2_500, "https://api.example.com/bad"))
-	if n := count(); n != before+1 {
-		t.Errorf("%g payments took a time after a failure, before %g", n, before)
-	}
-}
-
 func TestAPIStatusesAreCounted(t *testing.T) {
 	t.Parallel()
 	const code = "418" // which purser never answers

@@ -56,9 +56,4 @@ func TestPlansOff(t *testing.T) {
 			t.Errorf("%s", text)
 		}
 	}
-	s := newSite(t)
-	s.app = "plans none"
-	if err := validate(s.caddyfile()); err == nil || !strings.Contains(err.Error(), "neither on nor off") {
-		t.Errorf("got %v", err)
-	}
 }

@@ -198,3 +198,20 @@ func TestClientsTraceIsKnown(t *testing.T) {
 		}
 	}
 }
+
+// Where nothing is traced, a stage and a request that is sent allocate nothing. It does
+// not run beside others, whose allocations would count.
+func TestTracingCostsNothingWithoutATrace(t *testing.T) {
+	ctx := t.Context()
+	header := map[string][]string{}
+	if n := testing.AllocsPerRun(1000, func() {
+		_, end := tracer{}.Stage(ctx, "settle", "p1")
+		end(nil)
+		propagate(ctx, header)
+	}); n > 0 {
+		t.Errorf("%g allocations", n)
+	}
+	if len(header) != 0 {
+		t.Errorf("%v", header)
+	}
+}

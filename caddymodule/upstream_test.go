@@ -13,7 +13,6 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
-	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/proxy"
 )
 
@@ -28,22 +27,6 @@ func shippedSidecar(t *testing.T) string {
 		t.Setenv(name, value)
 	}
 	return fmt.Sprintf("http://127.0.0.1:%d", port)
-}
-
-func TestShippedSidecar(t *testing.T) {
-	v := newVendor(t)
-	url := shippedSidecar(t)
-	t.Setenv("PURSER_UPSTREAM", v.URL)
-	t.Setenv("PURSER_KEY", "pk_deployment")
-	mustLoad(t, shipped(t))
-	resp, body := do(t, newRequest(t, "POST", url+"/weather", strings.NewReader("where")))
-	if resp.StatusCode != 200 || body != "POST /weather of "+v.Listener.Addr().String()+": where" {
-		t.Errorf("%d %v %s", resp.StatusCode, resp.Header, body)
-	}
-	if p := closed(t); p.State != pay.Settled || !p.Answered || p.Door != pay.DoorTransport {
-		t.Errorf("%+v", p)
-	}
-	v.expect(1, 1, 1)
 }
 
 func TestShippedSidecarWithoutUpstream(t *testing.T) {
