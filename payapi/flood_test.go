@@ -122,11 +122,7 @@ func anew(n int) map[string]any { return order(5, "requestUrl", fmt.Sprintf("%s?
 // rows returns the payments of a key in the store.
 func (w *world) rows(secret string) int {
 	w.t.Helper()
-	k, err := w.payer.Resolve(w.t.Context(), secret)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	list, err := w.store.Payments(w.t.Context(), pay.PaymentQuery{KeyID: k.ID, Limit: 10_000})
+	list, err := w.store.Payments(w.t.Context(), pay.PaymentQuery{KeyID: w.keyID(secret), Limit: 10_000})
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -177,61 +176,6 @@ func TestPlanLimits(t *testing.T) {
 	w.buys(first).is(200, "")
 	w.buys(first).is(429, quotaText)
 	w.uses(org, 3, 3, 2)
-}
-
-// Under concurrency, exactly as many are admitted as the plan allows.
-func TestPlanLimitsAtOnce(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, withPlans)
-	ctx := t.Context()
-	a, first := w.signedIn("ada")
-	org := a.OrganizationID
-	key, err := w.payer.Resolve(ctx, first)
-	w.must(err)
-	// each lets both doors try, and counts the admitted ones.
-	each := func(refusal string, rest func() (answer, error), dashboard func() error) (in int64) {
-		t.Helper()
-		var all sync.WaitGroup
-		var n atomic.Int64
-		for i := range 24 {
-			all.Go(func() {
-				if i%2 == 0 && dashboard != nil {
-					if err := dashboard(); err == nil {
-						n.Add(1)
-					} else if !errors.Is(err, pay.ErrKeyLimit) && !errors.Is(err, pay.ErrWalletLimit) {
-						t.Error(err)
-					}
-					return
-				}
-				a, err := rest()
-				switch {
-				case err != nil:
-					t.Error(err)
-				case a.status < 300:
-					n.Add(1)
-				case a.status != 429 || a.text("error") != refusal:
-					t.Errorf("%d %s", a.status, a.raw)
-				}
-			})
-		}
-		all.Wait()
-		return n.Load()
-	}
-	keys := each(keyLimit, func() (answer, error) {
-		return w.try(ctx, "POST", "/api-keys", "", map[string]any{"organization_id": org}, "X-Internal-Secret", internalSecret)
-	}, func() error {
-		_, _, err := w.books.CreateKey(ctx, books.KeyRequest{OrganizationID: org})
-		return err
-	})
-	wallets := each(walletLimit, func() (answer, error) { return w.try(ctx, "POST", "/wallets", first, nil) }, func() error {
-		_, err := w.books.CreateWallet(ctx, key, "base")
-		return err
-	})
-	payments := each(quotaText, func() (answer, error) { return w.try(ctx, "POST", "/v1/pay", first, w.purchase()) }, nil)
-	if keys != 1 || wallets != 2 || payments != 2 {
-		t.Errorf("let in were %d keys, %d wallets, %d payments", keys, wallets, payments)
-	}
-	w.uses(org, 2, 2, 2)
 }
 
 // A linked key brings no places along, and does not free the organization's places. Each payment

@@ -2,7 +2,6 @@ package payapi_test
 
 import (
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -104,11 +103,6 @@ func TestPayHostileHeader(t *testing.T) {
 		a := w.call("POST", "/v1/pay", key, map[string]any{"paymentRequiredHeader": header})
 		if a.status != 400 || a.text("error") != headerRequired || a.text("detail") == "" {
 			t.Errorf("%s: %d %s", name, a.status, a.raw)
-		}
-	}
-	for _, body := range []any{nil, "{}", "[]", "null", "{", `{"paymentRequiredHeader":"` + v1(requirement(nil)) + `"} x`} {
-		if a := w.call("POST", "/v1/pay", key, body); a.status != 400 || a.text("error") != headerRequired {
-			t.Errorf("body %v: %d %s", body, a.status, a.raw)
 		}
 	}
 	if got := w.call("GET", "/v1/payments", key, nil).list("payments"); len(got) != 0 {
@@ -380,10 +374,6 @@ func TestPayManyFieldsOfFacilitator(t *testing.T) {
 	w.facilitator.onVerify(says(200, `{"isValid":false,"invalidReason":"insufficient_funds","invalidMessage":"<b>0 < 1 & 2</b>","extra":{"x":1}}`))
 	a := w.call("POST", "/v1/pay", w.payingKey(), order(1)).is(402, verifyFailed).want("detail", "insufficient_funds").
 		want("facilitator.extra.x", 1).want("facilitator.isValid", false)
-	var whole struct{ Facilitator json.RawMessage }
-	if err := json.Unmarshal([]byte(a.raw), &whole); err != nil {
-		t.Fatal(err)
-	}
 	if a.text("facilitator.invalidMessage") != "<b>0 < 1 & 2</b>" {
 		t.Error(fmt.Sprint(a.body))
 	}

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -88,52 +87,6 @@ func TestThousandPaymentsAgainstOneBudget(t *testing.T) {
 				t.Error(err)
 			}
 		})
-	}
-}
-
-// Failed payments give their budget back, so that in the end exactly the budget is spent.
-func TestBudgetIsSpentInSpiteOfFailures(t *testing.T) {
-	t.Parallel()
-	const callers, price, fit = 24, 5, 10
-	w := newWorld(t)
-	_, secret := w.limited(pay.Policy{DailyBudget: most(fit * price), MaxPayment: most(price)})
-	w.facilitator.onVerify(says(200, `{"isValid":false,"invalidReason":"insufficient_funds"}`))
-	try := func(from int) (paid int64) {
-		var all sync.WaitGroup
-		var n atomic.Int64
-		for i := range callers {
-			all.Go(func() {
-				a, err := w.try(t.Context(), "POST", "/v1/pay", secret, order(price, "requestUrl", bought+"/"+strconv.Itoa(from+i)))
-				switch {
-				case err != nil:
-					t.Error(err)
-				case a.status == 200:
-					n.Add(1)
-				}
-			})
-		}
-		all.Wait()
-		return n.Load()
-	}
-	if n := try(0); n != 0 {
-		t.Fatalf("%d paid", n)
-	}
-	w.facilitator.verify.Store(nil)
-	// Refused payments keep their money until they cannot settle any more.
-	w.call("POST", "/v1/pay", secret, order(price)).is(402, refusedByPolicy).want("rule", "daily-budget")
-	// Answers go out before their leases are released in the store. Recovery skips leased payments.
-	for _, p := range w.call("GET", "/v1/payments?limit=500", secret, nil).is(200, "").list("payments") {
-		w.released(p["id"].(string))
-	}
-	w.clock.advance(120*time.Second + pay.RepeatGrace + time.Minute)
-	if _, err := w.payer.RecoverOnce(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if n := try(1000); n != fit {
-		t.Errorf("%d paid", n)
-	}
-	if n := try(2000); n != 0 {
-		t.Errorf("%d paid more", n)
 	}
 }
 
