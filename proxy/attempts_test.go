@@ -404,7 +404,7 @@ func TestFurtherAttemptOverOlderHTTPIsSentOnce(t *testing.T) {
 	a := proxytest.NewSeller(t)
 	newer := httptest.NewUnstartedServer(http.HandlerFunc(a.ServeHTTP))
 	newer.EnableHTTP2 = true
-	newer.Config.ErrorLog = proxytest.Quiet
+	newer.Config.ErrorLog = a.Config.ErrorLog
 	newer.StartTLS()
 	t.Cleanup(newer.Close)
 	a.Paid = func(http.ResponseWriter, *http.Request, int) { panic(http.ErrAbortHandler) }

@@ -152,13 +152,7 @@ func TestNoChallengeDuringAnOutage(t *testing.T) {
 		}
 	})
 	s := proxytest.NewSeller(t)
-	s.Paid = func(rw http.ResponseWriter, _ *http.Request, n int) {
-		if n == 1 {
-			proxytest.HangUp(rw)
-			return
-		}
-		s.Receipt(rw, n)
-	}
+	s.LoseAnswers(1)
 	if a := w.get(s.URL + "/x"); a.StatusCode != http.StatusBadGateway {
 		t.Fatalf("got %d %s", a.StatusCode, a.Text)
 	}

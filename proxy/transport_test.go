@@ -202,13 +202,7 @@ func TestRepeatElsewhere(t *testing.T) {
 func TestRepeatWithUnreadableChallenge(t *testing.T) {
 	t.Parallel()
 	w, s := newWorld(t), proxytest.NewSeller(t)
-	s.Paid = func(rw http.ResponseWriter, _ *http.Request, n int) {
-		if n == 1 {
-			proxytest.HangUp(rw)
-			return
-		}
-		s.Receipt(rw, n)
-	}
+	s.LoseAnswers(1)
 	if a := w.get(s.URL + "/x"); a.StatusCode != http.StatusBadGateway {
 		t.Fatal(a.StatusCode)
 	}

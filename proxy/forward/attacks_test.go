@@ -3,7 +3,6 @@ package forward
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -20,22 +19,22 @@ import (
 // What has cost x402 payers money, and the test that it does not happen here.
 //
 //	 1 a lost response led to a second signature      TestRepeatAfterLostAnswer, TestRepeatAtOnce
-//	 2 a timeout was taken for a failure              TestAttackTimeoutIsNoFailure, TestSlowSeller, TestErrorAfterPayment
+//	 2 a timeout was taken for a failure              TestAttackTimeoutIsNoFailure, TestSlowSeller, TestRepeatAfterLostAnswer
 //	 3 an aborting upstream got several payments      TestAbortedAttemptsHaveOneSignature, TestPaidRequestIsSentOnce, TestConnectionsThatVanish
 //	 4 limits multiplied, or bypassed by an asset     TestAttackAnotherDoorAnotherLimit, TestDeclines (other asset); on restart: package boltstore
 //	 5 the cap was checked on an estimate             TestAttackCapIsOnWhatIsSigned
 //	 6 a cheap probe, a dear payment                  TestAttackDearerSecondChallenge, TestChallengedAgain
-//	 7 wrong asset, domain or network                 TestAttackWrongDomain, TestDeclines, TestOddOffers
+//	 7 wrong asset, domain or network                 TestDeclines
 //	 8 endless 402s, price jumps                      TestAttackEndlessChallenges; the price guard: package pay
-//	 9 broad allowances                               TestAttackAllowance
+//	 9 broad allowances                               TestDeclines (permit2, upto, batch)
 //	10 an agent that was talked into it               TestAttackClientCannotRaiseItsLimits, TestDefaultLimits
 //	11 a paying tool that reaches the metadata        TestJudge, TestDialer
 //	12 a name that leads elsewhere after the check    TestPlainHTTPElsewhere, TestDialer
 //	13 headers that followed a redirect               TestAttackRedirect
 //	14 paid content in a shared cache                 TestAttackSharedCache, TestPays
 //	15 a captured payload                             TestAttackCapturedPayload, TestPlainHTTP
-//	16 one payload in two sends at a time             TestAttackParallelSends, TestRepeatWhileInFlight
-//	17 headers that broke the delivery                TestOddHeaders, TestGarbageAfterPayment
+//	16 one payload in two sends at a time             TestAttackParallelSends
+//	17 headers that broke the delivery                TestOddHeaders, TestRepeatAfterLostAnswer
 //	18 personal data in logs                          TestAttackLogs
 //	19 a second interface without the limits          TestAttackAnotherDoorAnotherLimit
 //	20 others' code between decision and signature    there is none
@@ -112,39 +111,6 @@ func TestAttackDearerSecondChallenge(t *testing.T) {
 	s.Expect(4, 4, 1)
 }
 
-// Row 7: a signature for another domain would be worth nothing here, or something elsewhere.
-func TestAttackWrongDomain(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	good := string(proxytest.V1Challenge("10000", "http://x/", ""))
-	for name, replace := range map[string][2]string{
-		"name":            {`"USD Coin"`, `"Dollar"`},
-		"version":         {`"version":"2"`, `"version":"1"`},
-		"asset":           {proxytest.USDCAddress, "0x036CbD53842c5426634e7929541eC2318f3dCF7e"}, // that of a test network
-		"network":         {`"base"`, `"base-sepolia"`},
-		"unknown network": {`"base"`, `"eip155:8453 "`},
-	} {
-		body := strings.Replace(good, replace[0], replace[1], 1)
-		if body == good {
-			t.Fatalf("%s: nothing replaced", name)
-		}
-		s := proxytest.NewSeller(t, func(s *proxytest.Seller) {
-			s.Challenge = func(rw http.ResponseWriter, _ *http.Request) {
-				rw.WriteHeader(402)
-				_, _ = io.WriteString(rw, body)
-			}
-		})
-		a := w.get(s.URL + "/x")
-		if reason := a.Header.Get(proxy.HeaderDeclined); reason != proxy.DeclinedUnsupported && reason != proxy.DeclinedNoWallet && reason != proxy.DeclinedUnreadable {
-			t.Errorf("%s: %q", name, reason)
-		}
-		s.Expect(1, 0, 0)
-	}
-	if n := len(w.Payments()); n != 0 {
-		t.Errorf("%d payments", n)
-	}
-}
-
 // Row 8: a seller that always asks for more gets one payment for a request, and no more
 // than a few at a time in all.
 func TestAttackEndlessChallenges(t *testing.T) {
@@ -165,39 +131,6 @@ func TestAttackEndlessChallenges(t *testing.T) {
 	}
 	if _, _, distinct := s.Counts(); distinct != pay.MaxUnansweredPerHost {
 		t.Errorf("%d payments", distinct)
-	}
-}
-
-// Row 9: purser signs exact transfers and never an allowance.
-func TestAttackAllowance(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	for name, change := range map[string]func(o, extra map[string]any){
-		"permit2": func(_, extra map[string]any) { extra["assetTransferMethod"] = "permit2" },
-		"upto":    func(o, _ map[string]any) { o["scheme"] = "upto" },
-		"batch":   func(o, _ map[string]any) { o["scheme"] = "batch-settlement" },
-	} {
-		extra := map[string]any{"name": "USD Coin", "version": "2"}
-		offer := map[string]any{
-			"scheme": "exact", "network": "eip155:8453", "amount": "10000", "payTo": proxytest.SellerAddress, "asset": proxytest.USDCAddress,
-			"maxTimeoutSeconds": 60, "extra": extra,
-		}
-		change(offer, extra)
-		b, _ := json.Marshal(map[string]any{
-			"x402Version": 2, "resource": map[string]string{"url": "http://x/"}, "accepts": []any{offer},
-			"extensions": map[string]any{"erc20ApprovalGasSponsoring": map[string]any{"info": map[string]any{}, "schema": map[string]any{}}},
-		})
-		s := proxytest.NewSeller(t, func(s *proxytest.Seller) {
-			s.Challenge = func(rw http.ResponseWriter, _ *http.Request) {
-				rw.Header().Set(x402.HeaderRequired, string(b))
-				rw.WriteHeader(402)
-			}
-		})
-		a := w.get(s.URL + "/x")
-		if a.Header.Get(proxy.HeaderDeclined) != proxy.DeclinedUnsupported {
-			t.Errorf("%s: %v", name, a.Header)
-		}
-		s.Expect(1, 0, 0)
 	}
 }
 

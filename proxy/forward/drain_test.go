@@ -3,7 +3,6 @@ package forward
 import (
 	"context"
 	"errors"
-	"net/http"
 	"testing"
 	"time"
 
@@ -20,24 +19,13 @@ func TestDrain(t *testing.T) {
 			protocols(t, func(t *testing.T, http2 bool) {
 				w := newSecure(t)
 				noticed := w.leaving()
-				arrived, proceed := make(chan struct{}), make(chan struct{})
-				w.seller.Paid = func(rw http.ResponseWriter, _ *http.Request, n int) {
-					close(arrived)
-					<-proceed
-					w.seller.Receipt(rw, n)
-				}
-				blind := echoServer(t).Addr().String()
-				_, tunnel, _ := w.connect(blind, "not HTTP\n") // which is not waited for
-				defer tunnel.Close()
+				arrived, goOn := w.seller.Hold("")
+				w.connect(echoServer(t), "not HTTP\n") // which is not waited for
 				ctx, leave := context.WithCancel(t.Context())
 				defer leave()
 				c, idle := w.secureAgent(http2), w.secureAgent(http2)
 				w.do(idle, proxytest.Request(t, "GET", w.shop("/free"), nil))
-				done := make(chan error)
-				go func() {
-					_, err := proxytest.Do(c, proxytest.Request(t, "GET", w.shop("/x"), nil).WithContext(ctx))
-					done <- err
-				}()
+				done := proxytest.Start(c, proxytest.Request(t, "GET", w.shop("/x"), nil).WithContext(ctx))
 				<-arrived
 				if leaves {
 					leave()
@@ -53,13 +41,13 @@ func TestDrain(t *testing.T) {
 				}
 				drained := make(chan error)
 				go func() { drained <- w.forward.Drain(bounded(t, 20*time.Second)) }()
-				close(proceed)
+				goOn()
 				if err := <-drained; err != nil {
 					t.Error(err)
 				}
 				if !leaves {
-					if err := <-done; err != nil {
-						t.Errorf("cut: %v", err)
+					if a := <-done; a.Err != nil {
+						t.Errorf("cut: %v", a.Err)
 					}
 				}
 				if p := w.Closed(w.Payments()[0].ID); p.State != pay.Settled {

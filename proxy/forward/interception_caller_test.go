@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"strings"
@@ -103,49 +102,6 @@ func TestKeyChangesMeanwhile(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 		w.seller.Expect(3, 2, 2)
-	})
-}
-
-// The outcome of a payment is recorded even though its client has gone.
-func TestClientInsideLeavesWhilePaying(t *testing.T) {
-	t.Parallel()
-	protocols(t, func(t *testing.T, http2 bool) {
-		w := newSecure(t)
-		noticed := w.leaving()
-		arrived, proceed := make(chan struct{}), make(chan struct{})
-		w.seller.Paid = func(rw http.ResponseWriter, _ *http.Request, n int) {
-			close(arrived)
-			<-proceed
-			w.seller.Receipt(rw, n)
-		}
-		ctx, leave := context.WithCancel(context.Background())
-		c := w.secureAgent(http2)
-		gone := make(chan error)
-		go func() {
-			_, err := proxytest.Do(c, proxytest.Request(t, "GET", w.shop("/x"), nil).WithContext(ctx))
-			gone <- err
-		}()
-		<-arrived
-		leave()
-		if err := <-gone; !errors.Is(err, context.Canceled) {
-			t.Fatal(err)
-		}
-		<-noticed
-		proxytest.Eventually(t, "an HTTP/2 connection is closed under the handler", func() bool {
-			c.CloseIdleConnections()
-			return !http2 || w.forward.Tunnels() == 0
-		})
-		close(proceed)
-		p := w.Closed(w.Payments()[0].ID)
-		if p.State != pay.Settled || p.Answered {
-			t.Errorf("%+v", p)
-		}
-		proxytest.Eventually(t, "the connection is gone", func() bool { return w.forward.Tunnels() == 0 })
-		// Its repeat gets what was paid for.
-		w.seller.Paid, w.seller.Reuse = nil, func(rw http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(rw, "delivered") }
-		if a := w.do(w.secureAgent(http2), proxytest.Request(t, "GET", w.shop("/x"), nil)); a.Paid(t) != p.ID || a.Text != "delivered" {
-			t.Errorf("%v %s", a.Header, a.Text)
-		}
 	})
 }
 

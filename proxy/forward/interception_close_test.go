@@ -1,7 +1,6 @@
 package forward
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -14,13 +13,6 @@ import (
 	"github.com/purserpay/purser/proxy"
 	"github.com/purserpay/purser/proxy/proxytest"
 )
-
-func bounded(t *testing.T, d time.Duration) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), d)
-	t.Cleanup(cancel)
-	return ctx
-}
 
 // Another configuration takes over, again and again, while clients keep their connections
 // busy: each of their requests is answered.
@@ -59,7 +51,7 @@ func TestReloadUnderLoad(t *testing.T) {
 					}
 					a, err := proxytest.Do(c, proxytest.Request(t, "GET", w.shop(path), nil))
 					if err != nil || a.StatusCode != http.StatusOK {
-						t.Errorf("%s: %d %v %s", path, statusOf(a), err, a.Text)
+						t.Errorf("%s: %+v %v", path, a, err)
 						return
 					}
 					answers.Add(1)
@@ -93,35 +85,15 @@ func TestReloadUnderLoad(t *testing.T) {
 	})
 }
 
-func statusOf(a proxytest.Answer) int {
-	if a.Response == nil {
-		return 0
-	}
-	return a.StatusCode
-}
-
 func TestCloseInside(t *testing.T) {
 	t.Parallel()
 	protocols(t, func(t *testing.T, http2 bool) {
 		w := newSecure(t)
-		arrived, proceed := make(chan struct{}), make(chan struct{})
-		w.seller.Paid = func(rw http.ResponseWriter, _ *http.Request, n int) {
-			close(arrived)
-			<-proceed
-			w.seller.Receipt(rw, n)
-			_, _ = io.WriteString(rw, strings.Repeat("all of it", 10_000))
-		}
+		arrived, goOn := w.seller.Hold(strings.Repeat("all of it", 10_000))
 		idle, busy := w.secureAgent(http2), w.secureAgent(http2)
 		w.do(idle, proxytest.Request(t, "GET", w.shop("/free"), nil))
 		_, silent, silentReader := w.connect(w.target(), "")
-		got := make(chan proxytest.Answer)
-		go func() {
-			a, err := proxytest.Do(busy, proxytest.Request(t, "GET", w.shop("/x"), nil))
-			if err != nil {
-				t.Error(err)
-			}
-			got <- a
-		}()
+		got := proxytest.Start(busy, proxytest.Request(t, "GET", w.shop("/x"), nil))
 		<-arrived
 		closed := make(chan error)
 		go func() { closed <- w.forward.Close(bounded(t, 30*time.Second)) }()
@@ -133,9 +105,9 @@ func TestCloseInside(t *testing.T) {
 		if _, err := proxytest.Do(idle, proxytest.Request(t, "GET", w.shop("/free"), nil)); err == nil || !strings.Contains(err.Error(), "Service Unavailable") {
 			t.Errorf("a new tunnel: %v", err)
 		}
-		close(proceed)
-		if a := <-got; len(a.Text) != 90_000 || a.Header.Get(proxy.HeaderPayment) == "" {
-			t.Errorf("%d bytes", len(a.Text))
+		goOn()
+		if a := <-got; a.Err != nil || len(a.Text) != 90_000 || a.Header.Get(proxy.HeaderPayment) == "" {
+			t.Errorf("%d bytes, %v", len(a.Text), a.Err)
 		}
 		start := time.Now()
 		if err := <-closed; err != nil {
@@ -153,27 +125,17 @@ func TestCloseCutsInside(t *testing.T) {
 	protocols(t, func(t *testing.T, http2 bool) {
 		w := newSecure(t)
 		noticed := w.leaving()
-		arrived, proceed := make(chan struct{}), make(chan struct{})
-		w.seller.Paid = func(rw http.ResponseWriter, _ *http.Request, n int) {
-			close(arrived)
-			<-proceed
-			w.seller.Receipt(rw, n)
-		}
-		got := make(chan error)
-		c := w.secureAgent(http2)
-		go func() {
-			_, err := proxytest.Do(c, proxytest.Request(t, "GET", w.shop("/x"), nil))
-			got <- err
-		}()
+		arrived, goOn := w.seller.Hold("")
+		got := proxytest.Start(w.secureAgent(http2), proxytest.Request(t, "GET", w.shop("/x"), nil))
 		<-arrived
 		if err := w.forward.Close(bounded(t, 50*time.Millisecond)); err == nil || !strings.Contains(err.Error(), "1 tunnels cut") {
 			t.Errorf("%v", err)
 		}
-		if err := <-got; err == nil {
+		if a := <-got; a.Err == nil {
 			t.Error("an answer")
 		}
 		<-noticed
-		close(proceed)
+		goOn()
 		if p := w.Closed(w.Payments()[0].ID); p.State != "settled" || p.Answered {
 			t.Errorf("%+v", p)
 		}
@@ -241,25 +203,12 @@ func TestRetireEndsTunnels(t *testing.T) {
 	t.Parallel()
 	protocols(t, func(t *testing.T, http2 bool) {
 		w := newSecure(t)
-		arrived, proceed := make(chan struct{}), make(chan struct{})
-		w.seller.Paid = func(rw http.ResponseWriter, _ *http.Request, n int) {
-			close(arrived)
-			<-proceed
-			w.seller.Receipt(rw, n)
-			_, _ = io.WriteString(rw, "goods")
-		}
-		_, tunnel, blind := w.connect(echoServer(t).Addr().String(), "not HTTP\n")
+		arrived, goOn := w.seller.Hold("goods")
+		_, tunnel, blind := w.connect(echoServer(t), "not HTTP\n")
 		if line, err := blind.ReadString('\n'); line != "not HTTP\r\n" {
 			t.Fatal(line, err)
 		}
-		got := make(chan proxytest.Answer)
-		go func() {
-			a, err := proxytest.Do(w.secureAgent(http2), proxytest.Request(t, "GET", w.shop("/x"), nil))
-			if err != nil {
-				t.Error(err)
-			}
-			got <- a
-		}()
+		got := proxytest.Start(w.secureAgent(http2), proxytest.Request(t, "GET", w.shop("/x"), nil))
 		<-arrived
 		w.forward.Retire(time.Now().Add(100 * time.Millisecond))
 		_, _ = io.WriteString(tunnel, "still open\n")
@@ -272,9 +221,9 @@ func TestRetireEndsTunnels(t *testing.T) {
 		if a, _, _ := w.connect(w.target(), ""); a.StatusCode != http.StatusServiceUnavailable {
 			t.Errorf("a new tunnel: %d", a.StatusCode)
 		}
-		close(proceed)
+		goOn()
 		if a := <-got; a.Text != "goods" {
-			t.Errorf("%d %s", statusOf(a), a.Text)
+			t.Errorf("%+v", a)
 		}
 		proxytest.Eventually(t, "all tunnels have ended", func() bool { return w.forward.Tunnels() == 0 })
 	})

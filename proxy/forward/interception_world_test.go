@@ -111,10 +111,44 @@ func (a *authority) server(change ...func(*x509.Certificate)) *tls.Config {
 // shop.example.
 type secure struct {
 	*world
+	way
 	seller  *proxytest.Seller
 	ours    *authority // the proxy's
 	public  *authority // the seller's
 	refused *reasons
+}
+
+// way is how a client's requests come to a secure world: inside TLS with one version of HTTP, or in
+// absolute form.
+type way struct{ absolute, http2 bool }
+
+// world makes a secure world that the client of buyer uses in this way. With absolute, its seller
+// speaks plain HTTP.
+func (a way) world(t *testing.T, change ...func(*setup)) *secure {
+	t.Helper()
+	w := newSecure(t, change...)
+	if w.way = a; a.absolute {
+		w.seller = proxytest.NewSeller(t)
+	}
+	return w
+}
+
+// ways runs a test for each way.
+func ways(t *testing.T, f func(t *testing.T, a way)) {
+	t.Helper()
+	t.Run("absolute", func(t *testing.T) {
+		t.Parallel()
+		f(t, way{absolute: true})
+	})
+	protocols(t, func(t *testing.T, http2 bool) { f(t, way{http2: http2}) })
+}
+
+// buyer is an agent that goes the world's way.
+func (s *secure) buyer() *http.Client {
+	if s.absolute {
+		return s.agent()
+	}
+	return s.secureAgent(s.http2)
 }
 
 // reasons is an observer that collects those of refusals.
@@ -163,6 +197,9 @@ func newSecure(t *testing.T, change ...func(*setup)) *secure {
 
 // shop is a URL of the seller's.
 func (s *secure) shop(path string) string {
+	if s.absolute {
+		return s.seller.URL + path
+	}
 	return "https://shop.example:" + s.seller.PortNumber() + path
 }
 
@@ -191,9 +228,8 @@ func (s *secure) inside(target, name string, protocols ...string) *tls.Conn {
 	if a.StatusCode != http.StatusOK {
 		s.T.Fatalf("CONNECT %s: %d %s", target, a.StatusCode, a.Text)
 	}
-	c := tls.Client(&peekedConn{Conn: conn, early: buffered(br)}, &tls.Config{
-		RootCAs: s.ours.pool(), ServerName: name, NextProtos: protocols,
-	})
+	early, _ := br.Peek(br.Buffered())
+	c := tls.Client(&peekedConn{Conn: conn, early: early}, &tls.Config{RootCAs: s.ours.pool(), ServerName: name, NextProtos: protocols})
 	s.T.Cleanup(func() { _ = c.Close() })
 	return c
 }
@@ -208,38 +244,22 @@ func (s *secure) raws(conn net.Conn, text, method string) (proxytest.Answer, *bu
 	return s.next(br, method), br
 }
 
-func (s *secure) next(br *bufio.Reader, method string) proxytest.Answer {
-	s.T.Helper()
-	resp, err := http.ReadResponse(br, &http.Request{Method: method})
-	if err != nil {
-		s.T.Fatal(err)
-	}
-	if resp.StatusCode == http.StatusSwitchingProtocols || resp.StatusCode < 200 {
-		return proxytest.Answer{Response: resp}
-	}
-	b, err := io.ReadAll(resp.Body)
-	if err != nil {
-		s.T.Fatal(err)
-	}
-	return proxytest.Answer{Response: resp, Text: string(b)}
-}
-
-func buffered(br *bufio.Reader) []byte {
-	b, _ := br.Peek(br.Buffered())
-	return b
-}
-
 func (s *secure) target() string { return "shop.example:" + s.seller.PortNumber() }
 
-// leaving is closed once the proxy has noticed that the client of the first request inside
-// is gone, or has answered it.
+// leaving is closed once the proxy has noticed that the client of the first request is gone, or has
+// answered it.
 func (s *secure) leaving() <-chan struct{} {
 	noticed := make(chan struct{})
-	var once sync.Once
-	for _, server := range []*http.Server{s.forward.sessions.http1, s.forward.sessions.http2.Load()} {
+	once := sync.OnceFunc(func() { close(noticed) })
+	servers := []*http.Server{s.forward.sessions.http1, s.forward.sessions.http2.Load()}
+	if s.absolute {
+		servers = []*http.Server{s.server.Config}
+	}
+	for _, server := range servers {
+		handler := server.Handler
 		server.Handler = http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-			context.AfterFunc(r.Context(), func() { once.Do(func() { close(noticed) }) })
-			s.forward.serveInside(rw, r)
+			context.AfterFunc(r.Context(), once)
+			handler.ServeHTTP(rw, r)
 		})
 	}
 	return noticed

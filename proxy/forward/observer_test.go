@@ -108,7 +108,6 @@ func TestObserverHearsResults(t *testing.T) {
 	w.get(gone.URL + "/data")
 	broken := proxytest.NewSeller(t)
 	broken.Paid = func(http.ResponseWriter, *http.Request, int) { panic(http.ErrAbortHandler) }
-	broken.Config.ErrorLog = proxytest.Quiet
 	w.get(broken.URL + "/data")
 	want := map[string]int{
 		proxy.ResultPaid: 1, proxy.ResultPassed: 1, proxy.ResultDeclined: 1, proxy.ResultRefused: 1, proxy.ResultFailed: 1, proxy.ResultUnanswered: 1,

@@ -6,9 +6,9 @@ import (
 	"compress/gzip"
 	"compress/zlib"
 	"crypto/rand"
+	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"strings"
 	"testing"
 
@@ -39,11 +39,7 @@ func TestPays(t *testing.T) {
 			{"delete", "DELETE", none, "paid:DELETE:"},
 			{"unusual method", "PROPFIND", none, "paid:PROPFIND:"},
 		} {
-			name := c.name + " v2"
-			if v1 {
-				name = c.name + " v1"
-			}
-			t.Run(name, func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s, v1 %t", c.name, v1), func(t *testing.T) {
 				t.Parallel()
 				w := newWorld(t)
 				s := proxytest.NewSeller(t, func(s *proxytest.Seller) { s.V1 = v1 })
@@ -69,16 +65,6 @@ func TestPays(t *testing.T) {
 				}
 			})
 		}
-	}
-}
-
-func TestTaskReachesTheBooks(t *testing.T) {
-	t.Parallel()
-	w, s := newWorld(t), proxytest.NewSeller(t)
-	c := w.client(url.UserPassword(w.Secret, "research.1"))
-	id := w.do(c, proxytest.Request(t, "GET", s.URL+"/x", nil)).Paid(t)
-	if p := w.Closed(id); p.Task != "research.1" {
-		t.Errorf("task %q", p.Task)
 	}
 }
 
@@ -124,60 +110,6 @@ func TestBodyLimit(t *testing.T) {
 	}
 }
 
-// A seller may ask for money before it has read the body.
-func TestEarlyChallenge(t *testing.T) {
-	t.Parallel()
-	w, s := newWorld(t), proxytest.NewSeller(t)
-	data := make([]byte, 700_000)
-	_, _ = rand.Read(data)
-	for range 5 {
-		a := w.do(w.agent(), proxytest.Request(t, "POST", s.URL+"/upload", io.MultiReader(bytes.NewReader(data))))
-		a.Paid(t)
-		if a.Text != "paid:POST:"+string(data) {
-			t.Fatalf("%d bytes came back changed", len(a.Text))
-		}
-	}
-}
-
-func TestLeavesAlone(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	for _, c := range []struct {
-		name      string
-		challenge http.HandlerFunc
-		path      string
-		header    []string
-		status    int
-		body      string
-	}{
-		{"free route", nil, "/free", nil, 200, "free"},
-		{"foreign 402", func(rw http.ResponseWriter, _ *http.Request) {
-			rw.Header().Set("Content-Type", "text/html")
-			rw.WriteHeader(402)
-			_, _ = io.WriteString(rw, "<p>card, please</p>")
-		}, "/x", nil, 402, "<p>card, please</p>"},
-		{"large foreign 402", func(rw http.ResponseWriter, _ *http.Request) {
-			rw.WriteHeader(402)
-			_, _ = io.WriteString(rw, strings.Repeat("x", 300_000))
-		}, "/x", nil, 402, strings.Repeat("x", 300_000)},
-		{"other status with a challenge", func(rw http.ResponseWriter, _ *http.Request) {
-			rw.Header().Set(x402.HeaderRequired, proxytest.V2Challenge("10000", "http://x/", ""))
-			rw.WriteHeader(412)
-		}, "/x", nil, 412, ""},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			s := proxytest.NewSeller(t, func(s *proxytest.Seller) { s.Challenge = c.challenge })
-			a := w.get(s.URL+c.path, c.header...)
-			if a.StatusCode != c.status || a.Text != c.body || a.Header.Get(proxy.HeaderDeclined) != "" || a.Header.Get(proxy.HeaderPayment) != "" {
-				t.Errorf("%d %v %.80s", a.StatusCode, a.Header, a.Text)
-			}
-		})
-	}
-	if n := len(w.Payments()); n != 0 {
-		t.Errorf("%d payments", n)
-	}
-}
-
 // A client that pays by itself is not helped.
 func TestOwnPaymentHeader(t *testing.T) {
 	t.Parallel()
@@ -196,43 +128,68 @@ func TestOwnPaymentHeader(t *testing.T) {
 	}
 }
 
+// What purser does not pay reaches the client with its reason, and nothing is signed: signatures for
+// another domain, asset or network, allowances instead of transfers, and what cannot be read.
 func TestDeclines(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	header := func(value string) http.HandlerFunc {
+	header := func(values ...string) http.HandlerFunc {
 		return func(rw http.ResponseWriter, _ *http.Request) {
-			rw.Header().Set(x402.HeaderRequired, value)
+			rw.Header()[http.CanonicalHeaderKey(x402.HeaderRequired)] = values
 			rw.WriteHeader(402)
 			_, _ = io.WriteString(rw, `{"kept":true}`)
 		}
 	}
-	good := proxytest.V2Challenge("10000", "http://x/", "")
-	for _, c := range []struct {
-		name, reason string
-		challenge    http.HandlerFunc
+	body := func(text string) http.HandlerFunc {
+		return func(rw http.ResponseWriter, _ *http.Request) {
+			rw.WriteHeader(402)
+			_, _ = io.WriteString(rw, text)
+		}
+	}
+	good := string(proxytest.V1Challenge("10000", "http://x/", ""))
+	with := func(old, replacement string) http.HandlerFunc {
+		changed := strings.Replace(good, old, replacement, 1)
+		if changed == good {
+			t.Fatalf("no %s", old)
+		}
+		return body(changed)
+	}
+	amount := `"maxAmountRequired":"10000"`
+	v2 := proxytest.V2Challenge("10000", "http://x/", "")
+	for name, c := range map[string]struct {
+		reason    string
+		challenge http.HandlerFunc
 	}{
-		{"malformed", proxy.DeclinedUnreadable, header("%%%")},
-		{"two challenges", proxy.DeclinedUnreadable, func(rw http.ResponseWriter, _ *http.Request) {
-			rw.Header().Add(x402.HeaderRequired, good)
-			rw.Header().Add(x402.HeaderRequired, proxytest.V2Challenge("20000", "http://x/", ""))
-			rw.WriteHeader(402)
+		"malformed": {proxy.DeclinedUnreadable, header("%%%")},
+		"malformed, with body": {proxy.DeclinedUnreadable, func(rw http.ResponseWriter, r *http.Request) {
+			rw.Header().Set(x402.HeaderRequired, "%%%")
+			body(good)(rw, r)
 		}},
-		{"oversized header", proxy.DeclinedUnreadable, header(strings.Repeat("A", 200_000))},
-		{"oversized body", proxy.DeclinedUnreadable, func(rw http.ResponseWriter, _ *http.Request) {
-			rw.WriteHeader(402)
-			_, _ = io.WriteString(rw, `{"x402Version":1,"accepts":[`+strings.Repeat(" ", 70_000)+`]}`)
-		}},
-		{"other asset", proxy.DeclinedUnsupported, func(rw http.ResponseWriter, _ *http.Request) {
-			rw.WriteHeader(402)
-			_, _ = rw.Write(bytes.ReplaceAll(proxytest.V1Challenge("10000", "http://x/", ""), []byte(proxytest.USDCAddress), []byte(proxytest.SellerAddress)))
-		}},
-		{"other network", proxy.DeclinedNoWallet, func(rw http.ResponseWriter, _ *http.Request) {
-			rw.WriteHeader(402)
-			_, _ = rw.Write(bytes.ReplaceAll(proxytest.V1Challenge("10000", "http://x/", ""), []byte(`"base"`), []byte(`"polygon"`)))
-		}},
-		{"dear", "per-payment", header(proxytest.V2Challenge("1000001", "http://x/", ""))},
+		"two challenges":       {proxy.DeclinedUnreadable, header(v2, proxytest.V2Challenge("20000", "http://x/", ""))},
+		"oversized header":     {proxy.DeclinedUnreadable, header(strings.Repeat("A", 200_000))},
+		"oversized body":       {proxy.DeclinedUnreadable, body(`{"x402Version":1,"accepts":[` + strings.Repeat(" ", 70_000) + `]}`)},
+		"nothing":              {proxy.DeclinedUnreadable, body(`{"x402Version":1,"accepts":[]}`)},
+		"dear":                 {"per-payment", header(proxytest.V2Challenge("1000001", "http://x/", ""))},
+		"other asset":          {proxy.DeclinedUnsupported, with(proxytest.USDCAddress, proxytest.SellerAddress)},
+		"test network's asset": {proxy.DeclinedUnsupported, with(proxytest.USDCAddress, "0x036CbD53842c5426634e7929541eC2318f3dCF7e")},
+		"other network":        {proxy.DeclinedNoWallet, with(`"base"`, `"polygon"`)},
+		"test network":         {proxy.DeclinedNoWallet, with(`"base"`, `"base-sepolia"`)},
+		"unknown network":      {proxy.DeclinedNoWallet, with(`"base"`, `"eip155:8453 "`)},
+		"domain's name":        {proxy.DeclinedUnsupported, with(`"USD Coin"`, `"Dollar"`)},
+		"domain's version":     {proxy.DeclinedUnsupported, with(`"version":"2"`, `"version":"1"`)},
+		"permit2":              {proxy.DeclinedUnsupported, with(`"extra":{`, `"extra":{"assetTransferMethod":"permit2",`)},
+		"upto":                 {proxy.DeclinedUnsupported, with(`"exact"`, `"upto"`)},
+		"batch":                {proxy.DeclinedUnsupported, with(`"exact"`, `"batch-settlement"`)},
+		"unknown scheme":       {proxy.DeclinedUnsupported, with(`"exact"`, `"stream"`)},
+		"amount as number":     {proxy.DeclinedUnreadable, with(amount, `"maxAmountRequired":10000`)},
+		"negative amount":      {proxy.DeclinedUnreadable, with(`"10000"`, `"-1"`)},
+		"amount with point":    {proxy.DeclinedUnreadable, with(`"10000"`, `"0.01"`)},
+		"huge amount":          {proxy.DeclinedUnreadable, with(`"10000"`, `"`+strings.Repeat("9", 90)+`"`)},
+		"no payee":             {proxy.DeclinedUnreadable, with(`"payTo"`, `"payFrom"`)},
+		"odd payee":            {proxy.DeclinedUnreadable, with(`"payTo":"`+proxytest.SellerAddress, `"payTo":"0x1234`)},
+		"expired":              {"validity", with(`"maxTimeoutSeconds":60`, `"maxTimeoutSeconds":5`)},
 	} {
-		t.Run(c.name, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			s := proxytest.NewSeller(t, func(s *proxytest.Seller) { s.Challenge = c.challenge })
 			a := w.get(s.URL + "/x")
 			a.Declined(t, c.reason, true)
@@ -247,16 +204,21 @@ func TestDeclines(t *testing.T) {
 	}
 }
 
-func TestExtraChallengeHeader(t *testing.T) {
+// A challenge may come in another header. One in a header counts, whatever the body says.
+func TestChallengeHeader(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) { s.forward.ChallengeHeaders = []string{"X-Pay-Me"} })
-	s := proxytest.NewSeller(t, func(s *proxytest.Seller) {
-		s.Challenge = func(rw http.ResponseWriter, _ *http.Request) {
-			rw.Header().Set("X-Pay-Me", proxytest.V2Challenge("10000", "http://x/", ""))
+	for _, name := range []string{"X-Pay-Me", x402.HeaderRequired} {
+		s := proxytest.Challenges(t, func(_ *proxytest.Seller, rw http.ResponseWriter, _ *http.Request) {
+			rw.Header().Set(name, proxytest.V2Challenge("10000", "http://x/", ""))
 			rw.WriteHeader(402)
+			_, _ = rw.Write(proxytest.V1Challenge("20000", "http://x/", ""))
+		})
+		a := w.get(s.URL + "/x")
+		if a.Paid(t); a.Header.Get(proxy.HeaderAmount) != "10000" || s.Bought[0].Header.Get(x402.HeaderV1Payment) != "" {
+			t.Errorf("%s: %v", name, a.Header)
 		}
-	})
-	w.get(s.URL + "/x").Paid(t)
+	}
 }
 
 func TestCompressedChallenge(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 func TestOtherThanTLSIsTunnelled(t *testing.T) {
 	t.Parallel()
 	w := newSecure(t)
-	target := echoServer(t).Addr().String()
+	target := echoServer(t)
 	for _, c := range []struct{ early, later string }{
 		{"GET / early", ""}, {"", "GET / later"}, {"\x16\x03\x01\x00\x05\x02 a server's hello", ""}, {"\x16", "\x02 no TLS"}, {"S", "SH"},
 	} {
@@ -34,34 +34,14 @@ func TestOtherThanTLSIsTunnelled(t *testing.T) {
 	proxytest.Eventually(t, "the tunnels are gone", func() bool { return w.forward.Tunnels() == 0 })
 }
 
-// greeter speaks first, and then sends everything back.
-func greeter(t *testing.T) net.Listener {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = ln.Close() })
-	go func() {
-		for {
-			conn, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer conn.Close()
-				_, _ = io.WriteString(conn, "220 hello\r\n")
-				_, _ = io.Copy(conn, conn)
-			}()
-		}
-	}()
-	return ln
-}
-
 func TestServerSpeaksFirst(t *testing.T) {
 	t.Parallel()
 	w := newSecure(t)
-	_, conn, br := w.connect(greeter(t).Addr().String(), "")
+	greeter := listen(t, func(conn net.Conn) {
+		_, _ = io.WriteString(conn, "220 hello\r\n")
+		_, _ = io.Copy(conn, conn)
+	})
+	_, conn, br := w.connect(greeter, "")
 	if line, err := br.ReadString('\n'); line != "220 hello\r\n" {
 		t.Fatalf("%q %v", line, err)
 	}

@@ -13,20 +13,6 @@ import (
 	"github.com/purserpay/purser/proxy/proxytest"
 )
 
-// Redirects are the client's to follow, without the payload.
-func TestRedirect(t *testing.T) {
-	t.Parallel()
-	w, s := newWorld(t), proxytest.NewSeller(t)
-	s.Paid = func(rw http.ResponseWriter, r *http.Request, _ int) {
-		http.Redirect(rw, r, "http://elsewhere.example/", http.StatusTemporaryRedirect)
-	}
-	a := w.get(s.URL + "/x")
-	if a.StatusCode != http.StatusTemporaryRedirect || a.Header.Get(proxy.HeaderPayment) == "" {
-		t.Fatalf("%d %v", a.StatusCode, a.Header)
-	}
-	s.Expect(1, 1, 1)
-}
-
 // A client that follows redirects pays once, wherever the seller sends it.
 func TestRedirectsAskForMoneyAgain(t *testing.T) {
 	t.Parallel()

@@ -2,12 +2,11 @@ package forward
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,56 +16,94 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// A lost answer is not a reason to pay again: for a repeat the same payload is sent.
+// A lost answer is not a reason to pay again: for a repeat the same payload is sent. Whatever comes
+// back instead of one, the client gets an HTTP answer, and the payment is open.
 func TestRepeatAfterLostAnswer(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
-		name, method, body string
-		header             []string
+	hangUp := func(_ *proxytest.Seller, rw http.ResponseWriter) { proxytest.HangUp(rw) }
+	says := func(text string) func(*proxytest.Seller, http.ResponseWriter) {
+		return func(_ *proxytest.Seller, rw http.ResponseWriter) {
+			conn, _, err := http.NewResponseController(rw).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_, _ = io.WriteString(conn, text)
+			_ = conn.Close()
+		}
+	}
+	for name, c := range map[string]struct {
+		method, body, key string
+		lost              func(s *proxytest.Seller, rw http.ResponseWriter)
+		status            int // of an answer of purser's own; 500 is the seller's
 	}{
-		{"get", "GET", "", nil},
-		{"post", "POST", "order 1", nil},
-		{"get with key", "GET", "", []string{"Idempotency-Key", "k-1"}},
-		{"post with key", "POST", "order 1", []string{"Idempotency-Key", "k-1"}},
+		"get":           {"GET", "", "", hangUp, 502},
+		"post":          {"POST", "order 1", "", hangUp, 502},
+		"get with key":  {"GET", "", "k-1", hangUp, 502},
+		"post with key": {"POST", "order 1", "k-1", hangUp, 502},
+		"error":         {"GET", "", "", func(_ *proxytest.Seller, rw http.ResponseWriter) { http.Error(rw, "broken", 500) }, 500},
+		"headers that are too large": {"GET", "", "", func(s *proxytest.Seller, rw http.ResponseWriter) {
+			rw.Header().Set("X-Long", strings.Repeat("x", 2<<20))
+			s.Receipt(rw, 1)
+		}, 502},
+		"a protocol that was not asked for": {"GET", "", "", func(_ *proxytest.Seller, rw http.ResponseWriter) {
+			rw.Header().Set("Connection", "Upgrade")
+			rw.Header().Set("Upgrade", "chess")
+			rw.WriteHeader(http.StatusSwitchingProtocols)
+		}, 502},
+		"garbage":      {"GET", "", "", says("garbage\r\n\r\n"), 502},
+		"odd status":   {"GET", "", "", says("HTTP/1.1 99 X\r\n\r\n"), 502},
+		"odd length":   {"GET", "", "", says("HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n"), 502},
+		"zero in head": {"GET", "", "", says("HTTP/1.1 200 OK\r\nX: \x00\r\n\r\n"), 502},
 	} {
-		t.Run(c.name, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
-			s := proxytest.NewSeller(t)
-			s.Paid = func(rw http.ResponseWriter, r *http.Request, n int) {
+			w, s := newWorld(t), proxytest.NewSeller(t)
+			s.Paid = func(rw http.ResponseWriter, _ *http.Request, n int) {
 				if n == 1 {
-					proxytest.HangUp(rw)
+					c.lost(s, rw)
 					return
 				}
 				s.Receipt(rw, n)
 				_, _ = io.WriteString(rw, "at last")
 			}
 			ask := func() proxytest.Answer {
-				return w.do(w.agent(), proxytest.Request(t, c.method, s.URL+"/x", strings.NewReader(c.body), c.header...))
+				r := proxytest.Request(t, c.method, s.URL+"/x", strings.NewReader(c.body))
+				if c.key != "" {
+					r.Header.Set("Idempotency-Key", c.key)
+				}
+				return w.do(w.agent(), r)
 			}
 			a := ask()
-			p := a.Problem(t)
-			if a.StatusCode != http.StatusBadGateway || p.Reason != proxy.DeclinedOpen || p.Payment == nil || p.Payment.State != pay.Open {
-				t.Fatalf("%d %+v", a.StatusCode, p)
+			id := a.Header.Get(proxy.HeaderPayment)
+			if a.StatusCode != c.status || a.Header.Get(proxy.HeaderTransaction) != "" {
+				t.Fatalf("%d %v %s", a.StatusCode, a.Header, a.Text)
 			}
-			if a.Header.Get(proxy.HeaderPayment) != p.Payment.ID || a.Header.Get(proxy.HeaderError) != proxy.DeclinedOpen {
-				t.Errorf("headers %v", a.Header)
+			if c.status == 500 {
+				if a.Text != "broken\n" {
+					t.Errorf("%q", a.Text)
+				}
+			} else if p := a.Problem(t); p.Reason != proxy.DeclinedOpen || a.Header.Get(proxy.HeaderError) != proxy.DeclinedOpen ||
+				p.Payment == nil || p.Payment.ID != id || p.Payment.State != pay.Open {
+				t.Fatalf("%+v %v", p, a.Header)
+			}
+			if p := w.Closed(id); p.State != pay.Open || p.Answered {
+				t.Errorf("in the books: %+v", p)
 			}
 			s.Expect(1, 1, 1)
 
-			b := ask()
-			if id := b.Paid(t); id != p.Payment.ID || b.Text != "at last" {
-				t.Errorf("payment %s after %s: %q", id, p.Payment.ID, b.Text)
+			if b := ask(); b.Paid(t) != id || b.Text != "at last" {
+				t.Errorf("payment %s after %s: %q", b.Header.Get(proxy.HeaderPayment), id, b.Text)
 			}
 			s.Expect(2, 2, 1)
-			w.Closed(p.Payment.ID)
+			w.Closed(id)
 			if n := len(w.Payments()); n != 1 {
 				t.Errorf("%d payments", n)
 			}
 
 			// The answered request again is a new purchase, unless the key says otherwise.
 			want := 2
-			if c.header != nil {
+			if c.key != "" {
 				want = 1
 			}
 			s.Paid = nil
@@ -82,27 +119,12 @@ func TestRepeatAfterLostAnswer(t *testing.T) {
 func TestDifferentRequestsAreNoRepeats(t *testing.T) {
 	t.Parallel()
 	w, s := newWorld(t), proxytest.NewSeller(t)
-	s.Paid = func(rw http.ResponseWriter, _ *http.Request, _ int) { proxytest.HangUp(rw) }
-	c := w.agent()
-	task := w.client(url.UserPassword(w.Secret, "other"))
-	for _, f := range []func() proxytest.Answer{
-		func() proxytest.Answer {
-			return w.do(c, proxytest.Request(t, "POST", s.URL+"/x", strings.NewReader("a")))
-		},
-		func() proxytest.Answer {
-			return w.do(c, proxytest.Request(t, "POST", s.URL+"/x", strings.NewReader("b")))
-		},
-		func() proxytest.Answer {
-			return w.do(c, proxytest.Request(t, "PUT", s.URL+"/x", strings.NewReader("a")))
-		},
-		func() proxytest.Answer {
-			return w.do(c, proxytest.Request(t, "POST", s.URL+"/x?q", strings.NewReader("a")))
-		},
-		func() proxytest.Answer {
-			return w.do(task, proxytest.Request(t, "POST", s.URL+"/x", strings.NewReader("a")))
-		},
+	s.LoseAnswers(9)
+	for _, c := range []struct{ method, path, body, task string }{
+		{"POST", "/x", "a", ""}, {"POST", "/x", "b", ""}, {"PUT", "/x", "a", ""}, {"POST", "/x?q", "a", ""}, {"POST", "/x", "a", "other"},
 	} {
-		if a := f(); a.StatusCode != http.StatusBadGateway {
+		client := w.client(url.UserPassword(w.Secret, c.task))
+		if a := w.do(client, proxytest.Request(t, c.method, s.URL+c.path, strings.NewReader(c.body))); a.StatusCode != http.StatusBadGateway {
 			t.Fatalf("%d %s", a.StatusCode, a.Text)
 		}
 	}
@@ -194,106 +216,38 @@ func TestFailedReceipt(t *testing.T) {
 	})
 }
 
-func TestErrorAfterPayment(t *testing.T) {
-	t.Parallel()
-	w, s := newWorld(t), proxytest.NewSeller(t)
-	s.Paid = func(rw http.ResponseWriter, _ *http.Request, _ int) { http.Error(rw, "broken", 500) }
-	a := w.get(s.URL + "/x")
-	if a.StatusCode != 500 || a.Text != "broken\n" || a.Header.Get(proxy.HeaderPayment) == "" || a.Header.Get(proxy.HeaderTransaction) != "" {
-		t.Fatalf("%d %v %s", a.StatusCode, a.Header, a.Text)
-	}
-	if p := w.Closed(a.Header.Get(proxy.HeaderPayment)); p.State != pay.Open || p.Answered {
-		t.Errorf("in the books: %+v", p)
-	}
-	s.Paid = func(rw http.ResponseWriter, _ *http.Request, n int) { s.Receipt(rw, n) }
-	w.get(s.URL + "/x").Paid(t)
-	s.Expect(2, 2, 1)
-}
-
 // A client that leaves while its request is being paid does not stop the send; the answer
 // it did not get is there for its repeat.
 func TestClientLeavesWhilePaying(t *testing.T) {
 	t.Parallel()
-	left := make(chan struct{})
-	w := newWorld(t, func(s *setup) {
-		var once sync.Once
-		s.wrap = func(h http.Handler) http.Handler {
-			return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-				context.AfterFunc(r.Context(), func() { once.Do(func() { close(left) }) })
-				h.ServeHTTP(rw, r)
-			})
+	ways(t, func(t *testing.T, a way) {
+		w := a.world(t)
+		noticed := w.leaving()
+		arrived, goOn := w.seller.Hold("delivered")
+		ctx, leave := context.WithCancel(context.Background())
+		c := w.buyer()
+		gone := proxytest.Start(c, proxytest.Request(t, "GET", w.shop("/x"), nil).WithContext(ctx))
+		<-arrived
+		leave()
+		if got := <-gone; !errors.Is(got.Err, context.Canceled) {
+			t.Fatal(got.Err)
 		}
+		<-noticed
+		proxytest.Eventually(t, "an HTTP/2 connection is closed under the handler", func() bool {
+			c.CloseIdleConnections()
+			return !a.http2 || w.forward.Tunnels() == 0
+		})
+		goOn()
+		p := w.Closed(w.Payments()[0].ID)
+		if p.State != pay.Settled || p.Answered || !p.Unanswered {
+			t.Errorf("%+v", p)
+		}
+		proxytest.Eventually(t, "the connection is gone", func() bool { return w.forward.Tunnels() == 0 })
+		if a := w.do(w.buyer(), proxytest.Request(t, "GET", w.shop("/x"), nil)); a.Paid(t) != p.ID || a.Text != "delivered" {
+			t.Errorf("%v %s", a.Header, a.Text)
+		}
+		w.seller.Expect(2, 2, 1)
 	})
-	s := proxytest.NewSeller(t)
-	arrived, goOn := make(chan struct{}), make(chan struct{})
-	var late atomic.Bool
-	s.Paid = func(rw http.ResponseWriter, r *http.Request, n int) {
-		if n > 1 {
-			s.Receipt(rw, 1)
-			_, _ = io.WriteString(rw, "again")
-			return
-		}
-		close(arrived)
-		<-goOn
-		late.Store(r.Context().Err() == nil) // the proxy is still waiting
-		s.Receipt(rw, 1)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() {
-		_, err := proxytest.Do(w.agent(), proxytest.Request(t, "GET", s.URL+"/x", nil).WithContext(ctx))
-		done <- err
-	}()
-	<-arrived
-	cancel()
-	if err := <-done; err == nil {
-		t.Fatal("the client got an answer although it had left")
-	}
-	id := w.Payments()[0].ID
-	<-left
-	close(goOn)
-	p := w.Closed(id)
-	if !late.Load() || p.State != pay.Settled || p.Answered || !p.Unanswered {
-		t.Errorf("still waiting %t, in the books %+v", late.Load(), p)
-	}
-	if a := w.get(s.URL + "/x"); a.Paid(t) != id || a.Text != "again" {
-		t.Errorf("%v %s", a.Header, a.Text)
-	}
-	s.Expect(2, 2, 1)
-}
-
-// Clients that repeat at once, while the first send is still under way, wait for it.
-func TestRepeatWhileInFlight(t *testing.T) {
-	t.Parallel()
-	w, s := newWorld(t), proxytest.NewSeller(t)
-	arrived, goOn := make(chan struct{}), make(chan struct{})
-	s.Paid = func(rw http.ResponseWriter, _ *http.Request, n int) {
-		if n == 1 {
-			close(arrived)
-			<-goOn
-		}
-		s.Receipt(rw, 1)
-		_, _ = io.WriteString(rw, "here")
-	}
-	ask := func() (proxytest.Answer, error) {
-		return proxytest.Do(w.agent(), proxytest.Request(t, "GET", s.URL+"/x", nil, "Idempotency-Key", "one"))
-	}
-	var wg sync.WaitGroup
-	wg.Go(func() { _, _ = ask() })
-	<-arrived
-	results := make([]proxytest.Answer, 3)
-	for i := range results {
-		wg.Go(func() { results[i], _ = ask() })
-	}
-	proxytest.Eventually(t, "the repeats have asked", func() bool { u, _, _ := s.Counts(); return u == 4 })
-	close(goOn)
-	wg.Wait()
-	for _, a := range results {
-		if a.Response == nil || a.Paid(t) != results[0].Header.Get(proxy.HeaderPayment) || a.Text != "here" {
-			t.Errorf("%+v", a)
-		}
-	}
-	s.Expect(4, 4, 1)
 }
 
 // A client that is told of a failure may repeat faster than purser has tidied up.
@@ -329,40 +283,16 @@ func TestRepeatAtOnce(t *testing.T) {
 // A repeat that comes too late for its payload is not paid again, and gets no challenge.
 func TestExpiredRepeat(t *testing.T) {
 	t.Parallel()
-	var ahead atomic.Int64
-	clock := func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
-	w := newWorld(t, func(s *setup) { s.pay.Clock, s.forward.Clock = clock, clock })
-	s := proxytest.NewSeller(t)
-	s.Paid = func(rw http.ResponseWriter, _ *http.Request, _ int) { proxytest.HangUp(rw) }
+	clock := &ticking{}
+	w, s := newWorld(t, func(s *setup) { s.pay.Clock, s.forward.Clock = clock.now, clock.now }), proxytest.NewSeller(t)
+	s.LoseAnswers(9)
 	id := w.get(s.URL + "/x").Problem(t).Payment.ID
 	w.Closed(id)
-	ahead.Store(int64(70 * time.Second)) // the challenge allowed 60 s
+	clock.advance(70 * time.Second) // the challenge allowed 60 s
 	a := w.get(s.URL + "/x")
 	a.Declined(t, proxy.DeclinedOpen, false)
 	if p := a.Problem(t); p.Payment.ID != id || a.Header.Get("Retry-After") != "" {
 		t.Errorf("%v %s", a.Header, a.Text)
 	}
 	s.Expect(2, 1, 1)
-}
-
-// A seller that switches to a protocol that was not asked for has taken the payload all the same.
-func TestUnaskedUpgrade(t *testing.T) {
-	t.Parallel()
-	w, s := newWorld(t), proxytest.NewSeller(t)
-	s.Paid = func(rw http.ResponseWriter, _ *http.Request, n int) {
-		if n > 1 {
-			s.Receipt(rw, n)
-			return
-		}
-		rw.Header().Set("Connection", "Upgrade")
-		rw.Header().Set("Upgrade", "chess")
-		rw.WriteHeader(http.StatusSwitchingProtocols)
-	}
-	a := w.get(s.URL + "/x")
-	if p := a.Problem(t); a.StatusCode != http.StatusBadGateway || p.Payment == nil || p.Reason != proxy.DeclinedOpen {
-		t.Fatalf("%d %s", a.StatusCode, a.Text)
-	}
-	if b := w.get(s.URL + "/x"); b.Paid(t) != a.Header.Get(proxy.HeaderPayment) {
-		t.Error("a second payment")
-	}
 }

@@ -34,13 +34,7 @@ func TestPaused(t *testing.T) {
 			w := newWorld(t)
 			s := proxytest.NewSeller(t)
 			pause, resume := switches(w)
-			s.Paid = func(rw http.ResponseWriter, _ *http.Request, n int) {
-				if n == 1 {
-					proxytest.HangUp(rw)
-					return
-				}
-				s.Receipt(rw, n)
-			}
+			s.LoseAnswers(1)
 			lost := w.get(s.URL + "/lost").Problem(t)
 			pause()
 			w.get(s.URL+"/new").Declined(t, pay.RulePaused, true)

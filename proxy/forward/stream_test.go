@@ -2,10 +2,16 @@ package forward
 
 import (
 	"bufio"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
+	"net/textproto"
 	"strings"
 	"testing"
 	"time"
@@ -18,150 +24,184 @@ import (
 // Events arrive one by one, while the seller is still writing.
 func TestServerSentEvents(t *testing.T) {
 	t.Parallel()
-	w, s := newWorld(t), proxytest.NewSeller(t)
-	next := make(chan struct{})
-	s.Paid = func(rw http.ResponseWriter, _ *http.Request, n int) {
-		s.Receipt(rw, n)
-		rw.Header().Set("Content-Type", "text/event-stream")
-		rc := http.NewResponseController(rw)
-		_ = rc.Flush()
-		for i := range 3 {
-			<-next
-			_, _ = fmt.Fprintf(rw, "data: %d\n\n", i)
+	ways(t, func(t *testing.T, a way) {
+		w := a.world(t)
+		next := make(chan struct{})
+		w.seller.Paid = func(rw http.ResponseWriter, _ *http.Request, n int) {
+			w.seller.Receipt(rw, n)
+			rw.Header().Set("Content-Type", "text/event-stream")
+			rc := http.NewResponseController(rw)
 			_ = rc.Flush()
-		}
-	}
-	resp, err := w.agent().Do(proxytest.Request(t, "GET", s.URL+"/events", nil)) // returns before the first event
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	id := resp.Header.Get(proxy.HeaderPayment)
-	br := bufio.NewReader(resp.Body)
-	for i := range 3 {
-		next <- struct{}{} // the next event is written only now
-		line, err := br.ReadString('\n')
-		if err != nil || line != fmt.Sprintf("data: %d\n", i) {
-			t.Fatalf("%q %v", line, err)
-		}
-		_, _ = br.ReadString('\n')
-		if i == 1 { // the lease is kept until the answer is written out
-			if p, err := w.Payer.Payment(t.Context(), w.Key, id); err != nil || p.Lease.Owner == "" {
-				t.Errorf("lease while streaming: %+v %v", p, err)
+			for i := range 3 {
+				<-next
+				_, _ = fmt.Fprintf(rw, "data: %d\n\n", i)
+				_ = rc.Flush()
 			}
 		}
-	}
-	if _, err := br.ReadByte(); err != io.EOF {
-		t.Error(err)
-	}
-	if p := w.Closed(id); !p.Answered {
-		t.Errorf("%+v", p)
-	}
+		resp, err := w.buyer().Do(proxytest.Request(t, "GET", w.shop("/events"), nil)) // returns before the first event
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		id := resp.Header.Get(proxy.HeaderPayment)
+		br := bufio.NewReader(resp.Body)
+		for i := range 3 {
+			next <- struct{}{} // the next event is written only now
+			if line, err := br.ReadString('\n'); err != nil || line != fmt.Sprintf("data: %d\n", i) {
+				t.Fatalf("%q %v", line, err)
+			}
+			_, _ = br.ReadString('\n')
+			if i == 1 { // the lease is kept until the answer is written out
+				if p, err := w.Payer.Payment(t.Context(), w.Key, id); err != nil || p.Lease.Owner == "" {
+					t.Errorf("lease while streaming: %+v %v", p, err)
+				}
+			}
+		}
+		if _, err := br.ReadByte(); err != io.EOF {
+			t.Error(err)
+		}
+		if p := w.Closed(id); !p.Answered {
+			t.Errorf("%+v", p)
+		}
+	})
 }
 
 // An answer that is cut short reaches the client cut short, and was none.
 func TestCutAnswer(t *testing.T) {
 	t.Parallel()
-	w, s := newWorld(t), proxytest.NewSeller(t)
-	s.Paid = func(rw http.ResponseWriter, _ *http.Request, n int) {
-		s.Receipt(rw, n)
-		rw.Header().Set("Content-Length", "1000")
-		_, _ = io.WriteString(rw, "the beginning")
-		_ = http.NewResponseController(rw).Flush()
-		proxytest.HangUp(rw)
-	}
-	a, err := proxytest.Do(w.agent(), proxytest.Request(t, "GET", s.URL+"/x", nil))
-	if err == nil {
-		t.Fatalf("a whole answer: %s", a.Text)
-	}
-	p := w.Closed(w.Payments()[0].ID)
-	if p.State != pay.Settled || p.Answered || !p.Unanswered {
-		t.Errorf("%+v", p)
-	}
-	s.Paid, s.Reuse = nil, func(rw http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(rw, "all of it") }
-	if b := w.get(s.URL + "/x"); b.Paid(t) != p.ID || b.Text != "all of it" {
-		t.Errorf("%v %s", b.Header, b.Text)
-	}
-	s.Expect(2, 2, 1)
+	ways(t, func(t *testing.T, a way) {
+		w := a.world(t)
+		w.seller.Paid = func(rw http.ResponseWriter, _ *http.Request, n int) {
+			w.seller.Receipt(rw, n)
+			rw.Header().Set("Content-Length", "1000")
+			_, _ = io.WriteString(rw, "the beginning")
+			_ = http.NewResponseController(rw).Flush()
+			panic(http.ErrAbortHandler)
+		}
+		if a, err := proxytest.Do(w.buyer(), proxytest.Request(t, "GET", w.shop("/x"), nil)); err == nil {
+			t.Fatalf("a whole answer: %s", a.Text)
+		}
+		p := w.Closed(w.Payments()[0].ID)
+		if p.State != pay.Settled || p.Answered || !p.Unanswered {
+			t.Errorf("%+v", p)
+		}
+		w.seller.Paid, w.seller.Reuse = nil, func(rw http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(rw, "all of it") }
+		if b := w.do(w.buyer(), proxytest.Request(t, "GET", w.shop("/x"), nil)); b.Paid(t) != p.ID || b.Text != "all of it" {
+			t.Errorf("%v %s", b.Header, b.Text)
+		}
+		w.seller.Expect(2, 2, 1)
+	})
 }
 
-func TestWebSocket(t *testing.T) {
+// Trailers, HEAD, ranges, codings, informational responses, 100-continue and uploads pass as they are.
+func TestFeatures(t *testing.T) {
 	t.Parallel()
-	w, s := newWorld(t), proxytest.NewSeller(t)
-	s.Paid = func(rw http.ResponseWriter, r *http.Request, n int) {
-		if r.Header.Get("Upgrade") != "websocket" {
-			t.Errorf("the seller got %v", r.Header)
+	ways(t, func(t *testing.T, a way) {
+		w := a.world(t)
+		var packed bytes.Buffer
+		zip := gzip.NewWriter(&packed)
+		_, _ = io.WriteString(zip, "packed by the seller")
+		_ = zip.Close()
+		hint := func(rw http.ResponseWriter) {
+			rw.Header().Set("Link", "</style.css>; rel=preload")
+			rw.WriteHeader(http.StatusEarlyHints)
+			rw.Header().Del("Link")
 		}
-		s.Receipt(rw, n)
-		rw.Header().Set("Connection", "Upgrade")
-		rw.Header().Set("Upgrade", "websocket")
-		rw.WriteHeader(http.StatusSwitchingProtocols)
-		conn, buf, err := http.NewResponseController(rw).Hijack()
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		defer conn.Close()
-		line, _ := buf.ReadString('\n')
-		_, _ = io.WriteString(conn, "echo "+line)
-	}
-	a, conn, br := w.raw(fmt.Sprintf("GET %s/ws HTTP/1.1\nHost: x\nConnection: Upgrade\nUpgrade: websocket\nProxy-Authorization: %s\n\n",
-		s.URL, basic(w.Secret, "")), http.MethodConnect)
-	if a.StatusCode != http.StatusSwitchingProtocols || a.Header.Get(proxy.HeaderPayment) == "" || a.Header.Get("Upgrade") != "websocket" {
-		t.Fatalf("%d %v", a.StatusCode, a.Header)
-	}
-	// The call is over with the 101; the connection lives on.
-	if p := w.Closed(a.Header.Get(proxy.HeaderPayment)); p.State != pay.Settled || !p.Answered {
-		t.Errorf("%+v", p)
-	}
-	_, _ = io.WriteString(conn, "hello\n")
-	if line, err := br.ReadString('\n'); line != "echo hello\n" {
-		t.Errorf("%q %v", line, err)
-	}
-	s.Expect(1, 1, 1)
-}
-
-func TestOtherUpgradesAreNotRelayed(t *testing.T) {
-	t.Parallel()
-	w, s := newWorld(t), proxytest.NewSeller(t)
-	a := w.get(s.URL+"/x", "Connection", "Upgrade, HTTP2-Settings", "Upgrade", "h2c", "Http2-Settings", "AAMAAABk")
-	a.Paid(t)
-	for _, r := range append(s.Unpaid, s.Bought...) {
-		for _, name := range []string{"Upgrade", "Connection", "Http2-Settings"} {
-			if r.Header.Get(name) != "" {
-				t.Errorf("%s: %q", name, r.Header.Get(name))
+		w.seller.Paid = func(rw http.ResponseWriter, r *http.Request, n int) {
+			if r.URL.Path == "/refused" {
+				w.seller.WriteChallenge(rw, r, w.seller.Price, "no")
+				return
+			}
+			if r.URL.Path == "/hints" {
+				hint(rw)
+			}
+			w.seller.Receipt(rw, n)
+			switch r.URL.Path {
+			case "/trailers":
+				rw.Header().Set("Trailer", "X-Sum, Purser-Transaction")
+				_ = http.NewResponseController(rw).Flush() // a length would leave no room for trailers over HTTP/1
+				_, _ = io.Copy(rw, r.Body)
+				rw.Header().Set("X-Sum", "42")
+				rw.Header().Set("Purser-Transaction", "forged")
+				rw.Header().Set(http.TrailerPrefix+"Purser-Amount", "forged")
+			case "/range":
+				http.ServeContent(rw, r, "x.txt", time.Time{}, strings.NewReader("0123456789"))
+			case "/gzip":
+				rw.Header().Set("Content-Encoding", "gzip")
+				_, _ = rw.Write(packed.Bytes())
+			case "/hints":
+				_, _ = io.WriteString(rw, "then")
+			default:
+				_, _ = io.Copy(rw, r.Body)
 			}
 		}
-	}
-}
-
-func TestTrailers(t *testing.T) {
-	t.Parallel()
-	w, s := newWorld(t), proxytest.NewSeller(t)
-	s.Paid = func(rw http.ResponseWriter, _ *http.Request, n int) {
-		s.Receipt(rw, n)
-		rw.Header().Set("Trailer", "X-Sum, Purser-Transaction")
-		_, _ = io.WriteString(rw, "body")
-		rw.Header().Set("X-Sum", "42")
-		rw.Header().Set("Purser-Transaction", "forged")
-		rw.Header().Set(http.TrailerPrefix+"Purser-Amount", "forged")
-	}
-	r := proxytest.Request(t, "POST", s.URL+"/x", io.MultiReader(strings.NewReader("sent")), "TE", "trailers")
-	r.Trailer = http.Header{"X-Request-Sum": nil}
-	r.Body = &trailing{r.Body, func() { r.Trailer.Set("X-Request-Sum", "7") }}
-	a := w.do(w.agent(), r)
-	a.Paid(t)
-	if a.Trailer.Get("X-Sum") != "42" {
-		t.Errorf("trailers %v", a.Trailer)
-	}
-	for name, values := range a.Trailer {
-		if strings.HasPrefix(name, "Purser-") && len(values) > 0 {
-			t.Errorf("forged trailer %s: %q", name, values)
+		w.seller.Challenge = func(rw http.ResponseWriter, r *http.Request) {
+			switch r.URL.Path {
+			case "/trailers": // net/http drops an HTTP/2 connection on which they come after the answer
+				_, _ = io.Copy(io.Discard, r.Body)
+			case "/hints": // before the 402 as well
+				hint(rw)
+			}
+			w.seller.WriteChallenge(rw, r, w.seller.Price, "")
 		}
-	}
-	if got := s.Bought[0]; got.Trailer.Get("X-Request-Sum") != "7" || got.Header.Get("Te") != "trailers" {
-		t.Errorf("the seller got trailers %v, TE %q", got.Trailer, got.Header.Get("Te"))
-	}
+		c := w.buyer()
+		c.Transport.(*http.Transport).ExpectContinueTimeout = 5 * time.Second
+
+		r := proxytest.Request(t, "POST", w.shop("/trailers"), io.MultiReader(strings.NewReader("sent")), "TE", "trailers")
+		r.Trailer = http.Header{"X-Request-Sum": nil}
+		r.Body = &trailing{r.Body, func() { r.Trailer.Set("X-Request-Sum", "7") }}
+		got := w.do(c, r)
+		got.Paid(t)
+		if got.Text != "sent" || got.Trailer.Get("X-Sum") != "42" || got.Trailer.Get("Purser-Transaction") != "" || got.Trailer.Get("Purser-Amount") != "" {
+			t.Errorf("%q %v", got.Text, got.Trailer)
+		}
+		if bought := w.seller.Bought[0]; bought.Trailer.Get("X-Request-Sum") != "7" || bought.Header.Get("Te") != "trailers" {
+			t.Errorf("the seller got trailers %v, TE %q", bought.Trailer, bought.Header.Get("Te"))
+		}
+
+		if got = w.do(c, proxytest.Request(t, "HEAD", w.shop("/head"), nil)); got.Paid(t) == "" || got.Text != "" {
+			t.Errorf("%q", got.Text)
+		}
+		got = w.do(c, proxytest.Request(t, "HEAD", w.shop("/refused"), nil))
+		if got.Declined(t, proxy.DeclinedOpen, false); got.Text != "" {
+			t.Errorf("a HEAD with body %q", got.Text)
+		}
+
+		got = w.do(c, proxytest.Request(t, "GET", w.shop("/range"), nil, "Range", "bytes=2-4"))
+		if got.StatusCode != http.StatusPartialContent || got.Text != "234" || got.Header.Get("Content-Range") != "bytes 2-4/10" || got.Header.Get(proxy.HeaderPayment) == "" {
+			t.Errorf("%d %v %q", got.StatusCode, got.Header, got.Text)
+		}
+
+		got = w.do(c, proxytest.Request(t, "GET", w.shop("/gzip"), nil, "Accept-Encoding", "gzip"))
+		if got.Paid(t); got.Text != packed.String() || got.Header.Get("Content-Encoding") != "gzip" {
+			t.Errorf("%v %q", got.Header, got.Text)
+		}
+
+		var hints []string
+		ctx := httptrace.WithClientTrace(context.Background(), &httptrace.ClientTrace{
+			Got1xxResponse: func(code int, h textproto.MIMEHeader) error {
+				hints = append(hints, fmt.Sprint(code, h.Get("Link")))
+				return nil
+			},
+		})
+		got = w.do(c, proxytest.Request(t, "GET", w.shop("/hints"), nil).WithContext(ctx))
+		if got.Paid(t); got.Text != "then" || len(hints) != 2 || hints[0] != "103</style.css>; rel=preload" || hints[1] != hints[0] {
+			t.Errorf("%q after %q", got.Text, hints)
+		}
+
+		got = w.do(c, proxytest.Request(t, "POST", w.shop("/expect"), strings.NewReader("body"), "Expect", "100-continue"))
+		if got.Paid(t); got.Text != "body" {
+			t.Errorf("%q", got.Text)
+		}
+		if last := w.seller.Unpaid[len(w.seller.Unpaid)-1]; last.Header.Get("Expect") != "" {
+			t.Errorf("the seller got Expect: %q", last.Header.Get("Expect"))
+		}
+
+		large := strings.Repeat("a large upload ", 40_000) // which the seller asks money for before it has read it
+		if got = w.do(c, proxytest.Request(t, "PUT", w.shop("/upload"), io.MultiReader(strings.NewReader(large)))); got.Paid(t) == "" || got.Text != large {
+			t.Errorf("%d bytes", len(got.Text))
+		}
+	})
 }
 
 // trailing runs f at the end of a body.
@@ -178,17 +218,17 @@ func (b *trailing) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func TestHead(t *testing.T) {
+func TestOtherUpgradesAreNotRelayed(t *testing.T) {
 	t.Parallel()
 	w, s := newWorld(t), proxytest.NewSeller(t)
-	a := w.do(w.agent(), proxytest.Request(t, "HEAD", s.URL+"/x", nil))
+	a := w.get(s.URL+"/x", "Connection", "Upgrade, HTTP2-Settings", "Upgrade", "h2c", "Http2-Settings", "AAMAAABk")
 	a.Paid(t)
-	s.Expect(1, 1, 1)
-	s.Paid = func(rw http.ResponseWriter, r *http.Request, _ int) { s.WriteChallenge(rw, r, s.Price, "no") }
-	b := w.do(w.agent(), proxytest.Request(t, "HEAD", s.URL+"/y", nil))
-	b.Declined(t, proxy.DeclinedOpen, false)
-	if b.Text != "" {
-		t.Errorf("a HEAD with body %q", b.Text)
+	for _, r := range append(s.Unpaid, s.Bought...) {
+		for _, name := range []string{"Upgrade", "Connection", "Http2-Settings"} {
+			if r.Header.Get(name) != "" {
+				t.Errorf("%s: %q", name, r.Header.Get(name))
+			}
+		}
 	}
 }
 
@@ -196,33 +236,18 @@ func TestHead(t *testing.T) {
 func TestOddHeaders(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	served := make(chan struct{})
-	go func() {
-		defer close(served)
-		for {
-			conn, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			r, err := http.ReadRequest(bufio.NewReader(conn))
-			if err != nil {
-				_ = conn.Close()
-				continue
-			}
-			if r.Header.Get("Payment-Signature") == "" {
-				_, _ = fmt.Fprintf(conn, "HTTP/1.1 402 P\r\nPAYMENT-REQUIRED: %s\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", proxytest.V2Challenge("10000", "http://x/", ""))
-			} else {
-				_, _ = io.WriteString(conn, "HTTP/1.1 200 \xc3\xa9\r\nX-Title: caf\xc3\xa9 \xff\xfe\r\nPAYMENT-RESPONSE: caf\xc3\xa9\r\nPurser-Payment: forged\r\npurser-amount: 1\r\nContent-Length: 4\r\nConnection: close\r\n\r\npaid")
-			}
-			_ = conn.Close()
+	addr := listen(t, func(conn net.Conn) {
+		r, err := http.ReadRequest(bufio.NewReader(conn))
+		switch {
+		case err != nil:
+		case r.Header.Get("Payment-Signature") == "":
+			_, _ = fmt.Fprintf(conn, "HTTP/1.1 402 P\r\nPAYMENT-REQUIRED: %s\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", proxytest.V2Challenge("10000", "http://x/", ""))
+		default:
+			_, _ = io.WriteString(conn, "HTTP/1.1 200 \xc3\xa9\r\nX-Title: caf\xc3\xa9 \xff\xfe\r\nPAYMENT-RESPONSE: caf\xc3\xa9\r\n"+
+				"Purser-Payment: forged\r\npurser-amount: 1\r\nContent-Length: 4\r\nConnection: close\r\n\r\npaid")
 		}
-	}()
-	a := w.get("http://" + ln.Addr().String() + "/x")
+	})
+	a := w.get("http://" + addr + "/x")
 	id := a.Paid(t)
 	if a.Text != "paid" || a.Header.Get("X-Title") != "caf\xc3\xa9 \xff\xfe" || a.Header.Get("Payment-Response") != "caf\xc3\xa9" {
 		t.Errorf("%v %q", a.Header, a.Text)
@@ -230,50 +255,41 @@ func TestOddHeaders(t *testing.T) {
 	if len(a.Header.Values(proxy.HeaderPayment)) != 1 || id == "forged" || a.Header.Get(proxy.HeaderAmount) != "10000" {
 		t.Errorf("forged headers came through: %v", a.Header)
 	}
-	_ = ln.Close()
-	<-served
 	proxytest.Eventually(t, "the oddity is noted", func() bool {
 		p := w.Closed(id)
 		return len(p.Notes) == 1 && strings.Contains(p.Notes[0].Text, "receipt not readable")
 	})
 }
 
-func TestInformationalResponses(t *testing.T) {
+// Headers may be as large as at the proxy's own site, and no larger.
+func TestLargeHeadersInside(t *testing.T) {
 	t.Parallel()
-	w, s := newWorld(t), proxytest.NewSeller(t)
-	s.Paid = func(rw http.ResponseWriter, _ *http.Request, n int) {
-		rw.Header().Set("Link", "</style.css>; rel=preload")
-		rw.WriteHeader(http.StatusEarlyHints)
-		rw.Header().Del("Link")
-		s.Receipt(rw, n)
-		_, _ = io.WriteString(rw, "then")
+	w := newSecure(t)
+	conn := w.inside(w.target(), "shop.example")
+	text := func(n int) string {
+		return "GET /free HTTP/1.1\nHost: " + w.target() + "\nX-Large: " + strings.Repeat("x", n) + "\n\n"
 	}
-	a, _, br := w.raw(fmt.Sprintf("GET %s/x HTTP/1.1\nHost: x\nProxy-Authorization: %s\n\n", s.URL, basic(w.Secret, "")), "GET")
-	if a.StatusCode != http.StatusEarlyHints || a.Header.Get("Link") == "" {
-		t.Fatalf("%d %v", a.StatusCode, a.Header)
+	a, br := w.raws(conn, text(60<<10), "GET")
+	if a.StatusCode != http.StatusOK {
+		t.Errorf("%d", a.StatusCode)
 	}
-	resp, err := http.ReadResponse(br, &http.Request{Method: "GET"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	b, _ := io.ReadAll(resp.Body)
-	if resp.StatusCode != 200 || string(b) != "then" || resp.Header.Get(proxy.HeaderPayment) == "" {
-		t.Errorf("%d %v %q", resp.StatusCode, resp.Header, b)
+	go func() { _, _ = io.WriteString(conn, strings.ReplaceAll(text(80<<10), "\n", "\r\n")) }()
+	if b := w.next(br, "GET"); b.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
+		t.Errorf("%d", b.StatusCode)
 	}
 }
 
-func TestExpectContinue(t *testing.T) {
+// A client that knows only HTTP/1.1 gets it, whatever the seller speaks.
+func TestProtocolOfClient(t *testing.T) {
 	t.Parallel()
-	w, s := newWorld(t), proxytest.NewSeller(t)
-	c := w.agent()
-	c.Transport.(*http.Transport).ExpectContinueTimeout = 5 * time.Second
-	a := w.do(c, proxytest.Request(t, "POST", s.URL+"/x", strings.NewReader("body"), "Expect", "100-continue"))
-	a.Paid(t)
-	if a.Text != "paid:POST:body" {
-		t.Errorf("%q", a.Text)
-	}
-	if got := s.Unpaid[0].Header.Get("Expect"); got != "" {
-		t.Errorf("the seller got Expect: %q", got)
+	w := newSecure(t)
+	for _, c := range []struct {
+		offers []string
+		want   string
+	}{{nil, ""}, {[]string{"http/1.1"}, "http/1.1"}, {[]string{"h2", "http/1.1"}, "h2"}, {[]string{"http/1.1", "h2"}, "h2"}} {
+		conn := w.inside(w.target(), "shop.example", c.offers...)
+		if err := conn.Handshake(); err != nil || conn.ConnectionState().NegotiatedProtocol != c.want || conn.ConnectionState().Version != tls.VersionTLS13 {
+			t.Errorf("%v: %q %v", c.offers, conn.ConnectionState().NegotiatedProtocol, err)
+		}
 	}
 }

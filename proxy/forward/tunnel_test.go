@@ -2,7 +2,6 @@ package forward
 
 import (
 	"bufio"
-	"context"
 	"crypto/rand"
 	"fmt"
 	"io"
@@ -14,45 +13,29 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/purserpay/purser/internal/guard"
 	"github.com/purserpay/purser/proxy"
 	"github.com/purserpay/purser/proxy/proxytest"
 )
 
 // echoServer sends everything back, and says goodbye once the client has no more to say.
-func echoServer(t *testing.T) net.Listener {
+func echoServer(t *testing.T) (addr string) {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = ln.Close() })
-	go func() {
-		for {
-			conn, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer conn.Close()
-				if _, err := io.Copy(conn, conn); err == nil {
-					_, _ = io.WriteString(conn, "bye")
-				}
-			}()
+	return listen(t, func(conn net.Conn) {
+		if _, err := io.Copy(conn, conn); err == nil {
+			_, _ = io.WriteString(conn, "bye")
 		}
-	}()
-	return ln
+	})
 }
 
 func (w *world) connect(target, early string) (proxytest.Answer, net.Conn, *bufio.Reader) {
 	w.T.Helper()
-	return w.raw(fmt.Sprintf("CONNECT %s HTTP/1.1\nHost: ignored\nProxy-Authorization: %s\n\n%s", target, basic(w.Secret, ""), early), http.MethodConnect)
+	return w.raw("CONNECT "+target+" HTTP/1.1\nHost: ignored"+w.login()+"\n\n"+early, http.MethodConnect)
 }
 
 func TestTunnel(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	target := echoServer(t).Addr().String()
+	target := echoServer(t)
 	a, conn, br := w.connect(target, "early ")
 	if a.StatusCode != 200 || a.Status != "200 Connection Established" || len(a.Header) != 0 {
 		t.Fatalf("%s %v", a.Status, a.Header)
@@ -87,39 +70,6 @@ func TestTunnelCarriesTLS(t *testing.T) {
 	}
 }
 
-func TestTunnelRefusals(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	target := echoServer(t).Addr().String()
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = closed.Close()
-	auth := "\nProxy-Authorization: " + basic(w.Secret, "")
-	for _, c := range []struct {
-		name, text string
-		status     int
-		reason     string
-	}{
-		{"no credentials", "CONNECT " + target + " HTTP/1.1\nHost: x", 407, reasonCredentials},
-		{"no port", "CONNECT example.com HTTP/1.1\nHost: x" + auth, 400, reasonBadRequest},
-		{"port 0", "CONNECT example.com:0 HTTP/1.1\nHost: x" + auth, 400, reasonBadRequest},
-		{"short address", "CONNECT 127.1:443 HTTP/1.1\nHost: x" + auth, 400, reasonBadRequest},
-		{"mail", "CONNECT 127.0.0.1:25 HTTP/1.1\nHost: x" + auth, 403, string(guard.DenyPort)},
-		{"private", "CONNECT 192.168.0.1:443 HTTP/1.1\nHost: x" + auth, 403, string(guard.DenyPrivate)},
-		{"nobody there", "CONNECT " + closed.Addr().String() + " HTTP/1.1\nHost: x" + auth, 502, "upstream-unreachable"},
-		{"loop", "CONNECT " + target + " HTTP/1.1\nHost: x\nVia: 1.1 " + w.forward.pseudonym + auth, 508, reasonLoop},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			a, _, _ := w.raw(c.text+"\n\n", http.MethodConnect)
-			if a.StatusCode != c.status || a.Problem(t).Reason != c.reason {
-				t.Errorf("%d %s", a.StatusCode, a.Text)
-			}
-		})
-	}
-}
-
 func TestTunnelIdle(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -149,30 +99,12 @@ func TestTunnelIdle(t *testing.T) {
 	})
 }
 
-func TestTunnelLimits(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, func(s *setup) { s.forward.MaxTunnels, s.forward.MaxKeyTunnels = 2, 1 })
-	target := echoServer(t).Addr().String()
-	_, conn, _ := w.connect(target, "")
-	a, _, _ := w.connect(target, "")
-	if a.StatusCode != http.StatusServiceUnavailable {
-		t.Fatalf("a second tunnel of the key: %d", a.StatusCode)
-	}
-	_ = conn.Close()
-	proxytest.Eventually(t, "the place is free again", func() bool { return w.forward.Tunnels() == 0 })
-	if a, _, _ := w.connect(target, ""); a.StatusCode != 200 {
-		t.Errorf("after it: %d", a.StatusCode)
-	}
-}
-
 func TestCloseEndsTunnels(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	target := echoServer(t).Addr().String()
+	target := echoServer(t)
 	_, _, br := w.connect(target, "")
-	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
-	defer cancel()
-	if err := w.forward.Close(ctx); err == nil || !strings.Contains(err.Error(), "1 tunnels cut") {
+	if err := w.forward.Close(bounded(t, 50*time.Millisecond)); err == nil || !strings.Contains(err.Error(), "1 tunnels cut") {
 		t.Errorf("%v", err)
 	}
 	if _, err := br.ReadByte(); err == nil {

@@ -91,6 +91,9 @@ func (w *world) client(user *url.Userinfo) *http.Client {
 
 func (w *world) agent() *http.Client { return w.client(url.User(w.Secret)) }
 
+// login is the header with the key of the world, for a raw request.
+func (w *world) login() string { return "\nProxy-Authorization: " + basic(w.Secret, "") }
+
 func (w *world) do(c *http.Client, r *http.Request) proxytest.Answer {
 	w.T.Helper()
 	a, err := proxytest.Do(c, r)
@@ -118,16 +121,63 @@ func (w *world) raw(text, method string) (proxytest.Answer, net.Conn, *bufio.Rea
 		w.T.Fatal(err)
 	}
 	br := bufio.NewReader(conn)
+	return w.next(br, method), conn, br
+}
+
+// next reads an answer to a request of a method.
+func (w *world) next(br *bufio.Reader, method string) proxytest.Answer {
+	w.T.Helper()
 	resp, err := http.ReadResponse(br, &http.Request{Method: method})
-	if err != nil {
-		w.T.Fatalf("reading the answer to %q: %v", text, err)
-	}
-	if method == http.MethodConnect && resp.StatusCode == http.StatusOK {
-		return proxytest.Answer{Response: resp}, conn, br
-	}
-	b, err := io.ReadAll(resp.Body)
 	if err != nil {
 		w.T.Fatal(err)
 	}
-	return proxytest.Answer{Response: resp, Text: string(b)}, conn, br
+	if s := resp.StatusCode; s < 200 || s == http.StatusOK && method == http.MethodConnect {
+		return proxytest.Answer{Response: resp}
+	}
+	a, err := proxytest.Read(resp, nil)
+	if err != nil {
+		w.T.Fatal(err)
+	}
+	return a
+}
+
+// listen starts a server that takes connections with serve, until the test ends.
+func listen(t *testing.T, serve func(net.Conn)) (addr string) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = ln.Close() })
+	go func() {
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				serve(conn)
+			}()
+		}
+	}()
+	return ln.Addr().String()
+}
+
+// nowhere is an address of this machine at which nothing listens.
+func nowhere(t *testing.T) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = ln.Close()
+	return ln.Addr().String()
+}
+
+func bounded(t *testing.T, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	t.Cleanup(cancel)
+	return ctx
 }

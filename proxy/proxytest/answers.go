@@ -31,12 +31,33 @@ type Answer struct {
 // Do sends a request and reads the answer to its end.
 func Do(c *http.Client, r *http.Request) (Answer, error) {
 	resp, err := c.Do(r) //nolint:gosec // the URL is the test's
+	return Read(resp, err)
+}
+
+// Read reads a response to its end.
+func Read(resp *http.Response, err error) (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}
 	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)
 	return Answer{resp, string(b)}, err
+}
+
+// Outcome is what became of a request that was sent by Start.
+type Outcome struct {
+	Answer
+	Err error
+}
+
+// Start sends a request. Its outcome comes later.
+func Start(c *http.Client, r *http.Request) <-chan Outcome {
+	outcome := make(chan Outcome, 1)
+	go func() {
+		a, err := Do(c, r)
+		outcome <- Outcome{a, err}
+	}()
+	return outcome
 }
 
 // Request makes a request, with pairs of header names and values.

@@ -47,14 +47,55 @@ type Seller struct {
 // NewSeller starts a Seller, which ends with the test.
 func NewSeller(t *testing.T, change ...func(*Seller)) *Seller {
 	t.Helper()
+	s := newSeller(t, change...)
+	s.Start()
+	return s
+}
+
+func newSeller(t *testing.T, change ...func(*Seller)) *Seller {
 	s := &Seller{t: t, Price: "10000", nonces: make(map[string]int)}
 	for _, f := range change {
 		f(s)
 	}
-	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(s.ServeHTTP))
-	s.Start()
+	s.Server = httptest.NewUnstartedServer(s)
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
 	t.Cleanup(s.Close)
 	return s
+}
+
+// Challenges starts a Seller with another answer to unpaid requests.
+func Challenges(t *testing.T, challenge func(s *Seller, rw http.ResponseWriter, r *http.Request)) *Seller {
+	t.Helper()
+	return NewSeller(t, func(s *Seller) {
+		s.Challenge = func(rw http.ResponseWriter, r *http.Request) { challenge(s, rw, r) }
+	})
+}
+
+// LoseAnswers has the seller hang up on its first n payloads. It answers those that come later.
+func (s *Seller) LoseAnswers(n int) {
+	s.Paid = func(rw http.ResponseWriter, r *http.Request, have int) {
+		if have <= n {
+			HangUp(rw)
+			return
+		}
+		s.Receipt(rw, have)
+		_, _ = io.Copy(rw, r.Body)
+	}
+}
+
+// Hold has the seller keep its first payload until goOn is called. arrived is closed when it has come.
+// The seller answers it, and all that come later, with a text.
+func (s *Seller) Hold(text string) (arrived <-chan struct{}, goOn func()) {
+	came, proceed := make(chan struct{}), make(chan struct{})
+	s.Paid = func(rw http.ResponseWriter, _ *http.Request, n int) {
+		if n == 1 {
+			close(came)
+			<-proceed
+		}
+		s.Receipt(rw, n)
+		_, _ = io.WriteString(rw, text)
+	}
+	return came, sync.OnceFunc(func() { close(proceed) })
 }
 
 func (s *Seller) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -85,9 +126,9 @@ func (s *Seller) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.Mu.Lock()
-	r2 := r.Clone(r.Context())
-	r2.Trailer = r.Trailer
-	s.Bought = append(s.Bought, r2)
+	bought := r.Clone(r.Context())
+	bought.Trailer = r.Trailer
+	s.Bought = append(s.Bought, bought)
 	s.Bodies = append(s.Bodies, string(body))
 	s.nonces[nonce]++
 	again, n := s.nonces[nonce] > 1, len(s.Bought)
@@ -204,9 +245,6 @@ func (s *Seller) Expect(unpaid, paid, distinct int) {
 	}
 }
 
-// Quiet discards what test servers log.
-var Quiet = log.New(io.Discard, "", 0)
-
 // HangUp ends a connection without an answer.
 func HangUp(w http.ResponseWriter) {
 	conn, _, err := http.NewResponseController(w).Hijack()
@@ -256,12 +294,9 @@ func (s *Seller) Signed() []x402.Authorization {
 // NewSecureSeller starts a Seller behind TLS.
 func NewSecureSeller(t *testing.T, config *tls.Config, http2 bool) *Seller {
 	t.Helper()
-	s := &Seller{t: t, Price: "10000", nonces: make(map[string]int)}
-	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(s.ServeHTTP))
+	s := newSeller(t)
 	s.TLS, s.EnableHTTP2 = config, http2
-	s.Config.ErrorLog = Quiet
 	s.StartTLS()
-	t.Cleanup(s.Close)
 	return s
 }
 
