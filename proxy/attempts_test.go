@@ -85,23 +85,19 @@ func TestAbortedAttemptsHaveOneSignature(t *testing.T) {
 			call := w.call()
 			in.source = nil
 			for range 4 { // the door
-				_, err := w.trip(tr, call, in.to(s.URL+"/x"))
-				var lost *SendError
-				if !errors.As(err, &lost) {
-					t.Fatalf("got %v, want a lost send", err)
-				}
+				w.lost(tr, call, in.to(s.URL+"/x"))
 			}
 			call.Finish(false)
 		}
 		s.Expect(3, 12, 1)
 		call := w.call()
 		in.source = nil
-		a, err := w.trip(tr, call, in.to(s.URL+"/x"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		a.Paid(t)
+		id := w.must(tr, call, in.to(s.URL+"/x")).Paid(t)
 		call.Finish(true)
+		call.Finish(false) // only the first counts
+		if p := w.Closed(id); p.State != pay.Settled || !p.Answered || p.Door != pay.DoorTransport {
+			t.Errorf("%+v", p)
+		}
 		s.Expect(4, 13, 1)
 		for _, b := range s.Bodies {
 			if b != in.body {
@@ -138,11 +134,10 @@ func TestNoConnectionThenSuccess(t *testing.T) {
 				t.Fatalf("%v %v", err, call.Payment())
 			}
 		}
-		a, err := w.trip(tr, call, in.to(s.URL+"/x"))
-		if err != nil {
-			t.Fatal(err)
+		if p := w.Payments()[0]; p.State != pay.Void {
+			t.Errorf("%+v", p)
 		}
-		a.Paid(t)
+		w.must(tr, call, in.to(s.URL+"/x")).Paid(t)
 		call.Finish(true)
 		s.Expect(2, 1, 1)
 		if got := s.Bodies[0]; got != in.body {
@@ -164,15 +159,9 @@ func TestDeclinedThenAnotherUpstream(t *testing.T) {
 	every(t, func(t *testing.T, in *incoming) {
 		w, dear, fair := newWorld(t), proxytest.NewSeller(t, func(s *proxytest.Seller) { s.Price = "99000000" }), proxytest.NewSeller(t)
 		tr, call := w.transport(nil, spooling(t)), w.call()
-		a, err := w.trip(tr, call, in.to(dear.URL+"/x"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := w.must(tr, call, in.to(dear.URL+"/x"))
 		a.Declined(t, "per-payment", true)
-		if a, err = w.trip(tr, call, in.to(fair.URL+"/x")); err != nil {
-			t.Fatal(err)
-		}
-		a.Paid(t)
+		w.must(tr, call, in.to(fair.URL+"/x")).Paid(t)
 		call.Finish(true)
 		dear.Expect(1, 0, 0)
 		fair.Expect(1, 1, 1)
@@ -196,11 +185,7 @@ func TestUpstreamBreaksOffThenAnother(t *testing.T) {
 		if _, err := w.trip(tr, call, in.to(broken.URL+"/x")); err == nil {
 			t.Fatal("an answer")
 		}
-		a, err := w.trip(tr, call, in.to(s.URL+"/x"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		a.Paid(t)
+		w.must(tr, call, in.to(s.URL+"/x")).Paid(t)
 		call.Finish(true)
 		s.Expect(1, 1, 1)
 		if got := s.Bodies[0]; got != in.body {
@@ -258,26 +243,18 @@ func TestNoChallengeAfterThePayloadLeft(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name   string
-		paid   func(s *proxytest.Seller) func(http.ResponseWriter, *http.Request, int)
+		paid   func(rw http.ResponseWriter, r *http.Request, n int) // nil: with a receipt
 		finish bool
 		want   string
 	}{
-		{"aborted", func(*proxytest.Seller) func(http.ResponseWriter, *http.Request, int) {
-			return func(rw http.ResponseWriter, _ *http.Request, _ int) { proxytest.HangUp(rw) }
-		}, false, DeclinedOpen},
-		{"error status", func(*proxytest.Seller) func(http.ResponseWriter, *http.Request, int) {
-			return func(rw http.ResponseWriter, _ *http.Request, _ int) { http.Error(rw, "no", 500) }
-		}, false, DeclinedOpen},
-		{"paid", func(s *proxytest.Seller) func(http.ResponseWriter, *http.Request, int) {
-			return func(rw http.ResponseWriter, _ *http.Request, n int) { s.Receipt(rw, n) }
-		}, false, DeclinedNotDelivered},
-		{"paid and over", func(s *proxytest.Seller) func(http.ResponseWriter, *http.Request, int) {
-			return func(rw http.ResponseWriter, _ *http.Request, n int) { s.Receipt(rw, n) }
-		}, true, DeclinedNotDelivered},
+		{"aborted", func(rw http.ResponseWriter, _ *http.Request, _ int) { proxytest.HangUp(rw) }, false, DeclinedOpen},
+		{"error status", func(rw http.ResponseWriter, _ *http.Request, _ int) { http.Error(rw, "no", 500) }, false, DeclinedOpen},
+		{"paid", nil, false, DeclinedNotDelivered},
+		{"paid and over", nil, true, DeclinedNotDelivered},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w, s := newWorld(t), proxytest.NewSeller(t)
-			s.Paid = c.paid(s)
+			s.Paid = c.paid
 			tr, call := w.transport(nil, TransportOptions{}), w.call()
 			_, _ = w.trip(tr, call, proxytest.Request(t, "POST", s.URL+"/x", strings.NewReader("body")))
 			id := call.Payment().ID
@@ -287,10 +264,7 @@ func TestNoChallengeAfterThePayloadLeft(t *testing.T) {
 			for _, r := range []*http.Request{
 				proxytest.Request(t, "GET", s.URL+"/x", nil), proxytest.Request(t, "POST", s.URL+"/y", nil),
 			} {
-				a, err := w.trip(tr, call, r)
-				if err != nil {
-					t.Fatal(err)
-				}
+				a := w.must(tr, call, r)
 				a.Declined(t, c.want, false)
 				if p := a.Problem(t); p.Payment.ID != id || a.Header.Get(HeaderPayment) != id {
 					t.Errorf("payment %s, not %s", p.Payment.ID, id)
@@ -313,15 +287,11 @@ func TestFailureAfterThePayloadLeft(t *testing.T) {
 	t.Parallel()
 	w, s := newWorld(t), proxytest.NewSeller(t)
 	tr, call := w.transport(nil, TransportOptions{}), w.call()
-	a, err := w.trip(tr, call, proxytest.Request(t, "GET", s.URL+"/x", nil))
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := w.must(tr, call, proxytest.Request(t, "GET", s.URL+"/x", nil))
 	id := a.Paid(t)
-	_, err = w.trip(tr, call, proxytest.Request(t, "GET", "http://127.0.0.1:1/other", nil))
-	var lost *SendError
-	if !errors.As(err, &lost) || lost.Payment.ID != id {
-		t.Errorf("got %v, want a lost send of %s", err, id)
+	lost := w.lost(tr, call, proxytest.Request(t, "GET", "http://127.0.0.1:1/other", nil))
+	if lost.Payment.ID != id {
+		t.Errorf("got %v, want a lost send of %s", lost, id)
 	}
 	call.Finish(true) // the door may think so
 	if p := w.Closed(id); p.Answered {
@@ -336,13 +306,11 @@ func TestCallerThatCannotLeaveIsNotPaidFor(t *testing.T) {
 	tr := w.transport(nil, TransportOptions{})
 	call := w.call()
 	ctx := WithCall(context.WithoutCancel(t.Context()), call)
-	resp, err := tr.RoundTrip(proxytest.Request(t, "GET", s.URL+"/x", nil).WithContext(ctx))
+	a, err := proxytest.Read(tr.RoundTrip(proxytest.Request(t, "GET", s.URL+"/x", nil).WithContext(ctx)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, _ := io.ReadAll(resp.Body)
-	_ = resp.Body.Close()
-	proxytest.Answer{Response: resp, Text: string(b)}.Declined(t, DeclinedCallerUnknown, true)
+	a.Declined(t, DeclinedCallerUnknown, true)
 	call.Finish(true)
 	s.Expect(1, 0, 0)
 }
@@ -379,19 +347,15 @@ func TestRetryOfAnAnsweredUpload(t *testing.T) {
 	w, s := newWorld(t), proxytest.NewSeller(t)
 	tr, call := w.transport(nil, TransportOptions{}), w.call()
 	in := &incoming{t: t, method: "POST", body: "the body"}
-	a, err := w.trip(tr, call, in.to(s.URL+"/x"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := w.must(tr, call, in.to(s.URL+"/x"))
 	id := a.Paid(t)
-	_, err = w.trip(tr, call, in.to(s.URL+"/x"))
-	var lost *SendError
-	if !errors.As(err, &lost) || lost.Payment.ID != id || !errors.Is(err, errGone) {
-		t.Errorf("got %v", err)
+	lost := w.lost(tr, call, in.to(s.URL+"/x"))
+	if lost.Payment.ID != id || !errors.Is(lost, errGone) {
+		t.Errorf("got %v", lost)
 	}
 	call.Finish(false)
 	s.Expect(1, 1, 1)
-	if _, found, _ := x402.FromResponse(ErrorResponse(in.to(s.URL), err).Header, nil); found {
+	if _, found, _ := x402.FromResponse(ErrorResponse(in.to(s.URL), lost).Header, nil); found {
 		t.Error("a challenge")
 	}
 }
@@ -474,10 +438,7 @@ func TestOpaqueTargetIsNotPaid(t *testing.T) {
 	s := proxytest.NewSeller(t)
 	r := proxytest.Request(t, "GET", s.URL+"/x", nil)
 	r.URL.Opaque = "http://" + r.URL.Host + "/x"
-	a, err := w.trip(w.transport(nil, TransportOptions{}), w.call(), r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := w.must(w.transport(nil, TransportOptions{}), w.call(), r)
 	a.Declined(t, "", true)
 	s.Expect(1, 0, 0)
 }
@@ -492,10 +453,7 @@ func TestCredentialsInTheURL(t *testing.T) {
 	for _, user := range []string{"agent:correct-horse", "agent:battery-staple"} {
 		call := w.call()
 		call.URL = "https://" + user + "@api.example.com/x"
-		a, err := w.trip(tr, call, proxytest.Request(t, "GET", strings.Replace(s.URL, "http://", "http://"+user+"@", 1)+"/x", nil))
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := w.must(tr, call, proxytest.Request(t, "GET", strings.Replace(s.URL, "http://", "http://"+user+"@", 1)+"/x", nil))
 		call.Finish(false) // so that the next one is a repeat
 		ids = append(ids, a.Header.Get(HeaderPayment))
 		if p := w.Closed(ids[0]); p.RequestURL != s.URL+"/x" || strings.Contains(w.Logs.String(), "correct-horse") {

@@ -46,9 +46,28 @@ func (w *world) trip(tr *Transport, call *Call, r *http.Request) (proxytest.Answ
 	if err != nil {
 		return proxytest.Answer{}, err
 	}
-	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	return proxytest.Answer{Response: resp, Text: string(b)}, err
+	return proxytest.Read(resp, nil)
+}
+
+// must is trip for a request that is answered.
+func (w *world) must(tr *Transport, call *Call, r *http.Request) proxytest.Answer {
+	w.T.Helper()
+	a, err := w.trip(tr, call, r)
+	if err != nil {
+		w.T.Fatal(err)
+	}
+	return a
+}
+
+// lost is trip for a request whose payload leaves and is not answered.
+func (w *world) lost(tr *Transport, call *Call, r *http.Request) *SendError {
+	w.T.Helper()
+	a, err := w.trip(tr, call, r)
+	lost, is := errors.AsType[*SendError](err)
+	if !is {
+		w.T.Fatalf("got %+v, %v, want a lost send", a, err)
+	}
+	return lost
 }
 
 func (w *world) call() *Call { return NewCall(w.Key, "", "") }
@@ -89,80 +108,15 @@ func (w *world) send(tr *Transport, key pay.Key, r *http.Request) proxytest.Answ
 	if err == nil {
 		return a
 	}
-	resp := ErrorResponse(r, err)
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
+	if a, err = proxytest.Read(ErrorResponse(r, err), nil); err != nil {
 		w.T.Error(err)
 	}
-	return proxytest.Answer{Response: resp, Text: string(text)}
+	return a
 }
 
 func (w *world) get(rawURL string, header ...string) proxytest.Answer {
 	w.T.Helper()
 	return w.send(w.door, w.Key, proxytest.Request(w.T, "GET", rawURL, nil, header...))
-}
-
-// A load balancer tries several times for one incoming request: one payment, and one send for each
-// attempt.
-func TestAttemptsOfOneCall(t *testing.T) {
-	t.Parallel()
-	for _, method := range []string{"GET", "POST"} {
-		w, s := newWorld(t), proxytest.NewSeller(t)
-		s.Paid = func(rw http.ResponseWriter, r *http.Request, n int) {
-			if n < 4 {
-				proxytest.HangUp(rw)
-				return
-			}
-			s.Receipt(rw, n)
-			_, _ = io.Copy(rw, r.Body)
-		}
-		tr, call := w.transport(nil, TransportOptions{}), w.call()
-		var id string
-		for i := range 3 {
-			_, err := w.trip(tr, call, proxytest.Request(t, method, s.URL+"/x", strings.NewReader("body")))
-			var lost *SendError
-			if !errors.As(err, &lost) || lost.Payment.State != pay.Open {
-				t.Fatalf("%s, attempt %d: %v", method, i, err)
-			}
-			id = lost.Payment.ID
-			s.Expect(1, i+1, 1)
-		}
-		a, err := w.trip(tr, call, proxytest.Request(t, method, s.URL+"/x", strings.NewReader("body")))
-		if err != nil || a.Paid(t) != id || a.Text != "body" {
-			t.Fatalf("%s: %v %v %q", method, err, a.Header, a.Text)
-		}
-		s.Expect(1, 4, 1)
-		call.Finish(true)
-		call.Finish(false) // only the first counts
-		if p := w.Closed(id); p.State != pay.Settled || !p.Answered || p.Door != pay.DoorTransport {
-			t.Errorf("%s: %+v", method, p)
-		}
-		// A finished call pays no more, and its payload goes nowhere else.
-		if a, err := w.trip(tr, call, proxytest.Request(t, method, s.URL+"/x", nil)); err != nil || a.StatusCode != 402 {
-			t.Errorf("%v %v", a, err)
-		}
-		s.Expect(2, 4, 1)
-	}
-}
-
-// The payload of a call is not sent with another request.
-func TestCallPaysForOneRequest(t *testing.T) {
-	t.Parallel()
-	w, s := newWorld(t), proxytest.NewSeller(t)
-	tr, call := w.transport(nil, TransportOptions{}), w.call()
-	a, err := w.trip(tr, call, proxytest.Request(t, "GET", s.URL+"/x", nil))
-	if err != nil {
-		t.Fatal(err)
-	}
-	a.Paid(t)
-	for _, r := range []*http.Request{proxytest.Request(t, "GET", s.URL+"/y", nil), proxytest.Request(t, "POST", s.URL+"/x", nil)} {
-		if b, err := w.trip(tr, call, r); err != nil || b.StatusCode != 402 {
-			t.Errorf("%v %v", b, err)
-		}
-	}
-	call.Finish(true)
-	s.Expect(3, 1, 1)
 }
 
 func TestWithoutCall(t *testing.T) {
@@ -232,10 +186,7 @@ func TestClosedPayer(t *testing.T) {
 	if err := w.Payer.Close(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	a := w.get(s.URL + "/x")
-	if a.StatusCode != http.StatusServiceUnavailable || a.Header.Get(x402.HeaderRequired) != "" || !strings.Contains(a.Text, DeclinedUnavailable) {
-		t.Fatalf("got %d %v %s", a.StatusCode, a.Header, a.Text)
-	}
+	w.get(s.URL+"/x").Short(t, DeclinedUnavailable)
 	s.Expect(1, 0, 0)
 }
 
