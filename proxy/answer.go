@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -53,14 +54,6 @@ func label(h http.Header, p *pay.Payment) {
 	}
 }
 
-// Texts of the 402s that purser answers itself.
-const (
-	textNotDelivered = "The payment was made, but the seller answered 402 again. The next request for this is a new purchase"
-	textNotAgain     = "The payment was made, but the seller answered 402 again. A purchase anew takes another Idempotency-Key"
-	textOpen         = "A payment for this request was sent and its outcome is not known yet; repeat the same request"
-	textVoid         = "The payment for this request was not made"
-)
-
 // withhold hands on a 402 to a payload without its challenge, and logs it.
 func (t *Transport) withhold(req *http.Request, resp *http.Response, p *pay.Payment, what string, more ...any) {
 	reason := afterSend(p)
@@ -72,23 +65,21 @@ func (t *Transport) withhold(req *http.Request, resp *http.Response, p *pay.Paym
 // withholdChallenge takes the challenge out of a 402: a payload has left, and a client that pays by
 // itself would pay a second time.
 func (t *Transport) withholdChallenge(req *http.Request, resp *http.Response, p *pay.Payment, reason string) {
-	text := textOpen
+	text := "A payment for this request was sent and its outcome is not known yet; repeat the same request"
 	switch afterSend(p) {
 	case DeclinedNotDelivered:
-		if text = textNotDelivered; p.IdempotencyKey != "" {
-			text = textNotAgain
+		text = "The payment was made, but the seller answered 402 again. The next request for this is a new purchase"
+		if p.IdempotencyKey != "" {
+			text = "The payment was made, but the seller answered 402 again. A purchase anew takes another Idempotency-Key"
 		}
 	case DeclinedVoid:
-		text = textVoid
+		text = "The payment for this request was not made"
 	}
 	h := resp.Header
-	for _, name := range t.extra {
-		h.Del(name)
-	}
-	for _, name := range []string{
+	for _, name := range slices.Concat(t.extra, []string{
 		x402.HeaderRequired, "WWW-Authenticate", "Content-Encoding", "Content-Range", "Content-Language", "Content-Location",
 		"Accept-Ranges", "Etag", "Last-Modified", "Content-Digest", "Repr-Digest", "Digest", "Trailer",
-	} {
+	}) {
 		h.Del(name)
 	}
 	_ = resp.Body.Close()

@@ -116,31 +116,30 @@ func (c *Call) Finish(answered bool) {
 // an earlier attempt has used the body up and nothing of it was kept, the error says so:
 // an attempt with a part of it must not be sent.
 func (c *Call) content(req *http.Request, s *spooler) (*reading, error) {
-	if req.Body == nil || req.Body == http.NoBody {
+	if !hasBody(req) {
 		return nil, nil
 	}
-	if c.body == nil {
-		c.body, c.source = newReplay(req, c.Key.ID, s), req.Body
-		return c.body.open()
+	if c.body != nil {
+		b, err := c.body.open()
+		switch {
+		case sameBody(req.Body, c.source):
+			return b, err
+		case err == nil:
+			// The copy will do. The new body may read from the same source, so it is not closed yet.
+			c.spare = append(c.spare, req.Body)
+			return b, nil
+		}
+		c.body.release() // a door that keeps bodies itself gives a new one to each attempt
 	}
-	b, err := c.body.open()
-	switch {
-	case sameBody(req.Body, c.source):
-		return b, err
-	case err == nil:
-		// The copy will do. The new body may read from the same source, so it is not closed yet.
-		c.spare = append(c.spare, req.Body)
-		return b, nil
-	}
-	// A door that keeps bodies itself gives a new one to each attempt.
-	c.body.release()
 	c.body, c.source = newReplay(req, c.Key.ID, s), req.Body
 	return c.body.open()
 }
 
+func hasBody(req *http.Request) bool { return req.Body != nil && req.Body != http.NoBody }
+
 // whole returns all of the request's body, for an attempt with a payment.
 func (c *Call) whole(req *http.Request) (content, error) {
-	if req.Body == nil || req.Body == http.NoBody {
+	if !hasBody(req) {
 		return (*replay)(nil).whole()
 	}
 	return c.body.whole()
@@ -204,8 +203,8 @@ func IdempotencyKey(h http.Header) string {
 
 // checkKey refuses malformed keys: a key is 1 to 255 visible ASCII characters.
 func (c *Call) checkKey() error {
-	key := c.IdempotencyKey
-	if len(key) > maxIdempotencyKey || strings.IndexFunc(key, func(r rune) bool { return r <= ' ' || r >= 0x7f }) >= 0 {
+	malformed := func(r rune) bool { return r <= ' ' || r >= 0x7f }
+	if len(c.IdempotencyKey) > maxIdempotencyKey || strings.ContainsFunc(c.IdempotencyKey, malformed) {
 		return errKeyInvalid
 	}
 	return nil

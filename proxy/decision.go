@@ -3,6 +3,7 @@ package proxy
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"time"
@@ -132,7 +133,7 @@ func (t *Transport) tellSellers(req *http.Request, call *Call, d *decision, resp
 	}
 	ended := func(err error) {
 		switch {
-		case err == nil:
+		case err == io.EOF: //nolint:errorlint // bodies return it bare
 			t.sellers.delivered(keyID, host)
 		case req.Context().Err() == nil: // cut, and not because the client has left
 			failed()
@@ -146,7 +147,7 @@ func (t *Transport) tellSellers(req *http.Request, call *Call, d *decision, resp
 		if body, ok := resp.Body.(*watched); ok {
 			body.ended = ended
 		} else { // the connection speaks another protocol now
-			ended(nil)
+			ended(io.EOF)
 		}
 	}
 }

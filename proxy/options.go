@@ -68,13 +68,6 @@ type TransportOptions struct {
 	Clock       pay.Clock
 }
 
-const (
-	defaultMaxReplay      = 1 << 20
-	defaultMaxSpool       = 64 << 20
-	defaultMaxReplayTotal = 256 << 20
-	defaultMaxSpoolTotal  = 1 << 30
-)
-
 // NewTransport makes a Transport.
 func NewTransport(o TransportOptions) (*Transport, error) {
 	if o.Payer == nil || o.Next == nil {
@@ -106,14 +99,14 @@ func newSpooler(o PayOptions, log *slog.Logger) (*spooler, error) {
 		}
 	}
 	s := &spooler{
-		memory: cmp.Or(o.MaxReplay, defaultMaxReplay), files: o.MaxSpool >= 0, dir: cmp.Or(o.SpoolDir, os.TempDir()), observer: o.Observer, log: log,
+		memory: cmp.Or(o.MaxReplay, 1<<20), files: o.MaxSpool >= 0, dir: cmp.Or(o.SpoolDir, os.TempDir()), observer: o.Observer, log: log,
 	}
-	s.most = max(s.memory, cmp.Or(o.MaxSpool, defaultMaxSpool))
+	s.most = max(s.memory, cmp.Or(o.MaxSpool, 64<<20))
 	memory := func(n int64) { s.observer.Spooled(n, 0, 0) }
 	s.guaranteed = newQuota(math.MaxInt64, 0, memory)
 	s.guaranteed.share = guaranteedRequests * guaranteedBytes
-	s.inMemory = newQuota(cmp.Or(o.MaxReplayTotal, defaultMaxReplayTotal), s.memory, memory)
-	s.onDisk = newQuota(cmp.Or(o.MaxSpoolTotal, defaultMaxSpoolTotal), s.most, func(n int64) { s.observer.Spooled(0, n, 0) })
+	s.inMemory = newQuota(cmp.Or(o.MaxReplayTotal, 256<<20), s.memory, memory)
+	s.onDisk = newQuota(cmp.Or(o.MaxSpoolTotal, 1<<30), s.most, func(n int64) { s.observer.Spooled(0, n, 0) })
 	if s.files {
 		s.most = min(s.most, s.memory+s.onDisk.limit)
 	}

@@ -48,11 +48,8 @@ type reading struct {
 	closed bool
 }
 
-// newReplay wraps the body of a key's request; nil if it has none.
+// newReplay wraps the body of a key's request, which must have one.
 func newReplay(req *http.Request, keyID string, s *spooler) *replay {
-	if req.Body == nil || req.Body == http.NoBody {
-		return nil
-	}
 	r := &replay{src: req.Body, kept: s.keep(keyID, req.ContentLength), sum: sha256.New()}
 	if req.ContentLength > s.most {
 		r.lost = errTooLarge

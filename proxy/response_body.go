@@ -29,7 +29,7 @@ type watched struct {
 	io.ReadCloser
 	resp    *http.Response
 	onClose func()
-	ended   func(error) // hears how the body ended, nil for its end; may be nil
+	ended   func(error) // hears how the body ended; may be nil
 }
 
 func (b *watched) Read(p []byte) (int, error) {
@@ -38,14 +38,9 @@ func (b *watched) Read(p []byte) (int, error) {
 	if err == io.EOF { // bodies return it bare; trailers are there from now on
 		StripOwn(b.resp.Trailer)
 	}
-	if err != nil && b.ended != nil {
-		ended := b.ended
+	if ended := b.ended; err != nil && ended != nil {
 		b.ended = nil
-		if err == io.EOF {
-			ended(nil)
-		} else {
-			ended(err)
-		}
+		ended(err)
 	}
 	return n, err
 }

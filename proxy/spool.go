@@ -62,11 +62,10 @@ func (k *kept) add(p []byte) (int, error) {
 		k.memory = append(k.memory, p[:n]...)
 		k.size += int64(n)
 	}
-	if n == len(p) {
-		return n, nil
-	}
-	if err := k.spill(p[n:]); err != nil {
-		return n, err
+	if n < len(p) {
+		if err := k.spill(p[n:]); err != nil {
+			return n, err
+		}
 	}
 	return len(p), nil
 }
@@ -143,12 +142,7 @@ func (k *kept) at(p []byte, off int64) (int, error) {
 	if off < inMemory {
 		return copy(p, k.memory[off:]), nil
 	}
-	p = p[:min(int64(len(p)), k.size-off)]
-	n, err := k.file.ReadAt(p, off-inMemory)
-	if n == len(p) {
-		err = nil
-	}
-	return n, err
+	return k.file.ReadAt(p[:min(int64(len(p)), k.size-off)], off-inMemory)
 }
 
 // drop gives everything back. The copy is empty then, and stays so.

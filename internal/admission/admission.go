@@ -6,6 +6,7 @@
 package admission
 
 import (
+	"cmp"
 	"container/list"
 	"context"
 	"fmt"
@@ -78,18 +79,9 @@ func New(o Options) *Gate {
 	if o.Concurrent < 0 {
 		return nil
 	}
-	if o.Concurrent == 0 {
-		o.Concurrent = defaultConcurrent
-	}
-	if o.Queued <= 0 {
-		o.Queued = o.Concurrent
-	}
-	if o.Wait <= 0 {
-		o.Wait = defaultWait
-	}
-	if o.Share <= 0 {
-		o.Share = max(1, o.Concurrent*3/4)
-	}
+	o.Concurrent = cmp.Or(o.Concurrent, defaultConcurrent)
+	o.Queued, o.Wait = cmp.Or(max(o.Queued, 0), o.Concurrent), cmp.Or(max(o.Wait, 0), defaultWait)
+	o.Share = cmp.Or(max(o.Share, 0), max(1, o.Concurrent*3/4))
 	if o.Refused == nil {
 		o.Refused = func() {}
 	}

@@ -53,8 +53,11 @@ func (c *Ahead) SetReadDeadline(t time.Time) error {
 }
 
 // CloseWrite ends one direction, if the connection can do that.
-func (c *Ahead) CloseWrite() error {
-	half, ok := c.Conn.(interface{ CloseWrite() error })
+func (c *Ahead) CloseWrite() error { return CloseWrite(c.Conn) }
+
+// CloseWrite ends one direction of a connection, if it can be ended alone.
+func CloseWrite(c net.Conn) error {
+	half, ok := c.(interface{ CloseWrite() error })
 	if !ok {
 		return errors.ErrUnsupported
 	}

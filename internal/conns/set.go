@@ -174,13 +174,6 @@ func (s *Set) State(c net.Conn, state http.ConnState) {
 	}
 }
 
-// Open returns the number of connections.
-func (s *Set) Open() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.all)
-}
-
 // move puts a connection at the end of a list, or on none. The caller holds mu.
 func (s *Set) move(t *tracked, to *list.List) {
 	if t.in != nil {

@@ -136,3 +136,10 @@ func TestNoRoomAtAll(t *testing.T) {
 		t.Errorf("left: %v, %d, %d", s.peers, s.fresh.Len(), s.idle.Len())
 	}
 }
+
+// Open returns the number of connections.
+func (s *Set) Open() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.all)
+}

@@ -181,9 +181,6 @@ func (f *Proxy) Close(ctx context.Context) error {
 	return err
 }
 
-// Tunnels is the number of open tunnels, intercepted connections among them.
-func (f *Proxy) Tunnels() int { return f.tunnels.open() }
-
 // isOwn reports whether a URL leads to ourselves. Its scheme must be ours too: what is
 // asked for over TLS is not served without.
 func (f *Proxy) isOwn(u *url.URL) bool {

@@ -2,6 +2,7 @@ package forward
 
 import (
 	"crypto/subtle"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -31,8 +32,7 @@ func addVia(h http.Header, proto, pseudonym string) {
 // forwarded reports whether another proxy forwarded the request.
 func forwarded(h http.Header) bool {
 	for name := range h {
-		switch {
-		case name == "Forwarded", name == "Via", name == "X-Real-Ip", strings.HasPrefix(name, "X-Forwarded-"):
+		if name == "Forwarded" || name == "Via" || name == "X-Real-Ip" || strings.HasPrefix(name, "X-Forwarded-") {
 			return true
 		}
 	}
@@ -46,12 +46,9 @@ func cleanOutbound(h http.Header, secrets []string) {
 	if failpoint.Off(failpoint.Strip) {
 		return
 	}
-	for name := range h {
-		if strings.HasPrefix(name, "Proxy-") || strings.HasPrefix(name, "X-Forwarded-") ||
-			strings.HasPrefix(name, "Purser-") {
-			delete(h, name)
-		}
-	}
+	maps.DeleteFunc(h, func(name string, _ []string) bool {
+		return strings.HasPrefix(name, "Proxy-") || strings.HasPrefix(name, "X-Forwarded-") || strings.HasPrefix(name, "Purser-")
+	})
 	for _, name := range []string{"Forwarded", "X-Real-Ip", "Expect", "Keep-Alive"} {
 		h.Del(name)
 	}

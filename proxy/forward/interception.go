@@ -98,7 +98,7 @@ func (f *Proxy) detectProtocol(t *tunnel, client *peekedConn, target string) (*p
 	err := client.sniff(time.Now().Add(clientSilence))
 	defer func() { _ = client.SetReadDeadline(time.Time{}) }()
 	switch {
-	case err == nil && client.protocol() != protocolOther:
+	case err == nil && client.protocol().opened():
 		return nil, nil
 	case err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, os.ErrDeadlineExceeded):
 		return nil, fmt.Errorf("%w: %w", errClientGone, err)
@@ -114,13 +114,13 @@ func (f *Proxy) detectProtocol(t *tunnel, client *peekedConn, target string) (*p
 	defer context.AfterFunc(t.set.closing, func() { _ = client.Close() })()
 	if dialErr != nil {
 		// A client that speaks HTTP, over TLS or not, can be told.
-		if client.sniff(time.Now().Add(helloTimeout)) == nil && client.protocol() != protocolOther {
+		if client.sniff(time.Now().Add(helloTimeout)) == nil && client.protocol().opened() {
 			return nil, nil
 		}
 		return nil, dialErr
 	}
 	upstream := &peekedConn{Conn: conn}
-	if awaitFirstBytes(t, client, upstream); client.protocol() != protocolOther && len(upstream.early) == 0 {
+	if awaitFirstBytes(t, client, upstream); client.protocol().opened() && len(upstream.early) == 0 {
 		_ = upstream.Close()
 		return nil, nil
 	}

@@ -2,9 +2,10 @@ package forward
 
 import (
 	"bytes"
-	"errors"
 	"net"
 	"time"
+
+	"github.com/purserpay/purser/internal/conns"
 )
 
 // peekedConn is a connection of which something has been read already. That is read again
@@ -24,13 +25,7 @@ func (c *peekedConn) Read(p []byte) (int, error) {
 }
 
 // CloseWrite ends one direction, if the connection can do that.
-func (c *peekedConn) CloseWrite() error {
-	half, ok := c.Conn.(interface{ CloseWrite() error })
-	if !ok {
-		return errors.ErrUnsupported
-	}
-	return half.CloseWrite()
-}
+func (c *peekedConn) CloseWrite() error { return conns.CloseWrite(c.Conn) }
 
 // more reads what comes next, without taking it from later readers.
 func (c *peekedConn) more() error {
@@ -49,73 +44,61 @@ func (c *peekedConn) sniff(deadline time.Time) error {
 	if !deadline.IsZero() {
 		_ = c.SetReadDeadline(deadline)
 	}
-	for {
-		if _, clear := detect(c.early); clear {
-			return nil
-		}
+	for c.protocol() == protocolUnclear {
 		if err := c.more(); err != nil {
 			return err
 		}
 	}
+	return nil
 }
 
 // protocol names what a client speaks in its tunnel.
 type protocol int
 
 const (
-	protocolOther protocol = iota
+	protocolUnclear protocol = iota // more bytes will tell
+	protocolOther
 	protocolTLS
 	protocolHTTP // HTTP/1 without TLS: some clients ask for a tunnel for http URLs as well
 )
 
-// protocol returns what sniff has found; protocolOther if it found nothing.
-func (c *peekedConn) protocol() protocol {
-	l, clear := detect(c.early)
-	if !clear {
-		return protocolOther
-	}
-	return l
-}
+// opened reports whether purser looks into the protocol.
+func (p protocol) opened() bool { return p == protocolTLS || p == protocolHTTP }
 
-// detect names the protocol that bytes begin with. clear says that more bytes would not change it.
-func detect(b []byte) (l protocol, clear bool) {
-	if tls, clear := startsTLS(b); tls {
-		return protocolTLS, clear
-	}
-	http, clear := startsHTTP(b)
-	if http {
-		return protocolHTTP, clear
-	}
-	return protocolOther, clear
-}
+// protocol names what the bytes that have come begin with.
+func (c *peekedConn) protocol() protocol { return detect(c.early) }
 
 // maxRequestLine bounds the first line of what may be HTTP; 8,000 bytes is what RFC 9112,
 // section 3, asks for.
 const maxRequestLine = 16 << 10
 
-// startsHTTP reports whether bytes begin with an HTTP/1 request line for a path, as clients
-// write it: upper-case method, path, version. A yes that is not clear means that they may.
-func startsHTTP(b []byte) (yes, clear bool) {
-	line, _, ended := bytes.Cut(b, []byte("\n"))
-	method := bytes.TrimLeft(line, "ABCDEFGHIJKLMNOPQRSTUVWXYZ")
-	switch rest, n := method, len(line)-len(method); {
-	case n > 20, len(rest) > 0 && (n < 3 || rest[0] != ' '), len(rest) > 1 && rest[1] != '/':
-		return false, true
+// detect recognizes a ClientHello: a handshake record (22) of version 3.x, whose first message is of
+// type 1 (RFC 8446, sections 4 and 5.1). And it recognizes an HTTP/1 request line for a path, as
+// clients write it: upper-case method, path, version.
+func detect(b []byte) protocol {
+	if len(b) == 0 {
+		return protocolUnclear
 	}
-	if !ended {
-		return len(b) <= maxRequestLine, len(b) > maxRequestLine
+	if b[0] == 22 {
+		switch {
+		case len(b) > 1 && b[1] != 3, len(b) > 5 && b[5] != 1:
+			return protocolOther
+		case len(b) > 5:
+			return protocolTLS
+		}
+		return protocolUnclear
+	}
+	line, _, ended := bytes.Cut(b, []byte("\n"))
+	rest := bytes.TrimLeft(line, "ABCDEFGHIJKLMNOPQRSTUVWXYZ")
+	switch n := len(line) - len(rest); {
+	case n > 20, len(rest) > 0 && (n < 3 || rest[0] != ' '), len(rest) > 1 && rest[1] != '/', !ended && len(b) > maxRequestLine:
+		return protocolOther
+	case !ended:
+		return protocolUnclear
 	}
 	line = bytes.TrimSuffix(line, []byte("\r"))
-	return bytes.HasSuffix(line, []byte(" HTTP/1.1")) || bytes.HasSuffix(line, []byte(" HTTP/1.0")), true
-}
-
-// startsTLS reports whether bytes begin with a ClientHello: a handshake record (22) of
-// version 3.x, whose first message is of type 1 (RFC 8446, sections 4 and 5.1). clear says
-// that more bytes would not change that.
-func startsTLS(b []byte) (yes, clear bool) {
-	switch {
-	case len(b) > 0 && b[0] != 22, len(b) > 1 && b[1] != 3, len(b) > 5 && b[5] != 1:
-		return false, true
+	if bytes.HasSuffix(line, []byte(" HTTP/1.1")) || bytes.HasSuffix(line, []byte(" HTTP/1.0")) {
+		return protocolHTTP
 	}
-	return true, len(b) > 5
+	return protocolOther
 }

@@ -104,18 +104,6 @@ func (d *dribble) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func TestStartsTLS(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string][2]bool{
-		"": {true, false}, "\x16": {true, false}, "\x16\x03\x01\x02\x00": {true, false}, "\x16\x03\x01\x02\x00\x01": {true, true}, "\x16\x03\x03\x02\x00\x01rest": {true, true},
-		"G": {false, true}, "\x15": {false, true}, "\x16\x02": {false, true}, "\x16\x03\x01\x02\x00\x02": {false, true}, "\x80\x2e\x01": {false, true},
-	} {
-		if yes, clear := startsTLS([]byte(text)); yes != want[0] || clear != want[1] {
-			t.Errorf("%q: %t %t", text, yes, clear)
-		}
-	}
-}
-
 // Some clients, Node's fetch among them, ask for a tunnel for http URLs as well.
 func TestPlainHTTPInTunnel(t *testing.T) {
 	t.Parallel()
@@ -156,16 +144,21 @@ func TestPlainHTTPInTunnel(t *testing.T) {
 	}
 }
 
-func TestStartsHTTP(t *testing.T) {
+func TestDetect(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string][2]bool{
-		"": {true, false}, "G": {true, false}, "GET /": {true, false}, "GET /x HTTP/1.1\r\n": {true, true}, "POST / HTTP/1.0\nmore": {true, true},
-		"get / HTTP/1.1\n": {false, true}, "EHLO me\r\n": {false, true}, "QUIT\r\n": {false, true}, "PRI * HTTP/2.0\r\n": {false, true},
-		"GET / early\n": {false, true}, "GE /x": {false, true}, "GET /" + strings.Repeat("x", maxRequestLine): {false, true}, "\x16\x03": {false, true},
-		"ABCDEFGHIJKLMNOPQRSTU": {false, true}, "GET  /x HTTP/1.1\n": {false, true},
+	for want, texts := range map[protocol][]string{
+		protocolUnclear: {"", "\x16", "\x16\x03\x01\x02\x00", "G", "GET /"},
+		protocolTLS:     {"\x16\x03\x01\x02\x00\x01", "\x16\x03\x03\x02\x00\x01rest"},
+		protocolHTTP:    {"GET /x HTTP/1.1\r\n", "POST / HTTP/1.0\nmore"},
+		protocolOther: {
+			"\x15", "\x16\x02", "\x16\x03\x01\x02\x00\x02", "\x80\x2e\x01", "get / HTTP/1.1\n", "EHLO me\r\n", "QUIT\r\n", "PRI * HTTP/2.0\r\n",
+			"GET / early\n", "GE /x", "GET /" + strings.Repeat("x", maxRequestLine), "ABCDEFGHIJKLMNOPQRSTU", "GET  /x HTTP/1.1\n",
+		},
 	} {
-		if yes, clear := startsHTTP([]byte(text)); yes != want[0] || clear != want[1] {
-			t.Errorf("%.30q: %t %t", text, yes, clear)
+		for _, text := range texts {
+			if got := detect([]byte(text)); got != want {
+				t.Errorf("%.30q: %d, want %d", text, got, want)
+			}
 		}
 	}
 }

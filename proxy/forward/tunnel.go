@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/purserpay/purser/internal/conns"
 )
 
 // tunnel is one CONNECT among the counted tunnels. A blind one moves bytes in both
@@ -60,7 +62,7 @@ func (t *tunnel) move(dst, src net.Conn) {
 		}
 		switch {
 		case err == nil:
-		case errors.Is(err, io.EOF) && closeWrite(dst):
+		case errors.Is(err, io.EOF) && conns.CloseWrite(dst) == nil:
 			return
 		default:
 			t.end()
@@ -84,10 +86,4 @@ func (t *tunnel) read(src net.Conn, buf []byte) (int, error) {
 			return n, err
 		}
 	}
-}
-
-// closeWrite ends one direction of a connection, if it can be ended alone.
-func closeWrite(c net.Conn) bool {
-	half, ok := c.(interface{ CloseWrite() error })
-	return ok && half.CloseWrite() == nil
 }

@@ -117,3 +117,10 @@ func TestCloseEndsTunnels(t *testing.T) {
 		t.Errorf("a tunnel after closing: %d", a.StatusCode)
 	}
 }
+
+// Tunnels is the number of open tunnels, intercepted connections among them.
+func (f *Proxy) Tunnels() int {
+	f.tunnels.mu.Lock()
+	defer f.tunnels.mu.Unlock()
+	return len(f.tunnels.all)
+}

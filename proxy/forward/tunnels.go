@@ -77,12 +77,6 @@ func (t *tunnel) release() {
 	s.gone.Done()
 }
 
-func (s *tunnels) open() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.all)
-}
-
 // shut refuses new tunnels from here on.
 func (s *tunnels) shut() {
 	s.mu.Lock()
