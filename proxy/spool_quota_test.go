@@ -2,15 +2,12 @@ package proxy
 
 import (
 	"bytes"
-	"context"
 	"io"
 	"net/http"
 	"strings"
 	"sync"
 	"testing"
 
-	"github.com/purserpay/purser/internal/books"
-	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/proxy/proxytest"
 )
 
@@ -20,19 +17,6 @@ func roomy(t *testing.T) (*world, *Transport) {
 	return w, w.transport(nil, TransportOptions{PayOptions: PayOptions{
 		MaxReplay: 128 << 10, MaxReplayTotal: 1 << 20, MaxSpool: 512 << 10, MaxSpoolTotal: 4 << 20, SpoolDir: t.TempDir(),
 	}})
-}
-
-// other makes another key.
-func (w *world) other() pay.Key {
-	w.T.Helper()
-	key, _, err := w.Books.CreateKey(context.Background(), books.KeyRequest{Label: "other"})
-	if err == nil {
-		_, err = w.Books.CreateWallet(context.Background(), key, "base")
-	}
-	if err != nil {
-		w.T.Fatal(err)
-	}
-	return key
 }
 
 // fill has the key send uploads that a seller takes and does not answer, until
@@ -72,7 +56,8 @@ func (w *world) fill(tr *Transport) (goOn func()) {
 func TestUploadsOfOneKey(t *testing.T) {
 	t.Parallel()
 	w, tr := roomy(t)
-	s, other := proxytest.NewSeller(t), w.other()
+	s := proxytest.NewSeller(t)
+	other, _ := w.NewKey()
 	goOn := w.fill(tr)
 	for _, size := range []int{100, 200 << 10, 500 << 10} {
 		data := strings.Repeat("x", size)

@@ -148,13 +148,11 @@ func TestSpooledBody(t *testing.T) {
 	_, _ = rand.Read(data)
 	for _, chunked := range []bool{false, true} {
 		for _, early := range []bool{false, true} { // whether the seller asks before it has read
-			s := proxytest.NewSeller(t, func(s *proxytest.Seller) {
-				s.Challenge = func(rw http.ResponseWriter, r *http.Request) {
-					if !early {
-						_, _ = io.Copy(io.Discard, r.Body)
-					}
-					s.WriteChallenge(rw, r, s.Price, "Payment required")
+			s := proxytest.Challenges(t, func(s *proxytest.Seller, rw http.ResponseWriter, r *http.Request) {
+				if !early {
+					_, _ = io.Copy(io.Discard, r.Body)
 				}
+				s.WriteChallenge(rw, r, s.Price, "Payment required")
 			})
 			var body io.Reader = bytes.NewReader(data)
 			if chunked {
@@ -185,12 +183,10 @@ func TestSpoolFails(t *testing.T) {
 	w := newWorld(t)
 	tr := w.transport(nil, TransportOptions{Logger: w.Logger, PayOptions: PayOptions{MaxReplay: 1000, SpoolDir: filepath.Join(t.TempDir(), "missing")}})
 	var got []string
-	s := proxytest.NewSeller(t, func(s *proxytest.Seller) {
-		s.Challenge = func(rw http.ResponseWriter, r *http.Request) {
-			b, _ := io.ReadAll(r.Body)
-			got = append(got, string(b))
-			s.WriteChallenge(rw, r, s.Price, "Payment required")
-		}
+	s := proxytest.Challenges(t, func(s *proxytest.Seller, rw http.ResponseWriter, r *http.Request) {
+		b, _ := io.ReadAll(r.Body)
+		got = append(got, string(b))
+		s.WriteChallenge(rw, r, s.Price, "Payment required")
 	})
 	data := strings.Repeat("0123456789", 20_000)
 	for range 3 {

@@ -169,15 +169,6 @@ func TestRepeatWithUnreadableChallenge(t *testing.T) {
 	s.Expect(3, 2, 1)
 }
 
-func TestNoWallet(t *testing.T) {
-	t.Parallel()
-	w, s := newWorld(t), proxytest.NewSeller(t)
-	if err := w.Books.DeleteWallet(context.Background(), w.Key, w.Wallet.ID); err != nil {
-		t.Fatal(err)
-	}
-	w.get(s.URL+"/x").Declined(t, DeclinedNoWallet, true)
-}
-
 // Without the journal it is not known whether a payload for this request is out, so its
 // challenge is not handed on.
 func TestClosedPayer(t *testing.T) {

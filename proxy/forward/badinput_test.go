@@ -23,11 +23,9 @@ import (
 func TestOversizedHeadersBeforePayment(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	s := proxytest.NewSeller(t, func(s *proxytest.Seller) {
-		s.Challenge = func(rw http.ResponseWriter, r *http.Request) {
-			rw.Header().Set("X-Long", strings.Repeat("x", 2<<20))
-			s.WriteChallenge(rw, r, s.Price, "")
-		}
+	s := proxytest.Challenges(t, func(s *proxytest.Seller, rw http.ResponseWriter, r *http.Request) {
+		rw.Header().Set("X-Long", strings.Repeat("x", 2<<20))
+		s.WriteChallenge(rw, r, s.Price, "")
 	})
 	a := w.get(s.URL + "/x")
 	if p := a.Problem(t); a.StatusCode != http.StatusBadGateway || p.Payment != nil || len(w.Payments()) != 0 {
@@ -181,18 +179,16 @@ func TestEndless402(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w, gone := newWorld(t), make(chan struct{})
 			more := make(chan struct{}, 1000)
-			s := proxytest.NewSeller(t, func(s *proxytest.Seller) {
-				s.Challenge = func(rw http.ResponseWriter, r *http.Request) {
-					defer close(gone)
-					rw.WriteHeader(402)
-					for {
-						_, _ = io.WriteString(rw, chunk)
-						_ = http.NewResponseController(rw).Flush()
-						select {
-						case <-more:
-						case <-r.Context().Done():
-							return
-						}
+			s := proxytest.Challenges(t, func(_ *proxytest.Seller, rw http.ResponseWriter, r *http.Request) {
+				defer close(gone)
+				rw.WriteHeader(402)
+				for {
+					_, _ = io.WriteString(rw, chunk)
+					_ = http.NewResponseController(rw).Flush()
+					select {
+					case <-more:
+					case <-r.Context().Done():
+						return
 					}
 				}
 			})

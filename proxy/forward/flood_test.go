@@ -78,15 +78,13 @@ func TestFatChallengeAndAmountOfNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	var fat atomic.Bool
-	s := proxytest.NewSeller(t, func(s *proxytest.Seller) {
-		s.Challenge = func(rw http.ResponseWriter, r *http.Request) {
-			if fat.Load() {
-				rw.Header().Set(x402.HeaderRequired, proxytest.V2Challenge("5", "http://seller.example/"+strings.Repeat("x", 9<<10), ""))
-				rw.WriteHeader(http.StatusPaymentRequired)
-				return
-			}
-			s.WriteChallenge(rw, r, "0", "")
+	s := proxytest.Challenges(t, func(s *proxytest.Seller, rw http.ResponseWriter, r *http.Request) {
+		if fat.Load() {
+			rw.Header().Set(x402.HeaderRequired, proxytest.V2Challenge("5", "http://seller.example/"+strings.Repeat("x", 9<<10), ""))
+			rw.WriteHeader(http.StatusPaymentRequired)
+			return
 		}
+		s.WriteChallenge(rw, r, "0", "")
 	})
 	w.get(s.URL+"/free-of-charge").Declined(t, "amount", true)
 	fat.Store(true)

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/proxy"
 	"github.com/purserpay/purser/proxy/proxytest"
@@ -21,21 +20,14 @@ import (
 func TestTwoKeysInside(t *testing.T) {
 	t.Parallel()
 	w := newSecure(t)
-	ctx := context.Background()
-	other, secret, err := w.Books.CreateKey(ctx, books.KeyRequest{Label: "other"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.Books.CreateWallet(ctx, other, "base"); err != nil {
-		t.Fatal(err)
-	}
+	other, secret := w.NewKey()
 	mine, theirs := w.secureAgent(true), w.client(url.UserPassword(secret, "nightly"))
 	theirs.Transport.(*http.Transport).TLSClientConfig = &tls.Config{RootCAs: w.ours.pool()}
 	for range 3 {
 		w.do(mine, proxytest.Request(t, "GET", w.shop("/x"), nil)).Paid(t)
 		w.do(theirs, proxytest.Request(t, "GET", w.shop("/x"), nil)).Paid(t)
 	}
-	list, err := w.Books.Payments(ctx, other, "", 100, "")
+	list, err := w.Books.Payments(t.Context(), other, "", 100, "")
 	if err != nil || len(list) != 3 || len(w.Payments()) != 3 {
 		t.Fatalf("%d and %d payments, %v", len(w.Payments()), len(list), err)
 	}

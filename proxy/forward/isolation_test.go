@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/proxy"
 	"github.com/purserpay/purser/proxy/proxytest"
 )
@@ -24,10 +23,7 @@ func TestConnectionsAreNotSharedByKeys(t *testing.T) {
 	up := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(rw, r.RemoteAddr) }))
 	t.Cleanup(up.Close)
 	w := newWorld(t)
-	_, other, err := w.Books.CreateKey(t.Context(), books.KeyRequest{Label: "other"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, other := w.NewKey()
 	ask := func(secret string) string {
 		return w.do(w.client(url.User(secret)), proxytest.Request(t, "GET", up.URL, nil)).Text
 	}

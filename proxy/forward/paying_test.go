@@ -84,11 +84,9 @@ func TestBodyLimit(t *testing.T) {
 		{"above, chunked", limit + 1, true, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := proxytest.NewSeller(t, func(s *proxytest.Seller) {
-				s.Challenge = func(rw http.ResponseWriter, r *http.Request) {
-					_, _ = io.Copy(io.Discard, r.Body)
-					s.WriteChallenge(rw, r, s.Price, "Payment required")
-				}
+			s := proxytest.Challenges(t, func(s *proxytest.Seller, rw http.ResponseWriter, r *http.Request) {
+				_, _ = io.Copy(io.Discard, r.Body)
+				s.WriteChallenge(rw, r, s.Price, "Payment required")
 			})
 			data := make([]byte, c.size)
 			_, _ = rand.Read(data)
@@ -269,15 +267,13 @@ func TestDefaultLimits(t *testing.T) {
 func TestCompressionBomb(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	s := proxytest.NewSeller(t, func(s *proxytest.Seller) {
-		s.Challenge = func(rw http.ResponseWriter, _ *http.Request) {
-			rw.Header().Set("Content-Encoding", "gzip")
-			rw.WriteHeader(402)
-			z := gzip.NewWriter(rw)
-			_, _ = io.WriteString(z, `{"x402Version":1,"accepts":[`)
-			_, _ = z.Write(bytes.Repeat([]byte(" "), 1<<20))
-			_ = z.Close()
-		}
+	s := proxytest.Challenges(t, func(_ *proxytest.Seller, rw http.ResponseWriter, _ *http.Request) {
+		rw.Header().Set("Content-Encoding", "gzip")
+		rw.WriteHeader(402)
+		z := gzip.NewWriter(rw)
+		_, _ = io.WriteString(z, `{"x402Version":1,"accepts":[`)
+		_, _ = z.Write(bytes.Repeat([]byte(" "), 1<<20))
+		_ = z.Close()
 	})
 	a := w.get(s.URL+"/x", "Accept-Encoding", "gzip")
 	if a.StatusCode != 402 || a.Header.Get(proxy.HeaderDeclined) != proxy.DeclinedUnreadable || a.Header.Get("Content-Encoding") != "gzip" {

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/internal/admission"
-	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/proxy"
 	"github.com/purserpay/purser/proxy/proxytest"
@@ -24,19 +23,6 @@ type ticking struct{ ahead atomic.Int64 }
 
 func (c *ticking) now() time.Time          { return time.Now().Add(time.Duration(c.ahead.Load())) }
 func (c *ticking) advance(d time.Duration) { c.ahead.Add(int64(d)) }
-
-// newLogin makes another key with a wallet.
-func (w *world) newLogin() string {
-	w.T.Helper()
-	key, secret, err := w.Books.CreateKey(w.T.Context(), books.KeyRequest{Label: "other"})
-	if err != nil {
-		w.T.Fatal(err)
-	}
-	if _, err := w.Books.CreateWallet(w.T.Context(), key, "base"); err != nil {
-		w.T.Fatal(err)
-	}
-	return secret
-}
 
 // A seller that takes payments and does not deliver gets no more of them for a while, from
 // the key that met it; its 402s pass as they are. Repeats of what was paid go through.
@@ -88,7 +74,8 @@ func TestSellerThatDoesNotDeliver(t *testing.T) {
 			}
 			// Others are not concerned, and neither are other sellers.
 			healthy.Store(true)
-			get(w.newLogin(), "/x").Paid(t)
+			_, neighbour := w.NewKey()
+			get(neighbour, "/x").Paid(t)
 			other := proxytest.NewSeller(t)
 			a, err := proxytest.Do(w.agent(), proxytest.Request(t, "GET", other.URL+"/x", nil))
 			if err != nil {
@@ -216,7 +203,7 @@ func TestProxyAdmission(t *testing.T) {
 		}
 		o.forward.Admission = admission.Options{Concurrent: 4, Queued: 2, Wait: 200 * time.Millisecond, Refused: func() { refused.Add(1) }}
 	})
-	other := w.newLogin()
+	_, other := w.NewKey()
 	held.keyID.Store(w.Key.ID)
 	var all sync.WaitGroup
 	for i := range 3 {

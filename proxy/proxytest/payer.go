@@ -23,7 +23,6 @@ type World struct {
 	Books  *books.Books
 	Key    pay.Key
 	Secret string
-	Wallet pay.Wallet
 	Logs   *logBook
 	Logger *slog.Logger
 }
@@ -41,7 +40,6 @@ func NewWorld(t *testing.T, o pay.Options, around func(pay.Store) pay.Store) *Wo
 	t.Helper()
 	b := &World{T: t, Logs: &logBook{}}
 	b.Logger = slog.New(slog.NewTextHandler(b.Logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	ctx := context.Background()
 	store := memory.New(memory.Options{})
 	o.Store, o.Wallets, o.Logger = around(store), signer.NewLocal(store), b.Logger
 	var err error
@@ -58,13 +56,21 @@ func NewWorld(t *testing.T, o pay.Options, around func(pay.Store) pay.Store) *Wo
 	if b.Books, err = books.New(books.Options{Store: o.Store, Wallets: o.Wallets, Logger: b.Logger}); err != nil {
 		t.Fatal(err)
 	}
-	if b.Key, b.Secret, err = b.Books.CreateKey(ctx, books.KeyRequest{Label: "agent"}); err != nil {
-		t.Fatal(err)
-	}
-	if b.Wallet, err = b.Books.CreateWallet(ctx, b.Key, "base"); err != nil {
-		t.Fatal(err)
-	}
+	b.Key, b.Secret = b.NewKey()
 	return b
+}
+
+// NewKey makes a key with a wallet.
+func (b *World) NewKey() (key pay.Key, secret string) {
+	b.T.Helper()
+	key, secret, err := b.Books.CreateKey(context.Background(), books.KeyRequest{Label: "agent"})
+	if err == nil {
+		_, err = b.Books.CreateWallet(context.Background(), key, "base")
+	}
+	if err != nil {
+		b.T.Fatal(err)
+	}
+	return key, secret
 }
 
 // Payments returns all payments of the world's key, newest first.
