@@ -129,13 +129,32 @@ func setBody(req *http.Request, resp *http.Response, v problem) {
 // neither names nor addresses that were looked up. A door writes it to its client, after
 // Call.Finish(false), or hands it on as the response to req; its body is in memory.
 func ErrorResponse(req *http.Request, err error) *http.Response {
-	status, p := explain(err)
-	resp := ownResponse(req, status, p)
-	var lost *SendError
-	if errors.As(err, &lost) {
+	var (
+		lost      *SendError
+		denied    *guard.DeniedError
+		untrusted *tls.CertificateVerificationError
+	)
+	switch {
+	case errors.As(err, &lost):
+		status := http.StatusBadGateway
+		if lost.Timeout() {
+			status = http.StatusGatewayTimeout
+		}
+		text := "The paid request was sent, but no answer came back; repeat the same request"
+		if lost.Payment.State == pay.Settled {
+			text = "The payment was made, but no answer came back; repeat the same request"
+		}
+		resp := ownResponse(req, status, problem{Error: text, Reason: afterSend(lost.Payment), Payment: view(lost.Payment)})
 		label(resp.Header, lost.Payment)
+		return resp
+	case errors.As(err, &denied):
+		return OwnResponse(req, http.StatusForbidden, string(denied.Verdict), "This proxy does not connect to that address")
+	case errors.As(err, &untrusted) && len(untrusted.UnverifiedCertificates) > 0:
+		return OwnResponse(req, http.StatusBadGateway, reasonCertificate, "The upstream's certificate "+whyUntrusted(untrusted))
+	case timedOut(err):
+		return OwnResponse(req, http.StatusGatewayTimeout, reasonTimeout, "The upstream did not answer in time")
 	}
-	return resp
+	return OwnResponse(req, http.StatusBadGateway, reasonUnreachable, "The upstream could not be reached or broke off")
 }
 
 // OwnResponse makes an answer of purser's own, in JSON, with the reason in the header too.
@@ -159,31 +178,3 @@ const (
 	reasonTimeout     = "upstream-timeout"
 	reasonCertificate = "upstream-certificate" // it is not to be trusted
 )
-
-// explain maps an error of a send to what the client may know of it.
-func explain(err error) (int, problem) {
-	var (
-		lost      *SendError
-		denied    *guard.DeniedError
-		untrusted *tls.CertificateVerificationError
-	)
-	switch {
-	case errors.As(err, &lost):
-		status := http.StatusBadGateway
-		if lost.Timeout() {
-			status = http.StatusGatewayTimeout
-		}
-		text := "The paid request was sent, but no answer came back; repeat the same request"
-		if lost.Payment.State == pay.Settled {
-			text = "The payment was made, but no answer came back; repeat the same request"
-		}
-		return status, problem{Error: text, Reason: afterSend(lost.Payment), Payment: view(lost.Payment)}
-	case errors.As(err, &denied):
-		return http.StatusForbidden, problem{Error: "This proxy does not connect to that address", Reason: string(denied.Verdict)}
-	case errors.As(err, &untrusted) && len(untrusted.UnverifiedCertificates) > 0:
-		return http.StatusBadGateway, problem{Error: "The upstream's certificate " + whyUntrusted(untrusted), Reason: reasonCertificate}
-	case timedOut(err):
-		return http.StatusGatewayTimeout, problem{Error: "The upstream did not answer in time", Reason: reasonTimeout}
-	}
-	return http.StatusBadGateway, problem{Error: "The upstream could not be reached or broke off", Reason: reasonUnreachable}
-}

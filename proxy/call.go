@@ -17,21 +17,17 @@ import (
 // However often it is sent upstream, there is one payment, with one payload.
 //
 // The door that took the request makes the Call and calls Finish exactly once, when its
-// answer has been written out or has failed. A Call serves one request only: several
-// RoundTrips of it are attempts at that request, with the same method, path, query and
-// body. An attempt at anything else is sent without a payment.
-//
-// Which host is paid is the host of the URL that is sent, wherever the Host header and URL
-// point to: policies bind where purser dials.
+// answer has been written out or has failed. Several RoundTrips of a Call are attempts at that
+// request, with the same method, path, query and body. An attempt at anything else is sent without
+// a payment. Policies bind where purser dials: the paid host is that of the URL that is sent.
 type Call struct {
 	Key            pay.Key
 	Task           string // label of the budget, may be empty
 	IdempotencyKey string // the client's, or empty, or none of use; see [IdempotencyKey]
 	Anew           bool   // the client wants a purchase of its own; see [HeaderAgain]
-	// URL holds the client's URL, absolute and with its query, where the door sends another one, as
-	// behind a load balancer. Repeats are recognized by it. A door that may send the same request
-	// to several upstreams must set it, or a repeat that goes to another one is a new payment.
-	// Empty: the URL that is sent first.
+	// URL holds the client's absolute URL. Repeats are recognized by it. A door that may send the
+	// same request to several upstreams must set it, or a repeat that goes to another one is a new
+	// payment. Default: the URL that is sent first.
 	URL string
 
 	mu       sync.Mutex
@@ -65,7 +61,7 @@ func (m *memo) unanswered() {
 	m.attempt.Finish(false)
 }
 
-// NewCall makes the call of one incoming request.
+// NewCall makes the call of an incoming request.
 func NewCall(key pay.Key, task, idempotencyKey string) *Call {
 	return &Call{Key: key, Task: task, IdempotencyKey: idempotencyKey}
 }
@@ -90,11 +86,9 @@ func callOf(ctx context.Context) *Call {
 	return c
 }
 
-// Finish ends the call. answered says that the upstream's answer was written to the client
-// in full. Anything else leaves the payment to the client's repeat; a door that tells its
-// client of a failure of its own calls Finish(false) before it does. (Failed sends and
-// error statuses have been taken for no answer already.) It waits for a send that is under
-// way.
+// Finish ends the call, after a send that is under way. answered says that the upstream's answer was
+// written to the client in full. Anything else leaves the payment to the client's repeat. A door
+// that tells its client of a failure of its own calls Finish(false) before it does.
 func (c *Call) Finish(answered bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -112,9 +106,8 @@ func (c *Call) Finish(answered bool) {
 	}
 }
 
-// content returns a reader of the request's body for one more attempt, nil if it has none. If
-// an earlier attempt has used the body up and nothing of it was kept, the error says so:
-// an attempt with a part of it must not be sent.
+// content returns a reader of the request's body for one more attempt, nil if it has none. It fails
+// if an earlier attempt has used the body up: an attempt with a part of it must not be sent.
 func (c *Call) content(req *http.Request, s *spooler) (*reading, error) {
 	if !hasBody(req) {
 		return nil, nil

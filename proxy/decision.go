@@ -16,16 +16,11 @@ import (
 // reads the answer, and recordAnswer completes the decision with the payment. The payment's
 // record, the seller's breaker, redirects, the client's answer and the metrics all follow it.
 type decision struct {
-	// status of the answer; 0 without one.
-	status int
-	// left: the payload may have reached the seller.
-	left bool
-	// misled: every connection led to an address that may not be paid.
-	misled bool
-	// seller grades the seller.
-	seller sellerWord
-	// redirect is the URL that the answer leads to; nil: it leads nowhere.
-	redirect *url.URL
+	status   int        // of the answer; 0 without one
+	left     bool       // the payload may have reached the seller
+	misled   bool       // every connection led to an address that may not be paid
+	seller   sellerWord // grades the seller
+	redirect *url.URL   // what the answer leads to; nil: nowhere
 
 	notes   []string // for the payment's story
 	refused bool     // the answer is another 402

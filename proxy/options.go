@@ -18,9 +18,8 @@ import (
 
 // PayOptions say how requests are paid for, at every door that sends them itself.
 type PayOptions struct {
-	// MaxReplay bounds how much of a request body is kept in memory, in bytes, to be sent again
-	// with a payment or to another upstream. The rest goes into a temporary file.
-	// Default: 1 MiB.
+	// MaxReplay bounds how many bytes of a request body are kept in memory, to be sent again
+	// with a payment or to another upstream. The rest goes into a file. Default: 1 MiB.
 	MaxReplay int64
 	// MaxSpool bounds a request body that is kept with the help of a file, in bytes. A
 	// longer one passes, and its 402 is not paid. Default: 64 MiB; negative: no files.
@@ -29,17 +28,15 @@ type PayOptions struct {
 	SpoolDir string
 	// MaxReplayTotal and MaxSpoolTotal bound what all requests in flight keep in memory and
 	// in files, in bytes. One key has a quarter of each, and at least room for one body.
-	// The first 64 KiB of a body, or MaxReplay if that is less, do not count, for up to 1,024
-	// requests of a key at a time. A request whose body finds no room passes, and its 402
-	// becomes a 503. Defaults: 256 MiB and 1 GiB.
+	// The first 64 KiB of a body do not count, for up to 1,024 requests of a key at a time. If a
+	// body finds no room, its 402 becomes a 503. Defaults: 256 MiB and 1 GiB.
 	MaxReplayTotal, MaxSpoolTotal int64
 
 	// MaxFailures bounds the payments in a row to one host that bring no answer, an error or
 	// another 402. After them the key's new payments to that host are declined for a while.
 	// Default: 5; negative: no bound.
 	MaxFailures int
-	// Admission bounds how many payments are decided on and journaled at once. Passing
-	// requests and answers on is not bounded by it.
+	// Admission bounds how many payments are decided on and journaled at once.
 	Admission admission.Options
 
 	// ChallengeHeaders are more response headers that may hold a challenge.

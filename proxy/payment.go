@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 	"net/url"
@@ -76,12 +77,7 @@ func (m *memo) matches(req *http.Request) bool {
 	return m.method == methodOf(req) && m.uri == req.URL.RequestURI()
 }
 
-func methodOf(req *http.Request) string {
-	if req.Method == "" {
-		return http.MethodGet
-	}
-	return req.Method
-}
+func methodOf(req *http.Request) string { return cmp.Or(req.Method, http.MethodGet) }
 
 // maxBooked bounds what the books keep of a URL.
 const maxBooked = 8 << 10

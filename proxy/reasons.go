@@ -23,9 +23,9 @@ const (
 )
 
 // HeaderAgain is sent by clients: with the value "new" the request is a purchase of its own, also
-// while an earlier one like it is settled and its answer was lost. Without it, the request gets
-// that payment for some minutes. It must not stand on requests that a library repeats by itself.
-// An Idempotency-Key counts for more, and so does a payment that may not have moved yet.
+// while an earlier one like it is settled and its answer was lost. It must not stand on requests
+// that a library repeats by itself. An Idempotency-Key counts for more, and so does a payment that
+// may not have moved yet.
 const HeaderAgain = "Purser-Again"
 
 // Anew reports whether the client says that its request is a purchase of its own.

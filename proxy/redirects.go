@@ -42,15 +42,12 @@ func newRedirects(now pay.Clock) *redirects {
 func leadsTo(req *http.Request, resp *http.Response) *url.URL {
 	switch resp.StatusCode {
 	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
-	default:
-		return nil
+		if location := resp.Header.Get("Location"); location != "" {
+			to, _ := req.URL.Parse(location) // nil if it cannot be parsed
+			return to
+		}
 	}
-	location := resp.Header.Get("Location")
-	to, err := req.URL.Parse(location)
-	if err != nil || location == "" {
-		return nil
-	}
-	return to
+	return nil
 }
 
 // remember keeps the target that a payment's answer leads to. A nil target is none.

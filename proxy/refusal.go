@@ -14,7 +14,7 @@ import (
 // decline hands the seller's 402 on, with the reason why it was not paid.
 func (t *Transport) decline(req *http.Request, resp *http.Response, reason string, cause error) (*http.Response, string, error) {
 	t.observer.Declined(reason)
-	t.log.InfoContext(req.Context(), "402 not paid", "key", keyOf(req), "host", req.URL.Host, "reason", reason, "error", cause)
+	t.log.InfoContext(req.Context(), "402 not paid", "key", callOf(req.Context()).Key.ID, "host", req.URL.Host, "reason", reason, "error", cause)
 	resp.Header.Set(HeaderDeclined, reason)
 	return resp, ResultDeclined, nil
 }
@@ -32,7 +32,7 @@ func (t *Transport) refuse(req *http.Request, resp *http.Response, err error) (*
 			level = slog.LevelWarn
 		}
 		t.observer.Declined(reason)
-		t.log.Log(req.Context(), level, "402 not paid", "key", keyOf(req), "host", req.URL.Host, "reason", reason, "error", err)
+		t.log.Log(req.Context(), level, "402 not paid", "key", callOf(req.Context()).Key.ID, "host", req.URL.Host, "reason", reason, "error", err)
 		closeBody(resp)
 		out := OwnResponse(req, http.StatusServiceUnavailable, reason, text)
 		out.Header.Set("Retry-After", strconv.Itoa(int(admission.RetryAfter.Seconds())))

@@ -11,18 +11,16 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// Transport is an http.RoundTripper that pays. Requests go out as they came; when the
-// answer is an x402 challenge, the payment is made and the request is sent once more with
-// its payload.
+// Transport is an http.RoundTripper that pays. If the answer to a request is an x402 challenge, it
+// makes the payment and sends the request once more with the payload.
 //
 // A request is paid for only if its context has a [Call]. URLs must be absolute. The
 // answer to a paid request carries the Purser-* headers of reasons.go; a 402 that was not
 // paid says why in Purser-Declined and is otherwise the seller's own. Redirects are never
 // followed; a 402 where the answer to a payment has led is not paid, and has no challenge.
 //
-// Not touched: answers other than 402, 402s that are no x402 challenge, and requests that
-// carry a payment already. That includes the pages that v1 sellers show to browsers (HTML,
-// for a User-Agent with "Mozilla" that accepts text/html): there is no challenge in them.
+// Not touched: answers other than 402, 402s that are no x402 challenge (such as the HTML that v1
+// sellers show to browsers), and requests that carry a payment already.
 type Transport struct {
 	payer     *pay.Payer
 	next      http.RoundTripper
@@ -129,8 +127,7 @@ func (t *Transport) sendBeside(req *http.Request, call *Call) (*http.Response, s
 }
 
 // sendUnpaid sends a request without a payment. If the answer is a challenge that can be paid, it
-// opens the payment and has the request sent with it. The body is kept as long as another attempt
-// may follow.
+// opens the payment and has the request sent with it.
 func (t *Transport) sendUnpaid(req *http.Request, call *Call) (*http.Response, string, error) {
 	body, err := call.content(req, t.spool)
 	if err != nil {
@@ -172,7 +169,7 @@ func (t *Transport) sendUnpaid(req *http.Request, call *Call) (*http.Response, s
 	}
 	if problem != nil {
 		// An earlier payment may answer this request all the same; a new one cannot be made.
-		t.log.InfoContext(req.Context(), "challenge not readable", "key", keyOf(req), "host", req.URL.Host, "error", problem)
+		t.log.InfoContext(req.Context(), "challenge not readable", "key", call.Key.ID, "host", req.URL.Host, "error", problem)
 		challenge.Accepts = nil
 	}
 	if err := t.openPayment(req, call, &memo{
@@ -181,14 +178,6 @@ func (t *Transport) sendUnpaid(req *http.Request, call *Call) (*http.Response, s
 		return t.refuse(req, resp, err)
 	}
 	return t.sendPaid(req, call, resp)
-}
-
-// keyOf returns the id of the key that pays for a request, for the log.
-func keyOf(req *http.Request) string {
-	if call := callOf(req.Context()); call != nil {
-		return call.Key.ID
-	}
-	return ""
 }
 
 // carriesPayment reports whether the client pays by itself.

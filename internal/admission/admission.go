@@ -1,8 +1,6 @@
 // Package admission bounds the work that is done at once. When there is no room, a caller waits in
 // a fair queue. After a bounded time it is refused, so that overload does not slow down every
 // caller.
-//
-// Each door decides how to tell its client about a refusal.
 package admission
 
 import (

@@ -1,7 +1,5 @@
 // Package breaker stops calls to a service that keeps failing, and allows a single attempt from
 // time to time.
-//
-// The caller decides what counts as a failure, and what it refuses meanwhile.
 package breaker
 
 import (
@@ -49,11 +47,8 @@ func (e *OpenError) Error() string {
 func (b *Breaker) Allow(now time.Time) (probe bool, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	switch {
-	case b.wait == 0:
-		return false, nil
-	case now.Before(b.until):
-		return false, b.openError(now)
+	if b.wait == 0 || now.Before(b.until) {
+		return false, b.state(now)
 	}
 	b.probing, b.until = true, now.Add(b.wait)
 	return true, nil
@@ -63,14 +58,13 @@ func (b *Breaker) Allow(now time.Time) (probe bool, err error) {
 func (b *Breaker) State(now time.Time) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	return b.state(now)
+}
+
+func (b *Breaker) state(now time.Time) error {
 	if b.wait == 0 {
 		return nil
 	}
-	return b.openError(now)
-}
-
-// openError describes the open state. Its caller must hold mu.
-func (b *Breaker) openError(now time.Time) error {
 	return &OpenError{Failures: b.failures, In: b.until.Sub(now)}
 }
 

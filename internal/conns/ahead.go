@@ -21,8 +21,8 @@ const maxAhead = 64 << 10
 // off or the client is gone.
 //
 // That read is known by its size and by having no deadline: headers have one, and bodies are
-// read through a larger buffer. A connection that begins with the preface of HTTP/2 is not read
-// ahead, because a read of one byte on it is the end of a frame that came in pieces.
+// read through a larger buffer. HTTP/2 is not read ahead: there, a read of one byte is the end of
+// a frame that came in pieces.
 type Ahead struct {
 	net.Conn
 	kept    []byte      // read, and not yet taken; of one reader at a time

@@ -20,10 +20,8 @@ type Limits struct {
 }
 
 // Set holds the open connections of one server. A new connection that finds no room takes the
-// place of one without a request: of the oldest that has not sent a whole request yet, else of
-// the one that has been idle for longest. So a client that collects connections loses its own,
-// and a client with a request is heard. Only if every connection has a request under way is the
-// new one closed.
+// place of the oldest one that has not sent a whole request yet, else of the one that has been idle
+// for longest. If every connection has a request under way, the new one is closed.
 type Set struct {
 	limits Limits
 
@@ -43,8 +41,7 @@ func NewSet(l Limits) *Set {
 }
 
 // Listen gives the set the connections of a listener, which are read ahead. Connections that
-// speak TLS already stay as they are, because net/http knows them by their type. With a listener
-// that is wrapped below TLS the limits hold for them, and nothing else does.
+// speak TLS already stay as they are, because net/http knows them by their type.
 func (s *Set) Listen(inner net.Listener) net.Listener { return &listener{Listener: inner, set: s} }
 
 type listener struct {

@@ -1,8 +1,6 @@
 // Package endpoint calls an HTTP service that the operator configured, such as a facilitator or an
 // RPC. It calls one host only, bounds the size of answers, and returns errors that are safe to
-// show. Errors name the setting instead of the URL, because the URL's path or query may hold a key.
-//
-// The caller decides what to send, and what an answer means.
+// show: they name the setting instead of the URL, because the URL's path or query may hold a key.
 package endpoint
 
 import (
@@ -48,8 +46,7 @@ type Endpoint struct {
 // idleConnections is the number of connections kept for later calls.
 const idleConnections = 64
 
-// New returns an Endpoint, or an error about the URL. Errors name the setting and never repeat the
-// URL.
+// New returns an Endpoint, or an error about the URL.
 func New(o Options) (*Endpoint, error) {
 	base, err := url.Parse(o.URL)
 	switch {

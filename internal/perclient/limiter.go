@@ -1,8 +1,6 @@
-// Package perclient remembers a bounded amount about each client: its turns, and what happened to
-// it.
-//
-// When there are too many clients, the one that was active the longest ago is forgotten. A flood
-// of new clients cannot make all others begin anew.
+// Package perclient remembers a bounded amount about each client. When there are too many clients,
+// the one that was active the longest ago is forgotten, so that a flood of new ones does not make
+// all others begin anew.
 package perclient
 
 import (
@@ -16,10 +14,9 @@ import (
 // maxClients bounds the remembered clients.
 const maxClients = 10_000
 
-// Limiter bounds how often each client may do something. A client that waits for as long as its
-// turns take to come back has all of them, so that forgetting it gives it nothing. A client gains
-// turns only if more than 10,000 others take theirs meanwhile, which a limit per client cannot
-// bound anyway. A Limiter is safe for concurrent use. A nil Limiter bounds nothing.
+// Limiter bounds how often each client may do something. A client that is forgotten gains turns, but
+// only after more than 10,000 others took theirs. A Limiter is safe for concurrent use. A nil Limiter
+// bounds nothing.
 type Limiter[K comparable] struct {
 	perMinute, atOnce int
 

@@ -29,9 +29,8 @@ const (
 	maxName      = 64 // of a subject's common name (RFC 5280, appendix A)
 )
 
-// Minter makes certificates for intercepted hosts, signed by an authority whose signing
-// certificate may be renewed at any time. It remembers the hosts that it was asked for
-// last. It is safe for concurrent use.
+// Minter makes certificates for intercepted hosts, and remembers the last ones. Its authority may
+// renew the signing certificate at any time. It is safe for concurrent use.
 type Minter struct {
 	authority func() ([]*x509.Certificate, crypto.Signer, error)
 	now       func() time.Time

@@ -80,13 +80,11 @@ func unavailable(cause error) *refusal {
 }
 
 // authenticate finds the key that a proxy request pays with: the user name of its Basic
-// credentials, with a task label as the password. Credentials without a colon, or with
-// an empty password, have no task; a malformed label is answered with 400, because 407
-// would make clients ask for another password.
+// credentials, with a task label, or nothing, as the password. A malformed label is answered with
+// 400, because 407 would make clients ask for another password.
 //
-// A client without credentials is served by the stand-in key, if there is one. The client must be on
-// this machine, and its request must have no forwarding headers. Wrong credentials never fall back
-// to the stand-in key.
+// The stand-in key, if there is one, serves clients on this machine that send neither credentials,
+// right or wrong, nor forwarding headers.
 func (f *Proxy) authenticate(r *http.Request) (caller, *refusal) {
 	values := r.Header.Values("Proxy-Authorization")
 	if len(values) == 0 && f.standIn != "" && !forwarded(r.Header) && peerOf(r).IsLoopback() {

@@ -42,8 +42,8 @@ type Options struct {
 	// Roots verify the certificates of upstreams. Default: the system's.
 	Roots *x509.CertPool
 
-	// StandIn is the secret of the API key that serves clients on this machine which send
-	// no credentials. Empty: clients without credentials are refused.
+	// StandIn is the secret of the API key that serves clients on this machine without
+	// credentials. Empty: they are refused.
 	StandIn string
 	// Own recognizes the host of an absolute-form request ("host" or "host:port", lower
 	// case) as purser itself. May be nil.
@@ -122,9 +122,8 @@ func New(o Options) (*Proxy, error) {
 	return f, nil
 }
 
-// ServeHTTP serves proxy requests: CONNECT and absolute-form ones end here, with an answer
-// in any case. An absolute-form request for ourselves becomes an ordinary one and goes to
-// next, as does anything that is not proxy traffic.
+// ServeHTTP answers CONNECT and absolute-form requests. An absolute-form request for purser itself
+// becomes an ordinary one and goes to next, as does anything that is not proxy traffic.
 func (f *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	switch {
 	case r.Method == http.MethodConnect:
@@ -169,9 +168,8 @@ func (f *Proxy) Drain(ctx context.Context) error {
 }
 
 // Close refuses new tunnels, ends intercepted connections as Retire does, and waits for
-// all that are open until ctx ends; what is left then is cut. The returned error says that
-// it had to be. Requests of cut connections that are being paid for are not waited for
-// here: the ServeHTTP of their CONNECT returns when they are done.
+// all that are open until ctx ends; then it cuts the rest and returns an error. It does not wait for
+// payments of cut connections: the ServeHTTP of their CONNECT returns when they are done.
 func (f *Proxy) Close(ctx context.Context) error {
 	f.tunnels.shut()
 	f.Retire(time.Time{})
@@ -223,9 +221,8 @@ func (f *Proxy) refuseError(w http.ResponseWriter, r *http.Request, err error) {
 		err = sent.call.Fail(err)
 	}
 	resp := errorResponse(r, err) //nolint:bodyclose // a body in memory
-	reason := resp.Header.Get(proxy.HeaderError)
+	reason, ctx := resp.Header.Get(proxy.HeaderError), r.Context()
 	f.observer.Refused(reason)
-	ctx := r.Context()
 	if lost, ok := errors.AsType[*proxy.SendError](err); ok {
 		ctx = pay.WithPayment(ctx, lost.Payment.ID)
 	}

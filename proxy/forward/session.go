@@ -7,6 +7,7 @@ import (
 	"math"
 	"net"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"sync"
@@ -93,13 +94,11 @@ func (s *session) authority() string {
 // isFor reports whether a Host header means the host and port of the CONNECT.
 func (s *session) isFor(authority string) bool {
 	_, own := s.scheme()
-	host, port := authority, strconv.Itoa(int(own))
-	if h, p, err := net.SplitHostPort(authority); err == nil {
-		host, port = h, p
-	} else if inner, ok := strings.CutPrefix(authority, "["); ok && strings.HasSuffix(inner, "]") {
-		host = strings.TrimSuffix(inner, "]")
+	host, port, err := net.SplitHostPort(authority)
+	if err != nil {
+		host, port = (&url.URL{Host: authority}).Hostname(), strconv.Itoa(int(own))
 	}
-	host, err := guard.NormalHost(host)
+	host, err = guard.NormalHost(host)
 	return err == nil && host == s.host && port == strconv.Itoa(int(s.port))
 }
 
