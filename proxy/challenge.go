@@ -31,9 +31,8 @@ func readChallenge(resp *http.Response, extra []string) (x402.Challenge, bool, e
 	return x402.FromResponse(resp.Header, decoded(read, coding), extra...)
 }
 
-// takeIn reads a body that comes with the headers, as that beside a challenge in a header
-// mostly does: with HTTP/1 the connection is free then, and takes the paid request, which
-// would have to wait for another one to be opened.
+// takeIn reads a body that comes with the headers, as that beside a challenge mostly does: with HTTP/1
+// the connection is free then, and takes the paid request.
 func takeIn(resp *http.Response) {
 	if resp.ContentLength <= 0 || resp.ContentLength > x402.MaxChallengeBytes || resp.Body == http.NoBody {
 		return
@@ -82,9 +81,8 @@ type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
-// decoded undoes the content coding that the client asked for and the seller applied: a
-// v1 challenge is in the body. What cannot be undone is returned as it is, and is no
-// challenge then.
+// decoded undoes the seller's content coding, because a v1 challenge is in the body. What cannot be
+// undone is returned as it is, and is no challenge then.
 func decoded(body []byte, coding string) []byte {
 	plain, err := decoder(bytes.NewReader(body), strings.ToLower(strings.TrimSpace(coding)))
 	if err != nil || plain == nil {
@@ -114,11 +112,8 @@ func decoder(body io.Reader, coding string) (io.Reader, error) {
 	case "br":
 		return brotli.NewReader(body), nil
 	case "zstd":
-		r, err := zstd.NewReader(body, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(8<<20))
-		if err != nil {
-			return nil, err
-		}
-		return r, nil // without concurrency nothing runs that would have to be closed
+		// Without concurrency nothing runs that would have to be closed.
+		return zstd.NewReader(body, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(8<<20))
 	}
 	return nil, nil
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// decision says what one send of a payload has brought. It is made once for each send: decide
-// reads the answer, and recordAnswer completes the decision with the payment. The payment's
-// record, the seller's breaker, redirects, the client's answer and the metrics all follow it.
+// decision says what one send of a payload has brought: decide reads the answer, and recordAnswer
+// completes the decision with the payment. The payment's record, the seller's breaker, redirects, the
+// client's answer and the metrics all follow it.
 type decision struct {
 	status   int        // of the answer; 0 without one
 	left     bool       // the payload may have reached the seller

@@ -20,9 +20,9 @@ var (
 // replay is a request body that is kept while it is being sent for the first time, so
 // that the request can be sent again, with a payment or to another upstream.
 //
-// A reader may still be reading when the answer is there already, or when the next one is
-// opened; it gets no more then, and what it was about to get is not lost. It may close
-// the body while a Read waits for the client, so mu is never held while the source is read.
+// If a reader is still reading when the next one is opened, it gets no more, and what it was about
+// to get is not lost. A reader may close the body while a Read waits for the client, so mu is never
+// held while the source is read.
 type replay struct {
 	src io.ReadCloser
 	end sync.Once // closes src
@@ -40,8 +40,7 @@ type replay struct {
 	free   bool   // it will not be sent again: the current reader goes on alone
 }
 
-// reading is one reader of a replay. The last one opened is the only one that gets
-// anything.
+// reading is a reader of a replay. Only the last one opened gets anything.
 type reading struct {
 	r      *replay
 	pos    int64 // in the copy

@@ -59,7 +59,7 @@ func onClose(resp *http.Response, f func()) {
 	case *watched:
 		body.onClose = f
 	case io.ReadWriteCloser: // a connection that has switched protocols must stay one
-		resp.Body = &switched{ReadWriteCloser: body, onClose: f}
+		resp.Body = switched{&watched{ReadCloser: body, resp: resp, onClose: f}, body}
 	default:
 		resp.Body = &watched{ReadCloser: body, resp: resp, onClose: f}
 	}
@@ -67,12 +67,6 @@ func onClose(resp *http.Response, f func()) {
 
 // switched is a connection that speaks another protocol now.
 type switched struct {
-	io.ReadWriteCloser
-	onClose func()
-}
-
-func (s *switched) Close() error {
-	err := s.ReadWriteCloser.Close()
-	s.onClose()
-	return err
+	*watched
+	io.Writer
 }

@@ -65,11 +65,9 @@ type party struct {
 }
 
 type waiter struct {
-	party *party
-	entry *list.Element // nil once admitted or refused
-	// admitted receives whether the waiter was admitted. It has room for one value, and is nil when the
-	// caller was admitted at once.
-	admitted chan bool
+	party    *party
+	entry    *list.Element // nil once admitted or refused
+	admitted chan bool     // receives one value; nil when the caller was admitted at once
 }
 
 // New returns a gate, or nil when there are no bounds.

@@ -102,21 +102,19 @@ func (a Answer) StatusText() string {
 	return text
 }
 
-// repeatable is a header that net/http looks for and does not send. It permits net/http to repeat a
-// request.
+// repeatable permits net/http to repeat a request. Without a value it is not sent.
 const repeatable = "X-Idempotency-Key"
 
 // Repeatable marks a request that the service may receive twice without harm. If the server closes
-// a kept connection just as the request uses it, the request is sent again on a new one. Servers on
-// Node close idle connections after 5 s.
+// a kept connection just as the request uses it, the request is sent again on a new one.
 func Repeatable(header http.Header) http.Header {
 	header[repeatable] = nil
 	return header
 }
 
 // Call sends one request to the base address joined with path, and reads the whole answer. A body
-// is sent as JSON. Every error is an *Error. The service processes a POST at most once, unless the
-// header is marked by Repeatable.
+// is JSON. Every error is an *Error. The service processes a POST at most once, unless its header is
+// marked by Repeatable.
 func (e *Endpoint) Call(ctx context.Context, method, path string, header http.Header, body []byte) (Answer, error) {
 	target := e.base
 	if path != "" {
@@ -210,11 +208,8 @@ func (p *progress) neverConnected() bool { return p.asked.Load() && !p.connected
 
 // Encrypted reports whether calls cannot be read on the way: https, or a loopback address.
 func (e *Endpoint) Encrypted() bool {
-	if e.base.Scheme == "https" || e.base.Hostname() == "localhost" {
-		return true
-	}
-	ip := net.ParseIP(e.base.Hostname())
-	return ip != nil && ip.IsLoopback()
+	host := e.base.Hostname()
+	return e.base.Scheme == "https" || host == "localhost" || net.ParseIP(host).IsLoopback()
 }
 
 // HasUser reports whether the URL has a user or password.
@@ -223,15 +218,13 @@ func (e *Endpoint) HasUser() bool { return e.base.User != nil }
 // Close closes idle connections.
 func (e *Endpoint) Close() { e.client.CloseIdleConnections() }
 
-// redacted replaces a secret in a text.
-const redacted = "[redacted]"
-
 // Scrub removes the secrets from a text, in any letter case: every part of the URL that may be a
 // key, and the given secrets. Secrets shorter than 8 characters stay.
 func (e *Endpoint) Scrub(text string, secrets ...string) string {
 	for _, secret := range slices.Concat(e.secrets, secrets) {
 		for i := 0; len(secret) >= minSecret && i+len(secret) <= len(text); i++ {
 			if end := i + len(secret); strings.EqualFold(text[i:end], secret) {
+				const redacted = "[redacted]"
 				text = text[:i] + redacted + text[end:]
 				i += len(redacted) - 1
 			}
@@ -240,13 +233,11 @@ func (e *Endpoint) Scrub(text string, secrets ...string) string {
 	return text
 }
 
-// minSecret is the shortest length of a secret that Scrub removes. Shorter ones would tear up
-// ordinary words.
-const minSecret = 8
-
-// minPathSecret is the shortest path segment that may be a key. Shorter ones are words such as
-// "platform".
-const minPathSecret = 16
+// Shorter secrets, and path segments that may be keys, would tear up ordinary words.
+const (
+	minSecret     = 8
+	minPathSecret = 16
+)
 
 func secretsOf(u *url.URL) []string {
 	var secrets []string

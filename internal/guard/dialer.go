@@ -26,9 +26,8 @@ type Options struct {
 	Resolver *net.Resolver
 }
 
-// Dialer connects to allowed addresses. It judges the address that it connects to, after DNS and
-// for each address of a name, so that a name whose answer changes between check and use gains
-// nothing.
+// Dialer connects to allowed addresses. It judges each address of a name after DNS, so that a name
+// whose answer changes between check and use gains nothing.
 type Dialer struct {
 	rules  Rules
 	fixed  map[string]netip.Addr

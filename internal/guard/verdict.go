@@ -7,8 +7,7 @@ import (
 	"slices"
 )
 
-// Verdict is the judgement on an address. The words are stable, because clients and logs are told
-// them.
+// Verdict is the judgement on an address, a stable word for clients and logs.
 type Verdict string
 
 // The verdicts. Those that refuse begin with "deny-".
@@ -104,8 +103,7 @@ var special = []struct {
 // (100::/64) and segment routing (5f00::/16) blocks included.
 var unicast6 = netip.MustParsePrefix("2000::/3")
 
-// nat64 holds the addresses by which networks without IPv4 reach it: the last 32 bits are the IPv4
-// address.
+// nat64 holds IPv4 for networks without it: the last 32 bits are the IPv4 address.
 var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 
 // Judge says whether purser may connect to an address. An IPv4 address in IPv6 form is judged as

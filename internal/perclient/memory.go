@@ -65,12 +65,10 @@ func (m *Memory[K, V]) of(client string) *simplelru.LRU[K, V] {
 func (m *Memory[K, V]) Remove(client string, name K) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	values, ok := m.clients.Peek(client)
-	if !ok {
-		return
-	}
-	if values.Remove(name); values.Len() == 0 {
-		m.clients.Remove(client)
+	if values, ok := m.clients.Peek(client); ok {
+		if values.Remove(name); values.Len() == 0 {
+			m.clients.Remove(client)
+		}
 	}
 }
 

@@ -55,14 +55,12 @@ type Options struct {
 	// MaxTunnels bounds the open tunnels, MaxKeyTunnels those of one key and MaxPeerTunnels
 	// those of one client address. Defaults: 4096, a quarter and a half of it.
 	MaxTunnels, MaxKeyTunnels, MaxPeerTunnels int
-	// MaxKeyRequests bounds the requests of one key that are relayed at once, inside tunnels
-	// or not. Default: 2048.
+	// MaxKeyRequests bounds the requests of one key that are relayed at once. Default: 2048.
 	MaxKeyRequests int
 	// IdleTunnel ends a tunnel without traffic. Default: 10 min.
 	IdleTunnel time.Duration
-	// HeaderTimeout bounds how long an upstream may take from the end of the request to its
-	// response headers. Default: 300 s. A paid request is bounded by the Payer's
-	// SendTimeout as well.
+	// HeaderTimeout bounds the time from the end of a request to its response headers. Default:
+	// 300 s. A paid request is bounded by the Payer's SendTimeout as well.
 	HeaderTimeout time.Duration
 }
 

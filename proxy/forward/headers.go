@@ -22,9 +22,8 @@ func looped(h http.Header, pseudonym string) bool {
 	return false
 }
 
-// addVia names us by a pseudonym that only this process has, so that a request which comes
-// back is recognized, and several pursers can stand in a row. proto is what the message
-// came in, such as HTTP/1.1.
+// addVia names us by a pseudonym that only this process has, so that several pursers can stand in a
+// row. proto is what the message came in, such as HTTP/1.1.
 func addVia(h http.Header, proto, pseudonym string) {
 	h["Via"] = append(h["Via"], strings.TrimPrefix(proto, "HTTP/")+" "+pseudonym)
 }
@@ -39,9 +38,8 @@ func forwarded(h http.Header) bool {
 	return false
 }
 
-// cleanOutbound takes out what must not go on to the upstream, beside the hop-by-hop
-// headers: anything for proxies, anything about the client's side, purser's own headers,
-// and purser's own keys.
+// cleanOutbound takes out what must not go upstream, beside the hop-by-hop headers: what is for
+// proxies, what is about the client's side, purser's own headers, and purser's own keys.
 func cleanOutbound(h http.Header, secrets []string) {
 	if failpoint.Off(failpoint.Strip) {
 		return

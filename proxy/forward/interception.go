@@ -20,10 +20,9 @@ import (
 // Interception says whose HTTPS is opened on the way, and with what certificates. Plain
 // HTTP in a tunnel to one of these hosts is looked into as well.
 type Interception struct {
-	// The HTTPS of Hosts is opened. Hosts in Except are tunnelled blind all the same.
+	// The HTTPS of Hosts is opened, unless they are in Except.
 	Hosts, Except guard.Hosts
-	// Leaf makes a certificate, with its chain, for a host: a name or an address in normal form;
-	// see [Minter].
+	// Leaf makes a certificate, with its chain, for a host in normal form; see [Minter].
 	Leaf func(ctx context.Context, host string) (*tls.Certificate, error)
 }
 

@@ -18,7 +18,7 @@ import (
 func (f *Proxy) newRelay() *httputil.ReverseProxy {
 	return &httputil.ReverseProxy{
 		Transport:  f.transport,
-		BufferPool: &buffers{},
+		BufferPool: &buffers{sync.Pool{New: func() any { return new([bufferSize]byte) }}},
 		ErrorLog:   log.New(io.Discard, "", 0), // errors are answered and logged by ErrorHandler
 		Rewrite: func(p *httputil.ProxyRequest) {
 			p.Out.URL.RawQuery = p.In.URL.RawQuery // as it came, even what cannot be parsed
@@ -117,15 +117,5 @@ type buffers struct{ pool sync.Pool }
 
 const bufferSize = 32 << 10
 
-func (b *buffers) Get() []byte {
-	if p, ok := b.pool.Get().(*[bufferSize]byte); ok {
-		return p[:]
-	}
-	return new([bufferSize]byte)[:]
-}
-
-func (b *buffers) Put(p []byte) {
-	if len(p) == bufferSize {
-		b.pool.Put((*[bufferSize]byte)(p))
-	}
-}
+func (b *buffers) Get() []byte  { return b.pool.Get().(*[bufferSize]byte)[:] }
+func (b *buffers) Put(p []byte) { b.pool.Put((*[bufferSize]byte)(p)) }

@@ -85,9 +85,8 @@ func (all *sessions) serve(s *session) {
 	_ = s.Close()
 }
 
-// retire ends the connections: idle ones at once, others when their requests are done. It
-// does not wait for them. Connections that come later are served one request, or, with
-// HTTP/2, those that come while one is under way.
+// retire ends the connections as [Proxy.Retire] says. With HTTP/2, connections that come later are
+// served the requests that come while one is under way.
 //
 // With HTTP/1, answers get "Connection: close". The server is not shut down, because it would drop
 // requests whose header it is reading. With HTTP/2, only a shutdown sends GOAWAY. Another server

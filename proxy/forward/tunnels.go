@@ -42,8 +42,7 @@ func newTunnels(o Options) *tunnels {
 	return s
 }
 
-// acquire takes a place for a tunnel of the key, for a client at "address:port", before
-// anything is dialled for it.
+// acquire takes a place for a tunnel of the key, for a client at "address:port".
 func (s *tunnels) acquire(keyID, remote string) (*tunnel, bool) {
 	from := peer.Of(remote)
 	s.mu.Lock()
@@ -97,8 +96,7 @@ func (s *tunnels) cut(but map[*tunnel]bool) (n int) {
 	return n
 }
 
-// close refuses new tunnels, waits for the open ones until ctx ends, cuts the rest, and
-// returns when all are gone.
+// close refuses new tunnels, waits for the open ones until ctx ends, and cuts the rest.
 func (s *tunnels) close(ctx context.Context) error {
 	s.shut()
 	gone := make(chan struct{})

@@ -18,8 +18,7 @@ var (
 	errUnasked = errors.New("the upstream switched to a protocol that nobody asked for")
 )
 
-// upgraded makes a connection that switched protocols a tunnel among the others: counted,
-// ended when nothing has moved for a while, and when the proxy closes. Inside an
+// upgraded makes a connection that switched protocols a tunnel among the others. Inside an
 // intercepted connection it is part of that one.
 func (f *Proxy) upgraded(resp *http.Response, call *proxy.Call) error {
 	conn, ok := resp.Body.(io.ReadWriteCloser)
@@ -55,9 +54,7 @@ type upgrade struct {
 	release           func()
 }
 
-// Read ends the call, the first time: it comes after the answer that the connection now
-// speaks another protocol was written. How long it then lives has nothing to do with the
-// payment.
+// Read ends the call, the first time: the answer that switched protocols has been written then.
 func (u *upgrade) Read(p []byte) (int, error) {
 	u.answered.Do(func() { u.call.Finish(true) })
 	n, err := u.ReadWriteCloser.Read(p)

@@ -24,10 +24,9 @@ const handshakeTimeout = 10 * time.Second
 const maxUnusedDials = 64
 
 // upstreamDialer opens the connections of an upstream transport. The standard library goes on
-// opening a connection when its request is over, and keeps it for later ones. That is good for
-// a request that another connection has served. But a client that asks and takes back, over
-// and over, would have as many handshakes under way as fit into the time of one, which no
-// bound on its requests limits: so a connection ends with a request that failed.
+// opening a connection when its request is over, and keeps it for later ones. A client that asks and
+// takes back, over and over, would have handshakes without bound under way: so a connection that is
+// being opened ends with a request that failed.
 type upstreamDialer struct {
 	guard *guard.Dialer
 	tls   *tls.Config
@@ -111,9 +110,8 @@ func (d *upstreamDialer) dialTLS(ctx context.Context, network, address string) (
 // purser sends a ping.
 const upstreamPing = 30 * time.Second
 
-// newUpstream makes the transport that the proxy sends with. Nothing is added to requests,
-// nothing decoded in answers, every connection goes through the guard, and every
-// certificate is verified.
+// newUpstream makes the transport that the proxy sends with. It adds nothing to requests and decodes
+// nothing in answers. Every connection goes through the guard, and every certificate is verified.
 func newUpstream(g *guard.Dialer, roots *x509.CertPool, headerTimeout time.Duration) *http.Transport {
 	d := &upstreamDialer{guard: g, tls: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}}
 	return &http.Transport{
