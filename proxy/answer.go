@@ -125,9 +125,8 @@ func setBody(req *http.Request, resp *http.Response, v problem) {
 	}
 }
 
-// ErrorResponse makes the answer for an error of [Transport.RoundTrip], without internals:
-// neither names nor addresses that were looked up. A door writes it to its client, after
-// Call.Finish(false), or hands it on as the response to req; its body is in memory.
+// ErrorResponse makes the answer for an error of [Transport.RoundTrip], without names or addresses that
+// were looked up. A door writes it after Call.Finish(false). Its body is in memory.
 func ErrorResponse(req *http.Request, err error) *http.Response {
 	var (
 		lost      *SendError

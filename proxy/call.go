@@ -68,10 +68,9 @@ func NewCall(key pay.Key, task, idempotencyKey string) *Call {
 
 type callKey struct{}
 
-// WithCall gives a request's context the call that it is sent for. ctx must end when the
-// client of the incoming request leaves: that stops a payment that was not sent yet, and
-// tells a repeat from a second purchase. For a ctx that can never end nothing is paid. Of
-// several contexts the first is the client's.
+// WithCall gives a request's context the call that it is sent for. ctx, the first one for several
+// attempts, must end when the client of the incoming request leaves: that stops a payment that was not
+// sent yet, and tells a repeat from a second purchase. If ctx can never end, nothing is paid.
 func WithCall(ctx context.Context, c *Call) context.Context {
 	c.mu.Lock()
 	if c.caller == nil {
@@ -183,9 +182,8 @@ func (c *Call) Payment() *pay.Payment {
 // maxIdempotencyKey bounds an Idempotency-Key, in characters (docs/design.md §3).
 const maxIdempotencyKey = 255
 
-// IdempotencyKey returns the value of the request's Idempotency-Key header, "" if it has none. A
-// malformed value is returned as well: [Transport] does not pay for such a call, because its client
-// counts on not paying twice.
+// IdempotencyKey returns the value of the request's Idempotency-Key header, "" if it has none. For a
+// malformed value [Transport] does not pay, because the client counts on not paying twice.
 func IdempotencyKey(h http.Header) string {
 	values := h.Values("Idempotency-Key")
 	if len(values) == 1 && values[0] != "" {

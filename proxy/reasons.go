@@ -59,9 +59,8 @@ const (
 	DeclinedKeyRevoked     = "key-revoked"             // the key that pays was revoked
 	DeclinedInternal       = "internal"                // our own fault; the log has it
 
-	// With these there is no 402 but a 503 of ours, with Retry-After: nothing was begun. Only
-	// if too many payments of the key have failed, overloaded stands in the seller's 402, with
-	// Retry-After.
+	// With these there is a 503 of ours with Retry-After: nothing was begun. If too many payments of
+	// the key have failed, overloaded stands in the seller's 402, with Retry-After.
 	DeclinedOverloaded = "overloaded"   // too much is under way, or kept of request bodies
 	DeclinedSpool      = "spool-failed" // the file that should keep the request body cannot be written
 
@@ -134,16 +133,15 @@ func declined(err error) (reason string, held *pay.Payment) {
 
 // failedReason returns the reason word for a payment that failed before its payload was handed out.
 func failedReason(f *pay.FailedError) (string, *pay.Payment) {
-	if reason, known := reasons[pay.Code(f.Cause)]; known {
+	reason, known := reasons[pay.Code(f.Cause)]
+	switch p := f.Payment; {
+	case known:
 		return reason, nil
-	}
-	if p := f.Payment; p != nil && p.State == pay.Open && !p.Refused {
+	case p != nil && p.State == pay.Open && !p.Refused:
 		return DeclinedOpen, p
-	}
-	switch {
 	case f.Funds:
 		return DeclinedFunds, nil
-	case f.Payment != nil && f.Payment.State == pay.Void:
+	case p != nil && p.State == pay.Void:
 		return DeclinedNotSigned, nil
 	}
 	return DeclinedRefused, nil

@@ -150,9 +150,8 @@ func (r *replay) pass() {
 	r.kept.drop()
 }
 
-// whole takes the body back from its reader and completes the copy from the client. The errors are
-// errTooLarge, errQuota, errSpool, errGone and errIncomplete. After them the body can still be sent
-// once.
+// whole takes the body back from its reader and completes the copy from the client. After an error,
+// one of errTooLarge, errQuota, errSpool, errGone and errIncomplete, it can still be sent once.
 func (r *replay) whole() (content, error) {
 	if r == nil {
 		return content{sum: sha256.Sum256(nil)}, nil

@@ -81,11 +81,10 @@ func (t *Transport) lost(req *http.Request, m *memo, cause error) error {
 	return &SendError{Payment: p, cause: cause}
 }
 
-// send writes the paid request and waits for its response headers.
-//
-// http.Transport sends requests again by itself when a kept connection turns out to be
-// closed, for GET even after the header was written. So a paid request is given a form
-// that it does not repeat, and is repeated here only if nothing of it was written.
+// send writes the paid request and waits for its response headers. http.Transport sends requests again
+// by itself when a kept connection turns out to be closed, for GET even after the header was written.
+// So a paid request has a form that it does not repeat, and is repeated here only if nothing of it was
+// written.
 func (t *Transport) send(req *http.Request, m *memo) (resp *http.Response, seen *sendTrace, err error) {
 	for range 2 {
 		seen = new(sendTrace)

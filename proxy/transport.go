@@ -39,11 +39,9 @@ type Transport struct {
 
 var _ http.RoundTripper = (*Transport)(nil)
 
-// RoundTrip sends the request and pays for it if need be.
-//
-// Once a payload may have left, an error is a *[SendError], which names the payment; any
-// other error means that nothing of ours has reached the seller. [ErrorResponse] turns
-// either into an answer without internals.
+// RoundTrip sends the request and pays for it if need be. Once a payload may have left, an error is a
+// *[SendError], which names the payment. Any other error means that nothing of ours has reached the
+// seller. [ErrorResponse] turns either into an answer.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, result, err := t.roundTrip(req)
 	t.observer.Answered(result)

@@ -1,6 +1,5 @@
-// Package admission bounds the work that is done at once. When there is no room, a caller waits in
-// a fair queue. After a bounded time it is refused, so that overload does not slow down every
-// caller.
+// Package admission bounds the work that is done at once. Without room, a caller waits in a fair
+// queue, and is refused after a bounded time, so that overload does not slow down every caller.
 package admission
 
 import (

@@ -192,9 +192,8 @@ func (p *progress) watch(ctx context.Context) context.Context {
 var errNotTwice = errors.New("the request may have been processed and is not sent again")
 
 // bodyForRetry returns the body for a repetition by net/http, or refuses it. Over HTTP/1, net/http
-// repeats a POST only when no byte of it was written. Over HTTP/2 it repeats up to seven times,
-// even when the server received the whole request before it reset the stream (golang/go#47635).
-// That must not happen to a payment.
+// repeats a POST only when no byte of it was written, over HTTP/2 even when the server received all of
+// it before it reset the stream (golang/go#47635). That must not happen to a payment.
 func (p *progress) bodyForRetry(body []byte) (io.ReadCloser, error) {
 	if p.http2.Load() && p.written.Load() {
 		return nil, errNotTwice

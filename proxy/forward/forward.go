@@ -2,8 +2,6 @@
 // inside a CONNECT whose TLS it opens ([Interception], with certificates of a [Minter]), go out
 // through a [proxy.Transport], which pays. Any other CONNECT is a blind tunnel. Requests that are
 // not proxy traffic go to the next handler.
-//
-// The package knows neither Caddy nor the REST API nor dashboards.
 package forward
 
 import (
@@ -153,9 +151,8 @@ func (f *Proxy) Retire(until time.Time) {
 }
 
 // Drain is for a process that ends. It refuses new tunnels, ends intercepted connections as
-// Retire does, and waits for the requests inside them until ctx ends: a server that shuts
-// down does not know of them, because it has given their connections away. It cuts nothing,
-// and does not wait for blind tunnels and upgraded connections, which may never end.
+// Retire does, and waits for the requests inside them until ctx ends. It cuts nothing, and does not
+// wait for blind tunnels and upgraded connections, which may never end.
 func (f *Proxy) Drain(ctx context.Context) error {
 	f.tunnels.shut()
 	f.Retire(time.Time{})

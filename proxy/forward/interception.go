@@ -33,8 +33,7 @@ func (i *Interception) opens(host string) bool {
 
 const (
 	// clientSilence bounds how long purser waits for the client's first bytes before it dials the
-	// upstream as well, because in some protocols the server speaks first. A client that is only
-	// slow is intercepted all the same.
+	// upstream as well, because in some protocols the server speaks first.
 	clientSilence = 250 * time.Millisecond
 	// helloTimeout bounds a TLS handshake with a client.
 	helloTimeout = 10 * time.Second
@@ -50,11 +49,9 @@ const (
 
 var errClientGone = errors.New("the client has gone")
 
-// intercept serves a CONNECT to a host whose HTTPS is opened. It releases the tunnel, and
-// returns when nothing is under way for the client any more.
-//
-// The upstream is dialled later, by the requests inside; so what it is not dialled for is
-// refused here only if that can be known before, and told inside otherwise.
+// intercept serves a CONNECT to a host whose HTTPS is opened. It releases the tunnel, and returns when
+// nothing is under way for the client any more. The requests inside dial the upstream: a refusal to
+// dial that cannot be foreseen here is told to them.
 func (f *Proxy) intercept(w http.ResponseWriter, r *http.Request, s *session) {
 	f.sessions.add(s)
 	defer f.sessions.remove(s)

@@ -44,7 +44,7 @@ func Read(resp *http.Response, err error) (Answer, error) {
 	return Answer{resp, string(b)}, err
 }
 
-// Outcome is what became of a request that was sent by Start.
+// Outcome holds the answer to a request that Start sent, or why there is none.
 type Outcome struct {
 	Answer
 	Err error
