@@ -118,8 +118,7 @@ type secure struct {
 	refused *reasons
 }
 
-// way is how a client's requests come to a secure world: inside TLS with one version of HTTP, or in
-// absolute form.
+// way says whether a client sends requests in absolute form, or inside TLS with one version of HTTP.
 type way struct{ absolute, http2 bool }
 
 // world makes a secure world that the client of buyer uses in this way. With absolute, its seller
