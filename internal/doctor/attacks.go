@@ -25,6 +25,14 @@ func failed(story []string, format string, args ...any) outcome {
 	return outcome{Failed, fmt.Sprintf(format, args...), story}
 }
 
+// verdict returns the outcome of an attack that held unless there is a story.
+func verdict(story []string, tries, format string, args ...any) outcome {
+	if len(story) > 0 {
+		return failed(story, "%s", tries)
+	}
+	return held("%s: %s", tries, fmt.Sprintf(format, args...))
+}
+
 // attack describes one attack, which becomes one line of the report.
 type attack struct {
 	group, name string
@@ -36,8 +44,8 @@ type attack struct {
 	holds string
 	// run makes an attack without scenarios. An error means that the attack could not be made.
 	run func(context.Context, *examination) (outcome, error)
-	// last marks attacks that inspect the traces of all others.
-	last bool
+	// proxied marks attacks that need a proxy, and last those that inspect the traces of all others.
+	proxied, last bool
 }
 
 // Groups of attacks, in the order of the report.
@@ -50,15 +58,16 @@ const (
 	books        = "books"
 )
 
+var groups = []string{neverTwice, neverNothing, withinLimits, doors, overload, books}
+
 // attacks returns all attacks, ordered by group. With more, it adds every remaining scenario.
 func attacks(more bool) []attack {
 	all := slices.Concat(onceAttacks(), lieAttacks(), limitAttacks(), doorAttacks(), overloadAttacks(), bookAttacks())
 	if more {
 		all = slices.Concat(all, otherScenarios(all))
 	}
-	order := []string{neverTwice, neverNothing, withinLimits, doors, overload, books}
 	slices.SortStableFunc(all, func(a, b attack) int {
-		return slices.Index(order, a.group) - slices.Index(order, b.group)
+		return slices.Index(groups, a.group) - slices.Index(groups, b.group)
 	})
 	return all
 }

@@ -2,11 +2,9 @@ package doctor
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
-	"sync"
+	"sync/atomic"
 
 	"github.com/purserpay/purser/sandbox/hostile"
 )
@@ -23,53 +21,35 @@ func bookAttacks() []attack {
 
 // compareBooks waits until the books of all customers match the ledger and no payment is open.
 func compareBooks(ctx context.Context, e *examination) (outcome, error) {
-	if err := e.checkAlive(); err != nil {
-		return outcome{}, err
-	}
 	everybody := e.customers()
-	stories, errs := make([][]string, len(everybody)), make([]error, len(everybody))
-	payments, transfers := make([]int, len(everybody)), make([]int, len(everybody))
-	var all sync.WaitGroup
-	for i, one := range everybody {
-		all.Go(func() {
-			stories[i], errs[i] = e.await(ctx, one, func(_ *hostile.World, b hostile.Books, l hostile.Ledger) []hostile.Finding {
-				payments[i], transfers[i] = len(b.Payments), len(l.Transfers)
-				return hostile.Audit(b, l, nil)
-			})
+	var payments, transfers atomic.Int64
+	story, err := gather(ctx, -1, everybody, func(ctx context.Context, _ int, one *player) ([]string, error) {
+		var b hostile.Books
+		var l hostile.Ledger
+		defer func() {
+			payments.Add(int64(len(b.Payments)))
+			transfers.Add(int64(len(l.Transfers)))
+		}()
+		return e.await(ctx, one, func(_ *hostile.World, books hostile.Books, ledger hostile.Ledger) []hostile.Finding {
+			b, l = books, ledger
+			return hostile.Audit(b, l, nil)
 		})
+	})
+	says := fmt.Sprintf("the books of %d customers, %d payments and %d transfers", len(everybody), payments.Load(), transfers.Load())
+	if len(story) > 0 {
+		return failed(story, "%s: they differ from the ledger", says), err
 	}
-	all.Wait()
-	if err := errors.Join(errs...); err != nil {
-		return outcome{}, err
-	}
-	sum := func(of []int) (n int) {
-		for _, one := range of {
-			n += one
-		}
-		return n
-	}
-	says := fmt.Sprintf("the books of %d customers, %d payments and %d transfers", len(everybody), sum(payments), sum(transfers))
-	if story := slices.Concat(stories...); len(story) > 0 {
-		return failed(story, "%s: they differ from the ledger", says), nil
-	}
-	return held("%s: as the ledger has them, and nothing is open", says), nil
+	return held("%s: as the ledger has them, and nothing is open", says), err
 }
 
 // checkDatabases runs purser check on every database that was attacked.
 func checkDatabases(ctx context.Context, e *examination) (outcome, error) {
-	if err := e.checkAlive(); err != nil {
-		return outcome{}, err
-	}
 	var story []string
-	n := 0
-	for _, p := range e.running() {
+	running := e.running()
+	for _, p := range running {
 		if err := p.check(ctx); err != nil {
 			story = append(story, filepath.Base(p.dir)+": "+err.Error())
 		}
-		n++
 	}
-	if len(story) > 0 {
-		return failed(story, "purser check"), nil
-	}
-	return held("purser check: no faults in %d databases", n), nil
+	return verdict(story, "purser check", "no faults in %d databases", len(running)), nil
 }

@@ -180,7 +180,7 @@ func (p *purser) operator(ctx context.Context, method, path string, body io.Read
 	client := &http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "unix", p.socket())
+			return new(net.Dialer).DialContext(ctx, "unix", p.socket)
 		},
 	}}
 	return ask(ctx, client, method, "http://127.0.0.1"+path, body)
@@ -188,7 +188,7 @@ func (p *purser) operator(ctx context.Context, method, path string, body io.Read
 
 // check runs purser check on the purser's database.
 func (p *purser) check(ctx context.Context) error {
-	cmd := exec.CommandContext(ctx, p.program, "check", "--admin", "unix/"+p.socket()) //nolint:gosec // the running program itself
+	cmd := exec.CommandContext(ctx, p.program, "check", "--admin", "unix/"+p.socket) //nolint:gosec // the running program itself
 	cmd.Dir, cmd.Env = p.dir, p.environ
 	out, err := cmd.CombinedOutput()
 	if err != nil {

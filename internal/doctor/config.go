@@ -25,7 +25,7 @@ type Change struct {
 // setup is a scratch installation that is ready to start.
 type setup struct {
 	dir     string
-	sock    string // socket path of its admin endpoint
+	socket  string // of its admin endpoint
 	config  []byte
 	environ []string
 	// api and proxy hold the addresses of its doors, host:port. proxy is empty without a proxy.
@@ -107,7 +107,7 @@ func scratch(config []byte, environ environment, dir string, w addresses) (*setu
 	if err := decoder.Decode(&root); err != nil || root == nil {
 		return nil, errors.Join(errors.New("the configuration is no JSON object"), err)
 	}
-	s := &setup{dir: dir, sock: w.socket}
+	s := &setup{dir: dir, socket: w.socket}
 	s.yours = factsOf(root, environ)
 	s.admin(root)
 	s.logging(root)
@@ -231,10 +231,7 @@ func onLoopback(listen string) bool {
 
 func separates(r rune) bool { return r == ',' || r == ' ' || r == '\t' || r == '\n' }
 
-// socket returns the path of the scratch installation's admin socket.
-func (s *setup) socket() string { return s.sock }
-
-func (s *setup) adminAddress() string { return "unix/" + s.socket() + "|0600" }
+func (s *setup) adminAddress() string { return "unix/" + s.socket + "|0600" }
 
 func (s *setup) admin(root object) {
 	root["admin"] = object{"listen": s.adminAddress(), "config": object{"persist": false}}

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
@@ -20,17 +20,18 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/sandbox/hostile"
+	"github.com/purserpay/purser/sandbox/loopback"
 )
 
 func doorAttacks() []attack {
 	return []attack{
-		{group: doors, name: "private-addresses", tries: "the agent is sent to the cloud's metadata and to private networks", run: privateAddresses},
-		{group: doors, name: "own-listeners", tries: "the agent is sent to purser's own listeners and to Caddy's admin endpoint", run: ownListeners},
+		{group: doors, name: "private-addresses", tries: "the agent is sent to the cloud's metadata and to private networks", run: privateAddresses, proxied: true},
+		{group: doors, name: "own-listeners", tries: "the agent is sent to purser's own listeners and to Caddy's admin endpoint", run: ownListeners, proxied: true},
 		{group: doors, name: "redirects", tries: "the seller redirects the question, or the payment, to a thief", holds: "no payment follows", plays: withSeller(
 			hostile.ProxyDoor, bare, hostile.Redirects, hostile.RedirectsFirst,
 		)},
-		{group: doors, name: "key-to-seller", tries: "the seller looks for the agent's key in what reaches it", run: keyToSeller},
-		{group: doors, name: "no-key", tries: "somebody without a key, or with a wrong one, spends through the proxy", run: noKey},
+		{group: doors, name: "key-to-seller", tries: "the seller looks for the agent's key in what reaches it", run: keyToSeller, proxied: true},
+		{group: doors, name: "no-key", tries: "somebody without a key, or with a wrong one, spends through the proxy", run: noKey, proxied: true},
 		{group: doors, name: "rebinding", tries: "a page in a browser gets to the API by a name of its own (DNS rebinding)", run: rebinding},
 		{group: doors, name: "cross-site", tries: "a page in a browser posts to the API", run: crossSite},
 		{group: doors, name: "config-secrets", tries: "GET /config/ is searched for secrets", run: configSecrets},
@@ -39,41 +40,19 @@ func doorAttacks() []attack {
 	}
 }
 
-// decoy is a server on loopback that records the requests it gets.
+// decoy is a server on loopback that records the headers of the requests it gets.
 type decoy struct {
-	server *http.Server
-	served chan struct{}
-	port   int
+	*loopback.Server
 
 	mu     sync.Mutex
 	visits []http.Header
 }
 
-func newDecoy(ctx context.Context) (*decoy, error) {
-	d := &decoy{}
-	return d, d.listen(ctx, d)
-}
-
-// listen serves a handler at a new port.
-func (d *decoy) listen(ctx context.Context, h http.Handler) error {
-	socket, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	d.served, d.port = make(chan struct{}), socket.Addr().(*net.TCPAddr).Port
-	d.server = &http.Server{
-		Handler: h, ReadHeaderTimeout: 10 * time.Second, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
-	}
-	go func() {
-		defer close(d.served)
-		_ = d.server.Serve(socket) // ends with close
-	}()
-	return nil
-}
-
-func (d *decoy) close() {
-	_ = d.server.Close()
-	<-d.served
+// newDecoy starts a decoy. The caller must call Close.
+func newDecoy(ctx context.Context) (d *decoy, err error) {
+	d = &decoy{}
+	d.Server, err = loopback.Serve(ctx, loopback.Options{Name: "decoy"}, d)
+	return d, err
 }
 
 func (d *decoy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -91,21 +70,23 @@ func (d *decoy) seen() []http.Header {
 
 // through requests a URL through the proxy as user; nil sends no credentials.
 func (e *examination) through(ctx context.Context, user *url.Userinfo, target string, header http.Header) (answer, error) {
-	client := &http.Client{
-		Transport: &http.Transport{
-			DisableKeepAlives: true,
-			Proxy:             http.ProxyURL(&url.URL{Scheme: "http", Host: e.main.proxy, User: user}),
-		},
-		CheckRedirect: plain.CheckRedirect,
-	}
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
 	if err != nil {
 		return answer{}, err
 	}
-	for name, values := range header {
-		r.Header[name] = values
+	maps.Copy(r.Header, header)
+	return send(proxied(e.main, user), r)
+}
+
+// proxied returns a client that asks through a purser's proxy as user.
+func proxied(p *purser, user *url.Userinfo) *http.Client {
+	return &http.Client{
+		Transport: &http.Transport{
+			DisableKeepAlives: true,
+			Proxy:             http.ProxyURL(&url.URL{Scheme: "http", Host: p.proxy, User: user}),
+		},
+		CheckRedirect: plain.CheckRedirect,
 	}
-	return send(client, r)
 }
 
 // answer holds the status and header of an answer.
@@ -154,16 +135,13 @@ var specials = []string{
 // privateAddresses requests this machine by an address that the guard must refuse; a decoy listens
 // there. Only when the guard refuses that one are the real private addresses requested.
 func privateAddresses(ctx context.Context, e *examination) (outcome, error) {
-	if e.noProxy != "" {
-		return off("%s", e.noProxy), nil
-	}
 	d, err := newDecoy(ctx)
 	if err != nil {
 		return outcome{}, err
 	}
-	defer d.close()
+	defer d.Close()
 	user := url.User(e.probe.customer.Key)
-	wrong, err := e.refusedBy(ctx, user, fmt.Sprintf("http://0.0.0.0:%d/", d.port))
+	wrong, err := e.refusedBy(ctx, user, fmt.Sprintf("http://0.0.0.0:%d/", d.Port))
 	if err != nil {
 		return outcome{}, err
 	}
@@ -202,9 +180,6 @@ func privateAddresses(ctx context.Context, e *examination) (outcome, error) {
 // ownListeners requests purser's other listeners, and the default address of Caddy's admin
 // endpoint.
 func ownListeners(ctx context.Context, e *examination) (outcome, error) {
-	if e.noProxy != "" {
-		return off("%s", e.noProxy), nil
-	}
 	targets := []string{"http://127.0.0.1:2019/config/", "http://[::1]:2019/config/"}
 	for _, l := range e.main.listeners {
 		if l != e.main.proxy && l != e.main.api {
@@ -222,24 +197,18 @@ func ownListeners(ctx context.Context, e *examination) (outcome, error) {
 		}
 	}
 	const tries = "purser's own listeners and Caddy's admin endpoint through the proxy"
-	if len(story) > 0 {
-		return failed(story, tries), nil
-	}
-	return held("%s: refused (%d addresses)", tries, len(targets)), nil
+	return verdict(story, tries, "refused (%d addresses)", len(targets)), nil
 }
 
 // keyToSeller searches the headers that reach a seller for the agent's key.
 func keyToSeller(ctx context.Context, e *examination) (outcome, error) {
-	if e.noProxy != "" {
-		return off("%s", e.noProxy), nil
-	}
 	d, err := newDecoy(ctx)
 	if err != nil {
 		return outcome{}, err
 	}
-	defer d.close()
+	defer d.Close()
 	key := e.probe.customer.Key
-	_, err = e.through(ctx, url.UserPassword(key, "a-task"), fmt.Sprintf("http://127.0.0.1:%d/", d.port), http.Header{
+	_, err = e.through(ctx, url.UserPassword(key, "a-task"), fmt.Sprintf("http://127.0.0.1:%d/", d.Port), http.Header{
 		"X-Api-Key": {key}, "Authorization": {"Bearer " + key}, "Purser-Payment": {"forged"},
 	})
 	if err != nil {
@@ -260,29 +229,23 @@ func keyToSeller(ctx context.Context, e *examination) (outcome, error) {
 			}
 		}
 	}
-	const tries = "the agent's key in what the seller gets"
-	if slices.Sort(story); len(story) > 0 {
-		return failed(slices.Compact(story), tries), nil
-	}
-	return held("%s: not there", tries), nil
+	slices.Sort(story)
+	return verdict(slices.Compact(story), "the agent's key in what the seller gets", "not there"), nil
 }
 
 // noKey spends without credentials, and with an unknown key.
 func noKey(ctx context.Context, e *examination) (outcome, error) {
-	switch {
-	case e.noProxy != "":
-		return off("%s", e.noProxy), nil
-	case e.main.yours.standin:
+	if e.main.yours.standin {
 		return off("programs of this machine spend without a key (PURSER_STANDIN)"), nil
 	}
 	d, err := newDecoy(ctx)
 	if err != nil {
 		return outcome{}, err
 	}
-	defer d.close()
+	defer d.Close()
 	var story []string
 	for _, user := range []*url.Userinfo{nil, url.User("pk_00000000000000000000")} {
-		resp, err := e.through(ctx, user, fmt.Sprintf("http://127.0.0.1:%d/", d.port), nil)
+		resp, err := e.through(ctx, user, fmt.Sprintf("http://127.0.0.1:%d/", d.Port), nil)
 		if err != nil {
 			return outcome{}, err
 		}
@@ -293,11 +256,7 @@ func noKey(ctx context.Context, e *examination) (outcome, error) {
 	if n := len(d.seen()); n > 0 {
 		story = append(story, fmt.Sprintf("%d requests got to the seller", n))
 	}
-	const tries = "no key, or a wrong one, at the proxy"
-	if len(story) > 0 {
-		return failed(story, tries), nil
-	}
-	return held("%s: 407", tries), nil
+	return verdict(story, "no key, or a wrong one, at the proxy", "407"), nil
 }
 
 // browse makes a request to the API as a browser does.
@@ -306,12 +265,8 @@ func (e *examination) browse(ctx context.Context, method, path, host string, hea
 	if err != nil {
 		return answer{}, err
 	}
-	if r.Header = header; r.Header == nil {
-		r.Header = http.Header{}
-	}
-	if host != "" {
-		r.Host = host
-	}
+	maps.Copy(r.Header, header)
+	r.Host = host // empty means the address
 	return send(plain, r)
 }
 
@@ -320,15 +275,15 @@ func rebinding(ctx context.Context, e *examination) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
-	const tries = "the API by a foreign name (DNS rebinding)"
+	var story []string
 	if resp.code != http.StatusMisdirectedRequest {
-		return failed([]string{"GET /health with Host attacker.example: " + resp.status}, tries), nil
+		story = append(story, "GET /health with Host attacker.example: "+resp.status)
 	}
-	return held("%s: refused", tries), nil
+	return verdict(story, "the API by a foreign name (DNS rebinding)", "refused"), nil
 }
 
 func crossSite(ctx context.Context, e *examination) (outcome, error) {
-	const tries = "a POST to the API by another site's page"
+	var story []string
 	for _, h := range []http.Header{
 		{"Origin": {"https://attacker.example"}, "Sec-Fetch-Site": {"cross-site"}, "Content-Type": {"text/plain"}},
 		{"Origin": {"https://attacker.example"}, "Content-Type": {"text/plain"}},
@@ -338,10 +293,10 @@ func crossSite(ctx context.Context, e *examination) (outcome, error) {
 			return outcome{}, err
 		}
 		if resp.code != http.StatusForbidden {
-			return failed([]string{"POST /api-keys from https://attacker.example: " + resp.status}, tries), nil
+			story = append(story, "POST /api-keys from https://attacker.example: "+resp.status)
 		}
 	}
-	return held("%s: refused", tries), nil
+	return verdict(slices.Compact(story), "a POST to the API by another site's page", "refused"), nil
 }
 
 func configSecrets(ctx context.Context, e *examination) (outcome, error) {
@@ -349,11 +304,7 @@ func configSecrets(ctx context.Context, e *examination) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
-	const tries = "secrets in GET /config/"
-	if story := leaks("GET /config/", string(text), e.secretsOf(e.main)); len(story) > 0 {
-		return failed(story, tries), nil
-	}
-	return held("%s: none", tries), nil
+	return verdict(leaks("GET /config/", string(text), e.secretsOf(e.main)), "secrets in GET /config/", "none"), nil
 }
 
 // leaks names the secrets that a text contains, by their first characters.
@@ -387,9 +338,6 @@ func adminEndpoint(_ context.Context, e *examination) (outcome, error) {
 var inHeader = regexp.MustCompile(`eyJ[A-Za-z0-9+/]{200,}={0,2}`)
 
 func secretsInLogs(_ context.Context, e *examination) (outcome, error) {
-	if err := e.checkAlive(); err != nil {
-		return outcome{}, err
-	}
 	var story []string
 	size := 0
 	for _, p := range e.running() {
@@ -409,9 +357,5 @@ func secretsInLogs(_ context.Context, e *examination) (outcome, error) {
 			}
 		}
 	}
-	const tries = "keys, secrets and payments in what purser logged"
-	if len(story) > 0 {
-		return failed(story, tries), nil
-	}
-	return held("%s: none in %d kB", tries, size>>10), nil
+	return verdict(story, "keys, secrets and payments in what purser logged", "none in %d kB", size>>10), nil
 }

@@ -1,19 +1,20 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/purserpay/purser/internal/failpoint"
 	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/sandbox/hostile"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -51,9 +52,6 @@ type examination struct {
 	noProxy string
 	// slots bounds the number of busy customers.
 	slots chan struct{}
-
-	rpcMu sync.Mutex
-	rpcs  map[string]http.Handler
 }
 
 // atOnce is the number of customers that may be busy at once.
@@ -73,8 +71,8 @@ func Run(ctx context.Context, o Options) (Report, error) {
 		return report, err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	e := &examination{more: o.More, slots: make(chan struct{}, atOnce), rpcs: map[string]http.Handler{}}
-	if e.world, err = newWorld(ctx, o.Program, dir, o.Config, environmentOf(o.Environ), e.rpc); err != nil {
+	e := &examination{more: o.More, slots: make(chan struct{}, atOnce)}
+	if e.world, err = newWorld(ctx, o.Program, dir, o.Config, environmentOf(o.Environ)); err != nil {
 		return report, unfinished(ctx, err)
 	}
 	err = e.prepare(ctx)
@@ -172,21 +170,43 @@ func (e *examination) attackAll(ctx context.Context, list []attack, o Options, r
 // attack makes one attack and returns its finding.
 func (e *examination) attack(ctx context.Context, a attack) Finding {
 	began := time.Now()
-	run := a.run
-	if run == nil {
-		run = func(ctx context.Context, e *examination) (outcome, error) { return e.playAll(ctx, a) }
+	var got outcome
+	var err error
+	switch {
+	case a.last && !slices.Contains(e.running(), e.main): // it has ended by itself, so nothing can be said
+		err = fmt.Errorf("the scratch purser has ended; it said:\n%s", e.main.log.last())
+	case a.run == nil:
+		got, err = e.playAll(ctx, a)
+	case a.proxied && e.noProxy != "":
+		got = off("%s", e.noProxy)
+	default:
+		got, err = a.run(ctx, e)
 	}
-	got, err := run(ctx, e)
-	if err == nil {
-		err = ctx.Err()
-	}
-	if err != nil {
+	if err = cmp.Or(err, ctx.Err()); err != nil {
 		got = outcome{Unmade, a.tries + ": " + err.Error(), nil}
 	}
 	return Finding{
 		Group: a.group, Attack: a.name, Result: got.result, Says: got.says, Story: got.story,
 		Seconds: float64(time.Since(began).Milliseconds()) / 1000,
 	}
+}
+
+// gather does something with each of a list, at most limit at once, or all when limit is negative.
+// It joins the stories, and stops at the first error.
+func gather[T any](
+	ctx context.Context, limit int, list []T, do func(ctx context.Context, i int, one T) ([]string, error),
+) ([]string, error) {
+	stories := make([][]string, len(list))
+	all, ctx := errgroup.WithContext(ctx)
+	all.SetLimit(limit)
+	for i, one := range list {
+		all.Go(func() (err error) {
+			stories[i], err = do(ctx, i, one)
+			return err
+		})
+	}
+	err := all.Wait()
+	return slices.Concat(stories...), err
 }
 
 // running returns the pursers that have not ended.
@@ -209,14 +229,6 @@ func (e *examination) running() (list []*purser) {
 	return list
 }
 
-// checkAlive fails when the main purser has ended by itself. Nothing can be said about it then.
-func (e *examination) checkAlive() error {
-	if !slices.Contains(e.running(), e.main) {
-		return fmt.Errorf("the scratch purser has ended; it said:\n%s", e.main.log.last())
-	}
-	return nil
-}
-
 // customers returns the customers of the pursers that have not ended.
 func (e *examination) customers() (list []*player) {
 	for _, p := range e.running() {
@@ -229,23 +241,4 @@ func (e *examination) customers() (list []*player) {
 		e.mu.Unlock()
 	}
 	return list
-}
-
-// serveRPC serves an RPC at an address of its own, and counts its calls in asked.
-func (e *examination) serveRPC(name string, rpc *hostile.RPC, asked *atomic.Int64) string {
-	path := "/rpc/" + name
-	e.rpcMu.Lock()
-	defer e.rpcMu.Unlock()
-	e.rpcs[path] = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		asked.Add(1)
-		rpc.ServeHTTP(w, r)
-	})
-	return e.at + path
-}
-
-// rpc returns the handler of an address, or nil.
-func (e *examination) rpc(path string) http.Handler {
-	e.rpcMu.Lock()
-	defer e.rpcMu.Unlock()
-	return e.rpcs[path]
 }

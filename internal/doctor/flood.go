@@ -15,9 +15,97 @@ import (
 )
 
 const (
+	floodTries        = "one address makes keys as fast as it can"
 	registrationTries = "somebody on another machine makes keys"
 	failingTries      = "one key has payments fail as fast as it can"
 )
+
+const (
+	// mostFlood bounds the limits that a flood tries to exceed.
+	mostFlood = 1000
+	// flooders is the number of its clients.
+	flooders = 8
+	// spare is the number of requests beyond the limit after which a flood counts as a success.
+	spare = 20
+	// floodTime bounds a flood.
+	floodTime = 2 * time.Minute
+)
+
+// flood makes requests from several clients until one of them is refused, or until they are more
+// than a limit of perMinute allows. The allowed number grows with the time. try reports whether its
+// request was refused. flood returns the number of requests that were not, and their time; refused
+// is false when there were too many.
+func flood(perMinute int, try func(n int64) (refused bool)) (made int64, took time.Duration, refused bool) {
+	var (
+		all     sync.WaitGroup
+		tried   atomic.Int64
+		passed  atomic.Int64
+		over    atomic.Bool
+		began   = time.Now()
+		tooMany = func() bool {
+			return float64(passed.Load()) > float64(perMinute)*(1+time.Since(began).Minutes())+spare
+		}
+	)
+	for range flooders {
+		all.Go(func() {
+			for !over.Load() && !tooMany() {
+				if try(tried.Add(1)) {
+					over.Store(true)
+				} else {
+					passed.Add(1)
+				}
+			}
+		})
+	}
+	all.Wait()
+	return passed.Load(), time.Since(began).Round(time.Millisecond), over.Load()
+}
+
+// register makes a key as a stranger would.
+func (e *examination) register(ctx context.Context) (answer, error) {
+	return e.browse(ctx, http.MethodPost, "/api-keys", "", http.Header{"Content-Type": {"application/json"}})
+}
+
+// keyFlood makes more keys than an address may in a minute.
+func keyFlood(ctx context.Context, e *examination) (outcome, error) {
+	rate := e.main.yours.keyRate
+	switch {
+	case e.main.yours.registrationOff:
+		return e.registrationIsOff(ctx)
+	case rate == 0:
+		return off("one address may make any number of keys (key_rate)"), nil
+	case rate > mostFlood:
+		return off("one address may make %d keys a minute, which is as good as any number (key_rate)", rate), nil
+	}
+	ctx, stop := context.WithTimeout(ctx, floodTime)
+	defer stop()
+	type end struct {
+		got answer
+		err error
+	}
+	ends := make(chan end, flooders)
+	made, took, refused := flood(rate, func(int64) bool {
+		got, err := e.register(ctx)
+		if err == nil && got.code == http.StatusCreated {
+			return false
+		}
+		ends <- end{got, err}
+		return true
+	})
+	if !refused {
+		return failed([]string{fmt.Sprintf("%d keys were made in %s", made, took)}, floodTries), nil
+	}
+	last := <-ends
+	switch {
+	case last.err != nil:
+		return outcome{}, last.err
+	case last.got.code != http.StatusTooManyRequests:
+		return outcome{}, errors.New("POST /api-keys: " + last.got.status)
+	case last.got.header.Get("Retry-After") == "":
+		return failed([]string{"the 429 has no Retry-After"}, floodTries), nil
+	}
+	return held("%s: 429 after %d", floodTries, made), nil
+}
 
 // openRegistration makes a key as a stranger would.
 func openRegistration(ctx context.Context, e *examination) (outcome, error) {
@@ -28,7 +116,7 @@ func openRegistration(ctx context.Context, e *examination) (outcome, error) {
 	case len(y.exposed) == 0:
 		return held("%s: your API listens on loopback only", registrationTries), nil
 	}
-	got, err := e.browse(ctx, http.MethodPost, "/api-keys", "", http.Header{"Content-Type": {"application/json"}})
+	got, err := e.register(ctx)
 	switch {
 	case err != nil:
 		return outcome{}, err
@@ -45,7 +133,7 @@ func openRegistration(ctx context.Context, e *examination) (outcome, error) {
 
 // registrationIsOff checks that POST /api-keys is refused when registration is off.
 func (e *examination) registrationIsOff(ctx context.Context) (outcome, error) {
-	got, err := e.browse(ctx, http.MethodPost, "/api-keys", "", http.Header{"Content-Type": {"application/json"}})
+	got, err := e.register(ctx)
 	switch {
 	case err != nil:
 		return outcome{}, err
@@ -67,40 +155,29 @@ func failingFlood(ctx context.Context, e *examination) (outcome, error) {
 		return outcome{}, err
 	}
 	one.world.Facilitator.Choose = func(c *hostile.Call) (hostile.FacilitatorFault, bool) { return hostile.VerifyRefuses, true }
-	ctx, stop := context.WithTimeout(ctx, 2*time.Minute)
+	ctx, stop := context.WithTimeout(ctx, floodTime)
 	defer stop()
-	var (
-		all   sync.WaitGroup
-		tried atomic.Int64
-		over  atomic.Pointer[hostile.Result]
-		began = time.Now()
-		most  = slices.Min(bounds)
-	)
-	for range flooders {
-		all.Go(func() {
-			for over.Load() == nil {
-				n := tried.Add(1)
-				if float64(n) > float64(most)*(1+time.Since(began).Minutes())+flooders+spare {
-					return
-				}
-				got := one.customer.Buy(ctx, one.world.SellerURL, hostile.PayerDoor, hostile.Order{ID: firstOrder + uint64(n)%firstOrder, Key: fmt.Sprint("failing-", n)})
-				if got.Status != http.StatusPaymentRequired || strings.Contains(got.Reason, "policy") {
-					over.Store(&got)
-				}
-			}
-		})
+	var last atomic.Pointer[hostile.Result]
+	made, took, refused := flood(slices.Min(bounds), func(n int64) bool {
+		order := hostile.Order{ID: firstOrder + uint64(n)%firstOrder, Key: fmt.Sprint("failing-", n)}
+		got := one.customer.Buy(ctx, one.world.SellerURL, hostile.PayerDoor, order)
+		if got.Status == http.StatusPaymentRequired && !strings.Contains(got.Reason, "policy") {
+			return false
+		}
+		last.Store(&got)
+		return true
+	})
+	if !refused {
+		return failed([]string{fmt.Sprintf("%d payments were refused in %s, and more would be", made, took)}, failingTries), nil
 	}
-	all.Wait()
-	switch got := over.Load(); {
-	case got == nil:
-		return failed([]string{fmt.Sprintf("%d payments were refused in %s, and more would be", tried.Load(), time.Since(began).Round(time.Millisecond))}, failingTries), nil
+	switch got := last.Load(); {
 	case got.Status == http.StatusPaymentRequired:
-		return held("%s: your limits end it after %d", failingTries, tried.Load()-1), nil
+		return held("%s: your limits end it after %d", failingTries, made), nil
 	case got.Status != http.StatusTooManyRequests:
-		return outcome{}, fmt.Errorf("after %d payments: %s", tried.Load(), got)
+		return outcome{}, fmt.Errorf("after %d payments: %s", made, got)
 	}
 	if took, err := e.healthTime(ctx); err != nil {
 		return failed([]string{fmt.Sprintf("afterwards, GET /health: %v after %s", err, took)}, failingTries), nil
 	}
-	return held("%s: 429 after %d", failingTries, tried.Load()-1), nil
+	return held("%s: 429 after %d", failingTries, made), nil
 }

@@ -4,58 +4,48 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/purserpay/purser/sandbox/hostile"
+	"github.com/purserpay/purser/sandbox/loopback"
 )
 
 // killMoment is a moment at which purser is killed.
 type killMoment struct {
-	says        string
-	door        hostile.Door
-	key         string
-	facilitator func(kill func()) hostile.FacilitatorFault
-	seller      func(kill func()) hostile.SellerFault
+	says string
+	door hostile.Door
+	key  string
+	// fail makes the customer's world kill purser at this moment.
+	fail func(w *hostile.World, kill func())
 }
 
 const killTries = "kill -9 of purser between journal and answer; it starts again and the client asks again"
 
-// killMoments returns the moments that are tried.
-func killMoments() []killMoment {
-	return []killMoment{
-		{
-			says: "after its facilitator moved the money", door: hostile.PayerDoor,
-			facilitator: func(kill func()) hostile.FacilitatorFault {
-				return hostile.FacilitatorFault{On: hostile.Settle, Do: func(c *hostile.Call) {
-					c.Serve()
-					kill()
-					c.Reset()
-				}}
-			},
-		},
-		{
-			says: "after the seller took the money", door: hostile.ProxyDoor,
-			seller: func(kill func()) hostile.SellerFault {
-				return hostile.SellerFault{On: hostile.Paid, Do: func(v *hostile.Visit) {
-					v.Settle()
-					kill()
-					v.Reset()
-				}}
-			},
-		},
-		{
-			says: "when the payload was at the seller", door: hostile.ProxyDoor, key: "the-one",
-			seller: func(kill func()) hostile.SellerFault {
-				return hostile.SellerFault{On: hostile.Paid, Do: func(v *hostile.Visit) {
-					kill()
-					v.Reset()
-				}}
-			},
-		},
-	}
+// killMoments lists the moments that are tried.
+var killMoments = []killMoment{
+	{"after its facilitator moved the money", hostile.PayerDoor, "", func(w *hostile.World, kill func()) {
+		w.Facilitator.Meet(hostile.FacilitatorFault{On: hostile.Settle, Do: func(c *hostile.Call) {
+			c.Serve()
+			kill()
+			c.Reset()
+		}})
+	}},
+	{"after the seller took the money", hostile.ProxyDoor, "", func(w *hostile.World, kill func()) {
+		w.Seller.Meet(hostile.SellerFault{On: hostile.Paid, Do: func(v *hostile.Visit) {
+			v.Settle()
+			kill()
+			v.Reset()
+		}})
+	}},
+	{"when the payload was at the seller", hostile.ProxyDoor, "the-one", func(w *hostile.World, kill func()) {
+		w.Seller.Meet(hostile.SellerFault{On: hostile.Paid, Do: func(v *hostile.Visit) {
+			kill()
+			v.Reset()
+		}})
+	}},
 }
 
 // killed kills a purser at each moment, starts it again on the same store, and repeats the
@@ -65,7 +55,7 @@ func killed(ctx context.Context, e *examination) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
-	list := slices.DeleteFunc(killMoments(), func(t killMoment) bool { return t.door == hostile.ProxyDoor && e.noProxy != "" })
+	list := slices.DeleteFunc(slices.Clone(killMoments), func(t killMoment) bool { return t.door == hostile.ProxyDoor && e.noProxy != "" })
 	var victims []*player
 	for _, t := range list {
 		one, err := e.killAt(ctx, p, t)
@@ -82,30 +72,20 @@ func killed(ctx context.Context, e *examination) (outcome, error) {
 			return failed(slices.Concat([]string{"killed " + t.says}, storyOf(wrong, b, l)), killTries), nil
 		}
 	}
-	stories, errs := make([][]string, len(list)), make([]error, len(list))
-	var all sync.WaitGroup
-	for i, one := range victims {
-		all.Go(func() {
-			stories[i], errs[i] = e.await(ctx, one, func(_ *hostile.World, b hostile.Books, l hostile.Ledger) []hostile.Finding {
-				wrong := hostile.Audit(b, l, nil)
-				if len(l.Transfers) == 0 {
-					wrong = append(wrong, hostile.Finding{Rule: hostile.RuleEnd, Detail: "the order was never paid for"})
-				}
-				return wrong
-			})
-			if len(stories[i]) > 0 {
-				stories[i] = slices.Concat([]string{"killed " + list[i].says}, stories[i])
+	story, err := gather(ctx, -1, victims, func(ctx context.Context, i int, one *player) ([]string, error) {
+		story, err := e.await(ctx, one, func(_ *hostile.World, b hostile.Books, l hostile.Ledger) []hostile.Finding {
+			wrong := hostile.Audit(b, l, nil)
+			if len(l.Transfers) == 0 {
+				wrong = append(wrong, hostile.Finding{Rule: hostile.RuleEnd, Detail: "the order was never paid for"})
 			}
+			return wrong
 		})
-	}
-	all.Wait()
-	if err := errors.Join(errs...); err != nil {
-		return outcome{}, err
-	}
-	if story := slices.Concat(stories...); len(story) > 0 {
-		return failed(story, killTries), nil
-	}
-	return held("%s: paid once (%d turns)", killTries, len(list)), nil
+		if len(story) > 0 {
+			story = slices.Concat([]string{"killed " + list[i].says}, story)
+		}
+		return story, err
+	})
+	return verdict(story, killTries, "paid once (%d turns)", len(list)), err
 }
 
 // killAt runs one customer's order with a kill at this moment.
@@ -115,16 +95,10 @@ func (e *examination) killAt(ctx context.Context, p *purser, t killMoment) (*pla
 		return nil, err
 	}
 	dead := make(chan struct{})
-	kill := func() {
+	t.fail(one.world, func() {
 		p.kill()
 		close(dead)
-	}
-	if t.facilitator != nil {
-		one.world.Facilitator.Meet(t.facilitator(kill))
-	}
-	if t.seller != nil {
-		one.world.Seller.Meet(t.seller(kill))
-	}
+	})
 	buy := func() hostile.Result {
 		return one.at(t.door).Buy(ctx, one.world.SellerURL, t.door, hostile.Order{ID: firstOrder, Key: t.key})
 	}
@@ -161,25 +135,12 @@ func lyingRPC(ctx context.Context, e *examination) (outcome, error) {
 			}
 		}
 	}
-	stories, errs := make([][]string, len(lies)), make([]error, len(lies))
-	var all sync.WaitGroup
-	atOnce := make(chan struct{}, 4) // each lie has its own purser
-	for i, lie := range lies {
-		all.Go(func() {
-			atOnce <- struct{}{}
-			defer func() { <-atOnce }()
-			stories[i], errs[i] = e.believes(ctx, fmt.Sprintf("rpc%d", i), lie)
-		})
-	}
-	all.Wait()
-	if err := errors.Join(errs...); err != nil {
-		return outcome{}, err
-	}
+	// Each lie has its own purser.
+	story, err := gather(ctx, 4, lies, func(ctx context.Context, i int, lie hostile.RPCFault) ([]string, error) {
+		return e.believes(ctx, fmt.Sprintf("rpc%d", i), lie)
+	})
 	const tries = "the RPC answers for another chain or for a fork, from the future, or leaves events out"
-	if story := slices.Concat(stories...); len(story) > 0 {
-		return failed(story, "%s", tries), nil
-	}
-	return held("%s: nothing is decided by it (%d lies)", tries, len(lies)), nil
+	return verdict(story, tries, "nothing is decided by it (%d lies)", len(lies)), err
 }
 
 // believes plays the scenario of a lie on a purser of its own, and reports what that purser wrongly
@@ -187,7 +148,16 @@ func lyingRPC(ctx context.Context, e *examination) (outcome, error) {
 func (e *examination) believes(ctx context.Context, name string, lie hostile.RPCFault) ([]string, error) {
 	rpc := hostile.NewRPC(e.ledger.RPCURL())
 	var asked atomic.Int64
-	p, err := e.launch(ctx, name, e.serveRPC(name, rpc, &asked))
+	counting := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		rpc.ServeHTTP(w, r)
+	})
+	server, err := loopback.Serve(ctx, loopback.Options{Name: "RPC"}, counting)
+	if err != nil {
+		return nil, err
+	}
+	defer server.Close()
+	p, err := e.launch(ctx, name, server.URL())
 	if err != nil {
 		return nil, err
 	}

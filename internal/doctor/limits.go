@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/sandbox/hostile"
@@ -15,8 +16,8 @@ import (
 
 func limitAttacks() []attack {
 	return []attack{
-		{group: withinLimits, name: "price-above-limit", tries: "the seller asks for more than one payment may cost", run: aboveLimit},
-		{group: withinLimits, name: "daily-budget", tries: "a stream of payments, many at once, goes on beyond the day's budget", run: beyondBudget},
+		{group: withinLimits, name: "price-above-limit", tries: "the seller asks for more than one payment may cost", run: aboveLimit, proxied: true},
+		{group: withinLimits, name: "daily-budget", tries: "a stream of payments, many at once, goes on beyond the day's budget", run: beyondBudget, proxied: true},
 		{group: withinLimits, name: "limits-on-rest", tries: "an agent's key asks the API for signatures over more than the limits", run: limitsOnREST},
 		{group: withinLimits, name: "shared-budget", tries: "a stream of payments through proxy and API at once goes on beyond the day's budget", run: beyondBudgetEverywhere},
 		{group: withinLimits, name: "price-drift", tries: "the price changes between question and payment, and with each repeat", holds: "only what was asked for is signed", plays: withSeller(
@@ -44,19 +45,14 @@ func limitAttacks() []attack {
 // otherPayee returns a seller that hangs up on the payment and then names another payee. The repeat
 // must send the first payload, so the other payee gets nothing.
 func otherPayee() hostile.Scenario {
-	var mu sync.Mutex
-	asked := 0
+	var asked atomic.Int64
 	return hostile.Scenario{
 		Name: "seller hangs up, and wants somebody else paid", Holds: "a repeat sends the same payload",
 		Doors: []hostile.Door{hostile.ProxyDoor}, Money: hostile.Once, Ends: []string{"settled"},
 		Seller: []hostile.SellerFault{
 			hostile.HangsUpBefore,
 			{Name: "asks for another payee the second time", On: hostile.Unpaid, Always: true, Do: func(v *hostile.Visit) {
-				mu.Lock()
-				asked++
-				first := asked == 1
-				mu.Unlock()
-				if first {
+				if asked.Add(1) == 1 {
 					v.Serve()
 					return
 				}
@@ -77,9 +73,6 @@ var maxPrice = big.NewInt((1<<32 - 1) * hostile.PriceStep)
 
 // aboveLimit asks for slightly more than the limit of one payment.
 func aboveLimit(ctx context.Context, e *examination) (outcome, error) {
-	if e.noProxy != "" {
-		return off("%s", e.noProxy), nil
-	}
 	one, err := e.enroll(ctx, e.main, e.neutral)
 	if err != nil {
 		return outcome{}, err
@@ -113,9 +106,6 @@ const streams = 8
 
 // beyondBudget asks for more than the day's budget at once, through the proxy.
 func beyondBudget(ctx context.Context, e *examination) (outcome, error) {
-	if e.noProxy != "" {
-		return off("%s", e.noProxy), nil
-	}
 	return e.stream(ctx, hostile.ProxyDoor)
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"math/big"
 	"net/http"
 	"slices"
 	"strings"
@@ -78,18 +77,5 @@ func (e *examination) deployment(ctx context.Context, one *player) (*player, err
 		return nil, nil //nolint:nilnil // the comment above says so
 	}
 	p := &player{purser: e.main, world: one.world, inForce: one.inForce}
-	var err error
-	if p.customer, err = hostile.Deployment(ctx, e.main.url(), key); err != nil {
-		return nil, err
-	}
-	p.customer.Patience = patience
-	if e.main.proxy != "" {
-		if p.proxied, err = p.customer.At("http://" + e.main.proxy); err != nil {
-			return nil, err
-		}
-	}
-	e.mu.Lock()
-	e.owners[p.customer.Wallet] = p.world
-	e.mu.Unlock()
-	return p, e.ledger.Fund(ctx, address(p.customer.Wallet), new(big.Int).SetInt64(funds))
+	return p, e.settle(ctx, p, key)
 }

@@ -2,11 +2,9 @@ package doctor
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/purserpay/purser/sandbox/hostile"
@@ -24,12 +22,7 @@ func (p play) String() string {
 }
 
 // Kinds of customers.
-var (
-	keyed   = hostile.Custom{Name: "with a key", Keyed: true}
-	bare    = hostile.Custom{Name: "without a key"}
-	hangsUp = hostile.Custom{Name: "hangs up", HangsUp: true}
-	twins   = hostile.Custom{Name: "twice at once with a key", Keyed: true, Twins: true}
-)
+var keyed, bare, hangsUp, twins = hostile.Keyed, hostile.Bare, hostile.HangingUp, hostile.Twins
 
 // scenarioNamed returns the scenario of a name. A test checks that all names exist.
 func scenarioNamed(name string) hostile.Scenario {
@@ -175,44 +168,14 @@ func outlasts(s hostile.Scenario) bool {
 	return false
 }
 
-// played holds a play that is over, except for recovery's work.
-type played struct {
-	hostile.Played
-	player *player
-	began  time.Time
-}
-
 // playAll plays the scenarios of an attack, some at a time, each with its own customer.
 func (e *examination) playAll(ctx context.Context, a attack) (outcome, error) {
 	list := slices.DeleteFunc(slices.Clone(a.plays), func(p play) bool { return p.door == hostile.ProxyDoor && e.noProxy != "" })
 	if len(list) == 0 {
 		return off("%s", e.noProxy), nil
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	stories, errs := make([][]string, len(list)), make([]error, len(list))
-	var all sync.WaitGroup
-	for i, p := range list {
-		all.Go(func() {
-			if stories[i], errs[i] = e.playOne(ctx, p); errs[i] != nil {
-				cancel() // nothing can be said any more
-			}
-		})
-	}
-	all.Wait()
-	for _, err := range errs {
-		if err != nil && !errors.Is(err, context.Canceled) {
-			return outcome{}, err
-		}
-	}
-	if err := errors.Join(errs...); err != nil {
-		return outcome{}, err
-	}
-	story := slices.Concat(stories...)
-	if len(story) > 0 {
-		return failed(story, "%s", a.tries), nil
-	}
-	return held("%s: %s (%s)", a.tries, a.holds, times(len(list))), nil
+	story, err := gather(ctx, -1, list, func(ctx context.Context, _ int, p play) ([]string, error) { return e.playOne(ctx, p) })
+	return verdict(story, a.tries, "%s (%s)", a.holds, times(len(list))), err
 }
 
 // times says how many ways of an attack were tried.
@@ -226,7 +189,7 @@ func times(n int) string {
 // playOne plays a scenario, and waits until books and ledger match its rules. The story is empty
 // when they do.
 func (e *examination) playOne(ctx context.Context, p play) ([]string, error) {
-	over, err := e.perform(ctx, p)
+	one, over, err := e.perform(ctx, p)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", p, err)
 	}
@@ -234,14 +197,14 @@ func (e *examination) playOne(ctx context.Context, p play) ([]string, error) {
 		if err := sleep(ctx, validity+time.Second); err != nil {
 			return nil, err
 		}
-		over.player.world.Late(ctx)
 	}
+	one.world.Late(ctx)
 	// A refused payment stays open for two minutes longer and never settles. The play does not wait
 	// for that.
 	if slices.Contains(over.Scenario.Ends, "void") {
 		over.Scenario.Ends = append(slices.Clone(over.Scenario.Ends), "open, refused")
 	}
-	story, err := e.await(ctx, over.player, over.Judge)
+	story, err := e.await(ctx, one, over.Judge)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", p, err)
 	}
@@ -251,24 +214,19 @@ func (e *examination) playOne(ctx context.Context, p play) ([]string, error) {
 	return story, nil
 }
 
-// perform plays a scenario up to the customer's last request.
-func (e *examination) perform(ctx context.Context, p play) (played, error) {
+// perform plays a scenario with a new player, up to its last request.
+func (e *examination) perform(ctx context.Context, p play) (one *player, over hostile.Played, err error) {
 	select {
 	case e.slots <- struct{}{}:
 		defer func() { <-e.slots }()
 	case <-ctx.Done():
-		return played{}, ctx.Err()
+		return nil, over, ctx.Err()
 	}
-	over := played{began: time.Now()}
-	var err error
-	if over.player, err = e.enroll(ctx, e.main, e.neutral); err != nil {
-		return over, err
+	if one, err = e.enroll(ctx, e.main, e.neutral); err != nil {
+		return nil, over, err
 	}
-	over.Played = p.scenario.Play(ctx, over.player.world, over.player.at(p.door), p.door, p.custom, firstOrder)
-	if !p.scenario.Expired {
-		over.player.world.Late(ctx)
-	}
-	return over, ctx.Err()
+	over = p.scenario.Play(ctx, one.world, one.at(p.door), p.door, p.custom, firstOrder)
+	return one, over, ctx.Err()
 }
 
 // firstOrder is the first order of each customer. It costs 0.0001 dollars, which few limits forbid.

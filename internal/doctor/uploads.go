@@ -8,6 +8,8 @@ import (
 	"net/url"
 	"sync"
 	"time"
+
+	"github.com/purserpay/purser/sandbox/loopback"
 )
 
 const (
@@ -31,23 +33,20 @@ type sink struct {
 
 func (s *sink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(io.Discard, r.Body)
-	for taken := s.taken; ; taken = nil {
-		select {
-		case taken <- struct{}{}:
-			continue
-		case <-s.end:
-		case <-r.Context().Done():
-		}
-		break
+	select {
+	case s.taken <- struct{}{}:
+	case <-s.end:
+	case <-r.Context().Done():
+	}
+	select {
+	case <-s.end:
+	case <-r.Context().Done():
 	}
 	w.WriteHeader(http.StatusNoContent)
 }
 
 // uploads lets one key's uploads take all the room that they can, on a purser of its own.
 func uploads(ctx context.Context, e *examination) (outcome, error) {
-	if e.noProxy != "" {
-		return off("%s", e.noProxy), nil
-	}
 	ctx, stop := context.WithTimeout(ctx, uploadTime)
 	defer stop()
 	p, err := e.launch(ctx, "uploads", "")
@@ -64,11 +63,11 @@ func uploads(ctx context.Context, e *examination) (outcome, error) {
 		return outcome{}, err
 	}
 	s := &sink{taken: make(chan struct{}), end: make(chan struct{})}
-	var d decoy
-	if err := d.listen(ctx, s); err != nil {
+	seller, err := loopback.Serve(ctx, loopback.Options{Name: "sink"}, s)
+	if err != nil {
 		return outcome{}, err
 	}
-	defer d.close()
+	defer seller.Close()
 	var all sync.WaitGroup
 	defer all.Wait()
 	defer close(s.end)
@@ -77,7 +76,7 @@ func uploads(ctx context.Context, e *examination) (outcome, error) {
 		refused := make(chan struct{}, wave.uploads)
 		for range wave.uploads {
 			all.Go(func() {
-				_, _ = greedy.post(ctx, fmt.Sprintf("http://127.0.0.1:%d/", d.port), int64(wave.size))
+				_, _ = greedy.post(ctx, seller.URL()+"/", int64(wave.size))
 				refused <- struct{}{}
 			})
 		}
@@ -92,32 +91,22 @@ func uploads(ctx context.Context, e *examination) (outcome, error) {
 		}
 	}
 	got, err := other.post(ctx, other.world.SellerURL+"/buy?id=1", postSize)
-	switch {
-	case err != nil:
-		return outcome{}, err
-	case got.code != http.StatusOK || got.header.Get("Purser-Payment") == "":
+	if err == nil && (got.code != http.StatusOK || got.header.Get("Purser-Payment") == "") {
 		story := []string{fmt.Sprintf("while %d uploads wait for their answers, a POST of another key: %s %s", wait, got.status,
 			got.header.Get("Purser-Declined")+got.header.Get("Purser-Error"))}
 		return failed(story, uploadsTries), nil
 	}
-	return held("%s (%d uploads)", uploadsTries, wait), nil
+	return held("%s (%d uploads)", uploadsTries, wait), err
 }
 
 // post sends a body of zeros through the proxy.
 func (p *player) post(ctx context.Context, target string, size int64) (answer, error) {
-	client := &http.Client{
-		Transport: &http.Transport{
-			DisableKeepAlives: true,
-			Proxy:             http.ProxyURL(&url.URL{Scheme: "http", Host: p.purser.proxy, User: url.User(p.proxied.Key)}),
-		},
-		CheckRedirect: plain.CheckRedirect,
-	}
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, target, io.LimitReader(zeros{}, size))
 	if err != nil {
 		return answer{}, err
 	}
 	r.ContentLength = size
-	return send(client, r)
+	return send(proxied(p.purser, url.User(p.proxied.Key)), r)
 }
 
 // zeros is an endless body of zeros.

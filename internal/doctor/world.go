@@ -7,23 +7,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
-	"github.com/ethereum/go-ethereum/common"
-
+	"github.com/purserpay/purser/internal/ports"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/sandbox/honest"
 	"github.com/purserpay/purser/sandbox/hostile"
 	"github.com/purserpay/purser/sandbox/ledger"
+	"github.com/purserpay/purser/sandbox/loopback"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -59,27 +55,20 @@ type world struct {
 
 	ledger      *ledger.Ledger
 	honest      http.Handler
-	facilitator *http.Server
-	at          string // the facilitator's URL
-	served      chan error
-	// other returns the handler of other paths at that address, or nil.
-	other func(path string) http.Handler
+	facilitator *loopback.Server
+	free        ports.Free
 
 	mu      sync.Mutex
 	owners  map[x402.Address]*hostile.World // by the wallet whose payments meet its faults
 	pursers []*purser
 	players []*player
-	ports   map[int]bool
 }
 
 // newWorld starts the ledger and the facilitators. The caller must call Close.
-func newWorld(
-	ctx context.Context, program, dir string, config []byte, environ environment, other func(path string) http.Handler,
-) (*world, error) {
+func newWorld(ctx context.Context, program, dir string, config []byte, environ environment) (*world, error) {
 	w := &world{
 		program: program, dir: dir, sockets: dir, config: config, environ: environ,
-		owners: map[x402.Address]*hostile.World{}, ports: map[int]bool{}, served: make(chan error, 1),
-		other: other,
+		owners: map[x402.Address]*hostile.World{},
 	}
 	var err error
 	if len(dir) > longestDir {
@@ -87,20 +76,14 @@ func newWorld(
 			return nil, fmt.Errorf("%s is too long for sockets: %w", dir, err)
 		}
 	}
-	if w.ledger, err = ledger.Start(ctx, ledger.Options{}); err != nil {
-		return nil, errors.Join(err, w.removeSockets())
+	w.ledger, err = ledger.Start(ctx, ledger.Options{})
+	if err == nil {
+		w.honest = honest.NewFacilitator(w.ledger, nil)
+		w.facilitator, err = loopback.Serve(ctx, loopback.Options{Name: "facilitator"}, http.HandlerFunc(w.facilitate))
 	}
-	w.honest = honest.NewFacilitator(w.ledger, nil)
-	socket, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
-		return nil, errors.Join(err, w.ledger.Close(), w.removeSockets())
+		return nil, errors.Join(err, w.Close())
 	}
-	w.at = "http://" + socket.Addr().String()
-	w.facilitator = &http.Server{
-		Handler: http.HandlerFunc(w.facilitate), ReadHeaderTimeout: 10 * time.Second,
-		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
-	}
-	go func() { w.served <- w.facilitator.Serve(socket) }()
 	return w, nil
 }
 
@@ -113,75 +96,36 @@ func (w *world) Close() error {
 		ends.Go(p.stop)
 	}
 	ends.Wait()
-	var errs []error
+	errs := []error{w.facilitator.Close(), w.ledger.Close()}
 	for _, p := range w.players {
 		errs = append(errs, p.world.Close())
 	}
-	err := w.facilitator.Close()
-	if served := <-w.served; !errors.Is(served, http.ErrServerClosed) {
-		err = errors.Join(err, served)
+	if w.sockets != w.dir {
+		errs = append(errs, os.RemoveAll(w.sockets))
 	}
-	return errors.Join(append(errs, err, w.ledger.Close(), w.removeSockets())...)
-}
-
-// removeSockets removes the folder of sockets, when it is outside the scratch folder.
-func (w *world) removeSockets() error {
-	if w.sockets == w.dir {
-		return nil
-	}
-	return os.RemoveAll(w.sockets)
+	return errors.Join(errs...)
 }
 
 // facilitate passes each call to the facilitator of the paying customer, because purser is
 // configured with only one.
 func (w *world) facilitate(out http.ResponseWriter, r *http.Request) {
-	if other := w.other(r.URL.Path); other != nil {
-		other.ServeHTTP(out, r)
-		return
-	}
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxAnswer))
 	if err != nil {
 		return
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
-	var seen struct {
-		Version int             `json:"x402Version"`
-		Payload json.RawMessage `json:"paymentPayload"`
-	}
-	_ = json.Unmarshal(body, &seen) // any facilitator refuses what is not a call
-	a, _, err := x402.Payload{Version: seen.Version, JSON: seen.Payload}.Authorization()
 	w.mu.Lock()
-	of := w.owners[a.From]
+	of := w.owners[hostile.AuthorizationOf(body).From]
 	w.mu.Unlock()
-	if err != nil || of == nil {
+	if of == nil {
 		w.honest.ServeHTTP(out, r)
 		return
 	}
 	of.Facilitator.ServeHTTP(out, r)
 }
 
-// Ports lie below those that systems use for outgoing connections. Such a connection could take a
-// port while its purser is down.
-const firstPort, ports = 20_000, 12_000
-
 // port returns a free port on loopback, each once.
-func (w *world) port() (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for range ports {
-		n := firstPort + rand.IntN(ports) //nolint:gosec // no secret
-		if w.ports[n] {
-			continue
-		}
-		w.ports[n] = true
-		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(n))) //nolint:noctx // at once, or not at all
-		if err != nil {
-			continue
-		}
-		return n, l.Close()
-	}
-	return 0, errors.New("no port is free on 127.0.0.1")
-}
+func (w *world) port() (int, error) { return w.free.Block(1) }
 
 // launch starts a purser with a scratch copy of the configuration. rpc is its RPC; empty means the
 // ledger.
@@ -191,7 +135,7 @@ func (w *world) launch(ctx context.Context, name, rpc string) (*purser, error) {
 	}
 	for tries := 1; ; tries++ {
 		s, err := scratch(w.config, w.environ, filepath.Join(w.dir, name), addresses{
-			facilitator: w.at, rpc: rpc, socket: filepath.Join(w.sockets, name+".sock"), ports: w.port,
+			facilitator: w.facilitator.URL(), rpc: rpc, socket: filepath.Join(w.sockets, name+".sock"), ports: w.port,
 		})
 		if err != nil {
 			return nil, err
@@ -252,34 +196,37 @@ func (w *world) enroll(ctx context.Context, at *purser, policy *pay.Policy) (*pl
 	p.id = made.ID
 	// A new key may take a moment, because purser returns it before it is written.
 	for deadline := time.Now().Add(slowStore); ; {
-		err = p.introduce(ctx, made.Key)
-		if err == nil {
-			break
+		if err = p.readLimits(ctx); err == nil {
+			err = w.settle(ctx, p, made.Key)
 		}
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(100 * time.Millisecond):
+		if err == nil || time.Now().After(deadline) {
+			return p, err
 		}
-		if time.Now().After(deadline) {
+		if err := sleep(ctx, 100*time.Millisecond); err != nil {
 			return nil, err
 		}
 	}
-	if at.proxy != "" {
-		if p.proxied, err = p.customer.At("http://" + at.proxy); err != nil {
-			return nil, err
-		}
-		p.proxied.Patience = patience
+}
+
+// settle makes the customers of a key at the player's purser, with money.
+func (w *world) settle(ctx context.Context, p *player, key string) (err error) {
+	if p.customer, err = hostile.Deployment(ctx, p.purser.url(), key); err != nil {
+		return err
 	}
 	p.customer.Patience = patience
+	if p.purser.proxy != "" {
+		if p.proxied, err = p.customer.At("http://" + p.purser.proxy); err != nil {
+			return err
+		}
+	}
 	w.mu.Lock()
 	w.owners[p.customer.Wallet] = p.world
 	w.mu.Unlock()
-	return p, w.ledger.Fund(ctx, address(p.customer.Wallet), x402.NewAmount(funds).Big())
+	return p.world.Fund(ctx, p.customer.Wallet, x402.NewAmount(funds))
 }
 
-// introduce makes a customer for a key, and reads the limits of that key.
-func (p *player) introduce(ctx context.Context, key string) error {
+// readLimits reads the limits of the player's key.
+func (p *player) readLimits(ctx context.Context) error {
 	text, err := p.purser.operator(ctx, http.MethodGet, "/purser/keys/"+p.id, nil)
 	if err != nil {
 		return err
@@ -291,8 +238,7 @@ func (p *player) introduce(ctx context.Context, key string) error {
 		return fmt.Errorf("a new key's limits: %w", err)
 	}
 	p.inForce = shown.InForce[pay.DoorProxy]
-	p.customer, err = hostile.Deployment(ctx, p.purser.url(), key)
-	return err
+	return nil
 }
 
 // account reads a customer's books and its transfers on the ledger.
@@ -304,9 +250,6 @@ func (w *world) account(ctx context.Context, p *player) (hostile.Books, hostile.
 	l, err := hostile.ReadLedger(ctx, w.ledger, p.customer.Wallet)
 	return b, l, err
 }
-
-// address converts an account to the type of the ledger.
-func address(a x402.Address) common.Address { return common.Address(a) }
 
 // secretsOf returns all secrets that must not leak.
 func (w *world) secretsOf(p *purser) []string {

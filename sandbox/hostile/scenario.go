@@ -58,15 +58,16 @@ type Custom struct {
 	Twins bool
 }
 
+// Ways in which customers request orders.
+var (
+	Keyed     = Custom{Name: "with a key", Keyed: true}
+	Bare      = Custom{Name: "without a key"}
+	HangingUp = Custom{Name: "hangs up", HangsUp: true}
+	Twins     = Custom{Name: "twice at once with a key", Keyed: true, Twins: true}
+)
+
 // Customs lists all ways.
-func Customs() []Custom {
-	return []Custom{
-		{Name: "with a key", Keyed: true},
-		{Name: "without a key"},
-		{Name: "hangs up", HangsUp: true},
-		{Name: "twice at once with a key", Keyed: true, Twins: true},
-	}
-}
+func Customs() []Custom { return []Custom{Keyed, Bare, HangingUp, Twins} }
 
 // Fits reports whether a scenario applies to this kind of customer at a door.
 func (s Scenario) Fits(door Door, c Custom) bool {
