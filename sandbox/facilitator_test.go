@@ -139,40 +139,6 @@ func TestFacilitatorKnowsTheToken(t *testing.T) {
 	t.Cleanup(func() { wantBalance(t, w, b.address, 1_000_000) })
 }
 
-func TestFacilitatorSettlesOnce(t *testing.T) {
-	t.Parallel()
-	w := start(t, Options{PayTo: x402.Address{19: 1}})
-	for version, networkName := range map[int]string{1: "base", 2: "eip155:8453"} {
-		t.Run(networkName, func(t *testing.T) {
-			t.Parallel()
-			b := newBuyer(t, w, 30_000)
-			c := offered(t, w, version)
-			body := callBody(t, b.pay(t, c), c.Accepts[0])
-			for range 2 { // a check does not use it up
-				status, verdict := facilitate(t, w, "/verify", body)
-				if status != http.StatusOK || verdict["isValid"] != true || verdict["payer"] != b.address.String() {
-					t.Fatalf("/verify: %d %v", status, verdict)
-				}
-			}
-			status, verdict := facilitate(t, w, "/settle", body)
-			transaction, _ := verdict["transaction"].(string)
-			if status != http.StatusOK || verdict["success"] != true || !x402.ValidTransaction(transaction) ||
-				verdict["network"] != networkName || verdict["payer"] != b.address.String() {
-				t.Fatalf("/settle: %d %v", status, verdict)
-			}
-			wantBalance(t, w, b.address, 20_000)
-			if _, verdict := facilitate(t, w, "/verify", body); verdict["isValid"] != false || verdict["invalidReason"] != honest.NonceUsed {
-				t.Errorf("/verify again: %v", verdict)
-			}
-			if _, verdict := facilitate(t, w, "/settle", body); verdict["success"] != false || verdict["errorReason"] != honest.NonceUsed || verdict["transaction"] != "" {
-				t.Errorf("/settle again: %v", verdict)
-			}
-			wantBalance(t, w, b.address, 20_000)
-		})
-	}
-	t.Cleanup(func() { wantBalance(t, w, x402.Address{19: 1}, 20_000) })
-}
-
 func TestFacilitatorTakesNoNonsense(t *testing.T) {
 	t.Parallel()
 	w := start(t, Options{})

@@ -55,8 +55,6 @@ type Options struct {
 	// Port is purser's port. The world uses ports after it: seller +1, facilitator +2, JSON-RPC +3,
 	// seller over TLS +6, identity provider +7. Default: free ports.
 	Port int
-	// PayTo receives the sellers' money. Default: an address without a known private key.
-	PayTo x402.Address
 	// PublicURL is purser's address for people, if that is not on loopback. The dashboard's sign-in
 	// may return there.
 	PublicURL string
@@ -70,7 +68,7 @@ type Options struct {
 type World struct {
 	// Chain holds the money.
 	Chain *evm.Chain
-	// PayTo receives the sellers' money.
+	// PayTo receives the sellers' money. It has no known private key.
 	PayTo x402.Address
 	// User is the user that the identity provider signs in.
 	User identity.User
@@ -94,11 +92,9 @@ func Start(ctx context.Context, o Options) (*World, error) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	w := &World{
-		PayTo: o.PayTo, cancel: cancel, transport: http.DefaultTransport.(*http.Transport).Clone(),
+		PayTo:  x402.Address(crypto.Keccak256([]byte("purser sandbox seller"))[12:]),
+		cancel: cancel, transport: http.DefaultTransport.(*http.Transport).Clone(),
 		User: identity.User{Subject: "sandbox", Name: "Sandbox user", Email: "user@purser.test"},
-	}
-	if w.PayTo.IsZero() {
-		w.PayTo = x402.Address(crypto.Keccak256([]byte("purser sandbox seller"))[12:])
 	}
 	if err := w.start(ctx, o); err != nil {
 		return nil, errors.Join(err, w.Close())

@@ -7,6 +7,7 @@
 package evm
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ethereum/go-ethereum/accounts/abi"
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core"
 	"github.com/ethereum/go-ethereum/core/types"
@@ -69,7 +71,7 @@ type Chain struct {
 	rpc    *rpc.Client
 	client *ethclient.Client
 	geth   *gethclient.Client
-	token  *contract
+	token  abi.ABI
 	op     *operator
 
 	mine   chan chan struct{} // requests for a block; each is closed with its block
@@ -100,8 +102,8 @@ func Start(ctx context.Context, o Options) (*Chain, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.token, err = newToken(tokenArtifact); err != nil {
-		return nil, err
+	if c.token, err = abi.JSON(bytes.NewReader(tokenArtifact.ABI)); err != nil {
+		return nil, fmt.Errorf("read the token's ABI: %w", err)
 	}
 	if c.op, err = newOperator(); err != nil {
 		return nil, err

@@ -8,89 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ethereum/go-ethereum"
 	"github.com/ethereum/go-ethereum/common"
-	"github.com/ethereum/go-ethereum/crypto"
 )
-
-func TestStartReportsABusyPort(t *testing.T) {
-	t.Parallel()
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer taken.Close()
-	if c, err := Start(context.Background(), Options{Port: taken.Addr().(*net.TCPAddr).Port}); err == nil {
-		t.Error("Start succeeded on a port that is taken")
-		_ = c.Close()
-	}
-}
-
-func TestForeignProgramsFindTheirWay(t *testing.T) {
-	t.Parallel()
-	c := start(t, Options{})
-	client, ctx := dial(t, c), bounded(t)
-	id, err := client.ChainID(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if id.Uint64() != c.ChainID() || id.Uint64() != 8453 {
-		t.Errorf("chain id %s, want 8453", id)
-	}
-	code, err := client.CodeAt(ctx, c.TokenAddress(), nil)
-	if err != nil || len(code) == 0 {
-		t.Errorf("no code at the token's address: %v", err)
-	}
-	// Multicall3 answers with the time of the block that it runs in.
-	multicall := common.HexToAddress(multicallAddress)
-	answer, err := client.CallContract(ctx, ethereum.CallMsg{
-		To: &multicall, Data: crypto.Keccak256([]byte("getCurrentBlockTimestamp()"))[:4],
-	}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	lag := time.Since(time.Unix(new(big.Int).SetBytes(answer).Int64(), 0))
-	if lag < -2*time.Second || lag > patience {
-		t.Errorf("Multicall3 sees a time that is %s behind", lag)
-	}
-	for _, tag := range []int64{-3, -4} { // finalized, safe
-		if _, err := client.HeaderByNumber(ctx, big.NewInt(tag)); err != nil {
-			t.Errorf("block tag %d: %v", tag, err)
-		}
-	}
-}
-
-func TestForeignTransactionsAreMined(t *testing.T) {
-	t.Parallel()
-	c := start(t, Options{})
-	client, ctx := dial(t, c), bounded(t)
-	relayer, payer, seller := newAccount(t), funded(t, c, 1000), newAccount(t)
-	if err := c.FundETH(ctx, relayer.address, big.NewInt(1e18)); err != nil {
-		t.Fatal(err)
-	}
-	auth := authorize(t, payer.address, seller.address, 300)
-	data, err := c.packTransfer(auth, payer.sign(t, auth))
-	if err != nil {
-		t.Fatal(err)
-	}
-	to := c.TokenAddress()
-	if receipt := relayer.send(t, client, &to, data); receipt.Status != 1 {
-		t.Error("the foreign transaction reverted")
-	}
-	wantBalance(t, c, seller.address, 300)
-	wantBalance(t, c, payer.address, 700)
-}
-
-func TestTwoChainsAreSeparate(t *testing.T) {
-	t.Parallel()
-	one, two := start(t, Options{}), start(t, Options{})
-	if one.RPCURL() == two.RPCURL() {
-		t.Fatal("both listen at", one.RPCURL())
-	}
-	a := funded(t, one, 5)
-	wantBalance(t, one, a.address, 5)
-	wantBalance(t, two, a.address, 0)
-}
 
 func TestCloseReleasesWaitingCalls(t *testing.T) {
 	t.Parallel()

@@ -109,7 +109,7 @@ func (c *Chain) transact(ctx context.Context, to common.Address, value *big.Int,
 // Fund mints tokens for an account, and returns once they are there. amount is in the token's
 // smallest unit and must be positive.
 func (c *Chain) Fund(ctx context.Context, to common.Address, amount *big.Int) error {
-	data, err := c.token.pack(sigMint, to, amount)
+	data, err := c.token.Pack("mint", to, amount)
 	if err != nil {
 		return err
 	}

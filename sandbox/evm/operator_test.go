@@ -1,7 +1,6 @@
 package evm
 
 import (
-	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -56,35 +55,6 @@ func TestConcurrentTransfers(t *testing.T) {
 	if limit := int(took/time.Second) + 3; len(blocks) > limit {
 		t.Errorf("%d blocks in %s: the transfers did not share blocks", len(blocks), took)
 	}
-}
-
-func TestOneAuthorizationManyRelays(t *testing.T) {
-	t.Parallel()
-	c := start(t, Options{})
-	ctx := bounded(t)
-	payer, seller := funded(t, c, 1000), newAccount(t)
-	auth := authorize(t, payer.address, seller.address, 10)
-	signature := payer.sign(t, auth)
-	errs := make([]error, 16)
-	var wg sync.WaitGroup
-	for i := range errs {
-		wg.Go(func() { _, errs[i] = c.TransferWithAuthorization(ctx, auth, signature) })
-	}
-	wg.Wait()
-	succeeded := 0
-	for _, err := range errs {
-		var revert *RevertError
-		switch {
-		case err == nil:
-			succeeded++
-		case !errors.As(err, &revert) || revert.Reason != usedOrCanceled:
-			t.Errorf("got %v, want %q", err, usedOrCanceled)
-		}
-	}
-	if succeeded != 1 {
-		t.Errorf("%d of %d relays of one authorization succeeded", succeeded, len(errs))
-	}
-	wantBalance(t, c, seller.address, 10)
 }
 
 func TestIdleChainDoesNotMakeAPaymentWait(t *testing.T) {

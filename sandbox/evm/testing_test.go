@@ -222,9 +222,9 @@ func wantBalance(t *testing.T, c *Chain, owner common.Address, want int64) {
 	}
 }
 
-func pack(t *testing.T, c *Chain, signature string, args ...any) []byte {
+func pack(t *testing.T, c *Chain, method string, args ...any) []byte {
 	t.Helper()
-	data, err := c.token.pack(signature, args...)
+	data, err := c.token.Pack(method, args...)
 	if err != nil {
 		t.Fatal(err)
 	}

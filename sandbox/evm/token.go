@@ -1,100 +1,49 @@
 package evm
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"math/big"
 
 	"github.com/ethereum/go-ethereum"
-	"github.com/ethereum/go-ethereum/accounts/abi"
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
-	"github.com/ethereum/go-ethereum/crypto"
 	"github.com/ethereum/go-ethereum/ethclient/gethclient"
 
-	"github.com/purserpay/purser/sandbox/contracts"
 	"github.com/purserpay/purser/sandbox/token"
 	"github.com/purserpay/purser/x402"
 )
 
-// Methods are named by their signatures, because the token overloads some of them.
+// Methods that the token overloads. go-ethereum numbers them in the order of the ABI.
 const (
-	sigBalanceOf          = "balanceOf(address)"
-	sigMint               = "mint(address,uint256)"
-	sigAuthorizationState = "authorizationState(address,bytes32)"
-	sigTransferWithAuth   = "transferWithAuthorization(address,address,uint256,uint256,uint256,bytes32,uint8,bytes32,bytes32)"
-	sigCancelAuth         = "cancelAuthorization(address,bytes32,uint8,bytes32,bytes32)"
+	transferWithAuth = "transferWithAuthorization0" // with v, r and s
+	cancelAuth       = "cancelAuthorization"        // with v, r and s
 )
 
-// contract encodes calls of the token contract and decodes its answers.
-type contract struct{ abi abi.ABI }
-
-func newToken(artifact contracts.Artifact) (*contract, error) {
-	parsed, err := abi.JSON(bytes.NewReader(artifact.ABI))
-	if err != nil {
-		return nil, fmt.Errorf("read the token's ABI: %w", err)
-	}
-	return &contract{abi: parsed}, nil
-}
-
-func (t *contract) method(signature string) (*abi.Method, error) {
-	method, err := t.abi.MethodById(crypto.Keccak256([]byte(signature)))
-	if err != nil {
-		return nil, fmt.Errorf("the token has no method %s: %w", signature, err)
-	}
-	return method, nil
-}
-
-func (t *contract) pack(signature string, args ...any) ([]byte, error) {
-	method, err := t.method(signature)
-	if err != nil {
-		return nil, err
-	}
-	packed, err := method.Inputs.Pack(args...)
-	if err != nil {
-		return nil, fmt.Errorf("pack a call of %s: %w", signature, err)
-	}
-	return append(bytes.Clone(method.ID), packed...), nil
-}
-
 // read calls a method that returns one value of type T, at the latest block.
-func read[T any](ctx context.Context, c *Chain, signature string, args ...any) (T, error) {
-	var value T
-	data, err := c.token.pack(signature, args...)
+func read[T any](ctx context.Context, c *Chain, method string, args ...any) (value T, err error) {
+	data, err := c.token.Pack(method, args...)
 	if err != nil {
 		return value, err
 	}
 	to := c.TokenAddress()
 	answer, err := c.client.CallContract(ctx, ethereum.CallMsg{To: &to, Data: data}, nil)
 	if err != nil {
-		return value, fmt.Errorf("call %s: %w", signature, asRevert(err))
+		return value, fmt.Errorf("call %s: %w", method, asRevert(err))
 	}
-	method, err := c.token.method(signature)
-	if err != nil {
-		return value, err
-	}
-	values, err := method.Outputs.Unpack(answer)
-	if err != nil {
-		return value, fmt.Errorf("unpack the answer of %s: %w", signature, err)
-	}
-	value, ok := values[0].(T)
-	if !ok {
-		return value, fmt.Errorf("%s answered a %T", signature, values[0])
-	}
-	return value, nil
+	return value, c.token.UnpackIntoInterface(&value, method, answer)
 }
 
 // Balance returns the token balance of an account at the latest block, in the token's smallest
 // unit.
 func (c *Chain) Balance(ctx context.Context, owner common.Address) (*big.Int, error) {
-	return read[*big.Int](ctx, c, sigBalanceOf, owner)
+	return read[*big.Int](ctx, c, "balanceOf", owner)
 }
 
 // AuthorizationState reports whether a nonce of an authorizer is used or canceled at the latest
 // block (EIP-3009).
 func (c *Chain) AuthorizationState(ctx context.Context, authorizer common.Address, nonce [32]byte) (bool, error) {
-	return read[bool](ctx, c, sigAuthorizationState, authorizer, nonce)
+	return read[bool](ctx, c, "authorizationState", authorizer, nonce)
 }
 
 // These types are the same on every chain of the sandbox.
@@ -122,7 +71,7 @@ func (c *Chain) TransferWithAuthorization(ctx context.Context, a x402.Authorizat
 // Its results are like those of TransferWithAuthorization.
 func (c *Chain) CancelAuthorization(ctx context.Context, authorizer common.Address, nonce [32]byte, signature [65]byte) (string, error) {
 	r, s, v := split(signature)
-	data, err := c.token.pack(sigCancelAuth, authorizer, nonce, v, r, s)
+	data, err := c.token.Pack(cancelAuth, authorizer, nonce, v, r, s)
 	if err != nil {
 		return "", err
 	}
@@ -142,7 +91,9 @@ func (c *Chain) Simulate(ctx context.Context, a x402.Authorization, signature x4
 func (c *Chain) packTransfer(a x402.Authorization, signature x402.Signature) ([]byte, error) {
 	r, s, v := split(signature)
 	after, before := new(big.Int).SetUint64(a.ValidAfter), new(big.Int).SetUint64(a.ValidBefore)
-	return c.token.pack(sigTransferWithAuth, common.Address(a.From), common.Address(a.To), a.Value.Big(), after, before, a.Nonce, v, r, s)
+	return c.token.Pack(
+		transferWithAuth, common.Address(a.From), common.Address(a.To), a.Value.Big(), after, before, a.Nonce, v, r, s,
+	)
 }
 
 func split(signature [65]byte) (r, s [32]byte, v uint8) {
@@ -217,7 +168,7 @@ func (c *Chain) logs(ctx context.Context, fromBlock uint64, event string, filter
 	logs, err := c.client.FilterLogs(ctx, ethereum.FilterQuery{
 		FromBlock: new(big.Int).SetUint64(fromBlock),
 		Addresses: []common.Address{c.TokenAddress()},
-		Topics:    append([][]common.Hash{{c.token.abi.Events[event].ID}}, filters...),
+		Topics:    append([][]common.Hash{{c.token.Events[event].ID}}, filters...),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("look for %s events: %w", event, err)

@@ -36,44 +36,42 @@ type wish struct {
 	grant    grant
 }
 
-// read checks an authorization request (OpenID Connect Core §3.1.2.1). Without a known client and
-// redirect URL, the browser is not redirected. Otherwise problem is the error for the client, or
-// "".
-func (p *Provider) read(w http.ResponseWriter, r *http.Request) (asked wish, problem string, ok bool) {
+// read checks an authorization request (OpenID Connect Core §3.1.2.1). It answers a bad request.
+// Without a known client and redirect URL, the browser is not redirected.
+func (p *Provider) read(w http.ResponseWriter, r *http.Request) (asked wish, ok bool) {
 	q := r.URL.Query()
 	redirect, err := url.Parse(q.Get("redirect_uri"))
 	switch {
 	case q.Get("client_id") != p.opts.ClientID:
 		http.Error(w, "No client has this client_id.", http.StatusBadRequest)
-		return wish{}, "", false
+		return wish{}, false
 	case err != nil || !p.registered(q.Get("redirect_uri")):
 		http.Error(w, "This redirect_uri is not registered.", http.StatusBadRequest)
-		return wish{}, "", false
+		return wish{}, false
 	}
 	asked = wish{redirect, q.Get("state"), grant{
 		redirect: q.Get("redirect_uri"), challenge: q.Get("code_challenge"), nonce: q.Get("nonce"), scope: q.Get("scope"), at: p.opts.Now(),
 	}}
+	problem := ""
 	switch {
 	case q.Get("response_type") != "code":
-		return asked, "unsupported_response_type", true
+		problem = "unsupported_response_type"
 	case !slices.Contains(strings.Fields(asked.grant.scope), "openid"):
-		return asked, "invalid_scope", true
+		problem = "invalid_scope"
 	case q.Get("code_challenge_method") != "S256" || len(asked.grant.challenge) != 43, asked.state == "":
-		return asked, "invalid_request", true
+		problem = "invalid_request"
 	case q.Get("prompt") == "none":
-		return asked, "login_required", true
+		problem = "login_required"
+	default:
+		return asked, true
 	}
-	return asked, "", true
+	p.reply(w, r, asked, "error", problem)
+	return asked, false
 }
 
 // showButton shows the page with the button.
 func (p *Provider) showButton(w http.ResponseWriter, r *http.Request) {
-	asked, problem, ok := p.read(w, r)
-	if !ok {
-		return
-	}
-	if problem != "" {
-		p.reply(w, r, asked, url.Values{"error": {problem}})
+	if _, ok := p.read(w, r); !ok {
 		return
 	}
 	sum := sha256.Sum256([]byte(style))
@@ -90,30 +88,25 @@ func (p *Provider) showButton(w http.ResponseWriter, r *http.Request) {
 
 // pressButton handles a press of the button.
 func (p *Provider) pressButton(w http.ResponseWriter, r *http.Request) {
-	asked, problem, ok := p.read(w, r)
+	asked, ok := p.read(w, r)
 	switch {
 	case !ok:
-		return
-	case problem != "":
-		p.reply(w, r, asked, url.Values{"error": {problem}})
-		return
 	case r.PostFormValue("answer") != "yes":
-		p.reply(w, r, asked, url.Values{"error": {"access_denied"}})
-		return
+		p.reply(w, r, asked, "error", "access_denied")
+	default:
+		code := rand.Text()
+		p.codes.Add(code, asked.grant)
+		p.reply(w, r, asked, "code", code)
 	}
-	code := rand.Text()
-	p.codes.Add(code, asked.grant)
-	p.reply(w, r, asked, url.Values{"code": {code}})
 }
 
-// reply sends the browser back to the client.
-func (p *Provider) reply(w http.ResponseWriter, r *http.Request, asked wish, values url.Values) {
-	values.Set("state", asked.state)
-	p.mu.Lock()
-	values.Set("iss", p.issuer) // RFC 9207
-	p.mu.Unlock()
-	if f := p.currentFaults(); f.Callback != nil {
-		f.Callback(values)
+// reply sends the browser back to the client with a code or an error.
+func (p *Provider) reply(w http.ResponseWriter, r *http.Request, asked wish, name, value string) {
+	values := url.Values{name: {value}, "state": {asked.state}}
+	issuer, _, faults := p.state()
+	values.Set("iss", issuer) // RFC 9207
+	if faults.Callback != nil {
+		faults.Callback(values)
 	}
 	to := *asked.redirect
 	to.RawQuery = values.Encode()

@@ -35,10 +35,11 @@ func (p *Provider) Break(f Faults) {
 	p.faults = f
 }
 
-func (p *Provider) currentFaults() Faults {
+// state returns what changes while the provider runs.
+func (p *Provider) state() (issuer string, key signer, faults Faults) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.faults
+	return p.issuer, p.key, p.faults
 }
 
 // Signature is a way to sign.

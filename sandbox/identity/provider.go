@@ -26,8 +26,6 @@ type User struct {
 
 // Options configures a Provider. ClientID is required.
 type Options struct {
-	// Issuer is the provider's own URL. [Provider.At] can set it later.
-	Issuer string
 	// ClientID and ClientSecret belong to the client. A public client has no secret.
 	ClientID, ClientSecret string
 	// User is the user that the button signs in. Default: "sandbox".
@@ -83,7 +81,7 @@ func New(o Options) (*Provider, error) {
 		o.Now = time.Now
 	}
 	p := &Provider{
-		opts: o, issuer: o.Issuer, routes: http.NewServeMux(), crossSite: http.NewCrossOriginProtection(),
+		opts: o, routes: http.NewServeMux(), crossSite: http.NewCrossOriginProtection(),
 		codes: perclient.NewCache[string, grant](maxGrants), tokens: perclient.NewCache[string, time.Time](maxGrants),
 	}
 	p.routes.HandleFunc("GET /.well-known/openid-configuration", p.discovery)
@@ -135,7 +133,7 @@ func (p *Provider) Rotate() error {
 
 // ServeHTTP implements http.Handler.
 func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if f := p.currentFaults(); f.Serve != nil && f.Serve(w, r) {
+	if _, _, faults := p.state(); faults.Serve != nil && faults.Serve(w, r) {
 		return
 	}
 	h := w.Header()
@@ -157,9 +155,7 @@ func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // discovery serves the discovery document (OpenID Connect Discovery §4).
 func (p *Provider) discovery(w http.ResponseWriter, _ *http.Request) {
-	p.mu.Lock()
-	issuer := p.issuer
-	p.mu.Unlock()
+	issuer, _, faults := p.state()
 	document := map[string]any{
 		"issuer": issuer, "authorization_endpoint": issuer + "/authorize", "token_endpoint": issuer + "/token",
 		"userinfo_endpoint": issuer + "/userinfo", "jwks_uri": issuer + "/jwks",
@@ -169,10 +165,7 @@ func (p *Provider) discovery(w http.ResponseWriter, _ *http.Request) {
 		"code_challenge_methods_supported":               []string{"S256"},
 		"authorization_response_iss_parameter_supported": true,
 	}
-	if f := p.currentFaults(); f.Discovery != nil {
-		f.Discovery(document)
-	}
-	writeJSON(w, http.StatusOK, document)
+	answer(w, document, faults.Discovery)
 }
 
 // userinfo serves the claims of the user (OpenID Connect Core §5.3).
@@ -184,17 +177,22 @@ func (p *Provider) userinfo(w http.ResponseWriter, r *http.Request) {
 		writeJSON(w, http.StatusUnauthorized, map[string]any{"error": "invalid_token"})
 		return
 	}
-	said := p.person()
-	if f := p.currentFaults(); f.UserInfo != nil {
-		f.UserInfo(said)
-	}
-	writeJSON(w, http.StatusOK, said)
+	_, _, faults := p.state()
+	answer(w, p.person(), faults.UserInfo)
 }
 
 // person returns the claims of the user.
 func (p *Provider) person() map[string]any {
 	u := p.opts.User
 	return map[string]any{"sub": u.Subject, "name": u.Name, "email": u.Email, "email_verified": true}
+}
+
+// answer sends a document, which lie changes if it is set.
+func answer(w http.ResponseWriter, document map[string]any, lie func(map[string]any)) {
+	if lie != nil {
+		lie(document)
+	}
+	writeJSON(w, http.StatusOK, document)
 }
 
 func writeJSON(w http.ResponseWriter, status int, body any) {

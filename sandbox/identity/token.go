@@ -22,9 +22,7 @@ type signer struct {
 
 // jwks serves the public key.
 func (p *Provider) jwks(w http.ResponseWriter, _ *http.Request) {
-	p.mu.Lock()
-	key := p.key
-	p.mu.Unlock()
+	_, key, _ := p.state()
 	writeJSON(w, http.StatusOK, jose.JSONWebKeySet{Keys: []jose.JSONWebKey{
 		{Key: &key.key.PublicKey, KeyID: key.id, Algorithm: string(jose.RS256), Use: "sig"},
 	}})
@@ -53,13 +51,10 @@ func (p *Provider) token(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	p.tokens.Add(access, p.opts.Now().Add(tokenTime))
-	answer := map[string]any{
+	_, _, faults := p.state()
+	answer(w, map[string]any{
 		"access_token": access, "token_type": "Bearer", "expires_in": int(tokenTime.Seconds()), "id_token": id, "scope": g.scope,
-	}
-	if f := p.currentFaults(); f.Token != nil {
-		f.Token(answer)
-	}
-	writeJSON(w, http.StatusOK, answer)
+	}, faults.Token)
 }
 
 // isClient checks the client's credentials (RFC 6749 §2.3.1).
@@ -82,7 +77,7 @@ func (p *Provider) isClient(r *http.Request) bool {
 func (p *Provider) redeem(r *http.Request) (grant, bool) {
 	code := r.PostFormValue("code")
 	g, known := p.codes.Get(code)
-	if !known || !p.currentFaults().KeepCodes && !p.codes.Remove(code) { // Remove succeeds once
+	if _, _, faults := p.state(); !known || !faults.KeepCodes && !p.codes.Remove(code) { // Remove succeeds once
 		return grant{}, false
 	}
 	sum := sha256.Sum256([]byte(r.PostFormValue("code_verifier")))
@@ -98,21 +93,17 @@ func (p *Provider) idToken(g grant, access string) (string, error) {
 	now := p.opts.Now()
 	sum := sha256.Sum256([]byte(access))
 	claims := p.person()
-	p.mu.Lock()
-	claims["iss"] = p.issuer
-	key := p.key
-	p.mu.Unlock()
-	claims["aud"] = p.opts.ClientID
+	issuer, key, faults := p.state()
+	claims["iss"], claims["aud"] = issuer, p.opts.ClientID
 	claims["iat"], claims["exp"], claims["auth_time"] = now.Unix(), now.Add(tokenTime).Unix(), g.at.Unix()
 	claims["at_hash"] = base64.RawURLEncoding.EncodeToString(sum[:len(sum)/2])
 	if g.nonce != "" {
 		claims["nonce"] = g.nonce
 	}
-	f := p.currentFaults()
-	if f.Claims != nil {
-		f.Claims(claims)
+	if faults.Claims != nil {
+		faults.Claims(claims)
 	}
-	return key.sign(claims, f.Signature)
+	return key.sign(claims, faults.Signature)
 }
 
 // sign signs claims as a JWT.
