@@ -268,8 +268,7 @@ func inOneTransaction(ctx context.Context, t *testing.T, network *evm.Chain, cal
 // packed returns the call data that uses an authorization.
 func (p realPayer) packed(t *testing.T, a x402.Authorization) []byte {
 	t.Helper()
-	artifact := must(contracts.Token())
-	parsed := must(abi.JSON(strings.NewReader(string(artifact.ABI))))
+	parsed := must(abi.JSON(strings.NewReader(string(contracts.Token().ABI))))
 	const signature = "transferWithAuthorization(address,address,uint256,uint256,uint256,bytes32,uint8,bytes32,bytes32)"
 	method := must(parsed.MethodById(crypto.Keccak256([]byte(signature))[:4]))
 	signed := must(x402.Sign(a.Digest(usdc, base.ChainID), p.key))

@@ -25,18 +25,20 @@ const (
 	maxAnswer = 1 << 20
 )
 
-// client calls one of purser's HTTP APIs.
+// client calls one of purser's HTTP APIs. It uses no proxy, whatever the environment names.
 type client struct {
 	api  string
-	http *http.Client // nil means direct
+	http *http.Client
 }
 
-// direct connects to purser itself, whatever proxy the environment names.
-var direct = &http.Client{Transport: &http.Transport{Proxy: nil, DisableKeepAlives: true}}
+// apiClient returns a client of purser's REST API.
+func apiClient(api string) client {
+	return client{api, &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}}
+}
 
 // adminClient returns a client of Caddy's admin endpoint.
 func adminClient(socket string) client {
-	return client{api: "http://admin", http: &http.Client{Transport: &http.Transport{
+	return client{"http://admin", &http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", socket)
 		},
@@ -50,7 +52,7 @@ func (c client) execWallet(ctx context.Context) (x402.Address, error) {
 	var exec struct {
 		Address x402.Address `json:"address"`
 	}
-	err := c.call(ctx, http.MethodPost, "/purser/exec", "", nil, http.StatusOK, &exec)
+	err := c.call(ctx, http.MethodPost, "/purser/exec", "", nil, &exec)
 	return exec.Address, err
 }
 
@@ -73,7 +75,7 @@ func (c client) giveKey(ctx context.Context, w *sandbox.World, key string) (bool
 	}
 	err := c.call(ctx, http.MethodPost, "/purser/organizations", "", map[string]string{
 		"issuer": w.IdentityURL(), "subject": w.User.Subject, "name": w.User.Name, "email": w.User.Email,
-	}, 0, &person)
+	}, &person)
 	if err != nil {
 		return false, err
 	}
@@ -83,15 +85,14 @@ func (c client) giveKey(ctx context.Context, w *sandbox.World, key string) (bool
 		if org.Plan == plan || org.Plan == plans[len(plans)-1] || org.Plan != "FREE" && org.Keys.Used < org.Keys.Most {
 			continue
 		}
-		if err := c.call(ctx, http.MethodPut, path+"/plan", "", map[string]string{"plan": plan}, http.StatusOK, org); err != nil {
+		if err := c.call(ctx, http.MethodPut, path+"/plan", "", map[string]string{"plan": plan}, org); err != nil {
 			return false, err
 		}
 	}
 	if org.Keys.Used >= org.Keys.Most {
 		return false, nil
 	}
-	var linked struct{}
-	return true, c.call(ctx, http.MethodPost, path+"/keys", "", map[string]string{"key": key}, http.StatusOK, &linked)
+	return true, c.call(ctx, http.MethodPost, path+"/keys", "", map[string]string{"key": key}, &struct{}{})
 }
 
 // newKey makes an API key.
@@ -99,7 +100,7 @@ func (c client) newKey(ctx context.Context) (string, error) {
 	var key struct {
 		Key string `json:"key"`
 	}
-	err := c.call(ctx, http.MethodPost, "/api-keys", "", map[string]string{"label": "sandbox"}, http.StatusCreated, &key)
+	err := c.call(ctx, http.MethodPost, "/api-keys", "", map[string]string{"label": "sandbox"}, &key)
 	return key.Key, err
 }
 
@@ -108,7 +109,7 @@ func (c client) newWallet(ctx context.Context, key string) (x402.Address, error)
 	var wallet struct {
 		Address x402.Address `json:"address"`
 	}
-	err := c.call(ctx, http.MethodPost, "/wallets", key, map[string]string{"network": "base"}, http.StatusCreated, &wallet)
+	err := c.call(ctx, http.MethodPost, "/wallets", key, map[string]string{"network": "base"}, &wallet)
 	return wallet.Address, err
 }
 
@@ -122,7 +123,7 @@ func (c client) healthy(ctx context.Context) error {
 		Facilitator part `json:"facilitator"`
 		RPC         part `json:"rpc"`
 	}
-	if err := c.call(ctx, http.MethodGet, "/health", "", nil, http.StatusOK, &health); err != nil {
+	if err := c.call(ctx, http.MethodGet, "/health", "", nil, &health); err != nil {
 		return err
 	}
 	if !health.Facilitator.OK || !health.RPC.OK {
@@ -131,20 +132,15 @@ func (c client) healthy(ctx context.Context) error {
 	return nil
 }
 
-// call makes one call. An answer with another status than want is an error. A want of 0 accepts
-// every status below 400.
-func (c client) call(ctx context.Context, method, path, key string, body any, want int, answer any) error {
+// call makes one call. An answer with a status of 400 or more is an error.
+func (c client) call(ctx context.Context, method, path, key string, body, answer any) error {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
-	var sent io.Reader
+	var sent []byte
 	if body != nil {
-		text, err := json.Marshal(body)
-		if err != nil {
-			return err
-		}
-		sent = bytes.NewReader(text)
+		sent, _ = json.Marshal(body) // cannot fail: it holds texts
 	}
-	r, err := http.NewRequestWithContext(ctx, method, c.api+path, sent)
+	r, err := http.NewRequestWithContext(ctx, method, c.api+path, bytes.NewReader(sent))
 	if err != nil {
 		return err
 	}
@@ -152,11 +148,7 @@ func (c client) call(ctx context.Context, method, path, key string, body any, wa
 	if key != "" {
 		r.Header.Set("X-Api-Key", key)
 	}
-	by := c.http
-	if by == nil {
-		by = direct
-	}
-	resp, err := by.Do(r)
+	resp, err := c.http.Do(r)
 	if err != nil {
 		return err
 	}
@@ -165,7 +157,7 @@ func (c client) call(ctx context.Context, method, path, key string, body any, wa
 	if err != nil {
 		return fmt.Errorf("%s %s: %w", method, path, err)
 	}
-	if resp.StatusCode != want && (want != 0 || resp.StatusCode >= http.StatusBadRequest) {
+	if resp.StatusCode >= http.StatusBadRequest {
 		return fmt.Errorf("%s %s: status %d: %s", method, path, resp.StatusCode, text)
 	}
 	if err := json.Unmarshal(text, answer); err != nil {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"fmt"
 	"path/filepath"
 
 	"github.com/purserpay/purser/boltstore"
@@ -25,12 +24,12 @@ type object map[string]any
 
 // configuration returns purser's Caddy configuration: xcaddy.Caddyfile with the sandbox's world. It
 // is JSON, because the app's world has no Caddyfile option.
-func configuration(p place, w *sandbox.World) ([]byte, error) {
+func configuration(p place, w *sandbox.World) []byte {
 	log := object{"level": "INFO"}
 	if !p.verbose {
 		log = object{"level": "WARN", "exclude": []string{"admin"}} // admin would warn about the socket
 	}
-	config, err := json.Marshal(object{
+	config, _ := json.Marshal(object{ // cannot fail: it holds texts and numbers
 		"admin":   object{"listen": "unix/" + p.adminSocket + "|0600", "config": object{"persist": false}},
 		"logging": object{"logs": object{"default": log}},
 		"storage": object{"module": "file_system", "root": filepath.Join(p.dataDir, "caddy")},
@@ -59,10 +58,7 @@ func configuration(p place, w *sandbox.World) ([]byte, error) {
 			"tls": object{"disable_storage_check": true, "disable_storage_clean": true},
 		},
 	})
-	if err != nil {
-		return nil, fmt.Errorf("write the configuration: %w", err)
-	}
-	return config, nil
+	return config
 }
 
 // purserSite returns purser's own site. It intercepts all HTTPS, and verifies the seller's

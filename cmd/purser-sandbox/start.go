@@ -107,11 +107,7 @@ func load(ctx context.Context, p place, w *sandbox.World) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	config, err := configuration(p, w)
-	if err != nil {
-		return err
-	}
-	return caddy.Load(config, true)
+	return caddy.Load(configuration(p, w), true)
 }
 
 // furnish makes a key and a wallet with money. It adds the key to the organization of the
@@ -119,7 +115,7 @@ func load(ctx context.Context, p place, w *sandbox.World) error {
 // it also buys some things, so that the dashboard has something to show.
 func (s *running) furnish(ctx context.Context, admin client, samples bool, progress io.Writer) error {
 	fmt.Fprintf(progress, "making a key and a wallet …\n")
-	c := client{api: s.about.API}
+	c := apiClient(s.about.API)
 	var err error
 	if s.about.Key, err = c.newKey(ctx); err != nil {
 		return err

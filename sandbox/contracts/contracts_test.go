@@ -8,21 +8,6 @@ import (
 	"testing"
 )
 
-func TestArtifactsLoad(t *testing.T) {
-	t.Parallel()
-	if token, err := Token(); err != nil || len(token.ABI) == 0 {
-		t.Errorf("token: %d bytes of ABI, %v", len(token.ABI), err)
-	}
-	if _, err := Multicall3(); err != nil {
-		t.Error(err)
-	}
-	for _, bad := range []string{``, `{}`, `{"deployedBytecode":"0x"}`, `{"deployedBytecode":"zz"}`} {
-		if _, err := parse("bad", []byte(bad)); err == nil {
-			t.Errorf("accepted %q", bad)
-		}
-	}
-}
-
 // Token.json must be compiled again after a change of Token.sol. build.mjs --check compares the
 // rest.
 func TestTokenIsCompiledFromItsSource(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
-	"github.com/ethereum/go-ethereum/core"
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/miner"
 )
@@ -15,34 +14,17 @@ import (
 // finalEvery is the number of blocks from one finalized block to the next.
 const finalEvery = 32
 
-// notice receives the pool's events about new transactions until gone is closed, and signals them
-// through arrived.
-//
-// It must never block: the pool waits for its subscribers, and block production waits for the pool.
-func notice(arrivals <-chan core.NewTxsEvent, gone <-chan error, arrived chan<- struct{}) {
-	for {
-		select {
-		case <-gone: //nolint:errcheck // a closed channel without an error
-			return
-		case <-arrivals:
-			select {
-			case arrived <- struct{}{}:
-			default: // a signal is pending already
-			}
-		}
-	}
-}
+// often is the time between two looks at the pool and the clock.
+const often = 20 * time.Millisecond
 
 // produce makes the blocks of the chain until ctx ends. No other goroutine adds blocks.
-func (c *Chain) produce(ctx context.Context, arrived <-chan struct{}) error {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
+func (c *Chain) produce(ctx context.Context) error {
 	var asked []chan struct{} // calls of Mine that wait
-	waiting := false          // transactions wait for a block
 	for ctx.Err() == nil {
 		head := c.eth.BlockChain().CurrentBlock()
 		now := c.now()
-		wait := untilNextBlock(head.Time, now, waiting || len(asked) > 0)
+		waiting, _ := c.eth.TxPool().Stats()
+		wait := untilNextBlock(head.Time, now, waiting > 0 || len(asked) > 0)
 		if wait <= 0 {
 			if err := c.seal(ctx, head, now); err != nil {
 				return fmt.Errorf("make block %d: %w", head.Number.Uint64()+1, err)
@@ -51,19 +33,13 @@ func (c *Chain) produce(ctx context.Context, arrived <-chan struct{}) error {
 				close(done)
 			}
 			asked = nil
-			// The next block takes transactions that did not fit, or that came during the build.
-			left, _ := c.eth.TxPool().Stats()
-			waiting = left > 0
 			continue
 		}
-		timer.Reset(min(wait, time.Second)) // at most a second, to notice a jump of the clock
 		select {
 		case <-ctx.Done():
-		case <-arrived:
-			waiting = true
 		case done := <-c.mine:
 			asked = append(asked, done)
-		case <-timer.C:
+		case <-time.After(min(wait, often)):
 		}
 	}
 	return nil

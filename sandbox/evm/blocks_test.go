@@ -3,10 +3,7 @@ package evm
 import (
 	"math/big"
 	"testing"
-	"testing/synctest"
 	"time"
-
-	"github.com/ethereum/go-ethereum/core"
 )
 
 func TestUntilNextBlock(t *testing.T) {
@@ -91,27 +88,4 @@ func TestChainFollowsAnotherClock(t *testing.T) {
 			}
 		})
 	}
-}
-
-// notice never keeps the pool waiting, however many transactions come while a block is made: the
-// block waits until the pool has announced them.
-func TestNoticeNeverWaits(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		arrivals, gone, arrived := make(chan core.NewTxsEvent), make(chan error), make(chan struct{}, 1)
-		ended := make(chan struct{})
-		go func() {
-			defer close(ended)
-			notice(arrivals, gone, arrived)
-		}()
-		for range 1000 { // no goroutine reads arrived; a blocked send fails the test
-			arrivals <- core.NewTxsEvent{}
-		}
-		synctest.Wait()
-		if len(arrived) != 1 {
-			t.Errorf("%d times word of what arrived", len(arrived))
-		}
-		close(gone)
-		<-ended
-	})
 }

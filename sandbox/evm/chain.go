@@ -97,47 +97,26 @@ func Start(ctx context.Context, o Options) (*Chain, error) {
 		mine:    make(chan chan struct{}),
 		done:    make(chan struct{}),
 		waiters: make(map[common.Hash]chan *types.Receipt),
+		op:      newOperator(),
 	}
-	tokenArtifact, err := contracts.Token()
-	if err != nil {
-		return nil, err
-	}
-	if c.token, err = abi.JSON(bytes.NewReader(tokenArtifact.ABI)); err != nil {
+	var err error
+	if c.token, err = abi.JSON(bytes.NewReader(contracts.Token().ABI)); err != nil {
 		return nil, fmt.Errorf("read the token's ABI: %w", err)
 	}
-	if c.op, err = newOperator(); err != nil {
+	if err := c.startNode(o.Port); err != nil {
 		return nil, err
 	}
-	genesis, err := c.genesis(tokenArtifact)
-	if err != nil {
-		return nil, err
-	}
-	if err := c.startNode(genesis, o.Port); err != nil {
-		return nil, err
-	}
-	// Subscribe before the caller can send. The first idle block takes a transaction that came even
-	// earlier.
-	arrivals, arrived := make(chan core.NewTxsEvent, 256), make(chan struct{}, 1)
-	sub := c.eth.TxPool().SubscribeTransactions(arrivals, false)
 	ctx, c.cancel = context.WithCancel(ctx)
-	var noticing sync.WaitGroup
-	noticing.Go(func() { notice(arrivals, sub.Err(), arrived) })
 	go func() {
 		defer close(c.done)
-		defer noticing.Wait()
-		defer sub.Unsubscribe()
-		c.failed = c.produce(ctx, arrived)
+		c.failed = c.produce(ctx)
 	}()
 	return c, nil
 }
 
 // genesis puts the contracts at their usual addresses, and gives the operator more ether than it
 // can spend.
-func (c *Chain) genesis(tokenArtifact contracts.Artifact) (*core.Genesis, error) {
-	multicall, err := contracts.Multicall3()
-	if err != nil {
-		return nil, err
-	}
+func (c *Chain) genesis() *core.Genesis {
 	config := *params.AllDevChainProtocolChanges
 	config.ChainID = big.NewInt(chainID)
 	// The newest fork prices new storage several times higher than Base. The usual gas of a
@@ -147,8 +126,8 @@ func (c *Chain) genesis(tokenArtifact contracts.Artifact) (*core.Genesis, error)
 	// then.
 	alloc := core.SystemContractAllocs()
 	maps.Copy(alloc, types.GenesisAlloc{
-		c.TokenAddress():                      {Code: tokenArtifact.DeployedBytecode, Balance: new(big.Int)},
-		common.HexToAddress(multicallAddress): {Code: multicall.DeployedBytecode, Balance: new(big.Int)},
+		c.TokenAddress():                      {Code: contracts.Token().DeployedBytecode, Balance: new(big.Int)},
+		common.HexToAddress(multicallAddress): {Code: contracts.Multicall3().DeployedBytecode, Balance: new(big.Int)},
 		c.op.address:                          {Balance: new(big.Int).Lsh(big.NewInt(1), 200)},
 	})
 	return &core.Genesis{
@@ -156,13 +135,13 @@ func (c *Chain) genesis(tokenArtifact contracts.Artifact) (*core.Genesis, error)
 		Timestamp: uint64(c.now().Unix()),
 		GasLimit:  blockGas,
 		Alloc:     alloc,
-	}, nil
+	}
 }
 
 // startNode assembles the parts of go-ethereum's simulated backend. The backend itself would hide
 // three needed things: the address of its listener, transactions from other programs, and the
 // choice of block times.
-func (c *Chain) startNode(genesis *core.Genesis, port int) (err error) {
+func (c *Chain) startNode(port int) (err error) {
 	// A node that fails to start leaves goroutines behind. So its usual failure, a taken port, is
 	// tested first.
 	address := net.JoinHostPort(host, strconv.Itoa(port))
@@ -180,7 +159,7 @@ func (c *Chain) startNode(genesis *core.Genesis, port int) (err error) {
 	nodeConfig.HTTPModules = []string{"eth", "net", "web3"}
 
 	ethConfig := ethconfig.Defaults
-	ethConfig.Genesis = genesis
+	ethConfig.Genesis = c.genesis()
 	ethConfig.NetworkId = chainID
 	ethConfig.SyncMode = ethconfig.FullSync
 	ethConfig.LogNoHistory = true // logs are found by reading the blocks

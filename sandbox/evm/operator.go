@@ -38,16 +38,13 @@ type operator struct {
 	nonce uint64
 }
 
-func newOperator() (*operator, error) {
-	key, err := crypto.ToECDSA(crypto.Keccak256([]byte(operatorSeed)))
-	if err != nil {
-		return nil, fmt.Errorf("derive the operator's key: %w", err)
-	}
+func newOperator() *operator {
+	key := crypto.ToECDSAUnsafe(crypto.Keccak256([]byte(operatorSeed)))
 	return &operator{
 		key:     key,
 		address: crypto.PubkeyToAddress(key.PublicKey),
 		signer:  types.LatestSignerForChainID(big.NewInt(chainID)),
-	}, nil
+	}
 }
 
 // submit signs a transaction of the operator and puts it into the pool. The receipt comes through

@@ -3,6 +3,7 @@ package hostile
 import (
 	"fmt"
 	"math/big"
+	"slices"
 	"strings"
 )
 
@@ -104,12 +105,7 @@ func (a *audit) transfers() {
 
 // unresolved reports whether purser marks a payment of this amount as unresolved.
 func (a *audit) unresolved(amount *big.Int) bool {
-	for _, p := range a.books.Payments {
-		if p.Has("unresolved") && p.Amount == amount.String() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(a.books.Payments, func(p Payment) bool { return p.Has("unresolved") && p.Amount == amount.String() })
 }
 
 // payments checks each payment against the chain and the spend events.
@@ -136,7 +132,7 @@ func (a *audit) payments() {
 		case p.State == "open" && !p.Has("unresolved") && !p.Has("refused"):
 			a.report(RuleClosed, "payment %s of %s: %s", p.ID, p.Amount, p.Reason)
 		}
-		a.eventsOf(p, want)
+		a.eventsOf(p, want...)
 	}
 	for payment, events := range a.events {
 		if !known[payment] {
@@ -146,40 +142,38 @@ func (a *audit) payments() {
 }
 
 // eventsOf compares a payment's events with the amounts that they must have, in any order.
-func (a *audit) eventsOf(p Payment, want []string) {
-	have := map[string]int{}
+func (a *audit) eventsOf(p Payment, want ...string) {
+	have := []string{}
 	for _, e := range a.events[p.ID] {
-		have[e.Amount]++
+		have = append(have, e.Amount)
 	}
-	wanted := map[string]int{}
-	for _, amount := range want {
-		wanted[amount]++
-	}
-	if fmt.Sprint(have) != fmt.Sprint(wanted) {
-		a.report(RuleEvents, "payment %s (%s) of %s has %v, not %v", p.ID, p.Label(), p.Amount, have, wanted)
+	slices.Sort(have)
+	slices.Sort(want)
+	if !slices.Equal(have, want) {
+		a.report(RuleEvents, "payment %s (%s) of %s has %v, not %v", p.ID, p.Label(), p.Amount, have, want)
 	}
 }
 
 // sums compares the books, the transfers and the balance.
 func (a *audit) sums() {
-	left, booked := new(big.Int), new(big.Int)
+	left, booked, unknown := new(big.Int), new(big.Int), new(big.Int)
 	for _, t := range a.ledger.Transfers {
 		left.Add(left, t.Value)
 	}
-	for _, e := range a.books.Events {
-		amount, ok := new(big.Int).SetString(e.Amount, 10)
+	add := func(sum *big.Int, what, id, given string) {
+		amount, ok := new(big.Int).SetString(given, 10)
 		if !ok {
-			a.report(RuleSum, "event %s has the amount %q", e.ID, e.Amount)
-			continue
+			a.report(RuleSum, "%s %s has the amount %q", what, id, given)
+			return
 		}
-		booked.Add(booked, amount)
+		sum.Add(sum, amount)
 	}
-	unknown := new(big.Int)
+	for _, e := range a.books.Events {
+		add(booked, "event", e.ID, e.Amount)
+	}
 	for _, p := range a.books.Payments {
 		if p.Has("unresolved") {
-			if amount, ok := new(big.Int).SetString(p.Amount, 10); ok {
-				unknown.Add(unknown, amount)
-			}
+			add(unknown, "payment", p.ID, p.Amount)
 		}
 	}
 	if missing := new(big.Int).Sub(left, booked); missing.Sign() < 0 || missing.Cmp(unknown) > 0 {
