@@ -181,7 +181,7 @@ func TestAWildDateStopsNothingForLong(t *testing.T) {
 	if n := moved(); n != 1 {
 		t.Fatalf("%d transfers", n)
 	}
-	in.world.RPCDates.Wrong(-time.Hour)
+	in.world.RPC.Show(hostile.View{Ahead: -time.Hour})
 	in.ground.clock.Forward(t, time.Minute) // balances are asked for anew
 	for range 2 {
 		moved()
@@ -191,7 +191,7 @@ func TestAWildDateStopsNothingForLong(t *testing.T) {
 	if h := in.payer.Health(bounded(t)); !h.Clock.Stopped || h.Clock.OK {
 		t.Errorf("clock %+v", h.Clock)
 	}
-	in.world.RPCDates.Wrong(0)
+	in.world.RPC.Show(hostile.View{})
 	in.ground.clock.Forward(t, 10*time.Second)
 	if n := moved(); n != stopped+1 {
 		t.Errorf("%d transfers, want %d: right dates let nothing be paid again", n, stopped+1)

@@ -24,15 +24,14 @@ const (
 	// lastWords is the length of the log's end that is shown when a purser does not start, in
 	// bytes.
 	lastWords = 2 << 10
-	// maxLog bounds the stored part of a log, in bytes.
-	maxLog = 64 << 20
+	// logFile holds the output of a purser, in its folder.
+	logFile = "purser.log"
 )
 
 // purser runs the program under examination with a scratch configuration.
 type purser struct {
 	*setup
 	program string
-	log     logbook
 
 	mu   sync.Mutex // guards the fields below: an attack may kill the process
 	cmd  *exec.Cmd
@@ -40,30 +39,15 @@ type purser struct {
 	how  error // how the process ended; readable once done is closed
 }
 
-// logbook keeps the output of a program.
-type logbook struct {
-	mu   sync.Mutex
-	text bytes.Buffer
+// said returns what the program has written.
+func (p *purser) said() string {
+	text, _ := os.ReadFile(filepath.Join(p.dir, logFile)) // without a file, it has said nothing
+	return string(text)
 }
 
-func (l *logbook) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.text.Len() < maxLog {
-		l.text.Write(b)
-	}
-	return len(b), nil
-}
-
-func (l *logbook) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
-// last returns the end of the output.
-func (l *logbook) last() string {
-	text := l.String()
+// lastSaid returns the end of what the program has written.
+func (p *purser) lastSaid() string {
+	text := p.said()
 	return strings.TrimSpace(text[max(0, len(text)-lastWords):])
 }
 
@@ -82,9 +66,14 @@ func (p *purser) start(ctx context.Context) error {
 	if err := os.WriteFile(file, p.config, 0o600); err != nil {
 		return err
 	}
+	log, err := os.OpenFile(filepath.Join(p.dir, logFile), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close() // the program has a handle of its own
 	// The command does not use ctx, because its end would leave no time to report why.
 	cmd := exec.Command(p.program, "run", "--config", file) //nolint:gosec,noctx // the running program itself
-	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = p.dir, p.environ, &p.log, &p.log
+	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = p.dir, p.environ, log, log
 	p.mu.Lock()
 	if err := cmd.Start(); err != nil {
 		p.mu.Unlock()
@@ -111,13 +100,13 @@ func (p *purser) start(ctx context.Context) error {
 		select {
 		case <-done:
 			// purser says so in its own words where it finds the port taken before Caddy listens.
-			last := p.log.last()
+			last := p.lastSaid()
 			if strings.Contains(last, "address already in use") || strings.Contains(last, "another program listens on") {
 				return fmt.Errorf("%w; the scratch purser said:\n%s", errTaken, last)
 			}
-			return fmt.Errorf("the scratch purser ended at once (%w); it said:\n%s", p.how, p.log.last())
+			return fmt.Errorf("the scratch purser ended at once (%w); it said:\n%s", p.how, p.lastSaid())
 		case <-ctx.Done():
-			return fmt.Errorf("the scratch purser does not answer (%w); it said:\n%s", err, p.log.last())
+			return fmt.Errorf("the scratch purser does not answer (%w); it said:\n%s", err, p.lastSaid())
 		case <-time.After(50 * time.Millisecond):
 		}
 	}

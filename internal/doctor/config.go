@@ -34,6 +34,7 @@ type setup struct {
 	// yours holds the user's settings that the scratch installation does not show.
 	yours   yours
 	changes []Change
+	key     string   // PURSER_KEY, or ""
 	secrets []string // secrets of the scratch installation, which must not leak
 }
 

@@ -341,7 +341,7 @@ func secretsInLogs(_ context.Context, e *examination) (outcome, error) {
 	var story []string
 	size := 0
 	for _, p := range e.running() {
-		text := p.log.String()
+		text := p.said()
 		size += len(text)
 		name := "the log of " + filepath.Base(p.dir)
 		secrets := e.secretsOf(p)

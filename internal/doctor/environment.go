@@ -85,16 +85,6 @@ func scratchSecret(prefix string) string {
 	return prefix + hex.EncodeToString(b[:])
 }
 
-// key returns the scratch installation's PURSER_KEY, or "".
-func (s *setup) key() string {
-	for _, entry := range s.environ {
-		if key, ok := strings.CutPrefix(entry, "PURSER_KEY="); ok {
-			return key
-		}
-	}
-	return ""
-}
-
 // environment sets the child's environment. It contains no real secret, and no address outside the
 // scratch world.
 func (s *setup) environment(e environment, w addresses) {
@@ -123,6 +113,7 @@ func (s *setup) environment(e environment, w addresses) {
 		set[name] = scratchSecret(prefix)
 		s.secrets = append(s.secrets, set[name])
 	}
+	s.key = set["PURSER_KEY"]
 	set["PURSER_ADMIN"] = s.adminAddress()
 	set["PURSER_FACILITATOR_URL"], set["PURSER_RPC_URL"] = w.facilitator, w.rpc
 	if failpoint.Enabled {

@@ -174,7 +174,7 @@ func (e *examination) attack(ctx context.Context, a attack) Finding {
 	var err error
 	switch {
 	case a.last && !slices.Contains(e.running(), e.main): // it has ended by itself, so nothing can be said
-		err = fmt.Errorf("the scratch purser has ended; it said:\n%s", e.main.log.last())
+		err = fmt.Errorf("the scratch purser has ended; it said:\n%s", e.main.lastSaid())
 	case a.run == nil:
 		got, err = e.playAll(ctx, a)
 	case a.proxied && e.noProxy != "":

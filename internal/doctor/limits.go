@@ -2,11 +2,11 @@ package doctor
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/big"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -169,16 +169,7 @@ func (e *examination) stream(ctx context.Context, doors ...hostile.Door) (outcom
 	case spent.Cmp(budget.Big()) > 0:
 		return failed(append(story, storyOf(nil, b, l)...), "%s: %s USDC were spent", says, dollars(spent)), nil
 	case refused == 0 || spent.Sign() == 0:
-		return outcome{}, errors.Join(append([]error{fmt.Errorf("%s: nothing was refused, or nothing paid", says)}, resultErrors(results)...)...)
+		return outcome{}, fmt.Errorf("%s: nothing was refused, or nothing paid; %s", says, strings.Join(story, "; "))
 	}
 	return held("%s: %s were spent, %d refused", says, dollars(spent), refused), nil
-}
-
-func resultErrors(results []hostile.Result) (errs []error) {
-	for _, r := range results {
-		if !r.Done {
-			errs = append(errs, errors.New(r.String()))
-		}
-	}
-	return errs
 }

@@ -34,14 +34,12 @@ func read[T any](ctx context.Context, c *Chain, method string, args ...any) (val
 	return value, c.token.UnpackIntoInterface(&value, method, answer)
 }
 
-// Balance returns the token balance of an account at the latest block, in the token's smallest
-// unit.
+// Balance implements [token.Chain].
 func (c *Chain) Balance(ctx context.Context, owner common.Address) (*big.Int, error) {
 	return read[*big.Int](ctx, c, "balanceOf", owner)
 }
 
-// AuthorizationState reports whether a nonce of an authorizer is used or canceled at the latest
-// block (EIP-3009).
+// AuthorizationState implements [token.Chain].
 func (c *Chain) AuthorizationState(ctx context.Context, authorizer common.Address, nonce [32]byte) (bool, error) {
 	return read[bool](ctx, c, "authorizationState", authorizer, nonce)
 }
@@ -53,12 +51,8 @@ type (
 	RevertError       = token.RevertError
 )
 
-// TransferWithAuthorization relays a signed authorization, and returns the transaction's hash once
-// it is mined. signature is r, s and v in that order. The contract demands a v of 27 or 28.
-//
-// A *RevertError without Tx means that the latest state refused the call, and nothing was sent. An
-// error with a hash means that the transaction was sent. A *RevertError with Tx then says that it
-// failed on chain; after any other error its outcome is unknown. Concurrent calls share blocks.
+// TransferWithAuthorization implements [token.Chain]. Concurrent calls share blocks. After an error
+// with a hash that is no *RevertError, the transaction's outcome is unknown.
 func (c *Chain) TransferWithAuthorization(ctx context.Context, a x402.Authorization, signature x402.Signature) (string, error) {
 	data, err := c.packTransfer(a, signature)
 	if err != nil {
@@ -78,8 +72,7 @@ func (c *Chain) CancelAuthorization(ctx context.Context, authorizer common.Addre
 	return c.relay(ctx, "cancel an authorization", data)
 }
 
-// Simulate tries a transfer with authorization without sending it. It uses the state of the latest
-// block and the time of the next one. It returns a *RevertError when the contract refuses.
+// Simulate implements [token.Chain], with the time of the next block.
 func (c *Chain) Simulate(ctx context.Context, a x402.Authorization, signature x402.Signature) error {
 	data, err := c.packTransfer(a, signature)
 	if err != nil {
@@ -106,13 +99,13 @@ func (c *Chain) relay(ctx context.Context, what string, data []byte) (string, er
 		return "", err
 	}
 	hash, err := c.transact(ctx, c.TokenAddress(), nil, data)
-	if hash == (common.Hash{}) {
+	switch {
+	case err == nil:
+		return hash.Hex(), nil
+	case hash == common.Hash{}:
 		return "", fmt.Errorf("%s: %w", what, err)
 	}
-	if err != nil {
-		return hash.Hex(), fmt.Errorf("%s: %w", what, err)
-	}
-	return hash.Hex(), nil
+	return hash.Hex(), fmt.Errorf("%s: %w", what, err)
 }
 
 func (c *Chain) try(ctx context.Context, what string, data []byte) error {
@@ -125,8 +118,7 @@ func (c *Chain) try(ctx context.Context, what string, data []byte) error {
 	return nil
 }
 
-// Transfers lists the token's transfers from fromBlock to the latest block, oldest first. A nil
-// from or to matches any account.
+// Transfers implements [token.Chain].
 func (c *Chain) Transfers(ctx context.Context, from, to *common.Address, fromBlock uint64) ([]Transfer, error) {
 	logs, err := c.logs(ctx, fromBlock, "Transfer", indexed(from), indexed(to))
 	if err != nil {
@@ -145,8 +137,7 @@ func (c *Chain) Transfers(ctx context.Context, from, to *common.Address, fromBlo
 	return transfers, nil
 }
 
-// AuthorizationsUsed lists the used authorizations of an authorizer, oldest first. It leaves out
-// canceled ones.
+// AuthorizationsUsed implements [token.Chain].
 func (c *Chain) AuthorizationsUsed(ctx context.Context, authorizer common.Address) ([]UsedAuthorization, error) {
 	logs, err := c.logs(ctx, 0, "AuthorizationUsed", indexed(&authorizer))
 	if err != nil {

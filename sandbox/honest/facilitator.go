@@ -46,19 +46,11 @@ func (f *Facilitator) ServeHTTP(w http.ResponseWriter, r *http.Request) { f.mux.
 
 // supported lists the kinds of payment that the facilitator settles.
 func (f *Facilitator) supported(w http.ResponseWriter, _ *http.Request) {
-	type kind struct {
-		Version int    `json:"x402Version"`
-		Scheme  string `json:"scheme"`
-		Network string `json:"network"`
+	kinds := []map[string]any{}
+	for _, version := range []int{2, 1} {
+		kinds = append(kinds, map[string]any{"x402Version": version, "scheme": Scheme, "network": WireNetwork(version)})
 	}
-	WriteJSON(w, http.StatusOK, struct {
-		Kinds      []kind              `json:"kinds"`
-		Extensions []string            `json:"extensions"`
-		Signers    map[string][]string `json:"signers"`
-	}{
-		Kinds:      []kind{{2, Scheme, WireNetwork(2)}, {1, Scheme, WireNetwork(1)}},
-		Extensions: []string{}, Signers: map[string][]string{},
-	})
+	WriteJSON(w, http.StatusOK, map[string]any{"kinds": kinds, "extensions": []string{}, "signers": map[string][]string{}})
 }
 
 // call holds the decoded body of /verify or /settle.
@@ -110,38 +102,44 @@ func readCall(r *http.Request) (c call, no *refusal, err error) {
 	return c, nil, nil
 }
 
-func (f *Facilitator) verify(w http.ResponseWriter, r *http.Request) {
+// admit reads a call and makes the checks that need no chain. It answers what is no call.
+func (f *Facilitator) admit(w http.ResponseWriter, r *http.Request) (c call, no *refusal, ok bool) {
 	c, no, err := readCall(r)
 	if err != nil {
 		WriteJSON(w, http.StatusBadRequest, map[string]string{"error": err.Error()})
-		return
+		return c, nil, false
 	}
 	if no == nil {
 		no = f.check(c)
 	}
+	return c, no, true
+}
+
+func (f *Facilitator) verify(w http.ResponseWriter, r *http.Request) {
+	c, no, ok := f.admit(w, r)
+	if !ok {
+		return
+	}
 	if no == nil {
-		no, err = f.simulate(r.Context(), c)
+		var err error
+		if no, err = f.simulate(r.Context(), c); err != nil {
+			WriteJSON(w, http.StatusInternalServerError, map[string]string{"error": err.Error()})
+			return
+		}
 	}
-	switch {
-	case err != nil:
-		WriteJSON(w, http.StatusInternalServerError, map[string]string{"error": err.Error()})
-	case no != nil:
-		WriteJSON(w, http.StatusOK, VerifyAnswer{InvalidReason: no.Reason, InvalidMessage: no.Message, Payer: c.payer()})
-	default:
-		WriteJSON(w, http.StatusOK, VerifyAnswer{IsValid: true, Payer: c.payer()})
+	answer := VerifyAnswer{IsValid: no == nil, Payer: c.payer()}
+	if no != nil {
+		answer.InvalidReason, answer.InvalidMessage = no.Reason, no.Message
 	}
+	WriteJSON(w, http.StatusOK, answer)
 }
 
 func (f *Facilitator) settle(w http.ResponseWriter, r *http.Request) {
-	c, no, err := readCall(r)
-	if err != nil {
-		WriteJSON(w, http.StatusBadRequest, map[string]string{"error": err.Error()})
+	c, no, ok := f.admit(w, r)
+	if !ok {
 		return
 	}
 	answer := SettleAnswer{Network: c.network, Payer: c.payer()}
-	if no == nil {
-		no = f.check(c)
-	}
 	if no == nil {
 		// A settlement that began goes on when its caller leaves.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), SettleTime)

@@ -22,6 +22,7 @@ const (
 type Facilitator struct {
 	script[Call]
 	honest http.Handler
+	now    func() time.Time // for the Date header
 	// foreign is a transaction without a payment, for false claims.
 	foreign string
 	swaps   chan exchange
@@ -46,6 +47,7 @@ type Call struct {
 
 // ServeHTTP answers a call, honestly unless a fault is due.
 func (f *Facilitator) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	stamp(w, f.now())
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody))
 	if err != nil {
 		reset(w)

@@ -36,6 +36,8 @@ type View struct {
 	Fork uint64
 	// Alter, when set, changes the result of a call.
 	Alter func(asked message, result json.RawMessage) json.RawMessage
+	// Ahead is how far the clock of the Date headers is ahead of the world's.
+	Ahead time.Duration
 	// Fail, when set, answers in place of the chain.
 	Fail func(w http.ResponseWriter, r *http.Request)
 }
@@ -43,6 +45,7 @@ type View struct {
 // RPC stands in front of an honest JSON-RPC.
 type RPC struct {
 	client *http.Client
+	now    func() time.Time // for the Date header
 
 	mu     sync.Mutex
 	target string
@@ -51,7 +54,7 @@ type RPC struct {
 
 // NewRPC returns an RPC in front of the one at target. It first shows everything.
 func NewRPC(target string) *RPC {
-	return &RPC{target: target, client: &http.Client{Transport: &http.Transport{}, Timeout: time.Minute}}
+	return &RPC{target: target, now: time.Now, client: &http.Client{Transport: &http.Transport{}, Timeout: time.Minute}}
 }
 
 // Show changes what the RPC shows.
@@ -83,6 +86,7 @@ func (p *RPC) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()
 	view := p.view
 	p.mu.Unlock()
+	stamp(w, p.now().Add(view.Ahead))
 	var asked message
 	if err := json.NewDecoder(io.LimitReader(r.Body, maxBody)).Decode(&asked); err != nil {
 		http.Error(w, "not a call", http.StatusBadRequest)

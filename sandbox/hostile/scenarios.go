@@ -1,5 +1,7 @@
 package hostile
 
+import "slices"
+
 // Labels of payments at the end.
 const (
 	settled  = "settled"
@@ -14,21 +16,17 @@ var (
 
 // Scenarios lists all scenarios, in an order for readers.
 func Scenarios() []Scenario {
-	var all []Scenario
-	for _, group := range [][]Scenario{
-		honestScenarios(), verifyScenarios(), settleScenarios(), sellerScenarios(), challengeScenarios(),
+	return slices.Concat(
+		[]Scenario{nothingFails()}, verifyScenarios(), settleScenarios(), sellerScenarios(), challengeScenarios(),
 		receiptScenarios(), lateScenarios(), firstVersionScenarios(), rpcScenarios(),
-	} {
-		all = append(all, group...)
-	}
-	return all
+	)
 }
 
-func honestScenarios() []Scenario {
-	return []Scenario{{
+func nothingFails() Scenario {
+	return Scenario{
 		Name: "nothing fails", Holds: "the order is delivered and paid for once",
 		Doors: everywhere, Money: Once, Ends: []string{settled},
-	}}
+	}
 }
 
 // atFacilitator returns a scenario in which purser's own facilitator fails.
@@ -169,10 +167,7 @@ func lateScenarios() []Scenario {
 
 func firstVersionScenarios() []Scenario {
 	list := []Scenario{
-		{
-			Name: "nothing fails, version 1", Holds: "the order is delivered and paid for once",
-			Doors: everywhere, Money: Once, Ends: []string{settled},
-		},
+		nothingFails(),
 		bySeller(HangsUpAfter, notAgain, Once, settled),
 		bySeller(BrokenAfter, notAgain, Once, settled),
 		bySeller(AsksAgainAfter, notAgain, Once, settled),
@@ -181,9 +176,7 @@ func firstVersionScenarios() []Scenario {
 	}
 	for i := range list {
 		list[i].Version = 1
-		if i > 0 {
-			list[i].Name += ", version 1"
-		}
+		list[i].Name += ", version 1"
 	}
 	return list
 }

@@ -39,6 +39,9 @@ func jsonAnswer(status int, v any) Answer {
 	return Answer{Status: status, Header: http.Header{"Content-Type": {"application/json"}}, Body: text}
 }
 
+// stamp sets the Date header of an answer.
+func stamp(w http.ResponseWriter, at time.Time) { w.Header().Set("Date", at.UTC().Format(http.TimeFormat)) }
+
 // reset closes a connection without an answer, like a failing network.
 func reset(w http.ResponseWriter) {
 	conn, _, err := http.NewResponseController(w).Hijack()

@@ -38,9 +38,6 @@ type World struct {
 	// PayTo receives the seller's money.
 	PayTo x402.Address
 
-	// FacilitatorDates and RPCDates are the clocks of their Date headers.
-	FacilitatorDates, RPCDates *Dates
-
 	FacilitatorURL, SellerURL, RPCURL string
 
 	// Hung, when set, is called with every request that will never be answered. Its sender can then
@@ -63,6 +60,9 @@ func Start(ctx context.Context, o Options) (*World, error) {
 	if o.Validity == 0 {
 		o.Validity = time.Minute
 	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	w := &World{Chain: o.Chain, cancel: cancel, PayTo: x402.Address(crypto.Keccak256([]byte("purser hostile seller"))[12:])}
 	ctx = context.WithValue(ctx, worldKey{}, w)
@@ -76,10 +76,11 @@ func Start(ctx context.Context, o Options) (*World, error) {
 		return nil, err
 	}
 	w.Facilitator = &Facilitator{
-		script: script[Call]{met: w.announce}, honest: honest.NewFacilitator(o.Chain, o.Now), foreign: foreign, swaps: make(chan exchange),
+		script: script[Call]{met: w.announce}, honest: honest.NewFacilitator(o.Chain, o.Now), now: o.Now, foreign: foreign,
+		swaps: make(chan exchange),
 	}
 	w.RPC = NewRPC(o.Chain.RPCURL())
-	w.FacilitatorDates, w.RPCDates = &Dates{now: o.Now}, &Dates{now: o.Now}
+	w.RPC.now = o.Now
 	w.Thief = &Thief{}
 	w.Seller = &Seller{
 		script: script[Visit]{met: w.announce}, chain: o.Chain, payTo: w.PayTo, validity: o.Validity, foreign: foreign,
@@ -91,8 +92,8 @@ func Start(ctx context.Context, o Options) (*World, error) {
 		url     *string
 	}{
 		{"thief", w.Thief, &w.Seller.thief},
-		{"facilitator", w.FacilitatorDates.stamp(w.Facilitator), &w.FacilitatorURL},
-		{"RPC", w.RPCDates.stamp(w.RPC), &w.RPCURL},
+		{"facilitator", w.Facilitator, &w.FacilitatorURL},
+		{"RPC", w.RPC, &w.RPCURL},
 		{"seller", w.Seller, &w.SellerURL},
 	} {
 		s, err := loopback.Serve(ctx, loopback.Options{Name: one.name}, one.handler)
@@ -121,8 +122,6 @@ func (w *World) Calm() {
 	w.Facilitator.Meet()
 	w.Seller.Meet()
 	w.RPC.Show(View{})
-	w.FacilitatorDates.Wrong(0)
-	w.RPCDates.Wrong(0)
 }
 
 // Late performs the calls that the parties have postponed.
