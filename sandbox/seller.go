@@ -34,7 +34,7 @@ type SellerOptions struct {
 	// Settled returns the transaction that made an authorization's transfer, or "" without one.
 	// Without this function, no prepaid good is sold.
 	Settled func(ctx context.Context, a x402.Authorization) (transaction string, err error)
-	// Client calls the facilitator. Default: http.DefaultClient.
+	// Client calls the facilitator.
 	Client *http.Client
 	// Logger gets failures of the facilitator. Default: none.
 	Logger *slog.Logger
@@ -59,9 +59,6 @@ type delivery struct {
 
 // NewSeller returns a seller of all goods.
 func NewSeller(o SellerOptions) *Seller {
-	if o.Client == nil {
-		o.Client = http.DefaultClient
-	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}

@@ -7,7 +7,10 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/purserpay/purser/sandbox/hostile"
 )
@@ -86,6 +89,30 @@ func TestNothingHoldsOfWhatIsNotThere(t *testing.T) {
 			t.Errorf("%s: %s %s", a.name, f.Result, f.Says)
 		}
 	}
+}
+
+// A limit of each clock minute allows a flood twice the limit when a minute ends meanwhile.
+func TestFloodOverTheEndOfAMinute(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const limit = 100
+		time.Sleep(58700 * time.Millisecond)
+		var mu sync.Mutex
+		perMinute := map[int]int{}
+		made, took, refused := flood(limit, func(int64) bool {
+			time.Sleep(100 * time.Millisecond)
+			mu.Lock()
+			defer mu.Unlock()
+			perMinute[time.Now().Minute()]++
+			return perMinute[time.Now().Minute()] > limit
+		})
+		if !refused {
+			t.Errorf("%d requests in %s are said to be too many", made, took)
+		}
+		if made, took, refused := flood(limit, func(int64) bool { return false }); refused || made > 3*limit {
+			t.Errorf("without a limit: %d requests in %s, refused %v", made, took, refused)
+		}
+	})
 }
 
 // An order costs at least its amount, and little more.

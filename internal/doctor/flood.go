@@ -32,8 +32,9 @@ const (
 )
 
 // flood makes requests from several clients until one of them is refused, or until they are more
-// than a limit of perMinute allows. The allowed number grows with the time. try reports whether its
-// request was refused. flood returns the number of requests that were not, and their time; refused
+// than a limit of perMinute allows. A limit may be one of each clock minute, so it allows twice as
+// many when a minute ends. The allowed number grows with the time. try reports whether its request
+// was refused. flood returns the number of requests that were not, and their time; refused
 // is false when there were too many.
 func flood(perMinute int, try func(n int64) (refused bool)) (made int64, took time.Duration, refused bool) {
 	var (
@@ -43,7 +44,7 @@ func flood(perMinute int, try func(n int64) (refused bool)) (made int64, took ti
 		over    atomic.Bool
 		began   = time.Now()
 		tooMany = func() bool {
-			return float64(passed.Load()) > float64(perMinute)*(1+time.Since(began).Minutes())+spare
+			return float64(passed.Load()) > float64(perMinute)*(2+time.Since(began).Minutes())+spare
 		}
 	)
 	for range flooders {

@@ -211,8 +211,5 @@ func (c *Chain) Close() error {
 // RPCURL returns the URL of the JSON-RPC listener, as http://host:port.
 func (c *Chain) RPCURL() string { return c.stack.HTTPEndpoint() }
 
-// ChainID returns 8453, the chain id of Base.
-func (c *Chain) ChainID() uint64 { return chainID }
-
 // TokenAddress returns the token's address, which is USDC's on Base.
 func (c *Chain) TokenAddress() common.Address { return common.HexToAddress(tokenAddress) }

@@ -31,7 +31,8 @@ func read[T any](ctx context.Context, c *Chain, method string, args ...any) (val
 	if err != nil {
 		return value, fmt.Errorf("call %s: %w", method, asRevert(err))
 	}
-	return value, c.token.UnpackIntoInterface(&value, method, answer)
+	err = c.token.UnpackIntoInterface(&value, method, answer)
+	return value, err
 }
 
 // Balance implements [token.Chain].
