@@ -155,8 +155,11 @@ func (w *World) start(ctx context.Context, o Options) (err error) {
 }
 
 // Close stops all parts and removes the files of Start. Requests have two seconds to finish. Later
-// calls return the first result.
+// calls return the first result. A nil world is closed already.
 func (w *World) Close() error {
+	if w == nil {
+		return nil
+	}
 	w.closing.Do(func() { w.closeErr = w.close() })
 	return w.closeErr
 }

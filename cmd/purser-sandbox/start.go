@@ -180,20 +180,13 @@ func (s *running) close() error {
 			errs = append(errs, err)
 		// A client still holds a stream or a tunnel open.
 		case <-time.After(stopTime):
-			errs = append(errs, s.closeWorld(), <-stopped)
+			errs = append(errs, s.world.Close(), <-stopped)
 		}
-		errs = append(errs, s.closeWorld())
+		errs = append(errs, s.world.Close())
 		if s.dir != "" {
 			errs = append(errs, os.RemoveAll(s.dir)) //nolint:gosec // the folder that start made
 		}
 		s.closeErr = errors.Join(errs...)
 	})
 	return s.closeErr
-}
-
-func (s *running) closeWorld() error {
-	if s.world == nil {
-		return nil
-	}
-	return s.world.Close()
 }

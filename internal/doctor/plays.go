@@ -160,12 +160,7 @@ func otherScenarios(all []attack) []attack {
 // outlasts reports whether a scenario ends only with purser's own time limits, which the user may
 // have set to minutes.
 func outlasts(s hostile.Scenario) bool {
-	for _, word := range []string{"times out", "never answers"} {
-		if strings.Contains(s.Name, word) {
-			return true
-		}
-	}
-	return false
+	return strings.Contains(s.Name, "times out") || strings.Contains(s.Name, "never answers")
 }
 
 // playAll plays the scenarios of an attack, some at a time, each with its own customer.

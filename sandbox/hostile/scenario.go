@@ -140,9 +140,10 @@ func (p *Played) buy(ctx context.Context, w *World, c *Customer, order uint64, t
 		switch {
 		case n == 0 && p.Custom.HangsUp:
 			once, cancel := context.WithCancel(ctx)
-			w.onMet(func() { w.HangUp(ctx, cancel) })
+			hangUp := func() { w.HangUp(ctx, cancel) }
+			w.met.Store(&hangUp)
 			got = []Result{c.Buy(once, w.SellerURL, p.Door, o)}
-			w.onMet(nil)
+			w.met.Store(nil)
 			cancel()
 		case n == 0 && p.Custom.Twins:
 			got = make([]Result, 2)

@@ -40,7 +40,9 @@ func jsonAnswer(status int, v any) Answer {
 }
 
 // stamp sets the Date header of an answer.
-func stamp(w http.ResponseWriter, at time.Time) { w.Header().Set("Date", at.UTC().Format(http.TimeFormat)) }
+func stamp(w http.ResponseWriter, at time.Time) {
+	w.Header().Set("Date", at.UTC().Format(http.TimeFormat))
+}
 
 // reset closes a connection without an answer, like a failing network.
 func reset(w http.ResponseWriter) {

@@ -49,7 +49,7 @@ type World struct {
 
 	servers []*loopback.Server
 	cancel  context.CancelFunc
-	met     atomic.Pointer[func()]
+	met     atomic.Pointer[func()] // called at the next fault
 }
 
 // Start starts a world. The caller must call Close in any case.
@@ -133,15 +133,6 @@ func (w *World) Late(ctx context.Context) {
 // Fund mints tokens for a wallet, in the token's smallest unit.
 func (w *World) Fund(ctx context.Context, wallet x402.Address, amount x402.Amount) error {
 	return w.Chain.Fund(ctx, common.Address(wallet), amount.Big())
-}
-
-// onMet calls f at the next fault. nil removes it.
-func (w *World) onMet(f func()) {
-	if f == nil {
-		w.met.Store(nil)
-		return
-	}
-	w.met.Store(&f)
 }
 
 func (w *World) announce() {
