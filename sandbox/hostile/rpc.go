@@ -36,7 +36,7 @@ type View struct {
 	Fork uint64
 	// Alter, when set, changes the result of a call.
 	Alter func(asked message, result json.RawMessage) json.RawMessage
-	// Ahead is how far the clock of the Date headers is ahead of the world's.
+	// Ahead sets the clock of the Date headers forward, or back when negative.
 	Ahead time.Duration
 	// Fail, when set, answers in place of the chain.
 	Fail func(w http.ResponseWriter, r *http.Request)
