@@ -70,7 +70,7 @@ func (p *purser) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer log.Close() // the program has a handle of its own
+	defer func() { _ = log.Close() }() // the program has a handle of its own
 	// The command does not use ctx, because its end would leave no time to report why.
 	cmd := exec.Command(p.program, "run", "--config", file) //nolint:gosec,noctx // the running program itself
 	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = p.dir, p.environ, log, log

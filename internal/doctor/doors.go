@@ -139,7 +139,7 @@ func privateAddresses(ctx context.Context, e *examination) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
-	defer d.Close()
+	defer func() { _ = d.Close() }()
 	user := url.User(e.probe.customer.Key)
 	wrong, err := e.refusedBy(ctx, user, fmt.Sprintf("http://0.0.0.0:%d/", d.Port))
 	if err != nil {
@@ -206,7 +206,7 @@ func keyToSeller(ctx context.Context, e *examination) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
-	defer d.Close()
+	defer func() { _ = d.Close() }()
 	key := e.probe.customer.Key
 	_, err = e.through(ctx, url.UserPassword(key, "a-task"), fmt.Sprintf("http://127.0.0.1:%d/", d.Port), http.Header{
 		"X-Api-Key": {key}, "Authorization": {"Bearer " + key}, "Purser-Payment": {"forged"},
@@ -242,7 +242,7 @@ func noKey(ctx context.Context, e *examination) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
-	defer d.Close()
+	defer func() { _ = d.Close() }()
 	var story []string
 	for _, user := range []*url.Userinfo{nil, url.User("pk_00000000000000000000")} {
 		resp, err := e.through(ctx, user, fmt.Sprintf("http://127.0.0.1:%d/", d.Port), nil)

@@ -156,7 +156,7 @@ func (e *examination) believes(ctx context.Context, name string, lie hostile.RPC
 	if err != nil {
 		return nil, err
 	}
-	defer server.Close()
+	defer func() { _ = server.Close() }()
 	p, err := e.launch(ctx, name, server.URL())
 	if err != nil {
 		return nil, err

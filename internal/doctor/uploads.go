@@ -67,7 +67,7 @@ func uploads(ctx context.Context, e *examination) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
-	defer seller.Close()
+	defer func() { _ = seller.Close() }()
 	var all sync.WaitGroup
 	defer all.Wait()
 	defer close(s.end)

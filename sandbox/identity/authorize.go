@@ -52,7 +52,7 @@ func (p *Provider) read(w http.ResponseWriter, r *http.Request) (asked wish, ok 
 	asked = wish{redirect, q.Get("state"), grant{
 		redirect: q.Get("redirect_uri"), challenge: q.Get("code_challenge"), nonce: q.Get("nonce"), scope: q.Get("scope"), at: p.opts.Now(),
 	}}
-	problem := ""
+	var problem string
 	switch {
 	case q.Get("response_type") != "code":
 		problem = "unsupported_response_type"
