@@ -44,7 +44,6 @@ func (a assets) path(name string) (string, error) {
 	return p, nil
 }
 
-// kinds holds the Content-Type of assets by their extension.
 var kinds = map[string]string{".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
 
 // ServeHTTP sends a file.

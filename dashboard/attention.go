@@ -23,7 +23,6 @@ type attention struct {
 	Payments     []paymentRow
 }
 
-// attention returns the payments that need a person.
 func (d *dashboard) attention(ctx context.Context, v visit) (groups []attention, err error) {
 	for _, g := range []struct {
 		label, name, advice string

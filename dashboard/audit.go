@@ -33,7 +33,6 @@ type auditRow struct {
 	Before, After string
 }
 
-// actions holds the text of each change.
 var actions = map[pay.Action]string{
 	pay.ActionKeyCreate: "Key created", pay.ActionKeyPolicy: "Limits set", pay.ActionKeyLink: "Key linked", pay.ActionKeyAdopt: "Key taken over", pay.ActionKeyPause: "Key paused",
 	pay.ActionKeyResume: "Key resumed", pay.ActionKeyRevoke: "Key revoked", pay.ActionWalletCreate: "Wallet created", pay.ActionWalletDelete: "Wallet deleted",

@@ -5,8 +5,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/purserpay/purser/pay"
 )
 
@@ -50,10 +48,9 @@ func (f filter) day(q url.Values, field string) time.Time {
 }
 
 func (f filter) any() bool {
-	return f.KeyID != "" || f.Host != "" || f.Task != "" || !f.From.IsZero() || !f.To.IsZero() || len(f.wrong) > 0
+	return len(f.values())+len(f.wrong) > 0
 }
 
-// values returns the filter as a query.
 func (f filter) values() url.Values {
 	q := url.Values{}
 	for name, value := range map[string]string{"key": f.KeyID, "host": f.Host, "task": f.Task, "from": dayText(f.From), "to": dayText(f.To)} {
@@ -89,10 +86,8 @@ func withQuery(path string, q url.Values) string {
 
 // query returns the query for a page of events. A key id of the wrong form is pay.ErrKeyNotFound.
 func (f filter) query(before string, limit int) (pay.OrganizationSpendQuery, error) {
-	if f.KeyID != "" {
-		if id, err := uuid.Parse(f.KeyID); err != nil || id.String() != f.KeyID {
-			return pay.OrganizationSpendQuery{}, pay.ErrKeyNotFound
-		}
+	if f.KeyID != "" && !isID(f.KeyID) {
+		return pay.OrganizationSpendQuery{}, pay.ErrKeyNotFound
 	}
 	return pay.OrganizationSpendQuery{KeyID: f.KeyID, Host: f.Host, Task: f.Task, From: f.From, To: f.To, Before: before, Limit: limit}, nil
 }

@@ -38,7 +38,6 @@ type keyRow struct {
 	State                           keyState
 }
 
-// keys serves GET /dashboard/keys.
 func (d *dashboard) keys(r *http.Request, v visit) (answer, error) {
 	return d.keysWith(r, v, http.StatusOK, keysPage{})
 }
@@ -221,28 +220,30 @@ func (d *dashboard) revealKey(r *http.Request, v visit, k pay.Key) (answer, erro
 
 // pathID returns the id of the request's path, or an error when it has not the form of one.
 func pathID(r *http.Request) (string, error) {
-	raw := r.PathValue("id")
-	if id, err := uuid.Parse(raw); err != nil || id.String() != raw {
-		return "", errNotFound
+	if id := r.PathValue("id"); isID(id) {
+		return id, nil
 	}
-	return raw, nil
+	return "", errNotFound
 }
 
-// option is a key in a list of choices.
+func isID(text string) bool {
+	id, err := uuid.Parse(text)
+	return err == nil && id.String() == text
+}
+
 type option struct {
 	ID, Name string
 	Chosen   bool
 }
 
 func options(keys []pay.Key, chosen string) []option {
-	list := make([]option, len(keys))
-	for i, k := range keys {
-		list[i] = option{k.ID, label(k), k.ID == chosen}
+	var list []option
+	for _, k := range keys {
+		list = append(list, option{k.ID, label(k), k.ID == chosen})
 	}
 	return list
 }
 
-// names returns the labels of keys by id.
 func names(keys []pay.Key) map[string]string {
 	list := make(map[string]string, len(keys))
 	for _, k := range keys {
@@ -251,7 +252,6 @@ func names(keys []pay.Key) map[string]string {
 	return list
 }
 
-// limit describes a rule.
 type limit struct{ Name, Text string }
 
 // limits describes the rules of a key at the proxy, where every key has some.
@@ -294,7 +294,6 @@ func capText(c *pay.Cap, before, after string) string {
 	return ""
 }
 
-// limitsInShort describes the rules of a key in a few words.
 func (d *dashboard) limitsInShort(k pay.Key) string {
 	pol := d.Payer.PolicyOf(k, pay.DoorProxy)
 	parts := slices.DeleteFunc([]string{

@@ -63,7 +63,6 @@ type feed struct {
 	Poll     string `json:"-"` // URL of the next poll; it says what is shown already
 }
 
-// paymentRow is a payment in a list.
 type paymentRow struct {
 	ID, Path, Site, Task, Reason string
 	Amount                       amount
@@ -85,11 +84,12 @@ type overviewPage struct {
 	Paused       *pay.Pause
 	Start        *start
 	Chart        chart
-	Ranges       []rangeLink
+	Ranges       []tab
 	Hosts, Tasks shares
 }
 
-type rangeLink struct {
+// tab is a link in a row of choices.
+type tab struct {
 	Name, Path string
 	Current    bool
 }
@@ -124,7 +124,7 @@ func (d *dashboard) history(r *http.Request, v visit, p *overviewPage) error {
 		}
 	}
 	for _, n := range chartDays {
-		p.Ranges = append(p.Ranges, rangeLink{Name: strconv.Itoa(n), Path: "/dashboard/?days=" + strconv.Itoa(n), Current: n == length})
+		p.Ranges = append(p.Ranges, tab{Name: strconv.Itoa(n), Path: "/dashboard/?days=" + strconv.Itoa(n), Current: n == length})
 	}
 	today := pay.DayOf(v.now)
 	since := today.AddDate(0, 0, 1-length)
@@ -309,7 +309,6 @@ func ratio(s pay.Sum, most float64) int {
 	return 0
 }
 
-// start lists the first steps of a new organization.
 type start struct {
 	HasKey, HasWallet            bool
 	KeyName, KeyPath, WalletPath string

@@ -10,7 +10,7 @@ import (
 const paymentRows = 100
 
 type paymentsPage struct {
-	Labels               []rangeLink
+	Labels               []tab
 	About, Caption, None string
 	Payments             []paymentRow
 	Decimals             string
@@ -39,7 +39,7 @@ func (d *dashboard) payments(r *http.Request, v visit) (answer, error) {
 			path += "?state=" + l.label
 		}
 		current := l.label == want
-		if p.Labels = append(p.Labels, rangeLink{Name: l.name, Path: path, Current: current}); current {
+		if p.Labels = append(p.Labels, tab{Name: l.name, Path: path, Current: current}); current {
 			known, p.About, p.None, p.Caption = true, l.about, l.none, l.name+" payments, newest first"
 		}
 	}
@@ -67,8 +67,7 @@ type paymentPage struct {
 	Amount                                                                                   amount
 	State                                                                                    state
 	Site                                                                                     site
-	When, Valid                                                                              moment
-	Closed                                                                                   *moment
+	When, Valid, Closed                                                                      moment
 	Transaction                                                                              transaction
 	Notes                                                                                    []noted
 	Commands                                                                                 []command
@@ -106,8 +105,7 @@ func (d *dashboard) payment(r *http.Request, v visit) (answer, error) {
 		p.Settlement = "purser, through its facilitator"
 	}
 	if !one.Closed.IsZero() {
-		closed := momentOf(one.Closed, inText)
-		p.Closed = &closed
+		p.Closed = momentOf(one.Closed, inText)
 	}
 	if one.Resolution != nil {
 		p.Resolution = cut(one.Resolution.Reason, 1000)

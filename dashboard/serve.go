@@ -27,7 +27,6 @@ const (
 	minZip   = 256              // shortest text that is compressed, in bytes
 )
 
-// visit is one request of a visitor.
 type visit struct {
 	session.Visitor
 	now time.Time
@@ -125,7 +124,6 @@ func (d *dashboard) write(w http.ResponseWriter, r *http.Request, v visit, a ans
 	d.render(w, r, a, f)
 }
 
-// frame holds the data of the layout around a page's Body.
 type frame struct {
 	Title     string
 	Body      any
@@ -134,17 +132,12 @@ type frame struct {
 	Wide      bool // for pages without a menu
 	Version   string
 	Who       string
-	Nav       []navEntry
+	Nav       []tab
 	Message   string
 }
 
-type navEntry struct {
-	Name, Path string
-	Current    bool
-}
-
-func menu(current string) []navEntry {
-	list := []navEntry{
+func menu(current string) []tab {
+	list := []tab{
 		{Name: "Overview", Path: "/dashboard/"},
 		{Name: "Spend", Path: "/dashboard/spend"},
 		{Name: "API keys", Path: "/dashboard/keys"},

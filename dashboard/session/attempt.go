@@ -11,8 +11,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"golang.org/x/oauth2"
 )
 
 const (
@@ -40,16 +38,9 @@ type attempt struct {
 	Again    bool      `json:"a,omitempty"` // a visitor with a session signs in again
 }
 
-func newAttempt(back string, again bool, now time.Time) attempt {
-	return attempt{
-		State: randomText(), Nonce: randomText(), Verifier: oauth2.GenerateVerifier(), Return: back,
-		Started: now.UTC().Truncate(time.Second), Again: again,
-	}
-}
-
 func randomText() string {
 	var b [32]byte
-	_, _ = rand.Read(b[:]) // cannot fail
+	rand.Read(b[:]) // never fails
 	return base64.RawURLEncoding.EncodeToString(b[:])
 }
 

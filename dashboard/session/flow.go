@@ -56,7 +56,10 @@ func (g *Gate) signIn(w http.ResponseWriter, r *http.Request, at place) error {
 	if err != nil {
 		return g.providerFailed(r, err)
 	}
-	a := newAttempt(back, again && known, g.now())
+	a := attempt{
+		State: randomText(), Nonce: randomText(), Verifier: oauth2.GenerateVerifier(), Return: back,
+		Started: g.now().UTC().Truncate(time.Second), Again: again && known,
+	}
 	g.keepAttempt(w, r, at, a)
 	options := []oauth2.AuthCodeOption{oauth2.S256ChallengeOption(a.Verifier), oauth2.SetAuthURLParam("nonce", a.Nonce)}
 	if a.Again {
