@@ -8,6 +8,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -69,14 +70,12 @@ func New(o Options) (http.Handler, error) {
 	if o.Explorer == nil {
 		o.Explorer = baseScan
 	}
-	if o.Example == "" {
-		o.Example = "https://api.example.com/report"
-	}
+	o.Example = cmp.Or(o.Example, "https://api.example.com/report")
 	if o.Clock == nil {
 		o.Clock = time.Now
 	}
 	files := loadAssets()
-	d := &dashboard{Options: o, assets: files, pages: loadPages(files), throttle: newThrottle()}
+	d := &dashboard{Options: o, assets: files, pages: loadPages(files), throttle: newThrottle(), once: onceShown{waits: map[onceFor]onceSecret{}}}
 	var err error
 	if d.origin, err = originOf(o.PublicURL); err != nil {
 		return nil, fmt.Errorf("PURSER_PUBLIC_URL: %w", err)

@@ -45,22 +45,6 @@ func TestLabels(t *testing.T) {
 	ada.get("/dashboard/keys").is(200, "2 of 3 of your plan")
 }
 
-func TestThePlansKeys(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	ada := w.person("ada")
-	for range 2 { // and the first key
-		ada.post("/dashboard/keys", "label", "x").is(http.StatusSeeOther)
-	}
-	ada.get("/dashboard/keys").is(200, "3 of 3 of your plan", "all in use", upgradeURL)
-	ada.post("/dashboard/keys", "label", "one too many").is(http.StatusTooManyRequests, "API key limit reached for your plan", upgradeURL)
-	_, loose, err := w.books.CreateKey(t.Context(), books.KeyRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ada.post("/dashboard/keys/link", "key", loose).is(http.StatusTooManyRequests, "API key limit reached for your plan", upgradeURL).without(loose)
-}
-
 func TestLinkingAKey(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -15,19 +15,15 @@ func (n notices) Render(w http.ResponseWriter, r *http.Request, status int, page
 	if !followable(page.ActionURL) {
 		page.ActionURL = ""
 	}
-	n.show(w, r, answer{status: status, page: "notice", title: page.Title, body: page}, false)
+	n.d.render(w, r, answer{status: status, page: "notice"}, frame{Title: page.Title, Body: page, Version: n.d.Version})
 }
 
 // Setup implements session.Pages.
 func (n notices) Setup(w http.ResponseWriter, r *http.Request, s session.Setup) {
-	n.show(w, r, answer{page: "setup", title: "Set up sign-in", body: struct {
+	n.d.render(w, r, answer{page: "setup"}, frame{Title: "Set up sign-in", Wide: true, Version: n.d.Version, Body: struct {
 		session.Setup
 		Redirect command
-	}{s, command{ID: "redirect", Text: s.RedirectURL, What: "the redirect address"}}}, true)
-}
-
-func (n notices) show(w http.ResponseWriter, r *http.Request, a answer, wide bool) {
-	n.d.render(w, r, a, frame{Title: a.title, Body: a.body, Wide: wide, Version: n.d.Version})
+	}{s, command{ID: "redirect", Text: s.RedirectURL, What: "the redirect address"}}})
 }
 
 // followable reports whether an action leads to a path here, or to an http(s) URL.

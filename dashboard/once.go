@@ -34,9 +34,6 @@ func (o *onceShown) put(f onceFor, s onceSecret, now time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.sweep(now)
-	if o.waits == nil {
-		o.waits = map[onceFor]onceSecret{}
-	}
 	if len(o.waits) < onceMost {
 		s.until = now.Add(onceTime)
 		o.waits[f] = s

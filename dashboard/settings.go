@@ -14,13 +14,24 @@ type planRow struct {
 	Mine                                 bool
 }
 
+// meter shows how much of a limit is used. Mille is in thousandths; Class is the CSS class of the gauge.
 type meter struct {
 	Name, Used, Limit, Class string
 	Mille                    int
 }
 
 func newMeter(name string, used, limit int) meter {
-	return meter{Name: name, Used: count(used), Limit: count(limit), Class: fullness(used, limit), Mille: mille(used, limit)}
+	m := meter{Name: name, Used: count(used), Limit: count(limit), Mille: 1000}
+	if used < limit {
+		m.Mille = used * 1000 / limit
+	}
+	switch {
+	case m.Mille >= 1000:
+		m.Class = "full"
+	case m.Mille >= 800:
+		m.Class = "warn"
+	}
+	return m
 }
 
 // planned returns a limit of a plan as text, or "" without plans.

@@ -232,25 +232,6 @@ func commands(lines ...[2]string) []command {
 	return list
 }
 
-// mille returns used in thousandths of limit, for drawing.
-func mille(used, limit int) int {
-	if limit <= 0 || used >= limit {
-		return 1000
-	}
-	return max(0, used) * 1000 / limit
-}
-
-// fullness returns the CSS class of a gauge.
-func fullness(used, limit int) string {
-	switch m := mille(used, limit); {
-	case m >= 1000:
-		return "full"
-	case m >= 800:
-		return "warn"
-	}
-	return ""
-}
-
 // planName returns FREE as Free.
 func planName(n pay.PlanName) string {
 	if n == "" {

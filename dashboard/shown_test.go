@@ -137,7 +137,7 @@ func TestSharesAreSortedByWhatIsLeft(t *testing.T) {
 func TestWhatIsShownOnceIsBounded(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
-	var o onceShown
+	o := onceShown{waits: map[onceFor]onceSecret{}}
 	for i := range onceMost + 5 {
 		o.put(onceFor{"s", "a", string(rune(i))}, onceSecret{secret: "s"}, now)
 	}

@@ -223,17 +223,7 @@ func (p *person) beginExport(t *testing.T, w *world) *http.Response {
 	if err := boltfill.Fill(t.Context(), w.disk, boltfill.Options{Keys: []string{p.key.ID}, Payments: 20_000, To: w.clock.now()}); err != nil {
 		t.Fatal(err)
 	}
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.url+"/dashboard/spend.csv", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set("Test-Visitor", p.account.ID+"/"+p.account.OrganizationID)
-	req.Header.Set("Test-Session", p.session)
-	res, err := p.client.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return res
+	return p.request(http.MethodGet, "/dashboard/spend.csv", nil)
 }
 
 // An export ends with its session, and with the store. It is cut off, so that it does not look complete.

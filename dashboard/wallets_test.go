@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -103,15 +104,24 @@ func TestDeletingAWallet(t *testing.T) {
 	ada.post(path + "/delete").to("/dashboard/wallets")
 }
 
-func TestThePlansWallets(t *testing.T) {
+func TestThePlanIsFull(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	ada := w.person("ada")
 	for range 3 {
 		ada.post("/dashboard/wallets", "key", ada.key.ID).is(http.StatusSeeOther)
+		ada.post("/dashboard/keys", "label", "x") // the first key is there
+	}
+	_, loose, err := w.books.CreateKey(t.Context(), books.KeyRequest{})
+	if err != nil {
+		t.Fatal(err)
 	}
 	ada.post("/dashboard/wallets", "key", ada.key.ID).is(http.StatusTooManyRequests, "Wallet limit reached for your plan", upgradeURL)
-	ada.get("/dashboard/wallets").is(200, "3 of 3 of your plan", "all in use", upgradeURL)
+	ada.post("/dashboard/keys", "label", "x").is(http.StatusTooManyRequests, "API key limit reached for your plan", upgradeURL)
+	ada.post("/dashboard/keys/link", "key", loose).is(http.StatusTooManyRequests, "API key limit reached for your plan", upgradeURL).without(loose)
+	for _, path := range []string{"/dashboard/keys", "/dashboard/wallets"} {
+		ada.get(path).is(200, "3 of 3 of your plan", "all in use", upgradeURL)
+	}
 	if _, err := w.books.SetPlan(t.Context(), ada.account.OrganizationID, pay.PlanDeveloper); err != nil {
 		t.Fatal(err)
 	}

@@ -207,6 +207,17 @@ func (p *person) post(path string, fields ...string) seen {
 
 func (p *person) do(method, path string, form url.Values, header ...string) seen {
 	p.t.Helper()
+	res := p.request(method, path, form, header...)
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return seen{t: p.t, status: res.StatusCode, header: res.Header, body: string(text)}
+}
+
+func (p *person) request(method, path string, form url.Values, header ...string) *http.Response {
+	p.t.Helper()
 	var body io.Reader
 	if form != nil {
 		body = strings.NewReader(form.Encode())
@@ -230,12 +241,7 @@ func (p *person) do(method, path string, form url.Values, header ...string) seen
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	defer res.Body.Close()
-	text, err := io.ReadAll(res.Body)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	return seen{t: p.t, status: res.StatusCode, header: res.Header, body: string(text)}
+	return res
 }
 
 func (s seen) is(status int, parts ...string) seen {

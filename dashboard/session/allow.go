@@ -52,7 +52,7 @@ func parseAllowed(text string) (a allowed, err error) {
 			return wrong(entry, "entries are separated by commas")
 		case isGroup:
 			a.groups = append(a.groups, strings.TrimSpace(group))
-		case !isASCII(entry):
+		case strings.ContainsFunc(entry, func(r rune) bool { return r > unicode.MaxASCII }):
 			return wrong(entry, "write domains as DNS has them (xn--…)")
 		case local == "*" && isDomain(domain):
 			return wrong(entry, "for a whole domain write @"+domain)
@@ -173,10 +173,6 @@ func isDomain(text string) bool {
 		return l == "" || len(l) > 63 || strings.HasPrefix(l, "-") || strings.HasSuffix(l, "-") ||
 			strings.Trim(lower(l), "abcdefghijklmnopqrstuvwxyz0123456789-") != ""
 	})
-}
-
-func isASCII(text string) bool {
-	return !strings.ContainsFunc(text, func(r rune) bool { return r > unicode.MaxASCII })
 }
 
 // lower folds the case of ASCII letters only. Unicode folds other letters, such as the Kelvin sign,
