@@ -229,11 +229,7 @@ const maxShown = 300
 // which may contain tokens.
 func loggable(err error) string {
 	if refused, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
-		status := ""
-		if refused.Response != nil {
-			status = refused.Response.Status
-		}
-		return fmt.Sprintf("the token endpoint answered %s %.64q", status, refused.ErrorCode)
+		return fmt.Sprintf("the token endpoint answered %s %.64q", refused.Response.Status, refused.ErrorCode)
 	}
 	text := err.Error()
 	if len(text) > maxShown {

@@ -101,7 +101,7 @@ func exchangeError(err error) error {
 	_, unanswered := errors.AsType[*url.Error](err)
 	kind := errMisbehaves
 	switch {
-	case answered && refused.Response != nil && refused.Response.StatusCode < 500:
+	case answered && refused.Response.StatusCode < 500:
 		kind = errToken
 	case answered, unanswered, errors.Is(err, context.DeadlineExceeded):
 		kind = errUnreachable
