@@ -11,16 +11,16 @@ import (
 type notices struct{ d *dashboard }
 
 // Render implements session.Pages.
-func (n notices) Render(w http.ResponseWriter, r *http.Request, status int, page session.Notice) {
+func (n notices) Render(w http.ResponseWriter, _ *http.Request, status int, page session.Notice) {
 	if !followable(page.ActionURL) {
 		page.ActionURL = ""
 	}
-	n.d.render(w, r, answer{status: status, page: "notice"}, frame{Title: page.Title, Body: page, Version: n.d.Version})
+	n.d.render(w, answer{status: status, page: "notice"}, frame{Title: page.Title, Body: page, Version: n.d.Version})
 }
 
 // Setup implements session.Pages.
-func (n notices) Setup(w http.ResponseWriter, r *http.Request, s session.Setup) {
-	n.d.render(w, r, answer{page: "setup"}, frame{Title: "Set up sign-in", Wide: true, Version: n.d.Version, Body: struct {
+func (n notices) Setup(w http.ResponseWriter, _ *http.Request, s session.Setup) {
+	n.d.render(w, answer{page: "setup"}, frame{Title: "Set up sign-in", Wide: true, Version: n.d.Version, Body: struct {
 		session.Setup
 		Redirect command
 	}{s, command{ID: "redirect", Text: s.RedirectURL, What: "the redirect address"}}})

@@ -121,7 +121,7 @@ func (d *dashboard) write(w http.ResponseWriter, r *http.Request, v visit, a ans
 	if a.part == "" && r.Method != http.MethodHead {
 		f.Message = d.takeMessage(w, r)
 	}
-	d.render(w, r, a, f)
+	d.render(w, a, f)
 }
 
 type frame struct {
@@ -152,7 +152,7 @@ func menu(current string) []tab {
 
 // render makes the whole page before its first byte leaves. A fault in a template is then a 500,
 // and not half a page.
-func (d *dashboard) render(w http.ResponseWriter, r *http.Request, a answer, f frame) {
+func (d *dashboard) render(w http.ResponseWriter, a answer, f frame) {
 	var text bytes.Buffer
 	if err := d.pages.execute(&text, a, f); err != nil {
 		d.Logger.Error("page not made", "page", a.page, "error", err)
