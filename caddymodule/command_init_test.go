@@ -18,9 +18,9 @@ func TestInit(t *testing.T) {
 	rpc := rpc(t, "0x"+strings.Repeat("01", 32)).URL
 	dir := t.TempDir()
 	o := initIn(t, dir, "9402\n?\nnonsense\n"+rpc+"/v2/s3cret\n\n0.5\noff\n", nil)
-	if o.Status != 0 || written(t, dir) != initMade || strings.Count(o.Stdout, "0x") != 1 || strings.Contains(o.Stdout, "s3cret") || strings.Contains(o.Stdout, "pk_") ||
+	if o.Status != 0 || clitest.Written(t, dir) != clitest.InitMade || strings.Count(o.Stdout, "0x") != 1 || strings.Contains(o.Stdout, "s3cret") || strings.Contains(o.Stdout, "pk_") ||
 		!strings.Contains(o.Stdout, "not an absolute http or https URL") || !strings.Contains(o.Stdout, "purser run --envfile purser.env") {
-		t.Fatalf("%d, %s: %s%s", o.Status, written(t, dir), o.Stdout, o.Stderr)
+		t.Fatalf("%d, %s: %s%s", o.Status, clitest.Written(t, dir), o.Stdout, o.Stderr)
 	}
 	for _, want := range []string{
 		"a payment that nobody confirms stays open", "    answers: Base (chain 8453)", "USDC on Base (chain 8453)", "Back up purser-data/master.key now",
@@ -35,10 +35,10 @@ func TestInit(t *testing.T) {
 			t.Errorf("%s: %v, %v", name, info.Mode(), err)
 		}
 	}
-	if text := readText(t, dir, "purser.env"); !strings.Contains(text, "\nPURSER_RPC_URL="+rpc+"/v2/s3cret\n") || !strings.Contains(text, "\n# PURSER_FACILITATOR_URL=\n") {
+	if text := clitest.ReadText(t, dir, "purser.env"); !strings.Contains(text, "\nPURSER_RPC_URL="+rpc+"/v2/s3cret\n") || !strings.Contains(text, "\n# PURSER_FACILITATOR_URL=\n") {
 		t.Errorf("%s", text)
 	}
-	text := readText(t, dir, "Caddyfile")
+	text := clitest.ReadText(t, dir, "Caddyfile")
 	if strings.Contains(text, "s3cret") {
 		t.Error("the Caddyfile has the RPC's key")
 	}
@@ -55,23 +55,23 @@ func TestInit(t *testing.T) {
 	}
 
 	// Again: nothing is overwritten, and with --force key and wallet stay.
-	secret := readText(t, dir, "purser-data", "exec.key")
-	if again := initIn(t, dir, "", nil, "--yes"); again.Status != 1 || !strings.Contains(again.Stderr, "--force writes Caddyfile and purser.env anew; keys, wallets and books stay") || readText(t, dir, "Caddyfile") != text {
+	secret := clitest.ReadText(t, dir, "purser-data", "exec.key")
+	if again := initIn(t, dir, "", nil, "--yes"); again.Status != 1 || !strings.Contains(again.Stderr, "--force writes Caddyfile and purser.env anew; keys, wallets and books stay") || clitest.ReadText(t, dir, "Caddyfile") != text {
 		t.Errorf("%d %s", again.Status, again.Stderr)
 	}
 	again := initIn(t, dir, "", nil, "--yes", "--force")
-	if again.Status != 0 || readText(t, dir, "purser-data", "exec.key") != secret || lineWith(again.Stdout, "0x") != lineWith(o.Stdout, "0x") {
+	if again.Status != 0 || clitest.ReadText(t, dir, "purser-data", "exec.key") != secret || lineWith(again.Stdout, "0x") != lineWith(o.Stdout, "0x") {
 		t.Errorf("%d %s%s", again.Status, again.Stdout, again.Stderr)
 	}
 	if !strings.Contains(again.Stdout, "key that was here stays") {
 		t.Errorf("%s", again.Stdout)
 	}
-	_, ours, _ := strings.Cut(readText(t, dir, "Caddyfile"), "\n\n")
+	_, ours, _ := strings.Cut(clitest.ReadText(t, dir, "Caddyfile"), "\n\n")
 	_, theirs, _ := strings.Cut(shipped(t), "\n\n")
 	if strings.ReplaceAll(ours, "https://github.com/purserpay/purser/blob/main/docs/", "docs/") != theirs {
 		t.Error("the defaults are not the shipped Caddyfile")
 	}
-	if text := readText(t, dir, "Caddyfile"); !strings.HasPrefix(text, "# Made by 'purser init'") || strings.Contains(text, " docs/") || strings.Contains(text, ".md.") {
+	if text := clitest.ReadText(t, dir, "Caddyfile"); !strings.HasPrefix(text, "# Made by 'purser init'") || strings.Contains(text, " docs/") || strings.Contains(text, ".md.") {
 		t.Errorf("the Caddyfile speaks of files that are not here: %s", text)
 	}
 }
@@ -83,14 +83,14 @@ func TestInitBesideRunning(t *testing.T) {
 	o := initIn(t, dir, "", []string{"PURSER_ADMIN=unix/" + socket}, "--yes")
 	_, text := adminCall(t, socket, "POST", "/purser/exec")
 	have := decode[adminapi.Exec](t, text)
-	if o.Status != 0 || written(t, dir) != "Caddyfile purser.env" || !strings.Contains(o.Stdout, *have.Address) || strings.Contains(o.Stdout, have.Key) ||
+	if o.Status != 0 || clitest.Written(t, dir) != "Caddyfile purser.env" || !strings.Contains(o.Stdout, *have.Address) || strings.Contains(o.Stdout, have.Key) ||
 		!strings.Contains(o.Stdout, "restart it") || strings.Contains(o.Stdout, "Back up") {
-		t.Errorf("%d, %s: %s%s", o.Status, written(t, dir), o.Stdout, o.Stderr)
+		t.Errorf("%d, %s: %s%s", o.Status, clitest.Written(t, dir), o.Stdout, o.Stderr)
 	}
 	dir = t.TempDir()
 	o = initIn(t, dir, "", []string{"PURSER_DATA_DIR=" + s.dir}, "--yes")
-	if o.Status != 1 || !strings.Contains(o.Stderr, "use") || written(t, dir) != "" {
-		t.Errorf("%d, %s: %s", o.Status, written(t, dir), o.Stderr)
+	if o.Status != 1 || !strings.Contains(o.Stderr, "use") || clitest.Written(t, dir) != "" {
+		t.Errorf("%d, %s: %s", o.Status, clitest.Written(t, dir), o.Stderr)
 	}
 }
 
@@ -110,37 +110,12 @@ func initIn(t *testing.T, dir, stdin string, environ []string, args ...string) c
 	return finish(t, c)
 }
 
-// written are the names in a folder.
-func written(t *testing.T, dir string) string {
-	t.Helper()
-	list, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var names []string
-	for _, e := range list {
-		names = append(names, e.Name())
-	}
-	return strings.Join(names, " ")
-}
-
-func readText(t *testing.T, path ...string) string {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(path...))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
-}
-
-const initMade = "Caddyfile purser-data purser.env"
-
 // An operator who leaves before the end leaves nothing behind.
 func TestInitGivenUp(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if o := initIn(t, dir, "\n\n", nil); o.Status != 130 || !strings.Contains(o.Stderr, "nothing was written") || written(t, dir) != "" {
-		t.Errorf("%d, %q: %s", o.Status, written(t, dir), o.Stderr)
+	if o := initIn(t, dir, "\n\n", nil); o.Status != 130 || !strings.Contains(o.Stderr, "nothing was written") || clitest.Written(t, dir) != "" {
+		t.Errorf("%d, %q: %s", o.Status, clitest.Written(t, dir), o.Stderr)
 	}
 	c := inFolder(t, dir, nil, "init")
 	in, err := c.StdinPipe()
@@ -165,8 +140,8 @@ func TestInitGivenUp(t *testing.T) {
 	_, _ = io.Copy(io.Discard, out)
 	_ = c.Wait()
 	_ = in.Close()
-	if c.ProcessState.ExitCode() != 130 || written(t, dir) != "" {
-		t.Errorf("%s, %q", c.ProcessState, written(t, dir))
+	if c.ProcessState.ExitCode() != 130 || clitest.Written(t, dir) != "" {
+		t.Errorf("%s, %q", c.ProcessState, clitest.Written(t, dir))
 	}
 }
 
@@ -185,8 +160,8 @@ func TestInitRefuses(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		o := initIn(t, dir, "", c.environ, append([]string{"--yes"}, c.args...)...)
-		if o.Status != 1 || !strings.Contains(o.Stderr, c.want) || strings.Contains(o.Stderr, "s3cret") || written(t, dir) != "" {
-			t.Errorf("%s: %d, %q: %s", c.name, o.Status, written(t, dir), o.Stderr)
+		if o.Status != 1 || !strings.Contains(o.Stderr, c.want) || strings.Contains(o.Stderr, "s3cret") || clitest.Written(t, dir) != "" {
+			t.Errorf("%s: %d, %q: %s", c.name, o.Status, clitest.Written(t, dir), o.Stderr)
 		}
 	}
 }

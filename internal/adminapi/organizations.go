@@ -82,11 +82,10 @@ func (p *Purser) prepare(r *http.Request, who NewAccount) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	answer := PreparedAccount{a.ID, shown}
 	if first {
-		return created{answer}, nil
+		return created{PreparedAccount{a.ID, shown}}, nil
 	}
-	return answer, nil
+	return PreparedAccount{a.ID, shown}, nil
 }
 
 // PlanChange is the body of PUT /purser/organizations/{id}/plan.
@@ -110,8 +109,5 @@ type KeyLink struct {
 
 func (p *Purser) linkKey(r *http.Request, want KeyLink) (any, error) {
 	k, err := p.Books.LinkKey(r.Context(), r.PathValue("id"), want.Key)
-	if err != nil {
-		return nil, err
-	}
-	return shownKey(p.Payer, k), nil
+	return shownKey(p.Payer, k), err
 }

@@ -40,13 +40,10 @@ type NewPause struct {
 // stopKey serves POST /purser/keys/{id}/pause, …/resume and …/revoke.
 func (p *Purser) stopKey(r *http.Request, do pay.Stop, reason string) (any, error) {
 	k, err := p.find(r.Context(), r.PathValue("id"))
-	if err != nil {
-		return nil, err
+	if err == nil {
+		k, err = p.Books.StopKey(r.Context(), k.ID, do, reason)
 	}
-	if k, err = p.Books.StopKey(r.Context(), k.ID, do, reason); err != nil {
-		return nil, err
-	}
-	return shownKey(p.Payer, k), nil
+	return shownKey(p.Payer, k), err
 }
 
 func (p *Purser) pauseKey(r *http.Request, want NewPause) (any, error) {
@@ -59,15 +56,9 @@ func (p *Purser) revokeKey(r *http.Request) (any, error) { return p.stopKey(r, p
 
 func (p *Purser) pauseAll(r *http.Request, want NewPause) (any, error) {
 	pause, err := p.Books.PauseAll(r.Context(), want.Reason)
-	if err != nil {
-		return nil, err
-	}
-	return PauseState{shownPause(pause)}, nil
+	return PauseState{shownPause(pause)}, err
 }
 
 func (p *Purser) resumeAll(r *http.Request) (any, error) {
-	if err := p.Books.ResumeAll(r.Context()); err != nil {
-		return nil, err
-	}
-	return PauseState{}, nil
+	return PauseState{}, p.Books.ResumeAll(r.Context())
 }

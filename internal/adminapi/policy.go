@@ -59,22 +59,15 @@ func (p *Purser) changePolicy(r *http.Request, change func(old json.RawMessage) 
 		return nil, err
 	}
 	if exec, err := p.Keys.FindExec(r.Context()); err == nil && exec.ID == k.ID {
-		pol = keepOffREST(pol)
+		// Off REST, unless it names doors: see [operatorkeys.ExecPolicy].
+		if pol = cmp.Or(pol, new(pay.Policy)); len(pol.Doors) == 0 {
+			pol.Doors = operatorkeys.ExecPolicy().Doors
+		}
 	}
 	if k, err = p.Books.SetPolicy(r.Context(), k.ID, pol); err != nil {
 		return nil, err
 	}
 	return p.shownToday(r.Context(), k)
-}
-
-// keepOffREST restricts a policy for the exec key to the proxy unless it names doors: see
-// [operatorkeys.ExecPolicy].
-func keepOffREST(pol *pay.Policy) *pay.Policy {
-	pol = cmp.Or(pol, new(pay.Policy))
-	if len(pol.Doors) == 0 {
-		pol.Doors = operatorkeys.ExecPolicy().Doors
-	}
-	return pol
 }
 
 // readPolicy reads a policy; nil for null.

@@ -1,6 +1,7 @@
 package adminapi
 
 import (
+	"cmp"
 	"net/http"
 	"time"
 
@@ -59,14 +60,7 @@ func newReconcileStatus(s *pay.ReconcileStatus) *ReconcileStatus {
 
 func (p *Purser) reconcile(r *http.Request) (any, error) {
 	s, err := p.Payer.Reconciling(r.Context())
-	if err != nil {
-		return nil, err
-	}
-	shown := newReconcileStatus(s)
-	if shown == nil {
-		shown = &ReconcileStatus{}
-	}
-	return shown, nil
+	return cmp.Or(newReconcileStatus(s), &ReconcileStatus{}), err
 }
 
 // RiskAcceptance is the body of POST /purser/reconcile.

@@ -5,10 +5,9 @@ import (
 	"errors"
 	"net/http"
 	"slices"
-	"sync"
 	"time"
 
-	"golang.org/x/sync/semaphore"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/purserpay/purser/pay"
 )
@@ -77,19 +76,17 @@ func (p *Purser) shownWallets(ctx context.Context, list []pay.Wallet) []Wallet {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), balancesTime)
 	defer cancel()
 	shown := make([]Wallet, len(list))
-	var asking sync.WaitGroup
-	room := semaphore.NewWeighted(balancesAtOnce)
+	var asking errgroup.Group
+	asking.SetLimit(balancesAtOnce)
 	for i, w := range list {
-		if room.Acquire(ctx, 1) != nil {
-			shown[i] = unaskedWallet(w, "the RPC did not answer in time")
-			continue
-		}
-		asking.Go(func() {
-			defer room.Release(1)
-			shown[i] = p.shownWallet(ctx, w)
+		asking.Go(func() error {
+			if shown[i] = unaskedWallet(w, "the RPC did not answer in time"); ctx.Err() == nil {
+				shown[i] = p.shownWallet(ctx, w)
+			}
+			return nil
 		})
 	}
-	asking.Wait()
+	_ = asking.Wait()
 	return shown
 }
 

@@ -10,16 +10,14 @@ import (
 
 // Options describes the proxy, the key and the environment to start from.
 type Options struct {
-	// Proxy holds purser's address, such as http://127.0.0.1:8402, without credentials.
-	Proxy *url.URL
+	Proxy *url.URL // purser's address, such as http://127.0.0.1:8402, without credentials
 	// Key is the API key that pays, and Task labels its payments. Both must be set, because
 	// Python's libraries send no credentials without a password.
 	Key, Task string
 	// Root holds the interception root in PEM. Without one, purser intercepts nothing, so no
 	// certificate variable is set.
-	Root []byte
-	// Environ is the environment to start from, as os.Environ returns it.
-	Environ []string
+	Root    []byte
+	Environ []string // to start from, as os.Environ returns it
 	// Dir is the folder for certificate files. Default: purser's folder in the user's cache, or
 	// else the user's own folder among the temporary files.
 	Dir string
@@ -98,20 +96,15 @@ func (e Environment) Apply(environ []string) []string {
 
 // sameName compares names of variables as the operating system does.
 func sameName(a, b string) bool {
-	if runtime.GOOS == "windows" {
-		return strings.EqualFold(a, b)
-	}
-	return a == b
+	return a == b || runtime.GOOS == "windows" && strings.EqualFold(a, b)
 }
 
 // environMap returns an environment as a map. The first of several entries for one name counts.
 func environMap(environ []string) map[string]string {
 	m := make(map[string]string, len(environ))
-	for _, entry := range environ {
+	for _, entry := range slices.Backward(environ) {
 		name, value, _ := strings.Cut(entry, "=")
-		if _, known := m[name]; !known {
-			m[name] = value
-		}
+		m[name] = value
 	}
 	return m
 }
@@ -127,11 +120,10 @@ func escape(s string) string {
 // the proxy.
 func notProxied(upper, lower, own string) []string {
 	var all []string
-	for _, list := range []string{upper, lower, own} {
-		for _, entry := range strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' || r == '\t' }) {
-			if !slices.Contains(all, entry) {
-				all = append(all, entry)
-			}
+	separates := func(r rune) bool { return strings.ContainsRune(", \t", r) }
+	for _, entry := range strings.FieldsFunc(upper+","+lower+","+own, separates) {
+		if !slices.Contains(all, entry) {
+			all = append(all, entry)
 		}
 	}
 	return all

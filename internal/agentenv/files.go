@@ -14,33 +14,29 @@ import (
 )
 
 const (
-	// Programs of other users may read the files.
-	fileMode = 0o644
-	dirMode  = 0o755
-	// privateMode is for a folder inside one that every user can write to.
-	privateMode = 0o700
+	fileMode    = 0o644 // programs of other users may read the files
+	dirMode     = 0o755
+	privateMode = 0o700 // of a folder inside one that every user can write to
 )
 
 // files is a folder whose files are named after a hash of their content. Programs can share them,
 // and no file ever changes while a program uses it.
-type files struct{ dir string }
+type files string
 
-// openFiles returns the folder, and makes it when it is missing.
 func openFiles(dir string) (files, error) {
 	if dir != "" {
-		return files{dir: dir}, os.MkdirAll(dir, dirMode)
+		return files(dir), os.MkdirAll(dir, dirMode)
 	}
 	if caches, err := os.UserCacheDir(); err == nil {
 		dir = filepath.Join(caches, "purser")
 		if os.MkdirAll(dir, dirMode) == nil && writable(dir) {
-			return files{dir: dir}, nil
+			return files(dir), nil
 		}
 	}
 	dir = filepath.Join(os.TempDir(), "purser-"+strconv.Itoa(os.Getuid()))
-	return files{dir: dir}, makePrivate(dir)
+	return files(dir), makePrivate(dir)
 }
 
-// writable reports whether a file can be made in a folder.
 func writable(dir string) bool {
 	f, err := os.CreateTemp(dir, ".purser-*")
 	if err != nil {
@@ -67,7 +63,6 @@ func makePrivate(dir string) error {
 	return nil
 }
 
-// write puts content into a file and returns its path.
 func (f files) write(name, ending string, content []byte) (string, error) {
 	path := f.path(name, ending, content)
 	if have, err := os.ReadFile(path); err == nil && bytes.Equal(have, content) {
@@ -76,8 +71,7 @@ func (f files) write(name, ending string, content []byte) (string, error) {
 	return path, atomicfile.Write(path, content, fileMode)
 }
 
-// path returns the path of the file for this content.
 func (f files) path(name, ending string, content []byte) string {
 	hash := sha256.Sum256(content)
-	return filepath.Join(f.dir, fmt.Sprintf("%s-%x%s", name, hash[:8], ending))
+	return filepath.Join(string(f), fmt.Sprintf("%s-%x%s", name, hash[:8], ending))
 }

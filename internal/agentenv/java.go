@@ -1,6 +1,7 @@
 package agentenv
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/pem"
@@ -27,10 +28,7 @@ const (
 // setJava appends options for Java. The options leave out the key: Java prints them, and it has no
 // option for a proxy's credentials.
 func (e *Environment) setJava(proxy *url.URL, direct []string, trust, old string) {
-	port := proxy.Port()
-	if port == "" {
-		port = "80"
-	}
+	port := cmp.Or(proxy.Port(), "80")
 	options := []string{
 		"-Dhttp.proxyHost=" + proxy.Hostname(), "-Dhttp.proxyPort=" + port,
 		"-Dhttps.proxyHost=" + proxy.Hostname(), "-Dhttps.proxyPort=" + port,
@@ -48,15 +46,10 @@ func (e *Environment) setJava(proxy *url.URL, direct []string, trust, old string
 	for i, o := range options {
 		options[i] = javaQuote(o)
 	}
-	added := strings.Join(options, " ")
-	switch {
-	case old == "":
-		e.set(javaOptions, added)
-	case strings.Contains(old, added):
-		e.set(javaOptions, old)
-	default:
-		e.set(javaOptions, old+" "+added)
+	if added := strings.Join(options, " "); !strings.Contains(old, added) {
+		old = strings.TrimPrefix(old+" "+added, " ")
 	}
+	e.set(javaOptions, old)
 }
 
 // javaHosts converts entries of NO_PROXY for Java: names and addresses with "*" at one end, without
@@ -88,9 +81,8 @@ func javaQuote(s string) string {
 		return s
 	case !strings.Contains(s, `"`):
 		return `"` + s + `"`
-	default:
-		return "'" + s + "'"
 	}
+	return "'" + s + "'"
 }
 
 // trustStore writes a trust store for Java with the certificates of a bundle, and returns its path.

@@ -8,13 +8,9 @@ import (
 
 // bundles lists the variables that name files of root certificates.
 var bundles = []struct {
-	name string
-	// adds marks variables whose roots are added to the program's own. The others replace the
-	// program's own.
-	adds bool
-	// ifSet marks variables that are changed only when they are set already, because they win over
-	// SSL_CERT_FILE.
-	ifSet bool
+	name  string
+	adds  bool // its roots are added to the program's own, and do not replace them
+	ifSet bool // changed only when it is set already, because it wins over SSL_CERT_FILE
 }{
 	{name: "SSL_CERT_FILE"}, // OpenSSL, Python, Ruby, Go, curl on some systems
 	{name: "REQUESTS_CA_BUNDLE"},
@@ -41,8 +37,7 @@ var systemRoots = []string{
 	"/usr/local/share/certs/ca-root-nss.crt",            // FreeBSD
 }
 
-// maxBundle bounds a file of roots, in bytes. The usual one has 250 KB.
-const maxBundle = 16 << 20
+const maxBundle = 16 << 20 // bytes; a file of roots usually has 250 KB
 
 // setRoots sets the certificate variables. Each names a file with the roots that the program would
 // otherwise trust, and purser's root. It returns the path of Java's trust store with all of them,
@@ -51,11 +46,7 @@ func (e *Environment) setRoots(o Options, old map[string]string) (trust string, 
 	if len(o.Root) == 0 {
 		return "", nil
 	}
-	places := o.SystemRoots
-	if places == nil {
-		places = systemRoots
-	}
-	base := e.baseRoots(old["SSL_CERT_FILE"], places)
+	base := e.baseRoots(old["SSL_CERT_FILE"], o.SystemRoots)
 	files, err := openFiles(o.Dir)
 	if err != nil {
 		return "", err
@@ -70,11 +61,10 @@ func (e *Environment) setRoots(o Options, old map[string]string) (trust string, 
 			content = nil
 		}
 		if path != "" && b.name != "SSL_CERT_FILE" {
-			existing, err := readBundle(path)
-			if err != nil {
-				e.warn(fmt.Sprintf("%s is replaced, because its file is not readable: %v", b.name, err))
-			} else {
+			if existing, err := readBundle(path); err == nil {
 				content = existing
+			} else {
+				e.warn(fmt.Sprintf("%s is replaced, because its file is not readable: %v", b.name, err))
 			}
 		}
 		if path, err = files.write("roots", ".pem", addRoot(content, o.Root)); err != nil {
@@ -95,6 +85,9 @@ func (e *Environment) baseRoots(own string, places []string) []byte {
 		}
 		e.warn(fmt.Sprintf("SSL_CERT_FILE is replaced, because its file is not readable: %v", err))
 	}
+	if places == nil {
+		places = systemRoots
+	}
 	for _, path := range places {
 		if content, err := readBundle(path); err == nil {
 			return content
@@ -105,7 +98,6 @@ func (e *Environment) baseRoots(own string, places []string) []byte {
 	return nil
 }
 
-// readBundle reads a file of certificates.
 func readBundle(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	switch {

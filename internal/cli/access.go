@@ -60,9 +60,9 @@ func (env *Env) findAccess(c *cobra.Command, f *accessFlags) (a access, err erro
 			return a, err
 		}
 	}
-	switch file := c.Flags().Changed("key-file"); {
-	case file && c.Flags().Changed("key"):
-		return a, errors.New("--key or --key-file, not both")
+	switch file, key := c.Flags().Changed("key-file"), c.Flags().Changed("key"); {
+	case file && key:
+		err = errors.New("--key or --key-file, not both")
 	case file:
 		text, err := env.readKeyFile(f.keyFile)
 		if err != nil {
@@ -70,11 +70,11 @@ func (env *Env) findAccess(c *cobra.Command, f *accessFlags) (a access, err erro
 		}
 		err = a.withKey(c.Context(), env, "key-file", text)
 		return a, err
-	case c.Flags().Changed("key"):
+	case key:
 		err = a.withKey(c.Context(), env, "key", f.key)
-		return a, err
+	default:
+		err = a.withExecKey(c, env)
 	}
-	err = a.withExecKey(c, env)
 	return a, err
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/purserpay/purser/internal/adminapi"
+	"github.com/purserpay/purser/x402"
 )
 
 // Usages of --json.
@@ -102,7 +103,11 @@ func (a *asking) keyFlag(usage string) {
 
 func (a *asking) networkFlag(usage string) *string {
 	network := a.Flags().String("network", "", usage+" (default: the first one that is configured)")
-	oneOf(a.Command, "network", networkNames()...)
+	var names []string
+	for _, n := range x402.Networks() {
+		names = append(names, n.Name)
+	}
+	oneOf(a.Command, "network", names...)
 	return network
 }
 

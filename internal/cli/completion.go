@@ -11,7 +11,6 @@ import (
 
 	"github.com/purserpay/purser/internal/adminapi"
 	"github.com/purserpay/purser/internal/operatorkeys"
-	"github.com/purserpay/purser/x402"
 )
 
 // A shell that completes a line waits for these.
@@ -23,13 +22,6 @@ const (
 // oneOf completes a flag with the values that it can have.
 func oneOf(c *cobra.Command, flag string, values ...string) {
 	_ = c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
-}
-
-func networkNames() (names []string) {
-	for _, n := range x402.Networks() {
-		names = append(names, n.Name)
-	}
-	return names
 }
 
 // ids completes the first argument with the ids in a list and what describes them, if a running

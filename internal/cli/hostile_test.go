@@ -4,11 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -124,28 +121,5 @@ func TestMistakes(t *testing.T) {
 	// What answers with a redirection is no admin endpoint, and is not followed.
 	if o := clitest.Run(t, environ, "keys", "create"); o.Status != 1 || !strings.Contains(o.Stderr, "is it a purser of this version?") || len(asked) != 1 {
 		t.Errorf("%d, %q, asked %d times", o.Status, o.Stderr, len(asked))
-	}
-}
-
-// What is in the way of the first start is said by init.
-func TestInitSaysWhatIsInTheWay(t *testing.T) {
-	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	dir := t.TempDir()
-	if err := os.Mkdir(filepath.Join(dir, "purser-data"), 0o755); err != nil { //nolint:gosec // init has to tell of it
-		t.Fatal(err)
-	}
-	o := initIn(t, dir, "", nil, "--yes", "--listen", l.Addr().String())
-	if o.Status != 0 || !strings.Contains(o.Stdout, l.Addr().String()+" is taken by another program") || !strings.Contains(o.Stdout, "chmod 700 purser-data") {
-		t.Errorf("%d, %s%s", o.Status, o.Stdout, o.Stderr)
-	}
-	// A purser that was named is asked, or nothing is done.
-	dir = t.TempDir()
-	if o := initIn(t, dir, "", nil, "--yes", "--admin", "unix/"+dir+"/no.sock"); o.Status != 1 || !strings.Contains(o.Stderr, "no answer") || written(t, dir) != "" {
-		t.Errorf("%d, %s: %s%s", o.Status, written(t, dir), o.Stdout, o.Stderr)
 	}
 }

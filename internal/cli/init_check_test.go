@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -53,12 +55,6 @@ func freePort(t *testing.T) int {
 	return port[0]
 }
 
-// unused returns an address of this machine on which no program listens.
-func unused(t *testing.T) string {
-	t.Helper()
-	return fmt.Sprintf("127.0.0.1:%d", freePort(t))
-}
-
 // What is wrong with an answer is said, and the answer is kept.
 func TestInitChecks(t *testing.T) {
 	t.Parallel()
@@ -66,7 +62,7 @@ func TestInitChecks(t *testing.T) {
 		{"rpc", chainStandIn(t, "0x2105", "Geth/v1", ""), "--rpc: answers: Base (chain 8453)\n"},
 		{"rpc", chainStandIn(t, "0x1", "Geth/v1", ""), "--rpc: warning: answers for chain 1, and purser pays on Base (chain 8453)"},
 		{"rpc", chainStandIn(t, "0x2105", "Geth/v1", "0x"+strings.Repeat("1", 64)), "with another USDC"},
-		{"rpc", "http://" + unused(t) + "/s3cret", "--rpc: warning: does not answer; kept all the same"},
+		{"rpc", fmt.Sprintf("http://127.0.0.1:%d/s3cret", freePort(t)), "--rpc: warning: does not answer; kept all the same"},
 		{"max-payment", "10.5", "warning: one payment may cost 10.5 USDC, more than a whole day (10)"},
 		{"listen", "0.0.0.0:9402", "--listen: warning: anybody who reaches this address can make API keys"},
 	} {
@@ -75,10 +71,10 @@ func TestInitChecks(t *testing.T) {
 			dir = t.TempDir()
 			return initIn(t, dir, "", nil, "--yes", "--"+c.flag, c.value)
 		})
-		if o.Status != 0 || !strings.Contains(o.Stdout, c.want) || strings.Contains(o.Stdout+o.Stderr, "s3cret") || written(t, dir) != initMade {
+		if o.Status != 0 || !strings.Contains(o.Stdout, c.want) || strings.Contains(o.Stdout+o.Stderr, "s3cret") || clitest.Written(t, dir) != clitest.InitMade {
 			t.Errorf("%s %s: %d, %s%s", c.flag, c.value, o.Status, o.Stdout, o.Stderr)
 		}
-		if c.flag == "rpc" && !strings.Contains(readText(t, dir, "purser.env"), "\nPURSER_RPC_URL="+c.value+"\n") {
+		if c.flag == "rpc" && !strings.Contains(clitest.ReadText(t, dir, "purser.env"), "\nPURSER_RPC_URL="+c.value+"\n") {
 			t.Errorf("%s was not kept", c.value)
 		}
 	}
@@ -87,9 +83,18 @@ func TestInitChecks(t *testing.T) {
 	}
 }
 
-// Each port that is taken is named, with what moves it.
-func TestInitPortsTaken(t *testing.T) {
+// What is in the way of the first start is said: each port that is taken, with what moves it, and a
+// folder that others can enter. A purser that was named is asked, or nothing is done.
+func TestInitSaysWhatIsInTheWay(t *testing.T) {
 	t.Parallel()
+	dir := t.TempDir()
+	if o := initIn(t, dir, "", nil, "--yes", "--admin", "unix/"+dir+"/no.sock"); o.Status != 1 || !strings.Contains(o.Stderr, "no answer") ||
+		clitest.Written(t, dir) != "" {
+		t.Errorf("%d, %s: %s%s", o.Status, clitest.Written(t, dir), o.Stdout, o.Stderr)
+	}
+	if err := os.Mkdir(filepath.Join(dir, "purser-data"), 0o755); err != nil { //nolint:gosec // init has to tell of it
+		t.Fatal(err)
+	}
 	ports := make([]string, 3)
 	for i := range ports {
 		l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -99,8 +104,9 @@ func TestInitPortsTaken(t *testing.T) {
 		t.Cleanup(func() { _ = l.Close() })
 		_, ports[i], _ = net.SplitHostPort(l.Addr().String())
 	}
-	o := initIn(t, t.TempDir(), "", []string{"PURSER_UPSTREAM_PORT=" + ports[1], "PURSER_METRICS_PORT=" + ports[2]}, "--yes", "--listen", ports[0])
+	o := initIn(t, dir, "", []string{"PURSER_UPSTREAM_PORT=" + ports[1], "PURSER_METRICS_PORT=" + ports[2]}, "--yes", "--listen", ports[0])
 	for _, want := range []string{
+		"chmod 700 purser-data",
 		ports[0] + " is taken by another program, and purser is to listen there: end that program first, or choose another with `purser init --force --listen`",
 		ports[1] + " is taken by another program, and the sidecar is to listen there: end that program first, or set another port with PURSER_UPSTREAM_PORT",
 		ports[2] + " is taken by another program, and metrics is to listen there: end that program first, or set another port with PURSER_METRICS_PORT",
@@ -109,19 +115,14 @@ func TestInitPortsTaken(t *testing.T) {
 			t.Errorf("does not say %q: %s", want, o.Stdout)
 		}
 	}
-	free := initIn(t, t.TempDir(), "", []string{"PURSER_PORT=" + portIn(t, unused(t)), "PURSER_UPSTREAM_PORT=" + portIn(t, unused(t)), "PURSER_METRICS_PORT=" + portIn(t, unused(t))}, "--yes")
+	var environ []string
+	for _, name := range []string{"PURSER_PORT", "PURSER_UPSTREAM_PORT", "PURSER_METRICS_PORT"} {
+		environ = append(environ, fmt.Sprintf("%s=%d", name, freePort(t)))
+	}
+	free := initIn(t, t.TempDir(), "", environ, "--yes")
 	if strings.Contains(free.Stdout, "taken") {
 		t.Errorf("%s", free.Stdout)
 	}
-}
-
-func portIn(t *testing.T, address string) string {
-	t.Helper()
-	_, port, err := net.SplitHostPort(address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return port
 }
 
 // Only an RPC that says it is the sandbox's, on this machine and with the sandbox's faucet where it

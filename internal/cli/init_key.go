@@ -54,11 +54,6 @@ func (env *Env) firstKey(ctx context.Context, c *cobra.Command) (FirstKey, error
 	return k, err
 }
 
-func othersCan(dir string) bool {
-	info, err := os.Stat(dir)
-	return err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0
-}
-
 func (k FirstKey) next(ctx context.Context, env *Env, told initAnswers) string {
 	var b strings.Builder
 	made := "Made %s and %s, and a key that pays through the proxy only"
@@ -102,7 +97,7 @@ The dashboard shows the same to people who sign in; /dashboard says what it need
 			fmt.Fprintf(&b, "\n%s\n", warning)
 		}
 	}
-	if k.Dir != "" && othersCan(k.Dir) {
+	if info, err := os.Stat(k.Dir); err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
 		fmt.Fprintf(&b, "\nOther users can get into %[1]s, where the master key is: chmod 700 %[1]s\n", env.shortPath(k.Dir))
 	}
 	for _, name := range []string{dataDirVariable, masterKeyVariable, masterKeyFileVariable} {

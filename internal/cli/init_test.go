@@ -35,31 +35,6 @@ func initIn(t *testing.T, dir, stdin string, environ []string, args ...string) c
 	return l.Run(t, append([]string{"init"}, args...)...)
 }
 
-// written lists the names in a folder.
-func written(t *testing.T, dir string) string {
-	t.Helper()
-	list, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var names []string
-	for _, e := range list {
-		names = append(names, e.Name())
-	}
-	return strings.Join(names, " ")
-}
-
-func readText(t *testing.T, path ...string) string {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(path...))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
-}
-
-const initMade = "Caddyfile purser-data purser.env"
-
 // patiently runs a command, and once more if it did not say what is wanted: it gives what it asks
 // little time, which a busy machine may take.
 func patiently(want string, run func() clitest.Outcome) clitest.Outcome {

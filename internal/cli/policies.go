@@ -185,7 +185,3 @@ func quotaText(q *adminapi.Quota) string {
 	}
 	return q.Used + " of " + q.Most
 }
-
-func quotasText(q *adminapi.QuotaStatus) string {
-	return fmt.Sprintf("%d of %d used up; fullest: %s, %s of %s payments this month", q.Exhausted, q.Counted, q.Fullest, q.Used, q.Most)
-}

@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"time"
@@ -91,8 +92,9 @@ func writeStatus(t *table, s adminapi.Status) {
 		t.row("network", h.Network)
 		t.row("wallets", h.Wallets)
 	}
-	if s.Quotas != nil {
-		t.row("quotas", quotasText(s.Quotas))
+	if q := s.Quotas; q != nil {
+		t.row("quotas", fmt.Sprintf("%d of %d used up; fullest: %s, %s of %s payments this month",
+			q.Exhausted, q.Counted, q.Fullest, q.Used, q.Most))
 	}
 	if s.Registration != nil {
 		t.row("registration", registrationText(s.Registration))

@@ -41,27 +41,28 @@ func (k Keys) Exec(ctx context.Context) (pay.Key, string, error) {
 
 // MakeExec is Exec for callers that hold [Changes].
 func (k Keys) MakeExec(ctx context.Context) (pay.Key, string, error) {
-	secret, err := k.execSecret()
+	key, secret, err := k.makeExec(pay.WithActorIfNone(ctx, Configured))
+	if err != nil {
+		return pay.Key{}, "", fmt.Errorf("exec key: %w", err)
+	}
+	return key, secret, nil
+}
+
+func (k Keys) makeExec(ctx context.Context) (key pay.Key, secret string, err error) {
+	secret, err = k.execSecret()
 	if errors.Is(err, fs.ErrNotExist) {
 		// Kept before it is used: the money of a key whose secret is lost is out of reach.
 		secret = pay.KeyPrefix + rand.Text()
 		err = atomicfile.Write(k.ExecPath(), []byte(secret+"\n"), execMode)
 	}
 	if err != nil {
-		return pay.Key{}, "", fmt.Errorf("exec key: %w", err)
+		return key, "", err
 	}
-	ctx = pay.WithActorIfNone(ctx, Configured)
-	key, err := k.own(ctx, books.KeyRequest{Label: ExecLabel, Secret: secret, Policy: ExecPolicy()})
-	if err == nil && key.Revoked() {
-		return key, secret, nil // its payments may still be looked at
+	key, err = k.own(ctx, books.KeyRequest{Label: ExecLabel, Secret: secret, Policy: ExecPolicy()})
+	if err == nil && !key.Revoked() { // payments of one that is revoked may still be looked at
+		_, err = k.Wallet(ctx, key)
 	}
-	if err != nil {
-		return pay.Key{}, "", fmt.Errorf("exec key: %w", err)
-	}
-	if _, err := k.Wallet(ctx, key); err != nil {
-		return pay.Key{}, "", fmt.Errorf("exec key: %w", err)
-	}
-	return key, secret, nil
+	return key, secret, err
 }
 
 // FindExec returns the exec key if it has been made: pay.ErrKeyNotFound.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 
 	"golang.org/x/sync/semaphore"
 
@@ -42,10 +43,8 @@ func (k Keys) Ensure(ctx context.Context, setting, secret, label string) (pay.Ke
 		k.Log.Error(setting+" is a key that was revoked: nothing is paid with it, set another one", "key", key.ID)
 		return key, nil
 	}
-	if _, err := k.Wallet(ctx, key); err != nil {
-		return pay.Key{}, err
-	}
-	return key, nil
+	_, err = k.Wallet(ctx, key)
+	return key, err
 }
 
 // Deploy records a key as the deployment's. Of the keys that were it before and still pay, it
@@ -87,10 +86,8 @@ func (k Keys) Wallet(ctx context.Context, key pay.Key) (pay.Wallet, error) {
 	if err != nil {
 		return pay.Wallet{}, err
 	}
-	for _, w := range wallets {
-		if w.Network == k.Network {
-			return w, nil
-		}
+	if i := slices.IndexFunc(wallets, func(w pay.Wallet) bool { return w.Network == k.Network }); i >= 0 {
+		return wallets[i], nil
 	}
 	w, err := k.Books.CreateWallet(ctx, key, k.Network)
 	if err != nil {

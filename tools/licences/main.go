@@ -11,12 +11,12 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"debug/buildinfo"
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"os/exec"
@@ -84,56 +84,47 @@ func run(binary, root, notices string) error {
 		return err
 	}
 	var problems []error
-	for i := range parts {
-		if err := parts[i].classify(); err != nil {
-			problems = append(problems, err)
-		}
+	t := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	for _, p := range parts {
+		problems = append(problems, p.classify())
+		fmt.Fprintf(t, "%s\t%s\t%s\n", p.path, p.version, strings.Join(p.licences, " "))
 	}
-	if err := list(os.Stdout, parts); err != nil {
+	if err := errors.Join(append(problems, t.Flush())...); err != nil || notices == "" {
 		return err
-	}
-	if len(problems) > 0 || notices == "" {
-		return errors.Join(problems...)
 	}
 	return os.WriteFile(notices, all(parts), 0o644) //nolint:gosec // it is public
 }
 
 // linked returns the modules of a program, and Go's library.
-func linked(binary, root string) ([]part, error) {
+func linked(binary, root string) ([]*part, error) {
 	info, err := buildinfo.ReadFile(binary)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", binary, err)
 	}
-	cache, err := goEnv("GOMODCACHE")
+	out, err := exec.CommandContext(context.Background(), "go", "env", "GOMODCACHE", "GOROOT").Output()
 	if err != nil {
+		return nil, fmt.Errorf("go env: %w", err)
+	}
+	cache, goRoot, _ := strings.Cut(strings.TrimSuffix(string(out), "\n"), "\n")
+	std := &part{path: "std", version: info.GoVersion}
+	// A toolchain may not say its root.
+	if std.texts, err = read(cmp.Or(goRoot, runtime.GOROOT())); err != nil { //nolint:staticcheck // that is for these
 		return nil, err
 	}
-	goRoot, err := goEnv("GOROOT")
-	if err != nil {
-		return nil, err
-	}
-	parts := []part{{path: "std", version: info.GoVersion}}
-	if parts[0].texts, err = read(goRoot); err != nil {
-		return nil, err
-	}
+	parts := []*part{std}
 	for _, m := range append([]*debug.Module{&info.Main}, info.Deps...) {
-		used := m
-		if m.Replace != nil {
-			used = m.Replace
-		}
-		p := part{path: m.Path, version: used.Version}
+		used := cmp.Or(m.Replace, m)
+		dir := root
 		switch {
 		case m == &info.Main && m.Path != "github.com/purserpay/purser":
 			continue // made up by xcaddy
-		case m == &info.Main || m.Path == "github.com/purserpay/purser":
-			p.texts, err = read(root)
-		default:
-			var dir string
-			if dir, err = inCache(cache, used); err == nil {
-				p.texts, err = read(dir)
+		case m != &info.Main && m.Path != "github.com/purserpay/purser":
+			if dir, err = inCache(cache, used); err != nil {
+				return nil, fmt.Errorf("%s: %w", m.Path, err)
 			}
 		}
-		if err != nil {
+		p := &part{path: m.Path, version: used.Version}
+		if p.texts, err = read(dir); err != nil {
 			return nil, fmt.Errorf("%s: %w", m.Path, err)
 		}
 		parts = append(parts, p)
@@ -141,28 +132,14 @@ func linked(binary, root string) ([]part, error) {
 	return parts, nil
 }
 
-func goEnv(name string) (string, error) {
-	out, err := exec.CommandContext(context.Background(), "go", "env", name).Output() //nolint:gosec // name is one of our own
-	if err != nil {
-		return "", fmt.Errorf("go env %s: %w", name, err)
-	}
-	if v := strings.TrimSpace(string(out)); v != "" {
-		return v, nil
-	}
-	return runtime.GOROOT(), nil //nolint:staticcheck // of a toolchain that does not say
-}
-
 // inCache returns the folder of a module in the module cache.
 func inCache(cache string, m *debug.Module) (string, error) {
-	path, err := module.EscapePath(m.Path)
-	if err != nil {
-		return "", err
-	}
-	version, err := module.EscapeVersion(m.Version)
-	if err != nil {
-		return "", err
-	}
+	path, err1 := module.EscapePath(m.Path)
+	version, err2 := module.EscapeVersion(m.Version)
 	dir := filepath.Join(cache, filepath.FromSlash(path)+"@"+version)
+	if err := errors.Join(err1, err2); err != nil {
+		return "", err
+	}
 	if _, err := os.Stat(dir); err != nil {
 		return "", fmt.Errorf("%w; run go mod download", err)
 	}
@@ -213,16 +190,8 @@ func (p *part) classify() error {
 	return nil
 }
 
-func list(w io.Writer, parts []part) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for _, p := range parts {
-		fmt.Fprintf(t, "%s\t%s\t%s\n", p.path, p.version, strings.Join(p.licences, " "))
-	}
-	return t.Flush()
-}
-
 // all joins the texts of all parts.
-func all(parts []part) []byte {
+func all(parts []*part) []byte {
 	var b bytes.Buffer
 	b.WriteString("What is linked into purser, and the licences that it is under.\n")
 	for _, p := range parts {

@@ -20,8 +20,8 @@ func rules(object any) error {
 	switch o := object.(type) {
 	case *appsv1.StatefulSet:
 		err := errors.Join(alone(o.Spec.Replicas), pod(&o.Spec.Template.Spec))
-		for i := range o.Spec.VolumeClaimTemplates {
-			err = errors.Join(err, claim(&o.Spec.VolumeClaimTemplates[i].Spec))
+		for _, c := range o.Spec.VolumeClaimTemplates {
+			err = errors.Join(err, claim(&c.Spec))
 		}
 		return err
 	case *appsv1.Deployment:

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -89,4 +90,31 @@ func (l Line) Run(t *testing.T, args ...string) Outcome {
 		status = exit.Status
 	}
 	return Outcome{Stdout: stdout.String(), Stderr: stderr.String(), Status: status}
+}
+
+// InitMade lists the names that `purser init` makes in a folder.
+const InitMade = "Caddyfile purser-data purser.env"
+
+// Written lists the names in a folder.
+func Written(t *testing.T, dir string) string {
+	t.Helper()
+	list, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range list {
+		names = append(names, e.Name())
+	}
+	return strings.Join(names, " ")
+}
+
+// ReadText returns the text of a file.
+func ReadText(t *testing.T, path ...string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(path...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
