@@ -13,8 +13,7 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// sandboxWorld is the world of stores that only the sandbox uses; see boltstore.Sandbox.
-const sandboxWorld = "sandbox"
+const sandboxWorld = "sandbox" // of stores that only the sandbox uses; see boltstore.Sandbox
 
 const (
 	// MasterKeyHeader says where the master key is that the backup needs.

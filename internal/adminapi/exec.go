@@ -13,7 +13,6 @@ type Exec struct {
 	CA      string  `json:"ca"`    // the interception root in PEM; empty when nothing is intercepted
 }
 
-// exec makes the exec key if need be and tells how to use it.
 func (p *Purser) exec(r *http.Request) (any, error) {
 	key, secret, err := p.Keys.Exec(r.Context())
 	if err != nil {

@@ -30,10 +30,7 @@ func (p *Purser) find(ctx context.Context, name string) (k pay.Key, err error) {
 	} else if k, err = p.Books.Key(ctx, name); errors.Is(err, pay.ErrKeyNotFound) {
 		return p.search(ctx, name)
 	}
-	if err != nil {
-		return k, err
-	}
-	return k, nil
+	return k, err
 }
 
 // search finds the only key with this label or id prefix. A full UUID is never tried as a label: a

@@ -234,8 +234,7 @@ func readBody(w http.ResponseWriter, r *http.Request, into any) error {
 	var text json.RawMessage
 	if err := d.Decode(&text); err != nil {
 		status := http.StatusBadRequest
-		var large *http.MaxBytesError
-		if errors.As(err, &large) {
+		if _, large := errors.AsType[*http.MaxBytesError](err); large {
 			status = http.StatusRequestEntityTooLarge
 		}
 		return Errorf(status, "the body: %w", err)
@@ -249,8 +248,7 @@ func readBody(w http.ResponseWriter, r *http.Request, into any) error {
 	return nil
 }
 
-// openFields are the fields of a policy whose members have names of the operator's choice.
-var openFields = []string{"hosts", "tasks"}
+var openFields = []string{"hosts", "tasks"} // of a policy: their members have any names
 
 // Rows of a page: unless a request says, and at most.
 const (
@@ -293,8 +291,7 @@ func listed[T, S any](
 	return page, next, nil
 }
 
-// cutPage cuts a list that was read with one row more than the limit. next is the id of the last
-// row that is left, or empty if there are no more.
+// cutPage cuts a list that was read with one row more than the limit.
 func cutPage[T any](list []T, limit int, id func(T) string) (page []T, next string) {
 	if len(list) <= limit {
 		return list, ""
@@ -309,8 +306,7 @@ func writeBody(w http.ResponseWriter, status int, body any) error {
 	return json.NewEncoder(w).Encode(body)
 }
 
-// created is an answer with the status 201.
-type created struct{ body any }
+type created struct{ body any } // with the status 201
 
 func (h *Handler) purser() (*Purser, error) {
 	p := h.Serving()

@@ -73,11 +73,9 @@ func (p *Purser) key(r *http.Request) (any, error) {
 
 // Today tells how much of a key's daily budget is used on the present day (UTC).
 type Today struct {
-	// Spent sums all doors, in the smallest unit of USDC; negative when more of an earlier day was
-	// taken back.
+	// Spent is in the smallest unit of USDC; negative when more of an earlier day was taken back.
 	Spent string `json:"spent"`
-	// Left remains of the daily budget in force at the proxy, after the reservations of open
-	// payments; nil without a budget.
+	// Left remains of the proxy's daily budget after all reservations; nil without a budget.
 	Left *string `json:"left"`
 }
 
@@ -148,8 +146,7 @@ func (p *Purser) createKey(r *http.Request, want NewKey) (any, error) {
 	return created{answer}, nil
 }
 
-// walletNetwork is the network that a new wallet is for: the first configured one unless
-// another is asked for, which must be one of them.
+// walletNetwork is the network of a new wallet: the first configured one unless another is asked for.
 func (p *Purser) walletNetwork(asked string) (string, error) {
 	if asked == "" {
 		return p.Networks[0].Name, nil

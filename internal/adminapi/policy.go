@@ -107,7 +107,6 @@ type listAdditions struct {
 	DenyPayees  []x402.Address `json:"add_deny_payees"`
 }
 
-// additionNames are the members of a patch that add to a list.
 var additionNames = []string{"add_allow_hosts", "add_deny_hosts", "add_allow_payees", "add_deny_payees"}
 
 // cutAdditions takes the additions out of a patch. What is left is a merge patch.
@@ -151,7 +150,6 @@ func (a *listAdditions) to(pol *pay.Policy) (*pay.Policy, error) {
 	return pol, nil
 }
 
-// united is a list with more behind it, and nothing twice.
 func united[T comparable](list, more []T) []T {
 	for _, entry := range more {
 		if !slices.Contains(list, entry) {

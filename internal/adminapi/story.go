@@ -48,7 +48,6 @@ func stepsOf(p *pay.Payment) []Step {
 	return steps
 }
 
-// rulingReason is the reason that a ruling gives a payment.
 func rulingReason(r *pay.Resolution) string {
 	return "resolved as " + string(r.As) + " by an operator: " + r.Reason
 }

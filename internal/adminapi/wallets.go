@@ -18,8 +18,7 @@ type Wallet struct {
 	KeyID   string  `json:"key_id"`
 	Network string  `json:"network"`
 	Address *string `json:"address"` // nil without a wallet provider
-	// Balance is in the smallest unit of the network's USDC; nil when it is not known, and
-	// Unknown says why then.
+	// Balance is in the smallest unit of USDC; nil when it is not known, and Unknown says why.
 	Balance *string   `json:"balance"`
 	Unknown string    `json:"balance_unknown,omitempty"`
 	Created time.Time `json:"created_at"`

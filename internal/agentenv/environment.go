@@ -1,3 +1,9 @@
+// Package agentenv builds the environment of a program whose requests go through purser. It sets
+// the variables that name the proxy. It also makes common runtimes trust purser's interception
+// root.
+//
+// It writes the files that the variables name. It sends no requests and starts no programs; the
+// commands `purser exec` and `purser env` do.
 package agentenv
 
 import (
@@ -99,7 +105,6 @@ func sameName(a, b string) bool {
 	return a == b || runtime.GOOS == "windows" && strings.EqualFold(a, b)
 }
 
-// environMap returns an environment as a map. The first of several entries for one name counts.
 func environMap(environ []string) map[string]string {
 	m := make(map[string]string, len(environ))
 	for _, entry := range slices.Backward(environ) {

@@ -42,7 +42,6 @@ func newAccessFlags(c *cobra.Command) *accessFlags {
 	return f
 }
 
-// access tells a program how to get to the proxy.
 type access struct {
 	proxy     *url.URL
 	key, task string
@@ -104,7 +103,6 @@ func (a *access) withKey(ctx context.Context, env *Env, flag, key string) (err e
 	return err
 }
 
-// withExecKey asks purser for everything.
 func (a *access) withExecKey(c *cobra.Command, env *Env) error {
 	client, err := env.adminOf(c)
 	if err != nil {

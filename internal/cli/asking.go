@@ -38,7 +38,6 @@ func (env *Env) asks(c *cobra.Command) *asking {
 	return &asking{Command: c, env: env, ask: url.Values{}}
 }
 
-// sub adds a command below this one.
 func (a *asking) sub(use, short, long string, args cobra.PositionalArgs) *asking {
 	c := &cobra.Command{Use: use, Short: short, Long: long, Args: args}
 	a.AddCommand(c)
@@ -67,7 +66,6 @@ func adminFlag(c *cobra.Command) {
 	_ = c.Flags().MarkHidden("address")
 }
 
-// adminOf returns a client of the endpoint that a command's flag names.
 func (env *Env) adminOf(c *cobra.Command) (*adminClient, error) {
 	return env.newAdminClient(c.Flags().Lookup("admin").Value.String())
 }

@@ -17,8 +17,7 @@ func Become(path string, args, environ []string) (int, error) {
 	c := exec.Command(path, args[1:]...)
 	c.Env, c.Stdin, c.Stdout, c.Stderr = environ, os.Stdin, os.Stdout, os.Stderr
 	err := c.Run()
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
+	if exit, is := errors.AsType[*exec.ExitError](err); is {
 		return exit.ExitCode(), nil
 	}
 	return 0, err

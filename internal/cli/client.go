@@ -156,7 +156,6 @@ func (c *adminClient) send(ctx context.Context, method, path string, body any) (
 	return nil, errors.New(problem.Error)
 }
 
-// unreachable says what to do about an endpoint that does not answer.
 func (c *adminClient) unreachable(err error) error {
 	of, asked := errors.AsType[*url.Error](err)
 	if op, is := errors.AsType[*net.OpError](err); is {

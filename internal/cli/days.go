@@ -73,7 +73,6 @@ func period(d daySpan) (text string) {
 	return text
 }
 
-// when is a time for people; "" for none.
 func when(at time.Time) string {
 	if at.IsZero() {
 		return ""

@@ -14,10 +14,8 @@ type Env struct {
 	Getenv  func(name string) string
 	Environ func() []string
 	Now     func() time.Time
-	// Dir is the working directory; "" is the process's.
-	Dir string
-	// AskTime bounds a question to a running purser; 0: 5 s.
-	AskTime time.Duration
+	Dir     string        // the working directory; "" is the process's
+	AskTime time.Duration // bounds a question to a running purser; 0: 5 s
 	// Become turns this process into a program, or runs it and returns its exit status.
 	Become func(path string, args, environ []string) (status int, err error)
 	// LoadConfig returns the configuration that a server would run, as JSON.
@@ -26,7 +24,6 @@ type Env struct {
 	MakeKey func(ctx context.Context) (FirstKey, error)
 }
 
-// path returns a path as the working directory has it.
 func (env *Env) path(path string) string {
 	if env.Dir == "" || filepath.IsAbs(path) {
 		return path

@@ -121,8 +121,7 @@ func (env *Env) setUp(ctx context.Context, c *cobra.Command, told initAnswers) e
 	return err
 }
 
-// initAnswers holds the answers, by flag.
-type initAnswers map[string]string
+type initAnswers map[string]string // by flag
 
 func (env *Env) askAll(ctx context.Context, c *cobra.Command, given map[string]*string, yes bool) (initAnswers, error) {
 	told := initAnswers{}
@@ -165,7 +164,6 @@ func (env *Env) askAll(ctx context.Context, c *cobra.Command, given map[string]*
 	return told, nil
 }
 
-// initHint comes before the first question.
 const initHint = "Enter takes what is in brackets, ? explains, Ctrl-C leaves everything as it is.\n\n"
 
 func (q initQuestion) ask(ctx context.Context, c *cobra.Command, lines func(context.Context) (string, error)) (string, error) {

@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
@@ -44,13 +43,11 @@ func (env *Env) initNetwork() (x402.Network, x402.Asset) {
 	return n, n.Assets[0]
 }
 
-// networkTitle is a network for people: "Base (chain 8453)".
 func networkTitle(n x402.Network) string {
 	title := map[string]string{"base": "Base", "base-sepolia": "Base Sepolia"}[n.Name]
 	return fmt.Sprintf("%s (chain %d)", cmp.Or(title, n.Name), n.ChainID)
 }
 
-// checkRPC asks an RPC which chain it is for.
 func checkRPC(ctx context.Context, env *Env, told initAnswers) string {
 	if told["rpc"] == "" {
 		return ""
@@ -140,7 +137,7 @@ func sandboxFaucet(ctx context.Context, rpc string) (faucet string, sandbox bool
 	if at.Port() <= sellerBelow {
 		return "", true
 	}
-	faucet = "http://" + net.JoinHostPort(at.Addr().String(), strconv.Itoa(int(at.Port())-sellerBelow)) + "/faucet"
+	faucet = "http://" + netip.AddrPortFrom(at.Addr(), at.Port()-sellerBelow).String() + "/faucet"
 	status, text = askLoopback(ctx, faucet, "application/x-www-form-urlencoded", "address=")
 	if status != http.StatusBadRequest || !strings.HasPrefix(string(text), "address: ") {
 		return "", true

@@ -127,7 +127,6 @@ func (k FirstKey) writeFund(b *strings.Builder, faucet string, sandbox bool) {
 	}
 }
 
-// shortPath is a path seen from this folder, if it is below it.
 func (env *Env) shortPath(path string) string {
 	here, err := filepath.Abs(env.path("."))
 	if err != nil {

@@ -63,8 +63,7 @@ func (q initQuestion) usage() string {
 	return "answer of: " + text + "? (default: " + q.enter() + ")"
 }
 
-// none leaves an answer out on purpose.
-const none = "none"
+const none = "none" // leaves an answer out on purpose
 
 func readListen(text string) (string, error) {
 	host, port := text, DefaultPort
@@ -111,7 +110,6 @@ func readLimit(text string) (string, error) {
 	return amount.Format(usdcDecimals), nil
 }
 
-// documentation is the address of the pages of docs/.
 const documentation = "https://github.com/purserpay/purser/blob/main/docs/"
 
 // caddyfileHead is in front of what init writes, instead of what the shipped file says of itself.

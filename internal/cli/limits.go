@@ -180,8 +180,7 @@ func (env *Env) readPolicyFile(c *cobra.Command, path string) (text json.RawMess
 	return text, nil
 }
 
-// byDefault takes a limit of the key's own away.
-const byDefault = "default"
+const byDefault = "default" // takes a limit of the key's own away
 
 // readCap reads an amount in USDC; nil takes the limit away.
 func readCap(v string) (any, error) {
@@ -198,7 +197,6 @@ func readCap(v string) (any, error) {
 	return amount.String(), nil
 }
 
-// readCount reads a number; 0 is off.
 func readCount(v string) (any, error) {
 	switch v {
 	case byDefault:

@@ -68,7 +68,6 @@ func writePause(t *table, now adminapi.PauseState) {
 	t.row("everything", stateText(now.Paused, time.Time{}))
 }
 
-// stateText is whether a key, or everything, pays, for people.
 func stateText(p *adminapi.Pause, revoked time.Time) string {
 	switch {
 	case !revoked.IsZero():
@@ -93,7 +92,6 @@ func keyState(k adminapi.Key) string {
 
 func keyPath(name string) string { return "/purser/keys/" + url.PathEscape(name) }
 
-// stopKeyCommands adds the commands of 'purser keys' that pause, resume and revoke.
 func stopKeyCommands(keys *asking) {
 	for _, stop := range []struct {
 		do          pay.Stop

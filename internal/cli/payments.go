@@ -100,15 +100,13 @@ func resolveCommand(payments *asking) {
 	a.ValidArgsFunction = a.env.paymentIDs(url.Values{"state": {string(pay.Open)}})
 	a.runs(func(args []string) error {
 		want := adminapi.Ruling{As: pay.State(*as), Reason: *reason, Transaction: *transaction, By: a.env.operatorName()}
-		var input *pay.InputError
-		if err := pay.Ruling(want).Validate(); errors.As(err, &input) {
+		if input, is := errors.AsType[*pay.InputError](pay.Ruling(want).Validate()); is {
 			return fmt.Errorf("--%s: %s", input.Field, input.Reason)
 		}
 		return a.tellStory(http.MethodPost, args[0], "/resolve", want)
 	})
 }
 
-// tellStory makes a request about a payment whose answer is its story, and prints that.
 func (a *asking) tellStory(method, id, action string, body any) error {
 	if err := checkID("ID", id); err != nil {
 		return err

@@ -12,8 +12,7 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// unlimited is printed for a limit that is not set.
-const unlimited = "-"
+const unlimited = "-" // a limit that is not set
 
 func inUSDC(c *pay.Cap) string {
 	if most := c.Max(); most != nil {

@@ -79,7 +79,6 @@ func (env *Env) checkRunning(c *cobra.Command, answer *CheckAnswer) error {
 	return nil
 }
 
-// dataDirFlag adds the flag that names the data directory of a stopped purser.
 func dataDirFlag(c *cobra.Command) *string {
 	return c.Flags().String("data-dir", "",
 		"data directory of a stopped purser (default: "+dataDirVariable+", else "+defaultDataDir+")")

@@ -18,11 +18,9 @@ import (
 const (
 	// ExecLabel is the exec key's label, and its name for commands.
 	ExecLabel = "exec"
-	// ExecFile holds, in the data directory, the secret of the exec key: the one that programs
-	// started by `purser exec` pay with when they are given no other.
+	// ExecFile holds the exec key's secret, in the data directory.
 	ExecFile = "exec.key"
-	// execMode keeps the file from other users: its secret spends.
-	execMode = 0o600
+	execMode = 0o600 // its secret spends
 )
 
 // ExecPolicy restricts the exec key to the proxy. On REST it cannot pay, so that host rules, which

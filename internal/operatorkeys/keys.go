@@ -23,12 +23,10 @@ var Changes = semaphore.NewWeighted(1)
 
 // Keys makes and finds the operator's keys in the books.
 type Keys struct {
-	Books *books.Books
-	// Network of the keys' wallets.
-	Network string
-	// Dir is the data directory.
-	Dir string
-	Log *slog.Logger
+	Books   *books.Books
+	Network string // of the keys' wallets
+	Dir     string // the data directory
+	Log     *slog.Logger
 }
 
 // Ensure makes the key with a configured secret known as the operator's, with a wallet. The
