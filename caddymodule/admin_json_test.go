@@ -207,7 +207,7 @@ func (n *names) of(text string) string {
 			return value
 		}
 		if n.numbers[value] == "" {
-			kind := map[bool]string{true: "id", false: fmt.Sprintf("%.2s%d", value, len(value))}[value[8] == '-']
+			kind := map[bool]string{true: "id", false: fmt.Sprintf("%.2s%d", value, len(value))}[value[8] == '-' && value[0] != 'p']
 			n.counts[kind]++
 			n.numbers[value] = fmt.Sprintf("<%s %d>", kind, n.counts[kind])
 		}
