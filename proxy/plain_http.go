@@ -19,10 +19,10 @@ type plainRule struct {
 }
 
 func newPlainRule(hosts []string, may func(netip.Addr) bool) (plainRule, error) {
-	rule := plainRule{hosts: make(map[string]bool, len(hosts)), may: may}
-	if rule.may == nil {
-		rule.may = nearby
+	if may == nil { // traffic stays in the operator's networks
+		may = func(a netip.Addr) bool { return a.IsLoopback() || a.IsPrivate() }
 	}
+	rule := plainRule{hosts: make(map[string]bool, len(hosts)), may: may}
 	for _, entry := range hosts {
 		host, port := entry, ""
 		if h, p, err := net.SplitHostPort(entry); err == nil {
@@ -36,9 +36,6 @@ func newPlainRule(hosts []string, may func(netip.Addr) bool) (plainRule, error) 
 	}
 	return rule, nil
 }
-
-// nearby reports whether traffic to an address stays in the operator's networks.
-func nearby(a netip.Addr) bool { return a.IsLoopback() || a.IsPrivate() }
 
 // decided reports whether the address does not matter.
 func (r plainRule) decided(u *url.URL) bool {

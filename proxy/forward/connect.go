@@ -87,12 +87,6 @@ func hijack(w http.ResponseWriter) (*peekedConn, error) {
 	}
 	_ = conn.SetDeadline(time.Time{}) // the server's deadlines are for requests
 	client := &peekedConn{Conn: conn}
-	if n := buffered.Reader.Buffered(); n > 0 {
-		client.early = make([]byte, n)
-		if _, err := buffered.Read(client.early); err != nil { // from the buffer alone
-			_ = conn.Close()
-			return nil, fmt.Errorf("reading what came early: %w", err)
-		}
-	}
+	client.early, _ = buffered.Reader.Peek(buffered.Reader.Buffered()) // from the buffer alone, which nothing else uses
 	return client, nil
 }
