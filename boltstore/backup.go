@@ -92,22 +92,29 @@ func (c *Copy) make(ctx context.Context, mark *Mark) error {
 		return err
 	}
 	c.path = file.Name()
-	err = c.store.view(ctx, func(tx *bbolt.Tx) error {
-		free, err := c.store.disk.read(c.store.disk.dir)
-		if need := uint64(tx.Size()) + c.store.disk.min; err == nil && free < need {
-			return fmt.Errorf("%w: %d MiB are free, and it takes %d with what is kept for outcomes", ErrNoRoom, free>>20, need>>20)
-		}
-		_, err = tx.WriteTo(&copyWriter{ctx: ctx, store: c.store, to: file})
-		return err
-	})
-	if err := errors.Join(err, file.Close()); err != nil || mark == nil {
+	if err := errors.Join(c.write(ctx, file), file.Close()); err != nil {
 		return err
 	}
-	return c.mark(*mark)
+	return c.complete(mark)
 }
 
-// mark writes the mark into the copy, behind the marks that the store has.
-func (c *Copy) mark(m Mark) (err error) {
+func (c *Copy) write(ctx context.Context, file *os.File) error {
+	tx, err := c.store.snapshot(ctx)
+	if err != nil {
+		return err
+	}
+	free, err := c.store.disk.read(c.store.disk.dir)
+	if need := uint64(tx.Size()) + c.store.disk.min; err == nil && free < need {
+		err = fmt.Errorf("%w: %d MiB are free, and it takes %d with what is kept for outcomes", ErrNoRoom, free>>20, need>>20)
+	} else {
+		_, err = tx.WriteTo(&copyWriter{ctx: ctx, store: c.store, to: file})
+	}
+	return errors.Join(err, tx.Rollback())
+}
+
+// complete makes the copy whole without the journal of the store. It writes the mark, if there is
+// one, behind the marks that the store has.
+func (c *Copy) complete(m *Mark) (err error) {
 	bolt, err := bbolt.Open(c.path, fileMode, &bbolt.Options{
 		Timeout: lockWait, FreelistType: bbolt.FreelistMapType, NoStatistics: true,
 	})
@@ -117,11 +124,18 @@ func (c *Copy) mark(m Mark) (err error) {
 	defer func() { err = errors.Join(err, bolt.Close()) }()
 	return bolt.Update(func(tx *bbolt.Tx) error {
 		meta := tx.Bucket(metaBucket)
+		e, err := epochIn(meta)
+		if err != nil {
+			return err
+		}
+		if err := (epoch{number: e.number}).put(meta); err != nil || m == nil {
+			return err
+		}
 		marks, err := marksIn(meta)
 		if err != nil {
 			return err
 		}
-		text, err := json.Marshal(append(marks, m))
+		text, err := json.Marshal(append(marks, *m))
 		if err != nil {
 			return err
 		}

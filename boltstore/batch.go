@@ -3,6 +3,7 @@ package boltstore
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -12,24 +13,33 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// batch holds the transaction that operations run in.
+// batch holds the operations that become durable together.
 type batch struct {
 	tx *bbolt.Tx
-	// wrote reports that the running operation has written, changed that any operation has.
-	wrote, changed bool
-	// rows holds the payments that this transaction wrote, leased those of the committer. Rows
-	// are shared: a change goes to a clone.
+	// changes holds what the operations have written, in order. Undoing them leads back.
+	changes []change
+	// rows holds the payments that the batch wrote, leased those of the committer. Rows are
+	// shared: a change goes to a clone.
 	rows   map[string]*pay.Payment
 	leased map[string]*pay.Payment
-	// days holds the daily sums that this transaction wrote, by their keys.
+	// days holds the daily sums that the batch wrote, by their keys.
 	days map[string]*dayRow
+}
+
+// change holds one put or delete, and what was there before.
+type change struct {
+	bucket  []byte
+	key     string
+	value   []byte // nil: deleted
+	was     []byte // valid while the transaction is open
+	existed bool
 }
 
 func newBatch(tx *bbolt.Tx, leased map[string]*pay.Payment) *batch {
 	return &batch{tx: tx, rows: map[string]*pay.Payment{}, leased: leased, days: map[string]*dayRow{}}
 }
 
-// publish updates the leased rows of the committer after the commit.
+// publish updates the leased rows of the committer once the batch is durable.
 func (b *batch) publish(leased map[string]*pay.Payment) {
 	for id, p := range b.rows {
 		if p.Lease.Owner != "" {
@@ -44,19 +54,78 @@ func (b *batch) publish(leased map[string]*pay.Payment) {
 func (b *batch) get(bucket, key []byte) []byte { return b.tx.Bucket(bucket).Get(key) }
 
 func (b *batch) put(bucket, key, value []byte) error {
-	b.wrote, b.changed = true, true
-	if err := b.tx.Bucket(bucket).Put(key, value); err != nil {
-		return fmt.Errorf("put into %s: %w", bucket, err)
+	if value == nil {
+		value = []byte{}
 	}
+	return b.write(bucket, key, value)
+}
+
+func (b *batch) delete(bucket, key []byte) error { return b.write(bucket, key, nil) }
+
+// write puts a value, or deletes the key if the value is nil. It notes what was there.
+func (b *batch) write(bucket, key, value []byte) error {
+	in := b.tx.Bucket(bucket)
+	at, was := in.Cursor().Seek(key)
+	c := change{bucket: bucket, key: string(key), value: value, was: was, existed: bytes.Equal(at, key)}
+	if !c.existed {
+		c.was = nil
+		if value == nil {
+			return nil
+		}
+	}
+	if err := write(in, []byte(c.key), value); err != nil {
+		return fmt.Errorf("write into %s: %w", bucket, err)
+	}
+	b.changes = append(b.changes, c)
 	return nil
 }
 
-func (b *batch) delete(bucket, key []byte) error {
-	b.wrote, b.changed = true, true
-	if err := b.tx.Bucket(bucket).Delete(key); err != nil {
-		return fmt.Errorf("delete from %s: %w", bucket, err)
+func write(in *bbolt.Bucket, key, value []byte) error {
+	if value == nil {
+		return in.Delete(key)
 	}
+	return in.Put(key, value)
+}
+
+// undo takes back the changes from one on.
+func (b *batch) undo(from int) error {
+	for i := len(b.changes) - 1; i >= from; i-- {
+		c := b.changes[i]
+		was := c.was
+		if c.existed && was == nil {
+			was = []byte{}
+		}
+		if err := write(b.tx.Bucket(c.bucket), []byte(c.key), was); err != nil {
+			return fmt.Errorf("undo a write into %s: %w", c.bucket, err)
+		}
+		switch &c.bucket[0] {
+		case &paymentsBucket[0]:
+			delete(b.rows, c.key)
+			if c.existed {
+				p, err := decodePayment(c.was)
+				if err != nil {
+					return fmt.Errorf("undo payment %s: %w", c.key, err)
+				}
+				b.rows[c.key] = p
+			}
+		case &spendDaysBucket[0]:
+			delete(b.days, c.key)
+		}
+	}
+	b.changes = b.changes[:from]
 	return nil
+}
+
+// early reports whether readers may see the batch before it is durable. They may see payments and
+// sums, which decide nothing before the next batch. They must not see keys, wallets and the rest:
+// a client could send money to a wallet that a power cut takes away.
+func (b *batch) early() bool {
+	for _, c := range b.changes {
+		if !slices.ContainsFunc(paymentBuckets, func(name []byte) bool { return &name[0] == &c.bucket[0] }) {
+			return false
+		}
+	}
+	return true
 }
 
 // load reads a payment, which the caller must not change: pay.ErrPaymentNotFound.

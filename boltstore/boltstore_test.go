@@ -61,7 +61,7 @@ func (o *opener) Kill(t testing.TB) { o.Close(t) }
 // Restore writes the mark of a backup, as Copy does.
 func (o *opener) Restore(t testing.TB, taken time.Time) {
 	t.Helper()
-	if err := (&Copy{path: o.options.Path}).mark(Mark{At: taken}); err != nil {
+	if err := (&Copy{path: o.options.Path}).complete(&Mark{At: taken}); err != nil {
 		t.Fatal(err)
 	}
 }

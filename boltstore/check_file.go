@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -22,8 +23,23 @@ func CheckFile(ctx context.Context, path string, master vault.Source) (r Report,
 	if err != nil {
 		return r, fmt.Errorf("check %s: %w", path, err)
 	}
+	records, missing := pendingRecords(path, bolt)
+	if len(records) > 0 {
+		// What the journal has is checked in a write transaction, which is never committed.
+		if err := bolt.Close(); err != nil {
+			return r, fmt.Errorf("check %s: %w", path, err)
+		}
+		if bolt, err = openLocked(path, &bbolt.Options{Timeout: lockWait, NoStatistics: true, FreelistType: bbolt.FreelistMapType}, 0); err != nil {
+			return r, fmt.Errorf("check %s: %w", path, fileError(err))
+		}
+	}
 	defer func() { err = errors.Join(err, bolt.Close()) }()
-	err = bolt.View(func(tx *bbolt.Tx) error {
+	read := bolt.View
+	if len(records) > 0 {
+		read = func(f func(*bbolt.Tx) error) error { return replayed(bolt, records, f) }
+	}
+	pages := false
+	err = read(func(tx *bbolt.Tx) error {
 		if r, err = checkTruncated(path, tx); err != nil || len(r.Faults) > 0 {
 			return err
 		}
@@ -37,15 +53,66 @@ func CheckFile(ctx context.Context, path string, master vault.Source) (r Report,
 		if fault != nil && !errors.Is(fault, errUnreadable) { // the rows have told that
 			r.Faults = append(r.Faults, fault.Error())
 		}
-		if len(r.Faults) == 0 { // in a broken file, bbolt's own check loses its way
-			r.Faults, r.Pages = checkPages(tx), true
+		if missing != nil && !errors.Is(missing, errUnreadable) {
+			r.Faults = append(r.Faults, missing.Error())
 		}
+		pages = len(r.Faults) == 0 || len(r.Faults) == 1 && missing != nil
 		return nil
 	})
+	if err == nil && pages { // in a broken file, bbolt's own check loses its way
+		err = bolt.View(func(tx *bbolt.Tx) error {
+			r.Faults, r.Pages = append(r.Faults, checkPages(tx)...), true
+			return nil
+		})
+	}
 	if err != nil {
 		return r, fmt.Errorf("check %s: %w", path, err)
 	}
 	return r, nil
+}
+
+// pendingRecords reads what the journal has and the database of a stopped store lacks. The error
+// says why that cannot be told.
+func pendingRecords(path string, bolt *bbolt.DB) (records [][]byte, err error) {
+	err = recoverFaults(func() error {
+		return bolt.View(func(tx *bbolt.Tx) error {
+			meta := tx.Bucket(metaBucket)
+			if meta == nil {
+				return nil
+			}
+			e, err := epochIn(meta)
+			if err != nil || !e.open {
+				return err
+			}
+			c, err := readJournal(journalPath(path), string(meta.Get(storeIDKey)), e.number)
+			if err == nil && !c.found {
+				err = fmt.Errorf("the database was not closed cleanly, and its journal %s is missing", filepath.Base(journalPath(path)))
+			}
+			records = c.records
+			return err
+		})
+	})
+	return records, err
+}
+
+// replayed shows a transaction that has the records as well, and takes them back.
+func replayed(bolt *bbolt.DB, records [][]byte, read func(*bbolt.Tx) error) error {
+	tx, err := bolt.Begin(true)
+	if err != nil {
+		return err
+	}
+	err = recoverFaults(func() error {
+		for _, r := range records {
+			if err := replay(tx, r); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err == nil {
+		err = read(tx)
+	}
+	return errors.Join(err, tx.Rollback())
 }
 
 // openStopped opens the file of a store for reading: ErrLocked while a process has it open for

@@ -117,7 +117,7 @@ func names(t testing.TB, dir string) (list []string) {
 		t.Fatal(err)
 	}
 	for _, e := range entries {
-		if !strings.HasSuffix(e.Name(), ".position") { // every store has one
+		if !strings.HasSuffix(e.Name(), ".journal") { // every store has one
 			list = append(list, e.Name())
 		}
 	}

@@ -8,8 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"go.etcd.io/bbolt"
-
 	"github.com/purserpay/purser/internal/failpoint"
 	"github.com/purserpay/purser/pay"
 )
@@ -93,6 +91,11 @@ func (d *DB) commitLoop() {
 		select {
 		case first := <-d.ops:
 			d.serve(d.drain(first))
+			d.checkpointWhenFull()
+		case answer := <-d.snapshots:
+			answer <- d.takeSnapshot()
+		case <-d.aged:
+			d.renew()
 		case <-d.retry():
 			d.resume()
 		case <-d.closing:
@@ -138,82 +141,83 @@ func (d *DB) serve(ops []*op) {
 	}
 }
 
-// write makes operations durable and answers them. When a commit fails, it returns the operations
-// that have no answer.
+// write makes operations durable and answers them. When that fails, it returns them all: none has
+// an answer, and the working set is as it was.
 func (d *DB) write(ops []*op) ([]*op, error) {
-	spoiled, err := d.attempt(ops)
-	if err != nil {
-		return ops, err
+	if len(ops) == 0 {
+		return nil, nil
 	}
-	for i := 0; spoiled && i < len(ops); i++ {
-		if _, err := d.attempt(ops[i : i+1]); err != nil {
-			return ops[i:], err
+	d.handle.Lock()
+	locked := true
+	unlock := func() {
+		if locked {
+			locked = false
+			d.handle.Unlock()
 		}
 	}
-	return nil, nil
-}
-
-// attempt runs operations in one transaction. An operation that fails before its first write
-// fails alone. One that fails later spoils the transaction: everything is rolled back, and no
-// operation gets an answer unless it is the only one. The error is a failed commit.
-func (d *DB) attempt(ops []*op) (spoiled bool, err error) {
-	if len(ops) == 0 {
-		return false, nil
+	defer unlock()
+	if d.tx == nil {
+		return ops, errors.New("there is no working set")
 	}
-	tx, err := d.bolt.Begin(true)
-	if err != nil {
-		return false, fmt.Errorf("begin transaction: %w", err)
-	}
-	// After a commit or rollback this does nothing.
-	defer func() { _ = d.guard(tx.Rollback) }()
-
-	b := newBatch(tx, d.leased)
+	b := newBatch(d.tx, d.leased)
 	results := make([]error, len(ops))
 	for i, o := range ops {
-		b.wrote, o.granted, o.created = false, nil, false
+		from := len(b.changes)
+		o.granted, o.created = nil, false
 		results[i] = d.guard(func() error { return o.run(b) })
-		if results[i] == nil || !b.wrote {
+		if results[i] == nil || len(b.changes) == from {
 			continue
 		}
-		d.log.Error("store: operation failed after its first write, rolled back", "error", results[i])
-		if len(ops) == 1 {
-			o.answer(results[0])
+		d.log.Error("store: operation failed after its first write, undone", "error", results[i])
+		if err := d.guard(func() error { return b.undo(from) }); err != nil {
+			d.drop()
+			return ops, err
 		}
-		return len(ops) > 1, nil
 	}
-	if b.changed {
-		if failpoint.Off(failpoint.Journal) {
-			answer(ops, results)
-			ops = nil
-			time.Sleep(failpoint.Lateness)
+	if len(b.changes) == 0 {
+		unlock()
+		answer(ops, results)
+		return nil, nil
+	}
+	if failpoint.Off(failpoint.Journal) {
+		answer(ops, results)
+		ops = nil
+		time.Sleep(failpoint.Lateness)
+	}
+	if b.early() {
+		unlock()
+	}
+	failpoint.Here(failpoint.StoreCommitting)
+	err := d.commit(func() error { return d.journal.append(b.encode()) })
+	if err != nil && !locked {
+		d.handle.Lock()
+		locked = true
+	}
+	if errors.Is(err, errNoRoom) {
+		err = d.commit(func() error { return d.checkpoint(false) })
+	}
+	if err != nil {
+		if d.tx != nil {
+			if undone := d.guard(func() error { return b.undo(0) }); undone != nil {
+				d.drop()
+			}
 		}
-		n := uint64(tx.ID())
-		failpoint.Here(failpoint.StoreCommitting)
-		if err := d.guard(func() error { return d.commit(tx) }); err != nil {
-			return false, fmt.Errorf("commit: %w", err)
-		}
-		failpoint.Here(failpoint.StoreCommitted)
-		d.reached(n, false)
-		b.publish(d.leased)
+		return ops, fmt.Errorf("commit: %w", err)
+	}
+	failpoint.Here(failpoint.StoreCommitted)
+	b.publish(d.leased)
+	unlock()
+	if d.aged == nil && d.journal.used() > 0 {
+		d.aged = time.After(checkpointEvery())
 	}
 	answer(ops, results)
-	return false, nil
+	return nil, nil
 }
 
 func answer(ops []*op, results []error) {
 	for i, o := range ops {
 		o.answer(results[i])
 	}
-}
-
-func (d *DB) commit(tx *bbolt.Tx) error {
-	if err := d.checkInPlace(); err != nil {
-		return err
-	}
-	if hook := d.hooks.commit.Load(); hook != nil {
-		return (*hook)(tx.Commit)
-	}
-	return tx.Commit()
 }
 
 // guard turns a panic into an error, because a bug in one operation must not end the others.
@@ -227,7 +231,7 @@ func (d *DB) guard(f func() error) (err error) {
 	return f()
 }
 
-// finish serves the operations that are queued and closes the file.
+// finish serves the operations that are queued and closes the files.
 func (d *DB) finish() {
 	for {
 		select {
@@ -241,34 +245,5 @@ func (d *DB) finish() {
 	if d.outage != nil {
 		d.resume()
 	}
-	d.result = errors.Join(d.lostChanges(), d.closeFile())
-}
-
-// closeFile closes the file. It waits for readers, because bbolt does.
-func (d *DB) closeFile() error {
-	d.handle.Lock()
-	defer d.handle.Unlock()
-	if d.bolt == nil {
-		return nil
-	}
-	bolt := d.bolt
-	d.bolt = nil
-	if err := bolt.Close(); err != nil {
-		return fmt.Errorf("close store: %w", err)
-	}
-	return nil
-}
-
-// view runs a read transaction. It must be short and must not wait for anything. Values from it
-// are invalid afterwards.
-func (d *DB) view(ctx context.Context, read func(*bbolt.Tx) error) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	d.handle.RLock()
-	defer d.handle.RUnlock()
-	if d.bolt == nil {
-		return fmt.Errorf("%w: the file is not open", pay.ErrUnavailable)
-	}
-	return d.bolt.View(read)
+	d.result = errors.Join(d.lostChanges(), d.stop())
 }

@@ -65,6 +65,9 @@ func (c *compaction) run(ctx context.Context) error {
 	if err := removeLeftovers(c.path); err != nil {
 		return err
 	}
+	if err := c.takeIn(); err != nil {
+		return err
+	}
 	file, err := os.CreateTemp(filepath.Dir(c.path), tempPattern(c.path)) // mode 0600
 	if err != nil {
 		return err
@@ -103,6 +106,28 @@ func (c *compaction) run(ctx context.Context) error {
 	return vault.SyncDir(filepath.Dir(c.path))
 }
 
+// takeIn commits what the journal has and the database lacks, because the new file belongs to no
+// epoch of the journal.
+func (c *compaction) takeIn() error {
+	records, err := pendingRecords(c.path, c.old)
+	if err != nil {
+		return err
+	}
+	return c.old.Update(func(tx *bbolt.Tx) error {
+		for _, r := range records {
+			if err := replay(tx, r); err != nil {
+				return err
+			}
+		}
+		meta := tx.Bucket(metaBucket)
+		e, err := epochIn(meta)
+		if err != nil || !e.open {
+			return err
+		}
+		return epoch{number: e.number + 1}.put(meta)
+	})
+}
+
 // rewrite fills the new file and compares it with the old one.
 func (c *compaction) rewrite(ctx context.Context) (err error) {
 	fresh, err := bbolt.Open(c.temp, fileMode, &bbolt.Options{
@@ -121,12 +146,7 @@ func (c *compaction) rewrite(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	// The new file counts commits anew, and must not pass for an older copy.
-	err = fresh.Update(func(tx *bbolt.Tx) error {
-		meta := tx.Bucket(metaBucket)
-		return putGeneration(meta, generationIn(meta)+1)
-	})
-	if err := errors.Join(err, fresh.Sync()); err != nil {
+	if err := fresh.Sync(); err != nil {
 		return err
 	}
 	return fresh.View(func(tx *bbolt.Tx) error {

@@ -33,6 +33,7 @@ func TestMain(m *testing.M) {
 	// wait for things instead of time. The model of pay/storetest runs at full length on
 	// pay/memory; -rapid.checks lengthens it here.
 	scanRows, mergedKeys = 100, 25
+	journalRoom = 512 << 10 // so that there are checkpoints
 	lockWait, retryEvery, diskCheck = 200*time.Millisecond, 20*time.Millisecond, 10*time.Millisecond
 	flag.Parse()
 	long := false

@@ -154,14 +154,31 @@ func descend(bucket *bbolt.Bucket, prefix []byte, before string, visit func(rest
 		from = append(slices.Clone(prefix), before...)
 	}
 	c := bucket.Cursor()
-	step := c.Prev
-	if k, _ := c.Seek(from); k == nil {
-		step = c.Last
-	}
-	k, v := step()
-	for ; k != nil && bytes.HasPrefix(k, prefix); k, v = c.Prev() {
+	k, v := below(bucket, c, from)
+	for ; k != nil && bytes.HasPrefix(k, prefix); k, v = previous(bucket, c, k) {
 		if !visit(k[len(prefix):], v) {
 			return
+		}
+	}
+}
+
+// below moves a cursor to the last entry below a key.
+func below(bucket *bbolt.Bucket, c *bbolt.Cursor, end []byte) (k, v []byte) {
+	if at, _ := c.Seek(end); at != nil {
+		return previous(bucket, c, at)
+	}
+	return c.Last()
+}
+
+// previous moves a cursor from an entry to the one before. bbolt's Prev returns nil also at a page
+// that the transaction has emptied, so nil counts only at the first entry.
+func previous(bucket *bbolt.Bucket, c *bbolt.Cursor, from []byte) (k, v []byte) {
+	for {
+		if k, v = c.Prev(); k != nil {
+			return k, v
+		}
+		if first, _ := bucket.Cursor().First(); first == nil || bytes.Compare(first, from) >= 0 {
+			return nil, nil
 		}
 	}
 }

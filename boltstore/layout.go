@@ -70,6 +70,14 @@ var allBuckets = [][]byte{
 	auditBucket, auditOfBucket,
 }
 
+// paymentBuckets lists the buckets that readers may see before their changes are durable: see
+// batch.early.
+var paymentBuckets = [][]byte{
+	paymentsBucket, keyPaymentsBucket, labelsBucket, labelledBucket, awaitedBucket, hostsBucket, leasesBucket,
+	dueBucket, livingBucket, transactionsBucket, attemptsBucket, labelCountsBucket,
+	eventsBucket, taskEventsBucket, hostEventsBucket, spendDaysBucket, countersBucket,
+}
+
 // Keys of the meta bucket.
 var (
 	schemaKey  = []byte("schema")  // decimal, see schema
@@ -78,7 +86,7 @@ var (
 	vaultKey   = []byte("vault")   // wrapped keys, see package vault
 	resumedKey = []byte("resumed") // when writing last went on after an outage
 
-	generationKey  = []byte("generation")  // openings and compactions, 8 bytes; see position
+	epochKey       = []byte("epoch")       // of the journal, see epochIn
 	openedKey      = []byte("opened")      // when the store was opened last
 	pauseKey       = []byte("pause")       // pay.Pause; none: nothing is paused
 	deploymentsKey = []byte("deployments") // ids of the keys that were the deployment's own
@@ -88,7 +96,7 @@ var (
 
 // schema numbers the layout of buckets and index keys. A change of the layout raises it. Stores
 // of another number are refused: see checkSchema.
-const schema = 7
+const schema = 8
 
 // checkSchema refuses a store that this purser cannot read: ErrNewer, ErrOlder.
 func checkSchema(meta *bbolt.Bucket) error {

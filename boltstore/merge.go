@@ -48,12 +48,8 @@ func (m *merge) begin(keyID, before string, indexes ...idIndex) {
 // seek finds the last id of an index below a key.
 func (m *merge) seek(r *keyRun, index int, end []byte) {
 	m.rows++
-	c, prefix := r.cursors[index], r.indexes[index].prefix
-	step := c.Prev
-	if k, _ := c.Seek(end); k == nil {
-		step = c.Last
-	}
-	k, _ := step()
+	prefix := r.indexes[index].prefix
+	k, _ := below(m.tx.Bucket(r.indexes[index].bucket), r.cursors[index], end)
 	if !bytes.HasPrefix(k, prefix) {
 		r.id = nil
 		return

@@ -85,10 +85,14 @@ type DB struct {
 	sandbox bool
 	disk    *disk
 
-	// handle guards bolt. The committer replaces bolt after an outage, and sets it to nil while
-	// the file cannot be opened. Only the committer writes it.
-	handle sync.RWMutex
-	bolt   *bbolt.DB
+	// handle guards what the working set holds: the committer locks it to write, and readers to
+	// read. All three are nil while the files cannot be opened. Only the committer replaces them.
+	handle  sync.RWMutex
+	tx      *bbolt.Tx // the working set; nil after a checkpoint that failed
+	bolt    *bbolt.DB
+	journal *journalFile
+	// aged fires when it is time for a checkpoint; nil while the journal is empty.
+	aged <-chan time.Time
 	// copying is locked while there is a Copy.
 	copying sync.Mutex
 	// file identifies the open file, marks counts the backups that it comes from. replaced
@@ -96,19 +100,16 @@ type DB struct {
 	file     os.FileInfo
 	marks    int
 	replaced bool
-	// generation is part of the position beside the file; unplaced reports that the last position
-	// could not be written. Only the committer uses them.
-	generation uint64
-	unplaced   bool
 	// reconciling guards known, which Reconcile reads once.
 	reconciling sync.Mutex
 	known       map[usedAuthorization]bool
 
-	ops      chan *op
-	closing  chan struct{}
-	finished chan struct{}
-	closed   sync.Once
-	result   error // of closing; read after finished
+	ops       chan *op
+	snapshots chan chan snapshot
+	closing   chan struct{}
+	finished  chan struct{}
+	closed    sync.Once
+	result    error // of closing; read after finished
 
 	// leased holds the rows of leased payments. Only the committer uses it.
 	leased map[string]*pay.Payment
@@ -132,7 +133,7 @@ var _ pay.Store = (*DB)(nil)
 
 // Open opens or creates a store and starts its committer. It ends the leases of earlier
 // processes, because the file lock proves that they are gone. ErrLocked, ErrNewer, ErrOlder,
-// ErrWorld, vault.ErrWrongMasterKey, or an error of the file system.
+// ErrWorld, ErrJournal, vault.ErrWrongMasterKey, or an error of the file system.
 func Open(ctx context.Context, o Options) (*DB, error) {
 	db, err := open(ctx, o, false)
 	if err != nil {
@@ -153,7 +154,7 @@ func open(ctx context.Context, o Options, noSync bool) (*DB, error) {
 	}
 	d := &DB{
 		path: o.Path, clock: o.Clock, log: o.Logger, sandbox: o.World == Sandbox,
-		ops: make(chan *op, maxBatch), closing: make(chan struct{}), finished: make(chan struct{}),
+		ops: make(chan *op, maxBatch), snapshots: make(chan chan snapshot), closing: make(chan struct{}), finished: make(chan struct{}),
 		leased: map[string]*pay.Payment{}, maxSessions: pay.MaxSessions, noSync: noSync,
 	}
 	if d.clock == nil {
@@ -172,9 +173,11 @@ func open(ctx context.Context, o Options, noSync bool) (*DB, error) {
 		return nil, err
 	}
 	if err := d.prepare(ctx, bolt, o); err != nil {
-		return nil, errors.Join(err, bolt.Close())
+		if d.bolt == nil {
+			err = errors.Join(err, bolt.Close())
+		}
+		return nil, errors.Join(err, d.closeFiles())
 	}
-	d.bolt = bolt
 	go d.commitLoop()
 	return d, nil
 }
@@ -267,16 +270,36 @@ func (d *DB) prepare(ctx context.Context, bolt *bbolt.DB, o Options) error {
 	if err := d.unlock(bolt, master); err != nil {
 		return err
 	}
-	if err := d.advance(bolt); err != nil {
-		return err
-	}
-	if err := d.beginReconciling(bolt); err != nil {
+	if err := d.enter(bolt, func(tx *bbolt.Tx, older string) error { return d.arrive(ctx, tx, older) }); err != nil {
 		return err
 	}
 	if err := removeLeftovers(d.path); err != nil {
 		d.log.Warn("store: an earlier copy is still there", "file", d.path, "error", err)
 	}
-	return lapseAll(ctx, bolt)
+	return nil
+}
+
+// arrive notes the opening, and ends the leases of earlier processes.
+func (d *DB) arrive(ctx context.Context, tx *bbolt.Tx, older string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if older != "" {
+		if err := d.markCopy(tx, older); err != nil {
+			return err
+		}
+	}
+	opened, err := d.clock().UTC().MarshalText()
+	if err != nil {
+		return err
+	}
+	if err := tx.Bucket(metaBucket).Put(openedKey, opened); err != nil {
+		return err
+	}
+	if err := d.beginReconciling(tx); err != nil {
+		return err
+	}
+	return lapseAll(tx)
 }
 
 // identify reads the world of a store. fresh reports a file without a store.
@@ -351,30 +374,6 @@ func (d *DB) unlock(bolt *bbolt.DB, master vault.MasterKey) error {
 		}
 		return err
 	})
-}
-
-// lapseAll ends the leases of earlier processes.
-func lapseAll(ctx context.Context, bolt *bbolt.DB) error {
-	for more := true; more; {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		err := bolt.Update(func(tx *bbolt.Tx) error {
-			b := newBatch(tx, nil)
-			ids := b.leasedIDs(nil, scanRows, nil)
-			more = len(ids) == scanRows
-			for _, id := range ids {
-				if err := b.lapse(id); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-		if err != nil {
-			return fmt.Errorf("end the leases of an earlier process: %w", err)
-		}
-	}
-	return nil
 }
 
 // Close writes the operations that are queued, ends the committer and closes the file. The error

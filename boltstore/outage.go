@@ -216,7 +216,7 @@ func (d *DB) stillDown(cause error) {
 
 // reopen closes and opens the file, and checks that it is still the same store.
 func (d *DB) reopen() error {
-	if err := d.closeFile(); err != nil {
+	if err := d.closeFiles(); err != nil {
 		d.log.Warn("store: closing before reopening", "error", err)
 	}
 	if d.replaced {
@@ -232,14 +232,16 @@ func (d *DB) reopen() error {
 		return fmt.Errorf("reopen: %w", err)
 	}
 	leased := map[string]*pay.Payment{}
-	err = d.guard(func() error { return bolt.View(func(tx *bbolt.Tx) error { return d.recognize(tx, leased) }) })
+	err = d.enter(bolt, func(tx *bbolt.Tx, older string) error {
+		if older != "" {
+			return fmt.Errorf("%w (%s)", errReplaced, older)
+		}
+		return d.recognize(tx, leased)
+	})
 	if err != nil {
 		return errors.Join(fmt.Errorf("reopen: %w", err), bolt.Close())
 	}
 	d.leased = leased
-	d.handle.Lock()
-	defer d.handle.Unlock()
-	d.bolt = bolt
 	return nil
 }
 

@@ -25,42 +25,32 @@ const usableBefore = 24 * time.Hour
 
 // beginReconciling puts a store that comes from a backup into reconcile mode when it is opened
 // for the first time, and records the time.
-func (d *DB) beginReconciling(bolt *bbolt.DB) error {
-	notice := false
-	err := bolt.View(func(tx *bbolt.Tx) error {
-		marks, err := marksIn(tx.Bucket(metaBucket))
-		d.marks, notice = len(marks), slices.ContainsFunc(marks, Mark.unopened)
-		return err
-	})
-	if err != nil || !notice {
+func (d *DB) beginReconciling(tx *bbolt.Tx) error {
+	meta := tx.Bucket(metaBucket)
+	marks, err := marksIn(meta)
+	d.marks = len(marks)
+	if err != nil || !slices.ContainsFunc(marks, Mark.unopened) {
 		return err
 	}
+	r, err := metaIn[pay.Restore](tx, reconcilingKey)
+	if err != nil {
+		return err
+	}
+	if r == nil {
+		oldest := marks[slices.IndexFunc(marks, Mark.pending)]
+		r = &pay.Restore{Taken: oldest.At, Block: oldest.Block}
+	}
 	now := d.clock()
-	return bolt.Update(func(tx *bbolt.Tx) error {
-		meta := tx.Bucket(metaBucket)
-		marks, err := marksIn(meta)
-		if err != nil {
-			return err
+	r.Again(now)
+	for i := range marks {
+		if marks[i].unopened() {
+			marks[i].RestoredAt = now.UTC()
 		}
-		r, err := metaIn[pay.Restore](tx, reconcilingKey)
-		if err != nil {
-			return err
-		}
-		if r == nil {
-			oldest := marks[slices.IndexFunc(marks, Mark.pending)]
-			r = &pay.Restore{Taken: oldest.At, Block: oldest.Block}
-		}
-		r.Again(now)
-		for i := range marks {
-			if marks[i].unopened() {
-				marks[i].RestoredAt = now.UTC()
-			}
-		}
-		if err := clearSessions(tx); err != nil {
-			return err
-		}
-		return putJSON(meta.Put, map[string]any{string(backupsKey): marks, string(reconcilingKey): r})
-	})
+	}
+	if err := clearSessions(tx); err != nil {
+		return err
+	}
+	return putJSON(meta.Put, map[string]any{string(backupsKey): marks, string(reconcilingKey): r})
 }
 
 // pending reports that the chain has not told yet what the backup lacks.

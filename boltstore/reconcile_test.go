@@ -140,7 +140,7 @@ func TestRestoreWithTwoMarks(t *testing.T) {
 	t.Parallel()
 	o := filled(t)
 	for n := range 2 {
-		if err := (&Copy{path: o.Path}).mark(Mark{At: noon.Add(time.Duration(n) * time.Hour)}); err != nil {
+		if err := (&Copy{path: o.Path}).complete(&Mark{At: noon.Add(time.Duration(n) * time.Hour)}); err != nil {
 			t.Fatal(err)
 		}
 	}

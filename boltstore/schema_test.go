@@ -107,7 +107,7 @@ func TestSchema(t *testing.T) {
 func writeFixture(t *testing.T) {
 	t.Helper()
 	o := filled(t)
-	if err := (&Copy{path: o.Path}).mark(Mark{At: noon}); err != nil {
+	if err := (&Copy{path: o.Path}).complete(&Mark{At: noon}); err != nil {
 		t.Fatal(err)
 	}
 	d := openIn(t, at(o, noon.Add(time.Hour)))

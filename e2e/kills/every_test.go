@@ -42,7 +42,7 @@ func lanes(door hostile.Door) [][]pass {
 		for n := range commits {
 			all = append(all, pass{failpoint.StoreCommitting, n + 1}, pass{failpoint.StoreCommitted, n + 1})
 		}
-		return all
+		return append(all, once(failpoint.StoreCheckpointing, failpoint.StoreCheckpointed)...)
 	}
 	core := once(failpoint.Decided, failpoint.Journaled, failpoint.Signed, failpoint.Departing)
 	end := once(failpoint.Releasing, failpoint.Released)

@@ -15,6 +15,10 @@ const (
 	StoreCommitting = "store/committing"
 	// StoreCommitted: operations are durable, and their callers have not been told.
 	StoreCommitted = "store/committed"
+	// StoreCheckpointing: the journal has operations that the database lacks.
+	StoreCheckpointing = "store/checkpointing"
+	// StoreCheckpointed: the database has all operations, and the journal still has them as well.
+	StoreCheckpointed = "store/checkpointed"
 	// Journaled: the payment is in the journal, and not signed.
 	Journaled = "pay/journaled"
 	// Signed: the payload exists, and only this process has seen it.
@@ -74,7 +78,7 @@ const (
 // Places lists all of them.
 func Places() []string {
 	return []string{
-		Decided, StoreCommitting, StoreCommitted, Journaled, Signed, Departing,
+		Decided, StoreCommitting, StoreCommitted, StoreCheckpointing, StoreCheckpointed, Journaled, Signed, Departing,
 		BeforeVerify, AfterVerify, BeforeSettle, AfterSettle,
 		ProxySending, ProxyWritten, ProxyAnswered, ReceiptSeen, ProxyPiece, ProxyFinishing,
 		Recording, Recorded, APIAnswering, APIAnswered, Releasing, Released,

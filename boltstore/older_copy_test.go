@@ -29,14 +29,26 @@ func closed(t *testing.T, d *DB) {
 // killed takes the place of a store by its file as it is at this moment, as after kill -9.
 func killed(t *testing.T, d *DB) {
 	t.Helper()
-	now, place := d.path+".now", positionPath(d.path)
+	now, place := d.path+".now", journalPath(d.path)
 	plainCopy(t, d.path, now)
-	plainCopy(t, place, now+".position")
+	plainCopy(t, place, now+".journal")
 	closed(t, d)
-	for from, to := range map[string]string{now: d.path, now + ".position": place} {
+	for from, to := range map[string]string{now: d.path, now + ".journal": place} {
 		if err := os.Rename(from, to); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// checkpointed writes a checkpoint.
+func checkpointed(t *testing.T, d *DB) {
+	t.Helper()
+	tx, err := d.snapshot(t.Context())
+	if err == nil {
+		err = tx.Rollback()
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -54,6 +66,7 @@ func TestOlderCopyInPlace(t *testing.T) {
 				begun(t, d, "k")
 				if hot {
 					plainCopy(t, o.Path, older)
+					checkpointed(t, d)
 				} else {
 					closed(t, d)
 					plainCopy(t, o.Path, older)
@@ -90,7 +103,8 @@ func TestOlderCopyInPlace(t *testing.T) {
 	}
 }
 
-// What is no older copy gives no alarm.
+// A store that was closed cleanly needs no journal, and no journal makes it an older copy but its
+// own of a later time.
 func TestNoOlderCopy(t *testing.T) {
 	t.Parallel()
 	pays := func(t *testing.T, o Options) {
@@ -103,10 +117,16 @@ func TestNoOlderCopy(t *testing.T) {
 		closed(t, d)
 	}
 	for name, change := range map[string]func(t *testing.T, o Options) Options{
-		"killed between commit and position": func(t *testing.T, o Options) Options {
-			plainCopy(t, positionPath(o.Path), o.Path+".before")
+		"an older journal": func(t *testing.T, o Options) Options {
+			plainCopy(t, journalPath(o.Path), o.Path+".before")
 			pays(t, o)
-			plainCopy(t, o.Path+".before", positionPath(o.Path))
+			plainCopy(t, o.Path+".before", journalPath(o.Path))
+			return o
+		},
+		"no journal": func(t *testing.T, o Options) Options {
+			if err := os.Remove(journalPath(o.Path)); err != nil {
+				t.Fatal(err)
+			}
 			return o
 		},
 		"compacted": func(t *testing.T, o Options) Options {
@@ -122,16 +142,16 @@ func TestNoOlderCopy(t *testing.T) {
 			plainCopy(t, o.Path, to.Path)
 			return to
 		},
-		"another store's position": func(t *testing.T, o Options) Options {
+		"another store's journal": func(t *testing.T, o Options) Options {
 			other := inFolder(t.TempDir())
 			for range 5 {
 				pays(t, other)
 			}
-			plainCopy(t, positionPath(other.Path), positionPath(o.Path))
+			plainCopy(t, journalPath(other.Path), journalPath(o.Path))
 			return o
 		},
-		"no position that can be read": func(t *testing.T, o Options) Options {
-			if err := os.WriteFile(positionPath(o.Path), []byte("purser"), fileMode); err != nil {
+		"no journal that can be read": func(t *testing.T, o Options) Options {
+			if err := os.WriteFile(journalPath(o.Path), []byte("purser"), fileMode); err != nil {
 				t.Fatal(err)
 			}
 			return o
@@ -154,8 +174,7 @@ func TestNoOlderCopy(t *testing.T) {
 	}
 }
 
-// Copies from before a compaction are older than the file that was compacted, whose commits
-// are counted anew.
+// Copies from before a compaction are older than the file that was compacted.
 func TestOlderCopyThanACompactedFile(t *testing.T) {
 	t.Parallel()
 	o := inFolder(t.TempDir())
@@ -175,7 +194,7 @@ func TestOlderCopyThanACompactedFile(t *testing.T) {
 	wantRefused(t, openIn(t, o))
 }
 
-// A backup that takes the place of the store says more about itself than its position does.
+// A backup that takes the place of the store says more about itself than the journal does.
 func TestBackupInPlace(t *testing.T) {
 	t.Parallel()
 	o := at(inFolder(t.TempDir()), noon)
