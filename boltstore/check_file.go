@@ -84,9 +84,9 @@ func pendingRecords(path string, bolt *bbolt.DB) (records [][]byte, err error) {
 			if err != nil || !e.open {
 				return err
 			}
-			c, err := readJournal(journalPath(path), string(meta.Get(storeIDKey)), e.number)
+			c, err := readJournal(JournalPath(path), string(meta.Get(storeIDKey)), e.number)
 			if err == nil && !c.found {
-				err = fmt.Errorf("the database was not closed cleanly, and its journal %s is missing", filepath.Base(journalPath(path)))
+				err = fmt.Errorf("the database was not closed cleanly, and its journal %s is missing", filepath.Base(JournalPath(path)))
 			}
 			records = c.records
 			return err

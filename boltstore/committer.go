@@ -179,13 +179,14 @@ func (d *DB) write(ops []*op) ([]*op, error) {
 		answer(ops, results)
 		return nil, nil
 	}
+	if b.early() {
+		unlock()
+	}
 	if failpoint.Off(failpoint.Journal) {
+		unlock()
 		answer(ops, results)
 		ops = nil
 		time.Sleep(failpoint.Lateness)
-	}
-	if b.early() {
-		unlock()
 	}
 	failpoint.Here(failpoint.StoreCommitting)
 	err := d.commit(func() error { return d.journal.append(b.encode()) })

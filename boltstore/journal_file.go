@@ -53,8 +53,8 @@ var ErrJournal = errors.New("the journal is damaged")
 // makes the batch durable instead.
 var errNoRoom = errors.New("no room in the journal")
 
-// journalPath returns the path of the journal beside a database.
-func journalPath(path string) string { return strings.TrimSuffix(path, ".db") + ".journal" }
+// JournalPath returns the path of the journal beside a database.
+func JournalPath(path string) string { return strings.TrimSuffix(path, ".db") + ".journal" }
 
 // journalFile appends records. Only the committer uses it.
 type journalFile struct {

@@ -29,7 +29,7 @@ func unclean(t *testing.T, n int) (o Options, ids []string) {
 
 func journalOf(t *testing.T, o Options) []byte {
 	t.Helper()
-	text, err := os.ReadFile(journalPath(o.Path))
+	text, err := os.ReadFile(JournalPath(o.Path))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +38,7 @@ func journalOf(t *testing.T, o Options) []byte {
 
 func putJournal(t *testing.T, o Options, text []byte) {
 	t.Helper()
-	if err := os.WriteFile(journalPath(o.Path), text, fileMode); err != nil {
+	if err := os.WriteFile(JournalPath(o.Path), text, fileMode); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -81,7 +81,7 @@ func TestTornTail(t *testing.T) {
 		for cut := at[2]; cut <= at[3]; cut++ {
 			torn := append(slices.Clone(whole[:cut]), behind[cut:]...)
 			putJournal(t, o, torn)
-			c, err := readJournal(journalPath(o.Path), store, first.epoch)
+			c, err := readJournal(JournalPath(o.Path), store, first.epoch)
 			want := 3
 			if r, ok := recordAt(torn, at[2]); ok && r.epoch == first.epoch {
 				want = 4
@@ -148,7 +148,7 @@ func TestDamagedJournal(t *testing.T) {
 	refused(t, o, ErrJournal, "not the one of this database")
 
 	// The way out that the error names.
-	if err := os.Remove(journalPath(o.Path)); err != nil {
+	if err := os.Remove(JournalPath(o.Path)); err != nil {
 		t.Fatal(err)
 	}
 	r, err := CheckFile(t.Context(), o.Path, nil)
@@ -183,7 +183,7 @@ func TestCheckAndCompactWithAJournal(t *testing.T) {
 	}
 	for _, gone := range []bool{false, true} {
 		if gone {
-			if err := os.Remove(journalPath(o.Path)); err != nil {
+			if err := os.Remove(JournalPath(o.Path)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -244,7 +244,7 @@ func TestJournalRemovedWhileOpen(t *testing.T) {
 	o := inFolder(t.TempDir())
 	d := openIn(t, o)
 	begun(t, d, "k")
-	if err := os.Remove(journalPath(o.Path)); err != nil {
+	if err := os.Remove(JournalPath(o.Path)); err != nil {
 		t.Fatal(err)
 	}
 	p := begun(t, d, "k")

@@ -24,7 +24,7 @@ func (d *DB) enter(bolt *bbolt.DB, change func(tx *bbolt.Tx, older string) error
 	if err != nil {
 		return err
 	}
-	path := journalPath(d.path)
+	path := JournalPath(d.path)
 	content, err := readJournal(path, d.id, was.number)
 	switch {
 	case err == nil && was.open && content.foreign:

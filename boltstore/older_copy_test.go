@@ -29,7 +29,7 @@ func closed(t *testing.T, d *DB) {
 // killed takes the place of a store by its file as it is at this moment, as after kill -9.
 func killed(t *testing.T, d *DB) {
 	t.Helper()
-	now, place := d.path+".now", journalPath(d.path)
+	now, place := d.path+".now", JournalPath(d.path)
 	plainCopy(t, d.path, now)
 	plainCopy(t, place, now+".journal")
 	closed(t, d)
@@ -118,13 +118,13 @@ func TestNoOlderCopy(t *testing.T) {
 	}
 	for name, change := range map[string]func(t *testing.T, o Options) Options{
 		"an older journal": func(t *testing.T, o Options) Options {
-			plainCopy(t, journalPath(o.Path), o.Path+".before")
+			plainCopy(t, JournalPath(o.Path), o.Path+".before")
 			pays(t, o)
-			plainCopy(t, o.Path+".before", journalPath(o.Path))
+			plainCopy(t, o.Path+".before", JournalPath(o.Path))
 			return o
 		},
 		"no journal": func(t *testing.T, o Options) Options {
-			if err := os.Remove(journalPath(o.Path)); err != nil {
+			if err := os.Remove(JournalPath(o.Path)); err != nil {
 				t.Fatal(err)
 			}
 			return o
@@ -147,11 +147,11 @@ func TestNoOlderCopy(t *testing.T) {
 			for range 5 {
 				pays(t, other)
 			}
-			plainCopy(t, journalPath(other.Path), journalPath(o.Path))
+			plainCopy(t, JournalPath(other.Path), JournalPath(o.Path))
 			return o
 		},
 		"no journal that can be read": func(t *testing.T, o Options) Options {
-			if err := os.WriteFile(journalPath(o.Path), []byte("purser"), fileMode); err != nil {
+			if err := os.WriteFile(JournalPath(o.Path), []byte("purser"), fileMode); err != nil {
 				t.Fatal(err)
 			}
 			return o

@@ -64,12 +64,14 @@ type paid struct {
 	amount string
 }
 
-// journal reads the payments in a copy of the file, which stays as it was left.
+// journal reads the payments in a copy of the files, which stay as they were left.
 func (w *world) journal(ctx context.Context, t *testing.T) (rows []*pay.Payment) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "purser.db")
-	if err := copyFile(path, w.purser.File()); err != nil {
-		t.Fatal(err)
+	for to, from := range map[string]string{path: w.purser.File(), boltstore.JournalPath(path): boltstore.JournalPath(w.purser.File())} {
+		if err := copyFile(to, from); err != nil {
+			t.Fatal(err)
+		}
 	}
 	store, err := boltstore.Open(ctx, boltstore.Options{Path: path, MasterKey: masterKey()})
 	if err != nil {

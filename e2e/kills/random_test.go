@@ -26,7 +26,8 @@ const (
 	manyPasses = 400
 	// crowd is the number of shoppers of each kind.
 	crowd = 2
-	// downTime bounds the pause before a purser is started again.
+	// downTime bounds the pauses of a run before a purser is started again. With the time until payments expire and the
+	// run itself they stay below pay.RepeatGrace, after which a request without a key is a new purchase.
 	downTime = 40 * time.Second
 	// Of a hundred deaths so many are followed by some time without a purser; of a hundred requests so many are cut off by
 	// customers with keys (who has none and leaves cannot know whether it was answered); and of a hundred orders so many
@@ -134,9 +135,12 @@ func killAtRandom(t *testing.T, luck *rand.Rand, all *total) {
 
 	k := &killing{world: w}
 	k.wait(t, death{after: time.Duration(luck.Int64N(int64(loadTime)))})
+	paused := time.Duration(0)
 	for range minKills + luck.IntN(maxKills-minKills+1) - 1 {
 		if luck.IntN(100) < down {
-			w.clock.Forward(t, time.Duration(luck.Int64N(int64(downTime))))
+			pause := time.Duration(luck.Int64N(int64(downTime - paused)))
+			w.clock.Forward(t, pause)
+			paused += pause
 		}
 		d := drawDeath(luck)
 		w.purser.spawn(t, d.at)
