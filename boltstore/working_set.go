@@ -214,6 +214,9 @@ func (d *DB) takeSnapshot() (s snapshot) {
 // snapshot returns a transaction that reads the database as it is now. The caller must end it with
 // Rollback, and soon: meanwhile its pages are not used again.
 func (d *DB) snapshot(ctx context.Context) (*bbolt.Tx, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	answer := make(chan snapshot, 1)
 	select {
 	case d.snapshots <- answer:
