@@ -157,8 +157,7 @@ func (d *spendDays) spentOn(keyID []byte) map[int64]bool {
 	days, prefix := map[int64]bool{}, append(bytes.Clone(keyID), 0)
 	c := d.tx.Bucket(eventsBucket).Cursor()
 	for k, row := c.Seek(prefix); bytes.HasPrefix(k, prefix); k, row = c.Next() {
-		var e pay.SpendEvent
-		if decodeRow(row, &e) == nil {
+		if e, err := decodeEvent(row); err == nil {
 			days[pay.DayOf(e.Created).Unix()] = true
 		}
 	}

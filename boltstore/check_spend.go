@@ -15,8 +15,8 @@ func (c *checker) events(ctx context.Context) error {
 	days := spendDays{checker: c}
 	err := c.each(ctx, eventsBucket, func(k, v []byte) {
 		c.report.Events++
-		var e pay.SpendEvent
-		if err := decodeRow(v, &e); err != nil {
+		e, err := decodeEvent(v)
+		if err != nil {
 			c.fault("spend event %q: %v", k, err)
 			return
 		}
@@ -118,5 +118,6 @@ func (c *checker) eventIndexes(ctx context.Context) error {
 // event reads a spend event, if it can be read.
 func (c *checker) event(keyID, id []byte) (e pay.SpendEvent, ok bool) {
 	row := c.tx.Bucket(eventsBucket).Get(joinKey(string(keyID), string(id)))
-	return e, row != nil && decodeRow(row, &e) == nil
+	e, err := decodeEvent(row)
+	return e, err == nil
 }

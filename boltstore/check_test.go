@@ -247,12 +247,12 @@ func TestCheckSeesDamage(t *testing.T) {
 	editEvent := func(change func(*pay.SpendEvent)) func(*bbolt.Tx) error {
 		return func(tx *bbolt.Tx) error {
 			k, v := tx.Bucket(eventsBucket).Cursor().First()
-			var e pay.SpendEvent
-			if err := decodeRow(v, &e); err != nil {
+			e, err := decodeEvent(v)
+			if err != nil {
 				return err
 			}
 			change(&e)
-			row, err := encodeRow(e)
+			row, err := encodeEvent(&e)
 			if err != nil {
 				return err
 			}
@@ -301,7 +301,7 @@ func TestCheckSeesDamage(t *testing.T) {
 		{"unknown label count", put(labelCountsBucket, "lost", "7"), `unknown label "lost"`},
 		{"spend event lost", remove(eventsBucket), "is settled, but its spend event"},
 		{"spend event of nothing", func(tx *bbolt.Tx) error {
-			row, err := encodeRow(pay.SpendEvent{ID: "e", KeyID: "k0", PaymentID: "none"})
+			row, err := encodeEvent(&pay.SpendEvent{ID: "e", KeyID: "k0", PaymentID: "none"})
 			if err != nil {
 				return err
 			}
@@ -309,12 +309,12 @@ func TestCheckSeesDamage(t *testing.T) {
 		}, "payment none: payment not found"},
 		{"spend event twice", func(tx *bbolt.Tx) error {
 			_, v := tx.Bucket(eventsBucket).Cursor().First()
-			var e pay.SpendEvent
-			if err := decodeRow(v, &e); err != nil {
+			e, err := decodeEvent(v)
+			if err != nil {
 				return err
 			}
 			e.ID, e.Task = "e", ""
-			row, err := encodeRow(e)
+			row, err := encodeEvent(&e)
 			if err != nil {
 				return err
 			}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -131,7 +132,19 @@ func TestStoredEncodings(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !bytes.Equal(got, want) {
-				t.Errorf("encodes to\n%s\nand was\n%s", got, want)
+				t.Errorf("encodes to\n%q\nand was\n%q", got, want)
+			}
+			switch v := value.(type) {
+			case *pay.Payment:
+				back, err := decodePayment(got)
+				if err != nil || !reflect.DeepEqual(back, v) {
+					t.Errorf("is read as\n%+v\nand was\n%+v, %v", back, v, err)
+				}
+			case pay.SpendEvent:
+				back, err := decodeEvent(got)
+				if err != nil || !reflect.DeepEqual(back, v) {
+					t.Errorf("is read as\n%+v\nand was\n%+v, %v", back, v, err)
+				}
 			}
 		})
 	}
@@ -145,6 +158,8 @@ func stored(t *testing.T, value any) []byte {
 	switch v := value.(type) {
 	case *pay.Payment:
 		encoded, err = encodePayment(v)
+	case pay.SpendEvent:
+		encoded, err = encodeEvent(&v)
 	case pay.Pause, map[string]pay.ChainBlock, []Mark, pay.Restore, person: // without a version
 		encoded, err = json.Marshal(v)
 	default:
@@ -154,6 +169,45 @@ func stored(t *testing.T, value any) []byte {
 		t.Fatal(err)
 	}
 	return encoded
+}
+
+// TestOddRows encodes what usual payments do not have.
+func TestOddRows(t *testing.T) {
+	t.Parallel()
+	id := newID()
+	for _, p := range []*pay.Payment{
+		{
+			ID: id, KeyID: "k1", WalletID: "k12", OrganizationID: strings.ToUpper(newID()), RequestURL: "https://u@API.example.com:8443?x", Host: "api.example.com:8443",
+			Transaction: "0x" + strings.Repeat("AB", 32), Price: "price/k1/k12/\x01", Created: noon.Add(time.Nanosecond),
+			Reservations: []pay.Reservation{{Counter: "day/k12/k1"}, {Counter: "\x00x"}, {Counter: "\x02/k1"}, {Counter: pay.Counter("n/" + id)}},
+		},
+		{
+			ID: "", KeyID: id, RequestURL: "not a url", Transaction: "0x" + strings.Repeat("ab", 32), Terms: pay.Terms{Amount: amountOfBytes(t, bytes.Repeat([]byte{0xff}, 32))},
+			Authorization: x402.Authorization{Value: x402.NewAmount(1)}, Detail: json.RawMessage(`{}`),
+		},
+		{RequestURL: "https://api.example.com", Host: "api.example.com"},
+	} {
+		encoded, err := encodePayment(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		back, err := decodePayment(encoded)
+		if err != nil || !reflect.DeepEqual(back, p) {
+			t.Errorf("is read as\n%+v\nand was\n%+v, %v", back, p, err)
+		}
+		for cut := range encoded {
+			_, _ = decodePayment(encoded[:cut]) // must not panic
+		}
+	}
+}
+
+func amountOfBytes(t *testing.T, b []byte) x402.Amount {
+	t.Helper()
+	a, err := rowAmount(b).amount()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
 }
 
 // requireSet fails for a field that is zero: a field that omits its zero is not in the encoding.

@@ -142,7 +142,7 @@ func encodeTime(t time.Time) string {
 // readers know all numbers.
 const rowVersion = 1
 
-// encodeRow encodes a key, organization, wallet, account, session or spend event.
+// encodeRow encodes a key, organization, wallet, account, session or audit entry.
 func encodeRow(row any) ([]byte, error) {
 	text, err := json.Marshal(row)
 	if err != nil {

@@ -2,7 +2,6 @@ package boltstore
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -151,54 +150,19 @@ func (l *spendList) indexes(keyID string) (list []idIndex) {
 
 // add lists an event if the query wants it.
 func (l *spendList) add(tx *bbolt.Tx, keyID, id string) error {
-	var e pay.SpendEntry
-	if err := decodeRow(tx.Bucket(eventsBucket).Get(joinKey(keyID, id)), &e.SpendEvent); err != nil {
-		return fmt.Errorf("spend event %s: %w", id, err)
-	}
-	if !l.q.Wants(&e.SpendEvent) {
-		return nil
-	}
-	p, err := paidIn(tx, e.PaymentID)
+	event, err := decodeEvent(tx.Bucket(eventsBucket).Get(joinKey(keyID, id)))
 	if err != nil {
 		return fmt.Errorf("spend event %s: %w", id, err)
 	}
-	e.Transaction, e.Network, e.Settlement, e.Flags = p.Transaction, p.Terms.Network, p.Terms.Settlement, p.flags()
+	e := pay.SpendEntry{SpendEvent: event}
+	if !l.q.Wants(&e.SpendEvent) {
+		return nil
+	}
+	p, err := paymentIn(tx, e.PaymentID)
+	if err != nil {
+		return fmt.Errorf("spend event %s: %w", id, err)
+	}
+	e.Transaction, e.Network, e.Settlement, e.Flags = p.Transaction, p.Terms.Network, string(p.Terms.Settlement), p.Flags()
 	l.entries = append(l.entries, e)
 	return nil
-}
-
-// paid decodes the fields of a payment that a listing of spend shows.
-type paid struct {
-	Transaction string `json:"Transaction"`
-	Terms       struct {
-		Network    string `json:"Network"`
-		Settlement string `json:"Settlement"`
-	} `json:"Terms"`
-
-	Refused    bool `json:"Refused"`
-	Unresolved bool `json:"Unresolved"`
-	Confirmed  bool `json:"Confirmed"`
-	Disputed   bool `json:"Disputed"`
-	Reconciled bool `json:"Reconciled"`
-}
-
-func (p paid) flags() []string {
-	return (&pay.Payment{
-		Refused: p.Refused, Unresolved: p.Unresolved, Confirmed: p.Confirmed, Disputed: p.Disputed, Reconciled: p.Reconciled,
-	}).Flags()
-}
-
-// paidIn reads these fields: pay.ErrPaymentNotFound.
-func paidIn(tx *bbolt.Tx, id string) (p paid, err error) {
-	encoded := tx.Bucket(paymentsBucket).Get([]byte(id))
-	switch {
-	case encoded == nil:
-		return p, pay.ErrPaymentNotFound
-	case len(encoded) < 2 || encoded[0] != rowVersion:
-		return p, fmt.Errorf("payment %s is of an unknown encoding", id)
-	}
-	if err := json.Unmarshal(encoded[2:], &p); err != nil {
-		return p, fmt.Errorf("decode payment %s: %w", id, err)
-	}
-	return p, nil
 }

@@ -2,7 +2,6 @@ package boltstore
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
@@ -31,28 +30,6 @@ func labelBits(labels ...string) (bits byte) {
 		}
 	}
 	return bits
-}
-
-// encodePayment encodes a payment: version, label bits, JSON. With the bits a filtered listing
-// skips rows without decoding them.
-func encodePayment(p *pay.Payment) ([]byte, error) {
-	text, err := json.Marshal(p)
-	if err != nil {
-		return nil, fmt.Errorf("encode payment %s: %w", p.ID, err)
-	}
-	return append([]byte{rowVersion, labelBits(p.Labels()...)}, text...), nil
-}
-
-// decodePayment decodes a row of encodePayment. The payment shares no memory with it.
-func decodePayment(encoded []byte) (*pay.Payment, error) {
-	if len(encoded) < 2 || encoded[0] != rowVersion {
-		return nil, fmt.Errorf("payment of an unknown encoding")
-	}
-	p := new(pay.Payment)
-	if err := json.Unmarshal(encoded[2:], p); err != nil {
-		return nil, fmt.Errorf("decode payment: %w", err)
-	}
-	return p, nil
 }
 
 // paymentIn reads a payment: pay.ErrPaymentNotFound.

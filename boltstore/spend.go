@@ -34,7 +34,7 @@ func (b *batch) newEvent(e *pay.SpendEvent) ([]byte, error) {
 	if e.ID == "" || b.get(eventsBucket, joinKey(e.KeyID, e.ID)) != nil {
 		return nil, fmt.Errorf("payment %s: spend event id %q is empty or taken", e.PaymentID, e.ID)
 	}
-	return encodeRow(e)
+	return encodeEvent(e)
 }
 
 // SpendEvents lists a key's events, newest first.
@@ -62,8 +62,8 @@ func (d *DB) SpendEvents(ctx context.Context, keyID string, q pay.SpendQuery) ([
 				if q.Task != "" {
 					encoded = events.Get(joinKey(keyID, position))
 				}
-				var e pay.SpendEvent
-				if err = decodeRow(encoded, &e); err != nil {
+				e, wrong := decodeEvent(encoded)
+				if err = wrong; err != nil {
 					err = fmt.Errorf("spend event %s: %w", id, err)
 					return false
 				}

@@ -1,0 +1,423 @@
+package boltstore
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/big"
+	"strings"
+	"time"
+
+	"github.com/fxamacker/cbor/v2"
+	"github.com/google/uuid"
+
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/x402"
+)
+
+// Payments and spend events are stored as CBOR with numbered fields, because there are many of
+// them and each payment is written several times. A number is never used again for another field.
+// Zero values take no room. Everything else is stored as JSON.
+
+// paymentRow is a pay.Payment as it is stored.
+type paymentRow struct {
+	ID             rowID           `cbor:"1,keyasint"`
+	KeyID          rowID           `cbor:"2,keyasint"`
+	OrganizationID rowID           `cbor:"3,keyasint,omitempty"`
+	Door           pay.Door        `cbor:"4,keyasint,omitempty"`
+	Task           string          `cbor:"5,keyasint,omitempty"`
+	RequestURL     string          `cbor:"6,keyasint,omitempty"`
+	Host           string          `cbor:"7,keyasint,omitempty"` // sameHost: the one of RequestURL
+	Settlement     pay.Settlement  `cbor:"8,keyasint,omitempty"`
+	Network        string          `cbor:"9,keyasint,omitempty"`
+	Scheme         string          `cbor:"10,keyasint,omitempty"`
+	Asset          x402.Address    `cbor:"11,keyasint"`
+	PayTo          x402.Address    `cbor:"12,keyasint"`
+	Amount         rowAmount       `cbor:"13,keyasint,omitempty"`
+	Currency       string          `cbor:"14,keyasint,omitempty"`
+	WalletID       rowID           `cbor:"15,keyasint,omitempty"`
+	Created        rowTime         `cbor:"16,keyasint,omitempty"`
+	Fingerprint    pay.Hash        `cbor:"17,keyasint"`
+	Identity       pay.Hash        `cbor:"18,keyasint"`
+	IdempotencyKey string          `cbor:"19,keyasint,omitempty"`
+	Offer          *offerRow       `cbor:"20,keyasint,omitempty"`
+	From           x402.Address    `cbor:"21,keyasint"`
+	To             *x402.Address   `cbor:"22,keyasint,omitempty"` // nil: PayTo
+	Value          *rowAmount      `cbor:"23,keyasint,omitempty"` // nil: Amount
+	ValidAfter     uint64          `cbor:"24,keyasint,omitempty"`
+	ValidBefore    uint64          `cbor:"25,keyasint,omitempty"`
+	Nonce          x402.Nonce      `cbor:"26,keyasint"`
+	Attempt        uint64          `cbor:"27,keyasint,omitempty"`
+	Signature      *x402.Signature `cbor:"28,keyasint,omitempty"`
+	State          pay.State       `cbor:"29,keyasint,omitempty"`
+	Flags          uint32          `cbor:"30,keyasint,omitempty"` // see flagsOf
+	RefusedAt      pay.Stage       `cbor:"31,keyasint,omitempty"`
+	Closed         rowTime         `cbor:"32,keyasint,omitempty"`
+	Resolution     *resolutionRow  `cbor:"33,keyasint,omitempty"`
+	Transaction    rowHash         `cbor:"34,keyasint,omitempty"`
+	Reason         string          `cbor:"35,keyasint,omitempty"`
+	Detail         []byte          `cbor:"36,keyasint,omitempty"`
+	Notes          []noteRow       `cbor:"37,keyasint,omitempty"`
+	EventID        rowID           `cbor:"38,keyasint,omitempty"`
+	LeaseOwner     string          `cbor:"39,keyasint,omitempty"`
+	LeaseFence     uint64          `cbor:"40,keyasint,omitempty"`
+	LeaseUntil     rowTime         `cbor:"41,keyasint,omitempty"`
+	Reservations   []reservedRow   `cbor:"42,keyasint,omitempty"`
+	Price          string          `cbor:"43,keyasint,omitempty"`
+	Check          rowTime         `cbor:"44,keyasint,omitempty"`
+	Checks         int             `cbor:"45,keyasint,omitempty"`
+}
+
+type offerRow struct {
+	_          struct{} `cbor:",toarray"`
+	Version    int
+	Accepted   []byte
+	Resource   []byte
+	Extensions []byte
+}
+
+type resolutionRow struct {
+	_      struct{} `cbor:",toarray"`
+	At     rowTime
+	By     string
+	As     pay.State
+	Reason string
+	Proven bool
+}
+
+type noteRow struct {
+	_    struct{} `cbor:",toarray"`
+	At   rowTime
+	Text string
+}
+
+type reservedRow struct {
+	_        struct{} `cbor:",toarray"`
+	Counter  string   // see shortener
+	Amount   rowAmount
+	Release  pay.Release
+	Released bool
+}
+
+// eventRow is a pay.SpendEvent as it is stored.
+type eventRow struct {
+	ID         rowID     `cbor:"1,keyasint"`
+	KeyID      rowID     `cbor:"2,keyasint"`
+	PaymentID  rowID     `cbor:"3,keyasint"`
+	Amount     rowAmount `cbor:"4,keyasint,omitempty"`
+	Currency   string    `cbor:"5,keyasint,omitempty"`
+	RequestURL string    `cbor:"6,keyasint,omitempty"`
+	Task       string    `cbor:"7,keyasint,omitempty"`
+	Host       string    `cbor:"8,keyasint,omitempty"`
+	Created    rowTime   `cbor:"9,keyasint,omitempty"`
+	Corrects   rowID     `cbor:"10,keyasint,omitempty"`
+}
+
+// rowID is an id. A UUID takes 16 bytes.
+type rowID string
+
+// MarshalCBOR writes a UUID as a byte string, and another id as text.
+func (id rowID) MarshalCBOR() ([]byte, error) {
+	if u, err := uuid.Parse(string(id)); err == nil && u.String() == string(id) {
+		return cbor.Marshal(u[:])
+	}
+	return cbor.Marshal(string(id))
+}
+
+// UnmarshalCBOR reads what MarshalCBOR wrote.
+func (id *rowID) UnmarshalCBOR(data []byte) error {
+	return eitherCBOR(data, (*string)(id), func(b []byte) (string, error) {
+		u, err := uuid.FromBytes(b)
+		return u.String(), err
+	})
+}
+
+// rowHash is the hash of a transaction. 0x and 64 lower-case hex digits take 32 bytes.
+type rowHash string
+
+// MarshalCBOR writes a hash as a byte string, and anything else as text.
+func (h rowHash) MarshalCBOR() ([]byte, error) {
+	if n, err := x402.ParseNonce(string(h)); err == nil && n.String() == string(h) {
+		return cbor.Marshal(n[:])
+	}
+	return cbor.Marshal(string(h))
+}
+
+// UnmarshalCBOR reads what MarshalCBOR wrote.
+func (h *rowHash) UnmarshalCBOR(data []byte) error {
+	return eitherCBOR(data, (*string)(h), func(b []byte) (string, error) {
+		var n x402.Nonce
+		if copy(n[:], b) != len(b) {
+			return "", fmt.Errorf("a hash of %d bytes", len(b))
+		}
+		return n.String(), nil
+	})
+}
+
+// eitherCBOR reads text as it is, and a byte string with a function.
+func eitherCBOR(data []byte, to *string, read func([]byte) (string, error)) (err error) {
+	if len(data) > 0 && data[0]>>5 == cborText {
+		return cbor.Unmarshal(data, to)
+	}
+	var b []byte
+	if err := cbor.Unmarshal(data, &b); err != nil {
+		return err
+	}
+	*to, err = read(b)
+	return err
+}
+
+// cborText is the major type of text (RFC 8949 section 3.1).
+const cborText = 3
+
+// rowAmount is an amount in big-endian bytes without leading zeros.
+type rowAmount []byte
+
+func toAmount(a x402.Amount) rowAmount {
+	b := a.Bytes32()
+	i := 0
+	for i < len(b) && b[i] == 0 {
+		i++
+	}
+	return b[i:]
+}
+
+func (a rowAmount) amount() (x402.Amount, error) {
+	n, ok := x402.AmountFromBig(new(big.Int).SetBytes(a))
+	if !ok {
+		return n, fmt.Errorf("an amount of %d bytes", len(a))
+	}
+	return n, nil
+}
+
+// rowTime is a time in nanoseconds since 1970, UTC. 0 is the zero time.
+type rowTime int64
+
+func toTime(t time.Time) rowTime {
+	if t.IsZero() {
+		return 0
+	}
+	return rowTime(t.UnixNano())
+}
+
+func (t rowTime) time() time.Time {
+	if t == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, int64(t)).UTC()
+}
+
+// sameHost stands for the host of the payment's URL.
+const sameHost = "\x00"
+
+func shortHost(host, url string) string {
+	if host != "" && host == hostIn(url) {
+		return sameHost
+	}
+	return host
+}
+
+func longHost(host, url string) string {
+	if host == sameHost {
+		return hostIn(url)
+	}
+	return host
+}
+
+// hostIn returns what stands between the scheme and the path of a URL.
+func hostIn(url string) string {
+	_, rest, _ := strings.Cut(url, "://")
+	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
+		rest = rest[:i]
+	}
+	return rest
+}
+
+// shortener replaces the ids of a payment in the names of its counters, which repeat them.
+type shortener struct{ short, long *strings.Replacer }
+
+func newShortener(p *pay.Payment) shortener {
+	var to, from []string
+	for i, id := range []string{p.KeyID, p.WalletID, p.OrganizationID} {
+		if len(id) > 1 {
+			mark := string(rune(1 + i))
+			to, from = append(to, id, mark), append(from, mark, id)
+		}
+	}
+	return shortener{strings.NewReplacer(to...), strings.NewReplacer(from...)}
+}
+
+// verbatim marks a name that has what stands for an id by itself.
+const verbatim = "\x00"
+
+func (s shortener) shorten(c pay.Counter) string {
+	if short := s.short.Replace(string(c)); s.long.Replace(short) == string(c) && !strings.HasPrefix(short, verbatim) {
+		return short
+	}
+	return verbatim + string(c)
+}
+
+func (s shortener) lengthen(short string) pay.Counter {
+	if name, whole := strings.CutPrefix(short, verbatim); whole {
+		return pay.Counter(name)
+	}
+	return pay.Counter(s.long.Replace(short))
+}
+
+// flags lists the flags of a payment, in the order of their bits.
+func flags(p *pay.Payment) []*bool {
+	return []*bool{
+		&p.Refused, &p.Doubted, &p.Unresolved, &p.Confirmed, &p.Disputed, &p.Reconciled,
+		&p.Failed, &p.Answered, &p.Unanswered, &p.Receipted, &p.Retired,
+	}
+}
+
+func newPaymentRow(p *pay.Payment) *paymentRow {
+	a := &p.Authorization
+	r := &paymentRow{
+		ID: rowID(p.ID), KeyID: rowID(p.KeyID), OrganizationID: rowID(p.OrganizationID), Door: p.Door, Task: p.Task,
+		RequestURL: p.RequestURL, Host: shortHost(p.Host, p.RequestURL),
+		Settlement: p.Terms.Settlement, Network: p.Terms.Network, Scheme: p.Terms.Scheme, Asset: p.Terms.Asset,
+		PayTo: p.Terms.PayTo, Amount: toAmount(p.Terms.Amount), Currency: p.Currency, WalletID: rowID(p.WalletID), Created: toTime(p.Created),
+		Fingerprint: p.Fingerprint, Identity: p.Identity, IdempotencyKey: p.IdempotencyKey,
+		From: a.From, ValidAfter: a.ValidAfter, ValidBefore: a.ValidBefore, Nonce: a.Nonce,
+		Attempt: p.Attempt, Signature: p.Signature, State: p.State, RefusedAt: p.RefusedAt, Closed: toTime(p.Closed),
+		Transaction: rowHash(p.Transaction), Reason: p.Reason, Detail: p.Detail, EventID: rowID(p.EventID),
+		LeaseOwner: p.Lease.Owner, LeaseFence: p.Lease.Fence, LeaseUntil: toTime(p.Lease.Until),
+		Check: toTime(p.Check), Checks: p.Checks,
+	}
+	if o := p.Offer; o.Version != 0 || o.Accepted != nil || o.Resource != nil || o.Extensions != nil {
+		r.Offer = &offerRow{Version: o.Version, Accepted: o.Accepted, Resource: o.Resource, Extensions: o.Extensions}
+	}
+	if a.To != p.Terms.PayTo {
+		r.To = &a.To
+	}
+	if a.Value.Cmp(p.Terms.Amount) != 0 {
+		r.Value = new(toAmount(a.Value))
+	}
+	for i, flag := range flags(p) {
+		if *flag {
+			r.Flags |= 1 << i
+		}
+	}
+	if w := p.Resolution; w != nil {
+		r.Resolution = &resolutionRow{At: toTime(w.At), By: w.By, As: w.As, Reason: w.Reason, Proven: w.Proven}
+	}
+	for _, n := range p.Notes {
+		r.Notes = append(r.Notes, noteRow{At: toTime(n.At), Text: n.Text})
+	}
+	counters := newShortener(p)
+	r.Price = counters.shorten(p.Price)
+	for _, v := range p.Reservations {
+		r.Reservations = append(r.Reservations, reservedRow{
+			Counter: counters.shorten(v.Counter), Amount: toAmount(v.Amount), Release: v.Release, Released: v.Released,
+		})
+	}
+	return r
+}
+
+func (r *paymentRow) payment() (p *pay.Payment, err error) {
+	p = &pay.Payment{
+		ID: string(r.ID), KeyID: string(r.KeyID), OrganizationID: string(r.OrganizationID), Door: r.Door, Task: r.Task,
+		RequestURL: r.RequestURL, Host: longHost(r.Host, r.RequestURL),
+		Terms:    pay.Terms{Settlement: r.Settlement, Network: r.Network, Scheme: r.Scheme, Asset: r.Asset, PayTo: r.PayTo},
+		Currency: r.Currency, WalletID: string(r.WalletID), Created: r.Created.time(),
+		Fingerprint: r.Fingerprint, Identity: r.Identity, IdempotencyKey: r.IdempotencyKey,
+		Authorization: x402.Authorization{
+			From: r.From, To: r.PayTo, ValidAfter: r.ValidAfter, ValidBefore: r.ValidBefore, Nonce: r.Nonce,
+		},
+		Attempt: r.Attempt, Signature: r.Signature, State: r.State, RefusedAt: r.RefusedAt, Closed: r.Closed.time(),
+		Transaction: string(r.Transaction), Reason: r.Reason, Detail: json.RawMessage(r.Detail), EventID: string(r.EventID),
+		Lease: pay.Lease{Owner: r.LeaseOwner, Fence: r.LeaseFence, Until: r.LeaseUntil.time()},
+		Check: r.Check.time(), Checks: r.Checks,
+	}
+	if p.Terms.Amount, err = r.Amount.amount(); err != nil {
+		return nil, err
+	}
+	p.Authorization.Value = p.Terms.Amount
+	if r.Value != nil {
+		if p.Authorization.Value, err = r.Value.amount(); err != nil {
+			return nil, err
+		}
+	}
+	if r.To != nil {
+		p.Authorization.To = *r.To
+	}
+	if o := r.Offer; o != nil {
+		p.Offer = x402.Offer{Version: o.Version, Accepted: o.Accepted, Resource: o.Resource, Extensions: o.Extensions}
+	}
+	for i, flag := range flags(p) {
+		*flag = r.Flags&(1<<i) != 0
+	}
+	if w := r.Resolution; w != nil {
+		p.Resolution = &pay.Resolution{At: w.At.time(), By: w.By, As: w.As, Reason: w.Reason, Proven: w.Proven}
+	}
+	for _, n := range r.Notes {
+		p.Notes = append(p.Notes, pay.Note{At: n.At.time(), Text: n.Text})
+	}
+	counters := newShortener(p)
+	p.Price = counters.lengthen(r.Price)
+	for _, v := range r.Reservations {
+		amount, err := v.Amount.amount()
+		if err != nil {
+			return nil, err
+		}
+		p.Reservations = append(p.Reservations, pay.Reservation{
+			Counter: counters.lengthen(v.Counter), Amount: amount, Release: v.Release, Released: v.Released,
+		})
+	}
+	return p, nil
+}
+
+// encodePayment encodes a payment: version, label bits, CBOR. With the bits a filtered listing
+// skips rows without decoding them.
+func encodePayment(p *pay.Payment) ([]byte, error) {
+	row, err := cbor.Marshal(newPaymentRow(p))
+	if err != nil {
+		return nil, fmt.Errorf("encode payment %s: %w", p.ID, err)
+	}
+	return append([]byte{compactVersion, labelBits(p.Labels()...)}, row...), nil
+}
+
+// decodePayment decodes a row of encodePayment. The payment shares no memory with it.
+func decodePayment(encoded []byte) (*pay.Payment, error) {
+	if len(encoded) < 2 || encoded[0] != compactVersion {
+		return nil, fmt.Errorf("payment of an unknown encoding")
+	}
+	var row paymentRow
+	err := cbor.Unmarshal(encoded[2:], &row)
+	if err != nil {
+		return nil, fmt.Errorf("decode payment: %w", err)
+	}
+	return row.payment()
+}
+
+func encodeEvent(e *pay.SpendEvent) ([]byte, error) {
+	row, err := cbor.Marshal(eventRow{
+		ID: rowID(e.ID), KeyID: rowID(e.KeyID), PaymentID: rowID(e.PaymentID), Amount: toAmount(e.Amount), Currency: e.Currency,
+		RequestURL: e.RequestURL, Task: e.Task, Host: shortHost(e.Host, e.RequestURL), Created: toTime(e.Created), Corrects: rowID(e.Corrects),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("encode spend event %s: %w", e.ID, err)
+	}
+	return append([]byte{compactVersion}, row...), nil
+}
+
+// decodeEvent decodes a row of encodeEvent. The event shares no memory with it.
+func decodeEvent(encoded []byte) (e pay.SpendEvent, err error) {
+	if len(encoded) == 0 || encoded[0] != compactVersion {
+		return e, fmt.Errorf("spend event of an unknown encoding")
+	}
+	var r eventRow
+	if err := cbor.Unmarshal(encoded[1:], &r); err != nil {
+		return e, fmt.Errorf("decode spend event: %w", err)
+	}
+	e = pay.SpendEvent{
+		ID: string(r.ID), KeyID: string(r.KeyID), PaymentID: string(r.PaymentID), Currency: r.Currency, RequestURL: r.RequestURL,
+		Task: r.Task, Host: longHost(r.Host, r.RequestURL), Created: r.Created.time(), Corrects: string(r.Corrects),
+	}
+	e.Amount, err = r.Amount.amount()
+	return e, err
+}
+
+// compactVersion is the first byte of a row in CBOR.
+const compactVersion = 2
