@@ -13,7 +13,6 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-	"github.com/caddyserver/caddy/v2/modules/caddyhttp/headers"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
 
 	"github.com/purserpay/purser/internal/guard"
@@ -71,12 +70,8 @@ func (h *Upstream) Provision(ctx caddy.Context) (err error) {
 	h.proxy = &reverseproxy.Handler{
 		Transport: h.Transport,
 		Upstreams: reverseproxy.UpstreamPool{{Dial: net.JoinHostPort(h.to.Hostname(), portOf(h.to))}},
-		Headers: &headers.Handler{Request: &headers.HeaderOps{
-			Set: http.Header{"Host": {h.to.Host}},
-			// They tell of this machine, and sellers make the URLs of their challenges from them.
-			Delete: []string{"X-Forwarded-*", "Forwarded", "X-Real-Ip"},
-		}},
 	}
+	h.Transport.host = h.to.Host
 	return h.proxy.Provision(ctx)
 }
 
@@ -152,13 +147,7 @@ func (h *Upstream) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp
 	}
 	defer t.leave()
 	vars, _ := r.Context().Value(caddyhttp.VarsCtxKey).(map[string]any)
-	x, err := h.Transport.exchange(r, vars, t)
-	if err != nil {
-		h.Transport.log.Error("request not served", "error", err)
-		writeUnavailable(w, "Service unavailable")
-		return nil
-	}
-	h.serve(w, r, x)
+	h.serve(w, r, h.Transport.exchange(r, vars, t))
 	return nil
 }
 

@@ -21,7 +21,10 @@ import (
 // request, with the same method, path, query and body. An attempt at anything else is sent without
 // a payment. Policies bind where purser dials: the paid host is that of the URL that is sent.
 type Call struct {
-	Key            pay.Key
+	Key pay.Key
+	// ReadKey, if not nil, reads Key before a payment is decided. Until then Key needs its ID only:
+	// a free answer costs no look into the database.
+	ReadKey        func(context.Context) (pay.Key, error)
 	Task           string // label of the budget, may be empty
 	IdempotencyKey string // the client's, or empty, or none of use; see [IdempotencyKey]
 	Anew           bool   // the client wants a purchase of its own; see [HeaderAgain]
@@ -52,6 +55,24 @@ type memo struct {
 	http1     bool   // the challenge came over HTTP/1
 	host      string // from here
 	repeats   bool   // the payment is an earlier call's
+}
+
+// readKey reads the key that pays, unless the door has. A revoked key pays for nothing.
+func (c *Call) readKey() error {
+	if c.ReadKey == nil {
+		return nil
+	}
+	key, err := c.ReadKey(c.caller)
+	switch {
+	case c.caller.Err() != nil:
+		return pay.ErrCallerGone
+	case err != nil:
+		return err
+	case key.Revoked():
+		return pay.ErrKeyNotFound
+	}
+	c.Key, c.ReadKey = key, nil
+	return nil
 }
 
 // unanswered ends the attempt before the client is told that it failed: from here on a

@@ -19,6 +19,9 @@ func (t *Transport) openPayment(req *http.Request, call *Call, m *memo, again st
 	if call.caller.Done() == nil {
 		return errCallerUnknown
 	}
+	if err := call.readKey(); err != nil {
+		return err
+	}
 	if err := call.checkKey(); err != nil {
 		return err
 	}

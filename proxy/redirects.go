@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/purserpay/purser/internal/perclient"
@@ -24,6 +25,7 @@ const (
 type redirects struct {
 	now   pay.Clock
 	known *perclient.Memory[target, redirected] // by key
+	any   atomic.Bool                           // something was remembered once: without it, no request needs a hash and the lock
 }
 
 // target is a hash of a URL, which may be long.
@@ -53,12 +55,16 @@ func leadsTo(req *http.Request, resp *http.Response) *url.URL {
 // remember keeps the target that a payment's answer leads to. A nil target is none.
 func (r *redirects) remember(keyID string, to *url.URL, paymentID string) {
 	if to != nil {
+		r.any.Store(true)
 		r.known.Set(keyID, targetOf(to), redirected{paymentID: paymentID, until: r.now().Add(redirectTime)})
 	}
 }
 
 // to returns the id of the payment whose answer led here, or "".
 func (r *redirects) to(keyID string, u *url.URL) string {
+	if !r.any.Load() {
+		return ""
+	}
 	t := r.known.Get(keyID, targetOf(u))
 	if !r.now().Before(t.until) {
 		return ""

@@ -169,6 +169,36 @@ func TestRepeatWithUnreadableChallenge(t *testing.T) {
 	s.Expect(3, 2, 1)
 }
 
+// A door may leave the reading of the key to the first payment. What it finds then counts.
+func TestKeyIsReadForPaymentsOnly(t *testing.T) {
+	t.Parallel()
+	w, s := newWorld(t), proxytest.NewSeller(t)
+	revoked := w.Key
+	revoked.RevokedAt = w.Key.Created
+	tr := w.transport(nil, TransportOptions{})
+	reads := 0
+	ask := func(path string, found pay.Key, err error) proxytest.Answer {
+		call := NewCall(pay.Key{ID: w.Key.ID}, "", "")
+		call.ReadKey = func(context.Context) (pay.Key, error) { reads++; return found, err }
+		a, tripErr := w.trip(tr, call, proxytest.Request(t, "GET", s.URL+path, nil))
+		if tripErr != nil {
+			t.Fatal(tripErr)
+		}
+		call.Finish(true)
+		return a
+	}
+	if a := ask("/free", pay.Key{}, errors.New("not read")); a.StatusCode != http.StatusOK || reads != 0 {
+		t.Errorf("free: status %d, the key was read %d times", a.StatusCode, reads)
+	}
+	ask("/x", w.Key, nil).Paid(t)
+	ask("/x", revoked, nil).Declined(t, DeclinedKeyRevoked, true)
+	ask("/x", pay.Key{}, pay.ErrUnavailable).Short(t, DeclinedUnavailable)
+	if reads != 3 {
+		t.Errorf("the key was read %d times for three payments", reads)
+	}
+	s.Expect(3, 1, 1)
+}
+
 // Without the journal it is not known whether a payload for this request is out, so its
 // challenge is not handed on.
 func TestClosedPayer(t *testing.T) {

@@ -51,7 +51,7 @@ func main() {
 	flag.Float64Var(&o.seconds, "seconds", 1.5, fmt.Sprintf("length of each measurement, up to %d", maxSeconds))
 	flag.IntVar(&o.events, "events", 1_000_000, "longest spend history, up to 10000000, which takes long")
 	flag.StringVar(&o.dir, "dir", "bin", "folder on the disk to measure with; a temporary folder is made in it")
-	flag.StringVar(&o.profile, "profile", "", "write a CPU profile of paid proxied requests to this file")
+	flag.StringVar(&o.profile, "profile", "", "write CPU profiles of paid and unpaid requests, at the proxy and the sidecar, to this folder")
 	flag.StringVar(&o.cases, "cases", "", "only these cases, separated by commas: "+strings.Join(caseNames(), ", "))
 	flag.Parse()
 	if err := run(ctx, o); err != nil {

@@ -70,7 +70,12 @@ func runPaid(ctx context.Context, b *bench) error {
 		b.runPeers(ctx, n, peers == nil)
 	}
 	if b.profile != "" {
-		return b.profilePaid(ctx, p, proxy)
+		return errors.Join(
+			b.profilePurser(ctx, p, "paid-proxy", proxy, "/paid", true),
+			b.profilePurser(ctx, p, "paid-sidecar", sidecar, "/paid", true),
+			b.profilePurser(ctx, p, "free-proxy", proxy, "/free", false),
+			b.profilePurser(ctx, p, "free-sidecar", sidecar, "/free", false),
+		)
 	}
 	return nil
 }
@@ -94,9 +99,9 @@ func (b *bench) drivePaid(ctx context.Context, r route, path string, l load) (me
 	return m, nil
 }
 
-// profilePaid writes a CPU profile of purser under eight clients, taken through the admin socket.
-// The run is not reported, because profiling slows it down.
-func (b *bench) profilePaid(ctx context.Context, p *purser, r route) error {
+// profilePurser writes a CPU profile of purser while eight clients get a path, taken through the
+// admin socket. The run is not reported, because profiling slows it down.
+func (b *bench) profilePurser(ctx context.Context, p *purser, name string, r route, path string, paid bool) error {
 	socket := filepath.Join(p.dir, "admin.sock")
 	admin := &http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -104,20 +109,20 @@ func (b *bench) profilePaid(ctx context.Context, p *purser, r route) error {
 		},
 		DisableKeepAlives: true,
 	}}
+	file := filepath.Join(b.profile, name+".pprof")
 	seconds := max(1, int(b.length.Seconds()+warmup.Seconds()))
 	profile := make(chan error, 1)
 	go func() {
 		_, got, err := ask(ctx, admin, http.MethodGet, fmt.Sprintf("http://127.0.0.1/debug/pprof/profile?seconds=%d", seconds), "", http.StatusOK)
 		if err == nil {
-			err = os.WriteFile(b.profile, got, 0o600)
+			err = os.WriteFile(file, got, 0o600)
 		}
 		profile <- err
 	}()
-	_, err := b.drivePaid(ctx, r, "/paid", load{clients: 8})
-	err = errors.Join(err, <-profile)
-	if err != nil {
+	_, err := b.driveAgents(ctx, r, path, paid, load{clients: 8})
+	if err = errors.Join(err, <-profile); err != nil {
 		return fmt.Errorf("profile: %w", err)
 	}
-	b.say("profile: go tool pprof -top -cum %s", b.profile)
+	b.say("profile: go tool pprof -top -cum %s", file)
 	return nil
 }
