@@ -44,3 +44,17 @@ func (c *Clock) Forward(t testing.TB, d time.Duration) {
 		t.Fatal(err)
 	}
 }
+
+// Until asks as Eventually does, and lets five minutes go by every few seconds meanwhile: leases
+// lapse, authorizations expire, and recovery looks again. A nil clock shows the machine's time alone.
+func (c *Clock) Until(t testing.TB, limit time.Duration, ask func() string) {
+	t.Helper()
+	var passed time.Time
+	Eventually(t, limit, func() string {
+		if c != nil && time.Since(passed) > 3*time.Second {
+			c.Forward(t, 5*time.Minute)
+			passed = time.Now()
+		}
+		return ask()
+	})
+}

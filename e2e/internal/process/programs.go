@@ -110,6 +110,45 @@ func Root() string {
 	panic(fmt.Sprintf("the tests do not run in the repository, but in %s: %v", dir, err))
 }
 
+// Files lists the files of the repository that git knows or does not ignore, and that are there.
+func Files(t testing.TB, patterns ...string) (names []string) {
+	t.Helper()
+	list := exec.CommandContext(t.Context(), "git", append([]string{"ls-files", "-z", "--cached", "--others", "--exclude-standard", "--"}, patterns...)...)
+	list.Dir = Root()
+	text, err := list.Output()
+	if err != nil {
+		t.Fatalf("git ls-files: %v", err)
+	}
+	for name := range strings.SplitSeq(strings.TrimSuffix(string(text), "\x00"), "\x00") {
+		if _, err := os.Lstat(filepath.Join(Root(), name)); err == nil { // neither deleted nor a link to nothing
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// Checkout copies files of the repository to a folder as git has them: without what was built or installed here.
+func Checkout(t testing.TB, to string, patterns ...string) {
+	t.Helper()
+	for _, name := range Files(t, patterns...) {
+		from := filepath.Join(Root(), name)
+		info, err := os.Stat(from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(from)
+		if err == nil {
+			err = os.MkdirAll(filepath.Join(to, filepath.Dir(name)), 0o755)
+		}
+		if err == nil {
+			err = os.WriteFile(filepath.Join(to, name), text, info.Mode().Perm())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 var free ports.Free
 
 // Ports finds ports that are free, and gives none of them twice in a run.
