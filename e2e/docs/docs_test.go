@@ -141,7 +141,7 @@ func (s *stage) run(t *testing.T, b block) {
 	if b.mode == modeCheckout {
 		limit = fetchTime
 		if !s.fresh {
-			checkOut(t, filepath.Join(s.dir, "purser"))
+			process.Checkout(t, filepath.Join(s.dir, "purser"), "clients")
 			s.fresh = true
 		}
 	}

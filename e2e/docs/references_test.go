@@ -22,22 +22,11 @@ var (
 	ruleWord = regexp.MustCompile(`(?:[^.\w]refusal\(|Rule: +|RulePaused += )"([a-z-]+)"`)
 )
 
-// markdown lists the pages of the repository that people read.
-func markdown(t *testing.T) []string {
-	t.Helper()
-	c := exec.CommandContext(t.Context(), "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", "*.md")
-	c.Dir = process.Root()
-	names, err := c.Output()
-	if err != nil {
-		t.Fatalf("git ls-files: %v", err)
-	}
-	return strings.Split(strings.TrimSuffix(string(names), "\x00"), "\x00")
-}
-
+// read returns the text of a file of the repository.
 func read(t *testing.T, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(process.Root(), name))
-	if err != nil && !os.IsNotExist(err) { // deleted, and not committed
+	if err != nil {
 		t.Fatal(err)
 	}
 	return string(text)
@@ -86,7 +75,7 @@ func anchors(text string) map[string]bool {
 func TestReferences(t *testing.T) {
 	t.Parallel()
 	root := process.Root()
-	for _, page := range markdown(t) {
+	for _, page := range process.Files(t, "*.md") {
 		text := read(t, page)
 		for _, m := range linked.FindAllStringSubmatch(fenced.ReplaceAllString(text, ""), -1) {
 			if strings.Contains(m[1], "://") {

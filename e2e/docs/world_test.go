@@ -68,16 +68,11 @@ func (s *sandbox) findKey(t *testing.T, bin string) string {
 // challenge returns the seller's challenge.
 func (s *sandbox) challenge(t *testing.T) string {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1:"+portOf(t, s.Seller)+"/weather", nil)
+	got, err := process.Ask(t.Context(), http.DefaultClient, http.MethodGet, "http://127.0.0.1:"+portOf(t, s.Seller)+"/weather", "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	resp, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	return resp.Header.Get("Payment-Required")
+	return got.Header.Get("Payment-Required")
 }
 
 func portOf(t *testing.T, address string) string {

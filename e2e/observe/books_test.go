@@ -15,14 +15,14 @@ func (s *sandbox) balance() int64 {
 	s.t.Helper()
 	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"eth_call","params":[{"to":%q,"data":"0x70a08231%064s"},"latest"]}`, // balanceOf
 		s.Token, strings.TrimPrefix(s.Wallet, "0x"))
-	a := s.send(direct(), http.MethodPost, s.RPC, body, map[string]string{"Content-Type": "application/json"})
+	a := s.send(direct(), http.MethodPost, s.RPC, body)
 	var answer struct{ Result string }
-	if err := json.Unmarshal([]byte(a.body), &answer); err != nil {
-		s.t.Fatalf("%v: %s", err, a.body)
+	if err := json.Unmarshal([]byte(a.Body), &answer); err != nil {
+		s.t.Fatalf("%v: %s", err, a.Body)
 	}
 	have, ok := new(big.Int).SetString(strings.TrimPrefix(answer.Result, "0x"), 16)
 	if !ok {
-		s.t.Fatalf("balance: %s", a.body)
+		s.t.Fatalf("balance: %s", a.Body)
 	}
 	return have.Int64()
 }
@@ -30,10 +30,10 @@ func (s *sandbox) balance() int64 {
 // booked is the sum and number of the key's spend events.
 func (s *sandbox) booked() (sum int64, n int) {
 	s.t.Helper()
-	a := s.send(direct(), http.MethodGet, s.API+"/v1/spend?limit=500", "", map[string]string{"X-Api-Key": s.Key})
+	a := s.send(direct(), http.MethodGet, s.API+"/v1/spend?limit=500", "", "X-Api-Key", s.Key)
 	var spend struct{ Events []struct{ Amount string } }
-	if err := json.Unmarshal([]byte(a.body), &spend); err != nil || a.status != http.StatusOK {
-		s.t.Fatalf("%v: %d %s", err, a.status, a.body)
+	if err := json.Unmarshal([]byte(a.Body), &spend); err != nil || a.Status != http.StatusOK {
+		s.t.Fatalf("%v: %d %s", err, a.Status, a.Body)
 	}
 	for _, e := range spend.Events {
 		v, err := strconv.ParseInt(e.Amount, 10, 64)
@@ -66,15 +66,15 @@ func TestMetricsAgreeWithTheBooksAndTheChain(t *testing.T) {
 	agent := s.proxied(s.Key, "nightly")
 	const rounds = 5
 	for i := range rounds {
-		if a := s.pay(fmt.Sprintf("/prepaid?%d", i), nil); a.status != http.StatusOK {
-			t.Fatalf("POST /v1/pay: %d %s", a.status, a.body)
+		if a := s.pay(fmt.Sprintf("/prepaid?%d", i)); a.Status != http.StatusOK {
+			t.Fatalf("POST /v1/pay: %d %s", a.Status, a.Body)
 		}
 		for _, target := range []string{s.Seller, s.SellerTLS} {
-			if a := s.send(agent, http.MethodGet, fmt.Sprintf("%s/weather?%d", target, i), "", nil); a.status != http.StatusOK {
-				t.Fatalf("%s: %d %s", target, a.status, a.body)
+			if a := s.send(agent, http.MethodGet, fmt.Sprintf("%s/weather?%d", target, i), ""); a.Status != http.StatusOK {
+				t.Fatalf("%s: %d %s", target, a.Status, a.Body)
 			}
 		}
-		s.send(agent, http.MethodGet, s.Seller+"/report", "", nil) // too dear
+		s.send(agent, http.MethodGet, s.Seller+"/report", "") // too dear
 		if i == rounds/2 {
 			s.configure(http.MethodPost, "/apps/http/servers/purser/routes/0/handle/2/key_rate", -1) // reloads
 		}

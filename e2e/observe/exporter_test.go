@@ -46,8 +46,8 @@ func TestPaymentsDoNotWaitForTheCollector(t *testing.T) {
 			pay := func(n int) (took []time.Duration) {
 				for i := range n {
 					began := time.Now()
-					if a := s.send(agent, http.MethodGet, fmt.Sprintf("%s/weather?%s-%d-%d", s.Seller, name, n, i), "", nil); a.status != http.StatusOK {
-						t.Fatalf("%d %s", a.status, a.body)
+					if a := s.send(agent, http.MethodGet, fmt.Sprintf("%s/weather?%s-%d-%d", s.Seller, name, n, i), ""); a.Status != http.StatusOK {
+						t.Fatalf("%d %s", a.Status, a.Body)
 					}
 					took = append(took, time.Since(began))
 				}

@@ -54,20 +54,20 @@ func TestMetricsFollowThePayments(t *testing.T) {
 	facilitator := s.relayFacilitator()
 	before := s.scrapeUntilRead()
 
-	if a := s.pay("/prepaid", nil); a.status != http.StatusOK {
-		t.Fatalf("POST /v1/pay: %d %s", a.status, a.body)
+	if a := s.pay("/prepaid"); a.Status != http.StatusOK {
+		t.Fatalf("POST /v1/pay: %d %s", a.Status, a.Body)
 	}
 	agent := s.proxied(s.Key, "nightly")
 	for _, target := range []string{s.Seller + "/weather", s.SellerTLS + "/weather"} {
-		if a := s.send(agent, http.MethodGet, target, "", nil); a.status != http.StatusOK || a.header.Get("Purser-Payment") == "" {
-			t.Fatalf("%s: %d %s", target, a.status, a.body)
+		if a := s.send(agent, http.MethodGet, target, ""); a.Status != http.StatusOK || a.Header.Get("Purser-Payment") == "" {
+			t.Fatalf("%s: %d %s", target, a.Status, a.Body)
 		}
 	}
-	if a := s.send(agent, http.MethodGet, s.Seller+"/report", "", nil); a.status != http.StatusPaymentRequired {
-		t.Fatalf("what is too dear: status %d", a.status)
+	if a := s.send(agent, http.MethodGet, s.Seller+"/report", ""); a.Status != http.StatusPaymentRequired {
+		t.Fatalf("what is too dear: status %d", a.Status)
 	}
-	if a := s.send(s.proxied("pk_unknown_key", ""), http.MethodGet, s.Seller+"/weather", "", nil); a.status != http.StatusProxyAuthRequired {
-		t.Fatalf("an unknown key: status %d", a.status)
+	if a := s.send(s.proxied("pk_unknown_key", ""), http.MethodGet, s.Seller+"/weather", ""); a.Status != http.StatusProxyAuthRequired {
+		t.Fatalf("an unknown key: status %d", a.Status)
 	}
 	rises := map[string]float64{
 		`purser_payments_begun_total{door="api",network="base",settlement="payer"}`:       1,
@@ -198,19 +198,19 @@ const maxLabels = 64
 func boundedLabels(t *testing.T, s *sandbox) {
 	const many = 80 // more than maxLabels
 	for i := range many {
-		made := s.send(direct(), http.MethodPost, s.API+"/api-keys", `{}`, map[string]string{"Content-Type": "application/json"})
+		made := s.send(direct(), http.MethodPost, s.API+"/api-keys", `{}`)
 		var key struct{ Key string }
-		if err := json.Unmarshal([]byte(made.body), &key); err != nil || key.Key == "" {
-			t.Fatalf("no key: %d %s", made.status, made.body)
+		if err := json.Unmarshal([]byte(made.Body), &key); err != nil || key.Key == "" {
+			t.Fatalf("no key: %d %s", made.Status, made.Body)
 		}
 		agent := s.proxied(key.Key, fmt.Sprintf("random-task-%d", i))
 		for _, target := range []string{
 			fmt.Sprintf("http://random-host-%d.invalid/random-path-%d", i, i), // hosts that do not exist
 			fmt.Sprintf("%s/weather?random-query-%d", s.Seller, i),            // cannot be paid: there is no wallet
 		} {
-			s.send(agent, http.MethodGet, target, "", nil)
+			s.send(agent, http.MethodGet, target, "")
 		}
-		s.send(direct(), fmt.Sprintf("RANDOM%d", i), fmt.Sprintf("%s/random-path-%d", s.API, i), "", nil)
+		s.send(direct(), fmt.Sprintf("RANDOM%d", i), fmt.Sprintf("%s/random-path-%d", s.API, i), "")
 	}
 	got := s.scrape()
 	if strings.Contains(got.text, "random") || strings.Contains(got.text, "RANDOM") || strings.Contains(got.text, "pk_") {
@@ -240,13 +240,13 @@ func killedFacilitator(t *testing.T, s *sandbox, facilitator *httptest.Server) {
 		return failing.of(t, "purser_facilitator_up") == 0
 	})
 	for i := range 3 { // until it is asked no more
-		s.pay(fmt.Sprintf("/prepaid?killed-%d", i), nil)
+		s.pay(fmt.Sprintf("/prepaid?killed-%d", i))
 	}
 	if got := s.scrape(); got.of(t, errs) <= healthy.of(t, errs) || got.of(t, `purser_api_responses_total{code="500"}`) != healthy.of(t, `purser_api_responses_total{code="500"}`) {
 		t.Errorf("%s is %g, before %g", errs, got.of(t, errs), healthy.of(t, errs))
 	}
-	if a := s.send(s.proxied(s.Key, ""), http.MethodGet, s.Seller+"/weather?killed", "", nil); a.status != http.StatusOK {
-		t.Errorf("a seller that settles by itself is not paid: %d %s", a.status, a.body)
+	if a := s.send(s.proxied(s.Key, ""), http.MethodGet, s.Seller+"/weather?killed", ""); a.Status != http.StatusOK {
+		t.Errorf("a seller that settles by itself is not paid: %d %s", a.Status, a.Body)
 	}
 	var rules strings.Builder
 	alerts, err := filepath.Abs(prometheusFiles + "/alerts.yml")

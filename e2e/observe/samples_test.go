@@ -16,12 +16,12 @@ type samples struct {
 
 func (s *sandbox) scrape() samples {
 	s.t.Helper()
-	a := s.send(direct(), http.MethodGet, s.Metrics, "", nil)
-	if a.status != http.StatusOK {
-		s.t.Fatalf("scrape: %d %s", a.status, a.body)
+	a := s.send(direct(), http.MethodGet, s.Metrics, "")
+	if a.Status != http.StatusOK {
+		s.t.Fatalf("scrape: %d %s", a.Status, a.Body)
 	}
-	got := samples{a.body, map[string]float64{}}
-	for line := range strings.Lines(a.body) {
+	got := samples{a.Body, map[string]float64{}}
+	for line := range strings.Lines(a.Body) {
 		line = strings.TrimSpace(line)
 		if line == "" || line[0] == '#' {
 			continue

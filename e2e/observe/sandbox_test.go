@@ -2,8 +2,6 @@ package observe
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"io"
@@ -32,53 +30,35 @@ func startSandbox(t *testing.T, variables ...string) *sandbox {
 	return &sandbox{process.StartSandbox(t, []string{"-v"}, variables), t}
 }
 
-// answer is one answer, read to its end.
-type answer struct {
-	status int
-	header http.Header
-	body   string
-}
+type answer = process.Answer
 
-// send sends a request with a client. A reload drops connections that it has not accepted yet, so
-// one that was cut off without an answer is sent again.
-func (s *sandbox) send(by *http.Client, method, target, body string, header map[string]string) answer {
+// send sends a request with a client; header holds names and values in turn. A reload drops connections that it has not
+// accepted yet, so one that was cut off without an answer is sent again.
+func (s *sandbox) send(by *http.Client, method, target, body string, header ...string) answer {
 	s.t.Helper()
-	var res *http.Response
+	var got answer
 	var err error
 	for range 3 {
-		var req *http.Request
-		if req, err = http.NewRequestWithContext(s.t.Context(), method, target, strings.NewReader(body)); err != nil {
-			s.t.Fatal(err)
-		}
-		for name, value := range header {
-			req.Header.Set(name, value)
-		}
-		if res, err = by.Do(req); !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) {
+		if got, err = process.Ask(s.t.Context(), by, method, target, body, header...); !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) {
 			break
 		}
 	}
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	defer res.Body.Close()
-	text, err := io.ReadAll(res.Body)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return answer{res.StatusCode, res.Header, string(text)}
+	return got
 }
 
 // direct is a client that knows where the sellers are and uses no proxy.
 func direct() *http.Client {
-	return &http.Client{Timeout: time.Minute, Transport: &http.Transport{
-		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-			if host, port, err := net.SplitHostPort(address); err == nil && strings.HasSuffix(host, ".test") {
-				address = net.JoinHostPort("127.0.0.1", port)
-			}
-			return new(net.Dialer).DialContext(ctx, network, address)
-		},
-		DisableKeepAlives: true,
-	}}
+	by := process.Client(nil, nil)
+	by.Transport.(*http.Transport).DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		if host, port, err := net.SplitHostPort(address); err == nil && strings.HasSuffix(host, ".test") {
+			address = net.JoinHostPort("127.0.0.1", port)
+		}
+		return new(net.Dialer).DialContext(ctx, network, address)
+	}
+	return by
 }
 
 // proxied is a client behind the proxy, with a key and a task; it trusts the interception root.
@@ -89,34 +69,30 @@ func (s *sandbox) proxied(key, task string) *http.Client {
 		s.t.Fatal(err)
 	}
 	proxy.User = url.UserPassword(key, task)
-	pem, err := os.ReadFile(s.CA)
+	text, err := os.ReadFile(s.CA)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(pem)
-	return &http.Client{Timeout: time.Minute, Transport: &http.Transport{
-		Proxy: http.ProxyURL(proxy), DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
-	}}
+	roots, err := process.Roots(string(text))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return process.Client(proxy, roots)
 }
 
 // pay has the API pay for a URL of the seller that wants to be paid before it is asked again.
-func (s *sandbox) pay(path string, header map[string]string) answer {
+func (s *sandbox) pay(path string, header ...string) answer {
 	s.t.Helper()
 	target := s.Seller + path
-	asked := s.send(direct(), http.MethodGet, target, "", nil)
-	if asked.status != http.StatusPaymentRequired {
-		s.t.Fatalf("%s: status %d", target, asked.status)
+	asked := s.send(direct(), http.MethodGet, target, "")
+	if asked.Status != http.StatusPaymentRequired {
+		s.t.Fatalf("%s: status %d", target, asked.Status)
 	}
-	body, err := json.Marshal(map[string]string{"paymentRequiredHeader": asked.header.Get("Payment-Required"), "requestUrl": target})
+	body, err := json.Marshal(map[string]string{"paymentRequiredHeader": asked.Header.Get("Payment-Required"), "requestUrl": target})
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	all := map[string]string{"X-Api-Key": s.Key, "Content-Type": "application/json"}
-	for name, value := range header {
-		all[name] = value
-	}
-	return s.send(direct(), http.MethodPost, s.API+"/v1/pay", string(body), all)
+	return s.send(direct(), http.MethodPost, s.API+"/v1/pay", string(body), append(header, "X-Api-Key", s.Key)...)
 }
 
 // configure changes the running configuration through the admin socket.
@@ -126,18 +102,19 @@ func (s *sandbox) configure(method, path string, value any) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	a := s.send(s.AdminClient(), method, "http://admin/config"+path, string(text), map[string]string{"Content-Type": "application/json"})
-	if a.status != http.StatusOK {
-		s.t.Fatalf("%s %s: %d %s", method, path, a.status, a.body)
+	a := s.send(s.AdminClient(), method, "http://admin/config"+path, string(text))
+	if a.Status != http.StatusOK {
+		s.t.Fatalf("%s %s: %d %s", method, path, a.Status, a.Body)
 	}
 }
 
 // eventually polls until a condition holds.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(waitTime); !holds(); time.Sleep(100 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain: %s", what)
+	process.Eventually(t, waitTime, func() string {
+		if holds() {
+			return ""
 		}
-	}
+		return "not yet: " + what
+	})
 }

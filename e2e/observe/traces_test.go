@@ -70,32 +70,32 @@ func TestTraces(t *testing.T) {
 	agent := s.proxied(s.Key, "")
 	for _, door := range []struct {
 		name, trace string
-		pay         func(header map[string]string) answer
+		pay         func(header ...string) answer
 		payment     func(answer) string
 		below       string // the span that those of the payment are below
 		stages      []string
 	}{
 		{
 			"api", "4bf92f3577b34da6a3ce929d0e0e4701",
-			func(h map[string]string) answer { return s.pay("/prepaid", h) }, nil, "purser",
+			func(h ...string) answer { return s.pay("/prepaid", h...) }, nil, "purser",
 			[]string{"decide", "journal", "sign", "verify", "settle"},
 		},
 		{
 			"http", "4bf92f3577b34da6a3ce929d0e0e4702",
-			func(h map[string]string) answer { return s.send(agent, http.MethodGet, s.Seller+"/weather", "", h) },
-			func(a answer) string { return a.header.Get("Purser-Payment") }, "purser",
+			func(h ...string) answer { return s.send(agent, http.MethodGet, s.Seller+"/weather", "", h...) },
+			func(a answer) string { return a.Header.Get("Purser-Payment") }, "purser",
 			[]string{"decide", "journal", "sign", "send"},
 		},
 		{
 			"https", "4bf92f3577b34da6a3ce929d0e0e4703",
-			func(h map[string]string) answer { return s.send(agent, http.MethodGet, s.SellerTLS+"/weather", "", h) },
-			func(a answer) string { return a.header.Get("Purser-Payment") }, "purser intercepted request",
+			func(h ...string) answer { return s.send(agent, http.MethodGet, s.SellerTLS+"/weather", "", h...) },
+			func(a answer) string { return a.Header.Get("Purser-Payment") }, "purser intercepted request",
 			[]string{"decide", "journal", "sign", "send"},
 		},
 	} {
-		a := door.pay(map[string]string{"Traceparent": "00-" + door.trace + "-" + parent + "-01"})
-		if a.status != http.StatusOK {
-			t.Fatalf("%s: %d %s", door.name, a.status, a.body)
+		a := door.pay("Traceparent", "00-"+door.trace+"-"+parent+"-01")
+		if a.Status != http.StatusOK {
+			t.Fatalf("%s: %d %s", door.name, a.Status, a.Body)
 		}
 		var spans map[string]*tracev1.Span
 		eventually(t, "the spans of "+door.name+" arrive", func() bool {
@@ -139,10 +139,10 @@ func TestTraces(t *testing.T) {
 func TestLogTellsThePayment(t *testing.T) {
 	t.Parallel()
 	s := startSandbox(t)
-	a := s.send(s.proxied(s.Key, ""), http.MethodGet, s.Seller+"/weather?key=hidden-query", "", nil)
-	id := a.header.Get("Purser-Payment")
-	if a.status != http.StatusOK || id == "" {
-		t.Fatalf("%d %s", a.status, a.body)
+	a := s.send(s.proxied(s.Key, ""), http.MethodGet, s.Seller+"/weather?key=hidden-query", "")
+	id := a.Header.Get("Purser-Payment")
+	if a.Status != http.StatusOK || id == "" {
+		t.Fatalf("%d %s", a.Status, a.Body)
 	}
 	about := func(message string) bool {
 		for line := range strings.Lines(s.Log.String()) {

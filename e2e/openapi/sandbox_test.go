@@ -1,10 +1,8 @@
 package openapi
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"testing"
 	"time"
@@ -48,35 +46,21 @@ func (s *sandbox) call(method, path string, body, answer any) {
 
 func (s *sandbox) request(by *http.Client, method, url string, body, answer any) {
 	s.t.Helper()
-	var sent io.Reader = http.NoBody
+	var sent []byte
+	var err error
 	if body != nil {
-		text, err := json.Marshal(body)
-		if err != nil {
+		if sent, err = json.Marshal(body); err != nil {
 			s.t.Fatal(err)
 		}
-		sent = bytes.NewReader(text)
 	}
-	req, err := http.NewRequestWithContext(s.t.Context(), method, url, sent)
+	got, err := process.Ask(s.t.Context(), by, method, url, string(sent), "Content-Type", "application/json", "X-Api-Key", s.Key)
+	if err == nil && got.Status >= http.StatusBadRequest {
+		err = fmt.Errorf("%d %s", got.Status, got.Body)
+	}
+	if err == nil && answer != nil {
+		err = json.Unmarshal([]byte(got.Body), answer)
+	}
 	if err != nil {
-		s.t.Fatal(err)
-	}
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("X-Api-Key", s.Key)
-	res, err := by.Do(req)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	defer res.Body.Close()
-	text, err := io.ReadAll(res.Body)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	if res.StatusCode >= http.StatusBadRequest {
-		s.t.Fatalf("%s %s: %d %s", method, url, res.StatusCode, text)
-	}
-	if answer != nil {
-		if err := json.Unmarshal(text, answer); err != nil {
-			s.t.Fatalf("%s %s: %v in %s", method, url, err, text)
-		}
+		s.t.Fatalf("%s %s: %v", method, url, err)
 	}
 }

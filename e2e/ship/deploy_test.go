@@ -98,7 +98,8 @@ func TestCompose(t *testing.T) {
 			t.Errorf("%s has more than it needs", name)
 		}
 		for _, volume := range s.Volumes {
-			if source, _, _ := strings.Cut(volume, ":"); !hasKey(file.Volumes, source) {
+			source, _, _ := strings.Cut(volume, ":")
+			if _, declared := file.Volumes[source]; !declared {
 				t.Errorf("%s mounts %s, which is not declared", name, source)
 			}
 		}
@@ -136,8 +137,6 @@ func TestCompose(t *testing.T) {
 		}
 	}
 }
-
-func hasKey(m map[string]any, name string) bool { _, ok := m[name]; return ok }
 
 // Kubernetes knows every field of the manifests, and they hold what they promise.
 func TestManifests(t *testing.T) {

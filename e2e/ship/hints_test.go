@@ -72,8 +72,8 @@ func TestHints(t *testing.T) {
 	port := process.Port(t)
 	cmd := exec.Command(releaseBinary(t), "run", "--config", config)
 	cmd.Dir = dir
-	cmd.Env = append(
-		environment(), "PURSER_PORT="+port, "PURSER_UPSTREAM_PORT="+process.Port(t), "PURSER_METRICS_PORT="+process.Port(t), "PURSER_KEY="+deployment,
+	cmd.Env = process.Environment(
+		"PURSER_PORT="+port, "PURSER_UPSTREAM_PORT="+process.Port(t), "PURSER_METRICS_PORT="+process.Port(t), "PURSER_KEY="+deployment,
 		"OTEL_EXPORTER_OTLP_ENDPOINT="+collector.URL, "OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf", "OTEL_BSP_SCHEDULE_DELAY=100",
 	)
 	p := start(t, cmd, "http://127.0.0.1:"+port)

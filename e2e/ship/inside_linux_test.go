@@ -32,7 +32,7 @@ func (i image) runs(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestInsideImage$", "-test.v", "-test.count=1", "-test.timeout=5m")
-	cmd.Env = append(environment(), insideVariable+"="+string(text))
+	cmd.Env = append(process.Environment(), insideVariable+"="+string(text))
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS | syscall.CLONE_NEWNET,
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}},

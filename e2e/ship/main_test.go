@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -128,12 +127,3 @@ var tools = struct {
 	sync.Mutex
 	built map[string]string
 }{built: map[string]string{}}
-
-// environment returns the environment of a purser: no variable that changes its behaviour.
-func environment() []string {
-	return slices.DeleteFunc(os.Environ(), func(entry string) bool {
-		name, _, _ := strings.Cut(entry, "=")
-		upper := strings.ToUpper(name)
-		return strings.HasPrefix(upper, "PURSER_") || strings.HasSuffix(upper, "_PROXY") || strings.HasPrefix(upper, "XDG_")
-	})
-}

@@ -2,7 +2,6 @@ package ship
 
 import (
 	"fmt"
-	"io"
 	"net/http"
 	"os/exec"
 	"strings"
@@ -40,16 +39,11 @@ func (p *purser) stop(t *testing.T) {
 // get is an answer that must be a 200.
 func get(t *testing.T, client *http.Client, url string) (string, http.Header) {
 	t.Helper()
-	resp, err := client.Get(url)
-	if err != nil {
-		t.Fatal(err)
+	got, err := process.Ask(t.Context(), client, http.MethodGet, url, "")
+	if err != nil || got.Status != http.StatusOK {
+		t.Fatalf("GET %s: %v, %+v", url, err, got)
 	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
-	if err != nil || resp.StatusCode != http.StatusOK {
-		t.Fatalf("GET %s: %s, %v: %s", url, resp.Status, err, body)
-	}
-	return string(body), resp.Header
+	return got.Body, got.Header
 }
 
 // requireVersion fails unless purser tells everywhere which build it is.

@@ -26,7 +26,7 @@ func TestReproducible(t *testing.T) {
 		t.Skip("PURSER_RELEASE_BIN names a binary that was built as another version")
 	}
 	elsewhere := filepath.Join(t.TempDir(), "another folder")
-	copySource(t, process.Root(), elsewhere)
+	process.Checkout(t, elsewhere, ":!e2e", ":!clients", ":!tools")
 	second := filepath.Join(t.TempDir(), "purser")
 	settings := append(identity(), "HOME="+t.TempDir(), "GOMODCACHE="+goEnv(t, "GOMODCACHE"), "GOCACHE="+goEnv(t, "GOCACHE"))
 	if *clean {
@@ -138,40 +138,4 @@ func sum(t *testing.T, path string) string {
 		t.Fatal(err)
 	}
 	return fmt.Sprintf("%x", sha256.Sum256(text))
-}
-
-// copySource copies what a build needs, which is not all that lies around in a checkout.
-func copySource(t *testing.T, from, to string) {
-	t.Helper()
-	skip := []string{".git", "bin", "e2e", "bench", "clients", "tools", "node_modules"}
-	err := filepath.WalkDir(from, func(path string, d os.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		name, err := filepath.Rel(from, path)
-		if err != nil {
-			return err
-		}
-		target := filepath.Join(to, name)
-		switch {
-		case d.IsDir() && slices.Contains(skip, d.Name()):
-			return filepath.SkipDir
-		case d.IsDir():
-			return os.MkdirAll(target, 0o755)
-		case !d.Type().IsRegular():
-			return nil
-		}
-		text, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		info, err := d.Info()
-		if err != nil {
-			return err
-		}
-		return os.WriteFile(target, text, info.Mode().Perm())
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
 }

@@ -1,12 +1,8 @@
 package ship
 
 import (
-	"bytes"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"fmt"
-	"io"
 	"math/big"
 	"net/http"
 	"net/url"
@@ -32,14 +28,7 @@ const (
 func world(t *testing.T) *sandbox.World {
 	t.Helper()
 	w, err := sandbox.Start(t.Context(), sandbox.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := w.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	process.CloseAtEnd(t, w, err)
 	return w
 }
 
@@ -69,12 +58,9 @@ func fund(t *testing.T, w *sandbox.World, purser, sidecar string) *shopper {
 // everywhere buys at each door, and checks what the chain and the books say of it.
 func (s *shopper) everywhere(t *testing.T) {
 	t.Helper()
-	body, header := get(t, s.proxied(t), s.world.SellerURL()+"/weather")
-	s.requirePaid(t, "the proxy", body, header)
-	body, header = get(t, s.proxied(t), s.world.SellerTLSURL()+"/weather")
-	s.requirePaid(t, "the proxy, over https", body, header)
-	body, header = get(t, http.DefaultClient, s.sidecar+"/weather")
-	s.requirePaid(t, "the sidecar door", body, header)
+	s.requirePaid(t, s.proxied(t), s.world.SellerURL())
+	s.requirePaid(t, s.proxied(t), s.world.SellerTLSURL())
+	s.requirePaid(t, http.DefaultClient, s.sidecar)
 	s.byHand(t)
 	s.requireBooks(t)
 }
@@ -83,28 +69,23 @@ func (s *shopper) everywhere(t *testing.T) {
 func (s *shopper) proxied(t *testing.T) *http.Client {
 	t.Helper()
 	root, _ := get(t, http.DefaultClient, s.purser+"/ca.crt")
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM([]byte(root)) {
-		t.Fatalf("/ca.crt is no certificate: %q", root)
+	roots, err := process.Roots(root)
+	if err != nil {
+		t.Fatal(err)
 	}
 	at, err := url.Parse(s.purser)
 	if err != nil {
 		t.Fatal(err)
 	}
 	at.User = url.UserPassword(deployment, "ship")
-	return &http.Client{
-		Timeout: runTime,
-		Transport: &http.Transport{
-			Proxy: http.ProxyURL(at), DisableKeepAlives: true,
-			TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12},
-		},
-	}
+	return process.Client(at, roots)
 }
 
-func (s *shopper) requirePaid(t *testing.T, door, body string, header http.Header) {
+func (s *shopper) requirePaid(t *testing.T, by *http.Client, seller string) {
 	t.Helper()
+	body, header := get(t, by, seller+"/weather")
 	if header.Get("Purser-Payment") == "" || header.Get("Purser-Transaction") == "" || !json.Valid([]byte(body)) {
-		t.Fatalf("%s: not paid for: %v\n%s", door, header, body)
+		t.Fatalf("%s: not paid for: %v\n%s", seller, header, body)
 	}
 	s.spent++
 }
@@ -113,13 +94,9 @@ func (s *shopper) requirePaid(t *testing.T, door, body string, header http.Heade
 func (s *shopper) byHand(t *testing.T) {
 	t.Helper()
 	at := s.world.SellerDirectURL() + "/weather"
-	first, err := http.Get(at)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer first.Body.Close()
-	if first.StatusCode != http.StatusPaymentRequired {
-		t.Fatalf("the seller wants nothing: %s", first.Status)
+	first, err := process.Ask(t.Context(), http.DefaultClient, http.MethodGet, at, "")
+	if err != nil || first.Status != http.StatusPaymentRequired {
+		t.Fatalf("the seller wants nothing: %+v, %v", first, err)
 	}
 	order, err := json.Marshal(map[string]string{
 		"paymentRequiredHeader": first.Header.Get(x402.HeaderRequired), "requestUrl": at, "settlement": "seller",
@@ -129,42 +106,23 @@ func (s *shopper) byHand(t *testing.T) {
 		t.Fatal(err)
 	}
 	var paid struct{ PaymentSignature, PaymentHeader string }
-	s.ask(t, http.MethodPost, "/v1/pay", order, &paid)
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, at, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header.Set(paid.PaymentHeader, paid.PaymentSignature)
-	resp, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		t.Fatalf("the seller does not take what purser signed: %s", resp.Status)
+	s.ask(t, http.MethodPost, "/v1/pay", string(order), &paid)
+	got, err := process.Ask(t.Context(), http.DefaultClient, http.MethodGet, at, "", paid.PaymentHeader, paid.PaymentSignature)
+	if err != nil || got.Status != http.StatusOK {
+		t.Fatalf("the seller does not take what purser signed: %+v, %v", got, err)
 	}
 	s.spent++
 }
 
 // ask makes one request to the API.
-func (s *shopper) ask(t *testing.T, method, path string, body []byte, into any) {
+func (s *shopper) ask(t *testing.T, method, path, body string, into any) {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), method, s.purser+path, bytes.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header.Set("X-Api-Key", deployment)
-	resp, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	got, err := process.Ask(t.Context(), http.DefaultClient, method, s.purser+path, body, "X-Api-Key", deployment)
 	if err == nil {
-		err = json.Unmarshal(text, into)
+		err = got.Decode(http.StatusOK, into)
 	}
-	if err != nil || resp.StatusCode != http.StatusOK {
-		t.Fatalf("%s %s: %s, %v: %s", method, path, resp.Status, err, text)
+	if err != nil {
+		t.Fatalf("%s %s: %v", method, path, err)
 	}
 }
 
@@ -173,7 +131,7 @@ func (s *shopper) requireBooks(t *testing.T) {
 	t.Helper()
 	process.Eventually(t, 2*time.Minute, func() string {
 		var books struct{ Events []struct{ Amount string } }
-		s.ask(t, http.MethodGet, "/v1/spend?limit=500", nil, &books)
+		s.ask(t, http.MethodGet, "/v1/spend?limit=500", "", &books)
 		if len(books.Events) != s.spent {
 			return fmt.Sprintf("%d payments are in the books, %d were made", len(books.Events), s.spent)
 		}
