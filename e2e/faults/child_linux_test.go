@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"fmt"
 	"net/http"
 	"testing"
 
@@ -23,10 +24,7 @@ func (c *child) limit(t *testing.T, bytes uint64) {
 func TestTheDiskIsFullWhenTheMoneyHasMoved(t *testing.T) {
 	t.Parallel()
 	p := startChild(t, newGround(t), childPatience)
-	customer, err := p.tryEnroll()
-	if err != nil {
-		t.Fatal(err)
-	}
+	customer := p.enroll(t)
 	p.world.Facilitator.Meet(hostile.FacilitatorFault{On: hostile.Settle, Do: func(c *hostile.Call) {
 		a := c.Serve()
 		p.limit(t, 0)
@@ -44,13 +42,8 @@ func TestTheDiskIsFullWhenTheMoneyHasMoved(t *testing.T) {
 		}
 	}
 	process.Eventually(t, patience, func() string {
-		resp, err := http.Get(p.URL("/health"))
-		if err != nil {
-			return err.Error()
-		}
-		defer resp.Body.Close()
-		if resp.StatusCode != http.StatusServiceUnavailable {
-			return "/health answers " + resp.Status
+		if got, err := process.Ask(t.Context(), http.DefaultClient, http.MethodGet, p.URL("/health"), ""); err != nil || got.Status != http.StatusServiceUnavailable {
+			return fmt.Sprintf("/health answers %+v, %v", got, err)
 		}
 		return ""
 	})

@@ -2,7 +2,6 @@ package faults
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/purserpay/purser/e2e/internal/process"
 	"github.com/purserpay/purser/sandbox/hostile"
-	"github.com/purserpay/purser/x402"
 )
 
 // childPatience bounds the program's wait for its facilitator, unless that hangs.
@@ -28,52 +26,35 @@ type child struct {
 // startChild starts a purser that lives as long as the test, and waits for its facilitator for a while.
 func startChild(t *testing.T, g *ground, facilitator time.Duration) *child {
 	t.Helper()
-	w, err := hostile.Start(context.Background(), hostile.Options{Chain: g.chain, Now: g.clock.Now})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := w.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	w := process.StartHostile(t, g.chain, g.clock, 0)
 	c := &child{world: w, ground: g, Purser: process.NewPurser(t, process.Program(t, process.Failpoints), filepath.Join(t.TempDir(), "data"),
 		g.clock.Setting(), "PURSER_FACILITATOR_URL="+w.FacilitatorURL, "PURSER_FACILITATOR_TIMEOUT="+facilitator.String(), "PURSER_RPC_URL="+w.RPCURL)}
 	c.Start(t)
 	return c
 }
 
-func (c *child) tryEnroll() (*hostile.Customer, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	customer, err := hostile.Enroll(ctx, c.URL(""))
+func (c *child) enroll(t *testing.T) *hostile.Customer {
+	t.Helper()
+	customer, err := enroll(c.world, c.URL(""))
 	if err != nil {
-		return nil, err
+		t.Fatal(err)
 	}
-	return customer, c.world.Fund(ctx, customer.Wallet, x402.NewAmount(funds))
+	return customer
 }
 
 // audit waits until recovery has seen all there is to be seen, and compares.
 func (c *child) audit(t *testing.T, customer *hostile.Customer, allowed map[uint64]int) hostile.Ledger {
 	t.Helper()
-	var books hostile.Books
 	var ledger hostile.Ledger
-	var found []hostile.Finding
-	var passed time.Time
-	process.Eventually(t, patience, func() string {
-		if time.Since(passed) > 3*time.Second { // the last look at a payment is after its time has run out
-			c.ground.pass(t, 5*time.Minute)
-			passed = time.Now()
-		}
+	c.ground.clock.Until(t, patience, func() string {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
-		var errs [2]error
-		books, errs[0] = hostile.ReadBooks(ctx, customer)
-		ledger, errs[1] = hostile.ReadLedger(ctx, c.ground.chain, customer.Wallet)
-		if err := errors.Join(errs[:]...); err != nil {
+		var books hostile.Books
+		var err error
+		if books, ledger, err = process.ReadAccount(ctx, customer, c.ground.chain); err != nil {
 			return err.Error()
 		}
-		if found = hostile.Audit(books, ledger, allowed); len(found) > 0 {
+		if found := hostile.Audit(books, ledger, allowed); len(found) > 0 {
 			return fmt.Sprint(found)
 		}
 		return ""
@@ -94,11 +75,7 @@ func TestKilledAmidFaults(t *testing.T) {
 	p.world.Facilitator.Choose, p.world.Seller.Choose = tr.facilitatorFault, tr.sellerFault
 	var buyers []*hostile.Customer
 	for range customers {
-		c, err := p.tryEnroll()
-		if err != nil {
-			t.Fatal(err)
-		}
-		buyers = append(buyers, c)
+		buyers = append(buyers, p.enroll(t))
 	}
 	ctx, end := context.WithCancel(context.Background())
 	defer end()

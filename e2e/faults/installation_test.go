@@ -64,25 +64,10 @@ type installation struct {
 // slow machine.
 const validity = 4 * time.Minute
 
-// newWorld starts a hostile world on a chain.
-func newWorld(t *testing.T, g *ground) *hostile.World {
-	t.Helper()
-	w, err := hostile.Start(context.Background(), hostile.Options{Chain: g.chain, Now: g.clock.Now, Validity: validity})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := w.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return w
-}
-
 // install starts a purser in a hostile world of its own.
 func install(t *testing.T, g *ground, change ...func(*installation)) *installation {
 	t.Helper()
-	in := &installation{ground: g, world: newWorld(t, g), path: filepath.Join(t.TempDir(), "purser.db"), sendTimeout: patience}
+	in := &installation{ground: g, world: process.StartHostile(t, g.chain, g.clock, validity), path: filepath.Join(t.TempDir(), "purser.db"), sendTimeout: patience}
 	in.world.Hung = in.calls.hung
 	in.world.HangUp = in.hangUp
 	in.free.Store(1 << 40)
@@ -209,14 +194,22 @@ func (in *installation) enroll(t *testing.T) *hostile.Customer {
 }
 
 func (in *installation) tryEnroll() (*hostile.Customer, error) {
+	c, err := enroll(in.world, in.url)
+	if err == nil {
+		c.Patience = patience
+	}
+	return c, err
+}
+
+// enroll makes a customer with money at a purser.
+func enroll(w *hostile.World, purser string) (*hostile.Customer, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	c, err := hostile.Enroll(ctx, in.url)
+	c, err := hostile.Enroll(ctx, purser)
 	if err != nil {
 		return nil, err
 	}
-	c.Patience = patience
-	return c, in.world.Fund(ctx, c.Wallet, x402.NewAmount(funds))
+	return c, w.Fund(ctx, c.Wallet, x402.NewAmount(funds))
 }
 
 // hangUp calls leave, and returns once purser has noticed that the clients of the present are gone.
@@ -290,11 +283,7 @@ func (in *installation) account(t *testing.T, c *hostile.Customer) (hostile.Book
 	t.Helper()
 	busy <- struct{}{}
 	defer func() { <-busy }()
-	b, err := hostile.ReadBooks(bounded(t), c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := hostile.ReadLedger(bounded(t), in.ground.chain, c.Wallet)
+	b, l, err := process.ReadAccount(bounded(t), c, in.ground.chain)
 	if err != nil {
 		t.Fatal(err)
 	}

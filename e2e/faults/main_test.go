@@ -10,7 +10,6 @@ import (
 
 	"github.com/purserpay/purser/e2e/internal/process"
 	"github.com/purserpay/purser/sandbox/evm"
-	"github.com/purserpay/purser/sandbox/ledger"
 	"github.com/purserpay/purser/sandbox/token"
 )
 
@@ -39,10 +38,7 @@ func TestMain(m *testing.M) { os.Exit(process.Main(m, parallel)) }
 
 // ground is a chain with a clock that it shares with those on it.
 type ground struct {
-	chain interface {
-		token.Chain
-		Close() error
-	}
+	chain token.Chain
 	clock *process.Clock
 	mine  func(context.Context) error // makes a block by the clock's time
 }
@@ -50,35 +46,17 @@ type ground struct {
 // newGround makes a chain without an EVM, which answers at once however many there are.
 func newGround(t *testing.T) *ground {
 	t.Helper()
-	g := &ground{clock: process.NewClock(t), mine: func(context.Context) error { return nil }} // its blocks follow the clock
-	var err error
-	if g.chain, err = ledger.Start(context.Background(), ledger.Options{Now: g.clock.Now}); err != nil {
-		t.Fatal(err)
-	}
-	g.closeAtEnd(t)
-	return g
+	clock := process.NewClock(t)
+	return &ground{process.StartLedger(t, clock), clock, func(context.Context) error { return nil }} // its blocks follow the clock
 }
 
 // realGround makes a chain with an EVM and the contract that everybody uses.
 func realGround(t *testing.T) *ground {
 	t.Helper()
-	g := &ground{clock: process.NewClock(t)}
-	c, err := evm.Start(context.Background(), evm.Options{Now: g.clock.Now})
-	if err != nil {
-		t.Fatal(err)
-	}
-	g.chain, g.mine = c, c.Mine
-	g.closeAtEnd(t)
-	return g
-}
-
-func (g *ground) closeAtEnd(t *testing.T) {
-	t.Helper()
-	t.Cleanup(func() {
-		if err := g.chain.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	clock := process.NewClock(t)
+	c, err := evm.Start(context.Background(), evm.Options{Now: clock.Now})
+	process.CloseAtEnd(t, c, err)
+	return &ground{c, clock, c.Mine}
 }
 
 // pass lets time go by for everybody on the chain, and returns when the chain shows it.

@@ -3,7 +3,6 @@ package kills
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 
 	"github.com/purserpay/purser/boltstore"
+	"github.com/purserpay/purser/e2e/internal/process"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/sandbox/hostile"
 )
@@ -69,7 +69,11 @@ func (w *world) journal(ctx context.Context, t *testing.T) (rows []*pay.Payment)
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "purser.db")
 	for to, from := range map[string]string{path: w.purser.File(), boltstore.JournalPath(path): boltstore.JournalPath(w.purser.File())} {
-		if err := copyFile(to, from); err != nil {
+		text, err := os.ReadFile(from)
+		if err == nil {
+			err = os.WriteFile(to, text, 0o600)
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -96,39 +100,16 @@ func (w *world) journal(ctx context.Context, t *testing.T) (rows []*pay.Payment)
 	}
 }
 
-func copyFile(to, from string) error {
-	in, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	out, err := os.Create(to)
-	if err != nil {
-		return err
-	}
-	if _, err := io.Copy(out, in); err != nil {
-		_ = out.Close()
-		return err
-	}
-	return out.Close()
-}
-
 // figures counts the findings of an audit.
 type figures struct {
 	payments, transfers int
-	doubles, lost, open int
+	doubles, lost       int
 }
 
-// settle lets time go by until recovery has closed everything. It returns what is still open when that does not come.
-func (w *world) settle(t *testing.T) (open []hostile.Payment) {
+// audit lets recovery come to its end and compares the books with the chain. purser is stopped after it.
+func (w *world) audit(t *testing.T) (n figures, found []hostile.Finding) {
 	t.Helper()
-	var passed time.Time
-	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(100 * time.Millisecond) {
-		if time.Since(passed) > 3*time.Second {
-			w.clock.Forward(t, 5*time.Minute)
-			passed = time.Now()
-		}
-		open = nil
+	w.clock.Until(t, 5*time.Minute, func() string {
 		for _, c := range w.everybody() {
 			books, err := hostile.ReadBooks(bounded(t), c)
 			if err != nil {
@@ -136,29 +117,14 @@ func (w *world) settle(t *testing.T) (open []hostile.Payment) {
 			}
 			for _, p := range books.Payments {
 				if p.State == "open" {
-					open = append(open, p)
+					return fmt.Sprintf("%s: %+v", hostile.RuleClosed, p)
 				}
 			}
 		}
-		if len(open) == 0 || time.Now().After(deadline) {
-			return open
-		}
-	}
-}
-
-// audit lets recovery come to its end and compares the books with the chain. purser is stopped after it.
-func (w *world) audit(t *testing.T) (n figures, found []hostile.Finding) {
-	t.Helper()
-	for _, p := range w.settle(t) {
-		n.open++
-		found = append(found, hostile.Finding{Rule: hostile.RuleClosed, Detail: fmt.Sprintf("%+v", p)})
-	}
+		return ""
+	})
 	for _, c := range w.everybody() {
-		books, err := hostile.ReadBooks(bounded(t), c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ledger, err := hostile.ReadLedger(bounded(t), w.chain, c.Wallet)
+		books, ledger, err := process.ReadAccount(bounded(t), c, w.chain)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -18,6 +18,9 @@ import (
 // unprotected is the setting that switches a protection off.
 func unprotected(protection string) string { return failpoint.SwitchedOff + "=" + protection }
 
+// whole has the seller deliver at once.
+func whole(uint64) time.Duration { return 0 }
+
 // requireFound fails the test unless a rule was found broken.
 func requireFound(t *testing.T, found []hostile.Finding, rule hostile.Rule) {
 	t.Helper()
@@ -30,7 +33,7 @@ func requireFound(t *testing.T, found []hostile.Finding, rule hostile.Rule) {
 // again.
 func TestPayingBeforeTheJournalIsNoticed(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, unhurried, func(uint64) bool { return false })
+	w := newWorld(t, unhurried, whole)
 	s := shoppers()[len(doors())] // at the payer's door, without keys
 	// Nothing but the payment must be waiting for the store: the first one records the chain's genesis, too.
 	w.insist(context.Background(), s.door(), s.order(0), time.Now().Add(patience))
@@ -61,7 +64,7 @@ func TestPayingForRepeatsIsNoticed(t *testing.T) {
 	for i, s := range shoppers() {
 		t.Run(s.String(), func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, unhurried, func(uint64) bool { return false })
+			w := newWorld(t, unhurried, whole)
 			w.purser.Kill()
 			at := []string{failpoint.AfterSettle, failpoint.ReceiptPosted, failpoint.ProxyAnswered, failpoint.ProxyAnswered}[i%len(doors())]
 			if !w.purser.start(t, at, unprotected(failpoint.Repeats)) {

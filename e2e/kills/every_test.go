@@ -70,6 +70,9 @@ func lanes(door hostile.Door) [][]pass {
 	}
 }
 
+// distinct is a pause after which purser has read a piece, also on a busy machine: it counts the pieces.
+const distinct = 300 * time.Millisecond
+
 // recovering are the places of recovery, which comes to them by itself.
 func recovering() []pass {
 	return once(failpoint.RecoveryAcquired, failpoint.RecoveryLooked, failpoint.RecoveryRecorded)
@@ -111,7 +114,7 @@ func TestEveryFailpoint(t *testing.T) {
 
 // leadThrough kills a purser at each pass while a shopper buys, and returns the places where it died.
 func leadThrough(t *testing.T, s shopper, lane []pass) (hit []string) {
-	w := newWorld(t, unhurried, func(uint64) bool { return true })
+	w := newWorld(t, unhurried, func(uint64) time.Duration { return distinct })
 	// The first payment of a store records the chain's genesis, too.
 	w.insist(context.Background(), s.door(), s.order(0), time.Now().Add(patience))
 	w.purser.Kill()

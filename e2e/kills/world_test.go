@@ -2,6 +2,7 @@ package kills
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -48,30 +49,16 @@ type world struct {
 	told map[uint64]bool // orders whose customer got what it paid for
 }
 
-// newWorld starts a purser with a customer at each door. Payments are valid for a while, and its seller delivers piece by piece now and then.
-func newWorld(t *testing.T, valid time.Duration, pieces func(order uint64) bool) *world {
+// newWorld starts a purser with a customer at each door. Payments are valid for a while. pause is how long its seller waits
+// after each piece of an order that it delivers piece by piece; 0: it delivers at once.
+func newWorld(t *testing.T, valid time.Duration, pause func(order uint64) time.Duration) *world {
 	t.Helper()
 	clock := process.NewClock(t)
-	chain, err := ledger.Start(context.Background(), ledger.Options{Now: clock.Now})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := chain.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	h, err := hostile.Start(context.Background(), hostile.Options{Chain: chain, Now: clock.Now, Validity: valid})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := h.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	chain := process.StartLedger(t, clock)
+	h := process.StartHostile(t, chain, clock, valid)
 	h.Seller.Choose = func(v *hostile.Visit) (hostile.SellerFault, bool) {
-		return hostile.Piecemeal(3, 30*time.Millisecond), v.Step == hostile.Paid && pieces(v.Order)
+		each := pause(v.Order)
+		return hostile.Piecemeal(3, each), v.Step == hostile.Paid && each > 0
 	}
 	w := &world{
 		World: h, chain: chain, clock: clock, customers: map[hostile.Door]*hostile.Customer{}, told: map[uint64]bool{},
@@ -91,23 +78,17 @@ func (w *world) enroll(t *testing.T) {
 	api, err1 := hostile.Enroll(ctx, w.purser.URL(""))
 	agent, err2 := hostile.Enroll(ctx, w.purser.URL(""))
 	owner, err3 := hostile.Deployment(ctx, w.purser.URL(""), deploymentKey)
-	for _, err := range []error{err1, err2, err3} {
-		if err != nil {
-			t.Fatal(err)
-		}
+	if err := errors.Join(err1, err2, err3); err != nil {
+		t.Fatal(err)
 	}
 	w.customers = map[hostile.Door]*hostile.Customer{
 		hostile.PayerDoor: api, hostile.SellerDoor: api, hostile.ProxyDoor: agent, sidecar: owner,
 	}
-	var funding sync.WaitGroup
 	for _, c := range w.everybody() {
-		funding.Go(func() {
-			if err := w.Fund(ctx, c.Wallet, x402.NewAmount(funds)); err != nil {
-				t.Error(err)
-			}
-		})
+		if err := w.Fund(ctx, c.Wallet, x402.NewAmount(funds)); err != nil {
+			t.Fatal(err)
+		}
 	}
-	funding.Wait()
 }
 
 // everybody is each customer once.
