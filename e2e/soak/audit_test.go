@@ -2,125 +2,91 @@ package soak
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"net/http"
-	"slices"
-	"strings"
+	"math/big"
 	"testing"
-)
 
-// payment is a payment in the API's answers.
-type payment struct {
-	ID, State, Amount, PayTo, Transaction string
-	Flags                                 []string
-}
+	"github.com/ethereum/go-ethereum/common"
+
+	"github.com/purserpay/purser/sandbox/hostile"
+	"github.com/purserpay/purser/sandbox/token"
+	"github.com/purserpay/purser/x402"
+)
 
 // totals holds the counts of the audit.
 type totals struct {
 	Payments, Settled, Void, Events, Transfers int
 }
 
-// audit compares the books with the chain: each settled payment has a transfer of its own, each transfer a payment, the spend
-// events say the same, and nothing is open or disputed.
+// audit compares the books of keys with the chain, once recovery is through.
 func (l *load) audit(ctx context.Context, keys []key) (sum totals, findings []string) {
-	find := func(format string, args ...any) {
-		if len(findings) < 50 {
-			findings = append(findings, fmt.Sprintf(format, args...))
-		}
-	}
-	owners := map[string]int{} // of transfers that no payment claims, by wallet
 	for _, k := range keys {
-		var settled, booked int
-		err := pages(ctx, l, k, "/v1/payments", "payments", func(p payment) string {
-			sum.Payments++
+		books, err := l.books(ctx, k)
+		if err != nil {
+			return sum, append(findings, fmt.Sprintf("the books of %s: %v", k.wallet, err))
+		}
+		ledger := l.world.account(k.wallet)
+		for _, f := range hostile.Audit(books, ledger, nil) {
+			if f.Rule != hostile.RuleOnce { // all that is sold has one price, which names orders elsewhere
+				findings = append(findings, f.String())
+			}
+		}
+		for _, p := range books.Payments {
 			switch {
-			case p.State == "settled" && !slices.Contains(p.Flags, "disputed"):
-				settled++
-				t, ok := l.world.claim(p.Transaction)
-				if !ok || t.from != k.wallet || fmt.Sprint(t.value) != p.Amount || t.to.String() != p.PayTo {
-					find("payment %s is settled by %q, which is not its transfer", p.ID, p.Transaction)
-				}
-				if !slices.Contains(p.Flags, "confirmed") {
-					find("payment %s is settled and not confirmed", p.ID)
-				}
+			case p.State == "settled":
+				sum.Settled++
 			case p.State == "void":
 				sum.Void++
-			case !slices.Contains(p.Flags, "refused"):
-				find("payment %s is %s %v", p.ID, p.State, p.Flags)
 			}
-			return p.ID
-		})
-		if err != nil {
-			find("payments of a key: %v", err)
-		}
-		err = pages(ctx, l, k, "/v1/spend", "events", func(e struct{ ID, Amount string }) string {
-			if booked++; e.Amount != fmt.Sprint(price) {
-				find("event %s of %s", e.ID, e.Amount)
+			if p.Has("disputed") || p.Has("unresolved") {
+				findings = append(findings, fmt.Sprintf("payment %s is %s", p.ID, p.Label()))
 			}
-			return e.ID
-		})
-		if err != nil {
-			find("spend events of a key: %v", err)
 		}
-		if booked != settled {
-			find("%d spend events for %d settled payments of %s", booked, settled, k.wallet)
-		}
-		if paid := (funds - l.world.balance(k.wallet)) / price; int(paid) != settled {
-			find("%s paid %d times, its books say %d", k.wallet, paid, settled)
-		}
-		sum.Settled, sum.Events = sum.Settled+settled, sum.Events+booked
+		sum.Payments, sum.Events = sum.Payments+len(books.Payments), sum.Events+len(books.Events)
+		sum.Transfers += len(ledger.Transfers)
 	}
-	l.world.mu.RLock()
-	defer l.world.mu.RUnlock()
-	sum.Transfers = len(l.world.transfers)
-	for i := range l.world.transfers {
-		if t := &l.world.transfers[i]; !t.claimed {
-			owners[t.from.String()]++
-		}
+	return sum, findings[:min(len(findings), 50)]
+}
+
+// books are what purser says of a key.
+func (l *load) books(ctx context.Context, k key) (hostile.Books, error) {
+	c, err := hostile.Deployment(ctx, l.purser.URL(""), k.secret)
+	if err != nil {
+		return hostile.Books{}, err
 	}
-	for owner, n := range owners {
-		find("%d transfers of %s are nobody's payments", n, owner)
-	}
-	return sum, findings
+	return hostile.ReadBooks(ctx, c)
 }
 
 // closed reports whether recovery is through: every settled payment was looked up on the chain, and none is open but those that
 // were refused.
 func (l *load) closed(t *testing.T) bool {
 	t.Helper()
-	all := true
 	for _, k := range l.keys {
-		if err := pages(t.Context(), l, k, "/v1/payments", "payments", func(p payment) string {
-			all = all && (p.State == "void" || slices.Contains(p.Flags, "confirmed") || slices.Contains(p.Flags, "refused"))
-			return p.ID
-		}); err != nil {
+		books, err := l.books(t.Context(), k)
+		if err != nil {
 			t.Fatal(err)
 		}
+		for _, p := range books.Payments {
+			if p.State != "void" && !p.Has("confirmed") && !p.Has("refused") {
+				return false
+			}
+		}
 	}
-	return all
+	return true
 }
 
-// pages reads a list to its end. each gets an entry and returns its id.
-func pages[T any](ctx context.Context, l *load, k key, path, field string, each func(T) string) error {
-	for before := ""; ; {
-		got, err := ask(ctx, l.plain, http.MethodGet, l.purser.URL(path+"?limit=500"+before), "", "X-Api-Key", k.secret)
-		if err := want(got, err, http.StatusOK, false); err != nil {
-			return err
-		}
-		var page map[string]json.RawMessage
-		var list []T
-		if err := json.Unmarshal(got.body, &page); err != nil {
-			return err
-		}
-		if err := json.Unmarshal(page[field], &list); err != nil {
-			return fmt.Errorf("%s of %s: %w", field, strings.TrimSpace(path), err)
-		}
-		if len(list) == 0 {
-			return nil
-		}
-		for _, one := range list {
-			before = "&before=" + each(one)
+// account is what the chain says of a wallet, which gets nothing but its first balance.
+func (l *ledger) account(wallet x402.Address) hostile.Ledger {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	a := hostile.Ledger{Received: big.NewInt(funds), Balance: new(big.Int).SetUint64(l.balances[wallet])}
+	for _, t := range l.transfers {
+		if t.from == wallet {
+			a.Transfers = append(a.Transfers, token.Transfer{
+				From: common.Address(t.from), To: common.Address(t.to), Value: new(big.Int).SetUint64(t.value), Tx: t.tx(), Block: t.block,
+			})
+			a.Used = append(a.Used, token.UsedAuthorization{Nonce: t.nonce, Tx: t.tx()})
 		}
 	}
+	return a
 }

@@ -194,7 +194,7 @@ func (f *flood) count(what string, do func() (answer, error)) {
 	got, err := do()
 	how := "no answer"
 	if err == nil {
-		how = strconv.Itoa(got.status)
+		how = strconv.Itoa(got.Status)
 	}
 	n, _ := f.counts.LoadOrStore(what+" "+how, new(atomic.Int64))
 	n.(*atomic.Int64).Add(1)

@@ -32,7 +32,6 @@ type transfer struct {
 	nonce    x402.Nonce
 	value    uint64
 	block    uint64
-	claimed  bool // by a payment, in the audit
 }
 
 // safeDistance is the number of blocks from the safe one to the latest.
@@ -75,15 +74,13 @@ func (l *ledger) numbered(hash string) (uint64, bool) {
 	return n, l.hashOf(n) == hash && n <= l.latest()
 }
 
-// tx names the transaction of a transfer by its nonce.
-func (t *transfer) tx() string { return "0x" + hex.EncodeToString(veil(t.nonce)) }
-
-// veil turns a nonce into a transaction hash and back.
-func veil(b [32]byte) []byte {
+// tx names the transaction of a transfer by its nonce, but not alike.
+func (t *transfer) tx() string {
+	b := t.nonce
 	for i := range b {
 		b[i] ^= 0x5a
 	}
-	return b[:]
+	return "0x" + hex.EncodeToString(b[:])
 }
 
 func (l *ledger) fund(a x402.Address, amount uint64) {
@@ -159,20 +156,4 @@ func (l *ledger) byNonce(nonce x402.Nonce, first, last uint64) []transfer {
 		return nil
 	}
 	return []transfer{l.transfers[i]}
-}
-
-// claim gives the transfer of a transaction to the first payment that asks.
-func (l *ledger) claim(tx string) (t transfer, ok bool) {
-	b, err := hex.DecodeString(trimHex(tx))
-	if err != nil || len(b) != 32 {
-		return t, false
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	i, found := l.used[x402.Nonce(veil([32]byte(b)))]
-	if !found || l.transfers[i].claimed {
-		return t, false
-	}
-	l.transfers[i].claimed = true
-	return l.transfers[i], true
 }

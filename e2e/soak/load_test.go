@@ -73,18 +73,18 @@ var kinds = []kind{
 	{name: "failing seller", count: 2, pause: 10 * time.Millisecond, do: (*load).failing},
 	{name: "client leaves", count: 2, pause: 10 * time.Millisecond, do: (*load).leaves},
 	{name: "budget spent", count: 1, pause: 5 * time.Millisecond, do: (*load).spent},
-	{name: "books", count: 1, pause: 20 * time.Millisecond, do: (*load).books, must: true},
+	{name: "books", count: 1, pause: 20 * time.Millisecond, do: (*load).reads, must: true},
 }
 
 func newLoad(t *testing.T, w *world, p *purser, keys []key) *load {
 	t.Helper()
 	l := &load{world: w, purser: p, keys: keys, failures: make(chan error, 100), kinds: map[string]*tally{}}
 	got, err := ask(t.Context(), http.DefaultClient, http.MethodGet, p.URL("/ca.crt"), "")
-	if err != nil || got.status != http.StatusOK {
-		t.Fatalf("/ca.crt: %d %v", got.status, err)
+	if err != nil || got.Status != http.StatusOK {
+		t.Fatalf("/ca.crt: %d %v", got.Status, err)
 	}
-	trust := w.root.Clone()
-	trust.AppendCertsFromPEM(got.body)
+	trust := w.certificates.Pool.Clone()
+	trust.AppendCertsFromPEM([]byte(got.Body))
 	l.trust, l.plain = trust, client(nil, trust, false)
 	for _, k := range keys {
 		l.proxied = append(l.proxied, client(p.proxy(k, ""), trust, false))
@@ -178,9 +178,9 @@ func want(got answer, err error, status int, paid bool) error {
 	switch {
 	case err != nil:
 		return err
-	case got.status != status:
-		return fmt.Errorf("status %d, %q: %.200s", got.status, got.header.Get("Purser-Declined"), got.body)
-	case paid && got.header.Get("Purser-Payment") == "":
+	case got.Status != status:
+		return fmt.Errorf("status %d, %q: %.200s", got.Status, got.Header.Get("Purser-Declined"), got.Body)
+	case paid && got.Header.Get("Purser-Payment") == "":
 		return errors.New("nothing was paid")
 	}
 	return nil
@@ -194,7 +194,7 @@ func (l *load) target(scheme, name, page string, n uint64) string {
 // again. The outcome of the payment is then unknown: purser says so, and buy repeats the request.
 func buy(ctx context.Context, c *http.Client, target string) error {
 	got, err := ask(ctx, c, http.MethodGet, target, "")
-	if err == nil && got.status == http.StatusBadGateway && strings.Contains(string(got.body), `"payment-open"`) {
+	if err == nil && got.Status == http.StatusBadGateway && strings.Contains(got.Body, `"payment-open"`) {
 		got, err = ask(ctx, c, http.MethodGet, target, "")
 	}
 	return want(got, err, http.StatusOK, true)
@@ -246,7 +246,7 @@ func (l *load) pay(ctx context.Context, k int, n uint64, more string) (paid paid
 	body := fmt.Sprintf(`{"paymentRequiredHeader":%q,"requestUrl":"http://h%d.soak.test/paid?n=%d"%s}`, l.world.challenge, n/uint64(len(l.keys))%64, n, more)
 	got, err := ask(ctx, l.plain, http.MethodPost, l.purser.URL("/v1/pay"), body, "X-Api-Key", l.keys[k].secret)
 	if err = want(got, err, http.StatusOK, false); err == nil {
-		err = json.Unmarshal(got.body, &paid)
+		err = json.Unmarshal([]byte(got.Body), &paid)
 	}
 	return paid, err
 }
@@ -268,7 +268,7 @@ func (l *load) paySeller(ctx context.Context, k int, n uint64) error {
 	if err := want(got, err, http.StatusOK, false); err != nil || n%4 == 0 {
 		return err
 	}
-	receipt, err := json.Marshal(map[string]string{"receipt": got.header.Get(x402.HeaderResponse)})
+	receipt, err := json.Marshal(map[string]string{"receipt": got.Header.Get(x402.HeaderResponse)})
 	if err != nil {
 		return err
 	}
@@ -314,14 +314,14 @@ func (l *load) leaves(ctx context.Context, k int, n uint64) error {
 // spent is refused once the task has spent its budget.
 func (l *load) spent(ctx context.Context, _ int, n uint64) error {
 	got, err := ask(ctx, l.tight, http.MethodGet, l.target("http", nameGood, "/paid", n), "")
-	if err == nil && got.status == http.StatusPaymentRequired && got.header.Get("Purser-Declined") != "" {
+	if err == nil && got.Status == http.StatusPaymentRequired && got.Header.Get("Purser-Declined") != "" {
 		return nil
 	}
 	return want(got, err, http.StatusOK, true)
 }
 
-// books reads what was spent.
-func (l *load) books(ctx context.Context, k int, n uint64) error {
+// reads asks what was spent.
+func (l *load) reads(ctx context.Context, k int, n uint64) error {
 	path := "/v1/spend?limit=100"
 	if n%2 == 0 {
 		path = "/v1/payments?state=settled&limit=100"

@@ -3,10 +3,8 @@ package soak
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -28,7 +26,7 @@ const secret = "soak-internal-secret"
 // newPurser configures a purser for a world.
 func newPurser(t *testing.T, w *world, edit ...string) *purser {
 	t.Helper()
-	names := "trust " + w.rootFile + "\ntunnel " + nameTunnel + "\n"
+	names := "trust " + w.certificates.File + "\ntunnel " + nameTunnel + "\n"
 	for _, name := range []string{nameGood, nameBad, nameTunnel} {
 		names += "resolve " + name + " 127.0.0.1\n"
 	}
@@ -77,40 +75,19 @@ const funds = 1 << 40
 func (p *purser) must(t *testing.T, method, path, body string, into any, header ...string) {
 	t.Helper()
 	got, err := ask(t.Context(), http.DefaultClient, method, p.URL(path), body, header...)
-	if err == nil && got.status/100 != 2 {
-		err = fmt.Errorf("status %d", got.status)
-	}
 	if err == nil {
-		err = json.Unmarshal(got.body, into)
+		err = got.Decode(http.StatusCreated, into)
 	}
 	if err != nil {
-		t.Fatalf("%s %s: %v: %s", method, path, err, got.body)
+		t.Fatalf("%s %s: %v", method, path, err)
 	}
 }
 
 // answer holds the answer to a request.
-type answer struct {
-	status int
-	header http.Header
-	body   []byte
-}
+type answer = process.Answer
 
-// ask makes a request and reads the answer to its end, so that the connection is used again.
-func ask(ctx context.Context, c *http.Client, method, url, body string, header ...string) (answer, error) {
-	r, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
-	if err != nil {
-		return answer{}, err
-	}
-	for i := 0; i < len(header); i += 2 {
-		r.Header.Set(header[i], header[i+1])
-	}
-	res, err := c.Do(r)
-	if err != nil {
-		return answer{}, err
-	}
-	text, err := io.ReadAll(res.Body)
-	return answer{res.StatusCode, res.Header, text}, errors.Join(err, res.Body.Close())
-}
+// ask makes a request and reads the answer to its end.
+var ask = process.Ask
 
 // state holds the figures of purser and of the system about purser.
 type state struct {
@@ -123,11 +100,11 @@ type state struct {
 
 func (p *purser) look(ctx context.Context) (s state, err error) {
 	got, err := ask(ctx, http.DefaultClient, http.MethodGet, p.MetricsURL(), "")
-	if err != nil || got.status != http.StatusOK {
-		return s, fmt.Errorf("metrics: %d %w", got.status, err)
+	if err != nil || got.Status != http.StatusOK {
+		return s, fmt.Errorf("metrics: %d %w", got.Status, err)
 	}
 	s.Open = -1 // unknown: purser leaves out what it cannot count in time
-	for line := range strings.Lines(string(got.body)) {
+	for line := range strings.Lines(got.Body) {
 		name, text, _ := strings.Cut(strings.TrimSpace(line), " ")
 		value, err := strconv.ParseFloat(text, 64)
 		if err != nil {

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -23,22 +22,9 @@ import (
 
 // reload gives purser a configuration by its admin endpoint, as `purser reload --force` does, and returns what it says to it.
 func (p *purser) reload(ctx context.Context, config string) error {
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://127.0.0.1/load", strings.NewReader(config))
-	if err != nil {
-		return err
-	}
-	r.Header.Set("Content-Type", "text/caddyfile")
-	r.Header.Set("Cache-Control", "must-revalidate")
-	res, err := process.AdminClient(p.Socket()).Do(r)
-	if err != nil {
-		return err
-	}
-	defer res.Body.Close()
-	text, err := io.ReadAll(res.Body)
-	if err == nil && res.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %s", res.Status, text)
-	}
-	return err
+	got, err := ask(ctx, process.AdminClient(p.Socket()), http.MethodPost, "http://127.0.0.1/load", config,
+		"Content-Type", "text/caddyfile", "Cache-Control", "must-revalidate")
+	return want(got, err, http.StatusOK, false)
 }
 
 // steady is work that goes on while purser is reloaded: clients each with a connection of its own.
@@ -154,10 +140,15 @@ func TestReloadUnderLoad(t *testing.T) {
 }
 
 // requireBooks waits until recovery is through and compares the books with the chain.
-func (s *steady) requireBooks(t *testing.T, keys []key) totals {
+func (l *load) requireBooks(t *testing.T, keys []key) totals {
 	t.Helper()
-	s.passTime(t, func() bool { return s.closed(t) })
-	sum, findings := s.audit(t.Context(), keys)
+	l.world.clock.Until(t, 4*time.Minute, func() string { // a look that the RPC did not answer comes again later
+		if !l.closed(t) {
+			return "payments are open"
+		}
+		return ""
+	})
+	sum, findings := l.audit(t.Context(), keys)
 	t.Logf("%+v", sum)
 	for _, f := range findings {
 		t.Error(f)
@@ -180,8 +171,8 @@ func (s *steady) begin(ctx context.Context) {
 	})
 	free := func(ctx context.Context, w *wire, n uint64) error {
 		got, err := w.ask(ctx, http.MethodPost, s.target("http", nameGood, "/echo", n), fmt.Sprint(n))
-		if err == nil && string(got.body) != fmt.Sprint(n) {
-			err = fmt.Errorf("%s came back as %s", fmt.Sprint(n), got.body)
+		if err == nil && got.Body != fmt.Sprint(n) {
+			err = fmt.Errorf("%d came back as %s", n, got.Body)
 		}
 		return want(got, err, http.StatusOK, false)
 	}
@@ -229,10 +220,10 @@ func (s *steady) begin(ctx context.Context) {
 func (s *steady) lasting(t *testing.T, ctx context.Context) (wait func()) {
 	t.Helper()
 	const events, megabytes = 70, 35
-	long := func(w *wire, scheme, page string, length int) {
+	long := func(w *wire, target string, length int) {
 		s.all.Go(func() {
 			defer w.close()
-			res, err := w.open(context.Background(), http.MethodGet, s.world.url(scheme, nameGood, page), "")
+			res, err := w.open(context.Background(), http.MethodGet, target, "")
 			if err != nil {
 				s.fail(w.name, err)
 				return
@@ -255,21 +246,10 @@ func (s *steady) lasting(t *testing.T, ctx context.Context) (wait func()) {
 			}
 			return s.proxiedWire(name+" "+scheme, k)
 		}
-		long(make("events"), scheme, fmt.Sprintf("/events?n=%d", events), eventsLength)
-		long(make("download"), scheme, fmt.Sprintf("/download?n=%d", megabytes), megabytes<<20)
+		long(make("events"), s.target(scheme, nameGood, "/events", events), eventsLength)
+		long(make("download"), s.target(scheme, nameGood, "/download", megabytes), megabytes<<20)
 	}
-	side := direct("sidecar events", strconv.Itoa(s.purser.Sidecar))
-	s.all.Go(func() {
-		defer side.close()
-		res, err := side.open(context.Background(), http.MethodGet, fmt.Sprintf("%s/events?n=%d", s.purser.SidecarURL(), events), "")
-		if err != nil {
-			s.fail(side.name, err)
-			return
-		}
-		if n, err := io.Copy(io.Discard, res.Body); err != nil || int(n) != eventsLength {
-			s.fail(side.name, fmt.Errorf("%d bytes of %d: %w", n, eventsLength, err))
-		}
-	})
+	long(direct("sidecar events", strconv.Itoa(s.purser.Sidecar)), fmt.Sprintf("%s/events?n=%d", s.purser.SidecarURL(), events), eventsLength)
 	for _, scheme := range []string{"ws", "wss"} {
 		s.all.Go(func() {
 			if err := s.chat(ctx, scheme, k); err != nil {
@@ -351,5 +331,3 @@ func lastingPages(mux *http.ServeMux) {
 		}
 	})
 }
-
-func decode(text []byte, into any) error { return json.Unmarshal(text, into) }

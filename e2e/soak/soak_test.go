@@ -9,8 +9,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/purserpay/purser/e2e/internal/process"
 )
 
 var (
@@ -86,22 +84,6 @@ const (
 
 // measuring reports whether this is a long run, whose figures count.
 func measuring() bool { return *lengthFlag >= time.Minute || *floodFlag > 0 }
-
-// passTime lets time go by until recovery has closed everything. A look that the RPC did not answer comes again later.
-func (l *load) passTime(t *testing.T, closed func() bool) {
-	t.Helper()
-	var passed time.Time
-	process.Eventually(t, 4*time.Minute, func() string {
-		if l.world.clock != nil && time.Since(passed) > 3*time.Second {
-			l.world.clock.Forward(t, 5*time.Minute)
-			passed = time.Now()
-		}
-		if !closed() {
-			return "payments are open"
-		}
-		return ""
-	})
-}
 
 // rest waits until purser is quiet, for a bounded time, and returns what it is then.
 func (p *purser) rest(t *testing.T, patience time.Duration, quiet func(state) bool) state {

@@ -3,12 +3,12 @@ package soak
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -51,14 +51,14 @@ func TestReloadChangesPolicy(t *testing.T) {
 	var allowed atomic.Bool
 	var generation atomic.Int64
 	allowed.Store(true)
-	r := &results{}
+	var all sync.WaitGroup
 	var paid, declined atomic.Int64
 	for i, w := range []*wire{
 		s.proxiedWire("proxy http", s.keys[0]), s.inside("proxy https", s.keys[1], nameGood),
 		s.proxiedWire("proxy http 2", s.keys[2]), direct("sidecar", strconv.Itoa(s.purser.Sidecar)),
 	} {
 		w.repeats = true
-		r.start(w.name, func() error {
+		start(t, &all, w.name, func() error {
 			defer w.close()
 			for n := uint64(0); ctx.Err() == nil; n++ {
 				target := s.target([]string{"http", "https", "http", "http"}[i], nameGood, "/paid", n*10+uint64(i))
@@ -70,13 +70,13 @@ func TestReloadChangesPolicy(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				if got.status == http.StatusOK {
+				if got.Status == http.StatusOK {
 					paid.Add(1)
 				} else {
 					declined.Add(1)
 				}
-				if before%2 == 0 && generation.Load() == before && (got.status == http.StatusOK) != may {
-					return fmt.Errorf("allowed %t, and status %d", may, got.status)
+				if before%2 == 0 && generation.Load() == before && (got.Status == http.StatusOK) != may {
+					return fmt.Errorf("allowed %t, and status %d", may, got.Status)
 				}
 			}
 			return nil
@@ -98,7 +98,7 @@ func TestReloadChangesPolicy(t *testing.T) {
 	}
 	time.Sleep(100 * time.Millisecond)
 	cancel()
-	r.wait(t, nobody)
+	all.Wait()
 	if paid.Load() < 20 || declined.Load() < 20 {
 		t.Errorf("%d paid, %d declined", paid.Load(), declined.Load())
 	}
@@ -107,9 +107,10 @@ func TestReloadChangesPolicy(t *testing.T) {
 	s.sound(t, int(paid.Load()), 0)
 }
 
-// A settlement ends at the facilitator where it began. Those that begin after the reload go to the new one. So does everything that
-// is in flight at a seller: it keeps its payment.
-func TestReloadChangesFacilitator(t *testing.T) {
+// The facilitator and the ports of the sites change while payments are in flight. A settlement ends at the facilitator where it
+// began, and what is in flight at the old ports ends there, before they are closed. What begins after the reload comes to the
+// new ones.
+func TestReloadMoves(t *testing.T) {
 	t.Parallel()
 	s := startSmall(t, 6)
 	var calls atomic.Int64
@@ -118,22 +119,24 @@ func TestReloadChangesFacilitator(t *testing.T) {
 		calls.Add(1)
 		honest.ServeHTTP(rw, r)
 	}), nil)
-	r := s.inFlight(t)
-	s.purser.mustReload(t, s.purser.with(t, "facilitator http {\nurl "+other+"\n}"))
+	all := s.inFlight(t)
+	old, moved := s.purser.Port, process.Ports(t, 1)[0]
+	config := s.purser.with(t, "facilitator http {\nurl "+other+"\n}")
+	s.purser.mustReload(t, strings.ReplaceAll(config, "http://:{$PURSER_PORT:8402}", fmt.Sprintf("http://:%d", moved)))
 	if calls.Load() != 0 {
 		t.Error("what was in flight went to the new one")
 	}
+	s.refusesNew(t)
+	s.purser.Port = moved
 	_, err := s.pay(t.Context(), 0, 1, "")
 	mustDo(t, err)
-	if calls.Load() != 2 {
-		t.Errorf("%d calls of the new one for a payment, not /verify and /settle", calls.Load())
-	}
 	s.world.letGo()
-	r.wait(t, nobody)
+	all.Wait()
 	if calls.Load() != 2 {
-		t.Errorf("%d calls of the new one after what was in flight", calls.Load())
+		t.Errorf("%d calls of the new one, not /verify and /settle of one payment", calls.Load())
 	}
 	s.purser.End(t)
+	s.purser.Port = old
 	s.sound(t, 17, 0)
 }
 
@@ -146,26 +149,18 @@ func TestReloadChangesStore(t *testing.T) {
 	mustDo(t, err)
 	idle := s.inside("proxy https", s.keys[0], nameGood)
 	mustDo(t, idle.buy(t.Context(), s.target("https", nameGood, "/paid", 5)))
-	r := s.inFlight(t)
+	all := s.inFlight(t)
 	go func() { // the reload waits for what is in flight, for some seconds
 		time.Sleep(500 * time.Millisecond)
 		s.world.letGo()
 	}()
 	elsewhere := filepath.Join(t.TempDir(), "elsewhere")
 	s.purser.mustReload(t, s.purser.with(t, "data_dir "+elsewhere))
-	r.wait(t, nobody)
-	for name, status := range map[string]int{"POST /v1/pay": 401, "proxy": 407} {
-		var got answer
-		var err error
-		if name == "proxy" {
-			got, err = ask(t.Context(), s.proxied[1], http.MethodGet, s.target("http", nameGood, "/paid", 6), "")
-		} else {
-			got, err = ask(t.Context(), s.plain, http.MethodPost, s.purser.URL("/v1/pay"), "{}", "X-Api-Key", s.keys[1].secret)
-		}
-		if err != nil || got.status != status {
-			t.Errorf("%s with a key of the old store: %d %v", name, got.status, err)
-		}
-	}
+	all.Wait()
+	got, err := ask(t.Context(), s.proxied[1], http.MethodGet, s.target("http", nameGood, "/paid", 6), "")
+	mustDo(t, want(got, err, http.StatusProxyAuthRequired, false))
+	got, err = ask(t.Context(), s.plain, http.MethodPost, s.purser.URL("/v1/pay"), "{}", "X-Api-Key", s.keys[1].secret)
+	mustDo(t, want(got, err, http.StatusUnauthorized, false))
 	if err := idle.buy(t.Context(), s.target("https", nameGood, "/paid", 7)); err == nil {
 		t.Error("a connection of before pays from the old store")
 	}
@@ -175,97 +170,13 @@ func TestReloadChangesStore(t *testing.T) {
 	text, err := os.ReadFile(s.purser.Config)
 	mustDo(t, err)
 	s.purser.mustReload(t, string(text))
-	got, err := ask(t.Context(), s.plain, http.MethodGet, s.purser.URL("/v1/payments/"+open.Payment.ID), "", "X-Api-Key", s.keys[0].secret)
+	got, err = ask(t.Context(), s.plain, http.MethodGet, s.purser.URL("/v1/payments/"+open.Payment.ID), "", "X-Api-Key", s.keys[0].secret)
 	if err := want(got, err, http.StatusOK, false); err != nil {
 		t.Errorf("the payment that was open: %v", err)
 	}
 	mustDo(t, s.proxyHTTP(t.Context(), 1, 9))
 	s.purser.End(t)
-	s.world.forget(k.wallet) // its books are elsewhere
 	s.sound(t, 18, 1)
-}
-
-// forget takes a wallet's transfers off the chain.
-func (l *ledger) forget(a [20]byte) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	kept := l.transfers[:0]
-	for _, t := range l.transfers {
-		if t.from == a {
-			delete(l.used, t.nonce)
-			continue
-		}
-		l.used[t.nonce] = int32(len(kept))
-		kept = append(kept, t)
-	}
-	l.transfers = kept
-}
-
-// A configuration that cannot be used changes nothing, and is told why.
-func TestReloadWithBrokenConfiguration(t *testing.T) {
-	t.Parallel()
-	s := startSmall(t, 3)
-	taken, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "192.0.2.1:0")
-	if err == nil {
-		t.Fatalf("somebody has the address for documentation: %s", taken.Addr())
-	}
-	otherKey := filepath.Join(t.TempDir(), "key")
-	mustDo(t, os.WriteFile(otherKey, []byte(strings.Repeat("ab", 32)), 0o600))
-	wire := s.proxiedWire("proxy", s.keys[0])
-	defer wire.close()
-	n := uint64(0)
-	pays := func() {
-		n++
-		mustDo(t, wire.buy(t.Context(), s.target("http", nameGood, "/paid", n)))
-	}
-	pays()
-	for name, c := range map[string]struct{ options, says string }{
-		"no such option":  {"max_paymint 1", "max_paymint"},
-		"not an amount":   {"max_payment lots", "PURSER_MAX_PAYMENT"},
-		"not a URL":       {"rpc_url nowhere", "PURSER_RPC_URL"},
-		"no such store":   {"store clay", "clay"},
-		"another key":     {"master_key_file " + otherKey, "restart"},
-		"no such file":    {"key_file /no/such/file", "PURSER_KEY_FILE"},
-		"no syntax":       {"}", "Caddyfile"},
-		"cannot listen":   {"", "192.0.2.1"},
-		"a folder's name": {"data_dir " + s.purser.Config, "data_dir"},
-	} {
-		config := s.purser.with(t, c.options)
-		if c.options == "" {
-			config += "\nhttp://:1234 {\nbind 192.0.2.1\nrespond ok\n}\n"
-		}
-		said, err := s.purser.reloads(t, config)
-		if err == nil {
-			t.Errorf("%s: reloaded", name)
-		}
-		if !strings.Contains(said, c.says) {
-			t.Errorf("%s: no %q in %s", name, c.says, said)
-		}
-		pays()
-	}
-	if wire.dials != 1 {
-		t.Errorf("%d connections", wire.dials)
-	}
-	s.purser.End(t)
-	s.sound(t, int(n), 0)
-}
-
-// When the sites move to other ports, what is in flight on the old ones ends there, and they are closed.
-func TestReloadMovesListeners(t *testing.T) {
-	t.Parallel()
-	s := startSmall(t, 6)
-	r := s.inFlight(t)
-	old, moved := s.purser.Port, process.Ports(t, 1)[0]
-	s.purser.mustReload(t, strings.ReplaceAll(s.purser.with(t, ""), "http://:{$PURSER_PORT:8402}", fmt.Sprintf("http://:%d", moved)))
-	s.refusesNew(t)
-	s.purser.Port = moved
-	_, err := s.pay(t.Context(), 0, 1, "")
-	mustDo(t, err)
-	s.world.letGo()
-	r.wait(t, nobody)
-	s.purser.End(t)
-	s.purser.Port = old
-	s.sound(t, 17, 0)
 }
 
 // An identical request that comes by the new configuration while the first one is still served by the old waits for it, and then
@@ -275,17 +186,17 @@ func TestIdenticalRequestAcrossReload(t *testing.T) {
 	s := startSmall(t, 1)
 	target := s.target("http", nameGood, "/paid", 1)
 	g := s.world.hold("paid")
-	r := &results{}
-	r.start("first", func() error { return buy(t.Context(), s.proxied[0], target) })
+	var all sync.WaitGroup
+	start(t, &all, "first", func() error { return buy(t.Context(), s.proxied[0], target) })
 	g.waits(t, 1)
 	s.purser.mustReload(t, s.purser.with(t, ""))
-	r.start("second", func() error { return buy(t.Context(), client(s.purser.proxy(s.keys[0], ""), s.trust, false), target) })
+	start(t, &all, "second", func() error { return buy(t.Context(), client(s.purser.proxy(s.keys[0], ""), s.trust, false), target) })
 	time.Sleep(time.Second)
 	if n := len(g.came); n > 1 {
 		t.Errorf("%d payloads at the seller", n+1)
 	}
 	s.world.letGo()
-	r.wait(t, nobody)
+	all.Wait()
 	s.purser.End(t)
 	s.sound(t, 2, 0)
 }
@@ -296,25 +207,20 @@ func TestReloadRacesTheEnd(t *testing.T) {
 	s := startSmall(t, 4)
 	n := uint64(0)
 	for round := range 6 {
-		r, paid := &results{}, make(chan error, 4)
+		var all sync.WaitGroup // any of them may find no server
 		for i := range 4 {
 			n++
 			serial := n
-			r.start(fmt.Sprint(i), func() error {
-				err := buy(t.Context(), client(s.purser.proxy(s.keys[i], ""), s.trust, false), s.target("http", nameGood, "/paid", serial))
-				paid <- err
-				return err
+			all.Go(func() {
+				_ = buy(t.Context(), client(s.purser.proxy(s.keys[i], ""), s.trust, false), s.target("http", nameGood, "/paid", serial))
 			})
 		}
-		r.start("reload", func() error {
-			return s.purser.reload(t.Context(), s.purser.with(t, fmt.Sprintf("max_payment %d", round+1)))
-		})
+		all.Go(func() { _ = s.purser.reload(t.Context(), s.purser.with(t, fmt.Sprintf("max_payment %d", round+1))) })
 		time.Sleep(time.Duration(round) * 8 * time.Millisecond)
-		_ = s.purser.Cmd.Process.Signal(syscall.SIGTERM)
-		if code := s.purser.ended(t, 45*time.Second); code != 0 {
-			t.Errorf("round %d: exit status %d", round, code)
+		if err := s.purser.Stop(syscall.SIGTERM); err != nil {
+			t.Errorf("round %d: %v", round, err)
 		}
-		r.all.Wait() // any of them may have found no server
+		all.Wait()
 		s.purser.Start(t)
 	}
 	s.purser.End(t)

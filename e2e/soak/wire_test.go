@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -86,7 +87,7 @@ func (c *wire) askOnce(ctx context.Context, method, target, body string, header 
 	if err != nil || res.Close {
 		err = errors.Join(err, c.close())
 	}
-	return answer{res.StatusCode, res.Header, text}, err
+	return answer{Status: res.StatusCode, Header: res.Header, Body: string(text)}, err
 }
 
 func (c *wire) close() error {
@@ -119,7 +120,7 @@ func (l *load) inside(name string, k key, seller string) *wire {
 		if err != nil {
 			return nil, err
 		}
-		secured := tls.Client(conn, &tls.Config{RootCAs: l.trust, ServerName: seller, MinVersion: tls.VersionTLS12})
+		secured := tls.Client(conn, &tls.Config{RootCAs: l.trust, ServerName: seller})
 		if err := secured.HandshakeContext(ctx); err != nil {
 			return nil, errors.Join(err, conn.Close())
 		}
@@ -168,14 +169,14 @@ func (c *wire) payREST(ctx context.Context, l *load, n uint64, settlement string
 		return err
 	}
 	var paid paidREST
-	if err := decode(got.body, &paid); err != nil {
+	if err := json.Unmarshal([]byte(got.Body), &paid); err != nil {
 		return err
 	}
 	delivered, err := ask(ctx, l.plain, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%s/paid?n=%d", l.world.http, n), "", x402.HeaderSignature, paid.PaymentSignature)
 	if err := want(delivered, err, http.StatusOK, false); err != nil {
 		return err
 	}
-	got, err = c.ask(ctx, http.MethodPost, l.purser.URL("/v1/payments/"+paid.Payment.ID+"/receipt"), fmt.Sprintf(`{"receipt":%q}`, delivered.header.Get(x402.HeaderResponse)))
+	got, err = c.ask(ctx, http.MethodPost, l.purser.URL("/v1/payments/"+paid.Payment.ID+"/receipt"), fmt.Sprintf(`{"receipt":%q}`, delivered.Header.Get(x402.HeaderResponse)))
 	return want(got, err, http.StatusOK, false)
 }
 

@@ -1,24 +1,16 @@
 package soak
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/base64"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"math/big"
 	"net"
 	"net/http"
-	"os"
-	"path/filepath"
+	"net/http/httptest"
 	"strconv"
 	"strings"
 	"sync"
@@ -51,14 +43,12 @@ const idle = 5 * time.Second
 type world struct {
 	*ledger
 	payTo    x402.Address
-	validity time.Duration // of the challenges
-	dir      string
+	validity time.Duration  // of the challenges
 	clock    *process.Clock // nil while a long run is measured
 
 	rpcURL, facilitatorURL string
 	http, tls              string // ports of the sellers
-	rootFile               string
-	root                   *x509.CertPool
+	certificates           *process.Certificates
 
 	challenge   string // value of PAYMENT-REQUIRED
 	settlements atomic.Uint64
@@ -112,7 +102,7 @@ func (g *gate) waits(t *testing.T, n int) {
 // measured, which has the program that users run.
 func startWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{validity: time.Minute, dir: t.TempDir()}
+	w := &world{validity: time.Minute}
 	now := time.Now
 	if !measuring() {
 		w.clock = process.NewClock(t)
@@ -124,8 +114,11 @@ func startWorld(t *testing.T) *world {
 	w.challenge = w.challengeOf(t, w.payTo, "goods")
 	w.rpcURL = "http://" + serve(t, w.dated(rpc{w.ledger}), nil)
 	w.facilitatorURL = "http://" + serve(t, w.dated(w.facilitator()), nil)
+	var err error
+	w.certificates, err = process.NewCertificates(t.TempDir(), nameGood, nameBad, nameTunnel)
+	mustDo(t, err)
 	_, w.http, _ = net.SplitHostPort(serve(t, w.seller(), nil))
-	_, w.tls, _ = net.SplitHostPort(serve(t, w.seller(), w.certificate(t)))
+	_, w.tls, _ = net.SplitHostPort(serve(t, w.seller(), &w.certificates.Leaf))
 	return w
 }
 
@@ -162,55 +155,20 @@ func (w *world) url(scheme, name, path string) string {
 // serve listens on loopback until the test ends; TLS when there is a certificate.
 func serve(t *testing.T, handler http.Handler, certificate *tls.Certificate) (address string) {
 	t.Helper()
-	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	s := httptest.NewUnstartedServer(handler)
+	s.Config.IdleTimeout, s.Config.MaxHeaderBytes = idle, 256<<10
+	s.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+	if certificate == nil {
+		s.Start()
+	} else {
+		s.EnableHTTP2, s.TLS = true, &tls.Config{Certificates: []tls.Certificate{*certificate}}
+		s.StartTLS()
 	}
-	s := &http.Server{
-		Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: idle, MaxHeaderBytes: 256 << 10,
-		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		if certificate == nil {
-			_ = s.Serve(listener) // until Close
-			return
-		}
-		s.TLSConfig = &tls.Config{Certificates: []tls.Certificate{*certificate}, MinVersion: tls.VersionTLS12}
-		_ = s.ServeTLS(listener, "", "")
-	}()
 	t.Cleanup(func() {
-		_ = s.Close()
-		<-done
+		s.CloseClientConnections()
+		s.Close()
 	})
-	return listener.Addr().String()
-}
-
-// certificate is one for the sellers' names, which signs itself.
-func (w *world) certificate(t *testing.T) *tls.Certificate {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "soak"}, DNSNames: []string{nameGood, nameBad, nameTunnel},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(7 * 24 * time.Hour),
-		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, IsCA: true, BasicConstraintsValid: true,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	w.root, w.rootFile = x509.NewCertPool(), filepath.Join(w.dir, "root.pem")
-	w.root.AppendCertsFromPEM(text)
-	if err := os.WriteFile(w.rootFile, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+	return s.Listener.Addr().String()
 }
 
 // pays settles a signed payload as a facilitator does. reason is "" when the money moved.
