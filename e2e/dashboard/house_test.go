@@ -31,7 +31,7 @@ type house struct {
 	providerPort string
 }
 
-// newHouse starts one. more are names and values of its environment in turn.
+// newHouse starts one. more are further variables of its environment, of which empty ones are unset.
 func newHouse(t *testing.T, more ...string) *house {
 	t.Helper()
 	needNode(t)
@@ -45,10 +45,7 @@ func newHouse(t *testing.T, more ...string) *house {
 		"PURSER_OIDC_ISSUER=" + h.issuer(), "PURSER_OIDC_CLIENT_ID=" + clientID, "PURSER_OIDC_CLIENT_SECRET=" + clientSecret,
 		"PURSER_UPGRADE_URL=" + upgradeURL,
 	}
-	for i := 0; i < len(more); i += 2 {
-		settings = append(settings, more[i]+"="+more[i+1]) // empty is unset
-	}
-	h.purser = process.NewPurser(t, process.Program(t, process.Plain), filepath.Join(t.TempDir(), "data"), settings...)
+	h.purser = process.NewPurser(t, process.Program(t, process.Plain), filepath.Join(t.TempDir(), "data"), append(settings, more...)...)
 	h.purser.Config = process.Shipped(t, process.ProxyBlock, fmt.Sprintf("%s\t\t\tresolve %s %s\n\t\t\tresolve %s %s\n\t\t\ttrust %s\n",
 		process.ProxyBlock, sandbox.SellerName, sandbox.SellerIP, sandbox.SellerTLSName, sandbox.SellerIP, world.CA()))
 	h.startProvider()
@@ -128,18 +125,9 @@ func (h *house) rest(method, path, key string, body, into any) error {
 	if err != nil {
 		return err
 	}
-	req, err := http.NewRequestWithContext(h.t.Context(), method, h.url(path), strings.NewReader(string(text)))
-	if err != nil {
-		return err
+	got, err := process.Ask(h.t.Context(), http.DefaultClient, method, h.url(path), string(text), "X-Api-Key", key)
+	if err == nil && got.Status/100 == 2 {
+		return json.Unmarshal([]byte(got.Body), into)
 	}
-	req.Header.Set("X-Api-Key", key)
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return err
-	}
-	defer res.Body.Close()
-	if res.StatusCode/100 != 2 {
-		return fmt.Errorf("%s %s: %s", method, path, res.Status)
-	}
-	return json.NewDecoder(res.Body).Decode(into)
+	return fmt.Errorf("%s %s: %d %w", method, path, got.Status, err)
 }

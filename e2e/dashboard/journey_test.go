@@ -18,3 +18,11 @@ func TestJourney(t *testing.T) {
 		t.Error("a key is in the log")
 	}
 }
+
+// TestSandbox opens the dashboard's address that purser-sandbox prints, as `make sandbox` starts it: one click, and there
+// is a chart of real payments, a funded wallet and a key. See sandbox.mjs.
+func TestSandbox(t *testing.T) {
+	needBrowser(t)
+	address := startSandbox(t)
+	drive(t, "sandbox.mjs", nil, "BASE", strings.TrimSuffix(address, "/dashboard/"), "OPEN", address)
+}

@@ -69,7 +69,7 @@ func TestPages(t *testing.T) {
 	if visit["payment-disputed"] == "" {
 		t.Fatal("no payment is disputed")
 	}
-	unset := newHouse(t, "PURSER_OIDC_ISSUER", "", "PURSER_OIDC_CLIENT_ID", "", "PURSER_OIDC_CLIENT_SECRET", "")
+	unset := newHouse(t, "PURSER_OIDC_ISSUER=", "PURSER_OIDC_CLIENT_ID=", "PURSER_OIDC_CLIENT_SECRET=")
 	drive(t, "pages.mjs", nil, "BASE", h.url(""), "VISIT", text(t, visit),
 		"EMPTY", text(t, map[string]string{
 			"overview": "/dashboard/", "keys": "/dashboard/keys", "wallets": "/dashboard/wallets", "spend": "/dashboard/spend", "payments": "/dashboard/payments", "settings": "/dashboard/settings",

@@ -3,7 +3,6 @@ package dashboard
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"os"
@@ -11,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -22,16 +20,10 @@ import (
 
 // buy makes a request that purser pays for on its way. The answer must be a 200.
 func (h *house) buy(key, task, address string) error {
-	proxy := &url.URL{Scheme: "http", Host: strings.TrimPrefix(h.url(""), "http://"), User: url.UserPassword(key, task)}
-	client := &http.Client{Transport: &http.Transport{Proxy: http.ProxyURL(proxy), DisableKeepAlives: true}, Timeout: time.Minute}
-	res, err := client.Get(address)
-	if err != nil {
-		return err
-	}
-	defer res.Body.Close()
-	text, err := io.ReadAll(res.Body)
-	if err == nil && (res.StatusCode != http.StatusOK || res.Header.Get("Purser-Payment") == "") {
-		err = fmt.Errorf("%s: %s, paid with %q: %s", address, res.Status, res.Header.Get("Purser-Payment"), text)
+	by := process.Client(&url.URL{Scheme: "http", Host: h.purser.Host(), User: url.UserPassword(key, task)}, nil)
+	got, err := process.Ask(h.t.Context(), by, http.MethodGet, address, "")
+	if err == nil && (got.Status != http.StatusOK || got.Header.Get("Purser-Payment") == "") {
+		err = fmt.Errorf("%s: %+v", address, got)
 	}
 	return err
 }
@@ -39,11 +31,10 @@ func (h *house) buy(key, task, address string) error {
 // settle pays for an answer of the sandbox's seller through POST /v1/pay, and gets it.
 func (h *house) settle(key string) error {
 	address := h.world.SellerDirectURL() + "/prepaid"
-	asked, err := http.Get(address)
+	asked, err := process.Ask(h.t.Context(), http.DefaultClient, http.MethodGet, address, "")
 	if err != nil {
 		return err
 	}
-	defer asked.Body.Close()
 	var result struct{ PaymentSignature, PaymentHeader string }
 	err = h.rest("POST", "/v1/pay", key, map[string]string{
 		"paymentRequiredHeader": asked.Header.Get(x402.HeaderRequired), "requestUrl": address, "idempotencyKey": uuid.NewString(),
@@ -51,20 +42,11 @@ func (h *house) settle(key string) error {
 	if err != nil {
 		return err
 	}
-	req, err := http.NewRequestWithContext(h.t.Context(), "GET", address, http.NoBody)
-	if err != nil {
-		return err
+	got, err := process.Ask(h.t.Context(), http.DefaultClient, http.MethodGet, address, "", result.PaymentHeader, result.PaymentSignature)
+	if err == nil && got.Status != http.StatusOK {
+		err = fmt.Errorf("the seller does not deliver what was paid for: %+v", got)
 	}
-	req.Header.Set(result.PaymentHeader, result.PaymentSignature)
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return err
-	}
-	defer res.Body.Close()
-	if res.StatusCode != http.StatusOK {
-		return fmt.Errorf("the seller does not deliver what was paid for: %s", res.Status)
-	}
-	return nil
+	return err
 }
 
 // officialSeller starts an API that is sold by the official middleware @x402/express, and returns what it sells, under
