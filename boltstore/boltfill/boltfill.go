@@ -27,21 +27,16 @@ type Options struct {
 	// Payments is the number of payments. There are a few more spend events, because every
 	// thousandth payment is disputed.
 	Payments int
-	// From and To are the times of the first and the last payment. Default: the 31 days that end
-	// now.
-	From, To time.Time
-	// Hosts and Tasks are the numbers of names. Default: 12 and 6.
-	Hosts, Tasks int
-	// Payloads keeps the payloads that purser drops 30 days after a payment. Rows are thrice as
-	// long.
-	Payloads bool
-	// Seed makes another history of the same options.
-	Seed uint64
+	// To is the time of the last payment. They begin 30 days before that day. Default: now.
+	To time.Time
 	// Progress hears how many payments are written; nil: it is not called.
 	Progress func(done int)
-	// perWrite is the number of payments in one transaction. Default: 5000.
-	perWrite int
 }
+
+const (
+	hosts, tasks = 12, 6 // numbers of names
+	perWrite     = 5000  // payments in one transaction
+)
 
 // Fill writes a history into a store.
 func Fill(ctx context.Context, db *boltstore.DB, o Options) error {
@@ -51,29 +46,14 @@ func Fill(ctx context.Context, db *boltstore.DB, o Options) error {
 	if o.To.IsZero() {
 		o.To = time.Now().UTC()
 	}
-	if o.From.IsZero() {
-		o.From = o.To.AddDate(0, 0, -30).Truncate(24 * time.Hour)
-	}
-	if o.Hosts < 1 {
-		o.Hosts = 12
-	}
-	if o.Tasks < 1 {
-		o.Tasks = 6
-	}
-	if o.perWrite < 1 {
-		o.perWrite = 5000
-	}
-	if !o.From.Before(o.To) {
-		return errors.New("boltfill: From is not before To")
-	}
-	f := filler{Options: o, random: rand.New(rand.NewPCG(o.Seed, 402))} //nolint:gosec // the same history every time
-	list := make([]boltstore.History, 0, o.perWrite)
+	f := filler{o, rand.New(rand.NewPCG(0, 402))} //nolint:gosec // the same history every time
+	list := make([]boltstore.History, 0, perWrite)
 	for n := range o.Payments {
 		h, err := f.one(n)
 		if err != nil {
 			return fmt.Errorf("boltfill: %w", err)
 		}
-		if list = append(list, h); len(list) < o.perWrite && n < o.Payments-1 {
+		if list = append(list, h); len(list) < perWrite && n < o.Payments-1 {
 			continue
 		}
 		if err := db.Import(ctx, list); err != nil {
@@ -96,11 +76,11 @@ func (f *filler) few(n int) int { return min(f.random.IntN(n), f.random.IntN(n))
 
 // one makes the payment with a number.
 func (f *filler) one(n int) (h boltstore.History, err error) {
-	span := f.To.Sub(f.From)
-	at := f.From.Add(time.Duration(float64(span) * float64(n) / float64(f.Payments))).UTC().Truncate(time.Millisecond)
-	host := "api-" + strconv.Itoa(f.few(f.Hosts)) + ".example.com"
+	from := f.To.AddDate(0, 0, -30).Truncate(24 * time.Hour)
+	at := from.Add(time.Duration(float64(f.To.Sub(from)) * float64(n) / float64(f.Payments))).UTC().Truncate(time.Millisecond)
+	host := "api-" + strconv.Itoa(f.few(hosts)) + ".example.com"
 	task := ""
-	if t := f.few(f.Tasks + 1); t > 0 {
+	if t := f.few(tasks + 1); t > 0 {
 		task = "task-" + strconv.Itoa(t)
 	}
 	base, _ := x402.NetworkByWire("base")
@@ -125,19 +105,11 @@ func (f *filler) one(n int) (h boltstore.History, err error) {
 		},
 	}
 	p.Grant("boltfill", at.Add(pay.LeaseTime))
-	if f.Payloads {
-		p.Offer = x402.Offer{
-			Version: 2,
-			Accepted: fmt.Appendf(nil, `{"scheme":"exact","network":"eip155:8453","amount":%q,"asset":%q,"payTo":%q,"maxTimeoutSeconds":60,`+
-				`"extra":{"name":"USD Coin","version":"2"}}`, amount, usdc.Address, p.Terms.PayTo),
-			Resource: fmt.Appendf(nil, `{"url":"https://%s/v1/reports","description":"a report","mimeType":"application/json"}`, host),
-		}
-	}
 	settled := pay.Outcome{
 		PaymentID: id, Fence: p.Lease.Fence, At: at, Verdict: pay.VerdictSettled, EventID: f.id(at),
 		Transaction: "0x" + hex.EncodeToString(nonce[:]),
 	}
-	later := pay.Outcome{PaymentID: id, Fence: p.Lease.Fence, At: at.Add(2 * time.Minute), Verdict: pay.VerdictConfirmed, Retire: !f.Payloads, Release: true, Answered: true}
+	later := pay.Outcome{PaymentID: id, Fence: p.Lease.Fence, At: at.Add(2 * time.Minute), Verdict: pay.VerdictConfirmed, Retire: true, Release: true, Answered: true}
 	if n%1000 == 999 {
 		later.Verdict, later.EventID, later.Reason = pay.VerdictDisputed, f.id(later.At), "the chain does not have it"
 	}

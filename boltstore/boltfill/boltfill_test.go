@@ -1,7 +1,6 @@
 package boltfill
 
 import (
-	"fmt"
 	"path/filepath"
 	"testing"
 	"time"
@@ -11,66 +10,45 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-func opened(t testing.TB, path string, keys int) (db *boltstore.DB, ids []string) {
-	t.Helper()
+// What is written adds up, and purser check finds nothing wrong with it. Nothing is written twice, or without keys or payments.
+func TestFill(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "purser.db")
 	db, err := boltstore.Open(t.Context(), boltstore.Options{Path: path, MasterKey: vault.Given(vault.MasterKey{1})})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { db.Close() })
-	for i := range keys {
-		k := pay.Key{ID: fmt.Sprintf("key-%03d", i)}
-		if _, err := db.CreateKey(t.Context(), pay.NewKey{Key: k, Secret: fmt.Sprintf("pk_secret-%d", i)}); err != nil {
+	var keys []string
+	for _, id := range []string{"key-1", "key-2", "key-3"} {
+		if _, err := db.CreateKey(t.Context(), pay.NewKey{Key: pay.Key{ID: id}, Secret: "pk_secret-" + id}); err != nil {
 			t.Fatal(err)
 		}
-		ids = append(ids, k.ID)
+		keys = append(keys, id)
 	}
-	return db, ids
-}
-
-// What is written adds up, and purser check finds nothing wrong with it.
-func TestFill(t *testing.T) {
-	t.Parallel()
-	for _, payloads := range []bool{false, true} {
-		path := filepath.Join(t.TempDir(), "purser.db")
-		db, keys := opened(t, path, 3)
-		to := time.Date(2026, 11, 20, 23, 30, 0, 0, time.UTC)
-		const many = 2300
-		if err := Fill(t.Context(), db, Options{Keys: keys, Payments: many, To: to, Payloads: payloads, perWrite: 1000}); err != nil {
-			t.Fatal(err)
-		}
-		s, err := db.SpendSummary(t.Context(), keys, to.AddDate(0, 0, -30), to)
-		if err != nil || s.Total().Count != many || s.Total().Corrected.IsZero() || len(s.Hosts) != 12 || len(s.Tasks) != 7 {
-			t.Errorf("%+v, %v", s, err)
-		}
-		for _, d := range s.Days {
-			if d.Count < many/40 {
-				t.Errorf("%d payments on %s", d.Count, d.Day)
-			}
-		}
-		if err := db.Close(); err != nil {
-			t.Fatal(err)
-		}
-		r, err := boltstore.CheckFile(t.Context(), path, vault.Given(vault.MasterKey{1}))
-		if err != nil || r.Err() != nil || r.Events != many+2 || r.Labels["disputed"] != 2 {
-			t.Errorf("%+v, %v", r, err)
-		}
-	}
-}
-
-func TestFillRefuses(t *testing.T) {
-	t.Parallel()
-	db, keys := opened(t, filepath.Join(t.TempDir(), "purser.db"), 1)
-	now := time.Now()
-	for _, o := range []Options{{Payments: 1}, {Keys: keys}, {Keys: keys, Payments: 1, From: now, To: now}} {
-		if err := Fill(t.Context(), db, o); err == nil {
-			t.Errorf("%+v is filled", o)
-		}
-	}
-	if err := Fill(t.Context(), db, Options{Keys: keys, Payments: 10, Seed: 7, To: now}); err != nil {
+	o := Options{Keys: keys, Payments: perWrite + 300, To: time.Date(2026, 11, 20, 23, 30, 0, 0, time.UTC)}
+	if err := Fill(t.Context(), db, o); err != nil {
 		t.Fatal(err)
 	}
-	if err := Fill(t.Context(), db, Options{Keys: keys, Payments: 10, Seed: 7, To: now}); err == nil {
-		t.Error("the same payments are written twice")
+	s, err := db.SpendSummary(t.Context(), keys, o.To.AddDate(0, 0, -30), o.To)
+	if err != nil || s.Total().Count != o.Payments || s.Total().Corrected.IsZero() || len(s.Hosts) != hosts || len(s.Tasks) != tasks+1 {
+		t.Errorf("%+v, %v", s, err)
+	}
+	for _, d := range s.Days {
+		if d.Count < o.Payments/40 {
+			t.Errorf("%d payments on %s", d.Count, d.Day)
+		}
+	}
+	for _, wrong := range []Options{o, {Payments: 1}, {Keys: keys}} {
+		if err := Fill(t.Context(), db, wrong); err == nil {
+			t.Errorf("%+v is filled", wrong)
+		}
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r, err := boltstore.CheckFile(t.Context(), path, vault.Given(vault.MasterKey{1}))
+	if err != nil || r.Err() != nil || r.Events != o.Payments+o.Payments/1000 || r.Labels["disputed"] != o.Payments/1000 {
+		t.Errorf("%+v, %v", r, err)
 	}
 }
