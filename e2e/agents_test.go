@@ -1,15 +1,14 @@
 package e2e
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"net/http"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -17,59 +16,30 @@ import (
 	"github.com/purserpay/purser/e2e/internal/process"
 )
 
-// agent is a program that can be told to use a proxy and knows nothing of payments.
-type agent func(t *testing.T, p *payer, o order, target string) answer
-
-// agents returns the HTTP clients that every developer has. Each talks to a proxy in its own way.
-func agents() map[string]agent {
-	return map[string]agent{"go": goAgent, "curl": curlAgent, "urllib": urllibAgent, "requests": requestsAgent, "node": nodeAgent}
-}
-
-func goAgent(t *testing.T, p *payer, o order, target string) answer {
+// buy makes an order through the proxy.
+func (p *payer) buy(t *testing.T, o order, target string) answer {
+	t.Helper()
 	return send(t, p.proxied(), o.method, target, o.body)
 }
 
-func curlAgent(t *testing.T, p *payer, o order, target string) answer {
-	return curl(t, p, o, target)
-}
-
-// curl runs curl through the proxy; more are further arguments.
-func curl(t *testing.T, p *payer, o order, target string, more ...string) answer {
-	t.Helper()
-	arguments := []string{"-sS", "-x", p.proxyURL().String(), "-X", o.method, "-D", "/dev/stderr", "-m", "60"}
+// curlCommand returns curl's command line for an order. It dumps headers to its standard error.
+func curlCommand(o order, target string) []string {
+	command := []string{"curl", "-sS", "-m", "60", "-X", o.method, "-D", "/dev/stderr"}
 	if o.body != "" {
-		arguments = append(arguments, "-H", "Content-Type: application/json", "--data-binary", o.body)
+		command = append(command, "-H", "Content-Type: application/json", "--data-binary", o.body)
 	}
-	stdout, stderr := runAgent(t, exec.Command("curl", append(append(arguments, more...), target)...))
-	return answer{header: lastHeaders(stderr), status: lastStatus(t, stderr), body: stdout}
+	return append(command, target)
 }
 
-// lastResponse cuts the last response out of the headers that curl dumped, of which those of a tunnel come first.
-func lastResponse(dump string) string {
-	return dump[strings.LastIndex("\n"+dump, "\nHTTP/"):]
-}
-
-// lastStatus reads the status of the last response in what curl dumped.
-func lastStatus(t *testing.T, dump string) int {
+// curled reads the last answer that curl got. Those of a tunnel come before it.
+func curled(t *testing.T, stdout, stderr string) answer {
 	t.Helper()
-	if fields := strings.Fields(lastResponse(dump)); len(fields) > 1 {
-		if status, err := strconv.Atoi(fields[1]); err == nil {
-			return status
-		}
+	last := strings.Replace(stderr[strings.LastIndex("\n"+stderr, "\nHTTP/"):], "HTTP/2 ", "HTTP/2.0 ", 1)
+	res, err := http.ReadResponse(bufio.NewReader(strings.NewReader(last)), nil)
+	if err != nil {
+		t.Fatalf("%v in %q", err, stderr)
 	}
-	t.Fatalf("no status in %q", dump)
-	return 0
-}
-
-// lastHeaders reads the headers of the last response in what curl dumped.
-func lastHeaders(dump string) http.Header {
-	header := http.Header{}
-	for line := range strings.Lines(lastResponse(dump)) {
-		if name, value, found := strings.Cut(strings.TrimSpace(line), ": "); found {
-			header.Add(name, value)
-		}
-	}
-	return header
+	return answer{Status: res.StatusCode, Header: res.Header, Body: stdout}
 }
 
 const urllibProgram = `
@@ -102,39 +72,8 @@ func python() string {
 	return "python3"
 }
 
-func urllibAgent(t *testing.T, p *payer, o order, target string) answer {
-	return pythonAgent(t, urllibProgram, p, o, target)
-}
-
-func requestsAgent(t *testing.T, p *payer, o order, target string) answer {
-	requireModule(t, "requests")
-	return pythonAgent(t, requestsProgram, p, o, target)
-}
-
-// pythonAgent runs a Python program that learns of the proxy as most do, from its environment. Python's libraries send
-// no credentials at all unless there is a password; to purser it is the name of a task.
-func pythonAgent(t *testing.T, program string, p *payer, o order, target string) answer {
-	t.Helper()
-	proxy := p.proxyURL()
-	proxy.User = url.UserPassword(p.key, "python")
-	cmd := exec.Command(python(), "-c", program)
-	cmd.Env = process.Environment(assignments(map[string]string{
-		"http_proxy": proxy.String(), "URL": target, "METHOD": o.method, "BODY": o.body,
-	})...)
-	stdout, _ := runAgent(t, cmd)
-	return decodeAgent(t, stdout)
-}
-
-func nodeAgent(t *testing.T, p *payer, o order, target string) answer {
-	var got json.RawMessage
-	runPeer(t, "agent.mjs", map[string]string{
-		"PROXY": p.proxyURL().String(), "URL": target, "METHOD": o.method, "BODY": o.body,
-	}, &got)
-	return decodeAgent(t, string(got))
-}
-
 // decodeAgent reads the line in which an agent says what it got.
-func decodeAgent(t *testing.T, line string) answer {
+func decodeAgent(t *testing.T, line, _ string) answer {
 	t.Helper()
 	var got struct {
 		Status  int
@@ -148,7 +87,7 @@ func decodeAgent(t *testing.T, line string) answer {
 	for name, value := range got.Headers {
 		header.Set(name, value)
 	}
-	return answer{got.Status, header, got.Body}
+	return answer{Status: got.Status, Header: header, Body: got.Body}
 }
 
 // runAgent runs a program to its end, which must be a good one.

@@ -4,7 +4,6 @@ import (
 	"crypto/ecdsa"
 	"crypto/rand"
 	"encoding/base64"
-	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -13,6 +12,7 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/crypto"
 
+	"github.com/purserpay/purser/e2e/internal/process"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -61,57 +61,30 @@ func (b *buyer) pay(t *testing.T, challenge x402.Challenge) x402.Payload {
 	return payload
 }
 
-// answer is an HTTP response that was read to its end.
-type answer struct {
-	status int
-	header http.Header
-	body   string
-}
+type answer = process.Answer
 
 // direct talks to sellers without any proxy.
-var direct = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 60 * time.Second}
+var direct = process.Client(nil, nil)
 
 // send makes one request; header holds names and values in turn.
 func send(t *testing.T, client *http.Client, method, url, body string, header ...string) answer {
 	t.Helper()
-	got, err := trySend(t, client, method, url, body, header...)
+	got, err := process.Ask(t.Context(), client, method, url, body, header...)
 	if err != nil {
 		t.Fatalf("%s %s: %v", method, url, err)
 	}
 	return got
 }
 
-// trySend is send for a request that may get no answer.
-func trySend(t *testing.T, client *http.Client, method, url, body string, header ...string) (answer, error) {
-	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
-	if err != nil {
-		return answer{}, err
-	}
-	if body != "" {
-		req.Header.Set("Content-Type", "application/json")
-	}
-	for i := 0; i < len(header); i += 2 {
-		req.Header.Set(header[i], header[i+1])
-	}
-	res, err := client.Do(req)
-	if err != nil {
-		return answer{}, err
-	}
-	defer res.Body.Close()
-	text, err := io.ReadAll(res.Body)
-	return answer{res.StatusCode, res.Header, string(text)}, err
-}
-
 // challengeOf decodes the 402 of a seller.
 func challengeOf(t *testing.T, a answer) x402.Challenge {
 	t.Helper()
-	if a.status != http.StatusPaymentRequired {
-		t.Fatalf("status %d, want 402: %s", a.status, a.body)
+	if a.Status != http.StatusPaymentRequired {
+		t.Fatalf("status %d, want 402: %s", a.Status, a.Body)
 	}
-	challenge, found, err := x402.FromResponse(a.header, []byte(a.body))
+	challenge, found, err := x402.FromResponse(a.Header, []byte(a.Body))
 	if err != nil || !found {
-		t.Fatalf("no challenge in %v %s: %v", a.header, a.body, err)
+		t.Fatalf("no challenge in %v %s: %v", a.Header, a.Body, err)
 	}
 	return challenge
 }
@@ -119,8 +92,8 @@ func challengeOf(t *testing.T, a answer) x402.Challenge {
 // requireStatus fails unless an answer has a status.
 func requireStatus(t *testing.T, a answer, want int) {
 	t.Helper()
-	if a.status != want {
-		t.Fatalf("status %d, want %d\n%v\n%s", a.status, want, a.header, a.body)
+	if a.Status != want {
+		t.Fatalf("status %d, want %d\n%v\n%s", a.Status, want, a.Header, a.Body)
 	}
 }
 

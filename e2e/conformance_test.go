@@ -399,7 +399,7 @@ func TestConformanceOfPaidAnswers(t *testing.T) {
 	challengeOf(t, asked)
 	o := &origin{
 		exchanges: slices.DeleteFunc(exchanges(), func(e exchange) bool { return e.free }), seen: map[string]seen{},
-		challenge: http.Header{"Payment-Required": asked.header.Values(x402.HeaderRequired)},
+		challenge: http.Header{"Payment-Required": asked.Header.Values(x402.HeaderRequired)},
 	}
 	conform(t, o, append(slices.Clone(meantInAnswers), meantInPaidAnswers...), http.Header{"Payment-Signature": {"paid"}})
 }

@@ -70,7 +70,7 @@ func TestDoctorOnTheComposeFile(t *testing.T) {
 	for _, name := range want {
 		only = append(only, "--only", name)
 	}
-	e, status := examine(t, binary, composed(t), only...)
+	e, status := examine(t, binary, append(composed(t), "PURSER_BIND=0.0.0.0"), only...) // as the image listens
 	held := e.names("ok")
 	slices.Sort(held)
 	slices.Sort(want)

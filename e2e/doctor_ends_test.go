@@ -16,10 +16,7 @@ import (
 func TestDoctorThatIsBrokenOff(t *testing.T) {
 	t.Parallel()
 	binary := process.Program(t, process.Plain)
-	config, err := filepath.Abs("../xcaddy.Caddyfile")
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := filepath.Join(process.Root(), "xcaddy.Caddyfile")
 	for name, end := range map[string]func(cmd *exec.Cmd, stdout *os.File){
 		"nobody reads on":        func(_ *exec.Cmd, stdout *os.File) { _ = stdout.Close() },
 		"the terminal is closed": func(cmd *exec.Cmd, _ *os.File) { _ = cmd.Process.Signal(syscall.SIGHUP) },

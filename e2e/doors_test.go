@@ -93,7 +93,7 @@ func startDoors(t *testing.T, s site) *doors {
 func (s site) directive(door, scheme string) string {
 	to, options := s.plain, ""
 	if scheme == "https" {
-		to, options = s.tls, "tls_trust_pool file "+env.certificates.root
+		to, options = s.tls, "tls_trust_pool file "+env.certificates.File
 	}
 	switch door {
 	case viaCaddy:
@@ -145,8 +145,8 @@ func (p *payer) roots(t *testing.T) *x509.CertPool {
 	got := send(t, direct, "GET", "http://"+p.host+"/ca.crt", "")
 	requireStatus(t, got, http.StatusOK)
 	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM([]byte(got.body)) {
-		t.Fatalf("no certificate in %q", got.body)
+	if !pool.AppendCertsFromPEM([]byte(got.Body)) {
+		t.Fatalf("no certificate in %q", got.Body)
 	}
 	return pool
 }

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -58,23 +59,19 @@ func (d *drain) requireRefused(t *testing.T) {
 // requireRunning fails if the process ends, within more time than it leaves to what it does not know of.
 func (d *drain) requireRunning(t *testing.T) {
 	t.Helper()
-	select {
-	case <-d.Done:
+	if d.EndsWithin(1500 * time.Millisecond) {
 		t.Errorf("purser has ended, and had payments in flight")
-	case <-time.After(1500 * time.Millisecond):
 	}
 }
 
 // ended waits for the process and fails unless its exit status is as wanted.
 func (d *drain) ended(t *testing.T, within time.Duration, status int) {
 	t.Helper()
-	select {
-	case <-d.Done:
-		if got := d.Cmd.ProcessState.ExitCode(); got != status {
-			t.Errorf("exit status %d, want %d", got, status)
-		}
-	case <-time.After(within):
+	if !d.EndsWithin(within) {
 		t.Fatalf("purser has not ended after %s", within)
+	}
+	if got := d.Cmd.ProcessState.ExitCode(); got != status {
+		t.Errorf("exit status %d, want %d", got, status)
 	}
 }
 
@@ -89,19 +86,14 @@ func (d *drain) requireJournal(t *testing.T, open, settled int) {
 	if err != nil || found == nil {
 		t.Fatalf("purser check: %s", out)
 	}
-	want := map[string]int{"open": open, "settled": settled, "void": 0}
+	have := map[string]string{}
 	for _, part := range strings.Split(found[2], ", ") {
 		number, name, _ := strings.Cut(part, " ")
-		if n, counted := want[name]; counted {
-			if strconv.Itoa(n) != number {
-				t.Errorf("%s payments are %s, want %d", number, name, n)
-			}
-			delete(want, name)
-		}
+		have[name] = number
 	}
-	for name, n := range want {
-		if n != 0 {
-			t.Errorf("no payments are %s, want %d", name, n)
+	for name, n := range map[string]int{"open": open, "settled": settled, "void": 0} {
+		if number := cmp.Or(have[name], "0"); number != strconv.Itoa(n) {
+			t.Errorf("%s payments are %s, want %d", number, name, n)
 		}
 	}
 }
@@ -111,24 +103,14 @@ func (d *drain) requireJournal(t *testing.T, open, settled int) {
 func (d *drain) requireBooks(t *testing.T, state func(stage) string) {
 	t.Helper()
 	d.start(t)
-	// Leases of the process that ended lapse, authorizations expire, and recovery looks again.
-	var passed time.Time
-	process.Eventually(t, 3*time.Minute, func() string {
-		if time.Since(passed) > 3*time.Second {
-			d.clock.Forward(t, 5*time.Minute)
-			passed = time.Now()
-		}
+	d.clock.Until(t, 3*time.Minute, func() string {
 		if open := d.rows(t, "open"); len(open) > 0 {
 			return fmt.Sprintf("%+v", open)
 		}
 		return ""
 	})
 	for _, c := range []*hostile.Customer{d.agent, d.owner} {
-		books, err := hostile.ReadBooks(t.Context(), c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ledger, err := hostile.ReadLedger(t.Context(), d.chain, c.Wallet)
+		books, ledger, err := process.ReadAccount(t.Context(), c, d.chain)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -227,7 +209,7 @@ func (d *drain) keptTunnel(t *testing.T, order uint64) func() {
 	requireStatus(t, send(t, client, "GET", d.site.https+"/buy?id=0", ""), http.StatusBadRequest)
 	return func() {
 		t.Helper()
-		if got, err := trySend(t, client, "GET", fmt.Sprintf("%s/buy?id=%d", d.site.https, order), ""); err == nil {
+		if got, err := process.Ask(t.Context(), client, "GET", fmt.Sprintf("%s/buy?id=%d", d.site.https, order), ""); err == nil {
 			t.Errorf("order %d on an intercepted connection that was kept alive: %+v", order, got)
 		}
 	}

@@ -40,7 +40,7 @@ func startEdge(t *testing.T) *edge {
 // gauge reads a value from the metrics.
 func (e *edge) gauge(name string) float64 {
 	e.t.Helper()
-	text := send(e.t, direct, "GET", e.MetricsURL(), "").body
+	text := send(e.t, direct, "GET", e.MetricsURL(), "").Body
 	found := regexp.MustCompile(`(?m)^` + name + ` (\S+)$`).FindStringSubmatch(text)
 	if found == nil {
 		e.t.Fatalf("no %s in the metrics", name)

@@ -66,10 +66,10 @@ func TestOfficialSellersTakeOurPayloads(t *testing.T) {
 			}
 			got := send(t, direct, tt.order.method, url, tt.order.body, payload.HeaderName(), payload.Header())
 			requireStatus(t, got, http.StatusOK)
-			if !tt.order.delivered(got.body) {
-				t.Fatalf("got %s", got.body)
+			if !tt.order.delivered(got.Body) {
+				t.Fatalf("got %s", got.Body)
 			}
-			receipt, found, err := x402.ReceiptFromHeader(got.header)
+			receipt, found, err := x402.ReceiptFromHeader(got.Header)
 			if err != nil || !found || !receipt.Success {
 				t.Fatalf("receipt %+v, found %v: %v", receipt, found, err)
 			}
@@ -81,27 +81,14 @@ func TestOfficialSellersTakeOurPayloads(t *testing.T) {
 				t.Fatalf("receipt names the network %s", receipt.Network)
 			}
 
-			// The same payload once more moves nothing.
+			// The same payload once more moves nothing. The words with which the current packages refuse it are those that
+			// purser's evidence rests on. The first generation does not say why, and what is paid upfront has no challenge then.
 			again := send(t, direct, tt.order.method, url, tt.order.body, payload.HeaderName(), payload.Header())
 			requireStatus(t, again, http.StatusPaymentRequired)
-			env.requirePaid(t, b.address, tt.seller.payTo, 1)
-		})
-	}
-}
-
-// The words with which the current packages refuse a used payload are those that purser's evidence rests on.
-func TestOfficialSellersNameAUsedNonce(t *testing.T) {
-	t.Parallel()
-	for name, s := range map[string]seller{"v2": env.v2, "v1": env.v1Modern} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newBuyer(t)
-			payload := b.pay(t, challengeOf(t, send(t, direct, "GET", s.url+"/paid", "")))
-			requireStatus(t, send(t, direct, "GET", s.url+"/paid", "", payload.HeaderName(), payload.Header()), http.StatusOK)
-			again := challengeOf(t, send(t, direct, "GET", s.url+"/paid", "", payload.HeaderName(), payload.Header()))
-			if !strings.Contains(again.Error, "nonce_already_used") {
-				t.Fatalf("refused with %q", again.Error)
+			if tt.seller != env.v1 && tt.order.path != "/upfront" && !strings.Contains(challengeOf(t, again).Error, "nonce_already_used") {
+				t.Errorf("refused with %v", again)
 			}
+			env.requirePaid(t, b.address, tt.seller.payTo, 1)
 		})
 	}
 }

@@ -6,8 +6,6 @@ import (
 	"net/http"
 	"net/url"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -61,7 +59,7 @@ func (p *purser) start(t *testing.T) {
 
 // proxyDirectives are the subdirectives of purser_proxy that make the sellers known.
 func (w *world) proxyDirectives() string {
-	text := "trust " + w.certificates.root + "\n"
+	text := "trust " + w.certificates.File + "\n"
 	for _, name := range []string{nameV2, nameV1, nameOther} {
 		text += "resolve " + name + " 127.0.0.1\n"
 	}
@@ -73,7 +71,7 @@ type payer struct {
 	host   string // of its purser, or of a wire in front of it
 	key    string
 	wallet common.Address
-	purser *purser // nil if it is a sandbox's
+	purser *purser
 }
 
 func (p *purser) newPayer(t *testing.T) *payer {
@@ -81,8 +79,8 @@ func (p *purser) newPayer(t *testing.T) *payer {
 	var created answer
 	process.Eventually(t, 90*time.Second, func() string {
 		// One address may make sixty keys a minute, and the tests share theirs.
-		if created = send(t, direct, "POST", p.URL("/api-keys"), `{"label":"e2e"}`); created.status == http.StatusTooManyRequests {
-			return created.body
+		if created = send(t, direct, "POST", p.URL("/api-keys"), `{"label":"e2e"}`); created.Status == http.StatusTooManyRequests {
+			return created.Body
 		}
 		return ""
 	})
@@ -103,9 +101,8 @@ func (p *payer) through(host string) *payer {
 // decode reads a JSON answer of the expected status.
 func decode(t *testing.T, a answer, status int, into any) {
 	t.Helper()
-	requireStatus(t, a, status)
-	if err := json.Unmarshal([]byte(a.body), into); err != nil {
-		t.Fatalf("%v in %s", err, a.body)
+	if err := a.Decode(status, into); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -121,12 +118,7 @@ func (p *payer) proxyURL() *url.URL {
 }
 
 // proxied is a Go client that sends everything through the proxy, one connection per request.
-func (p *payer) proxied() *http.Client {
-	return &http.Client{
-		Transport: &http.Transport{Proxy: http.ProxyURL(p.proxyURL()), DisableKeepAlives: true},
-		Timeout:   60 * time.Second,
-	}
-}
+func (p *payer) proxied() *http.Client { return process.Client(p.proxyURL(), nil) }
 
 // payment is a payment in the API's answers.
 type payment struct {
@@ -177,9 +169,9 @@ type payResult struct {
 // payBody is the body of POST /v1/pay for the 402 of a seller; more holds further names and values in turn.
 func payBody(t *testing.T, challenge answer, requestURL string, more ...string) string {
 	t.Helper()
-	header := challenge.header.Get(x402.HeaderRequired)
+	header := challenge.Header.Get(x402.HeaderRequired)
 	if header == "" {
-		header = base64Of(challenge.body) // version 1 keeps its challenge in the body
+		header = base64Of(challenge.Body) // version 1 keeps its challenge in the body
 	}
 	fields := map[string]string{"paymentRequiredHeader": header, "requestUrl": requestURL}
 	for i := 0; i < len(more); i += 2 {
@@ -219,28 +211,8 @@ func (p *payer) requireSettled(t *testing.T, to common.Address, n int) {
 		}
 		return ""
 	})
-	settled := p.payments(t, "?state=settled")
-	if all := p.payments(t, ""); len(settled) != n || len(all) != n {
-		t.Fatalf("want %d settled payments, got %+v", n, all)
-	}
 	env.requirePaid(t, p.wallet, to, n)
-	onChain := map[string]bool{}
-	for _, transfer := range env.paid(t, p.wallet) {
-		onChain[transfer.Tx] = true
-	}
-	for _, one := range settled {
-		if !onChain[one.Transaction] {
-			t.Fatalf("transaction %q of %s is not on the chain", one.Transaction, one.ID)
-		}
-		delete(onChain, one.Transaction) // no two payments may claim one
-	}
-	events := p.spend(t)
-	if len(events) != n {
-		t.Fatalf("%d spend events, want %d: %+v", len(events), n, events)
-	}
-	for _, event := range events {
-		if event.Amount != strconv.Itoa(price) || event.Currency != "USDC" || !strings.HasPrefix(event.RequestURL, "http") {
-			t.Fatalf("spend event %+v", event)
-		}
+	if books := p.requireBooks(t); len(books.Payments) != n || len(books.Events) != n {
+		t.Fatalf("want %d settled payments, got %+v", n, books)
 	}
 }

@@ -14,7 +14,7 @@ import (
 func startSidecar(t *testing.T, upstream string) *payer {
 	t.Helper()
 	key := "pk_" + strings.Repeat("side", 6)
-	p := newPurser(t, env.facilitator, "PURSER_KEY="+key, "PURSER_UPSTREAM="+upstream, "SSL_CERT_FILE="+env.certificates.root)
+	p := newPurser(t, env.facilitator, "PURSER_KEY="+key, "PURSER_UPSTREAM="+upstream, "SSL_CERT_FILE="+env.certificates.File)
 	p.Config = filepath.Join(process.Root(), "xcaddy.Caddyfile")
 	p.start(t)
 	return p.deploymentKey(t, key)
@@ -32,17 +32,14 @@ func TestSidecar(t *testing.T) {
 				t.Parallel()
 				payer := startSidecar(t, upstream)
 				for i, o := range []order{getPaid, postEcho} {
-					arguments := []string{"-sS", "-m", "60", "-X", o.method, "-D", "/dev/stderr", payer.sidecar() + o.path}
-					if o.body != "" {
-						arguments = append(arguments, "-H", "Content-Type: application/json", "--data-binary", o.body)
-					}
-					stdout, stderr := runAgent(t, exec.Command("curl", arguments...))
-					requirePaidAnswer(t, answer{header: lastHeaders(stderr), status: lastStatus(t, stderr), body: stdout}, o, payer)
+					command := curlCommand(o, payer.sidecar()+o.path)
+					stdout, stderr := runAgent(t, exec.Command(command[0], command[1:]...))
+					requirePaidAnswer(t, curled(t, stdout, stderr), o, payer)
 					payer.requireSettled(t, s.payTo, i+1)
 				}
 				free := send(t, direct, "GET", payer.sidecar()+"/free", "")
-				if requireStatus(t, free, http.StatusOK); free.header.Get("Purser-Payment") != "" || free.header.Get("X-Seller") != "free" {
-					t.Errorf("free: %v", free.header)
+				if requireStatus(t, free, http.StatusOK); free.Header.Get("Purser-Payment") != "" || free.Header.Get("X-Seller") != "free" {
+					t.Errorf("free: %v", free.Header)
 				}
 				payer.requireSettled(t, s.payTo, 2)
 			})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -130,23 +129,8 @@ func startDrain(t *testing.T, validity time.Duration, edit ...string) *drain {
 		d.held = append(d.held, &held{came: make(chan struct{}), open: make(chan struct{})})
 		d.results = append(d.results, make(chan error, 1))
 	}
-	var err error
-	if d.chain, err = ledger.Start(context.Background(), ledger.Options{Now: d.clock.Now}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := d.chain.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	if d.World, err = hostile.Start(context.Background(), hostile.Options{Chain: d.chain, Now: d.clock.Now, Validity: validity}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := d.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	d.chain = process.StartLedger(t, d.clock)
+	d.World = process.StartHostile(t, d.chain, d.clock, validity)
 	d.Facilitator.Choose = d.facilitate
 	d.Seller.Choose = d.sell
 	d.site = startSite(t, nameOther, http.HandlerFunc(d.serve))
@@ -158,10 +142,10 @@ func startDrain(t *testing.T, validity time.Duration, edit ...string) *drain {
 	d.Config = process.Shipped(t, append([]string{process.ProxyBlock, process.ProxyBlock + env.proxyDirectives()}, edit...)...)
 	d.start(t)
 	ctx := t.Context()
-	if d.agent, err = hostile.Enroll(ctx, d.URL("")); err != nil {
-		t.Fatal(err)
-	}
-	if d.owner, err = hostile.Deployment(ctx, d.URL(""), key); err != nil {
+	var errs [2]error
+	d.agent, errs[0] = hostile.Enroll(ctx, d.URL(""))
+	d.owner, errs[1] = hostile.Deployment(ctx, d.URL(""), key)
+	if err := errors.Join(errs[:]...); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []*hostile.Customer{d.agent, d.owner} {
@@ -305,18 +289,9 @@ func (d *drain) buy(ctx context.Context, t *testing.T, w way, order uint64) erro
 		r = d.owner.BuyBeside(ctx, d.SidecarURL(), hostile.Order{ID: order})
 	case inTunnel, inTunnel2:
 		client := (&payer{host: d.Host(), key: d.agent.Key}).behind(t, w == inTunnel2)
-		r, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("%s/buy?id=%d", d.site.https, order), http.NoBody)
-		if err != nil {
-			return err
-		}
-		res, err := client.Do(r)
-		if err != nil {
-			return err
-		}
-		defer res.Body.Close()
-		text, err := io.ReadAll(res.Body)
-		if err == nil && string(text) != fmt.Sprintf(`{"order":%d}`, order) {
-			err = fmt.Errorf("%s: %q", res.Status, text)
+		got, err := process.Ask(ctx, client, http.MethodGet, fmt.Sprintf("%s/buy?id=%d", d.site.https, order), "")
+		if err == nil && got.Body != fmt.Sprintf(`{"order":%d}`, order) {
+			err = fmt.Errorf("%d: %q", got.Status, got.Body)
 		}
 		return err
 	}

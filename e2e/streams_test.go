@@ -149,7 +149,7 @@ func TestWebSocket(t *testing.T) {
 	t.Parallel()
 	asked := send(t, direct, "GET", env.v2.url+"/paid", "")
 	challengeOf(t, asked)
-	for name, challenge := range map[string]http.Header{"free": nil, "paid": {"Payment-Required": asked.header.Values(x402.HeaderRequired)}} {
+	for name, challenge := range map[string]http.Header{"free": nil, "paid": {"Payment-Required": asked.Header.Values(x402.HeaderRequired)}} {
 		d := startDoors(t, startSite(t, nameOther, echoes(challenge)))
 		proxied := websocket.Dialer{
 			Proxy:           http.ProxyURL(&url.URL{Scheme: "http", Host: d.host, User: url.UserPassword(d.key, "socket")}),

@@ -35,7 +35,7 @@ type world struct {
 	dir   string          // for binaries and data
 	chain *evm.Chain
 	// certificates are the sellers'.
-	certificates *certificates
+	certificates *process.Certificates
 
 	facilitator   string // of @x402/core 2.27, both protocol versions
 	facilitatorV1 string // of x402 1.2
@@ -81,7 +81,7 @@ func (w *world) start() (err error) {
 	if w.dir, err = os.MkdirTemp("", "purser-e2e-"); err != nil {
 		return err
 	}
-	if w.certificates, err = newCertificates(w.dir); err != nil {
+	if w.certificates, err = process.NewCertificates(w.dir, nameV2, nameV1, nameOther); err != nil {
 		return err
 	}
 	text, err := os.ReadFile("../xcaddy.Caddyfile")
@@ -149,7 +149,7 @@ func (w *world) startSeller(script, facilitator string, more map[string]string) 
 		return seller{}, err
 	}
 	environment := map[string]string{
-		"FACILITATOR_URL": facilitator, "PAY_TO": payTo.Hex(), "TLS_CERT": w.certificates.chain, "TLS_KEY": w.certificates.key,
+		"FACILITATOR_URL": facilitator, "PAY_TO": payTo.Hex(), "TLS_CERT": w.certificates.File, "TLS_KEY": w.certificates.KeyFile,
 	}
 	for name, value := range more {
 		environment[name] = value
