@@ -9,7 +9,7 @@ import (
 )
 
 var (
-	runs   = flag.Int("kills.runs", 20, "how many pursers are killed at random")
+	runs   = flag.Int("kills.runs", 12, "how many pursers are killed at random")
 	seed   = flag.Uint64("kills.seed", 0, "what chance begins with; 0 is another one each time")
 	atOnce = flag.Int("kills.parallel", 24, "how many pursers run at once")
 )
