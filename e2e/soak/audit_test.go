@@ -48,7 +48,7 @@ func (l *load) audit(ctx context.Context, keys []key) (sum totals, findings []st
 	return sum, findings[:min(len(findings), 50)]
 }
 
-// books are what purser says of a key.
+// books reads the books of a key.
 func (l *load) books(ctx context.Context, k key) (hostile.Books, error) {
 	c, err := hostile.Deployment(ctx, l.purser.URL(""), k.secret)
 	if err != nil {
@@ -75,7 +75,7 @@ func (l *load) closed(t *testing.T) bool {
 	return true
 }
 
-// account is what the chain says of a wallet, which gets nothing but its first balance.
+// account returns the transfers and the balance of a wallet, which receives nothing but its first balance.
 func (l *ledger) account(wallet x402.Address) hostile.Ledger {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
