@@ -1,8 +1,11 @@
 package session_test
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -78,6 +81,26 @@ func TestSessionsEnd(t *testing.T) {
 	w.pass(2 * time.Minute)
 	if b.isIn() {
 		t.Error("12 hours are over")
+	}
+}
+
+// Sessions outlive an update of purser, so their tokens, ids and stored JSON stay as they are.
+func TestStoredSession(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	token := w.local().mustSignIn()
+	id := sha256.Sum256([]byte(token))
+	kept, err := w.accounts.Session(t.Context(), hex.EncodeToString(id[:]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !regexp.MustCompile(`^[\w-]{43}$`).MatchString(token) {
+		t.Errorf("token %s", token)
+	}
+	want := regexp.MustCompile(`^{"deadline":"` + kept.Expires.UTC().Format(time.RFC3339Nano) +
+		`","account":"[-\da-f]{36}","generation":0,"auth_time":"[-\dT:]+Z","secure":false,"standing":{"email":"ada@example\.com"}}$`)
+	if !want.Match(kept.Data) {
+		t.Errorf("stored %s, not %s", kept.Data, want)
 	}
 }
 
