@@ -17,6 +17,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/alexedwards/scs/v2"
+
 	"github.com/purserpay/purser/internal/perclient"
 	"github.com/purserpay/purser/pay"
 )
@@ -83,6 +85,7 @@ type Gate struct {
 	public    place
 	allowed   allowed
 	crossSite *http.CrossOriginProtection
+	manager   *scs.SessionManager
 	provider  *provider // nil without a configured provider
 	pages     Pages
 
@@ -100,7 +103,7 @@ func New(o Options) (*Gate, error) {
 		o.Clock = time.Now
 	}
 	g := &Gate{
-		opts: o, log: o.Logger, now: o.Clock, crossSite: http.NewCrossOriginProtection(),
+		opts: o, log: o.Logger, now: o.Clock, crossSite: http.NewCrossOriginProtection(), manager: newManager(o.Accounts),
 		starts: perclient.NewLimiter[netip.Addr](signIns, signIns), finishes: perclient.NewLimiter[netip.Addr](signIns, signIns),
 		exchanges: make(chan struct{}, maxExchanges),
 	}

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -9,13 +10,15 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/alexedwards/scs/v2"
+
 	"github.com/purserpay/purser/pay"
 )
 
 const (
 	// lifetime is the time after which a session ends, used or not.
 	lifetime = 12 * time.Hour
-	// tokenLength is the length of randomText: 32 random bytes in base64.
+	// tokenLength is the length of a session's token, and of randomText: 32 random bytes in base64.
 	tokenLength = 43
 	// sessionCookie keeps a session's token.
 	sessionCookie = "purser"
@@ -26,7 +29,7 @@ const (
 
 // record holds the contents of a session, as the store keeps them.
 type record struct {
-	Deadline   time.Time `json:"deadline"`
+	Deadline   time.Time `json:"deadline"` // set by codec
 	Account    string    `json:"account"`
 	Generation uint64    `json:"generation"` // of the account, when the session was made
 	AuthTime   time.Time `json:"auth_time,omitzero"`
@@ -35,6 +38,59 @@ type record struct {
 	Secure bool `json:"secure"`
 	// Standing is judged at every request, so that a change of PURSER_OIDC_ALLOW takes effect.
 	Standing standing `json:"standing,omitzero"`
+}
+
+// recordKey is the key of the record among a session's values.
+const recordKey = "record"
+
+// newManager returns the session manager. scs.New would start with a store in memory, and a
+// goroutine that never ends.
+func newManager(a Accounts) *scs.SessionManager {
+	return &scs.SessionManager{Lifetime: lifetime, Store: sessions{accounts: a}, Codec: codec{}}
+}
+
+// codec encodes a session as the JSON of its record.
+type codec struct{}
+
+// Encode implements scs.Codec.
+func (codec) Encode(deadline time.Time, values map[string]any) ([]byte, error) {
+	rec, _ := values[recordKey].(record) // admit puts it there
+	rec.Deadline = deadline
+	return json.Marshal(rec)
+}
+
+// Decode implements scs.Codec.
+func (codec) Decode(data []byte) (time.Time, map[string]any, error) {
+	var rec record
+	err := json.Unmarshal(data, &rec)
+	return rec.Deadline, map[string]any{recordKey: rec}, err
+}
+
+// sessions adapts pay's sessions to scs.CtxStore.
+type sessions struct {
+	scs.Store // nil: the manager calls only the methods with a context
+	accounts  Accounts
+}
+
+var _ scs.CtxStore = sessions{}
+
+// FindCtx implements scs.CtxStore.
+func (s sessions) FindCtx(ctx context.Context, token string) ([]byte, bool, error) {
+	kept, err := s.accounts.Session(ctx, idOf(token))
+	if errors.Is(err, pay.ErrSessionNotFound) {
+		return nil, false, nil
+	}
+	return kept.Data, err == nil, err
+}
+
+// CommitCtx implements scs.CtxStore.
+func (s sessions) CommitCtx(ctx context.Context, token string, data []byte, expiry time.Time) error {
+	return s.accounts.PutSession(ctx, pay.Session{ID: idOf(token), Data: data, Expires: expiry})
+}
+
+// DeleteCtx implements scs.CtxStore.
+func (s sessions) DeleteCtx(ctx context.Context, token string) error {
+	return s.accounts.DeleteSession(ctx, idOf(token))
 }
 
 // idOf returns the id of a token's session. The store never sees a token.
@@ -82,17 +138,12 @@ func (g *Gate) session(r *http.Request, at place) (v Visitor, ok bool, err error
 	if token == "" {
 		return Visitor{}, false, err
 	}
-	var rec record
-	kept, err := g.opts.Accounts.Session(r.Context(), idOf(token))
-	if err == nil {
-		err = json.Unmarshal(kept.Data, &rec)
-	}
-	switch {
-	case errors.Is(err, pay.ErrSessionNotFound):
-		return Visitor{}, false, nil
-	case err != nil:
+	ctx, err := g.manager.Load(r.Context(), token)
+	if err != nil {
 		return Visitor{}, false, fmt.Errorf("reading a session: %w", err)
-	case rec.Secure != at.secure || !g.now().Before(rec.Deadline):
+	}
+	rec, ok := g.manager.Get(ctx, recordKey).(record)
+	if !ok || rec.Secure != at.secure || !g.now().Before(rec.Deadline) {
 		return Visitor{}, false, nil
 	}
 	a, err := g.opts.Accounts.Account(r.Context(), rec.Account)
@@ -112,11 +163,12 @@ func (g *Gate) admit(w http.ResponseWriter, r *http.Request, at place, v Visitor
 	if err := g.dismiss(w, r, at); err != nil {
 		return err
 	}
-	token, ends := randomText(), g.now().Add(lifetime).UTC()
-	data, err := json.Marshal(record{ends, v.Account.ID, v.Account.Generation, v.AuthTime, at.secure, v.standing})
-	if err == nil {
-		err = g.opts.Accounts.PutSession(r.Context(), pay.Session{ID: idOf(token), Data: data, Expires: ends})
-	}
+	ctx, _ := g.manager.Load(r.Context(), "") // without a token, it reads nothing and cannot fail
+	g.manager.Put(ctx, recordKey, record{
+		Account: v.Account.ID, Generation: v.Account.Generation, AuthTime: v.AuthTime, Secure: at.secure, Standing: v.standing,
+	})
+	g.manager.SetDeadline(ctx, g.now().Add(lifetime).UTC())
+	token, _, err := g.manager.Commit(ctx)
 	if err != nil {
 		return fmt.Errorf("keeping a session: %w", err)
 	}
@@ -135,7 +187,11 @@ func (g *Gate) dismiss(w http.ResponseWriter, r *http.Request, at place) error {
 		return err
 	}
 	if token != "" {
-		if err := g.opts.Accounts.DeleteSession(r.Context(), idOf(token)); err != nil {
+		ctx, err := g.manager.Load(r.Context(), token)
+		if err == nil {
+			err = g.manager.Destroy(ctx)
+		}
+		if err != nil {
 			return fmt.Errorf("ending a session: %w", err)
 		}
 	}
