@@ -2,6 +2,7 @@ package boltstore
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -89,6 +90,7 @@ func write(in *bbolt.Bucket, key, value []byte) error {
 
 // undo takes back the changes from one on.
 func (b *batch) undo(from int) error {
+	var touched []string // payments
 	for i := len(b.changes) - 1; i >= from; i-- {
 		c := b.changes[i]
 		was := c.was
@@ -100,16 +102,18 @@ func (b *batch) undo(from int) error {
 		}
 		switch &c.bucket[0] {
 		case &paymentsBucket[0]:
-			delete(b.rows, c.key)
-			if c.existed {
-				p, err := decodePayment(c.was)
-				if err != nil {
-					return fmt.Errorf("undo payment %s: %w", c.key, err)
-				}
-				b.rows[c.key] = p
-			}
+			touched = append(touched, c.key)
 		case &spendDaysBucket[0]:
 			delete(b.days, c.key)
+		}
+	}
+	for _, id := range touched {
+		p, err := paymentIn(b.tx, id)
+		if err != nil && !errors.Is(err, pay.ErrPaymentNotFound) {
+			return fmt.Errorf("undo: %w", err)
+		}
+		if b.rows[id] = p; p == nil {
+			delete(b.rows, id)
 		}
 	}
 	b.changes = b.changes[:from]

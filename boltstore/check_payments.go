@@ -3,16 +3,26 @@ package boltstore
 import (
 	"bytes"
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/purserpay/purser/pay"
 )
 
+// payloads looks for payloads of payments that have none.
+func (c *checker) payloads(ctx context.Context) error {
+	return c.each(ctx, payloadsBucket, func(k, _ []byte) {
+		if p, err := paymentIn(c.tx, string(k)); errors.Is(err, pay.ErrPaymentNotFound) || err == nil && p.Retired {
+			c.fault("there is a payload of payment %s, which has none", k)
+		}
+	})
+}
+
 // payments reads every row once and looks up every entry that must refer to it.
 func (c *checker) payments(ctx context.Context) error {
 	return c.each(ctx, paymentsBucket, func(k, v []byte) {
 		c.report.Payments++
-		p, err := decodePayment(v)
+		p, err := decodePayment(storedIn(c.tx, string(k)))
 		if err != nil {
 			c.fault("payment %s: %v", k, err)
 			return

@@ -157,7 +157,7 @@ func (d *spendDays) spentOn(keyID []byte) map[int64]bool {
 	days, prefix := map[int64]bool{}, append(bytes.Clone(keyID), 0)
 	c := d.tx.Bucket(eventsBucket).Cursor()
 	for k, row := c.Seek(prefix); bytes.HasPrefix(k, prefix); k, row = c.Next() {
-		if e, err := decodeEvent(row); err == nil {
+		if e, err := decodeEvent(k, row); err == nil {
 			days[pay.DayOf(e.Created).Unix()] = true
 		}
 	}

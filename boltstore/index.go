@@ -11,6 +11,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/x402"
 )
 
 // indexEntry holds one entry of a payment in an index.
@@ -137,7 +138,14 @@ func (b *batch) recount(was, is *pay.Payment) error {
 // host on REST is only claimed and may be of any length.
 func hostEventKey(e *pay.SpendEvent) []byte { return joinKey(e.KeyID, hashed(e.Host), e.ID) }
 
-func transactionKey(hash string) string { return strings.ToLower(hash) }
+// transactionKey makes the part of a key for the hash of a transaction: 32 bytes, or text that is
+// no hash in lower case.
+func transactionKey(hash string) string {
+	if n, err := x402.ParseNonce(hash); err == nil {
+		return string(n[:])
+	}
+	return strings.ToLower(hash)
+}
 
 // hasKey reports whether a bucket has a key. Get returns the same for a missing key and an empty
 // value.

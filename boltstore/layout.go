@@ -35,6 +35,7 @@ var (
 	liveWalletsBucket   = []byte("wallets_live")   // key id, wallet id -> nothing
 
 	paymentsBucket     = []byte("payments")          // payment id -> payment
+	payloadsBucket     = []byte("payloads")          // payment id -> what its payload takes; until the payment is retired
 	keyPaymentsBucket  = []byte("payments_by_key")   // key id, payment id -> nothing
 	labelsBucket       = []byte("payments_by_label") // key id, label, payment id -> nothing; sparse labels only
 	labelledBucket     = []byte("payments_labelled") // label bits, payment id -> nothing; see labelBits
@@ -43,7 +44,7 @@ var (
 	leasesBucket       = []byte("leases")            // until (ns), payment id -> nothing
 	dueBucket          = []byte("payments_due")      // check (ns), payment id -> nothing
 	livingBucket       = []byte("payments_living")   // key id, SHA-256 of the idempotency key, payment id -> nothing; only attempts that live, of which the last one counts
-	transactionsBucket = []byte("payments_by_tx")    // transaction in lower case, payment id -> nothing
+	transactionsBucket = []byte("payments_by_tx")    // transactionKey, payment id -> nothing
 	attemptsBucket     = []byte("attempts")          // key id, SHA-256 of the idempotency key, attempt, payment id -> nothing; stays when the payment is retired
 	noncesBucket       = []byte("reconciled")        // nonce, payment id -> nothing; payments that only the chain tells of
 	labelCountsBucket  = []byte("label_counts")      // label -> number of payments that have it
@@ -68,15 +69,19 @@ var allBuckets = [][]byte{
 	hostEventsBucket, spendDaysBucket,
 	accountsBucket, identitiesBucket, sessionsBucket, sessionsExpiryBucket,
 	auditBucket, auditOfBucket,
+	payloadsBucket,
 }
 
 // paymentBuckets lists the buckets that readers may see before their changes are durable: see
 // batch.early.
 var paymentBuckets = [][]byte{
-	paymentsBucket, keyPaymentsBucket, labelsBucket, labelledBucket, awaitedBucket, hostsBucket, leasesBucket,
+	paymentsBucket, payloadsBucket, keyPaymentsBucket, labelsBucket, labelledBucket, awaitedBucket, hostsBucket, leasesBucket,
 	dueBucket, livingBucket, transactionsBucket, attemptsBucket, labelCountsBucket,
 	eventsBucket, taskEventsBucket, hostEventsBucket, spendDaysBucket, countersBucket,
 }
+
+// hashedBuckets lists the buckets whose keys come in no order.
+var hashedBuckets = [][]byte{keyHashBucket, identitiesBucket, sessionsBucket, awaitedBucket, livingBucket, transactionsBucket, attemptsBucket, noncesBucket}
 
 // Keys of the meta bucket.
 var (

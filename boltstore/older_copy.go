@@ -113,8 +113,8 @@ func lastWritten(tx *bbolt.Tx) (at time.Time, err error) {
 			return at, fmt.Errorf("when the store was opened: %w", err)
 		}
 	}
-	if id, row := tx.Bucket(paymentsBucket).Cursor().Last(); id != nil {
-		p, err := decodePayment(row)
+	if id, _ := tx.Bucket(paymentsBucket).Cursor().Last(); id != nil {
+		p, err := paymentIn(tx, string(id))
 		if err != nil {
 			return at, err
 		}

@@ -2,7 +2,6 @@ package boltstore
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -53,9 +52,9 @@ func (d *DB) newestPayments(ctx context.Context, keys []string, label, before st
 				if wanted != 0 && (len(encoded) < 2 || encoded[1]&wanted == 0) {
 					continue
 				}
-				p, err := decodePayment(encoded)
+				p, err := paymentIn(tx, before)
 				if err != nil {
-					return fmt.Errorf("payment %s: %w", before, err)
+					return err
 				}
 				list = append(list, p)
 			}

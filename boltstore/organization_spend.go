@@ -150,7 +150,8 @@ func (l *spendList) indexes(keyID string) (list []idIndex) {
 
 // add lists an event if the query wants it.
 func (l *spendList) add(tx *bbolt.Tx, keyID, id string) error {
-	event, err := decodeEvent(tx.Bucket(eventsBucket).Get(joinKey(keyID, id)))
+	key := joinKey(keyID, id)
+	event, err := decodeEvent(key, tx.Bucket(eventsBucket).Get(key))
 	if err != nil {
 		return fmt.Errorf("spend event %s: %w", id, err)
 	}

@@ -45,8 +45,8 @@ type queuedChange struct {
 	payment string
 	what    string // for the log
 	run     func(*batch) error
-	// promised is the encoded row that the caller got; nil if no caller did.
-	promised []byte
+	// promised holds the encoded rows that the caller got; none if no caller did.
+	promised storedPayment
 }
 
 // outageStatus is the part of an outage that other goroutines read.
@@ -275,9 +275,9 @@ func (d *DB) dropWritten() error {
 	out := d.outage
 	done := map[string]int{} // payment -> index of its last written change
 	err := d.view(context.Background(), func(tx *bbolt.Tx) error {
-		payments := tx.Bucket(paymentsBucket)
 		for i, k := range out.queued {
-			if k.promised != nil && bytes.Equal(payments.Get([]byte(k.payment)), k.promised) {
+			has := storedIn(tx, k.payment)
+			if k.promised.row != nil && bytes.Equal(has.row, k.promised.row) && bytes.Equal(has.payload, k.promised.payload) {
 				done[k.payment] = i
 			}
 		}
@@ -288,7 +288,7 @@ func (d *DB) dropWritten() error {
 	}
 	rest := out.queued[:0]
 	for i, k := range out.queued {
-		if last, ok := done[k.payment]; k.promised == nil || !ok || i > last {
+		if last, ok := done[k.payment]; k.promised.row == nil || !ok || i > last {
 			rest = append(rest, k)
 		}
 	}
@@ -318,7 +318,7 @@ func (d *DB) queueRenewal(p *pay.Payment, run func(*batch) error) error {
 	if err != nil {
 		return err
 	}
-	k.promised = nil // writing a renewal twice is harmless
+	k.promised = storedPayment{} // writing a renewal twice is harmless
 	d.outage.renewals[p.ID] = k
 	return nil
 }

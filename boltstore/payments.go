@@ -1,6 +1,7 @@
 package boltstore
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"math"
@@ -32,13 +33,18 @@ func labelBits(labels ...string) (bits byte) {
 	return bits
 }
 
+// storedIn reads the rows of a payment; no rows: there is none.
+func storedIn(tx *bbolt.Tx, id string) storedPayment {
+	return storedPayment{tx.Bucket(paymentsBucket).Get([]byte(id)), tx.Bucket(payloadsBucket).Get([]byte(id))}
+}
+
 // paymentIn reads a payment: pay.ErrPaymentNotFound.
 func paymentIn(tx *bbolt.Tx, id string) (*pay.Payment, error) {
-	encoded := tx.Bucket(paymentsBucket).Get([]byte(id))
-	if encoded == nil {
+	stored := storedIn(tx, id)
+	if stored.row == nil {
 		return nil, pay.ErrPaymentNotFound
 	}
-	p, err := decodePayment(encoded)
+	p, err := decodePayment(stored)
 	if err != nil {
 		return nil, fmt.Errorf("payment %s: %w", id, err)
 	}
@@ -48,12 +54,17 @@ func paymentIn(tx *bbolt.Tx, id string) (*pay.Payment, error) {
 // savePayment writes a payment with its indexes. was is the stored row, nil for a new one. From
 // now on the batch owns the row is.
 func (b *batch) savePayment(was, is *pay.Payment) error {
-	encoded, err := encodePayment(is)
+	rows, err := encodePayment(is)
 	if err != nil {
 		return err
 	}
-	if err := b.put(paymentsBucket, []byte(is.ID), encoded); err != nil {
+	if err := b.put(paymentsBucket, []byte(is.ID), rows.row); err != nil {
 		return err
+	}
+	if !bytes.Equal(rows.payload, b.get(payloadsBucket, []byte(is.ID))) {
+		if err := b.write(payloadsBucket, []byte(is.ID), rows.payload); err != nil {
+			return err
+		}
 	}
 	if err := b.reindex(was, is); err != nil {
 		return err

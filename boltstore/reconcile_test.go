@@ -303,7 +303,7 @@ func TestCheckOfReconciling(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			return tx.Bucket(paymentsBucket).Put(id, row)
+			return errors.Join(tx.Bucket(paymentsBucket).Put(id, row.row), tx.Bucket(payloadsBucket).Put(id, row.payload))
 		},
 		"counter": func(tx *bbolt.Tx) error {
 			return tx.Bucket(countersBucket).Delete([]byte(pay.PlaceCounter("key/k", noon)))

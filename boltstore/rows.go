@@ -1,7 +1,7 @@
 package boltstore
 
 import (
-	"encoding/json"
+	"bytes"
 	"fmt"
 	"math/big"
 	"strings"
@@ -17,6 +17,9 @@ import (
 // Payments and spend events are stored as CBOR with numbered fields, because there are many of
 // them and each payment is written several times. A number is never used again for another field.
 // Zero values take no room. Everything else is stored as JSON.
+//
+// What a payment needs for its payload has a row of its own. It is long, it is written once or
+// twice, and it is deleted when the payment is retired, so that its pages are used again.
 
 // paymentRow is a pay.Payment as it is stored.
 type paymentRow struct {
@@ -36,10 +39,9 @@ type paymentRow struct {
 	Currency       string          `cbor:"14,keyasint,omitempty"`
 	WalletID       rowID           `cbor:"15,keyasint,omitempty"`
 	Created        rowTime         `cbor:"16,keyasint,omitempty"`
-	Fingerprint    pay.Hash        `cbor:"17,keyasint"`
-	Identity       pay.Hash        `cbor:"18,keyasint"`
+	Fingerprint    pay.Hash        `cbor:"17,keyasint,omitzero"`
+	Identity       pay.Hash        `cbor:"18,keyasint,omitzero"`
 	IdempotencyKey string          `cbor:"19,keyasint,omitempty"`
-	Offer          *offerRow       `cbor:"20,keyasint,omitempty"`
 	From           x402.Address    `cbor:"21,keyasint"`
 	To             *x402.Address   `cbor:"22,keyasint,omitempty"` // nil: PayTo
 	Value          *rowAmount      `cbor:"23,keyasint,omitempty"` // nil: Amount
@@ -47,7 +49,6 @@ type paymentRow struct {
 	ValidBefore    uint64          `cbor:"25,keyasint,omitempty"`
 	Nonce          x402.Nonce      `cbor:"26,keyasint"`
 	Attempt        uint64          `cbor:"27,keyasint,omitempty"`
-	Signature      *x402.Signature `cbor:"28,keyasint,omitempty"`
 	State          pay.State       `cbor:"29,keyasint,omitempty"`
 	Flags          uint32          `cbor:"30,keyasint,omitempty"` // see flagsOf
 	RefusedAt      pay.Stage       `cbor:"31,keyasint,omitempty"`
@@ -55,7 +56,6 @@ type paymentRow struct {
 	Resolution     *resolutionRow  `cbor:"33,keyasint,omitempty"`
 	Transaction    rowHash         `cbor:"34,keyasint,omitempty"`
 	Reason         string          `cbor:"35,keyasint,omitempty"`
-	Detail         []byte          `cbor:"36,keyasint,omitempty"`
 	Notes          []noteRow       `cbor:"37,keyasint,omitempty"`
 	EventID        rowID           `cbor:"38,keyasint,omitempty"`
 	LeaseOwner     string          `cbor:"39,keyasint,omitempty"`
@@ -67,12 +67,14 @@ type paymentRow struct {
 	Checks         int             `cbor:"45,keyasint,omitempty"`
 }
 
-type offerRow struct {
-	_          struct{} `cbor:",toarray"`
-	Version    int
-	Accepted   []byte
-	Resource   []byte
-	Extensions []byte
+// payloadRow holds the fields of a pay.Payment that go when it is retired.
+type payloadRow struct {
+	Version    int             `cbor:"1,keyasint,omitempty"`
+	Accepted   []byte          `cbor:"2,keyasint,omitempty"`
+	Resource   []byte          `cbor:"3,keyasint,omitempty"`
+	Extensions []byte          `cbor:"4,keyasint,omitempty"`
+	Signature  *x402.Signature `cbor:"5,keyasint,omitempty"`
+	Detail     []byte          `cbor:"6,keyasint,omitempty"`
 }
 
 type resolutionRow struct {
@@ -98,10 +100,9 @@ type reservedRow struct {
 	Released bool
 }
 
-// eventRow is a pay.SpendEvent as it is stored.
+// eventRow is a pay.SpendEvent as it is stored. Its own id and that of its API key are in
+// the key of the row only.
 type eventRow struct {
-	ID         rowID     `cbor:"1,keyasint"`
-	KeyID      rowID     `cbor:"2,keyasint"`
 	PaymentID  rowID     `cbor:"3,keyasint"`
 	Amount     rowAmount `cbor:"4,keyasint,omitempty"`
 	Currency   string    `cbor:"5,keyasint,omitempty"`
@@ -280,13 +281,10 @@ func newPaymentRow(p *pay.Payment) *paymentRow {
 		PayTo: p.Terms.PayTo, Amount: toAmount(p.Terms.Amount), Currency: p.Currency, WalletID: rowID(p.WalletID), Created: toTime(p.Created),
 		Fingerprint: p.Fingerprint, Identity: p.Identity, IdempotencyKey: p.IdempotencyKey,
 		From: a.From, ValidAfter: a.ValidAfter, ValidBefore: a.ValidBefore, Nonce: a.Nonce,
-		Attempt: p.Attempt, Signature: p.Signature, State: p.State, RefusedAt: p.RefusedAt, Closed: toTime(p.Closed),
-		Transaction: rowHash(p.Transaction), Reason: p.Reason, Detail: p.Detail, EventID: rowID(p.EventID),
+		Attempt: p.Attempt, State: p.State, RefusedAt: p.RefusedAt, Closed: toTime(p.Closed),
+		Transaction: rowHash(p.Transaction), Reason: p.Reason, EventID: rowID(p.EventID),
 		LeaseOwner: p.Lease.Owner, LeaseFence: p.Lease.Fence, LeaseUntil: toTime(p.Lease.Until),
 		Check: toTime(p.Check), Checks: p.Checks,
-	}
-	if o := p.Offer; o.Version != 0 || o.Accepted != nil || o.Resource != nil || o.Extensions != nil {
-		r.Offer = &offerRow{Version: o.Version, Accepted: o.Accepted, Resource: o.Resource, Extensions: o.Extensions}
 	}
 	if a.To != p.Terms.PayTo {
 		r.To = &a.To
@@ -325,8 +323,8 @@ func (r *paymentRow) payment() (p *pay.Payment, err error) {
 		Authorization: x402.Authorization{
 			From: r.From, To: r.PayTo, ValidAfter: r.ValidAfter, ValidBefore: r.ValidBefore, Nonce: r.Nonce,
 		},
-		Attempt: r.Attempt, Signature: r.Signature, State: r.State, RefusedAt: r.RefusedAt, Closed: r.Closed.time(),
-		Transaction: string(r.Transaction), Reason: r.Reason, Detail: json.RawMessage(r.Detail), EventID: string(r.EventID),
+		Attempt: r.Attempt, State: r.State, RefusedAt: r.RefusedAt, Closed: r.Closed.time(),
+		Transaction: string(r.Transaction), Reason: r.Reason, EventID: string(r.EventID),
 		Lease: pay.Lease{Owner: r.LeaseOwner, Fence: r.LeaseFence, Until: r.LeaseUntil.time()},
 		Check: r.Check.time(), Checks: r.Checks,
 	}
@@ -341,9 +339,6 @@ func (r *paymentRow) payment() (p *pay.Payment, err error) {
 	}
 	if r.To != nil {
 		p.Authorization.To = *r.To
-	}
-	if o := r.Offer; o != nil {
-		p.Offer = x402.Offer{Version: o.Version, Accepted: o.Accepted, Resource: o.Resource, Extensions: o.Extensions}
 	}
 	for i, flag := range flags(p) {
 		*flag = r.Flags&(1<<i) != 0
@@ -368,32 +363,54 @@ func (r *paymentRow) payment() (p *pay.Payment, err error) {
 	return p, nil
 }
 
+// storedPayment holds the rows of a payment. payload is nil if it has none.
+type storedPayment struct{ row, payload []byte }
+
 // encodePayment encodes a payment: version, label bits, CBOR. With the bits a filtered listing
 // skips rows without decoding them.
-func encodePayment(p *pay.Payment) ([]byte, error) {
+func encodePayment(p *pay.Payment) (s storedPayment, err error) {
 	row, err := cbor.Marshal(newPaymentRow(p))
 	if err != nil {
-		return nil, fmt.Errorf("encode payment %s: %w", p.ID, err)
+		return s, fmt.Errorf("encode payment %s: %w", p.ID, err)
 	}
-	return append([]byte{compactVersion, labelBits(p.Labels()...)}, row...), nil
+	s.row = append([]byte{compactVersion, labelBits(p.Labels()...)}, row...)
+	o := p.Offer
+	if o.Version == 0 && o.Accepted == nil && o.Resource == nil && o.Extensions == nil && p.Signature == nil && p.Detail == nil {
+		return s, nil
+	}
+	payload, err := cbor.Marshal(payloadRow{o.Version, o.Accepted, o.Resource, o.Extensions, p.Signature, p.Detail})
+	if err != nil {
+		return s, fmt.Errorf("encode the payload of payment %s: %w", p.ID, err)
+	}
+	s.payload = append([]byte{compactVersion}, payload...)
+	return s, nil
 }
 
-// decodePayment decodes a row of encodePayment. The payment shares no memory with it.
-func decodePayment(encoded []byte) (*pay.Payment, error) {
-	if len(encoded) < 2 || encoded[0] != compactVersion {
+// decodePayment decodes the rows of a payment. The payment shares no memory with them.
+func decodePayment(s storedPayment) (*pay.Payment, error) {
+	if len(s.row) < 2 || s.row[0] != compactVersion || len(s.payload) > 0 && s.payload[0] != compactVersion {
 		return nil, fmt.Errorf("payment of an unknown encoding")
 	}
 	var row paymentRow
-	err := cbor.Unmarshal(encoded[2:], &row)
-	if err != nil {
+	if err := cbor.Unmarshal(s.row[2:], &row); err != nil {
 		return nil, fmt.Errorf("decode payment: %w", err)
 	}
-	return row.payment()
+	p, err := row.payment()
+	if err != nil || len(s.payload) == 0 {
+		return p, err
+	}
+	var r payloadRow
+	if err := cbor.Unmarshal(s.payload[1:], &r); err != nil {
+		return nil, fmt.Errorf("decode the payload of a payment: %w", err)
+	}
+	p.Offer = x402.Offer{Version: r.Version, Accepted: r.Accepted, Resource: r.Resource, Extensions: r.Extensions}
+	p.Signature, p.Detail = r.Signature, r.Detail
+	return p, nil
 }
 
 func encodeEvent(e *pay.SpendEvent) ([]byte, error) {
 	row, err := cbor.Marshal(eventRow{
-		ID: rowID(e.ID), KeyID: rowID(e.KeyID), PaymentID: rowID(e.PaymentID), Amount: toAmount(e.Amount), Currency: e.Currency,
+		PaymentID: rowID(e.PaymentID), Amount: toAmount(e.Amount), Currency: e.Currency,
 		RequestURL: e.RequestURL, Task: e.Task, Host: shortHost(e.Host, e.RequestURL), Created: toTime(e.Created), Corrects: rowID(e.Corrects),
 	})
 	if err != nil {
@@ -402,8 +419,8 @@ func encodeEvent(e *pay.SpendEvent) ([]byte, error) {
 	return append([]byte{compactVersion}, row...), nil
 }
 
-// decodeEvent decodes a row of encodeEvent. The event shares no memory with it.
-func decodeEvent(encoded []byte) (e pay.SpendEvent, err error) {
+// decodeEvent decodes a row of encodeEvent and its key. The event shares no memory with them.
+func decodeEvent(key, encoded []byte) (e pay.SpendEvent, err error) {
 	if len(encoded) == 0 || encoded[0] != compactVersion {
 		return e, fmt.Errorf("spend event of an unknown encoding")
 	}
@@ -411,8 +428,9 @@ func decodeEvent(encoded []byte) (e pay.SpendEvent, err error) {
 	if err := cbor.Unmarshal(encoded[1:], &r); err != nil {
 		return e, fmt.Errorf("decode spend event: %w", err)
 	}
+	keyID, id, _ := bytes.Cut(key, []byte{0})
 	e = pay.SpendEvent{
-		ID: string(r.ID), KeyID: string(r.KeyID), PaymentID: string(r.PaymentID), Currency: r.Currency, RequestURL: r.RequestURL,
+		ID: string(id), KeyID: string(keyID), PaymentID: string(r.PaymentID), Currency: r.Currency, RequestURL: r.RequestURL,
 		Task: r.Task, Host: longHost(r.Host, r.RequestURL), Created: r.Created.time(), Corrects: string(r.Corrects),
 	}
 	e.Amount, err = r.Amount.amount()

@@ -59,10 +59,11 @@ func (d *DB) SpendEvents(ctx context.Context, keyID string, q pay.SpendQuery) ([
 				}
 				seen++
 				position = string(id)
+				key := joinKey(keyID, position)
 				if q.Task != "" {
-					encoded = events.Get(joinKey(keyID, position))
+					encoded = events.Get(key)
 				}
-				e, wrong := decodeEvent(encoded)
+				e, wrong := decodeEvent(key, encoded)
 				if err = wrong; err != nil {
 					err = fmt.Errorf("spend event %s: %w", id, err)
 					return false

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -26,15 +27,20 @@ func (d *DB) begin(bolt *bbolt.DB) (*bbolt.Tx, error) {
 	// bbolt remembers the buckets that it has opened. Readers share the transaction, so that
 	// must not happen while they read.
 	for _, name := range allBuckets {
-		if b := tx.Bucket(name); b != nil {
+		if b := tx.Bucket(name); b != nil && growsAtTheEnd(name) {
 			b.FillPercent = fillPercent
 		}
 	}
 	return tx, nil
 }
 
-// fillPercent fills pages well, because most keys grow at the end.
-const fillPercent = 0.9
+// fillPercent fills the pages of buckets that grow at the end, where no key comes between two
+// others later. Of the others bbolt leaves half free.
+const fillPercent = 1.0
+
+func growsAtTheEnd(bucket []byte) bool {
+	return !slices.ContainsFunc(hashedBuckets, func(name []byte) bool { return &name[0] == &bucket[0] })
+}
 
 // epoch is the state of the journal as the database records it. The database has all records of
 // earlier epochs.

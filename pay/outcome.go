@@ -275,6 +275,7 @@ func (p *Payment) retire() {
 	}
 	p.Retired, p.Signature, p.Doubted = true, nil, false
 	p.Offer = x402.Offer{}
+	p.Identity, p.Fingerprint = Hash{}, Hash{}
 	p.Detail = nil
 	p.Check = time.Time{}
 }
