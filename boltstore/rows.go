@@ -23,48 +23,48 @@ import (
 
 // paymentRow is a pay.Payment as it is stored.
 type paymentRow struct {
-	ID             rowID           `cbor:"1,keyasint"`
-	KeyID          rowID           `cbor:"2,keyasint"`
-	OrganizationID rowID           `cbor:"3,keyasint,omitempty"`
-	Door           pay.Door        `cbor:"4,keyasint,omitempty"`
-	Task           string          `cbor:"5,keyasint,omitempty"`
-	RequestURL     string          `cbor:"6,keyasint,omitempty"`
-	Host           string          `cbor:"7,keyasint,omitempty"` // sameHost: the one of RequestURL
-	Settlement     pay.Settlement  `cbor:"8,keyasint,omitempty"`
-	Network        string          `cbor:"9,keyasint,omitempty"`
-	Scheme         string          `cbor:"10,keyasint,omitempty"`
-	Asset          x402.Address    `cbor:"11,keyasint"`
-	PayTo          x402.Address    `cbor:"12,keyasint"`
-	Amount         rowAmount       `cbor:"13,keyasint,omitempty"`
-	Currency       string          `cbor:"14,keyasint,omitempty"`
-	WalletID       rowID           `cbor:"15,keyasint,omitempty"`
-	Created        rowTime         `cbor:"16,keyasint,omitempty"`
-	Fingerprint    pay.Hash        `cbor:"17,keyasint,omitzero"`
-	Identity       pay.Hash        `cbor:"18,keyasint,omitzero"`
-	IdempotencyKey string          `cbor:"19,keyasint,omitempty"`
-	From           x402.Address    `cbor:"21,keyasint"`
-	To             *x402.Address   `cbor:"22,keyasint,omitempty"` // nil: PayTo
-	Value          *rowAmount      `cbor:"23,keyasint,omitempty"` // nil: Amount
-	ValidAfter     uint64          `cbor:"24,keyasint,omitempty"`
-	ValidBefore    uint64          `cbor:"25,keyasint,omitempty"`
-	Nonce          x402.Nonce      `cbor:"26,keyasint"`
-	Attempt        uint64          `cbor:"27,keyasint,omitempty"`
-	State          pay.State       `cbor:"29,keyasint,omitempty"`
-	Flags          uint32          `cbor:"30,keyasint,omitempty"` // see flagsOf
-	RefusedAt      pay.Stage       `cbor:"31,keyasint,omitempty"`
-	Closed         rowTime         `cbor:"32,keyasint,omitempty"`
-	Resolution     *resolutionRow  `cbor:"33,keyasint,omitempty"`
-	Transaction    rowHash         `cbor:"34,keyasint,omitempty"`
-	Reason         string          `cbor:"35,keyasint,omitempty"`
-	Notes          []noteRow       `cbor:"37,keyasint,omitempty"`
-	EventID        rowID           `cbor:"38,keyasint,omitempty"`
-	LeaseOwner     string          `cbor:"39,keyasint,omitempty"`
-	LeaseFence     uint64          `cbor:"40,keyasint,omitempty"`
-	LeaseUntil     rowTime         `cbor:"41,keyasint,omitempty"`
-	Reservations   []reservedRow   `cbor:"42,keyasint,omitempty"`
-	Price          string          `cbor:"43,keyasint,omitempty"`
-	Check          rowTime         `cbor:"44,keyasint,omitempty"`
-	Checks         int             `cbor:"45,keyasint,omitempty"`
+	ID             rowID          `cbor:"1,keyasint"`
+	KeyID          rowID          `cbor:"2,keyasint"`
+	OrganizationID rowID          `cbor:"3,keyasint,omitempty"`
+	Door           pay.Door       `cbor:"4,keyasint,omitempty"`
+	Task           string         `cbor:"5,keyasint,omitempty"`
+	RequestURL     string         `cbor:"6,keyasint,omitempty"`
+	Host           string         `cbor:"7,keyasint,omitempty"` // sameHost: the one of RequestURL
+	Settlement     pay.Settlement `cbor:"8,keyasint,omitempty"`
+	Network        string         `cbor:"9,keyasint,omitempty"`
+	Scheme         string         `cbor:"10,keyasint,omitempty"`
+	Asset          x402.Address   `cbor:"11,keyasint"`
+	PayTo          x402.Address   `cbor:"12,keyasint"`
+	Amount         rowAmount      `cbor:"13,keyasint,omitempty"`
+	Currency       string         `cbor:"14,keyasint,omitempty"`
+	WalletID       rowID          `cbor:"15,keyasint,omitempty"`
+	Created        rowTime        `cbor:"16,keyasint,omitempty"`
+	Fingerprint    pay.Hash       `cbor:"17,keyasint,omitzero"`
+	Identity       pay.Hash       `cbor:"18,keyasint,omitzero"`
+	IdempotencyKey string         `cbor:"19,keyasint,omitempty"`
+	From           x402.Address   `cbor:"21,keyasint"`
+	To             *x402.Address  `cbor:"22,keyasint,omitempty"` // nil: PayTo
+	Value          *rowAmount     `cbor:"23,keyasint,omitempty"` // nil: Amount
+	ValidAfter     uint64         `cbor:"24,keyasint,omitempty"`
+	ValidBefore    uint64         `cbor:"25,keyasint,omitempty"`
+	Nonce          x402.Nonce     `cbor:"26,keyasint"`
+	Attempt        uint64         `cbor:"27,keyasint,omitempty"`
+	State          pay.State      `cbor:"29,keyasint,omitempty"`
+	Flags          uint32         `cbor:"30,keyasint,omitempty"` // see flagsOf
+	RefusedAt      pay.Stage      `cbor:"31,keyasint,omitempty"`
+	Closed         rowTime        `cbor:"32,keyasint,omitempty"`
+	Resolution     *resolutionRow `cbor:"33,keyasint,omitempty"`
+	Transaction    rowHash        `cbor:"34,keyasint,omitempty"`
+	Reason         string         `cbor:"35,keyasint,omitempty"`
+	Notes          []noteRow      `cbor:"37,keyasint,omitempty"`
+	EventID        rowID          `cbor:"38,keyasint,omitempty"`
+	LeaseOwner     string         `cbor:"39,keyasint,omitempty"`
+	LeaseFence     uint64         `cbor:"40,keyasint,omitempty"`
+	LeaseUntil     rowTime        `cbor:"41,keyasint,omitempty"`
+	Reservations   []reservedRow  `cbor:"42,keyasint,omitempty"`
+	Price          string         `cbor:"43,keyasint,omitempty"`
+	Check          rowTime        `cbor:"44,keyasint,omitempty"`
+	Checks         int            `cbor:"45,keyasint,omitempty"`
 }
 
 // payloadRow holds the fields of a pay.Payment that go when it is retired.
