@@ -194,7 +194,7 @@ func (j *journalFile) used() int64 { return j.end - journalHead }
 // append writes a record and waits until it is durable. errNoRoom: nothing was written. After
 // another error the record may be durable or not.
 //
-// The record's head has room before the changes: see newRecord.
+// append completes the head of the record, the first recordHead bytes.
 func (j *journalFile) append(r []byte) error {
 	size := int64(recordSize(len(r) - recordHead))
 	if j.end+size > journalRoom || !j.inPlace() {
@@ -220,9 +220,6 @@ func (j *journalFile) append(r []byte) error {
 	j.end += size
 	return nil
 }
-
-// newRecord returns a record without changes. append completes its head.
-func newRecord() []byte { return make([]byte, recordHead, 4096) }
 
 // fill makes room up to an offset, in zeros that are flushed with the next record.
 func (j *journalFile) fill(until int64) error {

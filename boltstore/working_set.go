@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/klauspost/compress/s2"
 	"go.etcd.io/bbolt"
 
 	"github.com/purserpay/purser/internal/failpoint"
@@ -68,7 +69,8 @@ func (e epoch) put(meta *bbolt.Bucket) error {
 	return meta.Put(epochKey, append(v, 0))
 }
 
-// encode encodes the changes of a batch for the journal: for each key its last value.
+// encode encodes the changes of a batch for the journal: for each key its last value, compressed
+// by S2. Compression halves what a payment writes, and takes some microseconds of it.
 //
 //	bucket's place in allBuckets 1 | length of the key | key | length of the value + 1, or 0 if it was deleted | value
 func (b *batch) encode() []byte {
@@ -76,7 +78,7 @@ func (b *batch) encode() []byte {
 	for i, c := range b.changes {
 		last[string(c.bucket)+"\x00"+c.key] = i
 	}
-	to := newRecord()
+	to := make([]byte, 0, 4096)
 	for i, c := range b.changes {
 		if last[string(c.bucket)+"\x00"+c.key] != i {
 			continue
@@ -89,7 +91,8 @@ func (b *batch) encode() []byte {
 		}
 		to = append(binary.AppendUvarint(to, uint64(len(c.value))+1), c.value...)
 	}
-	return to
+	r := make([]byte, recordHead+s2.MaxEncodedLen(len(to)))
+	return r[:recordHead+len(s2.Encode(r[recordHead:], to))]
 }
 
 func bucketNumber(bucket []byte) byte {
@@ -102,7 +105,11 @@ func bucketNumber(bucket []byte) byte {
 }
 
 // replay repeats the changes of a record in the working set.
-func replay(tx *bbolt.Tx, changes []byte) error {
+func replay(tx *bbolt.Tx, compressed []byte) error {
+	changes, err := s2.Decode(nil, compressed)
+	if err != nil {
+		return fmt.Errorf("%w: a record cannot be decompressed: %w", ErrJournal, err)
+	}
 	r := dayReader{rest: changes}
 	for len(r.rest) > 0 && !r.bad {
 		number := r.bytes(1)
