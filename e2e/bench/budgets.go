@@ -42,17 +42,21 @@ func (r *report) compare() {
 }
 
 func (r *report) comparePaid() {
-	cpu := r.group("CPU per paid request, ms", "Processor time of purser alone, in user and system mode, for one request that is challenged, "+
-		"journaled, signed and sent again. A thousand divided by it is what one core can pay in a second.")
-	share := r.group("CPU per paid request, against others", "The same beside clients that pay by themselves. The bare Go client keeps no books "+
-		"and has no hop: it is the floor.")
-	speed := r.group("Paid requests per second, against others", "Load, seller and the program share the cores. A client that pays by itself "+
-		"is its own load, so it has the cores to itself and the seller.")
-	gap := r.group("From challenge to paid retry, ms", "p50 of the time from the seller's 402 to the request with the payment, as the seller "+
-		"sees it: what purser adds to the first answer.")
+	cpu := r.group("CPU per paid request, ms",
+		"Processor time of purser alone, in user and system mode, for one request that is challenged, journaled, signed "+
+			"and sent again. A thousand divided by it is what one core can pay in a second.")
+	share := r.group("CPU per paid request, against others",
+		"The same beside clients that pay by themselves. The bare Go client keeps no books and has no hop: it is the floor.")
+	speed := r.group("Paid requests per second, against others",
+		"Load, seller and the program share the cores. A client that pays by itself is its own load, so it has the cores "+
+			"to itself and the seller.")
+	gap := r.group("From challenge to paid retry, ms",
+		"p50 of the time from the seller's 402 to the request with the payment, as the seller sees it: what purser adds "+
+			"to the first answer.")
 	tail := r.group("p99 of paid requests, as a multiple of p50", "How much a slow request differs from a usual one.")
-	wrote := r.group("Written to files per payment, kB", "Bytes that purser hands to the disk by system calls (wchar of /proc/PID/io, without "+
-		"network and log), for the journal, the outcome and their share of checkpoints.")
+	wrote := r.group("Written to files per payment, kB",
+		"Bytes that purser hands to the disk by system calls (wchar of /proc/PID/io, without network and log), for the "+
+			"journal, the outcome and their share of checkpoints.")
 	gap.value(counted(1)+", with pauses", r.find("paid", purserPaced, 1).GapP50, r.gapBound())
 	for _, n := range levels {
 		ours, theirs := r.find("paid", purserProxy, n), r.find("paid", fetchV2, n)
@@ -89,8 +93,9 @@ func (r *report) gapBound() *bound {
 }
 
 func (r *report) compareFree() {
-	free := r.group("Unpaid requests per second, as a share of plain Caddy", "What a free answer costs on its way through purser: a hop through "+
-		"the same server without purser in its configuration is 1.")
+	free := r.group("Unpaid requests per second, as a share of plain Caddy",
+		"What a free answer costs on its way through purser: a hop through "+
+			"the same server without purser in its configuration is 1.")
 	latency := r.group("p50 of unpaid requests, as a multiple of plain Caddy", "The same, as its client waits for it.")
 	for _, n := range freeLevels {
 		plain := r.find("free", plainCaddy, n)

@@ -101,8 +101,10 @@ func (r *report) head(page *strings.Builder) {
 	}
 	fmt.Fprintf(page, `# Performance
 
-`+"`make bench`"+` measures purser and writes this page with its charts: change the bench, not the page. Measured on %s at commit
-%s, %s, %s, %d cores shared by load, seller and the program measured, %g s for each value, one flush of the disk %.2f ms.
+`+"`make bench`"+` measures purser and writes this page with its charts: change the bench, not the page.
+
+Measured on %s at commit %s with %s on %s.
+Load, seller and the program measured share %d cores. Each value takes %g s; one flush of the disk takes %.2f ms.
 Other machines have other numbers. The ratios between programs, which ran one after the other, carry over better.
 
 %d of %d budgets are met. A budget is a goal of [the design](design.md#10-proof), and fails no build.
