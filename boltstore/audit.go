@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 
 	"go.etcd.io/bbolt"
 
@@ -17,8 +18,9 @@ func (d *DB) audit(ctx context.Context, b *batch, c pay.Change) error {
 	if err != nil || e == nil {
 		return err
 	}
-	if last, _ := b.tx.Bucket(auditBucket).Cursor().Last(); last != nil {
-		e.Number = decodeNumber(last)
+	entries := b.tx.Bucket(auditBucket)
+	if at, _ := last(entries, entries.Cursor()); at != nil {
+		e.Number = decodeNumber(at)
 	}
 	e.Number++
 	row, err := encodeRow(e)
@@ -55,22 +57,18 @@ func (d *DB) AuditEntries(ctx context.Context, q pay.AuditQuery) (list []pay.Aud
 	if before == 0 {
 		before = math.MaxInt64
 	}
-	bucket, prefix := auditBucket, []byte(nil)
+	name, prefix := auditBucket, []byte(nil)
 	switch {
 	case q.KeyID != "":
-		bucket, prefix = auditOfBucket, keyPrefix("key", q.KeyID)
+		name, prefix = auditOfBucket, keyPrefix("key", q.KeyID)
 	case q.OrganizationID != "":
-		bucket, prefix = auditOfBucket, keyPrefix("organization", q.OrganizationID)
+		name, prefix = auditOfBucket, keyPrefix("organization", q.OrganizationID)
 	}
 	err = d.view(ctx, func(tx *bbolt.Tx) error {
-		c := tx.Bucket(bucket).Cursor()
-		k, _ := c.Seek(append(prefix[:len(prefix):len(prefix)], encodeNumber(int64(min(before, math.MaxInt64)))...))
-		if k == nil {
-			k, _ = c.Last()
-		} else {
-			k, _ = c.Prev()
-		}
-		for ; bytes.HasPrefix(k, prefix) && k != nil && len(list) < limit; k, _ = c.Prev() {
+		bucket := tx.Bucket(name)
+		c := bucket.Cursor()
+		k, _ := below(bucket, c, append(slices.Clone(prefix), encodeNumber(int64(min(before, math.MaxInt64)))...))
+		for ; bytes.HasPrefix(k, prefix) && k != nil && len(list) < limit; k, _ = previous(bucket, c, k) {
 			e, err := auditEntryIn(tx, k[len(prefix):])
 			if err != nil {
 				return err

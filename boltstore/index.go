@@ -175,6 +175,15 @@ func below(bucket *bbolt.Bucket, c *bbolt.Cursor, end []byte) (k, v []byte) {
 	if at, _ := c.Seek(end); at != nil {
 		return previous(bucket, c, at)
 	}
+	return last(bucket, c)
+}
+
+// last moves a cursor to the last entry. bbolt's Last does not return if the transaction has
+// emptied all pages.
+func last(bucket *bbolt.Bucket, c *bbolt.Cursor) (k, v []byte) {
+	if first, _ := bucket.Cursor().First(); first == nil {
+		return nil, nil
+	}
 	return c.Last()
 }
 

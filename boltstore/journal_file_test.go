@@ -409,3 +409,35 @@ func FuzzReadJournal(f *testing.F) {
 		}
 	})
 }
+
+// A listing ends although the open transaction has emptied every page of its index.
+func TestListingOfAnEmptiedIndex(t *testing.T) {
+	t.Parallel()
+	d := openIn(t, inFolder(t.TempDir()))
+	var open []*pay.Payment
+	for range 200 {
+		open = append(open, begun(t, d, "k"))
+	}
+	checkpointed(t, d)
+	for _, p := range open {
+		if _, _, err := d.Record(t.Context(), settlement(p)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	listed := make(chan error, 1)
+	go func() {
+		list, err := d.Payments(t.Context(), pay.PaymentQuery{KeyID: "k", Label: string(pay.Open), Limit: 10})
+		if err == nil && len(list) > 0 {
+			err = fmt.Errorf("%d payments are open", len(list))
+		}
+		listed <- err
+	}()
+	select {
+	case err := <-listed:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("the listing does not end")
+	}
+}

@@ -113,7 +113,8 @@ func lastWritten(tx *bbolt.Tx) (at time.Time, err error) {
 			return at, fmt.Errorf("when the store was opened: %w", err)
 		}
 	}
-	if id, _ := tx.Bucket(paymentsBucket).Cursor().Last(); id != nil {
+	payments := tx.Bucket(paymentsBucket)
+	if id, _ := last(payments, payments.Cursor()); id != nil {
 		p, err := paymentIn(tx, string(id))
 		if err != nil {
 			return at, err
