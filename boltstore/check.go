@@ -9,6 +9,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"time"
 
 	"go.etcd.io/bbolt"
 
@@ -27,6 +28,9 @@ type Report struct {
 	Backups []Mark `json:"backups,omitempty"`
 	// Restore holds the gap that reconciling must close before payments begin again.
 	Restore *pay.Restore `json:"restore,omitempty"`
+
+	// Removed is the time before which closed payments were removed; zero: none was.
+	Removed time.Time `json:"removed_before,omitzero"`
 
 	Keys     int            `json:"keys"`
 	Wallets  int            `json:"wallets"`
@@ -202,6 +206,10 @@ func (c *checker) meta() (err error) {
 	if c.report.Backups, err = marksIn(meta); err != nil {
 		c.fault("%v", err)
 	}
+	if c.report.Removed, err = removedIn(c.tx); err != nil {
+		c.fault("%v", err)
+	}
+	c.counters.Removed = c.report.Removed
 	c.restore()
 	return nil
 }

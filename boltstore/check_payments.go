@@ -66,13 +66,25 @@ func (c *checker) indexes(ctx context.Context) error {
 		transactionsBucket, attemptsBucket, noncesBucket,
 	} {
 		n := 0
-		if err := c.each(ctx, bucket, func(_, _ []byte) { n++ }); err != nil {
+		err := c.each(ctx, bucket, func(k, _ []byte) {
+			if kept := &bucket[0] == &attemptsBucket[0] && isKeptAttempt(k); !kept {
+				n++
+			} else if c.report.Removed.IsZero() {
+				c.fault("%s has an entry %q of a removed payment, and none was removed", bucket, k)
+			}
+		})
+		if err != nil {
 			return err
 		}
 		if n == c.found[string(bucket)] && !c.lacking[string(bucket)] {
 			continue
 		}
-		if err := c.each(ctx, bucket, func(k, _ []byte) { c.stray(bucket, k) }); err != nil {
+		err = c.each(ctx, bucket, func(k, _ []byte) {
+			if &bucket[0] != &attemptsBucket[0] || !isKeptAttempt(k) {
+				c.stray(bucket, k)
+			}
+		})
+		if err != nil {
 			return err
 		}
 	}

@@ -49,8 +49,8 @@ func (d *spendDays) add(e *pay.SpendEvent) {
 		if row != nil {
 			d.found++
 		}
-		if day.was = was; err != nil || row == nil {
-			day = nil // said once
+		if day.was = was; err != nil || row == nil || dayIn(key[len(key)-8:]).Before(d.report.Removed) {
+			day = nil // said once, or it has events that are gone
 		}
 		d.days[string(key)] = day
 	}
@@ -146,7 +146,7 @@ func (d *spendDays) end(ctx context.Context) error {
 		if days == nil || !bytes.Equal(keyID, last) {
 			last, days = bytes.Clone(keyID), d.spentOn(keyID)
 		}
-		if len(day) != 8 || !days[dayIn(day).Unix()] {
+		if len(day) != 8 || !days[dayIn(day).Unix()] && !dayIn(day).Before(d.report.Removed) {
 			d.fault("%s has an entry %q, and no spend event is of that key and day", spendDaysBucket, k)
 		}
 	})

@@ -86,7 +86,7 @@ func awaitedUntil(p *pay.Payment) int64 {
 // secondAfter encodes the first whole second after now, where a seek for later seconds begins.
 func secondAfter(now time.Time) string { return encodeNumber(now.Unix() + 1) }
 
-// reindex moves the indexes from one state of a payment to the next.
+// reindex moves the indexes from one state of a payment to the next. nil: there is no payment.
 func (b *batch) reindex(was, is *pay.Payment) error {
 	had, has := entries(was), entries(is)
 	for _, e := range had {
@@ -116,7 +116,10 @@ func (b *batch) recount(was, is *pay.Payment) error {
 	if was != nil {
 		had = was.Labels()
 	}
-	has := is.Labels()
+	var has []string
+	if is != nil {
+		has = is.Labels()
+	}
 	for _, label := range had {
 		if !slices.Contains(has, label) {
 			if err := b.countLabel(label, -1); err != nil {

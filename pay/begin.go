@@ -131,7 +131,7 @@ type BeginView interface {
 	VisitCounters(prefix Counter, visit func(c Counter, amount x402.Amount) (more bool)) error
 
 	// Attempts returns the highest [Payment.Attempt] that payments under an idempotency key have,
-	// retired ones as well; 0: none.
+	// retired and removed ones as well; 0: none.
 	Attempts(keyID, idempotencyKey string) (uint64, error)
 	// Nonce returns the nonce of an attempt. It is derived with a secret of the store, so outsiders
 	// cannot foresee it. It is the same each time, also in a store restored from a backup.

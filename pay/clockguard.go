@@ -78,14 +78,8 @@ func (p *Payer) askSources(ctx context.Context) {
 	all.Wait()
 }
 
-// kept returns when a closed payment's payload and idempotency key have been kept long enough. If the
-// clock was set back at its closing, the time counts from when it was made.
-func (p *Payment) kept() time.Time {
-	if p.Closed.Before(p.Created) {
-		return p.Created.Add(RetainPayload)
-	}
-	return p.Closed.Add(RetainPayload)
-}
+// kept returns when a closed payment's payload and idempotency key have been kept long enough.
+func (p *Payment) kept() time.Time { return p.ended().Add(RetainPayload) }
 
 // retires reports whether a check may drop a payment's payload and idempotency key: an earlier check
 // has put it off, and our clock can be right.

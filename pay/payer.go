@@ -49,6 +49,8 @@ type Options struct {
 	Failures FailureBounds
 	// SendTimeout bounds one send. Default: 300 s.
 	SendTimeout time.Duration
+	// Retain is the time for which closed payments are kept, at least MinRetain; 0: for ever.
+	Retain time.Duration
 	// RepeatWait bounds the time that a repeat waits for the send in flight. Default: 30 s.
 	RepeatWait time.Duration
 }
@@ -102,6 +104,7 @@ type Payer struct {
 	eventIDs eventIDs
 
 	reconcile reconciling
+	retaining retaining
 }
 
 // New makes a Payer. Close it to wait for what is in flight.
@@ -111,6 +114,9 @@ func New(o Options) (*Payer, error) {
 	}
 	if err := o.DefaultPolicy.Validate(); err != nil {
 		return nil, fmt.Errorf("pay: the default policy: %w", err)
+	}
+	if o.Retain != 0 && o.Retain < MinRetain {
+		return nil, fmt.Errorf("pay: closed payments are kept for %s at least", MinRetain)
 	}
 	var err error
 	if o.Plans, err = o.Plans.InForce(o.NoPlans); err != nil {

@@ -14,13 +14,17 @@ import (
 	"github.com/purserpay/purser/internal/failpoint"
 )
 
-// Recover runs recovery until ctx ends: it closes what evidence allows, and never moves money.
+// Recover runs recovery until ctx ends: it closes what evidence allows, removes what is older than
+// Options.Retain, and never moves money.
 func (p *Payer) Recover(ctx context.Context) {
 	tick := time.NewTicker(failpoint.Every(recoverEvery))
 	defer tick.Stop()
-	var reconciling sync.WaitGroup
-	reconciling.Go(func() { p.reconcileLoop(ctx) })
-	defer reconciling.Wait()
+	var beside sync.WaitGroup
+	beside.Go(func() { p.reconcileLoop(ctx) })
+	defer beside.Wait()
+	if p.opts.Retain > 0 {
+		beside.Go(func() { p.retainLoop(ctx) })
+	}
 	for {
 		for {
 			n, err := p.RecoverOnce(ctx)

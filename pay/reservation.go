@@ -2,6 +2,8 @@ package pay
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/purserpay/purser/x402"
@@ -109,6 +111,18 @@ func (p *Payment) retake(at Release) []CounterChange {
 		out = append(out, CounterChange{Counter: r.Counter, Amount: r.Amount, Add: true})
 	}
 	return out
+}
+
+// window returns the beginning of the month, day or minute that a counter counts, if it counts one.
+func (c Counter) window() (begin time.Time, ok bool) {
+	for _, part := range slices.Backward(strings.Split(string(c), "/")) {
+		for _, layout := range []string{time.DateOnly, "2006-01", "2006-01-02T15:04"} {
+			if begin, err := time.Parse(layout, part); err == nil {
+				return begin, true
+			}
+		}
+	}
+	return time.Time{}, false
 }
 
 // PlaceCounter counts an owner's payments in a calendar month (UTC).

@@ -113,6 +113,9 @@ func (pol Policy) rate(row *Payment) []Limit {
 // guards reports whether the price guard is on.
 func (pol Policy) guards() bool { return pol.PriceGuard != nil && *pol.PriceGuard > 0 }
 
+// pricePrefix begins the names of the counters of the price guard.
+const pricePrefix = "price/"
+
 // priceCounter names the last price that a key paid at an endpoint, whatever the query.
 func priceCounter(keyID, asset, method, raw string) Counter {
 	endpoint := HashOf(method, "") // on REST without a URL: an endpoint as well
@@ -123,7 +126,7 @@ func priceCounter(keyID, asset, method, raw string) Counter {
 		}
 		endpoint = HashOf(method, u.Scheme, siteIn(u).String(), clean)
 	}
-	return Counter("price/" + keyID + "/" + asset + "/" + hex.EncodeToString(endpoint[:]))
+	return Counter(pricePrefix + keyID + "/" + asset + "/" + hex.EncodeToString(endpoint[:]))
 }
 
 // guard holds a payment that asks much more than the key's last settled one at this endpoint.

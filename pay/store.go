@@ -22,6 +22,7 @@ type Store interface {
 	SafeBlocks
 	Stops
 	Audit
+	Archive
 
 	// World returns "sandbox", or the genesis hash (0x…) of the first RPC that answered, or ""
 	// while neither is known (docs/design.md §4).

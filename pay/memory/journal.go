@@ -241,6 +241,7 @@ func (v view) VisitCounters(prefix pay.Counter, visit func(pay.Counter, x402.Amo
 func (v view) Restored() (*pay.Restore, error) { return v.restore, nil }
 
 func (v view) Attempts(keyID, idempotencyKey string) (n uint64, err error) {
+	n = v.attempts[attemptsOf(keyID, idempotencyKey)]
 	for _, p := range v.payments.ascending("") {
 		if p.KeyID == keyID && p.IdempotencyKey == idempotencyKey {
 			n = max(n, p.Attempt)

@@ -3,6 +3,7 @@ package memory
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -107,7 +108,7 @@ func (s *Store) SpendEvents(ctx context.Context, keyID string, q pay.SpendQuery)
 func (s *Store) SpendSummary(ctx context.Context, keyIDs []string, from, to time.Time) (pay.Summary, error) {
 	t := pay.NewTally(from, to)
 	err := s.do(ctx, func(r *rows) error {
-		for _, e := range r.events.ascending("") {
+		for _, e := range slices.Concat(r.gone, slices.Collect(maps.Values(r.events.row))) {
 			if slices.Contains(keyIDs, e.KeyID) {
 				t.Event(&e)
 			}

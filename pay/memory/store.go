@@ -49,6 +49,9 @@ type rows struct {
 	payments table[*pay.Payment]
 	events   table[pay.SpendEvent]
 	counters table[x402.Amount]
+	attempts map[string]uint64 // the last one of removed payments, by key and idempotency key
+	gone     []pay.SpendEvent  // of removed payments, for the sums of days
+	removed  time.Time         // the latest pay.Removal.Before
 	audit    []pay.AuditEntry
 
 	safeBlocks  map[string]pay.ChainBlock
@@ -64,7 +67,7 @@ func New(o Options) *Store {
 		s.clock = time.Now
 	}
 	s.rows.world, s.rows.secret = o.World, rand.Text()
-	s.rows.safeBlocks = map[string]pay.ChainBlock{}
+	s.rows.safeBlocks, s.rows.attempts = map[string]pay.ChainBlock{}, map[string]uint64{}
 	return s
 }
 
@@ -140,7 +143,7 @@ func (s *Store) Snapshot() *Store {
 	r.wallets, r.material = r.wallets.clone(), r.material.clone()
 	r.payments, r.events, r.counters = r.payments.clone(), r.events.clone(), r.counters.clone()
 	r.audit, r.deployments = slices.Clone(r.audit), slices.Clone(r.deployments)
-	r.safeBlocks = maps.Clone(r.safeBlocks)
+	r.safeBlocks, r.attempts, r.gone = maps.Clone(r.safeBlocks), maps.Clone(r.attempts), slices.Clone(r.gone)
 	return &Store{clock: s.clock, rows: r}
 }
 
@@ -209,7 +212,7 @@ func (s *Store) Check(context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := &s.rows
-	var counters pay.CounterCheck
+	counters := pay.CounterCheck{Removed: r.removed}
 	var faults []error
 	for _, p := range r.payments.ascending("") {
 		for _, what := range p.Contradictions() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -38,7 +39,7 @@ func histories(t *testing.T, fresh func(t testing.TB) Opener) {
 		rt.Repeat(map[string]func(*rapid.T){
 			"begin": h.beginAny, "repeat": h.repeatAny, "record": h.recordAny, "record more": h.recordAny,
 			"acquire": h.acquireAny, "renew": h.renewAny, "lapse": h.lapseAny, "wait": h.wait, "wait long": h.waitLong, "reopen": h.reopenAny,
-			"policy": h.policyAny,
+			"policy": h.policyAny, "remove": h.removeAny,
 		})
 		h.compare()
 	})
@@ -63,6 +64,7 @@ type history struct {
 	keys   []pay.Key
 	calls  []*pay.Begin        // made so far
 	ids    []string            // of the payments, in their order
+	gone   []string            // of the removed ones
 	nonces map[x402.Nonce]bool // of the payments
 }
 
@@ -114,6 +116,7 @@ func (h *history) call(b *pay.Begin) {
 func (h *history) beginAny(rt *rapid.T) {
 	k := rapid.SampledFrom(h.keys).Draw(rt, "key")
 	b := want(k, h.now)
+	b.New.ID = eventID(h.now)
 	what := rapid.IntRange(0, 3).Draw(rt, "what")
 	b.New.Identity = pay.HashOf("identity", fmt.Sprint(what))
 	b.Identity = b.New.Identity
@@ -154,7 +157,9 @@ func (h *history) repeatAny(rt *rapid.T) {
 	if len(h.calls) == 0 {
 		rt.Skip()
 	}
-	h.call(again(rapid.SampledFrom(h.calls).Draw(rt, "call"), h.now))
+	b := again(rapid.SampledFrom(h.calls).Draw(rt, "call"), h.now)
+	b.New.ID = eventID(h.now)
+	h.call(b)
 }
 
 // row draws a payment.
@@ -193,6 +198,36 @@ func (h *history) recordAny(rt *rapid.T) {
 	wanted, _, wantErr := h.model.Record(h.ctx, o)
 	got, _, err := h.Record(h.ctx, o)
 	h.answer("record", plain(got), err, plain(wanted), wantErr)
+}
+
+// removeAny removes what was closed before a time.
+func (h *history) removeAny(rt *rapid.T) {
+	before := h.now.Add(-time.Duration(rapid.IntRange(0, 60).Draw(rt, "hours ago")) * time.Hour)
+	unwatched := rapid.Bool().Draw(rt, "no RPC")
+	limit := rapid.IntRange(1, 3).Draw(rt, "at once")
+	r := pay.Removal{Before: before, Unwatched: func(string) bool { return unwatched }}
+	h.same("removed", h.removes(r, limit), h.model.removes(r, limit))
+	h.ids = slices.DeleteFunc(h.ids, func(id string) bool {
+		_, err := h.model.Payment(h.ctx, id)
+		if err != nil {
+			h.gone = append(h.gone, id)
+		}
+		return err != nil
+	})
+	h.check()
+}
+
+// compareClosed compares the listing of closed payments.
+func (h *history) compareClosed() {
+	for _, before := range []time.Time{{}, h.now.Add(-aDay)} {
+		all := func(f *fixture, limit int) (list []pay.ClosedPayment) {
+			for _, p := range f.closed(pay.ClosedQuery{Before: before, Limit: limit}) {
+				list = append(list, pay.ClosedPayment{Payment: plain(p.Payment), Events: p.Events})
+			}
+			return list
+		}
+		h.same("closed payments", all(h.fixture, 2), all(h.model, 1000))
+	}
 }
 
 func (h *history) acquireAny(rt *rapid.T) {
@@ -256,6 +291,7 @@ func (h *history) compare() {
 		}
 	}
 	h.compareSpend()
+	h.compareClosed()
 	for _, label := range []string{"", "open", "settled", "unresolved", "disputed"} {
 		for _, without := range [][]string{nil, {"confirmed", "disputed"}} {
 			h.same("all payments with label "+label, h.listAll(label, without, 3), h.model.listAll(label, without, 1000))
@@ -271,8 +307,10 @@ func (h *history) compare() {
 		due, err := f.Due(h.ctx, h.now, 1000)
 		return ids(due), err
 	})
-	if _, err := h.Payment(h.ctx, newID()); !errors.Is(err, pay.ErrPaymentNotFound) {
-		h.Fatalf("a payment that no call made: %v", err)
+	for _, id := range append(h.gone, newID()) {
+		if _, err := h.Payment(h.ctx, id); !errors.Is(err, pay.ErrPaymentNotFound) {
+			h.Fatalf("a payment that no call made, or that was removed: %v", err)
+		}
 	}
 }
 

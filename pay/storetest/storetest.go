@@ -43,7 +43,7 @@ func Run(t *testing.T, fresh func(t testing.TB) Opener) {
 		"Keys": keyTests, "Wallets": walletTests, "Begin": beginTests, "Failures": failureTests, "Repeats": repeatTests,
 		"Leases": leaseTests, "Outcomes": outcomeTests, "Lists": listTests, "Store": storeTests,
 		"Policies": policyTests, "Reconciling": reconcileTests, "Summaries": summaryTests, "Spend": spendTests, "Accounts": accountTests, "Organizations": organizationTests,
-		"Stops": stopTests, "Audit": auditTests,
+		"Stops": stopTests, "Audit": auditTests, "Retention": retentionTests,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -211,9 +211,9 @@ func want(k pay.Key, now time.Time) *pay.Begin {
 // Counters of the tests, one for every kind of reservation.
 func placeOf(k pay.Key) pay.Counter   { return pay.PlaceCounter(k.Owner(), noon) }
 func pendingOf(k pay.Key) pay.Counter { n, _ := pay.PendingCounters(k.ID); return n }
-func budgetOf(k pay.Key) pay.Counter  { return pay.Counter("budget/" + k.ID) }
+func budgetOf(k pay.Key) pay.Counter  { return pay.Counter("budget/" + k.ID + "/2026-11-15") }
 func holdOf(k pay.Key) pay.Counter    { return pay.Counter("hold/" + k.ID) }
-func rateOf(k pay.Key) pay.Counter    { return pay.Counter("rate/" + k.ID) }
+func rateOf(k pay.Key) pay.Counter    { return pay.Counter("rate/" + k.ID + "/2026-11-15T12:00") }
 
 // under gives a call an idempotency key.
 func under(b *pay.Begin, idempotencyKey string) *pay.Begin {

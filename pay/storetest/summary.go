@@ -17,8 +17,8 @@ import (
 // named counts the spend events that have a name.
 var named atomic.Uint64
 
-// eventID names a spend event of a time, as the payer does: events of one time are in the order
-// of their names.
+// eventID names a spend event or payment of a time, as the payer does: those of one time are in the
+// order of their names.
 func eventID(at time.Time) string {
 	var id uuid.UUID
 	binary.BigEndian.PutUint64(id[:8], uint64(at.UnixMilli())<<16|0x7000)

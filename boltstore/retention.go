@@ -1,0 +1,277 @@
+package boltstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/purserpay/purser/pay"
+)
+
+// removedKey names the latest pay.Removal.Before in the meta bucket, as JSON. Sums of earlier days
+// have payments that are gone.
+var removedKey = []byte("removed")
+
+// closedSlack bounds the difference between the time in the id of a payment and its Created.
+const closedSlack = 24 * time.Hour
+
+// closedScan walks the payments that are not open, oldest first, by their ids.
+type closedScan struct {
+	before  time.Time // of their ends; zero is no bound
+	without byte      // label bits of payments that are skipped
+	after   string    // the last id that was looked at
+}
+
+// read visits payments in one transaction until visit returns false. more reports that others may
+// follow. A payment that cannot be read is left to purser check.
+func (s *closedScan) read(tx *bbolt.Tx, visit func(p *pay.Payment) bool) (more bool) {
+	end := ""
+	if !s.before.IsZero() {
+		end = idAt(s.before.Add(closedSlack))
+	}
+	c := tx.Bucket(paymentsBucket).Cursor()
+	id, encoded := c.Seek([]byte(s.after))
+	if s.after != "" && string(id) == s.after {
+		id, encoded = c.Next()
+	}
+	for rows := 0; id != nil && (end == "" || string(id) < end); id, encoded = c.Next() {
+		if rows++; rows > scanRows {
+			return true
+		}
+		s.after = string(id)
+		if len(encoded) < 2 || encoded[1]&s.without != 0 {
+			continue
+		}
+		if p, err := decodePayment(encoded); err == nil && !visit(p) {
+			return true
+		}
+	}
+	return false
+}
+
+// ClosedPayments lists settled and void payments with their spend events, oldest first.
+func (d *DB) ClosedPayments(ctx context.Context, q pay.ClosedQuery) (page pay.ClosedPage, err error) {
+	s := closedScan{before: q.Before, without: labelBits(string(pay.Open)), after: q.After}
+	limit := min(q.Limit, maxPage)
+	err = d.view(ctx, func(tx *bbolt.Tx) error {
+		var wrong error
+		more := s.read(tx, func(p *pay.Payment) bool {
+			if !q.Wants(p) {
+				return true
+			}
+			closed := pay.ClosedPayment{Payment: p}
+			if p.EventID != "" {
+				e, err := decodeEvent(tx.Bucket(eventsBucket).Get(joinKey(p.KeyID, p.EventID)))
+				if err != nil {
+					wrong = fmt.Errorf("spend event %s: %w", p.EventID, err)
+					return false
+				}
+				closed.Events = append(closed.Events, e)
+			}
+			page.Payments = append(page.Payments, closed)
+			return len(page.Payments) < limit
+		})
+		if more {
+			page.Next = s.after
+		}
+		return wrong
+	})
+	for i := 0; err == nil && i < len(page.Payments); i++ {
+		if p := &page.Payments[i]; p.Disputed {
+			err = d.addCorrection(ctx, p)
+		}
+	}
+	if err != nil {
+		return pay.ClosedPage{}, err
+	}
+	return page, nil
+}
+
+// addCorrection adds the event that takes back that of a disputed payment. There are few of these,
+// and it mostly follows soon.
+func (d *DB) addCorrection(ctx context.Context, p *pay.ClosedPayment) error {
+	prefix, after := keyPrefix(p.KeyID), p.EventID
+	for more := true; more; {
+		err := d.view(ctx, func(tx *bbolt.Tx) error {
+			c := tx.Bucket(eventsBucket).Cursor()
+			from := append(slices.Clone(prefix), after...)
+			k, encoded := c.Seek(from)
+			for rows := 0; ; k, encoded = c.Next() {
+				if more = len(k) > len(prefix) && string(k[:len(prefix)]) == string(prefix); !more || rows == scanRows {
+					return nil
+				}
+				rows++
+				after = string(k[len(prefix):]) + "\x00"
+				e, err := decodeEvent(encoded)
+				if err != nil {
+					return fmt.Errorf("spend event %q: %w", k, err)
+				}
+				if e.Corrects == p.EventID {
+					p.Events, more = append(p.Events, e), false
+					return nil
+				}
+			}
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// RemovePayments removes payments whose time is over. It looks for them in a read transaction
+// first, so that finding none is cheap, and looks again in the one that writes.
+func (d *DB) RemovePayments(ctx context.Context, r pay.Removal) (done pay.Removed, err error) {
+	s := closedScan{before: r.Before, without: labelBits(string(pay.Open), "disputed", "reconciled"), after: r.After}
+	var old []string
+	err = d.view(ctx, func(tx *bbolt.Tx) error {
+		if err := refuseReconciling(tx); err != nil {
+			return err
+		}
+		more := s.read(tx, func(p *pay.Payment) bool {
+			if r.Removes(p) {
+				old = append(old, p.ID)
+			}
+			return len(old) < r.Limit
+		})
+		if more {
+			done.Next = s.after
+		}
+		return nil
+	})
+	if err != nil || len(old) == 0 {
+		return done, err
+	}
+	err = d.do(ctx, &op{run: func(b *batch) error {
+		done.Count = 0
+		if err := refuseReconciling(b.tx); err != nil {
+			return err
+		}
+		if err := b.noteRemoval(r.Before); err != nil {
+			return err
+		}
+		for _, id := range old {
+			removed, err := b.removePayment(id, r)
+			if err != nil {
+				return err
+			}
+			if removed {
+				done.Count++
+			}
+		}
+		return nil
+	}})
+	if err != nil {
+		return pay.Removed{}, err
+	}
+	return done, nil
+}
+
+func refuseReconciling(tx *bbolt.Tx) error {
+	r, err := metaIn[pay.Restore](tx, reconcilingKey)
+	if err == nil && r != nil {
+		err = &pay.ReconcilingError{Taken: r.Taken}
+	}
+	return err
+}
+
+// removedIn reads the latest pay.Removal.Before; zero: no payment was ever removed.
+func removedIn(tx *bbolt.Tx) (time.Time, error) {
+	before, err := metaIn[time.Time](tx, removedKey)
+	if before == nil {
+		return time.Time{}, err
+	}
+	return *before, err
+}
+
+func (b *batch) noteRemoval(before time.Time) error {
+	was, err := removedIn(b.tx)
+	if err != nil || !was.Before(before) {
+		return err
+	}
+	return b.putMeta(map[string]any{string(removedKey): before.UTC()})
+}
+
+// removePayment removes a payment and its spend event with all index entries. It keeps a payment
+// that changed meanwhile, and one whose event is missing.
+func (b *batch) removePayment(id string, r pay.Removal) (bool, error) {
+	p, err := b.load(id)
+	if errors.Is(err, pay.ErrPaymentNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	var e pay.SpendEvent
+	if p.EventID != "" {
+		if e, err = decodeEvent(b.get(eventsBucket, joinKey(p.KeyID, p.EventID))); err != nil {
+			return false, nil //nolint:nilerr // see above
+		}
+	}
+	if !r.Removes(p) {
+		return false, nil
+	}
+	if err := b.delete(paymentsBucket, []byte(id)); err != nil {
+		return false, err
+	}
+	delete(b.rows, id)
+	if err := b.reindex(p, nil); err != nil {
+		return false, err
+	}
+	if p.Attempt > 0 {
+		if err := b.keepAttempt(p); err != nil {
+			return false, err
+		}
+	}
+	if p.EventID == "" {
+		return true, nil
+	}
+	return true, b.removeEvent(&e)
+}
+
+// keepAttempt keeps the number of a removed attempt unless there is a later one: no nonce under an
+// idempotency key is derived twice. The entry has no payment id.
+func (b *batch) keepAttempt(p *pay.Payment) error {
+	prefix := keyPrefix(p.KeyID, hashed(p.IdempotencyKey))
+	var last []byte
+	descend(b.tx.Bucket(attemptsBucket), prefix, "", func(rest, _ []byte) bool {
+		last = slices.Clone(rest)
+		return false
+	})
+	if len(last) >= 8 && decodeNumber(last) >= p.Attempt {
+		return nil
+	}
+	if isKeptAttempt(last) {
+		if err := b.delete(attemptsBucket, append(slices.Clone(prefix), last...)); err != nil {
+			return err
+		}
+	}
+	return b.put(attemptsBucket, append(prefix, joinKey(encodeNumber(int64(p.Attempt)), "")...), nil)
+}
+
+// isKeptAttempt reports whether an entry of the attempts, or the rest of its key, is that of
+// keepAttempt: it ends where the others have the id of their payment.
+func isKeptAttempt(key []byte) bool { return len(key) >= 9 && key[len(key)-1] == 0 }
+
+// removeEvent removes a spend event and its index entries. The sums of its day stay.
+func (b *batch) removeEvent(e *pay.SpendEvent) error {
+	for _, entry := range []struct {
+		indexEntry
+		made bool
+	}{
+		{indexEntry{eventsBucket, joinKey(e.KeyID, e.ID)}, true},
+		{indexEntry{taskEventsBucket, joinKey(e.KeyID, e.Task, e.ID)}, e.Task != ""},
+		{indexEntry{hostEventsBucket, hostEventKey(e)}, e.Host != ""},
+	} {
+		if entry.made {
+			if err := b.delete(entry.bucket, entry.key); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
