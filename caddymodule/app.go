@@ -39,6 +39,10 @@ type App struct {
 	// FacilitatorRaw verifies and settles. Default: http with its own defaults.
 	FacilitatorRaw json.RawMessage `json:"facilitator,omitempty" caddy:"namespace=purser.facilitators inline_key=module"`
 
+	// Retain is the time for which closed payments are kept, such as "400d", at least 60d, or off,
+	// which is for ever; sums by day stay. Default: {env.PURSER_RETAIN}, else off.
+	Retain string `json:"retain,omitempty"`
+
 	// RPCURL is the network's JSON-RPC, for balances and evidence. Default:
 	// {env.PURSER_RPC_URL}; without one, what a facilitator or seller does not tell stays unknown.
 	RPCURL string `json:"rpc_url,omitempty"`

@@ -131,6 +131,8 @@ func TestBadValues(t *testing.T) {
 		{name: "no host", env: map[string]string{"PURSER_INTERCEPT": ","}, route: "purser_proxy", want: "PURSER_INTERCEPT"},
 		{name: "tunnelled host", route: "purser_proxy {\n\t\t\ttunnel a/b\n\t\t}", want: "tunnel"},
 		{name: "no file to trust", route: "purser_proxy {\n\t\t\ttrust /nowhere.pem\n\t\t}", want: "trust"},
+		{name: "retain too short", app: "retain 59d", want: "retain (PURSER_RETAIN)"},
+		{name: "retain in words", env: map[string]string{"PURSER_RETAIN": "a year"}, want: "retain (PURSER_RETAIN)"},
 		{name: "registration", app: "registration yes", want: "registration (PURSER_REGISTRATION)"},
 		{name: "failures", app: "failures_per_minute 0", want: "failures_per_minute (PURSER_FAILURES_PER_MINUTE)"},
 		{name: "failures in words", app: "failures_per_minute x", want: "failures_per_minute (PURSER_FAILURES_PER_MINUTE)"},

@@ -97,7 +97,7 @@ func (a *App) newTenant(home *pooled) (*tenant, error) {
 		Store: home.store, Wallets: wallets, Logger: a.log.With("part", "pay"), Observer: observer{events: home.events}, Tracer: tracer{},
 		Time: pay.NewTimekeeper(nil), Networks: a.settings.networks,
 		DefaultPolicy: a.settings.policy, Plans: a.settings.plans, NoPlans: a.settings.noPlans,
-		Failures: a.settings.failures,
+		Failures: a.settings.failures, Retain: a.settings.retain,
 		Names: pay.Names{
 			RPC: rpcURLOption.variable, SecondRPC: rpcURL2Option.variable, AcceptRisk: "purser reconcile --accept-risk",
 		},

@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"path/filepath"
+	"time"
 
 	"github.com/purserpay/purser/boltstore"
 	"github.com/purserpay/purser/chain"
@@ -38,8 +39,9 @@ const (
 type settings struct {
 	dataDir        string // absolute
 	masterKey      vault.Source
-	masterKeyPrint string // tells one master key's source from another
-	masterKeyPlace string // where the master key is, for people
+	masterKeyPrint string        // tells one master key's source from another
+	masterKeyPlace string        // where the master key is, for people
+	retain         time.Duration // 0: for ever
 	rpcURL         string
 	rpcURL2        string // "": the first one's word is enough
 	settlement     pay.Settlement
@@ -68,6 +70,7 @@ func (a *App) resolve() (s settings, err error) {
 	}
 	err = cmp.Or(
 		a.resolveStore(&s), a.resolveKeys(&s), a.resolveRPCs(&s),
+		set(&s.retain, option{"retain", "PURSER_RETAIN", off}.retain, a.Retain),
 		set(&s.upgradeURL, option{"upgrade_url", "PURSER_UPGRADE_URL", ""}.url, a.UpgradeURL),
 		set(&s.publicURL, option{"public_url", "PURSER_PUBLIC_URL", ""}.url, a.PublicURL),
 		set(&s.origins, option{"allowed_origins", "PURSER_ALLOWED_ORIGINS", ""}.list, a.AllowedOrigins),
@@ -131,6 +134,18 @@ func (a *App) resolveRPCs(s *settings) error {
 		return rpcURL2Option.errorf("is the same as %s, which agrees with itself always", rpcURLOption.variable)
 	}
 	return nil
+}
+
+// retain is an option that is a time for which payments are kept, or off, which is 0.
+func (o option) retain(given string) (time.Duration, error) {
+	if v, err := o.value(given); err != nil || v == off {
+		return 0, err
+	}
+	d, err := o.duration(given)
+	if err == nil && d < pay.MinRetain {
+		err = o.errorf("at least %dd, or off", pay.MinRetain/(24*time.Hour))
+	}
+	return d, err
 }
 
 // rpc is an option that is the URL of an RPC, or unset.
