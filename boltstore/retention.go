@@ -46,7 +46,7 @@ func (s *closedScan) read(tx *bbolt.Tx, visit func(p *pay.Payment) bool) (more b
 		if len(encoded) < 2 || encoded[1]&s.without != 0 {
 			continue
 		}
-		if p, err := decodePayment(encoded); err == nil && !visit(p) {
+		if p, err := paymentIn(tx, s.after); err == nil && !visit(p) {
 			return true
 		}
 	}
@@ -65,7 +65,7 @@ func (d *DB) ClosedPayments(ctx context.Context, q pay.ClosedQuery) (page pay.Cl
 			}
 			closed := pay.ClosedPayment{Payment: p}
 			if p.EventID != "" {
-				e, err := decodeEvent(tx.Bucket(eventsBucket).Get(joinKey(p.KeyID, p.EventID)))
+				e, err := eventOf(tx, p)
 				if err != nil {
 					wrong = fmt.Errorf("spend event %s: %w", p.EventID, err)
 					return false
@@ -91,6 +91,12 @@ func (d *DB) ClosedPayments(ctx context.Context, q pay.ClosedQuery) (page pay.Cl
 	return page, nil
 }
 
+// eventOf reads the spend event of a settled payment.
+func eventOf(tx *bbolt.Tx, p *pay.Payment) (pay.SpendEvent, error) {
+	key := joinKey(p.KeyID, p.EventID)
+	return decodeEvent(key, tx.Bucket(eventsBucket).Get(key))
+}
+
 // addCorrection adds the event that takes back that of a disputed payment. There are few of these,
 // and it mostly follows soon.
 func (d *DB) addCorrection(ctx context.Context, p *pay.ClosedPayment) error {
@@ -106,7 +112,7 @@ func (d *DB) addCorrection(ctx context.Context, p *pay.ClosedPayment) error {
 				}
 				rows++
 				after = string(k[len(prefix):]) + "\x00"
-				e, err := decodeEvent(encoded)
+				e, err := decodeEvent(k, encoded)
 				if err != nil {
 					return fmt.Errorf("spend event %q: %w", k, err)
 				}
@@ -208,15 +214,17 @@ func (b *batch) removePayment(id string, r pay.Removal) (bool, error) {
 	}
 	var e pay.SpendEvent
 	if p.EventID != "" {
-		if e, err = decodeEvent(b.get(eventsBucket, joinKey(p.KeyID, p.EventID))); err != nil {
+		if e, err = eventOf(b.tx, p); err != nil {
 			return false, nil //nolint:nilerr // see above
 		}
 	}
 	if !r.Removes(p) {
 		return false, nil
 	}
-	if err := b.delete(paymentsBucket, []byte(id)); err != nil {
-		return false, err
+	for _, bucket := range [][]byte{paymentsBucket, payloadsBucket} {
+		if err := b.delete(bucket, []byte(id)); err != nil {
+			return false, err
+		}
 	}
 	delete(b.rows, id)
 	if err := b.reindex(p, nil); err != nil {
