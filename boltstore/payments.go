@@ -1,7 +1,6 @@
 package boltstore
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"math"
@@ -54,15 +53,19 @@ func paymentIn(tx *bbolt.Tx, id string) (*pay.Payment, error) {
 // savePayment writes a payment with its indexes. was is the stored row, nil for a new one. From
 // now on the batch owns the row is.
 func (b *batch) savePayment(was, is *pay.Payment) error {
-	rows, err := encodePayment(is)
+	row, err := encodePaymentRow(is)
 	if err != nil {
 		return err
 	}
-	if err := b.put(paymentsBucket, []byte(is.ID), rows.row); err != nil {
+	if err := b.put(paymentsBucket, []byte(is.ID), row); err != nil {
 		return err
 	}
-	if !bytes.Equal(rows.payload, b.get(payloadsBucket, []byte(is.ID))) {
-		if err := b.write(payloadsBucket, []byte(is.ID), rows.payload); err != nil {
+	if was == nil || !samePayload(was, is) {
+		payload, err := encodePayload(is)
+		if err != nil {
+			return err
+		}
+		if err := b.write(payloadsBucket, []byte(is.ID), payload); err != nil {
 			return err
 		}
 	}

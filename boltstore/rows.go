@@ -233,35 +233,34 @@ func hostIn(url string) string {
 	return rest
 }
 
-// shortener replaces the ids of a payment in the names of its counters, which repeat them.
-type shortener struct{ short, long *strings.Replacer }
+// counterIDs lists the ids of a payment that the names of its counters repeat. A counter is stored
+// with one byte for each id: its place in the list, from 1.
+func counterIDs(p *pay.Payment) [3]string { return [...]string{p.KeyID, p.WalletID, p.OrganizationID} }
 
-func newShortener(p *pay.Payment) shortener {
-	var to, from []string
-	for i, id := range []string{p.KeyID, p.WalletID, p.OrganizationID} {
-		if len(id) > 1 {
-			mark := string(rune(1 + i))
-			to, from = append(to, id, mark), append(from, mark, id)
-		}
-	}
-	return shortener{strings.NewReplacer(to...), strings.NewReplacer(from...)}
-}
-
-// verbatim marks a name that has what stands for an id by itself.
+// verbatim marks a name that is stored as it is, because it has such a byte by itself.
 const verbatim = "\x00"
 
-func (s shortener) shorten(c pay.Counter) string {
-	if short := s.short.Replace(string(c)); s.long.Replace(short) == string(c) && !strings.HasPrefix(short, verbatim) {
-		return short
+func shorten(c pay.Counter, ids [3]string) string {
+	name := string(c)
+	if strings.ContainsAny(name, "\x00\x01\x02\x03") {
+		return verbatim + name
 	}
-	return verbatim + string(c)
+	for i, id := range ids {
+		if len(id) > 1 {
+			name = strings.ReplaceAll(name, id, string(rune(1+i)))
+		}
+	}
+	return name
 }
 
-func (s shortener) lengthen(short string) pay.Counter {
+func lengthen(short string, ids [3]string) pay.Counter {
 	if name, whole := strings.CutPrefix(short, verbatim); whole {
 		return pay.Counter(name)
 	}
-	return pay.Counter(s.long.Replace(short))
+	for i := len(ids) - 1; i >= 0; i-- {
+		short = strings.ReplaceAll(short, string(rune(1+i)), ids[i])
+	}
+	return pay.Counter(short)
 }
 
 // flags lists the flags of a payment, in the order of their bits.
@@ -303,11 +302,11 @@ func newPaymentRow(p *pay.Payment) *paymentRow {
 	for _, n := range p.Notes {
 		r.Notes = append(r.Notes, noteRow{At: toTime(n.At), Text: n.Text})
 	}
-	counters := newShortener(p)
-	r.Price = counters.shorten(p.Price)
+	ids := counterIDs(p)
+	r.Price = shorten(p.Price, ids)
 	for _, v := range p.Reservations {
 		r.Reservations = append(r.Reservations, reservedRow{
-			Counter: counters.shorten(v.Counter), Amount: toAmount(v.Amount), Release: v.Release, Released: v.Released,
+			Counter: shorten(v.Counter, ids), Amount: toAmount(v.Amount), Release: v.Release, Released: v.Released,
 		})
 	}
 	return r
@@ -349,15 +348,15 @@ func (r *paymentRow) payment() (p *pay.Payment, err error) {
 	for _, n := range r.Notes {
 		p.Notes = append(p.Notes, pay.Note{At: n.At.time(), Text: n.Text})
 	}
-	counters := newShortener(p)
-	p.Price = counters.lengthen(r.Price)
+	ids := counterIDs(p)
+	p.Price = lengthen(r.Price, ids)
 	for _, v := range r.Reservations {
 		amount, err := v.Amount.amount()
 		if err != nil {
 			return nil, err
 		}
 		p.Reservations = append(p.Reservations, pay.Reservation{
-			Counter: counters.lengthen(v.Counter), Amount: amount, Release: v.Release, Released: v.Released,
+			Counter: lengthen(v.Counter, ids), Amount: amount, Release: v.Release, Released: v.Released,
 		})
 	}
 	return p, nil
@@ -369,21 +368,39 @@ type storedPayment struct{ row, payload []byte }
 // encodePayment encodes a payment: version, label bits, CBOR. With the bits a filtered listing
 // skips rows without decoding them.
 func encodePayment(p *pay.Payment) (s storedPayment, err error) {
+	if s.row, err = encodePaymentRow(p); err == nil {
+		s.payload, err = encodePayload(p)
+	}
+	return s, err
+}
+
+func encodePaymentRow(p *pay.Payment) ([]byte, error) {
 	row, err := cbor.Marshal(newPaymentRow(p))
 	if err != nil {
-		return s, fmt.Errorf("encode payment %s: %w", p.ID, err)
+		return nil, fmt.Errorf("encode payment %s: %w", p.ID, err)
 	}
-	s.row = append([]byte{compactVersion, labelBits(p.Labels()...)}, row...)
+	return append([]byte{compactVersion, labelBits(p.Labels()...)}, row...), nil
+}
+
+// encodePayload encodes the payload of a payment; nil if it has none.
+func encodePayload(p *pay.Payment) ([]byte, error) {
 	o := p.Offer
 	if o.Version == 0 && o.Accepted == nil && o.Resource == nil && o.Extensions == nil && p.Signature == nil && p.Detail == nil {
-		return s, nil
+		return nil, nil
 	}
 	payload, err := cbor.Marshal(payloadRow{o.Version, o.Accepted, o.Resource, o.Extensions, p.Signature, p.Detail})
 	if err != nil {
-		return s, fmt.Errorf("encode the payload of payment %s: %w", p.ID, err)
+		return nil, fmt.Errorf("encode the payload of payment %s: %w", p.ID, err)
 	}
-	s.payload = append([]byte{compactVersion}, payload...)
-	return s, nil
+	return append([]byte{compactVersion}, payload...), nil
+}
+
+// samePayload reports whether two payments have the same payload row.
+func samePayload(a, b *pay.Payment) bool {
+	x, y := a.Offer, b.Offer
+	sameSignature := a.Signature == b.Signature || a.Signature != nil && b.Signature != nil && *a.Signature == *b.Signature
+	return sameSignature && x.Version == y.Version && bytes.Equal(x.Accepted, y.Accepted) && bytes.Equal(x.Resource, y.Resource) &&
+		bytes.Equal(x.Extensions, y.Extensions) && bytes.Equal(a.Detail, b.Detail)
 }
 
 // decodePayment decodes the rows of a payment. The payment shares no memory with them.
