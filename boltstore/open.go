@@ -270,8 +270,11 @@ func (d *DB) prepare(ctx context.Context, bolt *bbolt.DB, o Options) error {
 	if err := d.unlock(bolt, master); err != nil {
 		return err
 	}
-	if err := d.enter(bolt, func(tx *bbolt.Tx, older string) error { return d.arrive(ctx, tx, older) }); err != nil {
+	if err := d.enter(bolt, d.arrive); err != nil {
 		return err
+	}
+	if err := d.lapseAll(ctx); err != nil {
+		return fmt.Errorf("end the leases of an earlier process: %w", err)
 	}
 	if err := removeLeftovers(d.path); err != nil {
 		d.log.Warn("store: an earlier copy is still there", "file", d.path, "error", err)
@@ -279,11 +282,8 @@ func (d *DB) prepare(ctx context.Context, bolt *bbolt.DB, o Options) error {
 	return nil
 }
 
-// arrive notes the opening, and ends the leases of earlier processes.
-func (d *DB) arrive(ctx context.Context, tx *bbolt.Tx, older string) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
+// arrive notes the opening.
+func (d *DB) arrive(tx *bbolt.Tx, older string) error {
 	if older != "" {
 		if err := d.markCopy(tx, older); err != nil {
 			return err
@@ -296,10 +296,7 @@ func (d *DB) arrive(ctx context.Context, tx *bbolt.Tx, older string) error {
 	if err := tx.Bucket(metaBucket).Put(openedKey, opened); err != nil {
 		return err
 	}
-	if err := d.beginReconciling(tx); err != nil {
-		return err
-	}
-	return lapseAll(tx)
+	return d.beginReconciling(tx)
 }
 
 // identify reads the world of a store. fresh reports a file without a store.

@@ -285,15 +285,27 @@ func (d *DB) closeFiles() error {
 	return nil
 }
 
-// lapseAll ends the leases of earlier processes.
-func lapseAll(tx *bbolt.Tx) error {
-	b := newBatch(tx, nil)
-	for _, id := range b.leasedIDs(nil, 0, nil) {
-		if err := b.lapse(id); err != nil {
-			return fmt.Errorf("end the leases of an earlier process: %w", err)
+// lapseRows bounds the leases that end in one checkpoint. A page splits only then, and an insert
+// into a long one is slow.
+const lapseRows = 2000
+
+// lapseAll ends the leases of earlier processes, before the committer starts.
+func (d *DB) lapseAll(ctx context.Context) error {
+	for {
+		b := newBatch(d.tx, nil)
+		ids := b.leasedIDs(nil, lapseRows, nil)
+		for _, id := range ids {
+			if err := b.lapse(id); err != nil {
+				return err
+			}
+		}
+		if len(ids) == 0 {
+			return nil
+		}
+		if err := errors.Join(ctx.Err(), d.checkpoint(false)); err != nil {
+			return err
 		}
 	}
-	return nil
 }
 
 // view reads the working set. read must be short and must not wait for anything, because the
