@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"slices"
 
 	"github.com/ethereum/go-ethereum/crypto"
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -85,7 +86,7 @@ func (l *Local) Sign(ctx context.Context, w pay.Wallet, m pay.Message) (x402.Sig
 	}
 	// A signature needs the private number only. crypto.ToECDSA would derive the public key as well,
 	// which costs as much as the signature.
-	key := &ecdsa.PrivateKey{PublicKey: ecdsa.PublicKey{Curve: crypto.S256()}, D: new(big.Int).SetBytes(secret)}
+	key := &ecdsa.PrivateKey{PublicKey: ecdsa.PublicKey{Curve: crypto.S256()}, D: new(big.Int).SetBytes(secret)} //nolint:staticcheck // crypto.Sign reads it
 	defer wipe(key)
 	signature, err := x402.Sign(m.Authorization.Digest(m.Asset, m.ChainID), key)
 	if err != nil {
@@ -97,7 +98,7 @@ func (l *Local) Sign(ctx context.Context, w pay.Wallet, m pay.Message) (x402.Sig
 // prove returns nil if the secret is the key of the address. It derives the address once and then
 // remembers the pair.
 func (l *Local) prove(address x402.Address, secret []byte) error {
-	both := append(address[:], secret...)
+	both := slices.Concat(address[:], secret)
 	defer clear(both)
 	pair := sha256.Sum256(both)
 	if l.proven.Contains(pair) {

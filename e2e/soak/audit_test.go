@@ -32,10 +32,10 @@ func (l *load) audit(ctx context.Context, keys []key) (sum totals, findings []st
 			}
 		}
 		for _, p := range books.Payments {
-			switch {
-			case p.State == "settled":
+			switch p.State {
+			case "settled":
 				sum.Settled++
-			case p.State == "void":
+			case "void":
 				sum.Void++
 			}
 			if p.Has("disputed") || p.Has("unresolved") {

@@ -109,6 +109,7 @@ func stopKeyCommands(keys *asking) {
 		switch stop.do {
 		case pay.StopPause:
 			reason = a.reasonFlag()
+		case pay.StopResume:
 		case pay.StopRevoke:
 			yes = a.Flags().BoolP("yes", "y", false, "do not ask")
 		}
@@ -121,6 +122,7 @@ func stopKeyCommands(keys *asking) {
 			switch stop.do {
 			case pay.StopPause:
 				body = adminapi.NewPause{Reason: *reason}
+			case pay.StopResume:
 			case pay.StopRevoke:
 				var k adminapi.Key
 				if err := a.client.call(a.Context(), http.MethodGet, path, nil, &k); err != nil {

@@ -124,7 +124,7 @@ func writeReconcile(t *table, s adminapi.ReconcileStatus) {
 	if s.Pending {
 		writePending(t, s)
 	} else {
-		fmt.Fprintln(t, "nothing to reconcile: payments are made")
+		_, _ = fmt.Fprintln(t, "nothing to reconcile: payments are made")
 	}
 }
 

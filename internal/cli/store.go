@@ -266,7 +266,7 @@ func takeBackup(c *cobra.Command, client *adminClient, path string, force bool) 
 	fmt.Fprintf(out, "%s: %s, schema %d, checked: payments %s, spend events %d, keys %d, wallets %d\n",
 		path, size(a.Size), a.Schema, a.payments(), a.Events, a.Keys, a.Wallets)
 	if n := len(a.Backups); n > 0 {
-		fmt.Fprintln(out, taken(a.Backups[n-1]))
+		_, _ = fmt.Fprintln(out, taken(a.Backups[n-1]))
 	}
 	_, err = fmt.Fprintf(out,
 		"The master key is not in it, and the wallets are lost without it: keep a copy of %s elsewhere.\n",

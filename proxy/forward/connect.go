@@ -87,6 +87,6 @@ func hijack(w http.ResponseWriter) (*peekedConn, error) {
 	}
 	_ = conn.SetDeadline(time.Time{}) // the server's deadlines are for requests
 	client := &peekedConn{Conn: conn}
-	client.early, _ = buffered.Reader.Peek(buffered.Reader.Buffered()) // from the buffer alone, which nothing else uses
+	client.early, _ = buffered.Peek(buffered.Reader.Buffered()) // from the buffer alone, which nothing else uses
 	return client, nil
 }
