@@ -123,6 +123,8 @@ func openStopped(path string, wait time.Duration) (*bbolt.DB, error) {
 		return nil, err
 	case !info.Mode().IsRegular() || info.Size() == 0: // bbolt would begin a new store in an empty one
 		return nil, errNoStore
+	case info.Size() < int64(2*os.Getpagesize()): // bbolt would tell the size only
+		return nil, fmt.Errorf("%w, or it is damaged: it has %d bytes", errNoStore, info.Size())
 	}
 	var bolt *bbolt.DB
 	err := recoverFaults(func() (err error) {

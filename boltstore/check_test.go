@@ -201,7 +201,7 @@ func TestCheckFileRefuses(t *testing.T) {
 	if used, err := InUse(open.Path); !used || err != nil {
 		t.Errorf("an open store is not in use, %v", err)
 	}
-	for _, path := range []string{o.Path, theirs, filepath.Join(dir, "text")} {
+	for _, path := range []string{o.Path, theirs, filepath.Join(dir, "text"), filepath.Join(dir, "short"), filepath.Join(dir, "empty")} {
 		if used, err := InUse(path); used || err != nil {
 			t.Errorf("%s is in use: %t, %v", path, used, err)
 		}

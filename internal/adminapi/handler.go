@@ -111,6 +111,7 @@ func (h *Handler) Routes() []Route {
 		"/purser/keys/{id}/revoke":        {http.MethodPost: h.ask((*Purser).revokeKey)},
 		"/purser/pause":                   {http.MethodPost: tell(h, (*Purser).pauseAll)},
 		"/purser/resume":                  {http.MethodPost: h.ask((*Purser).resumeAll)},
+		"/purser/archive":                 {http.MethodGet: h.archive},
 		"/purser/audit":                   {http.MethodGet: h.ask((*Purser).audit)},
 		"/purser/wallets":                 {http.MethodGet: h.ask((*Purser).wallets)},
 		"/purser/spend":                   {http.MethodGet: h.ask((*Purser).spend)},

@@ -35,6 +35,7 @@ type lists interface {
 	Account(ctx context.Context, id string) (pay.Account, error)
 	AllPayments(ctx context.Context, q pay.LabelQuery) ([]*pay.Payment, error)
 	AllWallets(ctx context.Context, after string, limit int) ([]pay.Wallet, error)
+	ClosedPayments(ctx context.Context, q pay.ClosedQuery) (pay.ClosedPage, error)
 	AuditEntries(ctx context.Context, q pay.AuditQuery) ([]pay.AuditEntry, error)
 	DeleteSession(ctx context.Context, id string) error
 	Key(ctx context.Context, id string) (pay.Key, error)

@@ -35,6 +35,7 @@ func (env *Env) Commands() []Command {
 		{"organizations", "[flags]", "Lists organizations, or moves one to another plan", organizationsHelp, env.organizationsCommand},
 		{"check", "[FILE] [flags]", "Checks the database of a purser, or a backup", checkHelp, env.checkCommand},
 		{"backup", "FILE [flags]", "Backs up the database of a running purser", backupHelp, env.backupCommand},
+		{"archive", "[FILE] [flags]", "Writes closed payments with what they spent to a file", archiveHelp, env.archiveCommand},
 		{"compact", "[FILE] [flags]", "Makes the database of a stopped purser as small as it can be", compactHelp, env.compactCommand},
 		{"reconcile", "[flags]", "Shows whether a restored database is reconciled with the chain", reconcileHelp, env.reconcileCommand},
 		{"rpc", "[flags]", "Shows the blocks that the RPC must have", rpcHelp, env.rpcCommand},

@@ -13,7 +13,7 @@ func TestCompletion(t *testing.T) {
 		"keys ": "create\t", "wallets create --k": "--key\t", "spend --cs": "--csv\t", "in": "init\t", "organizations ": "plan\t", "payments ": "resolve\t",
 		"keys create --door ": "proxy\n", "limits --door ": "transport\n",
 		"payments --state ": "unresolved\n", "payments resolve x --as ": "settled\nvoid\n", "organizations plan x ": "agency\n", "env --shell ": "fish\n",
-		"wallets create --network ": "base\n",
+		"wallets create --network ": "base\n", "archive --format ": "jsonl\n", "archive --ol": "--older\t", "ar": "archive\t",
 	} {
 		fields := strings.Fields(asked)
 		if strings.HasSuffix(asked, " ") {

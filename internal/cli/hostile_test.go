@@ -40,6 +40,8 @@ func TestNothingSteersTheTerminal(t *testing.T) {
 			fmt.Fprintf(w, `{"error":%s}`, text)
 		case path == "/purser/check":
 			fmt.Fprintf(w, `{"path":%[1]s,"faults":[%[1]s]}`, text)
+		case path == "/purser/archive":
+			fmt.Fprintf(w, `{"id":%[1]s,"state":%[1]s,"flags":[%[1]s],"host":%[1]s,"reason":%[1]s,"amount":%[1]s,"spend":[{"id":%[1]s,"amount":%[1]s}]}`, text)
 		case path == "/purser/organizations/x/plan":
 			fmt.Fprintf(w, `{"id":%[1]s,"plan":%[1]s}`, text)
 		default:
@@ -49,7 +51,7 @@ func TestNothingSteersTheTerminal(t *testing.T) {
 	defer server.Close()
 	admin := "--admin=" + strings.TrimPrefix(server.URL, "http://")
 	for _, line := range []string{
-		"keys", "keys --json", "wallets", "spend", "spend --csv", "spend --json", "payments", "payments show x", "payments show x --json",
+		"keys", "keys --json", "wallets", "spend", "spend --csv", "spend --json", "archive", "archive --format csv", "payments", "payments show x", "payments show x --json",
 		"organizations", "limits x", "limits", "status", "status --json", "check", "check --json", "reconcile", "keys create", "keys create --json",
 		"wallets create --key x", "limits x --daily-budget 1", "payments resolve x --as void --reason y", "organizations plan x free", "init --yes",
 		"payments show refused", "limits refused", "__complete limits", "__complete payments show",

@@ -114,6 +114,7 @@ func writeCheck(t *table, a CheckAnswer) {
 	for _, m := range a.Backups {
 		t.row("backup", taken(m)+since(m))
 	}
+	t.some("removed", removedText(a.Removed))
 	t.row("payments", a.payments())
 	t.row("spend events", strconv.Itoa(a.Events))
 	t.row("keys", strconv.Itoa(a.Keys))
@@ -145,6 +146,14 @@ func (a CheckAnswer) payments() string {
 		return fmt.Sprint(a.Payments)
 	}
 	return fmt.Sprintf("%d (%s)", a.Payments, strings.Join(parts, ", "))
+}
+
+// removedText says which payments may be missing because they were removed.
+func removedText(before time.Time) string {
+	if before.IsZero() {
+		return ""
+	}
+	return "payments that were closed before " + when(before)
 }
 
 func size(n int64) string { return humanize.IBytes(uint64(max(n, 0))) }
@@ -225,39 +234,55 @@ func mayWrite(path string, force bool) error {
 	return err
 }
 
-// takeBackup gets a backup and puts it where it belongs, whole or not at all.
-func takeBackup(c *cobra.Command, client *adminClient, path string, force bool) error {
+// writeWhole writes a file that only its owner may read, whole or not at all. It replaces one if
+// force says so. write gets the file, and the name that it has meanwhile.
+func writeWhole(ctx context.Context, path string, force bool, write func(ctx context.Context, name string, file io.Writer) error) error {
 	// So that what was begun is removed. A second signal does not wait for that.
-	ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop)
-	temp, err := os.CreateTemp(filepath.Dir(path), ".purser-backup-*") // mode 0600
+	temp, err := os.CreateTemp(filepath.Dir(path), ".purser-new-*") // mode 0600
 	if err != nil {
 		return err
 	}
 	defer func() { _ = os.Remove(temp.Name()) }() // gone already when all went well
-	header, err := fetchBackup(ctx, c, client, temp)
-	if err := errors.Join(err, temp.Close()); err != nil {
-		return fmt.Errorf("no backup was made: %w", err)
-	}
-	report, err := boltstore.CheckFile(ctx, temp.Name(), nil)
+	err = write(ctx, temp.Name(), temp)
 	if err == nil {
-		err = report.Err()
+		err = temp.Sync()
 	}
-	if ctx.Err() != nil {
-		return fmt.Errorf("no backup was made: %w", ctx.Err())
+	if err = errors.Join(err, temp.Close()); ctx.Err() != nil {
+		err = ctx.Err()
+	}
+	if err == nil {
+		err = mayWrite(path, force)
+	}
+	if err == nil {
+		err = os.Rename(temp.Name(), path)
 	}
 	if err != nil {
-		return fmt.Errorf("no backup was made, because what was received is not sound: %w", err)
-	}
-	if err := mayWrite(path, force); err != nil {
 		return err
 	}
-	if err := os.Rename(temp.Name(), path); err != nil {
-		return err
-	}
-	if err := vault.SyncDir(filepath.Dir(path)); err != nil {
-		return err
+	return vault.SyncDir(filepath.Dir(path))
+}
+
+// takeBackup gets a backup and puts it where it belongs, whole or not at all.
+func takeBackup(c *cobra.Command, client *adminClient, path string, force bool) error {
+	var header http.Header
+	var report boltstore.Report
+	err := writeWhole(c.Context(), path, force, func(ctx context.Context, name string, file io.Writer) (err error) {
+		if header, err = fetchBackup(ctx, c, client, file); err != nil {
+			return err
+		}
+		if report, err = boltstore.CheckFile(ctx, name, nil); err == nil {
+			err = report.Err()
+		}
+		if err != nil {
+			return fmt.Errorf("what was received is not sound: %w", err)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("no backup was made: %w", err)
 	}
 	if reason := header.Get(adminapi.NoBlockHeader); reason != "" {
 		say(c, "the backup has no block number: %s", reason)
@@ -280,7 +305,7 @@ const (
 	largeBackup   = 64 << 20
 )
 
-func fetchBackup(ctx context.Context, c *cobra.Command, client *adminClient, file *os.File) (http.Header, error) {
+func fetchBackup(ctx context.Context, c *cobra.Command, client *adminClient, file io.Writer) (http.Header, error) {
 	resp, err := client.send(ctx, http.MethodPost, "/purser/backup", struct{}{})
 	if err != nil {
 		return nil, err
@@ -300,7 +325,7 @@ func fetchBackup(ctx context.Context, c *cobra.Command, client *adminClient, fil
 			say(c, "%s of %s", size(got), size(resp.ContentLength))
 		}
 	}
-	return resp.Header, file.Sync()
+	return resp.Header, nil
 }
 
 const compactHelp = `
