@@ -85,8 +85,15 @@ func pendingRecords(path string, bolt *bbolt.DB) (records [][]byte, err error) {
 				return err
 			}
 			c, err := readJournal(JournalPath(path), string(meta.Get(storeIDKey)), e.number)
-			if err == nil && !c.found {
-				err = fmt.Errorf("the database was not closed cleanly, and its journal %s is missing", filepath.Base(JournalPath(path)))
+			name := filepath.Base(JournalPath(path))
+			switch {
+			case err != nil:
+			case c.later(e.number):
+				err = fmt.Errorf("the journal %s is from a later time than the database", name)
+			case !c.found && !c.foreign:
+				err = fmt.Errorf("the database was not closed cleanly, and its journal %s is missing", name)
+			default:
+				err = c.fits(e.number)
 			}
 			records = c.records
 			return err

@@ -2,6 +2,7 @@ package boltstore
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -27,12 +28,21 @@ import (
 // database has them. The file is filled with zeros in steps of journalStep before records reach
 // there, so that a flush writes data and no metadata.
 //
+// The checksum begins with the id of the store. A client does not know it, so text that a client
+// sends cannot pass for a record.
+//
+// The header has the mark: a record without changes that names the epoch that begins. It is
+// durable before the database enters that epoch. So a journal whose mark is behind the database
+// is from an earlier time, and a database that is more than one epoch behind the mark is an older
+// copy.
+//
 // A record is written only after the one before it was flushed. So a record that is not whole is
 // the torn tail, unless a later record of its epoch follows: then the file is damaged.
 
 const (
 	journalHead = 4096
 	journalStep = 1 << 20
+	journalMark = 512 // offset of the mark, alone in its sector
 	recordHead  = 28
 	recordAlign = 8
 )
@@ -59,6 +69,7 @@ func JournalPath(path string) string { return strings.TrimSuffix(path, ".db") + 
 // journalFile appends records. Only the committer uses it.
 type journalFile struct {
 	path, store string
+	seed        uint32 // of the checksums
 	file        *os.File
 	noSync      bool
 
@@ -72,9 +83,11 @@ type journalContent struct {
 	foreign bool     // the file is something else
 	records [][]byte // the changes of the epoch that was asked for
 	newest  uint64   // the highest epoch of a record
+	begun   uint64   // the epoch of the mark
 }
 
-// readJournal reads the journal beside a database as it concerns an epoch: ErrJournal.
+// readJournal reads the journal beside a database as it concerns an epoch: ErrJournal. It accepts a
+// damaged record of the epoch if records of a later one tell that the database is older.
 func readJournal(path, store string, epoch uint64) (c journalContent, err error) {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -88,9 +101,15 @@ func readJournal(path, store string, epoch uint64) (c journalContent, err error)
 		c.foreign = true
 		return c, nil
 	}
+	seed := journalSeed(store)
+	if mark, ok := recordAt(data, journalMark, seed); ok {
+		c.begun = mark.epoch
+	} else {
+		err = fmt.Errorf("%w: its mark is broken", ErrJournal)
+	}
 	at := journalHead
 	for {
-		r, ok := recordAt(data, at)
+		r, ok := recordAt(data, at, seed)
 		if !ok || r.epoch != epoch || r.seq != uint64(len(c.records))+1 {
 			break
 		}
@@ -100,18 +119,37 @@ func readJournal(path, store string, epoch uint64) (c journalContent, err error)
 	}
 	last := uint64(len(c.records))
 	for ; at < len(data); at += recordAlign {
-		r, ok := recordAt(data, at)
+		r, ok := recordAt(data, at, seed)
 		if !ok {
 			continue
 		}
-		if r.epoch == epoch && r.seq > last {
-			return c, fmt.Errorf("%w: record %d is broken, and record %d follows it", ErrJournal, last+1, r.seq)
+		if r.epoch == epoch && r.seq > last && err == nil {
+			err = fmt.Errorf("%w: record %d is broken, and record %d follows it", ErrJournal, last+1, r.seq)
 		}
 		c.newest = max(c.newest, r.epoch)
 		at = r.end - recordAlign
 	}
-	return c, nil
+	if c.newest > epoch {
+		err = nil
+	}
+	return c, err
 }
+
+// fits returns ErrJournal unless a journal can be the one of a database in an epoch, or there is
+// none.
+func (c journalContent) fits(epoch uint64) error {
+	switch {
+	case c.foreign:
+		return fmt.Errorf("%w: it is not the one of this database", ErrJournal)
+	case c.found && c.begun < epoch:
+		return fmt.Errorf("%w: it is from an earlier time than the database", ErrJournal)
+	}
+	return nil
+}
+
+// later reports that the journal is from a later time than a database in an epoch. The next epoch
+// may be marked and not begun.
+func (c journalContent) later(epoch uint64) bool { return c.newest > epoch || c.begun > epoch+1 }
 
 // record is one record of the file.
 type record struct {
@@ -121,7 +159,7 @@ type record struct {
 }
 
 // recordAt decodes the record at an offset, if there is a whole one.
-func recordAt(data []byte, at int) (r record, ok bool) {
+func recordAt(data []byte, at int, seed uint32) (r record, ok bool) {
 	if at+recordHead > len(data) || !bytes.Equal(data[at:at+4], recordMagic) {
 		return r, false
 	}
@@ -131,7 +169,7 @@ func recordAt(data []byte, at int) (r record, ok bool) {
 		return r, false
 	}
 	r.changes = data[at+recordHead : at+recordHead+int(length)]
-	if recordSum(head, r.changes) != binary.BigEndian.Uint32(head[24:]) {
+	if recordSum(seed, head, r.changes) != binary.BigEndian.Uint32(head[24:]) {
 		return r, false
 	}
 	r.epoch, r.seq = binary.BigEndian.Uint64(head[8:]), binary.BigEndian.Uint64(head[16:])
@@ -139,10 +177,22 @@ func recordAt(data []byte, at int) (r record, ok bool) {
 	return r, true
 }
 
-// recordSum sums up a record without the field of the sum.
-func recordSum(head, changes []byte) uint32 {
-	return crc32.Update(crc32.Checksum(head[:24], castagnoli), castagnoli, changes)
+// completeRecord completes the head of a record, its first recordHead bytes.
+func completeRecord(r []byte, epoch, seq uint64, seed uint32) {
+	copy(r, recordMagic)
+	binary.BigEndian.PutUint32(r[4:], uint32(len(r)-recordHead))
+	binary.BigEndian.PutUint64(r[8:], epoch)
+	binary.BigEndian.PutUint64(r[16:], seq)
+	binary.BigEndian.PutUint32(r[24:], recordSum(seed, r[:recordHead], r[recordHead:]))
 }
+
+// recordSum sums up a record without the field of the sum.
+func recordSum(seed uint32, head, changes []byte) uint32 {
+	return crc32.Update(crc32.Update(seed, castagnoli, head[:24]), castagnoli, changes)
+}
+
+// journalSeed returns the checksum of the store's name, with which those of its records begin.
+func journalSeed(store string) uint32 { return crc32.Checksum([]byte(store), castagnoli) }
 
 // recordSize returns the room that a record with so many bytes of changes takes.
 func recordSize(length int) int {
@@ -153,35 +203,84 @@ func recordSize(length int) int {
 func journalHeader(store string) []byte { return fmt.Appendf(nil, "purser-journal-1 %s\n", store) }
 
 // openJournal opens the journal of a store for the records of a new epoch, and creates it if there
-// is none.
+// is none. The database must enter the epoch next, or be in it.
 func openJournal(path, store string, epoch uint64, noSync bool) (*journalFile, error) {
-	j := &journalFile{path: path, store: store, noSync: noSync}
-	if err := j.open(); err != nil {
+	j := &journalFile{path: path, store: store, seed: journalSeed(store), noSync: noSync}
+	if err := j.open(epoch); err != nil {
 		return nil, fmt.Errorf("open journal: %w", err)
 	}
 	j.restart(epoch)
 	return j, nil
 }
 
-func (j *journalFile) open() error {
-	file, err := os.OpenFile(j.path, os.O_RDWR|os.O_CREATE, fileMode)
+func (j *journalFile) open(epoch uint64) error {
+	head := journalHeader(j.store)
+	file, err := os.OpenFile(j.path, os.O_RDWR, fileMode)
+	if err == nil {
+		was := make([]byte, len(head))
+		if _, readErr := file.ReadAt(was, 0); readErr != nil || !bytes.Equal(was, head) {
+			err = cmp.Or(file.Close(), fs.ErrNotExist) // of this store
+		}
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		file, err = j.create(head)
+	}
 	if err != nil {
 		return err
 	}
-	head := make([]byte, journalHead)
-	copy(head, journalHeader(j.store))
-	was := make([]byte, journalHead)
-	if n, _ := file.ReadAt(was, 0); n < journalHead || !bytes.Equal(was, head) {
-		err = errors.Join(file.Truncate(0), writeAt(file, head, 0))
-		if err == nil && !j.noSync {
-			err = errors.Join(file.Sync(), vault.SyncDir(filepath.Dir(j.path)))
-		}
+	info, err := file.Stat()
+	if err == nil {
+		j.file, j.size = file, info.Size()
+		err = j.mark(epoch)
 	}
-	info, statErr := file.Stat()
-	if err := errors.Join(err, statErr); err != nil {
+	if err == nil && !j.noSync { // also for a process that created the file and ended before this
+		err = vault.SyncDir(filepath.Dir(j.path))
+	}
+	if err != nil {
 		return errors.Join(err, file.Close())
 	}
-	j.file, j.size = file, info.Size()
+	return nil
+}
+
+// create makes a journal that is whole before it has its name.
+func (j *journalFile) create(head []byte) (*os.File, error) {
+	path := j.path + ".new"
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, fileMode)
+	if err != nil {
+		return nil, err
+	}
+	block := make([]byte, journalHead)
+	copy(block, head)
+	err = writeAt(file, block, 0)
+	if err == nil && !j.noSync {
+		err = file.Sync()
+	}
+	if err := errors.Join(err, file.Close()); err != nil {
+		return nil, err
+	}
+	if err := os.Rename(path, j.path); err != nil {
+		return nil, err
+	}
+	return os.OpenFile(j.path, os.O_RDWR, fileMode)
+}
+
+// mark waits until the mark names an epoch.
+func (j *journalFile) mark(epoch uint64) error {
+	r := make([]byte, recordHead)
+	completeRecord(r, epoch, 0, j.seed)
+	if err := writeAt(j.file, r, journalMark); err != nil {
+		return fmt.Errorf("write journal: %w", err)
+	}
+	return j.flush()
+}
+
+func (j *journalFile) flush() error {
+	if j.noSync {
+		return nil
+	}
+	if err := flushData(j.file); err != nil {
+		return fmt.Errorf("flush journal: %w", err)
+	}
 	return nil
 }
 
@@ -203,18 +302,12 @@ func (j *journalFile) append(r []byte) error {
 	if err := j.fill(j.end + size); err != nil {
 		return fmt.Errorf("%w: %w", errNoRoom, err)
 	}
-	copy(r, recordMagic)
-	binary.BigEndian.PutUint32(r[4:], uint32(len(r)-recordHead))
-	binary.BigEndian.PutUint64(r[8:], j.epoch)
-	binary.BigEndian.PutUint64(r[16:], j.seq+1)
-	binary.BigEndian.PutUint32(r[24:], recordSum(r[:recordHead], r[recordHead:]))
+	completeRecord(r, j.epoch, j.seq+1, j.seed)
 	if err := writeAt(j.file, r, j.end); err != nil {
 		return fmt.Errorf("write journal: %w", err)
 	}
-	if !j.noSync {
-		if err := flushData(j.file); err != nil {
-			return fmt.Errorf("flush journal: %w", err)
-		}
+	if err := j.flush(); err != nil {
+		return err
 	}
 	j.seq++
 	j.end += size
@@ -243,12 +336,13 @@ func (j *journalFile) inPlace() bool {
 	return err == nil && os.SameFile(open, named)
 }
 
-// replace opens the file anew if it has lost its name. The database must have all its records.
-func (j *journalFile) replace() error {
+// replace opens the file anew if it has lost its name. The database must have all its records, and
+// be in the epoch.
+func (j *journalFile) replace(epoch uint64) error {
 	if j.inPlace() {
 		return nil
 	}
-	return errors.Join(j.file.Close(), j.open())
+	return errors.Join(j.file.Close(), j.open(epoch))
 }
 
 func (j *journalFile) close() error { return j.file.Close() }

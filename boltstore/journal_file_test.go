@@ -44,9 +44,10 @@ func putJournal(t *testing.T, o Options, text []byte) {
 }
 
 // ends lists where the records of the newest epoch end.
-func ends(t *testing.T, journal []byte) (ends []int) {
+func ends(t *testing.T, o Options, journal []byte) (ends []int) {
 	t.Helper()
-	for r, ok := recordAt(journal, journalHead); ok; r, ok = recordAt(journal, r.end) {
+	seed := journalSeed(storeID(t, o))
+	for r, ok := recordAt(journal, journalHead, seed); ok; r, ok = recordAt(journal, r.end, seed) {
 		ends = append(ends, r.end)
 	}
 	return ends
@@ -57,23 +58,24 @@ func TestTornTail(t *testing.T) {
 	t.Parallel()
 	o, ids := unclean(t, 4)
 	whole := journalOf(t, o)
-	at := ends(t, whole)
+	at := ends(t, o, whole)
 	if len(at) != len(ids) {
 		t.Fatalf("%d records of %d payments", len(at), len(ids))
 	}
 	whole = whole[:at[3]+2*recordHead]
-	first, _ := recordAt(whole, journalHead)
 	store := storeID(t, o)
+	seed := journalSeed(store)
+	first, _ := recordAt(whole, journalHead, seed)
 	earlier := slices.Clone(whole)
 	earlier = append(earlier[:at[2]], bytes.Repeat(whole[journalHead:at[0]], 3)...)
 	for i := at[2]; i < len(earlier); { // records of the epoch before
-		r, ok := recordAt(earlier, i)
+		r, ok := recordAt(earlier, i, seed)
 		if !ok {
 			break
 		}
 		head := earlier[i : i+recordHead]
 		head[15]--
-		sum := recordSum(head, r.changes)
+		sum := recordSum(seed, head, r.changes)
 		copy(head[24:], []byte{byte(sum >> 24), byte(sum >> 16), byte(sum >> 8), byte(sum)})
 		i = r.end
 	}
@@ -83,7 +85,7 @@ func TestTornTail(t *testing.T) {
 			putJournal(t, o, torn)
 			c, err := readJournal(JournalPath(o.Path), store, first.epoch)
 			want := 3
-			if r, ok := recordAt(torn, at[2]); ok && r.epoch == first.epoch {
+			if r, ok := recordAt(torn, at[2], seed); ok && r.epoch == first.epoch {
 				want = 4
 			}
 			if err != nil || len(c.records) != want || c.newest != first.epoch {
@@ -125,7 +127,7 @@ func TestDamagedJournal(t *testing.T) {
 	t.Parallel()
 	o, _ := unclean(t, 3)
 	whole := journalOf(t, o)
-	at := ends(t, whole)
+	at := ends(t, o, whole)
 	for _, offset := range []int{0, 4, 12, 20, 25, recordHead, recordHead + 100, at[0] - journalHead - recordAlign} {
 		broken := slices.Clone(whole)
 		broken[journalHead+offset] ^= 0xff
@@ -382,6 +384,7 @@ func FuzzReadJournal(f *testing.F) {
 		path := t.TempDir() + "/x.journal"
 		head := make([]byte, journalHead)
 		copy(head, journalHeader("store"))
+		completeRecord(head[journalMark:journalMark+recordHead], 7, 0, journalSeed("store"))
 		if err := os.WriteFile(path, append(head, records...), fileMode); err != nil {
 			t.Fatal(err)
 		}

@@ -9,9 +9,9 @@ import (
 )
 
 // A plain copy of the database, taken without [DB.Copy], has no mark. If it takes the place of the
-// store, payments could be made twice. The journal beside it tells: it has records of a later epoch
-// than the copy, or it is missing although the copy was taken of a running store. Such a database is
-// treated as a restored backup.
+// store, payments could be made twice. The journal beside it tells: it is of a later epoch than the
+// copy, or it is missing although the copy was taken of a running store. Such a database is treated
+// as a restored backup.
 
 // enter opens the journal of a store and its working set, and begins the next epoch. change adapts
 // the working set before it is committed; older tells that it lacks what a journal has or had.
@@ -26,10 +26,10 @@ func (d *DB) enter(bolt *bbolt.DB, change func(tx *bbolt.Tx, older string) error
 	}
 	path := JournalPath(d.path)
 	content, err := readJournal(path, d.id, was.number)
+	if err == nil && was.open {
+		err = content.fits(was.number)
+	}
 	switch {
-	case err == nil && was.open && content.foreign:
-		err = fmt.Errorf("%w: it is not the one of this database", ErrJournal)
-		fallthrough
 	case errors.Is(err, ErrJournal) && was.open:
 		return fmt.Errorf("%s: %w; the database was not closed cleanly, and payments may be in its journal only: put the right "+
 			"journal there, or restore a backup, or move the journal away; without it, the database is reconciled like a restored backup", path, err)
@@ -38,21 +38,22 @@ func (d *DB) enter(bolt *bbolt.DB, change func(tx *bbolt.Tx, older string) error
 	case err != nil:
 		return fmt.Errorf("read journal: %w", err)
 	}
-	older := ""
+	older, lost := "", was.open && !content.found
 	switch {
-	case content.newest > was.number:
+	case content.later(was.number):
 		older = "its journal is from a later time"
-	case was.open && !content.found:
+	case lost:
 		older = "it was not closed cleanly, and its journal " + path + " is missing"
 	}
-	next := epoch{max(was.number, content.newest) + 1, true}
-	journal, err := openJournal(path, d.id, next.number, d.noSync)
+	next := epoch{max(was.number+1, content.newest+1, content.begun), true}
+	tx, err := d.begin(bolt)
 	if err != nil {
 		return err
 	}
-	tx, err := d.begin(bolt)
-	if err != nil {
-		return errors.Join(err, journal.close())
+	var journal *journalFile
+	openNext := func() (err error) {
+		journal, err = openJournal(path, d.id, next.number, d.noSync)
+		return err
 	}
 	err = d.guard(func() error {
 		if was.open {
@@ -65,20 +66,36 @@ func (d *DB) enter(bolt *bbolt.DB, change func(tx *bbolt.Tx, older string) error
 		if err := change(tx, older); err != nil {
 			return err
 		}
-		return next.put(tx.Bucket(metaBucket))
+		if err := next.put(tx.Bucket(metaBucket)); err != nil {
+			return err
+		}
+		if !lost {
+			if err := openNext(); err != nil {
+				return err
+			}
+		}
+		return tx.Commit()
 	})
-	if err != nil {
-		return errors.Join(err, d.guard(tx.Rollback), journal.close())
+	// A new journal takes the place of a lost one only when the database has the loss on record.
+	// Otherwise a start that ends in between would let the next one take the new journal for the
+	// lost one.
+	if err == nil && lost {
+		err = openNext()
 	}
-	if err = d.guard(tx.Commit); err == nil {
-		tx, err = d.begin(bolt)
+	work := tx
+	if err == nil {
+		work, err = d.begin(bolt)
 	}
 	if err != nil {
-		return errors.Join(err, journal.close())
+		d.rollBack(tx)
+		if journal != nil {
+			err = errors.Join(err, journal.close())
+		}
+		return err
 	}
 	d.handle.Lock()
 	defer d.handle.Unlock()
-	d.bolt, d.journal, d.tx = bolt, journal, tx
+	d.bolt, d.journal, d.tx = bolt, journal, work
 	return nil
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/klauspost/compress/s2"
 	"go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
 
 	"github.com/purserpay/purser/internal/failpoint"
 	"github.com/purserpay/purser/pay"
@@ -156,20 +157,24 @@ func (d *DB) checkpoint(stop bool) error {
 	d.tx = nil
 	next := epoch{d.journal.epoch + 1, !stop}
 	failpoint.Here(failpoint.StoreCheckpointing)
-	err := d.guard(func() error {
-		if err := next.put(tx.Bucket(metaBucket)); err != nil {
-			return errors.Join(err, tx.Rollback())
-		}
-		return tx.Commit()
-	})
+	err := d.journal.mark(next.number)
+	if err == nil {
+		err = d.guard(func() error {
+			if err := next.put(tx.Bucket(metaBucket)); err != nil {
+				return err
+			}
+			return tx.Commit()
+		})
+	}
 	if err != nil {
+		d.rollBack(tx)
 		return fmt.Errorf("checkpoint: %w", err)
 	}
 	failpoint.Here(failpoint.StoreCheckpointed)
 	if stop {
 		return nil
 	}
-	if err := d.journal.replace(); err != nil {
+	if err := d.journal.replace(next.number); err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
 	}
 	d.journal.restart(next.number)
@@ -244,10 +249,15 @@ func (d *DB) snapshot(ctx context.Context) (*bbolt.Tx, error) {
 
 // drop gives up the working set. Its caller must hold the lock of the handle.
 func (d *DB) drop() {
-	tx := d.tx
+	d.rollBack(d.tx)
 	d.tx = nil
-	if err := d.guard(tx.Rollback); err != nil {
-		d.log.Error("store: giving up the working set", "error", err)
+}
+
+// rollBack ends a transaction that is not committed. A panic in a commit leaves it open, and then
+// closing the database would wait for ever.
+func (d *DB) rollBack(tx *bbolt.Tx) {
+	if err := d.guard(tx.Rollback); err != nil && !errors.Is(err, berrors.ErrTxClosed) {
+		d.log.Error("store: giving up a transaction", "error", err)
 	}
 }
 
