@@ -23,12 +23,13 @@ type child struct {
 	ground *ground
 }
 
-// startChild starts a purser that lives as long as the test, and waits for its facilitator for a while.
-func startChild(t *testing.T, g *ground, facilitator time.Duration) *child {
+// startChild starts a purser that lives as long as the test, and waits for its facilitator for a while. settings are
+// further variables.
+func startChild(t *testing.T, g *ground, facilitator time.Duration, settings ...string) *child {
 	t.Helper()
 	w := process.StartHostile(t, g.chain, g.clock, 0)
 	c := &child{world: w, ground: g, Purser: process.NewPurser(t, process.Program(t, process.Failpoints), filepath.Join(t.TempDir(), "data"),
-		g.clock.Setting(), "PURSER_FACILITATOR_URL="+w.FacilitatorURL, "PURSER_FACILITATOR_TIMEOUT="+facilitator.String(), "PURSER_RPC_URL="+w.RPCURL)}
+		append(settings, g.clock.Setting(), "PURSER_FACILITATOR_URL="+w.FacilitatorURL, "PURSER_FACILITATOR_TIMEOUT="+facilitator.String(), "PURSER_RPC_URL="+w.RPCURL)...)}
 	c.Start(t)
 	return c
 }
