@@ -32,7 +32,7 @@ type change struct {
 	bucket  []byte
 	key     string
 	value   []byte // nil: deleted
-	was     []byte // valid while the transaction is open
+	was     []byte // valid until the transaction is committed
 	existed bool
 }
 
@@ -90,6 +90,7 @@ func write(in *bbolt.Bucket, key, value []byte) error {
 
 // undo takes back the changes from one on.
 func (b *batch) undo(from int) error {
+	clear(b.days)        // a sum may have grown without being written
 	var touched []string // payments
 	for i := len(b.changes) - 1; i >= from; i-- {
 		c := b.changes[i]
@@ -100,11 +101,8 @@ func (b *batch) undo(from int) error {
 		if err := write(b.tx.Bucket(c.bucket), []byte(c.key), was); err != nil {
 			return fmt.Errorf("undo a write into %s: %w", c.bucket, err)
 		}
-		switch &c.bucket[0] {
-		case &paymentsBucket[0]:
+		if &c.bucket[0] == &paymentsBucket[0] {
 			touched = append(touched, c.key)
-		case &spendDaysBucket[0]:
-			delete(b.days, c.key)
 		}
 	}
 	for _, id := range touched {

@@ -223,7 +223,7 @@ func (j *journalFile) open(epoch uint64) error {
 		}
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		file, err = j.create(head)
+		file, err = j.create(epoch)
 	}
 	if err != nil {
 		return err
@@ -243,15 +243,16 @@ func (j *journalFile) open(epoch uint64) error {
 }
 
 // create makes a journal that is whole before it has its name.
-func (j *journalFile) create(head []byte) (*os.File, error) {
+func (j *journalFile) create(epoch uint64) (*os.File, error) {
 	path := j.path + ".new"
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, fileMode)
 	if err != nil {
 		return nil, err
 	}
-	block := make([]byte, journalHead)
-	copy(block, head)
-	err = writeAt(file, block, 0)
+	head := make([]byte, journalHead)
+	copy(head, journalHeader(j.store))
+	completeRecord(head[journalMark:journalMark+recordHead], epoch, 0, j.seed)
+	err = writeAt(file, head, 0)
 	if err == nil && !j.noSync {
 		err = file.Sync()
 	}

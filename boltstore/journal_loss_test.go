@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"go.etcd.io/bbolt"
+
 	"github.com/purserpay/purser/pay"
 )
 
@@ -162,18 +164,67 @@ func TestForgedRecord(t *testing.T) {
 	begun(t, d, "k")
 }
 
-// A process that dies while it makes a journal leaves none that is not whole.
-func TestHalfAJournal(t *testing.T) {
+// A process may die when the new journal has its name and nothing else has happened.
+func TestNewJournalIsWhole(t *testing.T) {
 	t.Parallel()
-	o := inFolder(t.TempDir())
-	closed(t, openIn(t, o))
-	if err := os.Rename(JournalPath(o.Path), JournalPath(o.Path)+".new"); err != nil {
+	j := &journalFile{path: filepath.Join(t.TempDir(), "x.journal"), store: "store", seed: journalSeed("store")}
+	file, err := j.create(7)
+	if err != nil {
 		t.Fatal(err)
 	}
-	d := openIn(t, o)
-	begun(t, d, "k")
-	if left, err := filepath.Glob(o.Path[:len(o.Path)-3] + "*.new"); err != nil || len(left) > 0 {
-		t.Errorf("%v, %v", left, err)
+	if err := file.Close(); err != nil {
+		t.Fatal(err)
 	}
-	checked(t, d)
+	c, err := readJournal(j.path, "store", 7)
+	if err != nil || !c.found || c.begun != 7 || c.fits(7) != nil || c.later(7) {
+		t.Errorf("%+v, %v", c, err)
+	}
+	if _, err := os.Stat(j.path + ".new"); !errors.Is(err, os.ErrNotExist) {
+		t.Error(err)
+	}
+}
+
+// Starts that end at any step leave a store that starts and is not reconciled.
+func TestStartsThatEndEarly(t *testing.T) {
+	t.Parallel()
+	for name, remove := range map[string]bool{"killed": false, "closed, without its journal": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o, ids := unclean(t, 3)
+			if remove {
+				closed(t, openIn(t, o))
+				if err := os.Remove(JournalPath(o.Path)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for range 3 {
+				if d, err := Open(t.Context(), at(o, time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC))); err == nil {
+					closed(t, d)
+					t.Fatal("it started")
+				}
+				var was epoch
+				inside(t, o.Path, func(tx *bbolt.Tx) (err error) {
+					was, err = epochIn(tx.Bucket(metaBucket))
+					return err
+				})
+				j, err := openJournal(JournalPath(o.Path), storeID(t, o), was.number+1, false)
+				if err == nil {
+					err = j.close() // before the database enters the epoch
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			d := openIn(t, o)
+			for _, id := range ids {
+				if _, err := d.Payment(t.Context(), id); err != nil {
+					t.Error(err)
+				}
+			}
+			if r := restoreOf(t, d); r != nil {
+				t.Errorf("%+v", r)
+			}
+			checked(t, d)
+		})
+	}
 }
