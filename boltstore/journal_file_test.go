@@ -213,30 +213,38 @@ func TestCopyWithItsJournal(t *testing.T) {
 	checked(t, d)
 }
 
-// TestFailingFlush loses the journal's file under the committer.
+// TestFailingFlush loses the journal's file under the committer, with and without its name.
 func TestFailingFlush(t *testing.T) {
 	t.Parallel()
-	d := openIn(t, inFolder(t.TempDir()))
-	ctx := t.Context()
-	p, q := begun(t, d, "k"), begun(t, d, "k")
-	err := d.do(ctx, &op{run: func(*batch) error { return d.journal.file.Close() }})
-	if err != nil {
-		t.Fatal(err)
+	for name, remove := range map[string]bool{"closed": false, "closed and removed": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := openIn(t, inFolder(t.TempDir()))
+			ctx := t.Context()
+			p, q := begun(t, d, "k"), begun(t, d, "k")
+			err := d.do(ctx, &op{run: func(*batch) error { return d.journal.file.Close() }})
+			if err == nil && remove {
+				err = os.Remove(JournalPath(d.path))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _, err = d.Record(ctx, settlement(p))
+			if err != nil && !errors.Is(err, pay.ErrQueued) {
+				t.Fatal(err)
+			}
+			eventually(t, "the store goes on", func() bool { return d.Health(ctx) == nil })
+			if _, _, err := d.Record(ctx, settlement(q)); err != nil {
+				t.Fatal(err)
+			}
+			for _, id := range []string{p.ID, q.ID} {
+				if got, err := d.Payment(ctx, id); err != nil || got.State != pay.Settled {
+					t.Errorf("%+v, %v", got, err)
+				}
+			}
+			checked(t, d)
+		})
 	}
-	_, _, err = d.Record(ctx, settlement(p))
-	if err != nil && !errors.Is(err, pay.ErrQueued) {
-		t.Fatal(err)
-	}
-	eventually(t, "the store goes on", func() bool { return d.Health(ctx) == nil })
-	if _, _, err := d.Record(ctx, settlement(q)); err != nil {
-		t.Fatal(err)
-	}
-	for _, id := range []string{p.ID, q.ID} {
-		if got, err := d.Payment(ctx, id); err != nil || got.State != pay.Settled {
-			t.Errorf("%+v, %v", got, err)
-		}
-	}
-	checked(t, d)
 }
 
 // A journal whose file was removed while the store is open loses nothing: the database takes in

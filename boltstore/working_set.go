@@ -157,7 +157,10 @@ func (d *DB) checkpoint(stop bool) error {
 	d.tx = nil
 	next := epoch{d.journal.epoch + 1, !stop}
 	failpoint.Here(failpoint.StoreCheckpointing)
-	err := d.journal.mark(next.number)
+	var err error
+	if d.journal.inPlace() { // otherwise replace marks the new file
+		err = d.journal.mark(next.number)
+	}
 	if err == nil {
 		err = d.guard(func() error {
 			if err := next.put(tx.Bucket(metaBucket)); err != nil {
