@@ -113,7 +113,7 @@ type retaining struct {
 // retainLoop removes payments until ctx ends.
 func (p *Payer) retainLoop(ctx context.Context) {
 	for {
-		more, err := p.RetainOnce(ctx)
+		more, err := p.retainOnce(ctx)
 		if err != nil && ctx.Err() == nil {
 			p.log.Warn("old payments not removed", "error", err)
 		}
@@ -127,10 +127,10 @@ func (p *Payer) retainLoop(ctx context.Context) {
 	}
 }
 
-// RetainOnce removes some of the payments that were closed longer ago than Options.Retain, and
+// retainOnce removes some of the payments that were closed longer ago than Options.Retain, and
 // reports whether there are more. The bound comes from a look that is an hour old: a clock that is
 // wrong at one look removes nothing. Each step needs a clock that can be right.
-func (p *Payer) RetainOnce(ctx context.Context) (more bool, err error) {
+func (p *Payer) retainOnce(ctx context.Context) (more bool, err error) {
 	if p.opts.Retain <= 0 {
 		return false, nil
 	}

@@ -34,7 +34,7 @@ func (w *world) retired(url string) *pay.Payment {
 // sweep looks for payments to remove until nothing more can be removed at once.
 func (w *world) sweep() {
 	w.t.Helper()
-	for must(w.payer.RetainOnce(context.Background())) {
+	for must(pay.RetainOnce(w.payer, context.Background())) {
 	}
 }
 
@@ -214,7 +214,7 @@ func TestRemovesInSteps(t *testing.T) {
 	w.sweep()
 	w.chain.advance(time.Hour)
 	steps := 1
-	for must(w.payer.RetainOnce(context.Background())) {
+	for must(pay.RetainOnce(w.payer, context.Background())) {
 		steps++
 	}
 	if n := len(w.store.payments()); n != 0 || steps != 3 {

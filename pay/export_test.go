@@ -1,0 +1,4 @@
+package pay
+
+// RetainOnce takes one step of removing old payments.
+var RetainOnce = (*Payer).retainOnce
