@@ -49,7 +49,7 @@ const (
 
 // journalRoom bounds the journal in bytes. When it is half full, the committer writes a
 // checkpoint. Tests lower it.
-var journalRoom int64 = 8 << 20
+var journalRoom int64 = 16 << 20
 
 var (
 	recordMagic = []byte("pjr1")
