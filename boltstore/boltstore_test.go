@@ -54,9 +54,11 @@ func (o *opener) Close(t testing.TB) {
 	}
 }
 
-// Kill lets go of the file without another write, which is what closing bbolt is.
-// crash_test.go kills a real process.
-func (o *opener) Kill(t testing.TB) { o.Close(t) }
+// Kill leaves the files as they are at this moment. crash_test.go kills a real process.
+func (o *opener) Kill(t testing.TB) {
+	t.Helper()
+	killed(t, o.db)
+}
 
 // Restore writes the mark of a backup, as Copy does.
 func (o *opener) Restore(t testing.TB, taken time.Time) {

@@ -8,7 +8,7 @@ import (
 )
 
 // plainCopy copies the file as cp does.
-func plainCopy(t *testing.T, from, to string) {
+func plainCopy(t testing.TB, from, to string) {
 	t.Helper()
 	content, err := os.ReadFile(from)
 	if err == nil {
@@ -19,19 +19,21 @@ func plainCopy(t *testing.T, from, to string) {
 	}
 }
 
-func closed(t *testing.T, d *DB) {
+func closed(t testing.TB, d *DB) {
 	t.Helper()
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// killed takes the place of a store by its file as it is at this moment, as after kill -9.
-func killed(t *testing.T, d *DB) {
+// killed takes the place of a store by its files as they are at this moment, as after kill -9.
+func killed(t testing.TB, d *DB) {
 	t.Helper()
 	now, place := d.path+".now", JournalPath(d.path)
+	d.handle.RLock() // no checkpoint comes in between
 	plainCopy(t, d.path, now)
 	plainCopy(t, place, now+".journal")
+	d.handle.RUnlock()
 	closed(t, d)
 	for from, to := range map[string]string{now: d.path, now + ".journal": place} {
 		if err := os.Rename(from, to); err != nil {
@@ -56,7 +58,7 @@ func checkpointed(t *testing.T, d *DB) {
 // however it was taken and however the newer one ended.
 func TestOlderCopyInPlace(t *testing.T) {
 	t.Parallel()
-	for name, end := range map[string]func(*testing.T, *DB){"closed": closed, "killed": killed} {
+	for name, end := range map[string]func(testing.TB, *DB){"closed": closed, "killed": killed} {
 		for _, hot := range []bool{false, true} {
 			t.Run(name+map[bool]string{false: ", copied while stopped", true: ", copied while running"}[hot], func(t *testing.T) {
 				t.Parallel()
