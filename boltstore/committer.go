@@ -12,15 +12,14 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// maxBatch bounds the operations of one transaction. It also bounds the work that is repeated
-// when one operation spoils the transaction.
+// maxBatch bounds the operations of one batch.
 const maxBatch = 256
 
 var errClosed = fmt.Errorf("%w: store is closed", pay.ErrUnavailable)
 
 // op holds one atomic operation on its way through the committer.
 type op struct {
-	// run validates first, then writes. It may run more than once, each time from scratch.
+	// run validates first, then writes. What it wrote is undone when it fails.
 	run func(*batch) error
 	// duringOutage runs instead while the store cannot write; nil: pay.ErrUnavailable.
 	duringOutage func(cause error) error
@@ -160,19 +159,10 @@ func (d *DB) write(ops []*op) ([]*op, error) {
 		return ops, errors.New("there is no working set")
 	}
 	b := newBatch(d.tx, d.leased)
-	results := make([]error, len(ops))
-	for i, o := range ops {
-		from := len(b.changes)
-		o.granted, o.created = nil, false
-		results[i] = d.guard(func() error { return o.run(b) })
-		if results[i] == nil || len(b.changes) == from {
-			continue
-		}
-		d.log.Error("store: operation failed after its first write, undone", "error", results[i])
-		if err := d.guard(func() error { return b.undo(from) }); err != nil {
-			d.drop()
-			return ops, err
-		}
+	results, err := d.run(b, ops)
+	if err != nil {
+		d.drop()
+		return ops, err
 	}
 	if len(b.changes) == 0 {
 		unlock()
@@ -189,7 +179,7 @@ func (d *DB) write(ops []*op) ([]*op, error) {
 		time.Sleep(failpoint.Lateness)
 	}
 	failpoint.Here(failpoint.StoreCommitting)
-	err := d.commit(func() error { return d.journal.append(b.encode()) })
+	err = d.commit(func() error { return d.journal.append(b.encode()) })
 	if err != nil && !locked {
 		d.handle.Lock()
 		locked = true
@@ -213,6 +203,25 @@ func (d *DB) write(ops []*op) ([]*op, error) {
 	}
 	answer(ops, results)
 	return nil, nil
+}
+
+// run runs the operations of a batch, and undoes those that fail. The error tells that undoing has
+// failed as well, so that the working set cannot be trusted.
+func (d *DB) run(b *batch, ops []*op) (results []error, err error) {
+	results = make([]error, len(ops))
+	for i, o := range ops {
+		from := len(b.changes)
+		o.granted, o.created = nil, false
+		results[i] = d.guard(func() error { return o.run(b) })
+		if results[i] == nil || len(b.changes) == from {
+			continue
+		}
+		d.log.Error("store: operation failed after its first write, undone", "error", results[i])
+		if err := d.guard(func() error { return b.undo(from) }); err != nil {
+			return nil, err
+		}
+	}
+	return results, nil
 }
 
 func answer(ops []*op, results []error) {

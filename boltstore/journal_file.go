@@ -56,7 +56,7 @@ var (
 	castagnoli  = crc32.MakeTable(crc32.Castagnoli)
 )
 
-// ErrJournal reports a journal with a damaged record before its end.
+// ErrJournal reports a journal that is damaged before its end, or does not belong to the database.
 var ErrJournal = errors.New("the journal is damaged")
 
 // errNoRoom: the record does not fit into the journal, or the file has lost its name. A checkpoint

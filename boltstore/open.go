@@ -273,7 +273,7 @@ func (d *DB) prepare(ctx context.Context, bolt *bbolt.DB, o Options) error {
 	if err := d.enter(bolt, d.arrive); err != nil {
 		return err
 	}
-	if err := d.lapseAll(ctx); err != nil {
+	if err := d.guard(func() error { return d.lapseAll(ctx) }); err != nil {
 		return fmt.Errorf("end the leases of an earlier process: %w", err)
 	}
 	if err := removeLeftovers(d.path); err != nil {

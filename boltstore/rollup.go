@@ -153,7 +153,7 @@ func visitDay(encoded []byte, total func(pay.Sum), named func(kind int, name []b
 	if len(encoded) == 0 || encoded[0] != rollupVersion {
 		return errors.New("daily sums of an unknown encoding")
 	}
-	d := dayReader{rest: encoded[1:]}
+	d := partReader{rest: encoded[1:]}
 	total(d.sum())
 	for kind := range 2 {
 		n := d.uvarint()
@@ -173,13 +173,13 @@ func visitDay(encoded []byte, total func(pay.Sum), named func(kind int, name []b
 	return nil
 }
 
-// dayReader reads the parts of a row. bad reports that a part was missing.
-type dayReader struct {
+// partReader reads the parts of a row, or of a record of the journal. bad reports that a part was missing.
+type partReader struct {
 	rest []byte
 	bad  bool
 }
 
-func (d *dayReader) uvarint() uint64 {
+func (d *partReader) uvarint() uint64 {
 	n, size := binary.Uvarint(d.rest)
 	if size <= 0 {
 		d.bad, d.rest = true, nil
@@ -189,7 +189,7 @@ func (d *dayReader) uvarint() uint64 {
 	return n
 }
 
-func (d *dayReader) bytes(n uint64) []byte {
+func (d *partReader) bytes(n uint64) []byte {
 	if n > uint64(len(d.rest)) {
 		d.bad, d.rest = true, nil
 		return nil
@@ -199,7 +199,7 @@ func (d *dayReader) bytes(n uint64) []byte {
 	return b
 }
 
-func (d *dayReader) amount() x402.Amount {
+func (d *partReader) amount() x402.Amount {
 	b := d.bytes(1)
 	if d.bad || b[0] > 32 {
 		d.bad = true
@@ -217,7 +217,7 @@ func (d *dayReader) amount() x402.Amount {
 	return a
 }
 
-func (d *dayReader) sum() pay.Sum {
+func (d *partReader) sum() pay.Sum {
 	n := d.uvarint()
 	return pay.Sum{Count: int(n & (1<<62 - 1)), Amount: d.amount(), Corrected: d.amount()}
 }

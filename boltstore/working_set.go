@@ -75,16 +75,21 @@ func (e epoch) put(meta *bbolt.Bucket) error {
 //
 //	bucket's place in allBuckets 1 | length of the key | key | length of the value + 1, or 0 if it was deleted | value
 func (b *batch) encode() []byte {
-	last := make(map[string]int, len(b.changes))
+	type place struct {
+		bucket byte
+		key    string
+	}
+	last := make(map[place]int, len(b.changes))
 	for i, c := range b.changes {
-		last[string(c.bucket)+"\x00"+c.key] = i
+		last[place{bucketNumber(c.bucket), c.key}] = i
 	}
 	to := make([]byte, 0, 4096)
 	for i, c := range b.changes {
-		if last[string(c.bucket)+"\x00"+c.key] != i {
+		number := bucketNumber(c.bucket)
+		if last[place{number, c.key}] != i {
 			continue
 		}
-		to = append(to, bucketNumber(c.bucket))
+		to = append(to, number)
 		to = append(binary.AppendUvarint(to, uint64(len(c.key))), c.key...)
 		if c.value == nil {
 			to = append(to, 0)
@@ -111,7 +116,7 @@ func replay(tx *bbolt.Tx, compressed []byte) error {
 	if err != nil {
 		return fmt.Errorf("%w: a record cannot be decompressed: %w", ErrJournal, err)
 	}
-	r := dayReader{rest: changes}
+	r := partReader{rest: changes}
 	for len(r.rest) > 0 && !r.bad {
 		number := r.bytes(1)
 		key := r.bytes(r.uvarint())
@@ -186,9 +191,9 @@ func (d *DB) checkpoint(stop bool) error {
 	return err
 }
 
-// checkpointEvery returns the greatest age of what only the journal has. Checkpoints stop the line for as
-// long as the database takes to write, so they are rare: fewer than one payment in a hundred waits
-// for one.
+// checkpointEvery returns the greatest age of what only the journal has. Payments wait while a
+// checkpoint writes the database, so checkpoints are rare: fewer than one payment in a hundred
+// waits for one.
 func checkpointEvery() time.Duration {
 	if failpoint.Enabled {
 		return 50 * time.Millisecond // so that kills meet checkpoints
