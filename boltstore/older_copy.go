@@ -31,8 +31,9 @@ func (d *DB) enter(bolt *bbolt.DB, change func(tx *bbolt.Tx, older string) error
 	}
 	switch {
 	case errors.Is(err, ErrJournal) && was.open:
-		return fmt.Errorf("%s: %w; the database was not closed cleanly, and payments, keys and wallets of its last seconds may be in its journal only: put the right "+
-			"journal there, or restore a backup, or move the journal away; without it, the database is reconciled like a restored backup", path, err)
+		return fmt.Errorf("%s: %w; the database was not closed cleanly, and payments, keys "+
+			"and wallets of its last seconds may be in its journal only: put the right journal there, or restore a backup, or "+
+			"move the journal away; without it, the database is reconciled like a restored backup", path, err)
 	case errors.Is(err, ErrJournal):
 		d.log.Warn("store: the journal is damaged; the database was closed cleanly and does not need it", "file", path, "error", err)
 	case err != nil:
