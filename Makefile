@@ -122,10 +122,14 @@ observe: build ## metrics, alerts, dashboard, traces and logs of a running purse
 api-fuzz: e2e-deps build ## Schemathesis on the REST API FOR as long as you like, with a random SEED
 	$(E2E) $(GO) test -count=1 -v -timeout 0 ./e2e/openapi -run Properties -openapi.max $(or $(FOR),30m) -openapi.seed $(or $(SEED),random)
 
-e2e-deps: e2e/peers/node_modules/.package-lock.json e2e/dashboard/node_modules/.package-lock.json e2e/.venv/.done e2e/openapi/node_modules/.package-lock.json e2e/openapi/.venv/.done
+e2e-deps: e2e/peers/node_modules/.package-lock.json e2e/signers/node_modules/.package-lock.json e2e/dashboard/node_modules/.package-lock.json e2e/.venv/.done e2e/openapi/node_modules/.package-lock.json e2e/openapi/.venv/.done
 
 e2e/dashboard/node_modules/.package-lock.json: e2e/dashboard/package-lock.json
 	cd e2e/dashboard && $(NPM) ci --no-audit --no-fund --prefer-offline
+
+# Not `npm ci`: it wants anvil for all platforms, and registries may lack some.
+e2e/signers/node_modules/.package-lock.json: e2e/signers/package-lock.json
+	cd e2e/signers && $(NPM) install --no-save --no-audit --no-fund --prefer-offline && touch node_modules/.package-lock.json
 
 e2e/openapi/node_modules/.package-lock.json: e2e/openapi/package-lock.json
 	cd e2e/openapi && $(NPM) ci --no-audit --no-fund --prefer-offline
@@ -141,10 +145,10 @@ e2e/.venv/.done: e2e/requirements.txt
 e2e/peers/node_modules/.package-lock.json: e2e/peers/package-lock.json
 	cd e2e/peers && $(NPM) ci --no-audit --no-fund --prefer-offline
 
-contracts: sandbox/contracts/node_modules/.package-lock.json ## rebuild sandbox/contracts/Token.json
+contracts: sandbox/contracts/node_modules/.package-lock.json ## rebuild the artifacts of sandbox/contracts
 	cd sandbox/contracts && node build.mjs
 
-contracts-check: sandbox/contracts/node_modules/.package-lock.json ## does sandbox/contracts/Token.json match its source?
+contracts-check: sandbox/contracts/node_modules/.package-lock.json ## do the artifacts of sandbox/contracts match their sources?
 	cd sandbox/contracts && node build.mjs --check
 
 sandbox/contracts/node_modules/.package-lock.json: sandbox/contracts/package-lock.json
@@ -181,4 +185,4 @@ bench-go: ## benchmarks of the codec and the store
 	$(GO) test -run '^$$' -bench . -benchmem ./x402 ./boltstore
 
 clean: ## what builds and tests left behind
-	rm -rf $(BIN) $(TOOLS) e2e/.venv e2e/peers/node_modules e2e/openapi/.venv e2e/openapi/node_modules e2e/dashboard/node_modules sandbox/contracts/node_modules clients/python/.venv $(addprefix $(CLIENT_TS)/,node_modules runtimes/node_modules dist .test coverage)
+	rm -rf $(BIN) $(TOOLS) e2e/.venv e2e/peers/node_modules e2e/signers/node_modules e2e/openapi/.venv e2e/openapi/node_modules e2e/dashboard/node_modules sandbox/contracts/node_modules clients/python/.venv $(addprefix $(CLIENT_TS)/,node_modules runtimes/node_modules dist .test coverage)

@@ -46,7 +46,7 @@ func (d *DB) accountRowOf(a pay.Account) (row accountRow, err error) {
 	if err != nil {
 		return row, fmt.Errorf("encode account: %w", err)
 	}
-	sealed, err := d.vault.Seal(text, accountIdentity(a.ID))
+	sealed, err := d.vault.Load().Seal(text, accountIdentity(a.ID))
 	if err != nil {
 		return row, fmt.Errorf("seal account: %w", err)
 	}
@@ -62,7 +62,7 @@ func (d *DB) account(row accountRow) (pay.Account, error) {
 		ID: row.ID, Identity: pay.Identity{Issuer: row.Issuer, Subject: row.Subject}, OrganizationID: row.OrganizationID,
 		Created: row.Created, SignedIn: row.SignedIn, Generation: row.Generation,
 	}
-	text, err := d.vault.Unseal(row.Person, accountIdentity(row.ID))
+	text, err := d.vault.Load().Unseal(row.Person, accountIdentity(row.ID))
 	if err != nil {
 		return pay.Account{}, fmt.Errorf("account %s: %w", row.ID, err)
 	}
@@ -124,7 +124,7 @@ func (d *DB) Enroll(ctx context.Context, e pay.Enrollment) (a pay.Account, first
 			if err := b.mayEnroll(a); err != nil {
 				return err
 			}
-			if err := b.createKey(key); err != nil {
+			if err := d.createKey(b, key); err != nil {
 				return err
 			}
 			if err := d.audit(ctx, b, pay.KeyCreated(key.Key)); err != nil {

@@ -155,7 +155,7 @@ func (c *Copy) Check(ctx context.Context) (r Report, err error) {
 	}
 	defer func() { err = errors.Join(err, bolt.Close()) }()
 	err = bolt.View(func(tx *bbolt.Tx) error {
-		r, err = checkRows(ctx, tx, c.store.vault.Unseal)
+		r, err = checkRows(ctx, tx, c.store.vault.Load().Unseal)
 		return err
 	})
 	return r, err

@@ -14,7 +14,8 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// batch holds the operations that become durable together.
+// batch holds the operations that become durable together. The committer uses one again and again,
+// because what it takes is much of what the garbage collector would have to do.
 type batch struct {
 	tx *bbolt.Tx
 	// changes holds what the operations have written, in order. Undoing them leads back.
@@ -25,19 +26,34 @@ type batch struct {
 	leased map[string]*pay.Payment
 	// days holds the daily sums that the batch wrote, by their keys.
 	days map[string]*dayRow
+	// plain and packed are the room of encode.
+	plain, packed []byte
 }
 
 // change holds one put or delete, and what was there before.
 type change struct {
-	bucket  []byte
-	key     string
-	value   []byte // nil: deleted
-	was     []byte // valid until the transaction is committed
-	existed bool
+	bucket []byte
+	key    []byte
+	value  []byte // nil: deleted
+	was    []byte // nil: nothing; valid until the transaction is committed
 }
 
 func newBatch(tx *bbolt.Tx, leased map[string]*pay.Payment) *batch {
 	return &batch{tx: tx, rows: map[string]*pay.Payment{}, leased: leased, days: map[string]*dayRow{}}
+}
+
+// keptRoom bounds the changes whose room a batch keeps for the next one.
+const keptRoom = 16384
+
+// begin empties the batch for operations in a working set.
+func (b *batch) begin(tx *bbolt.Tx, leased map[string]*pay.Payment) {
+	if len(b.changes) > keptRoom {
+		b.changes, b.plain, b.packed = nil, nil, nil
+	}
+	clear(b.changes)
+	clear(b.rows)
+	clear(b.days)
+	b.tx, b.leased, b.changes = tx, leased, b.changes[:0]
 }
 
 // publish updates the leased rows of the committer once the batch is durable.
@@ -54,6 +70,7 @@ func (b *batch) publish(leased map[string]*pay.Payment) {
 // get reads a value, which is valid until the next write.
 func (b *batch) get(bucket, key []byte) []byte { return b.tx.Bucket(bucket).Get(key) }
 
+// put writes a value. Key and value belong to the batch from now on.
 func (b *batch) put(bucket, key, value []byte) error {
 	if value == nil {
 		value = []byte{}
@@ -65,19 +82,26 @@ func (b *batch) delete(bucket, key []byte) error { return b.write(bucket, key, n
 
 // write puts a value, or deletes the key if the value is nil. It notes what was there.
 func (b *batch) write(bucket, key, value []byte) error {
-	in := b.tx.Bucket(bucket)
-	at, was := in.Cursor().Seek(key)
-	c := change{bucket: bucket, key: string(key), value: value, was: was, existed: bytes.Equal(at, key)}
-	if !c.existed {
-		c.was = nil
-		if value == nil {
-			return nil
-		}
+	at, was := b.tx.Bucket(bucket).Cursor().Seek(key)
+	switch {
+	case !bytes.Equal(at, key):
+		was = nil
+	case was == nil:
+		was = []byte{}
 	}
-	if err := write(in, []byte(c.key), value); err != nil {
+	return b.replace(bucket, key, was, value)
+}
+
+// replace writes like write, for a caller that knows what was there; nil: nothing. Not to look
+// again saves a tenth of a batch.
+func (b *batch) replace(bucket, key, was, value []byte) error {
+	if was == nil && value == nil {
+		return nil
+	}
+	if err := write(b.tx.Bucket(bucket), key, value); err != nil {
 		return fmt.Errorf("write into %s: %w", bucket, err)
 	}
-	b.changes = append(b.changes, c)
+	b.changes = append(b.changes, change{bucket, key, value, was})
 	return nil
 }
 
@@ -94,15 +118,11 @@ func (b *batch) undo(from int) error {
 	var touched []string // payments
 	for i := len(b.changes) - 1; i >= from; i-- {
 		c := b.changes[i]
-		was := c.was
-		if c.existed && was == nil {
-			was = []byte{}
-		}
-		if err := write(b.tx.Bucket(c.bucket), []byte(c.key), was); err != nil {
+		if err := write(b.tx.Bucket(c.bucket), c.key, c.was); err != nil {
 			return fmt.Errorf("undo a write into %s: %w", c.bucket, err)
 		}
 		if &c.bucket[0] == &paymentsBucket[0] {
-			touched = append(touched, c.key)
+			touched = append(touched, string(c.key))
 		}
 	}
 	for _, id := range touched {
@@ -159,15 +179,14 @@ func (b *batch) leasedIDs(until *time.Time, limit int, except func(id string) bo
 
 // counterIn reads a counter; one that was never written is zero.
 func counterIn(tx *bbolt.Tx, c pay.Counter) (x402.Amount, error) {
-	text := tx.Bucket(countersBucket).Get([]byte(c))
-	if text == nil {
-		return x402.Amount{}, nil
-	}
-	return amountOf(c, text)
+	return amountOf(c, tx.Bucket(countersBucket).Get([]byte(c)))
 }
 
 // amountOf decodes the stored amount of a counter.
 func amountOf(c pay.Counter, text []byte) (x402.Amount, error) {
+	if text == nil {
+		return x402.Amount{}, nil
+	}
 	amount, err := x402.ParseAmount(string(text))
 	if err != nil {
 		return x402.Amount{}, fmt.Errorf("counter %s: %w", c, err)
@@ -181,19 +200,20 @@ func (b *batch) count(changes []pay.CounterChange) error {
 		if change.Amount.IsZero() && !change.Set {
 			continue
 		}
-		value, err := counterIn(b.tx, change.Counter)
+		key := []byte(change.Counter)
+		was := b.get(countersBucket, key)
+		value, err := amountOf(change.Counter, was)
 		if err == nil {
 			value, err = change.Apply(value)
 		}
 		if err != nil {
 			return err
 		}
-		if value.IsZero() {
-			err = b.delete(countersBucket, []byte(change.Counter))
-		} else {
-			err = b.put(countersBucket, []byte(change.Counter), []byte(value.String()))
+		var text []byte
+		if !value.IsZero() {
+			text = []byte(value.String())
 		}
-		if err != nil {
+		if err := b.replace(countersBucket, key, was, text); err != nil {
 			return err
 		}
 	}
@@ -202,7 +222,11 @@ func (b *batch) count(changes []pay.CounterChange) error {
 
 // labelCount reads the number of payments with a label.
 func labelCount(tx *bbolt.Tx, label string) (int, error) {
-	text := tx.Bucket(labelCountsBucket).Get([]byte(label))
+	return countOf(label, tx.Bucket(labelCountsBucket).Get([]byte(label)))
+}
+
+// countOf decodes the number of payments with a label.
+func countOf(label string, text []byte) (int, error) {
 	if text == nil {
 		return 0, nil
 	}
@@ -214,9 +238,11 @@ func labelCount(tx *bbolt.Tx, label string) (int, error) {
 }
 
 func (b *batch) countLabel(label string, by int) error {
-	n, err := labelCount(b.tx, label)
+	key := []byte(label)
+	was := b.get(labelCountsBucket, key)
+	n, err := countOf(label, was)
 	if err != nil {
 		return err
 	}
-	return b.put(labelCountsBucket, []byte(label), []byte(strconv.Itoa(n+by)))
+	return b.replace(labelCountsBucket, key, was, strconv.AppendInt(nil, int64(n+by), 10))
 }

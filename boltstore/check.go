@@ -22,8 +22,10 @@ const maxFaults = 50
 // Report holds the findings of a check.
 type Report struct {
 	Schema int    `json:"schema"`
-	World  string `json:"world,omitempty"` // see pay.Store
-	Size   int64  `json:"size"`            // of the file, in bytes
+	World  string `json:"world,omitempty"` // "sandbox", or empty
+	// Genesis holds the hash of block 0 by network, as far as an RPC has told it.
+	Genesis map[string]string `json:"genesis,omitempty"`
+	Size    int64             `json:"size"` // of the file, in bytes
 	// Backups lists the marks of the backups that the store comes from, oldest first.
 	Backups []Mark `json:"backups,omitempty"`
 	// Restore holds the gap that reconciling must close before payments begin again.
@@ -65,7 +67,7 @@ func (r Report) Err() error {
 func (d *DB) Check(ctx context.Context) error {
 	var r Report
 	err := d.view(ctx, func(tx *bbolt.Tx) (err error) {
-		r, err = checkRows(ctx, tx, d.vault.Unseal)
+		r, err = checkRows(ctx, tx, d.vault.Load().Unseal)
 		return err
 	})
 	return errors.Join(r.Err(), err)
@@ -104,7 +106,7 @@ func checkRows(ctx context.Context, tx *bbolt.Tx, unseal unsealer) (Report, erro
 			return err
 		}
 		for _, part := range []func(context.Context) error{
-			c.payments, c.payloads, c.indexes, c.labelCounts, c.counted, c.events, c.eventIndexes, c.keys, c.organizations, c.wallets, c.accounts, c.sessions, c.audit,
+			c.payments, c.payloads, c.indexes, c.labelCounts, c.counted, c.events, c.eventIndexes, c.keys, c.replaced, c.organizations, c.wallets, c.lent, c.accounts, c.sessions, c.audit,
 		} {
 			if err := part(ctx); err != nil {
 				return err
@@ -166,7 +168,7 @@ func (c *checker) each(ctx context.Context, bucket []byte, visit func(k, v []byt
 
 func (c *checker) has(bucket, key []byte) bool { return hasKey(c.tx.Bucket(bucket), key) }
 
-// genesisHash matches the world of a network.
+// genesisHash matches the hash of block 0.
 var genesisHash = regexp.MustCompile(`^0x[0-9a-f]{64}$`)
 
 // meta checks the meta bucket, and that all buckets exist. It fails if the file cannot be checked
@@ -201,7 +203,15 @@ func (c *checker) meta() (err error) {
 	}
 	c.report.World = string(meta.Get(worldKey))
 	if w := c.report.World; w != "" && w != Sandbox && !genesisHash.MatchString(w) {
-		c.fault("the world %q is neither the sandbox nor a genesis hash", w)
+		c.fault("the world %q is not the sandbox", w)
+	}
+	if c.report.Genesis, err = genesisIn(meta); err != nil {
+		c.fault("%v", err)
+	}
+	for network, hash := range c.report.Genesis {
+		if !genesisHash.MatchString(hash) {
+			c.fault("the genesis hash %q of %s is none", hash, network)
+		}
 	}
 	if c.report.Backups, err = marksIn(meta); err != nil {
 		c.fault("%v", err)

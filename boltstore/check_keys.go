@@ -38,8 +38,8 @@ func (c *checker) keys(ctx context.Context) error {
 		if k.Claimed() && !c.has(orgKeysBucket, joinKey(k.OrganizationID, k.ID)) {
 			c.fault("key %s is missing in its organization", id)
 		}
-		if sealed := c.tx.Bucket(keySecretsBucket).Get(id); k.Claimed() != (sealed != nil) {
-			c.fault("key %s: only claimed keys have a copy of their secret, and all of them do", id)
+		if sealed := c.tx.Bucket(keySecretsBucket).Get(id); k.Kept() != (sealed != nil) {
+			c.fault("key %s: only claimed keys and the exec key have a copy of their secret, and all of them do", id)
 		} else if sealed != nil {
 			c.secret("key "+k.ID, sealed, keyIdentity(k.ID))
 		}
@@ -93,7 +93,7 @@ func (c *checker) organizations(ctx context.Context) error {
 	})
 }
 
-// wallets compares every wallet with the list of live ones and the key material.
+// wallets compares every wallet with the list of live ones, its address and the key material.
 func (c *checker) wallets(ctx context.Context) error {
 	err := c.each(ctx, walletsBucket, func(id, _ []byte) {
 		c.report.Wallets++
@@ -110,6 +110,18 @@ func (c *checker) wallets(ctx context.Context) error {
 		}
 		if w.Deleted == nil && !c.has(liveWalletsBucket, joinKey(w.KeyID, w.ID)) {
 			c.fault("wallet %s is live but not listed", id)
+		}
+		if w.Address != nil && string(c.tx.Bucket(addressesBucket).Get(w.Address[:])) != w.ID {
+			c.fault("wallet %s is not found by its address, or another wallet has it", id)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	err = c.each(ctx, addressesBucket, func(address, id []byte) {
+		w, err := walletIn(c.tx, string(id))
+		if err != nil || w.Address == nil || !bytes.Equal(w.Address[:], address) {
+			c.fault("address %x leads to wallet %s, which does not have it", address, id)
 		}
 	})
 	if err != nil {

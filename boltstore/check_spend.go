@@ -36,7 +36,7 @@ func (c *checker) events(ctx context.Context) error {
 		case e.Corrects != "":
 			c.disputed[p.ID]++
 		}
-		if e.KeyID != p.KeyID || e.Amount != p.Terms.Amount || e.Currency != p.Currency || e.Task != p.Task ||
+		if e.KeyID != p.KeyID || e.Amount != p.Moved() || e.Currency != p.Currency || e.Task != p.Task ||
 			e.Host != p.Host || e.RequestURL != p.RequestURL {
 			c.fault("spend event %s says something else than its payment %s", e.ID, p.ID)
 		}

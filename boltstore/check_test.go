@@ -27,15 +27,19 @@ func transaction(n int) string { return fmt.Sprintf("0x%064x", n) }
 func fill(t testing.TB, d *DB) {
 	t.Helper()
 	for i, org := range []string{"", "org"} {
-		k := pay.NewKey{Key: pay.Key{ID: fmt.Sprintf("k%d", i), OrganizationID: org}, Secret: fmt.Sprintf("pk_secret-%d", i)}
+		k := pay.NewKey{Key: pay.Key{ID: fmt.Sprintf("k%d", i), OrganizationID: org}, Secret: fmt.Sprintf("pk_first-%d", i)}
 		if _, err := d.CreateKey(t.Context(), k); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := d.ReissueKey(t.Context(), pay.Reissue{KeyID: k.ID, Secret: fmt.Sprintf("pk_secret-%d", i)}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := d.SetPolicy(t.Context(), k.ID, &pay.Policy{}); err != nil {
 			t.Fatal(err)
 		}
-		for _, id := range []string{"live", "deleted"} {
-			w := pay.NewWallet{Wallet: pay.Wallet{ID: id + k.ID, KeyID: k.ID}, Secret: []byte("wallet key")}
+		for j, id := range []string{"live", "deleted"} {
+			address := &x402.Address{byte(i), byte(j), 1}
+			w := pay.NewWallet{Wallet: pay.Wallet{ID: id + k.ID, KeyID: k.ID, Network: "base", Address: address}, Secret: []byte("wallet key")}
 			if err := d.CreateWallet(t.Context(), w, 10); err != nil {
 				t.Fatal(err)
 			}
@@ -43,6 +47,9 @@ func fill(t testing.TB, d *DB) {
 		if err := d.DeleteWallet(t.Context(), k.ID, "deleted"+k.ID, noon); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if err := d.ShareWallet(t.Context(), pay.Share{WalletID: "livek0", KeyIDs: []string{"k1"}, At: noon}); err != nil {
+		t.Fatal(err)
 	}
 	for i, verdict := range []pay.Verdict{
 		pay.Unclear, pay.VerdictSettled, pay.VerdictSettled, pay.VerdictVoid, pay.VerdictRefused, pay.VerdictUnresolved, pay.VerdictSettled,
@@ -235,10 +242,7 @@ func TestCheckSeesDamage(t *testing.T) {
 					continue
 				}
 				change(p)
-				row, err := encodePayment(p)
-				if err != nil {
-					return err
-				}
+				row := encodePayment(p)
 				return rows.Put(k, row.row)
 			}
 			return errors.New("no payment is " + label)
@@ -252,10 +256,7 @@ func TestCheckSeesDamage(t *testing.T) {
 				return err
 			}
 			change(&e)
-			row, err := encodeEvent(&e)
-			if err != nil {
-				return err
-			}
+			row := encodeEvent(&e)
 			return tx.Bucket(eventsBucket).Put(k, row)
 		}
 	}
@@ -301,10 +302,7 @@ func TestCheckSeesDamage(t *testing.T) {
 		{"unknown label count", put(labelCountsBucket, "lost", "7"), `unknown label "lost"`},
 		{"spend event lost", remove(eventsBucket), "is settled, but its spend event"},
 		{"spend event of nothing", func(tx *bbolt.Tx) error {
-			row, err := encodeEvent(&pay.SpendEvent{ID: "e", KeyID: "k0", PaymentID: "none"})
-			if err != nil {
-				return err
-			}
+			row := encodeEvent(&pay.SpendEvent{ID: "e", KeyID: "k0", PaymentID: "none"})
 			return tx.Bucket(eventsBucket).Put(joinKey("k0", "e"), row)
 		}, "payment none: payment not found"},
 		{"spend event twice", func(tx *bbolt.Tx) error {
@@ -314,10 +312,7 @@ func TestCheckSeesDamage(t *testing.T) {
 				return err
 			}
 			e.ID, e.Task = "e", ""
-			row, err := encodeEvent(&e)
-			if err != nil {
-				return err
-			}
+			row := encodeEvent(&e)
 			return tx.Bucket(eventsBucket).Put(joinKey("k0", "e"), row)
 		}, "is not that of its payment"},
 		{"spend event of more", editEvent(func(e *pay.SpendEvent) { e.Amount = x402.NewAmount(6) }), "something else than its payment"},
@@ -343,12 +338,22 @@ func TestCheckSeesDamage(t *testing.T) {
 		{"wallet lost", remove(walletsBucket), "which is not there"},
 		{"wallet not listed", remove(liveWalletsBucket), "live but not listed"},
 		{"deleted wallet listed", put(liveWalletsBucket, "k0\x00deletedk0", ""), "not a live wallet"},
+		{"address lost", remove(addressesBucket), "not found by its address"},
+		{"address of nothing", put(addressesBucket, "another", "livek0"), "does not have it"},
 		{"key material of nothing", put(walletSecretsBucket, "none", "x"), "which is not there"},
 		{"key material unreadable", put(walletSecretsBucket, "livek0", "x"), "secret of wallet livek0"},
+		{"loan not listed", remove(walletKeysBucket), "which it is lent to"},
+		{"loan of nothing", put(walletKeysBucket, "livek0\x00none", ""), "which it is not lent to"},
+		{"loan to the owner", put(lentWalletsBucket, "k0\x00livek0", "12345678"), "which cannot be"},
+		{"replaced secret of nothing", put(replacedBucket, "x", "none"), "which is not there"},
+		{"exec key of nothing", put(metaBucket, "exec", "none"), "the exec key"},
+		{"exec key that is none", put(metaBucket, "exec", "k0"), "its row does not say so"},
+		{"deployment's wallet of nothing", put(metaBucket, "drawn", `{"base":"none"}`), "which cannot be"},
 		{"bucket lost", func(tx *bbolt.Tx) error { return tx.DeleteBucket(dueBucket) }, "bucket payments_due is missing"},
 		{"bucket of another", func(tx *bbolt.Tx) error { _, err := tx.CreateBucket([]byte("theirs")); return err }, `unknown bucket "theirs"`},
 		{"store without an id", put(metaBucket, "id", ""), "no id"},
-		{"world", put(metaBucket, "world", "base"), "neither the sandbox nor a genesis hash"},
+		{"world", put(metaBucket, "world", "base"), "is not the sandbox"},
+		{"genesis", put(metaBucket, "genesis", `{"base":"0x1"}`), "the genesis hash"},
 		{"marks", put(metaBucket, string(backupsKey), "x"), "marks of its backups"},
 	}
 	for _, bucket := range [][]byte{

@@ -80,25 +80,26 @@ func validBefore(p *pay.Payment) int64 {
 }
 
 func awaitedUntil(p *pay.Payment) int64 {
-	return validBefore(p) + int64(pay.RepeatGrace/time.Second)
+	return validBefore(p) + int64(p.AwaitedUntil().Sub(p.ValidBefore())/time.Second)
 }
 
 // secondAfter encodes the first whole second after now, where a seek for later seconds begins.
 func secondAfter(now time.Time) string { return encodeNumber(now.Unix() + 1) }
 
-// reindex moves the indexes from one state of a payment to the next. nil: there is no payment.
+// reindex moves the indexes from one state of a payment to the next. nil: there is no payment. It
+// does not look what the indexes have, because the rows say so.
 func (b *batch) reindex(was, is *pay.Payment) error {
 	had, has := entries(was), entries(is)
 	for _, e := range had {
 		if !slices.ContainsFunc(has, e.equal) {
-			if err := b.delete(e.bucket, e.key); err != nil {
+			if err := b.replace(e.bucket, e.key, []byte{}, nil); err != nil {
 				return err
 			}
 		}
 	}
 	for _, e := range has {
 		if !slices.ContainsFunc(had, e.equal) {
-			if err := b.put(e.bucket, e.key, nil); err != nil {
+			if err := b.replace(e.bucket, e.key, nil, []byte{}); err != nil {
 				return err
 			}
 		}

@@ -37,6 +37,11 @@ func (d *DB) Begin(ctx context.Context, want *pay.Begin) (pay.Begun, error) {
 		if err := b.savePayment(was, p); err != nil {
 			return err
 		}
+		if o.created {
+			if err := d.audit(ctx, b, pay.PaymentBegun(p)); err != nil {
+				return err
+			}
+		}
 		return b.count(changes)
 	}
 	if err := d.do(ctx, o); err != nil {
@@ -132,6 +137,9 @@ func (d *DB) Record(ctx context.Context, out pay.Outcome) (*pay.Payment, pay.Eff
 		p, fx, err := b.record(out)
 		if err == nil && out.Resolution != nil {
 			err = d.audit(ctx, b, pay.PaymentResolved(was, p))
+		}
+		if err == nil && out.Canceling != nil {
+			err = d.audit(ctx, b, pay.PaymentCanceling(was, p))
 		}
 		return p, fx, err
 	}
@@ -285,6 +293,11 @@ func (v beginView) Pause() (*pay.Pause, error) { return metaIn[pay.Pause](v.tx, 
 
 func (v beginView) PolicyRevision(keyID string) (uint64, error) { return revisionIn(v.tx, keyID) }
 
+func (v beginView) MayUse(keyID, owner, walletID string) (bool, error) {
+	live := v.get(liveWalletsBucket, joinKey(owner, walletID)) != nil
+	return live && (owner == keyID || v.get(lentWalletsBucket, joinKey(keyID, walletID)) != nil), nil
+}
+
 func (v beginView) Plan(orgID string) (pay.PlanName, error) {
 	org, _, err := organizationIn(v.tx, orgID)
 	return org.Plan, err
@@ -293,7 +306,11 @@ func (v beginView) Plan(orgID string) (pay.PlanName, error) {
 func (v beginView) Counter(c pay.Counter) (x402.Amount, error) { return counterIn(v.tx, c) }
 
 func (v beginView) VisitCounters(prefix pay.Counter, visit func(pay.Counter, x402.Amount) bool) error {
-	c := v.tx.Bucket(countersBucket).Cursor()
+	return visitCounters(v.tx, prefix, visit)
+}
+
+func visitCounters(tx *bbolt.Tx, prefix pay.Counter, visit func(pay.Counter, x402.Amount) bool) error {
+	c := tx.Bucket(countersBucket).Cursor()
 	for k, text := c.Seek([]byte(prefix)); bytes.HasPrefix(k, []byte(prefix)); k, text = c.Next() {
 		amount, err := amountOf(pay.Counter(k), text)
 		if err != nil {

@@ -362,7 +362,7 @@ func TestPrevious(t *testing.T) {
 func FuzzReadJournal(f *testing.F) {
 	b := &batch{}
 	for _, v := range [][]byte{nil, {}, []byte("value")} {
-		b.changes = append(b.changes, change{bucket: countersBucket, key: "key" + string(v), value: v})
+		b.changes = append(b.changes, change{bucket: countersBucket, key: []byte("key" + string(v)), value: v})
 	}
 	dir := f.TempDir()
 	j, err := openJournal(dir+"/seed.journal", "store", 7, true)

@@ -18,24 +18,17 @@ func keyIdentity(id string) string { return "api-key/" + id }
 // newKey holds a key that is ready to be written.
 type newKey struct {
 	pay.NewKey
-	hash        [32]byte
-	row, sealed []byte // sealed is nil for an unclaimed key
+	hash [32]byte
+	row  []byte
 }
 
 func (d *DB) newKey(k pay.NewKey) (n newKey, err error) {
 	if k.ID == "" || k.Secret == "" {
 		return n, errors.New("create key: no id or no secret")
 	}
-	n = newKey{NewKey: k, hash: d.vault.Lookup(k.Secret)}
-	if n.row, err = encodeRow(k.Key); err != nil {
-		return n, err
-	}
-	if k.Claimed() {
-		if n.sealed, err = d.vault.Seal([]byte(k.Secret), keyIdentity(k.ID)); err != nil {
-			return n, fmt.Errorf("create key: %w", err)
-		}
-	}
-	return n, nil
+	n = newKey{NewKey: k, hash: d.vault.Load().Lookup(k.Secret)}
+	n.row, err = encodeRow(k.Key)
+	return n, err
 }
 
 // CreateKey stores a key, and its organization if it is claimed.
@@ -48,7 +41,7 @@ func (d *DB) CreateKey(ctx context.Context, k pay.NewKey) (pay.Key, error) {
 		if err := d.disk.checkSpace(); err != nil {
 			return err
 		}
-		if err := b.createKey(n); err != nil {
+		if err := d.createKey(b, n); err != nil {
 			return err
 		}
 		return d.audit(ctx, b, pay.KeyCreated(n.Key))
@@ -61,18 +54,39 @@ func (d *DB) CreateKey(ctx context.Context, k pay.NewKey) (pay.Key, error) {
 
 // createKey writes a key, and its organization if it is claimed. It refuses before its first
 // write.
-func (b *batch) createKey(n newKey) error {
-	if b.get(keyHashBucket, n.hash[:]) != nil {
+func (d *DB) createKey(b *batch, n newKey) error {
+	if b.get(keyHashBucket, n.hash[:]) != nil || b.get(replacedBucket, n.hash[:]) != nil {
 		return pay.ErrKeyExists
+	}
+	if n.Exec {
+		if k, err := execIn(b.tx); err == nil && !k.Revoked() {
+			return pay.ErrKeyExists
+		} else if err != nil && !errors.Is(err, pay.ErrKeyNotFound) {
+			return err
+		}
 	}
 	if b.get(keysBucket, []byte(n.ID)) != nil {
 		return fmt.Errorf("create key: id %s is taken", n.ID)
+	}
+	var sealed []byte
+	if n.Kept() {
+		var err error
+		if sealed, err = d.vault.Load().Seal([]byte(n.Secret), keyIdentity(n.ID)); err != nil {
+			return fmt.Errorf("create key: %w", err)
+		}
 	}
 	if n.Claimed() {
 		if err := b.joinOrganization(n.NewKey); err != nil {
 			return err
 		}
-		if err := b.put(keySecretsBucket, []byte(n.ID), n.sealed); err != nil {
+	}
+	if sealed != nil {
+		if err := b.put(keySecretsBucket, []byte(n.ID), sealed); err != nil {
+			return err
+		}
+	}
+	if n.Exec {
+		if err := b.put(metaBucket, execKey, []byte(n.ID)); err != nil {
 			return err
 		}
 	}
@@ -208,16 +222,32 @@ func revisionIn(tx *bbolt.Tx, keyID string) (uint64, error) {
 	return n, nil
 }
 
+// keyIn reads a key like the function keyIn, through the cache.
+func (d *DB) keyIn(tx *bbolt.Tx, id []byte) (pay.Key, error) {
+	row := tx.Bucket(keysBucket).Get(id)
+	if row == nil {
+		return pay.Key{}, pay.ErrKeyNotFound
+	}
+	k, err := d.keys.decode(string(id), row)
+	if err != nil {
+		return pay.Key{}, fmt.Errorf("key %s: %w", id, err)
+	}
+	return k, nil
+}
+
 // KeyBySecret finds a key by its plaintext. The index has the HMAC of the plaintext, so the time
 // of a search does not tell how much of a guess is right.
 func (d *DB) KeyBySecret(ctx context.Context, secret string) (k pay.Key, err error) {
-	hash := d.vault.Lookup(secret)
+	hash := d.vault.Load().Lookup(secret)
 	err = d.view(ctx, func(tx *bbolt.Tx) error {
 		id := tx.Bucket(keyHashBucket).Get(hash[:])
+		if id == nil && tx.Bucket(replacedBucket).Get(hash[:]) != nil {
+			return pay.ErrSecretReplaced
+		}
 		if id == nil {
 			return pay.ErrKeyNotFound
 		}
-		k, err = keyIn(tx, string(id))
+		k, err = d.keyIn(tx, id)
 		return err
 	})
 	return k, err
@@ -226,7 +256,7 @@ func (d *DB) KeyBySecret(ctx context.Context, secret string) (k pay.Key, err err
 // Key finds a key by id.
 func (d *DB) Key(ctx context.Context, id string) (k pay.Key, err error) {
 	err = d.view(ctx, func(tx *bbolt.Tx) error {
-		k, err = keyIn(tx, id)
+		k, err = d.keyIn(tx, []byte(id))
 		return err
 	})
 	return k, err
@@ -234,7 +264,7 @@ func (d *DB) Key(ctx context.Context, id string) (k pay.Key, err error) {
 
 // LinkKey claims an unclaimed key for an organization.
 func (d *DB) LinkKey(ctx context.Context, l pay.Link) (k pay.Key, err error) {
-	hash := d.vault.Lookup(l.Secret)
+	hash := d.vault.Load().Lookup(l.Secret)
 	err = d.do(ctx, &op{run: func(b *batch) error {
 		id := b.get(keyHashBucket, hash[:])
 		if id == nil {
@@ -254,8 +284,7 @@ func (d *DB) LinkKey(ctx context.Context, l pay.Link) (k pay.Key, err error) {
 		if err := d.disk.checkSpace(); err != nil {
 			return err
 		}
-		// The id is known only here, and sealing takes microseconds.
-		sealed, err := d.vault.Seal([]byte(l.Secret), keyIdentity(k.ID))
+		sealed, err := d.vault.Load().Seal([]byte(l.Secret), keyIdentity(k.ID))
 		if err != nil {
 			return fmt.Errorf("link key: %w", err)
 		}
@@ -276,7 +305,7 @@ func (d *DB) LinkKey(ctx context.Context, l pay.Link) (k pay.Key, err error) {
 	return k, nil
 }
 
-// RevealKey decrypts the plaintext of a claimed key: pay.ErrKeyNotFound,
+// RevealKey decrypts the plaintext of a key whose secret is kept: pay.ErrKeyNotFound,
 // pay.ErrNotRevealable.
 func (d *DB) RevealKey(ctx context.Context, keyID string) (string, error) {
 	var sealed []byte
@@ -293,7 +322,7 @@ func (d *DB) RevealKey(ctx context.Context, keyID string) (string, error) {
 	if sealed == nil {
 		return "", pay.ErrNotRevealable
 	}
-	secret, err := d.vault.Unseal(sealed, keyIdentity(keyID))
+	secret, err := d.vault.Load().Unseal(sealed, keyIdentity(keyID))
 	if err != nil {
 		return "", fmt.Errorf("reveal key %s: %w", keyID, err)
 	}

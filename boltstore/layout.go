@@ -20,7 +20,8 @@ var (
 
 	keysBucket       = []byte("keys")              // key id -> key
 	keyHashBucket    = []byte("keys_by_hash")      // keyed hash of the secret -> key id
-	keySecretsBucket = []byte("key_secrets")       // key id -> sealed secret, claimed keys only
+	replacedBucket   = []byte("keys_replaced")     // keyed hash of a secret that was replaced -> key id
+	keySecretsBucket = []byte("key_secrets")       // key id -> sealed secret; keys that pay.Key.Kept names
 	revisionsBucket  = []byte("policy_revisions")  // key id -> decimal; none: 0
 	orgsBucket       = []byte("organizations")     // organization id -> organization
 	orgKeysBucket    = []byte("organization_keys") // organization id, key id -> nothing
@@ -30,9 +31,12 @@ var (
 	sessionsBucket       = []byte("sessions")             // session id -> sealed session
 	sessionsExpiryBucket = []byte("sessions_by_expiry")   // expires (ns), session id -> nothing
 
-	walletsBucket       = []byte("wallets")        // wallet id -> wallet
-	walletSecretsBucket = []byte("wallet_secrets") // wallet id -> sealed secret
-	liveWalletsBucket   = []byte("wallets_live")   // key id, wallet id -> nothing
+	walletsBucket       = []byte("wallets")            // wallet id -> wallet
+	walletSecretsBucket = []byte("wallet_secrets")     // wallet id -> sealed secret
+	liveWalletsBucket   = []byte("wallets_live")       // key id, wallet id -> nothing; the key owns it
+	addressesBucket     = []byte("wallets_by_address") // address -> wallet id, deleted or not
+	lentWalletsBucket   = []byte("wallets_lent")       // key id, wallet id -> when (ns); deleted wallets too
+	walletKeysBucket    = []byte("wallet_keys")        // wallet id, key id -> nothing; the other way of wallets_lent
 
 	paymentsBucket     = []byte("payments")          // payment id -> payment
 	payloadsBucket     = []byte("payloads")          // payment id -> what its payload takes; until the payment is retired
@@ -61,7 +65,7 @@ var (
 
 var allBuckets = [][]byte{
 	metaBucket, keysBucket, keyHashBucket, keySecretsBucket, orgsBucket, orgKeysBucket,
-	walletsBucket, walletSecretsBucket, liveWalletsBucket,
+	walletsBucket, walletSecretsBucket, liveWalletsBucket, addressesBucket,
 	paymentsBucket, keyPaymentsBucket, labelsBucket, awaitedBucket, hostsBucket, leasesBucket, dueBucket,
 	livingBucket, transactionsBucket, labelCountsBucket, eventsBucket, countersBucket,
 	revisionsBucket, taskEventsBucket, labelledBucket,
@@ -70,6 +74,7 @@ var allBuckets = [][]byte{
 	accountsBucket, identitiesBucket, sessionsBucket, sessionsExpiryBucket,
 	auditBucket, auditOfBucket,
 	payloadsBucket,
+	replacedBucket, lentWalletsBucket, walletKeysBucket,
 }
 
 // paymentBuckets lists the buckets that readers may see before their changes are durable: see
@@ -81,7 +86,7 @@ var paymentBuckets = [][]byte{
 }
 
 // hashedBuckets lists the buckets whose keys come in no order.
-var hashedBuckets = [][]byte{keyHashBucket, identitiesBucket, sessionsBucket, awaitedBucket, livingBucket, transactionsBucket, attemptsBucket, noncesBucket}
+var hashedBuckets = [][]byte{keyHashBucket, replacedBucket, addressesBucket, identitiesBucket, sessionsBucket, awaitedBucket, livingBucket, transactionsBucket, attemptsBucket, noncesBucket}
 
 // Keys of the meta bucket.
 var (
@@ -95,13 +100,15 @@ var (
 	openedKey      = []byte("opened")      // when the store was opened last
 	pauseKey       = []byte("pause")       // pay.Pause; none: nothing is paused
 	deploymentsKey = []byte("deployments") // ids of the keys that were the deployment's own
+	execKey        = []byte("exec")        // id of the exec key that was made last
+	drawnKey       = []byte("drawn")       // network -> id of the deployment's wallet
 
 	sessionCountKey = []byte("sessions") // number of sessions, decimal; none: 0
 )
 
 // schema numbers the layout of buckets and index keys. A change of the layout raises it. Stores
 // of another number are refused: see checkSchema.
-const schema = 8
+const schema = 9
 
 // checkSchema refuses a store that this purser cannot read: ErrNewer, ErrOlder.
 func checkSchema(meta *bbolt.Bucket) error {

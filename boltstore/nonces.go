@@ -22,9 +22,9 @@ const (
 // noncesOf derives the nonces of an idempotency key.
 func (d *DB) noncesOf(keyID, idempotencyKey string) nonces {
 	return nonces{
-		shared: d.vault.Derive("payment-nonces", keyID, idempotencyKey),
+		shared: d.vault.Load().Derive("payment-nonces", keyID, idempotencyKey),
 		own: func(attempt uint64) [32]byte {
-			return d.vault.Derive("payment-nonce", keyID, idempotencyKey, encodeNumber(int64(attempt)))
+			return d.vault.Load().Derive("payment-nonce", keyID, idempotencyKey, encodeNumber(int64(attempt)))
 		},
 	}
 }

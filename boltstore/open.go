@@ -81,7 +81,7 @@ type DB struct {
 	id      string // of the file: what a reopened file must still have
 	clock   pay.Clock
 	log     *slog.Logger
-	vault   *vault.Vault
+	vault   atomic.Pointer[vault.Vault] // see rotation.go
 	sandbox bool
 	disk    *disk
 
@@ -91,8 +91,10 @@ type DB struct {
 	tx      *bbolt.Tx // the working set; nil after a checkpoint that failed
 	bolt    *bbolt.DB
 	journal *journalFile
-	// aged fires when it is time for a checkpoint; nil while the journal is empty.
-	aged <-chan time.Time
+	// aged fires when it is time for a checkpoint. It is stopped while the journal is empty.
+	aged *time.Timer
+	// retry fires when it is time to try to end an outage.
+	retry *time.Timer
 	// copying is locked while there is a Copy.
 	copying sync.Mutex
 	// file identifies the open file, marks counts the backups that it comes from. replaced
@@ -104,17 +106,32 @@ type DB struct {
 	reconciling sync.Mutex
 	known       map[usedAuthorization]bool
 
+	// turn is held by the goroutine that writes: the committer, or a caller that found no other one
+	// writing. What only the committer uses belongs to the goroutine whose turn it is.
+	turn      sync.Mutex
 	ops       chan *op
+	wake      chan struct{} // tells the committer of work that a caller has left
 	snapshots chan chan snapshot
 	closing   chan struct{}
 	finished  chan struct{}
 	closed    sync.Once
 	result    error // of closing; read after finished
 
-	// leased holds the rows of leased payments. Only the committer uses it.
+	// leased holds the rows of leased payments, batch the operations that are being written. Only the
+	// committer uses them.
 	leased map[string]*pay.Payment
-	outage *outage                      // the committer's own; nil while writing works
-	health atomic.Pointer[outageStatus] // what Health tells about the outage
+	batch  *batch
+	// keys and wallets hold decoded rows.
+	keys    rowCache[pay.Key]
+	wallets rowCache[pay.Wallet]
+	outage  *outage                      // the committer's own; nil while writing works
+	health  atomic.Pointer[outageStatus] // what Health tells about the outage
+	meters  meters
+
+	// resealing guards resealed. background counts the goroutine that seals again.
+	resealing  sync.Mutex
+	resealed   Resealed
+	background sync.WaitGroup
 
 	maxSessions int  // pay.MaxSessions, less in tests
 	noSync      bool // for measuring without the disk
@@ -154,9 +171,10 @@ func open(ctx context.Context, o Options, noSync bool) (*DB, error) {
 	}
 	d := &DB{
 		path: o.Path, clock: o.Clock, log: o.Logger, sandbox: o.World == Sandbox,
-		ops: make(chan *op, maxBatch), snapshots: make(chan chan snapshot), closing: make(chan struct{}), finished: make(chan struct{}),
-		leased: map[string]*pay.Payment{}, maxSessions: pay.MaxSessions, noSync: noSync,
+		ops: make(chan *op, maxBatch), wake: make(chan struct{}, 1), snapshots: make(chan chan snapshot), closing: make(chan struct{}), finished: make(chan struct{}),
+		leased: map[string]*pay.Payment{}, batch: newBatch(nil, nil), maxSessions: pay.MaxSessions, noSync: noSync,
 	}
+	d.aged, d.retry = stoppedTimer(), stoppedTimer()
 	if d.clock == nil {
 		d.clock = failpoint.Now
 	}
@@ -179,6 +197,7 @@ func open(ctx context.Context, o Options, noSync bool) (*DB, error) {
 		return nil, errors.Join(err, d.closeFiles())
 	}
 	go d.commitLoop()
+	d.resealInBackground()
 	return d, nil
 }
 
@@ -267,10 +286,13 @@ func (d *DB) prepare(ctx context.Context, bolt *bbolt.DB, o Options) error {
 			return fmt.Errorf("create: %w", err)
 		}
 	}
-	if err := d.unlock(bolt, master); err != nil {
+	if err := bolt.View(func(tx *bbolt.Tx) error { return d.unlock(tx, master) }); err != nil {
 		return err
 	}
-	if err := d.enter(bolt, d.arrive); err != nil {
+	err = d.enter(bolt, func(tx *bbolt.Tx, older string) error {
+		return errors.Join(d.unlockReplayed(tx, master), d.arrive(tx, older))
+	})
+	if err != nil {
 		return err
 	}
 	if err := d.guard(func() error { return d.lapseAll(ctx) }); err != nil {
@@ -361,16 +383,15 @@ func (d *DB) create(bolt *bbolt.DB, master vault.MasterKey) error {
 }
 
 // unlock opens the vault with the master key.
-func (d *DB) unlock(bolt *bbolt.DB, master vault.MasterKey) error {
-	return bolt.View(func(tx *bbolt.Tx) (err error) {
-		meta := tx.Bucket(metaBucket)
-		d.id = string(meta.Get(storeIDKey))
-		d.vault, err = vault.Open(master, meta.Get(vaultKey))
-		if errors.Is(err, vault.ErrWrongMasterKey) {
-			err = fmt.Errorf("%w; check PURSER_MASTER_KEY or the master key file", err)
-		}
-		return err
-	})
+func (d *DB) unlock(tx *bbolt.Tx, master vault.MasterKey) error {
+	meta := tx.Bucket(metaBucket)
+	d.id = string(meta.Get(storeIDKey))
+	v, err := vault.Open(master, meta.Get(vaultKey))
+	if errors.Is(err, vault.ErrWrongMasterKey) {
+		return fmt.Errorf("%w; check PURSER_MASTER_KEY or the master key file", err)
+	}
+	d.vault.Store(v)
+	return err
 }
 
 // Close writes the operations that are queued, ends the committer and closes the file. The error
@@ -378,6 +399,7 @@ func (d *DB) unlock(bolt *bbolt.DB, master vault.MasterKey) error {
 func (d *DB) Close() error {
 	d.closed.Do(func() { close(d.closing) })
 	<-d.finished
+	d.background.Wait()
 	return d.result
 }
 

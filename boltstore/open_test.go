@@ -135,7 +135,7 @@ func TestWorlds(t *testing.T) {
 				return
 			}
 			d := openIn(t, o)
-			world, err := d.World(t.Context())
+			world, err := d.World(t.Context(), "base")
 			if err != nil || world != test.made {
 				t.Errorf("world is %q, %v", world, err)
 			}
@@ -145,7 +145,7 @@ func TestWorlds(t *testing.T) {
 		t.Parallel()
 		o := inFolder(t.TempDir())
 		o.World = Sandbox
-		world, err := openIn(t, o).SetWorld(t.Context(), "0xgenesis")
+		world, err := openIn(t, o).SetWorld(t.Context(), "base", "0xgenesis")
 		if err != nil || world != Sandbox {
 			t.Errorf("world is %q, %v", world, err)
 		}
@@ -154,7 +154,7 @@ func TestWorlds(t *testing.T) {
 		t.Parallel()
 		d := openIn(t, inFolder(t.TempDir()))
 		for _, world := range []string{Sandbox, ""} {
-			if _, err := d.SetWorld(t.Context(), world); err == nil {
+			if _, err := d.SetWorld(t.Context(), "base", world); err == nil {
 				t.Errorf("world %q was set", world)
 			}
 		}

@@ -79,8 +79,8 @@ func TestLinkedBeforeTheJournal(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, id := range []string{"w1", "w2"} {
-			w := pay.NewWallet{Wallet: pay.Wallet{ID: id, KeyID: k.ID, Network: "base", Address: &x402.Address{1}}}
+		for i, id := range []string{"w1", "w2"} {
+			w := pay.NewWallet{Wallet: pay.Wallet{ID: id, KeyID: k.ID, Network: "base", Address: &x402.Address{byte(i), 1}}}
 			if err := d.CreateWallet(t.Context(), w, 9); err != nil {
 				t.Fatal(err)
 			}

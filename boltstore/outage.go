@@ -32,7 +32,6 @@ const (
 type outage struct {
 	cause  error
 	since  time.Time
-	next   *time.Timer
 	queued []*queuedChange
 	// rows holds the payments as the queued changes will leave them.
 	rows map[string]*pay.Payment
@@ -77,9 +76,9 @@ func (d *DB) Health(ctx context.Context) error {
 func (d *DB) beginOutage(cause error) {
 	d.log.Error("store: cannot write, new payments are refused", "file", d.path, "error", cause)
 	d.outage = &outage{
-		cause: cause, since: d.clock(), next: time.NewTimer(0),
-		rows: map[string]*pay.Payment{}, renewals: map[string]*queuedChange{},
+		cause: cause, since: d.clock(), rows: map[string]*pay.Payment{}, renewals: map[string]*queuedChange{},
 	}
+	d.retry.Reset(0)
 	d.publishHealth()
 }
 
@@ -89,14 +88,6 @@ func (d *DB) publishHealth() {
 		return
 	}
 	d.health.Store(&outageStatus{cause: d.outage.cause, since: d.outage.since, queued: len(d.outage.queued)})
-}
-
-// retry returns the channel that fires at the next try; nil without an outage.
-func (d *DB) retry() <-chan time.Time {
-	if d.outage == nil {
-		return nil
-	}
-	return d.outage.next.C
 }
 
 // undo queues the end of every lease that a failed commit granted. The commit may have reached
@@ -154,11 +145,7 @@ func (d *DB) queue(p *pay.Payment, what string, run func(*batch) error) (*queued
 	if len(d.outage.queued) >= maxQueued {
 		return nil, unavailable(errors.New("too many outcomes are queued"))
 	}
-	will, err := encodePayment(p)
-	if err != nil {
-		return nil, err
-	}
-	k := &queuedChange{payment: p.ID, what: what, run: run, promised: will}
+	k := &queuedChange{payment: p.ID, what: what, run: run, promised: encodePayment(p)}
 	d.outage.queued = append(d.outage.queued, k)
 	d.outage.rows[p.ID] = p
 	return k, nil
@@ -202,7 +189,7 @@ func (d *DB) resume() {
 		}
 		ops = ops[n:]
 	}
-	out.next.Stop()
+	d.retry.Stop()
 	d.outage = nil
 	d.publishHealth()
 	d.log.Info("store: writing again", "file", d.path, "kept", len(out.queued), "after", d.clock().Sub(out.since).String())
@@ -210,7 +197,7 @@ func (d *DB) resume() {
 
 func (d *DB) stillDown(cause error) {
 	d.outage.cause = cause
-	d.outage.next.Reset(retryEvery)
+	d.retry.Reset(retryEvery)
 	d.publishHealth()
 }
 

@@ -320,7 +320,7 @@ func TestCheckFindsDamage(t *testing.T) {
 			return tx.Bucket(eventsBucket).Delete(k)
 		},
 		"event of no payment": func(tx *bbolt.Tx) error {
-			row, _ := encodeEvent(&pay.SpendEvent{ID: "e", KeyID: "k", PaymentID: "x"})
+			row := encodeEvent(&pay.SpendEvent{ID: "e", KeyID: "k", PaymentID: "x"})
 			return tx.Bucket(eventsBucket).Put(joinKey("k", "e"), row)
 		},
 		"transaction of no payment": func(tx *bbolt.Tx) error { return tx.Bucket(transactionsBucket).Put([]byte("0x1"), []byte("x")) },

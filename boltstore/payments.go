@@ -53,19 +53,11 @@ func paymentIn(tx *bbolt.Tx, id string) (*pay.Payment, error) {
 // savePayment writes a payment with its indexes. was is the stored row, nil for a new one. From
 // now on the batch owns the row is.
 func (b *batch) savePayment(was, is *pay.Payment) error {
-	row, err := encodePaymentRow(is)
-	if err != nil {
-		return err
-	}
-	if err := b.put(paymentsBucket, []byte(is.ID), row); err != nil {
+	if err := b.put(paymentsBucket, []byte(is.ID), encodePaymentRow(is)); err != nil {
 		return err
 	}
 	if was == nil || !samePayload(was, is) {
-		payload, err := encodePayload(is)
-		if err != nil {
-			return err
-		}
-		if err := b.write(payloadsBucket, []byte(is.ID), payload); err != nil {
+		if err := b.write(payloadsBucket, []byte(is.ID), encodePayload(is)); err != nil {
 			return err
 		}
 	}

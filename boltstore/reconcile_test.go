@@ -299,10 +299,7 @@ func TestCheckOfReconciling(t *testing.T) {
 				return err
 			}
 			p.Signature = &x402.Signature{1}
-			row, err := encodePayment(p)
-			if err != nil {
-				return err
-			}
+			row := encodePayment(p)
 			return errors.Join(tx.Bucket(paymentsBucket).Put(id, row.row), tx.Bucket(payloadsBucket).Put(id, row.payload))
 		},
 		"counter": func(tx *bbolt.Tx) error {

@@ -174,6 +174,7 @@ func (d *DB) RemovePayments(ctx context.Context, r pay.Removal) (done pay.Remove
 	if err != nil {
 		return pay.Removed{}, err
 	}
+	d.meters.removed.Add(uint64(done.Count))
 	return done, nil
 }
 

@@ -79,8 +79,9 @@ func TestRoomOfRemovedPayments(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// What stays is the number of an attempt for each idempotency key.
-	if grown := sizes[4] - sizes[1]; grown > 3*many*200 {
+	// What stays is the number of an attempt for each idempotency key. Pages that the last checkpoint
+	// freed are room as well, how many depends on the time. A payment that kept its room takes 1.2 kB.
+	if grown := sizes[4] - sizes[1]; grown > 3*many*500 {
 		t.Errorf("the file grew by %d bytes for %d payments that were removed: %d", grown, 3*many, sizes)
 	}
 	checked(t, d)

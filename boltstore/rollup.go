@@ -86,17 +86,18 @@ func hasRoom(list []pay.NameSum) bool {
 // has moved must be booked all the same.
 func (b *batch) rollUp(e *pay.SpendEvent) error {
 	key := dayKey(e.KeyID, e.Created)
+	was := b.get(spendDaysBucket, key)
 	row := b.days[string(key)]
 	if row == nil {
-		was, err := decodeDay(b.get(spendDaysBucket, key))
+		day, err := decodeDay(was)
 		if err != nil {
 			return nil //nolint:nilerr // see above
 		}
-		row = &was
+		row = &day
 		b.days[string(key)] = row
 	}
 	row.add(e)
-	return b.put(spendDaysBucket, key, row.encode())
+	return b.replace(spendDaysBucket, key, was, row.encode())
 }
 
 // encode writes the version, the sum of the day, and the lists of hosts and tasks, each behind

@@ -16,15 +16,16 @@ import (
 
 // Payments and spend events are stored as CBOR with numbered fields, because there are many of
 // them and each payment is written several times. A number is never used again for another field.
-// Zero values take no room. Everything else is stored as JSON.
+// Zero values take no room. Everything else is stored as JSON. The types here say how rows are read;
+// row_writer.go writes them.
 //
 // What a payment needs for its payload has a row of its own. It is long, it is written once or
 // twice, and it is deleted when the payment is retired, so that its pages are used again.
 
 // paymentRow is a pay.Payment as it is stored.
 type paymentRow struct {
-	ID             rowID          `cbor:"1,keyasint"`
-	KeyID          rowID          `cbor:"2,keyasint"`
+	ID             rowID          `cbor:"1,keyasint,omitempty"`
+	KeyID          rowID          `cbor:"2,keyasint,omitempty"`
 	OrganizationID rowID          `cbor:"3,keyasint,omitempty"`
 	Door           pay.Door       `cbor:"4,keyasint,omitempty"`
 	Task           string         `cbor:"5,keyasint,omitempty"`
@@ -65,6 +66,11 @@ type paymentRow struct {
 	Price          string         `cbor:"43,keyasint,omitempty"`
 	Check          rowTime        `cbor:"44,keyasint,omitempty"`
 	Checks         int            `cbor:"45,keyasint,omitempty"`
+	Canceling      *cancelingRow  `cbor:"46,keyasint,omitempty"`
+	SignedReceipt  []byte         `cbor:"47,keyasint,omitempty"`
+	Rail           x402.Rail      `cbor:"48,keyasint,omitempty"`
+	Facilitator    x402.Address   `cbor:"49,keyasint,omitzero"`
+	Charged        rowAmount      `cbor:"50,keyasint,omitempty"`
 }
 
 // payloadRow holds the fields of a pay.Payment that go when it is retired.
@@ -84,6 +90,23 @@ type resolutionRow struct {
 	As     pay.State
 	Reason string
 	Proven bool
+}
+
+type cancelingRow struct {
+	_           struct{} `cbor:",toarray"`
+	At          rowTime
+	HandedOut   bool
+	Nonce, Gas  uint64
+	MaxFee, Tip rowAmount
+}
+
+func (r *cancelingRow) canceling() (*pay.Canceling, error) {
+	c := &pay.Canceling{At: r.At.time(), HandedOut: r.HandedOut, Terms: pay.TransactionTerms{Nonce: r.Nonce, Gas: r.Gas}}
+	var err error
+	if c.Terms.MaxFee, err = r.MaxFee.amount(); err == nil {
+		c.Terms.Tip, err = r.Tip.amount()
+	}
+	return c, err
 }
 
 type noteRow struct {
@@ -116,15 +139,7 @@ type eventRow struct {
 // rowID is an id. A UUID takes 16 bytes.
 type rowID string
 
-// MarshalCBOR writes a UUID as a byte string, and another id as text.
-func (id rowID) MarshalCBOR() ([]byte, error) {
-	if u, err := uuid.Parse(string(id)); err == nil && u.String() == string(id) {
-		return cbor.Marshal(u[:])
-	}
-	return cbor.Marshal(string(id))
-}
-
-// UnmarshalCBOR reads what MarshalCBOR wrote.
+// UnmarshalCBOR reads what rowWriter.id wrote.
 func (id *rowID) UnmarshalCBOR(data []byte) error {
 	return eitherCBOR(data, (*string)(id), func(b []byte) (string, error) {
 		u, err := uuid.FromBytes(b)
@@ -135,15 +150,7 @@ func (id *rowID) UnmarshalCBOR(data []byte) error {
 // rowHash is the hash of a transaction. 0x and 64 lower-case hex digits take 32 bytes.
 type rowHash string
 
-// MarshalCBOR writes a hash as a byte string, and anything else as text.
-func (h rowHash) MarshalCBOR() ([]byte, error) {
-	if n, err := x402.ParseNonce(string(h)); err == nil && n.String() == string(h) {
-		return cbor.Marshal(n[:])
-	}
-	return cbor.Marshal(string(h))
-}
-
-// UnmarshalCBOR reads what MarshalCBOR wrote.
+// UnmarshalCBOR reads what rowWriter.hash wrote.
 func (h *rowHash) UnmarshalCBOR(data []byte) error {
 	return eitherCBOR(data, (*string)(h), func(b []byte) (string, error) {
 		var n x402.Nonce
@@ -167,20 +174,8 @@ func eitherCBOR(data []byte, to *string, read func([]byte) (string, error)) (err
 	return err
 }
 
-// cborText is the major type of text (RFC 8949 section 3.1).
-const cborText = 3
-
 // rowAmount is an amount in big-endian bytes without leading zeros.
 type rowAmount []byte
-
-func toAmount(a x402.Amount) rowAmount {
-	b := a.Bytes32()
-	i := 0
-	for i < len(b) && b[i] == 0 {
-		i++
-	}
-	return b[i:]
-}
 
 func (a rowAmount) amount() (x402.Amount, error) {
 	n, ok := x402.AmountFromBig(new(big.Int).SetBytes(a))
@@ -193,7 +188,7 @@ func (a rowAmount) amount() (x402.Amount, error) {
 // rowTime is a time in nanoseconds since 1970, UTC. 0 is the zero time.
 type rowTime int64
 
-func toTime(t time.Time) rowTime {
+func rowTimeOf(t time.Time) rowTime {
 	if t.IsZero() {
 		return 0
 	}
@@ -271,45 +266,13 @@ func flags(p *pay.Payment) []*bool {
 	}
 }
 
-func newPaymentRow(p *pay.Payment) *paymentRow {
-	a := &p.Authorization
-	r := &paymentRow{
-		ID: rowID(p.ID), KeyID: rowID(p.KeyID), OrganizationID: rowID(p.OrganizationID), Door: p.Door, Task: p.Task,
-		RequestURL: p.RequestURL, Host: shortHost(p.Host, p.RequestURL),
-		Settlement: p.Terms.Settlement, Network: p.Terms.Network, Scheme: p.Terms.Scheme, Asset: p.Terms.Asset,
-		PayTo: p.Terms.PayTo, Amount: toAmount(p.Terms.Amount), Currency: p.Currency, WalletID: rowID(p.WalletID), Created: toTime(p.Created),
-		Fingerprint: p.Fingerprint, Identity: p.Identity, IdempotencyKey: p.IdempotencyKey,
-		From: a.From, ValidAfter: a.ValidAfter, ValidBefore: a.ValidBefore, Nonce: a.Nonce,
-		Attempt: p.Attempt, State: p.State, RefusedAt: p.RefusedAt, Closed: toTime(p.Closed),
-		Transaction: rowHash(p.Transaction), Reason: p.Reason, EventID: rowID(p.EventID),
-		LeaseOwner: p.Lease.Owner, LeaseFence: p.Lease.Fence, LeaseUntil: toTime(p.Lease.Until),
-		Check: toTime(p.Check), Checks: p.Checks,
-	}
-	if a.To != p.Terms.PayTo {
-		r.To = &a.To
-	}
-	if a.Value.Cmp(p.Terms.Amount) != 0 {
-		r.Value = new(toAmount(a.Value))
-	}
+func flagBits(p *pay.Payment) (bits uint64) {
 	for i, flag := range flags(p) {
 		if *flag {
-			r.Flags |= 1 << i
+			bits |= 1 << i
 		}
 	}
-	if w := p.Resolution; w != nil {
-		r.Resolution = &resolutionRow{At: toTime(w.At), By: w.By, As: w.As, Reason: w.Reason, Proven: w.Proven}
-	}
-	for _, n := range p.Notes {
-		r.Notes = append(r.Notes, noteRow{At: toTime(n.At), Text: n.Text})
-	}
-	ids := counterIDs(p)
-	r.Price = shorten(p.Price, ids)
-	for _, v := range p.Reservations {
-		r.Reservations = append(r.Reservations, reservedRow{
-			Counter: shorten(v.Counter, ids), Amount: toAmount(v.Amount), Release: v.Release, Released: v.Released,
-		})
-	}
-	return r
+	return bits
 }
 
 func (r *paymentRow) payment() (p *pay.Payment, err error) {
@@ -321,13 +284,20 @@ func (r *paymentRow) payment() (p *pay.Payment, err error) {
 		Fingerprint: r.Fingerprint, Identity: r.Identity, IdempotencyKey: r.IdempotencyKey,
 		Authorization: x402.Authorization{
 			From: r.From, To: r.PayTo, ValidAfter: r.ValidAfter, ValidBefore: r.ValidBefore, Nonce: r.Nonce,
+			Rail: r.Rail, Facilitator: r.Facilitator,
 		},
 		Attempt: r.Attempt, State: r.State, RefusedAt: r.RefusedAt, Closed: r.Closed.time(),
 		Transaction: string(r.Transaction), Reason: r.Reason, EventID: string(r.EventID),
 		Lease: pay.Lease{Owner: r.LeaseOwner, Fence: r.LeaseFence, Until: r.LeaseUntil.time()},
-		Check: r.Check.time(), Checks: r.Checks,
+		Check: r.Check.time(), Checks: r.Checks, SignedReceipt: r.SignedReceipt,
+	}
+	if !r.Rail.Known() {
+		return nil, fmt.Errorf("payment of an unknown %s", r.Rail)
 	}
 	if p.Terms.Amount, err = r.Amount.amount(); err != nil {
+		return nil, err
+	}
+	if p.Charged, err = r.Charged.amount(); err != nil {
 		return nil, err
 	}
 	p.Authorization.Value = p.Terms.Amount
@@ -344,6 +314,11 @@ func (r *paymentRow) payment() (p *pay.Payment, err error) {
 	}
 	if w := r.Resolution; w != nil {
 		p.Resolution = &pay.Resolution{At: w.At.time(), By: w.By, As: w.As, Reason: w.Reason, Proven: w.Proven}
+	}
+	if r.Canceling != nil {
+		if p.Canceling, err = r.Canceling.canceling(); err != nil {
+			return nil, err
+		}
 	}
 	for _, n := range r.Notes {
 		p.Notes = append(p.Notes, pay.Note{At: n.At.time(), Text: n.Text})
@@ -364,36 +339,6 @@ func (r *paymentRow) payment() (p *pay.Payment, err error) {
 
 // storedPayment holds the rows of a payment. payload is nil if it has none.
 type storedPayment struct{ row, payload []byte }
-
-// encodePayment encodes a payment: version, label bits, CBOR. With the bits a filtered listing
-// skips rows without decoding them.
-func encodePayment(p *pay.Payment) (s storedPayment, err error) {
-	if s.row, err = encodePaymentRow(p); err == nil {
-		s.payload, err = encodePayload(p)
-	}
-	return s, err
-}
-
-func encodePaymentRow(p *pay.Payment) ([]byte, error) {
-	row, err := cbor.Marshal(newPaymentRow(p))
-	if err != nil {
-		return nil, fmt.Errorf("encode payment %s: %w", p.ID, err)
-	}
-	return append([]byte{compactVersion, labelBits(p.Labels()...)}, row...), nil
-}
-
-// encodePayload encodes the payload of a payment; nil if it has none.
-func encodePayload(p *pay.Payment) ([]byte, error) {
-	o := p.Offer
-	if o.Version == 0 && o.Accepted == nil && o.Resource == nil && o.Extensions == nil && p.Signature == nil && p.Detail == nil {
-		return nil, nil
-	}
-	payload, err := cbor.Marshal(payloadRow{o.Version, o.Accepted, o.Resource, o.Extensions, p.Signature, p.Detail})
-	if err != nil {
-		return nil, fmt.Errorf("encode the payload of payment %s: %w", p.ID, err)
-	}
-	return append([]byte{compactVersion}, payload...), nil
-}
 
 // samePayload reports whether two payments have the same payload row.
 func samePayload(a, b *pay.Payment) bool {
@@ -423,17 +368,6 @@ func decodePayment(s storedPayment) (*pay.Payment, error) {
 	p.Offer = x402.Offer{Version: r.Version, Accepted: r.Accepted, Resource: r.Resource, Extensions: r.Extensions}
 	p.Signature, p.Detail = r.Signature, r.Detail
 	return p, nil
-}
-
-func encodeEvent(e *pay.SpendEvent) ([]byte, error) {
-	row, err := cbor.Marshal(eventRow{
-		PaymentID: rowID(e.PaymentID), Amount: toAmount(e.Amount), Currency: e.Currency,
-		RequestURL: e.RequestURL, Task: e.Task, Host: shortHost(e.Host, e.RequestURL), Created: toTime(e.Created), Corrects: rowID(e.Corrects),
-	})
-	if err != nil {
-		return nil, fmt.Errorf("encode spend event %s: %w", e.ID, err)
-	}
-	return append([]byte{compactVersion}, row...), nil
 }
 
 // decodeEvent decodes a row of encodeEvent and its key. The event shares no memory with them.

@@ -39,7 +39,7 @@ type moody struct {
 
 func (m *moody) Sign(ctx context.Context, w pay.Wallet, msg pay.Message) (x402.Signature, error) {
 	if m.fails.Load() {
-		return x402.Signature{}, errors.New("out of order")
+		return x402.Signature{}, &pay.SignerError{Provider: "moody", Detail: "is out of order", Unsigned: true}
 	}
 	return m.Wallets.Sign(ctx, w, msg)
 }

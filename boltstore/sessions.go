@@ -39,16 +39,16 @@ func (d *DB) PutSession(ctx context.Context, s pay.Session) error {
 	if s.ID == "" || len(s.Data) > pay.MaxSessionData {
 		return errors.New("put session: no id, or too long")
 	}
-	sealed, err := d.vault.Seal(s.Data, sessionIdentity(s.ID))
-	if err != nil {
-		return fmt.Errorf("put session: %w", err)
-	}
-	row, err := encodeRow(sessionRow{Expires: s.Expires.UTC(), Data: sealed})
-	if err != nil {
-		return err
-	}
 	return d.do(ctx, &op{run: func(b *batch) error {
 		if err := d.disk.checkSpace(); err != nil {
+			return err
+		}
+		sealed, err := d.vault.Load().Seal(s.Data, sessionIdentity(s.ID))
+		if err != nil {
+			return fmt.Errorf("put session: %w", err)
+		}
+		row, err := encodeRow(sessionRow{Expires: s.Expires.UTC(), Data: sealed})
+		if err != nil {
 			return err
 		}
 		n, err := sessionCount(b.tx)
@@ -91,7 +91,7 @@ func (d *DB) Session(ctx context.Context, id string) (pay.Session, error) {
 	if err != nil {
 		return pay.Session{}, err
 	}
-	data, err := d.vault.Unseal(row.Data, sessionIdentity(id))
+	data, err := d.vault.Load().Unseal(row.Data, sessionIdentity(id))
 	if err != nil {
 		return pay.Session{}, fmt.Errorf("session: %w", err)
 	}

@@ -11,18 +11,18 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// addEvent writes an event that newEvent has encoded, its indexes and the sums of its day.
+// addEvent writes an event that newEvent has encoded and found new, its indexes and the sums of its day.
 func (b *batch) addEvent(e *pay.SpendEvent, encoded []byte) error {
-	if err := b.put(eventsBucket, joinKey(e.KeyID, e.ID), encoded); err != nil {
+	if err := b.replace(eventsBucket, joinKey(e.KeyID, e.ID), nil, encoded); err != nil {
 		return err
 	}
 	if e.Task != "" {
-		if err := b.put(taskEventsBucket, joinKey(e.KeyID, e.Task, e.ID), nil); err != nil {
+		if err := b.replace(taskEventsBucket, joinKey(e.KeyID, e.Task, e.ID), nil, []byte{}); err != nil {
 			return err
 		}
 	}
 	if e.Host != "" {
-		if err := b.put(hostEventsBucket, hostEventKey(e), nil); err != nil {
+		if err := b.replace(hostEventsBucket, hostEventKey(e), nil, []byte{}); err != nil {
 			return err
 		}
 	}
@@ -34,7 +34,7 @@ func (b *batch) newEvent(e *pay.SpendEvent) ([]byte, error) {
 	if e.ID == "" || b.get(eventsBucket, joinKey(e.KeyID, e.ID)) != nil {
 		return nil, fmt.Errorf("payment %s: spend event id %q is empty or taken", e.PaymentID, e.ID)
 	}
-	return encodeEvent(e)
+	return encodeEvent(e), nil
 }
 
 // SpendEvents lists a key's events, newest first.
@@ -78,6 +78,11 @@ func (d *DB) SpendEvents(ctx context.Context, keyID string, q pay.SpendQuery) ([
 		}
 	}
 	return list, nil
+}
+
+// VisitCounters visits the counters whose names begin with a prefix.
+func (d *DB) VisitCounters(ctx context.Context, prefix pay.Counter, visit func(pay.Counter, x402.Amount) bool) error {
+	return d.view(ctx, func(tx *bbolt.Tx) error { return visitCounters(tx, prefix, visit) })
 }
 
 // Counter reads a counter.

@@ -2,6 +2,7 @@ package boltstore
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -23,11 +24,47 @@ type Stats struct {
 	// OldestOpen is the begin of the oldest open payment that is neither refused nor unresolved;
 	// evidence should close it. Zero: there is none.
 	OldestOpen time.Time
+	// JournalBytes counts what the journal has and the database lacks. The next checkpoint brings it
+	// there.
+	JournalBytes int64
+	// Flushes of the journal and Checkpoints, since this process opened the store.
+	Flushes, Checkpoints Effort
+	// Removed counts the payments that retention has removed since then.
+	Removed uint64
 }
+
+// Effort says how often something was done, and how long that took together.
+type Effort struct {
+	Count uint64
+	Time  time.Duration
+}
+
+// meters hold the readings that only the goroutine whose turn it is knows.
+type meters struct {
+	journaled            atomic.Int64
+	flushes, checkpoints effort
+	removed              atomic.Uint64
+}
+
+type effort struct {
+	count atomic.Uint64
+	time  atomic.Int64
+}
+
+// done counts what began at a time and is over.
+func (e *effort) done(began time.Time) {
+	e.count.Add(1)
+	e.time.Add(int64(time.Since(began)))
+}
+
+func (e *effort) read() Effort { return Effort{e.count.Load(), time.Duration(e.time.Load())} }
 
 // Stats takes the readings: pay.ErrUnavailable while the file cannot be read.
 func (d *DB) Stats(ctx context.Context) (Stats, error) {
-	s := Stats{Queued: len(d.ops), MinFreeBytes: d.disk.min}
+	s := Stats{
+		Queued: len(d.ops), MinFreeBytes: d.disk.min, JournalBytes: d.meters.journaled.Load(),
+		Flushes: d.meters.flushes.read(), Checkpoints: d.meters.checkpoints.read(), Removed: d.meters.removed.Load(),
+	}
 	if t := d.health.Load(); t != nil {
 		s.Kept = t.queued
 	}

@@ -57,8 +57,19 @@ func TestStats(t *testing.T) {
 		t.Errorf("the oldest is of %s still", third)
 	}
 	record(rows[2], settlement(rows[2]))
-	if s := stats(); !s.OldestOpen.IsZero() {
+	s := stats()
+	if !s.OldestOpen.IsZero() || s.Flushes.Count < 6 || s.Flushes.Time <= 0 || s.JournalBytes <= 0 {
 		t.Errorf("%+v", s)
+	}
+	snapshot, err := d.snapshot(t.Context()) // after a checkpoint
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := snapshot.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	if then := stats(); then.JournalBytes != 0 || then.Checkpoints.Count != s.Checkpoints.Count+1 || then.Checkpoints.Time <= s.Checkpoints.Time {
+		t.Errorf("%+v, and before a checkpoint %+v", then, s)
 	}
 	if err := d.Close(); err != nil {
 		t.Fatal(err)

@@ -10,13 +10,14 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/x402"
 )
 
 // walletIdentity names the key material of a wallet in the vault.
 func walletIdentity(id string) string { return "wallet/" + id }
 
 // CreateWallet stores a wallet unless its key, or the organization of its key, has as many live
-// ones as it may: pay.ErrWalletLimit.
+// ones as it may: pay.ErrWalletLimit. An address has one wallet: pay.ErrAddressTaken.
 func (d *DB) CreateWallet(ctx context.Context, w pay.NewWallet, limit int) error {
 	if w.ID == "" {
 		return errors.New("create wallet: no id")
@@ -24,12 +25,6 @@ func (d *DB) CreateWallet(ctx context.Context, w pay.NewWallet, limit int) error
 	row, err := encodeRow(w.Wallet)
 	if err != nil {
 		return err
-	}
-	var sealed []byte
-	if w.Secret != nil {
-		if sealed, err = d.vault.Seal(w.Secret, walletIdentity(w.ID)); err != nil {
-			return fmt.Errorf("create wallet: %w", err)
-		}
 	}
 	return d.do(ctx, &op{run: func(b *batch) error {
 		if err := d.disk.checkSpace(); err != nil {
@@ -49,7 +44,19 @@ func (d *DB) CreateWallet(ctx context.Context, w pay.NewWallet, limit int) error
 		if b.hasWallets(k, w.Most(k, org, limit)) {
 			return pay.ErrWalletLimit
 		}
-		if sealed != nil {
+		if w.Address != nil {
+			if b.get(addressesBucket, w.Address[:]) != nil {
+				return pay.ErrAddressTaken
+			}
+			if err := b.put(addressesBucket, w.Address[:], []byte(w.ID)); err != nil {
+				return err
+			}
+		}
+		if w.Secret != nil {
+			sealed, err := d.vault.Load().Seal(w.Secret, walletIdentity(w.ID))
+			if err != nil {
+				return fmt.Errorf("create wallet: %w", err)
+			}
 			if err := b.put(walletSecretsBucket, []byte(w.ID), sealed); err != nil {
 				return err
 			}
@@ -60,7 +67,7 @@ func (d *DB) CreateWallet(ctx context.Context, w pay.NewWallet, limit int) error
 		if err := b.put(liveWalletsBucket, joinKey(w.KeyID, w.ID), nil); err != nil {
 			return err
 		}
-		return d.audit(ctx, b, pay.WalletCreated(w.Wallet, k))
+		return d.audit(ctx, b, pay.WalletCreated(w, k))
 	}})
 }
 
@@ -103,6 +110,19 @@ func walletIn(tx *bbolt.Tx, id string) (w pay.Wallet, err error) {
 	return w, nil
 }
 
+// walletIn reads a wallet like the function walletIn, through the cache.
+func (d *DB) walletIn(tx *bbolt.Tx, id string) (pay.Wallet, error) {
+	row := tx.Bucket(walletsBucket).Get([]byte(id))
+	if row == nil {
+		return pay.Wallet{}, pay.ErrWalletNotFound
+	}
+	w, err := d.wallets.decode(id, row)
+	if err != nil {
+		return pay.Wallet{}, fmt.Errorf("wallet %s: %w", id, err)
+	}
+	return w, nil
+}
+
 // WalletCount returns the number that CreateWallet compares with its limit.
 func (d *DB) WalletCount(ctx context.Context, k pay.Key) (n int, err error) {
 	if k.Claimed() {
@@ -116,11 +136,14 @@ func (d *DB) WalletCount(ctx context.Context, k pay.Key) (n int, err error) {
 	return n, err
 }
 
-// Wallets lists a key's live wallets, oldest first.
+// Wallets lists the live wallets that a key may use, in the order in which they pay.
 func (d *DB) Wallets(ctx context.Context, keyID string) (list []pay.Wallet, err error) {
 	err = d.view(ctx, func(tx *bbolt.Tx) error {
+		if list, err = d.lentTo(tx, keyID); err != nil {
+			return err
+		}
 		for _, id := range walletsOf(tx, keyID) {
-			w, err := walletIn(tx, id)
+			w, err := d.walletIn(tx, id)
 			if err != nil {
 				return err
 			}
@@ -139,7 +162,20 @@ func (d *DB) AllWallets(ctx context.Context, after string, limit int) ([]pay.Wal
 // Wallet finds a wallet, deleted or not.
 func (d *DB) Wallet(ctx context.Context, id string) (w pay.Wallet, err error) {
 	err = d.view(ctx, func(tx *bbolt.Tx) error {
-		w, err = walletIn(tx, id)
+		w, err = d.walletIn(tx, id)
+		return err
+	})
+	return w, err
+}
+
+// WalletByAddress finds the wallet of an address, deleted or not.
+func (d *DB) WalletByAddress(ctx context.Context, address x402.Address) (w pay.Wallet, err error) {
+	err = d.view(ctx, func(tx *bbolt.Tx) error {
+		id := tx.Bucket(addressesBucket).Get(address[:])
+		if id == nil {
+			return pay.ErrWalletNotFound
+		}
+		w, err = walletIn(tx, string(id))
 		return err
 	})
 	return w, err
@@ -171,7 +207,7 @@ func (d *DB) DeleteWallet(ctx context.Context, keyID, id string, at time.Time) e
 		if err := b.delete(liveWalletsBucket, joinKey(keyID, id)); err != nil {
 			return err
 		}
-		return d.audit(ctx, b, pay.WalletDeleted(w, k))
+		return d.audit(ctx, b, pay.WalletChanged(pay.ActionWalletDelete, w, k))
 	}})
 }
 
@@ -189,7 +225,7 @@ func (d *DB) WalletSecret(ctx context.Context, id string) ([]byte, error) {
 	if err != nil || sealed == nil {
 		return nil, err
 	}
-	secret, err := d.vault.Unseal(sealed, walletIdentity(id))
+	secret, err := d.vault.Load().Unseal(sealed, walletIdentity(id))
 	if err != nil {
 		return nil, fmt.Errorf("wallet %s: %w", id, err)
 	}

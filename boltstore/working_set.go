@@ -70,8 +70,9 @@ func (e epoch) put(meta *bbolt.Bucket) error {
 	return meta.Put(epochKey, append(v, 0))
 }
 
-// encode encodes the changes of a batch for the journal: for each key its last value, compressed
-// by S2. Compression halves what a payment writes, and takes some microseconds of it.
+// encode encodes the changes of a batch for the journal, in order, compressed by S2. Compression
+// halves what a payment writes, and takes some microseconds of it. The record is valid until the
+// next batch.
 //
 //	bucket's place in allBuckets 1 | length of the key | key | length of the value + 1, or 0 if it was deleted | value
 func (b *batch) encode() []byte {
@@ -79,14 +80,16 @@ func (b *batch) encode() []byte {
 		bucket byte
 		key    string
 	}
-	last := make(map[place]int, len(b.changes))
+	last := map[place]int{} // of what many operations of a batch write
 	for i, c := range b.changes {
-		last[place{bucketNumber(c.bucket), c.key}] = i
+		if rewritten(c.bucket) {
+			last[place{bucketNumber(c.bucket), string(c.key)}] = i
+		}
 	}
-	to := make([]byte, 0, 4096)
+	to := b.plain[:0]
 	for i, c := range b.changes {
 		number := bucketNumber(c.bucket)
-		if last[place{number, c.key}] != i {
+		if rewritten(c.bucket) && last[place{number, string(c.key)}] != i {
 			continue
 		}
 		to = append(to, number)
@@ -97,8 +100,15 @@ func (b *batch) encode() []byte {
 		}
 		to = append(binary.AppendUvarint(to, uint64(len(c.value))+1), c.value...)
 	}
-	r := make([]byte, recordHead+s2.MaxEncodedLen(len(to)))
+	b.plain = to
+	b.packed = slices.Grow(b.packed[:0], recordHead+s2.MaxEncodedLen(len(to)))
+	r := b.packed[:cap(b.packed)]
 	return r[:recordHead+len(s2.Encode(r[recordHead:], to))]
+}
+
+// rewritten reports whether a bucket holds sums, which change with each payment.
+func rewritten(bucket []byte) bool {
+	return &bucket[0] == &countersBucket[0] || &bucket[0] == &spendDaysBucket[0] || &bucket[0] == &labelCountsBucket[0]
 }
 
 func bucketNumber(bucket []byte) byte {
@@ -158,7 +168,7 @@ func (d *DB) commit(durable func() error) error {
 // After an error there is no working set. Its caller must hold the lock of the handle. With stop
 // the database is whole without its journal, and there is no working set either.
 func (d *DB) checkpoint(stop bool) error {
-	tx := d.tx
+	began, tx := time.Now(), d.tx
 	d.tx = nil
 	next := epoch{d.journal.epoch + 1, !stop}
 	failpoint.Here(failpoint.StoreCheckpointing)
@@ -186,7 +196,9 @@ func (d *DB) checkpoint(stop bool) error {
 		return fmt.Errorf("checkpoint: %w", err)
 	}
 	d.journal.restart(next.number)
-	d.aged = nil
+	d.aged.Stop()
+	d.meters.journaled.Store(0)
+	d.meters.checkpoints.done(began)
 	d.tx, err = d.begin(d.bolt)
 	return err
 }
@@ -203,14 +215,16 @@ func checkpointEvery() time.Duration {
 
 // checkpointWhenFull writes a checkpoint while there is still room for outcomes.
 func (d *DB) checkpointWhenFull() {
-	if d.outage == nil && d.journal.used() > journalRoom/2 {
+	if d.full() {
 		d.renew()
 	}
 }
 
+// full reports whether the journal needs a checkpoint.
+func (d *DB) full() bool { return d.outage == nil && d.journal.used() > journalRoom/2 }
+
 // renew writes a checkpoint between two batches.
 func (d *DB) renew() {
-	d.aged = nil
 	if d.outage != nil {
 		return
 	}

@@ -10,11 +10,34 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// World reads the recorded world.
-func (d *DB) World(ctx context.Context) (world string, err error) {
+// genesisKey names the genesis hashes in the meta bucket: JSON, by the names of the networks.
+var genesisKey = []byte("genesis")
+
+func genesisIn(meta *bbolt.Bucket) (map[string]string, error) {
+	hashes := map[string]string{}
+	if text := meta.Get(genesisKey); text != nil {
+		if err := json.Unmarshal(text, &hashes); err != nil {
+			return nil, fmt.Errorf("genesis hashes: %w", err)
+		}
+	}
+	return hashes, nil
+}
+
+// worldIn is the sandbox, or the genesis hash of a network.
+func worldIn(meta *bbolt.Bucket, network string) (string, error) {
+	if string(meta.Get(worldKey)) == Sandbox {
+		return Sandbox, nil
+	}
+	hashes, err := genesisIn(meta)
+	return hashes[network], err
+}
+
+// World reads the recorded world of a network.
+func (d *DB) World(ctx context.Context, network string) (world string, err error) {
 	err = d.view(ctx, func(tx *bbolt.Tx) error {
-		world = string(tx.Bucket(metaBucket).Get(worldKey))
-		return nil
+		var err error
+		world, err = worldIn(tx.Bucket(metaBucket), network)
+		return err
 	})
 	return world, err
 }
@@ -74,18 +97,24 @@ func (d *DB) ForgetSafeBlock(ctx context.Context, network string) error {
 	}})
 }
 
-// SetWorld records the world if none is recorded. Only creating a store makes it a sandbox.
-func (d *DB) SetWorld(ctx context.Context, world string) (string, error) {
-	if world == "" || (world == Sandbox && !d.sandbox) {
-		return "", fmt.Errorf("set world: %q is not the genesis hash of a network", world)
+// SetWorld records the genesis hash of a network if no world is recorded. Only creating a store makes
+// it a sandbox.
+func (d *DB) SetWorld(ctx context.Context, network, genesis string) (string, error) {
+	if genesis == "" || (genesis == Sandbox && !d.sandbox) {
+		return "", fmt.Errorf("set world: %q is not the genesis hash of a network", genesis)
 	}
 	var inForce string
-	err := d.do(ctx, &op{run: func(b *batch) error {
-		if inForce = string(b.get(metaBucket, worldKey)); inForce != "" {
-			return nil
+	err := d.do(ctx, &op{run: func(b *batch) (err error) {
+		meta := b.tx.Bucket(metaBucket)
+		if inForce, err = worldIn(meta, network); err != nil || inForce != "" {
+			return err
 		}
-		inForce = world
-		return b.put(metaBucket, worldKey, []byte(world))
+		hashes, err := genesisIn(meta)
+		if err != nil {
+			return err
+		}
+		inForce, hashes[network] = genesis, genesis
+		return b.putMeta(map[string]any{string(genesisKey): hashes})
 	}})
 	if err != nil {
 		return "", err

@@ -41,7 +41,7 @@ func (*adminAPI) Routes() []caddy.AdminRoute {
 }
 
 func adminHandler() *adminapi.Handler {
-	return &adminapi.Handler{Version: Version(), Serving: adminServes, Host: adminHost}
+	return &adminapi.Handler{Version: Version(), Serving: adminServes, Host: adminHost, Reload: line.Reload}
 }
 
 // adminHost returns the name that the operator has given the admin endpoint.
@@ -79,8 +79,21 @@ func (t *tenant) admin() *adminapi.Purser {
 		Payer: t.payer, Books: t.books, Store: t.home.store, Place: t.home.place, Chain: t.chain, Networks: t.app.settings.networks,
 		Keys: t.app.keys(t.books), Log: t.log, MasterKeyPlace: t.app.settings.masterKeyPlace,
 		ProxyURL: t.app.proxyURL, Root: t.root, Registration: t.app.registrationStatus, Quotas: t.quotaStatus,
-		Copy: t.copyStore, BackupTaken: backupTaken, Enter: t.enter, Leave: t.leave,
+		ConfiguredKeys: t.app.configuredKeys, Rotator: rotator{t}, Copy: t.copyStore, BackupTaken: backupTaken, Enter: t.enter, Leave: t.leave,
 	}
+}
+
+// configuredKeys returns the secrets of keys that the configuration names.
+func (a *App) configuredKeys() (list []adminapi.ConfiguredKey) {
+	if a.settings.key != "" {
+		list = append(list, adminapi.ConfiguredKey{Setting: keyOption.String(), Secret: a.settings.key})
+	}
+	for _, d := range a.doors {
+		if s, own := d.(interface{ ownSecret() string }); own && s.ownSecret() != "" {
+			list = append(list, adminapi.ConfiguredKey{Setting: "a sidecar's " + doorKeyOption.String(), Secret: s.ownSecret()})
+		}
+	}
+	return list
 }
 
 // root returns the interception root in PEM, nil when nothing is intercepted.

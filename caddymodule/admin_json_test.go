@@ -52,7 +52,7 @@ func TestAdminJSON(t *testing.T) {
 	}
 	ask("GET", "/purser/status", "")
 	ask("PUT", "/purser/status", "")
-	for _, list := range []string{"keys", "wallets", "spend", "organizations", "payments", "reconcile", "rpc"} {
+	for _, list := range []string{"keys", "wallets", "spend", "organizations", "payments", "reconcile", "rpc", "rotation"} {
 		ask("GET", "/purser/"+list, "")
 	}
 	exec := ask("POST", "/purser/exec", `{}`)
@@ -187,6 +187,7 @@ func newNames(dir, facilitator, url, version string) *names {
 	n.call(facilitator, "<facilitator>")
 	n.call(url, "<url>")
 	n.call(fmt.Sprintf("%q", version), `"<version>"`)
+	n.call(fmt.Sprintf(`"pid":%d,`, os.Getpid()), `"pid":1,`)
 	return n
 }
 

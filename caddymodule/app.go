@@ -13,6 +13,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyevents"
 
+	"github.com/purserpay/purser/internal/adminapi"
 	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/internal/logs"
 	"github.com/purserpay/purser/pay"
@@ -43,17 +44,27 @@ type App struct {
 	// which is for ever; sums by day stay. Default: {env.PURSER_RETAIN}, else off.
 	Retain string `json:"retain,omitempty"`
 
-	// RPCURL is the network's JSON-RPC, for balances and evidence. Default:
+	// RPCURL is the JSON-RPC of the first network, for balances and evidence. Default:
 	// {env.PURSER_RPC_URL}; without one, what a facilitator or seller does not tell stays unknown.
 	RPCURL string `json:"rpc_url,omitempty"`
+	// RPCURLFile is a file that holds it. Default: {env.PURSER_RPC_URL_FILE}.
+	RPCURLFile string `json:"rpc_url_file,omitempty"`
 	// RPCURL2 is another provider's JSON-RPC of the same network, which must agree before a payment
 	// is void or disputed. Default: {env.PURSER_RPC_URL_2}; without one the first one's word is enough.
 	RPCURL2 string `json:"rpc_url_2,omitempty"`
+	// RPCURL2File is a file that holds it. Default: {env.PURSER_RPC_URL_2_FILE}.
+	RPCURL2File string `json:"rpc_url_2_file,omitempty"`
 	// Settlement is the party that settles when POST /v1/pay names none: payer or seller.
 	// Default: {env.PURSER_SETTLEMENT}, else payer.
 	Settlement string `json:"settlement,omitempty"`
-	// Networks to pay on, such as "base" or "base-sepolia". Default: {env.PURSER_NETWORKS}, else base.
+	// Networks to pay on, separated by commas: base, base-sepolia, polygon, arbitrum, optimism,
+	// ethereum, avalanche. Default: {env.PURSER_NETWORKS}, else base.
 	Networks string `json:"networks,omitempty"`
+	// Schemes of x402 to pay by, separated by commas: exact, upto. With upto a seller chooses how much it
+	// takes, at most what it asks. Default: {env.PURSER_SCHEMES}, else exact.
+	Schemes string `json:"schemes,omitempty"`
+	// NetworkTable has the RPCs of networks.
+	NetworkTable map[string]NetworkOptions `json:"network,omitempty"`
 
 	// InternalSecret is a reference to the secret that allows privileged fields on
 	// POST /api-keys. Default: {env.PURSER_INTERNAL_SECRET}; without one nothing does.
@@ -148,7 +159,8 @@ func (a *App) loadGuests(ctx caddy.Context) error {
 // the exec key. Its secret comes with it.
 func (a *App) doorKey(ctx context.Context, b *books.Books) (k pay.Key, secret string, err error) {
 	if a.settings.key == "" {
-		return a.keys(b).Exec(ctx)
+		exec, err := a.keys(b).Exec(ctx)
+		return exec.Key, exec.Secret, err
 	}
 	k, err = a.ensureKey(b, keyOption, a.settings.key, "deployment")
 	return k, a.settings.key, err
@@ -163,11 +175,15 @@ func (a *App) Start() error {
 	if err != nil {
 		return err
 	}
-	if a.settings.rpcURL == "" {
-		a.log.Warn("no RPC (PURSER_RPC_URL): balances are not checked before paying, and a payment whose outcome nobody tells stays unresolved")
-	}
+	a.warnOfRPCs()
 	a.warnOfRegistration()
 	run.home.start(run.tenant)
+	if file, adapter := line.Server.Source(); file != "" { // SIGUSR1 reads the variables again, too
+		caddy.SetLastConfig(file, adapter, func(string, string) error {
+			_, err := line.Reload(adminapi.Reload{})
+			return err
+		})
+	}
 	a.log.Info("purser is ready", "version", Version(), "listen", a.listens(), "data", a.settings.dataDir)
 	return nil
 }

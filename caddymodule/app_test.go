@@ -108,6 +108,8 @@ func TestBadValues(t *testing.T) {
 		{name: "budget in words", app: "daily_budget unlimited", want: "daily_budget"},
 		{name: "network", env: map[string]string{"PURSER_NETWORKS": "base,solana"}, want: `PURSER_NETWORKS): unknown network "solana"`},
 		{name: "wire name", env: map[string]string{"PURSER_NETWORKS": "eip155:8453"}, want: "PURSER_NETWORKS"},
+		{name: "scheme", env: map[string]string{"PURSER_SCHEMES": "exact,deferred"}, want: `PURSER_SCHEMES): unknown scheme "deferred"`},
+		{name: "no scheme", env: map[string]string{"PURSER_SCHEMES": ","}, want: "PURSER_SCHEMES"},
 		{name: "no network", env: map[string]string{"PURSER_NETWORKS": ","}, want: "PURSER_NETWORKS"},
 		{name: "facilitator", env: map[string]string{"PURSER_FACILITATOR_URL": "localhost"}, want: "PURSER_FACILITATOR_URL"},
 		{name: "facilitator timeout", env: map[string]string{"PURSER_FACILITATOR_TIMEOUT": "soon"}, want: "PURSER_FACILITATOR_TIMEOUT"},
@@ -115,7 +117,21 @@ func TestBadValues(t *testing.T) {
 		{name: "upgrade url", env: map[string]string{"PURSER_UPGRADE_URL": "/upgrade"}, want: "PURSER_UPGRADE_URL"},
 		{name: "public url", env: map[string]string{"PURSER_PUBLIC_URL": "purser.example"}, want: "PURSER_PUBLIC_URL"},
 		{name: "store", env: map[string]string{"PURSER_STORE": "postgres"}, want: "PURSER_STORE): there is no module \"postgres\", only: bolt"},
-		{name: "wallets", env: map[string]string{"PURSER_WALLETS": "external"}, want: "PURSER_WALLETS): there is no module \"external\", only: local, none"},
+		{name: "wallets", env: map[string]string{"PURSER_WALLETS": "remote"}, want: "PURSER_WALLETS): there is no module \"remote\", only: cdp, external, local, none"},
+		{name: "external wallets", env: map[string]string{"PURSER_WALLETS": "external"}, want: "PURSER_SIGNER_URL): is not set"},
+		{name: "signer url", env: map[string]string{"PURSER_WALLETS": "external", "PURSER_SIGNER_URL": "signer:9000"}, want: "PURSER_SIGNER_URL"},
+		{name: "signer urls", env: map[string]string{"PURSER_WALLETS": "external", "PURSER_SIGNER_URL": "http://a", "PURSER_SIGNER_URL_FILE": "/x"}, want: "PURSER_SIGNER_URL_FILE is set as well"},
+		{name: "signer url file", env: map[string]string{"PURSER_WALLETS": "external", "PURSER_SIGNER_URL_FILE": "/nowhere/url"}, want: "PURSER_SIGNER_URL_FILE"},
+		{name: "signer key", env: map[string]string{"PURSER_WALLETS": "external", "PURSER_SIGNER_URL": "http://u:p@a", "PURSER_SIGNER_KEY": "abc"}, want: "PURSER_SIGNER_KEY"},
+		{name: "signer timeout", env: map[string]string{"PURSER_WALLETS": "external", "PURSER_SIGNER_URL": "http://a", "PURSER_SIGNER_TIMEOUT": "soon"}, want: "PURSER_SIGNER_TIMEOUT"},
+		{name: "cdp wallets", env: map[string]string{"PURSER_WALLETS": "cdp"}, want: "CDP_API_KEY_ID is not set"},
+		{name: "cdp key secret", env: map[string]string{"PURSER_WALLETS": "cdp", "CDP_API_KEY_ID": "id"}, want: "CDP_API_KEY_SECRET is not set"},
+		{name: "cdp key secret, unreadable", env: map[string]string{"PURSER_WALLETS": "cdp", "CDP_API_KEY_ID": "id", "CDP_API_KEY_SECRET": "none"}, want: "CDP_API_KEY_SECRET: neither 64 bytes"},
+		{name: "cdp wallet secret", env: map[string]string{"PURSER_WALLETS": "cdp", "CDP_API_KEY_ID": "id", "CDP_API_KEY_SECRET": cdpKeySecret}, want: "CDP_WALLET_SECRET is not set"},
+		{name: "cdp wallet secret, unreadable", env: map[string]string{"PURSER_WALLETS": "cdp", "CDP_API_KEY_ID": "id", "CDP_API_KEY_SECRET": cdpKeySecret, "CDP_WALLET_SECRET": "not base64"}, want: "CDP_WALLET_SECRET: not base64"},
+		{name: "cdp facilitator", env: map[string]string{"PURSER_FACILITATOR_URL": "https://api.cdp.coinbase.com/platform/v2/x402"}, want: "CDP_API_KEY_ID is not set, and the facilitator is CDP's"},
+		{name: "facilitator auth", env: map[string]string{"PURSER_FACILITATOR_URL": "http://a", "PURSER_FACILITATOR_AUTH": "basic"}, want: `"basic" is neither key nor cdp`},
+		{name: "facilitator key and auth", env: map[string]string{"PURSER_FACILITATOR_URL": "http://a", "PURSER_FACILITATOR_KEY": "k", "PURSER_FACILITATOR_AUTH": "cdp"}, want: "PURSER_FACILITATOR_KEY): is set, and"},
 		{name: "free space", env: map[string]string{"PURSER_BOLT_MIN_FREE": "much"}, want: "PURSER_BOLT_MIN_FREE"},
 		{name: "second rpc", env: map[string]string{"PURSER_RPC_URL": "https://a.example", "PURSER_RPC_URL_2": "wss://rpc.example"}, want: "PURSER_RPC_URL_2"},
 		{name: "second rpc alone", env: map[string]string{"PURSER_RPC_URL_2": "https://rpc.example"}, want: "PURSER_RPC_URL_2"},
@@ -453,3 +469,6 @@ func TestRequestBeforeStart(t *testing.T) {
 		t.Error("a request was let in after the store was closed")
 	}
 }
+
+// cdpKeySecret is 64 bytes of Ed25519, the key of a seed of zeros.
+const cdpKeySecret = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA7aie8zrakLWKjqNAqbw1zZTIVdx3iQ6Y6wEihi1naKQ=="

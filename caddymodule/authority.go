@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddypki"
@@ -30,9 +31,19 @@ const (
 	rootMode = 0o644
 )
 
-// authority is the certificate authority that opens HTTPS on the way. Root and keys are in
-// Caddy's storage, and outlive reloads there.
-type authority struct{ ca *caddypki.CA }
+// authority is the certificate authority that opens HTTPS on the way. Roots and keys are in
+// Caddy's storage, and outlive reloads there. While it is rotated, there are two: programs get the
+// roots of both, and the first one signs.
+type authority struct {
+	ctx     caddy.Context
+	storage files
+	// given: the configuration has an authority of its own, which purser does not rotate.
+	given bool
+
+	mu            sync.RWMutex
+	signing, next *caddypki.CA // next is nil while there is one
+	ids           generations
+}
 
 // newAuthority loads the authority, or makes it. That is done when purser starts, and not
 // when its configuration is read, so that validating one writes no root. An authority
@@ -41,28 +52,42 @@ type authority struct{ ca *caddypki.CA }
 func newAuthority(ctx caddy.Context) (*authority, error) {
 	if app, err := ctx.AppIfConfigured("pki"); err == nil {
 		if ca, err := app.(*caddypki.PKI).GetCA(ctx, authorityID); err == nil {
-			return &authority{ca: ca}, nil
+			return &authority{signing: ca, given: true}, nil
 		}
 	}
-	if err := mendAuthority(ctx, ctx.Storage()); err != nil {
+	a := &authority{ctx: ctx, storage: ctx.Storage()}
+	var err error
+	if a.ids, err = readGenerations(ctx, a.storage); err == nil {
+		a.signing, err = a.provision(a.ids.Signing)
+	}
+	if err == nil && a.ids.Next != "" {
+		a.next, err = a.provision(a.ids.Next)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("interception: %w", err)
+	}
+	return a, nil
+}
+
+// provision loads or makes one generation of the authority. From then on it renews its intermediate
+// certificate, until the configuration ends.
+func (a *authority) provision(id string) (*caddypki.CA, error) {
+	if err := mendAuthority(a.ctx, a.storage, id); err != nil {
+		return nil, err
 	}
 	install := false
-	ca := &caddypki.CA{Name: authorityID, InstallTrust: &install}
-	app := &caddypki.PKI{CAs: map[string]*caddypki.CA{authorityID: ca}}
-	if err := app.Provision(ctx); err != nil {
-		return nil, fmt.Errorf("interception: %w", err)
+	ca := &caddypki.CA{Name: id, InstallTrust: &install}
+	app := &caddypki.PKI{CAs: map[string]*caddypki.CA{id: ca}}
+	if err := app.Provision(a.ctx); err != nil {
+		return nil, err
 	}
-	// From here on it renews its intermediate certificate, until the configuration ends.
-	if err := app.Start(); err != nil {
-		return nil, fmt.Errorf("interception: %w", err)
-	}
-	return &authority{ca: ca}, nil
+	return ca, app.Start()
 }
 
 // files are Caddy's storage.
 type files interface {
 	Load(ctx context.Context, key string) ([]byte, error)
+	Store(ctx context.Context, key string, value []byte) error
 	Delete(ctx context.Context, key string) error
 	Exists(ctx context.Context, key string) bool
 }
@@ -71,19 +96,19 @@ type files interface {
 // a certificate is stored before its key, and one without it, or with the one before, would keep
 // purser from ever starting again. The intermediate is then made anew, under the same root. A
 // root without its key is given up only as long as nothing was ever signed with it.
-func mendAuthority(ctx context.Context, storage files) error {
-	const folder = "pki/authorities/" + authorityID + "/"
-	certificate, err := storage.Load(ctx, folder+"intermediate.crt")
+func mendAuthority(ctx context.Context, storage files, id string) error {
+	folder := authorityFolder(id)
+	certificate, err := storage.Load(ctx, folder+"/intermediate.crt")
 	if errors.Is(err, fs.ErrNotExist) {
-		if storage.Exists(ctx, folder+"root.crt") && !storage.Exists(ctx, folder+"root.key") {
-			return storage.Delete(ctx, folder+"root.crt")
+		if storage.Exists(ctx, folder+"/root.crt") && !storage.Exists(ctx, folder+"/root.key") {
+			return storage.Delete(ctx, folder+"/root.crt")
 		}
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("intermediate certificate: %w", err)
 	}
-	key, err := storage.Load(ctx, folder+"intermediate.key")
+	key, err := storage.Load(ctx, folder+"/intermediate.key")
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("intermediate key: %w", err)
 	}
@@ -92,21 +117,34 @@ func mendAuthority(ctx context.Context, storage files) error {
 			return nil
 		}
 	}
-	return storage.Delete(ctx, folder+"intermediate.crt")
+	return storage.Delete(ctx, folder+"/intermediate.crt")
 }
+
+// authorityFolder returns the folder of an authority in Caddy's storage.
+func authorityFolder(id string) string { return "pki/authorities/" + id }
 
 // issuer returns the certificate and key that sign now. It must be asked for each time: the
-// intermediate certificate lives for days.
+// intermediate certificate lives for days, and the authority may be rotated.
 func (a *authority) issuer() ([]*x509.Certificate, crypto.Signer, error) {
-	return a.ca.IntermediateCertificateChain(), a.ca.IntermediateKey(), nil
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	return a.signing.IntermediateCertificateChain(), a.signing.IntermediateKey(), nil
 }
 
-// root is the root certificate in PEM.
+// root holds the root certificates in PEM, the one that signs first.
 func (a *authority) root() []byte {
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.ca.RootCertificate().Raw})
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	var roots []byte
+	for _, ca := range []*caddypki.CA{a.signing, a.next} {
+		if ca != nil {
+			roots = append(roots, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.RootCertificate().Raw})...)
+		}
+	}
+	return roots
 }
 
-// export writes the root into the data directory unless it is there.
+// export writes the roots into the data directory unless they are there.
 func (a *authority) export(dataDir string) error {
 	path, root := filepath.Join(dataDir, rootFile), a.root()
 	if have, err := os.ReadFile(path); err == nil && string(have) == string(root) {
@@ -115,7 +153,7 @@ func (a *authority) export(dataDir string) error {
 	return atomicfile.Write(path, root, rootMode)
 }
 
-// publish serves the root to every client: it is not secret, and a program needs it before it can use
+// publish serves the roots to every client: they are not secret, and a program needs them before it can use
 // the proxy.
 func (a *authority) publish(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -18,19 +18,22 @@ import (
 //	purser {
 //	    <option> <value>
 //	    store|wallets|facilitator <module> { … }
+//	    network <name> { … }
 //	    plan free|developer|agency { … }
 //	    host <pattern> { … }
 //	    task <label>|* { … }
 //	}
 //
-// Options have the names that the fields of App have in JSON; lists are separated by commas. plan,
-// host and task can be repeated; their blocks have the options of PlanOptions and BudgetOptions. A
+// Options have the names that the fields of App have in JSON; lists are separated by commas.
+// network, plan, host and task can be repeated; their blocks have the options of NetworkOptions,
+// PlanOptions and BudgetOptions. A
 // secret is a reference such as {env.PURSER_KEY}.
 func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	err := parseModule(d, a, map[string]func() error{
 		"store":       func() error { return storeOption.parse(d, &a.StoreRaw) },
 		"wallets":     func() error { return walletsOption.parse(d, &a.WalletsRaw) },
 		"facilitator": func() error { return facilitatorOption.parse(d, &a.FacilitatorRaw) },
+		"network":     func() error { return parsePart(d, "has no RPC", &a.NetworkTable) },
 		"plan":        func() error { return parsePart(d, "changes nothing", &a.PlanTable) },
 		"host":        func() error { return parsePart(d, "has no limit", &a.Hosts) },
 		"task":        func() error { return parsePart(d, "has no limit", &a.Tasks) },

@@ -53,9 +53,9 @@ func (a adapted) listen() []string {
 var secretVariables = []string{
 	"PURSER_MASTER_KEY", "PURSER_KEY", "PURSER_INTERNAL_SECRET", "PURSER_FACILITATOR_KEY", "PURSER_FACILITATOR_URL",
 	"PURSER_RPC_URL", "PURSER_RPC_URL_2", "PURSER_PUBLIC_URL", "PURSER_UPGRADE_URL", "PURSER_ALLOWED_ORIGINS", "PURSER_ALLOW_ADDRESSES",
-	"PURSER_STANDIN", "PURSER_MAX_PAYMENT", "PURSER_DAILY_BUDGET", "PURSER_MONTHLY_BUDGET", "PURSER_PER_MINUTE", "PURSER_PRICE_GUARD",
+	"PURSER_STANDIN", "PURSER_MAX_PAYMENT", "PURSER_DAILY_BUDGET", "PURSER_MONTHLY_BUDGET", "PURSER_PER_MINUTE", "PURSER_PRICE_GUARD", "PURSER_SIGN_IN_HOSTS", "PURSER_OFFER_SIGNERS",
 	"PURSER_REGISTRATION", "PURSER_FAILURES_PER_MINUTE", "PURSER_FAILURES_PER_DAY", "PURSER_RETAIN",
-	"PURSER_SETTLEMENT", "PURSER_NETWORKS", "PURSER_UPSTREAM", "PURSER_INTERCEPT",
+	"PURSER_SETTLEMENT", "PURSER_NETWORKS", "PURSER_SCHEMES", "PURSER_UPSTREAM", "PURSER_INTERCEPT",
 	"PURSER_OIDC_ISSUER", "PURSER_OIDC_CLIENT_ID", "PURSER_OIDC_CLIENT_SECRET",
 }
 
@@ -191,6 +191,7 @@ func TestCaddyfileOptions(t *testing.T) {
 		rpc_url {env.R}
 		settlement seller
 		networks base,base-sepolia
+		schemes exact,upto
 		internal_secret {env.S}
 		internal_secret_file /s
 		upgrade_url https://u.example
@@ -220,6 +221,7 @@ func TestCaddyfileOptions(t *testing.T) {
 		price_guard off
 		allow_hosts "a.example *.b.example"
 		deny_hosts c.example:81
+		sign_in_hosts a.example
 		allow_payees 0x209693Bc6afc0C5328bA36FaF03C514EF312287C
 		deny_payees 0x00000000000000000000000000000000000A11cE
 		host a.example {
@@ -310,10 +312,10 @@ http://:5 {
 	}
 	want := `{"data_dir":"/d","master_key":"{env.MK}","master_key_file":"/mk","store":{"min_free":"1GiB","module":"bolt","path":"/p"},` +
 		`"wallets":{"module":"none"},"facilitator":{"key":"{file./k}","key_file":"/kf","module":"http","timeout":"5s","url":"{env.F}"},` +
-		`"rpc_url":"{env.R}","settlement":"seller","networks":"base,base-sepolia","internal_secret":"{env.S}",` +
+		`"rpc_url":"{env.R}","settlement":"seller","networks":"base,base-sepolia","schemes":"exact,upto","internal_secret":"{env.S}",` +
 		`"internal_secret_file":"/s","upgrade_url":"https://u.example","public_url":"https://p.example",` +
 		`"allowed_origins":"https://o.example","key":"{env.K}","key_file":"/k","standin":"off","max_payment":"2","daily_budget":"off",` +
-		`"monthly_budget":"100","per_minute":"60","price_guard":"off","allow_hosts":"a.example *.b.example","deny_hosts":"c.example:81",` +
+		`"monthly_budget":"100","per_minute":"60","price_guard":"off","allow_hosts":"a.example *.b.example","deny_hosts":"c.example:81","sign_in_hosts":"a.example",` +
 		`"allow_payees":"0x209693Bc6afc0C5328bA36FaF03C514EF312287C","deny_payees":"0x00000000000000000000000000000000000A11cE",` +
 		`"hosts":{"*.b.example":{"daily_budget":"3"},"a.example":{"max_payment":"0.5","daily_budget":"1","monthly_budget":"off"}},` +
 		`"tasks":{"*":{"daily_budget":"5"},"nightly":{"monthly_budget":"4"}},` +
@@ -368,7 +370,10 @@ func TestCaddyfileRefuses(t *testing.T) {
 		{"secret with something around", app(`key "a{env.K}"`), "PURSER_KEY"},
 		{"facilitator key in clear", app("facilitator http {\n\t\t\tkey abc\n\t\t}"), "PURSER_FACILITATOR_KEY"},
 		{"store that is not built", app("store postgres"), `PURSER_STORE): there is no module "postgres", only: bolt`},
-		{"wallets that are not built", app("wallets cdp"), `PURSER_WALLETS): there is no module "cdp", only: local, none`},
+		{"signer key in clear", app("wallets external {\n\t\t\tkey abc\n\t\t}"), "PURSER_SIGNER_KEY"},
+		{"wallet secret in clear", app("wallets cdp {\n\t\t\twallet_secret abc\n\t\t}"), "CDP_WALLET_SECRET"},
+		{"api key secret in clear", app("wallets cdp {\n\t\t\tapi_key_secret abc\n\t\t}"), "CDP_API_KEY_SECRET"},
+		{"wallets that are not built", app("wallets remote"), `PURSER_WALLETS): there is no module "remote", only: cdp, external, local, none`},
 		{"unknown option of a guest", app("store bolt {\n\t\t\tfile /x\n\t\t}"), `unrecognized subdirective "file"`},
 		{"option of a guest without options", app("wallets local {\n\t\t\tx y\n\t\t}"), `unrecognized subdirective "x"`},
 		{"argument of a guest", app("store bolt /x"), "wrong argument count"},

@@ -95,8 +95,8 @@ func TestReplacedDeploymentKey(t *testing.T) {
 
 	// What a start makes is in the audit too.
 	list := decode[adminapi.Audit](t, told(t, socket, "audit", "--key", first, "--json")).Audit
-	if len(list) != 3 || list[0].Action != pay.ActionKeyRevoke || list[1].Action != pay.ActionWalletCreate || list[2].Action != pay.ActionKeyCreate ||
-		list[2].Kind != pay.ActorConfiguration {
+	if len(list) != 4 || list[0].Action != pay.ActionKeyRevoke || list[1].Action != pay.ActionDeployment || list[2].Action != pay.ActionWalletCreate ||
+		list[3].Action != pay.ActionKeyCreate || list[3].Kind != pay.ActorConfiguration {
 		t.Errorf("%+v", list)
 	}
 }

@@ -19,15 +19,8 @@ import (
 
 // registerCommands adds purser's commands to Caddy's.
 func registerCommands() {
-	env := &cli.Env{
-		Getenv: os.Getenv, Environ: os.Environ, Now: time.Now, Become: cli.Become, MakeKey: offlineKey,
-		LoadConfig: func(file, adapter string) ([]byte, error) {
-			config, _, _, err := caddycmd.LoadConfig(file, adapter)
-			return config, err
-		},
-	}
 	tree := plantTree()
-	commands := env.Commands()
+	commands := line.Commands()
 	for i, command := range commands {
 		setup := func(c *cobra.Command) {
 			command.Setup(c)
@@ -106,19 +99,16 @@ func offlineKey(parent context.Context) (k cli.FirstKey, err error) {
 		return k, err
 	}
 	keys := a.keys(kept)
-	_, missing := os.Lstat(keys.ExecPath())
-	key, _, err := keys.Exec(ctx)
+	_, missing := keys.FindExec(ctx)
+	made, err := keys.Exec(ctx)
 	if err != nil {
 		return k, err
 	}
-	if key.Revoked() {
-		return k, fmt.Errorf("the exec key %s is revoked: remove %s to have another one, with a wallet of its own", key.ID, keys.ExecPath())
+	if made.Key.Revoked() {
+		return k, fmt.Errorf("the exec key %s is revoked: start purser, and 'purser keys create --exec' makes another one", made.Key.ID)
 	}
-	wallet, err := keys.Wallet(ctx, key)
-	if err != nil {
-		return k, err
-	}
-	k = cli.FirstKey{ID: key.ID, Network: wallet.Network, Secret: keys.ExecPath(), Dir: a.settings.dataDir, Old: missing == nil}
+	wallet := made.Wallet
+	k = cli.FirstKey{ID: made.Key.ID, Network: wallet.Network, Dir: a.settings.dataDir, Old: missing == nil}
 	path := filepath.Join(k.Dir, masterKeyName)
 	if _, err := os.Lstat(path); err == nil {
 		k.Master = path

@@ -72,8 +72,11 @@ func TestCompletionAndManPages(t *testing.T) {
 	for _, c := range ownCommands() {
 		// The test program is not called purser.
 		words := strings.Fields(c.CommandPath())[1:]
-		found, err := filepath.Glob(filepath.Join(dir, "*-"+strings.Join(words, "-")+".8"))
-		found = slices.DeleteFunc(found, func(page string) bool { return strings.Count(filepath.Base(page), "-") != len(words) })
+		name := strings.Join(words, "-")
+		found, err := filepath.Glob(filepath.Join(dir, "*-"+name+".8"))
+		found = slices.DeleteFunc(found, func(page string) bool {
+			return strings.Count(filepath.Base(page), "-") != strings.Count(name, "-")+1
+		})
 		if err != nil || len(found) != 1 {
 			t.Errorf("%s: pages %v, %v", c.CommandPath(), found, err)
 			continue

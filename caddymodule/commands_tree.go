@@ -70,7 +70,8 @@ func dress(root *cobra.Command, own []string) {
 	)
 	root.SetHelpCommandGroupID(groupCaddy)
 	caddys, plain := root.HelpTemplate(), new(cobra.Command).HelpTemplate()
-	if caddy.CustomBinaryName != "" { // else it is a Caddy that xcaddy has put purser into
+	line.Caddy.Plain = caddy.CustomBinaryName == ""
+	if !line.Caddy.Plain { // else it is a Caddy that xcaddy has put purser into
 		root.Example = "" // `caddy run`; the description has ours
 		root.SetHelpTemplate(plain)
 	}
@@ -88,6 +89,7 @@ func dress(root *cobra.Command, own []string) {
 			c.GroupID = groupCaddy
 		}
 		c.SetHelpTemplate(caddys)
+		line.Wrap(c)
 	}
 }
 

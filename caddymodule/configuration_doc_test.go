@@ -27,8 +27,11 @@ var blocks = []struct {
 	types                []string
 }{
 	{"The global option `purser { … }`", "", "", []string{"App", "PolicyOptions", "BudgetOptions", "OverloadOptions", "RegistrationOptions", "SignInOptions"}},
+	{"`network NAME { … }` in it", "The RPCs of one network that `networks` names. The first network's may stand in `rpc_url` and `rpc_url_2` as well.", "network ", []string{"NetworkOptions"}},
 	{"`plan free|developer|agency { … }` in it", "What an organization may have, where it differs from the defaults.", "plan ", []string{"PlanOptions"}},
 	{"`store bolt { … }` in it", "", "store bolt ", []string{"BoltStore"}},
+	{"`wallets external { … }` in it", "[Where keys live](operating.md#where-keys-live) says how to set it up.", "wallets external ", []string{"ExternalWallets"}},
+	{"`wallets cdp { … }` in it", "", "wallets cdp ", []string{"CDPWallets"}},
 	{"`facilitator http { … }` in it", "", "facilitator http ", []string{"HTTPFacilitator"}},
 	{"The handler `purser_proxy { … }`", "", "purser_proxy ", []string{"Proxy"}},
 	{"The handler `purser_upstream [URL] { … }`", "It takes the options of the transport as well.", "purser_upstream ", []string{"Upstream"}},
@@ -106,7 +109,7 @@ var (
 
 // notConfigured are fields that are no options for people.
 // Those of hosts, tasks, plans and of other modules have blocks of their own.
-var notConfigured = []string{"world", "example", "http", "transport", "hosts", "tasks", "plan"}
+var notConfigured = []string{"world", "example", "http", "transport", "hosts", "tasks", "plan", "network"}
 
 // table writes the options of a block, and notes the variables that are in it.
 func (s source) table(t *testing.T, b *strings.Builder, prefix string, types []string, seen map[string]bool) {
@@ -175,7 +178,7 @@ func TestConfigurationReference(t *testing.T) {
 	t.Parallel()
 	s, seen := readSource(t), map[string]bool{}
 	var b strings.Builder
-	b.WriteString("\n## Variables that shape the Caddyfile\n\nRead when the file is: by `purser run`, and by `purser reload` in its own environment.\n\n" +
+	b.WriteString("\n## Variables that shape the Caddyfile\n\nRead when the file is: when purser starts, and when it is reloaded.\n\n" +
 		"| variable | default |\n|---|---|\n")
 	var shaped []string
 	for _, m := range parsed.FindAllStringSubmatch(shipped(t), -1) {

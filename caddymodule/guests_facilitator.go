@@ -2,7 +2,9 @@ package caddymodule
 
 import (
 	"cmp"
+	"fmt"
 	"log/slog"
+	"net/url"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -10,6 +12,7 @@ import (
 
 	"github.com/purserpay/purser/facilitator"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/signer/cdp"
 )
 
 // HTTPFacilitator is an x402 facilitator over HTTP.
@@ -21,6 +24,10 @@ type HTTPFacilitator struct {
 	Key string `json:"key,omitempty"`
 	// KeyFile is the file of the key. Default: {env.PURSER_FACILITATOR_KEY_FILE}.
 	KeyFile string `json:"key_file,omitempty"`
+	// Auth is the kind of tokens that calls carry: key, which is the API key as it is, or cdp, which is
+	// made of CDP_API_KEY_ID and CDP_API_KEY_SECRET for each call. Default:
+	// {env.PURSER_FACILITATOR_AUTH}, else cdp at api.cdp.coinbase.com and key elsewhere.
+	Auth string `json:"auth,omitempty"`
 	// Timeout bounds a settlement, such as "90s". Default: 90 s.
 	Timeout string `json:"timeout,omitempty"`
 	// MaxFailures is the number of a key's failed calls in a row before its payments that need the
@@ -28,6 +35,7 @@ type HTTPFacilitator struct {
 	MaxFailures string `json:"max_failures,omitempty"`
 
 	url, key string
+	cdp      *cdp.Credentials // nil: calls carry the key, if there is one
 	timeout  time.Duration
 	failures int
 }
@@ -50,9 +58,34 @@ func (f *HTTPFacilitator) Provision(caddy.Context) (err error) {
 		set(&f.failures, option{"facilitator http max_failures", "PURSER_FACILITATOR_MAX_FAILURES", ""}.most, f.MaxFailures),
 	)
 	if err == nil {
+		err = f.authorize()
+	}
+	if err == nil {
 		_, err = f.Facilitator(slog.New(slog.DiscardHandler))
 	}
 	return err
+}
+
+// authorize resolves Auth.
+func (f *HTTPFacilitator) authorize() error {
+	const ofCDP, ofKey = "cdp", "key"
+	auth := option{"facilitator http auth", "PURSER_FACILITATOR_AUTH", ofKey}
+	if u, err := url.Parse(f.url); err == nil && u.Hostname() == cdp.FacilitatorHost {
+		auth.unset = ofCDP
+	}
+	kind, err := auth.value(f.Auth)
+	switch {
+	case err != nil || kind == ofKey || f.url == "":
+		return err
+	case kind != ofCDP:
+		return auth.errorf("%q is neither %s nor %s", kind, ofKey, ofCDP)
+	case f.key != "":
+		return facilitatorKeyOption.errorf("is set, and calls carry tokens of CDP (%s): keep one", auth)
+	}
+	if f.cdp, err = cdpCredentials("", "", "", ""); err != nil {
+		return fmt.Errorf("%w, and the facilitator is CDP's", err)
+	}
+	return nil
 }
 
 // UnmarshalCaddyfile reads:
@@ -61,6 +94,7 @@ func (f *HTTPFacilitator) Provision(caddy.Context) (err error) {
 //	    url      <url>
 //	    key      <reference>
 //	    key_file <file>
+//	    auth     key|cdp
 //	    timeout  <duration>
 //	    max_failures <number>|off
 //	}
@@ -74,7 +108,11 @@ func (f *HTTPFacilitator) Facilitator(log *slog.Logger) (pay.Facilitator, error)
 	if f.url == "" {
 		return nil, nil
 	}
-	return facilitator.New(facilitator.Options{URL: f.url, Key: f.key, Timeout: f.timeout, MaxFailures: f.failures, Propagate: propagate, Logger: log})
+	o := facilitator.Options{URL: f.url, Key: f.key, Timeout: f.timeout, MaxFailures: f.failures, Propagate: propagate, Logger: log}
+	if f.cdp != nil {
+		o.Authorize = f.cdp.Bearer
+	}
+	return facilitator.New(o)
 }
 
 var (

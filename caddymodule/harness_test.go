@@ -26,11 +26,15 @@ import (
 // Tests that load a configuration share Caddy's one global state, so they do not run in
 // parallel.
 
-// asCommand, in its environment, makes the test program purser's command line.
+// asCommand, in its environment, makes the test program purser's command line: as in a Caddy that
+// xcaddy has put purser into, or, if it is "purser", as in the program of that name.
 const asCommand = "CADDYMODULE_TEST_AS_COMMAND"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(asCommand) != "" {
+	if name := os.Getenv(asCommand); name != "" {
+		if name != "1" {
+			caddy.CustomBinaryName = name
+		}
 		caddycmd.Main()
 		return
 	}

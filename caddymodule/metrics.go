@@ -58,7 +58,7 @@ func (o observer) Changed(p *pay.Payment, was pay.State, v pay.Verdict) {
 		metrics.Process.Outcomes.WithLabelValues(outcome, network, settlement).Inc()
 	}
 	if outcome == string(pay.VerdictSettled) {
-		amount, _ := p.Terms.Amount.Big().Float64()
+		amount, _ := p.Moved().Big().Float64()
 		metrics.Process.Amount.WithLabelValues(p.Currency, network, settlement).Add(amount)
 	}
 	if ev, ok := eventOf(p, was, v); ok {
@@ -79,6 +79,7 @@ var rules = map[string]bool{
 	"per-payment": true, "daily-budget": true, "monthly-budget": true, "per-minute": true,
 	"host-per-payment": true, "host-daily-budget": true, "host-monthly-budget": true,
 	"task-per-payment": true, "task-daily-budget": true, "task-monthly-budget": true,
+	"offer-unreadable": true, "offer-differs": true, "offer-signature": true, "offer-expired": true,
 }
 
 func (o observer) Refused(door pay.Door, rule string) {
@@ -93,8 +94,8 @@ func refusedByProxy(reason string)  { metrics.Process.Refused.WithLabelValues(re
 func declinedByProxy(reason string) { metrics.Process.Declined.WithLabelValues(reason).Inc() }
 
 // The pay core names the reasons and the sources, so their number is bounded.
-func (o observer) Ignored(rpc pay.TimeSource, reason string) {
-	metrics.Process.Ignored.WithLabelValues(string(rpc), reason).Inc()
+func (o observer) Ignored(rpc pay.TimeSource, network, reason string) {
+	metrics.Process.Ignored.WithLabelValues(network, string(rpc), reason).Inc()
 }
 
 func (o observer) Took(stage string, d time.Duration) {

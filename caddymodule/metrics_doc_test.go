@@ -59,8 +59,10 @@ func allMetrics(t *testing.T) []described {
 			all = append(all, describe(t, kind, d))
 		}
 	}
-	for _, d := range gaugeDescs {
-		all = append(all, describe(t, "gauge", d))
+	for kind, descs := range map[string][]*prometheus.Desc{"gauge": gaugeDescs, "counter": counterDescs, "summary": summaryDescs} {
+		for _, d := range descs {
+			all = append(all, describe(t, kind, d))
+		}
 	}
 	slices.SortFunc(all, func(a, b described) int { return strings.Compare(a.name, b.name) })
 	return all

@@ -4,6 +4,7 @@ package caddymodule
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -42,6 +43,10 @@ var (
 	storeQueuedDesc = desc("store_queued_operations", "Operations that wait for the store's next commit.")
 	storeKeptDesc   = desc("store_kept_changes", "Changes of payments that are only in memory because the store cannot write.")
 	storeFileDesc   = desc("store_file_bytes", "Size of the database file.")
+	journalDesc     = desc("store_journal_bytes", "What only the journal file has; the next checkpoint writes it to the database file.")
+	flushDesc       = desc("store_flush_duration_seconds", "How long flushes of the journal took; each makes the operations of one batch durable.")
+	checkpointDesc  = desc("store_checkpoint_duration_seconds", "How long checkpoints took; payments wait meanwhile.")
+	removedDesc     = desc("payments_removed_total", "Payments that were removed because they were older than PURSER_RETAIN.")
 	diskFreeDesc    = desc("store_disk_free_bytes", "Free disk space where the database is.")
 	diskMinDesc     = desc("store_disk_min_bytes", "Free disk space below which no payment is begun.")
 	backupDesc      = desc("last_backup_timestamp_seconds", "When this process handed out a backup last; missing if it has not.")
@@ -56,13 +61,18 @@ var (
 	lowestDesc  = desc("wallets_lowest_balance", "What the poorest of these wallets holds, in the smallest unit of the currency.", "network", "currency")
 )
 
-// gaugeDescs are all that gauges may collect.
+// gaugeDescs, counterDescs and summaryDescs are all that gauges may collect.
 var gaugeDescs = []*prometheus.Desc{
 	paymentsDesc, oldestOpenDesc, facilitatorUpDesc, rpcUpDesc, reconcilingDesc,
 	secondRPCDesc, clockDesc, blockDesc, stoppedDesc, pausedDesc,
-	storeUpDesc, storeQueuedDesc, storeKeptDesc, storeFileDesc, diskFreeDesc, diskMinDesc, backupDesc,
+	storeUpDesc, storeQueuedDesc, storeKeptDesc, storeFileDesc, journalDesc, diskFreeDesc, diskMinDesc, backupDesc,
 	quotaUsedDesc, quotaOwnersDesc, walletsDesc, balanceDesc, lowestDesc,
 }
+
+var (
+	counterDescs = []*prometheus.Desc{removedDesc}
+	summaryDescs = []*prometheus.Desc{flushDesc, checkpointDesc}
+)
 
 // lastBackup is when this process handed out a backup, in Unix seconds; 0: never.
 var lastBackup atomic.Int64
@@ -74,7 +84,7 @@ func backupTaken(at time.Time) { lastBackup.Store(at.Unix()) }
 type gauges struct{ app *App }
 
 func (g gauges) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range gaugeDescs {
+	for _, d := range slices.Concat(gaugeDescs, counterDescs, summaryDescs) {
 		to <- d
 	}
 }
@@ -84,6 +94,15 @@ type scraped chan<- prometheus.Metric
 
 func (to scraped) gauge(d *prometheus.Desc, value float64, labels ...string) {
 	to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
+}
+
+func (to scraped) counter(d *prometheus.Desc, value float64) {
+	to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, value)
+}
+
+// effort collects a summary without quantiles: number and sum.
+func (to scraped) effort(d *prometheus.Desc, e boltstore.Effort) {
+	to <- prometheus.MustNewConstSummary(d, e.Count, e.Time.Seconds(), nil)
 }
 
 func (to scraped) flag(d *prometheus.Desc, set bool) {
@@ -113,7 +132,7 @@ func (g gauges) Collect(into chan<- prometheus.Metric) {
 	if run.tenant.chain != nil && r.Health != nil && r.Health.RPC.Configured {
 		to.flag(rpcUpDesc, r.Health.RPC.OK)
 	}
-	if r.Health != nil && r.Health.SecondRPC.Configured && run.tenant.app.settings.rpcURL2 != "" {
+	if r.Health != nil && r.Health.SecondRPC.Configured && run.tenant.app.settings.secondRPCs() {
 		to.flag(secondRPCDesc, r.Health.SecondRPC.OK)
 	}
 	g.clock(to, run)
@@ -184,6 +203,10 @@ func (g gauges) store(ctx context.Context, to scraped, run *running) {
 	to.gauge(storeQueuedDesc, float64(s.Queued))
 	to.gauge(storeKeptDesc, float64(s.Kept))
 	to.gauge(diskMinDesc, float64(s.MinFreeBytes))
+	to.gauge(journalDesc, float64(s.JournalBytes))
+	to.effort(flushDesc, s.Flushes)
+	to.effort(checkpointDesc, s.Checkpoints)
+	to.counter(removedDesc, float64(s.Removed))
 	if s.FreeBytes != nil {
 		to.gauge(diskFreeDesc, float64(*s.FreeBytes))
 	}

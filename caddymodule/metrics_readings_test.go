@@ -23,7 +23,7 @@ type richChain struct {
 	fails bool
 }
 
-func (c *richChain) Balance(context.Context, x402.Asset, x402.Address) (x402.Amount, error) {
+func (c *richChain) Balance(context.Context, x402.Network, x402.Asset, x402.Address) (x402.Amount, error) {
 	c.asked.Add(1)
 	if c.fails {
 		return x402.Amount{}, errors.New("no answer")
@@ -62,16 +62,16 @@ func TestReadings(t *testing.T) {
 	source := tenant.readings.Source
 	source.Chain = chain
 	readings := metrics.NewReadings(source)
-	list, err := readings.ReadWallets(t.Context(), time.Now())
+	list, err := readings.ReadWallets(t.Context(), time.Now(), x402.DefaultNetworks())
 	if err != nil || len(list) != 1 || list[0].Count != 1 || list[0].Network != "base" || list[0].Currency != "USDC" ||
 		list[0].Total.String() != "5000000" || list[0].Lowest.String() != "5000000" || chain.asked.Load() != 1 {
 		t.Errorf("%+v, %v, asked %d times", list, err, chain.asked.Load())
 	}
-	if list, err := readings.ReadWallets(t.Context(), time.Now().AddDate(0, 0, 31)); err != nil || list[0].Count != 0 {
+	if list, err := readings.ReadWallets(t.Context(), time.Now().AddDate(0, 0, 31), x402.DefaultNetworks()); err != nil || list[0].Count != 0 {
 		t.Errorf("long after: %+v, %v", list, err)
 	}
 	chain.fails = true
-	if list, err := readings.ReadWallets(t.Context(), time.Now()); err == nil {
+	if list, err := readings.ReadWallets(t.Context(), time.Now(), x402.DefaultNetworks()); err == nil {
 		t.Errorf("%+v", list)
 	}
 }

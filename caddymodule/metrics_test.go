@@ -64,6 +64,12 @@ func TestMetricsSurviveReload(t *testing.T) {
 		if got, ok := scrape(t, url, "purser_store_up"); !ok || got != 1 {
 			t.Errorf("reload %t: store up %g, %t", reload, got, ok)
 		}
+		if got, _ := scrape(t, url, "purser_store_flush_duration_seconds_count"); got < 2 {
+			t.Errorf("reload %t: %g flushes", reload, got)
+		}
+		if got, ok := scrape(t, url, "purser_payments_removed_total"); !ok || got != 0 {
+			t.Errorf("reload %t: %g removed, %t", reload, got, ok)
+		}
 	}
 	_, _, all := get(t, http.DefaultClient, url)
 	if !strings.Contains(all, `purser_build_info{goversion="go`) || strings.Contains(all, key) {

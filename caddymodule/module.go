@@ -27,6 +27,8 @@ func init() {
 	caddy.RegisterModule(new(BoltStore))
 	caddy.RegisterModule(new(LocalWallets))
 	caddy.RegisterModule(new(NoWallets))
+	caddy.RegisterModule(new(ExternalWallets))
+	caddy.RegisterModule(new(CDPWallets))
 	caddy.RegisterModule(new(HTTPFacilitator))
 	caddy.RegisterModule(new(adminAPI))
 

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/purserpay/purser/chain"
 	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/internal/metrics"
 	"github.com/purserpay/purser/internal/operatorkeys"
@@ -93,14 +92,13 @@ func (a *App) newTenant(home *pooled) (*tenant, error) {
 	if err != nil {
 		return nil, fmt.Errorf("purser: wallets: %w", err)
 	}
+	t.closeLater(wallets)
 	o := pay.Options{
 		Store: home.store, Wallets: wallets, Logger: a.log.With("part", "pay"), Observer: observer{events: home.events}, Tracer: tracer{},
-		Time: pay.NewTimekeeper(nil), Networks: a.settings.networks,
+		Time: pay.NewTimekeeper(nil), Networks: a.settings.networks, Schemes: a.settings.schemes,
 		DefaultPolicy: a.settings.policy, Plans: a.settings.plans, NoPlans: a.settings.noPlans,
 		Failures: a.settings.failures, Retain: a.settings.retain,
-		Names: pay.Names{
-			RPC: rpcURLOption.variable, SecondRPC: rpcURL2Option.variable, AcceptRisk: "purser reconcile --accept-risk",
-		},
+		Names: a.settings.names(),
 	}
 	facilitator, err := a.facilitator.Facilitator(a.log.With("part", "facilitator"))
 	if err != nil {
@@ -113,26 +111,8 @@ func (a *App) newTenant(home *pooled) (*tenant, error) {
 		o.Facilitator, t.facilitator = metrics.Facilitator(facilitator), facilitator
 		t.closeLater(facilitator)
 	}
-	if a.settings.rpcURL != "" {
-		rpc, err := chain.New(chain.Options{
-			URL: a.settings.rpcURL, Logger: a.log.With("part", "rpc"), Dates: o.Time.Dates(pay.SourceRPC),
-		})
-		if err != nil {
-			return nil, fmt.Errorf("purser: rpc_url: %w", err)
-		}
-		o.Chain, t.chain = metrics.Chain{Client: rpc}, metrics.Chain{Client: rpc}
-		t.closeLater(rpc)
-	}
-	if a.settings.rpcURL2 != "" {
-		second, err := chain.New(chain.Options{
-			URL: a.settings.rpcURL2, Setting: rpcURL2Option.variable, Logger: a.log.With("part", "rpc_2"),
-			Dates: o.Time.Dates(pay.SourceSecondRPC),
-		})
-		if err != nil {
-			return nil, fmt.Errorf("purser: rpc_url_2: %w", err)
-		}
-		o.Second = metrics.Chain{Client: second}
-		t.closeLater(second)
+	if err := t.openRPCs(&o); err != nil {
+		return nil, err
 	}
 	if t.payer, err = pay.New(o); err != nil {
 		return nil, fmt.Errorf("purser: %w", err)
@@ -157,7 +137,7 @@ func (a *App) newTenant(home *pooled) (*tenant, error) {
 
 // keys makes and finds the operator's keys.
 func (a *App) keys(b *books.Books) operatorkeys.Keys {
-	return operatorkeys.Keys{Books: b, Network: a.settings.networks[0].Name, Dir: a.settings.dataDir, Log: a.log}
+	return operatorkeys.Keys{Books: b, Network: a.settings.networks[0].Name, Log: a.log}
 }
 
 // ensureKey makes the key that an option names known, with a wallet.

@@ -15,6 +15,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/dustin/go-humanize"
 
+	"github.com/purserpay/purser/internal/environment"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
@@ -223,7 +224,15 @@ func (o option) apiKey(given, givenFile string) (string, error) {
 
 // secretOrFile is a secret's value, or the path of its file, or neither.
 func (o option) secretOrFile(given, givenFile string) (v, path string, err error) {
-	err = cmp.Or(o.isReference(given), set(&v, o.value, given), set(&path, o.file().value, givenFile))
+	if err = o.isReference(given); err != nil {
+		return "", "", err
+	}
+	return o.valueOrFile(given, givenFile)
+}
+
+// valueOrFile is a value, or the path of the file that holds it, or neither.
+func (o option) valueOrFile(given, givenFile string) (v, path string, err error) {
+	err = cmp.Or(set(&v, o.value, given), set(&path, o.file().value, givenFile))
 	if err == nil && v != "" && path != "" {
 		err = o.errorf("%s is set as well: keep one", cmp.Or(o.file().variable, o.file().name))
 	}
@@ -340,11 +349,4 @@ func checkEnvironment() error {
 
 // UnsetEmptyVariables unsets purser's variables that are set to nothing, as compose files
 // do. A main function calls it before Caddy starts.
-func UnsetEmptyVariables() {
-	for _, entry := range os.Environ() {
-		name, value, _ := strings.Cut(entry, "=")
-		if value == "" && strings.HasPrefix(name, "PURSER_") {
-			_ = os.Unsetenv(name)
-		}
-	}
-}
+func UnsetEmptyVariables() { environment.UnsetEmpty() }

@@ -27,11 +27,17 @@ type PolicyOptions struct {
 	AllowHosts string `json:"allow_hosts,omitempty"`
 	// DenyHosts are not paid in any case. Default: none.
 	DenyHosts string `json:"deny_hosts,omitempty"`
+	// SignInHosts are the hosts that purser signs in to before it pays again for what a key has paid
+	// there: "name", "name:port", "*.example.com". Default: {env.PURSER_SIGN_IN_HOSTS}, else none.
+	SignInHosts string `json:"sign_in_hosts,omitempty"`
 	// AllowPayees, when set, are the only addresses that are paid, separated by commas or
 	// spaces. Default: all.
 	AllowPayees string `json:"allow_payees,omitempty"`
 	// DenyPayees are not paid in any case. Default: none.
 	DenyPayees string `json:"deny_payees,omitempty"`
+	// OfferSigners are the addresses that sign offers and receipts for sellers that are paid at another
+	// one, separated by commas or spaces. Default: {env.PURSER_OFFER_SIGNERS}, else none.
+	OfferSigners string `json:"offer_signers,omitempty"`
 
 	// Hosts have limits of their own, by the patterns of AllowHosts.
 	Hosts map[string]BudgetOptions `json:"hosts,omitempty"`
@@ -70,7 +76,9 @@ func (a *App) resolvePolicy(s *settings) error {
 		set(&p.PriceGuard, option{"price_guard", "PURSER_PRICE_GUARD", ""}.count, o.PriceGuard),
 		set(&p.AllowHosts, option{name: "allow_hosts"}.entries, o.AllowHosts),
 		set(&p.DenyHosts, option{name: "deny_hosts"}.entries, o.DenyHosts),
+		set(&p.SignInHosts, option{"sign_in_hosts", "PURSER_SIGN_IN_HOSTS", ""}.entries, o.SignInHosts),
 		set(&p.AllowPayees, option{name: "allow_payees"}.addresses, o.AllowPayees),
+		set(&p.OfferSigners, option{"offer_signers", "PURSER_OFFER_SIGNERS", ""}.addresses, o.OfferSigners),
 		set(&p.DenyPayees, option{name: "deny_payees"}.addresses, o.DenyPayees),
 	)
 	if err != nil {

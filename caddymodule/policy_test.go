@@ -10,6 +10,8 @@ func TestPolicyOptions(t *testing.T) {
 	t.Setenv("PURSER_MONTHLY_BUDGET", "40")
 	t.Setenv("PURSER_PER_MINUTE", "7")
 	t.Setenv("PURSER_PRICE_GUARD", "off")
+	t.Setenv("PURSER_OFFER_SIGNERS", "0x209693Bc6afc0C5328bA36FaF03C514EF312287C")
+	t.Setenv("PURSER_SIGN_IN_HOSTS", "a.example, *.b.example")
 	a := &App{PolicyOptions: PolicyOptions{
 		BudgetOptions: BudgetOptions{MaxPayment: "off", DailyBudget: "2.5"},
 		AllowHosts:    "a.example, *.b.example c.example:81", DenyHosts: "d.example",
@@ -26,8 +28,8 @@ func TestPolicyOptions(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := `{"max_payment":"off","daily_budget":"2500000","monthly_budget":"40000000","per_minute":7,"price_guard":0,` +
-		`"allow_hosts":["a.example","*.b.example","c.example:81"],"deny_hosts":["d.example"],` +
-		`"allow_payees":["0x209693Bc6afc0C5328bA36FaF03C514EF312287C"],"deny_payees":["0x00000000000000000000000000000000000A11cE"],` +
+		`"allow_hosts":["a.example","*.b.example","c.example:81"],"deny_hosts":["d.example"],"sign_in_hosts":["a.example","*.b.example"],` +
+		`"allow_payees":["0x209693Bc6afc0C5328bA36FaF03C514EF312287C"],"deny_payees":["0x00000000000000000000000000000000000A11cE"],"offer_signers":["0x209693Bc6afc0C5328bA36FaF03C514EF312287C"],` +
 		`"hosts":{"a.example":{"max_payment":"500000","monthly_budget":"off"}},` +
 		`"tasks":{"*":{"daily_budget":"1000000"},"nightly":{"monthly_budget":"3000000"}}}`
 	if string(got) != want {
@@ -54,6 +56,9 @@ func TestPolicyRefuses(t *testing.T) {
 		{"URL for a host", PolicyOptions{AllowHosts: "https://a.example"}, "allow_hosts"},
 		{"no host", PolicyOptions{AllowHosts: " , "}, "allow_hosts"},
 		{"host in capitals", PolicyOptions{DenyHosts: "A.example"}, "deny_hosts"},
+		{"no signer", PolicyOptions{OfferSigners: "0x12"}, "PURSER_OFFER_SIGNERS"},
+		{"URL to sign in to", PolicyOptions{SignInHosts: "https://a.example"}, "sign_in_hosts"},
+		{"no host to sign in to", PolicyOptions{SignInHosts: ","}, "PURSER_SIGN_IN_HOSTS"},
 		{"no payee", PolicyOptions{AllowPayees: ","}, "allow_payees"},
 		{"payee", PolicyOptions{DenyPayees: "0x12"}, "deny_payees"},
 		{"mistyped payee", PolicyOptions{AllowPayees: "0x209693Bc6afc0C5328bA36FaF03C514EF312287D"}, "mistyped"},

@@ -7,10 +7,10 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/purserpay/purser/boltstore"
-	"github.com/purserpay/purser/chain"
 	"github.com/purserpay/purser/internal/admission"
 	"github.com/purserpay/purser/internal/vault"
 	"github.com/purserpay/purser/pay"
@@ -23,8 +23,6 @@ var (
 	internalSecretOption = option{"internal_secret", "PURSER_INTERNAL_SECRET", ""}
 	masterKeyOption      = option{"master_key", "PURSER_MASTER_KEY", ""}
 	keyOption            = option{"key", "PURSER_KEY", ""}
-	rpcURLOption         = option{"rpc_url", "PURSER_RPC_URL", ""}
-	rpcURL2Option        = option{"rpc_url_2", "PURSER_RPC_URL_2", ""}
 	standinOption        = option{"standin", "PURSER_STANDIN", off}
 )
 
@@ -39,11 +37,10 @@ const (
 type settings struct {
 	dataDir        string // absolute
 	masterKey      vault.Source
+	masterKeyFile  string        // purser's own; "" if the key is configured
 	masterKeyPrint string        // tells one master key's source from another
 	masterKeyPlace string        // where the master key is, for people
 	retain         time.Duration // 0: for ever
-	rpcURL         string
-	rpcURL2        string // "": the first one's word is enough
 	settlement     pay.Settlement
 	internalSecret string
 	upgradeURL     string
@@ -54,6 +51,8 @@ type settings struct {
 	policy         pay.Policy
 	dailyGiven     bool // the daily budget is not the shipped default
 	networks       []x402.Network
+	schemes        []string
+	rpcs           map[string]networkRPCs // by network
 	admission      admission.Options
 	signIn         signIn
 	plans          pay.Plans
@@ -69,13 +68,14 @@ func (a *App) resolve() (s settings, err error) {
 		return s, fmt.Errorf("purser: world: only %q can be asked for", boltstore.Sandbox)
 	}
 	err = cmp.Or(
-		a.resolveStore(&s), a.resolveKeys(&s), a.resolveRPCs(&s),
+		a.resolveStore(&s), a.resolveKeys(&s),
 		set(&s.retain, option{"retain", "PURSER_RETAIN", off}.retain, a.Retain),
 		set(&s.upgradeURL, option{"upgrade_url", "PURSER_UPGRADE_URL", ""}.url, a.UpgradeURL),
 		set(&s.publicURL, option{"public_url", "PURSER_PUBLIC_URL", ""}.url, a.PublicURL),
 		set(&s.origins, option{"allowed_origins", "PURSER_ALLOWED_ORIGINS", ""}.list, a.AllowedOrigins),
 		set(&s.settlement, option{"settlement", "PURSER_SETTLEMENT", ""}.settlement, a.Settlement),
-		set(&s.networks, option{"networks", "PURSER_NETWORKS", "base"}.networks, a.Networks),
+		set(&s.networks, option{"networks", "PURSER_NETWORKS", "base"}.networks, a.Networks), a.resolveRPCs(&s),
+		set(&s.schemes, option{"schemes", "PURSER_SCHEMES", x402.SchemeExact}.schemes, a.Schemes),
 		a.resolvePolicy(&s), a.resolveOverload(&s), a.resolveSignIn(&s), a.resolvePlans(&s), a.resolveRegistration(&s),
 	)
 	if err != nil {
@@ -105,6 +105,9 @@ func (a *App) resolveStore(s *settings) error {
 		}
 		s.masterKeyPlace = masterKeyOption.variable
 	}
+	if value == "" && path == "" {
+		s.masterKeyFile = generated
+	}
 	s.masterKey = vault.From(value, path, generated)
 	s.masterKeyPrint = fmt.Sprintf("%x %q", sha256.Sum256([]byte(value)), path)
 	return nil
@@ -123,19 +126,6 @@ func (a *App) resolveKeys(s *settings) (err error) {
 	return err
 }
 
-func (a *App) resolveRPCs(s *settings) error {
-	err := cmp.Or(set(&s.rpcURL, rpcURLOption.rpc, a.RPCURL), set(&s.rpcURL2, rpcURL2Option.rpc, a.RPCURL2))
-	switch {
-	case err != nil || s.rpcURL2 == "":
-		return err
-	case s.rpcURL == "":
-		return rpcURL2Option.errorf("needs %s, which it has to agree with", rpcURLOption.variable)
-	case s.rpcURL2 == s.rpcURL:
-		return rpcURL2Option.errorf("is the same as %s, which agrees with itself always", rpcURLOption.variable)
-	}
-	return nil
-}
-
 // retain is an option that is a time for which payments are kept, or off, which is 0.
 func (o option) retain(given string) (time.Duration, error) {
 	if v, err := o.value(given); err != nil || v == off {
@@ -146,18 +136,6 @@ func (o option) retain(given string) (time.Duration, error) {
 		err = o.errorf("at least %dd, or off", pay.MinRetain/(24*time.Hour))
 	}
 	return d, err
-}
-
-// rpc is an option that is the URL of an RPC, or unset.
-func (o option) rpc(given string) (string, error) {
-	v, err := o.value(given)
-	if err != nil || v == "" {
-		return "", err
-	}
-	if _, err := chain.New(chain.Options{URL: v, Setting: o.variable}); err != nil {
-		return "", o.errorf("%w", err)
-	}
-	return v, nil
 }
 
 func (o option) settlement(given string) (pay.Settlement, error) {
@@ -172,6 +150,20 @@ func (o option) settlement(given string) (pay.Settlement, error) {
 	return s, nil
 }
 
+// schemes is an option that lists schemes of x402.
+func (o option) schemes(given string) ([]string, error) {
+	all, err := o.list(given)
+	for _, name := range all {
+		if name != x402.SchemeExact && name != x402.SchemeUpto {
+			return nil, o.errorf("unknown scheme %q", name)
+		}
+	}
+	if err == nil && len(all) == 0 {
+		err = o.errorf("no scheme is named")
+	}
+	return all, err
+}
+
 func (o option) networks(given string) (all []x402.Network, err error) {
 	names, err := o.list(given)
 	if err != nil {
@@ -179,8 +171,11 @@ func (o option) networks(given string) (all []x402.Network, err error) {
 	}
 	for _, name := range names {
 		n, ok := x402.NetworkByWire(name)
-		if !ok || n.Name != name {
+		switch {
+		case !ok || n.Name != name:
 			return nil, o.errorf("unknown network %q", name)
+		case slices.ContainsFunc(all, func(o x402.Network) bool { return o.Name == name }):
+			return nil, o.errorf("%s is named twice", name)
 		}
 		all = append(all, n)
 	}

@@ -147,7 +147,7 @@ func (h *Upstream) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp
 	}
 	defer t.leave()
 	vars, _ := r.Context().Value(caddyhttp.VarsCtxKey).(map[string]any)
-	h.serve(w, r, h.Transport.exchange(r, vars, t))
+	h.serve(w, r, h.Transport.exchange(r, vars, t, received(r)))
 	return nil
 }
 

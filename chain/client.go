@@ -1,6 +1,6 @@
-// Package chain reads a chain over Ethereum JSON-RPC; its Client implements pay.Chain and
-// pay.ChainScanner. It identifies the RPC, reads token balances, and finds out what became of an
-// authorization.
+// Package chain reads a chain over Ethereum JSON-RPC; its Client implements pay.Chain,
+// pay.ChainScanner and pay.TransactionChain. It identifies the RPC, reads token balances, finds out
+// what became of an authorization, and sends transactions.
 //
 // An answer that contradicts itself is an error, never a guess, because package pay books money by
 // these answers. The few calls are encoded by hand, so that no Ethereum client library is linked
@@ -46,7 +46,7 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Client asks one RPC, at its `safe` block, or at `finalized` when it does not know `safe`.
+// Client asks one RPC, at the block of the network's tag, or at `finalized` when it does not know `safe`.
 type Client struct {
 	endpoint *endpoint.Endpoint
 	timeout  time.Duration
@@ -144,7 +144,7 @@ func (c *Client) checkCanonical(ctx context.Context, b header) error {
 }
 
 // Balance returns the owner's token balance at the latest block, in the asset's smallest units.
-func (c *Client) Balance(ctx context.Context, a x402.Asset, owner x402.Address) (x402.Amount, error) {
+func (c *Client) Balance(ctx context.Context, _ x402.Network, a x402.Asset, owner x402.Address) (x402.Amount, error) {
 	word, err := c.tokenCall(ctx, a.Address, atLatest, selectorBalanceOf, addressWord(owner))
 	if err != nil {
 		return x402.Amount{}, fmt.Errorf("balance of %s: %w", owner, err)

@@ -104,7 +104,7 @@ func TestBalance(t *testing.T) {
 	} {
 		n := onBase()
 		n.balance = answer
-		got, err := connect(t, n, chain.Options{}).Balance(t.Context(), usdc, payer)
+		got, err := connect(t, n, chain.Options{}).Balance(t.Context(), base, usdc, payer)
 		if want == "" && err == nil || want != "" && (err != nil || got.String() != want) {
 			t.Errorf("%s: balance %s, %v", answer, got, err)
 		}
@@ -144,7 +144,7 @@ func TestHostileRPC(t *testing.T) {
 			options.Timeout = 200 * time.Millisecond
 		}
 		client := connect(t, c.handler, options)
-		_, err := client.Balance(t.Context(), usdc, payer)
+		_, err := client.Balance(t.Context(), base, usdc, payer)
 		if err == nil || !strings.Contains(err.Error(), c.words) {
 			t.Errorf("%s: error %v, want one with %q", name, err, c.words)
 			continue
@@ -165,7 +165,7 @@ func TestConnectionGivenUp(t *testing.T) {
 	c := must(chain.New(chain.Options{URL: url}))
 	t.Cleanup(c.Close)
 	for range 3 {
-		if _, err := c.Balance(t.Context(), usdc, payer); err != nil {
+		if _, err := c.Balance(t.Context(), base, usdc, payer); err != nil {
 			t.Error(err)
 		}
 	}

@@ -142,6 +142,11 @@ func (n *node) answer(method string, params []json.RawMessage) any {
 		return n.ethCall(params)
 	case "eth_getLogs":
 		return n.getLogs(params[0])
+	case "eth_getTransactionByHash": // of an ordinary transfer
+		var name string
+		_ = json.Unmarshal(params[0], &name)
+		in := map[string]uint64{hash(0xa): 10, hash(0xc): 11}[name]
+		return map[string]any{"hash": name, "blockHash": n.hash(in), "input": "0xa9059cbb"}
 	}
 	return refusal{-32601, "no such method"}
 }

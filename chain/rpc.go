@@ -114,7 +114,7 @@ func (c *Client) call(ctx context.Context, result any, method string, params ...
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	got, err := c.endpoint.Call(ctx, http.MethodPost, "", endpoint.Repeatable(http.Header{}), body) // every call only reads, so repeating one is harmless
+	got, err := c.endpoint.Call(ctx, http.MethodPost, "", endpoint.Repeatable(http.Header{}), body) // a call reads, or sends a signed transaction: repeating it is harmless
 	if err != nil {
 		return fmt.Errorf("RPC %s: %w", method, err)
 	}

@@ -72,7 +72,7 @@ func TestOnARealChain(t *testing.T) {
 
 	key := must(crypto.GenerateKey())
 	rich := realPayer{key, x402.Address(crypto.PubkeyToAddress(key.PublicKey))}
-	if got, err := client.Balance(ctx, usdc, rich.address); err != nil || !got.IsZero() {
+	if got, err := client.Balance(ctx, base, usdc, rich.address); err != nil || !got.IsZero() {
 		t.Fatalf("balance before funding %s, %v", got, err)
 	}
 	if err := network.Fund(ctx, common.Address(rich.address), big.NewInt(1_000_000)); err != nil {
@@ -86,14 +86,14 @@ func TestOnARealChain(t *testing.T) {
 	unused := rich.authorize(3, time.Minute)
 	expiring := rich.authorize(4, 2*time.Second)
 
-	if got, err := client.Balance(ctx, usdc, rich.address); err != nil || got != x402.NewAmount(990_000) {
+	if got, err := client.Balance(ctx, base, usdc, rich.address); err != nil || got != x402.NewAmount(990_000) {
 		t.Errorf("balance after paying %s, %v", got, err)
 	}
 	for name, c := range map[string]struct {
 		query pay.TraceQuery
 		want  pay.Trace
 	}{
-		"used":     {used, pay.Trace{Used: true, Transaction: transaction, SafeUsed: true, SafeLogs: true}},
+		"used":     {used, pay.Trace{Used: true, Moved: x402.NewAmount(10_000), Transaction: transaction, SafeUsed: true, SafeLogs: true}},
 		"canceled": {canceled, pay.Trace{Canceled: true, Transaction: cancellation, SafeUsed: true, SafeLogs: true}},
 		"unused":   {unused, pay.Trace{}},
 	} {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/big"
 	"slices"
 	"strings"
@@ -23,16 +24,16 @@ var _ pay.ChainScanner = (*Client)(nil)
 var errScan = errors.New("the RPC answered other logs than asked for")
 
 // Before finds a safe block at or before moment.
-func (c *Client) Before(ctx context.Context, moment time.Time) (pay.ChainBlock, error) {
-	b, err := c.before(ctx, moment)
+func (c *Client) Before(ctx context.Context, n x402.Network, moment time.Time) (pay.ChainBlock, error) {
+	b, err := c.before(ctx, n, moment)
 	if err != nil {
 		return pay.ChainBlock{}, fmt.Errorf("block at %s: %w", moment.UTC().Format(time.RFC3339), err)
 	}
 	return chainBlock(b), nil
 }
 
-func (c *Client) before(ctx context.Context, moment time.Time) (header, error) {
-	safe, err := c.safeBlock(ctx)
+func (c *Client) before(ctx context.Context, network x402.Network, moment time.Time) (header, error) {
+	safe, err := c.safeBlock(ctx, network)
 	if err != nil {
 		return header{}, err
 	}
@@ -82,7 +83,7 @@ func (c *Client) usedBetween(ctx context.Context, q pay.UsedQuery) (a pay.UsedAn
 		}
 		a.Size = asked / 2
 	}
-	if a.Used, err = c.withTransfers(ctx, logs); err != nil {
+	if a.Used, a.Unexplained, err = c.withTransfers(ctx, q, logs); err != nil {
 		return a, err
 	}
 	basis := []header{headerOf(q.Safe)}
@@ -150,47 +151,84 @@ func (l *transferLog) check(q pay.UsedQuery, topics []string, to uint64) error {
 }
 
 // withTransfers finds the transfer of every authorization. The token makes it right after it marks
-// the nonce as used, so it is the wallet's next log in the same transaction.
-func (c *Client) withTransfers(ctx context.Context, logs []transferLog) (list []pay.UsedAuthorization, err error) {
-	blocks := map[quantity]pay.ChainBlock{}
+// the nonce as used, so it is the wallet's next log in the same transaction. The other transfers may be
+// those of Permit2. Other transfers are told of, unless nothing moved: any account can make such ones.
+func (c *Client) withTransfers(ctx context.Context, q pay.UsedQuery, logs []transferLog) (list, others []pay.UsedAuthorization, err error) {
+	found := make([]*pay.UsedAuthorization, len(logs)) // by the place of the log
+	spare := map[int]bool{}                            // transfers without an authorization
+	for i, l := range logs {
+		if l.Topics[0] == topicTransfer {
+			spare[i] = true
+		}
+	}
 	for i, l := range logs {
 		if l.Topics[0] != topicUsed {
 			continue
 		}
 		u := pay.UsedAuthorization{Transaction: l.Transaction}
 		if u.From, err = topicAddress(l.Topics[1]); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if u.Nonce, err = x402.ParseNonce(l.Topics[2]); err != nil {
-			return nil, errScan
-		}
-		if slices.ContainsFunc(list, func(o pay.UsedAuthorization) bool { return o.From == u.From && o.Nonce == u.Nonce }) {
-			return nil, fmt.Errorf("%w: authorization %s was used twice", errScan, u.Nonce)
+			return nil, nil, errScan
 		}
 		next := slices.IndexFunc(logs[i+1:], func(o transferLog) bool {
 			return o.Transaction == l.Transaction && o.Topics[1] == l.Topics[1]
 		})
 		if next >= 0 {
 			if err := setTransfer(&u, logs[i+1+next]); err != nil {
-				return nil, err
+				return nil, nil, err
 			}
+			delete(spare, i+1+next)
 		}
-		known, ok := blocks[l.BlockNumber]
-		if !ok {
-			b, err := c.blockNumbered(ctx, uint64(l.BlockNumber))
-			if err != nil {
-				return nil, err
-			}
-			known = chainBlock(b)
-			blocks[l.BlockNumber] = known
-		}
-		if known.Hash != l.BlockHash {
-			return nil, fmt.Errorf("block %d is %s, and its log says %s", l.BlockNumber, known.Hash, l.BlockHash)
-		}
-		u.Block = known
-		list = append(list, u)
+		found[i] = &u
 	}
-	return list, nil
+	if err := c.permit2Uses(ctx, q, logs, spare, found); err != nil {
+		return nil, nil, err
+	}
+	blocks := map[quantity]pay.ChainBlock{}
+	for i, u := range found {
+		if u == nil {
+			continue
+		}
+		if slices.ContainsFunc(list, func(o pay.UsedAuthorization) bool { return o.From == u.From && o.Nonce == u.Nonce }) {
+			return nil, nil, fmt.Errorf("%w: authorization %s was used twice", errScan, u.Nonce)
+		}
+		if u.Block, err = c.blockOf(ctx, blocks, logs[i]); err != nil {
+			return nil, nil, err
+		}
+		list = append(list, *u)
+	}
+	for _, i := range slices.Sorted(maps.Keys(spare)) {
+		u := pay.UsedAuthorization{Transaction: logs[i].Transaction}
+		if u.From, err = topicAddress(logs[i].Topics[1]); err == nil {
+			err = setTransfer(&u, logs[i])
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		if !u.Value.IsZero() {
+			others = append(others, u)
+		}
+	}
+	return list, others, nil
+}
+
+// blockOf reads the block of a log, once for all logs.
+func (c *Client) blockOf(ctx context.Context, blocks map[quantity]pay.ChainBlock, l transferLog) (pay.ChainBlock, error) {
+	known, ok := blocks[l.BlockNumber]
+	if !ok {
+		b, err := c.blockNumbered(ctx, uint64(l.BlockNumber))
+		if err != nil {
+			return known, err
+		}
+		known = chainBlock(b)
+		blocks[l.BlockNumber] = known
+	}
+	if known.Hash != l.BlockHash {
+		return known, fmt.Errorf("block %d is %s, and its log says %s", l.BlockNumber, known.Hash, l.BlockHash)
+	}
+	return known, nil
 }
 
 // setTransfer copies the transfer into u, unless the log is of the wallet's next authorization.
@@ -218,10 +256,10 @@ func topicAddress(topic string) (a x402.Address, err error) {
 	return a, nil
 }
 
-// Safe returns the newest safe block: the RPC's `safe` block, or its `finalized` one when it does
-// not know `safe`. No reorganization is expected to remove it.
-func (c *Client) Safe(ctx context.Context) (pay.ChainBlock, error) {
-	b, err := c.safeBlock(ctx)
+// Safe returns the newest safe block: that of the network's tag, or the RPC's `finalized` one when it
+// does not know `safe`. No reorganization is expected to remove it.
+func (c *Client) Safe(ctx context.Context, n x402.Network) (pay.ChainBlock, error) {
+	b, err := c.safeBlock(ctx, n)
 	if err != nil {
 		return pay.ChainBlock{}, fmt.Errorf("safe block: %w", err)
 	}
@@ -229,7 +267,7 @@ func (c *Client) Safe(ctx context.Context) (pay.ChainBlock, error) {
 }
 
 // Head returns the newest block that the RPC has.
-func (c *Client) Head(ctx context.Context) (pay.ChainBlock, error) {
+func (c *Client) Head(ctx context.Context, _ x402.Network) (pay.ChainBlock, error) {
 	b, err := c.block(ctx, atLatest)
 	if err != nil {
 		return pay.ChainBlock{}, fmt.Errorf("latest block: %w", err)

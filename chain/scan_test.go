@@ -96,7 +96,7 @@ func TestUsed(t *testing.T) {
 			logs: []any{
 				logged(10, 3, topicUsed, us, nonceTopic(1), "0x", a), logged(10, 4, topicUsed, us, nonceTopic(2), "0x", a),
 				logged(10, 5, topicTransfer, us, them, units(5), a), logged(11, 1, topicUsed, us, nonceTopic(3), "0x", b),
-				logged(11, 2, topicTransfer, us, them, units(5), a),
+				logged(11, 2, topicTransfer, us, them, units(5), hash(0xc)),
 			},
 			want: []string{"1 in block 10: nothing in f", "2 in block 10: 5 to 2 in f", "3 in block 11: nothing in f"},
 		},
@@ -203,14 +203,14 @@ func TestBefore(t *testing.T) {
 	t.Parallel()
 	n := onBase()
 	client := connect(t, n, chain.Options{})
-	b, err := client.Before(t.Context(), created)
+	b, err := client.Before(t.Context(), base, created)
 	if early := created.Sub(b.Time); err != nil || early < 0 || early > 3*time.Minute || b.Hash != hash(b.Number) {
 		t.Errorf("%+v, %v", b, err)
 	}
-	if b, err := client.Before(t.Context(), created.Add(24*time.Hour)); err != nil || b.Number != n.safe {
+	if b, err := client.Before(t.Context(), base, created.Add(24*time.Hour)); err != nil || b.Number != n.safe {
 		t.Errorf("%+v, %v", b, err)
 	}
-	if b, err := client.Safe(t.Context()); err != nil || b.Number != n.safe {
+	if b, err := client.Safe(t.Context(), base); err != nil || b.Number != n.safe {
 		t.Errorf("%+v, %v", b, err)
 	}
 }
@@ -320,7 +320,7 @@ func TestUsedOnARealChain(t *testing.T) {
 
 	q := pay.UsedQuery{Network: base, Asset: usdc, Wallets: []x402.Address{rich[0].address, rich[1].address}, From: 1}
 	for {
-		q.Safe = must(client.Safe(ctx))
+		q.Safe = must(client.Safe(ctx, base))
 		q.To = q.Safe.Number
 		got := must(client.Used(ctx, q))
 		if len(got.Used) < len(want) && ctx.Err() == nil { // not safe yet

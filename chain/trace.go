@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -28,11 +29,15 @@ const (
 	maxBlockCalls = 80
 )
 
-// event is an AuthorizationUsed or AuthorizationCanceled log.
+// event is the log of a use, or of a cancellation.
 type event struct {
 	canceled bool
 	log      logEntry
+	moved    x402.Amount // by a use
 }
+
+// errOtherLog reports a log that does not match the filter.
+var errOtherLog = errors.New("the RPC answered another log than asked for")
 
 // Trace finds out what became of an authorization. It reads the state at the safe block by that
 // block's hash, so that no other block can answer. A used authorization without a matching transfer
@@ -67,7 +72,7 @@ func (c *Client) confirm(ctx context.Context, q pay.TraceQuery, t *pay.Trace, ba
 	if t.Latest.IsZero() {
 		all.Go(func() {
 			var head pay.ChainBlock
-			head, err = c.Head(ctx)
+			head, err = c.Head(ctx, q.Network)
 			t.Latest = head.Time
 		})
 	}
@@ -91,12 +96,12 @@ func (c *Client) keptHash(ctx context.Context, kept pay.ChainBlock, safe header)
 
 // trace answers without the final checks, with the blocks behind its answer, the safe one first.
 func (c *Client) trace(ctx context.Context, q pay.TraceQuery) (pay.Trace, []header, error) {
-	safe, err := c.safeBlock(ctx)
+	safe, err := c.safeBlock(ctx, q.Network)
 	if err != nil {
 		return pay.Trace{}, nil, err
 	}
 	basis := []header{safe}
-	used, err := c.authorizationState(ctx, q, safe)
+	used, err := c.spent(ctx, q, safe)
 	if err != nil {
 		return pay.Trace{}, nil, err
 	}
@@ -104,7 +109,7 @@ func (c *Client) trace(ctx context.Context, q pay.TraceQuery) (pay.Trace, []head
 	var w window
 	switch {
 	case used:
-		w.top = uint64(safe.Number)
+		w.top, w.last = uint64(safe.Number), safe
 		if w.start, err = c.startOf(ctx, q.Created.Add(-clockMargin), safe); err != nil {
 			return pay.Trace{}, nil, err
 		}
@@ -119,13 +124,13 @@ func (c *Client) trace(ctx context.Context, q pay.TraceQuery) (pay.Trace, []head
 			return pay.Trace{}, nil, fmt.Errorf("the RPC's latest block %d is behind its safe block %d", head.Number, safe.Number)
 		}
 		t.Latest = chainBlock(head).Time
-		if used, err = c.authorizationState(ctx, q, head); err != nil || !used {
+		if used, err = c.spent(ctx, q, head); err != nil || !used {
 			return t, basis, err
 		}
-		w.floor, w.top = uint64(safe.Number)+1, uint64(head.Number)
+		w.floor, w.top, w.last = uint64(safe.Number)+1, uint64(head.Number), head
 		w.start = w.floor
 	}
-	found, err := c.findLog(ctx, q, w)
+	found, err := c.find(ctx, q, w)
 	if err != nil {
 		return pay.Trace{}, nil, err
 	}
@@ -134,22 +139,44 @@ func (c *Client) trace(ctx context.Context, q pay.TraceQuery) (pay.Trace, []head
 	t.Transaction = found.log.Transaction
 	t.SafeLogs = found.log.BlockNumber <= safe.Number
 	if !found.canceled {
-		if err := c.checkTransfer(ctx, q, found.log); err != nil {
-			return pay.Trace{}, nil, err
-		}
-		t.Used = true
+		t.Used, t.Moved = true, found.moved
 	}
 	return t, basis, nil
 }
 
-// safeBlock returns the RPC's `safe` block, or else its `finalized` one, which is older.
-func (c *Client) safeBlock(ctx context.Context) (header, error) {
-	b, err := c.block(ctx, "safe")
+// spent reads at one block whether the authorization is used or canceled.
+func (c *Client) spent(ctx context.Context, q pay.TraceQuery, b header) (bool, error) {
+	if q.Authorization.Rail.Permit2() {
+		return c.nonceSpent(ctx, q.Authorization, b)
+	}
+	return c.authorizationState(ctx, q, b)
+}
+
+// find finds the use of an authorization with its transfer, or its cancellation.
+func (c *Client) find(ctx context.Context, q pay.TraceQuery, w window) (event, error) {
+	if q.Authorization.Rail.Permit2() {
+		return c.findPermit2(ctx, q, w)
+	}
+	found, err := c.findLog(ctx, q, w)
+	if err == nil && !found.canceled {
+		found.moved = q.Authorization.Value
+		err = c.checkTransfer(ctx, q, found.log)
+	}
+	return found, err
+}
+
+// safeBlock returns the block of the network's tag. An RPC that does not know `safe` is asked for its
+// `finalized` block, which is older.
+func (c *Client) safeBlock(ctx context.Context, n x402.Network) (header, error) {
+	b, err := c.block(ctx, n.SafeTag)
+	if n.SafeTag != x402.TagSafe {
+		return b, err
+	}
 	if _, refused := errors.AsType[*rpcError](err); !refused && !errors.Is(err, errNoBlock) {
 		return b, err
 	}
 	c.noSafeTag.Do(func() { c.log.Info("the RPC knows no safe header, its finalized one is used", "error", err) })
-	return c.block(ctx, "finalized")
+	return c.block(ctx, x402.TagFinalized)
 }
 
 // authorizationState reads at one block whether the authorization is used or canceled.
@@ -203,33 +230,61 @@ func (c *Client) startOf(ctx context.Context, moment time.Time, top header) (uin
 	return uint64(low.Number), nil
 }
 
-// window bounds a search for a log, which is nearly always soon after start.
-type window struct{ floor, start, top uint64 }
+// window bounds a search for a log, which is nearly always soon after start. Block last is the top.
+type window struct {
+	floor, start, top uint64
+	last              header
+}
 
-// findLog searches for the log that used or canceled the authorization, nearly always in one call.
-// After that it goes both ways in growing steps: a cancellation may come at any time, and our clock
-// may have been far ahead when the payment was made.
-func (c *Client) findLog(ctx context.Context, q pay.TraceQuery, w window) (event, error) {
-	topics := []any{[]string{topicUsed, topicCanceled}, addressTopic(q.Authorization.From), q.Authorization.Nonce.String()}
-	below, above := w.start, w.start // no log between them
+// findLog searches for the log that used or canceled the authorization.
+func (c *Client) findLog(ctx context.Context, q pay.TraceQuery, w window) (found event, err error) {
+	filter := map[string]any{
+		"address": q.Asset.Address,
+		"topics":  []any{[]string{topicUsed, topicCanceled}, addressTopic(q.Authorization.From), q.Authorization.Nonce.String()},
+	}
+	done := false
+	err = c.search(ctx, filter, w, func(_ context.Context, logs []logEntry, first, last uint64) (bool, error) {
+		if len(logs) == 0 {
+			return false, nil
+		}
+		found, err = onlyEvent(q, logs, first, last)
+		done = err == nil
+		return done, err
+	})
+	if err == nil && !done {
+		err = fmt.Errorf("it is used, but blocks %d to %d have no log of it", w.floor, w.top)
+	}
+	return found, err
+}
+
+// search reads the logs that a filter selects in a window, and hands them to take until that has what
+// it looks for: nearly always in one call. After that it goes both ways in growing steps: a
+// cancellation may come at any time, and our clock may have been far ahead when the payment was made.
+func (c *Client) search(ctx context.Context, filter map[string]any, w window, take func(context.Context, []logEntry, uint64, uint64) (bool, error)) error {
+	below, above := w.start, w.start // what take wants is not between them
 	size, grows := uint64(maxRange), true
-	for calls := 0; calls < maxLogCalls && (below > w.floor || above <= w.top); calls++ {
+	for calls := 0; below > w.floor || above <= w.top; calls++ {
+		if calls == maxLogCalls {
+			return fmt.Errorf("it is used, but blocks %d to %d have no log of it", below, above-1)
+		}
 		forward := above <= w.top && (above < w.start+maxRange || calls%2 == 0 || below == w.floor)
 		first, last := below-min(size, below-w.floor), below-1
 		if forward {
 			first, last = above, min(above+size-1, w.top)
 		}
-		logs, err := c.logs(ctx, map[string]any{
-			"address": q.Asset.Address, "topics": topics, "fromBlock": quantity(first), "toBlock": quantity(last),
-		})
-		switch asked := last - first + 1; {
-		case err != nil && asked > 1 && ctx.Err() == nil && (mayBeTooLarge(err) || asked > maxRange):
+		question := maps.Clone(filter)
+		question["fromBlock"], question["toBlock"] = quantity(first), quantity(last)
+		logs, err := c.logs(ctx, question)
+		asked := last - first + 1
+		if err != nil && asked > 1 && ctx.Err() == nil && (mayBeTooLarge(err) || asked > maxRange) {
 			size, grows = asked/2, false
 			continue
-		case err != nil:
-			return event{}, err
-		case len(logs) > 0:
-			return onlyEvent(q, logs, first, last)
+		}
+		if err != nil {
+			return err
+		}
+		if done, err := take(ctx, logs, first, last); done || err != nil {
+			return err
 		}
 		if forward {
 			above = last + 1
@@ -240,7 +295,7 @@ func (c *Client) findLog(ctx context.Context, q pay.TraceQuery, w window) (event
 			size = min(2*size, maxGrown)
 		}
 	}
-	return event{}, fmt.Errorf("it is used, but blocks %d to %d have no log of it", below, above-1)
+	return nil
 }
 
 // onlyEvent returns the only log that was found, after checking it against the question.
@@ -252,16 +307,16 @@ func onlyEvent(q pay.TraceQuery, logs []logEntry, from, to uint64) (event, error
 	if l.Address != q.Asset.Address || l.Removed || uint64(l.BlockNumber) < from || uint64(l.BlockNumber) > to ||
 		!x402.ValidTransaction(l.Transaction) || !x402.ValidTransaction(l.BlockHash) ||
 		!hasTopics(l, "", addressTopic(q.Authorization.From), q.Authorization.Nonce.String()) {
-		return event{}, errors.New("the RPC answered another log than asked for")
+		return event{}, errOtherLog
 	}
 	l.Transaction = strings.ToLower(l.Transaction)
 	switch strings.ToLower(l.Topics[0]) {
 	case topicUsed:
-		return event{false, l}, nil
+		return event{log: l}, nil
 	case topicCanceled:
-		return event{true, l}, nil
+		return event{canceled: true, log: l}, nil
 	}
-	return event{}, errors.New("the RPC answered another log than asked for")
+	return event{}, errOtherLog
 }
 
 // checkTransfer finds the authorization's transfer in the transaction that used it. The error says

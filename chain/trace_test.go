@@ -137,6 +137,9 @@ func TestTrace(t *testing.T) {
 			}
 			c.want.SafeTime, c.want.Chain = at(n, c.at), pay.ChainIdentity{ChainID: 8453, Genesis: hash(0)}
 			c.want.SafeNumber, c.want.SafeHash, c.want.Latest = c.at, hash(c.at), at(n, n.head)
+			if c.want.Used {
+				c.want.Moved = query().Authorization.Value
+			}
 			if got != c.want {
 				t.Errorf("trace %+v\nwant  %+v", got, c.want)
 			}

@@ -36,6 +36,8 @@ type auditRow struct {
 var actions = map[pay.Action]string{
 	pay.ActionKeyCreate: "Key created", pay.ActionKeyPolicy: "Limits set", pay.ActionKeyLink: "Key linked", pay.ActionKeyAdopt: "Key taken over", pay.ActionKeyPause: "Key paused",
 	pay.ActionKeyResume: "Key resumed", pay.ActionKeyRevoke: "Key revoked", pay.ActionWalletCreate: "Wallet created", pay.ActionWalletDelete: "Wallet deleted",
+	pay.ActionKeyReissue: "Key reissued", pay.ActionWalletImport: "Wallet imported", pay.ActionWalletExport: "Wallet exported", pay.ActionWalletRestore: "Wallet restored",
+	pay.ActionWalletShare: "Wallet shared with the key", pay.ActionWalletUnshare: "Wallet taken back from the key", pay.ActionDeployment: "Wallet became the deployment's",
 	pay.ActionPlan: "Plan changed", pay.ActionPaymentResolve: "Payment resolved",
 }
 
@@ -101,7 +103,7 @@ func auditRowOf(e pay.AuditEntry, v visit, keys map[string]string) auditRow {
 	switch {
 	case e.PaymentID != "":
 		row.Of = link{"Payment " + tail(e.PaymentID), "/dashboard/payments/" + e.PaymentID}
-	case e.WalletID != "" && e.Action != pay.ActionWalletDelete:
+	case e.WalletID != "" && e.Action != pay.ActionWalletDelete && e.Action != pay.ActionWalletShare && e.Action != pay.ActionWalletUnshare:
 		row.Of = link{"Wallet " + tail(e.WalletID), walletPath(e.WalletID)}
 	case e.WalletID != "":
 		row.Of = link{Name: "Wallet " + tail(e.WalletID)}

@@ -62,6 +62,8 @@ func TestAnotherOrganizationsIDsAreNotFound(t *testing.T) {
 	for _, r := range routes {
 		method, _, _ := strings.Cut(r.pattern, " ")
 		theirs, nothing := ask(eve, method, r.path, r.form, r.id), ask(eve, method, r.path, r.form, nobodys)
+		theirs.header.Del("Date") // a second may end between the two
+		nothing.header.Del("Date")
 		same := theirs.body == nothing.body && maps.EqualFunc(theirs.header, nothing.header, slices.Equal)
 		if theirs.status != http.StatusNotFound || nothing.status != http.StatusNotFound || !same {
 			t.Errorf("%s %s: another's id answers %d, an unknown one %d, or the pages differ", method, r.path, theirs.status, nothing.status)

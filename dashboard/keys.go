@@ -173,7 +173,9 @@ func (d *dashboard) key(r *http.Request, v visit, k pay.Key) (answer, error) {
 	if quota != nil {
 		p.Limits = append(p.Limits, limit{"Your plan", "at most " + quota.Most.String() + " payments a month by all your keys: " + quota.Used.String() + " are made"})
 	}
-	p.Wallets = walletLinks(wallets)
+	if p.Wallets, err = d.walletLinks(r.Context(), k, wallets); err != nil {
+		return answer{}, err
+	}
 	a := answer{page: "key", title: p.Name, nav: "/dashboard/keys"}
 	if r.Method != http.MethodHead {
 		if s, ok := d.once.take(onceFor{v.Session, v.Account.ID, k.ID}, v.now); ok {
@@ -277,6 +279,7 @@ func (d *dashboard) limits(k pay.Key) []limit {
 		limit{"Doors", strings.Join(doors, ", ")},
 		limit{"Only these hosts", cut(strings.Join(pol.AllowHosts, ", "), maxTitle)},
 		limit{"Never these hosts", cut(strings.Join(pol.DenyHosts, ", "), maxTitle)},
+		limit{"Signs in to", cut(strings.Join(pol.SignInHosts, ", "), maxTitle)},
 	)
 	if n := len(pol.AllowPayees); n > 0 {
 		list = append(list, limit{"Only to", count(n) + " addresses"})

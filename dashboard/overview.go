@@ -74,7 +74,7 @@ type paymentRow struct {
 func rowOf(p *pay.Payment, when moment) paymentRow {
 	return paymentRow{
 		ID: p.ID, Path: "/dashboard/payments/" + p.ID, Site: siteOf(p.RequestURL).Text, Task: cut(p.Task, maxName), Reason: cut(p.Reason, maxTitle),
-		Amount: amountOf(p.Terms.Amount, false, cut(p.Currency, 12)), State: stateOf(p), When: when,
+		Amount: amountOf(p.Moved(), false, cut(p.Currency, 12)), State: stateOf(p), When: when,
 	}
 }
 

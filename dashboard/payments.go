@@ -95,7 +95,7 @@ func (d *dashboard) payment(r *http.Request, v visit) (answer, error) {
 	p := paymentPage{
 		ID: one.ID, Task: cut(one.Task, maxTitle), PayTo: one.Terms.PayTo.String(), KeyName: label(k), KeyPath: keyPath(k.ID), Network: one.Terms.Network,
 		Settlement: "the seller, when it gets the payload", Flags: strings.Join(one.Flags(), ", "), Reason: cut(one.Reason, maxTitle), Story: story(one),
-		Amount: amountOf(one.Terms.Amount, false, one.Currency), State: stateOf(one), Site: whole(one.RequestURL),
+		Amount: amountOf(one.Moved(), false, one.Currency), State: stateOf(one), Site: whole(one.RequestURL),
 		When: momentOf(one.Created, inText), Valid: momentOf(one.ValidBefore(), inText), Transaction: d.transaction(one.Terms.Network, one.Transaction),
 	}
 	switch {

@@ -73,6 +73,12 @@ func (d *dashboard) problemOf(err error) problem {
 		return problem{status: http.StatusConflict, Title: "Paused by the operator", Text: "Whoever runs this purser has paused this key, and only they can resume it."}
 	case pay.CodeNotRevealable:
 		return problem{status: http.StatusConflict, Title: "Not to be revealed", Text: "No copy of this key is kept, so it cannot be shown again. Create another one."}
+	case pay.CodeSigner:
+		signer, _ := errors.AsType[*pay.SignerError](err)
+		return problem{
+			status: http.StatusServiceUnavailable, Title: "The wallet provider made no wallet",
+			Text: "purser answers: " + signer.Error() + ". Nothing was changed: try again, or tell the operator of this purser.",
+		}
 	case pay.CodeUnavailable, pay.CodeReconciling, pay.CodeClock, pay.CodeEnded:
 		return problem{
 			status: http.StatusServiceUnavailable, Title: "Not available at the moment",

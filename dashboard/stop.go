@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"net/http"
+	"slices"
 
 	"github.com/purserpay/purser/dashboard/session"
 	"github.com/purserpay/purser/pay"
@@ -50,7 +51,12 @@ func (d *dashboard) askRevokeKey(r *http.Request, v visit, k pay.Key) (answer, e
 		return answer{redirect: session.Again(keyPath(k.ID) + "/revoke")}, nil
 	}
 	wallets, err := d.Books.ListWallets(r.Context(), k)
-	p := revokePage{Name: label(k), Path: keyPath(k.ID), Wallets: walletLinks(wallets)}
+	if err != nil {
+		return answer{}, err
+	}
+	wallets = slices.DeleteFunc(wallets, func(w pay.Wallet) bool { return w.KeyID != k.ID })
+	p := revokePage{Name: label(k), Path: keyPath(k.ID)}
+	p.Wallets, err = d.walletLinks(r.Context(), k, wallets)
 	return answer{page: "key-revoke", title: "Revoke a key", nav: "/dashboard/keys", body: p}, err
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/x402"
 )
 
 func walletPath(id string) string { return "/dashboard/wallets/" + id }
@@ -20,12 +21,22 @@ func walletName(w pay.Wallet) string {
 	return short(w.Address.String())
 }
 
-func walletLinks(wallets []pay.Wallet) []link {
-	var list []link
+// walletLinks links wallets that a key may use. One that is lent to it may be another organization's,
+// and has no page here.
+func (d *dashboard) walletLinks(ctx context.Context, k pay.Key, wallets []pay.Wallet) (list []link, err error) {
 	for _, w := range wallets {
-		list = append(list, link{walletName(w), walletPath(w.ID)})
+		path := walletPath(w.ID)
+		if w.KeyID != k.ID {
+			_, err := d.Books.OrganizationKey(ctx, k.OrganizationID, w.KeyID)
+			if errors.Is(err, pay.ErrKeyNotFound) {
+				path = ""
+			} else if err != nil {
+				return nil, err
+			}
+		}
+		list = append(list, link{walletName(w), path})
 	}
-	return list
+	return list, nil
 }
 
 const (
@@ -34,6 +45,8 @@ const (
 	// confirmLength is the number of characters of the address that a visitor must type to delete a
 	// wallet with money.
 	confirmLength = 6
+	// maxDrawing bounds the keys that are counted on it.
+	maxDrawing = 1000
 )
 
 type walletsPage struct {
@@ -104,8 +117,10 @@ type walletPage struct {
 	Balance                                                   *balance // nil: loaded later
 	// Only for the page that deletes.
 	Holds, Unknown bool
-	Last           bool // the key has no other wallet
-	Typed          int  // characters of the address to type
+	Open           *amount // of open payments; nil: there are none
+	Shared         int     // keys that draw from it beside its own
+	Last           bool    // the key has no other wallet
+	Typed          int     // characters of the address to type
 	Wrong          *wrong
 }
 
@@ -144,13 +159,14 @@ func (d *dashboard) walletPage(w pay.Wallet, k pay.Key) walletPage {
 
 // networkName returns the network's name as wallet apps show it.
 func networkName(n string) string {
-	switch n {
-	case "base":
-		return "Base"
-	case "base-sepolia":
-		return "Base Sepolia, a test network"
+	known, ok := x402.NetworkByWire(n)
+	switch {
+	case !ok:
+		return n
+	case n == "base-sepolia":
+		return known.Title + ", a test network"
 	}
-	return n
+	return known.Title
 }
 
 // wallet serves GET /dashboard/wallets/{id}. With ?balance=now it waits for the balance, for
@@ -195,7 +211,7 @@ func (d *dashboard) balanceOf(ctx context.Context, w pay.Wallet, now time.Time, 
 	case errors.Is(err, pay.ErrNoAddress):
 		return balance{Why: "This wallet has no address.", empty: true}
 	case errors.Is(err, pay.ErrNoChain):
-		return balance{Why: "purser has no connection to this chain. Whoever runs it sets PURSER_RPC_URL, and balances appear here."}
+		return balance{Why: "purser has no connection to this chain. Whoever runs it sets " + d.Payer.RPCSetting(w.Network) + ", and balances appear here."}
 	}
 	d.Logger.Warn("balance not known", "wallet", w.ID, "error", err)
 	return balance{Why: "The chain's RPC does not answer at the moment. The wallet is not affected: try again soon."}
@@ -214,6 +230,18 @@ func (d *dashboard) deletePage(r *http.Request, v visit, w pay.Wallet, k pay.Key
 		return answer{}, err
 	}
 	p.Last, p.Wrong = len(others) <= 1, what
+	open, err := d.Payer.WalletOpen(r.Context(), w)
+	if err != nil {
+		return answer{}, err
+	}
+	if !open.IsZero() {
+		p.Open = new(amountOf(open, false, currency))
+	}
+	drawing, err := d.Books.WalletKeys(r.Context(), w.ID, "", maxDrawing)
+	if err != nil {
+		return answer{}, err
+	}
+	p.Shared = len(drawing)
 	b := d.balanceOf(r.Context(), w, v.now, balanceWait)
 	p.Balance = &b
 	p.Holds, p.Unknown = b.Known && !b.empty, !b.Known && !b.empty

@@ -78,7 +78,7 @@ func newWorld(t testing.TB, change ...func(*setup)) *world {
 	w.clock.set(time.Now().UTC())
 	log := slog.New(slog.NewJSONHandler(w.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	s := setup{
-		pay:   pay.Options{Clock: w.clock.now, Logger: log, Facilitator: w.chain, Chain: w.chain},
+		pay:   pay.Options{Clock: w.clock.now, Logger: log, Facilitator: w.chain, Chain: w.chain, Names: pay.Names{RPC: func(string) string { return "PURSER_RPC_URL" }}},
 		pages: dashboard.Options{Clock: w.clock.now, Logger: log, Version: "1.2.3", UpgradeURL: upgradeURL, Gate: headerGate{}},
 	}
 	for _, c := range change {
@@ -392,7 +392,7 @@ func (l *ledger) Identify(context.Context, x402.Network, x402.Asset) (pay.ChainI
 	return l.identity(), nil
 }
 
-func (l *ledger) Balance(ctx context.Context, _ x402.Asset, owner x402.Address) (x402.Amount, error) {
+func (l *ledger) Balance(ctx context.Context, _ x402.Network, _ x402.Asset, owner x402.Address) (x402.Amount, error) {
 	l.mu.Lock()
 	slow, down, have := l.slow, l.down, l.balances[owner]
 	l.mu.Unlock()

@@ -31,7 +31,7 @@ var (
 	meantInRequests = []string{"Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "Accept-Encoding", "Expect", "Payment-Signature"}
 	// Caddy, and purser as a reverse proxy, say "Server: Caddy" where the upstream says nothing. What purser says of a 402
 	// is in headers of its own.
-	meantInAnswers = []string{"Via", "Server", "Purser-Declined", "Date"}
+	meantInAnswers = []string{"Via", "Server", "Purser-Declined", "Purser-Declined-Detail", "Date"}
 )
 
 // Headers in which paid answers may differ: they describe the payment.

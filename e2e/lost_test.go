@@ -171,6 +171,39 @@ func TestProxyRequestRepeated(t *testing.T) {
 	}
 }
 
+// A seller that keeps its answers by the id of the payment gives the lost one again, and settles nothing more.
+func TestLostAnswerOfASellerThatKeepsAnswers(t *testing.T) {
+	t.Parallel()
+	p := sharedPurser(t)
+	for _, path := range []string{"/identified", "/identified-required"} {
+		for name, key := range keyed() {
+			t.Run(path+" "+name, func(t *testing.T) {
+				t.Parallel()
+				payer, relay, what := p.newPayer(t), startRelay(t, env.v2.url), order{"GET", path, ""}
+				relay.set(paidRequest, theAnswer)
+				ask := func() answer {
+					return send(t, payer.proxied(), what.method, relay.url+path, what.body, idempotencyHeader(key)...)
+				}
+				if first := ask(); first.Status < 400 || first.Header.Get(x402.HeaderRequired) != "" {
+					t.Errorf("got %+v", first)
+				}
+				requireStored := func(got answer) {
+					t.Helper()
+					requirePaidAnswer(t, got, what, payer)
+					if id := got.Header.Get("X-Payment-Id"); id != got.Header.Get("Purser-Payment") || got.Header.Get("X-Stored") != "true" {
+						t.Errorf("not the kept answer, or of another id: %v", got.Header)
+					}
+				}
+				requireStored(ask())
+				if key != "" { // else this would be a purchase
+					requireStored(ask())
+				}
+				payer.requireOnce(t, env.v2.payTo)
+			})
+		}
+	}
+}
+
 // The official paying client behind the proxy sees no challenge that it could pay a second time from its own pocket.
 func TestOfficialClientBehindTheProxy(t *testing.T) {
 	t.Parallel()

@@ -11,10 +11,11 @@ import (
 )
 
 // startSidecar starts a purser with the shipped configuration and PURSER_UPSTREAM, which is all it takes.
-func startSidecar(t *testing.T, upstream string) *payer {
+func startSidecar(t *testing.T, upstream string, more ...string) *payer {
 	t.Helper()
 	key := "pk_" + strings.Repeat("side", 6)
-	p := newPurser(t, env.facilitator, "PURSER_KEY="+key, "PURSER_UPSTREAM="+upstream, "SSL_CERT_FILE="+env.certificates.File)
+	settings := append([]string{"PURSER_KEY=" + key, "PURSER_UPSTREAM=" + upstream, "SSL_CERT_FILE=" + env.certificates.File}, more...)
+	p := newPurser(t, env.facilitator, settings...)
 	p.Config = filepath.Join(process.Root(), "xcaddy.Caddyfile")
 	p.start(t)
 	return p.deploymentKey(t, key)

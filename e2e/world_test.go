@@ -150,6 +150,7 @@ func (w *world) startSeller(script, facilitator string, more map[string]string) 
 	}
 	environment := map[string]string{
 		"FACILITATOR_URL": facilitator, "PAY_TO": payTo.Hex(), "TLS_CERT": w.certificates.File, "TLS_KEY": w.certificates.KeyFile,
+		"UPTO": "1",
 	}
 	for name, value := range more {
 		environment[name] = value

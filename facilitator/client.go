@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"strconv"
 	"time"
 
@@ -38,6 +39,9 @@ type Options struct {
 	URL string
 	// Key, when set, is sent to the facilitator as a Bearer token.
 	Key string
+	// Authorize, when set, returns a Bearer token for one call, instead of Key. Its errors have no
+	// secrets.
+	Authorize func(method string, target *url.URL) (token string, err error)
 	// Timeout bounds a /settle. A /verify may take 30 s and a probe 10 s, or Timeout if that is
 	// less. Default: DefaultTimeout.
 	Timeout time.Duration
@@ -57,7 +61,8 @@ type Options struct {
 // Client asks one facilitator. It is safe for concurrent use.
 type Client struct {
 	endpoint *endpoint.Endpoint
-	key      string
+	token    func(method string, target *url.URL) (string, error) // nil: none is sent
+	key      string                                               // to scrub
 	timeout  time.Duration
 	log      *slog.Logger
 	now      pay.Clock
@@ -80,16 +85,17 @@ func New(o Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.Key != "" && e.HasUser() {
-		return nil, errors.New("PURSER_FACILITATOR_URL has a user and PURSER_FACILITATOR_KEY is set: only one can be sent")
+	if o.Authorize == nil && o.Key != "" {
+		o.Authorize = func(string, *url.URL) (string, error) { return o.Key, nil }
 	}
-	for _, c := range []byte(o.Key) {
-		if c <= ' ' || c > '~' {
-			return nil, errors.New("PURSER_FACILITATOR_KEY: only visible ASCII characters can be sent")
-		}
+	if o.Authorize != nil && e.HasUser() {
+		return nil, errors.New("PURSER_FACILITATOR_URL has a user and a key is set (PURSER_FACILITATOR_KEY, PURSER_FACILITATOR_AUTH): only one can be sent")
+	}
+	if !endpoint.Sendable(o.Key) {
+		return nil, errors.New("PURSER_FACILITATOR_KEY: only visible ASCII characters can be sent")
 	}
 	c := &Client{
-		endpoint: e, key: o.Key, timeout: cmp.Or(max(o.Timeout, 0), DefaultTimeout), log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
+		endpoint: e, token: o.Authorize, key: o.Key, timeout: cmp.Or(max(o.Timeout, 0), DefaultTimeout), log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
 		now: o.Clock, breakers: newBreakers(o.MaxFailures), propagate: o.Propagate,
 	}
 	if c.now == nil {
@@ -197,8 +203,12 @@ func (c *Client) ask(ctx context.Context, call string, timeout time.Duration, x 
 
 func (c *Client) send(ctx context.Context, method, call string, body []byte) (endpoint.Answer, error) {
 	header := http.Header{}
-	if c.key != "" {
-		header.Set("Authorization", "Bearer "+c.key)
+	if c.token != nil {
+		token, err := c.token(method, c.endpoint.Target(call))
+		if err != nil {
+			return endpoint.Answer{}, &Error{Call: call, Reason: err.Error(), cause: err, notSent: true}
+		}
+		header.Set("Authorization", "Bearer "+token)
 	}
 	if c.propagate != nil {
 		c.propagate(ctx, header)

@@ -81,7 +81,7 @@ func (a *Attempt) unsent(reason string) Outcome {
 	if a.hold == nil {
 		return Outcome{Reason: reason}
 	}
-	return unsentOutcome(a.how, a.revived, a.shown, a.row.Signature != nil, reason)
+	return unsentOutcome(a.how, a.revived, a.shown, a.row.Signature != nil || a.revived != Unclear, reason)
 }
 
 // fresh reports whether a refusal of the payload can be taken for one.
@@ -123,8 +123,8 @@ func (a *Attempt) finish(answered, wait bool) {
 	}
 	a.hold.end(answered && !a.row.waitsForReceipt())
 	o := a.outcome(Outcome{Release: true, Answered: answered})
-	before, settlement, stopped := a.delayed.withdraw()
-	if stopped {
+	before, settlement := a.delayed.withdraw()
+	if settlement != nil {
 		a.pending.Done()
 	}
 	release := func() {
@@ -199,23 +199,19 @@ func (a *Attempt) recordSoon(o Outcome) {
 	}
 	// Finish waits for it through pending, and Close through background.
 	a.pending.Add(1)
-	now := func(row *Payment, o Outcome) {
-		ctx, cancel := detached(a.caller)
-		defer cancel()
-		a.payer.write(ctx, row, o)
-	}
-	if o.Verdict == VerdictSettled && a.delayed.keep(before, o, func() {
-		defer a.pending.Done()
-		if row, held, _ := a.delayed.withdraw(); held != nil {
-			now(row, *held)
-		}
-	}) {
+	if o.Verdict == VerdictSettled && a.delayed.keep(before, o) {
+		a.payer.delays.add(a)
 		return
 	}
-	go func() {
-		defer a.pending.Done()
-		now(before, o)
-	}()
+	go a.writeNow(before, o)
+}
+
+// writeNow writes an outcome that recordSoon has counted.
+func (a *Attempt) writeNow(before *Payment, o Outcome) {
+	defer a.pending.Done()
+	ctx, cancel := detached(a.caller)
+	defer cancel()
+	a.payer.write(ctx, before, o)
 }
 
 // write records an outcome, and reports whether it was accepted. A refused settlement is noted.
@@ -240,11 +236,15 @@ func (p *Payer) record(ctx context.Context, row *Payment, o Outcome) (*Payment, 
 		}
 		o.EventID = id
 	}
-	if o.Check.IsZero() && o.Verdict != Unclear {
+	// Whether hearsay settles it, only the stored row can tell: then the next look stays as it was.
+	if o.Check.IsZero() && o.Verdict != Unclear && !o.Hearsay {
 		after := row.Clone()
 		if _, err := after.Apply(o); err == nil {
 			o.Check = p.nextCheck(after, o.At)
 		}
+	}
+	if o.Verdict == VerdictSettled && row.State != Settled {
+		p.balances.settles(row)
 	}
 	written, fx, err := p.store.Record(ctx, o)
 	if errors.Is(err, ErrQueued) {
@@ -255,13 +255,23 @@ func (p *Payer) record(ctx context.Context, row *Payment, o Outcome) (*Payment, 
 		p.log.ErrorContext(ctx, "outcome not recorded", "payment", o.PaymentID, "outcome", string(o.Verdict), "error", err)
 		return nil, fmt.Errorf("recording outcome %q: %w", o.Verdict, err)
 	}
+	if o.Hearsay && written.State != Settled {
+		o.Verdict, o.Note = Unclear, cmp.Or(o.Note, "said to be used")
+	}
 	if o.Verdict != Unclear {
 		level := slog.LevelInfo
 		if o.Verdict == VerdictConfirmed { // each settled payment is sooner or later
 			level = slog.LevelDebug
 		}
-		p.log.Log(ctx, level, "payment "+string(o.Verdict), "payment", written.ID, "state", string(written.State), "transaction", written.Transaction, "reason", o.Reason)
+		if p.log.Enabled(ctx, level) {
+			p.log.Log(ctx, level, "payment "+string(o.Verdict),
+				append(aboutPayment(written), "state", string(written.State), "transaction", written.Transaction, "reason", o.Reason)...)
+		}
 		p.opts.Observer.Changed(written, fx.Was, o.Verdict)
+		if row.misbooked(o) && written.Confirmed {
+			p.log.ErrorContext(ctx, "payment was booked with another amount than the chain has moved",
+				"payment", written.ID, "booked", written.Moved().String(), "moved", o.Moved.String(), "transaction", written.Transaction)
+		}
 		if fx.Contradicted {
 			p.log.ErrorContext(ctx, "payment moved money although it was refused or void", "payment", written.ID, "was", string(fx.Was), "transaction", written.Transaction)
 			p.opts.Observer.Contradicted(written)
@@ -270,58 +280,6 @@ func (p *Payer) record(ctx context.Context, row *Payment, o Outcome) (*Payment, 
 		p.log.InfoContext(ctx, "payment observed", "payment", written.ID, "state", string(written.State), "what", Truncate(seen, 400))
 	}
 	return written, nil
-}
-
-// sign makes the payload. A new payment that cannot be signed is void; an earlier one stays open.
-func (a *Attempt) sign(ctx context.Context, w Wallet) error {
-	if a.row.Signature == nil {
-		signing, end := a.payer.stage(ctx, "sign", a.row.ID)
-		sig, err := a.payer.sign(signing, a.row, w)
-		end(err)
-		if err != nil {
-			if a.how == Created {
-				_ = a.record(ctx, Outcome{Verdict: VerdictVoid, Reason: "not signed: " + err.Error()})
-			}
-			a.payer.log.ErrorContext(ctx, "payment not signed", "payment", a.row.ID, "error", err)
-			return &FailedError{Stage: StageVerify, Payment: a.row, Detail: "the wallet could not sign", Cause: err}
-		}
-		a.row = a.row.Clone()
-		a.row.Signature = &sig
-		a.payer.log.DebugContext(ctx, "payment signed", "payment", a.row.ID)
-	}
-	var err error
-	a.payload, err = a.row.Payload()
-	return err
-}
-
-// sign asks the wallet's provider. A signature that comes from outside the process is checked by
-// recovery before it leaves (docs/design.md §3).
-func (p *Payer) sign(ctx context.Context, row *Payment, w Wallet) (x402.Signature, error) {
-	if w.ID != row.WalletID {
-		var err error
-		if w, err = p.store.Wallet(ctx, row.WalletID); err != nil {
-			return x402.Signature{}, err
-		}
-	}
-	n, asset, err := row.asset()
-	if err != nil {
-		return x402.Signature{}, err
-	}
-	sig, err := p.opts.Wallets.Sign(ctx, w, Message{Authorization: row.Authorization, Asset: asset, ChainID: n.ChainID})
-	if err != nil {
-		return x402.Signature{}, fmt.Errorf("signing with wallet %s: %w", w.ProviderID, err)
-	}
-	if _, proven := p.opts.Wallets.(KeyProving); proven {
-		return sig, nil
-	}
-	from, err := x402.Recover(row.Authorization.Digest(asset, n.ChainID), sig)
-	if err != nil {
-		return x402.Signature{}, fmt.Errorf("checking the signature of wallet %s: %w", w.ProviderID, err)
-	}
-	if from != row.Authorization.From {
-		return x402.Signature{}, fmt.Errorf("wallet %s signed for %s instead of %s", w.ProviderID, from, row.Authorization.From)
-	}
-	return sig, nil
 }
 
 // asset looks up the pinned network and asset of the payment's terms.
@@ -335,37 +293,4 @@ func (p *Payment) asset() (x402.Network, x402.Asset, error) {
 		return n, a, fmt.Errorf("payment %s: unknown asset %s", p.ID, p.Terms.Asset)
 	}
 	return n, a, nil
-}
-
-// mergeWait is the time that a settlement without a waiting caller may wait for the end of its
-// attempt. Most answers end at once, and one write then holds both.
-const mergeWait = 25 * time.Millisecond
-
-// delayedSettlement holds a settlement until the end of its attempt.
-type delayedSettlement struct {
-	mu      sync.Mutex
-	outcome *Outcome
-	row     *Payment // as it was before the outcome
-	timer   *time.Timer
-}
-
-// keep holds an outcome until withdraw, or write after mergeWait. It reports false if it holds one.
-func (d *delayedSettlement) keep(row *Payment, o Outcome, write func()) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.outcome != nil {
-		return false
-	}
-	d.outcome, d.row = &o, row
-	d.timer = time.AfterFunc(mergeWait, write)
-	return true
-}
-
-// withdraw gives the outcome away, once. stopped reports that its timer will not run.
-func (d *delayedSettlement) withdraw() (row *Payment, o *Outcome, stopped bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	row, o = d.row, d.outcome
-	d.row, d.outcome = nil, nil
-	return row, o, o != nil && d.timer.Stop()
 }

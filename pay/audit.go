@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/purserpay/purser/x402"
 )
 
 // ActorKind says how an actor came to change something.
@@ -71,14 +73,26 @@ const (
 	ActionKeyPause        Action = "key.pause"
 	ActionKeyResume       Action = "key.resume"
 	ActionKeyRevoke       Action = "key.revoke"
+	ActionKeyReissue      Action = "key.reissue"
 	ActionWalletCreate    Action = "wallet.create"
+	ActionWalletImport    Action = "wallet.import"
+	ActionWalletExport    Action = "wallet.export"
 	ActionWalletDelete    Action = "wallet.delete"
+	ActionWalletWithdraw  Action = "wallet.withdraw"
+	ActionWalletApprove   Action = "wallet.approve"
+	ActionWalletRestore   Action = "wallet.restore"
+	ActionWalletShare     Action = "wallet.share"
+	ActionWalletUnshare   Action = "wallet.unshare"
+	ActionDeployment      Action = "wallet.deployment" // the operator's keys draw from it from now on
 	ActionPlan            Action = "organization.plan"
 	ActionPauseAll        Action = "pause"
 	ActionResumeAll       Action = "resume"
 	ActionPaymentResolve  Action = "payment.resolve"
+	ActionPaymentCancel   Action = "payment.cancel"
 	ActionReconcileAccept Action = "reconcile.accept"
 	ActionRPCTrust        Action = "rpc.trust" // an RPC's next safe block is taken on trust
+	ActionDataKeyRotate   Action = "data-key.rotate"
+	ActionMasterKeyRotate Action = "master-key.rotate"
 )
 
 // AuditEntry records one change: what differs, as JSON objects, and never a secret.
@@ -183,6 +197,7 @@ type auditedKey struct {
 	Operator       bool          `json:"operator,omitempty"`
 	Policy         *Policy       `json:"policy"`
 	Paused         *auditedPause `json:"paused,omitempty"`
+	Reissued       time.Time     `json:"reissued_at,omitzero"`
 	Revoked        time.Time     `json:"revoked_at,omitzero"`
 }
 
@@ -199,7 +214,7 @@ func pauseToAudit(p *Pause) *auditedPause {
 }
 
 func keyToAudit(k Key) auditedKey {
-	return auditedKey{k.Label, k.OrganizationID, k.Operator, k.Policy, pauseToAudit(k.Paused), k.RevokedAt}
+	return auditedKey{k.Label, k.OrganizationID, k.Operator, k.Policy, pauseToAudit(k.Paused), k.Reissued, k.RevokedAt}
 }
 
 // KeyCreated describes the making of a key.
@@ -215,14 +230,36 @@ func KeyChanged(a Action, was, now Key) Change {
 // Action returns the audit's word for the stop.
 func (s Stop) Action() Action { return Action("key." + string(s)) }
 
-// WalletCreated describes the making of a wallet.
-func WalletCreated(w Wallet, of Key) Change {
-	return Change{Action: ActionWalletCreate, KeyID: of.ID, OrganizationID: of.OrganizationID, WalletID: w.ID, new: walletToAudit(w)}
+// WalletCreated describes the making or the import of a wallet.
+func WalletCreated(w NewWallet, of Key) Change {
+	action := ActionWalletCreate
+	if w.Imported {
+		action = ActionWalletImport
+	}
+	return WalletChanged(action, w.Wallet, of)
 }
 
-// WalletDeleted describes the hiding of a wallet.
-func WalletDeleted(w Wallet, of Key) Change {
-	return Change{Action: ActionWalletDelete, KeyID: of.ID, OrganizationID: of.OrganizationID, WalletID: w.ID, old: walletToAudit(w)}
+// WalletChanged describes what happens to a wallet without a change of its address: it is restored or
+// exported, it becomes the deployment's, or it is lent to a key or taken back from it.
+func WalletChanged(a Action, w Wallet, of Key) Change {
+	c := Change{Action: a, KeyID: of.ID, OrganizationID: of.OrganizationID, WalletID: w.ID}
+	if a == ActionWalletDelete || a == ActionWalletUnshare {
+		c.old = walletToAudit(w)
+	} else {
+		c.new = walletToAudit(w)
+	}
+	return c
+}
+
+// PaymentBegun describes the making of a payment. Those of callers are in the books only.
+func PaymentBegun(p *Payment) Change {
+	if p.Door != DoorOperator {
+		return Change{}
+	}
+	return Change{
+		Action: ActionWalletWithdraw, KeyID: p.KeyID, OrganizationID: p.OrganizationID, WalletID: p.WalletID, PaymentID: p.ID,
+		new: map[string]any{"to": p.Terms.PayTo, "amount": p.Terms.Amount, "currency": p.Currency, "network": p.Terms.Network},
+	}
 }
 
 func walletToAudit(w Wallet) any {
@@ -231,6 +268,19 @@ func walletToAudit(w Wallet) any {
 		shown["address"] = w.Address
 	}
 	return shown
+}
+
+// WalletApproving describes an operator's order to let Permit2 move tokens. Higher fees of the same
+// transaction are no change.
+func WalletApproving(was *Approving, now Wallet, of Key) Change {
+	a := now.Approving
+	if was != nil && was.Amount == a.Amount && was.Terms.Nonce == a.Terms.Nonce {
+		return Change{}
+	}
+	return Change{
+		Action: ActionWalletApprove, KeyID: of.ID, OrganizationID: of.OrganizationID, WalletID: now.ID,
+		new: map[string]any{"spender": x402.Permit2, "amount": a.Amount, "network": now.Network, "nonce": a.Terms.Nonce},
+	}
 }
 
 // PlanChanged describes a change of an organization's plan.
@@ -262,6 +312,18 @@ func PaymentResolved(was, now *Payment) Change {
 	}
 }
 
+// PaymentCanceling describes an operator's order to cancel a payment's authorization. Terms of further
+// transactions are no change.
+func PaymentCanceling(was, now *Payment) Change {
+	shown := func(p *Payment) any {
+		return map[string]any{"canceling": p.Canceling != nil, "handed_out": p.Canceling != nil && p.Canceling.HandedOut}
+	}
+	return Change{
+		Action: ActionPaymentCancel, KeyID: now.KeyID, OrganizationID: now.OrganizationID, WalletID: now.WalletID, PaymentID: now.ID,
+		old: shown(was), new: shown(now),
+	}
+}
+
 // RiskAccepted describes an operator's word that a restored store need not be reconciled to its end.
 func RiskAccepted(a Acceptance) Change {
 	return Change{Action: ActionReconcileAccept, new: map[string]any{"accepted_at": a.At}}
@@ -270,4 +332,14 @@ func RiskAccepted(a Acceptance) Change {
 // RPCTrusted describes the forgetting of the safe block that was kept for a network.
 func RPCTrusted(network string, was ChainBlock) Change {
 	return Change{Action: ActionRPCTrust, old: map[string]any{"network": network, "block": was.Number, "hash": was.Hash}}
+}
+
+// DataKeyRotated describes the making of a data key, by the versions of the newest one.
+func DataKeyRotated(was, now uint32) Change {
+	return Change{Action: ActionDataKeyRotate, old: map[string]any{"data_key": was}, new: map[string]any{"data_key": now}}
+}
+
+// MasterKeyRotated describes a step of the rotation of the master key.
+func MasterKeyRotated(step string) Change {
+	return Change{Action: ActionMasterKeyRotate, new: map[string]any{"master_key": step}}
 }

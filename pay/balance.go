@@ -25,13 +25,20 @@ const (
 	maxBalances  = 10_000
 )
 
-// newBalanceBreaker makes the circuit breaker for an RPC that does not tell balances.
-func newBalanceBreaker() *breaker.Breaker {
-	return breaker.New(breaker.Options{Failures: 3, Wait: 5 * time.Second, MaxWait: time.Minute})
+// balanceBreakers holds a circuit breaker for each network, for an RPC that does not tell balances.
+type balanceBreakers map[string]*breaker.Breaker
+
+func newBalanceBreakers(networks []x402.Network) balanceBreakers {
+	all := balanceBreakers{}
+	for _, n := range networks {
+		all[n.Name] = breaker.New(breaker.Options{Failures: 3, Wait: 5 * time.Second, MaxWait: time.Minute})
+	}
+	return all
 }
 
-// balanceLimit reserves the wallet's open amount. With an RPC that answers it may not pass the
-// balance, so that no challenge can tie up more than the wallet has.
+// balanceLimit reserves the wallet's open amount, of all keys that draw from it. With an RPC that
+// answers it may not pass the balance, less what has settled since the balance was read. So no
+// challenge can tie up more than the wallet has, and twenty keys spend exactly what is there.
 func (p *Payer) balanceLimit(ctx context.Context, c choice, t Terms) Limit {
 	l := Limit{Reservation: Reservation{
 		Counter: holdCounter(c.wallet.ID, c.asset.Symbol), Amount: t.Amount, Release: ReleaseHold,
@@ -39,87 +46,118 @@ func (p *Payer) balanceLimit(ctx context.Context, c choice, t Terms) Limit {
 	if p.opts.Chain == nil {
 		return l
 	}
-	have, remembered, err := p.balanceSoon(ctx, c, p.slowRPC, asRemembered)
-	if errors.Is(err, errUnwatched) {
+	have, err := p.balanceSoon(ctx, c, p.slowRPC, asRemembered)
+	if errors.Is(err, ErrUnwatched) {
 		return l
 	}
 	if err != nil {
 		p.log.Warn("balance not known", "wallet", c.wallet.ProviderID, "error", err)
 		return l
 	}
-	short := &FailedError{
+	l.Max, l.Less = &have.amount, have.spent
+	l.Refusal = &FailedError{
 		Stage: StageVerify, Funds: true,
-		Detail: fmt.Sprintf("insufficient_funds: wallet %s holds %s, less what is in open payments", c.wallet.Address, have),
+		Detail: fmt.Sprintf("insufficient_funds: wallet %s holds %s, less what is in open payments", c.wallet.Address, Money(have.amount)),
+		again:  func(ctx context.Context) bool { return p.moreThan(ctx, c, have) },
 	}
-	if remembered {
-		short.again = func(ctx context.Context) bool { return p.moreThan(ctx, c, have) }
-	}
-	l.Max, l.Refusal = &have, short
 	return l
 }
 
 // moreThan asks for a wallet's balance again before a payment is declined because of a remembered
 // one. A client that has just funded the wallet can then pay at once.
-func (p *Payer) moreThan(ctx context.Context, c choice, remembered x402.Amount) bool {
+func (p *Payer) moreThan(ctx context.Context, c choice, known knownBalance) bool {
+	if !known.remembered && known.spent().IsZero() {
+		return false // the chain was asked for this very payment
+	}
 	// Other calls wait for the same reading, so it does not end with the caller that makes it.
-	have, _, err := p.balanceSoon(context.WithoutCancel(ctx), c, p.slowRPC, afreshToPay)
+	have, err := p.balanceSoon(context.WithoutCancel(ctx), c, p.slowRPC, afreshToPay)
 	if err != nil {
 		p.log.Warn("balance not looked at again", "wallet", c.wallet.ProviderID, "error", err)
 		return false
 	}
-	return ctx.Err() == nil && have.Cmp(remembered) > 0
+	return ctx.Err() == nil && have.left().Cmp(known.left()) > 0
 }
 
 // balanceSoon is balance with a bounded time and a circuit breaker. Payments and wallet pages use
 // separate breakers, so page views cannot switch off the check for payments.
-func (p *Payer) balanceSoon(ctx context.Context, c choice, failing *breaker.Breaker, age freshness) (have x402.Amount, remembered bool, err error) {
+func (p *Payer) balanceSoon(ctx context.Context, c choice, breakers balanceBreakers, age freshness) (have knownBalance, err error) {
+	failing := breakers[c.network.Name]
 	trying, err := failing.Allow(p.now())
 	if err != nil {
-		return x402.Amount{}, false, err
+		return have, err
 	}
 	soon, cancel := context.WithTimeout(ctx, balanceTime)
 	defer cancel()
-	have, remembered, err = p.balance(soon, c, age)
+	have, err = p.balance(soon, c, age)
 	switch {
-	case err == nil && !remembered, errors.Is(err, errUnwatched):
+	case err == nil && !have.remembered, errors.Is(err, ErrUnwatched):
 		failing.Succeeded()
 	case err != nil && ctx.Err() == nil: // a caller that has left proves nothing
 		failing.Failed(p.now())
 	case trying: // the next call finds out how the RPC is
 		failing.Unused(p.now())
 	}
-	return have, remembered, err
+	return have, err
 }
 
 // balance returns a wallet's balance, remembered for some seconds or from the chain. When age asks
 // for a fresh one, the chain is asked again, unless it was just now. Calls that come during a reading
 // wait for its answer.
-func (p *Payer) balance(ctx context.Context, c choice, age freshness) (have x402.Amount, remembered bool, err error) {
+func (p *Payer) balance(ctx context.Context, c choice, age freshness) (knownBalance, error) {
 	e := p.balances.of(balanceKey{asset: c.asset.Address, owner: *c.wallet.Address})
 	if have, known := e.remembered(p.now(), age); known {
-		return have, true, nil
+		return have, nil
 	}
 	select {
 	case e.reading <- struct{}{}:
 		defer func() { <-e.reading }()
 	case <-ctx.Done():
-		return x402.Amount{}, false, fmt.Errorf("waiting for a look at a wallet: %w", ctx.Err())
+		return knownBalance{}, fmt.Errorf("waiting for a look at a wallet: %w", ctx.Err())
 	}
 	begun := p.now()
 	if have, known := e.remembered(begun, age); known {
-		return have, true, nil
+		return have, nil
 	}
-	if err = p.checkChain(ctx, c.network, c.asset); err == nil {
-		have, err = p.opts.Chain.Balance(ctx, c.asset, *c.wallet.Address)
+	have := knownBalance{of: e, since: e.spent()}
+	err := p.checkChain(ctx, c.network, c.asset)
+	if err == nil {
+		have.amount, err = p.opts.Chain.Balance(ctx, c.network, c.asset, *c.wallet.Address)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.again[age] = begun.Add(balanceAgain)
 	if err != nil {
-		return x402.Amount{}, false, err
+		return knownBalance{}, err
 	}
-	e.amount, e.until = have, begun.Add(balanceKept)
-	return have, false, nil
+	e.last, e.until = have, begun.Add(balanceKept)
+	return have, nil
+}
+
+// knownBalance is the chain's word on a wallet, from a reading that may be some seconds old.
+type knownBalance struct {
+	amount     x402.Amount
+	remembered bool
+	of         *balanceEntry
+	since      x402.Amount // what the wallet had spent when the reading began
+}
+
+// spent tells what has settled since the reading began. Some of it the reading may have seen already:
+// the chain knows of a settlement before its outcome is written.
+func (k knownBalance) spent() x402.Amount {
+	if k.of == nil {
+		return x402.Amount{}
+	}
+	less, _ := k.of.spent().Sub(k.since)
+	return less
+}
+
+// left returns the amount less what has settled since.
+func (k knownBalance) left() x402.Amount {
+	left, under := k.amount.Sub(k.spent())
+	if under {
+		return x402.Amount{}
+	}
+	return left
 }
 
 // freshness says how old a balance may be. Payments and wallet pages have separate paces, so a page
@@ -144,10 +182,11 @@ type balanceKey struct{ asset, owner x402.Address }
 type balanceEntry struct {
 	reading chan struct{} // of one: a wallet is read once at a time
 
-	mu     sync.Mutex
-	amount x402.Amount
-	until  time.Time              // zero: not known
-	again  [freshnesses]time.Time // when the next reading afresh may begin
+	mu      sync.Mutex
+	last    knownBalance
+	until   time.Time              // of last; zero: not known
+	again   [freshnesses]time.Time // when the next reading afresh may begin
+	settled x402.Amount            // all that the wallet has spent while it was remembered here
 }
 
 func (b *balanceCache) of(key balanceKey) *balanceEntry {
@@ -161,11 +200,41 @@ func (b *balanceCache) of(key balanceKey) *balanceEntry {
 	return e
 }
 
-// remembered returns the balance if it is known and fresh enough.
-func (e *balanceEntry) remembered(now time.Time, age freshness) (have x402.Amount, known bool) {
+// forget makes the next reading ask the chain.
+func (b *balanceCache) forget(key balanceKey) {
+	e := b.of(key)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.amount, now.Before(e.until) && (age == asRemembered || now.Before(e.again[age]))
+	e.until = time.Time{}
+}
+
+// remembered returns the balance if it is known and fresh enough.
+func (e *balanceEntry) remembered(now time.Time, age freshness) (have knownBalance, known bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	have = e.last
+	have.remembered = true
+	return have, now.Before(e.until) && (age == asRemembered || now.Before(e.again[age]))
+}
+
+func (e *balanceEntry) spent() x402.Amount {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.settled
+}
+
+// settles takes a settlement off the balance that is remembered of its wallet. It comes before the
+// outcome is written, which gives back what the payment holds: at no moment between is the money free.
+func (b *balanceCache) settles(p *Payment) {
+	b.mu.Lock()
+	e, seen := b.seen.Peek(balanceKey{asset: p.Terms.Asset, owner: p.Authorization.From})
+	b.mu.Unlock()
+	if !seen {
+		return // a reading that begins later sees the settlement
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.settled = e.settled.AddSaturated(p.Terms.Amount)
 }
 
 // WalletBalance returns a wallet's balance, in the smallest unit, at most some seconds old. It
@@ -188,12 +257,21 @@ func (p *Payer) walletBalance(ctx context.Context, w Wallet, age freshness) (x40
 	case p.opts.Chain == nil, !ok:
 		return x402.Amount{}, ErrNoChain
 	}
-	have, _, err := p.balanceSoon(ctx, choice{wallet: w, network: n, asset: n.Assets[0]}, p.slowView, age)
-	if errors.Is(err, errUnwatched) {
+	have, err := p.balanceSoon(ctx, choice{wallet: w, network: n, asset: n.Assets[0]}, p.slowView, age)
+	if errors.Is(err, ErrUnwatched) {
 		return x402.Amount{}, fmt.Errorf("%w: %w", ErrNoChain, err)
 	}
 	if err != nil {
 		return x402.Amount{}, fmt.Errorf("asking for the balance of wallet %s: %w", w.ID, err)
 	}
-	return have, nil
+	return have.amount, nil
+}
+
+// WalletOpen sums up the open payments of a wallet, of all keys that draw from it, in the smallest unit.
+func (p *Payer) WalletOpen(ctx context.Context, w Wallet) (x402.Amount, error) {
+	n, ok := p.network(w.Network)
+	if !ok {
+		return x402.Amount{}, nil
+	}
+	return p.store.Counter(ctx, holdCounter(w.ID, n.Assets[0].Symbol))
 }

@@ -26,7 +26,7 @@ type fundedChain struct {
 	answer  chan struct{} // when set: answers wait for it
 }
 
-func (c *fundedChain) Balance(ctx context.Context, _ x402.Asset, _ x402.Address) (x402.Amount, error) {
+func (c *fundedChain) Balance(ctx context.Context, _ x402.Network, _ x402.Asset, _ x402.Address) (x402.Amount, error) {
 	c.mu.Lock()
 	c.asked++
 	c.at++

@@ -21,13 +21,13 @@ type hangingChain struct {
 	asked atomic.Int64
 }
 
-func (c *hangingChain) Balance(ctx context.Context, a x402.Asset, owner x402.Address) (x402.Amount, error) {
+func (c *hangingChain) Balance(ctx context.Context, n x402.Network, a x402.Asset, owner x402.Address) (x402.Amount, error) {
 	c.asked.Add(1)
 	if c.hangs.Load() {
 		<-ctx.Done()
 		return x402.Amount{}, ctx.Err()
 	}
-	return c.Chain.Balance(ctx, a, owner)
+	return c.Chain.Balance(ctx, n, a, owner)
 }
 
 // An RPC that hangs keeps the first few payments for a moment and those after them not at
@@ -85,7 +85,7 @@ type busyChain struct {
 	leave atomic.Pointer[context.CancelFunc] // is called while it is asked
 }
 
-func (c *busyChain) Balance(ctx context.Context, a x402.Asset, owner x402.Address) (x402.Amount, error) {
+func (c *busyChain) Balance(ctx context.Context, n x402.Network, a x402.Asset, owner x402.Address) (x402.Amount, error) {
 	c.asked.Add(1)
 	if leave := c.leave.Load(); leave != nil {
 		(*leave)()
@@ -93,7 +93,7 @@ func (c *busyChain) Balance(ctx context.Context, a x402.Asset, owner x402.Addres
 	if c.busy.Load() {
 		return x402.Amount{}, errors.New("429 Too Many Requests")
 	}
-	return c.Chain.Balance(ctx, a, owner)
+	return c.Chain.Balance(ctx, n, a, owner)
 }
 
 // Views of wallets until the RPC refuses do not switch off the check for payments.

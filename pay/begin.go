@@ -18,6 +18,9 @@ type Begin struct {
 	Judgement
 	Proposal
 
+	// Dry: nothing is journaled. What would be is Quoted.
+	Dry bool
+
 	attempt uint64 // the next one under the idempotency key; found by Decide
 }
 
@@ -55,6 +58,8 @@ type Judgement struct {
 	PolicyRevision uint64
 	// Paused holds the key's pause in its PolicyRevision, nil for none.
 	Paused *Pause
+	// Unpaused: no pause holds back the call's payment.
+	Unpaused bool
 	// OrganizationID owns the places that the call counts for; "": its key is unclaimed. If its
 	// plan is not Plan any more, the call is judged anew.
 	OrganizationID string
@@ -77,6 +82,9 @@ type Proposal struct {
 	New *Payment
 	// Limits lists the reservations of New beside Place and its spending. They are checked in order.
 	Limits []Limit
+	// WalletOwner is the key that owns New.WalletID. If the call's key may not use that wallet any
+	// more, the call is judged anew. "": it is not looked at.
+	WalletOwner string
 }
 
 // How says what a call got.
@@ -91,6 +99,7 @@ const (
 	Busy               // another attempt is sending the payment: wait and ask again
 	Expired            // open, and too late to send its payload again
 	Spent              // a settled one to be sent once more, whose payload was lost: see [Payment.Reconciled]
+	Quoted             // nothing, because the call was dry: the payment that it would have made or repeated
 )
 
 // Begun holds what Begin decided. Payment is the row as written.
@@ -111,7 +120,7 @@ type BeginView interface {
 	// number of the others must not matter to its cost.
 	ByIdempotencyKey(keyID, idempotencyKey string) (*Payment, error)
 	// VisitAwaited calls visit for the ids of payments that are [Payment.Awaited] with this
-	// identity and whose ValidBefore + RepeatGrace is after now, until visit returns false.
+	// identity and whose AwaitedUntil is after now, until visit returns false.
 	VisitAwaited(keyID string, identity Hash, now time.Time, visit func(id string) (bool, error)) error
 	// Payment loads a payment.
 	Payment(id string) (*Payment, error)
@@ -122,6 +131,8 @@ type BeginView interface {
 	Pause() (*Pause, error)
 	// PolicyRevision returns a key's: see [Key.PolicyRevision]. It is 0 for an unknown key.
 	PolicyRevision(keyID string) (uint64, error)
+	// MayUse reports whether a wallet is live and the key's own, or lent to the key by its owner.
+	MayUse(keyID, owner, walletID string) (bool, error)
 	// Plan returns an organization's plan, PlanFree for an unknown organization.
 	Plan(organizationID string) (PlanName, error)
 	// Counter reads a counter.
@@ -149,6 +160,14 @@ type BeginView interface {
 //
 // Repeats are served whatever the policy says by now: what they get is journaled already.
 func (b *Begin) Decide(v BeginView) (Begun, []CounterChange, error) {
+	begun, changes, err := b.decide(v)
+	if err == nil && b.Dry {
+		return Begun{How: Quoted, Payment: begun.Payment}, nil, nil
+	}
+	return begun, changes, err
+}
+
+func (b *Begin) decide(v BeginView) (Begun, []CounterChange, error) {
 	b.attempt = 0
 	begun, ok, err := b.repeat(v)
 	if err == nil {
@@ -246,6 +265,9 @@ func (b *Begin) current(v BeginView) error {
 	if err == nil && revision != b.PolicyRevision {
 		err = ErrPolicyChanged
 	}
+	if err == nil {
+		err = b.drawing(v)
+	}
 	if err != nil || b.OrganizationID == "" {
 		return err
 	}
@@ -256,8 +278,23 @@ func (b *Begin) current(v BeginView) error {
 	return err
 }
 
+// drawing refuses a call whose wallet was deleted, or taken back, since it was chosen.
+func (b *Begin) drawing(v BeginView) error {
+	if b.New == nil || b.WalletOwner == "" {
+		return nil
+	}
+	may, err := v.MayUse(b.KeyID, b.WalletOwner, b.New.WalletID)
+	if err == nil && !may {
+		err = ErrPolicyChanged
+	}
+	return err
+}
+
 // running refuses a new payment while everything, or its key, is paused.
 func (b *Begin) running(v BeginView) error {
+	if b.Unpaused {
+		return nil
+	}
 	all, err := v.Pause()
 	if err == nil {
 		err = all.refusal("everything")
@@ -311,7 +348,15 @@ func check(v BeginView, l Limit) error {
 	if err != nil {
 		return err
 	}
-	if sum, overflow := have.Add(l.Amount); overflow || sum.Cmp(*l.Max) > 0 {
+	most := *l.Max
+	if l.Less != nil {
+		if less, under := most.Sub(l.Less()); !under {
+			most = less
+		} else {
+			most = x402.Amount{}
+		}
+	}
+	if sum, overflow := have.Add(l.Amount); overflow || sum.Cmp(most) > 0 {
 		return l.Refusal
 	}
 	return nil

@@ -13,24 +13,26 @@ import (
 // SandboxWorld marks stores that belong to the sandbox, whose chain is a new one each time.
 const SandboxWorld = "sandbox"
 
-// errUnwatched: there is no RPC for the payment's network, so the chain says nothing of it.
-var errUnwatched = errors.New("no RPC for this network")
+// ErrUnwatched: there is no RPC for a network, so its chain says nothing of payments.
+var ErrUnwatched = errors.New("no RPC for this network")
 
 // chainIdentity remembers for a while what checking the RPC for an asset gave. That is good
 // enough for balances and for health. Evidence brings its own identity, see [Payer.trace].
 type chainIdentity struct {
-	asking chan struct{} // of one: the RPC is asked once at a time, and a caller that leaves stops waiting
-
-	mu      sync.Mutex
+	mu sync.Mutex
+	// asking holds a channel of one for each network: its RPC is asked once at a time, and a caller that
+	// leaves stops waiting.
+	asking  map[string]chan struct{}
 	checked map[x402.Address]identityCheck // by the asset's address, which is pinned to one network
 	// networks, by chain id: whether the RPC serves them; those not asked about are missing.
 	networks map[uint64]bool
-	world    string // the store's, once it is recorded
+	worlds   map[string]string // the store's, by network, once they are recorded
 }
 
 func newChainIdentity() chainIdentity {
 	return chainIdentity{
-		asking: make(chan struct{}, 1), checked: make(map[x402.Address]identityCheck), networks: make(map[uint64]bool),
+		asking: make(map[string]chan struct{}), checked: make(map[x402.Address]identityCheck),
+		networks: make(map[uint64]bool), worlds: make(map[string]string),
 	}
 }
 
@@ -65,15 +67,26 @@ func (c *chainIdentity) remembered(a x402.Asset, now time.Time) (identityCheck, 
 	return check, ok && now.Before(check.until)
 }
 
+// turn returns the channel of one for asking a network's RPC.
+func (c *chainIdentity) turn(n x402.Network) chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.asking[n.Name] == nil {
+		c.asking[n.Name] = make(chan struct{}, 1)
+	}
+	return c.asking[n.Name]
+}
+
 // checkChain makes sure that the word of the RPC counts: pinned chain id and token, and the store's
-// genesis hash (docs/design.md §3). errUnwatched when the RPC is for another network.
+// genesis hash (docs/design.md §3). ErrUnwatched when the RPC is for another network.
 func (p *Payer) checkChain(ctx context.Context, n x402.Network, a x402.Asset) error {
 	if c, ok := p.identity.remembered(a, p.now()); ok {
 		return c.err
 	}
+	turn := p.identity.turn(n)
 	select {
-	case p.identity.asking <- struct{}{}:
-		defer func() { <-p.identity.asking }()
+	case turn <- struct{}{}:
+		defer func() { <-turn }()
 	case <-ctx.Done():
 		return fmt.Errorf("waiting for the RPC: %w", ctx.Err())
 	}
@@ -86,7 +99,7 @@ func (p *Payer) checkChain(ctx context.Context, n x402.Network, a x402.Asset) er
 	}
 	// The check counts from its answer: one that took long is news all the same.
 	c := identityCheck{err: err, until: p.now().Add(identityFailed)}
-	if err == nil || errors.Is(err, errUnwatched) {
+	if err == nil || errors.Is(err, ErrUnwatched) {
 		c.until = p.now().Add(identityKept)
 	}
 	if is[*foreignError](err) {
@@ -106,7 +119,7 @@ func (p *Payer) identify(ctx context.Context, n x402.Network, a x402.Asset) erro
 	p.identity.mu.Lock()
 	p.identity.networks[n.ChainID] = true
 	p.identity.mu.Unlock()
-	if err := p.sameWorld(ctx, n, id); err != nil {
+	if err := p.sameWorld(ctx, n, SourceRPC, id); err != nil {
 		return err
 	}
 	p.keepFirst(ctx, n)
@@ -114,27 +127,28 @@ func (p *Payer) identify(ctx context.Context, n x402.Network, a x402.Asset) erro
 }
 
 // sameWorld compares an RPC's identity with the pinned one and with the genesis hash that is recorded
-// with the store. The first genesis hash is recorded.
-func (p *Payer) sameWorld(ctx context.Context, n x402.Network, id ChainIdentity) error {
+// with the store for the network. The first genesis hash is recorded.
+func (p *Payer) sameWorld(ctx context.Context, n x402.Network, s TimeSource, id ChainIdentity) error {
 	p.identity.mu.Lock()
-	world := p.identity.world
+	world := p.identity.worlds[n.Name]
 	p.identity.mu.Unlock()
 	if world == "" && id.Genesis != "" {
 		var err error
-		if world, err = p.store.SetWorld(ctx, id.Genesis); err != nil {
+		if world, err = p.store.SetWorld(ctx, n.Name, id.Genesis); err != nil {
 			return err
 		}
 		p.identity.mu.Lock()
-		p.identity.world = world
+		p.identity.worlds[n.Name] = world
 		p.identity.mu.Unlock()
 	}
-	return foreignChain(id, n.ChainID, world, p.opts.Names.RPC)
+	return foreignChain(id, n.ChainID, world, p.opts.Names.of(s, n.Name))
 }
 
 // unserved says what an RPC that failed to prove itself is to a network: none if it is for another
 // one, but broken if it has served this one before.
 func (p *Payer) unserved(n x402.Network, id ChainIdentity, err error) error {
-	if id.ChainID == 0 || id.ChainID == n.ChainID {
+	missing := errors.Is(err, ErrUnwatched)
+	if !missing && (id.ChainID == 0 || id.ChainID == n.ChainID) {
 		return err
 	}
 	p.identity.mu.Lock()
@@ -143,19 +157,26 @@ func (p *Payer) unserved(n x402.Network, id ChainIdentity, err error) error {
 	if serves {
 		return err
 	}
-	if !asked {
-		p.identity.networks[n.ChainID] = false
-		p.log.Error("payments on this network have no evidence from the chain: the RPC ("+p.opts.Names.RPC+") is for another one",
+	p.identity.networks[n.ChainID] = false
+	setting := p.opts.Names.of(SourceRPC, n.Name)
+	switch {
+	case missing:
+		if !asked {
+			p.log.Warn("payments on this network have no evidence from the chain: no RPC is configured for it ("+setting+")", "network", n.Name)
+		}
+		return fmt.Errorf("%w (%s)", ErrUnwatched, setting)
+	case !asked:
+		p.log.Error("payments on this network have no evidence from the chain: the RPC ("+setting+") is for another one",
 			"network", n.Name, "chain_id", id.ChainID)
 	}
-	return fmt.Errorf("%w: %w", errUnwatched, err)
+	return fmt.Errorf("%w: %w", ErrUnwatched, err)
 }
 
-// trace asks the chain what became of a payment's authorization: errUnwatched without an RPC for
+// trace asks the chain what became of a payment's authorization: ErrUnwatched without an RPC for
 // its network. What is remembered of the RPC only says whether to ask it.
 func (p *Payer) trace(ctx context.Context, row *Payment) (Trace, error) {
 	if p.opts.Chain == nil {
-		return Trace{}, errUnwatched
+		return Trace{}, ErrUnwatched
 	}
 	n, a, err := row.asset()
 	if err != nil {

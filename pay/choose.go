@@ -5,20 +5,24 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"slices"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/purserpay/purser/x402"
 )
 
 // choice holds the requirement that will be paid, and the wallet that pays it.
 type choice struct {
-	index       int
 	requirement x402.Requirement
 	network     x402.Network
 	asset       x402.Asset
 	wallet      Wallet
 	validity    time.Duration
-	giveBack    func() // of the facilitator's turn; nil: none was taken
+	id          string     // of the payment, if one is made
+	offer       x402.Offer // what its payload echoes, with the id where the seller wants that
+	giveBack    func()     // of the facilitator's turn; nil: none was taken
 }
 
 // chosen reports whether there is a requirement that could be paid if the policy allowed it.
@@ -31,13 +35,24 @@ func (c choice) unused() {
 	}
 }
 
+// name gives the payment that would be made its id, and the offer that has it where the seller wants it.
+func (c *choice) name(challenge x402.Challenge, index int) error {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return fmt.Errorf("naming a payment: %w", err)
+	}
+	c.id = id.String()
+	c.offer, err = challenge.Offer(index).Identified(c.id)
+	return err
+}
+
 // HeaderError: the challenge has no entry that could be read as a requirement.
 type HeaderError struct{ Cause error }
 
 func (e *HeaderError) Error() string { return "no usable payment requirement: " + e.Cause.Error() }
 func (e *HeaderError) Unwrap() error { return e.Cause }
 
-// choose takes the first requirement that can be paid (docs/design.md §3.1). When there is none,
+// choose takes the first requirement that can be paid (docs/design.md §3.1). Those of Permit2 come last. When there is none,
 // the error is that of the entry that came furthest. A policy refusal comes with its choice,
 // because the monthly quota is answered before it (§5).
 func (p *Payer) choose(ctx context.Context, r Request, pol Policy) (choice, error) {
@@ -46,18 +61,19 @@ func (p *Payer) choose(ctx context.Context, r Request, pol Policy) (choice, erro
 		bestErr  error = &HeaderError{Cause: errors.New("accepts is empty")}
 		bestRank       = -1
 	)
+	if len(r.Challenge.Accepts) == 0 && r.Challenge.OffersSignIn() {
+		bestErr = &x402.UnsupportedError{Kind: "extension", Value: "sign-in-with-x", Detail: "the seller takes no payments here"}
+	}
 	at := pol.site(r.URL)
-	for i := range r.Challenge.Accepts {
+	for _, i := range byRail(r.Challenge.Accepts) {
 		c, rank, err := p.consider(ctx, r, pol, at, i)
 		if err == nil {
-			c.index = i
 			return c, nil
 		}
 		if rank == rankFault {
 			return choice{}, err
 		}
 		if rank > bestRank {
-			c.index = i
 			best, bestErr, bestRank = c, err, rank
 		}
 	}
@@ -101,6 +117,9 @@ func (p *Payer) consider(ctx context.Context, r Request, pol Policy, at site, in
 		return c, rankFault, err
 	}
 	_, asset, err := req.Supports()
+	if err == nil {
+		err = p.takes(req, network.Name)
+	}
 	var unsupported *x402.UnsupportedError
 	if errors.As(err, &unsupported) {
 		return c, rankTerms, err
@@ -110,22 +129,49 @@ func (p *Payer) consider(ctx context.Context, r Request, pol Policy, at site, in
 	if req.Amount.Cmp(maxAmount) > 0 {
 		return c, rankTerms, &x402.UnsupportedError{Kind: "asset", Value: req.Asset.String(), Detail: "no token has that much"}
 	}
+	if err := c.name(r.Challenge, index); errors.As(err, &unsupported) {
+		return c, rankTerms, err
+	} else if err != nil {
+		return c, rankFault, err
+	}
 	c.network, c.wallet, c.asset = network, wallet, asset
 	if req.Amount.IsZero() {
 		// Any client can make such payments: no wallet is too empty for them.
 		return c, rankPolicy, refusedBy("amount", "an amount of 0 is no payment")
 	}
-	if size := r.Challenge.Offer(index).Size(); size > maxOffer {
-		return c, rankPolicy, refusedBy("challenge-too-large", "%d bytes of the challenge would have to be kept, and %d is the most", size, maxOffer)
+	if wallet.Address != nil && *wallet.Address == req.PayTo {
+		return c, rankPolicy, refusedBy("own-wallet", "the payee is the wallet that would pay")
+	}
+	if !r.Challenge.Offer(index).Fits(maxOffer) {
+		return c, rankPolicy, refusedBy("challenge-too-large", "more than %d bytes of the challenge would have to be kept", maxOffer)
 	}
 	c.validity = validity(req.MaxTimeout)
 	if c.validity < minValidity {
 		return c, rankPolicy, &PolicyError{Rule: "validity", Detail: fmt.Sprintf("the requirement is valid for %s, less than %s", c.validity, minValidity)}
 	}
+	if r.MaxAmount != nil && req.Amount.Cmp(*r.MaxAmount) > 0 {
+		return c, rankPolicy, tooDear("max-amount", req.Amount, CapOf(*r.MaxAmount), ", which the request itself sets")
+	}
 	if err := pol.allows(r.Door, at, r.Task, req.PayTo, req.Amount); err != nil {
 		return c, rankPolicy, err
 	}
-	return c, rankPolicy, nil
+	if err := p.checkOffer(ctx, r, pol, index); err != nil {
+		return c, rankPolicy, err
+	}
+	return c, rankPolicy, p.allowed(ctx, c)
+}
+
+// checkOffer refuses a requirement that contradicts the seller's signed offers: *PolicyError.
+func (p *Payer) checkOffer(ctx context.Context, r Request, pol Policy, index int) error {
+	said, err := r.Challenge.SignedOffer(index, p.now(), pol.OfferSigners...)
+	var wrong *x402.SignedOfferError
+	if errors.As(err, &wrong) {
+		return refusedBy("offer-"+string(wrong.Fault), "%s", wrong.Detail)
+	}
+	if err == nil && said == x402.OfferUnchecked {
+		p.log.DebugContext(ctx, "signed offer cannot be checked here, and counts as none", "key", r.Key.ID)
+	}
+	return err
 }
 
 func validity(asked time.Duration) time.Duration {
@@ -135,16 +181,17 @@ func validity(asked time.Duration) time.Duration {
 	return min(asked, maxValidity)
 }
 
-// walletFor finds the oldest live wallet of the key on a network: *NoWalletError.
+// walletFor finds the first wallet on a network that the key may use: *NoWalletError. Wallets of the
+// provider in use come first, because no other one can sign.
 func (p *Payer) walletFor(ctx context.Context, k Key, network string) (Wallet, error) {
 	ws, err := p.store.Wallets(ctx, k.ID)
 	if err != nil {
 		return Wallet{}, err
 	}
-	for _, w := range ws {
-		if w.Network == network {
-			return w, nil
-		}
+	ws = slices.DeleteFunc(ws, func(w Wallet) bool { return w.Network != network })
+	if len(ws) == 0 {
+		return Wallet{}, &NoWalletError{Network: network}
 	}
-	return Wallet{}, &NoWalletError{Network: network}
+	ours := slices.IndexFunc(ws, func(w Wallet) bool { return w.Provider() == p.opts.Wallets.Name() })
+	return ws[max(ours, 0)], nil
 }

@@ -66,11 +66,15 @@ func (p *Payer) askSources(ctx context.Context) {
 		all.Go(func() { _ = f.Probe(ctx) }) // its Date is all that is asked for
 	}
 	for s, c := range map[TimeSource]Chain{SourceRPC: p.opts.Chain, SourceSecondRPC: p.opts.Second} {
-		if h, ok := c.(Header); ok {
+		h, ok := c.(Header)
+		if !ok {
+			continue
+		}
+		for _, n := range p.opts.Networks {
 			all.Go(func() {
 				sent := p.now()
-				if head, err := h.Head(ctx); err == nil {
-					p.time.sawBlock(s, sent, p.now(), head.Time)
+				if head, err := h.Head(ctx, n); err == nil {
+					p.time.sawBlock(p.sourceOn(s, n), sent, p.now(), head.Time)
 				}
 			})
 		}

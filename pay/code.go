@@ -40,7 +40,16 @@ const (
 	CodeTransaction   ErrorCode = "transaction-known"
 	CodeNoAddress     ErrorCode = "no-address"
 	CodeSellerSettles ErrorCode = "seller-settles" // *SellerSettlesError
+	CodeAllowance     ErrorCode = "allowance"      // *AllowanceError
 	CodeCallerGone    ErrorCode = "caller-gone"
+	CodeUncancelable  ErrorCode = "uncancelable" // *UncancelableError
+
+	// A transaction of a wallet.
+	CodeGas            ErrorCode = "no-gas"                 // *GasError
+	CodeNoTransactions ErrorCode = "no-transactions"        // the signer signs none
+	CodeRejected       ErrorCode = "transaction-rejected"   // *RejectedError
+	CodeReverts        ErrorCode = "transaction-would-fail" // *RevertError
+	CodeRPC            ErrorCode = "rpc"                    // *RPCError
 
 	// The books.
 	CodeKeyNotFound     ErrorCode = "key-not-found"
@@ -56,6 +65,9 @@ const (
 	CodeKeyLinked       ErrorCode = "key-linked"
 	CodeNotRevealable   ErrorCode = "not-revealable"
 	CodeWalletLimit     ErrorCode = "wallet-limit"
+	CodeAddressTaken    ErrorCode = "address-taken"
+	CodeWalletLive      ErrorCode = "wallet-live"
+	CodeNoSecret        ErrorCode = "no-secret"
 
 	// What purser depends on.
 	CodeUnavailable    ErrorCode = "unavailable"
@@ -64,7 +76,8 @@ const (
 	CodeNotReconciling ErrorCode = "not-reconciling"
 	CodeNoChain        ErrorCode = "no-chain"
 	CodeNoFacilitator  ErrorCode = "no-facilitator"
-	CodeEnded          ErrorCode = "ended" // the context of the call ended
+	CodeSigner         ErrorCode = "signer" // *SignerError
+	CodeEnded          ErrorCode = "ended"  // the context of the call ended
 )
 
 // coded is an error that knows its code. One that is about a payment comes before its cause: the
@@ -84,8 +97,15 @@ func (*OpenError) code() ErrorCode          { return CodeOpen }
 func (*SpentError) code() ErrorCode         { return CodeSpent }
 func (*UnresolvableError) code() ErrorCode  { return CodeUnresolvable }
 func (*SellerSettlesError) code() ErrorCode { return CodeSellerSettles }
+func (*AllowanceError) code() ErrorCode     { return CodeAllowance }
 func (*ReconcilingError) code() ErrorCode   { return CodeReconciling }
 func (*ClockError) code() ErrorCode         { return CodeClock }
+func (*SignerError) code() ErrorCode        { return CodeSigner }
+func (*UncancelableError) code() ErrorCode  { return CodeUncancelable }
+func (*GasError) code() ErrorCode           { return CodeGas }
+func (*RejectedError) code() ErrorCode      { return CodeRejected }
+func (*RevertError) code() ErrorCode        { return CodeReverts }
+func (*RPCError) code() ErrorCode           { return CodeRPC }
 
 // Code finds the code of an error. Why a payment failed, the code of [FailedError.Cause] says.
 func Code(err error) ErrorCode {

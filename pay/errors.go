@@ -18,7 +18,9 @@ func (e *sentinel) code() ErrorCode { return e.kind }
 
 // Errors that stores and the pipeline return.
 var (
-	ErrKeyNotFound      error = &sentinel{CodeKeyNotFound, "key not found"}
+	ErrKeyNotFound error = &sentinel{CodeKeyNotFound, "key not found"}
+	// ErrSecretReplaced is an ErrKeyNotFound: the key has another secret since `purser keys reissue`.
+	ErrSecretReplaced         = fmt.Errorf("%w: its secret was replaced", ErrKeyNotFound)
 	ErrKeyExists        error = &sentinel{CodeKeyExists, "that API key already exists"}
 	ErrKeyLimit         error = &sentinel{CodeKeyLimit, "API key limit reached"} // of the organization's plan
 	ErrKeyClaimed       error = &sentinel{CodeKeyClaimed, "the key belongs to another organization"}
@@ -32,8 +34,13 @@ var (
 	ErrOrganizationNotFound error = &sentinel{CodeOrgNotFound, "organization not found"}
 	ErrNoChain              error = &sentinel{CodeNoChain, "no RPC for this network, so its balances are not known"}
 	ErrWalletNotFound       error = &sentinel{CodeWalletNotFound, "wallet not found"} // no live one of the key
+	// ErrNoSecret: the wallet's key is not in the store. Its provider keeps it, or it has none.
+	ErrNoSecret   error = &sentinel{CodeNoSecret, "purser does not have the wallet's key: its provider keeps it, or it has none"}
+	ErrWalletLive error = &sentinel{CodeWalletLive, "the wallet is not deleted"}
 	// ErrWalletLimit: the plan, or an unclaimed key's bound, has no room for another wallet.
-	ErrWalletLimit     error = &sentinel{CodeWalletLimit, "wallet limit reached"}
+	ErrWalletLimit error = &sentinel{CodeWalletLimit, "wallet limit reached"}
+	// ErrAddressTaken: a wallet has the address, deleted or not, of any key and network.
+	ErrAddressTaken    error = &sentinel{CodeAddressTaken, "a wallet has this address already"}
 	ErrPaymentNotFound error = &sentinel{CodePaymentNotFound, "payment not found"} // or it belongs to another key
 	// ErrEventNotFound: a listing was to go on behind a spend event that the key does not have.
 	ErrEventNotFound     error = &sentinel{CodeEventNotFound, "spend event not found"}
@@ -46,8 +53,8 @@ var (
 	// ErrTransactionKnown: the claimed transaction is recorded for another payment.
 	ErrTransactionKnown error = &sentinel{CodeTransaction, "transaction is recorded for another payment"}
 	// ErrPolicyChanged: the key has another policy or owner, or its organization another plan,
-	// than the call was judged by.
-	ErrPolicyChanged       = errors.New("the key's policy, owner or plan has changed")
+	// than the call was judged by. Or the wallet that was chosen is not the key's to use any more.
+	ErrPolicyChanged       = errors.New("the key's policy, owner, plan or wallet has changed")
 	ErrUnavailable   error = &sentinel{CodeUnavailable, "store unavailable"} // nothing was written
 	// ErrQueued: the store cannot write at the moment, but keeps the outcome and will
 	// write it before anything else once it can.
@@ -68,10 +75,15 @@ type InputError struct{ Field, Reason string }
 func (e *InputError) Error() string { return e.Field + ": " + e.Reason }
 
 // PolicyError: a rule refused the payment before anything was signed. Rule is a stable word:
-// paused, amount, challenge-too-large, doors, validity, hosts, payees, per-payment, daily-budget,
-// monthly-budget, per-minute, price-guard, unanswered, or one of a part: host- or task-per-payment,
-// -daily-budget, -monthly-budget.
-type PolicyError struct{ Rule, Detail string }
+// paused, amount, own-wallet, challenge-too-large, doors, validity, hosts, payees, per-payment, daily-budget,
+// monthly-budget, max-amount, per-minute, price-guard, unanswered; one of a part: host- or task-per-payment,
+// -daily-budget, -monthly-budget; or one about the seller's signed offers: offer-unreadable,
+// offer-differs, offer-signature, offer-expired. Detail tells people of it, with amounts in whole
+// units.
+type PolicyError struct {
+	Rule, Detail string
+	Figures      *Figures // nil: the rule counts nothing
+}
 
 func (e *PolicyError) Error() string { return "refused by policy (" + e.Rule + "): " + e.Detail }
 

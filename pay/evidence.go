@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -12,7 +11,8 @@ import (
 )
 
 // This file holds the whole table of evidence of docs/design.md §3, in its order. Its functions
-// take what was seen and return what it means. They ask nothing and change nothing.
+// take what was seen and return what it means. They ask nothing and change nothing. The words of
+// facilitators and sellers are in reasons.go.
 //
 // A timeout, a reset, a 5xx or a 402 after the payload left proves nothing.
 
@@ -68,6 +68,8 @@ const (
 	claimHinted
 	// claimRefused says that our facilitator had the payload to send, and did not send it.
 	claimRefused
+	// claimCharged says that our facilitator has sent it. Only the chain tells how much it moved.
+	claimCharged
 )
 
 // asksChain reports whether the chain's word can change what the claim means.
@@ -79,20 +81,24 @@ func (c claim) asksChain() bool { return c.kind != claimFinal }
 //	used      settled         void                       unclear       unclear     settled
 //	hinted    settled         void                       noted         noted       noted
 //	refused   settled         refused                    refused       refused     refused
+//	charged   settled         settled                    settled       settled     settled
 //
 // A refusal may be wrong, because the first of the facilitator's own tries got through after all.
 // It may be premature, because a node sends later what it has kept. So the chain is asked at once.
+// Without an RPC, "used" settles no payment that an operator cancels: see [Outcome.Hearsay].
 func (c claim) outcome(chain chainWord) Outcome {
 	o := c.alone
 	switch {
 	case c.kind == claimFinal:
 	case chain.used():
-		return Outcome{Verdict: VerdictSettled, Transaction: chain.trace.Transaction, Detail: o.Detail, Note: c.seen}
-	case c.kind == claimRefused:
+		return Outcome{
+			Verdict: VerdictSettled, Transaction: chain.trace.Transaction, Moved: chain.trace.Moved, Detail: o.Detail, Note: c.seen,
+		}
+	case c.kind == claimRefused, c.kind == claimCharged:
 	case chain.canceled():
 		o.Verdict, o.Reason, o.Note = VerdictVoid, reasonCanceled, c.seen
 	case c.kind == claimUsed && !chain.watched:
-		o.Verdict = VerdictSettled
+		o.Verdict, o.Hearsay = VerdictSettled, true
 	}
 	return o
 }
@@ -125,12 +131,25 @@ func settleClaim(ans SettleAnswer, fresh bool) claim {
 	return claim{alone: Outcome{Reason: ans.Reason, Detail: ans.Raw, Note: note}}
 }
 
+// of returns the claim about a payment. Of one that may move less than its terms say, the chain is asked
+// how much it moved.
+func (c claim) of(row *Payment) claim {
+	if row.upto() && c.alone.Verdict == VerdictSettled {
+		c.kind, c.seen = claimCharged, c.alone.Note
+	}
+	return c
+}
+
 // verifyClaim reads an answer of our facilitator's /verify that is not yes. A refusal there needs
 // no word of the chain: /verify sends nothing.
 func verifyClaim(ans VerifyAnswer, fresh bool) claim {
 	switch {
 	case UsedReason(ans.Reason):
 		return usedClaim(ans.Reason, ans.Raw)
+	case !fresh && mentions(ans.Reason, spentWords):
+		c := noted("verification unclear: " + ans.Reason)
+		c.kind, c.seen, c.alone.Reason, c.alone.Detail = claimHinted, usedNote(ans.Reason), ans.Reason, ans.Raw
+		return c
 	case !fresh || PendingReason(ans.Reason):
 		return claim{alone: Outcome{Reason: ans.Reason, Note: "verification unclear: " + ans.Reason, Detail: ans.Raw}}
 	}
@@ -144,10 +163,24 @@ func receiptClaim(row *Payment, r x402.Receipt) claim {
 		return usedClaim(r.ErrorReason, nil)
 	case !r.Success:
 		return noted("receipt says failure: " + r.ErrorReason)
+	case row.upto() && why == "":
+		return noted(uptoNote(r))
 	case why != "":
 		return noted("receipt does not fit: " + why)
 	}
 	return claim{alone: Outcome{Verdict: VerdictSettled, Transaction: strings.ToLower(r.Transaction), ClaimedTransaction: true}}
+}
+
+// upto reports whether the seller chooses how much the payment moves.
+func (p *Payment) upto() bool { return p.Authorization.Rail == x402.RailUpto }
+
+// uptoNote tells of a receipt of scheme upto. It is no evidence, because a seller could name less than
+// it takes: the budgets get nothing back before the chain tells.
+func uptoNote(r x402.Receipt) string {
+	if r.Amount == nil {
+		return "receipt does not say how much was charged"
+	}
+	return "receipt says that " + r.Amount.String() + " was charged"
 }
 
 // misfit says why a successful receipt is no evidence for a payment, or "". That no other payment
@@ -158,8 +191,10 @@ func misfit(row *Payment, r x402.Receipt) string {
 		return "network " + Truncate(r.Network, 40)
 	case r.Payer != "" && !strings.EqualFold(r.Payer, row.Authorization.From.String()):
 		return "payer " + Truncate(r.Payer, 60)
-	case r.Amount != nil && r.Amount.Cmp(row.Terms.Amount) != 0:
+	case r.Amount != nil && r.Amount.Cmp(row.Terms.Amount) != 0 && (!row.upto() || r.Amount.Cmp(row.Terms.Amount) > 0):
 		return "amount " + r.Amount.String()
+	case row.upto() && r.Amount != nil && r.Amount.IsZero() && r.Transaction == "":
+		return "" // nothing was charged
 	case !x402.ValidTransaction(r.Transaction):
 		return "transaction " + Truncate(r.Transaction, 80)
 	}
@@ -228,9 +263,9 @@ func chainOutcome(row *Payment, t Trace) Outcome {
 	settled := row.State == Settled
 	switch {
 	case t.Used && !settled:
-		return Outcome{Verdict: VerdictSettled, Transaction: t.Transaction}
+		return Outcome{Verdict: VerdictSettled, Transaction: t.Transaction, Moved: t.Moved}
 	case t.Used && t.SafeLogs && over && settled:
-		return Outcome{Verdict: VerdictConfirmed, Transaction: t.Transaction}
+		return Outcome{Verdict: VerdictConfirmed, Transaction: t.Transaction, Moved: t.Moved}
 	case canceled && settled:
 		return Outcome{Verdict: VerdictDisputed, Reason: "authorization was canceled on chain"}
 	case canceled:
@@ -395,111 +430,4 @@ func agreed(row *Payment, first, second Trace) (_ Trace, contradicted bool) {
 		return first, false
 	}
 	return first.withoutSafe(), false
-}
-
-// The words with which facilitators and sellers explain a failure are an open set that
-// differs between implementations. These are those that mean anything for the money. A word
-// that is not here means nothing: unclear.
-
-// UsedReason reports whether a reason says that the authorization is used already. Sellers
-// and v1 facilitators wrap the word in text of their own, so it counts wherever it stands.
-func UsedReason(reason string) bool { return mentions(reason, usedWords) }
-
-// PendingReason reports whether a reason says that the transfer was sent and is not seen
-// yet. It counts wherever it stands, like that of UsedReason.
-func PendingReason(reason string) bool { return mentions(reason, pendingWords) }
-
-// FundsReason reports whether a reason says that the wallet holds too little. It counts
-// wherever it stands, like that of UsedReason.
-func FundsReason(reason string) bool { return mentions(reason, fundsWords) }
-
-// PreBroadcastReason reports whether a /settle that refused with this reason, and named
-// no transaction, cannot have sent the transfer to the chain. The reason must be the
-// whole word. It is about that one call: see [freshPayload].
-func PreBroadcastReason(reason string) bool {
-	return preBroadcastWords[strings.ToLower(strings.TrimSpace(reason))]
-}
-
-var usedWords = []string{
-	// x402 EVM exact, v1 and v2, as invalid_exact_evm_nonce_already_used; CDP likewise.
-	"nonce_already_used",
-	// x402 specification v1 §9 and CDP: this payload was given to /settle before.
-	"duplicate_settlement",
-	// The token's own revert (FiatTokenV2), which v1 facilitators pass on as text.
-	"authorization is used or canceled",
-}
-
-var pendingWords = []string{
-	// x402 EVM exact: the wait for the receipt ended first.
-	"settlement_pending",
-	// CDP.
-	"transaction_confirmation_timed_out",
-	"failed_to_get_receipt",
-}
-
-var fundsWords = []string{
-	// x402 specification §9; as invalid_exact_evm_insufficient_balance in EVM exact.
-	"insufficient_funds",
-	"insufficient_balance",
-}
-
-// Left out on purpose:
-//   - transaction_failed, invalid_transaction_state, transfer_event_mismatch,
-//     settle_exact_failed_onchain: a transfer was sent.
-//   - invalid_exact_evm_signature and invalid_exact_evm_payload_signature: public
-//     facilitators answer so when their own sending account got out of step, possibly with
-//     a transfer already under way. Our signatures are checked before they leave.
-//   - smart_wallet_deployment_failed: something was sent.
-//   - unexpected_*, unknown_error, timeouts, node failures, failed_to_*: may be anything.
-//   - invalid_payment, payment_expired: named by the v1 specification without saying when.
-//   - the words of Permit2 and upto, which purser does not pay with.
-var preBroadcastWords = map[string]bool{
-	// x402 specification §9.
-	"insufficient_funds":           true,
-	"invalid_network":              true,
-	"invalid_payload":              true,
-	"invalid_payment_requirements": true,
-	"invalid_scheme":               true,
-	"unsupported_scheme":           true,
-	"invalid_x402_version":         true,
-	"invalid_exact_evm_payload_authorization_valid_after":    true,
-	"invalid_exact_evm_payload_authorization_valid_before":   true,
-	"invalid_exact_evm_payload_authorization_value":          true,
-	"invalid_exact_evm_payload_authorization_value_mismatch": true,
-	"invalid_exact_evm_payload_recipient_mismatch":           true,
-	"invalid_exact_evm_payload_undeployed_smart_wallet":      true,
-
-	// x402 EVM exact, both versions: found by checking, simulating or estimating gas.
-	"invalid_exact_evm_scheme":                        true,
-	"invalid_exact_evm_network_mismatch":              true,
-	"invalid_exact_evm_missing_eip712_domain":         true,
-	"invalid_exact_evm_recipient_mismatch":            true,
-	"invalid_exact_evm_authorization_value":           true,
-	"invalid_exact_evm_token_name_mismatch":           true,
-	"invalid_exact_evm_token_version_mismatch":        true,
-	"invalid_exact_evm_eip3009_not_supported":         true,
-	"invalid_exact_evm_insufficient_balance":          true,
-	"invalid_exact_evm_transaction_simulation_failed": true,
-	"invalid_exact_evm_failed_to_parse_signature":     true,
-	"asset_not_deployed_contract":                     true,
-	"eip6492_factory_not_allowed":                     true,
-	"unsupported_payload_type":                        true,
-
-	// CDP: rules and checks in front of the settlement.
-	"invalid_exact_evm_payload_authorization_value_too_low":      true,
-	"invalid_exact_evm_payload_authorization_typed_data_message": true,
-	"invalid_exact_evm_payload_authorization_from_address_kyt":   true,
-	"invalid_exact_evm_payload_authorization_to_address_kyt":     true,
-	"amount_too_low":              true,
-	"invalid_amount":              true,
-	"kyt_risk_detected":           true,
-	"request_blocked_by_location": true,
-	"self_send_not_allowed":       true,
-	"preflight_validation_failed": true,
-	"invalid_bazaar_extension":    true,
-}
-
-func mentions(reason string, words []string) bool {
-	reason = strings.ToLower(reason)
-	return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(reason, w) })
 }

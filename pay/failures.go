@@ -96,9 +96,10 @@ func (b *Begin) patience(v BeginView) (starts []CounterChange, err error) {
 	return starts, nil
 }
 
-// fail counts a payment once among those of its key that failed, also if it settles later.
+// fail counts a payment once among those of its key that failed, also if it settles later. That of
+// an operator is none of its key's.
 func (p *Payment) fail() []CounterChange {
-	if p.Failed {
+	if p.Failed || p.Door == DoorOperator {
 		return nil
 	}
 	p.Failed = true

@@ -44,7 +44,7 @@ func TestPriceGuard(t *testing.T) {
 
 	_, err := w.open(buy{door: pay.DoorProxy, url: url, amount: 4711})
 	var refused *pay.PolicyError
-	if !errors.As(err, &refused) || !strings.Contains(refused.Detail, "4711") || !strings.Contains(refused.Detail, " 100 ") {
+	if !errors.As(err, &refused) || !strings.Contains(refused.Detail, "0.004711 USDC is more than") || !strings.Contains(refused.Detail, " 0.0001 USDC ") {
 		t.Errorf("both prices are not named: %v", err)
 	}
 

@@ -18,16 +18,25 @@ type Health struct {
 	StoreKind   string
 	Facilitator Probe
 	RPC         Probe // of all networks: its error names those without evidence from the chain
-	// SecondRPC is not configured unless both RPCs must agree.
+	// SecondRPC is not configured unless both RPCs of a network must agree.
 	SecondRPC Probe
-	// Clock compares our clock with those of the facilitator and the RPC.
-	Clock   ClockState
-	Network x402.Network
-	Wallets string // provider's name
+	// Clock compares our clock with those of the facilitator and the RPCs.
+	Clock ClockState
+	// Networks holds what is paid on, the first one of the configuration first.
+	Networks []NetworkHealth
+	Wallets  string // provider's name
+	// Signer is the provider, unless it works in this process: then it is not configured.
+	Signer Probe
 	// Reconciling is set, and OK is false, until a restored store is reconciled.
 	Reconciling *ReconcileStatus
 	// Paused is set while everything is paused, which is no fault: OK does not depend on it.
 	Paused *Pause
+}
+
+// NetworkHealth tells how the RPCs of a network are. Both are as in Health, for one network.
+type NetworkHealth struct {
+	x402.Network
+	RPC, SecondRPC Probe
 }
 
 // Probe holds the state of a service that purser depends on.
@@ -53,7 +62,10 @@ const (
 var errNoAnswerYet = errors.New("no answer yet")
 
 // probes hold what one probe of all dependencies gave.
-type probes struct{ facilitator, rpc, second Probe }
+type probes struct {
+	facilitator, rpc, second, signer Probe
+	networks                         []NetworkHealth
+}
 
 // healthCache keeps the last probe of what payments depend on. At most one probe runs.
 type healthCache struct {
@@ -64,11 +76,11 @@ type healthCache struct {
 	stop    context.CancelFunc
 }
 
-// Health asks the store, and tells what the last probe of facilitator and RPC gave. A result older
-// than 10 s starts a new probe. Without one of the last minute, a call waits for it, 2 s at most.
+// Health asks the store, and tells what the last probe of facilitator, RPC and signer gave. A result
+// older than 10 s starts a new probe. Without one of the last minute, a call waits for it, 2 s at
+// most.
 func (p *Payer) Health(ctx context.Context) Health {
-	network := p.opts.Networks[0]
-	h := Health{StoreKind: p.store.Kind(), Network: network, Wallets: p.opts.Wallets.Name()}
+	h := Health{StoreKind: p.store.Kind(), Wallets: p.opts.Wallets.Name()}
 	err := p.store.Health(ctx)
 	if err == nil {
 		h.Reconciling, err = p.Reconciling(ctx)
@@ -79,7 +91,7 @@ func (p *Payer) Health(ctx context.Context) Health {
 	h.Store = Probe{Configured: true, OK: err == nil, Err: err}
 	h.OK = err == nil && h.Reconciling == nil
 	last := p.probed(ctx)
-	h.Facilitator, h.RPC, h.SecondRPC = last.facilitator, last.rpc, last.second
+	h.Facilitator, h.RPC, h.SecondRPC, h.Signer, h.Networks = last.facilitator, last.rpc, last.second, last.signer, last.networks
 	h.Clock = p.time.State()
 	return h
 }
@@ -112,9 +124,9 @@ func (p *Payer) probed(ctx context.Context) probes {
 			}
 			return Probe{Configured: true, Err: errNoAnswerYet}
 		}
-		return probes{
-			facilitator: unheard(p.opts.Facilitator != nil), rpc: unheard(p.opts.Chain != nil), second: unheard(p.opts.Second != nil),
-		}
+		_, outside := p.opts.Wallets.(Probing)
+		rpc, second := unheard(p.opts.Chain != nil), unheard(p.opts.Second != nil)
+		return probes{unheard(p.opts.Facilitator != nil), rpc, second, unheard(outside), p.networkHealth(rpc, second)}
 	}
 	return c.last
 }
@@ -159,41 +171,71 @@ func (p *Payer) probe(ctx context.Context) (all probes) {
 	if f := p.opts.Facilitator; f != nil {
 		ask(&all.facilitator, f.Probe)
 	}
-	if p.opts.Chain != nil {
-		ask(&all.rpc, p.checkNetworks)
+	all.networks = p.networkHealth(Probe{}, Probe{})
+	for i := range all.networks {
+		n := &all.networks[i]
+		if p.opts.Chain != nil {
+			ask(&n.RPC, func(ctx context.Context) error { return p.checkNetwork(ctx, n.Network) })
+		}
+		if p.opts.Second != nil {
+			wg.Go(func() { n.SecondRPC = p.checkSecond(ctx, n.Network) })
+		}
 	}
-	if p.opts.Second != nil {
-		ask(&all.second, p.checkSecond)
+	if signer, outside := p.opts.Wallets.(Probing); outside {
+		ask(&all.signer, signer.Probe)
 	}
 	wg.Wait()
+	all.rpc = together(all.networks, func(n NetworkHealth) Probe { return n.RPC })
+	all.second = together(all.networks, func(n NetworkHealth) Probe { return n.SecondRPC })
 	return all
 }
 
-// checkNetworks asks the RPC about each network that is paid on.
-func (p *Payer) checkNetworks(ctx context.Context) error {
-	var errs []error
-	for _, n := range p.opts.Networks {
-		if err := p.checkChain(ctx, n, n.Assets[0]); err != nil {
-			errs = append(errs, fmt.Errorf("no evidence for %s: %w", n.Name, err))
-		}
+// networkHealth lists the networks that are paid on with one state of all their RPCs.
+func (p *Payer) networkHealth(rpc, second Probe) []NetworkHealth {
+	list := make([]NetworkHealth, len(p.opts.Networks))
+	for i, n := range p.opts.Networks {
+		list[i] = NetworkHealth{n, rpc, second}
 	}
-	return errors.Join(append(errs, p.words.problem(SourceRPC, p.now()))...)
+	return list
 }
 
-// checkSecond asks the second RPC about each network that the first one serves.
-func (p *Payer) checkSecond(ctx context.Context) error {
-	errs := []error{p.words.problem(SourceSecondRPC, p.now())}
-	for _, n := range p.opts.Networks {
-		if !p.watches(n.Name) {
-			continue
-		}
-		id, err := p.opts.Second.Identify(ctx, n, n.Assets[0])
-		if err == nil {
-			err = p.sameWorld(ctx, n, id)
-		}
-		if err != nil {
-			errs = append(errs, fmt.Errorf("nothing can be void on %s: %w", n.Name, err))
-		}
+// together sums up the RPCs of all networks.
+func together(networks []NetworkHealth, of func(NetworkHealth) Probe) (sum Probe) {
+	var errs []error
+	for _, n := range networks {
+		one := of(n)
+		sum.Configured = sum.Configured || one.Configured
+		errs = append(errs, one.Err)
 	}
-	return errors.Join(errs...)
+	sum.Err = errors.Join(errs...)
+	sum.OK = sum.Configured && sum.Err == nil
+	return sum
+}
+
+// checkNetwork asks the RPC about a network.
+func (p *Payer) checkNetwork(ctx context.Context, n x402.Network) (err error) {
+	if err = p.checkChain(ctx, n, n.Assets[0]); err != nil {
+		err = fmt.Errorf("no evidence for %s: %w", n.Name, err)
+	}
+	return errors.Join(err, p.words.problem(rpcOf{SourceRPC, n.Name}, p.now()))
+}
+
+// checkSecond asks the second RPC of a network, if there is one, unless the first one does not serve
+// the network.
+func (p *Payer) checkSecond(ctx context.Context, n x402.Network) Probe {
+	if !p.watches(n.Name) {
+		return Probe{Configured: true, OK: true}
+	}
+	id, err := p.opts.Second.Identify(ctx, n, n.Assets[0])
+	if errors.Is(err, ErrUnwatched) {
+		return Probe{}
+	}
+	if err == nil {
+		err = p.sameWorld(ctx, n, SourceSecondRPC, id)
+	}
+	if err != nil {
+		err = fmt.Errorf("nothing can be void on %s: %w", n.Name, err)
+	}
+	err = errors.Join(err, p.words.problem(rpcOf{SourceSecondRPC, n.Name}, p.now()))
+	return Probe{Configured: true, OK: err == nil, Err: err}
 }

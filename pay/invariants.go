@@ -64,8 +64,8 @@ func (c *CounterCheck) Add(p *Payment) error {
 		}
 		c.sums[r.Counter] = sum
 	}
-	if p.Price != "" && p.State == Settled && !p.Terms.Amount.IsZero() && !slices.Contains(c.prices[p.Price], p.Terms.Amount) {
-		c.prices[p.Price] = append(c.prices[p.Price], p.Terms.Amount)
+	if p.Price != "" && p.State == Settled && !p.Terms.Amount.IsZero() && !slices.Contains(c.prices[p.Price], p.Moved()) {
+		c.prices[p.Price] = append(c.prices[p.Price], p.Moved())
 	}
 	return nil
 }

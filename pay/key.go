@@ -23,12 +23,19 @@ type Key struct {
 	PolicyRevision uint64 `json:"PolicyRevision,omitempty"`
 	// Paused: the key makes no new payment, and repeats of earlier ones are served.
 	Paused *Pause `json:"Paused,omitempty"`
+	// Exec marks the key that `purser exec` pays with. A copy of its secret is kept, encrypted.
+	Exec bool `json:"Exec,omitempty"`
+	// Reissued holds when the present secret took the place of an earlier one; zero: it is the first.
+	Reissued time.Time `json:"Reissued,omitzero"`
 	// RevokedAt holds when the key was revoked for ever; zero: it is not.
 	RevokedAt time.Time `json:"RevokedAt,omitzero"`
 }
 
 // Revoked reports whether the key resolves nowhere any more.
 func (k Key) Revoked() bool { return !k.RevokedAt.IsZero() }
+
+// Kept reports whether the store keeps a copy of the key's secret, encrypted.
+func (k Key) Kept() bool { return k.Claimed() || k.Exec }
 
 // Claimed reports whether the key belongs to an organization.
 func (k Key) Claimed() bool { return k.OrganizationID != "" }
@@ -44,7 +51,7 @@ func (k Key) Owner() string {
 // NewKey holds the input of creating a key.
 type NewKey struct {
 	Key
-	// Secret is the plaintext. Of a claimed key, stores keep an encrypted copy.
+	// Secret is the plaintext. Stores keep an encrypted copy if [Key.Kept] says so.
 	Secret string
 	// Plan is that of the OrganizationID from now on. Empty: a known organization keeps its plan,
 	// and an unknown one gets PlanFree (docs/design.md §5).

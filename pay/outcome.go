@@ -23,6 +23,8 @@ type Outcome struct {
 	Transaction string // 0x + 64 hex, or ""
 	// ClaimedTransaction: a receipt claims it. If another payment has it: ErrTransactionKnown.
 	ClaimedTransaction bool
+	// Moved holds what has moved, by the chain's word; zero: the amount of the terms.
+	Moved x402.Amount
 	// EventID names the spend event, for VerdictSettled and VerdictDisputed.
 	EventID string
 
@@ -32,8 +34,15 @@ type Outcome struct {
 
 	Signature *x402.Signature // stored when the payment has none yet
 	Receipted bool            // the seller's receipt was posted
+	// SignedReceipt is kept with a settled payment that has none yet.
+	SignedReceipt json.RawMessage
 	// Resolution: the verdict is an operator's. It needs the lease, and [Payment.Resolvable].
 	Resolution *Resolution
+	// Canceling replaces the payment's. It needs no lease, and [Payment.Cancelable].
+	Canceling *Canceling
+	// Hearsay: it was only said that the authorization is used. Of one that is being canceled that says
+	// nothing.
+	Hearsay bool
 	// Check moves recovery's next check; zero leaves it or, with Checked, ends the checks.
 	Check   time.Time
 	Checked bool
@@ -64,6 +73,9 @@ func (o Outcome) Claims() bool {
 // current fence: ErrLeaseLost.
 func (p *Payment) Apply(o Outcome) (Effects, error) {
 	fx := Effects{Was: p.State}
+	if o.Hearsay && p.Canceling != nil {
+		o.Verdict = Unclear
+	}
 	held := o.Fence != 0 && p.Lease.Fence == o.Fence && p.Lease.Owner != ""
 	observing := o.Verdict == Unclear && !o.Release && !o.Retire && o.Signature == nil
 	if o.Verdict != VerdictSettled && !held && !observing {
@@ -74,6 +86,13 @@ func (p *Payment) Apply(o Outcome) (Effects, error) {
 			return Effects{}, err
 		}
 	}
+	if o.Canceling != nil {
+		if err := p.Cancelable(o.At); err != nil {
+			return Effects{}, err
+		}
+		c := *o.Canceling
+		p.Canceling = &c
+	}
 	if err := p.applyVerdict(o, held, &fx); err != nil {
 		return Effects{}, err
 	}
@@ -83,6 +102,9 @@ func (p *Payment) Apply(o Outcome) (Effects, error) {
 	}
 	if o.Detail != nil && (held || o.Verdict == VerdictSettled) {
 		p.Detail = o.Detail
+	}
+	if o.SignedReceipt != nil && p.SignedReceipt == nil && p.State == Settled {
+		p.SignedReceipt = o.SignedReceipt
 	}
 	p.note(o.At, o.Note)
 	if o.Receipted {
@@ -136,6 +158,10 @@ func (p *Payment) applyVerdict(o Outcome, held bool, fx *Effects) error {
 	case VerdictConfirmed:
 		// A dispute is final: past the validity, at a safe block, nothing can move any more.
 		if p.State == Settled && !p.Disputed {
+			if p.misbooked(o) {
+				p.note(o.At, "the chain has moved "+o.Moved.String()+", and "+p.Moved().String()+" was booked")
+				fx.Counters = p.recharge(o.Moved)
+			}
 			p.Confirmed = true
 			if o.Transaction != "" && o.Transaction != p.Transaction {
 				if p.Transaction != "" {
@@ -215,13 +241,20 @@ func (p *Payment) settle(o Outcome, fx *Effects) {
 	p.Refused, p.Doubted, p.Unresolved = false, false, false
 	p.Transaction = o.Transaction
 	fx.Counters = append(p.release(AtSettled), p.retake(AtSettled)...)
+	fx.Counters = append(fx.Counters, p.charge(o.Moved)...)
 	// A free answer is no price: it would let the next one ask anything.
 	if p.Price != "" && !p.Terms.Amount.IsZero() {
-		fx.Counters = append(fx.Counters, CounterChange{Counter: p.Price, Amount: p.Terms.Amount, Set: true})
+		fx.Counters = append(fx.Counters, CounterChange{Counter: p.Price, Amount: p.Moved(), Set: true})
 	}
 	p.EventID = o.EventID
 	e := p.event(o)
 	fx.Event = &e
+}
+
+// misbooked reports whether a safe block tells of another amount than the payment was settled with: that
+// was the word of a facilitator, or of a block that the chain took back.
+func (p *Payment) misbooked(o Outcome) bool {
+	return o.Verdict == VerdictConfirmed && !p.Confirmed && !o.Moved.IsZero() && o.Moved != p.Moved()
 }
 
 // revive opens a doubted payment again for a repeat, and takes back what was given away.
@@ -237,7 +270,7 @@ func (p *Payment) close(to State, o Outcome) {
 
 func (p *Payment) event(o Outcome) SpendEvent {
 	return SpendEvent{
-		ID: o.EventID, KeyID: p.KeyID, PaymentID: p.ID, Amount: p.Terms.Amount, Currency: p.Currency,
+		ID: o.EventID, KeyID: p.KeyID, PaymentID: p.ID, Amount: p.Moved(), Currency: p.Currency,
 		RequestURL: p.RequestURL, Task: p.Task, Host: p.Host, Created: o.At.UTC(),
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/google/uuid"
 	lru "github.com/hashicorp/golang-lru/v2"
 
-	"github.com/purserpay/purser/internal/breaker"
 	"github.com/purserpay/purser/internal/failpoint"
 	"github.com/purserpay/purser/internal/perclient"
 	"github.com/purserpay/purser/x402"
@@ -38,6 +37,8 @@ type Options struct {
 
 	// Networks that may be paid on. Default: the pinned networks marked as default.
 	Networks []x402.Network
+	// Schemes of x402 that may be paid. Default: exact.
+	Schemes []string
 	// DefaultPolicy holds for what a key's own policy does not set: see [Payer.PolicyOf].
 	DefaultPolicy Policy
 	// Plans say what organizations may have. What is missing is that of the shipped plans.
@@ -57,17 +58,23 @@ type Options struct {
 
 // Names holds the operator's names of settings and commands, for messages.
 type Names struct {
-	RPC        string // the setting of the RPC; default: "rpc"
-	SecondRPC  string // that of the second one; default: "rpc_2"
-	AcceptRisk string // the command that ends reconciling without the chain; default: "accept the risk"
+	// RPC names the setting of a network's RPC; default: "rpc". SecondRPC names that of its second one;
+	// default: "rpc_2".
+	RPC, SecondRPC func(network string) string
+	AcceptRisk     string // the command that ends reconciling without the chain; default: "accept the risk"
+	Approve        string // the command that gives Permit2 an allowance of a wallet; default: "approve Permit2 for"
 }
 
-// of returns the name of a source's setting.
-func (n Names) of(s TimeSource) string {
+// of returns the name of the setting of an RPC of a network.
+func (n Names) of(s TimeSource, network string) string {
+	name := n.RPC
 	if s == SourceSecondRPC {
-		return n.SecondRPC
+		name = n.SecondRPC
 	}
-	return n.RPC
+	if name == nil {
+		return string(s)
+	}
+	return name(network)
 }
 
 // Validity of an authorization (docs/design.md §3.1).
@@ -96,12 +103,15 @@ type Payer struct {
 	time     *Timekeeper
 	words    rpcWords
 	balances balanceCache
-	slowRPC  *breaker.Breaker // for balances, of payments
-	slowView *breaker.Breaker // and of wallet pages
+	slowRPC  balanceBreakers // of payments
+	slowView balanceBreakers // of wallet pages
 	verified *lru.Cache[verifiedKey, struct{}]
+	signedIn *lru.Cache[Hash, struct{}] // nonces of sign-ins
 	health   healthCache
 	earlier  earlier
 	eventIDs eventIDs
+	delays   delays
+	senders  senders // of transactions
 
 	reconcile reconciling
 	retaining retaining
@@ -136,8 +146,10 @@ func New(o Options) (*Payer, error) {
 	if len(o.Networks) == 0 {
 		o.Networks = x402.DefaultNetworks()
 	}
-	o.Names.RPC = cmp.Or(o.Names.RPC, string(SourceRPC))
-	o.Names.SecondRPC = cmp.Or(o.Names.SecondRPC, string(SourceSecondRPC))
+	if len(o.Schemes) == 0 {
+		o.Schemes = []string{x402.SchemeExact}
+	}
+	o.Names.Approve = cmp.Or(o.Names.Approve, "approve Permit2 for")
 	o.Names.AcceptRisk = cmp.Or(o.Names.AcceptRisk, "accept the risk")
 	setDefault(&o.SendTimeout, 300*time.Second)
 	setDefault(&o.RepeatWait, 30*time.Second)
@@ -146,9 +158,9 @@ func New(o Options) (*Payer, error) {
 	return &Payer{
 		time: o.Time,
 		opts: o, store: o.Store, log: o.Logger, now: o.Clock,
-		owner: uuid.NewString(), holds: make(map[string]*hold), identity: newChainIdentity(), slowRPC: newBalanceBreaker(), slowView: newBalanceBreaker(),
+		owner: uuid.NewString(), holds: make(map[string]*hold), identity: newChainIdentity(), slowRPC: newBalanceBreakers(o.Networks), slowView: newBalanceBreakers(o.Networks),
 		balances: balanceCache{seen: perclient.NewCache[balanceKey, *balanceEntry](maxBalances)},
-		verified: perclient.NewCache[verifiedKey, struct{}](maxVerified), words: rpcWords{last: map[TimeSource]rpcWord{}},
+		verified: perclient.NewCache[verifiedKey, struct{}](maxVerified), signedIn: perclient.NewCache[Hash, struct{}](maxSignIns), words: rpcWords{last: map[rpcOf]rpcWord{}},
 		reconcile: reconciling{sizes: map[string]uint64{}, goOn: map[string]uint64{}},
 	}, nil
 }
@@ -190,6 +202,16 @@ func (p *Payer) enter() error {
 	return nil
 }
 
+// closing reports whether Close was called.
+func (p *Payer) closing() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.closed
+}
+
+// RPCSetting names the setting of a network's RPC, for messages.
+func (p *Payer) RPCSetting(network string) string { return p.opts.Names.of(SourceRPC, network) }
+
 // network finds an enabled network by our name or its wire name.
 func (p *Payer) network(wire string) (x402.Network, bool) {
 	for _, n := range p.opts.Networks {
@@ -203,9 +225,9 @@ func (p *Payer) network(wire string) (x402.Network, bool) {
 // noObserver ignores all changes.
 type noObserver struct{}
 
-func (noObserver) Changed(*Payment, State, Verdict) {}
-func (noObserver) Contradicted(*Payment)            {}
-func (noObserver) Began(*Payment)                   {}
-func (noObserver) Refused(Door, string)             {}
-func (noObserver) Ignored(TimeSource, string)       {}
-func (noObserver) Took(string, time.Duration)       {}
+func (noObserver) Changed(*Payment, State, Verdict)   {}
+func (noObserver) Contradicted(*Payment)              {}
+func (noObserver) Began(*Payment)                     {}
+func (noObserver) Refused(Door, string)               {}
+func (noObserver) Ignored(TimeSource, string, string) {}
+func (noObserver) Took(string, time.Duration)         {}

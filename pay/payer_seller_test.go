@@ -38,7 +38,7 @@ func TestUnresolvedThenFoundOnChainIsCountedAgain(t *testing.T) {
 func TestForeignChainIsNoEvidence(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
-	if world, err := w.store.SetWorld(t.Context(), "0x"+strings.Repeat("ab", 32)); err != nil || world == w.chain.gen {
+	if world, err := w.store.SetWorld(t.Context(), "base", "0x"+strings.Repeat("ab", 32)); err != nil || world == w.chain.gen {
 		t.Fatal(world, err)
 	}
 	w.fac.mode("", "fail")

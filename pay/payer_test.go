@@ -139,7 +139,7 @@ func TestSignaturesOfProvenKeysAreNotRecovered(t *testing.T) {
 func TestChoosesTheFirstPayableRequirement(t *testing.T) {
 	t.Parallel()
 	entry := func(scheme, network, asset, amount string, timeout int) string {
-		return fmt.Sprintf(`{"scheme":%q,"network":%q,"amount":%q,"asset":%q,"payTo":%q,"maxTimeoutSeconds":%d}`, scheme, network, amount, asset, testSeller, timeout)
+		return fmt.Sprintf(`{"scheme":%q,"network":%q,"amount":%q,"asset":%q,"payTo":%q,"maxTimeoutSeconds":%d,"extra":{"name":"USD Coin","version":"2"}}`, scheme, network, amount, asset, testSeller, timeout)
 	}
 	const usdc = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"
 	good := entry("exact", "eip155:8453", usdc, "7", 60)

@@ -39,6 +39,8 @@ const (
 	DoorAPI       Door = "api"
 	DoorProxy     Door = "proxy"
 	DoorTransport Door = "transport"
+	// DoorOperator is that of withdrawals: see [Payer.Withdraw].
+	DoorOperator Door = "operator"
 )
 
 // Hash identifies a request for repeats. It is a SHA-256.
@@ -141,12 +143,18 @@ type Payment struct {
 	Failed bool `json:"Failed,omitempty"`
 	// Resolution holds an operator's word, if it was needed.
 	Resolution *Resolution `json:"Resolution,omitempty"`
+	// Canceling is set once an operator cancels the authorization.
+	Canceling *Canceling `json:"Canceling,omitempty"`
 
 	Transaction string          `json:"Transaction,omitempty"` // 0x + 64 hex, "" when unknown
 	Reason      string          `json:"Reason,omitempty"`      // why it was refused or voided, or what is unclear
 	Detail      json.RawMessage `json:"Detail,omitempty"`      // the facilitator's words for the caller
 	Notes       []Note          `json:"Notes,omitempty"`       // what was observed and changed nothing by itself
 	EventID     string          `json:"EventID,omitempty"`     // its spend event, once settled
+	// SignedReceipt holds the seller's signed receipt: see [x402.Receipt.SignedReceipt].
+	SignedReceipt json.RawMessage `json:"SignedReceipt,omitempty"`
+	// Charged holds what has moved where that is less than the terms' amount (scheme upto); zero: all.
+	Charged x402.Amount `json:"Charged,omitzero"`
 
 	Lease Lease `json:"Lease"`
 	// Answered: the caller got its answer in full and without an error status.
@@ -192,9 +200,17 @@ func (p *Payment) ValidBefore() time.Time {
 	return time.Unix(int64(p.Authorization.ValidBefore), 0).UTC()
 }
 
+// Moved returns what the payment has moved if it is settled, and what it can move otherwise.
+func (p *Payment) Moved() x402.Amount {
+	if p.Charged.IsZero() {
+		return p.Terms.Amount
+	}
+	return p.Charged
+}
+
 // Sendable reports whether the payload may be sent (again) at now.
 func (p *Payment) Sendable(now time.Time) bool {
-	return now.Add(ResendMargin).Before(p.ValidBefore())
+	return p.Canceling == nil && now.Add(ResendMargin).Before(p.ValidBefore())
 }
 
 // Lives reports whether the payment counts for repeats. A void or refused payment does while it
@@ -208,10 +224,18 @@ func (p *Payment) Awaited() bool {
 	return p.IdempotencyKey == "" && p.Lives() && !p.Answered
 }
 
+// AwaitedUntil returns when a repeat without an idempotency key stops to get the payment.
+func (p *Payment) AwaitedUntil() time.Time {
+	if p.Door == DoorOperator {
+		return p.ValidBefore().Add(withdrawalGrace)
+	}
+	return p.ValidBefore().Add(RepeatGrace)
+}
+
 // HoldsHost reports whether the payment counts against the unanswered payments of its
 // host (docs/design.md §7); stores index such payments by (KeyID, Host, ValidBefore).
 func (p *Payment) HoldsHost() bool {
-	return p.State == Open && !p.Refused && p.Unanswered
+	return p.State == Open && !p.Refused && p.Unanswered && p.Door != DoorOperator
 }
 
 // Flags lists the payment's flags in the order of docs/design.md §3.
@@ -261,6 +285,10 @@ func (p *Payment) Clone() *Payment {
 	if p.Resolution != nil {
 		r := *p.Resolution
 		c.Resolution = &r
+	}
+	if p.Canceling != nil {
+		k := *p.Canceling
+		c.Canceling = &k
 	}
 	return &c
 }

@@ -28,10 +28,16 @@ type Policy struct {
 	// "*.example.com" (all names below). DenyHosts are never paid, nor those of the defaults.
 	AllowHosts []string `json:"allow_hosts,omitempty"`
 	DenyHosts  []string `json:"deny_hosts,omitempty"`
+	// SignInHosts lists the hosts that purser may sign in to, by the patterns of AllowHosts: see
+	// [Payer.SignIn]. None is listed by default.
+	SignInHosts []string `json:"sign_in_hosts,omitempty"`
 	// AllowPayees, when set, lists the only addresses that are paid. Addresses in DenyPayees are
 	// never paid; those of the defaults are denied as well.
 	AllowPayees []x402.Address `json:"allow_payees,omitempty"`
 	DenyPayees  []x402.Address `json:"deny_payees,omitempty"`
+	// OfferSigners lists the addresses that sign offers and receipts for sellers that are paid at
+	// another one: see [x402.Challenge.SignedOffer].
+	OfferSigners []x402.Address `json:"offer_signers,omitempty"`
 	// Hosts have limits by the patterns of AllowHosts, of which the most specific counts. Tasks
 	// have limits by label. "*" is for labels without an own entry and calls without a label.
 	// Entries of the defaults hold for other names.
@@ -80,8 +86,14 @@ func (pol Policy) or(def Policy) Policy {
 	if len(pol.AllowHosts) == 0 {
 		pol.AllowHosts = def.AllowHosts
 	}
+	if len(pol.SignInHosts) == 0 {
+		pol.SignInHosts = def.SignInHosts
+	}
 	if len(pol.AllowPayees) == 0 {
 		pol.AllowPayees = def.AllowPayees
+	}
+	if len(pol.OfferSigners) == 0 {
+		pol.OfferSigners = def.OfferSigners
 	}
 	pol.DenyHosts = slices.Concat(pol.DenyHosts, def.DenyHosts)
 	pol.DenyPayees = slices.Concat(pol.DenyPayees, def.DenyPayees)

@@ -36,23 +36,23 @@ func TestEveryRuleAtEveryDoor(t *testing.T) {
 			pay.Policy{MaxPayment: usdc(100)},
 			[]buy{{amount: 100}, {amount: 100}},
 			buy{amount: 101},
-			"101 is above the limit of 100",
+			"0.000101 USDC is above the limit of 0.0001 USDC for one payment",
 		},
 		{
 			"daily-budget",
 			pay.Policy{DailyBudget: usdc(100)},
 			[]buy{{amount: 60}, {amount: 40}},
 			buy{amount: 1},
-			"100 per day",
+			"would pass the daily budget of 0.0001 USDC; 0.00 left until 00:00 UTC",
 		},
 		{
 			"monthly-budget",
 			pay.Policy{MonthlyBudget: usdc(100)},
 			[]buy{{amount: 60}, {amount: 39}},
 			buy{amount: 2},
-			"100 per month",
+			"would pass the monthly budget of 0.0001 USDC; 0.000001 left until 1 December, 00:00 UTC",
 		},
-		{"per-minute", pay.Policy{PerMinute: &two}, []buy{{amount: 1}, {amount: 1}}, buy{amount: 1}, "2 payments"},
+		{"per-minute", pay.Policy{PerMinute: &two}, []buy{{amount: 1}, {amount: 1}}, buy{amount: 1}, "2 payments have begun in this minute"},
 		{
 			"hosts",
 			pay.Policy{AllowHosts: []string{"*.example.com", "other.org:8443"}, AllowPayees: payees},
@@ -149,7 +149,7 @@ func TestEveryRuleAtEveryDoor(t *testing.T) {
 			pay.Policy{PriceGuard: &two},
 			[]buy{{amount: 999}, {amount: 100}},
 			buy{amount: 201},
-			"201 is more than 2 times the 100",
+			"0.000201 USDC is more than 2 times the 0.0001 USDC",
 		},
 	} {
 		for _, door := range allDoors {

@@ -13,26 +13,49 @@ type Clock func() time.Time
 
 // Wallets is a wallet provider: it makes wallets and signs with them.
 type Wallets interface {
-	// Create makes a new wallet. id is the wallet's own id, for naming it idempotently.
+	// Create makes a new wallet. id is the wallet's own id, for naming it idempotently. If the store
+	// says [ErrAddressTaken], the caller asks again.
 	Create(ctx context.Context, id, network string) (ProvidedWallet, error)
-	// Sign signs an authorization with the wallet that is its From. Signing twice is
-	// harmless: the nonce is part of the message.
+	// Sign signs a message with the wallet that is its From. Signing twice is harmless: the nonce is
+	// part of the message. An error from outside this process is a [*SignerError].
 	Sign(ctx context.Context, w Wallet, m Message) (x402.Signature, error)
-	// Name returns the provider's name: "local", "none", "external", "cdp".
+	// Name returns the provider's name: "local", "none", "external", "cdp". It is also the part of
+	// Wallet.ProviderID before the first "_", except that of "none" is "purser".
 	Name() string
 }
 
 // KeyProving is a further method of a [Wallets] whose Sign proves that the key belongs to w.Address
-// and the authorization is from there. Package pay then does not recover the signer.
+// and the message is from there. Package pay then does not recover the signer.
 type KeyProving interface {
 	ProvesKeys()
 }
 
-// Message holds an authorization in the two forms that signers take.
+// KeyImporter is a further method of a [Wallets] whose keys are in the store. Import makes a wallet of
+// a private key that was made elsewhere: 32 bytes. *InputError for what is no key.
+type KeyImporter interface {
+	Import(id string, secret []byte) (ProvidedWallet, error)
+}
+
+// Probing is a further method of a [Wallets] outside this process, for health only. It returns nil if
+// the provider answers and could sign.
+type Probing interface {
+	Probe(ctx context.Context) error
+}
+
+// Message is an EIP-712 message in the two forms that signers take.
 type Message struct {
-	Authorization x402.Authorization
-	Asset         x402.Asset
-	ChainID       uint64
+	From   x402.Address // whose signature it is
+	Digest [32]byte
+	// TypedData returns the message whose hash is Digest.
+	TypedData func() x402.TypedData
+}
+
+// MessageOf returns the message to sign for an authorization.
+func MessageOf(a x402.Authorization, asset x402.Asset, chainID uint64) Message {
+	return Message{
+		From: a.From, Digest: a.Digest(asset, chainID),
+		TypedData: func() x402.TypedData { return a.TypedData(asset, chainID) },
+	}
 }
 
 // Facilitator is an x402 facilitator. Errors are transport faults and answers without a
@@ -81,20 +104,28 @@ type SettleAnswer struct {
 	Raw         json.RawMessage
 }
 
-// Chain reads the network's chain. Every answer that is evidence says which chain it comes from.
+// Chain reads the chains of networks. Every answer that is evidence says which chain it comes from.
+// Where no RPC is configured for a network, the error is ErrUnwatched.
 type Chain interface {
 	// Identify asks the RPC who it is: chain id, genesis hash, and the token's
 	// DOMAIN_SEPARATOR, each checked against the pinned table. An error names what differs.
 	Identify(ctx context.Context, n x402.Network, a x402.Asset) (ChainIdentity, error)
 	// Balance is the owner's token balance at the latest block.
-	Balance(ctx context.Context, a x402.Asset, owner x402.Address) (x402.Amount, error)
+	Balance(ctx context.Context, n x402.Network, a x402.Asset, owner x402.Address) (x402.Amount, error)
 	// Trace looks for what became of an authorization.
 	Trace(ctx context.Context, q TraceQuery) (Trace, error)
 }
 
 // Header tells the newest block by a single call. A [Chain] may be one as well.
 type Header interface {
-	Head(ctx context.Context) (ChainBlock, error)
+	Head(ctx context.Context, n x402.Network) (ChainBlock, error)
+}
+
+// Allowances is a further method of a [Chain] whose Trace knows the rails of Permit2. Without it nothing
+// is paid on them.
+type Allowances interface {
+	// Allowance tells how much of the owner's tokens a spender may move, at the latest block.
+	Allowance(ctx context.Context, n x402.Network, a x402.Asset, owner, spender x402.Address) (x402.Amount, error)
 }
 
 // ChainIdentity holds an RPC's proven identity.
@@ -118,12 +149,15 @@ type Trace struct {
 	// Chain identifies the source of the other fields, asked after everything else. It was checked
 	// like that of Identify.
 	Chain ChainIdentity
-	// Used: AuthorizationUsed with the matching Transfer was found, in Transaction.
+	// Used: the transfer of the authorization was found, in Transaction. On the rails of Permit2 it is a
+	// transfer in a transaction that has the authorization, on the others that of AuthorizationUsed.
 	Used bool
-	// Canceled: AuthorizationCanceled was found.
+	// Moved holds the amount of that transfer.
+	Moved x402.Amount
+	// Canceled: it was found that the wallet's owner gave the nonce up.
 	Canceled    bool
 	Transaction string
-	// SafeUsed holds authorizationState at the block with the `safe` tag, SafeTime its timestamp.
+	// SafeUsed tells whether the nonce is spent at the block with the `safe` tag, SafeTime its timestamp.
 	SafeUsed bool
 	SafeTime time.Time
 	// SafeNumber and SafeHash name that block.
@@ -149,7 +183,7 @@ type Observer interface {
 	// the key's policy, by "quota", its owner's plan, or by "failures", those of the key before.
 	Refused(door Door, rule string)
 	// Ignored is called when the word of an RPC counts for nothing: see [IgnoredReasons].
-	Ignored(rpc TimeSource, reason string)
+	Ignored(rpc TimeSource, network, reason string)
 	// Took reports how long a stage took: "decide", "journal", "sign", "verify", "settle", "send"
 	// (until the lease is given up), and "total" of a payment that went well, until REST's answer
 	// or the paid request's response headers.
@@ -159,9 +193,9 @@ type Observer interface {
 // ChainScanner is a [Chain] that also lists what wallets have paid, to reconcile a restored store.
 type ChainScanner interface {
 	// Safe finds the newest block that no reorganization is expected to take back.
-	Safe(ctx context.Context) (ChainBlock, error)
+	Safe(ctx context.Context, n x402.Network) (ChainBlock, error)
 	// Before finds a block that is not after a moment, and a few minutes before it at most.
-	Before(ctx context.Context, moment time.Time) (ChainBlock, error)
+	Before(ctx context.Context, n x402.Network, moment time.Time) (ChainBlock, error)
 	// Used lists the authorizations of some wallets that were used in a range of blocks, in the
 	// order of the chain, and says which chain it is from.
 	Used(ctx context.Context, q UsedQuery) (UsedAnswer, error)
@@ -193,14 +227,18 @@ type UsedAnswer struct {
 	Through uint64
 	Size    uint64 // see UsedQuery
 	Used    []UsedAuthorization
-	Chain   ChainIdentity
+	// Unexplained lists further transfers of the wallets, without a nonce: of an exported key, or by a
+	// contract that hides its calls.
+	Unexplained []UsedAuthorization
+	Chain       ChainIdentity
 }
 
-// UsedAuthorization is an AuthorizationUsed. To and Value are those of its transfer, which
-// Matched says was found.
+// UsedAuthorization is a used authorization. To and Value are those of its transfer, which Matched
+// says was found. One of Permit2 is known by its transfer only.
 type UsedAuthorization struct {
 	From        x402.Address
 	Nonce       x402.Nonce
+	Rail        x402.Rail
 	Transaction string // 0x + 64 hex, lower case
 	Block       ChainBlock
 	Matched     bool

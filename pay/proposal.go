@@ -4,10 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"fmt"
 	"time"
-
-	"github.com/google/uuid"
 
 	"github.com/purserpay/purser/x402"
 )
@@ -19,6 +16,9 @@ func (p *Payer) propose(ctx context.Context, r Request) (*Begin, choice, error) 
 	if r.Again != "" {
 		b.CallIdentity = p.callIdentity(r, Terms{})
 		return b, choice{}, nil
+	}
+	if r.withdrawal != nil {
+		return p.proposeWithdrawal(ctx, r)
 	}
 	pol := p.PolicyOf(r.Key, r.Door)
 	c, declined := choice{}, ErrNothingToRepeat
@@ -52,9 +52,9 @@ func (p *Payer) propose(ctx context.Context, r Request) (*Begin, choice, error) 
 		b.Place, b.Revival = Limit{}, b.Place
 	}
 	if declined == nil {
-		b.Proposal, err = p.proposal(r, b.CallIdentity, c, pol, balance, now)
+		b.Proposal = p.proposal(r, b.CallIdentity, c, pol, balance, now)
 	}
-	return b, c, err
+	return b, c, nil
 }
 
 // callIdentity makes the identity by which repeats of a call are recognized.
@@ -83,11 +83,8 @@ func (p *Payer) judgement(ctx context.Context, k Key, pol Policy, declined error
 }
 
 // proposal makes the row of a new payment, and the reservations beside the place and what it spends.
-func (p *Payer) proposal(r Request, id CallIdentity, c choice, pol Policy, balance Limit, now time.Time) (Proposal, error) {
-	row, err := p.row(r, id, c, now)
-	if err != nil {
-		return Proposal{}, err
-	}
+func (p *Payer) proposal(r Request, id CallIdentity, c choice, pol Policy, balance Limit, now time.Time) Proposal {
+	row := p.row(r, id, c, now)
 	if pol.guards() {
 		row.Price = priceCounter(r.Key.ID, c.asset.Symbol, r.method(), r.URL)
 	}
@@ -97,30 +94,30 @@ func (p *Payer) proposal(r Request, id CallIdentity, c choice, pol Policy, balan
 		Limit{Reservation: Reservation{Counter: sum, Amount: id.Terms.Amount, Release: ReleasePending}},
 		balance,
 	)
-	return Proposal{New: row, Limits: limits}, nil
+	return Proposal{New: row, Limits: limits, WalletOwner: c.wallet.KeyID}
 }
 
 // row makes the payment as it will be journaled, before its reservations and lease.
-func (p *Payer) row(r Request, of CallIdentity, c choice, now time.Time) (*Payment, error) {
-	id, err := uuid.NewV7()
-	if err != nil {
-		return nil, fmt.Errorf("naming a payment: %w", err)
-	}
+func (p *Payer) row(r Request, of CallIdentity, c choice, now time.Time) *Payment {
 	var nonce x402.Nonce
 	_, _ = rand.Read(nonce[:]) // never fails: crypto/rand ends the process instead
 	t := of.Terms
 	row := &Payment{
-		ID: id.String(), KeyID: r.Key.ID, OrganizationID: r.Key.OrganizationID, Door: r.Door, Task: r.Task,
+		ID: c.id, KeyID: r.Key.ID, OrganizationID: r.Key.OrganizationID, Door: r.Door, Task: r.Task,
 		RequestURL: r.URL, Host: siteOf(r.URL).String(), Terms: t, Currency: c.asset.Symbol, WalletID: c.wallet.ID,
 		Created: now, Fingerprint: of.Fingerprint, Identity: of.Identity, IdempotencyKey: r.IdempotencyKey,
-		Offer: r.Challenge.Offer(c.index), State: Open,
+		Offer: c.offer, State: Open,
 		Authorization: x402.Authorization{
 			From: *c.wallet.Address, To: t.PayTo, Value: t.Amount,
 			ValidAfter: 0, ValidBefore: uint64(now.Add(c.validity).Unix()), Nonce: nonce,
+			Rail: c.requirement.Rail(),
 		},
 	}
+	if row.Authorization.Rail == x402.RailUpto {
+		row.Authorization.Facilitator = c.requirement.Facilitator
+	}
 	row.Check = p.nextCheck(row, now)
-	return row, nil
+	return row
 }
 
 // terms returns the terms of the chosen requirement.
@@ -132,9 +129,10 @@ func termsOf(s Settlement, n x402.Network, a x402.Asset, req x402.Requirement) T
 
 // terms returns the terms of the first requirement that could be paid if there were a wallet.
 func (p *Payer) terms(r Request) (Terms, bool) {
-	for _, req := range r.Challenge.Accepts {
+	for _, i := range byRail(r.Challenge.Accepts) {
+		req := r.Challenge.Accepts[i]
 		if _, asset, err := req.Supports(); err == nil {
-			if n, ok := p.network(req.Network); ok {
+			if n, ok := p.network(req.Network); ok && p.takes(req, n.Name) == nil {
 				return termsOf(r.Settlement, n, asset, req), true
 			}
 		}

@@ -2,7 +2,9 @@ package pay
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"time"
 
 	"github.com/purserpay/purser/internal/failpoint"
 	"github.com/purserpay/purser/x402"
@@ -11,11 +13,53 @@ import (
 // Receipt takes the seller's receipt that came back on a send of this payload. The outcome is
 // written with the release of the lease, or soon if that takes long; the caller need not wait.
 func (a *Attempt) Receipt(r x402.Receipt) {
-	if a.row.State == Settled && a.row.Transaction != "" {
+	signed, known := a.payer.signedReceipt(a.caller, a.row, r), a.row.State == Settled && a.row.Transaction != ""
+	if known && (signed == nil || a.row.SignedReceipt != nil) {
 		return
 	}
 	failpoint.Here(failpoint.ReceiptSeen)
-	a.recordSoon(a.payer.weigh(a.caller, a.row, receiptClaim(a.row, r)))
+	var o Outcome
+	if !known {
+		o = a.payer.weigh(a.caller, a.row, receiptClaim(a.row, r))
+	}
+	o.SignedReceipt, o.Check = signed, a.payer.chargedCheck(a.row, r)
+	a.recordSoon(o)
+}
+
+// receiptSlack bounds the difference of clocks that the time in a signed receipt may show.
+const receiptSlack = 5 * time.Minute
+
+// signedReceipt returns the seller's signed receipt, if it is one for the payment. Another one is
+// logged, and changes nothing: the money has moved, and the caller has an answer.
+func (p *Payer) signedReceipt(ctx context.Context, row *Payment, r x402.Receipt) json.RawMessage {
+	if !r.Signed() {
+		return nil
+	}
+	var pol Policy
+	if k, err := p.store.Key(ctx, row.KeyID); err == nil { // else only the payee's counts
+		pol = p.PolicyOf(k, row.Door)
+	}
+	signed, err := r.SignedReceipt(x402.ReceiptTerms{
+		Network: row.Terms.Network, Payer: row.Authorization.From, Payee: row.Terms.PayTo, Signers: pol.OfferSigners,
+		Resources: []string{row.Offer.ResourceURL(), row.RequestURL},
+		NotBefore: row.Created.Add(-receiptSlack), NotAfter: p.now().Add(receiptSlack),
+	})
+	if err != nil {
+		p.log.WarnContext(ctx, "signed receipt not kept", "payment", row.ID, "host", row.Host, "error", err)
+		return nil
+	}
+	return signed
+}
+
+// uptoCheck is the time from a receipt of scheme upto to the look at what was charged.
+const uptoCheck = 2 * time.Second
+
+// chargedCheck returns when recovery looks at a payment whose receipt is no evidence; zero: as planned.
+func (p *Payer) chargedCheck(row *Payment, r x402.Receipt) time.Time {
+	if !r.Success || !row.upto() || row.State != Open {
+		return time.Time{}
+	}
+	return p.now().UTC().Add(uptoCheck)
 }
 
 // Answer402 takes the reason that the seller gave for a 402 after the payload had been sent.
@@ -31,14 +75,14 @@ func (p *Payer) weigh(ctx context.Context, row *Payment, c claim) Outcome {
 	if !c.asksChain() {
 		return c.outcome(chainWord{})
 	}
-	if c.kind == claimRefused {
+	if c.kind == claimRefused || c.kind == claimCharged {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, refusalWait)
 		defer cancel()
 	}
 	t, err := p.trace(ctx, row)
 	switch {
-	case errors.Is(err, errUnwatched):
+	case errors.Is(err, ErrUnwatched):
 		return c.outcome(chainWord{})
 	case err != nil:
 		p.log.WarnContext(ctx, "chain not asked about a claim", "payment", row.ID, "error", err)
@@ -54,6 +98,9 @@ func (p *Payer) PostReceipt(ctx context.Context, k Key, id string, r x402.Receip
 	}
 	defer p.background.Done()
 	row, err := p.Payment(ctx, k, id)
+	if err == nil && row.Door == DoorOperator { // no seller has it, so no client has a receipt
+		err = ErrPaymentNotFound
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -63,9 +110,10 @@ func (p *Payer) PostReceipt(ctx context.Context, k Key, id string, r x402.Receip
 	if o.Verdict == VerdictVoid {
 		o = Outcome{Note: o.Note}
 	}
-	o.PaymentID, o.At = row.ID, p.now().UTC()
+	o.PaymentID, o.At, o.SignedReceipt = row.ID, p.now().UTC(), p.signedReceipt(ctx, row, r)
 	// A failure proves nothing about the money: the repeat must still get this payment.
 	o.Receipted = r.Success
+	o.Check = p.chargedCheck(row, r)
 	if row.Retired {
 		return row, nil
 	}
@@ -73,7 +121,7 @@ func (p *Payer) PostReceipt(ctx context.Context, k Key, id string, r x402.Receip
 	written, err := p.record(ctx, row, o)
 	failpoint.Here(failpoint.ReceiptRecorded)
 	if err != nil && o.Verdict == VerdictSettled {
-		o.Verdict, o.Transaction, o.EventID = Unclear, "", ""
+		o.Verdict, o.Transaction, o.EventID, o.SignedReceipt = Unclear, "", "", nil
 		o.Note = "receipt not accepted: " + err.Error()
 		written, err = p.record(ctx, row, o)
 	}

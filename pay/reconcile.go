@@ -143,9 +143,9 @@ func (p *Payer) found(k Key, w Wallet, a x402.Asset, u UsedAuthorization) *Payme
 	at := u.Block.Time.UTC()
 	row := &Payment{
 		ID: idOf("payment", at, a, u), KeyID: k.ID, OrganizationID: k.OrganizationID,
-		Terms:    Terms{Network: w.Network, Scheme: "exact", Asset: a.Address, PayTo: u.To, Amount: u.Value},
+		Terms:    Terms{Network: w.Network, Scheme: schemeOf(u.Rail), Asset: a.Address, PayTo: u.To, Amount: u.Value},
 		Currency: a.Symbol, WalletID: w.ID, Created: at,
-		Authorization: x402.Authorization{From: u.From, To: u.To, Value: u.Value, ValidBefore: uint64(at.Unix()), Nonce: u.Nonce},
+		Authorization: x402.Authorization{From: u.From, To: u.To, Value: u.Value, ValidBefore: uint64(at.Unix()), Nonce: u.Nonce, Rail: u.Rail},
 		State:         Settled, Confirmed: true, Reconciled: true, Closed: at, Transaction: u.Transaction,
 		Reason: "found on the chain after the books were restored from a backup", Answered: true,
 		EventID: idOf("event", at, a, u), Check: at.Add(RetainPayload),
@@ -155,6 +155,13 @@ func (p *Payer) found(k Key, w Wallet, a x402.Asset, u UsedAuthorization) *Payme
 	}
 	row.Reservations = append(row.Reservations, budgeted(row, DailyCounter(k.ID, row.Currency, at)))
 	return row
+}
+
+func schemeOf(r x402.Rail) string {
+	if r == x402.RailUpto {
+		return x402.SchemeUpto
+	}
+	return x402.SchemeExact
 }
 
 // Booking returns what the store writes beside the row of a found payment, in the same transaction.
@@ -179,12 +186,4 @@ func idOf(what string, at time.Time, a x402.Asset, u UsedAuthorization) string {
 	id[6] = id[6]&0x0f | 0x70
 	id[8] = id[8]&0x3f | 0x80
 	return id.String()
-}
-
-// payerOf finds the wallet that paid: the oldest one of the address that existed then.
-func payerOf(wallets []Wallet, at time.Time) Wallet {
-	i := slices.IndexFunc(wallets, func(w Wallet) bool {
-		return !w.Created.After(at) && (w.Deleted == nil || w.Deleted.After(at))
-	})
-	return wallets[max(i, 0)]
 }

@@ -206,13 +206,15 @@ func (p *Payer) allWallets(ctx context.Context) (map[string][]Wallet, error) {
 }
 
 // anotherChain says that the RPC does not have the chain that the backup was taken on.
-func (p *Payer) anotherChain(format string, args ...any) error {
-	return fmt.Errorf("the RPC (%s) is on another chain than the backup was taken on: "+format, append([]any{p.opts.Names.RPC}, args...)...)
+func (p *Payer) anotherChain(n x402.Network, format string, args ...any) error {
+	return fmt.Errorf("the RPC (%s) is on another chain than the backup was taken on: "+format,
+		append([]any{p.opts.Names.of(SourceRPC, n.Name)}, args...)...)
 }
 
 // unheard says that no RPC tells of a network.
-func (p *Payer) unheard() error {
-	return fmt.Errorf("no RPC (%s) tells of this network: payments resume when an operator says so (%s)", p.opts.Names.RPC, p.opts.Names.AcceptRisk)
+func (p *Payer) unheard(network string) error {
+	return fmt.Errorf("no RPC (%s) tells of this network: payments resume when an operator says so (%s)",
+		p.opts.Names.of(SourceRPC, network), p.opts.Names.AcceptRisk)
 }
 
 // reconcileNetwork reads a network on.
@@ -225,12 +227,12 @@ func (p *Payer) reconcileNetwork(ctx context.Context, r *Restore, name string, w
 		s.Err = fmt.Errorf("unknown network %q", name)
 		return s
 	case !reads:
-		s.Unheard, s.Err = true, p.unheard()
+		s.Unheard, s.Err = true, p.unheard(name)
 		return s
 	}
 	err := p.readOn(ctx, ledger, r, n, wallets, &s)
-	if errors.Is(err, errUnwatched) {
-		s.Unheard, err = true, p.unheard()
+	if errors.Is(err, ErrUnwatched) {
+		s.Unheard, err = true, p.unheard(name)
 	}
 	s.Err = err
 	return s
@@ -243,7 +245,7 @@ func (p *Payer) readOn(ctx context.Context, ledger ChainScanner, r *Restore, n x
 			return fmt.Errorf("checking the chain: %w", err)
 		}
 	}
-	safe, err := ledger.Safe(ctx)
+	safe, err := ledger.Safe(ctx, n)
 	if err != nil {
 		return err
 	}
@@ -252,7 +254,7 @@ func (p *Payer) readOn(ctx context.Context, ledger ChainScanner, r *Restore, n x
 	}
 	s.Safe = safe
 	if b := r.blockOn(n.Name); b != nil && (safe.Number < b.Number || safe.Number == b.Number && safe.Hash != b.Hash) {
-		return p.anotherChain("its safe block is %d, %s, and the backup has block %d, %s", safe.Number, safe.Hash, b.Number, b.Hash)
+		return p.anotherChain(n, "its safe block is %d, %s, and the backup has block %d, %s", safe.Number, safe.Hash, b.Number, b.Hash)
 	}
 	if s.First == 0 {
 		if s.First, err = firstBlock(ctx, ledger, r, n); err != nil {
@@ -303,7 +305,7 @@ func firstBlock(ctx context.Context, ledger ChainScanner, r *Restore, n x402.Net
 	if b := r.blockOn(n.Name); b != nil {
 		return b.Number + 1, nil
 	}
-	b, err := ledger.Before(ctx, r.Taken.Add(-reconcileMargin))
+	b, err := ledger.Before(ctx, n, r.Taken.Add(-reconcileMargin))
 	if err != nil {
 		return 0, err
 	}
@@ -320,9 +322,9 @@ func (r *Restore) blockOn(network string) *ChainBlock {
 
 // readBlocks reads some blocks of every asset and books what is new, in one step.
 func (p *Payer) readBlocks(ctx context.Context, ledger ChainScanner, r *Restore, n x402.Network, wallets []Wallet, s *NetworkReconciling, from uint64) (uint64, error) {
-	byAddress := map[x402.Address][]Wallet{}
+	byAddress := map[x402.Address]Wallet{} // an address has one wallet
 	for _, w := range wallets {
-		byAddress[*w.Address] = append(byAddress[*w.Address], w)
+		byAddress[*w.Address] = w
 	}
 	addresses := slices.SortedFunc(maps.Keys(byAddress), func(a, b x402.Address) int { return slices.Compare(a[:], b[:]) })
 	through := min(from+reconcileChunk-1, s.Safe.Number)
@@ -349,12 +351,16 @@ func (p *Payer) readBlocks(ctx context.Context, ledger ChainScanner, r *Restore,
 						"authorization %s of %s was used in %s, which has no transfer of it", u.Nonce, u.From, u.Transaction))
 					continue
 				}
-				w := payerOf(byAddress[u.From], u.Block.Time)
+				w := byAddress[u.From]
 				k, err := p.store.Key(ctx, w.KeyID)
 				if err != nil {
 					return 0, fmt.Errorf("key of wallet %s: %w", w.ID, err)
 				}
 				step.Found = append(step.Found, p.found(k, w, a, u))
+			}
+			for _, u := range answer.Unexplained {
+				step.Strange = append(step.Strange, fmt.Sprintf(
+					"%s has moved %s from %s to %s, and no authorization of it was found", u.Transaction, Money(u.Value), u.From, u.To))
 			}
 			next = answer.Through + 1
 		}
@@ -389,11 +395,11 @@ func (p *Payer) goOnAt(network string, block uint64) (last uint64) {
 
 // sameChain compares the chain that an answer is from with the store's and the backup's.
 func (p *Payer) sameChain(ctx context.Context, r *Restore, n x402.Network, id ChainIdentity) error {
-	if err := p.sameWorld(ctx, n, id); err != nil {
+	if err := p.sameWorld(ctx, n, SourceRPC, id); err != nil {
 		return err
 	}
 	if b := r.Block; b != nil && b.Network == n.Name && !strings.EqualFold(b.Genesis, id.Genesis) {
-		return p.anotherChain("genesis %s instead of %s", id.Genesis, b.Genesis)
+		return p.anotherChain(n, "genesis %s instead of %s", id.Genesis, b.Genesis)
 	}
 	return nil
 }

@@ -28,7 +28,7 @@ func (c *truth) block(n uint64) pay.ChainBlock {
 	return b
 }
 
-func (c *truth) Safe(context.Context) (pay.ChainBlock, error) {
+func (c *truth) Safe(context.Context, x402.Network) (pay.ChainBlock, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.down {
@@ -37,7 +37,7 @@ func (c *truth) Safe(context.Context) (pay.ChainBlock, error) {
 	return c.block(c.blockAt(c.now.Add(-c.lag))), nil
 }
 
-func (c *truth) Before(_ context.Context, moment time.Time) (pay.ChainBlock, error) {
+func (c *truth) Before(_ context.Context, _ x402.Network, moment time.Time) (pay.ChainBlock, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.block(c.blockAt(moment)), nil
@@ -55,10 +55,19 @@ func (c *truth) Used(_ context.Context, q pay.UsedQuery) (pay.UsedAnswer, error)
 	a := pay.UsedAnswer{Through: min(q.To, q.From+499), Size: 500, Chain: pay.ChainIdentity{ChainID: q.Network.ChainID, Genesis: cmp.Or(c.other, c.gen)}}
 	for _, m := range c.log {
 		if n := c.blockAt(m.at); n >= q.From && n <= a.Through && slices.Contains(q.Wallets, m.auth.From) && q.Asset.Symbol == "USDC" {
-			a.Used = append(a.Used, pay.UsedAuthorization{
-				From: m.auth.From, Nonce: m.auth.Nonce, Transaction: m.tx, Block: c.block(n),
-				Matched: !m.auth.To.IsZero(), To: m.auth.To, Value: m.auth.Value,
-			})
+			value := m.auth.Value
+			if less, upto := c.charged[m.auth.Nonce]; upto {
+				value = less
+			}
+			u := pay.UsedAuthorization{
+				From: m.auth.From, Nonce: m.auth.Nonce, Rail: m.auth.Rail, Transaction: m.tx, Block: c.block(n),
+				Matched: !m.auth.To.IsZero(), To: m.auth.To, Value: value,
+			}
+			if c.plain[m.tx] {
+				a.Unexplained = append(a.Unexplained, u)
+			} else {
+				a.Used = append(a.Used, u)
+			}
 		}
 	}
 	return a, nil
@@ -509,8 +518,8 @@ func TestReconcileWithoutAnRPC(t *testing.T) {
 	}
 }
 
-// An address of two keys is booked for one of them. An authorization without a transfer is not
-// booked, but is visible.
+// What the chain tells of a wallet is booked for its owner, also when another key has paid, and after it was
+// deleted as well. An authorization without a transfer is not booked, but is visible.
 func TestReconcileOddities(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -519,11 +528,9 @@ func TestReconcileOddities(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	shared := first
-	shared.ID, shared.KeyID, shared.Created = "zz-shared", second.ID, w.chain.clock()
 	if err := errors.Join(
+		w.store.ShareWallet(t.Context(), pay.Share{WalletID: first.ID, KeyIDs: []string{second.ID}, At: w.chain.clock()}),
 		w.store.DeleteWallet(t.Context(), w.key.ID, first.ID, w.chain.clock().Add(time.Hour)),
-		w.store.CreateWallet(t.Context(), pay.NewWallet{Wallet: shared}, 10),
 	); err != nil {
 		t.Fatal(err)
 	}
@@ -535,8 +542,12 @@ func TestReconcileOddities(t *testing.T) {
 		})
 	}
 	w.chain.advance(time.Minute)
-	at(1, x402.Address{7}) // the first wallet is there
+	at(1, x402.Address{7}) // the wallet is there
 	at(2, x402.Address{})  // no transfer
+	w.chain.plain = map[string]bool{fmt.Sprintf("0x%064x", 70): true}
+	w.chain.log = append(w.chain.log, moved{ // without an authorization
+		auth: x402.Authorization{From: *first.Address, To: x402.Address{8}, Value: x402.NewAmount(70_000)}, at: w.chain.clock(), tx: fmt.Sprintf("0x%064x", 70),
+	})
 	w.chain.advance(2 * time.Hour)
 	at(3, x402.Address{7}) // it was deleted
 	w.chain.advance(10 * time.Minute)
@@ -546,17 +557,13 @@ func TestReconcileOddities(t *testing.T) {
 		w.reconcile()
 	}
 	s, _ := w.status()
-	if len(s.Strange) != 1 || !strings.Contains(s.Strange[0], x402.Nonce{2}.String()) || s.StrangeCount != 1 || s.Booked != 2 {
+	if len(s.Strange) != 2 || !strings.Contains(s.Strange[0], x402.Nonce{2}.String()) || !strings.Contains(s.Strange[1], "0.07") ||
+		s.StrangeCount != 2 || s.Booked != 2 {
 		t.Errorf("%+v", s.Restore)
 	}
-	for _, c := range []struct {
-		key pay.Key
-		n   uint64
-	}{{w.key, 1}, {second, 3}} {
-		events, err := w.store.SpendEvents(t.Context(), c.key.ID, pay.SpendQuery{Limit: 9})
-		if err != nil || len(events) != 1 || events[0].Amount != x402.NewAmount(c.n) {
-			t.Errorf("%d: %+v, %v", c.n, events, err)
-		}
+	events, err := w.store.SpendEvents(t.Context(), w.key.ID, pay.SpendQuery{Limit: 9})
+	if err != nil || len(events) != 2 || events[0].Amount != x402.NewAmount(3) || events[1].Amount != x402.NewAmount(1) {
+		t.Errorf("%+v, %v", events, err)
 	}
 }
 

@@ -161,7 +161,7 @@ func (p *Payer) gather(ctx context.Context, row *Payment) (_ Outcome, looked boo
 			}
 		case errors.Is(ctx.Err(), context.Canceled):
 			return Outcome{}, false
-		case !errors.Is(err, errUnwatched): // that is told once
+		case !errors.Is(err, ErrUnwatched): // that is told once
 			p.log.Warn("chain not asked", "payment", row.ID, "error", err)
 		}
 	}
@@ -354,7 +354,7 @@ func (p *Payer) bringForward(ctx context.Context, row *Payment, now time.Time) e
 	look, cancel := context.WithTimeout(ctx, LeaseTime/2)
 	defer cancel()
 	switch err := p.checkChain(look, n, a); {
-	case errors.Is(err, errUnwatched):
+	case errors.Is(err, ErrUnwatched):
 		return nil
 	case err != nil:
 		return fmt.Errorf("checking the chain: %w", err)

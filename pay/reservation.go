@@ -54,6 +54,8 @@ type Limit struct {
 	Reservation
 	// Max is the inclusive bound of the counter after the reservation; nil: none.
 	Max *x402.Amount
+	// Less tells how much of Max is gone by the time of the decision; nil: nothing. It must not wait.
+	Less func() x402.Amount
 	// Refusal is the caller's error when the bound would be passed.
 	Refusal error
 }
@@ -113,6 +115,44 @@ func (p *Payment) retake(at Release) []CounterChange {
 	return out
 }
 
+// charge notes that less has moved than was reserved, and gives the rest back to the budgets.
+func (p *Payment) charge(moved x402.Amount) []CounterChange {
+	rest, under := p.Terms.Amount.Sub(moved)
+	if moved.IsZero() || under || rest.IsZero() {
+		return nil
+	}
+	p.Charged = moved
+	var out []CounterChange
+	for i := range p.Reservations {
+		if r := &p.Reservations[i]; r.Release == ReleaseBudget && !r.Released {
+			r.Amount = moved
+			out = append(out, CounterChange{Counter: r.Counter, Amount: rest})
+		}
+	}
+	return out
+}
+
+// recharge changes what the budgets hold to what has moved in truth.
+func (p *Payment) recharge(moved x402.Amount) []CounterChange {
+	var out []CounterChange
+	for i := range p.Reservations {
+		r := &p.Reservations[i]
+		if r.Release != ReleaseBudget || r.Released {
+			continue
+		}
+		change := CounterChange{Counter: r.Counter}
+		if more, less := moved.Sub(r.Amount); !less {
+			change.Amount, change.Add = more, true
+		} else {
+			change.Amount, _ = r.Amount.Sub(moved)
+		}
+		if r.Amount = moved; !change.Amount.IsZero() {
+			out = append(out, change)
+		}
+	}
+	return out
+}
+
 // window returns the beginning of the month, day or minute that a counter counts, if it counts one.
 func (c Counter) window() (begin time.Time, ok bool) {
 	for _, part := range slices.Backward(strings.Split(string(c), "/")) {
@@ -137,5 +177,5 @@ func PendingCounters(keyID string) (count, amount Counter) {
 
 // holdCounter sums the open payments of a wallet in one asset.
 func holdCounter(walletID string, asset string) Counter {
-	return Counter("hold/" + walletID + "/" + asset)
+	return Counter(holdPrefix + walletID + "/" + asset)
 }

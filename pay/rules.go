@@ -8,6 +8,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/purserpay/purser/internal/failpoint"
 	"github.com/purserpay/purser/x402"
@@ -38,13 +39,13 @@ func (pol Policy) allows(door Door, at site, task string, payee x402.Address, am
 		return err
 	}
 	if above(amount, pol.MaxPayment) {
-		return refusedBy("per-payment", "%s is above the limit of %s per payment", amount, pol.MaxPayment)
+		return tooDear("per-payment", amount, pol.MaxPayment, "")
 	}
 	if pattern, b, ok := pol.hostBudget(at); ok && above(amount, b.MaxPayment) {
-		return refusedBy("host-per-payment", "%s is above the limit of %s per payment to %s", amount, b.MaxPayment, pattern)
+		return tooDear("host-per-payment", amount, b.MaxPayment, " to "+pattern)
 	}
 	if name, b, ok := pol.taskBudget(task); ok && above(amount, b.MaxPayment) {
-		return refusedBy("task-per-payment", "%s is above the limit of %s per payment of task %s", amount, b.MaxPayment, name)
+		return tooDear("task-per-payment", amount, b.MaxPayment, " of task "+name)
 	}
 	return nil
 }
@@ -101,12 +102,17 @@ func (pol Policy) rate(row *Payment) []Limit {
 		return nil
 	}
 	most := x402.NewAmount(uint64(*n))
+	next := row.Created.UTC().Truncate(time.Minute).Add(time.Minute)
 	return []Limit{{
 		Reservation: Reservation{
 			Counter: Counter("minute/" + row.KeyID + "/" + row.Created.UTC().Format("2006-01-02T15:04")), Amount: x402.NewAmount(1), Release: ReleaseNever,
 		},
-		Max:     &most,
-		Refusal: refusedBy("per-minute", "%d payments have begun in this minute", *n),
+		Max: &most,
+		Refusal: &PolicyError{
+			Rule:    "per-minute",
+			Detail:  fmt.Sprintf("%s in this minute, and no more may; the next may begin at %s UTC", begun(*n), next.Format("15:04")),
+			Figures: &Figures{Price: row.Authorization.Value, Resets: next},
+		},
 	}}
 }
 
@@ -144,6 +150,11 @@ func (pol Policy) guard(v BeginView, row *Payment) error {
 	if row.Authorization.Value.Big().Cmp(most) <= 0 {
 		return nil
 	}
-	return refusedBy("price-guard", "%s is more than %d times the %s that this endpoint was last paid",
-		row.Authorization.Value, *pol.PriceGuard, last)
+	limit, _ := x402.AmountFromBig(most) // below the price, so it fits
+	return &PolicyError{
+		Rule: "price-guard",
+		Detail: fmt.Sprintf("%s is more than %d times the %s that this endpoint was last paid",
+			Money(row.Authorization.Value), *pol.PriceGuard, Money(last)),
+		Figures: &Figures{Price: row.Authorization.Value, Limit: &limit},
+	}
 }

@@ -32,7 +32,13 @@ var (
 // rpcWords remembers what the word of each RPC was worth, for health and to log changes only.
 type rpcWords struct {
 	mu   sync.Mutex
-	last map[TimeSource]rpcWord
+	last map[rpcOf]rpcWord
+}
+
+// rpcOf names one RPC: the first or second one of a network.
+type rpcOf struct {
+	source  TimeSource
+	network string
 }
 
 // rpcWord holds why an RPC's word counted for nothing; the zero value: it counted.
@@ -43,7 +49,7 @@ type rpcWord struct {
 }
 
 // heard remembers an RPC's last word, and reports whether it is worth a log line.
-func (w *rpcWords) heard(s TimeSource, word rpcWord) bool {
+func (w *rpcWords) heard(s rpcOf, word rpcWord) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	was := w.last[s]
@@ -52,7 +58,7 @@ func (w *rpcWords) heard(s TimeSource, word rpcWord) bool {
 }
 
 // problem tells what is wrong with an RPC, or nil. Another chain or a fork stays until a good word.
-func (w *rpcWords) problem(s TimeSource, now time.Time) error {
+func (w *rpcWords) problem(s rpcOf, now time.Time) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	word := w.last[s]
@@ -63,10 +69,10 @@ func (w *rpcWords) problem(s TimeSource, now time.Time) error {
 }
 
 // ignore tells that an RPC's word counts for nothing, wholly or in part.
-func (p *Payer) ignore(ctx context.Context, s TimeSource, reason string, err error) error {
-	err = fmt.Errorf("%s: %w", p.opts.Names.of(s), err)
-	p.opts.Observer.Ignored(s, reason)
-	if p.words.heard(s, rpcWord{reason, err, p.now()}) {
+func (p *Payer) ignore(ctx context.Context, s TimeSource, n x402.Network, reason string, err error) error {
+	err = fmt.Errorf("%s: %w", p.opts.Names.of(s, n.Name), err)
+	p.opts.Observer.Ignored(s, n.Name, reason)
+	if p.words.heard(rpcOf{s, n.Name}, rpcWord{reason, err, p.now()}) {
 		p.log.ErrorContext(ctx, "evidence from the chain is ignored", "reason", reason, "error", err)
 	}
 	return err
@@ -75,7 +81,7 @@ func (p *Payer) ignore(ctx context.Context, s TimeSource, reason string, err err
 // ask traces an authorization with one RPC, and returns as much as counts: see [admitted].
 func (p *Payer) ask(ctx context.Context, s TimeSource, c Chain, q TraceQuery) (Trace, error) {
 	var err error
-	keeps := p.keeps()
+	keeps := p.keeps(q.Network)
 	if keeps {
 		if q.Kept, err = p.store.SafeBlock(ctx, q.Network.Name); err != nil {
 			return Trace{}, fmt.Errorf("reading the kept block: %w", err)
@@ -87,22 +93,22 @@ func (p *Payer) ask(ctx context.Context, s TimeSource, c Chain, q TraceQuery) (T
 		return Trace{}, err
 	}
 	received := p.now()
-	if err = p.sameWorld(ctx, q.Network, t.Chain); is[*foreignError](err) {
-		return Trace{}, p.ignore(ctx, s, ignoredForeign, err)
+	if err = p.sameWorld(ctx, q.Network, s, t.Chain); is[*foreignError](err) {
+		return Trace{}, p.ignore(ctx, s, q.Network, ignoredForeign, err)
 	}
 	if err != nil {
 		return Trace{}, err
 	}
-	p.time.sawBlock(s, sent, received, t.newest(received))
+	p.time.sawBlock(p.sourceOn(s, q.Network), sent, received, t.newest(received))
 	t, object := admitted(t, q.Kept, sent, received)
 	if object.reason != "" {
-		err = p.ignore(ctx, s, object.reason, object.err)
+		err = p.ignore(ctx, s, q.Network, object.reason, object.err)
 		if object.reason != ignoredFork {
 			err = nil // it has no word on safe blocks, and the rest counts
 		}
 		return t, err
 	}
-	p.words.heard(s, rpcWord{})
+	p.words.heard(rpcOf{s, q.Network.Name}, rpcWord{})
 	if keeps && s == SourceRPC {
 		p.advance(ctx, q, t)
 	}
@@ -123,13 +129,13 @@ func (p *Payer) advance(ctx context.Context, q TraceQuery, t Trace) {
 // keepFirst keeps the first safe block of a network, on trust, as early as can be.
 func (p *Payer) keepFirst(ctx context.Context, n x402.Network) {
 	ledger, tells := p.opts.Chain.(ChainScanner)
-	if !tells || !p.keeps() {
+	if !tells || !p.keeps(n) {
 		return
 	}
 	kept, err := p.store.SafeBlock(ctx, n.Name)
 	if err == nil && kept == nil {
 		var safe ChainBlock
-		safe, err = ledger.Safe(ctx)
+		safe, err = ledger.Safe(ctx, n)
 		if err == nil && !safe.Time.After(p.now().Add(clockStop)) {
 			err = p.store.KeepSafeBlock(ctx, n.Name, nil, safe)
 		}
@@ -140,10 +146,10 @@ func (p *Payer) keepFirst(ctx context.Context, n x402.Network) {
 }
 
 // keeps reports whether safe blocks are kept: the sandbox's chain is a new one each time.
-func (p *Payer) keeps() bool {
+func (p *Payer) keeps(n x402.Network) bool {
 	p.identity.mu.Lock()
 	defer p.identity.mu.Unlock()
-	return p.identity.world != SandboxWorld
+	return p.identity.worlds[n.Name] != SandboxWorld
 }
 
 // both asks the second RPC, if there is one, to confirm that a payment's money did not move. Without
@@ -153,14 +159,18 @@ func (p *Payer) both(ctx context.Context, row *Payment, q TraceQuery, t Trace) T
 		return t
 	}
 	second, err := p.ask(ctx, SourceSecondRPC, p.opts.Second, q)
+	if errors.Is(err, ErrUnwatched) { // this network has none
+		return t
+	}
 	if err != nil {
-		p.opts.Observer.Ignored(SourceSecondRPC, ignoredSilent)
-		p.log.WarnContext(ctx, "payment stays open", "payment", row.ID, "error", fmt.Errorf("%s: %w: %w", p.opts.Names.SecondRPC, errSilent, err))
+		p.opts.Observer.Ignored(SourceSecondRPC, q.Network.Name, ignoredSilent)
+		p.log.WarnContext(ctx, "payment stays open", "payment", row.ID,
+			"error", fmt.Errorf("%s: %w: %w", p.opts.Names.of(SourceSecondRPC, q.Network.Name), errSilent, err))
 		return t.withoutSafe()
 	}
 	t, contradicted := agreed(row, t, second)
 	if contradicted {
-		err = p.ignore(ctx, SourceSecondRPC, ignoredDisagrees, fmt.Errorf("%w about payment %s", errDisagrees, row.ID))
+		err = p.ignore(ctx, SourceSecondRPC, q.Network, ignoredDisagrees, fmt.Errorf("%w about payment %s", errDisagrees, row.ID))
 		p.log.ErrorContext(ctx, "the two RPCs contradict each other: nothing is decided", "payment", row.ID, "error", err,
 			"transaction", second.Transaction)
 	}
@@ -181,8 +191,8 @@ func (p *Payer) ForgetSafeBlock(ctx context.Context, network string) (*ChainBloc
 	if err := p.store.ForgetSafeBlock(ctx, n.Name); err != nil {
 		return nil, err
 	}
-	p.words.heard(SourceRPC, rpcWord{})
-	p.words.heard(SourceSecondRPC, rpcWord{})
+	p.words.heard(rpcOf{SourceRPC, n.Name}, rpcWord{})
+	p.words.heard(rpcOf{SourceSecondRPC, n.Name}, rpcWord{})
 	p.log.WarnContext(ctx, "an operator has the RPC trusted anew", "network", n.Name, "block", was.Number, "hash", was.Hash)
 	return was, nil
 }

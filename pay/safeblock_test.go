@@ -9,6 +9,7 @@ import (
 
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/pay/memory"
+	"github.com/purserpay/purser/x402"
 )
 
 // ears hear whose word counted for nothing, and why.
@@ -22,7 +23,7 @@ func newEars() *ears { return &ears{watcher: watcher{}, heard: map[string]int{}}
 
 func (e *ears) Changed(*pay.Payment, pay.State, pay.Verdict) {}
 
-func (e *ears) Ignored(rpc pay.TimeSource, reason string) {
+func (e *ears) Ignored(rpc pay.TimeSource, _, reason string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.heard[string(rpc)+" "+reason]++
@@ -280,5 +281,45 @@ func TestTwoRPCsDispute(t *testing.T) {
 	}
 	if got := w.payment(claimed.ID); !got.Disputed {
 		t.Errorf("both say that it never was: %v", got.Flags())
+	}
+}
+
+// elsewhere is an RPC of other networks.
+type elsewhere struct{}
+
+func (elsewhere) Identify(context.Context, x402.Network, x402.Asset) (pay.ChainIdentity, error) {
+	return pay.ChainIdentity{}, pay.ErrUnwatched
+}
+
+func (elsewhere) Balance(context.Context, x402.Network, x402.Asset, x402.Address) (x402.Amount, error) {
+	return x402.Amount{}, pay.ErrUnwatched
+}
+
+func (elsewhere) Trace(context.Context, pay.TraceQuery) (pay.Trace, error) {
+	return pay.Trace{}, pay.ErrUnwatched
+}
+
+// On a network without a second RPC the first one's word is enough. On one without any RPC a payment
+// ends as without one.
+func TestRPCsOfOtherNetworks(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		set  func(o *pay.Options)
+		want func(p *pay.Payment) bool
+	}{
+		"second": {func(o *pay.Options) { o.Second = elsewhere{} }, func(p *pay.Payment) bool { return p.State == pay.Void }},
+		"both":   {func(o *pay.Options) { o.Chain, o.Second = elsewhere{}, elsewhere{} }, func(p *pay.Payment) bool { return p.Unresolved }},
+	} {
+		w := newWorld(t, c.set)
+		p := w.lost(false)
+		w.chain.advance(5 * time.Minute)
+		w.recoverAll()
+		if got := w.payment(p.ID); !c.want(got) {
+			t.Errorf("%s: %s %v", name, got.State, got.Flags())
+		}
+		h := w.payer.Health(t.Context())
+		if h.SecondRPC.Configured && !h.SecondRPC.OK || h.RPC.OK != (name == "second") {
+			t.Errorf("%s: %+v", name, h)
+		}
 	}
 }

@@ -453,7 +453,7 @@ func (h *hesitant) Identify(ctx context.Context, n x402.Network, a x402.Asset) (
 	return h.truth.Identify(ctx, n, a)
 }
 
-func (h *hesitant) Balance(ctx context.Context, a x402.Asset, o x402.Address) (x402.Amount, error) {
+func (h *hesitant) Balance(ctx context.Context, n x402.Network, a x402.Asset, o x402.Address) (x402.Amount, error) {
 	h.balances.Add(1)
-	return h.truth.Balance(ctx, a, o)
+	return h.truth.Balance(ctx, n, a, o)
 }

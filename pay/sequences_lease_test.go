@@ -27,9 +27,9 @@ type slowChain struct {
 	takes time.Duration
 }
 
-func (s *slowChain) Balance(ctx context.Context, a x402.Asset, o x402.Address) (x402.Amount, error) {
+func (s *slowChain) Balance(ctx context.Context, n x402.Network, a x402.Asset, o x402.Address) (x402.Amount, error) {
 	s.advance(s.takes)
-	return s.truth.Balance(ctx, a, o)
+	return s.truth.Balance(ctx, n, a, o)
 }
 
 // slowDisk takes its time to journal a payment.
@@ -226,7 +226,7 @@ type watcher map[pay.Verdict]int
 func (watcher) Contradicted(*pay.Payment)                            {}
 func (watcher) Began(*pay.Payment)                                   {}
 func (watcher) Refused(pay.Door, string)                             {}
-func (watcher) Ignored(pay.TimeSource, string)                       {}
+func (watcher) Ignored(pay.TimeSource, string, string)               {}
 func (watcher) Took(string, time.Duration)                           {}
 func (w watcher) Changed(_ *pay.Payment, _ pay.State, v pay.Verdict) { w[v]++ }
 

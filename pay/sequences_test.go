@@ -6,6 +6,7 @@ import (
 	"math/big"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/purserpay/purser/pay"
@@ -174,26 +175,28 @@ func TestRepeatBeforeItIsKnownThatTheFirstCallerLeft(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, func(o *pay.Options) { o.RepeatWait = 5 * time.Second })
-			r := call(w)
-			caller, leave := context.WithCancel(context.Background())
-			first := must(w.payer.Open(caller, r))
-			// The news comes late, and the send ends later still.
-			time.AfterFunc(5*time.Millisecond, leave)
-			time.AfterFunc(20*time.Millisecond, func() { first.Finish(false) })
-			repeat := w.mustOpen(r)
-			if repeat.Payment().ID != first.Payment().ID {
-				t.Error("the repeat is a second payment")
-			}
-			repeat.Finish(true)
+			synctest.Test(t, func(t *testing.T) { // a busy machine must not outlast the wait for the news
+				w := newWorld(t, func(o *pay.Options) { o.RepeatWait = 5 * time.Second })
+				r := call(w)
+				caller, leave := context.WithCancel(context.Background())
+				first := must(w.payer.Open(caller, r))
+				// The news comes late, and the send ends later still.
+				time.AfterFunc(5*time.Millisecond, leave)
+				time.AfterFunc(20*time.Millisecond, func() { first.Finish(false) })
+				repeat := w.mustOpen(r)
+				if repeat.Payment().ID != first.Payment().ID {
+					t.Error("the repeat is a second payment")
+				}
+				repeat.Finish(true)
 
-			one := w.mustOpen(w.proxied("https://a.example/y", "1000", ""))
-			other := w.mustOpen(w.proxied("https://a.example/y", "1000", ""))
-			if one.Payment().ID == other.Payment().ID {
-				t.Error("two purchases at once are one payment")
-			}
-			one.Finish(true)
-			other.Finish(true)
+				one := w.mustOpen(w.proxied("https://a.example/y", "1000", ""))
+				other := w.mustOpen(w.proxied("https://a.example/y", "1000", ""))
+				if one.Payment().ID == other.Payment().ID {
+					t.Error("two purchases at once are one payment")
+				}
+				one.Finish(true)
+				other.Finish(true)
+			})
 		})
 	}
 }

@@ -113,7 +113,7 @@ func (a *Attempt) settle() error {
 		_ = a.record(ctx, o)
 		return &FailedError{Stage: StageSettle, Payment: a.row, Detail: err.Error(), Facilitator: faultDetail(err), Cause: err}
 	}
-	o := a.payer.weigh(ctx, a.row, settleClaim(ans, a.fresh()))
+	o := a.payer.weigh(ctx, a.row, settleClaim(ans, a.fresh()).of(a.row))
 	if err := a.record(ctx, o); err != nil && o.Verdict == VerdictSettled {
 		// The money moved; losing the write would lose it from the books. The caller has
 		// paid and gets its payload; the journal's open row is recovery's to close.

@@ -121,15 +121,15 @@ func (pol Policy) budgets(v BeginView, row *Payment) error {
 			return err
 		}
 		if all, overflow := have.Add(row.Authorization.Value); overflow || all.Cmp(*most.Max()) > 0 {
-			return refusedBy(rule, "the budget of %s %s would be passed", most, of)
+			return overBudget(rule, row, *most.Max(), have, whole, of)
 		}
 		return nil
 	}
 	both := func(part string, b Budget, of string, sum func(monthly bool) (x402.Amount, error)) error {
-		if err := check(part+"daily-budget", b.DailyBudget, false, "per day"+of, sum); err != nil {
+		if err := check(part+"daily-budget", b.DailyBudget, false, of, sum); err != nil {
 			return err
 		}
-		return check(part+"monthly-budget", b.MonthlyBudget, true, "per month"+of, sum)
+		return check(part+"monthly-budget", b.MonthlyBudget, true, of, sum)
 	}
 	if err := both("", Budget{DailyBudget: pol.DailyBudget, MonthlyBudget: pol.MonthlyBudget}, "", s.key); err != nil {
 		return err
@@ -146,9 +146,15 @@ func (pol Policy) budgets(v BeginView, row *Payment) error {
 	return nil
 }
 
+// counters reads counters of one moment, or of the present.
+type counters interface {
+	Counter(c Counter) (x402.Amount, error)
+	VisitCounters(prefix Counter, visit func(c Counter, amount x402.Amount) (more bool)) error
+}
+
 // spent sums what a row's key has spent on the row's day or in its month.
 type spent struct {
-	v   BeginView
+	v   counters
 	pol Policy
 	row *Payment
 }

@@ -24,11 +24,11 @@ type Store interface {
 	Audit
 	Archive
 
-	// World returns "sandbox", or the genesis hash (0x…) of the first RPC that answered, or ""
-	// while neither is known (docs/design.md §4).
-	World(ctx context.Context) (string, error)
-	// SetWorld records the world if none is recorded and returns the one in force.
-	SetWorld(ctx context.Context, world string) (string, error)
+	// World returns "sandbox", or the genesis hash (0x…) of the first RPC of a network that answered,
+	// or "" while neither is known (docs/design.md §4).
+	World(ctx context.Context, network string) (string, error)
+	// SetWorld records a network's genesis hash if no world is recorded, and returns that in force.
+	SetWorld(ctx context.Context, network, genesis string) (string, error)
 
 	// Health reports why the store cannot take new payments, or nil.
 	Health(ctx context.Context) error
@@ -38,10 +38,17 @@ type Store interface {
 
 // Keys keeps API keys and organizations.
 type Keys interface {
-	// CreateKey stores a key and, for a claimed one, its organization. ErrKeyExists, ErrKeyLimit.
+	// CreateKey stores a key and, for a claimed one, its organization. ErrKeyExists, also for a
+	// secret that was replaced, and for an Exec key while there is one that is not revoked. ErrKeyLimit.
 	CreateKey(ctx context.Context, k NewKey) (Key, error)
-	// KeyBySecret finds a key by its plaintext, a revoked one too: ErrKeyNotFound.
+	// KeyBySecret finds a key by its plaintext, a revoked one too: ErrKeyNotFound. Of a secret that
+	// was replaced, it is ErrSecretReplaced.
 	KeyBySecret(ctx context.Context, secret string) (Key, error)
+	// ExecKey finds the key that was made last as the Exec key: ErrKeyNotFound.
+	ExecKey(ctx context.Context) (Key, error)
+	// ReissueKey gives a key another secret. The earlier one finds no key any more, for ever, and
+	// cannot be that of a new key. ErrKeyNotFound, ErrKeyRevoked, ErrKeyExists.
+	ReissueKey(ctx context.Context, r Reissue) (Key, error)
 	// Key finds a key by id: ErrKeyNotFound.
 	Key(ctx context.Context, id string) (Key, error)
 	// ListKeys lists keys by id, oldest first, from behind the id after ("" is the beginning);
@@ -59,21 +66,46 @@ type Keys interface {
 // WalletBook keeps wallets.
 type WalletBook interface {
 	// CreateWallet stores a wallet unless its key, or the organization of a claimed key, has
-	// `limit` live ones or, with NewWallet.Plans, those of the plan: ErrWalletLimit.
+	// `limit` live ones or, with NewWallet.Plans, those of the plan: ErrWalletLimit. One address has
+	// one wallet for ever: ErrAddressTaken.
 	CreateWallet(ctx context.Context, w NewWallet, limit int) error
 	// WalletCount returns the number that CreateWallet compares with its limit.
 	WalletCount(ctx context.Context, k Key) (int, error)
-	// Wallets lists a key's live wallets, oldest first.
+	// Wallets lists the live wallets that a key may use, in the order in which they pay: those that
+	// are lent to it, the one lent last first, and then its own, oldest first.
 	Wallets(ctx context.Context, keyID string) ([]Wallet, error)
 	// AllWallets lists wallets of all keys by id, deleted ones too, from behind the id after
 	// ("" is the beginning); at most 1,000 at a time.
 	AllWallets(ctx context.Context, after string, limit int) ([]Wallet, error)
 	// Wallet finds a wallet, deleted or not: ErrWalletNotFound.
 	Wallet(ctx context.Context, id string) (Wallet, error)
+	// WalletByAddress finds the wallet of an address, deleted or not: ErrWalletNotFound.
+	WalletByAddress(ctx context.Context, address x402.Address) (Wallet, error)
 	// DeleteWallet hides a live wallet of the key: ErrWalletNotFound.
 	DeleteWallet(ctx context.Context, keyID, id string, at time.Time) error
+	// RestoreWallet undoes DeleteWallet, whatever plans say: ErrWalletNotFound, ErrWalletLive.
+	RestoreWallet(ctx context.Context, id string) (Wallet, error)
 	// WalletSecret decrypts a wallet's key material, of a deleted one too.
 	WalletSecret(ctx context.Context, id string) ([]byte, error)
+	// ExportWallet is WalletSecret for the operator. It returns once the audit has the export.
+	ExportWallet(ctx context.Context, id string) ([]byte, error)
+
+	// ShareWallet lends a live wallet to keys that are not its owner; the owner is passed over.
+	// ErrWalletNotFound, ErrKeyNotFound, ErrKeyRevoked: then it is lent to none of them.
+	ShareWallet(ctx context.Context, s Share) error
+	// UnshareWallet takes a wallet back from keys. Payments that are open stay bound to it.
+	// ErrWalletNotFound, also for a key that it is not lent to.
+	UnshareWallet(ctx context.Context, walletID string, keyIDs []string) error
+	// WalletKeys lists the ids of the keys that a wallet is lent to, from behind the id after ("" is
+	// the beginning); at most 1,000 at a time.
+	WalletKeys(ctx context.Context, walletID, after string, limit int) ([]string, error)
+	// DeploymentWallet finds the live wallet that the operator's keys draw from on a network unless
+	// they have another one: ErrWalletNotFound.
+	DeploymentWallet(ctx context.Context, network string) (Wallet, error)
+	// KeepApproving replaces Wallet.Approving, of a deleted wallet, too: ErrWalletNotFound.
+	KeepApproving(ctx context.Context, walletID string, a Approving) (Wallet, error)
+	// SetDeploymentWallet records it for the wallet's network: ErrWalletNotFound.
+	SetDeploymentWallet(ctx context.Context, walletID string) error
 }
 
 // Journal keeps payments, spend events and counters.
@@ -109,6 +141,8 @@ type Journal interface {
 	SpendEvents(ctx context.Context, keyID string, q SpendQuery) ([]SpendEvent, error)
 	// Counter reads a counter; one that was never written is zero.
 	Counter(ctx context.Context, c Counter) (x402.Amount, error)
+	// VisitCounters is [BeginView.VisitCounters]. visit must not call the store.
+	VisitCounters(ctx context.Context, prefix Counter, visit func(c Counter, amount x402.Amount) (more bool)) error
 }
 
 // PaymentQuery selects payments of one key.

@@ -3,11 +3,14 @@ package pay
 import (
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/purserpay/purser/internal/failpoint"
+	"github.com/purserpay/purser/x402"
 )
 
 // TimeSource names a service that our clock is compared with.
@@ -19,6 +22,17 @@ const (
 	SourceSecondRPC   TimeSource = "rpc_2"
 	SourceFacilitator TimeSource = "facilitator"
 )
+
+// On names an RPC of another network than the first one that is configured.
+func (s TimeSource) On(network string) TimeSource { return s + " of " + TimeSource(network) }
+
+// sourceOn names an RPC of a network: the plain source for the first network.
+func (p *Payer) sourceOn(s TimeSource, n x402.Network) TimeSource {
+	if n.Name == p.opts.Networks[0].Name {
+		return s
+	}
+	return s.On(n.Name)
+}
 
 // Bounds of the comparison of our clock with that of others.
 const (
@@ -76,7 +90,7 @@ func NewTimekeeper(now Clock) *Timekeeper {
 	}
 	return &Timekeeper{
 		now: now, log: slog.New(slog.DiscardHandler), told: map[string]clockLevel{}, asking: make(chan struct{}, 1),
-		seen: map[TimeSource]*seenTimes{SourceRPC: {}, SourceSecondRPC: {}, SourceFacilitator: {}},
+		seen: map[TimeSource]*seenTimes{},
 	}
 }
 
@@ -104,7 +118,7 @@ func (k *Timekeeper) sawDate(s TimeSource, sent, received, date time.Time) {
 	ahead := lead(sent, received, date, date.Add(time.Second))
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	t := &k.seen[s].dates
+	t := &k.of(s).dates
 	t.add(sighting{at: received, ahead: ahead})
 	k.tell(s, "date", ahead, t.far(received))
 }
@@ -118,9 +132,31 @@ func (k *Timekeeper) sawBlock(s TimeSource, sent, received, block time.Time) {
 	ahead := lead(sent, received, block, block)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	t := &k.seen[s].blocks
+	t := &k.of(s).blocks
 	t.add(sighting{at: received, ahead: ahead})
 	k.tell(s, "block", ahead, ahead < 0 && t.far(received))
+}
+
+// of returns the sightings of a source. It is called with mu held.
+func (k *Timekeeper) of(s TimeSource) *seenTimes {
+	t := k.seen[s]
+	if t == nil {
+		t = &seenTimes{}
+		k.seen[s] = t
+	}
+	return t
+}
+
+// all lists the sources that were seen or that report dates, the facilitator last. It is called with
+// mu held.
+func (k *Timekeeper) all() []TimeSource {
+	list := slices.AppendSeq(slices.Clone(k.sources), maps.Keys(k.seen))
+	slices.Sort(list)
+	list = slices.Compact(list)
+	if i := slices.Index(list, SourceFacilitator); i >= 0 {
+		list = append(slices.Delete(list, i, i+1), SourceFacilitator)
+	}
+	return list
 }
 
 // lead returns our clock, between sent and received, less another one between first and last, or 0.
@@ -201,11 +237,8 @@ func (k *Timekeeper) State() ClockState {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	state := ClockState{OK: true}
-	for _, s := range []TimeSource{SourceRPC, SourceSecondRPC, SourceFacilitator} {
-		t := k.seen[s]
-		if *t == (seenTimes{}) && !slices.Contains(k.sources, s) {
-			continue
-		}
+	for _, s := range k.all() {
+		t := k.of(s)
 		one := SourceTime{Source: s, Known: t.dates.fresh(now), BlockKnown: t.blocks.fresh(now), Stops: t.stops(now)}
 		if one.Known {
 			one.Ahead = t.dates.last.ahead
@@ -230,8 +263,8 @@ func (k *Timekeeper) wrong() error {
 	now := k.wall()
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for _, s := range []TimeSource{SourceRPC, SourceSecondRPC, SourceFacilitator} {
-		t := k.seen[s]
+	for _, s := range k.all() {
+		t := k.of(s)
 		switch {
 		case !t.stops(now):
 		case t.dates.far(now):
@@ -276,7 +309,7 @@ func (k *Timekeeper) any(has func(*seenTimes, time.Time) bool) bool {
 	now := k.wall()
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return slices.ContainsFunc(k.sources, func(s TimeSource) bool { return has(k.seen[s], now) })
+	return slices.ContainsFunc(k.sources, func(s TimeSource) bool { return has(k.of(s), now) })
 }
 
 // ClockError: our clock and a source's are so far apart that no new payment is made. It is an
@@ -290,9 +323,13 @@ type ClockError struct {
 }
 
 func (e *ClockError) Error() string {
+	source, network, _ := strings.Cut(string(e.Source), " of ")
 	what, side := map[TimeSource]string{
 		SourceRPC: "the RPC's", SourceSecondRPC: "the second RPC's", SourceFacilitator: "the facilitator's",
-	}[e.Source], "ahead of"
+	}[TimeSource(source)], "ahead of"
+	if network != "" {
+		what = strings.Replace(what, "the ", "the "+network+" ", 1)
+	}
 	if e.Block {
 		what += " latest block"
 	}

@@ -41,8 +41,10 @@ func (pol Policy) Validate() error {
 		{"doors", len(pol.Doors)},
 		{"allow_hosts", len(pol.AllowHosts)},
 		{"deny_hosts", len(pol.DenyHosts)},
+		{"sign_in_hosts", len(pol.SignInHosts)},
 		{"allow_payees", len(pol.AllowPayees)},
 		{"deny_payees", len(pol.DenyPayees)},
+		{"offer_signers", len(pol.OfferSigners)},
 		{"hosts", len(pol.Hosts)},
 		{"tasks", len(pol.Tasks)},
 	} {
@@ -71,6 +73,9 @@ func (pol Policy) Validate() error {
 		return err
 	}
 	if err := validPatterns("deny_hosts", pol.DenyHosts); err != nil {
+		return err
+	}
+	if err := validPatterns("sign_in_hosts", pol.SignInHosts); err != nil {
 		return err
 	}
 	return pol.validateParts()

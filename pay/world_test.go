@@ -22,6 +22,7 @@ import (
 
 // truth is the chain as it really is: which authorizations moved money, at a clock that tests turn.
 type truth struct {
+	plain map[string]bool // transactions without an authorization
 	mu    sync.Mutex
 	now   time.Time
 	moved map[x402.Nonce]string // nonce -> transaction
@@ -36,6 +37,9 @@ type truth struct {
 	past  map[uint64]string // hashes of blocks that are not what they usually are
 	other string            // genesis of the machine that answers what was used; "": gen
 	asks  []pay.UsedQuery
+	// allowance bounds what Permit2 may move, of any wallet.
+	allowance uint64
+	charged   map[x402.Nonce]x402.Amount // what moved, where it is not the authorization's value
 }
 
 // moved is an authorization that was used.
@@ -97,8 +101,29 @@ func (c *truth) identity(n x402.Network) (pay.ChainIdentity, error) {
 	return pay.ChainIdentity{ChainID: n.ChainID, Genesis: c.gen}, nil
 }
 
-func (c *truth) Balance(context.Context, x402.Asset, x402.Address) (x402.Amount, error) {
+func (c *truth) Balance(context.Context, x402.Network, x402.Asset, x402.Address) (x402.Amount, error) {
 	return x402.NewAmount(1_000_000_000), nil
+}
+
+// Allowance tells what Permit2 may move.
+func (c *truth) Allowance(context.Context, x402.Network, x402.Asset, x402.Address, x402.Address) (x402.Amount, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.down {
+		return x402.Amount{}, errors.New("rpc down")
+	}
+	return x402.NewAmount(c.allowance), nil
+}
+
+// charge executes an authorization of scheme upto as its facilitator would.
+func (c *truth) charge(a x402.Authorization, amount uint64) (string, error) {
+	c.mu.Lock()
+	if c.charged == nil {
+		c.charged = map[x402.Nonce]x402.Amount{}
+	}
+	c.charged[a.Nonce] = x402.NewAmount(amount)
+	c.mu.Unlock()
+	return c.move(a)
 }
 
 func (c *truth) Trace(_ context.Context, q pay.TraceQuery) (pay.Trace, error) {
@@ -122,7 +147,16 @@ func (c *truth) Trace(_ context.Context, q pay.TraceQuery) (pay.Trace, error) {
 	if used && c.lag > 0 && safe.Before(time.Unix(int64(q.Authorization.ValidBefore), 0)) {
 		return pay.Trace{Chain: id, SafeTime: safe, KeptHash: kept}, nil
 	}
-	return pay.Trace{Chain: id, Used: used, Transaction: tx, SafeUsed: used, SafeLogs: used, SafeTime: safe, KeptHash: kept}, nil
+	var amount x402.Amount
+	if used {
+		amount = q.Authorization.Value
+		if less, upto := c.charged[q.Authorization.Nonce]; upto {
+			amount = less
+		}
+	}
+	return pay.Trace{
+		Chain: id, Used: used, Moved: amount, Transaction: tx, SafeUsed: used, SafeLogs: used, SafeTime: safe, KeptHash: kept,
+	}, nil
 }
 
 // facilitator answers as its mode says.
@@ -227,6 +261,8 @@ type keyring struct {
 	mu   sync.Mutex
 	keys map[string]*ecdsa.PrivateKey
 	fail bool
+	// silent makes it sign, and lose the signature on the way.
+	silent bool
 	// wrong makes it sign with a key that is not the wallet's.
 	wrong bool
 	// slow, when set, happens while it signs.
@@ -255,12 +291,15 @@ func (k *keyring) Sign(_ context.Context, w pay.Wallet, m pay.Message) (x402.Sig
 		k.slow()
 	}
 	if k.fail {
-		return x402.Signature{}, errors.New("signer is down")
+		return x402.Signature{}, &pay.SignerError{Provider: "test", Fault: pay.SignerUnreachable, Detail: "is down", Unsigned: true}
+	}
+	if k.silent {
+		return x402.Signature{}, &pay.SignerError{Provider: "test", Fault: pay.SignerSlow, Detail: "gave no answer in time"}
 	}
 	if k.wrong {
 		sk, _ = crypto.GenerateKey()
 	}
-	return x402.Sign(m.Authorization.Digest(m.Asset, m.ChainID), sk)
+	return x402.Sign(m.Digest, sk)
 }
 
 // world is a payer with everything around it under the test's control.

@@ -151,6 +151,8 @@ func New(o Options) (*API, error) {
 		{http.MethodPost, "/wallets", a.keyed(a.createWallet)},
 		{http.MethodDelete, "/wallets/{id}", a.keyed(a.deleteWallet)},
 		{http.MethodPost, "/v1/pay", a.keyed(a.pay)},
+		{http.MethodPost, "/v1/quote", a.keyed(a.quote)},
+		{http.MethodGet, "/v1/limits", a.keyed(a.limits)},
 		{http.MethodGet, "/v1/payments", a.keyed(a.listPayments)},
 		{http.MethodGet, "/v1/payments/{id}", a.keyed(a.showPayment)},
 		{http.MethodPost, "/v1/payments/{id}/receipt", a.keyed(a.postReceipt)},

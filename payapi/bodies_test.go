@@ -15,6 +15,7 @@ var malformed = map[string]string{
 	"POST /api-keys":                 keyFailed,
 	"POST /wallets":                  "Invalid JSON body",
 	"POST /v1/pay":                   "paymentRequiredHeader (base64) required",
+	"POST /v1/quote":                 "paymentRequiredHeader (base64) required",
 	"POST /v1/payments/{id}/receipt": "Invalid receipt",
 }
 
@@ -62,6 +63,7 @@ func TestBodies(t *testing.T) {
 		"POST /v1/pay": func(a answer) {
 			a.is(400, "paymentRequiredHeader (base64) required").want("detail", "no usable payment requirement: nothing was given")
 		},
+		"POST /v1/quote":                 func(a answer) { a.is(400, "paymentRequiredHeader (base64) required") },
 		"POST /v1/payments/{id}/receipt": func(a answer) { a.is(400, "Invalid receipt") },
 	}
 	with := 0

@@ -222,6 +222,7 @@ func TestMonthlyLimit(t *testing.T) {
 	w.call("POST", "/v1/pay", key, map[string]any{"paymentRequiredHeader": v1(requirement(map[string]any{"scheme": "upto"}))}).
 		is(400, "Unsupported payment scheme upto")
 	w.call("POST", "/v1/pay", key, map[string]any{"paymentRequiredHeader": v1(requirement(map[string]any{"maxTimeoutSeconds": 5}))}).is(429, reached)
+	w.call("POST", "/v1/quote", key, order(1)).is(429, reached)
 	w.call("POST", "/v1/pay", key, order(1, "idempotencyKey", "kept")).is(200, "").want("payment.id", kept.text("payment.id"))
 	w.call("POST", "/v1/pay", other, order(1)).is(200, "")
 

@@ -56,7 +56,7 @@ func (b *browsers) share(h http.Header, r *http.Request) {
 	h.Set("Access-Control-Expose-Headers", "Retry-After")
 	if b.preflight(r) {
 		h.Set("Access-Control-Allow-Methods", "GET, HEAD, POST, DELETE")
-		h.Set("Access-Control-Allow-Headers", "X-Api-Key, Content-Type")
+		h.Set("Access-Control-Allow-Headers", "X-Api-Key, Content-Type, Purser-Max-Amount")
 		h.Set("Access-Control-Max-Age", "600")
 	}
 }

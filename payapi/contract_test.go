@@ -195,7 +195,7 @@ func (d *description) find(method, path string) *described {
 }
 
 // variable matches the varying part of an error's text.
-var variable = regexp.MustCompile(`^(No wallet for network|Unsupported network|Unsupported payment scheme|Unsupported asset)( .*?)?(\. Create one with POST /wallets\.)?$`)
+var variable = regexp.MustCompile(`^(No wallet for network|Unsupported network|Unsupported payment scheme|Unsupported asset|Unsupported extension)( .*?)?(\. Create one with POST /wallets\.)?$`)
 
 // sameText makes texts comparable that contain a value of the request.
 func sameText(text string) string { return variable.ReplaceAllString(text, "$1 …$3") }

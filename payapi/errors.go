@@ -14,9 +14,10 @@ import (
 
 // problem is the body of every refusal.
 type problem struct {
-	Error       string          `json:"error"`
-	Detail      string          `json:"detail,omitempty"`
-	Rule        string          `json:"rule,omitempty"`
+	Error  string `json:"error"`
+	Detail string `json:"detail,omitempty"`
+	Rule   string `json:"rule,omitempty"`
+	pay.FigureTexts
 	Facilitator json.RawMessage `json:"facilitator,omitempty"`
 	Payment     *paymentState   `json:"payment,omitempty"`
 	UpgradeURL  string          `json:"upgradeUrl,omitempty"`
@@ -47,12 +48,13 @@ const (
 )
 
 var (
-	errNotFound  = &refusal{status: http.StatusNotFound, text: "Not found"}
-	errInternal  = &refusal{status: http.StatusInternalServerError, text: "Internal error"}
-	errBefore    = &refusal{status: http.StatusBadRequest, text: "Invalid before", detail: "the id of the last entry of the page before"}
-	errMisdirect = &refusal{status: http.StatusMisdirectedRequest, text: "Misdirected request", detail: "this address is not served under that host name"}
-	errClosed    = &refusal{status: http.StatusForbidden, text: "Registration is closed", detail: "keys are made by the operator of this purser"}
-	errCrossSite = &refusal{status: http.StatusForbidden, text: "Cross-site request refused", detail: "the page's origin is not in PURSER_ALLOWED_ORIGINS"}
+	errNotFound    = &refusal{status: http.StatusNotFound, text: "Not found"}
+	errInternal    = &refusal{status: http.StatusInternalServerError, text: "Internal error"}
+	errBefore      = &refusal{status: http.StatusBadRequest, text: "Invalid before", detail: "the id of the last entry of the page before"}
+	errMisdirect   = &refusal{status: http.StatusMisdirectedRequest, text: "Misdirected request", detail: "this address is not served under that host name"}
+	errClosed      = &refusal{status: http.StatusForbidden, text: "Registration is closed", detail: "keys are made by the operator of this purser"}
+	errOperatorKey = &refusal{status: http.StatusForbidden, text: "Not allowed for this key", detail: "the operator of this purser has made it, and deletes its wallets"}
+	errCrossSite   = &refusal{status: http.StatusForbidden, text: "Cross-site request refused", detail: "the page's origin is not in PURSER_ALLOWED_ORIGINS"}
 )
 
 // keyError marks an error of POST /api-keys, which has its own text.
@@ -121,13 +123,16 @@ func (a *API) problemFor(err error) (int, problem, int) {
 		return http.StatusTooManyRequests, problem{Error: textTooMany, Detail: e.Error()}, max(1, int(math.Ceil(e.RetryAfter.Seconds())))
 	case pay.CodePolicy:
 		e := as[*pay.PolicyError](err)
-		return http.StatusPaymentRequired, problem{Error: "Payment refused by policy", Rule: e.Rule, Detail: e.Detail}, 0
+		body := problem{Error: "Payment refused by policy", Rule: e.Rule, Detail: e.Detail, FigureTexts: e.Figures.Texts()}
+		return http.StatusPaymentRequired, body, a.until(e.Figures)
 	case pay.CodeOpen:
 		state, retry := a.stateOf(as[*pay.OpenError](err).Payment)
 		return http.StatusPaymentRequired, problem{Error: textSettle, Detail: "the outcome of this payment is not known yet", Payment: state}, retry
 	case pay.CodeFailed:
 		body, retry := a.failed(as[*pay.FailedError](err))
 		return http.StatusPaymentRequired, body, retry
+	case pay.CodeSigner:
+		return http.StatusServiceUnavailable, problem{Error: textUnavailable, Detail: as[*pay.SignerError](err).Error()}, retryStore
 	case pay.CodeReconciling, pay.CodeClock, pay.CodeUnavailable, pay.CodeCallerGone, pay.CodeEnded:
 		body := problem{Error: textUnavailable}
 		if creating {
@@ -143,6 +148,14 @@ func (a *API) problemFor(err error) (int, problem, int) {
 	default:
 		return errInternal.status, problem{Error: errInternal.text}, 0
 	}
+}
+
+// until returns the seconds until a rule lets the same payment pass; 0 if no time helps.
+func (a *API) until(f *pay.Figures) int {
+	if f == nil || f.Resets.IsZero() {
+		return 0
+	}
+	return max(1, int(math.Ceil(f.Resets.Sub(a.now()).Seconds())))
 }
 
 // answers has the answers to errors that hold nothing else.

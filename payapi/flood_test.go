@@ -228,7 +228,7 @@ func TestFatChallenge(t *testing.T) {
 	w := newWorld(t)
 	key := w.payingKey()
 	fat := func(size int) map[string]any {
-		return map[string]any{"extra": map[string]any{"x": strings.Repeat("x", size)}}
+		return map[string]any{"extra": map[string]any{"name": "USD Coin", "version": "2", "x": strings.Repeat("x", size)}}
 	}
 	for name, c := range map[string]string{
 		"requirement": v1(requirement(fat(9 << 10))),

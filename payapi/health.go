@@ -27,9 +27,11 @@ type healthReport struct {
 	Facilitator probe          `json:"facilitator"`
 	RPC         rpcHealth      `json:"rpc"`
 	// SecondRPC is present where two RPCs must agree.
-	SecondRPC *probe       `json:"rpc_2,omitempty"`
-	Clock     clockHealth  `json:"clock"`
-	Wallets   walletHealth `json:"wallets"`
+	SecondRPC *probe `json:"rpc_2,omitempty"`
+	// Networks lists the networks that are paid on.
+	Networks []networkHealth `json:"networks"`
+	Clock    clockHealth     `json:"clock"`
+	Wallets  walletHealth    `json:"wallets"`
 	// Reconciling is present until a restored store is reconciled.
 	Reconciling *reconcilingHealth `json:"reconciling,omitempty"`
 	// Paused is present while the operator has paused all new payments. The reason stays private.
@@ -104,6 +106,23 @@ type rpcHealth struct {
 	ChainID uint64 `json:"chain_id"`
 }
 
+// networkHealth tells how the RPCs of one network are.
+type networkHealth struct {
+	Network   string `json:"network"`
+	ChainID   uint64 `json:"chain_id"`
+	RPC       probe  `json:"rpc"`
+	SecondRPC *probe `json:"rpc_2,omitempty"`
+}
+
+// secondProbe is nil without a second RPC.
+func secondProbe(p pay.Probe) *probe {
+	if !p.Configured {
+		return nil
+	}
+	shown := newProbe(p)
+	return &shown
+}
+
 // clockHealth compares purser's clock with those of the facilitator and the RPC.
 type clockHealth struct {
 	OK bool `json:"ok"` // no clock differs by more than 30 s
@@ -138,32 +157,44 @@ func newClock(s pay.ClockState) clockHealth {
 	return h
 }
 
+// walletHealth is the wallet provider. OK and Error are there if it works outside this process.
 type walletHealth struct {
 	Provider string `json:"provider"`
+	OK       *bool  `json:"ok,omitempty"`
+	Error    string `json:"error,omitempty"`
+}
+
+func newWalletHealth(h pay.Health) walletHealth {
+	shown := walletHealth{Provider: h.Wallets}
+	if h.Signer.Configured {
+		shown.OK, shown.Error = &h.Signer.OK, newProbe(h.Signer).Error
+	}
+	return shown
 }
 
 // health serves GET /health. The status is 503 when no payment can be made: the store fails, or a
 // restored store is not reconciled. A pause keeps status 200, because the operator wants it, and
-// reads and repeats go on. A failing facilitator or RPC is shown, and keeps status 200 too.
+// reads and repeats go on. A failing facilitator, RPC or signer is shown, and keeps status 200
+// too.
 func (a *API) health(r *http.Request) (reply, error) {
 	h := a.payer.Health(r.Context())
 	status := http.StatusOK
 	if !h.OK {
 		status = http.StatusServiceUnavailable
 	}
-	var second *probe
-	if h.SecondRPC.Configured {
-		shown := newProbe(h.SecondRPC)
-		second = &shown
+	networks := make([]networkHealth, len(h.Networks))
+	for i, n := range h.Networks {
+		networks[i] = networkHealth{n.Name, n.ChainID, newProbe(n.RPC), secondProbe(n.SecondRPC)}
 	}
 	return reply{status: status, body: healthReport{
 		OK: h.OK, Service: service, Version: a.version,
 		Database:    databaseHealth{h.Store.Configured, h.Store.OK, h.StoreKind},
 		Facilitator: newProbe(h.Facilitator),
-		RPC:         rpcHealth{newProbe(h.RPC), h.Network.Name, h.Network.ChainID},
-		SecondRPC:   second,
+		RPC:         rpcHealth{newProbe(h.RPC), networks[0].Network, networks[0].ChainID},
+		SecondRPC:   secondProbe(h.SecondRPC),
+		Networks:    networks,
 		Clock:       newClock(h.Clock),
-		Wallets:     walletHealth{h.Wallets},
+		Wallets:     newWalletHealth(h),
 		Reconciling: newReconciling(h.Reconciling),
 		Paused:      newPaused(h.Paused),
 	}}, nil

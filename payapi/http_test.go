@@ -155,6 +155,27 @@ func (offline) Create(context.Context, string, string) (pay.ProvidedWallet, erro
 }
 func (offline) Name() string { return "offline" }
 
+// unheard is a wallet provider outside this process that does not answer.
+type unheard struct{ pay.Wallets }
+
+var errUnheard = &pay.SignerError{Provider: "unheard", Fault: pay.SignerSlow, Detail: "gave no answer in time"}
+
+func (unheard) Create(context.Context, string, string) (pay.ProvidedWallet, error) {
+	return pay.ProvidedWallet{}, errUnheard
+}
+func (unheard) Name() string                { return "unheard" }
+func (unheard) Probe(context.Context) error { return errUnheard }
+
+func TestSignerThatDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	const text = "the unheard signer gave no answer in time"
+	w := newWorld(t, func(s *setup) { s.pay.Wallets = unheard{} })
+	w.call("POST", "/wallets", w.newKey(), nil).is(503, "Service unavailable").want("detail", text)
+	w.eventually("the probe has ended", func() bool {
+		return w.call("GET", "/health", "", nil).is(200, "").want("wallets.provider", "unheard").want("wallets.ok", false).at("wallets.error") == text
+	})
+}
+
 func TestUnknownError(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) { s.pay.Wallets = offline{} })
@@ -241,7 +262,7 @@ func TestCORS(t *testing.T) {
 	a := w.call("OPTIONS", "/v1/pay", "", nil, ask...).is(204, "")
 	for name, want := range map[string]string{
 		"Access-Control-Allow-Origin":  origin,
-		"Access-Control-Allow-Headers": "X-Api-Key, Content-Type",
+		"Access-Control-Allow-Headers": "X-Api-Key, Content-Type, Purser-Max-Amount",
 		"Access-Control-Allow-Methods": "GET, HEAD, POST, DELETE",
 		"Vary":                         "Origin",
 	} {

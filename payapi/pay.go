@@ -71,8 +71,27 @@ func (a *API) payRequest(r *http.Request) (want pay.Request, err error) {
 	if err != nil {
 		return want, err
 	}
-	want.Settlement, err = pay.ParseSettlement(settlement, a.settlement)
+	if want.Settlement, err = pay.ParseSettlement(settlement, a.settlement); err != nil {
+		return want, err
+	}
+	if want.Task, _, err = f.text("task", "Invalid task"); err != nil {
+		return want, err
+	}
+	want.MaxAmount, err = maxAmount(r)
 	return want, err
+}
+
+// maxAmount reads the most that the caller wants to pay. What cannot be read is refused: the caller counts on it.
+func maxAmount(r *http.Request) (*x402.Amount, error) {
+	values := r.Header.Values("Purser-Max-Amount")
+	if len(values) == 0 {
+		return nil, nil
+	}
+	most, err := pay.ParseMoney(strings.Join(values, ","))
+	if err != nil {
+		return nil, badRequest("Invalid Purser-Max-Amount", "one amount of USDC such as 0.05")
+	}
+	return &most, nil
 }
 
 // decodeChallenge reads a challenge header. It accepts base64 only: plain JSON, which sellers may

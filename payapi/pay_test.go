@@ -85,7 +85,7 @@ func TestPayHostileHeader(t *testing.T) {
 		"negative":      v1(requirement(map[string]any{"maxAmountRequired": "-1"})),
 		"fraction":      v1(requirement(map[string]any{"maxAmountRequired": "1.5"})),
 		"exponent":      v1(requirement(map[string]any{"maxAmountRequired": "1e6"})),
-		"amount type":   v1(requirement(map[string]any{"maxAmountRequired": 10000})),
+		"amount type":   v1(requirement(map[string]any{"maxAmountRequired": 10000.5})),
 		"huge amount":   v1(requirement(map[string]any{"maxAmountRequired": strings.Repeat("9", 80)})),
 		"no payTo":      v1(requirement(map[string]any{"payTo": nil})),
 		"payTo":         v1(requirement(map[string]any{"payTo": "0x123"})),
@@ -116,23 +116,31 @@ func TestPayHostileTerms(t *testing.T) {
 	key := w.payingKey()
 	other := "0x2222222222222222222222222222222222222222"
 	for name, c := range map[string]struct{ challenge, text string }{
-		"solana":             {v2(requirementV2(map[string]any{"network": "solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp"})), "No wallet for network solana. Create one with POST /wallets."},
-		"unknown network":    {v1(requirement(map[string]any{"network": "moon\u0000base"})), "No wallet for network moonbase. Create one with POST /wallets."},
-		"test network":       {v1(requirement(map[string]any{"network": "base-sepolia"})), "No wallet for network base-sepolia. Create one with POST /wallets."},
-		"network case":       {v1(requirement(map[string]any{"network": "Base"})), "No wallet for network Base. Create one with POST /wallets."},
-		"upto":               {v1(requirement(map[string]any{"scheme": "upto"})), "Unsupported payment scheme upto"},
-		"scheme case":        {v1(requirement(map[string]any{"scheme": "EXACT"})), "Unsupported payment scheme EXACT"},
-		"permit2":            {v1(requirement(map[string]any{"extra": map[string]any{"assetTransferMethod": "permit2"}})), "Unsupported payment scheme exact"},
-		"escrow":             {v2(requirementV2(map[string]any{"extra": map[string]any{"paymentFlow": "escrow"}})), "Unsupported payment scheme exact"},
-		"other asset":        {v1(requirement(map[string]any{"asset": other})), "Unsupported asset " + other},
-		"domain name":        {v1(requirement(map[string]any{"extra": map[string]any{"name": "USDC", "version": "2"}})), "Unsupported asset " + usdc},
-		"domain version":     {v1(requirement(map[string]any{"extra": map[string]any{"name": "USD Coin", "version": "1"}})), "Unsupported asset " + usdc},
+		"solana":          {v2(requirementV2(map[string]any{"network": "solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp"})), "No wallet for network solana. Create one with POST /wallets."},
+		"unknown network": {v1(requirement(map[string]any{"network": "moon\u0000base"})), "No wallet for network moonbase. Create one with POST /wallets."},
+		"test network":    {v1(requirement(map[string]any{"network": "base-sepolia"})), "No wallet for network base-sepolia. Create one with POST /wallets."},
+		"network case":    {v1(requirement(map[string]any{"network": "Base"})), "No wallet for network Base. Create one with POST /wallets."},
+		"upto":            {v1(requirement(map[string]any{"scheme": "upto"})), "Unsupported payment scheme upto"},
+		"scheme case":     {v1(requirement(map[string]any{"scheme": "EXACT"})), "Unsupported payment scheme EXACT"},
+		"permit2":         {v1(requirement(map[string]any{"extra": map[string]any{"assetTransferMethod": "permit2"}})), "Unsupported payment scheme exact"},
+		"escrow":          {v2(requirementV2(map[string]any{"extra": map[string]any{"paymentFlow": "escrow"}})), "Unsupported payment scheme exact"},
+		"other asset":     {v1(requirement(map[string]any{"asset": other})), "Unsupported asset " + other},
+		"domain name":     {v1(requirement(map[string]any{"extra": map[string]any{"name": "USDC", "version": "2"}})), "Unsupported asset " + usdc},
+		"domain version":  {v1(requirement(map[string]any{"extra": map[string]any{"name": "USD Coin", "version": "1"}})), "Unsupported asset " + usdc},
+		"impossible id": {
+			encode(map[string]any{"x402Version": 2, "accepts": []any{requirementV2(nil)}, "extensions": map[string]any{
+				"payment-identifier": map[string]any{"info": map[string]any{"required": true}, "schema": map[string]any{"not": true}},
+			}}),
+			"Unsupported extension payment-identifier",
+		},
 		"furthest entry":     {v1(requirement(map[string]any{"network": "solana"}), requirement(map[string]any{"scheme": "upto"})), "Unsupported payment scheme upto"},
 		"wallet over header": {v1(requirement(map[string]any{"payTo": nil}), requirement(map[string]any{"network": "solana"})), "No wallet for network solana. Create one with POST /wallets."},
 	} {
-		a := w.call("POST", "/v1/pay", key, map[string]any{"paymentRequiredHeader": c.challenge})
-		if a.status != 400 || a.text("error") != c.text {
-			t.Errorf("%s: %d %s", name, a.status, a.raw)
+		for _, path := range []string{"/v1/pay", "/v1/quote"} {
+			a := w.call("POST", path, key, map[string]any{"paymentRequiredHeader": c.challenge})
+			if a.status != 400 || a.text("error") != c.text {
+				t.Errorf("%s: %s: %d %s", name, path, a.status, a.raw)
+			}
 		}
 	}
 }
@@ -166,8 +174,10 @@ func TestPayFields(t *testing.T) {
 		"settlement type":  {"settlement", true, "Invalid settlement"},
 	} {
 		body := order(1, c.field, c.value)
-		if a := w.call("POST", "/v1/pay", key, body); a.status != 400 || a.text("error") != c.text {
-			t.Errorf("%s: %d %s", name, a.status, a.raw)
+		for _, path := range []string{"/v1/pay", "/v1/quote"} {
+			if a := w.call("POST", path, key, body); a.status != 400 || a.text("error") != c.text {
+				t.Errorf("%s: %s: %d %s", name, path, a.status, a.raw)
+			}
 		}
 	}
 	// The longest allowed values, and null for absent.
@@ -233,6 +243,9 @@ func TestPayPolicy(t *testing.T) {
 	key := w.payingKey()
 	w.call("POST", "/v1/pay", key, map[string]any{"paymentRequiredHeader": v1(requirement(map[string]any{"maxTimeoutSeconds": 9}))}).
 		is(402, refused).want("rule", "validity").want("payment", nil)
+	own := w.call("GET", "/wallets/me", key, nil).is(200, "").list("wallets")[0]["address"]
+	w.call("POST", "/v1/pay", key, map[string]any{"paymentRequiredHeader": v1(requirement(map[string]any{"payTo": own}))}).
+		is(402, refused).want("rule", "own-wallet").want("payment", nil)
 
 	restricted := func(p pay.Policy) string {
 		_, secret, err := w.books.CreateKey(t.Context(), books.KeyRequest{Policy: &p})
@@ -274,6 +287,7 @@ func TestPayWithoutFacilitator(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) { s.noFacilitator = true })
 	key := w.payingKey()
+	w.call("POST", "/v1/quote", key, order(1)).is(402, verifyFailed).want("payment", nil)
 	w.call("POST", "/v1/pay", key, order(1)).is(402, verifyFailed).want("payment", nil).
 		want("detail", `no facilitator is configured (PURSER_FACILITATOR_URL); "settlement":"seller" works without one`)
 	w.call("POST", "/v1/pay", key, order(1, "settlement", "seller")).is(200, "").want("settled", false)

@@ -1,6 +1,7 @@
 package payapi
 
 import (
+	"encoding/json"
 	"net/http"
 
 	"github.com/purserpay/purser/pay"
@@ -24,6 +25,7 @@ type payment struct {
 	paymentState
 	Settlement  string `json:"settlement"`
 	Amount      string `json:"amount"`
+	Charged     string `json:"charged,omitempty"` // less than amount, by scheme upto
 	Currency    string `json:"currency"`
 	Network     string `json:"network"`
 	PayTo       string `json:"payTo"`
@@ -32,19 +34,35 @@ type payment struct {
 	CreatedAt   string `json:"created_at"`
 	Reason      string `json:"reason,omitempty"`
 	Task        string `json:"task,omitempty"`
+	// SignedReceipt is in answers about one payment only.
+	SignedReceipt *signedReceipt `json:"signedReceipt,omitempty"`
+}
+
+// signedReceipt is the seller's, in the form of x402's extension offer-receipt.
+type signedReceipt struct {
+	Verified bool            `json:"verified"`
+	Receipt  json.RawMessage `json:"receipt"`
 }
 
 func newPayment(p *pay.Payment) payment {
-	return payment{
+	shown := payment{
 		paymentState: newPaymentState(p), Settlement: string(p.Terms.Settlement),
 		Amount: p.Terms.Amount.String(), Currency: p.Currency, Network: p.Terms.Network,
 		PayTo: p.Terms.PayTo.String(), RequestURL: p.RequestURL, Transaction: p.Transaction,
 		CreatedAt: stamp(p.Created), Reason: p.Reason, Task: p.Task,
 	}
+	if !p.Charged.IsZero() {
+		shown.Charged = p.Charged.String()
+	}
+	return shown
 }
 
 func onePayment(p *pay.Payment) reply {
-	return reply{status: http.StatusOK, body: map[string]payment{"payment": newPayment(p)}}
+	shown := newPayment(p)
+	if p.SignedReceipt != nil {
+		shown.SignedReceipt = &signedReceipt{x402.VerifiedReceipt(p.SignedReceipt), p.SignedReceipt}
+	}
+	return reply{status: http.StatusOK, body: map[string]payment{"payment": shown}}
 }
 
 // showPayment serves GET /v1/payments/{id}.

@@ -1,6 +1,8 @@
 package payapi_test
 
 import (
+	"encoding/base64"
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -103,4 +105,29 @@ func TestReceipt(t *testing.T) {
 	// One transaction pays once.
 	second := w.call("POST", "/v1/pay", other, order(5, "settlement", "seller")).is(200, "").text("payment.id")
 	w.call("POST", "/v1/payments/"+second+"/receipt", other, receipt(nil)).is(200, "").want("payment.state", "open")
+}
+
+// The seller's signed receipt, in a receipt that a client posts, is in answers about the payment alone.
+func TestSignedReceipt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	key := w.payingKey()
+	answered := w.call("POST", "/v1/pay", key, order(5, "settlement", "seller")).is(200, "")
+	id := answered.text("payment.id")
+	row := w.released(id)
+	payload, err := json.Marshal(map[string]any{
+		"version": 1, "network": "eip155:8453", "resourceUrl": bought, "payer": row.Authorization.From.String(), "issuedAt": row.Created.Unix(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	jws := "e30." + base64.RawURLEncoding.EncodeToString(payload) + ".c2ln"
+	extensions := map[string]any{"offer-receipt": map[string]any{"info": map[string]any{"receipt": map[string]any{"format": "jws", "signature": jws}}}}
+	path := "/v1/payments/" + id
+	for _, a := range []answer{w.call("POST", path+"/receipt", key, receipt(map[string]any{"extensions": extensions})), w.call("GET", path, key, nil)} {
+		a.is(200, "").want("payment.signedReceipt.verified", false).want("payment.signedReceipt.receipt.signature", jws)
+	}
+	if list := w.call("GET", "/v1/payments", key, nil).is(200, ""); strings.Contains(list.raw, "signedReceipt") {
+		t.Error("in a list: " + list.raw)
+	}
 }

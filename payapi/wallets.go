@@ -24,7 +24,8 @@ func newWallet(w pay.Wallet) wallet {
 	return shown
 }
 
-// listWallets serves GET /wallets/me: the key's live wallets, oldest first.
+// listWallets serves GET /wallets/me: the live wallets that the key may use, in the order in which they
+// pay.
 func (a *API) listWallets(r *http.Request, key pay.Key) (reply, error) {
 	list, err := a.books.ListWallets(r.Context(), key)
 	if err != nil {
@@ -59,11 +60,15 @@ func (a *API) createWallet(r *http.Request, key pay.Key) (reply, error) {
 	return reply{status: http.StatusCreated, body: newWallet(w)}, nil
 }
 
-// deleteWallet serves DELETE /wallets/{id}.
+// deleteWallet serves DELETE /wallets/{id}. An agent that holds a key of the operator's cannot hide the
+// money behind it.
 func (a *API) deleteWallet(r *http.Request, key pay.Key) (reply, error) {
 	id, err := pathID(r, pay.ErrWalletNotFound)
 	if err != nil {
 		return reply{}, err
+	}
+	if key.Operator {
+		return reply{}, errOperatorKey
 	}
 	if err := a.books.DeleteWallet(r.Context(), key, id); err != nil {
 		return reply{}, err

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/signer"
 )
 
@@ -49,6 +50,36 @@ func TestWallets(t *testing.T) {
 	if list := w.call("GET", "/wallets/me", key, nil).list("wallets"); len(list) != 1 || list[0]["id"] != second.text("id") {
 		t.Errorf("after deleting: %v", list)
 	}
+}
+
+// A key sees the wallets that are shared with it, and deletes none of them. A key of the operator deletes
+// not even its own.
+func TestSharedWallets(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	operator, secret, err := w.books.CreateKey(t.Context(), books.KeyRequest{Operator: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := w.call("POST", "/wallets", secret, nil).is(201, "")
+	path := "/wallets/" + made.text("id")
+	if a := w.call("DELETE", path, secret, nil).is(403, "Not allowed for this key"); a.text("detail") == "" {
+		t.Error(a.raw)
+	}
+	other := w.newKey()
+	k, err := w.books.KeyBySecret(t.Context(), other)
+	if err == nil {
+		err = w.books.ShareWallet(t.Context(), made.text("id"), k.ID)
+	}
+	if err != nil || k.ID == operator.ID {
+		t.Fatal(err)
+	}
+	own := w.call("POST", "/wallets", other, nil).is(201, "")
+	list := w.call("GET", "/wallets/me", other, nil).is(200, "").list("wallets")
+	if len(list) != 2 || list[0]["id"] != made.text("id") || list[1]["id"] != own.text("id") {
+		t.Errorf("listed %v", list)
+	}
+	w.call("DELETE", path, other, nil).is(404, "Wallet not found")
 }
 
 func TestCreateWalletRefused(t *testing.T) {

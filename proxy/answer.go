@@ -42,10 +42,15 @@ func view(p *pay.Payment) *paymentView {
 // label marks an answer to a request that was sent with a payload.
 func label(h http.Header, p *pay.Payment) {
 	h.Set(HeaderPayment, p.ID)
-	h.Set(HeaderAmount, p.Terms.Amount.String())
+	h.Set(HeaderAmount, p.Moved().String())
 	if p.Transaction != "" {
 		h.Set(HeaderTransaction, p.Transaction)
 	}
+	keepPrivate(h)
+}
+
+// keepPrivate keeps an answer out of shared caches: it is for one wallet.
+func keepPrivate(h http.Header) {
 	h.Set("Cache-Control", "private, no-store")
 	for name := range h { // particular caches obey these instead (RFC 9213)
 		if strings.HasSuffix(name, "-Cache-Control") || name == "Surrogate-Control" {
@@ -76,16 +81,13 @@ func (t *Transport) withholdChallenge(req *http.Request, resp *http.Response, p 
 		text = "The payment for this request was not made"
 	}
 	h := resp.Header
-	for _, name := range slices.Concat(t.extra, []string{
-		x402.HeaderRequired, "WWW-Authenticate", "Content-Encoding", "Content-Range", "Content-Language", "Content-Location",
-		"Accept-Ranges", "Etag", "Last-Modified", "Content-Digest", "Repr-Digest", "Digest", "Trailer",
-	}) {
+	for _, name := range slices.Concat(t.extra, []string{x402.HeaderRequired, "WWW-Authenticate"}) {
 		h.Del(name)
 	}
 	_ = resp.Body.Close()
-	resp.Trailer = nil
 	setBody(req, resp, problem{Error: text, Reason: reason, Payment: view(p)})
 	h.Set(HeaderDeclined, reason)
+	h.Set(HeaderDetail, text)
 	label(h, p)
 	if p.State == pay.Open && p.Sendable(t.now()) {
 		h.Set("Retry-After", "5") // the same payload can be sent again
@@ -109,12 +111,19 @@ func (t *Transport) hand(req *http.Request, m *memo, resp *http.Response, d *dec
 }
 
 // setBody gives a response a JSON body of ours.
-func setBody(req *http.Request, resp *http.Response, v problem) {
+func setBody(req *http.Request, resp *http.Response, v any) {
 	body, err := json.Marshal(v)
-	if err != nil { // strings and times only
+	if err != nil { // strings, times and JSON that was read
 		panic(fmt.Sprintf("proxy: encoding an answer: %v", err))
 	}
 	body = append(body, '\n')
+	for _, name := range []string{ // of the body that was there
+		"Content-Encoding", "Content-Range", "Content-Language", "Content-Location",
+		"Accept-Ranges", "Etag", "Last-Modified", "Content-Digest", "Repr-Digest", "Digest", "Trailer",
+	} {
+		resp.Header.Del(name)
+	}
+	resp.Trailer = nil
 	resp.Header.Set("Content-Type", "application/json")
 	resp.Header.Set("Content-Length", strconv.Itoa(len(body)))
 	resp.TransferEncoding, resp.Uncompressed = nil, false

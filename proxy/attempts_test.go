@@ -452,7 +452,7 @@ func TestCredentialsInTheURL(t *testing.T) {
 	var ids []string
 	for _, user := range []string{"agent:correct-horse", "agent:battery-staple"} {
 		call := w.call()
-		call.URL = "https://" + user + "@api.example.com/x"
+		call.URL = func() string { return "https://" + user + "@api.example.com/x" }
 		a := w.must(tr, call, proxytest.Request(t, "GET", strings.Replace(s.URL, "http://", "http://"+user+"@", 1)+"/x", nil))
 		call.Finish(false) // so that the next one is a repeat
 		ids = append(ids, a.Header.Get(HeaderPayment))

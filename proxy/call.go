@@ -16,8 +16,8 @@ import (
 // Call is one incoming request, with the key that pays for it and the payment that is made for it.
 // However often it is sent upstream, there is one payment, with one payload.
 //
-// The door that took the request makes the Call and calls Finish exactly once, when its
-// answer has been written out or has failed. Several RoundTrips of a Call are attempts at that
+// The door that took the request makes the Call and calls Finish when its answer has been written out
+// or has failed. Several RoundTrips of a Call are attempts at that
 // request, with the same method, path, query and body. An attempt at anything else is sent without
 // a payment. Policies bind where purser dials: the paid host is that of the URL that is sent.
 type Call struct {
@@ -28,18 +28,24 @@ type Call struct {
 	Task           string // label of the budget, may be empty
 	IdempotencyKey string // the client's, or empty, or none of use; see [IdempotencyKey]
 	Anew           bool   // the client wants a purchase of its own; see [HeaderAgain]
-	// URL holds the client's absolute URL. Repeats are recognized by it. A door that may send the
-	// same request to several upstreams must set it, or a repeat that goes to another one is a new
-	// payment. Default: the URL that is sent first.
-	URL string
+	// MaxAmount bounds what a new payment may cost, nil: the key's policy does; see [HeaderMaxAmount].
+	MaxAmount *x402.Amount
+	Dry       bool // nothing is paid; see [HeaderDryRun]
+	// URL returns the client's absolute URL, once a payment is decided. Repeats are recognized by
+	// it. A door that may send the same request to several upstreams must set it, or a repeat that
+	// goes to another one is a new payment. Nil or "": the URL that is sent first.
+	URL func() string
+
+	maxInvalid bool // MaxAmount could not be read
 
 	mu       sync.Mutex
 	caller   context.Context
 	memo     *memo
 	finished bool
+	signedIn bool          // see Transport.signIn
 	body     *replay       // of the incoming request; nil: none, or not looked at yet
 	source   io.ReadCloser // what body reads from
-	sent     string        // the URL of the first attempt
+	asked    string        // the URL that repeats are recognized by
 	spare    []io.Closer   // bodies of further attempts that were not needed
 }
 
@@ -82,6 +88,20 @@ func (m *memo) unanswered() {
 	m.attempt.Finish(false)
 }
 
+// Ask reads what the client of the incoming request asks of its payment, from the request's header.
+func (c *Call) Ask(h http.Header) {
+	c.Anew = strings.EqualFold(h.Get(HeaderAgain), "new")
+	switch strings.ToLower(strings.Join(h.Values(HeaderDryRun), ",")) {
+	case "", "0", "false":
+	default:
+		c.Dry = true
+	}
+	if values := h.Values(HeaderMaxAmount); len(values) > 0 {
+		most, err := pay.ParseMoney(strings.Join(values, ","))
+		c.MaxAmount, c.maxInvalid = &most, err != nil
+	}
+}
+
 // NewCall makes the call of an incoming request.
 func NewCall(key pay.Key, task, idempotencyKey string) *Call {
 	return &Call{Key: key, Task: task, IdempotencyKey: idempotencyKey}
@@ -106,15 +126,12 @@ func callOf(ctx context.Context) *Call {
 	return c
 }
 
-// Finish ends the call, after a send that is under way. answered says that the upstream's answer was
-// written to the client in full. Anything else leaves the payment to the client's repeat. A door
+// Finish ends the call, after a send that is under way. Once is enough: what comes later changes
+// nothing. answered says that the upstream's answer was written to the client in full. Anything else leaves the payment to the client's repeat. A door
 // that tells its client of a failure of its own calls Finish(false) before it does.
 func (c *Call) Finish(answered bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.finished {
-		return
-	}
 	c.finished = true
 	if m := c.memo; m != nil && !m.ended {
 		failpoint.Here(failpoint.ProxyFinishing)
@@ -213,13 +230,19 @@ func IdempotencyKey(h http.Header) string {
 	return strings.Join(values, ", ") + strings.Repeat(" ", min(1, len(values))) // not a key, or none
 }
 
-// checkKey refuses malformed keys: a key is 1 to 255 visible ASCII characters.
-func (c *Call) checkKey() error {
+// check refuses what the client has asked for and purser cannot keep to. A key is 1 to 255 visible ASCII
+// characters.
+func (c *Call) check() error {
+	if c.maxInvalid {
+		return errMaxInvalid
+	}
 	malformed := func(r rune) bool { return r <= ' ' || r >= 0x7f }
 	if len(c.IdempotencyKey) > maxIdempotencyKey || strings.ContainsFunc(c.IdempotencyKey, malformed) {
 		return errKeyInvalid
 	}
 	return nil
 }
+
+var errMaxInvalid = errors.New("Purser-Max-Amount is not one amount of USDC such as 0.05")
 
 var errKeyInvalid = errors.New("the Idempotency-Key is not one value of 1 to 255 visible ASCII characters")

@@ -64,7 +64,7 @@ func readObject(body io.Reader, plain bool) ([]byte, error) {
 		if err != nil {
 			return b, err
 		}
-		if text := bytes.TrimLeft(b, " \t\r\n"); plain && len(text) > 0 && text[0] != '{' {
+		if text := bytes.TrimLeft(bytes.TrimPrefix(b, []byte("\ufeff")), " \t\r\n"); plain && len(text) > 0 && text[0] != '{' {
 			break
 		}
 	}

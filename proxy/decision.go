@@ -60,6 +60,9 @@ func (t *Transport) decide(req *http.Request, m *memo, resp *http.Response, seen
 	case d.status == http.StatusPaymentRequired:
 		challenge, found := t.readRefusal(resp)
 		d.refused, d.refusal, d.refuses, d.seller = true, challenge.Error, found || !has, sellerFailed
+	case wantsAllowance(resp):
+		challenge, found := t.readRefusal(resp)
+		d.refused, d.refusal, d.refuses = true, challenge.Error, found
 	case d.status >= http.StatusBadRequest:
 		d.notes = append(d.notes, fmt.Sprintf("seller answered %d", d.status))
 		if d.status >= http.StatusInternalServerError {
@@ -74,7 +77,13 @@ func (t *Transport) decide(req *http.Request, m *memo, resp *http.Response, seen
 	return d
 }
 
-// readRefusal reads what a seller says in a 402 to a payload. If its body does not end, it is cut
+// wantsAllowance reports whether a seller refuses a payload of Permit2 for want of an allowance, as the
+// reference server does: by 412 instead of 402, with a challenge. The fault is the wallet's.
+func wantsAllowance(resp *http.Response) bool {
+	return resp.StatusCode == http.StatusPreconditionFailed && resp.Header.Get(x402.HeaderRequired) != ""
+}
+
+// readRefusal reads what a seller says in a 402, or such a 412, to a payload. If its body does not end, it is cut
 // off, because the payment's lease must not be kept for ever.
 func (t *Transport) readRefusal(resp *http.Response) (x402.Challenge, bool) {
 	source := resp.Body

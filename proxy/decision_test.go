@@ -11,6 +11,9 @@ import (
 	"github.com/purserpay/purser/proxy/proxytest"
 )
 
+// allowanceChallenge comes with a 412 of the reference server.
+const allowanceChallenge = `{"x402Version":2,"error":"permit2_allowance_required","accepts":[{}]}`
+
 // An answer to a payload is judged once, and every party gets its part of the decision.
 func TestDecide(t *testing.T) {
 	t.Parallel()
@@ -44,6 +47,8 @@ func TestDecide(t *testing.T) {
 		"client's fault":  {status: 404, left: true, notes: []string{"seller answered 404"}},
 		"seller's fault":  {status: 500, left: true, seller: sellerFailed, notes: []string{"seller answered 500"}},
 		"402":             {status: 402, left: true, seller: sellerFailed, refuses: true},
+		"no allowance":    {status: 412, header: http.Header{"Payment-Required": {allowanceChallenge}}, left: true, refuses: true},
+		"another 412":     {status: 412, left: true, notes: []string{"seller answered 412"}},
 		"402 to a repeat": {status: 402, memo: memo{repeats: true}, left: true, refuses: true},
 		"bad receipt":     {status: 500, header: http.Header{"Payment-Response": {"%"}}, left: true, seller: sellerFailed, notes: []string{"receipt not readable", "seller answered 500"}},
 		"no answer":       {err: broken, seen: connected(), left: true, seller: sellerFailed, notes: []string{"no answer: connection failed"}},

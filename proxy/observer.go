@@ -9,6 +9,7 @@ import (
 const (
 	ResultPassed     = "passed"     // the upstream's answer, nothing was paid
 	ResultPaid       = "paid"       // the upstream's answer to a payload
+	ResultSignedIn   = "signed-in"  // the upstream's answer to a sign-in, nothing was paid
 	ResultDeclined   = "declined"   // a 402 that was not paid, or not answered: see the Declined words
 	ResultRefused    = "refused"    // an answer of purser's own, without a send
 	ResultFailed     = "failed"     // nothing came back, and nothing was paid

@@ -22,11 +22,11 @@ func (t *Transport) openPayment(req *http.Request, call *Call, m *memo, again st
 	if err := call.readKey(); err != nil {
 		return err
 	}
-	if err := call.checkKey(); err != nil {
+	if err := call.check(); err != nil {
 		return err
 	}
 	booked := bookedURL(req.URL)
-	asked := call.asked(req)
+	asked := call.askedURL(req)
 	// Sellers behind a TLS proxy often name another URL than they are reached by.
 	if r := m.challenge.ResourceURL; r != "" && r != booked {
 		t.log.Debug("challenge names another resource", "host", req.URL.Host)
@@ -42,11 +42,20 @@ func (t *Transport) openPayment(req *http.Request, call *Call, m *memo, again st
 		defer leave()
 	}
 	giveBack, failing := t.sellers.ready(call.Key.ID, req.URL.Host)
-	a, err := t.payer.Open(call.caller, pay.Request{
+	want := pay.Request{
 		Key: call.Key, Door: t.door, Task: call.Task, Settlement: pay.SettleSeller,
 		Challenge: m.challenge, Again: again, URL: short(req.URL, booked), IdempotencyKey: call.IdempotencyKey, Anew: call.Anew,
-		HTTP: &pay.HTTPRequest{Method: m.method, URL: asked, Body: m.body.sum}, OnlyRepeat: failing != nil,
-	})
+		MaxAmount: call.MaxAmount, HTTP: &pay.HTTPRequest{Method: m.method, URL: asked, Body: m.body.sum}, OnlyRepeat: failing != nil,
+	}
+	if call.Dry {
+		giveBack()
+		q, err := t.payer.Quote(call.caller, want)
+		if errors.Is(err, pay.ErrNothingToRepeat) {
+			err = failing
+		}
+		return &dryRunError{q, err}
+	}
+	a, err := t.payer.Open(call.caller, want)
 	if errors.Is(err, pay.ErrNothingToRepeat) {
 		err = failing
 	}
@@ -62,16 +71,16 @@ func (t *Transport) openPayment(req *http.Request, call *Call, m *memo, again st
 	return nil
 }
 
-// asked returns the URL that repeats of the call are recognized by. It is the same for all attempts,
+// askedURL returns the URL that repeats of the call are recognized by. It is the same for all attempts,
 // so that a further one finds the payment of the first.
-func (c *Call) asked(req *http.Request) string {
-	if c.URL != "" {
-		return c.URL
+func (c *Call) askedURL(req *http.Request) string {
+	if c.asked == "" && c.URL != nil {
+		c.asked = c.URL()
 	}
-	if c.sent == "" {
-		c.sent = bookedURL(req.URL)
+	if c.asked == "" {
+		c.asked = bookedURL(req.URL)
 	}
-	return c.sent
+	return c.asked
 }
 
 // matches reports whether the payload may be sent with this request as well. The host may

@@ -3,8 +3,6 @@ package proxy
 import (
 	"cmp"
 	"errors"
-	"net/http"
-	"strings"
 
 	"github.com/purserpay/purser/internal/admission"
 	"github.com/purserpay/purser/pay"
@@ -13,11 +11,12 @@ import (
 // Headers that purser adds to answers. Headers of this prefix from another sender are taken out, in
 // both directions.
 const (
-	HeaderPayment     = "Purser-Payment"     // id of the payment whose payload was sent
-	HeaderAmount      = "Purser-Amount"      // what it is for, in the asset's smallest unit
-	HeaderTransaction = "Purser-Transaction" // 0x + 64 hex, once known
-	HeaderDeclined    = "Purser-Declined"    // why a 402 was not paid, or not answered
-	HeaderError       = "Purser-Error"       // marks an answer that purser gave itself, with its reason
+	HeaderPayment     = "Purser-Payment"         // id of the payment whose payload was sent
+	HeaderAmount      = "Purser-Amount"          // what it is for, in the asset's smallest unit
+	HeaderTransaction = "Purser-Transaction"     // 0x + 64 hex, once known
+	HeaderDeclined    = "Purser-Declined"        // why a 402 was not paid, or not answered: a word
+	HeaderDetail      = "Purser-Declined-Detail" // the same in words and figures, for people
+	HeaderError       = "Purser-Error"           // marks an answer that purser gave itself, with its reason
 
 	ownPrefix = "Purser-"
 )
@@ -28,28 +27,37 @@ const (
 // may not have moved yet.
 const HeaderAgain = "Purser-Again"
 
-// Anew reports whether the client says that its request is a purchase of its own.
-func Anew(h http.Header) bool { return strings.EqualFold(h.Get(HeaderAgain), "new") }
+// HeaderMaxAmount is sent by clients: the most that this request may cost, such as 0.05 or "0.05 USDC".
+const HeaderMaxAmount = "Purser-Max-Amount"
+
+// HeaderDryRun is sent by clients: with any value but 0 or false nothing is paid, and the 402 says
+// what would be.
+const HeaderDryRun = "Purser-Dry-Run"
 
 // Reasons why a 402 reached the client, the values of Purser-Declined. The rules of
 // policies are reasons as well, by their own names: "paused", "per-payment", "daily-budget",
 // "doors", "validity", "unanswered", …
 //
-// With the first group the 402 is the seller's, unchanged: nothing of ours went to it.
+// With the first group the 402 is the seller's, with its challenge: nothing of ours went to it.
+// internal/declines tells people of each.
 const (
 	DeclinedBodyTooLarge   = "body-too-large"          // the request body is above the replay limits
 	DeclinedBodyIncomplete = "body-incomplete"         // the client's request body could not be read to its end
 	DeclinedPlainHTTP      = "plain-http"              // http to a public address that is not listed in allow_http
+	DeclinedNoChallenge    = "no-challenge"            // nothing in the 402 is an x402 challenge
 	DeclinedUnreadable     = "challenge-unreadable"    // malformed, contradictory or too large
 	DeclinedUnsupported    = "unsupported"             // no scheme or asset that purser pays with
 	DeclinedNoWallet       = "no-wallet"               // the key has no wallet on the network
 	DeclinedNoProvider     = "no-wallet-provider"      // its wallet has no address
 	DeclinedQuota          = "quota"                   // the plan's payments for this month are used up
 	DeclinedFunds          = "insufficient-funds"      // the wallet holds too little
+	DeclinedAllowance      = "allowance-needed"        // the wallet lets Permit2 move too little for a seller that wants that
 	DeclinedRefused        = "verification-refused"    // our facilitator turned the payload down
 	DeclinedNotSigned      = "not-signed"              // the wallet could not sign
 	DeclinedReused         = "idempotency-key-reused"  // the Idempotency-Key stands for another request
 	DeclinedKeyInvalid     = "idempotency-key-invalid" // the Idempotency-Key is none that could be kept to
+	DeclinedMaxInvalid     = "max-amount-invalid"      // Purser-Max-Amount is no amount
+	DeclinedDryRun         = "dry-run"                 // the client asked what would be paid; it would
 	DeclinedUnavailable    = "store-unavailable"       // nothing can be journaled at the moment
 	DeclinedReconciling    = "reconciling"             // the books are a backup's, and the chain has not told yet what is missing
 	DeclinedClock          = "clock"                   // our clock and the RPC's or the facilitator's are far apart
@@ -83,6 +91,7 @@ var reasons = map[pay.ErrorCode]string{
 	pay.CodeReused:      DeclinedReused,
 	pay.CodeClock:       DeclinedClock,
 	pay.CodeReconciling: DeclinedReconciling,
+	pay.CodeAllowance:   DeclinedAllowance,
 	pay.CodeUnavailable: DeclinedUnavailable,
 	pay.CodeCallerGone:  DeclinedCallerGone,
 }
@@ -90,6 +99,7 @@ var reasons = map[pay.ErrorCode]string{
 // ownReasons has the reason word for each error of this package.
 var ownReasons = map[error]string{
 	errKeyInvalid:    DeclinedKeyInvalid,
+	errMaxInvalid:    DeclinedMaxInvalid,
 	errCallerUnknown: DeclinedCallerUnknown,
 	errTooLarge:      DeclinedBodyTooLarge,
 	errIncomplete:    DeclinedBodyIncomplete,
@@ -107,9 +117,14 @@ func declined(err error) (reason string, held *pay.Payment) {
 		failed  *pay.FailedError
 		spent   *pay.SpentError
 		failing *failingError
+		dry     *dryRunError
 		full    *admission.FullError
 	)
 	switch {
+	case errors.As(err, &dry) && dry.refusal != nil:
+		return declined(dry.refusal)
+	case errors.As(err, &dry):
+		return DeclinedDryRun, dry.quote.Earlier
 	case errors.As(err, &rule):
 		return rule.Rule, nil
 	case errors.As(err, &open):

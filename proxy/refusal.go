@@ -14,19 +14,20 @@ import (
 // decline hands the seller's 402 on, with the reason why it was not paid.
 func (t *Transport) decline(req *http.Request, resp *http.Response, reason string, cause error) (*http.Response, string, error) {
 	t.observer.Declined(reason)
-	t.log.InfoContext(req.Context(), "402 not paid", "key", callOf(req.Context()).Key.ID, "host", req.URL.Host, "reason", reason, "error", cause)
-	resp.Header.Set(HeaderDeclined, reason)
+	why := t.explain(reason, cause)
+	if !why.resets.IsZero() {
+		resp.Header.Set("Retry-After", strconv.Itoa(max(1, int(math.Ceil(why.resets.Sub(t.now()).Seconds())))))
+	}
+	why.into(req, resp, t.patience)
+	t.logDeclined(req, reason, cause)
 	return resp, ResultDeclined, nil
 }
 
 // refuse answers a 402 that is not paid because of err, of the pay core or of this package.
 func (t *Transport) refuse(req *http.Request, resp *http.Response, err error) (*http.Response, string, error) {
 	reason, held := declined(err)
-	if failures, is := errors.AsType[*pay.FailuresError](err); is {
-		resp.Header.Set("Retry-After", strconv.Itoa(max(1, int(math.Ceil(failures.RetryAfter.Seconds())))))
-		return t.decline(req, resp, reason, err)
-	}
-	if text := unavailable(reason, err); text != "" {
+	_, failures := errors.AsType[*pay.FailuresError](err)
+	if text := unavailable(reason, err); text != "" && !failures {
 		level := slog.LevelError
 		if reason == DeclinedOverloaded || reason == DeclinedSpool {
 			level = slog.LevelWarn
@@ -40,9 +41,16 @@ func (t *Transport) refuse(req *http.Request, resp *http.Response, err error) (*
 	}
 	if held != nil {
 		req = req.WithContext(pay.WithPayment(req.Context(), held.ID))
+		t.observer.Declined(reason)
+		t.logDeclined(req, reason, err)
 		t.withholdChallenge(req, resp, held, reason)
+		return resp, ResultDeclined, nil
 	}
 	return t.decline(req, resp, reason, err)
+}
+
+func (t *Transport) logDeclined(req *http.Request, reason string, cause error) {
+	t.log.InfoContext(req.Context(), "402 not paid", "key", callOf(req.Context()).Key.ID, "host", req.URL.Host, "reason", reason, "error", cause)
 }
 
 // unavailable returns the text of the 503 that takes the place of a 402, "" if the client gets the 402.

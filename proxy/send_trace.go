@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/http"
 	"net/http/httptrace"
+	"net/textproto"
 	"sync/atomic"
 
 	"github.com/purserpay/purser/internal/failpoint"
@@ -24,7 +26,26 @@ type sendTrace struct {
 // errMisled ends a send whose connection leads where it must not go.
 var errMisled = errors.New("the connection leads where the request must not go")
 
-// watch adds the hooks to ctx. allowed, if not nil, judges the address of each connection before
+// lookOn adds the hooks of an unpaid send to ctx. They are few, because net/http joins them with those
+// of the door by reflection.
+func (t *sendTrace) lookOn(ctx context.Context) context.Context {
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GotConn: func(info httptrace.GotConnInfo) {
+			addr := info.Conn.RemoteAddr()
+			t.peer.Store(&addr)
+		},
+		Got1xxResponse: stripInformational,
+	})
+}
+
+// stripInformational takes Purser-* headers out of an answer ahead of the real one. It is called
+// before the hook of the door's reverse proxy, with the same header.
+func stripInformational(_ int, header textproto.MIMEHeader) error {
+	StripOwn(http.Header(header))
+	return nil
+}
+
+// watch adds the hooks of a paid send to ctx. allowed, if not nil, judges the address of each connection before
 // anything is written to it. stop ends ctx when it says no: http.Transport would otherwise try the
 // next connection by itself, and write to it.
 func (t *sendTrace) watch(ctx context.Context, allowed func(net.Addr) bool, stop context.CancelCauseFunc) context.Context {
@@ -43,6 +64,7 @@ func (t *sendTrace) watch(ctx context.Context, allowed func(net.Addr) bool, stop
 			t.connected.Store(true)
 			t.reused.Store(info.Reused)
 		},
+		Got1xxResponse:   stripInformational,
 		WroteHeaderField: func(string, []string) { t.written.Store(true) },
 		WroteHeaders:     func() { t.written.Store(true) },
 		WroteRequest: func(i httptrace.WroteRequestInfo) {

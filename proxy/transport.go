@@ -19,8 +19,8 @@ import (
 // paid says why in Purser-Declined and is otherwise the seller's own. Redirects are never
 // followed; a 402 where the answer to a payment has led is not paid, and has no challenge.
 //
-// Not touched: answers other than 402, 402s that are no x402 challenge (such as the HTML that v1
-// sellers show to browsers), and requests that carry a payment already.
+// Not touched: answers other than 402, and requests that carry a payment already. A 402 without an
+// x402 challenge gets a reason and stays as it is.
 type Transport struct {
 	payer     *pay.Payer
 	next      http.RoundTripper
@@ -53,7 +53,7 @@ func (t *Transport) roundTrip(req *http.Request) (*http.Response, string, error)
 	call := callOf(req.Context())
 	// A URL without a host of its own could be booked, and judged, as another one.
 	if call == nil || carriesPayment(req.Header) || req.URL.Opaque != "" {
-		return t.pass(req)
+		return t.pass(req, new(sendTrace))
 	}
 	call.mu.Lock()
 	defer call.mu.Unlock()
@@ -61,7 +61,7 @@ func (t *Transport) roundTrip(req *http.Request) (*http.Response, string, error)
 	case m != nil && (call.finished || !m.matches(req)):
 		return t.sendBeside(req, call)
 	case call.finished:
-		return t.pass(req)
+		return t.pass(req, new(sendTrace))
 	case m != nil:
 		return t.sendAgain(req, call)
 	}
@@ -69,8 +69,13 @@ func (t *Transport) roundTrip(req *http.Request) (*http.Response, string, error)
 }
 
 // pass sends a request that is not paid for.
-func (t *Transport) pass(req *http.Request) (*http.Response, string, error) {
-	resp, err := t.next.RoundTrip(withoutOwnHeaders(req))
+func (t *Transport) pass(req *http.Request, seen *sendTrace) (*http.Response, string, error) {
+	out := req.WithContext(seen.lookOn(req.Context()))
+	if hasOwn(out.Header) {
+		out.Header = out.Header.Clone()
+		StripOwn(out.Header)
+	}
+	resp, err := t.next.RoundTrip(out)
 	if err == nil {
 		resp, err = guarded(resp)
 	}
@@ -110,7 +115,7 @@ func (t *Transport) sendBeside(req *http.Request, call *Call) (*http.Response, s
 		}
 		out = withBody(req, body)
 	}
-	resp, result, err := t.pass(out)
+	resp, result, err := t.pass(out, new(sendTrace))
 	if err != nil {
 		return nil, ResultUnanswered, t.lost(req, m, err)
 	}
@@ -131,20 +136,14 @@ func (t *Transport) sendUnpaid(req *http.Request, call *Call) (*http.Response, s
 	if err != nil {
 		return nil, ResultFailed, err
 	}
-	first := withBody(req, body)
-	var seen sendTrace
-	if !t.plain.decided(req.URL) {
-		first = first.WithContext(seen.watch(req.Context(), nil, nil))
-	}
-	resp, result, err := t.pass(first)
+	seen := new(sendTrace)
+	resp, result, err := t.pass(withBody(req, body), seen)
 	if err != nil {
 		return nil, result, err
 	}
 	led := t.redirects.to(call.Key.ID, req.URL)
 	if resp.StatusCode != http.StatusPaymentRequired {
-		if resp.StatusCode < http.StatusBadRequest {
-			call.body.release()
-		}
+		call.giveUp(resp)
 		if led != "" {
 			t.redirects.arrived(call.Key.ID, req.URL)
 			t.redirects.remember(call.Key.ID, leadsTo(req, resp), led)
@@ -152,8 +151,11 @@ func (t *Transport) sendUnpaid(req *http.Request, call *Call) (*http.Response, s
 		return resp, result, nil
 	}
 	challenge, found, problem := readChallenge(resp, t.extra)
+	if !found && body == nil && isPaywall(req, resp) {
+		resp, seen, challenge, found, problem = t.behindPaywall(req, resp, seen)
+	}
 	if !found {
-		return resp, result, nil
+		return t.declineForeign(req, resp)
 	}
 	if led != "" {
 		return t.declineRedirected(req, call, resp, led)
@@ -164,6 +166,23 @@ func (t *Transport) sendUnpaid(req *http.Request, call *Call) (*http.Response, s
 	kept, err := call.whole(req)
 	if err != nil {
 		return t.refuse(req, resp, err)
+	}
+	if problem == nil && !call.Dry {
+		signed, err := t.signIn(req, call, challenge, kept, seen)
+		if err != nil {
+			closeBody(resp)
+			return nil, ResultFailed, err
+		}
+		if signed != nil {
+			closeBody(resp)
+			if resp = signed; resp.StatusCode != http.StatusPaymentRequired {
+				call.giveUp(resp)
+				return resp, ResultSignedIn, nil
+			}
+			if challenge, found, problem = readChallenge(resp, t.extra); !found {
+				return t.declineForeign(req, resp)
+			}
+		}
 	}
 	if problem != nil {
 		// An earlier payment may answer this request all the same; a new one cannot be made.
@@ -178,6 +197,13 @@ func (t *Transport) sendUnpaid(req *http.Request, call *Call) (*http.Response, s
 	return t.sendPaid(req, call, resp)
 }
 
+// giveUp gives the request's body up once the client has an answer with which it does not try again.
+func (c *Call) giveUp(resp *http.Response) {
+	if resp.StatusCode < http.StatusBadRequest {
+		c.body.release()
+	}
+}
+
 // carriesPayment reports whether the client pays by itself.
 func carriesPayment(h http.Header) bool {
 	return slices.ContainsFunc(paymentHeaders, func(name string) bool { return len(h.Values(name)) > 0 })
@@ -190,17 +216,6 @@ func withBody(req *http.Request, body *reading) *http.Request {
 	}
 	out := req.WithContext(req.Context())
 	out.Body, out.GetBody = body, nil
-	return out
-}
-
-// withoutOwnHeaders returns req without Purser-* headers; req itself if it has none.
-func withoutOwnHeaders(req *http.Request) *http.Request {
-	if !hasOwn(req.Header) {
-		return req
-	}
-	out := req.WithContext(req.Context())
-	out.Header = req.Header.Clone()
-	StripOwn(out.Header)
 	return out
 }
 

@@ -103,6 +103,7 @@ func newWorld(t *testing.T, change ...func(*setup)) *world {
 func (w *world) send(tr *Transport, key pay.Key, r *http.Request) proxytest.Answer {
 	w.T.Helper()
 	call := NewCall(key, "", IdempotencyKey(r.Header))
+	call.Ask(r.Header)
 	a, err := w.trip(tr, call, r)
 	call.Finish(err == nil)
 	if err == nil {
@@ -139,7 +140,7 @@ func TestRepeatElsewhere(t *testing.T) {
 	var ids []string
 	for _, s := range []*proxytest.Seller{a, b} {
 		call := w.call()
-		call.URL = "http://front.example/x"
+		call.URL = func() string { return "http://front.example/x" }
 		_, err := w.trip(tr, call, proxytest.Request(t, "GET", s.URL+"/x", nil))
 		ids = append(ids, call.Payment().ID)
 		call.Finish(err == nil)

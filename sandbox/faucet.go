@@ -9,7 +9,7 @@ import (
 )
 
 // faucetGift is the amount that POST /faucet gives, in the token's smallest unit: 5 USDC of play
-// money.
+// money. Some ether for gas comes with it.
 const faucetGift = 5_000_000
 
 // decimals is the number of decimals of the token, as of USDC.
@@ -39,7 +39,7 @@ func faucet(fund func(ctx context.Context, to x402.Address, amount x402.Amount) 
 			http.Error(w, "the chain did not take it", http.StatusServiceUnavailable)
 			return
 		}
-		fmt.Fprintf(w, "%s has got %s USDC of play money\n", to, amount.Format(decimals))
+		fmt.Fprintf(w, "%s has got %s USDC of play money, and some ether\n", to, amount.Format(decimals))
 	})
 	return mux
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/big"
 	"net"
 	"net/http"
 	"os"
@@ -147,7 +148,7 @@ func (w *World) start(ctx context.Context, o Options) (err error) {
 	seller := NewSeller(SellerOptions{
 		Facilitator: w.FacilitatorURL(), PayTo: w.PayTo, Settled: w.Settled, Client: w.Client(), Logger: o.Logger,
 	})
-	if w.seller, err = serve("seller", sellerOffset, faucet(w.Fund, root, seller), nil); err != nil {
+	if w.seller, err = serve("seller", sellerOffset, faucet(w.give, root, seller), nil); err != nil {
 		return err
 	}
 	w.sellerTLS, err = serve("seller over TLS", sellerTLSOffset, seller, &certificate)
@@ -226,6 +227,19 @@ func dial(ctx context.Context, network, address string) (net.Conn, error) {
 // Fund mints tokens for an account, in the token's smallest unit. It returns once they are there.
 func (w *World) Fund(ctx context.Context, to x402.Address, amount x402.Amount) error {
 	return w.Chain.Fund(ctx, common.Address(to), amount.Big())
+}
+
+// gas is the ether that a wallet gets for the few transactions that purser sends itself: 0.01.
+const gas = 1e16
+
+// FundGas gives an account some ether. It returns once it is there.
+func (w *World) FundGas(ctx context.Context, to x402.Address) error {
+	return w.Chain.FundETH(ctx, common.Address(to), big.NewInt(gas))
+}
+
+// give is Fund with some ether.
+func (w *World) give(ctx context.Context, to x402.Address, amount x402.Amount) error {
+	return errors.Join(w.Fund(ctx, to, amount), w.FundGas(ctx, to))
 }
 
 // Balance returns the token balance of an account, in the token's smallest unit.

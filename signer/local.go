@@ -36,8 +36,12 @@ type Local struct {
 }
 
 var (
-	_ pay.Wallets    = (*Local)(nil)
-	_ pay.KeyProving = (*Local)(nil)
+	_ pay.Wallets     = (*Local)(nil)
+	_ pay.KeyProving  = (*Local)(nil)
+	_ pay.KeyImporter = (*Local)(nil)
+	_ pay.SigningIn   = (*Local)(nil)
+
+	_ pay.TransactionSigning = (*Local)(nil)
 )
 
 // NewLocal returns a provider that reads its keys from secrets.
@@ -62,25 +66,59 @@ func (*Local) Create(_ context.Context, id, _ string) (pay.ProvidedWallet, error
 		return pay.ProvidedWallet{}, fmt.Errorf("make a wallet key: %w", err)
 	}
 	defer wipe(key)
-	address := x402.Address(crypto.PubkeyToAddress(key.PublicKey))
-	return pay.ProvidedWallet{ProviderID: "local_" + id, Address: &address, Secret: crypto.FromECDSA(key)}, nil
+	return provided(id, key), nil
 }
 
-// Sign signs the EIP-712 digest of the authorization. It fails with pay.ErrNoAddress or with an
-// error of the store. It also fails when the authorization, the wallet and the stored key do not
-// belong together.
+// Import makes a wallet of a private key that was made elsewhere.
+func (*Local) Import(id string, secret []byte) (pay.ProvidedWallet, error) {
+	key, err := crypto.ToECDSA(secret)
+	if err != nil { // err describes the secret's value
+		return pay.ProvidedWallet{}, &pay.InputError{Field: "key", Reason: "not a private key of Ethereum"}
+	}
+	defer wipe(key)
+	return provided(id, key), nil
+}
+
+func provided(id string, key *ecdsa.PrivateKey) pay.ProvidedWallet {
+	address := x402.Address(crypto.PubkeyToAddress(key.PublicKey))
+	return pay.ProvidedWallet{ProviderID: "local_" + id, Address: &address, Secret: crypto.FromECDSA(key)}
+}
+
+// Sign signs the digest of the message. It fails with pay.ErrNoAddress or with an error of the store.
+// It also fails when the message, the wallet and the stored key do not belong together.
 func (l *Local) Sign(ctx context.Context, w pay.Wallet, m pay.Message) (x402.Signature, error) {
+	return l.sign(ctx, w, m.From, m.Digest)
+}
+
+// SignTransaction signs a transaction of the wallet. Its errors are those of Sign.
+func (l *Local) SignTransaction(ctx context.Context, w pay.Wallet, t pay.Transaction) (pay.SignedTransaction, error) {
+	signature, err := l.sign(ctx, w, t.From, t.Digest())
+	if err != nil {
+		return pay.SignedTransaction{}, err
+	}
+	return t.Signed(signature)
+}
+
+// SignIn signs a sign-in of the wallet. Its errors are those of Sign.
+func (l *Local) SignIn(ctx context.Context, w pay.Wallet, m x402.SignIn) (x402.Signature, error) {
+	return l.sign(ctx, w, m.Address(), m.Digest())
+}
+
+func (l *Local) sign(ctx context.Context, w pay.Wallet, from x402.Address, digest [32]byte) (x402.Signature, error) {
 	if w.Address == nil {
 		return x402.Signature{}, pay.ErrNoAddress
 	}
-	if m.Authorization.From != *w.Address {
-		return x402.Signature{}, fmt.Errorf("sign with wallet %s: the authorization is from %s", w.Address, m.Authorization.From)
+	if from != *w.Address {
+		return x402.Signature{}, fmt.Errorf("sign with wallet %s: the message is from %s", w.Address, from)
 	}
 	secret, err := l.secrets.WalletSecret(ctx, w.ID)
 	if err != nil {
 		return x402.Signature{}, fmt.Errorf("sign with wallet %s: %w", w.Address, err)
 	}
 	defer clear(secret)
+	if secret == nil {
+		return x402.Signature{}, fmt.Errorf("sign with wallet %s: its key is not here, its provider is %s", w.Address, w.Provider())
+	}
 	if err := l.prove(*w.Address, secret); err != nil {
 		return x402.Signature{}, fmt.Errorf("sign with wallet %s: %w", w.Address, err)
 	}
@@ -88,7 +126,7 @@ func (l *Local) Sign(ctx context.Context, w pay.Wallet, m pay.Message) (x402.Sig
 	// which costs as much as the signature.
 	key := &ecdsa.PrivateKey{PublicKey: ecdsa.PublicKey{Curve: crypto.S256()}, D: new(big.Int).SetBytes(secret)} //nolint:staticcheck // crypto.Sign reads it
 	defer wipe(key)
-	signature, err := x402.Sign(m.Authorization.Digest(m.Asset, m.ChainID), key)
+	signature, err := x402.Sign(digest, key)
 	if err != nil {
 		return x402.Signature{}, fmt.Errorf("sign with wallet %s: %w", w.Address, err)
 	}

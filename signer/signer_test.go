@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/crypto"
 	"github.com/google/uuid"
 	"pgregory.net/rapid"
@@ -53,14 +54,13 @@ func newWallet(t testing.TB, s *shelf, p pay.Wallets) pay.Wallet {
 
 func message(w pay.Wallet) pay.Message {
 	network, _ := x402.NetworkByWire("base")
-	m := pay.Message{Asset: network.Assets[0], ChainID: network.ChainID}
-	m.Authorization = x402.Authorization{
+	a := x402.Authorization{
 		To: x402.Address{19: 1}, Value: x402.NewAmount(10_000), ValidBefore: 1_900_000_000, Nonce: x402.Nonce{7},
 	}
 	if w.Address != nil {
-		m.Authorization.From = *w.Address
+		a.From = *w.Address
 	}
-	return m
+	return pay.MessageOf(a, network.Assets[0], network.ChainID)
 }
 
 func TestLocalWallets(t *testing.T) {
@@ -96,7 +96,7 @@ func TestLocalSigns(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		by, err := x402.Recover(m.Authorization.Digest(m.Asset, m.ChainID), signature)
+		by, err := x402.Recover(m.Digest, signature)
 		if err != nil || by != *w.Address {
 			t.Errorf("recovered %s, %v; want %s", by, err, w.Address)
 		}
@@ -105,6 +105,29 @@ func TestLocalSigns(t *testing.T) {
 		if !slices.Equal(secret, make([]byte, 32)) {
 			t.Error("a fetched secret was not wiped")
 		}
+	}
+}
+
+func TestLocalSignsTransactions(t *testing.T) {
+	t.Parallel()
+	var s shelf
+	local := signer.NewLocal(&s)
+	w, other := newWallet(t, &s, local), newWallet(t, &s, local)
+	call := pay.Transaction{ChainID: 8453, From: *w.Address, To: x402.Address{1}, Data: []byte{1}}
+	signed, err := local.SignTransaction(t.Context(), w, call)
+	var tx types.Transaction
+	if err == nil {
+		err = tx.UnmarshalBinary(signed.Raw)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	from, err := types.Sender(types.LatestSignerForChainID(tx.ChainId()), &tx)
+	if err != nil || x402.Address(from) != *w.Address || tx.Hash().Hex() != signed.Hash {
+		t.Errorf("%s by %s, %v", signed.Hash, from, err)
+	}
+	if _, err := local.SignTransaction(t.Context(), other, call); err == nil {
+		t.Error("another wallet signs it")
 	}
 }
 
@@ -127,9 +150,8 @@ func TestLocalSignsAsTheLibrary(t *testing.T) {
 		w := pay.Wallet{ID: "drawn", Address: &address}
 		s.secrets[w.ID] = secret
 		m := message(w)
-		m.Authorization.Value = x402.NewAmount(rapid.Uint64().Draw(t, "value"))
-		m.Authorization.Nonce = x402.Nonce(draw("nonce"))
-		digest := m.Authorization.Digest(m.Asset, m.ChainID)
+		m.Digest = [32]byte(draw("digest"))
+		digest := m.Digest
 		signature, err := local.Sign(context.Background(), w, m)
 		if err != nil {
 			t.Fatal(err)
@@ -252,13 +274,11 @@ func checked(b *testing.B, w pay.Wallet, m pay.Message, secret []byte) {
 	if err != nil || x402.Address(crypto.PubkeyToAddress(key.PublicKey)) != *w.Address {
 		b.Fatal("not the wallet's key")
 	}
-	asset := m.Asset
-	asset.DomainSeparator = [32]byte{} // an asset that is not pinned: its domain is hashed
-	signature, err := x402.Sign(m.Authorization.Digest(asset, m.ChainID), key)
+	signature, err := x402.Sign(m.Digest, key)
 	if err != nil {
 		b.Fatal(err)
 	}
-	if by, err := x402.Recover(m.Authorization.Digest(asset, m.ChainID), signature); err != nil || by != *w.Address {
+	if by, err := x402.Recover(m.Digest, signature); err != nil || by != *w.Address {
 		b.Fatalf("recovered %s, %v", by, err)
 	}
 }

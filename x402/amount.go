@@ -109,6 +109,15 @@ func (a Amount) AddSaturated(b Amount) Amount {
 	return sum
 }
 
+// TimesSaturated returns a*n, or the largest amount on overflow.
+func (a Amount) TimesSaturated(n uint64) Amount {
+	var product Amount
+	if _, overflow := product.n.MulOverflow(&a.n, uint256.NewInt(n)); overflow {
+		return Amount{n: *new(uint256.Int).SetAllOne()}
+	}
+	return product
+}
+
 // Sub returns a-b. On underflow the difference is meaningless.
 func (a Amount) Sub(b Amount) (diff Amount, underflow bool) {
 	_, underflow = diff.n.SubOverflow(&a.n, &b.n)

@@ -21,8 +21,8 @@ const (
 	HeaderV1Response = "X-PAYMENT-RESPONSE"
 )
 
-// maxAccepts is the greatest number of requirements in one challenge.
-const maxAccepts = 32
+// maxAccepts bounds the requirements of a challenge that are read. Later ones are left out.
+const maxAccepts = 64
 
 var (
 	// ErrNotChallenge reports text that is not an x402 challenge of a known version.
@@ -72,6 +72,7 @@ func DecodeHeader(value string) (Challenge, error) {
 // DecodeBody decodes the body of a 402: a v1 challenge, or a v2 challenge that came without its
 // header. Errors are as for DecodeHeader.
 func DecodeBody(b []byte) (Challenge, error) {
+	b = bytes.TrimPrefix(b, byteOrderMark)
 	if strictjson.Kind(b) != '{' {
 		return Challenge{}, notChallenge(errors.New("not an object"))
 	}
@@ -155,16 +156,26 @@ func bareVersion(o object) int {
 	return 1
 }
 
+// entryVersion returns the version of an entry. Some sellers put entries of version 1 into a challenge of
+// version 2; they take payloads of version 1.
+func entryVersion(raw json.RawMessage, of int) int {
+	entry, err := members(raw)
+	if err != nil || of == 1 || entry.value("amount") != nil || entry.value("maxAmountRequired") == nil {
+		return of
+	}
+	return bareVersion(entry)
+}
+
 // challengeVersion reads x402Version. When that is absent, it infers the version from the first
 // requirement.
 func challengeVersion(top object) (int, error) {
 	switch string(top.value("x402Version")) {
-	case "1":
+	case "1", "1.0":
 		return 1, nil
-	case "2":
+	case "2", "2.0":
 		return 2, nil
 	case "":
-		if list, err := elements(top.value("accepts"), maxAccepts); err == nil && len(list) > 0 {
+		if list, err := firstElements(top.value("accepts"), maxAccepts); err == nil && len(list) > 0 {
 			if first, err := members(list[0]); err == nil {
 				return bareVersion(first), nil
 			}
@@ -179,14 +190,14 @@ func listChallenge(top object) (Challenge, error) {
 	if err != nil {
 		return Challenge{}, err
 	}
-	list, err := elements(top.value("accepts"), maxAccepts)
+	list, err := firstElements(top.value("accepts"), maxAccepts)
 	if err != nil {
 		return Challenge{}, notChallenge(fmt.Errorf("accepts: %w", err))
 	}
 	c := Challenge{Version: version, Accepts: make([]Requirement, 0, len(list))}
 	c.Error, _ = top.text("error") // text for people; a value of another type reads as absent
 	for _, raw := range list {
-		r := decodeRequirement(raw, version)
+		r := decodeRequirement(raw, entryVersion(raw, version))
 		if c.ResourceURL == "" {
 			c.ResourceURL = r.Resource
 		}

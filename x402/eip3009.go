@@ -15,8 +15,10 @@ const (
 		"uint256 validAfter,uint256 validBefore,bytes32 nonce)"
 )
 
-// Authorization is the EIP-3009 message TransferWithAuthorization. Once signed, any sender can use
-// it, once, at a block time between ValidAfter and ValidBefore, both unix seconds.
+// Authorization is the signed message that moves money: on most rails the EIP-3009 message
+// TransferWithAuthorization. Once signed, any sender can use it, once, at a block time between
+// ValidAfter and ValidBefore, both unix seconds. On [RailUpto] the sender is Facilitator, and Value is
+// the most that it can move.
 type Authorization struct {
 	From        Address `json:"from"`
 	To          Address `json:"to"`
@@ -24,6 +26,8 @@ type Authorization struct {
 	ValidAfter  uint64  `json:"validAfter,string"`
 	ValidBefore uint64  `json:"validBefore,string"`
 	Nonce       Nonce   `json:"nonce"`
+	Rail        Rail    `json:"rail,omitzero"`
+	Facilitator Address `json:"facilitator,omitzero"` // [RailUpto] only
 }
 
 var authorizationTypeHash = crypto.Keccak256([]byte(authorizationType))
@@ -50,9 +54,12 @@ func separator(asset Asset, chainID uint64) [32]byte {
 	return DomainSeparator(asset.Name, asset.Version, chainID, asset.Address)
 }
 
-// Digest returns the EIP-712 hash that gets signed. Its domain is that of the asset on the chain. A
-// mismatched pair therefore never yields a valid signature.
+// Digest returns the EIP-712 hash that gets signed. Its domain is that of the asset on the chain, or
+// that of Permit2. A mismatched pair therefore never yields a valid signature.
 func (a Authorization) Digest(asset Asset, chainID uint64) [32]byte {
+	if a.Rail.Permit2() {
+		return a.permit2Digest(asset, chainID)
+	}
 	domain, value := separator(asset, chainID), a.Value.Bytes32()
 	message := crypto.Keccak256(
 		authorizationTypeHash,

@@ -11,7 +11,7 @@ import (
 
 func addChallenges(add func(s string)) {
 	for _, s := range []string{
-		challengeV1, challengeV2, strangeChallenge, entryV1, entryV2, "", "{}", "[]", "null", `{"x402Version":2,"accepts":[{},null,[]]}`,
+		challengeV1, challengeV2, strangeChallenge, identifiedChallenge, entryV1, entryV2, "", "{}", "[]", "null", `{"x402Version":2,"accepts":[{},null,[]]}`,
 		`{"accepts":[` + entryV2 + `]}`, `{"x402Version":1,"accepts":[{"scheme":"\ud800","network":"\\\"","extra":{"":[{"a":"]}"}]}}]}`,
 	} {
 		add(s)
@@ -92,6 +92,7 @@ func checkChallenge(t *testing.T, c x402.Challenge) {
 		if c.Version == 2 && !bytes.Contains(p.JSON, r.Raw) {
 			t.Fatalf("%s does not echo %s", p.JSON, r.Raw)
 		}
+		checkIdentified(t, c.Offer(i))
 		if a, s, err := p.Authorization(); err == nil && (a != someAuthorization || s != someSignature) {
 			t.Fatalf("the payload says %+v", a)
 		}

@@ -1,6 +1,7 @@
 package x402
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -36,6 +37,7 @@ func decodeText(value string) ([]byte, error) {
 	if len(value) > MaxHeaderBytes {
 		return nil, fmt.Errorf("%w: over %d bytes", ErrTooLarge, MaxHeaderBytes)
 	}
+	value = strings.TrimPrefix(value, string(byteOrderMark))
 	if value != "" && (value[0] == '{' || value[0] == '[') {
 		return []byte(value), nil
 	}
@@ -47,7 +49,7 @@ func decodeText(value string) ([]byte, error) {
 	if err != nil {
 		return nil, errors.New("neither base64 nor JSON")
 	}
-	return decoded, nil
+	return bytes.TrimPrefix(decoded, byteOrderMark), nil
 }
 
 // readObject checks text for size, nesting, UTF-8 and syntax, and reads its outermost object. The
@@ -80,6 +82,23 @@ func members(text []byte) (object, error) {
 			return nil, fmt.Errorf("%w: an object of over %d members", ErrTooLarge, maxMembers)
 		}
 		result = append(result, member{key, value})
+	}
+	return result, nil
+}
+
+// byteOrderMark may stand before JSON in UTF-8.
+var byteOrderMark = []byte("\ufeff")
+
+// firstElements returns the first elements of a valid JSON array, at most limit of them.
+func firstElements(text []byte, limit int) (result []json.RawMessage, err error) {
+	if strictjson.Kind(text) != '[' {
+		return nil, errors.New("not an array")
+	}
+	for element := range strictjson.Elements(text) {
+		if len(result) == limit {
+			break
+		}
+		result = append(result, element)
 	}
 	return result, nil
 }

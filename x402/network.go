@@ -17,20 +17,36 @@ type Asset struct {
 	DomainSeparator [32]byte
 }
 
-// Network is a chain that purser pays on. Name is also the x402 v1 wire name. Default networks are
-// served when none is configured.
+// Network is a chain that purser pays on. Name is also the x402 v1 wire name, where v1 has one.
+// Default networks are served when none is configured.
 type Network struct {
 	Name    string
+	Title   string // as wallet apps show it
 	ChainID uint64
 	Default bool
+	// SafeTag is the tag of the newest block that the network will not take back: safe or finalized.
+	SafeTag string
+	// Coin is the symbol of the currency that pays for gas. It has 18 decimals everywhere.
+	Coin string
+	// DataFee: beside the gas, a transaction pays for its data on Ethereum, as on each OP Stack chain.
+	DataFee bool
 	Assets  []Asset
 }
 
+// Tags of blocks that a network is not expected to take back.
+const (
+	// TagSafe: rollups have published the block on Ethereum; on Ethereum most validators voted for it.
+	TagSafe = "safe"
+	// TagFinalized serves where nodes have no safe block of their own. On Polygon it is the last
+	// milestone (PIP-11), on Avalanche the last accepted block, which is final.
+	TagFinalized = "finalized"
+)
+
 // pinned lists every network and asset that purser pays on, as read from the contracts. "USD Coin"
-// and "USDC" are different domains.
+// and "USDC" are different domains. Tests compute the domain separators anew.
 var pinned = []Network{
 	{
-		Name: "base", ChainID: 8453, Default: true,
+		Name: "base", Title: "Base", ChainID: 8453, Default: true, SafeTag: TagSafe, Coin: "ETH", DataFee: true,
 		Assets: []Asset{{
 			Symbol: "USDC", Decimals: 6, Name: "USD Coin", Version: "2",
 			Address:         must(ParseAddress("0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913")),
@@ -38,11 +54,51 @@ var pinned = []Network{
 		}},
 	},
 	{
-		Name: "base-sepolia", ChainID: 84532,
+		Name: "base-sepolia", Title: "Base Sepolia", ChainID: 84532, SafeTag: TagSafe, Coin: "ETH", DataFee: true,
 		Assets: []Asset{{
 			Symbol: "USDC", Decimals: 6, Name: "USDC", Version: "2",
 			Address:         must(ParseAddress("0x036CbD53842c5426634e7929541eC2318f3dCF7e")),
 			DomainSeparator: must(ParseNonce("0x71f17a3b2ff373b803d70a5a07c046c1a2bc8e89c09ef722fcb047abe94c9818")),
+		}},
+	},
+	{
+		Name: "polygon", Title: "Polygon", ChainID: 137, SafeTag: TagFinalized, Coin: "POL",
+		Assets: []Asset{{
+			Symbol: "USDC", Decimals: 6, Name: "USD Coin", Version: "2",
+			Address:         must(ParseAddress("0x3c499c542cEF5E3811e1192ce70d8cC03d5c3359")),
+			DomainSeparator: must(ParseNonce("0xcaa2ce1a5703ccbe253a34eb3166df60a705c561b44b192061e28f2a985be2ca")),
+		}},
+	},
+	{
+		Name: "arbitrum", Title: "Arbitrum One", ChainID: 42161, SafeTag: TagSafe, Coin: "ETH",
+		Assets: []Asset{{
+			Symbol: "USDC", Decimals: 6, Name: "USD Coin", Version: "2",
+			Address:         must(ParseAddress("0xaf88d065e77c8cC2239327C5EDb3A432268e5831")),
+			DomainSeparator: must(ParseNonce("0x08d11903f8419e68b1b8721bcbe2e9fc68569122a77ef18c216f10b3b5112c78")),
+		}},
+	},
+	{
+		Name: "optimism", Title: "Optimism", ChainID: 10, SafeTag: TagSafe, Coin: "ETH", DataFee: true,
+		Assets: []Asset{{
+			Symbol: "USDC", Decimals: 6, Name: "USD Coin", Version: "2",
+			Address:         must(ParseAddress("0x0b2C639c533813f4Aa9D7837CAf62653d097Ff85")),
+			DomainSeparator: must(ParseNonce("0x26d9c34bb1a1c312f69c53b2d93b8be20faafba63af2438c6811713c9b1f933f")),
+		}},
+	},
+	{
+		Name: "ethereum", Title: "Ethereum", ChainID: 1, SafeTag: TagSafe, Coin: "ETH",
+		Assets: []Asset{{
+			Symbol: "USDC", Decimals: 6, Name: "USD Coin", Version: "2",
+			Address:         must(ParseAddress("0xA0b86991c6218b36c1d19D4a2e9Eb0cE3606eB48")),
+			DomainSeparator: must(ParseNonce("0x06c37168a7db5138defc7866392bb87a741f9b3d104deb5094588ce041cae335")),
+		}},
+	},
+	{
+		Name: "avalanche", Title: "Avalanche", ChainID: 43114, SafeTag: TagFinalized, Coin: "AVAX",
+		Assets: []Asset{{
+			Symbol: "USDC", Decimals: 6, Name: "USD Coin", Version: "2",
+			Address:         must(ParseAddress("0xB97EF9Ef8734C71904D8002F8b6Bc66Dd9c48a6E")),
+			DomainSeparator: must(ParseNonce("0xbbea200329a938bc3438984a49cb0732e66d66d7bd59c127abacc1710e77f7b3")),
 		}},
 	},
 }
@@ -50,11 +106,8 @@ var pinned = []Network{
 // otherNames lists the x402 v1 names of networks that purser does not pay on. They serve messages
 // and comparisons only.
 var otherNames = []struct{ v1, v2 string }{
-	{"ethereum", "eip155:1"},
 	{"sepolia", "eip155:11155111"},
-	{"polygon", "eip155:137"},
 	{"polygon-amoy", "eip155:80002"},
-	{"avalanche", "eip155:43114"},
 	{"avalanche-fuji", "eip155:43113"},
 	{"abstract", "eip155:2741"},
 	{"abstract-testnet", "eip155:11124"},

@@ -13,10 +13,18 @@ func TestPinnedSeparators(t *testing.T) {
 	want := map[string]string{
 		"base":         "02fa7265e7c5d81118673727957699e4d68f74cd74b7db77da710fe8a2c7834f",
 		"base-sepolia": "71f17a3b2ff373b803d70a5a07c046c1a2bc8e89c09ef722fcb047abe94c9818",
+		"polygon":      "caa2ce1a5703ccbe253a34eb3166df60a705c561b44b192061e28f2a985be2ca",
+		"arbitrum":     "08d11903f8419e68b1b8721bcbe2e9fc68569122a77ef18c216f10b3b5112c78",
+		"optimism":     "26d9c34bb1a1c312f69c53b2d93b8be20faafba63af2438c6811713c9b1f933f",
+		"ethereum":     "06c37168a7db5138defc7866392bb87a741f9b3d104deb5094588ce041cae335",
+		"avalanche":    "bbea200329a938bc3438984a49cb0732e66d66d7bd59c127abacc1710e77f7b3",
 	}
 	for _, n := range x402.Networks() {
 		if n.Default != (n.Name == "base") {
 			t.Errorf("%s: Default is %v", n.Name, n.Default)
+		}
+		if n.SafeTag != x402.TagSafe && n.SafeTag != x402.TagFinalized {
+			t.Errorf("%s has the tag %q", n.Name, n.SafeTag)
 		}
 		for _, a := range n.Assets {
 			computed := x402.DomainSeparator(a.Name, a.Version, n.ChainID, a.Address)
@@ -39,7 +47,7 @@ func TestNetworkByWire(t *testing.T) {
 			t.Errorf("NetworkByWire(%q) = %+v, %v", wire, n, ok)
 		}
 	}
-	for _, wire := range []string{"", "Base", "base ", "eip155:08453", "eip155:*", "8453", "ethereum", "eip155:1"} {
+	for _, wire := range []string{"", "Base", "base ", "eip155:08453", "eip155:*", "8453", "celo", "eip155:42220", "eip155:11155111"} {
 		if n, ok := x402.NetworkByWire(wire); ok {
 			t.Errorf("NetworkByWire(%q) = %+v", wire, n)
 		}

@@ -5,9 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"strconv"
 	"unicode/utf8"
+
+	"github.com/purserpay/purser/internal/strictjson"
 )
 
 // Offer holds the parts of a challenge that a payload echoes, byte for byte as received. Its JSON
@@ -31,21 +32,42 @@ func (c Challenge) Offer(i int) Offer {
 	return Offer{Version: r.Version, Accepted: r.Raw, Resource: c.Resource, Extensions: c.Extensions}
 }
 
-// Size returns the length of the offer's JSON form, in bytes.
-func (o Offer) Size() int {
-	kept, err := o.MarshalJSON()
-	if err != nil {
-		return math.MaxInt
+// ResourceURL returns the seller's name of the resource, "" when it gave none.
+func (o Offer) ResourceURL() string {
+	from, key := o.Resource, "url"
+	if o.Version == 1 {
+		from, key = o.Accepted, "resource"
 	}
-	return len(kept)
+	if url, ok := strictjson.Unquote(from); ok {
+		return url
+	}
+	parts, err := readObject(from)
+	if err != nil {
+		return ""
+	}
+	url, _ := parts.text(key) // of another type it is no URL
+	return url
+}
+
+// Fits reports whether the offer's JSON form has at most so many bytes.
+func (o Offer) Fits(most int) bool {
+	const longest = 6 // what one byte becomes at most: \u0000
+	if n := len(o.Accepted) + len(o.Resource) + len(o.Extensions); longest*n+100 <= most && o.text() {
+		return true // mostly: encoding it only to count takes 1 % of a payment's CPU
+	}
+	kept, err := o.MarshalJSON()
+	return err == nil && len(kept) <= most
+}
+
+// text reports whether all parts are valid UTF-8.
+func (o Offer) text() bool {
+	return utf8.Valid(o.Accepted) && utf8.Valid(o.Resource) && utf8.Valid(o.Extensions)
 }
 
 // MarshalJSON writes the form that loses no byte. It fails when a part is not valid UTF-8.
 func (o Offer) MarshalJSON() ([]byte, error) {
-	for _, part := range []json.RawMessage{o.Accepted, o.Resource, o.Extensions} {
-		if !utf8.Valid(part) {
-			return nil, errors.New("encode offer: not UTF-8")
-		}
+	if !o.text() {
+		return nil, errors.New("encode offer: not UTF-8")
 	}
 	return json.Marshal(offerJSON{o.Version, string(o.Accepted), string(o.Resource), string(o.Extensions)})
 }
@@ -67,14 +89,8 @@ type Payload struct {
 }
 
 // Payload joins the echoed parts with the signed authorization. It fails when they cannot be sent.
+// It writes the text by itself: json.Marshal would compact and escape the echoed parts.
 func (o Offer) Payload(a Authorization, s Signature) (Payload, error) {
-	signed, err := json.Marshal(struct {
-		Signature     Signature     `json:"signature"`
-		Authorization Authorization `json:"authorization"`
-	}{s, a})
-	if err != nil {
-		return Payload{}, fmt.Errorf("encode payload: %w", err)
-	}
 	accepted, err := readObject(o.Accepted)
 	if err != nil {
 		return Payload{}, fmt.Errorf("encode payload: accepted: %w", err)
@@ -83,29 +99,61 @@ func (o Offer) Payload(a Authorization, s Signature) (Payload, error) {
 	if scheme == nil || network == nil {
 		return Payload{}, errors.New("encode payload: accepted: no scheme or network")
 	}
-	parts := object{{"x402Version", json.RawMessage(strconv.Itoa(o.Version))}}
+	signed, err := signedJSON(o, accepted, a, s)
+	if err != nil {
+		return Payload{}, fmt.Errorf("encode payload: %w", err)
+	}
+	parts := object{{"scheme", scheme}, {"network", network}, {"payload", signed}}
 	switch o.Version {
 	case 1:
-		parts = append(parts, member{"scheme", scheme}, member{"network", network}, member{"payload", signed})
 	case 2:
-		parts = append(parts,
-			member{"resource", o.Resource}, member{"accepted", o.Accepted}, member{"payload", signed},
-			member{"extensions", o.Extensions})
+		for _, part := range []json.RawMessage{o.Resource, o.Extensions} {
+			if part != nil && !json.Valid(part) {
+				return Payload{}, errors.New("encode payload: the offer is not valid JSON")
+			}
+		}
+		parts = object{{"resource", o.Resource}, {"accepted", o.Accepted}, {"payload", signed}, {"extensions", o.Extensions}}
 	default:
 		return Payload{}, fmt.Errorf("encode payload: unknown x402Version %d", o.Version)
 	}
-	// Not json.Marshal: it would compact and escape the echoed parts.
-	out := []byte{'{'}
+	out := make([]byte, 0, len(o.Accepted)+len(o.Resource)+len(o.Extensions)+len(signed)+100)
+	out = strconv.AppendInt(append(out, `{"x402Version":`...), int64(o.Version), 10)
 	for _, part := range parts {
 		if part.value != nil {
-			out = fmt.Appendf(out, "%q:%s,", part.key, part.value)
+			out = append(append(append(append(out, `,"`...), part.key...), `":`...), part.value...)
 		}
 	}
-	out[len(out)-1] = '}' // in the place of the last comma
-	if !json.Valid(out) {
-		return Payload{}, errors.New("encode payload: the offer is not valid JSON")
+	return Payload{o.Version, append(out, '}')}, nil
+}
+
+// signedJSON returns the member payload of a payload.
+func signedJSON(o Offer, accepted object, a Authorization, s Signature) ([]byte, error) {
+	room := make([]byte, 0, 640)
+	switch {
+	case !a.Rail.Known():
+		return nil, fmt.Errorf("unknown %s", a.Rail)
+	case !a.Rail.Permit2():
+		return appendSigned(room, a, s), nil
+	case o.Version != 2:
+		return nil, fmt.Errorf("x402Version %d does not have %s", o.Version, a.Rail)
 	}
-	return Payload{o.Version, out}, nil
+	token, err := parsed(accepted, "asset", ParseAddress)
+	if err != nil {
+		return nil, fmt.Errorf("accepted: %w", err)
+	}
+	return appendPermit2(room, a, token, s), nil
+}
+
+// appendSigned appends the JSON of an authorization with its signature. No value needs escaping.
+func appendSigned(out []byte, a Authorization, s Signature) []byte {
+	out = append(append(out, `{"signature":"`...), s.String()...)
+	out = append(append(out, `","authorization":{"from":"`...), a.From.String()...)
+	out = append(append(out, `","to":"`...), a.To.String()...)
+	out = append(append(out, `","value":"`...), a.Value.String()...)
+	out = strconv.AppendUint(append(out, `","validAfter":"`...), a.ValidAfter, 10)
+	out = strconv.AppendUint(append(out, `","validBefore":"`...), a.ValidBefore, 10)
+	out = append(append(out, `","nonce":"`...), a.Nonce.String()...)
+	return append(out, `"}}`...)
 }
 
 // DecodePayload reads PAYMENT-SIGNATURE or X-PAYMENT, like sellers as padded standard base64 only.
@@ -158,6 +206,14 @@ func readSigned(payload json.RawMessage) (a Authorization, s Signature, err erro
 	signed, err := members(payload)
 	if err != nil {
 		return a, s, fmt.Errorf("payload: %w", err)
+	}
+	if permit := signed.value("permit2Authorization"); permit != nil && signed.value("authorization") == nil {
+		s, err = parsed(signed, "signature", ParseSignature)
+		if err != nil {
+			return a, s, err
+		}
+		a, err = readPermit2(permit)
+		return a, s, err
 	}
 	message, err := members(signed.value("authorization"))
 	if err != nil {

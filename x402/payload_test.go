@@ -177,3 +177,22 @@ func TestBadPayloads(t *testing.T) {
 		t.Errorf("large: %v", err)
 	}
 }
+
+// What fits is decided by the form that is kept, also where it need not be made.
+func TestOfferFits(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		part := rapid.OneOf(rapid.String(), rapid.StringOfN(rapid.SampledFrom([]rune{'<', '\u2028', 0, 'a', '"'}), 0, 200, -1))
+		draw := func(label string) json.RawMessage { return json.RawMessage(part.Draw(t, label)) }
+		o := x402.Offer{Version: 2, Accepted: draw("accepted"), Resource: draw("resource"), Extensions: draw("extensions")}
+		size := len(must(o.MarshalJSON()))
+		for _, most := range []int{size, size - 1, 10 * size} {
+			if o.Fits(most) != (size <= most) {
+				t.Fatalf("%d bytes in %d: %t", size, most, o.Fits(most))
+			}
+		}
+	})
+	if (x402.Offer{Accepted: json.RawMessage("\xff")}).Fits(1 << 20) {
+		t.Error("what cannot be kept fits")
+	}
+}

@@ -6,6 +6,8 @@ import (
 	"math"
 	"strconv"
 	"time"
+
+	"github.com/purserpay/purser/internal/strictjson"
 )
 
 // MaxTimeoutCap bounds MaxTimeout. A longer timeout is decoded as this one.
@@ -23,6 +25,7 @@ type Requirement struct {
 	MaxTimeout      time.Duration // 0 when absent, at most MaxTimeoutCap
 	// Members of extra; "" when absent.
 	DomainName, DomainVersion, TransferMethod, PaymentFlow string
+	Facilitator                                            Address // the only sender of scheme upto; zero when absent
 	// Members that only v1 has.
 	Resource, Description string
 	// Problem says why this entry cannot be paid; nil when it is well formed. All readable fields
@@ -52,7 +55,7 @@ func decodeRequirement(raw json.RawMessage, version int) Requirement {
 	if version == 1 {
 		amount = "maxAmountRequired"
 	}
-	r.Amount, err = parsed(o, amount, ParseAmount)
+	r.Amount, err = parseWhole(o, amount)
 	r.note(amount, err)
 	r.Asset, err = parsed(o, "asset", ParseAddress)
 	r.note("asset", err)
@@ -94,6 +97,21 @@ func (r *Requirement) readExtra(raw json.RawMessage) {
 		*field.target, err = extra.text(field.key)
 		r.note("extra."+field.key, err)
 	}
+	if extra.value("facilitatorAddress") != nil {
+		r.Facilitator, err = parsed(extra, "facilitatorAddress", ParseAddress)
+		r.note("extra.facilitatorAddress", err)
+	}
+}
+
+// Rail returns the way in which the requirement wants to be paid, if Supports does not object to it.
+func (r Requirement) Rail() Rail {
+	switch {
+	case r.Scheme == SchemeUpto:
+		return RailUpto
+	case r.TransferMethod == methodPermit2:
+		return RailPermit2
+	}
+	return RailEIP3009
 }
 
 // note sets Problem, unless an earlier problem is set.
@@ -118,12 +136,27 @@ func parsed[T any](o object, key string, parse func(string) (T, error)) (T, erro
 	return parse(s)
 }
 
-// parseTimeout reads a positive whole number of seconds. It returns 0 when raw is nil.
+// parseWhole reads a required amount: a text, or a JSON number that is written as a whole one.
+func parseWhole(o object, key string) (Amount, error) {
+	if raw := o.value(key); raw != nil && allDigits(string(raw)) {
+		return ParseAmount(string(raw))
+	}
+	return parsed(o, key, ParseAmount)
+}
+
+// parseTimeout reads a positive whole number of seconds, which may be a text. It returns 0 when raw is nil.
 func parseTimeout(raw json.RawMessage) (time.Duration, error) {
 	if raw == nil {
 		return 0, nil
 	}
-	seconds, err := strconv.ParseFloat(string(raw), 64) // JSON has no NaN, Inf or hexadecimal
+	number := string(raw)
+	if text, is := strictjson.Unquote(raw); is {
+		if !allDigits(text) {
+			return 0, errors.New("not a positive whole number of seconds")
+		}
+		number = text
+	}
+	seconds, err := strconv.ParseFloat(number, 64) // JSON has no NaN, Inf or hexadecimal
 	if err != nil || seconds != math.Trunc(seconds) || seconds < 1 {
 		return 0, errors.New("not a positive whole number of seconds")
 	}

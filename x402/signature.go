@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"strings"
 
 	"github.com/ethereum/go-ethereum/crypto"
 )
@@ -17,6 +18,22 @@ type Signature [65]byte
 func ParseSignature(text string) (s Signature, err error) {
 	err = decodeHex(s[:], text, "a signature")
 	return s, err
+}
+
+// ParseForeignSignature reads a signature from a signer outside this process. It takes a v of 0 or 1
+// for 27 or 28, as some signers write it. Its error names the length of what is no signature.
+func ParseForeignSignature(text string) (s Signature, err error) {
+	digits, prefixed := strings.CutPrefix(text, "0x")
+	if !prefixed || len(digits) != 2*len(s) {
+		return s, fmt.Errorf("a signature has 65 bytes in 0x-hex, and this has %d characters", len(text))
+	}
+	if s, err = ParseSignature(text); err != nil {
+		return s, err
+	}
+	if s[64] <= 1 {
+		s[64] += 27
+	}
+	return s, nil
 }
 
 // String returns 0x and 130 lower-case hex digits.

@@ -37,7 +37,7 @@ func TestProblems(t *testing.T) {
 		{`"10000"`, `"` + strings.Repeat("9", 90) + `"`, "amount"},
 		{`"10000"`, `"010000"`, "amount"},
 		{`"10000"`, `""`, "amount"},
-		{`"10000"`, `10000`, "amount"},
+		{`"10000"`, `10000.0`, "amount"},
 		{`"10000"`, `null`, "amount"},
 		{`"10000"`, `["10000"]`, "amount"},
 		{`"10000"`, `" 10000"`, "amount"},
@@ -58,7 +58,9 @@ func TestProblems(t *testing.T) {
 		{`:60`, `:0`, "maxTimeoutSeconds"},
 		{`:60`, `:-1`, "maxTimeoutSeconds"},
 		{`:60`, `:0.5`, "maxTimeoutSeconds"},
-		{`:60`, `:"60"`, "maxTimeoutSeconds"},
+		{`:60`, `:"60.5"`, "maxTimeoutSeconds"},
+		{`:60`, `:"1e2"`, "maxTimeoutSeconds"},
+		{`:60`, `:""`, "maxTimeoutSeconds"},
 		{`:60`, `:"NaN"`, "maxTimeoutSeconds"},
 		{`:60`, `:1e999`, "maxTimeoutSeconds"},
 		{`:60`, `:true`, "maxTimeoutSeconds"},
@@ -97,11 +99,12 @@ func TestTimeouts(t *testing.T) {
 func TestUnsupported(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ old, replacement, kind, mentions string }{
-		{`"exact"`, `"upto"`, "scheme", "upto"},
+		{`"exact"`, `"deferred"`, "scheme", "deferred"},
 		{`"exact"`, `"Exact"`, "scheme", "Exact"},
-		{`"version":"2"`, `"version":"2","assetTransferMethod":"permit2"`, "scheme", "permit2"},
+		{`"version":"2"`, `"version":"2","assetTransferMethod":"permit3"`, "scheme", "permit3"},
 		{`"version":"2"`, `"version":"2","paymentFlow":"escrow"`, "scheme", "escrow"},
-		{`"eip155:8453"`, `"eip155:1"`, "network", "eip155:1"},
+		{`"eip155:8453"`, `"eip155:1"`, "asset", "ethereum"},
+		{`"eip155:8453"`, `"eip155:42220"`, "network", "eip155:42220"},
 		{`"eip155:8453"`, `"eip155:*"`, "network", "eip155:*"},
 		{`"eip155:8453"`, `"eip155:84532"`, "asset", "base-sepolia"},
 		{`02913"`, `02914"`, "asset", "base"},
@@ -115,7 +118,23 @@ func TestUnsupported(t *testing.T) {
 			t.Errorf("%.40s: %v, want an unsupported %s", c.replacement, err, c.kind)
 		}
 	}
-	for _, extra := range []string{`"assetTransferMethod":"eip3009"`, `"paymentFlow":"authorization"`, `"paymentFlow":"upfront"`, `"other":1`, `"paymentFlow":null`} {
+	upto := strings.Replace(entryV2, `"exact"`, `"upto"`, 1)
+	for entry, problem := range map[string]string{
+		upto: "no facilitatorAddress",
+		strings.Replace(upto, `"version":"2"`, `"version":"2","facilitatorAddress":"0x1"`, 1):                                                                "extra.facilitatorAddress",
+		strings.Replace(upto, `"version":"2"`, `"version":"2","assetTransferMethod":"eip3009"`, 1):                                                           "eip3009",
+		strings.Replace(upto, `"version":"2"`, `"version":"2","facilitatorAddress":"0x209693Bc6afc0C5328bA36FaF03C514EF312287C","paymentFlow":"upfront"`, 1): "upfront",
+	} {
+		c := must(x402.DecodeBody([]byte(`{"x402Version":2,"accepts":[` + entry + `]}`)))
+		if _, _, err := c.Accepts[0].Supports(); err == nil || !strings.Contains(err.Error(), problem) {
+			t.Errorf("%s: %v", entry, err)
+		}
+	}
+	first := must(x402.DecodeBody([]byte(strings.Replace(challengeV1, `"extra":{`, `"extra":{"assetTransferMethod":"permit2",`, 1))))
+	if _, _, err := first.Accepts[0].Supports(); err == nil {
+		t.Error("version 1 has permit2")
+	}
+	for _, extra := range []string{`"assetTransferMethod":"permit2"`, `"assetTransferMethod":"eip3009"`, `"paymentFlow":"authorization"`, `"paymentFlow":"upfront"`, `"other":1`, `"paymentFlow":null`} {
 		if _, _, err := decodeEntry(t, `"version":"2"`, `"version":"2",`+extra).Supports(); err != nil {
 			t.Errorf("%s: %v", extra, err)
 		}

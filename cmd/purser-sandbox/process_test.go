@@ -175,7 +175,7 @@ func balance(t *testing.T, rpc, owner string) string {
 		t.Fatal(err)
 	}
 	base, _ := x402.NetworkByWire("base")
-	amount, err := client.Balance(ctx, base.Assets[0], address)
+	amount, err := client.Balance(ctx, base, base.Assets[0], address)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -133,7 +133,7 @@ func (s *running) furnish(ctx context.Context, admin client, samples bool, progr
 		return err
 	}
 	for _, owner := range []x402.Address{wallet, execWallet} {
-		if err := s.world.Fund(ctx, owner, amount); err != nil {
+		if err := errors.Join(s.world.Fund(ctx, owner, amount), s.world.FundGas(ctx, owner)); err != nil {
 			return err
 		}
 	}

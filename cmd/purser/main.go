@@ -17,13 +17,14 @@ const description = `purser pays HTTP 402s for agents. It is Caddy with purser's
 of Caddy's commands beside its own:
 
   $ purser init                              sets it up in this folder: start here
-  $ purser run --envfile purser.env          the server
+  $ purser run                               the server
   $ purser exec -- python3 agent.py          runs a program that purser pays for
   $ eval "$(purser env)"                     the same for everything in this shell
   $ purser spend                             what was spent
   $ purser limits                            what keys may spend; also changes it
   $ purser status                            how the server is
 
+All of them read the variables of purser.env, beside the Caddyfile or in this folder.
 Each command's --help has more.`
 
 func main() {

@@ -78,6 +78,9 @@ func newStage(t *testing.T, bin string) *stage {
 	return s
 }
 
+// home gets what operators withdraw.
+const home = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"
+
 var (
 	placedAt = regexp.MustCompile(`(127\.0\.0\.1|localhost|(?:api|tls)\.purser\.test):(\d+)`)
 	comment  = regexp.MustCompile(`(?m)(^|\s)#.*$`)
@@ -117,7 +120,7 @@ func (s *stage) script(t *testing.T, b block) string {
 // environ returns the environment of the commands. It contains no purser variable from outside.
 func (s *stage) environ(t *testing.T, b block) []string {
 	t.Helper()
-	list := []string{"PATH=" + s.bin + ":" + os.Getenv("PATH"), "HOME=" + s.dir, "XDG_CACHE_HOME=" + filepath.Join(s.dir, ".cache"), "LANG=C.UTF-8"}
+	list := []string{"TO=" + home, "PATH=" + s.bin + ":" + os.Getenv("PATH"), "HOME=" + s.dir, "XDG_CACHE_HOME=" + filepath.Join(s.dir, ".cache"), "LANG=C.UTF-8"}
 	if b.mode == modeCheckout {
 		return append(packagers(), "KEY="+s.sandbox.Key)
 	}

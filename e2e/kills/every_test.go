@@ -61,8 +61,7 @@ func lanes(door hostile.Door) [][]pass {
 	default: // the proxy and the sidecar: the seller's challenge is read in pieces as well, and so is what follows
 		return [][]pass{
 			stored(2),
-			slices.Concat(core, once(failpoint.ProxySending, failpoint.ProxyAnswered, failpoint.ReceiptSeen),
-				[]pass{{failpoint.ProxyWritten, 1}, {failpoint.ProxyWritten, 2}}),
+			slices.Concat(core, once(failpoint.ProxySending, failpoint.ProxyWritten, failpoint.ProxyAnswered, failpoint.ReceiptSeen)),
 			slices.Concat(
 				[]pass{{failpoint.ProxyPiece, 1}, {failpoint.ProxyPiece, 2}, {failpoint.ProxyPiece, 3}, {failpoint.ProxyPiece, 4}},
 				once(failpoint.ProxyFinishing, failpoint.Recording, failpoint.Recorded), end),

@@ -26,8 +26,8 @@ const (
 	manyPasses = 400
 	// crowd is the number of shoppers of each kind.
 	crowd = 2
-	// downTime bounds the pauses of a run before a purser is started again. With the time until payments expire and the
-	// run itself they stay below pay.RepeatGrace, after which a request without a key is a new purchase.
+	// downTime bounds the pauses of a run before a purser is started again. With the time until payments expire and a run
+	// on an idle machine they stay below insistence, so that customers without keys ask again after each kill.
 	downTime = 40 * time.Second
 	// Of a hundred deaths so many are followed by some time without a purser; of a hundred requests so many are cut off by
 	// customers with keys (who has none and leaves cannot know whether it was answered); and of a hundred orders so many

@@ -94,12 +94,14 @@ def encoded(draw, values):
 
 
 # By path: what members are meant to be, and what of the document's is to be replaced by that.
+ORDER = {
+    "paymentRequiredHeader": (encoded(challenges), "."),
+    "requestUrl": (st.sampled_from(["https://api.example.com/weather", "HTTP://[::1]:8080/a%20b?c=d#e", "http://\u00e9.example/"]), "^[Hh][Tt][Tt][Pp][Ss]?://"),
+    "idempotencyKey": (st.integers(0, 40).map(lambda n: f"purchase {n}"), "^[^\ufffd]{1,255}$"),
+}
 MEANT = {
-    "/v1/pay": {
-        "paymentRequiredHeader": (encoded(challenges), "."),
-        "requestUrl": (st.sampled_from(["https://api.example.com/weather", "HTTP://[::1]:8080/a%20b?c=d#e", "http://\u00e9.example/"]), "^[Hh][Tt][Tt][Pp][Ss]?://"),
-        "idempotencyKey": (st.integers(0, 40).map(lambda n: f"purchase {n}"), "^[^\ufffd]{1,255}$"),
-    },
+    "/v1/pay": ORDER,
+    "/v1/quote": ORDER,
     "/v1/payments/{id}/receipt": {"receipt": (encoded(receipts), ".")},
 }
 

@@ -1,4 +1,4 @@
-// The facilitators' view of the chain: viem, as Base, at a JSON-RPC address of our own.
+// The facilitators' view of the chain: viem, as Base or as the chain CHAIN_ID, at a JSON-RPC address of our own.
 
 import { createWalletClient, http, publicActions } from "viem";
 import { privateKeyToAccount } from "viem/accounts";
@@ -8,9 +8,12 @@ import { env } from "./process.mjs";
 /** A viem client that signs with PRIVATE_KEY and talks to RPC_URL. */
 export function relayer() {
   const rpc = env("RPC_URL");
+  const id = Number(env("CHAIN_ID", "8453"));
+  const ether = { name: "Ether", symbol: "ETH", decimals: 18 };
+  const chain = id === base.id ? base : { id, name: String(id), nativeCurrency: ether };
   const client = createWalletClient({
     account: privateKeyToAccount(env("PRIVATE_KEY")),
-    chain: { ...base, rpcUrls: { default: { http: [rpc] } } },
+    chain: { ...chain, rpcUrls: { default: { http: [rpc] } } },
     transport: http(rpc, { retryCount: 0, timeout: 20_000 }),
     pollingInterval: 100,
     cacheTime: 0,

@@ -7,7 +7,8 @@ export const PAID = ["GET /paid", "POST /echo", "GET /broken"];
 
 /** Adds every route to an application; the paying middleware goes before them. */
 export function sell(app) {
-  app.get(["/paid", "/upfront"], (req, res) => res.json({ report: "sunny", query: req.query }));
+  const reports = ["/paid", "/upfront", "/identified", "/identified-required", "/permit2", "/permit2-or-not"];
+  app.get(reports, (req, res) => res.json({ report: "sunny", query: req.query }));
   app.post("/echo", express.text({ type: () => true, limit: "1mb" }), (req, res) => {
     res.json({ type: req.get("content-type") ?? "", body: typeof req.body === "string" ? req.body : "" });
   });

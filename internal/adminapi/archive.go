@@ -14,22 +14,23 @@ import (
 // for a disputed one.
 type ArchivedPayment struct {
 	Payment
-	RequestURL string       `json:"request_url"` // without its query
-	Scheme     string       `json:"scheme"`
-	Asset      string       `json:"asset"`
-	WalletID   string       `json:"wallet_id"`
-	From       string       `json:"from"`
-	Nonce      string       `json:"nonce"`
-	Notes      []Note       `json:"notes"`
-	Resolution *Resolution  `json:"resolution,omitempty"`
-	Spend      []SpendEvent `json:"spend"`
+	RequestURL    string         `json:"request_url"` // without its query
+	Scheme        string         `json:"scheme"`
+	Asset         string         `json:"asset"`
+	WalletID      string         `json:"wallet_id"`
+	From          string         `json:"from"`
+	Nonce         string         `json:"nonce"`
+	Notes         []Note         `json:"notes"`
+	Resolution    *Resolution    `json:"resolution,omitempty"`
+	SignedReceipt *SignedReceipt `json:"signed_receipt,omitempty"` // it may name the URL with its query
+	Spend         []SpendEvent   `json:"spend"`
 }
 
 func archived(p pay.ClosedPayment, now time.Time) ArchivedPayment {
 	s := storyOf(p.Payment, now)
 	a := ArchivedPayment{
 		Payment: s.Payment, Scheme: s.Scheme, Asset: s.Asset, WalletID: s.WalletID, From: s.From, Nonce: s.Nonce,
-		Notes: s.Notes, Resolution: s.Resolution, Spend: []SpendEvent{},
+		Notes: s.Notes, Resolution: s.Resolution, SignedReceipt: s.SignedReceipt, Spend: []SpendEvent{},
 	}
 	a.RequestURL, _, _ = strings.Cut(s.RequestURL, "?") // the query may hold a seller's key
 	for _, e := range p.Events {

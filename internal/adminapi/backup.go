@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/x402"
 )
 
 const sandboxWorld = "sandbox" // of stores that only the sandbox uses; see boltstore.Sandbox
@@ -136,10 +137,10 @@ func send(w http.ResponseWriter, c Copy) (err error) {
 // for another chain than the store.
 func (p *Purser) block(ctx context.Context) (*pay.MarkedBlock, error) {
 	if p.Chain == nil {
-		return nil, errors.New("no RPC is configured (PURSER_RPC_URL)")
+		return nil, fmt.Errorf("no RPC is configured (%s)", p.Payer.RPCSetting(p.Networks[0].Name))
 	}
 	rpc, ok := p.Chain.(interface {
-		Safe(ctx context.Context) (pay.ChainBlock, error)
+		Safe(ctx context.Context, n x402.Network) (pay.ChainBlock, error)
 	})
 	if !ok {
 		return nil, errors.New("the RPC client tells no block")
@@ -151,14 +152,14 @@ func (p *Purser) block(ctx context.Context) (*pay.MarkedBlock, error) {
 	if err != nil {
 		return nil, err
 	}
-	world, err := p.Store.World(ctx)
+	world, err := p.Store.World(ctx, network.Name)
 	if err != nil {
 		return nil, err
 	}
 	if world != "" && world != sandboxWorld && world != id.Genesis {
 		return nil, fmt.Errorf("the RPC is on another chain than the store: genesis %s instead of %s", id.Genesis, world)
 	}
-	b, err := rpc.Safe(ctx)
+	b, err := rpc.Safe(ctx, network)
 	if err != nil {
 		return nil, err
 	}

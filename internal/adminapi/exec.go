@@ -6,7 +6,7 @@ import "net/http"
 type Exec struct {
 	Key     string  `json:"key"` // the secret
 	KeyID   string  `json:"key_id"`
-	Address *string `json:"address"` // the wallet's; nil without a wallet provider
+	Address *string `json:"address"` // of the wallet that it draws from; nil without a wallet provider
 	Balance *string `json:"balance"` // in the smallest unit of USDC; nil when it is not known
 	Network string  `json:"network"`
 	Proxy   string  `json:"proxy"` // the proxy's URL for programs on this machine; empty if it listens on no TCP address
@@ -14,21 +14,16 @@ type Exec struct {
 }
 
 func (p *Purser) exec(r *http.Request) (any, error) {
-	key, secret, err := p.Keys.Exec(r.Context())
+	a, err := p.Keys.Exec(r.Context())
 	if err != nil {
 		return nil, err
 	}
-	if key.Revoked() {
-		return nil, Errorf(http.StatusConflict, "the exec key %s is revoked: remove %s, and the next start of a program makes another one, with a wallet of its own",
-			key.ID, p.Keys.ExecPath())
+	if a.Key.Revoked() {
+		return nil, Errorf(http.StatusConflict, "the exec key %s is revoked: 'purser keys create --exec' makes another one", a.Key.ID)
 	}
-	wallet, err := p.Keys.Wallet(r.Context(), key)
-	if err != nil {
-		return nil, err
-	}
-	shown := p.shownWallet(r.Context(), wallet)
+	shown := p.shownWallet(r.Context(), a.Wallet)
 	return Exec{
-		Key: secret, KeyID: key.ID, Address: shown.Address, Balance: shown.Balance, Network: wallet.Network,
+		Key: a.Secret, KeyID: a.Key.ID, Address: shown.Address, Balance: shown.Balance, Network: a.Wallet.Network,
 		Proxy: p.ProxyURL(), CA: string(p.Root()),
 	}, nil
 }

@@ -20,9 +20,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/purserpay/purser/internal/books"
+	"github.com/purserpay/purser/internal/handover"
 	"github.com/purserpay/purser/internal/operatorkeys"
 	"github.com/purserpay/purser/internal/strictjson"
 	"github.com/purserpay/purser/pay"
@@ -38,8 +40,9 @@ type Purser struct {
 	Payer *pay.Payer
 	Books *books.Books
 	Store interface {
-		World(ctx context.Context) (string, error)
+		World(ctx context.Context, network string) (string, error)
 		SafeBlock(ctx context.Context, network string) (*pay.ChainBlock, error)
+		WalletByAddress(ctx context.Context, address x402.Address) (pay.Wallet, error)
 	}
 	Place    string    // path of the database
 	Chain    pay.Chain // nil without an RPC
@@ -47,14 +50,16 @@ type Purser struct {
 	Keys     operatorkeys.Keys
 	Log      *slog.Logger
 
+	Rotator        Rotator
 	MasterKeyPlace string        // where the master key is, for people
 	ProxyURL       func() string // the proxy's URL for programs on this machine, "" if it listens on no TCP address
 	Root           func() []byte // the interception root in PEM, nil when nothing is intercepted
 	Registration   func() *RegistrationStatus
 	Quotas         func(ctx context.Context) (*QuotaStatus, error) // nil if there are none
 	// Copy copies the database while it is in use, as a backup if there is a mark.
-	Copy        func(ctx context.Context, mark *Mark) (Copy, error)
-	BackupTaken func(at time.Time) // told when a backup was handed out
+	ConfiguredKeys func() []ConfiguredKey
+	Copy           func(ctx context.Context, mark *Mark) (Copy, error)
+	BackupTaken    func(at time.Time) // told when a backup was handed out
 
 	// Enter counts a request in, and fails once the configuration has ended. Leave counts it out.
 	Enter func() error
@@ -66,6 +71,11 @@ type Handler struct {
 	Version string
 	Serving func() *Purser // the purser that serves now, nil before the start
 	Host    func() string  // the name that the operator has given the endpoint, "" without one
+	// Reload reads configuration and variables again. It is nil where that cannot be done.
+	Reload func(Reload) (Reloaded, error)
+
+	mu      sync.Mutex
+	imports *handover.Receiver // nil: see receiver
 }
 
 // Route is a path of the API, as http.ServeMux has them.
@@ -99,6 +109,7 @@ func (h *Handler) Routes() []Route {
 	var routes []Route
 	for pattern, m := range map[string]methods{
 		"/purser/status":                  {http.MethodGet: h.status},
+		"/purser/reload":                  {http.MethodPost: h.reload},
 		"/purser/exec":                    {http.MethodPost: h.ask((*Purser).exec)},
 		"/purser/check":                   {http.MethodPost: h.copies((*Purser).check)},
 		"/purser/backup":                  {http.MethodPost: h.copies((*Purser).backup)},
@@ -109,21 +120,42 @@ func (h *Handler) Routes() []Route {
 		"/purser/keys/{id}/pause":         {http.MethodPost: tell(h, (*Purser).pauseKey)},
 		"/purser/keys/{id}/resume":        {http.MethodPost: h.ask((*Purser).resumeKey)},
 		"/purser/keys/{id}/revoke":        {http.MethodPost: h.ask((*Purser).revokeKey)},
+		"/purser/keys/{id}/reissue":       {http.MethodPost: h.ask((*Purser).reissueKey)},
 		"/purser/pause":                   {http.MethodPost: tell(h, (*Purser).pauseAll)},
 		"/purser/resume":                  {http.MethodPost: h.ask((*Purser).resumeAll)},
 		"/purser/archive":                 {http.MethodGet: h.archive},
 		"/purser/audit":                   {http.MethodGet: h.ask((*Purser).audit)},
 		"/purser/wallets":                 {http.MethodGet: h.ask((*Purser).wallets)},
+		"/purser/wallets/import":          {http.MethodGet: h.ask(h.offerImport), http.MethodPost: tell(h, h.importWallet)},
+		"/purser/wallets/{id}":            {http.MethodGet: h.ask((*Purser).showWallet), http.MethodDelete: h.ask((*Purser).deleteWallet)},
+		"/purser/wallets/{id}/export":     {http.MethodPost: tell(h, (*Purser).exportWallet)},
+		"/purser/wallets/{id}/restore":    {http.MethodPost: h.ask((*Purser).restoreWallet)},
+		"/purser/wallets/{id}/keys":       {http.MethodGet: h.ask((*Purser).walletKeys)},
+		"/purser/wallets/{id}/share":      {http.MethodPost: tell(h, (*Purser).shareWallet)},
+		"/purser/wallets/{id}/unshare":    {http.MethodPost: tell(h, (*Purser).unshareWallet)},
 		"/purser/spend":                   {http.MethodGet: h.ask((*Purser).spend)},
 		"/purser/organizations":           {http.MethodGet: h.ask((*Purser).organizations), http.MethodPost: tell(h, (*Purser).prepare)},
 		"/purser/organizations/{id}/plan": {http.MethodPut: tell(h, (*Purser).setPlan)},
 		"/purser/organizations/{id}/keys": {http.MethodPost: tell(h, (*Purser).linkKey)},
 		"/purser/reconcile":               {http.MethodGet: h.ask((*Purser).reconcile), http.MethodPost: tell(h, (*Purser).acceptRisk)},
+		"/purser/rotation":                {http.MethodGet: h.ask((*Purser).rotation)},
+		"/purser/rotation/data-key":       {http.MethodPost: h.ask((*Purser).rotateDataKey)},
+		"/purser/rotation/master-key":     {http.MethodPost: tell(h, (*Purser).rotateMasterKey)},
+		"/purser/rotation/authority":      {http.MethodPost: tell(h, (*Purser).rotateAuthority)},
 		"/purser/rpc":                     {http.MethodGet: h.ask((*Purser).keptBlocks)},
 		"/purser/rpc/trust":               {http.MethodPost: tell(h, (*Purser).trustRPC)},
 		"/purser/payments":                {http.MethodGet: h.ask((*Purser).payments)},
 		"/purser/payments/{id}":           {http.MethodGet: h.ask((*Purser).payment)},
 		"/purser/payments/{id}/resolve":   {http.MethodPost: tell(h, (*Purser).resolve)},
+
+		// Money out.
+		"/purser/wallets/{id}/authorizations": {http.MethodGet: h.ask((*Purser).authorizations)},
+		"/purser/wallets/{id}/withdraw":       {http.MethodPost: tell(h, (*Purser).withdraw)},
+		"/purser/wallets/{id}/withdraw/plan":  {http.MethodPost: tell(h, (*Purser).planWithdrawal)},
+		"/purser/wallets/{id}/cancel":         {http.MethodPost: tell(h, (*Purser).cancel)},
+		"/purser/wallets/{id}/cancel/plan":    {http.MethodPost: tell(h, (*Purser).planCancellation)},
+		"/purser/wallets/{id}/approve":        {http.MethodPost: tell(h, (*Purser).approve)},
+		"/purser/wallets/{id}/approve/plan":   {http.MethodPost: tell(h, (*Purser).planApproval)},
 	} {
 		routes = append(routes, Route{Pattern: pattern, Serve: h.byMethod(m)})
 	}
@@ -215,14 +247,27 @@ var statuses = map[pay.ErrorCode]int{
 	pay.CodeKeyExists:       http.StatusConflict,
 	pay.CodeKeyLimit:        http.StatusConflict,
 	pay.CodeWalletLimit:     http.StatusConflict,
+	pay.CodeWalletNotFound:  http.StatusNotFound,
+	pay.CodeAddressTaken:    http.StatusConflict,
+	pay.CodeWalletLive:      http.StatusConflict,
+	pay.CodeNoSecret:        http.StatusConflict,
 	pay.CodeKeyClaimed:      http.StatusConflict,
 	pay.CodeKeyLinked:       http.StatusConflict,
 	pay.CodeKeyRevoked:      http.StatusConflict,
 	pay.CodeNotReconciling:  http.StatusConflict,
+	pay.CodeSigner:          http.StatusServiceUnavailable,
+	pay.CodeNoAddress:       http.StatusConflict,
+	pay.CodeNoChain:         http.StatusConflict,
 	pay.CodeUnavailable:     http.StatusServiceUnavailable,
 	pay.CodeReconciling:     http.StatusServiceUnavailable,
 	pay.CodeClock:           http.StatusServiceUnavailable,
 	pay.CodeEnded:           http.StatusServiceUnavailable,
+	pay.CodeUncancelable:    http.StatusConflict,
+	pay.CodeGas:             http.StatusConflict,
+	pay.CodeNoTransactions:  http.StatusConflict,
+	pay.CodeRejected:        http.StatusBadGateway,
+	pay.CodeReverts:         http.StatusBadGateway,
+	pay.CodeRPC:             http.StatusBadGateway,
 }
 
 // MaxBody bounds the body of a request; the largest policy is far smaller.

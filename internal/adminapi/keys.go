@@ -2,11 +2,13 @@ package adminapi
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"slices"
 	"time"
 
 	"github.com/purserpay/purser/internal/books"
+	"github.com/purserpay/purser/internal/operatorkeys"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
@@ -114,6 +116,11 @@ type NewKey struct {
 	Label   string      `json:"label"`
 	Policy  *pay.Policy `json:"policy"`
 	Network string      `json:"network"` // of its wallet; default: the first one that is configured
+	// Wallet names the wallet that the key draws from, by id or address, or is "new" for one of its
+	// own. Default: the deployment's.
+	Wallet string `json:"wallet"`
+	// Exec: the key is made in the place of an exec key that was revoked. It takes nothing else.
+	Exec bool `json:"exec"`
 }
 
 // CreatedKey is its answer. The secret is not told again.
@@ -122,11 +129,30 @@ type CreatedKey struct {
 	ID      string  `json:"id"`
 	Label   string  `json:"label"`
 	Network string  `json:"network"`
-	Address *string `json:"address"`
+	Address *string `json:"address"` // of the wallet that it draws from
+	Wallet  string  `json:"wallet"`  // its id
+	Lent    bool    `json:"lent"`    // another key owns the wallet
 }
 
+// NewWalletOfItsOwn, in the place of a wallet's name, asks for a new wallet that the key owns.
+const NewWalletOfItsOwn = "new"
+
 func (p *Purser) createKey(r *http.Request, want NewKey) (any, error) {
+	if want.Exec {
+		return p.createExec(r, want)
+	}
 	// Known before there is a key: its secret would be lost with the error.
+	var lent pay.Wallet
+	if want.Wallet != "" && want.Wallet != NewWalletOfItsOwn {
+		var err error
+		if lent, err = p.findLiveWallet(r.Context(), want.Wallet); err != nil {
+			return nil, err
+		}
+		if want.Network != "" && want.Network != lent.Network {
+			return nil, Errorf(http.StatusBadRequest, "network: the wallet %s is on %s", lent.ID, lent.Network)
+		}
+		want.Network = lent.Network
+	}
 	network, err := p.walletNetwork(want.Network)
 	if err != nil {
 		return nil, err
@@ -135,15 +161,43 @@ func (p *Purser) createKey(r *http.Request, want NewKey) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	wallet, err := p.Books.CreateWallet(r.Context(), key, network)
+	wallet := lent
+	switch {
+	case lent.ID != "":
+		err = p.Books.ShareWallet(r.Context(), lent.ID, key.ID)
+	case want.Wallet == NewWalletOfItsOwn:
+		wallet, err = p.Keys.OwnWallet(r.Context(), key, network)
+	default:
+		wallet, err = p.Keys.Wallet(r.Context(), key, network)
+	}
 	if err != nil {
 		return nil, err
 	}
-	answer := CreatedKey{Key: secret, ID: key.ID, Label: key.Label, Network: wallet.Network}
-	if wallet.Address != nil {
-		answer.Address = new(wallet.Address.String())
+	return created{createdKey(operatorkeys.Access{Key: key, Secret: secret, Wallet: wallet})}, nil
+}
+
+func (p *Purser) createExec(r *http.Request, want NewKey) (any, error) {
+	if want != (NewKey{Exec: true}) {
+		return nil, Errorf(http.StatusBadRequest, "exec: the key takes no label, wallet or limits here; 'purser limits exec' sets limits")
 	}
-	return created{answer}, nil
+	made, err := p.Keys.ReplaceExec(r.Context())
+	if errors.Is(err, pay.ErrKeyExists) {
+		return nil, Errorf(http.StatusConflict, "there is an exec key that is not revoked: 'purser keys reissue exec' gives it another secret")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return created{createdKey(made)}, nil
+}
+
+func createdKey(a operatorkeys.Access) CreatedKey {
+	answer := CreatedKey{
+		Key: a.Secret, ID: a.Key.ID, Label: a.Key.Label, Network: a.Wallet.Network, Wallet: a.Wallet.ID, Lent: a.Wallet.KeyID != a.Key.ID,
+	}
+	if a.Wallet.Address != nil {
+		answer.Address = new(a.Wallet.Address.String())
+	}
+	return answer
 }
 
 // walletNetwork is the network of a new wallet: the first configured one unless another is asked for.

@@ -3,15 +3,12 @@ package adminapi_test
 import (
 	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/purserpay/purser/internal/adminapi"
 	"github.com/purserpay/purser/internal/books"
-	"github.com/purserpay/purser/internal/operatorkeys"
 )
 
 const (
@@ -144,10 +141,10 @@ func TestKeys(t *testing.T) {
 	if !strings.HasPrefix(made.Key, "pk_") || made.Address == nil || made.Network != "base" {
 		t.Errorf("%+v", made)
 	}
-	if text := w.run("keys create --label plain", "it is not shown again", "address 0x"); strings.Count(text, "pk_") != 1 {
+	if text := w.run("keys create --label plain --wallet new", "it is not shown again", "address 0x"); strings.Count(text, "pk_") != 1 {
 		t.Errorf("%s", text)
 	}
-	w.answers(request{"POST", "/keys", `{"label":"third","policy":{"max_payment":"5"}}`, 201, `"label":"third"`})
+	w.answers(request{"POST", "/keys", `{"label":"third","wallet":"new","policy":{"max_payment":"5"}}`, 201, `"label":"third"`})
 	if text := w.run("keys", "daily:5,doors:proxy", "!pk_"); strings.Count(text, "\n") != 4 {
 		t.Errorf("%s", text)
 	}
@@ -315,14 +312,15 @@ func TestExecKey(t *testing.T) {
 	var calls sync.WaitGroup
 	for range 8 {
 		calls.Go(func() {
-			if _, _, err := w.Keys.Exec(t.Context()); err != nil {
+			if _, err := w.Keys.Exec(t.Context()); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 	calls.Wait()
-	k, secret, err := w.Keys.Exec(t.Context())
+	access, err := w.Keys.Exec(t.Context())
 	w.must(err)
+	k, secret := access.Key, access.Secret
 	if keys, err := w.Books.Keys(t.Context(), "", 10); err != nil || len(keys) != 1 || keys[0].ID != k.ID ||
 		keys[0].Label != "exec" {
 		t.Errorf("%+v, %v", keys, err)
@@ -345,30 +343,21 @@ func TestExecKey(t *testing.T) {
 	w.answers(request{"POST", "/exec", "{}", 200, text})
 	w.answers(request{"GET", "/keys/exec", "", 200, `{"id":"` + k.ID + `","label":"exec"`})
 	w.run("keys revoke exec --yes")
-	w.answers(request{"POST", "/exec", "{}", 409, "exec.key"})
+	w.answers(request{"POST", "/exec", "{}", 409, "keys create --exec"})
 	w.run("limits exec", "revoked since")
-	path := filepath.Join(w.Keys.Dir, operatorkeys.ExecFile)
-	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("%v, %v", info, err)
-	}
-	w.must(os.Remove(path))
-	w.answers(request{"POST", "/exec", "{}", 200, "pk_"})
 	if strings.Contains(w.logged(), made.Key) || !strings.Contains(w.logged(), k.ID) {
 		t.Errorf("%s", w.logged())
 	}
 
-	// A key of another database has the secret of the file. What is no key is not replaced: there may be money behind it.
-	for text, want := range map[string]string{"pk_from-another-database": "", "no key": path} {
-		w.must(os.WriteFile(path, []byte(text), 0o600))
-		k, secret, err := w.Keys.Exec(t.Context())
-		switch {
-		case want == "" && (err != nil || secret != text || k.Policy == nil):
-			t.Errorf("%+v, %v", k, err)
-		case want != "" && (err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), text)):
-			t.Errorf("error %v", err)
-		}
-		if kept, err := os.ReadFile(path); err != nil || string(kept) != text {
-			t.Errorf("%s, %v", kept, err)
-		}
+	// Another one has the same wallet, and is made on demand only.
+	w.answers(request{"POST", "/keys", `{"exec":true,"label":"mine"}`, 400, "takes no label"})
+	w.answers(request{"POST", "/keys", `{"exec":true}`, 201, *made.Address})
+	w.answers(request{"POST", "/keys", `{"exec":true}`, 409, "keys reissue exec"})
+	_, text = w.send("POST", "/exec", "application/json", "{}")
+	if next := decode[adminapi.Exec](w, text); next.KeyID == k.ID || next.Key == secret || *next.Address != *made.Address {
+		t.Errorf("%+v", next)
 	}
+	_, text = w.send("POST", "/keys/exec/reissue", "application/json", "{}")
+	reissued := decode[adminapi.ReissuedKey](w, text)
+	w.answers(request{"POST", "/exec", "{}", 200, reissued.Key})
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/x402"
 )
 
 // Payment is a payment as the admin endpoint lists it. Its URL is only in its story:
@@ -23,7 +24,8 @@ type Payment struct {
 	Host         string         `json:"host"`
 	Settlement   pay.Settlement `json:"settlement"`
 	Network      string         `json:"network"`
-	Amount       string         `json:"amount"` // in the smallest unit
+	Amount       string         `json:"amount"`            // in the smallest unit
+	Charged      string         `json:"charged,omitempty"` // of a settled payment that moved less than amount (scheme upto)
 	Currency     string         `json:"currency"`
 	PayTo        string         `json:"pay_to"`
 	Transaction  string         `json:"transaction"`
@@ -55,12 +57,21 @@ type Story struct {
 	Reservations []Reservation `json:"reservations"`
 	Lease        *Lease        `json:"lease,omitempty"` // nil while no attempt holds one
 	Resolution   *Resolution   `json:"resolution,omitempty"`
+	// SignedReceipt is the seller's; nil: it gave none.
+	SignedReceipt *SignedReceipt `json:"signed_receipt,omitempty"`
 	// Checked counts the looks of recovery. NextCheck is the time of the next one; zero: never.
 	Checked   int       `json:"checked"`
 	NextCheck time.Time `json:"next_check,omitzero"`
 	// Resolvable: an operator may resolve it now. Why not is in Unresolvable.
 	Resolvable   bool   `json:"resolvable"`
 	Unresolvable string `json:"unresolvable,omitempty"`
+}
+
+// SignedReceipt is a seller's signed receipt, in the form of x402's extension offer-receipt.
+type SignedReceipt struct {
+	// Verified: its signature is by the payee, or a signer of the key's policy. If not, it fits the payment, and its signature is not checked.
+	Verified bool            `json:"verified"`
+	Receipt  json.RawMessage `json:"receipt"`
 }
 
 // Note is a line of a payment's story.
@@ -98,12 +109,16 @@ type Payments struct {
 }
 
 func shownPayment(p *pay.Payment) Payment {
-	return Payment{
+	shown := Payment{
 		ID: p.ID, KeyID: p.KeyID, Organization: p.OrganizationID, State: p.State, Flags: p.Flags(), Door: p.Door, Task: p.Task,
 		Host: p.Host, Settlement: p.Terms.Settlement, Network: p.Terms.Network, Amount: p.Terms.Amount.String(),
 		Currency: p.Currency, PayTo: p.Terms.PayTo.String(), Transaction: p.Transaction, Reason: p.Reason,
 		ValidBefore: p.ValidBefore(), Created: p.Created, Closed: p.Closed,
 	}
+	if !p.Charged.IsZero() {
+		shown.Charged = p.Charged.String()
+	}
+	return shown
 }
 
 func storyOf(p *pay.Payment, now time.Time) Story {
@@ -125,6 +140,9 @@ func storyOf(p *pay.Payment, now time.Time) Story {
 	}
 	if r := p.Resolution; r != nil {
 		s.Resolution = &Resolution{r.At, r.By, r.As, r.Reason, r.Proven}
+	}
+	if p.SignedReceipt != nil {
+		s.SignedReceipt = &SignedReceipt{x402.VerifiedReceipt(p.SignedReceipt), p.SignedReceipt}
 	}
 	switch err := p.Resolvable(now); {
 	case err != nil:

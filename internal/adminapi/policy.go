@@ -42,7 +42,7 @@ func (p *Purser) changePolicy(r *http.Request, change func(old json.RawMessage) 
 	defer operatorkeys.Changes.Release(1)
 	id := r.PathValue("id")
 	if id == operatorkeys.ExecLabel {
-		if _, _, err := p.Keys.MakeExec(r.Context()); err != nil {
+		if _, err := p.Keys.MakeExec(r.Context()); err != nil {
 			return nil, err
 		}
 	}

@@ -2,6 +2,8 @@ package adminapi
 
 import (
 	"net/http"
+	"os"
+	"strings"
 
 	"github.com/purserpay/purser/internal/operatorkeys"
 	"github.com/purserpay/purser/pay"
@@ -11,6 +13,7 @@ import (
 type Status struct {
 	OK           bool                `json:"ok"`
 	Version      string              `json:"version"`
+	Process      int                 `json:"pid"`
 	Store        *StoreStatus        `json:"store,omitempty"`         // nil until the store is open
 	Health       *HealthStatus       `json:"health,omitempty"`        // nil until the store is open
 	Quotas       *QuotaStatus        `json:"quotas,omitempty"`        // where they are asked for and keys have some
@@ -31,7 +34,7 @@ type ReplacedKey struct {
 type StoreStatus struct {
 	Kind  string `json:"kind"`
 	Path  string `json:"path"`
-	World string `json:"world"` // "sandbox", the genesis hash of the network, or empty until one is known
+	World string `json:"world"` // "sandbox", the genesis hash of the first network, or empty until it is known
 }
 
 // HealthStatus tells how the parts of purser are.
@@ -40,18 +43,19 @@ type HealthStatus struct {
 	Facilitator string `json:"facilitator"`
 	RPC         string `json:"rpc"`
 	SecondRPC   string `json:"rpc_2"`
-	Clock       string `json:"clock"` // "ok", or what is wrong
-	Network     string `json:"network"`
+	Clock       string `json:"clock"`   // "ok", or what is wrong
+	Network     string `json:"network"` // all that are paid on, separated by commas
 	Wallets     string `json:"wallets"`
+	Signer      string `json:"signer"` // "none" where wallets are kept in this process
 }
 
 // status shows it: GET /purser/status?quotas=true.
 func (h *Handler) status(w http.ResponseWriter, r *http.Request) error {
 	p := h.Serving()
 	if p == nil {
-		return writeBody(w, http.StatusOK, Status{Version: h.Version})
+		return writeBody(w, http.StatusOK, Status{Version: h.Version, Process: os.Getpid()})
 	}
-	world, err := p.Store.World(r.Context())
+	world, err := p.Store.World(r.Context(), p.Networks[0].Name)
 	if err != nil {
 		return Errorf(http.StatusServiceUnavailable, "reading the store: %w", err)
 	}
@@ -61,11 +65,12 @@ func (h *Handler) status(w http.ResponseWriter, r *http.Request) error {
 	}
 	health := p.Payer.Health(r.Context())
 	s := Status{
-		Version: h.Version, OK: health.OK, Reconcile: newReconcileStatus(health.Reconciling), Registration: p.Registration(),
+		Version: h.Version, Process: os.Getpid(), OK: health.OK, Reconcile: newReconcileStatus(health.Reconciling), Registration: p.Registration(),
 		Paused: shownPause(health.Paused), Store: &StoreStatus{Kind: health.StoreKind, Path: p.Place, World: world},
 		Health: &HealthStatus{
 			Store: probeText(health.Store), Facilitator: probeText(health.Facilitator), RPC: probeText(health.RPC),
-			SecondRPC: probeText(health.SecondRPC), Clock: clockText(health.Clock), Network: health.Network.Name, Wallets: health.Wallets,
+			SecondRPC: probeText(health.SecondRPC), Clock: clockText(health.Clock), Network: networkNames(health.Networks), Wallets: health.Wallets,
+			Signer: probeText(health.Signer),
 		},
 	}
 	for _, k := range replaced {
@@ -93,6 +98,14 @@ type QuotaStatus struct {
 type RegistrationStatus struct {
 	Open    bool     `json:"open"`
 	Exposed []string `json:"exposed,omitempty"` // addresses at which programs of other machines may make keys
+}
+
+func networkNames(all []pay.NetworkHealth) string {
+	names := make([]string, len(all))
+	for i, n := range all {
+		names[i] = n.Name
+	}
+	return strings.Join(names, ", ")
 }
 
 func probeText(p pay.Probe) string {

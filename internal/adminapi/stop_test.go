@@ -110,7 +110,7 @@ func TestAudit(t *testing.T) {
 		w.run("limits " + made.ID + " --daily-budget " + budget)
 	}
 	list := ran[adminapi.Audit](w, "audit --since 1d").Audit
-	if len(list) != 4 || string(list[0].Old) != `{"policy":{"daily_budget":"5000000"}}` ||
+	if len(list) != 5 || string(list[0].Old) != `{"policy":{"daily_budget":"5000000"}}` ||
 		string(list[0].New) != `{"policy":{"daily_budget":"4000000"}}` ||
 		list[0].KeyID != made.ID || list[0].Kind != pay.ActorOperator || list[0].By != operatorName() || list[0].At.IsZero() {
 		t.Errorf("%+v", list)

@@ -18,12 +18,22 @@ type Step struct {
 // are in evidenceOf.
 func stepsOf(p *pay.Payment) []Step {
 	begun := "journaled, through the door " + string(p.Door)
+	if p.Withdraws() {
+		begun = "journaled, as a withdrawal to " + p.Terms.PayTo.String()
+	}
 	if p.Reconciled {
 		begun = "booked from the chain, because the database was restored from an earlier backup"
 	}
 	steps := []Step{{p.Created, begun}}
 	for _, n := range p.Notes {
 		steps = append(steps, Step{n.At, n.Text})
+	}
+	if c := p.Canceling; c != nil {
+		what := "an operator cancels its authorization on the chain"
+		if c.HandedOut {
+			what = "an operator has got the signed cancellation of its authorization"
+		}
+		steps = append(steps, Step{c.At, what})
 	}
 	ruled := false
 	if r := p.Resolution; r != nil {
@@ -72,11 +82,14 @@ func evidenceOf(p *pay.Payment) []string {
 	default:
 		known = append(known, "not signed, as far as the books know")
 	}
+	unanswered := p.Unanswered && !p.Withdraws()
+	add(p.Canceling != nil && p.State != pay.Settled && p.Lives(), "its payload is not sent again, because it is being canceled")
+	add(p.Withdraws() && p.Awaited() && !p.Retired, "an equal order gets this payment until "+p.AwaitedUntil().Format(time.RFC3339))
 	add(p.Answered && !p.Receipted, "the caller got its answer")
 	add(p.Receipted, "the seller's receipt was posted")
-	add(p.Unanswered && p.Lives() && !p.Retired, "the caller did not get its answer; a repeat of the request gets this payment")
-	add(p.Unanswered && !p.Lives(), "the caller did not get its answer; a repeat of the request is a new payment")
-	add(p.Unanswered && p.Lives() && p.Retired, "the caller did not get its answer")
+	add(unanswered && p.Lives() && !p.Retired, "the caller did not get its answer; a repeat of the request gets this payment")
+	add(unanswered && !p.Lives(), "the caller did not get its answer; a repeat of the request is a new payment")
+	add(unanswered && p.Lives() && p.Retired, "the caller did not get its answer")
 	add(p.Refused && !p.Doubted, "the facilitator refused it")
 	add(p.Refused && p.Doubted, "the facilitator refused it, which the chain has not confirmed yet")
 	add(p.State == pay.Void && p.Doubted, "purser takes it for unsent, which the chain has not confirmed yet; its money stays reserved")

@@ -36,3 +36,22 @@ func TestStory(t *testing.T) {
 		from += i + len(part)
 	}
 }
+
+// A signed receipt is in the story and in the archive, with the word on its signature.
+func TestSignedReceiptIsShown(t *testing.T) {
+	t.Parallel()
+	for receipt, verified := range map[string]bool{
+		`{"format":"eip712","payload":{},"signature":"0x00"}`: true,
+		`{"format":"jws","signature":"e30.e30.e30"}`:          false,
+	} {
+		p := &pay.Payment{ID: "p1", State: pay.Settled, SignedReceipt: []byte(receipt)}
+		for _, shown := range []*SignedReceipt{storyOf(p, time.Now()).SignedReceipt, archived(pay.ClosedPayment{Payment: p}, time.Now()).SignedReceipt} {
+			if shown == nil || string(shown.Receipt) != receipt || shown.Verified != verified {
+				t.Errorf("%s: %+v", receipt, shown)
+			}
+		}
+	}
+	if shown := storyOf(&pay.Payment{}, time.Now()).SignedReceipt; shown != nil {
+		t.Errorf("without one: %+v", shown)
+	}
+}

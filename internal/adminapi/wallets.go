@@ -19,9 +19,16 @@ type Wallet struct {
 	Network string  `json:"network"`
 	Address *string `json:"address"` // nil without a wallet provider
 	// Balance is in the smallest unit of USDC; nil when it is not known, and Unknown says why.
-	Balance *string   `json:"balance"`
-	Unknown string    `json:"balance_unknown,omitempty"`
-	Created time.Time `json:"created_at"`
+	Balance *string `json:"balance"`
+	Unknown string  `json:"balance_unknown,omitempty"`
+	// Open sums up its open payments, in the same unit: the chain may still take them.
+	Open string `json:"open"`
+	// Shared counts the keys that it is lent to, 1,000 at most. Deployment says that keys of the
+	// operator draw from it unless they have another one.
+	Shared     int       `json:"shared"`
+	Deployment bool      `json:"deployment"`
+	Created    time.Time `json:"created_at"`
+	Deleted    time.Time `json:"deleted_at,omitzero"`
 }
 
 // Wallets is a page of wallets, oldest first.
@@ -38,26 +45,28 @@ const (
 	balancesAtOnce    = 8               // questions to the RPC
 )
 
-// wallets lists those that are in use: GET /purser/wallets?key=&after=&limit=. A page may be short,
-// or empty, and not the last: deleted wallets are read as well.
+// wallets lists those that are in use, or those that were deleted:
+// GET /purser/wallets?key=&deleted=true&after=&limit=. A page may be short, or empty, and not the last:
+// the others are read as well. Those of a key are in the order in which they pay.
 func (p *Purser) wallets(r *http.Request) (any, error) {
 	asked := r.URL.Query()
 	limit, err := pageLimit(asked, DefaultWalletPage, maxWalletPage)
 	if err != nil {
 		return nil, err
 	}
-	list, err := p.walletsOf(r.Context(), asked.Get("key"), asked.Get("after"), limit+1)
+	deleted := asked.Get("deleted") == "true"
+	list, err := p.walletsOf(r.Context(), asked.Get("key"), asked.Get("after"), limit+1, deleted)
 	if err != nil {
 		return nil, err
 	}
 	list, next := cutPage(list, limit, func(w pay.Wallet) string { return w.ID })
-	list = slices.DeleteFunc(list, func(w pay.Wallet) bool { return w.Deleted != nil })
+	list = slices.DeleteFunc(list, func(w pay.Wallet) bool { return (w.Deleted != nil) != deleted })
 	return Wallets{p.shownWallets(r.Context(), list), next}, nil
 }
 
 // walletsOf lists wallets behind the one with id after: those of a key, or without a key those of all
-// keys, with deleted ones.
-func (p *Purser) walletsOf(ctx context.Context, key, after string, limit int) ([]pay.Wallet, error) {
+// keys, with deleted ones. Of a key it lists the live ones that it may use, or its own deleted ones.
+func (p *Purser) walletsOf(ctx context.Context, key, after string, limit int, deleted bool) ([]pay.Wallet, error) {
 	if key == "" {
 		return p.Books.AllWallets(ctx, after, limit)
 	}
@@ -65,8 +74,18 @@ func (p *Purser) walletsOf(ctx context.Context, key, after string, limit int) ([
 	if err != nil {
 		return nil, err
 	}
+	if deleted {
+		list, err := p.Books.AllWallets(ctx, after, limit)
+		for i := range list {
+			if list[i].KeyID != k.ID {
+				list[i].Deleted = nil // another key's is passed over
+			}
+		}
+		return list, err
+	}
 	list, err := p.Books.ListWallets(ctx, k)
-	return slices.DeleteFunc(list, func(w pay.Wallet) bool { return w.ID <= after }), err
+	i := slices.IndexFunc(list, func(w pay.Wallet) bool { return w.ID == after })
+	return list[i+1:], err
 }
 
 // shownWallets are wallets with their balances, as far as the RPC tells them in time. Payments
@@ -82,6 +101,7 @@ func (p *Purser) shownWallets(ctx context.Context, list []pay.Wallet) []Wallet {
 			if shown[i] = unaskedWallet(w, "the RPC did not answer in time"); ctx.Err() == nil {
 				shown[i] = p.shownWallet(ctx, w)
 			}
+			shown[i].Open, shown[i].Shared, shown[i].Deployment = p.drawnFrom(context.WithoutCancel(ctx), w)
 			return nil
 		})
 	}
@@ -89,8 +109,25 @@ func (p *Purser) shownWallets(ctx context.Context, list []pay.Wallet) []Wallet {
 	return shown
 }
 
+// drawnFrom tells what the store knows of a wallet's use. What it cannot tell is as in a wallet without.
+func (p *Purser) drawnFrom(ctx context.Context, w pay.Wallet) (open string, shared int, deployment bool) {
+	sum, err := p.Payer.WalletOpen(ctx, w)
+	keys, err2 := p.Books.WalletKeys(ctx, w.ID, "", searchPage)
+	drawn, err3 := p.Books.DeploymentWallet(ctx, w.Network)
+	if errors.Is(err3, pay.ErrWalletNotFound) {
+		err3 = nil
+	}
+	if err := errors.Join(err, err2, err3); err != nil {
+		p.Log.Warn("use of a wallet not known", "wallet", w.ID, "error", err)
+	}
+	return sum.String(), len(keys), drawn.ID == w.ID
+}
+
 func unaskedWallet(w pay.Wallet, why string) Wallet {
-	s := Wallet{ID: w.ID, KeyID: w.KeyID, Network: w.Network, Unknown: why, Created: w.Created}
+	s := Wallet{ID: w.ID, KeyID: w.KeyID, Network: w.Network, Unknown: why, Open: "0", Created: w.Created}
+	if w.Deleted != nil {
+		s.Deleted = *w.Deleted
+	}
 	if w.Address != nil {
 		s.Address = new(w.Address.String())
 	}
@@ -107,7 +144,7 @@ func (p *Purser) shownWallet(ctx context.Context, w pay.Wallet) Wallet {
 	case errors.Is(err, pay.ErrNoAddress):
 		return unaskedWallet(w, "it has no address: no wallet provider is configured (PURSER_WALLETS)")
 	case errors.Is(err, pay.ErrNoChain):
-		return unaskedWallet(w, "no RPC of this network is configured (PURSER_RPC_URL)")
+		return unaskedWallet(w, "no RPC of this network is configured ("+p.Payer.RPCSetting(w.Network)+")")
 	}
 	p.Log.Warn("balance not known", "wallet", w.ID, "network", w.Network, "error", err)
 	return unaskedWallet(w, "the RPC did not tell it; purser's log has the reason")

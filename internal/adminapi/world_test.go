@@ -37,6 +37,8 @@ type world struct {
 	behind atomic.Int64 // how far its clock is behind, in nanoseconds
 	mu     sync.Mutex
 	log    bytes.Buffer
+
+	configured []adminapi.ConfiguredKey
 }
 
 // settles settles every payload.
@@ -57,6 +59,11 @@ func (s *settles) Settle(context.Context, pay.Exchange) (pay.SettleAnswer, error
 func newWorld(t *testing.T, change ...func(*pay.Options)) *world {
 	t.Helper()
 	t.Parallel()
+	return newWorldIn(t, change...)
+}
+
+func newWorldIn(t *testing.T, change ...func(*pay.Options)) *world {
+	t.Helper()
 	w := &world{t: t, socket: filepath.Join(t.TempDir(), "s")}
 	w.store = memory.New(memory.Options{Clock: w.now})
 	base, _ := x402.NetworkByWire("base")
@@ -64,7 +71,7 @@ func newWorld(t *testing.T, change ...func(*pay.Options)) *world {
 	o := pay.Options{
 		Logger: log, Store: w.store, Wallets: signer.NewLocal(w.store), Facilitator: new(settles), Clock: w.now,
 		Networks: []x402.Network{base},
-		Names:    pay.Names{RPC: "PURSER_RPC_URL"},
+		Names:    pay.Names{RPC: func(string) string { return "PURSER_RPC_URL" }},
 		DefaultPolicy: pay.Policy{
 			MaxPayment:  pay.CapOf(x402.NewAmount(1_000_000)),
 			DailyBudget: pay.CapOf(x402.NewAmount(10_000_000)),
@@ -83,11 +90,12 @@ func newWorld(t *testing.T, change ...func(*pay.Options)) *world {
 	w.must(err)
 	w.Purser = &adminapi.Purser{
 		Payer: payer, Books: kept, Store: w.store, Chain: o.Chain, Networks: o.Networks, Log: log, Place: "purser.db",
-		Keys:     operatorkeys.Keys{Books: kept, Network: "base", Dir: t.TempDir(), Log: log},
+		Keys:     operatorkeys.Keys{Books: kept, Network: "base", Log: log},
 		ProxyURL: func() string { return "" }, Root: func() []byte { return nil },
-		Registration: func() *adminapi.RegistrationStatus { return &adminapi.RegistrationStatus{Open: true} },
-		Quotas:       func(context.Context) (*adminapi.QuotaStatus, error) { return nil, nil },
-		Enter:        func() error { return nil }, Leave: func() {},
+		Registration:   func() *adminapi.RegistrationStatus { return &adminapi.RegistrationStatus{Open: true} },
+		Quotas:         func(context.Context) (*adminapi.QuotaStatus, error) { return nil, nil },
+		ConfiguredKeys: func() []adminapi.ConfiguredKey { return w.configured },
+		Enter:          func() error { return nil }, Leave: func() {},
 	}
 	handler := &adminapi.Handler{
 		Version: "v1", Serving: func() *adminapi.Purser { return w.Purser },

@@ -37,6 +37,11 @@ type lists interface {
 	AllWallets(ctx context.Context, after string, limit int) ([]pay.Wallet, error)
 	ClosedPayments(ctx context.Context, q pay.ClosedQuery) (pay.ClosedPage, error)
 	AuditEntries(ctx context.Context, q pay.AuditQuery) ([]pay.AuditEntry, error)
+	DeploymentWallet(ctx context.Context, network string) (pay.Wallet, error)
+	ExecKey(ctx context.Context) (pay.Key, error)
+	Wallet(ctx context.Context, id string) (pay.Wallet, error)
+	WalletByAddress(ctx context.Context, address x402.Address) (pay.Wallet, error)
+	WalletKeys(ctx context.Context, walletID, after string, limit int) ([]string, error)
 	DeleteSession(ctx context.Context, id string) error
 	Key(ctx context.Context, id string) (pay.Key, error)
 	Organization(ctx context.Context, id string) (pay.Organization, error)

@@ -20,7 +20,7 @@ type KeyRequest struct {
 	OrganizationID string // privileged
 	Plan           pay.PlanName
 	Policy         *pay.Policy
-	Operator       bool // see [pay.Key]
+	Operator, Exec bool // see [pay.Key]
 }
 
 // KeyBySecret finds the key with this secret, revoked or not: ErrKeyNotFound.
@@ -89,7 +89,7 @@ func (b *Books) CreateKey(ctx context.Context, r KeyRequest) (pay.Key, string, e
 	k, err := b.store.CreateKey(ctx, pay.NewKey{
 		Key: pay.Key{
 			ID: id.String(), Label: r.Label, OrganizationID: r.OrganizationID,
-			Created: b.now().UTC(), Policy: r.Policy, Operator: r.Operator,
+			Created: b.now().UTC(), Policy: r.Policy, Operator: r.Operator, Exec: r.Exec,
 		},
 		Secret: secret, Plan: r.Plan, Plans: b.plans,
 	})

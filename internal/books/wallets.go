@@ -12,8 +12,14 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// CreateWallet makes a wallet, by default on base. *InputError, ErrWalletLimit, ErrKeyRevoked.
+// CreateWallet makes a wallet, by default on base. *InputError, ErrWalletLimit, ErrKeyRevoked,
+// *SignerError.
 func (b *Books) CreateWallet(ctx context.Context, k pay.Key, network string) (pay.Wallet, error) {
+	return b.addWallet(ctx, k, network, false, b.wallets.Create)
+}
+
+// addWallet stores a wallet that provide makes.
+func (b *Books) addWallet(ctx context.Context, k pay.Key, network string, imported bool, provide provides) (pay.Wallet, error) {
 	if network == "" {
 		network = "base"
 	}
@@ -32,15 +38,30 @@ func (b *Books) CreateWallet(ctx context.Context, k pay.Key, network string) (pa
 	if err != nil {
 		return pay.Wallet{}, fmt.Errorf("naming a wallet: %w", err)
 	}
-	made, err := b.wallets.Create(ctx, id.String(), network)
+	for tries := 1; ; tries++ {
+		w, err := b.createWallet(ctx, k, id.String(), network, imported, provide)
+		if !errors.Is(err, pay.ErrAddressTaken) || imported || tries == maxLost {
+			return w, err
+		}
+	}
+}
+
+// maxLost bounds how often a creation chooses again. A provider that lends accounts may choose one
+// that another creation takes first.
+const maxLost = 100
+
+// provides makes a new wallet's key, or finds it.
+type provides func(ctx context.Context, id, network string) (pay.ProvidedWallet, error)
+
+func (b *Books) createWallet(ctx context.Context, k pay.Key, id, network string, imported bool, provide provides) (pay.Wallet, error) {
+	made, err := provide(ctx, id, network)
 	if err != nil {
 		return pay.Wallet{}, fmt.Errorf("creating a wallet with provider %s: %w", b.wallets.Name(), err)
 	}
 	w := pay.Wallet{
-		ID: id.String(), KeyID: k.ID, ProviderID: made.ProviderID, Network: network,
-		Address: made.Address, Created: b.now().UTC(),
+		ID: id, KeyID: k.ID, ProviderID: made.ProviderID, Network: network, Address: made.Address, Created: b.now().UTC(),
 	}
-	return w, b.store.CreateWallet(ctx, pay.NewWallet{Wallet: w, Secret: made.Secret, Plans: b.plans}, pay.UnclaimedWallets)
+	return w, b.store.CreateWallet(ctx, pay.NewWallet{Wallet: w, Secret: made.Secret, Plans: b.plans, Imported: imported}, pay.UnclaimedWallets)
 }
 
 func (b *Books) roomForWallet(ctx context.Context, k pay.Key) error {
@@ -59,7 +80,10 @@ func (b *Books) roomForWallet(ctx context.Context, k pay.Key) error {
 	return err
 }
 
-// ListWallets lists the key's live wallets, oldest first.
+// Provider names the wallet provider in use.
+func (b *Books) Provider() string { return b.wallets.Name() }
+
+// ListWallets lists the live wallets that the key may use, in the order in which they pay.
 func (b *Books) ListWallets(ctx context.Context, k pay.Key) ([]pay.Wallet, error) {
 	return b.store.Wallets(ctx, k.ID)
 }

@@ -22,8 +22,8 @@ type world struct {
 	t           *testing.T
 	payer       *pay.Payer
 	facilitator *facilitator
-	key         pay.Key // unclaimed, with a wallet
-	clock       time.Time
+	key         pay.Key      // unclaimed, with a wallet
+	later       atomic.Int64 // than the beginning of the test, in nanoseconds; ends of payments read the clock meanwhile
 }
 
 // facilitator settles every payload, or answers nothing.
@@ -45,13 +45,15 @@ func (f *facilitator) Settle(context.Context, pay.Exchange) (pay.SettleAnswer, e
 	return pay.SettleAnswer{Success: true, Transaction: fmt.Sprintf("0x%064x", f.settled.Add(1)), Network: "eip155:8453"}, nil
 }
 
-func (w *world) now() time.Time { return w.clock }
+func (w *world) now() time.Time {
+	return time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC).Add(time.Duration(w.later.Load()))
+}
 
-func (w *world) advance(d time.Duration) { w.clock = w.clock.Add(d) }
+func (w *world) advance(d time.Duration) { w.later.Add(int64(d)) }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{t: t, facilitator: new(facilitator), clock: time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)}
+	w := &world{t: t, facilitator: new(facilitator)}
 	store := memory.New(memory.Options{Clock: w.now})
 	wallets := signer.NewLocal(store)
 	var err error

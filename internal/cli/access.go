@@ -13,10 +13,12 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/purserpay/purser/internal/adminapi"
+	"github.com/purserpay/purser/internal/agent"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
@@ -30,11 +32,14 @@ const (
 // accessFlags holds the flags that say who pays, and where.
 type accessFlags struct{ key, keyFile, task, proxy string }
 
-func newAccessFlags(c *cobra.Command) *accessFlags {
+// execTask labels what `purser exec` pays for, unless the caller names a task.
+const execTask = "exec"
+
+func newAccessFlags(c *cobra.Command, task string) *accessFlags {
 	f := new(accessFlags)
 	c.Flags().StringVar(&f.key, "key", "", "API key that pays (default: purser's exec key)")
 	c.Flags().StringVar(&f.keyFile, "key-file", "", "file with the API key that pays, which keeps it out of the shell's history")
-	c.Flags().StringVar(&f.task, "task", "exec",
+	c.Flags().StringVar(&f.task, "task", task,
 		"label of the budget that payments fall under: 1 to 64 characters of A-Z a-z 0-9 . _ -")
 	c.Flags().StringVar(&f.proxy, "proxy", "", "URL of the proxy (default: as purser says; with a key of yours "+
 		"http://PURSER_BIND:PURSER_PORT, else http://"+DefaultBind+":"+DefaultPort+")")
@@ -49,7 +54,12 @@ type access struct {
 	notice    string // for people
 }
 
-func (env *Env) findAccess(c *cobra.Command, f *accessFlags) (a access, err error) {
+// client returns a client of the purser that was found. The time bounds each exchange.
+func (a access) client(bound time.Duration) *agent.Client {
+	return &agent.Client{Proxy: a.proxy, Key: a.key, Task: a.task, Root: a.root, Timeout: bound}
+}
+
+func (env *Env) findAccess(ctx context.Context, c *cobra.Command, f *accessFlags) (a access, err error) {
 	a.task = f.task
 	if !pay.ValidTask(a.task) {
 		return a, fmt.Errorf("--task %q is not 1 to 64 characters of A-Z a-z 0-9 . _ -", a.task)
@@ -67,12 +77,12 @@ func (env *Env) findAccess(c *cobra.Command, f *accessFlags) (a access, err erro
 		if err != nil {
 			return a, fmt.Errorf("--key-file: %w", err)
 		}
-		err = a.withKey(c.Context(), env, "key-file", text)
+		err = a.withKey(ctx, env, "key-file", text)
 		return a, err
 	case key:
-		err = a.withKey(c.Context(), env, "key", f.key)
+		err = a.withKey(ctx, env, "key", f.key)
 	default:
-		err = a.withExecKey(c, env)
+		err = a.withExecKey(ctx, c, env)
 	}
 	return a, err
 }
@@ -103,13 +113,13 @@ func (a *access) withKey(ctx context.Context, env *Env, flag, key string) (err e
 	return err
 }
 
-func (a *access) withExecKey(c *cobra.Command, env *Env) error {
+func (a *access) withExecKey(ctx context.Context, c *cobra.Command, env *Env) error {
 	client, err := env.adminOf(c)
 	if err != nil {
 		return err
 	}
 	var exec adminapi.Exec
-	if err := client.call(c.Context(), http.MethodPost, "/purser/exec", struct{}{}, &exec); err != nil {
+	if err := client.call(ctx, http.MethodPost, "/purser/exec", struct{}{}, &exec); err != nil {
 		return err
 	}
 	if a.proxy == nil {
@@ -178,7 +188,7 @@ func (env *Env) fetchRoot(ctx context.Context, proxy *url.URL) ([]byte, error) {
 		if of, is := errors.AsType[*url.Error](err); is {
 			err = of.Err
 		}
-		return nil, fmt.Errorf("no answer from purser at %s: %w (is it running? --proxy names another address)", proxy, err)
+		return nil, fmt.Errorf("%w at %s: %w (is it running? --proxy names another address)", errNoAnswer, proxy, err)
 	}
 	defer func() { _ = resp.Body.Close() }()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxRoot))

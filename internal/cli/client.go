@@ -61,10 +61,12 @@ func (env *Env) newAdminClient(address string) (*adminClient, error) {
 	return c, nil
 }
 
+func (env *Env) askTime() time.Duration { return cmp.Or(env.AskTime, askTime) }
+
 // httpClient returns a client that follows no redirection.
 func (env *Env) httpClient(t *http.Transport) *http.Client {
 	return &http.Client{
-		Timeout: cmp.Or(env.AskTime, askTime), Transport: t,
+		Timeout: env.askTime(), Transport: t,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }
@@ -156,6 +158,9 @@ func (c *adminClient) send(ctx context.Context, method, path string, body any) (
 	return nil, errors.New(problem.Error)
 }
 
+// errNoAnswer says that nothing answers where purser is looked for. It may come up later.
+var errNoAnswer = errors.New("no answer from purser")
+
 func (c *adminClient) unreachable(err error) error {
 	of, asked := errors.AsType[*url.Error](err)
 	if op, is := errors.AsType[*net.OpError](err); is {
@@ -172,5 +177,5 @@ func (c *adminClient) unreachable(err error) error {
 	case strings.HasPrefix(c.address, "unix/") && errors.Is(err, fs.ErrNotExist):
 		advice = "is purser running, and was it started in this folder? --admin or " + adminapi.AddressVariable + " name another address"
 	}
-	return fmt.Errorf("no answer from purser's admin endpoint %s: %w (%s)", c.address, err, advice)
+	return fmt.Errorf("%w's admin endpoint %s: %w (%s)", errNoAnswer, c.address, err, advice)
 }

@@ -20,16 +20,29 @@ type Command struct {
 	Setup                    func(*cobra.Command)
 }
 
-// Commands returns all commands.
+// Commands returns all commands. Each reads the files of variables first.
 func (env *Env) Commands() []Command {
+	list := env.commands()
+	for i, command := range list {
+		list[i].Setup = func(c *cobra.Command) {
+			command.Setup(c)
+			env.reads(c, statusOf(command.Name))
+		}
+	}
+	return list
+}
+
+func (env *Env) commands() []Command {
 	return []Command{
 		{"exec", "[flags] [--] COMMAND [ARGUMENTS…]", "Runs a program whose requests purser pays for", execHelp, env.execCommand},
 		{"env", "[flags]", "Prints the environment of a program whose requests purser pays for", envHelp(), env.envCommand},
 		{"limits", "[KEY_ID] [flags]", "Shows or changes what API keys may spend", limitsHelp, env.limitsCommand},
 		{"payments", "[flags]", "Lists payments, shows one, or resolves one that was left open", paymentsHelp, env.paymentsCommand},
 		{"doctor", "[flags]", "Attacks a scratch copy of this installation and says what held", doctorHelp, env.doctorCommand},
-		{"keys", "[flags]", "Lists API keys, makes one, or pauses or revokes one", keysHelp, env.keysCommand},
-		{"wallets", "[flags]", "Lists wallets with their balances, or makes one", walletsHelp, env.walletsCommand},
+		{"keys", "[flags]", "Lists API keys, makes one, pauses, revokes or reissues one", keysHelp, env.keysCommand},
+		{"wallets", "[flags]", "Lists wallets, makes, shares, exports, restores one, moves money out, or keeps it in", walletsHelp, env.walletsCommand},
+		{"quote", "URL [flags]", "Asks what a request would cost, and whether purser would pay", quoteHelp, env.quoteCommand},
+		{"mcp", "[flags]", "Serves a running purser to agents, as tools of the Model Context Protocol", mcpHelp, env.mcpCommand},
 		{"spend", "[flags]", "Lists what was spent", spendHelp, env.spendCommand},
 		{"init", "[flags]", "Sets purser up in this folder: configuration, first key and wallet", initHelp, env.initCommand},
 		{"organizations", "[flags]", "Lists organizations, or moves one to another plan", organizationsHelp, env.organizationsCommand},
@@ -39,6 +52,7 @@ func (env *Env) Commands() []Command {
 		{"compact", "[FILE] [flags]", "Makes the database of a stopped purser as small as it can be", compactHelp, env.compactCommand},
 		{"reconcile", "[flags]", "Shows whether a restored database is reconciled with the chain", reconcileHelp, env.reconcileCommand},
 		{"rpc", "[flags]", "Shows the blocks that the RPC must have", rpcHelp, env.rpcCommand},
+		{"rotate", "[flags]", "Shows or replaces the keys that guard secrets", rotateHelp, env.rotateCommand},
 		{"pause", "[flags]", "Stops all new payments", pauseHelp, env.pauseCommand},
 		{"resume", "[flags]", "Lets payments begin again after a pause", resumeHelp, env.resumeCommand},
 		{"audit", "[flags]", "Lists who changed what", auditHelp, env.auditCommand},

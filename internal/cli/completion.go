@@ -56,6 +56,13 @@ func (env *Env) keyIDs() cobra.CompletionFunc {
 	return ids(env, "keys", url.Values{}, row, operatorkeys.ExecLabel)
 }
 
+// walletIDs completes ids of wallets: of deleted ones if deleted is "true".
+func (env *Env) walletIDs(deleted string) cobra.CompletionFunc {
+	return ids(env, "wallets", url.Values{"deleted": {deleted}}, func(w adminapi.Wallet) (id, what string) {
+		return w.ID, w.Network + ", " + walletCells(w)[3]
+	})
+}
+
 func (env *Env) paymentIDs(ask url.Values) cobra.CompletionFunc {
 	return ids(env, "payments", ask, func(p adminapi.Payment) (id, what string) {
 		return p.ID, paymentLabels(p) + ", " + paymentMoney(p) + ", " + p.Host

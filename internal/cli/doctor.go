@@ -84,12 +84,15 @@ func (env *Env) examine(c *cobra.Command, f doctorFlags) (status int, err error)
 	if f.list {
 		return 0, show(c.OutOrStdout(), false, doctor.Attacks(f.all), writeAttacks)
 	}
-	config, err := env.LoadConfig(f.config, f.adapter)
-	if err != nil {
-		return doctorUnmade, err
+	file := env.configFile(c)
+	if file == "" {
+		return doctorUnmade, env.errNothing()
 	}
-	if len(config) == 0 {
-		return doctorUnmade, errors.New("no configuration: name the file that 'purser run' is given with --config")
+	warn(c, append(env.change.Warnings(), env.unknown(file)...))
+	env.Caddy.Hush()
+	config, _, _, err := env.Caddy.LoadConfig(file, f.adapter)
+	if err != nil {
+		return doctorUnmade, mistake(err, file, env.Layer)
 	}
 	program, err := os.Executable()
 	if err != nil {

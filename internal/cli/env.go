@@ -6,6 +6,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"time"
+
+	"github.com/purserpay/purser/internal/environment"
 )
 
 // Env holds what commands use of the process that runs them, so that tests can run many at once.
@@ -16,12 +18,17 @@ type Env struct {
 	Now     func() time.Time
 	Dir     string        // the working directory; "" is the process's
 	AskTime time.Duration // bounds a question to a running purser; 0: 5 s
+	Version string        // of the program
 	// Become turns this process into a program, or runs it and returns its exit status.
 	Become func(path string, args, environ []string) (status int, err error)
-	// LoadConfig returns the configuration that a server would run, as JSON.
-	LoadConfig func(file, adapter string) ([]byte, error)
+	Caddy  Caddy
+	Layer  *environment.Layer // of files over the variables above
+	Server *Server            // what this process serves
 	// MakeKey makes the exec key in the database that the variables name.
 	MakeKey func(ctx context.Context) (FirstKey, error)
+
+	named  []string           // files of variables that the command was given
+	change environment.Change // what the command's files changed
 }
 
 func (env *Env) path(path string) string {

@@ -53,7 +53,7 @@ const (
 )
 
 func (env *Env) execCommand(c *cobra.Command) {
-	flags := newAccessFlags(c)
+	flags := newAccessFlags(c, execTask)
 	c.Flags().SetInterspersed(false) // flags behind the program are the program's
 	c.Args = cobra.ArbitraryArgs
 	run(c, execFailed, func(c *cobra.Command, args []string) error { return env.becomes(c, flags, args) })
@@ -73,7 +73,7 @@ func (env *Env) becomes(c *cobra.Command, flags *accessFlags, args []string) err
 	if err != nil {
 		return err
 	}
-	environ := e.Apply(withoutOwn(env.Environ(), runtime.GOOS == "windows"))
+	environ := e.Apply(withoutOwn(env.inherited(), runtime.GOOS == "windows"))
 	if warning := env.oldNode(c.Context(), path, args[0], environ); warning != "" {
 		say(c, "%s", warning)
 	}
@@ -121,12 +121,12 @@ func cannotRun(name string, err error) *Exit {
 
 // environment makes the environment of a program, and tells people its warnings.
 func (env *Env) environment(c *cobra.Command, flags *accessFlags) (agentenv.Environment, error) {
-	a, err := env.findAccess(c, flags)
+	a, err := env.findAccess(c.Context(), c, flags)
 	if err != nil {
 		return agentenv.Environment{}, err
 	}
 	e, err := agentenv.New(agentenv.Options{
-		Proxy: a.proxy, Key: a.key, Task: a.task, Root: a.root, Environ: env.Environ(),
+		Proxy: a.proxy, Key: a.key, Task: a.task, Root: a.root, Environ: env.inherited(),
 	})
 	if err != nil {
 		return agentenv.Environment{}, err
@@ -159,7 +159,7 @@ See 'purser exec --help' for the flags, and for what heeds these variables.`
 }
 
 func (env *Env) envCommand(c *cobra.Command) {
-	flags := newAccessFlags(c)
+	flags := newAccessFlags(c, execTask)
 	shell := c.Flags().String("shell", "sh", "what to print: "+strings.Join(agentenv.Shells, ", "))
 	oneOf(c, "shell", agentenv.Shells...)
 	Run(c, func(c *cobra.Command, _ []string) error {

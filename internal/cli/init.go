@@ -28,10 +28,10 @@ address to fund and what to run next.
 
 What a flag says is not asked for. The Caddyfile is the one that purser is shipped with, with
 your address and limits in it. purser.env, which only you may read, has the URLs, because
-those often hold a key.
+those often hold a key. All commands read it in this folder.
 
 The key is the one that 'purser exec' pays with. It can pay through the proxy only, and is
-kept in the data directory (PURSER_DATA_DIR, else ./purser-data). While a purser runs, it is
+kept in the database, encrypted (in PURSER_DATA_DIR, else ./purser-data). While a purser runs, it is
 asked to make the key, else its database is opened here. Master key, store and wallets are
 those of the environment, as for 'purser run'.
 

@@ -44,8 +44,7 @@ func (env *Env) initNetwork() (x402.Network, x402.Asset) {
 }
 
 func networkTitle(n x402.Network) string {
-	title := map[string]string{"base": "Base", "base-sepolia": "Base Sepolia"}[n.Name]
-	return fmt.Sprintf("%s (chain %d)", cmp.Or(title, n.Name), n.ChainID)
+	return fmt.Sprintf("%s (chain %d)", n.Title, n.ChainID)
 }
 
 func checkRPC(ctx context.Context, env *Env, told initAnswers) string {

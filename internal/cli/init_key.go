@@ -24,7 +24,6 @@ type FirstKey struct {
 	ID      string
 	Address string // empty without a wallet provider
 	Network string
-	Secret  string // path of the file with the secret; empty when a running purser keeps it
 	Dir     string // data directory; empty when a running purser has it
 	Master  string // path of the generated master key; empty when it comes from elsewhere
 	Old     bool   // it was there before
@@ -61,9 +60,6 @@ func (k FirstKey) next(ctx context.Context, env *Env, told initAnswers) string {
 		made = "Wrote %s and %s. The key that was here stays, with its wallet and the books"
 	}
 	fmt.Fprintf(&b, "\n"+made+":\n\n    %s\n", initCaddyfile, initEnvFile, label(k.ID))
-	if k.Secret != "" {
-		fmt.Fprintf(&b, "    kept in %s, beside the database and its master key\n", env.shortPath(k.Secret))
-	}
 	if k.Master != "" {
 		fmt.Fprintf(&b, "\nBack up %s now, somewhere else: without it the wallet is lost.\n", env.shortPath(k.Master))
 	}
@@ -77,10 +73,10 @@ func (k FirstKey) next(ctx context.Context, env *Env, told initAnswers) string {
 	}
 	k.writeFund(&b, faucet, sandbox)
 	if k.running == "" {
-		fmt.Fprintf(&b, "\nStart purser in this folder:\n\n    purser run --envfile %s\n", initEnvFile)
+		fmt.Fprintf(&b, "\nStart purser in this folder:\n\n    purser run\n")
 	} else {
-		fmt.Fprintf(&b, "\nThe purser that runs (%s) has the key. If it is this folder's, restart it to use the files;\n"+
-			"`purser reload` takes the %s, without %s.\n", k.running, initCaddyfile, initEnvFile)
+		fmt.Fprintf(&b, "\nThe purser that runs (%s) has the key. If it is this folder's, `purser reload`\n"+
+			"makes it read the files.\n", k.running)
 	}
 	fmt.Fprintf(&b, `
 Then, in another terminal, in this folder:

@@ -113,7 +113,8 @@ func readLimit(text string) (string, error) {
 const documentation = "https://github.com/purserpay/purser/blob/main/docs/"
 
 // caddyfileHead is in front of what init writes, instead of what the shipped file says of itself.
-const caddyfileHead = `# Made by 'purser init'. Start it in this folder: purser run --envfile ` + initEnvFile + `
+const caddyfileHead = `# Made by 'purser init'. Start it in this folder: purser run
+# The variables are in ` + initEnvFile + `.
 # All there is to set: ` + documentation + `configuration.md
 #
 # {$NAME:default} is read when this file is. Everything else purser reads itself when it runs,
@@ -158,14 +159,14 @@ func (told initAnswers) caddyfile() (string, error) {
 	return text, nil
 }
 
-// envFile returns the answers that may hold secrets, as `purser run --envfile` and service managers
-// read them.
+// envFile returns the answers that may hold secrets, as purser and service managers read
+// them.
 func (told initAnswers) envFile() string {
 	var b strings.Builder
-	b.WriteString("# Variables of purser: purser run --envfile " + initEnvFile + "\n" +
+	b.WriteString("# Variables of purser, for its commands in this folder; 'purser reload' takes changes.\n" +
 		"# All there are: " + documentation + "configuration.md\n")
 	for _, v := range []struct{ flag, variable, what string }{
-		{"rpc", rpcURLVariable, "JSON-RPC of Base, for balances and evidence"},
+		{"rpc", rpcURLVariable, "JSON-RPC of the first network, for balances and evidence"},
 		{"facilitator", facilitatorURLVariable, "x402 facilitator, for payments that purser settles itself"},
 	} {
 		lead := ""

@@ -15,13 +15,13 @@ import (
 func firstKey(dir string) (cli.FirstKey, error) {
 	data := filepath.Join(dir, "purser-data")
 	k := cli.FirstKey{
-		ID: "0199", Address: "0x" + strings.Repeat("7", 40), Network: "base", Dir: data, Secret: filepath.Join(data, "exec.key"),
+		ID: "0199", Address: "0x" + strings.Repeat("7", 40), Network: "base", Dir: data,
 		Master: filepath.Join(data, "master.key"),
 	}
 	if err := os.MkdirAll(data, 0o700); err != nil {
 		return k, err
 	}
-	for _, file := range []string{k.Secret, k.Master} {
+	for _, file := range []string{k.Master} {
 		if err := os.WriteFile(file, []byte("x\n"), 0o600); err != nil {
 			return k, err
 		}

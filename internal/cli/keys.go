@@ -23,12 +23,14 @@ it is made.
     $ purser keys revoke 0199…`
 
 const keysCreateHelp = `
-Makes an API key with a wallet and prints it. Keep it now: it is stored as a hash and not
-shown again. The flags for limits are those of 'purser limits'. What they do not set is as the
+Makes an API key and prints it. Keep it now: it is stored as a hash and not shown again.
+It draws from the deployment's wallet ('purser wallets --help'), or from the one that --wallet
+names; --wallet new makes one for it alone. The flags for limits are those of 'purser limits'. What they do not set is as the
 configured defaults say, at every door, the REST API as well. No plan bounds its payments.
 
     $ purser keys create --label research --daily-budget 5 --door proxy
-    $ purser keys create --label ci --network base-sepolia --json`
+    $ purser keys create --label ci --network base-sepolia --json
+    $ purser keys create --label customer-7 --wallet new`
 
 func (env *Env) keysCommand(c *cobra.Command) {
 	a := env.asks(c)
@@ -46,6 +48,7 @@ func (env *Env) keysCommand(c *cobra.Command) {
 		}.print(a)
 	})
 	createKeyCommand(a)
+	reissueKeyCommand(a)
 	stopKeyCommands(a)
 }
 
@@ -71,13 +74,15 @@ func summary(own *pay.Policy) string {
 }
 
 func createKeyCommand(keys *asking) {
-	a := keys.sub("create", "Makes an API key with a wallet", keysCreateHelp, cobra.NoArgs)
+	a := keys.sub("create", "Makes an API key that can pay", keysCreateHelp, cobra.NoArgs)
 	name := a.Flags().String("label", "", "what the key is for; up to 200 characters")
 	network := a.networkFlag("network of its wallet")
+	wallet := a.Flags().String("wallet", "", "wallet that it draws from, by id or address, or new for one of its own (default: the deployment's)")
+	exec := a.Flags().Bool("exec", false, "make another exec key in the place of a revoked one")
 	a.jsonFlag(printsJSON)
 	limits := changeFlags(a.Command, nil)
 	a.runs(func([]string) error {
-		body := map[string]any{"label": *name, "network": *network}
+		body := map[string]any{"label": *name, "network": *network, "wallet": *wallet, "exec": *exec}
 		patch, err := limits()
 		if err != nil {
 			return err
@@ -99,9 +104,13 @@ func writeCreatedKey(t *table, k adminapi.CreatedKey) {
 	t.row("label", orDash(k.Label))
 	t.row("network", k.Network)
 	t.row("address", address)
+	funded := "send USDC on %s to the address"
+	if k.Lent {
+		funded = "the address is that of a shared wallet; fund it with USDC on %s, unless you have"
+	}
 	fmt.Fprintf(t, `
 Keep the key now: it is not shown again. Then:
-  send USDC on %s to the address
+  `+funded+`
   purser limits %s              what it may spend
   purser exec --key-file FILE -- CMD   runs a program that it pays for, with the key in FILE
 `, label(k.Network), label(k.ID))

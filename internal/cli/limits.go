@@ -73,8 +73,10 @@ var limitLists = []listFlag{
 	{"door", "doors", "door that the key may pay through: proxy, transport or api; repeatable", readList},
 	{"allow-host", "allow_hosts", "pay only this host, such as api.example.com or *.example.com; repeatable", readList},
 	{"deny-host", "deny_hosts", "never pay this host; repeatable", readList},
+	{"sign-in-host", "sign_in_hosts", "sign in to this host instead of paying again for what was paid; repeatable", readList},
 	{"allow-payee", "allow_payees", "pay only this address; repeatable", readList},
 	{"deny-payee", "deny_payees", "never pay this address; repeatable", readList},
+	{"offer-signer", "offer_signers", "address that signs offers for a seller that is paid at another one; repeatable", readList},
 	{"host", "hosts", "limits of a host, as 'api.example.com=daily:2,max:0.1'; repeatable", readParts},
 	{"task", "tasks", "limits of a task, as 'nightly=daily:1,monthly:off'; repeatable", readParts},
 }

@@ -1,10 +1,8 @@
 package cli
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"strings"
@@ -40,7 +38,7 @@ that have left are still served, and everything of it can be read.
 const keysRevokeHelp = `
 Revokes a key for ever: it resolves nowhere any more. Payments that it has made are still
 recovered, and you still see them, the key and its wallets. What its wallets hold stays
-there. There is one question, which --yes answers.
+there until 'purser wallets withdraw'. There is one question, which --yes answers.
 
     $ purser keys revoke 0199… --yes`
 
@@ -111,7 +109,7 @@ func stopKeyCommands(keys *asking) {
 			reason = a.reasonFlag()
 		case pay.StopResume:
 		case pay.StopRevoke:
-			yes = a.Flags().BoolP("yes", "y", false, "do not ask")
+			yes = a.yesFlag()
 		}
 		a.runs(func(args []string) error {
 			if err := checkID("KEY", args[0]); err != nil {
@@ -129,7 +127,8 @@ func stopKeyCommands(keys *asking) {
 					return err
 				}
 				if !*yes && k.Revoked.IsZero() {
-					if err := confirmRevoke(a.Command, k); err != nil {
+					question := fmt.Sprintf("Revoke %s (%s) for ever? Programs that have it cannot pay any more.", k.ID, orDash(k.Label))
+					if err := a.confirm(question, "nothing was revoked"); err != nil {
 						return err
 					}
 				}
@@ -142,17 +141,4 @@ func stopKeyCommands(keys *asking) {
 			})
 		})
 	}
-}
-
-func confirmRevoke(c *cobra.Command, k adminapi.Key) error {
-	_, _ = fmt.Fprintf(c.ErrOrStderr(), "Revoke %s (%s) for ever? Programs that have it cannot pay any more. Type yes: ",
-		label(k.ID), label(orDash(k.Label)))
-	answer, err := bufio.NewReader(io.LimitReader(c.InOrStdin(), 1024)).ReadString('\n')
-	if err != nil && !errors.Is(err, io.EOF) {
-		return fmt.Errorf("reading the answer: %w", err)
-	}
-	if strings.TrimSpace(answer) != "yes" {
-		return errors.New("nothing was revoked; --yes answers the question")
-	}
-	return nil
 }

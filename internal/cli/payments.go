@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -119,9 +120,10 @@ func paymentLabels(p adminapi.Payment) string {
 }
 
 func paymentMoney(p adminapi.Payment) string {
-	amount, err := x402.ParseAmount(p.Amount)
+	text := cmp.Or(p.Charged, p.Amount) // what has moved, or can
+	amount, err := x402.ParseAmount(text)
 	if err != nil {
-		return p.Amount + " (smallest unit)"
+		return text + " (smallest unit)"
 	}
 	return amount.Format(usdcDecimals) + " " + p.Currency // all pinned assets are USDC
 }
@@ -134,6 +136,9 @@ func writeStory(t *table, s adminapi.Story) {
 	t.some("payment", s.ID)
 	t.some("state", paymentLabels(s.Payment))
 	t.some("amount", paymentMoney(s.Payment))
+	if s.Charged != "" {
+		t.some("of at most", units(s.Amount)+" "+s.Currency)
+	}
 	t.some("pays", s.PayTo)
 	t.some("from", s.From)
 	t.some("network", s.Network)
@@ -153,6 +158,13 @@ func writeStory(t *table, s adminapi.Story) {
 		t.some("known", known)
 	}
 	t.some("spend event", s.EventID)
+	if r := s.SignedReceipt; r != nil {
+		word := "verified"
+		if !r.Verified {
+			word = "not verified"
+		}
+		t.row("signed receipt", word+": "+string(r.Receipt))
+	}
 	t.some("reason", s.Reason)
 	t.some("facilitator", string(s.Detail))
 	if s.Lease != nil {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/purserpay/purser/internal/adminapi"
@@ -18,6 +19,22 @@ func TestStatusSaysWhatIsWrong(t *testing.T) {
 		if got := unwellText(s); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
+	}
+}
+
+// A payment of scheme upto shows what has moved, and what could have.
+func TestChargedPayment(t *testing.T) {
+	t.Parallel()
+	p := adminapi.Payment{Amount: "10000", Currency: "USDC"}
+	if got := paymentMoney(p); got != "0.01 USDC" {
+		t.Errorf("an exact payment shows %q", got)
+	}
+	p.Charged = "1234"
+	var told strings.Builder
+	table := newTable(&told)
+	writeStory(table, adminapi.Story{Payment: p})
+	if err := table.Flush(); err != nil || !strings.Contains(told.String(), "0.001234 USDC") || !strings.Contains(told.String(), "of at most") {
+		t.Errorf("%v: %s", err, told.String())
 	}
 }
 

@@ -83,6 +83,7 @@ func more(p pay.Policy) (all []string) {
 	add("hosts", len(p.AllowHosts)+len(p.DenyHosts)+len(p.Hosts) > 0)
 	add("payees", len(p.AllowPayees)+len(p.DenyPayees) > 0)
 	add("tasks", len(p.Tasks) > 0)
+	add("sign-in", len(p.SignInHosts) > 0)
 	add("price-guard", p.PriceGuard != nil && *p.PriceGuard > 0)
 	return all
 }
@@ -146,7 +147,9 @@ func limitRows(policies []pay.Policy) []limitRow {
 		{"doors", func(p pay.Policy) string { return joined(p.Doors) }, true},
 		{"allowed hosts", func(p pay.Policy) string { return joined(p.AllowHosts) }, false},
 		{"denied hosts", func(p pay.Policy) string { return joined(p.DenyHosts) }, false},
+		{"sign-in hosts", func(p pay.Policy) string { return joined(p.SignInHosts) }, false},
 		{"allowed payees", func(p pay.Policy) string { return joined(p.AllowPayees) }, false},
+		{"offer signers", func(p pay.Policy) string { return joined(p.OfferSigners) }, false},
 		{"denied payees", func(p pay.Policy) string { return joined(p.DenyPayees) }, false},
 	}
 	parts := func(kind string, of func(pay.Policy) map[string]pay.Budget) {

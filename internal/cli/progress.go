@@ -33,8 +33,11 @@ func (p *progress) show(over, of int) {
 	if of > 0 {
 		text = fmt.Sprintf("%d of %d attacks are over, %s", over, of, time.Since(p.began).Round(time.Second))
 	}
-	p.aside(func() { p.text = text })
+	p.tell(text)
 }
+
+// tell puts a text on the line.
+func (p *progress) tell(text string) { p.aside(func() { p.text = text }) }
 
 func (p *progress) hide() { p.aside(func() { p.text = "" }) }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/purserpay/purser/internal/adminapi"
+	"github.com/purserpay/purser/pay"
 )
 
 const spendHelp = `
@@ -72,6 +73,9 @@ func (env *Env) spendCommand(c *cobra.Command) {
 
 func spendCells(e adminapi.SpendEvent) []string {
 	notes := e.Flags
+	if to, withdrawn := strings.CutPrefix(e.RequestURL, pay.WithdrawalURL); withdrawn {
+		notes = append([]string{"to " + to}, notes...)
+	}
 	if e.Corrects != "" {
 		notes = append([]string{"correction"}, notes...)
 	}

@@ -66,6 +66,7 @@ func unwellText(s adminapi.Status) string {
 		{"facilitator", s.Health.Facilitator},
 		{"RPC", s.Health.RPC},
 		{"second RPC", s.Health.SecondRPC},
+		{"signer", s.Health.Signer},
 		{"clock", s.Health.Clock},
 	} {
 		if probe[1] != "" && probe[1] != "ok" && probe[1] != "none" {
@@ -91,6 +92,9 @@ func writeStatus(t *table, s adminapi.Status) {
 		t.row("clock", h.Clock)
 		t.row("network", h.Network)
 		t.row("wallets", h.Wallets)
+		if h.Signer != "none" {
+			t.row("signer", h.Signer)
+		}
 	}
 	if q := s.Quotas; q != nil {
 		t.row("quotas", fmt.Sprintf("%d of %d used up; fullest: %s, %s of %s payments this month",

@@ -3,6 +3,8 @@ package cli
 import (
 	"errors"
 	"net/http"
+	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -12,16 +14,26 @@ import (
 
 const walletsHelp = `
 Lists the wallets of all keys, or of one, with what they hold, as the chain tells now.
-Without an RPC (PURSER_RPC_URL), or while it does not answer, balances are not known.
+Without an RPC (PURSER_RPC_URL), or while it does not answer, balances are not known. Those of a
+key are in the order in which they pay; some may be another key's, and shared with it.
+
+The deployment's wallet is the first one that a key of yours got on a network: of PURSER_KEY, of
+'purser exec' or 'purser init', or of 'purser keys create'. Later ones draw from it as well unless
+you say otherwise. So there is one address to fund.
 
     $ purser wallets
     $ purser wallets --key exec
     $ purser wallets --key 0199… --json
-    $ purser wallets create --key 0199… --network base`
+    $ purser wallets --deleted
+    $ purser wallets create --key 0199… --network base
+    $ purser wallets withdraw 0199… --to 0x5aAe… --all
+    $ purser wallets authorizations 0199…
+    $ purser wallets cancel 0199…
+    $ purser wallets approve 0199… --amount 25`
 
 const walletsCreateHelp = `
-Makes a wallet for a key, and prints the address to fund. Of several wallets on a network
-the oldest pays.
+Makes a wallet for a key, and prints the address to fund. Of several wallets that a key owns on a
+network the oldest pays, and one that is shared with it comes before all of them.
 
     $ purser wallets create --key 0199… --network base
     $ purser wallets create --key exec --network base-sepolia`
@@ -31,13 +43,25 @@ func (env *Env) walletsCommand(c *cobra.Command) {
 	a.keyFlag("only those of this key: its id, its label or exec")
 	a.limitFlag(0)
 	a.jsonFlag(printsAmounts)
+	deleted := a.Flags().Bool("deleted", false, "those that were deleted, with what is still in them")
 	a.runs(func([]string) error {
+		if *deleted {
+			a.ask.Set("deleted", "true")
+		}
 		return listing[adminapi.Wallet]{
 			name: "wallets", cursor: "after", page: adminapi.DefaultWalletPage,
-			heads: []string{"WALLET", "KEY", "NETWORK", "ADDRESS", "USDC"}, cells: walletCells,
+			heads: []string{"WALLET", "KEY", "NETWORK", "ADDRESS", "USDC", "SHARED WITH"}, cells: walletCells,
 		}.print(a)
 	})
 	createWalletCommand(a)
+	withdrawCommand(a)
+	authorizationsCommand(a)
+	cancelCommand(a)
+	approveCommand(a)
+	exportWalletCommand(a)
+	importWalletCommand(a)
+	restoreWalletCommands(a)
+	shareWalletCommands(a)
 }
 
 func walletCells(w adminapi.Wallet) []string {
@@ -48,7 +72,21 @@ func walletCells(w adminapi.Wallet) []string {
 	if w.Balance != nil {
 		balance = units(*w.Balance)
 	}
-	return []string{w.ID, w.KeyID, w.Network, address, balance}
+	return []string{w.ID, w.KeyID, w.Network, address, balance, sharedWith(w)}
+}
+
+func sharedWith(w adminapi.Wallet) string {
+	text := unlimited
+	switch {
+	case w.Shared == 1:
+		text = "1 key"
+	case w.Shared > 1:
+		text = strconv.Itoa(w.Shared) + " keys"
+	}
+	if w.Deployment {
+		text += ", deployment's"
+	}
+	return strings.TrimPrefix(text, unlimited+", ")
 }
 
 func units(text string) string {

@@ -149,7 +149,7 @@ func factsOf(root object, environ environment) yours {
 	}
 	app, _ := child(root, "apps")["purser"].(object)
 	y.standin = environ.or(text(app, "standin"), "PURSER_STANDIN") == "loopback"
-	y.rpc = environ.or(text(app, "rpc_url"), "PURSER_RPC_URL") != ""
+	y.rpc = hasRPC(app, environ)
 	facilitator, _ := app["facilitator"].(object)
 	y.settles = environ.or(text(facilitator, "url"), "PURSER_FACILITATOR_URL") != ""
 	wallets, _ := app["wallets"].(object)
@@ -188,6 +188,19 @@ func factsOf(root object, environ environment) yours {
 		}
 	}
 	return y
+}
+
+// hasRPC reports whether a network has an RPC.
+func hasRPC(app object, environ environment) bool {
+	if app["network"] != nil || environ.or(text(app, "rpc_url"), "PURSER_RPC_URL") != "" || text(app, "rpc_url_file") != "" {
+		return true
+	}
+	for name, value := range environ {
+		if value != "" && strings.HasPrefix(name, "PURSER_RPC_URL_") {
+			return true
+		}
+	}
+	return false
 }
 
 // number parses a bound. It returns unset for "", and 0 for "off".
@@ -281,7 +294,7 @@ func (s *setup) apps(apps object) {
 func (s *setup) purser(app object, environ environment) {
 	app["data_dir"] = filepath.Join(s.dir, "data")
 	for _, name := range []string{
-		"master_key", "master_key_file", "rpc_url", "rpc_url_2", "internal_secret", "internal_secret_file", "key", "key_file",
+		"master_key", "master_key_file", "rpc_url", "rpc_url_2", "rpc_url_file", "rpc_url_2_file", "network", "internal_secret", "internal_secret_file", "key", "key_file",
 		"oidc_issuer", "oidc_client_id", "oidc_client_secret", "oidc_client_secret_file", "oidc_allow", // no attack signs in
 	} {
 		delete(app, name)
@@ -298,7 +311,7 @@ func (s *setup) purser(app object, environ environment) {
 	app["store"] = kept
 	app["wallets"] = object{"module": "local"}
 	if facilitator, ok := app["facilitator"].(object); ok {
-		for _, name := range []string{"url", "key", "key_file"} {
+		for _, name := range []string{"url", "key", "key_file", "auth"} {
 			delete(facilitator, name)
 		}
 		if text(facilitator, "module") != "http" {

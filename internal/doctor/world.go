@@ -170,7 +170,7 @@ func (p *player) at(door hostile.Door) *hostile.Customer {
 	return p.customer
 }
 
-// enroll makes a customer with money and a world of its own. policy becomes the policy of its key;
+// enroll makes a customer with money, a wallet and a world of its own. policy becomes the policy of its key;
 // nil leaves the configured limits alone.
 func (w *world) enroll(ctx context.Context, at *purser, policy *pay.Policy) (*player, error) {
 	p := &player{purser: at}
@@ -181,7 +181,7 @@ func (w *world) enroll(ctx context.Context, at *purser, policy *pay.Policy) (*pl
 	w.mu.Lock()
 	w.players = append(w.players, p)
 	w.mu.Unlock()
-	body, err := json.Marshal(map[string]any{"label": "doctor", "network": "base", "policy": policy})
+	body, err := json.Marshal(map[string]any{"label": "doctor", "network": "base", "policy": policy, "wallet": "new"})
 	if err != nil {
 		return nil, err
 	}

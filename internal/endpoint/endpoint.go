@@ -90,6 +90,7 @@ func newTransport() *http.Transport {
 // Answer holds a complete answer of any status.
 type Answer struct {
 	Status int
+	Header http.Header
 	Body   []byte
 }
 
@@ -116,10 +117,7 @@ func Repeatable(header http.Header) http.Header {
 // is JSON. Every error is an *Error. The service processes a POST at most once, unless its header is
 // marked by Repeatable.
 func (e *Endpoint) Call(ctx context.Context, method, path string, header http.Header, body []byte) (Answer, error) {
-	target := e.base
-	if path != "" {
-		target = e.base.JoinPath(path)
-	}
+	target := e.Target(path)
 	var sent progress
 	req, err := http.NewRequestWithContext(sent.watch(ctx), method, target.String(), bytes.NewReader(body))
 	if err != nil {
@@ -157,7 +155,20 @@ func (e *Endpoint) Call(ctx context.Context, method, path string, header http.He
 	if int64(len(text)) > e.maxAnswer {
 		return Answer{}, &Error{Reason: fmt.Sprintf("answer over %d KiB", e.maxAnswer>>10), Cause: ErrTooLarge}
 	}
-	return Answer{resp.StatusCode, text}, nil
+	return Answer{resp.StatusCode, resp.Header, text}, nil
+}
+
+// Target returns the address that Call sends to for a path.
+func (e *Endpoint) Target(path string) *url.URL {
+	if path == "" {
+		return e.base
+	}
+	return e.base.JoinPath(path)
+}
+
+// Sendable reports whether a key can be sent as a token: only visible ASCII characters can.
+func Sendable(key string) bool {
+	return !slices.ContainsFunc([]byte(key), func(c byte) bool { return c <= ' ' || c > '~' })
 }
 
 // WatchDates has dates called before each request is sent. The function that it returns receives the

@@ -37,8 +37,7 @@ const (
 
 	// ProxySending: the paid request is about to be written.
 	ProxySending = "proxy/sending"
-	// ProxyWritten: a request was written to the seller. It carries a payment, unless it is a first
-	// request that asks for the price.
+	// ProxyWritten: a request that carries a payment was written to the seller.
 	ProxyWritten = "proxy/written"
 	// ProxyAnswered: the header of the answer to a payload has arrived.
 	ProxyAnswered = "proxy/answered"
@@ -73,6 +72,20 @@ const (
 	RecoveryLooked = "recovery/looked"
 	// RecoveryRecorded: the outcome is durable, and recovery has released the lease.
 	RecoveryRecorded = "recovery/recorded"
+)
+
+// The places of a transaction of a wallet.
+const (
+	// CancelingKept: the order, or the terms of a transaction, are in the journal.
+	CancelingKept = "canceling-kept"
+	// ApprovingKept: the terms of an approval are in the journal.
+	ApprovingKept = "approving-kept"
+	// TransactionKept: the terms of the transaction are durable, and it is not signed.
+	TransactionKept = "transaction-kept"
+	// TransactionSigned: the transaction is signed, and was not sent.
+	TransactionSigned = "transaction-signed"
+	// TransactionSent: the RPC has answered, or failed.
+	TransactionSent = "transaction-sent"
 )
 
 // Places lists all of them.

@@ -63,6 +63,15 @@ var forbidden = []struct {
 		[]string{"github.com/caddyserver/", module + "caddymodule", module + "payapi", module + "proxy", module + "dashboard"},
 	},
 	{
+		// An agent's client has no powers of the operator.
+		[]string{"internal/agent", "internal/mcp"},
+		false,
+		[]string{
+			"github.com/caddyserver/", "go.etcd.io/bbolt", module + "boltstore", module + "caddymodule", module + "payapi",
+			module + "proxy", module + "dashboard", module + "internal/adminapi", module + "internal/cli",
+		},
+	},
+	{
 		// What doctor brings along of the sandbox, it has without a chain.
 		[]string{"cmd/purser", "caddymodule", "internal/doctor", "sandbox/hostile", "sandbox/honest", "sandbox/ledger"},
 		false,

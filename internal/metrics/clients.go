@@ -61,45 +61,52 @@ func facilitatorCalled(call string, yes bool, err error) {
 }
 
 // Chain counts the questions to an RPC. Each takes one or several calls.
-type Chain struct{ *chain.Client }
+type Chain struct{ chain.Networks }
 
 // Identify implements [pay.Chain].
 func (c Chain) Identify(ctx context.Context, n x402.Network, a x402.Asset) (pay.ChainIdentity, error) {
-	id, err := c.Client.Identify(ctx, n, a)
-	rpcAsked(ctx, "identify", err)
+	id, err := c.Networks.Identify(ctx, n, a)
+	rpcAsked(ctx, n, "identify", err)
 	return id, err
 }
 
+// Allowance implements [pay.Allowances].
+func (c Chain) Allowance(ctx context.Context, n x402.Network, a x402.Asset, owner, spender x402.Address) (x402.Amount, error) {
+	have, err := c.Networks.Allowance(ctx, n, a, owner, spender)
+	rpcAsked(ctx, n, "allowance", err)
+	return have, err
+}
+
 // Balance implements [pay.Chain].
-func (c Chain) Balance(ctx context.Context, a x402.Asset, owner x402.Address) (x402.Amount, error) {
-	have, err := c.Client.Balance(ctx, a, owner)
-	rpcAsked(ctx, "balance", err)
+func (c Chain) Balance(ctx context.Context, n x402.Network, a x402.Asset, owner x402.Address) (x402.Amount, error) {
+	have, err := c.Networks.Balance(ctx, n, a, owner)
+	rpcAsked(ctx, n, "balance", err)
 	return have, err
 }
 
 // Trace implements [pay.Chain].
 func (c Chain) Trace(ctx context.Context, q pay.TraceQuery) (pay.Trace, error) {
-	t, err := c.Client.Trace(ctx, q)
-	rpcAsked(ctx, "trace", err)
+	t, err := c.Networks.Trace(ctx, q)
+	rpcAsked(ctx, q.Network, "trace", err)
 	return t, err
 }
 
 // Head implements [pay.Header].
-func (c Chain) Head(ctx context.Context) (pay.ChainBlock, error) {
-	b, err := c.Client.Head(ctx)
-	rpcAsked(ctx, "head", err)
+func (c Chain) Head(ctx context.Context, n x402.Network) (pay.ChainBlock, error) {
+	b, err := c.Networks.Head(ctx, n)
+	rpcAsked(ctx, n, "head", err)
 	return b, err
 }
 
-func rpcAsked(ctx context.Context, question string, err error) {
-	if err != nil && errors.Is(ctx.Err(), context.Canceled) {
-		return // the caller has left, which says nothing about the RPC
+func rpcAsked(ctx context.Context, n x402.Network, question string, err error) {
+	if errors.Is(err, pay.ErrUnwatched) || err != nil && errors.Is(ctx.Err(), context.Canceled) {
+		return // there is none, or the caller has left, which says nothing about the RPC
 	}
 	result := callOK
 	if err != nil {
 		result = callError
 	}
-	Process.RPC.WithLabelValues(question, result).Inc()
+	Process.RPC.WithLabelValues(n.Name, question, result).Inc()
 }
 
 var (

@@ -79,8 +79,8 @@ func newCollectors() *Collectors {
 		SpoolDisk:    gauge("spool_file_bytes", "Temporary files that hold the rest of such request bodies, in bytes."),
 		SpoolFiles:   gauge("spool_files", "Temporary files that hold request bodies."),
 		Facilitator:  counters("facilitator_requests_total", "Calls of the facilitator, by result; error is a call that brought no verdict.", "call", "result"),
-		RPC:          counters("rpc_requests_total", "Questions to the RPC, each of one or several calls, by result.", "question", "result"),
-		Ignored:      counters("evidence_ignored_total", "Answers of an RPC that counted for nothing, wholly or in part, by reason.", "rpc", "reason"),
+		RPC:          counters("rpc_requests_total", "Questions to the RPC of a network, each of one or several calls, by result.", "network", "question", "result"),
+		Ignored:      counters("evidence_ignored_total", "Answers of an RPC that counted for nothing, wholly or in part, by reason.", "network", "rpc", "reason"),
 		Stages: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: "purser", Name: "stage_duration_seconds", Help: "How long the stages of a payment took.",
 			Buckets: []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 90, 300},
@@ -100,16 +100,6 @@ func (c *Collectors) fill() {
 	for _, call := range []string{"verify", "settle", "probe"} {
 		for _, result := range []string{callOK, callRefused, callError} {
 			c.Facilitator.WithLabelValues(call, result)
-		}
-	}
-	for _, question := range []string{"identify", "balance", "trace", "head"} {
-		for _, result := range []string{callOK, callError} {
-			c.RPC.WithLabelValues(question, result)
-		}
-	}
-	for _, rpc := range []pay.TimeSource{pay.SourceRPC, pay.SourceSecondRPC} {
-		for _, reason := range pay.IgnoredReasons() {
-			c.Ignored.WithLabelValues(string(rpc), reason)
 		}
 	}
 	for _, door := range []string{"api", "proxy", "transport"} {
@@ -132,11 +122,21 @@ func (c *Collectors) FillNetworks(networks []x402.Network) {
 		pay.VerdictSettled, pay.VerdictVoid, pay.VerdictRefused, pay.VerdictUnresolved, pay.VerdictConfirmed, pay.VerdictDisputed,
 	}
 	for _, n := range networks {
+		for _, question := range []string{"identify", "balance", "trace", "head"} {
+			for _, result := range []string{callOK, callError} {
+				c.RPC.WithLabelValues(n.Name, question, result)
+			}
+		}
+		for _, rpc := range []pay.TimeSource{pay.SourceRPC, pay.SourceSecondRPC} {
+			for _, reason := range pay.IgnoredReasons() {
+				c.Ignored.WithLabelValues(n.Name, string(rpc), reason)
+			}
+		}
 		for _, settlement := range []pay.Settlement{pay.SettlePayer, pay.SettleSeller} {
 			for _, outcome := range outcomes {
 				c.Outcomes.WithLabelValues(string(outcome), n.Name, string(settlement))
 			}
-			for _, door := range []pay.Door{pay.DoorAPI, pay.DoorProxy, pay.DoorTransport} {
+			for _, door := range []pay.Door{pay.DoorAPI, pay.DoorProxy, pay.DoorTransport, pay.DoorOperator} {
 				c.Begun.WithLabelValues(string(door), n.Name, string(settlement))
 			}
 			for _, asset := range n.Assets {
@@ -157,7 +157,7 @@ func (c *Collectors) All() []prometheus.Collector {
 
 // doorResults are the labels of requests, so that each counter is there from the start.
 var doorResults = []string{
-	proxy.ResultPassed, proxy.ResultPaid, proxy.ResultDeclined, proxy.ResultRefused, proxy.ResultFailed,
+	proxy.ResultPassed, proxy.ResultPaid, proxy.ResultSignedIn, proxy.ResultDeclined, proxy.ResultRefused, proxy.ResultFailed,
 	proxy.ResultUnanswered, proxy.ResultTunnel,
 }
 

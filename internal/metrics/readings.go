@@ -134,8 +134,14 @@ func (r *Readings) read(ctx context.Context) {
 	if r.Chain != nil && !now.Before(next.walletsDue) {
 		next.walletsDue = now.Add(quotaEvery)
 		next.Wallets = nil
-		if health.RPC.OK { // another chain's balances are not theirs
-			wallets, err := r.ReadWallets(ctx, now)
+		var served []x402.Network
+		for _, n := range health.Networks {
+			if n.RPC.OK { // another chain's balances are not theirs
+				served = append(served, n.Network)
+			}
+		}
+		if len(served) > 0 {
+			wallets, err := r.ReadWallets(ctx, now, served)
 			if err != nil {
 				r.Log.Debug("balances not read", "error", err)
 			} else {
@@ -200,8 +206,8 @@ func (r *Readings) ReadQuota(ctx context.Context, now time.Time) (*Quota, error)
 	return q, nil
 }
 
-// ReadWallets asks the chain for the balances of wallets in use.
-func (r *Readings) ReadWallets(ctx context.Context, now time.Time) ([]Wallets, error) {
+// ReadWallets asks the chains of some networks for the balances of wallets in use.
+func (r *Readings) ReadWallets(ctx context.Context, now time.Time, networks []x402.Network) ([]Wallets, error) {
 	own := ""
 	if secret := r.Key; secret != "" {
 		k, err := r.Payer.Resolve(ctx, secret)
@@ -211,10 +217,10 @@ func (r *Readings) ReadWallets(ctx context.Context, now time.Time) ([]Wallets, e
 		own = k.ID
 	}
 	of := map[string][]pay.Wallet{} // by network
-	left := maxWallets
+	left, taken := maxWallets, map[string]bool{}
 	take := func(w pay.Wallet) {
 		if w.Deleted == nil && w.Address != nil && left > 0 {
-			of[w.Network] = append(of[w.Network], w)
+			of[w.Network], taken[w.ID] = append(of[w.Network], w), true
 			left--
 		}
 	}
@@ -229,8 +235,13 @@ func (r *Readings) ReadWallets(ctx context.Context, now time.Time) ([]Wallets, e
 	}
 	wallets := func(after string) ([]pay.Wallet, error) { return r.Store.AllWallets(ctx, after, readPage) }
 	err := paged(wallets, func(w pay.Wallet) (string, error) {
-		if w.KeyID == own || left == 0 {
+		if taken[w.ID] || left == 0 {
 			return w.ID, nil
+		}
+		// Any of the keys that it is lent to may spend from it.
+		if lent, err := r.Store.WalletKeys(ctx, w.ID, "", 1); err != nil || len(lent) > 0 {
+			take(w)
+			return w.ID, err
 		}
 		spent, err := r.Store.SpendEvents(ctx, w.KeyID, pay.SpendQuery{Limit: 1})
 		if err == nil && len(spent) > 0 && now.Sub(spent[0].Created) < inUse {
@@ -242,10 +253,10 @@ func (r *Readings) ReadWallets(ctx context.Context, now time.Time) ([]Wallets, e
 		return nil, fmt.Errorf("wallets: %w", err)
 	}
 	var read []Wallets
-	for _, n := range r.Networks {
+	for _, n := range networks {
 		sum := Wallets{Network: n.Name, Currency: n.Assets[0].Symbol}
 		for _, w := range of[n.Name] {
-			have, err := r.Chain.Balance(ctx, n.Assets[0], *w.Address)
+			have, err := r.Chain.Balance(ctx, n, n.Assets[0], *w.Address)
 			if err != nil {
 				return nil, err
 			}

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"slices"
 
 	"golang.org/x/sync/semaphore"
 
@@ -25,29 +24,37 @@ var Changes = semaphore.NewWeighted(1)
 type Keys struct {
 	Books   *books.Books
 	Network string // of the keys' wallets
-	Dir     string // the data directory
 	Log     *slog.Logger
 }
 
-// Ensure makes the key with a configured secret known as the operator's, with a wallet. The
-// setting is named in the log, the label is for a key that has to be created.
+// Ensure makes the key with a configured secret known as the operator's, with a wallet to draw from.
+// The setting is named in the log, the label is for a key that has to be created. For a secret that
+// was replaced it returns the zero key.
 func (k Keys) Ensure(ctx context.Context, setting, secret, label string) (pay.Key, error) {
 	ctx = pay.WithActorIfNone(ctx, Configured)
 	key, err := k.own(ctx, books.KeyRequest{Label: label, Secret: secret})
+	// purser starts with a key that cannot pay: all other keys pay, and recovery must go on.
+	if errors.Is(err, pay.ErrSecretReplaced) {
+		k.Log.Error(setting + " is a secret that 'purser keys reissue' has replaced: nothing is paid with it, set the new one")
+		return pay.Key{}, nil
+	}
 	if err != nil {
 		return pay.Key{}, err
 	}
-	if key.Revoked() { // all other keys pay, and recovery must go on
+	if key.Revoked() {
 		k.Log.Error(setting+" is a key that was revoked: nothing is paid with it, set another one", "key", key.ID)
 		return key, nil
 	}
-	_, err = k.Wallet(ctx, key)
+	_, err = k.Wallet(ctx, key, k.Network)
 	return key, err
 }
 
 // Deploy records a key as the deployment's. Of the keys that were it before and still pay, it
 // logs how to revoke them.
 func (k Keys) Deploy(ctx context.Context, key pay.Key) error {
+	if key.ID == "" {
+		return nil // see Ensure
+	}
 	if err := k.Books.Deploy(ctx, key); err != nil {
 		return err
 	}
@@ -66,7 +73,7 @@ func RevokeCommand(id string) string { return "purser keys revoke " + id }
 func (k Keys) own(ctx context.Context, want books.KeyRequest) (pay.Key, error) {
 	want.Operator = true
 	key, err := k.Books.KeyBySecret(ctx, want.Secret)
-	if errors.Is(err, pay.ErrKeyNotFound) {
+	if errors.Is(err, pay.ErrKeyNotFound) && !errors.Is(err, pay.ErrSecretReplaced) {
 		key, _, err = k.Books.CreateKey(ctx, want)
 		if errors.Is(err, pay.ErrKeyExists) { // another node was first
 			key, err = k.Books.KeyBySecret(ctx, want.Secret)
@@ -76,25 +83,4 @@ func (k Keys) own(ctx context.Context, want books.KeyRequest) (pay.Key, error) {
 		return pay.Key{}, err
 	}
 	return k.Books.AdoptKey(ctx, key)
-}
-
-// Wallet finds a key's wallet on the network, or makes it.
-func (k Keys) Wallet(ctx context.Context, key pay.Key) (pay.Wallet, error) {
-	wallets, err := k.Books.ListWallets(ctx, key)
-	if err != nil {
-		return pay.Wallet{}, err
-	}
-	if i := slices.IndexFunc(wallets, func(w pay.Wallet) bool { return w.Network == k.Network }); i >= 0 {
-		return wallets[i], nil
-	}
-	w, err := k.Books.CreateWallet(ctx, key, k.Network)
-	if err != nil {
-		return pay.Wallet{}, err
-	}
-	address := "none, because no wallet provider is configured"
-	if w.Address != nil {
-		address = w.Address.String()
-	}
-	k.Log.Info("wallet made; fund it to pay", "key", key.ID, "label", key.Label, "network", k.Network, "address", address)
-	return w, nil
 }

@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/purserpay/purser/internal/atomicfile"
 )
 
 // MasterKey encrypts a store's keys. Without it, the wallets in the store are lost.
@@ -111,6 +113,24 @@ func readKeyFile(path string) (MasterKey, error) {
 	return key, nil
 }
 
+// Generate makes a master key.
+func Generate() (key MasterKey) {
+	rand.Read(key[:]) // never fails
+	return key
+}
+
+// Replace puts a master key in the place of the one in a file. The file has the one or the other,
+// whatever fails.
+func Replace(path string, key MasterKey) error {
+	if err := atomicfile.Write(path, []byte(key.text()), 0o600); err != nil { // the key opens the wallets
+		return fmt.Errorf("replace the master key file: %w", err)
+	}
+	return SyncDir(filepath.Dir(path)) // the former key must not come back with a power cut
+}
+
+// text returns the key as files have it.
+func (k MasterKey) text() string { return hex.EncodeToString(k[:]) + "\n" }
+
 // generate writes a new key to path unless a file is there. The file appears whole and durable, or
 // not at all: a power cut must not take away a key that a store is encrypted with.
 func generate(path string) error {
@@ -118,8 +138,7 @@ func generate(path string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	var key MasterKey
-	rand.Read(key[:])                                // never fails
+	key := Generate()
 	temp, err := os.CreateTemp(dir, ".master-key-*") // mode 0600
 	if err != nil {
 		return err
@@ -141,7 +160,7 @@ func generate(path string) error {
 
 // writeKey writes the key's text, makes it durable and closes the file.
 func writeKey(f *os.File, key MasterKey) error {
-	_, err := f.WriteString(hex.EncodeToString(key[:]) + "\n")
+	_, err := f.WriteString(key.text())
 	if err == nil {
 		err = f.Sync()
 	}

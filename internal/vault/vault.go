@@ -2,8 +2,9 @@
 // encrypts a lookup key and versioned data keys. The store keeps these encrypted keys.
 //
 // The lookup key makes the hashes by which API keys are found. It is never replaced. Data keys
-// encrypt secrets that must be read again: claimed API keys and wallet keys. The package reads and
-// writes only the master key's file, and knows no records.
+// encrypt secrets that must be read again: claimed API keys and wallet keys. Master key and data keys
+// can be rotated: see rotation.go. The package reads and writes only the master key's file, and knows
+// no records.
 package vault
 
 import (
@@ -30,17 +31,24 @@ const (
 	dataPurpose   = "purser/data-key/"
 )
 
-// Vault encrypts, decrypts and hashes secrets. It is safe for concurrent use.
+// Vault encrypts, decrypts and hashes secrets. It is safe for concurrent use, and never changes.
 type Vault struct {
 	lookup  []byte
 	data    map[uint32]cipher.AEAD
 	current uint32
+
+	// What a rotation needs: see rotation.go.
+	master cipher.AEAD
+	state  wrapped
+	byNext bool
 }
 
 // wrapped is the form in which a store keeps its keys. It is useless without the master key.
 type wrapped struct {
 	Lookup []byte            `json:"lookup"`
 	Data   map[uint32][]byte `json:"data"` // by version, from 1
+	// Next holds the same keys under the master key that is to follow; nil: none is.
+	Next *wrapped `json:"next,omitempty"`
 }
 
 // New makes a vault with fresh keys. The caller must store the returned state, which [Open] needs
@@ -50,36 +58,58 @@ func New(master MasterKey) (v *Vault, state []byte, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	fresh := func(purpose string) []byte {
-		key := make([]byte, KeySize)
-		rand.Read(key)                                   // never fails
-		return wrap.Seal(nil, nil, key, []byte(purpose)) //nolint:gosec // the AEAD makes its own random nonce
-	}
-	w := wrapped{Lookup: fresh(lookupPurpose), Data: map[uint32][]byte{1: fresh(dataPurposeOf(1))}}
-	if state, err = json.Marshal(w); err != nil {
-		return nil, nil, fmt.Errorf("encode wrapped keys: %w", err)
+	state, err = wrapped{Lookup: fresh(wrap, lookupPurpose), Data: map[uint32][]byte{1: fresh(wrap, dataPurposeOf(1))}}.encode()
+	if err != nil {
+		return nil, nil, err
 	}
 	v, err = Open(master, state)
 	return v, state, err
 }
 
-// Open decrypts the keys of a state that New returned. It fails with ErrWrongMasterKey
-// for another master key.
+// fresh makes a key, and encrypts it with a master key.
+func fresh(master cipher.AEAD, purpose string) []byte {
+	key := make([]byte, KeySize)
+	rand.Read(key)                                     // never fails
+	return master.Seal(nil, nil, key, []byte(purpose)) //nolint:gosec // the AEAD makes its own random nonce
+}
+
+func (w wrapped) encode() ([]byte, error) {
+	state, err := json.Marshal(w)
+	if err != nil {
+		return nil, fmt.Errorf("encode wrapped keys: %w", err)
+	}
+	return state, nil
+}
+
+// Open decrypts the keys of a state that this package returned. It fails with ErrWrongMasterKey for a
+// master key that is neither the one in force nor the next one.
 func Open(master MasterKey, state []byte) (*Vault, error) {
 	var w wrapped
 	if err := json.Unmarshal(state, &w); err != nil || len(w.Data) == 0 {
 		return nil, errors.New("the wrapped keys are damaged")
 	}
-	wrap, err := gcm(master[:])
+	cipher, err := gcm(master[:])
 	if err != nil {
 		return nil, err
 	}
-	v := &Vault{data: make(map[uint32]cipher.AEAD, len(w.Data))}
-	if v.lookup, err = decrypt(wrap, w.Lookup, lookupPurpose); err != nil {
+	v, err := unwrap(cipher, w)
+	if errors.Is(err, ErrWrongMasterKey) && w.Next != nil {
+		if v, err = unwrap(cipher, *w.Next); err == nil {
+			v.byNext = true
+		}
+	}
+	return v, err
+}
+
+// unwrap decrypts the keys of a state with the master key that is in force there.
+func unwrap(master cipher.AEAD, w wrapped) (*Vault, error) {
+	v := &Vault{data: make(map[uint32]cipher.AEAD, len(w.Data)), master: master, state: w}
+	var err error
+	if v.lookup, err = decrypt(master, w.Lookup, lookupPurpose); err != nil {
 		return nil, ErrWrongMasterKey
 	}
 	for version, sealed := range w.Data {
-		key, err := decrypt(wrap, sealed, dataPurposeOf(version))
+		key, err := decrypt(master, sealed, dataPurposeOf(version))
 		if err != nil {
 			return nil, fmt.Errorf("data key %d: %w", version, ErrWrongMasterKey)
 		}

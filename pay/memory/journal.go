@@ -68,15 +68,18 @@ func (r *rows) write(p *pay.Payment, changes []pay.CounterChange, event *pay.Spe
 
 // Begin decides and writes one call's payment.
 func (s *Store) Begin(ctx context.Context, want *pay.Begin) (begun pay.Begun, err error) {
-	err = s.do(ctx, func(r *rows) error {
+	err = s.change(ctx, func(r *rows) (c pay.Change, err error) {
 		var changes []pay.CounterChange
 		if begun, changes, err = want.Decide(view{r}); err != nil || !begun.Leased() {
-			return err
+			return c, err
 		}
-		if _, taken := r.payments.get(begun.Payment.ID); begun.How == pay.Created && (taken || begun.Payment.ID == "") {
-			return fmt.Errorf("payment id %q is empty or taken", begun.Payment.ID)
+		if begun.How == pay.Created {
+			if _, taken := r.payments.get(begun.Payment.ID); taken || begun.Payment.ID == "" {
+				return c, fmt.Errorf("payment id %q is empty or taken", begun.Payment.ID)
+			}
+			c = pay.PaymentBegun(begun.Payment)
 		}
-		return r.write(begun.Payment, changes, nil)
+		return c, r.write(begun.Payment, changes, nil)
 	})
 	if err != nil {
 		return pay.Begun{}, err
@@ -139,6 +142,9 @@ func (s *Store) Record(ctx context.Context, o pay.Outcome) (p *pay.Payment, fx p
 		if o.Resolution != nil {
 			c = pay.PaymentResolved(was, p)
 		}
+		if o.Canceling != nil {
+			c = pay.PaymentCanceling(was, p)
+		}
 		return c, r.write(p, fx.Counters, fx.Event)
 	})
 	if err != nil {
@@ -190,7 +196,7 @@ func (v view) ByIdempotencyKey(keyID, idempotencyKey string) (*pay.Payment, erro
 func (v view) VisitAwaited(keyID string, identity pay.Hash, now time.Time, visit func(id string) (bool, error)) error {
 	var awaited []*pay.Payment
 	for _, p := range v.payments.ascending("") {
-		if p.KeyID == keyID && p.Identity == identity && p.Awaited() && !p.Retired && p.ValidBefore().Add(pay.RepeatGrace).After(now) {
+		if p.KeyID == keyID && p.Identity == identity && p.Awaited() && !p.Retired && p.AwaitedUntil().After(now) {
 			awaited = append(awaited, p)
 		}
 	}
@@ -220,6 +226,11 @@ func (v view) Pause() (*pay.Pause, error) { return v.pause, nil }
 
 func (v view) PolicyRevision(keyID string) (uint64, error) {
 	return v.keys.row[keyID].PolicyRevision, nil
+}
+
+func (v view) MayUse(keyID, owner, walletID string) (bool, error) {
+	w, err := v.liveWallet(walletID)
+	return err == nil && w.KeyID == owner && (owner == keyID || slices.Contains(v.lent, loan{keyID, walletID})), nil
 }
 
 func (v view) Plan(orgID string) (pay.PlanName, error) {

@@ -29,6 +29,9 @@ func (r *rows) bySecret(secret string) (pay.Key, error) {
 			return r.keys.row[id], nil
 		}
 	}
+	if slices.Contains(r.replaced, secret) {
+		return pay.Key{}, pay.ErrSecretReplaced
+	}
 	return pay.Key{}, pay.ErrKeyNotFound
 }
 
@@ -40,7 +43,10 @@ func (r *rows) createKey(k pay.NewKey) error {
 	if k.ID == "" || k.Secret == "" {
 		return errors.New("create key: no id or no secret")
 	}
-	if _, err := r.bySecret(k.Secret); err == nil {
+	if _, err := r.bySecret(k.Secret); err == nil || errors.Is(err, pay.ErrSecretReplaced) {
+		return pay.ErrKeyExists
+	}
+	if last, made := r.keys.get(r.exec); k.Exec && made && !last.Revoked() {
 		return pay.ErrKeyExists
 	}
 	if _, taken := r.keys.get(k.ID); taken {
@@ -56,6 +62,9 @@ func (r *rows) createKey(k pay.NewKey) error {
 	}
 	r.keys.put(k.ID, copied(k.Key))
 	r.secrets.put(k.ID, k.Secret)
+	if k.Exec {
+		r.exec = k.ID
+	}
 	return nil
 }
 
@@ -150,11 +159,11 @@ func (s *Store) LinkKey(ctx context.Context, l pay.Link) (k pay.Key, err error) 
 	return copied(k), nil
 }
 
-// RevealKey returns the plaintext of a claimed key.
+// RevealKey returns the plaintext of a key whose secret is kept.
 func (s *Store) RevealKey(ctx context.Context, keyID string) (string, error) {
 	return read(ctx, s, func(r *rows) (string, error) {
 		k, err := r.byID(keyID)
-		if err == nil && !k.Claimed() {
+		if err == nil && !k.Kept() {
 			err = pay.ErrNotRevealable
 		}
 		return r.secrets.row[keyID], err

@@ -84,6 +84,11 @@ func (s *Store) Counter(ctx context.Context, c pay.Counter) (x402.Amount, error)
 	return read(ctx, s, func(r *rows) (x402.Amount, error) { return r.counters.row[string(c)], nil })
 }
 
+// VisitCounters visits the counters whose names begin with a prefix.
+func (s *Store) VisitCounters(ctx context.Context, prefix pay.Counter, visit func(pay.Counter, x402.Amount) bool) error {
+	return s.do(ctx, func(r *rows) error { return view{r}.VisitCounters(prefix, visit) })
+}
+
 // SpendEvents lists a key's events, newest first.
 func (s *Store) SpendEvents(ctx context.Context, keyID string, q pay.SpendQuery) (list []pay.SpendEvent, err error) {
 	wanted := func(e pay.SpendEvent) bool { return e.KeyID == keyID && (q.Task == "" || e.Task == q.Task) }

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -36,8 +37,10 @@ var _ pay.Store = (*Store)(nil)
 
 // rows are everything that a store keeps.
 type rows struct {
-	world  string
-	secret string // the nonces are derived with it
+	world string
+	// genesis holds the hash of block 0 by network.
+	genesis map[string]string
+	secret  string // the nonces are derived with it
 
 	keys     table[pay.Key]
 	secrets  table[string] // key id -> plaintext
@@ -57,6 +60,10 @@ type rows struct {
 	safeBlocks  map[string]pay.ChainBlock
 	pause       *pay.Pause
 	deployments []string
+	exec        string            // id of the exec key
+	replaced    []string          // secrets that were replaced
+	drawn       map[string]string // network -> id of the deployment's wallet
+	lent        []loan            // in the order in which they were made
 	restore     *pay.Restore
 }
 
@@ -67,7 +74,8 @@ func New(o Options) *Store {
 		s.clock = time.Now
 	}
 	s.rows.world, s.rows.secret = o.World, rand.Text()
-	s.rows.safeBlocks, s.rows.attempts = map[string]pay.ChainBlock{}, map[string]uint64{}
+	s.rows.genesis = map[string]string{}
+	s.rows.safeBlocks, s.rows.attempts, s.rows.drawn = map[string]pay.ChainBlock{}, map[string]uint64{}, map[string]string{}
 	return s
 }
 
@@ -104,14 +112,19 @@ func (s *Store) change(ctx context.Context, run func(r *rows) (pay.Change, error
 		if err != nil {
 			return err
 		}
-		e, err := c.Entry(ctx, s.clock())
-		if err != nil || e == nil {
-			return err
-		}
-		e.Number = uint64(len(r.audit)) + 1
-		r.audit = append(r.audit, *e)
-		return nil
+		return s.enter(ctx, r, c)
 	})
+}
+
+// enter writes the entry of a change to the audit.
+func (s *Store) enter(ctx context.Context, r *rows, c pay.Change) error {
+	e, err := c.Entry(ctx, s.clock())
+	if err != nil || e == nil {
+		return err
+	}
+	e.Number = uint64(len(r.audit)) + 1
+	r.audit = append(r.audit, *e)
+	return nil
 }
 
 // Close makes every operation fail with pay.ErrUnavailable from now on.
@@ -143,25 +156,26 @@ func (s *Store) Snapshot() *Store {
 	r.wallets, r.material = r.wallets.clone(), r.material.clone()
 	r.payments, r.events, r.counters = r.payments.clone(), r.events.clone(), r.counters.clone()
 	r.audit, r.deployments = slices.Clone(r.audit), slices.Clone(r.deployments)
+	r.genesis = maps.Clone(r.genesis)
+	r.replaced, r.lent, r.drawn = slices.Clone(r.replaced), slices.Clone(r.lent), maps.Clone(r.drawn)
 	r.safeBlocks, r.attempts, r.gone = maps.Clone(r.safeBlocks), maps.Clone(r.attempts), slices.Clone(r.gone)
 	return &Store{clock: s.clock, rows: r}
 }
 
-// World reads the recorded world.
-func (s *Store) World(ctx context.Context) (string, error) {
-	return read(ctx, s, func(r *rows) (string, error) { return r.world, nil })
+// World reads the recorded world of a network.
+func (s *Store) World(ctx context.Context, network string) (string, error) {
+	return read(ctx, s, func(r *rows) (string, error) { return cmp.Or(r.world, r.genesis[network]), nil })
 }
 
-// SetWorld records the world if none is recorded.
-func (s *Store) SetWorld(ctx context.Context, world string) (inForce string, err error) {
-	if world == "" || world == pay.SandboxWorld {
-		return "", fmt.Errorf("set world: %q is not the genesis hash of a network", world)
+// SetWorld records the genesis hash of a network if no world is recorded.
+func (s *Store) SetWorld(ctx context.Context, network, genesis string) (inForce string, err error) {
+	if genesis == "" || genesis == pay.SandboxWorld {
+		return "", fmt.Errorf("set world: %q is not the genesis hash of a network", genesis)
 	}
 	err = s.do(ctx, func(r *rows) error {
-		if r.world == "" {
-			r.world = world
+		if inForce = cmp.Or(r.world, r.genesis[network]); inForce == "" {
+			inForce, r.genesis[network] = genesis, genesis
 		}
-		inForce = r.world
 		return nil
 	})
 	return inForce, err
@@ -218,7 +232,7 @@ func (s *Store) Check(context.Context) error {
 		for _, what := range p.Contradictions() {
 			faults = append(faults, fmt.Errorf("payment %s %s", p.ID, what))
 		}
-		if e, ok := r.events.get(p.EventID); p.State == pay.Settled && (!ok || e.PaymentID != p.ID || e.Amount != p.Terms.Amount) {
+		if e, ok := r.events.get(p.EventID); p.State == pay.Settled && (!ok || e.PaymentID != p.ID || e.Amount != p.Moved()) {
 			faults = append(faults, fmt.Errorf("payment %s is settled, but its spend event is %+v", p.ID, e))
 		}
 		faults = append(faults, counters.Add(p))

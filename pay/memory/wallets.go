@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/x402"
 )
 
 // live lists the live wallets of a key, or of its organization's keys together, oldest first.
@@ -20,7 +21,18 @@ func (r *rows) live(owner pay.Key) (list []pay.Wallet) {
 	return list
 }
 
-// CreateWallet stores a wallet unless its owner has as many live ones as it may.
+// byAddress finds the wallet of an address, deleted or not.
+func (r *rows) byAddress(address x402.Address) (pay.Wallet, bool) {
+	for _, w := range r.wallets.ascending("") {
+		if w.Address != nil && *w.Address == address {
+			return w, true
+		}
+	}
+	return pay.Wallet{}, false
+}
+
+// CreateWallet stores a wallet unless its owner has as many live ones as it may, or its address has
+// one.
 func (s *Store) CreateWallet(ctx context.Context, w pay.NewWallet, limit int) error {
 	if w.ID == "" {
 		return errors.New("create wallet: no id")
@@ -37,9 +49,14 @@ func (s *Store) CreateWallet(ctx context.Context, w pay.NewWallet, limit int) er
 		if len(r.live(k)) >= w.Most(k, org, limit) {
 			return c, pay.ErrWalletLimit
 		}
+		if w.Address != nil {
+			if _, taken := r.byAddress(*w.Address); taken {
+				return c, pay.ErrAddressTaken
+			}
+		}
 		r.wallets.put(w.ID, copied(w.Wallet))
 		r.material.put(w.ID, copied(w.Secret))
-		return pay.WalletCreated(w.Wallet, k), nil
+		return pay.WalletCreated(w, k), nil
 	})
 }
 
@@ -48,9 +65,11 @@ func (s *Store) WalletCount(ctx context.Context, k pay.Key) (int, error) {
 	return read(ctx, s, func(r *rows) (int, error) { return len(r.live(k)), nil })
 }
 
-// Wallets lists a key's live wallets, oldest first.
+// Wallets lists the live wallets that a key may use, in the order in which they pay.
 func (s *Store) Wallets(ctx context.Context, keyID string) ([]pay.Wallet, error) {
-	return read(ctx, s, func(r *rows) ([]pay.Wallet, error) { return r.live(pay.Key{ID: keyID}), nil })
+	return read(ctx, s, func(r *rows) ([]pay.Wallet, error) {
+		return append(r.lentTo(keyID), r.live(pay.Key{ID: keyID})...), nil
+	})
 }
 
 // OrganizationWallets lists the live wallets of an organization's keys, oldest first.
@@ -68,6 +87,17 @@ func (s *Store) Wallet(ctx context.Context, id string) (pay.Wallet, error) {
 	return read(ctx, s, func(r *rows) (pay.Wallet, error) { return r.wallets.find(id, pay.ErrWalletNotFound) })
 }
 
+// WalletByAddress finds the wallet of an address, deleted or not.
+func (s *Store) WalletByAddress(ctx context.Context, address x402.Address) (pay.Wallet, error) {
+	return read(ctx, s, func(r *rows) (pay.Wallet, error) {
+		w, ok := r.byAddress(address)
+		if !ok {
+			return w, pay.ErrWalletNotFound
+		}
+		return w, nil
+	})
+}
+
 // DeleteWallet hides a live wallet of the key.
 func (s *Store) DeleteWallet(ctx context.Context, keyID, id string, at time.Time) error {
 	return s.change(ctx, func(r *rows) (c pay.Change, err error) {
@@ -82,7 +112,7 @@ func (s *Store) DeleteWallet(ctx context.Context, keyID, id string, at time.Time
 		when := at.UTC()
 		w.Deleted = &when
 		r.wallets.put(id, w)
-		return pay.WalletDeleted(w, k), nil
+		return pay.WalletChanged(pay.ActionWalletDelete, w, k), nil
 	})
 }
 

@@ -148,6 +148,64 @@ var auditTests = map[string]func(*fixture){
 		f.same("entries", told(list), []string{`payment.resolve {"state":"open"} {"reason":"nothing came","state":"void"}`})
 		f.same("payment", list[0].PaymentID, open.ID)
 	},
+	"a cancellation, once": func(f *fixture) {
+		k := f.key()
+		open := f.begin(want(k, noon), pay.Created)
+		ctx := pay.WithActor(f.ctx, operator)
+		for _, c := range []pay.Canceling{{At: noon}, {At: noon, Terms: pay.TransactionTerms{Gas: 1}}, {At: noon, HandedOut: true}} {
+			_, _, err := f.Record(ctx, pay.Outcome{PaymentID: open.ID, At: noon, Canceling: &c})
+			f.must(err)
+		}
+		list := f.entries(pay.AuditQuery{KeyID: k.ID}, 10)
+		f.same("entries", told(list), []string{
+			`payment.cancel {"canceling":false} {"canceling":true}`, `payment.cancel {"handed_out":false} {"handed_out":true}`,
+		})
+		f.same("payment and wallet", [2]string{list[0].PaymentID, list[0].WalletID}, [2]string{open.ID, open.WalletID})
+	},
+	"an approval, once": func(f *fixture) {
+		k := f.key()
+		w := newWallet(k)
+		f.must(f.CreateWallet(f.ctx, w, 10))
+		ctx := pay.WithActor(f.ctx, operator)
+		a := pay.Approving{At: noon, Amount: x402.NewAmount(7), Terms: pay.TransactionTerms{Nonce: 3, Gas: 1, MaxFee: x402.NewAmount(1)}}
+		for _, fee := range []uint64{1, 2} {
+			a.Terms.MaxFee = x402.NewAmount(fee)
+			f.same("kept", *must(f.KeepApproving(ctx, w.ID, a)).Approving, a)
+		}
+		f.reopen(Opener.Kill)
+		f.same("after a crash", *must(f.Wallet(f.ctx, w.ID)).Approving, a)
+		f.must(f.DeleteWallet(f.ctx, k.ID, w.ID, noon))
+		a.Amount = x402.NewAmount(0)
+		must(f.KeepApproving(ctx, w.ID, a))
+		_, err := f.KeepApproving(ctx, newID(), a)
+		f.fails(err, pay.ErrWalletNotFound)
+		list := f.entries(pay.AuditQuery{KeyID: k.ID}, 10)
+		f.same("entries", len(list), 2)
+		f.same("action and wallet", [2]string{string(list[0].Action), list[0].WalletID}, [2]string{string(pay.ActionWalletApprove), w.ID})
+	},
+	"a withdrawal, once": func(f *fixture) {
+		k := f.key()
+		b := want(k, noon)
+		b.New.Door, b.New.WalletID = pay.DoorOperator, newID()
+		ctx := pay.WithActor(f.ctx, operator)
+		begun := must(f.Begin(ctx, b))
+		f.same("how", begun.How, pay.Created)
+		made := begun.Payment
+		_, _, err := f.Record(ctx, pay.Outcome{PaymentID: made.ID, Fence: made.Lease.Fence, At: noon, Release: true})
+		f.must(err)
+		// A person repeats later than an agent.
+		b.Now = made.ValidBefore().Add(pay.RepeatGrace)
+		begun = must(f.Begin(ctx, b))
+		f.same("the repeat", begun.How, pay.Expired)
+		f.same("its payment", begun.Payment.ID, made.ID)
+		b.Now, b.New = made.AwaitedUntil(), want(k, noon).New
+		begun = must(f.Begin(ctx, b))
+		f.same("much later", begun.How, pay.Created)
+		list := f.entries(pay.AuditQuery{KeyID: k.ID}, 10)
+		f.same("entries", len(list), 1)
+		f.same("action", list[0].Action, pay.ActionWalletWithdraw)
+		f.same("payment and wallet", [2]string{list[0].PaymentID, list[0].WalletID}, [2]string{made.ID, made.WalletID})
+	},
 	"at once": func(f *fixture) {
 		ctx := pay.WithActor(f.ctx, operator)
 		errs := together(crowd, func(int) error {

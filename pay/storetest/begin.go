@@ -41,6 +41,26 @@ var beginTests = map[string]func(*fixture){
 		f.counts("hold", holdOf(k), 5)
 		f.counts("rate", rateOf(k), 1)
 	},
+	"a dry call": func(f *fixture) {
+		k := f.key()
+		dry := bound(want(k, noon), budgetOf(k), 5, errRefused)
+		dry.Dry = true
+		begun := must(f.Begin(f.ctx, dry))
+		f.same("begun", []any{begun.How, begun.Payment.ID, begun.Leased()}, []any{pay.Quoted, dry.New.ID, false})
+		f.nothingBegun(dry)
+		p := f.begin(bound(want(k, noon), budgetOf(k), 5, errRefused), pay.Created)
+		_, err := f.Begin(f.ctx, dry)
+		f.fails(err, errRefused)
+		var names []pay.Counter
+		if err := f.VisitCounters(f.ctx, budgetOf(k), func(c pay.Counter, amount x402.Amount) bool {
+			names = append(names, c)
+			return amount == x402.NewAmount(5)
+		}); err != nil {
+			f.Fatal(err)
+		}
+		f.same("counters", names, []pay.Counter{budgetOf(k)})
+		f.same("the payment", f.find(p.ID), p)
+	},
 	"the row is its own": func(f *fixture) {
 		p := f.begin(want(f.key(), noon), pay.Created)
 		p.State, p.Lease.Fence, p.Reservations[0].Released = pay.Void, 99, true

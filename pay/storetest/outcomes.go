@@ -47,6 +47,30 @@ var outcomeTests = map[string]func(*fixture){
 		f.same("number of events", len(f.events(k)), 1)
 		f.books(k, 1, 0, 5, 0, 1)
 	},
+	"settled for less": func(f *fixture) {
+		k := f.key()
+		p := f.begin(want(k, noon), pay.Created)
+		o := outcome(p, pay.VerdictSettled)
+		o.Moved = x402.NewAmount(2)
+		got := f.record(o)
+		f.same("row", []any{got.State, got.Terms.Amount, got.Moved()}, []any{pay.Settled, x402.NewAmount(5), o.Moved})
+		f.same("stored", f.find(p.ID), got)
+		f.books(k, 1, 0, 2, 0, 1)
+		f.same("booked", f.events(k)[0].Amount, o.Moved)
+		f.record(outcome(p, pay.VerdictSettled)) // once more, without the amount
+		f.books(k, 1, 0, 2, 0, 1)
+		f.same("state", f.record(outcome(p, pay.VerdictDisputed)).Moved(), o.Moved)
+		f.same("taken back", f.events(k)[0].Amount, o.Moved)
+	},
+	"settled for less after void": func(f *fixture) {
+		k := f.key()
+		p := f.begin(want(k, noon), pay.Created)
+		f.record(outcome(p, pay.VerdictVoid))
+		o := outcome(p, pay.VerdictSettled)
+		o.Moved = x402.NewAmount(2)
+		f.same("moved", f.record(o).Moved(), o.Moved)
+		f.books(k, 1, 0, 2, 0, 1)
+	},
 	"void": func(f *fixture) {
 		k := f.key()
 		f.begin(want(k, noon), pay.Created) // another one, whose reservations stay
@@ -109,6 +133,25 @@ var outcomeTests = map[string]func(*fixture){
 		f.books(k, 0, 0, 0, 0, 2)
 		f.record(outcome(other, pay.VerdictSettled))
 		f.books(k, 1, 0, 5, 0, 2)
+	},
+	"being canceled": func(f *fixture) {
+		k := f.key()
+		p := f.begin(want(k, noon), pay.Created)
+		c := pay.Canceling{At: noon, HandedOut: true, Terms: pay.TransactionTerms{Nonce: 3, Gas: 75_000, MaxFee: x402.NewAmount(22), Tip: x402.NewAmount(2)}}
+		order := pay.Outcome{PaymentID: p.ID, At: noon, Canceling: &c}
+		f.same("row", *f.record(order).Canceling, c)
+		f.reopen(Opener.Kill)
+		f.same("after a crash", *f.find(p.ID).Canceling, c)
+		said := outcome(p, pay.VerdictSettled)
+		said.Hearsay = true
+		f.same("said to be used", f.record(said).State, pay.Open)
+		f.same("number of events", len(f.events(k)), 0)
+		f.same("proved", f.record(outcome(p, pay.VerdictSettled)).State, pay.Settled)
+		_, _, err := f.Record(f.ctx, order)
+		f.same("too late", pay.Code(err), pay.CodeUncancelable)
+		other := f.begin(want(k, noon), pay.Created)
+		said.PaymentID, said.EventID = other.ID, newID()
+		f.same("another one", f.record(said).State, pay.Settled)
 	},
 	"unresolved": func(f *fixture) {
 		k := f.key()

@@ -10,17 +10,19 @@ import (
 
 var storeTests = map[string]func(*fixture){
 	"world": func(f *fixture) {
-		world := func(want string) {
+		world := func(base, polygon string) {
 			f.Helper()
-			f.same("world", must(f.World(f.ctx)), want)
+			f.same("world of base", must(f.World(f.ctx, "base")), base)
+			f.same("world of polygon", must(f.World(f.ctx, "polygon")), polygon)
 		}
-		world("")
+		world("", "")
 		for _, genesis := range []string{transaction("genesis"), transaction("another")} {
-			f.same("world in force", must(f.SetWorld(f.ctx, genesis)), transaction("genesis"))
+			f.same("world in force", must(f.SetWorld(f.ctx, "base", genesis)), transaction("genesis"))
 		}
-		world(transaction("genesis"))
+		world(transaction("genesis"), "")
+		f.same("world in force", must(f.SetWorld(f.ctx, "polygon", transaction("another"))), transaction("another"))
 		f.reopen(Opener.Close)
-		world(transaction("genesis"))
+		world(transaction("genesis"), transaction("another"))
 	},
 	"safe blocks": func(f *fixture) {
 		block := func(n uint64, what string) pay.ChainBlock {

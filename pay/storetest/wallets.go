@@ -116,6 +116,32 @@ var walletTests = map[string]func(*fixture){
 		errs := together(crowd, func(i int) error { return f.CreateWallet(f.ctx, newWallet(keys[i%len(keys)]), 10) })
 		f.same("created", f.succeeded(errs, pay.ErrWalletLimit), 10)
 	},
+	"one wallet for each address": func(f *fixture) {
+		k, other := f.key(), f.key()
+		w, bare := newWallet(k), newWallet(k)
+		bare.Address = nil
+		_, err := f.WalletByAddress(f.ctx, *w.Address)
+		f.fails(err, pay.ErrWalletNotFound)
+		f.must(f.CreateWallet(f.ctx, w, 10))
+		f.must(f.CreateWallet(f.ctx, bare, 10))
+		second := newWallet(other)
+		second.Address, second.Network = w.Address, "base-sepolia"
+		f.fails(f.CreateWallet(f.ctx, second, 10), pay.ErrAddressTaken)
+		_, err = f.Wallet(f.ctx, second.ID)
+		f.fails(err, pay.ErrWalletNotFound)
+		f.must(f.DeleteWallet(f.ctx, k.ID, w.ID, noon))
+		f.fails(f.CreateWallet(f.ctx, second, 10), pay.ErrAddressTaken) // its account can receive money
+		f.same("wallet", must(f.WalletByAddress(f.ctx, *w.Address)).ID, w.ID)
+	},
+	"one address at once": func(f *fixture) {
+		k, address := f.key(), x402.Address{1}
+		errs := together(crowd, func(int) error {
+			w := newWallet(k)
+			w.Address = &address
+			return f.CreateWallet(f.ctx, w, crowd)
+		})
+		f.same("created", f.succeeded(errs, pay.ErrAddressTaken), 1)
+	},
 	"deleted at once": func(f *fixture) {
 		k := f.key()
 		w := newWallet(k)

@@ -81,13 +81,13 @@ func TestHeadOfV1Seller(t *testing.T) {
 	t.Parallel()
 	w, s := newWorld(t), proxytest.NewSeller(t, func(s *proxytest.Seller) { s.V1 = true })
 	a := w.do(w.agent(), proxytest.Request(t, "HEAD", s.URL+"/x", nil))
-	if a.StatusCode != 402 || a.Header.Get(proxy.HeaderDeclined) != "" || a.Header.Get(proxy.HeaderPayment) != "" || a.Text != "" {
+	if a.StatusCode != 402 || a.Header.Get(proxy.HeaderDeclined) != "no-challenge" || a.Header.Get(proxy.HeaderPayment) != "" || a.Text != "" {
 		t.Errorf("%d %v %q", a.StatusCode, a.Header, a.Text)
 	}
 	s.Expect(1, 0, 0)
 }
 
-// A 402 that is none of ours reaches the client as it was sent, and so does a challenge with another status.
+// A 402 that is none of ours reaches the client as it was sent but for a reason, and so does a challenge with another status.
 func TestForeign402IsUnchanged(t *testing.T) {
 	t.Parallel()
 	var packed bytes.Buffer
@@ -150,6 +150,17 @@ func TestForeign402IsUnchanged(t *testing.T) {
 			got := w.get(s.URL)
 			got.Header.Del("Via")
 			got.Header.Del("Date")
+			if want.StatusCode == http.StatusPaymentRequired {
+				detail := "the 402 has no x402 challenge that purser can read"
+				if name == "other scheme" {
+					detail += ": it asks for L402 (Lightning)"
+				}
+				if got.Header.Get(proxy.HeaderDeclined) != "no-challenge" || got.Header.Get(proxy.HeaderDetail) != detail {
+					t.Errorf("the reason is %v", got.Header)
+				}
+				got.Header.Del(proxy.HeaderDeclined)
+				got.Header.Del(proxy.HeaderDetail)
+			}
 			if got.StatusCode != want.StatusCode || got.Text != want.Text || fmt.Sprint(got.Header) != fmt.Sprint(want.Header) || fmt.Sprint(got.Trailer) != fmt.Sprint(want.Trailer) {
 				t.Errorf("got %d %v %v and %d bytes, want %d %v %v and %d bytes",
 					got.StatusCode, got.Header, got.Trailer, len(got.Text), want.StatusCode, want.Header, want.Trailer, len(want.Text))
@@ -177,10 +188,14 @@ func TestEndless402(t *testing.T) {
 	t.Parallel()
 	for name, chunk := range map[string]string{"page": "<p>pay</p>", "json": `{"a":"` + strings.Repeat("b", 1000)} {
 		t.Run(name, func(t *testing.T) {
-			w, gone := newWorld(t), make(chan struct{})
+			w, gone := newWorld(t), make(chan struct{}, 2)
+			asked := 1
+			if name == "page" {
+				asked = 2 // once more for JSON
+			}
 			more := make(chan struct{}, 1000)
 			s := proxytest.Challenges(t, func(_ *proxytest.Seller, rw http.ResponseWriter, r *http.Request) {
-				defer close(gone)
+				defer func() { gone <- struct{}{} }()
 				rw.WriteHeader(402)
 				for {
 					_, _ = io.WriteString(rw, chunk)
@@ -203,13 +218,15 @@ func TestEndless402(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := make([]byte, len(chunk))
-			if _, err := io.ReadFull(resp.Body, got); err != nil || string(got) != chunk || resp.StatusCode != 402 || resp.Header.Get(proxy.HeaderDeclined) != "" {
+			if _, err := io.ReadFull(resp.Body, got); err != nil || string(got) != chunk || resp.StatusCode != 402 || resp.Header.Get(proxy.HeaderDeclined) != "no-challenge" {
 				t.Errorf("%d %v %q %v", resp.StatusCode, resp.Header, got, err)
 			}
 			leave()
 			_ = resp.Body.Close()
-			<-gone
-			s.Expect(1, 0, 0)
+			for range asked {
+				<-gone
+			}
+			s.Expect(asked, 0, 0)
 		})
 	}
 }

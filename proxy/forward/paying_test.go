@@ -179,7 +179,7 @@ func TestDeclines(t *testing.T) {
 		"upto":                 {proxy.DeclinedUnsupported, with(`"exact"`, `"upto"`)},
 		"batch":                {proxy.DeclinedUnsupported, with(`"exact"`, `"batch-settlement"`)},
 		"unknown scheme":       {proxy.DeclinedUnsupported, with(`"exact"`, `"stream"`)},
-		"amount as number":     {proxy.DeclinedUnreadable, with(amount, `"maxAmountRequired":10000`)},
+		"amount in parts":      {proxy.DeclinedUnreadable, with(amount, `"maxAmountRequired":10000.5`)},
 		"negative amount":      {proxy.DeclinedUnreadable, with(`"10000"`, `"-1"`)},
 		"amount with point":    {proxy.DeclinedUnreadable, with(`"10000"`, `"0.01"`)},
 		"huge amount":          {proxy.DeclinedUnreadable, with(`"10000"`, `"`+strings.Repeat("9", 90)+`"`)},

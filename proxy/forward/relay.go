@@ -77,7 +77,7 @@ func (f *Proxy) relayFor(w http.ResponseWriter, r *http.Request, who caller) {
 	}
 	defer leave()
 	call := proxy.NewCall(who.key, who.task, proxy.IdempotencyKey(r.Header))
-	call.Anew = proxy.Anew(r.Header)
+	call.Ask(r.Header)
 	written := false
 	defer func() { call.Finish(written) }()
 	// It panics with http.ErrAbortHandler when the answer is cut short.

@@ -243,6 +243,8 @@ func TestClientLeavesWhilePaying(t *testing.T) {
 			t.Errorf("%+v", p)
 		}
 		proxytest.Eventually(t, "the connection is gone", func() bool { return w.forward.Tunnels() == 0 })
+		// With HTTP/2 the handler is the last to go, and its end must be heard.
+		proxytest.Eventually(t, "the CONNECT is over", func() bool { return w.forward.Sessions() == 0 })
 		if a := w.do(w.buyer(), proxytest.Request(t, "GET", w.shop("/x"), nil)); a.Paid(t) != p.ID || a.Text != "delivered" {
 			t.Errorf("%v %s", a.Header, a.Text)
 		}

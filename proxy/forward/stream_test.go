@@ -104,8 +104,10 @@ func TestFeatures(t *testing.T) {
 		_ = zip.Close()
 		hint := func(rw http.ResponseWriter) {
 			rw.Header().Set("Link", "</style.css>; rel=preload")
+			rw.Header().Set(proxy.HeaderPayment, "forged")
 			rw.WriteHeader(http.StatusEarlyHints)
 			rw.Header().Del("Link")
+			rw.Header().Del(proxy.HeaderPayment)
 		}
 		w.seller.Paid = func(rw http.ResponseWriter, r *http.Request, n int) {
 			if r.URL.Path == "/refused" {
@@ -180,7 +182,7 @@ func TestFeatures(t *testing.T) {
 		var hints []string
 		ctx := httptrace.WithClientTrace(context.Background(), &httptrace.ClientTrace{
 			Got1xxResponse: func(code int, h textproto.MIMEHeader) error {
-				hints = append(hints, fmt.Sprint(code, h.Get("Link")))
+				hints = append(hints, fmt.Sprint(code, h.Get("Link"), h.Get(proxy.HeaderPayment)))
 				return nil
 			},
 		})

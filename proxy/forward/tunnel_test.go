@@ -124,3 +124,10 @@ func (f *Proxy) Tunnels() int {
 	defer f.tunnels.mu.Unlock()
 	return len(f.tunnels.all)
 }
+
+// Sessions counts the intercepted connections that are waited for.
+func (f *Proxy) Sessions() int {
+	f.sessions.mu.Lock()
+	defer f.sessions.mu.Unlock()
+	return len(f.sessions.open)
+}

@@ -1,9 +1,9 @@
-// Compiles Token.sol into Token.json, the artifact that the sandbox embeds.
+// Compiles the sandbox's contracts into the artifacts that it embeds.
 //
-//   node build.mjs           write Token.json
-//   node build.mjs --check   compile again and compare with Token.json; exit 1 if they differ
+//   node build.mjs           write Token.json, Permit2.json, ExactProxy.json and UptoProxy.json
+//   node build.mjs --check   compile again and compare with them; exit 1 if they differ
 //
-// The output depends on the source, the pinned compiler and the settings below, and on nothing else.
+// The output depends on the sources, the pinned compiler and the settings below, and on nothing else.
 import { createHash } from 'node:crypto'
 import { readFileSync, writeFileSync } from 'node:fs'
 import solc from 'solc'
@@ -19,16 +19,24 @@ const settings = {
   metadata: { appendCBOR: false, bytecodeHash: 'none' },
 }
 
-function compile() {
-  const source = readFileSync(beside('Token.sol'), 'utf8')
+// The contracts of each source, and what it imports. Each is compiled by itself, so that no other one changes its code.
+const sources = {
+  'Token.sol': { contracts: ['Token'], imports: [] },
+  'Permit2.sol': { contracts: ['Permit2'], imports: [] },
+  'Proxies.sol': { contracts: ['ExactProxy', 'UptoProxy'], imports: ['Permit2.sol'] },
+}
+
+function compile(source) {
+  const { contracts, imports } = sources[source]
+  const text = (name) => readFileSync(beside(name), 'utf8')
   const output = JSON.parse(
     solc.compile(
       JSON.stringify({
         language: 'Solidity',
-        sources: { 'Token.sol': { content: source } },
+        sources: Object.fromEntries([source, ...imports].map((name) => [name, { content: text(name) }])),
         settings: {
           ...settings,
-          outputSelection: { 'Token.sol': { Token: ['abi', 'evm.deployedBytecode.object'] } },
+          outputSelection: { [source]: { '*': ['abi', 'evm.deployedBytecode.object'] } },
         },
       }),
     ),
@@ -38,17 +46,19 @@ function compile() {
     // Warnings fail the build too: nobody reads them twice.
     throw new Error(complaints.map((c) => c.formattedMessage).join('\n'))
   }
-  const token = output.contracts['Token.sol'].Token
-  const artifact = {
-    contract: 'Token',
-    source: 'Token.sol',
-    sourceSha256: createHash('sha256').update(source).digest('hex'),
-    compiler: solc.version(),
-    settings,
-    abi: token.abi,
-    deployedBytecode: '0x' + token.evm.deployedBytecode.object,
-  }
-  return JSON.stringify(artifact, null, 2) + '\n'
+  return contracts.map((contract) => {
+    const compiled = output.contracts[source][contract]
+    const artifact = {
+      contract,
+      source,
+      sourceSha256: createHash('sha256').update(text(source)).digest('hex'),
+      compiler: solc.version(),
+      settings,
+      abi: compiled.abi,
+      deployedBytecode: '0x' + compiled.evm.deployedBytecode.object,
+    }
+    return [`${contract}.json`, JSON.stringify(artifact, null, 2) + '\n']
+  })
 }
 
 function firstDifference(committed, built) {
@@ -65,18 +75,19 @@ function firstDifference(committed, built) {
   return 'formatting'
 }
 
-const built = compile()
-if (process.argv.includes('--check')) {
-  const committed = readFileSync(beside('Token.json'), 'utf8')
+for (const [file, built] of Object.keys(sources).flatMap(compile)) {
+  if (!process.argv.includes('--check')) {
+    writeFileSync(beside(file), built)
+    console.log(`Wrote ${file}.`)
+    continue
+  }
+  const committed = readFileSync(beside(file), 'utf8')
   if (committed !== built) {
     console.error(
-      `Token.json is not what Token.sol compiles to (first difference: ${firstDifference(committed, built)}). ` +
+      `${file} is not what its source compiles to (first difference: ${firstDifference(committed, built)}). ` +
         'Run "node build.mjs" and commit the result.',
     )
     process.exit(1)
   }
-  console.log('Token.json is up to date.')
-} else {
-  writeFileSync(beside('Token.json'), built)
-  console.log('Wrote Token.json.')
+  console.log(`${file} is up to date.`)
 }

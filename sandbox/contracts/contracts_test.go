@@ -8,21 +8,21 @@ import (
 	"testing"
 )
 
-// Token.json must be compiled again after a change of Token.sol. build.mjs --check compares the
+// An artifact must be compiled again after a change of its source. build.mjs --check compares the
 // rest.
-func TestTokenIsCompiledFromItsSource(t *testing.T) {
+func TestArtifactsAreCompiledFromTheirSources(t *testing.T) {
 	t.Parallel()
-	source, err := os.ReadFile("Token.sol")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var artifact struct {
-		SourceSha256 string `json:"sourceSha256"`
-	}
-	if err := json.Unmarshal(tokenJSON, &artifact); err != nil {
-		t.Fatal(err)
-	}
-	if sum := sha256.Sum256(source); hex.EncodeToString(sum[:]) != artifact.SourceSha256 {
-		t.Error(`Token.json was compiled from another Token.sol; run "node build.mjs"`)
+	for _, compiled := range [][]byte{tokenJSON, permit2JSON, exactProxyJSON, uptoProxyJSON} {
+		var artifact struct{ Source, SourceSha256 string }
+		if err := json.Unmarshal(compiled, &artifact); err != nil {
+			t.Fatal(err)
+		}
+		source, err := os.ReadFile(artifact.Source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if sum := sha256.Sum256(source); hex.EncodeToString(sum[:]) != artifact.SourceSha256 {
+			t.Errorf(`an artifact was compiled from another %s; run "node build.mjs"`, artifact.Source)
+		}
 	}
 }

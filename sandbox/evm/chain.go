@@ -33,13 +33,10 @@ import (
 	"github.com/ethereum/go-ethereum/rpc"
 
 	"github.com/purserpay/purser/sandbox/contracts"
+	"github.com/purserpay/purser/x402"
 )
 
 const (
-	// chainID is the chain id of Base.
-	chainID = 8453
-	// tokenAddress is the address of USDC on Base. Payers sign it.
-	tokenAddress = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913" //nolint:gosec // an address, no secret
 	// multicallAddress is the same on every chain with Multicall3.
 	multicallAddress = "0xcA11bde05977b3631167028862bE2a173976CA11"
 	// blockGas leaves room for thousands of payments in a block.
@@ -55,6 +52,9 @@ var ErrClosed = errors.New("the sandbox chain is closed")
 
 // Options configures a Chain. The zero value works.
 type Options struct {
+	// Network has the chain id, and USDC's address for the token. Default: base. The token's EIP-712
+	// name is "USD Coin", so base-sepolia is not possible.
+	Network x402.Network
 	// Port is the port of the JSON-RPC listener on 127.0.0.1. Default: a free one.
 	Port int
 	// Now is the clock of the block times. It must run as fast as real time. A jump forward is
@@ -65,14 +65,16 @@ type Options struct {
 
 // Chain is a running chain. It is safe for concurrent use.
 type Chain struct {
-	now    func() time.Time
-	stack  *node.Node
-	eth    *eth.Ethereum
-	rpc    *rpc.Client
-	client *ethclient.Client
-	geth   *gethclient.Client
-	token  abi.ABI
-	op     *operator
+	now     func() time.Time
+	network x402.Network
+	chainID *big.Int
+	stack   *node.Node
+	eth     *eth.Ethereum
+	rpc     *rpc.Client
+	client  *ethclient.Client
+	geth    *gethclient.Client
+	token   abi.ABI
+	op      *operator
 
 	mine   chan chan struct{} // requests for a block; each is closed with its block
 	cancel context.CancelFunc // ends block production
@@ -92,12 +94,18 @@ func Start(ctx context.Context, o Options) (*Chain, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+	if o.Network.ChainID == 0 {
+		o.Network = x402.DefaultNetworks()[0]
+	}
+	chainID := new(big.Int).SetUint64(o.Network.ChainID)
 	c := &Chain{
 		now:     o.Now,
+		network: o.Network,
+		chainID: chainID,
 		mine:    make(chan chan struct{}),
 		done:    make(chan struct{}),
 		waiters: make(map[common.Hash]chan *types.Receipt),
-		op:      newOperator(),
+		op:      newOperator(chainID),
 	}
 	var err error
 	if c.token, err = abi.JSON(bytes.NewReader(contracts.Token().ABI)); err != nil {
@@ -118,7 +126,7 @@ func Start(ctx context.Context, o Options) (*Chain, error) {
 // can spend.
 func (c *Chain) genesis() *core.Genesis {
 	config := *params.AllDevChainProtocolChanges
-	config.ChainID = big.NewInt(chainID)
+	config.ChainID = c.chainID
 	// The newest fork prices new storage several times higher than Base. The usual gas of a
 	// transfer would not suffice.
 	config.BogotaTime = nil
@@ -128,6 +136,9 @@ func (c *Chain) genesis() *core.Genesis {
 	maps.Copy(alloc, types.GenesisAlloc{
 		c.TokenAddress():                      {Code: contracts.Token().DeployedBytecode, Balance: new(big.Int)},
 		common.HexToAddress(multicallAddress): {Code: contracts.Multicall3().DeployedBytecode, Balance: new(big.Int)},
+		common.Address(x402.Permit2):          {Code: contracts.Permit2().DeployedBytecode, Balance: new(big.Int)},
+		common.Address(x402.ExactProxy):       {Code: contracts.ExactProxy().DeployedBytecode, Balance: new(big.Int)},
+		common.Address(x402.UptoProxy):        {Code: contracts.UptoProxy().DeployedBytecode, Balance: new(big.Int)},
 		c.op.address:                          {Balance: new(big.Int).Lsh(big.NewInt(1), 200)},
 	})
 	return &core.Genesis{
@@ -160,7 +171,7 @@ func (c *Chain) startNode(port int) (err error) {
 
 	ethConfig := ethconfig.Defaults
 	ethConfig.Genesis = c.genesis()
-	ethConfig.NetworkId = chainID
+	ethConfig.NetworkId = c.network.ChainID
 	ethConfig.SyncMode = ethconfig.FullSync
 	ethConfig.LogNoHistory = true // logs are found by reading the blocks
 	ethConfig.Miner.GasCeil = blockGas
@@ -212,4 +223,4 @@ func (c *Chain) Close() error {
 func (c *Chain) RPCURL() string { return c.stack.HTTPEndpoint() }
 
 // TokenAddress returns the token's address, which is USDC's on Base.
-func (c *Chain) TokenAddress() common.Address { return common.HexToAddress(tokenAddress) }
+func (c *Chain) TokenAddress() common.Address { return common.Address(c.network.Assets[0].Address) }

@@ -19,6 +19,8 @@ const (
 	operatorSeed = "purser sandbox operator"
 	// operatorGas is three times the gas of a transfer with authorization.
 	operatorGas = 250_000
+	// gasByData is added for each byte of a call's data: one call can make several transfers.
+	gasByData = 300
 	// operatorTip and operatorFeeCap, in wei per gas, get the operator's transactions into every
 	// block.
 	operatorTip    = params.GWei
@@ -38,12 +40,12 @@ type operator struct {
 	nonce uint64
 }
 
-func newOperator() *operator {
+func newOperator(chainID *big.Int) *operator {
 	key := crypto.ToECDSAUnsafe(crypto.Keccak256([]byte(operatorSeed)))
 	return &operator{
 		key:     key,
 		address: crypto.PubkeyToAddress(key.PublicKey),
-		signer:  types.LatestSignerForChainID(big.NewInt(chainID)),
+		signer:  types.LatestSignerForChainID(chainID),
 	}
 }
 
@@ -53,11 +55,11 @@ func (c *Chain) submit(to common.Address, value *big.Int, data []byte) (common.H
 	c.op.mu.Lock()
 	defer c.op.mu.Unlock()
 	tx, err := types.SignNewTx(c.op.key, c.op.signer, &types.DynamicFeeTx{
-		ChainID:   big.NewInt(chainID),
+		ChainID:   c.chainID,
 		Nonce:     c.op.nonce,
 		GasTipCap: big.NewInt(operatorTip),
 		GasFeeCap: big.NewInt(operatorFeeCap),
-		Gas:       operatorGas,
+		Gas:       operatorGas + gasByData*uint64(len(data)),
 		To:        &to,
 		Value:     value,
 		Data:      data,

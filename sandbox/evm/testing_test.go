@@ -134,7 +134,7 @@ func (a account) signTyped(t *testing.T, primary string, fields []apitypes.Type,
 		},
 		PrimaryType: primary,
 		Domain: apitypes.TypedDataDomain{
-			Name: "USD Coin", Version: "2", ChainId: math.NewHexOrDecimal256(chainID), VerifyingContract: tokenAddress,
+			Name: "USD Coin", Version: "2", ChainId: math.NewHexOrDecimal256(8453), VerifyingContract: usdcOnBase,
 		},
 		Message: message,
 	})
@@ -183,7 +183,7 @@ func (a account) send(t *testing.T, client *ethclient.Client, to *common.Address
 	if err != nil {
 		t.Fatal(err)
 	}
-	tx, err := types.SignNewTx(a.key, types.LatestSignerForChainID(big.NewInt(chainID)), &types.LegacyTx{
+	tx, err := types.SignNewTx(a.key, types.LatestSignerForChainID(big.NewInt(8453)), &types.LegacyTx{
 		Nonce: nonce, GasPrice: price, Gas: 300_000, To: to, Data: data,
 	})
 	if err != nil {
@@ -230,3 +230,6 @@ func pack(t *testing.T, c *Chain, method string, args ...any) []byte {
 	}
 	return data
 }
+
+// usdcOnBase is the token's address.
+const usdcOnBase = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913" //nolint:gosec // an address, no secret

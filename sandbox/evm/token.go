@@ -79,7 +79,7 @@ func (c *Chain) Simulate(ctx context.Context, a x402.Authorization, signature x4
 	if err != nil {
 		return err
 	}
-	return c.try(ctx, "simulate a transfer with authorization", data)
+	return c.try(ctx, "simulate a transfer with authorization", c.TokenAddress(), data)
 }
 
 func (c *Chain) packTransfer(a x402.Authorization, signature x402.Signature) ([]byte, error) {
@@ -96,10 +96,14 @@ func split(signature [65]byte) (r, s [32]byte, v uint8) {
 
 // relay tries a call of the token and sends it if it would succeed.
 func (c *Chain) relay(ctx context.Context, what string, data []byte) (string, error) {
-	if err := c.try(ctx, what, data); err != nil {
+	return c.relayTo(ctx, what, c.TokenAddress(), data)
+}
+
+func (c *Chain) relayTo(ctx context.Context, what string, to common.Address, data []byte) (string, error) {
+	if err := c.try(ctx, what, to, data); err != nil {
 		return "", err
 	}
-	hash, err := c.transact(ctx, c.TokenAddress(), nil, data)
+	hash, err := c.transact(ctx, to, nil, data)
 	switch {
 	case err == nil:
 		return hash.Hex(), nil
@@ -109,8 +113,7 @@ func (c *Chain) relay(ctx context.Context, what string, data []byte) (string, er
 	return hash.Hex(), fmt.Errorf("%s: %w", what, err)
 }
 
-func (c *Chain) try(ctx context.Context, what string, data []byte) error {
-	to := c.TokenAddress()
+func (c *Chain) try(ctx context.Context, what string, to common.Address, data []byte) error {
 	msg := ethereum.CallMsg{From: c.op.address, To: &to, Data: data}
 	at := gethclient.BlockOverrides{Time: nextBlockTime(c.eth.BlockChain().CurrentBlock().Time, c.now())}
 	if _, err := c.geth.CallContractWithBlockOverrides(ctx, msg, nil, nil, at); err != nil {

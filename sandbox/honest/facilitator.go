@@ -99,6 +99,9 @@ func readCall(r *http.Request) (c call, no *refusal, err error) {
 	if err != nil {
 		return c, &refusal{Reason: "invalid_payload", Message: err.Error()}, nil
 	}
+	if c.authorization.Rail != x402.RailEIP3009 {
+		return c, &refusal{Reason: "unsupported_payload_type"}, nil
+	}
 	return c, nil, nil
 }
 

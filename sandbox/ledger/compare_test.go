@@ -145,7 +145,7 @@ func (a *actor) look(what string, one x402.Authorization, tx string) {
 }
 
 func (a *actor) balances() {
-	have, err := a.on.seen.Balance(a.ctx, usdc, x402.Address(a.payer))
+	have, err := a.on.seen.Balance(a.ctx, base, usdc, x402.Address(a.payer))
 	direct, derr := a.on.Balance(a.ctx, a.payer)
 	transfers, terr := a.on.Transfers(a.ctx, &a.payer, nil, 0)
 	given, gerr := a.on.Transfers(a.ctx, nil, &a.payer, 0)

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/purserpay/purser/internal/cli"
+	"github.com/purserpay/purser/internal/environment"
 )
 
 // Line holds the folder, environment and input of a command. The zero value is an empty folder, with
@@ -24,6 +26,7 @@ type Line struct {
 	Dir     string
 	Environ []string
 	Stdin   io.Reader
+	Stdout  io.Writer     // gets the output as it comes; may be nil
 	AskTime time.Duration // 0: as for operators
 	MakeKey func(context.Context) (cli.FirstKey, error)
 }
@@ -48,14 +51,11 @@ func (l Line) Run(t *testing.T, args ...string) Outcome {
 	}
 	environ := append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + l.Dir}, l.Environ...)
 	var stdout, stderr bytes.Buffer
+	layer := layerOver(&environ)
 	env := &cli.Env{
 		Dir: l.Dir, Now: time.Now, AskTime: l.AskTime, MakeKey: l.MakeKey, Environ: func() []string { return environ },
-		Getenv: func(name string) (value string) {
-			for _, entry := range environ {
-				if n, v, _ := strings.Cut(entry, "="); n == name {
-					value = v
-				}
-			}
+		Layer: layer, Getenv: func(name string) string {
+			value, _ := layer.Lookup(name)
 			return value
 		},
 		Become: func(path string, args, environ []string) (int, error) {
@@ -80,6 +80,9 @@ func (l Line) Run(t *testing.T, args ...string) Outcome {
 		root.SetIn(strings.NewReader(""))
 	}
 	root.SetOut(&stdout)
+	if l.Stdout != nil {
+		root.SetOut(io.MultiWriter(&stdout, l.Stdout))
+	}
 	root.SetErr(&stderr)
 	status := 0
 	if err := root.ExecuteContext(t.Context()); err != nil {
@@ -90,6 +93,29 @@ func (l Line) Run(t *testing.T, args ...string) Outcome {
 		status = exit.Status
 	}
 	return Outcome{Stdout: stdout.String(), Stderr: stderr.String(), Status: status}
+}
+
+// layerOver returns a layer over a list of variables.
+func layerOver(environ *[]string) *environment.Layer {
+	unset := func(name string) {
+		*environ = slices.DeleteFunc(slices.Clone(*environ), func(entry string) bool { return strings.HasPrefix(entry, name+"=") })
+	}
+	return &environment.Layer{
+		Unset: func(name string) error { unset(name); return nil },
+		Set: func(name, value string) error {
+			unset(name)
+			*environ = append(*environ, name+"="+value)
+			return nil
+		},
+		Lookup: func(name string) (value string, set bool) {
+			for _, entry := range *environ { // the last one counts
+				if n, v, _ := strings.Cut(entry, "="); n == name {
+					value, set = v, true
+				}
+			}
+			return value, set
+		},
+	}
 }
 
 // InitMade lists the names that `purser init` makes in a folder.

@@ -65,6 +65,18 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- with .Values.secretKeys.oidcClientSecret }}
 - {name: PURSER_OIDC_CLIENT_SECRET_FILE, value: /run/secrets/purser/oidc-client-secret}
 {{- end }}
+{{- with .Values.secretKeys.signerUrl }}
+- {name: PURSER_SIGNER_URL_FILE, value: /run/secrets/purser/signer-url}
+{{- end }}
+{{- with .Values.secretKeys.signerKey }}
+- {name: PURSER_SIGNER_KEY_FILE, value: /run/secrets/purser/signer-key}
+{{- end }}
+{{- with .Values.secretKeys.cdpApiKeySecret }}
+- {name: CDP_API_KEY_SECRET_FILE, value: /run/secrets/purser/cdp-api-key-secret}
+{{- end }}
+{{- with .Values.secretKeys.cdpWalletSecret }}
+- {name: CDP_WALLET_SECRET_FILE, value: /run/secrets/purser/cdp-wallet-secret}
+{{- end }}
 {{- with .Values.secretKeys.rpcUrl }}
 - name: PURSER_RPC_URL
   valueFrom: {secretKeyRef: {name: {{ $.Values.existingSecret }}, key: {{ . }}}}
@@ -105,5 +117,17 @@ secret:
     {{- end }}
     {{- with .Values.secretKeys.oidcClientSecret }}
     - {key: {{ . }}, path: oidc-client-secret}
+    {{- end }}
+    {{- with .Values.secretKeys.signerUrl }}
+    - {key: {{ . }}, path: signer-url}
+    {{- end }}
+    {{- with .Values.secretKeys.signerKey }}
+    - {key: {{ . }}, path: signer-key}
+    {{- end }}
+    {{- with .Values.secretKeys.cdpApiKeySecret }}
+    - {key: {{ . }}, path: cdp-api-key-secret}
+    {{- end }}
+    {{- with .Values.secretKeys.cdpWalletSecret }}
+    - {key: {{ . }}, path: cdp-wallet-secret}
     {{- end }}
 {{- end }}

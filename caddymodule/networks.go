@@ -1,0 +1,196 @@
+package caddymodule
+
+// No Caddy here: it resolves the RPCs of networks.
+
+import (
+	"cmp"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/purserpay/purser/chain"
+	"github.com/purserpay/purser/internal/metrics"
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/x402"
+)
+
+// NetworkOptions has the RPCs of a network. The first network's may stand in rpc_url and rpc_url_2.
+type NetworkOptions struct {
+	// RPCURL is its JSON-RPC. Default: PURSER_RPC_URL_<NETWORK>, such as PURSER_RPC_URL_BASE_SEPOLIA.
+	RPCURL string `json:"rpc_url,omitempty"`
+	// RPCURLFile is a file that holds it. Default: PURSER_RPC_URL_<NETWORK>_FILE.
+	RPCURLFile string `json:"rpc_url_file,omitempty"`
+	// RPCURL2 is another provider's, which must agree before a payment on this network is void or
+	// disputed. Default: PURSER_RPC_URL_<NETWORK>_2.
+	RPCURL2 string `json:"rpc_url_2,omitempty"`
+	// RPCURL2File is a file that holds it. Default: PURSER_RPC_URL_<NETWORK>_2_FILE.
+	RPCURL2File string `json:"rpc_url_2_file,omitempty"`
+}
+
+var (
+	rpcURLOption  = option{"rpc_url", "PURSER_RPC_URL", ""}
+	rpcURL2Option = option{"rpc_url_2", "PURSER_RPC_URL_2", ""}
+)
+
+// networkRPCs holds the RPCs of a network.
+type networkRPCs struct{ first, second rpcSetting }
+
+// rpcSetting is an RPC's URL, "" for none, and the variable that sets it.
+type rpcSetting struct{ url, variable string }
+
+// rpcVariable names a network's own RPC variable.
+func rpcVariable(network string) string {
+	return rpcURLOption.variable + "_" + strings.ToUpper(strings.ReplaceAll(network, "-", "_"))
+}
+
+// resolveRPCs reads the RPCs of all networks that are paid on.
+func (a *App) resolveRPCs(s *settings) error {
+	s.rpcs = map[string]networkRPCs{}
+	for i, n := range s.networks {
+		given := a.NetworkTable[n.Name]
+		of := "network " + n.Name + " "
+		first, second := option{name: of + rpcURLOption.name, variable: rpcVariable(n.Name)},
+			option{name: of + rpcURL2Option.name, variable: rpcVariable(n.Name) + "_2"}
+		var r networkRPCs
+		var err error
+		if r.first, err = first.rpc(given.RPCURL, given.RPCURLFile); err != nil {
+			return err
+		}
+		if r.second, err = second.rpc(given.RPCURL2, given.RPCURL2File); err != nil {
+			return err
+		}
+		if i == 0 {
+			err = cmp.Or(r.first.orElse(rpcURLOption, a.RPCURL, a.RPCURLFile), r.second.orElse(rpcURL2Option, a.RPCURL2, a.RPCURL2File))
+		}
+		if err = cmp.Or(err, r.check()); err != nil {
+			return err
+		}
+		s.rpcs[n.Name] = r
+	}
+	for name := range a.NetworkTable {
+		if _, paid := s.rpcs[name]; !paid {
+			return option{name: "network " + name}.errorf("it is not in networks (PURSER_NETWORKS)")
+		}
+	}
+	return nil
+}
+
+// orElse takes the RPC that an option for the first network sets. It is an error if both do.
+func (r *rpcSetting) orElse(o option, given, givenFile string) error {
+	general, err := o.rpc(given, givenFile)
+	switch {
+	case err != nil:
+		return err
+	case r.url == "":
+		*r = general
+	case general.url != "":
+		return o.errorf("%s is set as well: keep one", r.variable)
+	}
+	return nil
+}
+
+func (r networkRPCs) check() error {
+	second := option{name: rpcURL2Option.name, variable: r.second.variable}
+	switch {
+	case r.second.url == "":
+	case r.first.url == "":
+		return second.errorf("needs %s, which it has to agree with", r.first.variable)
+	case r.second.url == r.first.url:
+		return second.errorf("is the same as %s, which agrees with itself always", r.first.variable)
+	}
+	return nil
+}
+
+// rpc is an option that is the URL of an RPC, or unset.
+func (o option) rpc(given, givenFile string) (rpcSetting, error) {
+	r := rpcSetting{variable: o.variable}
+	v, path, err := o.valueOrFile(given, givenFile)
+	if err == nil && path != "" {
+		v, err = o.file().read(path)
+	}
+	if err != nil || v == "" {
+		return r, err
+	}
+	if _, err := chain.New(chain.Options{URL: v, Setting: o.variable}); err != nil {
+		return r, o.errorf("%w", err)
+	}
+	r.url = v
+	return r, nil
+}
+
+// warnOfRPCs tells what a network without an RPC lacks, and of RPCs that serve no network.
+func (a *App) warnOfRPCs() {
+	for _, n := range a.settings.networks {
+		if r := a.settings.rpcs[n.Name].first; r.url == "" {
+			a.log.Warn("no RPC ("+r.variable+"): balances are not checked before paying, and a payment whose outcome nobody tells stays unresolved",
+				"network", n.Name)
+		}
+	}
+	for _, n := range x402.Networks() {
+		if _, paid := a.settings.rpcs[n.Name]; !paid && os.Getenv(rpcVariable(n.Name)) != "" {
+			a.log.Warn(rpcVariable(n.Name) + " is set, and PURSER_NETWORKS does not name " + n.Name + ": nothing is paid there")
+		}
+	}
+}
+
+// names are the settings of RPCs, for messages.
+func (s *settings) names() pay.Names {
+	return pay.Names{
+		RPC:        func(network string) string { return cmp.Or(s.rpcs[network].first.variable, rpcVariable(network)) },
+		SecondRPC:  func(network string) string { return cmp.Or(s.rpcs[network].second.variable, rpcVariable(network)+"_2") },
+		AcceptRisk: "purser reconcile --accept-risk",
+		Approve:    "purser wallets approve",
+	}
+}
+
+// chains makes the clients of the RPCs: the first or the second ones; nil without any.
+func (s *settings) chains(time *pay.Timekeeper, log *slog.Logger, source pay.TimeSource, of func(networkRPCs) rpcSetting) (chain.Networks, error) {
+	var all chain.Networks
+	for i, n := range s.networks {
+		r := of(s.rpcs[n.Name])
+		if r.url == "" {
+			continue
+		}
+		name := source
+		if i > 0 {
+			name = source.On(n.Name)
+		}
+		c, err := chain.New(chain.Options{
+			URL: r.url, Setting: r.variable, Logger: log.With("part", string(name)), Dates: time.Dates(name),
+		})
+		if err != nil {
+			return nil, fmt.Errorf("purser: %s: %w", r.variable, err)
+		}
+		if all == nil {
+			all = chain.Networks{}
+		}
+		all[n.Name] = c
+	}
+	return all, nil
+}
+
+// openRPCs gives the payer its RPCs.
+func (t *tenant) openRPCs(o *pay.Options) error {
+	s := &t.app.settings
+	first, err := s.chains(o.Time, t.log, pay.SourceRPC, func(r networkRPCs) rpcSetting { return r.first })
+	if err != nil {
+		return err
+	}
+	if first != nil {
+		o.Chain, t.chain = metrics.Chain{Networks: first}, metrics.Chain{Networks: first}
+		t.closeLater(first)
+	}
+	second, err := s.chains(o.Time, t.log, pay.SourceSecondRPC, func(r networkRPCs) rpcSetting { return r.second })
+	if second != nil {
+		o.Second = metrics.Chain{Networks: second}
+		t.closeLater(second)
+	}
+	return err
+}
+
+// secondRPCs reports whether a network has two RPCs that must agree.
+func (s *settings) secondRPCs() bool {
+	return slices.ContainsFunc(s.networks, func(n x402.Network) bool { return s.rpcs[n.Name].second.url != "" })
+}

@@ -1,0 +1,45 @@
+package adminapi
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/purserpay/purser/pay"
+)
+
+// ReissuedKey answers POST /purser/keys/{id}/reissue. The secret is not told again.
+type ReissuedKey struct {
+	Key   string `json:"key"`
+	ID    string `json:"id"`
+	Label string `json:"label"`
+	// Configured names the settings that have the secret that was replaced, such as PURSER_KEY. What
+	// pays with them pays nothing until they have the new one.
+	Configured []string `json:"configured,omitempty"`
+	Exec       bool     `json:"exec,omitempty"` // `purser exec` uses the new one by itself
+}
+
+// reissueKey gives a key another secret.
+func (p *Purser) reissueKey(r *http.Request) (any, error) {
+	k, err := p.find(r.Context(), r.PathValue("id"))
+	if err != nil {
+		return nil, err
+	}
+	var configured []string
+	for _, s := range p.ConfiguredKeys() {
+		of, err := p.Books.KeyBySecret(r.Context(), s.Secret)
+		if err != nil && !errors.Is(err, pay.ErrKeyNotFound) {
+			return nil, err
+		}
+		if err == nil && of.ID == k.ID {
+			configured = append(configured, s.Setting)
+		}
+	}
+	k, secret, err := p.Books.ReissueKey(r.Context(), k.ID)
+	if err != nil {
+		return nil, err
+	}
+	return ReissuedKey{Key: secret, ID: k.ID, Label: k.Label, Configured: configured, Exec: k.Exec}, nil
+}
+
+// ConfiguredKey is the secret of a key that a setting names.
+type ConfiguredKey struct{ Setting, Secret string }

@@ -1,0 +1,129 @@
+package adminapi_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/purserpay/purser/internal/adminapi"
+	"github.com/purserpay/purser/internal/books"
+	"github.com/purserpay/purser/pay"
+)
+
+// keyed makes a key without a wallet.
+func keyed(w *world) (pay.Key, string) {
+	w.t.Helper()
+	k, secret, err := w.Books.CreateKey(w.t.Context(), books.KeyRequest{Label: "bare"})
+	w.must(err)
+	return k, secret
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// One wallet pays for several keys, until it is taken back.
+func TestShare(t *testing.T) {
+	w := newWorld(t)
+	owner := w.key("owner")
+	bare, _ := keyed(w)
+	mine := must(w.Books.ListWallets(t.Context(), owner))[0]
+	if got := w.rule(bare, 10_000, "https://api.example.com/x"); !strings.Contains(got, "no wallet") {
+		t.Errorf("%q", got)
+	}
+	share := "wallets share " + mine.ID
+	w.run(share+" --with bare", bare.ID+" bare", "shared with 1 key")
+	w.run(share, bare.ID)
+	if got := ran[adminapi.SharedWallet](w, share); len(got.Keys) != 1 || got.Keys[0].ID != bare.ID || got.Wallet.Shared != 1 {
+		t.Errorf("%+v", got)
+	}
+	w.run("wallets --key bare", mine.ID, "1 key")
+	id := w.buys(bare, 10_000, "https://api.example.com/x")
+	if p := must(w.store.Payment(t.Context(), id)); p.WalletID != mine.ID || p.KeyID != bare.ID {
+		t.Errorf("%+v", p)
+	}
+	w.fails(map[string]string{
+		share + " --with owner":                        "own",
+		share + " --with nobody":                       "nobody",
+		share + " --with pk_secret":                    "API key itself",
+		"wallets unshare " + mine.ID:                   "from which keys?",
+		"wallets unshare " + mine.ID + " --with owner": "keys pause",
+		"wallets share 0199ffff --with bare":           "no wallet",
+	})
+	open := w.leaves(bare, 0)[0]
+	w.run("wallets unshare "+mine.ID+" --with bare", "!"+bare.ID)
+	if got := w.rule(bare, 10_000, "https://api.example.com/y"); !strings.Contains(got, "no wallet") {
+		t.Errorf("%q", got)
+	}
+	// What is open stays bound to its wallet, and a repeat is served.
+	a, err := w.pays(bare, pay.SettleSeller, "task-0", 10_000, "https://api.example.com/x?token=t0ken")
+	if err != nil || a.Payment().ID != open || a.Payment().WalletID != mine.ID {
+		t.Errorf("%v", err)
+	}
+	w.fails(map[string]string{"wallets unshare " + mine.ID + " --with bare": "wallet not found"})
+	w.run("audit", "wallet.share", "wallet.unshare")
+	w.run("keys revoke bare --yes")
+	w.fails(map[string]string{share + " --with bare": "revoked"})
+}
+
+// Keys of the operator draw from one wallet unless something else is said.
+func TestDeploymentWallet(t *testing.T) {
+	w := newWorld(t)
+	first := ran[adminapi.CreatedKey](w, "keys create --label first")
+	second := ran[adminapi.CreatedKey](w, "keys create --label second")
+	own := ran[adminapi.CreatedKey](w, "keys create --label own --wallet new")
+	lent := ran[adminapi.CreatedKey](w, "keys create --label lent --wallet "+*own.Address)
+	_, text := w.send("POST", "/exec", "application/json", "{}")
+	exec := decode[adminapi.Exec](w, text)
+	configured := must(w.Keys.Ensure(t.Context(), "key (PURSER_KEY)", "pk_configured", "deployment"))
+	if first.Lent || !second.Lent || second.Wallet != first.Wallet || own.Lent || own.Wallet == first.Wallet ||
+		!lent.Lent || lent.Wallet != own.Wallet || *exec.Address != *first.Address {
+		t.Errorf("%+v\n%+v\n%+v\n%+v\n%+v", first, second, own, lent, exec)
+	}
+	if got := must(w.Books.ListWallets(t.Context(), configured)); len(got) != 1 || got[0].ID != first.Wallet {
+		t.Errorf("%+v", got)
+	}
+	w.run("wallets", "3 keys, deployment's", "1 key")
+	w.run("keys create --label again", "shared wallet", *first.Address)
+	w.fails(map[string]string{
+		"keys create --wallet 0199ffff":                               "no wallet",
+		"keys create --network base-sepolia --wallet " + first.Wallet: "the wallet " + first.Wallet + " is on base",
+	})
+	// It is deleted: the next key gets another one, and others keep what they have.
+	w.run("wallets delete " + first.Wallet + " --yes")
+	next := ran[adminapi.CreatedKey](w, "keys create --label next")
+	if next.Lent || next.Wallet == first.Wallet || next.Wallet == own.Wallet {
+		t.Errorf("%+v", next)
+	}
+	w.run("wallets", "deployment's")
+}
+
+// The secret of a key is replaced at once, and the operator hears where else it has to be changed.
+func TestReissue(t *testing.T) {
+	w := newWorld(t)
+	k, old := keyed(w)
+	w.configured = []adminapi.ConfiguredKey{{Setting: "key (PURSER_KEY)", Secret: old}}
+	got := ran[adminapi.ReissuedKey](w, "keys reissue bare")
+	if got.ID != k.ID || got.Key == old || strings.Join(got.Configured, "") != "key (PURSER_KEY)" {
+		t.Errorf("%+v", got)
+	}
+	if _, err := w.Payer.Resolve(t.Context(), old); err == nil {
+		t.Error("the old secret still finds the key")
+	}
+	if found := must(w.Payer.Resolve(t.Context(), got.Key)); found.ID != k.ID {
+		t.Errorf("%+v", found)
+	}
+	w.run("keys reissue bare", "pk_", "not shown again", "!PURSER_KEY")
+	// purser starts all the same, and says so.
+	if now, err := w.Keys.Ensure(t.Context(), "key (PURSER_KEY)", old, "deployment"); err != nil || now.ID != "" || !strings.Contains(w.logged(), "PURSER_KEY") {
+		t.Errorf("%+v, %v", now, err)
+	}
+	w.run("audit", "key.reissue")
+	w.run("keys revoke bare --yes")
+	w.fails(map[string]string{"keys reissue bare": "revoked", "keys reissue pk_123456789": "API key itself"})
+	if strings.Contains(w.logged(), got.Key) || strings.Contains(w.logged(), old) {
+		t.Error("a secret is in the log")
+	}
+}

@@ -1,0 +1,122 @@
+package pay
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/purserpay/purser/x402"
+)
+
+// Words and figures for people whose payment a rule declines.
+
+// Figures hold what a rule has counted when it declines a payment. Amounts are in the smallest unit
+// of USDC.
+type Figures struct {
+	Price x402.Amount
+	// Limit is the bound, Left the part of it that is not spent or reserved; nil: the rule has none.
+	Limit, Left *x402.Amount
+	// Resets is the time from which on the same payment may pass. The zero time: no time helps.
+	Resets time.Time
+}
+
+// FigureTexts are figures for people and programs: amounts such as "0.50 USDC", the time in RFC 3339.
+type FigureTexts struct {
+	Price  string `json:"price,omitempty"`
+	Limit  string `json:"limit,omitempty"`
+	Left   string `json:"left,omitempty"`
+	Resets string `json:"resets,omitempty"`
+}
+
+// Texts writes what a rule has counted; of nil, nothing.
+func (f *Figures) Texts() (out FigureTexts) {
+	if f == nil {
+		return out
+	}
+	out.Price = Money(f.Price)
+	if f.Limit != nil {
+		out.Limit = Money(*f.Limit)
+	}
+	if f.Left != nil {
+		out.Left = Money(*f.Left)
+	}
+	if !f.Resets.IsZero() {
+		out.Resets = f.Resets.UTC().Format(time.RFC3339)
+	}
+	return out
+}
+
+// Every pinned asset (x402/network.go) has this symbol and number of decimals.
+const (
+	moneySymbol   = "USDC"
+	moneyDecimals = 6
+)
+
+// Money writes an amount for people, with two decimals or more: "0.50 USDC".
+func Money(a x402.Amount) string { return figure(a) + " " + moneySymbol }
+
+// ParseMoney reads an amount as people write it: "0.5" or "0.5 USDC".
+func ParseMoney(text string) (x402.Amount, error) {
+	number := strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(text), " "+moneySymbol))
+	a, err := x402.ParseUnits(number, moneyDecimals)
+	if err != nil {
+		return a, fmt.Errorf("%q is not an amount of USDC such as 0.50: %w", text, err)
+	}
+	return a, nil
+}
+
+func figure(a x402.Amount) string {
+	whole, fraction, _ := strings.Cut(a.Format(moneyDecimals), ".")
+	return whole + "." + fraction + "00"[:max(0, 2-len(fraction))]
+}
+
+// tooDear refuses a price that is above the limit for one payment.
+func tooDear(rule string, price x402.Amount, most *Cap, of string) error {
+	return &PolicyError{
+		Rule:    rule,
+		Detail:  fmt.Sprintf("%s is above the limit of %s for one payment%s", Money(price), Money(*most.Max()), of),
+		Figures: &Figures{Price: price, Limit: most.Max()},
+	}
+}
+
+// overBudget refuses a payment that would pass the budget of a day or month, of which have is used.
+func overBudget(rule string, row *Payment, most, have x402.Amount, monthly bool, of string) error {
+	left, resets := leftOf(most, have), windowEnd(row.Created, monthly)
+	window, until := "daily", resets.Format("15:04 UTC")
+	if monthly {
+		window, until = "monthly", resets.Format("2 January, 15:04 UTC")
+	}
+	price := row.Authorization.Value
+	return &PolicyError{
+		Rule: rule,
+		Detail: fmt.Sprintf("%s would pass the %s budget of %s%s; %s left until %s",
+			Money(price), window, Money(most), of, figure(left), until),
+		Figures: &Figures{Price: price, Limit: &most, Left: &left, Resets: resets},
+	}
+}
+
+// leftOf returns the rest of a budget. One that was made smaller than what was spent has none.
+func leftOf(most, have x402.Amount) x402.Amount {
+	left, under := most.Sub(have)
+	if under {
+		return x402.Amount{}
+	}
+	return left
+}
+
+// windowEnd returns the time at which the day or month of a time ends (UTC).
+func windowEnd(at time.Time, monthly bool) time.Time {
+	at = at.UTC()
+	if monthly {
+		return time.Date(at.Year(), at.Month()+1, 1, 0, 0, 0, 0, time.UTC)
+	}
+	return time.Date(at.Year(), at.Month(), at.Day()+1, 0, 0, 0, 0, time.UTC)
+}
+
+// begun counts payments that have begun.
+func begun(n int) string {
+	if n == 1 {
+		return "1 payment has begun"
+	}
+	return fmt.Sprintf("%d payments have begun", n)
+}

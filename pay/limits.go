@@ -1,0 +1,86 @@
+package pay
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/purserpay/purser/x402"
+)
+
+// LimitUse is a limit of a key, with what is used of it. Amounts are in the smallest unit of USDC.
+type LimitUse struct {
+	Rule  string // as in PolicyError
+	Of    string // the pattern of hosts, or the task; "" for the key itself
+	Limit x402.Amount
+	// Spent and Left are those of a budget; nil for a limit on one payment. Open payments have taken their part.
+	Spent, Left *x402.Amount
+	Resets      time.Time // the end of the day or month (UTC); zero for a limit on one payment
+}
+
+// Limits lists the limits on amounts that are in force for a key at a door, and their use. Its cost grows with
+// the sites that the key has paid this month, under budgets of hosts.
+func (p *Payer) Limits(ctx context.Context, k Key, door Door) ([]LimitUse, error) {
+	pol := p.PolicyOf(k, door)
+	u := uses{spent: spent{
+		v: present{ctx, p.store}, pol: pol, row: &Payment{KeyID: k.ID, Currency: moneySymbol, Created: p.now().UTC()},
+	}}
+	u.add("", "", Budget{MaxPayment: pol.MaxPayment, DailyBudget: pol.DailyBudget, MonthlyBudget: pol.MonthlyBudget}, u.key)
+	for _, pattern := range slices.Sorted(maps.Keys(pol.Hosts)) {
+		u.add("host-", pattern, pol.Hosts[pattern], func(monthly bool) (x402.Amount, error) { return u.hosts(pattern, monthly) })
+	}
+	for _, name := range slices.Sorted(maps.Keys(pol.Tasks)) {
+		u.add("task-", name, pol.Tasks[name], func(monthly bool) (x402.Amount, error) { return u.tasks(name, monthly) })
+	}
+	return u.list, u.err
+}
+
+// Pays reports whether a key may make new payments through a door: neither it nor everything is paused.
+func (p *Payer) Pays(ctx context.Context, k Key, door Door) (bool, error) {
+	all, err := p.store.Pause(ctx)
+	return err == nil && all == nil && k.Paused == nil && p.PolicyOf(k, door).opens(door), err
+}
+
+// uses collects the uses of limits. After an error it does nothing.
+type uses struct {
+	spent
+	list []LimitUse
+	err  error
+}
+
+func (u *uses) add(part, of string, b Budget, sum func(monthly bool) (x402.Amount, error)) {
+	if most := b.MaxPayment.Max(); most != nil {
+		u.list = append(u.list, LimitUse{Rule: part + "per-payment", Of: of, Limit: *most})
+	}
+	for _, budget := range []struct {
+		rule    string
+		most    *Cap
+		monthly bool
+	}{{"daily-budget", b.DailyBudget, false}, {"monthly-budget", b.MonthlyBudget, true}} {
+		most := budget.most.Max()
+		if most == nil || u.err != nil {
+			continue
+		}
+		var have x402.Amount
+		if have, u.err = sum(budget.monthly); u.err != nil {
+			return
+		}
+		left := leftOf(*most, have)
+		u.list = append(u.list, LimitUse{
+			Rule: part + budget.rule, Of: of, Limit: *most, Spent: &have, Left: &left, Resets: windowEnd(u.row.Created, budget.monthly),
+		})
+	}
+}
+
+// present reads the counters of the present. Two readings may have a payment between them.
+type present struct {
+	ctx   context.Context
+	store Store
+}
+
+func (v present) Counter(c Counter) (x402.Amount, error) { return v.store.Counter(v.ctx, c) }
+
+func (v present) VisitCounters(prefix Counter, visit func(Counter, x402.Amount) bool) error {
+	return v.store.VisitCounters(v.ctx, prefix, visit)
+}

@@ -1,0 +1,73 @@
+package pay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Quote says what a call would pay. Nothing is journaled, reserved or signed for it.
+type Quote struct {
+	// Terms name the new payment. They are zero if the challenge offers nothing that the key
+	// could pay, and for a call that repeats an earlier one.
+	Terms  Terms
+	Wallet Wallet // pays
+	// Earlier is the payment that the call repeats, nil for none: nothing new would be paid.
+	Earlier *Payment
+}
+
+// Quote decides on a call as Open and Pay do, and leaves it at that. A refusal comes with the terms that it is about,
+// if there are any. Another payment that comes first may take what is left. Errors are those of
+// Open but *OpenError and *SpentError.
+func (p *Payer) Quote(ctx context.Context, r Request) (Quote, error) {
+	if err := p.enter(); err != nil {
+		return Quote{}, err
+	}
+	defer p.background.Done()
+	if err := r.check(); err != nil {
+		return Quote{}, err
+	}
+	r = r.withoutUserinfo()
+	for changes, looked := 0, false; ; {
+		q, err := p.quote(ctx, r)
+		short, few := errors.AsType[*FailedError](err)
+		switch {
+		case few && short.again != nil && !looked:
+			if looked = true; short.again(ctx) {
+				continue
+			}
+		case errors.Is(err, ErrPolicyChanged):
+			if changes++; changes > maxPolicyChanges {
+				return q, fmt.Errorf("%w: %w", ErrUnavailable, err)
+			}
+			if r.Key, err = p.keyAgain(ctx, r.Key.ID); err != nil {
+				return Quote{}, err
+			}
+			continue
+		}
+		return q, err
+	}
+}
+
+func (p *Payer) quote(ctx context.Context, r Request) (q Quote, err error) {
+	b, c, err := p.propose(ctx, r)
+	defer func() { c.unused() }()
+	if c.chosen() {
+		q.Terms, q.Wallet = c.terms(r.Settlement), c.wallet
+	}
+	if err != nil {
+		return q, err
+	}
+	if b.New != nil {
+		b.Declined = p.clockRefusal(ctx)
+	}
+	b.Now, b.Dry = p.now().UTC(), true
+	begun, err := p.store.Begin(ctx, b)
+	if err != nil {
+		return q, fmt.Errorf("quoting a payment: %w", err)
+	}
+	if b.New == nil || begun.Payment.ID != b.New.ID {
+		q = Quote{Earlier: begun.Payment}
+	}
+	return q, nil
+}

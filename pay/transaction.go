@@ -1,0 +1,191 @@
+package pay
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/big"
+
+	"github.com/ethereum/go-ethereum/crypto"
+	"github.com/ethereum/go-ethereum/rlp"
+
+	"github.com/purserpay/purser/x402"
+)
+
+// Transaction is a transaction by which a wallet calls a contract. It moves no ether, and the wallet
+// pays its gas. Its form on the wire is EIP-1559's.
+type Transaction struct {
+	ChainID uint64
+	From    x402.Address
+	To      x402.Address // the contract
+	Data    []byte       // of the call
+	TransactionTerms
+}
+
+// TransactionTerms hold the part of a transaction beside the call. With it they are all of it: the
+// same terms never make a second one.
+type TransactionTerms struct {
+	Nonce uint64 `json:"Nonce,omitempty"` // the number of the transaction among those of its account
+	Gas   uint64 `json:"Gas,omitempty"`   // at most; 0: there is no transaction
+	// MaxFee bounds what is paid for a unit of gas, and Tip what its block's producer gets of that; both
+	// in wei.
+	MaxFee x402.Amount `json:"MaxFee,omitzero"`
+	Tip    x402.Amount `json:"Tip,omitzero"`
+}
+
+// SignedTransaction is ready to be sent.
+type SignedTransaction struct {
+	Raw  []byte
+	Hash string // 0x + 64 hex, lower case
+}
+
+// dynamicFee begins the encoding of a transaction of EIP-1559.
+const dynamicFee = 2
+
+// fields lists what is encoded, in the order of EIP-1559.
+func (t Transaction) fields() []any {
+	noValue, noAccess := new(big.Int), []any{}
+	return []any{t.ChainID, t.Nonce, t.Tip.Big(), t.MaxFee.Big(), t.Gas, t.To[:], noValue, t.Data, noAccess}
+}
+
+// Encode returns the unsigned transaction.
+func (t Transaction) Encode() []byte { return encodeTransaction(t.fields()) }
+
+// Digest returns the hash that gets signed.
+func (t Transaction) Digest() [32]byte { return crypto.Keccak256Hash(t.Encode()) }
+
+// Signed adds a signature of the Digest. It fails for one that is not by From.
+func (t Transaction) Signed(s x402.Signature) (SignedTransaction, error) {
+	switch from, err := x402.Recover(t.Digest(), s); {
+	case err != nil:
+		return SignedTransaction{}, err
+	case from != t.From:
+		return SignedTransaction{}, fmt.Errorf("the transaction is signed by %s instead of %s", from, t.From)
+	}
+	r, low := new(big.Int).SetBytes(s[:32]), new(big.Int).SetBytes(s[32:64])
+	raw := encodeTransaction(append(t.fields(), uint64(s[64]-27), r, low))
+	return SignedTransaction{Raw: raw, Hash: crypto.Keccak256Hash(raw).Hex()}, nil
+}
+
+// Adopt checks that raw is this transaction, signed by From, and returns it. It is for signers that give
+// whole transactions.
+func (t Transaction) Adopt(raw []byte) (SignedTransaction, error) {
+	var read struct {
+		ChainID, Nonce uint64
+		Tip, MaxFee    *big.Int
+		Gas            uint64
+		To             []byte
+		Value          *big.Int
+		Data           []byte
+		Access         []rlp.RawValue
+		V              uint64
+		R, S           *big.Int
+	}
+	if len(raw) == 0 || raw[0] != dynamicFee || rlp.DecodeBytes(raw[1:], &read) != nil ||
+		read.V > 1 || read.R.BitLen() > 256 || read.S.BitLen() > 256 {
+		return SignedTransaction{}, errors.New("it is no signed transaction of EIP-1559")
+	}
+	var s x402.Signature
+	read.R.FillBytes(s[:32])
+	read.S.FillBytes(s[32:64])
+	s[64] = 27 + byte(read.V)
+	signed, err := t.Signed(s)
+	if err == nil && !bytes.Equal(signed.Raw, raw) {
+		err = errors.New("it is another transaction than was asked for")
+	}
+	if err != nil {
+		return SignedTransaction{}, err
+	}
+	return signed, nil
+}
+
+func encodeTransaction(fields []any) []byte {
+	body, err := rlp.EncodeToBytes(fields)
+	if err != nil {
+		panic("pay: " + err.Error()) // fails for types without an encoding only
+	}
+	return append([]byte{dynamicFee}, body...)
+}
+
+// TransactionSigning is a further method of a [Wallets] that signs transactions of its wallets. An
+// error from outside this process is a [*SignerError].
+type TransactionSigning interface {
+	SignTransaction(ctx context.Context, w Wallet, t Transaction) (SignedTransaction, error)
+}
+
+// TransactionChain is the part of a [Chain] that transactions need. Where no RPC is configured for a
+// network, the error is ErrUnwatched.
+type TransactionChain interface {
+	// AccountState tells what an account has for gas, and how many transactions it has made.
+	AccountState(ctx context.Context, n x402.Network, owner x402.Address) (AccountState, error)
+	// Fees tells what a transaction of the next block pays for a unit of gas.
+	Fees(ctx context.Context, n x402.Network) (Fees, error)
+	// EstimateGas returns the gas that a call takes, whatever the account has: *RevertError if it
+	// would fail.
+	EstimateGas(ctx context.Context, n x402.Network, t Transaction) (uint64, error)
+	// DataFee returns what a transaction pays for its data beside the gas, in wei.
+	DataFee(ctx context.Context, n x402.Network, t Transaction) (x402.Amount, error)
+	// Send gives a transaction to the chain; to send it again is harmless. *RejectedError if the RPC
+	// does not take it. After any other error the chain may have it.
+	Send(ctx context.Context, n x402.Network, s SignedTransaction) error
+	// Mined finds a transaction in a block; nil: it is in none.
+	Mined(ctx context.Context, n x402.Network, hash string) (*MinedTransaction, error)
+}
+
+// AccountState holds what an RPC tells of an account.
+type AccountState struct {
+	Coins x402.Amount // in wei
+	// Mined counts its transactions in blocks: the next one has this nonce. Sent also counts those that
+	// wait for one.
+	Mined, Sent uint64
+}
+
+// Fees holds the prices of a unit of gas, in wei.
+type Fees struct {
+	Base x402.Amount // burned, in the next block
+	Tip  x402.Amount // for the producer of the block
+}
+
+// now returns the present price.
+func (f Fees) now() x402.Amount { return f.Base.AddSaturated(f.Tip) }
+
+// most returns a price that suffices for some minutes: the base fee may double.
+func (f Fees) most() x402.Amount { return f.now().AddSaturated(f.Base) }
+
+// MinedTransaction says what became of a transaction in a block.
+type MinedTransaction struct {
+	OK   bool        // it did not fail
+	Cost x402.Amount // what it has paid for gas and data, in wei
+}
+
+// RevertError: a call would fail in its contract.
+type RevertError struct{ Reason string }
+
+func (e *RevertError) Error() string { return "the contract refuses the call: " + e.Reason }
+
+// RejectedError: an RPC has not taken a transaction.
+type RejectedError struct{ Reason string }
+
+func (e *RejectedError) Error() string { return "the RPC does not take the transaction: " + e.Reason }
+
+// GasError: a wallet cannot pay the gas of a transaction. Amounts are in wei.
+type GasError struct {
+	Wallet     x402.Address
+	Network    x402.Network
+	Need, Have x402.Amount
+}
+
+func (e *GasError) Error() string {
+	coins := func(a x402.Amount) string { return FormatCoins(a, e.Network) }
+	return fmt.Sprintf("the wallet %s needs up to %s on %s for gas, and has %s: send it some %s",
+		e.Wallet, coins(e.Need), e.Network.Name, coins(e.Have), e.Network.Coin)
+}
+
+// FormatCoins writes an amount of wei for people.
+func FormatCoins(wei x402.Amount, n x402.Network) string {
+	return wei.Format(coinDecimals) + " " + n.Coin
+}
+
+// coinDecimals is the number of decimals of ether and of its like on other networks.
+const coinDecimals = 18

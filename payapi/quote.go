@@ -1,0 +1,57 @@
+package payapi
+
+import (
+	"net/http"
+
+	"github.com/purserpay/purser/pay"
+)
+
+// quoteResult is the body of POST /v1/quote: what POST /v1/pay would pay now.
+type quoteResult struct {
+	Amount   string `json:"amount"` // in the asset's smallest unit
+	Price    string `json:"price"`  // for people
+	Currency string `json:"currency"`
+	Network  string `json:"network"`
+	Asset    string `json:"asset"`
+	PayTo    string `json:"payTo"`
+	Wallet   *payer `json:"wallet,omitempty"`
+	// Repeats is set if the call would be answered with an earlier payment, and nothing new paid.
+	Repeats *paymentState `json:"repeats,omitempty"`
+}
+
+// payer is the wallet that would pay.
+type payer struct {
+	ID      string `json:"id"`
+	Address string `json:"address,omitempty"`
+}
+
+// quote serves POST /v1/quote. What POST /v1/pay would refuse gets the same refusal.
+func (a *API) quote(r *http.Request, key pay.Key) (reply, error) {
+	want, err := a.payRequest(r)
+	if err != nil {
+		return reply{}, err
+	}
+	want.Key = key
+	q, err := a.payer.Quote(r.Context(), want)
+	if err != nil {
+		return reply{}, err
+	}
+	t := q.Terms
+	if q.Earlier != nil {
+		t = q.Earlier.Terms
+	}
+	result := quoteResult{
+		Amount: t.Amount.String(), Price: pay.Money(t.Amount), Currency: "USDC", Network: t.Network,
+		Asset: t.Asset.String(), PayTo: t.PayTo.String(),
+	}
+	if q.Earlier != nil {
+		state := newPaymentState(q.Earlier)
+		result.Repeats = &state
+	} else {
+		result.Wallet = &payer{ID: q.Wallet.ID}
+		if q.Wallet.Address != nil {
+			result.Wallet.Address = q.Wallet.Address.String()
+		}
+	}
+	return reply{status: http.StatusOK, body: result}, nil
+}

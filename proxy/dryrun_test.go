@@ -1,0 +1,84 @@
+package proxy
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/proxy/proxytest"
+	"github.com/purserpay/purser/x402"
+)
+
+// A dry run tells what would be paid, or what would refuse it. No payload leaves.
+func TestDryRun(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *setup) { s.pay.DefaultPolicy = pay.Policy{DailyBudget: pay.CapOf(x402.NewAmount(25_000))} })
+	s := proxytest.NewSeller(t)
+	for _, value := range []string{"1", "true", "yes"} {
+		a := w.get(s.URL+"/x", "Purser-Dry-Run", value)
+		a.Declined(t, "dry-run", true)
+		var got struct{ Quote quoteView }
+		if err := json.Unmarshal([]byte(a.Text), &got); err != nil {
+			t.Fatal(err)
+		}
+		q := got.Quote
+		if q.Amount != "10000" || q.Price != "0.01 USDC" || q.Network != "base" || !strings.EqualFold(q.PayTo, proxytest.SellerAddress) ||
+			q.Asset != proxytest.USDCAddress || q.Wallet == "" {
+			t.Errorf("the quote is %+v", q)
+		}
+		if want := "dry run: 0.01 USDC on base to " + q.PayTo + " would be paid from " + q.Wallet; a.Header.Get("Purser-Declined-Detail") != want {
+			t.Errorf("the header says %q", a.Header.Get("Purser-Declined-Detail"))
+		}
+	}
+	s.Expect(3, 0, 0)
+	for _, value := range []string{"0", "false"} { // and each takes of the budget
+		w.get(s.URL+"/"+value, "Purser-Dry-Run", value).Paid(t)
+	}
+	a := w.get(s.URL+"/x", "Purser-Dry-Run", "1")
+	a.Declined(t, "daily-budget", true)
+	if got := readTold(t, a); got.Left != "0.005 USDC" || !strings.Contains(a.Text, `"payTo"`) {
+		t.Errorf("a refused dry run says %s", a.Text)
+	}
+	w.get(s.URL+"/free", "Purser-Dry-Run", "1")
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
+	for _, r := range s.Unpaid {
+		if r.Header.Get("Purser-Dry-Run") != "" {
+			t.Error("the seller has seen the header")
+		}
+	}
+}
+
+// A dry run of a request whose payload has left hands on no challenge.
+func TestDryRunOfARepeat(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s := proxytest.NewSeller(t, func(s *proxytest.Seller) { s.LoseAnswers(1) })
+	lost := w.get(s.URL + "/x").Problem(t)
+	if lost.Payment == nil {
+		t.Fatal(lost)
+	}
+	a := w.get(s.URL+"/x", "Purser-Dry-Run", "1")
+	a.Declined(t, "dry-run", false)
+	if p := a.Problem(t).Payment; p == nil || p.ID != lost.Payment.ID {
+		t.Errorf("the payment is %+v", p)
+	}
+	if id := w.get(s.URL + "/x").Paid(t); id != lost.Payment.ID {
+		t.Errorf("the repeat was paid with %s", id)
+	}
+	s.Expect(3, 2, 1)
+}
+
+// The request's own bound holds beside the policy. What cannot be read pays nothing.
+func TestMaxAmountHeader(t *testing.T) {
+	t.Parallel()
+	w, s := newWorld(t), proxytest.NewSeller(t)
+	w.get(s.URL+"/x", "Purser-Max-Amount", "0.009999").Declined(t, "max-amount", true)
+	for _, bad := range []string{"", "ten", "-1", "0.01 EUR", "0.0000001"} {
+		w.get(s.URL+"/x", "Purser-Max-Amount", bad).Declined(t, "max-amount-invalid", true)
+	}
+	w.get(s.URL+"/x", "Purser-Max-Amount", "1", "Purser-Max-Amount", "2").Declined(t, "max-amount-invalid", true)
+	s.Expect(7, 0, 0)
+	w.get(s.URL+"/x", "Purser-Max-Amount", "0.01 USDC").Paid(t)
+}

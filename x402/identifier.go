@@ -1,0 +1,222 @@
+package x402
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/purserpay/purser/internal/strictjson"
+)
+
+// identifier names the extension by which a seller knows a payload that it has answered before. It
+// is a member of the v2 extensions: {"info":{"required":bool},"schema":{…}}, and the payer adds
+// info.id (x402's specification, extension payment-identifier).
+const identifier = "payment-identifier"
+
+// maxPattern bounds a seller's regular expression, in bytes. So long a one costs 250 ms to compile
+// when it repeats a group, and 4 ms when it has none.
+const maxPattern = 128
+
+// Identified returns the offer with the payer's id in the extension payment-identifier, if the
+// seller advertises that. Every other byte of the offer stays. An optional id that cannot be added
+// is left out. If the seller requires it, the error is *UnsupportedError.
+func (o Offer) Identified(id string) (Offer, error) {
+	if strictjson.Kind(o.Extensions) != '{' {
+		return o, nil
+	}
+	if !json.Valid(o.Extensions) {
+		return Offer{}, errors.New("identify offer: the extensions are not valid JSON")
+	}
+	at, required, err := placeOfID(o.Extensions, id)
+	if o.Version != 2 { // an entry of version 1 in a challenge of version 2
+		at, err = 0, errors.New("payloads of version 1 have no extensions")
+	}
+	switch {
+	case at > 0:
+		o.Extensions = withID(o.Extensions, at, id)
+	case required:
+		return Offer{}, unsupported("extension", identifier, err.Error())
+	}
+	return o, nil
+}
+
+// withID inserts the id as the first member of the info whose members begin at the index.
+func withID(extensions json.RawMessage, at int, id string) json.RawMessage {
+	out := make(json.RawMessage, 0, len(extensions)+len(id)+len(`"id":"",`))
+	out = append(append(append(append(out, extensions[:at]...), `"id":"`...), id...), '"')
+	if strictjson.Kind(extensions[at:]) != '}' {
+		out = append(out, ',')
+	}
+	return append(out, extensions[at:]...)
+}
+
+// placeOfID returns the index at which the members of info begin, and whether the seller requires
+// an id. The index is 0 when the id cannot be added. The error then says why; it is nil when
+// the extension is not advertised. What readers could read in two ways counts as required.
+func placeOfID(extensions json.RawMessage, id string) (at int, required bool, err error) {
+	extension, at, err := find(extensions, identifier)
+	if extension == nil || err != nil {
+		return 0, err != nil, err
+	}
+	if strictjson.Kind(extension) != '{' {
+		return 0, false, errors.New("it is not an object")
+	}
+	raw, offset, err := find(extension, "info")
+	if err != nil {
+		return 0, true, err
+	}
+	if strictjson.Kind(raw) != '{' {
+		return 0, false, errors.New("its info is not an object")
+	}
+	info, err := members(raw)
+	if err != nil {
+		return 0, true, err
+	}
+	// As the specification has it, false is the default.
+	required = info.value("required") != nil && string(info.value("required")) != "false"
+	if _, taken := info.get("id"); taken {
+		return 0, required, errors.New("its info has an id already")
+	}
+	schema, _, err := find(extension, "schema")
+	if err == nil {
+		err = allowsID(schema, info, id)
+	}
+	if err != nil {
+		return 0, required, err
+	}
+	return at + offset + len("{"), required, nil
+}
+
+// find returns the value of a member of a valid JSON object and its index in the text, or nil when
+// there is none. It fails when there are two.
+func find(text json.RawMessage, key string) (value json.RawMessage, at int, err error) {
+	for name, found := range strictjson.Members(text) {
+		if name != key {
+			continue
+		}
+		if value != nil {
+			return nil, 0, fmt.Errorf("key %q appears twice", key)
+		}
+		value = found
+	}
+	if value != nil {
+		for &text[at] != &value[0] { // it is a slice of text
+			at++
+		}
+	}
+	return value, at, nil
+}
+
+// allowsID checks the id against the JSON schema that the seller advertises for info. It knows the
+// keywords that such schemas use. With another one the id may be forbidden, so it counts as that.
+func allowsID(schema json.RawMessage, info object, id string) error {
+	if !validID(id) {
+		return errors.New("an id has 16 to 128 letters, digits, - and _")
+	}
+	if schema == nil || string(schema) == "null" || string(schema) == "true" {
+		return nil
+	}
+	keywords, err := members(schema)
+	if err != nil {
+		return fmt.Errorf("its schema: %w", err)
+	}
+	var listed bool
+	for _, k := range keywords {
+		switch k.key {
+		case "$schema", "$id", "$comment", "title", "description", "examples", "default":
+		case "type":
+			err = unless(string(k.value) == `"object"`, k)
+		case "properties":
+			listed, err = allowsProperty(k.value, id)
+		case "additionalProperties": // below, when properties is known
+		case "required":
+			err = unless(onlyNames(k.value, append(slices.Clone(info), member{key: "id"})), k)
+		default:
+			err = unless(false, k)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if others := keywords.value("additionalProperties"); others != nil && string(others) != "true" && !listed {
+		return errors.New("its schema allows no id")
+	}
+	return nil
+}
+
+// allowsProperty checks the id against the properties of a schema, and reports whether they list it.
+func allowsProperty(properties json.RawMessage, id string) (listed bool, err error) {
+	all, err := members(properties)
+	if err != nil {
+		return false, fmt.Errorf("the properties of its schema: %w", err)
+	}
+	schema, listed := all.get("id")
+	if !listed || string(schema) == "true" {
+		return listed, nil
+	}
+	keywords, err := members(schema)
+	if err != nil {
+		return true, fmt.Errorf("its schema of the id: %w", err)
+	}
+	for _, k := range keywords {
+		fits := false
+		switch k.key {
+		case "$comment", "title", "description", "examples", "default":
+			fits = true
+		case "type":
+			fits = string(k.value) == `"string"`
+		case "minLength":
+			least, err := strconv.ParseFloat(string(k.value), 64)
+			fits = err == nil && float64(len(id)) >= least
+		case "maxLength":
+			most, err := strconv.ParseFloat(string(k.value), 64)
+			fits = err == nil && float64(len(id)) <= most
+		case "pattern":
+			fits = matches(k.value, id)
+		}
+		if err := unless(fits, k); err != nil {
+			return true, err
+		}
+	}
+	return true, nil
+}
+
+// validID reports whether the extension allows an id of this form.
+func validID(id string) bool {
+	const allowed = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"
+	return len(id) >= 16 && len(id) <= 128 && strings.Trim(id, allowed) == ""
+}
+
+// unless returns an error that names the keyword of a schema, unless the id fits it.
+func unless(fits bool, keyword member) error {
+	if fits {
+		return nil
+	}
+	return fmt.Errorf("its schema does not allow the id: %s", printable(keyword.key))
+}
+
+// matches reports whether the id matches a pattern that is short and has no groups.
+func matches(pattern json.RawMessage, id string) bool {
+	text, ok := strictjson.Unquote(pattern)
+	if !ok || len(text) > maxPattern || strings.Contains(text, "(") {
+		return false
+	}
+	expression, err := regexp.Compile(text)
+	return err == nil && expression.MatchString(id)
+}
+
+// onlyNames reports whether names is an array of strings that are all keys of the object.
+func onlyNames(names json.RawMessage, of object) bool {
+	list, err := elements(names, maxMembers)
+	for _, raw := range list {
+		name, ok := strictjson.Unquote(raw)
+		if _, known := of.get(name); !ok || !known {
+			return false
+		}
+	}
+	return err == nil
+}

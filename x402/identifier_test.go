@@ -1,0 +1,193 @@
+package x402_test
+
+import (
+	"encoding/json"
+	"errors"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/purserpay/purser/x402"
+	"pgregory.net/rapid"
+)
+
+const (
+	someID = "019aad71-5b3c-7cc1-9d5e-0123456789ab"
+	idText = `"id":"` + someID + `"`
+	// officialSchema is the one that @x402/extensions 2.27.0 declares.
+	officialSchema = `{"$schema":"https://json-schema.org/draft/2020-12/schema","type":"object","properties":{` +
+		`"required":{"type":"boolean"},"id":{"type":"string","minLength":16,"maxLength":128,"pattern":"^[a-zA-Z0-9_-]+$"}},"required":["required"]}`
+	identifiedChallenge = `{"x402Version":2,"accepts":[` + entryV2 + `],"extensions":{"payment-identifier":{"info":{"required":true},"schema":` + officialSchema + `}}}`
+)
+
+func offerWith(extensions string) x402.Offer {
+	return x402.Offer{Version: 2, Accepted: json.RawMessage(entryV2), Extensions: json.RawMessage(extensions)}
+}
+
+// The id goes into info, and every other byte is echoed as it came.
+func TestIDIsAdded(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string][2]string{
+		"official":          {`{"payment-identifier":{"info":{`, `"required":false},"schema":` + officialSchema + `}}`},
+		"required":          {`{"payment-identifier":{"info":{`, `"required":true},"schema":` + officialSchema + `}}`},
+		"schema first":      {`{"payment-identifier":{"schema":` + officialSchema + `,"info":{`, `"required":true}}}`},
+		"no schema":         {`{"payment-identifier":{"info":{`, `"required":true}}}`},
+		"empty info":        {`{"payment-identifier":{"info":{`, ` }}}`},
+		"strange":           {"{ \"z\":{\"info\":{ \"n\":1e2 }},\n\"payment\\u002didentifier\" :\t{ \"info\" : {", " \"x\" : \"</>\\u0041\" , \"required\":true } } }"},
+		"not a boolean":     {`{"payment-identifier":{"info":{`, `"required":"yes"}}}`},
+		"closed schema":     {`{"payment-identifier":{"info":{`, `"required":true},"schema":{"additionalProperties":false,"properties":{"id":true,"required":{}},"required":["id","required"]}}}`},
+		"schema of the old": {`{"payment-identifier":{"info":{`, `},"schema":{"type":"object","properties":{"id":{"type":"string","minLength":16.0,"maxLength":1.28e2,"title":"id"}}}}}`},
+		"UUID only":         {`{"payment-identifier":{"info":{`, `"required":true},"schema":{"properties":{"id":{"pattern":"^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}$"}}}}}`},
+	} {
+		comma := ","
+		if strings.HasPrefix(strings.TrimSpace(c[1]), "}") {
+			comma = ""
+		}
+		o := offerWith(c[0] + c[1])
+		got, err := o.Identified(someID)
+		if want := c[0] + idText + comma + c[1]; err != nil || string(got.Extensions) != want {
+			t.Errorf("%s: %v\n%s\nwant\n%s", name, err, got.Extensions, want)
+			continue
+		}
+		if string(o.Extensions) != c[0]+c[1] || string(got.Accepted) != entryV2 {
+			t.Errorf("%s: the echo was changed", name)
+		}
+		p := must(got.Payload(someAuthorization, someSignature))
+		if !strings.Contains(string(p.JSON), `,"extensions":`+string(got.Extensions)+`}`) {
+			t.Errorf("%s: payload %s", name, p.JSON)
+		}
+	}
+}
+
+// An id that cannot be added is left out where it is optional. Where it is required, there is no
+// offer, so that no payload leaves without it.
+func TestIDCannotBeAdded(t *testing.T) {
+	t.Parallel()
+	for text, why := range map[string]string{
+		`{"info":{"required":REQUIRED},"schema":[]}`:                                                                   "its schema: not an object",
+		`{"info":{"required":REQUIRED},"schema":false}`:                                                                "its schema: not an object",
+		`{"info":{"required":REQUIRED,"id":null}}`:                                                                     "has an id already",
+		`{"info":{"required":REQUIRED,"id":"pay_0123456789abcdef"}}`:                                                   "has an id already",
+		`{"info":{"required":REQUIRED},"schema":{"type":"array"}}`:                                                     "type",
+		`{"info":{"required":REQUIRED},"schema":{"not":{"required":["id"]}}}`:                                          "not",
+		`{"info":{"required":REQUIRED},"schema":{"required":["id","order"]}}`:                                          "required",
+		`{"info":{"required":REQUIRED},"schema":{"required":"id"}}`:                                                    "required",
+		`{"info":{"required":REQUIRED},"schema":{"additionalProperties":false,"properties":{"required":{}}}}`:          "allows no id",
+		`{"info":{"required":REQUIRED},"schema":{"additionalProperties":{"type":"number"}}}`:                           "allows no id",
+		`{"info":{"required":REQUIRED},"schema":{"properties":7}}`:                                                     "properties",
+		`{"info":{"required":REQUIRED},"schema":{"properties":{"id":false}}}`:                                          "not an object",
+		`{"info":{"required":REQUIRED},"schema":{"properties":{"id":{"type":"number"}}}}`:                              "type",
+		`{"info":{"required":REQUIRED},"schema":{"properties":{"id":{"minLength":37}}}}`:                               "minLength",
+		`{"info":{"required":REQUIRED},"schema":{"properties":{"id":{"maxLength":35}}}}`:                               "maxLength",
+		`{"info":{"required":REQUIRED},"schema":{"properties":{"id":{"maxLength":"128"}}}}`:                            "maxLength",
+		`{"info":{"required":REQUIRED},"schema":{"properties":{"id":{"pattern":"^pay_[0-9a-f]{32}$"}}}}`:               "pattern",
+		`{"info":{"required":REQUIRED},"schema":{"properties":{"id":{"pattern":"^(?=0)"}}}}`:                           "pattern",
+		`{"info":{"required":REQUIRED},"schema":{"properties":{"id":{"pattern":"` + strings.Repeat("-?", 65) + `"}}}}`: "pattern",
+		`{"info":{"required":REQUIRED},"schema":{"properties":{"id":{"const":"x"}}}}`:                                  "const",
+	} {
+		for said, required := range map[string]bool{"true": true, "1": true, "false": false, "null": false} {
+			o := offerWith(`{"a":1,"payment-identifier":` + strings.Replace(text, "REQUIRED", said, 1) + `}`)
+			checkNotAdded(t, o, required, why)
+		}
+	}
+	const ours = `"payment-identifier"`
+	for text, why := range map[string]string{
+		`{` + ours + `:{"info":{}},` + ours + `:{"info":{}}}`:              "twice",
+		`{` + ours + `:{"info":{"required":false},"info":{}}}`:             "twice",
+		`{` + ours + `:{"info":{"required":false,"required":false}}}`:      "twice",
+		`{` + ours + `:{"info":{"required":true},"schema":1,"schema":{}}}`: "twice",
+	} {
+		checkNotAdded(t, offerWith(text), true, why)
+	}
+	for _, text := range []string{
+		`[]`, `"payment-identifier"`, `{}`, `{"Payment-Identifier":{"info":{"required":true}}}`, `{` + ours + `:null}`, `{` + ours + `:true}`,
+		`{` + ours + `:[{"info":{"required":true}}]}`, `{` + ours + `:{"required":true}}`, `{` + ours + `:{"info":[]}}`, `{` + ours + `:{"info":null}}`,
+		`{"bazaar":{"payment-identifier":{"info":{"required":true}}}}`,
+	} {
+		checkNotAdded(t, offerWith(text), false, "")
+	}
+	checkNotAdded(t, x402.Offer{Version: 1, Accepted: json.RawMessage(entryV1)}, false, "")
+	checkNotAdded(t, x402.Offer{Version: 2, Accepted: json.RawMessage(entryV2)}, false, "")
+	for _, id := range []string{"", "short", strings.Repeat("a", 129), someID + `"`, someID + "\n", someID + "é"} {
+		if got, err := offerWith(`{` + ours + `:{"info":{"required":true}}}`).Identified(id); err == nil {
+			t.Errorf("id %q: %s", id, got.Extensions)
+		}
+	}
+	if got, err := offerWith(`{` + ours + `:{"info":{"required":true}`).Identified(someID); err == nil {
+		t.Errorf("half an object: %s", got.Extensions)
+	}
+}
+
+// checkNotAdded checks that an offer is refused because of a required id, or stays as it is.
+func checkNotAdded(t *testing.T, o x402.Offer, required bool, why string) {
+	t.Helper()
+	got, err := o.Identified(someID)
+	if !required {
+		if err != nil || string(got.Extensions) != string(o.Extensions) {
+			t.Errorf("%s became %s, %v", o.Extensions, got.Extensions, err)
+		}
+		return
+	}
+	unsupported, _ := errors.AsType[*x402.UnsupportedError](err)
+	if unsupported == nil || unsupported.Kind != "extension" || unsupported.Value != "payment-identifier" || !strings.Contains(unsupported.Detail, why) {
+		t.Errorf("%s: %s, %v; want an error with %q", o.Extensions, got.Extensions, err, why)
+	}
+}
+
+// failer is a *testing.T or a *rapid.T.
+type failer interface {
+	Helper()
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+}
+
+// checkIdentified checks promises that hold for every offer of a challenge: a payload has the id, or
+// the seller did not require it; nothing else changes; and the same id makes the same payload.
+func checkIdentified(t failer, o x402.Offer) {
+	t.Helper()
+	got, err := o.Identified(someID)
+	if err != nil {
+		if _, ok := errors.AsType[*x402.UnsupportedError](err); !ok {
+			t.Fatal(err)
+		}
+		return
+	}
+	if again := must(o.Identified(someID)); string(again.Extensions) != string(got.Extensions) {
+		t.Fatalf("%s, then %s", got.Extensions, again.Extensions)
+	}
+	var all map[string]any
+	_ = json.Unmarshal(got.Extensions, &all)
+	extension, _ := all["payment-identifier"].(map[string]any)
+	info, _ := extension["info"].(map[string]any)
+	if string(got.Extensions) != string(o.Extensions) {
+		added := regexp.MustCompile(idText+`,?`).ReplaceAllLiteralString(string(got.Extensions), "")
+		if info["id"] != someID || added != string(o.Extensions) {
+			t.Fatalf("%s became %s", o.Extensions, got.Extensions)
+		}
+	} else if info["required"] == true {
+		t.Fatalf("no id in %s", got.Extensions)
+	}
+	if p := must(got.Payload(someAuthorization, someSignature)); !json.Valid(p.JSON) {
+		t.Fatalf("not JSON: %s", p.JSON)
+	}
+}
+
+func TestIdentifiedProperties(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		space := rapid.StringOfN(rapid.SampledFrom([]rune(" \t\r\n")), 0, 2, -1)
+		object := func(label string, most int, members ...string) string {
+			var out []string
+			for _, m := range rapid.SliceOfN(rapid.SampledFrom(members), 0, most).Draw(t, label) {
+				out = append(out, space.Draw(t, "before")+m+space.Draw(t, "after"))
+			}
+			return "{" + strings.Join(out, ",") + "}"
+		}
+		id := object("id", 3, `"type":"string"`, `"type":1`, `"minLength":16`, `"minLength":99`, `"maxLength" : 128`, `"pattern":"^[a-z0-9-]+$"`, `"pattern":"^[a-z]+$"`, `"enum":[]`)
+		schema := object("schema", 3, `"type":"object"`, `"properties":{"id":`+id+`}`, `"properties":{}`, `"required":["required"]`, `"required":["id"]`, `"additionalProperties":false`, `"anyOf":[]`)
+		info := object("info", 3, `"required":true`, `"required": false`, `"required":null`, `"x":"\"}"`, `"id":"`+strings.Repeat("a", 16)+`"`, `"y":[{}]`)
+		extension := object("extension", 3, `"info":`+info, `"info" : `+info, `"schema":`+schema, `"schema" :true`, `"other":{"info":{"required":true}}`)
+		extensions := object("extensions", 3, `"payment-identifier":`+extension, `"payment-identifier" : []`, `"bazaar":{"info":{"required":true}}`, `"payment\u002Didentifier":`+extension)
+		checkIdentified(t, offerWith(extensions))
+	})
+}
