@@ -34,6 +34,17 @@ type report struct {
 // TestSoak has purser work at its full rate for a while and looks at what becomes of it.
 func TestSoak(t *testing.T) {
 	length := *lengthFlag
+	var complaints []string
+	complain := func(format string, args ...any) {
+		complaints = append(complaints, fmt.Sprintf(format, args...))
+		t.Errorf(format, args...)
+	}
+	// Registered first, this runs last: what failed is read below what purser said, which is long.
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("failed:\n%s", strings.Join(complaints, "\n"))
+		}
+	})
 	w := startWorld(t)
 	p := newPurser(t, w)
 	p.Start(t)
@@ -48,7 +59,7 @@ func TestSoak(t *testing.T) {
 	r.Before = p.rest(t, time.Minute, func(state) bool { return true })
 
 	l := newLoad(t, w, p, keys)
-	samples := l.sample(t, length, r.Counts)
+	samples := l.sample(t, length, r.Counts, complain)
 	r.Windows = cut(samples)
 	r.Verdicts = judge(r.Windows, length)
 	r.First, r.Second = perPayment(r.Windows)
@@ -67,12 +78,12 @@ func TestSoak(t *testing.T) {
 	r.Totals, findings = l.audit(t.Context(), append(keys, side))
 	r.print(t)
 	if err := r.write(); err != nil {
-		t.Error(err)
+		complain("%v", err)
 	}
 	for _, f := range findings {
-		t.Error(f)
+		complain("%s", f)
 	}
-	r.check(t, quiet)
+	r.check(complain, quiet)
 	p.End(t)
 }
 
@@ -81,6 +92,9 @@ const (
 	leftGoroutines = 8
 	leftFiles      = 8
 )
+
+// complaint fails the test, and goes on.
+type complaint = func(format string, args ...any)
 
 // measuring reports whether this is a long run, whose figures count.
 func measuring() bool { return *lengthFlag >= time.Minute || *floodFlag > 0 }
@@ -101,7 +115,7 @@ func (p *purser) rest(t *testing.T, patience time.Duration, quiet func(state) bo
 }
 
 // sample puts the load on and looks at purser every now and then.
-func (l *load) sample(t *testing.T, length time.Duration, counts map[string]map[string]int) (samples []sample) {
+func (l *load) sample(t *testing.T, length time.Duration, counts map[string]map[string]int, complain complaint) (samples []sample) {
 	ctx, cancel := context.WithTimeout(t.Context(), length)
 	defer cancel()
 	began := time.Now()
@@ -117,7 +131,7 @@ func (l *load) sample(t *testing.T, length time.Duration, counts map[string]map[
 		select {
 		case <-tick.C:
 		case err := <-l.failures:
-			t.Errorf("%s after the start: %v", time.Since(began).Round(time.Second), err)
+			complain("%s after the start: %v", time.Since(began).Round(time.Second), err)
 			if t.Failed() && len(l.failures) > 50 {
 				cancel()
 			}
@@ -197,10 +211,10 @@ func (r *report) write() error {
 }
 
 // check fails the test for what is not as it should be.
-func (r *report) check(t *testing.T, quiet func(state) bool) {
+func (r *report) check(complain complaint, quiet func(state) bool) {
 	for _, v := range r.Verdicts {
 		if !v.Flat {
-			t.Error(v)
+			complain("%v", v)
 		}
 	}
 	payments := 0.0
@@ -209,17 +223,17 @@ func (r *report) check(t *testing.T, quiet func(state) bool) {
 	}
 	step := fileStepMB * (1 << 20) / max(payments, 1)
 	if r.Second > maxFilePerPayment+step || r.Second > fileGrowth*r.First+2*step {
-		t.Errorf("a payment takes %.0f bytes of the file, and %.0f before that", r.Second, r.First)
+		complain("a payment takes %.0f bytes of the file, and %.0f before that", r.Second, r.First)
 	}
 	if !quiet(r.After) {
-		t.Errorf("not at rest after the load: %+v; before it: %+v", r.After, r.Before)
+		complain("not at rest after the load: %+v; before it: %+v", r.After, r.Before)
 	}
 	for _, k := range kinds {
 		if r.Counts[k.name]["done"] == 0 && k.name != "client leaves" {
-			t.Errorf("%s: nothing was done", k.name)
+			complain("%s: nothing was done", k.name)
 		}
 		if n := r.Counts[k.name]["failed"]; n != 0 {
-			t.Errorf("%s: %d requests failed", k.name, n)
+			complain("%s: %d requests failed", k.name, n)
 		}
 	}
 }
