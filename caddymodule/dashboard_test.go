@@ -39,8 +39,13 @@ func newBrowser(t *testing.T) *http.Client {
 // press opens a page, presses the provider's button if it is shown, and returns what the browser sees then.
 func press(t *testing.T, c *http.Client, page string) (status int, at *url.URL, text string) {
 	t.Helper()
-	resp, err := c.Get(page)
-	if err == nil && resp.Request.URL.Path == "/authorize" {
+	var resp *http.Response
+	connected(t, func() (err error) {
+		resp, err = c.Get(page)
+		return err
+	})
+	var err error
+	if resp.Request.URL.Path == "/authorize" {
 		resp.Body.Close()
 		resp, err = c.PostForm(resp.Request.URL.String(), url.Values{"answer": {"yes"}})
 	}
