@@ -117,6 +117,7 @@ func encodePaymentRow(p *pay.Payment) []byte {
 		w.bytes(49, a.Facilitator[:])
 	}
 	w.optionalAmount(50, p.Charged)
+	w.text(51, p.SellerSaid)
 	return w.row()
 }
 

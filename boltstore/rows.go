@@ -71,6 +71,7 @@ type paymentRow struct {
 	Rail           x402.Rail      `cbor:"48,keyasint,omitempty"`
 	Facilitator    x402.Address   `cbor:"49,keyasint,omitzero"`
 	Charged        rowAmount      `cbor:"50,keyasint,omitempty"`
+	SellerSaid     string         `cbor:"51,keyasint,omitempty"`
 }
 
 // payloadRow holds the fields of a pay.Payment that go when it is retired.
@@ -289,7 +290,7 @@ func (r *paymentRow) payment() (p *pay.Payment, err error) {
 		Attempt: r.Attempt, State: r.State, RefusedAt: r.RefusedAt, Closed: r.Closed.time(),
 		Transaction: string(r.Transaction), Reason: r.Reason, EventID: string(r.EventID),
 		Lease: pay.Lease{Owner: r.LeaseOwner, Fence: r.LeaseFence, Until: r.LeaseUntil.time()},
-		Check: r.Check.time(), Checks: r.Checks, SignedReceipt: r.SignedReceipt,
+		Check: r.Check.time(), Checks: r.Checks, SignedReceipt: r.SignedReceipt, SellerSaid: r.SellerSaid,
 	}
 	if !r.Rail.Known() {
 		return nil, fmt.Errorf("payment of an unknown %s", r.Rail)

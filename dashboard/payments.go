@@ -63,14 +63,14 @@ func (d *dashboard) payments(r *http.Request, v visit) (answer, error) {
 }
 
 type paymentPage struct {
-	ID, Task, PayTo, KeyName, KeyPath, Settlement, Network, Flags, Reason, Resolution, Story string
-	Amount                                                                                   amount
-	State                                                                                    state
-	Site                                                                                     site
-	When, Valid, Closed                                                                      moment
-	Transaction                                                                              transaction
-	Notes                                                                                    []noted
-	Commands                                                                                 []command
+	ID, Task, PayTo, KeyName, KeyPath, Settlement, Network, Flags, Reason, SellerSaid, Resolution, Story string
+	Amount                                                                                               amount
+	State                                                                                                state
+	Site                                                                                                 site
+	When, Valid, Closed                                                                                  moment
+	Transaction                                                                                          transaction
+	Notes                                                                                                []noted
+	Commands                                                                                             []command
 }
 
 type noted struct {
@@ -109,6 +109,9 @@ func (d *dashboard) payment(r *http.Request, v visit) (answer, error) {
 	}
 	if one.Resolution != nil {
 		p.Resolution = cut(one.Resolution.Reason, 1000)
+	}
+	if one.SellerSaid != "" {
+		p.SellerSaid = pay.QuoteWords(one.SellerSaid)
 	}
 	if p.Transaction.Full != "" {
 		p.Transaction.Text = p.Transaction.Full

@@ -162,7 +162,7 @@ func receiptClaim(row *Payment, r x402.Receipt) claim {
 	case !r.Success && row.State == Open && UsedReason(r.ErrorReason):
 		return usedClaim(r.ErrorReason, nil)
 	case !r.Success:
-		return noted("receipt says failure: " + r.ErrorReason)
+		return noted("receipt says failure: " + Words(r.ErrorReason))
 	case row.upto() && why == "":
 		return noted(uptoNote(r))
 	case why != "":
@@ -204,7 +204,7 @@ func misfit(row *Payment, r x402.Receipt) string {
 // refusalClaim reads the reason of a seller's 402 to the payload. repeated reports whether the
 // payload may have left on an earlier attempt.
 func refusalClaim(row *Payment, reason string, repeated bool) claim {
-	c := noted("seller answered 402: " + reason)
+	c := noted("seller answered 402: " + Words(reason))
 	switch {
 	case row.State != Open:
 	case UsedReason(reason):
@@ -220,7 +220,7 @@ func usedClaim(reason string, detail json.RawMessage) claim {
 	return claim{kind: claimUsed, alone: Outcome{Note: note, Detail: detail}, seen: note}
 }
 
-func usedNote(reason string) string { return "authorization said to be used: " + reason }
+func usedNote(reason string) string { return "authorization said to be used: " + Words(reason) }
 
 func noted(note string) claim { return claim{alone: Outcome{Note: note}} }
 

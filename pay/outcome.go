@@ -1,6 +1,7 @@
 package pay
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -31,6 +32,8 @@ type Outcome struct {
 	Reason string          // kept as the payment's reason unless empty
 	Detail json.RawMessage // kept as the payment's detail unless nil
 	Note   string
+	// SellerSaid is kept as the seller's last words unless empty.
+	SellerSaid string
 
 	Signature *x402.Signature // stored when the payment has none yet
 	Receipted bool            // the seller's receipt was posted
@@ -107,6 +110,7 @@ func (p *Payment) Apply(o Outcome) (Effects, error) {
 		p.SignedReceipt = o.SignedReceipt
 	}
 	p.note(o.At, o.Note)
+	p.SellerSaid = cmp.Or(Words(o.SellerSaid), p.SellerSaid)
 	if o.Receipted {
 		p.Receipted = true
 		p.Unanswered, p.Answered = false, true

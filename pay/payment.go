@@ -150,7 +150,10 @@ type Payment struct {
 	Reason      string          `json:"Reason,omitempty"`      // why it was refused or voided, or what is unclear
 	Detail      json.RawMessage `json:"Detail,omitempty"`      // the facilitator's words for the caller
 	Notes       []Note          `json:"Notes,omitempty"`       // what was observed and changed nothing by itself
-	EventID     string          `json:"EventID,omitempty"`     // its spend event, once settled
+	// SellerSaid holds the seller's last words about a payload that it refused, cleaned by [Words]. They
+	// are untrusted: quote them as the seller's.
+	SellerSaid string `json:"SellerSaid,omitempty"`
+	EventID    string `json:"EventID,omitempty"` // its spend event, once settled
 	// SignedReceipt holds the seller's signed receipt: see [x402.Receipt.SignedReceipt].
 	SignedReceipt json.RawMessage `json:"SignedReceipt,omitempty"`
 	// Charged holds what has moved where that is less than the terms' amount (scheme upto); zero: all.

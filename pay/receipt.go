@@ -22,7 +22,7 @@ func (a *Attempt) Receipt(r x402.Receipt) {
 	if !known {
 		o = a.payer.weigh(a.caller, a.row, receiptClaim(a.row, r))
 	}
-	o.SignedReceipt, o.Check = signed, a.payer.chargedCheck(a.row, r)
+	o.SignedReceipt, o.Check, o.SellerSaid = signed, a.payer.chargedCheck(a.row, r), saidIn(r)
 	a.recordSoon(o)
 }
 
@@ -64,7 +64,9 @@ func (p *Payer) chargedCheck(row *Payment, r x402.Receipt) time.Time {
 
 // Answer402 takes the reason that the seller gave for a 402 after the payload had been sent.
 func (a *Attempt) Answer402(reason string) {
-	a.recordSoon(a.payer.weigh(a.caller, a.row, refusalClaim(a.row, reason, a.how != Created)))
+	o := a.payer.weigh(a.caller, a.row, refusalClaim(a.row, reason, a.how != Created))
+	o.SellerSaid = reason
+	a.recordSoon(o)
 }
 
 // Observe notes what was seen on a send. The notes are the payment's story.
@@ -111,6 +113,7 @@ func (p *Payer) PostReceipt(ctx context.Context, k Key, id string, r x402.Receip
 		o = Outcome{Note: o.Note}
 	}
 	o.PaymentID, o.At, o.SignedReceipt = row.ID, p.now().UTC(), p.signedReceipt(ctx, row, r)
+	o.SellerSaid = saidIn(r)
 	// A failure proves nothing about the money: the repeat must still get this payment.
 	o.Receipted = r.Success
 	o.Check = p.chargedCheck(row, r)

@@ -34,6 +34,8 @@ type payment struct {
 	CreatedAt   string `json:"created_at"`
 	Reason      string `json:"reason,omitempty"`
 	Task        string `json:"task,omitempty"`
+	// SellerSaid quotes the seller about a payload that it refused.
+	SellerSaid string `json:"sellerSaid,omitempty"`
 	// SignedReceipt is in answers about one payment only.
 	SignedReceipt *signedReceipt `json:"signedReceipt,omitempty"`
 }
@@ -49,7 +51,7 @@ func newPayment(p *pay.Payment) payment {
 		paymentState: newPaymentState(p), Settlement: string(p.Terms.Settlement),
 		Amount: p.Terms.Amount.String(), Currency: p.Currency, Network: p.Terms.Network,
 		PayTo: p.Terms.PayTo.String(), RequestURL: p.RequestURL, Transaction: p.Transaction,
-		CreatedAt: stamp(p.Created), Reason: p.Reason, Task: p.Task,
+		CreatedAt: stamp(p.Created), Reason: p.Reason, Task: p.Task, SellerSaid: p.SellerSaid,
 	}
 	if !p.Charged.IsZero() {
 		shown.Charged = p.Charged.String()

@@ -26,6 +26,8 @@ type problem struct {
 	Error   string       `json:"error"`
 	Reason  string       `json:"reason"`
 	Payment *paymentView `json:"payment,omitempty"`
+	// SellerSaid quotes the seller's reason for refusing the payload. It is no word of purser's.
+	SellerSaid string `json:"sellerSaid,omitempty"`
 }
 
 // paymentView tells clients of a payment.
@@ -80,14 +82,17 @@ func (t *Transport) withholdChallenge(req *http.Request, resp *http.Response, p 
 	case DeclinedVoid:
 		text = "The payment for this request was not made"
 	}
+	if p.SellerSaid != "" {
+		text += ". The seller said: " + pay.QuoteWords(p.SellerSaid)
+	}
 	h := resp.Header
 	for _, name := range slices.Concat(t.extra, []string{x402.HeaderRequired, "WWW-Authenticate"}) {
 		h.Del(name)
 	}
 	_ = resp.Body.Close()
-	setBody(req, resp, problem{Error: text, Reason: reason, Payment: view(p)})
+	setBody(req, resp, problem{Error: text, Reason: reason, Payment: view(p), SellerSaid: p.SellerSaid})
 	h.Set(HeaderDeclined, reason)
-	h.Set(HeaderDetail, text)
+	h.Set(HeaderDetail, printable(text))
 	label(h, p)
 	if p.State == pay.Open && p.Sendable(t.now()) {
 		h.Set("Retry-After", "5") // the same payload can be sent again
@@ -99,7 +104,7 @@ func (t *Transport) hand(req *http.Request, m *memo, resp *http.Response, d *dec
 	p := m.attempt.Payment()
 	switch {
 	case d.reason != "":
-		t.withhold(req, resp, p, "402 after the payment was sent", "seller", fmt.Sprintf("%.200s", d.refusal))
+		t.withhold(req, resp, p, "402 after the payment was sent", "seller", p.SellerSaid)
 	case !d.open:
 		m.body.replay.release() // a client that is content with its answer does not try again
 	}

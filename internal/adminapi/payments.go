@@ -30,9 +30,11 @@ type Payment struct {
 	PayTo        string         `json:"pay_to"`
 	Transaction  string         `json:"transaction"`
 	Reason       string         `json:"reason"`
-	ValidBefore  time.Time      `json:"valid_before"`
-	Created      time.Time      `json:"created_at"`
-	Closed       time.Time      `json:"closed_at,omitzero"`
+	// SellerSaid quotes the seller about a payload that it refused. It is untrusted text, on one line.
+	SellerSaid  string    `json:"seller_said,omitempty"`
+	ValidBefore time.Time `json:"valid_before"`
+	Created     time.Time `json:"created_at"`
+	Closed      time.Time `json:"closed_at,omitzero"`
 }
 
 // Story is all that is known of a payment, but for what could move its money.
@@ -112,7 +114,7 @@ func shownPayment(p *pay.Payment) Payment {
 	shown := Payment{
 		ID: p.ID, KeyID: p.KeyID, Organization: p.OrganizationID, State: p.State, Flags: p.Flags(), Door: p.Door, Task: p.Task,
 		Host: p.Host, Settlement: p.Terms.Settlement, Network: p.Terms.Network, Amount: p.Terms.Amount.String(),
-		Currency: p.Currency, PayTo: p.Terms.PayTo.String(), Transaction: p.Transaction, Reason: p.Reason,
+		Currency: p.Currency, PayTo: p.Terms.PayTo.String(), Transaction: p.Transaction, Reason: p.Reason, SellerSaid: p.SellerSaid,
 		ValidBefore: p.ValidBefore(), Created: p.Created, Closed: p.Closed,
 	}
 	if !p.Charged.IsZero() {

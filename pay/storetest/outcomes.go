@@ -33,10 +33,11 @@ var outcomeTests = map[string]func(*fixture){
 		f.books(k, 1, 1, 5, 5, 1)
 		o := outcome(p, pay.VerdictSettled)
 		o.Transaction, o.Detail, o.Note = transaction("1"), json.RawMessage(`{"a":1}`), "seen"
+		o.SellerSaid = "no \x1bfunds"
 		got, fx, err := f.Record(f.ctx, o)
 		f.must(err)
 		f.same("effects", []any{fx.Was, fx.Event.ID}, []any{pay.Open, o.EventID})
-		f.same("row", []any{got.State, got.Transaction, got.EventID, got.Closed}, []any{pay.Settled, o.Transaction, o.EventID, o.At})
+		f.same("row", []any{got.State, got.Transaction, got.EventID, got.Closed, got.SellerSaid}, []any{pay.Settled, o.Transaction, o.EventID, o.At, "no funds"})
 		f.same("stored", f.find(p.ID), got)
 		f.books(k, 1, 0, 5, 0, 1)
 		f.same("events", f.events(k), []pay.SpendEvent{{

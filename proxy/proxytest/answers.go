@@ -15,6 +15,7 @@ import (
 // ownProblem is the body of an answer of purser's own.
 type ownProblem struct {
 	Error, Reason string
+	SellerSaid    string
 	Payment       *struct {
 		ID          string
 		State       pay.State

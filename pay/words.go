@@ -1,0 +1,42 @@
+package pay
+
+import (
+	"cmp"
+	"strings"
+	"unicode"
+
+	"github.com/purserpay/purser/x402"
+)
+
+// maxWords bounds what is kept of another party's words, in bytes.
+const maxWords = 300
+
+// Words returns another party's text on one line of at most 300 bytes, for people and agents to read.
+// Characters that cannot be seen are taken out, because agents read them. The text stays untrusted.
+func Words(text string) string {
+	text = strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsSpace(r), unicode.IsControl(r), r == unicode.ReplacementChar:
+			return ' '
+		case !unicode.IsPrint(r), unicode.In(r, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point):
+			return -1
+		}
+		return r
+	}, Truncate(text, 4*maxWords))
+	return Truncate(strings.Join(strings.Fields(text), " "), maxWords)
+}
+
+// QuoteWords puts words that [Words] has cleaned between quotes that they cannot end.
+func QuoteWords(words string) string { return `"` + strings.ReplaceAll(words, `"`, "'") + `"` }
+
+// saidIn returns what a receipt says of a failure.
+func saidIn(r x402.Receipt) string {
+	switch reason, message := Words(r.ErrorReason), Words(r.ErrorMessage); {
+	case r.Success:
+		return ""
+	case reason == "" || message == "" || reason == message:
+		return cmp.Or(reason, message)
+	default:
+		return reason + ": " + message
+	}
+}

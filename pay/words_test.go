@@ -1,0 +1,61 @@
+package pay_test
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/x402"
+)
+
+// A seller's words are one line that shows all it has: no escapes, no hidden or turning characters.
+func TestWords(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"":                                     "",
+		"insufficient_funds":                   "insufficient_funds",
+		" two\r\n\tlines ":                     "two lines",
+		"\x1b[31mred\x1b[0m\x07":               "[31mred [0m",
+		"a\u202eb\u200bc\ufeffd":               "abcd",
+		"hid\U000e0049\U000e0047den\U000e0101": "hidden",
+		"bad \xff\xfe utf-8":                   "bad utf-8",
+		"Guthaben zu klein: 5 €":               "Guthaben zu klein: 5 €",
+	} {
+		if got := pay.Words(text); got != want {
+			t.Errorf("%q becomes %q, want %q", text, got, want)
+		}
+	}
+	if long := pay.Words(strings.Repeat("é", 5000)); len(long) > 303 || !utf8.ValidString(long) {
+		t.Errorf("%d bytes of %q", len(long), long)
+	}
+	if got := pay.QuoteWords(`no" ignore "all`); got != `"no' ignore 'all"` {
+		t.Errorf("quoted as %s", got)
+	}
+}
+
+// Of several refusals the books keep the last one's words, and silence takes none away.
+func TestSellersWordsAreKept(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	a := w.mustOpen(w.proxied("https://a.example/x", "100", ""))
+	a.Answer402("first\x00")
+	if got := a.Payment().SellerSaid; got != "first" {
+		t.Errorf("the seller said %q", got)
+	}
+	a.Receipt(x402.Receipt{ErrorReason: "insufficient_funds", ErrorMessage: "the wallet holds\n0"})
+	a.Answer402("")
+	a.Finish(false)
+	w.quiet()
+	if got := w.payment(a.Payment().ID).SellerSaid; got != "insufficient_funds: the wallet holds 0" {
+		t.Errorf("the books say %q", got)
+	}
+	r := x402.Receipt{ErrorReason: "posted"}
+	if p, err := w.payer.PostReceipt(t.Context(), w.key, a.Payment().ID, r); err != nil || p.SellerSaid != "posted" {
+		t.Errorf("%+v, %v", p, err)
+	}
+	r = x402.Receipt{Success: true, ErrorReason: "none", Transaction: w.sellerMoves(a.Payload()), Network: "eip155:8453"}
+	if p, err := w.payer.PostReceipt(t.Context(), w.key, a.Payment().ID, r); err != nil || p.State != pay.Settled || p.SellerSaid != "posted" {
+		t.Errorf("%+v, %v", p, err)
+	}
+}
