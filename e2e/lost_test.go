@@ -165,7 +165,7 @@ func TestProxyRequestRepeated(t *testing.T) {
 			if got, err := process.Ask(t.Context(), client, what.order.method, url, what.order.body, header...); err == nil {
 				t.Fatalf("the answer was not lost: %+v", got)
 			}
-			requireUnpaid(t, send(t, client, what.order.method, url, what.order.body, header...), "paid-not-delivered")
+			requireUnpaid(t, send(t, client, what.order.method, url, what.order.body, header...), "paid-before")
 			payer.requireOnce(t, what.seller.payTo)
 		})
 	}

@@ -93,7 +93,7 @@ func TestMCP(t *testing.T) {
 					{false, []string{`"verdict":"would pay"`, `"price":"0.01 USDC"`, strings.ToLower(s.payTo.Hex())}},
 					{true, []string{"not paid: max-amount: 0.01 USDC is above the limit of 0.001 USDC"}},
 					{false, []string{`"status":200`, `"amount":"0.01 USDC"`, `"transaction":"0x`, "sunny"}},
-					{true, []string{"not paid: paid-not-delivered: "}}, // the seller keeps no answers
+					{true, []string{"not paid: paid-before: this was paid before"}}, // the seller keeps no answers
 					{true, []string{"not paid: daily-budget: 0.01 USDC would pass the daily budget of 0.015 USDC"}},
 					{false, []string{`"left":"0.005 USDC"`}},
 					{false, []string{`"amount":"0.01 USDC"`, `"task":"reports"`}},

@@ -211,7 +211,7 @@ func TestRestoredFromABackup(t *testing.T) {
 	// Nothing that was paid is paid again: not what the backup knows, and not what it did not.
 	for _, who := range payers {
 		for _, when := range []string{"before", "after"} {
-			requireUnpaid(t, proxied(who, when+"-keyed", when+"-proxy"), "paid-not-delivered")
+			requireUnpaid(t, proxied(who, when+"-keyed", when+"-proxy"), "paid-not-delivered", "paid-before")
 			for _, settlement := range []string{"payer", "seller"} {
 				what := map[string]string{"payer": "rest", "seller": "seller"}[settlement]
 				var again payResult

@@ -65,6 +65,9 @@ func ParseMoney(text string) (x402.Amount, error) {
 	return a, nil
 }
 
+// Moment writes a time for people, in UTC: "23 November 2026, 18:20 UTC".
+func Moment(at time.Time) string { return at.UTC().Format("2 January 2006, 15:04 UTC") }
+
 func figure(a x402.Amount) string {
 	whole, fraction, _ := strings.Cut(a.Format(moneyDecimals), ".")
 	return whole + "." + fraction + "00"[:max(0, 2-len(fraction))]

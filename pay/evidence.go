@@ -204,7 +204,10 @@ func misfit(row *Payment, r x402.Receipt) string {
 // refusalClaim reads the reason of a seller's 402 to the payload. repeated reports whether the
 // payload may have left on an earlier attempt.
 func refusalClaim(row *Payment, reason string, repeated bool) claim {
-	c := noted("seller answered 402: " + Words(reason))
+	c := noted(noteRefused + Words(reason))
+	if row.Delivered() { // it may well be right about a payload that it has had before
+		c = noted("seller answered a repeat with 402: " + Words(reason))
+	}
 	switch {
 	case row.State != Open:
 	case UsedReason(reason):
@@ -220,7 +223,7 @@ func usedClaim(reason string, detail json.RawMessage) claim {
 	return claim{kind: claimUsed, alone: Outcome{Note: note, Detail: detail}, seen: note}
 }
 
-func usedNote(reason string) string { return "authorization said to be used: " + Words(reason) }
+func usedNote(reason string) string { return noteUsed + Words(reason) }
 
 func noted(note string) claim { return claim{alone: Outcome{Note: note}} }
 

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/purserpay/purser/x402"
@@ -233,6 +234,19 @@ func (p *Payment) AwaitedUntil() time.Time {
 		return p.ValidBefore().Add(withdrawalGrace)
 	}
 	return p.ValidBefore().Add(RepeatGrace)
+}
+
+// These begin the notes of a 402 to the payload.
+const (
+	noteRefused = "seller answered 402: "
+	noteUsed    = "authorization said to be used: "
+)
+
+// Delivered reports whether the caller had the seller's answer, and it was not another 402.
+func (p *Payment) Delivered() bool {
+	return p.State == Settled && p.Answered && !p.Reconciled && !slices.ContainsFunc(p.Notes, func(n Note) bool {
+		return strings.HasPrefix(n.Text, noteRefused) || strings.HasPrefix(n.Text, noteUsed)
+	})
 }
 
 // HoldsHost reports whether the payment counts against the unanswered payments of its

@@ -25,6 +25,7 @@ var paymentHeaders = []string{x402.HeaderSignature, x402.HeaderV1Payment}
 type problem struct {
 	Error   string       `json:"error"`
 	Reason  string       `json:"reason"`
+	Detail  string       `json:"detail,omitempty"` // of a 402
 	Payment *paymentView `json:"payment,omitempty"`
 	// SellerSaid quotes the seller's reason for refusing the payload. It is no word of purser's.
 	SellerSaid string `json:"sellerSaid,omitempty"`
@@ -61,27 +62,18 @@ func keepPrivate(h http.Header) {
 	}
 }
 
-// withhold hands on a 402 to a payload without its challenge, and logs it.
-func (t *Transport) withhold(req *http.Request, resp *http.Response, p *pay.Payment, what string, more ...any) {
-	reason := afterSend(p)
+// withhold hands on a 402 to a payload without its challenge, and logs it. earlier is the payment as the
+// call found it, nil for a new one.
+func (t *Transport) withhold(req *http.Request, resp *http.Response, p, earlier *pay.Payment, what string, more ...any) {
+	reason, text := withheld(p, earlier)
 	t.observer.Declined(reason)
 	t.log.WarnContext(req.Context(), what, append(more, "payment", p.ID, "host", req.URL.Host, "reason", reason)...)
-	t.withholdChallenge(req, resp, p, reason)
+	t.withholdChallenge(req, resp, p, reason, text)
 }
 
 // withholdChallenge takes the challenge out of a 402: a payload has left, and a client that pays by
 // itself would pay a second time.
-func (t *Transport) withholdChallenge(req *http.Request, resp *http.Response, p *pay.Payment, reason string) {
-	text := "A payment for this request was sent and its outcome is not known yet; repeat the same request"
-	switch afterSend(p) {
-	case DeclinedNotDelivered:
-		text = "The payment was made, but the seller answered 402 again. The next request for this is a new purchase"
-		if p.IdempotencyKey != "" {
-			text = "The payment was made, but the seller answered 402 again. A purchase anew takes another Idempotency-Key"
-		}
-	case DeclinedVoid:
-		text = "The payment for this request was not made"
-	}
+func (t *Transport) withholdChallenge(req *http.Request, resp *http.Response, p *pay.Payment, reason, text string) {
 	if p.SellerSaid != "" {
 		text += ". The seller said: " + pay.QuoteWords(p.SellerSaid)
 	}
@@ -90,9 +82,8 @@ func (t *Transport) withholdChallenge(req *http.Request, resp *http.Response, p 
 		h.Del(name)
 	}
 	_ = resp.Body.Close()
-	setBody(req, resp, problem{Error: text, Reason: reason, Payment: view(p), SellerSaid: p.SellerSaid})
-	h.Set(HeaderDeclined, reason)
-	h.Set(HeaderDetail, printable(text))
+	setBody(req, resp, problem{Error: text, Reason: reason, Detail: text, Payment: view(p), SellerSaid: p.SellerSaid})
+	mark(req, h, reason, printable(text), printable(text))
 	label(h, p)
 	if p.State == pay.Open && p.Sendable(t.now()) {
 		h.Set("Retry-After", "5") // the same payload can be sent again
@@ -104,7 +95,7 @@ func (t *Transport) hand(req *http.Request, m *memo, resp *http.Response, d *dec
 	p := m.attempt.Payment()
 	switch {
 	case d.reason != "":
-		t.withhold(req, resp, p, "402 after the payment was sent", "seller", p.SellerSaid)
+		t.withhold(req, resp, p, m.earlier, "402 after the payment was sent", "seller", p.SellerSaid)
 	case !d.open:
 		m.body.replay.release() // a client that is content with its answer does not try again
 	}

@@ -58,9 +58,10 @@ type memo struct {
 	method    string
 	uri       string // path and query: what the payload buys
 	body      content
-	http1     bool   // the challenge came over HTTP/1
-	host      string // from here
-	repeats   bool   // the payment is an earlier call's
+	http1     bool         // the challenge came over HTTP/1
+	host      string       // from here
+	repeats   bool         // the payment is an earlier call's
+	earlier   *pay.Payment // as this call found it; nil for a new one
 }
 
 // readKey reads the key that pays, unless the door has. A revoked key pays for nothing.

@@ -12,6 +12,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/purserpay/purser/internal/conns"
 	"github.com/purserpay/purser/internal/declines"
 	"github.com/purserpay/purser/internal/strictjson"
 	"github.com/purserpay/purser/pay"
@@ -75,21 +76,29 @@ func detailOf(err error) string {
 // Into puts an explanation into the 402 of a seller, whose challenge stays.
 func (e Explanation) Into(req *http.Request, resp *http.Response) { e.into(req, resp, bodyPatience) }
 
-// label puts the reason and its detail into a header.
-func (e Explanation) label(h http.Header) {
-	h.Set(HeaderDeclined, e.Reason)
-	if detail := printable(e.Detail); detail != "" {
+// mark puts a reason and its detail into a header, and words into the status line: some HTTP libraries
+// show their users nothing else of an answer.
+func mark(req *http.Request, h http.Header, reason, detail, words string) {
+	h.Set(HeaderDeclined, reason)
+	if detail != "" {
 		h.Set(HeaderDetail, detail)
 	}
+	conns.Rephrase(req.Context(), http.StatusPaymentRequired, "Payment Required; "+words[:min(len(words), maxPhrase)])
 }
+
+// notPaid begins the words for people.
+const notPaid = "purser did not pay: "
+
+// maxPhrase bounds what a status line has of words.
+const maxPhrase = 250
 
 // bodyPatience bounds the time in which the body of a 402 is read.
 const bodyPatience = 10 * time.Second
 
 func (e Explanation) into(req *http.Request, resp *http.Response, patience time.Duration) {
-	e.label(resp.Header)
 	e.Detail = printable(e.Detail)
-	e.Error = "purser did not pay: " + cmp.Or(e.Detail, e.Reason) // some SDKs show their users no other member
+	e.Error = notPaid + cmp.Or(e.Detail, e.Reason) // some SDKs show their users no other member
+	mark(req, resp.Header, e.Reason, e.Detail, e.Error)
 	if req.Method == http.MethodHead {
 		return
 	}

@@ -49,7 +49,8 @@ func (t *Transport) declineForeign(req *http.Request, resp *http.Response) (*htt
 	}
 	t.observer.Declined(e.Reason)
 	t.logDeclined(req, e.Reason, nil)
-	e.label(resp.Header)
+	e.Detail = printable(e.Detail)
+	mark(req, resp.Header, e.Reason, e.Detail, notPaid+e.Detail)
 	return resp, ResultDeclined, nil
 }
 

@@ -64,6 +64,7 @@ func (t *Transport) openPayment(req *http.Request, call *Call, m *memo, again st
 		return err
 	}
 	if m.repeats = a.Repeats(); m.repeats {
+		m.earlier = a.Payment()
 		giveBack()
 	}
 	m.attempt, m.ended = a, false

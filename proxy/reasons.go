@@ -75,6 +75,7 @@ const (
 	// With these the payload has left, now or on an earlier call. The 402 carries no
 	// challenge: a client that pays by itself would pay again.
 	DeclinedNotDelivered = "paid-not-delivered" // the money moved, the seller answers 402 all the same
+	DeclinedBefore       = "paid-before"        // the purchase was paid and delivered, and the seller does not give its answer again
 	DeclinedOpen         = "payment-open"       // not known yet whether the money moved or will
 	DeclinedVoid         = "payment-void"       // the money did not move and cannot any more
 )

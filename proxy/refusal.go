@@ -43,7 +43,7 @@ func (t *Transport) refuse(req *http.Request, resp *http.Response, err error) (*
 		req = req.WithContext(pay.WithPayment(req.Context(), held.ID))
 		t.observer.Declined(reason)
 		t.logDeclined(req, reason, err)
-		t.withholdChallenge(req, resp, held, reason)
+		t.withholdChallenge(req, resp, held, reason, heldWords(held, err))
 		return resp, ResultDeclined, nil
 	}
 	return t.decline(req, resp, reason, err)
@@ -84,6 +84,6 @@ func (t *Transport) declineRedirected(req *http.Request, call *Call, resp *http.
 	if err != nil {
 		return t.refuse(req, resp, err)
 	}
-	t.withhold(req, resp, p, "402 where the answer to a payment led")
+	t.withhold(req, resp, p, nil, "402 where the answer to a payment led")
 	return resp, ResultDeclined, nil
 }

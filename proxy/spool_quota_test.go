@@ -93,7 +93,7 @@ func TestRepeatWithoutRoom(t *testing.T) {
 	buy().Short(t, DeclinedOverloaded)
 	goOn()
 	again := buy() // the same payload, which this seller takes once
-	again.Declined(t, DeclinedNotDelivered, false)
+	again.Declined(t, DeclinedBefore, false)
 	if again.Header.Get(HeaderPayment) != id {
 		t.Errorf("not payment %s: %v", id, again.Header)
 	}

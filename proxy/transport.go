@@ -123,7 +123,7 @@ func (t *Transport) sendBeside(req *http.Request, call *Call) (*http.Response, s
 		m.unanswered()
 	}
 	if resp.StatusCode == http.StatusPaymentRequired {
-		t.withhold(req, resp, m.attempt.Payment(), "402 to another request of a paid call")
+		t.withhold(req, resp, m.attempt.Payment(), m.earlier, "402 to another request of a paid call")
 		result = ResultDeclined
 	}
 	return resp, result, nil

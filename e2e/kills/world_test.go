@@ -153,7 +153,7 @@ func (w *world) insist(ctx context.Context, door hostile.Door, o hostile.Order, 
 // paidAndRefused reports whether the seller refused a payload because it had been used before. At
 // the proxy the answer says so. A customer that pays by itself sees a bare 402.
 func paidAndRefused(r hostile.Result) bool {
-	return r.Reason == "paid-not-delivered" || r.Err == nil && r.Status == http.StatusPaymentRequired && r.Reason == ""
+	return r.Reason == "paid-not-delivered" || r.Reason == "paid-before" || r.Err == nil && r.Status == http.StatusPaymentRequired && r.Reason == ""
 }
 
 // bounded ends what a test waits for.

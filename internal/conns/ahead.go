@@ -28,10 +28,11 @@ const maxAhead = 64 << 10
 // a frame that came in pieces.
 type Ahead struct {
 	net.Conn
-	kept    []byte      // read, and not yet taken; of one reader at a time
-	preface int         // bytes of the preface of HTTP/2 that have come; -1: it is another protocol
-	timed   atomic.Bool // reads have a deadline
-	plain   atomic.Bool // the connection is not HTTP/1, or not net/http's, any more
+	kept    []byte                 // read, and not yet taken; of one reader at a time
+	preface int                    // bytes of the preface of HTTP/2 that have come; -1: it is another protocol
+	timed   atomic.Bool            // reads have a deadline
+	plain   atomic.Bool            // the connection is not HTTP/1, or not net/http's, any more
+	next    atomic.Pointer[phrase] // of the next answer; nil: net/http's own
 }
 
 // http2Preface begins every connection that speaks HTTP/2 (RFC 9113, section 3.4).

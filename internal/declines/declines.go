@@ -270,6 +270,10 @@ func All() []Reason {
 			"tell the seller, with `Purser-Transaction`. The next request is a new purchase; with an `Idempotency-Key`, use another one",
 		},
 		{
+			"paid-before", Sent, "the purchase under this `Idempotency-Key` was paid and delivered before; nothing was paid now, and the seller does not give its answer again",
+			"use the first answer. To buy it once more: another `Idempotency-Key`; without one, `Purser-Again: new`",
+		},
+		{
 			"payment-open", Sent, "a payment for this request has left, and its outcome is not known yet",
 			"repeat the same request; it gets the same payment. `purser payments show ID`",
 		},

@@ -1,13 +1,52 @@
 package forward
 
 import (
+	"io"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/proxy"
 	"github.com/purserpay/purser/proxy/proxytest"
+	"github.com/purserpay/purser/x402"
 )
+
+// A purchase that was delivered is paid once under its idempotency key. A seller that keeps no answers
+// refuses the repeat, however often; the client is told that it was paid, when, and what to do.
+func TestDeliveredBefore(t *testing.T) {
+	t.Parallel()
+	w, s := newWorld(t), proxytest.NewSeller(t)
+	s.Reuse = func(rw http.ResponseWriter, r *http.Request) {
+		s.WriteChallenge(rw, r, s.Price, "invalid_exact_evm_nonce_already_used")
+	}
+	ask := func(more ...string) proxytest.Answer {
+		return w.get(s.URL+"/x", append(more, "Idempotency-Key", "order-1")...)
+	}
+	id := ask().Paid(t)
+	when := pay.Moment(w.Closed(id).Closed)
+	for range 2 {
+		a := ask()
+		a.Declined(t, proxy.DeclinedBefore, false)
+		words := "This was paid before, on " + when + ", and its answer was delivered; nothing was paid now, and the seller does not give that answer again." +
+			" To buy it once more, send another Idempotency-Key; without one, send Purser-Again: new. The seller said: \"invalid_exact_evm_nonce_already_used\""
+		if p := a.Problem(t); p.Error != words || p.Payment.ID != id || a.Header.Get(proxy.HeaderDetail) != words {
+			t.Errorf("%+v %v", p, a.Header)
+		}
+		w.Closed(id)
+	}
+	dry := ask(proxy.HeaderDryRun, "1")
+	dry.Declined(t, proxy.DeclinedDryRun, false)
+	if p := dry.Problem(t); !strings.Contains(p.Error, "this repeats payment "+id+" of 0.01 USDC") {
+		t.Errorf("%+v", p)
+	}
+	// A seller that keeps its answers gives it again.
+	s.Reuse = func(rw http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(rw, "kept") }
+	if a := ask(); a.Paid(t) != id || a.Text != "kept" {
+		t.Errorf("%s", a.Text)
+	}
+	s.Expect(5, 4, 1)
+}
 
 // A client whose answer was lost gets its payment again, unless it says that it wants another one.
 func TestPurserAgain(t *testing.T) {
@@ -42,4 +81,26 @@ func TestPurserAgain(t *testing.T) {
 		t.Error("the payment that was answered")
 	}
 	s.Expect(4, 4, 3)
+}
+
+// Over HTTP/1, the status line of a 402 that is not paid has the reason.
+func TestStatusLine(t *testing.T) {
+	t.Parallel()
+	protocols(t, func(t *testing.T, http2 bool) {
+		w := newSecure(t, func(s *setup) { s.pay.DefaultPolicy = pay.Policy{MaxPayment: pay.CapOf(x402.NewAmount(1))} })
+		want := "402 Payment Required; purser did not pay: 0.01 USDC is above the limit of 0.000001 USDC for one payment"
+		if http2 {
+			want = "402 Payment Required"
+		}
+		client := w.secureAgent(http2)
+		for range 2 {
+			a := w.do(client, proxytest.Request(t, "GET", w.shop("/x"), nil))
+			if a.Declined(t, "per-payment", true); a.Status != want {
+				t.Errorf("%q", a.Status)
+			}
+			if free := w.do(client, proxytest.Request(t, "GET", w.shop("/free"), nil)); free.Status != "200 OK" {
+				t.Errorf("%q", free.Status)
+			}
+		}
+	})
 }

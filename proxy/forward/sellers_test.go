@@ -165,7 +165,7 @@ func TestSellerIsNotToBlame(t *testing.T) {
 		"repeat": func(w *world, i int) {
 			a := w.get(s.URL+"/again", "Idempotency-Key", "k")
 			if i > 0 {
-				a.Declined(t, proxy.DeclinedNotDelivered, false)
+				a.Declined(t, proxy.DeclinedBefore, false)
 			}
 			w.Closed(a.Header.Get(proxy.HeaderPayment))
 		},

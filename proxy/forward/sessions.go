@@ -58,6 +58,7 @@ func (all *sessions) newServer() *http.Server {
 		BaseContext: func(l net.Listener) context.Context {
 			return context.WithValue(context.Background(), sessionKey{}, l.(*single).session)
 		},
+		ConnContext: conns.In,
 		ConnState: func(c net.Conn, state http.ConnState) {
 			if conn, ok := c.(*conns.Ahead); ok {
 				if state == http.StateHijacked {
