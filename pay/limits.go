@@ -28,10 +28,10 @@ func (p *Payer) Limits(ctx context.Context, k Key, door Door) ([]LimitUse, error
 	}}
 	u.add("", "", Budget{MaxPayment: pol.MaxPayment, DailyBudget: pol.DailyBudget, MonthlyBudget: pol.MonthlyBudget}, u.key)
 	for _, pattern := range slices.Sorted(maps.Keys(pol.Hosts)) {
-		u.add("host-", pattern, pol.Hosts[pattern], func(monthly bool) (x402.Amount, error) { return u.hosts(pattern, monthly) })
+		u.add("host-", pattern, pol.Hosts[pattern], u.ofHosts(pattern))
 	}
 	for _, name := range slices.Sorted(maps.Keys(pol.Tasks)) {
-		u.add("task-", name, pol.Tasks[name], func(monthly bool) (x402.Amount, error) { return u.tasks(name, monthly) })
+		u.add("task-", name, pol.Tasks[name], u.ofTask(name))
 	}
 	return u.list, u.err
 }
@@ -47,6 +47,14 @@ type uses struct {
 	spent
 	list []LimitUse
 	err  error
+}
+
+func (u *uses) ofHosts(pattern string) func(monthly bool) (x402.Amount, error) {
+	return func(monthly bool) (x402.Amount, error) { return u.hosts(pattern, monthly) }
+}
+
+func (u *uses) ofTask(name string) func(monthly bool) (x402.Amount, error) {
+	return func(monthly bool) (x402.Amount, error) { return u.tasks(name, monthly) }
 }
 
 func (u *uses) add(part, of string, b Budget, sum func(monthly bool) (x402.Amount, error)) {

@@ -23,6 +23,7 @@ type AuditEntry struct {
 	Email        string          `json:"email,omitempty"`
 	Action       pay.Action      `json:"action"`
 	KeyID        string          `json:"key_id,omitempty"`
+	KeyLabel     string          `json:"key_label,omitempty"`
 	Organization string          `json:"organization_id,omitempty"`
 	WalletID     string          `json:"wallet_id,omitempty"`
 	PaymentID    string          `json:"payment_id,omitempty"`
@@ -56,6 +57,9 @@ func (p *Purser) audit(r *http.Request) (any, error) {
 		}
 		return shown, nil
 	})
+	if err == nil {
+		err = nameKeys(p, r.Context(), entries, func(e *AuditEntry) (string, *string) { return e.KeyID, &e.KeyLabel })
+	}
 	return Audit{entries, next}, err
 }
 

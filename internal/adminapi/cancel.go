@@ -83,7 +83,14 @@ func (p *Purser) cancellation(r *http.Request, want NewCancellation) (o pay.Canc
 	if o.Wallet.Address == nil {
 		return o, pay.ErrNoAddress
 	}
-	o.PaymentID, o.Sign = want.Payment, want.SignOnly
+	if want.Payment != "" {
+		row, err := p.findPayment(r.Context(), want.Payment)
+		if err != nil {
+			return o, err
+		}
+		o.PaymentID = row.ID
+	}
+	o.Sign = want.SignOnly
 	o.MaxFee, err = maxFee(want.MaxFee)
 	return o, err
 }

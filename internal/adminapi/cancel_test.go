@@ -197,14 +197,14 @@ func TestCancelCommandWithoutGas(t *testing.T) {
 	r.fails(map[string]string{
 		"wallets cancel " + r.wallet.ID:                                                 text,
 		"wallets cancel " + r.wallet.ID + " " + p.ID + " --yes":                         "on base for gas, and has 0 ETH: send it some ETH",
-		"wallets cancel " + r.wallet.ID + " 0199 --yes":                                 "payment not found",
+		"wallets cancel " + r.wallet.ID + " 0199 --yes":                                 "no payment has the id",
 		"wallets cancel 0199 --yes":                                                     "no wallet has the id or address",
 		"wallets cancel " + r.wallet.ID + " pk_secret --yes":                            "PAYMENT is an API key itself",
 		"wallets cancel " + r.walletOf(r.world.key("other")).ID + " " + p.ID + " --yes": "it draws from the wallet " + r.wallet.ID,
 	})
 	path := "/wallets/" + r.wallet.ID + "/cancel"
 	r.answers(
-		request{"POST", path, `{"payment":"0199"}`, 404, "payment not found"},
+		request{"POST", path, `{"payment":"0199"}`, 404, "no payment has the id"},
 		request{"POST", path, `{"max_fee":"1.5"}`, 400, "max_fee"},
 		request{"POST", path, `{"fee":1}`, 400, "fee"},
 		request{"POST", path, `{}`, 409, "needs up to"},

@@ -3,7 +3,6 @@ package adminapi
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"strings"
 
@@ -11,13 +10,11 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// searchWallets bounds the wallets that are read to find one.
-const searchWallets = 100_000
-
 // findWallet returns a wallet, live or deleted, by its address, by its id, or by the first 8 or more
-// characters of that. What fits several ids finds none.
+// characters of one of these. A name that fits several wallets finds none.
 func (p *Purser) findWallet(ctx context.Context, name string) (w pay.Wallet, err error) {
-	if strings.HasPrefix(name, "0x") {
+	whole := strings.HasPrefix(name, "0x") && len(name) >= len(x402.Address{}.String())
+	if whole {
 		address, wrong := x402.ParseCheckedAddress(name)
 		if wrong != nil {
 			return pay.Wallet{}, Errorf(http.StatusBadRequest, "wallet: %w", wrong)
@@ -25,46 +22,27 @@ func (p *Purser) findWallet(ctx context.Context, name string) (w pay.Wallet, err
 		w, err = p.Store.WalletByAddress(ctx, address)
 	} else {
 		w, err = p.Books.Wallet(ctx, name)
-		if errors.Is(err, pay.ErrWalletNotFound) && len(name) >= minPrefix {
-			w, err = p.walletByPrefix(ctx, strings.ToLower(name)) // as ids are
-		}
 	}
-	if errors.Is(err, pay.ErrWalletNotFound) {
-		err = Errorf(http.StatusNotFound, "no wallet has the id or address %.64q ('purser wallets' lists them, with --deleted those that were deleted)", name)
+	if !errors.Is(err, pay.ErrWalletNotFound) {
+		return w, err
 	}
-	return w, err
-}
-
-// walletByPrefix finds a wallet by the beginning of its id: pay.ErrWalletNotFound.
-func (p *Purser) walletByPrefix(ctx context.Context, prefix string) (pay.Wallet, error) {
-	var found []pay.Wallet
-	for after, seen := "", 0; seen < searchWallets && len(found) <= shownMatches; {
-		list, err := p.Books.AllWallets(ctx, after, searchPage)
-		if err != nil {
-			return pay.Wallet{}, err
-		}
-		for _, w := range list {
-			if strings.HasPrefix(w.ID, prefix) {
-				found = append(found, w)
+	unknown := Errorf(http.StatusNotFound,
+		"no wallet has the id or address %.64q%s ('purser wallets' lists them, with --deleted those that were deleted)", name, tooShort(name))
+	if whole {
+		return w, unknown
+	}
+	return named[pay.Wallet]{
+		kind: "wallet", page: p.Books.AllWallets, id: func(w pay.Wallet) string { return w.ID }, unknown: unknown,
+		more: func(w pay.Wallet) string {
+			if w.Address == nil {
+				return w.Network
 			}
-		}
-		if len(list) < searchPage {
-			break
-		}
-		after = list[len(list)-1].ID
-		seen += len(list)
-	}
-	switch len(found) {
-	case 0:
-		return pay.Wallet{}, pay.ErrWalletNotFound
-	case 1:
-		return found[0], nil
-	}
-	var list []string
-	for _, w := range found[:min(len(found), shownMatches)] {
-		list = append(list, fmt.Sprintf("%s (%s)", w.ID, w.Network))
-	}
-	return pay.Wallet{}, Errorf(http.StatusConflict, "%.64q is not one wallet: give the whole id, such as %s", prefix, strings.Join(list, ", "))
+			return w.Address.String() + " on " + w.Network
+		},
+		called: func(w pay.Wallet, name string) bool {
+			return w.Address != nil && len(name) >= minPrefix && strings.HasPrefix(strings.ToLower(w.Address.String()), strings.ToLower(name))
+		},
+	}.search(ctx, name)
 }
 
 // findLiveWallet is findWallet for what a deleted wallet cannot do.

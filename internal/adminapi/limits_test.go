@@ -77,7 +77,7 @@ func TestToday(t *testing.T) {
 	if got := w.rule(k, 2_500_000, "https://api.example.com/2"); got != "" {
 		t.Error(got)
 	}
-	w.run("limits", "DAILY SPENT TODAY LEFT MONTHLY", " 1 7.5 7.5 0 7.5 ")
+	w.run("limits", "MAX DAILY SPENT LEFT MONTHLY", " 1 7.5 7.5 0 7.5 ")
 	w.run(limits+" --daily-budget off --monthly-budget off", "spent today 7.5\n", "!left today")
 	if today := get[adminapi.Key](w, "/keys/"+k.ID).Today; today == nil || today.Spent != "7500000" || today.Left != nil {
 		t.Errorf("%+v", today)
@@ -147,7 +147,7 @@ func TestOrganizations(t *testing.T) {
 	w.answers(
 		request{"POST", org + "/keys", key, 200, ""},
 		request{"POST", org + "/keys", key, 409, "already"},
-		request{"POST", "/organizations/org_none/keys", full, 404, "organization not found"},
+		request{"POST", "/organizations/org_none/keys", full, 404, "no organization has the id"},
 		request{"POST", org + "/keys", `{"key":"pk_nobody_has_this"}`, 404, "key not found"},
 		request{"POST", org + "/keys", full, 409, "limit reached"},
 		request{"POST", "/organizations", `{"subject":"1"}`, 400, "iss"},
@@ -161,9 +161,9 @@ func TestOrganizations(t *testing.T) {
 		t.Errorf("%+v", page)
 	}
 	w.fails(map[string]string{
-		"organizations plan org_none agency":                 "organization not found",
+		"organizations plan org_none agency":                 "no organization has the id",
 		"organizations plan " + first.Organization.ID + " x": "unknown plan",
-		"organizations --limit 0":                            "--limit", "organizations x": "takes no arguments but plan",
+		"organizations --limit 0":                            "--limit", "organizations x": "takes no arguments but list or plan",
 	})
 }
 

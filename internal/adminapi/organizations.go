@@ -95,8 +95,11 @@ type PlanChange struct {
 
 // setPlan moves an organization to a plan: PUT /purser/organizations/{id}/plan.
 func (p *Purser) setPlan(r *http.Request, want PlanChange) (any, error) {
-	o, err := p.Books.SetPlan(r.Context(), r.PathValue("id"), pay.PlanName(want.Plan))
+	o, err := p.findOrganization(r.Context(), r.PathValue("id"))
 	if err != nil {
+		return nil, err
+	}
+	if o, err = p.Books.SetPlan(r.Context(), o.ID, pay.PlanName(want.Plan)); err != nil {
 		return nil, err
 	}
 	return p.shownOrganization(r, o)
@@ -108,6 +111,10 @@ type KeyLink struct {
 }
 
 func (p *Purser) linkKey(r *http.Request, want KeyLink) (any, error) {
-	k, err := p.Books.LinkKey(r.Context(), r.PathValue("id"), want.Key)
+	o, err := p.findOrganization(r.Context(), r.PathValue("id"))
+	if err != nil {
+		return nil, err
+	}
+	k, err := p.Books.LinkKey(r.Context(), o.ID, want.Key)
 	return shownKey(p.Payer, k), err
 }

@@ -2,7 +2,9 @@ package adminapi
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"strings"
 	"time"
@@ -16,6 +18,7 @@ import (
 type Payment struct {
 	ID           string         `json:"id"`
 	KeyID        string         `json:"key_id"`
+	KeyLabel     string         `json:"key_label,omitempty"` // in lists and stories
 	Organization string         `json:"organization_id,omitempty"`
 	State        pay.State      `json:"state"`
 	Flags        []string       `json:"flags"`
@@ -57,6 +60,7 @@ type Story struct {
 	Steps        []Step        `json:"steps"`
 	Evidence     []string      `json:"evidence"`
 	Reservations []Reservation `json:"reservations"`
+	Limits       []Limit       `json:"limits,omitempty"`
 	Lease        *Lease        `json:"lease,omitempty"` // nil while no attempt holds one
 	Resolution   *Resolution   `json:"resolution,omitempty"`
 	// SignedReceipt is the seller's; nil: it gave none.
@@ -74,6 +78,17 @@ type SignedReceipt struct {
 	// Verified: its signature is by the payee, or a signer of the key's policy. If not, it fits the payment, and its signature is not checked.
 	Verified bool            `json:"verified"`
 	Receipt  json.RawMessage `json:"receipt"`
+}
+
+// Limit is a limit that holds for a payment by the present policy of its key. Amounts are in the smallest unit.
+type Limit struct {
+	Rule  string `json:"rule"`         // such as per-payment, daily-budget or task-monthly-budget
+	Of    string `json:"of,omitempty"` // the pattern of hosts, or the task
+	Limit string `json:"limit"`
+	// Spent and Left are those of a budget, in the day or month of the payment, and now.
+	Spent  string    `json:"spent,omitempty"`
+	Left   string    `json:"left,omitempty"`
+	Resets time.Time `json:"resets_at,omitzero"`
 }
 
 // Note is a line of a payment's story.
@@ -121,6 +136,28 @@ func shownPayment(p *pay.Payment) Payment {
 		shown.Charged = p.Charged.String()
 	}
 	return shown
+}
+
+// story returns a payment's story, with the limits that hold for it.
+func (p *Purser) story(ctx context.Context, row *pay.Payment) (Story, error) {
+	s := storyOf(row, time.Now())
+	k, err := p.Books.Key(ctx, row.KeyID)
+	switch {
+	case errors.Is(err, pay.ErrKeyNotFound):
+		return s, nil
+	case err != nil:
+		return s, err
+	}
+	s.KeyLabel = k.Label
+	limits, err := p.Payer.LimitsOf(ctx, k, row)
+	for _, l := range limits {
+		shown := Limit{Rule: l.Rule, Of: l.Of, Limit: l.Limit.String(), Resets: l.Resets}
+		if l.Spent != nil {
+			shown.Spent, shown.Left = l.Spent.String(), l.Left.String()
+		}
+		s.Limits = append(s.Limits, shown)
+	}
+	return s, err
 }
 
 func storyOf(p *pay.Payment, now time.Time) Story {
@@ -179,15 +216,18 @@ func (p *Purser) payments(r *http.Request) (any, error) {
 		}
 		return p.Books.Payments(r.Context(), k, label, limit, before)
 	}, func(p *pay.Payment) string { return p.ID }, func(p *pay.Payment) (Payment, error) { return shownPayment(p), nil })
+	if err == nil {
+		err = nameKeys(p, r.Context(), list, func(p *Payment) (string, *string) { return p.KeyID, &p.KeyLabel })
+	}
 	return Payments{list, next}, err
 }
 
 func (p *Purser) payment(r *http.Request) (any, error) {
-	payment, err := p.Books.AnyPayment(r.Context(), r.PathValue("id"))
+	payment, err := p.findPayment(r.Context(), r.PathValue("id"))
 	if err != nil {
 		return nil, err
 	}
-	return storyOf(payment, time.Now()), nil
+	return p.story(r.Context(), payment)
 }
 
 // Ruling is the body of POST /purser/payments/{id}/resolve.
@@ -201,9 +241,12 @@ type Ruling struct {
 // resolve closes a payment that the evidence has left open.
 func (p *Purser) resolve(r *http.Request, want Ruling) (any, error) {
 	want.By = cmp.Or(want.By, operatorOf(r).ID)
-	payment, err := p.Payer.ResolvePayment(r.Context(), r.PathValue("id"), pay.Ruling(want))
+	payment, err := p.findPayment(r.Context(), r.PathValue("id"))
 	if err != nil {
 		return nil, err
 	}
-	return storyOf(payment, time.Now()), nil
+	if payment, err = p.Payer.ResolvePayment(r.Context(), payment.ID, pay.Ruling(want)); err != nil {
+		return nil, err
+	}
+	return p.story(r.Context(), payment)
 }

@@ -48,7 +48,7 @@ func TestPayments(t *testing.T) {
 			t.Errorf("%s: payments %s, want %s", line, got, want)
 		}
 	}
-	w.run("payments", "0.01 USDC")
+	w.run("payments", "STATE USDC HOST KEY TASK REASON", "open 0.01 api.example.com research task-0 -")
 	if o := w.command("payments --limit 2"); !strings.Contains(o.Stderr, "there are more") || strings.Contains(o.Stdout,
 		ids[1]) {
 		t.Errorf("%+v", o)
@@ -76,7 +76,7 @@ func TestPayments(t *testing.T) {
 	}
 	w.run("__complete payments resolve ''", ids[1]+" open, 0.01 USDC, api.example.com")
 	w.fails(map[string]string{
-		"payments show nobody": "not found", "payments --state lost": `--state "lost" is none of open, settled`,
+		"payments show nobody": "no payment has the id", "payments --state lost": `--state "lost" is none of open, settled`,
 		"payments --limit 0": "--limit",
 	})
 	w.answers(
@@ -84,7 +84,7 @@ func TestPayments(t *testing.T) {
 		request{"GET", "/payments?limit=0", "", 400, "limit"},
 		request{"GET", "/payments?limit=501", "", 400, "limit"},
 		request{"GET", "/payments?key=nobody", "", 404, "nobody"},
-		request{"GET", "/payments/nobody", "", 404, "not found"},
+		request{"GET", "/payments/nobody", "", 404, "no payment has the id"},
 	)
 }
 
@@ -108,7 +108,7 @@ func TestResolve(t *testing.T) {
 		request{"POST", resolve(0), `{"as":"open","reason":"x"}`, 400, "settled or void"},
 		request{"POST", resolve(0), `{"as":"void","reason":"x","transactions":"0x"}`, 400, "unknown field"},
 		request{"POST", resolve(0), `{"as":"settled","reason":"x","transaction":"0x12"}`, 400, "transaction"},
-		request{"POST", "/payments/nobody/resolve", `{"as":"void","reason":"x"}`, 404, "not found"},
+		request{"POST", "/payments/nobody/resolve", `{"as":"void","reason":"x"}`, 404, "no payment has the id"},
 		request{"POST", resolve(2), `{"as":"void","reason":"x"}`, 409, "may still settle"},
 		request{"POST", resolve(0), settled, 200, `"by":"ann"`},
 		request{"POST", resolve(0), `{"as":"void","reason":"x"}`, 409, "it is settled"},

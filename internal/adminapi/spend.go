@@ -14,6 +14,7 @@ type SpendEvent struct {
 	ID          string    `json:"id"`
 	PaymentID   string    `json:"payment_id"`
 	KeyID       string    `json:"key_id"`
+	KeyLabel    string    `json:"key_label,omitempty"`
 	Amount      string    `json:"amount"` // in the smallest unit, negative for a correction
 	Currency    string    `json:"currency"`
 	Network     string    `json:"network"`
@@ -74,7 +75,8 @@ func (p *Purser) spend(r *http.Request) (any, error) {
 	for i, e := range page.Entries {
 		answer.Spend[i] = shownSpent(e)
 	}
-	return answer, nil
+	err = nameKeys(p, r.Context(), answer.Spend, func(e *SpendEvent) (string, *string) { return e.KeyID, &e.KeyLabel })
+	return answer, err
 }
 
 // spendOf lists the spending of a key, or without one that of all keys. There the position is the key

@@ -115,7 +115,7 @@ func TestAudit(t *testing.T) {
 		list[0].KeyID != made.ID || list[0].Kind != pay.ActorOperator || list[0].By != operatorName() || list[0].At.IsZero() {
 		t.Errorf("%+v", list)
 	}
-	if text := w.run("audit --limit 1", `"daily_budget":"4000000"`); strings.Count(text, "\n") != 2 {
+	if text := w.run("audit --limit 1", "policy (daily 5) policy (daily 4)"); strings.Count(text, "\n") != 2 {
 		t.Errorf("%s", text)
 	}
 	if text := w.run("audit --since 2020-01-01 --until 2020-01-02"); strings.Count(text, "\n") != 1 {

@@ -14,10 +14,12 @@ import (
 
 // Wallet is a wallet as the admin endpoint shows it.
 type Wallet struct {
-	ID      string  `json:"id"`
-	KeyID   string  `json:"key_id"`
-	Network string  `json:"network"`
-	Address *string `json:"address"` // nil without a wallet provider
+	ID    string `json:"id"`
+	KeyID string `json:"key_id"`
+	// KeyLabel is that of the key, in lists.
+	KeyLabel string  `json:"key_label,omitempty"`
+	Network  string  `json:"network"`
+	Address  *string `json:"address"` // nil without a wallet provider
 	// Balance is in the smallest unit of USDC; nil when it is not known, and Unknown says why.
 	Balance *string `json:"balance"`
 	Unknown string  `json:"balance_unknown,omitempty"`
@@ -61,7 +63,8 @@ func (p *Purser) wallets(r *http.Request) (any, error) {
 	}
 	list, next := cutPage(list, limit, func(w pay.Wallet) string { return w.ID })
 	list = slices.DeleteFunc(list, func(w pay.Wallet) bool { return (w.Deleted != nil) != deleted })
-	return Wallets{p.shownWallets(r.Context(), list), next}, nil
+	shown := p.shownWallets(r.Context(), list)
+	return Wallets{shown, next}, nameKeys(p, r.Context(), shown, func(w *Wallet) (string, *string) { return w.KeyID, &w.KeyLabel })
 }
 
 // walletsOf lists wallets behind the one with id after: those of a key, or without a key those of all

@@ -44,6 +44,11 @@ func (a *asking) sub(use, short, long string, args cobra.PositionalArgs) *asking
 	return a.env.asks(c)
 }
 
+// list adds the command that lists what its parent lists.
+func (a *asking) list(short string) *asking {
+	return a.sub("list", short, a.Long, cobra.NoArgs)
+}
+
 // runs makes the command check its flags and run f.
 func (a *asking) runs(f func(args []string) error) {
 	Run(a.Command, func(c *cobra.Command, args []string) error {

@@ -3,7 +3,10 @@ package cli
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
+	"maps"
 	"os/user"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -12,6 +15,7 @@ import (
 
 	"github.com/purserpay/purser/internal/adminapi"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/x402"
 )
 
 const auditHelp = `
@@ -32,7 +36,7 @@ func (env *Env) auditCommand(c *cobra.Command) {
 	a.jsonFlag(printsJSON)
 	a.runs(func([]string) error {
 		l := listing[adminapi.AuditEntry]{
-			name: "audit", cursor: "before", heads: []string{"WHEN", "BY", "CHANGE", "OF", "BEFORE", "AFTER"}, cells: auditCells,
+			name: "audit", cursor: "before", columns: auditColumns, cells: auditCells,
 		}
 		if a.days != (daySpan{}) {
 			// A clock that was set back does not end the list early.
@@ -47,13 +51,59 @@ func (env *Env) auditCommand(c *cobra.Command) {
 
 func auditCells(e adminapi.AuditEntry) []string {
 	by := strings.TrimSuffix(string(e.Kind)+" "+cmp.Or(e.Email, e.By), " ")
-	of := cmp.Or(e.WalletID, e.PaymentID, e.KeyID, e.Organization)
-	return []string{when(e.At), by, string(e.Action), orDash(of), compact(e.Old), compact(e.New)}
+	of := cmp.Or(e.WalletID, e.PaymentID, e.KeyLabel, e.KeyID, e.Organization)
+	return []string{when(e.At), by, string(e.Action), orDash(of), changed(e.Old), changed(e.New)}
 }
 
-// compact is a JSON object on one line, without its braces.
-func compact(object json.RawMessage) string {
-	return orDash(strings.TrimSuffix(strings.TrimPrefix(string(plainJSON(object)), "{"), "}"))
+var auditColumns = []column{
+	{head: "WHEN (UTC)", holds: timeCell},
+	{head: "BY", holds: textCell},
+	{head: "CHANGE"},
+	{head: "OF", holds: textCell},
+	{head: "BEFORE", holds: textCell},
+	{head: "AFTER", holds: textCell},
+}
+
+// changed is a JSON object in words: "daily 5, doors proxy". Amounts are in USDC.
+func changed(object json.RawMessage) string {
+	var members map[string]any
+	if json.Unmarshal(object, &members) != nil {
+		return unlimited
+	}
+	var list []string
+	for _, name := range slices.Sorted(maps.Keys(members)) {
+		list = append(list, memberText(name, members[name]))
+	}
+	return orDash(strings.Join(list, ", "))
+}
+
+// amountMembers have amounts in the smallest unit of USDC, and a shorter name for people.
+var amountMembers = map[string]string{
+	"max_payment": "max", "daily_budget": "daily", "monthly_budget": "monthly", "amount": "amount", "allowance": "allowance",
+}
+
+func memberText(name string, value any) string {
+	short, amount := amountMembers[name]
+	name = cmp.Or(short, strings.ReplaceAll(strings.TrimSuffix(name, "_id"), "_", "-"))
+	switch v := value.(type) {
+	case nil:
+		return name + " " + unlimited
+	case map[string]any:
+		text, err := json.Marshal(v)
+		if err != nil {
+			return name
+		}
+		return name + " (" + changed(text) + ")"
+	case []any:
+		return name + " " + joined(v)
+	case string:
+		if _, err := x402.ParseAmount(v); err == nil && amount {
+			v = units(v)
+		}
+		return name + " " + orDash(v)
+	default:
+		return fmt.Sprint(name, " ", v)
+	}
 }
 
 // operatorName asks the operating system who uses this command; "" if it does not say.

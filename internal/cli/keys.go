@@ -16,8 +16,8 @@ Lists the API keys of a running purser, oldest first, with the limits that each 
 own; 'purser limits KEY_ID' shows all that holds for one. A key's secret is shown once, when
 it is made.
 
-    $ purser keys
-    $ purser keys --json
+    $ purser keys list
+    $ purser keys list --json
     $ purser keys create --label research --daily-budget 5 --door proxy
     $ purser keys pause research
     $ purser keys revoke 0199…`
@@ -34,6 +34,14 @@ configured defaults say, at every door, the REST API as well. No plan bounds its
 
 func (env *Env) keysCommand(c *cobra.Command) {
 	a := env.asks(c)
+	listKeys(a)
+	listKeys(a.list("Lists API keys, as 'purser keys' does"))
+	createKeyCommand(a)
+	reissueKeyCommand(a)
+	stopKeyCommands(a)
+}
+
+func listKeys(a *asking) {
 	a.limitFlag(0)
 	a.jsonFlag(printsAmounts)
 	a.runs(func([]string) error {
@@ -41,15 +49,19 @@ func (env *Env) keysCommand(c *cobra.Command) {
 			a.ask.Set("today", "true")
 		}
 		return listing[adminapi.Key]{
-			name: "keys", cursor: "after", heads: []string{"KEY", "LABEL", "STATE", "ORGANIZATION", "MADE", "OWN LIMITS"},
+			name: "keys", cursor: "after", columns: []column{
+				{head: "KEY", holds: idCell},
+				{head: "LABEL", holds: textCell},
+				{head: "STATE", holds: textCell},
+				{head: "ORGANIZATION", holds: idCell, spare: 1},
+				{head: "MADE (UTC)", holds: timeCell, spare: 2},
+				{head: "OWN LIMITS", holds: textCell},
+			},
 			cells: func(k adminapi.Key) []string {
 				return []string{k.ID, orDash(k.Label), keyState(k), orDash(k.Organization), when(k.Created), summary(k.Policy)}
 			},
 		}.print(a)
 	})
-	createKeyCommand(a)
-	reissueKeyCommand(a)
-	stopKeyCommands(a)
 }
 
 func orDash(text string) string {

@@ -292,5 +292,7 @@ func listLimits(a *asking) error {
 		all = append(all, page...)
 		ask.Set("after", next)
 	}
-	return show(a.OutOrStdout(), false, all, writeKeys)
+	table := a.newColumns(limitColumns)
+	writeKeys(table, all)
+	return table.Flush()
 }

@@ -24,11 +24,11 @@ type listing[T any] struct {
 	// position is the cursor behind a row.
 	keep     func(T) (kept, goOn bool)
 	position func(T) string
-	// heads and cells are a table's, fields and values those of CSV.
-	heads  []string
-	cells  func(T) []string
-	fields []string
-	values func(T) []string
+	// columns and cells are a table's, fields and values those of CSV.
+	columns []column
+	cells   func(T) []string
+	fields  []string
+	values  func(T) []string
 	// each sees all rows that are printed. members are what JSON has beside them in the end.
 	each    func(T)
 	members func() map[string]any
@@ -54,8 +54,7 @@ func (l listing[T]) print(a *asking) error {
 		cells = func(_ json.RawMessage, v T) []string { return l.values(v) }
 		out.row(l.fields...)
 	default:
-		out = newTable(a.OutOrStdout()) // its columns are as wide as a page needs them
-		out.row(l.heads...)
+		out = a.newColumns(l.columns)
 	}
 	count, next := 0, ""
 	for goOn := true; goOn; {

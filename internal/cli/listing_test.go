@@ -36,7 +36,7 @@ func TestListingPages(t *testing.T) {
 	c.SetErr(io.Discard)
 	type thing struct{ N int }
 	l := listing[thing]{
-		page: 2, name: "things", cursor: "after", heads: []string{"N"}, fields: []string{"n"},
+		page: 2, name: "things", cursor: "after", columns: []column{{head: "N"}}, fields: []string{"n"},
 		cells: func(v thing) []string { return []string{fmt.Sprint(v.N)} }, values: func(v thing) []string { return []string{fmt.Sprint(v.N)} },
 		members: func() map[string]any { return map[string]any{"more": 1} },
 	}
@@ -47,7 +47,7 @@ func TestListingPages(t *testing.T) {
 	} {
 		var b strings.Builder
 		c.SetOut(&b)
-		a := &asking{Command: c, client: client, ask: url.Values{}, json: form == "json", csv: form == "csv"}
+		a := &asking{Command: c, env: testEnv(), client: client, ask: url.Values{}, json: form == "json", csv: form == "csv"}
 		if err := l.print(a); err != nil {
 			t.Fatal(err)
 		}
@@ -65,7 +65,7 @@ func TestListingPages(t *testing.T) {
 	}
 	last = 99
 	c.SetOut(io.Discard)
-	err = l.print(&asking{Command: c, client: client, ask: url.Values{}})
+	err = l.print(&asking{Command: c, env: testEnv(), client: client, ask: url.Values{}})
 	if err == nil || !strings.Contains(err.Error(), "does not go on") {
 		t.Errorf("a list in circles: %v", err)
 	}

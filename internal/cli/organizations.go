@@ -28,14 +28,19 @@ an organization has beyond a smaller plan stays; it cannot add to it.`
 
 func (env *Env) organizationsCommand(c *cobra.Command) {
 	a := env.asks(c)
+	listOrganizations(a)
+	listOrganizations(a.list("Lists organizations, as 'purser organizations' does"))
+	planCommand(a)
+}
+
+func listOrganizations(a *asking) {
 	a.limitFlag(adminapi.DefaultPage)
 	a.jsonFlag(printsJSON)
 	a.runs(func([]string) error {
 		return listing[adminapi.Organization]{
-			name: "organizations", cursor: "after", heads: organizationHeads, cells: organizationCells,
+			name: "organizations", cursor: "after", columns: organizationColumns, cells: organizationCells,
 		}.print(a)
 	})
-	planCommand(a)
 }
 
 func planCommand(organizations *asking) {
@@ -52,8 +57,9 @@ func planCommand(organizations *asking) {
 		path := "/purser/organizations/" + url.PathEscape(args[0]) + "/plan"
 		body := adminapi.PlanChange{Plan: string(plan)}
 		return tell(a, http.MethodPut, path, body, func(t *table, o adminapi.Organization) {
-			t.row(organizationHeads...)
-			t.row(organizationCells(o)...)
+			for i, cell := range organizationCells(o) {
+				t.row(strings.ToLower(organizationColumns[i].head), cell)
+			}
 		})
 	})
 	organization := ids(a.env, "organizations", url.Values{}, func(o adminapi.Organization) (id, what string) {
@@ -67,7 +73,9 @@ func planCommand(organizations *asking) {
 	}
 }
 
-var organizationHeads = []string{"ORGANIZATION", "PLAN", "KEYS", "WALLETS", "PAYMENTS", "MADE"}
+var organizationColumns = []column{
+	{head: "ORGANIZATION", holds: idCell}, {head: "PLAN"}, {head: "KEYS"}, {head: "WALLETS"}, {head: "PAYMENTS"}, {head: "MADE (UTC)", holds: timeCell},
+}
 
 func organizationCells(o adminapi.Organization) []string {
 	return []string{

@@ -41,8 +41,15 @@ settle by itself, and for what the chain has decided.`
 
 func (env *Env) paymentsCommand(c *cobra.Command) {
 	a := env.asks(c)
+	listPayments(a)
+	listPayments(a.list("Lists payments, as 'purser payments' does"))
+	showCommand(a)
+	resolveCommand(a)
+}
+
+func listPayments(a *asking) {
 	state := a.Flags().String("state", "", "only payments with this state or flag")
-	oneOf(c, "state", adminapi.PaymentLabels...)
+	oneOf(a.Command, "state", adminapi.PaymentLabels...)
 	a.keyFlag("only payments of this key: its id, its label or exec")
 	task := a.Flags().String("task", "", "only payments with this task label")
 	host := a.Flags().String("host", "", "only payments to this host")
@@ -58,7 +65,7 @@ func (env *Env) paymentsCommand(c *cobra.Command) {
 		}
 		l := listing[adminapi.Payment]{
 			name: "payments", cursor: "before",
-			heads: []string{"PAYMENT", "MADE", "STATE", "AMOUNT", "HOST", "KEY", "REASON"}, cells: paymentCells,
+			columns: paymentColumns, cells: paymentCells,
 		}
 		if *host != "" {
 			*host = pay.RecordedHost(*host)
@@ -72,13 +79,13 @@ func (env *Env) paymentsCommand(c *cobra.Command) {
 		}
 		return l.print(a)
 	})
+}
 
-	show := a.sub("show ID", "Shows all that is known of a payment", "", cobra.ExactArgs(1))
+func showCommand(payments *asking) {
+	show := payments.sub("show ID", "Shows all that is known of a payment", "", cobra.ExactArgs(1))
 	show.jsonFlag(printsAmounts)
-	show.ValidArgsFunction = env.paymentIDs(url.Values{})
+	show.ValidArgsFunction = payments.env.paymentIDs(url.Values{})
 	show.runs(func(args []string) error { return show.tellStory(http.MethodGet, args[0], "", nil) })
-
-	resolveCommand(a)
 }
 
 // listedAt returns the time that orders the list: when the payment's id was made. A payment that was
@@ -129,7 +136,34 @@ func paymentMoney(p adminapi.Payment) string {
 }
 
 func paymentCells(p adminapi.Payment) []string {
-	return []string{p.ID, when(p.Created), paymentLabels(p), paymentMoney(p), orDash(p.Host), p.KeyID, orDash(p.Reason)}
+	host := p.Host
+	if p.Door == pay.DoorOperator {
+		host = "withdrawal"
+	}
+	return []string{
+		p.ID, when(p.Created), paymentState(p), units(cmp.Or(p.Charged, p.Amount)), orDash(host), cmp.Or(p.KeyLabel, p.KeyID),
+		orDash(p.Task), orDash(p.Reason),
+	}
+}
+
+var paymentColumns = []column{
+	{head: "PAYMENT", holds: idCell},
+	{head: "MADE (UTC)", holds: timeCell, spare: 1},
+	{head: "STATE"},
+	{head: "USDC"},
+	{head: "HOST", holds: textCell},
+	{head: "KEY", holds: textCell, spare: 3},
+	{head: "TASK", holds: textCell, spare: 2},
+	{head: "REASON", holds: textCell},
+}
+
+// paymentState is the state in a table. A flag that says the state as well stands alone.
+func paymentState(p adminapi.Payment) string {
+	implied := map[string]pay.State{"confirmed": pay.Settled, "disputed": pay.Settled, "unresolved": pay.Open, "refused": pay.Void}
+	if len(p.Flags) == 1 && implied[p.Flags[0]] == p.State {
+		return p.Flags[0]
+	}
+	return paymentLabels(p)
 }
 
 func writeStory(t *table, s adminapi.Story) {

@@ -45,16 +45,29 @@ func joined[T any](all []T) string {
 	return strings.Join(text, " ")
 }
 
+var limitColumns = []column{
+	{head: "KEY", holds: idCell},
+	{head: "LABEL", holds: textCell},
+	{head: "MAX"},
+	{head: "DAILY"},
+	{head: "SPENT"},
+	{head: "LEFT"},
+	{head: "MONTHLY"},
+	{head: "QUOTA", spare: 3},
+	{head: "PER MIN", spare: 2},
+	{head: "DOORS", holds: textCell, spare: 1},
+	{head: "MORE", holds: textCell},
+}
+
 // writeKeys writes a table of keys with what is in force at the proxy.
-func writeKeys(t *table, keys []adminapi.Key) {
-	t.row("KEY", "LABEL", "MAX PAYMENT", "DAILY", "SPENT TODAY", "LEFT", "MONTHLY", "QUOTA", "PER MINUTE", "DOORS", "MORE")
+func writeKeys(t *columns, keys []adminapi.Key) {
 	for _, k := range keys {
 		p := k.InForce[pay.DoorProxy]
 		paysThrough := "all"
 		if len(p.Doors) > 0 {
 			paysThrough = joined(p.Doors)
 		}
-		t.row(k.ID, k.Label, inUSDC(p.MaxPayment), inUSDC(p.DailyBudget), spentToday(k.Today), leftToday(k.Today), inUSDC(p.MonthlyBudget),
+		t.row(k.ID, orDash(k.Label), inUSDC(p.MaxPayment), inUSDC(p.DailyBudget), spentToday(k.Today), leftToday(k.Today), inUSDC(p.MonthlyBudget),
 			quotaText(k.Quota), counted(p.PerMinute), paysThrough, strings.Join(more(p), " "))
 	}
 }

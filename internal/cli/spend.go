@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"math/big"
 	"strconv"
@@ -16,12 +17,15 @@ const spendHelp = `
 Lists what keys spent, newest first, with the sum. Days are those of UTC, and --since 7d
 begins with the day a week ago. A settlement that the chain disproved is taken back by an
 event with a negative amount. With more than a thousand keys, what the first thousand spent
-comes first.
+comes first. --by host, task, key or day
+sums it up, with the count of payments and the share of the total.
 
     $ purser spend
     $ purser spend --since 2026-11-01 --until 2026-11-30 --csv > november.csv
     $ purser spend --since all --key 0199… --json
-    $ purser spend --task nightly --host api.example.com`
+    $ purser spend --task nightly --host api.example.com
+    $ purser spend --by task
+    $ purser spend --by day --since 7d --key research`
 
 const firstPayment = "To pay for a request: fund a wallet ('purser wallets' has the address), then purser exec -- curl -i URL"
 
@@ -31,6 +35,8 @@ func (env *Env) spendCommand(c *cobra.Command) {
 	a.keyFlag("only what this key spent: its id, its label or exec")
 	task := c.Flags().String("task", "", "only what has this task label")
 	host := c.Flags().String("host", "", "only what was paid for this host")
+	by := c.Flags().String("by", "", "sum up by host, task, key or day instead of listing every event")
+	oneOf(c, "by", groupings...)
 	a.limitFlag(0)
 	a.jsonFlag(printsAmounts)
 	a.csvFlag()
@@ -41,12 +47,23 @@ func (env *Env) spendCommand(c *cobra.Command) {
 				a.ask.Set(name, value)
 			}
 		}
+		if c.Flags().Changed("by") {
+			return spendBy(a, *by)
+		}
 		filtered := *task != "" || *host != "" || a.key != "" || a.days.until != ""
 		var sum big.Int
 		count := 0
 		err := listing[adminapi.SpendEvent]{
 			name: "spend", cursor: "before",
-			heads: []string{"TIME", "USDC", "HOST", "TASK", "KEY", "PAYMENT", "NOTES"}, cells: spendCells,
+			columns: []column{
+				{head: "TIME (UTC)", holds: timeCell},
+				{head: "USDC"},
+				{head: "HOST", holds: textCell},
+				{head: "TASK", holds: textCell},
+				{head: "KEY", holds: textCell},
+				{head: "PAYMENT", holds: idCell, spare: 1},
+				{head: "NOTES", holds: textCell},
+			}, cells: spendCells,
 			fields: spendFields, values: spendValues,
 			each: func(e adminapi.SpendEvent) {
 				count++
@@ -80,7 +97,7 @@ func spendCells(e adminapi.SpendEvent) []string {
 		notes = append([]string{"correction"}, notes...)
 	}
 	return []string{
-		when(e.Created), signedUnits(e.Amount), orDash(e.Host), orDash(e.Task), e.KeyID, e.PaymentID,
+		when(e.Created), signedUnits(e.Amount), orDash(e.Host), orDash(e.Task), cmp.Or(e.KeyLabel, e.KeyID), e.PaymentID,
 		orDash(strings.Join(notes, " ")),
 	}
 }

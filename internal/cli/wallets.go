@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 	"strconv"
@@ -21,10 +22,10 @@ The deployment's wallet is the first one that a key of yours got on a network: o
 'purser exec' or 'purser init', or of 'purser keys create'. Later ones draw from it as well unless
 you say otherwise. So there is one address to fund.
 
-    $ purser wallets
-    $ purser wallets --key exec
-    $ purser wallets --key 0199… --json
-    $ purser wallets --deleted
+    $ purser wallets list
+    $ purser wallets list --key exec
+    $ purser wallets list --key 0199… --json
+    $ purser wallets list --deleted
     $ purser wallets create --key 0199… --network base
     $ purser wallets withdraw 0199… --to 0x5aAe… --all
     $ purser wallets authorizations 0199…
@@ -40,19 +41,8 @@ network the oldest pays, and one that is shared with it comes before all of them
 
 func (env *Env) walletsCommand(c *cobra.Command) {
 	a := env.asks(c)
-	a.keyFlag("only those of this key: its id, its label or exec")
-	a.limitFlag(0)
-	a.jsonFlag(printsAmounts)
-	deleted := a.Flags().Bool("deleted", false, "those that were deleted, with what is still in them")
-	a.runs(func([]string) error {
-		if *deleted {
-			a.ask.Set("deleted", "true")
-		}
-		return listing[adminapi.Wallet]{
-			name: "wallets", cursor: "after", page: adminapi.DefaultWalletPage,
-			heads: []string{"WALLET", "KEY", "NETWORK", "ADDRESS", "USDC", "SHARED WITH"}, cells: walletCells,
-		}.print(a)
-	})
+	listWallets(a)
+	listWallets(a.list("Lists wallets, as 'purser wallets' does"))
 	createWalletCommand(a)
 	withdrawCommand(a)
 	authorizationsCommand(a)
@@ -64,6 +54,22 @@ func (env *Env) walletsCommand(c *cobra.Command) {
 	shareWalletCommands(a)
 }
 
+func listWallets(a *asking) {
+	a.keyFlag("only those of this key: its id, its label or exec")
+	a.limitFlag(0)
+	a.jsonFlag(printsAmounts)
+	deleted := a.Flags().Bool("deleted", false, "those that were deleted, with what is still in them")
+	a.runs(func([]string) error {
+		if *deleted {
+			a.ask.Set("deleted", "true")
+		}
+		return listing[adminapi.Wallet]{
+			name: "wallets", cursor: "after", page: adminapi.DefaultWalletPage,
+			columns: walletColumns, cells: walletCells,
+		}.print(a)
+	})
+}
+
 func walletCells(w adminapi.Wallet) []string {
 	address, balance := unlimited, "unknown: "+w.Unknown
 	if w.Address != nil {
@@ -72,7 +78,16 @@ func walletCells(w adminapi.Wallet) []string {
 	if w.Balance != nil {
 		balance = units(*w.Balance)
 	}
-	return []string{w.ID, w.KeyID, w.Network, address, balance, sharedWith(w)}
+	return []string{w.ID, cmp.Or(w.KeyLabel, w.KeyID), w.Network, address, balance, sharedWith(w)}
+}
+
+var walletColumns = []column{
+	{head: "WALLET", holds: idCell, spare: 2},
+	{head: "KEY", holds: textCell},
+	{head: "NETWORK"},
+	{head: "ADDRESS"},
+	{head: "USDC", holds: textCell},
+	{head: "SHARED", holds: textCell, spare: 1},
 }
 
 func sharedWith(w adminapi.Wallet) string {

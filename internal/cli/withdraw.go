@@ -183,7 +183,18 @@ func authorizationsCommand(wallets *asking) {
 		if err := checkID("WALLET", args[0]); err != nil {
 			return err
 		}
-		return tell(a, http.MethodGet, walletPath(args[0])+"/authorizations", nil, writeAuthorizations)
+		var list adminapi.Authorizations
+		if err := a.client.call(a.Context(), http.MethodGet, walletPath(args[0])+"/authorizations", nil, &list); err != nil {
+			return err
+		}
+		if err := show(a.OutOrStdout(), a.json, list, writeAuthorizations); err != nil || a.json || len(list.Authorizations) == 0 {
+			return err
+		}
+		table := a.newColumns(authorizationColumns)
+		for _, one := range list.Authorizations {
+			table.row(one.ID, one.PayTo, units(one.Amount), when(one.ValidBefore), paymentState(one.Payment), orDash(one.Host))
+		}
+		return table.Flush()
 	})
 }
 
@@ -191,15 +202,19 @@ func writeAuthorizations(t *table, l adminapi.Authorizations) {
 	t.row("wallet", l.WalletID)
 	t.row("address", l.Address)
 	writeHoldings(t, l.Holdings)
-	_ = t.Flush() // what follows has columns of its own; the last Flush returns the error
 	if len(l.Authorizations) == 0 {
+		_ = t.Flush() // what follows has no columns; the last Flush returns the error
 		t.row("nothing is reserved")
-		return
 	}
-	t.row("PAYMENT", "PAYEE", "AMOUNT", "VALID UNTIL", "STATE", "HOST")
-	for _, one := range l.Authorizations {
-		t.row(one.ID, one.PayTo, paymentMoney(one.Payment), when(one.ValidBefore), paymentLabels(one.Payment), orDash(one.Host))
-	}
+}
+
+var authorizationColumns = []column{
+	{head: "PAYMENT", holds: idCell},
+	{head: "PAYEE"},
+	{head: "USDC"},
+	{head: "VALID (UTC)", holds: timeCell},
+	{head: "STATE"},
+	{head: "HOST", holds: textCell, spare: 1},
 }
 
 // yesFlag adds the flag that answers the question before money moves.

@@ -1,0 +1,61 @@
+package adminapi_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/purserpay/purser/pay"
+)
+
+func TestSpendBy(t *testing.T) {
+	w := newWorld(t)
+	w.run("spend --by host", "HOST USDC PAYMENTS SHARE\n0 payments, 0 USDC")
+	one, two := w.key("one"), w.key("two")
+	for i, key := range []pay.Key{one, two, one} {
+		w.buys(key, 1000*(i+1), fmt.Sprintf("https://api%d.example.com/x", i%2))
+	}
+	today := time.Now().UTC().Format(time.DateOnly)
+	for by, want := range map[string]string{
+		"host": "HOST USDC PAYMENTS SHARE\napi0.example.com 0.004 2 66.7 %\napi1.example.com 0.002 1 33.3 %\n3 payments, 0.006 USDC",
+		"key":  "KEY USDC PAYMENTS SHARE\none 0.004 2 66.7 %\ntwo 0.002 1 33.3 %\n3 payments, 0.006 USDC",
+		"task": "TASK USDC PAYMENTS SHARE\n- 0.006 3 100.0 %\n",
+		"day":  "DAY USDC PAYMENTS SHARE\n" + today + " 0.006 3 100.0 %\n",
+	} {
+		w.run("spend --by "+by, want)
+	}
+	w.run("spend --by key --csv", "key,key_id,amount,count,share\none,"+one.ID+",0.004,2,0.6667\n")
+	type sums struct {
+		By, Since, Until, Total string
+		Count                   int
+		Groups                  []struct {
+			Name, Amount string
+			KeyID        string `json:"key_id"`
+			Count        int
+			Share        *float64
+		}
+	}
+	got := ran[sums](w, "spend --by key --key two --since 1d")
+	if len(got.Groups) != 1 || got.Groups[0].KeyID != two.ID || got.Groups[0].Amount != "2000" || *got.Groups[0].Share != 1 || got.Total != "2000" || got.Count != 1 || got.By != "key" {
+		t.Errorf("%+v", got)
+	}
+	if got := ran[sums](w, "spend --by day --until 2020-01-01 --since all"); got.Groups == nil || len(got.Groups) != 0 || got.Total != "0" {
+		t.Errorf("%+v", got)
+	}
+	w.fails(map[string]string{"spend --by week": "none of host, task, key, day", "spend --by day --limit 3": "--limit", "spend --by=": "none of"})
+}
+
+// What lists has a command of that name as well.
+func TestListCommands(t *testing.T) {
+	w := newWorld(t)
+	k := w.key("research")
+	w.buys(k, 1000, "https://api.example.com/x")
+	for _, name := range []string{"keys", "wallets", "payments", "organizations"} {
+		if text := w.run(name); text != w.run(name+" list") || name != "organizations" && strings.Count(text, "\n") != 2 {
+			t.Errorf("%s: %s", name, text)
+		}
+	}
+	w.run("payments list --key research --state settled --json", k.ID)
+	w.run("wallets list --key nobody2 --help", "--deleted")
+}

@@ -1,0 +1,155 @@
+package cli
+
+import (
+	"bufio"
+	"cmp"
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"math/big"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/purserpay/purser/internal/adminapi"
+)
+
+// groupings are the values of 'purser spend --by'.
+var groupings = []string{"host", "task", "key", "day"}
+
+// group sums up spend events that have something in common.
+type group struct {
+	Name   string   `json:"name"`             // the host, the task, the day, or the key's label; "" has none
+	KeyID  string   `json:"key_id,omitempty"` // by key
+	Amount string   `json:"amount"`           // in the smallest unit; negative if more was taken back
+	Count  int      `json:"count"`            // of payments; corrections are none
+	Share  *float64 `json:"share"`            // of the total, from 0 to 1; nil without a total
+
+	sum big.Int
+}
+
+// grouped is what 'purser spend --by --json' prints.
+type grouped struct {
+	By     string   `json:"by"`
+	Since  string   `json:"since,omitempty"`
+	Until  string   `json:"until,omitempty"`
+	Groups []*group `json:"groups"`
+	Count  int      `json:"count"`
+	Total  string   `json:"total"`
+}
+
+// groupOf returns what an event has in common with others.
+func groupOf(by string, e adminapi.SpendEvent) group {
+	switch by {
+	case "host":
+		return group{Name: e.Host}
+	case "task":
+		return group{Name: e.Task}
+	case "key":
+		return group{Name: e.KeyLabel, KeyID: e.KeyID}
+	}
+	return group{Name: e.Created.UTC().Format(time.DateOnly)}
+}
+
+// spendBy prints the sums of what a list of spending has.
+func spendBy(a *asking, by string) error {
+	if !slices.Contains(groupings, by) {
+		return fmt.Errorf("--by %q is none of %s", by, strings.Join(groupings, ", "))
+	}
+	if a.most > 0 {
+		return fmt.Errorf("--by sums up everything: --limit does not go with it")
+	}
+	out := grouped{By: by, Since: a.days.since, Until: a.days.until, Groups: []*group{}}
+	known, total := map[string]*group{}, new(big.Int)
+	a.ask.Set("limit", strconv.Itoa(adminapi.MaxPage))
+	for next := "begun"; next != ""; {
+		var page []adminapi.SpendEvent
+		var err error
+		if page, next, err = fetchPage[adminapi.SpendEvent](a.Context(), a.client, "spend", a.ask); err != nil {
+			return err
+		}
+		a.ask.Set("before", next)
+		for _, e := range page {
+			mine := groupOf(by, e)
+			g := known[mine.KeyID+"\n"+mine.Name]
+			if g == nil {
+				g = &mine
+				known[mine.KeyID+"\n"+mine.Name] = g
+				out.Groups = append(out.Groups, g)
+			}
+			amount, ok := new(big.Int).SetString(e.Amount, 10)
+			if !ok {
+				return a.client.misunderstood(fmt.Errorf("amount %q", e.Amount))
+			}
+			g.sum.Add(&g.sum, amount)
+			total.Add(total, amount)
+			if e.Corrects == "" {
+				g.Count++
+				out.Count++
+			}
+		}
+	}
+	out.Total = total.String()
+	for _, g := range out.Groups {
+		g.Amount = g.sum.String()
+		if total.Sign() > 0 {
+			share, _ := new(big.Rat).SetFrac(&g.sum, total).Float64()
+			g.Share = &share
+		}
+	}
+	slices.SortFunc(out.Groups, func(x, y *group) int {
+		if by == "day" {
+			return cmp.Compare(y.Name, x.Name)
+		}
+		return cmp.Or(y.sum.Cmp(&x.sum), cmp.Compare(x.Name, y.Name), cmp.Compare(x.KeyID, y.KeyID))
+	})
+	return out.print(a)
+}
+
+func (out grouped) print(a *asking) error {
+	if a.json {
+		text, err := json.MarshalIndent(out, "", "  ")
+		if err != nil {
+			return err
+		}
+		_, err = a.OutOrStdout().Write(append(plainJSON(text), '\n'))
+		return err
+	}
+	var rows rowWriter
+	if a.csv {
+		rows = csvTable{csv.NewWriter(a.OutOrStdout())}
+		rows.row(out.By, "key_id", "amount", "count", "share")
+	} else {
+		rows = a.newColumns([]column{{head: strings.ToUpper(out.By), holds: textCell}, {head: "USDC"}, {head: "PAYMENTS"}, {head: "SHARE"}})
+	}
+	for _, g := range out.Groups {
+		if a.csv {
+			share := ""
+			if g.Share != nil {
+				share = strconv.FormatFloat(*g.Share, 'f', 4, 64)
+			}
+			rows.row(g.Name, g.KeyID, signedUnits(g.Amount), strconv.Itoa(g.Count), share)
+			continue
+		}
+		rows.row(orDash(cmp.Or(g.Name, g.KeyID)), signedUnits(g.Amount), strconv.Itoa(g.Count), g.percent())
+	}
+	if err := rows.Flush(); err != nil || a.csv {
+		return err
+	}
+	payments := "1 payment"
+	if out.Count != 1 {
+		payments = strconv.Itoa(out.Count) + " payments"
+	}
+	w := bufio.NewWriter(a.OutOrStdout())
+	fmt.Fprintf(w, "%s, %s USDC%s\n", payments, signedUnits(out.Total), period(a.days))
+	return w.Flush()
+}
+
+// percent is a share for people.
+func (g *group) percent() string {
+	if g.Share == nil {
+		return unlimited
+	}
+	return strconv.FormatFloat(*g.Share*100, 'f', 1, 64) + " %"
+}
