@@ -78,7 +78,7 @@ func (t *tenant) admin() *adminapi.Purser {
 	return &adminapi.Purser{
 		Payer: t.payer, Books: t.books, Store: t.home.store, Place: t.home.place, Chain: t.chain, Networks: t.app.settings.networks,
 		Keys: t.app.keys(t.books), Log: t.log, MasterKeyPlace: t.app.settings.masterKeyPlace,
-		ProxyURL: t.app.proxyURL, Root: t.root, Registration: t.app.registrationStatus, Quotas: t.quotaStatus,
+		ProxyURL: func() string { return urlOf[*Proxy](t.app) }, Root: t.root, Registration: t.app.registrationStatus, Quotas: t.quotaStatus,
 		ConfiguredKeys: t.app.configuredKeys, Rotator: rotator{t}, Copy: t.copyStore, BackupTaken: backupTaken, Enter: t.enter, Leave: t.leave,
 	}
 }
@@ -156,12 +156,20 @@ var (
 	_ adminapi.Copy     = storeCopy{}
 )
 
-// proxyURL returns the proxy's URL for programs on this machine: on loopback if it listens there. It
+// dashboardURL returns the dashboard's address for people on this machine, empty if there is none.
+func (a *App) dashboardURL() string {
+	if at := urlOf[*Dashboard](a); at != "" {
+		return at + "/dashboard"
+	}
+	return ""
+}
+
+// urlOf returns the URL of a door for programs on this machine: on loopback if it listens there. It
 // is empty if there is no address.
-func (a *App) proxyURL() string {
+func urlOf[D door](a *App) string {
 	var found netip.AddrPort
 	for _, d := range a.doors {
-		p, ok := d.(*Proxy)
+		p, ok := d.(D)
 		if !ok {
 			continue
 		}

@@ -184,7 +184,8 @@ func (a *App) Start() error {
 			return err
 		})
 	}
-	a.log.Info("purser is ready", "version", Version(), "listen", a.listens(), "data", a.settings.dataDir)
+	a.log.Info("purser is ready", "version", Version(), "proxy", urlOf[*Proxy](a), "dashboard", a.dashboardURL(), "listen", a.listens(),
+		"data", a.settings.dataDir)
 	return nil
 }
 

@@ -94,6 +94,15 @@ func (e *events) send(ev event) {
 	}
 }
 
+// observer counts what happens to payments, and tells subscribers.
+func (p *pooled) observer() metrics.Observer {
+	return metrics.Observer{Tell: func(row *pay.Payment, was pay.State, v pay.Verdict) {
+		if ev, ok := eventOf(row, was, v); ok {
+			p.events.send(ev)
+		}
+	}}
+}
+
 // close sends what is queued and ends, or gives up when ctx ends.
 func (e *events) close(ctx context.Context) {
 	close(e.stop)

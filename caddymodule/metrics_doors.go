@@ -6,6 +6,7 @@ import (
 	"context"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/purserpay/purser/internal/metrics"
 	"github.com/purserpay/purser/pay"
@@ -21,9 +22,11 @@ func (o doorObserver) Answered(result string) {
 	metrics.Process.Requests.WithLabelValues(string(o.door), result).Inc()
 }
 
-func (doorObserver) Declined(reason string) { declinedByProxy(reason) }
+func (doorObserver) Declined(reason string) { metrics.Process.DeclinedAt(reason, time.Now()) }
 
-func (doorObserver) Refused(reason string) { refusedByProxy(reason) }
+func (doorObserver) Refused(reason string) {
+	metrics.Process.Refused.WithLabelValues(reason).Inc()
+}
 
 func (doorObserver) Tunnels(change int) { metrics.Process.Tunnels.Add(float64(change)) }
 

@@ -7,9 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-
-	"github.com/purserpay/purser/internal/metrics"
-	"github.com/purserpay/purser/pay"
 )
 
 // scrape reads a metric; ok is false when it is not there.
@@ -74,42 +71,5 @@ func TestMetricsSurviveReload(t *testing.T) {
 	_, _, all := get(t, http.DefaultClient, url)
 	if !strings.Contains(all, `purser_build_info{goversion="go`) || strings.Contains(all, key) {
 		t.Errorf("%s", all)
-	}
-}
-
-func TestOutcomeLabels(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		was  pay.State
-		v    pay.Verdict
-		want string
-	}{
-		{pay.Open, pay.VerdictSettled, "settled"},
-		{pay.Void, pay.VerdictSettled, "settled"},
-		{pay.Settled, pay.VerdictSettled, ""},
-		{pay.Open, pay.VerdictVoid, "void"},
-		{pay.Settled, pay.VerdictVoid, ""},
-		{pay.Open, pay.VerdictRefused, "refused"},
-		{pay.Open, pay.VerdictRefusedExpired, ""},
-		{pay.Open, pay.VerdictUnresolved, "unresolved"},
-		{pay.Settled, pay.VerdictConfirmed, "confirmed"},
-		{pay.Settled, pay.VerdictDisputed, "disputed"},
-	} {
-		if got := outcomeOf(c.was, c.v); got != c.want {
-			t.Errorf("%s, %s: %q, want %q", c.was, c.v, got, c.want)
-		}
-	}
-}
-
-func TestRefusalLabelsAreBounded(t *testing.T) {
-	t.Parallel()
-	o := observer{}
-	for i := range 50 {
-		o.Refused(pay.DoorAPI, fmt.Sprint("made-up-", i))
-	}
-	for _, rule := range []string{"made-up-0", "made-up-49"} {
-		if metrics.Process.Refusals.DeleteLabelValues("api", rule) {
-			t.Errorf("%s became a label", rule)
-		}
 	}
 }

@@ -31,6 +31,7 @@ func init() {
 	caddy.RegisterModule(new(CDPWallets))
 	caddy.RegisterModule(new(HTTPFacilitator))
 	caddy.RegisterModule(new(adminAPI))
+	caddy.RegisterModule(new(LogFormat))
 
 	httpcaddyfile.RegisterGlobalOption("purser", parseApp)
 	// Each is put right before reverse_proxy, so the first one registered comes first: a

@@ -94,7 +94,7 @@ func (a *App) newTenant(home *pooled) (*tenant, error) {
 	}
 	t.closeLater(wallets)
 	o := pay.Options{
-		Store: home.store, Wallets: wallets, Logger: a.log.With("part", "pay"), Observer: observer{events: home.events}, Tracer: tracer{},
+		Store: home.store, Wallets: wallets, Logger: a.log.With("part", "pay"), Observer: home.observer(), Tracer: tracer{},
 		Time: pay.NewTimekeeper(nil), Networks: a.settings.networks, Schemes: a.settings.schemes,
 		DefaultPolicy: a.settings.policy, Plans: a.settings.plans, NoPlans: a.settings.noPlans,
 		Failures: a.settings.failures, Retain: a.settings.retain,

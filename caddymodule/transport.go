@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/internal/browser"
+	"github.com/purserpay/purser/internal/metrics"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/proxy"
 	"github.com/purserpay/purser/proxy/forward"
@@ -265,7 +267,7 @@ func (h *Transport) pass(req *http.Request, x *exchange) (*http.Response, error)
 		req.Header.Get(x402.HeaderSignature) != "" || req.Header.Get(x402.HeaderV1Payment) != "" {
 		return resp, err
 	}
-	declinedByProxy(x.declined)
+	metrics.Process.DeclinedAt(x.declined, time.Now())
 	h.log.Info("402 not paid", "host", req.URL.Host, "reason", x.declined)
 	proxy.Explain(x.declined).Into(req, resp)
 	caddyhttp.SetVar(req.Context(), reasonVar, x.declined)

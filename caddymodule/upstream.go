@@ -16,6 +16,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
 
 	"github.com/purserpay/purser/internal/guard"
+	"github.com/purserpay/purser/internal/metrics"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/proxy"
 )
@@ -190,7 +191,7 @@ func (h *Upstream) fail(w http.ResponseWriter, r *http.Request, x *exchange, err
 	resp := proxy.ErrorResponse(r, err)
 	defer func() { _ = resp.Body.Close() }()
 	reason := resp.Header.Get(proxy.HeaderError)
-	refusedByProxy(reason)
+	metrics.Process.Refused.WithLabelValues(reason).Inc()
 	ctx := r.Context()
 	if errors.As(err, &lost) {
 		ctx = pay.WithPayment(ctx, lost.Payment.ID)

@@ -265,7 +265,7 @@ func (p *Payer) record(ctx context.Context, row *Payment, o Outcome) (*Payment, 
 		}
 		if p.log.Enabled(ctx, level) {
 			p.log.Log(ctx, level, "payment "+string(o.Verdict),
-				append(aboutPayment(written), "state", string(written.State), "transaction", written.Transaction, "reason", o.Reason)...)
+				append(aboutPayment(written), "was", string(fx.Was), "state", string(written.State), "transaction", written.Transaction, "reason", o.Reason)...)
 		}
 		p.opts.Observer.Changed(written, fx.Was, o.Verdict)
 		if row.misbooked(o) && written.Confirmed {

@@ -108,17 +108,17 @@ func (p *Payer) begin(ctx context.Context, r Request) (*Attempt, error) {
 
 // reportRefusal tells of a payment that its key may not make.
 func (p *Payer) reportRefusal(ctx context.Context, r Request, err error) {
-	rule := string(Code(err))
+	rule, detail := string(Code(err)), err.Error()
 	switch Code(err) {
 	case CodePolicy:
 		refused, _ := errors.AsType[*PolicyError](err)
-		rule = refused.Rule
+		rule, detail = refused.Rule, refused.Detail
 	case CodeQuota, CodeFailures:
 	default:
 		return
 	}
 	p.opts.Observer.Refused(r.Door, rule)
-	p.log.InfoContext(ctx, "payment not allowed", "key", r.Key.ID, "door", string(r.Door), "rule", rule)
+	p.log.InfoContext(ctx, "payment not allowed", "key", r.Key.ID, "door", string(r.Door), "host", siteOf(r.URL).String(), "task", r.Task, "rule", rule, "detail", detail)
 }
 
 // attempt tries while the payment that the call repeats is busy, or its key's policy changes.

@@ -48,8 +48,8 @@ func (t *Transport) declineForeign(req *http.Request, resp *http.Response) (*htt
 		e.Detail += ": it asks for " + seen
 	}
 	t.observer.Declined(e.Reason)
-	t.logDeclined(req, e.Reason, nil)
 	e.Detail = printable(e.Detail)
+	t.logDeclined(req, e, nil)
 	mark(req, resp.Header, e.Reason, e.Detail, notPaid+e.Detail)
 	return resp, ResultDeclined, nil
 }

@@ -19,7 +19,7 @@ func (t *Transport) decline(req *http.Request, resp *http.Response, reason strin
 		resp.Header.Set("Retry-After", strconv.Itoa(max(1, int(math.Ceil(why.resets.Sub(t.now()).Seconds())))))
 	}
 	why.into(req, resp, t.patience)
-	t.logDeclined(req, reason, cause)
+	t.logDeclined(req, why, cause)
 	return resp, ResultDeclined, nil
 }
 
@@ -42,15 +42,17 @@ func (t *Transport) refuse(req *http.Request, resp *http.Response, err error) (*
 	if held != nil {
 		req = req.WithContext(pay.WithPayment(req.Context(), held.ID))
 		t.observer.Declined(reason)
-		t.logDeclined(req, reason, err)
+		t.logDeclined(req, t.explain(reason, err), err)
 		t.withholdChallenge(req, resp, held, reason, heldWords(held, err))
 		return resp, ResultDeclined, nil
 	}
 	return t.decline(req, resp, reason, err)
 }
 
-func (t *Transport) logDeclined(req *http.Request, reason string, cause error) {
-	t.log.InfoContext(req.Context(), "402 not paid", "key", callOf(req.Context()).Key.ID, "host", req.URL.Host, "reason", reason, "error", cause)
+func (t *Transport) logDeclined(req *http.Request, why Explanation, cause error) {
+	call := callOf(req.Context())
+	t.log.InfoContext(req.Context(), "402 not paid", "key", call.Key.ID, "host", req.URL.Host, "task", call.Task, "amount", why.Price,
+		"reason", why.Reason, "detail", why.Detail, "error", cause)
 }
 
 // unavailable returns the text of the 503 that takes the place of a 402, "" if the client gets the 402.

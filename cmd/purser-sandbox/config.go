@@ -25,10 +25,11 @@ type object map[string]any
 // configuration returns purser's Caddy configuration: xcaddy.Caddyfile with the sandbox's world. It
 // is JSON, because the app's world has no Caddyfile option.
 func configuration(p place, w *sandbox.World) []byte {
-	log := object{"level": "INFO"}
-	if !p.verbose {
-		log = object{"level": "WARN", "exclude": []string{"admin"}} // admin would warn about the socket
+	level := "WARN"
+	if p.verbose {
+		level = "INFO"
 	}
+	log := object{"level": level, "encoder": object{"format": "purser"}}
 	config, _ := json.Marshal(object{ // cannot fail: it holds texts and numbers
 		"admin":   object{"listen": "unix/" + p.adminSocket + "|0600", "config": object{"persist": false}},
 		"logging": object{"logs": object{"default": log}},

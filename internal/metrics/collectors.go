@@ -42,6 +42,9 @@ type Collectors struct {
 	Dropped    prometheus.Counter
 	Ignored    *prometheus.CounterVec
 	Unsent     prometheus.Counter
+
+	// Recent has what was declined in the last hour, by reason: no collector, but the operator's status.
+	Recent Recent
 }
 
 func newCollectors() *Collectors {
