@@ -65,7 +65,7 @@ const (
 	stoppingMessage   = "shutting down apps, then terminating" // Caddy's, when a signal ends the program
 )
 
-// chatter are loggers of Caddy that tell of work nobody asked about.
+// chatter lists the loggers by which Caddy tells of itself.
 var chatter = []string{"", "admin", "http", "tls", "pki", "events"}
 
 // entry is a log entry with all of its fields.

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// recentMinutes is how far Recent remembers, in minutes.
+// recentMinutes bounds the memory of Recent, in minutes.
 const recentMinutes = 60
 
 // Recent counts words by the minute, for an hour. The zero Recent is empty; it is safe for concurrent use.
