@@ -14,7 +14,7 @@ import (
 
 // line is the command line of this process, and what it serves.
 var line = &cli.Env{
-	Getenv: os.Getenv, Environ: os.Environ, Now: time.Now, Become: cli.Become, MakeKey: offlineKey,
+	Getenv: os.Getenv, Environ: os.Environ, Now: time.Now, Become: cli.Become, MakeKey: offlineKey, PublicRPC: cli.PublicRPC,
 	Layer: environment.OfProcess(), Server: new(cli.Server), Version: Version(),
 	Caddy: cli.Caddy{
 		LoadConfig: caddycmd.LoadConfig,

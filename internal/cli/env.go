@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/internal/environment"
+	"github.com/purserpay/purser/x402"
 )
 
 // Env holds what commands use of the process that runs them, so that tests can run many at once.
@@ -26,6 +27,9 @@ type Env struct {
 	Server *Server            // what this process serves
 	// MakeKey makes the exec key in the database that the variables name.
 	MakeKey func(ctx context.Context) (FirstKey, error)
+
+	// PublicRPC returns an RPC that init proposes for a network, "" for none; nil: it proposes none.
+	PublicRPC func(x402.Network) string
 
 	named  []string           // files of variables that the command was given
 	change environment.Change // what the command's files changed

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,8 +36,11 @@ kept in the database, encrypted (in PURSER_DATA_DIR, else ./purser-data). While 
 asked to make the key, else its database is opened here. Master key, store and wallets are
 those of the environment, as for 'purser run'.
 
-A ? instead of an answer explains the question. The RPC is asked for its chain, for two
-seconds at most; one that does not answer is kept all the same.
+A ? instead of an answer explains the question. Where no RPC is named, a public one of Base
+(https://mainnet.base.org) or Base Sepolia (https://sepolia.base.org) is proposed, and taken by
+--yes: --rpc none does without. One of your own provider is better: public ones are slow at
+times, and bound how often they are asked. The RPC is asked for its chain, for two seconds at
+most; one that does not answer is kept all the same.
 
 Nothing is written before all questions are answered. Where there is a Caddyfile or a
 purser.env already, nothing is done without --force, which writes these two anew, from the
@@ -134,7 +138,7 @@ func (env *Env) askAll(ctx context.Context, c *cobra.Command, given map[string]*
 			}
 			told[q.flag] = v
 		case yes:
-			told[q.flag] = q.unset
+			told[q.flag] = q.enter(env)
 		}
 	}
 	hint := initHint
@@ -145,7 +149,7 @@ func (env *Env) askAll(ctx context.Context, c *cobra.Command, given map[string]*
 			lead = "    "
 			fmt.Fprintf(c.OutOrStdout(), "%s%d/%d %s\n", hint, i+1, len(initQuestions), q.text)
 			hint = ""
-			v, err := q.ask(ctx, c, lines)
+			v, err := q.ask(ctx, c, lines, q.enter(env))
 			if err != nil {
 				return nil, err
 			}
@@ -166,9 +170,9 @@ func (env *Env) askAll(ctx context.Context, c *cobra.Command, given map[string]*
 
 const initHint = "Enter takes what is in brackets, ? explains, Ctrl-C leaves everything as it is.\n\n"
 
-func (q initQuestion) ask(ctx context.Context, c *cobra.Command, lines func(context.Context) (string, error)) (string, error) {
+func (q initQuestion) ask(ctx context.Context, c *cobra.Command, lines func(context.Context) (string, error), enter string) (string, error) {
 	for {
-		fmt.Fprintf(c.OutOrStdout(), "    [%s] ", q.enter())
+		fmt.Fprintf(c.OutOrStdout(), "    [%s] ", cmp.Or(enter, none))
 		line, err := lines(ctx)
 		if err != nil {
 			return "", err
@@ -176,7 +180,7 @@ func (q initQuestion) ask(ctx context.Context, c *cobra.Command, lines func(cont
 		answer := strings.ReplaceAll(q.more, "\n", "\n    ")
 		switch line = strings.TrimSpace(line); line {
 		case "":
-			return q.unset, nil
+			return enter, nil
 		case "?":
 		default:
 			v, err := q.read(line)

@@ -62,6 +62,8 @@ func checkRPC(ctx context.Context, env *Env, told initAnswers) string {
 	id, err := client.Identify(ctx, network, asset)
 	var mismatch *chain.MismatchError
 	switch {
+	case err == nil && env.PublicRPC != nil && told["rpc"] == env.PublicRPC(network):
+		return "answers: " + networkTitle(network) + ". It is public, good for the first days: an RPC of your own is better (" + rpcURLVariable + ")"
 	case err == nil:
 		return "answers: " + networkTitle(network)
 	case id.ChainID == 0:

@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/purserpay/purser/internal/cli"
 	"github.com/purserpay/purser/internal/cli/clitest"
 	"github.com/purserpay/purser/internal/ports"
 	"github.com/purserpay/purser/x402"
@@ -159,5 +161,56 @@ func TestInitSandbox(t *testing.T) {
 	o = patiently("/faucet -d", func() clitest.Outcome { return initIn(t, t.TempDir(), "", nil, "--yes", "--rpc", play) })
 	if !strings.Contains(o.Stdout, "    curl -X POST http://"+below+"/faucet -d address=0x") || !strings.Contains(o.Stdout, "curl -i http://"+below+"/weather") || strings.Contains(o.Stdout, "Send USDC on Base") {
 		t.Errorf("with a faucet: %s", o.Stdout)
+	}
+}
+
+// A public RPC is proposed where nothing else is named, and said to be one.
+func TestInitProposesAPublicRPC(t *testing.T) {
+	t.Parallel()
+	public := chainStandIn(t, "0x2105", "Geth/v1", "")
+	for _, c := range []struct {
+		name    string
+		environ []string
+		args    []string
+		stdin   string
+		kept    string
+	}{
+		{"--yes", nil, []string{"--yes"}, "", public},
+		{"Enter", nil, nil, "\n\n\n\n\n", public},
+		{"none", nil, nil, "\nnone\n\n\n\n", ""},
+		{"--rpc none", nil, []string{"--yes", "--rpc", "none"}, "", ""},
+		{"one of the environment", []string{"PURSER_RPC_URL=http://127.0.0.1:1"}, []string{"--yes"}, "", ""},
+		{"a network without one", []string{"PURSER_NETWORKS=polygon"}, []string{"--yes"}, "", ""},
+	} {
+		dir := t.TempDir()
+		said := "It is public"
+		if c.kept == "" {
+			said = ""
+		}
+		o := patiently(said, func() clitest.Outcome {
+			dir = t.TempDir()
+			l := clitest.Line{
+				Dir: dir, Environ: c.environ, Stdin: strings.NewReader(c.stdin),
+				MakeKey: func(context.Context) (cli.FirstKey, error) { return firstKey(dir) },
+				PublicRPC: func(n x402.Network) string {
+					return map[string]string{"base": public}[n.Name]
+				},
+			}
+			return l.Run(t, append([]string{"init"}, c.args...)...)
+		})
+		text, err := os.ReadFile(filepath.Join(dir, "purser.env"))
+		if want := "PURSER_RPC_URL=" + c.kept + "\n"; err != nil || !strings.Contains(string(text), want) || strings.Contains(o.Stdout, "It is public") != (c.kept != "") {
+			t.Errorf("%s: %v\n%s\n%s", c.name, err, text, o.Stdout)
+		}
+	}
+}
+
+func TestPublicRPCs(t *testing.T) {
+	t.Parallel()
+	for _, n := range x402.Networks() {
+		url := cli.PublicRPC(n)
+		if (url != "") != (n.Name == "base" || n.Name == "base-sepolia") {
+			t.Errorf("%s: %q", n.Name, url)
+		}
 	}
 }

@@ -20,6 +20,7 @@ type initQuestion struct {
 	more       string // what `?` answers
 	unset      string // the answer of Enter; "" is none
 	read       func(string) (string, error)
+	proposes   func(*Env) string                               // the answer of Enter, where it depends; nil: unset
 	check      func(context.Context, *Env, initAnswers) string // says what there is to know of an answer; nil: nothing
 }
 
@@ -29,38 +30,64 @@ var initQuestions = []initQuestion{
 		"listen", "Where shall purser listen?",
 		"An address with a port, or one of them. 127.0.0.1 is for programs on this machine only; name another address only\n" +
 			"where a firewall decides who reaches it.",
-		net.JoinHostPort(DefaultBind, DefaultPort), readListen, checkListen,
+		net.JoinHostPort(DefaultBind, DefaultPort), readListen, nil, checkListen,
 	},
 	{
-		"rpc", "Base RPC URL? Recommended; such as https://mainnet.base.org (sandbox: http://127.0.0.1:9405)",
-		"Where purser reads the chain. Without one balances are unknown, and a payment that nobody confirms stays open.\n" +
-			"Any JSON-RPC of Base will do. It is kept in " + initEnvFile + ", because it often holds a key.",
-		"", readServiceURL, checkRPC,
+		"rpc", "RPC URL? purser reads balances there, and what became of payments (none = do without; sandbox: http://127.0.0.1:9405)",
+		"Without one balances are unknown, an empty wallet is not noticed before the seller refuses, and a payment that\n" +
+			"nobody confirms stays open. A public one is for the first days: it is slow at times, bounds how often it is asked,\n" +
+			"and sees your wallet's address. One of your own, from any provider, is better. It is kept in " + initEnvFile + ",\n" +
+			"because it often holds a key.",
+		"", readServiceURL, proposeRPC, checkRPC,
 	},
 	{
 		"facilitator", "x402 facilitator URL? Most people: none",
 		"Who sends payments to the chain for purser. Ordinary sellers have one of their own; it is needed only for sellers\n" +
 			"that want to be paid before they are asked (settlement \"payer\").",
-		"", readServiceURL, nil,
+		"", readServiceURL, nil, nil,
 	},
 	{
 		"max-payment", "How much may one payment cost, in USDC? (off = only the wallet's balance limits it)",
 		"What costs more is not paid: the program gets the 402, and why. It holds for keys without limits of their own;\n" +
 			"'purser limits' changes those at any time.",
-		defaultMaxPayment, readLimit, nil,
+		defaultMaxPayment, readLimit, nil, nil,
 	},
 	{
 		"daily-budget", "How much may a key spend in a day, in USDC? (off = only the wallet's balance limits it)",
 		"Days are those of UTC. It holds for each key without limits of its own; 'purser limits' changes those at any time.",
-		defaultDailyBudget, readLimit, checkBudget,
+		defaultDailyBudget, readLimit, nil, checkBudget,
 	},
 }
 
-func (q initQuestion) enter() string { return cmp.Or(q.unset, none) }
+// enter returns the answer of Enter, "" for none.
+func (q initQuestion) enter(env *Env) string {
+	if q.proposes != nil {
+		return q.proposes(env)
+	}
+	return q.unset
+}
+
+// PublicRPC returns the URL of an RPC that its network lets everybody use, "" if none is known.
+func PublicRPC(n x402.Network) string {
+	return map[string]string{"base": "https://mainnet.base.org", "base-sepolia": "https://sepolia.base.org"}[n.Name]
+}
+
+// proposeRPC proposes the public RPC of the network, unless the environment names another one.
+func proposeRPC(env *Env) string {
+	if env.PublicRPC == nil || env.Getenv(rpcURLVariable) != "" || env.Getenv(rpcURLVariable+"_FILE") != "" {
+		return ""
+	}
+	network, _ := env.initNetwork()
+	return env.PublicRPC(network)
+}
 
 func (q initQuestion) usage() string {
 	text, _, _ := strings.Cut(q.text, "?")
-	return "answer of: " + text + "? (default: " + q.enter() + ")"
+	unset := cmp.Or(q.unset, none)
+	if q.proposes != nil {
+		unset = "a public one of base or base-sepolia, else none"
+	}
+	return "answer of: " + text + "? (default: " + unset + ")"
 }
 
 const none = "none" // leaves an answer out on purpose

@@ -18,6 +18,7 @@ import (
 
 	"github.com/purserpay/purser/internal/cli"
 	"github.com/purserpay/purser/internal/environment"
+	"github.com/purserpay/purser/x402"
 )
 
 // Line holds the folder, environment and input of a command. The zero value is an empty folder, with
@@ -29,6 +30,8 @@ type Line struct {
 	Stdout  io.Writer     // gets the output as it comes; may be nil
 	AskTime time.Duration // 0: as for operators
 	MakeKey func(context.Context) (cli.FirstKey, error)
+	// PublicRPC returns the RPC that init proposes; nil: none.
+	PublicRPC func(x402.Network) string
 }
 
 // Outcome holds the output of a command, and its exit status.
@@ -53,7 +56,7 @@ func (l Line) Run(t *testing.T, args ...string) Outcome {
 	var stdout, stderr bytes.Buffer
 	layer := layerOver(&environ)
 	env := &cli.Env{
-		Dir: l.Dir, Now: time.Now, AskTime: l.AskTime, MakeKey: l.MakeKey, Environ: func() []string { return environ },
+		Dir: l.Dir, Now: time.Now, AskTime: l.AskTime, MakeKey: l.MakeKey, PublicRPC: l.PublicRPC, Environ: func() []string { return environ },
 		Layer: layer, Getenv: func(name string) string {
 			value, _ := layer.Lookup(name)
 			return value
