@@ -29,7 +29,7 @@ type group struct {
 	sum big.Int
 }
 
-// grouped is what 'purser spend --by --json' prints.
+// grouped holds the output of 'purser spend --by --json'.
 type grouped struct {
 	By     string   `json:"by"`
 	Since  string   `json:"since,omitempty"`
