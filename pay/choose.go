@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/big"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -93,6 +94,7 @@ var maxAmount, _ = x402.AmountFromBig(new(big.Int).Lsh(big.NewInt(1), 128))
 // How far a requirement came before it was turned down; rankFault is our own failure.
 const (
 	rankHeader = iota
+	rankNetwork
 	rankWallet
 	rankTerms
 	rankPolicy
@@ -107,7 +109,7 @@ func (p *Payer) consider(ctx context.Context, r Request, pol Policy, at site, in
 	}
 	network, ok := p.network(req.Network)
 	if !ok {
-		return c, rankWallet, &NoWalletError{Network: x402.NetworkLabel(req.Network)}
+		return c, rankNetwork, p.unpayable(req.Network)
 	}
 	wallet, err := p.walletFor(ctx, r.Key, network.Name)
 	var none *NoWalletError
@@ -159,6 +161,19 @@ func (p *Payer) consider(ctx context.Context, r Request, pol Policy, at site, in
 		return c, rankPolicy, err
 	}
 	return c, rankPolicy, p.allowed(ctx, c)
+}
+
+// unpayable returns the error of a requirement on a network that purser does not pay on.
+func (p *Payer) unpayable(wire string) error {
+	name, why := x402.NetworkLabel(wire), "purser cannot pay on it"
+	if n, known := x402.NetworkByWire(wire); known {
+		name, why = n.Name, "purser is not set to pay on it (PURSER_NETWORKS)"
+	}
+	ours := make([]string, len(p.opts.Networks))
+	for i, n := range p.opts.Networks {
+		ours[i] = n.Name
+	}
+	return &NoWalletError{Network: name, Unpayable: why + ", so no wallet can be created there. It pays on " + strings.Join(ours, ", ")}
 }
 
 // checkOffer refuses a requirement that contradicts the seller's signed offers: *PolicyError.

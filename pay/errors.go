@@ -65,9 +65,18 @@ var (
 )
 
 // NoWalletError: the key has no wallet for the network of the requirements.
-type NoWalletError struct{ Network string }
+type NoWalletError struct {
+	Network string
+	// Unpayable says why no wallet can be created there; "": one can.
+	Unpayable string
+}
 
-func (e *NoWalletError) Error() string { return "no wallet for network " + e.Network }
+func (e *NoWalletError) Error() string {
+	if e.Unpayable != "" {
+		return "unsupported network " + e.Network + ": " + e.Unpayable
+	}
+	return "no wallet for network " + e.Network
+}
 
 // InputError: a field of the request is malformed. Field is the REST name.
 type InputError struct{ Field, Reason string }

@@ -108,7 +108,8 @@ func (a *API) problemFor(err error) (int, problem, int) {
 	case pay.CodeHeader:
 		return http.StatusBadRequest, problem{Error: textHeader, Detail: as[*pay.HeaderError](err).Error()}, 0
 	case pay.CodeNoWallet:
-		return http.StatusBadRequest, problem{Error: "No wallet for network " + as[*pay.NoWalletError](err).Network + ". Create one with POST /wallets."}, 0
+		e := as[*pay.NoWalletError](err)
+		return http.StatusBadRequest, problem{Error: "No wallet for network " + e.Network + ". Create one with POST /wallets.", Detail: e.Unpayable}, 0
 	case pay.CodeUnsupported:
 		e := as[*x402.UnsupportedError](err)
 		what := e.Kind

@@ -141,7 +141,14 @@ func TestPayHostileTerms(t *testing.T) {
 			if a.status != 400 || a.text("error") != c.text {
 				t.Errorf("%s: %s: %d %s", name, path, a.status, a.raw)
 			}
+			if strings.HasPrefix(c.text, "No wallet") && !strings.Contains(a.text("detail"), "no wallet can be created there. It pays on base") {
+				t.Errorf("%s: %s: the advice to create a wallet stands alone: %s", name, path, a.raw)
+			}
 		}
+	}
+	bare := w.call("POST", "/v1/pay", w.newKey(), map[string]any{"paymentRequiredHeader": v1(requirement(map[string]any{"network": "solana"}), requirement(nil))})
+	if bare.text("error") != noWallet || strings.Contains(bare.raw, "detail") {
+		t.Errorf("a wallet would help, and the answer is %s", bare.raw)
 	}
 }
 

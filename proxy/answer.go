@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/purserpay/purser/internal/guard"
@@ -49,17 +48,6 @@ func label(h http.Header, p *pay.Payment) {
 	if p.Transaction != "" {
 		h.Set(HeaderTransaction, p.Transaction)
 	}
-	keepPrivate(h)
-}
-
-// keepPrivate keeps an answer out of shared caches: it is for one wallet.
-func keepPrivate(h http.Header) {
-	h.Set("Cache-Control", "private, no-store")
-	for name := range h { // particular caches obey these instead (RFC 9213)
-		if strings.HasSuffix(name, "-Cache-Control") || name == "Surrogate-Control" {
-			delete(h, name)
-		}
-	}
 }
 
 // withhold hands on a 402 to a payload without its challenge, and logs it. earlier is the payment as the
@@ -85,6 +73,7 @@ func (t *Transport) withholdChallenge(req *http.Request, resp *http.Response, p 
 	setBody(req, resp, problem{Error: text, Reason: reason, Detail: text, Payment: view(p), SellerSaid: p.SellerSaid})
 	mark(req, h, reason, printable(text), printable(text))
 	label(h, p)
+	neverStored(h)
 	if p.State == pay.Open && p.Sendable(t.now()) {
 		h.Set("Retry-After", "5") // the same payload can be sent again
 	}
@@ -98,6 +87,9 @@ func (t *Transport) hand(req *http.Request, m *memo, resp *http.Response, d *dec
 		t.withhold(req, resp, p, m.earlier, "402 after the payment was sent", "seller", p.SellerSaid)
 	case !d.open:
 		m.body.replay.release() // a client that is content with its answer does not try again
+		keepPrivate(resp.Header)
+	default:
+		neverStored(resp.Header)
 	}
 	label(resp.Header, p)
 	if d.open {
@@ -150,6 +142,7 @@ func ErrorResponse(req *http.Request, err error) *http.Response {
 		}
 		resp := ownResponse(req, status, problem{Error: text, Reason: afterSend(lost.Payment), Payment: view(lost.Payment)})
 		label(resp.Header, lost.Payment)
+		neverStored(resp.Header)
 		return resp
 	case errors.As(err, &denied):
 		return OwnResponse(req, http.StatusForbidden, string(denied.Verdict), "This proxy does not connect to that address")

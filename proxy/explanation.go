@@ -63,14 +63,20 @@ func detailOf(err error) string {
 		return rule.Detail
 	}
 	if failed, is := errors.AsType[*pay.FailedError](err); is {
+		if failed.Facilitator != nil && failed.Cause == nil {
+			return "the facilitator said: " + pay.QuoteWords(pay.Words(failed.Detail))
+		}
 		return failed.Detail
 	}
-	switch pay.Code(err) {
-	case pay.CodeNoWallet, pay.CodeUnsupported, pay.CodeHeader, pay.CodeFailures:
-		return err.Error()
-	default:
-		return ""
+	return cmp.Or(saying[*pay.NoWalletError](err), saying[*x402.UnsupportedError](err), saying[*pay.HeaderError](err), saying[*pay.FailuresError](err))
+}
+
+// saying returns the text of the error of a type that err wraps; "" if there is none.
+func saying[E error](err error) string {
+	if e, is := errors.AsType[E](err); is {
+		return e.Error()
 	}
+	return ""
 }
 
 // Into puts an explanation into the 402 of a seller, whose challenge stays.

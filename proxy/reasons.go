@@ -46,8 +46,8 @@ const (
 	DeclinedPlainHTTP      = "plain-http"              // http to a public address that is not listed in allow_http
 	DeclinedNoChallenge    = "no-challenge"            // nothing in the 402 is an x402 challenge
 	DeclinedUnreadable     = "challenge-unreadable"    // malformed, contradictory or too large
-	DeclinedUnsupported    = "unsupported"             // no scheme or asset that purser pays with
-	DeclinedNoWallet       = "no-wallet"               // the key has no wallet on the network
+	DeclinedUnsupported    = "unsupported"             // no network, scheme or asset that purser pays with
+	DeclinedNoWallet       = "no-wallet"               // the key has no wallet on a network that purser pays on
 	DeclinedNoProvider     = "no-wallet-provider"      // its wallet has no address
 	DeclinedQuota          = "quota"                   // the plan's payments for this month are used up
 	DeclinedFunds          = "insufficient-funds"      // the wallet holds too little
@@ -120,8 +120,11 @@ func declined(err error) (reason string, held *pay.Payment) {
 		failing *failingError
 		dry     *dryRunError
 		full    *admission.FullError
+		none    *pay.NoWalletError
 	)
 	switch {
+	case errors.As(err, &none) && none.Unpayable != "":
+		return DeclinedUnsupported, nil
 	case errors.As(err, &dry) && dry.refusal != nil:
 		return declined(dry.refusal)
 	case errors.As(err, &dry):

@@ -93,6 +93,6 @@ func (t *Transport) sendSignIn(req *http.Request, body content, proof string) (r
 		return nil, trace.astray(), err
 	}
 	onClose(resp, func() { cancel(nil) })
-	keepPrivate(resp.Header)
+	neverStored(resp.Header)
 	return resp, false, nil
 }

@@ -139,8 +139,8 @@ func All() []Reason {
 		},
 
 		{
-			"no-wallet", Unsent, "the key has no wallet on the seller's network",
-			"`purser wallets --deleted` lists deleted ones; `purser wallets share WALLET --with KEY` or `purser wallets create --key KEY`; `PURSER_NETWORKS` says which networks purser pays on",
+			"no-wallet", Unsent, "the key has no wallet on the seller's network, which purser could pay on",
+			"`purser wallets --deleted` lists deleted ones; `purser wallets share WALLET --with KEY` or `purser wallets create --key KEY`",
 		},
 		{
 			"no-wallet-provider", Unsent, "the wallet has no address: `PURSER_WALLETS` is `none`",
@@ -155,7 +155,7 @@ func All() []Reason {
 			"`purser wallets approve WALLET`",
 		},
 		{
-			"unsupported", Unsent, "the seller offers no scheme or token that purser pays with: `exact` by EIP-3009 or Permit2, and `upto` if `PURSER_SCHEMES` has it, USDC. Permit2 needs an RPC of the network. Or it requires a `payment-identifier` whose schema does not allow purser's ids, or takes sign-ins and no payments",
+			"unsupported", Unsent, "the seller offers no network, scheme or token that purser pays with: a network of `PURSER_NETWORKS`, `exact` by EIP-3009 or Permit2, and `upto` if `PURSER_SCHEMES` has it, USDC. Permit2 needs an RPC of the network. Or it requires a `payment-identifier` whose schema does not allow purser's ids, or takes sign-ins and no payments",
 			"none; the detail names what was offered",
 		},
 		{

@@ -215,7 +215,7 @@ func TestAttackSharedCache(t *testing.T) {
 	for name, values := range a.Header {
 		switch {
 		case name == "Cache-Control":
-			if len(values) != 1 || values[0] != "private, no-store" {
+			if len(values) != 1 || values[0] != "private, max-age=3600" {
 				t.Errorf("%s: %q", name, values)
 			}
 		case strings.HasSuffix(name, "-Control"):

@@ -175,7 +175,7 @@ func TestHeaderHygiene(t *testing.T) {
 	if got := a.Header.Values("Server"); !slices.Equal(got, []string{"seller"}) {
 		t.Errorf("Server: %q", got)
 	}
-	if got := a.Header.Values("Cache-Control"); !slices.Equal(got, []string{"private, no-store"}) {
+	if got := a.Header.Values("Cache-Control"); !slices.Equal(got, []string{"private, max-age=9"}) {
 		t.Errorf("Cache-Control: %q", got)
 	}
 	if a.Header.Get("Via") != "1.1 "+w.forward.pseudonym {

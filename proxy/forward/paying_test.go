@@ -49,7 +49,7 @@ func TestPays(t *testing.T) {
 					t.Errorf("body %q, want %q", a.Text, c.want)
 				}
 				for name, want := range map[string]string{
-					proxy.HeaderAmount: "10000", proxy.HeaderTransaction: proxytest.Transaction(1), "Cache-Control": "private, no-store",
+					proxy.HeaderAmount: "10000", proxy.HeaderTransaction: proxytest.Transaction(1), "Cache-Control": "private",
 				} {
 					if got := a.Header.Get(name); got != want {
 						t.Errorf("%s: %q, want %q", name, got, want)
@@ -170,9 +170,9 @@ func TestDeclines(t *testing.T) {
 		"dear":                 {"per-payment", header(proxytest.V2Challenge("1000001", "http://x/", ""))},
 		"other asset":          {proxy.DeclinedUnsupported, with(proxytest.USDCAddress, proxytest.SellerAddress)},
 		"test network's asset": {proxy.DeclinedUnsupported, with(proxytest.USDCAddress, "0x036CbD53842c5426634e7929541eC2318f3dCF7e")},
-		"other network":        {proxy.DeclinedNoWallet, with(`"base"`, `"polygon"`)},
-		"test network":         {proxy.DeclinedNoWallet, with(`"base"`, `"base-sepolia"`)},
-		"unknown network":      {proxy.DeclinedNoWallet, with(`"base"`, `"eip155:8453 "`)},
+		"other network":        {proxy.DeclinedUnsupported, with(`"base"`, `"polygon"`)},
+		"test network":         {proxy.DeclinedUnsupported, with(`"base"`, `"base-sepolia"`)},
+		"unknown network":      {proxy.DeclinedUnsupported, with(`"base"`, `"eip155:8453 "`)},
 		"domain's name":        {proxy.DeclinedUnsupported, with(`"USD Coin"`, `"Dollar"`)},
 		"domain's version":     {proxy.DeclinedUnsupported, with(`"version":"2"`, `"version":"1"`)},
 		"permit2":              {proxy.DeclinedUnsupported, with(`"extra":{`, `"extra":{"assetTransferMethod":"permit2",`)},

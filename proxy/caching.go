@@ -1,0 +1,68 @@
+package proxy
+
+import (
+	"net/http"
+	"strings"
+)
+
+// keepPrivate keeps a paid answer out of shared caches: it is for one wallet. What the seller says to the
+// client's own cache stays, such as max-age.
+func keepPrivate(h http.Header) {
+	given, whole := directives(strings.Join(h.Values("Cache-Control"), ","))
+	if !whole {
+		neverStored(h)
+		return
+	}
+	kept := []string{"private"}
+	for _, directive := range given {
+		name, _, _ := strings.Cut(directive, "=")
+		switch strings.ToLower(strings.TrimSpace(name)) {
+		case "private": // with a value it allows shared caches the rest
+		case "public", "s-maxage", "proxy-revalidate":
+		default:
+			kept = append(kept, directive)
+		}
+	}
+	h.Set("Cache-Control", strings.Join(kept, ", "))
+	dropCacheOrders(h)
+}
+
+// neverStored keeps an answer out of every cache, because the client's repeat must reach purser.
+func neverStored(h http.Header) {
+	h.Set("Cache-Control", "private, no-store")
+	dropCacheOrders(h)
+}
+
+// dropCacheOrders takes out what particular caches obey in place of Cache-Control (RFC 9213).
+func dropCacheOrders(h http.Header) {
+	for name := range h {
+		if strings.HasSuffix(name, "-Cache-Control") || name == "Surrogate-Control" {
+			delete(h, name)
+		}
+	}
+}
+
+// directives splits a Cache-Control at commas outside quotes. It returns false if a quote does not end.
+func directives(text string) (list []string, whole bool) {
+	quoted, escaped, begin := false, false, 0
+	add := func(end int) {
+		if directive := strings.TrimSpace(text[begin:end]); directive != "" {
+			list = append(list, directive)
+		}
+		begin = end + 1
+	}
+	for i := range len(text) {
+		switch c := text[i]; {
+		case escaped:
+			escaped = false
+		case quoted && c == '\\':
+			escaped = true
+		case c == '"':
+			quoted = !quoted
+		case c == ',' && !quoted:
+			add(i)
+		}
+	}
+	add(len(text))
+	return list, !quoted
+}
