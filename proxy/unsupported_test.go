@@ -9,8 +9,8 @@ import (
 	"github.com/purserpay/purser/proxy/proxytest"
 )
 
-// An unsupported requirement is called that, with what does not fit. Nobody is told to create a wallet
-// where none can be created.
+// An unsupported requirement is called that, with what does not fit. No client is told to create a
+// wallet where none can be created.
 func TestUnsupportedNamesWhat(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
