@@ -41,10 +41,10 @@ type mcpResult struct {
 }
 
 // newAgentKey makes a key as an operator does for an agent, in a file, with a funded wallet and a
-// budget that is one payment and a half.
-func (p *purser) newAgentKey(t *testing.T) (agent *payer, file string) {
+// budget for a day.
+func (p *purser) newAgentKey(t *testing.T, budget string) (agent *payer, file string) {
 	t.Helper()
-	out, err := p.Command(t, "keys", "create", "--label", "mcp "+t.Name(), "--daily-budget", "0.015", "--wallet", "new", "--json")
+	out, err := p.Command(t, "keys", "create", "--label", "mcp "+t.Name(), "--daily-budget", budget, "--wallet", "new", "--json")
 	var made adminapi.CreatedKey
 	if err != nil || json.Unmarshal([]byte(out), &made) != nil || made.Address == nil {
 		t.Fatalf("%v: %s", err, out)
@@ -68,7 +68,7 @@ func TestMCP(t *testing.T) {
 			t.Run(name+" "+transport, func(t *testing.T) {
 				t.Parallel()
 				cmd := client(t)
-				agent, file := p.newAgentKey(t)
+				agent, file := p.newAgentKey(t, "0.015")
 				command := []string{p.Binary, "mcp", "--key-file", file, "--proxy", "http://" + agent.host, "--task", "reports"}
 				server, s, scheme := p.serveMCP(t, transport, command), env.v2, "https"
 				if transport == "http" {

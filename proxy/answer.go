@@ -104,7 +104,7 @@ func setBody(req *http.Request, resp *http.Response, v any) {
 	if err != nil { // strings, times and JSON that was read
 		panic(fmt.Sprintf("proxy: encoding an answer: %v", err))
 	}
-	body = append(body, '\n')
+	body = append(forSDK(req.Header, body), '\n')
 	for _, name := range []string{ // of the body that was there
 		"Content-Encoding", "Content-Range", "Content-Language", "Content-Location",
 		"Accept-Ranges", "Etag", "Last-Modified", "Content-Digest", "Repr-Digest", "Digest", "Trailer",

@@ -138,3 +138,30 @@ func TestPrintable(t *testing.T) {
 		}
 	}
 }
+
+// The SDKs of model providers get the error in the form that they show.
+func TestErrorForSDKs(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *setup) { s.pay.DefaultPolicy = pay.Policy{MaxPayment: pay.CapOf(x402.NewAmount(1))} })
+	for _, v1 := range []bool{false, true} {
+		s := proxytest.NewSeller(t, func(s *proxytest.Seller) { s.V1 = v1 })
+		a := w.get(s.URL+"/x", "X-Stainless-Lang", "python", "Accept", "application/json")
+		a.Declined(t, "per-payment", true)
+		var got struct {
+			Error                 struct{ Message, Type, Code string }
+			Reason, Detail, Limit string
+		}
+		if err := json.Unmarshal([]byte(a.Text), &got); err != nil {
+			t.Fatal(err)
+		}
+		if got.Error.Message != "purser did not pay: "+got.Detail || got.Error.Code != "per-payment" || got.Reason != "per-payment" ||
+			got.Limit != "0.000001 USDC" || got.Error.Type != "purser" {
+			t.Errorf("%s", a.Text)
+		}
+	}
+	for _, body := range []string{`[]`, `{}`, `{"error":1}`, `{"error":{"message":"x"}}`} {
+		if got := forSDK(http.Header{headerSDK: {"js"}}, []byte(body)); string(got) != body {
+			t.Errorf("%s became %s", body, got)
+		}
+	}
+}

@@ -29,6 +29,7 @@ const upto = { ...permit2, scheme: "upto" };
 const routes = Object.fromEntries(PAID.map((route) => [route, { accepts, description: "a report" }]));
 routes["GET /upfront"] = { accepts: upfront, description: "a report, paid before it is made" };
 routes["GET /upfront-broken"] = { accepts: upfront, description: "a report that fails after it was paid" };
+routes["POST /v1/*"] = { accepts, description: "a model, as the SDKs of model providers ask" };
 routes["GET /permit2"] = { accepts: permit2, description: "a report, paid through Permit2" };
 routes["GET /permit2-or-not"] = { accepts: [permit2, accepts], description: "a report, paid in one of two ways" };
 if (env("UPTO", "") !== "") { // else the middleware refuses to start
