@@ -13,6 +13,7 @@ import (
 	"github.com/purserpay/purser/boltstore"
 	"github.com/purserpay/purser/internal/adminapi"
 	"github.com/purserpay/purser/internal/cli"
+	"github.com/purserpay/purser/internal/metrics"
 )
 
 // adminAPI registers purser's part of Caddy's admin endpoint.
@@ -76,7 +77,7 @@ func serving() (t *tenant) {
 // admin is the tenant as the operator's API sees it.
 func (t *tenant) admin() *adminapi.Purser {
 	return &adminapi.Purser{
-		Payer: t.payer, Books: t.books, Store: t.home.store, Place: t.home.place, Chain: t.chain, Networks: t.app.settings.networks,
+		Payer: t.payer, Books: t.books, Store: t.home.store, Place: t.home.place, Since: t.home.since, Declined: metrics.Process.Recent.Counts, Chain: t.chain, Networks: t.app.settings.networks,
 		Keys: t.app.keys(t.books), Log: t.log, MasterKeyPlace: t.app.settings.masterKeyPlace,
 		ProxyURL: func() string { return urlOf[*Proxy](t.app) }, Root: t.root, Registration: t.app.registrationStatus, Quotas: t.quotaStatus,
 		ConfiguredKeys: t.app.configuredKeys, Rotator: rotator{t}, Copy: t.copyStore, BackupTaken: backupTaken, Enter: t.enter, Leave: t.leave,

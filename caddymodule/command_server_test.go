@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/internal/adminapi"
+	"github.com/purserpay/purser/internal/cli"
 	"github.com/purserpay/purser/internal/cli/clitest"
 )
 
@@ -119,7 +120,7 @@ func (s *server) runs() bool {
 
 func (w *workplace) status(t *testing.T) adminapi.Status {
 	t.Helper()
-	return decode[adminapi.Status](t, w.do(t, "status", "--json").Stdout)
+	return decode[cli.Overview](t, w.do(t, "status", "--json").Stdout).Status
 }
 
 // What purser.env says is taken by a reload, and what is gone from it is gone.

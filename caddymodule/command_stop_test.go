@@ -11,6 +11,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/purserpay/purser/internal/adminapi"
+	"github.com/purserpay/purser/internal/cli"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/proxy"
 )
@@ -66,13 +67,13 @@ func TestReplacedDeploymentKey(t *testing.T) {
 	if text := told(t, socket, "status"); !strings.Contains(text, "purser keys revoke "+first) || strings.Contains(text, "pk_") {
 		t.Errorf("%s", text)
 	}
-	if got := decode[adminapi.Status](t, told(t, socket, "status", "--json")).Replaced; len(got) != 1 || got[0].ID != first || got[0].Command != "purser keys revoke "+first {
+	if got := decode[cli.Overview](t, told(t, socket, "status", "--json")).Replaced; len(got) != 1 || got[0].ID != first || got[0].Command != "purser keys revoke "+first {
 		t.Errorf("%+v", got)
 	}
 	mustCall(t, 200, "GET", s.url()+"/wallets/me", "pk_deployment-1", "") // not revoked by itself
 	// Back again: now the second one is the earlier one.
 	start("pk_deployment-1")
-	if got := decode[adminapi.Status](t, told(t, socket, "status", "--json")).Replaced; len(got) != 1 || got[0].ID == first {
+	if got := decode[cli.Overview](t, told(t, socket, "status", "--json")).Replaced; len(got) != 1 || got[0].ID == first {
 		t.Errorf("%+v", got)
 	}
 	start("pk_deployment-2")

@@ -43,7 +43,8 @@ var errOtherSettings = errors.New("the running configuration has this store open
 type pooled struct {
 	store    Store
 	place    string
-	settings string // what it was opened with
+	since    time.Time // it is open
+	settings string    // what it was opened with
 	log      *slog.Logger
 	logs     logs.Follower
 	events   *events
@@ -66,7 +67,7 @@ type recovery struct {
 // acquire opens a store or takes the open one. Each acquire needs one release.
 func acquire(ctx context.Context, m StoreModule, place, settings string, o StoreOptions) (*pooled, error) {
 	v, loaded, err := stores.LoadOrNew(place, func() (caddy.Destructor, error) {
-		p := &pooled{place: place, settings: settings, logs: logs.NewFollower(o.Logger.Handler())}
+		p := &pooled{place: place, since: time.Now(), settings: settings, logs: logs.NewFollower(o.Logger.Handler())}
 		p.log = slog.New(p.logs)
 		o.Logger = p.log
 		store, err := m.Open(ctx, place, o)

@@ -45,6 +45,7 @@ type Purser struct {
 		WalletByAddress(ctx context.Context, address x402.Address) (pay.Wallet, error)
 	}
 	Place    string    // path of the database
+	Since    time.Time // when it was opened
 	Chain    pay.Chain // nil without an RPC
 	Networks []x402.Network
 	Keys     operatorkeys.Keys
@@ -55,6 +56,7 @@ type Purser struct {
 	ProxyURL       func() string // the proxy's URL for programs on this machine, "" if it listens on no TCP address
 	Root           func() []byte // the interception root in PEM, nil when nothing is intercepted
 	Registration   func() *RegistrationStatus
+	Declined       func(now time.Time) map[string]int              // 402s of the last hour that were not paid, by reason; nil: not counted
 	Quotas         func(ctx context.Context) (*QuotaStatus, error) // nil if there are none
 	// Copy copies the database while it is in use, as a backup if there is a mark.
 	ConfiguredKeys func() []ConfiguredKey

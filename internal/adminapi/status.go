@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/purserpay/purser/internal/operatorkeys"
 	"github.com/purserpay/purser/pay"
@@ -13,14 +14,16 @@ import (
 type Status struct {
 	OK           bool                `json:"ok"`
 	Version      string              `json:"version"`
+	Since        time.Time           `json:"since,omitzero"` // when the store was opened
 	Process      int                 `json:"pid"`
-	Store        *StoreStatus        `json:"store,omitempty"`         // nil until the store is open
-	Health       *HealthStatus       `json:"health,omitempty"`        // nil until the store is open
-	Quotas       *QuotaStatus        `json:"quotas,omitempty"`        // where they are asked for and keys have some
-	Reconcile    *ReconcileStatus    `json:"reconcile,omitempty"`     // until a restored store is reconciled
-	Registration *RegistrationStatus `json:"registration,omitempty"`  // nil until the store is open
-	Paused       *Pause              `json:"paused,omitempty"`        // while everything is paused
-	Replaced     []ReplacedKey       `json:"replaced_keys,omitempty"` // earlier keys of PURSER_KEY that still pay
+	Store        *StoreStatus        `json:"store,omitempty"`              // nil until the store is open
+	Health       *HealthStatus       `json:"health,omitempty"`             // nil until the store is open
+	Quotas       *QuotaStatus        `json:"quotas,omitempty"`             // where they are asked for and keys have some
+	Reconcile    *ReconcileStatus    `json:"reconcile,omitempty"`          // until a restored store is reconciled
+	Registration *RegistrationStatus `json:"registration,omitempty"`       // nil until the store is open
+	Paused       *Pause              `json:"paused,omitempty"`             // while everything is paused
+	Declined     map[string]int      `json:"declined_last_hour,omitempty"` // 402s that were not paid, by reason
+	Replaced     []ReplacedKey       `json:"replaced_keys,omitempty"`      // earlier keys of PURSER_KEY that still pay
 }
 
 // ReplacedKey is a key that was PURSER_KEY before, with what revokes it.
@@ -65,13 +68,16 @@ func (h *Handler) status(w http.ResponseWriter, r *http.Request) error {
 	}
 	health := p.Payer.Health(r.Context())
 	s := Status{
-		Version: h.Version, Process: os.Getpid(), OK: health.OK, Reconcile: newReconcileStatus(health.Reconciling), Registration: p.Registration(),
+		Version: h.Version, Process: os.Getpid(), Since: p.Since, OK: health.OK, Reconcile: newReconcileStatus(health.Reconciling), Registration: p.Registration(),
 		Paused: shownPause(health.Paused), Store: &StoreStatus{Kind: health.StoreKind, Path: p.Place, World: world},
 		Health: &HealthStatus{
 			Store: probeText(health.Store), Facilitator: probeText(health.Facilitator), RPC: probeText(health.RPC),
 			SecondRPC: probeText(health.SecondRPC), Clock: clockText(health.Clock), Network: networkNames(health.Networks), Wallets: health.Wallets,
 			Signer: probeText(health.Signer),
 		},
+	}
+	if p.Declined != nil {
+		s.Declined = p.Declined(time.Now())
 	}
 	for _, k := range replaced {
 		s.Replaced = append(s.Replaced, ReplacedKey{k.ID, k.Label, operatorkeys.RevokeCommand(k.ID)})

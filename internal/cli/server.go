@@ -106,11 +106,14 @@ func (env *Env) Wrap(c *cobra.Command) {
 		env.wrap(c, func(c *cobra.Command, args []string) error { return env.stopServer(c, args, work) })
 	case "version":
 		if !env.Caddy.Plain {
-			c.Long = "Prints the versions of purser and of the Caddy in it."
+			c.Short, c.Long = "Prints the versions of purser and of the Caddy in it", "Prints the versions of purser and of the Caddy in it."
+			asJSON := c.Flags().Bool("json", false, printsJSON)
 			c.RunE = func(c *cobra.Command, _ []string) error {
-				purser, caddy := env.Caddy.Version()
-				_, err := fmt.Fprintf(c.OutOrStdout(), "purser %s (Caddy %s)\n", purser, caddy)
-				return err
+				var v versions
+				v.Purser, v.Caddy = env.Caddy.Version()
+				return show(c.OutOrStdout(), *asJSON, v, func(t *table, v versions) {
+					_, _ = fmt.Fprintf(t, "purser %s (Caddy %s)\n", v.Purser, v.Caddy) // Flush returns the error
+				})
 			}
 		}
 	default:
@@ -124,6 +127,12 @@ func (env *Env) Wrap(c *cobra.Command) {
 			return work(c, args)
 		})
 	}
+}
+
+// versions holds the output of 'purser version --json'.
+type versions struct {
+	Purser string `json:"purser"`
+	Caddy  string `json:"caddy"`
 }
 
 // own puts words about purser in the place of those about Caddy, in the program purser.

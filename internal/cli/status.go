@@ -1,12 +1,9 @@
 package cli
 
 import (
-	"cmp"
 	"errors"
-	"fmt"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -14,8 +11,12 @@ import (
 )
 
 const statusHelp = `
-Shows the version of a running purser, its database, and whether it reaches its
-facilitator and its chain. The exit status is 0 if it can take payments, else 1.
+Shows a running purser on one screen: where it listens, how it is, wallets with what they
+hold, what keys spent today and may still spend, open payments, what was declined in the last
+hour, and what to do. The exit status is 0 if it can take payments, else 1.
+
+Amounts are in USDC, days those of UTC. Keys are listed by what they spent today, and wallets
+by how little they hold, with the first of each; 'purser keys' and 'purser wallets' have all.
 
 As a health check of a container or a service, --quiet prints nothing when all is well, and
 --alive asks only whether purser runs: it succeeds too while payments are refused, because
@@ -36,11 +37,13 @@ func (env *Env) statusCommand(c *cobra.Command) {
 		if !*quiet { // health checks come often, and quotas are counted one by one
 			path += "?quotas=true"
 		}
-		var s adminapi.Status
-		if err := a.client.call(a.Context(), http.MethodGet, path, nil, &s); err != nil {
+		var s Overview
+		if err := a.client.call(a.Context(), http.MethodGet, path, nil, &s.Status); err != nil {
 			return err
 		}
 		if !*quiet {
+			s.now = env.Now()
+			env.look(a, &s)
 			if err := show(a.OutOrStdout(), a.json, s, writeStatus); err != nil {
 				return err
 			}
@@ -51,7 +54,7 @@ func (env *Env) statusCommand(c *cobra.Command) {
 		case s.Reconcile != nil:
 			return errors.New(waitingText(*s.Reconcile, env.Now()))
 		}
-		return errors.New(unwellText(s))
+		return errors.New(unwellText(s.Status))
 	})
 }
 
@@ -74,44 +77,6 @@ func unwellText(s adminapi.Status) string {
 		}
 	}
 	return strings.Join(bad, "; ")
-}
-
-func writeStatus(t *table, s adminapi.Status) {
-	t.row("version", s.Version)
-	if s.Store != nil {
-		t.row("database", s.Store.Kind+" "+s.Store.Path)
-		t.row("chain", cmp.Or(s.Store.World, "not known yet"))
-	}
-	if h := s.Health; h != nil {
-		t.row("store", h.Store)
-		t.row("facilitator", h.Facilitator)
-		t.row("RPC", h.RPC)
-		if h.SecondRPC != "none" {
-			t.row("second RPC", h.SecondRPC)
-		}
-		t.row("clock", h.Clock)
-		t.row("network", h.Network)
-		t.row("wallets", h.Wallets)
-		if h.Signer != "none" {
-			t.row("signer", h.Signer)
-		}
-	}
-	if q := s.Quotas; q != nil {
-		t.row("quotas", fmt.Sprintf("%d of %d used up; fullest: %s, %s of %s payments this month",
-			q.Exhausted, q.Counted, q.Fullest, q.Used, q.Most))
-	}
-	if s.Registration != nil {
-		t.row("registration", registrationText(s.Registration))
-	}
-	if s.Paused != nil {
-		t.row("payments", stateText(s.Paused, time.Time{}))
-	}
-	for _, k := range s.Replaced {
-		t.row("earlier key", k.ID+" was PURSER_KEY and still pays: "+k.Command)
-	}
-	if s.Reconcile != nil {
-		writePending(t, *s.Reconcile)
-	}
 }
 
 func registrationText(s *adminapi.RegistrationStatus) string {
