@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/purserpay/purser/internal/adminapi"
+	"github.com/purserpay/purser/internal/cli"
 	"github.com/purserpay/purser/internal/cli/clitest"
 	"github.com/purserpay/purser/pay"
 )
@@ -32,7 +33,7 @@ func TestPauseAndResumeEverything(t *testing.T) {
 		t.Errorf("while everything is paused: %q", got)
 	}
 	w.run("status", "moving")
-	if got := ran[adminapi.Status](w, "status"); !got.OK || got.Paused == nil || got.Paused.Reason != "moving" {
+	if got := ran[cli.Overview](w, "status"); !got.OK || got.Paused == nil || got.Paused.Reason != "moving" {
 		t.Errorf("%+v", got)
 	}
 	if got := ran[adminapi.PauseState](w, "resume"); got.Paused != nil {
