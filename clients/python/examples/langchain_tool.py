@@ -25,7 +25,7 @@ def weather(city: str) -> str:
     try:
         answer = client.get(SELLER + "/weather", params={"city": city})
     except purserpay.PurserError as error:
-        return f"not bought: {error.code}"
+        return f"not bought: {error}"
     return answer.text
 
 

@@ -4,10 +4,12 @@
 Importing this package imports no HTTP library.
 """
 
+from ._amounts import usdc
 from ._api import AsyncPurser, Purser
-from ._context import idempotency_key
+from ._context import idempotency_key, terms
 from ._errors import (
     DeclinedError,
+    DryRunError,
     IdempotencyConflictError,
     InvalidChallengeError,
     KeyNotResolvedError,
@@ -23,7 +25,20 @@ from ._errors import (
     UnclearError,
     unclear_of,
 )
-from ._models import ApiKey, Payment, PaymentState, PayResult, Pending, SpendEvent, SpendPage, Wallet
+from ._models import (
+    ApiKey,
+    Limit,
+    Limits,
+    Payment,
+    PaymentState,
+    PayResult,
+    Pending,
+    Quota,
+    Quote,
+    SpendEvent,
+    SpendPage,
+    Wallet,
+)
 from ._options import BeforePayment, Options
 from ._paid import PaymentInfo, payment_of
 from ._version import __version__
@@ -34,10 +49,13 @@ __all__ = [
     "AsyncPurser",
     "BeforePayment",
     "DeclinedError",
+    "DryRunError",
     "IdempotencyConflictError",
     "InvalidChallengeError",
     "KeyNotResolvedError",
+    "Limit",
     "LimitReachedError",
+    "Limits",
     "NoWalletError",
     "NotReplayableError",
     "Offer",
@@ -50,6 +68,8 @@ __all__ = [
     "Purser",
     "PurserError",
     "PurserUnreachableError",
+    "Quota",
+    "Quote",
     "RefusedByCallerError",
     "RejectedError",
     "RequestRefusedError",
@@ -61,5 +81,7 @@ __all__ = [
     "__version__",
     "idempotency_key",
     "payment_of",
+    "terms",
     "unclear_of",
+    "usdc",
 ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from . import _calls as calls
+from ._amounts import smallest
 from ._callers import HttpxAsyncCaller, HttpxCaller, RequestsCaller
 from ._errors import PurserUnreachableError
 from ._options import check_api_key, check_base_url
@@ -20,13 +21,15 @@ if TYPE_CHECKING:
     from requests.adapters import BaseAdapter
     from typing_extensions import Self
 
+    from ._amounts import Amount
     from ._callers import AsyncCaller, Caller
-    from ._models import ApiKey, Payment, PayResult, SpendEvent, SpendPage, Wallet
+    from ._models import ApiKey, Limits, Payment, PayResult, Quote, SpendEvent, SpendPage, Wallet
 
 __all__ = ["AsyncPurser", "Purser"]
 
 T = TypeVar("T")
 Settlement = Literal["seller", "payer"]
+Door = Literal["api", "proxy", "transport"]
 
 _NO_LIBRARY = "purserpay needs an HTTP library: pip install httpx, or requests"
 
@@ -43,6 +46,18 @@ class _Doors:
 
     def _call(self, operation: calls.Operation[Any]) -> calls.Call:
         return operation.call(self._base_url, self._api_key, self._timeout)
+
+
+def _order(
+    header: str,
+    request_url: str | None,
+    idempotency_key: str | None,
+    settlement: str | None,
+    task: str | None,
+    max_amount: Amount | None,
+) -> calls.Order:
+    cap = None if max_amount is None else smallest("max_amount", max_amount)
+    return calls.Order(header, request_url, idempotency_key, settlement, task, cap)
 
 
 def _unreachable(error: calls.CallError) -> PurserUnreachableError:
@@ -79,12 +94,33 @@ class Purser(_Doors):
         *,
         idempotency_key: str | None = None,
         settlement: Settlement | None = None,
+        task: str | None = None,
+        max_amount: Amount | None = None,
     ) -> PayResult:
         """Pay for a challenge (``POST /v1/pay``). Without ``settlement`` purser's default holds.
 
         With an ``idempotency_key`` the call can be made again when its answer is lost, and pays once.
         """
-        return self.run(calls.pay(payment_required_header, request_url, idempotency_key, settlement))
+        order = _order(payment_required_header, request_url, idempotency_key, settlement, task, max_amount)
+        return self.run(calls.pay(order))
+
+    def quote(
+        self,
+        payment_required_header: str,
+        request_url: str | None = None,
+        *,
+        idempotency_key: str | None = None,
+        settlement: Settlement | None = None,
+        task: str | None = None,
+        max_amount: Amount | None = None,
+    ) -> Quote:
+        """Say what ``pay`` would pay now (``POST /v1/quote``). What it would refuse is refused. Nothing is paid."""
+        order = _order(payment_required_header, request_url, idempotency_key, settlement, task, max_amount)
+        return self.run(calls.quote(order))
+
+    def limits(self, door: Door | None = None) -> Limits:
+        """Tell the key's own limits at a door (``api`` if nothing is said), with what is spent and left."""
+        return self.run(calls.limits(door))
 
     def run(self, operation: calls.Operation[T]) -> T:
         """Make one call."""
@@ -220,9 +256,30 @@ class AsyncPurser(_Doors):
         *,
         idempotency_key: str | None = None,
         settlement: Settlement | None = None,
+        task: str | None = None,
+        max_amount: Amount | None = None,
     ) -> PayResult:
         """Pay for a challenge, as ``Purser.pay`` does."""
-        return await self.run(calls.pay(payment_required_header, request_url, idempotency_key, settlement))
+        order = _order(payment_required_header, request_url, idempotency_key, settlement, task, max_amount)
+        return await self.run(calls.pay(order))
+
+    async def quote(
+        self,
+        payment_required_header: str,
+        request_url: str | None = None,
+        *,
+        idempotency_key: str | None = None,
+        settlement: Settlement | None = None,
+        task: str | None = None,
+        max_amount: Amount | None = None,
+    ) -> Quote:
+        """Say what ``pay`` would pay now (``POST /v1/quote``). What it would refuse is refused. Nothing is paid."""
+        order = _order(payment_required_header, request_url, idempotency_key, settlement, task, max_amount)
+        return await self.run(calls.quote(order))
+
+    async def limits(self, door: Door | None = None) -> Limits:
+        """Tell the key's own limits at a door (``api`` if nothing is said), with what is spent and left."""
+        return await self.run(calls.limits(door))
 
     async def run(self, operation: calls.Operation[T]) -> T:
         """Make one call."""

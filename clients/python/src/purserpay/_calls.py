@@ -9,9 +9,11 @@ import json
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
-from urllib.parse import quote, urlencode
+from urllib.parse import quote as quoted
+from urllib.parse import urlencode
 
 from . import _models as models
+from ._amounts import usdc_text
 from ._errors import (
     DeclinedError,
     IdempotencyConflictError,
@@ -120,6 +122,7 @@ def refusal(answer: Answer) -> PurserError:
         "status": answer.status,
         "detail": _text(data, "detail"),
         "payment_id": _text(payment, "id"),
+        "retry_after": retry_after(answer.headers),
     }
     message = f"purser: {text}" if text else f"purser answered {answer.status}"
     if more["detail"]:
@@ -136,6 +139,7 @@ def refusal(answer: Answer) -> PurserError:
             message,
             rule=_text(data, "rule"),
             facilitator=facilitator if isinstance(facilitator, dict) else None,
+            **{name: _text(data, name) for name in ("price", "limit", "left", "resets")},
             **more,
         )
     if status == 429:
@@ -156,6 +160,12 @@ def _bad_request(text: str, message: str, more: dict[str, Any]) -> PurserError:
     if text == "idempotencyKey already used for a different request":
         return IdempotencyConflictError(message, **more)
     return RequestRefusedError(message, **more)
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds that the other side asks to wait; dates count as nothing said."""
+    value = headers.get("retry-after", "").strip()
+    return float(value) if value.isascii() and value.isdecimal() and len(value) < 10 else None
 
 
 def _text(data: Mapping[str, Any], name: str) -> str | None:
@@ -194,17 +204,47 @@ def delete_wallet(wallet_id: str) -> Operation[None]:
     return Operation("DELETE", f"/wallets/{_segment(wallet_id)}", 204, lambda _: None)
 
 
-def pay(
-    header: str, request_url: str | None, idempotency_key: str | None, settlement: str | None
-) -> Operation[models.PayResult]:
+@dataclass(frozen=True)
+class Order:
+    """What ``POST /v1/pay`` and ``POST /v1/quote`` are asked for. ``max_amount`` is in the smallest unit."""
+
+    header: str
+    request_url: str | None = None
+    idempotency_key: str | None = None
+    settlement: str | None = None
+    task: str | None = None
+    max_amount: int | None = None
+
+    @property
+    def body(self) -> dict[str, str]:
+        """The members of the body."""
+        return _given(
+            paymentRequiredHeader=self.header,
+            requestUrl=self.request_url,
+            idempotencyKey=self.idempotency_key,
+            settlement=self.settlement,
+            task=self.task,
+        )
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers beside those of every call."""
+        return {} if self.max_amount is None else {"Purser-Max-Amount": usdc_text(self.max_amount)}
+
+
+def pay(order: Order) -> Operation[models.PayResult]:
     """``POST /v1/pay``."""
-    body = _given(
-        paymentRequiredHeader=header,
-        requestUrl=request_url,
-        idempotencyKey=idempotency_key,
-        settlement=settlement,
-    )
-    return Operation("POST", "/v1/pay", 200, models.PayResult.read, body)
+    return Operation("POST", "/v1/pay", 200, models.PayResult.read, order.body, order.headers)
+
+
+def quote(order: Order) -> Operation[models.Quote]:
+    """``POST /v1/quote``."""
+    return Operation("POST", "/v1/quote", 200, models.Quote.read, order.body, order.headers)
+
+
+def limits(door: str | None) -> Operation[models.Limits]:
+    """``GET /v1/limits``."""
+    return Operation("GET", "/v1/limits" + _query(door=door), 200, models.Limits.read)
 
 
 def list_payments(state: str | None, limit: int | None, before: str | None) -> Operation[list[models.Payment]]:
@@ -246,4 +286,4 @@ def _segment(value: str) -> str:
     """One segment of a path, whatever a caller makes of it."""
     if not value or value in (".", ".."):
         raise ValueError("an id is needed")
-    return quote(value, safe="")
+    return quoted(value, safe="")

@@ -4,14 +4,30 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from ._amounts import smallest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["given_key", "idempotency_key"]
+    from ._amounts import Amount
+
+__all__ = ["Terms", "given_key", "given_terms", "idempotency_key", "terms"]
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a program says of the payments of the requests around which it says it."""
+
+    cap: int | None = None  # in the smallest unit
+    task: str | None = None
+    dry_run: bool = False
+
 
 _KEY: ContextVar[str | None] = ContextVar("purser_idempotency_key", default=None)
+_TERMS: ContextVar[Terms | None] = ContextVar("purser_terms", default=None)
 
 
 @contextmanager
@@ -33,3 +49,31 @@ def idempotency_key(key: str) -> Iterator[None]:
 def given_key() -> str | None:
     """Return the key that the program gave around this request."""
     return _KEY.get()
+
+
+@contextmanager
+def terms(*, max_amount: Amount | None = None, task: str | None = None, dry_run: bool | None = None) -> Iterator[None]:
+    """Say more of the payments of the requests that are made inside.
+
+    ``max_amount`` caps each, beside the cap of the client: the smaller one holds. ``task`` is what they are booked
+    under. With ``dry_run`` nothing is paid: a request that would be paid for raises ``DryRunError`` with the quote,
+    and one that purser would decline raises ``DeclinedError``.
+    """
+    old = given_terms()
+    cap = None if max_amount is None else smallest("max_amount", max_amount)
+    new = replace(
+        old,
+        cap=min((one for one in (cap, old.cap) if one is not None), default=None),
+        task=old.task if task is None else task,
+        dry_run=old.dry_run if dry_run is None else dry_run,
+    )
+    token = _TERMS.set(new)
+    try:
+        yield
+    finally:
+        _TERMS.reset(token)
+
+
+def given_terms() -> Terms:
+    """Return what the program says around this request."""
+    return _TERMS.get() or Terms()

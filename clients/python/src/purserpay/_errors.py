@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from ._models import Quote
+
 __all__ = [
     "DeclinedError",
+    "DryRunError",
     "IdempotencyConflictError",
     "InvalidChallengeError",
     "KeyNotResolvedError",
@@ -32,7 +35,8 @@ __all__ = [
 class PurserError(Exception):
     """What all errors of this package derive from.
 
-    ``status`` and ``detail`` are those of purser's answer, ``url`` is the request's without query, ``response`` the
+    ``status`` and ``detail`` are those of purser's answer, ``retry_after`` the seconds after which it may answer
+    otherwise, ``url`` is the request's without query, ``response`` the
     seller's answer as the HTTP library's own object, read and closed. Each is ``None`` where it is not known.
     """
 
@@ -48,8 +52,10 @@ class PurserError(Exception):
         status: int | None = None,
         detail: str | None = None,
         response: Any = None,
+        retry_after: float | None = None,
     ) -> None:
         super().__init__(message)
+        self.retry_after = retry_after
         self.payment_id = payment_id
         self.idempotency_key = idempotency_key
         self.url = url
@@ -85,7 +91,12 @@ class LimitReachedError(PurserError):
 
 
 class DeclinedError(PurserError):
-    """Purser does not pay this: ``rule`` names its policy, ``facilitator`` is the facilitator's word."""
+    """Purser does not pay this. Its message and ``detail`` say why, in words and amounts.
+
+    ``rule`` (also as ``reason``) names the rule of policy, ``facilitator`` is the word of the facilitator. Where a rule
+    counts, ``price``, ``limit`` and ``left`` are texts such as ``"0.05 USDC"``, and ``resets`` is the time from which
+    the same payment may pass, in RFC 3339.
+    """
 
     code = "declined"
 
@@ -95,11 +106,34 @@ class DeclinedError(PurserError):
         *,
         rule: str | None = None,
         facilitator: Mapping[str, Any] | None = None,
+        price: str | None = None,
+        limit: str | None = None,
+        left: str | None = None,
+        resets: str | None = None,
         **more: Any,
     ) -> None:
         super().__init__(message, **more)
         self.rule = rule
         self.facilitator = facilitator
+        self.price = price
+        self.limit = limit
+        self.left = left
+        self.resets = resets
+
+    @property
+    def reason(self) -> str | None:
+        """The rule, by the name that the proxy's ``Purser-Declined`` has."""
+        return self.rule
+
+
+class DryRunError(PurserError):
+    """The request was a dry run, and would be paid for: ``quote`` says what would be paid. Nothing was."""
+
+    code = "dry-run"
+
+    def __init__(self, message: str, *, quote: Quote, **more: Any) -> None:
+        super().__init__(message, **more)
+        self.quote = quote
 
 
 class RefusedByCallerError(PurserError):

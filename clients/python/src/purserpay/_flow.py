@@ -15,8 +15,11 @@ from urllib.parse import urlsplit, urlunsplit
 
 from . import _calls as calls
 from . import _wire as wire
+from ._amounts import usdc, usdc_text
+from ._context import Terms, given_terms
 from ._errors import (
     DeclinedError,
+    DryRunError,
     IdempotencyConflictError,
     InvalidChallengeError,
     KeyNotResolvedError,
@@ -36,6 +39,8 @@ from ._memory import identity
 from ._options import BeforePayment, host_allowed, is_loopback, origin
 
 if TYPE_CHECKING:
+    from decimal import Decimal
+
     from ._memory import Identities, Identity, Memory
     from ._models import PayResult
     from ._options import Options
@@ -82,6 +87,7 @@ class Request:
     body: bytes | None = field(repr=False)
     idempotency_key: str | None = None
     asked: Identity | None = None  # what was asked for at first, if this is where it was redirected to
+    terms: Terms = field(default_factory=given_terms)
 
     @property
     def identity(self) -> Identity:
@@ -158,9 +164,9 @@ class Sleep:
 
 @dataclass(frozen=True)
 class Post:
-    """Call ``POST /v1/pay``. Gives an ``Answer``, raises ``CallError``."""
+    """Call ``POST /v1/pay`` or ``POST /v1/quote``. Gives an ``Answer``, raises ``CallError``."""
 
-    operation: calls.Operation[PayResult]
+    operation: calls.Operation[Any]
 
 
 @dataclass(frozen=True)
@@ -177,13 +183,24 @@ Steps = Generator[Step, Any, T]
 
 @dataclass
 class PaymentInfo:
-    """The payment behind an answer. ``state`` and ``transaction`` follow the receipt once purser has seen it."""
+    """The payment behind an answer. ``state`` and ``transaction`` follow the receipt once purser has seen it.
+
+    ``amount`` is what was signed for, in the smallest unit; ``None`` if the payment does not say.
+    """
 
     id: str | None
     state: str | None
     transaction: str
     settled: bool
     idempotency_key: str
+    amount: str | None = None
+    host: str | None = None
+    task: str | None = None
+
+    @property
+    def usdc(self) -> Decimal | None:
+        """The amount in USDC."""
+        return None if self.amount is None else usdc(self.amount)
 
 
 def pays_already(names: Any) -> bool:
@@ -230,6 +247,8 @@ class Purchase:
         yield from self._check(first)
         yield Hold(first)
         self._held = first.native
+        if self._request.terms.dry_run:
+            yield from self._quote()
         self._choose_key()
         return (yield from self._guarded())
 
@@ -341,14 +360,14 @@ class Purchase:
             )
         if allowed is not None and not host_allowed(allowed, url):
             raise RefusedByCallerError(f"allow_hosts does not name {origin(url)[1]}", rule="host")
-        if not options.guarded:
+        if not self._guarded_terms:
             return
         if not challenge.offers:
             raise InvalidChallengeError("the challenge has no offer that purser could pay")
-        cap = options.cap
+        cap = self._cap
         amounts = [wire.canonical_amount(offer.amount) for offer in challenge.offers]
         if cap is not None and any(amount is None or amount > cap for amount in amounts):
-            raise RefusedByCallerError(f"an offer is not an amount of at most {cap}", rule="amount")
+            raise RefusedByCallerError(f"an offer is not an amount of at most {cap} ({usdc_text(cap)})", rule="amount")
         if options.before_payment is not None:
             yield from self._ask(url, challenge, [amount for amount in amounts if amount is not None])
 
@@ -370,9 +389,42 @@ class Purchase:
 
     # Asking purser.
 
-    def _pay(self) -> Steps[None]:
+    @property
+    def _cap(self) -> int | None:
+        """The smaller one of the client's cap and the request's."""
+        return min((one for one in (self._options.cap, self._request.terms.cap) if one is not None), default=None)
+
+    @property
+    def _guarded_terms(self) -> bool:
+        return self._options.guarded or self._request.terms.cap is not None
+
+    @property
+    def _task(self) -> str | None:
+        given = self._request.terms.task
+        return self._options.task if given is None else given
+
+    def _order(self, key: str | None) -> calls.Order:
         assert self._challenge is not None  # noqa: S101
-        operation = calls.pay(self._challenge.header, self._request.plain_url, self._key, self._options.settlement)
+        return calls.Order(
+            self._challenge.header, self._request.plain_url, key, self._options.settlement, self._task, self._cap
+        )
+
+    def _quote(self) -> Steps[None]:
+        """End a dry run."""
+        operation = calls.quote(self._order(usable_key(self._request.idempotency_key)))
+        try:
+            quote = operation.result((yield Post(operation)))
+        except calls.CallError as error:
+            raise self._told(PurserUnreachableError(f"purser could not be asked: {error}")) from error
+        except PurserError as error:
+            raise self._told(error) from None
+        what = f"{quote.price} on {quote.network} to {quote.pay_to} would be paid"
+        if quote.repeats is not None:
+            what = f"payment {quote.repeats.id} of {quote.price} would be repeated, and nothing new paid"
+        raise self._told(DryRunError(f"dry run: {what}", quote=quote))
+
+    def _pay(self) -> Steps[None]:
+        operation = calls.pay(self._order(self._key))
         reached = False
         failure: PurserError
         attempt = 0
@@ -390,7 +442,7 @@ class Purchase:
                     self._result = operation.result(answer)
                 except (PurserUnreachableError, UnclearError) as error:
                     reached = self._open = True
-                    failure, wait = error, _retry_after(answer.headers)
+                    failure, wait = error, calls.retry_after(answer.headers)
                 except PurserError as error:
                     if reached and isinstance(error, _BLIND) and self._options.settlement == "payer":
                         raise self._unclear(f"{error}; it may have paid before") from error
@@ -414,14 +466,17 @@ class Purchase:
             transaction=result.transaction,
             settled=result.settled,
             idempotency_key=self._key,
+            host=urlsplit(self._request.plain_url).netloc,
+            task=self._task,
         )
-        if not self._options.guarded:
-            return
-        assert self._challenge is not None  # noqa: S101
         try:
             signed = wire.signed_terms(result.payment_signature)
+            self.info.amount = signed[0]
         except ValueError:
             signed = None
+        if not self._guarded_terms:
+            return
+        assert self._challenge is not None  # noqa: S101
         if signed not in [(offer.amount, offer.pay_to.lower()) for offer in self._challenge.offers]:
             raise self._told(
                 RefusedByCallerError("purser signed for other terms than were offered", rule="signed-terms")
@@ -451,7 +506,7 @@ class Purchase:
                     raise self._rejected(reply, body)
                 if reply.status not in UNCLEAR or wire.receipt_in(reply.headers) is not None:
                     break
-                wait = _retry_after(reply.headers)
+                wait = calls.retry_after(reply.headers)
             if left == 0 or (wait is not None and wait > LONGEST_WAIT):
                 break
             if reply is not None:
@@ -507,9 +562,3 @@ class Purchase:
 
     def _resumable(self, error: ResumableError) -> None:
         error._resume = lambda: self._resume(self.again)  # noqa: SLF001
-
-
-def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds that the other side asks to wait; dates count as nothing said."""
-    value = headers.get("retry-after", "").strip()
-    return float(value) if value.isascii() and value.isdecimal() and len(value) < 10 else None

@@ -11,17 +11,23 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ._amounts import usdc
 from ._wire import PAYMENT_HEADERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from decimal import Decimal
 
 __all__ = [
     "ApiKey",
+    "Limit",
+    "Limits",
     "PayResult",
     "Payment",
     "PaymentState",
     "Pending",
+    "Quota",
+    "Quote",
     "SpendEvent",
     "SpendPage",
     "Wallet",
@@ -44,13 +50,24 @@ def _optional(data: Mapping[str, Any], name: str) -> str | None:
     return value or None
 
 
-def _flags(data: Mapping[str, Any]) -> tuple[str, ...]:
-    value = data.get("flags")
+def _texts(data: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    value = data.get(name)
     if value is None:
         return ()
-    if not isinstance(value, list) or not all(isinstance(flag, str) for flag in value):
-        raise ValueError("flags is not a list of strings")
+    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        raise ValueError(f"{name} is not a list of strings")
     return tuple(value)
+
+
+def _flags(data: Mapping[str, Any]) -> tuple[str, ...]:
+    return _texts(data, "flags")
+
+
+def _number(data: Mapping[str, Any], name: str) -> int:
+    value = data.get(name)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ValueError(f"{name} is not a whole number")
+    return value
 
 
 def listed(data: Mapping[str, Any], name: str, read: Callable[[Mapping[str, Any]], Any]) -> list[Any]:
@@ -227,10 +244,7 @@ class Pending:
     @classmethod
     def read(cls, data: Mapping[str, Any]) -> Pending:
         """Read the ``pending`` member of ``/v1/spend``."""
-        count = data.get("count")
-        if not isinstance(count, int) or isinstance(count, bool):
-            raise ValueError("count is not a whole number")
-        return cls(count, _text(data, "amount"))
+        return cls(_number(data, "count"), _text(data, "amount"))
 
 
 @dataclass(frozen=True)
@@ -245,3 +259,106 @@ class SpendPage:
         """Read the answer of ``GET /v1/spend``."""
         pending = Pending.read(member(data, "pending")) if data.get("pending") is not None else None
         return cls(tuple(listed(data, "events", SpendEvent.read)), pending)
+
+
+@dataclass(frozen=True)
+class Quote:
+    """What purser would pay now. ``price`` is for people (``"0.01 USDC"``), ``amount`` in the smallest unit.
+
+    ``repeats`` is the earlier payment that the call would be answered with: nothing new would be paid.
+    """
+
+    amount: str
+    price: str
+    currency: str
+    network: str
+    asset: str
+    pay_to: str
+    wallet_id: str | None = None
+    wallet_address: str | None = None
+    repeats: PaymentState | None = None
+
+    @property
+    def usdc(self) -> Decimal:
+        """The amount in USDC."""
+        return usdc(self.amount)
+
+    @classmethod
+    def read(cls, data: Mapping[str, Any]) -> Quote:
+        """Read the answer of ``POST /v1/quote``."""
+        wallet = member(data, "wallet") if data.get("wallet") is not None else {}
+        return cls(
+            amount=_text(data, "amount"),
+            price=_text(data, "price"),
+            currency=_text(data, "currency"),
+            network=_text(data, "network"),
+            asset=_text(data, "asset"),
+            pay_to=_text(data, "payTo"),
+            wallet_id=_optional(wallet, "id"),
+            wallet_address=_optional(wallet, "address"),
+            repeats=PaymentState.read(member(data, "repeats")) if data.get("repeats") is not None else None,
+        )
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A limit on amounts, as texts for people: ``"0.50 USDC"``. ``of`` is the host's pattern or the task it is for."""
+
+    rule: str
+    limit: str
+    of: str | None = None
+    spent: str | None = None
+    left: str | None = None
+    resets: str | None = None
+
+    @classmethod
+    def read(cls, data: Mapping[str, Any]) -> Limit:
+        """Read one of the ``limits`` of ``GET /v1/limits``."""
+        more = {name: _optional(data, name) for name in ("of", "spent", "left", "resets")}
+        return cls(_text(data, "rule"), _text(data, "limit"), **more)
+
+
+@dataclass(frozen=True)
+class Quota:
+    """The payments of the month under the plan."""
+
+    limit: int
+    used: int
+    resets: str
+
+    @classmethod
+    def read(cls, data: Mapping[str, Any]) -> Quota:
+        """Read the ``quota`` of ``GET /v1/limits``."""
+        return cls(_number(data, "limit"), _number(data, "used"), _text(data, "resets"))
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a key may spend at one door. ``pays`` is false while the key is paused, or may not pay there."""
+
+    door: str
+    pays: bool
+    limits: tuple[Limit, ...]
+    per_minute: int | None = None
+    price_guard: int | None = None
+    allow_hosts: tuple[str, ...] = ()
+    deny_hosts: tuple[str, ...] = ()
+    allow_payees: tuple[str, ...] = ()
+    deny_payees: tuple[str, ...] = ()
+    quota: Quota | None = None
+
+    @classmethod
+    def read(cls, data: Mapping[str, Any]) -> Limits:
+        """Read the answer of ``GET /v1/limits``."""
+        return cls(
+            door=_text(data, "door"),
+            pays=data.get("pays") is True,
+            limits=tuple(listed(data, "limits", Limit.read)),
+            per_minute=_number(data, "perMinute") if data.get("perMinute") is not None else None,
+            price_guard=_number(data, "priceGuard") if data.get("priceGuard") is not None else None,
+            allow_hosts=_texts(data, "allowHosts"),
+            deny_hosts=_texts(data, "denyHosts"),
+            allow_payees=_texts(data, "allowPayees"),
+            deny_payees=_texts(data, "denyPayees"),
+            quota=Quota.read(member(data, "quota")) if data.get("quota") is not None else None,
+        )

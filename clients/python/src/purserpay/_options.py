@@ -8,11 +8,12 @@ from ipaddress import IPv4Address, ip_address
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
-from ._wire import canonical_amount
+from ._amounts import smallest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from ._amounts import Amount
     from ._wire import Offer
 
 __all__ = ["BeforePayment", "Options"]
@@ -44,8 +45,9 @@ class Options:
 
     ``api_key`` and ``base_url`` are purser's; the key goes nowhere else.
     ``settlement`` is ``seller`` for ordinary sellers, ``payer`` for those that expect a settled payment.
-    ``max_amount`` caps one payment, in the asset's smallest unit (a whole number or a decimal string; USDC has 6
-    decimals). ``allow_hosts`` are the hosts that may be paid (``api.example.com``, ``*.example.com``, ``*``, each maybe
+    ``max_amount`` caps one payment: ``"0.05 USDC"``, ``Decimal("0.05")``, or a whole number or decimal string in the
+    asset's smallest unit (USDC has 6 decimals). ``task`` is what the payments are booked under, and limited by.
+    ``allow_hosts`` are the hosts that may be paid (``api.example.com``, ``*.example.com``, ``*``, each maybe
     with ``:port``). ``before_payment`` is asked before every payment and refuses with ``False`` or an exception; it may
     be a coroutine function for the asynchronous clients.
     ``challenge_headers`` are further names of headers that carry challenges.
@@ -58,7 +60,7 @@ class Options:
     api_key: str = field(repr=False)
     base_url: str
     settlement: Literal["seller", "payer"] = "seller"
-    max_amount: int | str | None = None
+    max_amount: Amount | None = None
     allow_hosts: Sequence[str] | None = None
     before_payment: Callable[[BeforePayment], Any] | None = None
     challenge_headers: Sequence[str] = ()
@@ -67,6 +69,7 @@ class Options:
     paid_timeout: float = 300.0
     resends: int = 1
     receipt_wait: float = 1.0
+    task: str | None = None
 
     def __post_init__(self) -> None:
         """Refuse what would only be noticed when money is at stake."""
@@ -100,15 +103,7 @@ class Options:
     @property
     def cap(self) -> int | None:
         """``max_amount`` as a number."""
-        given = self.max_amount
-        if given is None:
-            return None
-        if isinstance(given, bool) or not isinstance(given, (int, str)):
-            raise TypeError("max_amount is a whole number or a decimal string in the asset's smallest unit")
-        cap = canonical_amount(str(given))
-        if cap is None:
-            raise ValueError("max_amount is a whole number in the asset's smallest unit")
-        return cap
+        return None if self.max_amount is None else smallest("max_amount", self.max_amount)
 
     @property
     def guarded(self) -> bool:

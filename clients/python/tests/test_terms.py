@@ -1,0 +1,141 @@
+"""Asking before paying, and what a decline tells, against a purser that is real."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+
+import purserpay
+import purserpay.httpx
+import purserpay.requests
+from purserpay._amounts import smallest, usdc_text
+
+from . import sandbox
+
+
+@pytest.fixture(scope="module")
+def world() -> Iterator[sandbox.World]:
+    sandbox.need()
+    with sandbox.world() as started:
+        yield started
+
+
+def buyers(world: sandbox.World, **more: Any) -> list[Any]:
+    """A function for each library that makes one request."""
+    given = purserpay.Options(world.key, world.api, receipt_wait=5, **more)
+
+    def with_httpx(url: str) -> Any:
+        with purserpay.httpx.Client(given, trust_env=False, timeout=60) as client:
+            return client.get(url)
+
+    def with_requests(url: str) -> Any:
+        with purserpay.requests.Session(given) as session:
+            session.trust_env = False
+            return session.get(url, timeout=60)
+
+    def asynchronous(url: str) -> Any:
+        async def go() -> Any:
+            async with purserpay.httpx.AsyncClient(given, trust_env=False, timeout=60) as client:
+                return await client.get(url)
+
+        return anyio.run(go)
+
+    return [with_httpx, with_requests, asynchronous]
+
+
+def test_before_paying(world: sandbox.World) -> None:
+    seller, spent = world.sellers["official-v2"] + "/paid", world.spent()
+    for buy in buyers(world, max_amount="0.05 USDC", task="reports"):
+        with purserpay.terms(dry_run=True), pytest.raises(purserpay.DryRunError) as dry:
+            buy(seller)
+        assert dry.value.quote.usdc == Decimal("0.01")
+        assert dry.value.quote.price == "0.01 USDC"
+        assert str(dry.value) == f"dry run: 0.01 USDC on base to {dry.value.quote.pay_to} would be paid"
+        with purserpay.terms(max_amount="0.009 USDC"), pytest.raises(purserpay.RefusedByCallerError) as refused:
+            buy(seller)
+        assert "at most 9000 (0.009 USDC)" in str(refused.value)
+        assert world.spent() == spent
+        with purserpay.terms(max_amount=Decimal("0.01"), task="extra"):
+            info = purserpay.payment_of(buy(seller))
+        assert info is not None
+        spent += 10_000
+        assert (info.amount, info.usdc, info.task) == ("10000", Decimal("0.01"), "extra")
+        assert info.host is not None
+        assert info.host in seller
+        assert world.spent() == spent
+    with purserpay.Purser(world.key, world.api) as api:
+        assert {payment.task for payment in api.payments.list()} == {"extra"}
+
+
+def test_api(world: sandbox.World) -> None:
+    challenge = httpx.get(world.sellers["official-v2"] + "/paid", trust_env=False).headers["PAYMENT-REQUIRED"]
+    spent = world.spent()
+    with purserpay.Purser(world.key, world.api) as api:
+        quote = api.quote(challenge, task="t", max_amount="0.01 USDC")
+        assert (quote.amount, quote.currency, quote.repeats) == ("10000", "USDC", None)
+        assert quote.wallet_address is not None
+        limits = api.limits("proxy")
+        assert limits.door == "proxy"
+        assert limits.pays
+        assert all(limit.limit.endswith(" USDC") for limit in limits.limits)
+        for ask in (api.quote, api.pay):
+            with pytest.raises(purserpay.DeclinedError) as declined:
+                ask(challenge, max_amount=9_000)
+            error = declined.value
+            assert (error.reason, error.rule, error.price, error.limit) == (
+                "max-amount",
+                "max-amount",
+                "0.01 USDC",
+                "0.009 USDC",
+            )
+            said = traceback.format_exception_only(error)[-1]
+            assert "0.01 USDC is above the limit of 0.009 USDC" in said
+
+    async def go() -> tuple[purserpay.Quote, purserpay.Limits]:
+        async with purserpay.AsyncPurser(world.key, world.api) as api:
+            return await api.quote(challenge), await api.limits()
+
+    again, here = anyio.run(go)
+    assert again.pay_to == quote.pay_to
+    assert here.door == "api"
+    assert world.spent() == spent
+
+
+def test_amounts() -> None:
+    for given, want in [
+        (5, 5),
+        ("50000", 50_000),
+        ("0.05 USDC", 50_000),
+        ("1 USDC", 1_000_000),
+        ("0.000001 USDC", 1),
+        (Decimal("0.05"), 50_000),
+        (Decimal(2), 2_000_000),
+        (Decimal("1E+2"), 100_000_000),
+    ]:
+        assert smallest("it", given) == want  # type: ignore[arg-type]
+    wrong: list[Any] = ["0.05", "1.0000001 USDC", "-1 USDC", "1 usdc", " 1 USDC", "", Decimal("NaN"), Decimal(-1), -1]
+    for one in wrong:
+        with pytest.raises(ValueError, match=r"0\.05 USDC"):
+            smallest("it", one)
+    for one in (0.05, True, None):
+        with pytest.raises(TypeError):
+            smallest("it", one)  # type: ignore[arg-type]
+    assert usdc_text("10000") == "0.01 USDC"
+    assert usdc_text(1) == "0.000001 USDC"
+    assert usdc_text(100_000_000) == "100.00 USDC"
+
+
+def test_terms_nest() -> None:
+    with purserpay.terms(max_amount=10, task="a"):
+        with purserpay.terms(max_amount=20, task="b", dry_run=True):
+            inner = purserpay._context.given_terms()
+        outer = purserpay._context.given_terms()
+    assert (inner.cap, inner.task, inner.dry_run) == (10, "b", True)
+    assert (outer.cap, outer.task, outer.dry_run) == (10, "a", False)
+    assert purserpay._context.given_terms().cap is None
