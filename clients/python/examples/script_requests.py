@@ -13,5 +13,5 @@ with purserpay.requests.Session(options) as session:
         # Money may have moved. The same payment once more, never a new one:
         answer = error.resume()
     except purserpay.PurserError as error:
-        raise SystemExit(f"nothing was paid: {error.code}") from error
+        raise SystemExit(f"nothing was paid: {error}") from error
     print(answer.text, purserpay.payment_of(answer))
