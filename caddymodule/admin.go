@@ -80,7 +80,7 @@ func (t *tenant) admin() *adminapi.Purser {
 		Payer: t.payer, Books: t.books, Store: t.home.store, Place: t.home.place, Since: t.home.since, Declined: metrics.Process.Recent.Counts, Chain: t.chain, Networks: t.app.settings.networks,
 		Keys: t.app.keys(t.books), Log: t.log, MasterKeyPlace: t.app.settings.masterKeyPlace,
 		ProxyURL: func() string { return urlOf[*Proxy](t.app) }, Root: t.root, Registration: t.app.registrationStatus, Quotas: t.quotaStatus,
-		ConfiguredKeys: t.app.configuredKeys, Rotator: rotator{t}, Copy: t.copyStore, BackupTaken: backupTaken, Enter: t.enter, Leave: t.leave,
+		Feed: t.home.feed, ConfiguredKeys: t.app.configuredKeys, Rotator: rotator{t}, Copy: t.copyStore, BackupTaken: backupTaken, Enter: t.enter, Leave: t.leave,
 	}
 }
 

@@ -69,6 +69,8 @@ func TestAdminJSON(t *testing.T) {
 		p, err := home.store.Payment(t.Context(), paid["payment"].(map[string]any)["id"].(string))
 		return err == nil && p.Lease.Owner == ""
 	})
+	ask("GET", "/purser/tail", "")
+	ask("GET", "/purser/tail?after=0", "")
 	ask("GET", key, "")
 	ask("PATCH", key+"/policy", `{"max_payment":"6000","add_deny_hosts":["worse.example.com"]}`)
 	ask("PATCH", key+"/policy", `{"max_payment":"-1"}`)

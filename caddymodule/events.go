@@ -96,7 +96,7 @@ func (e *events) send(ev event) {
 
 // observer counts what happens to payments, and tells subscribers.
 func (p *pooled) observer() metrics.Observer {
-	return metrics.Observer{Tell: func(row *pay.Payment, was pay.State, v pay.Verdict) {
+	return metrics.Observer{Feed: p.feed, Tell: func(row *pay.Payment, was pay.State, v pay.Verdict) {
 		if ev, ok := eventOf(row, was, v); ok {
 			p.events.send(ev)
 		}

@@ -8,13 +8,17 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/purserpay/purser/internal/feed"
 	"github.com/purserpay/purser/internal/metrics"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/proxy"
 )
 
 // doorObserver tells metrics and traces what happens at a door that sends requests itself.
-type doorObserver struct{ door pay.Door }
+type doorObserver struct {
+	door pay.Door
+	feed *feed.Feed
+}
 
 var _ proxy.Observer = doorObserver{}
 
@@ -22,7 +26,10 @@ func (o doorObserver) Answered(result string) {
 	metrics.Process.Requests.WithLabelValues(string(o.door), result).Inc()
 }
 
-func (doorObserver) Declined(reason string) { metrics.Process.DeclinedAt(reason, time.Now()) }
+func (o doorObserver) Declined(d pay.Decline) {
+	metrics.Process.DeclinedAt(d.Reason, time.Now())
+	o.feed.Add(feed.OfDecline(o.door, d))
+}
 
 func (doorObserver) Refused(reason string) {
 	metrics.Process.Refused.WithLabelValues(reason).Inc()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/purserpay/purser/internal/feed"
 	"github.com/purserpay/purser/internal/logs"
 )
 
@@ -48,6 +49,7 @@ type pooled struct {
 	log      *slog.Logger
 	logs     logs.Follower
 	events   *events
+	feed     *feed.Feed
 
 	turn     sync.Mutex // held while recovery changes hands
 	recovery *recovery  // nil while no tenant recovers; guarded by turn
@@ -74,7 +76,7 @@ func acquire(ctx context.Context, m StoreModule, place, settings string, o Store
 		if err != nil {
 			return nil, err
 		}
-		p.store, p.events = store, newEvents(p.log)
+		p.store, p.events, p.feed = store, newEvents(p.log), feed.New()
 		return p, nil
 	})
 	if err != nil {
@@ -199,6 +201,7 @@ func (p *pooled) Destruct() error {
 	tenants := p.tenants
 	p.mu.Unlock()
 	p.handOver()
+	defer p.feed.Close()
 	patience := requestTime
 	if caddy.Exiting() {
 		patience = exitTime

@@ -1,6 +1,7 @@
 package pay
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -9,6 +10,22 @@ import (
 )
 
 // Words and figures for people whose payment a rule declines.
+
+// Decline tells of a request that was not paid.
+type Decline struct {
+	Reason, Detail    string // a word, and words with figures
+	KeyID, Task, Host string
+	Price             *x402.Amount // nil: not known
+	Payment           string       // the earlier payment that it would repeat; "": none
+}
+
+// PriceOf returns the price that an error names; nil: none.
+func PriceOf(err error) *x402.Amount {
+	if rule, is := errors.AsType[*PolicyError](err); is && rule.Figures != nil {
+		return &rule.Figures.Price
+	}
+	return nil
+}
 
 // Figures hold what a rule has counted when it declines a payment. Amounts are in the smallest unit
 // of USDC.

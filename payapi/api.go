@@ -50,6 +50,8 @@ type Options struct {
 	// LoopbackOnly reports that the listener is bound to loopback. A request for another host name
 	// then comes from a browser that was given a wrong address (DNS rebinding).
 	LoopbackOnly bool
+	// Declined hears of every payment that POST /v1/pay refused; may be nil.
+	Declined func(pay.Decline)
 	// KeyRate bounds the keys that one client address may create per minute. The address is that of
 	// Request.RemoteAddr. Default: 60. Negative: no bound, for wallets neither.
 	KeyRate int
@@ -77,6 +79,7 @@ type API struct {
 	closed     bool // registration is closed to callers without that secret
 	settlement pay.Settlement
 	log        *slog.Logger
+	declined   func(pay.Decline) // may be nil
 	now        pay.Clock
 	browsers   browsers
 	keyRate    *perclient.Limiter[netip.Addr] // nil: no bound
@@ -101,7 +104,7 @@ func New(o Options) (*API, error) {
 	}
 	a := &API{
 		payer: o.Payer, books: o.Books, version: o.Version, publicURL: strings.TrimRight(o.PublicURL, "/"),
-		upgradeURL: o.UpgradeURL, closed: o.RegistrationClosed, log: o.Logger, now: o.Clock,
+		upgradeURL: o.UpgradeURL, closed: o.RegistrationClosed, log: o.Logger, now: o.Clock, declined: o.Declined,
 	}
 	if a.log == nil {
 		a.log = slog.New(slog.DiscardHandler)

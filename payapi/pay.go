@@ -1,6 +1,7 @@
 package payapi
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 	"slices"
@@ -36,6 +37,7 @@ func (a *API) pay(r *http.Request, key pay.Key) (reply, error) {
 	want.Key = key
 	attempt, err := a.payer.Pay(r.Context(), want)
 	if err != nil {
+		a.tellDeclined(want, err)
 		return reply{}, err
 	}
 	row, payload := attempt.Payment(), attempt.Payload()
@@ -45,6 +47,22 @@ func (a *API) pay(r *http.Request, key pay.Key) (reply, error) {
 	}
 	failpoint.Here(failpoint.APIAnswering)
 	return reply{status: http.StatusOK, body: result, finish: attempt.Finish}, nil
+}
+
+// tellDeclined tells of a payment that was refused, in the words of the answer.
+func (a *API) tellDeclined(want pay.Request, err error) {
+	if a.declined == nil {
+		return
+	}
+	_, body, _ := a.problemFor(err)
+	d := pay.Decline{
+		Reason: cmp.Or(body.Rule, string(pay.Code(err)), "internal"), Detail: cmp.Or(body.Detail, body.Error),
+		KeyID: want.Key.ID, Task: want.Task, Host: pay.RecordedHost(want.URL), Price: pay.PriceOf(err),
+	}
+	if body.Payment != nil {
+		d.Payment = body.Payment.ID
+	}
+	a.declined(d)
 }
 
 // payRequest reads the body, and checks the challenge before the other fields.

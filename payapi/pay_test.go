@@ -399,3 +399,28 @@ func TestPayManyFieldsOfFacilitator(t *testing.T) {
 		t.Error(fmt.Sprint(a.body))
 	}
 }
+
+// The API tells of a payment that it refuses, in the words of its answer.
+func TestDeclinedIsTold(t *testing.T) {
+	t.Parallel()
+	told := make(chan pay.Decline, 1)
+	w := newWorld(t, func(s *setup) { s.api.Declined = func(d pay.Decline) { told <- d } })
+	most := x402.NewAmount(100)
+	k, secret, err := w.books.CreateKey(t.Context(), books.KeyRequest{Policy: &pay.Policy{MaxPayment: pay.CapOf(most)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.call("POST", "/wallets", secret, nil).is(201, "")
+	body := order(101)
+	body["task"], body["requestUrl"] = "nightly", "https://api.example.com:8443/x?token=t0ken"
+	a := w.call("POST", "/v1/pay", secret, body).is(402, "Payment refused by policy")
+	d := <-told
+	if d.Reason != "per-payment" || d.Detail != a.text("detail") || d.KeyID != k.ID || d.Task != "nightly" || d.Host != "api.example.com:8443" ||
+		d.Price == nil || d.Price.String() != "101" {
+		t.Errorf("%+v", d)
+	}
+	w.call("POST", "/v1/pay", secret, order(100)).is(200, "")
+	if len(told) > 0 {
+		t.Errorf("%+v", <-told)
+	}
+}

@@ -54,7 +54,7 @@ func label(h http.Header, p *pay.Payment) {
 // call found it, nil for a new one.
 func (t *Transport) withhold(req *http.Request, resp *http.Response, p, earlier *pay.Payment, what string, more ...any) {
 	reason, text := withheld(p, earlier)
-	t.observer.Declined(reason)
+	t.tellDeclined(req, reason, text, nil, p)
 	t.log.WarnContext(req.Context(), what, append(more, "payment", p.ID, "host", req.URL.Host, "reason", reason)...)
 	t.withholdChallenge(req, resp, p, reason, text)
 }

@@ -47,7 +47,7 @@ func (t *Transport) declineForeign(req *http.Request, resp *http.Response) (*htt
 	if seen := asksFor(resp.Header); seen != "" {
 		e.Detail += ": it asks for " + seen
 	}
-	t.observer.Declined(e.Reason)
+	t.tellDeclined(req, e.Reason, e.Detail, nil, nil)
 	e.Detail = printable(e.Detail)
 	t.logDeclined(req, e, nil)
 	mark(req, resp.Header, e.Reason, e.Detail, notPaid+e.Detail)

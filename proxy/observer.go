@@ -3,6 +3,8 @@ package proxy
 import (
 	"context"
 	"net/http"
+
+	"github.com/purserpay/purser/pay"
 )
 
 // Results of a request, for [Observer.Answered].
@@ -23,8 +25,8 @@ type Observer interface {
 	// Answered hears one of the Result words for every request, and for every attempt at one
 	// where something in front of the door makes several.
 	Answered(result string)
-	// Declined hears the reason of every 402 that was not paid.
-	Declined(reason string)
+	// Declined hears of every 402 that was not paid.
+	Declined(d pay.Decline)
 	// Refused hears the reason of every proxy request that purser answered itself with a refusal.
 	Refused(reason string)
 	// Tunnels hears how many tunnels are open more, or less, than before.
@@ -46,7 +48,7 @@ func Unobserved() Observer { return unobserved{} }
 type unobserved struct{}
 
 func (unobserved) Answered(string)                        {}
-func (unobserved) Declined(string)                        {}
+func (unobserved) Declined(pay.Decline)                   {}
 func (unobserved) Refused(string)                         {}
 func (unobserved) Tunnels(int)                            {}
 func (unobserved) Spooled(int64, int64, int)              {}

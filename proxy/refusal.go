@@ -9,12 +9,13 @@ import (
 
 	"github.com/purserpay/purser/internal/admission"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/x402"
 )
 
 // decline hands the seller's 402 on, with the reason why it was not paid.
 func (t *Transport) decline(req *http.Request, resp *http.Response, reason string, cause error) (*http.Response, string, error) {
-	t.observer.Declined(reason)
 	why := t.explain(reason, cause)
+	t.tellDeclined(req, reason, why.Detail, pay.PriceOf(cause), nil)
 	if !why.resets.IsZero() {
 		resp.Header.Set("Retry-After", strconv.Itoa(max(1, int(math.Ceil(why.resets.Sub(t.now()).Seconds())))))
 	}
@@ -32,7 +33,7 @@ func (t *Transport) refuse(req *http.Request, resp *http.Response, err error) (*
 		if reason == DeclinedOverloaded || reason == DeclinedSpool {
 			level = slog.LevelWarn
 		}
-		t.observer.Declined(reason)
+		t.tellDeclined(req, reason, text, nil, held)
 		t.log.Log(req.Context(), level, "402 not paid", "key", callOf(req.Context()).Key.ID, "host", req.URL.Host, "reason", reason, "error", err)
 		closeBody(resp)
 		out := OwnResponse(req, http.StatusServiceUnavailable, reason, text)
@@ -41,12 +42,28 @@ func (t *Transport) refuse(req *http.Request, resp *http.Response, err error) (*
 	}
 	if held != nil {
 		req = req.WithContext(pay.WithPayment(req.Context(), held.ID))
-		t.observer.Declined(reason)
+		text := heldWords(held, err)
+		t.tellDeclined(req, reason, text, nil, held)
 		t.logDeclined(req, t.explain(reason, err), err)
-		t.withholdChallenge(req, resp, held, reason, heldWords(held, err))
+		t.withholdChallenge(req, resp, held, reason, text)
 		return resp, ResultDeclined, nil
 	}
 	return t.decline(req, resp, reason, err)
+}
+
+// tellDeclined tells the observer of a 402 that is not paid, or not answered. held is the payment that the
+// call has made or repeats, nil without one.
+func (t *Transport) tellDeclined(req *http.Request, reason, detail string, price *x402.Amount, held *pay.Payment) {
+	call := callOf(req.Context())
+	d := pay.Decline{
+		Reason: reason, Detail: printable(detail), KeyID: call.Key.ID, Task: call.Task,
+		Host: pay.RecordedHost(req.URL.Scheme + "://" + req.URL.Host), Price: price,
+	}
+	if held != nil {
+		amount := held.Moved()
+		d.Payment, d.Price = held.ID, &amount
+	}
+	t.observer.Declined(d)
 }
 
 func (t *Transport) logDeclined(req *http.Request, why Explanation, cause error) {

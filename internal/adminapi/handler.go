@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/internal/books"
+	"github.com/purserpay/purser/internal/feed"
 	"github.com/purserpay/purser/internal/handover"
 	"github.com/purserpay/purser/internal/operatorkeys"
 	"github.com/purserpay/purser/internal/strictjson"
@@ -58,6 +59,7 @@ type Purser struct {
 	Registration   func() *RegistrationStatus
 	Declined       func(now time.Time) map[string]int              // 402s of the last hour that were not paid, by reason; nil: not counted
 	Quotas         func(ctx context.Context) (*QuotaStatus, error) // nil if there are none
+	Feed           *feed.Feed                                      // of what happens
 	// Copy copies the database while it is in use, as a backup if there is a mark.
 	ConfiguredKeys func() []ConfiguredKey
 	Copy           func(ctx context.Context, mark *Mark) (Copy, error)
@@ -135,6 +137,7 @@ func (h *Handler) Routes() []Route {
 		"/purser/wallets/{id}/keys":       {http.MethodGet: h.ask((*Purser).walletKeys)},
 		"/purser/wallets/{id}/share":      {http.MethodPost: tell(h, (*Purser).shareWallet)},
 		"/purser/wallets/{id}/unshare":    {http.MethodPost: tell(h, (*Purser).unshareWallet)},
+		"/purser/tail":                    {http.MethodGet: h.tail},
 		"/purser/spend":                   {http.MethodGet: h.ask((*Purser).spend)},
 		"/purser/organizations":           {http.MethodGet: h.ask((*Purser).organizations), http.MethodPost: tell(h, (*Purser).prepare)},
 		"/purser/organizations/{id}/plan": {http.MethodPut: tell(h, (*Purser).setPlan)},

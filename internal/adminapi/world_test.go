@@ -21,6 +21,7 @@ import (
 	"github.com/purserpay/purser/internal/adminapi"
 	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/internal/cli/clitest"
+	"github.com/purserpay/purser/internal/feed"
 	"github.com/purserpay/purser/internal/operatorkeys"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/pay/memory"
@@ -94,8 +95,8 @@ func newWorldIn(t *testing.T, change ...func(*pay.Options)) *world {
 		ProxyURL: func() string { return "" }, Root: func() []byte { return nil },
 		Registration:   func() *adminapi.RegistrationStatus { return &adminapi.RegistrationStatus{Open: true} },
 		Quotas:         func(context.Context) (*adminapi.QuotaStatus, error) { return nil, nil },
-		ConfiguredKeys: func() []adminapi.ConfiguredKey { return w.configured },
-		Enter:          func() error { return nil }, Leave: func() {},
+		ConfiguredKeys: func() []adminapi.ConfiguredKey { return w.configured }, Feed: feed.New(),
+		Enter: func() error { return nil }, Leave: func() {},
 	}
 	handler := &adminapi.Handler{
 		Version: "v1", Serving: func() *adminapi.Purser { return w.Purser },

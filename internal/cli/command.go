@@ -44,6 +44,7 @@ func (env *Env) commands() []Command {
 		{"quote", "URL [flags]", "Asks what a request would cost, and whether purser would pay", quoteHelp, env.quoteCommand},
 		{"mcp", "[flags]", "Serves a running purser to agents, as tools of the Model Context Protocol", mcpHelp, env.mcpCommand},
 		{"spend", "[flags]", "Lists what was spent", spendHelp, env.spendCommand},
+		{"tail", "[flags]", "Shows payments and declines as they come", tailHelp, env.tailCommand},
 		{"init", "[flags]", "Sets purser up in this folder: configuration, first key and wallet", initHelp, env.initCommand},
 		{"organizations", "[flags]", "Lists organizations, or moves one to another plan", organizationsHelp, env.organizationsCommand},
 		{"check", "[FILE] [flags]", "Checks the database of a purser, or a backup", checkHelp, env.checkCommand},

@@ -3,11 +3,13 @@ package metrics
 import (
 	"time"
 
+	"github.com/purserpay/purser/internal/feed"
 	"github.com/purserpay/purser/pay"
 )
 
 // Observer counts what happens to payments, and tells events of it.
 type Observer struct {
+	Feed *feed.Feed // gets each new state
 	// Tell hears each change of a payment; it may be nil.
 	Tell func(p *pay.Payment, was pay.State, v pay.Verdict)
 }
@@ -37,6 +39,7 @@ func (o Observer) Changed(p *pay.Payment, was pay.State, v pay.Verdict) {
 	network, settlement := p.Terms.Network, string(p.Terms.Settlement)
 	outcome := outcomeOf(was, v)
 	if outcome != "" {
+		o.Feed.Add(feed.Of(p, outcome))
 		Process.Outcomes.WithLabelValues(outcome, network, settlement).Inc()
 	}
 	if outcome == string(pay.VerdictSettled) {
@@ -53,6 +56,7 @@ func (o Observer) Contradicted(*pay.Payment) { Process.Contradicted.Inc() }
 
 // Began implements [pay.Observer].
 func (o Observer) Began(p *pay.Payment) {
+	o.Feed.Add(feed.Of(p, string(pay.Open)))
 	Process.Begun.WithLabelValues(string(p.Door), p.Terms.Network, string(p.Terms.Settlement)).Inc()
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/purserpay/purser/internal/feed"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -33,7 +34,7 @@ func TestOutcomeLabels(t *testing.T) {
 
 func TestRefusalLabelsAreBounded(t *testing.T) {
 	t.Parallel()
-	o := Observer{}
+	o := Observer{Feed: feed.New()}
 	for i := range 50 {
 		o.Refused(pay.DoorAPI, fmt.Sprint("made-up-", i))
 	}
