@@ -16,6 +16,7 @@ type Status struct {
 	Version      string              `json:"version"`
 	Since        time.Time           `json:"since,omitzero"` // when the store was opened
 	Process      int                 `json:"pid"`
+	Proxy        string              `json:"proxy,omitempty"`              // its URL for programs on this machine
 	Store        *StoreStatus        `json:"store,omitempty"`              // nil until the store is open
 	Health       *HealthStatus       `json:"health,omitempty"`             // nil until the store is open
 	Quotas       *QuotaStatus        `json:"quotas,omitempty"`             // where they are asked for and keys have some
@@ -68,7 +69,7 @@ func (h *Handler) status(w http.ResponseWriter, r *http.Request) error {
 	}
 	health := p.Payer.Health(r.Context())
 	s := Status{
-		Version: h.Version, Process: os.Getpid(), Since: p.Since, OK: health.OK, Reconcile: newReconcileStatus(health.Reconciling), Registration: p.Registration(),
+		Version: h.Version, Process: os.Getpid(), Since: p.Since, Proxy: p.ProxyURL(), OK: health.OK, Reconcile: newReconcileStatus(health.Reconciling), Registration: p.Registration(),
 		Paused: shownPause(health.Paused), Store: &StoreStatus{Kind: health.StoreKind, Path: p.Place, World: world},
 		Health: &HealthStatus{
 			Store: probeText(health.Store), Facilitator: probeText(health.Facilitator), RPC: probeText(health.RPC),

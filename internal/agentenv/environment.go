@@ -30,6 +30,9 @@ type Options struct {
 	// SystemRoots lists files that may hold the system's roots. The first that exists counts.
 	// Default: the usual paths.
 	SystemRoots []string
+	// SystemWgetrcs lists files that may hold the system's settings of wget, and NPMConfigs those of npm.
+	// The first that exists counts. Default: the usual paths.
+	SystemWgetrcs, NPMConfigs []string
 }
 
 // Variable holds one variable and its value.
@@ -41,7 +44,7 @@ type Environment struct {
 	Warnings  []string
 }
 
-var proxyNames = []string{"HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"}
+var proxyNames = []string{"HTTP_PROXY", "HTTPS_PROXY", "WS_PROXY", "WSS_PROXY", "http_proxy", "https_proxy", "ws_proxy", "wss_proxy"}
 
 // Names lists all variables that an Environment may set.
 func Names() []string {
@@ -49,7 +52,8 @@ func Names() []string {
 	for _, b := range bundles {
 		names = append(names, b.name)
 	}
-	return append(names, javaOptions)
+	names = append(names, wgetVariable, phpVariable)
+	return append(append(names, npmVariables...), javaOptions)
 }
 
 // New builds an environment, and writes the files that it names.
@@ -80,6 +84,12 @@ func New(o Options) (Environment, error) {
 
 func (e *Environment) set(name, value string) {
 	e.Variables = append(e.Variables, Variable{Name: name, Value: value})
+}
+
+// value returns a variable that was set.
+func (e *Environment) value(name string) string {
+	i := slices.IndexFunc(e.Variables, func(v Variable) bool { return v.Name == name })
+	return e.Variables[i].Value
 }
 
 func (e *Environment) warn(text string) {

@@ -54,7 +54,7 @@ func options(t *testing.T, system []byte, environ ...string) Options {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := Options{Proxy: proxy, Key: "pk_1", Task: "exec", Environ: environ, Dir: t.TempDir(), SystemRoots: []string{}}
+	o := Options{Proxy: proxy, Key: "pk_1", Task: "exec", Environ: environ, Dir: t.TempDir(), SystemRoots: []string{}, SystemWgetrcs: []string{}, NPMConfigs: []string{}}
 	if system != nil {
 		o.SystemRoots = []string{"/nowhere", file(t, system)}
 	}
@@ -207,7 +207,7 @@ func TestRoots(t *testing.T) {
 		t.Errorf("nested: %v, want %v; %q, %v", second.Variables, first.Variables, second.Warnings, err)
 	}
 	left, err := os.ReadDir(o.Dir)
-	if err != nil || len(left) != 3 {
+	if err != nil || len(left) != 5 {
 		t.Errorf("files %v, %v", left, err)
 	}
 

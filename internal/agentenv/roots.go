@@ -2,6 +2,7 @@ package agentenv
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 )
@@ -71,6 +72,11 @@ func (e *Environment) setRoots(o Options, old map[string]string) (trust string, 
 			return "", err
 		}
 		e.set(b.name, path)
+	}
+	if err := errors.Join(
+		e.setWget(files, o, old, base), e.setPHP(files, e.value("SSL_CERT_FILE"), old[phpVariable]), e.setNPM(files, o, old),
+	); err != nil {
+		return "", err
 	}
 	return files.trustStore(addRoot(base, o.Root))
 }

@@ -42,7 +42,7 @@ func newAccessFlags(c *cobra.Command, task string) *accessFlags {
 	c.Flags().StringVar(&f.task, "task", task,
 		"label of the budget that payments fall under: 1 to 64 characters of A-Z a-z 0-9 . _ -")
 	c.Flags().StringVar(&f.proxy, "proxy", "", "URL of the proxy (default: as purser says; with a key of yours "+
-		"http://PURSER_BIND:PURSER_PORT, else http://"+DefaultBind+":"+DefaultPort+")")
+		"http://PURSER_BIND:PURSER_PORT if one is set, else as purser says, else http://"+DefaultBind+":"+DefaultPort+")")
 	adminFlag(c)
 	return f
 }
@@ -77,10 +77,10 @@ func (env *Env) findAccess(ctx context.Context, c *cobra.Command, f *accessFlags
 		if err != nil {
 			return a, fmt.Errorf("--key-file: %w", err)
 		}
-		err = a.withKey(ctx, env, "key-file", text)
+		err = a.withKey(ctx, c, env, "key-file", text)
 		return a, err
 	case key:
-		err = a.withKey(ctx, env, "key", f.key)
+		err = a.withKey(ctx, c, env, "key", f.key)
 	default:
 		err = a.withExecKey(ctx, c, env)
 	}
@@ -99,12 +99,12 @@ func (env *Env) readKeyFile(path string) (string, error) {
 }
 
 // withKey needs nothing but the proxy. The flag is the one that names the key.
-func (a *access) withKey(ctx context.Context, env *Env, flag, key string) (err error) {
+func (a *access) withKey(ctx context.Context, c *cobra.Command, env *Env, flag, key string) (err error) {
 	if !pay.ValidSecret(key) {
 		return fmt.Errorf("--%s is not an API key: 8 to 256 characters of A-Z a-z 0-9 . _ ~ + / = -", flag)
 	}
 	if a.proxy == nil {
-		if a.proxy, err = env.defaultProxyURL(); err != nil {
+		if a.proxy, err = env.likelyProxyURL(ctx, c); err != nil {
 			return err
 		}
 	}
@@ -159,6 +159,18 @@ func parseProxyURL(text string) (*url.URL, error) {
 		return nil, fmt.Errorf("--proxy %q is not a URL such as http://127.0.0.1:8402", text)
 	}
 	return &url.URL{Scheme: u.Scheme, Host: u.Host}, nil
+}
+
+// likelyProxyURL returns the proxy's URL that the variables name, else the one of the purser that runs
+// here. Other users cannot ask that one, and get the default.
+func (env *Env) likelyProxyURL(ctx context.Context, c *cobra.Command) (*url.URL, error) {
+	if env.Getenv("PURSER_BIND") == "" && env.Getenv("PURSER_PORT") == "" {
+		var s adminapi.Status
+		if client, err := env.adminOf(c); err == nil && client.call(ctx, http.MethodGet, "/purser/status", nil, &s) == nil && s.Proxy != "" {
+			return parseProxyURL(s.Proxy)
+		}
+	}
+	return env.defaultProxyURL()
 }
 
 // defaultProxyURL returns the proxy's URL in the shipped Caddyfile.

@@ -22,7 +22,7 @@ certificate to trust; it need not know purser.
 
 Without --key, purser's exec key pays: purser makes it when it is first used,
 with a wallet whose address is printed while there is no money in it. That needs
-purser's admin endpoint. With --key or --key-file nothing but the proxy is asked.
+purser's admin endpoint. With --key or --key-file the proxy is enough.
 
 What the program may spend are the limits of the key; see 'purser limits'. The
 task label divides them further, and is in the list of what was spent.
@@ -31,9 +31,9 @@ task label divides them further, and is in the list of what was spent.
     $ purser exec --task nightly python3 agent.py
     $ purser exec --key-file agent.key --proxy http://10.0.0.5:8402 -- node agent.mjs
 
-curl, git, Python, Node (22.21, or 24 and newer, and for node:http 24.5), Go, Ruby,
-Deno, cargo and whatever else heeds HTTPS_PROXY and SSL_CERT_FILE work as they
-are. An older Node goes past the proxy, so nothing is paid, and purser says so. Java is told the proxy
+curl, wget, git, Python, Node (22.21, or 24 and newer, and for node:http 24.5), npm, Go,
+Ruby, PHP's curl, Deno, cargo and whatever else heeds HTTPS_PROXY and SSL_CERT_FILE work as
+they are. An older Node goes past the proxy, so nothing is paid, and purser says so. Java is told the proxy
 and a trust store, but has no option for the proxy's credentials: give it an
 Authenticator, or let purser serve local programs without a key
 (PURSER_STANDIN=loopback). A program that runs as the user who runs purser can
@@ -150,8 +150,8 @@ for a shell to evaluate. What they name stays as long as the shell does.
     $ purser env --shell powershell | Out-String | Invoke-Expression
 
 To undo it, leave the shell, or unset what was set. JAVA_TOOL_OPTIONS, NO_PROXY
-and variables that name certificates keep what was in them, so set those again
-that had a value before:
+and variables that name certificates or settings keep what was in them, so set those
+again that had a value before:
 
     $ unset ` + strings.Join(agentenv.Names(), " ") + `
 

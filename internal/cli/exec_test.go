@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -84,5 +85,43 @@ func TestExecDoesNotWaitForEver(t *testing.T) {
 	o := clitest.Line{AskTime: 100 * time.Millisecond}.Run(t, "exec", "--key", "pk_12345678", "--proxy", silent.URL, "true")
 	if o.Status != 125 || !strings.Contains(o.Stderr, silent.URL) || !strings.Contains(o.Stderr, "exceeded") {
 		t.Errorf("%+v", o)
+	}
+}
+
+// With a key of its own, too, exec finds the purser that runs here, on whatever port. Variables count for
+// more, and without an answer there is the default.
+func TestExecFindsTheProxy(t *testing.T) {
+	t.Parallel()
+	at := func(handler http.HandlerFunc) *httptest.Server {
+		s := httptest.NewServer(handler)
+		t.Cleanup(s.Close)
+		return s
+	}
+	running, named := at(http.NotFound), at(http.NotFound) // proxies that do not intercept
+	admin := at(func(rw http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet || r.URL.Path != "/purser/status" {
+			t.Errorf("asked for %s %s", r.Method, r.URL)
+		}
+		_, _ = io.WriteString(rw, `{"ok":true,"proxy":"`+running.URL+`"}`)
+	})
+	host := strings.TrimPrefix
+	where := "PURSER_ADMIN=" + host(admin.URL, "http://")
+	exec := []string{"exec", "--key", "pk_12345678", "sh", "-c", `test "$https_proxy" = "http://pk_12345678:exec@$1"`, "sh"}
+	for _, c := range []struct {
+		environ []string
+		want    string
+	}{
+		{[]string{where}, host(running.URL, "http://")},
+		{[]string{where, "PURSER_PORT=" + host(named.URL, "http://127.0.0.1:")}, host(named.URL, "http://")},
+	} {
+		if o := clitest.Run(t, c.environ, append(exec, c.want)...); o.Status != 0 || o.Stderr != "" {
+			t.Errorf("%q: %d, %q", c.environ, o.Status, o.Stderr)
+		}
+	}
+	for _, admin := range []string{"127.0.0.1:1", "off", "unix//nowhere/purser.sock"} {
+		o := clitest.Run(t, []string{"PURSER_ADMIN=" + admin}, append(exec, "127.0.0.1:8402")...)
+		if o.Status != 0 && !strings.Contains(o.Stderr, "no answer from purser at http://127.0.0.1:8402") {
+			t.Errorf("%s: %d, %q", admin, o.Status, o.Stderr)
+		}
 	}
 }

@@ -121,6 +121,7 @@ func New(o Options) (*Proxy, error) {
 // ServeHTTP answers CONNECT and absolute-form requests. An absolute-form request for purser itself
 // becomes an ordinary one and goes to next, as does anything that is not proxy traffic.
 func (f *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	r = withoutSocketScheme(r)
 	switch {
 	case r.Method == http.MethodConnect:
 		w.Header().Del("Server")
@@ -178,6 +179,19 @@ func (f *Proxy) Close(ctx context.Context) error {
 // asked for over TLS is not served without.
 func (f *Proxy) isOwn(u *url.URL) bool {
 	return strings.EqualFold(u.Scheme, "http") && f.own(strings.ToLower(u.Host))
+}
+
+// withoutSocketScheme returns a request for a ws:// or wss:// URL as one for http:// or https://, which is
+// the same on the wire. Some clients of WebSockets send those to a proxy.
+func withoutSocketScheme(r *http.Request) *http.Request {
+	plain := map[string]string{"ws": "http", "wss": "https"}[strings.ToLower(r.URL.Scheme)]
+	if plain == "" {
+		return r
+	}
+	out := r.WithContext(r.Context())
+	u := *r.URL
+	u.Scheme, out.URL = plain, &u
+	return out
 }
 
 // originForm returns an absolute-form request as it would have come without a proxy. Its

@@ -97,7 +97,7 @@ func (f *Proxy) checkAbsolute(r *http.Request) *refusal {
 	case scheme == "https" && !f.interception.opens(host):
 		return badRequest("This proxy does not fetch https:// URLs for its clients: use CONNECT, as HTTPS_PROXY makes clients do")
 	case scheme != "http" && scheme != "https":
-		return badRequest("Only http:// and https:// URLs can be requested in absolute form")
+		return badRequest("Only http://, https://, ws:// and wss:// URLs can be requested in absolute form")
 	case u.User != nil:
 		return badRequest("A URL with credentials cannot be relayed")
 	case u.Host == "" || u.Opaque != "":

@@ -13,6 +13,7 @@ func (f *Proxy) serveInside(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler)
 	}
 	defer s.leave()
+	r = withoutSocketScheme(r)
 	var who caller
 	no := f.checkInside(s, r)
 	if no == nil {
