@@ -8,7 +8,7 @@ COMMIT   ?= $(shell git rev-parse HEAD 2>/dev/null)
 LDFLAGS  := -X github.com/purserpay/purser/caddymodule.buildVersion=$(VERSION) -X github.com/purserpay/purser/caddymodule.buildCommit=$(COMMIT)
 GOTEST   := $(GO) test -race -timeout 15m
 
-.PHONY: help build sandbox test test-go test-e2e test-ship test-python test-typescript test-runtimes e2e-deps kills soak flood release xcaddy licences sbom image openapi api-fuzz observe dashboard dashboard-scale lint lint-python lint-typescript fmt fuzz bench bench-go contracts contracts-check tools helm clean
+.PHONY: help build sandbox test test-go test-e2e test-ship test-python test-typescript test-runtimes e2e-deps kills soak flood release dist xcaddy licences sbom image openapi api-fuzz observe dashboard dashboard-scale lint lint-python lint-typescript fmt fuzz bench bench-go contracts contracts-check tools helm nfpm clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,6 +25,9 @@ sandbox: ## a whole paid world in one process, offline; prints commands to try
 
 release: ## bin/release/purser: static and reproducible
 	VERSION='$(VERSION)' COMMIT='$(COMMIT)' deploy/release.sh $(BIN)/release/purser
+
+dist: tools nfpm ## bin/dist: archives for six platforms, .deb, .rpm, bills of materials, Homebrew formula, install.sh, checksums
+	VERSION='$(VERSION)' COMMIT='$(COMMIT)' deploy/dist.sh $(BIN)/dist
 
 xcaddy: tools ## bin/xcaddy/purser, built with xcaddy from this checkout
 	@mkdir -p $(BIN)/xcaddy
@@ -57,8 +60,8 @@ test-go: ## unit, property and integration tests
 test-e2e: e2e-deps build $(BIN)/purser-failpoints ## purser against the official packages, real clients, faults, kills and load
 	$(call timed,$(E2E) $(GO) test -p 1 -count=1 -timeout 15m $$($(GO) list ./e2e/... | grep -v -e /e2e/ship -e /e2e/faults); $(E2E) $(GOTEST) -count=1 ./e2e/faults)
 
-test-ship: tools helm ## what is shipped: release, image, chart, manifests, xcaddy, licences; .ci/run does it when their inputs changed
-	$(call timed,$(GO) test -count=1 -timeout 30m ./e2e/ship)
+test-ship: tools helm nfpm ## what is shipped: release, archives, packages, install.sh, image, chart, xcaddy, licences; .ci/run does it when their inputs changed
+	$(call timed,$(GO) test -count=1 -timeout 60m ./e2e/ship)
 
 E2E := PURSER_BIN=$(CURDIR)/$(BIN)/purser PURSER_SANDBOX_BIN=$(CURDIR)/$(BIN)/purser-sandbox PURSER_FAILPOINTS_BIN=$(CURDIR)/$(BIN)/purser-failpoints
 
@@ -159,6 +162,11 @@ helm: $(TOOLS)/helm ## tools/bin/helm, which checks the chart
 
 $(TOOLS)/helm: tools/helm/go.mod tools/helm/go.sum
 	cd tools/helm && GOFLAGS=-mod=mod $(GO) build -o ../bin/helm helm.sh/helm/v3/cmd/helm
+
+nfpm: $(TOOLS)/nfpm ## tools/bin/nfpm, which makes the .deb and the .rpm
+
+$(TOOLS)/nfpm: tools/nfpm/go.mod tools/nfpm/go.sum
+	cd tools/nfpm && GOFLAGS=-mod=mod $(GO) build -o ../bin/nfpm github.com/goreleaser/nfpm/v2/cmd/nfpm
 
 tools: $(TOOLS)/.done
 

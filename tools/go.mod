@@ -6,6 +6,7 @@ tool (
 	github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod
 	github.com/caddyserver/xcaddy/cmd/xcaddy
 	github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+	github.com/purserpay/purser/tools/archive
 	github.com/purserpay/purser/tools/compose
 	github.com/purserpay/purser/tools/licences
 	github.com/purserpay/purser/tools/manifests

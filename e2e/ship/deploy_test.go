@@ -16,6 +16,11 @@ import (
 // Scripts are read by whatever /bin/sh is.
 func TestScripts(t *testing.T) {
 	scripts, err := filepath.Glob(filepath.Join(process.Root(), "deploy", "*.sh"))
+	if err == nil {
+		var more []string
+		more, err = filepath.Glob(filepath.Join(process.Root(), "deploy", "packages", "*.sh"))
+		scripts = append(scripts, more...)
+	}
 	if err != nil || len(scripts) == 0 {
 		t.Fatalf("%d scripts, %v", len(scripts), err)
 	}

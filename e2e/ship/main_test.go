@@ -88,6 +88,9 @@ func TestMain(m *testing.M) {
 	if release.path != "" && os.Getenv("PURSER_RELEASE_BIN") == "" {
 		_ = os.RemoveAll(filepath.Dir(release.path))
 	}
+	if dist.path != "" {
+		_ = os.RemoveAll(dist.path)
+	}
 	for _, path := range tools.built {
 		_ = os.RemoveAll(filepath.Dir(path))
 	}
