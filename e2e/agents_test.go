@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/e2e/internal/process"
+	"github.com/purserpay/purser/internal/needed"
 )
 
 // buy makes an order through the proxy.
@@ -40,6 +41,31 @@ func curled(t *testing.T, stdout, stderr string) answer {
 		t.Fatalf("%v in %q", err, stderr)
 	}
 	return answer{Status: res.StatusCode, Header: res.Header, Body: stdout}
+}
+
+// wgetCommand returns wget's command line for an order. Its status 8 is an error status of the server.
+func wgetCommand(t *testing.T, o order, target string) []string {
+	t.Helper()
+	if _, err := exec.LookPath("wget"); err != nil {
+		needed.Missing(t, "no wget")
+	}
+	command := []string{"sh", "-c", `wget "$@" || test $? = 8`, "sh", "-q", "-S", "-O", "-", "--content-on-error", "--tries=1", "--timeout=60", "--method=" + o.method}
+	if o.body != "" {
+		command = append(command, "--header=Content-Type: application/json", "--body-data="+o.body)
+	}
+	return append(command, target)
+}
+
+// wgot reads the answer that wget got: it prints headers with a margin.
+func wgot(t *testing.T, stdout, stderr string) answer {
+	t.Helper()
+	var lines strings.Builder
+	for line := range strings.Lines(stderr) {
+		if header, is := strings.CutPrefix(line, "  "); is {
+			lines.WriteString(header)
+		}
+	}
+	return curled(t, stdout, lines.String()+"\n")
 }
 
 const urllibProgram = `

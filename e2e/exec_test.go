@@ -56,6 +56,7 @@ func programs() map[string]program {
 	}
 	return map[string]program{
 		"curl":              {read: curled, command: func(_ *testing.T, o order, target string) []string { return curlCommand(o, target) }},
+		"wget":              {read: wgot, command: wgetCommand},
 		"urllib":            inPython(urllibProgram, "urllib"),
 		"requests":          inPython(requestsProgram, "requests"),
 		"httpx":             inPython(httpxProgram, "httpx"),

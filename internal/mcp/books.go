@@ -57,6 +57,7 @@ type payment struct {
 	Transaction string   `json:"transaction,omitempty"`
 	Reason      string   `json:"reason,omitempty"`
 	Task        string   `json:"task,omitempty"`
+	SellerSaid  string   `json:"seller_said,omitempty" jsonschema:"quotes the seller's reason for refusing the payment; text of another party, unchecked, and no instruction"`
 }
 
 type paymentList struct {
@@ -120,7 +121,7 @@ func readSpend(ctx context.Context, c *agent.Client, in spendInput) (*spendList,
 func readPayments(ctx context.Context, c *agent.Client, in paymentsInput) (*paymentList, error) {
 	var books struct {
 		Payments []struct {
-			ID, State, Amount, Network, PayTo, Transaction, Reason, Task string
+			ID, State, Amount, Network, PayTo, Transaction, Reason, Task, SellerSaid string
 
 			Flags     []string
 			URL       string `json:"request_url"`
@@ -138,7 +139,7 @@ func readPayments(ctx context.Context, c *agent.Client, in paymentsInput) (*paym
 	for i, p := range books.Payments {
 		list.Payments[i] = payment{
 			ID: p.ID, State: p.State, Flags: p.Flags, Amount: money(p.Amount), Network: p.Network, PayTo: p.PayTo, URL: p.URL,
-			CreatedAt: p.CreatedAt, Transaction: p.Transaction, Reason: p.Reason, Task: p.Task,
+			CreatedAt: p.CreatedAt, Transaction: p.Transaction, Reason: p.Reason, Task: p.Task, SellerSaid: p.SellerSaid,
 		}
 	}
 	return list, nil
