@@ -1,11 +1,13 @@
 package caddymodule
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
 	"net/netip"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -79,7 +81,7 @@ func (t *tenant) admin() *adminapi.Purser {
 	return &adminapi.Purser{
 		Payer: t.payer, Books: t.books, Store: t.home.store, Place: t.home.place, Since: t.home.since, Declined: metrics.Process.Recent.Counts, Chain: t.chain, Networks: t.app.settings.networks,
 		Keys: t.app.keys(t.books), Log: t.log, MasterKeyPlace: t.app.settings.masterKeyPlace,
-		ProxyURL: func() string { return urlOf[*Proxy](t.app) }, Root: t.root, Registration: t.app.registrationStatus, Quotas: t.quotaStatus,
+		ProxyURL: func() string { return urlOf[*Proxy](t.app) }, DashboardURL: t.app.dashboardURL, DashboardLinks: t.home.links, Root: t.root, Registration: t.app.registrationStatus, Quotas: t.quotaStatus,
 		Feed: t.home.feed, ConfiguredKeys: t.app.configuredKeys, Rotator: rotator{t}, Copy: t.copyStore, BackupTaken: backupTaken, Enter: t.enter, Leave: t.leave,
 	}
 }
@@ -157,41 +159,23 @@ var (
 	_ adminapi.Copy     = storeCopy{}
 )
 
-// dashboardURL returns the dashboard's address for people on this machine, empty if there is none.
+// dashboardURL returns the dashboard's URL for people, "" if no site has one.
 func (a *App) dashboardURL() string {
-	if at := urlOf[*Dashboard](a); at != "" {
-		return at + "/dashboard"
-	}
-	return ""
-}
-
-// urlOf returns the URL of a door for programs on this machine: on loopback if it listens there. It
-// is empty if there is no address.
-func urlOf[D door](a *App) string {
-	var found netip.AddrPort
-	for _, d := range a.doors {
-		p, ok := d.(D)
-		if !ok {
-			continue
-		}
-		listeners, err := addrPorts(p.listen())
-		if err != nil {
-			continue
-		}
-		for _, l := range listeners {
-			switch {
-			case l.Addr() == netip.IPv6Unspecified():
-				l = netip.AddrPortFrom(netip.IPv6Loopback(), l.Port())
-			case l.Addr().IsUnspecified():
-				l = netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), l.Port())
-			}
-			if !found.IsValid() || l.Addr().IsLoopback() && !found.Addr().IsLoopback() {
-				found = l
-			}
-		}
-	}
-	if !found.IsValid() {
+	local := urlOf[*Dashboard](a)
+	if local == "" {
 		return ""
 	}
-	return "http://" + found.String()
+	return strings.TrimSuffix(cmp.Or(a.settings.publicURL, local), "/") + "/dashboard"
+}
+
+// urlOf returns the URL of a kind of door for programs on this machine: see adminapi.LocalURL.
+func urlOf[D door](a *App) string {
+	var listeners []netip.AddrPort
+	for _, d := range a.doors {
+		if _, is := d.(D); is {
+			of, _ := addrPorts(d.listen()) // Caddy has read them before
+			listeners = append(listeners, of...)
+		}
+	}
+	return adminapi.LocalURL(listeners)
 }

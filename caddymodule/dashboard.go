@@ -18,7 +18,7 @@ import (
 )
 
 // SignInOptions say who vouches for people who open the dashboard: any OpenID Connect
-// provider. Without an issuer, the dashboard is one page that explains how to set it up.
+// provider. Without an issuer, only the operator signs in, with `purser dashboard`.
 type SignInOptions struct {
 	// OIDCIssuer is the provider's issuer URL: https, or http on loopback. Default:
 	// {env.PURSER_OIDC_ISSUER}.
@@ -93,7 +93,7 @@ func (h *Dashboard) Provision(ctx caddy.Context) error { return h.attach(ctx, h)
 func (h *Dashboard) open(t *tenant) error {
 	s, log := h.app.settings, h.app.log.With("part", "dashboard")
 	o := s.sessionOptions()
-	o.Accounts, o.Logger, o.Peer = t.books, log, clientOf
+	o.Accounts, o.Logger, o.Peer, o.Links = t.books, log, clientOf, t.home.links
 	o.LoopbackOnly = h.loopback()
 	gate, err := session.New(o)
 	if err != nil {
@@ -105,6 +105,7 @@ func (h *Dashboard) open(t *tenant) error {
 	}
 	look := dashboard.Options{
 		Books: t.books, Payer: t.payer, Gate: gate, PublicURL: s.publicURL, UpgradeURL: s.upgradeURL, Version: Version(), Logger: log,
+		OperatorKeys: h.app.keys(t.books), Issuer: s.signIn.issuer,
 	}
 	if h.app.World == boltstore.Sandbox {
 		look.PlayMoney = true

@@ -11,6 +11,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/purserpay/purser/dashboard/session"
 	"github.com/purserpay/purser/internal/feed"
 	"github.com/purserpay/purser/internal/logs"
 )
@@ -50,6 +51,7 @@ type pooled struct {
 	logs     logs.Follower
 	events   *events
 	feed     *feed.Feed
+	links    *session.Links // survive a reload
 
 	turn     sync.Mutex // held while recovery changes hands
 	recovery *recovery  // nil while no tenant recovers; guarded by turn
@@ -76,7 +78,7 @@ func acquire(ctx context.Context, m StoreModule, place, settings string, o Store
 		if err != nil {
 			return nil, err
 		}
-		p.store, p.events, p.feed = store, newEvents(p.log), feed.New()
+		p.store, p.events, p.feed, p.links = store, newEvents(p.log), feed.New(), session.NewLinks(nil)
 		return p, nil
 	})
 	if err != nil {

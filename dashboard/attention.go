@@ -45,7 +45,7 @@ func (d *dashboard) attention(ctx context.Context, v visit) (groups []attention,
 			openLooked, func(p *pay.Payment) bool { return !p.Refused && !p.Unresolved && v.now.After(p.ValidBefore()) },
 		},
 	} {
-		list, err := d.Books.OrganizationPayments(ctx, v.org(), g.label, g.limit)
+		list, err := d.Books.PaymentsIn(ctx, v.scope(), g.label, g.limit)
 		if err != nil {
 			return nil, err
 		}

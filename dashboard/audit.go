@@ -21,6 +21,7 @@ const (
 )
 
 type auditPage struct {
+	Operator bool
 	Entries  []auditRow
 	Key      *link // whose changes these are; nil: all changes
 	NextPath string
@@ -38,35 +39,38 @@ var actions = map[pay.Action]string{
 	pay.ActionKeyResume: "Key resumed", pay.ActionKeyRevoke: "Key revoked", pay.ActionWalletCreate: "Wallet created", pay.ActionWalletDelete: "Wallet deleted",
 	pay.ActionKeyReissue: "Key reissued", pay.ActionWalletImport: "Wallet imported", pay.ActionWalletExport: "Wallet exported", pay.ActionWalletRestore: "Wallet restored",
 	pay.ActionWalletShare: "Wallet shared with the key", pay.ActionWalletUnshare: "Wallet taken back from the key", pay.ActionDeployment: "Wallet became the deployment's",
-	pay.ActionPlan: "Plan changed", pay.ActionPaymentResolve: "Payment resolved",
+	pay.ActionPlan: "Plan changed", pay.ActionPaymentResolve: "Payment resolved", pay.ActionPaymentCancel: "Payment canceled",
+	pay.ActionWalletWithdraw: "Money withdrawn", pay.ActionWalletApprove: "Permit2 approved", pay.ActionPauseAll: "Everything paused",
+	pay.ActionResumeAll: "Everything resumed", pay.ActionReconcileAccept: "Risk of a restore accepted", pay.ActionRPCTrust: "RPC trusted",
+	pay.ActionDataKeyRotate: "Data key rotated", pay.ActionMasterKeyRotate: "Master key rotated",
 }
 
 // audit serves GET /dashboard/audit. ?key= selects one key's changes. ?before= is the number of the
 // last entry on the previous page.
 func (d *dashboard) audit(r *http.Request, v visit) (answer, error) {
 	asked := r.URL.Query()
-	q := pay.AuditQuery{OrganizationID: v.org(), Limit: auditRows + 1}
+	q := pay.AuditQuery{Limit: auditRows + 1}
 	if text := asked.Get("before"); text != "" {
 		var err error
 		if q.Before, err = strconv.ParseUint(text, 10, 63); err != nil || q.Before == 0 {
 			return answer{}, errNotFound
 		}
 	}
-	var p auditPage
+	p := auditPage{Operator: v.operator()}
 	keyID := asked.Get("key")
 	if keyID != "" {
-		k, err := d.Books.OrganizationKey(r.Context(), v.org(), keyID)
+		k, err := d.Books.KeyIn(r.Context(), v.scope(), keyID)
 		if err != nil {
 			return answer{}, err
 		}
-		q.OrganizationID, q.KeyID = "", keyID
+		q.KeyID = keyID
 		p.Key = &link{label(k), keyPath(k.ID)}
 	}
-	list, err := d.Books.AuditEntries(r.Context(), q)
+	list, err := d.Books.AuditIn(r.Context(), v.scope(), q)
 	if err != nil {
 		return answer{}, err
 	}
-	keys, err := d.Books.OrganizationKeys(r.Context(), v.org())
+	keys, err := d.Books.KeysIn(r.Context(), v.scope())
 	if err != nil {
 		return answer{}, err
 	}
@@ -80,9 +84,7 @@ func (d *dashboard) audit(r *http.Request, v visit) (answer, error) {
 	}
 	named := names(keys)
 	for _, e := range list {
-		if e.OrganizationID == v.org() { // earlier entries of a linked key belong to its former owner
-			p.Entries = append(p.Entries, auditRowOf(e, v, named))
-		}
+		p.Entries = append(p.Entries, auditRowOf(e, v, named))
 	}
 	return answer{page: "audit", title: "Changes", nav: "/dashboard/settings", body: p}, nil
 }
@@ -93,6 +95,8 @@ func auditRowOf(e pay.AuditEntry, v visit, keys map[string]string) auditRow {
 		row.What = string(e.Action)
 	}
 	switch {
+	case v.operator():
+		row.By = cut(e.By.String(), maxName)
 	case e.By.Kind != pay.ActorAccount:
 		row.By = "the operator"
 	case e.By.ID == v.Account.ID:
@@ -109,6 +113,10 @@ func auditRowOf(e pay.AuditEntry, v visit, keys map[string]string) auditRow {
 		row.Of = link{Name: "Wallet " + tail(e.WalletID)}
 	case e.KeyID != "":
 		row.Of = link{keys[e.KeyID], keyPath(e.KeyID)}
+	case v.operator() && e.OrganizationID == "":
+		row.Of = link{Name: "purser"}
+	case v.operator():
+		row.Of = link{Name: "Organization " + tail(e.OrganizationID)}
 	default:
 		row.Of = link{Name: "Your organization"}
 	}

@@ -4,7 +4,7 @@
 //
 // Package session does sign-in and sessions. Package pay makes all decisions and changes; this
 // package only presents them. Visitors see only their own organization: an id of another
-// organization is answered like an unknown id.
+// organization is answered like an unknown id. Operators see all (see books.Scope).
 package dashboard
 
 import (
@@ -21,6 +21,7 @@ import (
 
 	"github.com/purserpay/purser/dashboard/session"
 	"github.com/purserpay/purser/internal/books"
+	"github.com/purserpay/purser/internal/operatorkeys"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -38,6 +39,10 @@ type Options struct {
 	// PublicURL is purser's address for people. Commands to copy contain it. Default: the address
 	// of the request.
 	PublicURL string
+	// OperatorKeys makes the wallets of keys that an operator makes.
+	OperatorKeys operatorkeys.Keys
+	// Issuer is the identity provider that signs people in, "" without one.
+	Issuer string
 	// UpgradeURL is a page that sells larger plans. Default: none; pages then say that the operator
 	// changes plans.
 	UpgradeURL string

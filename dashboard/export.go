@@ -36,7 +36,7 @@ func (d *dashboard) exportSpend(r *http.Request, v visit) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	keys, err := d.Books.OrganizationKeys(r.Context(), v.org())
+	keys, err := d.Books.KeysIn(r.Context(), v.scope())
 	if err != nil {
 		return answer{}, err
 	}
@@ -44,7 +44,7 @@ func (d *dashboard) exportSpend(r *http.Request, v visit) (answer, error) {
 	if err != nil {
 		return answer{}, err // an error page can still be sent
 	}
-	leave, err := d.throttle.enterExport(v.org())
+	leave, err := d.throttle.enterExport(v.scope().String())
 	if err != nil {
 		return answer{}, err
 	}
@@ -93,6 +93,13 @@ func (d *dashboard) stillIn(ctx context.Context, v visit) error {
 	if _, err := d.Books.Session(ctx, v.Session); err != nil {
 		return fmt.Errorf("looking at the session again: %w", err)
 	}
+	if v.operator() {
+		ended, err := d.Books.OperatorSessionsEnded(ctx)
+		if err == nil && !v.AuthTime.After(ended) {
+			err = pay.ErrSessionNotFound
+		}
+		return err
+	}
 	a, err := d.Books.Account(ctx, v.Account.ID)
 	if err == nil && a.Generation != v.Account.Generation {
 		err = pay.ErrSessionNotFound
@@ -104,12 +111,12 @@ func (d *dashboard) stillIn(ctx context.Context, v visit) error {
 }
 
 func (d *dashboard) exportPage(ctx context.Context, v visit, want pay.OrganizationSpendQuery) (pay.SpendPage, error) {
-	leave, err := d.throttle.read(ctx, v.org())
+	leave, err := d.throttle.read(ctx, v.scope().String())
 	if err != nil {
 		return pay.SpendPage{}, err
 	}
 	defer leave()
-	return d.Books.OrganizationSpend(ctx, v.org(), want)
+	return d.Books.SpendIn(ctx, v.scope(), want)
 }
 
 type export struct {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/purserpay/purser/dashboard"
+	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -22,7 +23,7 @@ func TestAnotherOrganizationsIDsAreNotFound(t *testing.T) {
 	ada.auth, eve.auth = w.clock.now(), w.clock.now()
 	wallet := w.wallet(ada.key, 5_000_000)
 	payment := w.buy(ada.key, "https://only.adas.example/report", "demo", "10000")
-	page, err := w.books.OrganizationSpend(t.Context(), ada.account.OrganizationID, pay.OrganizationSpendQuery{})
+	page, err := w.books.SpendIn(t.Context(), books.OfOrganization(ada.account.OrganizationID), pay.OrganizationSpendQuery{})
 	if err != nil || len(page.Entries) != 1 {
 		t.Fatalf("ada's events: %v, %v", page, err)
 	}
@@ -83,7 +84,7 @@ func TestAnotherOrganizationsIDsAreNotFound(t *testing.T) {
 	eve.get("/dashboard/").is(200).without("adas.example", wallet.Address.String())
 	eve.get("/dashboard/spend").is(200, "Nothing was spent yet").without("adas.example")
 	eve.get("/dashboard/payments").is(200).without("adas.example")
-	if got, err := w.books.OrganizationWallets(t.Context(), ada.account.OrganizationID); err != nil || len(got) != 1 {
+	if got, err := w.books.WalletsIn(t.Context(), books.OfOrganization(ada.account.OrganizationID)); err != nil || len(got) != 1 {
 		t.Errorf("ada's wallets after eve: %v, %v", got, err)
 	}
 }

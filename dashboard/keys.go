@@ -21,6 +21,7 @@ func keyPath(id string) string { return "/dashboard/keys/" + id }
 type wrong struct{ Field, Text, Link, LinkText string }
 
 type keysPage struct {
+	Operator            bool
 	Keys                []keyRow
 	Used, Limit         string
 	MonthName, Decimals string
@@ -33,6 +34,7 @@ type keysPage struct {
 
 type keyRow struct {
 	ID, Name, Path, Wallets, Limits string
+	Owner                           string // for operators
 	Created                         moment
 	Spent                           amount
 	State                           keyState
@@ -45,15 +47,15 @@ func (d *dashboard) keys(r *http.Request, v visit) (answer, error) {
 // keysWith returns the page of keys. After a form with problems, p holds the typed values and the
 // problems.
 func (d *dashboard) keysWith(r *http.Request, v visit, status int, p keysPage) (answer, error) {
-	list, err := d.Books.OrganizationKeys(r.Context(), v.org())
+	list, err := d.Books.KeysIn(r.Context(), v.scope())
 	if err != nil {
 		return answer{}, err
 	}
-	wallets, err := d.Books.OrganizationWallets(r.Context(), v.org())
+	wallets, err := d.Books.WalletsIn(r.Context(), v.scope())
 	if err != nil {
 		return answer{}, err
 	}
-	use, err := d.Books.Usage(r.Context(), v.org())
+	use, err := d.Books.UsageIn(r.Context(), v.scope())
 	if err != nil {
 		return answer{}, err
 	}
@@ -69,28 +71,45 @@ func (d *dashboard) keysWith(r *http.Request, v visit, status int, p keysPage) (
 		}
 		row := keyRow{
 			ID: k.ID, Name: label(k), Path: keyPath(k.ID), Created: momentOf(k.Created, onlyDay), Spent: netOf(month.Total()), Limits: d.limitsInShort(k),
-			State: keyStateOf(k),
+			State: keyStateOf(v, k),
+		}
+		if v.operator() {
+			row.Owner = ownerOf(k)
 		}
 		if n := own[k.ID]; n > 0 {
 			row.Wallets = count(n)
 		}
 		p.Keys, shown = append(p.Keys, row), append(shown, row.Spent)
 	}
-	p.Used, p.Limit, p.Full, p.Upgrade = count(use.Keys), d.planned(use.Plan.Keys), use.Keys >= use.Plan.Keys, d.upgrade()
+	p.Used, p.Limit, p.Full, p.Upgrade = count(use.Keys), d.limitOf(v, use.Plan.Keys), use.Keys >= use.Plan.Keys, d.upgrade(v)
+	p.Operator = v.operator()
 	p.MonthName, p.Decimals = v.now.Format("January"), column(shown...)
 	return answer{status: status, page: "keys", title: "API keys", nav: "/dashboard/keys", body: p}, nil
+}
+
+// ownerOf says whose a key is.
+func ownerOf(k pay.Key) string {
+	switch {
+	case k.Exec:
+		return "exec"
+	case k.Claimed():
+		return cut(k.OrganizationID, maxName)
+	case k.Operator:
+		return "operator"
+	}
+	return "unclaimed"
 }
 
 // month sums up the spend of this month, of one key or of all.
 func (d *dashboard) month(ctx context.Context, v visit, keyID string) (pay.Summary, error) {
 	today := pay.DayOf(v.now)
-	return d.Books.Summary(ctx, v.org(), books.SummaryQuery{From: today.AddDate(0, 0, 1-today.Day()), To: today, KeyID: keyID})
+	return d.Books.SummaryIn(ctx, v.scope(), books.SummaryQuery{From: today.AddDate(0, 0, 1-today.Day()), To: today, KeyID: keyID})
 }
 
 // createKey serves POST /dashboard/keys. The new key's page then shows the key once.
 func (d *dashboard) createKey(r *http.Request, v visit) (answer, error) {
 	name := strings.TrimSpace(r.PostForm.Get("label"))
-	k, secret, err := d.Books.CreateKey(r.Context(), books.KeyRequest{Label: name, OrganizationID: v.org()})
+	k, secret, err := d.makeKey(r.Context(), v, name)
 	if e, ok := errors.AsType[*pay.InputError](err); ok && e.Field == "label" {
 		return d.keysWith(r, v, http.StatusUnprocessableEntity, keysPage{
 			Label: cut(name, 200), LabelWrong: &wrong{Field: "label", Text: "A label has at most 200 characters."},
@@ -99,21 +118,41 @@ func (d *dashboard) createKey(r *http.Request, v visit) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	d.Logger.Info("API key created", "key", k.ID, "organization", v.org(), "account", v.Account.ID)
+	d.Logger.Info("API key created", "key", k.ID, "organization", k.OrganizationID, "by", v.Actor().String())
 	d.once.put(onceFor{v.Session, v.Account.ID, k.ID}, onceSecret{secret: secret, made: true}, v.now)
-	return answer{redirect: keyPath(k.ID), say: saidKeyCreated}, nil
+	a := answer{redirect: keyPath(k.ID), say: saidKeyCreated}
+	if !k.Kept() {
+		a.say = saidKeyCreatedOnce
+	}
+	return a, nil
+}
+
+// makeKey makes a key of the visitor's organization. An operator's is like those of `purser keys
+// create`, and draws from the deployment's wallet.
+func (d *dashboard) makeKey(ctx context.Context, v visit, label string) (pay.Key, string, error) {
+	if !v.operator() {
+		return d.Books.CreateKey(ctx, books.KeyRequest{Label: label, OrganizationID: v.Account.OrganizationID})
+	}
+	k, secret, err := d.Books.CreateKey(ctx, books.KeyRequest{Label: label, Operator: true})
+	if err == nil {
+		_, err = d.OperatorKeys.Wallet(ctx, k, d.OperatorKeys.Network)
+	}
+	return k, secret, err
 }
 
 // linkKey serves POST /dashboard/keys/link. The pasted key is never shown again.
 func (d *dashboard) linkKey(r *http.Request, v visit) (answer, error) {
-	if err := d.throttle.takePosts(v.org(), linkPosts-1, v.now); err != nil {
+	if v.operator() { // the operator has all keys
+		return answer{}, errNotFound
+	}
+	if err := d.throttle.takePosts(v.scope().String(), linkPosts-1, v.now); err != nil {
 		return answer{}, err
 	}
-	k, err := d.Books.LinkKey(r.Context(), v.org(), strings.TrimSpace(r.PostForm.Get("key")))
+	k, err := d.Books.LinkKey(r.Context(), v.Account.OrganizationID, strings.TrimSpace(r.PostForm.Get("key")))
 	w := wrong{Field: "key"}
 	status := http.StatusConflict
 	if err == nil {
-		d.Logger.Info("API key linked", "key", k.ID, "organization", v.org(), "account", v.Account.ID)
+		d.Logger.Info("API key linked", "key", k.ID, "organization", k.OrganizationID, "account", v.Account.ID)
 		return answer{redirect: keyPath(k.ID), say: saidKeyLinked}, nil
 	}
 	switch pay.Code(err) {
@@ -125,7 +164,7 @@ func (d *dashboard) linkKey(r *http.Request, v visit) (answer, error) {
 		w.Text = "This key is yours already. It is in the list above."
 	case pay.CodeKeyLimit:
 		status, w.Text = http.StatusTooManyRequests, "API key limit reached for your plan. A linked key counts like any other."
-		w.Link, w.LinkText = d.upgrade(), "Get a larger plan"
+		w.Link, w.LinkText = d.upgrade(v), "Get a larger plan"
 	default:
 		return answer{}, err
 	}
@@ -138,7 +177,8 @@ type keyPage struct {
 	Spent                                           amount
 	Wallets                                         []link
 	Limits                                          []limit
-	Recent                                          bool
+	Recent, Kept                                    bool // Kept: the key can be shown again
+	Owner                                           string
 	State                                           keyState
 	AuditPath                                       string
 	Secret, SecretTitle                             string
@@ -161,10 +201,13 @@ func (d *dashboard) key(r *http.Request, v visit, k pay.Key) (answer, error) {
 	p := keyPage{
 		ID: k.ID, Name: label(k), Label: cut(k.Label, 200), Created: momentOf(k.Created, inText), MonthName: v.now.Format("January"),
 		Spent: netOf(sum), Payments: payments(sum.Count), SpendPath: filter{KeyID: k.ID}.path(""), Limits: d.limits(k),
-		Recent: v.Recent(v.now), State: keyStateOf(k), AuditPath: "/dashboard/audit?" + url.Values{"key": {k.ID}}.Encode(),
+		Recent: v.Recent(v.now), Kept: k.Kept(), State: keyStateOf(v, k), AuditPath: "/dashboard/audit?" + url.Values{"key": {k.ID}}.Encode(),
 		Commands: append(d.tryCommands(r), command{
 			ID: "command-own", What: "the command that lists what the key has spent", Text: `curl -H "X-Api-Key: $PURSER_KEY" ` + d.address(r) + `/v1/spend`,
 		}),
+	}
+	if v.operator() {
+		p.Owner = ownerOf(k)
 	}
 	quota, err := d.Payer.Quota(r.Context(), k)
 	if err != nil {
@@ -173,7 +216,7 @@ func (d *dashboard) key(r *http.Request, v visit, k pay.Key) (answer, error) {
 	if quota != nil {
 		p.Limits = append(p.Limits, limit{"Your plan", "at most " + quota.Most.String() + " payments a month by all your keys: " + quota.Used.String() + " are made"})
 	}
-	if p.Wallets, err = d.walletLinks(r.Context(), k, wallets); err != nil {
+	if p.Wallets, err = d.walletLinks(r.Context(), v, k, wallets); err != nil {
 		return answer{}, err
 	}
 	a := answer{page: "key", title: p.Name, nav: "/dashboard/keys"}
@@ -197,7 +240,7 @@ func (d *dashboard) ofKey(serve func(*http.Request, visit, pay.Key) (answer, err
 		if err != nil {
 			return answer{}, err
 		}
-		k, err := d.Books.OrganizationKey(r.Context(), v.org(), id)
+		k, err := d.Books.KeyIn(r.Context(), v.scope(), id)
 		if err != nil {
 			return answer{}, err
 		}
@@ -211,11 +254,11 @@ func (d *dashboard) revealKey(r *http.Request, v visit, k pay.Key) (answer, erro
 	if !v.Recent(v.now) {
 		return answer{redirect: session.Again(keyPath(k.ID))}, nil
 	}
-	secret, err := d.Books.RevealKey(r.Context(), v.org(), k.ID)
+	secret, err := d.Books.RevealKey(r.Context(), v.scope(), k.ID)
 	if err != nil {
 		return answer{}, err
 	}
-	d.Logger.Warn("API key revealed on the dashboard", "key", k.ID, "account", v.Account.ID)
+	d.Logger.Warn("API key revealed on the dashboard", "key", k.ID, "by", v.Actor().String())
 	d.once.put(onceFor{v.Session, v.Account.ID, k.ID}, onceSecret{secret: secret}, v.now)
 	return answer{redirect: keyPath(k.ID)}, nil
 }

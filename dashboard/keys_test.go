@@ -90,7 +90,7 @@ func TestRevealingAKey(t *testing.T) {
 	}
 	ada.get(path).is(200).without(secret)
 	logs := w.logs.String()
-	if !strings.Contains(logs, `"key":"`+ada.key.ID+`","account":"`+ada.account.ID+`"`) || strings.Contains(logs, secret) {
+	if !strings.Contains(logs, `"key":"`+ada.key.ID+`","by":"account `+ada.account.ID+`"`) || strings.Contains(logs, secret) {
 		t.Errorf("the log lacks who revealed what, or has the key: %s", logs)
 	}
 }

@@ -10,23 +10,25 @@ import (
 type said string
 
 const (
-	saidKeyCreated    said = "key-created"
-	saidKeyLinked     said = "key-linked"
-	saidKeyPaused     said = "key-paused"
-	saidKeyResumed    said = "key-resumed"
-	saidKeyRevoked    said = "key-revoked"
-	saidWalletCreated said = "wallet-created"
-	saidWalletDeleted said = "wallet-deleted"
+	saidKeyCreated     said = "key-created"
+	saidKeyCreatedOnce said = "key-created-once"
+	saidKeyLinked      said = "key-linked"
+	saidKeyPaused      said = "key-paused"
+	saidKeyResumed     said = "key-resumed"
+	saidKeyRevoked     said = "key-revoked"
+	saidWalletCreated  said = "wallet-created"
+	saidWalletDeleted  said = "wallet-deleted"
 )
 
 var messages = map[said]string{
-	saidKeyCreated:    "Key created. Copy it now; later it is shown only after signing in anew.",
-	saidKeyLinked:     "Key linked. From now on its payments are your organization's.",
-	saidKeyPaused:     "Key paused. It makes no new payment until you resume it.",
-	saidKeyResumed:    "Key resumed. It pays again.",
-	saidKeyRevoked:    "Key revoked. Nothing accepts it any more.",
-	saidWalletCreated: "Wallet created. Its key can pay as soon as there is USDC in it.",
-	saidWalletDeleted: "Wallet deleted. Nothing is paid with it any more.",
+	saidKeyCreated:     "Key created. Copy it now; later it is shown only after signing in anew.",
+	saidKeyCreatedOnce: "Key created. Copy it now: no copy is kept, and it is not shown again.",
+	saidKeyLinked:      "Key linked. From now on its payments are your organization's.",
+	saidKeyPaused:      "Key paused. It makes no new payment until you resume it.",
+	saidKeyResumed:     "Key resumed. It pays again.",
+	saidKeyRevoked:     "Key revoked. Nothing accepts it any more.",
+	saidWalletCreated:  "Wallet created. Its key can pay as soon as there is USDC in it.",
+	saidWalletDeleted:  "Wallet deleted. Nothing is paid with it any more.",
 }
 
 const messageCookie = "purser-said"

@@ -36,7 +36,7 @@ type news struct {
 	Feed         feed
 	Swap         bool   // sent to replace the parts of a shown page
 	Announce     string // for screen readers
-	organization string
+	scope        string
 }
 
 type spent struct {
@@ -128,7 +128,7 @@ func (d *dashboard) history(r *http.Request, v visit, p *overviewPage) error {
 	}
 	today := pay.DayOf(v.now)
 	since := today.AddDate(0, 0, 1-length)
-	sum, err := d.Books.Summary(r.Context(), v.org(), books.SummaryQuery{From: since, To: today})
+	sum, err := d.Books.SummaryIn(r.Context(), v.scope(), books.SummaryQuery{From: since, To: today})
 	if err != nil {
 		return err
 	}
@@ -185,22 +185,22 @@ func (d *dashboard) news(ctx context.Context, v visit) (*news, error) {
 	if err != nil {
 		return nil, err
 	}
-	use, err := d.Books.Usage(ctx, v.org())
+	use, err := d.Books.UsageIn(ctx, v.scope())
 	if err != nil {
 		return nil, err
 	}
-	open, err := d.Books.OrganizationPending(ctx, v.org())
+	open, err := d.Books.PendingIn(ctx, v.scope())
 	if err != nil {
 		return nil, err
 	}
-	latest, err := d.Books.OrganizationPayments(ctx, v.org(), "", feedLength)
+	latest, err := d.Books.PaymentsIn(ctx, v.scope(), "", feedLength)
 	if err != nil {
 		return nil, err
 	}
 	n := &news{
-		Month: spentOf(sum.Total()), MonthName: v.now.Format("January"), Quota: d.quota(use),
-		Pending:      pending{Count: open.Count.String(), Any: !open.Count.IsZero(), Amount: amountOf(open.Amount, false, currency)},
-		organization: v.org(),
+		Month: spentOf(sum.Total()), MonthName: v.now.Format("January"), Quota: d.quota(v, use),
+		Pending: pending{Count: open.Count.String(), Any: !open.Count.IsZero(), Amount: amountOf(open.Amount, false, currency)},
+		scope:   v.scope().String(),
 	}
 	if len(sum.Days) > 0 {
 		n.Today = spentOf(sum.Days[len(sum.Days)-1].Sum)
@@ -213,8 +213,8 @@ func (d *dashboard) news(ctx context.Context, v visit) (*news, error) {
 }
 
 // quota returns the organization's use of its monthly payments. It is empty without plans.
-func (d *dashboard) quota(use books.Usage) quota {
-	if !d.Books.HasPlans() {
+func (d *dashboard) quota(v visit, use books.Usage) quota {
+	if !d.planned(v) {
 		return quota{}
 	}
 	q := quota{
@@ -222,7 +222,7 @@ func (d *dashboard) quota(use books.Usage) quota {
 		Plan: planName(use.Plan.Name), Resets: momentOf(use.Resets, "2 January"),
 	}
 	if q.Class != "" {
-		q.Upgrade = d.upgrade()
+		q.Upgrade = d.upgrade(v)
 	}
 	return q
 }
@@ -232,7 +232,7 @@ func (n *news) fingerprint() string {
 	shown := *n
 	shown.Swap, shown.Announce = false, ""
 	text, _ := json.Marshal(shown) // strings and numbers only
-	sum := sha256.Sum256(append(text, n.organization...))
+	sum := sha256.Sum256(append(text, n.scope...))
 	return base64.RawURLEncoding.EncodeToString(sum[:9])
 }
 
@@ -310,21 +310,21 @@ func ratio(s pay.Sum, most float64) int {
 }
 
 type start struct {
-	HasKey, HasWallet            bool
+	Operator, HasKey, HasWallet  bool
 	KeyName, KeyPath, WalletPath string
 	Commands                     []command
 }
 
 func (d *dashboard) start(r *http.Request, v visit) (*start, error) {
-	keys, err := d.Books.OrganizationKeys(r.Context(), v.org())
+	keys, err := d.Books.KeysIn(r.Context(), v.scope())
 	if err != nil {
 		return nil, err
 	}
-	wallets, err := d.Books.OrganizationWallets(r.Context(), v.org())
+	wallets, err := d.Books.WalletsIn(r.Context(), v.scope())
 	if err != nil {
 		return nil, err
 	}
-	s := &start{HasKey: len(keys) > 0, HasWallet: len(wallets) > 0, Commands: d.tryCommands(r)}
+	s := &start{Operator: v.operator(), HasKey: len(keys) > 0, HasWallet: len(wallets) > 0, Commands: d.tryCommands(r)}
 	if s.HasKey {
 		s.KeyName, s.KeyPath = label(keys[0]), keyPath(keys[0].ID)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -75,7 +76,7 @@ func TestTheOverviewIsLive(t *testing.T) {
 	after := poll(news.body)
 	ada.get(after, "HX-Request", "true").is(http.StatusNoContent)
 	// A change without a new payment is news without an announcement.
-	p, err := w.books.OrganizationPayments(t.Context(), ada.account.OrganizationID, "", 1)
+	p, err := w.books.PaymentsIn(t.Context(), books.OfOrganization(ada.account.OrganizationID), "", 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +105,7 @@ func TestPaymentsThatWantALook(t *testing.T) {
 	if _, err := w.try(ada.key, "https://api.example.com/lost", "demo", "20000"); err == nil {
 		t.Fatal("an unclear settlement is no error")
 	}
-	open, err := w.books.OrganizationPayments(t.Context(), ada.account.OrganizationID, "open", 10)
+	open, err := w.books.PaymentsIn(t.Context(), books.OfOrganization(ada.account.OrganizationID), "open", 10)
 	if err != nil || len(open) != 1 {
 		t.Fatalf("open payments: %v, %v", open, err)
 	}

@@ -46,7 +46,7 @@ func (d *dashboard) payments(r *http.Request, v visit) (answer, error) {
 	if !known {
 		return answer{}, errNotFound
 	}
-	list, err := d.Books.OrganizationPayments(r.Context(), v.org(), want, paymentRows)
+	list, err := d.Books.PaymentsIn(r.Context(), v.scope(), want, paymentRows)
 	if err != nil {
 		return answer{}, err
 	}
@@ -84,11 +84,11 @@ func (d *dashboard) payment(r *http.Request, v visit) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	one, err := d.Books.OrganizationPayment(r.Context(), v.org(), id)
+	one, err := d.Books.PaymentIn(r.Context(), v.scope(), id)
 	if err != nil {
 		return answer{}, err
 	}
-	k, err := d.Books.OrganizationKey(r.Context(), v.org(), one.KeyID)
+	k, err := d.Books.KeyIn(r.Context(), v.scope(), one.KeyID)
 	if err != nil {
 		return answer{}, err
 	}

@@ -42,7 +42,7 @@ func (d *dashboard) refuse(r *http.Request, err error, h http.Header) answer {
 // same page.
 func (d *dashboard) problemOf(err error) problem {
 	limit := problem{status: http.StatusTooManyRequests, Action: "See your plan", ActionURL: "/dashboard/settings"}
-	if upgrade := d.upgrade(); upgrade != "" {
+	if upgrade := d.upgrade(visit{}); upgrade != "" {
 		limit.Action, limit.ActionURL = "Get a larger plan", upgrade
 	}
 	notFound := problem{status: http.StatusNotFound, Title: "Not found", Text: "There is nothing at this address. It may have been deleted, or the address may have been cut off."}

@@ -14,6 +14,7 @@ import (
 	"github.com/klauspost/compress/gzhttp"
 
 	"github.com/purserpay/purser/dashboard/session"
+	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -32,7 +33,26 @@ type visit struct {
 	now time.Time
 }
 
-func (v visit) org() string { return v.Account.OrganizationID }
+func (v visit) operator() bool { return v.Role == session.Operator }
+
+// scope says whose keys the visitor sees. Every page reads the books through it.
+func (v visit) scope() books.Scope {
+	if v.operator() {
+		return books.OfOperator()
+	}
+	return books.OfOrganization(v.Account.OrganizationID)
+}
+
+// name returns the name of the visitor for pages.
+func (v visit) name() string {
+	switch {
+	case !v.operator():
+		return nameOf(v.Account)
+	case v.Name == "":
+		return "Operator"
+	}
+	return cut("Operator "+v.Name, maxName)
+}
 
 // answer holds what a view sends: a page, a part of one, a redirect, or nothing.
 type answer struct {
@@ -66,7 +86,7 @@ func (d *dashboard) page(serve view) http.Handler {
 			return
 		}
 		v := visit{Visitor: who, now: d.Clock().UTC()}
-		ctx, cancel := context.WithTimeout(pay.WithActor(r.Context(), pay.Actor{Kind: pay.ActorAccount, ID: v.Account.ID}), pageTime)
+		ctx, cancel := context.WithTimeout(pay.WithActor(r.Context(), v.Actor()), pageTime)
 		defer cancel()
 		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 		a, err := d.answer(serve, r.WithContext(ctx), v)
@@ -79,7 +99,7 @@ func (d *dashboard) page(serve view) http.Handler {
 
 func (d *dashboard) answer(serve view, r *http.Request, v visit) (answer, error) {
 	if r.Method == http.MethodPost {
-		if err := d.throttle.takePosts(v.org(), 1, v.now); err != nil {
+		if err := d.throttle.takePosts(v.scope().String(), 1, v.now); err != nil {
 			return answer{}, err
 		}
 		if err := r.ParseForm(); err != nil {
@@ -116,7 +136,7 @@ func (d *dashboard) write(w http.ResponseWriter, r *http.Request, v visit, a ans
 		return
 	}
 	f := frame{
-		Title: a.title, Body: a.body, HTMX: a.htmx, PlayMoney: d.PlayMoney, Version: d.Version, Nav: menu(a.nav), Who: nameOf(v.Account),
+		Title: a.title, Body: a.body, HTMX: a.htmx, PlayMoney: d.PlayMoney, Version: d.Version, Nav: menu(a.nav), Who: v.name(),
 	}
 	if a.part == "" && r.Method != http.MethodHead {
 		f.Message = d.takeMessage(w, r)

@@ -1,12 +1,17 @@
 package dashboard
 
-import "net/http"
+import (
+	"net/http"
+
+	"github.com/purserpay/purser/dashboard/session"
+)
 
 type settingsPage struct {
-	Name, Email, Issuer, Subject, Organization, Plan, Upgrade string
-	SignedIn, Resets                                          moment
-	Plans                                                     []planRow
-	Meters                                                    []meter
+	Operator                                                           bool
+	Name, Email, Issuer, Subject, Organization, Plan, Upgrade, Version string
+	SignedIn, Ends, Resets                                             moment
+	Plans                                                              []planRow
+	Meters                                                             []meter
 }
 
 type planRow struct {
@@ -34,17 +39,20 @@ func newMeter(name string, used, limit int) meter {
 	return m
 }
 
-// planned returns a limit of a plan as text, or "" without plans.
-func (d *dashboard) planned(limit int) string {
-	if !d.Books.HasPlans() {
+// planned reports whether a plan bounds the visitor.
+func (d *dashboard) planned(v visit) bool { return d.Books.HasPlans() && !v.operator() }
+
+// limitOf returns a limit of a plan as text, or "" without plans.
+func (d *dashboard) limitOf(v visit, limit int) string {
+	if !d.planned(v) {
 		return ""
 	}
 	return count(limit)
 }
 
 // upgrade returns the address that sells larger plans, or "".
-func (d *dashboard) upgrade() string {
-	if !d.Books.HasPlans() {
+func (d *dashboard) upgrade(v visit) string {
+	if !d.planned(v) {
 		return ""
 	}
 	return d.UpgradeURL
@@ -52,20 +60,25 @@ func (d *dashboard) upgrade() string {
 
 // settings serves GET /dashboard/settings. Without plans it shows none.
 func (d *dashboard) settings(r *http.Request, v visit) (answer, error) {
-	use, err := d.Books.Usage(r.Context(), v.org())
+	a := answer{page: "settings", title: "Settings", nav: "/dashboard/settings"}
+	p := settingsPage{Operator: v.operator(), Issuer: d.Issuer, Version: d.Version}
+	if v.operator() {
+		p.Name, p.SignedIn, p.Ends = cut(v.Name, maxName), momentOf(v.AuthTime, inText), momentOf(v.AuthTime.Add(session.Lifetime), inText)
+		a.body = p
+		return a, nil
+	}
+	use, err := d.Books.UsageIn(r.Context(), v.scope())
 	if err != nil {
 		return answer{}, err
 	}
-	a := v.Account
-	p := settingsPage{
-		Name: a.Name, Email: a.Email, Issuer: a.Issuer, Subject: a.Subject, Organization: a.OrganizationID,
-		Plan: planName(use.Plan.Name), Upgrade: d.upgrade(), SignedIn: momentOf(a.SignedIn, inText), Resets: momentOf(use.Resets, onlyDay),
-		Meters: []meter{
-			newMeter("API keys", use.Keys, use.Plan.Keys), newMeter("Wallets", use.Wallets, use.Plan.Wallets),
-			newMeter("Payments in "+v.now.Format("January"), use.Payments, use.Plan.Payments),
-		},
+	who := v.Account
+	p.Name, p.Email, p.Issuer, p.Subject, p.Organization = who.Name, who.Email, who.Issuer, who.Subject, who.OrganizationID
+	p.Plan, p.Upgrade, p.SignedIn, p.Resets = planName(use.Plan.Name), d.upgrade(v), momentOf(who.SignedIn, inText), momentOf(use.Resets, onlyDay)
+	p.Meters = []meter{
+		newMeter("API keys", use.Keys, use.Plan.Keys), newMeter("Wallets", use.Wallets, use.Plan.Wallets),
+		newMeter("Payments in "+v.now.Format("January"), use.Payments, use.Plan.Payments),
 	}
-	if d.Books.HasPlans() {
+	if d.planned(v) {
 		for _, plan := range d.Books.Plans().List() {
 			p.Plans = append(p.Plans, planRow{
 				Name: planName(plan.Name), Price: "$" + plan.Price, Keys: count(plan.Keys), Wallets: count(plan.Wallets), Payments: count(plan.Payments),
@@ -73,5 +86,6 @@ func (d *dashboard) settings(r *http.Request, v visit) (answer, error) {
 			})
 		}
 	}
-	return answer{page: "settings", title: "Settings", nav: "/dashboard/settings", body: p}, nil
+	a.body = p
+	return a, nil
 }

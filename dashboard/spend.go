@@ -37,7 +37,7 @@ type spendRow struct {
 // spend serves GET /dashboard/spend. ?key, host, task, from and to filter. ?before= is the end of
 // the previous page.
 func (d *dashboard) spend(r *http.Request, v visit) (answer, error) {
-	keys, err := d.Books.OrganizationKeys(r.Context(), v.org())
+	keys, err := d.Books.KeysIn(r.Context(), v.scope())
 	if err != nil {
 		return answer{}, err
 	}
@@ -57,7 +57,7 @@ func (d *dashboard) spend(r *http.Request, v visit) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	page, err := d.Books.OrganizationSpend(r.Context(), v.org(), want)
+	page, err := d.Books.SpendIn(r.Context(), v.scope(), want)
 	if err != nil {
 		return answer{}, err
 	}

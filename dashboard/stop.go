@@ -11,18 +11,18 @@ import (
 // keyState says whether a key pays, for its page and for the list of keys.
 type keyState struct {
 	Revoked, Paused bool
-	Operator        bool // the operator paused it, and only the operator can resume it
+	Operator        bool // the operator paused it, and the visitor cannot resume it
 	Since           moment
 	Reason          string
 }
 
-func keyStateOf(k pay.Key) keyState {
+func keyStateOf(v visit, k pay.Key) keyState {
 	switch {
 	case k.Revoked():
 		return keyState{Revoked: true, Since: momentOf(k.RevokedAt, inText)}
 	case k.Paused != nil:
 		return keyState{
-			Paused: true, Operator: k.Paused.By.Kind == pay.ActorOperator, Since: momentOf(k.Paused.At, inText), Reason: cut(k.Paused.Reason, 500),
+			Paused: true, Operator: k.Paused.By.Kind == pay.ActorOperator && !v.operator(), Since: momentOf(k.Paused.At, inText), Reason: cut(k.Paused.Reason, 500),
 		}
 	}
 	return keyState{}
@@ -56,7 +56,7 @@ func (d *dashboard) askRevokeKey(r *http.Request, v visit, k pay.Key) (answer, e
 	}
 	wallets = slices.DeleteFunc(wallets, func(w pay.Wallet) bool { return w.KeyID != k.ID })
 	p := revokePage{Name: label(k), Path: keyPath(k.ID)}
-	p.Wallets, err = d.walletLinks(r.Context(), k, wallets)
+	p.Wallets, err = d.walletLinks(r.Context(), v, k, wallets)
 	return answer{page: "key-revoke", title: "Revoke a key", nav: "/dashboard/keys", body: p}, err
 }
 

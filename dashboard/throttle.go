@@ -65,7 +65,7 @@ func (t *throttle) read(ctx context.Context, org string) (leave func(), err erro
 // the store.
 func (d *dashboard) inTurn(serve view) view {
 	return func(r *http.Request, v visit) (answer, error) {
-		leave, err := d.throttle.read(r.Context(), v.org())
+		leave, err := d.throttle.read(r.Context(), v.scope().String())
 		if err != nil {
 			return answer{}, err
 		}

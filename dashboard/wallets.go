@@ -23,11 +23,11 @@ func walletName(w pay.Wallet) string {
 
 // walletLinks links wallets that a key may use. One that is lent to it may be another organization's,
 // and has no page here.
-func (d *dashboard) walletLinks(ctx context.Context, k pay.Key, wallets []pay.Wallet) (list []link, err error) {
+func (d *dashboard) walletLinks(ctx context.Context, v visit, k pay.Key, wallets []pay.Wallet) (list []link, err error) {
 	for _, w := range wallets {
 		path := walletPath(w.ID)
 		if w.KeyID != k.ID {
-			_, err := d.Books.OrganizationKey(ctx, k.OrganizationID, w.KeyID)
+			_, err := d.Books.KeyIn(ctx, v.scope(), w.KeyID)
 			if errors.Is(err, pay.ErrKeyNotFound) {
 				path = ""
 			} else if err != nil {
@@ -67,20 +67,20 @@ type walletRow struct {
 // wallets serves GET /dashboard/wallets. ?key= selects the key for a new wallet. Balances load one
 // by one after the page, because the chain may be slow.
 func (d *dashboard) wallets(r *http.Request, v visit) (answer, error) {
-	list, err := d.Books.OrganizationWallets(r.Context(), v.org())
+	list, err := d.Books.WalletsIn(r.Context(), v.scope())
 	if err != nil {
 		return answer{}, err
 	}
-	keys, err := d.Books.OrganizationKeys(r.Context(), v.org())
+	keys, err := d.Books.KeysIn(r.Context(), v.scope())
 	if err != nil {
 		return answer{}, err
 	}
-	use, err := d.Books.Usage(r.Context(), v.org())
+	use, err := d.Books.UsageIn(r.Context(), v.scope())
 	if err != nil {
 		return answer{}, err
 	}
 	p := walletsPage{
-		Used: count(use.Wallets), Limit: d.planned(use.Plan.Wallets), Full: use.Wallets >= use.Plan.Wallets, Upgrade: d.upgrade(),
+		Used: count(use.Wallets), Limit: d.limitOf(v, use.Plan.Wallets), Full: use.Wallets >= use.Plan.Wallets, Upgrade: d.upgrade(v),
 		PlayMoney: d.PlayMoney, Keys: options(keys, r.URL.Query().Get("key")),
 	}
 	named := names(keys)
@@ -95,7 +95,7 @@ func (d *dashboard) wallets(r *http.Request, v visit) (answer, error) {
 
 // createWallet serves POST /dashboard/wallets.
 func (d *dashboard) createWallet(r *http.Request, v visit) (answer, error) {
-	k, err := d.Books.OrganizationKey(r.Context(), v.org(), r.PostForm.Get("key"))
+	k, err := d.Books.KeyIn(r.Context(), v.scope(), r.PostForm.Get("key"))
 	if err != nil {
 		return answer{}, err
 	}
@@ -103,7 +103,7 @@ func (d *dashboard) createWallet(r *http.Request, v visit) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	d.Logger.Info("wallet created", "wallet", w.ID, "key", k.ID, "account", v.Account.ID)
+	d.Logger.Info("wallet created", "wallet", w.ID, "key", k.ID, "by", v.Actor().String())
 	return answer{redirect: walletPath(w.ID), say: saidWalletCreated}, nil
 }
 
@@ -132,11 +132,11 @@ func (d *dashboard) ofWallet(serve func(*http.Request, visit, pay.Wallet, pay.Ke
 		if err != nil {
 			return answer{}, err
 		}
-		w, err := d.Books.OrganizationWallet(r.Context(), v.org(), id)
+		w, err := d.Books.WalletIn(r.Context(), v.scope(), id)
 		if err != nil {
 			return answer{}, err
 		}
-		k, err := d.Books.OrganizationKey(r.Context(), v.org(), w.KeyID)
+		k, err := d.Books.KeyIn(r.Context(), v.scope(), w.KeyID)
 		if err != nil {
 			return answer{}, err
 		}
@@ -268,6 +268,6 @@ func (d *dashboard) deleteWallet(r *http.Request, v visit, w pay.Wallet, k pay.K
 	if err := d.Books.DeleteWallet(r.Context(), k, w.ID); err != nil {
 		return answer{}, err
 	}
-	d.Logger.Info("wallet deleted", "wallet", w.ID, "key", k.ID, "account", v.Account.ID)
+	d.Logger.Info("wallet deleted", "wallet", w.ID, "key", k.ID, "by", v.Actor().String())
 	return answer{redirect: "/dashboard/wallets", say: saidWalletDeleted}, nil
 }

@@ -16,7 +16,7 @@ func TestWallets(t *testing.T) {
 	ada := w.person("ada")
 	ada.get("/dashboard/wallets").is(200, "No wallet yet", ada.key.ID)
 	path := ada.post("/dashboard/wallets", "key", ada.key.ID).is(http.StatusSeeOther).header.Get("Location")
-	list, err := w.books.OrganizationWallets(t.Context(), ada.account.OrganizationID)
+	list, err := w.books.WalletsIn(t.Context(), books.OfOrganization(ada.account.OrganizationID))
 	if err != nil || len(list) != 1 || path != "/dashboard/wallets/"+list[0].ID {
 		t.Fatalf("wallets: %v, %v, %s", list, err, path)
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/purserpay/purser/dashboard"
 	"github.com/purserpay/purser/dashboard/session"
 	"github.com/purserpay/purser/internal/books"
+	"github.com/purserpay/purser/internal/operatorkeys"
 	"github.com/purserpay/purser/internal/vault"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/pay/memory"
@@ -114,6 +115,7 @@ func newWorld(t testing.TB, change ...func(*setup)) *world {
 		t.Fatal(err)
 	}
 	s.pages.Payer, s.pages.Books = w.payer, w.books
+	s.pages.OperatorKeys = operatorkeys.Keys{Books: w.books, Network: "base", Log: log}
 	h, err := dashboard.New(s.pages)
 	if err != nil {
 		t.Fatal(err)
@@ -138,6 +140,9 @@ func (headerGate) Wrap(next http.Handler, _ session.Pages) http.Handler {
 				v.AuthTime = at
 			}
 			v.Session = r.Header.Get("Test-Session")
+			if id == "operator" {
+				v.Role, v.Account, v.Name = session.Operator, pay.Account{}, org
+			}
 			r = r.WithContext(session.WithVisitor(r.Context(), v))
 		}
 		next.ServeHTTP(w, r)
@@ -164,13 +169,23 @@ func (w *world) person(name string) *person {
 	p := &person{world: w, account: a, client: &http.Client{
 		Jar: jar, Timeout: time.Minute, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
-	keys, err := w.books.OrganizationKeys(w.t.Context(), a.OrganizationID)
+	keys, err := w.books.KeysIn(w.t.Context(), books.OfOrganization(a.OrganizationID))
 	if err != nil || len(keys) != 1 {
 		w.t.Fatalf("keys of a new organization: %v, %v", keys, err)
 	}
 	p.key = keys[0]
 	p.session = p.signedIn("first")
 	return p
+}
+
+// operates returns a person who came with a link of `purser dashboard`.
+func (w *world) operates() *person {
+	w.t.Helper()
+	jar, _ := cookiejar.New(nil)
+	return &person{
+		world: w, account: pay.Account{ID: "operator", OrganizationID: "root"}, auth: w.clock.now(), session: "of an operator",
+		client: &http.Client{Jar: jar, Timeout: time.Minute, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
+	}
 }
 
 // signedIn returns a session of an account. The store knows it.

@@ -36,11 +36,11 @@ func (w *world) signedIn(subject string) (pay.Account, string) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	keys, err := w.books.OrganizationKeys(w.t.Context(), a.OrganizationID)
+	keys, err := w.books.KeysIn(w.t.Context(), books.OfOrganization(a.OrganizationID))
 	if err != nil || len(keys) != 1 {
 		w.t.Fatalf("%d keys, %v", len(keys), err)
 	}
-	secret, err := w.books.RevealKey(w.t.Context(), a.OrganizationID, keys[0].ID)
+	secret, err := w.books.RevealKey(w.t.Context(), books.OfOrganization(a.OrganizationID), keys[0].ID)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -126,7 +126,7 @@ func TestPlanLimits(t *testing.T) {
 		w.call("POST", "/wallets", second, nil).is(429, walletLimit)
 		_, err := w.books.CreateWallet(ctx, key, "base")
 		w.fails(err, pay.ErrWalletLimit)
-		list, err := w.books.OrganizationWallets(ctx, org)
+		list, err := w.books.WalletsIn(ctx, books.OfOrganization(org))
 		if err != nil || len(list) != wallets {
 			t.Fatalf("%d wallets, %v", len(list), err)
 		}
@@ -247,9 +247,9 @@ func TestOrganizationsDoNotSeeEachOther(t *testing.T) {
 	w.must(err)
 	wallet, err := w.books.CreateWallet(ctx, key, "base")
 	w.must(err)
-	_, err = w.books.OrganizationKey(ctx, a.OrganizationID, key.ID)
+	_, err = w.books.KeyIn(ctx, books.OfOrganization(a.OrganizationID), key.ID)
 	w.must(err)
-	_, err = w.books.OrganizationWallet(ctx, a.OrganizationID, wallet.ID)
+	_, err = w.books.WalletIn(ctx, books.OfOrganization(a.OrganizationID), wallet.ID)
 	w.must(err)
 	unclaimed, err := w.payer.Resolve(ctx, w.payingKey())
 	w.must(err)
@@ -257,18 +257,18 @@ func TestOrganizationsDoNotSeeEachOther(t *testing.T) {
 	w.must(err)
 	for _, org := range []string{b.OrganizationID, "", "org_", "org_unknown"} {
 		for _, id := range []string{key.ID, unclaimed.ID, "", "unknown"} {
-			_, err = w.books.OrganizationKey(ctx, org, id)
+			_, err = w.books.KeyIn(ctx, books.OfOrganization(org), id)
 			w.fails(err, pay.ErrKeyNotFound)
-			_, err = w.books.RevealKey(ctx, org, id)
+			_, err = w.books.RevealKey(ctx, books.OfOrganization(org), id)
 			w.fails(err, pay.ErrKeyNotFound)
 		}
 		for _, id := range []string{wallet.ID, theirs[0].ID, "", "unknown"} {
-			_, err = w.books.OrganizationWallet(ctx, org, id)
+			_, err = w.books.WalletIn(ctx, books.OfOrganization(org), id)
 			w.fails(err, pay.ErrWalletNotFound)
 		}
 	}
 	w.must(w.books.DeleteWallet(ctx, key, wallet.ID))
-	_, err = w.books.OrganizationWallet(ctx, a.OrganizationID, wallet.ID)
+	_, err = w.books.WalletIn(ctx, books.OfOrganization(a.OrganizationID), wallet.ID)
 	w.fails(err, pay.ErrWalletNotFound)
 
 	logs := w.logs.String()

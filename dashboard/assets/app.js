@@ -60,4 +60,17 @@
   });
   document.addEventListener("htmx:afterSettle", (event) => ready(event.target));
   ready(document);
+
+  // The secret of a link is behind the #, which browsers keep from servers. It leaves the address bar.
+  const takeLink = () => {
+    const typed = document.getElementById("link-typed");
+    const secret = location.hash.slice(1);
+    if (!typed || !secret) return;
+    document.getElementById("link").value = secret;
+    typed.hidden = true;
+    history.replaceState(null, "", location.pathname);
+    document.getElementById("link-button").focus();
+  };
+  addEventListener("hashchange", takeLink);
+  takeLink();
 })();

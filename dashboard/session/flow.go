@@ -48,6 +48,11 @@ func (g *Gate) signIn(w http.ResponseWriter, r *http.Request, at place) error {
 	case known && (!again || v.Recent(g.now())):
 		redirect(w, r, back, http.StatusOK)
 		return nil
+	case known && v.Role == Operator:
+		return errOperatorAgain
+	case g.provider == nil: // the page there says how to sign in
+		redirect(w, r, Home, http.StatusOK)
+		return nil
 	}
 	if wait := g.starts.Take(g.opts.Peer(r), 1, g.now()); wait > 0 {
 		return tooMany(wait)
@@ -71,6 +76,9 @@ func (g *Gate) signIn(w http.ResponseWriter, r *http.Request, at place) error {
 
 // callback handles the provider's redirect back to purser.
 func (g *Gate) callback(w http.ResponseWriter, r *http.Request, at place) error {
+	if g.provider == nil {
+		return g.explain(w, r, at, true)
+	}
 	answer, ok := single(r.URL.RawQuery, "state", "code", "error", "iss")
 	var a attempt
 	if ok {
@@ -159,7 +167,9 @@ func (g *Gate) signOut(w http.ResponseWriter, r *http.Request, at place) error {
 	v, known, err := g.session(r, at)
 	if err == nil && known && r.URL.Path == SignOutEverywhere {
 		where = "everywhere"
-		if _, err = g.opts.Accounts.EndSessions(r.Context(), v.Account.ID); errors.Is(err, pay.ErrAccountNotFound) {
+		if v.Role == Operator {
+			err = g.opts.Accounts.EndOperatorSessions(pay.WithActor(r.Context(), v.Actor()))
+		} else if _, err = g.opts.Accounts.EndSessions(r.Context(), v.Account.ID); errors.Is(err, pay.ErrAccountNotFound) {
 			err = nil
 		}
 	}
@@ -169,9 +179,9 @@ func (g *Gate) signOut(w http.ResponseWriter, r *http.Request, at place) error {
 	if err != nil {
 		return err
 	}
-	setCookie(w, at, at.cookie(sessionCookie), out, lifetime)
+	setCookie(w, at, at.cookie(sessionCookie), out, Lifetime)
 	if known {
-		g.log.Info("signed out", "account", v.Account.ID)
+		g.log.Info("signed out", "who", v.Actor().String())
 	}
 	redirect(w, r, SignIn+"?out="+where, http.StatusOK)
 	return nil

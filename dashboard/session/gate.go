@@ -32,13 +32,17 @@ type Accounts interface {
 	// EndSessions ends all sessions of an account.
 	EndSessions(ctx context.Context, accountID string) (pay.Account, error)
 
+	// EndOperatorSessions ends all sessions of operators, and OperatorSessionsEnded says when it did.
+	EndOperatorSessions(ctx context.Context) error
+	OperatorSessionsEnded(ctx context.Context) (time.Time, error)
+
 	PutSession(ctx context.Context, s pay.Session) error
 	Session(ctx context.Context, id string) (pay.Session, error)
 	DeleteSession(ctx context.Context, id string) error
 }
 
-// Options configures a Gate. Accounts, Logger and Peer are required. Without an Issuer there is no
-// sign-in, and the dashboard shows a page about setting it up.
+// Options configures a Gate. Accounts, Logger and Peer are required. Without an Issuer only links
+// sign in, and the dashboard shows other visitors a page about both.
 type Options struct {
 	Accounts Accounts
 
@@ -52,6 +56,9 @@ type Options struct {
 	// Allow lists the domains, addresses and groups that may sign in, as in "@example.com,
 	// alice@example.org, group:payments". Empty: every identity of the provider.
 	Allow string
+
+	// Links sign in as the operator. Default: there are none.
+	Links *Links
 
 	// PublicURL is purser's address for people, without a path. If it is set, the dashboard has no
 	// other address. Default: the Host of the request, on loopback only.
@@ -90,6 +97,7 @@ type Gate struct {
 	pages     Pages
 
 	starts, finishes *perclient.Limiter[netip.Addr]
+	wrongs           *perclient.Limiter[netip.Addr] // of links
 	exchanges        chan struct{}
 }
 
@@ -102,10 +110,13 @@ func New(o Options) (*Gate, error) {
 	if o.Clock == nil {
 		o.Clock = time.Now
 	}
+	if o.Links == nil {
+		o.Links = NewLinks(o.Clock)
+	}
 	g := &Gate{
 		opts: o, log: o.Logger, now: o.Clock, crossSite: http.NewCrossOriginProtection(), manager: newManager(o.Accounts),
 		starts: perclient.NewLimiter[netip.Addr](signIns, signIns), finishes: perclient.NewLimiter[netip.Addr](signIns, signIns),
-		exchanges: make(chan struct{}, maxExchanges),
+		wrongs: perclient.NewLimiter[netip.Addr](wrongLinks, wrongLinks), exchanges: make(chan struct{}, maxExchanges),
 	}
 	var err error
 	if g.public, err = parsePublic(o.PublicURL); err != nil {
@@ -187,7 +198,7 @@ func (g *Gate) serve(w http.ResponseWriter, r *http.Request, next http.Handler) 
 		return notAllowed(w, "GET, HEAD, POST")
 	}
 	at, no := g.where(r)
-	if no != nil && (g.provider != nil || no.status == http.StatusMisdirectedRequest) {
+	if no != nil && (g.provider != nil || no.status == http.StatusMisdirectedRequest || r.URL.Path == Link) {
 		return no
 	}
 	if g.crossSite.Check(r) != nil {
@@ -196,8 +207,8 @@ func (g *Gate) serve(w http.ResponseWriter, r *http.Request, next http.Handler) 
 			Action: "To the dashboard", ActionURL: Home,
 		}}
 	}
-	if g.provider == nil {
-		return g.explain(w, r, at, no == nil)
+	if no != nil {
+		return g.explain(w, r, at, false)
 	}
 	if own, ok := map[string]struct {
 		methods string
@@ -205,6 +216,7 @@ func (g *Gate) serve(w http.ResponseWriter, r *http.Request, next http.Handler) 
 	}{
 		SignIn:            {"GET, HEAD, POST", g.signIn},
 		Callback:          {"GET", g.callback},
+		Link:              {"GET, HEAD, POST", g.link},
 		SignOut:           {"POST", g.signOut},
 		SignOutEverywhere: {"POST", g.signOut},
 	}[r.URL.Path]; ok {
@@ -217,9 +229,11 @@ func (g *Gate) serve(w http.ResponseWriter, r *http.Request, next http.Handler) 
 	switch {
 	case err != nil:
 		return err
+	case !ok && g.provider == nil:
+		return g.explain(w, r, at, true)
 	case !ok:
 		sendToSignIn(w, r, at)
-	case !g.allowed.allows(v.standing):
+	case !g.admits(v):
 		return g.endSession(w, r, at, v)
 	default:
 		next.ServeHTTP(w, r.WithContext(WithVisitor(r.Context(), v)))
@@ -308,11 +322,11 @@ func (g *Gate) recovered(w http.ResponseWriter, r *http.Request) {
 // explain shows the page about setting up sign-in.
 func (g *Gate) explain(w http.ResponseWriter, r *http.Request, at place, known bool) error {
 	switch {
+	case r.URL.Path != Home || fromScript(r):
+		redirect(w, r, Home, http.StatusUnauthorized)
+		return nil
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
 		return notAllowed(w, "GET, HEAD")
-	case r.URL.Path != Home:
-		http.Redirect(w, r, Home, http.StatusSeeOther)
-		return nil
 	}
 	s := Setup{RedirectURL: at.origin + Callback, Variables: variables}
 	if !known {

@@ -364,7 +364,10 @@ func TestNotSetUp(t *testing.T) {
 	if a := b.get("/dashboard/keys"); a.location() != "/dashboard/" {
 		t.Errorf("%d %s", a.status, a.location())
 	}
-	if a := b.ask("POST", "/dashboard/keys", nil); a.status != http.StatusMethodNotAllowed {
+	if a := b.ask("POST", "/dashboard/keys", nil); a.location() != "/dashboard/" {
+		t.Errorf("%d %s", a.status, a.location())
+	}
+	if a := b.ask("POST", "/dashboard/", nil); a.status != http.StatusMethodNotAllowed {
 		t.Errorf("%d", a.status)
 	}
 	if a := b.get("/dashboard/", "Host", "rebound.example.com"); a.status != http.StatusMisdirectedRequest {

@@ -38,6 +38,9 @@ type Variable struct {
 type Pages interface {
 	// Render writes a page with a status.
 	Render(w http.ResponseWriter, r *http.Request, status int, n Notice)
+	// Link writes the page with the button that signs in with a link, with status 200. A script of the
+	// page puts the part behind the # of its address into the form's field "link".
+	Link(w http.ResponseWriter, r *http.Request)
 	// Setup writes the page about setting up sign-in, with status 200.
 	Setup(w http.ResponseWriter, r *http.Request, s Setup)
 }

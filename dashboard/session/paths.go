@@ -14,6 +14,7 @@ const (
 	SignOut           = "/dashboard/sign-out"            // POST
 	SignOutEverywhere = "/dashboard/sign-out-everywhere" // POST
 	Callback          = "/dashboard/callback"
+	Link              = "/dashboard/link"    // of `purser dashboard`
 	Assets            = "/dashboard/assets/" // without a session
 )
 
@@ -62,7 +63,7 @@ func Back(asked string) string {
 	} else if clean != strings.TrimSuffix(u.Path, "/") || strings.HasSuffix(u.Path, "//") {
 		return Home // "//", "/../" and the like, in any encoding
 	}
-	for _, own := range []string{SignIn, SignOut, SignOutEverywhere, Callback, strings.TrimSuffix(Assets, "/")} {
+	for _, own := range []string{SignIn, SignOut, SignOutEverywhere, Callback, Link, strings.TrimSuffix(Assets, "/")} {
 		if clean == own || strings.HasPrefix(clean, own+"/") {
 			return Home
 		}

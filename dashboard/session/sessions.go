@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// lifetime is the time after which a session ends, used or not.
-	lifetime = 12 * time.Hour
+	// Lifetime is the time after which a session ends, used or not.
+	Lifetime = 12 * time.Hour
 	// tokenLength is the length of a session's token, and of randomText: 32 random bytes in base64.
 	tokenLength = 43
 	// sessionCookie keeps a session's token.
@@ -30,6 +30,8 @@ const (
 // record holds the contents of a session, as the store keeps them.
 type record struct {
 	Deadline   time.Time `json:"deadline"` // set by codec
+	Role       Role      `json:"role,omitempty"`
+	Name       string    `json:"name,omitempty"` // of an operator
 	Account    string    `json:"account"`
 	Generation uint64    `json:"generation"` // of the account, when the session was made
 	AuthTime   time.Time `json:"auth_time,omitzero"`
@@ -46,7 +48,7 @@ const recordKey = "record"
 // newManager returns the session manager. scs.New would start with a store in memory, and a
 // goroutine that never ends.
 func newManager(a Accounts) *scs.SessionManager {
-	return &scs.SessionManager{Lifetime: lifetime, Store: sessions{accounts: a}, Codec: codec{}}
+	return &scs.SessionManager{Lifetime: Lifetime, Store: sessions{accounts: a}, Codec: codec{}}
 }
 
 // codec encodes a session as the JSON of its record.
@@ -125,11 +127,15 @@ func (g *Gate) token(r *http.Request, at place) (string, error) {
 // visitor returns the visitor of a request, if the list allows the visitor. A request without a
 // visitor is no error.
 func (g *Gate) visitor(r *http.Request, at place) (v Visitor, ok bool, err error) {
-	if v, ok, err = g.session(r, at); !ok || g.allowed.allows(v.standing) {
+	if v, ok, err = g.session(r, at); !ok || g.admits(v) {
 		return v, ok, err
 	}
 	return Visitor{}, false, nil
 }
+
+// admits reports whether the list allows the visitor. No provider vouches for operators, and the list
+// does not name them.
+func (g *Gate) admits(v Visitor) bool { return v.Role == Operator || g.allowed.allows(v.standing) }
 
 // session returns the visitor of the request's session, even if the list no longer allows the
 // visitor.
@@ -146,6 +152,15 @@ func (g *Gate) session(r *http.Request, at place) (v Visitor, ok bool, err error
 	if !ok || rec.Secure != at.secure || !g.now().Before(rec.Deadline) {
 		return Visitor{}, false, nil
 	}
+	v = Visitor{Role: rec.Role, Name: rec.Name, AuthTime: rec.AuthTime, Session: idOf(token), standing: rec.Standing}
+	switch rec.Role {
+	case Member:
+	case Operator:
+		ended, err := g.opts.Accounts.OperatorSessionsEnded(r.Context())
+		return v, err == nil && rec.AuthTime.After(ended), err
+	default: // a later version's
+		return Visitor{}, false, nil
+	}
 	a, err := g.opts.Accounts.Account(r.Context(), rec.Account)
 	switch {
 	case errors.Is(err, pay.ErrAccountNotFound):
@@ -155,7 +170,8 @@ func (g *Gate) session(r *http.Request, at place) (v Visitor, ok bool, err error
 	case a.Generation != rec.Generation:
 		return Visitor{}, false, nil
 	}
-	return Visitor{Account: a, AuthTime: rec.AuthTime, Session: idOf(token), standing: rec.Standing}, true, nil
+	v.Account = a
+	return v, true, nil
 }
 
 // admit ends the browser's session, and makes a new one with a fresh token.
@@ -165,14 +181,15 @@ func (g *Gate) admit(w http.ResponseWriter, r *http.Request, at place, v Visitor
 	}
 	ctx, _ := g.manager.Load(r.Context(), "") // without a token, it reads nothing and cannot fail
 	g.manager.Put(ctx, recordKey, record{
-		Account: v.Account.ID, Generation: v.Account.Generation, AuthTime: v.AuthTime, Secure: at.secure, Standing: v.standing,
+		Role: v.Role, Name: v.Name, Account: v.Account.ID, Generation: v.Account.Generation, AuthTime: v.AuthTime.UTC(), Secure: at.secure,
+		Standing: v.standing,
 	})
-	g.manager.SetDeadline(ctx, g.now().Add(lifetime).UTC())
+	g.manager.SetDeadline(ctx, g.now().Add(Lifetime).UTC())
 	token, _, err := g.manager.Commit(ctx)
 	if err != nil {
 		return fmt.Errorf("keeping a session: %w", err)
 	}
-	setCookie(w, at, at.cookie(sessionCookie), token, lifetime)
+	setCookie(w, at, at.cookie(sessionCookie), token, Lifetime)
 	return nil
 }
 

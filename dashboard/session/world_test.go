@@ -122,6 +122,8 @@ func (plain) Render(w http.ResponseWriter, _ *http.Request, status int, n sessio
 	fmt.Fprintf(w, "%+v", n)
 }
 
+func (plain) Link(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "press the button") }
+
 func (plain) Setup(w http.ResponseWriter, _ *http.Request, s session.Setup) { fmt.Fprintf(w, "%+v", s) }
 
 // page names the visitor.
@@ -132,6 +134,10 @@ func (w *world) page(rw http.ResponseWriter, r *http.Request) {
 	v, ok := session.From(r.Context())
 	if !ok {
 		fmt.Fprint(rw, "nobody at "+r.URL.Path)
+		return
+	}
+	if v.Role == session.Operator {
+		fmt.Fprintf(rw, "operator at %s", r.URL.Path)
 		return
 	}
 	fmt.Fprintf(rw, "%s of %s at %s recent=%v", v.Account.Subject, v.Account.OrganizationID, r.URL.Path, v.Recent(w.now()))

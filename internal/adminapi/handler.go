@@ -55,6 +55,8 @@ type Purser struct {
 	Rotator        Rotator
 	MasterKeyPlace string        // where the master key is, for people
 	ProxyURL       func() string // the proxy's URL for programs on this machine, "" if it listens on no TCP address
+	DashboardURL   func() string // the dashboard's URL for people, "" if no site has one
+	DashboardLinks DashboardLinks
 	Root           func() []byte // the interception root in PEM, nil when nothing is intercepted
 	Registration   func() *RegistrationStatus
 	Declined       func(now time.Time) map[string]int              // 402s of the last hour that were not paid, by reason; nil: not counted
@@ -143,6 +145,7 @@ func (h *Handler) Routes() []Route {
 		"/purser/organizations/{id}/plan": {http.MethodPut: tell(h, (*Purser).setPlan)},
 		"/purser/organizations/{id}/keys": {http.MethodPost: tell(h, (*Purser).linkKey)},
 		"/purser/reconcile":               {http.MethodGet: h.ask((*Purser).reconcile), http.MethodPost: tell(h, (*Purser).acceptRisk)},
+		"/purser/dashboard":               {http.MethodPost: h.ask((*Purser).linkDashboard), http.MethodDelete: h.ask((*Purser).signOutDashboard)},
 		"/purser/rotation":                {http.MethodGet: h.ask((*Purser).rotation)},
 		"/purser/rotation/data-key":       {http.MethodPost: h.ask((*Purser).rotateDataKey)},
 		"/purser/rotation/master-key":     {http.MethodPost: tell(h, (*Purser).rotateMasterKey)},

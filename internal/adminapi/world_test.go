@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/purserpay/purser/dashboard/session"
 	"github.com/purserpay/purser/internal/adminapi"
 	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/internal/cli/clitest"
@@ -91,8 +92,10 @@ func newWorldIn(t *testing.T, change ...func(*pay.Options)) *world {
 	w.must(err)
 	w.Purser = &adminapi.Purser{
 		Payer: payer, Books: kept, Store: w.store, Chain: o.Chain, Networks: o.Networks, Log: log, Place: "purser.db",
-		Keys:     operatorkeys.Keys{Books: kept, Network: "base", Log: log},
-		ProxyURL: func() string { return "" }, Root: func() []byte { return nil },
+		Keys:           operatorkeys.Keys{Books: kept, Network: "base", Log: log},
+		DashboardURL:   func() string { return "http://127.0.0.1:8402/dashboard" },
+		DashboardLinks: session.NewLinks(w.now),
+		ProxyURL:       func() string { return "" }, Root: func() []byte { return nil },
 		Registration:   func() *adminapi.RegistrationStatus { return &adminapi.RegistrationStatus{Open: true} },
 		Quotas:         func(context.Context) (*adminapi.QuotaStatus, error) { return nil, nil },
 		ConfiguredKeys: func() []adminapi.ConfiguredKey { return w.configured }, Feed: feed.New(),

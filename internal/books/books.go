@@ -45,8 +45,6 @@ type lists interface {
 	DeleteSession(ctx context.Context, id string) error
 	Key(ctx context.Context, id string) (pay.Key, error)
 	Organization(ctx context.Context, id string) (pay.Organization, error)
-	OrganizationKeys(ctx context.Context, orgID string) ([]pay.Key, error)
-	OrganizationWallets(ctx context.Context, orgID string) ([]pay.Wallet, error)
 	Organizations(ctx context.Context, after string, limit int) ([]pay.Organization, error)
 }
 

@@ -64,15 +64,6 @@ func (b *Books) Usage(ctx context.Context, orgID string) (Usage, error) {
 	}, nil
 }
 
-// OrganizationKey finds one of an organization's keys: ErrKeyNotFound, also for a key of another organization.
-func (b *Books) OrganizationKey(ctx context.Context, orgID, keyID string) (pay.Key, error) {
-	k, err := b.store.Key(ctx, keyID)
-	if err == nil && (orgID == "" || k.OrganizationID != orgID) {
-		return pay.Key{}, pay.ErrKeyNotFound
-	}
-	return k, err
-}
-
 // LinkKey claims the unclaimed key with this secret for an organization. ErrKeyNotFound,
 // ErrKeyLinked, ErrKeyClaimed, ErrKeyLimit, ErrOrganizationNotFound.
 func (b *Books) LinkKey(ctx context.Context, orgID, secret string) (pay.Key, error) {
@@ -86,14 +77,15 @@ func (b *Books) LinkKey(ctx context.Context, orgID, secret string) (pay.Key, err
 	return k, err
 }
 
-// RevealKey returns the plaintext of one of an organization's keys, and logs that: ErrKeyNotFound.
-func (b *Books) RevealKey(ctx context.Context, orgID, keyID string) (string, error) {
-	if _, err := b.OrganizationKey(ctx, orgID, keyID); err != nil {
+// RevealKey returns the plaintext of one of a scope's keys, and logs that: ErrKeyNotFound,
+// ErrNotRevealable.
+func (b *Books) RevealKey(ctx context.Context, s Scope, keyID string) (string, error) {
+	if _, err := b.KeyIn(ctx, s, keyID); err != nil {
 		return "", err
 	}
 	secret, err := b.store.RevealKey(ctx, keyID)
 	if err == nil {
-		b.log.Warn("API key revealed", "key", keyID, "organization", orgID)
+		b.log.Warn("API key revealed", "key", keyID, "to", s.String())
 	}
 	return secret, err
 }

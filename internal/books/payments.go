@@ -17,12 +17,12 @@ func (b *Books) Payments(ctx context.Context, k pay.Key, label string, limit int
 // SummaryQuery selects the spend events that a summary adds up.
 type SummaryQuery struct {
 	From, To time.Time // UTC days, both included, at most MaxSummaryDays
-	KeyID    string    // one key of the organization; "" is all of them
+	KeyID    string    // one key of the scope; "" is all of them
 }
 
-// Summary adds up the spending of an organization's keys. *InputError for no days or too many,
-// ErrKeyNotFound for a key of another organization.
-func (b *Books) Summary(ctx context.Context, orgID string, q SummaryQuery) (pay.Summary, error) {
+// SummaryIn adds up the spending of a scope's keys. *InputError for no days or too many,
+// ErrKeyNotFound for a key that the scope does not see.
+func (b *Books) SummaryIn(ctx context.Context, s Scope, q SummaryQuery) (pay.Summary, error) {
 	from, to := pay.DayOf(q.From), pay.DayOf(q.To)
 	switch days := int(to.Sub(from) / (24 * time.Hour)); {
 	case q.From.IsZero() || q.To.IsZero() || days < 0:
@@ -30,28 +30,31 @@ func (b *Books) Summary(ctx context.Context, orgID string, q SummaryQuery) (pay.
 	case days >= pay.MaxSummaryDays:
 		return pay.Summary{}, &pay.InputError{Field: "from", Reason: fmt.Sprintf("at most %d days", pay.MaxSummaryDays)}
 	}
-	keys, err := b.organizationKeyIDs(ctx, orgID, q.KeyID)
+	keys, err := b.keyIDsIn(ctx, s, q.KeyID)
 	if err != nil {
 		return pay.Summary{}, err
 	}
 	return b.store.SpendSummary(ctx, keys, from, to)
 }
 
-// OrganizationPayments lists payments of all keys of an organization, newest first. label is a
-// state, a flag or "". At most 500. *InputError for another label.
-func (b *Books) OrganizationPayments(ctx context.Context, orgID, label string, limit int) ([]*pay.Payment, error) {
+// PaymentsIn lists payments of all keys of a scope, newest first. label is a state, a flag or "". At
+// most 500. *InputError for another label.
+func (b *Books) PaymentsIn(ctx context.Context, s Scope, label string, limit int) ([]*pay.Payment, error) {
 	if label != "" && !pay.ValidLabel(label) {
 		return nil, &pay.InputError{Field: "state", Reason: "neither a state nor a flag"}
 	}
-	keys, err := b.organizationKeyIDs(ctx, orgID, "")
+	if s.all {
+		return b.store.AllPayments(ctx, pay.LabelQuery{Label: label, Limit: pageSize(limit)})
+	}
+	keys, err := b.keyIDsIn(ctx, s, "")
 	if err != nil {
 		return nil, err
 	}
 	return b.store.PaymentsOf(ctx, keys, label, pageSize(limit))
 }
 
-// OrganizationPayment finds a payment of one of an organization's keys: ErrPaymentNotFound.
-func (b *Books) OrganizationPayment(ctx context.Context, orgID, id string) (*pay.Payment, error) {
+// PaymentIn finds a payment of one of a scope's keys: ErrPaymentNotFound.
+func (b *Books) PaymentIn(ctx context.Context, s Scope, id string) (*pay.Payment, error) {
 	row, err := b.store.Payment(ctx, id)
 	if err != nil {
 		return nil, err
@@ -60,16 +63,16 @@ func (b *Books) OrganizationPayment(ctx context.Context, orgID, id string) (*pay
 	if err != nil {
 		return nil, fmt.Errorf("payment %s: %w", id, err)
 	}
-	if orgID == "" || k.OrganizationID != orgID {
+	if !s.sees(k) {
 		return nil, pay.ErrPaymentNotFound
 	}
 	return row, nil
 }
 
-// OrganizationPending counts and adds up the open payments of an organization's keys.
-func (b *Books) OrganizationPending(ctx context.Context, orgID string) (Pending, error) {
+// PendingIn counts and adds up the open payments of a scope's keys.
+func (b *Books) PendingIn(ctx context.Context, s Scope) (Pending, error) {
 	var all Pending
-	keys, err := b.organizationKeyIDs(ctx, orgID, "")
+	keys, err := b.keyIDsIn(ctx, s, "")
 	if err != nil {
 		return all, err
 	}

@@ -2,7 +2,9 @@ package books
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -67,4 +69,53 @@ func (b *Books) sweepOnce(ctx context.Context) error {
 			return nil
 		}
 	}
+}
+
+const (
+	// operatorsEnd has the id under which the end of all operators' sessions is kept, beside the
+	// sessions themselves. No token has this hash, because tokens are random.
+	operatorsEnd = "ends of the sessions that links of purser dashboard began"
+	// operatorsEndKept is longer than any session lasts.
+	operatorsEndKept = 48 * time.Hour
+)
+
+type operatorsEnded struct {
+	At time.Time `json:"at"`
+}
+
+func operatorsEndID() string {
+	sum := sha256.Sum256([]byte(operatorsEnd))
+	return hex.EncodeToString(sum[:])
+}
+
+// EndOperatorSessions makes every session void that an operator has begun until now.
+func (b *Books) EndOperatorSessions(ctx context.Context) error {
+	now := b.now().UTC()
+	data, err := json.Marshal(operatorsEnded{now})
+	if err != nil {
+		return err
+	}
+	if err := b.store.PutSession(ctx, pay.Session{ID: operatorsEndID(), Data: data, Expires: now.Add(operatorsEndKept)}); err != nil {
+		return fmt.Errorf("ending the operators' sessions: %w", err)
+	}
+	by, _ := pay.ActorOf(ctx)
+	b.log.Info("all sessions of operators ended", "by", by.String())
+	return nil
+}
+
+// OperatorSessionsEnded returns the last time of EndOperatorSessions: the sessions that were begun by
+// then are void. It is zero if there was none in the last two days.
+func (b *Books) OperatorSessionsEnded(ctx context.Context) (time.Time, error) {
+	s, err := b.Session(ctx, operatorsEndID())
+	if errors.Is(err, pay.ErrSessionNotFound) {
+		return time.Time{}, nil
+	}
+	var ended operatorsEnded
+	if err == nil {
+		err = json.Unmarshal(s.Data, &ended)
+	}
+	if err != nil {
+		return time.Time{}, fmt.Errorf("the end of the operators' sessions: %w", err)
+	}
+	return ended.At, nil
 }

@@ -27,13 +27,13 @@ func (b *Books) Spend(ctx context.Context, k pay.Key, q pay.SpendQuery) ([]pay.S
 	return events, Pending{Count: count, Amount: amount}, errors.Join(err1, err2)
 }
 
-// OrganizationSpend lists the spend events of an organization's keys, newest first. ErrKeyNotFound for
-// a key, ErrEventNotFound for a position of another organization; *InputError for an invalid task.
-func (b *Books) OrganizationSpend(ctx context.Context, orgID string, q pay.OrganizationSpendQuery) (pay.SpendPage, error) {
+// SpendIn lists the spend events of a scope's keys, newest first. ErrKeyNotFound for a key,
+// ErrEventNotFound for a position that the scope does not see; *InputError for an invalid task.
+func (b *Books) SpendIn(ctx context.Context, s Scope, q pay.OrganizationSpendQuery) (pay.SpendPage, error) {
 	if err := checkTask(q.Task); err != nil {
 		return pay.SpendPage{}, err
 	}
-	keys, err := b.organizationKeyIDs(ctx, orgID, q.KeyID)
+	keys, err := b.keyIDsIn(ctx, s, q.KeyID)
 	if err != nil {
 		return pay.SpendPage{}, err
 	}
@@ -47,20 +47,6 @@ func pageSize(limit int) int {
 		return 50
 	}
 	return min(limit, 500)
-}
-
-// organizationKeyIDs lists the ids of an organization's keys, or only keyID if set: ErrKeyNotFound.
-func (b *Books) organizationKeyIDs(ctx context.Context, orgID, keyID string) ([]string, error) {
-	if keyID != "" {
-		k, err := b.OrganizationKey(ctx, orgID, keyID)
-		return []string{k.ID}, err
-	}
-	keys, err := b.OrganizationKeys(ctx, orgID)
-	ids := make([]string, 0, len(keys))
-	for _, k := range keys {
-		ids = append(ids, k.ID)
-	}
-	return ids, err
 }
 
 // AnySpend lists the spend events of any keys, newest first, for operators. ErrEventNotFound for a

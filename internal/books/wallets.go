@@ -93,13 +93,13 @@ func (b *Books) DeleteWallet(ctx context.Context, k pay.Key, id string) error {
 	return b.store.DeleteWallet(ctx, k.ID, id, b.now().UTC())
 }
 
-// OrganizationWallet finds a live wallet of an organization's keys: ErrWalletNotFound.
-func (b *Books) OrganizationWallet(ctx context.Context, orgID, id string) (pay.Wallet, error) {
+// WalletIn finds a live wallet of a scope's keys: ErrWalletNotFound.
+func (b *Books) WalletIn(ctx context.Context, s Scope, id string) (pay.Wallet, error) {
 	w, err := b.store.Wallet(ctx, id)
 	if err != nil {
 		return pay.Wallet{}, err
 	}
-	_, err = b.OrganizationKey(ctx, orgID, w.KeyID)
+	_, err = b.KeyIn(ctx, s, w.KeyID)
 	if errors.Is(err, pay.ErrKeyNotFound) || err == nil && w.Deleted != nil {
 		err = pay.ErrWalletNotFound
 	}

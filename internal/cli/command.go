@@ -57,6 +57,7 @@ func (env *Env) commands() []Command {
 		{"pause", "[flags]", "Stops all new payments", pauseHelp, env.pauseCommand},
 		{"resume", "[flags]", "Lets payments begin again after a pause", resumeHelp, env.resumeCommand},
 		{"audit", "[flags]", "Lists who changed what", auditHelp, env.auditCommand},
+		{"dashboard", "[flags]", "Prints a link that signs you in to the dashboard as the operator", dashboardHelp, env.dashboardCommand},
 		{"status", "[flags]", "Shows how a running purser is", statusHelp, env.statusCommand},
 	}
 }

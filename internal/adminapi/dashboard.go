@@ -1,0 +1,66 @@
+package adminapi
+
+import (
+	"net/http"
+	"net/netip"
+	"time"
+)
+
+// DashboardLinks makes links that sign in to the dashboard as the operator, once each.
+type DashboardLinks interface {
+	// Make returns a link for the operator of this name, as a path below the dashboard's URL.
+	Make(by string) (path string, until time.Time)
+	Clear()
+}
+
+// DashboardLink answers POST /purser/dashboard. Its URL signs in as the operator, once.
+type DashboardLink struct {
+	URL     string    `json:"url"`
+	Expires time.Time `json:"expires_at"`
+}
+
+// linkDashboard makes a link.
+func (p *Purser) linkDashboard(r *http.Request) (any, error) {
+	base := p.DashboardURL()
+	if base == "" {
+		return nil, Errorf(http.StatusConflict,
+			"no site of this purser has its dashboard at a TCP address: the configuration needs a site with purser_dashboard")
+	}
+	by := operatorOf(r)
+	path, until := p.DashboardLinks.Make(by.ID)
+	p.Log.Info("link to the dashboard made", "by", by.String())
+	return DashboardLink{URL: base + path, Expires: until.UTC()}, nil
+}
+
+// DashboardSignOut answers DELETE /purser/dashboard.
+type DashboardSignOut struct {
+	SignedOut bool `json:"signed_out"`
+}
+
+// signOutDashboard ends all links and sessions of operators.
+func (p *Purser) signOutDashboard(r *http.Request) (any, error) {
+	p.DashboardLinks.Clear()
+	err := p.Books.EndOperatorSessions(r.Context())
+	return DashboardSignOut{err == nil}, err
+}
+
+// LocalURL returns a URL for programs on this machine, on loopback if one of the addresses is. It is
+// empty if there is none.
+func LocalURL(listeners []netip.AddrPort) string {
+	var found netip.AddrPort
+	for _, l := range listeners {
+		switch {
+		case l.Addr() == netip.IPv6Unspecified():
+			l = netip.AddrPortFrom(netip.IPv6Loopback(), l.Port())
+		case l.Addr().IsUnspecified():
+			l = netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), l.Port())
+		}
+		if !found.IsValid() || l.Addr().IsLoopback() && !found.Addr().IsLoopback() {
+			found = l
+		}
+	}
+	if !found.IsValid() {
+		return ""
+	}
+	return "http://" + found.String()
+}
