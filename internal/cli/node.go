@@ -51,7 +51,7 @@ func nodeAdvice(major, minor int) string {
 	case major == 24 && minor < 5:
 		return fmt.Sprintf("Node %d.%d takes the proxy for fetch only, and requests by node:http or node:https are not paid: %s", major, minor, instead)
 	case major < 22, major == 22 && minor < 21, major == 23:
-		return fmt.Sprintf("Node %d.%d does not heed proxies, so nothing that it asks for is paid: %s", major, minor, instead)
+		return fmt.Sprintf("Node %d.%d does not heed proxies, so requests of scripts in it are not paid: %s", major, minor, instead)
 	}
 	return ""
 }
