@@ -73,6 +73,18 @@ def test_before_paying(world: sandbox.World) -> None:
         assert {payment.task for payment in api.payments.list()} == {"extra"}
 
 
+def test_repeat(world: sandbox.World) -> None:
+    seller = world.sellers["official-v2"] + "/paid?again"
+    for buy in buyers(world)[:1]:
+        with purserpay.idempotency_key("order-1"):
+            info = purserpay.payment_of(buy(seller))
+            with purserpay.terms(dry_run=True), pytest.raises(purserpay.DryRunError) as dry:
+                buy(seller)
+        assert info is not None
+        assert str(dry.value) == f"dry run: payment {info.id} of 0.01 USDC would be repeated, and nothing new paid"
+        assert dry.value.quote.repeats is not None
+
+
 def test_api(world: sandbox.World) -> None:
     challenge = httpx.get(world.sellers["official-v2"] + "/paid", trust_env=False).headers["PAYMENT-REQUIRED"]
     spent = world.spent()

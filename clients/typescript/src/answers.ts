@@ -13,6 +13,7 @@ import {
   RequestRefusedError,
 } from "./errors.js";
 import { type Answer, errorOf } from "./http.js";
+import { retryAfter } from "./time.js";
 
 /** A payment that purser handed out. */
 export interface Paid {
@@ -63,19 +64,28 @@ export function paymentOf(a: Answer): { id: string | undefined; state: string | 
 /** The error of an answer that is not a success. */
 export function refusal(a: Answer): PurserError {
   const error = errorOf(a);
-  const message = error ? `purser: ${error}` : `purser answered with status ${a.status}`;
+  const given = (name: string) => text(a.body[name]) || undefined;
+  const detail = given("detail");
+  const said = error ? `purser: ${error}` : `purser answered with status ${a.status}`;
+  const message = detail ? `${said} (${detail})` : said;
   const facts: ErrorFacts = {
     status: a.status,
-    detail: text(a.body["detail"]) || undefined,
+    detail,
+    retryAfter: retryAfter(a.retryAfter),
     paymentId: paymentOf(a).id,
   };
   switch (a.status) {
     case 401:
       return new KeyNotResolvedError(message, facts);
     case 402:
-      return new DeclinedError(message, text(a.body["rule"]) || undefined, a.body["facilitator"], facts);
+      return new DeclinedError(message, given("rule"), a.body["facilitator"], facts, {
+        price: given("price"),
+        limit: given("limit"),
+        left: given("left"),
+        resets: given("resets"),
+      });
     case 429:
-      return new LimitReachedError(message, text(a.body["upgradeUrl"]) || undefined, facts);
+      return new LimitReachedError(message, given("upgradeUrl"), facts);
   }
   if (a.status < 400 || a.status >= 500) return new PurserUnreachableError(message, facts);
   const network = /^No wallet for network ([^\s]+?)\.?(?:\s|$)/.exec(error)?.[1];

@@ -3,7 +3,7 @@ import { paidOf, refusal } from "./answers.js";
 import { isObject } from "./challenge.js";
 import { PurserUnreachableError } from "./errors.js";
 import type { Answer, Ask, Connection } from "./http.js";
-import type { Settlement } from "./options.js";
+import { cap, type Settlement, usdc } from "./options.js";
 import { deadline, orAborted } from "./time.js";
 
 export interface CallOptions {
@@ -89,7 +89,57 @@ export interface PayRequest {
   idempotencyKey?: string;
   /** Default: purser's own. */
   settlement?: Settlement;
+  /** What the payment is booked under, and limited by. */
+  task?: string;
+  /** The most that it may cost: `"0.05 USDC"`, or in the asset's smallest unit. */
+  maxAmount?: string | bigint;
 }
+
+/** What purser would pay now. */
+export interface Quote {
+  /** In the asset's smallest unit. */
+  amount: string;
+  /** For people, such as `"0.01 USDC"`. */
+  price: string;
+  currency: string;
+  network: string;
+  asset: string;
+  payTo: string;
+  /** The wallet that would pay. */
+  wallet?: { id: string; address?: string };
+  /** The earlier payment that the call would be answered with: nothing new would be paid. */
+  repeats?: PaymentState;
+}
+
+/** A limit on amounts, as texts for people. */
+export interface Limit {
+  rule: string;
+  /** The pattern of hosts, or the task, that it is for. */
+  of?: string;
+  limit: string;
+  spent?: string;
+  left?: string;
+  /** RFC 3339. */
+  resets?: string;
+}
+
+/** What a key may spend at one door. */
+export interface Limits {
+  door: Door;
+  /** false while the key is paused, or may not pay at this door. */
+  pays: boolean;
+  limits: Limit[];
+  perMinute?: number;
+  priceGuard?: number;
+  allowHosts?: string[];
+  denyHosts?: string[];
+  allowPayees?: string[];
+  denyPayees?: string[];
+  quota?: { limit: number; used: number; resets: string };
+}
+
+/** Where a key pays: the REST API, the forward proxy, or the sidecar. */
+export type Door = "api" | "proxy" | "transport";
 
 export interface PageOptions extends CallOptions {
   limit?: number;
@@ -138,9 +188,21 @@ export class Api {
 
   /** POST /v1/pay, once and without the caps of paid requests. */
   readonly pay = async (p: PayRequest, o?: CallOptions): Promise<PayResult> => {
-    const a = await this.#call({ method: "POST", path: "/v1/pay", body: p }, o);
+    const a = await this.#call({ method: "POST", path: "/v1/pay", ...order(p) }, o);
     if (!paidOf(a)) throw unusable(a);
     return this.#as<PayResult>(a, "paymentSignature");
+  };
+
+  /** What `pay` would pay now. What it would refuse is refused. Nothing is paid. */
+  readonly quote = async (p: PayRequest, o?: CallOptions): Promise<Quote> => {
+    return this.#as<Quote>(await this.#call({ method: "POST", path: "/v1/quote", ...order(p) }, o), "amount");
+  };
+
+  /** The key's own limits at a door (`api` if nothing is said), with what is spent and left. */
+  readonly limits = async (o: CallOptions & { door?: Door } = {}): Promise<Limits> => {
+    const a = await this.#call({ method: "GET", path: `/v1/limits${query({ door: o.door })}` }, o);
+    this.#listed<Limit>(a, "limits");
+    return this.#as<Limits>(a, "pays");
   };
 
   readonly payments = {
@@ -204,6 +266,11 @@ export class Api {
     if (!(member in a.body)) throw unusable(a);
     return a.body as T;
   }
+}
+
+/** Body and headers of POST /v1/pay and POST /v1/quote. */
+export function order({ maxAmount, ...body }: PayRequest): Pick<Ask, "body" | "headers"> {
+  return maxAmount === undefined ? { body } : { body, headers: { "Purser-Max-Amount": `${usdc(cap(maxAmount))} USDC` } };
 }
 
 function unusable(a: Answer): PurserUnreachableError {

@@ -2,7 +2,7 @@
 // for the check of what purser signed.
 import { type Challenge, signedTerms } from "./challenge.js";
 import { InvalidChallengeError, RefusedByCallerError } from "./errors.js";
-import { bareUrl, parseAmount, type Settings } from "./options.js";
+import { bareUrl, parseAmount, type Settings, usdc } from "./options.js";
 import { orAborted } from "./time.js";
 
 /** Throws when a cap refuses, or when the signal fires meanwhile. */
@@ -24,7 +24,7 @@ export async function checkCaps(
   for (const offer of offers) {
     const amount = parseAmount(offer.amount);
     if (s.maxAmount !== undefined && (amount === undefined || amount > s.maxAmount)) {
-      throw new RefusedByCallerError(`The seller asks for ${shown(offer.amount)}, maxAmount is ${s.maxAmount}.`, "amount");
+      throw new RefusedByCallerError(`The seller asks for ${shown(offer.amount)}, maxAmount is ${s.maxAmount} (${usdc(s.maxAmount)} USDC).`, "amount");
     }
     if (amount !== undefined && amount > largest) largest = amount;
   }

@@ -16,7 +16,7 @@ export interface ClientRequest extends PayingInit {
 }
 
 /** Paid requests and purser's API, with one key. */
-export interface Client extends Pick<Api, "keys" | "wallets" | "pay" | "payments" | "spend"> {
+export interface Client extends Pick<Api, "keys" | "wallets" | "pay" | "quote" | "limits" | "payments" | "spend"> {
   /** A drop-in for the global fetch. */
   readonly fetch: PayingFetch;
   get(url: string | URL, init?: PayingInit): Promise<Response>;
@@ -30,7 +30,7 @@ export function createClient(options: ClientOptions): Client {
   if (typeof seller !== "function") throw new TypeError("there is no global fetch: fetch must be given");
   const payer = new Payer(options);
   const fetch = payingFetch(seller, payer);
-  const { keys, wallets, pay, payments, spend } = new Api(payer.connection, payer.settings.payTimeout);
+  const { keys, wallets, pay, quote, limits, payments, spend } = new Api(payer.connection, payer.settings.payTimeout);
   const request = (method: string, url: string | URL, { json, ...init }: ClientRequest = {}) => {
     if (json === undefined) return fetch(url, { ...init, method });
     const headers = new Headers(init.headers);
@@ -45,6 +45,8 @@ export function createClient(options: ClientOptions): Client {
     keys,
     wallets,
     pay,
+    quote,
+    limits,
     payments,
     spend,
   };

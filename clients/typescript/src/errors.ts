@@ -1,3 +1,5 @@
+import type { Quote } from "./api.js";
+
 // What can end a logical request other than an answer (BEHAVIOUR.md §8). No error holds the API key or a payment header.
 
 /** The stable names of the errors. */
@@ -6,6 +8,7 @@ export type ErrorCode =
   | "no-wallet"
   | "limit-reached"
   | "declined"
+  | "dry-run"
   | "refused-by-caller"
   | "invalid-challenge"
   | "not-replayable"
@@ -30,6 +33,8 @@ export interface ErrorFacts {
   status?: number | undefined;
   /** The explanation in purser's answer. */
   detail?: string | undefined;
+  /** How long to wait until purser may answer otherwise, in milliseconds. */
+  retryAfter?: number | undefined;
   /** The seller's answer (a fetch Response or an axios response), still readable. */
   response?: unknown;
   cause?: unknown;
@@ -45,6 +50,7 @@ export class PurserError extends Error {
   declare readonly url: string | undefined;
   declare readonly status: number | undefined;
   declare readonly detail: string | undefined;
+  declare readonly retryAfter: number | undefined;
   declare readonly response: unknown;
 
   constructor(code: ErrorCode, message: string, facts: ErrorFacts = {}) {
@@ -58,7 +64,7 @@ export class PurserError extends Error {
 
 /** Adds to an error what is known further out. What it knows itself stays. */
 export function learn(error: PurserError, facts: ErrorFacts): void {
-  for (const name of ["paymentId", "idempotencyKey", "url", "status", "detail", "response"] as const) {
+  for (const name of ["paymentId", "idempotencyKey", "url", "status", "detail", "retryAfter", "response"] as const) {
     if (facts[name] === undefined || error[name] !== undefined) continue;
     // Printed errors shall not drag whole answers along.
     Object.defineProperty(error, name, { value: facts[name], enumerable: name !== "response" });
@@ -95,16 +101,44 @@ export class LimitReachedError extends PurserError {
   }
 }
 
-/** purser or its facilitator refused; nothing was paid. */
-export class DeclinedError extends PurserError {
+/** What a rule has counted, as texts for people such as `"0.05 USDC"`. */
+export interface Figures {
+  price?: string | undefined;
+  limit?: string | undefined;
+  left?: string | undefined;
+  /** When the same payment may pass, in RFC 3339. */
+  resets?: string | undefined;
+}
+
+/** purser or its facilitator refused; nothing was paid. The message and `detail` say why, in words and amounts. */
+export class DeclinedError extends PurserError implements Figures {
   /** The rule of purser's policy, if that refused. */
   readonly rule: string | undefined;
+  /** The rule, by the name that the proxy's `Purser-Declined` has. */
+  readonly reason: string | undefined;
+  declare readonly price: string | undefined;
+  declare readonly limit: string | undefined;
+  declare readonly left: string | undefined;
+  declare readonly resets: string | undefined;
   /** What the facilitator said, as in purser's answer. */
   readonly facilitator: unknown;
-  constructor(message: string, rule: string | undefined, facilitator: unknown, facts?: ErrorFacts) {
+  constructor(message: string, rule: string | undefined, facilitator: unknown, facts?: ErrorFacts, figures: Figures = {}) {
     super("declined", message, facts);
-    this.rule = rule;
+    this.rule = this.reason = rule;
     this.facilitator = facilitator;
+    for (const name of ["price", "limit", "left", "resets"] as const) {
+      if (figures[name] !== undefined) Object.defineProperty(this, name, { value: figures[name], enumerable: true });
+    }
+  }
+}
+
+/** The request was a dry run, and would be paid for. Nothing was. */
+export class DryRunError extends PurserError {
+  /** What would be paid. */
+  readonly quote: Quote;
+  constructor(message: string, quote: Quote, facts?: ErrorFacts) {
+    super("dry-run", message, facts);
+    this.quote = quote;
   }
 }
 

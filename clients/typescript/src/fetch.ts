@@ -12,12 +12,12 @@ import {
 } from "./challenge.js";
 import { isPurserError, learn } from "./errors.js";
 import { readUpTo } from "./http.js";
-import { type Fetch, needKey, type PaymentOptions } from "./options.js";
-import { Payer, type Sent } from "./purchase.js";
+import { cap, type Fetch, needKey, type PaymentOptions } from "./options.js";
+import { Payer, type Sent, type Terms } from "./purchase.js";
 import { deadline } from "./time.js";
 
-/** What a paying fetch takes: all of fetch's own, and the key of this logical request. */
-export interface PayingInit extends RequestInit {
+/** What a paying fetch takes: all of fetch's own, and what is said of this logical request's payment. */
+export interface PayingInit extends RequestInit, Terms {
   /** Under one key at most one payment is made. Default: a new key; the header `Idempotency-Key` comes first. */
   idempotencyKey?: string;
 }
@@ -46,6 +46,7 @@ class Call {
   readonly #url: string;
   readonly #init: RequestInit;
   readonly #key: string | undefined;
+  readonly #terms: Terms;
   readonly #headers: Headers;
   readonly #method: string;
   readonly #signal: AbortSignal | undefined;
@@ -55,7 +56,10 @@ class Call {
   constructor(fetch: Fetch, payer: Payer, input: string | URL | Request, init: PayingInit) {
     this.#fetch = fetch;
     this.#payer = payer;
-    const { idempotencyKey, ...rest } = init;
+    const { idempotencyKey, maxAmount, task, dryRun = false, ...rest } = init;
+    this.#terms = { dryRun };
+    if (maxAmount !== undefined) this.#terms.maxAmount = cap(maxAmount);
+    if (task !== undefined) this.#terms.task = task;
     this.#request = isRequest(input) ? input : undefined;
     this.#url = isRequest(input) ? input.url : String(input);
     this.#init = rest;
@@ -90,6 +94,7 @@ class Call {
       challenge,
       signal: this.#signal,
       idempotencyKey: this.#key,
+      terms: this.#terms,
       blocked: this.#blocked(response),
       body: () => bytesOf(this.#body),
       send: (header, signal) => this.#sendPaid(url, header, signal),

@@ -3,12 +3,16 @@ export type {
   AllOptions,
   ApiKey,
   CallOptions,
+  Door,
+  Limit,
+  Limits,
   NewKey,
   PageOptions,
   Payment,
   PaymentState,
   PayRequest,
   PayResult,
+  Quote,
   SpendEvent,
   SpendPage,
   Wallet,
@@ -17,7 +21,9 @@ export type { Offer } from "./challenge.js";
 export { type Client, type ClientOptions, type ClientRequest, createClient } from "./client.js";
 export {
   DeclinedError,
+  DryRunError,
   type ErrorCode,
+  type Figures,
   IdempotencyConflictError,
   InvalidChallengeError,
   isPurserError,
@@ -36,4 +42,5 @@ export {
 } from "./errors.js";
 export { type PayingFetch, type PayingInit, wrapFetch } from "./fetch.js";
 export type { Fetch, PaymentInfo, PaymentOptions, PurserOptions, Settlement } from "./options.js";
-export { paymentOf, type PaymentSummary } from "./purchase.js";
+export { usdc } from "./options.js";
+export { paymentOf, type PaymentSummary, type Terms } from "./purchase.js";

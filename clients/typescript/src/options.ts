@@ -37,8 +37,13 @@ export interface PaymentOptions extends PurserOptions {
   apiKey: string;
   /** Default: `seller`. */
   settlement?: Settlement;
-  /** The most that one request may cost, in the asset's smallest unit (USDC: millionths). Default: no cap here; purser has its own. */
+  /**
+   * The most that one request may cost: `"0.05 USDC"`, or in the asset's smallest unit (USDC: millionths). Default: no cap
+   * here; purser has its own.
+   */
   maxAmount?: string | bigint;
+  /** What the payments are booked under, and limited by. Default: none. */
+  task?: string;
   /** Hosts that may be paid: `api.example.com`, `*.example.com`, `*`, each with `:port` if you like. Default: all. */
   allowHosts?: readonly string[];
   /** Sees every payment before it is made. `false` or an exception refuses it. */
@@ -63,6 +68,7 @@ export interface PaymentOptions extends PurserOptions {
 export interface Settings {
   readonly settlement: Settlement;
   readonly maxAmount: bigint | undefined;
+  readonly task: string | undefined;
   readonly allowHosts: readonly string[] | undefined;
   readonly beforePayment: PaymentOptions["beforePayment"];
   readonly challengeHeaders: readonly string[];
@@ -81,6 +87,7 @@ export function settings(o: Omit<PaymentOptions, "apiKey">): Settings {
   return {
     settlement,
     maxAmount: o.maxAmount === undefined ? undefined : cap(o.maxAmount),
+    task: o.task,
     allowHosts: o.allowHosts === undefined ? undefined : [...o.allowHosts],
     beforePayment: o.beforePayment,
     challengeHeaders: [...(o.challengeHeaders ?? [])],
@@ -105,11 +112,27 @@ export function parseAmount(amount: string): bigint | undefined {
   return /^(?:0|[1-9][0-9]{0,77})$/.test(amount) ? BigInt(amount) : undefined;
 }
 
-function cap(given: unknown): bigint {
+const decimals = 6;
+
+/** Checks a cap: a bigint or digits of smallest units, or USDC with the unit named. */
+export function cap(given: unknown): bigint {
   if (typeof given === "bigint" && given >= 0n) return given;
-  const amount = typeof given === "string" ? parseAmount(given) : undefined;
-  if (amount === undefined) throw new TypeError("maxAmount must be a bigint or a decimal string of smallest units");
-  return amount;
+  if (typeof given === "string") {
+    const amount = parseAmount(given);
+    if (amount !== undefined) return amount;
+    const [, whole, fraction = ""] = /^([0-9]{1,60})(?:\.([0-9]{1,6}))? USDC$/.exec(given) ?? [];
+    if (whole !== undefined) return BigInt(whole + fraction.padEnd(decimals, "0"));
+  }
+  throw new TypeError('maxAmount must be a bigint or a decimal string of smallest units, or such as "0.05 USDC"');
+}
+
+/** An amount in the smallest unit as USDC: `usdc("10000")` is `"0.01"`. */
+export function usdc(amount: string | bigint): string {
+  const digits = BigInt(amount).toString();
+  const sign = digits.startsWith("-") ? "-" : "";
+  const padded = digits.slice(sign.length).padStart(decimals + 1, "0");
+  const fraction = padded.slice(-decimals).replace(/0{1,4}$/, "");
+  return `${sign}${padded.slice(0, -decimals)}.${fraction}`;
 }
 
 function whole(name: string, given: number): number {

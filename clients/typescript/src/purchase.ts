@@ -1,9 +1,11 @@
 // One purchase: the payment that purser hands out, and sending it to the seller until the outcome is known. This is the
 // only place that decides whether money may move (BEHAVIOUR.md §2 to §7); how requests are sent is the callers' affair.
+import { Api, order, type PayRequest } from "./api.js";
 import { type Paid, isOpen, isPassing, paidOf, paymentOf as paymentIn, refusal } from "./answers.js";
 import { checkCaps, signedAsOffered } from "./caps.js";
-import { type Challenge, type HeaderReader, isObject, receiptOf, receiptReason, text } from "./challenge.js";
+import { type Challenge, type HeaderReader, isObject, receiptOf, receiptReason, signedTerms, text } from "./challenge.js";
 import {
+  DryRunError,
   type ErrorCode,
   type ErrorFacts,
   NotReplayableError,
@@ -18,7 +20,7 @@ import {
 } from "./errors.js";
 import { Connection } from "./http.js";
 import { Memory, type Identity } from "./memory.js";
-import { bareUrl, type PaymentOptions, type PurserOptions, type Settings, settings } from "./options.js";
+import { bareUrl, cap, type PaymentOptions, type PurserOptions, type Settings, settings } from "./options.js";
 import { atMost, deadline, longestWait, orAborted, reasonOf, retryAfter, sleep } from "./time.js";
 
 /** What an answer was paid with. */
@@ -31,6 +33,21 @@ export interface PaymentSummary {
   readonly transaction: string;
   readonly settled: boolean;
   readonly idempotencyKey: string;
+  /** What was signed for, in the asset's smallest unit; undefined when the payment does not say. See `usdc`. */
+  readonly amount: string | undefined;
+  /** Whom the request went to, with a port. */
+  readonly host: string;
+  readonly task: string | undefined;
+}
+
+/** What a program says of one request's payment. */
+export interface Terms {
+  /** The most that this request may cost, beside the client's own cap: the smaller one holds. */
+  maxAmount?: string | bigint;
+  /** What the payment is booked under, in place of the client's. */
+  task?: string;
+  /** Nothing is paid: a request that would be paid for throws a DryRunError with the quote. */
+  dryRun?: boolean;
 }
 
 /** An answer of the seller to a paid request. */
@@ -60,6 +77,7 @@ export interface Bill<R> {
   readonly signal: AbortSignal | undefined;
   /** The program's own key. */
   readonly idempotencyKey: string | undefined;
+  readonly terms?: Terms;
   /** Why the request cannot be sent again, if so. */
   readonly blocked: string | undefined;
   /** The body's bytes, to recognize the request; undefined when they cannot be had. */
@@ -108,20 +126,40 @@ export class Payer {
   async settle<R extends object>(bill: Bill<R>): Promise<R> {
     try {
       if (bill.blocked) throw new NotReplayableError(bill.blocked);
-      await checkCaps(this.settings, bill.url, bill.method, bill.challenge, bill.signal);
+      const agreed = this.#agreed(bill.terms);
+      await checkCaps(agreed, bill.url, bill.method, bill.challenge, bill.signal);
+      if (bill.terms?.dryRun) throw await this.#quoted(bill, agreed);
       // Either URL is enough: a seller that leads each repeat to a new one is not to be paid for each.
       const id: Identity = { method: bill.method, urls: [bareUrl(bill.asked), bareUrl(bill.url)], body: await bill.body() };
       bill.signal?.throwIfAborted();
       // Nothing is waited for between taking a remembered key and running.
       const remembered = bill.idempotencyKey === undefined ? this.memory.take(id) : undefined;
       const key = bill.idempotencyKey ?? remembered?.key ?? `client-${uuid()}`;
-      return await new Purchase(this, bill, id, key, remembered?.since).run(bill.signal);
+      return await new Purchase(this, agreed, bill, id, key, remembered?.since).run(bill.signal);
     } catch (error) {
       if (isPurserError(error)) {
         learn(error, { url: shownUrl(bill), response: error.code === "unclear" ? undefined : bill.refused });
       }
       throw error;
     }
+  }
+
+  /** The settings with what the program says of one request. */
+  #agreed({ maxAmount, task }: Terms = {}): Settings {
+    const given = maxAmount === undefined ? undefined : cap(maxAmount);
+    const own = this.settings.maxAmount;
+    const smaller = given === undefined || (own !== undefined && own < given) ? own : given;
+    return { ...this.settings, maxAmount: smaller, task: task ?? this.settings.task };
+  }
+
+  /** Ends a dry run. */
+  async #quoted<R extends object>(bill: Bill<R>, agreed: Settings): Promise<PurserError> {
+    const api = new Api(this.connection, this.settings.payTimeout);
+    const quote = await api.quote(ordered(bill, agreed, bill.idempotencyKey), bill.signal ? { signal: bill.signal } : {});
+    const what = quote.repeats
+      ? `payment ${quote.repeats.id} of ${quote.price} would be repeated, and nothing new paid`
+      : `${quote.price} on ${quote.network} to ${quote.payTo} would be paid`;
+    return new DryRunError(`dry run: ${what}.`, quote);
   }
 
   /** Tells purser of a receipt, twice if need be. Returns what it then says of the payment. */
@@ -155,6 +193,7 @@ class Purchase<R extends object> {
 
   constructor(
     private readonly payer: Payer,
+    private readonly agreed: Settings,
     private readonly bill: Bill<R>,
     private readonly id: Identity,
     private readonly key: string,
@@ -248,20 +287,13 @@ class Purchase<R extends object> {
 
   async #ask(signal: AbortSignal | undefined) {
     const { connection, settings } = this.payer;
-    const { url, challenge } = this.bill;
-    const requestUrl = bareUrl(url);
     const limit = deadline(settings.payTimeout, "purser", signal);
     try {
       return await orAborted(
         connection.ask({
           method: "POST",
           path: "/v1/pay",
-          body: {
-            paymentRequiredHeader: challenge.sent,
-            requestUrl,
-            idempotencyKey: this.key,
-            settlement: settings.settlement,
-          },
+          ...order(ordered(this.bill, this.agreed, this.key)),
           signal: limit.signal,
         }),
         limit.signal,
@@ -272,7 +304,7 @@ class Purchase<R extends object> {
   }
 
   #checked(paid: Paid): Paid {
-    if (signedAsOffered(this.payer.settings, this.bill.challenge, paid.header.value)) return paid;
+    if (signedAsOffered(this.agreed, this.bill.challenge, paid.header.value)) return paid;
     throw new RefusedByCallerError("purser signed other terms than the seller offers.", "signed-terms", {
       paymentId: paid.paymentId,
     });
@@ -359,7 +391,17 @@ class Purchase<R extends object> {
 
   #summary(paid: Paid): PaymentSummary {
     const { paymentId: id, state, transaction, settled } = paid;
-    return { id, state, transaction, settled, idempotencyKey: this.key };
+    const amount = signedTerms(paid.header.value)?.value;
+    return {
+      id,
+      state,
+      transaction,
+      settled,
+      idempotencyKey: this.key,
+      amount,
+      host: this.bill.url.host,
+      task: this.agreed.task,
+    };
   }
 
   /** The error of a request that the program gave up: its own reason as long as no money can move. */
@@ -370,6 +412,17 @@ class Purchase<R extends object> {
   #unclear(message: string, facts: ErrorFacts = {}): UnclearError<R> {
     return new UnclearError<R>(message, this.resume, { ...facts, idempotencyKey: this.key });
   }
+}
+
+/** What purser is asked for. */
+function ordered(bill: Bill<object>, agreed: Settings, idempotencyKey: string | undefined): PayRequest {
+  return {
+    paymentRequiredHeader: bill.challenge.sent,
+    requestUrl: bareUrl(bill.url),
+    settlement: agreed.settlement,
+    ...(idempotencyKey === undefined ? {} : { idempotencyKey }),
+    ...(agreed.task === undefined ? {} : { task: agreed.task }),
+  };
 }
 
 /** A URL for errors: queries hold secrets at times. */

@@ -51,6 +51,9 @@ describe("a purchase", all, () => {
       settled: true,
       transaction: "0xab",
       idempotencyKey: purser.pays[0].idempotencyKey,
+      amount: "10000",
+      host: new URL(answer.url).host,
+      task: undefined,
     });
   });
 
