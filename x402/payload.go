@@ -49,6 +49,20 @@ func (o Offer) ResourceURL() string {
 	return url
 }
 
+// Description returns the seller's words about the resource, "" when it gave none.
+func (o Offer) Description() string {
+	from := o.Resource
+	if o.Version == 1 {
+		from = o.Accepted
+	}
+	parts, err := readObject(from)
+	if err != nil {
+		return ""
+	}
+	text, _ := parts.text("description")
+	return text
+}
+
 // Fits reports whether the offer's JSON form has at most so many bytes.
 func (o Offer) Fits(most int) bool {
 	const longest = 6 // what one byte becomes at most: \u0000

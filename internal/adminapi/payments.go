@@ -43,19 +43,21 @@ type Payment struct {
 // Story is all that is known of a payment, but for what could move its money.
 type Story struct {
 	Payment
-	RequestURL string          `json:"request_url"`
-	Scheme     string          `json:"scheme"`
-	Asset      string          `json:"asset"`
-	WalletID   string          `json:"wallet_id"`
-	From       string          `json:"from"`
-	Nonce      string          `json:"nonce"`  // names the authorization on chain
-	Signed     bool            `json:"signed"` // a payload was made, and may have left
-	Answered   bool            `json:"answered"`
-	Unanswered bool            `json:"unanswered"`
-	Receipted  bool            `json:"receipted"`
-	EventID    string          `json:"event_id,omitempty"`
-	Detail     json.RawMessage `json:"detail,omitempty"` // the facilitator's answer
-	Notes      []Note          `json:"notes"`
+	RequestURL string `json:"request_url"`
+	// Description is the seller's; "" once its challenge is dropped.
+	Description string          `json:"description,omitempty"`
+	Scheme      string          `json:"scheme"`
+	Asset       string          `json:"asset"`
+	WalletID    string          `json:"wallet_id"`
+	From        string          `json:"from"`
+	Nonce       string          `json:"nonce"`  // names the authorization on chain
+	Signed      bool            `json:"signed"` // a payload was made, and may have left
+	Answered    bool            `json:"answered"`
+	Unanswered  bool            `json:"unanswered"`
+	Receipted   bool            `json:"receipted"`
+	EventID     string          `json:"event_id,omitempty"`
+	Detail      json.RawMessage `json:"detail,omitempty"` // the facilitator's answer
+	Notes       []Note          `json:"notes"`
 	// Steps are the story in order, Evidence what is known and has no time.
 	Steps        []Step        `json:"steps"`
 	Evidence     []string      `json:"evidence"`
@@ -166,7 +168,7 @@ func storyOf(p *pay.Payment, now time.Time) Story {
 		WalletID: p.WalletID, From: p.Authorization.From.String(), Nonce: p.Authorization.Nonce.String(),
 		Signed: p.Signature != nil, Answered: p.Answered, Unanswered: p.Unanswered, Receipted: p.Receipted,
 		EventID: p.EventID, Detail: p.Detail, Notes: []Note{}, Reservations: []Reservation{},
-		Checked: p.Checks, NextCheck: p.Check, Steps: stepsOf(p), Evidence: evidenceOf(p),
+		Description: pay.Truncate(p.Offer.Description(), 300), Checked: p.Checks, NextCheck: p.Check, Steps: stepsOf(p), Evidence: evidenceOf(p),
 	}
 	for _, n := range p.Notes {
 		s.Notes = append(s.Notes, Note(n))

@@ -123,12 +123,12 @@ func TestResolve(t *testing.T) {
 	})
 	w.run("payments show "+ids[0], "token=t0ken")
 	w.run("payments show "+ids[2], "cannot be resolved: it is valid until")
-	w.run("payments show "+ids[3], "purser payments resolve "+ids[3]+" --as", "1 of place/", ", held\n")
+	w.run("payments show "+ids[3], "purser payments resolve "+ids[3]+" --as", "1 payment of the plan, ", ": reserved\n")
 	// A ruling comes before what it did, once; and a repeat of what is void is a new payment.
 	text = w.run("payments resolve "+ids[3]+" --as void --reason nothing", "a repeat of the request is a new payment",
 		"!gets this payment")
 	if ruling, void := strings.Index(text, "said that it is void: nothing\n"), strings.Index(text,
-		"Z void\n"); ruling < 0 || void < ruling {
+		"Z: void\n"); ruling < 0 || void < ruling {
 		t.Errorf("%s", text)
 	}
 	if story := get[adminapi.Story](w, "/payments/"+ids[3]); story.Resolution == nil || story.Resolution.By == "" ||

@@ -66,7 +66,7 @@ func TestWithdrawCommand(t *testing.T) {
 	if other := ran[adminapi.Withdrawn](w, "wallets withdraw "+wallet.ID+" --to "+home+" --amount 1.5 --yes --again"); other.ID == got.ID {
 		t.Error("--again makes no other one")
 	}
-	w.run("payments show "+got.ID, "as a withdrawal to "+home, "for withdraw:"+home, "door operator", "an equal order gets this payment until", "!caller")
+	w.run("payments show "+got.ID, "as a withdrawal to "+home, "you asked for a withdrawal of ", "allowed by you for the key", "an equal order gets this payment until", "!caller")
 	w.run("payments --host withdrawal", got.ID)
 	w.run("spend --key "+k.ID, "withdrawal", "to "+home)
 	w.run("audit", "wallet.withdraw")
