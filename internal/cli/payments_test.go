@@ -44,11 +44,11 @@ func TestReservedText(t *testing.T) {
 	s := adminapi.Story{Payment: adminapi.Payment{State: pay.Settled, Currency: "USDC"}}
 	for want, r := range map[string]adminapi.Reservation{
 		"1 payment of the plan, 2026-11: used":               {Counter: "place/k/2026-11", Amount: "1"},
-		"0.01 USDC of the key's budget, 2026-11-22: used":    {Counter: "day/k/USDC/2026-11-22", Amount: "10000"},
+		"0.01 USDC of the key's spending, 2026-11-22: used":    {Counter: "day/k/USDC/2026-11-22", Amount: "10000"},
 		"0.01 USDC of the wallet: held until it was settled": {Counter: "hold/w/USDC", Amount: "10000", Released: true},
 		"": {Counter: "pending/sum/k", Amount: "10000", Released: true},
-		"0.01 USDC of the task's budget, 2026-11-22: used":      {Counter: "task-day/k/nightly/USDC/2026-11-22", Amount: "10000"},
-		"0.01 USDC of the host's budget, 2026-11-22: used":      {Counter: "site-day/k/USDC/2026-11-22/com.example.api:/", Amount: "10000"},
+		"0.01 USDC of the task's spending, 2026-11-22: used":      {Counter: "task-day/k/nightly/USDC/2026-11-22", Amount: "10000"},
+		"0.01 USDC of the host's spending, 2026-11-22: used":      {Counter: "site-day/k/USDC/2026-11-22/com.example.api:/", Amount: "10000"},
 		"1 payment of the minute, 2026-11-22T05:00: given back": {Counter: "minute/k/2026-11-22T05:00", Amount: "1", Released: true},
 	} {
 		if got := reservationText(s, r); got != want {
@@ -87,7 +87,7 @@ func TestStoryInWords(t *testing.T) {
 		"api.example.com asked 0.01 USDC on base for https://api.example.com/x", `the seller calls it "the\nweather"`, "the seller sends the transfer",
 		"allowed at the proxy for the key research (k1) and its task nightly", "limit of one payment: 1 USDC", "daily budget: 5 USDC, 0.01 of it used and 4.99 left of that day",
 		"monthly budget of the task nightly: 7 USDC", "limit of one payment for the host *.example.com: 0.02 USDC",
-		"written before anything was signed or sent", "0.01 USDC of the key's budget, 2026-11-22: used", "from 0xfrom, valid until", "settled by transaction 0xab",
+		"written before anything was signed or sent", "0.01 USDC of the key's spending, 2026-11-22: used", "from 0xfrom, valid until", "settled by transaction 0xab",
 		"signed, and it left", "booked as the spend event e1", "transaction 0xab", "purser has not looked yet, and looks again from",
 	} {
 		if !strings.Contains(text, part) {

@@ -152,11 +152,11 @@ func reservationText(s adminapi.Story, r adminapi.Reservation) string {
 	case "hold":
 		what = amount + " of the wallet"
 	case "day":
-		what = amount + " of the key's budget, " + day
+		what = amount + " of the key's spending, " + day
 	case "task-day":
-		what = amount + " of the task's budget, " + day
+		what = amount + " of the task's spending, " + day
 	case "site-day":
-		what = amount + " of the host's budget, " + day
+		what = amount + " of the host's spending, " + day
 	case "place":
 		what = r.Amount + " payment of the plan, " + day
 	case "minute":
