@@ -24,7 +24,7 @@ func TestInit(t *testing.T) {
 	}
 	for _, want := range []string{
 		"a payment that nobody confirms stays open", "    answers: Base (chain 8453)", "USDC on Base (chain 8453)", "Back up purser-data/master.key now",
-		"version control", "purser status", "people who sign in",
+		"version control", "purser status", "purser dashboard",
 	} {
 		if !strings.Contains(o.Stdout, want) {
 			t.Errorf("does not say %q: %s", want, o.Stdout)

@@ -35,6 +35,7 @@ type keysPage struct {
 type keyRow struct {
 	ID, Name, Path, Wallets, Limits string
 	Owner                           string // for operators
+	Shared                          bool   // it draws from wallets of other keys only
 	Created                         moment
 	Spent                           amount
 	State                           keyState
@@ -78,6 +79,12 @@ func (d *dashboard) keysWith(r *http.Request, v visit, status int, p keysPage) (
 		}
 		if n := own[k.ID]; n > 0 {
 			row.Wallets = count(n)
+		} else {
+			lent, err := d.Books.ListWallets(r.Context(), k)
+			if err != nil {
+				return answer{}, err
+			}
+			row.Shared = len(lent) > 0
 		}
 		p.Keys, shown = append(p.Keys, row), append(shown, row.Spent)
 	}

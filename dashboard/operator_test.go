@@ -102,6 +102,9 @@ func TestOperatorsChangeThings(t *testing.T) {
 		t.Errorf("wallets: %v, %v", wallets, err)
 	}
 	op.post(to + "/reveal").is(http.StatusConflict)
+	op.get("/dashboard/keys").is(200).without(">shared<")
+	op.post("/dashboard/keys", "label", "from the same wallet")
+	op.get("/dashboard/keys").is(200, ">shared<")
 
 	// An operator resumes what an operator has paused, and the owner cannot.
 	path := "/dashboard/keys/" + ada.key.ID

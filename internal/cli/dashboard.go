@@ -41,7 +41,7 @@ func writeDashboardLink(t *table, l adminapi.DashboardLink) {
 	fmt.Fprintf(t, `%s
 
 Open this link in a browser and press the button: you are the operator there. It works once,
-until %s. Give it to nobody: who opens it first is in.
+until %s. Give it to nobody: the first browser that presses the button is signed in.
 `, label(l.URL), when(l.Expires))
 	u, err := url.Parse(l.URL)
 	if err != nil {

@@ -85,8 +85,9 @@ Then, in another terminal, in this folder:
     purser exec -- curl -i %s
     purser wallets
     purser spend
+    purser dashboard
 
-The dashboard shows the same to people who sign in; /dashboard says what it needs for that.
+The last one prints a link that signs you in to the dashboard, which shows the same.
 `, paid)
 	if k.running == "" {
 		for _, warning := range env.portsInUse(ctx, told["listen"]) {
