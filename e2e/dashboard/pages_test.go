@@ -75,7 +75,7 @@ func TestPages(t *testing.T) {
 			"overview": "/dashboard/", "keys": "/dashboard/keys", "wallets": "/dashboard/wallets", "spend": "/dashboard/spend", "payments": "/dashboard/payments", "settings": "/dashboard/settings",
 		}),
 		"NOTICES", text(t, map[string][]any{
-			"signed-out": {"/dashboard/sign-in?out=everywhere", 200}, "over": {"/dashboard/callback?state=x&code=y", 400}, "setup": {unset.url("/dashboard/"), 200},
+			"signed-out": {"/dashboard/sign-in?out=everywhere", 200}, "over": {"/dashboard/callback?state=x&code=y", 400}, "setup": {unset.url("/dashboard/"), 200}, "link": {unset.url("/dashboard/link"), 200},
 		}))
 }
 
