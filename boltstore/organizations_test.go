@@ -98,7 +98,7 @@ func TestLinkedBeforeTheJournal(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		linked, err := p.OrganizationKey(t.Context(), a.OrganizationID, k.ID)
+		linked, err := d.Key(t.Context(), k.ID)
 		if err != nil {
 			t.Fatal(err)
 		}
