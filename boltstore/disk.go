@@ -47,3 +47,6 @@ func (k *disk) checkSpace() error {
 	}
 	return k.state
 }
+
+// FreeSpace returns the free bytes of the file system that a folder is in.
+func FreeSpace(dir string) (uint64, error) { return freeSpace(dir) }

@@ -282,6 +282,24 @@ func TestNothingConfigured(t *testing.T) {
 	}
 }
 
+func TestDoctorExaminesTheInstallation(t *testing.T) {
+	t.Parallel()
+	w := newWorkplace(t)
+	w.variables(t, "PURSER_DAILY_BUGET=5")
+	if err := os.Chmod(filepath.Join(w.dir, "purser.env"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o := w.do(t, "doctor", "--installation")
+	said(t, o, 0, "warn  running      no purser runs here", "")
+	said(t, o, 0, "warn  variables    PURSER_DAILY_BUGET at ", "")
+	w.run(t)
+	said(t, w.do(t, "doctor", "--installation"), 0, "ok    running      purser ", "")
+	if err := os.Chmod(filepath.Join(w.dir, "purser.env"), 0o644); err != nil { //nolint:gosec // that is what is looked for
+		t.Fatal(err)
+	}
+	said(t, w.do(t, "doctor", "--installation", "--json"), 1, `"installation": {`, "")
+}
+
 func TestUnknownVariablesAreNamed(t *testing.T) {
 	t.Parallel()
 	w := newWorkplace(t)

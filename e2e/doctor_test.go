@@ -48,7 +48,7 @@ func consult(t *testing.T, binary string, environ []string, arguments ...string)
 	}
 	ctx, cancel := context.WithTimeout(env.ctx, 4*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, binary, append([]string{"doctor", "--config", filepath.Join(process.Root(), "xcaddy.Caddyfile")}, arguments...)...)
+	cmd := exec.CommandContext(ctx, binary, append([]string{"doctor", "--attacks", "--config", filepath.Join(process.Root(), "xcaddy.Caddyfile")}, arguments...)...)
 	cmd.Dir = dir
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs

@@ -1,0 +1,149 @@
+package installation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/purserpay/purser/chain"
+	"github.com/purserpay/purser/x402"
+)
+
+const (
+	rpcTime = 5 * time.Second // for one network
+	// A clock that is off by more than lateWarn is an alarm, by more than lateFail stops payments.
+	lateWarn = 30 * time.Second
+	lateFail = 2 * time.Minute
+	// staleBlock is the age of a latest block from which on an RPC is stale.
+	staleBlock = 5 * time.Minute
+)
+
+func separates(r rune) bool { return r == ',' || r == ' ' || r == '\t' || r == '\n' }
+
+// networks asks the RPC of each network which chain it is for, and for the time.
+func (e *examination) networks(ctx context.Context) []Finding {
+	names := strings.FieldsFunc(e.value(e.app.Networks, "PURSER_NETWORKS", "base"), separates)
+	found := make([][]Finding, len(names))
+	var all sync.WaitGroup
+	for i, name := range names {
+		all.Go(func() {
+			n, known := x402.NetworkByWire(name)
+			if !known || len(n.Assets) == 0 {
+				found[i] = one("rpc", Fail, "PURSER_NETWORKS takes names such as base", "%q is no network that purser knows", name)
+				return
+			}
+			found[i] = e.network(ctx, n, i == 0)
+		})
+	}
+	all.Wait()
+	return slices.Concat(found...)
+}
+
+// rpcOf returns the URL of a network's RPC and the variable that sets it.
+func (e *examination) rpcOf(n x402.Network, first bool) (url, variable string, err error) {
+	variable = "PURSER_RPC_URL_" + strings.ToUpper(strings.ReplaceAll(n.Name, "-", "_"))
+	given := e.app.Network[n.Name]
+	url, err = e.secret(given.RPCURL, given.RPCURLFile, variable)
+	if url == "" && err == nil && first {
+		variable = "PURSER_RPC_URL"
+		url, err = e.secret(e.app.RPCURL, e.app.RPCURLFile, variable)
+	}
+	return url, variable, err
+}
+
+// secret reads an option that may be in a file.
+func (e *examination) secret(given, file, variable string) (string, error) {
+	if v := e.value(given, variable, ""); v != "" {
+		return v, nil
+	}
+	path := e.value(file, variable+"_FILE", "")
+	if path == "" {
+		return "", nil
+	}
+	text, err := os.ReadFile(e.Path(path))
+	if err != nil {
+		return "", fmt.Errorf("%s_FILE: %w", variable, err)
+	}
+	return strings.TrimSpace(string(text)), nil
+}
+
+func (e *examination) network(ctx context.Context, n x402.Network, first bool) []Finding {
+	url, variable, err := e.rpcOf(n, first)
+	switch {
+	case err != nil:
+		return one("rpc", Fail, "", "%s: %v", n.Name, err)
+	case url == "":
+		return one("rpc", Warn, "set "+variable+" in purser.env, then purser reload",
+			"%s: none. Balances are unknown, an empty wallet is noticed by the seller only, and what nobody confirms stays unresolved", n.Name)
+	}
+	ctx, cancel := context.WithTimeout(ctx, rpcTime)
+	defer cancel()
+	var mu sync.Mutex
+	var off time.Duration // how far our clock is ahead of the RPC's
+	var dated bool
+	client, err := chain.New(chain.Options{URL: url, Timeout: rpcTime, Setting: variable, Dates: func() func(time.Time) {
+		asked := e.Now()
+		return func(date time.Time) {
+			mu.Lock()
+			defer mu.Unlock()
+			// The answer was made between the question and now.
+			switch now := e.Now(); {
+			case date.Before(asked.Add(-time.Second)):
+				off = asked.Sub(date)
+			case date.After(now):
+				off = now.Sub(date)
+			default:
+				off = 0
+			}
+			dated = true
+		}
+	}})
+	if err != nil {
+		return one("rpc", Fail, "", "%s: %v", n.Name, err)
+	}
+	defer client.Close()
+	id, err := client.Identify(ctx, n, n.Assets[0])
+	var mismatch *chain.MismatchError
+	switch {
+	case errors.As(err, &mismatch):
+		return one("rpc", Fail, "set "+variable+" to one of "+n.Title, "%s: %v", n.Name, err)
+	case err != nil && id.ChainID == 0:
+		return one("rpc", Fail, "another provider in "+variable, "%s: does not answer: %v", n.Name, err)
+	case err != nil:
+		return one("rpc", Warn, "another provider in "+variable, "%s: chain %d, but it does not answer all that is asked: %v", n.Name, id.ChainID, err)
+	}
+	head, err := client.Head(ctx, n)
+	if err != nil {
+		return one("rpc", Warn, "another provider in "+variable, "%s: chain %d, but its latest block is not to be had: %v", n.Name, id.ChainID, err)
+	}
+	found := one("rpc", OK, "", "%s: answers for %s, chain %d, at block %d", n.Name, n.Title, id.ChainID, head.Number)
+	mu.Lock()
+	defer mu.Unlock()
+	return append(found, clock(n.Name, off, dated, e.Now().Sub(head.Time))...)
+}
+
+// clock compares our clock with the date of an answer, and with the age of the latest block.
+func clock(network string, off time.Duration, dated bool, age time.Duration) []Finding {
+	const mend = "set this machine's clock by NTP"
+	if age < -lateFail {
+		return one("clock", Fail, mend, "the latest block of %s is %s ahead of this machine: purser makes no payments", network, (-age).Round(time.Second))
+	}
+	switch far := off.Abs(); {
+	case !dated && age > staleBlock:
+		return one("clock", Warn, "", "the latest block of %s is %s old, and the RPC tells no date: the clock or the RPC is wrong", network, age.Round(time.Second))
+	case !dated:
+		return one("clock", OK, "", "agrees with the latest block of %s; its RPC tells no date", network)
+	case far > lateFail:
+		return one("clock", Fail, mend, "%s from that of the RPC of %s: purser makes no payments", far.Round(time.Second), network)
+	case far > lateWarn:
+		return one("clock", Warn, mend, "%s from that of the RPC of %s; from 2 minutes on purser makes no payments", far.Round(time.Second), network)
+	case age > staleBlock:
+		return one("clock", Warn, "another provider for "+network, "agrees with the RPC of %s, whose latest block is %s old: it is stale", network, age.Round(time.Second))
+	}
+	return one("clock", OK, "", "agrees with the RPC of %s", network)
+}
