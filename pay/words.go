@@ -40,3 +40,19 @@ func saidIn(r x402.Receipt) string {
 		return reason + ": " + message
 	}
 }
+
+// noFunds are the words by which sellers and facilitators refuse a payload of an empty wallet, as x402
+// has them and in plain English.
+var noFunds = []string{"insufficient funds", "insufficient balance"}
+
+// EmptyWallet says which wallet to fund, if the seller refused its payload for want of money; else it
+// is "". Without an RPC, the seller is the first to notice.
+func (p *Payment) EmptyWallet() string {
+	said := strings.ReplaceAll(strings.ToLower(p.SellerSaid), "_", " ")
+	for _, words := range noFunds {
+		if p.State != Settled && strings.Contains(said, words) {
+			return "the wallet " + p.Authorization.From.String() + " seems to be empty; fund it"
+		}
+	}
+	return ""
+}

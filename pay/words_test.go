@@ -59,3 +59,30 @@ func TestSellersWordsAreKept(t *testing.T) {
 		t.Errorf("%+v, %v", p, err)
 	}
 }
+
+func TestEmptyWallet(t *testing.T) {
+	t.Parallel()
+	from := x402.Address{0x62}
+	for _, c := range []struct {
+		said  string
+		state pay.State
+		empty bool
+	}{
+		{"insufficient_funds", pay.Open, true},
+		{"invalid_exact_evm_insufficient_balance: the wallet holds 0", pay.Open, true},
+		{"Insufficient funds", pay.Void, true},
+		{"permit2_insufficient_balance", pay.Open, true},
+		{"insufficient_funds", pay.Settled, false},
+		{"insufficient_allowance", pay.Open, false},
+		{"", pay.Open, false},
+	} {
+		p := pay.Payment{State: c.state, SellerSaid: c.said, Authorization: x402.Authorization{From: from}}
+		want := ""
+		if c.empty {
+			want = "the wallet " + from.String() + " seems to be empty; fund it"
+		}
+		if got := p.EmptyWallet(); got != want {
+			t.Errorf("%q: %q", c.said, got)
+		}
+	}
+}

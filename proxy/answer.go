@@ -62,6 +62,9 @@ func (t *Transport) withhold(req *http.Request, resp *http.Response, p, earlier 
 // withholdChallenge takes the challenge out of a 402: a payload has left, and a client that pays by
 // itself would pay a second time.
 func (t *Transport) withholdChallenge(req *http.Request, resp *http.Response, p *pay.Payment, reason, text string) {
+	if empty := p.EmptyWallet(); empty != "" {
+		text += "; " + empty
+	}
 	if p.SellerSaid != "" {
 		text += ". The seller said: " + pay.QuoteWords(p.SellerSaid)
 	}

@@ -71,6 +71,9 @@ func TestSellersWordsReachTheClient(t *testing.T) {
 			if c.want == "" {
 				quoted = "repeat the same request"
 			}
+			if empty := strings.Contains(p.Error, "seems to be empty; fund it"); empty != strings.Contains(c.want, "insufficient_funds") {
+				t.Errorf("the error is %q", p.Error)
+			}
 			if !strings.HasSuffix(p.Error, quoted) || detail != printable(p.Error) || a.Header.Values(HeaderPayment)[0] != p.Payment.ID {
 				t.Errorf("the error is %q, the detail %q", p.Error, detail)
 			}

@@ -34,7 +34,9 @@ type Payment struct {
 	Transaction  string         `json:"transaction"`
 	Reason       string         `json:"reason"`
 	// SellerSaid quotes the seller about a payload that it refused. It is untrusted text, on one line.
-	SellerSaid  string    `json:"seller_said,omitempty"`
+	SellerSaid string `json:"seller_said,omitempty"`
+	// Advice says what the operator can do about it, such as to fund an empty wallet.
+	Advice      string    `json:"advice,omitempty"`
 	ValidBefore time.Time `json:"valid_before"`
 	Created     time.Time `json:"created_at"`
 	Closed      time.Time `json:"closed_at,omitzero"`
@@ -131,7 +133,7 @@ func shownPayment(p *pay.Payment) Payment {
 	shown := Payment{
 		ID: p.ID, KeyID: p.KeyID, Organization: p.OrganizationID, State: p.State, Flags: p.Flags(), Door: p.Door, Task: p.Task,
 		Host: p.Host, Settlement: p.Terms.Settlement, Network: p.Terms.Network, Amount: p.Terms.Amount.String(),
-		Currency: p.Currency, PayTo: p.Terms.PayTo.String(), Transaction: p.Transaction, Reason: p.Reason, SellerSaid: p.SellerSaid,
+		Currency: p.Currency, PayTo: p.Terms.PayTo.String(), Transaction: p.Transaction, Reason: p.Reason, SellerSaid: p.SellerSaid, Advice: p.EmptyWallet(),
 		ValidBefore: p.ValidBefore(), Created: p.Created, Closed: p.Closed,
 	}
 	if !p.Charged.IsZero() {

@@ -142,7 +142,7 @@ func paymentCells(p adminapi.Payment) []string {
 	}
 	return []string{
 		p.ID, when(p.Created), paymentState(p), units(cmp.Or(p.Charged, p.Amount)), orDash(host), cmp.Or(p.KeyLabel, p.KeyID),
-		orDash(p.Task), orDash(p.Reason),
+		orDash(p.Task), orDash(cmp.Or(p.Advice, p.Reason)),
 	}
 }
 

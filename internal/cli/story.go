@@ -26,6 +26,7 @@ func writeStory(t *table, s adminapi.Story) {
 	t.row("state", paymentLabels(s.Payment))
 	t.row("amount", storyMoney(s))
 	t.some("reason", s.Reason)
+	t.some("advice", s.Advice)
 	writeAsked(&chapter{t, "asked"}, s)
 	writeDecided(&chapter{t, "decided"}, s)
 	writeJournal(&chapter{t, "journal"}, s)
