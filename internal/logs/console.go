@@ -62,6 +62,9 @@ const (
 	withheldMessage   = "402 after the payment was sent"
 	forbiddenMessage  = "payment not allowed"
 	readyMessage      = "purser is ready"
+	observedMessage   = "payment observed"
+	repeatedMessage   = "payment repeated"
+	partingMessage    = "exiting; byeee"                       // Caddy's last one, a warning
 	stoppingMessage   = "shutting down apps, then terminating" // Caddy's, when a signal ends the program
 )
 
@@ -79,6 +82,9 @@ func (e entry) idle() bool {
 	if falseAlarm(e.Entry, fmt.Sprint(e.fields["address"])) {
 		return true
 	}
+	if strings.HasPrefix(e.Message, partingMessage) {
+		return true
+	}
 	if e.Level > zapcore.InfoLevel {
 		return false
 	}
@@ -89,6 +95,8 @@ func (e entry) idle() bool {
 		return true
 	case e.Message == forbiddenMessage:
 		return e.fields["door"] != "api" // the other doors tell of the 402
+	case e.Message == observedMessage, e.Message == repeatedMessage:
+		return true
 	case e.Message == settledMessage:
 		return e.fields["was"] == "settled"
 	case e.Message == voidMessage, e.Message == refusedMessage, e.Message == unresolvedMessage:

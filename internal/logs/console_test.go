@@ -53,6 +53,8 @@ func TestConsoleIsForPeople(t *testing.T) {
 		{info, "admin.api", "received request", nil, ""},
 		{info, "http.log", "server running", nil, ""},
 		{info, "purser.ca.purser", "root certificate trust store installation disabled", nil, ""},
+		{warn, "", "exiting; byeee!! 👋", nil, ""},
+		{info, "purser", "payment observed", nil, ""},
 		{info, "", "adapted config to JSON", nil, ""},
 		{info, "", "shutting down apps, then terminating", nil, "purser ends\n"},
 		{warn, "admin", "admin endpoint on open interface; host checking disabled", []zap.Field{zap.String("address", "unix/./a.sock|0600")}, ""},
