@@ -57,7 +57,7 @@ func (p *Payer) balanceLimit(ctx context.Context, c choice, t Terms) Limit {
 	l.Max, l.Less = &have.amount, have.spent
 	l.Refusal = &FailedError{
 		Stage: StageVerify, Funds: true,
-		Detail: fmt.Sprintf("insufficient_funds: wallet %s holds %s, less what is in open payments", c.wallet.Address, Money(have.amount)),
+		Detail: fmt.Sprintf("insufficient_funds: wallet %s holds %s, less what is in open payments; send USDC to it", c.wallet.Address, Money(have.amount)),
 		again:  func(ctx context.Context) bool { return p.moreThan(ctx, c, have) },
 	}
 	return l

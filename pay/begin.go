@@ -334,7 +334,7 @@ func (b *Begin) room(v BeginView) error {
 	}
 	n, err := v.CountUnanswered(b.KeyID, b.New.Host, b.Now, b.MaxUnanswered)
 	if err == nil && n >= b.MaxUnanswered {
-		err = &PolicyError{Rule: "unanswered", Detail: fmt.Sprintf("%d payments to this host wait for an answer", n)}
+		err = &PolicyError{Rule: "unanswered", Detail: fmt.Sprintf("%d payments to this host are open and have brought no answer; repeat those requests, or wait until they expire", n)}
 	}
 	return err
 }

@@ -139,17 +139,17 @@ func (p *Payer) consider(ctx context.Context, r Request, pol Policy, at site, in
 	c.network, c.wallet, c.asset = network, wallet, asset
 	if req.Amount.IsZero() {
 		// Any client can make such payments: no wallet is too empty for them.
-		return c, rankPolicy, refusedBy("amount", "an amount of 0 is no payment")
+		return c, rankPolicy, refusedBy("amount", "the price is 0, so there is nothing to pay")
 	}
 	if wallet.Address != nil && *wallet.Address == req.PayTo {
-		return c, rankPolicy, refusedBy("own-wallet", "the payee is the wallet that would pay")
+		return c, rankPolicy, refusedBy("own-wallet", "the payee is the wallet that would pay, so there is nothing to pay")
 	}
 	if !r.Challenge.Offer(index).Fits(maxOffer) {
-		return c, rankPolicy, refusedBy("challenge-too-large", "more than %d bytes of the challenge would have to be kept", maxOffer)
+		return c, rankPolicy, refusedBy("challenge-too-large", "the challenge is too large: more than %d bytes of it would have to be kept; tell the seller", maxOffer)
 	}
 	c.validity = validity(req.MaxTimeout)
 	if c.validity < minValidity {
-		return c, rankPolicy, &PolicyError{Rule: "validity", Detail: fmt.Sprintf("the requirement is valid for %s, less than %s", c.validity, minValidity)}
+		return c, rankPolicy, &PolicyError{Rule: "validity", Detail: fmt.Sprintf("the seller allows %s for a payment, and purser needs %s; tell the seller", c.validity, minValidity)}
 	}
 	if r.MaxAmount != nil && req.Amount.Cmp(*r.MaxAmount) > 0 {
 		return c, rankPolicy, tooDear("max-amount", req.Amount, CapOf(*r.MaxAmount), ", which the request itself sets")

@@ -40,7 +40,7 @@ type FailuresError struct {
 }
 
 func (e *FailuresError) Error() string {
-	return fmt.Sprintf("%d payments of this key have failed in this %s", e.Most, e.Window)
+	return fmt.Sprintf("%d payments of this key have failed in this %s; the next may begin when it is over", e.Most, e.Window)
 }
 
 // failedPrefix begins the names of the counters of failed attempts.

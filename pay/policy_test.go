@@ -239,7 +239,7 @@ func TestHostRulesOnREST(t *testing.T) {
 		w := newWorld(t, nil)
 		w.set(pol)
 		_, err := w.open(buy{door: pay.DoorAPI, url: numbered(1), amount: 1})
-		if rule(err) != "payees" || !strings.Contains(err.Error(), "allow_payees") || !strings.Contains(err.Error(), "requestUrl") {
+		if rule(err) != "payees" || !strings.Contains(err.Error(), "allowed payees") || !strings.Contains(err.Error(), "requestUrl") {
 			t.Errorf("%s: %v", name, err)
 		}
 		for _, door := range allDoors[1:] {
@@ -255,7 +255,7 @@ func TestHostRulesOnREST(t *testing.T) {
 	}
 	w := newWorld(t, nil)
 	w.set(pay.Policy{AllowHosts: []string{"api.example.com"}, AllowPayees: []x402.Address{testPayee}})
-	if _, err := w.open(buy{door: pay.DoorAPI, amount: 1}); rule(err) != "hosts" || !strings.Contains(err.Error(), "no URL") {
+	if _, err := w.open(buy{door: pay.DoorAPI, amount: 1}); rule(err) != "hosts" || !strings.Contains(err.Error(), "requestUrl is missing") {
 		t.Errorf("without a URL: %v", err)
 	}
 }

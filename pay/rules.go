@@ -30,7 +30,7 @@ func (pol Policy) refuses(row *Payment) error {
 // allows checks the rules that need no counting.
 func (pol Policy) allows(door Door, at site, task string, payee x402.Address, amount x402.Amount) error {
 	if !pol.opens(door) {
-		return refusedBy("doors", "this key may not pay through the %s door", door)
+		return refusedBy("doors", "this key may not pay through the door %s; an operator opens it with purser limits KEY --door", door)
 	}
 	if err := pol.allowsHost(door, at); err != nil {
 		return err
@@ -67,30 +67,30 @@ func (pol Policy) allowsHost(door Door, at site) error {
 	}
 	if door == DoorAPI && len(pol.AllowPayees) == 0 {
 		return refusedBy("payees", "this key has rules for hosts, and on REST requestUrl is only the caller's word: "+
-			"it may pay here once it has allow_payees as well, or else through the proxy")
+			"it may pay here once it also has allowed payees, or else through the proxy")
 	}
 	if at.name == "" && door != DoorAPI {
-		return refusedBy("hosts", "the host cannot be told, and this key has rules for hosts")
+		return refusedBy("hosts", "the request's host is not known, and this key has rules for hosts")
 	}
 	matching := at.patterns()
 	listed := func(pattern string) bool { return slices.Contains(matching, pattern) }
 	switch {
 	case slices.ContainsFunc(pol.DenyHosts, listed):
-		return refusedBy("hosts", "%s is denied", at)
+		return refusedBy("hosts", "%s is denied by the rules of this key", at)
 	case len(pol.AllowHosts) == 0 || slices.ContainsFunc(pol.AllowHosts, listed):
 		return nil
 	case at.name == "":
-		return refusedBy("hosts", "no URL is named, and this key pays only certain hosts")
+		return refusedBy("hosts", "requestUrl is missing, and this key pays only certain hosts")
 	}
-	return refusedBy("hosts", "%s is not among the hosts that this key pays", at)
+	return refusedBy("hosts", "%s is not among the hosts that this key pays; an operator adds it with purser limits KEY --add-allow-host", at)
 }
 
 func (pol Policy) allowsPayee(payee x402.Address) error {
 	switch {
 	case slices.Contains(pol.DenyPayees, payee):
-		return refusedBy("payees", "%s is denied", payee)
+		return refusedBy("payees", "%s is denied by the rules of this key", payee)
 	case len(pol.AllowPayees) > 0 && !slices.Contains(pol.AllowPayees, payee):
-		return refusedBy("payees", "%s is not among the payees that this key pays", payee)
+		return refusedBy("payees", "%s is not among the payees that this key pays; an operator adds it with purser limits KEY --add-allow-payee", payee)
 	}
 	return nil
 }
@@ -153,7 +153,7 @@ func (pol Policy) guard(v BeginView, row *Payment) error {
 	limit, _ := x402.AmountFromBig(most) // below the price, so it fits
 	return &PolicyError{
 		Rule: "price-guard",
-		Detail: fmt.Sprintf("%s is more than %d times the %s that this endpoint was last paid",
+		Detail: fmt.Sprintf("%s is more than %d times the %s that this endpoint was last paid; an operator lets it through with purser limits KEY --price-guard off",
 			Money(row.Authorization.Value), *pol.PriceGuard, Money(last)),
 		Figures: &Figures{Price: row.Authorization.Value, Limit: &limit},
 	}

@@ -45,6 +45,7 @@ const (
 	textReceipt     = "Invalid receipt"
 	textVerify      = "Payment verification failed"
 	textSettle      = "Payment settlement failed"
+	detailKey       = "purser does not know this key: it may be mistyped, revoked, or the key of another purser"
 )
 
 var (
@@ -128,7 +129,7 @@ func (a *API) problemFor(err error) (int, problem, int) {
 		return http.StatusPaymentRequired, body, a.until(e.Figures)
 	case pay.CodeOpen:
 		state, retry := a.stateOf(as[*pay.OpenError](err).Payment)
-		return http.StatusPaymentRequired, problem{Error: textSettle, Detail: "the outcome of this payment is not known yet", Payment: state}, retry
+		return http.StatusPaymentRequired, problem{Error: textSettle, Detail: "the outcome of this payment is not known yet; send the same call again", Payment: state}, retry
 	case pay.CodeFailed:
 		body, retry := a.failed(as[*pay.FailedError](err))
 		return http.StatusPaymentRequired, body, retry
@@ -161,16 +162,16 @@ func (a *API) until(f *pay.Figures) int {
 
 // answers has the answers to errors that hold nothing else.
 var answers = map[pay.ErrorCode]refusal{
-	pay.CodeKeyNotFound:     {status: http.StatusUnauthorized, text: "API key not resolved"},
-	pay.CodeKeyRevoked:      {status: http.StatusUnauthorized, text: "API key not resolved"}, // revoked during the call
+	pay.CodeKeyNotFound:     {status: http.StatusUnauthorized, text: "API key not resolved", detail: detailKey},
+	pay.CodeKeyRevoked:      {status: http.StatusUnauthorized, text: "API key not resolved", detail: detailKey}, // revoked during the call
 	pay.CodeKeyExists:       {status: http.StatusBadRequest, text: "That API key already exists"},
 	pay.CodeKeyLimit:        {status: http.StatusTooManyRequests, text: "API key limit reached for your plan"},
 	pay.CodeWalletLimit:     {status: http.StatusTooManyRequests, text: "Wallet limit reached for your plan"},
-	pay.CodeQuota:           {status: http.StatusTooManyRequests, text: "Payment limit reached for your plan this month"},
+	pay.CodeQuota:           {status: http.StatusTooManyRequests, text: "Payment limit reached for your plan this month", detail: "the count begins anew with the next month (UTC)"},
 	pay.CodeWalletNotFound:  {status: http.StatusNotFound, text: "Wallet not found"},
 	pay.CodePaymentNotFound: {status: http.StatusNotFound, text: "Payment not found"},
 	pay.CodeEventNotFound:   *errBefore,
-	pay.CodeReused:          {status: http.StatusBadRequest, text: "idempotencyKey already used for a different request"},
+	pay.CodeReused:          {status: http.StatusBadRequest, text: "idempotencyKey already used for a different request", detail: "use one key for one request, and a new key for this one"},
 }
 
 // as returns the error of a type that the error's code says is there.
