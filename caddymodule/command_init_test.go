@@ -23,7 +23,7 @@ func TestInit(t *testing.T) {
 		t.Fatalf("%d, %s: %s%s", o.Status, clitest.Written(t, dir), o.Stdout, o.Stderr)
 	}
 	for _, want := range []string{
-		"a payment that nobody confirms stays open", "    answers: Base (chain 8453)", "USDC on Base (chain 8453)", "Back up purser-data/master.key now",
+		"nobody confirms stays open", "    answers: Base (chain 8453)", "USDC on Base (chain 8453)", "Back up purser-data/master.key now",
 		"version control", "purser status", "purser dashboard",
 	} {
 		if !strings.Contains(o.Stdout, want) {

@@ -29,7 +29,8 @@ type Attempt struct {
 	opened   time.Time
 	started  time.Time
 	done     bool
-	pending  sync.WaitGroup // outcomes being written
+	pending  sync.WaitGroup  // outcomes being written
+	written  <-chan struct{} // closed when the last of them has been; nil before the first
 	delayed  delayedSettlement
 }
 
@@ -203,7 +204,15 @@ func (a *Attempt) recordSoon(o Outcome) {
 		a.payer.delays.add(a)
 		return
 	}
-	go a.writeNow(before, o)
+	earlier, written := a.written, make(chan struct{})
+	a.written = written
+	go func() {
+		defer close(written)
+		if earlier != nil {
+			<-earlier // of two words of the seller the later one is kept
+		}
+		a.writeNow(before, o)
+	}()
 }
 
 // writeNow writes an outcome that recordSoon has counted.

@@ -18,7 +18,7 @@ Lists organizations with their plans and what they use of them: API keys, wallet
 and payments of this month. Somebody who signs in to the dashboard for the first time
 gets one of their own, on the free plan.
 
-    $ purser organizations
+    $ purser organizations list
     $ purser organizations plan org_0199… developer`
 
 const planHelp = `

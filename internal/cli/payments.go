@@ -22,7 +22,7 @@ Lists the payments of all keys, newest first. A state is open, settled or void;
 the flags refused, unresolved, confirmed, disputed and reconciled are taken as well. Days are
 those of UTC, and --since 7d begins with the day a week ago.
 
-    $ purser payments --state unresolved
+    $ purser payments list --state unresolved
     $ purser payments --since 7d --json
     $ purser payments --key research --state open
     $ purser payments --task nightly --host api.example.com
