@@ -29,12 +29,14 @@ type Links struct {
 
 	mu    sync.Mutex
 	waits []link // oldest first
+	ends  int    // how often all links were ended
 }
 
 type link struct {
 	hash  [sha256.Size]byte
 	by    string
 	until time.Time
+	ends  int // of Links when it was made
 }
 
 // NewLinks returns Links without a link. The clock may be nil: time.Now.
@@ -50,13 +52,24 @@ func NewLinks(clock pay.Clock) *Links {
 func (l *Links) Make(by string) (path string, until time.Time) {
 	secret := randomText()
 	made := link{hash: sha256.Sum256([]byte(secret)), by: by, until: l.now().Add(LinkTime)}
-	l.put(made)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	made.ends = l.ends
+	l.add(made)
 	return strings.TrimPrefix(Link, "/dashboard") + "#" + secret, made.until
 }
 
-func (l *Links) put(made link) {
+// giveBack lets a link that was taken work again, unless all links were ended since it was made.
+func (l *Links) giveBack(used link) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if used.ends == l.ends {
+		l.add(used)
+	}
+}
+
+// add needs the lock.
+func (l *Links) add(made link) {
 	if len(l.waits) == maxLinks {
 		l.waits = l.waits[1:]
 	}
@@ -83,6 +96,7 @@ func (l *Links) Clear() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.waits = nil
+	l.ends++
 }
 
 // link serves the page of a link. Only the POST of its button uses the link up: programs that preview
@@ -107,7 +121,7 @@ func (g *Gate) link(w http.ResponseWriter, r *http.Request, at place) error {
 		return errLink
 	}
 	if err := g.admit(w, r, at, Visitor{Role: Operator, Name: used.by, AuthTime: now}); err != nil {
-		g.opts.Links.put(used) // there is no session yet
+		g.opts.Links.giveBack(used) // there is no session yet
 		return err
 	}
 	g.log.Info("signed in with a link of 'purser dashboard'", "by", Visitor{Role: Operator, Name: used.by}.Actor().String())

@@ -1,6 +1,7 @@
 package session_test
 
 import (
+	"context"
 	"net/http"
 	"net/url"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/dashboard/session"
+	"github.com/purserpay/purser/pay"
 )
 
 // linked makes a gate with links, without a provider unless it is kept.
@@ -253,5 +255,34 @@ func TestALinkWaitsForTheStore(t *testing.T) {
 	w.accounts.down.Store(false)
 	if a := b.pressLink(path); a.status != http.StatusSeeOther || !b.operates() {
 		t.Errorf("%d %s", a.status, a.text)
+	}
+}
+
+// clearing is a store that fails to keep a session while the operator ends all sessions and links.
+type clearing struct {
+	*counting
+	links *session.Links
+}
+
+func (c clearing) PutSession(context.Context, pay.Session) error {
+	c.links.Clear()
+	return pay.ErrUnavailable
+}
+
+// A link whose session the store does not keep works again, unless all links were ended meanwhile.
+func TestAnEndedLinkDoesNotComeBack(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	links, h := linked(w)
+	_, broken := linked(w, func(o *session.Options) { o.Accounts, o.Links = clearing{w.accounts, links}, links })
+	path, _ := links.Make("")
+	b := w.local()
+	b.handler = broken
+	if a := b.pressLink(path); a.status != http.StatusServiceUnavailable {
+		t.Fatalf("%d %s", a.status, a.text)
+	}
+	b.handler = h
+	if a := b.pressLink(path); a.status != http.StatusGone || b.operates() {
+		t.Errorf("the link works after all links were ended: %d %s", a.status, a.text)
 	}
 }
