@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Iterator
-from decimal import Decimal
+from decimal import Decimal, localcontext
 from typing import Any
 
 import anyio
@@ -141,6 +141,11 @@ def test_amounts() -> None:
     assert usdc_text("10000") == "0.01 USDC"
     assert usdc_text(1) == "0.000001 USDC"
     assert usdc_text(100_000_000) == "100.00 USDC"
+    assert usdc_text("-1500000") == "-1.50 USDC"
+    with localcontext() as context:  # a program may round to few digits: a cap must not grow by that
+        context.prec = 4
+        assert usdc_text(1_999_999) == "1.999999 USDC"
+        assert usdc_text(10**40) == "1" + "0" * 34 + ".00 USDC"
 
 
 def test_terms_nest() -> None:

@@ -37,8 +37,11 @@ def smallest(name: str, given: Amount) -> int:
 
 def usdc(amount: int | str) -> Decimal:
     """Turn an amount in the smallest unit into USDC: ``usdc("10000")`` is ``Decimal("0.01")``."""
-    number = Decimal(int(amount)).scaleb(-_DECIMALS)
-    return number.quantize(Decimal("0.01")) if number == number.quantize(Decimal("0.01")) else number.normalize()
+    digits = f"{abs(int(amount)):0{_DECIMALS + 1}d}"
+    fraction = digits[-_DECIMALS:].rstrip("0").ljust(2, "0")
+    sign = "-" if int(amount) < 0 else ""
+    # Only from text is a Decimal exact: arithmetic rounds to the digits of the program's decimal context.
+    return Decimal(f"{sign}{digits[:-_DECIMALS]}.{fraction}")
 
 
 def usdc_text(amount: int | str) -> str:
