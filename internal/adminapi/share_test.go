@@ -100,6 +100,23 @@ func TestDeploymentWallet(t *testing.T) {
 	w.run("wallets", "deployment's")
 }
 
+// Anyone may label a key "exec" where registration is open: lists tell the operator's wallets from others'.
+func TestWhoseAWalletIs(t *testing.T) {
+	w := newWorld(t)
+	ours := ran[adminapi.CreatedKey](w, "keys create --label ours")
+	stranger, _, err := w.Books.CreateKey(t.Context(), books.KeyRequest{Label: "exec"})
+	w.must(err)
+	theirs := must(w.Books.CreateWallet(t.Context(), stranger, "base"))
+	_, text := w.send("GET", "/wallets", "", "")
+	got := map[string]bool{}
+	for _, one := range decode[adminapi.Wallets](w, text).Wallets {
+		got[one.ID] = one.Operator
+	}
+	if len(got) != 2 || !got[ours.Wallet] || got[theirs.ID] {
+		t.Errorf("%v of %s and %s", got, ours.Wallet, theirs.ID)
+	}
+}
+
 // The secret of a key is replaced at once, and the operator hears where else it has to be changed.
 func TestReissue(t *testing.T) {
 	w := newWorld(t)

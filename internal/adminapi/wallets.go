@@ -17,7 +17,10 @@ type Wallet struct {
 	ID    string `json:"id"`
 	KeyID string `json:"key_id"`
 	// KeyLabel is that of the key, in lists.
-	KeyLabel string  `json:"key_label,omitempty"`
+	KeyLabel string `json:"key_label,omitempty"`
+	// Operator says, in lists, that the key is the operator's own. Others spend from other wallets, and choose the
+	// labels of their keys.
+	Operator bool    `json:"operator,omitempty"`
 	Network  string  `json:"network"`
 	Address  *string `json:"address"` // nil without a wallet provider
 	// Balance is in the smallest unit of USDC; nil when it is not known, and Unknown says why.
@@ -104,7 +107,7 @@ func (p *Purser) shownWallets(ctx context.Context, list []pay.Wallet) []Wallet {
 			if shown[i] = unaskedWallet(w, "the RPC did not answer in time"); ctx.Err() == nil {
 				shown[i] = p.shownWallet(ctx, w)
 			}
-			shown[i].Open, shown[i].Shared, shown[i].Deployment = p.drawnFrom(context.WithoutCancel(ctx), w)
+			p.addUse(context.WithoutCancel(ctx), w, &shown[i])
 			return nil
 		})
 	}
@@ -112,18 +115,19 @@ func (p *Purser) shownWallets(ctx context.Context, list []pay.Wallet) []Wallet {
 	return shown
 }
 
-// drawnFrom tells what the store knows of a wallet's use. What it cannot tell is as in a wallet without.
-func (p *Purser) drawnFrom(ctx context.Context, w pay.Wallet) (open string, shared int, deployment bool) {
+// addUse adds what the store knows of a wallet's use. What it cannot tell is as in a wallet without.
+func (p *Purser) addUse(ctx context.Context, w pay.Wallet, shown *Wallet) {
 	sum, err := p.Payer.WalletOpen(ctx, w)
 	keys, err2 := p.Books.WalletKeys(ctx, w.ID, "", searchPage)
 	drawn, err3 := p.Books.DeploymentWallet(ctx, w.Network)
 	if errors.Is(err3, pay.ErrWalletNotFound) {
 		err3 = nil
 	}
-	if err := errors.Join(err, err2, err3); err != nil {
+	k, err4 := p.Books.Key(ctx, w.KeyID)
+	if err := errors.Join(err, err2, err3, err4); err != nil {
 		p.Log.Warn("use of a wallet not known", "wallet", w.ID, "error", err)
 	}
-	return sum.String(), len(keys), drawn.ID == w.ID
+	shown.Open, shown.Shared, shown.Deployment, shown.Operator = sum.String(), len(keys), drawn.ID == w.ID, k.Operator
 }
 
 func unaskedWallet(w pay.Wallet, why string) Wallet {

@@ -63,7 +63,9 @@ func (env *Env) look(a *asking, s *Overview) {
 	if list, _, err := fetchPage[adminapi.Wallet](a.Context(), a.client, "wallets", url.Values{}); err == nil {
 		s.Wallets = list
 	}
-	slices.SortStableFunc(s.Wallets, func(x, y adminapi.Wallet) int { return cmp.Compare(held(x), held(y)) })
+	slices.SortStableFunc(s.Wallets, func(x, y adminapi.Wallet) int {
+		return cmp.Or(cmp.Compare(others(x), others(y)), cmp.Compare(held(x), held(y)))
+	})
 	ask := url.Values{"today": {"true"}, "limit": {strconv.Itoa(overviewKeys)}}
 	if list, _, err := fetchPage[adminapi.Key](a.Context(), a.client, "keys", ask); err == nil {
 		for _, k := range list {
@@ -87,6 +89,14 @@ func (env *Env) look(a *asking, s *Overview) {
 		}
 	}
 	s.Do = append(s.Do, s.advice()...)
+}
+
+// others orders the operator's wallets before those that others spend.
+func others(w adminapi.Wallet) int {
+	if w.Operator {
+		return 0
+	}
+	return 1
 }
 
 // held orders wallets by what they hold; unknown balances come last.
@@ -119,7 +129,8 @@ func (s *Overview) advice() (list []string) {
 		add("%s: purser doctor --installation", bad)
 	}
 	for _, w := range s.Wallets {
-		if w.Balance != nil && inUnits(*w.Balance) == 0 && w.Address != nil && len(list) < overviewRows {
+		// Anyone may make a key and label it "exec": the operator is not told to fund what others spend.
+		if w.Operator && w.Balance != nil && inUnits(*w.Balance) == 0 && w.Address != nil && len(list) < overviewRows {
 			add("fund the empty wallet: USDC on %s to %s", networkNamed(w.Network), *w.Address)
 		}
 	}

@@ -24,8 +24,9 @@ func overviewStandIn(t *testing.T) string {
 				"declined_last_hour":{"daily-budget":3,"hosts":7,"a":1,"b":1,"c":1,"d":1}}`,
 			"/config/": `{"apps":{"http":{"servers":{"a":{"listen":["127.0.0.1:8402"],"routes":[{"handle":[
 				{"handler":"purser_proxy"},{"handler":"purser_api"},{"handler":"purser_dashboard"}]}]}}}}}`,
-			"/purser/wallets": `{"wallets":[{"id":"1","key_id":"k","key_label":"rich","network":"base","address":"0x1","balance":"5000000"},
-				{"id":"2","key_id":"k2","key_label":"poor","network":"base","address":"` + address + `","balance":"0"}]}`,
+			"/purser/wallets": `{"wallets":[{"id":"1","key_id":"k","key_label":"rich","operator":true,"network":"base","address":"0x1","balance":"5000000"},
+				{"id":"2","key_id":"k2","key_label":"poor","operator":true,"network":"base","address":"` + address + `","balance":"0"},
+				{"id":"3","key_id":"k3","key_label":"exec","network":"base","address":"0x3","balance":"0"}]}`,
 			"/purser/keys": `{"keys":[{"id":"k","label":"little","today":{"spent":"10000","left":null}},{"id":"k2","label":"much","today":{"spent":"2000000","left":"8000000"}}]}`,
 			"/purser/payments": map[string]string{
 				"open": `{"payments":[{"id":"0199a"},{"id":"0199b"}],"next":"0199b"}`, "unresolved": `{"payments":[{"id":"0199b"}]}`,
@@ -55,6 +56,9 @@ func TestStatusIsOneScreen(t *testing.T) {
 		if !strings.Contains(o.Stdout, want) {
 			t.Errorf("%q is not in\n%s%s", want, o.Stdout, o.Stderr)
 		}
+	}
+	if strings.Contains(o.Stdout, "to 0x3") {
+		t.Errorf("a stranger's wallet is to be funded:\n%s", o.Stdout)
 	}
 	lines := strings.Split(strings.TrimSpace(o.Stdout), "\n")
 	if o.Status != 0 || len(lines) > 24 {

@@ -162,7 +162,9 @@ func TestExamineAPurserThatRuns(t *testing.T) {
 	s.Running = &adminapi.Status{OK: true, Version: "v1", Process: 7}
 	address, none, some := "0x62b5", "0", "5"
 	s.Wallets = []adminapi.Wallet{
-		{KeyID: "k", KeyLabel: "poor", Network: "base", Address: &address, Balance: &none}, {KeyID: "k2", Network: "base", Address: &address, Balance: &some},
+		{KeyID: "k", KeyLabel: "poor", Operator: true, Network: "base", Address: &address, Balance: &none},
+		{KeyID: "k2", Operator: true, Network: "base", Address: &address, Balance: &some},
+		{KeyID: "k3", KeyLabel: "exec", Network: "base", Address: new("0xother"), Balance: &none}, // a stranger's
 	}
 	if r := examined(t, s); !strings.HasPrefix(r.of("running"), "ok purser v1, pid 7, on http://127.0.0.1:8402") ||
 		r.of("wallets") != "warn the wallet of key poor is empty send USDC on Base to 0x62b5\n" {
@@ -172,7 +174,7 @@ func TestExamineAPurserThatRuns(t *testing.T) {
 	if r := examined(t, s); r.of("wallets") != "ok 2 with money in them \n" {
 		t.Error(r.of("wallets"))
 	}
-	s.Wallets = []adminapi.Wallet{{Address: &address, Unknown: "no RPC"}}
+	s.Wallets = []adminapi.Wallet{{Operator: true, Address: &address, Unknown: "no RPC"}}
 	s.Running.OK = false
 	if r := examined(t, s); !strings.HasPrefix(r.of("wallets"), "warn balances are unknown: no RPC") || !strings.HasPrefix(r.of("running"), "FAIL") || r.Failed != 1 {
 		t.Errorf("%s%s", r.of("running"), r.of("wallets"))

@@ -12,10 +12,12 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/purserpay/purser/boltstore"
+	"github.com/purserpay/purser/internal/adminapi"
 	"github.com/purserpay/purser/x402"
 )
 
@@ -48,7 +50,10 @@ func (e *examination) wallets(context.Context) []Finding {
 	}
 	var found []Finding
 	known, unknown := 0, ""
-	for _, w := range e.Wallets {
+	// Others choose the labels of their keys, and spend what is in their wallets: the operator is not told
+	// to fund those.
+	own := slices.DeleteFunc(slices.Clone(e.Wallets), func(w adminapi.Wallet) bool { return !w.Operator })
+	for _, w := range own {
 		if w.Balance == nil || w.Address == nil {
 			unknown = w.Unknown
 			continue
@@ -63,6 +68,8 @@ func (e *examination) wallets(context.Context) []Finding {
 	switch {
 	case len(e.Wallets) == 0:
 		return one("wallets", Warn, "purser keys create", "there are none yet")
+	case len(own) == 0:
+		return one("wallets", OK, "", "those that there are belong to keys that others made")
 	case known == 0:
 		return one("wallets", Warn, "purser wallets", "balances are unknown: %s", cmp.Or(unknown, "there is no RPC"))
 	case len(found) == 0:
