@@ -38,6 +38,9 @@ func Rephrase(ctx context.Context, status int, words string) {
 type phrase struct{ plain, instead []byte }
 
 func (c *Ahead) rephrase(status int, words string) {
+	if c.plain.Load() { // HTTP/2 has no words, and a write there can begin with a seller's text
+		return
+	}
 	code := strconv.Itoa(status)
 	c.next.Store(&phrase{[]byte(" " + code + " " + http.StatusText(status) + "\r\n"), []byte(" " + code + " " + words + "\r\n")})
 }

@@ -98,3 +98,22 @@ func TestRephraseBroken(t *testing.T) {
 		}
 	}
 }
+
+// In frames of HTTP/2, what looks like a status line is a seller's text: other words there would move
+// the frames behind them.
+func TestRephraseLeavesHTTP2(t *testing.T) {
+	t.Parallel()
+	ours, theirs := net.Pipe()
+	t.Cleanup(func() { _, _ = ours.Close(), theirs.Close() })
+	c := NewAhead(ours)
+	go func() { _, _ = io.WriteString(theirs, http2Preface) }()
+	if _, err := io.ReadFull(c, make([]byte, len(http2Preface))); err != nil {
+		t.Fatal(err)
+	}
+	Rephrase(In(context.Background(), c), http.StatusPaymentRequired, "Payment Required; words")
+	const frame = "8 octets 402 Payment Required\r\n and more"
+	go func() { _, _ = io.WriteString(c, frame); _ = c.Close() }()
+	if got, err := io.ReadAll(theirs); err != nil || string(got) != frame {
+		t.Errorf("%q, %v", got, err)
+	}
+}
