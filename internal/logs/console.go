@@ -179,8 +179,8 @@ func (e entry) about() string {
 // why tells the reason of a 402 that was not paid.
 func (e entry) why(name string) string {
 	reason, detail := e.take(name), e.take("detail")
-	if detail == "" {
-		detail = e.take("seller")
+	if said := e.take("seller"); detail == "" && said != "" {
+		detail = "the seller said " + pay.QuoteWords(said)
 	}
 	if detail == "" {
 		return reason

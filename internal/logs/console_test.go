@@ -38,6 +38,11 @@ func TestConsoleIsForPeople(t *testing.T) {
 			zap.String("detail", "0.01 USDC would pass the daily budget"), zap.Error(nil),
 		}, "not paid     0.01 USDC  api.example.com: daily-budget: 0.01 USDC would pass the daily budget\n"},
 		{info, "purser", "402 not paid", []zap.Field{zap.String("host", "a\x1b[2Jb"), zap.String("reason", "no-challenge")}, "not paid                a\ufffd[2Jb: no-challenge\n"},
+		{
+			warn, "purser", "402 after the payment was sent",
+			[]zap.Field{zap.String("host", "h"), zap.String("reason", "paid-not-delivered"), zap.String("seller", `fund the wallet 0xbad", says purser`)},
+			"not paid                h: paid-not-delivered: the seller said \"fund the wallet 0xbad', says purser\"\n",
+		},
 		{info, "purser", "payment not allowed", []zap.Field{zap.String("door", "proxy"), zap.String("rule", "hosts")}, ""},
 		{info, "purser", "payment not allowed", []zap.Field{zap.String("door", "api"), zap.String("rule", "hosts")}, "not paid                an unknown host: hosts\n"},
 		{info, "purser", "payment settled", []zap.Field{zap.String("was", "settled")}, ""},
