@@ -16,6 +16,7 @@ import (
 const (
 	fileMode    = 0o644 // programs of other users may read the files
 	dirMode     = 0o755
+	privateFile = 0o600 // of a file that has what only this user may read
 	privateMode = 0o700 // of a folder inside one that every user can write to
 )
 
@@ -64,11 +65,15 @@ func makePrivate(dir string) error {
 }
 
 func (f files) write(name, ending string, content []byte) (string, error) {
+	return f.writeAs(name, ending, content, fileMode)
+}
+
+func (f files) writeAs(name, ending string, content []byte, mode fs.FileMode) (string, error) {
 	path := f.path(name, ending, content)
 	if have, err := os.ReadFile(path); err == nil && bytes.Equal(have, content) {
 		return path, nil
 	}
-	return path, atomicfile.Write(path, content, fileMode)
+	return path, atomicfile.Write(path, content, mode)
 }
 
 func (f files) path(name, ending string, content []byte) string {

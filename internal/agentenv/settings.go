@@ -2,7 +2,9 @@ package agentenv
 
 import (
 	"bytes"
+	"encoding/pem"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -33,9 +35,13 @@ func (e *Environment) setWget(f files, o Options, old map[string]string, base []
 		places = []string{own}
 	}
 	var settings []byte
+	mode := fs.FileMode(fileMode)
 	for _, path := range places {
 		if content, err := readBundle(path); err == nil {
 			settings = bytes.TrimSpace(content)
+			if info, err := os.Stat(path); err != nil || info.Mode().Perm()&0o004 == 0 {
+				mode = privateFile // it may hold passwords
+			}
 			break
 		}
 	}
@@ -43,7 +49,7 @@ func (e *Environment) setWget(f files, o Options, old map[string]string, base []
 		name, path, _ := strings.Cut(line, "=")
 		// Names have any case, and dashes for underscores. The last line counts.
 		if strings.EqualFold(strings.ReplaceAll(strings.TrimSpace(name), "-", "_"), "ca_certificate") {
-			if content, err := readBundle(strings.TrimSpace(path)); err == nil {
+			if content, err := readCertificates(strings.TrimSpace(path)); err == nil {
 				base = content
 			}
 		}
@@ -56,7 +62,7 @@ func (e *Environment) setWget(f files, o Options, old map[string]string, base []
 	if !bytes.HasSuffix(settings, []byte(ours)) {
 		settings = append(append(settings, '\n'), ours...)
 	}
-	path, err := f.write("wgetrc", "", append(bytes.TrimSpace(settings), '\n'))
+	path, err := f.writeAs("wgetrc", "", append(bytes.TrimSpace(settings), '\n'), mode)
 	if err == nil {
 		e.set(wgetVariable, path)
 	}
@@ -96,7 +102,7 @@ func (e *Environment) setNPM(f files, o Options, old map[string]string) error {
 		if path == "" {
 			continue
 		}
-		content, err := readBundle(path)
+		content, err := readCertificates(path)
 		if err != nil {
 			e.warn(fmt.Sprintf("npm's cafile is left as it is, because it is not readable: %v", err))
 			continue
@@ -107,6 +113,29 @@ func (e *Environment) setNPM(f files, o Options, old map[string]string) error {
 		e.set(name, path)
 	}
 	return nil
+}
+
+// readCertificates returns the certificates of a file that settings name, and nothing else of it: a
+// project's settings may name any file of the user's, and all users can read what is written of it.
+func readCertificates(path string) ([]byte, error) {
+	content, err := readBundle(path)
+	if err != nil {
+		return nil, err
+	}
+	var found []byte
+	for {
+		var block *pem.Block
+		if block, content = pem.Decode(content); block == nil {
+			break
+		}
+		if block.Type == "CERTIFICATE" {
+			found = append(found, pem.EncodeToMemory(&pem.Block{Type: block.Type, Bytes: block.Bytes})...)
+		}
+	}
+	if len(found) == 0 {
+		return nil, fmt.Errorf("%s has no certificates", path)
+	}
+	return found, nil
 }
 
 // npmCafile returns the cafile of npm's settings: the project's, else the user's; "" if there is none.

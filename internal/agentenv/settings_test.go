@@ -2,6 +2,7 @@ package agentenv
 
 import (
 	"bytes"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -104,4 +105,45 @@ func TestNPM(t *testing.T) {
 	if !bytes.Equal(content(t, path), theirs) {
 		t.Error("the program's own file was changed")
 	}
+}
+
+// A project's settings may name any file of the user's, and wget's may have passwords: nothing of that
+// gets into a file that other users can read.
+func TestSettingsKeepSecrets(t *testing.T) {
+	t.Parallel()
+	theirs := root(t, "theirs")
+	const secret = "-----BEGIN PRIVATE KEY-----\nc2VjcmV0\n-----END PRIVATE KEY-----\n"
+	for name, both := range map[string]string{"a key": secret, "with certificates": secret + string(theirs)} {
+		path := file(t, []byte(both))
+		o := options(t, root(t, "system"), wgetVariable+"="+file(t, []byte("http_password = secret\nca_certificate = "+path+"\n")))
+		o.Root, o.NPMConfigs = root(t, "ours"), []string{file(t, []byte("cafile="+path+"\n"))}
+		got, warnings := made(t, o)
+		if whole := name != "a key"; (got["NPM_CONFIG_CAFILE"] != "") != whole || (len(warnings) == 0) != whole {
+			t.Errorf("%s: %q, %q", name, got["NPM_CONFIG_CAFILE"], warnings)
+		}
+		for _, entry := range list(t, o.Dir) {
+			info, err := os.Stat(filepath.Join(o.Dir, entry))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if info.Mode().IsRegular() && info.Mode().Perm()&0o004 != 0 && bytes.Contains(content(t, filepath.Join(o.Dir, entry)), []byte("c2VjcmV0")) {
+				t.Errorf("%s: all users can read the key in %s", name, entry)
+			}
+		}
+		if info, err := os.Stat(got[wgetVariable]); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: wget's settings: %v, %v", name, info.Mode(), err)
+		}
+	}
+}
+
+func list(t *testing.T, dir string) (names []string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
 }
