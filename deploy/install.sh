@@ -87,7 +87,8 @@ install() {
 	dir=$(cd "$dir" && pwd)
 
 	work=$(mktemp -d)
-	trap 'rm -rf "$work"' EXIT
+	new=''
+	trap 'rm -rf "$work" ${new:+"$new"}' EXIT
 	trap 'exit 1' HUP INT TERM
 	fetch "$url/SHA256SUMS" "$work/SHA256SUMS"
 	# A line is the sum, two characters, and the name.
@@ -100,13 +101,12 @@ install() {
   it must be $want"
 	(cd "$work" && gzip -dc "$name.tar.gz" | tar -xf - "$name/purser") || fail "$name.tar.gz cannot be unpacked; nothing was installed"
 
-	# A purser that runs keeps its file; the new one takes the name at once.
-	new=$dir/.purser.$$
-	{ cp "$work/$name/purser" "$new" && chmod 0755 "$new" && mv -f "$new" "$dir/purser"; } || {
-		rm -f "$new"
-		fail "cannot write $dir/purser"
-	}
-	said=$("$dir/purser" version 2>&1) || fail "$dir/purser was installed and does not run: $said"
+	# A purser that runs keeps its file; the new one takes the name at once, if it runs here. Nobody can
+	# have made its temporary file before: what is written through a link would be another file.
+	new=$(mktemp "$dir/.purser.XXXXXX") || fail "cannot write into $dir"
+	{ cp "$work/$name/purser" "$new" && chmod 0755 "$new"; } || fail "cannot write $new"
+	said=$("$new" version 2>&1) || fail "the purser of $name.tar.gz does not run here; nothing was installed: $said"
+	mv -f "$new" "$dir/purser" || fail "cannot write $dir/purser"
 	echo "installed $dir/purser: $said"
 	first=$(command -v purser || true)
 	if [ -z "$first" ]; then
