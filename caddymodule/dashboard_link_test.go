@@ -88,10 +88,11 @@ func TestDashboardLink(t *testing.T) {
 	}
 	reload("2")
 	operator := newBrowser(t)
-	resp, err := operator.PostForm(page, url.Values{"link": {secret}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	var resp *http.Response
+	connected(t, func() (err error) {
+		resp, err = operator.PostForm(page, url.Values{"link": {secret}})
+		return err
+	})
 	resp.Body.Close()
 	if resp.StatusCode != 200 || resp.Request.URL.Path != "/dashboard/" {
 		t.Fatalf("sign-in: %s %s", resp.Status, resp.Request.URL)

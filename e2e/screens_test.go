@@ -95,17 +95,25 @@ func (p *payer) screen(t *testing.T, dir, name, text string) string {
 	command := p.execCommand(t, nil, program...)
 	bounded := exec.CommandContext(ctx, command.Path, command.Args[1:]...)
 	bounded.Env, bounded.WaitDelay = command.Env, time.Second
-	var stdout, stderr strings.Builder
-	bounded.Stdout, bounded.Stderr = &stdout, &stderr
-	if err := bounded.Run(); err == nil || ctx.Err() != nil {
-		t.Fatalf("%v, %v: %s%s", err, ctx.Err(), stdout.String(), stderr.String())
+	// A file, because Node loses the end of a long error when the reader of its pipe is slow.
+	printed, err := os.Create(filepath.Join(dir, "stderr-"+name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer printed.Close()
+	var stdout strings.Builder
+	bounded.Stdout, bounded.Stderr = &stdout, printed
+	err = bounded.Run()
+	stderr, readErr := os.ReadFile(printed.Name())
+	if err == nil || ctx.Err() != nil || readErr != nil {
+		t.Fatalf("%v, %v, %v: %s%s", err, ctx.Err(), readErr, stdout.String(), stderr)
 	}
 	var screen strings.Builder
-	lines := strings.Split(strings.TrimSpace(stderr.String()), "\n")
+	lines := strings.Split(strings.TrimSpace(string(stderr)), "\n")
 	if filepath.Ext(name) == ".py" {
 		lines = lines[len(lines)-1:]
 		if strings.HasPrefix(lines[0], "For more information") || strings.HasPrefix(lines[0], "During task") {
-			lines = strings.Split(strings.TrimSpace(stderr.String()), "\n")
+			lines = strings.Split(strings.TrimSpace(string(stderr)), "\n")
 			lines = lines[len(lines)-2:]
 		}
 	} else {

@@ -29,6 +29,25 @@ func Words(text string) string {
 // QuoteWords puts words that [Words] has cleaned between quotes that they cannot end.
 func QuoteWords(words string) string { return `"` + strings.ReplaceAll(words, `"`, "'") + `"` }
 
+// ReasonIn returns the reason by x402 that another party's words begin with, such as "insufficient_funds",
+// and else "". Only such reasons may be where logs are made: free words can repeat a signature or a query.
+// A reason is small letters and digits in parts of up to 16, joined by underscores.
+func ReasonIn(words string) string {
+	first, _, _ := strings.Cut(words, ":")
+	for part := range strings.SplitSeq(first, "_") {
+		if part == "" || len(part) > 16 || strings.Trim(part, "abcdefghijklmnopqrstuvwxyz0123456789") != "" {
+			return ""
+		}
+	}
+	if len(first) > maxReasonIn {
+		return ""
+	}
+	return first
+}
+
+// maxReasonIn bounds a reason by x402, in bytes.
+const maxReasonIn = 80
+
 // saidIn returns what a receipt says of a failure.
 func saidIn(r x402.Receipt) string {
 	switch reason, message := Words(r.ErrorReason), Words(r.ErrorMessage); {

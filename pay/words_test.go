@@ -34,6 +34,26 @@ func TestWords(t *testing.T) {
 	}
 }
 
+func TestReasonIn(t *testing.T) {
+	t.Parallel()
+	for words, want := range map[string]string{
+		"":                                       "",
+		"insufficient_funds":                     "insufficient_funds",
+		"invalid_exact_evm_insufficient_balance": "invalid_exact_evm_insufficient_balance",
+		"permit2_insufficient_balance":           "permit2_insufficient_balance",
+		"insufficient_funds: 0x69eb3255d400":     "insufficient_funds",
+		"no good":                                "",
+		strings.Repeat("69eb3255d400", 11):       "",
+		strings.Repeat("abcdefabcdef", 5):        "",
+		"eyJ4NDAyVmVyc2lvbiI6Mn0=":               "",
+		"error_MARKED-query":                     "",
+	} {
+		if got := pay.ReasonIn(words); got != want {
+			t.Errorf("%q has the reason %q, want %q", words, got, want)
+		}
+	}
+}
+
 // Of several refusals the books keep the last one's words, and silence takes none away.
 func TestSellersWordsAreKept(t *testing.T) {
 	t.Parallel()

@@ -65,8 +65,12 @@ func (t *Transport) withholdChallenge(req *http.Request, resp *http.Response, p 
 	if empty := p.EmptyWallet(); empty != "" {
 		text += "; " + empty
 	}
+	told := text // in headers, which logs have
 	if p.SellerSaid != "" {
 		text += ". The seller said: " + pay.QuoteWords(p.SellerSaid)
+	}
+	if word := pay.ReasonIn(p.SellerSaid); word != "" {
+		told += ". The seller said: " + pay.QuoteWords(word)
 	}
 	h := resp.Header
 	for _, name := range slices.Concat(t.extra, []string{x402.HeaderRequired, "WWW-Authenticate"}) {
@@ -74,7 +78,7 @@ func (t *Transport) withholdChallenge(req *http.Request, resp *http.Response, p 
 	}
 	_ = resp.Body.Close()
 	setBody(req, resp, problem{Error: text, Reason: reason, Detail: text, Payment: view(p), SellerSaid: p.SellerSaid})
-	mark(req, h, reason, printable(text), printable(text))
+	mark(req, h, reason, printable(told), printable(told))
 	label(h, p)
 	neverStored(h)
 	if p.State == pay.Open && p.Sendable(t.now()) {
@@ -87,7 +91,7 @@ func (t *Transport) hand(req *http.Request, m *memo, resp *http.Response, d *dec
 	p := m.attempt.Payment()
 	switch {
 	case d.reason != "":
-		t.withhold(req, resp, p, m.earlier, "402 after the payment was sent", "seller", p.SellerSaid)
+		t.withhold(req, resp, p, m.earlier, "402 after the payment was sent", "seller", pay.ReasonIn(p.SellerSaid))
 	case !d.open:
 		m.body.replay.release() // a client that is content with its answer does not try again
 		keepPrivate(resp.Header)
