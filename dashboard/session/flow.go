@@ -168,6 +168,7 @@ func (g *Gate) signOut(w http.ResponseWriter, r *http.Request, at place) error {
 	if err == nil && known && r.URL.Path == SignOutEverywhere {
 		where = "everywhere"
 		if v.Role == Operator {
+			g.opts.Links.Clear()
 			err = g.opts.Accounts.EndOperatorSessions(pay.WithActor(r.Context(), v.Actor()))
 		} else if _, err = g.opts.Accounts.EndSessions(r.Context(), v.Account.ID); errors.Is(err, pay.ErrAccountNotFound) {
 			err = nil

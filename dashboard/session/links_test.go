@@ -286,3 +286,21 @@ func TestAnEndedLinkDoesNotComeBack(t *testing.T) {
 		t.Errorf("the link works after all links were ended: %d %s", a.status, a.text)
 	}
 }
+
+// Signing out everywhere on the dashboard does what `purser dashboard --sign-out` does: links that wait end.
+func TestSigningOutEverywhereEndsLinks(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	links, h := linked(w)
+	in, _ := links.Make("")
+	waits, _ := links.Make("")
+	b, other := w.local(), w.local()
+	b.handler, other.handler = h, h
+	b.pressLink(in)
+	if a := b.ask(http.MethodPost, session.SignOutEverywhere, nil); a.status != http.StatusSeeOther || b.operates() {
+		t.Fatalf("%d %s", a.status, a.text)
+	}
+	if a := other.pressLink(waits); a.status != http.StatusGone || other.operates() {
+		t.Errorf("a link that waited works: %d", a.status)
+	}
+}
