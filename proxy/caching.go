@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 )
 
@@ -33,10 +34,13 @@ func neverStored(h http.Header) {
 	dropCacheOrders(h)
 }
 
-// dropCacheOrders takes out what particular caches obey in place of Cache-Control (RFC 9213).
+// cacheOrders lists headers for particular caches that have other names than <cache>-Cache-Control.
+var cacheOrders = []string{"Surrogate-Control", "Edge-Control", "X-Accel-Expires"}
+
+// dropCacheOrders takes out what particular caches obey in place of Cache-Control (RFC 9213), such as nginx.
 func dropCacheOrders(h http.Header) {
 	for name := range h {
-		if strings.HasSuffix(name, "-Cache-Control") || name == "Surrogate-Control" {
+		if strings.HasSuffix(name, "-Cache-Control") || slices.Contains(cacheOrders, name) {
 			delete(h, name)
 		}
 	}

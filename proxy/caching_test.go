@@ -24,7 +24,10 @@ func TestPaidAnswersAndCaches(t *testing.T) {
 		{[]string{`public="`, "max-age=60"}, "private, no-store"},
 		{[]string{" ,, "}, "private"},
 	} {
-		h := http.Header{"Cache-Control": slices.Clone(c.given), "Surrogate-Control": {"max-age=9"}, "Cdn-Cache-Control": {"max-age=9"}}
+		h := http.Header{
+			"Cache-Control": slices.Clone(c.given), "Surrogate-Control": {"max-age=9"}, "Cdn-Cache-Control": {"max-age=9"},
+			"X-Accel-Expires": {"9"}, "Edge-Control": {"max-age=9"},
+		}
 		if keepPrivate(h); len(h) != 1 || h.Get("Cache-Control") != c.want {
 			t.Errorf("%q becomes %v, want %q", c.given, h, c.want)
 		}
