@@ -20,6 +20,9 @@ if ! getent passwd purser >/dev/null; then
 fi
 if [ -z "$earlier" ]; then
 	chgrp purser /etc/purser/purser.env
+elif [ "$earlier" = yes ]; then
+	# rpm gives a file that nobody has edited back to the group root. An operator may have removed it.
+	chown --from=:root :purser /etc/purser/purser.env || true
 fi
 if [ -d /run/systemd/system ]; then
 	systemctl daemon-reload || true

@@ -96,7 +96,7 @@ func TestRPM(t *testing.T) {
 	}
 }
 
-// An installation makes the user and starts nothing; an upgrade leaves the owner of purser.env alone.
+// An installation makes the user and starts nothing. dpkg keeps the group of purser.env in an upgrade, and rpm does not.
 func TestPackageScripts(t *testing.T) {
 	for name, c := range map[string]struct {
 		script, arguments string
@@ -106,7 +106,7 @@ func TestPackageScripts(t *testing.T) {
 		"deb, upgrade":     {"postinstall.sh", "configure 0.1", "getent passwd purser|systemd-sysusers purser.conf"},
 		"deb, taken back":  {"postinstall.sh", "abort-upgrade 0.2", ""},
 		"rpm, first":       {"postinstall.sh", "1", "getent passwd purser|systemd-sysusers purser.conf|chgrp purser /etc/purser/purser.env"},
-		"rpm, upgrade":     {"postinstall.sh", "2", "getent passwd purser|systemd-sysusers purser.conf"},
+		"rpm, upgrade":     {"postinstall.sh", "2", "getent passwd purser|systemd-sysusers purser.conf|chown --from=:root :purser /etc/purser/purser.env"},
 		"deb, old goes":    {"preremove.sh", "upgrade 0.2", ""},
 		"rpm, old goes":    {"preremove.sh", "1", ""},
 		"rpm, the last":    {"postremove.sh", "0", ""},
@@ -117,7 +117,7 @@ func TestPackageScripts(t *testing.T) {
 			t.Parallel()
 			bin := t.TempDir()
 			stub := "#!/bin/sh\necho \"${0##*/} $*\" >>\"" + bin + "/called\"\n"
-			for program, more := range map[string]string{"getent": "exit 2\n", "systemd-sysusers": "", "useradd": "", "chgrp": ""} {
+			for program, more := range map[string]string{"getent": "exit 2\n", "systemd-sysusers": "", "useradd": "", "chgrp": "", "chown": ""} {
 				if err := os.WriteFile(filepath.Join(bin, program), []byte(stub+more), 0o755); err != nil {
 					t.Fatal(err)
 				}
