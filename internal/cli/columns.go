@@ -103,13 +103,14 @@ func (t *columns) shorten(rows [][]string) {
 		}
 		most := tellApart(all)
 		for _, row := range rows {
-			switch {
-			case c.holds == idCell:
+			switch c.holds {
+			case idCell:
 				row[i] = beginning(row[i], most)
-			case c.holds == textCell:
+			case textCell:
 				row[i] = beginning(row[i], shortID)
-			case c.holds == timeCell:
+			case timeCell:
 				row[i] = shortTime(row[i], t.now)
+			case wholeCell:
 			}
 		}
 	}

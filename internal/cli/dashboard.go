@@ -30,7 +30,7 @@ func (env *Env) dashboardCommand(c *cobra.Command) {
 	a.runs(func([]string) error {
 		if *out {
 			return tell(a, http.MethodDelete, "/purser/dashboard", nil, func(t *table, _ adminapi.DashboardSignOut) {
-				fmt.Fprintln(t, "All sessions of operators have ended.")
+				_, _ = fmt.Fprintln(t, "All sessions of operators have ended.")
 			})
 		}
 		return tell(a, http.MethodPost, "/purser/dashboard", nil, writeDashboardLink)

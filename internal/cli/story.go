@@ -99,9 +99,10 @@ func writeDecided(c *chapter, s adminapi.Story) {
 // limitText is a limit in words, as it is now.
 func limitText(l adminapi.Limit) string {
 	of := map[bool]string{true: " for the host ", false: " of the task "}[strings.HasPrefix(l.Rule, "host-")] + l.Of
-	if l.Of == "" {
+	switch l.Of {
+	case "":
 		of = ""
-	} else if l.Of == "*" {
+	case "*":
 		of = " of all tasks without their own"
 	}
 	if l.Spent == "" {

@@ -89,6 +89,7 @@ func Examine(ctx context.Context, s Subject) (Report, error) {
 			r.Warned++
 		case Fail:
 			r.Failed++
+		case OK:
 		}
 	}
 	return r, nil
