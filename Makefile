@@ -61,7 +61,7 @@ test-e2e: e2e-deps build $(BIN)/purser-failpoints ## purser against the official
 	$(call timed,$(E2E) $(GO) test -p 1 -count=1 -timeout 15m $$($(GO) list ./e2e/... | grep -v -e /e2e/ship -e /e2e/faults); $(E2E) $(GOTEST) -count=1 ./e2e/faults)
 
 test-ship: tools helm nfpm ## what is shipped: release, archives, packages, install.sh, image, chart, xcaddy, licences; .ci/run does it when their inputs changed
-	$(call timed,$(GO) test -count=1 -timeout 60m ./e2e/ship)
+	$(call timed,$(GO) test -count=1 -timeout 60m ./e2e/ship $(if $(PLATFORMS),-ship.platforms='$(PLATFORMS)'))
 
 E2E := PURSER_BIN=$(CURDIR)/$(BIN)/purser PURSER_SANDBOX_BIN=$(CURDIR)/$(BIN)/purser-sandbox PURSER_FAILPOINTS_BIN=$(CURDIR)/$(BIN)/purser-failpoints
 
