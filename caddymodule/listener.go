@@ -48,7 +48,7 @@ func (l *Listener) Provision(ctx caddy.Context) error {
 	l.set = conns.NewSet(conns.Limits{Max: *all, MaxPeer: *peer, Dropped: metrics.Process.Dropped.Inc})
 	if s := siteOf(ctx); s != nil {
 		s.RegisterConnState(l.set.State)
-		s.RegisterConnContext(conns.In)
+		s.RegisterConnContext(l.set.In)
 	}
 	return nil
 }

@@ -14,6 +14,23 @@ import (
 // An answer has the words that its handler chose, and no other answer has them.
 func TestRephrase(t *testing.T) {
 	t.Parallel()
+	t.Run("as they are", func(t *testing.T) { t.Parallel(); testRephrase(t, func(l net.Listener) net.Listener { return l }) })
+	t.Run("wrapped", func(t *testing.T) {
+		t.Parallel()
+		testRephrase(t, func(l net.Listener) net.Listener { return wrapping{l} })
+	})
+}
+
+// wrapping puts a connection of its own around each, as Caddy does for a site of HTTP/1 only.
+type wrapping struct{ net.Listener }
+
+func (w wrapping) Accept() (net.Conn, error) {
+	c, err := w.Listener.Accept()
+	return struct{ net.Conn }{c}, err
+}
+
+func testRephrase(t *testing.T, wrap func(net.Listener) net.Listener) {
+	t.Helper()
 	const words = "Payment Required; the budget is used up"
 	line := "HTTP/1.1 402 Payment Required\r\n\r\n"
 	set := NewSet(Limits{})
@@ -21,7 +38,7 @@ func TestRephrase(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := &http.Server{ReadHeaderTimeout: time.Minute, ConnState: set.State, ConnContext: In}
+	server := &http.Server{ReadHeaderTimeout: time.Minute, ConnState: set.State, ConnContext: set.In}
 	server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/words":
@@ -42,7 +59,7 @@ func TestRephrase(t *testing.T) {
 		}
 	})
 	done := make(chan struct{})
-	go func() { defer close(done); _ = server.Serve(set.Listen(l)) }()
+	go func() { defer close(done); _ = server.Serve(wrap(set.Listen(l))) }()
 	t.Cleanup(func() { _ = server.Close(); <-done })
 	c := dial(t, l.Addr().String())
 	r := bufio.NewReader(c)
