@@ -56,6 +56,15 @@ func TestScreens(t *testing.T) {
 			})
 		}
 	})
+	// The same where the proxy is asked in the clear, on a site of HTTP/1 only.
+	resp, err := agent.proxied().Get(env.v2.under(t, "http") + "/paid")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	if !strings.HasPrefix(resp.Status, "402 Payment Required; purser did not pay: 0.01 USDC would pass the daily budget") {
+		t.Errorf("the status line says %q", resp.Status)
+	}
 	if all := agent.payments(t, ""); len(all) != 0 {
 		t.Errorf("paid: %v", all)
 	}
