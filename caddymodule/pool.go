@@ -78,7 +78,7 @@ func acquire(ctx context.Context, m StoreModule, place, settings string, o Store
 		if err != nil {
 			return nil, err
 		}
-		p.store, p.events, p.feed, p.links = store, newEvents(p.log), feed.New(), session.NewLinks(nil)
+		p.store, p.events, p.feed, p.links = store, newEvents(p.log), feed.New(nil), session.NewLinks(nil)
 		return p, nil
 	})
 	if err != nil {

@@ -19,7 +19,7 @@ func TestFindByBeginning(t *testing.T) {
 	}
 	short := first[:differ+1]
 	if len(short) < 9 {
-		t.Skip("the two were made in different minutes")
+		t.Skip("a minute ended between the two payments, so the beginnings of their ids differ")
 	}
 	for name, id := range map[string]string{short: first, strings.ToUpper(short): first, second[:35]: second, second: second} {
 		if got := ran[adminapi.Story](w, "payments show "+name); got.ID != id || got.KeyLabel == "" {

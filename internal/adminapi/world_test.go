@@ -98,7 +98,7 @@ func newWorldIn(t *testing.T, change ...func(*pay.Options)) *world {
 		ProxyURL:       func() string { return "" }, Root: func() []byte { return nil },
 		Registration:   func() *adminapi.RegistrationStatus { return &adminapi.RegistrationStatus{Open: true} },
 		Quotas:         func(context.Context) (*adminapi.QuotaStatus, error) { return nil, nil },
-		ConfiguredKeys: func() []adminapi.ConfiguredKey { return w.configured }, Feed: feed.New(),
+		ConfiguredKeys: func() []adminapi.ConfiguredKey { return w.configured }, Feed: feed.New(nil),
 		Enter: func() error { return nil }, Leave: func() {},
 	}
 	handler := &adminapi.Handler{

@@ -1,7 +1,6 @@
 package doctor
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -62,14 +61,6 @@ func (r *Report) add(f Finding) {
 	case Unmade:
 		r.Unmade++
 	}
-}
-
-// WriteJSON writes the report as one JSON object.
-func (r Report) WriteJSON(w io.Writer) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	e.SetEscapeHTML(false)
-	return e.Encode(r)
 }
 
 // Summary returns the last line of the report.

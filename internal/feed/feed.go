@@ -1,4 +1,5 @@
-// Package feed keeps the newest payments and declines of a running purser for operators who watch it.
+// Package feed keeps the newest payments and declines of a running purser for operators who watch it. It holds them in
+// memory only: the books are in the store, and package adminapi serves and filters the feed.
 package feed
 
 import (
@@ -21,8 +22,8 @@ const Declined = "declined"
 // Event tells of a change of a payment, or of a request that was not paid. It has no secret, and no
 // URL: a query may hold a seller's key.
 type Event struct {
-	Number      uint64 // from 1; each has the next
-	At          time.Time
+	Number      uint64    // from 1; each has the next
+	At          time.Time // when it was added, in UTC
 	Door        pay.Door
 	KeyID       string
 	Task        string
@@ -39,7 +40,7 @@ type Event struct {
 func Of(p *pay.Payment, state string) Event {
 	amount := p.Moved()
 	return Event{
-		At: time.Now().UTC(), Door: p.Door, KeyID: p.KeyID, Task: p.Task, Host: p.Host, Payment: p.ID, State: state,
+		Door: p.Door, KeyID: p.KeyID, Task: p.Task, Host: p.Host, Payment: p.ID, State: state,
 		Amount: &amount, Transaction: p.Transaction, Reason: p.Reason,
 	}
 }
@@ -47,14 +48,15 @@ func Of(p *pay.Payment, state string) Event {
 // OfDecline makes an event of a request that was not paid.
 func OfDecline(door pay.Door, d pay.Decline) Event {
 	return Event{
-		At: time.Now().UTC(), Door: door, KeyID: d.KeyID, Task: d.Task, Host: d.Host, Payment: d.Payment, State: Declined,
+		Door: door, KeyID: d.KeyID, Task: d.Task, Host: d.Host, Payment: d.Payment, State: Declined,
 		Amount: d.Price, Reason: d.Reason, Detail: d.Detail,
 	}
 }
 
 // Feed is safe for concurrent use. Writers never wait for readers.
 type Feed struct {
-	id string
+	id  string
+	now pay.Clock
 
 	mu     sync.Mutex
 	ring   [Kept]Event
@@ -63,18 +65,23 @@ type Feed struct {
 	closed bool
 }
 
-// New makes an empty feed.
-func New() *Feed { return &Feed{id: uuid.NewString()} }
+// New makes an empty feed. The clock may be nil: time.Now.
+func New(clock pay.Clock) *Feed {
+	if clock == nil {
+		clock = time.Now
+	}
+	return &Feed{id: uuid.NewString(), now: clock}
+}
 
 // ID tells this feed from that of an earlier process.
 func (f *Feed) ID() string { return f.id }
 
-// Add appends an event and gives it its number.
+// Add appends an event and gives it its number and time.
 func (f *Feed) Add(e Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.last++
-	e.Number = f.last
+	e.Number, e.At = f.last, f.now().UTC()
 	f.ring[e.Number%Kept] = e
 	f.wake()
 }
@@ -128,7 +135,7 @@ func (f *Feed) read(number uint64) (page Page, news <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	page.Ended = f.closed
-	first := number + 1
+	first := min(number, f.last) + 1
 	if f.last >= Kept && first <= f.last-Kept {
 		page.Missed = f.last - Kept + 1 - first
 		first = f.last - Kept + 1

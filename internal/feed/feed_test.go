@@ -14,7 +14,7 @@ func decline(i int) Event { return OfDecline(pay.DoorProxy, pay.Decline{Reason: 
 // A reader gets each event once and in order, while it is written.
 func TestFeedInOrder(t *testing.T) {
 	t.Parallel()
-	f := New()
+	f := New(nil)
 	const n = 500
 	var writing sync.WaitGroup
 	writing.Go(func() {
@@ -44,7 +44,7 @@ func TestFeedInOrder(t *testing.T) {
 // A slow reader is told what it has missed; the feed does not grow.
 func TestSlowReader(t *testing.T) {
 	t.Parallel()
-	f := New()
+	f := New(nil)
 	for i := range Kept + 10 {
 		f.Add(decline(i))
 	}
@@ -60,7 +60,7 @@ func TestSlowReader(t *testing.T) {
 // Readers stop to wait when the feed ends, and when their caller leaves.
 func TestFeedEnds(t *testing.T) {
 	t.Parallel()
-	f := New()
+	f := New(nil)
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	if page := f.After(gone, 0); page.Ended || page.Events != nil {

@@ -34,7 +34,7 @@ func TestOutcomeLabels(t *testing.T) {
 
 func TestRefusalLabelsAreBounded(t *testing.T) {
 	t.Parallel()
-	o := Observer{Feed: feed.New()}
+	o := Observer{Feed: feed.New(nil)}
 	for i := range 50 {
 		o.Refused(pay.DoorAPI, fmt.Sprint("made-up-", i))
 	}
