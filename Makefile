@@ -8,7 +8,7 @@ COMMIT   ?= $(shell git rev-parse HEAD 2>/dev/null)
 LDFLAGS  := -X github.com/purserpay/purser/caddymodule.buildVersion=$(VERSION) -X github.com/purserpay/purser/caddymodule.buildCommit=$(COMMIT)
 GOTEST   := $(GO) test -race -timeout 15m
 
-.PHONY: help build sandbox test test-go test-e2e test-ship test-python test-typescript test-runtimes e2e-deps kills soak flood release dist xcaddy licences sbom image openapi api-fuzz observe dashboard dashboard-scale lint lint-python lint-typescript fmt fuzz bench bench-go contracts contracts-check tools helm nfpm clean
+.PHONY: help build sandbox test test-go test-e2e test-ship test-python test-typescript test-runtimes e2e-deps kills soak ledgers flood release dist xcaddy licences sbom image openapi api-fuzz observe dashboard dashboard-scale lint lint-python lint-typescript fmt fuzz bench bench-go contracts contracts-check tools helm nfpm clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -75,6 +75,9 @@ kills: build $(BIN)/purser-failpoints ## kill -9 under load, RUNS times; a doubl
 
 soak: build $(BIN)/purser-failpoints ## full rate through all doors FOR an hour or as long as you like; memory, goroutines, latency and file must stay flat
 	$(E2E) $(GO) test -count=1 -timeout 0 -v -run 'TestSoak$$' ./e2e/soak -soak.for=$(or $(FOR),1h) -soak.json=$(or $(JSON),$(CURDIR)/soak.json)
+
+ledgers: build e2e-deps ## hledger, Ledger, Beancount and ofxtools read and balance an export of PAYMENTS
+	$(E2E) $(GO) test -count=1 -timeout 30m -v -run TestProgramsReadAnExport ./e2e/ledgers -ledgers.payments=$(or $(PAYMENTS),100000)
 
 flood: build $(BIN)/purser-failpoints ## one key floods purser FOR a while; the p99 of another key's payments must stay below three times what it was
 	$(E2E) $(GO) test -count=1 -timeout 0 -v -run 'TestFlood$$' ./e2e/soak -flood.for=$(or $(FOR),30s)

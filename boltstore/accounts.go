@@ -95,7 +95,7 @@ func (b *batch) putAccount(row accountRow) error {
 
 // Enroll signs a person in.
 func (d *DB) Enroll(ctx context.Context, e pay.Enrollment) (a pay.Account, first bool, err error) {
-	if e.Account.ID == "" || e.Account.OrganizationID == "" || e.Key.OrganizationID != e.Account.OrganizationID {
+	if e.Account.ID == "" || e.Account.OrganizationID != "" && e.Key.OrganizationID != e.Account.OrganizationID {
 		return a, false, errors.New("enroll: no id, or a key of another organization")
 	}
 	key, err := d.newKey(e.Key)
@@ -108,27 +108,40 @@ func (d *DB) Enroll(ctx context.Context, e pay.Enrollment) (a pay.Account, first
 			return err
 		}
 		a, first = e.Account, true
+		begins := a.OrganizationID != "" // with an organization
 		if id := b.get(identitiesBucket, identity); id != nil {
 			was, err := accountIn(b.tx, string(id))
 			if err != nil {
 				return err
 			}
 			first = false
-			a.ID, a.OrganizationID, a.Created, a.Generation = was.ID, was.OrganizationID, was.Created, was.Generation
+			a.ID, a.Created, a.Generation = was.ID, was.Created, was.Generation
+			if was.OrganizationID != "" {
+				a.OrganizationID, begins = was.OrganizationID, false
+			}
 		}
 		row, err := d.accountRowOf(a)
 		if err != nil {
 			return err
 		}
-		if first {
-			if err := b.mayEnroll(a); err != nil {
-				return err
-			}
+		_, known, err := organizationIn(b.tx, e.Key.OrganizationID)
+		if err != nil {
+			return err
+		}
+		if begins && known { // the account would see the keys of another account
+			return fmt.Errorf("enroll: organization %s is there already", e.Key.OrganizationID)
+		}
+		if begins || e.Account.OrganizationID == "" && e.Key.OrganizationID != "" && !known {
 			if err := d.createKey(b, key); err != nil {
 				return err
 			}
 			if err := d.audit(ctx, b, pay.KeyCreated(key.Key)); err != nil {
 				return err
+			}
+		}
+		if first {
+			if b.get(accountsBucket, []byte(a.ID)) != nil {
+				return fmt.Errorf("enroll: id %s is taken", a.ID)
 			}
 			if err := b.put(identitiesBucket, identity, []byte(a.ID)); err != nil {
 				return err
@@ -140,19 +153,6 @@ func (d *DB) Enroll(ctx context.Context, e pay.Enrollment) (a pay.Account, first
 		return pay.Account{}, false, err
 	}
 	return a, first, nil
-}
-
-// mayEnroll refuses an account if its id is taken or its organization exists: the account would
-// see the keys of another account.
-func (b *batch) mayEnroll(a pay.Account) error {
-	if b.get(accountsBucket, []byte(a.ID)) != nil {
-		return fmt.Errorf("enroll: id %s is taken", a.ID)
-	}
-	_, known, err := organizationIn(b.tx, a.OrganizationID)
-	if err == nil && known {
-		err = fmt.Errorf("enroll: organization %s is there already", a.OrganizationID)
-	}
-	return err
 }
 
 // Account finds an account by id.

@@ -106,7 +106,7 @@ func checkRows(ctx context.Context, tx *bbolt.Tx, unseal unsealer) (Report, erro
 			return err
 		}
 		for _, part := range []func(context.Context) error{
-			c.payments, c.payloads, c.indexes, c.labelCounts, c.counted, c.events, c.eventIndexes, c.keys, c.replaced, c.organizations, c.wallets, c.lent, c.accounts, c.sessions, c.audit,
+			c.payments, c.payloads, c.indexes, c.labelCounts, c.counted, c.events, c.eventIndexes, c.keys, c.replaced, c.organizations, c.wallets, c.lent, c.accounts, c.sessions, c.audit, c.declined, c.notices, c.approvals,
 		} {
 			if err := part(ctx); err != nil {
 				return err

@@ -20,13 +20,15 @@ func (c *checker) accounts(ctx context.Context) error {
 		if found := c.tx.Bucket(identitiesBucket).Get(identityKey(a.Issuer, a.Subject)); !bytes.Equal(found, id) {
 			c.fault("account %s is not found by its identity", id)
 		}
-		if !c.has(orgsBucket, []byte(a.OrganizationID)) {
-			c.fault("account %s has organization %s, which is not there", id, a.OrganizationID)
+		if a.OrganizationID != "" { // of its own; no account has one that it shares
+			if !c.has(orgsBucket, []byte(a.OrganizationID)) {
+				c.fault("account %s has organization %s, which is not there", id, a.OrganizationID)
+			}
+			if other := orgs[a.OrganizationID]; other != "" {
+				c.fault("accounts %s and %s have one organization", other, id)
+			}
+			orgs[a.OrganizationID] = string(id)
 		}
-		if other := orgs[a.OrganizationID]; other != "" {
-			c.fault("accounts %s and %s have one organization", other, id)
-		}
-		orgs[a.OrganizationID] = string(id)
 		c.secret("account "+string(id), a.Person, accountIdentity(a.ID))
 	})
 	if err != nil {

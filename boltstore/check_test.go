@@ -51,6 +51,9 @@ func fill(t testing.TB, d *DB) {
 	if err := d.ShareWallet(t.Context(), pay.Share{WalletID: "livek0", KeyIDs: []string{"k1"}, At: noon}); err != nil {
 		t.Fatal(err)
 	}
+	if err := d.AddDeclines(t.Context(), []pay.Declined{{KeyID: "k0", Day: pay.DayOf(noon), Reason: "paused", Host: "api.example.com", Count: 2, First: noon, Last: noon}}); err != nil {
+		t.Fatal(err)
+	}
 	for i, verdict := range []pay.Verdict{
 		pay.Unclear, pay.VerdictSettled, pay.VerdictSettled, pay.VerdictVoid, pay.VerdictRefused, pay.VerdictUnresolved, pay.VerdictSettled,
 	} {

@@ -34,13 +34,17 @@ func everyStoredValue() map[string]any {
 	seven := x402.NewAmount(7)
 	actor := pay.Actor{Kind: pay.ActorAccount, ID: "account-1"}
 	sig := x402.Signature{0x51, 64: 0x1b}
-	attempts := 5
+	attempts, yes := 5, true
 	budget := func(n uint64) pay.Budget {
 		return pay.Budget{MaxPayment: pay.CapOf(x402.NewAmount(n)), DailyBudget: pay.CapOf(x402.NewAmount(n + 1)), MonthlyBudget: pay.NoCap()}
 	}
 	block := Block{Network: "base", Genesis: "0x9e", Number: 3, Hash: "0x4a", Time: second(30)}
 	accepted := pay.Acceptance{At: second(40), By: "olga"}
 	return map[string]any{
+		"declined": []pay.Declined{{
+			KeyID: "key-1", Day: pay.DayOf(noon), Reason: "daily-budget", Host: "api.example.com", Count: 3, First: second(1), Last: second(2),
+			Price: &seven, Task: "crawl", Detail: "7 would pass the budget",
+		}},
 		"payment": &pay.Payment{
 			ID: "payment-1", KeyID: "key-1", OrganizationID: "org-1", Door: pay.DoorProxy, Task: "crawl",
 			RequestURL: "https://api.example.com/v1?a=1&b=<2>", Host: "api.example.com",
@@ -78,6 +82,7 @@ func everyStoredValue() map[string]any {
 			ID: "key-1", Label: "crawler", OrganizationID: "org-1", Created: second(1), Operator: true,
 			Policy: &pay.Policy{
 				MaxPayment: pay.CapOf(seven), DailyBudget: pay.NoCap(), MonthlyBudget: pay.CapOf(seven), PerMinute: &attempts, PriceGuard: &attempts,
+				RequireApprovalAbove: pay.CapOf(seven), RequireApprovalNewHosts: &yes,
 				Doors: []pay.Door{pay.DoorAPI, pay.DoorProxy, pay.DoorTransport}, AllowHosts: []string{"*.example.com"}, DenyHosts: []string{"bad.example.com:8443"}, SignInHosts: []string{"api.example.com"},
 				AllowPayees: []x402.Address{{0x70}}, DenyPayees: []x402.Address{{0x71}}, OfferSigners: []x402.Address{{0x72}},
 				Hosts: map[string]pay.Budget{"api.example.com": budget(10)}, Tasks: map[string]pay.Budget{"*": budget(20), "crawl": budget(30)},
@@ -104,12 +109,29 @@ func everyStoredValue() map[string]any {
 			PaymentID: "payment-1", Old: json.RawMessage(`{"label":"a"}`), New: json.RawMessage(`{"label":"b"}`),
 		},
 		"audit-new": pay.AuditEntry{},
+		"approval": pay.Approval{
+			ID: "approval-1", KeyID: "key-1", OrganizationID: "org-1", Door: pay.DoorProxy, Task: "crawl", Method: "GET", Host: "api.example.com",
+			URL:      "https://api.example.com/v1",
+			Terms:    pay.Terms{Settlement: pay.SettleSeller, Network: "base", Scheme: "exact", Asset: x402.Address{0xa5}, PayTo: x402.Address{0x70}, Amount: seven},
+			Currency: "USDC", Purchase: pay.HashOf("purchase"), Rule: "approval-above", Detail: "7 is above 5", Created: second(1), Expires: second(60),
+			Answer: pay.Approved, Answered: second(2), By: actor, Reason: "needed", PaymentID: "payment-1", Used: second(3),
+		},
+		"approval-new": pay.Approval{},
 		"account": accountRow{
 			ID: "account-1", Issuer: "https://idp.example.com", Subject: "sub-1", OrganizationID: "org-1", Created: second(1), SignedIn: second(2),
 			Generation: 3, Person: []byte("sealed"),
 		},
-		"person":      person{Name: "Olga", Email: "olga@example.com"},
-		"session":     sessionRow{Expires: second(1), Data: []byte("sealed")},
+		"person":  person{Name: "Olga", Email: "olga@example.com"},
+		"session": sessionRow{Expires: second(1), Data: []byte("sealed")},
+		"notice": pay.Notice{
+			Number: 7, ID: "notice-1", At: second(1), Kind: pay.NoticeBudget80, Once: "once", KeyID: "key-1", OrganizationID: "organization-1", WalletID: "wallet-1",
+			PaymentID: "payment-1", ApprovalID: "approval-1", Host: "api.example.com", Payee: "0x01", Title: "title", Text: "text", Figures: map[string]string{"used": "8"},
+			Marks: []string{"not stored"},
+		},
+		"delivery": pay.Delivery{
+			Destination: "hooks-1", Cursor: 7, Tries: 2, Refusals: 1, First: second(2), Next: second(3), Delivered: second(4), Failed: second(5), Error: "error",
+			GivenUp: 1, Stopped: true,
+		},
 		"pause":       pay.Pause{At: second(1), Reason: "audit", By: actor},
 		"safe-blocks": map[string]pay.ChainBlock{"base": {Number: 5, Hash: "0x05", Time: second(1)}},
 		"backups": []Mark{{
@@ -153,6 +175,11 @@ func TestStoredEncodings(t *testing.T) {
 				if err != nil || !reflect.DeepEqual(back, v) {
 					t.Errorf("is read as\n%+v\nand was\n%+v, %v", back, v, err)
 				}
+			case []pay.Declined:
+				back, err := decodeDeclined(dayKey("key-1", noon), got)
+				if err != nil || !reflect.DeepEqual(back, v) {
+					t.Errorf("is read as\n%+v\nand was\n%+v, %v", back, v, err)
+				}
 			case pay.SpendEvent:
 				back, err := decodeEvent(joinKey(v.KeyID, v.ID), got)
 				if err != nil || !reflect.DeepEqual(back, v) {
@@ -174,6 +201,8 @@ func stored(t *testing.T, value any) []byte {
 		encoded = slices.Concat(rows.row, rows.payload)
 	case pay.SpendEvent:
 		encoded = encodeEvent(&v)
+	case []pay.Declined:
+		encoded, err = encodeDeclined(v)
 	case pay.Pause, map[string]pay.ChainBlock, []Mark, pay.Restore, person: // without a version
 		encoded, err = json.Marshal(v)
 	default:

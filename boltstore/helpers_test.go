@@ -61,6 +61,22 @@ func begun(t testing.TB, d *DB, keyID string) *pay.Payment {
 	return b.Payment
 }
 
+// held asks for an approval.
+func held(t testing.TB, d *DB, keyID string) {
+	t.Helper()
+	b := call(keyID)
+	b.Policy = &pay.Policy{RequireApprovalAbove: pay.CapOf(x402.Amount{})}
+	k, err := d.Key(t.Context(), keyID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.PolicyRevision = k.PolicyRevision
+	b.Approval = &pay.Approval{ID: newID(), KeyID: keyID, Terms: b.New.Terms, Purchase: pay.HashOf("purchase"), Created: noon, Expires: noon.Add(time.Hour)}
+	if begun, err := d.Begin(t.Context(), b); err != nil || begun.How != pay.Held {
+		t.Fatalf("got %d, %v", begun.How, err)
+	}
+}
+
 // settlement settles a payment and ends its lease.
 func settlement(p *pay.Payment) pay.Outcome {
 	sig := x402.Signature{1}

@@ -21,6 +21,12 @@ func (d *DB) Begin(ctx context.Context, want *pay.Begin) (pay.Begun, error) {
 	o.run = func(b *batch) (err error) {
 		var changes []pay.CounterChange
 		begun, changes, err = want.Decide(beginView{b, d.noncesOf})
+		if err == nil {
+			err = d.ask(b, begun, want.Now)
+		}
+		if err == nil {
+			err = pay.WriteNotices(noticeBook{b}, begun.Notices)
+		}
 		if err != nil || !begun.Leased() {
 			return err
 		}
@@ -47,7 +53,9 @@ func (d *DB) Begin(ctx context.Context, want *pay.Begin) (pay.Begun, error) {
 	if err := d.do(ctx, o); err != nil {
 		return pay.Begun{}, err
 	}
-	begun.Payment = begun.Payment.Clone() // the batch keeps its own
+	if begun.Payment != nil {
+		begun.Payment = begun.Payment.Clone() // the batch keeps its own
+	}
 	return begun, nil
 }
 
@@ -204,6 +212,9 @@ func (b *batch) record(out pay.Outcome) (*pay.Payment, pay.Effects, error) {
 		if err := b.addEvent(fx.Event, event); err != nil {
 			return nil, pay.Effects{}, err
 		}
+	}
+	if err := pay.WriteNotices(noticeBook{b}, fx.Notices); err != nil {
+		return nil, pay.Effects{}, err
 	}
 	return p, fx, b.count(fx.Counters)
 }

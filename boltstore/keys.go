@@ -157,6 +157,18 @@ func (d *DB) SetPolicy(ctx context.Context, keyID string, pol *pay.Policy) (pay.
 	})
 }
 
+// SetPolicyAt replaces the policy of a key that has a revision.
+func (d *DB) SetPolicyAt(ctx context.Context, keyID string, revision uint64, pol *pay.Policy) (pay.Key, error) {
+	return d.editKey(ctx, keyID, pay.ActionKeyPolicy, func(k pay.Key) (pay.Key, bool, error) {
+		if k.PolicyRevision != revision {
+			return k, false, pay.ErrPolicyChanged
+		}
+		k.Policy = pol
+		k.PolicyRevision++
+		return k, true, nil
+	})
+}
+
 // AdoptKey makes a key the operator's.
 func (d *DB) AdoptKey(ctx context.Context, keyID string) (pay.Key, error) {
 	return d.editKey(ctx, keyID, pay.ActionKeyAdopt, func(k pay.Key) (pay.Key, bool, error) {

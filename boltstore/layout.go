@@ -58,9 +58,20 @@ var (
 	hostEventsBucket = []byte("spend_by_host") // key id, SHA-256 of the host, event id -> nothing; events with a host only
 	spendDaysBucket  = []byte("spend_days")    // key id, UTC day (days since 1970) -> what it adds up to, see dayRow
 	countersBucket   = []byte("counters")      // counter -> decimal
+	declinedBucket   = []byte("declined")      // key id, UTC day (days since 1970) -> what was declined to the key, see declinedRow
 
 	auditBucket   = []byte("audit")    // number -> audit entry
 	auditOfBucket = []byte("audit_of") // "key" or "organization", its id, number -> nothing
+
+	noticesBucket     = []byte("notices")                // number -> notice
+	marksBucket       = []byte("notice_marks")           // mark -> until (ns), count
+	marksExpiryBucket = []byte("notice_marks_by_expiry") // until (ns), mark -> nothing
+	deliveriesBucket  = []byte("deliveries")             // destination -> how far it has got
+
+	approvalsBucket    = []byte("approvals")             // approval id -> approval
+	keyApprovalsBucket = []byte("approvals_by_key")      // key id, approval id -> nothing
+	pendingBucket      = []byte("approvals_pending")     // key id or "", expires (ns), approval id -> nothing; those without an answer
+	purchasesBucket    = []byte("approvals_by_purchase") // key id, purchase, approval id -> nothing; unused ones
 )
 
 var allBuckets = [][]byte{
@@ -75,6 +86,9 @@ var allBuckets = [][]byte{
 	auditBucket, auditOfBucket,
 	payloadsBucket,
 	replacedBucket, lentWalletsBucket, walletKeysBucket,
+	declinedBucket,
+	noticesBucket, marksBucket, marksExpiryBucket, deliveriesBucket,
+	approvalsBucket, keyApprovalsBucket, pendingBucket, purchasesBucket,
 }
 
 // paymentBuckets lists the buckets that readers may see before their changes are durable: see
@@ -86,7 +100,7 @@ var paymentBuckets = [][]byte{
 }
 
 // hashedBuckets lists the buckets whose keys come in no order.
-var hashedBuckets = [][]byte{keyHashBucket, replacedBucket, addressesBucket, identitiesBucket, sessionsBucket, awaitedBucket, livingBucket, transactionsBucket, attemptsBucket, noncesBucket}
+var hashedBuckets = [][]byte{keyHashBucket, replacedBucket, addressesBucket, identitiesBucket, sessionsBucket, awaitedBucket, livingBucket, transactionsBucket, attemptsBucket, noncesBucket, purchasesBucket}
 
 // Keys of the meta bucket.
 var (
@@ -108,7 +122,7 @@ var (
 
 // schema numbers the layout of buckets and index keys. A change of the layout raises it. Stores
 // of another number are refused: see checkSchema.
-const schema = 9
+const schema = 10
 
 // checkSchema refuses a store that this purser cannot read: ErrNewer, ErrOlder.
 func checkSchema(meta *bbolt.Bucket) error {

@@ -79,6 +79,8 @@ type spendList struct {
 	entries []pay.SpendEntry
 	passed  string // the last id that was looked at
 	more    bool   // there is more below it
+	// sum hears events in the place of entries; nil: they are listed.
+	sum func(*pay.SpendEvent)
 }
 
 // read lists events until the page is full, the events end, or pageViews is reached.
@@ -155,15 +157,26 @@ func (l *spendList) add(tx *bbolt.Tx, keyID, id string) error {
 	if err != nil {
 		return fmt.Errorf("spend event %s: %w", id, err)
 	}
-	e := pay.SpendEntry{SpendEvent: event}
-	if !l.q.Wants(&e.SpendEvent) {
+	if !l.q.Wants(&event) {
 		return nil
 	}
-	p, err := paymentIn(tx, e.PaymentID)
+	if l.q.Payee != nil {
+		brief, err := decodeBrief(tx.Bucket(paymentsBucket).Get([]byte(event.PaymentID)))
+		if err != nil {
+			return fmt.Errorf("spend event %s: %w", id, err)
+		}
+		if brief.PayTo != *l.q.Payee {
+			return nil
+		}
+	}
+	if l.sum != nil {
+		l.sum(&event)
+		return nil
+	}
+	p, err := paymentIn(tx, event.PaymentID)
 	if err != nil {
 		return fmt.Errorf("spend event %s: %w", id, err)
 	}
-	e.Transaction, e.Network, e.Settlement, e.Flags = p.Transaction, p.Terms.Network, string(p.Terms.Settlement), p.Flags()
-	l.entries = append(l.entries, e)
+	l.entries = append(l.entries, p.Entry(event))
 	return nil
 }

@@ -35,6 +35,10 @@ func (d *DB) SetPause(ctx context.Context, p *pay.Pause) error {
 		if err != nil {
 			return err
 		}
+		by, _ := pay.ActorOf(ctx)
+		if err := pay.WriteNotices(noticeBook{b}, pay.PauseNotice(was, p, by, d.clock())); err != nil {
+			return err
+		}
 		return d.audit(ctx, b, pay.AllPaused(was, p))
 	}})
 }

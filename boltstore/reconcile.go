@@ -50,6 +50,9 @@ func (d *DB) beginReconciling(tx *bbolt.Tx) error {
 	if err := clearSessions(tx); err != nil {
 		return err
 	}
+	if err := closeApprovals(tx); err != nil {
+		return err
+	}
 	return putJSON(meta.Put, map[string]any{string(backupsKey): marks, string(reconcilingKey): r})
 }
 

@@ -149,7 +149,7 @@ const (
 	taskSums
 )
 
-// visitDay decodes a row without keeping anything of it.
+// visitDay decodes a row without keeping anything of it. named may be nil.
 func visitDay(encoded []byte, total func(pay.Sum), named func(kind int, name []byte, s pay.Sum)) error {
 	if len(encoded) == 0 || encoded[0] != rollupVersion {
 		return errors.New("daily sums of an unknown encoding")
@@ -157,6 +157,9 @@ func visitDay(encoded []byte, total func(pay.Sum), named func(kind int, name []b
 	d := partReader{rest: encoded[1:]}
 	total(d.sum())
 	for kind := range 2 {
+		if named == nil && !d.bad {
+			return nil // the sum of the day is enough
+		}
 		n := d.uvarint()
 		if n > maxDayNames+1 {
 			d.bad = true
@@ -226,8 +229,24 @@ func (d *partReader) sum() pay.Sum {
 // SpendSummary adds up what the keys spent from one UTC day to another.
 func (d *DB) SpendSummary(ctx context.Context, keyIDs []string, from, to time.Time) (pay.Summary, error) {
 	t := pay.NewTally(from, to)
-	last := dayNumber(pay.DayOf(to))
-	next := dayNumber(pay.DayOf(from)) // of the first key that is left
+	err := d.VisitSpendDays(ctx, keyIDs, from, to, pay.SpendDays{
+		Day:  func(_ string, day time.Time, s pay.Sum) { t.Day(day, s) },
+		Host: func(_ string, _ time.Time, name []byte, s pay.Sum) { t.Host(name, s) },
+		Task: func(_ string, _ time.Time, name []byte, s pay.Sum) { t.Task(name, s) },
+	})
+	if err != nil {
+		return pay.Summary{}, err
+	}
+	return t.Summary(), nil
+}
+
+// VisitSpendDays visits the daily sums of the keys from one UTC day to another.
+func (d *DB) VisitSpendDays(ctx context.Context, keyIDs []string, from, to time.Time, visit pay.SpendDays) error {
+	first, last := dayNumber(time.Unix(0, 0)), dayNumber(pay.DayOf(to))
+	if !from.IsZero() {
+		first = dayNumber(pay.DayOf(from))
+	}
+	next := first // of the first key that is left
 	for len(keyIDs) > 0 {
 		err := d.view(ctx, func(tx *bbolt.Tx) error {
 			c := tx.Bucket(spendDaysBucket).Cursor()
@@ -245,25 +264,38 @@ func (d *DB) SpendSummary(ctx context.Context, keyIDs []string, from, to time.Ti
 						return nil
 					}
 					rows++
-					day := dayIn(number)
-					err := visitDay(row, func(s pay.Sum) { t.Day(day, s) }, func(kind int, name []byte, s pay.Sum) {
-						if kind == hostSums {
-							t.Host(name, s)
-						} else {
-							t.Task(name, s)
-						}
-					})
-					if err != nil {
-						return fmt.Errorf("spend of key %s on %s: %w", keyIDs[0], day.Format(time.DateOnly), err)
+					if err := visitSpendDay(keyIDs[0], dayIn(number), row, visit); err != nil {
+						return err
 					}
 				}
-				keyIDs, next = keyIDs[1:], dayNumber(pay.DayOf(from))
+				keyIDs, next = keyIDs[1:], first
 			}
 			return nil
 		})
 		if err != nil {
-			return pay.Summary{}, err
+			return err
 		}
 	}
-	return t.Summary(), nil
+	return nil
+}
+
+// visitSpendDay decodes a row as far as the visitor wants it.
+func visitSpendDay(keyID string, day time.Time, row []byte, visit pay.SpendDays) error {
+	total := func(s pay.Sum) {
+		if visit.Day != nil {
+			visit.Day(keyID, day, s)
+		}
+	}
+	var named func(kind int, name []byte, s pay.Sum)
+	if visit.Host != nil || visit.Task != nil {
+		named = func(kind int, name []byte, s pay.Sum) {
+			if to := [...]func(string, time.Time, []byte, pay.Sum){hostSums: visit.Host, taskSums: visit.Task}[kind]; to != nil {
+				to(keyID, day, name, s)
+			}
+		}
+	}
+	if err := visitDay(row, total, named); err != nil {
+		return fmt.Errorf("spend of key %s on %s: %w", keyID, day.Format(time.DateOnly), err)
+	}
+	return nil
 }

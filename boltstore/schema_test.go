@@ -121,6 +121,13 @@ func writeFixture(t *testing.T) {
 	enrolled(t, d, "ada")
 	putSessions(t, d, 1, 2)
 	begun(t, d, "k0")
+	if err := d.AddNotices(t.Context(), []pay.Notice{{At: noon, Kind: pay.NoticePaused, Once: "paused"}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.SetDelivery(t.Context(), pay.Delivery{Destination: "hooks", Cursor: 1}); err != nil {
+		t.Fatal(err)
+	}
+	held(t, d, "k0")
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}

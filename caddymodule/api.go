@@ -8,7 +8,6 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
-	"github.com/purserpay/purser/internal/feed"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/payapi"
 )
@@ -38,7 +37,7 @@ func (h *API) open(t *tenant) (err error) {
 		Payer: t.payer, Books: t.books, Version: Version(), PublicURL: s.publicURL, UpgradeURL: s.upgradeURL,
 		InternalSecret: s.internalSecret, AllowedOrigins: s.origins, DefaultSettlement: s.settlement,
 		Logger: h.app.log.With("part", "api"), KeyRate: h.KeyRate, Admission: s.bounds("api"),
-		Declined:           func(d pay.Decline) { t.home.feed.Add(feed.OfDecline(pay.DoorAPI, d)) },
+		Declined:           func(d pay.Decline) { t.declined(pay.DoorAPI, d) },
 		RegistrationClosed: s.registrationClosed, LoopbackOnly: h.loopback(),
 	})
 	return err

@@ -93,6 +93,7 @@ type App struct {
 	OverloadOptions
 	RegistrationOptions
 	SignInOptions
+	NoticeOptions
 
 	// Plans, when "off", removes the plans of organizations and unclaimed keys: no monthly quota,
 	// and no plan on the dashboard. Default: {env.PURSER_PLANS}, else on.

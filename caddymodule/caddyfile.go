@@ -40,7 +40,7 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	})
 	return orWrapped(d, err, cmp.Or(
 		masterKeyOption.isReference(a.MasterKey), internalSecretOption.isReference(a.InternalSecret),
-		keyOption.isReference(a.Key), oidcSecretOption.isReference(a.OIDCClientSecret),
+		keyOption.isReference(a.Key), oidcSecretOption.isReference(a.OIDCClientSecret), a.areReferences(),
 	))
 }
 

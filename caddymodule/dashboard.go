@@ -31,17 +31,32 @@ type SignInOptions struct {
 	// OIDCClientSecretFile is its file. Default: {env.PURSER_OIDC_CLIENT_SECRET_FILE}.
 	OIDCClientSecretFile string `json:"oidc_client_secret_file,omitempty"`
 	// OIDCAllow are the identities that may sign in, separated by commas: "@example.com" (a
-	// domain, without its subdomains), "alice@example.org", "group:payments". Addresses count
-	// where the provider calls them verified. Default: {env.PURSER_OIDC_ALLOW}, else all
-	// whom the provider signs in.
+	// domain, without its subdomains), "alice@example.org", "group:payments", or "*" for all.
+	// Addresses count where the provider calls them verified. Default: {env.PURSER_OIDC_ALLOW},
+	// else the people of the lists below, else all whom the provider signs in.
 	OIDCAllow string `json:"oidc_allow,omitempty"`
+	// OIDCOperators lists people, as OIDCAllow does, who see and change everything. Default:
+	// {env.PURSER_OIDC_OPERATORS}, else none.
+	OIDCOperators string `json:"oidc_operators,omitempty"`
+	// OIDCApprovers lists people who see everything and approve payments. Default:
+	// {env.PURSER_OIDC_APPROVERS}, else none.
+	OIDCApprovers string `json:"oidc_approvers,omitempty"`
+	// OIDCViewers lists people who see everything. Default: {env.PURSER_OIDC_VIEWERS}, else none.
+	OIDCViewers string `json:"oidc_viewers,omitempty"`
+	// OIDCOrganization says which organization the others have: own, domain (that of their verified
+	// address), group, or group:PREFIX. Default: {env.PURSER_OIDC_ORGANIZATION}, else own.
+	OIDCOrganization string `json:"oidc_organization,omitempty"`
+	// OIDCOwners lists people who own the organization that they share; the others only see it.
+	// Default: {env.PURSER_OIDC_OWNERS}, else none.
+	OIDCOwners string `json:"oidc_owners,omitempty"`
 }
 
 var oidcSecretOption = option{"oidc_client_secret", "PURSER_OIDC_CLIENT_SECRET", ""}
 
 // signIn holds the resolved SignInOptions.
 type signIn struct {
-	issuer, clientID, clientSecret, allow string
+	issuer, clientID, clientSecret string
+	people                         session.PeopleOptions
 }
 
 // resolveSignIn reads them. Options that do not fit together fail the start, also where no site has a
@@ -50,17 +65,32 @@ func (a *App) resolveSignIn(s *settings) (err error) {
 	if s.signIn.clientSecret, err = oidcSecretOption.secret(a.OIDCClientSecret, a.OIDCClientSecretFile); err != nil {
 		return err
 	}
-	allow := option{"oidc_allow", "PURSER_OIDC_ALLOW", ""}
 	err = cmp.Or(
 		set(&s.signIn.issuer, option{"oidc_issuer", "PURSER_OIDC_ISSUER", ""}.value, a.OIDCIssuer),
 		set(&s.signIn.clientID, option{"oidc_client_id", "PURSER_OIDC_CLIENT_ID", ""}.value, a.OIDCClientID),
-		set(&s.signIn.allow, allow.value, a.OIDCAllow),
 	)
 	if err != nil {
 		return err
 	}
-	if a.OIDCAllow != "" && s.signIn.allow == "" { // a reference that leads nowhere must not admit all identities
-		return allow.errorf("%s is empty", a.OIDCAllow)
+	p := &s.signIn.people
+	for _, list := range []struct {
+		option
+		into  *string
+		given string
+	}{
+		{option{"oidc_allow", "PURSER_OIDC_ALLOW", ""}, &p.Allow, a.OIDCAllow},
+		{option{"oidc_operators", "PURSER_OIDC_OPERATORS", ""}, &p.Operators, a.OIDCOperators},
+		{option{"oidc_approvers", "PURSER_OIDC_APPROVERS", ""}, &p.Approvers, a.OIDCApprovers},
+		{option{"oidc_viewers", "PURSER_OIDC_VIEWERS", ""}, &p.Viewers, a.OIDCViewers},
+		{option{"oidc_organization", "PURSER_OIDC_ORGANIZATION", ""}, &p.Organization, a.OIDCOrganization},
+		{option{"oidc_owners", "PURSER_OIDC_OWNERS", ""}, &p.Owners, a.OIDCOwners},
+	} {
+		if err := set(list.into, list.value, list.given); err != nil {
+			return err
+		}
+		if list.given != "" && *list.into == "" { // a reference that leads nowhere must not admit all identities
+			return list.errorf("%s is empty", list.given)
+		}
 	}
 	if err := session.Check(s.sessionOptions()); err != nil {
 		return fmt.Errorf("purser: %w", err)
@@ -71,7 +101,7 @@ func (a *App) resolveSignIn(s *settings) (err error) {
 func (s *settings) sessionOptions() session.Options {
 	return session.Options{
 		Issuer: s.signIn.issuer, ClientID: s.signIn.clientID, ClientSecret: s.signIn.clientSecret, PublicURL: s.publicURL,
-		Allow: s.signIn.allow,
+		People: s.signIn.people,
 	}
 }
 
@@ -100,8 +130,8 @@ func (h *Dashboard) open(t *tenant) error {
 		return err
 	}
 	t.closeLater(gate)
-	if s.signIn.issuer != "" && s.signIn.allow == "" && h.app.World != boltstore.Sandbox {
-		log.Warn("PURSER_OIDC_ALLOW is not set: everybody whom the identity provider signs in can use the dashboard and make keys")
+	if s.signIn.issuer != "" && !s.signIn.people.Bounded() && h.app.World != boltstore.Sandbox {
+		log.Warn("no list of people is set, such as PURSER_OIDC_ALLOW: everybody whom the identity provider signs in can use the dashboard and make keys")
 	}
 	look := dashboard.Options{
 		Books: t.books, Payer: t.payer, Gate: gate, PublicURL: s.publicURL, UpgradeURL: s.upgradeURL, Version: Version(), Logger: log,

@@ -14,6 +14,8 @@ import (
 type door interface {
 	// listen returns the addresses of the server that the handler belongs to, if it is known.
 	listen() []string
+	// secure reports whether that server speaks TLS.
+	secure() bool
 	// open makes what the door serves with. What must end with the configuration is
 	// added to the tenant's closers.
 	open(t *tenant) error
@@ -43,6 +45,9 @@ func (w *doorway) attach(ctx caddy.Context, d door) error {
 	}
 	return nil
 }
+
+// secure implements door. Caddy decides it before it starts the site.
+func (w *doorway) secure() bool { return w.server != nil && len(w.server.TLSConnPolicies) > 0 }
 
 func (w *doorway) listen() []string {
 	if w.server == nil {

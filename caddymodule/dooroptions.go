@@ -6,7 +6,6 @@ import (
 	"cmp"
 
 	"github.com/purserpay/purser/internal/admission"
-	"github.com/purserpay/purser/internal/feed"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/proxy"
 )
@@ -71,10 +70,10 @@ func (o DoorOptions) resolve() (d payingDoor, err error) {
 }
 
 // payOptions are the options as package proxy takes them.
-func (o DoorOptions) payOptions(d payingDoor, bounds admission.Options, f *feed.Feed) proxy.PayOptions {
+func (o DoorOptions) payOptions(d payingDoor, bounds admission.Options, declined func(pay.Door, pay.Decline)) proxy.PayOptions {
 	return proxy.PayOptions{
 		MaxReplay: d.maxReplay, MaxSpool: d.maxSpool,
 		ChallengeHeaders: o.ChallengeHeaders, AllowHTTP: o.AllowHTTP,
-		MaxFailures: d.failures, Admission: bounds, Observer: doorObserver{pay.DoorTransport, f},
+		MaxFailures: d.failures, Admission: bounds, Observer: doorObserver{pay.DoorTransport, declined},
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/purserpay/purser/internal/feed"
 	"github.com/purserpay/purser/internal/metrics"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/proxy"
@@ -16,8 +15,8 @@ import (
 
 // doorObserver tells metrics and traces what happens at a door that sends requests itself.
 type doorObserver struct {
-	door pay.Door
-	feed *feed.Feed
+	door     pay.Door
+	declined func(pay.Door, pay.Decline)
 }
 
 var _ proxy.Observer = doorObserver{}
@@ -28,7 +27,7 @@ func (o doorObserver) Answered(result string) {
 
 func (o doorObserver) Declined(d pay.Decline) {
 	metrics.Process.DeclinedAt(d.Reason, time.Now())
-	o.feed.Add(feed.OfDecline(o.door, d))
+	o.declined(o.door, d)
 }
 
 func (doorObserver) Refused(reason string) {

@@ -114,6 +114,9 @@ func (a *App) newTenant(home *pooled) (*tenant, error) {
 	if err := t.openRPCs(&o); err != nil {
 		return nil, err
 	}
+	if err := t.openNotices(&o); err != nil {
+		return nil, fmt.Errorf("purser: %w", err)
+	}
 	if t.payer, err = pay.New(o); err != nil {
 		return nil, fmt.Errorf("purser: %w", err)
 	}

@@ -179,6 +179,7 @@ func (p *pooled) handOver() {
 		var beside sync.WaitGroup
 		beside.Go(func() { newest.readings.Run(ctx) })
 		beside.Go(func() { newest.books.Sweep(ctx) })
+		beside.Go(func() { newest.notices.Run(ctx) })
 		defer beside.Wait()
 		newest.payer.Recover(ctx)
 	}()

@@ -177,7 +177,7 @@ func (h *Proxy) open(t *tenant) error {
 		PayOptions: proxy.PayOptions{
 			MaxReplay: h.maxReplay, MaxSpool: h.maxSpool, SpoolDir: h.spoolDir,
 			ChallengeHeaders: h.ChallengeHeaders, AllowHTTP: h.AllowHTTP,
-			Observer:    doorObserver{pay.DoorProxy, t.home.feed},
+			Observer:    doorObserver{pay.DoorProxy, t.declined},
 			MaxFailures: h.failures, Admission: s.bounds("proxy"),
 		},
 		MaxTunnels: h.tunnels.all, MaxKeyTunnels: h.tunnels.key, MaxPeerTunnels: h.tunnels.peer, MaxKeyRequests: h.requests,

@@ -55,6 +55,7 @@ type settings struct {
 	rpcs           map[string]networkRPCs // by network
 	admission      admission.Options
 	signIn         signIn
+	told           noticeSettings
 	plans          pay.Plans
 	noPlans        bool
 	failures       pay.FailureBounds
@@ -76,7 +77,7 @@ func (a *App) resolve() (s settings, err error) {
 		set(&s.settlement, option{"settlement", "PURSER_SETTLEMENT", ""}.settlement, a.Settlement),
 		set(&s.networks, option{"networks", "PURSER_NETWORKS", "base"}.networks, a.Networks), a.resolveRPCs(&s),
 		set(&s.schemes, option{"schemes", "PURSER_SCHEMES", x402.SchemeExact}.schemes, a.Schemes),
-		a.resolvePolicy(&s), a.resolveOverload(&s), a.resolveSignIn(&s), a.resolvePlans(&s), a.resolveRegistration(&s),
+		a.resolvePolicy(&s), a.resolveOverload(&s), a.resolveSignIn(&s), a.NoticeOptions.resolve(&s), a.resolvePlans(&s), a.resolveRegistration(&s),
 	)
 	if err != nil {
 		return settings{}, err

@@ -11,7 +11,9 @@ import (
 	"time"
 
 	"github.com/purserpay/purser/internal/books"
+	"github.com/purserpay/purser/internal/feed"
 	"github.com/purserpay/purser/internal/metrics"
+	"github.com/purserpay/purser/internal/notices"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/proxy/forward"
 )
@@ -32,6 +34,7 @@ type tenant struct {
 	log         *slog.Logger
 	emit        emitter
 	readings    *metrics.Readings
+	notices     *notices.Sender
 	// authority opens HTTPS; nil until a door has asked for it.
 	authority *authority
 	// closers end what belongs to this configuration besides the payer.
@@ -54,6 +57,12 @@ func (t *tenant) enter() error {
 	}
 	t.requests++
 	return nil
+}
+
+// declined tells those who watch of a request that a door did not pay, and counts it.
+func (t *tenant) declined(door pay.Door, d pay.Decline) {
+	t.home.feed.Add(feed.OfDecline(door, d))
+	t.payer.NoteDecline(d)
 }
 
 // leave counts a request out.

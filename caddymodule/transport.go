@@ -126,7 +126,7 @@ func (h *Transport) open(t *tenant) error {
 		return err
 	}
 	o := proxy.TransportOptions{
-		PayOptions: h.payOptions(h.door, s.bounds("transport"), t.home.feed), Payer: t.payer, Next: dialled{h.HTTPTransport}, Door: pay.DoorTransport, Logger: h.log,
+		PayOptions: h.payOptions(h.door, s.bounds("transport"), t.declined), Payer: t.payer, Next: dialled{h.HTTPTransport}, Door: pay.DoorTransport, Logger: h.log,
 	}
 	if h.viaProxy() { // its address says nothing of the upstream's
 		o.MayPayPlain = func(netip.Addr) bool { return false }

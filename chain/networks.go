@@ -17,6 +17,8 @@ var (
 	_ pay.ChainScanner = Networks(nil)
 	_ pay.Header       = Networks(nil)
 
+	_ pay.ChainHistory = Networks(nil)
+
 	_ pay.TransactionChain = Networks(nil)
 )
 
@@ -99,4 +101,26 @@ func (all Networks) Send(ctx context.Context, n x402.Network, s pay.SignedTransa
 // Mined is Client.Mined of the network's RPC.
 func (all Networks) Mined(ctx context.Context, n x402.Network, hash string) (*pay.MinedTransaction, error) {
 	return of(all, n, func(c *Client) (*pay.MinedTransaction, error) { return c.Mined(ctx, n, hash) })
+}
+
+// LastBefore is Client.LastBefore of the network's RPC.
+func (all Networks) LastBefore(ctx context.Context, n x402.Network, moment time.Time) (pay.ChainBlock, error) {
+	return of(all, n, func(c *Client) (pay.ChainBlock, error) { return c.LastBefore(ctx, n, moment) })
+}
+
+// BlockTime is Client.BlockTime of the network's RPC.
+func (all Networks) BlockTime(ctx context.Context, n x402.Network, number uint64) (time.Time, error) {
+	return of(all, n, func(c *Client) (time.Time, error) { return c.BlockTime(ctx, n, number) })
+}
+
+// BalanceAt is Client.BalanceAt of the network's RPC.
+func (all Networks) BalanceAt(
+	ctx context.Context, n x402.Network, a x402.Asset, owner x402.Address, b pay.ChainBlock,
+) (x402.Amount, error) {
+	return of(all, n, func(c *Client) (x402.Amount, error) { return c.BalanceAt(ctx, n, a, owner, b) })
+}
+
+// Transfers is Client.Transfers of the network's RPC.
+func (all Networks) Transfers(ctx context.Context, q pay.TransfersQuery) (pay.TransfersAnswer, error) {
+	return of(all, q.Network, func(c *Client) (pay.TransfersAnswer, error) { return c.Transfers(ctx, q) })
 }

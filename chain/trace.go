@@ -198,7 +198,12 @@ func (c *Client) authorizationState(ctx context.Context, q pay.TraceQuery, b hea
 // startOf finds a block at or before moment, at most startSlack earlier where block times allow. It
 // interpolates and bisects in turn, for chains with even and uneven blocks.
 func (c *Client) startOf(ctx context.Context, moment time.Time, top header) (uint64, error) {
-	goal := uint64(max(0, moment.Unix()))
+	return c.lastOf(ctx, uint64(max(0, moment.Unix())), top, startSlack)
+}
+
+// lastOf finds a block at or before a second, and no earlier than the slack if block times allow.
+// Without slack it is the last one: some chains have several blocks in a second.
+func (c *Client) lastOf(ctx context.Context, goal uint64, top header, least time.Duration) (uint64, error) {
 	if uint64(top.Time) <= goal {
 		return uint64(top.Number), nil
 	}
@@ -206,10 +211,10 @@ func (c *Client) startOf(ctx context.Context, moment time.Time, top header) (uin
 	if err != nil {
 		return 0, err
 	}
-	slack := uint64(startSlack / time.Second)
-	for calls := 0; low.Number+1 < top.Number && uint64(low.Time)+slack < goal; calls++ {
+	slack := uint64(least / time.Second)
+	for calls := 0; low.Number+1 < top.Number && (least == 0 || uint64(low.Time)+slack < goal); calls++ {
 		if calls == maxBlockCalls {
-			return 0, fmt.Errorf("no block of %s found", moment.UTC().Format(time.RFC3339))
+			return 0, fmt.Errorf("no block of %s found", time.Unix(int64(goal), 0).UTC().Format(time.RFC3339))
 		}
 		n := low.Number + (top.Number-low.Number)/2
 		if calls%2 == 0 && low.Time < top.Time {

@@ -81,7 +81,7 @@ func newChart(days []pay.DaySum) chart {
 		shown = append(shown, net)
 		c.Bars = append(c.Bars, newBar(i, len(days), height(drawn(d.Sum), top), fmt.Sprintf("%s: %s, %s", d.Day.Format("Monday, 2 January"), net, payments(d.Count))))
 		c.Rows = append(c.Rows, dayRow{
-			Name: d.Day.Format("Mon, 2 Jan 2006"), Path: filter{From: d.Day, To: d.Day}.path(""), Count: count(d.Count), Net: net,
+			Name: d.Day.Format("Mon, 2 Jan 2006"), Path: filter{period: period{From: d.Day, To: d.Day}}.path(""), Count: count(d.Count), Net: net,
 		})
 	}
 	c.Bars[len(c.Bars)-1].Today = true

@@ -100,7 +100,7 @@ func (d *dashboard) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET "+session.Assets+"{name}", d.assets)
 	for pattern, v := range d.views() {
-		mux.Handle(pattern, d.page(v))
+		mux.Handle(pattern, d.page(d.guarded(pattern, v)))
 	}
 	return mux
 }
@@ -120,6 +120,10 @@ func (d *dashboard) views() map[string]view {
 		"POST /dashboard/keys/{id}/reveal":    d.ofKey(d.revealKey),
 		"POST /dashboard/keys/{id}/pause":     d.stopKey(pay.StopPause, saidKeyPaused),
 		"POST /dashboard/keys/{id}/resume":    d.stopKey(pay.StopResume, saidKeyResumed),
+		"GET /dashboard/keys/{id}/limits":     d.ofKey(d.limitsForm),
+		"POST /dashboard/keys/{id}/limits":    d.inTurn(d.ofKey(d.changeLimits)),
+		"GET /dashboard/keys/{id}/reissue":    d.ofKey(d.askReissueKey),
+		"POST /dashboard/keys/{id}/reissue":   d.ofKey(d.reissueKey),
 		"GET /dashboard/keys/{id}/revoke":     d.ofKey(d.askRevokeKey),
 		"POST /dashboard/keys/{id}/revoke":    d.ofKey(d.revokeKey),
 		"GET /dashboard/audit":                d.inTurn(d.audit),
@@ -132,6 +136,9 @@ func (d *dashboard) views() map[string]view {
 		"GET /dashboard/spend":                d.inTurn(d.spend),
 		"GET /dashboard/spend.csv":            d.exportSpend,
 		"GET /dashboard/payments":             d.inTurn(d.payments),
+		"GET /dashboard/payments.csv":         d.exportPayments,
+		"GET /dashboard/declined":             d.inTurn(d.declined),
+		"GET /dashboard/declined.csv":         d.exportDeclined,
 		"GET /dashboard/payments/{id}":        d.inTurn(d.payment),
 		"GET /dashboard/settings":             d.inTurn(d.settings),
 	}

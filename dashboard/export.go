@@ -28,11 +28,11 @@ var exportHead = []string{
 // exportSpend serves GET /dashboard/spend.csv: every event that the filter selects, newest first.
 // It reads page by page. Amounts are exact, in whole USDC; those of corrections are negative.
 func (d *dashboard) exportSpend(r *http.Request, v visit) (answer, error) {
-	f := filterOf(r.URL.Query())
+	f := filterOf(r.URL.Query(), v.now)
 	for _, w := range f.wrong {
 		return answer{}, &pay.InputError{Field: w.Field, Reason: w.Text}
 	}
-	want, err := f.query("", exportRows)
+	want, err := f.spendQuery("", exportRows)
 	if err != nil {
 		return answer{}, err
 	}
@@ -93,12 +93,14 @@ func (d *dashboard) stillIn(ctx context.Context, v visit) error {
 	if _, err := d.Books.Session(ctx, v.Session); err != nil {
 		return fmt.Errorf("looking at the session again: %w", err)
 	}
-	if v.operator() {
-		ended, err := d.Books.OperatorSessionsEnded(ctx)
-		if err == nil && !v.AuthTime.After(ended) {
+	if v.All {
+		epoch, err := d.Books.OperatorEpoch(ctx)
+		if err == nil && epoch != v.Epoch {
 			err = pay.ErrSessionNotFound
 		}
-		return err
+		if err != nil || v.Account.ID == "" {
+			return err
+		}
 	}
 	a, err := d.Books.Account(ctx, v.Account.ID)
 	if err == nil && a.Generation != v.Account.Generation {
@@ -126,9 +128,7 @@ type export struct {
 }
 
 func (e export) page(p pay.SpendPage) error {
-	if err := e.control.SetWriteDeadline(time.Now().Add(exportPause)); err != nil && !errors.Is(err, http.ErrNotSupported) {
-		return fmt.Errorf("bounding the export: %w", err)
-	}
+	rows := make([][]string, 0, len(p.Entries))
 	for _, s := range p.Entries {
 		sign := ""
 		if s.Corrects != "" {
@@ -143,6 +143,17 @@ func (e export) page(p pay.SpendPage) error {
 				row[i] = inert(row[i])
 			}
 		}
+		rows = append(rows, row)
+	}
+	return e.rows(rows)
+}
+
+// rows sends a part of the file.
+func (e export) rows(rows [][]string) error {
+	if err := e.control.SetWriteDeadline(time.Now().Add(exportPause)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return fmt.Errorf("bounding the export: %w", err)
+	}
+	for _, row := range rows {
 		if err := e.Write(row); err != nil {
 			return err
 		}

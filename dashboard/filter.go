@@ -5,46 +5,39 @@ import (
 	"strings"
 	"time"
 
+	"github.com/purserpay/purser/internal/declines"
 	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/x402"
 )
 
-// filter selects the spend events that a visitor wants to see.
+// filter selects the rows of Spend, Payments and Declined that a visitor wants to see.
 type filter struct {
-	KeyID, Host, Task string
-	From, To          time.Time // UTC days, both included; zero: no bound
-	// wrong holds the problem of each invalid field. Valid fields still count.
-	wrong map[string]*wrong
+	KeyID, Host, Task, Payee, State string
+	period
+	payee *x402.Address // of Payee, if that is one
 }
 
 const maxHost = 260
 
 // filterOf reads the query of a page. It never fails: the page shows a problem beside its field.
-func filterOf(q url.Values) filter {
-	f := filter{wrong: map[string]*wrong{}}
-	f.KeyID = q.Get("key")
+func filterOf(q url.Values, now time.Time) filter {
+	f := filter{period: periodOf(q, now)}
+	f.KeyID, f.State = q.Get("key"), q.Get("state")
 	f.Host = cut(strings.TrimSpace(q.Get("host")), maxHost)
 	if f.Task = strings.TrimSpace(q.Get("task")); f.Task != "" && !pay.ValidTask(f.Task) {
 		f.Task = cut(f.Task, 64)
-		f.wrong["task"] = &wrong{Field: "task", Text: "1 to 64 of A-Z a-z 0-9 . _ -"}
+		f.wrong["task"] = &wrong{Field: "task", Text: "A task has 1 to 64 of the characters A-Z a-z 0-9 . _ -"}
 	}
-	f.From, f.To = f.day(q, "from"), f.day(q, "to")
-	if !f.From.IsZero() && !f.To.IsZero() && f.To.Before(f.From) {
-		f.wrong["to"] = &wrong{Field: "to", Text: "Before the first day"}
+	if f.Payee = strings.TrimSpace(q.Get("payee")); f.Payee != "" {
+		a, err := x402.ParseAddress(f.Payee)
+		if err != nil {
+			f.Payee = cut(f.Payee, 64)
+			f.wrong["payee"] = &wrong{Field: "payee", Text: "An address is 0x and 40 hexadecimal digits."}
+		} else {
+			f.payee = &a
+		}
 	}
 	return f
-}
-
-func (f filter) day(q url.Values, field string) time.Time {
-	typed := strings.TrimSpace(q.Get(field))
-	if typed == "" {
-		return time.Time{}
-	}
-	day, err := time.Parse(isoDay, typed)
-	if err != nil || day.Year() < 2000 || day.Year() > 9999 {
-		f.wrong[field] = &wrong{Field: field, Text: "A day like 2026-01-31"}
-		return time.Time{}
-	}
-	return day
 }
 
 func (f filter) any() bool {
@@ -53,28 +46,32 @@ func (f filter) any() bool {
 
 func (f filter) values() url.Values {
 	q := url.Values{}
-	for name, value := range map[string]string{"key": f.KeyID, "host": f.Host, "task": f.Task, "from": dayText(f.From), "to": dayText(f.To)} {
+	for name, value := range map[string]string{"key": f.KeyID, "host": f.Host, "task": f.Task, "payee": f.Payee, "state": f.State} {
 		if value != "" {
 			q.Set(name, value)
 		}
 	}
+	f.query(q)
 	return q
 }
 
-func dayText(t time.Time) string {
-	if t.IsZero() {
-		return ""
-	}
-	return t.Format(isoDay)
-}
+// The pages that have filters.
+const (
+	spendPath    = "/dashboard/spend"
+	paymentsPath = "/dashboard/payments"
+	declinedPath = "/dashboard/declined"
+)
 
 // path returns the path of the spend page with this filter, after the cursor before.
-func (f filter) path(before string) string {
+func (f filter) path(before string) string { return f.on(spendPath, before) }
+
+// on returns the path of a page with this filter, after the cursor before.
+func (f filter) on(page, before string) string {
 	q := f.values()
 	if before != "" {
 		q.Set("before", before)
 	}
-	return withQuery("/dashboard/spend", q)
+	return withQuery(page, q)
 }
 
 func withQuery(path string, q url.Values) string {
@@ -84,10 +81,80 @@ func withQuery(path string, q url.Values) string {
 	return path + "?" + q.Encode()
 }
 
-// query returns the query for a page of events. A key id of the wrong form is pay.ErrKeyNotFound.
-func (f filter) query(before string, limit int) (pay.OrganizationSpendQuery, error) {
+// checkKey fails for a key id of the wrong form: pay.ErrKeyNotFound.
+func (f filter) checkKey() error {
 	if f.KeyID != "" && !isID(f.KeyID) {
-		return pay.OrganizationSpendQuery{}, pay.ErrKeyNotFound
+		return pay.ErrKeyNotFound
 	}
-	return pay.OrganizationSpendQuery{KeyID: f.KeyID, Host: f.Host, Task: f.Task, From: f.From, To: f.To, Before: before, Limit: limit}, nil
+	return nil
+}
+
+// spendQuery returns the query for a page of events.
+func (f filter) spendQuery(before string, limit int) (pay.OrganizationSpendQuery, error) {
+	return pay.OrganizationSpendQuery{
+		KeyID: f.KeyID, Host: f.Host, Task: f.Task, Payee: f.payee, From: f.From, To: f.To, Before: before, Limit: limit,
+	}, f.checkKey()
+}
+
+// paymentFilter returns the filter for a page of payments.
+func (f filter) paymentFilter(before string, limit int) (pay.PaymentFilter, error) {
+	return pay.PaymentFilter{
+		Label: f.State, Host: f.Host, Task: f.Task, Payee: f.payee, From: f.From, To: f.To, Before: before, Limit: limit,
+	}, f.checkKey()
+}
+
+// filterBar shows a filter: a row of presets, and a form.
+type filterBar struct {
+	Path, Preset                              string
+	Presets                                   []tab
+	Keys, States                              []option
+	StateName                                 string
+	Host, Task, Payee, From, To               string
+	TaskWrong, PayeeWrong, FromWrong, ToWrong *wrong
+	HasTask, HasPayee, Filtered               bool
+}
+
+// barOf shows a filter on a page.
+func barOf(page string, f filter, keys []pay.Key) filterBar {
+	b := filterBar{
+		Path: page, Preset: f.Name, Keys: options(keys, f.KeyID), Host: f.Host, Task: f.Task, Payee: f.Payee, Filtered: f.any(),
+		TaskWrong: f.wrong["task"], PayeeWrong: f.wrong["payee"], FromWrong: f.wrong["from"], ToWrong: f.wrong["to"],
+		HasTask: page != declinedPath, HasPayee: page != declinedPath,
+	}
+	if f.Name == "" {
+		b.From, b.To = dayText(f.From), dayText(f.To)
+	}
+	at := func(p period) string {
+		other := f
+		other.period = p
+		return other.on(page, "")
+	}
+	b.Presets = append(b.Presets, tab{Name: "All time", Path: at(period{}), Current: f.Name == "" && f.From.IsZero() && f.To.IsZero()})
+	if page == declinedPath {
+		b.Presets = nil
+	}
+	for _, p := range presets {
+		if page == declinedPath && p.name == preset90 {
+			continue // not kept for so long
+		}
+		b.Presets = append(b.Presets, tab{Name: p.text, Path: at(period{Name: p.name}), Current: p.name == f.Name})
+	}
+	switch page {
+	case paymentsPath:
+		b.StateName = "State"
+		for _, l := range paymentLabels {
+			b.States = append(b.States, option{l.label, l.name, l.label == f.State})
+		}
+	case declinedPath:
+		b.StateName = "Reason"
+		b.States = append(b.States, option{"", "All", f.State == ""})
+		seen := map[string]bool{}
+		for _, r := range declines.All() {
+			if !seen[r.Word] {
+				seen[r.Word] = true
+				b.States = append(b.States, option{r.Word, r.Word, r.Word == f.State})
+			}
+		}
+	}
+	return b
 }

@@ -34,6 +34,10 @@ func TestAnotherOrganizationsIDsAreNotFound(t *testing.T) {
 		{"POST /dashboard/keys/{id}/reveal", "/dashboard/keys/{id}/reveal", ada.key.ID, ""},
 		{"POST /dashboard/keys/{id}/pause", "/dashboard/keys/{id}/pause", ada.key.ID, ""},
 		{"POST /dashboard/keys/{id}/resume", "/dashboard/keys/{id}/resume", ada.key.ID, ""},
+		{"GET /dashboard/keys/{id}/limits", "/dashboard/keys/{id}/limits", ada.key.ID, ""},
+		{"POST /dashboard/keys/{id}/limits", "/dashboard/keys/{id}/limits", ada.key.ID, "revision=0&max_payment=1&do=save"},
+		{"GET /dashboard/keys/{id}/reissue", "/dashboard/keys/{id}/reissue", ada.key.ID, ""},
+		{"POST /dashboard/keys/{id}/reissue", "/dashboard/keys/{id}/reissue", ada.key.ID, ""},
 		{"GET /dashboard/keys/{id}/revoke", "/dashboard/keys/{id}/revoke", ada.key.ID, ""},
 		{"POST /dashboard/keys/{id}/revoke", "/dashboard/keys/{id}/revoke", ada.key.ID, ""},
 		{"GET /dashboard/wallets/{id}", "/dashboard/wallets/{id}", wallet.ID, ""},
@@ -82,7 +86,7 @@ func TestAnotherOrganizationsIDsAreNotFound(t *testing.T) {
 		}
 	}
 	eve.get("/dashboard/").is(200).without("adas.example", wallet.Address.String())
-	eve.get("/dashboard/spend").is(200, "Nothing was spent yet").without("adas.example")
+	eve.get("/dashboard/spend").is(200, "Nothing is spent yet").without("adas.example")
 	eve.get("/dashboard/payments").is(200).without("adas.example")
 	if got, err := w.books.WalletsIn(t.Context(), books.OfOrganization(ada.account.OrganizationID)); err != nil || len(got) != 1 {
 		t.Errorf("ada's wallets after eve: %v, %v", got, err)

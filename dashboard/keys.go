@@ -2,7 +2,6 @@ package dashboard
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"net/url"
 	"slices"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/purserpay/purser/dashboard/session"
 	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/pay"
 )
@@ -20,78 +18,106 @@ func keyPath(id string) string { return "/dashboard/keys/" + id }
 // wrong is the problem of a form's field. It appears beside the field.
 type wrong struct{ Field, Text, Link, LinkText string }
 
+// pageRows is the most keys or wallets on a page.
+const pageRows = 100
+
 type keysPage struct {
-	Operator            bool
-	Keys                []keyRow
-	Used, Limit         string
-	MonthName, Decimals string
-	Full                bool
-	Upgrade             string
-	Label               string // as typed
-	LabelWrong          *wrong
-	KeyWrong            *wrong
+	Operator    bool
+	May         permits
+	Keys        []keyRow
+	Used, Limit string // Used is "" for operators: counting all keys takes too long
+	MonthName   string
+	Full        bool
+	Upgrade     string
+	Create      createForm
+	KeyWrong    *wrong
+	First, Next string // paths of other pages; "" if there are none
 }
 
 type keyRow struct {
-	ID, Name, Path, Wallets, Limits string
-	Owner                           string // for operators
-	Shared                          bool   // it draws from wallets of other keys only
-	Created                         moment
-	Spent                           amount
-	State                           keyState
+	ID, Name, Path, Wallets, APayment string
+	Owner                             string // for operators
+	Shared                            bool   // it draws from wallets of other keys only
+	Created                           moment
+	Bars                              []budgetBar
+	State                             keyState
 }
 
+// keys serves GET /dashboard/keys. ?after= is the last key of the page before. Other values fill in the
+// form for a new key, after a new sign-in.
 func (d *dashboard) keys(r *http.Request, v visit) (answer, error) {
-	return d.keysWith(r, v, http.StatusOK, keysPage{})
+	return d.keysWith(r, v, http.StatusOK, keysPage{Create: d.createForm(v, r.URL.Query(), nil)})
 }
 
-// keysWith returns the page of keys. After a form with problems, p holds the typed values and the
+// keysWith returns a page of keys. After a form with problems, p holds the typed values and the
 // problems.
 func (d *dashboard) keysWith(r *http.Request, v visit, status int, p keysPage) (answer, error) {
-	list, err := d.Books.KeysIn(r.Context(), v.scope())
+	after := r.URL.Query().Get("after")
+	if after != "" && !isID(after) {
+		return answer{}, errNotFound
+	}
+	list, next, err := d.Books.KeyPage(r.Context(), v.scope(), after, pageRows)
 	if err != nil {
 		return answer{}, err
 	}
-	wallets, err := d.Books.WalletsIn(r.Context(), v.scope())
-	if err != nil {
-		return answer{}, err
-	}
-	use, err := d.Books.UsageIn(r.Context(), v.scope())
-	if err != nil {
-		return answer{}, err
-	}
-	own := map[string]int{}
-	for _, w := range wallets {
-		own[w.KeyID]++
-	}
-	var shown []amount
 	for _, k := range list {
-		month, err := d.month(r.Context(), v, k.ID)
+		row, err := d.keyRow(r.Context(), v, k)
 		if err != nil {
 			return answer{}, err
 		}
-		row := keyRow{
-			ID: k.ID, Name: label(k), Path: keyPath(k.ID), Created: momentOf(k.Created, onlyDay), Spent: netOf(month.Total()), Limits: d.limitsInShort(k),
-			State: keyStateOf(v, k),
-		}
-		if v.operator() {
-			row.Owner = ownerOf(k)
-		}
-		if n := own[k.ID]; n > 0 {
-			row.Wallets = count(n)
-		} else {
-			lent, err := d.Books.ListWallets(r.Context(), k)
-			if err != nil {
-				return answer{}, err
-			}
-			row.Shared = len(lent) > 0
-		}
-		p.Keys, shown = append(p.Keys, row), append(shown, row.Spent)
+		p.Keys = append(p.Keys, row)
 	}
-	p.Used, p.Limit, p.Full, p.Upgrade = count(use.Keys), d.limitOf(v, use.Plan.Keys), use.Keys >= use.Plan.Keys, d.upgrade(v)
-	p.Operator = v.operator()
-	p.MonthName, p.Decimals = v.now.Format("January"), column(shown...)
+	if !v.operator() {
+		use, err := d.Books.UsageIn(r.Context(), v.scope())
+		if err != nil {
+			return answer{}, err
+		}
+		p.Used, p.Limit, p.Full, p.Upgrade = count(use.Keys), d.limitOf(v, use.Plan.Keys), use.Keys >= use.Plan.Keys, d.upgrade(v)
+	}
+	p.Operator, p.May = v.operator(), v.permits()
+	p.MonthName = v.now.Format("January")
+	p.First, p.Next = otherPages("/dashboard/keys", after, next)
 	return answer{status: status, page: "keys", title: "API keys", nav: "/dashboard/keys", body: p}, nil
+}
+
+// otherPages returns the paths of the first and the next page of a list; "" where there is none.
+func otherPages(path, after, next string) (first, following string) {
+	if after != "" {
+		first = path
+	}
+	if next != "" {
+		following = path + "?" + url.Values{"after": {next}}.Encode()
+	}
+	return first, following
+}
+
+func (d *dashboard) keyRow(ctx context.Context, v visit, k pay.Key) (keyRow, error) {
+	row := keyRow{
+		ID: k.ID, Name: label(k), Path: keyPath(k.ID), Created: momentOf(k.Created, onlyDay), State: keyStateOf(v, k),
+		APayment: capText(d.Payer.PolicyOf(k, pay.DoorProxy).MaxPayment, "", ""),
+	}
+	if v.operator() {
+		row.Owner = ownerOf(k)
+	}
+	var err error
+	if row.Bars, err = d.barsOf(ctx, v, k); err != nil {
+		return row, err
+	}
+	wallets, err := d.Books.ListWallets(ctx, k)
+	if err != nil {
+		return row, err
+	}
+	own := 0
+	for _, w := range wallets {
+		if w.KeyID == k.ID {
+			own++
+		}
+	}
+	if own > 0 {
+		row.Wallets = count(own)
+	}
+	row.Shared = own == 0 && len(wallets) > 0
+	return row, nil
 }
 
 // ownerOf says whose a key is.
@@ -111,40 +137,6 @@ func ownerOf(k pay.Key) string {
 func (d *dashboard) month(ctx context.Context, v visit, keyID string) (pay.Summary, error) {
 	today := pay.DayOf(v.now)
 	return d.Books.SummaryIn(ctx, v.scope(), books.SummaryQuery{From: today.AddDate(0, 0, 1-today.Day()), To: today, KeyID: keyID})
-}
-
-// createKey serves POST /dashboard/keys. The new key's page then shows the key once.
-func (d *dashboard) createKey(r *http.Request, v visit) (answer, error) {
-	name := strings.TrimSpace(r.PostForm.Get("label"))
-	k, secret, err := d.makeKey(r.Context(), v, name)
-	if e, ok := errors.AsType[*pay.InputError](err); ok && e.Field == "label" {
-		return d.keysWith(r, v, http.StatusUnprocessableEntity, keysPage{
-			Label: cut(name, 200), LabelWrong: &wrong{Field: "label", Text: "A label has at most 200 characters."},
-		})
-	}
-	if err != nil {
-		return answer{}, err
-	}
-	d.Logger.Info("API key created", "key", k.ID, "organization", k.OrganizationID, "by", v.Actor().String())
-	d.once.put(onceFor{v.Session, v.Account.ID, k.ID}, onceSecret{secret: secret, made: true}, v.now)
-	a := answer{redirect: keyPath(k.ID), say: saidKeyCreated}
-	if !k.Kept() {
-		a.say = saidKeyCreatedOnce
-	}
-	return a, nil
-}
-
-// makeKey makes a key of the visitor's organization. An operator's is like those of `purser keys
-// create`, and draws from the deployment's wallet.
-func (d *dashboard) makeKey(ctx context.Context, v visit, label string) (pay.Key, string, error) {
-	if !v.operator() {
-		return d.Books.CreateKey(ctx, books.KeyRequest{Label: label, OrganizationID: v.Account.OrganizationID})
-	}
-	k, secret, err := d.Books.CreateKey(ctx, books.KeyRequest{Label: label, Operator: true})
-	if err == nil {
-		_, err = d.OperatorKeys.Wallet(ctx, k, d.OperatorKeys.Network)
-	}
-	return k, secret, err
 }
 
 // linkKey serves POST /dashboard/keys/link. The pasted key is never shown again.
@@ -175,7 +167,7 @@ func (d *dashboard) linkKey(r *http.Request, v visit) (answer, error) {
 	default:
 		return answer{}, err
 	}
-	return d.keysWith(r, v, status, keysPage{KeyWrong: &w})
+	return d.keysWith(r, v, status, keysPage{KeyWrong: &w, Create: d.createForm(v, url.Values{}, nil)})
 }
 
 type keyPage struct {
@@ -184,8 +176,10 @@ type keyPage struct {
 	Spent                                           amount
 	Wallets                                         []link
 	Limits                                          []limit
-	Recent, Kept                                    bool // Kept: the key can be shown again
+	Bars                                            []budgetBar
+	Kept                                            bool // Kept: the key can be shown again
 	Owner                                           string
+	May                                             permits
 	State                                           keyState
 	AuditPath                                       string
 	Secret, SecretTitle                             string
@@ -208,13 +202,16 @@ func (d *dashboard) key(r *http.Request, v visit, k pay.Key) (answer, error) {
 	p := keyPage{
 		ID: k.ID, Name: label(k), Label: cut(k.Label, 200), Created: momentOf(k.Created, inText), MonthName: v.now.Format("January"),
 		Spent: netOf(sum), Payments: payments(sum.Count), SpendPath: filter{KeyID: k.ID}.path(""), Limits: d.limits(k),
-		Recent: v.Recent(v.now), Kept: k.Kept(), State: keyStateOf(v, k), AuditPath: "/dashboard/audit?" + url.Values{"key": {k.ID}}.Encode(),
+		May: v.permits(), Kept: k.Kept(), State: keyStateOf(v, k), AuditPath: "/dashboard/audit?" + url.Values{"key": {k.ID}}.Encode(),
 		Commands: append(d.tryCommands(r), command{
 			ID: "command-own", What: "the command that lists what the key has spent", Text: `curl -H "X-Api-Key: $PURSER_KEY" ` + d.address(r) + `/v1/spend`,
 		}),
 	}
 	if v.operator() {
 		p.Owner = ownerOf(k)
+	}
+	if p.Bars, err = d.barsOf(r.Context(), v, k); err != nil {
+		return answer{}, err
 	}
 	quota, err := d.Payer.Quota(r.Context(), k)
 	if err != nil {
@@ -255,12 +252,8 @@ func (d *dashboard) ofKey(serve func(*http.Request, visit, pay.Key) (answer, err
 	}
 }
 
-// revealKey serves POST /dashboard/keys/{id}/reveal. It demands a recent sign-in, and writes to the
-// log.
+// revealKey serves POST /dashboard/keys/{id}/reveal. It writes to the log.
 func (d *dashboard) revealKey(r *http.Request, v visit, k pay.Key) (answer, error) {
-	if !v.Recent(v.now) {
-		return answer{redirect: session.Again(keyPath(k.ID))}, nil
-	}
 	secret, err := d.Books.RevealKey(r.Context(), v.scope(), k.ID)
 	if err != nil {
 		return answer{}, err
@@ -319,8 +312,6 @@ func (d *dashboard) limits(k pay.Key) []limit {
 	}
 	list := []limit{
 		{"A payment", capText(pol.MaxPayment, "at most ", where)},
-		{"A day", capText(pol.DailyBudget, "at most ", where)},
-		{"A month", capText(pol.MonthlyBudget, "at most ", where)},
 	}
 	if pol.PerMinute != nil && *pol.PerMinute > 0 {
 		list = append(list, limit{"A minute", payments(*pol.PerMinute)})
@@ -345,15 +336,4 @@ func capText(c *pay.Cap, before, after string) string {
 		return before + amountOf(*most, false, currency).String() + after
 	}
 	return ""
-}
-
-func (d *dashboard) limitsInShort(k pay.Key) string {
-	pol := d.Payer.PolicyOf(k, pay.DoorProxy)
-	parts := slices.DeleteFunc([]string{
-		capText(pol.MaxPayment, "", " a payment"), capText(pol.DailyBudget, "", " a day"), capText(pol.MonthlyBudget, "", " a month"),
-	}, func(s string) bool { return s == "" })
-	if len(parts) == 0 {
-		return "none"
-	}
-	return strings.Join(parts, ", ")
 }

@@ -16,6 +16,8 @@ const (
 	saidKeyPaused      said = "key-paused"
 	saidKeyResumed     said = "key-resumed"
 	saidKeyRevoked     said = "key-revoked"
+	saidKeyReissued    said = "key-reissued"
+	saidLimitsSaved    said = "limits-saved"
 	saidWalletCreated  said = "wallet-created"
 	saidWalletDeleted  said = "wallet-deleted"
 )
@@ -27,6 +29,8 @@ var messages = map[said]string{
 	saidKeyPaused:      "Key paused. It makes no new payment until you resume it.",
 	saidKeyResumed:     "Key resumed. It pays again.",
 	saidKeyRevoked:     "Key revoked. Nothing accepts it any more.",
+	saidKeyReissued:    "Key reissued. Copy the new secret now and give it to the programs that pay: the old one has ended.",
+	saidLimitsSaved:    "Limits saved. They hold for every payment that begins from now on.",
 	saidWalletCreated:  "Wallet created. Its key can pay as soon as there is USDC in it.",
 	saidWalletDeleted:  "Wallet deleted. Nothing is paid with it any more.",
 }

@@ -122,7 +122,7 @@ func TestOperatorsChangeThings(t *testing.T) {
 
 	// For linking there is no organization, and secrets need a recent sign-in.
 	op.post("/dashboard/keys/link", "key", secret).is(http.StatusNotFound)
-	op.auth = w.clock.now().Add(-10 * time.Minute)
+	op.auth = w.clock.now().Add(-16 * time.Minute)
 	op.post(path + "/reveal").to("/dashboard/sign-in?again=1&return=" + url.QueryEscape(path))
 	op.post(path + "/revoke").to("/dashboard/sign-in?again=1&return=" + url.QueryEscape(path+"/revoke"))
 	op.auth = w.clock.now()

@@ -65,6 +65,8 @@ type feed struct {
 
 type paymentRow struct {
 	ID, Path, Site, Task, Reason string
+	Payee, PayeePath             string
+	KeyName, KeyPath             string
 	Amount                       amount
 	State                        state
 	When                         moment
@@ -135,11 +137,11 @@ func (d *dashboard) history(r *http.Request, v visit, p *overviewPage) error {
 	p.Chart = newChart(sum.Days)
 	during := fmt.Sprintf("the last %d days", length)
 	p.Hosts = newShares("hosts", "Hosts", "Host", "What was spent at which host in "+during, "No host was paid in "+during+".", sum.Hosts, func(name string) string {
-		return filter{Host: name, From: since}.path("")
+		return filter{Host: name, period: period{From: since}}.path("")
 	})
 	p.Tasks = newShares("tasks", "Tasks", "Task", "What was spent on which task in "+during,
 		"Nothing was paid with a task label. The proxy's password, or purser exec --task, sets one.", sum.Tasks, func(name string) string {
-			return filter{Task: name, From: since}.path("")
+			return filter{Task: name, period: period{From: since}}.path("")
 		})
 	return nil
 }

@@ -7,59 +7,83 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-const paymentRows = 100
+const paymentRows = 50
 
 type paymentsPage struct {
-	Labels               []tab
 	About, Caption, None string
+	Bar                  filterBar
+	Sums                 sums
+	Filtered             bool
 	Payments             []paymentRow
 	Decimals             string
-	More                 string // the number of rows, when there may be more
+	Later                bool // not the first page
+	First, Next, CSV     string
 }
 
 // paymentLabels lists the labels by which payments can be filtered, with texts for each.
 var paymentLabels = []struct{ label, name, about, none string }{
-	{"", "All", "Every time money was about to move: also what was refused, and what never came to be.", "No payment yet."},
-	{"open", "Open", "Journaled, and not known yet whether the money moved. Most of these close within seconds.", "Nothing is open."},
-	{"settled", "Settled", "There is evidence that the money moved.", "Nothing was settled yet."},
-	{"void", "Not paid", "There is evidence that the money did not move and cannot any more.", "There is none."},
-	{"refused", "Refused", "The facilitator did not take them. Their place in the month was given back.", "None was refused."},
-	{"unresolved", "Unresolved", "Expired, and nobody could tell whether the money moved. Set PURSER_RPC_URL, or close them by hand: their pages say how.", "None is unresolved. That is how it should be."},
-	{"disputed", "Disputed", "Somebody said that the money moved, and the chain says that it did not. The spend was taken back by a correction.", "None is disputed. That is how it should be."},
+	{"", "All", "Every payment that purser began, whether the money moved or not.", "There is no payment yet."},
+	{"open", "Open", "purser does not know yet whether the money moved. Most of these close within seconds.", "No payment is open."},
+	{"settled", "Settled", "The money moved.", "No payment is settled yet."},
+	{"confirmed", "Confirmed", "The money moved, and purser has seen that on the chain.", "No payment is confirmed yet."},
+	{"void", "Not paid", "The money did not move, and it cannot move any more.", "There is none."},
+	{"refused", "Refused", "The facilitator did not accept these payments. They do not count in your plan.", "No payment was refused."},
+	{"unresolved", "Unresolved", "These payments expired, and purser could not find out whether the money moved. If you set PURSER_RPC_URL, purser finds out on the chain. You can also close them yourself: their pages say how.", "No payment is unresolved."},
+	{"disputed", "Disputed", "The seller or the facilitator reported that the money moved, but the chain shows that it did not. purser has taken the spend back.", "No payment is disputed."},
 }
 
-// payments serves GET /dashboard/payments. ?state= is a state or a flag.
+// payments serves GET /dashboard/payments. The query is a filter: see filterOf. ?before= is the end
+// of the previous page.
 func (d *dashboard) payments(r *http.Request, v visit) (answer, error) {
-	want := r.URL.Query().Get("state")
-	p := paymentsPage{}
+	q := r.URL.Query()
+	f, before := filterOf(q, v.now), q.Get("before")
+	p := paymentsPage{Filtered: f.any(), Later: before != "", First: f.on(paymentsPath, ""), CSV: withQuery(paymentsPath+".csv", f.values())}
 	known := false
 	for _, l := range paymentLabels {
-		path := "/dashboard/payments"
-		if l.label != "" {
-			path += "?state=" + l.label
-		}
-		current := l.label == want
-		if p.Labels = append(p.Labels, tab{Name: l.name, Path: path, Current: current}); current {
+		if l.label == f.State {
 			known, p.About, p.None, p.Caption = true, l.about, l.none, l.name+" payments, newest first"
 		}
 	}
-	if !known {
+	if !known || before != "" && !isID(before) {
 		return answer{}, errNotFound
 	}
-	list, err := d.Books.PaymentsIn(r.Context(), v.scope(), want, paymentRows)
+	keys, err := d.Books.KeysIn(r.Context(), v.scope())
 	if err != nil {
 		return answer{}, err
 	}
+	p.Bar = barOf(paymentsPath, f, keys)
+	a := answer{page: "payments", title: "Payments", nav: paymentsPath}
+	if len(f.wrong) > 0 {
+		a.status, a.body = http.StatusUnprocessableEntity, p
+		return a, nil
+	}
+	want, err := f.paymentFilter(before, paymentRows)
+	if err != nil {
+		return answer{}, err
+	}
+	page, err := d.Books.PaymentListIn(r.Context(), v.scope(), f.KeyID, want)
+	if err != nil {
+		return answer{}, err
+	}
+	total, err := d.Books.SumPaymentsIn(r.Context(), v.scope(), f.KeyID, want)
+	if err != nil {
+		return answer{}, err
+	}
+	p.Sums = sumsOf(total)
+	named := names(keys)
 	var shown []amount
-	for _, one := range list {
+	for _, one := range page.Payments {
 		row := rowOf(one, momentOf(one.Created, inTable))
+		row.Payee, row.PayeePath = payeeOf(one.Terms.PayTo, f, paymentsPath)
+		row.KeyName, row.KeyPath = named[one.KeyID], keyPath(one.KeyID)
 		p.Payments, shown = append(p.Payments, row), append(shown, row.Amount)
 	}
 	p.Decimals = column(shown...)
-	if len(list) == paymentRows {
-		p.More = count(paymentRows)
+	if page.Next != "" {
+		p.Next = f.on(paymentsPath, page.Next)
 	}
-	return answer{page: "payments", title: "Payments", nav: "/dashboard/spend", body: p}, nil
+	a.body = p
+	return a, nil
 }
 
 type paymentPage struct {
@@ -126,7 +150,7 @@ func (d *dashboard) payment(r *http.Request, v visit) (answer, error) {
 			[2]string{"the command for money that did not move", "purser payments resolve " + one.ID + " --as void --reason 'the seller says that nothing came in'"},
 		)
 	}
-	return answer{page: "payment", title: "Payment of " + p.Amount.String(), nav: "/dashboard/spend", body: p}, nil
+	return answer{page: "payment", title: "Payment of " + p.Amount.String(), nav: paymentsPath, body: p}, nil
 }
 
 // story describes a payment's state, and what to do about it.

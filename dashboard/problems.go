@@ -49,11 +49,19 @@ func (d *dashboard) problemOf(err error) problem {
 	switch {
 	case errors.Is(err, errNotFound):
 		return notFound
+	case errors.Is(err, errOthersMoney):
+		return problem{
+			status: http.StatusForbidden, Title: "Only an operator raises these limits",
+			Text: "This key pays with money of the operator of this purser. You can lower its limits, and an operator can raise them. Nothing was changed.",
+		}
 	case errors.Is(err, errForm):
 		return problem{status: http.StatusBadRequest, Title: "That does not fit", Text: "The form could not be read. Go back and try it again."}
 	}
 	if _, ok := errors.AsType[*tooManyError](err); ok {
 		return problem{status: http.StatusTooManyRequests, Title: "Too many requests", Text: "That was too much at a time. Nothing was changed: wait a minute and try again."}
+	}
+	if p, ok := problemOfRole(err); ok {
+		return p
 	}
 	switch pay.Code(err) {
 	case pay.CodeKeyNotFound, pay.CodeWalletNotFound, pay.CodePaymentNotFound, pay.CodeEventNotFound, pay.CodeOrgNotFound:

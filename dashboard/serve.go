@@ -33,7 +33,9 @@ type visit struct {
 	now time.Time
 }
 
-func (v visit) operator() bool { return v.Role == session.Operator }
+// operator reports whether the visitor sees what the operator sees. What the visitor may change is
+// another question: see needs.
+func (v visit) operator() bool { return v.All }
 
 // scope says whose keys the visitor sees. Every page reads the books through it.
 func (v visit) scope() books.Scope {
@@ -46,12 +48,21 @@ func (v visit) scope() books.Scope {
 // name returns the name of the visitor for pages.
 func (v visit) name() string {
 	switch {
-	case !v.operator():
+	case v.Account.ID != "":
 		return nameOf(v.Account)
 	case v.Name == "":
 		return "Operator"
 	}
 	return cut("Operator "+v.Name, maxName)
+}
+
+// roleName returns the role for the frame of pages. A visitor with a link is called an operator
+// already, and an owner may do everything.
+func (v visit) roleName() string {
+	if v.Role == session.Owner || v.Account.ID == "" {
+		return ""
+	}
+	return string(v.Role)
 }
 
 // answer holds what a view sends: a page, a part of one, a redirect, or nothing.
@@ -136,7 +147,7 @@ func (d *dashboard) write(w http.ResponseWriter, r *http.Request, v visit, a ans
 		return
 	}
 	f := frame{
-		Title: a.title, Body: a.body, HTMX: a.htmx, PlayMoney: d.PlayMoney, Version: d.Version, Nav: menu(a.nav), Who: v.name(),
+		Title: a.title, Body: a.body, HTMX: a.htmx, PlayMoney: d.PlayMoney, Version: d.Version, Nav: menu(a.nav), Who: v.name(), Role: v.roleName(),
 	}
 	if a.part == "" && r.Method != http.MethodHead {
 		f.Message = d.takeMessage(w, r)
@@ -152,6 +163,7 @@ type frame struct {
 	Wide      bool // for pages without a menu
 	Version   string
 	Who       string
+	Role      string // "" for an owner: there is nothing to say
 	Nav       []tab
 	Message   string
 }
@@ -159,7 +171,9 @@ type frame struct {
 func menu(current string) []tab {
 	list := []tab{
 		{Name: "Overview", Path: "/dashboard/"},
-		{Name: "Spend", Path: "/dashboard/spend"},
+		{Name: "Payments", Path: paymentsPath},
+		{Name: "Spend", Path: spendPath},
+		{Name: "Declined", Path: declinedPath},
 		{Name: "API keys", Path: "/dashboard/keys"},
 		{Name: "Wallets", Path: "/dashboard/wallets"},
 		{Name: "Settings", Path: "/dashboard/settings"},
@@ -193,7 +207,7 @@ type pages map[string]*template.Template
 
 func loadPages(a assets) pages {
 	base := template.Must(template.New("").Funcs(template.FuncMap{"asset": a.path}).
-		ParseFS(templateFiles, "templates/layout.html", "templates/parts.html"))
+		ParseFS(templateFiles, "templates/layout.html", "templates/parts.html", "templates/limitfields.html", "templates/budgetbar.html"))
 	all := pages{}
 	entries, _ := templateFiles.ReadDir("templates") // embedded files can be read
 	for _, e := range entries {

@@ -7,7 +7,8 @@ import (
 )
 
 type settingsPage struct {
-	Operator                                                           bool
+	Operator, Linked                                                   bool // Linked: by purser dashboard
+	Role, Shares                                                       string
 	Name, Email, Issuer, Subject, Organization, Plan, Upgrade, Version string
 	SignedIn, Ends, Resets                                             moment
 	Plans                                                              []planRow
@@ -58,12 +59,40 @@ func (d *dashboard) upgrade(v visit) string {
 	return d.UpgradeURL
 }
 
+// roleText says what the visitor's role is.
+func roleText(v visit) string {
+	what := "every key, wallet and payment of this purser"
+	if !v.operator() {
+		if what = "your organization"; v.Shares != "" {
+			what = "the organization that you share"
+		}
+	}
+	switch v.Role {
+	case session.Viewer:
+		return "Viewer: sees " + what + ", and changes nothing"
+	case session.Approver:
+		return "Approver: sees " + what + ", and answers payments that wait for approval"
+	case session.Owner:
+		return "Owner: sees and changes " + what
+	}
+	return "Operator: sees and changes " + what
+}
+
 // settings serves GET /dashboard/settings. Without plans it shows none.
 func (d *dashboard) settings(r *http.Request, v visit) (answer, error) {
 	a := answer{page: "settings", title: "Settings", nav: "/dashboard/settings"}
-	p := settingsPage{Operator: v.operator(), Issuer: d.Issuer, Version: d.Version}
-	if v.operator() {
+	p := settingsPage{
+		Operator: v.operator(), Linked: v.Account.ID == "", Role: roleText(v), Shares: cut(v.Shares, maxName), Issuer: d.Issuer, Version: d.Version,
+	}
+	if p.Linked {
 		p.Name, p.SignedIn, p.Ends = cut(v.Name, maxName), momentOf(v.AuthTime, inText), momentOf(v.AuthTime.Add(session.Lifetime), inText)
+		a.body = p
+		return a, nil
+	}
+	who := v.Account
+	p.Name, p.Email, p.Issuer, p.Subject, p.Organization = who.Name, who.Email, who.Issuer, who.Subject, who.OrganizationID
+	p.SignedIn = momentOf(who.SignedIn, inText)
+	if v.operator() {
 		a.body = p
 		return a, nil
 	}
@@ -71,9 +100,7 @@ func (d *dashboard) settings(r *http.Request, v visit) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	who := v.Account
-	p.Name, p.Email, p.Issuer, p.Subject, p.Organization = who.Name, who.Email, who.Issuer, who.Subject, who.OrganizationID
-	p.Plan, p.Upgrade, p.SignedIn, p.Resets = planName(use.Plan.Name), d.upgrade(v), momentOf(who.SignedIn, inText), momentOf(use.Resets, onlyDay)
+	p.Plan, p.Upgrade, p.Resets = planName(use.Plan.Name), d.upgrade(v), momentOf(use.Resets, onlyDay)
 	p.Meters = []meter{
 		newMeter("API keys", use.Keys, use.Plan.Keys), newMeter("Wallets", use.Wallets, use.Plan.Wallets),
 		newMeter("Payments in "+v.now.Format("January"), use.Payments, use.Plan.Payments),

@@ -90,7 +90,7 @@ func TestSpendIsFilteredAndPaged(t *testing.T) {
 			t.Errorf("%s: %d rows of CSV, want %d", query, len(rows)-1, len(wanted))
 		}
 	}
-	ada.get("/dashboard/spend?host=nowhere").is(200, "No spend event matches")
+	ada.get("/dashboard/spend?host=nowhere").is(200, "No spend matches")
 }
 
 func readCSV(t *testing.T, s seen) [][]string {

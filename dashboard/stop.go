@@ -3,8 +3,8 @@ package dashboard
 import (
 	"net/http"
 	"slices"
+	"strings"
 
-	"github.com/purserpay/purser/dashboard/session"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -32,7 +32,11 @@ func keyStateOf(v visit, k pay.Key) keyState {
 // …/resume.
 func (d *dashboard) stopKey(do pay.Stop, say said) view {
 	return d.ofKey(func(r *http.Request, _ visit, k pay.Key) (answer, error) {
-		_, err := d.Books.StopKey(r.Context(), k.ID, do, "")
+		reason := ""
+		if do == pay.StopPause {
+			reason = strings.TrimSpace(r.PostForm.Get("reason"))
+		}
+		_, err := d.Books.StopKey(r.Context(), k.ID, do, reason)
 		return answer{redirect: keyPath(k.ID), say: say}, err
 	})
 }
@@ -42,13 +46,10 @@ type revokePage struct {
 	Wallets    []link
 }
 
-// askRevokeKey serves GET /dashboard/keys/{id}/revoke. It demands a recent sign-in.
+// askRevokeKey serves GET /dashboard/keys/{id}/revoke.
 func (d *dashboard) askRevokeKey(r *http.Request, v visit, k pay.Key) (answer, error) {
-	switch {
-	case k.Revoked():
+	if k.Revoked() {
 		return answer{redirect: keyPath(k.ID)}, nil
-	case !v.Recent(v.now):
-		return answer{redirect: session.Again(keyPath(k.ID) + "/revoke")}, nil
 	}
 	wallets, err := d.Books.ListWallets(r.Context(), k)
 	if err != nil {
@@ -61,10 +62,30 @@ func (d *dashboard) askRevokeKey(r *http.Request, v visit, k pay.Key) (answer, e
 }
 
 // revokeKey serves POST /dashboard/keys/{id}/revoke.
-func (d *dashboard) revokeKey(r *http.Request, v visit, k pay.Key) (answer, error) {
-	if !v.Recent(v.now) {
-		return answer{redirect: session.Again(keyPath(k.ID) + "/revoke")}, nil
-	}
+func (d *dashboard) revokeKey(r *http.Request, _ visit, k pay.Key) (answer, error) {
 	_, err := d.Books.StopKey(r.Context(), k.ID, pay.StopRevoke, "")
 	return answer{redirect: keyPath(k.ID), say: saidKeyRevoked}, err
+}
+
+type reissuePage struct {
+	Name, Path string
+	Kept       bool
+}
+
+// askReissueKey serves GET /dashboard/keys/{id}/reissue.
+func (d *dashboard) askReissueKey(_ *http.Request, _ visit, k pay.Key) (answer, error) {
+	if k.Revoked() {
+		return answer{redirect: keyPath(k.ID)}, nil
+	}
+	return answer{page: "key-reissue", title: "Reissue a key", nav: "/dashboard/keys", body: reissuePage{label(k), keyPath(k.ID), k.Kept()}}, nil
+}
+
+// reissueKey serves POST /dashboard/keys/{id}/reissue. The key's page then shows the new secret once.
+func (d *dashboard) reissueKey(r *http.Request, v visit, k pay.Key) (answer, error) {
+	k, secret, err := d.Books.ReissueKey(r.Context(), k.ID)
+	if err != nil {
+		return answer{}, err
+	}
+	d.once.put(onceFor{v.Session, v.Account.ID, k.ID}, onceSecret{secret: secret, made: true}, v.now)
+	return answer{redirect: keyPath(k.ID), say: saidKeyReissued}, nil
 }

@@ -39,7 +39,7 @@ func TestPausingAKey(t *testing.T) {
 	ada.get(path + "/pause").is(http.StatusNotFound) // a link must not pause a key
 	ada.post(path + "/pause").to(path)
 	ada.get(path).is(200, "Key paused.", "<strong>Paused</strong>", "Resume key").without("Pause key")
-	ada.get("/dashboard/keys").is(200, `<span class="badge">paused</span>`)
+	ada.get("/dashboard/keys").is(200, `<span class="badge play">paused</span>`)
 	if rule := ada.pays("https://api.example.com/1"); rule != "paused" {
 		t.Fatalf("a paused key is refused by %q", rule)
 	}
@@ -70,7 +70,7 @@ func TestRevokingAKey(t *testing.T) {
 	payment := w.buy(ada.key, "https://api.example.com/report", "", "10000")
 	path := "/dashboard/keys/" + ada.key.ID
 	again := "/dashboard/sign-in?again=1&return=" + strings.ReplaceAll(path+"/revoke", "/", "%2F")
-	for _, auth := range []time.Time{{}, w.clock.now().Add(-5 * time.Minute)} {
+	for _, auth := range []time.Time{{}, w.clock.now().Add(-15 * time.Minute)} {
 		ada.auth = auth
 		ada.get(path + "/revoke").to(again)
 		ada.post(path + "/revoke").to(again)

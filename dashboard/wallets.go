@@ -56,6 +56,7 @@ type walletsPage struct {
 	Upgrade     string
 	PlayMoney   bool
 	Keys        []option
+	May         permits
 }
 
 type walletRow struct {
@@ -81,7 +82,7 @@ func (d *dashboard) wallets(r *http.Request, v visit) (answer, error) {
 	}
 	p := walletsPage{
 		Used: count(use.Wallets), Limit: d.limitOf(v, use.Plan.Wallets), Full: use.Wallets >= use.Plan.Wallets, Upgrade: d.upgrade(v),
-		PlayMoney: d.PlayMoney, Keys: options(keys, r.URL.Query().Get("key")),
+		PlayMoney: d.PlayMoney, May: v.permits(), Keys: options(keys, r.URL.Query().Get("key")),
 	}
 	named := names(keys)
 	for _, w := range list {
@@ -114,6 +115,7 @@ type walletPage struct {
 	QR                                                        *code
 	Copy                                                      command
 	PlayMoney                                                 bool
+	May                                                       permits
 	Balance                                                   *balance // nil: loaded later
 	// Only for the page that deletes.
 	Holds, Unknown bool
@@ -144,10 +146,10 @@ func (d *dashboard) ofWallet(serve func(*http.Request, visit, pay.Wallet, pay.Ke
 	}
 }
 
-func (d *dashboard) walletPage(w pay.Wallet, k pay.Key) walletPage {
+func (d *dashboard) walletPage(v visit, w pay.Wallet, k pay.Key) walletPage {
 	p := walletPage{
 		ID: w.ID, Name: walletName(w), Path: walletPath(w.ID), Network: w.Network, NetworkName: networkName(w.Network), ProviderID: cut(w.ProviderID, maxTitle),
-		KeyName: label(k), KeyPath: keyPath(k.ID), Created: momentOf(w.Created, inText), PlayMoney: d.PlayMoney,
+		KeyName: label(k), KeyPath: keyPath(k.ID), Created: momentOf(w.Created, inText), PlayMoney: d.PlayMoney, May: v.permits(),
 	}
 	if w.Address != nil {
 		p.Address = w.Address.String()
@@ -172,7 +174,7 @@ func networkName(n string) string {
 // wallet serves GET /dashboard/wallets/{id}. With ?balance=now it waits for the balance, for
 // browsers without scripts.
 func (d *dashboard) wallet(r *http.Request, v visit, w pay.Wallet, k pay.Key) (answer, error) {
-	p := d.walletPage(w, k)
+	p := d.walletPage(v, w, k)
 	if r.URL.Query().Get("balance") == "now" {
 		b := d.balanceOf(r.Context(), w, v.now, balanceWait)
 		p.Balance = &b
@@ -224,7 +226,7 @@ func (d *dashboard) askDeleteWallet(r *http.Request, v visit, w pay.Wallet, k pa
 
 // deletePage returns the page that warns of what would be lost.
 func (d *dashboard) deletePage(r *http.Request, v visit, w pay.Wallet, k pay.Key, status int, what *wrong) (answer, error) {
-	p := d.walletPage(w, k)
+	p := d.walletPage(v, w, k)
 	others, err := d.Books.ListWallets(r.Context(), k)
 	if err != nil {
 		return answer{}, err

@@ -64,6 +64,8 @@ type setup struct {
 	disk  string // path of the store; "" means memory
 	pages dashboard.Options
 	mute  bool // without a chain
+	// wallets wraps the wallet provider; nil: the local one is used as it is.
+	wallets func(pay.Wallets) pay.Wallets
 }
 
 // onDisk keeps the store in a file, which boltfill can give a long history.
@@ -101,6 +103,9 @@ func newWorld(t testing.TB, change ...func(*setup)) *world {
 	}
 	t.Cleanup(func() { _ = w.store.Close() })
 	s.pay.Store, s.pay.Wallets = w.store, signer.NewLocal(w.store)
+	if s.wallets != nil {
+		s.pay.Wallets = s.wallets(s.pay.Wallets)
+	}
 	if w.payer, err = pay.New(s.pay); err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +137,7 @@ type headerGate struct{}
 func (headerGate) Wrap(next http.Handler, _ session.Pages) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if id, org, ok := strings.Cut(r.Header.Get("Test-Visitor"), "/"); ok {
-			v := session.Visitor{Account: pay.Account{
+			v := session.Visitor{Role: session.Owner, Account: pay.Account{
 				ID: id, OrganizationID: org, Identity: pay.Identity{Issuer: "https://id.example.com", Subject: id, Name: "Ada <b>L</b>", Email: "ada@example.com"},
 				Created: time.Now(), SignedIn: time.Now(),
 			}}
@@ -140,8 +145,11 @@ func (headerGate) Wrap(next http.Handler, _ session.Pages) http.Handler {
 				v.AuthTime = at
 			}
 			v.Session = r.Header.Get("Test-Session")
+			if role := session.Role(r.Header.Get("Test-Role")); role != "" {
+				v.Role, v.All = role, role != session.Owner
+			}
 			if id == "operator" {
-				v.Role, v.Account, v.Name = session.Operator, pay.Account{}, org
+				v.Role, v.All, v.Account, v.Name = session.Operator, true, pay.Account{}, org
 			}
 			r = r.WithContext(session.WithVisitor(r.Context(), v))
 		}
@@ -156,6 +164,7 @@ type person struct {
 	key     pay.Key // the first key
 	auth    time.Time
 	session string
+	role    string // "": an owner, or the operator
 	client  *http.Client
 }
 
@@ -174,7 +183,7 @@ func (w *world) person(name string) *person {
 		w.t.Fatalf("keys of a new organization: %v, %v", keys, err)
 	}
 	p.key = keys[0]
-	p.session = p.signedIn("first")
+	p.session, p.auth = p.signedIn("first"), w.clock.now()
 	return p
 }
 
@@ -246,6 +255,7 @@ func (p *person) request(method, path string, form url.Values, header ...string)
 	}
 	req.Header.Set("Test-Visitor", p.account.ID+"/"+p.account.OrganizationID)
 	req.Header.Set("Test-Session", p.session)
+	req.Header.Set("Test-Role", p.role)
 	if !p.auth.IsZero() {
 		req.Header.Set("Test-Auth-Time", p.auth.Format(time.RFC3339Nano))
 	}

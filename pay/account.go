@@ -18,7 +18,7 @@ type Identity struct {
 type Account struct {
 	ID string // UUIDv7
 	Identity
-	OrganizationID string
+	OrganizationID string    // "": none of its own
 	Created        time.Time // the first sign-in
 	SignedIn       time.Time // the last one
 	// Generation counts how often all sessions of the account were ended. A session that was
@@ -27,6 +27,10 @@ type Account struct {
 }
 
 // Enrollment holds the input of Enroll.
+//
+// An account without an OrganizationID has no organization of its own. Its key is then the first key
+// of an organization that several accounts share, and is made only with that organization. A key
+// without an organization is not made at all.
 type Enrollment struct {
 	// Account holds the person as the provider tells. A store uses ID, OrganizationID and Created
 	// at the first sign-in only, and SignedIn at each.
@@ -86,7 +90,8 @@ func (l Link) Apply(k Key, org Organization, known bool, keys []Key) (Key, error
 type Accounts interface {
 	// Enroll finds the account of an identity, by issuer and subject, and updates the provider's
 	// claims. If there is none, it makes the account, an organization on the free plan and its
-	// first key in one step. first is true for a new account. It fails with ErrKeyExists.
+	// first key in one step. first is true for a new account. An account that has no organization
+	// gets the enrollment's. It fails with ErrKeyExists.
 	Enroll(ctx context.Context, e Enrollment) (a Account, first bool, err error)
 	// Account finds an account by id: ErrAccountNotFound.
 	Account(ctx context.Context, id string) (Account, error)

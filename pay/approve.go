@@ -18,25 +18,25 @@ type Approving struct {
 	Terms TransactionTerms `json:"Terms"`
 }
 
-// Approval is an operator's order to let Permit2 move tokens of a wallet, up to an amount in all. It
+// AllowanceOrder is an operator's order to let Permit2 move tokens of a wallet, up to an amount in all. It
 // replaces what Permit2 may move by now; 0 takes that away.
-type Approval struct {
+type AllowanceOrder struct {
 	Wallet Wallet
 	Amount x402.Amount
 	// MaxFee bounds the price of a unit of gas, in wei; nil: no bound.
 	MaxFee *x402.Amount
 }
 
-// ApprovalPlan says what an order would do.
-type ApprovalPlan struct {
+// AllowancePlan says what an order would do.
+type AllowancePlan struct {
 	Asset x402.Asset
 	Have  x402.Amount // that Permit2 may move now
 	// Cost is nil if nothing needs to be sent.
 	Cost *TransactionCost
 }
 
-// Approved says what became of an order.
-type Approved struct {
+// AllowanceChange says what became of an order.
+type AllowanceChange struct {
 	Asset x402.Asset
 	// Was and Have are the amounts that Permit2 could move before, and can move now.
 	Was, Have x402.Amount
@@ -50,7 +50,7 @@ type Approved struct {
 const approveSlack = 20_000
 
 // approver checks an order, and whether its transaction can be sent.
-func (p *Payer) approver(ctx context.Context, o Approval) (*broadcast, Allowances, error) {
+func (p *Payer) approver(ctx context.Context, o AllowanceOrder) (*broadcast, Allowances, error) {
 	// Many programs approve the largest number there is.
 	if o.Amount.Cmp(maxAmount) >= 0 {
 		return nil, nil, &InputError{Field: "amount", Reason: "purser approves no unlimited amount"}
@@ -79,14 +79,14 @@ func (b *broadcast) permitted(ctx context.Context, chain Allowances) (have x402.
 	return have, account.Sent > account.Mined, nil
 }
 
-// PlanApproval checks an order and tells what it would cost. Nothing is signed. Its errors are those of
+// PlanAllowance checks an order and tells what it would cost. Nothing is signed. Its errors are those of
 // Approve.
-func (p *Payer) PlanApproval(ctx context.Context, o Approval) (ApprovalPlan, error) {
+func (p *Payer) PlanAllowance(ctx context.Context, o AllowanceOrder) (AllowancePlan, error) {
 	b, chain, err := p.approver(ctx, o)
 	if err != nil {
-		return ApprovalPlan{}, err
+		return AllowancePlan{}, err
 	}
-	plan := ApprovalPlan{Asset: b.asset}
+	plan := AllowancePlan{Asset: b.asset}
 	var waits bool
 	if plan.Have, waits, err = b.permitted(ctx, chain); err != nil || plan.Have == o.Amount && !waits {
 		return plan, err
@@ -101,36 +101,36 @@ func (p *Payer) PlanApproval(ctx context.Context, o Approval) (ApprovalPlan, err
 //
 // Errors: *InputError, ErrNoAddress, CodeNoChain, ErrNoTransactions, *RPCError, *GasError, *RejectedError,
 // *RevertError, *SignerError, ErrUnavailable.
-func (p *Payer) Approve(ctx context.Context, o Approval) (Approved, error) {
+func (p *Payer) Approve(ctx context.Context, o AllowanceOrder) (AllowanceChange, error) {
 	if err := p.enter(); err != nil {
-		return Approved{}, err
+		return AllowanceChange{}, err
 	}
 	defer p.background.Done()
 	if o.Wallet.Address == nil {
-		return Approved{}, ErrNoAddress
+		return AllowanceChange{}, ErrNoAddress
 	}
 	giveBack, err := p.senders.take(ctx, *o.Wallet.Address)
 	if err != nil {
-		return Approved{}, err
+		return AllowanceChange{}, err
 	}
 	defer giveBack()
 	b, chain, err := p.approver(ctx, o)
 	if err != nil {
-		return Approved{}, err
+		return AllowanceChange{}, err
 	}
 	if b.wallet, err = p.store.Wallet(ctx, o.Wallet.ID); err != nil {
-		return Approved{}, err
+		return AllowanceChange{}, err
 	}
-	done := Approved{Asset: b.asset}
+	done := AllowanceChange{Asset: b.asset}
 	var waits bool
 	if done.Was, waits, err = b.permitted(ctx, chain); err != nil {
-		return Approved{}, err
+		return AllowanceChange{}, err
 	}
 	if done.Have = done.Was; done.Was == o.Amount && !waits {
 		return done, nil
 	}
 	if err := b.approve(ctx, o.Amount, &done); err != nil {
-		return Approved{}, err
+		return AllowanceChange{}, err
 	}
 	if done.Have, _, err = b.permitted(ctx, chain); err != nil {
 		p.log.WarnContext(ctx, "allowance not known", "wallet", b.wallet.ID, "error", err)
@@ -139,7 +139,7 @@ func (p *Payer) Approve(ctx context.Context, o Approval) (Approved, error) {
 }
 
 // approve sends the transaction of an order, and waits for its block.
-func (b *broadcast) approve(ctx context.Context, amount x402.Amount, done *Approved) error {
+func (b *broadcast) approve(ctx context.Context, amount x402.Amount, done *AllowanceChange) error {
 	t := b.call(x402.ApproveCall(x402.Permit2, amount))
 	// Terms whose transaction is in a block belong to an order that was carried out.
 	if was := b.wallet.Approving; was != nil && was.Amount == amount {

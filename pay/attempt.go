@@ -255,6 +255,7 @@ func (p *Payer) record(ctx context.Context, row *Payment, o Outcome) (*Payment, 
 	if o.Verdict == VerdictSettled && row.State != Settled {
 		p.balances.settles(row)
 	}
+	o.KeyName = p.outcomeToTell(ctx, row, o)
 	written, fx, err := p.store.Record(ctx, o)
 	if errors.Is(err, ErrQueued) {
 		p.log.ErrorContext(ctx, "outcome kept in memory until the store can write", "payment", o.PaymentID, "outcome", string(o.Verdict), "error", err)
@@ -264,6 +265,8 @@ func (p *Payer) record(ctx context.Context, row *Payment, o Outcome) (*Payment, 
 		p.log.ErrorContext(ctx, "outcome not recorded", "payment", o.PaymentID, "outcome", string(o.Verdict), "error", err)
 		return nil, fmt.Errorf("recording outcome %q: %w", o.Verdict, err)
 	}
+	p.told(fx.Notices)
+	p.countUnanswered(row, o)
 	if o.Hearsay && written.State != Settled {
 		o.Verdict, o.Note = Unclear, cmp.Or(o.Note, "said to be used")
 	}

@@ -89,6 +89,8 @@ const (
 	ActionResumeAll       Action = "resume"
 	ActionPaymentResolve  Action = "payment.resolve"
 	ActionPaymentCancel   Action = "payment.cancel"
+	ActionApprovalApprove Action = "approval.approve"
+	ActionApprovalDeny    Action = "approval.deny"
 	ActionReconcileAccept Action = "reconcile.accept"
 	ActionRPCTrust        Action = "rpc.trust" // an RPC's next safe block is taken on trust
 	ActionDataKeyRotate   Action = "data-key.rotate"
@@ -322,6 +324,22 @@ func PaymentCanceling(was, now *Payment) Change {
 		Action: ActionPaymentCancel, KeyID: now.KeyID, OrganizationID: now.OrganizationID, WalletID: now.WalletID, PaymentID: now.ID,
 		old: shown(was), new: shown(now),
 	}
+}
+
+// ApprovalAnswered describes a person's answer to an approval.
+func ApprovalAnswered(a Approval) Change {
+	action := ActionApprovalApprove
+	if a.Answer == Denied {
+		action = ActionApprovalDeny
+	}
+	shown := map[string]any{
+		"approval": a.ID, "url": a.URL, "to": a.Terms.PayTo, "amount": a.Terms.Amount, "currency": a.Currency, "network": a.Terms.Network,
+		"rule": a.Rule,
+	}
+	if a.Reason != "" {
+		shown["reason"] = a.Reason
+	}
+	return Change{Action: action, KeyID: a.KeyID, OrganizationID: a.OrganizationID, new: shown}
 }
 
 // RiskAccepted describes an operator's word that a restored store need not be reconciled to its end.

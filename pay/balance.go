@@ -130,6 +130,7 @@ func (p *Payer) balance(ctx context.Context, c choice, age freshness) (knownBala
 		return knownBalance{}, err
 	}
 	e.last, e.until = have, begun.Add(balanceKept)
+	p.watchLow(c, have.amount)
 	return have, nil
 }
 

@@ -85,6 +85,10 @@ type Proposal struct {
 	// WalletOwner is the key that owns New.WalletID. If the call's key may not use that wallet any
 	// more, the call is judged anew. "": it is not looked at.
 	WalletOwner string
+	// KeyName names the key in notices of what the payment brings about. "": there are none.
+	KeyName string
+	// Approval is the row that asks a person about New, if its policy needs one for it; nil: it never does.
+	Approval *Approval
 }
 
 // How says what a call got.
@@ -100,6 +104,7 @@ const (
 	Expired            // open, and too late to send its payload again
 	Spent              // a settled one to be sent once more, whose payload was lost: see [Payment.Reconciled]
 	Quoted             // nothing, because the call was dry: the payment that it would have made or repeated
+	Held               // nothing, because a person must approve the payment first: see [Begun.Approval]
 )
 
 // Begun holds what Begin decided. Payment is the row as written.
@@ -109,6 +114,20 @@ type Begun struct {
 	// Revived names what a driven payment was before, if it was doubted: VerdictRefused or
 	// VerdictVoid.
 	Revived Verdict
+	// Notices are written with a new payment, or with the approval that a held one asks for, by [WriteNotices].
+	Notices []Notice
+	// Approval is the one that allowed a created payment, or that a held one waits for; else nil. Payment
+	// is nil for a held one. Asked: a held one's approval is new.
+	Approval *Approval
+	Asked    bool
+}
+
+// Ask returns the approval as the store must write it in the transaction of the decision; nil: nothing.
+func (b Begun) Ask() *Approval {
+	if b.How == Created || b.How == Held && b.Asked {
+		return b.Approval
+	}
+	return nil
 }
 
 // Leased reports whether the caller now holds the payment's lease.
@@ -140,6 +159,10 @@ type BeginView interface {
 	// VisitCounters calls visit for all counters above zero whose names begin with a prefix, until
 	// visit returns false. Its cost must not grow with the number of the others.
 	VisitCounters(prefix Counter, visit func(c Counter, amount x402.Amount) (more bool)) error
+	// Paid reports whether the key has paid a host: there is a spend event.
+	Paid(keyID, host string) (bool, error)
+	// Noticed reports whether a mark of notices is known at a time: see [WriteNotices].
+	Noticed(mark string, at time.Time) (bool, error)
 
 	// Attempts returns the highest [Payment.Attempt] that payments under an idempotency key have,
 	// retired and removed ones as well; 0: none.
@@ -153,14 +176,27 @@ type BeginView interface {
 	// attempt under an idempotency key, of several the last attempt; nil and 0: none. The
 	// number of attempts is not bounded, and must not matter to its cost.
 	Reconciled(keyID, idempotencyKey string) (p *Payment, attempt uint64, err error)
+
+	// Approval returns the newest unused approval of a purchase; nil: none.
+	Approval(keyID string, purchase Hash) (*Approval, error)
+	// CountPendingApprovals counts a key's approvals without an answer that expire after now; counting
+	// may stop at max.
+	CountPendingApprovals(keyID string, now time.Time, max int) (int, error)
 }
 
 // Decide finds what the call gets. When Begun.Leased, the store writes the payment and
-// the changes; otherwise it writes nothing.
+// the changes. It writes the approval that Begun.Ask returns. Otherwise it writes nothing.
 //
 // Repeats are served whatever the policy says by now: what they get is journaled already.
 func (b *Begin) Decide(v BeginView) (Begun, []CounterChange, error) {
 	begun, changes, err := b.decide(v)
+	if err == nil && b.Dry && begun.How == Held {
+		need := &ApprovalError{Approval: *begun.Approval}
+		if begun.Asked {
+			need.Approval = need.Approval.unasked()
+		}
+		return Begun{}, nil, need
+	}
 	if err == nil && b.Dry {
 		return Begun{How: Quoted, Payment: begun.Payment}, nil, nil
 	}
@@ -185,6 +221,9 @@ func (b *Begin) decide(v BeginView) (Begun, []CounterChange, error) {
 	if err != nil {
 		return Begun{}, nil, err
 	}
+	if judged.held != nil {
+		return b.hold(judged.held), nil, nil
+	}
 	begun, changes := b.write(v, judged)
 	return begun, changes, nil
 }
@@ -193,6 +232,9 @@ func (b *Begin) decide(v BeginView) (Begun, []CounterChange, error) {
 type judged struct {
 	spends []Reservation   // what the payment spends
 	starts []CounterChange // the windows of failures that it opens
+	tells  []Notice
+	// A payment that needs an approval has it, or is held by it.
+	approved, held *Approval
 }
 
 // judge refuses a new payment, or returns what it takes.
@@ -218,7 +260,7 @@ func (b *Begin) judge(v BeginView) (j judged, err error) {
 	if err := b.room(v); err != nil {
 		return j, err
 	}
-	if j.spends, err = b.spend(v); err != nil {
+	if j.spends, err = b.spend(v, &j.tells); err != nil {
 		return j, err
 	}
 	for _, l := range b.Limits {
@@ -226,7 +268,66 @@ func (b *Begin) judge(v BeginView) (j judged, err error) {
 			return j, err
 		}
 	}
-	return j, nil
+	if err := b.tell(v, &j.tells); err != nil {
+		return j, err
+	}
+	// A person is asked last, about payments only that nothing else refuses.
+	j.approved, j.held, err = b.approve(v)
+	return j, err
+}
+
+// tell adds what people are told of the new row besides its budgets.
+func (b *Begin) tell(v BeginView, list *[]Notice) error {
+	if b.KeyName == "" {
+		return nil
+	}
+	if b.New.Price != "" {
+		last, err := v.Counter(b.New.Price)
+		if err != nil {
+			return err
+		}
+		if !last.IsZero() && b.New.Terms.Amount.Cmp(last.TimesSaturated(priceJump)) > 0 {
+			*list = append(*list, priceNotice(b.KeyName, b.New, last))
+		}
+	}
+	if b.New.Host == "" {
+		return nil
+	}
+	return b.tellPayee(v, list)
+}
+
+// tellPayee adds a notice of a host or payee that the key has never paid. Of a host from before there
+// were notices, the payees are learned without a word.
+func (b *Begin) tellPayee(v BeginView, list *[]Notice) error {
+	row := b.New
+	payee, payees := payeeMark(row), payeesMark(row)
+	known, err := v.Noticed(payees, row.Created)
+	if err != nil {
+		return err
+	}
+	paid := known
+	if !known {
+		if paid, err = v.Paid(row.KeyID, row.Host); err != nil {
+			return err
+		}
+	}
+	if known {
+		if old, err := v.Noticed(payee, row.Created); err != nil || old {
+			return err
+		}
+	}
+	var n Notice
+	switch {
+	case known:
+		n = newPayeeNotice(b.KeyName, row)
+	case paid:
+		n = Notice{At: row.Created}
+	default:
+		n = newHostNotice(b.KeyName, row)
+	}
+	n.Marks = []string{payee, payees}
+	*list = append(*list, n)
+	return nil
 }
 
 // write completes the proposed row with what it reserves, its nonce and its lease.
@@ -252,7 +353,11 @@ func (b *Begin) write(v BeginView, j judged) (Begun, []CounterChange) {
 		reserve(r)
 	}
 	p.Grant(b.Owner, b.Now.Add(LeaseTime))
-	return Begun{How: Created, Payment: p}, changes
+	begun := Begun{How: Created, Payment: p, Notices: j.tells}
+	if j.approved != nil {
+		begun.Approval = j.approved.use(p)
+	}
+	return begun, changes
 }
 
 // current refuses a call that was judged by another policy, owner or plan than its key has
@@ -317,11 +422,19 @@ func (b *Begin) permit(v BeginView) error {
 }
 
 // spend checks the new row by the budgets, and counts what it spends.
-func (b *Begin) spend(v BeginView) ([]Reservation, error) {
+func (b *Begin) spend(v BeginView, tells *[]Notice) ([]Reservation, error) {
 	if b.Policy == nil {
 		return nil, nil
 	}
-	if err := b.Policy.budgets(v, b.New); err != nil {
+	var used func(budgetUse)
+	if b.KeyName != "" {
+		used = func(u budgetUse) {
+			if n, crossed := budgetCrossed(b.KeyName, b.New, u); crossed {
+				*tells = append(*tells, n)
+			}
+		}
+	}
+	if err := b.Policy.budgets(v, b.New, used); err != nil {
 		return nil, err
 	}
 	return spending(v, b.New)
@@ -340,7 +453,7 @@ func (b *Begin) room(v BeginView) error {
 }
 
 // check refuses when the reservation would pass its limit.
-func check(v BeginView, l Limit) error {
+func check(v counters, l Limit) error {
 	if l.Max == nil || failpoint.Off(failpoint.Limits) {
 		return nil
 	}

@@ -9,8 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/purserpay/purser/x402"
 )
 
@@ -36,13 +34,12 @@ func (c choice) unused() {
 	}
 }
 
-// name gives the payment that would be made its id, and the offer that has it where the seller wants it.
-func (c *choice) name(challenge x402.Challenge, index int) error {
-	id, err := uuid.NewV7()
-	if err != nil {
+// name gives the payment that would be made its id, and the offer that has it where the seller wants
+// it. The id has the time of the clock, so that a list of some days is a seek.
+func (p *Payer) name(c *choice, challenge x402.Challenge, index int) (err error) {
+	if c.id, err = p.paymentIDs.at(p.now()); err != nil {
 		return fmt.Errorf("naming a payment: %w", err)
 	}
-	c.id = id.String()
 	c.offer, err = challenge.Offer(index).Identified(c.id)
 	return err
 }
@@ -131,7 +128,7 @@ func (p *Payer) consider(ctx context.Context, r Request, pol Policy, at site, in
 	if req.Amount.Cmp(maxAmount) > 0 {
 		return c, rankTerms, &x402.UnsupportedError{Kind: "asset", Value: req.Asset.String(), Detail: "no token has that much"}
 	}
-	if err := c.name(r.Challenge, index); errors.As(err, &unsupported) {
+	if err := p.name(&c, r.Challenge, index); errors.As(err, &unsupported) {
 		return c, rankTerms, err
 	} else if err != nil {
 		return c, rankFault, err

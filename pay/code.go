@@ -29,6 +29,7 @@ const (
 	CodeNoRepeat   ErrorCode = "no-repeat"
 	CodeKeyRevoked ErrorCode = "key-revoked"
 	CodePausedBy   ErrorCode = "paused-by-operator"
+	CodeApproval   ErrorCode = "approval" // *ApprovalError
 
 	// A payment.
 	CodeFailed        ErrorCode = "failed"       // *FailedError
@@ -59,6 +60,8 @@ const (
 	CodeWalletNotFound  ErrorCode = "wallet-not-found"
 	CodePaymentNotFound ErrorCode = "payment-not-found"
 	CodeEventNotFound   ErrorCode = "event-not-found"
+	CodeApprovalUnknown ErrorCode = "approval-not-found"
+	CodeApprovalClosed  ErrorCode = "approval-closed"
 	CodeKeyExists       ErrorCode = "key-exists"
 	CodeKeyLimit        ErrorCode = "key-limit"
 	CodeKeyClaimed      ErrorCode = "key-claimed"

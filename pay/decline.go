@@ -24,6 +24,9 @@ func PriceOf(err error) *x402.Amount {
 	if rule, is := errors.AsType[*PolicyError](err); is && rule.Figures != nil {
 		return &rule.Figures.Price
 	}
+	if held, is := errors.AsType[*ApprovalError](err); is {
+		return &held.Approval.Terms.Amount
+	}
 	return nil
 }
 
@@ -112,6 +115,7 @@ func overBudget(rule string, row *Payment, most, have x402.Amount, monthly bool,
 		Detail: fmt.Sprintf("%s would pass the %s budget of %s%s; %s left until %s",
 			Money(price), window, Money(most), of, figure(left), until),
 		Figures: &Figures{Price: price, Limit: &most, Left: &left, Resets: resets},
+		over:    &budgetUse{rule: rule, of: of, most: most, before: have, with: have, monthly: monthly},
 	}
 }
 

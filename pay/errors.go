@@ -34,6 +34,9 @@ var (
 	ErrOrganizationNotFound error = &sentinel{CodeOrgNotFound, "organization not found"}
 	ErrNoChain              error = &sentinel{CodeNoChain, "no RPC for this network, so its balances are not known"}
 	ErrWalletNotFound       error = &sentinel{CodeWalletNotFound, "wallet not found"} // no live one of the key
+	ErrApprovalNotFound     error = &sentinel{CodeApprovalUnknown, "approval not found"}
+	// ErrApprovalClosed: it has another answer, was used or has expired.
+	ErrApprovalClosed error = &sentinel{CodeApprovalClosed, "the approval is closed: it has an answer, was used, or its time is over"}
 	// ErrNoSecret: the wallet's key is not in the store. Its provider keeps it, or it has none.
 	ErrNoSecret   error = &sentinel{CodeNoSecret, "purser does not have the wallet's key: its provider keeps it, or it has none"}
 	ErrWalletLive error = &sentinel{CodeWalletLive, "the wallet is not deleted"}
@@ -92,6 +95,8 @@ func (e *InputError) Error() string { return e.Field + ": " + e.Reason }
 type PolicyError struct {
 	Rule, Detail string
 	Figures      *Figures // nil: the rule counts nothing
+
+	over *budgetUse // the budget that the payment would pass; nil: none
 }
 
 func (e *PolicyError) Error() string { return "refused by policy (" + e.Rule + "): " + e.Detail }

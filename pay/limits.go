@@ -36,6 +36,32 @@ func (p *Payer) Limits(ctx context.Context, k Key, door Door) ([]LimitUse, error
 	return u.list, u.err
 }
 
+// BudgetUse holds what a key has used of a day or month, through all doors.
+type BudgetUse struct {
+	// Used is spent, or reserved for open payments.
+	Used   x402.Amount
+	Budget *x402.Amount // nil: there is none
+	Resets time.Time    // the end of the day or month (UTC)
+}
+
+// Budgets returns what a key has used of this day and month, by the budgets in force at a door, and what
+// of it is reserved for open payments: at most that sum, because some may be of an earlier day.
+func (p *Payer) Budgets(ctx context.Context, k Key, door Door) (day, month BudgetUse, reserved x402.Amount, err error) {
+	pol := p.PolicyOf(k, door)
+	s := spent{v: present{ctx, p.store}, pol: pol, row: &Payment{KeyID: k.ID, Currency: moneySymbol, Created: p.now().UTC()}}
+	day = BudgetUse{Budget: pol.DailyBudget.Max(), Resets: windowEnd(s.row.Created, false)}
+	month = BudgetUse{Budget: pol.MonthlyBudget.Max(), Resets: windowEnd(s.row.Created, true)}
+	if day.Used, err = s.key(false); err != nil {
+		return day, month, reserved, err
+	}
+	if month.Used, err = s.key(true); err != nil {
+		return day, month, reserved, err
+	}
+	_, sum := PendingCounters(k.ID)
+	reserved, err = p.store.Counter(ctx, sum)
+	return day, month, reserved, err
+}
+
 // Pays reports whether a key may make new payments through a door: neither it nor everything is paused.
 func (p *Payer) Pays(ctx context.Context, k Key, door Door) (bool, error) {
 	all, err := p.store.Pause(ctx)

@@ -76,7 +76,7 @@ const pollRepeat = 250 * time.Millisecond
 // sent, and there is no attempt to end.
 //
 // Errors: *InputError, *HeaderError, *NoWalletError, *x402.UnsupportedError, ErrQuota,
-// *FailuresError, *PolicyError, *FailedError, *OpenError, *SpentError, ErrIdempotencyReused,
+// *FailuresError, *PolicyError, *ApprovalError, *FailedError, *OpenError, *SpentError, ErrIdempotencyReused,
 // ErrNothingToRepeat, ErrCallerGone, ErrUnavailable, ErrKeyNotFound if the key was revoked meanwhile.
 func (p *Payer) Open(ctx context.Context, r Request) (*Attempt, error) {
 	a, err := p.begin(ctx, r)
@@ -113,11 +113,15 @@ func (p *Payer) reportRefusal(ctx context.Context, r Request, err error) {
 	case CodePolicy:
 		refused, _ := errors.AsType[*PolicyError](err)
 		rule, detail = refused.Rule, refused.Detail
+	case CodeApproval:
+		held, _ := errors.AsType[*ApprovalError](err)
+		rule, detail = held.Rule(), held.Detail()
 	case CodeQuota, CodeFailures:
 	default:
 		return
 	}
 	p.opts.Observer.Refused(r.Door, rule)
+	p.tellRefusal(r, err)
 	p.log.InfoContext(ctx, "payment not allowed", "key", r.Key.ID, "door", string(r.Door), "host", siteOf(r.URL).String(), "task", r.Task, "rule", rule, "detail", detail)
 }
 
@@ -187,6 +191,8 @@ func (p *Payer) try(by caller, r Request) (_ *Attempt, busy *Payment, _ error) {
 	a := &Attempt{payer: p, how: begun.How, revived: begun.Revived, row: begun.Payment, hold: h, caller: by}
 	defer a.finishOnPanic()
 	switch begun.How {
+	case Held:
+		return nil, nil, &ApprovalError{Approval: *begun.Approval}
 	case Busy:
 		return nil, begun.Payment, nil
 	case Expired:
@@ -240,6 +246,7 @@ func (p *Payer) journal(by caller, b *Begin) (Begun, *hold, error) {
 		letGo()
 		return Begun{}, nil, fmt.Errorf("journaling a payment: %w", err)
 	}
+	p.told(begun.Notices)
 	if begun.How != Created {
 		letGo()
 		h = nil

@@ -54,6 +54,9 @@ type Outcome struct {
 	// Release ends the lease named by Fence; Answered says how the caller fared.
 	Release  bool
 	Answered bool
+
+	// KeyName names the key in notices of the outcome. "": there are none.
+	KeyName string
 }
 
 // Effects holds the writes beside the changed row, which a store makes in the same transaction.
@@ -64,6 +67,8 @@ type Effects struct {
 	Was State
 	// Contradicted: the payment was refused or void, and its money has moved all the same.
 	Contradicted bool
+	// Notices are written with the row by [WriteNotices].
+	Notices []Notice
 }
 
 // Claims reports whether the outcome settles by a transaction that is only claimed.
@@ -158,6 +163,9 @@ func (p *Payment) applyVerdict(o Outcome, held bool, fx *Effects) error {
 		if p.State == Open && !p.Refused && !p.Unresolved {
 			p.Unresolved = true
 			fx.Counters = p.release(AtUnresolved)
+			if o.KeyName != "" {
+				fx.Notices = append(fx.Notices, unresolvedNotice(o.KeyName, p, o.At))
+			}
 		}
 	case VerdictConfirmed:
 		// A dispute is final: past the validity, at a safe block, nothing can move any more.
@@ -180,6 +188,9 @@ func (p *Payment) applyVerdict(o Outcome, held bool, fx *Effects) error {
 			e := p.event(o)
 			e.Corrects = p.EventID
 			fx.Event = &e
+			if o.KeyName != "" {
+				fx.Notices = append(fx.Notices, disputedNotice(o.KeyName, p, o.At))
+			}
 		}
 	default:
 		return fmt.Errorf("payment %s: unknown verdict %q", p.ID, o.Verdict)

@@ -34,6 +34,8 @@ type Options struct {
 	Logger   *slog.Logger
 	Observer Observer
 	Tracer   Tracer
+	// Telling says what people are told of.
+	Telling Telling
 
 	// Networks that may be paid on. Default: the pinned networks marked as default.
 	Networks []x402.Network
@@ -54,6 +56,10 @@ type Options struct {
 	Retain time.Duration
 	// RepeatWait bounds the time that a repeat waits for the send in flight. Default: 30 s.
 	RepeatWait time.Duration
+	// ApprovalWait bounds the time that a held call waits for a person's answer; 0: it does not wait.
+	ApprovalWait time.Duration
+	// ApprovalExpiry is the time after which an approval allows nothing any more. Default: 1 h.
+	ApprovalExpiry time.Duration
 }
 
 // Names holds the operator's names of settings and commands, for messages.
@@ -99,22 +105,25 @@ type Payer struct {
 
 	background sync.WaitGroup // sends, releases and recovery in flight
 
-	identity chainIdentity
-	time     *Timekeeper
-	words    rpcWords
-	balances balanceCache
-	slowRPC  balanceBreakers // of payments
-	slowView balanceBreakers // of wallet pages
-	verified *lru.Cache[verifiedKey, struct{}]
-	signedIn *lru.Cache[Hash, struct{}] // nonces of sign-ins
-	health   healthCache
-	earlier  earlier
-	eventIDs eventIDs
-	delays   delays
-	senders  senders // of transactions
+	identity   chainIdentity
+	time       *Timekeeper
+	words      rpcWords
+	balances   balanceCache
+	slowRPC    balanceBreakers // of payments
+	slowView   balanceBreakers // of wallet pages
+	verified   *lru.Cache[verifiedKey, struct{}]
+	signedIn   *lru.Cache[Hash, struct{}] // nonces of sign-ins
+	health     healthCache
+	earlier    earlier
+	eventIDs   eventIDs
+	paymentIDs eventIDs // of the same form
+	delays     delays
+	senders    senders // of transactions
+	telling    telling
 
 	reconcile reconciling
 	retaining retaining
+	declines  declineLog
 }
 
 // New makes a Payer. Close it to wait for what is in flight.
@@ -153,14 +162,16 @@ func New(o Options) (*Payer, error) {
 	o.Names.AcceptRisk = cmp.Or(o.Names.AcceptRisk, "accept the risk")
 	setDefault(&o.SendTimeout, 300*time.Second)
 	setDefault(&o.RepeatWait, 30*time.Second)
+	setDefault(&o.ApprovalExpiry, time.Hour)
 	o.Time = cmp.Or(o.Time, NewTimekeeper(o.Clock))
 	o.Time.log = o.Logger
 	return &Payer{
-		time: o.Time,
+		time: o.Time, declines: newDeclineLog(),
 		opts: o, store: o.Store, log: o.Logger, now: o.Clock,
 		owner: uuid.NewString(), holds: make(map[string]*hold), identity: newChainIdentity(), slowRPC: newBalanceBreakers(o.Networks), slowView: newBalanceBreakers(o.Networks),
 		balances: balanceCache{seen: perclient.NewCache[balanceKey, *balanceEntry](maxBalances)},
 		verified: perclient.NewCache[verifiedKey, struct{}](maxVerified), signedIn: perclient.NewCache[Hash, struct{}](maxSignIns), words: rpcWords{last: map[rpcOf]rpcWord{}},
+		telling:   newTelling(),
 		reconcile: reconciling{sizes: map[string]uint64{}, goOn: map[string]uint64{}},
 	}, nil
 }
@@ -177,6 +188,7 @@ func (p *Payer) Close(ctx context.Context) error {
 	p.mu.Lock()
 	p.closed = true
 	p.mu.Unlock()
+	p.declines.end.Do(func() { close(p.declines.ended) })
 	p.health.stopProbe()
 	done := make(chan struct{})
 	go func() {

@@ -22,6 +22,10 @@ type Policy struct {
 	PerMinute *int `json:"per_minute,omitempty"`
 	// PriceGuard holds a payment above this many times what the endpoint was last paid. 0 is off.
 	PriceGuard *int `json:"price_guard,omitempty"`
+	// RequireApprovalAbove holds a payment above this amount until a person approves it, and
+	// RequireApprovalNewHosts one to a host that the key has never paid: see [Approval].
+	RequireApprovalAbove    *Cap  `json:"require_approval_above,omitempty"`
+	RequireApprovalNewHosts *bool `json:"require_approval_new_hosts,omitempty"`
 	// Doors the key may pay through; empty is all. Through the proxy means the transport, too.
 	Doors []Door `json:"doors,omitempty"`
 	// AllowHosts, when set, lists the only hosts that are paid: "name" (any port), "name:port",
@@ -80,6 +84,8 @@ func (pol Policy) or(def Policy) Policy {
 	setUnset(&pol.MonthlyBudget, def.MonthlyBudget)
 	setUnset(&pol.PerMinute, def.PerMinute)
 	setUnset(&pol.PriceGuard, def.PriceGuard)
+	setUnset(&pol.RequireApprovalAbove, def.RequireApprovalAbove)
+	setUnset(&pol.RequireApprovalNewHosts, def.RequireApprovalNewHosts)
 	if len(pol.Doors) == 0 {
 		pol.Doors = def.Doors
 	}

@@ -6,6 +6,8 @@ import (
 	"encoding/hex"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/purserpay/purser/x402"
 )
 
@@ -85,7 +87,7 @@ func (p *Payer) judgement(ctx context.Context, k Key, pol Policy, declined error
 // proposal makes the row of a new payment, and the reservations beside the place and what it spends.
 func (p *Payer) proposal(r Request, id CallIdentity, c choice, pol Policy, balance Limit, now time.Time) Proposal {
 	row := p.row(r, id, c, now)
-	if pol.guards() {
+	if pol.guards() || p.opts.Telling.On {
 		row.Price = priceCounter(r.Key.ID, c.asset.Symbol, r.method(), r.URL)
 	}
 	n, sum := PendingCounters(r.Key.ID)
@@ -94,7 +96,21 @@ func (p *Payer) proposal(r Request, id CallIdentity, c choice, pol Policy, balan
 		Limit{Reservation: Reservation{Counter: sum, Amount: id.Terms.Amount, Release: ReleasePending}},
 		balance,
 	)
-	return Proposal{New: row, Limits: limits, WalletOwner: c.wallet.KeyID}
+	proposed := Proposal{New: row, Limits: limits, WalletOwner: c.wallet.KeyID, KeyName: p.nameToTell(r.Key)}
+	if pol.asksSome() {
+		proposed.Approval = p.approvalFor(r, row)
+	}
+	return proposed
+}
+
+// approvalFor makes the row that asks a person about a new payment.
+func (p *Payer) approvalFor(r Request, row *Payment) *Approval {
+	return &Approval{
+		ID: uuid.Must(uuid.NewV7()).String(), KeyID: row.KeyID, OrganizationID: row.OrganizationID, Door: row.Door, Task: row.Task,
+		Method: r.method(), Host: row.Host, URL: row.RequestURL, Terms: row.Terms, Currency: row.Currency,
+		Purchase: HashOf("approval", row.KeyID, string(row.Door), hex.EncodeToString(row.Identity[:]), row.IdempotencyKey, row.Terms.String()),
+		Created:  row.Created, Expires: row.Created.Add(p.opts.ApprovalExpiry),
+	}
 }
 
 // row makes the payment as it will be journaled, before its reservations and lease.

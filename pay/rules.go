@@ -138,7 +138,7 @@ func priceCounter(keyID, asset, method, raw string) Counter {
 // guard holds a payment that asks much more than the key's last settled one at this endpoint.
 // Payments that begin before the first is settled are not held: MaxUnansweredPerHost and the limits
 // on amounts bound them.
-func (pol Policy) guard(v BeginView, row *Payment) error {
+func (pol Policy) guard(v counters, row *Payment) error {
 	if !pol.guards() || row.Price == "" {
 		return nil
 	}

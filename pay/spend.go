@@ -81,13 +81,15 @@ type OrganizationSpendQuery struct {
 	KeyID string // one key of the organization; "" is all of them
 	Host  string // as recorded, see [SpendEvent]; "" is any
 	Task  string // "" is any
+	// Payee is the address that was paid; nil is any.
+	Payee *x402.Address
 	// From and To are UTC days, both included, by the events' Created. Zero is no bound.
 	From, To time.Time
 	Before   string // SpendPage.Next of the page before; "" for the first
 	Limit    int    // at most 500; below 1: 50
 }
 
-// Wants reports whether the query selects an event by host, task and day.
+// Wants reports whether the query selects an event by host, task and day. The payee is its payment's.
 func (q OrganizationSpendQuery) Wants(e *SpendEvent) bool {
 	day := DayOf(e.Created)
 	return (q.Host == "" || e.Host == q.Host) && (q.Task == "" || e.Task == q.Task) &&
@@ -109,7 +111,23 @@ type SpendEntry struct {
 	Network     string // our name
 	Settlement  string // "payer" or "seller"; "" for what reconciling found
 	Flags       []string
+	WalletID    string       // Wallet.ID of the wallet that paid
+	From        x402.Address // the address of the wallet
+	PayTo       x402.Address // the address that got the money
+	Asset       x402.Address // the token's contract
+	Door        Door
 }
+
+// Entry returns an event of the payment with what the payment tells.
+func (p *Payment) Entry(e SpendEvent) SpendEntry {
+	return SpendEntry{
+		SpendEvent: e, Transaction: p.Transaction, Network: p.Terms.Network, Settlement: string(p.Terms.Settlement), Flags: p.Flags(),
+		WalletID: p.WalletID, From: p.Authorization.From, PayTo: p.Terms.PayTo, Asset: p.Terms.Asset, Door: p.Door,
+	}
+}
+
+// Withdraws reports whether the event is that of a withdrawal.
+func (e SpendEntry) Withdraws() bool { return e.Door == DoorOperator }
 
 // RecordedHost converts an operator's input, a host or a URL, to the form of payments and events.
 func RecordedHost(typed string) string {

@@ -68,7 +68,7 @@ func reversed(name string, address bool) string {
 }
 
 // spending lists the reservations that count what a payment spends.
-func spending(v BeginView, row *Payment) ([]Reservation, error) {
+func spending(v counters, row *Payment) ([]Reservation, error) {
 	at := row.Created
 	list := []Reservation{budgeted(row, DailyCounter(row.KeyID, row.Currency, at))}
 	if row.Task != "" {
@@ -89,7 +89,7 @@ func spending(v BeginView, row *Payment) ([]Reservation, error) {
 }
 
 // ownSite reports whether a site counts by itself: it does already, or there is room.
-func ownSite(v BeginView, sites, c Counter) (bool, error) {
+func ownSite(v counters, sites, c Counter) (bool, error) {
 	if len(c)-len(sites) > maxSiteKey {
 		return false, nil
 	}
@@ -109,8 +109,17 @@ func budgeted(row *Payment, c Counter) Reservation {
 	return Reservation{Counter: c, Amount: row.Authorization.Value, Release: ReleaseBudget}
 }
 
-// budgets holds the budgets against what was spent and the new row.
-func (pol Policy) budgets(v BeginView, row *Payment) error {
+// budgetUse tells how much of a budget a new row uses.
+type budgetUse struct {
+	rule, of     string // of is " for task x", or "" for the key's own budget
+	most         x402.Amount
+	before, with x402.Amount // without and with the row
+	monthly      bool
+}
+
+// budgets holds the budgets against what was spent and the new row. used, unless it is nil, is told of
+// each budget that the row keeps.
+func (pol Policy) budgets(v counters, row *Payment, used func(budgetUse)) error {
 	s := spent{v: v, pol: pol, row: row}
 	check := func(rule string, most *Cap, whole bool, of string, sum func(monthly bool) (x402.Amount, error)) error {
 		if most.Max() == nil || failpoint.Off(failpoint.Limits) {
@@ -120,8 +129,12 @@ func (pol Policy) budgets(v BeginView, row *Payment) error {
 		if err != nil {
 			return err
 		}
-		if all, overflow := have.Add(row.Authorization.Value); overflow || all.Cmp(*most.Max()) > 0 {
+		all, overflow := have.Add(row.Authorization.Value)
+		if overflow || all.Cmp(*most.Max()) > 0 {
 			return overBudget(rule, row, *most.Max(), have, whole, of)
+		}
+		if used != nil {
+			used(budgetUse{rule: rule, of: of, most: *most.Max(), before: have, with: all, monthly: whole})
 		}
 		return nil
 	}

@@ -18,11 +18,14 @@ type Store interface {
 	WalletBook
 	Journal
 	SpendBook
+	DeclineBook
 	Reconciler
 	SafeBlocks
 	Stops
 	Audit
 	Archive
+	Outbox
+	Approvals
 
 	// World returns "sandbox", or the genesis hash (0x…) of the first RPC of a network that answered,
 	// or "" while neither is known (docs/design.md §4).
@@ -57,6 +60,9 @@ type Keys interface {
 	// SetPolicy replaces a key's policy, nil removing it, and raises its PolicyRevision by
 	// one: ErrKeyNotFound. Begin sees the change at once.
 	SetPolicy(ctx context.Context, keyID string, pol *Policy) (Key, error)
+	// SetPolicyAt is SetPolicy for a caller that has seen the key in a PolicyRevision:
+	// ErrPolicyChanged if the key has another one.
+	SetPolicyAt(ctx context.Context, keyID string, revision uint64, pol *Policy) (Key, error)
 	// AdoptKey sets a key's Operator, and raises its PolicyRevision if that is new: ErrKeyNotFound.
 	AdoptKey(ctx context.Context, keyID string) (Key, error)
 	// Organization finds an organization; one that does not exist has the free plan.

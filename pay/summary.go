@@ -15,10 +15,22 @@ import (
 type SpendBook interface {
 	// SpendSummary adds up what the keys spent on UTC days, at a cost of keys times days.
 	SpendSummary(ctx context.Context, keyIDs []string, from, to time.Time) (Summary, error)
+	// VisitSpendDays visits the daily sums of the keys from one UTC day to another, at a cost of keys
+	// times days. The zero from is no bound. The visitor must not call the store.
+	VisitSpendDays(ctx context.Context, keyIDs []string, from, to time.Time, visit SpendDays) error
 	// ListSpend lists the keys' events, newest first. It ignores q.KeyID. A call
 	// looks at a bounded number of rows; a page that ends early for that has a Next.
 	// ErrEventNotFound when q.Before is an event of none of the keys.
 	ListSpend(ctx context.Context, keyIDs []string, q OrganizationSpendQuery) (SpendPage, error)
+	// SumSpend adds up the events that ListSpend lists, of a bounded number of rows: the newest ones. It
+	// ignores q.Before and q.Limit.
+	SumSpend(ctx context.Context, keyIDs []string, q OrganizationSpendQuery) (Totals, error)
+	// ListPayments lists the keys' payments, newest first. A call looks at a bounded number of rows;
+	// a page that ends early for that has a Next.
+	ListPayments(ctx context.Context, keyIDs []string, f PaymentFilter) (PaymentPage, error)
+	// SumPayments adds up the payments that ListPayments lists, of a bounded number of rows: the newest
+	// ones. Amount is what they moved or can move. It ignores f.Before and f.Limit.
+	SumPayments(ctx context.Context, keyIDs []string, f PaymentFilter) (Totals, error)
 	// PaymentsOf lists the keys' payments, newest first. Of a label that most payments get
 	// (settled, confirmed) only recent ones are found.
 	PaymentsOf(ctx context.Context, keyIDs []string, label string, limit int) ([]*Payment, error)

@@ -121,7 +121,7 @@ func (p *Payer) proposeWithdrawal(ctx context.Context, r Request) (*Begin, choic
 	if declined != nil {
 		return b, c, nil
 	}
-	if err := c.name(r.Challenge, 0); err != nil {
+	if err := p.name(&c, r.Challenge, 0); err != nil {
 		return nil, choice{}, err
 	}
 	row := p.row(r, b.CallIdentity, c, p.now().UTC())

@@ -16,9 +16,9 @@ const maxGroups = 2 << 10
 // groupPrefix begins the entries of a list that name groups.
 const groupPrefix = "group:"
 
-// allowed holds the identities that may sign in: PURSER_OIDC_ALLOW. The zero value allows every identity that the
-// provider signs in.
+// allowed holds a list of people, such as PURSER_OIDC_ALLOW.
 type allowed struct {
+	all                        bool // "*": every identity that the provider signs in
 	domains, addresses, groups []string
 }
 
@@ -30,13 +30,14 @@ type standing struct {
 	Groups []string `json:"groups,omitempty"`
 }
 
-// parseAllowed reads a list such as "@example.com, alice@example.org, group:payments". Its errors name the variable.
-func parseAllowed(text string) (a allowed, err error) {
+// parseAllowed reads a list such as "@example.com, alice@example.org, group:payments". Its errors name
+// the variable.
+func parseAllowed(variable, text string) (a allowed, err error) {
 	if strings.TrimSpace(text) == "" {
 		return allowed{}, nil
 	}
 	wrong := func(entry, why string) (allowed, error) {
-		return allowed{}, fmt.Errorf("PURSER_OIDC_ALLOW: %q: %s", entry, why)
+		return allowed{}, fmt.Errorf("%s: %q: %s", variable, entry, why)
 	}
 	for _, entry := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == '\n' }) {
 		entry = strings.TrimSpace(entry)
@@ -45,6 +46,8 @@ func parseAllowed(text string) (a allowed, err error) {
 		local, domain, isAddress := strings.Cut(entry, "@")
 		switch {
 		case entry == "":
+		case entry == "*":
+			a.all = true
 		case isGroup && strings.TrimSpace(group) == "":
 			return wrong(entry, "a group has a name, as in group:payments")
 		case isGroup && slices.ContainsFunc(words[1:], func(w string) bool { return strings.HasPrefix(w, groupPrefix) || strings.Contains(w, "@") }),
@@ -67,18 +70,18 @@ func parseAllowed(text string) (a allowed, err error) {
 		}
 	}
 	if !a.set() {
-		return wrong(text, "it lists nobody; unset it to let in everybody whom the provider signs in")
+		return wrong(text, "it lists nobody; unset it, or write * for everybody whom the provider signs in")
 	}
 	return a, nil
 }
 
 // set reports whether there is a list.
-func (a allowed) set() bool { return len(a.domains)+len(a.addresses)+len(a.groups) > 0 }
+func (a allowed) set() bool { return a.all || len(a.domains)+len(a.addresses)+len(a.groups) > 0 }
 
-// allows reports whether an identity may sign in. A domain must match completely; a subdomain is
-// another domain.
-func (a allowed) allows(s standing) bool {
-	if !a.set() {
+// has reports whether the list has a person. A domain must match completely; a subdomain is another
+// domain.
+func (a allowed) has(s standing) bool {
+	if a.all {
 		return true
 	}
 	if local, domain, _ := strings.Cut(s.Email, "@"); local != "" && isDomain(domain) &&
@@ -111,30 +114,6 @@ func (c claims) with(userinfo claims) claims {
 		c.Groups = userinfo.Groups
 	}
 	return c
-}
-
-// lacks reports whether the claims leave out what the list needs, so that userinfo must be asked.
-func (a allowed) lacks(c claims) bool {
-	return len(a.domains)+len(a.addresses) > 0 && (c.Email == nil || c.Verified == nil) || len(a.groups) > 0 && c.Groups == nil
-}
-
-// standing reads the claims that a session keeps.
-func (a allowed) standing(c claims) standing {
-	s := standing{Email: c.verified()}
-	groups := c.groups()
-	// Groups on the list come first, so that maxGroups leaves out others.
-	slices.SortStableFunc(groups, func(x, y string) int {
-		rank := func(g string) int { return map[bool]int{true: 0, false: 1}[slices.Contains(a.groups, g)] }
-		return rank(x) - rank(y)
-	})
-	size := 0
-	for _, g := range groups {
-		if size += len(g); size > maxGroups {
-			break
-		}
-		s.Groups = append(s.Groups, g)
-	}
-	return s
 }
 
 // verified returns the address that the provider calls verified, in lower case. It returns "" when
@@ -190,7 +169,7 @@ func lower(text string) string {
 // makes no account. A session of the same identity in this browser ends. A session of another
 // identity stays, because a link must not sign a visitor out.
 func (g *Gate) turnAway(w http.ResponseWriter, r *http.Request, at place, p proof) error {
-	g.log.Warn("sign-in refused: the identity is not in PURSER_OIDC_ALLOW",
+	g.log.Warn("sign-in refused: the identity is in no list of people, such as PURSER_OIDC_ALLOW",
 		"address", p.claims.address(), "groups", len(p.claims.groups()))
 	v, ok, err := g.session(r, at)
 	if err == nil && ok && v.Account.Issuer == p.who.Issuer && v.Account.Subject == p.who.Subject {
@@ -205,7 +184,7 @@ func (g *Gate) endSession(w http.ResponseWriter, r *http.Request, at place, v Vi
 		redirect(w, r, Home, http.StatusForbidden)
 		return nil
 	}
-	g.log.Warn("session ended: its identity is not in PURSER_OIDC_ALLOW any more", "account", v.Account.ID)
+	g.log.Warn("session ended: its identity is in no list of people any more, such as PURSER_OIDC_ALLOW", "account", v.Account.ID)
 	return cmp.Or(g.dismiss(w, r, at), errNoAccess)
 }
 

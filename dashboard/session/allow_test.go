@@ -12,7 +12,7 @@ import (
 )
 
 func allow(list string) func(*session.Options) {
-	return func(o *session.Options) { o.Allow = list }
+	return func(o *session.Options) { o.People.Allow = list }
 }
 
 // says replaces claims in the provider's ID tokens; nil removes a claim.
@@ -232,7 +232,7 @@ func TestWhoLostTheGroup(t *testing.T) {
 		t.Errorf("somebody else's link: %d %s", a.status, a.text)
 	}
 	w.provider.Break(identity.Faults{})
-	w.pass(6 * time.Minute) // the sign-in is no longer recent
+	w.pass(16 * time.Minute) // the sign-in is no longer fresh
 	if a := ada.signIn(session.Again("/dashboard/keys")); !a.noAccess() || ada.isIn() {
 		t.Errorf("without the group: %d %s", a.status, a.text)
 	}

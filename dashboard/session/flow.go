@@ -45,10 +45,11 @@ func (g *Gate) signIn(w http.ResponseWriter, r *http.Request, at place) error {
 	switch {
 	case err != nil:
 		return err
-	case known && (!again || v.Recent(g.now())):
+	case known && (!again || v.Fresh(g.now())):
 		redirect(w, r, back, http.StatusOK)
 		return nil
-	case known && v.Role == Operator:
+	case known && v.linked():
+		keepBack(w, at, back)
 		return errOperatorAgain
 	case g.provider == nil: // the page there says how to sign in
 		redirect(w, r, Home, http.StatusOK)
@@ -128,10 +129,16 @@ func (g *Gate) finish(w http.ResponseWriter, r *http.Request, at place, d *disco
 		return notSignedIn(a, "What the identity provider said does not prove who you are.", "")
 	case err != nil:
 		return g.providerFailed(r, err)
-	case !g.allowed.allows(p.standing): // before an account is made
+	case !g.people.admits(p.standing): // before an account is made
 		return g.turnAway(w, r, at, p)
 	}
-	account, _, err := g.opts.Accounts.SignIn(r.Context(), p.who)
+	m := g.people.of(g.opts.Issuer, p.standing)
+	var account pay.Account
+	if m.all || m.shared != "" {
+		account, _, err = g.opts.Accounts.SignInShared(r.Context(), p.who, m.shared)
+	} else {
+		account, _, err = g.opts.Accounts.SignIn(r.Context(), p.who)
+	}
 	if input, ok := errors.AsType[*pay.InputError](err); ok {
 		g.log.Warn("sign-in refused", "error", input)
 		return notSignedIn(a, "What the identity provider said of you cannot be kept.", input.Field)
@@ -153,7 +160,12 @@ func (g *Gate) finish(w http.ResponseWriter, r *http.Request, at place, d *disco
 			Action: "Back to the dashboard", ActionURL: Home,
 		}}
 	}
-	if err := g.admit(w, r, at, Visitor{Account: account, AuthTime: p.authTime, standing: p.standing}); err != nil {
+	v := Visitor{Account: account, AuthTime: p.authTime, standing: p.standing}
+	v.as(m)
+	if v.Epoch, err = g.opts.Accounts.OperatorEpoch(r.Context()); err != nil {
+		return err
+	}
+	if err := g.admit(w, r, at, v); err != nil {
 		return err
 	}
 	http.Redirect(w, r, a.Return, http.StatusSeeOther)
@@ -167,7 +179,7 @@ func (g *Gate) signOut(w http.ResponseWriter, r *http.Request, at place) error {
 	v, known, err := g.session(r, at)
 	if err == nil && known && r.URL.Path == SignOutEverywhere {
 		where = "everywhere"
-		if v.Role == Operator {
+		if v.linked() {
 			g.opts.Links.Clear()
 			err = g.opts.Accounts.EndOperatorSessions(pay.WithActor(r.Context(), v.Actor()))
 		} else if _, err = g.opts.Accounts.EndSessions(r.Context(), v.Account.ID); errors.Is(err, pay.ErrAccountNotFound) {

@@ -25,16 +25,20 @@ import (
 
 // Accounts keeps accounts and sessions for a Gate; internal/books implements it.
 type Accounts interface {
-	// SignIn finds or makes the account of an identity. first is true for a new one.
+	// SignIn finds or makes the account of an identity, with an organization of its own. first is true
+	// for a new one.
 	SignIn(ctx context.Context, who pay.Identity) (a pay.Account, first bool, err error)
+	// SignInShared does the same for a person without an organization of their own. It makes the
+	// organization that the person shares, if it is not "" and not there yet.
+	SignInShared(ctx context.Context, who pay.Identity, organizationID string) (a pay.Account, first bool, err error)
 	// Account finds an account. Without one it fails with pay.ErrAccountNotFound.
 	Account(ctx context.Context, id string) (pay.Account, error)
 	// EndSessions ends all sessions of an account.
 	EndSessions(ctx context.Context, accountID string) (pay.Account, error)
 
-	// EndOperatorSessions ends all sessions of operators, and OperatorSessionsEnded says when it did.
+	// EndOperatorSessions begins another epoch of operators. Sessions of earlier ones are over.
 	EndOperatorSessions(ctx context.Context) error
-	OperatorSessionsEnded(ctx context.Context) (time.Time, error)
+	OperatorEpoch(ctx context.Context) (string, error)
 
 	PutSession(ctx context.Context, s pay.Session) error
 	Session(ctx context.Context, id string) (pay.Session, error)
@@ -53,9 +57,8 @@ type Options struct {
 	ClientID string
 	// ClientSecret is purser's secret at the provider. Empty for a public client.
 	ClientSecret string
-	// Allow lists the domains, addresses and groups that may sign in, as in "@example.com,
-	// alice@example.org, group:payments". Empty: every identity of the provider.
-	Allow string
+	// People says who of the provider's identities may sign in, and as what.
+	People PeopleOptions
 
 	// Links sign in as the operator. Default: there are none.
 	Links *Links
@@ -90,7 +93,7 @@ type Gate struct {
 	log       *slog.Logger
 	now       pay.Clock
 	public    place
-	allowed   allowed
+	people    people
 	crossSite *http.CrossOriginProtection
 	manager   *scs.SessionManager
 	provider  *provider // nil without a configured provider
@@ -122,7 +125,7 @@ func New(o Options) (*Gate, error) {
 	if g.public, err = parsePublic(o.PublicURL); err != nil {
 		return nil, err
 	}
-	if g.allowed, err = parseAllowed(o.Allow); err != nil {
+	if g.people, err = parsePeople(o.People); err != nil {
 		return nil, err
 	}
 	if g.public.origin != "" {
@@ -141,7 +144,7 @@ func New(o Options) (*Gate, error) {
 // Check checks issuer, client, list and public URL as New does, and needs nothing else.
 func Check(o Options) error {
 	switch {
-	case o.Issuer == "" && o.ClientID+o.ClientSecret+o.Allow != "":
+	case o.Issuer == "" && (o.ClientID+o.ClientSecret != "" || o.People != PeopleOptions{}):
 		return errors.New("PURSER_OIDC_ISSUER is missing: the identity provider's URL")
 	case o.Issuer == "":
 		return nil
@@ -151,7 +154,7 @@ func Check(o Options) error {
 	if err := checkIssuer(o.Issuer); err != nil {
 		return err
 	}
-	if _, err := parseAllowed(o.Allow); err != nil {
+	if _, err := parsePeople(o.People); err != nil {
 		return err
 	}
 	if u, err := url.Parse(o.PublicURL); err == nil && strings.Trim(u.Path, "/")+u.RawQuery+u.Fragment != "" {
@@ -323,6 +326,9 @@ func (g *Gate) recovered(w http.ResponseWriter, r *http.Request) {
 func (g *Gate) explain(w http.ResponseWriter, r *http.Request, at place, known bool) error {
 	switch {
 	case r.URL.Path != Home || fromScript(r):
+		if known && r.Method == http.MethodGet && !fromScript(r) {
+			keepBack(w, at, r.URL.RequestURI())
+		}
 		redirect(w, r, Home, http.StatusUnauthorized)
 		return nil
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
@@ -346,8 +352,13 @@ var variables = []Variable{
 	},
 	{
 		Name:    "PURSER_OIDC_ALLOW",
-		Meaning: "Who may sign in: domains, addresses and groups. Without it, everybody whom the provider signs in.",
+		Meaning: "Who may sign in, with an organization of their own: domains, addresses and groups. Without any list, everybody whom the provider signs in.",
 		Example: "@example.com, alice@example.org, group:payments", Optional: true,
+	},
+	{
+		Name:    "PURSER_OIDC_OPERATORS",
+		Meaning: "Who sees and changes everything, as with a link. PURSER_OIDC_APPROVERS see everything and approve payments; PURSER_OIDC_VIEWERS see everything.",
+		Example: "alice@example.org, group:platform", Optional: true,
 	},
 	{
 		Name:    "PURSER_PUBLIC_URL",

@@ -60,7 +60,7 @@ func TestSessionsEnd(t *testing.T) {
 	// Signing in again replaces the session. A planted token never becomes a session.
 	b = w.local()
 	token = b.mustSignIn()
-	w.pass(6 * time.Minute)
+	w.pass(16 * time.Minute)
 	again := b.get(w.press(b.toProvider("/dashboard/sign-in?again=1"), "yes"))
 	if again.status != http.StatusSeeOther || b.token() == token || old(token).isIn() {
 		t.Error("the session before is still good")
@@ -98,7 +98,7 @@ func TestStoredSession(t *testing.T) {
 		t.Errorf("token %s", token)
 	}
 	want := regexp.MustCompile(`^{"deadline":"` + kept.Expires.UTC().Format(time.RFC3339Nano) +
-		`","account":"[-\da-f]{36}","generation":0,"auth_time":"[-\dT:]+Z","secure":false,"standing":{"email":"ada@example\.com"}}$`)
+		`","account":"[-\da-f]{36}","generation":0,"auth_time":"[-\dT:]+Z","secure":false,"standing":{"email":"ada@example\.com"},"organization":"org_[-\da-f]{36}"}$`)
 	if !want.Match(kept.Data) {
 		t.Errorf("stored %s, not %s", kept.Data, want)
 	}
@@ -311,16 +311,16 @@ func TestAgain(t *testing.T) {
 	w := newWorld(t)
 	b := w.local()
 	token := b.mustSignIn()
-	recent := func() bool { return strings.HasSuffix(b.get("/dashboard/").text, "recent=true") }
-	if !recent() {
+	fresh := func() bool { return strings.HasSuffix(b.get("/dashboard/").text, "fresh=true") }
+	if !fresh() {
 		t.Error("just signed in")
 	}
 	if a := b.get("/dashboard/sign-in?again=1&return=/dashboard/keys"); a.location() != "/dashboard/keys" {
 		t.Errorf("asked again at once: %d %s", a.status, a.location())
 	}
-	w.pass(6 * time.Minute)
-	if recent() {
-		t.Error("six minutes later")
+	w.pass(16 * time.Minute)
+	if fresh() {
+		t.Error("sixteen minutes later")
 	}
 	again := session.Again("/dashboard/keys")
 	to := b.toProvider(again)
@@ -328,18 +328,18 @@ func TestAgain(t *testing.T) {
 		t.Errorf("%v", q)
 	}
 	for name, change := range map[string]func(map[string]any){
-		"asked before":   func(c map[string]any) { c["auth_time"] = w.now().Add(-5 * time.Minute).Unix() },
+		"asked before":   func(c map[string]any) { c["auth_time"] = w.now().Add(-15 * time.Minute).Unix() },
 		"does not say":   func(c map[string]any) { delete(c, "auth_time") },
 		"says something": func(c map[string]any) { c["auth_time"] = -1 },
 	} {
 		w.provider.Break(identity.Faults{Claims: change})
 		a := b.get(w.press(b.toProvider(again), "yes"))
-		if a.status != http.StatusForbidden || recent() || b.token() != token || !b.isIn() {
+		if a.status != http.StatusForbidden || fresh() || b.token() != token || !b.isIn() {
 			t.Errorf("%s: %d %s", name, a.status, a.text)
 		}
 	}
 	w.provider.Break(identity.Faults{})
-	if a := b.get(w.press(b.toProvider(again), "yes")); a.location() != "/dashboard/keys" || !recent() || b.token() == token {
+	if a := b.get(w.press(b.toProvider(again), "yes")); a.location() != "/dashboard/keys" || !fresh() || b.token() == token {
 		t.Errorf("%d %s", a.status, a.location())
 	}
 	// A visitor without a session signs in as usual.

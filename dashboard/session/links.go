@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -110,7 +111,12 @@ func (g *Gate) link(w http.ResponseWriter, r *http.Request, at place) error {
 	if err := r.ParseForm(); err != nil {
 		return errLink
 	}
-	now := g.now() // before the link is taken: ending all sessions ends this one, too
+	// Read the epoch before the link is taken: ending all sessions ends this one, too.
+	epoch, err := g.opts.Accounts.OperatorEpoch(r.Context())
+	if err != nil {
+		return err
+	}
+	now := g.now()
 	secret := strings.TrimSpace(r.PostForm.Get("link"))
 	used, ok := g.opts.Links.take(secret[strings.LastIndex(secret, "#")+1:]) // all of the link may be typed
 	if !ok {
@@ -120,13 +126,43 @@ func (g *Gate) link(w http.ResponseWriter, r *http.Request, at place) error {
 		g.log.Warn("a link of 'purser dashboard' does not work", "peer", g.opts.Peer(r).String())
 		return errLink
 	}
-	if err := g.admit(w, r, at, Visitor{Role: Operator, Name: used.by, AuthTime: now}); err != nil {
+	if err := g.admit(w, r, at, Visitor{Role: Operator, All: true, Name: used.by, AuthTime: now, Epoch: epoch}); err != nil {
 		g.opts.Links.giveBack(used) // there is no session yet
 		return err
 	}
 	g.log.Info("signed in with a link of 'purser dashboard'", "by", Visitor{Role: Operator, Name: used.by}.Actor().String())
-	http.Redirect(w, r, Home, http.StatusSeeOther)
+	http.Redirect(w, r, g.takeBack(w, r, at), http.StatusSeeOther)
 	return nil
+}
+
+const (
+	// backCookie keeps the page that a visitor without a link asked for. The link is opened in the same
+	// browser, and leads there.
+	backCookie = "purser-back"
+	// backTime is the time to ask for a link, and to open it.
+	backTime = 2 * LinkTime
+)
+
+// keepBack remembers a page of the dashboard until a link is opened.
+func keepBack(w http.ResponseWriter, at place, back string) {
+	if back = Back(back); back != Home {
+		setCookie(w, at, at.cookie(backCookie), url.PathEscape(back), backTime)
+	}
+}
+
+// takeBack returns the page to show after a link was opened, and forgets it. Other programs can set
+// cookies for the host: the cookie names a page of the dashboard, or counts for nothing.
+func (g *Gate) takeBack(w http.ResponseWriter, r *http.Request, at place) string {
+	c, err := r.Cookie(at.cookie(backCookie))
+	if err != nil {
+		return Home
+	}
+	setCookie(w, at, c.Name, "", 0)
+	back, err := url.PathUnescape(c.Value)
+	if err != nil {
+		return Home
+	}
+	return Back(back)
 }
 
 // errLink answers a link that was used, is late or was never made. The answers do not differ.
@@ -140,7 +176,7 @@ var errLink = &refusal{status: http.StatusGone, Notice: Notice{
 // errOperatorAgain answers an operator whose sign-in is not recent enough for a page.
 var errOperatorAgain = &refusal{status: http.StatusForbidden, Notice: Notice{
 	Title: "Sign in again",
-	Text: "This needs a sign-in of the last five minutes. Run “purser dashboard” on the machine that purser runs on, and open the " +
-		"link that it prints.",
-	Action: "Back to the dashboard", ActionURL: Home,
+	Text: "This needs a sign-in of the last fifteen minutes. Run “purser dashboard” on the machine that purser runs on, and open the " +
+		"link that it prints in this browser. It leads back to the page that you came from.",
+	Action: "Type the link", ActionURL: Link,
 }}

@@ -191,9 +191,24 @@ func TestOperatorsSignOut(t *testing.T) {
 		return b
 	}
 	first, second := in(), in()
-	w.pass(6 * time.Minute)
-	if a := first.get(session.Again("/dashboard/keys")); a.status != http.StatusForbidden || !strings.Contains(a.text, "purser dashboard") {
+	w.pass(16 * time.Minute)
+	if a := first.get(session.Again("/dashboard/keys?key=1&label=a")); a.status != http.StatusForbidden || !strings.Contains(a.text, "purser dashboard") {
 		t.Errorf("again: %d %s", a.status, a.text)
+	}
+	// The next link leads to the page, once.
+	for _, want := range []string{"/dashboard/keys?key=1&label=a", "/dashboard/"} {
+		path, _ := links.Make("")
+		if a := first.pressLink(path); a.location() != want {
+			t.Errorf("leads to %q, not %q", a.location(), want)
+		}
+	}
+	// Other programs on this machine can set cookies.
+	for _, bad := range []string{"https://evil.test/", "//evil.test/dashboard/", "%2F%2Fevil.test", "%", "/dashboard/sign-out"} {
+		path, _ := links.Make("")
+		first.cookies["purser-back"] = bad
+		if a := first.pressLink(path); a.location() != "/dashboard/" || first.cookies["purser-back"] != "" {
+			t.Errorf("%s: leads to %q", bad, a.location())
+		}
 	}
 	if a := first.ask(http.MethodPost, session.SignOut, nil); a.location() != "/dashboard/sign-in?out=here" || first.operates() || !second.operates() {
 		t.Errorf("here: %d %s", a.status, a.location())
@@ -219,7 +234,7 @@ func TestLinksBesideAProvider(t *testing.T) {
 	w := newWorld(t)
 	links := session.NewLinks(w.now)
 	b := w.local()
-	_, b.handler = w.newGate(func(o *session.Options) { o.Links, o.Allow = links, "@example.net" })
+	_, b.handler = w.newGate(func(o *session.Options) { o.Links, o.People.Allow = links, "@example.net" })
 	path, _ := links.Make("")
 	if a := b.pressLink(path); a.status != http.StatusSeeOther || !b.operates() {
 		t.Fatalf("%d %s", a.status, a.text)

@@ -208,7 +208,7 @@ func (g *Gate) config(d *discovered, at place) *oauth2.Config {
 		endpoint.AuthStyle = oauth2.AuthStyleInParams
 	}
 	scopes := []string{oidc.ScopeOpenID}
-	if len(g.allowed.groups) > 0 && slices.Contains(d.metadata.Scopes, "groups") {
+	if g.people.lacks(claims{Email: "", Verified: false}) && slices.Contains(d.metadata.Scopes, "groups") {
 		scopes = append(scopes, "groups")
 	}
 	for _, s := range []string{oidc.ScopeProfile, oidc.ScopeEmail} {

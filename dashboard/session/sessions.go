@@ -29,8 +29,8 @@ const (
 
 // record holds the contents of a session, as the store keeps them.
 type record struct {
-	Deadline   time.Time `json:"deadline"` // set by codec
-	Role       Role      `json:"role,omitempty"`
+	Deadline   time.Time `json:"deadline"`       // set by codec
+	Role       Role      `json:"role,omitempty"` // Operator: a link began it
 	Name       string    `json:"name,omitempty"` // of an operator
 	Account    string    `json:"account"`
 	Generation uint64    `json:"generation"` // of the account, when the session was made
@@ -38,8 +38,13 @@ type record struct {
 	// Secure reports that the session was made over https. A session is not valid on the other
 	// scheme.
 	Secure bool `json:"secure"`
-	// Standing is judged at every request, so that a change of PURSER_OIDC_ALLOW takes effect.
+	// Standing is judged at every request, so that a change of the lists of people takes effect.
 	Standing standing `json:"standing,omitzero"`
+	// Organization is the visitor's, "" for one who sees all. A session is over when the visitor belongs
+	// to another one.
+	Organization string `json:"organization,omitempty"`
+	// Epoch is the epoch of operators in which the session began.
+	Epoch string `json:"epoch,omitempty"`
 }
 
 // recordKey is the key of the record among a session's values.
@@ -133,9 +138,9 @@ func (g *Gate) visitor(r *http.Request, at place) (v Visitor, ok bool, err error
 	return Visitor{}, false, nil
 }
 
-// admits reports whether the list allows the visitor. No provider vouches for operators, and the list
-// does not name them.
-func (g *Gate) admits(v Visitor) bool { return v.Role == Operator || g.allowed.allows(v.standing) }
+// admits reports whether the lists of people allow the visitor. No provider vouches for those who came
+// with a link.
+func (g *Gate) admits(v Visitor) bool { return v.linked() || g.people.admits(v.standing) }
 
 // session returns the visitor of the request's session, even if the list no longer allows the
 // visitor.
@@ -152,26 +157,46 @@ func (g *Gate) session(r *http.Request, at place) (v Visitor, ok bool, err error
 	if !ok || rec.Secure != at.secure || !g.now().Before(rec.Deadline) {
 		return Visitor{}, false, nil
 	}
-	v = Visitor{Role: rec.Role, Name: rec.Name, AuthTime: rec.AuthTime, Session: idOf(token), standing: rec.Standing}
-	switch rec.Role {
-	case Member:
-	case Operator:
-		ended, err := g.opts.Accounts.OperatorSessionsEnded(r.Context())
-		return v, err == nil && rec.AuthTime.After(ended), err
-	default: // a later version's
-		return Visitor{}, false, nil
+	v = Visitor{
+		Role: rec.Role, Name: rec.Name, AuthTime: rec.AuthTime, Session: idOf(token), Expires: rec.Deadline, standing: rec.Standing, Epoch: rec.Epoch,
 	}
-	a, err := g.opts.Accounts.Account(r.Context(), rec.Account)
 	switch {
-	case errors.Is(err, pay.ErrAccountNotFound):
-		return Visitor{}, false, nil
-	case err != nil:
-		return Visitor{}, false, fmt.Errorf("reading an account: %w", err)
-	case a.Generation != rec.Generation:
+	case rec.Role == "" && g.provider != nil:
+		a, err := g.opts.Accounts.Account(r.Context(), rec.Account)
+		switch {
+		case errors.Is(err, pay.ErrAccountNotFound):
+			return Visitor{}, false, nil
+		case err != nil:
+			return Visitor{}, false, fmt.Errorf("reading an account: %w", err)
+		case a.Generation != rec.Generation:
+			return Visitor{}, false, nil
+		}
+		v.Account = a
+		// The lists may have changed. What they allow now counts, but no session goes from one organization
+		// to another: sign-in makes what is not there yet.
+		v.as(g.people.of(a.Issuer, rec.Standing))
+		if has := v.Account.OrganizationID; (has != rec.Organization || has == "" && !v.All) && g.admits(v) {
+			return Visitor{}, false, nil
+		}
+	case v.linked() && rec.Account == "":
+		v.All = true
+	default: // a later version's, or no provider vouches for it any more
 		return Visitor{}, false, nil
 	}
-	v.Account = a
+	if ok, err := g.opts.current(r.Context(), v); !ok {
+		return Visitor{}, false, err
+	}
 	return v, true, nil
+}
+
+// current reports whether the session of an operator, or of another visitor who sees all, is of the
+// present epoch. Other sessions have no epoch.
+func (o Options) current(ctx context.Context, v Visitor) (bool, error) {
+	if !v.All {
+		return true, nil
+	}
+	epoch, err := o.Accounts.OperatorEpoch(ctx)
+	return err == nil && epoch == v.Epoch, err
 }
 
 // admit ends the browser's session, and makes a new one with a fresh token.
@@ -180,10 +205,14 @@ func (g *Gate) admit(w http.ResponseWriter, r *http.Request, at place, v Visitor
 		return err
 	}
 	ctx, _ := g.manager.Load(r.Context(), "") // without a token, it reads nothing and cannot fail
-	g.manager.Put(ctx, recordKey, record{
-		Role: v.Role, Name: v.Name, Account: v.Account.ID, Generation: v.Account.Generation, AuthTime: v.AuthTime.UTC(), Secure: at.secure,
-		Standing: v.standing,
-	})
+	rec := record{
+		Name: v.Name, Account: v.Account.ID, Generation: v.Account.Generation, AuthTime: v.AuthTime.UTC(), Secure: at.secure,
+		Standing: v.standing, Organization: v.Account.OrganizationID, Epoch: v.Epoch,
+	}
+	if v.linked() {
+		rec.Role = Operator
+	}
+	g.manager.Put(ctx, recordKey, rec)
 	g.manager.SetDeadline(ctx, g.now().Add(Lifetime).UTC())
 	token, _, err := g.manager.Commit(ctx)
 	if err != nil {

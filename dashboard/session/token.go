@@ -44,7 +44,7 @@ type claims struct {
 	Email     any `json:"email"`
 	Verified  any `json:"email_verified"`
 
-	// PURSER_OIDC_ALLOW judges Groups, Email and Verified.
+	// The lists of people judge Groups, Email and Verified.
 	Groups any `json:"groups"`
 }
 
@@ -77,7 +77,7 @@ func (g *Gate) redeem(ctx context.Context, d *discovered, at place, a attempt, c
 		return proof{}, err
 	}
 	nameless := p.who.Name == "" && p.who.Email == ""
-	decides := g.allowed.lacks(p.claims) && !g.allowed.allows(p.standing)
+	decides := g.people.lacks(p.claims) && !g.people.settled(p.standing)
 	if !nameless && !decides || d.metadata.UserInfo == "" {
 		return p, nil
 	}
@@ -90,7 +90,7 @@ func (g *Gate) redeem(ctx context.Context, d *discovered, at place, a attempt, c
 	}
 	if decides {
 		p.claims = p.claims.with(said)
-		p.standing = g.allowed.standing(p.claims)
+		p.standing = g.people.standing(p.claims)
 	}
 	return p, nil
 }
@@ -139,7 +139,7 @@ func (g *Gate) check(id *oidc.IDToken, a attempt, accessToken string) (proof, er
 	}
 	p := proof{
 		who:    pay.Identity{Issuer: g.opts.Issuer, Subject: id.Subject, Name: c.name(), Email: c.email()},
-		claims: c, standing: g.allowed.standing(c),
+		claims: c, standing: g.people.standing(c),
 	}
 	if c.AuthTime != nil {
 		p.authTime = when(*c.AuthTime)

@@ -8,24 +8,17 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// recentFor is the time after a sign-in in which a visitor may see secrets.
-const recentFor = 5 * time.Minute
-
-// Role says what a visitor may see and change.
-type Role string
-
-const (
-	// Member is the role of an account: it has its organization.
-	Member Role = ""
-	// Operator is the role of a session that a link of `purser dashboard` began. It has all
-	// organizations and the operator's own keys.
-	Operator Role = "operator"
-)
+// freshTime is the time after a sign-in in which a visitor may raise limits, approve, move money and
+// see secrets.
+const freshTime = 15 * time.Minute
 
 // Visitor is a person with a session.
 type Visitor struct {
 	Role Role
-	// Account is the visitor's. An operator has none.
+	// All reports that the visitor sees all organizations and the operator's own keys. Other visitors
+	// see the organization of their account.
+	All bool
+	// Account is the visitor's. A session that a link began has none.
 	Account pay.Account
 	// Name is the name of the operator who asked for the link, "" if it is not known.
 	Name string
@@ -37,16 +30,34 @@ type Visitor struct {
 	// account has another session.
 	Session string
 
+	// Expires is the end of the session.
+	Expires time.Time
+	// Epoch is the epoch of operators in which the session began.
+	Epoch string
+	// Shares is the domain or the group whose people share the visitor's organization.
+	Shares string
+
 	standing standing
 }
 
-// Recent reports whether the visitor signed in at the provider, or with a link, in the last five
-// minutes. A page that needs it redirects other visitors to [Again]. Times in the future count as not
-// recent: the clock may have been put back.
-func (v Visitor) Recent(now time.Time) bool {
-	ago := now.Sub(v.AuthTime)
-	return !v.AuthTime.IsZero() && ago < recentFor && ago > -skew
+// as gives the visitor what the lists of people say.
+func (v *Visitor) as(m membership) {
+	v.Role, v.All, v.Shares = m.role, m.all, m.name
+	if m.all || m.shared != "" {
+		v.Account.OrganizationID = m.shared
+	}
 }
+
+// Fresh reports whether the visitor signed in at the provider, or with a link, in the last fifteen
+// minutes. A page that needs it redirects other visitors to [Again]. Times in the future do not count:
+// the clock may have been put back.
+func (v Visitor) Fresh(now time.Time) bool {
+	ago := now.Sub(v.AuthTime)
+	return !v.AuthTime.IsZero() && ago < freshTime && ago > -skew
+}
+
+// linked reports whether a link of `purser dashboard` began the session.
+func (v Visitor) linked() bool { return v.Role == Operator && v.Account.ID == "" }
 
 // Actor returns the visitor's name in the audit and the log. An operator's says that the change came
 // from the dashboard and from no command.
@@ -55,7 +66,8 @@ func (v Visitor) Actor() pay.Actor {
 		return pay.Actor{Kind: pay.ActorAccount, ID: v.Account.ID}
 	}
 	const where = "on the dashboard"
-	return pay.Actor{Kind: pay.ActorOperator, ID: cmp.Or(pay.Operator(v.Name+" "+where).ID, where)}
+	name := cmp.Or(v.Name, v.standing.Email, v.Account.ID)
+	return pay.Actor{Kind: pay.ActorOperator, ID: cmp.Or(pay.Operator(name+" "+where).ID, where)}
 }
 
 type visitorKey struct{}

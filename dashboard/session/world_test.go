@@ -136,11 +136,15 @@ func (w *world) page(rw http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(rw, "nobody at "+r.URL.Path)
 		return
 	}
-	if v.Role == session.Operator {
+	if v.Role == session.Operator && v.Account.ID == "" {
 		fmt.Fprintf(rw, "operator at %s", r.URL.Path)
 		return
 	}
-	fmt.Fprintf(rw, "%s of %s at %s recent=%v", v.Account.Subject, v.Account.OrganizationID, r.URL.Path, v.Recent(w.now()))
+	if v.All {
+		fmt.Fprintf(rw, "%s %s of all at %s as %s", v.Role, v.Account.Subject, r.URL.Path, v.Actor())
+		return
+	}
+	fmt.Fprintf(rw, "%s of %s at %s as %s fresh=%v", v.Account.Subject, v.Account.OrganizationID, r.URL.Path, v.Role, v.Fresh(w.now()))
 }
 
 func public(o *session.Options) { o.PublicURL = publicURL }

@@ -47,7 +47,7 @@ type Approved struct {
 }
 
 // approval reads an order.
-func (p *Purser) approval(r *http.Request, want NewApproval) (o pay.Approval, n x402.Network, err error) {
+func (p *Purser) approval(r *http.Request, want NewApproval) (o pay.AllowanceOrder, n x402.Network, err error) {
 	if o.Wallet, err = p.findWallet(r.Context(), r.PathValue("id")); err != nil {
 		return o, n, err
 	}
@@ -70,7 +70,7 @@ func (p *Purser) planApproval(r *http.Request, want NewApproval) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	plan, err := p.Payer.PlanApproval(r.Context(), o)
+	plan, err := p.Payer.PlanAllowance(r.Context(), o)
 	if err != nil {
 		return nil, err
 	}

@@ -34,9 +34,7 @@ func archived(p pay.ClosedPayment, now time.Time) ArchivedPayment {
 	}
 	a.RequestURL, _, _ = strings.Cut(s.RequestURL, "?") // the query may hold a seller's key
 	for _, e := range p.Events {
-		a.Spend = append(a.Spend, shownSpent(pay.SpendEntry{
-			SpendEvent: e, Transaction: s.Transaction, Network: s.Network, Settlement: string(s.Settlement), Flags: s.Flags,
-		}))
+		a.Spend = append(a.Spend, shownSpent(p.Entry(e)))
 	}
 	return a
 }

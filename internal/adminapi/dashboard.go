@@ -3,6 +3,7 @@ package adminapi
 import (
 	"net/http"
 	"net/netip"
+	"strconv"
 	"time"
 )
 
@@ -45,8 +46,8 @@ func (p *Purser) signOutDashboard(r *http.Request) (any, error) {
 }
 
 // LocalURL returns a URL for programs on this machine, on loopback if one of the addresses is. It is
-// empty if there is none.
-func LocalURL(listeners []netip.AddrPort) string {
+// empty if there is none. Over TLS, loopback is named localhost: certificates have names.
+func LocalURL(listeners []netip.AddrPort, tls bool) string {
 	var found netip.AddrPort
 	for _, l := range listeners {
 		switch {
@@ -61,6 +62,12 @@ func LocalURL(listeners []netip.AddrPort) string {
 	}
 	if !found.IsValid() {
 		return ""
+	}
+	switch {
+	case tls && found.Addr().IsLoopback():
+		return "https://localhost:" + strconv.Itoa(int(found.Port()))
+	case tls:
+		return "https://" + found.String()
 	}
 	return "http://" + found.String()
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/purserpay/purser/internal/books"
 	"github.com/purserpay/purser/internal/feed"
 	"github.com/purserpay/purser/internal/handover"
+	"github.com/purserpay/purser/internal/notices"
 	"github.com/purserpay/purser/internal/operatorkeys"
 	"github.com/purserpay/purser/internal/strictjson"
 	"github.com/purserpay/purser/pay"
@@ -61,6 +62,8 @@ type Purser struct {
 	Registration   func() *RegistrationStatus
 	Declined       func(now time.Time) map[string]int              // 402s of the last hour that were not paid, by reason; nil: not counted
 	Quotas         func(ctx context.Context) (*QuotaStatus, error) // nil if there are none
+	Notices        *notices.Sender                                 // never nil
+	Outbox         pay.Outbox                                      // the store's
 	Feed           *feed.Feed                                      // of what happens
 	// Copy copies the database while it is in use, as a backup if there is a mark.
 	ConfiguredKeys func() []ConfiguredKey
@@ -127,6 +130,10 @@ func (h *Handler) Routes() []Route {
 		"/purser/keys/{id}/resume":        {http.MethodPost: h.ask((*Purser).resumeKey)},
 		"/purser/keys/{id}/revoke":        {http.MethodPost: h.ask((*Purser).revokeKey)},
 		"/purser/keys/{id}/reissue":       {http.MethodPost: h.ask((*Purser).reissueKey)},
+		"/purser/webhooks":                {http.MethodGet: h.ask((*Purser).webhooks)},
+		"/purser/webhooks/test":           {http.MethodPost: tell(h, (*Purser).testWebhooks)},
+		"/purser/webhooks/{name}/replay":  {http.MethodPost: tell(h, (*Purser).replayWebhook)},
+		"/purser/notices":                 {http.MethodGet: h.ask((*Purser).listNotices)},
 		"/purser/pause":                   {http.MethodPost: tell(h, (*Purser).pauseAll)},
 		"/purser/resume":                  {http.MethodPost: h.ask((*Purser).resumeAll)},
 		"/purser/archive":                 {http.MethodGet: h.archive},
@@ -141,6 +148,8 @@ func (h *Handler) Routes() []Route {
 		"/purser/wallets/{id}/unshare":    {http.MethodPost: tell(h, (*Purser).unshareWallet)},
 		"/purser/tail":                    {http.MethodGet: h.tail},
 		"/purser/spend":                   {http.MethodGet: h.ask((*Purser).spend)},
+		"/purser/bookings":                {http.MethodGet: h.bookings},
+		"/purser/statement":               {http.MethodGet: h.ask((*Purser).statement)},
 		"/purser/organizations":           {http.MethodGet: h.ask((*Purser).organizations), http.MethodPost: tell(h, (*Purser).prepare)},
 		"/purser/organizations/{id}/plan": {http.MethodPut: tell(h, (*Purser).setPlan)},
 		"/purser/organizations/{id}/keys": {http.MethodPost: tell(h, (*Purser).linkKey)},

@@ -55,8 +55,8 @@ func TestPayments(t *testing.T) {
 	}
 	// What the days leave out does not count.
 	for line, want := range map[string][2]string{
-		"--state open --limit 2": {ids[2], ids[1]}, "--since 2d --limit 1": {ids[3], ids[3]},
-		"--until 30d --limit 1": {ids[1], ids[1]},
+		"--state open --limit 2": {ids[2], ids[0]}, "--since 2d --limit 1": {ids[3], ids[3]},
+		"--until 30d --limit 1": {ids[1], ""},
 	} {
 		if page := ran[adminapi.Payments](w, "payments "+line); len(page.Payments) == 0 || page.Payments[0].ID != want[0] ||
 			page.Next != want[1] {
@@ -71,7 +71,7 @@ func TestPayments(t *testing.T) {
 		}
 		seen, next = append(seen, page.Payments[0].ID), page.Next
 	}
-	if strings.Join(seen, " ") != ids[2]+" "+ids[1]+" "+ids[0] {
+	if strings.Join(seen, " ") != ids[2]+" "+ids[0]+" "+ids[1] {
 		t.Errorf("%s", seen)
 	}
 	w.run("__complete payments resolve ''", ids[1]+" open, 0.01 USDC, api.example.com")

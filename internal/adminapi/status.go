@@ -24,6 +24,7 @@ type Status struct {
 	Registration *RegistrationStatus `json:"registration,omitempty"`       // nil until the store is open
 	Paused       *Pause              `json:"paused,omitempty"`             // while everything is paused
 	Declined     map[string]int      `json:"declined_last_hour,omitempty"` // 402s that were not paid, by reason
+	Notices      []string            `json:"failing_notices,omitempty"`    // destinations that do not take notices, with their answers
 	Replaced     []ReplacedKey       `json:"replaced_keys,omitempty"`      // earlier keys of PURSER_KEY that still pay
 }
 
@@ -79,6 +80,9 @@ func (h *Handler) status(w http.ResponseWriter, r *http.Request) error {
 	}
 	if p.Declined != nil {
 		s.Declined = p.Declined(time.Now())
+	}
+	if p.Notices != nil {
+		s.Notices = p.failingNotices(r.Context())
 	}
 	for _, k := range replaced {
 		s.Replaced = append(s.Replaced, ReplacedKey{k.ID, k.Label, operatorkeys.RevokeCommand(k.ID)})

@@ -26,6 +26,17 @@ const firstKeyLabel = "First key"
 // SignIn finds the account of an identity, or makes it with an organization on the free plan and
 // one key: first. *InputError, ErrUnavailable.
 func (b *Books) SignIn(ctx context.Context, who pay.Identity) (a pay.Account, first bool, err error) {
+	return b.enroll(ctx, who, "", true)
+}
+
+// SignInShared finds the account of an identity, or makes it without an organization of its own. If
+// orgID is not "" and there is no such organization, SignInShared makes it, on the free plan and with
+// one key. An account that has an organization keeps it. *InputError, ErrUnavailable.
+func (b *Books) SignInShared(ctx context.Context, who pay.Identity, orgID string) (a pay.Account, first bool, err error) {
+	return b.enroll(ctx, who, orgID, false)
+}
+
+func (b *Books) enroll(ctx context.Context, who pay.Identity, shared string, own bool) (a pay.Account, first bool, err error) {
 	if who.Issuer == "" || len(who.Issuer) > maxIssuer || !utf8.ValidString(who.Issuer) {
 		return pay.Account{}, false, &pay.InputError{Field: "iss", Reason: "1 to 2048 bytes of UTF-8"}
 	}
@@ -42,11 +53,15 @@ func (b *Books) SignIn(ctx context.Context, who pay.Identity) (a pay.Account, fi
 		ids[i] = id.String()
 	}
 	now := b.now().UTC()
-	org := "org_" + ids[1]
+	org, keys := "", shared
+	if own {
+		org = "org_" + ids[1]
+		keys = org
+	}
 	a, first, err = b.store.Enroll(pay.WithActorIfNone(ctx, pay.Actor{Kind: pay.ActorAccount, ID: ids[0]}), pay.Enrollment{
 		Account: pay.Account{ID: ids[0], Identity: who, OrganizationID: org, Created: now, SignedIn: now},
 		Key: pay.NewKey{
-			Key:    pay.Key{ID: ids[2], Label: firstKeyLabel, OrganizationID: org, Created: now},
+			Key:    pay.Key{ID: ids[2], Label: firstKeyLabel, OrganizationID: keys, Created: now},
 			Secret: generateSecret(), Plans: b.plans,
 		},
 	})

@@ -51,6 +51,22 @@ func (b *Books) SetPolicy(ctx context.Context, keyID string, pol *pay.Policy) (p
 	return k, err
 }
 
+// SetPolicyAt is SetPolicy for a person who has seen the key in a revision: ErrPolicyChanged if it has
+// another one by now.
+func (b *Books) SetPolicyAt(ctx context.Context, keyID string, revision uint64, pol *pay.Policy) (pay.Key, error) {
+	if pol != nil {
+		if err := pol.Validate(); err != nil {
+			return pay.Key{}, err
+		}
+	}
+	k, err := b.store.SetPolicyAt(ctx, keyID, revision, pol)
+	if err == nil {
+		by, _ := pay.ActorOf(ctx)
+		b.log.Info("policy set", "key", k.ID, "revision", k.PolicyRevision, "by", by.String())
+	}
+	return k, err
+}
+
 // AdoptKey makes a key the operator's for good: see [pay.Key]. ErrKeyNotFound.
 func (b *Books) AdoptKey(ctx context.Context, k pay.Key) (pay.Key, error) {
 	if k.Operator {

@@ -20,21 +20,28 @@ type SummaryQuery struct {
 	KeyID    string    // one key of the scope; "" is all of them
 }
 
+// check finds what is wrong with the days: *InputError.
+func (q SummaryQuery) check() error {
+	switch days := int(pay.DayOf(q.To).Sub(pay.DayOf(q.From)) / (24 * time.Hour)); {
+	case q.From.IsZero() || q.To.IsZero() || days < 0:
+		return &pay.InputError{Field: "from", Reason: "the first day must not be behind the last one"}
+	case days >= pay.MaxSummaryDays:
+		return &pay.InputError{Field: "from", Reason: fmt.Sprintf("at most %d days", pay.MaxSummaryDays)}
+	}
+	return nil
+}
+
 // SummaryIn adds up the spending of a scope's keys. *InputError for no days or too many,
 // ErrKeyNotFound for a key that the scope does not see.
 func (b *Books) SummaryIn(ctx context.Context, s Scope, q SummaryQuery) (pay.Summary, error) {
-	from, to := pay.DayOf(q.From), pay.DayOf(q.To)
-	switch days := int(to.Sub(from) / (24 * time.Hour)); {
-	case q.From.IsZero() || q.To.IsZero() || days < 0:
-		return pay.Summary{}, &pay.InputError{Field: "from", Reason: "the first day must not be behind the last one"}
-	case days >= pay.MaxSummaryDays:
-		return pay.Summary{}, &pay.InputError{Field: "from", Reason: fmt.Sprintf("at most %d days", pay.MaxSummaryDays)}
+	if err := q.check(); err != nil {
+		return pay.Summary{}, err
 	}
 	keys, err := b.keyIDsIn(ctx, s, q.KeyID)
 	if err != nil {
 		return pay.Summary{}, err
 	}
-	return b.store.SpendSummary(ctx, keys, from, to)
+	return b.store.SpendSummary(ctx, keys, pay.DayOf(q.From), pay.DayOf(q.To))
 }
 
 // PaymentsIn lists payments of all keys of a scope, newest first. label is a state, a flag or "". At
@@ -92,4 +99,56 @@ func (b *Books) PendingIn(ctx context.Context, s Scope) (Pending, error) {
 // AnyPayment finds a payment of any key: ErrPaymentNotFound. For operators.
 func (b *Books) AnyPayment(ctx context.Context, id string) (*pay.Payment, error) {
 	return b.store.Payment(ctx, id)
+}
+
+// DeclinesIn lists what was declined to a scope's keys from one UTC day to another, in no order.
+// Operators see requests without a key, too. ErrKeyNotFound for a key that the scope does not see.
+func (b *Books) DeclinesIn(ctx context.Context, s Scope, q SummaryQuery) ([]pay.Declined, error) {
+	if err := q.check(); err != nil {
+		return nil, err
+	}
+	keys, err := b.keyIDsIn(ctx, s, q.KeyID)
+	if err != nil {
+		return nil, err
+	}
+	if s.all && q.KeyID == "" {
+		keys = append(keys, "")
+	}
+	return b.store.Declines(ctx, keys, q.From, q.To)
+}
+
+// PaymentListIn lists payments of a scope's keys, or of one of them, newest first, in pages of at
+// most 500. ErrKeyNotFound; *InputError for an invalid state or task.
+func (b *Books) PaymentListIn(ctx context.Context, s Scope, keyID string, f pay.PaymentFilter) (pay.PaymentPage, error) {
+	keys, err := b.filterIn(ctx, s, keyID, &f)
+	if err != nil {
+		return pay.PaymentPage{}, err
+	}
+	f.Limit = pageSize(f.Limit)
+	return b.store.ListPayments(ctx, keys, f)
+}
+
+// SumPaymentsIn adds up the payments that PaymentListIn lists, of a bounded number of rows: see
+// [pay.Totals].
+func (b *Books) SumPaymentsIn(ctx context.Context, s Scope, keyID string, f pay.PaymentFilter) (pay.Totals, error) {
+	keys, err := b.filterIn(ctx, s, keyID, &f)
+	if err != nil {
+		return pay.Totals{}, err
+	}
+	return b.store.SumPayments(ctx, keys, f)
+}
+
+// filterIn checks a filter and returns the keys of a scope that it selects.
+func (b *Books) filterIn(ctx context.Context, s Scope, keyID string, f *pay.PaymentFilter) ([]string, error) {
+	if f.Label != "" && !pay.ValidLabel(f.Label) {
+		return nil, &pay.InputError{Field: "state", Reason: "neither a state nor a flag"}
+	}
+	if err := checkTask(f.Task); err != nil {
+		return nil, err
+	}
+	f.Host = pay.RecordedHost(f.Host)
+	if f.All = s.all && keyID == ""; f.All {
+		return nil, nil
+	}
+	return b.keyIDsIn(ctx, s, keyID)
 }

@@ -3,6 +3,7 @@ package books
 import (
 	"context"
 	"math"
+	"slices"
 
 	"github.com/purserpay/purser/pay"
 )
@@ -63,6 +64,62 @@ func (b *Books) KeysIn(ctx context.Context, s Scope) ([]pay.Key, error) {
 		return nil, nil
 	}
 	return b.store.OrganizationKeys(ctx, s.organization)
+}
+
+// KeyPage lists at most limit keys of a scope, oldest first, from behind the one with id after ("" is
+// the beginning). next is the id to go on from; "" at the end.
+func (b *Books) KeyPage(ctx context.Context, s Scope, after string, limit int) (keys []pay.Key, next string, err error) {
+	if s.all {
+		keys, err = b.store.ListKeys(ctx, after, limit+1)
+	} else if keys, err = b.KeysIn(ctx, s); err == nil {
+		keys = slices.DeleteFunc(keys, func(k pay.Key) bool { return k.ID <= after })
+	}
+	if err == nil && len(keys) > limit {
+		keys = keys[:limit]
+		next = keys[limit-1].ID
+	}
+	return keys, next, err
+}
+
+// walletPages bounds the pages of deleted wallets that are passed over in one page of live ones.
+const walletPages = 5
+
+// WalletPage lists live wallets of a scope like KeyPage. A page may have few, or none, and a next.
+func (b *Books) WalletPage(ctx context.Context, s Scope, after string, limit int) (live []pay.Wallet, next string, err error) {
+	if !s.all {
+		if live, err = b.WalletsIn(ctx, s); err != nil {
+			return nil, "", err
+		}
+		live = slices.DeleteFunc(live, func(w pay.Wallet) bool { return w.ID <= after })
+	}
+	for range walletPages {
+		if !s.all || len(live) > limit {
+			break
+		}
+		page, err := b.store.AllWallets(ctx, after, listPage)
+		if err != nil {
+			return nil, "", err
+		}
+		for _, w := range page {
+			if after = w.ID; w.Deleted == nil {
+				live = append(live, w)
+			}
+		}
+		if len(page) < listPage {
+			after = ""
+			break
+		}
+	}
+	if s.all {
+		next = after
+	}
+	if len(live) > limit {
+		live = live[:limit]
+		next = live[limit-1].ID
+	} else if !s.all {
+		next = ""
+	}
+	return live, next, nil
 }
 
 // KeyIn finds a key of a scope: ErrKeyNotFound, also for a key that the scope does not see.

@@ -2,6 +2,7 @@ package books
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -72,15 +73,15 @@ func (b *Books) sweepOnce(ctx context.Context) error {
 }
 
 const (
-	// operatorsEnd has the id under which the end of all operators' sessions is kept, beside the
-	// sessions themselves. No token has this hash, because tokens are random.
+	// operatorsEnd has the id under which the epoch of operators is kept, beside the sessions
+	// themselves. No token has this hash, because tokens are random.
 	operatorsEnd = "ends of the sessions that links of purser dashboard began"
-	// operatorsEndKept is longer than any session lasts.
-	operatorsEndKept = 48 * time.Hour
+	// operatorsEndKept makes the row one of those that a full store removes last.
+	operatorsEndKept = 100 * 365 * 24 * time.Hour
 )
 
 type operatorsEnded struct {
-	At time.Time `json:"at"`
+	Epoch string `json:"epoch"`
 }
 
 func operatorsEndID() string {
@@ -88,14 +89,14 @@ func operatorsEndID() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// EndOperatorSessions makes every session void that an operator has begun until now.
+// EndOperatorSessions makes every session void that an operator has begun until now. It compares no
+// times, because the clock may be put back, and another node may have another.
 func (b *Books) EndOperatorSessions(ctx context.Context) error {
-	now := b.now().UTC()
-	data, err := json.Marshal(operatorsEnded{now})
+	data, err := json.Marshal(operatorsEnded{rand.Text()})
 	if err != nil {
 		return err
 	}
-	if err := b.store.PutSession(ctx, pay.Session{ID: operatorsEndID(), Data: data, Expires: now.Add(operatorsEndKept)}); err != nil {
+	if err := b.store.PutSession(ctx, pay.Session{ID: operatorsEndID(), Data: data, Expires: b.now().UTC().Add(operatorsEndKept)}); err != nil {
 		return fmt.Errorf("ending the operators' sessions: %w", err)
 	}
 	by, _ := pay.ActorOf(ctx)
@@ -103,19 +104,19 @@ func (b *Books) EndOperatorSessions(ctx context.Context) error {
 	return nil
 }
 
-// OperatorSessionsEnded returns the last time of EndOperatorSessions: the sessions that were begun by
-// then are void. It is zero if there was none in the last two days.
-func (b *Books) OperatorSessionsEnded(ctx context.Context) (time.Time, error) {
+// OperatorEpoch returns a text that every call of EndOperatorSessions changes. Operators' sessions of
+// another epoch are void.
+func (b *Books) OperatorEpoch(ctx context.Context) (string, error) {
 	s, err := b.Session(ctx, operatorsEndID())
 	if errors.Is(err, pay.ErrSessionNotFound) {
-		return time.Time{}, nil
+		return "", nil
 	}
 	var ended operatorsEnded
 	if err == nil {
 		err = json.Unmarshal(s.Data, &ended)
 	}
 	if err != nil {
-		return time.Time{}, fmt.Errorf("the end of the operators' sessions: %w", err)
+		return "", fmt.Errorf("the epoch of the operators' sessions: %w", err)
 	}
-	return ended.At, nil
+	return ended.Epoch, nil
 }

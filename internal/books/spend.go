@@ -3,6 +3,7 @@ package books
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
@@ -65,4 +66,26 @@ func checkTask(task string) error {
 		return &pay.InputError{Field: "task", Reason: "1 to 64 characters of A-Z a-z 0-9 . _ -"}
 	}
 	return nil
+}
+
+// SumSpendIn adds up the spend events that SpendIn lists, of a bounded number of rows: see [pay.Totals].
+func (b *Books) SumSpendIn(ctx context.Context, s Scope, q pay.OrganizationSpendQuery) (pay.Totals, error) {
+	if err := checkTask(q.Task); err != nil {
+		return pay.Totals{}, err
+	}
+	keys, err := b.keyIDsIn(ctx, s, q.KeyID)
+	if err != nil {
+		return pay.Totals{}, err
+	}
+	q.Host = pay.RecordedHost(q.Host)
+	return b.store.SumSpend(ctx, keys, q)
+}
+
+// VisitSpendIn visits the daily sums of a scope's keys: see [pay.SpendBook]. ErrKeyNotFound.
+func (b *Books) VisitSpendIn(ctx context.Context, s Scope, keyID string, from, to time.Time, visit pay.SpendDays) error {
+	keys, err := b.keyIDsIn(ctx, s, keyID)
+	if err != nil {
+		return err
+	}
+	return b.store.VisitSpendDays(ctx, keys, from, to, visit)
 }

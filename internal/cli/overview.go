@@ -149,6 +149,9 @@ func (s *Overview) advice() (list []string) {
 	if r := s.Registration; r != nil && len(r.Exposed) > 0 {
 		add("everybody who reaches %s can make keys: PURSER_REGISTRATION=off closes that", strings.Join(r.Exposed, ", "))
 	}
+	for _, failing := range s.Notices[:min(2, len(s.Notices))] {
+		add("notices do not arrive at %s: purser webhooks", failing)
+	}
 	for _, k := range s.Replaced {
 		add("%s was PURSER_KEY and still pays: %s", k.ID, k.Command)
 	}

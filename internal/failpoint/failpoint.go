@@ -74,6 +74,14 @@ const (
 	RecoveryRecorded = "recovery/recorded"
 )
 
+// The places of a notice. No payment passes them.
+const (
+	// NoticeSending: a notice is durable, and is about to be sent.
+	NoticeSending = "notice-sending"
+	// NoticeSent: the receiver has answered, and the cursor was not moved.
+	NoticeSent = "notice-sent"
+)
+
 // The places of a transaction of a wallet.
 const (
 	// CancelingKept: the order, or the terms of a transaction, are in the journal.

@@ -37,7 +37,7 @@ var forbidden = []struct {
 		},
 	},
 	{
-		[]string{"payapi", "proxy", "proxy/forward", "dashboard", "dashboard/session", "internal/books"},
+		[]string{"payapi", "proxy", "proxy/forward", "dashboard", "dashboard/session", "internal/books", "internal/bookkeeping"},
 		false,
 		[]string{
 			"github.com/caddyserver/", "go.etcd.io/bbolt", module + "boltstore", module + "signer", module + "facilitator",

@@ -112,5 +112,6 @@ func rpcAsked(ctx context.Context, n x402.Network, question string, err error) {
 var (
 	_ pay.Chain        = Chain{}
 	_ pay.ChainScanner = Chain{}
+	_ pay.ChainHistory = Chain{}
 	_ pay.Header       = Chain{}
 )

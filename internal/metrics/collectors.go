@@ -42,6 +42,8 @@ type Collectors struct {
 	Dropped    prometheus.Counter
 	Ignored    *prometheus.CounterVec
 	Unsent     prometheus.Counter
+	Notices    *prometheus.CounterVec
+	Waiting    *prometheus.GaugeVec
 
 	// Recent has what was declined in the last hour, by reason: no collector, but the operator's status.
 	Recent Recent
@@ -77,13 +79,17 @@ func newCollectors() *Collectors {
 		Overloaded:   counters("overloaded_total", "Requests that found no room and were answered with 503, by door.", "door"),
 		Dropped:      counter("connections_dropped_total", "Connections without a request that were closed for want of room."),
 		Unsent:       counter("events_dropped_total", "Caddy events that were dropped because their subscribers are slow."),
-		Tunnels:      gauge("tunnels_open", "Tunnels of the proxy that are open: CONNECT, intercepted or not, and WebSocket."),
-		SpoolMemory:  gauge("spool_memory_bytes", "Memory that holds request bodies until it is clear that they need not be sent again."),
-		SpoolDisk:    gauge("spool_file_bytes", "Temporary files that hold the rest of such request bodies, in bytes."),
-		SpoolFiles:   gauge("spool_files", "Temporary files that hold request bodies."),
-		Facilitator:  counters("facilitator_requests_total", "Calls of the facilitator, by result; error is a call that brought no verdict.", "call", "result"),
-		RPC:          counters("rpc_requests_total", "Questions to the RPC of a network, each of one or several calls, by result.", "network", "question", "result"),
-		Ignored:      counters("evidence_ignored_total", "Answers of an RPC that counted for nothing, wholly or in part, by reason.", "network", "rpc", "reason"),
+		Notices:      counters("notices_delivered_total", "Tries to deliver notices, by destination and result: delivered, failed, given-up.", "destination", "result"),
+		Waiting: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Namespace: "purser", Name: "notices_waiting", Help: "Notices that a destination has not got yet.",
+		}, []string{"destination"}),
+		Tunnels:     gauge("tunnels_open", "Tunnels of the proxy that are open: CONNECT, intercepted or not, and WebSocket."),
+		SpoolMemory: gauge("spool_memory_bytes", "Memory that holds request bodies until it is clear that they need not be sent again."),
+		SpoolDisk:   gauge("spool_file_bytes", "Temporary files that hold the rest of such request bodies, in bytes."),
+		SpoolFiles:  gauge("spool_files", "Temporary files that hold request bodies."),
+		Facilitator: counters("facilitator_requests_total", "Calls of the facilitator, by result; error is a call that brought no verdict.", "call", "result"),
+		RPC:         counters("rpc_requests_total", "Questions to the RPC of a network, each of one or several calls, by result.", "network", "question", "result"),
+		Ignored:     counters("evidence_ignored_total", "Answers of an RPC that counted for nothing, wholly or in part, by reason.", "network", "rpc", "reason"),
 		Stages: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: "purser", Name: "stage_duration_seconds", Help: "How long the stages of a payment took.",
 			Buckets: []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 90, 300},
@@ -154,7 +160,7 @@ func (c *Collectors) All() []prometheus.Collector {
 	return []prometheus.Collector{
 		c.Build, c.Begun, c.Outcomes, c.Contradicted, c.Amount, c.Refusals, c.Refused, c.Declined, c.Stages,
 		c.Requests, c.Responses, c.Tunnels, c.SpoolMemory, c.SpoolDisk, c.SpoolFiles, c.Facilitator, c.RPC, c.Ignored,
-		c.Overloaded, c.Dropped, c.Unsent, c.Keys,
+		c.Overloaded, c.Dropped, c.Unsent, c.Notices, c.Waiting, c.Keys,
 	}
 }
 

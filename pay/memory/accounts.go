@@ -49,24 +49,29 @@ func (s *Store) OrganizationKeys(ctx context.Context, orgID string) ([]pay.Key, 
 
 // Enroll signs a person in.
 func (s *Store) Enroll(ctx context.Context, e pay.Enrollment) (a pay.Account, first bool, err error) {
-	if e.Account.ID == "" || e.Account.OrganizationID == "" || e.Key.OrganizationID != e.Account.OrganizationID {
+	if e.Account.ID == "" || e.Account.OrganizationID != "" && e.Key.OrganizationID != e.Account.OrganizationID {
 		return a, false, errors.New("enroll: no id, or a key of another organization")
 	}
 	err = s.change(ctx, func(r *rows) (c pay.Change, err error) {
 		a, first = e.Account, true
+		begins := a.OrganizationID != "" // with an organization
 		for _, was := range r.accounts.ascending("") {
 			if was.Issuer == a.Issuer && was.Subject == a.Subject {
 				first = false
-				a.ID, a.OrganizationID, a.Created, a.Generation = was.ID, was.OrganizationID, was.Created, was.Generation
+				a.ID, a.Created, a.Generation = was.ID, was.Created, was.Generation
+				if was.OrganizationID != "" {
+					a.OrganizationID, begins = was.OrganizationID, false
+				}
 			}
 		}
-		if first {
-			if _, taken := r.accounts.get(a.ID); taken {
-				return c, fmt.Errorf("enroll: id %s is taken", a.ID)
-			}
-			if _, taken := r.orgs.get(a.OrganizationID); taken {
-				return c, fmt.Errorf("enroll: organization %s is there already", a.OrganizationID)
-			}
+		if _, taken := r.accounts.get(a.ID); first && taken {
+			return c, fmt.Errorf("enroll: id %s is taken", a.ID)
+		}
+		_, known := r.orgs.get(e.Key.OrganizationID)
+		if begins && known {
+			return c, fmt.Errorf("enroll: organization %s is there already", a.OrganizationID)
+		}
+		if begins || e.Account.OrganizationID == "" && e.Key.OrganizationID != "" && !known {
 			if err := r.createKey(e.Key); err != nil {
 				return c, err
 			}

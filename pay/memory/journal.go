@@ -70,8 +70,14 @@ func (r *rows) write(p *pay.Payment, changes []pay.CounterChange, event *pay.Spe
 func (s *Store) Begin(ctx context.Context, want *pay.Begin) (begun pay.Begun, err error) {
 	err = s.change(ctx, func(r *rows) (c pay.Change, err error) {
 		var changes []pay.CounterChange
-		if begun, changes, err = want.Decide(view{r}); err != nil || !begun.Leased() {
+		if begun, changes, err = want.Decide(view{r}); err != nil {
 			return c, err
+		}
+		if !begun.Leased() {
+			if err := r.ask(begun, want.Now); err != nil {
+				return c, err
+			}
+			return c, pay.WriteNotices(noticeBook{r}, begun.Notices)
 		}
 		if begun.How == pay.Created {
 			if _, taken := r.payments.get(begun.Payment.ID); taken || begun.Payment.ID == "" {
@@ -79,12 +85,20 @@ func (s *Store) Begin(ctx context.Context, want *pay.Begin) (begun pay.Begun, er
 			}
 			c = pay.PaymentBegun(begun.Payment)
 		}
-		return c, r.write(begun.Payment, changes, nil)
+		if err := r.write(begun.Payment, changes, nil); err != nil {
+			return c, err
+		}
+		if err := r.ask(begun, want.Now); err != nil {
+			return c, err
+		}
+		return c, pay.WriteNotices(noticeBook{r}, begun.Notices)
 	})
 	if err != nil {
 		return pay.Begun{}, err
 	}
-	begun.Payment = begun.Payment.Clone()
+	if begun.Payment != nil {
+		begun.Payment = begun.Payment.Clone()
+	}
 	return begun, nil
 }
 
@@ -145,7 +159,10 @@ func (s *Store) Record(ctx context.Context, o pay.Outcome) (p *pay.Payment, fx p
 		if o.Canceling != nil {
 			c = pay.PaymentCanceling(was, p)
 		}
-		return c, r.write(p, fx.Counters, fx.Event)
+		if err := r.write(p, fx.Counters, fx.Event); err != nil {
+			return c, err
+		}
+		return c, pay.WriteNotices(noticeBook{r}, fx.Notices)
 	})
 	if err != nil {
 		return nil, pay.Effects{}, err

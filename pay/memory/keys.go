@@ -122,6 +122,18 @@ func (s *Store) SetPolicy(ctx context.Context, keyID string, pol *pay.Policy) (p
 	})
 }
 
+// SetPolicyAt replaces the policy of a key that has a revision.
+func (s *Store) SetPolicyAt(ctx context.Context, keyID string, revision uint64, pol *pay.Policy) (pay.Key, error) {
+	return s.revise(ctx, keyID, pay.ActionKeyPolicy, func(k pay.Key) (pay.Key, bool, error) {
+		if k.PolicyRevision != revision {
+			return k, false, pay.ErrPolicyChanged
+		}
+		k.Policy = pol
+		k.PolicyRevision++
+		return k, true, nil
+	})
+}
+
 // AdoptKey makes a key the operator's.
 func (s *Store) AdoptKey(ctx context.Context, keyID string) (pay.Key, error) {
 	return s.revise(ctx, keyID, pay.ActionKeyAdopt, func(k pay.Key) (pay.Key, bool, error) {
@@ -180,7 +192,8 @@ func (s *Store) SetPause(ctx context.Context, p *pay.Pause) error {
 	return s.change(ctx, func(r *rows) (pay.Change, error) {
 		was := r.pause
 		r.pause = copied(p)
-		return pay.AllPaused(was, p), nil
+		by, _ := pay.ActorOf(ctx)
+		return pay.AllPaused(was, p), pay.WriteNotices(noticeBook{r}, pay.PauseNotice(was, p, by, s.clock()))
 	})
 }
 

@@ -139,17 +139,18 @@ func (s *Store) ListSpend(ctx context.Context, keyIDs []string, q pay.Organizati
 			if !slices.Contains(keyIDs, e.KeyID) || !q.Wants(&e) {
 				continue
 			}
-			if len(found.Entries) == q.Limit {
-				found.Next = found.Entries[q.Limit-1].ID
-				break
-			}
 			p, err := r.payment(e.PaymentID)
 			if err != nil {
 				return err
 			}
-			found.Entries = append(found.Entries, pay.SpendEntry{
-				SpendEvent: e, Transaction: p.Transaction, Network: p.Terms.Network, Settlement: string(p.Terms.Settlement), Flags: p.Flags(),
-			})
+			if q.Payee != nil && p.Terms.PayTo != *q.Payee {
+				continue
+			}
+			if len(found.Entries) == q.Limit {
+				found.Next = found.Entries[q.Limit-1].ID
+				break
+			}
+			found.Entries = append(found.Entries, p.Entry(e))
 		}
 		return nil
 	})

@@ -7,14 +7,17 @@ import (
 	"github.com/purserpay/purser/pay"
 )
 
-// Restore puts the store into reconcile mode, as opening a backup does. It ends all leases and
-// sessions.
+// Restore puts the store into reconcile mode, as opening a backup does. It ends all leases,
+// sessions and approvals.
 func (s *Store) Restore(restore pay.Restore) {
 	s.Reopen()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	restore = copied(restore)
 	s.rows.restore, s.rows.sessions = &restore, table[pay.Session]{}
+	for id, a := range s.rows.approvals.ascending("") {
+		s.rows.approvals.put(id, a.Restored())
+	}
 }
 
 // Restored says what is to be reconciled.

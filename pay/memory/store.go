@@ -42,20 +42,26 @@ type rows struct {
 	genesis map[string]string
 	secret  string // the nonces are derived with it
 
-	keys     table[pay.Key]
-	secrets  table[string] // key id -> plaintext
-	orgs     table[pay.Organization]
-	accounts table[pay.Account]
-	sessions table[pay.Session]
-	wallets  table[pay.Wallet]
-	material table[[]byte] // wallet id -> key material
-	payments table[*pay.Payment]
-	events   table[pay.SpendEvent]
-	counters table[x402.Amount]
-	attempts map[string]uint64 // the last one of removed payments, by key and idempotency key
-	gone     []pay.SpendEvent  // of removed payments, for the sums of days
-	removed  time.Time         // the latest pay.Removal.Before
-	audit    []pay.AuditEntry
+	keys      table[pay.Key]
+	secrets   table[string] // key id -> plaintext
+	orgs      table[pay.Organization]
+	accounts  table[pay.Account]
+	sessions  table[pay.Session]
+	wallets   table[pay.Wallet]
+	material  table[[]byte] // wallet id -> key material
+	payments  table[*pay.Payment]
+	events    table[pay.SpendEvent]
+	counters  table[x402.Amount]
+	attempts  map[string]uint64 // the last one of removed payments, by key and idempotency key
+	gone      []pay.SpendEvent  // of removed payments, for the sums of days
+	removed   time.Time         // the latest pay.Removal.Before
+	audit     []pay.AuditEntry
+	declined  []pay.Declined
+	approvals table[pay.Approval]
+
+	notices    []pay.Notice // oldest first
+	marks      map[string]pay.NoticeMark
+	deliveries map[string]pay.Delivery
 
 	safeBlocks  map[string]pay.ChainBlock
 	pause       *pay.Pause
@@ -75,6 +81,7 @@ func New(o Options) *Store {
 	}
 	s.rows.world, s.rows.secret = o.World, rand.Text()
 	s.rows.genesis = map[string]string{}
+	s.rows.marks, s.rows.deliveries = map[string]pay.NoticeMark{}, map[string]pay.Delivery{}
 	s.rows.safeBlocks, s.rows.attempts, s.rows.drawn = map[string]pay.ChainBlock{}, map[string]uint64{}, map[string]string{}
 	return s
 }
@@ -155,7 +162,9 @@ func (s *Store) Snapshot() *Store {
 	r.accounts, r.sessions = r.accounts.clone(), r.sessions.clone()
 	r.wallets, r.material = r.wallets.clone(), r.material.clone()
 	r.payments, r.events, r.counters = r.payments.clone(), r.events.clone(), r.counters.clone()
-	r.audit, r.deployments = slices.Clone(r.audit), slices.Clone(r.deployments)
+	r.approvals = r.approvals.clone()
+	r.audit, r.deployments, r.declined = slices.Clone(r.audit), slices.Clone(r.deployments), slices.Clone(r.declined)
+	r.notices, r.marks, r.deliveries = slices.Clone(r.notices), maps.Clone(r.marks), maps.Clone(r.deliveries)
 	r.genesis = maps.Clone(r.genesis)
 	r.replaced, r.lent, r.drawn = slices.Clone(r.replaced), slices.Clone(r.lent), maps.Clone(r.drawn)
 	r.safeBlocks, r.attempts, r.gone = maps.Clone(r.safeBlocks), maps.Clone(r.attempts), slices.Clone(r.gone)

@@ -130,6 +130,43 @@ var accountTests = map[string]func(*fixture){
 		_, err = f.Key(f.ctx, e.Key.ID)
 		f.fails(err, pay.ErrKeyNotFound)
 	},
+	"accounts that share an organization": func(f *fixture) {
+		enroll := func(subject, own, keys string) (pay.Account, bool) {
+			e := enrollment("https://id.example.com", subject)
+			e.Account.OrganizationID, e.Key.OrganizationID = own, keys
+			a, first, err := f.Enroll(f.ctx, e)
+			f.must(err)
+			return a, first
+		}
+		ada, first := enroll("ada", "", "org_shared")
+		f.same("ada", []any{first, ada.OrganizationID}, []any{true, ""})
+		made := must(f.OrganizationKeys(f.ctx, "org_shared"))
+		f.same("keys", len(made), 1)
+		enroll("bob", "", "org_shared")
+		_, first = enroll("ada", "", "org_shared")
+		f.same("ada is new", first, false)
+		f.same("keys", must(f.OrganizationKeys(f.ctx, "org_shared")), made)
+		f.must(firstOf(together(crowd, func(i int) error {
+			enroll(fmt.Sprint("person ", i), "", "org_rushed")
+			return nil
+		})))
+		f.same("keys", len(must(f.OrganizationKeys(f.ctx, "org_rushed"))), 1)
+
+		// An account without any organization has no key, and gets its own later. It keeps that.
+		enroll("eve", "", "")
+		f.same("keys", len(must(f.ListKeys(f.ctx, "", 10))), 2)
+		eve, first := enroll("eve", "org_eve", "org_eve")
+		f.same("eve", []any{first, eve.OrganizationID, must(f.Account(f.ctx, eve.ID)).OrganizationID}, []any{false, "org_eve", "org_eve"})
+		f.same("keys", len(must(f.OrganizationKeys(f.ctx, "org_eve"))), 1)
+		eve, _ = enroll("eve", "", "org_shared")
+		f.same("eve", eve.OrganizationID, "org_eve")
+		f.same("keys", must(f.OrganizationKeys(f.ctx, "org_shared")), made)
+		e := enrollment("https://id.example.com", "bob")
+		e.Account.OrganizationID, e.Key.OrganizationID = "org_shared", "org_shared"
+		if _, _, err := f.Enroll(f.ctx, e); err == nil {
+			f.Fatal("an account owns an organization that others share")
+		}
+	},
 	"generations": func(f *fixture) {
 		a, _, err := f.Enroll(f.ctx, enrollment("https://id.example.com", "sub"))
 		f.must(err)

@@ -67,6 +67,22 @@ var policyTests = map[string]func(*fixture){
 		_, err := f.SetPolicy(f.ctx, newID(), first)
 		f.fails(err, pay.ErrKeyNotFound)
 	},
+	"set by somebody who has seen the key": func(f *fixture) {
+		n := newKey("")
+		k := must(f.CreateKey(f.ctx, n))
+		first, second := &pay.Policy{DailyBudget: pay.CapOf(x402.NewAmount(7))}, &pay.Policy{DailyBudget: pay.CapOf(x402.NewAmount(8))}
+		seen := must(f.SetPolicyAt(f.ctx, k.ID, k.PolicyRevision, first))
+		f.same("policy", seen.Policy, first)
+		f.same("revision", seen.PolicyRevision, k.PolicyRevision+1)
+		_, err := f.SetPolicyAt(f.ctx, k.ID, k.PolicyRevision, second)
+		f.fails(err, pay.ErrPolicyChanged)
+		f.same("key", must(f.Key(f.ctx, k.ID)), seen)
+		must(f.StopKey(f.ctx, k.ID, pay.KeyStop{Do: pay.StopPause, At: noon})) // another change counts as well
+		_, err = f.SetPolicyAt(f.ctx, k.ID, seen.PolicyRevision, second)
+		f.fails(err, pay.ErrPolicyChanged)
+		_, err = f.SetPolicyAt(f.ctx, newID(), 0, first)
+		f.fails(err, pay.ErrKeyNotFound)
+	},
 	"a key that becomes the operator's": func(f *fixture) {
 		n := newKey("org")
 		must(f.CreateKey(f.ctx, n))

@@ -88,8 +88,10 @@ var spendTests = map[string]func(*fixture){
 		k := f.key()
 		e := f.spends(k, 1, "a.example", "crawl", noon)
 		entry := func(e pay.SpendEvent, flags ...string) pay.SpendEntry {
+			p := must(f.Payment(f.ctx, e.PaymentID))
 			return pay.SpendEntry{
 				SpendEvent: e, Transaction: transaction(e.PaymentID), Network: "base", Settlement: "seller", Flags: append([]string{}, flags...),
+				WalletID: p.WalletID, From: p.Authorization.From, PayTo: p.Terms.PayTo, Asset: p.Terms.Asset, Door: p.Door,
 			}
 		}
 		list := func() []pay.SpendEntry { return f.listed(pay.OrganizationSpendQuery{Limit: 10}, 1, k) }

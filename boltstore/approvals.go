@@ -1,0 +1,353 @@
+package boltstore
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/purserpay/purser/pay"
+)
+
+// approvalEntries makes all index entries of an approval; none for nil.
+func approvalEntries(a *pay.Approval) []indexEntry {
+	if a == nil {
+		return nil
+	}
+	list := []indexEntry{{keyApprovalsBucket, joinKey(a.KeyID, a.ID)}}
+	if a.Answer == "" {
+		end := encodeTime(a.Expires)
+		list = append(list, indexEntry{pendingBucket, joinKey("", end, a.ID)}, indexEntry{pendingBucket, joinKey(a.KeyID, end, a.ID)})
+	}
+	if a.Used.IsZero() {
+		list = append(list, indexEntry{purchasesBucket, joinKey(a.KeyID, string(a.Purchase[:]), a.ID)})
+	}
+	return list
+}
+
+func approvalIn(tx *bbolt.Tx, id string) (a pay.Approval, err error) {
+	row := tx.Bucket(approvalsBucket).Get([]byte(id))
+	if row == nil {
+		return a, pay.ErrApprovalNotFound
+	}
+	if err := decodeRow(row, &a); err != nil {
+		return a, fmt.Errorf("approval %s: %w", id, err)
+	}
+	return a, nil
+}
+
+// saveApproval replaces the row of an approval; nil: there is none.
+func (b *batch) saveApproval(was, is *pay.Approval) error {
+	had, has := approvalEntries(was), approvalEntries(is)
+	for _, e := range had {
+		if !slices.ContainsFunc(has, e.equal) {
+			if err := b.delete(e.bucket, e.key); err != nil {
+				return err
+			}
+		}
+	}
+	for _, e := range has {
+		if !slices.ContainsFunc(had, e.equal) {
+			if err := b.put(e.bucket, e.key, nil); err != nil {
+				return err
+			}
+		}
+	}
+	if is == nil {
+		return b.delete(approvalsBucket, []byte(was.ID))
+	}
+	row, err := encodeRow(is)
+	if err != nil {
+		return err
+	}
+	return b.put(approvalsBucket, []byte(is.ID), row)
+}
+
+// ask writes the approval of a decision, and drops the oldest ones of its key that are over.
+func (d *DB) ask(b *batch, begun pay.Begun, now time.Time) error {
+	a := begun.Ask()
+	if a == nil {
+		return nil
+	}
+	was, err := approvalIn(b.tx, a.ID)
+	if begun.How == pay.Created {
+		if err != nil {
+			return err
+		}
+		return b.saveApproval(&was, a)
+	}
+	if err := d.disk.checkSpace(); err != nil {
+		return err
+	}
+	if err == nil || a.ID == "" {
+		return fmt.Errorf("approval id %q is empty or taken", a.ID)
+	}
+	if err := b.dropApprovals(a.KeyID, now); err != nil {
+		return err
+	}
+	return b.saveApproval(nil, a)
+}
+
+// dropApprovals makes room for another approval of a key.
+func (b *batch) dropApprovals(keyID string, now time.Time) error {
+	var ids []string
+	prefix := keyPrefix(keyID)
+	c := b.tx.Bucket(keyApprovalsBucket).Cursor()
+	for k, _ := c.Seek(prefix); bytes.HasPrefix(k, prefix); k, _ = c.Next() {
+		ids = append(ids, string(k[len(prefix):]))
+	}
+	n := len(ids)
+	for _, id := range ids {
+		if n < pay.KeptApprovals {
+			break
+		}
+		a, err := approvalIn(b.tx, id)
+		if err != nil {
+			return err
+		}
+		if a.Over(now) {
+			if err := b.saveApproval(&a, nil); err != nil {
+				return err
+			}
+			n--
+		}
+	}
+	return nil
+}
+
+// Approval finds an approval.
+func (d *DB) Approval(ctx context.Context, id string) (a pay.Approval, err error) {
+	err = d.view(ctx, func(tx *bbolt.Tx) error {
+		a, err = approvalIn(tx, id)
+		return err
+	})
+	return a, err
+}
+
+// AnswerApproval writes a person's answer.
+func (d *DB) AnswerApproval(ctx context.Context, q pay.ApprovalAnswering) (pay.Approval, error) {
+	var a pay.Approval
+	err := d.do(ctx, &op{run: func(b *batch) error {
+		was, err := approvalIn(b.tx, q.ID)
+		if err != nil {
+			return err
+		}
+		var changed bool
+		if a, changed, err = q.Apply(ctx, was); err != nil || !changed {
+			return err
+		}
+		if err := b.saveApproval(&was, &a); err != nil {
+			return err
+		}
+		return d.audit(ctx, b, pay.ApprovalAnswered(a))
+	}})
+	if err != nil {
+		return pay.Approval{}, err
+	}
+	return a, nil
+}
+
+// approvalWalk selects approvals in the order of one index.
+type approvalWalk struct {
+	bucket, prefix []byte
+	before         string // a part of a key behind the prefix; "": the end
+	until          string // ids follow the end of the time; nothing before it is listed
+}
+
+// Approvals lists approvals, newest first.
+func (d *DB) Approvals(ctx context.Context, q pay.ApprovalQuery) (list []pay.Approval, err error) {
+	if q.Now.IsZero() {
+		q.Now = d.clock()
+	}
+	keys := []string{q.KeyID}
+	if q.OrganizationID != "" {
+		if keys, err = d.keysOf(ctx, q.OrganizationID); err != nil {
+			return nil, err
+		}
+	}
+	before := ""
+	if q.Before != "" {
+		last, err := d.Approval(ctx, q.Before)
+		if err != nil {
+			return nil, err
+		}
+		if before = last.ID; q.State == pay.ApprovalPending {
+			before = string(joinKey(encodeTime(last.Expires), last.ID))
+		}
+	}
+	limit := min(q.Limit, maxPage)
+	for _, keyID := range keys {
+		w := approvalWalk{bucket: keyApprovalsBucket, prefix: keyPrefix(keyID), before: before}
+		switch {
+		case q.State == pay.ApprovalPending:
+			w.bucket, w.until = pendingBucket, encodeTime(q.Now)
+		case keyID == "":
+			w.bucket, w.prefix = approvalsBucket, nil
+		}
+		some, err := d.walkApprovals(ctx, q, w, limit)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, some...)
+	}
+	if len(keys) > 1 {
+		slices.SortFunc(list, func(a, b pay.Approval) int {
+			if q.State == pay.ApprovalPending && !a.Expires.Equal(b.Expires) {
+				return b.Expires.Compare(a.Expires)
+			}
+			return cmp.Compare(b.ID, a.ID)
+		})
+	}
+	return list[:min(len(list), limit)], nil
+}
+
+// walkApprovals lists approvals of one index, in transactions of scanRows.
+func (d *DB) walkApprovals(ctx context.Context, q pay.ApprovalQuery, w approvalWalk, limit int) (list []pay.Approval, err error) {
+	for more := true; more && len(list) < limit; {
+		more = false
+		err = d.view(ctx, func(tx *bbolt.Tx) (err error) {
+			bucket, seen := tx.Bucket(w.bucket), 0
+			c := bucket.Cursor()
+			k := w.last(bucket, c)
+			for ; k != nil && bytes.HasPrefix(k, w.prefix); k, _ = previous(bucket, c, k) {
+				rest := string(k[len(w.prefix):])
+				if w.until != "" && rest[:8] <= w.until {
+					return nil
+				}
+				if seen == scanRows || len(list) == limit {
+					more = true
+					return nil
+				}
+				seen++
+				w.before = rest
+				id := rest
+				if w.until != "" {
+					id = rest[9:]
+				}
+				a, err := approvalIn(tx, id)
+				if err != nil {
+					return err
+				}
+				if q.Wants(a) {
+					list = append(list, a)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+// last moves a cursor to the last entry of the walk.
+func (w approvalWalk) last(bucket *bbolt.Bucket, c *bbolt.Cursor) []byte {
+	var k []byte
+	switch {
+	case w.before != "":
+		k, _ = below(bucket, c, append(slices.Clone(w.prefix), w.before...))
+	case len(w.prefix) == 0:
+		k, _ = last(bucket, c)
+	default:
+		k, _ = below(bucket, c, append(slices.Clone(w.prefix[:len(w.prefix)-1]), 1)) // the prefix ends with a zero
+	}
+	return k
+}
+
+// keysOf lists the ids of the keys of an organization.
+func (d *DB) keysOf(ctx context.Context, orgID string) (ids []string, err error) {
+	prefix := keyPrefix(orgID)
+	err = d.view(ctx, func(tx *bbolt.Tx) error {
+		c := tx.Bucket(orgKeysBucket).Cursor()
+		for k, _ := c.Seek(prefix); bytes.HasPrefix(k, prefix); k, _ = c.Next() {
+			ids = append(ids, string(k[len(prefix):]))
+		}
+		return nil
+	})
+	return ids, err
+}
+
+// closeApprovals ends all approvals of a store that comes from a backup: see pay.Approval.Restored.
+func closeApprovals(tx *bbolt.Tx) error {
+	b := newBatch(tx, nil)
+	var unused []pay.Approval
+	err := tx.Bucket(approvalsBucket).ForEach(func(id, _ []byte) error {
+		a, err := approvalIn(tx, string(id))
+		if err == nil && a.Used.IsZero() {
+			unused = append(unused, a)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, was := range unused {
+		is := was.Restored()
+		if err := b.saveApproval(&was, &is); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (v beginView) Approval(keyID string, purchase pay.Hash) (found *pay.Approval, err error) {
+	descend(v.tx.Bucket(purchasesBucket), keyPrefix(keyID, string(purchase[:])), "", func(id, _ []byte) bool {
+		var a pay.Approval
+		if a, err = approvalIn(v.tx, string(id)); err == nil {
+			found = &a
+		}
+		return false
+	})
+	return found, err
+}
+
+func (v beginView) CountPendingApprovals(keyID string, now time.Time, max int) (n int, err error) {
+	prefix := keyPrefix(keyID)
+	c := v.tx.Bucket(pendingBucket).Cursor()
+	for k, _ := c.Seek(append(slices.Clone(prefix), encodeTime(now.Add(1))...)); bytes.HasPrefix(k, prefix) && n < max; k, _ = c.Next() {
+		n++
+	}
+	return n, nil
+}
+
+// approvals compares every approval with its indexes.
+func (c *checker) approvals(ctx context.Context) error {
+	listed := map[string]int{}
+	err := c.each(ctx, approvalsBucket, func(id, _ []byte) {
+		a, err := approvalIn(c.tx, string(id))
+		if err != nil {
+			c.fault("%v", err)
+			return
+		}
+		if a.ID != string(id) {
+			c.fault("approval %s is stored as %s", a.ID, id)
+		}
+		if !c.has(keysBucket, []byte(a.KeyID)) {
+			c.fault("approval %s belongs to key %s, which is not there", id, a.KeyID)
+		}
+		if a.Used.IsZero() != (a.PaymentID == "") || !a.Used.IsZero() && a.Answer != pay.Approved {
+			c.fault("approval %s was used without being approved, or for no payment", id)
+		}
+		for _, e := range approvalEntries(&a) {
+			listed[string(e.bucket)]++
+			if !c.has(e.bucket, e.key) {
+				c.fault("approval %s is missing in %s", id, e.bucket)
+			}
+		}
+	})
+	for _, bucket := range [][]byte{keyApprovalsBucket, pendingBucket, purchasesBucket} {
+		if err != nil {
+			return err
+		}
+		err = c.each(ctx, bucket, func(_, _ []byte) { listed[string(bucket)]-- })
+		if n := listed[string(bucket)]; err == nil && n < 0 {
+			c.fault("%s has %d entries too many", bucket, -n)
+		}
+	}
+	return err
+}

@@ -1,0 +1,225 @@
+package boltstore
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/purserpay/purser/pay"
+)
+
+// noticeBook is the outbox within a batch.
+type noticeBook struct{ *batch }
+
+// staleMarks bounds the expired marks that are removed when one is written.
+const staleMarks = 8
+
+// markIn decodes a mark; zero: there is none.
+func markIn(tx *bbolt.Tx, name string) (m pay.NoticeMark, err error) {
+	switch encoded := tx.Bucket(marksBucket).Get([]byte(name)); {
+	case encoded == nil:
+		return m, nil
+	case len(encoded) != 16:
+		return m, fmt.Errorf("mark %q has %d bytes", name, len(encoded))
+	default:
+		m.Until = time.Unix(0, int64(decodeNumber(encoded))).UTC() //nolint:gosec // written by encodeTime
+		m.Count = binary.BigEndian.Uint64(encoded[8:])
+		return m, nil
+	}
+}
+
+// Mark finds a mark.
+func (b noticeBook) Mark(name string) (pay.NoticeMark, error) { return markIn(b.tx, name) }
+
+// SetMark replaces a mark, and removes some that have expired.
+func (b noticeBook) SetMark(name string, m pay.NoticeMark, now time.Time) error {
+	if err := b.dropMark(name); err != nil {
+		return err
+	}
+	var stale []string
+	c := b.tx.Bucket(marksExpiryBucket).Cursor()
+	for k, _ := c.First(); k != nil && len(stale) < staleMarks && string(k[:8]) <= encodeTime(now); k, _ = c.Next() {
+		stale = append(stale, string(k[9:]))
+	}
+	for _, old := range stale {
+		if err := b.dropMark(old); err != nil {
+			return err
+		}
+	}
+	until := encodeTime(m.Until)
+	if err := b.put(marksBucket, []byte(name), binary.BigEndian.AppendUint64([]byte(until), m.Count)); err != nil {
+		return err
+	}
+	return b.put(marksExpiryBucket, joinKey(until, name), nil)
+}
+
+// dropMark removes a mark, if it is there.
+func (b noticeBook) dropMark(name string) error {
+	encoded := b.get(marksBucket, []byte(name))
+	if len(encoded) < 8 {
+		return nil
+	}
+	until := string(encoded[:8])
+	if err := b.delete(marksBucket, []byte(name)); err != nil {
+		return err
+	}
+	return b.delete(marksExpiryBucket, joinKey(until, name))
+}
+
+// Append numbers and keeps a notice, and removes the one that is too old.
+func (b noticeBook) Append(n pay.Notice) error {
+	kept := b.tx.Bucket(noticesBucket)
+	if at, _ := last(kept, kept.Cursor()); at != nil {
+		n.Number = decodeNumber(at)
+	}
+	n.Number++
+	row, err := encodeRow(n)
+	if err != nil {
+		return err
+	}
+	if n.Number > pay.NoticesKept {
+		if err := b.delete(noticesBucket, []byte(encodeNumber(int64(n.Number-pay.NoticesKept)))); err != nil {
+			return err
+		}
+	}
+	return b.put(noticesBucket, []byte(encodeNumber(int64(n.Number))), row)
+}
+
+func (v beginView) Paid(keyID, host string) (bool, error) {
+	prefix := keyPrefix(keyID, hashed(host))
+	k, _ := v.tx.Bucket(hostEventsBucket).Cursor().Seek(prefix)
+	return bytes.HasPrefix(k, prefix), nil
+}
+
+func (v beginView) Noticed(mark string, at time.Time) (bool, error) {
+	m, err := markIn(v.tx, mark)
+	return m.Until.After(at), err
+}
+
+// AddNotices writes notices.
+func (d *DB) AddNotices(ctx context.Context, list []pay.Notice) error {
+	return d.do(ctx, &op{run: func(b *batch) error { return pay.WriteNotices(noticeBook{b}, list) }})
+}
+
+// ForgetNotice forgets a Once.
+func (d *DB) ForgetNotice(ctx context.Context, once string) error {
+	return d.do(ctx, &op{run: func(b *batch) error { return noticeBook{b}.dropMark(once) }})
+}
+
+// Notices lists notices, newest first.
+func (d *DB) Notices(ctx context.Context, q pay.NoticeQuery) (list []pay.Notice, err error) {
+	before := q.Before
+	if before == 0 {
+		before = math.MaxInt64
+	}
+	err = d.view(ctx, func(tx *bbolt.Tx) error {
+		bucket := tx.Bucket(noticesBucket)
+		c := bucket.Cursor()
+		k, row := below(bucket, c, []byte(encodeNumber(int64(min(before, math.MaxInt64)))))
+		for ; k != nil && len(list) < min(q.Limit, maxPage); k, row = previous(bucket, c, k) {
+			n, err := noticeIn(k, row)
+			if err != nil {
+				return err
+			}
+			list = append(list, n)
+		}
+		return nil
+	})
+	return list, err
+}
+
+// NoticesAfter lists notices with higher numbers, oldest first.
+func (d *DB) NoticesAfter(ctx context.Context, number uint64, limit int) (list []pay.Notice, err error) {
+	if number >= math.MaxInt64 {
+		return nil, nil
+	}
+	err = d.view(ctx, func(tx *bbolt.Tx) error {
+		c := tx.Bucket(noticesBucket).Cursor()
+		for k, row := c.Seek([]byte(encodeNumber(int64(number + 1)))); k != nil && len(list) < min(limit, maxPage); k, row = c.Next() {
+			n, err := noticeIn(k, row)
+			if err != nil {
+				return err
+			}
+			list = append(list, n)
+		}
+		return nil
+	})
+	return list, err
+}
+
+func noticeIn(at, row []byte) (n pay.Notice, err error) {
+	if err := decodeRow(row, &n); err != nil {
+		return n, fmt.Errorf("notice %x: %w", at, err)
+	}
+	return n, nil
+}
+
+// Deliveries lists the destinations that are known, by name.
+func (d *DB) Deliveries(ctx context.Context) ([]pay.Delivery, error) {
+	return page[pay.Delivery](ctx, d, deliveriesBucket, "", maxPage)
+}
+
+// SetDelivery replaces what is known of a destination.
+func (d *DB) SetDelivery(ctx context.Context, is pay.Delivery) error {
+	row, err := encodeRow(is)
+	if err != nil {
+		return err
+	}
+	return d.do(ctx, &op{run: func(b *batch) error { return b.put(deliveriesBucket, []byte(is.Destination), row) }})
+}
+
+// ForgetDelivery removes what is known of a destination.
+func (d *DB) ForgetDelivery(ctx context.Context, destination string) error {
+	return d.do(ctx, &op{run: func(b *batch) error { return b.delete(deliveriesBucket, []byte(destination)) }})
+}
+
+// notices checks the notices, marks and deliveries.
+func (c *checker) notices(ctx context.Context) error {
+	kept := 0
+	err := c.each(ctx, noticesBucket, func(at, row []byte) {
+		kept++
+		n, err := noticeIn(at, row)
+		switch {
+		case err != nil:
+			c.fault("%v", err)
+		case len(at) != 8 || n.Number != decodeNumber(at):
+			c.fault("notice %d is stored as %x", n.Number, at)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	if kept > pay.NoticesKept {
+		c.fault("%d notices are kept", kept)
+	}
+	listed := 0
+	err = c.each(ctx, marksBucket, func(name, encoded []byte) {
+		listed++
+		switch _, err := markIn(c.tx, string(name)); {
+		case err != nil:
+			c.fault("%v", err)
+		case !c.has(marksExpiryBucket, joinKey(string(encoded[:8]), string(name))):
+			c.fault("mark %q is not listed by its expiry", name)
+		}
+	})
+	if err == nil {
+		err = c.each(ctx, marksExpiryBucket, func(_, _ []byte) { listed-- })
+	}
+	if err != nil {
+		return err
+	}
+	if listed < 0 {
+		c.fault("the list of marks has %d entries too many", -listed)
+	}
+	return c.each(ctx, deliveriesBucket, func(name, row []byte) {
+		var d pay.Delivery
+		if err := decodeRow(row, &d); err != nil || d.Destination != string(name) {
+			c.fault("delivery %q is stored as %q: %v", d.Destination, name, err)
+		}
+	})
+}

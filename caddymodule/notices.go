@@ -1,0 +1,139 @@
+package caddymodule
+
+// No Caddy here: it reads where notices are sent to.
+
+import (
+	"cmp"
+	"net/netip"
+
+	"github.com/purserpay/purser/internal/metrics"
+	"github.com/purserpay/purser/internal/notices"
+	"github.com/purserpay/purser/pay"
+)
+
+// NoticeOptions say whom purser tells of budgets, approvals, disputes and the like, and how.
+type NoticeOptions struct {
+	// Webhooks is a reference to the addresses that notices are posted to, separated by commas, each
+	// with slack+, discord+ or teams+ before it unless the host tells. Default: {env.PURSER_WEBHOOKS}.
+	Webhooks string `json:"webhooks,omitempty"`
+	// WebhooksFile is their file. Default: {env.PURSER_WEBHOOKS_FILE}.
+	WebhooksFile string `json:"webhooks_file,omitempty"`
+	// WebhookSecret is a reference to the secret that signs posts by Standard Webhooks, such as
+	// whsec_…; the new and the old one during a change. Default: {env.PURSER_WEBHOOK_SECRET}, else unsigned.
+	WebhookSecret string `json:"webhook_secret,omitempty"`
+	// WebhookSecretFile is its file. Default: {env.PURSER_WEBHOOK_SECRET_FILE}.
+	WebhookSecretFile string `json:"webhook_secret_file,omitempty"`
+	// WebhookKinds lists the kinds of notices that are sent, by webhook and mail, or all. Default:
+	// {env.PURSER_WEBHOOK_KINDS}, else all but budget-50, declined and new-host.
+	WebhookKinds string `json:"webhook_kinds,omitempty"`
+	// SMTPURL is a reference to the mail server, such as smtp://user:password@mail.example.com:587 or
+	// smtps://…; smtp needs STARTTLS, but on loopback or with ?tls=off. Default: {env.PURSER_SMTP_URL}.
+	SMTPURL string `json:"smtp_url,omitempty"`
+	// SMTPURLFile is its file. Default: {env.PURSER_SMTP_URL_FILE}.
+	SMTPURLFile string `json:"smtp_url_file,omitempty"`
+	// MailFrom is the sender of mail. Default: {env.PURSER_MAIL_FROM}.
+	MailFrom string `json:"mail_from,omitempty"`
+	// MailTo lists the recipients of mail, separated by commas. Default: {env.PURSER_MAIL_TO}.
+	MailTo string `json:"mail_to,omitempty"`
+	// LowBalance is the balance in USDC below which people are told of a wallet, or off. Default:
+	// {env.PURSER_LOW_BALANCE}, else off.
+	LowBalance string `json:"low_balance,omitempty"`
+}
+
+var (
+	webhooksOption      = option{"webhooks", "PURSER_WEBHOOKS", ""}
+	webhookSecretOption = option{"webhook_secret", "PURSER_WEBHOOK_SECRET", ""}
+	smtpOption          = option{"smtp_url", "PURSER_SMTP_URL", ""}
+)
+
+// noticeSettings are the resolved NoticeOptions.
+type noticeSettings struct {
+	options notices.Options
+	low     *pay.Cap
+}
+
+// areReferences refuses secrets themselves in a configuration.
+func (o NoticeOptions) areReferences() error {
+	return cmp.Or(webhooksOption.isReference(o.Webhooks), webhookSecretOption.isReference(o.WebhookSecret), smtpOption.isReference(o.SMTPURL))
+}
+
+// resolve reads the options. Its errors repeat no address and no secret.
+func (o NoticeOptions) resolve(s *settings) error {
+	t := noticeSettings{options: notices.Options{PublicURL: s.publicURL}}
+	urls, err := webhooksOption.secret(o.Webhooks, o.WebhooksFile)
+	if err != nil {
+		return err
+	}
+	for _, raw := range split(urls) {
+		d, err := notices.ParseWebhook(raw)
+		if err != nil {
+			return webhooksOption.errorf("%w", err)
+		}
+		t.options.Destinations = append(t.options.Destinations, d)
+	}
+	secret, err := webhookSecretOption.secret(o.WebhookSecret, o.WebhookSecretFile)
+	if err != nil {
+		return err
+	}
+	if t.options.Signers, err = notices.ParseSecrets(split(secret)); err != nil {
+		return webhookSecretOption.errorf("%w", err)
+	}
+	kindsOption := option{"webhook_kinds", "PURSER_WEBHOOK_KINDS", ""}
+	kinds, err := kindsOption.entries(o.WebhookKinds)
+	if err != nil {
+		return err
+	}
+	if t.options.Wants, err = notices.ParseKinds(kinds); err != nil {
+		return kindsOption.errorf("%w", err)
+	}
+	if err := o.resolveMail(&t); err != nil {
+		return err
+	}
+	if t.low, err = (option{"low_balance", "PURSER_LOW_BALANCE", ""}).cap(o.LowBalance); err != nil {
+		return err
+	}
+	allow, err := option{"allow_addresses", "PURSER_ALLOW_ADDRESSES", ""}.list("")
+	for _, cidr := range allow {
+		if prefix, err := netip.ParsePrefix(cidr); err == nil { // the proxy complains of others
+			t.options.Guard.Allow = append(t.options.Guard.Allow, prefix.Masked())
+		}
+	}
+	s.told = t
+	return err
+}
+
+func (o NoticeOptions) resolveMail(t *noticeSettings) error {
+	server, err := smtpOption.secret(o.SMTPURL, o.SMTPURLFile)
+	if err != nil {
+		return err
+	}
+	from, err := option{"mail_from", "PURSER_MAIL_FROM", ""}.value(o.MailFrom)
+	if err != nil {
+		return err
+	}
+	to, err := option{"mail_to", "PURSER_MAIL_TO", ""}.value(o.MailTo)
+	if err != nil {
+		return err
+	}
+	if server == "" && from == "" && to == "" {
+		return nil
+	}
+	d, err := notices.ParseMail(server, from, to)
+	if err != nil {
+		return smtpOption.errorf("%w", err)
+	}
+	t.options.Destinations = append(t.options.Destinations, d)
+	return nil
+}
+
+// openNotices makes the sender of this configuration, and says what the payer tells.
+func (t *tenant) openNotices(o *pay.Options) error {
+	s := t.app.settings.told
+	n := s.options
+	n.Store, n.Logger, n.Observer = t.home.store, t.app.log.With("part", "notices"), metrics.Notices{}
+	t.notices = notices.New(n)
+	if len(n.Destinations) > 0 {
+		o.Telling = pay.Telling{On: true, LowBalance: s.low.Max(), Wake: t.notices.Wake}
+	}
+	return t.notices.Prepare(t.app.ctx)
+}

@@ -1,0 +1,136 @@
+package chain
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/big"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/x402"
+)
+
+var _ pay.ChainHistory = (*Client)(nil)
+
+// LastBefore finds the last safe block before a moment.
+func (c *Client) LastBefore(ctx context.Context, n x402.Network, moment time.Time) (pay.ChainBlock, error) {
+	safe, err := c.safeBlock(ctx, n)
+	if err != nil {
+		return pay.ChainBlock{}, fmt.Errorf("safe block: %w", err)
+	}
+	goal := moment.Unix() // block times are whole seconds
+	if moment.Nanosecond() == 0 {
+		goal--
+	}
+	number, err := c.lastOf(ctx, uint64(max(0, goal)), safe, 0)
+	if err == nil {
+		var b header
+		if b, err = c.blockNumbered(ctx, number); err == nil {
+			return chainBlock(b), nil
+		}
+	}
+	return pay.ChainBlock{}, fmt.Errorf("last block before %s: %w", moment.UTC().Format(time.RFC3339), err)
+}
+
+// BlockTime returns the time of a block.
+func (c *Client) BlockTime(ctx context.Context, _ x402.Network, number uint64) (time.Time, error) {
+	b, err := c.blockNumbered(ctx, number)
+	return chainBlock(b).Time, err
+}
+
+// BalanceAt returns the owner's token balance at a block. RPCs may refuse old blocks.
+func (c *Client) BalanceAt(ctx context.Context, _ x402.Network, a x402.Asset, owner x402.Address, b pay.ChainBlock) (x402.Amount, error) {
+	got, err := c.tokenCall(ctx, a.Address, atBlock(headerOf(b)), selectorBalanceOf, addressWord(owner))
+	if err != nil {
+		return x402.Amount{}, fmt.Errorf("balance of %s at block %d: %w", owner, b.Number, err)
+	}
+	amount, _ := x402.AmountFromBig(new(big.Int).SetBytes(got[:])) // 32 bytes always fit
+	return amount, nil
+}
+
+// Transfers lists the transfers from and to some wallets in a range of blocks. When the RPC refuses the
+// range, Transfers asks for a smaller one.
+func (c *Client) Transfers(ctx context.Context, q pay.TransfersQuery) (a pay.TransfersAnswer, err error) {
+	if q.From > q.To {
+		return a, errors.New("transfers: not a range of blocks")
+	}
+	if a.Size = q.Size; a.Size == 0 || a.Size > maxGrown {
+		a.Size = maxRange
+	}
+	for {
+		a.Through = min(q.From+a.Size-1, q.To)
+		if a.Transfers, err = c.transfersOf(ctx, q, a.Through); err == nil {
+			return a, nil
+		}
+		asked := a.Through - q.From + 1
+		if !mayBeTooLarge(err) || asked == 1 || ctx.Err() != nil {
+			return a, fmt.Errorf("transfers in blocks %d to %d: %w", q.From, a.Through, err)
+		}
+		a.Size = asked / 2
+	}
+}
+
+// transfersOf reads the wallets' transfers in both directions, in the order of the chain.
+func (c *Client) transfersOf(ctx context.Context, q pay.TransfersQuery, to uint64) ([]pay.Transfer, error) {
+	type place struct{ block, index uint64 }
+	found := map[place]pay.Transfer{}
+	for wallets := range slices.Chunk(q.Wallets, maxTopics) {
+		topics := make([]string, len(wallets))
+		for i, w := range wallets {
+			topics[i] = addressTopic(w)
+		}
+		for _, filter := range [][]any{{topicTransfer, topics}, {topicTransfer, nil, topics}} {
+			var logs []transferLog
+			err := c.call(ctx, &logs, "eth_getLogs", map[string]any{
+				"address": q.Asset.Address, "topics": filter, "fromBlock": quantity(q.From), "toBlock": quantity(to),
+			})
+			if err != nil {
+				return nil, err
+			}
+			for _, l := range logs {
+				t, err := l.transfer(q, len(filter)-1, topics, to)
+				if err != nil {
+					return nil, err
+				}
+				if was, known := found[place{t.Block, t.Index}]; known && was != t {
+					return nil, fmt.Errorf("%w: two logs at one place of block %d", errScan, t.Block)
+				}
+				found[place{t.Block, t.Index}] = t
+			}
+		}
+	}
+	list := make([]pay.Transfer, 0, len(found))
+	for _, t := range found {
+		if !t.Value.IsZero() { // any account can make transfers of nothing
+			list = append(list, t)
+		}
+	}
+	slices.SortFunc(list, func(a, b pay.Transfer) int {
+		return cmp.Or(cmp.Compare(a.Block, b.Block), cmp.Compare(a.Index, b.Index))
+	})
+	return list, nil
+}
+
+// transfer reads a log, and refuses one that the filter does not select: at a place of its topics it has
+// one of the wallets.
+func (l *transferLog) transfer(q pay.TransfersQuery, at int, wallets []string, to uint64) (t pay.Transfer, err error) {
+	if l.Address != q.Asset.Address || l.Removed || uint64(l.BlockNumber) < q.From || uint64(l.BlockNumber) > to ||
+		!x402.ValidTransaction(l.Transaction) || len(l.Topics) != 3 || !strings.EqualFold(l.Topics[0], topicTransfer) ||
+		!slices.Contains(wallets, strings.ToLower(l.Topics[at])) {
+		return t, errScan
+	}
+	t = pay.Transfer{Transaction: strings.ToLower(l.Transaction), Block: uint64(l.BlockNumber), Index: uint64(l.Index)}
+	value, err := x402.ParseNonce(l.Data) // any 32 bytes
+	if err != nil {
+		return t, errScan
+	}
+	t.Value, _ = x402.AmountFromBig(new(big.Int).SetBytes(value[:])) // 32 bytes always fit
+	if t.From, err = topicAddress(strings.ToLower(l.Topics[1])); err == nil {
+		t.To, err = topicAddress(strings.ToLower(l.Topics[2]))
+	}
+	return t, err
+}

@@ -1,0 +1,116 @@
+package notices
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/textproto"
+	"strings"
+
+	"github.com/wneessen/go-mail"
+
+	"github.com/purserpay/purser/internal/guard"
+)
+
+// send sends a message by mail.
+func (s *Sender) send(ctx context.Context, d Destination, m message) answer {
+	letter, err := d.mail.letter(m)
+	if err != nil {
+		return answer{words: clean(err.Error(), maxWords), refused: true}
+	}
+	client, err := d.mail.client(d.mail.dialer(s.rules))
+	if err != nil {
+		return answer{words: clean(err.Error(), maxWords), refused: true}
+	}
+	defer client.Close()
+	if err := client.DialWithContext(ctx); err != nil {
+		return mailFailure(d.mail, err)
+	}
+	if err := client.Send(letter); err != nil {
+		return mailFailure(d.mail, err)
+	}
+	return answer{status: 250, words: "250 taken by the mail server", ok: true}
+}
+
+// letter writes the message as a mail. Title and text are on one line each, so no header can be added.
+func (a *account) letter(m message) (*mail.Msg, error) {
+	l := mail.NewMsg()
+	if err := l.From(a.from); err != nil {
+		return nil, err
+	}
+	if err := l.To(a.to...); err != nil {
+		return nil, err
+	}
+	l.Subject("purser: " + m.title())
+	l.SetDateWithValue(m.At)
+	l.SetMessageIDWithValue(m.ID + "@purser")
+	l.SetGenHeader("Purser-Notice", m.ID)
+	l.SetGenHeader("Auto-Submitted", "auto-generated")
+	lines := []string{m.text(), ""}
+	for _, f := range m.facts() {
+		lines = append(lines, f.name+": "+f.value)
+	}
+	for _, f := range m.links() {
+		lines = append(lines, f.name+": "+f.value)
+	}
+	l.SetBodyString(mail.TypeTextPlain, strings.Join(lines, "\n")+"\n")
+	return l, nil
+}
+
+// dialer judges the address of the server like that of a webhook, at any port. One that the operator has
+// written as loopback may be there.
+func (a *account) dialer(rules guard.Rules) *guard.Dialer {
+	rules.Ports = []guard.PortRange{{First: 1, Last: 65535}}
+	rules.AllowLoopback = rules.AllowLoopback || loopback(a.host)
+	return guard.NewDialer(guard.Options{Rules: rules, Timeout: sendTime})
+}
+
+// client makes a client for one mail.
+func (a *account) client(dialer *guard.Dialer) (*mail.Client, error) {
+	options := []mail.Option{
+		mail.WithPort(a.port), mail.WithTimeout(sendTime), mail.WithHELO("purser"), mail.WithTLSPolicy(mail.TLSMandatory), mail.WithoutNoop(),
+	}
+	dial := dialer.DialContext
+	if a.implicit {
+		dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+			conn, err := dialer.DialContext(ctx, network, address)
+			if err != nil {
+				return nil, err
+			}
+			over := tls.Client(conn, &tls.Config{ServerName: a.host, MinVersion: tls.VersionTLS12})
+			if err := over.HandshakeContext(ctx); err != nil {
+				return nil, errors.Join(err, conn.Close())
+			}
+			return over, nil
+		}
+	}
+	if a.implicit || a.plain {
+		options = append(options, mail.WithTLSPolicy(mail.NoTLS))
+	}
+	options = append(options, mail.WithDialContextFunc(dial))
+	if a.user != "" {
+		options = append(options, mail.WithUsername(a.user), mail.WithPassword(a.password),
+			mail.WithOpportunisticSMTPAuth(mail.SMTPAuthSCRAMSHA256, mail.SMTPAuthCramMD5, mail.SMTPAuthPlain, mail.SMTPAuthLogin))
+	}
+	return mail.NewClient(a.host, options...)
+}
+
+// mailFailure reads what a mail server said. A code from 500 on refuses for good, as 4xx does on HTTP.
+func mailFailure(a *account, err error) answer {
+	out := answer{words: failure(err)}
+	if failed, is := errors.AsType[*mail.SendError](err); is && failed.ErrorCode() != 0 {
+		out.status = failed.ErrorCode()
+	} else if said, is := errors.AsType[*textproto.Error](err); is {
+		out.status = said.Code
+	}
+	out.refused = out.status >= 500 && out.status < 600
+	if a.password != "" {
+		out.words = strings.ReplaceAll(out.words, a.password, "…")
+	}
+	if out.status != 0 {
+		out.words = fmt.Sprintf("%d: %s", out.status, out.words)
+	}
+	return out
+}

@@ -1,0 +1,81 @@
+package pay
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/purserpay/purser/x402"
+)
+
+// PaymentFilter selects payments of several keys.
+type PaymentFilter struct {
+	All   bool          // payments of all keys, whatever keys are named
+	Label string        // a state or flag; "" is any
+	Host  string        // as recorded, see [RecordedHost]; "" is any
+	Task  string        // "" is any
+	Payee *x402.Address // nil is any
+	// From and To are UTC days, both included, by Created. Zero is no bound.
+	From, To time.Time
+	Before   string // PaymentPage.Next of the page before; "" for the first
+	Limit    int
+}
+
+// Wants reports whether the filter selects a payment, whatever its key and place in the list.
+func (f PaymentFilter) Wants(p *Payment) bool {
+	return p.Labelled(f.Label) && f.WantsOf(p.Host, p.Task, p.Terms.PayTo, p.Created)
+}
+
+// WantsOf reports whether the filter selects a payment with a label that it selects.
+func (f PaymentFilter) WantsOf(host, task string, payee x402.Address, created time.Time) bool {
+	day := DayOf(created)
+	return (f.Host == "" || host == f.Host) && (f.Task == "" || task == f.Task) && (f.Payee == nil || payee == *f.Payee) &&
+		(f.From.IsZero() || !day.Before(DayOf(f.From))) && (f.To.IsZero() || !day.After(DayOf(f.To)))
+}
+
+// PaymentPage is a part of a listing, newest first.
+type PaymentPage struct {
+	Payments []*Payment
+	// Next is the cursor of the following page; "" at the end. A page with few payments, or none, may
+	// have one, when few of many payments match.
+	Next string
+}
+
+// CurrencySum holds the sum in one currency.
+type CurrencySum struct {
+	Currency string
+	Sum
+}
+
+// Totals add up the rows that a filter selects.
+type Totals struct {
+	Currencies []CurrencySum // by name
+	// Partial tells that older rows were not looked at, because there are too many. Since is the time
+	// of the last row that was.
+	Partial bool
+	Since   time.Time
+}
+
+// Add adds a sum.
+func (t *Totals) Add(currency string, s Sum) {
+	i, found := slices.BinarySearchFunc(t.Currencies, currency, func(c CurrencySum, name string) int { return cmp.Compare(c.Currency, name) })
+	if !found {
+		t.Currencies = slices.Insert(t.Currencies, i, CurrencySum{Currency: currency})
+	}
+	t.Currencies[i].Sum.Add(s)
+}
+
+// Count returns the number of payments.
+func (t *Totals) Count() (n int) {
+	for _, c := range t.Currencies {
+		n += c.Count
+	}
+	return n
+}
+
+// SpendDays hears the daily sums of keys. Names are not kept; "" and RestName are among them. What
+// is nil is not read.
+type SpendDays struct {
+	Day        func(keyID string, day time.Time, total Sum)
+	Host, Task func(keyID string, day time.Time, name []byte, s Sum)
+}

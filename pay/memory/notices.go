@@ -1,0 +1,110 @@
+package memory
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/purserpay/purser/pay"
+)
+
+// noticeBook is the outbox under the lock of the store.
+type noticeBook struct{ *rows }
+
+// Mark finds a mark.
+func (b noticeBook) Mark(name string) (pay.NoticeMark, error) { return b.marks[name], nil }
+
+// SetMark replaces a mark, and removes those that have expired.
+func (b noticeBook) SetMark(name string, m pay.NoticeMark, now time.Time) error {
+	maps.DeleteFunc(b.marks, func(_ string, old pay.NoticeMark) bool { return !old.Until.After(now) })
+	b.marks[name] = m
+	return nil
+}
+
+// Append numbers and keeps a notice.
+func (b noticeBook) Append(n pay.Notice) error {
+	if len(b.notices) > 0 {
+		n.Number = b.notices[len(b.notices)-1].Number
+	}
+	n.Number++
+	b.notices = append(b.notices, copied(n))
+	b.notices = b.notices[max(0, len(b.notices)-pay.NoticesKept):]
+	return nil
+}
+
+func (v view) Paid(keyID, host string) (bool, error) {
+	for _, e := range v.events.ascending("") {
+		if e.KeyID == keyID && e.Host == host {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+func (v view) Noticed(mark string, at time.Time) (bool, error) {
+	return v.marks[mark].Until.After(at), nil
+}
+
+// AddNotices writes notices.
+func (s *Store) AddNotices(ctx context.Context, list []pay.Notice) error {
+	return s.do(ctx, func(r *rows) error { return pay.WriteNotices(noticeBook{r}, list) })
+}
+
+// ForgetNotice forgets a Once.
+func (s *Store) ForgetNotice(ctx context.Context, once string) error {
+	return s.do(ctx, func(r *rows) error {
+		delete(r.marks, once)
+		return nil
+	})
+}
+
+// Notices lists notices, newest first.
+func (s *Store) Notices(ctx context.Context, q pay.NoticeQuery) ([]pay.Notice, error) {
+	return read(ctx, s, func(r *rows) (list []pay.Notice, err error) {
+		for _, n := range slices.Backward(r.notices) {
+			if len(list) < q.Limit && (q.Before == 0 || n.Number < q.Before) {
+				list = append(list, n)
+			}
+		}
+		return list, nil
+	})
+}
+
+// NoticesAfter lists notices with higher numbers, oldest first.
+func (s *Store) NoticesAfter(ctx context.Context, number uint64, limit int) ([]pay.Notice, error) {
+	return read(ctx, s, func(r *rows) (list []pay.Notice, err error) {
+		for _, n := range r.notices {
+			if len(list) < limit && n.Number > number {
+				list = append(list, n)
+			}
+		}
+		return list, nil
+	})
+}
+
+// Deliveries lists the destinations that are known, by name.
+func (s *Store) Deliveries(ctx context.Context) ([]pay.Delivery, error) {
+	return read(ctx, s, func(r *rows) ([]pay.Delivery, error) {
+		return slices.SortedFunc(maps.Values(r.deliveries), func(a, b pay.Delivery) int {
+			return strings.Compare(a.Destination, b.Destination)
+		}), nil
+	})
+}
+
+// SetDelivery replaces what is known of a destination.
+func (s *Store) SetDelivery(ctx context.Context, d pay.Delivery) error {
+	return s.do(ctx, func(r *rows) error {
+		r.deliveries[d.Destination] = copied(d)
+		return nil
+	})
+}
+
+// ForgetDelivery removes what is known of a destination.
+func (s *Store) ForgetDelivery(ctx context.Context, destination string) error {
+	return s.do(ctx, func(r *rows) error {
+		delete(r.deliveries, destination)
+		return nil
+	})
+}

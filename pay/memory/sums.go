@@ -1,0 +1,79 @@
+package memory
+
+import (
+	"context"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/purserpay/purser/pay"
+)
+
+// VisitSpendDays visits the daily sums of the keys.
+func (s *Store) VisitSpendDays(ctx context.Context, keyIDs []string, from, to time.Time, visit pay.SpendDays) error {
+	from, to = pay.DayOf(from), pay.DayOf(to)
+	return s.do(ctx, func(r *rows) error {
+		for _, e := range slices.Concat(r.gone, slices.Collect(maps.Values(r.events.row))) {
+			day := pay.DayOf(e.Created)
+			if !slices.Contains(keyIDs, e.KeyID) || day.Before(from) || day.After(to) {
+				continue
+			}
+			var sum pay.Sum
+			sum.Event(&e)
+			if visit.Day != nil {
+				visit.Day(e.KeyID, day, sum)
+			}
+			if visit.Host != nil {
+				visit.Host(e.KeyID, day, []byte(pay.SumName(e.Host)), sum)
+			}
+			if visit.Task != nil {
+				visit.Task(e.KeyID, day, []byte(pay.SumName(e.Task)), sum)
+			}
+		}
+		return nil
+	})
+}
+
+// SumSpend adds up the keys' events.
+func (s *Store) SumSpend(ctx context.Context, keyIDs []string, q pay.OrganizationSpendQuery) (t pay.Totals, err error) {
+	q.Before, q.Limit = "", math.MaxInt
+	page, err := s.ListSpend(ctx, keyIDs, q)
+	for _, e := range page.Entries {
+		var sum pay.Sum
+		sum.Event(&e.SpendEvent)
+		t.Add(e.Currency, sum)
+		t.Since = e.Created
+	}
+	return t, err
+}
+
+// ListPayments lists the keys' payments, newest first.
+func (s *Store) ListPayments(ctx context.Context, keyIDs []string, f pay.PaymentFilter) (page pay.PaymentPage, err error) {
+	if f.Limit < 1 {
+		return page, nil
+	}
+	more := 0
+	if f.Limit < math.MaxInt {
+		more = 1
+	}
+	page.Payments, err = s.newest(ctx, f.Before, f.Limit+more, func(p *pay.Payment) bool {
+		return (f.All || slices.Contains(keyIDs, p.KeyID)) && f.Wants(p)
+	})
+	if len(page.Payments) > f.Limit {
+		page.Payments = page.Payments[:f.Limit]
+		page.Next = page.Payments[f.Limit-1].ID
+	}
+	return page, err
+}
+
+// SumPayments adds up the keys' payments.
+func (s *Store) SumPayments(ctx context.Context, keyIDs []string, f pay.PaymentFilter) (t pay.Totals, err error) {
+	f.Before, f.Limit = "", math.MaxInt
+	page, err := s.ListPayments(ctx, keyIDs, f)
+	for _, p := range page.Payments {
+		t.Add(p.Currency, pay.Sum{Count: 1, Amount: p.Moved()})
+		t.Since = p.Created
+	}
+	return t, err
+}

@@ -1,0 +1,205 @@
+package pay
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// NoticeKind names what a notice is about.
+type NoticeKind string
+
+// The kinds of notices.
+const (
+	NoticeBudget50      NoticeKind = "budget-50"
+	NoticeBudget80      NoticeKind = "budget-80"
+	NoticeBudget100     NoticeKind = "budget-100"
+	NoticeDeclined      NoticeKind = "declined"
+	NoticeApproval      NoticeKind = "approval-needed"
+	NoticeDisputed      NoticeKind = "disputed"
+	NoticeUnresolved    NoticeKind = "unresolved"
+	NoticeLowBalance    NoticeKind = "low-balance"
+	NoticeNewHost       NoticeKind = "new-host"
+	NoticeNewPayee      NoticeKind = "new-payee"
+	NoticePriceJump     NoticeKind = "price-jump"
+	NoticeUnansweredRun NoticeKind = "unanswered-run"
+	NoticePaused        NoticeKind = "paused"
+	NoticeResumed       NoticeKind = "resumed"
+	NoticeTest          NoticeKind = "test"
+	// NoticeHeldBack tells that further notices of a kind are not sent in this hour.
+	NoticeHeldBack NoticeKind = "held-back"
+)
+
+// NoticeKinds lists all kinds.
+func NoticeKinds() []NoticeKind {
+	return []NoticeKind{
+		NoticeBudget50, NoticeBudget80, NoticeBudget100, NoticeDeclined, NoticeApproval, NoticeDisputed, NoticeUnresolved, NoticeLowBalance,
+		NoticeNewHost, NoticeNewPayee, NoticePriceJump, NoticeUnansweredRun, NoticePaused, NoticeResumed, NoticeTest, NoticeHeldBack,
+	}
+}
+
+// Notice tells people of something. It is delivered at least once.
+type Notice struct {
+	// Number is given by the store: each notice has a higher one than those before.
+	Number uint64 `json:"Number"`
+	// ID is given by the store. It stays the same however often the notice is delivered.
+	ID   string     `json:"ID"`
+	At   time.Time  `json:"At"`
+	Kind NoticeKind `json:"Kind"`
+	// Once: the store drops a notice whose Once it knows. It forgets it after NoticeOnceKept.
+	Once string `json:"Once,omitempty"`
+	// What it is about; "" where it has nothing to do with the notice.
+	KeyID          string `json:"KeyID,omitempty"`
+	OrganizationID string `json:"OrganizationID,omitempty"`
+	WalletID       string `json:"WalletID,omitempty"`
+	PaymentID      string `json:"PaymentID,omitempty"`
+	ApprovalID     string `json:"ApprovalID,omitempty"`
+	Host           string `json:"Host,omitempty"`
+	Payee          string `json:"Payee,omitempty"`
+	// Title and Text are plain sentences without secrets. Host, task and label in them are the words of
+	// others.
+	Title   string            `json:"Title"`
+	Text    string            `json:"Text"`
+	Figures map[string]string `json:"Figures,omitempty"`
+
+	// Marks lists further Onces that are known from now on. A notice without a Kind only leaves marks.
+	Marks []string `json:"-"`
+}
+
+const (
+	// NoticesKept is the number of notices that a store keeps.
+	NoticesKept = 10_000
+	// NoticeOnceKept is the time for which a store knows a Once.
+	NoticeOnceKept = 400 * 24 * time.Hour
+	// NoticesPerHour bounds the notices of one kind about one key in an hour. A hostile seller must not
+	// flood people.
+	NoticesPerHour = 20
+)
+
+// NoticeQuery selects notices.
+type NoticeQuery struct {
+	Before uint64 // number of the last notice of the page before; 0 for the first
+	Limit  int    // at most 1,000
+}
+
+// Delivery holds how far a destination of notices has got.
+type Delivery struct {
+	Destination string `json:"Destination"`
+	// Cursor is the number of the last notice that is done with: delivered, given up or not wanted.
+	Cursor uint64 `json:"Cursor"`
+	// Tries counts the failed tries of the notice behind Cursor, and Refusals those that the receiver
+	// refused for good. First is the time of the first try, and Next that of the next one.
+	Tries    int       `json:"Tries,omitempty"`
+	Refusals int       `json:"Refusals,omitempty"`
+	First    time.Time `json:"First,omitzero"`
+	Next     time.Time `json:"Next,omitzero"`
+	// Delivered is the time of the last delivery, and Failed that of the last try that failed, with its
+	// Error.
+	Delivered time.Time `json:"Delivered,omitzero"`
+	Failed    time.Time `json:"Failed,omitzero"`
+	Error     string    `json:"Error,omitempty"`
+	// GivenUp counts the notices that were never delivered.
+	GivenUp uint64 `json:"GivenUp,omitempty"`
+	// Stopped: the receiver wants no notices any more.
+	Stopped bool `json:"Stopped,omitempty"`
+}
+
+// Outbox keeps notices until their destinations have them. Notices of a decision or an outcome come
+// from [Begun.Notices] and [Effects.Notices] and are written in its transaction.
+type Outbox interface {
+	// AddNotices writes notices by [WriteNotices].
+	AddNotices(ctx context.Context, list []Notice) error
+	// ForgetNotice forgets a Once, so that the next notice with it is told. It need not be known.
+	ForgetNotice(ctx context.Context, once string) error
+	// Notices lists notices, newest first; the last NoticesKept are kept.
+	Notices(ctx context.Context, q NoticeQuery) ([]Notice, error)
+	// NoticesAfter lists the notices with higher numbers than one, oldest first; at most 1,000.
+	NoticesAfter(ctx context.Context, number uint64, limit int) ([]Notice, error)
+	// Deliveries lists the destinations that are known, by name.
+	Deliveries(ctx context.Context) ([]Delivery, error)
+	// SetDelivery replaces what is known of a destination.
+	SetDelivery(ctx context.Context, d Delivery) error
+	// ForgetDelivery removes what is known of a destination. It need not be known.
+	ForgetDelivery(ctx context.Context, destination string) error
+}
+
+// NoticeMark holds a name that a store knows for some time, and a count.
+type NoticeMark struct {
+	Count uint64
+	Until time.Time
+}
+
+// NoticeBook is a store's outbox within one transaction.
+type NoticeBook interface {
+	// Mark finds a mark; zero: it is not known. One whose time has passed may be returned.
+	Mark(name string) (NoticeMark, error)
+	// SetMark replaces a mark, and may drop others whose Until is before now.
+	SetMark(name string, m NoticeMark, now time.Time) error
+	// Append numbers and keeps a notice, and drops the one that is NoticesKept older.
+	Append(n Notice) error
+}
+
+// WriteNotices writes notices whose Once is not known, and at most NoticesPerHour of one kind, key and
+// hour. A store calls it in the transaction that causes the notices.
+func WriteNotices(book NoticeBook, list []Notice) error {
+	for _, n := range list {
+		n.At = n.At.UTC()
+		if n.Once != "" {
+			m, err := book.Mark(n.Once)
+			if err != nil {
+				return err
+			}
+			if m.Until.After(n.At) {
+				continue
+			}
+			n.Marks = append([]string{n.Once}, n.Marks...)
+		}
+		for _, name := range n.Marks {
+			if err := book.SetMark(name, NoticeMark{Count: 1, Until: n.At.Add(NoticeOnceKept)}, n.At); err != nil {
+				return err
+			}
+		}
+		if n.Kind == "" {
+			continue
+		}
+		if err := writeNotice(book, n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeNotice counts a notice in its hour, and writes it if there is room.
+func writeNotice(book NoticeBook, n Notice) error {
+	hour := fmt.Sprintf("rate/%s/%s/%s", n.Kind, n.KeyID, n.At.Format("2006-01-02T15"))
+	m, err := book.Mark(hour)
+	if err != nil || m.Count > NoticesPerHour {
+		return err
+	}
+	if m.Count == NoticesPerHour {
+		n = heldBack(n)
+	}
+	err = book.SetMark(hour, NoticeMark{Count: m.Count + 1, Until: n.At.Truncate(time.Hour).Add(2 * time.Hour)}, n.At)
+	if err != nil {
+		return err
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return fmt.Errorf("naming a notice: %w", err)
+	}
+	n.ID, n.Marks = id.String(), nil
+	return book.Append(n)
+}
+
+// heldBack takes the place of the first notice that is too many in its hour.
+func heldBack(n Notice) Notice {
+	return Notice{
+		At: n.At, Kind: NoticeHeldBack, KeyID: n.KeyID, OrganizationID: n.OrganizationID,
+		Title: "More notices are held back",
+		Text: fmt.Sprintf("purser has sent %d notices of the kind %s in this hour, and holds back further ones until %s UTC. See all payments and declines on the dashboard.",
+			NoticesPerHour, n.Kind, n.At.Truncate(time.Hour).Add(time.Hour).Format("15:04")),
+		Figures: map[string]string{"kind": string(n.Kind)},
+	}
+}

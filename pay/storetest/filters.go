@@ -1,0 +1,183 @@
+package storetest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/x402"
+)
+
+// pays makes a payment at a time, with an id of that time.
+func (f *fixture) pays(k pay.Key, amount uint64, host, task string, payee byte, at time.Time, verdicts ...pay.Verdict) *pay.Payment {
+	f.Helper()
+	b := want(k, at)
+	b.New.ID, b.New.Host, b.New.Task, b.New.RequestURL = eventID(at), host, task, "https://"+host+"/"
+	b.New.Terms.Amount, b.New.Terms.PayTo = x402.NewAmount(amount), x402.Address{payee}
+	p := f.begin(b, pay.Created)
+	for _, v := range verdicts {
+		o := outcome(p, v)
+		o.At, o.EventID = at, eventID(at)
+		p = f.record(o)
+	}
+	return p
+}
+
+// pages lists payments page by page, in at most a number of pages.
+func (f *fixture) pages(q pay.PaymentFilter, most int, keys ...pay.Key) []string {
+	f.Helper()
+	all := []string{}
+	for range most {
+		page := must(f.ListPayments(f.ctx, keyIDs(keys), q))
+		if len(page.Payments) > q.Limit {
+			f.Fatalf("%d payments on a page of %d", len(page.Payments), q.Limit)
+		}
+		if all = append(all, ids(page.Payments)...); page.Next == "" {
+			return all
+		}
+		q.Before = page.Next
+	}
+	f.Fatalf("no end after %d pages and %d payments", most, len(all))
+	return nil
+}
+
+var filterTests = map[string]func(*fixture){
+	"by state, host, task, payee and day": func(f *fixture) {
+		keys, other := []pay.Key{f.key(), f.key()}, f.key()
+		hosts, tasks := []string{"a.example", "b.example:8443", ""}, []string{"", "crawl"}
+		var all []*pay.Payment
+		for i := range 48 {
+			k := append(keys, other)[i%3]
+			verdicts := [][]pay.Verdict{{}, {pay.VerdictSettled}, {pay.VerdictVoid}, {pay.VerdictSettled, pay.VerdictDisputed}}[i%4]
+			all = append(all, f.pays(k, uint64(i+1), hosts[i%5%3], tasks[i%2], byte(i%3), noon.Add(time.Duration(i)*2*time.Hour), verdicts...))
+		}
+		slices.Reverse(all)
+		f.reopen(Opener.Kill)
+		two := x402.Address{2}
+		for _, label := range []string{"", "open", "settled", "disputed", "void"} {
+			for _, q := range []pay.PaymentFilter{
+				{},
+				{Host: "a.example"},
+				{Host: "c.example"},
+				{Task: "crawl"},
+				{Payee: &two},
+				{Host: "a.example", Task: "crawl", Payee: &two},
+				{From: noon.Add(aDay), To: noon.Add(aDay)},
+				{From: noon.Add(2 * aDay), Host: "a.example"},
+				{To: noon.Add(aDay), Payee: &two},
+				{From: noon.Add(aDay), To: noon},
+			} {
+				for _, q.All = range []bool{false, true} {
+					q.Label = label
+					wanted, total := []string{}, uint64(0)
+					for _, p := range all {
+						if q.Wants(p) && (q.All || p.KeyID != other.ID) {
+							wanted, total = append(wanted, p.ID), total+p.Moved().Big().Uint64()
+						}
+					}
+					what := fmt.Sprintf("%+v", q)
+					for _, q.Limit = range []int{1, 7, 100} {
+						f.same(what, f.pages(q, len(wanted)+2, keys...), wanted)
+					}
+					sums := must(f.SumPayments(f.ctx, keyIDs(keys), q))
+					if sums.Partial || sums.Count() != len(wanted) || total > 0 && sums.Currencies[0].Amount != x402.NewAmount(total) {
+						f.Errorf("%s adds up to %+v, want %d of %d", what, sums, len(wanted), total)
+					}
+				}
+			}
+		}
+		f.same("of no key", f.pages(pay.PaymentFilter{Limit: 5}, 1), []string{})
+		f.same("of an unknown state", f.pages(pay.PaymentFilter{Limit: 5, Label: "lost", All: true}, 1), []string{})
+	},
+	"the rare among many": func(f *fixture) {
+		k := f.key()
+		var rare []string
+		for i := range 250 {
+			payee := byte(1)
+			if i == 3 || i == 200 {
+				payee = 2
+			}
+			if p := f.pays(k, 1, "a.example", "", payee, noon.Add(time.Duration(i)*time.Second)); payee == 2 {
+				rare = append([]string{p.ID}, rare...)
+			}
+		}
+		two := x402.Address{2}
+		f.same("rare", f.pages(pay.PaymentFilter{Payee: &two, Limit: 5}, 5, k), rare)
+		f.same("rare, of all keys", f.pages(pay.PaymentFilter{Payee: &two, Limit: 5, All: true}, 5), rare)
+	},
+	"of more keys than one read takes": func(f *fixture) {
+		var keys []pay.Key
+		var all []string
+		for i := range 60 {
+			k := pay.Key{ID: newID()}
+			if keys = append(keys, k); i%4 == 3 {
+				for n := range 3 {
+					all = append(all, f.pays(k, 1, "a.example", "", 1, noon.Add(time.Duration(60*n+i)*time.Second)).ID)
+				}
+			}
+		}
+		slices.SortFunc(all, func(a, b string) int { return strings.Compare(b, a) })
+		for _, limit := range []int{1, 4, 100} {
+			f.same("all", f.pages(pay.PaymentFilter{Limit: limit}, len(all)+2, keys...), all)
+		}
+		if sums := must(f.SumPayments(f.ctx, keyIDs(keys), pay.PaymentFilter{})); sums.Count() != len(all) || sums.Partial {
+			f.Errorf("%+v", sums)
+		}
+	},
+	"sums of events": func(f *fixture) {
+		a, b := f.key(), f.key()
+		e := f.spends(a, 5, "a.example", "crawl", noon)
+		f.takesBack(e, noon.Add(time.Hour))
+		f.spends(a, 7, "a.example", "", noon.Add(aDay))
+		f.spends(b, 9, "b.example", "crawl", noon)
+		want := func(q pay.OrganizationSpendQuery, sum pay.Sum, keys ...pay.Key) {
+			f.Helper()
+			t := must(f.SumSpend(f.ctx, keyIDs(keys), q))
+			var all pay.Sum
+			for _, c := range t.Currencies {
+				all.Add(c.Sum)
+			}
+			if all != sum || t.Partial {
+				f.Errorf("%+v: %+v, want %+v", q, t, sum)
+			}
+		}
+		payee, nobody := x402.Address{0x70}, x402.Address{1}
+		want(pay.OrganizationSpendQuery{}, sum(3, 21, 5), a, b)
+		want(pay.OrganizationSpendQuery{Host: "a.example", Task: "crawl"}, sum(1, 5, 5), a, b)
+		want(pay.OrganizationSpendQuery{Payee: &payee, To: noon}, sum(2, 14, 5), a, b)
+		want(pay.OrganizationSpendQuery{Payee: &nobody}, pay.Sum{}, a, b)
+		want(pay.OrganizationSpendQuery{From: noon.Add(aDay)}, sum(1, 7, 0), a)
+		f.lists("of a payee", pay.OrganizationSpendQuery{Payee: &nobody}, []pay.Key{a, b})
+	},
+	"daily sums": func(f *fixture) {
+		a, b := f.key(), f.key()
+		f.spends(a, 5, "a.example", "crawl", noon)
+		f.spends(a, 6, "b.example", "", noon)
+		f.spends(b, 7, "a.example", "crawl", noon.Add(aDay))
+		visit := func(from, to time.Time, keys ...pay.Key) (days, hosts, tasks pay.Sum) {
+			f.must(f.VisitSpendDays(f.ctx, keyIDs(keys), from, to, pay.SpendDays{
+				Day: func(_ string, _ time.Time, s pay.Sum) { days.Add(s) },
+				Host: func(_ string, _ time.Time, name []byte, s pay.Sum) {
+					if string(name) == "a.example" {
+						hosts.Add(s)
+					}
+				},
+				Task: func(keyID string, day time.Time, name []byte, s pay.Sum) {
+					if string(name) == "crawl" && keyID == b.ID && day.Equal(pay.DayOf(noon.Add(aDay))) {
+						tasks.Add(s)
+					}
+				},
+			}))
+			return days, hosts, tasks
+		}
+		days, hosts, tasks := visit(time.Time{}, noon.Add(aDay), a, b)
+		f.same("all", []pay.Sum{days, hosts, tasks}, []pay.Sum{sum(3, 18, 0), sum(2, 12, 0), sum(1, 7, 0)})
+		days, hosts, tasks = visit(noon.Add(aDay), noon.Add(9*aDay), a, b)
+		f.same("of a day", []pay.Sum{days, hosts, tasks}, []pay.Sum{sum(1, 7, 0), sum(1, 7, 0), sum(1, 7, 0)})
+		days = pay.Sum{}
+		f.must(f.VisitSpendDays(f.ctx, keyIDs([]pay.Key{a}), noon, noon, pay.SpendDays{Day: func(_ string, _ time.Time, s pay.Sum) { days.Add(s) }}))
+		f.same("totals only", days, sum(2, 11, 0))
+	},
+}
