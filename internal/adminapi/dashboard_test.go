@@ -17,8 +17,8 @@ func TestDashboardLinkOfTheCommand(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	w.DashboardURL = func() string { return "https://purser.example.com/dashboard" }
-	w.run("dashboard", "https://purser.example.com/dashboard/link#", "!ssh")
-	w.run("dashboard --url http://localhost:9000", "http://localhost:9000/dashboard/link#", "!ssh")
+	w.run("dashboard", "https://purser.example.com/dashboard/link#", "!ssh -L")
+	w.run("dashboard --url http://localhost:9000", "http://localhost:9000/dashboard/link#", "!ssh -L")
 	if got := ran[adminapi.DashboardLink](w, "dashboard --url http://localhost:9000/"); !strings.HasPrefix(got.URL, "http://localhost:9000/dashboard/link#") {
 		t.Errorf("%+v", got)
 	}
