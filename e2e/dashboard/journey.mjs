@@ -47,6 +47,7 @@ await main(async () => {
 
   say("a key is made and shown once");
   await page.getByLabel("Label").fill("research <b>agent</b>");
+  await page.getByLabel("Pays from").selectOption("none"); // the wallet is made below
   await page.getByRole("button", { name: "Create key" }).click();
   await page.waitForURL(/keys\/[0-9a-f-]{36}$/);
   const created = page.url();
