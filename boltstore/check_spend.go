@@ -12,7 +12,7 @@ import (
 
 // events compares each event with its payment.
 func (c *checker) events(ctx context.Context) error {
-	days := spendDays{checker: c}
+	days, left := spendDays{checker: c}, walletDays{checker: c, want: map[string]pay.WalletDay{}}
 	err := c.each(ctx, eventsBucket, func(k, v []byte) {
 		c.report.Events++
 		e, err := decodeEvent(k, v)
@@ -26,6 +26,7 @@ func (c *checker) events(ctx context.Context) error {
 			c.fault("spend event %s: payment %s: %v", e.ID, e.PaymentID, err)
 			return
 		}
+		left.add(p, &e)
 		switch {
 		case e.Corrects == "" && p.EventID != e.ID:
 			c.fault("spend event %s is not that of its payment %s", e.ID, p.ID)
@@ -51,6 +52,9 @@ func (c *checker) events(ctx context.Context) error {
 		return err
 	}
 	if err := days.end(ctx); err != nil {
+		return err
+	}
+	if err := left.end(ctx); err != nil {
 		return err
 	}
 	for _, id := range slices.Sorted(maps.Keys(c.disputed)) {

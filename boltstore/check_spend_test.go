@@ -2,6 +2,7 @@ package boltstore
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -69,6 +70,16 @@ func TestCheckSeesWrongSums(t *testing.T) {
 				r.tasks = append(r.tasks, pay.NameSum{Name: fmt.Sprint(i)})
 			}
 		}), "has 33 names of 32"},
+		{"wallet's day lost", remove(walletDaysBucket), "on 2026-11-15 is not summed up"},
+		{"wallet's day of no event", put(walletDaysBucket, dayKey("w9", noon), encodeWalletDay(pay.WalletDay{})), "no spend event is of that wallet and day"},
+		{"wallet's day unreadable", put(walletDaysBucket, dayKey("w9", noon), []byte{walletDayVersion, 1}), "damaged"},
+		{"wallet's day unknown", put(walletDaysBucket, dayKey("w9", noon), []byte{99}), "unknown encoding"},
+		{"wallet's amount", func(tx *bbolt.Tx) error {
+			k, v := tx.Bucket(walletDaysBucket).Cursor().First()
+			day, err := decodeWalletDay(v)
+			day.Withdrawn.Amount = one
+			return errors.Join(err, tx.Bucket(walletDaysBucket).Put(bytes.Clone(k), encodeWalletDay(day)))
+		}, "and withdrawn 0 payments, 1, 0 taken back; its events make 3 payments, 15, 5 taken back, and withdrawn 0 payments, 0,"},
 		{"event not found by its host", remove(hostEventsBucket), "is not found by its host"},
 		{"event of no host", put(hostEventsBucket, joinKey("k0", hashed("x"), "e"), nil), "spend_by_host has an entry"},
 		{"entry that is none", put(hostEventsBucket, []byte("k0\x00x"), nil), "spend_by_host has an entry"},
@@ -91,12 +102,22 @@ func TestDamagedSumsDoNotStopPayments(t *testing.T) {
 	o := filled(t)
 	damaged := []byte{rollupVersion, 1, 1}
 	inside(t, o.Path, func(tx *bbolt.Tx) error { return tx.Bucket(spendDaysBucket).Put(dayKey("k0", noon), damaged) })
+	var wallet string
+	inside(t, o.Path, func(tx *bbolt.Tx) error {
+		k, _ := tx.Bucket(walletDaysBucket).Cursor().First()
+		wallet, _, _ = strings.Cut(string(k), "\x00")
+		return tx.Bucket(walletDaysBucket).Put(bytes.Clone(k), damaged)
+	})
 	d := openIn(t, o)
 	p := begun(t, d, "k0")
 	if p, _, err := d.Record(t.Context(), settlement(p)); err != nil || p.State != pay.Settled {
 		t.Fatalf("%+v, %v", p, err)
 	}
 	if _, err := d.SpendSummary(t.Context(), []string{"k0"}, noon, noon); err == nil || !strings.Contains(err.Error(), "2026-11-15") {
+		t.Errorf("error %v", err)
+	}
+	err := d.VisitWalletDays(t.Context(), []string{wallet}, noon, noon, func(string, pay.WalletDay) { t.Error("a damaged day") })
+	if err == nil || !strings.Contains(err.Error(), wallet+" on 2026-11-15") {
 		t.Errorf("error %v", err)
 	}
 	if err := d.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "damaged") {

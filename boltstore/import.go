@@ -41,7 +41,7 @@ func (d *DB) Import(ctx context.Context, list []History) error {
 				return err
 			}
 			for e := range h.Events {
-				if err := b.addEvent(&h.Events[e], events[i][e]); err != nil {
+				if err := b.addEvent(h.Payment, &h.Events[e], events[i][e]); err != nil {
 					return err
 				}
 			}

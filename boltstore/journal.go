@@ -209,7 +209,7 @@ func (b *batch) record(out pay.Outcome) (*pay.Payment, pay.Effects, error) {
 		return nil, pay.Effects{}, err
 	}
 	if event != nil {
-		if err := b.addEvent(fx.Event, event); err != nil {
+		if err := b.addEvent(p, fx.Event, event); err != nil {
 			return nil, pay.Effects{}, err
 		}
 	}

@@ -58,6 +58,7 @@ var (
 	hostEventsBucket = []byte("spend_by_host") // key id, SHA-256 of the host, event id -> nothing; events with a host only
 	spendDaysBucket  = []byte("spend_days")    // key id, UTC day (days since 1970) -> what it adds up to, see dayRow
 	countersBucket   = []byte("counters")      // counter -> decimal
+	walletDaysBucket = []byte("wallet_days")   // wallet id, UTC day (days since 1970) -> what left the wallet, see encodeWalletDay
 	declinedBucket   = []byte("declined")      // key id, UTC day (days since 1970) -> what was declined to the key, see declinedRow
 
 	auditBucket   = []byte("audit")    // number -> audit entry
@@ -89,6 +90,7 @@ var allBuckets = [][]byte{
 	declinedBucket,
 	noticesBucket, marksBucket, marksExpiryBucket, deliveriesBucket,
 	approvalsBucket, keyApprovalsBucket, pendingBucket, purchasesBucket,
+	walletDaysBucket,
 }
 
 // paymentBuckets lists the buckets that readers may see before their changes are durable: see
@@ -96,7 +98,7 @@ var allBuckets = [][]byte{
 var paymentBuckets = [][]byte{
 	paymentsBucket, payloadsBucket, keyPaymentsBucket, labelsBucket, labelledBucket, awaitedBucket, hostsBucket, leasesBucket,
 	dueBucket, livingBucket, transactionsBucket, attemptsBucket, labelCountsBucket,
-	eventsBucket, taskEventsBucket, hostEventsBucket, spendDaysBucket, countersBucket,
+	eventsBucket, taskEventsBucket, hostEventsBucket, spendDaysBucket, walletDaysBucket, countersBucket,
 }
 
 // hashedBuckets lists the buckets whose keys come in no order.

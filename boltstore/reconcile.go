@@ -156,7 +156,7 @@ func (b *batch) book(p *pay.Payment, event []byte) error {
 	if err := b.savePayment(nil, p); err != nil {
 		return err
 	}
-	if err := b.addEvent(fx.Event, event); err != nil {
+	if err := b.addEvent(p, fx.Event, event); err != nil {
 		return err
 	}
 	return b.count(fx.Counters)

@@ -11,8 +11,9 @@ import (
 	"github.com/purserpay/purser/x402"
 )
 
-// addEvent writes an event that newEvent has encoded and found new, its indexes and the sums of its day.
-func (b *batch) addEvent(e *pay.SpendEvent, encoded []byte) error {
+// addEvent writes an event of a payment that newEvent has encoded and found new, its indexes and the
+// sums of its day.
+func (b *batch) addEvent(p *pay.Payment, e *pay.SpendEvent, encoded []byte) error {
 	if err := b.replace(eventsBucket, joinKey(e.KeyID, e.ID), nil, encoded); err != nil {
 		return err
 	}
@@ -26,7 +27,10 @@ func (b *batch) addEvent(e *pay.SpendEvent, encoded []byte) error {
 			return err
 		}
 	}
-	return b.rollUp(e)
+	if err := b.rollUp(e); err != nil {
+		return err
+	}
+	return b.leave(p, e)
 }
 
 // newEvent encodes an event. It fails if the id is empty or taken.

@@ -108,7 +108,7 @@ func (b *batch) encode() []byte {
 
 // rewritten reports whether a bucket holds sums, which change with each payment.
 func rewritten(bucket []byte) bool {
-	return &bucket[0] == &countersBucket[0] || &bucket[0] == &spendDaysBucket[0] || &bucket[0] == &labelCountsBucket[0]
+	return &bucket[0] == &countersBucket[0] || &bucket[0] == &spendDaysBucket[0] || &bucket[0] == &walletDaysBucket[0] || &bucket[0] == &labelCountsBucket[0]
 }
 
 func bucketNumber(bucket []byte) byte {

@@ -18,6 +18,9 @@ type SpendBook interface {
 	// VisitSpendDays visits the daily sums of the keys from one UTC day to another, at a cost of keys
 	// times days. The zero from is no bound. The visitor must not call the store.
 	VisitSpendDays(ctx context.Context, keyIDs []string, from, to time.Time, visit SpendDays) error
+	// VisitWalletDays visits what left wallets from one UTC day to another, by wallet and day, at a cost
+	// of wallets times days. Days without an event are left out. The visitor must not call the store.
+	VisitWalletDays(ctx context.Context, walletIDs []string, from, to time.Time, visit func(walletID string, d WalletDay)) error
 	// ListSpend lists the keys' events, newest first. It ignores q.KeyID. A call
 	// looks at a bounded number of rows; a page that ends early for that has a Next.
 	// ErrEventNotFound when q.Before is an event of none of the keys.

@@ -54,6 +54,11 @@ func (r *rows) write(p *pay.Payment, changes []pay.CounterChange, event *pay.Spe
 			return fmt.Errorf("payment %s: spend event id %q is empty or taken", p.ID, event.ID)
 		}
 		r.events.put(event.ID, *event)
+		of := dayOf(p.WalletID, event.Created)
+		day, _ := r.left.get(of)
+		day.Day = pay.DayOf(event.Created)
+		day.Event(p, event)
+		r.left.put(of, day)
 	}
 	for c, value := range counters {
 		if value.IsZero() {

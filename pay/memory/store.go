@@ -52,9 +52,10 @@ type rows struct {
 	payments  table[*pay.Payment]
 	events    table[pay.SpendEvent]
 	counters  table[x402.Amount]
-	attempts  map[string]uint64 // the last one of removed payments, by key and idempotency key
-	gone      []pay.SpendEvent  // of removed payments, for the sums of days
-	removed   time.Time         // the latest pay.Removal.Before
+	attempts  map[string]uint64    // the last one of removed payments, by key and idempotency key
+	gone      []pay.SpendEvent     // of removed payments, for the sums of days
+	removed   time.Time            // the latest pay.Removal.Before
+	left      table[pay.WalletDay] // by wallet id and day
 	audit     []pay.AuditEntry
 	declined  []pay.Declined
 	approvals table[pay.Approval]
@@ -162,6 +163,7 @@ func (s *Store) Snapshot() *Store {
 	r.accounts, r.sessions = r.accounts.clone(), r.sessions.clone()
 	r.wallets, r.material = r.wallets.clone(), r.material.clone()
 	r.payments, r.events, r.counters = r.payments.clone(), r.events.clone(), r.counters.clone()
+	r.left = r.left.clone()
 	r.approvals = r.approvals.clone()
 	r.audit, r.deployments, r.declined = slices.Clone(r.audit), slices.Clone(r.deployments), slices.Clone(r.declined)
 	r.notices, r.marks, r.deliveries = slices.Clone(r.notices), maps.Clone(r.marks), maps.Clone(r.deliveries)

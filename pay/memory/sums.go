@@ -35,6 +35,25 @@ func (s *Store) VisitSpendDays(ctx context.Context, keyIDs []string, from, to ti
 	})
 }
 
+// dayOf is the id of what left a wallet on the UTC day of a time.
+func dayOf(walletID string, t time.Time) string {
+	return walletID + " " + pay.DayOf(t).Format(time.DateOnly)
+}
+
+// VisitWalletDays visits what left wallets.
+func (s *Store) VisitWalletDays(ctx context.Context, walletIDs []string, from, to time.Time, visit func(string, pay.WalletDay)) error {
+	return s.do(ctx, func(r *rows) error {
+		for _, id := range walletIDs {
+			for day := pay.DayOf(from); !day.After(pay.DayOf(to)); day = day.AddDate(0, 0, 1) {
+				if d, ok := r.left.get(dayOf(id, day)); ok {
+					visit(id, d)
+				}
+			}
+		}
+		return nil
+	})
+}
+
 // SumSpend adds up the keys' events.
 func (s *Store) SumSpend(ctx context.Context, keyIDs []string, q pay.OrganizationSpendQuery) (t pay.Totals, err error) {
 	q.Before, q.Limit = "", math.MaxInt

@@ -151,6 +151,38 @@ var filterTests = map[string]func(*fixture){
 		want(pay.OrganizationSpendQuery{From: noon.Add(aDay)}, sum(1, 7, 0), a)
 		f.lists("of a payee", pay.OrganizationSpendQuery{Payee: &nobody}, []pay.Key{a, b})
 	},
+	"what left wallets by day": func(f *fixture) {
+		a, b := f.key(), f.key()
+		leaves := func(k pay.Key, wallet string, door pay.Door, amount uint64, at time.Time) pay.SpendEvent {
+			w := want(k, at)
+			w.New.WalletID, w.New.Door, w.New.Terms.Amount = wallet, door, x402.NewAmount(amount)
+			o := outcome(f.begin(w, pay.Created), pay.VerdictSettled)
+			o.At, o.EventID, o.Transaction, o.Release = at, eventID(at), transaction(w.New.ID), true
+			return f.recorded(o)
+		}
+		own, lent := newID(), newID()
+		e := leaves(a, own, pay.DoorProxy, 5, noon)
+		leaves(a, lent, pay.DoorProxy, 7, noon)
+		leaves(b, lent, pay.DoorProxy, 8, noon.Add(time.Second))
+		leaves(b, lent, pay.DoorOperator, 100, noon.Add(aDay))
+		leaves(b, lent, pay.DoorProxy, 9, noon.Add(aDay))
+		f.takesBack(e, noon.Add(aDay))
+		f.reopen(Opener.Kill)
+		got := func(from, to time.Time, ids ...string) (list []string) {
+			f.must(f.VisitWalletDays(f.ctx, ids, from, to, func(id string, d pay.WalletDay) {
+				name := map[string]string{own: "own", lent: "lent"}[id]
+				list = append(list, fmt.Sprint(name, " ", int(d.Day.Sub(pay.DayOf(noon))/aDay), " ", d.Spent, " ", d.Withdrawn))
+			}))
+			return list
+		}
+		all := []string{
+			"own 0 " + fmt.Sprint(sum(1, 5, 0), " ", pay.Sum{}), "own 1 " + fmt.Sprint(sum(0, 0, 5), " ", pay.Sum{}),
+			"lent 0 " + fmt.Sprint(sum(2, 15, 0), " ", pay.Sum{}), "lent 1 " + fmt.Sprint(sum(1, 9, 0), " ", sum(1, 100, 0)),
+		}
+		f.same("all", got(noon.Add(-aDay), noon.Add(9*aDay), own, newID(), lent), all)
+		f.same("of a day", got(noon.Add(aDay), noon.Add(aDay), lent), all[3:])
+		f.same("of an earlier one", len(got(noon.Add(-9*aDay), noon.Add(-aDay), own, lent)), 0)
+	},
 	"daily sums": func(f *fixture) {
 		a, b := f.key(), f.key()
 		f.spends(a, 5, "a.example", "crawl", noon)
