@@ -126,7 +126,7 @@ func everyStoredValue() map[string]any {
 		"notice": pay.Notice{
 			Number: 7, ID: "notice-1", At: second(1), Kind: pay.NoticeBudget80, Once: "once", KeyID: "key-1", OrganizationID: "organization-1", WalletID: "wallet-1",
 			PaymentID: "payment-1", ApprovalID: "approval-1", Host: "api.example.com", Payee: "0x01", Title: "title", Text: "text", Figures: map[string]string{"used": "8"},
-			Marks: []string{"not stored"},
+			Marks: []string{"not stored"}, Run: "not stored", RunOf: 5,
 		},
 		"delivery": pay.Delivery{
 			Destination: "hooks-1", Cursor: 7, Tries: 2, Refusals: 1, First: second(2), Next: second(3), Delivered: second(4), Failed: second(5), Error: "error",

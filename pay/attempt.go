@@ -143,10 +143,13 @@ func (a *Attempt) finish(answered, wait bool) {
 				return
 			}
 		}
-		if _, _, err := a.payer.store.Record(ctx, o); err != nil && !errors.Is(err, ErrQueued) {
+		o.KeyName = a.payer.outcomeToTell(ctx, a.row, o)
+		_, fx, err := a.payer.store.Record(ctx, o)
+		if err != nil && !errors.Is(err, ErrQueued) {
 			// The lease lapses by itself; the payment then counts as unanswered.
 			a.payer.log.WarnContext(ctx, "lease not released", "payment", o.PaymentID, "error", err)
 		}
+		a.payer.told(fx.Notices)
 		failpoint.Here(failpoint.Released)
 	}
 	if wait {
@@ -266,7 +269,6 @@ func (p *Payer) record(ctx context.Context, row *Payment, o Outcome) (*Payment, 
 		return nil, fmt.Errorf("recording outcome %q: %w", o.Verdict, err)
 	}
 	p.told(fx.Notices)
-	p.countUnanswered(row, o)
 	if o.Hearsay && written.State != Settled {
 		o.Verdict, o.Note = Unclear, cmp.Or(o.Note, "said to be used")
 	}

@@ -83,7 +83,9 @@ func (p *Payer) NoteDecline(d Decline) {
 	if d.Reason == dryRunReason || p.enter() != nil {
 		return
 	}
-	if !p.declines.add(declinedOf(d, p.now())) {
+	at := p.now()
+	p.tellDecline(d, at)
+	if !p.declines.add(declinedOf(d, at)) {
 		p.background.Done()
 		return
 	}

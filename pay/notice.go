@@ -66,6 +66,10 @@ type Notice struct {
 
 	// Marks lists further Onces that are known from now on. A notice without a Kind only leaves marks.
 	Marks []string `json:"-"`
+	// Run names a row of events that the store counts. The notice is told when the count reaches RunOf. A
+	// notice without a Kind ends the row.
+	Run   string `json:"-"`
+	RunOf uint64 `json:"-"`
 }
 
 const (
@@ -73,6 +77,8 @@ const (
 	NoticesKept = 10_000
 	// NoticeOnceKept is the time for which a store knows a Once.
 	NoticeOnceKept = 400 * 24 * time.Hour
+	// NoticeRunKept is the time after its last event for which a store knows a row of events.
+	NoticeRunKept = 30 * 24 * time.Hour
 	// NoticesPerHour bounds the notices of one kind about one key in an hour. A hostile seller must not
 	// flood people.
 	NoticesPerHour = 20
@@ -146,6 +152,11 @@ type NoticeBook interface {
 func WriteNotices(book NoticeBook, list []Notice) error {
 	for _, n := range list {
 		n.At = n.At.UTC()
+		if reached, err := countRun(book, n); err != nil {
+			return err
+		} else if !reached {
+			continue
+		}
 		if n.Once != "" {
 			m, err := book.Mark(n.Once)
 			if err != nil {
@@ -171,6 +182,30 @@ func WriteNotices(book NoticeBook, list []Notice) error {
 	return nil
 }
 
+// countRun counts an event of a row. It reports whether the notice is to be told.
+func countRun(book NoticeBook, n Notice) (reached bool, err error) {
+	if n.Run == "" {
+		return true, nil
+	}
+	m, err := book.Mark(n.Run)
+	if err != nil {
+		return false, err
+	}
+	if !m.Until.After(n.At) {
+		m.Count = 0
+	}
+	switch {
+	case n.Kind != "":
+		m.Count++
+	case m.Count == 0:
+		return false, nil
+	default:
+		m.Count = 0
+	}
+	m.Until = n.At.Add(NoticeRunKept)
+	return n.Kind != "" && m.Count == n.RunOf, book.SetMark(n.Run, m, n.At)
+}
+
 // writeNotice counts a notice in its hour, and writes it if there is room.
 func writeNotice(book NoticeBook, n Notice) error {
 	hour := fmt.Sprintf("rate/%s/%s/%s", n.Kind, n.KeyID, n.At.Format("2006-01-02T15"))
@@ -189,7 +224,7 @@ func writeNotice(book NoticeBook, n Notice) error {
 	if err != nil {
 		return fmt.Errorf("naming a notice: %w", err)
 	}
-	n.ID, n.Marks = id.String(), nil
+	n.ID, n.Marks, n.Run, n.RunOf = id.String(), nil, "", 0
 	return book.Append(n)
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math/big"
+	"strings"
 	"time"
 
 	"github.com/purserpay/purser/x402"
@@ -25,6 +26,17 @@ func about(p *Payment, kind NoticeKind, at time.Time) Notice {
 
 // hostOf names the host of a payment in a sentence.
 func hostOf(p *Payment) string { return cmp.Or(p.Host, "an unnamed host") }
+
+// shellWord writes a word of others, such as a label, so that a command with it can be pasted into a shell.
+func shellWord(word string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._:@/-", r)
+	}
+	if word != "" && strings.IndexFunc(word, func(r rune) bool { return !plain(r) }) < 0 {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
 
 // budgetKinds lists the parts of a budget that people are told of, the largest first.
 var budgetKinds = []struct {
@@ -58,17 +70,18 @@ func budgetNotice(name string, row *Payment, u budgetUse, kind NoticeKind, perce
 	if u.monthly {
 		window, begins = "monthly", resets.Format("2 January, 15:04 UTC")
 	}
-	n.Once = fmt.Sprintf("budget/%s/%s/%s/%s/%d", row.KeyID, u.rule, u.of, resets.Format(time.DateOnly), percent)
+	// A budget that was raised is told of anew.
+	n.Once = fmt.Sprintf("budget/%s/%s/%s/%s/%s/%d", row.KeyID, u.rule, u.of, resets.Format(time.DateOnly), u.most, percent)
 	if !u.most.IsZero() {
 		percent = new(big.Int).Div(new(big.Int).Mul(u.with.Big(), big.NewInt(100)), u.most.Big()).Uint64()
 	}
 	n.Title = fmt.Sprintf("Key %s: %d %% of the %s budget%s is used", name, percent, window, u.of)
-	n.Text = fmt.Sprintf("Key %s has used %d %% of its %s budget%s: %s of %s. The budget begins anew at %s.",
+	n.Text = fmt.Sprintf("Key %s has used %d %% of its %s budget%s: %s of %s. The count starts again from zero at %s.",
 		name, percent, window, u.of, figure(u.with), Money(u.most), begins)
 	if kind == NoticeBudget100 {
 		n.Text += " Until then purser declines the payments that this budget has no room for."
 	}
-	n.Text += fmt.Sprintf(" You can raise it with purser limits %q, or on the page of the key.", name)
+	n.Text += fmt.Sprintf(" You can raise the budget on the page of the key, or with purser limits %s.", shellWord(name))
 	n.Figures = map[string]string{
 		"rule": u.rule, "percent": fmt.Sprint(percent), "used": Money(u.with), "limit": Money(u.most), "resets": resets.Format(time.RFC3339),
 	}
@@ -80,8 +93,8 @@ func newHostNotice(name string, row *Payment) Notice {
 	n := about(row, NoticeNewHost, row.Created)
 	n.Once = "host/" + row.KeyID + "/" + row.Host
 	n.Title = fmt.Sprintf("Key %s pays a new host: %s", name, row.Host)
-	n.Text = fmt.Sprintf("Key %s pays %s for the first time: %s to %s. If you do not know the host, pause the key with purser keys pause %q, or deny the host with purser limits %q --add-deny-host.",
-		name, row.Host, Money(row.Terms.Amount), row.Terms.PayTo, name, name)
+	n.Text = fmt.Sprintf("Key %s pays %s for the first time: %s to %s. If you do not know this seller, pause the key with purser keys pause %s, or forbid the host with purser limits %s --add-deny-host %s.",
+		name, row.Host, Money(row.Terms.Amount), row.Terms.PayTo, shellWord(name), shellWord(name), shellWord(row.Host))
 	n.Figures = map[string]string{"price": Money(row.Terms.Amount)}
 	return n
 }
@@ -91,8 +104,8 @@ func newPayeeNotice(name string, row *Payment) Notice {
 	n := about(row, NoticeNewPayee, row.Created)
 	n.Once = payeeMark(row)
 	n.Title = fmt.Sprintf("Key %s pays %s at a new address", name, row.Host)
-	n.Text = fmt.Sprintf("%s asks key %s to pay %s to %s. The key has never paid this address. If the seller has not announced it, pause the key with purser keys pause %q and ask the seller.",
-		row.Host, name, Money(row.Terms.Amount), row.Terms.PayTo, name)
+	n.Text = fmt.Sprintf("%s asks key %s to pay %s to the address %s, which the key has never paid. If the seller has not announced a new address, pause the key with purser keys pause %s and ask the seller.",
+		row.Host, name, Money(row.Terms.Amount), row.Terms.PayTo, shellWord(name))
 	n.Figures = map[string]string{"price": Money(row.Terms.Amount)}
 	return n
 }
@@ -112,8 +125,8 @@ func priceNotice(name string, row *Payment, last x402.Amount) Notice {
 	n := about(row, NoticePriceJump, row.Created)
 	n.Once = string(row.Price) + "/" + row.Created.UTC().Format(time.DateOnly)
 	n.Title = fmt.Sprintf("%s asks more than before", hostOf(row))
-	n.Text = fmt.Sprintf("Key %s pays %s to %s for a request that last cost %s. To bound such jumps, set purser limits %q --price-guard %d.",
-		name, Money(row.Terms.Amount), hostOf(row), Money(last), name, priceJump)
+	n.Text = fmt.Sprintf("Key %s pays %s to %s for a request that cost %s the last time. To have purser decline such jumps, use purser limits %s --price-guard %d.",
+		name, Money(row.Terms.Amount), hostOf(row), Money(last), shellWord(name), priceJump)
 	n.Figures = map[string]string{"price": Money(row.Terms.Amount), "last": Money(last)}
 	return n
 }
@@ -122,7 +135,7 @@ func priceNotice(name string, row *Payment, last x402.Amount) Notice {
 func disputedNotice(name string, p *Payment, at time.Time) Notice {
 	n := about(p, NoticeDisputed, at)
 	n.Title = fmt.Sprintf("A payment to %s is disputed", hostOf(p))
-	n.Text = fmt.Sprintf("A receipt said that key %s had paid %s to %s, and the chain shows that this money did not move. purser has taken the amount off the books. Ask the seller why it sent the receipt. See payment %s.",
+	n.Text = fmt.Sprintf("A receipt said that key %s had paid %s to %s, and the chain shows that this money did not move. purser no longer counts the amount as spent. Ask the seller why it sent the receipt. The payment is %s.",
 		name, Money(p.Moved()), hostOf(p), p.ID)
 	n.Figures = map[string]string{"amount": Money(p.Moved())}
 	return n
@@ -132,33 +145,38 @@ func disputedNotice(name string, p *Payment, at time.Time) Notice {
 func unresolvedNotice(name string, p *Payment, at time.Time) Notice {
 	n := about(p, NoticeUnresolved, at)
 	n.Title = fmt.Sprintf("A payment to %s is unresolved", hostOf(p))
-	n.Text = fmt.Sprintf("Key %s sent %s to %s. The authorization has expired, and purser cannot tell whether the money moved. Look at the wallet on the chain, then say so with purser payments resolve %s.",
+	n.Text = fmt.Sprintf("Key %s sent a payment of %s to %s. Its time has run out, and purser cannot tell whether the money moved. Look on the chain whether it has left the wallet, then record it with purser payments resolve %s.",
 		name, Money(p.Terms.Amount), hostOf(p), p.ID)
 	n.Figures = map[string]string{"amount": Money(p.Terms.Amount)}
 	return n
 }
 
-// unansweredNotice tells that a host takes payloads and answers none.
-func unansweredNotice(name string, p *Payment, at time.Time, run int) Notice {
+// unansweredNotice tells that a host takes payloads and answers none: it is told when unansweredRun of
+// them ended so in a row.
+func unansweredNotice(name string, p *Payment, at time.Time) Notice {
 	n := about(p, NoticeUnansweredRun, at)
+	n.Run, n.RunOf = unansweredMark(p), unansweredRun
 	n.Once = "unanswered/" + p.KeyID + "/" + p.Host + "/" + at.UTC().Format(time.DateOnly)
-	n.Title = fmt.Sprintf("%s has left %d payments in a row unanswered", hostOf(p), run)
-	n.Text = fmt.Sprintf("Key %s has sent %d payments in a row to %s and got no answer in full to any of them. The last one is %s. If the host stays like this, deny it with purser limits %q --add-deny-host.",
-		name, run, hostOf(p), Money(p.Terms.Amount), name)
-	n.Figures = map[string]string{"run": fmt.Sprint(run)}
+	n.Title = fmt.Sprintf("%s has left %d payments in a row unanswered", hostOf(p), unansweredRun)
+	n.Text = fmt.Sprintf("Key %s has sent %d payments in a row to %s and got no full answer to any of them. The last one is %s. The seller may have taken the money all the same. If this goes on, forbid the host with purser limits %s --add-deny-host %s.",
+		name, unansweredRun, hostOf(p), Money(p.Terms.Amount), shellWord(name), shellWord(p.Host))
+	n.Figures = map[string]string{"run": fmt.Sprint(unansweredRun)}
 	return n
 }
+
+// unansweredMark names the row of unanswered payments of a key to a host.
+func unansweredMark(p *Payment) string { return "run/" + p.KeyID + "/" + p.Host }
 
 // lowMark names the notice of a wallet that is low. It is forgotten when the wallet has enough again.
 func lowMark(w Wallet, symbol string) string { return "low/" + w.ID + "/" + symbol }
 
 // lowBalanceNotice tells that a wallet has less than its mark.
-func lowBalanceNotice(w Wallet, symbol string, have, mark x402.Amount, at time.Time) Notice {
+func lowBalanceNotice(name string, w Wallet, symbol string, have, mark x402.Amount, at time.Time) Notice {
 	return Notice{
 		At: at, Kind: NoticeLowBalance, Once: lowMark(w, symbol), KeyID: w.KeyID, WalletID: w.ID,
-		Title: fmt.Sprintf("A wallet on %s is low: %s", w.Network, Money(have)),
-		Text: fmt.Sprintf("Wallet %s on %s holds %s, which is less than %s. Send %s on %s to this address. purser tells this once, until the wallet has enough again.",
-			w.Address, w.Network, Money(have), Money(mark), moneySymbol, w.Network),
+		Title: fmt.Sprintf("The wallet of key %s on %s is low: %s", name, w.Network, Money(have)),
+		Text: fmt.Sprintf("Key %s pays from the wallet %s on %s. It holds %s, which is less than %s. To refill it, send %s on %s to this address. purser tells this once, until the wallet has enough again.",
+			name, w.Address, w.Network, Money(have), Money(mark), moneySymbol, w.Network),
 		Figures: map[string]string{"balance": Money(have), "mark": Money(mark), "network": w.Network, "address": w.Address.String()},
 	}
 }
@@ -170,25 +188,23 @@ func PauseNotice(was, now *Pause, by Actor, at time.Time) []Notice {
 		return nil
 	case now != nil:
 		n := Notice{At: now.At, Kind: NoticePaused, Title: "purser is paused", Figures: map[string]string{}}
-		n.Text = "purser makes no new payments"
+		n.Text = "purser makes no new payments."
 		if who := now.By.String(); who != "" {
-			n.Text += ", by the word of the " + who
+			n.Text += " It was paused by the " + who + "."
 			n.Figures["by"] = who
 		}
-		n.Text += "."
 		if now.Reason != "" {
 			n.Text += " The reason: " + QuoteWords(Words(now.Reason)) + "."
 			n.Figures["reason"] = Words(now.Reason)
 		}
-		n.Text += " Payments in flight go on to their end. Resume with purser resume."
+		n.Text += " Payments that were sent before go on to their end. To let purser pay again, use purser resume."
 		return []Notice{n}
 	case was != nil:
-		n := Notice{At: at, Kind: NoticeResumed, Title: "purser pays again", Text: "purser makes new payments again", Figures: map[string]string{}}
+		n := Notice{At: at, Kind: NoticeResumed, Title: "purser pays again", Text: "purser makes new payments again.", Figures: map[string]string{}}
 		if who := by.String(); who != "" {
-			n.Text += ", by the word of the " + who
+			n.Text += " The pause was ended by the " + who + "."
 			n.Figures["by"] = who
 		}
-		n.Text += "."
 		n.Figures["paused_since"] = was.At.UTC().Format(time.RFC3339)
 		return []Notice{n}
 	}
@@ -196,8 +212,8 @@ func PauseNotice(was, now *Pause, by Actor, at time.Time) []Notice {
 }
 
 // DeclinedNotice tells that a rule declines payments of a key, once in an hour.
-func DeclinedNotice(name string, d Decline, rule string, at time.Time) Notice {
-	rule = cmp.Or(rule, d.Reason)
+func DeclinedNotice(name string, d Decline, at time.Time) Notice {
+	rule := d.Reason
 	host := cmp.Or(d.Host, "a host")
 	n := Notice{
 		At: at, Kind: NoticeDeclined, KeyID: d.KeyID, Host: d.Host,
@@ -213,7 +229,7 @@ func DeclinedNotice(name string, d Decline, rule string, at time.Time) Notice {
 	if d.Detail != "" {
 		n.Text += ": " + Words(d.Detail)
 	}
-	n.Text += ". Further declines by this rule are told in the next hour at the earliest. See all of them under Declined on the dashboard."
+	n.Text += ". purser tells this at most once an hour for each key and rule. The page Declined of the dashboard counts all."
 	return n
 }
 
@@ -229,11 +245,12 @@ func ApprovalNotice(name string, a Approval) Notice {
 	if a.Task != "" {
 		n.Text += " for task " + a.Task
 	}
-	n.Text += ", and may do so only once you agree"
+	n.Text += ", and purser waits for your word"
 	if a.Detail != "" {
 		n.Text += ": " + Words(a.Detail)
 	}
-	n.Text += fmt.Sprintf(". Approve or deny it until %s with purser approvals, or on the page of approvals.", a.Expires.UTC().Format("2 January, 15:04 UTC"))
+	n.Text += fmt.Sprintf(". Approve or deny it before %s, on the page of approvals or with purser approvals. The approval is %s. Without an answer nothing is paid.",
+		a.Expires.UTC().Format("2 January, 15:04 UTC"), a.ID)
 	n.Figures = map[string]string{"price": Money(a.Terms.Amount), "network": a.Terms.Network, "expires": a.Expires.UTC().Format(time.RFC3339), "rule": a.Rule}
 	return n
 }

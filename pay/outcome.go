@@ -84,6 +84,7 @@ func (p *Payment) Apply(o Outcome) (Effects, error) {
 	if o.Hearsay && p.Canceling != nil {
 		o.Verdict = Unclear
 	}
+	was := *p
 	held := o.Fence != 0 && p.Lease.Fence == o.Fence && p.Lease.Owner != ""
 	observing := o.Verdict == Unclear && !o.Release && !o.Retire && o.Signature == nil
 	if o.Verdict != VerdictSettled && !held && !observing {
@@ -133,6 +134,7 @@ func (p *Payment) Apply(o Outcome) (Effects, error) {
 		p.Lease.Owner, p.Lease.Until = "", time.Time{}
 		p.answer(o.Answered)
 	}
+	p.tellAnswer(was, o, &fx)
 	return fx, nil
 }
 
@@ -301,6 +303,18 @@ func (p *Payment) answer(ok bool) {
 		p.Answered, p.Unanswered = true, false
 	} else if !p.Answered {
 		p.Unanswered = true
+	}
+}
+
+// tellAnswer counts the payments in a row of a key to a host that ended without an answer. Of one that
+// waits for the client's word nothing is known yet.
+func (p *Payment) tellAnswer(was Payment, o Outcome, fx *Effects) {
+	switch {
+	case o.KeyName == "" || p.Host == "":
+	case p.Answered && !was.Answered:
+		fx.Notices = append(fx.Notices, Notice{At: o.At, Run: unansweredMark(p)})
+	case p.Unanswered && !was.Unanswered && !p.waitsForReceipt():
+		fx.Notices = append(fx.Notices, unansweredNotice(o.KeyName, p, o.At))
 	}
 }
 

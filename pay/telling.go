@@ -3,7 +3,9 @@ package pay
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
+	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
@@ -26,23 +28,29 @@ const (
 	unansweredRun = 5
 	// maxUntold bounds the notices that wait for the store in memory. Further ones are dropped.
 	maxUntold = 1000
-	// maxRuns bounds the keys and hosts whose unanswered payments are counted, and the wallets that are
-	// known to be low or not.
-	maxRuns = 10_000
+	// maxTold bounds the declines that were told in their hour, and the wallets that are known to be low
+	// or not.
+	maxTold = 10_000
 )
 
 // telling is a payer's memory of what it tells.
 type telling struct {
-	mu      sync.Mutex
-	waiting []Notice
-	forgets []string // Onces
-	writing bool
-	runs    *lru.Cache[string, int]  // unanswered in a row, by key and host
-	low     *lru.Cache[string, bool] // by mark
+	mu       sync.Mutex
+	waiting  []untold
+	forgets  []string // Onces
+	writing  bool
+	declined *lru.Cache[string, struct{}] // by Once
+	low      *lru.Cache[string, bool]     // by mark
+}
+
+// untold makes a notice of a key from its name.
+type untold struct {
+	keyID string
+	make  func(name string) Notice
 }
 
 func newTelling() telling {
-	return telling{runs: perclient.NewCache[string, int](maxRuns), low: perclient.NewCache[string, bool](maxRuns)}
+	return telling{declined: perclient.NewCache[string, struct{}](maxTold), low: perclient.NewCache[string, bool](maxTold)}
 }
 
 // nameToTell returns the name of a key in notices; "" if nothing is told.
@@ -55,21 +63,15 @@ func (p *Payer) nameToTell(k Key) string {
 
 // told wakes the senders if there are notices.
 func (p *Payer) told(list []Notice) {
-	if len(list) > 0 && p.opts.Telling.Wake != nil {
+	if p.opts.Telling.Wake != nil && slices.ContainsFunc(list, func(n Notice) bool { return n.Kind != "" }) {
 		p.opts.Telling.Wake()
 	}
 }
 
-// Tell writes a notice soon. It does not wait for the store. It drops the notice if nothing is told, or
-// if too many wait.
-func (p *Payer) Tell(n Notice) {
-	if p.opts.Telling.On {
-		p.tellSoon([]Notice{n}, nil)
-	}
-}
-
-// tellSoon hands notices, and Onces to forget, to one writer at a time.
-func (p *Payer) tellSoon(list []Notice, forget []string) {
+// tellSoon hands notices, and Onces to forget, to one writer at a time. It does not wait for the store.
+// It drops them if too many wait. They tell of nothing that the store knows: if purser is killed before
+// they are written, or the store fails, the next event of their kind tells again.
+func (p *Payer) tellSoon(list []untold, forget []string) {
 	t := &p.telling
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -106,27 +108,43 @@ func (p *Payer) writeTold() {
 		for _, once := range forget {
 			err = errors.Join(err, p.store.ForgetNotice(ctx, once))
 		}
-		if len(list) > 0 {
-			err = errors.Join(err, p.store.AddNotices(ctx, list))
+		var notices []Notice
+		for _, u := range list {
+			name := ""
+			if u.keyID != "" {
+				name = p.keyName(ctx, u.keyID)
+			}
+			notices = append(notices, u.make(name))
+		}
+		if len(notices) > 0 {
+			err = errors.Join(err, p.store.AddNotices(ctx, notices))
 		}
 		cancel()
 		if err != nil {
 			p.log.Warn("notices not written", "notices", len(list), "error", err)
 			t.mu.Lock()
-			t.low.Purge() // so that the next reading tells again
+			t.low.Purge() // so that the next reading, and the next decline, tell again
+			t.declined.Purge()
 			t.mu.Unlock()
 			continue
 		}
-		p.told(list)
+		p.told(notices)
 	}
 }
 
-// outcomeToTell returns the name of the key of an outcome that people are told of, and else "".
+// outcomeToTell returns the name of the key of an outcome that people may be told of, and else "". An
+// answer is told to the store alone.
 func (p *Payer) outcomeToTell(ctx context.Context, row *Payment, o Outcome) string {
-	if !p.opts.Telling.On || o.Verdict != VerdictDisputed && o.Verdict != VerdictUnresolved {
+	answers := o.Receipted || o.Release && o.Answered
+	switch {
+	case !p.opts.Telling.On:
 		return ""
+	case o.Verdict == VerdictDisputed, o.Verdict == VerdictUnresolved, o.Release && !answers && !row.Unanswered:
+		return p.keyName(ctx, row.KeyID)
+	case answers && !row.Answered:
+		return Key{ID: row.KeyID}.Name()
 	}
-	return p.keyName(ctx, row.KeyID)
+	return ""
 }
 
 // keyName returns the name of a key in notices.
@@ -148,36 +166,27 @@ func (p *Payer) tellRefusal(r Request, err error) {
 		}
 		n := budgetNotice(r.Key.Name(), row, *refused.over, NoticeBudget100, 100)
 		n.Payee = ""
-		p.Tell(n)
+		p.tellSoon([]untold{{make: func(string) Notice { return n }}}, nil)
 	}
 }
 
-// countUnanswered counts the payments in a row of a key to a host that ended without an answer.
-func (p *Payer) countUnanswered(row *Payment, o Outcome) {
-	if !p.opts.Telling.On || !o.Release || row.Host == "" || row.Answered || row.Unanswered {
+// quietDeclines lists the reasons of declines that people are not told of as such: they have decided so
+// themselves, or a notice of another kind tells of it.
+var quietDeclines = []string{dryRunReason, "paused", "approval-needed", "approval-denied"}
+
+// tellDecline tells that a rule declines payments of a key, once in an hour. Declines to a caller without
+// a key are not told: anyone could cause them.
+func (p *Payer) tellDecline(d Decline, at time.Time) {
+	if !p.opts.Telling.On || d.KeyID == "" || slices.Contains(quietDeclines, d.Reason) {
 		return
 	}
-	t, pair := &p.telling, row.KeyID+"/"+row.Host
+	once := DeclinedNotice("", d, at).Once
+	t := &p.telling
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	if o.Answered {
-		t.runs.Remove(pair)
-		return
-	}
-	n, _ := t.runs.Get(pair)
-	n++
-	t.runs.Add(pair, n)
-	if n == unansweredRun {
-		row, at := row.Clone(), o.At
-		if p.enter() != nil {
-			return
-		}
-		go func() { // waited for by Close
-			defer p.background.Done()
-			ctx, cancel := detached(context.Background())
-			defer cancel()
-			p.Tell(unansweredNotice(p.keyName(ctx, row.KeyID), row, at, n))
-		}()
+	known, _ := t.declined.ContainsOrAdd(once, struct{}{})
+	t.mu.Unlock()
+	if !known {
+		p.tellSoon([]untold{{keyID: d.KeyID, make: func(name string) Notice { return DeclinedNotice(name, d, at) }}}, nil)
 	}
 }
 
@@ -196,7 +205,10 @@ func (p *Payer) watchLow(c choice, have x402.Amount) {
 	switch {
 	case known && was == low:
 	case low:
-		p.Tell(lowBalanceNotice(c.wallet, c.asset.Symbol, have, *mark, p.now()))
+		mark, at := *mark, p.now()
+		p.tellSoon([]untold{{keyID: c.wallet.KeyID, make: func(name string) Notice {
+			return lowBalanceNotice(name, c.wallet, c.asset.Symbol, have, mark, at)
+		}}}, nil)
 	default:
 		p.tellSoon(nil, []string{once})
 	}

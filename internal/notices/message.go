@@ -26,8 +26,8 @@ func pageOf(public string, n pay.Notice) string {
 	}
 	path := "/dashboard/"
 	switch {
-	case n.ApprovalID != "" || n.Kind == pay.NoticeApproval:
-		path = "/dashboard/approvals"
+	case n.ApprovalID != "":
+		path = "/dashboard/approvals/" + url.PathEscape(n.ApprovalID)
 	case n.Kind == pay.NoticeDeclined:
 		path = "/dashboard/declined"
 	case n.PaymentID != "" && !strings.HasPrefix(string(n.Kind), "budget"):

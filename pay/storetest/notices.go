@@ -69,6 +69,31 @@ var noticeTests = map[string]func(*fixture){
 		f.must(f.AddNotices(f.ctx, []pay.Notice{notice(pay.NoticeNewHost, "k1", "", noon.Add(time.Hour))}))
 		f.same("another key, kind and hour", f.kinds(0)[pay.NoticesPerHour+1:], []pay.NoticeKind{pay.NoticeNewHost, pay.NoticeNewPayee, pay.NoticeNewHost})
 	},
+	"a row of events": func(f *fixture) {
+		count := func(kind pay.NoticeKind, at time.Time) {
+			f.Helper()
+			f.must(f.AddNotices(f.ctx, []pay.Notice{{At: at, Kind: kind, Run: "run/k1/h", RunOf: 3}}))
+		}
+		for range 2 {
+			count(pay.NoticeUnansweredRun, noon)
+		}
+		count("", noon)
+		for range 2 {
+			count(pay.NoticeUnansweredRun, noon)
+		}
+		f.same("two, an end, and two more", len(f.kinds(0)), 0)
+		f.reopen(Opener.Kill)
+		for range 4 {
+			count(pay.NoticeUnansweredRun, noon)
+		}
+		f.same("the third tells, also after a crash, and those behind it do not", len(f.kinds(0)), 1)
+		count("", noon)
+		for range 2 {
+			count(pay.NoticeUnansweredRun, noon)
+		}
+		count(pay.NoticeUnansweredRun, noon.Add(pay.NoticeRunKept))
+		f.same("after a long time the row begins anew", len(f.kinds(0)), 1)
+	},
 	"deliveries": func(f *fixture) {
 		d := pay.Delivery{Destination: "b", Cursor: 7, Tries: 2, First: noon, Next: noon.Add(time.Second), Failed: noon, Error: "no", GivenUp: 1, Stopped: true}
 		f.must(f.SetDelivery(f.ctx, pay.Delivery{Destination: "b"}))
