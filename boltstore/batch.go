@@ -10,6 +10,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/purserpay/purser/internal/codec"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
@@ -25,7 +26,7 @@ type batch struct {
 	rows   map[string]*pay.Payment
 	leased map[string]*pay.Payment
 	// days holds the daily sums that the batch wrote, by their keys.
-	days map[string]*dayRow
+	days map[string]*codec.Day
 	// plain and packed are the room of encode.
 	plain, packed []byte
 }
@@ -39,7 +40,7 @@ type change struct {
 }
 
 func newBatch(tx *bbolt.Tx, leased map[string]*pay.Payment) *batch {
-	return &batch{tx: tx, rows: map[string]*pay.Payment{}, leased: leased, days: map[string]*dayRow{}}
+	return &batch{tx: tx, rows: map[string]*pay.Payment{}, leased: leased, days: map[string]*codec.Day{}}
 }
 
 // keptRoom bounds the changes whose room a batch keeps for the next one.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/purserpay/purser/internal/codec"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -22,7 +23,7 @@ func (c *checker) payloads(ctx context.Context) error {
 func (c *checker) payments(ctx context.Context) error {
 	return c.each(ctx, paymentsBucket, func(k, v []byte) {
 		c.report.Payments++
-		p, err := decodePayment(storedIn(c.tx, string(k)))
+		p, err := codec.Decode(storedIn(c.tx, string(k)))
 		if err != nil {
 			c.fault("payment %s: %v", k, err)
 			return
@@ -30,7 +31,7 @@ func (c *checker) payments(ctx context.Context) error {
 		if p.ID != string(k) {
 			c.fault("payment %s is stored as %s", p.ID, k)
 		}
-		if v[1] != labelBits(p.Labels()...) {
+		if v[1] != codec.LabelBits(p.Labels()...) {
 			c.fault("payment %s: label bits are %b", p.ID, v[1])
 		}
 		for _, what := range p.Contradictions() {
@@ -106,7 +107,7 @@ func (c *checker) stray(bucket, key []byte) {
 
 // labelCounts compares the stored numbers of payments by label with the rows.
 func (c *checker) labelCounts(ctx context.Context) error {
-	for _, label := range allLabels {
+	for _, label := range codec.AllLabels() {
 		n, err := labelCount(c.tx, label)
 		switch {
 		case err != nil:
@@ -116,7 +117,7 @@ func (c *checker) labelCounts(ctx context.Context) error {
 		}
 	}
 	return c.each(ctx, labelCountsBucket, func(k, _ []byte) {
-		if !slices.Contains(allLabels, string(k)) {
+		if !slices.Contains(codec.AllLabels(), string(k)) {
 			c.fault("payments are counted by an unknown label %q", k)
 		}
 	})

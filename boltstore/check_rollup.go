@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/purserpay/purser/internal/codec"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -22,8 +23,8 @@ type spendDays struct {
 
 // dayCheck adds up the events of a day.
 type dayCheck struct {
-	was  dayRow // as it stands in the store
-	want dayRow // the same names
+	was  codec.Day // as it stands in the store
+	want codec.Day // the same names
 	// loose holds the sums of hosts, and of tasks, whose names are short enough but not in the
 	// row.
 	loose [2]pay.Sum
@@ -40,7 +41,7 @@ func (d *spendDays) add(e *pay.SpendEvent) {
 	if day == nil {
 		day = new(dayCheck)
 		row := d.tx.Bucket(spendDaysBucket).Get(key)
-		was, err := decodeDay(row)
+		was, err := codec.DecodeDay(row)
 		if err != nil {
 			d.fault("spend of key %s on %s: %v", e.KeyID, dayName(key), err)
 		} else if row == nil {
@@ -60,19 +61,19 @@ func (d *spendDays) add(e *pay.SpendEvent) {
 }
 
 func (c *dayCheck) add(e *pay.SpendEvent) {
-	c.want.total.Event(e)
+	c.want.Total.Event(e)
 	for i, part := range []struct {
 		was  []pay.NameSum
 		want *[]pay.NameSum
 		name string
-	}{{c.was.hosts, &c.want.hosts, e.Host}, {c.was.tasks, &c.want.tasks, e.Task}} {
-		if part.name != pay.RestName && indexOfName(part.was, part.name) < 0 {
+	}{{c.was.Hosts, &c.want.Hosts, e.Host}, {c.was.Tasks, &c.want.Tasks, e.Task}} {
+		if part.name != pay.RestName && codec.IndexOfName(part.was, part.name) < 0 {
 			if pay.SumName(part.name) == part.name {
 				c.loose[i].Event(e)
 			}
 			part.name = pay.RestName
 		}
-		at := indexOfName(*part.want, part.name)
+		at := codec.IndexOfName(*part.want, part.name)
 		if at < 0 {
 			at = len(*part.want)
 			*part.want = append(*part.want, pay.NameSum{Name: part.name})
@@ -89,15 +90,15 @@ func (d *spendDays) compare() {
 			continue
 		}
 		what := fmt.Sprintf("spend of key %s on %s", d.keyID, dayName([]byte(key)))
-		if day.was.total != day.want.total {
-			d.fault("%s is summed up as %s, its events make %s", what, sumText(day.was.total), sumText(day.want.total))
+		if day.was.Total != day.want.Total {
+			d.fault("%s is summed up as %s, its events make %s", what, sumText(day.was.Total), sumText(day.want.Total))
 		}
 		for i, part := range []struct {
 			of        string
 			was, want []pay.NameSum
-		}{{"host", day.was.hosts, day.want.hosts}, {"task", day.was.tasks, day.want.tasks}} {
+		}{{"host", day.was.Hosts, day.want.Hosts}, {"task", day.was.Tasks, day.want.Tasks}} {
 			d.compareNames(what+" by "+part.of, part.was, part.want)
-			if day.loose[i] != (pay.Sum{}) && hasRoom(part.was) {
+			if day.loose[i] != (pay.Sum{}) && codec.HasRoom(part.was) {
 				d.fault("%s has no sum of its own for all, although there is room", what+" by "+part.of)
 			}
 		}
@@ -110,11 +111,11 @@ func (d *spendDays) compareNames(what string, was, want []pay.NameSum) {
 		if s.Name != pay.RestName {
 			names++
 		}
-		if indexOfName(was, s.Name) != i {
+		if codec.IndexOfName(was, s.Name) != i {
 			d.fault("%s has %q twice", what, s.Name)
 		}
 		var events pay.Sum
-		at := indexOfName(want, s.Name)
+		at := codec.IndexOfName(want, s.Name)
 		if at >= 0 {
 			events = want[at].Sum
 		}
@@ -122,11 +123,11 @@ func (d *spendDays) compareNames(what string, was, want []pay.NameSum) {
 			d.fault("%s is summed up for %q as %s, the events make %s", what, s.Name, sumText(s.Sum), sumText(events))
 		}
 	}
-	if names > maxDayNames {
-		d.fault("%s has %d names of %d", what, names, maxDayNames)
+	if names > codec.MaxDayNames {
+		d.fault("%s has %d names of %d", what, names, codec.MaxDayNames)
 	}
 	for _, s := range want {
-		if indexOfName(was, s.Name) < 0 {
+		if codec.IndexOfName(was, s.Name) < 0 {
 			d.fault("%s is not summed up for %q, the events make %s", what, s.Name, sumText(s.Sum))
 		}
 	}

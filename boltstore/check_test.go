@@ -15,6 +15,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/purserpay/purser/internal/codec"
 	"github.com/purserpay/purser/internal/vault"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
@@ -245,8 +246,8 @@ func TestCheckSeesDamage(t *testing.T) {
 					continue
 				}
 				change(p)
-				row := encodePayment(p)
-				return rows.Put(k, row.row)
+				row := codec.Encode(p)
+				return rows.Put(k, row.Row)
 			}
 			return errors.New("no payment is " + label)
 		}
@@ -259,7 +260,7 @@ func TestCheckSeesDamage(t *testing.T) {
 				return err
 			}
 			change(&e)
-			row := encodeEvent(&e)
+			row := codec.EncodeEvent(&e)
 			return tx.Bucket(eventsBucket).Put(k, row)
 		}
 	}
@@ -305,7 +306,7 @@ func TestCheckSeesDamage(t *testing.T) {
 		{"unknown label count", put(labelCountsBucket, "lost", "7"), `unknown label "lost"`},
 		{"spend event lost", remove(eventsBucket), "is settled, but its spend event"},
 		{"spend event of nothing", func(tx *bbolt.Tx) error {
-			row := encodeEvent(&pay.SpendEvent{ID: "e", KeyID: "k0", PaymentID: "none"})
+			row := codec.EncodeEvent(&pay.SpendEvent{ID: "e", KeyID: "k0", PaymentID: "none"})
 			return tx.Bucket(eventsBucket).Put(joinKey("k0", "e"), row)
 		}, "payment none: payment not found"},
 		{"spend event twice", func(tx *bbolt.Tx) error {
@@ -315,7 +316,7 @@ func TestCheckSeesDamage(t *testing.T) {
 				return err
 			}
 			e.ID, e.Task = "e", ""
-			row := encodeEvent(&e)
+			row := codec.EncodeEvent(&e)
 			return tx.Bucket(eventsBucket).Put(joinKey("k0", "e"), row)
 		}, "is not that of its payment"},
 		{"spend event of more", editEvent(func(e *pay.SpendEvent) { e.Amount = x402.NewAmount(6) }), "something else than its payment"},

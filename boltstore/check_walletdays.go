@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/purserpay/purser/internal/codec"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -31,7 +32,7 @@ func (w *walletDays) end(ctx context.Context) error {
 		delete(w.want, string(k))
 		wallet, number, _ := bytes.Cut(k, []byte{0})
 		what := fmt.Sprintf("what left wallet %s on %s", wallet, dayName(k))
-		was, err := decodeWalletDay(row)
+		was, err := codec.DecodeWalletDay(row)
 		switch {
 		case err != nil:
 			w.fault("%s: %v", what, err)

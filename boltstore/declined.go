@@ -10,20 +10,21 @@ import (
 	"github.com/fxamacker/cbor/v2"
 	"go.etcd.io/bbolt"
 
+	"github.com/purserpay/purser/internal/codec"
 	"github.com/purserpay/purser/pay"
 )
 
 // declinedRow is a pay.Declined as it is stored. Its key and day are in the key of its row, which
 // holds all of that day.
 type declinedRow struct {
-	Reason string    `cbor:"1,keyasint"`
-	Host   string    `cbor:"2,keyasint,omitempty"`
-	Count  int       `cbor:"3,keyasint"`
-	First  rowTime   `cbor:"4,keyasint"`
-	Last   rowTime   `cbor:"5,keyasint"`
-	Price  rowAmount `cbor:"6,keyasint"` // nil: not known
-	Task   string    `cbor:"7,keyasint,omitempty"`
-	Detail string    `cbor:"8,keyasint,omitempty"`
+	Reason string       `cbor:"1,keyasint"`
+	Host   string       `cbor:"2,keyasint,omitempty"`
+	Count  int          `cbor:"3,keyasint"`
+	First  codec.Nanos  `cbor:"4,keyasint"`
+	Last   codec.Nanos  `cbor:"5,keyasint"`
+	Price  codec.Number `cbor:"6,keyasint"` // nil: not known
+	Task   string       `cbor:"7,keyasint,omitempty"`
+	Detail string       `cbor:"8,keyasint,omitempty"`
 }
 
 // encodeDeclined encodes the row of a key and day.
@@ -31,18 +32,18 @@ func encodeDeclined(day []pay.Declined) ([]byte, error) {
 	rows := make([]declinedRow, len(day))
 	for i, d := range day {
 		rows[i] = declinedRow{
-			Reason: d.Reason, Host: d.Host, Count: d.Count, First: rowTimeOf(d.First), Last: rowTimeOf(d.Last), Task: d.Task, Detail: d.Detail,
+			Reason: d.Reason, Host: d.Host, Count: d.Count, First: codec.NanosOf(d.First), Last: codec.NanosOf(d.Last), Task: d.Task, Detail: d.Detail,
 		}
 		if d.Price != nil {
 			b := d.Price.Bytes32()
-			rows[i].Price = append(rowAmount{}, bytes.TrimLeft(b[:], "\x00")...)
+			rows[i].Price = append(codec.Number{}, bytes.TrimLeft(b[:], "\x00")...)
 		}
 	}
 	text, err := cbor.Marshal(rows)
 	if err != nil {
 		return nil, fmt.Errorf("encode declines: %w", err)
 	}
-	return append([]byte{compactVersion}, text...), nil
+	return append([]byte{codec.Version}, text...), nil
 }
 
 // decodeDeclined decodes a row and its key; nil is an empty one. It shares no memory with them.
@@ -51,7 +52,7 @@ func decodeDeclined(key, encoded []byte) ([]pay.Declined, error) {
 		return nil, nil
 	}
 	keyID, day, ok := splitDeclined(key)
-	if !ok || len(encoded) == 0 || encoded[0] != compactVersion {
+	if !ok || len(encoded) == 0 || encoded[0] != codec.Version {
 		return nil, fmt.Errorf("declines of an unknown encoding")
 	}
 	var rows []declinedRow
@@ -61,10 +62,10 @@ func decodeDeclined(key, encoded []byte) ([]pay.Declined, error) {
 	list := make([]pay.Declined, len(rows))
 	for i, r := range rows {
 		list[i] = pay.Declined{
-			KeyID: keyID, Day: day, Reason: r.Reason, Host: r.Host, Count: r.Count, First: r.First.time(), Last: r.Last.time(), Task: r.Task, Detail: r.Detail,
+			KeyID: keyID, Day: day, Reason: r.Reason, Host: r.Host, Count: r.Count, First: r.First.Time(), Last: r.Last.Time(), Task: r.Task, Detail: r.Detail,
 		}
 		if r.Price != nil {
-			price, err := r.Price.amount()
+			price, err := r.Price.Amount()
 			if err != nil {
 				return nil, err
 			}

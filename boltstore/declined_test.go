@@ -8,6 +8,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/purserpay/purser/internal/codec"
 	"github.com/purserpay/purser/internal/vault"
 	"github.com/purserpay/purser/pay"
 )
@@ -38,7 +39,7 @@ func TestCheckSeesWrongDeclines(t *testing.T) {
 		{"twice", dayKey("k0", noon), row(good, twice), "has 2 rows, 1 of them different"},
 		{"empty", dayKey("k0", noon), row(), "has 0 rows"},
 		{"no day", []byte("k0"), row(good), "unknown encoding"},
-		{"damaged", dayKey("k0", noon), []byte{compactVersion, 0xff}, "decode declines"},
+		{"damaged", dayKey("k0", noon), []byte{codec.Version, 0xff}, "decode declines"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -15,6 +15,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/purserpay/purser/internal/codec"
 	"github.com/purserpay/purser/internal/vault"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
@@ -170,8 +171,8 @@ func TestStoredEncodings(t *testing.T) {
 			}
 			switch v := value.(type) {
 			case *pay.Payment:
-				rows := encodePayment(v)
-				back, err := decodePayment(rows)
+				rows := codec.Encode(v)
+				back, err := codec.Decode(rows)
 				if err != nil || !reflect.DeepEqual(back, v) {
 					t.Errorf("is read as\n%+v\nand was\n%+v, %v", back, v, err)
 				}
@@ -197,10 +198,10 @@ func stored(t *testing.T, value any) []byte {
 	var err error
 	switch v := value.(type) {
 	case *pay.Payment:
-		rows := encodePayment(v)
-		encoded = slices.Concat(rows.row, rows.payload)
+		rows := codec.Encode(v)
+		encoded = slices.Concat(rows.Row, rows.Payload)
 	case pay.SpendEvent:
-		encoded = encodeEvent(&v)
+		encoded = codec.EncodeEvent(&v)
 	case []pay.Declined:
 		encoded, err = encodeDeclined(v)
 	case pay.Pause, map[string]pay.ChainBlock, []Mark, pay.Restore, person: // without a version
@@ -230,20 +231,20 @@ func TestOddRows(t *testing.T) {
 		},
 		{RequestURL: "https://api.example.com", Host: "api.example.com"},
 	} {
-		encoded := encodePayment(p)
-		back, err := decodePayment(encoded)
+		encoded := codec.Encode(p)
+		back, err := codec.Decode(encoded)
 		if err != nil || !reflect.DeepEqual(back, p) {
 			t.Errorf("is read as\n%+v\nand was\n%+v, %v", back, p, err)
 		}
-		for cut := range encoded.row {
-			_, _ = decodePayment(storedPayment{row: encoded.row[:cut]}) // must not panic
+		for cut := range encoded.Row {
+			_, _ = codec.Decode(codec.Stored{Row: encoded.Row[:cut]}) // must not panic
 		}
 	}
 }
 
 func amountOfBytes(t *testing.T, b []byte) x402.Amount {
 	t.Helper()
-	a, err := rowAmount(b).amount()
+	a, err := codec.Number(b).Amount()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -288,12 +289,12 @@ func TestStoredDerivations(t *testing.T) {
 	}
 	d := &DB{}
 	d.vault.Store(v)
-	nonce := d.noncesOf("key-1", "order-1").nonce(2)
+	nonce := d.noncesOf("key-1", "order-1").Nonce(2)
 	lookup := v.Lookup("pk_secret")
-	day := dayRow{
-		total: pay.Sum{Count: 3, Amount: x402.NewAmount(300), Corrected: x402.NewAmount(1)},
-		hosts: []pay.NameSum{{Name: "api.example.com", Sum: pay.Sum{Count: 2, Amount: x402.NewAmount(200)}}},
-		tasks: []pay.NameSum{{Name: "crawl", Sum: pay.Sum{Count: 1, Amount: x402.NewAmount(100)}}},
+	day := codec.Day{
+		Total: pay.Sum{Count: 3, Amount: x402.NewAmount(300), Corrected: x402.NewAmount(1)},
+		Hosts: []pay.NameSum{{Name: "api.example.com", Sum: pay.Sum{Count: 2, Amount: x402.NewAmount(200)}}},
+		Tasks: []pay.NameSum{{Name: "crawl", Sum: pay.Sum{Count: 1, Amount: x402.NewAmount(100)}}},
 	}
 	for name, is := range map[string]struct{ got, want string }{
 		"identity":         {hex.EncodeToString(identityKey("https://idp.example.com", "sub-1")), "eed2aed477cc399a8a90fd976eee2aaefb8a792d73c9e45b3fc48d748ae0c018"},
@@ -303,7 +304,7 @@ func TestStoredDerivations(t *testing.T) {
 		"wallet's secret":  {walletIdentity("1"), "wallet/1"},
 		"key by secret":    {hex.EncodeToString(lookup[:]), "787ee845fcab9f9e01fcf84f498e965730df3a31ec851d4ac36edee71f98734f"},
 		"nonce":            {hex.EncodeToString(nonce[:]), "5bde775b33112f80d39b81f4a743eac11d0cae9a72a655fabced8683490d4fa4"},
-		"day of spend":     {hex.EncodeToString(day.encode()), "010302012c0101010f6170692e6578616d706c652e636f6d0201c8000105637261776c01016400"},
+		"day of spend":     {hex.EncodeToString(day.Encode()), "010302012c0101010f6170692e6578616d706c652e636f6d0201c8000105637261776c01016400"},
 	} {
 		if is.got != is.want {
 			t.Errorf("%s is %s, want %s", name, is.got, is.want)
@@ -326,7 +327,7 @@ func TestRowsOfAnyFields(t *testing.T) {
 		p.Lease.Fence = rapid.Uint64().Draw(t, "fence") >> rapid.IntRange(0, 63).Draw(t, "shift")
 		p.Created = time.Unix(0, rapid.Int64().Filter(func(n int64) bool { return n != 0 }).Draw(t, "created")).UTC()
 		p.ID = rapid.SampledFrom([]string{"", "p", newID(), strings.ToUpper(newID()), strings.ReplaceAll(newID(), "-", "")}).Draw(t, "id")
-		back, err := decodePayment(encodePayment(&p))
+		back, err := codec.Decode(codec.Encode(&p))
 		if err != nil || !reflect.DeepEqual(back, &p) {
 			t.Fatalf("is read as\n%+v\nand was\n%+v, %v", back, &p, err)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/purserpay/purser/internal/codec"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
@@ -267,7 +268,7 @@ func (b *batch) lapse(id string) error {
 // beginView reads a batch for pay.Begin.Decide.
 type beginView struct {
 	*batch
-	nonces func(keyID, idempotencyKey string) nonces
+	nonces func(keyID, idempotencyKey string) codec.Nonces
 }
 
 func (v beginView) ByIdempotencyKey(keyID, idempotencyKey string) (p *pay.Payment, err error) {

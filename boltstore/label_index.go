@@ -6,6 +6,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/purserpay/purser/internal/codec"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -14,7 +15,7 @@ import (
 // listing skips none.
 
 func labelledKey(p *pay.Payment) []byte {
-	return joinKey(string([]byte{labelBits(p.Labels()...)}), p.ID)
+	return joinKey(string([]byte{codec.LabelBits(p.Labels()...)}), p.ID)
 }
 
 // labelSets lists the stored label sets that have all labels of one mask and none of another.
@@ -35,7 +36,7 @@ func endOfSet(set byte) []byte { return []byte{set, 1} }
 func (d *DB) AllPayments(ctx context.Context, q pay.LabelQuery) (list []*pay.Payment, err error) {
 	var with byte
 	if q.Label != "" {
-		if with = labelBits(q.Label); with == 0 {
+		if with = codec.LabelBits(q.Label); with == 0 {
 			return nil, nil
 		}
 	}
@@ -43,7 +44,7 @@ func (d *DB) AllPayments(ctx context.Context, q pay.LabelQuery) (list []*pay.Pay
 	for len(list) < q.Limit {
 		var page []*pay.Payment
 		err := d.view(ctx, func(tx *bbolt.Tx) error {
-			page, err = newestOf(tx, labelSets(tx, with, labelBits(q.Without...)), before, min(q.Limit-len(list), scanRows))
+			page, err = newestOf(tx, labelSets(tx, with, codec.LabelBits(q.Without...)), before, min(q.Limit-len(list), scanRows))
 			return err
 		})
 		if err != nil || len(page) == 0 {

@@ -42,7 +42,7 @@ var (
 	payloadsBucket     = []byte("payloads")          // payment id -> what its payload takes; until the payment is retired
 	keyPaymentsBucket  = []byte("payments_by_key")   // key id, payment id -> nothing
 	labelsBucket       = []byte("payments_by_label") // key id, label, payment id -> nothing; sparse labels only
-	labelledBucket     = []byte("payments_labelled") // label bits, payment id -> nothing; see labelBits
+	labelledBucket     = []byte("payments_labelled") // label bits, payment id -> nothing; see codec.LabelBits
 	awaitedBucket      = []byte("payments_awaited")  // key id, identity, expiry (s), payment id -> nothing
 	hostsBucket        = []byte("payments_by_host")  // key id, host hash, validBefore (s), payment id -> nothing
 	leasesBucket       = []byte("leases")            // until (ns), payment id -> nothing
@@ -56,9 +56,9 @@ var (
 	eventsBucket     = []byte("spend")         // key id, event id -> spend event
 	taskEventsBucket = []byte("spend_by_task") // key id, task, event id -> nothing; events with a task only
 	hostEventsBucket = []byte("spend_by_host") // key id, SHA-256 of the host, event id -> nothing; events with a host only
-	spendDaysBucket  = []byte("spend_days")    // key id, UTC day (days since 1970) -> what it adds up to, see dayRow
+	spendDaysBucket  = []byte("spend_days")    // key id, UTC day (days since 1970) -> what it adds up to, see codec.Day
 	countersBucket   = []byte("counters")      // counter -> decimal
-	walletDaysBucket = []byte("wallet_days")   // wallet id, UTC day (days since 1970) -> what left the wallet, see encodeWalletDay
+	walletDaysBucket = []byte("wallet_days")   // wallet id, UTC day (days since 1970) -> what left the wallet, see codec.EncodeWalletDay
 	declinedBucket   = []byte("declined")      // key id, UTC day (days since 1970) -> what was declined to the key, see declinedRow
 
 	auditBucket   = []byte("audit")    // number -> audit entry

@@ -7,6 +7,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/purserpay/purser/internal/codec"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -32,7 +33,7 @@ func (d *DB) newestPayments(ctx context.Context, keys []string, label, before st
 	if slices.Contains(indexed, label) {
 		index = func(keyID string) idIndex { return idIndex{labelsBucket, keyPrefix(keyID, label)} }
 	} else if label != "" {
-		if wanted = labelBits(label); wanted == 0 {
+		if wanted = codec.LabelBits(label); wanted == 0 {
 			return nil, nil
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/purserpay/purser/internal/codec"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -161,7 +162,7 @@ func (l *spendList) add(tx *bbolt.Tx, keyID, id string) error {
 		return nil
 	}
 	if l.q.Payee != nil {
-		brief, err := decodeBrief(tx.Bucket(paymentsBucket).Get([]byte(event.PaymentID)))
+		brief, err := codec.DecodeBrief(tx.Bucket(paymentsBucket).Get([]byte(event.PaymentID)))
 		if err != nil {
 			return fmt.Errorf("spend event %s: %w", id, err)
 		}

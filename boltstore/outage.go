@@ -12,6 +12,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/purserpay/purser/internal/codec"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -45,7 +46,7 @@ type queuedChange struct {
 	what    string // for the log
 	run     func(*batch) error
 	// promised holds the encoded rows that the caller got; none if no caller did.
-	promised storedPayment
+	promised codec.Stored
 }
 
 // outageStatus is the part of an outage that other goroutines read.
@@ -145,7 +146,7 @@ func (d *DB) queue(p *pay.Payment, what string, run func(*batch) error) (*queued
 	if len(d.outage.queued) >= maxQueued {
 		return nil, unavailable(errors.New("too many outcomes are queued"))
 	}
-	k := &queuedChange{payment: p.ID, what: what, run: run, promised: encodePayment(p)}
+	k := &queuedChange{payment: p.ID, what: what, run: run, promised: codec.Encode(p)}
 	d.outage.queued = append(d.outage.queued, k)
 	d.outage.rows[p.ID] = p
 	return k, nil
@@ -264,7 +265,7 @@ func (d *DB) dropWritten() error {
 	err := d.view(context.Background(), func(tx *bbolt.Tx) error {
 		for i, k := range out.queued {
 			has := storedIn(tx, k.payment)
-			if k.promised.row != nil && bytes.Equal(has.row, k.promised.row) && bytes.Equal(has.payload, k.promised.payload) {
+			if k.promised.Row != nil && bytes.Equal(has.Row, k.promised.Row) && bytes.Equal(has.Payload, k.promised.Payload) {
 				done[k.payment] = i
 			}
 		}
@@ -275,7 +276,7 @@ func (d *DB) dropWritten() error {
 	}
 	rest := out.queued[:0]
 	for i, k := range out.queued {
-		if last, ok := done[k.payment]; k.promised.row == nil || !ok || i > last {
+		if last, ok := done[k.payment]; k.promised.Row == nil || !ok || i > last {
 			rest = append(rest, k)
 		}
 	}
@@ -305,7 +306,7 @@ func (d *DB) queueRenewal(p *pay.Payment, run func(*batch) error) error {
 	if err != nil {
 		return err
 	}
-	k.promised = storedPayment{} // writing a renewal twice is harmless
+	k.promised = codec.Stored{} // writing a renewal twice is harmless
 	d.outage.renewals[p.ID] = k
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/purserpay/purser/internal/codec"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -320,7 +321,7 @@ func TestCheckFindsDamage(t *testing.T) {
 			return tx.Bucket(eventsBucket).Delete(k)
 		},
 		"event of no payment": func(tx *bbolt.Tx) error {
-			row := encodeEvent(&pay.SpendEvent{ID: "e", KeyID: "k", PaymentID: "x"})
+			row := codec.EncodeEvent(&pay.SpendEvent{ID: "e", KeyID: "k", PaymentID: "x"})
 			return tx.Bucket(eventsBucket).Put(joinKey("k", "e"), row)
 		},
 		"transaction of no payment": func(tx *bbolt.Tx) error { return tx.Bucket(transactionsBucket).Put([]byte("0x1"), []byte("x")) },

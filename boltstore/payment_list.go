@@ -7,11 +7,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fxamacker/cbor/v2"
 	"go.etcd.io/bbolt"
 
+	"github.com/purserpay/purser/internal/codec"
 	"github.com/purserpay/purser/pay"
-	"github.com/purserpay/purser/x402"
 )
 
 const (
@@ -21,38 +20,6 @@ const (
 	// been asked in between.
 	paymentSlack = 2 * time.Hour
 )
-
-// briefRow holds the fields of a payment's row that filters and sums read. To decode the others,
-// too, takes five times as long.
-type briefRow struct {
-	Task       string       `cbor:"5,keyasint,omitempty"`
-	RequestURL string       `cbor:"6,keyasint,omitempty"`
-	Host       string       `cbor:"7,keyasint,omitempty"`
-	PayTo      x402.Address `cbor:"12,keyasint"`
-	Amount     rowAmount    `cbor:"13,keyasint,omitempty"`
-	Currency   string       `cbor:"14,keyasint,omitempty"`
-	Created    rowTime      `cbor:"16,keyasint,omitempty"`
-	Charged    rowAmount    `cbor:"50,keyasint,omitempty"`
-}
-
-func decodeBrief(encoded []byte) (r briefRow, err error) {
-	if len(encoded) < 2 || encoded[0] != compactVersion {
-		return r, fmt.Errorf("payment of an unknown encoding")
-	}
-	if err := cbor.Unmarshal(encoded[2:], &r); err != nil {
-		return r, fmt.Errorf("decode payment: %w", err)
-	}
-	r.Host = longHost(r.Host, r.RequestURL)
-	return r, nil
-}
-
-// moved is [pay.Payment.Moved].
-func (r briefRow) moved() (x402.Amount, error) {
-	if a, err := r.Charged.amount(); err != nil || !a.IsZero() {
-		return a, err
-	}
-	return r.Amount.amount()
-}
 
 // paymentScan looks at payments, newest first.
 type paymentScan struct {
@@ -67,14 +34,14 @@ type paymentScan struct {
 
 // ListPayments lists the keys' payments, newest first.
 func (d *DB) ListPayments(ctx context.Context, keyIDs []string, f pay.PaymentFilter) (page pay.PaymentPage, err error) {
-	if f.Limit < 1 || f.Label != "" && labelBits(f.Label) == 0 {
+	if f.Limit < 1 || f.Label != "" && codec.LabelBits(f.Label) == 0 {
 		return page, nil
 	}
 	stopped := "" // the list is complete down to this id
 	for _, keys := range chunks(keyIDs, f.All) {
 		s := paymentScan{DB: d, f: f, keys: keys, passed: f.Before}
 		n := 0
-		err := s.read(ctx, listViews, func(tx *bbolt.Tx, id string, _ briefRow) (bool, error) {
+		err := s.read(ctx, listViews, func(tx *bbolt.Tx, id string, _ codec.Brief) (bool, error) {
 			p, err := paymentIn(tx, id)
 			if err == nil {
 				page.Payments, n = append(page.Payments, p), n+1
@@ -100,16 +67,16 @@ func (d *DB) ListPayments(ctx context.Context, keyIDs []string, f pay.PaymentFil
 
 // SumPayments adds up the keys' payments.
 func (d *DB) SumPayments(ctx context.Context, keyIDs []string, f pay.PaymentFilter) (t pay.Totals, err error) {
-	if f.Label != "" && labelBits(f.Label) == 0 {
+	if f.Label != "" && codec.LabelBits(f.Label) == 0 {
 		return t, nil
 	}
 	parts := chunks(keyIDs, f.All)
 	for _, keys := range parts {
 		s := paymentScan{DB: d, f: f, keys: keys}
-		err := s.read(ctx, max(1, sumViews/len(parts)), func(_ *bbolt.Tx, _ string, r briefRow) (bool, error) {
-			a, err := r.moved()
+		err := s.read(ctx, max(1, sumViews/len(parts)), func(_ *bbolt.Tx, _ string, r codec.Brief) (bool, error) {
+			a, err := r.Moved()
 			t.Add(r.Currency, pay.Sum{Count: 1, Amount: a})
-			if at := r.Created.time(); t.Since.IsZero() || at.Before(t.Since) {
+			if at := r.Created.Time(); t.Since.IsZero() || at.Before(t.Since) {
 				t.Since = at
 			}
 			return true, err
@@ -132,7 +99,7 @@ func chunks(keyIDs []string, all bool) [][]string {
 
 // read visits the payments that the filter selects until the visitor has enough, they end, or a
 // number of transactions is over.
-func (s *paymentScan) read(ctx context.Context, views int, visit func(tx *bbolt.Tx, id string, r briefRow) (more bool, err error)) error {
+func (s *paymentScan) read(ctx context.Context, views int, visit func(tx *bbolt.Tx, id string, r codec.Brief) (more bool, err error)) error {
 	before, lowest := s.passed, ""
 	if !s.f.To.IsZero() {
 		if end := idAt(pay.DayOf(s.f.To).AddDate(0, 0, 1).Add(paymentSlack)); before == "" || end < before {
@@ -160,7 +127,7 @@ func (s *paymentScan) begin(tx *bbolt.Tx, before string) *merge {
 	if s.f.All {
 		var with byte
 		if s.f.Label != "" {
-			with = labelBits(s.f.Label)
+			with = codec.LabelBits(s.f.Label)
 		}
 		for _, set := range labelSets(tx, with, 0) {
 			m.begin("", before, idIndex{labelledBucket, []byte{set, 0}})
@@ -173,7 +140,7 @@ func (s *paymentScan) begin(tx *bbolt.Tx, before string) *merge {
 		case slices.Contains(indexed, s.f.Label):
 			x = idIndex{labelsBucket, keyPrefix(keyID, s.f.Label)}
 		case s.f.Label != "":
-			s.wanted = labelBits(s.f.Label)
+			s.wanted = codec.LabelBits(s.f.Label)
 		}
 		m.begin(keyID, before, x)
 	}
@@ -181,7 +148,7 @@ func (s *paymentScan) begin(tx *bbolt.Tx, before string) *merge {
 }
 
 // readIn visits the payments of one transaction.
-func (s *paymentScan) readIn(tx *bbolt.Tx, before, lowest string, visit func(tx *bbolt.Tx, id string, r briefRow) (bool, error)) error {
+func (s *paymentScan) readIn(tx *bbolt.Tx, before, lowest string, visit func(tx *bbolt.Tx, id string, r codec.Brief) (bool, error)) error {
 	s.more = false
 	rows := tx.Bucket(paymentsBucket)
 	m := s.begin(tx, before)
@@ -198,11 +165,11 @@ func (s *paymentScan) readIn(tx *bbolt.Tx, before, lowest string, visit func(tx 
 		encoded := rows.Get(r.id)
 		m.next(r)
 		if s.wanted == 0 || len(encoded) > 1 && encoded[1]&s.wanted != 0 {
-			brief, err := decodeBrief(encoded)
+			brief, err := codec.DecodeBrief(encoded)
 			if err != nil {
 				return fmt.Errorf("payment %s: %w", id, err)
 			}
-			if s.f.WantsOf(brief.Host, brief.Task, brief.PayTo, brief.Created.time()) {
+			if s.f.WantsOf(brief.Host, brief.Task, brief.PayTo, brief.Created.Time()) {
 				more, err := visit(tx, id, brief)
 				if err != nil {
 					return err

@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"slices"
 	"time"
 
 	"go.etcd.io/bbolt"
 
+	"github.com/purserpay/purser/internal/codec"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -19,31 +19,18 @@ var scanRows = 1000
 // maxPage bounds the rows of a listing.
 const maxPage = 1000
 
-// allLabels lists the labels in the order of their bits in an encoded payment.
-var allLabels = []string{string(pay.Open), string(pay.Settled), string(pay.Void), "refused", "unresolved", "confirmed", "disputed", "reconciled"}
-
-// labelBits sets a bit for each label.
-func labelBits(labels ...string) (bits byte) {
-	for _, label := range labels {
-		if i := slices.Index(allLabels, label); i >= 0 {
-			bits |= 1 << i
-		}
-	}
-	return bits
-}
-
 // storedIn reads the rows of a payment; no rows: there is none.
-func storedIn(tx *bbolt.Tx, id string) storedPayment {
-	return storedPayment{tx.Bucket(paymentsBucket).Get([]byte(id)), tx.Bucket(payloadsBucket).Get([]byte(id))}
+func storedIn(tx *bbolt.Tx, id string) codec.Stored {
+	return codec.Stored{Row: tx.Bucket(paymentsBucket).Get([]byte(id)), Payload: tx.Bucket(payloadsBucket).Get([]byte(id))}
 }
 
 // paymentIn reads a payment: pay.ErrPaymentNotFound.
 func paymentIn(tx *bbolt.Tx, id string) (*pay.Payment, error) {
 	stored := storedIn(tx, id)
-	if stored.row == nil {
+	if stored.Row == nil {
 		return nil, pay.ErrPaymentNotFound
 	}
-	p, err := decodePayment(stored)
+	p, err := codec.Decode(stored)
 	if err != nil {
 		return nil, fmt.Errorf("payment %s: %w", id, err)
 	}
@@ -53,11 +40,11 @@ func paymentIn(tx *bbolt.Tx, id string) (*pay.Payment, error) {
 // savePayment writes a payment with its indexes. was is the stored row, nil for a new one. From
 // now on the batch owns the row is.
 func (b *batch) savePayment(was, is *pay.Payment) error {
-	if err := b.put(paymentsBucket, []byte(is.ID), encodePaymentRow(is)); err != nil {
+	if err := b.put(paymentsBucket, []byte(is.ID), codec.EncodeRow(is)); err != nil {
 		return err
 	}
-	if was == nil || !samePayload(was, is) {
-		if err := b.write(payloadsBucket, []byte(is.ID), encodePayload(is)); err != nil {
+	if was == nil || !codec.SamePayload(was, is) {
+		if err := b.write(payloadsBucket, []byte(is.ID), codec.EncodePayload(is)); err != nil {
 			return err
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/purserpay/purser/internal/codec"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
@@ -283,6 +284,11 @@ func (d *DB) EndReconciling(ctx context.Context, at time.Time) error {
 	return err
 }
 
+// noncesOf derives the nonces of an idempotency key.
+func (d *DB) noncesOf(keyID, idempotencyKey string) codec.Nonces {
+	return codec.NoncesOf(d.vault.Load().Derive, keyID, idempotencyKey)
+}
+
 func (v beginView) Restored() (*pay.Restore, error) { return metaIn[pay.Restore](v.tx, reconcilingKey) }
 
 func (v beginView) Attempts(keyID, idempotencyKey string) (n uint64, err error) {
@@ -300,11 +306,11 @@ func (v beginView) Attempts(keyID, idempotencyKey string) (n uint64, err error) 
 func (v beginView) Reconciled(keyID, idempotencyKey string) (p *pay.Payment, attempt uint64, err error) {
 	s := v.nonces(keyID, idempotencyKey)
 	c := v.tx.Bucket(noncesBucket).Cursor()
-	for k, _ := c.Seek(s.prefix()); bytes.HasPrefix(k, s.prefix()); k, _ = c.Next() {
+	for k, _ := c.Seek(s.Prefix()); bytes.HasPrefix(k, s.Prefix()); k, _ = c.Next() {
 		if len(k) <= len(x402.Nonce{}) {
 			return nil, 0, errors.New("a reconciled payment without its nonce")
 		}
-		n, ok := s.attempt(x402.Nonce(k))
+		n, ok := s.Attempt(x402.Nonce(k))
 		if !ok || n <= attempt {
 			continue
 		}
@@ -317,5 +323,5 @@ func (v beginView) Reconciled(keyID, idempotencyKey string) (p *pay.Payment, att
 }
 
 func (v beginView) Nonce(keyID, idempotencyKey string, attempt uint64) x402.Nonce {
-	return v.nonces(keyID, idempotencyKey).nonce(attempt)
+	return v.nonces(keyID, idempotencyKey).Nonce(attempt)
 }

@@ -9,6 +9,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/purserpay/purser/internal/codec"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
@@ -299,8 +300,8 @@ func TestCheckOfReconciling(t *testing.T) {
 				return err
 			}
 			p.Signature = &x402.Signature{1}
-			row := encodePayment(p)
-			return errors.Join(tx.Bucket(paymentsBucket).Put(id, row.row), tx.Bucket(payloadsBucket).Put(id, row.payload))
+			row := codec.Encode(p)
+			return errors.Join(tx.Bucket(paymentsBucket).Put(id, row.Row), tx.Bucket(payloadsBucket).Put(id, row.Payload))
 		},
 		"counter": func(tx *bbolt.Tx) error {
 			return tx.Bucket(countersBucket).Delete([]byte(pay.PlaceCounter("key/k", noon)))

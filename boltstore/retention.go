@@ -9,6 +9,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/purserpay/purser/internal/codec"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -55,7 +56,7 @@ func (s *closedScan) read(tx *bbolt.Tx, visit func(p *pay.Payment) bool) (more b
 
 // ClosedPayments lists settled and void payments with their spend events, oldest first.
 func (d *DB) ClosedPayments(ctx context.Context, q pay.ClosedQuery) (page pay.ClosedPage, err error) {
-	s := closedScan{before: q.Before, without: labelBits(string(pay.Open)), after: q.After}
+	s := closedScan{before: q.Before, without: codec.LabelBits(string(pay.Open)), after: q.After}
 	limit := min(q.Limit, maxPage)
 	err = d.view(ctx, func(tx *bbolt.Tx) error {
 		var wrong error
@@ -132,7 +133,7 @@ func (d *DB) addCorrection(ctx context.Context, p *pay.ClosedPayment) error {
 // RemovePayments removes payments whose time is over. It looks for them in a read transaction
 // first, so that finding none is cheap, and looks again in the one that writes.
 func (d *DB) RemovePayments(ctx context.Context, r pay.Removal) (done pay.Removed, err error) {
-	s := closedScan{before: r.Before, without: labelBits(string(pay.Open), "disputed", "reconciled"), after: r.After}
+	s := closedScan{before: r.Before, without: codec.LabelBits(string(pay.Open), "disputed", "reconciled"), after: r.After}
 	var old []string
 	err = d.view(ctx, func(tx *bbolt.Tx) error {
 		if err := refuseReconciling(tx); err != nil {

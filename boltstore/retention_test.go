@@ -9,6 +9,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/purserpay/purser/internal/codec"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
@@ -172,8 +173,8 @@ func TestCheckAfterARemoval(t *testing.T) {
 		do   func(*bbolt.Tx) error
 		text string // "" : no fault
 	}{
-		{"day before", put(spendDaysBucket, dayKey("k", noon.AddDate(0, 0, -9)), (&dayRow{}).encode()), ""},
-		{"day behind", put(spendDaysBucket, dayKey("k", later), (&dayRow{}).encode()), "no spend event is of that key and day"},
+		{"day before", put(spendDaysBucket, dayKey("k", noon.AddDate(0, 0, -9)), (&codec.Day{}).Encode()), ""},
+		{"day behind", put(spendDaysBucket, dayKey("k", later), (&codec.Day{}).Encode()), "no spend event is of that key and day"},
 		{"counter of a day before", counter(pay.DailyCounter("k", "USDC", noon.AddDate(0, 0, -9))), ""},
 		{"counter of the month", counter(pay.PlaceCounter("k", noon)), ""},
 		{"price", counter("price/k/x"), ""},

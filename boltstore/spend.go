@@ -1,12 +1,14 @@
 package boltstore
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"slices"
 
 	"go.etcd.io/bbolt"
 
+	"github.com/purserpay/purser/internal/codec"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/x402"
 )
@@ -38,7 +40,13 @@ func (b *batch) newEvent(e *pay.SpendEvent) ([]byte, error) {
 	if e.ID == "" || b.get(eventsBucket, joinKey(e.KeyID, e.ID)) != nil {
 		return nil, fmt.Errorf("payment %s: spend event id %q is empty or taken", e.PaymentID, e.ID)
 	}
-	return encodeEvent(e), nil
+	return codec.EncodeEvent(e), nil
+}
+
+// decodeEvent decodes a row of the events and its key. The event shares no memory with them.
+func decodeEvent(key, encoded []byte) (pay.SpendEvent, error) {
+	keyID, id, _ := bytes.Cut(key, []byte{0})
+	return codec.DecodeEvent(string(keyID), string(id), encoded)
 }
 
 // SpendEvents lists a key's events, newest first.

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 	"go.etcd.io/bbolt"
 
+	"github.com/purserpay/purser/internal/codec"
 	"github.com/purserpay/purser/pay"
 )
 
@@ -73,7 +74,7 @@ func (d *DB) Stats(ctx context.Context) (Stats, error) {
 	}
 	err := d.view(ctx, func(tx *bbolt.Tx) error {
 		s.FileBytes = tx.Size()
-		s.OldestOpen = oldest(tx, labelBits(string(pay.Open)), labelBits("refused", "unresolved"))
+		s.OldestOpen = oldest(tx, codec.LabelBits(string(pay.Open)), codec.LabelBits("refused", "unresolved"))
 		return nil
 	})
 	return s, err

@@ -12,6 +12,7 @@ import (
 	"go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
 
+	"github.com/purserpay/purser/internal/codec"
 	"github.com/purserpay/purser/internal/failpoint"
 	"github.com/purserpay/purser/pay"
 )
@@ -126,16 +127,16 @@ func replay(tx *bbolt.Tx, compressed []byte) error {
 	if err != nil {
 		return fmt.Errorf("%w: a record cannot be decompressed: %w", ErrJournal, err)
 	}
-	r := partReader{rest: changes}
-	for len(r.rest) > 0 && !r.bad {
-		number := r.bytes(1)
-		key := r.bytes(r.uvarint())
-		length := r.uvarint()
+	r := codec.Parts{Rest: changes}
+	for len(r.Rest) > 0 && !r.Bad {
+		number := r.Bytes(1)
+		key := r.Bytes(r.Uvarint())
+		length := r.Uvarint()
 		var value []byte
 		if length > 0 {
-			value = append([]byte{}, r.bytes(length-1)...)
+			value = append([]byte{}, r.Bytes(length-1)...)
 		}
-		if r.bad || int(number[0]) >= len(allBuckets) {
+		if r.Bad || int(number[0]) >= len(allBuckets) {
 			break
 		}
 		bucket := tx.Bucket(allBuckets[number[0]])
@@ -146,7 +147,7 @@ func replay(tx *bbolt.Tx, compressed []byte) error {
 			return err
 		}
 	}
-	if r.bad || len(r.rest) > 0 {
+	if r.Bad || len(r.Rest) > 0 {
 		return fmt.Errorf("%w: a record has changes that cannot be read", ErrJournal)
 	}
 	return nil

@@ -1,4 +1,4 @@
-package boltstore
+package codec
 
 import (
 	"encoding/binary"
@@ -14,15 +14,15 @@ import (
 // Rows are written by hand and read by the cbor library. The library took four times as long to
 // write them, an eighth of the processor time of a payment.
 
-// encodePayment encodes the rows of a payment.
-func encodePayment(p *pay.Payment) storedPayment {
-	return storedPayment{encodePaymentRow(p), encodePayload(p)}
+// Encode encodes the rows of a payment.
+func Encode(p *pay.Payment) Stored {
+	return Stored{EncodeRow(p), EncodePayload(p)}
 }
 
-// encodePaymentRow encodes a payment as a paymentRow behind version and label bits. With the bits
+// EncodeRow encodes a payment as a paymentRow behind version and label bits. With the bits
 // a filtered listing skips rows without decoding them.
-func encodePaymentRow(p *pay.Payment) []byte {
-	w := newRowWriter(compactVersion, labelBits(p.Labels()...))
+func EncodeRow(p *pay.Payment) []byte {
+	w := newRowWriter(Version, LabelBits(p.Labels()...))
 	t, a, ids := &p.Terms, &p.Authorization, counterIDs(p)
 	w.id(1, p.ID)
 	w.id(2, p.KeyID)
@@ -121,13 +121,13 @@ func encodePaymentRow(p *pay.Payment) []byte {
 	return w.row()
 }
 
-// encodePayload encodes the payloadRow of a payment; nil if it has none.
-func encodePayload(p *pay.Payment) []byte {
+// EncodePayload encodes the payloadRow of a payment; nil if it has none.
+func EncodePayload(p *pay.Payment) []byte {
 	o := &p.Offer
 	if o.Version == 0 && o.Accepted == nil && o.Resource == nil && o.Extensions == nil && p.Signature == nil && p.Detail == nil {
 		return nil
 	}
-	w := newRowWriter(compactVersion)
+	w := newRowWriter(Version)
 	w.number(1, uint64(max(o.Version, 0)))
 	w.optionalBytes(2, o.Accepted)
 	w.optionalBytes(3, o.Resource)
@@ -139,9 +139,9 @@ func encodePayload(p *pay.Payment) []byte {
 	return w.row()
 }
 
-// encodeEvent encodes an event as an eventRow.
-func encodeEvent(e *pay.SpendEvent) []byte {
-	w := newRowWriter(compactVersion)
+// EncodeEvent encodes an event as an eventRow.
+func EncodeEvent(e *pay.SpendEvent) []byte {
+	w := newRowWriter(Version)
 	w.id(3, e.PaymentID)
 	w.optionalAmount(4, e.Amount)
 	w.text(5, e.Currency)
@@ -236,7 +236,7 @@ func (w *rowWriter) appendBool(b bool) {
 	}
 }
 
-// appendAmount writes an amount as a rowAmount.
+// appendAmount writes an amount as a Number.
 func (w *rowWriter) appendAmount(a x402.Amount) {
 	b := a.Bytes32()
 	i := 0
@@ -246,9 +246,9 @@ func (w *rowWriter) appendAmount(a x402.Amount) {
 	w.appendBytes(b[i:])
 }
 
-// appendTime writes a time as a rowTime.
+// appendTime writes a time as a Nanos.
 func (w *rowWriter) appendTime(t time.Time) {
-	switch n := rowTimeOf(t); {
+	switch n := NanosOf(t); {
 	case n < 0:
 		w.head(cborNegative, uint64(-1-n))
 	default:
@@ -291,7 +291,7 @@ func (w *rowWriter) optionalAmount(number uint64, a x402.Amount) {
 }
 
 func (w *rowWriter) time(number uint64, t time.Time) {
-	if rowTimeOf(t) != 0 {
+	if NanosOf(t) != 0 {
 		w.field(number)
 		w.appendTime(t)
 	}

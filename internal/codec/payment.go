@@ -1,4 +1,4 @@
-package boltstore
+package codec
 
 import (
 	"bytes"
@@ -17,7 +17,7 @@ import (
 // Payments and spend events are stored as CBOR with numbered fields, because there are many of
 // them and each payment is written several times. A number is never used again for another field.
 // Zero values take no room. Everything else is stored as JSON. The types here say how rows are read;
-// row_writer.go writes them.
+// writer.go writes them.
 //
 // What a payment needs for its payload has a row of its own. It is long, it is written once or
 // twice, and it is deleted when the payment is retired, so that its pages are used again.
@@ -36,16 +36,16 @@ type paymentRow struct {
 	Scheme         string         `cbor:"10,keyasint,omitempty"`
 	Asset          x402.Address   `cbor:"11,keyasint"`
 	PayTo          x402.Address   `cbor:"12,keyasint"`
-	Amount         rowAmount      `cbor:"13,keyasint,omitempty"`
+	Amount         Number         `cbor:"13,keyasint,omitempty"`
 	Currency       string         `cbor:"14,keyasint,omitempty"`
 	WalletID       rowID          `cbor:"15,keyasint,omitempty"`
-	Created        rowTime        `cbor:"16,keyasint,omitempty"`
+	Created        Nanos          `cbor:"16,keyasint,omitempty"`
 	Fingerprint    pay.Hash       `cbor:"17,keyasint,omitzero"`
 	Identity       pay.Hash       `cbor:"18,keyasint,omitzero"`
 	IdempotencyKey string         `cbor:"19,keyasint,omitempty"`
 	From           x402.Address   `cbor:"21,keyasint"`
 	To             *x402.Address  `cbor:"22,keyasint,omitempty"` // nil: PayTo
-	Value          *rowAmount     `cbor:"23,keyasint,omitempty"` // nil: Amount
+	Value          *Number        `cbor:"23,keyasint,omitempty"` // nil: Amount
 	ValidAfter     uint64         `cbor:"24,keyasint,omitempty"`
 	ValidBefore    uint64         `cbor:"25,keyasint,omitempty"`
 	Nonce          x402.Nonce     `cbor:"26,keyasint"`
@@ -53,7 +53,7 @@ type paymentRow struct {
 	State          pay.State      `cbor:"29,keyasint,omitempty"`
 	Flags          uint32         `cbor:"30,keyasint,omitempty"` // see flagsOf
 	RefusedAt      pay.Stage      `cbor:"31,keyasint,omitempty"`
-	Closed         rowTime        `cbor:"32,keyasint,omitempty"`
+	Closed         Nanos          `cbor:"32,keyasint,omitempty"`
 	Resolution     *resolutionRow `cbor:"33,keyasint,omitempty"`
 	Transaction    rowHash        `cbor:"34,keyasint,omitempty"`
 	Reason         string         `cbor:"35,keyasint,omitempty"`
@@ -61,16 +61,16 @@ type paymentRow struct {
 	EventID        rowID          `cbor:"38,keyasint,omitempty"`
 	LeaseOwner     string         `cbor:"39,keyasint,omitempty"`
 	LeaseFence     uint64         `cbor:"40,keyasint,omitempty"`
-	LeaseUntil     rowTime        `cbor:"41,keyasint,omitempty"`
+	LeaseUntil     Nanos          `cbor:"41,keyasint,omitempty"`
 	Reservations   []reservedRow  `cbor:"42,keyasint,omitempty"`
 	Price          string         `cbor:"43,keyasint,omitempty"`
-	Check          rowTime        `cbor:"44,keyasint,omitempty"`
+	Check          Nanos          `cbor:"44,keyasint,omitempty"`
 	Checks         int            `cbor:"45,keyasint,omitempty"`
 	Canceling      *cancelingRow  `cbor:"46,keyasint,omitempty"`
 	SignedReceipt  []byte         `cbor:"47,keyasint,omitempty"`
 	Rail           x402.Rail      `cbor:"48,keyasint,omitempty"`
 	Facilitator    x402.Address   `cbor:"49,keyasint,omitzero"`
-	Charged        rowAmount      `cbor:"50,keyasint,omitempty"`
+	Charged        Number         `cbor:"50,keyasint,omitempty"`
 	SellerSaid     string         `cbor:"51,keyasint,omitempty"`
 }
 
@@ -86,7 +86,7 @@ type payloadRow struct {
 
 type resolutionRow struct {
 	_      struct{} `cbor:",toarray"`
-	At     rowTime
+	At     Nanos
 	By     string
 	As     pay.State
 	Reason string
@@ -95,31 +95,31 @@ type resolutionRow struct {
 
 type cancelingRow struct {
 	_           struct{} `cbor:",toarray"`
-	At          rowTime
+	At          Nanos
 	HandedOut   bool
 	Nonce, Gas  uint64
-	MaxFee, Tip rowAmount
+	MaxFee, Tip Number
 }
 
 func (r *cancelingRow) canceling() (*pay.Canceling, error) {
-	c := &pay.Canceling{At: r.At.time(), HandedOut: r.HandedOut, Terms: pay.TransactionTerms{Nonce: r.Nonce, Gas: r.Gas}}
+	c := &pay.Canceling{At: r.At.Time(), HandedOut: r.HandedOut, Terms: pay.TransactionTerms{Nonce: r.Nonce, Gas: r.Gas}}
 	var err error
-	if c.Terms.MaxFee, err = r.MaxFee.amount(); err == nil {
-		c.Terms.Tip, err = r.Tip.amount()
+	if c.Terms.MaxFee, err = r.MaxFee.Amount(); err == nil {
+		c.Terms.Tip, err = r.Tip.Amount()
 	}
 	return c, err
 }
 
 type noteRow struct {
 	_    struct{} `cbor:",toarray"`
-	At   rowTime
+	At   Nanos
 	Text string
 }
 
 type reservedRow struct {
 	_        struct{} `cbor:",toarray"`
 	Counter  string   // see shortener
-	Amount   rowAmount
+	Amount   Number
 	Release  pay.Release
 	Released bool
 }
@@ -127,14 +127,14 @@ type reservedRow struct {
 // eventRow is a pay.SpendEvent as it is stored. Its own id and that of its API key are in
 // the key of the row only.
 type eventRow struct {
-	PaymentID  rowID     `cbor:"3,keyasint"`
-	Amount     rowAmount `cbor:"4,keyasint,omitempty"`
-	Currency   string    `cbor:"5,keyasint,omitempty"`
-	RequestURL string    `cbor:"6,keyasint,omitempty"`
-	Task       string    `cbor:"7,keyasint,omitempty"`
-	Host       string    `cbor:"8,keyasint,omitempty"`
-	Created    rowTime   `cbor:"9,keyasint,omitempty"`
-	Corrects   rowID     `cbor:"10,keyasint,omitempty"`
+	PaymentID  rowID  `cbor:"3,keyasint"`
+	Amount     Number `cbor:"4,keyasint,omitempty"`
+	Currency   string `cbor:"5,keyasint,omitempty"`
+	RequestURL string `cbor:"6,keyasint,omitempty"`
+	Task       string `cbor:"7,keyasint,omitempty"`
+	Host       string `cbor:"8,keyasint,omitempty"`
+	Created    Nanos  `cbor:"9,keyasint,omitempty"`
+	Corrects   rowID  `cbor:"10,keyasint,omitempty"`
 }
 
 // rowID is an id. A UUID takes 16 bytes.
@@ -175,10 +175,11 @@ func eitherCBOR(data []byte, to *string, read func([]byte) (string, error)) (err
 	return err
 }
 
-// rowAmount is an amount in big-endian bytes without leading zeros.
-type rowAmount []byte
+// Number is an amount in big-endian bytes without leading zeros.
+type Number []byte
 
-func (a rowAmount) amount() (x402.Amount, error) {
+// Amount returns the amount. It fails if the bytes are too many.
+func (a Number) Amount() (x402.Amount, error) {
 	n, ok := x402.AmountFromBig(new(big.Int).SetBytes(a))
 	if !ok {
 		return n, fmt.Errorf("an amount of %d bytes", len(a))
@@ -186,17 +187,19 @@ func (a rowAmount) amount() (x402.Amount, error) {
 	return n, nil
 }
 
-// rowTime is a time in nanoseconds since 1970, UTC. 0 is the zero time.
-type rowTime int64
+// Nanos is a time in nanoseconds since 1970, UTC. 0 is the zero time.
+type Nanos int64
 
-func rowTimeOf(t time.Time) rowTime {
+// NanosOf returns a time as it is stored.
+func NanosOf(t time.Time) Nanos {
 	if t.IsZero() {
 		return 0
 	}
-	return rowTime(t.UnixNano())
+	return Nanos(t.UnixNano())
 }
 
-func (t rowTime) time() time.Time {
+// Time returns the time in UTC.
+func (t Nanos) Time() time.Time {
 	if t == 0 {
 		return time.Time{}
 	}
@@ -281,29 +284,29 @@ func (r *paymentRow) payment() (p *pay.Payment, err error) {
 		ID: string(r.ID), KeyID: string(r.KeyID), OrganizationID: string(r.OrganizationID), Door: r.Door, Task: r.Task,
 		RequestURL: r.RequestURL, Host: longHost(r.Host, r.RequestURL),
 		Terms:    pay.Terms{Settlement: r.Settlement, Network: r.Network, Scheme: r.Scheme, Asset: r.Asset, PayTo: r.PayTo},
-		Currency: r.Currency, WalletID: string(r.WalletID), Created: r.Created.time(),
+		Currency: r.Currency, WalletID: string(r.WalletID), Created: r.Created.Time(),
 		Fingerprint: r.Fingerprint, Identity: r.Identity, IdempotencyKey: r.IdempotencyKey,
 		Authorization: x402.Authorization{
 			From: r.From, To: r.PayTo, ValidAfter: r.ValidAfter, ValidBefore: r.ValidBefore, Nonce: r.Nonce,
 			Rail: r.Rail, Facilitator: r.Facilitator,
 		},
-		Attempt: r.Attempt, State: r.State, RefusedAt: r.RefusedAt, Closed: r.Closed.time(),
+		Attempt: r.Attempt, State: r.State, RefusedAt: r.RefusedAt, Closed: r.Closed.Time(),
 		Transaction: string(r.Transaction), Reason: r.Reason, EventID: string(r.EventID),
-		Lease: pay.Lease{Owner: r.LeaseOwner, Fence: r.LeaseFence, Until: r.LeaseUntil.time()},
-		Check: r.Check.time(), Checks: r.Checks, SignedReceipt: r.SignedReceipt, SellerSaid: r.SellerSaid,
+		Lease: pay.Lease{Owner: r.LeaseOwner, Fence: r.LeaseFence, Until: r.LeaseUntil.Time()},
+		Check: r.Check.Time(), Checks: r.Checks, SignedReceipt: r.SignedReceipt, SellerSaid: r.SellerSaid,
 	}
 	if !r.Rail.Known() {
 		return nil, fmt.Errorf("payment of an unknown %s", r.Rail)
 	}
-	if p.Terms.Amount, err = r.Amount.amount(); err != nil {
+	if p.Terms.Amount, err = r.Amount.Amount(); err != nil {
 		return nil, err
 	}
-	if p.Charged, err = r.Charged.amount(); err != nil {
+	if p.Charged, err = r.Charged.Amount(); err != nil {
 		return nil, err
 	}
 	p.Authorization.Value = p.Terms.Amount
 	if r.Value != nil {
-		if p.Authorization.Value, err = r.Value.amount(); err != nil {
+		if p.Authorization.Value, err = r.Value.Amount(); err != nil {
 			return nil, err
 		}
 	}
@@ -314,7 +317,7 @@ func (r *paymentRow) payment() (p *pay.Payment, err error) {
 		*flag = r.Flags&(1<<i) != 0
 	}
 	if w := r.Resolution; w != nil {
-		p.Resolution = &pay.Resolution{At: w.At.time(), By: w.By, As: w.As, Reason: w.Reason, Proven: w.Proven}
+		p.Resolution = &pay.Resolution{At: w.At.Time(), By: w.By, As: w.As, Reason: w.Reason, Proven: w.Proven}
 	}
 	if r.Canceling != nil {
 		if p.Canceling, err = r.Canceling.canceling(); err != nil {
@@ -322,12 +325,12 @@ func (r *paymentRow) payment() (p *pay.Payment, err error) {
 		}
 	}
 	for _, n := range r.Notes {
-		p.Notes = append(p.Notes, pay.Note{At: n.At.time(), Text: n.Text})
+		p.Notes = append(p.Notes, pay.Note{At: n.At.Time(), Text: n.Text})
 	}
 	ids := counterIDs(p)
 	p.Price = lengthen(r.Price, ids)
 	for _, v := range r.Reservations {
-		amount, err := v.Amount.amount()
+		amount, err := v.Amount.Amount()
 		if err != nil {
 			return nil, err
 		}
@@ -338,32 +341,32 @@ func (r *paymentRow) payment() (p *pay.Payment, err error) {
 	return p, nil
 }
 
-// storedPayment holds the rows of a payment. payload is nil if it has none.
-type storedPayment struct{ row, payload []byte }
+// Stored holds the rows of a payment. payload is nil if it has none.
+type Stored struct{ Row, Payload []byte }
 
-// samePayload reports whether two payments have the same payload row.
-func samePayload(a, b *pay.Payment) bool {
+// SamePayload reports whether two payments have the same payload row.
+func SamePayload(a, b *pay.Payment) bool {
 	x, y := a.Offer, b.Offer
 	sameSignature := a.Signature == b.Signature || a.Signature != nil && b.Signature != nil && *a.Signature == *b.Signature
 	return sameSignature && x.Version == y.Version && bytes.Equal(x.Accepted, y.Accepted) && bytes.Equal(x.Resource, y.Resource) &&
 		bytes.Equal(x.Extensions, y.Extensions) && bytes.Equal(a.Detail, b.Detail)
 }
 
-// decodePayment decodes the rows of a payment. The payment shares no memory with them.
-func decodePayment(s storedPayment) (*pay.Payment, error) {
-	if len(s.row) < 2 || s.row[0] != compactVersion || len(s.payload) > 0 && s.payload[0] != compactVersion {
+// Decode decodes the rows of a payment. The payment shares no memory with them.
+func Decode(s Stored) (*pay.Payment, error) {
+	if len(s.Row) < 2 || s.Row[0] != Version || len(s.Payload) > 0 && s.Payload[0] != Version {
 		return nil, fmt.Errorf("payment of an unknown encoding")
 	}
 	var row paymentRow
-	if err := cbor.Unmarshal(s.row[2:], &row); err != nil {
+	if err := cbor.Unmarshal(s.Row[2:], &row); err != nil {
 		return nil, fmt.Errorf("decode payment: %w", err)
 	}
 	p, err := row.payment()
-	if err != nil || len(s.payload) == 0 {
+	if err != nil || len(s.Payload) == 0 {
 		return p, err
 	}
 	var r payloadRow
-	if err := cbor.Unmarshal(s.payload[1:], &r); err != nil {
+	if err := cbor.Unmarshal(s.Payload[1:], &r); err != nil {
 		return nil, fmt.Errorf("decode the payload of a payment: %w", err)
 	}
 	p.Offer = x402.Offer{Version: r.Version, Accepted: r.Accepted, Resource: r.Resource, Extensions: r.Extensions}
@@ -371,23 +374,23 @@ func decodePayment(s storedPayment) (*pay.Payment, error) {
 	return p, nil
 }
 
-// decodeEvent decodes a row of encodeEvent and its key. The event shares no memory with them.
-func decodeEvent(key, encoded []byte) (e pay.SpendEvent, err error) {
-	if len(encoded) == 0 || encoded[0] != compactVersion {
+// DecodeEvent decodes what EncodeEvent wrote of the event with an id, of an API key. The event shares no
+// memory with it.
+func DecodeEvent(keyID, id string, encoded []byte) (e pay.SpendEvent, err error) {
+	if len(encoded) == 0 || encoded[0] != Version {
 		return e, fmt.Errorf("spend event of an unknown encoding")
 	}
 	var r eventRow
 	if err := cbor.Unmarshal(encoded[1:], &r); err != nil {
 		return e, fmt.Errorf("decode spend event: %w", err)
 	}
-	keyID, id, _ := bytes.Cut(key, []byte{0})
 	e = pay.SpendEvent{
-		ID: string(id), KeyID: string(keyID), PaymentID: string(r.PaymentID), Currency: r.Currency, RequestURL: r.RequestURL,
-		Task: r.Task, Host: longHost(r.Host, r.RequestURL), Created: r.Created.time(), Corrects: string(r.Corrects),
+		ID: id, KeyID: keyID, PaymentID: string(r.PaymentID), Currency: r.Currency, RequestURL: r.RequestURL,
+		Task: r.Task, Host: longHost(r.Host, r.RequestURL), Created: r.Created.Time(), Corrects: string(r.Corrects),
 	}
-	e.Amount, err = r.Amount.amount()
+	e.Amount, err = r.Amount.Amount()
 	return e, err
 }
 
-// compactVersion is the first byte of a row in CBOR.
-const compactVersion = 2
+// Version is the first byte of a row in CBOR.
+const Version = 2

@@ -1,0 +1,143 @@
+package codec
+
+import (
+	"encoding/binary"
+	"errors"
+	"slices"
+
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/x402"
+)
+
+// The transaction that writes an event adds it to the sums of its UTC day, host and task, so that
+// a chart reads a row a day and not a million events. The row of a day has one sum for all, and
+// one for each of the first MaxDayNames hosts and tasks. Later names of the day, and names longer
+// than pay.MaxSumName, share the sum pay.RestName. A name in a row has been there since its first
+// event. So the order of events decides only which names have a sum of their own, and purser check
+// can tell whether a row is right.
+
+const (
+	// MaxDayNames bounds the hosts, and the tasks, with a sum of their own.
+	MaxDayNames = 32
+	// DayVersion is the first byte of a row.
+	DayVersion = 1
+)
+
+// Day holds the spend of a key on a day.
+type Day struct {
+	Total        pay.Sum
+	Hosts, Tasks []pay.NameSum
+}
+
+// Add counts an event.
+func (r *Day) Add(e *pay.SpendEvent) {
+	r.Total.Event(e)
+	r.Hosts = addName(r.Hosts, e.Host, e)
+	r.Tasks = addName(r.Tasks, e.Task, e)
+}
+
+func addName(list []pay.NameSum, name string, e *pay.SpendEvent) []pay.NameSum {
+	name = pay.SumName(name)
+	i := IndexOfName(list, name)
+	if i < 0 && !HasRoom(list) {
+		name = pay.RestName
+		i = IndexOfName(list, name)
+	}
+	if i < 0 {
+		i = len(list)
+		list = append(list, pay.NameSum{Name: name})
+	}
+	list[i].Event(e)
+	return list
+}
+
+// IndexOfName finds the sum of a name; -1: there is none.
+func IndexOfName(list []pay.NameSum, name string) int {
+	return slices.IndexFunc(list, func(s pay.NameSum) bool { return s.Name == name })
+}
+
+// HasRoom reports whether the list of a day takes another name. pay.RestName does not count.
+func HasRoom(list []pay.NameSum) bool {
+	n := len(list)
+	if n >= MaxDayNames && IndexOfName(list, pay.RestName) >= 0 {
+		n--
+	}
+	return n < MaxDayNames
+}
+
+// Encode writes the version, the sum of the day, and the lists of hosts and tasks, each behind
+// its length. Numbers are varints; names and amounts follow their length.
+func (r *Day) Encode() []byte {
+	to := make([]byte, 0, 64+32*(len(r.Hosts)+len(r.Tasks)))
+	to = appendSum(append(to, DayVersion), r.Total)
+	for _, list := range [][]pay.NameSum{r.Hosts, r.Tasks} {
+		to = binary.AppendUvarint(to, uint64(len(list)))
+		for _, s := range list {
+			to = append(binary.AppendUvarint(to, uint64(len(s.Name))), s.Name...)
+			to = appendSum(to, s.Sum)
+		}
+	}
+	return to
+}
+
+func appendSum(to []byte, s pay.Sum) []byte {
+	return appendAmount(appendAmount(binary.AppendUvarint(to, uint64(s.Count)), s.Amount), s.Corrected)
+}
+
+func appendAmount(to []byte, a x402.Amount) []byte {
+	b := a.Bytes32()
+	i := 0
+	for i < len(b) && b[i] == 0 {
+		i++
+	}
+	return append(append(to, byte(len(b)-i)), b[i:]...)
+}
+
+// DecodeDay decodes a row; nil is an empty one.
+func DecodeDay(encoded []byte) (r Day, err error) {
+	if encoded == nil {
+		return r, nil
+	}
+	err = VisitDay(encoded, func(s pay.Sum) { r.Total = s }, func(kind int, name []byte, s pay.Sum) {
+		list := &r.Hosts
+		if kind == TaskSums {
+			list = &r.Tasks
+		}
+		*list = append(*list, pay.NameSum{Name: string(name), Sum: s})
+	})
+	return r, err
+}
+
+// The lists of a row.
+const (
+	HostSums = iota
+	TaskSums
+)
+
+// VisitDay decodes a row without keeping anything of it. named may be nil.
+func VisitDay(encoded []byte, total func(pay.Sum), named func(kind int, name []byte, s pay.Sum)) error {
+	if len(encoded) == 0 || encoded[0] != DayVersion {
+		return errors.New("daily sums of an unknown encoding")
+	}
+	d := Parts{Rest: encoded[1:]}
+	total(d.sum())
+	for kind := range 2 {
+		if named == nil && !d.Bad {
+			return nil // the sum of the day is enough
+		}
+		n := d.Uvarint()
+		if n > MaxDayNames+1 {
+			d.Bad = true
+		}
+		for ; n > 0 && !d.Bad; n-- {
+			name := d.Bytes(d.Uvarint())
+			if s := d.sum(); !d.Bad {
+				named(kind, name, s)
+			}
+		}
+	}
+	if d.Bad || len(d.Rest) > 0 {
+		return errors.New("daily sums that are damaged")
+	}
+	return nil
+}
