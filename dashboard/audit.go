@@ -42,6 +42,7 @@ var actions = map[pay.Action]string{
 	pay.ActionPlan: "Plan changed", pay.ActionPaymentResolve: "Payment resolved", pay.ActionPaymentCancel: "Payment canceled",
 	pay.ActionWalletWithdraw: "Money withdrawn", pay.ActionWalletApprove: "Permit2 approved", pay.ActionPauseAll: "Everything paused",
 	pay.ActionResumeAll: "Everything resumed", pay.ActionReconcileAccept: "Risk of a restore accepted", pay.ActionRPCTrust: "RPC trusted",
+	pay.ActionApprovalApprove: "Payment approved", pay.ActionApprovalDeny: "Payment denied",
 	pay.ActionDataKeyRotate: "Data key rotated", pay.ActionMasterKeyRotate: "Master key rotated",
 }
 
@@ -163,4 +164,4 @@ func wordsOf(members map[string]any) string {
 }
 
 // capNames lists the members that are amounts in the smallest unit.
-var capNames = map[string]bool{"max_payment": true, "daily_budget": true, "monthly_budget": true}
+var capNames = map[string]bool{"max_payment": true, "daily_budget": true, "monthly_budget": true, "require_approval_above": true}

@@ -85,3 +85,6 @@ func New(o Options) (*Books, error) {
 	}
 	return b, nil
 }
+
+// Now returns the time by the clock of the books.
+func (b *Books) Now() time.Time { return b.now().UTC() }

@@ -39,6 +39,7 @@ default holds again. A list is replaced as a whole, unless the flag begins with
     $ purser limits research --add-deny-host shady.example.com
     $ purser limits 0199… --monthly-budget off --per-minute 10 --price-guard 3 --door proxy
     $ purser limits 0199… --allow-host default --task 'nightly=default'
+    $ purser limits exec --require-approval-above 0.25 --require-approval-new-hosts on
     $ purser limits 0199… --json policy.json
     $ purser limits 0199… --reset
 
@@ -61,6 +62,8 @@ var limitFlags = []struct {
 	{"monthly-budget", "monthly_budget", "most that may be spent in a month: USDC, off or default", readCap},
 	{"per-minute", "per_minute", "payments that may begin in a minute: a number, off or default", readCount},
 	{"price-guard", "price_guard", "hold payments above so many times the last price: a number, off or default", readCount},
+	{"require-approval-above", "require_approval_above", "payments above it wait for a person's approval: USDC, off or default", readCap},
+	{"require-approval-new-hosts", "require_approval_new_hosts", "the first payment to a host waits for a person's approval: on, off or default", readSwitch},
 }
 
 type listFlag struct {
@@ -156,6 +159,7 @@ func changeFlags(c *cobra.Command, additions []listFlag) (patch func() (map[stri
 		add(f.name, f.member, func() (any, error) { return f.read(f.name, *v) })
 	}
 	oneOf(c, "door", "proxy", "transport", "api", byDefault)
+	oneOf(c, "require-approval-new-hosts", "on", off, byDefault)
 	return func() (map[string]any, error) {
 		patch := map[string]any{}
 		for _, read := range reads {
@@ -211,6 +215,16 @@ func readCount(v string) (any, error) {
 		return nil, fmt.Errorf("%q is not a number above 0, off or default", v)
 	}
 	return n, nil
+}
+
+func readSwitch(v string) (any, error) {
+	switch v {
+	case byDefault:
+		return nil, nil
+	case "on", off:
+		return v == "on", nil
+	}
+	return nil, fmt.Errorf("%q is none of on, off and default", v)
 }
 
 // readList takes the list away when it is told to.

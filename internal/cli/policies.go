@@ -34,6 +34,16 @@ func counted(n *int) string {
 	return strconv.Itoa(*n)
 }
 
+func switched(on *bool) string {
+	switch {
+	case on == nil:
+		return unlimited
+	case *on:
+		return "on"
+	}
+	return off
+}
+
 func joined[T any](all []T) string {
 	if len(all) == 0 {
 		return unlimited
@@ -97,6 +107,7 @@ func more(p pay.Policy) (all []string) {
 	add("payees", len(p.AllowPayees)+len(p.DenyPayees) > 0)
 	add("tasks", len(p.Tasks) > 0)
 	add("sign-in", len(p.SignInHosts) > 0)
+	add("approvals", p.RequireApprovalAbove.Max() != nil || switched(p.RequireApprovalNewHosts) == "on")
 	add("price-guard", p.PriceGuard != nil && *p.PriceGuard > 0)
 	return all
 }
@@ -157,6 +168,8 @@ func limitRows(policies []pay.Policy) []limitRow {
 		{"monthly budget", func(p pay.Policy) string { return inUSDC(p.MonthlyBudget) }, true},
 		{"per minute", func(p pay.Policy) string { return counted(p.PerMinute) }, true},
 		{"price guard", func(p pay.Policy) string { return counted(p.PriceGuard) }, true},
+		{"approval above", func(p pay.Policy) string { return inUSDC(p.RequireApprovalAbove) }, false},
+		{"approval of new hosts", func(p pay.Policy) string { return switched(p.RequireApprovalNewHosts) }, false},
 		{"doors", func(p pay.Policy) string { return joined(p.Doors) }, true},
 		{"allowed hosts", func(p pay.Policy) string { return joined(p.AllowHosts) }, false},
 		{"denied hosts", func(p pay.Policy) string { return joined(p.DenyHosts) }, false},

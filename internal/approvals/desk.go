@@ -1,0 +1,92 @@
+// Package approvals serves the people who answer payments that wait for an approval: it answers one,
+// raises the limit that held it, and makes the signed links of notices. The pay core decides what an
+// answer means.
+package approvals
+
+import (
+	"context"
+	"errors"
+
+	"github.com/purserpay/purser/internal/books"
+	"github.com/purserpay/purser/internal/operatorkeys"
+	"github.com/purserpay/purser/pay"
+	"github.com/purserpay/purser/x402"
+)
+
+// Desk answers approvals for the surfaces that people use.
+type Desk struct {
+	Payer *pay.Payer
+	Books *books.Books
+}
+
+// Answered holds what became of an answer.
+type Answered struct {
+	Approval pay.Approval
+	// Raised is the limit that the key has from now on; nil: none was raised.
+	Raised *x402.Amount
+	// NotRaised says why a limit that was to be raised was not.
+	NotRaised string
+}
+
+// Answer answers an approval: see [pay.Payer.AnswerApproval] for its errors. With raise, it then raises
+// the limit that held the payment. The answer stands if that fails.
+func (d Desk) Answer(ctx context.Context, q pay.ApprovalAnswering, raise bool) (Answered, error) {
+	a, err := d.Payer.AnswerApproval(ctx, q)
+	done := Answered{Approval: a}
+	if err != nil || !raise {
+		return done, err
+	}
+	done.Raised, err = d.raise(ctx, a)
+	switch {
+	case err != nil:
+		done.NotRaised = err.Error()
+	case done.Raised == nil && a.Rule == pay.RuleApprovalNewHost:
+		done.NotRaised = "there is nothing to raise: once this payment is made, the key has paid the host"
+	case done.Raised == nil:
+		done.NotRaised = "there is nothing to raise: the key may pay this much without an approval by now"
+	}
+	return done, nil
+}
+
+// Raisable returns the limit above which a key needs an approval, if it held a payment and still does;
+// nil: there is nothing to raise.
+func (d Desk) Raisable(k pay.Key, a pay.Approval) *x402.Amount {
+	most := d.Payer.PolicyOf(k, a.Door).RequireApprovalAbove.Max()
+	if a.Rule != pay.RuleApprovalAbove || most == nil || a.Terms.Amount.Cmp(*most) <= 0 {
+		return nil
+	}
+	return most
+}
+
+// raiseTries bounds the tries against others who change the same limits.
+const raiseTries = 5
+
+// raise lets the key of an approval pay this price without one. It returns the new limit, nil if there
+// is nothing to raise.
+func (d Desk) raise(ctx context.Context, a pay.Approval) (*x402.Amount, error) {
+	if err := operatorkeys.Changes.Acquire(ctx, 1); err != nil {
+		return nil, err
+	}
+	defer operatorkeys.Changes.Release(1)
+	for n := 1; ; n++ {
+		k, err := d.Books.Key(ctx, a.KeyID)
+		if err != nil || d.Raisable(k, a) == nil {
+			return nil, err
+		}
+		var pol pay.Policy
+		if k.Policy != nil {
+			pol = *k.Policy
+		}
+		if k.Exec && len(pol.Doors) == 0 {
+			pol.Doors = operatorkeys.ExecPolicy().Doors
+		}
+		price := a.Terms.Amount
+		pol.RequireApprovalAbove = pay.CapOf(price)
+		if _, err = d.Books.SetPolicyAt(ctx, k.ID, k.PolicyRevision, &pol); err == nil {
+			return &price, nil
+		}
+		if !errors.Is(err, pay.ErrPolicyChanged) || n == raiseTries {
+			return nil, err
+		}
+	}
+}
