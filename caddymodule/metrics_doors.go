@@ -34,6 +34,8 @@ func (doorObserver) Refused(reason string) {
 	metrics.Process.Refused.WithLabelValues(reason).Inc()
 }
 
+func (o doorObserver) TurnedAway(d pay.Decline) { o.declined(o.door, d) }
+
 func (doorObserver) Tunnels(change int) { metrics.Process.Tunnels.Add(float64(change)) }
 
 func (doorObserver) Spooled(memory, disk int64, files int) {

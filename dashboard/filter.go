@@ -155,6 +155,9 @@ func barOf(page string, f filter, keys []pay.Key) filterBar {
 				b.States = append(b.States, option{r.Word, r.Word, r.Word == f.State})
 			}
 		}
+		for _, r := range declines.Refusals() {
+			b.States = append(b.States, option{r.Word, r.Word, r.Word == f.State})
+		}
 	}
 	return b
 }

@@ -42,6 +42,12 @@ func busy(cause error) error {
 	}
 }
 
+// isBusy reports whether an error is a refusal for want of room.
+func isBusy(err error) bool {
+	e, ok := errors.AsType[*refusal](err)
+	return ok && e.status == http.StatusServiceUnavailable
+}
+
 // authenticate resolves a request's API key, unless its client has sent too many wrong keys.
 func (a *API) authenticate(r *http.Request) (pay.Key, error) {
 	// With different values, each reader could take another one.

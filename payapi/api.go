@@ -153,7 +153,7 @@ func New(o Options) (*API, error) {
 		{http.MethodGet, "/wallets/me", a.keyed(a.listWallets)},
 		{http.MethodPost, "/wallets", a.keyed(a.createWallet)},
 		{http.MethodDelete, "/wallets/{id}", a.keyed(a.deleteWallet)},
-		{http.MethodPost, "/v1/pay", a.keyed(a.pay)},
+		{http.MethodPost, pathPay, a.keyed(a.pay)},
 		{http.MethodPost, "/v1/quote", a.keyed(a.quote)},
 		{http.MethodGet, "/v1/limits", a.keyed(a.limits)},
 		{http.MethodGet, "/v1/payments", a.keyed(a.listPayments)},
@@ -163,6 +163,8 @@ func New(o Options) (*API, error) {
 	}
 	return a, nil
 }
+
+const pathPay = "/v1/pay"
 
 // handler returns the answer to a request. Only ServeHTTP writes.
 type handler func(*http.Request) (reply, error)
@@ -259,6 +261,9 @@ func (a *API) keyed(serve func(*http.Request, pay.Key) (reply, error)) handler {
 		}
 		leave, err := a.admit(r, a.gate, a.ofKeys, key.ID)
 		if err != nil {
+			if r.Pattern == pathPay && isBusy(err) {
+				a.tellDeclined(pay.Request{Key: key}, err)
+			}
 			return reply{}, err
 		}
 		defer leave()

@@ -31,10 +31,13 @@ type payResult struct {
 // pay serves POST /v1/pay.
 func (a *API) pay(r *http.Request, key pay.Key) (reply, error) {
 	want, err := a.payRequest(r)
+	want.Key = key
 	if err != nil {
+		if pay.Code(err) == pay.CodeHeader || isBusy(err) { // other faults are of the call, and not of a purchase
+			a.tellDeclined(want, err)
+		}
 		return reply{}, err
 	}
-	want.Key = key
 	attempt, err := a.payer.Pay(r.Context(), want)
 	if err != nil {
 		a.tellDeclined(want, err)
@@ -56,13 +59,44 @@ func (a *API) tellDeclined(want pay.Request, err error) {
 	}
 	_, body, _ := a.problemFor(err)
 	d := pay.Decline{
-		Reason: cmp.Or(body.Rule, string(pay.Code(err)), "internal"), Detail: cmp.Or(body.Detail, body.Error),
+		Reason: cmp.Or(body.Rule, declinedWord(err)), Detail: cmp.Or(body.Detail, body.Error),
 		KeyID: want.Key.ID, Task: want.Task, Host: pay.RecordedHost(want.URL), Price: pay.PriceOf(err),
 	}
 	if body.Payment != nil {
 		d.Payment = body.Payment.ID
 	}
 	a.declined(d)
+}
+
+// declinedWords has the words of the proxy for errors that are called something else here.
+var declinedWords = map[pay.ErrorCode]string{
+	pay.CodeHeader:      "challenge-unreadable",
+	pay.CodeReused:      "idempotency-key-reused",
+	pay.CodeFailures:    "overloaded",
+	pay.CodeNoAddress:   "no-wallet-provider",
+	pay.CodeAllowance:   "allowance-needed",
+	pay.CodeUnavailable: "store-unavailable",
+	pay.CodeKeyNotFound: "key-revoked",
+	pay.CodeOpen:        "payment-open",
+	pay.CodeSpent:       "paid-not-delivered",
+	pay.CodeFailed:      "verification-refused",
+}
+
+// declinedWord returns the reason word for an error, the same as at the proxy.
+func declinedWord(err error) string {
+	if isBusy(err) {
+		return "overloaded"
+	}
+	code := pay.Code(err)
+	if failed, ok := errors.AsType[*pay.FailedError](err); ok {
+		if failed.Funds {
+			return "insufficient-funds"
+		}
+		if word := declinedWords[pay.Code(failed.Cause)]; word != "" {
+			return word
+		}
+	}
+	return cmp.Or(declinedWords[code], string(code))
 }
 
 // payRequest reads the body, and checks the challenge before the other fields.

@@ -423,4 +423,11 @@ func TestDeclinedIsTold(t *testing.T) {
 	if len(told) > 0 {
 		t.Errorf("%+v", <-told)
 	}
+	w.call("POST", "/v1/pay", secret, map[string]string{"paymentRequiredHeader": "e30="}).is(400, "paymentRequiredHeader (base64) required")
+	if d := <-told; d.Reason != "challenge-unreadable" || d.KeyID != k.ID {
+		t.Errorf("%+v", d)
+	}
+	if w.call("POST", "/v1/pay", secret, map[string]int{"task": 1, "paymentRequiredHeader": 2}); len(told) > 0 {
+		t.Errorf("a malformed call counts as a purchase: %+v", <-told)
+	}
 }

@@ -29,6 +29,9 @@ type Observer interface {
 	Declined(d pay.Decline)
 	// Refused hears the reason of every proxy request that purser answered itself with a refusal.
 	Refused(reason string)
+	// TurnedAway hears of a request that a bound or a rule of purser's own refused before a seller could
+	// ask for money. It hears of no upstream that fails, and of no client that still has to name its key.
+	TurnedAway(d pay.Decline)
 	// Tunnels hears how many tunnels are open more, or less, than before.
 	Tunnels(change int)
 	// Spooled hears how much more, or less, is kept of request bodies than before: bytes in
@@ -50,6 +53,7 @@ type unobserved struct{}
 func (unobserved) Answered(string)                        {}
 func (unobserved) Declined(pay.Decline)                   {}
 func (unobserved) Refused(string)                         {}
+func (unobserved) TurnedAway(pay.Decline)                 {}
 func (unobserved) Tunnels(int)                            {}
 func (unobserved) Spooled(int64, int64, int)              {}
 func (unobserved) Propagate(context.Context, http.Header) {}

@@ -99,6 +99,12 @@ export async function signIn(page, name) {
   await logIn(page, name);
 }
 
+/** Signs in once more, as some pages ask for. */
+export async function signInAgain(page, name) {
+  await page.goto(`${base}/dashboard/sign-in?again=1`);
+  await logIn(page, name);
+}
+
 /** What a page and everything that it loads transfer, with an empty cache. */
 export async function weigh(page, load) {
   const session = await page.context().newCDPSession(page);

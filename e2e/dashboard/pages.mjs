@@ -2,7 +2,7 @@
 // its own policy and fits its window; and a picture for people to look at. Then the keyboard alone.
 // Environment beside browser.mjs's: VISIT, the pages as JSON; EMPTY, of somebody with nothing; NOTICES, of strangers.
 
-import { base, budget, check, clean, faults, judge, main, newVisitor, picture, say, signIn, weigh } from "./browser.mjs";
+import { base, budget, check, clean, faults, judge, main, newVisitor, picture, say, signIn, signInAgain, weigh } from "./browser.mjs";
 
 /** The pages that windows of odd sizes are tried with. */
 const only = ["overview", "spend", "settings", "wallet", "key", "payments"];
@@ -53,6 +53,7 @@ async function keyboard() {
   const visitor = await newVisitor();
   let page = await visitor.context.newPage();
   await signIn(page, "ada");
+  await signInAgain(page, "ada");
   for (const [name, path] of Object.entries(visit)) {
     visitor.expected.add(new URL(path, base).href);
     await page.goto(new URL(path, base).href);
@@ -131,6 +132,7 @@ async function appear({ name, options, only, start }) {
   const page = await ada.context.newPage();
   for (const [notice, [path, status]] of Object.entries(only ? {} : notices)) await look(ada, page, name, notice, path, status);
   await signIn(page, "ada");
+  await signInAgain(page, "ada");
   for (const [what, path] of Object.entries(visit)) {
     if (!only || only.includes(what)) await look(ada, page, name, what, path, what === "nothing" ? 404 : what.endsWith("-wrong") ? 422 : 200);
   }

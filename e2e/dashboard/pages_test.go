@@ -50,6 +50,11 @@ func TestPages(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	for _, host := range []string{"/weather", "/weather?again"} {
+		if err := h.declined(agent.Key, "research", h.world.SellerURL()+host, "0.000001"); err != nil {
+			t.Fatal(err)
+		}
+	}
 	wallets, payments := ada.ids("/dashboard/wallets", "wallets"), ada.ids("/dashboard/payments", "payments")
 	if len(wallets) != 2 || len(payments) < 50 {
 		t.Fatalf("%d wallets and %d payments", len(wallets), len(payments))
@@ -61,6 +66,8 @@ func TestPages(t *testing.T) {
 		"spend-wrong": "/dashboard/spend?task=%3Cb%3E&from=x", "payments": "/dashboard/payments", "payments-disputed": "/dashboard/payments?state=disputed",
 		"payment": "/dashboard/payments/" + payments[0], "settings": "/dashboard/settings", "nothing": "/dashboard/nothing",
 		"key-paused": "/dashboard/keys/" + own, "audit": "/dashboard/audit",
+		"declined": "/dashboard/declined", "declined-none": "/dashboard/declined?host=nobody.example.com", "payments-filtered": "/dashboard/payments?host=api-0.example.com&range=30-days",
+		"limits": "/dashboard/keys/" + keys[1] + "/limits", "key-reissue": "/dashboard/keys/" + keys[1] + "/reissue", "key-revoke": "/dashboard/keys/" + keys[1] + "/revoke",
 	}
 	ada.post("/dashboard/keys/"+own+"/pause").is(t, 200, "Key paused")
 	for _, id := range ada.ids("/dashboard/payments?state=disputed", "payments") {
@@ -72,7 +79,7 @@ func TestPages(t *testing.T) {
 	unset := newHouse(t, "PURSER_OIDC_ISSUER=", "PURSER_OIDC_CLIENT_ID=", "PURSER_OIDC_CLIENT_SECRET=")
 	drive(t, "pages.mjs", nil, "BASE", h.url(""), "VISIT", text(t, visit),
 		"EMPTY", text(t, map[string]string{
-			"overview": "/dashboard/", "keys": "/dashboard/keys", "wallets": "/dashboard/wallets", "spend": "/dashboard/spend", "payments": "/dashboard/payments", "settings": "/dashboard/settings",
+			"overview": "/dashboard/", "keys": "/dashboard/keys", "wallets": "/dashboard/wallets", "spend": "/dashboard/spend", "payments": "/dashboard/payments", "settings": "/dashboard/settings", "declined": "/dashboard/declined",
 		}),
 		"NOTICES", text(t, map[string][]any{
 			"signed-out": {"/dashboard/sign-in?out=everywhere", 200}, "over": {"/dashboard/callback?state=x&code=y", 400}, "setup": {unset.url("/dashboard/"), 200}, "link": {unset.url("/dashboard/link"), 200},

@@ -28,6 +28,16 @@ func (h *house) buy(key, task, address string) error {
 	return err
 }
 
+// declined makes a request that purser does not pay for, because the request itself allows too little.
+func (h *house) declined(key, task, address, most string) error {
+	by := process.Client(&url.URL{Scheme: "http", Host: h.purser.Host(), User: url.UserPassword(key, task)}, nil)
+	got, err := process.Ask(h.t.Context(), by, http.MethodGet, address, "", "Purser-Max-Amount", most)
+	if err == nil && (got.Status != http.StatusPaymentRequired || got.Header.Get("Purser-Declined") != "max-amount") {
+		err = fmt.Errorf("%s: %+v", address, got)
+	}
+	return err
+}
+
 // settle pays for an answer of the sandbox's seller through POST /v1/pay, and gets it.
 func (h *house) settle(key string) error {
 	address := h.world.SellerDirectURL() + "/prepaid"

@@ -45,6 +45,14 @@ func (h *house) signIn(name string) *visitor {
 	return v
 }
 
+// signInAgain signs the same user in once more, as pages ask for before they reveal a key or move money.
+func (v *visitor) signInAgain(name string) {
+	v.t.Helper()
+	if at := v.logIn(v.get("/dashboard/sign-in?again=1"), name); at.status != http.StatusOK || at.url.Path != "/dashboard/" {
+		v.t.Fatalf("signed in again, but at %s: %d\n%s", at.url, at.status, at.body)
+	}
+}
+
 var formAction = regexp.MustCompile(`<form[^>]* action="([^"]+)"`)
 
 // logIn fills in the provider's form.

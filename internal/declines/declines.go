@@ -31,6 +31,11 @@ func Why(word string) string {
 			return strings.ReplaceAll(r.Why, "`", "")
 		}
 	}
+	for _, r := range Refusals() {
+		if r.Word == word {
+			return strings.ReplaceAll(r.Why, "`", "")
+		}
+	}
 	return ""
 }
 

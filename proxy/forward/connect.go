@@ -31,12 +31,12 @@ func (f *Proxy) connect(w http.ResponseWriter, r *http.Request) {
 		who, no = f.authenticate(r)
 	}
 	if no != nil {
-		f.refuse(w, r, no)
+		f.refuse(w, r, caller{}, no)
 		return
 	}
 	t, ok := f.tunnels.acquire(who.key.ID, r.RemoteAddr)
 	if !ok {
-		f.refuse(w, r, busy(reasonTunnels, textTunnels, nil))
+		f.refuse(w, r, who, busy(reasonTunnels, textTunnels, nil))
 		return
 	}
 	if f.interception.opens(host) {
@@ -50,7 +50,7 @@ func (f *Proxy) connect(w http.ResponseWriter, r *http.Request) {
 	defer stop()
 	upstream, err := f.dialer.DialContext(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(int(port))))
 	if err != nil {
-		f.refuseError(w, r, err)
+		f.refuseDial(w, r, who, err)
 		return
 	}
 	defer upstream.Close()
@@ -68,7 +68,7 @@ func (f *Proxy) takeOver(w http.ResponseWriter, r *http.Request) (*peekedConn, e
 	conn, err := hijack(w)
 	if err != nil {
 		f.log.Error("CONNECT not taken over", "error", err)
-		f.refuse(w, r, &refusal{status: http.StatusInternalServerError, reason: proxy.DeclinedInternal, text: "Internal error"})
+		f.refuse(w, r, caller{}, &refusal{status: http.StatusInternalServerError, reason: proxy.DeclinedInternal, text: "Internal error"})
 		return nil, err
 	}
 	f.observer.Answered(proxy.ResultTunnel)

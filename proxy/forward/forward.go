@@ -207,9 +207,12 @@ func originForm(r *http.Request) *http.Request {
 // drainTime bounds how long a client may take to send the rest of a refused request's body.
 const drainTime = 2 * time.Second
 
-// refuse answers a proxy request with a refusal and logs it once.
-func (f *Proxy) refuse(w http.ResponseWriter, r *http.Request, no *refusal) {
+// refuse answers a proxy request with a refusal and logs it once. The caller has no key if none was found.
+func (f *Proxy) refuse(w http.ResponseWriter, r *http.Request, who caller, no *refusal) {
 	f.observer.Refused(no.reason)
+	if who.key.ID != "" || no.reason != reasonCredentials { // otherwise the client's next request has them
+		f.tellTurnedAway(r, who, no.reason, no.text)
+	}
 	f.observer.Answered(proxy.ResultRefused)
 	level := slog.LevelInfo
 	if no.status >= http.StatusInternalServerError {
@@ -226,17 +229,46 @@ func (f *Proxy) refuse(w http.ResponseWriter, r *http.Request, no *refusal) {
 
 // refuseError answers a proxy request whose dial or send has failed, and logs it once.
 func (f *Proxy) refuseError(w http.ResponseWriter, r *http.Request, err error) {
+	var who caller
 	if sent := relayedOf(r.Context()); sent != nil {
+		who.key, who.task = sent.call.Key, sent.call.Task
 		err = sent.call.Fail(err)
 	}
+	f.refuseDial(w, r, who, err)
+}
+
+// refuseDial answers a request of a caller whose dial or send has failed.
+func (f *Proxy) refuseDial(w http.ResponseWriter, r *http.Request, who caller, err error) {
 	resp := errorResponse(r, err) //nolint:bodyclose // a body in memory
 	reason, ctx := resp.Header.Get(proxy.HeaderError), r.Context()
 	f.observer.Refused(reason)
+	f.tellDenied(r, who, reason, err)
 	if lost, ok := errors.AsType[*proxy.SendError](err); ok {
 		ctx = pay.WithPayment(ctx, lost.Payment.ID)
 	}
 	f.log.InfoContext(ctx, "proxy request failed", "method", r.Method, "host", shorten(r.Host), "reason", reason, "error", err)
 	writeResponse(w, resp)
+}
+
+// tellDenied tells of a request that was not sent because of the address it leads to, or for want of room.
+func (f *Proxy) tellDenied(r *http.Request, who caller, reason string, err error) {
+	_, sent := errors.AsType[*proxy.SendError](err)
+	_, denied := errors.AsType[*guard.DeniedError](err)
+	switch {
+	case sent:
+	case denied: // which address it was, is for the log only
+		f.tellTurnedAway(r, who, reason, "This proxy does not connect to that address")
+	case errors.Is(err, errTunnels):
+		f.tellTurnedAway(r, who, reason, textTunnels)
+	}
+}
+
+func (f *Proxy) tellTurnedAway(r *http.Request, who caller, reason, detail string) {
+	target := "https://" + r.Host // of a CONNECT, or inside one
+	if r.Method != http.MethodConnect && r.URL.IsAbs() {
+		target = r.URL.Scheme + "://" + r.URL.Host
+	}
+	f.observer.TurnedAway(pay.Decline{Reason: reason, Detail: detail, KeyID: who.key.ID, Task: who.task, Host: pay.RecordedHost(shorten(target))})
 }
 
 // errorResponse makes the answer for an error of a dial or a send.

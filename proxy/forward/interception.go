@@ -58,7 +58,7 @@ func (f *Proxy) intercept(w http.ResponseWriter, r *http.Request, s *session) {
 	defer s.wait()
 	defer s.tunnel.release()
 	if err := f.dialer.Foresee(s.host, s.port); err != nil {
-		f.refuseError(w, r, err)
+		f.refuseDial(w, r, s.who, err)
 		return
 	}
 	conn, err := f.takeOver(w, r)
@@ -84,6 +84,7 @@ func (f *Proxy) intercept(w http.ResponseWriter, r *http.Request, s *session) {
 	default:
 		reason := errorResponse(r, err).Header.Get(proxy.HeaderError) //nolint:bodyclose // a body in memory
 		f.observer.Refused(reason)
+		f.tellDenied(r, s.who, reason, err)
 		f.log.Info("tunnel failed", "host", s.host, "port", s.port, "reason", reason, "error", err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/purserpay/purser/internal/guard"
 	"github.com/purserpay/purser/pay"
 	"github.com/purserpay/purser/proxy"
 	"github.com/purserpay/purser/proxy/proxytest"
@@ -28,6 +29,13 @@ type witness struct {
 	most    [3]int64 // memory, disk and files at most
 	inside  []string // URLs
 	stages  []string // with their payment
+	away    []pay.Decline
+}
+
+func (o *witness) TurnedAway(d pay.Decline) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.away = append(o.away, d)
 }
 
 func (o *witness) Answered(result string) {
@@ -130,6 +138,26 @@ func TestObserverHearsResults(t *testing.T) {
 	}
 	if last := o.stages[len(o.stages)-1]; !strings.HasPrefix(last, "send ") || !strings.HasSuffix(last, " false") {
 		t.Errorf("the last stage is %q", last)
+	}
+}
+
+// The observer hears of requests that purser itself turns away, with their key. A client that still has to
+// name its key, and an upstream that is gone, are not among them.
+func TestObserverHearsWhatIsTurnedAway(t *testing.T) {
+	t.Parallel()
+	o := &witness{}
+	w := newWorld(t, witnessed(o))
+	gone := proxytest.NewSeller(t)
+	gone.Close()
+	w.get(gone.URL + "/data")
+	w.do(w.client(nil), proxytest.Request(t, "GET", "http://10.0.0.1/", nil)) // 407
+	if a := w.get("http://10.0.0.1:8080/data"); a.StatusCode != http.StatusForbidden {
+		t.Errorf("%d %s", a.StatusCode, a.Text)
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.away) != 1 || o.away[0].Reason != string(guard.DenyPrivate) || o.away[0].Host != "10.0.0.1:8080" || o.away[0].KeyID != w.Key.ID || o.away[0].Detail == "" {
+		t.Errorf("turned away: %+v", o.away)
 	}
 }
 

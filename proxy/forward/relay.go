@@ -49,7 +49,7 @@ func (f *Proxy) serveAbsolute(w http.ResponseWriter, r *http.Request) {
 		who, no = f.authenticate(r)
 	}
 	if no != nil {
-		f.refuse(w, r, no)
+		f.refuse(w, r, caller{}, no)
 		return
 	}
 	f.relayFor(w, r, who)
@@ -72,7 +72,7 @@ func relayedOf(ctx context.Context) *relayed {
 func (f *Proxy) relayFor(w http.ResponseWriter, r *http.Request, who caller) {
 	leave, err := f.relayed.Take(who.key.ID)
 	if err != nil {
-		f.refuse(w, r, busy(proxy.DeclinedOverloaded, "Too many requests of this key are under way", nil))
+		f.refuse(w, r, who, busy(proxy.DeclinedOverloaded, "Too many requests of this key are under way", nil))
 		return
 	}
 	defer leave()

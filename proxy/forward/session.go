@@ -152,6 +152,13 @@ func (s *session) limit() {
 	}
 }
 
+// opener returns the caller who opened the session, whose key may be gone.
+func (s *session) opener() caller {
+	s.asking.Lock()
+	defer s.asking.Unlock()
+	return s.who
+}
+
 // caller returns the caller of a request, with a key that is not older than keyFresh.
 func (s *session) caller(ctx context.Context, f *Proxy) (caller, *refusal) {
 	s.asking.Lock()

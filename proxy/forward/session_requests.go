@@ -20,7 +20,7 @@ func (f *Proxy) serveInside(w http.ResponseWriter, r *http.Request) {
 		who, no = s.caller(r.Context(), f)
 	}
 	if no != nil {
-		f.refuse(w, r, no)
+		f.refuse(w, r, s.opener(), no)
 		return
 	}
 	in, end := f.observer.Inside(s.connect, s.absolute(r))

@@ -1,4 +1,4 @@
-// Command fill writes a long history of payments into the database of a purser that is not running. The tests run it as a
+// Command fill writes a long history of payments and declined requests into the database of a purser that is not running. The tests run it as a
 // program of its own, because the race detector would make it ten times slower.
 //
 //	fill DATA-DIRECTORY PAYMENTS KEY-ID...
@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"time"
 
 	"github.com/purserpay/purser/boltstore"
 	"github.com/purserpay/purser/boltstore/boltfill"
@@ -38,5 +39,5 @@ func fill(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(boltfill.Fill(ctx, db, boltfill.Options{Keys: args[2:], Payments: payments}), db.Close())
+	return errors.Join(boltfill.Fill(ctx, db, boltfill.Options{Keys: args[2:], Payments: payments}), boltfill.Declines(ctx, db, args[2:], time.Now()), db.Close())
 }
