@@ -168,14 +168,27 @@ func (b *Begin) approve(v BeginView) (approved, held *Approval, err error) {
 		return nil, nil, nil
 	}
 	ask := *b.Approval
-	if ask.Rule, ask.Detail, err = b.Policy.asks(v, b.New); err != nil || ask.Rule == "" {
+	if ask.Rule, ask.Detail, err = b.Policy.asks(v, b.New); err != nil {
 		return nil, nil, err
+	}
+	switch waited := b.Approved; {
+	case waited != nil && waited.Purchase != ask.Purchase:
+		// A person has agreed to other terms, so the rules alone do not let these pass.
+		ask.Rule, ask.Detail = waited.Rule, waited.changed(ask.Terms)
+	case waited == nil && ask.Rule == "":
+		return nil, nil, nil
 	}
 	a, err := v.Approval(b.KeyID, ask.Purchase)
 	if err != nil {
 		return nil, nil, err
 	}
-	if a != nil && !a.Over(b.Now) {
+	if a != nil && a.Over(b.Now) {
+		a = nil
+	}
+	if ask.Rule == "" && (a == nil || a.State(b.Now) != ApprovalApproved) {
+		return nil, nil, nil // the rules have changed since the call was held
+	}
+	if a != nil {
 		switch a.State(b.Now) {
 		case ApprovalApproved:
 			return a, nil, nil
@@ -191,6 +204,12 @@ func (b *Begin) approve(v BeginView) (approved, held *Approval, err error) {
 			"%d payments of this key wait for an approval already, so no person was asked about this one", n)}
 	}
 	return nil, &ask, err
+}
+
+// changed tells that a seller asks for other terms than those that a person was asked about.
+func (a Approval) changed(now Terms) string {
+	words := func(t Terms) string { return fmt.Sprintf("%s to %s on %s", Money(t.Amount), t.PayTo, t.Network) }
+	return fmt.Sprintf("the seller asks for %s now; a person has approved %s", words(now), words(a.Terms))
 }
 
 // hold holds the new payment until a person answers. A new approval comes with a notice.
@@ -252,6 +271,7 @@ func (pol Policy) asks(v paidHosts, row *Payment) (rule, detail string, err erro
 type ApprovalError struct {
 	Approval Approval // without an ID, no person was asked
 	Reason   string   // why the call did not wait for the answer; "": its time to wait was over
+	expired  bool     // the approval's time was over while the call waited
 }
 
 // Rule returns the stable word of the refusal.
@@ -280,7 +300,10 @@ func (e *ApprovalError) Detail() string {
 	}
 	why := ""
 	if e.Reason != "" {
-		why = e.Reason + ". "
+		why = e.Reason + "; "
+	}
+	if e.expired {
+		return fmt.Sprintf("%sa person must approve this payment (approval %s): %s. Repeat the same request to ask again", why, a.ID, a.Detail)
 	}
 	return fmt.Sprintf("%sa person must approve this payment (approval %s): %s. Repeat the same request after that, before %s", why, a.ID, a.Detail, Moment(a.Expires))
 }

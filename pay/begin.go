@@ -89,6 +89,9 @@ type Proposal struct {
 	KeyName string
 	// Approval is the row that asks a person about New, if its policy needs one for it; nil: it never does.
 	Approval *Approval
+	// Approved is the approval that the call has waited for, nil for none: New has exactly its terms, or
+	// needs another one.
+	Approved *Approval
 }
 
 // How says what a call got.

@@ -37,6 +37,10 @@ type Request struct {
 	// OnlyRepeat: the call makes no new payment: ErrNothingToRepeat.
 	OnlyRepeat bool
 
+	// Approved is the approval that the call has waited for: see [Payer.AwaitApproval]. A new payment has
+	// exactly its terms; any other one needs an approval of its own.
+	Approved *Approval
+
 	withdrawal *Withdrawal // nil: the call answers a seller's challenge
 }
 
@@ -73,7 +77,7 @@ const pollRepeat = 250 * time.Millisecond
 // Open decides, journals and signs a payment that the seller settles. It returns an attempt that is
 // ready to be sent: its payload is new, or that of an earlier payment which this call repeats. The
 // caller must end the attempt with Finish or Abandon. When Open returns an error, nothing may be
-// sent, and there is no attempt to end.
+// sent, and there is no attempt to end. The caller hands an *ApprovalError to AwaitApproval.
 //
 // Errors: *InputError, *HeaderError, *NoWalletError, *x402.UnsupportedError, ErrQuota,
 // *FailuresError, *PolicyError, *ApprovalError, *FailedError, *OpenError, *SpentError, ErrIdempotencyReused,
@@ -99,7 +103,9 @@ func (p *Payer) begin(ctx context.Context, r Request) (*Attempt, error) {
 	started := time.Now()
 	a, err := p.attempt(ctx, r)
 	if err != nil {
-		p.reportRefusal(ctx, r, err)
+		if held, is := errors.AsType[*ApprovalError](err); !is || !held.pending() { // see AwaitApproval
+			p.reportRefusal(ctx, r, err)
+		}
 		return nil, err
 	}
 	a.opened = started

@@ -120,6 +120,7 @@ type Payer struct {
 	delays     delays
 	senders    senders // of transactions
 	telling    telling
+	waits      waits
 
 	reconcile reconciling
 	retaining retaining
@@ -172,6 +173,7 @@ func New(o Options) (*Payer, error) {
 		balances: balanceCache{seen: perclient.NewCache[balanceKey, *balanceEntry](maxBalances)},
 		verified: perclient.NewCache[verifiedKey, struct{}](maxVerified), signedIn: perclient.NewCache[Hash, struct{}](maxSignIns), words: rpcWords{last: map[rpcOf]rpcWord{}},
 		telling:   newTelling(),
+		waits:     newWaits(),
 		reconcile: reconciling{sizes: map[string]uint64{}, goOn: map[string]uint64{}},
 	}, nil
 }
@@ -182,12 +184,13 @@ func setDefault(d *time.Duration, v time.Duration) {
 	}
 }
 
-// Close refuses new payments and waits for sends, outcomes and releases in flight, until
-// ctx ends. What it leaves behind is open in the journal, and recovery's to close.
+// Close refuses new payments and ends waits for approvals. It waits for sends, outcomes and releases in
+// flight, until ctx ends. What it leaves behind is open in the journal, and recovery's to close.
 func (p *Payer) Close(ctx context.Context) error {
 	p.mu.Lock()
 	p.closed = true
 	p.mu.Unlock()
+	p.StopWaiting()
 	p.declines.end.Do(func() { close(p.declines.ended) })
 	p.health.stopProbe()
 	done := make(chan struct{})
@@ -243,3 +246,5 @@ func (noObserver) Began(*Payment)                     {}
 func (noObserver) Refused(Door, string)               {}
 func (noObserver) Ignored(TimeSource, string, string) {}
 func (noObserver) Took(string, time.Duration)         {}
+func (noObserver) Waiting(int)                        {}
+func (noObserver) Answered(ApprovalAnswer)            {}

@@ -188,6 +188,10 @@ type Observer interface {
 	// (until the lease is given up), and "total" of a payment that went well, until REST's answer
 	// or the paid request's response headers.
 	Took(stage string, d time.Duration)
+	// Waiting is called with 1 when a call begins to wait for a person's answer, and with -1 at the end.
+	Waiting(change int)
+	// Answered is called when a person has answered an approval.
+	Answered(answer ApprovalAnswer)
 }
 
 // ChainScanner is a [Chain] that also lists what wallets have paid, to reconcile a restored store.

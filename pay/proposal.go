@@ -97,7 +97,7 @@ func (p *Payer) proposal(r Request, id CallIdentity, c choice, pol Policy, balan
 		balance,
 	)
 	proposed := Proposal{New: row, Limits: limits, WalletOwner: c.wallet.KeyID, KeyName: p.nameToTell(r.Key)}
-	if pol.asksSome() {
+	if proposed.Approved = r.Approved; pol.asksSome() || r.Approved != nil {
 		proposed.Approval = p.approvalFor(r, row)
 	}
 	return proposed

@@ -228,6 +228,8 @@ func (watcher) Began(*pay.Payment)                                   {}
 func (watcher) Refused(pay.Door, string)                             {}
 func (watcher) Ignored(pay.TimeSource, string, string)               {}
 func (watcher) Took(string, time.Duration)                           {}
+func (watcher) Waiting(int)                                          {}
+func (watcher) Answered(pay.ApprovalAnswer)                          {}
 func (w watcher) Changed(_ *pay.Payment, _ pay.State, v pay.Verdict) { w[v]++ }
 
 // An unresolved payment is an alarm for a person. If it rings at every look, or goes on after the

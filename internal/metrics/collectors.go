@@ -41,6 +41,8 @@ type Collectors struct {
 	Overloaded *prometheus.CounterVec
 	Dropped    prometheus.Counter
 	Ignored    *prometheus.CounterVec
+	Held       prometheus.Gauge
+	Answers    *prometheus.CounterVec
 	Unsent     prometheus.Counter
 	Notices    *prometheus.CounterVec
 	Waiting    *prometheus.GaugeVec
@@ -83,6 +85,8 @@ func newCollectors() *Collectors {
 		Waiting: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: "purser", Name: "notices_waiting", Help: "Notices that a destination has not got yet.",
 		}, []string{"destination"}),
+		Held:        gauge("calls_held", "Calls that wait for a person's answer about their payment."),
+		Answers:     counters("approvals_answered_total", "Answers of people to approvals: approved, denied.", "answer"),
 		Tunnels:     gauge("tunnels_open", "Tunnels of the proxy that are open: CONNECT, intercepted or not, and WebSocket."),
 		SpoolMemory: gauge("spool_memory_bytes", "Memory that holds request bodies until it is clear that they need not be sent again."),
 		SpoolDisk:   gauge("spool_file_bytes", "Temporary files that hold the rest of such request bodies, in bytes."),
@@ -113,6 +117,9 @@ func (c *Collectors) fill() {
 	}
 	for _, door := range []string{"api", "proxy", "transport"} {
 		c.Overloaded.WithLabelValues(door)
+	}
+	for _, answer := range []pay.ApprovalAnswer{pay.Approved, pay.Denied} {
+		c.Answers.WithLabelValues(string(answer))
 	}
 	for _, reason := range []string{proxy.DeclinedSellerFailing, proxy.DeclinedNotDelivered} { // alerts look at these
 		c.Declined.WithLabelValues(reason)
@@ -160,7 +167,7 @@ func (c *Collectors) All() []prometheus.Collector {
 	return []prometheus.Collector{
 		c.Build, c.Begun, c.Outcomes, c.Contradicted, c.Amount, c.Refusals, c.Refused, c.Declined, c.Stages,
 		c.Requests, c.Responses, c.Tunnels, c.SpoolMemory, c.SpoolDisk, c.SpoolFiles, c.Facilitator, c.RPC, c.Ignored,
-		c.Overloaded, c.Dropped, c.Unsent, c.Notices, c.Waiting, c.Keys,
+		c.Overloaded, c.Dropped, c.Unsent, c.Notices, c.Waiting, c.Keys, c.Held, c.Answers,
 	}
 }
 

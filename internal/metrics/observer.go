@@ -67,6 +67,7 @@ var rules = map[string]bool{
 	"per-payment": true, "daily-budget": true, "monthly-budget": true, "per-minute": true,
 	"host-per-payment": true, "host-daily-budget": true, "host-monthly-budget": true,
 	"task-per-payment": true, "task-daily-budget": true, "task-monthly-budget": true,
+	"approval-needed": true, "approval-denied": true,
 	"offer-unreadable": true, "offer-differs": true, "offer-signature": true, "offer-expired": true,
 }
 
@@ -95,6 +96,14 @@ func (o Observer) Took(stage string, d time.Duration) {
 		stage = "other"
 	}
 	Process.Stages.WithLabelValues(stage).Observe(d.Seconds())
+}
+
+// Waiting implements [pay.Observer].
+func (o Observer) Waiting(change int) { Process.Held.Add(float64(change)) }
+
+// Answered implements [pay.Observer].
+func (o Observer) Answered(answer pay.ApprovalAnswer) {
+	Process.Answers.WithLabelValues(string(answer)).Inc()
 }
 
 // DeclinedAt counts a 402 that a door did not pay, with a word of the proxy's own source, so that their
