@@ -62,7 +62,7 @@ func newApprovals(t *testing.T, change func(*pay.Options)) *approvals {
 	return &approvals{w, watch}
 }
 
-// result is how a call has ended.
+// result tells the end of a call.
 type result struct {
 	attempt *pay.Attempt
 	err     error
