@@ -74,8 +74,8 @@ func tooManyRequests(wait time.Duration) error {
 }
 
 // admit reads the request's body, at the speed of its client. It then waits for a place to work on
-// the request. leave gives the place back.
-func (a *API) admit(r *http.Request, gate *admission.Gate, shares *admission.Shares, who string) (leave func(), err error) {
+// the request. The caller must leave it.
+func (a *API) admit(r *http.Request, gate *admission.Gate, shares *admission.Shares, who string) (*place, error) {
 	giveBack, err := shares.Take(who)
 	if err != nil {
 		a.overloaded()
@@ -85,18 +85,48 @@ func (a *API) admit(r *http.Request, gate *admission.Gate, shares *admission.Sha
 		body, err := io.ReadAll(r.Body)
 		r.Body = &whole{bytes.NewReader(body), err}
 	}
-	enough, err := gate.Enter(r.Context(), who)
-	if err != nil {
+	p := &place{gate: gate, who: who, giveBack: giveBack}
+	if err := p.enter(r); err != nil {
 		giveBack()
-		if _, full := errors.AsType[*admission.FullError](err); full {
-			err = busy(err)
-		}
 		return nil, err
 	}
-	return func() {
-		enough()
-		giveBack()
-	}, nil
+	return p, nil
+}
+
+// place is a request's place among those that are worked on.
+type place struct {
+	gate     *admission.Gate
+	who      string
+	giveBack func() // the share of the request
+	exit     func() // nil: the request is outside
+}
+
+func (p *place) enter(r *http.Request) error {
+	exit, err := p.gate.Enter(r.Context(), p.who)
+	if _, full := errors.AsType[*admission.FullError](err); full {
+		err = busy(err)
+	}
+	if err == nil {
+		p.exit = exit
+	}
+	return err
+}
+
+// outside runs wait without the place, which other requests have meanwhile.
+func (p *place) outside(r *http.Request, wait func() error) error {
+	p.exit()
+	p.exit = nil
+	if err := wait(); err != nil {
+		return err
+	}
+	return p.enter(r)
+}
+
+func (p *place) leave() {
+	if p.exit != nil {
+		p.exit()
+	}
+	p.giveBack()
 }
 
 // stranger returns the client address that counts for a request without a key.

@@ -153,7 +153,7 @@ func New(o Options) (*API, error) {
 		{http.MethodGet, "/wallets/me", a.keyed(a.listWallets)},
 		{http.MethodPost, "/wallets", a.keyed(a.createWallet)},
 		{http.MethodDelete, "/wallets/{id}", a.keyed(a.deleteWallet)},
-		{http.MethodPost, pathPay, a.keyed(a.pay)},
+		{http.MethodPost, pathPay, a.placed(a.pay)},
 		{http.MethodPost, "/v1/quote", a.keyed(a.quote)},
 		{http.MethodGet, "/v1/limits", a.keyed(a.limits)},
 		{http.MethodGet, "/v1/payments", a.keyed(a.listPayments)},
@@ -254,20 +254,25 @@ func (rt route) match(path string) (id string, ok bool) {
 // keyed resolves the API key before any other check. The request keeps its place until its answer
 // is known. Writing the answer needs no place, because it may take as long as the client reads.
 func (a *API) keyed(serve func(*http.Request, pay.Key) (reply, error)) handler {
+	return a.placed(func(r *http.Request, key pay.Key, _ *place) (reply, error) { return serve(r, key) })
+}
+
+// placed is keyed for a request that may wait outside its place.
+func (a *API) placed(serve func(*http.Request, pay.Key, *place) (reply, error)) handler {
 	return func(r *http.Request) (reply, error) {
 		key, err := a.authenticate(r)
 		if err != nil {
 			return reply{}, err
 		}
-		leave, err := a.admit(r, a.gate, a.ofKeys, key.ID)
+		place, err := a.admit(r, a.gate, a.ofKeys, key.ID)
 		if err != nil {
 			if r.Pattern == pathPay && isBusy(err) {
 				a.tellDeclined(pay.Request{Key: key}, err)
 			}
 			return reply{}, err
 		}
-		defer leave()
-		return serve(r, key)
+		defer place.leave()
+		return serve(r, key, place)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"math"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/purserpay/purser/internal/breaker"
 	"github.com/purserpay/purser/pay"
@@ -20,7 +21,14 @@ type problem struct {
 	pay.FigureTexts
 	Facilitator json.RawMessage `json:"facilitator,omitempty"`
 	Payment     *paymentState   `json:"payment,omitempty"`
+	Approval    *approvalView   `json:"approval,omitempty"`
 	UpgradeURL  string          `json:"upgradeUrl,omitempty"`
+}
+
+// approvalView names the approval that a payment needs.
+type approvalView struct {
+	ID      string `json:"id"`
+	Expires string `json:"expires"` // RFC 3339, UTC
 }
 
 // refusal is an error about the request itself, with its answer.
@@ -42,6 +50,7 @@ const (
 	textUnavailable = "Service unavailable"
 	textTooMany     = "Too many requests"
 	textHeader      = "paymentRequiredHeader (base64) required"
+	textPolicy      = "Payment refused by policy"
 	textReceipt     = "Invalid receipt"
 	textVerify      = "Payment verification failed"
 	textSettle      = "Payment settlement failed"
@@ -125,8 +134,10 @@ func (a *API) problemFor(err error) (int, problem, int) {
 		return http.StatusTooManyRequests, problem{Error: textTooMany, Detail: e.Error()}, max(1, int(math.Ceil(e.RetryAfter.Seconds())))
 	case pay.CodePolicy:
 		e := as[*pay.PolicyError](err)
-		body := problem{Error: "Payment refused by policy", Rule: e.Rule, Detail: e.Detail, FigureTexts: e.Figures.Texts()}
+		body := problem{Error: textPolicy, Rule: e.Rule, Detail: e.Detail, FigureTexts: e.Figures.Texts()}
 		return http.StatusPaymentRequired, body, a.until(e.Figures)
+	case pay.CodeApproval:
+		return http.StatusPaymentRequired, approvalProblem(as[*pay.ApprovalError](err)), 0
 	case pay.CodeOpen:
 		state, retry := a.stateOf(as[*pay.OpenError](err).Payment)
 		return http.StatusPaymentRequired, problem{Error: textSettle, Detail: "the outcome of this payment is not known yet; send the same call again", Payment: state}, retry
@@ -150,6 +161,16 @@ func (a *API) problemFor(err error) (int, problem, int) {
 	default:
 		return errInternal.status, problem{Error: errInternal.text}, 0
 	}
+}
+
+// approvalProblem returns the body for a payment that a person must approve first, or has denied.
+func approvalProblem(e *pay.ApprovalError) problem {
+	body := problem{Error: textPolicy, Rule: e.Rule(), Detail: e.Detail()}
+	body.Price = pay.Money(e.Approval.Terms.Amount)
+	if id := e.Approval.ID; id != "" {
+		body.Approval = &approvalView{ID: id, Expires: e.Approval.Expires.UTC().Format(time.RFC3339)}
+	}
+	return body
 }
 
 // until returns the seconds until a rule lets the same payment pass; 0 if no time helps.

@@ -18,11 +18,11 @@ func (a *API) createKey(r *http.Request) (reply, error) {
 	if a.closed && !a.internalCaller(r) {
 		return reply{}, errClosed
 	}
-	leave, err := a.admit(r, a.strangers, a.ofOthers, stranger(r))
+	place, err := a.admit(r, a.strangers, a.ofOthers, stranger(r))
 	if err != nil {
 		return reply{}, &keyError{err}
 	}
-	defer leave()
+	defer place.leave()
 	f, err := readFields(r, textKeyFailed)
 	if err != nil {
 		return reply{}, &keyError{err}

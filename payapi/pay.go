@@ -29,7 +29,7 @@ type payResult struct {
 }
 
 // pay serves POST /v1/pay.
-func (a *API) pay(r *http.Request, key pay.Key) (reply, error) {
+func (a *API) pay(r *http.Request, key pay.Key, place *place) (reply, error) {
 	want, err := a.payRequest(r)
 	want.Key = key
 	if err != nil {
@@ -38,7 +38,7 @@ func (a *API) pay(r *http.Request, key pay.Key) (reply, error) {
 		}
 		return reply{}, err
 	}
-	attempt, err := a.payer.Pay(r.Context(), want)
+	attempt, err := a.attempt(r, want, place)
 	if err != nil {
 		a.tellDeclined(want, err)
 		return reply{}, err
@@ -50,6 +50,26 @@ func (a *API) pay(r *http.Request, key pay.Key) (reply, error) {
 	}
 	failpoint.Here(failpoint.APIAnswering)
 	return reply{status: http.StatusOK, body: result, finish: attempt.Finish}, nil
+}
+
+// attempt pays. A call that needs a person's approval waits for it outside its place, and pays the terms
+// that were approved.
+func (a *API) attempt(r *http.Request, want pay.Request, place *place) (*pay.Attempt, error) {
+	attempt, err := a.payer.Pay(r.Context(), want)
+	if pay.Code(err) != pay.CodeApproval {
+		return attempt, err
+	}
+	err = place.outside(r, func() (failed error) {
+		want.Approved, failed = a.payer.AwaitApproval(r.Context(), want, err)
+		return failed
+	})
+	if err != nil {
+		return nil, err
+	}
+	if attempt, err = a.payer.Pay(r.Context(), want); err != nil {
+		_, err = a.payer.AwaitApproval(r.Context(), want, err) // it waits once
+	}
+	return attempt, err
 }
 
 // tellDeclined tells of a payment that was refused, in the words of the answer.
